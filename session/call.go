@@ -1,0 +1,120 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// call is one request on its way: encoded once, sent on one link, answered or failed exactly once.
+type call struct {
+	op    int32
+	name  string // of the operation, for errors
+	path  string // as the caller named it, for errors
+	read  bool   // may be repeated when its reply is lost
+	frame []byte // whole, with room for length and xid
+
+	// hook, when set, runs in the link's reader, in the order of the wire, before any later frame is looked at.
+	// It must not block and takes no lock but the watch table's.
+	hook func(code int32)
+
+	// Guarded by link.mu until done is closed.
+	link   *link
+	xid    int32
+	sent   time.Time // on the session's clock; zero while it waits to be written
+	driver bool      // the driver's own: its reply is handed on
+	urgent bool      // a heartbeat, or the driver's: does not wait for the window, nor behind others
+
+	done  chan struct{} // closed when the fields below are final; nil when nobody waits
+	reply []byte        // behind the header
+	head  replyHeader
+	err   error // no reply came: why
+
+	hopeless bool // the reply came and could not be read: not to be repeated
+}
+
+func newCall(op int32, name, path string, body func([]byte) []byte) *call {
+	b := body(appendHeader(make([]byte, 0, 64+len(path)), op))
+	return &call{op: op, name: name, path: path, read: !throughLeader(op) || op == opSync, frame: b, done: make(chan struct{})}
+}
+
+// errUnsent marks a call that never left: it can be repeated whatever it was.
+var errUnsent = errors.New("not sent")
+
+// fail builds the error for c. unknown: it may have been carried out.
+func (c *call) fail(err error, unknown bool) error {
+	return &OpError{Op: c.name, Path: c.path, Err: err, unknown: unknown && !c.read}
+}
+
+// result returns the decoder over the reply's body, or the server's refusal.
+func (c *call) result() (*decoder, error) {
+	if c.head.code != codeOK {
+		return nil, c.fail(errOf(c.head.code), false)
+	}
+	return &decoder{b: c.reply}, nil
+}
+
+// run sends calls back to back on one connection and waits for all replies. Reads whose reply is lost are sent again
+// on the next connection, together with everything that never left; when a write's reply is lost, run returns and
+// that call's error matches ErrUnknownOutcome. It waits for a connection as long as ctx and the session last.
+//
+// Nil says that every call has a reply; whether it says yes or no is in call.result.
+func (s *Session) run(ctx context.Context, calls ...*call) error {
+	for {
+		l, err := s.await(ctx)
+		if err != nil {
+			return calls[0].fail(err, false)
+		}
+		if !l.enqueue(calls...) {
+			continue // went down in between: await the next
+		}
+		var again []*call
+		for _, c := range calls {
+			select {
+			case <-c.done:
+			case <-ctx.Done():
+				sent := l.abandon(calls)
+				return c.fail(Waited(ctx, errors.New("waiting for the reply of "+l.server)), sent)
+			case <-s.ctx.Done():
+				sent := l.abandon(calls)
+				return c.fail(s.Err(), sent)
+			}
+			switch {
+			case c.err == nil:
+			case errors.Is(c.err, errUnsent), c.read && !c.hopeless: // never sent, or harmless twice
+				again = append(again, c)
+			default:
+				if over := s.Err(); over != nil {
+					return c.fail(over, true)
+				}
+				return c.fail(c.err, true)
+			}
+		}
+		if len(again) == 0 {
+			return nil
+		}
+		for _, c := range again {
+			c.done, c.err, c.reply, c.sent = make(chan struct{}), nil, nil, time.Time{}
+		}
+		calls = again
+	}
+}
+
+// garbled gives up the link whose reply to c can't be decoded.
+func (s *Session) garbled(c *call, err error) error {
+	err = fmt.Errorf("%w: reply to %s: %w", ErrGarbled, c.name, err)
+	c.link.fail(err)
+	return c.fail(err, true)
+}
+
+// replied says whether the call has got its reply. For use after run has returned: then nothing changes it any more,
+// unless run gave up waiting, and then it may at most be late by one.
+func (c *call) replied() bool {
+	select {
+	case <-c.done:
+		return c.err == nil
+	default:
+		return false
+	}
+}

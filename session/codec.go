@@ -1,0 +1,250 @@
+package session
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// The wire format: jute, as ZooKeeper's zookeeper.jute defines it. Big-endian integers, strings and byte strings with
+// a 32-bit length before them (−1: null), vectors with a 32-bit count.
+
+// Operation codes of the requests that this package sends or sees.
+const (
+	opCreate          int32 = 1
+	opDelete          int32 = 2
+	opExists          int32 = 3
+	opGetData         int32 = 4
+	opSetData         int32 = 5
+	opGetACL          int32 = 6
+	opSetACL          int32 = 7
+	opSync            int32 = 9
+	opPing            int32 = 11
+	opGetChildren2    int32 = 12
+	opCheck           int32 = 13
+	opMulti           int32 = 14
+	opCreate2         int32 = 15
+	opRemoveWatches   int32 = 18
+	opCreateContainer int32 = 19
+	opAuth            int32 = 100
+	opSetWatches      int32 = 101
+	opClose           int32 = -11
+	opError           int32 = -1
+)
+
+// Transaction ids with a meaning of their own.
+const (
+	xidNotification int32 = -1
+	xidPing         int32 = -2
+)
+
+// Error codes that this package acts on.
+const (
+	codeOK             int32 = 0
+	codeNoNode         int32 = -101
+	codeSessionExpired int32 = -112
+	codeAuthFailed     int32 = -115
+	codeSessionMoved   int32 = -118
+)
+
+// throughLeader tells the requests that a follower can't answer without the leader.
+func throughLeader(op int32) bool {
+	switch op {
+	case opCreate, opDelete, opSetData, opSetACL, opSync, opMulti, opCreateContainer:
+		return true
+	}
+	return false
+}
+
+func appendInt(b []byte, v int32) []byte { return binary.BigEndian.AppendUint32(b, uint32(v)) }
+
+func appendString(b []byte, s string) []byte { return append(appendInt(b, int32(len(s))), s...) }
+
+func appendBytes(b, p []byte) []byte {
+	if p == nil {
+		return appendInt(b, -1)
+	}
+	return append(appendInt(b, int32(len(p))), p...)
+}
+
+func appendBool(b []byte, v bool) []byte {
+	if v {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
+
+func appendStrings(b []byte, ss []string) []byte {
+	b = appendInt(b, int32(len(ss)))
+	for _, s := range ss {
+		b = appendString(b, s)
+	}
+	return b
+}
+
+func appendACL(b []byte, acl []zk.ACL) []byte {
+	b = appendInt(b, int32(len(acl)))
+	for _, a := range acl {
+		b = appendString(appendString(appendInt(b, a.Perms), a.Scheme), a.ID)
+	}
+	return b
+}
+
+// appendHeader begins a frame: room for the length, the transaction id (filled in when it is sent), the opcode.
+func appendHeader(b []byte, op int32) []byte { return appendInt(appendInt(appendInt(b, 0), 0), op) }
+
+// errShort says that a frame ends inside a field or holds a length that can't be.
+var errShort = errors.New("frame too short")
+
+// decoder reads a frame. After the first failure every read returns a zero value and err stays set, so that a caller
+// checks once. No length from the wire is believed before the bytes behind it have been seen.
+type decoder struct {
+	b   []byte
+	err error
+}
+
+func (d *decoder) take(n int) []byte {
+	if d.err != nil || n < 0 || n > len(d.b) {
+		d.err = errShort
+		return nil
+	}
+	p := d.b[:n]
+	d.b = d.b[n:]
+	return p
+}
+
+func (d *decoder) int() int32 {
+	if p := d.take(4); p != nil {
+		return int32(binary.BigEndian.Uint32(p))
+	}
+	return 0
+}
+
+func (d *decoder) long() int64 {
+	if p := d.take(8); p != nil {
+		return int64(binary.BigEndian.Uint64(p))
+	}
+	return 0
+}
+
+func (d *decoder) bool() bool {
+	p := d.take(1)
+	return p != nil && p[0] != 0
+}
+
+func (d *decoder) string() string {
+	n := d.int()
+	if n == -1 {
+		return ""
+	}
+	return string(d.take(int(n)))
+}
+
+func (d *decoder) bytes() []byte {
+	n := d.int()
+	if n == -1 || d.err != nil {
+		return nil
+	}
+	return append([]byte{}, d.take(int(n))...)
+}
+
+func (d *decoder) strings() []string {
+	n := d.int()
+	if n == -1 || n == 0 || d.err != nil {
+		return nil
+	}
+	if n < 0 || int(n) > len(d.b)/4 { // each takes at least its length
+		d.err = errShort
+		return nil
+	}
+	ss := make([]string, n)
+	for i := range ss {
+		ss[i] = d.string()
+	}
+	return ss
+}
+
+func (d *decoder) stat() (s zk.Stat) {
+	s.Czxid, s.Mzxid, s.Ctime, s.Mtime = d.long(), d.long(), d.long(), d.long()
+	s.Version, s.Cversion, s.Aversion = d.int(), d.int(), d.int()
+	s.EphemeralOwner, s.DataLength, s.NumChildren, s.Pzxid = d.long(), d.int(), d.int(), d.long()
+	return s
+}
+
+func (d *decoder) acl() []zk.ACL {
+	n := d.int()
+	if d.err != nil || n < 0 || int(n) > len(d.b)/12 {
+		if n != -1 {
+			d.err = errShort
+		}
+		return nil
+	}
+	acl := make([]zk.ACL, n)
+	for i := range acl {
+		acl[i] = zk.ACL{Perms: d.int(), Scheme: d.string(), ID: d.string()}
+	}
+	return acl
+}
+
+// replyHeader begins every reply and notification.
+type replyHeader struct {
+	xid  int32
+	zxid int64
+	code int32
+}
+
+const replyHeaderLen = 16
+
+func (d *decoder) header() replyHeader { return replyHeader{d.int(), d.long(), d.int()} }
+
+// connectResponse is the server's half of the handshake; a session id of zero says that the session has expired.
+type connectResponse struct {
+	timeoutMs int32
+	id        int64
+}
+
+func parseConnectResponse(b []byte) (connectResponse, error) {
+	d := decoder{b: b}
+	if d.int() != 0 { // protocol version
+		return connectResponse{}, errors.New("unknown protocol version")
+	}
+	r := connectResponse{d.int(), d.long()}
+	passwd := d.bytes() // a read-only flag may follow, which old servers do not send
+	switch {
+	case d.err != nil:
+		return r, d.err
+	case len(d.b) > 1:
+		return r, errors.New("trailing bytes")
+	case r.id != 0 && r.timeoutMs <= 0:
+		return r, errors.New("session timeout not positive")
+	case r.id != 0 && len(passwd) != 16:
+		return r, errors.New("password not 16 bytes")
+	}
+	return r, nil
+}
+
+// errOf turns a server's code into the driver's error for it.
+func errOf(code int32) error {
+	if err, ok := codes[code]; ok {
+		return err
+	}
+	return &codeError{code}
+}
+
+var codes = map[int32]error{
+	-6:                 errors.New("operation not implemented by this server"),
+	-8:                 zk.ErrBadArguments,
+	-100:               zk.ErrAPIError,
+	codeNoNode:         zk.ErrNoNode,
+	-102:               zk.ErrNoAuth,
+	-103:               zk.ErrBadVersion,
+	-108:               zk.ErrNoChildrenForEphemerals,
+	-110:               zk.ErrNodeExists,
+	-111:               zk.ErrNotEmpty,
+	codeSessionExpired: ErrExpired,
+	-114:               zk.ErrInvalidACL,
+	codeAuthFailed:     ErrAuth,
+	codeSessionMoved:   zk.ErrSessionMoved,
+	-119:               errors.New("server is read-only"),
+}

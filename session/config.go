@@ -1,0 +1,148 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// Defaults of Config.
+const (
+	DefaultTimeout    = 10 * time.Second
+	DefaultServerTick = 2 * time.Second
+)
+
+// Limits of Config.Timeout: below, no server of a usual configuration would grant it and a garbage collection could
+// cost the session; above, the wire format (milliseconds in 32 bits) and any use of a lock end.
+const (
+	minTimeout = 100 * time.Millisecond
+	maxTimeout = 24 * time.Hour
+)
+
+// Auth is one set of credentials, such as {"digest", []byte("user:password")}.
+type Auth struct {
+	Scheme     string
+	Credential []byte
+}
+
+// Dialer opens a connection to one server, within timeout. It has the driver's signature, so that a Dialer for the
+// driver, or an in-process server's, fits.
+type Dialer func(network, addr string, timeout time.Duration) (net.Conn, error)
+
+// Config says how Open opens a session. The zero value of each field stands for its default.
+type Config struct {
+	// Timeout is the session timeout asked for; the server may grant another one (Session.Timeout).
+	// From 100 ms to 24 h; default 10 s.
+	Timeout time.Duration
+
+	// ServerTick is the ensemble's tickTime, or more. A lease is confirmed through the leader only when the follower
+	// has had this long to report to it; too small a value is unsafe, too large a one shortens the lease.
+	// Default 2 s, which is ZooKeeper's.
+	ServerTick time.Duration
+
+	// Auth is presented on every connection before anything else.
+	Auth []Auth
+
+	// TLS, when set, encrypts the connections; ServerName defaults to the host of each server.
+	TLS *tls.Config
+
+	// Dial, when set, opens the connections and resolves the names; TLS comes on top of it.
+	Dial Dialer
+
+	// Logger, when set, is told of connections and ends at levels Debug, Info and Warn.
+	Logger *slog.Logger
+
+	// OnState, when set, is told of every change of State, in order, from one goroutine of the session's, which Close
+	// joins. It must not call Close.
+	OnState func(Change)
+}
+
+// Change is a change of a session's state.
+type Change struct {
+	State   State
+	ID      int64         // of the session; 0 before the first handshake
+	Addr    string        // of the server, for Connected and Disconnected
+	Timeout time.Duration // that the ensemble granted, for Connected
+	Err     error         // why, for Disconnected and Over
+}
+
+// config is a Config with its defaults filled in and checked, and the connect string parsed.
+type config struct {
+	servers []string
+	chroot  string
+	timeout time.Duration
+	tick    time.Duration
+	auth    []Auth
+	tls     *tls.Config
+	dial    Dialer
+	log     *slog.Logger
+	onState func(Change)
+}
+
+// check validates before any I/O.
+func (c Config) check(connect string) (config, error) {
+	servers, chroot, err := ParseConnect(connect)
+	if err != nil {
+		return config{}, err
+	}
+	if c.Timeout == 0 {
+		c.Timeout = DefaultTimeout
+	}
+	if c.ServerTick == 0 {
+		c.ServerTick = DefaultServerTick
+	}
+	if c.Timeout < minTimeout || c.Timeout > maxTimeout {
+		return config{}, configError("session timeout", c.Timeout, "is not between 100ms and 24h")
+	}
+	if c.ServerTick < 0 || c.ServerTick > maxTimeout {
+		return config{}, configError("server tick", c.ServerTick, "is not between 0 and 24h")
+	}
+	var auth []Auth
+	for _, a := range c.Auth {
+		if a.Scheme == "" {
+			return config{}, configError("auth scheme", a.Scheme, "is empty")
+		}
+		auth = append(auth, Auth{a.Scheme, bytes.Clone(a.Credential)}) // the caller may wipe his
+	}
+	return config{servers: servers, chroot: chroot, timeout: c.Timeout, tick: c.ServerTick, auth: auth,
+		tls: c.TLS, dial: c.Dial, log: c.Logger, onState: c.OnState}, nil
+}
+
+// tell logs a change and passes it on. It runs in the notifier's goroutine: a handler that blocks holds up nothing else.
+func (c *config) tell(ch Change) {
+	if c.log != nil {
+		switch ch.State {
+		case Connected:
+			level := slog.LevelDebug
+			if ch.Timeout != c.timeout {
+				level = slog.LevelInfo // an operator wonders why a crash takes longer to be noticed than he configured
+			}
+			c.log.Log(context.Background(), level, "session connected", "session", ch.ID, "server", ch.Addr,
+				"timeout", ch.Timeout, "asked", c.timeout)
+		case Disconnected:
+			c.log.Info("session disconnected", "session", ch.ID, "server", ch.Addr, "cause", ch.Err)
+		case Over:
+			c.log.Info("session over", "session", ch.ID, "cause", ch.Err)
+		}
+	}
+	if c.onState != nil {
+		c.onState(ch)
+	}
+}
+
+// attempt bounds one try at one server: dialling, and again the handshake. A holder whose server died must get round
+// a few others before its lease is over.
+func attempt(timeout time.Duration) time.Duration {
+	return min(max(timeout/6, 250*time.Millisecond), 3*time.Second)
+}
+
+// patience bounds the wait for the reply of a connected server before another one is tried.
+func patience(timeout time.Duration) time.Duration { return max(timeout/4, 100*time.Millisecond) }
+
+// WorldACL is the access list that lets everybody do everything: ZooKeeper's default.
+func WorldACL() []zk.ACL { return zk.WorldACL(zk.PermAll) }

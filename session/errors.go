@@ -1,0 +1,117 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Ends of a session. Each is the cause of Session.Err and of every context derived from Session.Context.
+// The ones that were not asked for match ErrLost by errors.Is.
+var (
+	// ErrLost matches, by errors.Is, every end that nobody asked for: ErrExpired, ErrLeaseOver, ErrAuth.
+	ErrLost = errors.New("session: lost")
+
+	// ErrExpired says that the ensemble ended the session: it was silent for too long, or was closed by force.
+	// Its ephemeral znodes are gone.
+	ErrExpired error = &lossError{"session: expired by the ensemble"}
+
+	// ErrLeaseOver says that nothing was heard for so long that the ensemble may have ended the session.
+	// Its ephemeral znodes may still stand for a while, and go without any further word from here.
+	ErrLeaseOver error = &lossError{"session: lease over, nothing heard from the ensemble"}
+
+	// ErrAuth says that the ensemble refused the credentials of Config.Auth.
+	ErrAuth error = &lossError{"session: credentials refused"}
+
+	// ErrClosed says that Close was called. It does not match ErrLost.
+	ErrClosed = errors.New("session: closed")
+)
+
+// Failures of one call.
+var (
+	// ErrUnknownOutcome matches, by errors.Is, the error of a write that may or may not have been carried out:
+	// it left this machine and no reply came, because the connection broke or the caller's context ended.
+	// A write whose error does not match it has certainly not been carried out.
+	ErrUnknownOutcome = errors.New("session: outcome unknown")
+
+	// ErrConnection says that the connection broke after the request had left and before its reply came.
+	ErrConnection = errors.New("session: connection lost before the reply")
+
+	// ErrGarbled says that the server sent something that is not ZooKeeper's protocol. The connection was given up.
+	ErrGarbled = errors.New("session: garbled frame from the server")
+
+	// ErrPath matches the error for a path that ZooKeeper would refuse; the message names the path and the rule.
+	ErrPath = errors.New("session: bad path")
+
+	// ErrConfig matches the error for a connect string or Config that can't work; the message names the value and the rule.
+	ErrConfig = errors.New("session: bad configuration")
+)
+
+// lossError is an end of a session that nobody asked for.
+type lossError struct{ msg string }
+
+func (e *lossError) Error() string        { return e.msg }
+func (e *lossError) Is(target error) bool { return target == ErrLost }
+
+// OpError is the error of one operation on the ensemble.
+type OpError struct {
+	Op   string // "create", "delete", …
+	Path string // as the caller named it
+	Err  error  // the server's answer (zk.ErrNoNode, …), a context's error, ErrConnection, or the session's end
+
+	unknown bool
+}
+
+// Error names the operation, the path and the reason.
+func (e *OpError) Error() string {
+	s := "session: " + e.Op + " " + e.Path + ": " + e.Err.Error()
+	if e.unknown {
+		s += " (outcome unknown)"
+	}
+	return s
+}
+
+// Unwrap returns the reason.
+func (e *OpError) Unwrap() error { return e.Err }
+
+// Is reports a match with ErrUnknownOutcome when the write may have been carried out.
+func (e *OpError) Is(target error) bool { return target == ErrUnknownOutcome && e.unknown }
+
+// waitError is a context's end together with what was being waited for.
+type waitError struct {
+	err  error // context.Canceled or context.DeadlineExceeded, or the context's own cause
+	what error // what was being waited for
+}
+
+func (e *waitError) Error() string   { return e.err.Error() + " while " + e.what.Error() }
+func (e *waitError) Unwrap() []error { return []error{e.err, e.what} }
+
+// Waited joins the end of ctx with what was being waited for, so that errors.Is finds both.
+// ctx must have ended. When ctx was cancelled with a cause of its own, that is found too.
+func Waited(ctx context.Context, what error) error {
+	err := ctx.Err()
+	if cause := context.Cause(ctx); cause != err { //nolint:errorlint // identity: is there a cause beside the plain error?
+		err = fmt.Errorf("%w (%w)", err, cause)
+	}
+	return &waitError{err, what}
+}
+
+func pathError(path, rule string) error {
+	if len(path) > 200 {
+		path = path[:200] + "…"
+	}
+	return fmt.Errorf("%w %q: %s", ErrPath, path, rule)
+}
+
+func configError(what string, value any, rule string) error {
+	if d, ok := value.(time.Duration); ok {
+		return fmt.Errorf("%w: %s %v: %s", ErrConfig, what, d, rule)
+	}
+	return fmt.Errorf("%w: %s %q: %s", ErrConfig, what, value, rule)
+}
+
+// codeError is a server's error code that has no name here.
+type codeError struct{ code int32 }
+
+func (e *codeError) Error() string { return fmt.Sprintf("server's error code %d", e.code) }

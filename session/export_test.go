@@ -1,0 +1,152 @@
+package session
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"log/slog"
+	"net"
+	"time"
+)
+
+// The only door for the tests of this package to its inside.
+
+// Lease is the lease clock.
+type Lease struct{ l lease }
+
+// MaxMarks bounds its memory.
+const MaxMarks = maxMarks
+
+// MaxFrame bounds a frame from the server.
+const MaxFrame = maxFrame
+
+func (l *Lease) Begin(sent time.Time, timeout, tick time.Duration) { l.l.begin(sent, timeout, tick) }
+func (l *Lease) Ack(sent, at time.Time, leader bool)               { l.l.ack(sent, at, leader) }
+func (l *Lease) SafeUntil() time.Time                              { return l.l.safeUntil() }
+func (l *Lease) End(held bool) time.Time                           { return l.l.end(held) }
+func (l *Lease) Acked() time.Time                                  { return l.l.acked }
+func (l *Lease) Confirmed() time.Time                              { return l.l.confirmed }
+func (l *Lease) Marks() int                                        { return len(l.l.marks) }
+
+// WatchedPaths returns how many paths the watch table holds.
+func (s *Session) WatchedPaths() int {
+	s.watches.mu.Lock()
+	defer s.watches.mu.Unlock()
+	return len(s.watches.byPath)
+}
+
+// QueuedCalls returns how many requests of the present link have not been written yet, and how many have no reply.
+func (s *Session) QueuedCalls() (queued, pending int) {
+	s.mu.Lock()
+	l := s.link
+	s.mu.Unlock()
+	if l == nil {
+		return 0, 0
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.queue), len(l.pending)
+}
+
+// Attempt and Patience are the bounds that follow from a timeout.
+func Attempt(timeout time.Duration) time.Duration  { return attempt(timeout) }
+func Patience(timeout time.Duration) time.Duration { return patience(timeout) }
+
+// Rig is a session without a driver, with one link, on which a test plays the server: it sees every frame that the
+// link would write and hands in what the link would read.
+type Rig struct {
+	*Session
+	l *link
+}
+
+// NewRig returns a connected session that has done no I/O.
+func NewRig() *Rig {
+	cfg, err := Config{Logger: slog.New(slog.DiscardHandler)}.check("rig:1/app")
+	if err != nil {
+		panic(err)
+	}
+	s := &Session{cfg: cfg, joined: make(chan struct{}), drained: make(chan struct{}), kick: make(chan struct{}, 1),
+		ready: make(chan struct{}), id: 7}
+	s.ctx, s.cut = context.WithCancelCause(context.Background())
+	s.hosts = newHosts(s.ctx, &s.cfg)
+	s.watches = newWatches(s)
+	s.lease.begin(s.clock.stamp(), cfg.timeout, cfg.tick)
+	r := &Rig{Session: s, l: newLink(s, sink{}, "rig:1")}
+	r.l.shaken = true
+	s.linkUp(r.l)
+	return r
+}
+
+// Woken tells that requests have been queued.
+func (r *Rig) Woken() <-chan struct{} { return r.l.wake }
+
+// Dead is closed when the link has been given up.
+func (r *Rig) Dead() <-chan struct{} { return r.l.dead }
+
+// Answer answers each request that is queued with code and body.
+func (r *Rig) Answer(code int32, body []byte) error {
+	if err := r.l.flush(nil); err != nil {
+		return err
+	}
+	for {
+		r.l.mu.Lock()
+		n := len(r.l.pending)
+		var xid int32
+		if n > 0 {
+			xid = r.l.pending[0].xid
+		}
+		r.l.mu.Unlock()
+		if n == 0 {
+			return nil
+		}
+		b := binary.BigEndian.AppendUint32(nil, uint32(xid))
+		b = binary.BigEndian.AppendUint64(b, 99)
+		b = binary.BigEndian.AppendUint32(b, uint32(code))
+		if err := r.l.handle(append(b, body...)); err != nil {
+			r.l.fail(err)
+			return err
+		}
+	}
+}
+
+// ReadAll reads a whole stream of frames as a link that has shaken hands, until its end or its first bad frame, and
+// returns how many bytes the driver got to see.
+func ReadAll(stream io.Reader) (forwarded int, err error) {
+	r := NewRig()
+	r.l = newLink(r.Session, source{stream}, "rig:1")
+	r.l.shaken = true
+	b := make([]byte, 4096)
+	for {
+		n, err := r.l.Read(b)
+		forwarded += n
+		if err != nil {
+			return forwarded, err
+		}
+	}
+}
+
+// ReadConnectResponse decodes a server's half of the handshake.
+func ReadConnectResponse(b []byte) (timeoutMs int32, id int64, err error) {
+	r, err := parseConnectResponse(b)
+	return r.timeoutMs, r.id, err
+}
+
+// sink is a connection that takes everything and says nothing.
+type sink struct{ net.Conn }
+
+func (sink) Write(b []byte) (int, error)      { return len(b), nil }
+func (sink) SetDeadline(time.Time) error      { return nil }
+func (sink) SetWriteDeadline(time.Time) error { return nil }
+func (sink) Close() error                     { return nil }
+
+// source is a connection that says what a reader holds.
+type source struct{ r io.Reader }
+
+func (s source) Read(b []byte) (int, error)     { return s.r.Read(b) }
+func (source) Write(b []byte) (int, error)      { return len(b), nil }
+func (source) SetDeadline(time.Time) error      { return nil }
+func (source) SetReadDeadline(time.Time) error  { return nil }
+func (source) SetWriteDeadline(time.Time) error { return nil }
+func (source) Close() error                     { return nil }
+func (source) LocalAddr() net.Addr              { return nil }
+func (source) RemoteAddr() net.Addr             { return nil }

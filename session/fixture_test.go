@@ -1,0 +1,66 @@
+package session_test
+
+import (
+	"context"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/internal/ensemble"
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zktest"
+)
+
+func TestMain(m *testing.M) { os.Exit(ensemble.Run(m)) }
+
+// soon bounds everything that must not hang; no test waits as long.
+const soon = 20 * time.Second
+
+// within returns a context that ends after d.
+func within(t testing.TB, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// bubble runs fn with a server of its own under simulated time. When fn has returned and everything is closed, a
+// goroutine that is still there fails the test: that is how these tests see that nothing is left behind.
+func bubble(t *testing.T, fn func(t *testing.T, srv *zktest.Server), opts ...zktest.Option) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		fn(t, zktest.Run(t, append(opts, zktest.WithoutListener())...))
+	})
+}
+
+// open opens a session on srv that is closed with the test.
+func open(t testing.TB, srv *zktest.Server, change ...func(*session.Config)) *session.Session {
+	t.Helper()
+	return openAt(t, srv.Addr(), append([]func(*session.Config){func(c *session.Config) { c.Dial = srv.Dial }}, change...)...)
+}
+
+// openAt opens a session on whatever the connect string names.
+func openAt(t testing.TB, connect string, change ...func(*session.Config)) *session.Session {
+	t.Helper()
+	var conf session.Config
+	for _, f := range change {
+		f(&conf)
+	}
+	s, err := session.Open(within(t, soon), connect, conf)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+// eventually waits for a channel that something must close.
+func eventually(t testing.TB, ch <-chan struct{}, what string) {
+	t.Helper()
+	select {
+	case <-ch:
+	case <-time.After(soon):
+		require.FailNow(t, "waited in vain", "for %v: %s", soon, what)
+	}
+}

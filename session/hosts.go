@@ -1,0 +1,212 @@
+package session
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// hosts decides which server is dialled next and when. The driver's own list resolves names once and, given servers
+// that accept and then drop, dials without a pause; this one resolves at every dial, takes the servers in random order,
+// each once a round, and waits longer from round to round, with jitter, so that a thousand clients of a server that
+// died do not come back as one.
+type hosts struct {
+	cfg *config
+	ctx context.Context // the session's own: ends with it
+
+	mu    sync.Mutex // guards what follows
+	order []string   // this round's servers still to be tried
+	round int        // rounds since a connection was good
+	tried map[string]error
+}
+
+const (
+	firstPause = 50 * time.Millisecond
+	lastPause  = time.Second
+)
+
+var errStopped = errors.New("session is over")
+
+func newHosts(ctx context.Context, cfg *config) *hosts {
+	return &hosts{ctx: ctx, cfg: cfg, tried: map[string]error{}}
+}
+
+// next returns the server to try, after the pause that its round is due.
+func (h *hosts) next() (string, error) {
+	h.mu.Lock()
+	var pause time.Duration
+	if len(h.order) == 0 {
+		if h.round > 0 {
+			top := min(firstPause<<min(h.round, 10), lastPause, max(h.cfg.timeout/8, firstPause))
+			pause = top/2 + rand.N(top/2)
+		}
+		h.round++
+		h.order = slices.Clone(h.cfg.servers)
+		rand.Shuffle(len(h.order), func(i, j int) { h.order[i], h.order[j] = h.order[j], h.order[i] })
+	}
+	server := h.order[0]
+	h.order = h.order[1:]
+	h.mu.Unlock()
+
+	if pause == 0 {
+		if h.ctx.Err() != nil {
+			return "", errStopped
+		}
+		return server, nil
+	}
+	t := time.NewTimer(pause)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return server, nil
+	case <-h.ctx.Done():
+		return "", errStopped
+	}
+}
+
+// dial opens a connection to the next server. The deadline on it caps the handshake.
+func (h *hosts) dial() (net.Conn, string, error) {
+	server, err := h.next()
+	if err != nil {
+		return nil, "", err
+	}
+	conn, err := h.open(server)
+	if err == nil {
+		if err = conn.SetDeadline(time.Now().Add(attempt(h.cfg.timeout))); err == nil {
+			return conn, server, nil
+		}
+		err = errors.Join(err, conn.Close())
+	}
+	h.failed(server, err)
+	return nil, "", err
+}
+
+func (h *hosts) open(server string) (net.Conn, error) {
+	limit := attempt(h.cfg.timeout)
+	ctx, cancel := context.WithTimeout(h.ctx, limit)
+	defer cancel()
+
+	var conn net.Conn
+	var err error
+	if h.cfg.dial != nil {
+		conn, err = h.custom(server, limit)
+	} else {
+		conn, err = dialOne(ctx, server)
+	}
+	if err != nil || h.cfg.tls == nil {
+		return conn, err
+	}
+	conf := h.cfg.tls
+	if conf.ServerName == "" && !conf.InsecureSkipVerify {
+		host, _, err := net.SplitHostPort(server)
+		if err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+		conf = conf.Clone()
+		conf.ServerName = host
+	}
+	secure := tls.Client(conn, conf)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("TLS: %w", err), conn.Close())
+	}
+	return secure, nil
+}
+
+// custom calls the user's dialer, which knows a time limit but not that the session may be over: then nobody waits
+// for it, and what it still opens is closed.
+func (h *hosts) custom(server string, limit time.Duration) (net.Conn, error) {
+	type result struct {
+		conn net.Conn
+		err  error
+	}
+	dialled := make(chan result, 1)
+	go func() {
+		conn, err := h.cfg.dial("tcp", server, limit)
+		dialled <- result{conn, err}
+	}()
+	select {
+	case r := <-dialled:
+		return r.conn, r.err
+	case <-h.ctx.Done():
+		go func() {
+			if r := <-dialled; r.conn != nil {
+				_ = r.conn.Close() // nobody is left to hear of a failure
+			}
+		}()
+		return nil, errStopped
+	}
+}
+
+// dialOne resolves the name anew and tries its addresses in random order, each with its share of the time: behind a
+// name with several, as a headless Kubernetes service has, one dead member must not be the first choice for ever.
+func dialOne(ctx context.Context, server string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(server)
+	if err != nil {
+		return nil, err
+	}
+	addrs, err := net.DefaultResolver.LookupHost(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	rand.Shuffle(len(addrs), func(i, j int) { addrs[i], addrs[j] = addrs[j], addrs[i] })
+	end, _ := ctx.Deadline() // open has set one
+	for i, addr := range addrs {
+		d := net.Dialer{Timeout: time.Until(end) / time.Duration(len(addrs)-i)}
+		var conn net.Conn
+		if conn, err = d.DialContext(ctx, "tcp", net.JoinHostPort(addr, port)); err == nil {
+			return conn, nil
+		}
+	}
+	return nil, err
+}
+
+// failed notes what a server answered, for the report.
+func (h *hosts) failed(server string, err error) {
+	h.mu.Lock()
+	h.tried[server] = err
+	h.mu.Unlock()
+}
+
+// good says that a connection lasted: the next search begins without a pause.
+func (h *hosts) good() {
+	h.mu.Lock()
+	h.round, h.order = 0, nil
+	clear(h.tried)
+	h.mu.Unlock()
+}
+
+// report says which servers were tried and what each answered.
+func (h *hosts) report() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.tried) == 0 {
+		return fmt.Errorf("no server of %s has answered yet", strings.Join(h.cfg.servers, ", "))
+	}
+	errs := make([]error, 0, len(h.tried))
+	for _, server := range h.cfg.servers {
+		if err, ok := h.tried[server]; ok {
+			errs = append(errs, fmt.Errorf("%s: %w", server, err))
+		}
+	}
+	return &unreachable{errs}
+}
+
+// unreachable lists what each server answered.
+type unreachable struct{ errs []error }
+
+func (e *unreachable) Error() string {
+	msgs := make([]string, len(e.errs))
+	for i, err := range e.errs {
+		msgs[i] = err.Error()
+	}
+	return "no server reachable: " + strings.Join(msgs, "; ")
+}
+
+func (e *unreachable) Unwrap() []error { return e.errs }

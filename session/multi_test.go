@@ -1,0 +1,168 @@
+package session_test
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zktest"
+)
+
+func TestMultiDoesEverything(t *testing.T) {
+	everywhere(t, func(t *testing.T, g *ground) {
+		_, err := g.Create(g.ctx, g.path("/old"), []byte("0"), session.Persistent, everybody)
+		require.NoError(t, err)
+		_, err = g.Create(g.ctx, g.path("/gone"), nil, session.Persistent, everybody)
+		require.NoError(t, err)
+		tx, err := g.Transact(g.ctx,
+			&zk.CheckVersionRequest{Path: g.path("/old"), Version: 0},
+			&zk.CreateRequest{Path: g.path("/new"), Data: []byte("n"), Acl: everybody, Flags: int32(session.Ephemeral)},
+			&zk.CreateRequest{Path: g.path("/seq-"), Acl: everybody, Flags: int32(session.PersistentSequential)},
+			&zk.SetDataRequest{Path: g.path("/old"), Data: []byte("1"), Version: 0},
+			&zk.DeleteRequest{Path: g.path("/gone"), Version: -1},
+			&zk.CheckVersionRequest{Path: g.path("/old"), Version: 1},
+		)
+		require.NoError(t, err)
+		resps := tx.Responses
+		require.Len(t, resps, 6)
+		for i, r := range resps {
+			require.NoError(t, r.Error, "%d", i)
+		}
+		require.Equal(t, g.path("/new"), resps[1].String)
+		require.Regexp(t, "^"+g.path("/seq-")+`\d{10}$`, resps[2].String)
+		require.EqualValues(t, 1, resps[3].Stat.Version)
+		for _, p := range []string{resps[1].String, resps[2].String} {
+			stat, err := g.Exists(g.ctx, p)
+			require.NoError(t, err)
+			require.Equal(t, tx.Zxid, stat.Czxid, "the transaction's zxid is the czxid of what it made")
+		}
+		_, err = g.Exists(g.ctx, g.path("/gone"))
+		require.ErrorIs(t, err, zk.ErrNoNode)
+	})
+}
+
+func TestAMultiMakesContainersToo(t *testing.T) {
+	everywhere(t, func(t *testing.T, g *ground) {
+		tx, err := g.Transact(g.ctx,
+			&zk.CreateRequest{Path: g.path("/box"), Acl: everybody, Flags: int32(session.Container)},
+			&zk.CreateRequest{Path: g.path("/box/x"), Acl: everybody, Flags: int32(session.Ephemeral)})
+		require.NoError(t, err)
+		require.Equal(t, g.path("/box"), tx.Responses[0].String)
+		require.Equal(t, g.path("/box/x"), tx.Responses[1].String)
+		stat, err := g.Exists(g.ctx, g.path("/box"))
+		require.NoError(t, err)
+		require.Equal(t, tx.Zxid, stat.Czxid)
+	})
+}
+
+func TestAMultiOfWhichOneFailsDoesNothingAndSaysWhich(t *testing.T) {
+	everywhere(t, func(t *testing.T, g *ground) {
+		_, err := g.Create(g.ctx, g.path("/x"), nil, session.Persistent, everybody)
+		require.NoError(t, err)
+		good := func(name string) any {
+			return &zk.CreateRequest{Path: g.path(name), Acl: everybody}
+		}
+		for name, c := range map[string]struct {
+			ops  []any
+			at   int
+			want error
+		}{
+			"the only one":                 {[]any{&zk.DeleteRequest{Path: g.path("/no"), Version: -1}}, 0, zk.ErrNoNode},
+			"the first":                    {[]any{&zk.CheckVersionRequest{Path: g.path("/x"), Version: 9}, good("/a"), good("/b")}, 0, zk.ErrBadVersion},
+			"one in between":               {[]any{good("/a"), good("/x"), good("/b")}, 1, zk.ErrNodeExists},
+			"the last":                     {[]any{good("/a"), good("/b"), &zk.SetDataRequest{Path: g.path("/no"), Version: -1}}, 2, zk.ErrNoNode},
+			"two":                          {[]any{good("/a"), good("/x"), good("/b"), good("/x")}, 1, zk.ErrNodeExists},
+			"a check of what is not there": {[]any{good("/a"), &zk.CheckVersionRequest{Path: g.path("/no"), Version: -1}}, 1, zk.ErrNoNode},
+		} {
+			resps, err := g.Multi(g.ctx, c.ops...)
+			require.ErrorIs(t, err, c.want, name)
+			require.NotErrorIs(t, err, session.ErrUnknownOutcome, name)
+			require.Len(t, resps, len(c.ops), name)
+			for i, r := range resps {
+				switch {
+				case i < c.at:
+					require.NoError(t, r.Error, "%s: %d", name, i)
+				case i == c.at:
+					require.ErrorIs(t, r.Error, c.want, "%s: %d", name, i)
+				default:
+					require.Error(t, r.Error, "%s: %d", name, i)
+				}
+			}
+			var op *session.OpError
+			require.ErrorAs(t, err, &op)
+			require.Equal(t, pathOf(c.ops[c.at]), op.Path, "%s: the message names the operation's path", name)
+			names, _, err := g.List(g.ctx, g.path(""))
+			require.NoError(t, err)
+			require.Equal(t, []string{"x"}, names, "%s: nothing was done", name)
+		}
+	})
+}
+
+func pathOf(op any) string {
+	switch op := op.(type) {
+	case *zk.CreateRequest:
+		return op.Path
+	case *zk.DeleteRequest:
+		return op.Path
+	case *zk.SetDataRequest:
+		return op.Path
+	case *zk.CheckVersionRequest:
+		return op.Path
+	}
+	return ""
+}
+
+func TestAMultiOfNothingIsNothing(t *testing.T) {
+	everywhere(t, func(t *testing.T, g *ground) {
+		resps, err := g.Multi(g.ctx)
+		require.NoError(t, err)
+		require.Empty(t, resps)
+	})
+}
+
+func TestAMultiOfSomethingElseIsRefusedBeforeItIsSent(t *testing.T) {
+	srv := zktest.Run(t)
+	s := open(t, srv)
+	for name, op := range map[string]any{
+		"nil": nil, "a value": zk.DeleteRequest{Path: "/x"}, "a string": "/x", "another request": &zk.Stat{},
+		"a nil create": (*zk.CreateRequest)(nil), "a nil delete": (*zk.DeleteRequest)(nil),
+		"a nil set": (*zk.SetDataRequest)(nil), "a nil check": (*zk.CheckVersionRequest)(nil),
+	} {
+		_, err := s.Multi(within(t, soon), &zk.CreateRequest{Path: "/made", Acl: everybody}, op)
+		require.ErrorContains(t, err, "session: multi: ", name)
+		require.ErrorContains(t, err, "*zk.CreateRequest", "%s: what it may be", name)
+	}
+	require.Zero(t, srv.Requests()[zktest.OpMulti])
+	_, there := srv.Node("/made")
+	require.False(t, there)
+}
+
+func TestAMultiThatIsTooLargeIsTheCallersErrorAndNotAHang(t *testing.T) {
+	everywhere(t, func(t *testing.T, g *ground) {
+		_, err := g.Multi(g.ctx, &zk.CreateRequest{Path: g.path("/x"), Data: bytes.Repeat([]byte{1}, 2<<20), Acl: everybody})
+		require.Error(t, err) // the server hangs up on a packet over its limit
+		require.True(t, errors.Is(err, session.ErrUnknownOutcome) || errors.Is(err, session.ErrConnection), "%v", err)
+		_, err = g.Exists(g.ctx, g.path("/x"))
+		require.ErrorIs(t, err, zk.ErrNoNode, "and the session goes on")
+	})
+}
+
+func TestAMultiWithALostReplyHasAnUnknownOutcome(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		srv.Inject(zktest.CloseAfter().Op(zktest.OpMulti).Once())
+		_, err := s.Multi(within(t, soon), &zk.CreateRequest{Path: "/x", Acl: everybody})
+		require.ErrorIs(t, err, session.ErrUnknownOutcome)
+		_, there := srv.Node("/x")
+		require.True(t, there, "it was carried out")
+		srv.Inject(zktest.CloseBefore().Op(zktest.OpMulti).Once())
+		_, err = s.Multi(within(t, soon), &zk.CreateRequest{Path: "/y", Acl: everybody})
+		require.ErrorIs(t, err, session.ErrUnknownOutcome)
+		_, there = srv.Node("/y")
+		require.False(t, there, "it was not, and the message can't tell")
+	})
+}

@@ -1,0 +1,51 @@
+package session
+
+import "context"
+
+// WatchChildren lists a znode's children and watches the list from that moment on: the watch fires when a child is
+// made or deleted, or the znode itself is deleted. One request. Otherwise it is like Watch, but for the permission to
+// read that the list needs; when there is no such znode, the error matches zk.ErrNoNode.
+//
+// Whoever waits in line must not use it: every change would wake everybody. It is for the one who has to see all.
+func (s *Session) WatchChildren(ctx context.Context, path string) (*Watch, []string, error) {
+	if err := CheckPath(path); err != nil {
+		return nil, nil, err
+	}
+	key := watchKey{s.join(path), true}
+	w := &Watch{s: s, fired: make(chan struct{})}
+	s.watches.add(w, key)
+	c := newCall(opGetChildren2, "watch children", path, func(b []byte) []byte {
+		return appendBool(appendString(b, key.path), true)
+	})
+	c.hook = func(code int32) { s.watches.listed(w.t, code) }
+	if err := s.run(ctx, c); err != nil {
+		w.Close()
+		return nil, nil, err
+	}
+	names, _, err := s.listed(c)
+	if err != nil {
+		w.Close()
+		return nil, nil, err
+	}
+	w.Exists = true
+	return w, names, nil
+}
+
+// listed is the hook of the reply to a list with a watch.
+func (ws *watches) listed(t *watched, code int32) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	stands := ws.byPath[t.watchKey]
+	switch {
+	case code != codeOK: // the server has set nothing
+		if stands == t && !t.armed && len(t.waiters) <= 1 {
+			delete(ws.byPath, t.watchKey)
+		}
+	case stands == nil: // an earlier watch of the same kind has fired since we asked: this one is nobody's
+		ws.takeAway(t.watchKey)
+	case len(stands.waiters) == 0:
+		ws.remove(stands)
+	default:
+		stands.armed = true
+	}
+}

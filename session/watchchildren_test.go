@@ -1,0 +1,269 @@
+package session_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zktest"
+)
+
+// Watches on the list of a znode's children.
+
+// lineFired reports whether a watch has fired, after everything that could happen has.
+func lineFired(w *session.Watch) bool {
+	synctest.Wait()
+	select {
+	case <-w.Fired():
+		return true
+	default:
+		return false
+	}
+}
+
+// lineWatch watches /dir, which must succeed.
+func lineWatch(t *testing.T, s *session.Session) (*session.Watch, []string) {
+	t.Helper()
+	w, names, err := s.WatchChildren(within(t, soon), "/dir")
+	require.NoError(t, err)
+	require.True(t, w.Exists)
+	return w, names
+}
+
+func TestAWatchOfChildrenFiresWhenTheListChangesAndForNothingElse(t *testing.T) {
+	for name, c := range map[string]struct {
+		do    func(srv *zktest.Server) error
+		event zk.EventType // 0: none
+	}{
+		"child made":         {func(srv *zktest.Server) error { return srv.Create("/dir/b", nil) }, zk.EventNodeChildrenChanged},
+		"child deleted":      {func(srv *zktest.Server) error { return srv.Delete("/dir/a") }, zk.EventNodeChildrenChanged},
+		"all deleted":        {func(srv *zktest.Server) error { return srv.DeleteAll("/dir") }, zk.EventNodeChildrenChanged},
+		"child's data":       {func(srv *zktest.Server) error { return srv.SetData("/dir/a", nil) }, 0},
+		"its own data":       {func(srv *zktest.Server) error { return srv.SetData("/dir", nil) }, 0},
+		"grandchild":         {func(srv *zktest.Server) error { return srv.Create("/dir/a/x", nil) }, 0},
+		"somebody elsewhere": {func(srv *zktest.Server) error { return srv.Create("/dir2", nil) }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
+				require.NoError(t, srv.Create("/dir", nil))
+				require.NoError(t, srv.Create("/dir/a", nil))
+				s := open(t, srv)
+				w, names := lineWatch(t, s)
+				require.Equal(t, []string{"a"}, names)
+				require.False(t, lineFired(w))
+				require.NoError(t, c.do(srv))
+				require.Equal(t, c.event != 0, lineFired(w))
+				if c.event != 0 {
+					require.Equal(t, c.event, w.Event())
+				}
+				w.Close()
+				synctest.Wait()
+				require.Zero(t, srv.WatchCount())
+				require.Zero(t, s.WatchedPaths())
+			})
+		})
+	}
+}
+
+func TestAWatchOfChildrenFiresWhenItsZnodeIsDeleted(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		_, _, err := s.WatchChildren(within(t, soon), "/dir")
+		require.ErrorIs(t, err, zk.ErrNoNode)
+		_, _, err = s.WatchChildren(within(t, soon), "dir")
+		require.ErrorIs(t, err, session.ErrPath)
+		require.Zero(t, s.WatchedPaths())
+		require.NoError(t, srv.Create("/dir", nil))
+		w, _ := lineWatch(t, s)
+		both, err := s.Watch(within(t, soon), "/dir")
+		require.NoError(t, err)
+		require.NoError(t, srv.Delete("/dir"))
+		require.True(t, lineFired(w))
+		require.True(t, lineFired(both), "one notification is for both kinds")
+		require.Equal(t, zk.EventNodeDeleted, w.Event())
+		require.Zero(t, srv.WatchCount())
+	})
+}
+
+func TestAWatchOfChildrenLastsAcrossConnections(t *testing.T) {
+	for _, change := range []string{"none", "while away", "after"} {
+		t.Run(change, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
+				require.NoError(t, srv.Create("/dir", nil))
+				s := open(t, srv)
+				w, _ := lineWatch(t, s)
+				away := srv.Inject(zktest.Refuse())
+				srv.DropConnections()
+				time.Sleep(time.Second)
+				if change == "while away" {
+					require.NoError(t, srv.Create("/dir/a", nil))
+				}
+				require.False(t, lineFired(w))
+				away.Remove()
+				time.Sleep(5 * time.Second)
+				require.Equal(t, change == "while away", lineFired(w))
+				if change == "after" {
+					require.NoError(t, srv.Create("/dir/a", nil))
+					require.True(t, lineFired(w))
+				}
+				w.Close()
+				synctest.Wait()
+				require.Zero(t, srv.WatchCount())
+				require.Zero(t, s.WatchedPaths())
+			})
+		})
+	}
+}
+
+func TestClosingTheLastWatchOfChildrenTakesItAwayAtTheServer(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		require.NoError(t, srv.Create("/dir", nil))
+		s := open(t, srv)
+		for range 3 {
+			first, _ := lineWatch(t, s)
+			second, _ := lineWatch(t, s)
+			znode, err := s.Watch(within(t, soon), "/dir")
+			require.NoError(t, err)
+			synctest.Wait()
+			require.Equal(t, 2, srv.WatchCount(), "one of each kind")
+			first.Close()
+			first.Close()
+			synctest.Wait()
+			require.Equal(t, 2, srv.WatchCount(), "somebody still wants it")
+			second.Close()
+			synctest.Wait()
+			require.Equal(t, 1, srv.WatchCount(), "of the znode itself")
+			znode.Close()
+			synctest.Wait()
+			require.Zero(t, srv.WatchCount())
+			require.Zero(t, s.WatchedPaths())
+		}
+	})
+}
+
+// ctx ends while the list is under way, whatever else goes on at the same path: nothing is left, and a watch of
+// somebody else's stays and fires.
+func TestAWatchOfChildrenWhoseContextEndsInFlightLeavesNothing(t *testing.T) {
+	for _, others := range []string{"nobody", "before", "behind", "afterwards"} {
+		for name, fault := range map[string]zktest.Fault{
+			"request": zktest.Hold().Op(zktest.OpGetChildren2), "reply": zktest.HoldReply().Op(zktest.OpGetChildren2),
+			"broken": zktest.CloseAfter().Op(zktest.OpGetChildren2).Once(),
+		} {
+			t.Run(others+", "+name, func(t *testing.T) {
+				bubble(t, func(t *testing.T, srv *zktest.Server) {
+					require.NoError(t, srv.Create("/dir", nil))
+					s := open(t, srv)
+					var other *session.Watch
+					if others == "before" {
+						other, _ = lineWatch(t, s)
+					}
+					in := srv.Inject(fault)
+					ctx, cancel := context.WithCancel(context.Background())
+					var all sync.WaitGroup
+					all.Go(func() {
+						if w, _, err := s.WatchChildren(ctx, "/dir"); err == nil {
+							w.Close() // its reply was asked for again
+						}
+					})
+					synctest.Wait()
+					watch := func() {
+						var err error
+						if other, _, err = s.WatchChildren(within(t, soon), "/dir"); err != nil {
+							t.Error(err)
+						}
+					}
+					var late sync.WaitGroup
+					if others == "behind" {
+						late.Go(watch)
+						synctest.Wait()
+					}
+					cancel()
+					all.Wait()
+					if others == "afterwards" {
+						late.Go(watch)
+						synctest.Wait()
+					}
+					in.Remove()
+					late.Wait()
+					time.Sleep(5 * time.Second)
+					if other == nil {
+						require.Zero(t, srv.WatchCount())
+						require.Zero(t, s.WatchedPaths())
+						return
+					}
+					require.Equal(t, 1, srv.WatchCount())
+					require.NoError(t, srv.Create("/dir/a", nil))
+					require.True(t, lineFired(other))
+					time.Sleep(time.Second)
+					require.Zero(t, srv.WatchCount())
+					require.Zero(t, s.WatchedPaths())
+				})
+			})
+		}
+	}
+}
+
+// Many watch one list, give up, and are woken, at random moments, while it changes and connections break: nobody misses
+// the last change, and at the end nothing is left.
+func TestManyWatchesOfOneListAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		require.NoError(t, srv.Create("/dir", nil))
+		s := open(t, srv)
+		var all sync.WaitGroup
+		const last = "last"
+		for i := range 20 {
+			all.Go(func() {
+				for n := 0; ; n++ {
+					ctx, cancel := context.WithTimeout(context.Background(), time.Duration(1+(i*7+n)%5)*time.Millisecond)
+					if n%3 == 0 {
+						cancel()
+						ctx, cancel = context.WithTimeout(context.Background(), time.Minute)
+					}
+					w, names, err := s.WatchChildren(ctx, "/dir")
+					if err != nil {
+						cancel()
+						continue
+					}
+					for _, name := range names {
+						if name == last {
+							w.Close()
+							cancel()
+							return
+						}
+					}
+					if n%3 == 0 { // this one waits for as long as it takes
+						select {
+						case <-w.Fired():
+						case <-ctx.Done():
+							t.Error("a change was missed")
+						}
+					} else {
+						<-ctx.Done()
+					}
+					w.Close()
+					cancel()
+				}
+			})
+		}
+		for i := range 50 {
+			time.Sleep(3 * time.Millisecond)
+			require.NoError(t, srv.Create(fmt.Sprint("/dir/", i), nil))
+			if i%10 == 9 {
+				srv.DropConnections()
+				time.Sleep(2 * time.Second)
+			}
+		}
+		require.NoError(t, srv.Create("/dir/"+last, nil))
+		all.Wait()
+		time.Sleep(time.Second)
+		require.Zero(t, srv.WatchCount())
+		require.Zero(t, s.WatchedPaths())
+	})
+}
