@@ -1,0 +1,80 @@
+package recipe
+
+import (
+	"errors"
+	"fmt"
+	"path"
+)
+
+var (
+	// ErrGone says that the ticket's znode is not there any more, though its session lives: somebody deleted it, or
+	// the whole directory.
+	ErrGone = errors.New("recipe: own znode was deleted")
+
+	// ErrBusy matches the error of Try when another contender stands before us.
+	ErrBusy = errors.New("recipe: busy")
+
+	// ErrConflict matches the error for a directory that belongs to another kind of lock, or can't be one.
+	ErrConflict = errors.New("recipe: path is in use by something else")
+)
+
+// busyError is ErrBusy with the place in line and the holder.
+type busyError struct{ line Line }
+
+// Error reads "held by host:pid, 3 waiting".
+func (e *busyError) Error() string {
+	if e.line.Ahead < 2 {
+		return "held by " + e.line.who()
+	}
+	return fmt.Sprintf("held by %s, %d waiting", e.line.who(), e.line.Ahead-1)
+}
+
+func (e *busyError) Is(target error) bool { return target == ErrBusy }
+
+// Line says where in line a contender stands.
+type Line struct {
+	Ahead  int    // contenders that stand in its way
+	Holder string // the first of them: its znode's path
+	Who    string // who that is, by its znode's data; "" as long as nobody has read them
+}
+
+// String reads "3rd in line behind host:pid".
+func (l Line) String() string {
+	if l.Ahead == 0 {
+		return "about to enter the line"
+	}
+	return fmt.Sprintf("%s in line behind %s", ordinal(l.Ahead+1), l.who())
+}
+
+func (l Line) who() string {
+	if l.Who == "" {
+		return path.Base(l.Holder)
+	}
+	return l.Who
+}
+
+func ordinal(n int) string {
+	suffix := "th"
+	if n%100 < 11 || n%100 > 13 {
+		switch n % 10 {
+		case 1:
+			suffix = "st"
+		case 2:
+			suffix = "nd"
+		case 3:
+			suffix = "rd"
+		}
+	}
+	return fmt.Sprintf("%d%s", n, suffix)
+}
+
+// Waiting is a Line as what was being waited for: found by errors.As in the error of a Wait whose context has ended.
+type Waiting struct{ Line }
+
+// lostHolder stands for a holder whose delay is waited out.
+func lostHolder(name string) Line {
+	return Line{Ahead: 1, Holder: name, Who: name + ", which was lost (lock delay)"}
+}
+
+// Error reads "waiting 3rd in line behind host:pid".
+func (e Waiting) Error() string { return "waiting " + e.Line.String() }

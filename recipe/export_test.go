@@ -1,0 +1,13 @@
+package recipe
+
+// The only door for the tests of this package to its inside.
+
+// NewID is newID.
+func NewID() string { return newID() }
+
+// Before is before.
+func Before(a, b int32) bool { return before(a, b) }
+
+// Shares and Blocks are Kind's.
+func (k Kind) Shares(other Kind) bool { return k.shares(other) }
+func (k Kind) Blocks(ahead Kind) bool { return k.blocks(ahead) }

@@ -1,0 +1,85 @@
+package recipe_test
+
+import (
+	"context"
+	"path"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zktest"
+)
+
+// Places in several queues at once, seen from within a recipe; what users see of them is tested in package zklock.
+
+// multiRun runs f with a session on a server of its own, and queues in two directories of it.
+func multiRun(t *testing.T, f func(t *testing.T, srv *zktest.Server, s *session.Session, queues []recipe.Queue)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.Run(t, zktest.WithoutListener())
+		s, err := session.Open(t.Context(), srv.Addr(), session.Config{Dial: srv.Dial})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, s.Close()) })
+		var queues []recipe.Queue
+		for _, dir := range []string{"/a", "/b"} {
+			queues = append(queues, recipe.Queue{Dir: dir, Kind: recipe.Lock, ACL: session.WorldACL()})
+		}
+		f(t, srv, s, queues)
+	})
+}
+
+func TestAGroupStandsInEachLineWithOneTransaction(t *testing.T) {
+	multiRun(t, func(t *testing.T, srv *zktest.Server, s *session.Session, queues []recipe.Queue) {
+		first, err := recipe.EnterAll(t.Context(), s, queues)
+		require.NoError(t, err)
+		slices.Reverse(queues)
+		second, err := recipe.EnterAll(t.Context(), s, queues)
+		require.NoError(t, err)
+		require.Greater(t, second.Czxid(), first.Czxid())
+		require.Equal(t, "/a", path.Dir(first.Nodes()[0]))
+		require.Equal(t, "/b", path.Dir(second.Nodes()[0]), "in the order of the queues")
+		for _, g := range []*recipe.Group{first, second} {
+			for _, node := range g.Nodes() {
+				n, ok := srv.Node(node)
+				require.True(t, ok)
+				require.Equal(t, g.Czxid(), n.Stat.Czxid)
+			}
+		}
+		require.NoError(t, first.Wait(t.Context()))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.ErrorIs(t, second.Wait(ctx), context.DeadlineExceeded)
+		_, err = recipe.TryAll(t.Context(), s, queues)
+		require.ErrorIs(t, err, recipe.ErrBusy)
+		require.NoError(t, first.Leave(t.Context()))
+		require.NoError(t, second.Leave(t.Context()))
+		require.ErrorIs(t, second.Leave(t.Context()), recipe.ErrGone)
+		synctest.Wait()
+		require.Zero(t, srv.WatchCount())
+	})
+}
+
+func TestAGroupHearsOfAZnodeThatIsDeletedWhileItWaitsElsewhere(t *testing.T) {
+	multiRun(t, func(t *testing.T, srv *zktest.Server, s *session.Session, queues []recipe.Queue) {
+		holder, err := queues[0].Enter(t.Context(), s)
+		require.NoError(t, err)
+		g, err := recipe.EnterAll(t.Context(), s, append(queues[:1:1], queues[1:]...))
+		require.NoError(t, err)
+		began := time.Now()
+		time.AfterFunc(time.Minute, func() {
+			if err := srv.Delete(g.Nodes()[1]); err != nil {
+				t.Error(err)
+			}
+		})
+		require.ErrorIs(t, g.Wait(t.Context()), recipe.ErrGone)
+		require.Equal(t, time.Minute, time.Since(began), "at once")
+		require.ErrorIs(t, g.Leave(t.Context()), recipe.ErrGone)
+		require.NoError(t, holder.Leave(t.Context()))
+		require.Empty(t, srv.Children("/a"), "the rest of it goes")
+	})
+}

@@ -1,0 +1,59 @@
+package recipe
+
+// Kind is what a contender wants: it decides who stands in its way.
+type Kind int
+
+const (
+	// None is the kind of a name that is no contender's.
+	None Kind = iota
+	// Lock is a mutex's contender, or a candidate of an election: everybody before it stands in its way.
+	Lock
+	// Read is a reader of a read/write lock: writers before it stand in its way.
+	Read
+	// Write is a writer of a read/write lock: everybody before it stands in its way.
+	Write
+	// Permits is a semaphore's contender: see semaphore.go.
+	Permits
+)
+
+// String returns the kind in words.
+func (k Kind) String() string {
+	switch k {
+	case Lock:
+		return "mutex"
+	case Read:
+		return "read lock"
+	case Write:
+		return "write lock"
+	case Permits:
+		return "semaphore"
+	}
+	return "nothing"
+}
+
+// mark is what stands between the id and the number in the names that we make.
+func (k Kind) mark() string {
+	switch k {
+	case Read:
+		return "-__READ__"
+	case Write:
+		return "-__WRIT__"
+	case Permits:
+		return "-lease-"
+	}
+	return "-lock-"
+}
+
+// blocks reports whether a contender of kind ahead, standing before one of kind k, stands in its way.
+func (k Kind) blocks(ahead Kind) bool { return k != Read || ahead != Read }
+
+// shares reports whether contenders of the two kinds may stand in one directory.
+func (k Kind) shares(other Kind) bool {
+	rw := func(k Kind) bool { return k == Read || k == Write }
+	return k == other || rw(k) && rw(other)
+}
+
+// final reports whether the numbers below a contender of kind k that stand in its way can only disappear, so that it
+// need not look again when the only one has gone. A writer's may not: a writer that downgrades puts a reader in its
+// own place (see Downgrade), with its number, and a reader under a writer's lock of Curator's has the writer's number.
+func (k Kind) final() bool { return k != Write }

@@ -1,0 +1,134 @@
+package recipe_test
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/recipe"
+)
+
+const uuid = "0f0e0d0c-0b0a-4908-8706-050403020100"
+
+// names are children as other clients and we name them, and foreign ones; see the table of names in doc.go.
+var names = map[string]recipe.Name{
+	"_c_" + uuid + "-lock-0000000000":                      {Kind: recipe.Lock},
+	"_c_" + uuid + "-lock-0000000012":                      {Kind: recipe.Lock, Number: 12},
+	"_c_" + uuid + "-lock-2147483647":                      {Kind: recipe.Lock, Number: math.MaxInt32},
+	"_c_" + uuid + "-lock--2147483648":                     {Kind: recipe.Lock, Number: math.MinInt32},
+	"_c_" + uuid + "-lock--2147483647":                     {Kind: recipe.Lock, Number: math.MinInt32 + 1},
+	"_c_" + uuid + "-lock--1000000000":                     {Kind: recipe.Lock, Number: -1_000_000_000},
+	"_c_" + uuid + "-lock--999999999":                      {Kind: recipe.Lock, Number: -999_999_999},
+	"_c_" + uuid + "-lock--000000001":                      {Kind: recipe.Lock, Number: -1},
+	"_c_0f0e0d0c0b0a49088706050403020100-lock-0000000003":  {Kind: recipe.Lock, Number: 3}, // go-zookeeper
+	"0f0e0d0c0b0a49088706050403020100__lock__0000000004":   {Kind: recipe.Lock, Number: 4}, // Kazoo
+	"0f0e0d0c0b0a49088706050403020100__lock__-000000004":   {Kind: recipe.Lock, Number: -4},
+	"0f0e0d0c0b0a49088706050403020100__lock__-2147483648":  {Kind: recipe.Lock, Number: math.MinInt32},
+	"0f0e0d0c0b0a49088706050403020100__rlock__0000000005":  {Kind: recipe.Read, Number: 5},
+	"0f0e0d0c0b0a49088706050403020100-lock-0000000006":     {Kind: recipe.Lock, Number: 6}, // Kazoo with our pattern
+	"_c_" + uuid + "-__READ__0000000007":                   {Kind: recipe.Read, Number: 7}, // Curator
+	"_c_" + uuid + "-__WRIT__0000000008":                   {Kind: recipe.Write, Number: 8},
+	"_c_" + uuid + "-__WRIT__-2147483648":                  {Kind: recipe.Write, Number: math.MinInt32},
+	"lock-0000000009":                                      {Kind: recipe.Lock, Number: 9}, // LeaderSelector of old, x-lock- of ZooKeeper's own
+	"x-lock-lock-0000000010":                               {Kind: recipe.Lock, Number: 10},
+	"_c_" + uuid + "-lease-3-0000000011":                   {Kind: recipe.Permits, Number: 11, Permits: 3},
+	"_c_" + uuid + "-lease-3--000000011":                   {Kind: recipe.Permits, Number: -11, Permits: 3},
+	"_c_" + uuid + "-lease-3--2147483648":                  {Kind: recipe.Permits, Number: math.MinInt32, Permits: 3},
+	"_c_" + uuid + "-lease-1073741824-0000000011":          {Kind: recipe.Permits, Number: 11, Permits: recipe.MaxPermits},
+	"_c_" + uuid + "-lease-1073741825-0000000011":          {},
+	"_c_" + uuid + "-lease-0-0000000011":                   {},
+	"_c_" + uuid + "-lease--0000000011":                    {},
+	"_c_" + uuid + "-lease--1-0000000011":                  {},
+	"_c_" + uuid + "-lease-99999999999999999999-000000001": {},
+	"_c_" + uuid + "-latch-0000000001":                     {}, // another recipe
+	"_c_x":                                                 {}, // makes the driver's own lock panic
+	"_c_" + uuid + "-lock-":                                {},
+	"_c_" + uuid + "-lock-1":                               {},
+	"_c_" + uuid + "-lock-00000001":                        {}, // eight digits
+	"_c_" + uuid + "-lock-00000000001":                     {}, // eleven
+	"_c_" + uuid + "-lock-2147483648":                      {}, // more than 32 bits
+	"_c_" + uuid + "-lock--2147483649":                     {},
+	"_c_" + uuid + "-lock---000000001":                     {}, // two signs
+	"_c_" + uuid + "-lock-+000000001":                      {},
+	"_c_" + uuid + "-lock-00000000x1":                      {},
+	"_c_" + uuid + "-lock-0000000001 ":                     {},
+	"_c_" + uuid + "-lock-０００００００００１":                      {}, // digits of another script
+	"_c_" + uuid + "-LOCK-0000000001":                      {},
+	"_c_" + uuid + "-__LOCK__0000000001":                   {},
+	"0000000001":                                           {},
+	"-000000001":                                           {},
+	"-0000000001":                                          {},
+	"":                                                     {},
+	"0":                                                    {},
+	"README":                                               {},
+	"\xff\xfe-lock-":                                       {},
+	"locks":                                                {},
+	"lock":                                                 {},
+	"lock0000000001":                                       {},
+	"__lock__":                                             {},
+	"__lock__x":                                            {},
+	"_c_" + uuid + "-lock-0000000001-old":                  {},
+}
+
+func TestNamesOfContenders(t *testing.T) {
+	for name, want := range names {
+		got, ok := recipe.Parse(name)
+		require.Equal(t, want.Kind != recipe.None, ok, "%q", name)
+		require.Equal(t, want, got, "%q", name)
+		n, ok := number(name)
+		require.Equal(t, want.Kind != recipe.None, ok, "%q", name)
+		require.Equal(t, want.Number, n, "%q", name)
+	}
+}
+
+func TestEveryNumberThatAServerWritesIsRead(t *testing.T) {
+	for _, mark := range []string{"-lock-", "__lock__", "-__READ__", "-__WRIT__", "__rlock__", "-lease-7-"} {
+		for _, n := range []int32{0, 1, 9, 10, 999_999_999, 1_000_000_000, math.MaxInt32 - 1, math.MaxInt32,
+			math.MinInt32, math.MinInt32 + 1, -1_000_000_000, -999_999_999, -10, -9, -1} {
+			name := fmt.Sprintf("_c_%s%s%010d", uuid, mark, n) // as org.apache.zookeeper.server.PrepRequestProcessor does
+			got, ok := number(name)
+			require.True(t, ok, name)
+			require.Equal(t, n, got, name)
+		}
+	}
+}
+
+func TestIDsAreFreshUUIDs(t *testing.T) {
+	shape := regexp.MustCompile(`^_c_[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
+	seen := map[string]bool{}
+	for range 10_000 {
+		id := recipe.NewID()
+		require.Regexp(t, shape, id)
+		require.False(t, seen[id])
+		seen[id] = true
+	}
+}
+
+// FuzzNumber holds the parser against INTEROP's rule, written as a regular expression.
+func FuzzNumber(f *testing.F) {
+	for name := range names {
+		f.Add(name)
+	}
+	rule := regexp.MustCompile(`(?s)^.*(lock-|__lock__|__READ__|__WRIT__|__rlock__|-lease-[0-9]+-)(-?[0-9]{9,10})$`)
+	f.Fuzz(func(t *testing.T, name string) {
+		n, ok := number(name)
+		m := rule.FindStringSubmatch(name)
+		if m == nil {
+			require.False(t, ok, "%q is taken for a contender", name)
+			return
+		}
+		if !ok {
+			return // 32 bits and the number of permits are checked by the tables
+		}
+		require.Contains(t, []string{fmt.Sprintf("%010d", n), fmt.Sprintf("%09d", n), fmt.Sprintf("%011d", n)}, m[2], "%q", name)
+	})
+}
+
+// number is the part of Parse that these tests ask for.
+func number(name string) (int32, bool) {
+	n, ok := recipe.Parse(name)
+	return n.Number, ok
+}

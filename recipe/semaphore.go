@@ -1,0 +1,366 @@
+package recipe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/session"
+)
+
+// A semaphore is a queue whose first contenders hold together, as far as their permits go:
+//
+//	a contender holds when the permits of all contenders before it, and its own, are at most the size.
+//
+// So permits are given in order of arrival, all or none, and a large request is not overtaken by small ones for ever.
+// It is safe, because contenders before us can only disappear, so that the sum before us only falls.
+//
+// Waking. Who waits watches the contender immediately before it: that one's end wakes it, and so does that one's
+// beginning to hold, which after a wait it makes known by setting its own znode's data. The first of those who wait,
+// the head, sees that everybody before it holds; it watches the list of children, and so wakes whichever of them
+// releases, and the directory's data, where the size is. A release hence wakes the head, and the one behind the znode
+// that went if that one waits: two at most, however many wait.
+//
+// The directory's data hold the size, which the first contender writes. When it is lowered, those who hold may have
+// more permits than there are, and a list does not tell them from those who wait. So whoever lowers it sets their
+// znodes' data for them: a znode whose data were set is a holder's, and so are all before it. To take one who waits for
+// a holder is harmless: it makes another head, which is woken more often than it need be.
+
+// PermitVerdict says how a semaphore's contender stands.
+type PermitVerdict struct {
+	Present bool   // the own znode is in the list; when it is not, only Foreign is set
+	Holds   bool   // its permits are free
+	Head    bool   // it is the first of those who wait
+	Before  string // the contender immediately before it
+	Ahead   int    // contenders before it that wait
+	First   string // the first in line
+	Foreign string // a contender of another kind of lock
+}
+
+// DecidePermits reads a list of a semaphore's directory from the point of view of the contender own. It is a pure
+// function.
+func DecidePermits(children []string, own string, size int) PermitVerdict {
+	var v PermitVerdict
+	sum := 0
+	for _, name := range Sort(children) {
+		n, _ := Parse(name)
+		if n.Kind != Permits {
+			v.Foreign = name
+			continue
+		}
+		if name != own {
+			if v.First == "" {
+				v.First = name
+			}
+			if sum += n.Permits; sum > size {
+				v.Ahead++
+			}
+			v.Before = name
+			continue
+		}
+		v.Present = true
+		v.Head = sum <= size
+		v.Holds = sum+n.Permits <= size
+		return v
+	}
+	return PermitVerdict{Foreign: v.Foreign}
+}
+
+// Size returns the semaphore's size as its directory has it, and makes the directory, or writes size into one that has
+// none. Another size is for the caller to judge.
+func (q Queue) Size(ctx context.Context, s *session.Session, size int) (int, error) {
+	for {
+		state, version, err := q.state(ctx, s)
+		switch {
+		case errors.Is(err, zk.ErrNoNode):
+			q.DirData = dirState{Size: size}.encode()
+			if err := q.makeDir(ctx, s); err != nil {
+				return 0, q.refused(err)
+			}
+			continue
+		case err != nil:
+			return 0, err
+		case state.Size > 0:
+			return state.Size, nil
+		}
+		state.Size = size
+		if err := q.setState(ctx, s, state, version); err != nil && !again(ctx, err) {
+			return 0, err
+		}
+	}
+}
+
+// Resize writes a new size. After an error it may have been written.
+func (q Queue) Resize(ctx context.Context, s *session.Session, size int) error {
+	for {
+		if _, err := q.Size(ctx, s, size); err != nil {
+			return err
+		}
+		state, version, err := q.state(ctx, s)
+		if err == nil {
+			if state.Size == size {
+				return nil
+			}
+			was := state.Size
+			state.Size = size
+			if err = q.mark(ctx, s, was, size); err == nil {
+				err = q.setState(ctx, s, state, version)
+			}
+			if err == nil {
+				return q.mark(ctx, s, was, size) // and those that came in meanwhile
+			}
+		}
+		if !again(ctx, err) && !errors.Is(err, zk.ErrNoNode) {
+			return err
+		}
+	}
+}
+
+// mark sets the znodes' data of those who hold by the size was and would not by the size now.
+func (q Queue) mark(ctx context.Context, s *session.Session, was, now int) error {
+	if now >= was {
+		return nil
+	}
+	names, _, err := s.List(ctx, q.Dir)
+	for err != nil && transient(err) && ctx.Err() == nil {
+		names, _, err = s.List(ctx, q.Dir)
+	}
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return err
+	}
+	sum := 0
+	for _, name := range Sort(names) {
+		n, _ := Parse(name)
+		if sum += n.Permits; sum > was {
+			break
+		}
+		for sum > now {
+			data, stat, err := s.Get(ctx, q.Dir+"/"+name)
+			if err == nil && stat.Version == 0 {
+				_, err = s.Set(ctx, q.Dir+"/"+name, data, 0)
+			}
+			switch {
+			case err != nil && (ctx.Err() != nil || s.Err() != nil):
+				return err
+			case err != nil && transient(err):
+				continue
+			}
+			break // done; or gone, which tells as well; or closed to us: then its end has to tell
+		}
+	}
+	return nil
+}
+
+func (q Queue) setState(ctx context.Context, s *session.Session, state dirState, version int32) error {
+	_, err := s.Set(ctx, q.Dir, state.encode(), version)
+	return err
+}
+
+// again reports whether a write to the directory's data should be tried again, after another look.
+func again(ctx context.Context, err error) bool {
+	return errors.Is(err, zk.ErrBadVersion) || transient(err) && ctx.Err() == nil
+}
+
+// WaitPermits is Wait for a semaphore's ticket. With try it does not wait: ErrBusy.
+func (t *Ticket) WaitPermits(ctx context.Context, size int, try bool) error {
+	timer := time.NewTimer(Settle)
+	defer timer.Stop()
+	names := t.names
+	v := t.decidePermits(size)
+	if v.Foreign != "" {
+		return t.q.conflict(v.Foreign)
+	}
+	if v.Holds { // by a size that was read before the znode was made, however long ago that is: it may have been lowered
+		state, _, err := t.q.state(ctx, t.s)
+		switch {
+		case errors.Is(err, zk.ErrNoNode):
+			return ErrGone
+		case err != nil:
+			return t.waited(ctx, err)
+		case state.Size > 0 && state.Size < size:
+			size, t.names = state.Size, names
+			v = t.decidePermits(size)
+		}
+	}
+	head := !writable(t.q.ACL) // once the head, always the head: those before it hold until they go
+	for waited := false; ; waited = true {
+		switch {
+		case !v.Present:
+			return ErrGone
+		case v.Holds:
+			if waited {
+				t.announce()
+			}
+			return nil
+		case try:
+			return &busyError{t.line}
+		}
+		if t.own != nil && t.line.Who == "" { // it has settled: keep the holder's name up to date
+			if err := t.describe(ctx); err != nil {
+				return t.waited(ctx, err)
+			}
+		}
+		var err error
+		if head = head || v.Head; head {
+			v, err = t.headWait(ctx, v, &size, timer.C)
+		} else {
+			v, head, err = t.lineWait(ctx, v, &size, timer.C)
+		}
+		if err != nil {
+			return t.waited(ctx, err)
+		}
+	}
+}
+
+// writable reports whether those who take a place may all set its data, and so make known that they hold. Where they
+// may not, every one who waits has to be a head.
+func writable(acl []zk.ACL) bool {
+	for _, entry := range acl {
+		if entry.Perms&zk.PermWrite == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (t *Ticket) decidePermits(size int) PermitVerdict {
+	v := DecidePermits(t.names, path.Base(t.node), size)
+	t.names = nil
+	ahead := 0
+	if v.Present && !v.Holds {
+		ahead = v.Ahead + 1
+	}
+	t.place(Verdict{Ahead: ahead, Head: v.First})
+	return v
+}
+
+// reread reads the list, and then the size: what is before us only becomes less, so that an older list is safe, and an
+// older size is not.
+func (t *Ticket) reread(ctx context.Context, size *int) (PermitVerdict, error) {
+	if err := t.list(ctx); err != nil {
+		return PermitVerdict{}, err
+	}
+	state, _, err := t.q.state(ctx, t.s)
+	if errors.Is(err, zk.ErrNoNode) {
+		return PermitVerdict{}, ErrGone
+	}
+	if err != nil {
+		return PermitVerdict{}, err
+	}
+	if state.Size > 0 {
+		*size = state.Size
+	}
+	return t.decidePermits(*size), nil
+}
+
+// lineWait waits behind somebody who waits, until that one has gone or holds. It also reports whether that one turned
+// out to hold already, though not by the size as it is now: then we are the head.
+func (t *Ticket) lineWait(ctx context.Context, was PermitVerdict, size *int, settled <-chan time.Time) (v PermitVerdict, head bool, err error) {
+	before := t.q.Dir + "/" + was.Before
+	w, err := t.s.Watch(ctx, before)
+	if err != nil {
+		return was, false, err
+	}
+	defer w.Close()
+	// It may have begun to hold between our list and the watch: look again, now that nothing can be missed.
+	v, err = t.reread(ctx, size)
+	if err != nil || !v.Present || v.Holds || v.Head || v.Before != was.Before || !w.Exists {
+		return v, false, err
+	}
+	switch stat, err := t.s.Exists(ctx, before); {
+	case err == nil && stat.Version > 0:
+		return v, true, nil
+	case err != nil && !errors.Is(err, zk.ErrNoNode):
+		return v, false, err
+	}
+	if err := t.sleep(ctx, settled, w.Fired(), nil); err != nil {
+		return v, false, err
+	}
+	v, err = t.reread(ctx, size)
+	return v, false, err
+}
+
+// headWait waits as the first of those who wait, until somebody who holds has gone or the size has changed.
+func (t *Ticket) headWait(ctx context.Context, was PermitVerdict, size *int, settled <-chan time.Time) (PermitVerdict, error) {
+	dir, err := t.s.Watch(ctx, t.q.Dir)
+	if err != nil {
+		return was, err
+	}
+	defer dir.Close()
+	list, names, err := t.s.WatchChildren(ctx, t.q.Dir)
+	if errors.Is(err, zk.ErrNoNode) {
+		return was, ErrGone
+	}
+	if err != nil {
+		return was, err
+	}
+	defer list.Close()
+	t.names = names
+	state, _, err := t.q.state(ctx, t.s) // after the watches: a change from here on wakes us
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return was, err
+	}
+	if state.Size > 0 {
+		*size = state.Size
+	}
+	v := t.decidePermits(*size)
+	if !v.Present || v.Holds {
+		return v, nil
+	}
+	if err := t.sleep(ctx, settled, list.Fired(), dir.Fired()); err != nil {
+		return v, err
+	}
+	return t.reread(ctx, size)
+}
+
+// announce wakes the one behind us, now that we hold: it may be its turn too.
+func (t *Ticket) announce() {
+	t.s.Go(func(ctx context.Context) {
+		persist(ctx, func() error { // told; or our znode is gone, which tells as well
+			_, err := t.s.Set(ctx, t.node, t.q.Data, -1)
+			return err
+		})
+	})
+}
+
+// SizeError is the ErrConflict of a semaphore that has another size.
+func (q Queue) SizeError(have, want int) error {
+	return fmt.Errorf("%w: semaphore %s has %d permits at the ensemble, not %d", ErrConflict, q.Dir, have, want)
+}
+
+// TryPermits is Try for a semaphore: one list, and no write while the permits are not free.
+func (q Queue) TryPermits(ctx context.Context, s *session.Session, size int) (*Ticket, error) {
+	names, _, err := s.List(ctx, q.Dir)
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return nil, err
+	}
+	line, sum := Line{}, q.Permits
+	for _, name := range Sort(names) {
+		n, _ := Parse(name)
+		if n.Kind != Permits {
+			return nil, q.conflict(name)
+		}
+		if line.Ahead++; line.Ahead == 1 {
+			line.Holder = q.Dir + "/" + name
+		}
+		sum += n.Permits
+	}
+	if sum > size {
+		return nil, &busyError{line}
+	}
+	t, err := q.Enter(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if err = t.WaitPermits(ctx, size, true); err == nil {
+		return t, nil
+	}
+	if leaveErr := t.Leave(ctx); leaveErr != nil && !errors.Is(leaveErr, ErrGone) && ctx.Err() != nil {
+		return nil, leaveErr
+	}
+	return nil, err
+}

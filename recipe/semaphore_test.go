@@ -1,0 +1,135 @@
+package recipe_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/recipe"
+)
+
+// semName is the name of a contender for n permits.
+func semName(n int, number int32, id int) string {
+	return fmt.Sprintf("_c_%08x-0000-4000-8000-000000000000-lease-%d-%010d", id, n, number)
+}
+
+// Whose permits are free, by table: what the contenders of a line want, and what each is told.
+func TestWhosePermitsAreFree(t *testing.T) {
+	for _, k := range []struct {
+		size  int
+		wants []int
+		holds int // how many, from the first on
+		head  int // the first that waits; -1: nobody does
+	}{
+		{1, []int{1}, 1, -1}, {1, []int{1, 1}, 1, 1}, {1, []int{1, 1, 1}, 1, 1},
+		{2, []int{2, 2}, 1, 1}, {2, []int{1, 1, 1}, 2, 2}, {2, []int{1, 2, 1}, 1, 1},
+		{5, []int{1, 1, 1}, 3, -1}, {5, []int{2, 3, 1}, 2, 2}, {5, []int{2, 4, 1, 1}, 1, 1}, {5, []int{4, 5, 1}, 1, 1},
+		{3, []int{5, 1}, 0, 0}, {3, []int{1, 5, 1}, 1, 1}, // larger than there are, since the size was lowered
+		{recipe.MaxPermits, []int{recipe.MaxPermits, recipe.MaxPermits, recipe.MaxPermits}, 1, 1},
+	} {
+		for _, from := range []int32{0, math.MaxInt32 - 1, -2, math.MinInt32} {
+			var line []string
+			for i, n := range k.wants {
+				line = append(line, semName(n, from+int32(i), 100-i))
+			}
+			list := append(slices.Clone(line), "README", "lease-0000000001", "_c_x-lease-0-0000000000", "_c_x-lease--1-0000000000")
+			rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+			for i, own := range line {
+				v := recipe.DecidePermits(list, own, k.size)
+				says := fmt.Sprintf("contender %d of %v for %d, from %d", i, k.wants, k.size, from)
+				require.True(t, v.Present, says)
+				require.Equal(t, i < k.holds, v.Holds, says)
+				require.Equal(t, i <= k.holds, v.Head, says) // of one who holds it says nothing of interest
+				if i == 0 {
+					require.Empty(t, v.Before, says)
+				} else {
+					require.Equal(t, line[i-1], v.Before, says)
+					require.Equal(t, line[0], v.First, says)
+				}
+				require.Equal(t, max(0, i-k.holds), v.Ahead, says)
+			}
+		}
+	}
+}
+
+// One who is not in the list holds nothing and waits for nothing; and other kinds of locks are reported.
+func TestPermitsOfOneWhoIsNotInLine(t *testing.T) {
+	own := semName(1, 5, 1)
+	require.Equal(t, recipe.PermitVerdict{}, recipe.DecidePermits(nil, own, 3))
+	require.Equal(t, recipe.PermitVerdict{}, recipe.DecidePermits([]string{semName(1, 4, 2), semName(1, 6, 3)}, own, 3))
+	for _, kind := range []byte("RWM") {
+		foreign := rwName(kind, 4, 0)
+		require.Equal(t, foreign, recipe.DecidePermits([]string{foreign, own}, own, 3).Foreign)
+		require.Equal(t, recipe.PermitVerdict{Foreign: foreign}, recipe.DecidePermits([]string{foreign}, own, 3))
+	}
+}
+
+// Against a naive model, on random lines and sizes. What has to hold of each: it holds when its permits and those of
+// all before it are no more than the size; the permits out are never more than the size; holders are the first of the
+// line; and exactly one of those who wait, the first, is the head.
+func TestDecidePermitsAgreesWithANaiveModel(t *testing.T) {
+	seed := rand.Uint64()
+	rnd := rand.New(rand.NewPCG(seed, 2))
+	for range 1000 {
+		size, number := 1+rnd.IntN(12), int32(rnd.Uint32())
+		var line []string
+		var wants []int
+		for i := range 1 + rnd.IntN(12) {
+			n := 1 + rnd.IntN(5)
+			number += 1 + int32(rnd.IntN(3))
+			line, wants = append(line, semName(n, number, rnd.IntN(1<<30)*16+i)), append(wants, n)
+		}
+		list := slices.Clone(line)
+		rnd.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+		sum, out, heads, stopped := 0, 0, 0, false
+		for i, own := range line {
+			v := recipe.DecidePermits(list, own, size)
+			sum += wants[i]
+			says := fmt.Sprintf("seed %d: contender %d of %v for %d", seed, i, wants, size)
+			require.Equal(t, sum <= size, v.Holds, says)
+			if v.Holds {
+				require.False(t, stopped, says)
+				out += wants[i]
+				continue
+			}
+			stopped = true
+			if v.Head {
+				heads++
+				require.Zero(t, v.Ahead, says)
+			} else {
+				require.Positive(t, v.Ahead, says)
+			}
+		}
+		require.LessOrEqual(t, out, size, "seed %d", seed)
+		require.LessOrEqual(t, heads, 1, "seed %d: %v for %d", seed, wants, size)
+		require.Equal(t, stopped, heads == 1, "seed %d: %v for %d", seed, wants, size)
+	}
+}
+
+// Whoever leaves, nobody who held does so no longer, and what a contender was told stays true: what is before it only
+// becomes less.
+func TestPermitsOnceFreeStayFreeWhoeverLeaves(t *testing.T) {
+	seed := rand.Uint64()
+	rnd := rand.New(rand.NewPCG(seed, 3))
+	for range 300 {
+		size := 1 + rnd.IntN(8)
+		var line []string
+		for i := range 2 + rnd.IntN(8) {
+			line = append(line, semName(1+rnd.IntN(size), int32(i), i))
+		}
+		for len(line) > 1 {
+			i := rnd.IntN(len(line))
+			less := slices.Delete(slices.Clone(line), i, i+1)
+			for _, own := range less {
+				was, is := recipe.DecidePermits(line, own, size), recipe.DecidePermits(less, own, size)
+				require.True(t, !was.Holds || is.Holds, "seed %d: %s of %v without %s", seed, own, line, line[i])
+				require.True(t, !was.Head || is.Head, "seed %d: %s of %v without %s", seed, own, line, line[i])
+			}
+			line = less
+		}
+	}
+}

@@ -1,0 +1,224 @@
+package recipe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/session"
+)
+
+// Queue is a directory, and what a contender wants in it.
+type Queue struct {
+	Dir       string   // the directory: the lock's path
+	Kind      Kind     // what is wanted
+	Permits   int      // how many, for the kind Permits
+	ACL       []zk.ACL // of the directory, of missing parents, and of the tickets
+	Container bool     // make the directory a container, which goes when it is empty
+	Data      []byte   // of the ticket: who we are
+	DirData   []byte   // of the directory, when it is made
+	// Describe turns a contender's data into its name for messages; "" when they don't tell. It may be nil.
+	Describe func(data []byte) string
+	// Queued is told of the place in line, once it has been taken and whenever it, or who holds, is known to have
+	// changed. It may be nil.
+	Queued func(Line)
+	// Retried is told that an attempt to take a place failed and is made again. It may be nil.
+	Retried func(error)
+}
+
+// Ticket is a place in the queue: one znode of one session's.
+type Ticket struct {
+	q     Queue
+	s     *session.Session
+	id    string // what its name begins with
+	node  string // its path
+	czxid int64
+
+	names   []string        // the directory, as last listed; nil once it has been read
+	earlier map[string]bool // see Decide
+	line    Line
+	head    string         // the holder's znode
+	own     *session.Watch // on its own znode, once it has stood for a while; may be nil
+	delayed bool           // the directory's data name it as holder: see Claim
+	twin    *Ticket        // what a Downgrade whose outcome is unknown may have put in its place
+}
+
+// Node returns the znode's path.
+func (t *Ticket) Node() string { return t.node }
+
+// Czxid returns the zxid of the znode's create: it grows from holder to holder of one directory, also when the
+// directory was deleted and made again, and is never used twice.
+func (t *Ticket) Czxid() int64 { return t.czxid }
+
+// Nodes returns the path of the znode, as the only element.
+func (t *Ticket) Nodes() []string { return []string{t.node} }
+
+// Line returns the place in line as last seen.
+func (t *Ticket) Line() Line { return t.line }
+
+// Session returns the session that owns the ticket.
+func (t *Ticket) Session() *session.Session { return t.s }
+
+// Enter takes a place in the queue, at its end, and makes the directory when it is missing. It does not wait for its
+// turn: see Wait. It blocks for one round trip, when the directory is there, and longer as the connection needs.
+//
+// When it returns an error there is no ticket, and nothing is left behind: should the znode have been made, it is
+// deleted as soon as the ensemble can be reached, or goes with the session. ErrConflict: the directory belongs to
+// another kind of lock, or can't have such children.
+func (q Queue) Enter(ctx context.Context, s *session.Session) (*Ticket, error) {
+	t := q.ticket(s)
+	for {
+		made, names, err := s.CreateAndList(ctx, q.Dir+"/"+t.id, q.Data, session.EphemeralSequential, q.ACL)
+		if made.Path != "" { // whatever became of the list
+			t.node, t.czxid, t.names = made.Path, made.Czxid, names
+		}
+		switch {
+		case err == nil:
+			return t.checked()
+		case t.node != "":
+			t.discard()
+			if errors.Is(err, zk.ErrNoNode) {
+				return nil, ErrGone // the directory was deleted after the create, and our znode before it
+			}
+			return nil, err
+		case errors.Is(err, zk.ErrNoNode):
+			if err := q.makeDir(ctx, s); err != nil {
+				return nil, q.refused(err)
+			}
+		case errors.Is(err, session.ErrUnknownOutcome):
+			found, findErr := t.find(ctx)
+			if findErr != nil {
+				s.Go(t.sweep)
+				if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+					return nil, err // it says for itself what it waited for
+				}
+				return nil, findErr
+			}
+			if found {
+				return t.checked()
+			}
+			q.retried(err)
+		default:
+			return nil, q.refused(err)
+		}
+	}
+}
+
+// refused explains a directory that can't have children: somebody's place in line, or another ephemeral znode.
+func (q Queue) refused(err error) error {
+	if errors.Is(err, zk.ErrNoChildrenForEphemerals) {
+		return fmt.Errorf("%w: %s, or a parent of it, is ephemeral and can't be a lock's directory: %w", ErrConflict, q.Dir, err)
+	}
+	return err
+}
+
+func (q Queue) retried(err error) {
+	if q.Retried != nil {
+		q.Retried(err)
+	}
+}
+
+func (q Queue) makeDir(ctx context.Context, s *session.Session) error {
+	mode := session.Persistent
+	if q.Container {
+		mode = session.Container
+	}
+	return s.CreateAll(ctx, q.Dir, q.DirData, mode, q.ACL)
+}
+
+// ticket returns a ticket without a znode.
+func (q Queue) ticket(s *session.Session) *Ticket {
+	id := newID() + q.Kind.mark()
+	if q.Kind == Permits {
+		id += strconv.Itoa(q.Permits) + "-"
+	}
+	return &Ticket{q: q, s: s, id: id}
+}
+
+// checked refuses a directory of another kind before anybody waits in it.
+func (t *Ticket) checked() (*Ticket, error) {
+	if v := Decide(t.names, path.Base(t.node), nil); v.Foreign != "" {
+		t.discard()
+		return nil, t.q.conflict(v.Foreign)
+	}
+	t.strays()
+	return t, nil
+}
+
+// conflict says whose directory it is instead.
+func (q Queue) conflict(foreign string) error {
+	n, _ := Parse(foreign)
+	return fmt.Errorf("%w: %s is the directory of a %s (%s), not of a %s", ErrConflict, q.Dir, n.Kind, foreign, q.Kind)
+}
+
+// find looks for the znode after a create whose reply was lost, and adopts it when it is there and this session's.
+// False: it was not made, and will not be.
+func (t *Ticket) find(ctx context.Context) (bool, error) {
+	if err := t.s.Sync(ctx, t.q.Dir); err != nil {
+		return false, err
+	}
+	names, _, err := t.s.List(ctx, t.q.Dir)
+	if errors.Is(err, zk.ErrNoNode) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	for _, name := range names {
+		if !strings.HasPrefix(name, t.id) {
+			continue
+		}
+		node := t.q.Dir + "/" + name
+		stat, err := t.s.Exists(ctx, node)
+		switch {
+		case errors.Is(err, zk.ErrNoNode):
+			continue
+		case err != nil:
+			return false, err
+		case stat.EphemeralOwner != t.s.ID():
+			continue // of a session that is over: the server will remove it
+		}
+		t.node, t.czxid, t.names = node, stat.Czxid, names
+		return true, nil
+	}
+	return false, nil
+}
+
+// sweep deletes the znode of a create whose outcome nobody waited for, as soon as it can be found out.
+func (t *Ticket) sweep(ctx context.Context) {
+	persist(ctx, func() error {
+		found, err := t.find(ctx)
+		if found {
+			t.remove(ctx)
+		}
+		return err
+	})
+}
+
+// strays deletes what else of this session's in the directory begins with our id: a create that was found missing and
+// made again must not have been carried out late. The server's rules exclude it; a list that we read anyway shows it
+// for nothing.
+func (t *Ticket) strays() {
+	own := path.Base(t.node)
+	for _, name := range t.names {
+		if !strings.HasPrefix(name, t.id) || name == own {
+			continue
+		}
+		stray := &Ticket{q: t.q, s: t.s, id: t.id, node: t.q.Dir + "/" + name}
+		t.s.Go(func(ctx context.Context) {
+			if stat, err := t.s.Exists(ctx, stray.node); err == nil && stat.EphemeralOwner == t.s.ID() {
+				stray.remove(ctx)
+			}
+		})
+	}
+}
+
+// transient reports whether the operation may be tried again: the connection broke, and the session lives.
+func transient(err error) bool {
+	return errors.Is(err, session.ErrUnknownOutcome) || errors.Is(err, session.ErrConnection)
+}

@@ -1,0 +1,314 @@
+package recipe_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zktest"
+)
+
+const soon = 20 * time.Second
+
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// bubble runs fn with a server under simulated time; a goroutine that is left behind fails the test.
+func bubble(t *testing.T, fn func(t *testing.T, srv *zktest.Server)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { fn(t, zktest.Run(t, zktest.WithoutListener())) })
+}
+
+func open(t *testing.T, srv *zktest.Server) *session.Session {
+	t.Helper()
+	s, err := session.Open(within(t, soon), srv.Addr(), session.Config{Dial: srv.Dial})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+func queue() recipe.Queue {
+	return recipe.Queue{Dir: "/l", Kind: recipe.Lock, ACL: session.WorldACL(), Data: []byte("me"), Describe: func(b []byte) string { return string(b) }}
+}
+
+func enter(t *testing.T, q recipe.Queue, s *session.Session) *recipe.Ticket {
+	t.Helper()
+	ticket, err := q.Enter(within(t, soon), s)
+	require.NoError(t, err)
+	return ticket
+}
+
+// wait waits in a goroutine of its own.
+func wait(ticket *recipe.Ticket, ctx context.Context) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- ticket.Wait(ctx) }()
+	return done
+}
+
+func pending(t *testing.T, done <-chan error) {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case err := <-done:
+		require.FailNow(t, "does not wait", "%v", err)
+	default:
+	}
+}
+
+func TestATicketIsAnEphemeralZnodeAndLeaveDeletesThatAlone(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		first, second := enter(t, queue(), s), enter(t, queue(), s)
+		node, there := srv.Node(first.Node())
+		require.True(t, there)
+		require.Equal(t, s.ID(), node.Stat.EphemeralOwner)
+		require.Equal(t, node.Stat.Czxid, first.Czxid())
+		require.Equal(t, []byte("me"), node.Data)
+		require.Equal(t, []string{first.Node()}, first.Nodes())
+		require.Greater(t, second.Czxid(), first.Czxid())
+		require.Same(t, s, first.Session())
+
+		require.NoError(t, first.Wait(within(t, soon)))
+		require.NoError(t, first.Leave(within(t, soon)))
+		require.Len(t, srv.Children("/l"), 1)
+		require.ErrorIs(t, first.Leave(within(t, soon)), recipe.ErrGone)
+		require.Len(t, srv.Children("/l"), 1)
+		require.NoError(t, second.Wait(within(t, soon)))
+		require.NoError(t, second.Leave(within(t, soon)))
+		require.Empty(t, srv.Children("/l"))
+		synctest.Wait()
+		require.Zero(t, srv.WatchCount())
+	})
+}
+
+func TestTheNextInLineIsWokenByTheNotificationAlone(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		a, b := open(t, srv), open(t, srv)
+		var lines []recipe.Line
+		q := queue()
+		q.Queued = func(l recipe.Line) { lines = append(lines, l) }
+		first := enter(t, queue(), a)
+		require.NoError(t, first.Wait(within(t, soon)))
+		second := enter(t, q, b)
+		done := wait(second, within(t, soon))
+		pending(t, done)
+		require.Equal(t, []recipe.Line{{Ahead: 1, Holder: first.Node()}}, lines)
+		reads := srv.Requests()
+		require.NoError(t, first.Leave(within(t, soon)))
+		require.NoError(t, <-done)
+		after := srv.Requests()
+		for _, op := range []zktest.Op{zktest.OpExists, zktest.OpGetData, zktest.OpGetChildren2, zktest.OpSync} {
+			require.Equal(t, reads[op], after[op], "%v", op)
+		}
+		require.Zero(t, second.Line().Ahead)
+		require.Equal(t, 1, srv.Notifications())
+	})
+}
+
+func TestAWaiterBehindTwoLooksAgainWhenTheNearerOneGoes(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		first, second, third := enter(t, queue(), s), enter(t, queue(), s), enter(t, queue(), s)
+		done := wait(third, within(t, soon))
+		pending(t, done)
+		require.Equal(t, 2, third.Line().Ahead)
+		require.NoError(t, second.Leave(within(t, soon)))
+		pending(t, done)
+		require.NoError(t, first.Leave(within(t, soon)))
+		require.NoError(t, <-done)
+	})
+}
+
+func TestAWaitThatEndsSaysBehindWhomAndKeepsThePlace(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		first := enter(t, queue(), s)
+		second := enter(t, queue(), s)
+		third := enter(t, queue(), s)
+		err := second.Wait(within(t, 10*time.Millisecond))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "waiting 2nd in line behind _c_", "nobody has read the holder's data in so short a time")
+		err = third.Wait(within(t, time.Second))
+		require.ErrorContains(t, err, "waiting 3rd in line behind me")
+		for _, ticket := range []*recipe.Ticket{first, second, third} {
+			_, there := srv.Node(ticket.Node())
+			require.True(t, there)
+		}
+	})
+}
+
+func TestAWaiterWhoseZnodeIsDeletedIsTold(t *testing.T) {
+	for name, after := range map[string]time.Duration{"at once": 0, "after a while": time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
+				s := open(t, srv)
+				first, second := enter(t, queue(), s), enter(t, queue(), s)
+				done := wait(second, context.Background())
+				time.Sleep(after)
+				require.NoError(t, srv.Delete(second.Node()))
+				time.Sleep(time.Second)
+				select {
+				case err := <-done:
+					require.ErrorIs(t, err, recipe.ErrGone)
+				default:
+					require.FailNow(t, "waits on without a place in line")
+				}
+				require.ErrorIs(t, second.Leave(within(t, soon)), recipe.ErrGone)
+				require.NoError(t, first.Wait(within(t, soon)))
+			})
+		})
+	}
+}
+
+func TestAWaitEndsWithItsSession(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		a, b := open(t, srv), open(t, srv)
+		enter(t, queue(), a)
+		second := enter(t, queue(), b)
+		done := wait(second, context.Background())
+		pending(t, done)
+		require.NoError(t, srv.Expire(b.ID()))
+		srv.DropConnections()
+		require.ErrorIs(t, <-done, session.ErrExpired)
+		require.ErrorIs(t, second.Leave(within(t, soon)), session.ErrExpired)
+	})
+}
+
+func TestTryIsARefusalThatCostsOneReadAndNoWrite(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		q := queue()
+		first, err := q.Try(within(t, soon), s) // makes the directory, too
+		require.NoError(t, err)
+		before := srv.Requests()
+		_, err = q.Try(within(t, soon), s)
+		require.ErrorIs(t, err, recipe.ErrBusy)
+		require.ErrorContains(t, err, "held by _c_")
+		after := srv.Requests()
+		require.Equal(t, before[zktest.OpGetChildren2]+1, after[zktest.OpGetChildren2])
+		require.Equal(t, before[zktest.OpCreate], after[zktest.OpCreate])
+		require.NoError(t, first.Leave(within(t, soon)))
+		_, err = q.Try(within(t, soon), s)
+		require.NoError(t, err)
+	})
+}
+
+func TestTryThatIsOvertakenLeavesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		a, b := open(t, srv), open(t, srv)
+		require.NoError(t, srv.Create("/l", nil))
+		fault := srv.Inject(zktest.Hold().Op(zktest.OpCreate).Session(b.ID()))
+		got := make(chan error, 1)
+		go func() {
+			_, err := queue().Try(context.Background(), b)
+			got <- err
+		}()
+		synctest.Wait() // it has seen an empty line, and its create is held
+		holder := enter(t, queue(), a)
+		fault.Remove()
+		require.ErrorIs(t, <-got, recipe.ErrBusy)
+		require.NoError(t, holder.Wait(within(t, soon)))
+		require.Len(t, srv.Children("/l"), 1)
+	})
+}
+
+func TestADirectoryOfAnotherKindIsAConflict(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		require.NoError(t, srv.Create("/l", nil))
+		require.NoError(t, srv.Create("/l/_c_x-__READ__0000000000", nil))
+		for name, call := range map[string]func() error{
+			"enter": func() error { _, err := queue().Enter(within(t, soon), s); return err },
+			"try":   func() error { _, err := queue().Try(within(t, soon), s); return err },
+		} {
+			err := call()
+			require.ErrorIs(t, err, recipe.ErrConflict, name)
+			require.ErrorContains(t, err, "/l is the directory of a read lock (_c_x-__READ__0000000000), not of a mutex", name)
+			synctest.Wait()
+			require.Len(t, srv.Children("/l"), 1, "nothing is left behind")
+		}
+	})
+}
+
+func TestAnEphemeralDirectoryIsAConflict(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		_, err := s.Create(within(t, soon), "/l", nil, session.Ephemeral, session.WorldACL())
+		require.NoError(t, err)
+		_, err = queue().Enter(within(t, soon), s)
+		require.ErrorIs(t, err, recipe.ErrConflict)
+		require.ErrorIs(t, err, zk.ErrNoChildrenForEphemerals)
+		deeper := queue()
+		deeper.Dir = "/l/deeper"
+		_, err = deeper.Enter(within(t, soon), s)
+		require.ErrorIs(t, err, recipe.ErrConflict)
+	})
+}
+
+func TestOnGoneIsToldOfADeletionAndOfNothingElse(t *testing.T) {
+	for name, settled := range map[string]time.Duration{"not watched yet": 0, "watched while waiting": time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
+				s := open(t, srv)
+				first, ticket := enter(t, queue(), s), enter(t, queue(), s)
+				done := wait(ticket, context.Background())
+				time.Sleep(settled)
+				synctest.Wait()
+				require.NoError(t, first.Leave(within(t, soon)))
+				require.NoError(t, <-done)
+				require.Equal(t, settled > 0, ticket.Settled())
+
+				var told atomic.Int32
+				require.NoError(t, ticket.OnGone(within(t, soon), func() { told.Add(1) }))
+				for range 3 {
+					require.NoError(t, srv.SetData(ticket.Node(), []byte("noise")))
+					time.Sleep(time.Second)
+				}
+				srv.DropConnections()
+				time.Sleep(2 * time.Second)
+				require.Zero(t, told.Load())
+				require.NoError(t, srv.Delete(ticket.Node()))
+				synctest.Wait()
+				require.EqualValues(t, 1, told.Load())
+				require.Zero(t, srv.WatchCount())
+			})
+		})
+	}
+}
+
+func TestOnGoneOfAZnodeThatIsNotThereSaysSo(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		ticket := enter(t, queue(), s)
+		require.NoError(t, srv.Delete(ticket.Node()))
+		require.ErrorIs(t, ticket.OnGone(within(t, soon), func() { t.Error("told") }), recipe.ErrGone)
+		synctest.Wait()
+		require.Zero(t, srv.WatchCount())
+	})
+}
+
+func TestLeaveGoesOnInTheBackgroundWhenItsContextEnds(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		ticket := enter(t, queue(), s)
+		srv.Leader().Down()
+		synctest.Wait()
+		err := ticket.Leave(within(t, time.Second))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		srv.Leader().Up()
+		time.Sleep(3 * time.Second)
+		require.Empty(t, srv.Children("/l"))
+		require.NoError(t, s.Err())
+	})
+}
