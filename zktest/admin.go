@@ -1,0 +1,123 @@
+package zktest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// What the test itself does to the server goes through the same transactions as what its clients do: it takes a
+// zxid, fires watches and reaches the followers. No ACL applies to it, and it has no session.
+
+// Create makes a persistent znode that everybody may use, as another client would. Errors wrap a Code.
+func (s *Server) Create(path string, data []byte) error {
+	return s.admin(&request{op: OpCreate, path: path, data: data, acl: openACL, ttl: -1})
+}
+
+// SetData writes a znode whatever its version. Errors wrap a Code.
+func (s *Server) SetData(path string, data []byte) error {
+	return s.admin(&request{op: OpSetData, path: path, data: data, version: -1})
+}
+
+// Delete removes a znode whatever its version, also an ephemeral of a living session. Errors wrap a Code.
+func (s *Server) Delete(path string) error {
+	return s.admin(&request{op: OpDelete, path: path, version: -1})
+}
+
+// DeleteAll removes a znode and everything below it, leaves first, each in a transaction of its own; the root and
+// /zookeeper stay. Errors wrap a Code.
+func (s *Server) DeleteAll(path string) error {
+	var all []string
+	for p := range s.Nodes() {
+		if (p == path || strings.HasPrefix(p, strings.TrimSuffix(path, "/")+"/")) &&
+			!special(p) && !strings.HasPrefix(p, "/zookeeper/") {
+			all = append(all, p)
+		}
+	}
+	if len(all) == 0 && path != "/" {
+		return fmt.Errorf("zktest: delete %s: %w", path, CodeNoNode)
+	}
+	slices.Sort(all)
+	// Not one multi: clients see a tree vanish leaf by leaf, as when an administrator does it.
+	slices.Reverse(all) // children sort behind their parents
+	for _, p := range all {
+		if err := s.Delete(p); err != nil && !errors.Is(err, CodeNoNode) {
+			return err
+		}
+	}
+	return nil
+}
+
+// admin prepares and commits one write of the test's own. One that is refused takes a zxid like a client's.
+func (s *Server) admin(r *request) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return ErrClosed
+	}
+	p := s.preparer(0, nil)
+	p.admin = true
+	mu, code := p.prepare(r)
+	if code != CodeOK {
+		s.commit(s.leader, nil, 0)
+		return fmt.Errorf("zktest: %v %s: %w", r.op, r.path, code)
+	}
+	s.commit(s.leader, []mutation{mu}, 0)
+	return nil
+}
+
+// SetSequence makes n the number that the next sequential child of path gets, so that a test can begin just before
+// the counter's end (2147483647) or beyond it (-2147483648). As on a real server, a counter at its end stays there
+// except within a multi; what a loaded real server may go on to is set by another call. The error wraps CodeNoNode.
+func (s *Server) SetSequence(path string, n int32) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.leader.tree.nodes[path] == nil {
+		return fmt.Errorf("zktest: sequence of %s: %w", path, CodeNoNode)
+	}
+	s.commit(s.leader, []mutation{{kind: mutSequence, path: path, creates: n}}, 0)
+	return nil
+}
+
+// Expire ends a session now, as if its time were up. The error wraps CodeUnknownSession.
+func (s *Server) Expire(session int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sessions[session] == nil {
+		return fmt.Errorf("zktest: expire 0x%x: %w", session, CodeUnknownSession)
+	}
+	s.endSession(s.leader, session)
+	return nil
+}
+
+// DropConnections drops the connections of all clients of all members without another byte. Sessions stay.
+func (s *Server) DropConnections() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.members {
+		m.kill()
+	}
+	s.changed()
+}
+
+// SendFrame sends a payload of any kind to a session's client, with a length field in front, as if it were a reply
+// or a notification. It does not wait for the client. The error wraps CodeConnectionLoss if no client is connected.
+func (s *Server) SendFrame(session int64, payload []byte) error {
+	return s.send(session, frame(payload))
+}
+
+// SendRaw is SendFrame without the length field.
+func (s *Server) SendRaw(session int64, b []byte) error { return s.send(session, slices.Clone(b)) }
+
+// send queues bytes as they are, past all faults but a freeze.
+func (s *Server) send(session int64, b []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ss := s.sessions[session]
+	if ss == nil || ss.conn == nil {
+		return fmt.Errorf("zktest: send to 0x%x: %w", session, CodeConnectionLoss)
+	}
+	ss.conn.out.put(parcel{frame: b, cut: -1})
+	return nil
+}

@@ -1,0 +1,302 @@
+package zktest
+
+import (
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"time"
+)
+
+// A connection is three goroutines around the server's one lock:
+//
+//	socket → read → frames → work (takes the lock, one request at a time) → outbox → write → socket
+//
+// Whatever happens under the lock only ever appends to outboxes, of the connection's own and of others, so the order
+// in which things happened is the order in which every client hears of them. Whatever may wait (the socket, a fault,
+// a cut-off leader) waits in one of these goroutines and without the lock.
+//
+// A connection ends in three steps that need not come together: it is gone (detach: the client left or is sent away;
+// watches end, the session stays), it is closing (finish: what is in the outbox still goes out), it is killed (the
+// socket is closed and the goroutines end).
+
+// conn is one client's connection. Three goroutines serve it, all owned by the server and ended by done at the
+// latest: read turns bytes into frames, work answers them one by one, write sends what is in the outbox. Reading
+// and working are apart so that a client that hangs up is noticed while a fault holds its request.
+type conn struct {
+	s      *Server
+	member *Member
+	nc     net.Conn
+	number int64 // in order of arrival
+	born   time.Time
+	done   chan struct{} // closed by kill
+	frames chan []byte
+	out    *outbox
+	in     gate // requests
+	outG   gate // replies
+	mute   bool // nothing is sent any more; only write looks at it
+
+	// guarded by s.mu
+	session  int64         // 0 before the handshake
+	timeout  time.Duration // what this connection negotiated; it counts for each touch
+	ids      []identity    // go with the connection: a client that comes back authenticates again
+	gone     bool          // the client hung up, or we did: takes no watches and no notifications
+	closing  bool          // what is in the outbox is the last
+	killed   bool
+	received int64
+	sent     int64
+	lastOp   Op
+	lastXid  int32
+	lastZxid int64
+	lastAt   time.Time
+}
+
+// handshakeTimeout is how long a connection may stay silent before its handshake, as in a real server.
+const handshakeTimeout = 10 * time.Second
+
+// serve begins to serve a connection. The server's lock is held.
+func (s *Server) serve(m *Member, nc net.Conn) {
+	s.lastConn++
+	c := &conn{s: s, member: m, nc: nc, number: s.lastConn, born: time.Now(), done: make(chan struct{}),
+		frames: make(chan []byte, 1000), out: newOutbox(), lastXid: -1, lastZxid: -1, lastOp: opError}
+	// The address is the first identity of every client: ACLs of the scheme "ip" are matched with it.
+	host, _, err := net.SplitHostPort(nc.RemoteAddr().String())
+	if err != nil {
+		host = nc.RemoteAddr().String()
+	}
+	c.ids = []identity{{"ip", host}}
+	m.conns[c] = struct{}{}
+	s.conns[c] = struct{}{}
+	s.freezeNew(c)
+	s.wg.Add(3)
+	go c.read()
+	go c.work()
+	go c.write()
+	s.changed()
+}
+
+// kill ends the connection at once; what was not sent is lost. The server's lock is held.
+func (c *conn) kill() {
+	c.detach()
+	if !c.killed {
+		c.killed, c.closing = true, true
+		delete(c.s.conns, c)
+		c.s.thaw(c)
+		close(c.done)
+		nc := c.nc
+		if t, ok := nc.(*tls.Conn); ok {
+			nc = t.NetConn() // closing the TLS layer may wait for the client, and the lock is held
+		}
+		_ = nc.Close() // nothing is left that an error could spoil
+	}
+}
+
+// finish ends the connection after what is in the outbox. The server's lock is held.
+func (c *conn) finish() {
+	c.detach()
+	c.closing = true
+	c.out.finish()
+}
+
+// detach makes the server forget the connection, but not its session. The server's lock is held.
+func (c *conn) detach() {
+	if c.gone {
+		return
+	}
+	c.gone = true
+	m := c.member
+	delete(m.conns, c)
+	m.dataWatches.removeConn(c)
+	m.childWatches.removeConn(c)
+	// The session may have moved on to another connection already; that one stays.
+	if ss := c.s.sessions[c.session]; ss != nil && ss.conn == c {
+		ss.conn = nil
+	}
+	c.s.changed()
+}
+
+// read is the first of a connection's goroutines. It ends when the client hangs up or the connection is killed.
+func (c *conn) read() {
+	defer c.s.wg.Done()
+	defer close(c.frames)
+	err := c.readFrames()
+	// Only detached, not killed: what arrived before the end is still to be carried out, and the answers are sent
+	// in case the client only closed its own half.
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	c.detach()
+	if err != nil {
+		c.s.log.Debug("zktest: connection ends", "conn", c.number, "err", err)
+	}
+}
+
+var errFrame = errors.New("zktest: frame length out of bounds")
+
+// readFrames returns why there are no more frames; nil after a four-letter word.
+func (c *conn) readFrames() error {
+	if err := c.nc.SetReadDeadline(time.Now().Add(handshakeTimeout)); err != nil {
+		return err
+	}
+	for first := true; ; first = false {
+		var head [4]byte
+		if _, err := io.ReadFull(c.nc, head[:]); err != nil {
+			c.in.pass(c.done) // a frozen link hides that the other end is gone, too
+			return err
+		}
+		if first && c.fourLetterWord(string(head[:])) {
+			return nil
+		}
+		// As an unsigned number, a length below zero is beyond any limit, too. The limit is checked before a byte is
+		// allocated.
+		n := binary.BigEndian.Uint32(head[:])
+		if n > uint32(c.s.opt.maxPacket) {
+			c.s.mu.Lock()
+			c.kill()
+			c.s.mu.Unlock()
+			return errFrame
+		}
+		b := make([]byte, n)
+		if _, err := io.ReadFull(c.nc, b); err != nil {
+			c.in.pass(c.done)
+			return err
+		}
+		if first {
+			if err := c.nc.SetReadDeadline(time.Time{}); err != nil {
+				return err
+			}
+		}
+		// The frame came in while the gate was being shut, or the gate was shut before: it has not arrived yet.
+		if !c.in.pass(c.done) {
+			return net.ErrClosed
+		}
+		select { // a client that sends a thousand requests ahead is made to wait, as by a real server
+		case c.frames <- b:
+		case <-c.done:
+			return net.ErrClosed
+		}
+	}
+}
+
+// work is the second of a connection's goroutines. It ends with the frames, and then hangs up: requests that
+// arrived before the client left are still carried out, as in a real server's pipeline.
+func (c *conn) work() {
+	defer c.s.wg.Done()
+	for b := range c.frames {
+		// A freeze holds back what was read but not yet begun, too.
+		if !c.in.pass(c.done) || !c.handleFrame(b) {
+			break
+		}
+	}
+	c.s.mu.Lock()
+	c.finish()
+	c.s.mu.Unlock()
+	for range c.frames { // after the end nobody listens, but read must not block
+	}
+}
+
+// write is the third of a connection's goroutines. It hangs up when the outbox says so.
+func (c *conn) write() {
+	defer c.s.wg.Done()
+	for {
+		select {
+		case <-c.out.ready:
+		case <-c.done:
+			return
+		}
+		// All that has gathered is taken at once: the lock of the outbox is not held while the client is slow.
+		ps, last := c.out.take()
+		for i := range ps {
+			if !c.send(&ps[i]) {
+				return
+			}
+		}
+		if last {
+			// A frozen link shows the client no end either.
+			if !c.outG.pass(c.done) {
+				return
+			}
+			if t, ok := c.nc.(*tls.Conn); ok {
+				_ = t.CloseWrite() // a courtesy: without it the client sees the same end, less politely
+			}
+			c.s.mu.Lock()
+			c.kill()
+			c.s.mu.Unlock()
+			return
+		}
+	}
+}
+
+// send puts one frame on the wire, with what faults do to it. False means that the connection is over.
+func (c *conn) send(p *parcel) bool {
+	for _, h := range p.holds {
+		select {
+		case <-h:
+		case <-c.done:
+			return false
+		}
+	}
+	if d := time.Until(p.after); !p.after.IsZero() && d > 0 {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-c.done:
+			return false
+		}
+	}
+	if !c.outG.pass(c.done) {
+		return false
+	}
+	b := p.frame
+	for _, f := range p.alter {
+		b = frame(f(b[4:]))
+	}
+	if p.cut >= 0 && p.cut < len(b) {
+		b = b[:p.cut]
+	}
+	// One frame, one write: clients that look at what a single read brings see what a real server shows them.
+	if !p.lost && !c.mute && len(b) > 0 {
+		if _, err := c.nc.Write(b); err != nil {
+			p.hangUp = true
+		}
+	}
+	c.mute = c.mute || p.silent
+	if p.hangUp {
+		c.s.mu.Lock()
+		c.kill()
+		c.s.mu.Unlock()
+		return false
+	}
+	return true
+}
+
+// notify queues an event. The server's lock is held, which is what puts it before the reply to the operation that
+// caused it.
+func (c *conn) notify(path string, ev event) {
+	if c.gone {
+		return
+	}
+	// No request has the xid -1; the zxid -1 is what 3.8 puts there.
+	e := encoder{}
+	e.header(-1, -1, CodeOK)
+	e.int32(int32(ev))
+	e.int32(3) // "connected": the only state an event of a znode can have
+	e.str(path)
+	c.s.notified++
+	if ss := c.s.sessions[c.session]; ss != nil {
+		ss.notified++
+	}
+	c.post(e.b, c.s.match(c, OpNotify, []string{path}))
+}
+
+// post queues a payload for the client, with the faults that struck it. The server's lock is held.
+func (c *conn) post(payload []byte, struck []*Injection) {
+	p := parcel{frame: frame(payload), cut: -1}
+	for _, in := range struck {
+		in.onReply(&p)
+	}
+	c.sent++
+	c.s.sent++
+	c.out.put(p)
+}

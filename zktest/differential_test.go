@@ -1,0 +1,231 @@
+package zktest_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/internal/ensemble"
+	"github.com/zklock/locker/zktest"
+)
+
+// The same scripts on this server and on a real one must be answered alike, field by field. TestScripts runs the
+// cases of cases_test.go, TestRandomPrograms programs of 100 operations from several sessions. To run more of the
+// latter than the suite does:
+//
+//	ZKTEST_SEEDS=100000 go test ./zktest -run TestRandomPrograms -timeout 0      seeds 0 to 99999
+//	ZKTEST_SEED=4711 go test ./zktest -run TestRandomPrograms -v                 that one, with its trace
+const defaultSeeds = 500
+
+type target struct {
+	name string
+	dial func() (net.Conn, error)
+	home *raw // creates the scripts' directories
+}
+
+// noSweep is beyond any run: containers must not go, and take zxids, at two different moments.
+const noSweep = 24 * time.Hour
+
+// targets starts both servers. The real one has the same tick, and TTL nodes switched on.
+func targets(t *testing.T) []*target {
+	t.Helper()
+	real := ensemble.Start(t, 1, ensemble.WithTick(2*time.Second), ensemble.WithContainerCheck(noSweep),
+		ensemble.WithJVM("-Dzookeeper.extendedTypesEnabled=true", "-Dzookeeper.snapCount=10000000"))
+	ours := zktest.Run(t, zktest.WithSweepInterval(noSweep))
+	var ts []*target
+	for _, a := range [][2]string{{"zktest", ours.Addr()}, {"real", real.Nodes[0].Addr()}} {
+		tg := &target{name: a[0], dial: func() (net.Conn, error) { return net.DialTimeout("tcp", a[1], answerTimeout) }}
+		nc, err := tg.dial()
+		require.NoError(t, err)
+		tg.home = &raw{name: "home", nc: nc}
+		_, _, err = tg.home.shake(40000, 0)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = nc.Close() })
+		ts = append(ts, tg)
+	}
+	return ts
+}
+
+// run executes a program in a directory of its own and returns what was answered.
+func (tg *target) run(dir string, lines []string, sorted bool) ([]string, error) {
+	o := (&out{}).i32(1).i32(1).str(dir).i32(0).i32(1).i32(31).str("world").str("anyone").i32(0)
+	if err := tg.home.send(o.b); err != nil {
+		return nil, err
+	}
+	b, err := tg.home.recv()
+	if err != nil {
+		return nil, err
+	}
+	i := in{b}
+	i.i32()
+	s := &script{dial: tg.dial, root: dir, base: i.i64(), sessions: map[string]*raw{}, sorted: sorted}
+	if code := i.i32(); code != 0 {
+		return nil, fmt.Errorf("create %s: %d", dir, code)
+	}
+	for _, l := range lines {
+		if err := s.step(l); err != nil {
+			return s.trace, fmt.Errorf("%s: %w", l, err)
+		}
+	}
+	return s.trace, s.end()
+}
+
+// compare runs a program on both servers at the same time.
+func compare(t *testing.T, ts []*target, dir string, lines []string, sorted bool) {
+	t.Helper()
+	var traces [2][]string
+	var errs [2]error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		traces[1], errs[1] = ts[1].run(dir, lines, sorted)
+	}()
+	traces[0], errs[0] = ts[0].run(dir, lines, sorted)
+	<-done
+	require.NoError(t, errs[0], ts[0].name)
+	require.NoError(t, errs[1], ts[1].name)
+	if strings.Join(traces[0], "\n") == strings.Join(traces[1], "\n") {
+		if os.Getenv("ZKTEST_SEED") != "" {
+			showTrace(t, traces[1])
+		}
+		return
+	}
+	for k := 0; k < max(len(traces[0]), len(traces[1])); k++ {
+		line := func(tr []string) string {
+			if k < len(tr) {
+				return tr[k]
+			}
+			return "(nothing)"
+		}
+		if a, b := line(traces[0]), line(traces[1]); a != b {
+			before := traces[1][:min(k, len(traces[1]))]
+			t.Fatalf("program:\n%s\n\nanswers differ at %d\nzktest: %s\nreal:   %s\nbefore: %s", strings.Join(lines, "\n"),
+				k, a, b, strings.Join(before[max(0, len(before)-3):], "\n        "))
+		}
+	}
+}
+
+func TestScriptsAreAnsweredAsByARealServer(t *testing.T) {
+	ts := targets(t)
+	for n, c := range cases() {
+		t.Run(c.name, func(t *testing.T) {
+			compare(t, ts, fmt.Sprintf("/case%d", n), c.lines, false)
+		})
+	}
+	t.Logf("%d cases", len(cases()))
+}
+
+func TestRandomProgramsAreAnsweredAsByARealServer(t *testing.T) {
+	ts := targets(t)
+	first, n := 0, defaultSeeds
+	if v := os.Getenv("ZKTEST_SEEDS"); v != "" {
+		var err error
+		n, err = strconv.Atoi(v)
+		require.NoError(t, err)
+	}
+	if v := os.Getenv("ZKTEST_SEED"); v != "" {
+		var err error
+		first, err = strconv.Atoi(v)
+		require.NoError(t, err)
+		n = 1
+	}
+	start := time.Now()
+	for seed := first; seed < first+n; seed++ {
+		compare(t, ts, fmt.Sprintf("/seed%d", seed), program(uint64(seed), 100), true)
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+	t.Logf("%d programs in %v", n, time.Since(start).Round(time.Millisecond))
+}
+
+// program makes a random program of n operations from three sessions on a small tree, so that they meet often.
+func program(seed uint64, n int) []string {
+	r := rand.New(rand.NewPCG(seed, 17))
+	pick := func(v ...string) string { return v[r.IntN(len(v))] }
+	path := func() string {
+		p := "$/" + pick("a", "b", "c")
+		for depth := r.IntN(10); depth >= 5; depth -= 4 { // half of them one deep, few three
+			p += "/" + pick("a", "b", "c")
+		}
+		return p
+	}
+	version := func() string { return pick("", "", " v=0", " v=1", " v=2") }
+	acl := func() string {
+		return pick("", "", "", "", " acl=read", " acl=31:auth:", " acl=12:world:anyone,31:auth:", " acl=31:ip:127.0.0.1")
+	}
+	create := func() string {
+		return path() + pick("", "/", "/s-") + " d=" + pick("1", "22", "null") + acl() + " m=" +
+			pick("p", "p", "p", "e", "s", "es", "c")
+	}
+	watch := func() string { return pick("", " w") }
+	part := func() string {
+		switch r.IntN(5) {
+		case 0, 1:
+			return "create " + create()
+		case 2:
+			return "delete " + path() + version()
+		case 3:
+			return "set " + path() + " d=m" + version()
+		}
+		return "check " + path() + version()
+	}
+	op := func() string {
+		switch x := r.IntN(100); {
+		case x < 22:
+			return pick("create ", "create ", "create2 ", "createc ") + create()
+		case x < 36:
+			return "delete " + path() + version()
+		case x < 46:
+			return "set " + path() + " d=" + pick("x", "yy", "null") + version()
+		case x < 58:
+			return "exists " + path() + watch()
+		case x < 66:
+			return "get " + path() + watch()
+		case x < 74:
+			return pick("ls ", "ls2 ") + path() + watch()
+		case x < 77:
+			return "setacl " + path() + acl() + version()
+		case x < 79:
+			return pick("getacl ", "count ", "sync ") + path()
+		case x < 82:
+			return "addwatch " + path() + " t=" + pick("0", "1")
+		case x < 84:
+			return pick("rmwatch ", "chkwatch ") + path() + " t=" + pick("1", "2", "3")
+		case x < 85:
+			return "ephemerals " + path()
+		case x < 87:
+			return "auth digest " + pick("u:p", "v:q")
+		case x < 88:
+			return "multiread get " + path() + " ; ls " + path() + " ; get " + path()
+		case x < 90:
+			return "setwatches2 z=" + pick("0", "20", "60") + " d=" + path() + " e=" + path() + " c=" + path() + " p=" +
+				path() + " r=" + path()
+		default:
+			parts := []string{part()}
+			for range r.IntN(4) {
+				parts = append(parts, part())
+			}
+			return "multi " + strings.Join(parts, " ; ")
+		}
+	}
+	lines := []string{"a create $/a", "b create $/b", "c create $/c", "a create $/a/b d=x", "b create $/b/a"}
+	for range n - len(lines) {
+		who := pick("a", "b", "c")
+		if r.IntN(60) == 0 { // a new session in its place
+			lines = append(lines, who+" close", who+" connect")
+			continue
+		}
+		lines = append(lines, who+" "+op())
+	}
+	return lines
+}
+
+func showTrace(t *testing.T, tr []string) { t.Logf("trace:\n%s", strings.Join(tr, "\n")) }

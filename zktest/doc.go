@@ -1,0 +1,57 @@
+// Package zktest is a ZooKeeper server that runs inside a test: in process, in memory, up within a millisecond.
+//
+// It gives its clients what a standalone ZooKeeper 3.8 gives them, field by field on the wire: the same results and
+// error codes, stats, zxids, sequence numbers, watches and session rules. The same scripts run on it and on a real
+// server in its own tests, and its followers are compared with those of a real ensemble. Any client of the real
+// protocol can use it, over TCP (Addr) or in memory (Dial), inside a testing/synctest bubble too, where an hour of
+// session costs milliseconds.
+//
+// It does not guarantee what production needs: nothing survives the process, and there is one copy of everything. It
+// is for tests and for trying things out; production is an ensemble.
+//
+// # Use
+//
+//	srv := zktest.Run(t)                       // in a bubble: zktest.Run(t, zktest.WithoutListener())
+//	client, err := zklock.Dial(ctx, srv.Addr())  // in a bubble: …, zklock.WithDialer(srv.Dial)
+//
+// What a real server does only by accident, this one does on demand:
+//
+//	srv.Inject(zktest.CloseAfter().Op(zktest.OpCreate).Path("/locks/*").Nth(3)) // lose exactly the third reply
+//	in := srv.Inject(zktest.Hold().Op(zktest.OpDelete).Once())                  // stop a request …
+//	<-in.Hit()                                                                  // … know that it has arrived …
+//	in.Release()                                                                // … and let it go
+//	srv.Inject(zktest.FreezeReplies().Session(id))                              // one direction only
+//	srv.Expire(id)                                                              // the session is over now
+//	srv.Delete("/locks/a/_c_1-lock-0000000004")                                 // what an administrator might do
+//	srv.SetSequence("/locks/a", 2147483646)                                     // just before the counter's end
+//	m, err := srv.Follower(); m.Lag(3); m.CutOff(); m.Heal()                    // one of several servers
+//
+// What it holds and has seen is open to the test: Sessions, Watches, Nodes, Requests, Notifications, Connections.
+// Await waits for any condition on these without sleeping.
+//
+// # Differences from a real server
+//
+// Where 3.8 has quirks, this server has them too: checkWatches finds other clients' watches, a plain watch takes the
+// place of a persistent one on the same path, events of znodes that a client may not read are kept from it (as since
+// 3.8.4) while exists needs no permission at all (later versions ask for READ), notifications carry the zxid -1, a
+// sequence counter that has reached 2147483647 stays there outside of a multi, and a check that is sent by itself
+// gets no answer when it succeeds. These are the known differences:
+//
+//   - TTL nodes work at once; the real server wants zookeeper.extendedTypesEnabled. See WithoutTTL.
+//   - There are no quotas, no reconfig, no SASL mechanism, no super user, no read-only mode, no local sessions and no
+//     throttling. createSession sent as a request is unimplemented.
+//   - Children and ephemerals are listed in order, and the ephemerals of a session that ends go in order; the real
+//     server promises none. Containers that are due go all at once, not 10,000 a minute.
+//   - Requests are carried out one at a time. So an answer to auth never overtakes an earlier one, and only a multi
+//     shows sequence numbers beyond 2147483647, where a loaded real server shows some in its pipeline, too.
+//   - createTTL with a mode that has no TTL and a TTL below zero is a bad argument; a real server dies of it.
+//   - Characters beyond U+FFFF, which no znode's name can have, come back as UTF-8 where a path is echoed; 3.8 writes
+//     two surrogates.
+//   - A follower tells its leader of its clients' signs of life at once, not every half tick. One that is cut off
+//     stays so until Heal, while a real one gives up after syncLimit ticks and drops its clients (Down does that).
+//     There are no elections.
+//   - A request that a fault holds back is carried out when it is released, also if its client has come back on another
+//     connection meanwhile; a real server has answered what the old connection brought before it lets the new one in.
+//   - The four-letter words show latencies of zero, and mntr has the lines that tools ask for, not all 300.
+//   - A client that is connected by Dial has the address 127.0.0.1.
+package zktest

@@ -1,0 +1,329 @@
+package zktest_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/zktest"
+)
+
+func TestDroppedReplyIsOfACommittedRequest(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		in := s.Inject(zktest.DropReply().Op(zktest.OpCreate).Path("/a/*").Nth(3))
+		c.ok(t, "a create /a", "a create /a/1", "a create /a/2")
+		assert.Equal(t, 0, in.Hits())
+		assert.Equal(t, "a create: silent", c.do(t, "a create /a/3"))
+		assert.Equal(t, 1, in.Hits())
+		assert.True(t, exists(s, "/a/3"))
+		c.ok(t, "b create /a/4")
+	})
+}
+
+func TestConnectionGoesOnAfterADroppedReply(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		s.Inject(zktest.DropReply().Op(zktest.OpCreate).Once())
+		require.NoError(t, c.step("a quiet create /x"))
+		c.ok(t, "a exists /x")
+	})
+}
+
+func TestDroppedRequestLeavesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		c.ok(t, "a ping")
+		in := s.Inject(zktest.DropRequest().Op(zktest.OpCreate))
+		z := s.Zxid()
+		require.NoError(t, c.step("a quiet create /x"))
+		c.ok(t, "a ping")
+		assert.Equal(t, z, s.Zxid())
+		assert.False(t, exists(s, "/x"))
+		assert.Zero(t, s.Requests()[zktest.OpCreate])
+		in.Remove()
+		c.ok(t, "a create /x")
+	})
+}
+
+func TestDroppedRequestIsNoSignOfLife(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		require.NoError(t, c.step("a connect t=4000"))
+		s.Inject(zktest.DropRequest().Op(zktest.OpPing))
+		for range 4 {
+			time.Sleep(2 * time.Second)
+			_ = c.step("a quiet ping")
+		}
+		synctest.Wait()
+		assert.Empty(t, s.Sessions())
+	})
+}
+
+func TestDelayedRequestIsCarriedOutLater(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		c.ok(t, "a ping")
+		s.Inject(zktest.Delay(3 * time.Second).Op(zktest.OpCreate))
+		start := time.Now()
+		require.NoError(t, c.step("a quiet create /x"))
+		time.Sleep(3*time.Second - 1)
+		synctest.Wait()
+		assert.False(t, exists(s, "/x"))
+		c.ok(t, "a ping") // takes the create's reply for its own: that comes first
+		assert.Equal(t, 3*time.Second, time.Since(start))
+	})
+}
+
+func TestDelayedReplyIsOfARequestDoneAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		c.ok(t, "a ping")
+		s.Inject(zktest.DelayReply(3 * time.Second).Op(zktest.OpCreate))
+		start := time.Now()
+		require.NoError(t, c.step("a quiet create /x"))
+		synctest.Wait()
+		assert.True(t, exists(s, "/x"))
+		c.ok(t, "a ping") // takes the create's reply for its own: that comes first
+		assert.Equal(t, 3*time.Second, time.Since(start))
+	})
+}
+
+func TestHeldRequestWaitsForRelease(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		c.ok(t, "a ping", "b ping")
+		in := s.Inject(zktest.Hold().Op(zktest.OpCreate).Path("/x"))
+		require.NoError(t, c.step("a quiet create /x"))
+		<-in.Hit()
+		synctest.Wait()
+		assert.False(t, exists(s, "/x"))
+		c.ok(t, "b create /y") // others go on
+		in.Release()
+		synctest.Wait()
+		assert.True(t, exists(s, "/x"))
+		require.NoError(t, c.step("b quiet create /x"))
+		synctest.Wait()
+		assert.Equal(t, 2, in.Hits())
+		in.Remove()
+		synctest.Wait()
+		assert.Equal(t, 3, s.Requests()[zktest.OpCreate])
+	})
+}
+
+func TestHeldReplyIsOfARequestDoneAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		c.ok(t, "a ping")
+		in := s.Inject(zktest.HoldReply().Op(zktest.OpCreate))
+		require.NoError(t, c.step("a quiet create /x"))
+		require.NoError(t, in.Wait(t.Context(), 1))
+		synctest.Wait()
+		assert.True(t, exists(s, "/x"))
+		assert.Equal(t, "a ping: silent", c.do(t, "a ping")) // it waits behind
+		in.Release()
+	})
+}
+
+func TestHeldRequestOfAClientThatLeftIsStillCarriedOut(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		c.ok(t, "a ping")
+		in := s.Inject(zktest.Hold().Op(zktest.OpCreate))
+		require.NoError(t, c.step("a quiet create /x"))
+		<-in.Hit()
+		c.do(t, "a drop")
+		synctest.Wait()
+		assert.False(t, s.Sessions()[0].Connected)
+		in.Release()
+		synctest.Wait()
+		assert.True(t, exists(s, "/x"))
+	})
+}
+
+func TestCloseBeforeAndAfter(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		c.ok(t, "a ping", "b ping")
+		s.Inject(zktest.CloseBefore().Path("/x").Once())
+		assert.Equal(t, "a create: closed", c.do(t, "a create /x"))
+		assert.False(t, exists(s, "/x"))
+		s.Inject(zktest.CloseAfter().Path("/x").Once())
+		assert.Equal(t, "b create: closed", c.do(t, "b create /x m=e"))
+		assert.True(t, exists(s, "/x"))
+		assert.Contains(t, c.do(t, "b reattach"), "same=true")
+		assert.Contains(t, c.do(t, "b exists /x"), "own=b")
+	})
+}
+
+func TestSessionExpiresAtAnExactRequest(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		c.ok(t, "a create /e m=e")
+		s.Inject(zktest.ExpireSession().Op(zktest.OpSetData))
+		assert.Equal(t, "a set: closed", c.do(t, "a set /e d=1"))
+		assert.False(t, exists(s, "/e"))
+		assert.Contains(t, c.do(t, "a reattach"), "timeout=0")
+	})
+}
+
+func TestAnswerWithAnyCode(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		s.Inject(zktest.Answer(zktest.CodeOperationTimeout).Op(zktest.OpGetData).Once())
+		c.ok(t, "a create /x")
+		c.refused(t, "a get /x", zktest.CodeOperationTimeout)
+		c.ok(t, "a get /x")
+	})
+}
+
+func TestTornRepliesEndOrStall(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		c.ok(t, "a ping", "b ping", "c ping")
+		s.Inject(zktest.Truncate(10).Op(zktest.OpExists))
+		assert.Equal(t, "a exists: closed", c.do(t, "a exists /"))
+		s.Inject(zktest.Stall(10).Op(zktest.OpGetData))
+		assert.Equal(t, "b get: silent", c.do(t, "b get /"))
+		s.Inject(zktest.Garble(func(b []byte) []byte { b[15] = 0x9b; return b }).Op(zktest.OpCreate))
+		c.refused(t, "c create /x", 0x9b)
+	})
+}
+
+func TestHandshakeCanFail(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		s.Inject(zktest.CloseBefore().Op(zktest.OpConnect).Once())
+		assert.Equal(t, "a connect: closed", c.do(t, "a connect"))
+		assert.Empty(t, s.Sessions())
+		s.Inject(zktest.CloseAfter().Op(zktest.OpConnect).Once())
+		assert.Equal(t, "a connect: closed", c.do(t, "a connect"))
+		assert.Len(t, s.Sessions(), 1)
+		s.Inject(zktest.Stall(3).Op(zktest.OpConnect).Session(0).Once())
+		assert.Equal(t, "a connect: closed", c.do(t, "a connect"))
+		c.ok(t, "b ping")
+	})
+}
+
+func TestNotificationsCanGetLostOrLate(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		c.ok(t, "a create /x", "b get /x w")
+		s.Inject(zktest.DropReply().Op(zktest.OpNotify).Path("/x").Once())
+		c.ok(t, "a set /x d=1")
+		assert.NotContains(t, c.do(t, "b get /x w"), "!")
+		s.Inject(zktest.DelayReply(time.Second).Op(zktest.OpNotify).Once())
+		start := time.Now()
+		c.ok(t, "a set /x d=2")
+		assert.Contains(t, c.do(t, "b ping"), "b ! 3 3 /x")
+		assert.Equal(t, time.Second, time.Since(start))
+		assert.Equal(t, 2, s.Notifications())
+	})
+}
+
+func TestFrozenConnectionLosesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		c.ok(t, "a ping")
+		in := s.Inject(zktest.Freeze())
+		require.NoError(t, c.step("a quiet create /x"))
+		synctest.Wait()
+		assert.False(t, exists(s, "/x"))
+		in.Remove()
+		synctest.Wait()
+		assert.True(t, exists(s, "/x"))
+		c.ok(t, "a ping")
+	})
+}
+
+func TestFreezeHidesThatTheClientLeft(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		c.ok(t, "a ping")
+		in := s.Inject(zktest.Freeze())
+		c.do(t, "a drop")
+		synctest.Wait()
+		assert.True(t, s.Sessions()[0].Connected)
+		in.Remove()
+		synctest.Wait()
+		assert.False(t, s.Sessions()[0].Connected)
+	})
+}
+
+func TestFrozenRepliesKeepTheSessionAlive(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		require.NoError(t, c.step("a connect t=4000"))
+		in := s.Inject(zktest.FreezeReplies().Session(c.sessions["a"].id))
+		for range 30 {
+			time.Sleep(2 * time.Second)
+			require.NoError(t, c.step("a quiet ping"))
+		}
+		assert.Len(t, s.Sessions(), 1)
+		c.ok(t, "b ping") // only a is selected
+		in.Remove()
+		c.ok(t, "a ping")
+	})
+}
+
+func TestFrozenRequestsLetTheSessionExpire(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		require.NoError(t, c.step("a connect t=4000"))
+		c.ok(t, "a create /x", "a get /x w", "b ping")
+		s.Inject(zktest.FreezeRequests().Session(c.sessions["a"].id))
+		c.ok(t, "b set /x d=1")
+		assert.Contains(t, c.do(t, "a ping"), "a ! 3 3 /x")
+		assert.Len(t, s.Sessions(), 1)
+	})
+}
+
+func TestFreezeBeginsWithARequest(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		in := s.Inject(zktest.FreezeReplies().Op(zktest.OpCreate).Once())
+		c.ok(t, "a ping")
+		assert.Equal(t, "a create: silent", c.do(t, "a create /x"))
+		assert.True(t, exists(s, "/x"))
+		assert.Equal(t, 1, in.Hits())
+		c.ok(t, "b create /y")
+	})
+}
+
+func TestFreezeFollowsASessionToItsNextConnection(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		c.ok(t, "a ping", "b ping")
+		in := s.Inject(zktest.Freeze().Session(c.sessions["a"].id))
+		c.do(t, "a drop")
+		assert.Equal(t, "a reattach: closed", c.do(t, "a reattach"))
+		c.ok(t, "b ping")
+		in.Remove()
+		synctest.Wait()
+	})
+}
+
+func TestRefusedConnections(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		in := s.Inject(zktest.Refuse().Times(2))
+		for range 2 {
+			_, err := s.Dial("tcp", s.Addr(), time.Second)
+			require.ErrorContains(t, err, "connection refused")
+		}
+		c.ok(t, "a ping")
+		assert.Equal(t, 2, in.Hits())
+	})
+}
+
+func TestFaultsSelectByPathSessionAndCount(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		c.ok(t, "a create /d", "b create /d/e")
+		deep := s.Inject(zktest.Answer(zktest.CodeNoAuth).Path("/d/**"))
+		c.ok(t, "a exists /d")
+		c.refused(t, "a exists /d/e", zktest.CodeNoAuth)
+		c.refused(t, "a create /d/e/f", zktest.CodeNoAuth)
+		c.refused(t, "a multi check / ; check /d/x", zktest.CodeNoAuth)
+		deep.Remove()
+		only := s.Inject(zktest.Answer(zktest.CodeNoAuth).Session(c.sessions["b"].id).After(1).Times(2))
+		c.ok(t, "a ping", "b ping")
+		c.refused(t, "b exists /d", zktest.CodeNoAuth)
+		c.refused(t, "b exists /d", zktest.CodeNoAuth)
+		c.ok(t, "b exists /d", "a exists /d")
+		assert.Equal(t, 2, only.Hits())
+		assert.Panics(t, func() { s.Inject(zktest.DropReply().Path("[")) })
+		assert.Panics(t, func() { s.Inject(zktest.Fault{}) })
+	})
+}
+
+func TestArbitraryFramesReachTheClient(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		c.ok(t, "a ping")
+		id := c.sessions["a"].id
+		require.NoError(t, s.SendFrame(id, []byte{0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0}))
+		assert.Contains(t, c.do(t, "a ping"), "xid=9")
+		require.NoError(t, s.SendRaw(id, []byte{1}))
+		require.ErrorIs(t, s.SendFrame(1, nil), zktest.CodeConnectionLoss)
+	})
+}

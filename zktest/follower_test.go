@@ -1,0 +1,147 @@
+package zktest_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/zktest"
+)
+
+func follower(t *testing.T, s *zktest.Server) (*zktest.Member, *script) {
+	t.Helper()
+	m, err := s.Follower()
+	require.NoError(t, err)
+	return m, scriptOn(t, m.Dial)
+}
+
+func TestFollowerServesReadsFromAnOlderStateUntilASync(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, lead *script) {
+		m, c := follower(t, s)
+		c.ok(t, "f exists / w", "f ping")
+		m.Lag(2)
+		lead.ok(t, "a create /1", "a create /2", "a create /3")
+		c.refused(t, "f exists /3", zktest.CodeNoNode)
+		c.refused(t, "f exists /2", zktest.CodeNoNode)
+		c.ok(t, "f exists /1")
+		assert.Equal(t, s.Zxid()-2, m.Zxid())
+		c.ok(t, "f sync /", "f exists /3")
+		lead.ok(t, "a create /4")
+		c.refused(t, "f exists /4", zktest.CodeNoNode)
+		c.ok(t, "f create /5", "f exists /4")
+		lead.ok(t, "a exists /5", "a create /6")
+		m.Lag(0)
+		c.ok(t, "f exists /6")
+	})
+}
+
+func TestWatchesOnALaggingFollowerFireLate(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, lead *script) {
+		m, c := follower(t, s)
+		c.refused(t, "f exists /x w", zktest.CodeNoNode)
+		m.Lag(1)
+		lead.ok(t, "a create /x")
+		assert.NotContains(t, c.do(t, "f ping"), "!")
+		lead.ok(t, "a create /y")
+		assert.Contains(t, c.do(t, "f ping"), "f ! 1 3 /x")
+	})
+}
+
+func TestClientAheadOfALaggingFollowerIsRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, lead *script) {
+		m, c := follower(t, s)
+		m.Lag(5)
+		lead.ok(t, "a create /1", "a create /2")
+		nc, err := m.Dial("", "", 0)
+		require.NoError(t, err)
+		r := &raw{nc: nc}
+		_, _, err = r.shake(10000, s.Zxid())
+		require.Error(t, err)
+		_ = c
+	})
+}
+
+func TestFollowerCutOffFromItsLeaderAnswersPingsWhileTheSessionExpires(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, lead *script) {
+		m, c := follower(t, s)
+		require.NoError(t, c.step("f connect t=10000"))
+		c.ok(t, "f create /e m=e")
+		m.CutOff()
+		for range 20 {
+			time.Sleep(time.Second)
+			c.ok(t, "f ping", "f exists /e")
+		}
+		assert.False(t, exists(s, "/e"), "the leader's clock has taken it away")
+		lead.ok(t, "a create /e")
+		require.NoError(t, c.step("f quiet create /held"))
+		synctest.Wait()
+		assert.False(t, exists(s, "/held"))
+		m.Heal()
+		assert.Equal(t, "f eof: closed", c.do(t, "f eof"))
+		synctest.Wait()
+		assert.False(t, exists(s, "/held"), "its session was over")
+	})
+}
+
+func TestWritesSyncsAndHandshakesWaitForTheLeader(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, lead *script) {
+		m, c := follower(t, s)
+		c.ok(t, "f ping")
+		m.CutOff()
+		require.NoError(t, c.step("f quiet create /x"))
+		assert.Equal(t, "g connect: closed", c.do(t, "g connect"))
+		synctest.Wait()
+		assert.False(t, exists(s, "/x"))
+		m.Heal()
+		synctest.Wait()
+		assert.True(t, exists(s, "/x"))
+		c.ok(t, "h ping")
+		m.CutOff()
+		assert.Equal(t, "h sync: silent", c.do(t, "h sync /"))
+	})
+}
+
+func TestSessionThatMovedToAnotherMemberCannotWriteThroughTheOldOne(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, lead *script) {
+		_, c := follower(t, s)
+		c.ok(t, "f create /e m=e")
+		was := c.sessions["f"]
+		lead.sessions["f"] = &raw{id: was.id, password: was.password}
+		assert.Contains(t, lead.do(t, "f reattach"), "same=true")
+		c.ok(t, "f exists /e")
+		assert.Equal(t, "f set: closed", c.do(t, "f set /e d=1"))
+		lead.ok(t, "f set /e d=2")
+	})
+}
+
+func TestOneDialerReachesAllMembersByAddress(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, lead *script) {
+		m, _ := follower(t, s)
+		m.Down()
+		_, err := s.Dial("tcp", m.Addr(), time.Second)
+		require.Error(t, err)
+		lead.ok(t, "a ping")
+		m.Up()
+		nc, err := s.Dial("tcp", m.Addr(), time.Second)
+		require.NoError(t, err)
+		require.NoError(t, nc.Close())
+		assert.Equal(t, s.Addr(), s.Leader().Addr())
+		in := s.Inject(zktest.Refuse().Member(m))
+		_, err = s.Dial("tcp", m.Addr(), time.Second)
+		require.Error(t, err)
+		lead.ok(t, "b ping")
+		assert.Equal(t, 1, in.Hits())
+	})
+}
+
+func TestFollowerOverTCP(t *testing.T) {
+	s := zktest.Run(t)
+	m, err := s.Follower()
+	require.NoError(t, err)
+	require.NotEqual(t, s.Addr(), m.Addr())
+	assert.Contains(t, fourLetters(t, s.Addr(), "srvr"), "Mode: leader")
+	assert.Contains(t, fourLetters(t, m.Addr(), "srvr"), "Mode: follower")
+}

@@ -1,0 +1,218 @@
+package zktest
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The four-letter words are what scripts and monitors ask a server with nothing but netcat. Their forms are those of
+// 3.8, line by line, because that is what gets parsed; what has no meaning here (latencies, queues) is zero.
+
+// fourLetterWord answers one of the administrator's commands if the first four bytes of a connection are one. No
+// handshake can be mistaken for it: as a length it would be over a gigabyte.
+func (c *conn) fourLetterWord(w string) bool {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	var text string
+	switch w {
+	case "ruok":
+		text = "imok"
+	case "isro":
+		text = "rw"
+	case "conf":
+		text = c.member.conf()
+	case "srvr":
+		text = c.member.srvr("")
+	case "stat":
+		var b strings.Builder
+		b.WriteString("Clients:\n")
+		for _, o := range c.member.sorted() {
+			b.WriteString(o.brief() + ")\n")
+		}
+		text = c.member.srvr(b.String() + "\n")
+	case "cons":
+		var b strings.Builder
+		for _, o := range c.member.sorted() {
+			b.WriteString(o.brief() + o.detail() + ")\n")
+		}
+		text = b.String() + "\n"
+	case "mntr":
+		text = c.member.mntr()
+	case "wchs":
+		text = c.member.wchs()
+	case "wchp":
+		text = c.member.wchp() + "\n"
+	case "wchc":
+		text = c.member.wchc() + "\n"
+	case "dump":
+		text = c.member.dump()
+	default:
+		return false
+	}
+	c.out.put(parcel{frame: []byte(text), cut: -1})
+	return true
+}
+
+// version follows the form of a real one; the suffix is for whoever wonders what answered.
+const version = "3.8.0-zktest, built on 2024-01-01 00:00 UTC"
+
+// mode is standalone until there is a follower: an ensemble of one is none.
+func (m *Member) mode() string {
+	switch {
+	case len(m.s.members) == 1:
+		return "standalone"
+	case m == m.s.leader:
+		return "leader"
+	}
+	return "follower"
+}
+
+// sorted lists the connections in order of arrival.
+func (m *Member) sorted() []*conn {
+	cs := slices.Collect(maps.Keys(m.conns))
+	slices.SortFunc(cs, func(a, b *conn) int { return cmp.Compare(a.number, b.number) })
+	return cs
+}
+
+// srvr is the text of srvr, and with a list of clients in the middle that of stat.
+func (m *Member) srvr(clients string) string {
+	return fmt.Sprintf("Zookeeper version: %s\n%sLatency min/avg/max: 0/0.0/0\nReceived: %d\nSent: %d\n"+
+		"Connections: %d\nOutstanding: 0\nZxid: 0x%x\nMode: %s\nNode count: %d\n",
+		version, clients, m.s.received, m.s.sent, len(m.conns), m.tree.zxid, m.mode(), len(m.tree.nodes))
+}
+
+// conf is the configuration; test code asks it for the tick.
+func (m *Member) conf() string {
+	_, port, _ := strings.Cut(m.addr, ":")
+	o := m.s.opt
+	return fmt.Sprintf("clientPort=%s\ntickTime=%d\nmaxClientCnxns=0\nminSessionTimeout=%d\nmaxSessionTimeout=%d\n"+
+		"serverId=%d\n", port, o.tick.Milliseconds(), o.minTimeout.Milliseconds(), o.maxTimeout.Milliseconds(), m.number)
+}
+
+// brief is a connection's line in stat; the number in brackets says whether the server would read from it.
+func (c *conn) brief() string {
+	interest := 1
+	if c.session == 0 {
+		interest = 0
+	}
+	return fmt.Sprintf(" /%s[%d](queued=%d,recved=%d,sent=%d", c.nc.RemoteAddr(), interest, c.out.len(),
+		c.received, c.sent)
+}
+
+// lastNames are the server's names of the last operation of a connection.
+var lastNames = map[Op]string{
+	opError: "NA", OpConnect: "SESS", OpPing: "PING", OpCreate: "CREA", OpCreate2: "CREA", OpCreateContainer: "CREA",
+	OpCreateTTL: "CREA", OpDelete: "DELE", OpExists: "EXIS", OpGetData: "GETD", OpSetData: "SETD", OpGetACL: "GETA",
+	OpSetACL: "SETA", OpGetChildren: "GETC", OpGetChildren2: "GETC", OpSync: "SYNC", OpMulti: "MULT",
+	OpMultiRead: "MLTR", OpSetWatches: "SETW", OpSetWatches2: "STW2", OpAddWatch: "ADDW", OpRemoveWatches: "REMW",
+	OpCheckWatches: "CHKW", OpGetEphemerals: "GETE", OpGetAllChildrenNumber: "GETACN", OpWhoAmI: "HOMI",
+	OpCloseSession: "CLOS",
+}
+
+// detail is what cons adds to that. Only connections with a session have any.
+func (c *conn) detail() string {
+	if c.session == 0 {
+		return ""
+	}
+	xid := ""
+	if c.lastXid >= 0 {
+		xid = fmt.Sprintf(",lcxid=0x%x", c.lastXid)
+	}
+	return fmt.Sprintf(",sid=0x%x,lop=%s,est=%d,to=%d%s,lzxid=0x%x,lresp=%d,llat=0,minlat=0,avglat=0,maxlat=0",
+		uint64(c.session), lastNames[c.lastOp], c.born.UnixMilli(), c.timeout.Milliseconds(), xid,
+		uint64(c.lastZxid), c.lastAt.Sub(c.s.born).Milliseconds())
+}
+
+// mntr is one line per metric, name and value separated by a tab.
+func (m *Member) mntr() string {
+	// Counted when asked: nobody asks often, and a counter that is kept can be wrong.
+	size := 0
+	for p, n := range m.tree.nodes {
+		size += len(p) + len(n.data)
+	}
+	ephemerals := 0
+	for _, ps := range m.tree.ephemerals {
+		ephemerals += len(ps)
+	}
+	var b strings.Builder
+	line := func(key string, v any) { fmt.Fprintf(&b, "zk_%s\t%v\n", key, v) }
+	line("version", version)
+	line("server_state", m.mode())
+	line("ephemerals_count", ephemerals)
+	line("num_alive_connections", len(m.conns))
+	line("avg_latency", "0.0")
+	line("outstanding_requests", 0)
+	line("znode_count", len(m.tree.nodes))
+	line("global_sessions", len(m.s.sessions))
+	line("packets_sent", m.s.sent)
+	line("packets_received", m.s.received)
+	line("watch_count", m.dataWatches.size()+m.childWatches.size())
+	line("min_latency", 0)
+	line("max_latency", 0)
+	line("approximate_data_size", size)
+	line("local_sessions", 0)
+	line("uptime", time.Since(m.s.born).Milliseconds())
+	return b.String()
+}
+
+// wchs, wchp and wchc show the data watches only, as the real server's do.
+func (m *Member) wchs() string {
+	w := m.dataWatches
+	return fmt.Sprintf("%d connections watching %d paths\nTotal watches:%d\n", len(w.byConn), len(w.byPath), w.size())
+}
+
+func (m *Member) wchp() string {
+	var b strings.Builder
+	for _, p := range slices.Sorted(maps.Keys(m.dataWatches.byPath)) {
+		fmt.Fprintln(&b, p)
+		for c := range m.dataWatches.byPath[p] {
+			fmt.Fprintf(&b, "\t0x%x\n", uint64(c.session))
+		}
+	}
+	return b.String()
+}
+
+func (m *Member) wchc() string {
+	var b strings.Builder
+	for c, ps := range m.dataWatches.byConn {
+		fmt.Fprintf(&b, "0x%x\n", uint64(c.session))
+		for _, p := range slices.Sorted(maps.Keys(ps)) {
+			fmt.Fprintf(&b, "\t%s\n", p)
+		}
+	}
+	return b.String()
+}
+
+// dump shows the sessions by the moment of their expiry, which is the best view there is of the tick buckets.
+func (m *Member) dump() string {
+	const layout = "Mon Jan 02 15:04:05 MST 2006"
+	buckets := map[time.Duration][]int64{}
+	for _, ss := range m.s.sortedSessions() {
+		buckets[ss.expires] = append(buckets[ss.expires], ss.id)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "SessionTracker dump:\nSession Sets (%d)/(%d):\n", len(buckets), len(m.s.sessions))
+	for _, at := range slices.Sorted(maps.Keys(buckets)) {
+		fmt.Fprintf(&b, "%d expire at %s:\n", len(buckets[at]), m.s.born.Add(at).Format(layout))
+		for _, id := range buckets[at] {
+			fmt.Fprintf(&b, "\t0x%x\n", uint64(id))
+		}
+	}
+	fmt.Fprintf(&b, "ephemeral nodes dump:\nSessions with Ephemerals (%d):\n", len(m.tree.ephemerals))
+	for _, id := range slices.Sorted(maps.Keys(m.tree.ephemerals)) {
+		fmt.Fprintf(&b, "0x%x:\n", uint64(id))
+		for _, p := range m.tree.owned(id) {
+			fmt.Fprintf(&b, "\t%s\n", p)
+		}
+	}
+	fmt.Fprintf(&b, "Connections dump:\nConnections Sets (1)/(%d):\n%d expire at %s:\n", len(m.conns), len(m.conns),
+		time.Now().Format(layout))
+	for _, c := range m.sorted() {
+		fmt.Fprintf(&b, "\tip: /%s sessionId: 0x%x\n", c.nc.RemoteAddr(), uint64(c.session))
+	}
+	return b.String()
+}

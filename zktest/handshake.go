@@ -1,0 +1,108 @@
+package zktest
+
+import "time"
+
+// The handshake is the one frame without a header. A client that names a session and the session's password gets it
+// back, from whatever address it comes; that is all there is to a reconnect. What the client has seen (its last zxid)
+// keeps it from going back in time: a member that has seen less does not serve it.
+
+// handshake opens a session or takes one up again. False ends the connection, after what is queued.
+func (c *conn) handshake(b []byte) bool {
+	d := &decoder{b: b}
+	d.int32() // protocol version: there is only one
+	seen, ms, id := d.int64(), d.int32(), d.int64()
+	pw := d.buffer()
+	if d.err != nil {
+		return c.hangUp()
+	}
+	hasReadOnly := len(d.b) > 0 // clients from before 3.4 do not send it, and do not want it back
+	c.s.mu.Lock()
+	c.session = id // what the client claims to be: faults are selected by it
+	c.s.freezeNew(c)
+	c.s.mu.Unlock()
+	if !c.in.pass(c.done) {
+		return false
+	}
+	struck, ok := c.before(OpConnect, nil)
+	switch {
+	case !ok:
+		return false
+	case lost(struck):
+		return c.unshaken()
+	}
+	if !c.waitForLeader(OpConnect) {
+		return false
+	}
+	s := c.s
+	defer s.mu.Unlock()
+	defer s.changed()
+	c.session = 0
+	s.requests[OpConnect]++
+	c.lastOp, c.lastAt = OpConnect, time.Now()
+	// Left while a fault held its handshake.
+	if c.gone {
+		return false // nobody is there to learn the id of a session
+	}
+	if seen > c.member.tree.zxid {
+		s.log.Info("zktest: client is ahead of us", "conn", c.number)
+		return false
+	}
+	// Negotiated anew each time, also when a session is taken up again.
+	c.timeout = s.clampTimeout(ms)
+	if id == 0 {
+		ss := s.openSession(c, c.timeout)
+		c.session = ss.id
+		c.welcome(ss.id, hasReadOnly, struck)
+		return true
+	}
+	return c.reattach(id, pw, hasReadOnly, struck)
+}
+
+// unshaken is a handshake that got lost: the client may try again on the same connection.
+func (c *conn) unshaken() bool {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	c.session = 0
+	return true
+}
+
+// reattach takes up a session. The one connection that the member may still have for it is closed before the
+// password is looked at: in a real server, too, the claim alone is enough for that.
+func (c *conn) reattach(id int64, pw []byte, hasReadOnly bool, struck []*Injection) bool {
+	s := c.s
+	for old := range c.member.conns {
+		if old != c && old.session == id {
+			old.finish()
+		}
+	}
+	c.session = id
+	if !s.passwordIs(id, pw) || !s.touch(id, c.timeout) {
+		c.welcome(0, hasReadOnly, struck)
+		return false
+	}
+	// From here on the session belongs to this connection. One that another member still holds learns that with its
+	// next write.
+	ss := s.sessions[id]
+	ss.timeout, ss.owner, ss.conn = c.timeout, c.member, c
+	c.welcome(id, hasReadOnly, struck)
+	return true
+}
+
+// welcome answers the handshake; id 0 says that the session is over.
+func (c *conn) welcome(id int64, hasReadOnly bool, struck []*Injection) {
+	e := encoder{}
+	e.int32(0)
+	if id == 0 {
+		e.int32(0)
+		e.int64(0)
+		e.buffer(make([]byte, 16))
+	} else {
+		e.int32(int32(c.timeout / time.Millisecond))
+		e.int64(id)
+		e.buffer(c.s.password(id))
+	}
+	if hasReadOnly {
+		e.bool(false) // this server never serves read-only
+	}
+	c.post(e.b, struck)
+}

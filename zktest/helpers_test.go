@@ -1,0 +1,61 @@
+package zktest_test
+
+import (
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/zktest"
+)
+
+// bubble runs f with a server and a scripted client of it, in a synctest bubble: time is fake and costs nothing.
+func bubble(t *testing.T, f func(t *testing.T, s *zktest.Server, c *script), opts ...zktest.Option) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.Run(t, append([]zktest.Option{zktest.WithoutListener()}, opts...)...)
+		f(t, s, scriptOn(t, s.Dial))
+	})
+}
+
+type dialer func(network, addr string, timeout time.Duration) (net.Conn, error)
+
+func scriptOn(t *testing.T, d dialer) *script {
+	c := &script{dial: func() (net.Conn, error) { return d("", "", 0) }, sessions: map[string]*raw{}}
+	t.Cleanup(func() {
+		for _, r := range c.sessions {
+			_ = r.nc.Close()
+		}
+	})
+	return c
+}
+
+// do runs one line and returns what it added to the trace.
+func (s *script) do(t *testing.T, line string) string {
+	t.Helper()
+	n := len(s.trace)
+	require.NoError(t, s.step(line))
+	s.flush()
+	return strings.Join(s.trace[n:], "\n")
+}
+
+func (s *script) ok(t *testing.T, lines ...string) {
+	t.Helper()
+	for _, l := range lines {
+		require.Contains(t, s.do(t, l), " code=0 ", l)
+	}
+}
+
+func (s *script) refused(t *testing.T, line string, code zktest.Code) {
+	t.Helper()
+	require.Contains(t, s.do(t, line), " code="+strconv.Itoa(int(code))+" ", line)
+}
+
+func exists(s *zktest.Server, path string) bool {
+	_, ok := s.Node(path)
+	return ok
+}

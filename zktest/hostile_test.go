@@ -1,0 +1,121 @@
+package zktest_test
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/zktest"
+)
+
+// serves fails the test unless the server still answers.
+func serves(t *testing.T, s *zktest.Server) {
+	t.Helper()
+	c := scriptOn(t, s.Dial)
+	c.ok(t, "check create /alive", "check delete /alive", "check close")
+}
+
+func TestNoInputStopsTheServer(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, _ *script) { throwGarbage(t, s) }) // silence costs no time there
+}
+
+func throwGarbage(t *testing.T, s *zktest.Server) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range 2000 {
+		nc, err := s.Dial("", "", 0)
+		require.NoError(t, err)
+		rw := &raw{nc: nc}
+		if i%4 != 0 { // the rest is garbage from the first byte on
+			_, _, err := rw.shake(4000, 0)
+			require.NoError(t, err)
+		}
+		b := make([]byte, r.IntN(200))
+		for k := range b {
+			b[k] = byte(r.Uint32())
+		}
+		if i%4 > 1 && len(b) >= 12 { // a header that makes sense, and a plausible first length
+			binary.BigEndian.PutUint32(b[4:], uint32(r.IntN(120)))
+			binary.BigEndian.PutUint32(b[8:], uint32(r.IntN(20)))
+		}
+		if i%2 == 0 {
+			_, err = nc.Write(b)
+		} else {
+			err = rw.send(b)
+		}
+		if err != nil {
+			require.ErrorIs(t, err, io.ErrClosedPipe)
+		}
+		if i%3 == 0 {
+			_, _ = rw.recv() // may be an answer, may be the end, may be silence
+		}
+		require.NoError(t, nc.Close())
+	}
+	serves(t, s)
+}
+
+func TestOversizedFrameCostsOnlyItsOwnConnection(t *testing.T) {
+	s := zktest.Run(t, zktest.WithPacketLimit(1000))
+	c := scriptOn(t, s.Dial)
+	c.ok(t, "a create /x", "b ping")
+	assert.Equal(t, "a length: closed", c.do(t, "a length 1001"))
+	assert.Contains(t, c.do(t, "a reattach"), "same=true")
+	c.ok(t, "b ping")
+}
+
+func TestFramesArriveInPieces(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		c.ok(t, "a ping")
+		nc := c.sessions["a"].nc
+		require.NoError(t, nc.SetDeadline(time.Time{}))
+		for _, b := range []byte{0, 0, 0, 8, 0, 0, 0, 5, 0, 0, 0, 11} {
+			_, err := nc.Write([]byte{b})
+			require.NoError(t, err)
+			time.Sleep(time.Second)
+		}
+		b, err := c.sessions["a"].recv()
+		require.NoError(t, err)
+		assert.Equal(t, []byte{0xff, 0xff, 0xff, 0xfe}, b[:4])
+	})
+}
+
+func TestCloseJoinsEverything(t *testing.T) {
+	before := runtime.NumGoroutine()
+	s, err := zktest.Start()
+	require.NoError(t, err)
+	_, err = s.Follower()
+	require.NoError(t, err)
+	s.Inject(zktest.Hold().Op(zktest.OpCreate))
+	s.Inject(zktest.Freeze().Op(zktest.OpDelete))
+	s.Inject(zktest.Stall(2).Op(zktest.OpExists))
+	s.Inject(zktest.Delay(time.Hour).Op(zktest.OpSetData))
+	s.Inject(zktest.DelayReply(time.Hour).Op(zktest.OpSync))
+	for i, op := range []string{"create /x", "delete /x", "exists /", "set / d=1", "sync /", "ping"} {
+		d := s.Dial
+		if i%2 == 0 {
+			d = func(string, string, time.Duration) (net.Conn, error) { return net.Dial("tcp", s.Addr()) }
+		}
+		c := scriptOn(t, d)
+		require.NoError(t, c.step("a connect"))
+		require.NoError(t, c.step("a quiet "+op))
+		if i > 3 {
+			c.do(t, "a drop")
+		}
+	}
+	require.NoError(t, s.Await(t.Context(), func() bool { return s.Requests()[zktest.OpPing] > 0 }))
+	require.NoError(t, s.Close())
+	require.NoError(t, s.Close())
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	for runtime.NumGoroutine() > before && ctx.Err() == nil {
+		runtime.Gosched()
+	}
+	assert.LessOrEqual(t, runtime.NumGoroutine(), before)
+}

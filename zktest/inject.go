@@ -1,0 +1,208 @@
+package zktest
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Faults are looked up twice per request, once when it arrives and once, for notifications, when one leaves; a reply
+// meets the faults that struck its request, so that one count is one request. Those about whole connections (Freeze
+// and Refuse without a selector for requests) act when injected and when a connection begins.
+
+// Injection is a Fault at work in a server. Its methods may be called at any time from any goroutine.
+type Injection struct {
+	s *Server
+	f Fault
+
+	// guarded by s.mu
+	seen    int // selected, struck or not
+	hits    int // struck
+	over    bool
+	gate    chan struct{}  // what Hold and HoldReply wait for
+	first   chan struct{}  // closed by the first hit
+	freezes map[*conn]bool // the connections whose gates this fault has shut, to open each as often
+}
+
+// Inject puts a fault to work until its count is used up, Remove, or the end of the server. Faults that select the
+// same request all strike it, in the order of their injection. It panics if a path pattern is malformed.
+func (s *Server) Inject(f Fault) *Injection {
+	if f.action == 0 {
+		panic("zktest: Inject of the zero Fault")
+	}
+	for _, p := range f.paths {
+		if _, err := path.Match(strings.TrimSuffix(p, "/**"), ""); err != nil {
+			panic(fmt.Sprintf("zktest: path pattern %q: %v", p, err))
+		}
+	}
+	in := &Injection{s: s, f: f, gate: make(chan struct{}), first: make(chan struct{}), freezes: map[*conn]bool{}}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults = append(s.faults, in)
+	if f.standing() {
+		for _, m := range s.members {
+			for c := range m.conns {
+				if f.reaches(c) {
+					in.freeze(c)
+				}
+			}
+		}
+	}
+	return in
+}
+
+// Remove ends the fault: what it holds or has frozen goes on. Removing twice is harmless.
+func (in *Injection) Remove() {
+	in.s.mu.Lock()
+	defer in.s.mu.Unlock()
+	in.remove()
+}
+
+// remove is Remove with the server's lock held.
+func (in *Injection) remove() {
+	if !in.over {
+		in.over = true
+		close(in.gate)
+		for c := range in.freezes {
+			in.thaw(c)
+		}
+	}
+	in.s.faults = slices.DeleteFunc(in.s.faults, func(o *Injection) bool { return o == in })
+}
+
+// Release lets go what a Hold or HoldReply holds now. The fault goes on for later requests, as its count allows.
+func (in *Injection) Release() {
+	in.s.mu.Lock()
+	defer in.s.mu.Unlock()
+	if !in.over {
+		close(in.gate)
+		in.gate = make(chan struct{})
+	}
+}
+
+// Hits returns how often the fault has struck. A Freeze without Op and Path counts the connections it has frozen.
+func (in *Injection) Hits() int {
+	in.s.mu.Lock()
+	defer in.s.mu.Unlock()
+	return in.hits
+}
+
+// Hit returns a channel that is closed when the fault strikes for the first time: before the request is carried out.
+// (To see what a request did that HoldReply stops, wait with Server.Await for that.)
+func (in *Injection) Hit() <-chan struct{} { return in.first }
+
+// Wait returns nil when the fault has struck n times, or ctx's error if that ends first.
+func (in *Injection) Wait(ctx context.Context, n int) error {
+	return in.s.Await(ctx, func() bool { return in.Hits() >= n })
+}
+
+// strike counts one more request that the fault selects and says whether it hits that one.
+func (in *Injection) strike() bool {
+	in.seen++
+	if in.over || in.seen <= in.f.skip || in.f.times > 0 && in.hits >= in.f.times {
+		return false
+	}
+	in.hits++
+	if in.hits == 1 {
+		close(in.first)
+	}
+	in.s.changed()
+	return true
+}
+
+// match returns the faults that strike a request. The server's lock is held.
+func (s *Server) match(c *conn, op Op, paths []string) []*Injection {
+	var struck []*Injection
+	for _, in := range s.faults {
+		if in.f.action != actRefuse && !in.f.standing() && in.f.selects(c, op, paths) && in.strike() {
+			struck = append(struck, in)
+		}
+	}
+	return struck
+}
+
+// refused says whether a new connection is turned away. The server's lock is held.
+func (s *Server) refused(m *Member) bool {
+	no := false
+	// All of them are asked, so that each keeps its own count.
+	for _, in := range s.faults {
+		if in.f.action == actRefuse && (len(in.f.members) == 0 || slices.Contains(in.f.members, m)) && in.strike() {
+			no = true
+		}
+	}
+	return no
+}
+
+// onReply does to a reply what the fault is for.
+func (in *Injection) onReply(p *parcel) {
+	switch in.f.action {
+	case actDropReply:
+		p.lost = true
+	case actDelayReply:
+		if at := time.Now().Add(in.f.wait); at.After(p.after) {
+			p.after = at
+		}
+	case actHoldReply:
+		p.holds = append(p.holds, in.gate)
+	case actCloseAfter:
+		p.lost, p.hangUp = true, true // what was queued before it still goes out: notifications it caused, for one
+	case actTruncate:
+		p.cut, p.hangUp = max(in.f.bytes, 0), true
+	case actStall:
+		p.cut, p.silent = max(in.f.bytes, 0), true
+	case actGarble:
+		p.alter = append(p.alter, in.f.alter)
+	}
+}
+
+// freeze shuts the gates of a connection. The server's lock is held.
+func (in *Injection) freeze(c *conn) {
+	if in.over || in.freezes[c] {
+		return
+	}
+	in.freezes[c] = true
+	// One that is bound to requests was counted when it struck the request.
+	if in.f.standing() && !in.strike() {
+		delete(in.freezes, c)
+		return
+	}
+	if in.f.bytes&freezeIn != 0 {
+		c.in.close()
+	}
+	if in.f.bytes&freezeOut != 0 {
+		c.outG.close()
+	}
+}
+
+// thaw opens the gates that freeze has shut, unless another fault keeps them shut.
+func (in *Injection) thaw(c *conn) {
+	if !in.freezes[c] {
+		return
+	}
+	delete(in.freezes, c)
+	if in.f.bytes&freezeIn != 0 {
+		c.in.open()
+	}
+	if in.f.bytes&freezeOut != 0 {
+		c.outG.open()
+	}
+}
+
+// freezeNew applies the standing freezes to a connection whose session is not known yet, or just became known.
+func (s *Server) freezeNew(c *conn) {
+	for _, in := range s.faults {
+		if in.f.standing() && in.f.reaches(c) {
+			in.freeze(c)
+		}
+	}
+}
+
+// thaw forgets a connection that is gone for good.
+func (s *Server) thaw(c *conn) {
+	for _, in := range s.faults {
+		delete(in.freezes, c)
+	}
+}

@@ -1,0 +1,146 @@
+package zktest_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/zktest"
+)
+
+func TestALookInside(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		c.ok(t, "a create /x d=hello", "a create /x/e m=e", "a get /x w", "a ls /x w", "a addwatch / t=1", "b exists /x")
+		a := c.sessions["a"].id
+		info, ok := s.Session(a)
+		require.True(t, ok)
+		assert.True(t, info.Connected)
+		assert.Equal(t, 30*time.Second, info.Timeout)
+		assert.Equal(t, 32*time.Second, info.ExpiresIn)
+		assert.Equal(t, []string{"/x/e"}, info.Ephemerals)
+		assert.Equal(t, []zktest.Watch{
+			{Session: a, Path: "/", Kind: zktest.WatchChildren, Persistent: true, Recursive: true},
+			{Session: a, Path: "/", Kind: zktest.WatchData, Persistent: true, Recursive: true},
+			{Session: a, Path: "/x", Kind: zktest.WatchChildren},
+			{Session: a, Path: "/x", Kind: zktest.WatchData},
+		}, info.Watches)
+		assert.Equal(t, 2, info.Requests[zktest.OpCreate])
+		assert.Equal(t, s.Leader(), info.Member)
+		assert.Len(t, s.Sessions(), 2)
+		assert.Equal(t, 4, s.WatchCount())
+		assert.Equal(t, info.Watches, s.Watches())
+		assert.Equal(t, 2, s.Connections())
+		assert.Equal(t, 2, s.Requests()[zktest.OpConnect])
+		assert.Equal(t, int64(4), s.Zxid())
+
+		nodes := s.Nodes()
+		assert.Equal(t, "hello", string(nodes["/x"].Data))
+		assert.Equal(t, int32(1), nodes["/x"].Stat.NumChildren)
+		assert.Equal(t, a, nodes["/x/e"].Stat.EphemeralOwner)
+		assert.Contains(t, nodes, "/zookeeper/quota")
+		assert.NotContains(t, nodes, "")
+		assert.Equal(t, []string{"e"}, s.Children("/x"))
+		assert.Nil(t, s.Children("/no"))
+
+		require.NoError(t, s.SetData("/x", nil))
+		c.ok(t, "a set /x d=1")
+		info, _ = s.Session(a)
+		assert.Equal(t, 2, info.Notifications)
+		assert.Equal(t, 2, s.Notifications())
+		c.do(t, "a drop")
+		synctest.Wait()
+		assert.Zero(t, s.WatchCount(), "watches go with the connection")
+		info, _ = s.Session(a)
+		assert.False(t, info.Connected)
+	})
+}
+
+func TestTheTestActsAsAnotherClient(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		c.refused(t, "a exists /x w", zktest.CodeNoNode)
+		c.ok(t, "a ls / w")
+		require.NoError(t, s.Create("/x", []byte("1")))
+		assert.Equal(t, "a ! 1 3 /x zxid=-1 code=0\na ! 4 3 / zxid=-1 code=0", firstLines(c.do(t, "a ping"), 2))
+		c.ok(t, "a create /x/y m=e", "a create /x/z", "a create /x/z/z")
+		require.ErrorIs(t, s.Create("/x", nil), zktest.CodeNodeExists)
+		require.ErrorIs(t, s.Delete("/x"), zktest.CodeNotEmpty)
+		require.ErrorIs(t, s.SetData("/no", nil), zktest.CodeNoNode)
+		require.ErrorIs(t, s.DeleteAll("/no"), zktest.CodeNoNode)
+		require.NoError(t, s.DeleteAll("/x"))
+		assert.False(t, exists(s, "/x"))
+		require.NoError(t, s.Create("/p", nil))
+		require.NoError(t, s.DeleteAll("/"))
+		assert.Equal(t, []string{"zookeeper"}, s.Children("/"))
+		require.NoError(t, s.Close())
+		require.ErrorIs(t, s.Create("/x", nil), zktest.ErrClosed)
+		_, err := s.Follower()
+		require.ErrorIs(t, err, zktest.ErrClosed)
+	})
+}
+
+func firstLines(s string, n int) string {
+	for i := range s {
+		if s[i] == '\n' {
+			if n--; n == 0 {
+				return s[:i]
+			}
+		}
+	}
+	return s
+}
+
+func TestAwaitWakesForEverythingThatHappens(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		done := make(chan error)
+		go func() { done <- s.Await(t.Context(), func() bool { return exists(s, "/x") }) }()
+		synctest.Wait()
+		c.ok(t, "a create /x")
+		require.NoError(t, <-done)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, s.Await(ctx, func() bool { return false }), context.DeadlineExceeded)
+	})
+}
+
+func TestDroppedConnectionsLeaveSessions(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		c.ok(t, "a create /e m=e")
+		s.DropConnections()
+		assert.Equal(t, "a eof: closed", c.do(t, "a eof"))
+		assert.Contains(t, c.do(t, "a reattach"), "same=true")
+		s.Leader().Down()
+		_, err := s.Dial("", "", 0)
+		require.Error(t, err)
+		time.Sleep(40 * time.Second)
+		synctest.Wait()
+		assert.Empty(t, s.Sessions())
+		s.Leader().Up()
+		c.ok(t, "b ping")
+		s.Leader().DropConnections()
+		assert.Zero(t, s.Connections())
+	})
+}
+
+func TestSequenceBeginsWhereTheTestWants(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		require.NoError(t, s.Create("/d", nil))
+		for n, name := range map[int32]string{7: "0000000007", 2147483646: "2147483646", -2147483648: "-2147483648",
+			-1: "-000000001"} {
+			require.NoError(t, s.SetSequence("/d", n))
+			assert.Contains(t, c.do(t, fmt.Sprintf("a create /d/n%d- m=s", n)), fmt.Sprintf("/d/n%d-%s ", n, name))
+		}
+		require.ErrorIs(t, s.SetSequence("/no", 1), zktest.CodeNoNode)
+	})
+}
+
+func TestOpsAndCodesHaveNames(t *testing.T) {
+	assert.Equal(t, "getChildren2", zktest.OpGetChildren2.String())
+	assert.Equal(t, "op(77)", zktest.Op(77).String())
+	assert.Equal(t, "zktest: no node", zktest.CodeNoNode.Error())
+	assert.Equal(t, "zktest: code -77", zktest.Code(-77).Error())
+}

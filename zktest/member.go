@@ -1,0 +1,242 @@
+package zktest
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+)
+
+// An ensemble is made believable with little: one place that orders the writes and knows the sessions (the Server),
+// and per member a replica of the tree that applies the same transactions in the same order, now or later. Lagging is
+// leaving some of them in the queue; being cut off is leaving all of them there and letting what needs the leader
+// wait. Since every member fires the watches of its own clients from its own replica, they lag along.
+
+// Member is one server of the make-believe ensemble: an address of its own, its own connections and watches, and a
+// replica of the tree. A Server has one, the leader; Follower adds more. Sessions live in all of them.
+//
+// All methods may be called at any time from any goroutine, and none blocks on a client.
+type Member struct {
+	s        *Server
+	number   int
+	addr     string
+	listener net.Listener // nil with WithoutListener
+
+	// guarded by s.mu
+	tree         *tree
+	pending      []*txn        // committed, not yet seen here
+	lag          int           // how many of these are to stay
+	healed       chan struct{} // closed while connected to the leader
+	down         bool
+	conns        map[*conn]struct{} // whose clients are there
+	dataWatches  *watchTable
+	childWatches *watchTable
+}
+
+// newMember makes a member with a replica of its own.
+func newMember(s *Server, t *tree) *Member {
+	m := &Member{s: s, tree: t, conns: map[*conn]struct{}{}, healed: make(chan struct{}),
+		dataWatches: newWatchTable(), childWatches: newWatchTable()}
+	close(m.healed)
+	return m
+}
+
+// Follower adds a member that follows the leader at once and completely until Lag or CutOff say otherwise. Clients
+// reach it at its Addr or through its Dial; the Server's own Dial also reaches it if asked for its Addr. It lives as
+// long as the Server. The error is that of listening.
+func (s *Server) Follower() (*Member, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, ErrClosed
+	}
+	m := newMember(s, s.leader.tree.clone())
+	return m, s.addMember(m)
+}
+
+// addMember gives a member its address and makes it part of the ensemble.
+func (s *Server) addMember(m *Member) error {
+	m.number = len(s.members)
+	if s.opt.noListener {
+		// Nobody listens there, but it looks like an address to whoever parses it, and needs no name server.
+		m.addr = fmt.Sprintf("127.0.0.1:%d", 2181+m.number)
+	} else {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return fmt.Errorf("zktest: listen: %w", err)
+		}
+		m.listener, m.addr = l, l.Addr().String()
+		s.wg.Add(1)
+		go m.accept()
+	}
+	s.members = append(s.members, m)
+	return nil
+}
+
+// Leader returns the member that orders the writes: the one behind the Server's own Addr.
+func (s *Server) Leader() *Member { return s.leader }
+
+// Addr returns the member's address, "127.0.0.1:port".
+func (m *Member) Addr() string { return m.addr }
+
+// Dial connects to this member in memory; network, addr and timeout are ignored. See Server.Dial.
+func (m *Member) Dial(network, addr string, timeout time.Duration) (net.Conn, error) {
+	m.s.mu.Lock()
+	defer m.s.mu.Unlock()
+	if m.s.closed || m.down || m.s.refused(m) {
+		return nil, &net.OpError{Op: "dial", Net: "zktest", Err: errRefused}
+	}
+	// The channels of the pipe are made here, by the caller's goroutine: so they belong to the caller's bubble.
+	client, server := newPipe(m.addr)
+	m.s.serve(m, server)
+	return client, nil
+}
+
+var errRefused = errors.New("connection refused")
+
+// accept owns the listener; it ends when Close closes it.
+func (m *Member) accept() {
+	defer m.s.wg.Done()
+	for {
+		nc, err := m.listener.Accept()
+		if err != nil {
+			if !errors.Is(err, net.ErrClosed) {
+				m.s.log.Error("zktest: accept", "err", err)
+			}
+			return
+		}
+		m.s.mu.Lock()
+		if m.s.closed || m.down || m.s.refused(m) {
+			// A reset is as near to "connection refused" as a listener that is open can get.
+			if t, ok := nc.(*net.TCPConn); ok {
+				_ = t.SetLinger(0)
+			}
+			_ = nc.Close()
+		} else {
+			if m.s.opt.tls != nil {
+				nc = tls.Server(nc, m.s.opt.tls) // the handshake happens with the first read
+			}
+			m.s.serve(m, nc)
+		}
+		m.s.mu.Unlock()
+	}
+}
+
+// catchUp applies pending transactions until only keep of them are left, and returns the stats of the last one
+// applied. A member that is cut off sees nothing.
+func (m *Member) catchUp(keep int) []Stat {
+	var stats []Stat
+	if m.isCut() {
+		return nil
+	}
+	for len(m.pending) > keep {
+		x := m.pending[0]
+		m.pending = m.pending[1:]
+		stats = stats[:0] // only those of the last one are asked for: it is the asker's own
+		for i := range x.muts {
+			stats = append(stats, m.tree.apply(&x.muts[i], x, m.event))
+		}
+		m.tree.zxid = max(m.tree.zxid, x.zxid)
+		if x.ended != 0 {
+			m.closeSession(x.ended)
+		}
+	}
+	return stats
+}
+
+// closeSession hangs up on a session that has ended, once what is on its way has gone out.
+func (m *Member) closeSession(id int64) {
+	for c := range m.conns {
+		if c.session == id && !c.closing {
+			c.finish()
+		}
+	}
+}
+
+// isCut says whether the leader is out of reach.
+func (m *Member) isCut() bool {
+	select {
+	case <-m.healed:
+		return false
+	default:
+		return true
+	}
+}
+
+// Lag makes the member stay n transactions behind the leader from now on. Its clients' reads are served from that
+// older state, and its watches fire that much later; a sync or a write through it brings it up to date for the
+// moment. Lag(0) lets it catch up. A leader cannot lag; for it the call does nothing.
+func (m *Member) Lag(n int) {
+	m.s.mu.Lock()
+	defer m.s.mu.Unlock()
+	if m == m.s.leader {
+		return
+	}
+	m.lag = max(n, 0)
+	m.catchUp(m.lag)
+	m.s.changed()
+}
+
+// CutOff separates the member from the leader: it goes on answering pings and reads from what it knows, but writes,
+// syncs and handshakes wait, and the leader hears of no sign of life from its clients, so that their sessions expire
+// by the leader's clock. It lasts until Heal. For a leader the call does nothing.
+func (m *Member) CutOff() {
+	m.s.mu.Lock()
+	defer m.s.mu.Unlock()
+	if m != m.s.leader && !m.isCut() {
+		m.healed = make(chan struct{})
+	}
+}
+
+// Heal ends CutOff: the member catches up, drops the clients whose sessions are over, and goes on with what waited.
+func (m *Member) Heal() {
+	m.s.mu.Lock()
+	defer m.s.mu.Unlock()
+	if m.isCut() {
+		close(m.healed)
+		m.catchUp(m.lag)
+		m.s.changed()
+	}
+}
+
+// Down drops the member's connections without another byte and refuses new ones until Up. The ensemble's clock goes
+// on, so sessions expire unless their clients find another member.
+func (m *Member) Down() {
+	m.s.mu.Lock()
+	defer m.s.mu.Unlock()
+	m.down = true
+	m.kill()
+	m.s.changed()
+}
+
+// Up ends Down.
+func (m *Member) Up() {
+	m.s.mu.Lock()
+	defer m.s.mu.Unlock()
+	m.down = false
+}
+
+// DropConnections drops the member's connections without another byte. Sessions stay, and clients may come back.
+func (m *Member) DropConnections() {
+	m.s.mu.Lock()
+	defer m.s.mu.Unlock()
+	m.kill()
+	m.s.changed()
+}
+
+// kill ends all of the member's connections, also those whose clients have left while a fault held their requests.
+func (m *Member) kill() {
+	for c := range m.s.conns {
+		if c.member == m {
+			c.kill()
+		}
+	}
+}
+
+// Zxid returns the zxid of the last transaction this member has applied.
+func (m *Member) Zxid() int64 {
+	m.s.mu.Lock()
+	defer m.s.mu.Unlock()
+	return m.tree.zxid
+}

@@ -1,0 +1,61 @@
+package zktest_test
+
+import (
+	"net"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/internal/ensemble"
+	"github.com/zklock/locker/zktest"
+)
+
+// A session that moves to another member leaves its old connection open. What that connection can still do is compared
+// with a real ensemble, for each pair of roles that the two members can have.
+func TestLeftoverConnectionsOfMovedSessionsAreThoseOfARealEnsemble(t *testing.T) {
+	real := ensemble.Start(t, 3, ensemble.WithTick(500*time.Millisecond))
+	ours := zktest.Run(t, zktest.WithTick(500*time.Millisecond))
+	var addrs [2]map[string][]string // by role
+	for i := range addrs {
+		addrs[i] = map[string][]string{}
+	}
+	addrs[0]["leader"] = []string{ours.Addr()}
+	for range 2 {
+		m, err := ours.Follower()
+		require.NoError(t, err)
+		addrs[0]["follower"] = append(addrs[0]["follower"], m.Addr())
+	}
+	for _, n := range real.Nodes {
+		addrs[1][n.Mode()] = append(addrs[1][n.Mode()], n.Addr())
+	}
+	for _, roles := range [][2]string{{"follower", "leader"}, {"leader", "follower"}, {"follower", "follower"}} {
+		t.Run(roles[0]+" to "+roles[1], func(t *testing.T) {
+			var traces [2][]string
+			for i, a := range addrs {
+				from, to := a[roles[0]][0], a[roles[1]][len(a[roles[1]])-1]
+				addr := from
+				s := &script{dial: func() (net.Conn, error) { return net.Dial("tcp", addr) }, sessions: map[string]*raw{}}
+				require.NoError(t, s.step("a create /e m=e"))
+				require.NoError(t, s.step("old ping"))
+				old := s.sessions["a"]
+				addr = to
+				require.NoError(t, s.step("a reattach"))
+				s.sessions["old"] = old
+				for _, l := range []string{"a sync /", "old ping", "old exists /e", "a set /e d=1", "old set /e d=2", "old eof",
+					"a get /e", "a close"} {
+					require.NoError(t, s.step(l))
+				}
+				for _, l := range s.trace {
+					traces[i] = append(traces[i], zxids.ReplaceAllString(l, "z"))
+				}
+			}
+			assert.Equal(t, traces[1], traces[0])
+		})
+	}
+}
+
+// zxids are an epoch and a count in a real ensemble, and what else went on there is in them.
+var zxids = regexp.MustCompile(`z[+-]\d+`)

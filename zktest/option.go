@@ -1,0 +1,83 @@
+package zktest
+
+import (
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// Option changes how a server behaves. The options are checked when the server starts.
+type Option func(*options)
+
+// options are the result of all Options, checked and complete.
+type options struct {
+	tick       time.Duration
+	minTimeout time.Duration
+	maxTimeout time.Duration
+	sweep      time.Duration
+	maxPacket  int
+	noTTL      bool
+	noListener bool
+	log        *slog.Logger
+	tls        *tls.Config
+}
+
+// newOptions fills in the defaults, some of which follow from others, and refuses what cannot work.
+func newOptions(opts []Option) (options, error) {
+	o := options{tick: 2 * time.Second, sweep: time.Minute, maxPacket: 0xfffff,
+		log: slog.New(slog.DiscardHandler)}
+	for _, f := range opts {
+		f(&o)
+	}
+	if o.minTimeout == 0 {
+		o.minTimeout = 2 * o.tick
+	}
+	if o.maxTimeout == 0 {
+		o.maxTimeout = 20 * o.tick
+	}
+	switch {
+	case o.tick < time.Millisecond:
+		return o, fmt.Errorf("zktest: tick of %v: want at least 1ms", o.tick)
+	case o.minTimeout < time.Millisecond || o.minTimeout > o.maxTimeout:
+		return o, fmt.Errorf("zktest: session timeout between %v and %v: want 1ms ≤ min ≤ max", o.minTimeout, o.maxTimeout)
+	case o.sweep <= 0:
+		return o, fmt.Errorf("zktest: sweep interval of %v: want more than 0", o.sweep)
+	case o.maxPacket < 64:
+		return o, fmt.Errorf("zktest: packet limit of %d bytes: want at least 64", o.maxPacket)
+	case o.log == nil:
+		return o, fmt.Errorf("zktest: logger is nil")
+	}
+	return o, nil
+}
+
+// WithTick sets the length of the server's tick, default 2 s. Sessions expire at full ticks, and the bounds of the
+// session timeout follow from it unless WithSessionTimeouts sets them.
+func WithTick(d time.Duration) Option { return func(o *options) { o.tick = d } }
+
+// WithSessionTimeouts sets the bounds of the session timeout that clients can negotiate, default 2 and 20 ticks.
+func WithSessionTimeouts(minimum, maximum time.Duration) Option {
+	return func(o *options) { o.minTimeout, o.maxTimeout = minimum, maximum }
+}
+
+// WithSweepInterval sets how often empty containers and TTL nodes are looked for, default 1 min.
+func WithSweepInterval(d time.Duration) Option { return func(o *options) { o.sweep = d } }
+
+// WithPacketLimit sets the largest frame the server takes, in bytes, default 1,048,575 (a real server's
+// jute.maxbuffer). A longer one costs the client its connection.
+func WithPacketLimit(n int) Option { return func(o *options) { o.maxPacket = n } }
+
+// WithoutTTL makes createTTL answer "unimplemented", as a real server does that was started without
+// zookeeper.extendedTypesEnabled. The default is to serve it.
+func WithoutTTL() Option { return func(o *options) { o.noTTL = true } }
+
+// WithoutListener starts no TCP listener: clients connect with Dial only, and Addr is a name nobody listens at. A
+// server inside a testing/synctest bubble needs it, because a goroutine that waits for the network keeps a bubble's
+// time from moving.
+func WithoutListener() Option { return func(o *options) { o.noListener = true } }
+
+// WithTLS makes the listener speak TLS, as a real server's secureClientPort does. Connections made by Dial stay plain.
+func WithTLS(cfg *tls.Config) Option { return func(o *options) { o.tls = cfg } }
+
+// WithLogger sets where the server tells what it does, default nowhere.
+func WithLogger(l *slog.Logger) Option { return func(o *options) { o.log = l } }

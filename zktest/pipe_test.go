@@ -1,0 +1,72 @@
+package zktest_test
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/zktest"
+)
+
+func TestInMemoryConnectionHonoursDeadlines(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, _ *script) {
+		nc, err := s.Dial("tcp", s.Addr(), time.Second)
+		require.NoError(t, err)
+		start := time.Now()
+		require.NoError(t, nc.SetReadDeadline(start.Add(3*time.Second)))
+		_, err = nc.Read(make([]byte, 1))
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		assert.Equal(t, 3*time.Second, time.Since(start))
+		var ne net.Error
+		require.True(t, errors.As(err, &ne) && ne.Timeout())
+		_, err = nc.Read(nil)
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+
+		// A deadline that moves while somebody waits is the new one.
+		require.NoError(t, nc.SetDeadline(time.Time{}))
+		go func() {
+			time.Sleep(time.Second)
+			_ = nc.SetReadDeadline(time.Now().Add(time.Second))
+		}()
+		_, err = nc.Read(make([]byte, 1))
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		assert.Equal(t, 5*time.Second, time.Since(start))
+		require.NoError(t, nc.Close())
+		_, err = nc.Write([]byte{1})
+		require.ErrorIs(t, err, io.ErrClosedPipe)
+		_, err = nc.Read(make([]byte, 1))
+		require.ErrorIs(t, err, io.ErrClosedPipe)
+	})
+}
+
+func TestInMemoryConnectionIsBufferedUpToAnEnd(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		c.ok(t, "a ping")
+		in := s.Inject(zktest.Freeze()) // the server reads one frame more and then no further
+		nc := c.sessions["a"].nc
+		frame := make([]byte, 1000)
+		frame[2], frame[3], frame[11] = 0x03, 0xe4, 11
+		require.NoError(t, nc.SetWriteDeadline(time.Now().Add(time.Second)))
+		sent := 0
+		for range 10000 {
+			n, err := nc.Write(frame)
+			sent += n
+			if err != nil {
+				require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+				break
+			}
+		}
+		assert.Greater(t, sent, 256<<10)
+		assert.Less(t, sent, 2<<20)
+		in.Remove()
+		synctest.Wait()
+		assert.Equal(t, 1+sent/1000, s.Requests()[zktest.OpPing])
+	})
+}

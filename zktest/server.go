@@ -1,0 +1,197 @@
+package zktest
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+)
+
+// ErrClosed is returned by calls on a Server that was closed.
+var ErrClosed = errors.New("zktest: server is closed")
+
+// TB is what Run needs of *testing.T, *testing.B or *testing.F.
+type TB interface {
+	Helper()
+	Cleanup(func())
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
+
+// Server is an in-process ZooKeeper. All methods may be called at any time from any goroutine.
+type Server struct {
+	opt    options
+	log    *slog.Logger
+	born   time.Time     // the origin of the server's clock: ticks are counted from here, so that tests can count along
+	secret [16]byte      // what passwords are derived from; each server has its own, so a session fits no other
+	done   chan struct{} // closed by Close
+	poked  chan struct{} // wakes the clock; holds one
+	wg     sync.WaitGroup
+
+	// mu guards everything below, and what Member, conn, session and Injection say it guards. It is held for one
+	// request at a time and never while waiting for a client, a timer or the test.
+	mu          sync.Mutex
+	closed      bool
+	leader      *Member            // members[0]; never changes: there are no elections
+	members     []*Member          // only grows
+	conns       map[*conn]struct{} // all that are not killed, also those whose client has left
+	zxid        int64              // the last one given away; members may have applied less
+	sessions    map[int64]*session
+	nextSession int64
+	nextSweep   time.Duration // on the server's clock
+	lastConn    int64
+	faults      []*Injection // in the order of Inject, which is the order in which they strike
+	requests    map[Op]int
+	notified    int
+	received    int64 // frames, for the four-letter words
+	sent        int64
+	awaiting    chan struct{} // closed and forgotten at each change, if Await made one
+}
+
+// Run starts a server for a test and closes it when the test ends. A server that does not start ends the test; one
+// that leaves a goroutine behind fails it.
+func Run(tb TB, opts ...Option) *Server {
+	tb.Helper()
+	s, err := Start(opts...)
+	if err != nil {
+		tb.Fatalf("%v", err)
+	}
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Errorf("%v", err)
+		}
+	})
+	return s
+}
+
+// Start starts a server outside of tests. The caller closes it. Errors are those of the options and of listening on
+// a loopback port.
+func Start(opts ...Option) (*Server, error) {
+	o, err := newOptions(opts)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	s := &Server{
+		opt: o, log: o.log, born: now, done: make(chan struct{}), poked: make(chan struct{}, 1),
+		sessions: map[int64]*session{}, conns: map[*conn]struct{}{}, nextSession: firstSession(now), nextSweep: o.sweep,
+		requests: map[Op]int{},
+	}
+	if _, err := rand.Read(s.secret[:]); err != nil {
+		return nil, fmt.Errorf("zktest: secret: %w", err)
+	}
+	// The listener's goroutine may have a client at once: it waits here until everything is in place.
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leader = newMember(s, newTree())
+	if err := s.addMember(s.leader); err != nil {
+		return nil, err
+	}
+	s.wg.Add(1)
+	go s.clock()
+	return s, nil
+}
+
+// Addr returns the server's address, "127.0.0.1:port", fit to be a connect string.
+func (s *Server) Addr() string { return s.leader.addr }
+
+// Dial connects to the server in memory; timeout is ignored. An addr that is a follower's leads to that follower,
+// any other to the server itself, so that it can stand in for a client's dialer whatever its connect string says.
+// What is written is buffered (256 KiB each way) as by a socket, deadlines are honoured, and waiting is durably
+// blocking in a synctest bubble. It fails with a *net.OpError while connections are refused.
+func (s *Server) Dial(network, addr string, timeout time.Duration) (net.Conn, error) {
+	s.mu.Lock()
+	m := s.leader
+	for _, f := range s.members {
+		if f.addr == addr {
+			m = f
+		}
+	}
+	s.mu.Unlock()
+	return m.Dial(network, addr, timeout)
+}
+
+// joinTimeout bounds how long Close waits for goroutines that have nothing left to wait for.
+const joinTimeout = 10 * time.Second
+
+// Close drops all connections, stops listening, and returns when every goroutine of the server has ended. It returns
+// an error that shows the goroutines' stacks if one has not after 10 s. Closing twice is harmless.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	if !s.closed {
+		s.closed = true
+		close(s.done)
+		for _, m := range s.members {
+			if m.listener != nil {
+				_ = m.listener.Close() // its only error is that it was closed before
+			}
+			m.kill()
+		}
+		s.changed()
+	}
+	s.mu.Unlock()
+	// A second caller waits like the first: Close means that nothing is left, whoever asked.
+	joined := make(chan struct{})
+	go func() { // ends with the last goroutine it waits for
+		s.wg.Wait()
+		close(joined)
+	}()
+	late := time.NewTimer(joinTimeout)
+	defer late.Stop()
+	select {
+	case <-joined:
+		return nil
+	case <-late.C:
+		buf := make([]byte, 1<<20)
+		return fmt.Errorf("zktest: goroutines left after Close:\n%s", buf[:runtime.Stack(buf, true)])
+	}
+}
+
+// changed wakes those who wait in Await.
+func (s *Server) changed() {
+	if s.awaiting != nil {
+		close(s.awaiting)
+		s.awaiting = nil
+	}
+}
+
+// Await returns nil as soon as cond is true, and ctx's error if that ends first. cond is called at once and after
+// everything that happens in the server: a request, a transaction, a connection that comes or goes, a fault that
+// strikes. It is called without any lock held, so it may look inside the server.
+func (s *Server) Await(ctx context.Context, cond func() bool) error {
+	for {
+		s.mu.Lock()
+		if s.awaiting == nil {
+			s.awaiting = make(chan struct{})
+		}
+		ch := s.awaiting
+		s.mu.Unlock()
+		// The channel is taken first and the condition looked at then, so that no change falls between the two.
+		if cond() {
+			return nil
+		}
+		select {
+		case <-ch:
+		case <-ctx.Done():
+			return fmt.Errorf("zktest: await: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// sortedSessions lists the sessions in the order of their ids, which is that of their beginnings: what happens to
+// several at a time must happen in the same order in every run.
+func (s *Server) sortedSessions() []*session {
+	all := make([]*session, 0, len(s.sessions))
+	for _, ss := range s.sessions {
+		all = append(all, ss)
+	}
+	slices.SortFunc(all, func(a, b *session) int { return cmp.Compare(a.id, b.id) })
+	return all
+}

@@ -1,0 +1,132 @@
+package zktest_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/zktest"
+)
+
+func TestSessionExpiresAtTheFirstFullTickAfterItsTimeout(t *testing.T) {
+	for _, at := range []time.Duration{0, 1, 500, 1999, 2000, 2001, 3999} { // ms after the server's start
+		bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+			born := time.Now()
+			time.Sleep(at * time.Millisecond)
+			require.NoError(t, c.step("a connect t=5000"))
+			c.ok(t, "a create /e m=e")
+			const tick = 2 * time.Second
+			due := ((at*time.Millisecond+5*time.Second)/tick + 1) * tick
+			time.Sleep(due - time.Since(born) - 1)
+			synctest.Wait()
+			assert.True(t, exists(s, "/e"), "at %v", at)
+			time.Sleep(time.Nanosecond)
+			synctest.Wait()
+			assert.False(t, exists(s, "/e"), "at %v", at)
+			assert.Equal(t, "a eof: closed", c.do(t, "a eof"))
+		})
+	}
+}
+
+func TestRequestsAndPingsTouchButAuthAndSaslDoNot(t *testing.T) {
+	for op, lives := range map[string]bool{"ping": true, "exists /": true, "auth digest u:p": false, "sasl d=x": false} {
+		bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+			require.NoError(t, c.step("a connect t=4000"))
+			for range 10 {
+				time.Sleep(time.Second)
+				_ = c.step("a quiet " + op)
+			}
+			synctest.Wait()
+			assert.Equal(t, lives, len(s.Sessions()) == 1, op)
+		})
+	}
+}
+
+func TestEphemeralsGoWithTheirSessionInOneTransaction(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		c.ok(t, "a create /e1 m=e", "a create /e2 m=e", "a create /p", "a create /p/e3 m=e", "b ls / w", "b ls /p w")
+		id, z := c.sessions["a"].id, s.Zxid()
+		require.NoError(t, s.Expire(id))
+		assert.Equal(t, z+1, s.Zxid())
+		got := c.do(t, "b ping")
+		assert.Contains(t, got, "b ! 4 3 / ")
+		assert.Contains(t, got, "b ! 4 3 /p ")
+		root, _ := s.Node("/")
+		assert.Equal(t, z+1, root.Stat.Pzxid)
+		assert.False(t, exists(s, "/p/e3"))
+		require.ErrorIs(t, s.Expire(id), zktest.CodeUnknownSession)
+	})
+}
+
+func TestSessionThatMovesClosesItsOldConnection(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		c.ok(t, "a ping")
+		old := c.sessions["a"]
+		assert.Contains(t, c.do(t, "a reattach"), "same=true")
+		_, err := old.recv()
+		require.ErrorContains(t, err, "EOF")
+		c.ok(t, "a ping")
+		assert.Equal(t, 1, s.Connections())
+	})
+}
+
+func TestWrongPasswordIsToldThatTheSessionIsOver(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		c.ok(t, "a create /e m=e")
+		c.do(t, "a drop")
+		assert.Contains(t, c.do(t, "a reattach pw=bad"), "timeout=0")
+		assert.True(t, exists(s, "/e"))
+	})
+}
+
+func TestConnectionWithoutHandshakeIsClosedAfterTenSeconds(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		nc, err := s.Dial("", "", 0)
+		require.NoError(t, err)
+		start := time.Now()
+		_, err = nc.Read(make([]byte, 1))
+		require.ErrorContains(t, err, "EOF")
+		assert.Equal(t, 10*time.Second, time.Since(start))
+	})
+}
+
+func TestTicksBoundsAndClockAreOptions(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		assert.Contains(t, c.do(t, "a connect t=1"), "timeout=50 ")
+		assert.Contains(t, c.do(t, "b connect t=999999"), "timeout=60000 ")
+		time.Sleep(61 * time.Millisecond)
+		synctest.Wait()
+		assert.Len(t, s.Sessions(), 1)
+	}, zktest.WithTick(10*time.Millisecond), zktest.WithSessionTimeouts(50*time.Millisecond, time.Minute))
+	for _, o := range []zktest.Option{zktest.WithTick(0), zktest.WithPacketLimit(1), zktest.WithSweepInterval(0),
+		zktest.WithSessionTimeouts(2, 1), zktest.WithLogger(nil)} {
+		_, err := zktest.Start(o)
+		require.Error(t, err)
+	}
+}
+
+func TestContainersAndTTLNodesGoWhenTheirTimeHasCome(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		require.NoError(t, c.step("a connect t=40000"))
+		c.ok(t, "a createc /c m=c", "a createc /unused m=c", "a create /c/x", "a createttl /t m=t ttl=90000", "a delete /c/x")
+		live := func(d time.Duration) {
+			for range d / time.Second {
+				time.Sleep(time.Second)
+				c.ok(t, "a ping")
+			}
+			synctest.Wait()
+		}
+		live(59 * time.Second)
+		assert.True(t, exists(s, "/c"))
+		live(2 * time.Second)
+		assert.False(t, exists(s, "/c"))
+		assert.True(t, exists(s, "/unused"), "a container that never had a child stays")
+		live(58 * time.Second)
+		assert.True(t, exists(s, "/t"))
+		live(62 * time.Second)
+		assert.False(t, exists(s, "/t"))
+	})
+}

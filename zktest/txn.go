@@ -1,0 +1,334 @@
+package zktest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A write happens in two steps, as in ZooKeeper. Preparing checks it against the leader's state and turns it into a
+// transaction of mutations that cannot fail; committing applies that transaction to each member's replica. A multi
+// prepares its parts one after the other against what the earlier parts would leave behind, and commits them
+// together or not at all. A write that fails still is a transaction, an empty one, because it takes a zxid.
+
+// mutKind is what a mutation does to the tree.
+type mutKind uint8
+
+const (
+	mutCreate mutKind = iota
+	mutDelete
+	mutSetData
+	mutSetACL
+	mutCheck    // changes nothing; keeps its place among the results of a multi
+	mutSequence // only from the test itself
+)
+
+// mutation is one checked change of one znode. Replicas share it: nobody changes it after its commit.
+type mutation struct {
+	kind    mutKind
+	op      Op // decides the form of the result
+	path    string
+	data    []byte
+	acl     []ACL
+	version int32 // the new one
+	creates int32 // the parent's new counter; for mutSequence the node's own
+	node    kind
+	owner   int64
+	ttl     int64
+}
+
+// txn is what members apply: everything that one zxid stands for.
+type txn struct {
+	zxid  int64
+	time  int64 // milliseconds since the epoch
+	muts  []mutation
+	ended int64 // the session this transaction closes, or 0
+}
+
+// record is what preparing needs to know of one znode: the tree's state with the earlier parts on top.
+type record struct {
+	gone              bool
+	acl               []ACL
+	version, aversion int32
+	creates           int32
+	children          int
+	kind              kind
+}
+
+// preparer checks the parts of one write. It lives for that write only; what it changes are its own records.
+type preparer struct {
+	tree    *tree
+	session int64
+	ids     []identity
+	admin   bool // the test itself: no ACL applies
+	noTTL   bool
+	over    map[string]*record
+}
+
+// record returns the state of a path, or nil if there is no such znode.
+func (p *preparer) record(path string) *record {
+	path = orRoot(path)
+	if r, ok := p.over[path]; ok {
+		if r.gone {
+			return nil
+		}
+		return r
+	}
+	// The first look makes a record, and later ones see what earlier parts made of it.
+	n := p.tree.nodes[path]
+	if n == nil {
+		return nil
+	}
+	r := &record{acl: n.acl, version: n.version, aversion: n.aversion, creates: n.creates,
+		children: len(n.children), kind: n.kind}
+	p.over[path] = r
+	return r
+}
+
+// may asks the ACL of a node on behalf of the client.
+func (p *preparer) may(r *record, perm int32) bool { return p.admin || allowed(r.acl, perm, p.ids) }
+
+// prepare checks one write. The order of the checks decides which of several errors a client sees.
+func (p *preparer) prepare(r *request) (mutation, Code) {
+	if r.noPath {
+		if r.op == OpSetData || r.op == OpSetACL || r.op == OpCheck {
+			return mutation{}, CodeBadArguments
+		}
+		return mutation{}, CodeMarshallingError
+	}
+	switch r.op {
+	case OpCreate, OpCreate2, OpCreateContainer, OpCreateTTL:
+		return p.create(r)
+	case OpDelete:
+		return p.delete(r)
+	case OpSetData:
+		if !validPath(r.path) {
+			return mutation{}, CodeBadArguments
+		}
+		n := p.record(r.path)
+		if code := p.reach(n, PermWrite, r.version); code != CodeOK {
+			return mutation{}, code
+		}
+		n.version = next(n.version) // in the record: a later part of the same multi sees it
+		return mutation{kind: mutSetData, op: r.op, path: r.path, data: r.data, version: n.version}, CodeOK
+	case OpSetACL:
+		if !validPath(r.path) {
+			return mutation{}, CodeBadArguments
+		}
+		acl, code := p.fixACL(r)
+		if code != CodeOK {
+			return mutation{}, code
+		}
+		n := p.record(r.path)
+		switch {
+		case n == nil:
+			return mutation{}, CodeNoNode
+		case !p.may(n, PermAdmin):
+			return mutation{}, CodeNoAuth
+		case r.version != -1 && r.version != n.aversion:
+			return mutation{}, CodeBadVersion
+		}
+		n.acl, n.aversion = acl, next(n.aversion) // a counter of its own: the version is of the data
+		return mutation{kind: mutSetACL, op: r.op, path: r.path, acl: acl, version: n.aversion}, CodeOK
+	case OpCheck:
+		if !validPath(r.path) {
+			return mutation{}, CodeBadArguments
+		}
+		if code := p.reach(p.record(r.path), PermRead, r.version); code != CodeOK {
+			return mutation{}, code
+		}
+		return mutation{kind: mutCheck, op: r.op, path: r.path}, CodeOK
+	case OpReconfig:
+		return mutation{}, CodeReconfigDisabled
+	case OpDeleteContainer:
+		return mutation{}, CodeBadArguments // the server's own; a client's never names a path it could mean
+	}
+	return mutation{}, CodeMarshallingError
+}
+
+// fixACL is the package's fixACL for a request, with what only the wire can do to one.
+func (p *preparer) fixACL(r *request) ([]ACL, Code) {
+	if r.nullACL {
+		return nil, CodeMarshallingError
+	}
+	return fixACL(r.acl, p.ids)
+}
+
+// reach asks for a node, a permission on it and its data version.
+func (p *preparer) reach(n *record, perm, version int32) Code {
+	switch {
+	case n == nil:
+		return CodeNoNode
+	case !p.may(n, perm):
+		return CodeNoAuth
+	case version != -1 && version != n.version:
+		return CodeBadVersion
+	}
+	return CodeOK
+}
+
+// next is the version after v. It may become -1, which no client can then ask for: so does the 3.8 server.
+func next(v int32) int32 { return v + 1 }
+
+// The create modes, as the flags of a create request number them.
+const (
+	modePersistent = iota
+	modeEphemeral
+	modeSequential
+	modeEphemeralSequential
+	modeContainer
+	modeTTL
+	modeTTLSequential
+)
+
+const maxTTL = 1<<40 - 1 // milliseconds; five bytes of the owner field hold it
+
+// create checks, in this order: the mode, the path's form, the ACL, the parent, the name with its number, the name's
+// being free, and that the parent is no ephemeral. A container by the name of the operation needs no flag; a flag
+// alone makes a container only inside a multi.
+func (p *preparer) create(r *request) (mutation, Code) {
+	none := mutation{}
+	if r.flags < modePersistent || r.flags > modeTTLSequential {
+		return none, CodeBadArguments
+	}
+	// A TTL and a mode with a TTL go together or not at all; that the server was started without them is said first.
+	withTTL := r.flags == modeTTL || r.flags == modeTTLSequential
+	if withTTL && p.noTTL {
+		return none, CodeUnimplemented
+	}
+	if withTTL != (r.op == OpCreateTTL) || withTTL && (r.ttl <= 0 || r.ttl > maxTTL) {
+		return none, CodeBadArguments
+	}
+	parentPath, ok := parentOf(r.path)
+	if !ok {
+		return none, CodeBadArguments
+	}
+	acl, code := p.fixACL(r)
+	if code != CodeOK {
+		return none, code
+	}
+	parent := p.record(parentPath)
+	switch {
+	case parent == nil:
+		return none, CodeNoNode
+	case !p.may(parent, PermCreate):
+		return none, CodeNoAuth
+	}
+	path := r.path
+	if r.flags == modeSequential || r.flags == modeEphemeralSequential || r.flags == modeTTLSequential {
+		path += sequence(parent.creates)
+	}
+	switch {
+	case !validPath(path):
+		return none, CodeBadArguments
+	case p.record(path) != nil:
+		return none, CodeNodeExists
+	case parent.kind == ephemeral:
+		return none, CodeNoChildrenForEphemerals
+	}
+	// Which kind of node it becomes is the operation's to say first, and the flags' then.
+	m := mutation{kind: mutCreate, op: r.op, path: path, data: r.data, acl: acl, creates: parent.creates + 1}
+	switch {
+	case r.op == OpCreateContainer:
+		m.node = container
+	case r.op == OpCreateTTL:
+		m.node, m.ttl = ttlNode, r.ttl
+	case r.flags == modeEphemeral || r.flags == modeEphemeralSequential:
+		m.node, m.owner = ephemeral, p.session
+	}
+	// In the record only, and there the counter does wrap: so a multi that crosses the end shows what lies beyond.
+	parent.creates++
+	parent.children++
+	p.over[path] = &record{acl: acl, kind: m.node}
+	return m, CodeOK
+}
+
+// sequence is the suffix of a sequential node's name: ten digits, or a minus sign and nine once the counter wrapped.
+func sequence(n int32) string { return fmt.Sprintf("%010d", n) }
+
+// delete asks the parent for permission, not the node: who may delete is a matter of the directory.
+func (p *preparer) delete(r *request) (mutation, Code) {
+	parentPath, ok := parentOf(r.path)
+	if !ok || special(r.path) {
+		return mutation{}, CodeBadArguments
+	}
+	parent := p.record(parentPath)
+	switch {
+	case parent == nil:
+		return mutation{}, CodeNoNode
+	case !p.may(parent, PermDelete):
+		return mutation{}, CodeNoAuth
+	}
+	n := p.record(r.path)
+	switch {
+	case n == nil:
+		return mutation{}, CodeNoNode
+	case r.version != -1 && r.version != n.version: // -1 is any version, and the only special number
+		return mutation{}, CodeBadVersion
+	case n.children > 0:
+		return mutation{}, CodeNotEmpty
+	}
+	parent.children--
+	p.over[r.path] = &record{gone: true}
+	return mutation{kind: mutDelete, op: r.op, path: r.path}, CodeOK
+}
+
+// preparer looks at the leader's state, wherever the client is connected: writes are ordered there.
+func (s *Server) preparer(session int64, ids []identity) *preparer {
+	return &preparer{tree: s.leader.tree, session: session, ids: ids, noTTL: s.opt.noTTL, over: map[string]*record{}}
+}
+
+// commit gives the transaction its zxid and brings it to every member: at once to the one that asked, since it
+// cannot answer before it knows the outcome, and to the others as far behind as they lag. It returns the stats that
+// the mutations left in the asking member's replica. The server's lock is held.
+func (s *Server) commit(at *Member, muts []mutation, ended int64) []Stat {
+	s.zxid++
+	x := &txn{zxid: s.zxid, time: time.Now().UnixMilli(), muts: muts, ended: ended}
+	var stats []Stat
+	// Every member gets every transaction, the empty ones too: its zxid must go with the leader's.
+	for _, m := range s.members {
+		m.pending = append(m.pending, x)
+		if m == at {
+			stats = m.catchUp(0)
+		} else {
+			m.catchUp(m.lag)
+		}
+	}
+	for _, mu := range muts {
+		if mu.node == container || mu.node == ttlNode {
+			s.poke()
+		}
+	}
+	s.changed()
+	return stats
+}
+
+// endSession closes a session for good: its ephemerals go in the one transaction that ends it.
+func (s *Server) endSession(at *Member, id int64) {
+	// Out of the table first: what its deletions trigger must not find it alive.
+	delete(s.sessions, id)
+	var muts []mutation
+	for _, p := range s.leader.tree.owned(id) {
+		muts = append(muts, mutation{kind: mutDelete, op: OpDelete, path: p})
+	}
+	s.commit(at, muts, id)
+}
+
+// sweep deletes the containers and TTL nodes whose time has come.
+// A container that never had a child is left alone, or it might go between its creation and its first child.
+func (s *Server) sweep(now time.Time) {
+	t := s.leader.tree
+	var gone []string
+	for p := range t.expiring {
+		n := t.nodes[p]
+		idle := now.UnixMilli() - n.mtime
+		if len(n.children) == 0 && (n.kind == container && n.creates > 0 || n.kind == ttlNode && idle > n.ttl) {
+			gone = append(gone, p)
+		}
+	}
+	slices.SortFunc(gone, strings.Compare)
+	for _, p := range gone {
+		s.commit(s.leader, []mutation{{kind: mutDelete, op: OpDelete, path: p}}, 0)
+	}
+}

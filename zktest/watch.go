@@ -1,0 +1,243 @@
+package zktest
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Watches belong to connections, not to sessions: a client that comes back sets its own again (setWatches). Each
+// member keeps two tables, one for what exists and getData set, one for what getChildren sets, and asks them in a
+// fixed order for each change of its tree. The lock of the server is held in all of this; what is sent is only put
+// into outboxes.
+
+// event is what happened to a znode, as its number on the wire.
+type event int32
+
+const (
+	eventCreated         event = 1
+	eventDeleted         event = 2
+	eventDataChanged     event = 3
+	eventChildrenChanged event = 4
+)
+
+// watchMode is how a watch behaves when it fires.
+type watchMode uint8
+
+const (
+	watchOnce       watchMode = iota
+	watchPersistent           // stays
+	watchRecursive            // stays, and covers everything below; hears of no change of children as such
+)
+
+// watchTable is one of a member's two: dataWatches and childWatches. A connection has at most one watch per path in
+// each, and the mode of the latest call replaces that of the one before it, even if that turns a persistent watch
+// into a one-shot one: so does the 3.8 server.
+type watchTable struct {
+	byPath    map[string]map[*conn]watchMode
+	byConn    map[*conn]map[string]struct{} // keeps an empty entry for a connection whose watches have all fired
+	recursive int                           // how many recursive watches there are: without any, no walk up the path
+}
+
+func newWatchTable() *watchTable {
+	return &watchTable{byPath: map[string]map[*conn]watchMode{}, byConn: map[*conn]map[string]struct{}{}}
+}
+
+func (w *watchTable) add(c *conn, path string, mode watchMode) {
+	if c.gone { // nobody would ever take it away again
+		return
+	}
+	if w.byPath[path] == nil {
+		w.byPath[path] = map[*conn]watchMode{}
+	}
+	if w.byConn[c] == nil {
+		w.byConn[c] = map[string]struct{}{}
+	}
+	w.count(w.byPath[path][c], -1) // of the mode that is replaced; of no watch at all it is watchOnce, and counts nothing
+	w.byPath[path][c] = mode
+	w.count(mode, 1)
+	w.byConn[c][path] = struct{}{}
+}
+
+// count keeps the number of recursive watches, which spares nearly every event a walk up its path.
+func (w *watchTable) count(m watchMode, d int) {
+	if m == watchRecursive {
+		w.recursive += d
+	}
+}
+
+// remove takes one watch away and says whether it was there.
+func (w *watchTable) remove(c *conn, path string) bool {
+	mode, ok := w.byPath[path][c]
+	if !ok {
+		return false
+	}
+	w.drop(c, path, mode)
+	return true
+}
+
+// drop forgets a watch that is known to be there.
+func (w *watchTable) drop(c *conn, path string, mode watchMode) {
+	w.count(mode, -1)
+	delete(w.byPath[path], c)
+	if len(w.byPath[path]) == 0 {
+		delete(w.byPath, path)
+	}
+	delete(w.byConn[c], path)
+}
+
+// removeConn forgets all of a connection's watches. Nobody is told.
+func (w *watchTable) removeConn(c *conn) {
+	for p := range w.byConn[c] {
+		w.drop(c, p, w.byPath[p][c])
+	}
+	delete(w.byConn, c)
+}
+
+// contains answers checkWatches as the 3.8 server does: any connection's watch on the path counts.
+func (w *watchTable) contains(path string) bool { return len(w.byPath[path]) > 0 }
+
+// size counts the pairs of connection and path.
+func (w *watchTable) size() int {
+	n := 0
+	for _, cs := range w.byPath {
+		n += len(cs)
+	}
+	return n
+}
+
+// fire returns who is to hear of an event, and takes the one-shot watches away. The order is that of the
+// connections' arrival, so that a run can be repeated.
+func (w *watchTable) fire(path string, ev event) []*conn {
+	var hear []*conn
+	for at, top := path, true; ; top = false {
+		for c, mode := range w.byPath[at] {
+			switch {
+			case mode == watchRecursive:
+				// Who watches the whole tree below hears of the child itself; that its parent's list changed, too,
+				// would be the same news twice.
+				if ev != eventChildrenChanged {
+					hear = append(hear, c)
+				}
+			case top:
+				hear = append(hear, c)
+				if mode == watchOnce {
+					w.drop(c, at, mode)
+				}
+			}
+		}
+		// Only recursive watches are found further up.
+		if w.recursive == 0 || at == "/" || at == "" {
+			break
+		}
+		parent, _ := split(at)
+		at = orRoot(parent)
+	}
+	slices.SortFunc(hear, func(a, b *conn) int { return cmp.Compare(a.number, b.number) })
+	return slices.Compact(hear)
+}
+
+// notify sends an event to the connections whose clients may read the node. The others have lost their watch for
+// nothing. (So do later versions, and 3.8.0 as Debian packages it.)
+func (m *Member) notify(hear []*conn, path string, ev event, acl []ACL, except []*conn) {
+	for _, c := range hear {
+		if slices.Contains(except, c) || !allowed(acl, PermRead, c.ids) {
+			continue
+		}
+		c.notify(path, ev)
+	}
+}
+
+// event is what a tree calls for each change. A deletion reaches a connection once, though both tables may know it.
+func (m *Member) event(path string, ev event, acl []ACL) {
+	switch ev {
+	case eventCreated, eventDataChanged:
+		m.notify(m.dataWatches.fire(path, ev), path, ev, acl, nil)
+	case eventChildrenChanged:
+		m.notify(m.childWatches.fire(path, ev), path, ev, acl, nil)
+	case eventDeleted:
+		// A node that goes concerns both who watches it and who watches its children.
+		heard := m.dataWatches.fire(path, ev)
+		m.notify(heard, path, ev, acl, nil)
+		m.notify(m.childWatches.fire(path, ev), path, ev, acl, heard)
+	}
+}
+
+// setWatches puts a reconnected client's watches back, and tells it at once what it missed.
+func (m *Member) setWatches(c *conn, r *request) {
+	for _, p := range r.lists[0] {
+		switch n := m.tree.nodes[p]; { // the client had seen the node: it was there
+		case n == nil:
+			c.notify(p, eventDeleted)
+		case n.mzxid > r.since:
+			c.notify(p, eventDataChanged)
+		default:
+			m.dataWatches.add(c, p, watchOnce)
+		}
+	}
+	for _, p := range r.lists[1] {
+		if m.tree.nodes[p] != nil { // and this one was not
+			c.notify(p, eventCreated)
+		} else {
+			m.dataWatches.add(c, p, watchOnce)
+		}
+	}
+	for _, p := range r.lists[2] {
+		switch n := m.tree.nodes[p]; {
+		case n == nil:
+			c.notify(p, eventDeleted)
+		case n.pzxid > r.since:
+			c.notify(p, eventChildrenChanged)
+		default:
+			m.childWatches.add(c, p, watchOnce)
+		}
+	}
+	// Persistent watches have missed nothing that they could be told of one by one: the client reads for itself.
+	for i, mode := range []watchMode{watchPersistent, watchRecursive} {
+		for _, p := range r.lists[3+i] {
+			m.childWatches.add(c, p, mode)
+			m.dataWatches.add(c, p, mode)
+		}
+	}
+}
+
+// Watch is one watch that the server keeps for a session.
+type Watch struct {
+	Session    int64
+	Path       string
+	Kind       WatchKind
+	Persistent bool
+	Recursive  bool
+}
+
+// WatchKind says what a watch is for.
+type WatchKind string
+
+// The kinds of watches: set by exists and getData, by getChildren. addWatch sets one of each.
+const (
+	WatchData     WatchKind = "data"
+	WatchChildren WatchKind = "children"
+)
+
+func (w *watchTable) list(k WatchKind) []Watch {
+	var ws []Watch
+	for p, cs := range w.byPath {
+		for c, mode := range cs {
+			ws = append(ws, Watch{Session: c.session, Path: p, Kind: k,
+				Persistent: mode != watchOnce, Recursive: mode == watchRecursive})
+		}
+	}
+	return ws
+}
+
+func sortWatches(ws []Watch) {
+	slices.SortFunc(ws, func(a, b Watch) int {
+		if c := strings.Compare(a.Path, b.Path); c != 0 {
+			return c
+		}
+		if c := cmp.Compare(a.Session, b.Session); c != 0 {
+			return c
+		}
+		return strings.Compare(string(a.Kind), string(b.Kind))
+	})
+}
