@@ -1,0 +1,84 @@
+package ensemble
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// fourLetterBound is how long one four-letter word may take; a stopped server accepts the connection and says nothing.
+const fourLetterBound = 2 * time.Second
+
+// FourLetter sends one of ZooKeeper's four-letter words and returns the whole answer. It blocks for at most 2 s.
+// It may be called concurrently.
+func (n *Node) FourLetter(word string) (answer string, err error) {
+	conn, err := net.DialTimeout("tcp", n.addr, fourLetterBound)
+	if err != nil {
+		return "", fmt.Errorf("ensemble: %s: %w", word, err)
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	if err := conn.SetDeadline(time.Now().Add(fourLetterBound)); err != nil {
+		return "", fmt.Errorf("ensemble: %s: %w", word, err)
+	}
+	if _, err := io.WriteString(conn, word); err != nil {
+		return "", fmt.Errorf("ensemble: %s: %w", word, err)
+	}
+	b, err := io.ReadAll(conn)
+	if err != nil {
+		return "", fmt.Errorf("ensemble: %s: %w", word, err)
+	}
+	return string(b), nil
+}
+
+// Mode returns "standalone", "leader" or "follower", and "" while the server serves no clients: when it is down,
+// stopped, or without a quorum. It blocks for at most 2 s. It may be called concurrently.
+func (n *Node) Mode() string {
+	mode, err := n.mode()
+	if err != nil {
+		return "" // every reason means the same to the caller; the wait helpers report it
+	}
+	return mode
+}
+
+// mode is Mode with the reason why there is none.
+func (n *Node) mode() (string, error) {
+	answer, err := n.FourLetter("srvr")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(answer) {
+		if mode, ok := strings.CutPrefix(line, "Mode: "); ok {
+			return strings.TrimSpace(mode), nil
+		}
+	}
+	return "", fmt.Errorf("ensemble: srvr of %s shows no mode: %q", n.addr, strings.TrimSpace(answer))
+}
+
+// Mntr returns one number from the monitoring word mntr, for example "zk_watch_count" or "zk_num_alive_connections".
+// The error says whether the server did not answer or knows no such number. It blocks for at most 2 s.
+// It may be called concurrently.
+func (n *Node) Mntr(key string) (int64, error) {
+	answer, err := n.FourLetter("mntr")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(answer) {
+		f := strings.Fields(line)
+		if len(f) == 2 && f[0] == key {
+			v, err := strconv.ParseFloat(f[1], 64)
+			if err != nil {
+				return 0, fmt.Errorf("ensemble: mntr %s of %s: %w", key, n.addr, err)
+			}
+			return int64(v), nil
+		}
+	}
+	return 0, fmt.Errorf("ensemble: mntr of %s has no number %q (%d bytes, beginning %.60q)", n.addr, key, len(answer), answer)
+}
+
+// WatchCount returns how many watches this server keeps for the sessions connected to it (zk_watch_count).
+// It blocks for at most 2 s. It may be called concurrently.
+func (n *Node) WatchCount() (int64, error) { return n.Mntr("zk_watch_count") }

@@ -1,0 +1,263 @@
+package ensemble
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Direction is the way that bytes take through a Proxy.
+type Direction int
+
+// Requests flow from the client to the server, replies (and notifications) back.
+const (
+	Requests Direction = iota
+	Replies
+)
+
+func (d Direction) String() string { return [...]string{"request", "reply"}[d] }
+
+// gate says what happens to the bytes of one direction.
+type gate int
+
+const (
+	pass gate = iota
+	hold      // kept, in order, until the gate opens
+	drop      // lost
+)
+
+// Proxy forwards TCP connections on a loopback address to one target and can break them in the ways networks do.
+// A change of mode is exact: when Freeze, Hold… or Drop… returns, no further byte passes. Modes hold for
+// connections that exist and for those to come. All methods may be called concurrently.
+//
+// When the target cannot be reached the proxy accepts a connection and closes it at once.
+type Proxy struct {
+	addr   string
+	target string
+	claim  *claim
+	tap    *Tap // nil between servers
+
+	// patience is how long a connection is kept while the target refuses it.
+	patience time.Duration
+
+	mu       sync.Mutex // guards what follows
+	changed  *sync.Cond // on mu: a gate, a link's or the proxy's end, a write that finished
+	gates    [2]gate
+	isFrozen bool
+	delay    [2]time.Duration
+	listener net.Listener // nil while refusing and after close
+	links    map[*link]struct{}
+	opened   int
+	opening  func(io.Reader) ([]byte, error) // rewrites a connection's first message; nil: none
+	closed   bool
+
+	running sync.WaitGroup // the accept loop and every link
+}
+
+// NewProxy listens on a free loopback port and forwards to target (host:port). It ends with the test: every connection
+// closed, every goroutine joined. Its Tap counts from the first byte on.
+func NewProxy(tb testing.TB, target string) *Proxy {
+	tb.Helper()
+	p, err := openProxy(target, newTap(), 0)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := p.close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return p
+}
+
+func openProxy(target string, tap *Tap, patience time.Duration) (*Proxy, error) {
+	c, err := claimPort()
+	if err != nil {
+		return nil, err
+	}
+	p := &Proxy{addr: c.addr(), target: target, claim: c, tap: tap, patience: patience, links: map[*link]struct{}{}}
+	p.changed = sync.NewCond(&p.mu)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.listen(); err != nil {
+		return nil, errors.Join(err, c.release())
+	}
+	return p, nil
+}
+
+// listen needs p.mu.
+func (p *Proxy) listen() error {
+	l, err := net.Listen("tcp", p.addr)
+	if err != nil {
+		return fmt.Errorf("ensemble: proxy to %s: %w", p.target, err)
+	}
+	p.listener = l
+	p.running.Go(func() { p.accept(l) }) // ends when l is closed, by Refuse or close
+	return nil
+}
+
+func (p *Proxy) accept(l net.Listener) {
+	for {
+		client, err := l.Accept()
+		if err != nil {
+			return // closed: a loopback listener ends for no other reason
+		}
+		p.mu.Lock()
+		if p.closed {
+			p.mu.Unlock()
+			discard(client)
+			return
+		}
+		p.opened++
+		k := &link{p: p, id: p.opened, ends: [2]net.Conn{Replies: client}, over: make(chan struct{})}
+		p.links[k] = struct{}{}
+		p.running.Go(k.run) // ends when either end closes, at Cut, or at close
+		p.mu.Unlock()
+	}
+}
+
+// Addr returns the host:port at which the proxy listens. It does not change.
+func (p *Proxy) Addr() string { return p.addr }
+
+// Tap returns the observer of everything that passes.
+func (p *Proxy) Tap() *Tap { return p.tap }
+
+// Cut closes every connection that is open now, on both sides, and returns when none of their bytes moves any more.
+// What was held or delayed is lost. New connections are taken, unless Refuse.
+func (p *Proxy) Cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut(func(*link) bool { return true })
+}
+
+// cut ends the links that match and waits for them. It needs p.mu.
+func (p *Proxy) cut(match func(*link) bool) {
+	var ending []*link
+	for k := range p.links {
+		if match(k) {
+			k.end()
+			ending = append(ending, k)
+		}
+	}
+	for _, k := range ending {
+		for p.has(k) {
+			p.changed.Wait()
+		}
+	}
+}
+
+// has needs p.mu.
+func (p *Proxy) has(k *link) bool { _, ok := p.links[k]; return ok }
+
+// Refuse stops or starts taking new connections: while on, a dial is refused by the kernel, as by a server that is
+// down. Connections that are open stay open. The error is not nil when the port was lost meanwhile.
+func (p *Proxy) Refuse(on bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.closed:
+		return fmt.Errorf("ensemble: proxy to %s is closed", p.target)
+	case on && p.listener != nil:
+		l := p.listener
+		p.listener = nil
+		return l.Close()
+	case !on && p.listener == nil:
+		return p.listen()
+	}
+	return nil
+}
+
+// Freeze holds everything in both directions, as a cable that was pulled: no byte, no FIN and no reset passes.
+// Connections still open, and new ones, look established to the client. Thaw ends it.
+func (p *Proxy) Freeze() { p.set(true, hold, Requests, Replies) }
+
+// HoldRequests holds what clients send, until Thaw; replies still pass.
+func (p *Proxy) HoldRequests() { p.set(false, hold, Requests) }
+
+// HoldReplies holds what the server sends, until Thaw; requests still pass.
+func (p *Proxy) HoldReplies() { p.set(false, hold, Replies) }
+
+// DropRequests loses what clients send, until Thaw, which then closes the connections that lost something: a stream
+// with a hole is of no use to anybody.
+func (p *Proxy) DropRequests() { p.set(false, drop, Requests) }
+
+// DropReplies loses what the server sends, until Thaw, which then closes the connections that lost something.
+func (p *Proxy) DropReplies() { p.set(false, drop, Replies) }
+
+// Thaw ends Freeze, Hold… and Drop…: what was held passes, in order.
+func (p *Proxy) Thaw() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut(func(k *link) bool { return k.lossy })
+	p.gates, p.isFrozen = [2]gate{}, false
+	p.changed.Broadcast()
+}
+
+// Delay makes every byte arrive later, by so much for each direction, as a longer wire would: order is kept, and
+// throughput is not limited. Zero ends it; what is on its way keeps the delay it had.
+func (p *Proxy) Delay(requests, replies time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = [2]time.Duration{Requests: requests, Replies: replies}
+}
+
+// Open returns how many connections are open through the proxy now.
+func (p *Proxy) Open() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.links)
+}
+
+func (p *Proxy) frozen() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.isFrozen
+}
+
+func (p *Proxy) setOpening(f func(io.Reader) ([]byte, error)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.opening = f
+}
+
+// set closes gates and waits for the writes that had passed them; a write that is stuck in a full socket is called back
+// through its deadline and keeps the rest of its bytes.
+func (p *Proxy) set(freeze bool, g gate, dirs ...Direction) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.isFrozen = p.isFrozen || freeze
+	for _, d := range dirs {
+		p.gates[d] = g
+	}
+	p.changed.Broadcast()
+	for k := range p.links {
+		for _, d := range dirs {
+			for p.has(k) && k.writing[d] {
+				k.callBack(d)
+				p.changed.Wait()
+			}
+		}
+	}
+}
+
+func (p *Proxy) close() error {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil
+	}
+	p.closed = true
+	var err error
+	if p.listener != nil {
+		err = p.listener.Close()
+		p.listener = nil
+	}
+	p.cut(func(*link) bool { return true })
+	p.mu.Unlock()
+	p.running.Wait()
+	return errors.Join(err, p.claim.release())
+}

@@ -1,0 +1,108 @@
+package layout_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const root = "../.."
+
+// files returns the Go files of the root module, nested modules and test data left out.
+func files(t *testing.T) []source {
+	t.Helper()
+	var all []source
+	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, p)
+		if err != nil {
+			return err
+		}
+		rel = filepath.ToSlash(rel)
+		if d.IsDir() {
+			if rel != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || nested(p)) {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(rel, ".go") {
+			return nil
+		}
+		text, err := os.ReadFile(p)
+		all = append(all, source{name: rel, text: string(text)})
+		return err
+	})
+	require.NoError(t, err)
+	return all
+}
+
+// nested reports whether a directory is the root of a module of its own.
+func nested(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "go.mod"))
+	return err == nil
+}
+
+func TestImportsRunOneWay(t *testing.T) {
+	all := files(t)
+	require.NotEmpty(t, all)
+	for _, s := range all {
+		found, err := violations(s)
+		require.NoError(t, err)
+		assert.Empty(t, found)
+	}
+}
+
+func TestRulesFindWhatBreaksThem(t *testing.T) {
+	const testify = `"github.com/stretchr/testify/require"`
+	for name, c := range map[string]struct {
+		file string
+		text string
+		want string // part of the violation; empty: allowed
+	}{
+		"zktest on the standard library":    {"zktest/server.go", `import "net"`, ""},
+		"zktest below itself":               {"zktest/server.go", `import _ "github.com/zklock/locker/zktest/wire"`, ""},
+		"zktest on the driver":              {"zktest/server.go", `import _ "github.com/go-zookeeper/zk"`, "standard library only"},
+		"zktest on the library":             {"zktest/server.go", `import _ "github.com/zklock/locker/session"`, "standard library only"},
+		"zktest's tests on the driver":      {"zktest/server_test.go", `import _ "github.com/go-zookeeper/zk"`, ""},
+		"session connects":                  {"session/dial.go", `import "github.com/go-zookeeper/zk"; var _ = zk.Connect`, ""},
+		"zklock uses the driver's values":   {"zklock/hold.go", `import "github.com/go-zookeeper/zk"; var _ zk.ACL; var _ = zk.ErrNoNode`, ""},
+		"zklock connects":                   {"zklock/client.go", `import "github.com/go-zookeeper/zk"; var _ = zk.Connect`, "only session"},
+		"zklock holds a Conn":               {"zklock/client.go", `import "github.com/go-zookeeper/zk"; type c struct{ c *zk.Conn }`, "only session"},
+		"recipe connects by another name":   {"recipe/enter.go", `import driver "github.com/go-zookeeper/zk"; var _ = driver.ConnectWithDialer`, "only session"},
+		"recipe hides the driver":           {"recipe/enter.go", `import . "github.com/go-zookeeper/zk"; var _ = Connect`, "dot import"},
+		"a program uses the driver's lock":  {"cmd/zklock/main.go", `import "github.com/go-zookeeper/zk"; var _ = zk.NewLock`, "only session"},
+		"a test connects by itself":         {"recipe/enter_test.go", `import "github.com/go-zookeeper/zk"; var _ = zk.Connect`, ""},
+		"another thing called Conn":         {"recipe/enter.go", `import "net"; type c struct{ c net.Conn }`, ""},
+		"recipe on session":                 {"recipe/enter.go", `import _ "github.com/zklock/locker/session"`, ""},
+		"recipe on zklock":                  {"recipe/enter.go", `import _ "github.com/zklock/locker/zklock"`, "recipe lies below zklock"},
+		"recipe on a package below zklock":  {"recipe/enter.go", `import _ "github.com/zklock/locker/zklock/lockhttp"`, "recipe lies below zklock"},
+		"session on recipe":                 {"session/dial.go", `import _ "github.com/zklock/locker/recipe"`, "session lies below recipe"},
+		"session on zklock":                 {"session/dial.go", `import _ "github.com/zklock/locker/zklock"`, "session lies below zklock"},
+		"zklock on the test server":         {"zklock/client.go", `import _ "github.com/zklock/locker/zktest"`, "test server"},
+		"an example on the test server":     {"examples/quickstart/main.go", `import _ "github.com/zklock/locker/zktest"`, ""},
+		"a program starts servers":          {"cmd/zklock/main.go", `import _ "github.com/zklock/locker/internal/ensemble"`, "only tests start servers"},
+		"a test starts servers":             {"zklock/mutex_test.go", `import _ "github.com/zklock/locker/internal/ensemble"`, ""},
+		"the library asserts":               {"zklock/mutex.go", `import _ ` + testify, "only tests assert"},
+		"a test asserts":                    {"zklock/mutex_test.go", `import _ ` + testify, ""},
+		"a name that only begins the same":  {"sessions/dial.go", `import _ "github.com/zklock/locker/recipe"`, ""},
+		"a sibling that begins with zktest": {"zktestutil/dial.go", `import _ "github.com/go-zookeeper/zk"`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found, err := violations(source{name: c.file, text: "package p\n" + c.text + "\n"})
+			require.NoError(t, err)
+			if c.want == "" {
+				require.Empty(t, found)
+				return
+			}
+			require.Len(t, found, 1)
+			require.Contains(t, found[0], c.want)
+		})
+	}
+}
