@@ -1,0 +1,218 @@
+package zklock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/session"
+)
+
+// place is what a hold stands on: one znode, or several that were made in one transaction.
+type place interface {
+	Session() *session.Session
+	Nodes() []string
+	Czxid() int64
+	Claim(ctx context.Context, delay time.Duration, try bool) error
+	Leave(ctx context.Context) error
+	Forfeit()
+	OnGone(ctx context.Context, fn func()) error
+	Settled() bool
+}
+
+// base is what all kinds of locks are made of: where, with which options, on whose behalf. It stores no ownership.
+type base struct {
+	c    *Client
+	path string
+	o    lockOptions
+	data []byte // the contenders'
+	err  error  // of the path or the options: reported by every call
+}
+
+func (c *Client) newBase(path string, opts []LockOption) base {
+	b := base{c: c, path: path}
+	if b.err = checkLockPath(path); b.err == nil {
+		if b.o, b.err = newLockOptions(opts); b.err == nil {
+			b.data, b.err = b.o.identity()
+		}
+	}
+	return b
+}
+
+// nameRoom is what a contender's name takes behind the lock's path.
+const nameRoom = 80
+
+// checkLockPath is session.CheckPath for a path below which contenders are made.
+func checkLockPath(path string) error {
+	switch {
+	case path == "/":
+		return fmt.Errorf("%w %q: is the root, which can't be a lock", ErrPath, path)
+	case path == "/zookeeper" || strings.HasPrefix(path, "/zookeeper/"):
+		return fmt.Errorf("%w %q: belongs to ZooKeeper itself", ErrPath, path)
+	}
+	if err := session.CheckPath(path); err != nil {
+		return err
+	}
+	if err := session.CheckPath(path + "/" + strings.Repeat("x", nameRoom)); err != nil {
+		return fmt.Errorf("%w %q: leaves no room for a contender's name in 4096 bytes", ErrPath, path[:200]+"…")
+	}
+	return nil
+}
+
+// request is one call that wants a lock.
+type request struct {
+	op    string // for errors
+	try   bool
+	kind  string // for LockInfo
+	paths []string
+	outer context.Context // the caller's, when WithWait bounds it further; else nil
+	queue recipe.Queue
+	// again looks for a hold of the same lock in ctx: nil, nil when there is none.
+	again func(ctx context.Context) (*Hold, error)
+	// stand takes a place in s's name and waits until it holds. A place that it returns with an error is given up by
+	// the caller. Nil: inLine.
+	stand func(ctx context.Context, s *session.Session, r *request) (place, error)
+}
+
+// queue returns the queue that the options describe.
+func (b *base) queue(kind recipe.Kind) recipe.Queue {
+	return recipe.Queue{Dir: b.path, Kind: kind, ACL: b.o.acl, Container: b.o.container, Data: b.data, Describe: describe}
+}
+
+// lock is a call that waits, as WithWait bounds it.
+func (b *base) lock(ctx context.Context, r request) (*Hold, error) {
+	if !b.o.waitSet {
+		return b.acquire(ctx, r)
+	}
+	if b.o.wait == 0 {
+		r.try = true
+		return b.acquire(ctx, r)
+	}
+	bounded, cancel := context.WithTimeout(ctx, b.o.wait)
+	defer cancel()
+	r.outer = ctx
+	return b.acquire(bounded, r)
+}
+
+// busy turns the error of a call into ErrBusy if it says that somebody was in the way: of one that does not wait, or of
+// one whose WithWait was over. A call that was out of time before it could queue, for lack of a connection, was not.
+func (b *base) busy(r *request, err error) error {
+	if errors.Is(err, recipe.ErrBusy) {
+		return &busyError{0, err}
+	}
+	var line recipe.Waiting
+	if r.outer != nil && r.outer.Err() == nil && errors.Is(err, context.DeadlineExceeded) && errors.As(err, &line) {
+		return &busyError{b.o.wait, line}
+	}
+	return err
+}
+
+// acquire returns a hold: the one that ctx carries, counted up, or a new one.
+func (b *base) acquire(ctx context.Context, r request) (*Hold, error) {
+	if b.err != nil {
+		return nil, &lockError{r.op, b.path, b.err}
+	}
+	if ctx.Err() != nil {
+		return nil, &lockError{r.op, b.path, session.Waited(ctx, errors.New("about to queue"))}
+	}
+	info := LockInfo{Path: b.path, Paths: r.paths, Kind: r.kind, Owner: b.o.owner, Try: r.try}
+	call(b.c.opts.hooks.Asked, info)
+	began := time.Now()
+	var h *Hold
+	var err error
+	if r.again != nil {
+		h, err = r.again(ctx)
+	}
+	if h == nil && err == nil {
+		h, err = b.wait(ctx, &r, info, began)
+	}
+	if err != nil {
+		err = &lockError{r.op, b.path, b.busy(&r, err)}
+		call(b.c.opts.hooks.Failed, FailedInfo{info, time.Since(began), err})
+		return nil, err
+	}
+	return h, nil
+}
+
+// wait takes a place in line and waits, in one session after another.
+func (b *base) wait(ctx context.Context, r *request, info LockInfo, began time.Time) (*Hold, error) {
+	if hook := b.c.opts.hooks.Queued; hook != nil {
+		r.queue.Queued = func(l recipe.Line) { hook(QueuedInfo{info, l.Ahead, l.Holder, l.Who}) }
+	}
+	retried := func(err error) {
+		b.c.log.Debug("lock step retried", "path", b.path, "error", err)
+		call(b.c.opts.hooks.Retried, RetriedInfo{info, err})
+	}
+	r.queue.Retried = retried
+	stand := r.stand
+	if stand == nil {
+		stand = inLine
+	}
+	for {
+		s, err := b.c.Session(ctx)
+		if err != nil {
+			return nil, err
+		}
+		p, err := stand(ctx, s, r)
+		if err == nil {
+			err = b.settle(ctx, p, r.try)
+		}
+		if err == nil && b.c.enter() {
+			return b.hold(ctx, p, info, began), nil
+		}
+		if p != nil {
+			b.c.giveUp(ctx, p)
+		}
+		switch {
+		case b.c.ctx.Err() != nil:
+			return nil, closedError{}
+		case ctx.Err() != nil && !errors.Is(err, ctx.Err()):
+			return nil, session.Waited(ctx, err)
+		case ctx.Err() != nil:
+			return nil, err
+		case s.Err() == nil && !errors.Is(err, recipe.ErrGone):
+			return nil, err
+		}
+		retried(err) // our session is over, or our znode is gone: take another place
+	}
+}
+
+// inLine is the ordinary way to stand: one znode in one queue.
+func inLine(ctx context.Context, s *session.Session, r *request) (place, error) {
+	if r.try {
+		t, err := r.queue.Try(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		return t, nil
+	}
+	t, err := r.queue.Enter(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return t, t.Wait(ctx)
+}
+
+// settle does what is left to do before a place that is first in line may be used: to wait out the delay of holders
+// that were lost, and to have the session's lease confirmed.
+func (b *base) settle(ctx context.Context, p place, try bool) (err error) {
+	if b.o.delaySet {
+		err = p.Claim(ctx, b.o.delay, try)
+	}
+	if err == nil {
+		err = p.Session().Retain(ctx)
+	}
+	return err
+}
+
+// giveUp leaves a place that is not wanted any more. ctx may be over; then the deletion goes on by itself.
+func (c *Client) giveUp(ctx context.Context, p place) {
+	err := p.Leave(ctx)
+	if err == nil || errors.Is(err, recipe.ErrGone) || ctx.Err() != nil || p.Session().Err() != nil {
+		return // gone, going, or going with the session
+	}
+	c.log.Warn("place in line can't be given up before the session ends", "node", p.Nodes()[0], "error", err)
+}

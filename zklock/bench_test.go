@@ -1,0 +1,204 @@
+package zklock_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/zklock"
+)
+
+// What a session and a waiting call may take of the heap. Their goroutines' stacks come on top and are reported beside
+// it.
+const (
+	mostHeapPerSession = 300 << 10
+	mostHeapPerWaiter  = 12 << 10
+)
+
+// benchSessions opens n clients, lets one lock be held by each, so that nothing that a working session needs is left
+// out, and returns what one takes.
+func benchSessions(tb testing.TB, s *site, n int) (heap, stack int64) {
+	tb.Helper()
+	dir := s.Path(tb)
+	open := func(n int) []*zklock.Client {
+		clients := make([]*zklock.Client, n)
+		for i := range clients {
+			clients[i] = s.Client(tb)
+			siteLock(tb, clients[i].Mutex(fmt.Sprint(dir, "/", n, "-", i)))
+		}
+		return clients
+	}
+	siteClose(tb, open(1)...) // what is there once for all
+	before := siteUse()
+	clients := open(n)
+	after := siteUse()
+	siteClose(tb, clients...)
+	return (after.Heap - before.Heap) / int64(n), (after.Stack - before.Stack) / int64(n)
+}
+
+// benchWaiters has n calls of one client wait for one lock, all of them settled, and returns what one takes.
+func benchWaiters(tb testing.TB, s *site, n int) (heap, stack int64) {
+	tb.Helper()
+	dir := s.Path(tb)
+	keeper, c := s.Client(tb), s.Client(tb)
+	hold := siteLock(tb, keeper.Mutex(dir))
+	m := c.Mutex(dir)
+	wait := func(n int) (end func()) {
+		ctx, cancel := context.WithTimeout(context.Background(), siteBound)
+		var calls sync.WaitGroup
+		for range n {
+			calls.Go(func() {
+				if h, err := m.Lock(ctx); err == nil {
+					tb.Errorf("got a lock that is held: %s", h.Node())
+				}
+			})
+		}
+		siteAwaitQueue(tb, keeper, dir, n+1)
+		// Each watches the one before it and, once it has settled, itself: in one session that is one watch a znode,
+		// and one more for the holder's.
+		siteAwaitWatches(tb, s, n+1)
+		return func() { cancel(); calls.Wait(); siteAwaitQueue(tb, keeper, dir, 1) }
+	}
+	wait(n)() // tables and buffers grow to their size, which stays
+	before := siteUse()
+	end := wait(n)
+	after := siteUse()
+	end()
+	siteUnlock(tb, hold)
+	return (after.Heap - before.Heap) / int64(n), (after.Stack - before.Stack) / int64(n)
+}
+
+func TestHeapOfASessionAndOfAWaitingCall(t *testing.T) {
+	s := siteOf(t, 3)
+	s.Processes(t, "the servers' memory would be counted as ours")
+	heap, stack := benchSessions(t, s, 50)
+	t.Logf("a session takes %d KB of heap and %d KB of stack", heap>>10, stack>>10)
+	require.LessOrEqual(t, heap, int64(mostHeapPerSession))
+	heap, stack = benchWaiters(t, s, 1000)
+	t.Logf("a waiting call takes %.1f KB of heap and %.1f KB of stack", float64(heap)/1024, float64(stack)/1024)
+	require.LessOrEqual(t, heap, int64(mostHeapPerWaiter))
+}
+
+func BenchmarkHeapOfASession(b *testing.B) {
+	s := siteOf(b, 3)
+	s.Processes(b, "the servers' memory would be counted as ours")
+	heap, stack := benchSessions(b, s, 50)
+	benchReport(b, heap, stack, "session")
+}
+
+func BenchmarkHeapOfAWaitingCall(b *testing.B) {
+	s := siteOf(b, 3)
+	s.Processes(b, "the servers' memory would be counted as ours")
+	heap, stack := benchWaiters(b, s, 1000)
+	benchReport(b, heap, stack, "waiter")
+}
+
+// benchReport prints what was measured once, however many operations were asked for: it is a size and not a time.
+func benchReport(b *testing.B, heap, stack int64, of string) {
+	b.ReportMetric(float64(heap), "heap-B/"+of)
+	b.ReportMetric(float64(stack), "stack-B/"+of)
+	b.ReportMetric(0, "ns/op")
+}
+
+// benchNodes runs a benchmark against one node and against a quorum of three.
+func benchNodes(b *testing.B, bench func(b *testing.B, s *site)) {
+	for _, nodes := range []int{1, 3} {
+		b.Run(fmt.Sprint("nodes=", nodes), func(b *testing.B) {
+			s := siteOf(b, nodes)
+			b.ReportAllocs()
+			bench(b, s)
+		})
+	}
+}
+
+// benchCycle is a Lock and its Unlock.
+func benchCycle(ctx context.Context, m *zklock.Mutex) error {
+	h, err := m.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	return h.Unlock(ctx)
+}
+
+func BenchmarkLockUnlock(b *testing.B) {
+	benchNodes(b, func(b *testing.B, s *site) {
+		m, ctx := s.Client(b).Mutex(s.Path(b)), siteLongContext(b)
+		require.NoError(b, benchCycle(ctx, m))
+		for b.Loop() {
+			if err := benchCycle(ctx, m); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// Each cycle waits for another's: one operation is a hand-over.
+func BenchmarkContendedLockUnlock(b *testing.B) {
+	for _, clients := range []int{2, 16} {
+		b.Run(fmt.Sprint("clients=", clients), func(b *testing.B) {
+			benchNodes(b, func(b *testing.B, s *site) {
+				dir, ctx := s.Path(b), siteLongContext(b)
+				all := make([]*zklock.Mutex, clients)
+				for i := range all {
+					all[i] = s.Client(b).Mutex(dir)
+				}
+				require.NoError(b, benchCycle(ctx, all[0]))
+				b.ResetTimer()
+				var workers sync.WaitGroup
+				for i, m := range all {
+					workers.Go(func() {
+						for n := i; n < b.N; n += clients {
+							if err := benchCycle(ctx, m); err != nil {
+								b.Error(err)
+								return
+							}
+						}
+					})
+				}
+				workers.Wait()
+			})
+		})
+	}
+}
+
+// Different locks in one session: how far requests of many calls share the wire.
+func BenchmarkLockUnlockManyLocks(b *testing.B) {
+	benchNodes(b, func(b *testing.B, s *site) {
+		c, dir, ctx := s.Client(b), s.Path(b), siteLongContext(b)
+		const locks = 64
+		for i := range locks {
+			require.NoError(b, benchCycle(ctx, c.Mutex(fmt.Sprint(dir, "/", i))))
+		}
+		b.ResetTimer()
+		var workers sync.WaitGroup
+		for i := range locks {
+			m := c.Mutex(fmt.Sprint(dir, "/", i))
+			workers.Go(func() {
+				for n := i; n < b.N; n += locks {
+					if err := benchCycle(ctx, m); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		}
+		workers.Wait()
+	})
+}
+
+func BenchmarkBusyTryLock(b *testing.B) {
+	benchNodes(b, func(b *testing.B, s *site) {
+		dir, ctx := s.Path(b), siteLongContext(b)
+		hold := siteLock(b, s.Client(b).Mutex(dir))
+		m := s.Client(b).Mutex(dir)
+		for b.Loop() {
+			if _, err := m.TryLock(ctx); err == nil {
+				b.Fatal("got a lock that is held")
+			}
+		}
+		siteUnlock(b, hold)
+	})
+}

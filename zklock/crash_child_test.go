@@ -1,0 +1,225 @@
+package zklock_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/zklock"
+)
+
+// A holder that crashes or is stopped has to be a process of its own: the test binary, started again with siteChildEnv
+// set, takes a lock and plays the part that the variable names. It tells its test what happens, one line of JSON at a
+// time, and ends with its standard input.
+
+// siteChildEnv makes the test binary play one part in a test instead of running tests.
+const siteChildEnv = "ZKLOCK_TEST_CHILD"
+
+// The parts.
+const (
+	childHolds  = "holds"  // and does nothing
+	childLooks  = "looks"  // at its context, at every tick of a clock; after a stop, it tries to write
+	childWrites = "writes" // under the lock, one Multi after the other
+)
+
+// childOrders is what a child is told, in the variable childOrdersEnv.
+type childOrders struct {
+	Connect       string
+	Path, Data    string // the lock and the znode to write
+	Timeout, Tick time.Duration
+}
+
+const childOrdersEnv = "ZKLOCK_TEST_CHILD_ORDERS"
+
+// childWord is what it says.
+type childWord struct {
+	Err string `json:",omitempty"` // why it can't go on
+
+	// once it holds
+	Node  string       `json:",omitempty"`
+	Token zklock.Token `json:",omitempty"`
+
+	// once it has found out that it was stopped
+	Stopped time.Duration `json:",omitempty"` // for how long
+	Ticks   int           `json:",omitempty"` // of its clock, from when it ran again until its context had ended
+	Cause   string        `json:",omitempty"` // of the context's end
+	Lost    bool          `json:",omitempty"` // the cause and the write's error match ErrLost
+	Refused string        `json:",omitempty"` // the write's error
+	Written int           `json:",omitempty"` // writes that succeeded
+}
+
+// childClock is how often a child looks.
+const childClock = 50 * time.Millisecond
+
+// siteChild plays the part and returns the exit code.
+func siteChild(role string) int {
+	say := json.NewEncoder(os.Stdout)
+	word, err := childPlay(role, func(w childWord) error { return say.Encode(w) })
+	if err != nil {
+		word.Err = err.Error()
+	}
+	if err := say.Encode(word); err != nil {
+		return 1
+	}
+	// Until the test has heard it: the end of standard input says so, and also that there is no test any more.
+	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
+		return 1
+	}
+	return 0
+}
+
+func childPlay(role string, say func(childWord) error) (w childWord, err error) {
+	var o childOrders
+	if err := json.Unmarshal([]byte(os.Getenv(childOrdersEnv)), &o); err != nil {
+		return w, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), siteBound)
+	defer cancel()
+	c, err := zklock.Dial(ctx, o.Connect, zklock.WithSessionTimeout(o.Timeout), zklock.WithServerTick(o.Tick))
+	if err != nil {
+		return w, err
+	}
+	h, err := c.Mutex(o.Path).Lock(ctx)
+	if err != nil {
+		return w, err
+	}
+	if err := say(childWord{Node: h.Node(), Token: h.Token()}); err != nil {
+		return w, err
+	}
+	switch role {
+	case childHolds:
+		<-h.Context().Done() // which nobody waits to see
+	case childLooks:
+		w = childLook(o, h)
+	case childWrites:
+		w = childWrite(o, h)
+	default:
+		return w, fmt.Errorf("no such part: %q", role)
+	}
+	return w, c.Close()
+}
+
+// childLook looks at the clock until it has been stopped, then at its context, and then tries to write.
+func childLook(o childOrders, h *zklock.Hold) (w childWord) {
+	clock := time.NewTicker(childClock)
+	defer clock.Stop()
+	for last := time.Now(); ; last = time.Now() {
+		<-clock.C
+		if w.Stopped = time.Since(last); w.Stopped > o.Timeout {
+			break
+		}
+	}
+	// Context.Err is a look that changes nothing; Hold.Err would look at the lease clock itself.
+	for h.Context().Err() == nil && w.Ticks < int(siteBound/childClock) {
+		<-clock.C
+		w.Ticks++
+	}
+	cause := context.Cause(h.Context())
+	w.Cause = fmt.Sprint(cause)
+	_, err := childMulti(o, h, 0)
+	w.Refused = fmt.Sprint(err)
+	w.Lost = errors.Is(cause, zklock.ErrLost) && errors.Is(err, zklock.ErrLost)
+	return w
+}
+
+// childWrite writes until a write is refused because the lock is lost. It is stopped anywhere, also in the middle of
+// one, of which nobody can say then whether it was done; the next one is refused.
+func childWrite(o childOrders, h *zklock.Hold) (w childWord) {
+	for began := time.Now(); !w.Lost && time.Since(began) < siteBound; {
+		began := time.Now()
+		_, err := childMulti(o, h, w.Written+1)
+		w.Stopped = max(w.Stopped, time.Since(began))
+		if err == nil {
+			w.Written++
+		} else {
+			w.Refused = err.Error()
+			w.Lost = errors.Is(err, zklock.ErrLost) && !errors.Is(err, zklock.ErrUnknownOutcome)
+		}
+	}
+	w.Cause = fmt.Sprint(context.Cause(h.Context()))
+	return w
+}
+
+func childMulti(o childOrders, h *zklock.Hold, n int) ([]zk.MultiResponse, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), siteBound)
+	defer cancel()
+	return h.Multi(ctx, &zk.SetDataRequest{Path: o.Data, Data: fmt.Append(nil, n), Version: -1})
+}
+
+// crashChild is a child, from its test's side.
+type crashChild struct {
+	cmd   *exec.Cmd
+	words *bufio.Scanner
+	Hello childWord // what it said when it had got the lock
+}
+
+// crashStart starts a child and waits until it holds its lock. It is killed with the test at the latest.
+func crashStart(tb testing.TB, role string, o childOrders) (*crashChild, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	orders, err := json.Marshal(o)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), siteChildEnv+"="+role, childOrdersEnv+"="+string(orders))
+	cmd.SysProcAttr = crashAttributes()
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	reap := sync.OnceFunc(func() {
+		_ = stdin.Close()
+		// It ends by itself then, unless it was stopped; what it has to say, it has said.
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if stderr.Len() > 0 {
+			tb.Errorf("the child %s says: %s", role, stderr.String())
+		}
+	})
+	tb.Cleanup(reap)
+	c := &crashChild{cmd: cmd, words: bufio.NewScanner(stdout)}
+	c.Hello, err = c.Listen()
+	return c, err
+}
+
+// Listen waits for the child's next word. The child bounds everything that it does before it says one.
+func (c *crashChild) Listen() (w childWord, err error) {
+	if !c.words.Scan() {
+		return w, fmt.Errorf("the child is gone: %w", errors.Join(io.ErrUnexpectedEOF, c.words.Err()))
+	}
+	if err = json.Unmarshal(c.words.Bytes(), &w); err == nil && w.Err != "" {
+		err = errors.New(w.Err)
+	}
+	return w, err
+}
+
+// Signal sends the child one.
+func (c *crashChild) Signal(tb testing.TB, sig syscall.Signal) {
+	tb.Helper()
+	require.NoError(tb, c.cmd.Process.Signal(sig))
+}

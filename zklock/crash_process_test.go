@@ -1,0 +1,167 @@
+package zklock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/internal/ensemble"
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zklock"
+)
+
+// The lock of a process that was killed passes on when its session is over: the ensemble ends it within the session
+// timeout, rounded up to a full tick, and a follower reports signs of life to the leader up to half a tick late. That
+// leaves half of the second tick for everything else.
+func TestKilledHoldersLockIsFreeWithinTheTimeoutAndTwoTicks(t *testing.T) {
+	const trials = 6
+	s := siteOf(t, 3)
+	dir := s.Path(t)
+	next := s.Client(t)
+	timeout := s.ShortTimeout()
+	stalls := siteStalls(t)
+	took := make([]time.Duration, trials)
+	var all sync.WaitGroup
+	for i := range trials {
+		all.Go(func() {
+			path := fmt.Sprint(dir, "/", i)
+			child, err := crashStart(t, childHolds, childOrders{Connect: s.Connect(), Path: path, Timeout: timeout, Tick: s.Tick})
+			if err == nil {
+				sitePass(rand.N(timeout)) // at any phase of heartbeats and ticks
+				took[i], err = crashKill(next, path, child)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	require.False(t, t.Failed())
+	slices.Sort(took)
+	stalled := stalls()
+	t.Logf("%d trials: %v to %v after the kill, at a timeout of %v and a tick of %v; this process was kept from running for up to %v",
+		trials, siteMillis(took[0]), siteMillis(took[trials-1]), timeout, s.Tick, siteMillis(stalled))
+	// A leader and a follower are in the way, and are kept from running as this process is.
+	require.Less(t, took[trials-1], timeout+2*s.Tick+3*stalled)
+}
+
+// crashKill kills a holder for whose lock a client is next in line, and returns how long that one waits from then on.
+func crashKill(next *zklock.Client, path string, holder *crashChild) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), siteBound)
+	defer cancel()
+	var hold *zklock.Hold
+	var lockErr error
+	var call sync.WaitGroup
+	call.Go(func() { hold, lockErr = next.Mutex(path).Lock(ctx) })
+	err := func() error {
+		ses, err := next.Session(ctx)
+		if err != nil {
+			return err
+		}
+		for names := []string(nil); len(names) < 2; { // until it is in line: a list takes a round trip, so this is no busy loop
+			if names, _, err = ses.List(ctx, path); err != nil {
+				return err
+			}
+		}
+		return nil
+	}()
+	began := time.Now()
+	if err = errors.Join(err, holder.cmd.Process.Kill()); err != nil {
+		cancel()
+	}
+	call.Wait()
+	took := time.Since(began)
+	if err = errors.Join(err, lockErr); err != nil {
+		return 0, err
+	}
+	if hold.Token() <= holder.Hello.Token {
+		return 0, fmt.Errorf("token %d was followed by token %d", holder.Hello.Token, hold.Token())
+	}
+	return took, hold.Unlock(ctx)
+}
+
+// Scenario 20: a holder process that is stopped for twice its session timeout and then goes on finds its context ended,
+// at the latest at the next tick of its clock, and its next guarded write refused. Another holder has had the lock
+// meanwhile, and nothing that the first one tried shows in what both write to.
+func TestStoppedHolderFindsItsContextEndedAndItsWritesRefused(t *testing.T) {
+	s := siteOf(t, 3)
+	dir := s.Path(t)
+	timeout := s.ShortTimeout()
+	next := s.Client(t)
+	ses, err := next.Session(siteContext(t))
+	require.NoError(t, err)
+	require.NoError(t, ses.CreateAll(siteContext(t), dir, nil, session.Persistent, siteWorld))
+
+	type part struct {
+		child *crashChild
+		data  string
+		wait  *siteWait
+		hold  *zklock.Hold
+		ours  int32 // version of data after the next holder's write
+	}
+	parts := map[string]*part{}
+	for _, role := range []string{childLooks, childWrites} {
+		p := &part{data: dir + "/data-" + role}
+		parts[role] = p
+		_, err := ses.Create(siteContext(t), p.data, nil, session.Persistent, siteWorld)
+		require.NoError(t, err)
+		path := dir + "/" + role
+		p.child, err = crashStart(t, role, childOrders{Connect: s.Connect(), Path: path, Data: p.data, Timeout: timeout, Tick: s.Tick})
+		require.NoError(t, err)
+		p.wait = siteLockAside(t, next.Mutex(path))
+		siteAwaitQueue(t, next, path, 2)
+	}
+	ensemble.Until(t, siteBound, "writes under the lock", func() error {
+		_, stat, err := ses.Get(siteContext(t), parts[childWrites].data)
+		if err == nil && stat.Version < 20 {
+			err = fmt.Errorf("so far %d", stat.Version)
+		}
+		return err
+	})
+
+	stopped := time.Now()
+	for _, p := range parts {
+		p.child.Signal(t, syscall.SIGSTOP)
+	}
+	for role, p := range parts {
+		p.hold = p.wait.Result(t)
+		t.Logf("%s: another holder after %v", role, siteMillis(time.Since(stopped)))
+		require.Greater(t, p.hold.Token(), p.child.Hello.Token)
+		_, err := childMulti(childOrders{Data: p.data}, p.hold, -1)
+		require.NoError(t, err)
+		_, stat, err := ses.Get(siteContext(t), p.data)
+		require.NoError(t, err)
+		p.ours = stat.Version
+	}
+	sitePass(time.Until(stopped.Add(2 * timeout)))
+	for _, p := range parts {
+		p.child.Signal(t, syscall.SIGCONT)
+	}
+
+	for role, p := range parts {
+		w, err := p.child.Listen()
+		require.NoError(t, err)
+		t.Logf("%s: stopped for %v; context ended %d ticks of %v later: %s; write: %s; writes that succeeded: %d",
+			role, siteMillis(w.Stopped), w.Ticks, childClock, w.Cause, w.Refused, w.Written)
+		require.True(t, w.Lost, "cause %q, write %q", w.Cause, w.Refused)
+		require.LessOrEqual(t, w.Ticks, 1)
+		if role == childWrites {
+			require.Positive(t, w.Written)
+		}
+		require.NoError(t, p.hold.Check(siteContext(t)), "the other holder is not disturbed")
+		require.NoError(t, ses.Sync(siteContext(t), p.data))
+		data, stat, err := ses.Get(siteContext(t), p.data)
+		require.NoError(t, err)
+		require.Equal(t, "-1", string(data), "what the new holder wrote")
+		require.Equal(t, p.ours, stat.Version)
+		siteUnlock(t, p.hold)
+	}
+}

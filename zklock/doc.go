@@ -1,0 +1,42 @@
+// Package zklock gives a program locks on a ZooKeeper ensemble: one holder at a time in the whole fleet, in order of
+// arrival, freed by a crash.
+//
+// While Hold.Context has not ended, nobody else holds the lock: the context ends before the ensemble can give it away,
+// also when this program hears nothing of the ensemble any more. SafeUntil tells until when that is certain, and Token
+// is a number that grows from holder to holder, for stores that can refuse a late one.
+//
+// # What is not guaranteed
+//
+// No lock service can stop a program that does not look. A process that was stopped (SIGSTOP, a paused virtual
+// machine, a long collection) can go on for a moment as if it still held the lock, and so can work that ignores its
+// context. Clocks that run apart by more than two per cent void the lease. A session or a znode that is removed by
+// force frees the lock at once, and the old holder hears of it a moment later. For all of these, the Token and
+// Hold.Multi are the guarantee: Multi's writes commit only while the lock is ours.
+//
+// Order is the order in which the ensemble made the contenders' places. A contender whose session ends goes to the end
+// of the line.
+//
+// # Use
+//
+//	c, err := zklock.Dial(ctx, "zk1:2181,zk2:2181,zk3:2181")
+//	…
+//	defer c.Close()
+//	m := c.Mutex("/locks/nightly-report")
+//
+//	hold, err := m.Lock(ctx) // waits its turn
+//	…
+//	defer hold.Unlock(context.WithoutCancel(ctx))
+//	work(hold.Context()) // ends when the lock is lost
+//
+// or, shorter, m.Do(ctx, work).
+//
+// Beside Mutex there are RWMutex, Semaphore, MultiLock (several paths at once) and Election; they return the same Hold,
+// take the same options, and fail with the same errors. Queue and Break are for administrators.
+//
+// # How
+//
+// Each Lock of a mutex makes an ephemeral sequential znode below the lock's path, lists the path, and holds if its number is the
+// lowest; otherwise it watches the one before it, and only that one. Unlock deletes the znode; a crash has the
+// ensemble delete it with the session. Package recipe has the algorithm and its safety argument, package session the
+// lease clock and its own.
+package zklock

@@ -1,0 +1,193 @@
+package zklock_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zktest"
+)
+
+// Election: scenario 39, and what observers see of it.
+
+// electView is what an observer has yielded so far.
+type electView struct {
+	stop context.CancelFunc
+	done chan struct{}      // closed when the sequence has ended
+	seen chan zklock.Leader // a zero Leader for "no leader"
+	err  error              // the last one; set when done is closed
+}
+
+// observe watches an election from a goroutine of its own, which ends with stop, or with the test.
+func (s *sim) observe(e *zklock.Election) *electView {
+	ctx, cancel := context.WithCancel(s.Context())
+	v := &electView{stop: cancel, done: make(chan struct{}), seen: make(chan zklock.Leader, 1000)}
+	go func() {
+		defer close(v.done)
+		for l, err := range e.Observe(ctx) {
+			switch {
+			case err == nil, errors.Is(err, zklock.ErrNoLeader):
+				v.seen <- l
+			default:
+				v.err = err
+			}
+		}
+	}()
+	s.Cleanup(func() { cancel(); <-v.done })
+	synctest.Wait() // it has seen how things stand now
+	return v
+}
+
+// values returns what was yielded since the last call, after everything that could happen has: the leaders' values, "-"
+// for none.
+func (v *electView) values() []string {
+	synctest.Wait()
+	values := []string{}
+	for {
+		select {
+		case l := <-v.seen:
+			if l.Node == "" {
+				values = append(values, "-")
+			} else {
+				values = append(values, string(l.Value))
+			}
+		default:
+			return values
+		}
+	}
+}
+
+// scenario 39: the leader loses touch with the ensemble, its session expires, and it comes back: at no time were there
+// two leaders by their own clocks, and an observer sees "no leader" in between.
+func TestScenario39_ALeaderThatExpiresAndComesBackNeverLeadsBesideItsSuccessor(t *testing.T) {
+	for name, cut := range cutOffs {
+		t.Run(name, func(t *testing.T) {
+			simTest(t, func(s *sim) {
+				f, dir, b := s.follower(), s.dir("/e"), s.client()
+				a := s.clientAt(f)
+				view := s.observe(s.client().Election(dir))
+				first := s.lead(a.Election(dir), "a")
+				lost := lossOf(first.Hold)
+				second := electCampaign(s.Context(), b.Election(dir), "b")
+				time.Sleep(time.Minute)
+				require.NoError(s, first.Err())
+				cut(s, a, f)
+				after := second.win(s)
+				loss := <-lost
+				require.ErrorIs(s, loss.cause, zklock.ErrLost)
+				require.True(s, loss.at.Before(second.at), "two leaders for %v", loss.at.Sub(second.at))
+				require.False(s, second.at.Before(loss.safe), "it began before the first one's SafeUntil")
+				require.Greater(s, after.Token(), first.Token())
+
+				f.Heal()
+				f.Up()
+				a.at(s.srv.Leader()) // whatever its faulty link does: those faults strike the old session only
+				back := electCampaign(s.Context(), a.Election(dir), "a again")
+				time.Sleep(time.Minute)
+				require.False(s, back.over(), "it stands behind its successor")
+				require.NoError(s, after.Err())
+				require.NoError(s, after.Resign(s.Context()))
+				require.Greater(s, back.win(s).Token(), after.Token())
+				require.Equal(s, []string{"-", "a", "-", "b", "-", "a again"}, view.values())
+			})
+		})
+	}
+}
+
+// scenario 39, with Run on both sides and one loss after the other: every term has a greater token, no two overlap by
+// their own clocks, and the observer sees each of them once.
+func TestScenario39_TermsOfTwoCandidatesThatTakeTurnsExpiringNeverOverlap(t *testing.T) {
+	simTest(t, func(s *sim) {
+		type term struct {
+			who         string
+			token       zklock.Token
+			began, over time.Time
+		}
+		dir := s.dir("/e")
+		view := s.observe(s.client().Election(dir))
+		ctx, cancel := context.WithCancel(s.Context())
+		defer cancel()
+		terms := make(chan term, 100)
+		var mu sync.Mutex // guards leading
+		leading := map[string]bool{}
+		clients := map[string]*simClient{"a": s.client(), "b": s.client()}
+		ended := make(chan error, len(clients))
+		for who, c := range clients {
+			go func() { // ends with Run
+				ended <- c.Election(dir).Run(ctx, []byte(who), func(work context.Context, l *zklock.Leadership) error {
+					began := time.Now()
+					mark := func(on bool) { mu.Lock(); leading[who] = on; mu.Unlock() }
+					mark(true)
+					<-work.Done()
+					mark(false)
+					terms <- term{who, l.Token(), began, time.Now()}
+					return work.Err()
+				})
+			}()
+		}
+		const rounds = 6
+		for range rounds {
+			time.Sleep(20 * time.Second)
+			synctest.Wait()
+			mu.Lock()
+			require.NotEqual(s, leading["a"], leading["b"], "one leads")
+			who := "a"
+			if leading["b"] {
+				who = "b"
+			}
+			mu.Unlock()
+			cut := s.srv.Inject(zktest.Freeze().Session(clients[who].id()))
+			time.AfterFunc(25*time.Second, cut.Remove)
+			time.Sleep(30 * time.Second)
+		}
+		var last term
+		for range rounds {
+			next := <-terms
+			require.NotEqual(s, last.who, next.who)
+			require.Greater(s, next.token, last.token)
+			require.False(s, next.began.Before(last.over), "two leaders for %v", last.over.Sub(next.began))
+			last = next
+		}
+		seen := view.values()
+		require.Len(s, seen, 2*(rounds+1))
+		for i, v := range seen {
+			if i%2 == 0 {
+				require.Equal(s, "-", v)
+			} else {
+				require.Contains(s, []string{"a", "b"}, v)
+			}
+		}
+		view.stop()
+		for who := range clients {
+			require.NoError(s, clients[who].Close())
+		}
+		for range clients {
+			require.ErrorIs(s, <-ended, zklock.ErrClosed)
+		}
+	})
+}
+
+// scenario 39, by force: the session of a leader is ended by somebody: its successor is the only one that others see,
+// with "no leader" before it, and the old one can no longer change what it proclaims.
+func TestScenario39_ALeaderWhoseSessionIsEndedByForceProclaimsNothingMore(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dir, a, b := s.dir("/e"), s.client(), s.client()
+		view := s.observe(s.client().Election(dir))
+		first := s.lead(a.Election(dir), "a")
+		second := electCampaign(s.Context(), b.Election(dir), "b")
+		require.False(s, second.over())
+		require.NoError(s, s.srv.Expire(a.id()))
+		after := second.win(s)
+		require.ErrorIs(s, first.Proclaim(s.Context(), []byte("stale")), zklock.ErrLost)
+		_, err := first.Multi(s.Context())
+		require.ErrorIs(s, err, zklock.ErrLost)
+		require.NoError(s, after.Proclaim(s.Context(), []byte("b2")))
+		require.Equal(s, []string{"-", "a", "-", "b", "b2"}, view.values())
+	})
+}

@@ -1,0 +1,158 @@
+package zklock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/internal/ensemble"
+	"github.com/zklock/locker/zklock"
+)
+
+// electReign watches over an election in this process: what each leader believes by its own clock.
+type electReign struct {
+	mu     sync.Mutex // guards what follows
+	leader *zklock.Leadership
+	who    int
+	terms  int
+	last   zklock.Token
+	broken []error
+}
+
+// begin notes a term. Nobody else may still believe that he leads; force tells that the last one was removed by
+// somebody, against which only the token helps.
+func (r *electReign) begin(who int, l *zklock.Leadership, force bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.leader != nil && r.leader.Err() == nil && !force {
+		r.broken = append(r.broken, fmt.Errorf("%d leads with token %d while %d does with token %d", who, l.Token(), r.who, r.leader.Token()))
+	}
+	if l.Token() <= r.last {
+		r.broken = append(r.broken, fmt.Errorf("token %d came after token %d", l.Token(), r.last))
+	}
+	r.leader, r.who, r.last = l, who, l.Token()
+	r.terms++
+}
+
+// state returns who leads, and how many terms there were.
+func (r *electReign) state() (leader *zklock.Leadership, who, terms int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.leader, r.who, r.terms
+}
+
+// Leaders on three nodes are killed one after the other: their connections are held up for good, so that they hear
+// nothing any more, until their sessions have expired. There are never two leaders by their own clocks, each term's
+// token is greater than the last, and observers see each of the terms that lasts.
+func TestLeadersThatAreCutOffOneAfterTheOther(t *testing.T) {
+	s := siteOf(t, 3)
+	path := s.Path(t)
+	var reign electReign
+	ctx, cancel := context.WithCancel(siteLongContext(t))
+	const candidates = 32
+	proxies := make([]*ensemble.Proxy, candidates)
+	var all sync.WaitGroup
+	for i := range candidates {
+		proxies[i] = ensemble.NewProxy(t, s.Addrs[i%len(s.Addrs)])
+		c := s.ClientAt(t, proxies[i].Addr(), zklock.WithSessionTimeout(s.ShortTimeout()))
+		all.Go(func() {
+			err := c.Election(path).Run(ctx, []byte(fmt.Sprint(i)), func(work context.Context, l *zklock.Leadership) error {
+				reign.begin(i, l, false)
+				<-work.Done()
+				return work.Err()
+			})
+			if !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		})
+	}
+	defer all.Wait()
+	defer cancel()
+	observer := s.Client(t)
+	end := time.Now().Add(siteLoadTime())
+	for kills := 0; kills < 3 || time.Now().Before(end); kills++ {
+		electAwait(t, &reign, kills)
+		leader, who, _ := reign.state()
+		proxies[who].Freeze()
+		select {
+		case <-leader.Context().Done(): // by its own clock
+		case <-time.After(siteBound):
+			t.Fatal("a leader that was cut off leads for ever")
+		}
+		require.ErrorIs(t, leader.Err(), zklock.ErrLost)
+		electAwait(t, &reign, kills+1)
+		proxies[who].Thaw()
+		seen, err := observer.Election(path).Leader(ctx)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, seen.Token, reign.token())
+	}
+	electDone(t, &reign)
+}
+
+// token returns the last term's.
+func (r *electReign) token() zklock.Token {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last
+}
+
+// The znodes of leaders are deleted by force: only the token tells then who is the last.
+func TestLeadersThatAreBrokenByForce(t *testing.T) {
+	s := siteOf(t, 3)
+	path := s.Path(t)
+	var reign electReign
+	ctx, cancel := context.WithCancel(siteLongContext(t))
+	var all sync.WaitGroup
+	clients := make([]*zklock.Client, 8)
+	for i := range clients {
+		clients[i] = s.Client(t)
+		all.Go(func() {
+			err := clients[i].Election(path).Run(ctx, nil, func(work context.Context, l *zklock.Leadership) error {
+				reign.begin(i, l, true)
+				<-work.Done()
+				return work.Err()
+			})
+			if !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		})
+	}
+	defer all.Wait()
+	defer cancel()
+	end := time.Now().Add(siteLoadTime())
+	for kills := 0; kills < 5 || time.Now().Before(end); kills++ {
+		electAwait(t, &reign, kills)
+		leader, _, _ := reign.state()
+		require.NoError(t, clients[0].Break(ctx, path, leader.Token()))
+		electAwait(t, &reign, kills+1)
+		_, err := leader.Multi(ctx, &zk.SetDataRequest{Path: path, Data: []byte("stale"), Version: -1})
+		require.ErrorIs(t, err, zklock.ErrLost)
+	}
+	electDone(t, &reign)
+}
+
+// electAwait waits until more terms than n have begun.
+func electAwait(t *testing.T, r *electReign, n int) {
+	t.Helper()
+	ensemble.Until(t, siteBound, fmt.Sprintf("term %d", n+1), func() error {
+		if _, _, terms := r.state(); terms <= n {
+			return fmt.Errorf("there were %d", terms)
+		}
+		return nil
+	})
+}
+
+func electDone(t *testing.T, r *electReign) {
+	t.Helper()
+	_, _, terms := r.state()
+	t.Logf("%d terms", terms)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	require.NoError(t, errors.Join(r.broken...))
+}

@@ -1,0 +1,227 @@
+package zklock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zktest"
+)
+
+// What an Election gives to its candidates.
+
+func TestALeadersValueTokenAndOwnerAreVisible(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dir, a, b := s.dir("/e"), s.client(), s.client()
+		e, seen := a.Election(dir, zklock.WithOwner("worker 7")), b.Election(dir)
+		_, err := seen.Leader(s.Context())
+		require.ErrorIs(s, err, zklock.ErrNoLeader)
+		_, err = b.Election("/missing").Leader(s.Context())
+		require.ErrorIs(s, err, zklock.ErrNoLeader)
+		l := s.lead(e, "10.0.0.5:80")
+		behind := electCampaign(s.Context(), b.Election(dir), "b")
+		require.False(s, behind.over())
+		leader, err := seen.Leader(s.Context())
+		require.NoError(s, err)
+		require.Equal(s, "10.0.0.5:80", string(leader.Value))
+		require.Equal(s, l.Token(), leader.Token)
+		require.Equal(s, l.Node(), leader.Node)
+		require.Equal(s, "worker 7", leader.Owner)
+		require.Equal(s, a.id(), leader.Session)
+		require.NotEmpty(s, leader.Host)
+		require.NotZero(s, leader.PID)
+		require.True(s, leader.Holds)
+		require.NoError(s, l.Proclaim(s.Context(), []byte("10.0.0.5:81")))
+		leader, err = seen.Leader(s.Context())
+		require.NoError(s, err)
+		require.Equal(s, "10.0.0.5:81", string(leader.Value))
+		require.Equal(s, "worker 7", leader.Owner, "the rest stays")
+		require.Equal(s, l.Token(), leader.Token)
+		require.False(s, behind.over())
+		require.NoError(s, l.Resign(s.Context()))
+		require.ErrorIs(s, l.Proclaim(s.Context(), nil), zklock.ErrUnlocked)
+		behind.win(s)
+		leader, err = seen.Leader(s.Context())
+		require.NoError(s, err)
+		require.Equal(s, "b", string(leader.Value))
+	})
+}
+
+func TestAProclamationThatCanNotBeMadeChangesNothing(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dir, c := s.dir("/e"), s.client()
+		e := c.Election(dir)
+		tooLong := make([]byte, 64<<10+1)
+		_, err := e.Campaign(s.Context(), tooLong)
+		require.ErrorIs(s, err, zklock.ErrOption)
+		require.ErrorIs(s, e.Run(s.Context(), tooLong, nil), zklock.ErrOption)
+		l := s.lead(e, "v")
+		require.ErrorIs(s, l.Proclaim(s.Context(), tooLong), zklock.ErrOption)
+		require.NoError(s, l.Err())
+		_, err = e.Campaign(l.Context(), nil)
+		require.ErrorIs(s, err, zklock.ErrDeadlock, "under one's own leadership")
+
+		s.srv.Inject(zktest.DropReply().Op(zktest.OpNotify))
+		require.NoError(s, s.srv.Delete(l.Node()))
+		synctest.Wait()
+		require.NoError(s, l.Err(), "it has not heard of it")
+		require.ErrorIs(s, l.Proclaim(s.Context(), []byte("late")), zklock.ErrNodeDeleted)
+		require.ErrorIs(s, l.Err(), zklock.ErrNodeDeleted)
+	})
+}
+
+func TestRunResignsWhenItsCallbackReturns(t *testing.T) {
+	oops := errors.New("oops")
+	for name, want := range map[string]error{"nil": nil, "an error": oops} {
+		t.Run(name, func(t *testing.T) {
+			simTest(t, func(s *sim) {
+				dir, a, b := s.dir("/e"), s.client(), s.client()
+				next := (*electCall)(nil)
+				err := a.Election(dir).Run(s.Context(), nil, func(work context.Context, l *zklock.Leadership) error {
+					next = electCampaign(s.Context(), b.Election(dir), "b")
+					time.Sleep(time.Minute)
+					require.NoError(s, work.Err())
+					require.False(s, next.over())
+					return want
+				})
+				require.Equal(s, want, err)
+				next.win(s)
+			})
+		})
+	}
+}
+
+func TestRunReturnsTheErrorOfACallbackThatResignedByItself(t *testing.T) {
+	oops := errors.New("oops")
+	for _, want := range []error{nil, oops} {
+		simTest(t, func(s *sim) {
+			dir, c := s.dir("/e"), s.client()
+			require.Equal(s, want, c.Election(dir).Run(s.Context(), nil, func(work context.Context, l *zklock.Leadership) error {
+				require.NoError(s, l.Resign(s.Context()))
+				require.ErrorIs(s, work.Err(), context.Canceled)
+				return want
+			}))
+			require.Empty(s, s.srv.Children(dir))
+		})
+	}
+}
+
+func TestRunEndsWithItsContextInEveryState(t *testing.T) {
+	for name, c := range map[string]struct {
+		prepare func(s *sim, dir string)
+		after   time.Duration
+	}{
+		"before it begins": {func(*sim, string) {}, 0},
+		"while it waits":   {func(s *sim, dir string) { s.lead(s.client().Election(dir), "x") }, time.Minute},
+		"while it leads":   {func(*sim, string) {}, time.Minute},
+		"between two terms": {func(s *sim, dir string) { // each is over at once
+			s.srv.Inject(zktest.Answer(zktest.CodeOperationTimeout).Op(zktest.OpCreate).Path(dir + "/*"))
+		}, 1500 * time.Millisecond},
+		"without a server": {func(s *sim, _ string) { s.srv.Leader().Down() }, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simTest(t, func(s *sim) {
+				dir, client := s.dir("/e"), s.client()
+				c.prepare(s, dir)
+				ctx, cancel := context.WithTimeout(s.Context(), c.after)
+				defer cancel()
+				began := time.Now()
+				err := client.Election(dir).Run(ctx, nil, func(work context.Context, _ *zklock.Leadership) error {
+					deadline, ok := work.Deadline()
+					require.True(s, ok)
+					require.Equal(s, began.Add(c.after), deadline)
+					<-work.Done()
+					return work.Err()
+				})
+				require.ErrorIs(s, err, context.DeadlineExceeded)
+				require.Equal(s, c.after, time.Since(began))
+				s.srv.Leader().Up()
+				s.until(20*time.Second, "nothing of it stands", func() bool {
+					info, _ := s.srv.Session(client.id())
+					return len(info.Ephemerals) == 0
+				})
+			})
+		})
+	}
+}
+
+// The term is lost, and ctx ends before the callback returns: Run's error is ctx's, whatever the callback's is.
+func TestRunWhoseContextEndsAfterALossReturnsTheContextsError(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dir, c := s.dir("/e"), s.client()
+		ctx, cancel := context.WithCancel(s.Context())
+		oops := errors.New("oops")
+		err := c.Election(dir).Run(ctx, nil, func(work context.Context, l *zklock.Leadership) error {
+			time.Sleep(time.Second)
+			require.NoError(s, s.srv.Delete(l.Node()))
+			<-work.Done()
+			cancel()
+			return oops
+		})
+		require.ErrorIs(s, err, context.Canceled)
+		require.ErrorIs(s, err, oops)
+		require.ErrorIs(s, err, zklock.ErrNodeDeleted)
+	})
+}
+
+func TestRunOfACampaignThatCanNotSucceedReturns(t *testing.T) {
+	simTest(t, func(s *sim) {
+		closed := s.client()
+		require.NoError(s, closed.Close())
+		c, taken := s.client(), s.dir("/taken")
+		s.lead(s.client().Election(taken), "x")
+		_, err := s.client().RWMutex("/rw").RLock(s.Context())
+		require.NoError(s, err)
+		shut := s.dir("/shut")
+		_, err = s.stranger().SetACL(s.Context(), shut, zk.WorldACL(zk.PermRead), -1)
+		require.NoError(s, err)
+		for _, bad := range []struct {
+			e    *zklock.Election
+			want error
+		}{
+			{closed.Election("/e"), zklock.ErrClosed},
+			{c.Election("e"), zklock.ErrPath},
+			{c.Election("/e", zklock.WithMaxHold(0)), zklock.ErrOption},
+			{c.Election("/rw"), zklock.ErrConflict},
+			{c.Election(shut), zk.ErrNoAuth},
+			{c.Election(taken, zklock.WithWait(time.Second)), zklock.ErrBusy},
+		} {
+			err := bad.e.Run(s.Context(), nil, func(context.Context, *zklock.Leadership) error { panic("called") })
+			require.ErrorIs(s, err, bad.want)
+		}
+	})
+}
+
+// A term ends by WithMaxHold, again and again: each time the callback has returned, and the next candidate had his turn.
+func TestRunCampaignsAgainAfterAMaximumTerm(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dir, a, b := s.dir("/e"), s.client(), s.client()
+		ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
+		defer cancel()
+		var mine, theirs electTerms
+		ended := make(chan error, 2)
+		for c, terms := range map[*simClient]*electTerms{a: &mine, b: &theirs} {
+			go func() { // ends with ctx
+				ended <- c.Election(dir, zklock.WithMaxHold(5*time.Second)).Run(ctx, nil,
+					func(work context.Context, l *zklock.Leadership) error {
+						defer terms.begin(l)()
+						<-work.Done()
+						return work.Err()
+					})
+			}()
+		}
+		for range 2 {
+			require.ErrorIs(s, <-ended, context.DeadlineExceeded)
+		}
+		mine.check(s)
+		theirs.check(s)
+		require.InDelta(s, 6, mine.count(), 1)
+		require.InDelta(s, 6, theirs.count(), 1)
+	})
+}

@@ -1,0 +1,132 @@
+package zklock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/internal/ensemble"
+	"github.com/zklock/locker/zklock"
+)
+
+// Scenario 27: with 1,000 waiters in line, spread over 20 sessions, a release wakes exactly one. What is counted are
+// the notifications that cross the wire to the waiters.
+//
+// A notification that a release causes is sent before the answer to anything asked afterwards. So once every session
+// has been answered a sync that it sent after the release, the count is final.
+func TestOneReleaseWakesOneOfAThousandWaiters(t *testing.T) {
+	const waiters, sessions = 1000, 20
+	s := siteOf(t, 3)
+	dir := s.Path(t)
+	outsider := s.Client(t) // whose own notifications are not among those counted
+	holder := siteLock(t, outsider.Mutex(dir))
+
+	p := ensemble.NewProxy(t, s.Addrs[0])
+	tap := p.Tap()
+	clients := make([]*zklock.Client, sessions)
+	for i := range clients {
+		clients[i] = s.ClientAt(t, p.Addr())
+	}
+	type got struct {
+		hold   *zklock.Hold
+		client int
+	}
+	ctx, cancel := context.WithCancel(siteLongContext(t))
+	granted := make(chan got, waiters)
+	var calls sync.WaitGroup
+	t.Cleanup(func() { cancel(); calls.Wait() })
+	began := time.Now()
+	for i := range waiters {
+		if i%100 == 0 { // each lists those before it: not all at once
+			siteAwaitQueue(t, outsider, dir, i+1)
+		}
+		calls.Go(func() {
+			h, err := clients[i%sessions].Mutex(dir).Lock(ctx)
+			switch {
+			case err == nil:
+				granted <- got{h, i % sessions}
+			case !errors.Is(err, context.Canceled):
+				t.Error(err)
+			}
+		})
+	}
+	// Everybody has settled: watches the one before, and the own znode, and knows who holds.
+	tap.Await(t, 2*siteBound, "all to wait", func(tap *ensemble.Tap) bool { return tap.Count(ensemble.OpGetData) == waiters })
+	herdQuiet(t, clients, dir)
+	t.Logf("%d waiters in line after %v", waiters, time.Since(began).Round(time.Millisecond))
+	require.Len(t, siteQueue(t, outsider, dir), waiters+1)
+
+	// Only the one who was woken may look, and need not if it has seen itself second in line.
+	release := func(h *zklock.Hold, looks int) got {
+		t.Helper()
+		tap.Reset()
+		siteUnlock(t, h)
+		var next got
+		select {
+		case next = <-granted:
+		case <-siteContext(t).Done():
+			t.Fatal("nobody was woken")
+		}
+		herdQuiet(t, clients, dir)
+		require.Empty(t, granted, "one release, one new holder")
+		require.Equal(t, looks, tap.Count(ensemble.OpGetChildren2, ensemble.OpGetChildren, ensemble.OpExists, ensemble.OpGetData),
+			"requests: %v", tap.Requests())
+		return next
+	}
+
+	// The holder outside releases: among the waiters there is one notification.
+	next := release(holder, 0)
+	require.Equal(t, 1, tap.Notifications())
+
+	// A waiter that has become the holder releases, and so on. Its own session watches its znode too, and hears of the
+	// deletion that it asked for: that is the only other notification, unless the one who is woken lives in the same
+	// session, which has one watch for both.
+	for range 10 {
+		want := 2
+		before := next
+		next = release(before.hold, 1)
+		if before.client == next.client {
+			want = 1
+		}
+		require.Equal(t, want, tap.Notifications())
+		for _, f := range tap.Frames() {
+			if f.Xid == -1 {
+				require.Equal(t, before.hold.Node(), f.Path)
+			}
+		}
+	}
+
+	// All others give up at once, while each one's watch is on a znode that goes as well.
+	cancel()
+	calls.Wait()
+	siteUnlock(t, next.hold)
+	siteAwaitQueue(t, outsider, dir, 0)
+}
+
+// herdQuiet returns when every session has been answered a request that was sent after the call began: so each has got all
+// notifications of what happened before.
+func herdQuiet(t *testing.T, clients []*zklock.Client, dir string) {
+	t.Helper()
+	ctx := siteContext(t)
+	var all sync.WaitGroup
+	for _, c := range clients {
+		all.Go(func() {
+			ses, err := c.Session(ctx)
+			if err == nil {
+				err = ses.Sync(ctx, dir)
+			}
+			if err == nil {
+				_, _, err = ses.ACL(ctx, dir) // a read, of a kind that no lock call makes: seen after all that was synced
+			}
+			if err != nil {
+				t.Error(fmt.Errorf("asking a session for what it has heard: %w", err))
+			}
+		})
+	}
+	all.Wait()
+}

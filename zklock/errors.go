@@ -1,0 +1,114 @@
+package zklock
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/session"
+)
+
+// Ends of a hold: what context.Cause of its context, and Hold.Err, are or wrap.
+var (
+	// ErrUnlocked says that the hold was released by Unlock. It does not match ErrLost.
+	ErrUnlocked = errors.New("zklock: unlocked")
+
+	// ErrLost matches, by errors.Is, every end that the holder did not ask for: the four below.
+	ErrLost = session.ErrLost
+
+	// ErrSessionExpired says that the ensemble ended the session.
+	ErrSessionExpired = session.ErrExpired
+
+	// ErrLeaseOver says that nothing was heard from the ensemble for so long that it may have ended the session.
+	ErrLeaseOver = session.ErrLeaseOver
+
+	// ErrNodeDeleted says that somebody deleted the hold's znode: an administrator, or Break; or ended the session by
+	// force, and the word of the znode's end came before that of the session's.
+	ErrNodeDeleted error = &lossError{"zklock: the lock's znode was deleted by somebody else"}
+
+	// ErrMaxHold says that the hold lasted longer than WithMaxHold allows, and was released for that.
+	ErrMaxHold error = &lossError{"zklock: held for longer than the maximum"}
+)
+
+// Failures of a call.
+var (
+	// ErrBusy says that somebody else holds the lock or waits for it (TryLock), or still did when WithWait's time was
+	// over. The message says who.
+	ErrBusy = errors.New("zklock: busy")
+
+	// ErrDeadlock says that the context of the call belongs to a hold of the very same lock, which would wait for
+	// itself for ever. See WithReentrancy.
+	ErrDeadlock = errors.New("zklock: deadlock: the caller holds this lock already")
+
+	// ErrNoLeader says that nobody leads.
+	ErrNoLeader = errors.New("zklock: no leader")
+
+	// ErrNotHeld says that the hold has been released before.
+	ErrNotHeld = errors.New("zklock: not held")
+
+	// ErrClosed says that the Client was closed.
+	ErrClosed = session.ErrClosed
+
+	// ErrPath says that a path can't be a lock's; the message names the path and the rule.
+	ErrPath = session.ErrPath
+
+	// ErrConflict says that the path is in use by something that is not this kind of lock.
+	ErrConflict = recipe.ErrConflict
+
+	// ErrOption says that an option's value can't work; the message names the value and the rule.
+	ErrOption = session.ErrConfig
+
+	// ErrUnknownOutcome matches the error of Hold.Multi when its writes may or may not have been carried out: the
+	// connection broke, or ctx ended, before the reply.
+	ErrUnknownOutcome = session.ErrUnknownOutcome
+)
+
+// closedError is ErrClosed as a Client's call returns it.
+type closedError struct{}
+
+func (closedError) Error() string { return "zklock: client closed" }
+func (closedError) Unwrap() error { return ErrClosed }
+
+// lossError is an end of a hold that is not the session's.
+type lossError struct{ msg string }
+
+func (e *lossError) Error() string        { return e.msg }
+func (e *lossError) Is(target error) bool { return target == ErrLost }
+
+// lockError is the failure of one call on one lock.
+type lockError struct {
+	op, path string
+	err      error
+}
+
+func (e *lockError) Error() string {
+	return "zklock: " + strings.TrimSuffix(e.op+" "+e.path, " ") + ": " + bare(e.err)
+}
+
+func (e *lockError) Unwrap() error { return e.err }
+
+// bare is an error's text without the name of the package of ours that it comes from: said once, in front.
+func bare(err error) string {
+	text := err.Error()
+	for _, name := range []string{"zklock: ", "recipe: ", "session: "} {
+		text = strings.TrimPrefix(text, name)
+	}
+	return text
+}
+
+// busyError is ErrBusy with what was found in the way.
+type busyError struct {
+	waited time.Duration // 0: did not wait
+	err    error         // who is in the way
+}
+
+func (e *busyError) Error() string {
+	if e.waited > 0 {
+		return ErrBusy.Error() + ": gave up after " + e.waited.String() + ": " + e.err.Error()
+	}
+	return ErrBusy.Error() + ": " + e.err.Error()
+}
+
+// Unwrap leads to ErrBusy only: the deadline inside err was not the caller's.
+func (e *busyError) Unwrap() error { return ErrBusy }

@@ -1,0 +1,103 @@
+package zklock_test
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/zklock/locker/zklock"
+)
+
+// siteUsage is what a client's work may leave behind.
+type siteUsage struct {
+	Goroutines int
+	Heap       int64
+	Stack      int64
+}
+
+// siteUse measures after the collector has done what it can.
+func siteUse() siteUsage {
+	var m runtime.MemStats
+	for range 3 { // finalizers and pools give up what they hold in the second round
+		runtime.GC()
+	}
+	runtime.ReadMemStats(&m)
+	return siteUsage{runtime.NumGoroutine(), int64(m.HeapAlloc), int64(m.StackInuse)}
+}
+
+// siteExclusion watches over a critical section: no two live holds in it at once.
+type siteExclusion struct {
+	mu      sync.Mutex // guards what follows
+	inside  *zklock.Hold
+	broken  []error
+	entries []siteEntry
+	count   int
+}
+
+// siteEntry is one acquisition, in the order in which they happened.
+type siteEntry struct {
+	Token zklock.Token
+	Node  string
+}
+
+// Enter notes a hold that has just begun. It must be the only live one.
+func (x *siteExclusion) Enter(h *zklock.Hold) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if other := x.inside; other != nil && other.Context().Err() == nil {
+		x.broken = append(x.broken, fmt.Errorf("%s holds while %s (token %d) still does", h.Node(), other.Node(), other.Token()))
+	}
+	x.inside = h
+	x.count++
+	x.entries = append(x.entries, siteEntry{h.Token(), h.Node()})
+}
+
+// Leave notes that a holder is about to release.
+func (x *siteExclusion) Leave(h *zklock.Hold) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.inside == h {
+		x.inside = nil
+	} else if h.Context().Err() == nil {
+		x.broken = append(x.broken, fmt.Errorf("somebody entered while %s (token %d) held", h.Node(), h.Token()))
+	}
+}
+
+// Count returns how many entries there were so far.
+func (x *siteExclusion) Count() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.count
+}
+
+// Err returns what was broken, and whether tokens and sequence numbers grew from holder to holder.
+func (x *siteExclusion) Err() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	broken := slices.Clone(x.broken)
+	for i := 1; i < len(x.entries); i++ {
+		a, b := x.entries[i-1], x.entries[i]
+		if a.Token >= b.Token {
+			broken = append(broken, fmt.Errorf("token %d of %s was followed by token %d of %s", a.Token, a.Node, b.Token, b.Node))
+		}
+		if siteNumber(a.Node) >= siteNumber(b.Node) {
+			broken = append(broken, fmt.Errorf("%s was followed by %s, which queued earlier", a.Node, b.Node))
+		}
+	}
+	if len(broken) > 20 {
+		broken = append(broken[:20], fmt.Errorf("and %d more", len(broken)-20))
+	}
+	return errors.Join(broken...)
+}
+
+// siteNumber is the sequence number at the end of a znode's name.
+func siteNumber(node string) int {
+	n, err := strconv.Atoi(node[max(0, len(node)-10):])
+	if err != nil {
+		return -1
+	}
+	return n
+}

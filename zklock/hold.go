@@ -1,0 +1,199 @@
+package zklock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// Token is a fencing token: the zxid at which the holder's place in line was made. It grows from holder to holder of a
+// path and is never used again; a store that remembers the greatest it has seen can refuse a holder that is late.
+// It is positive and fits an SQL BIGINT.
+type Token int64
+
+// Hold is one acquisition of one lock. Its methods may be called concurrently.
+type Hold struct {
+	g      *grip
+	read   bool // of a read lock
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	mu       sync.Mutex // guards released
+	released bool
+}
+
+// Context returns a context that is cancelled when the lock is no longer safely ours: before the ensemble can give it
+// to anybody else, also when nothing is heard of the ensemble any more; for clocks that run alike within two per cent
+// and a process that runs. context.Cause says why: ErrUnlocked, ErrClosed, or an error that matches ErrLost.
+//
+// It carries the values of the context that Lock was called with, and not its end. A Lock of the same path with a
+// context that comes from it is reentrant, or ErrDeadlock: see WithReentrancy.
+func (h *Hold) Context() context.Context { return h.ctx }
+
+// Err returns nil while the lock is held, and then the cause of Context's end. It looks at the clock, so that it is
+// right also in the first moment after the process was stopped.
+func (h *Hold) Err() error {
+	if h.ctx.Err() == nil && h.g.place().Session().Alive() == nil {
+		return nil
+	}
+	return context.Cause(h.ctx)
+}
+
+// Token returns the fencing token. Reentrant holds share it.
+func (h *Hold) Token() Token { return Token(h.g.place().Czxid()) }
+
+// SafeUntil returns the instant before which nobody else can hold the lock, local clock, unless the session or the
+// znode is removed by force. It moves on with each heartbeat while the ensemble answers.
+func (h *Hold) SafeUntil() time.Time { return h.g.place().Session().SafeUntil() }
+
+// Node returns the path of our znode, below the chroot; of a MultiLock's, the first path's.
+func (h *Hold) Node() string { return h.Nodes()[0] }
+
+// Nodes returns the paths of our znodes: one, or for a MultiLock one for each path.
+func (h *Hold) Nodes() []string { return h.g.place().Nodes() }
+
+// Check asks the ensemble whether the lock is still ours: our znode, as its leader has it, with our session as its
+// owner. Nil: it was, after the call began. When it is not, the hold is lost (ErrLost). It blocks for one round trip
+// (a MultiLock's for one for each path), or as long as there is no connection; when ctx ends first, the error is ctx's and says nothing about the lock.
+func (h *Hold) Check(ctx context.Context) error {
+	if err := h.Err(); err != nil {
+		return h.fail("check", err)
+	}
+	p := h.g.place()
+	s := p.Session()
+	for _, node := range p.Nodes() {
+		stat, err := s.ExistsNow(ctx, node)
+		switch {
+		case errors.Is(err, zk.ErrNoNode), err == nil && stat.EphemeralOwner != s.ID():
+			h.g.gone(p)
+		case err != nil && h.Err() == nil:
+			return h.fail("check", err)
+		}
+	}
+	if err := h.Err(); err != nil {
+		return h.fail("check", err)
+	}
+	return nil
+}
+
+// Multi carries out ZooKeeper writes in one transaction that commits only if the lock is still ours: whatever happened
+// to this process meanwhile, nobody else had held the lock when they were done. The operations, and the responses, one
+// for each, are the driver's: *zk.CreateRequest, *zk.DeleteRequest, *zk.SetDataRequest, *zk.CheckVersionRequest.
+//
+// Errors: ErrUnknownOutcome when the connection broke, the session ended or ctx ended before the reply: ask for this one
+// first, since such an error may match ErrLost, or ctx's, as well. After any other error nothing was done: ErrLost when
+// the lock was not ours any more, an operation's own (zk.ErrBadVersion, …) when the ensemble refused it. It blocks for
+// one round trip, or as long as there is no connection.
+func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
+	if err := h.Err(); err != nil {
+		return nil, h.fail("multi", err)
+	}
+	p := h.g.place()
+	var guarded []any
+	for _, node := range p.Nodes() {
+		guarded = append(guarded, &zk.CheckVersionRequest{Path: node, Version: -1})
+	}
+	n := len(guarded)
+	resps, err := p.Session().Multi(ctx, append(guarded, ops...)...)
+	if len(resps) >= n {
+		for _, r := range resps[:n] {
+			if errors.Is(r.Error, zk.ErrNoNode) {
+				h.g.gone(p)
+				return nil, h.fail("multi", errors.Join(err, context.Cause(h.g.ctx)))
+			}
+		}
+		resps = resps[n:]
+	}
+	if err != nil {
+		return resps, h.fail("multi", err)
+	}
+	return resps, nil
+}
+
+// Unlock releases the lock: the hold's context ends, then its znode is deleted, and nothing else. Nil: it is deleted,
+// and the next in line may hold. It blocks for one round trip. When ctx ends first, or has ended before, the error is
+// ctx's, the hold counts as released, and the deletion goes on in the background until it has succeeded or the session
+// is over.
+//
+// Errors: ErrNotHeld (released before), ErrLost (it was lost before, and why).
+func (h *Hold) Unlock(ctx context.Context) error {
+	h.mu.Lock()
+	released := h.released
+	h.released = true
+	h.mu.Unlock()
+	if released {
+		return h.fail("unlock", ErrNotHeld)
+	}
+	lost := h.Err()
+	last, demote := h.g.drop(h.read)
+	p := h.g.place()
+	if from, ok := HoldFrom(ctx); ok && from.g == h.g && ctx.Err() == nil {
+		// ctx is about to end with the hold, which is no reason to give up its release.
+		var done context.CancelFunc
+		deadline, bounded := ctx.Deadline()
+		if ctx = context.WithoutCancel(ctx); !bounded {
+			deadline = time.Now().Add(p.Session().Timeout())
+		}
+		ctx, done = context.WithDeadline(ctx, deadline)
+		defer done()
+	}
+	h.cancel(ErrUnlocked)
+	var err error
+	switch {
+	case lost != nil:
+		err = lost
+		if last && len(p.Nodes()) > 1 && p.Session().Err() == nil {
+			h.g.c.giveUp(ctx, p) // one of several is gone: the others are not
+		}
+	case last:
+		err = h.g.release(ctx)
+	case demote:
+		err = h.g.demoteFor(ctx)
+	}
+	if err != nil {
+		return h.fail("unlock", err)
+	}
+	return nil
+}
+
+func (h *Hold) fail(op string, err error) error { return &lockError{op, h.g.info.Path, err} }
+
+// do is Mutex.Do after the lock was taken.
+func (h *Hold) do(ctx context.Context, fn func(context.Context) error) (err error) {
+	base := h.ctx
+	d, timed := ctx.Deadline()
+	if timed {
+		var end context.CancelFunc
+		base, end = context.WithDeadline(base, d)
+		defer end()
+	}
+	work, cancel := context.WithCancelCause(base)
+	stop := context.AfterFunc(ctx, func() {
+		if !timed || !errors.Is(ctx.Err(), context.DeadlineExceeded) { // else work ends by the same deadline, and says so
+			cancel(context.Cause(ctx))
+		}
+	})
+	defer func() {
+		stop()
+		lost := h.Err()
+		cancel(ErrUnlocked)
+		// The caller's ctx may be over; the lock must go all the same, within a bound.
+		bounded, done := context.WithTimeout(context.WithoutCancel(ctx), h.g.place().Session().Timeout())
+		defer done()
+		unlockErr := h.Unlock(bounded)
+		if lost != nil { // said once
+			unlockErr = &lockError{"do", h.g.info.Path, fmt.Errorf("lost while in use: %w", lost)}
+		}
+		switch {
+		case err == nil:
+			err = unlockErr
+		case unlockErr != nil:
+			err = fmt.Errorf("%w; %w", err, unlockErr)
+		}
+	}()
+	return fn(work)
+}

@@ -1,0 +1,231 @@
+package zklock_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zktest"
+)
+
+// apiDiary writes down what the hooks are told.
+type apiDiary struct {
+	mu    sync.Mutex
+	lines []string
+	infos []any
+}
+
+func (d *apiDiary) write(name string, info any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lines = append(d.lines, name)
+	d.infos = append(d.infos, info)
+}
+
+func (d *apiDiary) read() []string {
+	synctest.Wait()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	lines := d.lines
+	d.lines = nil
+	return lines
+}
+
+func apiLast[T any](d *apiDiary) (info T) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, i := range d.infos {
+		if i, ok := i.(T); ok {
+			info = i
+		}
+	}
+	return info
+}
+
+func (d *apiDiary) hooks() zklock.Hooks {
+	return zklock.Hooks{
+		Session:  func(i zklock.SessionInfo) { d.write("session "+i.State.String(), i) },
+		Asked:    func(i zklock.LockInfo) { d.write("asked", i) },
+		Queued:   func(i zklock.QueuedInfo) { d.write(fmt.Sprintf("queued %d", i.Ahead), i) },
+		Acquired: func(i zklock.AcquiredInfo) { d.write("acquired", i) },
+		Failed:   func(i zklock.FailedInfo) { d.write("failed", i) },
+		Released: func(i zklock.ReleasedInfo) { d.write("released", i) },
+		Lost:     func(i zklock.LostInfo) { d.write("lost", i) },
+		Retried:  func(i zklock.RetriedInfo) { d.write("retried", i) },
+	}
+}
+
+func TestHooksAreToldWhatHappensInOrder(t *testing.T) {
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		var d apiDiary
+		c, other := apiDial(t, srv, zklock.WithHooks(d.hooks())), apiDial(t, srv)
+		require.Equal(t, []string{"session connected"}, d.read())
+		s, err := c.Session(apiWithin(t, apiSoon))
+		require.NoError(t, err)
+		require.Equal(t, zklock.SessionInfo{State: session.Connected, ID: s.ID(), Addr: srv.Addr(), Timeout: s.Timeout()}, apiLast[zklock.SessionInfo](&d))
+
+		m := c.Mutex("/l", zklock.WithOwner("me"))
+		info := zklock.LockInfo{Path: "/l", Kind: "mutex", Owner: "me"}
+		h := apiLock(t, m)
+		require.Equal(t, []string{"asked", "acquired"}, d.read())
+		require.Equal(t, info, apiLast[zklock.LockInfo](&d))
+		require.Equal(t, zklock.AcquiredInfo{LockInfo: info, Token: h.Token(), Node: h.Node()}, apiLast[zklock.AcquiredInfo](&d))
+		time.Sleep(time.Minute)
+		apiUnlock(t, h)
+		require.Equal(t, []string{"released"}, d.read())
+		require.Equal(t, zklock.ReleasedInfo{LockInfo: info, Token: h.Token(), Held: time.Minute}, apiLast[zklock.ReleasedInfo](&d))
+
+		theirs := apiLock(t, other.Mutex("/l", zklock.WithOwner("they")))
+		_, err = m.TryLock(apiWithin(t, apiSoon))
+		require.ErrorIs(t, err, zklock.ErrBusy)
+		require.Equal(t, []string{"asked", "failed"}, d.read())
+		require.True(t, apiLast[zklock.FailedInfo](&d).Try)
+		require.Equal(t, err, apiLast[zklock.FailedInfo](&d).Err)
+
+		_, err = m.Lock(apiWithin(t, 3*time.Second))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, []string{"asked", "queued 1", "queued 1", "failed"}, d.read(), "the second time with the holder's name")
+		require.Equal(t, theirs.Node(), apiLast[zklock.QueuedInfo](&d).Holder)
+		require.True(t, strings.HasPrefix(apiLast[zklock.QueuedInfo](&d).Who, "they ("))
+		require.Equal(t, 3*time.Second, apiLast[zklock.FailedInfo](&d).Waited)
+		apiUnlock(t, theirs)
+
+		h = apiLock(t, m)
+		time.Sleep(time.Second)
+		require.NoError(t, srv.Delete(h.Node()))
+		require.Equal(t, []string{"asked", "acquired", "lost"}, d.read())
+		require.Equal(t, zklock.LostInfo{LockInfo: info, Token: h.Token(), Held: time.Second, Cause: zklock.ErrNodeDeleted}, apiLast[zklock.LostInfo](&d))
+		require.ErrorIs(t, h.Unlock(apiWithin(t, apiSoon)), zklock.ErrLost)
+		require.Empty(t, d.read(), "a lost lock is not released")
+	})
+}
+
+func TestHooksAreToldOfTheEndOfASessionAndOfWhatIsMadeAgain(t *testing.T) {
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		var d apiDiary
+		holder, c := apiDial(t, srv), apiDial(t, srv, zklock.WithHooks(d.hooks()))
+		theirs := apiLock(t, holder.Mutex("/l"))
+		got := make(chan *zklock.Hold, 1)
+		go func() { got <- apiLock(t, c.Mutex("/l")) }()
+		time.Sleep(5 * time.Second)
+		s, err := c.Session(apiWithin(t, apiSoon))
+		require.NoError(t, err)
+		d.read()
+		require.NoError(t, srv.Expire(s.ID()))
+		srv.DropConnections()
+		time.Sleep(5 * time.Second)
+		events := d.read()
+		for _, want := range []string{"session disconnected", "session over", "retried", "session connected", "queued 1"} {
+			require.Contains(t, events, want)
+		}
+		// The server may tell of the waiter's own znode before it hangs up: either word is a reason to queue again.
+		again := apiLast[zklock.RetriedInfo](&d).Err
+		require.True(t, errors.Is(again, zklock.ErrSessionExpired) || errors.Is(again, recipe.ErrGone), "%v", again)
+		apiUnlock(t, theirs)
+		h := <-got
+		require.Equal(t, []string{"acquired"}, d.read())
+		require.NoError(t, c.Close())
+		require.Subset(t, []string{"lost", "session over"}, d.read(), "in whichever order")
+		require.ErrorIs(t, apiLast[zklock.LostInfo](&d).Cause, zklock.ErrClosed)
+		require.ErrorIs(t, h.Err(), zklock.ErrClosed)
+	})
+}
+
+func TestHooksMayUseTheLibrary(t *testing.T) {
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		var c *zklock.Client
+		seen := make(chan error, 20)
+		ask := func(path string) {
+			h, err := c.Mutex("/hook" + path).TryLock(context.Background())
+			if err == nil {
+				err = h.Unlock(context.Background())
+			}
+			seen <- err
+		}
+		c = apiDial(t, srv, zklock.WithHooks(zklock.Hooks{
+			Acquired: func(i zklock.AcquiredInfo) {
+				if i.Path == "/l" {
+					ask("1")
+				}
+			},
+			Released: func(i zklock.ReleasedInfo) {
+				if i.Path == "/l" {
+					ask("2")
+				}
+			},
+			Lost: func(i zklock.LostInfo) { ask("3") },
+		}))
+		apiUnlock(t, apiLock(t, c.Mutex("/l")))
+		require.NoError(t, <-seen)
+		require.NoError(t, <-seen)
+		h := apiLock(t, c.Mutex("/l"))
+		require.NoError(t, <-seen)
+		time.Sleep(time.Second)
+		require.NoError(t, srv.Delete(h.Node()))
+		require.NoError(t, <-seen)
+	})
+}
+
+// apiLog is a buffer for a logger.
+type apiLog struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *apiLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *apiLog) text() string {
+	synctest.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func TestTheLoggerIsToldOfSessionsAndLosses(t *testing.T) {
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		var l apiLog
+		c := apiDial(t, srv, zklock.WithAuth("digest", []byte("user:hidden")),
+			zklock.WithLogger(slog.New(slog.NewTextHandler(&l, &slog.HandlerOptions{Level: slog.LevelDebug}))))
+		h := apiLock(t, c.Mutex("/l"))
+		require.Contains(t, l.text(), "session connected")
+		require.NotContains(t, l.text(), "lock lost")
+		time.Sleep(time.Second)
+		require.NoError(t, srv.Delete(h.Node()))
+		require.Contains(t, l.text(), "lock lost")
+		require.Contains(t, l.text(), "path=/l")
+		s, err := c.Session(apiWithin(t, apiSoon))
+		require.NoError(t, err)
+		require.NoError(t, srv.Expire(s.ID()))
+		srv.DropConnections()
+		<-s.Done()
+		require.Contains(t, l.text(), "session over")
+		require.NoError(t, c.Close())
+		require.NotContains(t, l.text(), "hidden", "credentials are nobody's business")
+	})
+}
+
+func TestErrorsOfHoldsAreApart(t *testing.T) {
+	ends := []error{zklock.ErrUnlocked, zklock.ErrSessionExpired, zklock.ErrLeaseOver, zklock.ErrNodeDeleted, zklock.ErrMaxHold, zklock.ErrClosed}
+	for i, a := range ends {
+		for j, b := range ends {
+			require.Equal(t, i == j, errors.Is(a, b), "%v, %v", a, b)
+		}
+		require.Equal(t, i > 0 && i < 5, errors.Is(a, zklock.ErrLost), "%v", a)
+	}
+}

@@ -1,0 +1,50 @@
+package zklock
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	"github.com/zklock/locker/recipe"
+)
+
+// maxComponent bounds a component that KeyPath makes; a longer one is cut and told apart by a hash.
+const maxComponent = 200
+
+// KeyPath returns a path below root with one component that stands for key: any string becomes a safe one, and
+// different keys become different ones. Letters, digits, '-', '_' and inner '.' stay; other bytes become %XX, so
+// that the key can be read off. A key too long for that is cut and ends in its SHA-256. One character more is written
+// as %XX where the component would mean something to ZooKeeper (/zookeeper) or to a lock whose path is root (the name
+// of a contender). The empty key has no path: it becomes one that every lock refuses (ErrPath).
+func KeyPath(root, key string) string {
+	root = strings.TrimSuffix(root, "/")
+	var b strings.Builder
+	for i := range len(key) {
+		c := key[i]
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_',
+			c == '.' && i > 0:
+			b.WriteByte(c)
+		default:
+			const digits = "0123456789ABCDEF"
+			b.WriteByte('%')
+			b.WriteByte(digits[c>>4])
+			b.WriteByte(digits[c&15])
+		}
+	}
+	name := b.String()
+	escapeAt := -1
+	if root == "" && name == "zookeeper" {
+		escapeAt = 0
+	} else if _, ok := recipe.Parse(name); ok {
+		escapeAt = len(name) - 1
+	}
+	if escapeAt >= 0 {
+		name = name[:escapeAt] + "%" + hex.EncodeToString([]byte{name[escapeAt]}) + name[escapeAt+1:]
+	}
+	if len(name) > maxComponent {
+		sum := sha256.Sum256([]byte(key))
+		name = name[:maxComponent-65] + "~" + hex.EncodeToString(sum[:])
+	}
+	return root + "/" + name
+}

@@ -1,0 +1,228 @@
+package zklock_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/internal/ensemble"
+	"github.com/zklock/locker/zklock"
+)
+
+// Scenarios 17 and 18: a holder that hears nothing any more, or hears only a server that has lost its leader, knows by
+// its own clock when to stop: its context has ended when another client's Lock returns. In each trial a client of its
+// own holds a lock of its own, and another client is next in line.
+
+const leaseTrials = 20
+
+// leaseTrial is one of them.
+type leaseTrial struct {
+	holder *zklock.Client
+	hold   *zklock.Hold
+
+	// set by the one who is next in line, when its Lock has returned
+	alive bool
+	got   time.Time
+	err   error
+
+	mu    sync.Mutex // guards what follows
+	cut   time.Time  // when the fault began
+	ended time.Time  // when the holder's context ended
+}
+
+// leaseScene is a kind of fault.
+type leaseScene struct {
+	site *site
+	// holder is the connect string of the ith holder, next that of the others.
+	holder func(i int) string
+	next   string
+	// fault strikes all holders, or, when each is set, the ith.
+	fault func()
+	each  func(i int)
+}
+
+// run plays so many trials at once. It returns those in which the fault met a holder: on a machine that stood still
+// for longer than a lease, some may have lost their locks before.
+func (sc leaseScene) run(t *testing.T, trials int) []*leaseTrial {
+	t.Helper()
+	s := sc.site
+	dir := s.Path(t)
+	ctx, cancel := context.WithTimeout(context.Background(), siteBound)
+	defer cancel()
+	others := []*zklock.Client{s.ClientAt(t, sc.next), s.ClientAt(t, sc.next)}
+	all := make([]*leaseTrial, trials)
+	var setUp sync.WaitGroup
+	for i := range all {
+		all[i] = &leaseTrial{}
+		setUp.Go(func() {
+			// Heartbeats of one session and the next must not beat together: the fault has to meet them at all phases.
+			sitePass(rand.N(s.ShortTimeout() / 5))
+			tr := all[i]
+			var err error
+			if tr.holder, err = s.Dial(t, sc.holder(i), zklock.WithSessionTimeout(s.ShortTimeout())); err == nil {
+				tr.hold, err = tr.holder.Mutex(fmt.Sprint(dir, "/", i)).Lock(ctx)
+			}
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			context.AfterFunc(tr.hold.Context(), func() {
+				now := time.Now()
+				tr.mu.Lock()
+				tr.ended = now
+				tr.mu.Unlock()
+			})
+		})
+	}
+	setUp.Wait()
+	require.False(t, t.Failed())
+
+	var calls sync.WaitGroup
+	for i, tr := range all {
+		calls.Go(func() {
+			var h *zklock.Hold
+			h, tr.err = others[i%len(others)].Mutex(fmt.Sprint(dir, "/", i)).Lock(ctx)
+			tr.alive = tr.hold.Context().Err() == nil // before anything else
+			tr.got = time.Now()
+			if tr.err == nil {
+				tr.err = h.Unlock(ctx)
+			}
+		})
+	}
+	for i := range all {
+		siteAwaitQueue(t, others[0], fmt.Sprint(dir, "/", i), 2)
+	}
+
+	strike := func(tr *leaseTrial) {
+		tr.mu.Lock()
+		defer tr.mu.Unlock()
+		if tr.ended.IsZero() {
+			tr.cut = time.Now()
+		}
+	}
+	if sc.each != nil {
+		for i, tr := range all {
+			calls.Go(func() {
+				sitePass(rand.N(s.ShortTimeout() / 5)) // as above
+				strike(tr)
+				sc.each(i)
+			})
+		}
+	} else {
+		for _, tr := range all {
+			strike(tr)
+		}
+		sc.fault()
+	}
+	calls.Wait()
+	var holders []*zklock.Client
+	for _, tr := range all {
+		holders = append(holders, tr.holder)
+	}
+	siteClose(t, holders...)
+
+	var met []*leaseTrial
+	for _, tr := range all {
+		require.NoError(t, tr.err)
+		if !tr.cut.IsZero() {
+			met = append(met, tr)
+		}
+	}
+	return met
+}
+
+// leasePlay runs trials in at least so many rounds, until enough have met their fault, and checks them.
+func leasePlay(t *testing.T, rounds int, scene func() leaseScene) {
+	t.Helper()
+	var margins, after []time.Duration
+	for round := 0; len(margins) < leaseTrials; round++ {
+		require.Less(t, round, rounds+3, "holders lose their locks before anything is done to them")
+		sc := scene()
+		for _, tr := range sc.run(t, min(leaseTrials/rounds, leaseTrials-len(margins))) {
+			require.False(t, tr.alive, "another client's Lock returned while the holder's context had not ended")
+			require.ErrorIs(t, tr.hold.Err(), zklock.ErrLost)
+			require.ErrorIs(t, tr.hold.Err(), zklock.ErrLeaseOver)
+			tr.mu.Lock()
+			margins, after = append(margins, tr.got.Sub(tr.ended)), append(after, tr.ended.Sub(tr.cut))
+			tr.mu.Unlock()
+		}
+		if sc.fault != nil {
+			sc.site.Mend(t)
+		}
+	}
+	slices.Sort(margins)
+	slices.Sort(after)
+	n := len(margins)
+	t.Logf("%d trials: the holder stopped %v to %v after the fault (median %v), and %v to %v (median %v) before the next Lock returned",
+		n, siteMillis(after[0]), siteMillis(after[n-1]), siteMillis(after[n/2]),
+		siteMillis(margins[0]), siteMillis(margins[n-1]), siteMillis(margins[n/2]))
+}
+
+// leaseRounds is how often a fault that strikes all holders at once is repeated: they share what is particular about
+// it, such as its moment within the servers' ticks.
+func leaseRounds() int {
+	if siteLong() {
+		return leaseTrials
+	}
+	return 2
+}
+
+// One network fault for each holder, on all its ways to the ensemble.
+func TestHolderStopsBeforeTheNextBeginsWhenItsNetworkFails(t *testing.T) {
+	s := siteOf(t, 3)
+	for name, fault := range map[string]func(*ensemble.Proxy){
+		"full cut":      (*ensemble.Proxy).Freeze,
+		"requests lost": (*ensemble.Proxy).DropRequests,
+		"replies lost":  (*ensemble.Proxy).DropReplies,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // with the other two: nothing is done to the servers
+			proxies := make([][]*ensemble.Proxy, leaseTrials)
+			for i := range proxies {
+				for _, addr := range s.Addrs {
+					proxies[i] = append(proxies[i], ensemble.NewProxy(t, addr))
+				}
+			}
+			leasePlay(t, 1, func() leaseScene {
+				return leaseScene{
+					site:   s,
+					holder: func(i int) string { return ensemble.Join(proxies[i]...) },
+					next:   s.Connect(),
+					each: func(i int) {
+						for _, p := range proxies[i] {
+							fault(p)
+						}
+					},
+				}
+			})
+		})
+	}
+}
+
+// The holders' server goes on answering them, reads and pings, for some ticks after it has lost its leader.
+func TestHolderStopsBeforeTheNextBeginsWhenItsFollowerIsCutOff(t *testing.T) {
+	s := siteOf(t, 3)
+	s.Control(t)
+	leasePlay(t, leaseRounds(), func() leaseScene {
+		node := (s.Leader(t) + 1) % 3
+		return leaseScene{site: s, holder: func(int) string { return s.Addrs[node] }, next: s.Others(node),
+			fault: func() { s.Isolate(node) }}
+	})
+}
+
+// The holders know no other server than the leader, so that they can't move.
+func TestHolderStopsBeforeTheNextBeginsWhenItsLeaderIsKilled(t *testing.T) {
+	s := siteOf(t, 3)
+	s.Control(t)
+	leasePlay(t, leaseRounds(), func() leaseScene {
+		node := s.Leader(t)
+		return leaseScene{site: s, holder: func(int) string { return s.Addrs[node] }, next: s.Others(node),
+			fault: func() { s.Kill(t, node) }}
+	})
+}

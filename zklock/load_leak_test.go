@@ -1,0 +1,137 @@
+package zklock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/internal/ensemble"
+	"github.com/zklock/locker/zklock"
+)
+
+// Scenario 15: contended lock cycles, and waits on one long-held lock that time out, in one session. Afterwards the
+// watches at the servers, the goroutines and the heap are back where they began.
+func TestNothingGrowsWithThePastCyclesAndWaits(t *testing.T) {
+	cycles, waits := 4_000, 2_000
+	if siteLong() {
+		cycles, waits = 100_000, 10_000
+	}
+	const workers, batch = 8, 200
+	s := siteOf(t, 3)
+	dir := s.Path(t)
+	keeper := s.Client(t) // holds the lock that others wait for in vain, and makes the server's view of it
+	longHeld := siteLock(t, keeper.Mutex(dir+"/held"))
+	c := s.Client(t)
+	ses, err := c.Session(siteContext(t))
+	require.NoError(t, err)
+
+	round := func(cycles, batch, waits int) {
+		loadContend(t, c.Mutex(dir+"/contended"), workers, cycles)
+		siteAwaitQueue(t, c, dir+"/contended", 0)
+		for ; waits > 0; waits -= batch {
+			loadWaitInVain(t, c.Mutex(dir+"/held"), min(batch, waits))
+			siteAwaitQueue(t, c, dir+"/held", 1) // a call whose context is over leaves its znode's deletion to the background
+		}
+		require.NoError(t, ses.Sync(siteContext(t), dir)) // and so are the removals of watches, which were sent before
+	}
+	// Buffers, pools and maps find their size; and so does the runtime, which keeps the descriptors of as many
+	// goroutines as there ever were at once. Hence more at once than will be.
+	round(4*workers, 4*batch, 8*batch)
+	watches := loadSteady(t, "watches", func() int { return s.Watches(t) })
+	goroutines := loadSteady(t, "goroutines", func() int { return siteUse().Goroutines })
+	before := siteUse()
+
+	began := time.Now()
+	round(cycles, batch, waits)
+	took := time.Since(began)
+
+	ensemble.Until(t, siteBound, "watches and goroutines to go back to where they began", func() error {
+		if w, g := s.Watches(t), siteUse().Goroutines; w > watches || g > goroutines {
+			return fmt.Errorf("%d watches, began with %d; %d goroutines, began with %d", w, watches, g, goroutines)
+		}
+		return nil
+	})
+	after := siteUse()
+	t.Logf("%d contended cycles and %d timed-out waits in %v; watches %d → %d, goroutines %d → %d, heap %d KB → %d KB",
+		cycles, waits, took.Round(time.Millisecond), watches, s.Watches(t), goroutines, after.Goroutines, before.Heap>>10, after.Heap>>10)
+	require.NoError(t, ses.Err(), "all of it took place in one session")
+	require.NoError(t, longHeld.Err())
+	// The least that a call could leave behind is a pointer in a map or a channel, some 100 bytes. The collector and
+	// the runtime's own tables make the heap waver by some ten KB; the allowance is far above that and far below this.
+	const allowance = 200 << 10
+	if s.inproc == nil { // the in-process server keeps a log of its own in the same heap
+		require.Less(t, after.Heap-before.Heap, int64(allowance), "the heap has grown")
+		require.Greater(t, (cycles+waits)*100, 2*allowance, "a leak of 100 bytes a call would show")
+	}
+	siteUnlock(t, longHeld)
+}
+
+// loadContend has workers take turns at a lock until there were that many cycles.
+func loadContend(t *testing.T, m *zklock.Mutex, workers, cycles int) {
+	t.Helper()
+	ctx := siteLongContext(t)
+	var left atomic.Int64
+	left.Store(int64(cycles))
+	var all sync.WaitGroup
+	for range workers {
+		all.Go(func() {
+			for left.Add(-1) >= 0 {
+				h, err := m.Lock(ctx)
+				if err == nil {
+					err = h.Unlock(ctx)
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// loadWaitInVain has so many calls at once wait for a lock that is held, until their context is over.
+func loadWaitInVain(t *testing.T, m *zklock.Mutex, calls int) {
+	t.Helper()
+	// Much shorter, and some would be over before they have queued; that is tested too, but not what is wanted here.
+	ctx, cancel := context.WithTimeout(context.Background(), wireSettle)
+	defer cancel()
+	var all sync.WaitGroup
+	for range calls {
+		all.Go(func() {
+			h, err := m.Lock(ctx)
+			switch {
+			case err == nil:
+				t.Errorf("got a lock that is held: %s", h.Node())
+			case !errors.Is(err, context.DeadlineExceeded):
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// loadSteady returns a number that has stopped falling, because what came before the test is over.
+func loadSteady(t *testing.T, what string, measure func() int) int {
+	t.Helper()
+	last, since := measure(), 0
+	ensemble.Until(t, siteBound, what+" to settle", func() error {
+		now := measure()
+		if now < last {
+			last, since = now, 0
+		} else {
+			since++
+		}
+		if since < 5 {
+			return fmt.Errorf("the latest number is %d", now)
+		}
+		return nil
+	})
+	return last
+}

@@ -1,0 +1,133 @@
+package zklock
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/session"
+)
+
+// LockOption configures one lock. An option that can't work is reported by every call on the lock (ErrOption), before
+// any I/O.
+type LockOption struct{ set func(*lockOptions) error }
+
+type lockOptions struct {
+	wait      time.Duration
+	waitSet   bool
+	maxHold   time.Duration
+	reentrant bool
+	owner     string
+	data      []byte
+	acl       []zk.ACL
+	container bool
+	delay     time.Duration
+	delaySet  bool
+}
+
+// maxData bounds WithData and WithOwner: a znode is no place for documents, and the server's limit is 1 MB.
+const maxData = 64 << 10
+
+func newLockOptions(opts []LockOption) (lockOptions, error) {
+	o := lockOptions{acl: session.WorldACL()}
+	for _, opt := range opts {
+		if opt.set == nil {
+			return o, fmt.Errorf("%w: lock option: is the zero value", ErrOption)
+		}
+		if err := opt.set(&o); err != nil {
+			return o, err
+		}
+	}
+	return o, nil
+}
+
+// WithWait bounds every Lock on the lock: after d in line it returns ErrBusy. When there was no connection in all that
+// time, so that nobody can say whether the lock is busy, the error is that of a context whose deadline is over, and says
+// which servers were tried. With d = 0 Lock does not wait at all, as TryLock. A deadline of the context's own is kept
+// as well. Default: as long as the context lasts.
+func WithWait(d time.Duration) LockOption {
+	return LockOption{func(o *lockOptions) error {
+		if d < 0 {
+			return fmt.Errorf("%w: wait %v: is negative", ErrOption, d)
+		}
+		o.wait, o.waitSet = d, true
+		return nil
+	}}
+}
+
+// WithMaxHold ends a hold by itself after d, with the cause ErrMaxHold: its context first, then its znode. It is a
+// net for work that hangs; work that ignores its context is then no longer protected. Default: no limit.
+func WithMaxHold(d time.Duration) LockOption {
+	return LockOption{func(o *lockOptions) error {
+		if d <= 0 {
+			return fmt.Errorf("%w: max hold %v: is not positive", ErrOption, d)
+		}
+		o.maxHold = d
+		return nil
+	}}
+}
+
+// WithReentrancy lets a Lock whose context comes from Hold.Context of the same lock succeed at once: it counts up, and
+// the last Unlock releases. Default: such a call is ErrDeadlock.
+func WithReentrancy() LockOption {
+	return LockOption{func(o *lockOptions) error { o.reentrant = true; return nil }}
+}
+
+// WithOwner names the owner to others who look at the line, beside host and process id. At most 64 KB. Default: none.
+func WithOwner(name string) LockOption {
+	return LockOption{func(o *lockOptions) error {
+		if len(name) > maxData {
+			return fmt.Errorf("%w: owner of %d bytes: is longer than 64 KB", ErrOption, len(name))
+		}
+		o.owner = name
+		return nil
+	}}
+}
+
+// WithData puts bytes of the program's own into the znode, for others who look at the line. At most 64 KB.
+// Default: none.
+func WithData(data []byte) LockOption {
+	return LockOption{func(o *lockOptions) error {
+		if len(data) > maxData {
+			return fmt.Errorf("%w: data of %d bytes: are longer than 64 KB", ErrOption, len(data))
+		}
+		o.data = append([]byte{}, data...)
+		return nil
+	}}
+}
+
+// WithACL sets the access list of every znode that the lock makes: the contenders' and, where they are missing, the
+// lock's directory and its parents. Contenders need create and read on the directory, delete on it too to release,
+// and, with WithLockDelay, write. Default: everybody may do everything.
+func WithACL(acl ...zk.ACL) LockOption {
+	return LockOption{func(o *lockOptions) error {
+		if len(acl) == 0 {
+			return fmt.Errorf("%w: ACL: is empty, so that nobody could ever delete the znode", ErrOption)
+		}
+		o.acl = append([]zk.ACL{}, acl...)
+		return nil
+	}}
+}
+
+// WithContainer makes the lock's directory, if it is missing, a container: the ensemble deletes it some time after the
+// last contender has gone. For locks on keys without number. Needs ZooKeeper 3.6. Default: the directory stays.
+func WithContainer() LockOption {
+	return LockOption{func(o *lockOptions) error { o.container = true; return nil }}
+}
+
+// WithLockDelay keeps the lock from the next holder for d after a loss (not after a release), so that work of the lost
+// holder that is still under way somewhere can end. d is counted from the moment at which the next in line finds the
+// loss. Every contender of the path must use the option; the delay that counts is the lost holder's. A hold that ended
+// by WithMaxHold counts as lost. It costs two reads and a write more for each Lock, and a read for each Unlock. At most
+// an hour; default: no delay.
+func WithLockDelay(d time.Duration) LockOption {
+	return LockOption{func(o *lockOptions) error {
+		if d < 0 || d > recipe.MaxDelay {
+			return fmt.Errorf("%w: lock delay %v: is not between 0 and %v", ErrOption, d, recipe.MaxDelay)
+		}
+		o.delay, o.delaySet = d, true
+		return nil
+	}}
+}

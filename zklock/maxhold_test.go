@@ -1,0 +1,82 @@
+package zklock_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zktest"
+)
+
+func TestMaxHoldEndsTheContextFirstAndThenTheZnode(t *testing.T) {
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		a, b := apiDial(t, srv), apiDial(t, srv)
+		h := apiLock(t, a.Mutex("/l", zklock.WithMaxHold(time.Minute)))
+		next := make(chan time.Time, 1)
+		start := time.Now()
+		go func() {
+			apiLock(t, b.Mutex("/l"))
+			next <- time.Now()
+		}()
+		fault := srv.Inject(zktest.Hold().Op(zktest.OpDelete))
+		require.ErrorIs(t, apiEnd(h), zklock.ErrMaxHold)
+		require.Equal(t, time.Minute, time.Since(start))
+		synctest.Wait()
+		require.Len(t, srv.Children("/l"), 2, "its znode goes after its context")
+		fault.Remove()
+		require.Equal(t, start.Add(time.Minute), <-next)
+		require.ErrorIs(t, h.Err(), zklock.ErrLost)
+		err := h.Unlock(apiWithin(t, apiSoon))
+		require.ErrorIs(t, err, zklock.ErrLost)
+		require.ErrorIs(t, err, zklock.ErrMaxHold)
+		require.ErrorIs(t, h.Unlock(apiWithin(t, apiSoon)), zklock.ErrNotHeld)
+		require.Len(t, srv.Children("/l"), 1)
+		require.ErrorIs(t, h.Check(apiWithin(t, apiSoon)), zklock.ErrMaxHold)
+		_, err = h.Multi(apiWithin(t, apiSoon))
+		require.ErrorIs(t, err, zklock.ErrMaxHold)
+	})
+}
+
+func TestMaxHoldDoesNotTouchAHoldThatWasReleased(t *testing.T) {
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := apiDial(t, srv)
+		m := c.Mutex("/l", zklock.WithMaxHold(time.Minute))
+		h := apiLock(t, m)
+		time.Sleep(59 * time.Second)
+		apiUnlock(t, h)
+		next := apiLock(t, m)
+		time.Sleep(30 * time.Second)
+		require.Equal(t, zklock.ErrUnlocked, h.Err())
+		require.NoError(t, next.Err(), "each hold has a time of its own")
+		require.NoError(t, next.Check(apiWithin(t, apiSoon)))
+	})
+}
+
+func TestMaxHoldWhileTheServerIsAway(t *testing.T) {
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := apiDial(t, srv, zklock.WithSessionTimeout(40*time.Second))
+		h := apiLock(t, c.Mutex("/l", zklock.WithMaxHold(5*time.Second)))
+		srv.Leader().Down()
+		require.ErrorIs(t, apiEnd(h), zklock.ErrMaxHold)
+		srv.Leader().Up()
+		time.Sleep(5 * time.Second)
+		require.Empty(t, srv.Children("/l"), "deleted as soon as there is a server")
+	})
+}
+
+func TestMaxHoldCoversReentrantHolds(t *testing.T) {
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		m := apiDial(t, srv).Mutex("/l", zklock.WithMaxHold(time.Minute), zklock.WithReentrancy())
+		first := apiLock(t, m)
+		time.Sleep(50 * time.Second)
+		second, err := m.Lock(first.Context())
+		require.NoError(t, err)
+		start := time.Now()
+		require.ErrorIs(t, apiEnd(second), zklock.ErrMaxHold)
+		require.Equal(t, 10*time.Second, time.Since(start), "counted from the first")
+		require.ErrorIs(t, apiEnd(first), zklock.ErrMaxHold)
+	})
+}

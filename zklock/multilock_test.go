@@ -1,0 +1,321 @@
+package zklock_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zktest"
+)
+
+// What a MultiLock costs and what it gives.
+
+func TestAMultiLockOfFivePathsTakesOneWriteAndReleasesWithOne(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dirs, c := s.multiDirs(5), s.client()
+		cost := s.multiCost(c)
+		h := s.multiTake(c.MultiLock(dirs))
+		require.Equal(s, map[zktest.Op]int{zktest.OpMulti: 1, zktest.OpGetChildren2: 5}, cost())
+		s.unlock(h)
+		require.Equal(s, map[zktest.Op]int{zktest.OpMulti: 1}, cost())
+
+		h, err := c.MultiLock(dirs).TryLock(s.Context())
+		require.NoError(s, err)
+		require.Equal(s, map[zktest.Op]int{zktest.OpMulti: 1, zktest.OpGetChildren2: 10}, cost(), "it looks before it enters")
+		s.unlock(h)
+		cost()
+
+		other := s.lock(s.client().Mutex(dirs[4]))
+		_, err = c.MultiLock(dirs).TryLock(s.Context())
+		require.ErrorIs(s, err, zklock.ErrBusy)
+		require.Equal(s, map[zktest.Op]int{zktest.OpGetChildren2: 5}, cost(), "no write when one is busy")
+		s.unlock(other)
+	})
+}
+
+// multiCost returns a function that tells what requests a client has made since the last call, without heartbeats.
+func (s *sim) multiCost(c *simClient) func() map[zktest.Op]int {
+	id, before := c.id(), map[zktest.Op]int{}
+	cost := func() map[zktest.Op]int {
+		synctest.Wait()
+		info, _ := s.srv.Session(id)
+		since := map[zktest.Op]int{}
+		for op, n := range info.Requests {
+			if op != zktest.OpPing && op != zktest.OpSync && n > before[op] {
+				since[op] = n - before[op]
+			}
+			before[op] = n
+		}
+		return since
+	}
+	cost()
+	return cost
+}
+
+// The lists go out behind the transaction without waiting for it: at a server whose every reply takes a second, taking
+// five locks takes one.
+func TestAMultiLocksListsTravelWithItsTransaction(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dirs, c := s.multiDirs(5), s.client()
+		held := s.srv.Inject(zktest.HoldReply().Op(zktest.OpMulti))
+		cost := s.multiCost(c)
+		call := simGo(s.Context(), c.MultiLock(dirs).Lock)
+		require.False(s, call.over())
+		require.Equal(s, map[zktest.Op]int{zktest.OpMulti: 1, zktest.OpGetChildren2: 5}, cost(), "before the first reply")
+		held.Remove()
+		call.get(s)
+	})
+}
+
+// A long wait, or hold, costs one watch a path, and nothing of them stays.
+func TestAMultiLockThatLastsWatchesEachOfItsZnodesOnce(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dirs, c := s.multiDirs(3), s.client()
+		h := s.lock(s.client().Mutex(dirs[1]))
+		call := simGo(s.Context(), c.MultiLock(dirs).Lock)
+		time.Sleep(time.Hour)
+		require.Len(s, s.watched(c.id()), 4, "its own three, and the one before it")
+		cost := s.multiCost(c)
+		s.unlock(h)
+		mine := call.get(s)
+		time.Sleep(time.Hour)
+		require.Empty(s, cost(), "neither the hand-over nor a long hold costs more")
+		require.Len(s, s.watched(c.id()), 3)
+		s.unlock(mine)
+		synctest.Wait()
+		require.Empty(s, s.watched(c.id()))
+	})
+}
+
+// One token covers all paths, and is greater than that of every earlier holder of any of them.
+func TestAMultiLocksTokenIsGreaterThanEveryEarlierHoldersOfAnyPath(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dirs, a, b := s.multiDirs(3), s.client(), s.client()
+		var last zklock.Token
+		for i := range 12 {
+			var h *zklock.Hold
+			switch i % 4 {
+			case 0:
+				h = s.multiTake(a.MultiLock(dirs))
+			case 1:
+				h = s.lock(b.Mutex(dirs[i%3]))
+			case 2:
+				h = s.multiTake(b.MultiLock([]string{dirs[2], dirs[0]}))
+			case 3: // a directory that is made anew, and begins to count again
+				s.remove(dirs[1], true)
+				h = s.multiTake(a.MultiLock(dirs[1:]))
+			}
+			require.Greater(s, h.Token(), last)
+			last = h.Token()
+			s.unlock(h)
+		}
+	})
+}
+
+func TestAMultiLockAndAMutexOfOneOfItsPathsExcludeEachOtherInOrder(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dirs, a, b, c := s.multiDirs(2), s.client(), s.client(), s.client()
+		h := s.multiTake(a.MultiLock(dirs))
+		_, err := b.Mutex(dirs[1]).TryLock(s.Context())
+		require.ErrorIs(s, err, zklock.ErrBusy)
+		first := simGo(s.Context(), b.Mutex(dirs[1]).Lock)
+		require.False(s, first.over())
+		second := simGo(s.Context(), c.MultiLock(dirs).Lock)
+		require.False(s, second.over())
+		s.unlock(h)
+		require.True(s, first.over())
+		require.False(s, second.over(), "it came later, and holds nothing while it waits for the second path")
+		_, err = a.Mutex(dirs[0]).TryLock(s.Context())
+		require.ErrorIs(s, err, zklock.ErrBusy)
+		s.unlock(first.get(s))
+		s.multiOwned(c, second.get(s), dirs...)
+	})
+}
+
+func TestAMultiLockOfPathsThatCanNotWorkIsRefusedBeforeAnyRequest(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dirs, c := s.multiDirs(2), s.client()
+		cost := s.multiCost(c)
+		many := make([]string, 0, 20)
+		for i := range 20 {
+			many = append(many, dirs[0]+"/"+strings.Repeat("x", i+1))
+		}
+		big := zklock.WithData(make([]byte, 64<<10))
+		for name, bad := range map[string]struct {
+			lock *zklock.MultiLock
+			want error
+			says string
+		}{
+			"none":      {c.MultiLock(nil), zklock.ErrPath, "none"},
+			"twice":     {c.MultiLock([]string{dirs[0], dirs[1], dirs[0]}), zklock.ErrPath, dirs[0]},
+			"empty":     {c.MultiLock([]string{dirs[0], ""}), zklock.ErrPath, "empty"},
+			"relative":  {c.MultiLock([]string{"a", dirs[0]}), zklock.ErrPath, "a"},
+			"root":      {c.MultiLock([]string{dirs[0], "/"}), zklock.ErrPath, "root"},
+			"option":    {c.MultiLock(dirs, zklock.WithWait(-1)), zklock.ErrOption, "negative"},
+			"too large": {c.MultiLock(many, big), zklock.ErrOption, "1 MB"}, // the server would hang up on it, again and again
+		} {
+			for _, lock := range []func(*zklock.MultiLock, context.Context) (*zklock.Hold, error){
+				(*zklock.MultiLock).Lock, (*zklock.MultiLock).TryLock,
+			} {
+				ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
+				_, err := lock(bad.lock, ctx)
+				cancel()
+				require.ErrorIs(s, err, bad.want, name)
+				require.ErrorContains(s, err, bad.says, name)
+			}
+			require.ErrorIs(s, bad.lock.Do(s.Context(), nil), bad.want, name)
+		}
+		require.Empty(s, cost())
+	})
+}
+
+func TestAMultiLockMakesTheDirectoriesThatAreMissing(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dirs, c := s.multiDirs(1), s.client()
+		paths := []string{"/new/deep/x", dirs[0], "/new/y", "/new/deep/x/inner"}
+		for range 2 {
+			h := s.multiTake(c.MultiLock(paths))
+			s.multiOwned(c, h, paths...)
+			s.unlock(h)
+		}
+		h, err := c.MultiLock([]string{"/try/a", "/try/b"}).TryLock(s.Context())
+		require.NoError(s, err)
+		s.unlock(h)
+	})
+}
+
+func TestAMultiLocksOptions(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dirs, c, other := s.multiDirs(2), s.client(), s.client()
+		h := s.lock(other.Mutex(dirs[1]))
+		for _, wait := range []time.Duration{0, 3 * time.Second} {
+			began := time.Now()
+			_, err := c.MultiLock(dirs, zklock.WithWait(wait)).Lock(s.Context())
+			require.ErrorIs(s, err, zklock.ErrBusy)
+			require.NotErrorIs(s, err, context.DeadlineExceeded)
+			require.Equal(s, wait, time.Since(began))
+			synctest.Wait()
+			require.Empty(s, s.srv.Children(dirs[0]))
+		}
+		s.unlock(h)
+
+		h = s.multiTake(c.MultiLock(dirs, zklock.WithMaxHold(5*time.Second)))
+		next := simGo(s.Context(), other.MultiLock(dirs).Lock)
+		<-h.Context().Done()
+		require.ErrorIs(s, h.Err(), zklock.ErrMaxHold)
+		s.multiOwned(other, next.get(s), dirs...)
+		require.Equal(s, 5*time.Second, next.spent, "its znodes go with it")
+		require.ErrorIs(s, h.Unlock(s.Context()), zklock.ErrMaxHold)
+	})
+}
+
+// A lock delay counts for each path: after a loss the next holder of any of them waits, after a release nobody does.
+func TestAMultiLocksDelayKeepsEachOfItsPathsFromTheNextHolder(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dirs, a, b := s.multiDirs(2), s.client(), s.client()
+		delay := zklock.WithLockDelay(20 * time.Second)
+		h := s.multiTake(a.MultiLock(dirs, delay))
+		s.unlock(h)
+		s.multiEmpty(0, dirs)
+		began := time.Now()
+		h = s.multiTake(b.MultiLock(dirs, delay))
+		require.Equal(s, began, time.Now())
+		require.NoError(s, s.srv.Expire(b.id()))
+		<-h.Context().Done()
+		_, err := a.MultiLock(dirs, delay).TryLock(s.Context())
+		require.ErrorIs(s, err, zklock.ErrBusy)
+		s.multiEmpty(time.Second, dirs)
+		after := simGo(s.Context(), a.MultiLock(dirs, delay).Lock)
+		s.multiOwned(a, after.get(s), dirs...)
+		require.Equal(s, 20*time.Second, after.spent)
+		s.unlock(after.hold)
+		s.multiEmpty(0, dirs)
+	})
+}
+
+func TestAMultiLockUnderOnesOwnHold(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dirs, c := s.multiDirs(3), s.client()
+		again := zklock.WithReentrancy()
+		h := s.multiTake(c.MultiLock(dirs[:2], again))
+		inner, err := c.MultiLock([]string{dirs[1], dirs[0]}, again).Lock(h.Context())
+		require.NoError(s, err, "the same set, whatever its order")
+		require.Equal(s, h.Token(), inner.Token())
+		for name, m := range map[string]*zklock.MultiLock{
+			"the same set, without reentrancy": c.MultiLock(dirs[:2]),
+			"an overlapping set":               c.MultiLock(dirs[1:], again),
+			"a greater set":                    c.MultiLock(dirs, again),
+			"a smaller set":                    c.MultiLock(dirs[:1], again),
+		} {
+			_, err := m.Lock(inner.Context())
+			require.ErrorIs(s, err, zklock.ErrDeadlock, name)
+			_, err = m.TryLock(h.Context())
+			require.ErrorIs(s, err, zklock.ErrDeadlock, name)
+		}
+		_, err = c.Mutex(dirs[0]).Lock(h.Context())
+		require.ErrorIs(s, err, zklock.ErrDeadlock)
+		apart, err := c.MultiLock(dirs[2:]).Lock(h.Context())
+		require.NoError(s, err, "another set has nothing to do with it")
+		s.unlock(apart)
+		s.unlock(h)
+		s.multiOwned(c, inner, dirs[:2]...)
+		s.unlock(inner)
+		s.multiEmpty(0, dirs)
+
+		alone := s.lock(c.Mutex(dirs[0]))
+		_, err = c.MultiLock(dirs, again).Lock(alone.Context())
+		require.ErrorIs(s, err, zklock.ErrDeadlock, "under a Mutex of one of its paths")
+		s.unlock(alone)
+	})
+}
+
+func TestAMultiLocksCheckAndMultiAskForAllItsZnodes(t *testing.T) {
+	for i := range 3 {
+		simTest(t, func(s *sim) {
+			dirs, c := s.multiDirs(3), s.client()
+			require.NoError(s, s.srv.Create("/data", nil))
+			set := &zk.SetDataRequest{Path: "/data", Data: []byte("x"), Version: -1}
+			h := s.multiTake(c.MultiLock(dirs))
+			require.NoError(s, h.Check(s.Context()))
+			resps, err := h.Multi(s.Context(), set)
+			require.NoError(s, err)
+			require.Len(s, resps, 1)
+			n, _ := s.srv.Node("/data")
+			require.EqualValues(s, 1, n.Stat.Version)
+			s.srv.Inject(zktest.DropReply().Op(zktest.OpNotify))
+			require.NoError(s, s.srv.Delete(h.Nodes()[i]))
+			if i == 0 {
+				require.ErrorIs(s, h.Check(s.Context()), zklock.ErrNodeDeleted)
+			} else {
+				_, err = h.Multi(s.Context(), set)
+				require.ErrorIs(s, err, zklock.ErrNodeDeleted)
+			}
+			n, _ = s.srv.Node("/data")
+			require.EqualValues(s, 1, n.Stat.Version)
+		})
+	}
+}
+
+func TestAMultiLocksDoReleasesAll(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dirs, c := s.multiDirs(3), s.client()
+		m := c.MultiLock(dirs)
+		require.Equal(s, context.Canceled, m.Do(s.Context(), func(context.Context) error {
+			for _, dir := range dirs {
+				require.Len(s, s.srv.Children(dir), 1)
+			}
+			return context.Canceled
+		}))
+		s.multiEmpty(0, dirs)
+		require.PanicsWithValue(s, "oops", func() {
+			_ = m.Do(s.Context(), func(context.Context) error { panic("oops") })
+		})
+		s.multiEmpty(0, dirs)
+	})
+}

@@ -1,0 +1,201 @@
+package zklock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/session"
+)
+
+// Observe yields who leads now, and then every change, once and in order: (leader, nil) for a new leader or a new value
+// of the same one, and (zero, ErrNoLeader) when nobody leads, always between two leaders. Of values that follow each
+// other faster than they can be read, the last is yielded. It survives disconnects and sessions that end, and costs
+// the candidates nothing: an observer watches the leader's znode, and the list only while there is no leader.
+//
+// It ends with ctx, or when nothing more can come (ErrClosed, ErrPath); the last pair then has that error. Each use of
+// the sequence observes anew.
+func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
+	return func(yield func(Leader, error) bool) {
+		if e.b.err != nil {
+			yield(Leader{}, fmt.Errorf("zklock: observe: %w", e.b.err))
+			return
+		}
+		o := observer{e: e, yield: yield}
+		for !o.stopped {
+			s, err := e.b.c.Session(ctx)
+			if err == nil {
+				err = o.watch(ctx, s)
+			}
+			switch {
+			case o.stopped:
+				return
+			case e.b.c.ctx.Err() != nil:
+				err = ErrClosed
+			case ctx.Err() != nil && !errors.Is(err, ctx.Err()):
+				err = session.Waited(ctx, err)
+			case ctx.Err() != nil, s == nil:
+			case s.Err() != nil:
+				continue // in the next session
+			case !hopeless(err):
+				e.b.c.log.Warn("observing an election failed, and goes on", "path", e.b.path, "error", err)
+				e.b.c.rest(ctx, time.Second)
+				continue
+			}
+			yield(Leader{}, &lockError{"observe", e.b.path, err})
+			return
+		}
+	}
+}
+
+// observer is one use of Observe.
+type observer struct {
+	e       *Election
+	yield   func(Leader, error) bool
+	stopped bool // yield has returned false
+
+	told  bool   // something has been yielded
+	node  string // of the leader that was yielded last; "" for none
+	mzxid int64  // of its value
+}
+
+// leader yields l if it is news.
+func (o *observer) leader(l Leader, mzxid int64) {
+	if o.node != "" && o.node != l.Node {
+		o.none()
+	}
+	if o.stopped || o.node == l.Node && o.mzxid == mzxid {
+		return
+	}
+	o.told, o.node, o.mzxid = true, l.Node, mzxid
+	o.stopped = !o.yield(l, nil)
+}
+
+// none yields "no leader" if it is news.
+func (o *observer) none() {
+	if o.stopped || o.told && o.node == "" {
+		return
+	}
+	o.told, o.node = true, ""
+	o.stopped = !o.yield(Leader{}, ErrNoLeader)
+}
+
+// watch observes through one session, until that ends, ctx ends, or yield has had enough.
+func (o *observer) watch(ctx context.Context, s *session.Session) error {
+	for !o.stopped {
+		names, _, err := s.List(ctx, o.e.b.path)
+		if err != nil && !errors.Is(err, zk.ErrNoNode) {
+			return err
+		}
+		if line := recipe.Sort(names); len(line) > 0 {
+			err = o.follow(ctx, s, line[0])
+		} else {
+			err = o.await(ctx, s)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// follow yields the leader name and its values until its znode goes.
+func (o *observer) follow(ctx context.Context, s *session.Session, name string) error {
+	node := o.e.b.path + "/" + name
+	for !o.stopped {
+		if stands, err := o.look(ctx, s, node); !stands {
+			return err
+		}
+	}
+	return nil
+}
+
+// look yields the leader's value and waits for the next change. False: there is no such znode any more, or no watch.
+func (o *observer) look(ctx context.Context, s *session.Session, node string) (stands bool, err error) {
+	w, err := s.Watch(ctx, node)
+	if err != nil {
+		return false, err
+	}
+	defer w.Close() // also when yield panics
+	if w.Exists {
+		err = o.value(ctx, s, node)
+	}
+	if err == nil && w.Exists && !o.stopped {
+		err = sleep(ctx, s, w)
+	}
+	switch {
+	case err != nil && !errors.Is(err, zk.ErrNoNode):
+		return false, err
+	case err != nil || !w.Exists || !o.stopped && w.Event() == zk.EventNodeDeleted:
+		if o.node == node {
+			o.none()
+		}
+		return false, nil
+	}
+	return true, nil
+}
+
+// value reads the leader's value, after the watch was set, and yields it.
+func (o *observer) value(ctx context.Context, s *session.Session, node string) error {
+	data, stat, err := s.Get(ctx, node)
+	if err != nil {
+		return err
+	}
+	o.leader(newLeader(node, data, stat), stat.Mzxid)
+	return nil
+}
+
+// await yields "no leader" and waits for a candidate, or for the directory.
+func (o *observer) await(ctx context.Context, s *session.Session) error {
+	o.none()
+	if o.stopped {
+		return nil
+	}
+	w, names, err := s.WatchChildren(ctx, o.e.b.path)
+	if errors.Is(err, zk.ErrNoNode) {
+		if w, err = s.Watch(ctx, o.e.b.path); err == nil && w.Exists {
+			w.Close()
+			return nil
+		}
+	}
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	if len(recipe.Sort(names)) > 0 {
+		return nil
+	}
+	return sleep(ctx, s, w)
+}
+
+// sleep waits until w fires.
+func sleep(ctx context.Context, s *session.Session, w *session.Watch) error {
+	select {
+	case <-w.Fired():
+		return nil
+	case <-s.Done():
+		return s.Err()
+	case <-ctx.Done():
+		return session.Waited(ctx, errors.New("waiting for a change of leader"))
+	}
+}
+
+// read returns the candidate name as a leader.
+func (e *Election) read(ctx context.Context, s *session.Session, name string) (Leader, error) {
+	node := e.b.path + "/" + name
+	data, stat, err := s.Get(ctx, node)
+	if err != nil {
+		return Leader{}, err
+	}
+	return newLeader(node, data, stat), nil
+}
+
+func newLeader(node string, data []byte, stat zk.Stat) Leader {
+	k := newContender(node, session.Node{Data: data, Stat: stat}, true)
+	return Leader{Value: k.Data, Contender: k}
+}

@@ -1,0 +1,104 @@
+package zklock
+
+import (
+	"bytes"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/zklock/locker/session"
+)
+
+// Option configures Dial. An option that can't work is refused by Dial (ErrOption), before any I/O.
+type Option struct{ set func(*options) error }
+
+type options struct {
+	session session.Config
+	hooks   Hooks
+}
+
+// Dialer opens a connection to one server, within timeout.
+type Dialer = session.Dialer
+
+// WithSessionTimeout asks for a session timeout of d: how long the ensemble waits for a client that is silent before
+// it gives its locks to others. The server may grant another one, usually between 2 and 20 of its ticks. Longer
+// survives longer hiccups, shorter frees the locks of a crashed process sooner. Below four of the ensemble's ticks a
+// hold is lost, safely, when its server hangs, because there is no time left to try another. From 100 ms to 24 h;
+// default 10 s.
+func WithSessionTimeout(d time.Duration) Option {
+	return Option{func(o *options) error {
+		if d <= 0 {
+			return fmt.Errorf("%w: session timeout %v: is not positive", ErrOption, d)
+		}
+		o.session.Timeout = d
+		return nil
+	}}
+}
+
+// WithServerTick names the ensemble's tickTime, if it is longer than ZooKeeper's default: the lease counts an answer
+// only when the server that gave it has had this long to report to its leader. Too small a value is unsafe on a server
+// that has lost its leader. Default 2 s.
+func WithServerTick(d time.Duration) Option {
+	return Option{func(o *options) error {
+		if d <= 0 {
+			return fmt.Errorf("%w: server tick %v: is not positive", ErrOption, d)
+		}
+		o.session.ServerTick = d
+		return nil
+	}}
+}
+
+// WithAuth presents credentials on every connection: WithAuth("digest", []byte("user:password")). It may be given
+// several times. Default: none.
+func WithAuth(scheme string, cred []byte) Option {
+	return Option{func(o *options) error {
+		if scheme == "" {
+			return fmt.Errorf("%w: auth scheme %q: is empty", ErrOption, scheme)
+		}
+		o.session.Auth = append(o.session.Auth, session.Auth{Scheme: scheme, Credential: bytes.Clone(cred)})
+		return nil
+	}}
+}
+
+// WithTLS encrypts the connections. conf.ServerName defaults to the host of each server. Default: plain TCP.
+func WithTLS(conf *tls.Config) Option {
+	return Option{func(o *options) error {
+		if conf == nil {
+			return fmt.Errorf("%w: TLS configuration: is nil", ErrOption)
+		}
+		o.session.TLS = conf
+		return nil
+	}}
+}
+
+// WithDialer opens the connections with dial instead of TCP: through a proxy, or to an in-process server. TLS comes on
+// top of it.
+func WithDialer(dial Dialer) Option {
+	return Option{func(o *options) error {
+		if dial == nil {
+			return fmt.Errorf("%w: dialer: is nil", ErrOption)
+		}
+		o.session.Dial = dial
+		return nil
+	}}
+}
+
+// WithLogger logs sessions, losses and retries. Default: silent.
+func WithLogger(log *slog.Logger) Option {
+	return Option{func(o *options) error {
+		if log == nil {
+			return fmt.Errorf("%w: logger: is nil", ErrOption)
+		}
+		o.session.Logger = log
+		return nil
+	}}
+}
+
+// WithHooks has h told what happens. Default: nobody.
+func WithHooks(h Hooks) Option {
+	return Option{func(o *options) error {
+		o.hooks = h
+		return nil
+	}}
+}

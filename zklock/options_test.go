@@ -1,0 +1,235 @@
+package zklock_test
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zktest"
+)
+
+// apiNoDial fails the test when anything is dialled.
+func apiNoDial(t testing.TB) zklock.Option {
+	return zklock.WithDialer(func(string, string, time.Duration) (net.Conn, error) {
+		t.Error("dialled")
+		return nil, net.ErrClosed
+	})
+}
+
+func TestBadOptionsAreRefusedBeforeAnyDial(t *testing.T) {
+	for name, c := range map[string]struct {
+		opt  zklock.Option
+		says string
+	}{
+		"zero value":               {zklock.Option{}, "zero value"},
+		"session timeout 0":        {zklock.WithSessionTimeout(0), "session timeout 0s"},
+		"session timeout negative": {zklock.WithSessionTimeout(-time.Second), "session timeout -1s"},
+		"session timeout tiny":     {zklock.WithSessionTimeout(time.Millisecond), "session timeout 1ms"},
+		"session timeout endless":  {zklock.WithSessionTimeout(1000 * time.Hour), "session timeout 1000h"},
+		"server tick 0":            {zklock.WithServerTick(0), "server tick 0s"},
+		"server tick negative":     {zklock.WithServerTick(-1), "server tick -1ns"},
+		"server tick endless":      {zklock.WithServerTick(1000 * time.Hour), "server tick 1000h"},
+		"no scheme":                {zklock.WithAuth("", []byte("x")), `auth scheme ""`},
+		"no TLS configuration":     {zklock.WithTLS(nil), "TLS configuration: is nil"},
+		"no dialer":                {zklock.WithDialer(nil), "dialer: is nil"},
+		"no logger":                {zklock.WithLogger(nil), "logger: is nil"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := zklock.Dial(context.Background(), "zk1:2181", apiNoDial(t), c.opt)
+			require.ErrorIs(t, err, zklock.ErrOption)
+			require.ErrorContains(t, err, "zklock: dial")
+			require.ErrorContains(t, err, c.says)
+		})
+	}
+}
+
+func TestBadConnectStringsAreRefusedBeforeAnyDial(t *testing.T) {
+	for connect, want := range map[string]error{
+		"": zklock.ErrOption, ",": zklock.ErrOption, "zk1:": zklock.ErrOption, "zk1:99999": zklock.ErrOption, "zk1, zk2": zklock.ErrOption,
+		"/app": zklock.ErrOption, "zk1/app/": zklock.ErrPath, "zk1//": zklock.ErrPath, "zk1/a/../b": zklock.ErrPath, "zk1/\x00": zklock.ErrPath,
+	} {
+		_, err := zklock.Dial(context.Background(), connect, apiNoDial(t))
+		require.ErrorIs(t, err, want, "%q", connect)
+		require.ErrorContains(t, err, "zklock: dial", "%q", connect)
+	}
+}
+
+func TestEveryOptionOfAClientIsTaken(t *testing.T) {
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := apiDial(t, srv, zklock.WithSessionTimeout(20*time.Second), zklock.WithServerTick(3*time.Second),
+			zklock.WithAuth("digest", []byte("a:b")), zklock.WithAuth("digest", []byte("c:d")),
+			zklock.WithLogger(slog.New(slog.DiscardHandler)), zklock.WithHooks(zklock.Hooks{}))
+		s, err := c.Session(apiWithin(t, apiSoon))
+		require.NoError(t, err)
+		require.Equal(t, 20*time.Second, s.Timeout())
+		for _, acl := range [][]zk.ACL{zk.DigestACL(zk.PermAll, "a", "b"), zk.DigestACL(zk.PermAll, "c", "d")} {
+			h := apiLock(t, c.Mutex("/x"+acl[0].ID[:1], zklock.WithACL(acl...)))
+			apiUnlock(t, h)
+		}
+	})
+}
+
+func TestTLSIsOnTopOfTheDialer(t *testing.T) {
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) { // which does not speak it
+		_, err := zklock.Dial(apiWithin(t, time.Second), srv.Addr(), zklock.WithDialer(srv.Dial), zklock.WithTLS(&tls.Config{MinVersion: tls.VersionTLS12}))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		time.Sleep(time.Minute)
+		require.Empty(t, srv.Sessions())
+	})
+}
+
+// apiBadLockOptions are refused by every call on a lock.
+var apiBadLockOptions = map[string]struct {
+	opt  zklock.LockOption
+	says string
+}{
+	"zero value":          {zklock.LockOption{}, "zero value"},
+	"wait negative":       {zklock.WithWait(-time.Second), "wait -1s: is negative"},
+	"max hold 0":          {zklock.WithMaxHold(0), "max hold 0s: is not positive"},
+	"max hold negative":   {zklock.WithMaxHold(-1), "max hold -1ns: is not positive"},
+	"owner too long":      {zklock.WithOwner(strings.Repeat("x", 64<<10+1)), "owner of 65537 bytes"},
+	"data too long":       {zklock.WithData(make([]byte, 64<<10+1)), "data of 65537 bytes"},
+	"no ACL":              {zklock.WithACL(), "ACL: is empty"},
+	"lock delay negative": {zklock.WithLockDelay(-time.Second), "lock delay -1s"},
+	"lock delay too long": {zklock.WithLockDelay(2 * time.Hour), "lock delay 2h0m0s"},
+}
+
+func TestTheZnodeTellsWhoHoldsInJSON(t *testing.T) {
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := apiDial(t, srv)
+		payload := []byte{0, 1, 0xff}
+		m := c.Mutex("/l", zklock.WithOwner("batch \"7\" ü"), zklock.WithData(payload))
+		payload[0] = 9 // it was copied
+		h := apiLock(t, m)
+		node, _ := srv.Node(h.Node())
+		var id struct {
+			Owner string
+			Host  string
+			PID   int
+			Data  []byte
+		}
+		require.NoError(t, json.Unmarshal(node.Data, &id))
+		host, err := os.Hostname()
+		require.NoError(t, err)
+		require.Equal(t, "batch \"7\" ü", id.Owner)
+		require.Equal(t, host, id.Host)
+		require.Equal(t, os.Getpid(), id.PID)
+		require.Equal(t, []byte{0, 1, 0xff}, id.Data)
+
+		plain := apiLock(t, c.Mutex("/plain"))
+		node, _ = srv.Node(plain.Node())
+		require.NotContains(t, string(node.Data), "owner")
+		require.NotContains(t, string(node.Data), "data")
+		large := apiLock(t, c.Mutex("/large", zklock.WithData(make([]byte, 64<<10)), zklock.WithOwner(strings.Repeat("x", 64<<10))))
+		require.NoError(t, large.Check(apiWithin(t, apiSoon)))
+	})
+}
+
+func TestABusyMessageNamesTheOwner(t *testing.T) {
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		a, b := apiDial(t, srv), apiDial(t, srv)
+		apiLock(t, a.Mutex("/l", zklock.WithOwner("nightly")))
+		_, err := b.Mutex("/l", zklock.WithWait(2*time.Second)).Lock(apiWithin(t, apiSoon))
+		require.ErrorIs(t, err, zklock.ErrBusy)
+		require.ErrorContains(t, err, "2nd in line behind nightly (")
+		_, err = b.Mutex("/l").Lock(apiWithin(t, 2*time.Second))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "2nd in line behind nightly (")
+	})
+}
+
+func TestOtherPeoplesDataAreNotTrustedWithATerminal(t *testing.T) {
+	for _, data := range []string{"\x1b[31mred", "a\nb", "\xff\xfe", strings.Repeat("x", 300), "\u202eltr", `{"host":"\u001b[2J","pid":1}`, ""} {
+		apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+			require.NoError(t, srv.Create("/l", nil))
+			require.NoError(t, srv.Create("/l/foreign__lock__0000000000", []byte(data)))
+			_, err := apiDial(t, srv).Mutex("/l").Lock(apiWithin(t, 2*time.Second))
+			require.ErrorContains(t, err, "behind foreign__lock__0000000000", "%q", data)
+		})
+	}
+}
+
+func TestWithWaitBoundsALockAndZeroMeansNotToWait(t *testing.T) {
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		a, b := apiDial(t, srv), apiDial(t, srv)
+		h := apiLock(t, a.Mutex("/l"))
+		start := time.Now()
+		_, err := b.Mutex("/l", zklock.WithWait(5*time.Second)).Lock(apiWithin(t, time.Minute))
+		require.Equal(t, 5*time.Second, time.Since(start))
+		require.ErrorIs(t, err, zklock.ErrBusy)
+		require.NotErrorIs(t, err, context.DeadlineExceeded, "the deadline was not the caller's")
+		require.ErrorContains(t, err, "gave up after 5s")
+		synctest.Wait()
+		require.Len(t, srv.Children("/l"), 1)
+
+		_, err = b.Mutex("/l", zklock.WithWait(time.Minute)).Lock(apiWithin(t, time.Second))
+		require.ErrorIs(t, err, context.DeadlineExceeded, "the caller's own deadline is kept")
+		require.NotErrorIs(t, err, zklock.ErrBusy)
+
+		writes := srv.Requests()[zktest.OpCreate]
+		start = time.Now()
+		_, err = b.Mutex("/l", zklock.WithWait(0)).Lock(apiWithin(t, time.Minute))
+		require.ErrorIs(t, err, zklock.ErrBusy)
+		require.Zero(t, time.Since(start))
+		require.Equal(t, writes, srv.Requests()[zktest.OpCreate])
+
+		got := make(chan error, 1)
+		go func() {
+			_, err := b.Mutex("/l", zklock.WithWait(time.Minute)).Lock(context.Background())
+			got <- err
+		}()
+		time.Sleep(30 * time.Second)
+		apiUnlock(t, h)
+		require.NoError(t, <-got)
+	})
+}
+
+func TestWithACLIsOnTheZnodeAndOnWhatIsMadeForIt(t *testing.T) {
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		acl := zk.DigestACL(zk.PermAll, "team", "pw")
+		ours := apiDial(t, srv, zklock.WithAuth("digest", []byte("team:pw")))
+		others := apiDial(t, srv)
+		h := apiLock(t, ours.Mutex("/a/b/l", zklock.WithACL(acl...)))
+		for _, path := range []string{h.Node(), "/a/b/l", "/a/b", "/a"} {
+			node, there := srv.Node(path)
+			require.True(t, there, path)
+			require.Equal(t, []zktest.ACL{{Perms: acl[0].Perms, Scheme: acl[0].Scheme, ID: acl[0].ID}}, node.ACL, path)
+		}
+		s, err := others.Session(apiWithin(t, apiSoon))
+		require.NoError(t, err)
+		require.ErrorIs(t, s.Delete(apiWithin(t, apiSoon), h.Node(), -1), zk.ErrNoAuth)
+		_, err = others.Mutex("/a/b/l").Lock(apiWithin(t, apiSoon))
+		require.ErrorIs(t, err, zk.ErrNoAuth)
+		_, err = others.Mutex("/a/b/l").TryLock(apiWithin(t, apiSoon))
+		require.ErrorIs(t, err, zk.ErrNoAuth)
+		require.NoError(t, h.Err())
+		apiUnlock(t, h)
+	})
+}
+
+func TestWithContainerTheDirectoryGoesWhenItIsEmpty(t *testing.T) {
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := apiDial(t, srv)
+		m := c.Mutex("/keys/k1", zklock.WithContainer())
+		h := apiLock(t, m)
+		time.Sleep(5 * time.Minute)
+		require.Equal(t, []string{"k1"}, srv.Children("/keys"), "not while it is used")
+		apiUnlock(t, h)
+		apiUnlock(t, apiLock(t, c.Mutex("/keys/stays")))
+		time.Sleep(5 * time.Minute)
+		require.Equal(t, []string{"stays"}, srv.Children("/keys"))
+		next := apiLock(t, m)
+		require.Greater(t, next.Token(), h.Token(), "tokens grow across the directory's lives")
+	})
+}

@@ -1,0 +1,273 @@
+package zklock_test
+
+import (
+	"context"
+	"errors"
+	"path"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zktest"
+)
+
+// Nothing is left behind: scenarios 8 to 10 and 16. 11 to 14 are in scenario_release_test.go, 15 in
+// scenario_leak_test.go.
+
+// scenario 8: whatever goes wrong after the create, the own znode is gone afterwards, and the error says what it was.
+func TestScenario8_AnyErrorAfterTheCreateLeavesNoNode(t *testing.T) {
+	refused := zktest.Answer(zktest.CodeNoAuth)
+	for name, c := range map[string]struct {
+		fault     zktest.Fault
+		contended bool // somebody else holds the lock, and releases it after a second
+		opts      []zklock.LockOption
+		want      error
+	}{
+		"the list is refused":          {fault: refused.Op(zktest.OpGetChildren2), want: zk.ErrNoAuth},
+		"the list is unknown":          {fault: zktest.Answer(zktest.CodeUnimplemented).Op(zktest.OpGetChildren2)},
+		"the list is garbled":          {fault: zktest.Garble(func(b []byte) []byte { return b[:20] }).Op(zktest.OpGetChildren2)},
+		"the watch is refused":         {fault: refused.Op(zktest.OpExists), contended: true, want: zk.ErrNoAuth},
+		"the own watch is refused":     {fault: refused.Op(zktest.OpExists).After(1), contended: true, want: zk.ErrNoAuth},
+		"the second list is refused":   {fault: refused.Op(zktest.OpGetChildren2).After(1), contended: true, want: zk.ErrNoAuth},
+		"the lock delay can't be read": {fault: refused.Op(zktest.OpGetData), opts: delayed, want: zk.ErrNoAuth},
+		"the claim can't be written":   {fault: refused.Op(zktest.OpMulti), opts: delayed, want: zk.ErrNoAuth},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simTest(t, func(s *sim) {
+				dir, other, cl := s.dir("/locks/a"), s.client(), s.client()
+				var first *zklock.Hold
+				var second *simCall
+				if c.contended {
+					first = s.lock(other.Mutex(dir))
+					second = simGo(s.Context(), other.Mutex(dir).Lock)
+					require.False(s, second.over())
+				}
+				left := len(s.srv.Children(dir))
+				id := cl.id()
+				fault := s.srv.Inject(c.fault.Session(id).Times(1))
+				call := simGo(s.Context(), cl.Mutex(dir, c.opts...).Lock)
+				synctest.Wait()
+				require.Len(s, cl.tapped(), 1, "it got past its create")
+				if c.contended && !call.over() {
+					time.Sleep(time.Second)
+					s.unlock(first)
+					s.unlock(second.get(s))
+					left = 0
+				}
+				<-call.done
+				require.Error(s, call.err)
+				require.Nil(s, call.hold)
+				require.ErrorContains(s, call.err, dir)
+				if c.want != nil {
+					require.ErrorIs(s, call.err, c.want)
+				}
+				require.Equal(s, 1, fault.Hits())
+				s.until(3*time.Second, "own znode gone", func() bool { return len(s.srv.Children(dir)) == left })
+				require.Equal(s, id, cl.id(), "deleted, and not gone with the session")
+			})
+		})
+	}
+}
+
+var delayed = []zklock.LockOption{zklock.WithLockDelay(time.Second)}
+
+// scenario 8, at the last step: the lease can't be confirmed after a long wait in line.
+func TestScenario8_AnErrorWhileTheLeaseIsConfirmedLeavesNoNode(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dir, other, c := s.dir("/locks/a"), s.client(), s.client()
+		first := s.lock(other.Mutex(dir))
+		call := simGo(s.Context(), c.Mutex(dir).Lock)
+		require.False(s, call.over())
+		time.Sleep(time.Hour)
+		id := c.id()
+		fault := s.srv.Inject(zktest.Answer(zktest.CodeNoAuth).Op(zktest.OpSync).Session(id))
+		s.unlock(first)
+		<-call.done
+		require.ErrorIs(s, call.err, zk.ErrNoAuth)
+		require.Positive(s, fault.Hits())
+		s.empty(time.Second, dir)
+		require.Equal(s, id, c.id())
+	})
+}
+
+// scenario 9: a TryLock fails, its clean-up loses the connection, the session survives: the delete is repeated until
+// the znode is gone.
+func TestScenario9_TheCleanUpOfAFailedTryLockIsRepeatedUntilTheNodeIsGone(t *testing.T) {
+	for name, fault := range map[string]zktest.Fault{
+		"lost before it is carried out": zktest.CloseBefore(), "lost after it was carried out": zktest.CloseAfter(),
+		"swallowed": zktest.DropRequest(), "never answered": zktest.Stall(0),
+	} {
+		t.Run(name, func(t *testing.T) {
+			simTest(t, func(s *sim) {
+				dir, a, b := s.dir("/locks/a"), s.client(), s.client()
+				id := b.id()
+				create := s.srv.Inject(zktest.Hold().Op(zktest.OpCreate).Session(id).Once())
+				lost := s.srv.Inject(fault.Op(zktest.OpDelete).Session(id).Times(3))
+				try := simGo(s.Context(), b.Mutex(dir).TryLock)
+				<-create.Hit() // it has found the directory empty
+				h := s.lock(a.Mutex(dir))
+				create.Release()
+				<-try.done
+				require.ErrorIs(s, try.err, zklock.ErrBusy)
+				want := []string{path.Base(h.Node())}
+				s.until(30*time.Second, "its place is gone", func() bool {
+					return len(s.srv.Children(dir)) == 1 && (lost.Hits() == 3 || s.srv.Requests()[zktest.OpDelete] > 0)
+				})
+				require.Equal(s, want, s.srv.Children(dir))
+				require.Positive(s, lost.Hits())
+				require.Equal(s, id, b.id(), "deleted, and not gone with the session")
+				s.owned(a, h)
+			})
+		})
+	}
+}
+
+// scenario 9, when the caller has gone as well.
+func TestScenario9_TheCleanUpGoesOnWhenTheTryLocksContextEnds(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dir, a, b := s.dir("/locks/a"), s.client(), s.client()
+		id := b.id()
+		create := s.srv.Inject(zktest.Hold().Op(zktest.OpCreate).Session(id).Once())
+		lost := s.srv.Inject(zktest.CloseBefore().Op(zktest.OpDelete).Session(id).Times(5))
+		ctx, cancel := context.WithCancel(s.Context())
+		defer cancel()
+		try := simGo(ctx, b.Mutex(dir).TryLock)
+		<-create.Hit()
+		h := s.lock(a.Mutex(dir))
+		create.Release()
+		<-lost.Hit()
+		cancel()
+		require.True(s, try.over())
+		require.Error(s, try.err)
+		s.until(30*time.Second, "its place is gone", func() bool { return len(s.srv.Children(dir)) == 1 })
+		require.Equal(s, 5, lost.Hits())
+		require.Equal(s, []string{path.Base(h.Node())}, s.srv.Children(dir))
+		require.Equal(s, id, b.id(), "deleted, and not gone with the session")
+	})
+}
+
+// scenario 10: clean-up that starts on a ctx that is already done is done all the same, by Lock, Unlock and Do.
+func TestScenario10_CleanUpOnAContextThatIsOverIsDone(t *testing.T) {
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	simTest(t, func(s *sim) {
+		dir, c := s.dir("/locks/a"), s.client()
+		id, m := c.id(), c.Mutex(dir)
+
+		h := s.lock(m)
+		require.ErrorIs(s, h.Unlock(over), context.Canceled)
+		require.ErrorIs(s, h.Err(), zklock.ErrUnlocked)
+		s.empty(time.Second, dir)
+
+		first := s.lock(m)
+		ctx, stop := context.WithTimeout(s.Context(), time.Second)
+		_, err := m.Lock(ctx) // its place is given up after ctx is over
+		stop()
+		require.ErrorIs(s, err, context.DeadlineExceeded)
+		s.until(time.Second, "the waiter's place is gone", func() bool { return len(s.srv.Children(dir)) == 1 })
+		s.unlock(first)
+
+		ctx, stop = context.WithCancel(s.Context())
+		err = m.Do(ctx, func(ctx context.Context) error {
+			stop()
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		require.ErrorIs(s, err, context.Canceled)
+		require.NotErrorIs(s, err, zklock.ErrLost)
+		require.Empty(s, s.srv.Children(dir), "released before Do returned")
+		require.Equal(s, id, c.id(), "deleted, and not gone with the session")
+	})
+}
+
+// scenario 10, the bound: a release that gets no answer does not keep Do for longer than the session timeout, whether
+// the session lasts or not.
+func TestScenario10_DosReleaseIsBoundedByTheSessionTimeout(t *testing.T) {
+	for name, down := range map[string]zktest.Fault{
+		"no server":                     zktest.Freeze(),
+		"a server that deletes nothing": zktest.DropRequest().Op(zktest.OpDelete),
+	} {
+		t.Run(name, func(t *testing.T) {
+			simTest(t, func(s *sim) {
+				dir, c := s.dir("/locks/a"), s.client()
+				ctx, cancel := context.WithCancel(s.Context())
+				var began time.Time
+				var fault *zktest.Injection
+				err := c.Mutex(dir).Do(ctx, func(context.Context) error {
+					fault = s.srv.Inject(down)
+					cancel()
+					began = time.Now()
+					return nil
+				})
+				require.Error(s, err)
+				require.Positive(s, time.Since(began))
+				require.LessOrEqual(s, time.Since(began), 10*time.Second)
+				require.NotEmpty(s, s.srv.Children(dir))
+				fault.Remove()
+				s.empty(10*time.Second, dir)
+			})
+		})
+	}
+}
+
+// scenario 16: Close during a create in flight: the znode does not outlive Close by more than the session.
+func TestScenario16_ANodeWhoseCreateIsInFlightDoesNotOutliveCloseByMoreThanTheSession(t *testing.T) {
+	const session = 10*time.Second + 2*time.Second // the timeout, and the tick at which the server looks
+	for name, fault := range map[string]zktest.Fault{
+		"held back": zktest.Hold(), "not answered": zktest.HoldReply(), "connection lost before": zktest.CloseBefore(),
+		"connection lost after": zktest.CloseAfter(), "link dead": zktest.Freeze(), "requests pass": zktest.FreezeReplies(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			simTest(t, func(s *sim) {
+				dir, c := s.dir("/locks/a"), s.client()
+				id := c.id()
+				held := s.srv.Inject(fault.Op(zktest.OpCreate).Path("/locks/a/*").Once())
+				refused := s.srv.Inject(zktest.Refuse())
+				call := simGo(s.Context(), c.Mutex(dir).Lock)
+				<-held.Hit()
+				require.False(s, call.over())
+				closed := time.Now()
+				require.NoError(s, c.Close())
+				require.LessOrEqual(s, time.Since(closed), 2500*time.Millisecond)
+				require.True(s, call.over())
+				require.ErrorIs(s, call.err, zklock.ErrClosed)
+				require.Nil(s, call.hold)
+				if name == "held back" || name == "not answered" {
+					held.Release()
+				}
+				time.Sleep(time.Until(closed.Add(session)))
+				synctest.Wait()
+				require.Empty(s, s.srv.Children(dir))
+				_, alive := s.srv.Session(id)
+				require.False(s, alive)
+				refused.Remove()
+				held.Remove()
+			})
+		})
+	}
+}
+
+// scenario 16, in the usual case: with a server that answers, a closed client's places are gone when Close returns.
+func TestScenario16_CloseFreesEverythingAtOnceWhenAServerAnswers(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dir, a, b := s.dir("/locks/a"), s.client(), s.client()
+		h := s.lock(a.Mutex(dir))
+		waits := simGo(s.Context(), a.Mutex(dir).Lock)
+		next := simGo(s.Context(), b.Mutex(dir).Lock)
+		require.False(s, next.over())
+		began := time.Now()
+		require.NoError(s, a.Close())
+		require.True(s, next.over())
+		s.owned(b, next.get(s))
+		require.Equal(s, began, next.at)
+		require.True(s, waits.over())
+		require.ErrorIs(s, waits.err, zklock.ErrClosed)
+		require.ErrorIs(s, h.Err(), zklock.ErrClosed)
+		require.False(s, errors.Is(h.Err(), zklock.ErrLost))
+		require.Len(s, s.srv.Children(dir), 1)
+	})
+}

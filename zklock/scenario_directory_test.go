@@ -1,0 +1,200 @@
+package zklock_test
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zktest"
+)
+
+// The lock's directory: scenarios 44 and 45.
+
+// scenario 44: the directory is deleted while somebody waits: it is made again, and the waiters queue again.
+//
+// One of them may not: the first in line, which was told that the holder's znode has gone before it could know that its
+// own went with it. It held, for as long as it takes to tell it that it has lost.
+func TestScenario44_ADirectoryThatIsDeletedWhileWaitingIsMadeAgain(t *testing.T) {
+	for _, waited := range []time.Duration{0, 299 * time.Millisecond, time.Second, 5 * time.Minute} {
+		for _, upwards := range []bool{false, true} {
+			t.Run(fmt.Sprintf("after %v, upwards %v", waited, upwards), func(t *testing.T) {
+				opts := []zklock.LockOption{zklock.WithContainer()}
+				if upwards {
+					opts = nil
+				}
+				simTest(t, func(s *sim) {
+					const dir, n = "/locks/x/a", 5
+					holder := s.client()
+					h := s.lock(holder.Mutex(dir, opts...))
+					clients, calls := make([]*simClient, n), make([]*simCall, n)
+					for i := range n {
+						clients[i] = s.client()
+						calls[i] = simGo(s.Context(), clients[i].Mutex(dir, opts...).Lock)
+						synctest.Wait()
+					}
+					time.Sleep(waited)
+					old := s.srv.Nodes()[dir].Stat.Czxid
+					s.remove(dir, upwards)
+					time.Sleep(300 * time.Millisecond)
+					synctest.Wait()
+					require.ErrorIs(s, h.Err(), zklock.ErrNodeDeleted)
+					again := n
+					if calls[0].over() && calls[0].get(s).Err() != nil {
+						require.ErrorIs(s, calls[0].hold.Err(), zklock.ErrNodeDeleted)
+						require.True(s, upwards || waited < time.Second, "it was told of its own znode first")
+						again--
+						calls[0] = nil
+					}
+					s.until(2*time.Second, "all have a place again", func() bool { return len(s.srv.Children(dir)) == again })
+					require.Greater(s, s.srv.Nodes()[dir].Stat.Czxid, old, "the directory is a new one")
+					last := h.Token()
+					for done := range again { // in which order they queued again is theirs
+						synctest.Wait()
+						var got []int
+						for i, call := range calls {
+							if call != nil && call.over() {
+								got = append(got, i)
+							}
+						}
+						require.Len(s, got, 1, "one holder at a time; %d were", done)
+						next := calls[got[0]].get(s)
+						s.owned(clients[got[0]], next)
+						require.Greater(s, next.Token(), last)
+						last = next.Token()
+						calls[got[0]] = nil
+						s.unlock(next)
+					}
+					require.Empty(s, s.srv.Children(dir))
+					require.Zero(s, s.srv.WatchCount())
+				})
+			})
+		}
+	}
+}
+
+// scenario 44, at the other moments: the directory goes before the create, and before the list.
+func TestScenario44_ADirectoryThatGoesDuringACallIsMadeAgain(t *testing.T) {
+	for name, fault := range map[string]zktest.Fault{
+		"before the create":         zktest.Hold().Op(zktest.OpCreate).Path("/locks/a/*"),
+		"before the list":           zktest.Hold().Op(zktest.OpGetChildren2),
+		"before the create's reply": zktest.CloseAfter().Op(zktest.OpCreate).Path("/locks/a/*"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			simTest(t, func(s *sim) {
+				dir, c := s.dir("/locks/a"), s.client()
+				away := s.srv.Inject(zktest.Refuse())
+				at := s.srv.Inject(fault.Once())
+				call := simGo(s.Context(), c.Mutex(dir).Lock)
+				<-at.Hit()
+				require.False(s, call.over())
+				require.NoError(s, s.srv.DeleteAll("/locks"))
+				at.Release()
+				away.Remove()
+				h := call.get(s)
+				s.owned(c, h)
+				require.Equal(s, []string{path.Base(h.Node())}, s.srv.Children(dir))
+			})
+		})
+	}
+}
+
+// scenario 44, twice over: the directory goes again and again while it is being made again.
+func TestScenario44_ADirectoryThatGoesAgainAndAgainIsMadeAgainEachTime(t *testing.T) {
+	simTest(t, func(s *sim) {
+		const dir = "/locks/deep/er/a"
+		c := s.client()
+		made := s.srv.Inject(zktest.Hold().Op(zktest.OpCreate).Path(dir + "/*").Times(6))
+		call := simGo(s.Context(), c.Mutex(dir).Lock)
+		for i := range 6 {
+			require.NoError(s, made.Wait(s.Context(), i+1))
+			if i > 0 {
+				require.NoError(s, s.srv.DeleteAll("/locks"))
+			}
+			made.Release()
+		}
+		s.owned(c, call.get(s))
+	})
+}
+
+// scenario 45: many clients create the directory at once, some as a container, some as a persistent znode: all succeed.
+func TestScenario45_ManyClientsCreateTheDirectoryAtOnceInDifferentModes(t *testing.T) {
+	simTest(t, func(s *sim) {
+		const dir, n = "/not/yet/there/a", 24
+		var wg sync.WaitGroup
+		errs := make([]error, n)
+		// All creates of the directory wait until everybody has found it missing.
+		missing := s.srv.Inject(zktest.Hold().Op(zktest.OpCreate, zktest.OpCreateContainer).Path("/not", "/not/yet", "/not/yet/there", dir))
+		inside, most := 0, 0
+		var mu sync.Mutex
+		for i := range n {
+			var opts []zklock.LockOption
+			if i%2 == 0 {
+				opts = append(opts, zklock.WithContainer())
+			}
+			if i%3 == 0 {
+				opts = append(opts, zklock.WithACL(zk.WorldACL(zk.PermAll)...))
+			}
+			c := s.client()
+			wg.Go(func() {
+				errs[i] = c.Mutex(dir, opts...).Do(s.Context(), func(context.Context) error {
+					mu.Lock()
+					inside++
+					most = max(most, inside)
+					mu.Unlock()
+					time.Sleep(time.Second)
+					mu.Lock()
+					inside--
+					mu.Unlock()
+					return nil
+				})
+			})
+		}
+		require.NoError(s, missing.Wait(s.Context(), n))
+		synctest.Wait()
+		require.Equal(s, n, missing.Hits(), "each has asked for the directory once")
+		_, there := s.srv.Node("/not")
+		require.False(s, there)
+		for range 8 { // from the leaf to the root and back, all of them in step
+			missing.Release()
+			synctest.Wait()
+		}
+		missing.Remove()
+		wg.Wait()
+		for i, err := range errs {
+			require.NoError(s, err, "client %d", i)
+		}
+		require.Equal(s, 1, most)
+		require.Empty(s, s.srv.Children(dir))
+	})
+}
+
+// scenario 45, the modes: the first one's counts, and the parents stay.
+func TestScenario45_TheFirstOnesModeCountsForTheDirectoryAlone(t *testing.T) {
+	for _, container := range []bool{true, false} {
+		t.Run(fmt.Sprintf("container first %v", container), func(t *testing.T) {
+			simTest(t, func(s *sim) {
+				const dir = "/app/locks/a"
+				c := s.client()
+				first, second := c.Mutex(dir), c.Mutex(dir, zklock.WithContainer())
+				if container {
+					first, second = second, first
+				}
+				s.unlock(s.lock(first))
+				s.unlock(s.lock(second))
+				time.Sleep(time.Hour)
+				_, there := s.srv.Node(dir)
+				require.Equal(s, !container, there)
+				_, there = s.srv.Node("/app/locks")
+				require.True(s, there)
+			})
+		})
+	}
+}

@@ -1,0 +1,169 @@
+package zklock_test
+
+import (
+	"context"
+	"path"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zktest"
+)
+
+// Places in line, and whose names count as one: scenarios 5 to 7.
+
+// contenderName is what Lock names its znodes: the id once and first, then the kind, then the number.
+const contenderName = `^_c_[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}-lock-\d{10}$`
+
+// scenario 5: the session expires between create and list: Lock does not succeed without a znode of its own in the
+// list, but queues again in the new session.
+func TestScenario5_ASessionThatEndsBetweenCreateAndListIsQueuedAgain(t *testing.T) {
+	for name, fault := range map[string]zktest.Fault{
+		"before the list is carried out": zktest.ExpireSession(),
+		"while the list waits":           zktest.Hold(),
+		"after the list was lost":        zktest.CloseBefore(),
+		"after the reply was lost":       zktest.CloseAfter(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			simTest(t, func(s *sim) {
+				dir, c := s.dir("/locks/a"), s.client()
+				old := c.id()
+				away := s.srv.Inject(zktest.Refuse())
+				at := s.srv.Inject(fault.Op(zktest.OpGetChildren2).Path(dir).Once())
+				call := simGo(s.Context(), c.Mutex(dir).Lock)
+				<-at.Hit()
+				require.False(s, call.over())
+				if _, ok := s.srv.Session(old); ok {
+					require.Len(s, s.srv.Children(dir), 1, "it had been created")
+					require.NoError(s, s.srv.Expire(old))
+				}
+				at.Remove()
+				away.Remove()
+				h := call.get(s)
+				require.NotEqual(s, old, c.id())
+				require.Equal(s, []string{path.Base(h.Node())}, s.srv.Children(dir))
+				s.owned(c, h)
+			})
+		})
+	}
+}
+
+// scenario 5, without the expiry: somebody deletes the znode between create and list.
+func TestScenario5_LockDoesNotSucceedWithoutANodeOfItsOwnInTheList(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dir, c := s.dir("/locks/a"), s.client()
+		list := s.srv.Inject(zktest.Hold().Op(zktest.OpGetChildren2).Path(dir).Once())
+		call := simGo(s.Context(), c.Mutex(dir).Lock)
+		<-list.Hit()
+		first := dir + "/" + s.srv.Children(dir)[0]
+		require.NoError(s, s.srv.Delete(first))
+		list.Release()
+		h := call.get(s)
+		require.NotEqual(s, first, h.Node())
+		s.owned(c, h)
+	})
+}
+
+// scenario 6: however often a create has to be repeated, the id stands once in the name, and before the base name.
+func TestScenario6_TheIDIsPutOnceBeforeTheBaseNameHoweverOftenACreateIsRepeated(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dir, c := s.dir("/locks/a"), s.client()
+		failed := s.srv.Inject(zktest.CloseBefore().Op(zktest.OpCreate).Path("/locks/a/*").Times(4))
+		h := s.lock(c.Mutex(dir))
+		require.Equal(s, 4, failed.Hits())
+		require.Regexp(s, contenderName, path.Base(h.Node()))
+		tried := c.tapped()
+		require.Len(s, tried, 5)
+		for _, name := range tried {
+			require.Equal(s, strings.TrimRight(path.Base(h.Node()), "0123456789"), name, "the same id each time")
+		}
+		s.unlock(h)
+
+		// Also in another session, and when the directory has to be made in between.
+		expired := s.srv.Inject(zktest.ExpireSession().Op(zktest.OpCreate).Path("/locks/new/*").After(1).Times(1))
+		h = s.lock(c.Mutex("/locks/new"))
+		require.Equal(s, 1, expired.Hits())
+		require.Regexp(s, contenderName, path.Base(h.Node()))
+		s.owned(c, h)
+	})
+}
+
+// scenario 7: children with short or strange names are nobody's place in line: they are ignored, nothing panics and
+// nothing is leaked.
+func TestScenario7_ForeignNamesAreIgnored(t *testing.T) {
+	foreign := []string{"_c_x", "_c_", "0", "README", "lock-", "lock", "lock-12", "-lock-0", "lock-99999999999", "__lock__",
+		"_c_-lock-", "lock-0000000000x", "_c_00000000-0000-4000-8000-000000000000-lock-9999999999", "-", "lock--", "é\u3042"}
+	simTest(t, func(s *sim) {
+		dir, a, b := s.dir("/locks/a"), s.client(), s.client()
+		for _, name := range foreign {
+			require.NoError(s, s.srv.Create(dir+"/"+name, []byte{0xff, 0xfe, 0, '{'}))
+		}
+		before, goroutines := s.srv.Nodes(), simGoroutines()
+		for range 3 {
+			h, err := a.Mutex(dir).TryLock(s.Context())
+			require.NoError(s, err)
+			_, err = b.Mutex(dir).TryLock(s.Context())
+			require.ErrorIs(s, err, zklock.ErrBusy)
+			ctx, cancel := context.WithTimeout(s.Context(), time.Second)
+			_, err = b.Mutex(dir).Lock(ctx)
+			cancel()
+			require.ErrorIs(s, err, context.DeadlineExceeded)
+			next := simGo(s.Context(), b.Mutex(dir).Lock)
+			require.False(s, next.over())
+			time.Sleep(time.Second)
+			s.unlock(h)
+			s.unlock(next.get(s))
+		}
+		synctest.Wait()
+		after := s.srv.Nodes()
+		require.Equal(s, before[dir].Data, after[dir].Data)
+		delete(before, dir) // its stat has counted ours
+		delete(after, dir)
+		require.Equal(s, before, after, "theirs are as they were, and none of ours is left")
+		require.Zero(s, s.srv.WatchCount())
+		require.Equal(s, goroutines, simGoroutines())
+	})
+}
+
+// scenario 7: what a holder's znode holds is for people; nothing that stands there can upset a waiter.
+func TestScenario7_AContenderWithUnreadableDataIsWaitedForLikeAnyOther(t *testing.T) {
+	const name = "_c_ffffffff-ffff-4fff-8fff-ffffffffffff-lock-0000000000"
+	for what, data := range map[string]struct {
+		data  []byte
+		named string // what the waiter's error calls the holder
+	}{
+		"invalid UTF-8":          {[]byte{0xff, 0xfe, 0xfd}, name},
+		"an 8-bit control":       {[]byte("a\x9b2Jb"), name},
+		"nothing":                {nil, name},
+		"control characters":     {[]byte("a\x1b[2Jb\r\n"), name},
+		"JSON of the wrong kind": {[]byte(`[{"host":1}]`), `[{"host":1}]`},
+		"JSON with a bad field":  {[]byte(`{"host":"h","pid":"p"}`), `{"host":"h","pid":"p"}`},
+		"a long text":            {[]byte(strings.Repeat("x", 5000)), name},
+	} {
+		t.Run(what, func(t *testing.T) {
+			simTest(t, func(s *sim) {
+				dir, c, other := s.dir("/locks/a"), s.client(), s.stranger()
+				node := dir + "/" + name
+				_, err := other.Create(s.Context(), node, data.data, session.Ephemeral, session.WorldACL())
+				require.NoError(s, err)
+				require.NoError(s, s.srv.SetSequence(dir, 1))
+				ctx, cancel := context.WithTimeout(s.Context(), 2*time.Second)
+				defer cancel()
+				_, err = c.Mutex(dir).Lock(ctx)
+				require.ErrorIs(s, err, context.DeadlineExceeded)
+				require.ErrorContains(s, err, "2nd in line behind "+data.named)
+				_, err = c.Mutex(dir).TryLock(s.Context())
+				require.ErrorIs(s, err, zklock.ErrBusy)
+				next := simGo(s.Context(), c.Mutex(dir).Lock)
+				require.False(s, next.over())
+				require.NoError(s, other.Delete(s.Context(), node, -1))
+				s.owned(c, next.get(s))
+			})
+		})
+	}
+}

@@ -1,0 +1,120 @@
+package zklock_test
+
+import (
+	"context"
+	"path"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zklock"
+)
+
+// Paths that can't be a lock's: scenario 46.
+
+// scenario 46: a path that ZooKeeper, or we, could not use as a lock is refused by every call, before any I/O, with an
+// error that names the path and the rule.
+func TestScenario46_ABadPathIsRefusedWithThePathAndTheRule(t *testing.T) {
+	long := "/" + strings.Repeat("x", 4096)
+	for name, c := range map[string]struct{ path, rule string }{
+		"empty":                     {"", "is empty"},
+		"relative":                  {"locks/a", "does not begin with a slash"},
+		"a trailing slash":          {"/locks/a/", "ends with a slash"},
+		"two slashes":               {"/locks//a", "has an empty component"},
+		"two dots":                  {"/locks/../a", "has a relative component .."},
+		"two dots at the end":       {"/locks/..", "has a relative component .."},
+		"a dot":                     {"/./a", "has a relative component ."},
+		"NUL":                       {"/locks/a\x00b", "holds a character that ZooKeeper excludes"},
+		"a control character":       {"/locks/a\nb", "holds a character that ZooKeeper excludes"},
+		"a C1 control character":    {"/locks/\u0085", "holds a character that ZooKeeper excludes"},
+		"a private character":       {"/locks/\ue000", "holds a character that ZooKeeper excludes"},
+		"a non-character":           {"/locks/\uffff", "holds a character that ZooKeeper excludes"},
+		"invalid UTF-8":             {"/locks/\xff", "is not UTF-8"},
+		"the root":                  {"/", "is the root"},
+		"ZooKeeper's own":           {"/zookeeper", "belongs to ZooKeeper itself"},
+		"below ZooKeeper's own":     {"/zookeeper/quota", "belongs to ZooKeeper itself"},
+		"too long":                  {long, "4096 bytes"},
+		"no room for a contender":   {long[:4090], "no room for a contender"},
+		"only spaces and no slash":  {"  ", "does not begin with a slash"},
+		"a slash of another system": {`\locks\a`, "does not begin with a slash"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simTest(t, func(s *sim) {
+				cl := s.client()
+				synctest.Wait()
+				before := s.srv.Requests()
+				m := cl.Mutex(c.path)
+				_, lockErr := m.Lock(s.Context())
+				_, tryErr := m.TryLock(s.Context())
+				doErr := m.Do(s.Context(), func(context.Context) error { panic("called") })
+				for _, err := range []error{lockErr, tryErr, doErr} {
+					require.ErrorIs(s, err, zklock.ErrPath)
+					require.ErrorContains(s, err, c.rule)
+					quoted := strconv.Quote(c.path)
+					require.ErrorContains(s, err, quoted[:min(len(quoted)-1, 200)], "the path")
+				}
+				synctest.Wait()
+				require.Equal(s, before, s.srv.Requests(), "no I/O")
+			})
+		})
+	}
+}
+
+// scenario 46: paths that look odd and are fine are fine.
+func TestScenario46_AnOddPathThatIsAllowedWorks(t *testing.T) {
+	simTest(t, func(s *sim) {
+		c := s.client()
+		for _, p := range []string{"/a", "/.a", "/...", "/a b", "/\u00e9\u3042", "/lock-0000000001", "/a/_c_x", "/zookeeperx", "/%2e%2e"} {
+			h := s.lock(c.Mutex(p))
+			s.owned(c, h)
+			require.Equal(s, p, path.Dir(h.Node()))
+			s.unlock(h)
+		}
+	})
+}
+
+// scenario 46: a path that is another recipe's directory, or can't be a directory at all: ErrConflict, with the path
+// and who is there, and nothing of ours is left in it.
+func TestScenario46_AnotherRecipesDirectoryIsRefused(t *testing.T) {
+	for name, c := range map[string]struct{ child, says string }{
+		"Curator's read lock":  {"_c_00000000-0000-4000-8000-000000000000-__READ__0000000003", "__READ__"},
+		"Curator's write lock": {"_c_00000000-0000-4000-8000-000000000000-__WRIT__0000000003", "__WRIT__"},
+		"Kazoo's read lock":    {"00000000000040008000000000000000__rlock__0000000003", "__rlock__"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simTest(t, func(s *sim) {
+				dir, cl, other := s.dir("/locks/a"), s.client(), s.stranger()
+				s.place(other, dir+"/"+c.child)
+				require.NoError(s, s.srv.SetSequence(dir, 4))
+				for _, lock := range []func(*zklock.Mutex, context.Context) (*zklock.Hold, error){
+					(*zklock.Mutex).Lock, (*zklock.Mutex).TryLock,
+				} {
+					_, err := lock(cl.Mutex(dir), s.Context())
+					require.ErrorIs(s, err, zklock.ErrConflict)
+					require.ErrorContains(s, err, dir)
+					require.ErrorContains(s, err, c.says)
+					synctest.Wait()
+					require.Equal(s, []string{c.child}, s.srv.Children(dir))
+				}
+			})
+		})
+	}
+	t.Run("an ephemeral znode", func(t *testing.T) {
+		simTest(t, func(s *sim) {
+			c, other := s.client(), s.stranger()
+			s.dir("/locks")
+			_, err := other.Create(s.Context(), "/locks/leader", nil, session.Ephemeral, session.WorldACL())
+			require.NoError(s, err)
+			for _, p := range []string{"/locks/leader", "/locks/leader/below"} {
+				_, err = c.Mutex(p).Lock(s.Context())
+				require.ErrorIs(s, err, zklock.ErrConflict)
+				require.ErrorContains(s, err, p)
+				require.ErrorContains(s, err, "ephemeral")
+			}
+		})
+	})
+}

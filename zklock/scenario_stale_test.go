@@ -1,0 +1,230 @@
+package zklock_test
+
+import (
+	"context"
+	"path"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zktest"
+)
+
+// Late and stale releases, and a holder's znode that somebody else removes: scenarios 21 to 23.
+
+// scenario 21: the directory is deleted and made again, so that the numbers restart: a stale Unlock deletes nobody
+// else's znode, and the tokens still grow.
+func TestScenario21_AStaleUnlockDeletesNobodyElsesNodeWhenTheNumbersRestart(t *testing.T) {
+	for name, stale := range map[string]func(s *sim, a *simClient, h *zklock.Hold) error{
+		"the loss is known": func(s *sim, a *simClient, h *zklock.Hold) error {
+			<-h.Context().Done()
+			return h.Unlock(s.Context())
+		},
+		"the loss is not known": func(s *sim, a *simClient, h *zklock.Hold) error { return h.Unlock(s.Context()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			simTest(t, func(s *sim) {
+				dir, a, b := s.dir("/locks/a"), s.client(), s.client()
+				first := s.lock(a.Mutex(dir))
+				require.NoError(s, s.srv.DeleteAll(dir))
+				second := s.lock(b.Mutex(dir))
+				require.Equal(s, number(first), number(second), "the numbers have restarted")
+				require.ErrorIs(s, stale(s, a, first), zklock.ErrNodeDeleted)
+				time.Sleep(time.Minute)
+				s.owned(b, second)
+				require.Equal(s, []string{path.Base(second.Node())}, s.srv.Children(dir))
+				require.Greater(s, second.Token(), first.Token())
+			})
+		})
+	}
+}
+
+// number returns the number at the end of the name of a hold's znode, as it is written there.
+func number(h *zklock.Hold) string { return h.Node()[strings.LastIndexByte(h.Node(), '-')+1:] }
+
+// scenario 21, when the stale delete is one that has been on its way for a while.
+func TestScenario21_AnUnlockThatGoesOnInTheBackgroundDeletesNobodyElsesNode(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dir, a, b := s.dir("/locks/a"), s.client(), s.client()
+		id, first := a.id(), s.lock(a.Mutex(dir))
+		away := s.srv.Inject(zktest.Freeze().Session(id))
+		ctx, cancel := context.WithTimeout(s.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(s, first.Unlock(ctx), context.DeadlineExceeded)
+		require.NoError(s, s.srv.DeleteAll(dir))
+		second := s.lock(b.Mutex(dir))
+		require.Equal(s, number(first), number(second), "the numbers have restarted")
+		deletes := s.srv.Requests()[zktest.OpDelete]
+		away.Remove()
+		s.until(5*time.Second, "the stale delete arrives", func() bool {
+			return s.srv.Requests()[zktest.OpDelete] > deletes
+		})
+		time.Sleep(time.Minute)
+		s.owned(b, second)
+	})
+}
+
+// scenario 21, with a container: the ensemble itself deletes the directory between two holders.
+func TestScenario21_TokensGrowAcrossTheLivesOfAContainer(t *testing.T) {
+	simTest(t, func(s *sim) {
+		s.dir("/locks")
+		a, b := s.client(), s.client()
+		var last zklock.Token
+		for range 5 {
+			for _, c := range []*simClient{a, b} {
+				h := s.lock(c.Mutex("/locks/key", zklock.WithContainer()))
+				require.Greater(s, h.Token(), last)
+				last = h.Token()
+				s.unlock(h)
+			}
+			s.until(5*time.Minute, "the container has gone", func() bool {
+				_, ok := s.srv.Node("/locks/key")
+				return !ok
+			})
+			h := s.lock(a.Mutex("/locks/key", zklock.WithContainer()))
+			require.Equal(s, "0000000000", number(h), "the numbers have restarted")
+			require.Greater(s, h.Token(), last)
+			last = h.Token()
+			s.unlock(h)
+		}
+	})
+}
+
+// scenario 22: an admin deletes the holder's znode: the holder's context is cancelled with a cause of its own.
+func TestScenario22_AnAdminWhoDeletesTheHoldersNodeEndsTheHoldWithItsOwnCause(t *testing.T) {
+	for _, held := range []time.Duration{0, 299 * time.Millisecond, 301 * time.Millisecond, time.Hour} {
+		for _, queued := range []bool{false, true} {
+			name := map[bool]string{false: "after ", true: "after a wait and "}[queued] + held.String()
+			t.Run(name, func(t *testing.T) {
+				simTest(t, func(s *sim) {
+					var told []zklock.LostInfo
+					dir, b := s.dir("/locks/a"), s.client()
+					a := s.client(zklock.WithHooks(zklock.Hooks{Lost: func(i zklock.LostInfo) { told = append(told, i) }}))
+					var before *zklock.Hold
+					if queued {
+						before = s.lock(b.Mutex(dir))
+					}
+					call := simGo(s.Context(), a.Mutex(dir).Lock)
+					if queued {
+						time.Sleep(time.Second)
+						s.unlock(before)
+					}
+					h := call.get(s)
+					next := simGo(s.Context(), b.Mutex(dir).Lock)
+					lost := lossOf(h)
+					time.Sleep(held)
+					require.NoError(s, h.Err())
+					deleted := time.Now()
+					require.NoError(s, s.srv.Delete(h.Node()))
+					loss := <-lost
+					require.Equal(s, zklock.ErrNodeDeleted, loss.cause)
+					require.ErrorIs(s, h.Err(), zklock.ErrLost)
+					if queued || held > 300*time.Millisecond {
+						require.Equal(s, deleted, loss.at, "its znode was watched")
+					} else {
+						require.LessOrEqual(s, loss.at.Sub(deleted), 300*time.Millisecond-held)
+					}
+					synctest.Wait()
+					require.Len(s, told, 1)
+					require.Equal(s, zklock.ErrNodeDeleted, told[0].Cause)
+					require.Equal(s, h.Token(), told[0].Token)
+					s.unlock(next.get(s))
+					synctest.Wait()
+					require.Zero(s, s.srv.WatchCount())
+				})
+			})
+		}
+	}
+}
+
+// scenario 22, and not otherwise: what else happens to the znode is no loss, and does not hide one that follows.
+func TestScenario22_DataThatIsSetOnTheHoldersNodeIsNoLoss(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dir, c := s.dir("/locks/a"), s.client()
+		h := s.lock(c.Mutex(dir))
+		lost := lossOf(h)
+		time.Sleep(time.Second)
+		for range 3 {
+			require.NoError(s, s.srv.SetData(h.Node(), []byte("somebody's note")))
+			time.Sleep(time.Second)
+			require.NoError(s, h.Err())
+		}
+		require.NoError(s, h.Check(s.Context()))
+		deleted := time.Now()
+		require.NoError(s, s.srv.Delete(h.Node()))
+		loss := <-lost
+		require.Equal(s, zklock.ErrNodeDeleted, loss.cause)
+		require.Equal(s, deleted, loss.at)
+	})
+}
+
+// scenario 22, asked: Check finds the loss, also when the word of it got lost, and the hold ends with it.
+func TestScenario22_CheckFindsADeletedNode(t *testing.T) {
+	simTest(t, func(s *sim) {
+		f, dir, b := s.follower(), s.dir("/locks/a"), s.client()
+		c := s.clientAt(f)
+		h := s.lock(c.Mutex(dir))
+		time.Sleep(time.Second)
+		require.NoError(s, h.Check(s.Context()))
+		f.Lag(1) // what it shows is old, so that only a Check that asks the leader can tell
+		require.NoError(s, s.srv.Delete(h.Node()))
+		synctest.Wait()
+		require.NoError(s, h.Err(), "it does not know yet")
+		require.ErrorIs(s, h.Check(s.Context()), zklock.ErrNodeDeleted)
+		require.ErrorIs(s, context.Cause(h.Context()), zklock.ErrNodeDeleted)
+		s.owned(b, s.lock(b.Mutex(dir)))
+	})
+}
+
+// scenario 23: Unlock is retried late, after the same client took the lock again: it releases its own acquisition only.
+func TestScenario23_ALateUnlockReleasesOnlyItsOwnAcquisition(t *testing.T) {
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	for name, release := range map[string]func(s *sim, c *simClient, h *zklock.Hold){
+		"after a release that worked": func(s *sim, c *simClient, h *zklock.Hold) { s.unlock(h) },
+		"after one that lost its reply": func(s *sim, c *simClient, h *zklock.Hold) {
+			s.srv.Inject(zktest.CloseAfter().Op(zktest.OpDelete).Times(1))
+			s.unlock(h)
+		},
+		"after one that did not wait": func(s *sim, c *simClient, h *zklock.Hold) {
+			require.Error(s, h.Unlock(over))
+		},
+		"after one that was repeated in the background": func(s *sim, c *simClient, h *zklock.Hold) {
+			s.srv.Inject(zktest.CloseBefore().Op(zktest.OpDelete).Times(3))
+			require.Error(s, h.Unlock(over))
+		},
+		"after one without a connection": func(s *sim, c *simClient, h *zklock.Hold) {
+			s.srv.Leader().Down()
+			ctx, cancel := context.WithTimeout(s.Context(), time.Second)
+			defer cancel()
+			require.Error(s, h.Unlock(ctx))
+			s.srv.Leader().Up()
+		},
+		"after a loss": func(s *sim, c *simClient, h *zklock.Hold) {
+			require.NoError(s, s.srv.Delete(h.Node()))
+			require.Error(s, h.Unlock(s.Context()))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simTest(t, func(s *sim) {
+				dir, c := s.dir("/locks/a"), s.client()
+				m := c.Mutex(dir)
+				first := s.lock(m)
+				release(s, c, first)
+				second := s.lock(m)
+				for range 3 {
+					require.ErrorIs(s, first.Unlock(s.Context()), zklock.ErrNotHeld)
+					time.Sleep(10 * time.Second)
+				}
+				s.owned(c, second)
+				require.Equal(s, []string{path.Base(second.Node())}, s.srv.Children(dir))
+				s.unlock(second)
+				require.Empty(s, s.srv.Children(dir))
+			})
+		})
+	}
+}

@@ -1,0 +1,111 @@
+package zklock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/zklock"
+)
+
+// semLoad is for how long clients go on taking and releasing.
+func semLoad() time.Duration {
+	if siteLong() {
+		return time.Minute
+	}
+	return 5 * time.Second
+}
+
+// semPermits watches over the permits that are out.
+type semPermits struct {
+	mu     sync.Mutex // guards what follows
+	size   int
+	out    map[*zklock.Hold]int
+	most   int
+	takes  int
+	broken []error
+}
+
+// take notes that permits are held; those of holds that have ended by themselves do not count any more.
+func (p *semPermits) take(h *zklock.Hold, n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.out[h] = n
+	p.takes++
+	sum := 0
+	for h, n := range p.out {
+		if h.Context().Err() == nil {
+			sum += n
+		}
+	}
+	p.most = max(p.most, sum)
+	if sum > p.size {
+		p.broken = append(p.broken, fmt.Errorf("%d permits of %d are out when %s begins", sum, p.size, h.Node()))
+	}
+}
+
+// give notes that a holder is about to release.
+func (p *semPermits) give(h *zklock.Hold) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.out, h)
+}
+
+// Many clients over three nodes take and release permits, some of them giving up: the permits out are never more than
+// the size, and reach it.
+func TestManyClientsNeverHaveMorePermitsThanThereAreAndHaveAllOfThem(t *testing.T) {
+	const clients, size = 32, 7
+	s := siteOf(t, 3)
+	path := s.Path(t)
+	out := semPermits{size: size, out: map[*zklock.Hold]int{}}
+	var workers sync.WaitGroup
+	all := make([]*zklock.Client, clients)
+	for i := range all {
+		all[i] = s.Client(t)
+	}
+	ctx := siteLongContext(t)
+	end := time.Now().Add(semLoad())
+	for i, c := range all {
+		workers.Go(func() {
+			m, rnd := c.Semaphore(path, size), rand.New(rand.NewPCG(uint64(i), 4))
+			for time.Now().Before(end) {
+				n := 1 + rnd.IntN(3)
+				if rnd.IntN(20) == 0 {
+					n = size
+				}
+				patience, cancel := context.WithTimeout(ctx, siteBound)
+				if rnd.IntN(10) == 0 { // this one soon gives up
+					cancel()
+					patience, cancel = context.WithTimeout(ctx, time.Duration(rnd.IntN(20))*time.Millisecond)
+				}
+				h, err := m.Acquire(patience, n)
+				cancel()
+				if errors.Is(err, context.DeadlineExceeded) && time.Now().Before(end.Add(siteBound/2)) {
+					continue
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				out.take(h, n)
+				sitePass(time.Duration(rnd.IntN(3)) * time.Millisecond) // work
+				out.give(h)
+				if err := h.Unlock(ctx); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	workers.Wait()
+	require.NoError(t, errors.Join(out.broken...))
+	require.Equal(t, size, out.most, "all permits were out at some time")
+	t.Logf("%d acquisitions by %d clients", out.takes, clients)
+	siteAwaitQueue(t, all[0], path, 0)
+}

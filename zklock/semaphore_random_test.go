@@ -1,0 +1,147 @@
+package zklock_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"path"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/zklock"
+)
+
+// semWorld is a semaphore that many use in every way at once, and what has to be true of it after every step.
+type semWorld struct {
+	s     *sim
+	dir   string
+	size  int
+	rnd   *rand.Rand
+	cs    []*simClient
+	calls []semCall
+	log   []string
+}
+
+// semCall is a request under way, or the hold that came of it.
+type semCall struct {
+	*simCall
+	leave  context.CancelFunc
+	client int
+}
+
+func (w *semWorld) note(format string, args ...any) {
+	w.log = append(w.log, fmt.Sprintf(format, args...))
+}
+
+// step does something at random.
+func (w *semWorld) step() {
+	i := w.rnd.IntN(len(w.cs))
+	switch pick := w.rnd.IntN(100); {
+	case pick < 45:
+		n := 1 + w.rnd.IntN(min(3, w.size))
+		ctx, leave := context.WithCancel(w.s.Context())
+		m := w.cs[i].Semaphore(w.dir, w.size)
+		w.note("client %d asks for %d", i, n)
+		w.calls = append(w.calls, semCall{simGo(ctx, semAcquire(m, n)), leave, i})
+	case pick < 80 && len(w.calls) > 0:
+		j := w.rnd.IntN(len(w.calls))
+		call := w.calls[j]
+		w.calls = slices.Delete(w.calls, j, j+1)
+		w.note("call %d of client %d ends, it held: %v", j, call.client, call.over())
+		call.leave()
+		<-call.done
+		if call.err == nil {
+			_ = call.hold.Unlock(w.s.Context()) // it may have been lost
+		}
+	case pick < 88:
+		w.size = 1 + w.rnd.IntN(6)
+		w.note("size %d", w.size)
+		require.NoError(w.s, w.cs[i].Semaphore(w.dir, w.size).Resize(w.s.Context(), w.size))
+	case pick < 92:
+		w.note("connections break")
+		w.s.srv.DropConnections()
+		time.Sleep(5 * time.Second)
+	case pick < 95:
+		w.note("client %d expires", i)
+		require.NoError(w.s, w.s.srv.Expire(w.cs[i].id()))
+		time.Sleep(5 * time.Second)
+	case pick < 97:
+		if names := contenders(w.s.srv.Children(w.dir)); len(names) > 0 {
+			name := names[w.rnd.IntN(len(names))]
+			w.note("%s is deleted", name)
+			require.NoError(w.s, w.s.srv.Delete(w.dir+"/"+name))
+			time.Sleep(time.Second) // one that has held for less than 300 ms does not hear of it at once
+		}
+	default:
+		w.note("time passes")
+		time.Sleep(time.Second)
+	}
+}
+
+// check demands that nobody waits for whom there is room, and that nobody is forgotten.
+func (w *semWorld) check(seed uint64) {
+	synctest.Wait()
+	line := contenders(w.s.srv.Children(w.dir))
+	held := map[string]bool{}
+	w.calls = slices.DeleteFunc(w.calls, func(c semCall) bool {
+		if !c.over() {
+			return false
+		}
+		if c.err != nil || c.hold.Err() != nil {
+			return true // its size had been lowered under it, or it was lost
+		}
+		held[path.Base(c.hold.Node())] = true
+		return false
+	})
+	for name := range held {
+		require.Contains(w.s, line, name, "seed %d: a hold without a znode after %v", seed, w.log)
+	}
+	require.Len(w.s, line, len(w.calls), "seed %d: one place for each call after %v", seed, w.log)
+	waits := false
+	for _, name := range line {
+		if held[name] {
+			require.False(w.s, waits, "seed %d: %s overtook after %v", seed, name, w.log)
+			continue
+		}
+		waits = true
+		require.False(w.s, recipe.DecidePermits(line, name, w.size).Holds, "seed %d: there is room for %s after %v", seed, name, w.log)
+	}
+}
+
+// Whatever many clients do with one semaphore, after every step the first in line hold, as far as there is room, and
+// nobody else: no wake-up is ever missing.
+func TestASemaphoreUsedInEveryWayForgetsNobody(t *testing.T) {
+	rounds := 40
+	if siteLong() {
+		rounds = 300
+	}
+	for range rounds {
+		seed := rand.Uint64()
+		simTest(t, func(s *sim) {
+			w := &semWorld{s: s, dir: s.dir("/locks/a"), size: 3, rnd: rand.New(rand.NewPCG(seed, 6))}
+			for range 4 {
+				w.cs = append(w.cs, s.client(zklock.WithSessionTimeout(20*time.Second)))
+			}
+			for range 60 {
+				w.step()
+				w.check(seed)
+			}
+			for _, call := range w.calls {
+				call.leave()
+				<-call.done
+				if call.err == nil {
+					_ = call.hold.Unlock(s.Context())
+				}
+			}
+			semNothingLeft(s, w.dir)
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}

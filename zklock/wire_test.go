@@ -1,0 +1,423 @@
+package zklock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/internal/ensemble"
+	"github.com/zklock/locker/zklock"
+)
+
+// What each call costs on the wire. A proxy's tap counts; pings and the heartbeat of a held lock (TestHeartbeat…) are
+// left out, since they do not depend on the number of calls.
+
+// wireSettle is how long a wait or a hold lasts before it costs two more reads, or one.
+const wireSettle = 300 * time.Millisecond
+
+// wirePassed returns what passed, one word a message, without heartbeats: "create", "→create" for its reply,
+// "notification". With requests only, the replies and notifications are left out.
+func wirePassed(tap *ensemble.Tap, requestsOnly bool) []string {
+	all := []string{}
+	for _, f := range tap.Frames() {
+		switch {
+		case f.Op == ensemble.OpSync:
+		case f.Xid == -1 && !requestsOnly:
+			all = append(all, "notification")
+		case f.Dir == ensemble.Requests:
+			all = append(all, ensemble.OpName(f.Op))
+		case f.Xid != -1 && !requestsOnly:
+			all = append(all, "→"+ensemble.OpName(f.Op))
+		}
+	}
+	return all
+}
+
+// wireWithin runs a scene until it took less than wireSettle, so that what a longer one costs is not in the count. A scene
+// returns what passed. One that shows what it should is right however long it took.
+func wireWithin(t *testing.T, want []string, scene func(t *testing.T) []string) {
+	t.Helper()
+	const attempts = 50
+	for range attempts {
+		began := time.Now()
+		got := scene(t)
+		took := time.Since(began)
+		if slices.Equal(got, want) {
+			return
+		}
+		if took < wireSettle {
+			require.Equal(t, want, got, "the scene took %v", took)
+		}
+	}
+	t.Fatalf("%d times the scene took longer than %v: the machine is too busy to tell", attempts, wireSettle)
+}
+
+func TestFreeLockCostsACreateAndAListInOneRoundTrip(t *testing.T) {
+	s := siteOf(t, 3)
+	c, p := s.Tapped(t)
+	m := c.Mutex(s.Path(t))
+	siteUnlock(t, siteLock(t, m)) // the directory is there from now on
+
+	// A reply that takes this long to arrive leaves no doubt about what was sent before it did.
+	const delay = 40 * time.Millisecond
+	p.Delay(delay, delay)
+	wireWithin(t, []string{"create", "getChildren2", "→create", "→getChildren2"}, func(t *testing.T) []string {
+		p.Tap().Reset()
+		h := siteLock(t, m)
+		got := wirePassed(p.Tap(), false)
+		siteUnlock(t, h)
+		return got
+	})
+}
+
+func TestUnlockCostsADelete(t *testing.T) {
+	s := siteOf(t, 3)
+	c, p := s.Tapped(t)
+	m := c.Mutex(s.Path(t))
+	wireWithin(t, []string{"delete", "→delete"}, func(t *testing.T) []string {
+		h := siteLock(t, m)
+		p.Tap().Reset()
+		siteUnlock(t, h)
+		return wirePassed(p.Tap(), false)
+	})
+}
+
+func TestTokenCostsNothingAndIsTheZnodesCzxid(t *testing.T) {
+	s := siteOf(t, 3)
+	c, p := s.Tapped(t)
+	witness := s.Client(t)
+	dir := s.Path(t)
+	m := c.Mutex(dir)
+	first := siteLock(t, m)
+	siteUnlock(t, first)
+
+	wireWithin(t, []string{"create", "getChildren2", "delete"}, func(t *testing.T) []string {
+		p.Tap().Reset()
+		h := siteLock(t, m)
+		token := h.Token()
+		ws, err := witness.Session(siteContext(t))
+		require.NoError(t, err)
+		stat, err := ws.ExistsNow(siteContext(t), h.Node())
+		require.NoError(t, err)
+		require.Equal(t, stat.Czxid, int64(token))
+		require.Greater(t, token, first.Token())
+		siteUnlock(t, h)
+		return wirePassed(p.Tap(), true)
+	})
+
+	// After a wait, too: its create was answered long before.
+	holder := siteLock(t, witness.Mutex(dir))
+	w := siteLockAside(t, m)
+	siteAwaitQueue(t, witness, dir, 2)
+	siteUnlock(t, holder)
+	h := w.Result(t)
+	ws, err := witness.Session(siteContext(t))
+	require.NoError(t, err)
+	stat, err := ws.ExistsNow(siteContext(t), h.Node())
+	require.NoError(t, err)
+	require.Equal(t, stat.Czxid, int64(h.Token()))
+	require.Greater(t, h.Token(), holder.Token())
+	siteUnlock(t, h)
+}
+
+func TestBusyTryLockCostsAReadAndNoWrite(t *testing.T) {
+	s := siteOf(t, 3)
+	dir := s.Path(t)
+	h := siteLock(t, s.Client(t).Mutex(dir))
+	c, p := s.Tapped(t)
+	_, err := c.Mutex(dir).TryLock(siteContext(t))
+	require.ErrorIs(t, err, zklock.ErrBusy)
+
+	p.Tap().Reset()
+	for range 10 {
+		_, err := c.Mutex(dir).TryLock(siteContext(t))
+		require.ErrorIs(t, err, zklock.ErrBusy)
+	}
+	require.Equal(t, slices.Repeat([]string{"getChildren2"}, 10), wirePassed(p.Tap(), true))
+	siteUnlock(t, h)
+}
+
+// A TryLock that succeeds looks first, so that a busy one writes nothing, and then does what Lock does.
+func TestFreeTryLockCostsAListMoreThanLock(t *testing.T) {
+	s := siteOf(t, 3)
+	c, p := s.Tapped(t)
+	m := c.Mutex(s.Path(t))
+	siteUnlock(t, siteLock(t, m))
+	wireWithin(t, []string{"getChildren2", "create", "getChildren2", "delete"}, func(t *testing.T) []string {
+		p.Tap().Reset()
+		h, err := m.TryLock(siteContext(t))
+		require.NoError(t, err)
+		siteUnlock(t, h)
+		return wirePassed(p.Tap(), true)
+	})
+}
+
+func TestQueuedLockCostsAWatchMoreAndTheHandOverNothing(t *testing.T) {
+	s := siteOf(t, 3)
+	dir := s.Path(t)
+	holder := s.Client(t).Mutex(dir)
+	c, p := s.Tapped(t)
+	tap := p.Tap()
+	m := c.Mutex(dir)
+	siteUnlock(t, siteLock(t, m))
+
+	// The requests of one connection pass in order: whatever the new holder had sent before its Lock returned would
+	// show before its delete.
+	wireWithin(t, []string{
+		"create", "getChildren2", "→create", "→getChildren2", "exists", "→exists", // queued
+		"notification",      // handed over
+		"delete", "→delete", // released
+	}, func(t *testing.T) []string {
+		h := siteLock(t, holder)
+		tap.Reset()
+		w := siteLockAside(t, m)
+		wireReplies(t, tap, ensemble.OpExists, 1)
+		siteUnlock(t, h)
+		siteUnlock(t, w.Result(t))
+		return wirePassed(tap, false)
+	})
+	require.Equal(t, dir, path.Dir(wireLastPath(tap, ensemble.OpExists)))
+}
+
+// One that has only ever seen itself third or further back has to look, once, when the one before it is gone: whether
+// that was the holder or a waiter, a deletion does not tell.
+func TestHandOverToOneThatHasSeenTwoBeforeItCostsAList(t *testing.T) {
+	s := siteOf(t, 3)
+	dir := s.Path(t)
+	first, second := s.Client(t).Mutex(dir), s.Client(t).Mutex(dir)
+	c, p := s.Tapped(t)
+	tap := p.Tap()
+	m := c.Mutex(dir)
+	siteUnlock(t, siteLock(t, m))
+	wireWithin(t, []string{
+		"create", "getChildren2", "→create", "→getChildren2", "exists", "→exists",
+		"notification", "getChildren2", "→getChildren2",
+		"delete", "→delete",
+	}, func(t *testing.T) []string {
+		h := siteLock(t, first)
+		w2 := siteLockAside(t, second)
+		siteAwaitQueue(t, c, dir, 2)
+		tap.Reset()
+		w3 := siteLockAside(t, m)
+		wireReplies(t, tap, ensemble.OpExists, 1)
+		siteUnlock(t, h)
+		siteUnlock(t, w2.Result(t))
+		siteUnlock(t, w3.Result(t))
+		return wirePassed(tap, false)
+	})
+}
+
+func TestThirdInLineLooksOnceMoreWhenTheSecondLeaves(t *testing.T) {
+	s := siteOf(t, 3)
+	dir := s.Path(t)
+	first, second := s.Client(t).Mutex(dir), s.Client(t).Mutex(dir)
+	c, p := s.Tapped(t)
+	tap := p.Tap()
+	m := c.Mutex(dir)
+	siteUnlock(t, siteLock(t, m))
+
+	wireWithin(t, []string{
+		"create", "getChildren2", "exists", // queued behind the second
+		"getChildren2", "exists", // the second has left: behind the first
+		"delete",
+	}, func(t *testing.T) []string {
+		h := siteLock(t, first)
+		w2 := siteLockAside(t, second)
+		siteAwaitQueue(t, c, dir, 2)
+		tap.Reset()
+		w3 := siteLockAside(t, m)
+		wireReplies(t, tap, ensemble.OpExists, 1)
+		require.ErrorIs(t, w2.Abandon(), context.Canceled)
+		wireReplies(t, tap, ensemble.OpExists, 2)
+		require.Equal(t, h.Node(), wireLastPath(tap, ensemble.OpExists))
+		siteUnlock(t, h)
+		siteUnlock(t, w3.Result(t))
+		return wirePassed(tap, true)
+	})
+}
+
+// What a wait that lasts costs more: a watch on the own znode, whose deletion by somebody else would otherwise leave
+// the waiter waiting for nothing, and one read of the holder's data, so that a wait that ends in vain says behind whom.
+// Both come once, whatever the length of the wait, and make the watch that a hold would need unnecessary.
+func TestLongWaitCostsTwoReadsMore(t *testing.T) {
+	s := siteOf(t, 3)
+	dir := s.Path(t)
+	h := siteLock(t, s.Client(t).Mutex(dir))
+	c, p := s.Tapped(t)
+	tap := p.Tap()
+	w := siteLockAside(t, c.Mutex(dir))
+	wireReplies(t, tap, ensemble.OpGetData, 1)
+	sitePass(2 * wireSettle)
+	require.Equal(t, []string{"create", "getChildren2", "exists", "exists", "getData"}, wirePassed(tap, true))
+	require.Equal(t, h.Node(), wireLastPath(tap, ensemble.OpGetData))
+
+	tap.Reset()
+	siteUnlock(t, h)
+	mine := w.Result(t)
+	sitePass(2 * wireSettle)
+	require.Empty(t, wirePassed(tap, true), "neither the hand-over nor a long hold after it costs anything more")
+	siteUnlock(t, mine)
+	wireNotification(t, tap, mine.Node())
+	require.Equal(t, []string{"delete"}, wirePassed(tap, true))
+}
+
+// A waiter that has waited for long and moves up keeps the holder's name up to date: one read more.
+func TestThirdInLineAfterALongWaitReadsTheHolderOnceMore(t *testing.T) {
+	s := siteOf(t, 3)
+	dir := s.Path(t)
+	h := siteLock(t, s.Client(t).Mutex(dir))
+	second := siteLockAside(t, s.Client(t).Mutex(dir))
+	c, p := s.Tapped(t)
+	tap := p.Tap()
+	siteAwaitQueue(t, c, dir, 2)
+	third := siteLockAside(t, c.Mutex(dir))
+	wireReplies(t, tap, ensemble.OpGetData, 1)
+
+	tap.Reset()
+	require.ErrorIs(t, second.Abandon(), context.Canceled)
+	wireReplies(t, tap, ensemble.OpExists, 1)
+	require.Equal(t, []string{"getChildren2", "getData", "exists"}, wirePassed(tap, true))
+	siteUnlock(t, h)
+	siteUnlock(t, third.Result(t))
+}
+
+// A hold that lasts watches its own znode, from wireSettle on, once.
+func TestLongHoldCostsAWatchMore(t *testing.T) {
+	s := siteOf(t, 3)
+	c, p := s.Tapped(t)
+	tap := p.Tap()
+	m := c.Mutex(s.Path(t))
+	siteUnlock(t, siteLock(t, m))
+	tap.Reset()
+	h := siteLock(t, m)
+	wireReplies(t, tap, ensemble.OpExists, 1)
+	sitePass(2 * wireSettle)
+	require.Equal(t, []string{"create", "getChildren2", "exists"}, wirePassed(tap, true))
+	require.Equal(t, h.Node(), wireLastPath(tap, ensemble.OpExists))
+	siteUnlock(t, h)
+	wireNotification(t, tap, h.Node())
+	require.Equal(t, []string{"create", "getChildren2", "exists", "delete"}, wirePassed(tap, true))
+}
+
+// While anything is held a session asks the leader every fifth of its timeout, whatever the number of locks; while
+// nothing is, it only pings.
+func TestHeartbeatIsOneSyncPerFifthOfTheTimeoutWhileHeld(t *testing.T) {
+	s := siteOf(t, 3)
+	c, p := s.Tapped(t, zklock.WithSessionTimeout(s.ShortTimeout()))
+	tap := p.Tap()
+	ses, err := c.Session(siteContext(t))
+	require.NoError(t, err)
+	timeout := ses.Timeout()
+	dir := s.Path(t)
+	siteUnlock(t, siteLock(t, c.Mutex(dir)))
+
+	tap.Reset()
+	const idlePings = 7 // a timeout and more
+	tap.Await(t, siteBound, "pings", func(tap *ensemble.Tap) bool { return tap.Pings() >= idlePings })
+	require.Zero(t, tap.Count(), "nothing is held, and yet passed:\n%s", tap)
+
+	for _, locks := range []int{1, 20} {
+		t.Run(fmt.Sprint(locks, " held"), func(t *testing.T) {
+			for i := range locks {
+				siteLock(t, c.Mutex(fmt.Sprint(dir, "/", locks, "-", i)))
+			}
+			wireReplies(t, tap, ensemble.OpSync, 1) // what was written to lock puts the first one off
+			tap.Reset()
+			const beats = 5
+			tap.Await(t, siteBound, "heartbeats", func(tap *ensemble.Tap) bool { return tap.Count(ensemble.OpSync) > beats })
+			var at []time.Time
+			for _, f := range tap.Frames() {
+				if f.Dir == ensemble.Requests && f.Op == ensemble.OpSync {
+					at = append(at, f.At)
+				}
+			}
+			// A busy machine makes some late, and the next one after a late one comes a full fifth after it was sent;
+			// and a lease that has become thin is confirmed at once: no bound is sharp.
+			span, due := at[beats].Sub(at[0]), beats*timeout/5
+			t.Logf("%d syncs in %v: one every %v at a timeout of %v", beats, span, span/beats, timeout)
+			require.Greater(t, span, due/2, "they come too often")
+			require.Less(t, span, due*3, "they come too seldom")
+		})
+	}
+}
+
+// A wait that outlasts three quarters of the timeout without a write has only plain pings behind its lease: it takes
+// one question to the leader to begin a hold with a lease that is worth having.
+func TestHandOverAfterAVeryLongWaitConfirmsTheLease(t *testing.T) {
+	s := siteOf(t, 3)
+	dir := s.Path(t)
+	h := siteLock(t, s.Client(t).Mutex(dir))
+	c, p := s.Tapped(t, zklock.WithSessionTimeout(s.ShortTimeout()))
+	tap := p.Tap()
+	ses, err := c.Session(siteContext(t))
+	require.NoError(t, err)
+	w := siteLockAside(t, c.Mutex(dir))
+	ensemble.Until(t, siteBound, "the lease of a session that only waits to run out", func() error {
+		if left := time.Until(ses.SafeUntil()); left > 0 {
+			return fmt.Errorf("it is safe for another %v", left)
+		}
+		return nil
+	})
+	require.NoError(t, ses.Err(), "a session that only waits lasts")
+	require.Zero(t, tap.Count(ensemble.OpSync), "and asks nothing of the leader")
+
+	tap.Reset()
+	siteUnlock(t, h)
+	mine := w.Result(t)
+	require.GreaterOrEqual(t, tap.Count(ensemble.OpSync), 1)
+	require.Greater(t, time.Until(mine.SafeUntil()), ses.Timeout()/16, "half of what it begins with, for a slow test")
+	require.Empty(t, wirePassed(tap, true), "beside the sync")
+	siteUnlock(t, mine)
+}
+
+// wireReplies waits until the nth reply to requests of one kind has passed.
+func wireReplies(t *testing.T, tap *ensemble.Tap, op int32, n int) {
+	t.Helper()
+	wireFrames(t, tap, fmt.Sprintf("%d replies to %s", n, ensemble.OpName(op)), n, func(f ensemble.Frame) bool {
+		return f.Dir == ensemble.Replies && f.Xid != -1 && f.Op == op
+	})
+}
+
+// wireNotification waits for the word that something happened to a znode.
+func wireNotification(t *testing.T, tap *ensemble.Tap, node string) {
+	t.Helper()
+	wireFrames(t, tap, "a notification of "+node, 1, func(f ensemble.Frame) bool { return f.Xid == -1 && f.Path == node })
+}
+
+// wireFrames looks more often than ensemble.Until does: most of what is waited for here comes within a millisecond or
+// two, and the scene that it belongs to has wireSettle for everything.
+func wireFrames(t *testing.T, tap *ensemble.Tap, what string, n int, match func(ensemble.Frame) bool) {
+	t.Helper()
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	for deadline := time.Now().Add(siteBound); ; <-ticker.C {
+		seen := 0
+		for _, f := range tap.Frames() {
+			if match(f) {
+				seen++
+			}
+		}
+		if seen >= n {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(errors.New("waited for " + what + "; so far passed:\n" + tap.String()))
+		}
+	}
+}
+
+// wireLastPath is the path of the last request of one kind.
+func wireLastPath(tap *ensemble.Tap, op int32) (p string) {
+	for _, f := range tap.Frames() {
+		if f.Dir == ensemble.Requests && f.Op == op {
+			p = f.Path
+		}
+	}
+	return p
+}
