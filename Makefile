@@ -1,0 +1,45 @@
+# Go tests against real ZooKeeper servers, and the checks around them.
+#
+#   ZKLOCK_TEST_SERVERS=host:port,host:port,host:port   test against this ensemble instead of starting servers
+#   PARALLEL=2        packages tested at once; 1 by default, because tests compare leases with real time
+#   TESTFLAGS=-v      further flags for go test
+#   FUZZTIME=10s      time for each fuzz target
+#   BENCHTIME=1s      time for each benchmark
+
+PARALLEL  ?= 1
+TESTFLAGS ?=
+FUZZTIME  ?= 10s
+BENCHTIME ?= 1s
+export PARALLEL TESTFLAGS FUZZTIME BENCHTIME
+
+.DEFAULT_GOAL := help
+.PHONY: help test servers check vuln unit long bench fuzz cover
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+test: servers check vuln unit ## everything: set up servers, static checks, race tests in every module
+
+servers: ## find, or install through apt, what the tests start
+	@scripts/servers.sh
+
+check: ## gofmt, go vet, staticcheck, go mod tidy -diff in every module
+	@scripts/check.sh
+
+vuln: ## govulncheck, where it can be built and reach its database
+	@scripts/vuln.sh
+
+unit: ## the race tests of every module, without the rest
+	@scripts/gotest.sh -race -shuffle=on
+
+long: servers ## the tests with their long-running variants (ZKLOCK_LONG=1)
+	@ZKLOCK_LONG=1 TEST_TIMEOUT=120m scripts/gotest.sh -race -shuffle=on
+
+bench: servers ## the benchmarks of every module
+	@TEST_TIMEOUT=60m scripts/gotest.sh -run '^$$' -bench . -benchmem -benchtime "$$BENCHTIME"
+
+fuzz: ## every fuzz target for a short time
+	@scripts/fuzz.sh
+
+cover: servers ## test coverage by function of every module, in cover.out beside its go.mod
+	@scripts/cover.sh
