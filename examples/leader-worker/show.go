@@ -79,15 +79,15 @@ func (s show) watch(ctx context.Context, c *zklock.Client, workers map[string]*e
 		if !killed.IsZero() {
 			fmt.Fprintf(out, "-- %s took over %.1f s after the kill\n", leader.Value, time.Since(killed).Seconds())
 		}
+		select {
+		case <-time.After(4 * pace): // it works
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 		if left == 0 {
 			return nil
 		}
 		left--
-		select {
-		case <-time.After(4 * pace):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
 		victim := workers[string(leader.Value)]
 		if victim == nil {
 			return fmt.Errorf("%q leads, and is none of ours", leader.Value)
