@@ -41,10 +41,11 @@ type mark struct{ sent, first, at time.Time }
 const maxMarks = 32
 
 // driftPart and leadPart: a fiftieth of the timeout for clock drift (quartz is a thousand times better, a machine
-// under a bad time daemon is not), another hundredth for our own scheduling.
+// under a bad time daemon is not), another twenty-fifth for our own scheduling: where programs fight for processors a
+// goroutine runs hundreds of milliseconds late.
 const (
 	driftPart = 50
-	leadPart  = 100
+	leadPart  = 25
 )
 
 // begin starts the lease at a handshake that the leader validated.

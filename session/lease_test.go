@@ -49,7 +49,7 @@ func TestAnAcknowledgementCountsOnceALaterRoundTripThroughTheLeaderHas(t *testin
 			require.Equal(t, at(c.acked), l.Acked(), "acknowledged")
 			require.Equal(t, at(c.confirmed), l.Confirmed(), "confirmed")
 			require.Equal(t, at(c.confirmed-0.2), l.SafeUntil(), "a fiftieth of the timeout is kept for drift")
-			require.Equal(t, at(c.confirmed-0.3), l.End(true), "a holder hears of the end another hundredth earlier")
+			require.Equal(t, at(c.confirmed-0.6), l.End(true), "a holder hears of the end another twenty-fifth earlier")
 			require.Equal(t, at(c.acked-0.2), l.End(false), "who holds nothing goes by plain acknowledgements")
 		})
 	}

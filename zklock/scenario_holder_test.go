@@ -271,7 +271,7 @@ func TestScenario20_AHolderThatWasStoppedKnowsAtOnceThatItHasLost(t *testing.T) 
 		time.Sleep(time.Minute)
 		frozen := s.srv.Inject(zktest.Freeze().Session(a.id()))
 		time.Sleep(timeout / 2)
-		end := h.SafeUntil().Add(-timeout / 100) // early enough that all have heard of it by then
+		end := h.SafeUntil().Add(-timeout / 25) // early enough that all have heard of it by then
 		var wg sync.WaitGroup
 		var faster atomic.Int32
 		for range askers {
