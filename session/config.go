@@ -2,8 +2,8 @@ package session
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
+	"fmt"
 	"log/slog"
 	"net"
 	"time"
@@ -54,7 +54,7 @@ type Config struct {
 	// Dial, when set, opens the connections and resolves the names; TLS comes on top of it.
 	Dial Dialer
 
-	// Logger, when set, is told of connections and ends at levels Debug, Info and Warn.
+	// Logger, when set, is told of connections and ends at level Info, and of a lost connection at level Warn.
 	Logger *slog.Logger
 
 	// OnState, when set, is told of every change of State, in order, from one goroutine of the session's, which Close
@@ -116,18 +116,14 @@ func (c Config) check(connect string) (config, error) {
 // tell logs a change and passes it on. It runs in the notifier's goroutine: a handler that blocks holds up nothing else.
 func (c *config) tell(ch Change) {
 	if c.log != nil {
+		id := fmt.Sprintf("%#x", ch.ID) // as the ensemble's own logs have it
 		switch ch.State {
-		case Connected:
-			level := slog.LevelDebug
-			if ch.Timeout != c.timeout {
-				level = slog.LevelInfo // an operator wonders why a crash takes longer to be noticed than he configured
-			}
-			c.log.Log(context.Background(), level, "session connected", "session", ch.ID, "server", ch.Addr,
-				"timeout", ch.Timeout, "asked", c.timeout)
-		case Disconnected:
-			c.log.Info("session disconnected", "session", ch.ID, "server", ch.Addr, "cause", ch.Err)
+		case Connected: // with both timeouts: an operator wonders why a crash takes longer to be noticed than he configured
+			c.log.Info("session connected", "session", id, "server", ch.Addr, "timeout", ch.Timeout, "asked", c.timeout)
+		case Disconnected: // in doubt, and with it every hold
+			c.log.Warn("session disconnected", "session", id, "server", ch.Addr, "cause", ch.Err)
 		case Over:
-			c.log.Info("session over", "session", ch.ID, "cause", ch.Err)
+			c.log.Info("session over", "session", id, "cause", ch.Err)
 		}
 	}
 	if c.onState != nil {

@@ -158,6 +158,16 @@ func (s *Session) State() State {
 	return s.state
 }
 
+// Server returns the address of the server that the session is connected to, or "" while it is not.
+func (s *Session) Server() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state != Connected || s.link == nil {
+		return ""
+	}
+	return s.link.server
+}
+
 // Done is closed when the session has ended, or may have: when the ensemble said so, when its lease is over, or when
 // it was closed.
 func (s *Session) Done() <-chan struct{} { return s.ctx.Done() }

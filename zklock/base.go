@@ -118,33 +118,39 @@ func (b *base) acquire(ctx context.Context, r request) (*Hold, error) {
 	if ctx.Err() != nil {
 		return nil, &lockError{r.op, b.path, session.Waited(ctx, errors.New("about to queue"))}
 	}
-	info := LockInfo{Path: b.path, Paths: r.paths, Kind: r.kind, Owner: b.o.owner, Try: r.try}
-	call(b.c.opts.hooks.Asked, info)
+	info := LockInfo{Call: lastCall.Add(1), Path: b.path, Paths: r.paths, Kind: r.kind, Permits: r.queue.Permits,
+		Owner: b.o.owner, Try: r.try, Context: context.WithoutCancel(ctx)}
 	began := time.Now()
+	w := b.c.use.asked(info, began)
+	defer b.c.use.left(w)
+	b.c.tellAsked(info)
 	var h *Hold
 	var err error
 	if r.again != nil {
-		h, err = r.again(ctx)
+		if h, err = r.again(ctx); h != nil {
+			b.c.tellAcquired(AcquiredInfo{info, h.Token(), h.Node(), time.Since(began), h.g.info.Call})
+		}
 	}
 	if h == nil && err == nil {
-		h, err = b.wait(ctx, &r, info, began)
+		h, err = b.wait(ctx, &r, w)
 	}
 	if err != nil {
 		err = &lockError{r.op, b.path, b.busy(&r, err)}
-		call(b.c.opts.hooks.Failed, FailedInfo{info, time.Since(began), err})
+		b.c.tellFailed(FailedInfo{info, time.Since(began), err})
 		return nil, err
 	}
 	return h, nil
 }
 
 // wait takes a place in line and waits, in one session after another.
-func (b *base) wait(ctx context.Context, r *request, info LockInfo, began time.Time) (*Hold, error) {
-	if hook := b.c.opts.hooks.Queued; hook != nil {
-		r.queue.Queued = func(l recipe.Line) { hook(QueuedInfo{info, l.Ahead, l.Holder, l.Who}) }
+func (b *base) wait(ctx context.Context, r *request, w *waiting) (*Hold, error) {
+	r.queue.Queued = func(l recipe.Line) {
+		b.c.use.queued(w, l)
+		b.c.tellQueued(QueuedInfo{w.info, l.Ahead, l.Holder, l.Who})
 	}
 	retried := func(err error) {
-		b.c.log.Debug("lock step retried", "path", b.path, "error", err)
-		call(b.c.opts.hooks.Retried, RetriedInfo{info, err})
+		b.c.use.queued(w, recipe.Line{})
+		b.c.tellRetried(RetriedInfo{w.info, err})
 	}
 	r.queue.Retried = retried
 	stand := r.stand
@@ -161,7 +167,7 @@ func (b *base) wait(ctx context.Context, r *request, info LockInfo, began time.T
 			err = b.settle(ctx, p, r.try)
 		}
 		if err == nil && b.c.enter() {
-			return b.hold(ctx, p, info, began), nil
+			return b.hold(ctx, p, w), nil
 		}
 		if p != nil {
 			b.c.giveUp(ctx, p)

@@ -24,6 +24,7 @@ type Client struct {
 	joined chan struct{} // closed when run has ended
 
 	holds sync.WaitGroup // grips that have not ended
+	use   inUse          // what Status shows
 
 	mu     sync.Mutex // guards what follows
 	closed bool

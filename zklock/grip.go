@@ -24,27 +24,29 @@ type grip struct {
 	cancel context.CancelCauseFunc
 	unhook func() bool // stops the book-keeping at ctx's end
 
-	mu     sync.Mutex    // guards what follows
-	p      place         // replaced only by demote
-	moved  chan struct{} // not nil while demote replaces p, whose znode then goes by our own hand; closed at the end
-	missed bool          // meanwhile the znode was heard to have gone
-	holds  int           // of the lock, or of the write lock
-	reads  int           // of the read lock
-	over   bool
-	timers []*time.Timer
+	mu      sync.Mutex    // guards what follows
+	p       place         // replaced only by demote
+	moved   chan struct{} // not nil while demote replaces p, whose znode then goes by our own hand; closed at the end
+	missed  bool          // meanwhile the znode was heard to have gone
+	demoted bool          // p is a reader's place, and was a writer's
+	holds   int           // of the lock, or of the write lock
+	reads   int           // of the read lock
+	over    bool
+	timers  []*time.Timer
 }
 
 // hold makes the hold of a place that is first in line and whose session is retained.
-func (b *base) hold(ctx context.Context, p place, info LockInfo, began time.Time) *Hold {
-	g := &grip{c: b.c, p: p, info: info, from: time.Now()}
-	read := info.Kind == kindRead
+func (b *base) hold(ctx context.Context, p place, w *waiting) *Hold {
+	g := &grip{c: b.c, p: p, info: w.info, from: time.Now()}
+	read := g.info.Kind == kindRead
 	if read {
 		g.reads = 1
 	} else {
 		g.holds = 1
 	}
 	g.ctx, g.cancel = context.WithCancelCause(p.Session().Context())
-	call(b.c.opts.hooks.Acquired, AcquiredInfo{info, Token(p.Czxid()), p.Nodes()[0], time.Since(began)})
+	b.c.use.acquired(w, g)
+	b.c.tellAcquired(AcquiredInfo{g.info, Token(p.Czxid()), p.Nodes()[0], g.from.Sub(w.since), 0})
 	g.mu.Lock() // a timer may be early
 	defer g.mu.Unlock()
 	if b.o.maxHold > 0 {
@@ -60,6 +62,17 @@ func (g *grip) newHold(values context.Context, read bool) *Hold {
 	h := &Hold{g: g, read: read}
 	h.ctx, h.cancel = context.WithCancelCause(holdContext{g.ctx, values, h})
 	return h
+}
+
+// told is info for those who are told of the grip as it is now.
+func (g *grip) told() LockInfo {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	info := g.info
+	if g.demoted {
+		info.Kind = kindRead
+	}
+	return info
 }
 
 // place returns what the grip stands on.
@@ -113,6 +126,7 @@ func (g *grip) close(cause error) bool {
 	if g.unhook != nil {
 		g.unhook()
 	}
+	g.c.use.ended(g)
 	return true
 }
 
@@ -124,8 +138,7 @@ func (g *grip) end(cause error) bool {
 	defer g.c.holds.Done()
 	p := g.place()
 	p.Session().Release()
-	g.c.log.Warn("lock lost", "path", g.info.Path, "token", p.Czxid(), "cause", cause)
-	call(g.c.opts.hooks.Lost, LostInfo{g.info, Token(p.Czxid()), time.Since(g.from), cause})
+	g.c.tellLost(LostInfo{g.told(), Token(p.Czxid()), time.Since(g.from), cause})
 	return true
 }
 
@@ -165,7 +178,7 @@ func (g *grip) release(ctx context.Context) error {
 	if errors.Is(err, recipe.ErrGone) {
 		err = ErrNodeDeleted
 	}
-	call(g.c.opts.hooks.Released, ReleasedInfo{g.info, Token(p.Czxid()), time.Since(g.from), err})
+	g.c.tellReleased(ReleasedInfo{g.told(), Token(p.Czxid()), time.Since(g.from), err})
 	return err
 }
 
@@ -226,7 +239,7 @@ func (g *grip) demote(ctx context.Context) error {
 	g.moved = nil
 	over, missed := g.over, g.missed
 	if err == nil {
-		g.p = r
+		g.p, g.demoted = r, true
 		if !over {
 			g.follow(r)
 		}
@@ -234,6 +247,9 @@ func (g *grip) demote(ctx context.Context) error {
 	g.mu.Unlock()
 	switch {
 	case err == nil:
+		if !over {
+			g.c.tellDowngraded(DowngradedInfo{g.told(), Token(r.Czxid()), r.Node(), time.Since(g.from)})
+		}
 		return nil
 	case errors.Is(err, recipe.ErrGone):
 		g.end(ErrNodeDeleted)
