@@ -1,0 +1,111 @@
+package main
+
+// edit replaces one text, which must stand exactly once in the file.
+type edit struct{ old, new string }
+
+// mutant is one way to break the code.
+type mutant struct {
+	name  string // what it does
+	wrong string // what is wrong with it, for those who read the table
+	file  string
+	edits []edit
+	tests []string // arguments of go test, one run each, until one of them fails
+}
+
+// Runs that are expected to notice.
+var (
+	inRecipe    = "./recipe"
+	inSession   = "./session"
+	inScenarios = "./zklock -run=Scenario"
+	inLocks     = "./zklock"
+	inHandshake = "./session -run=Handshake|Hostile|Garbled|Peer|Frame|Order"
+	inLease     = "./session -run=Lease|Acknowledgement|Retain|Idle|Heartbeat"
+	onServers   = "./zklock -run=Holder|Lease|Wire|Crash|Killed"
+)
+
+var mutants = []mutant{
+	{"lease from plain pings", "a follower that is cut off from the leader keeps a lease alive", "session/lease.go",
+		[]edit{{"	if leader {\n		n := 0", "	if leader = true; leader {\n		n := 0"}}, []string{inLease, inScenarios, onServers}},
+	{"lease confirmed without slack", "an acknowledgement counts before the follower can have reported it", "session/lease.go",
+		[]edit{{"l.marks[n].at.Add(l.slack)", "l.marks[n].at"}}, []string{inLease, inScenarios}},
+	{"lease from the reply's arrival", "a slow reply makes the lease longer than the leader's", "session/events.go",
+		[]edit{{"s.lease.ack(c.sent, at, leader)", "s.lease.ack(at, at, leader)"}}, []string{inLease, inSession, inScenarios}},
+	{"lease from an answer to credentials", "authentication does not touch the session at the server", "session/events.go",
+		[]edit{{"if c.op == opAuth || c.op == opClose {", "if c.op == opClose {"}}, []string{"./session -run=Auth|Credential", inSession}},
+	{"hold outlives its lease", "the end of the lease ends nothing", "session/keeper.go",
+		[]edit{{"if !now.Before(end) {", "if false {"}}, []string{inLease, inScenarios}},
+	{"no drift, no lead", "the hold ends at the instant at which the ensemble may give the lock away", "session/lease.go",
+		[]edit{{"return l.safeUntil().Add(-l.timeout / leadPart)", "return l.confirmed"}}, []string{inLease}},
+	{"expired session goes on", "the driver's next session is taken for the one that is over", "session/events.go",
+		[]edit{{"	case r.id == 0 && s.id != 0:\n		s.mu.Unlock()\n		s.end(ErrExpired)\n		return ErrExpired\n", "	case r.id == 0 && s.id != 0:\n		s.mu.Unlock()\n		return ErrGarbled\n"}},
+		[]string{"./session -run=Expir|Over", inScenarios}},
+	{"write repeated after a lost reply", "a create is made twice", "session/call.go",
+		[]edit{{"case errors.Is(c.err, errUnsent), c.read && !c.hopeless:", "case !c.hopeless:"}}, []string{"./session -run=Unknown|Lost|Outcome", inScenarios}},
+	{"older server accepted", "a server that lags behind what was seen is taken", "session/link.go",
+		[]edit{{"binary.BigEndian.PutUint64(b[8:], uint64(zxid))", "_ = zxid"}}, []string{"./session -run=Lag|Ahead|Behind|Zxid", inScenarios, inSession}},
+	{"reply taken for any request", "one request gets another one's answer", "session/link.go",
+		[]edit{{"if len(l.pending) == 0 || l.pending[0].xid != head.xid {", "if len(l.pending) == 0 {"}}, []string{inHandshake, inSession}},
+	{"silent server kept", "a hung server is waited for until the session is over", "session/keeper.go",
+		[]edit{{"waiting && silent >= limit {", "waiting && silent >= 100*limit {"}}, []string{"./session -run=Silent|Hung|Patience|Hang", inSession}},
+	{"watches not set again", "after a reconnection nobody is woken", "session/watch.go",
+		[]edit{{"if len(data)+len(exist)+len(child) == 0 {", "if size >= 0 {"}}, []string{"./session -run=Watch", inScenarios}},
+	{"watches left at the server", "every cancelled wait costs the server memory for ever", "session/watch.go",
+		[]edit{{"	case w.t.armed:\n		ws.remove(w.t)\n", "	case w.t.armed:\n		delete(ws.byPath, w.t.watchKey)\n"}}, []string{"./session -run=Watch", inScenarios}},
+
+	{"no owner check", "a znode of a session that is over is taken for one's own", "recipe/ticket.go",
+		[]edit{{"case stat.EphemeralOwner != t.s.ID():\n			continue", "case stat.EphemeralOwner == -1:\n			continue"}}, []string{inRecipe, inScenarios}},
+	{"no sync before the search", "a follower that lags behind says that the znode was not made", "recipe/ticket.go",
+		[]edit{{"	if err := t.s.Sync(ctx, t.q.Dir); err != nil {\n		return false, err\n	}\n	names, _, err := t.s.List", "	names, _, err := t.s.List"}},
+		[]string{inRecipe, inScenarios}},
+	{"order by string", "the id in front of the number decides who is first", "recipe/order.go",
+		[]edit{{"} else if !before(n.Number, me.Number) {", "} else if name >= own {"}}, []string{inRecipe}},
+	{"order by plain number", "after the counter has run over, the last come first", "recipe/order.go",
+		[]edit{{"return a-b < 0 }", "return a < b }"}}, []string{inRecipe}},
+	{"watch on the holder", "every release wakes everybody", "recipe/order.go",
+		[]edit{{"if v.Watch == \"\" || d > near {", "if v.Watch == \"\" || d < near {"}}, []string{inRecipe}},
+	{"list not validated", "who is not in the list believes to be the first", "recipe/wait.go",
+		[]edit{{"		if !v.Present {\n			return ErrGone\n		}\n		changed", "		if !v.Present {\n			return nil\n		}\n		changed"}}, []string{inRecipe, inScenarios}},
+	{"no second look", "the znode in front has gone, others in front of it have not", "recipe/wait.go",
+		[]edit{{"if gone && v.Ahead == 1 && t.q.Kind.final() {", "if gone && t.q.Kind.final() {"}}, []string{inRecipe, inScenarios}},
+	{"orphan not deleted", "a create whose caller gave up stands in everybody's way", "recipe/ticket.go",
+		[]edit{{"			if findErr != nil {\n				s.Go(t.sweep)", "			if findErr != nil {"}}, []string{inRecipe, inScenarios}},
+	{"place kept by a cancelled wait", "who gave up still stands in line", "zklock/base.go",
+		[]edit{{"		if p != nil {\n			b.c.giveUp(ctx, p)\n		}", "		if p != nil && ctx.Err() == nil {\n			b.c.giveUp(ctx, p)\n		}"}}, []string{inScenarios}},
+	{"release by prefix", "an unlock deletes somebody else's znode", "recipe/leave.go",
+		[]edit{{"	return t.s.Delete(ctx, t.node, -1)\n", `	names, _, err := t.s.List(ctx, t.q.Dir)
+	for _, name := range names {
+		if name[:3] == t.id[:3] {
+			return t.s.Delete(ctx, t.q.Dir+"/"+name, -1)
+		}
+	}
+	return err
+`}}, []string{inRecipe, inScenarios, inLocks}},
+	{"release not repeated", "a deletion whose reply was lost is given up", "recipe/leave.go",
+		[]edit{{"		case ctx.Err() == nil && transient(err):\n			err = t.delete(ctx)\n			continue\n		}\n		t.discard()", "		}"}}, []string{inRecipe, inScenarios}},
+	{"foreign kinds accepted", "a mutex and a read/write lock share a directory", "recipe/kind.go",
+		[]edit{{"return k == other || rw(k) && rw(other)", "return k == other || rw(k) || rw(other) || true"}}, []string{inRecipe, "./zklock -run=Conflict|Kind|Scenario"}},
+	{"readers overtake a writer", "a writer waits for ever behind readers that came later", "recipe/kind.go",
+		[]edit{{"return k != Read || ahead != Read }", "return k != Read }"}}, []string{inRecipe}},
+	{"permits counted too late", "one more than the size gets in", "recipe/semaphore.go",
+		[]edit{{"v.Holds = sum+n.Permits <= size", "v.Holds = sum < size"}}, []string{inRecipe}},
+	{"size read before the wait", "a semaphore that was made smaller is overfilled", "recipe/semaphore.go",
+		[]edit{{"case state.Size > 0 && state.Size < size:", "case state.Size < 0:"}}, []string{inRecipe, "./zklock -run=Semaphore|Resize|Scenario"}},
+	{"half a multi-lock adopted", "one znode of several is taken for all", "recipe/group.go",
+		[]edit{{"all = all && found", "all = all || found"}, {"	if all {\n		return true, nil\n	}\n	for", "	if all && g.czxid != 0 {\n		return true, nil\n	}\n	for"}},
+		[]string{inRecipe, "./zklock -run=Multi|Scenario"}},
+	{"lock delay without a loss noticed", "work of a holder that was lost overlaps with the next one's", "recipe/delay.go",
+		[]edit{{"if name == own || stands[name] {", "if name == own || d >= 0 {"}}, []string{inRecipe, "./zklock -run=Delay|Scenario"}},
+
+	{"hold apart from its session", "the session's end does not reach the hold", "zklock/grip.go",
+		[]edit{{"context.WithCancelCause(p.Session().Context())", "context.WithCancelCause(context.Background())"}}, []string{inScenarios}},
+	{"max hold keeps the znode", "the context ends and nobody else gets the lock", "zklock/grip.go",
+		[]edit{{"			p.Forfeit()\n			g.c.giveUp(ctx, p)\n", "			p.Forfeit()\n"}}, []string{inScenarios, "./zklock -run=MaxHold"}},
+	{"Check without the owner", "a znode of another session passes for ours", "zklock/hold.go",
+		[]edit{{"err == nil && stat.EphemeralOwner != s.ID():", "err == nil && stat.EphemeralOwner == -1:"}}, []string{"./zklock -run=Check|Scenario"}},
+	{"Multi without the lock", "a holder that was lost goes on writing", "zklock/hold.go",
+		[]edit{{"guarded = append(guarded, &zk.CheckVersionRequest{Path: node, Version: -1})", "_ = node"}}, []string{inScenarios, "./zklock -run=Multi"}},
+	{"Break whoever it is", "the next holder is removed in the place of the one that hung", "zklock/contender.go",
+		[]edit{{"if k.Token != t || t <= 0 {", "if t <= 0 {"}}, []string{"./zklock -run=Break|Queue|Scenario"}},
+	{"own lock waited for", "a call waits for the hold that its caller has", "zklock/grip.go",
+		[]edit{{"	case !b.o.reentrant:\n		return nil, ErrDeadlock\n", "	case !b.o.reentrant:\n		return nil, nil\n"}}, []string{"./zklock -run=Deadlock|Reentr|Scenario"}},
+}

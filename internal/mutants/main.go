@@ -1,0 +1,236 @@
+// Mutants breaks the code on purpose, one way at a time, in a copy, and runs the tests that are expected to notice.
+//
+//	go run ./internal/mutants            # all, and the table on standard output
+//	go run ./internal/mutants -only lease
+//	go run ./internal/mutants -o internal/mutants/RESULT.md
+//
+// It exits with 1 when a mutant is not caught. A mutant that does not compile counts as an error, not as caught.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// result says what became of a mutant.
+type result struct {
+	mutant
+	by   string // the test that failed; "" when none did
+	took time.Duration
+}
+
+func main() {
+	only := flag.String("only", "", "run the mutants whose name contains this")
+	out := flag.String("o", "", "write the table to this file instead of standard output")
+	each := flag.Duration("timeout", 10*time.Minute, "time for each run of go test")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, *only, *out, *each); err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, only, out string, each time.Duration) (err error) {
+	root, err := moduleRoot(ctx)
+	if err != nil {
+		return err
+	}
+	lab, err := os.MkdirTemp("", "mutants-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(lab)) }()
+	if err := copyModule(root, lab); err != nil {
+		return err
+	}
+	var results []result
+	survived := 0
+	for _, m := range mutants {
+		if !strings.Contains(m.name, only) {
+			continue
+		}
+		began := time.Now()
+		by, err := m.try(ctx, lab, each)
+		if err != nil {
+			return fmt.Errorf("%s: %w", m.name, err)
+		}
+		r := result{m, by, time.Since(began)}
+		results = append(results, r)
+		if by == "" {
+			survived++
+		}
+		fmt.Fprintf(os.Stderr, "%-36s %6.1f s  %s\n", m.name, r.took.Seconds(), caught(by))
+	}
+	if len(results) == 0 {
+		return fmt.Errorf("no mutant's name contains %q", only)
+	}
+	w := io.Writer(os.Stdout)
+	if out != "" {
+		f, err := os.Create(out)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+		w = f
+	}
+	if _, err := io.WriteString(w, table(results)); err != nil {
+		return err
+	}
+	if survived > 0 {
+		return fmt.Errorf("%d of %d mutants were not caught", survived, len(results))
+	}
+	return nil
+}
+
+func caught(by string) string {
+	if by == "" {
+		return "NOT CAUGHT"
+	}
+	return by
+}
+
+// try breaks the code in lab, runs the tests, and mends it. by is the first test that failed.
+func (m mutant) try(ctx context.Context, lab string, each time.Duration) (by string, err error) {
+	file := filepath.Join(lab, m.file)
+	sound, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	broken, err := m.apply(sound)
+	if err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(file, broken, 0o644); err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, os.WriteFile(file, sound, 0o644)) }()
+	if text, err := goRun(ctx, lab, "build", "./..."); err != nil {
+		return "", fmt.Errorf("does not compile: %w\n%s", err, text)
+	}
+	for _, args := range m.tests {
+		began := time.Now()
+		text, err := goRun(ctx, lab, append([]string{"test", "-count=1", "-vet=off", "-failfast", "-timeout=" + each.String()}, strings.Fields(args)...)...)
+		if ctx.Err() != nil {
+			return "", ctx.Err()
+		}
+		if err != nil {
+			return failure(text, args, time.Since(began) >= each)
+		}
+	}
+	return "", nil
+}
+
+// apply returns the file with the mutant's edits made.
+func (m mutant) apply(sound []byte) ([]byte, error) {
+	text := string(sound)
+	for _, e := range m.edits {
+		if n := strings.Count(text, e.old); n != 1 {
+			return nil, fmt.Errorf("%s has this text %d times, want once:\n%s", m.file, n, e.old)
+		}
+		text = strings.Replace(text, e.old, e.new, 1)
+	}
+	return []byte(text), nil
+}
+
+var (
+	failedTest = regexp.MustCompile(`(?m)^--- FAIL: (\S+)`)
+	running    = regexp.MustCompile(`(?m)^\s+(Test\S+) \(`) // below "running tests:", when the time is over
+	panicked   = regexp.MustCompile(`(?m)^panic: (.*)|^fatal error: (.*)`)
+)
+
+// failure finds the test that failed in go test's output.
+func failure(text, args string, late bool) (string, error) {
+	if m := failedTest.FindStringSubmatch(text); m != nil {
+		return m[1], nil
+	}
+	if m := running.FindStringSubmatch(text); m != nil && (late || strings.Contains(text, "test timed out")) {
+		return m[1] + " (does not end)", nil
+	}
+	if m := panicked.FindString(text); m != "" {
+		return args + ": " + m, nil
+	}
+	return "", fmt.Errorf("go test %s failed without a failed test:\n%s", args, text)
+}
+
+func goRun(ctx context.Context, dir string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = dir
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	return out.String(), err
+}
+
+func moduleRoot(ctx context.Context) (string, error) {
+	text, err := goRun(ctx, ".", "env", "GOMOD")
+	if err != nil {
+		return "", fmt.Errorf("go env: %w: %s", err, text)
+	}
+	return filepath.Dir(strings.TrimSpace(text)), nil
+}
+
+// copyModule copies what the tests of the root module need: everything but version control and other modules.
+func copyModule(from, to string) error {
+	return filepath.WalkDir(from, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, file)
+		if err != nil {
+			return err
+		}
+		switch {
+		case d.IsDir() && rel != "." && (d.Name() == ".git" || isModule(file)):
+			return filepath.SkipDir
+		case d.IsDir():
+			return os.MkdirAll(filepath.Join(to, rel), 0o755)
+		case !d.Type().IsRegular():
+			return nil
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(to, rel), text, 0o644)
+	})
+}
+
+func isModule(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "go.mod"))
+	return err == nil
+}
+
+// table is what the repository keeps of a run.
+func table(results []result) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Mutants\n\nEach line is one way to break the code, and the first test that noticed. "+
+		"Made by `go run ./internal/mutants -o internal/mutants/RESULT.md` (%s, %s/%s).\n\n",
+		runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	b.WriteString("| mutant | what is wrong with it | file | caught by | after |\n|---|---|---|---|---|\n")
+	n := 0
+	for _, r := range results {
+		if r.by != "" {
+			n++
+		}
+		fmt.Fprintf(&b, "| %s | %s | `%s` | %s | %.0f s |\n", r.name, r.wrong, r.file, caught(r.by), r.took.Seconds())
+	}
+	fmt.Fprintf(&b, "\n%d of %d caught.\n", n, len(results))
+	return b.String()
+}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The list follows the code: a mutant whose text has gone would be one that nobody notices.
+func TestEveryMutantFitsTheCode(t *testing.T) {
+	require.GreaterOrEqual(t, len(mutants), 15)
+	names := map[string]bool{}
+	for _, m := range mutants {
+		require.False(t, names[m.name], "%s is named twice", m.name)
+		names[m.name] = true
+		text, err := os.ReadFile(filepath.Join("..", "..", m.file))
+		require.NoError(t, err, m.name)
+		broken, err := m.apply(text)
+		require.NoError(t, err, m.name)
+		require.NotEqual(t, string(text), string(broken), m.name)
+		require.NotEmpty(t, m.tests, m.name)
+	}
+}
+
+// The table in the repository is that of this list, and has nobody who got away.
+func TestEveryMutantWasCaught(t *testing.T) {
+	text, err := os.ReadFile("RESULT.md")
+	require.NoError(t, err)
+	require.NotContains(t, string(text), caught(""))
+	require.Equal(t, len(mutants), strings.Count(string(text), "\n| ")-1, "made for another list: run it again")
+	for _, m := range mutants {
+		require.Contains(t, string(text), "| "+m.name+" | "+m.wrong+" |")
+	}
+}
+
+func TestTheTestThatFailedIsNamed(t *testing.T) {
+	for text, by := range map[string]string{
+		"ok\n--- FAIL: TestOne (0.00s)\n    --- FAIL: TestOne/sub (0.00s)\nFAIL\n":                                "TestOne",
+		"panic: test timed out after 1s\n\trunning tests:\n\t\tTestTwo (1s)\n\ngoroutine 1 [running]:\n":          "TestTwo (does not end)",
+		"panic: runtime error: index out of range\n\ngoroutine 7 [running]:\n\tsession.x()\nFAIL\texample 0.1s\n": "./x: panic: runtime error: index out of range",
+	} {
+		got, err := failure(text, "./x", false)
+		require.NoError(t, err)
+		require.Equal(t, by, got)
+	}
+	_, err := failure("FAIL example [build failed]\n", "./x", false)
+	require.ErrorContains(t, err, "without a failed test")
+}
