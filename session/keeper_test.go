@@ -180,6 +180,20 @@ func TestAnIdleSessionIsOverWhenNothingIsHeardForItsTimeout(t *testing.T) {
 	})
 }
 
+// The answer to credentials comes without a touch of the session: the ensemble counts from the handshake.
+func TestAnAnswerToCredentialsDoesNotProlongTheLease(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		srv.Inject(zktest.DelayReply(time.Second).Op(zktest.OpConnect).Once())
+		start := time.Now()
+		s := open(t, srv, func(c *session.Config) { c.Auth = []session.Auth{{Scheme: "digest", Credential: []byte("u:p")}} })
+		require.Equal(t, time.Second, time.Since(start), "the handshake's answer was slow")
+		srv.Inject(zktest.Freeze())
+		<-s.Done()
+		require.Equal(t, session.ErrLeaseOver, s.Err())
+		require.Less(t, time.Since(start), s.Timeout())
+	})
+}
+
 func TestALeaseOfAFollowerThatLostItsLeaderEndsBeforeTheLeaderEndsTheSession(t *testing.T) {
 	for range 8 {
 		bubble(t, func(t *testing.T, srv *zktest.Server) {
