@@ -212,10 +212,11 @@ func (p *Proxy) Open() int {
 	return len(p.links)
 }
 
-func (p *Proxy) frozen() bool {
+// gated reports whether something does not pass.
+func (p *Proxy) gated() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.isFrozen
+	return p.isFrozen || p.gates != [2]gate{}
 }
 
 func (p *Proxy) setOpening(f func(io.Reader) ([]byte, error)) {

@@ -140,14 +140,16 @@ func (e *Ensemble) Isolate(n *Node) {
 	}
 }
 
-// Heal ends every isolation and returns at once; Ensemble.WaitServing waits until the ensemble is whole again.
+// Heal ends every isolation, Mute, Deafen and Slow and returns at once; Ensemble.WaitServing waits until the ensemble
+// is whole again.
 // Connections that were held are cut, so that nothing said before the isolation arrives after it.
 func (e *Ensemble) Heal() {
 	for _, n := range e.Nodes {
 		n.setIsolated(false)
 	}
 	for _, l := range e.links {
-		if l.proxy.frozen() {
+		l.proxy.Delay(0, 0)
+		if l.proxy.gated() {
 			l.proxy.Cut()
 			l.proxy.Thaw()
 		}
