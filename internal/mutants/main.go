@@ -35,7 +35,7 @@ type result struct {
 func main() {
 	only := flag.String("only", "", "run the mutants whose name contains this")
 	out := flag.String("o", "", "write the table to this file instead of standard output")
-	each := flag.Duration("timeout", 10*time.Minute, "time for each run of go test")
+	each := flag.Duration("timeout", 4*time.Minute, "time for each run of go test; a mutant may hang")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
