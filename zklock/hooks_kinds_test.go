@@ -1,0 +1,355 @@
+package zklock_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zktest"
+)
+
+// tale is what the hooks and the logger of one client are told.
+type tale struct {
+	diary apiDiary
+	log   apiLog
+}
+
+func taleDial(t *testing.T, srv *zktest.Server) (*tale, *zklock.Client) {
+	t.Helper()
+	var ta tale
+	c := apiDial(t, srv, zklock.WithHooks(ta.diary.hooks()),
+		zklock.WithLogger(slog.New(slog.NewJSONHandler(&ta.log, &slog.HandlerOptions{Level: slog.LevelDebug}))))
+	ta.told(t, "session connected")
+	return &ta, c
+}
+
+// taleLines is what the logger says for each hook.
+var taleLines = map[string]string{
+	"session connected": "INFO session connected", "session disconnected": "WARN session disconnected",
+	"session over": "INFO session over", "asked": "DEBUG lock asked for", "queued 1": "DEBUG lock queued",
+	"acquired": "DEBUG lock acquired",
+	"failed":   "DEBUG lock not acquired", "downgraded": "DEBUG lock downgraded", "released": "DEBUG lock released",
+	"lost": "WARN lock lost", "retried": "DEBUG lock step retried",
+}
+
+// told checks what was told since the last time, in order, and that the log tells the same.
+func (ta *tale) told(t *testing.T, want ...string) (infos []any) {
+	t.Helper()
+	text := ta.log.text() // waits until everything has been said
+	got := ta.diary.read()
+	ta.diary.mu.Lock()
+	infos = ta.diary.infos
+	ta.diary.mu.Unlock()
+	ta.forget()
+	require.Equal(t, want, got)
+	var logged, expected []string
+	for line := range bytes.Lines([]byte(text)) {
+		var entry struct{ Level, Msg string }
+		require.NoError(t, json.Unmarshal(line, &entry))
+		logged = append(logged, entry.Level+" "+entry.Msg)
+	}
+	for _, hook := range want {
+		expected = append(expected, taleLines[hook])
+	}
+	require.Equal(t, expected, logged)
+	return infos
+}
+
+// forget has what was told so far not be compared.
+func (ta *tale) forget() {
+	ta.log.text()
+	ta.diary.read()
+	ta.log.mu.Lock()
+	ta.log.b.Reset()
+	ta.log.mu.Unlock()
+	ta.diary.mu.Lock()
+	ta.diary.infos = nil
+	ta.diary.mu.Unlock()
+}
+
+// taleCalls returns the numbers of the calls that were told of.
+func taleCalls(t *testing.T, infos []any) (calls []uint64) {
+	t.Helper()
+	for _, i := range infos {
+		calls = append(calls, taleInfo(t, i).Call)
+	}
+	return calls
+}
+
+func taleInfo(t *testing.T, info any) zklock.LockInfo {
+	t.Helper()
+	switch i := info.(type) {
+	case zklock.LockInfo:
+		return i
+	case zklock.QueuedInfo:
+		return i.LockInfo
+	case zklock.AcquiredInfo:
+		return i.LockInfo
+	case zklock.FailedInfo:
+		return i.LockInfo
+	case zklock.DowngradedInfo:
+		return i.LockInfo
+	case zklock.ReleasedInfo:
+		return i.LockInfo
+	case zklock.LostInfo:
+		return i.LockInfo
+	case zklock.RetriedInfo:
+		return i.LockInfo
+	}
+	require.Failf(t, "not of a lock", "%T", info)
+	return zklock.LockInfo{}
+}
+
+// taleKind is one kind of lock, asked for in the simplest way.
+type taleKind struct {
+	kind  string
+	lock  func(ctx context.Context, c *zklock.Client) (*zklock.Hold, error)
+	other func(c *zklock.Client) func(context.Context) (*zklock.Hold, error) // that keeps lock waiting
+}
+
+func taleKinds() []taleKind {
+	mutex := func(c *zklock.Client) func(context.Context) (*zklock.Hold, error) { return c.Mutex("/l").Lock }
+	return []taleKind{
+		{"mutex", func(ctx context.Context, c *zklock.Client) (*zklock.Hold, error) { return c.Mutex("/l").Lock(ctx) }, mutex},
+		{"write", func(ctx context.Context, c *zklock.Client) (*zklock.Hold, error) { return c.RWMutex("/l").Lock(ctx) },
+			func(c *zklock.Client) func(context.Context) (*zklock.Hold, error) { return c.RWMutex("/l").RLock }},
+		{"read", func(ctx context.Context, c *zklock.Client) (*zklock.Hold, error) { return c.RWMutex("/l").RLock(ctx) },
+			func(c *zklock.Client) func(context.Context) (*zklock.Hold, error) { return c.RWMutex("/l").Lock }},
+		{"semaphore", func(ctx context.Context, c *zklock.Client) (*zklock.Hold, error) {
+			return c.Semaphore("/l", 3).Acquire(ctx, 2)
+		}, func(c *zklock.Client) func(context.Context) (*zklock.Hold, error) {
+			return func(ctx context.Context) (*zklock.Hold, error) { return c.Semaphore("/l", 3).Acquire(ctx, 2) }
+		}},
+		{"multi", func(ctx context.Context, c *zklock.Client) (*zklock.Hold, error) {
+			return c.MultiLock([]string{"/k", "/l"}).Lock(ctx)
+		}, mutex},
+		{"election", func(ctx context.Context, c *zklock.Client) (*zklock.Hold, error) {
+			l, err := c.Election("/l").Campaign(ctx, []byte("v"))
+			if err != nil {
+				return nil, err
+			}
+			return l.Hold, nil
+		}, mutex},
+	}
+}
+
+func TestEveryKindOfLockTellsTheSameTale(t *testing.T) {
+	for _, k := range taleKinds() {
+		t.Run(k.kind, func(t *testing.T) {
+			apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+				ta, c := taleDial(t, srv)
+				other := apiDial(t, srv)
+				type key struct{}
+				ctx, cancel := context.WithCancel(context.WithValue(context.Background(), key{}, "the request's"))
+				checkAll := func(infos []any) {
+					t.Helper()
+					calls := taleCalls(t, infos)
+					for i, info := range infos {
+						require.Equal(t, calls[0], calls[i])
+						lock := taleInfo(t, info)
+						require.Equal(t, k.kind, lock.Kind)
+						require.Equal(t, map[string]int{"semaphore": 2}[k.kind], lock.Permits)
+						require.Equal(t, "the request's", lock.Context.Value(key{}))
+						require.NoError(t, lock.Context.Err(), "whatever became of the request")
+					}
+				}
+
+				h, err := k.lock(ctx, c)
+				require.NoError(t, err)
+				infos := ta.told(t, "asked", "acquired")
+				time.Sleep(10 * time.Minute)
+				require.NoError(t, h.Unlock(context.Background()))
+				released := ta.told(t, "released")
+				checkAll(append(infos, released...))
+				require.Equal(t, 10*time.Minute, released[0].(zklock.ReleasedInfo).Held)
+
+				// Behind another, in vain.
+				theirs, err := k.other(other)(apiWithin(t, apiSoon))
+				require.NoError(t, err)
+				short, done := context.WithTimeout(ctx, 2*time.Second)
+				_, err = k.lock(short, c)
+				done()
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				infos = ta.told(t, "asked", "queued 1", "queued 1", "failed")
+				checkAll(infos)
+				require.Equal(t, theirs.Node(), infos[1].(zklock.QueuedInfo).Holder)
+				require.NotEmpty(t, infos[2].(zklock.QueuedInfo).Who)
+				require.Equal(t, 2*time.Second, infos[3].(zklock.FailedInfo).Waited)
+
+				// Behind another, and then lost.
+				got := make(chan *zklock.Hold, 1)
+				go func() {
+					h, err := k.lock(ctx, c)
+					if err == nil {
+						got <- h
+					}
+					close(got)
+				}()
+				time.Sleep(2 * time.Second)
+				infos = ta.told(t, "asked", "queued 1", "queued 1")
+				require.NoError(t, theirs.Unlock(apiWithin(t, apiSoon)))
+				h, held := <-got
+				require.True(t, held)
+				infos = append(infos, ta.told(t, "acquired")...)
+				require.Equal(t, 2*time.Second, infos[3].(zklock.AcquiredInfo).Waited)
+				cancel()
+				time.Sleep(time.Second)
+				require.NoError(t, srv.Delete(h.Node()))
+				infos = append(infos, ta.told(t, "lost")...)
+				checkAll(infos)
+				require.ErrorIs(t, infos[4].(zklock.LostInfo).Cause, zklock.ErrNodeDeleted)
+			})
+		})
+	}
+}
+
+func TestReentrantCallsAreAskedForAndJoinTheHoldThatIsReleasedOnce(t *testing.T) {
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		ta, c := taleDial(t, srv)
+		m := c.Mutex("/l", zklock.WithReentrancy())
+		outer := apiLock(t, m)
+		first := taleCalls(t, ta.told(t, "asked", "acquired"))[0]
+		inner, err := m.Lock(outer.Context())
+		require.NoError(t, err)
+		infos := ta.diaryOf("asked", "acquired")
+		require.Len(t, infos, 2)
+		joined := infos[1].(zklock.AcquiredInfo)
+		require.Greater(t, joined.Call, first)
+		require.Equal(t, first, joined.Joined)
+		require.Equal(t, outer.Token(), joined.Token)
+		require.Equal(t, outer.Node(), joined.Node)
+		require.Contains(t, ta.log.text(), `"msg":"lock acquired again"`)
+		ta.forget()
+		apiUnlock(t, inner)
+		require.Empty(t, ta.diary.read(), "still held")
+		apiUnlock(t, outer)
+		require.Equal(t, first, ta.told(t, "released")[0].(zklock.ReleasedInfo).Call)
+
+		// Without the option it fails, and that is told.
+		plain := c.Mutex("/l")
+		h := apiLock(t, plain)
+		ta.forget()
+		_, err = plain.Lock(h.Context())
+		require.ErrorIs(t, err, zklock.ErrDeadlock)
+		infos = ta.told(t, "asked", "failed")
+		require.ErrorIs(t, infos[1].(zklock.FailedInfo).Err, zklock.ErrDeadlock)
+	})
+}
+
+func TestADowngradeIsTold(t *testing.T) {
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		ta, c := taleDial(t, srv)
+		m := c.RWMutex("/l", zklock.WithReentrancy())
+		h, err := m.Lock(apiWithin(t, apiSoon))
+		require.NoError(t, err)
+		calls := taleCalls(t, ta.told(t, "asked", "acquired"))
+		time.Sleep(time.Minute)
+		r, err := m.Downgrade(apiWithin(t, apiSoon), h)
+		require.NoError(t, err)
+		infos := ta.told(t, "downgraded")
+		down := infos[0].(zklock.DowngradedInfo)
+		require.Equal(t, calls[0], down.Call)
+		require.Equal(t, "read", down.Kind)
+		require.Equal(t, r.Node(), down.Node)
+		require.Equal(t, r.Token(), down.Token)
+		require.Equal(t, time.Minute, down.Held)
+		time.Sleep(time.Minute)
+		require.NoError(t, r.Unlock(apiWithin(t, apiSoon)))
+		released := ta.told(t, "released")[0].(zklock.ReleasedInfo)
+		require.Equal(t, down.LockInfo, released.LockInfo)
+		require.Equal(t, 2*time.Minute, released.Held)
+
+		// By releasing the write lock before a read lock that was taken under it.
+		h, err = m.Lock(apiWithin(t, apiSoon))
+		require.NoError(t, err)
+		r, err = m.RLock(h.Context())
+		require.NoError(t, err)
+		ta.forget()
+		require.NoError(t, h.Unlock(apiWithin(t, apiSoon)))
+		ta.told(t, "downgraded")
+		require.NoError(t, r.Unlock(apiWithin(t, apiSoon)))
+		require.Equal(t, "read", ta.told(t, "released")[0].(zklock.ReleasedInfo).Kind)
+	})
+}
+
+func TestMaxHoldIsToldAsALoss(t *testing.T) {
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		ta, c := taleDial(t, srv)
+		h := apiLock(t, c.Mutex("/l", zklock.WithMaxHold(time.Minute)))
+		ta.told(t, "asked", "acquired")
+		require.ErrorIs(t, apiEnd(h), zklock.ErrMaxHold)
+		lost := ta.told(t, "lost")[0].(zklock.LostInfo)
+		require.Equal(t, time.Minute, lost.Held)
+		require.ErrorIs(t, lost.Cause, zklock.ErrMaxHold)
+		require.ErrorIs(t, h.Unlock(apiWithin(t, apiSoon)), zklock.ErrLost)
+		require.Empty(t, ta.diary.read())
+	})
+}
+
+func TestDoubtAndTheEndOfTheSessionAreTold(t *testing.T) {
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		ta, c := taleDial(t, srv)
+		h := apiLock(t, c.Mutex("/l"))
+		ta.told(t, "asked", "acquired")
+		srv.DropConnections()
+		time.Sleep(5 * time.Second)
+		infos := ta.told(t, "session disconnected", "session connected")
+		require.Equal(t, session.Disconnected, infos[0].(zklock.SessionInfo).State)
+		require.Error(t, infos[0].(zklock.SessionInfo).Err)
+		require.NoError(t, h.Err())
+		srv.Leader().Down()
+		require.ErrorIs(t, apiEnd(h), zklock.ErrLeaseOver)
+		infos = ta.diaryOf("session disconnected", "session over", "lost")
+		require.Len(t, infos, 3)
+		srv.Leader().Up()
+		time.Sleep(10 * time.Second)
+		require.Contains(t, ta.diary.read(), "session connected")
+	})
+}
+
+// diaryOf returns what was told, if it was that, in whichever order: a session and a lock tell from goroutines of their
+// own.
+func (ta *tale) diaryOf(want ...string) []any {
+	got := ta.diary.read()
+	ta.diary.mu.Lock()
+	defer ta.diary.mu.Unlock()
+	infos := ta.diary.infos
+	ta.diary.infos = nil
+	if len(got) != len(want) {
+		return nil
+	}
+	for _, w := range want {
+		found := false
+		for _, g := range got {
+			found = found || g == w
+		}
+		if !found {
+			return nil
+		}
+	}
+	return infos
+}
+
+func TestJoinedHooksAreAllTold(t *testing.T) {
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		var first, second apiDiary
+		var asked []uint64
+		c := apiDial(t, srv, zklock.WithHooks(zklock.JoinHooks(first.hooks(), zklock.Hooks{},
+			zklock.Hooks{Asked: func(i zklock.LockInfo) { asked = append(asked, i.Call) }}, second.hooks())))
+		require.Equal(t, []string{"session connected"}, first.read())
+		require.Equal(t, []string{"session connected"}, second.read())
+		apiUnlock(t, apiLock(t, c.Mutex("/l")))
+		want := []string{"asked", "acquired", "released"}
+		require.Equal(t, want, first.read())
+		require.Equal(t, want, second.read())
+		require.Len(t, asked, 1)
+		require.Equal(t, zklock.Hooks{}, zklock.JoinHooks(), "nothing to tell")
+	})
+}

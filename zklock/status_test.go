@@ -1,0 +1,255 @@
+package zklock_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zktest"
+)
+
+func TestStatusShowsTheSession(t *testing.T) {
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := apiDial(t, srv)
+		s, err := c.Session(apiWithin(t, apiSoon))
+		require.NoError(t, err)
+		st := c.Status()
+		require.Equal(t, zklock.SessionStatus{ID: s.ID(), State: session.Connected, Server: srv.Addr(), Timeout: 10 * time.Second,
+			SafeUntil: s.SafeUntil()}, st.Session)
+		require.True(t, st.Session.SafeUntil.After(time.Now()))
+		require.Empty(t, st.Holds)
+		require.Empty(t, st.Waits)
+
+		before := srv.Requests()
+		c.Status()
+		require.Equal(t, before, srv.Requests(), "without I/O")
+
+		h := apiLock(t, c.Mutex("/l"))
+		srv.Leader().Down()
+		synctest.Wait()
+		st = c.Status()
+		require.Equal(t, session.Disconnected, st.Session.State)
+		require.Empty(t, st.Session.Server)
+		require.Len(t, st.Holds, 1, "in doubt, and still ours")
+		require.Equal(t, h.SafeUntil(), st.Holds[0].SafeUntil)
+		require.ErrorIs(t, apiEnd(h), zklock.ErrLeaseOver)
+		synctest.Wait()
+		require.Empty(t, c.Status().Holds)
+
+		srv.Leader().Up()
+		next, err := c.Session(apiWithin(t, apiSoon))
+		require.NoError(t, err)
+		require.Equal(t, next.ID(), c.Status().Session.ID)
+		require.NotEqual(t, s.ID(), next.ID())
+
+		require.NoError(t, c.Close())
+		st = c.Status()
+		require.Equal(t, session.Over, st.Session.State)
+		require.ErrorIs(t, st.Session.Err, zklock.ErrClosed)
+	})
+}
+
+func TestStatusShowsHoldsAndWaitsOfEveryKind(t *testing.T) {
+	for _, k := range taleKinds() {
+		t.Run(k.kind, func(t *testing.T) {
+			apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+				c, other := apiDial(t, srv), apiDial(t, srv)
+				theirs, err := k.other(other)(apiWithin(t, apiSoon))
+				require.NoError(t, err)
+				asked := time.Now()
+				got := make(chan *zklock.Hold, 1)
+				go func() {
+					if h, err := k.lock(context.Background(), c); err == nil {
+						got <- h
+					}
+					close(got)
+				}()
+				time.Sleep(time.Second)
+				st := c.Status()
+				require.Empty(t, st.Holds)
+				require.Len(t, st.Waits, 1)
+				w := st.Waits[0]
+				require.Equal(t, k.kind, w.Kind)
+				require.Nil(t, w.Context)
+				require.True(t, asked.Equal(w.Since))
+				require.Equal(t, 1, w.Ahead)
+				require.Equal(t, theirs.Node(), w.Holder)
+				require.Contains(t, w.Who, ":", "host and process")
+
+				require.NoError(t, theirs.Unlock(apiWithin(t, apiSoon)))
+				h, held := <-got
+				require.True(t, held)
+				st = c.Status()
+				require.Empty(t, st.Waits)
+				require.Equal(t, []zklock.HeldLock{{LockInfo: w.LockInfo, Node: h.Node(), Token: h.Token(), Since: time.Now(),
+					SafeUntil: h.SafeUntil(), Count: 1}}, st.Holds)
+				require.NoError(t, h.Unlock(apiWithin(t, apiSoon)))
+				require.Empty(t, c.Status().Holds)
+				require.Len(t, other.Status().Holds, 0)
+			})
+		})
+	}
+}
+
+func TestStatusOfAReentrantHoldCountsIt(t *testing.T) {
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := apiDial(t, srv)
+		m := c.Mutex("/l", zklock.WithReentrancy())
+		outer := apiLock(t, m)
+		inner, err := m.Lock(outer.Context())
+		require.NoError(t, err)
+		st := c.Status()
+		require.Len(t, st.Holds, 1)
+		require.Equal(t, 2, st.Holds[0].Count)
+		require.Empty(t, st.Waits)
+		apiUnlock(t, outer)
+		require.Equal(t, 1, c.Status().Holds[0].Count)
+		apiUnlock(t, inner)
+		require.Empty(t, c.Status().Holds)
+	})
+}
+
+func TestStatusOfADowngradedHoldIsAReaders(t *testing.T) {
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := apiDial(t, srv)
+		m := c.RWMutex("/l")
+		h, err := m.Lock(apiWithin(t, apiSoon))
+		require.NoError(t, err)
+		before := c.Status().Holds
+		r, err := m.Downgrade(apiWithin(t, apiSoon), h)
+		require.NoError(t, err)
+		after := c.Status().Holds
+		require.Len(t, after, 1)
+		require.Equal(t, "write", before[0].Kind)
+		require.Equal(t, "read", after[0].Kind)
+		require.Equal(t, r.Node(), after[0].Node)
+		require.NotEqual(t, before[0].Node, after[0].Node)
+		require.Equal(t, before[0].Call, after[0].Call)
+		require.NoError(t, r.Unlock(apiWithin(t, apiSoon)))
+		require.Empty(t, c.Status().Holds)
+	})
+}
+
+func TestStatusDropsWhatIsLostOrInVain(t *testing.T) {
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		c, other := apiDial(t, srv), apiDial(t, srv)
+		h := apiLock(t, c.Mutex("/deleted"))
+		apiLock(t, c.Mutex("/too/long", zklock.WithMaxHold(time.Minute)))
+		theirs := apiLock(t, other.Mutex("/busy"))
+		_, err := c.Mutex("/busy").TryLock(apiWithin(t, apiSoon))
+		require.ErrorIs(t, err, zklock.ErrBusy)
+		_, err = c.Mutex("/busy").Lock(apiWithin(t, time.Second))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		_, err = c.Mutex("busy").Lock(apiWithin(t, time.Second))
+		require.ErrorIs(t, err, zklock.ErrPath)
+		require.Empty(t, c.Status().Waits)
+		require.Len(t, c.Status().Holds, 2)
+		require.NoError(t, srv.Delete(h.Node()))
+		<-h.Context().Done()
+		require.Len(t, c.Status().Holds, 1)
+		time.Sleep(time.Minute)
+		require.Empty(t, c.Status().Holds)
+
+		// A wait whose session ends has no place in line until it has another.
+		done := make(chan error, 1)
+		ctx, cancel := context.WithCancel(context.Background())
+		go func() { _, err := c.Mutex("/busy").Lock(ctx); done <- err }()
+		time.Sleep(time.Second)
+		require.Equal(t, 1, c.Status().Waits[0].Ahead)
+		srv.Leader().Down()
+		time.Sleep(time.Minute)
+		w := c.Status().Waits[0]
+		require.Zero(t, w.Ahead)
+		require.Empty(t, w.Holder+w.Who)
+		cancel()
+		require.ErrorIs(t, <-done, context.Canceled)
+		require.Empty(t, c.Status().Waits)
+		srv.Leader().Up()
+		require.Error(t, theirs.Unlock(apiWithin(t, apiSoon)))
+	})
+}
+
+func TestHooksMayAskForTheStatus(t *testing.T) {
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		var c *zklock.Client
+		var seen []string
+		see := func(event string) {
+			st := c.Status()
+			seen = append(seen, fmt.Sprintf("%s: %d held, %d waiting", event, len(st.Holds), len(st.Waits)))
+		}
+		c = apiDial(t, srv, zklock.WithHooks(zklock.Hooks{
+			Asked:      func(zklock.LockInfo) { see("asked") },
+			Acquired:   func(zklock.AcquiredInfo) { see("acquired") },
+			Downgraded: func(zklock.DowngradedInfo) { see("downgraded") },
+			Released:   func(zklock.ReleasedInfo) { see("released") },
+			Lost:       func(zklock.LostInfo) { see("lost") },
+		}))
+		m := c.RWMutex("/l")
+		h, err := m.Lock(apiWithin(t, apiSoon))
+		require.NoError(t, err)
+		h, err = m.Downgrade(apiWithin(t, apiSoon), h)
+		require.NoError(t, err)
+		require.NoError(t, h.Unlock(apiWithin(t, apiSoon)))
+		h = apiLock(t, c.Mutex("/k", zklock.WithMaxHold(time.Second)))
+		<-h.Context().Done()
+		synctest.Wait()
+		require.Equal(t, []string{"asked: 0 held, 1 waiting", "acquired: 1 held, 0 waiting", "downgraded: 1 held, 0 waiting",
+			"released: 0 held, 0 waiting", "asked: 0 held, 1 waiting", "acquired: 1 held, 0 waiting", "lost: 0 held, 0 waiting"}, seen)
+	})
+}
+
+// Whatever many callers do at once, each finds its own hold in the status while it has it, and nothing is left.
+func TestStatusUnderConcurrentUse(t *testing.T) {
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := apiDial(t, srv)
+		var calls sync.WaitGroup
+		for i := range 20 {
+			calls.Go(func() {
+				random := rand.New(rand.NewPCG(1, uint64(i)))
+				for range 20 {
+					owner := fmt.Sprint("caller ", i)
+					m := c.Mutex(fmt.Sprint("/l", random.IntN(4)), zklock.WithOwner(owner), zklock.WithReentrancy())
+					ctx, cancel := context.WithTimeout(context.Background(), time.Duration(1+random.IntN(100))*time.Millisecond)
+					h, err := m.Lock(ctx)
+					cancel()
+					if err != nil {
+						continue
+					}
+					inner, err := m.Lock(h.Context())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					mine := 0
+					for _, held := range c.Status().Holds {
+						if held.Owner == owner && held.Token == h.Token() && held.Count == 2 {
+							mine++
+						}
+					}
+					if mine != 1 {
+						t.Errorf("%s finds its hold %d times", owner, mine)
+					}
+					time.Sleep(time.Duration(random.IntN(30)) * time.Millisecond)
+					for _, hold := range []*zklock.Hold{h, inner} {
+						if err := hold.Unlock(context.Background()); err != nil {
+							t.Error(err)
+						}
+					}
+				}
+			})
+		}
+		calls.Wait()
+		synctest.Wait()
+		st := c.Status()
+		require.Empty(t, st.Holds)
+		require.Empty(t, st.Waits)
+	})
+}
