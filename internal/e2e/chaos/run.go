@@ -1,0 +1,272 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/zklock/locker/internal/e2e/history"
+	"github.com/zklock/locker/internal/e2e/servers"
+	"github.com/zklock/locker/internal/ensemble"
+	"github.com/zklock/locker/zklock"
+)
+
+// Config says how a Run is made up.
+type Config struct {
+	Ensemble *servers.Ensemble
+	// Inside clients run in this process, Outside clients in one each.
+	Inside, Outside int
+	Loads           []history.Load // default: all
+	Seed            uint64         // of faults and workers
+	Out             io.Writer      // is told of every fault
+	// Only, when not empty, keeps to the faults whose names contain it.
+	Only string
+	// Keep writes every round's history to a file, not only those with problems.
+	Keep bool
+}
+
+// Run is an ensemble and its clients. It must not be used concurrently.
+type Run struct {
+	conf      Config
+	root      string
+	store     *Store
+	peers     []*peer
+	inspector *zklock.Client
+	server    *deck
+	client    *deck
+	lacks     []string
+	round     int
+
+	mu         sync.Mutex // guards what follows
+	ops        []history.Op
+	stops      []history.Stop
+	faults     int
+	roundBegan time.Time
+}
+
+// peer is a client and its way to the servers.
+type peer struct {
+	member
+	conf    SiteConfig
+	proxies []*ensemble.Proxy
+	process *outside // nil: in this process
+}
+
+// mend ends what was done to the client's network. With cut, what was held back is lost; else it arrives now.
+func (p *peer) mend(cut bool) {
+	for _, x := range p.proxies {
+		if cut {
+			x.Cut()
+		}
+		x.Thaw()
+		x.Delay(0, 0)
+	}
+}
+
+// permits is the size of the semaphores.
+const permits = 3
+
+// timeouts are the clients' session timeouts in ticks of the servers: from what is short for ZooKeeper to what suits
+// an election in between.
+var timeouts = []time.Duration{8, 12, 16}
+
+// Open starts the clients and waits until each has a session. Close ends them; the ensemble is the caller's.
+func Open(conf Config) (r *Run, err error) {
+	if len(conf.Loads) == 0 {
+		conf.Loads = history.Loads
+	}
+	r = &Run{conf: conf, root: fmt.Sprintf("/chaos-%d-%d", conf.Seed, time.Now().UnixNano())}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.Close())
+			r = nil
+		}
+	}()
+	if r.store, err = openStore(); err != nil {
+		return r, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), dialBound)
+	defer cancel()
+	tick := conf.Ensemble.Tick
+	r.inspector, err = zklock.Dial(ctx, conf.Ensemble.Connect(), zklock.WithServerTick(tick), zklock.WithSessionTimeout(20*tick))
+	if err != nil {
+		return r, err
+	}
+	for i := range conf.Inside + conf.Outside {
+		if err := r.addPeer(i, i >= conf.Inside); err != nil {
+			return r, err
+		}
+	}
+	can, cannot := r.serverFaults()
+	r.lacks = cannot
+	r.server = &deck{all: r.only(can), rng: rand.New(rand.NewPCG(conf.Seed, 1))}
+	r.client = &deck{all: r.only(r.clientFaults()), rng: rand.New(rand.NewPCG(conf.Seed, 2))}
+	return r, nil
+}
+
+func (r *Run) only(all []fault) (some []fault) {
+	for _, f := range all {
+		stops := strings.Contains(f.name, "stopped")
+		if strings.Contains(f.name, r.conf.Only) && !(stops && r.conf.Outside == 0) {
+			some = append(some, f)
+		}
+	}
+	return some
+}
+
+func (r *Run) addPeer(i int, outsider bool) error {
+	e := r.conf.Ensemble
+	p := &peer{}
+	for _, addr := range e.Addrs {
+		x, err := ensemble.OpenProxy(addr)
+		if err != nil {
+			return errors.Join(err, p.close())
+		}
+		p.proxies = append(p.proxies, x)
+	}
+	p.conf = SiteConfig{
+		Client: i + 1, Connect: ensemble.Join(p.proxies...), Timeout: timeouts[i%len(timeouts)] * e.Tick, Tick: e.Tick,
+		Store: r.store.listener.Addr().String(),
+	}
+	var err error
+	if outsider {
+		p.process, err = newOutside(p.conf)
+		p.member = p.process
+	} else {
+		p.member, err = newInside(p.conf)
+	}
+	if err != nil {
+		p.member = nil
+		return errors.Join(err, p.close())
+	}
+	r.peers = append(r.peers, p)
+	return nil
+}
+
+func (p *peer) close() error {
+	var errs []error
+	if p.member != nil {
+		errs = append(errs, p.member.close())
+	}
+	for _, x := range p.proxies {
+		errs = append(errs, x.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Close ends the clients and joins all goroutines.
+func (r *Run) Close() error {
+	var errs []error
+	for _, p := range r.peers {
+		errs = append(errs, p.close())
+	}
+	if r.inspector != nil {
+		errs = append(errs, r.inspector.Close())
+	}
+	if r.store != nil {
+		errs = append(errs, r.store.close())
+	}
+	return errors.Join(errs...)
+}
+
+// Head says what is tested on what, for the first lines of the output.
+func (r *Run) Head() string {
+	e := r.conf.Ensemble
+	var b strings.Builder
+	fmt.Fprintf(&b, "servers: %s (%s), ZooKeeper %s, tick %v\n", e.Kind, e.Connect(), e.Version(), e.Tick)
+	fmt.Fprintf(&b, "clients: %d in this process, %d in processes of their own; seed %d\n", r.conf.Inside, r.conf.Outside, r.conf.Seed)
+	if len(r.lacks) > 0 {
+		fmt.Fprintf(&b, "left out, since these servers can't be broken so from here: %s\n", strings.Join(r.lacks, ", "))
+	}
+	return b.String()
+}
+
+func (r *Run) say(format string, args ...any) {
+	if r.conf.Out != nil {
+		fmt.Fprintf(r.conf.Out, format+"\n", args...)
+	}
+}
+
+// Round lets every worker work for d while faults come, heals all, lets all come to rest, and checks.
+func (r *Run) Round(d time.Duration) (*Report, error) {
+	r.round++
+	o := Orders{
+		Root: fmt.Sprintf("%s/%d", r.root, r.round), Loads: r.conf.Loads, Size: permits,
+		Seed: r.conf.Seed<<16 + uint64(r.round),
+	}
+	if err := r.prepare(o); err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	r.ops, r.stops, r.faults, r.roundBegan = nil, nil, 0, time.Now()
+	r.mu.Unlock()
+	slept := history.Slept()
+	for _, p := range r.peers {
+		if err := p.start(o, r.collect); err != nil {
+			return nil, err
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	var wrecks sync.WaitGroup
+	var wreckErrs [2]error
+	for i, d := range []*deck{r.server, r.client} {
+		wrecks.Go(func() { wreckErrs[i] = r.wreck(ctx, d) }) // ends with ctx
+	}
+	<-ctx.Done()
+	wrecks.Wait()
+	rep := &Report{Seed: r.conf.Seed, Round: r.round}
+	if err := errors.Join(errors.Join(wreckErrs[:]...), r.heal()); err != nil {
+		return nil, err
+	}
+	healed := time.Now()
+	rep.problem(r.finish())
+	rep.problem(r.atRest(o, rep))
+	rep.Rest = time.Since(healed)
+	if s := history.Slept() - slept; s > time.Second {
+		rep.problem(fmt.Errorf("the machine slept for %v: the history has a hole", s))
+	}
+	r.check(rep)
+	if err := r.tidy(o); err != nil {
+		return rep, err
+	}
+	return rep, nil
+}
+
+func (r *Run) collect(op history.Op) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ops = append(r.ops, op)
+}
+
+// heal ends every fault.
+func (r *Run) heal() error {
+	for _, p := range r.peers {
+		p.mend(true)
+		if p.process != nil {
+			if err := p.process.resume(); err != nil {
+				return err
+			}
+		}
+	}
+	if revive := r.conf.Ensemble.Control.Revive; revive != nil {
+		return revive(restBound)
+	}
+	return nil
+}
+
+// finish joins the workers of all clients.
+func (r *Run) finish() error {
+	var wg sync.WaitGroup
+	errs := make([]error, len(r.peers))
+	for i, p := range r.peers {
+		wg.Go(func() { errs[i] = p.finish() })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,83 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/rpc"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/zklock/locker/internal/e2e/history"
+	"github.com/zklock/locker/zklock"
+)
+
+// SiteConfig is what a site is told when it starts.
+type SiteConfig struct {
+	Client  int
+	Connect string
+	Timeout time.Duration // of its session
+	Tick    time.Duration // of the servers
+	Store   string        // the store's address
+}
+
+// site is one client and its workers, in this process or, through child, in one of its own.
+type site struct {
+	conf  SiteConfig
+	c     *zklock.Client
+	store *rpc.Client
+	ids   atomic.Int64
+}
+
+// dialBound is how long a client may take to get its first session, on a busy machine.
+const dialBound = time.Minute
+
+func openSite(conf SiteConfig) (*site, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), dialBound)
+	defer cancel()
+	store, err := rpc.Dial("tcp", conf.Store)
+	if err != nil {
+		return nil, err
+	}
+	c, err := zklock.Dial(ctx, conf.Connect, zklock.WithSessionTimeout(conf.Timeout), zklock.WithServerTick(conf.Tick))
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return &site{conf: conf, c: c, store: store}, nil
+}
+
+func (s *site) close() error { return errors.Join(s.c.Close(), s.store.Close()) }
+
+// Orders is what the workers are told for one round.
+type Orders struct {
+	Root  string // the znode under which everything of the round is
+	Loads []history.Load
+	Size  int // of the semaphore
+	Seed  uint64
+}
+
+// restBound is how long, after all was healed, a worker may take for its last cycle: sessions that expired have to be
+// replaced first.
+const restBound = time.Minute
+
+// round runs the workers until stop is closed, and then lets each complete one more cycle. emit is called from all of
+// them. The errors are what should not have happened.
+func (s *site) round(stop <-chan struct{}, o Orders, emit func(history.Op)) error {
+	var wg sync.WaitGroup
+	errs := make([]error, len(o.Loads))
+	for i, load := range o.Loads {
+		w := &worker{
+			site: s, load: load, orders: o, emit: emit, name: fmt.Sprintf("client %d, %s", s.conf.Client, load),
+			rng: rand.New(rand.NewPCG(o.Seed, uint64(s.conf.Client*100+i))),
+		}
+		wg.Go(func() { errs[i] = w.run(stop) }) // ends a cycle after stop
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// lead is how long the process may be kept from running without that mattering for a lease: the hundredth of the
+// timeout that the library allows for its own scheduling.
+func (s *site) lead() time.Duration { return s.conf.Timeout / 100 }

@@ -1,0 +1,58 @@
+package e2e_test
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/internal/e2e/chaos"
+	"github.com/zklock/locker/internal/e2e/servers"
+)
+
+var (
+	seedFlag = flag.Uint64("chaos.seed", 0, "seed of faults and workers; 0: a new one")
+	forFlag  = flag.Duration("chaos.for", 20*time.Second, "length of a round")
+	rounds   = flag.Int("chaos.rounds", 3, "rounds of the run on local processes")
+	keep     = flag.Bool("chaos.keep", false, "write every round's history to a file")
+	only     = flag.String("chaos.only", "", "only the faults whose names contain this")
+)
+
+func seed() uint64 {
+	if *seedFlag != 0 {
+		return *seedFlag
+	}
+	return rand.Uint64N(1 << 40)
+}
+
+// wreak runs some rounds and fails the test for every problem.
+func wreak(t *testing.T, e *servers.Ensemble, n int, conf chaos.Config) {
+	conf.Ensemble, conf.Seed, conf.Only, conf.Keep, conf.Out = e, seed(), *only, *keep, os.Stdout
+	r, err := chaos.Open(conf)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, r.Close()) }()
+	fmt.Print(r.Head())
+	for range n {
+		rep, err := r.Round(*forFlag)
+		if rep != nil {
+			fmt.Println(rep)
+		}
+		if err != nil || len(rep.Problems) > 0 {
+			t.Fatalf("seed %d: %v\nagain: go -C internal/e2e test -race -run '^%s$' -args -chaos.seed %d", conf.Seed, err, t.Name(), conf.Seed)
+		}
+	}
+}
+
+func TestLocksKeepTheirPromisesWhileEverythingBreaks(t *testing.T) {
+	e, named, err := servers.Named()
+	if err == nil && !named {
+		e, err = servers.Local()
+	}
+	require.NoError(t, err)
+	defer func() { require.NoError(t, e.Close()) }()
+	wreak(t, e, *rounds, chaos.Config{Inside: 2, Outside: 2})
+}
