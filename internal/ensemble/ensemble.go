@@ -21,7 +21,7 @@ type Ensemble struct {
 	Nodes []*Node
 
 	owned bool
-	links []quorumLink // between the servers, both ways; empty unless there are three of our own
+	links []quorumLink // between the servers, both ways; empty unless there are three of our own that are not direct
 	ports []*claim
 	dirs  []string
 }
@@ -84,7 +84,7 @@ func start(c config) (e *Ensemble, err error) {
 	}()
 	var peers []peer
 	if c.nodes > 1 {
-		if peers, err = e.wire(c.nodes); err != nil {
+		if peers, err = e.wire(c.nodes, c.direct); err != nil {
 			return e, err
 		}
 	}

@@ -27,7 +27,11 @@ func At(addr string) *Node { return &Node{addr: addr} }
 // OpenProxy is NewProxy without a test, and without a Tap, whose counts would grow for ever.
 func OpenProxy(target string) (*Proxy, error) { return openProxy(target, nil, 0) }
 
-// Close closes every connection and the listener, and joins all goroutines. It is for a proxy from OpenProxy only.
+// OpenTapped is OpenProxy with a Tap, for a program that resets it now and then.
+func OpenTapped(target string) (*Proxy, error) { return openProxy(target, newTap(), 0) }
+
+// Close closes every connection and the listener, and joins all goroutines. It is for a proxy
+// from OpenProxy or OpenTapped only.
 func (p *Proxy) Close() error { return p.close() }
 
 // Revive undoes what was done to the ensemble, as Restore does, and returns when all its servers serve; the error says

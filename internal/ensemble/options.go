@@ -12,6 +12,7 @@ type config struct {
 	syncLimit int
 	lines     []string
 	jvm       []string
+	direct    bool
 }
 
 // Option changes how the servers of an ensemble are configured. Options have no effect on an ensemble named by
@@ -24,6 +25,10 @@ func WithTick(d time.Duration) Option { return func(c *config) { c.tick = d } }
 
 // WithSyncLimit sets syncLimit: how many ticks a follower and its leader may hear nothing of each other. Default 5.
 func WithSyncLimit(ticks int) Option { return func(c *config) { c.syncLimit = ticks } }
+
+// WithDirectQuorum lets three servers reach each other without proxies between them, for measurements: then Isolate, Mute
+// and Deafen panic, and Slow does nothing.
+func WithDirectQuorum() Option { return func(c *config) { c.direct = true } }
 
 // WithConfig appends lines to every server's configuration file, for example "maxSessionTimeout=60000".
 func WithConfig(lines ...string) Option {

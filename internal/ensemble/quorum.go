@@ -36,8 +36,8 @@ type quorumLink struct {
 	proxy    *Proxy
 }
 
-// wire reserves the servers' ports and puts the proxies between them.
-func (e *Ensemble) wire(nodes int) ([]peer, error) {
+// wire reserves the servers' ports and puts the proxies between them, unless they are to be direct.
+func (e *Ensemble) wire(nodes int, direct bool) ([]peer, error) {
 	var peers []peer
 	for id := 1; id <= nodes; id++ {
 		quorum, err := e.claim()
@@ -49,6 +49,9 @@ func (e *Ensemble) wire(nodes int) ([]peer, error) {
 			return nil, err
 		}
 		peers = append(peers, peer{id: id, quorum: quorum, election: election})
+	}
+	if direct {
+		return peers, nil
 	}
 	for _, from := range peers {
 		for _, to := range peers {
@@ -92,7 +95,7 @@ func (e *Ensemble) serverLines(id int, peers []peer) []string {
 	var lines []string
 	for _, p := range peers {
 		quorum, election := p.quorum.port, p.election.port
-		if p.id != id {
+		if p.id != id && len(e.links) > 0 {
 			quorum = e.proxyBetween(id, p.id, false).port()
 			election = e.proxyBetween(id, p.id, true).port()
 		}
