@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/zklock/locker/zklock"
+)
+
+func (a *app) breakCommand() *cobra.Command {
+	var token int64
+	var yes bool
+	cmd := &cobra.Command{
+		Use:     "break [flags] PATH --token TOKEN",
+		GroupID: groupLook,
+		Short:   "Remove a contender from a lock's line by force",
+		Long: `Remove the contender with this token from the line of PATH: a holder that hangs, mostly. zklock queue shows the tokens.
+On a terminal it asks first; elsewhere it wants --yes.
+
+A holder of this library hears of it at once, and a command under zklock run is killed. But what has been broken may still
+be at work for a moment, or for long if it is another client's: the next holder is only safe if what both write to refuses
+the older token. It ends with 1 when there is no such contender, or when the answer was no.`,
+		Example: `  zklock queue /locks/nightly-report
+  zklock break /locks/nightly-report --token 4294967321
+  zklock break --yes /locks/nightly-report --token 4294967321`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case !cmd.Flags().Changed("token"):
+				return usagef("no --token: zklock queue shows the tokens")
+			case token <= 0:
+				return usagef("--token %d: must be more than 0", token)
+			case !yes && !term.IsTerminal(int(os.Stdin.Fd())):
+				return usagef("standard input is not a terminal to ask on: give --yes")
+			}
+			return a.with(func(ctx context.Context, c *zklock.Client) error {
+				if !yes {
+					if err := a.ask(ctx, c, args[0], token); err != nil {
+						return err
+					}
+				}
+				ctx, cancel := context.WithTimeout(ctx, a.conn.patience)
+				defer cancel()
+				if err := c.Break(ctx, args[0], zklock.Token(token)); err != nil {
+					return err
+				}
+				if !a.quiet {
+					fmt.Fprintf(a.out, "removed token %d from %s\n", token, clean(args[0]))
+				}
+				return nil
+			})
+		},
+	}
+	cmd.Flags().Int64Var(&token, "token", 0, "the contender's token")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask")
+	return cmd
+}
+
+// ask shows who would be removed; nil: the answer is yes.
+func (a *app) ask(ctx context.Context, c *zklock.Client, path string, token int64) error {
+	bounded, cancel := context.WithTimeout(ctx, a.conn.patience)
+	defer cancel()
+	queue, err := c.Queue(bounded, path)
+	if err != nil {
+		return err
+	}
+	for i, k := range queue {
+		if int64(k.Token) != token {
+			continue
+		}
+		m := newMember(i+1, k)
+		does := "waits"
+		if m.Holds {
+			does = "HOLDS the lock"
+		}
+		fmt.Fprintf(a.err, "%s: %s, %s in line, %s since %s.\nRemove it? [y/N] ", clean(path), m.who(), ordinal(m.Position), does,
+			m.Since.Local().Format("2006-01-02 15:04:05"))
+		return answer(ctx, a)
+	}
+	return fmt.Errorf("break %s: nobody in line has the token %d", path, token)
+}
+
+var errDeclined = errors.New("not removed")
+
+// answer reads one line. The goroutine that reads ends with the line, or with the process.
+func answer(ctx context.Context, a *app) error {
+	text := make(chan string, 1)
+	go func() {
+		in := bufio.NewScanner(a.in)
+		in.Scan()
+		text <- in.Text()
+	}()
+	select {
+	case t := <-text:
+		if t = strings.ToLower(strings.TrimSpace(t)); t == "y" || t == "yes" {
+			return nil
+		}
+		return errDeclined
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

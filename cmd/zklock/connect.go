@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zklock"
+)
+
+// connFlags say which ensemble, and how to talk to it.
+type connFlags struct {
+	zk       string
+	auth     []string
+	authFile string
+	patience time.Duration // for a connection
+	timeout  time.Duration // of the session
+	tick     time.Duration
+
+	tls                               bool
+	tlsCA, tlsCert, tlsKey, tlsServer string
+}
+
+// Variables that stand in for flags.
+const (
+	envZK       = "ZKLOCK_ZK"
+	envAuth     = "ZKLOCK_AUTH"
+	envAuthFile = "ZKLOCK_AUTH_FILE"
+)
+
+func (c *connFlags) register(f *pflag.FlagSet) {
+	f.StringVar(&c.zk, "zk", "", "the ensemble, `host:port,...`; a /chroot may follow; default $"+envZK)
+	f.StringArrayVar(&c.auth, "auth", nil, "credentials, `scheme:credential`, for example digest:user:password; shows in the\nprocess list: better $"+envAuth+" or --auth-file")
+	f.StringVar(&c.authFile, "auth-file", "", "`file` with one scheme:credential a line; default $"+envAuthFile)
+	f.DurationVar(&c.patience, "connect-timeout", 15*time.Second, "how long to look for a server that answers")
+	f.DurationVar(&c.timeout, "timeout", session.DefaultTimeout, "session timeout: how soon the lock of a crashed holder is free")
+	f.DurationVar(&c.tick, "tick", session.DefaultServerTick, "the ensemble's tickTime, if it is longer than the default")
+	f.BoolVar(&c.tls, "tls", false, "encrypt the connections; also set by each of the flags below")
+	f.StringVar(&c.tlsCA, "tls-ca", "", "`file` with the certificates to trust, PEM; default the system's")
+	f.StringVar(&c.tlsCert, "tls-cert", "", "`file` with the certificate to show, PEM")
+	f.StringVar(&c.tlsKey, "tls-key", "", "`file` with its key, PEM")
+	f.StringVar(&c.tlsServer, "tls-server-name", "", "the `name` to expect in the servers' certificates; default each one's host")
+}
+
+// options turns the flags into what Dial takes.
+func (c *connFlags) options() ([]zklock.Option, error) {
+	if c.zk == "" {
+		c.zk = os.Getenv(envZK)
+	}
+	if c.zk == "" {
+		return nil, usagef("no ensemble: give --zk host:port,… or set %s", envZK)
+	}
+	if c.patience <= 0 {
+		return nil, usagef("--connect-timeout %v: must be more than 0", c.patience)
+	}
+	opts := []zklock.Option{zklock.WithSessionTimeout(c.timeout), zklock.WithServerTick(c.tick)}
+	creds, err := c.credentials()
+	if err != nil {
+		return nil, err
+	}
+	for _, cred := range creds {
+		scheme, secret, ok := strings.Cut(cred.text, ":")
+		if !ok || scheme == "" || secret == "" {
+			return nil, usagef("%s: want scheme:credential, for example digest:user:password", cred.from)
+		}
+		opts = append(opts, zklock.WithAuth(scheme, []byte(secret)))
+	}
+	conf, err := c.tlsConfig()
+	if err != nil {
+		return nil, err
+	}
+	if conf != nil {
+		opts = append(opts, zklock.WithTLS(conf))
+	}
+	return opts, nil
+}
+
+// credential is one of them and where it comes from; errors name that, and never the secret.
+type credential struct{ text, from string }
+
+// credentials come from the flags; without any, from the environment.
+func (c *connFlags) credentials() (all []credential, err error) {
+	file := c.authFile
+	for _, text := range c.auth {
+		all = append(all, credential{text, "--auth"})
+	}
+	if len(all) == 0 && file == "" {
+		for _, text := range lines(os.Getenv(envAuth)) {
+			all = append(all, credential{text, envAuth})
+		}
+		file = os.Getenv(envAuthFile)
+	}
+	if file != "" {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, usagef("--auth-file: %w", err)
+		}
+		for _, line := range lines(string(text)) {
+			all = append(all, credential{line, "--auth-file " + file})
+		}
+	}
+	return all, nil
+}
+
+// lines returns the lines that are neither empty nor comments.
+func lines(text string) (all []string) {
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			all = append(all, line)
+		}
+	}
+	return all
+}
+
+func (c *connFlags) tlsConfig() (*tls.Config, error) {
+	if !c.tls && c.tlsCA == "" && c.tlsCert == "" && c.tlsKey == "" && c.tlsServer == "" {
+		return nil, nil
+	}
+	conf := &tls.Config{ServerName: c.tlsServer}
+	if c.tlsCA != "" {
+		text, err := os.ReadFile(c.tlsCA)
+		if err != nil {
+			return nil, usagef("--tls-ca: %w", err)
+		}
+		conf.RootCAs = x509.NewCertPool()
+		if !conf.RootCAs.AppendCertsFromPEM(text) {
+			return nil, usagef("--tls-ca %s: has no certificate in PEM", c.tlsCA)
+		}
+	}
+	if (c.tlsCert == "") != (c.tlsKey == "") {
+		return nil, usagef("--tls-cert and --tls-key: one needs the other")
+	}
+	if c.tlsCert != "" {
+		pair, err := tls.LoadX509KeyPair(c.tlsCert, c.tlsKey)
+		if err != nil {
+			return nil, usagef("--tls-cert %s, --tls-key %s: %w", c.tlsCert, c.tlsKey, err)
+		}
+		conf.Certificates = []tls.Certificate{pair}
+	}
+	return conf, nil
+}
+
+// dial connects, within --connect-timeout and ctx.
+func (a *app) dial(ctx context.Context, more ...zklock.Option) (*zklock.Client, error) {
+	opts, err := a.conn.options()
+	if err != nil {
+		return nil, err
+	}
+	if a.verbose {
+		log := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		opts = append(opts, zklock.WithLogger(log))
+	}
+	bounded, cancel := context.WithTimeout(ctx, a.conn.patience)
+	defer cancel()
+	c, err := zklock.Dial(bounded, a.conn.zk, append(opts, more...)...)
+	if err != nil && ctx.Err() == nil && bounded.Err() != nil {
+		return nil, &exitError{exitUnreachable, fmt.Errorf("gave up after %v: %w", a.conn.patience, bare{err})}
+	}
+	return c, err
+}
+
+// bare is an error without the name of the program in front, for the middle of a sentence.
+type bare struct{ error }
+
+func (b bare) Error() string { return strings.TrimPrefix(b.error.Error(), "zklock: ") }
+func (b bare) Unwrap() error { return b.error }

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/zklock/locker/zklock"
+)
+
+func (a *app) electCommand() *cobra.Command {
+	var l lockFlags
+	var value string
+	var again bool
+	cmd := &cobra.Command{
+		Use:     "elect [flags] PATH -- COMMAND [ARG…]",
+		GroupID: groupRun,
+		Short:   "Run a command as the leader of an election",
+		Long: `Stand for election at PATH, and run the command as soon as, and as long as, this is the leader. Others see the leader's
+value with zklock leader. The command is run, stopped and looked after as by zklock run. When it ends the leadership is
+given up.
+
+` + exitTable,
+		Example: `  zklock elect /elections/scheduler -- ./scheduler
+  zklock elect --again --value "$(hostname):8080" /elections/scheduler -- ./scheduler --listen :8080`,
+		Args: pathAndCommand,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := l.check(a, cmd, args[1:]); err != nil {
+				return err
+			}
+			if !cmd.Flags().Changed("value") {
+				host, err := os.Hostname()
+				if err != nil {
+					host = "unknown-host"
+				}
+				value = fmt.Sprintf("%s:%d", host, os.Getpid())
+			}
+			return a.elect(&l, args[0], args[1:], value, again)
+		},
+	}
+	l.register(cmd)
+	f := cmd.Flags()
+	f.StringVar(&value, "value", "", "what others see of the leader; default host:pid")
+	f.BoolVar(&again, "again", false, "stand for election again after the leadership was lost, instead of ending with 70")
+	return cmd
+}
+
+// campaign takes the lock of elect.
+func campaign(path, value string, l *lockFlags) taker {
+	return func(ctx context.Context, c *zklock.Client, left time.Duration) (*zklock.Hold, error) {
+		leadership, err := c.Election(path, l.options(left)...).Campaign(ctx, []byte(value))
+		if err != nil {
+			return nil, err
+		}
+		return leadership.Hold, nil
+	}
+}

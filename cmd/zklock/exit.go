@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zklock"
+)
+
+// Exit codes: those of sysexits.h where there is one, and of shells for a command that can't be run.
+const (
+	exitFailed      = 1   // anything without a code of its own
+	exitUsage       = 64  // bad command line, path or option
+	exitUnreachable = 69  // no server answered in time
+	exitLost        = 70  // the lock was lost, or about to be, and the command was told to end
+	exitBusy        = 75  // somebody else has the lock
+	exitRefused     = 77  // the ensemble refused the credentials, or an operation for lack of rights
+	exitNoExec      = 126 // the command was found and can't be run
+	exitNotFound    = 127 // there is no such command
+	exitSignal      = 128 // + the signal's number
+)
+
+// exitTable is the part of help that says so.
+const exitTable = `Exit codes:
+  0-255  the command's own; 128+N when signal N ended it
+  1      anything without a code of its own
+  64     usage: a bad flag, path or value
+  69     no server could be reached in time
+  70     the lock was lost, or so nearly that the command was told to end
+  75     busy: somebody else has the lock, or the time to wait was over
+  77     the ensemble refused the credentials or the access
+  126    the command can't be run
+  127    the command was not found
+  128+N  signal N arrived while waiting`
+
+// exitError is an error with an exit code of its own. Without a message nothing is printed.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// usagef is an error of the command line.
+func usagef(format string, args ...any) error {
+	return &exitError{exitUsage, fmt.Errorf(format, args...)}
+}
+
+// codeOf tells the exit code of a failure.
+func codeOf(err error) int {
+	var own *exitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &own):
+		return own.code
+	case errors.Is(err, zklock.ErrBusy):
+		return exitBusy
+	case errors.Is(err, zklock.ErrPath), errors.Is(err, zklock.ErrOption), errors.Is(err, zklock.ErrConflict):
+		return exitUsage
+	case errors.Is(err, session.ErrAuth), errors.Is(err, zk.ErrNoAuth):
+		return exitRefused
+	case errors.Is(err, zklock.ErrLost):
+		return exitLost
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, session.ErrConnection):
+		return exitUnreachable
+	}
+	return exitFailed
+}
+
+// report prints a failure on one line: what others wrote into znodes may be part of it.
+func report(w io.Writer, err error) {
+	var own *exitError
+	if err == nil || errors.As(err, &own) && own.err == nil {
+		return
+	}
+	notice(w, "%s", err)
+}
+
+// notice prints one line of ours.
+func notice(w io.Writer, format string, args ...any) {
+	text := strings.TrimPrefix(fmt.Sprintf(format, args...), "zklock: ")
+	fmt.Fprintf(w, "zklock: %s\n", clean(text))
+}
+
+// lookup finds the command, as a shell does and with its exit codes.
+func lookup(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if errors.Is(err, exec.ErrDot) { // "." is in PATH, and a shell would run it
+		err = nil
+	}
+	if err == nil {
+		return path, nil
+	}
+	return "", startError(name, err)
+}

@@ -1,0 +1,26 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os/exec"
+	"syscall"
+)
+
+// startError is the failure to run a command, with the exit code that shells give it.
+func startError(name string, err error) error {
+	var why *exec.Error
+	if errors.As(err, &why) {
+		err = why.Err
+	}
+	code := exitNoExec
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, exec.ErrNotFound) {
+		code = exitNotFound
+	} else if errors.Is(err, syscall.ENOEXEC) {
+		err = fmt.Errorf("%w: a script needs a first line such as #!/bin/sh", err)
+	}
+	return &exitError{code, fmt.Errorf("%q: %w", name, err)}
+}

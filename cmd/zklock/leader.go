@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/zklock/locker/zklock"
+)
+
+// leaderEntry is a leader, or that there is none, as --json shows it.
+type leaderEntry struct {
+	Path   string      `json:"path"`
+	At     time.Time   `json:"at"` // when it was seen; local clock
+	Leader *lineMember `json:"leader"`
+	Value  string      `json:"value,omitempty"` // when it is text; else see leader.data
+}
+
+func (a *app) leaderCommand() *cobra.Command {
+	var asJSON, follow bool
+	cmd := &cobra.Command{
+		Use:     "leader [flags] PATH",
+		GroupID: groupLook,
+		Short:   "Show who leads, and every change with --follow",
+		Long: `Show the value of the leader that the election at PATH has chosen, and who that is. It ends with 1 when nobody leads.
+With --follow it goes on to show every change, and that nobody leads, until it is interrupted.`,
+		Example: `  zklock leader /elections/scheduler
+  zklock leader --follow --json /elections/scheduler`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			show := func(l zklock.Leader, err error) error {
+				return a.printLeader(args[0], l, err, asJSON, follow)
+			}
+			return a.with(func(ctx context.Context, c *zklock.Client) error {
+				e := c.Election(args[0])
+				if follow {
+					for l, err := range e.Observe(ctx) {
+						if err := show(l, err); err != nil {
+							return err
+						}
+					}
+					return ctx.Err()
+				}
+				ctx, cancel := context.WithTimeout(ctx, a.conn.patience)
+				defer cancel()
+				l, err := e.Leader(ctx)
+				if err := show(l, err); err != nil {
+					return err
+				}
+				if err != nil { // shown as JSON
+					return &exitError{exitFailed, nil}
+				}
+				return nil
+			})
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on and show every change")
+	return cmd
+}
+
+// printLeader shows a leader, or that there is none; any other error it returns.
+func (a *app) printLeader(path string, l zklock.Leader, err error, asJSON, follow bool) error {
+	none := errors.Is(err, zklock.ErrNoLeader)
+	if err != nil && (!none || !asJSON && !follow) {
+		return err
+	}
+	now := time.Now()
+	if asJSON {
+		e := leaderEntry{Path: path, At: now.UTC()}
+		if !none {
+			m := newMember(1, l.Contender)
+			m.Data = l.Value
+			if e.Leader = &m; utf8.Valid(l.Value) {
+				e.Value = string(l.Value)
+			}
+		}
+		return a.printJSON(e)
+	}
+	stamp := ""
+	if follow {
+		stamp = now.Format("15:04:05.000") + "  "
+	}
+	if none {
+		_, err = fmt.Fprintf(a.out, "%sno leader\n", stamp)
+		return err
+	}
+	m := newMember(1, l.Contender)
+	value := short(string(l.Value), 200)
+	if value == "" {
+		value = "(no value)"
+	}
+	_, err = fmt.Fprintf(a.out, "%s%s  %s  token %d\n", stamp, value, m.who(), m.Token)
+	return err
+}

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"sync"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zklock"
+)
+
+// line shows on a terminal, in one line that goes when the wait is over, how long the wait has lasted, the place in
+// line and who is ahead. The lock itself watches only the one before it; so, for a person who looks, line reads the
+// queue's names once a second.
+type line struct {
+	out   io.Writer
+	path  string
+	began time.Time
+	shown bool // there is a terminal, and somebody who wants to see it
+	join  sync.WaitGroup
+	stop  context.CancelFunc
+
+	mu     sync.Mutex     // guards what follows
+	c      *zklock.Client // once there is one
+	over   bool
+	drawn  bool
+	queued bool
+	ahead  int
+	head   string // the znode of the first in line
+	who    string // that is
+}
+
+func (a *app) newLine(path string) *line {
+	return &line{out: a.err, path: path, began: time.Now(), shown: !a.quiet && term.IsTerminal(int(os.Stderr.Fd()))}
+}
+
+// hooks tell it what the lock sees by itself.
+func (l *line) hooks() zklock.Hooks {
+	if !l.shown {
+		return zklock.Hooks{}
+	}
+	return zklock.Hooks{Queued: func(q zklock.QueuedInfo) { l.set(q.Ahead, q.Holder, q.Who) }}
+}
+
+func (l *line) set(ahead int, head, who string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if who == "" && l.head == head {
+		who = l.who
+	}
+	l.queued, l.ahead, l.head, l.who = true, ahead, head, who
+	l.draw()
+}
+
+// connected lets it look for itself.
+func (l *line) connected(c *zklock.Client) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.c = c
+}
+
+// follow keeps the line up to date until ctx ends, or end is called.
+func (l *line) follow(ctx context.Context) {
+	if !l.shown {
+		return
+	}
+	ctx, l.stop = context.WithCancel(ctx)
+	l.join.Go(func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		own := ""
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			l.mu.Lock()
+			c, queued, head := l.c, l.queued, l.head
+			l.draw()
+			l.mu.Unlock()
+			if c != nil && queued {
+				own = l.look(ctx, c, own, head)
+			}
+		}
+	})
+}
+
+// look reads where own stands; it finds own first. What fails is tried again a second later: the wait itself goes on.
+func (l *line) look(ctx context.Context, c *zklock.Client, own, head string) string {
+	s, err := c.Session(ctx)
+	if err != nil {
+		return ""
+	}
+	if own == "" {
+		all, err := c.Queue(ctx, l.path)
+		if err != nil {
+			return ""
+		}
+		for _, k := range all {
+			if k.Session == s.ID() {
+				own = path.Base(k.Node)
+			}
+		}
+	}
+	names, _, err := s.List(ctx, l.path)
+	if err != nil {
+		return ""
+	}
+	ahead, first, ok := placeOf(recipe.Sort(names), own)
+	if !ok {
+		return "" // a new session has a new place
+	}
+	if ahead == 0 {
+		return own // about to hold
+	}
+	who := ""
+	if node := l.path + "/" + first; node != head || l.nameless() {
+		who = describe(ctx, s, node)
+	}
+	l.set(ahead, l.path+"/"+first, who)
+	return own
+}
+
+func (l *line) nameless() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.who == ""
+}
+
+// placeOf tells how many stand in own's way, and who is first; those who share a lock don't stand in each other's.
+func placeOf(names []string, own string) (ahead int, first string, ok bool) {
+	if n, _ := recipe.Parse(own); n.Kind != recipe.Permits {
+		v := recipe.Decide(names, own, nil)
+		return v.Ahead, v.Head, v.Present
+	}
+	for i, name := range names {
+		if name == own {
+			return i, names[0], true
+		}
+	}
+	return 0, "", false
+}
+
+// describe reads who a contender is.
+func describe(ctx context.Context, s *session.Session, node string) string {
+	data, stat, err := s.Get(ctx, node)
+	if err != nil {
+		return ""
+	}
+	return who(contender(node, data, stat))
+}
+
+// draw writes the line. The caller holds mu.
+func (l *line) draw() {
+	waited := time.Since(l.began)
+	if !l.shown || l.over || waited < 300*time.Millisecond {
+		return // what is over sooner would only flicker
+	}
+	text := fmt.Sprintf("zklock: connecting … %s", age(waited))
+	if l.queued {
+		text = fmt.Sprintf("zklock: waiting %s in line", ordinal(l.ahead+1))
+		if l.who != "" {
+			text += " behind " + l.who
+		}
+		text += " … " + age(waited)
+	}
+	width, _, err := term.GetSize(int(os.Stderr.Fd()))
+	if err != nil || width < 10 {
+		width = 80
+	}
+	fmt.Fprintf(l.out, "\r\x1b[K%s", short(text, width-1))
+	l.drawn = true
+}
+
+// end removes the line and joins what kept it up to date.
+func (l *line) end() {
+	l.mu.Lock()
+	l.over = true
+	if l.drawn {
+		fmt.Fprint(l.out, "\r\x1b[K")
+	}
+	l.mu.Unlock()
+	if l.stop != nil {
+		l.stop()
+	}
+	l.join.Wait()
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/zklock/locker/zklock"
+)
+
+// What to do with the command when the lock is lost.
+const (
+	lossKill   = "kill"   // SIGTERM when the lease is in doubt, SIGKILL before it is over
+	lossTerm   = "term"   // SIGTERM only
+	lossIgnore = "ignore" // nothing
+)
+
+// lockFlags say how a command is run under a lock.
+type lockFlags struct {
+	wait      time.Duration
+	waitSet   bool
+	onLoss    string
+	grace     time.Duration
+	graceSet  bool
+	maxHold   time.Duration
+	delay     time.Duration
+	delaySet  bool
+	owner     string
+	container bool
+
+	// Of run only.
+	try, shared, exclusive bool
+	permits, size          int
+}
+
+func (l *lockFlags) register(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.DurationVar(&l.wait, "wait", 0, "wait for at most this long; default as long as it takes")
+	f.StringVar(&l.onLoss, "on-loss", lossKill, "`what` to do when the lock is lost: kill, term or ignore")
+	f.DurationVar(&l.grace, "grace", 0, "time from SIGTERM to SIGKILL, at most a quarter of the session timeout; default a fifth")
+	f.DurationVar(&l.maxHold, "max-hold", 0, "end the command when it has held the lock for so long: SIGTERM, then SIGKILL after the grace")
+	f.DurationVar(&l.delay, "lock-delay", 0, "after a loss keep the next holder out for so long; for everybody on the path, or nobody")
+	f.StringVar(&l.owner, "owner", "", "the `name` that others see; default the command's")
+	f.BoolVar(&l.container, "container", false, "have the ensemble remove the lock's znode when it is not used any more")
+	noFiles(cmd, "on-loss", lossKill, lossTerm, lossIgnore)
+}
+
+// check refuses what can't work, before any I/O.
+func (l *lockFlags) check(a *app, cmd *cobra.Command, argv []string) error {
+	changed := cmd.Flags().Changed
+	l.waitSet, l.graceSet, l.delaySet = changed("wait"), changed("grace"), changed("lock-delay")
+	most := a.conn.timeout / gracePart
+	switch {
+	case l.try && l.waitSet:
+		return usagef("--try and --wait: only one of them")
+	case l.waitSet && l.wait <= 0:
+		return usagef("--wait %v: must be more than 0; not to wait at all is --try", l.wait)
+	case l.shared && l.exclusive:
+		return usagef("--shared and --exclusive: only one of them")
+	case (l.shared || l.exclusive) && changed("of"):
+		return usagef("--of: a lock with permits is neither --shared nor --exclusive")
+	case changed("permits") && !changed("of"):
+		return usagef("-n %d: needs --of SIZE, the number of permits that there are", l.permits)
+	case changed("of") && (l.size < 1 || l.permits < 1 || l.permits > l.size):
+		return usagef("-n %d --of %d: want 1 ≤ PERMITS ≤ SIZE", l.permits, l.size)
+	case l.onLoss != lossKill && l.onLoss != lossTerm && l.onLoss != lossIgnore:
+		return usagef("--on-loss %s: want kill, term or ignore", l.onLoss)
+	case l.graceSet && (l.grace < 0 || l.grace > most):
+		return usagef("--grace %v: want 0 to %v, a quarter of the session timeout (--timeout)", l.grace, most)
+	case changed("max-hold") && l.maxHold <= 0:
+		return usagef("--max-hold %v: must be more than 0", l.maxHold)
+	case changed("max-hold") && l.onLoss == lossIgnore:
+		return usagef("--max-hold and --on-loss ignore: only one of them")
+	}
+	if l.owner == "" {
+		l.owner = filepath.Base(argv[0])
+	}
+	return nil
+}
+
+// graceOf is the grace under the session timeout that was granted.
+func (l *lockFlags) graceOf(timeout time.Duration) time.Duration {
+	if l.graceSet {
+		return l.grace
+	}
+	return timeout / 5
+}
+
+// options are the lock's. left is what is left of --wait.
+func (l *lockFlags) options(left time.Duration) []zklock.LockOption {
+	opts := []zklock.LockOption{zklock.WithOwner(l.owner)}
+	if l.waitSet {
+		opts = append(opts, zklock.WithWait(max(left, 0).Truncate(10*time.Millisecond)))
+	}
+	if l.delaySet {
+		opts = append(opts, zklock.WithLockDelay(l.delay))
+	}
+	if l.container {
+		opts = append(opts, zklock.WithContainer())
+	}
+	return opts
+}
+
+// taker waits for a lock; left is what is left of --wait.
+type taker func(ctx context.Context, c *zklock.Client, left time.Duration) (*zklock.Hold, error)
+
+// lock takes the lock of run.
+func (l *lockFlags) lock(ctx context.Context, c *zklock.Client, path string, left time.Duration) (*zklock.Hold, error) {
+	opts := l.options(left)
+	switch {
+	case l.size > 0 && l.try:
+		return c.Semaphore(path, l.size, opts...).TryAcquire(ctx, l.permits)
+	case l.size > 0:
+		return c.Semaphore(path, l.size, opts...).Acquire(ctx, l.permits)
+	case l.shared && l.try:
+		return c.RWMutex(path, opts...).TryRLock(ctx)
+	case l.shared:
+		return c.RWMutex(path, opts...).RLock(ctx)
+	case l.exclusive && l.try:
+		return c.RWMutex(path, opts...).TryLock(ctx)
+	case l.exclusive:
+		return c.RWMutex(path, opts...).Lock(ctx)
+	case l.try:
+		return c.Mutex(path, opts...).TryLock(ctx)
+	}
+	return c.Mutex(path, opts...).Lock(ctx)
+}

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/spf13/cobra"
+
+	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zklock"
+)
+
+func (a *app) lsCommand() *cobra.Command {
+	var asJSON bool
+	var limits walkLimits
+	cmd := &cobra.Command{
+		Use:     "ls [flags] [PATH]",
+		GroupID: groupLook,
+		Short:   "List the locks that are in use",
+		Long: `List the locks at PATH and below it (default: all) that somebody holds or waits for: who holds, for how long it has
+stood in line, and how many wait. A znode is taken for a lock when it has children that are named as a lock's contenders
+are. ZooKeeper's own znodes are left out, and those that may not be read.`,
+		Example: `  zklock ls
+  zklock ls /locks
+  zklock ls --json /locks | jq -r '.[] | select(.waiting > 10) | .path'`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			root := "/"
+			if len(args) == 1 {
+				root = args[0]
+			}
+			if err := limits.check(); err != nil {
+				return err
+			}
+			return a.with(func(ctx context.Context, c *zklock.Client) error {
+				ctx, cancel := context.WithTimeout(ctx, max(time.Minute, a.conn.patience))
+				defer cancel()
+				found, cut, err := findLocks(ctx, c, root, limits)
+				if err != nil {
+					return err
+				}
+				if cut && !a.quiet {
+					notice(a.err, "not everything was looked at: --limit %d znodes, --depth %d", limits.znodes, limits.depth)
+				}
+				if asJSON {
+					return a.printJSON(found)
+				}
+				return printLocks(a.out, found, time.Now())
+			})
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	limits.register(cmd)
+	return cmd
+}
+
+// walkLimits bound how much of the tree is read.
+type walkLimits struct{ znodes, depth int }
+
+func (l *walkLimits) register(cmd *cobra.Command) {
+	cmd.Flags().IntVar(&l.znodes, "limit", 100_000, "look at this many znodes at most")
+	cmd.Flags().IntVar(&l.depth, "depth", 32, "look this many levels down at most")
+}
+
+func (l *walkLimits) check() error {
+	switch {
+	case l.znodes < 1:
+		return usagef("--limit %d: must be more than 0", l.znodes)
+	case l.depth < 0:
+		return usagef("--depth %d: must not be less than 0", l.depth)
+	}
+	return nil
+}
+
+// atOnce is how many znodes are read at a time.
+const atOnce = 16
+
+// findLocks walks the tree below root, level by level. cut: the limits left something out.
+func findLocks(ctx context.Context, c *zklock.Client, root string, limits walkLimits) (found []lockEntry, cut bool, err error) {
+	if err := session.CheckPath(root); err != nil {
+		return nil, false, err
+	}
+	s, err := c.Session(ctx)
+	if err == nil {
+		err = s.Sync(ctx, "/")
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	var locks []string
+	level, seen := []string{root}, 0
+	for depth := 0; len(level) > 0; depth++ {
+		if depth > limits.depth || seen+len(level) > limits.znodes {
+			cut = true
+			level = level[:max(0, min(len(level), limits.znodes-seen))]
+			if depth > limits.depth || len(level) == 0 {
+				break
+			}
+		}
+		seen += len(level)
+		children := make([][]string, len(level))
+		if err := each(level, func(i int, dir string) error {
+			names, _, err := s.List(ctx, dir)
+			children[i] = names
+			return readable(err)
+		}); err != nil {
+			return nil, false, err
+		}
+		var next []string
+		for i, dir := range level {
+			contenders := 0
+			for _, name := range children[i] {
+				if _, ok := recipe.Parse(name); ok {
+					contenders++
+				} else if p := join(dir, name); p != "/zookeeper" {
+					next = append(next, p)
+				}
+			}
+			if contenders > 0 && dir != "/" {
+				locks = append(locks, dir)
+			}
+		}
+		level = next
+	}
+	slices.Sort(locks)
+	all := make([]lockEntry, len(locks))
+	err = each(locks, func(i int, dir string) error {
+		queue, err := c.Queue(ctx, dir)
+		all[i] = newEntry(dir, queue)
+		return readable(err)
+	})
+	found = slices.DeleteFunc(all, func(e lockEntry) bool { return len(e.Line) == 0 }) // gone meanwhile
+	if found == nil {
+		found = []lockEntry{}
+	}
+	return found, cut, err
+}
+
+// readable is err, unless it says that one znode is gone or may not be read: that one is left out.
+func readable(err error) error {
+	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
+		return nil
+	}
+	return err
+}
+
+// each calls fn for all paths, several at a time, and returns one of the errors.
+func each(paths []string, fn func(i int, path string) error) error {
+	var (
+		wg   sync.WaitGroup
+		mu   sync.Mutex
+		next int
+		bad  error
+	)
+	for range min(atOnce, len(paths)) {
+		wg.Go(func() {
+			for {
+				mu.Lock()
+				i := next
+				next++
+				stop := bad != nil || i >= len(paths)
+				mu.Unlock()
+				if stop {
+					return
+				}
+				if err := fn(i, paths[i]); err != nil {
+					mu.Lock()
+					bad = err
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return bad
+}
+
+func join(dir, name string) string { return strings.TrimSuffix(dir, "/") + "/" + name }
+
+// printLocks prints a table of locks.
+func printLocks(out io.Writer, locks []lockEntry, now time.Time) error {
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "LOCK\tKIND\tHOLDER\tAGE\tWAITING")
+	for _, e := range locks {
+		held := "-"
+		if since := e.since(); !since.IsZero() {
+			held = age(now.Sub(since))
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\n", clean(e.Path), e.Kind, dash(e.holder()), held, e.Waiting)
+	}
+	return w.Flush()
+}

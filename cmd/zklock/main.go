@@ -1,0 +1,12 @@
+// Command zklock takes locks on a ZooKeeper ensemble for shell scripts, cron jobs and operators.
+//
+//	zklock run --wait 30s /locks/nightly-report -- ./report.sh
+//	zklock ls /locks
+//	zklock demo
+//
+// The command runs while the lock is held, and is stopped before anybody else can have it: zklock help safety.
+package main
+
+import "os"
+
+func main() { os.Exit(execute(os.Args[1:])) }

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/zklock/locker/zklock"
+)
+
+func (a *app) queueCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "queue [flags] PATH",
+		GroupID: groupLook,
+		Short:   "Show who holds a lock and who waits for it",
+		Long: `Show who holds the lock at PATH and who waits for it, in order of arrival: its kind, owner, host and process, how long
+it has stood in line, its ZooKeeper session, and its token, by which zklock break removes it. Nobody in line is an empty
+table. Contenders of other clients (Curator, Kazoo, go-zookeeper) are shown as well.`,
+		Example: `  zklock queue /locks/nightly-report
+  zklock queue --json /locks/nightly-report | jq .waiting`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.with(func(ctx context.Context, c *zklock.Client) error {
+				ctx, cancel := context.WithTimeout(ctx, a.conn.patience)
+				defer cancel()
+				queue, err := c.Queue(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return a.printJSON(newEntry(args[0], queue))
+				}
+				return printQueue(a.out, newEntry(args[0], queue), time.Now())
+			})
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func jsonFlag(cmd *cobra.Command, on *bool) {
+	cmd.Flags().BoolVar(on, "json", false, "write JSON: see zklock help json")
+}
+
+func (a *app) printJSON(v any) error {
+	enc := json.NewEncoder(a.out)
+	return enc.Encode(v)
+}
+
+// with dials, calls fn with a context that ends with the first signal that ends programs, and closes.
+func (a *app) with(fn func(ctx context.Context, c *zklock.Client) error, more ...zklock.Option) error {
+	return a.interruptible(func(ctx context.Context) error {
+		c, err := a.dial(ctx, more...)
+		if err != nil {
+			return err
+		}
+		defer c.Close() // always nil
+		return fn(ctx, c)
+	})
+}
+
+// printQueue prints one line of contenders as a table.
+func printQueue(out io.Writer, e lockEntry, now time.Time) error {
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "POS\tSTATE\tKIND\tOWNER\tHOST\tPID\tAGE\tSESSION\tTOKEN")
+	for _, m := range e.Line {
+		state := "waits"
+		if m.Holds {
+			state = "holds"
+		}
+		kind := m.Kind
+		if m.Permits > 0 {
+			kind = fmt.Sprintf("%s %d", kind, m.Permits)
+		}
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\n", m.Position, state, kind, dash(short(m.Owner, 40)),
+			dash(short(m.Host, 60)), pid(m.PID), m.age(now), m.Session, m.Token)
+	}
+	return w.Flush()
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func pid(n int) string {
+	if n == 0 {
+		return "-"
+	}
+	return fmt.Sprint(n)
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+// app is what the commands share.
+type app struct {
+	in       io.Reader
+	out, err io.Writer
+	conn     connFlags
+	quiet    bool
+	verbose  bool
+	started  bool // the command line was understood
+}
+
+// execute runs one command line and returns its exit code.
+func execute(args []string) int {
+	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr}
+	if len(args) > 0 && args[0] == guardCommand {
+		return guardMain(args[1:])
+	}
+	root := a.root()
+	root.SetArgs(args)
+	cmd, err := root.ExecuteC()
+	var own *exitError
+	if err != nil && !a.started && !errors.As(err, &own) {
+		err = &exitError{exitUsage, err} // cobra's word on the command line
+	}
+	if errors.As(err, &own) && own.code == exitUsage {
+		err = fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())
+	}
+	report(a.err, err)
+	return codeOf(err)
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "zklock",
+		Short: "Locks on a ZooKeeper ensemble for shell scripts, cron jobs and operators",
+		Long: `zklock takes locks on a ZooKeeper ensemble for shell scripts, cron jobs and operators.
+
+A command that it runs under a lock is stopped before anybody else can have the lock, also when the network is gone.
+
+` + exitTable,
+		Example: `  export ZKLOCK_ZK=zk1:2181,zk2:2181,zk3:2181
+  zklock run --wait 30s /locks/nightly-report -- ./report.sh
+  zklock ls /locks
+  zklock demo`,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		Args:              cobra.NoArgs,
+		PersistentPreRunE: func(*cobra.Command, []string) error { a.started = true; return nil },
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+	}
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	root.AddGroup(&cobra.Group{ID: groupRun, Title: "Under a lock:"}, &cobra.Group{ID: groupLook, Title: "Looking at locks:"},
+		&cobra.Group{ID: groupRest, Title: "The rest:"})
+	root.SetHelpCommandGroupID(groupRest)
+	flags := root.PersistentFlags()
+	a.conn.register(flags)
+	flags.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing but errors; no place in line while waiting")
+	flags.BoolVarP(&a.verbose, "verbose", "v", false, "log sessions, losses and retries to standard error")
+	root.AddCommand(a.runCommand(), a.electCommand(), a.waitCommand(),
+		a.lsCommand(), a.queueCommand(), a.leaderCommand(), a.breakCommand(),
+		a.completionCommand(), a.versionCommand())
+	return root
+}
+
+// Groups of the list of commands.
+const (
+	groupRun  = "run"
+	groupLook = "look"
+	groupRest = "rest"
+)

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+)
+
+func (a *app) runCommand() *cobra.Command {
+	var l lockFlags
+	cmd := &cobra.Command{
+		Use:     "run [flags] PATH -- COMMAND [ARG…]",
+		GroupID: groupRun,
+		Short:   "Run a command while holding a lock",
+		Long: `Run a command while holding the lock at PATH, a znode that is made when it is missing. The lock is released when the
+command, and whatever it left running in its process group, has ended.
+
+The command is run as it stands, without a shell, with zklock's standard input, output and error, in a process group of
+its own. Every signal that zklock gets is passed on to that group; one that arrives while zklock waits ends the wait.
+The command finds in its environment: ZKLOCK_PATH, ZKLOCK_NODE, ZKLOCK_TOKEN (a number that grows from holder to holder:
+give it to what you write to) and ZKLOCK_SESSION.
+
+When the lock is about to be lost the group gets SIGTERM, and SIGKILL before anybody else can have the lock; the same
+when zklock itself is killed. See zklock help safety.
+
+` + exitTable,
+		Example: `  zklock run /locks/nightly-report -- ./report.sh --all
+  zklock run --try /locks/nightly-report -- ./report.sh           # 75 when somebody else has it
+  zklock run --wait 30s /locks/nightly-report -- ./report.sh      # 75 after 30 s in line
+  zklock run --shared /locks/config -- ./read-config.sh           # together with other readers …
+  zklock run --exclusive /locks/config -- ./write-config.sh       # … and not with a writer
+  zklock run -n 2 --of 5 /locks/converters -- ./convert.sh big.mp4 # 2 of 5 permits
+  zklock run /locks/deploy -- sh -c 'echo "token $ZKLOCK_TOKEN" && ./deploy.sh'`,
+		Args: pathAndCommand,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := l.check(a, cmd, args[1:]); err != nil {
+				return err
+			}
+			return a.run(&l, args[0], args[1:])
+		},
+	}
+	l.register(cmd)
+	f := cmd.Flags()
+	f.BoolVar(&l.try, "try", false, "don't wait: 75 when the lock is not free")
+	f.BoolVarP(&l.shared, "shared", "s", false, "share the lock with others that say so (the readers of a read/write lock)")
+	f.BoolVarP(&l.exclusive, "exclusive", "x", false, "keep those that say --shared out (the writer of a read/write lock); without\n--shared and --exclusive PATH is a plain lock, which can't be mixed with these")
+	f.IntVarP(&l.permits, "permits", "n", 1, "take this many permits of a lock that has --of of them")
+	f.IntVar(&l.size, "of", 0, "how many permits there are")
+	return cmd
+}
+
+// pathAndCommand checks PATH -- COMMAND [ARG…].
+func pathAndCommand(cmd *cobra.Command, args []string) error {
+	switch dash := cmd.ArgsLenAtDash(); {
+	case len(args) == 0:
+		return usagef("no PATH")
+	case dash < 0:
+		return usagef("no -- before the command: want PATH -- COMMAND")
+	case dash != 1:
+		return usagef("%d words before --: want one, the PATH", dash)
+	case len(args) == 1:
+		return usagef("no COMMAND behind --")
+	}
+	return nil
+}

@@ -1,0 +1,136 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/zklock/locker/zklock"
+)
+
+// run is zklock run.
+func (a *app) run(l *lockFlags, path string, argv []string) error {
+	return a.underLock(l, path, argv, false, func(ctx context.Context, c *zklock.Client, left time.Duration) (*zklock.Hold, error) {
+		if l.try {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, a.conn.patience) // for a connection: it waits for nobody
+			defer cancel()
+		}
+		h, err := l.lock(ctx, c, path, left)
+		if errors.Is(err, zklock.ErrConflict) && !l.shared && !l.exclusive && l.size == 0 {
+			err = fmt.Errorf("%w (a path that is used with --shared needs --exclusive, one with permits --of)", err)
+		}
+		return h, err
+	})
+}
+
+// underLock takes the lock and runs the command; again does so until the command has ended with the lock in hand.
+func (a *app) underLock(l *lockFlags, path string, argv []string, again bool, take taker) (err error) {
+	j := &job{a: a, args: argv, onLoss: l.onLoss, maxHold: l.maxHold}
+	if j.file, err = lookup(argv[0]); err != nil {
+		return err
+	}
+	if err := adopt(); err != nil {
+		return fmt.Errorf("can't reap what the command leaves behind: %w", err)
+	}
+	j.sigs = catchSignals()
+	var like syscall.Signal
+	for {
+		like, err = a.once(j, l, path, take)
+		var own *exitError
+		if !again || !errors.As(err, &own) || own.code != exitLost {
+			break
+		}
+	}
+	if like != 0 { // Ctrl-C went to the command only: a script around us has to hear of it as well
+		if j.lent {
+			_ = syscall.Kill(0, like)
+		}
+		dieOf(like)
+	}
+	return err
+}
+
+// once takes the lock once and runs the command under it.
+func (a *app) once(j *job, l *lockFlags, path string, take taker) (like syscall.Signal, err error) {
+	if j.guard, err = startGuard(j.death()); err != nil {
+		return 0, err
+	}
+	defer func() {
+		if j.guard.end(); j.guard.err != nil && !a.quiet {
+			notice(a.err, "the guard process did not do its part: %v", j.guard.err)
+		}
+	}()
+	ctx, heard := j.sigs.whileWaiting(context.Background())
+	line := a.newLine(path)
+	line.follow(ctx)
+	began := time.Now()
+	c, err := a.dialWithin(ctx, l, zklock.WithHooks(line.hooks()))
+	var h *zklock.Hold
+	if err == nil {
+		defer func() { err = errors.Join(err, c.Close()) }()
+		line.connected(c)
+		h, err = take(ctx, c, l.wait-time.Since(began))
+	}
+	sig, interrupted := heard()
+	line.end()
+	switch {
+	case interrupted:
+		if h != nil {
+			a.release(h, l)
+		}
+		return 0, &exitError{exitSignal + int(sig), nil}
+	case err != nil:
+		return 0, err
+	}
+	defer a.release(h, l)
+	s, err := c.Session(context.Background())
+	if err == nil {
+		err = h.Err()
+	}
+	if err != nil {
+		return 0, err // lost before the command was started
+	}
+	j.grace = l.graceOf(s.Timeout())
+	return j.run(h, s.Timeout(), lockEnvironment(path, h, s.ID()))
+}
+
+// dialWithin is dial that takes --wait into account.
+func (a *app) dialWithin(ctx context.Context, l *lockFlags, more ...zklock.Option) (*zklock.Client, error) {
+	if l.waitSet {
+		a.conn.patience = min(a.conn.patience, l.wait)
+	}
+	return a.dial(ctx, more...)
+}
+
+// release gives the lock up. Should that not be possible in time it goes with the session, which is closed next.
+func (a *app) release(h *zklock.Hold, l *lockFlags) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if h.Err() != nil {
+		return
+	}
+	if err := h.Unlock(ctx); err != nil && !a.quiet {
+		notice(os.Stderr, "the lock goes with the session, at the latest after %v: %v", a.conn.timeout, err)
+	}
+}
+
+// elect is zklock elect.
+func (a *app) elect(l *lockFlags, path string, argv []string, value string, again bool) error {
+	return a.underLock(l, path, argv, again, campaign(path, value, l))
+}
+
+// interruptible calls fn with a context that ends with the first signal that ends programs; then the exit code says so.
+func (a *app) interruptible(fn func(ctx context.Context) error) error {
+	ctx, heard := catchSignals().whileWaiting(context.Background())
+	err := fn(ctx)
+	if sig, ok := heard(); ok {
+		return &exitError{exitSignal + int(sig), nil}
+	}
+	return err
+}

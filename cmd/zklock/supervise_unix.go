@@ -1,0 +1,213 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/zklock/locker/zklock"
+)
+
+// job is a command to run under a lock.
+type job struct {
+	a       *app
+	file    string // what is executed
+	args    []string
+	onLoss  string
+	grace   time.Duration
+	maxHold time.Duration // 0: no limit
+	sigs    *signals
+	guard   *guard
+	lent    bool // the command had the terminal: Ctrl-C went to it alone
+}
+
+// death is the signal that the command gets when we die.
+func (j *job) death() syscall.Signal {
+	if j.onLoss == lossKill {
+		return syscall.SIGKILL
+	}
+	return syscall.SIGTERM
+}
+
+const (
+	// stubborn is how long a group may take to go after SIGKILL: a process that hangs in the kernel does not go.
+	stubborn = 10 * time.Second
+	// idle is how long nothing needs to be looked at when nothing is due.
+	idle = time.Minute
+)
+
+// supervisor watches over one running command, its lock and its terminal. One goroutine uses it.
+type supervisor struct {
+	*job
+	hold  *zklock.Hold
+	lease *lease
+	child *child
+	tty   *terminal
+	began time.Time
+
+	status syscall.WaitStatus
+	ended  bool      // the first process has: status is valid
+	told   bool      // the command was told to end for the lock's sake
+	lost   bool      // said that the lock is lost
+	killed time.Time // the first SIGKILL
+}
+
+// run runs the command under hold and returns when its process group is gone: with its exit code, and, on a terminal,
+// the signal that we should die of as it did.
+func (j *job) run(h *zklock.Hold, timeout time.Duration, env []string) (like syscall.Signal, err error) {
+	s := &supervisor{job: j, hold: h, lease: newLease(timeout, j.grace), tty: openTerminal(), began: time.Now()}
+	defer func() { err = errors.Join(err, s.tty.close()) }()
+	j.sigs.whileRunning()
+	if s.child, err = startChild(j.file, j.args, environment(env...), j.death(), s.tty); err != nil {
+		return 0, err
+	}
+	j.guard.group(s.child.pgid)
+	err = s.watch()
+	s.tty.take()
+	j.lent = s.tty != nil && s.tty.lent
+	if err != nil {
+		return 0, err
+	}
+	return s.result()
+}
+
+// watch returns when the group is gone.
+func (s *supervisor) watch() error {
+	look := time.NewTimer(0)
+	defer look.Stop()
+	lost := s.hold.Context().Done()
+	for {
+		select {
+		case c, more := <-s.child.changes:
+			if !more {
+				return nil
+			}
+			s.changed(c)
+		case sig := <-s.sigs.c:
+			s.child.signal(sig.(syscall.Signal))
+		case <-lost:
+			lost = nil
+		case <-look.C:
+		}
+		look.Reset(s.look())
+		if !s.killed.IsZero() && time.Since(s.killed) > stubborn {
+			return &exitError{exitLost, fmt.Errorf("%s was killed, but does not go", s.args[0])}
+		}
+	}
+}
+
+// changed deals with the first process being stopped or having ended.
+func (s *supervisor) changed(c change) {
+	if c.stopped != 0 {
+		if s.tty.stopped(c.stopped) {
+			s.sigs.whileRunning()
+			if s.look(); s.killed.IsZero() { // first: what was stopped must not run on without the lock
+				s.child.signal(syscall.SIGCONT)
+			}
+		}
+		return
+	}
+	s.ended, s.status = true, c.status
+	s.tty.take()
+}
+
+// look does what is due and returns when to look again.
+func (s *supervisor) look() time.Duration {
+	now := time.Now()
+	next := s.overtime(now)
+	if err := s.hold.Err(); err != nil {
+		switch {
+		case s.onLoss == lossKill:
+			s.kill(fmt.Sprintf("lock lost: %v", err))
+		case !s.lost && s.onLoss == lossTerm:
+			s.term(fmt.Sprintf("lock lost: %v", err))
+		case !s.lost:
+			s.say("lock lost, and the command goes on: %v", err)
+		}
+		s.lost = true
+		return min(next, s.lease.timeout/lookPart)
+	}
+	if s.onLoss == lossIgnore {
+		return next
+	}
+	before := s.lease.until
+	verdict, wait := s.lease.judge(now, s.hold.SafeUntil())
+	if s.onLoss == lossKill && s.lease.until != before {
+		s.guard.until(s.lease.deadline().Add(s.lease.margin() / 2)) // when we should be late
+	}
+	left := time.Until(s.lease.until).Round(time.Millisecond)
+	switch {
+	case verdict == leaseEnding && s.onLoss == lossKill:
+		s.kill(fmt.Sprintf("nothing heard from the ensemble, the lease ends in %v", left))
+	case verdict != leaseGood:
+		s.term(fmt.Sprintf("nothing heard from the ensemble, the lease ends in %v", left))
+	}
+	return min(next, wait)
+}
+
+// overtime looks after --max-hold.
+func (s *supervisor) overtime(now time.Time) time.Duration {
+	if s.maxHold == 0 {
+		return idle
+	}
+	why := fmt.Sprintf("held for longer than --max-hold %v", s.maxHold)
+	end := s.began.Add(s.maxHold)
+	kill := end.Add(s.lease.grace)
+	switch {
+	case now.Before(end):
+		return end.Sub(now)
+	case s.onLoss != lossKill:
+		s.term(why)
+		return idle
+	case now.Before(kill):
+		s.term(why)
+		return kill.Sub(now)
+	}
+	s.kill(why)
+	return s.lease.timeout / lookPart
+}
+
+// term tells the command to end, once.
+func (s *supervisor) term(why string) {
+	if s.told {
+		return
+	}
+	s.told = true
+	s.say("%s: SIGTERM to the command", why)
+	s.child.signal(syscall.SIGTERM)
+	s.child.signal(syscall.SIGCONT) // one that is stopped has to hear it
+}
+
+// kill ends the group.
+func (s *supervisor) kill(why string) {
+	s.child.signal(syscall.SIGKILL)
+	if s.told = true; s.killed.IsZero() {
+		s.killed = time.Now()
+		s.say("%s: SIGKILL to the command", why)
+	}
+}
+
+func (s *supervisor) say(format string, args ...any) { notice(s.a.err, format, args...) }
+
+// result is the exit code as an error, and the signal to die of.
+func (s *supervisor) result() (like syscall.Signal, err error) {
+	if cause := s.hold.Err(); cause != nil && !s.lost { // between the last look and the end of the group
+		s.say("lock lost before the command had ended: %v", cause)
+		s.lost = true
+	}
+	switch {
+	case s.told, s.lost && s.onLoss != lossIgnore:
+		return 0, &exitError{exitLost, nil}
+	case s.status.Signaled():
+		if sig := s.status.Signal(); sig == syscall.SIGINT && (s.job.lent || s.tty.ours()) {
+			like = sig
+		}
+		return like, &exitError{exitSignal + int(s.status.Signal()), nil}
+	case s.status.ExitStatus() != 0:
+		return 0, &exitError{s.status.ExitStatus(), nil}
+	}
+	return 0, nil
+}

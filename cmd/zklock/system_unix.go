@@ -1,0 +1,20 @@
+//go:build unix && !linux
+
+package main
+
+import (
+	"syscall"
+	"time"
+)
+
+// bootTime is the clock that both processes read. It may be set: a step back makes the guard late, not zklock.
+func bootTime() int64 { return time.Now().UnixNano() }
+
+// dieWithUs does nothing: there is no parent-death signal here. The guard process ends the group.
+func dieWithUs(*syscall.SysProcAttr, syscall.Signal) {}
+
+// adopt does nothing: process 1 reaps what the command leaves behind.
+func adopt() error { return nil }
+
+// lastSignal is the greatest signal number there is.
+const lastSignal = 31
