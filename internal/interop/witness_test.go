@@ -1,0 +1,147 @@
+package interop_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/internal/ensemble"
+	"github.com/zklock/locker/zklock"
+)
+
+// witness watches over one lock: it is told who is inside, and asks the ensemble who ought to be.
+type witness struct {
+	client *zklock.Client
+	path   string
+
+	mu      sync.Mutex // guards what follows
+	inside  map[*contender]string
+	last    int            // the number of the latest holder's place in line
+	entries map[string]int // by kind
+	mixed   int            // times that readers of different kinds were inside together
+	broken  []error
+}
+
+// newWitness returns one with a client of its own.
+func newWitness(t *testing.T, e *ensemble.Ensemble, path string) *witness {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	c, err := zklock.Dial(ctx, e.Connect(), zklock.WithSessionTimeout(calm))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	return &witness{client: c, path: path, last: -1, inside: map[*contender]string{}, entries: map[string]int{}}
+}
+
+func (w *witness) err() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return errors.Join(w.broken...)
+}
+
+// shares returns how often each kind has entered so far.
+func (w *witness) shares() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var text []string
+	for _, k := range kinds {
+		if n := w.entries[k]; n > 0 {
+			text = append(text, fmt.Sprint(k, " ", n))
+		}
+	}
+	return strings.Join(text, ", ")
+}
+
+// enter is told that a contender holds now. It must be alone, or be a reader among readers.
+func (w *witness) enter(c *contender, mode string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for other, its := range w.inside {
+		if mode != "read" || its != "read" {
+			w.broken = append(w.broken, fmt.Errorf("%s has it (%s) while %s has (%s)", c.name, mode, other.name, its))
+		} else if other.kind != c.kind {
+			w.mixed++
+		}
+	}
+	w.inside[c] = mode
+	w.entries[c.kind]++
+}
+
+// leave is told that a contender is about to release.
+func (w *witness) leave(c *contender) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.inside, c)
+}
+
+// check asks the ensemble: the one who says that it holds is the one shown as holder, alone, and its place in line
+// comes after that of all who held before, so that nobody was overtaken. For a mutex; called between enter and leave.
+func (w *witness) check(ctx context.Context, c *contender) error {
+	line, err := w.client.Queue(ctx, w.path)
+	if err != nil {
+		return err
+	}
+	holders := 0
+	for _, k := range line {
+		if k.Kind != "mutex" {
+			return fmt.Errorf("%s is shown as a %s", k.Node, k.Kind)
+		}
+		if k.Holds {
+			holders++
+		}
+	}
+	if holders != 1 || !line[0].Holds || line[0].Session != c.session {
+		return fmt.Errorf("%s (session %#x) holds, and the queue shows %+v", c.name, c.session, line)
+	}
+	n, err := strconv.Atoi(line[0].Node[len(line[0].Node)-10:])
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n <= w.last {
+		return fmt.Errorf("%s, with number %d, was overtaken by number %d", c.name, n, w.last)
+	}
+	w.last = n
+	return nil
+}
+
+// checkShared is check for a read/write lock: who says that it holds is shown as a holder, and a writer as the only one.
+func (w *witness) checkShared(ctx context.Context, c *contender, mode string) error {
+	line, err := w.client.Queue(ctx, w.path)
+	if err != nil {
+		return err
+	}
+	own, holders := false, 0
+	for _, k := range line {
+		own = own || k.Holds && k.Session == c.session && k.Kind == mode+" lock"
+		if k.Holds {
+			holders++
+		}
+	}
+	if !own || mode == "write" && holders != 1 {
+		return fmt.Errorf("%s (session %#x) holds (%s), and the queue shows %+v", c.name, c.session, mode, line)
+	}
+	return nil
+}
+
+// awaitLine returns when so many stand in line, and returns the line.
+func (w *witness) awaitLine(t *testing.T, n int) []zklock.Contender {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	var line []zklock.Contender
+	ensemble.Until(t, bound, fmt.Sprint(n, " in line"), func() (err error) {
+		if line, err = w.client.Queue(ctx, w.path); err == nil && len(line) != n {
+			err = fmt.Errorf("%d are", len(line))
+		}
+		return err
+	})
+	return line
+}
