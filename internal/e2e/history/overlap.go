@@ -45,7 +45,7 @@ func (h *History) contextEnd(o *Op, stops []Stop) (end Stamp, cut bool) {
 	}
 	for _, s := range stops {
 		// Lock may have been about to return when the process was stopped, and was then seen to return right after.
-		if s.To.Add(settleAfterStall) > o.Return && s.From < end {
+		if s.To > o.Call && s.To.Add(settleAfterStall) > o.Return && s.From < end {
 			end, cut = s.From, true
 		}
 	}
