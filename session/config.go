@@ -116,7 +116,7 @@ func (c Config) check(connect string) (config, error) {
 // tell logs a change and passes it on. It runs in the notifier's goroutine: a handler that blocks holds up nothing else.
 func (c *config) tell(ch Change) {
 	if c.log != nil {
-		id := fmt.Sprintf("%#x", ch.ID) // as the ensemble's own logs have it
+		id := fmt.Sprintf("%#x", uint64(ch.ID)) // as the ensemble's own logs have it
 		switch ch.State {
 		case Connected: // with both timeouts: an operator wonders why a crash takes longer to be noticed than he configured
 			c.log.Info("session connected", "session", id, "server", ch.Addr, "timeout", ch.Timeout, "asked", c.timeout)

@@ -55,11 +55,7 @@ type WaitedLock struct {
 // in it, one whose Unlock was called, or that is known to be lost, is not. It costs a copy of them all, and Lock a map
 // entry; nothing is kept of calls that are over. Hooks may call it.
 func (c *Client) Status() Status {
-	c.mu.Lock()
-	s := c.cur
-	c.mu.Unlock()
-	st := Status{Session: SessionStatus{ID: s.ID(), State: s.State(), Server: s.Server(), Timeout: s.Timeout(),
-		SafeUntil: s.SafeUntil(), Err: s.Err()}}
+	st := Status{Session: c.SessionStatus()}
 	waits, grips := c.use.all()
 	for _, w := range waits {
 		w.info.Context = nil
@@ -73,6 +69,15 @@ func (c *Client) Status() Status {
 	slices.SortFunc(st.Waits, func(a, b WaitedLock) int { return cmp.Compare(a.Call, b.Call) })
 	slices.SortFunc(st.Holds, func(a, b HeldLock) int { return cmp.Compare(a.Call, b.Call) })
 	return st
+}
+
+// SessionStatus is the part of Status that costs the same however much is held: for a readiness probe.
+func (c *Client) SessionStatus() SessionStatus {
+	c.mu.Lock()
+	s := c.cur
+	c.mu.Unlock()
+	return SessionStatus{ID: s.ID(), State: s.State(), Server: s.Server(), Timeout: s.Timeout(), SafeUntil: s.SafeUntil(),
+		Err: s.Err()}
 }
 
 // status returns what is held; false: it has ended.

@@ -1,0 +1,9 @@
+// Package lockhttp puts locks into net/http: Middleware has at most one request in the whole fleet in a handler at a
+// time, for each lock, and StatusHandler is a page on which an operator sees what this process holds and waits for.
+//
+// What is not guaranteed is what package zklock does not guarantee either: a handler that ignores its request's context,
+// or a process that was stopped, may act for a moment after the lock has been lost. The token is for that:
+//
+//	hold, _ := zklock.HoldFrom(r.Context())
+//	db.ExecContext(r.Context(), `UPDATE … WHERE token <= $1`, int64(hold.Token()))
+package lockhttp

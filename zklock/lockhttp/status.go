@@ -1,0 +1,122 @@
+package lockhttp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/zklock/locker/zklock"
+)
+
+// queueTime bounds the reading of a queue: a page that waits for longer is no help when the ensemble is in trouble.
+const queueTime = 3 * time.Second
+
+// maxRows bounds what is shown of each list; the totals are always told.
+const maxRows = 1000
+
+// StatusHandler returns a read-only page for operators, to be mounted at /debug/locks, say, or below any other path:
+// the session and its lease, what this process holds and waits for, and, with ?path=/locks/x, the queue of any lock as
+// the ensemble has it. JSON instead of HTML comes with ?format=json or a request that accepts application/json and not
+// text/html; ?refresh=5 has a browser load the page again every 5 seconds.
+//
+// It answers GET and HEAD; 400 for a path that can't be a lock's, 503 when the queue could not be read within 3 s: the
+// rest is shown all the same, for it costs no I/O. Of each list it shows the first 1000. The page needs no other file
+// and no script, and lets the browser load none; what others wrote into znodes is shown as text.
+//
+// The names of locks, owners and hosts, and the data of contenders, are for operators: mount it where only they get,
+// as with net/http/pprof.
+func StatusHandler(c *zklock.Client) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, http.StatusText(http.StatusMethodNotAllowed), http.StatusMethodNotAllowed)
+			return
+		}
+		query := r.URL.Query()
+		asJSON, ok := wantsJSON(r, query.Get("format"))
+		if !ok {
+			http.Error(w, `format: is neither "json" nor "html"`, http.StatusBadRequest)
+			return
+		}
+		refresh, ok := refreshOf(query.Get("refresh"))
+		if !ok {
+			http.Error(w, "refresh: is not a number of seconds between 1 and 3600", http.StatusBadRequest)
+			return
+		}
+		v, code := look(r.Context(), c, query.Get("path"))
+		var body []byte
+		var err error
+		if asJSON {
+			w.Header().Set("Content-Type", "application/json")
+			body, err = json.MarshalIndent(v, "", "  ")
+			body = append(body, '\n')
+		} else {
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			body, err = v.html(refresh)
+		}
+		if err != nil {
+			http.Error(w, "the status can't be shown: "+err.Error(), http.StatusInternalServerError)
+			return
+		}
+		h := w.Header()
+		h.Set("Cache-Control", "no-store")
+		h.Set("Vary", "Accept")
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Referrer-Policy", "no-referrer") // the address names a lock
+		w.WriteHeader(code)
+		if _, err := w.Write(body); err != nil {
+			return // the client has gone: there is nobody to tell
+		}
+	})
+}
+
+// wantsJSON decides between the two formats; false: asked for another.
+func wantsJSON(r *http.Request, format string) (asJSON, ok bool) {
+	switch format {
+	case "json":
+		return true, true
+	case "html":
+		return false, true
+	case "":
+	default:
+		return false, false
+	}
+	accepts := func(kind string) bool {
+		for _, line := range r.Header.Values("Accept") {
+			for part := range strings.SplitSeq(line, ",") {
+				if t, _, err := mime.ParseMediaType(part); err == nil && t == kind {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	return accepts("application/json") && !accepts("text/html"), true
+}
+
+// look asks the Client, and, when a path is given, the ensemble.
+func look(ctx context.Context, c *zklock.Client, path string) (view, int) {
+	v := viewOf(c.Status(), time.Now())
+	if path == "" {
+		return v, http.StatusOK
+	}
+	bounded, cancel := context.WithTimeout(ctx, queueTime)
+	defer cancel()
+	line, err := c.Queue(bounded, path)
+	v.Queue = queueOf(path, line)
+	switch {
+	case errors.Is(err, zklock.ErrPath):
+		v.Queue.Error = err.Error()
+		return v, http.StatusBadRequest
+	case err != nil:
+		v.Queue.Error = err.Error()
+		return v, http.StatusServiceUnavailable
+	}
+	return v, http.StatusOK
+}

@@ -1,0 +1,150 @@
+package lockhttp
+
+import (
+	"fmt"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zklock"
+)
+
+// view is what the page and the JSON show. Times are RFC 3339, durations seconds.
+type view struct {
+	Time    time.Time   `json:"time"`
+	Session sessionView `json:"session"`
+	Holding int         `json:"holding"` // all, whereas Holds is cut
+	Holds   []holdView  `json:"holds"`
+	Waiting int         `json:"waiting"`
+	Waits   []waitView  `json:"waits"`
+	Queue   *queueView  `json:"queue,omitempty"`
+}
+
+type sessionView struct {
+	ID        string    `json:"id"` // hexadecimal, as the ensemble's logs have it
+	State     string    `json:"state"`
+	Server    string    `json:"server,omitempty"`
+	Timeout   float64   `json:"timeout_seconds"`
+	SafeUntil time.Time `json:"safe_until"`
+	Error     string    `json:"error,omitempty"`
+
+	connected bool
+}
+
+type lockView struct {
+	Call    uint64   `json:"call"`
+	Kind    string   `json:"kind"`
+	Path    string   `json:"path"`
+	Paths   []string `json:"paths,omitempty"`
+	Permits int      `json:"permits,omitempty"`
+	Owner   string   `json:"owner,omitempty"`
+}
+
+// Lock is for the template, which does not see an embedded field of ours.
+func (l lockView) Lock() lockView { return l }
+
+type holdView struct {
+	lockView
+	Node      string    `json:"node"`
+	Token     int64     `json:"token"`
+	Since     time.Time `json:"since"`
+	SafeUntil time.Time `json:"safe_until"`
+	Count     int       `json:"count"`
+}
+
+type waitView struct {
+	lockView
+	Since  time.Time `json:"since"`
+	Ahead  int       `json:"ahead"`
+	Holder string    `json:"holder,omitempty"`
+	Who    string    `json:"who,omitempty"`
+}
+
+type queueView struct {
+	Path       string          `json:"path"`
+	Error      string          `json:"error,omitempty"`
+	Length     int             `json:"length"` // all, whereas Contenders is cut
+	Contenders []contenderView `json:"contenders"`
+}
+
+type contenderView struct {
+	Position int        `json:"position"` // from 1
+	Holds    bool       `json:"holds"`
+	Kind     string     `json:"kind"`
+	Permits  int        `json:"permits,omitempty"`
+	Owner    string     `json:"owner,omitempty"`
+	Host     string     `json:"host,omitempty"`
+	PID      int        `json:"pid,omitempty"`
+	Since    *time.Time `json:"since,omitempty"` // the ensemble's clock; unknown when the znode may not be read
+	Token    int64      `json:"token,omitempty"`
+	Session  string     `json:"session,omitempty"`
+	Node     string     `json:"node"`
+	Data     []byte     `json:"data,omitempty"` // base64
+}
+
+func viewOf(st zklock.Status, now time.Time) view {
+	s := st.Session
+	v := view{Time: now, Holding: len(st.Holds), Waiting: len(st.Waits), Holds: []holdView{}, Waits: []waitView{},
+		Session: sessionView{ID: hex(s.ID), State: s.State.String(), Server: s.Server, Timeout: s.Timeout.Seconds(),
+			SafeUntil: s.SafeUntil, connected: s.State == session.Connected}}
+	if s.Err != nil {
+		v.Session.Error = s.Err.Error()
+	}
+	for _, h := range st.Holds[:min(len(st.Holds), maxRows)] {
+		v.Holds = append(v.Holds, holdView{lockOf(h.LockInfo), h.Node, int64(h.Token), h.Since, h.SafeUntil, h.Count})
+	}
+	for _, w := range st.Waits[:min(len(st.Waits), maxRows)] {
+		v.Waits = append(v.Waits, waitView{lockOf(w.LockInfo), w.Since, w.Ahead, w.Holder, w.Who})
+	}
+	return v
+}
+
+func lockOf(i zklock.LockInfo) lockView {
+	return lockView{Call: i.Call, Kind: i.Kind, Path: i.Path, Paths: i.Paths, Permits: i.Permits, Owner: i.Owner}
+}
+
+func queueOf(path string, line []zklock.Contender) *queueView {
+	q := &queueView{Path: path, Length: len(line), Contenders: []contenderView{}}
+	for i, k := range line[:min(len(line), maxRows)] {
+		c := contenderView{Position: i + 1, Holds: k.Holds, Kind: k.Kind, Permits: k.Permits, Owner: k.Owner, Host: k.Host,
+			PID: k.PID, Token: int64(k.Token), Node: k.Node, Data: k.Data}
+		if !k.Since.IsZero() {
+			c.Since = &k.Since
+		}
+		if k.Session != 0 {
+			c.Session = hex(k.Session)
+		}
+		q.Contenders = append(q.Contenders, c)
+	}
+	return q
+}
+
+func hex(id int64) string { return fmt.Sprintf("%#x", uint64(id)) }
+
+// maxShown bounds a text on the page, in characters: owners and data may be 64 KB long.
+const maxShown = 300
+
+// shown makes a text of others' fit for a page: what can't be seen, or turns the direction of what follows, is written
+// as an escape, and what is too long is cut. Escaping for HTML is the template's.
+func shown(text string) string {
+	var out []byte
+	for n := 0; text != ""; n++ {
+		if n == maxShown {
+			return string(out) + "…"
+		}
+		r, size := utf8.DecodeRuneInString(text)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			out = fmt.Appendf(out, `\x%02x`, text[0])
+		case unicode.IsPrint(r):
+			out = utf8.AppendRune(out, r)
+		case r < 0x10000:
+			out = fmt.Appendf(out, `\u%04x`, r)
+		default:
+			out = fmt.Appendf(out, `\U%08x`, r)
+		}
+		text = text[size:]
+	}
+	return string(out)
+}
