@@ -147,6 +147,7 @@ func TestTheLeaseIsOverBeforeTheServersPatienceIs(t *testing.T) {
 						time.Sleep(timeout + rand.N(timeout))
 						promised := s.SafeUntil()
 						srv.Inject(fault)
+						srv.Inject(zktest.DropRequest().Op(zktest.OpCloseSession)) // it closes what it gives up, if that gets through
 						start := time.Now()
 						<-s.Done()
 						require.Equal(t, session.ErrLeaseOver, s.Err())
