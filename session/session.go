@@ -183,7 +183,7 @@ func (s *Session) Context() context.Context { return s.ctx }
 func (s *Session) Alive() error {
 	if s.Err() == nil {
 		s.mu.Lock()
-		over := s.id != 0 && !s.clock.now().Before(s.lease.end(s.held > 0))
+		over := s.id != 0 && !s.clock.glance().Before(s.lease.end(s.held > 0))
 		s.mu.Unlock()
 		if over {
 			s.end(ErrLeaseOver)
