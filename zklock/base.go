@@ -30,14 +30,30 @@ type base struct {
 	o    lockOptions
 	data []byte // the contenders'
 	err  error  // of the path or the options: reported by every call
+	// share tells, with local handoff, whose line its calls stand in.
+	share lineKey
 }
 
+// newBase is shareable for a lock that has no local handoff.
 func (c *Client) newBase(path string, opts []LockOption) base {
+	b := c.shareable(path, opts)
+	if b.err == nil && b.o.handoff > 0 {
+		b.err = fmt.Errorf("%w: local handoff of %d: is for a Mutex, and so for Do and Guard; this is another kind of lock",
+			ErrOption, b.o.handoff)
+	}
+	return b
+}
+
+// shareable returns the base of a lock that may have local handoff.
+func (c *Client) shareable(path string, opts []LockOption) base {
 	b := base{c: c, path: path}
 	if b.err = checkLockPath(path); b.err == nil {
 		if b.o, b.err = newLockOptions(opts); b.err == nil {
 			b.data, b.err = b.o.identity()
 		}
+	}
+	if b.err == nil && b.o.handoff > 0 {
+		b.share = b.shareKey()
 	}
 	return b
 }
@@ -142,17 +158,46 @@ func (b *base) acquire(ctx context.Context, r request) (*Hold, error) {
 	return h, nil
 }
 
-// wait takes a place in line and waits, in one session after another.
+// wait takes a place in line, waits, and makes the hold.
 func (b *base) wait(ctx context.Context, r *request, w *waiting) (*Hold, error) {
-	r.queue.Queued = func(l recipe.Line) {
-		b.c.use.queued(w, l)
-		b.c.tellQueued(QueuedInfo{w.info, l.Ahead, l.Holder, l.Who})
+	if b.o.handoff > 0 {
+		return b.shared(ctx, r, w)
 	}
-	retried := func(err error) {
-		b.c.use.queued(w, recipe.Line{})
-		b.c.tellRetried(RetriedInfo{w.info, err})
+	b.report(r, w)
+	p, err := b.obtain(ctx, r)
+	if err != nil {
+		return nil, err
 	}
-	r.queue.Retried = retried
+	return b.take(ctx, p, w)
+}
+
+// report has the steps of r told of as w's.
+func (b *base) report(r *request, w *waiting) {
+	r.queue.Queued = func(l recipe.Line) { b.queued(w, l) }
+	r.queue.Retried = func(err error) { b.retried(w, err) }
+}
+
+func (b *base) queued(w *waiting, l recipe.Line) {
+	b.c.use.queued(w, l)
+	b.c.tellQueued(QueuedInfo{w.info, l.Ahead, l.Holder, l.Who})
+}
+
+func (b *base) retried(w *waiting, err error) {
+	b.c.use.queued(w, recipe.Line{})
+	b.c.tellRetried(RetriedInfo{w.info, err})
+}
+
+// take makes the hold of a place that is first in line and whose session is retained.
+func (b *base) take(ctx context.Context, p place, w *waiting) (*Hold, error) {
+	if !b.c.enter() {
+		b.c.giveUp(ctx, p)
+		return nil, closedError{}
+	}
+	return b.hold(ctx, p, w), nil
+}
+
+// obtain takes a place in line and waits until it is first and its session is retained, in one session after another.
+func (b *base) obtain(ctx context.Context, r *request) (place, error) {
 	stand := r.stand
 	if stand == nil {
 		stand = inLine
@@ -166,8 +211,8 @@ func (b *base) wait(ctx context.Context, r *request, w *waiting) (*Hold, error) 
 		if err == nil {
 			err = b.settle(ctx, p, r.try)
 		}
-		if err == nil && b.c.enter() {
-			return b.hold(ctx, p, w), nil
+		if err == nil {
+			return p, nil
 		}
 		if p != nil {
 			b.c.giveUp(ctx, p)
@@ -182,7 +227,7 @@ func (b *base) wait(ctx context.Context, r *request, w *waiting) (*Hold, error) 
 		case s.Err() == nil && !errors.Is(err, recipe.ErrGone):
 			return nil, err
 		}
-		retried(err) // our session is over, or our znode is gone: take another place
+		r.queue.Retried(err) // our session is over, or our znode is gone: take another place
 	}
 }
 

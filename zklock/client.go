@@ -25,6 +25,9 @@ type Client struct {
 
 	holds sync.WaitGroup // grips that have not ended
 	use   inUse          // what Status shows
+	lines lines          // of goroutines that share a place: see handoff.go
+
+	bg sync.WaitGroup // see spawn
 
 	mu     sync.Mutex // guards what follows
 	closed bool
@@ -137,6 +140,7 @@ func (c *Client) Close() error {
 	c.mu.Unlock()
 	c.cancel()
 	<-c.joined
+	c.bg.Wait()
 	c.holds.Wait() // they have ended with the session; their hooks may still run
 	return nil
 }
@@ -149,6 +153,17 @@ func (c *Client) enter() bool {
 		return false
 	}
 	c.holds.Add(1)
+	return true
+}
+
+// spawn runs fn, which ends soon after the Client was closed, in a goroutine that Close joins; false when Close came first.
+func (c *Client) spawn(fn func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.bg.Go(fn)
 	return true
 }
 

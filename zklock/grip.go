@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/zklock/locker/recipe"
@@ -20,23 +21,31 @@ type grip struct {
 	info LockInfo
 	from time.Time // when it was acquired
 
-	ctx    context.Context
-	cancel context.CancelCauseFunc
 	unhook func() bool // stops the book-keeping at ctx's end
 
-	mu      sync.Mutex    // guards what follows
-	p       place         // replaced only by demote
-	moved   chan struct{} // not nil while demote replaces p, whose znode then goes by our own hand; closed at the end
-	missed  bool          // meanwhile the znode was heard to have gone
-	demoted bool          // p is a reader's place, and was a writer's
-	holds   int           // of the lock, or of the write lock
-	reads   int           // of the read lock
+	// writes counts the Multis of its holds that are under way or whose outcome is unknown.
+	writes atomic.Int32
+
+	mu      sync.Mutex      // guards what follows
+	ctx     context.Context // replaced only by the first join of a shared place's grip
+	cancel  context.CancelCauseFunc
+	lead    context.CancelCauseFunc // of the first hold, when ctx was replaced: it was that one's until then
+	p       place                   // replaced only by demote
+	moved   chan struct{}           // not nil while demote replaces p, whose znode then goes by our own hand; closed at the end
+	missed  bool                    // meanwhile the znode was heard to have gone
+	demoted bool                    // p is a reader's place, and was a writer's
+	holds   int                     // of the lock, or of the write lock
+	reads   int                     // of the read lock
 	over    bool
 	timers  []*time.Timer
 }
 
 // hold makes the hold of a place that is first in line and whose session is retained.
 func (b *base) hold(ctx context.Context, p place, w *waiting) *Hold {
+	t, shared := p.(*tenure)
+	if shared {
+		return b.holdShared(ctx, t, w)
+	}
 	g := &grip{c: b.c, p: p, info: w.info, from: time.Now()}
 	read := g.info.Kind == kindRead
 	if read {
@@ -45,16 +54,45 @@ func (b *base) hold(ctx context.Context, p place, w *waiting) *Hold {
 		g.holds = 1
 	}
 	g.ctx, g.cancel = context.WithCancelCause(p.Session().Context())
-	b.c.use.acquired(w, g)
-	b.c.tellAcquired(AcquiredInfo{g.info, Token(p.Czxid()), p.Nodes()[0], g.from.Sub(w.since), 0})
+	b.acquired(g, w)
 	g.mu.Lock() // a timer may be early
 	defer g.mu.Unlock()
-	if b.o.maxHold > 0 {
-		g.timers = append(g.timers, time.AfterFunc(b.o.maxHold, g.expire))
-	}
+	b.limit(g)
 	g.unhook = context.AfterFunc(g.ctx, func() { g.end(context.Cause(g.ctx)) })
 	g.follow(p)
 	return g.newHold(ctx, read)
+}
+
+// holdShared is hold for a place with local handoff, which is looked after already, whoever holds. It is made lean: of a
+// hold that lasts for a microsecond most of the time would go into a second context.
+func (b *base) holdShared(ctx context.Context, t *tenure, w *waiting) *Hold {
+	both := &struct {
+		g grip
+		h Hold
+	}{g: grip{c: b.c, p: t, info: w.info, from: time.Now(), holds: 1}}
+	g, h := &both.g, &both.h
+	h.g = g
+	h.ctx, h.cancel = context.WithCancelCause(holdContext{t.s.Context(), ctx, h})
+	g.ctx, g.cancel = h.ctx, h.cancel // until somebody joins
+	b.acquired(g, w)
+	g.mu.Lock()
+	b.limit(g)
+	g.mu.Unlock()
+	t.attach(g)
+	return h
+}
+
+// acquired tells of g.
+func (b *base) acquired(g *grip, w *waiting) {
+	b.c.use.acquired(w, g)
+	b.c.tellAcquired(AcquiredInfo{g.info, Token(g.p.Czxid()), g.p.Nodes()[0], g.from.Sub(w.since), 0})
+}
+
+// limit starts the time of a hold that may only last so long. The caller holds g.mu.
+func (b *base) limit(g *grip) {
+	if b.o.maxHold > 0 {
+		g.timers = append(g.timers, time.AfterFunc(b.o.maxHold, g.expire))
+	}
 }
 
 // newHold makes a hold with a context of its own; it has been counted.
@@ -120,6 +158,9 @@ func (g *grip) close(cause error) bool {
 	}
 	g.over = true
 	g.cancel(cause) // under mu: whoever finds the grip over finds the cause
+	if g.lead != nil {
+		g.lead(cause)
+	}
 	for _, t := range g.timers {
 		t.Stop()
 	}
@@ -137,7 +178,11 @@ func (g *grip) end(cause error) bool {
 	}
 	defer g.c.holds.Done()
 	p := g.place()
-	p.Session().Release()
+	if t, ok := p.(*tenure); ok {
+		t.lose(cause) // never handed on
+	} else {
+		p.Session().Release()
+	}
 	g.c.tellLost(LostInfo{g.told(), Token(p.Czxid()), time.Since(g.from), cause})
 	return true
 }
@@ -159,10 +204,14 @@ func (g *grip) expire() {
 // release gives the lock up.
 func (g *grip) release(ctx context.Context) error {
 	if !g.close(ErrUnlocked) {
-		return context.Cause(g.ctx)
+		return g.why()
 	}
 	defer g.c.holds.Done()
 	p, ok := g.still(ctx)
+	t, shared := p.(*tenure)
+	if shared && g.writes.Load() > 0 {
+		t.retire() // a write that is still under way must not be carried out in the next holder's time
+	}
 	var err error
 	if ok {
 		err = p.Leave(ctx)
@@ -174,7 +223,9 @@ func (g *grip) release(ctx context.Context) error {
 			}
 		})
 	}
-	p.Session().Release()
+	if !shared {
+		p.Session().Release()
+	}
 	if errors.Is(err, recipe.ErrGone) {
 		err = ErrNodeDeleted
 	}
@@ -201,12 +252,23 @@ func (g *grip) join(read bool) bool {
 	if g.over || g.holds+g.reads == 0 || g.ctx.Err() != nil {
 		return false
 	}
+	if t, ok := g.p.(*tenure); ok && g.lead == nil { // from here on the first hold's end is not the grip's
+		g.lead = g.cancel
+		g.ctx, g.cancel = context.WithCancelCause(t.s.Context())
+	}
 	if read {
 		g.reads++
 	} else {
 		g.holds++
 	}
 	return true
+}
+
+// why is the cause of the grip's end, when it is over.
+func (g *grip) why() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return context.Cause(g.ctx)
 }
 
 // live reports whether the lock is held, and whether with a right to write.
@@ -255,7 +317,7 @@ func (g *grip) demote(ctx context.Context) error {
 		g.end(ErrNodeDeleted)
 		return ErrNodeDeleted
 	case over:
-		return fmt.Errorf("%w; %w", err, context.Cause(g.ctx))
+		return fmt.Errorf("%w; %w", err, g.why())
 	case errors.Is(err, ErrUnknownOutcome):
 		return fmt.Errorf("%w; the lock is given up", errors.Join(err, g.release(ctx)))
 	case missed:

@@ -88,7 +88,13 @@ func (h *Hold) Check(ctx context.Context) error {
 // first, since such an error may match ErrLost, or ctx's, as well. After any other error nothing was done: ErrLost when
 // the lock was not ours any more, an operation's own (zk.ErrBadVersion, …) when the ensemble refused it. It blocks for
 // one round trip, or as long as there is no connection.
-func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
+func (h *Hold) Multi(ctx context.Context, ops ...any) (_ []zk.MultiResponse, err error) {
+	h.g.writes.Add(1) // before the look at the hold: see grip.release
+	defer func() {
+		if !errors.Is(err, ErrUnknownOutcome) {
+			h.g.writes.Add(-1)
+		}
+	}()
 	if err := h.Err(); err != nil {
 		return nil, h.fail("multi", err)
 	}
@@ -103,7 +109,7 @@ func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error
 		for _, r := range resps[:n] {
 			if errors.Is(r.Error, zk.ErrNoNode) {
 				h.g.gone(p)
-				return nil, h.fail("multi", errors.Join(err, context.Cause(h.g.ctx)))
+				return nil, h.fail("multi", errors.Join(err, h.g.why()))
 			}
 		}
 		resps = resps[n:]

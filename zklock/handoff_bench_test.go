@@ -1,0 +1,107 @@
+package zklock_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zklock"
+)
+
+// handoffReference is how long the other side of a ratio is measured, in the same run and on the same servers.
+const handoffReference = 2 * time.Second
+
+// handoffRate has workers goroutines make cycles for about d and returns the cycles per second.
+func handoffRate(tb testing.TB, workers int, d time.Duration, cycle func(worker int) error) float64 {
+	tb.Helper()
+	var cycles atomic.Int64
+	var all sync.WaitGroup
+	began := time.Now()
+	for i := range workers {
+		all.Go(func() {
+			for time.Since(began) < d {
+				if err := cycle(i); err != nil {
+					tb.Error(err)
+					return
+				}
+				cycles.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	return float64(cycles.Load()) / time.Since(began).Seconds()
+}
+
+// handoffRaw is the cycles per second of one who makes and deletes an ephemeral sequential znode: the floor of every
+// lock that asks the ensemble.
+func handoffRaw(tb testing.TB, ctx context.Context, c *zklock.Client, dir string) float64 {
+	tb.Helper()
+	s, err := c.Session(ctx)
+	require.NoError(tb, err)
+	require.NoError(tb, s.CreateAll(ctx, dir, nil, session.Persistent, session.WorldACL()))
+	return handoffRate(tb, 1, handoffReference, func(int) error {
+		made, err := s.Create(ctx, dir+"/raw-", nil, session.EphemeralSequential, session.WorldACL())
+		if err != nil {
+			return err
+		}
+		return s.Delete(ctx, made.Path, -1)
+	})
+}
+
+// benchWorkers has 64 goroutines make b.N cycles.
+func benchWorkers(ctx context.Context, b *testing.B, m *zklock.Mutex) float64 {
+	const workers = 64
+	var all sync.WaitGroup
+	b.ResetTimer()
+	for i := range workers {
+		all.Go(func() {
+			for n := i; n < b.N; n += workers {
+				if err := benchCycle(ctx, m); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	b.StopTimer()
+	return float64(b.N) / b.Elapsed().Seconds()
+}
+
+// 64 goroutines of one process want one lock: with the option, against a znode for each. The ratio is that of cycles
+// per second.
+func BenchmarkLocalHandoff(b *testing.B) {
+	benchNodes(b, func(b *testing.B, s *site) {
+		c, ctx := s.Client(b), siteLongContext(b)
+		separate := c.Mutex(s.Path(b) + "/separate")
+		require.NoError(b, benchCycle(ctx, separate))
+		without := handoffRate(b, 64, handoffReference, func(int) error { return benchCycle(ctx, separate) })
+		with := benchWorkers(ctx, b, c.Mutex(s.Path(b)+"/shared", zklock.WithLocalHandoff(100)))
+		b.ReportMetric(with/without, "x-separate")
+		b.ReportMetric(without, "separate/s")
+	})
+}
+
+// One goroutine locks and unlocks alone: with a kept znode, against the two writes that any other lock costs.
+func BenchmarkIdleKeep(b *testing.B) {
+	benchNodes(b, func(b *testing.B, s *site) {
+		c, ctx := s.Client(b), siteLongContext(b)
+		raw := handoffRaw(b, ctx, c, s.Path(b)+"/raw")
+		m := c.Mutex(s.Path(b)+"/kept", zklock.WithLocalHandoff(100), zklock.WithIdleKeep(10*time.Second))
+		require.NoError(b, benchCycle(ctx, m))
+		b.ResetTimer()
+		for range b.N {
+			if err := benchCycle(ctx, m); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.StopTimer()
+		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds()/raw, "x-raw")
+		b.ReportMetric(raw, "raw/s")
+	})
+}

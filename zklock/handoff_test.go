@@ -1,0 +1,451 @@
+package zklock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zktest"
+)
+
+// asked returns how many requests the server has had, heartbeats and handshakes left out.
+func (s *sim) asked() int {
+	n := 0
+	for op, count := range s.srv.Requests() {
+		switch op {
+		case zktest.OpPing, zktest.OpSync, zktest.OpConnect, zktest.OpSetWatches, zktest.OpCloseSession:
+		default:
+			n += count
+		}
+	}
+	return n
+}
+
+// inLine has n goroutines of m's process queue, one after the other.
+func (s *sim) inLine(m *zklock.Mutex, n int) []*simCall {
+	calls := make([]*simCall, n)
+	for i := range calls {
+		calls[i] = simGo(s.Context(), m.Lock)
+		synctest.Wait()
+	}
+	return calls
+}
+
+// clean demands that nothing is left: no znode in dir, no watch, no retained wait.
+func (s *sim) clean(dir string) {
+	s.Helper()
+	s.empty(time.Minute, dir)
+	s.until(time.Minute, "no watch left", func() bool { return s.srv.WatchCount() == 0 })
+}
+
+func TestGoroutinesOfOneProcessShareAZnode(t *testing.T) {
+	simTest(t, func(s *sim) {
+		m := s.client().Mutex("/l", zklock.WithLocalHandoff(1))
+		first := s.lock(m)
+		calls := s.inLine(m, 5)
+		require.Len(s, s.srv.Children("/l"), 1)
+		before := s.asked()
+		last := first
+		for _, c := range calls {
+			require.False(s, c.over(), "the lock is held")
+			s.unlock(last)
+			h := c.get(s)
+			require.Equal(s, zklock.ErrUnlocked, last.Err())
+			require.NoError(s, h.Err())
+			require.NotSame(s, last, h)
+			require.Equal(s, first.Node(), h.Node())
+			require.Equal(s, first.Token(), h.Token(), "one znode, one token")
+			last = h
+		}
+		require.Equal(s, before, s.asked(), "handed on without a request")
+		s.unlock(last)
+		s.clean("/l")
+
+		again := s.lock(m)
+		require.Greater(s, again.Token(), first.Token(), "another znode")
+		s.unlock(again)
+		s.clean("/l")
+	})
+}
+
+func TestLocalHandoffCostsNothingMoreForOneThatIsAlone(t *testing.T) {
+	simTest(t, func(s *sim) {
+		m := s.client().Mutex("/l", zklock.WithLocalHandoff(10))
+		s.unlock(s.lock(m))
+		before := s.asked()
+		s.unlock(s.lock(m))
+		require.Equal(s, before+3, s.asked(), "a create, a list and a delete, as without the option")
+		require.Zero(s, s.srv.WatchCount())
+	})
+}
+
+func TestAKeptZnodeIsLockedWithoutARequest(t *testing.T) {
+	simTest(t, func(s *sim) {
+		c := s.client()
+		m := c.Mutex("/l", zklock.WithLocalHandoff(1), zklock.WithIdleKeep(5*time.Second))
+		first := s.lock(m)
+		s.unlock(first)
+		synctest.Wait()
+		before := s.asked()
+		for range 100 {
+			h := s.lock(m)
+			require.Equal(s, first.Token(), h.Token())
+			require.NoError(s, h.Err())
+			s.unlock(h)
+			h, err := m.TryLock(s.Context())
+			require.NoError(s, err)
+			s.unlock(h)
+			time.Sleep(4 * time.Second)
+		}
+		require.Equal(s, before, s.asked())
+		require.Len(s, s.srv.Children("/l"), 1)
+		start := time.Now()
+		s.until(time.Minute, "the idle time is over", func() bool { return len(s.srv.Children("/l")) == 0 })
+		require.InDelta(s, 1, time.Since(start).Seconds(), 0.1, "4 of 5 s were over")
+		s.clean("/l")
+		h := s.lock(m)
+		require.Greater(s, h.Token(), first.Token())
+		time.Sleep(time.Minute)
+		s.owned(c, h)
+	})
+}
+
+func TestLocalWaitersAreServedInOrderOfArrivalAndNobodyBarges(t *testing.T) {
+	simTest(t, func(s *sim) {
+		m := s.client().Mutex("/l", zklock.WithLocalHandoff(1), zklock.WithIdleKeep(time.Second))
+		h := s.lock(m)
+		var mu sync.Mutex
+		var order []int
+		var all sync.WaitGroup
+		for i := range 20 {
+			all.Go(func() {
+				h, err := m.Lock(s.Context())
+				if err != nil {
+					s.Error(err)
+					return
+				}
+				mu.Lock()
+				order = append(order, i)
+				mu.Unlock()
+				if err := h.Unlock(s.Context()); err != nil {
+					s.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		s.unlock(h)
+		late := s.lock(m) // behind them all, though it asks at the moment of the release
+		mu.Lock()
+		require.Len(s, order, 20)
+		mu.Unlock()
+		s.unlock(late)
+		all.Wait()
+		for i := range order {
+			require.Equal(s, i, order[i])
+		}
+	})
+}
+
+func TestTryLockOfAProcessThatHoldsOrWaitsIsBusyWithoutARequest(t *testing.T) {
+	simTest(t, func(s *sim) {
+		m := s.client().Mutex("/l", zklock.WithLocalHandoff(5), zklock.WithOwner("me"))
+		h, err := m.TryLock(s.Context())
+		require.NoError(s, err)
+		before := s.asked()
+		_, err = m.TryLock(s.Context())
+		require.ErrorIs(s, err, zklock.ErrBusy)
+		require.ErrorContains(s, err, "held by this process (me (")
+		calls := s.inLine(m, 2)
+		time.Sleep(time.Millisecond)
+		_, err = m.TryLock(s.Context())
+		require.ErrorContains(s, err, "2 of it waiting")
+		require.Equal(s, before+2, s.asked(), "the two watches that handing on needs")
+		s.unlock(h)
+		for _, c := range calls {
+			s.unlock(c.get(s))
+		}
+		s.clean("/l")
+
+		outside := s.lock(s.client().Mutex("/l"))
+		w := simGo(s.Context(), m.Lock)
+		require.False(s, w.over())
+		before = s.asked()
+		_, err = m.TryLock(s.Context())
+		require.ErrorIs(s, err, zklock.ErrBusy)
+		require.ErrorContains(s, err, "in line for it already")
+		require.Equal(s, before, s.asked())
+		s.unlock(outside)
+		s.unlock(w.get(s))
+		s.clean("/l")
+
+		outside = s.lock(s.client().Mutex("/l"))
+		_, err = m.TryLock(s.Context())
+		require.ErrorIs(s, err, zklock.ErrBusy)
+		_, err = s.client().Mutex("/l", zklock.WithLocalHandoff(1), zklock.WithWait(0)).Lock(s.Context())
+		require.ErrorIs(s, err, zklock.ErrBusy)
+		s.unlock(outside)
+		h, err = m.TryLock(s.Context())
+		require.NoError(s, err)
+		s.unlock(h)
+		s.clean("/l")
+	})
+}
+
+func TestLocksThatMakeOtherZnodesExcludeEachOtherThroughTheEnsemble(t *testing.T) {
+	simTest(t, func(s *sim) {
+		c := s.client()
+		a := c.Mutex("/l", zklock.WithLocalHandoff(5))
+		b := c.Mutex("/l", zklock.WithLocalHandoff(5), zklock.WithOwner("b"))
+		h := s.lock(a)
+		w, plain := s.inLine(b, 1)[0], s.inLine(c.Mutex("/l"), 1)[0]
+		same := c.Mutex("/l", zklock.WithMaxHold(time.Hour), zklock.WithLocalHandoff(5), zklock.WithReentrancy())
+		joined := simGo(s.Context(), same.Lock)
+		require.False(s, w.over() || plain.over() || joined.over())
+		require.Len(s, s.srv.Children("/l"), 3)
+		s.unlock(h)
+		next := joined.get(s)
+		require.Equal(s, h.Token(), next.Token())
+		s.unlock(next)
+		for _, c := range []*simCall{w, plain} {
+			got := c.get(s)
+			require.Greater(s, got.Token(), h.Token())
+			s.unlock(got)
+		}
+		s.clean("/l")
+	})
+}
+
+func TestReentrancyAndDeadlockUnderAHandedOnHold(t *testing.T) {
+	simTest(t, func(s *sim) {
+		c := s.client()
+		plain := c.Mutex("/l", zklock.WithLocalHandoff(5))
+		again := c.Mutex("/l", zklock.WithLocalHandoff(5), zklock.WithReentrancy())
+		first := s.lock(plain)
+		w := simGo(s.Context(), plain.Lock)
+		require.False(s, w.over())
+		s.unlock(first)
+		h := w.get(s)
+		_, err := plain.Lock(h.Context())
+		require.ErrorIs(s, err, zklock.ErrDeadlock)
+		_, err = plain.TryLock(h.Context())
+		require.ErrorIs(s, err, zklock.ErrDeadlock)
+		var nested []*zklock.Hold
+		for range 3 {
+			n, err := again.Lock(h.Context())
+			require.NoError(s, err)
+			nested = append(nested, n)
+		}
+		next := simGo(s.Context(), plain.Lock)
+		s.unlock(h)
+		require.Equal(s, zklock.ErrUnlocked, context.Cause(h.Context()))
+		for _, n := range nested {
+			require.NoError(s, n.Err())
+			require.False(s, next.over(), "it is held still")
+			s.unlock(n)
+			require.ErrorIs(s, n.Err(), zklock.ErrUnlocked)
+		}
+		last := next.get(s)
+		n, err := again.Lock(last.Context())
+		require.NoError(s, err)
+		s.unlock(n)
+		require.NoError(s, last.Err(), "the inner one was released, not the outer")
+		got, ok := zklock.HoldFrom(n.Context())
+		require.True(s, ok)
+		require.Same(s, n, got)
+		s.unlock(last)
+		require.ErrorIs(s, last.Unlock(s.Context()), zklock.ErrNotHeld)
+		s.clean("/l")
+	})
+}
+
+func TestTheEndOfASharedHoldReachesItsReentrantOnes(t *testing.T) {
+	simTest(t, func(s *sim) {
+		m := s.client().Mutex("/l", zklock.WithLocalHandoff(5), zklock.WithReentrancy())
+		h := s.lock(m)
+		n, err := m.Lock(h.Context())
+		require.NoError(s, err)
+		w := simGo(s.Context(), m.Lock)
+		require.False(s, w.over())
+		require.NoError(s, s.srv.Delete(h.Node()))
+		next := w.get(s)
+		require.ErrorIs(s, h.Err(), zklock.ErrNodeDeleted)
+		require.ErrorIs(s, n.Err(), zklock.ErrNodeDeleted)
+		require.Greater(s, next.Token(), h.Token())
+	})
+}
+
+func TestOptionsOfLocalHandoffThatCanNotWork(t *testing.T) {
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		c, ctx := apiDial(t, srv), apiWithin(t, apiSoon)
+		before := srv.Requests()
+		for says, opts := range map[string][]zklock.LockOption{
+			"local handoff of 0: is less than 1":                         {zklock.WithLocalHandoff(0)},
+			"local handoff of -1: is less than 1":                        {zklock.WithLocalHandoff(-1)},
+			"idle keeping for 1s: needs WithLocalHandoff":                {zklock.WithIdleKeep(time.Second)},
+			"idle keeping for 0s: is not between":                        {zklock.WithLocalHandoff(1), zklock.WithIdleKeep(0)},
+			"idle keeping for -1s: is not between":                       {zklock.WithLocalHandoff(1), zklock.WithIdleKeep(-time.Second)},
+			"idle keeping for 1m0.000000001s: is not between 0 and 1m0s": {zklock.WithLocalHandoff(1), zklock.WithIdleKeep(time.Minute + 1)},
+		} {
+			m := c.Mutex("/l", opts...)
+			for _, call := range []func(context.Context) (*zklock.Hold, error){m.Lock, m.TryLock} {
+				_, err := call(ctx)
+				require.ErrorIs(t, err, zklock.ErrOption)
+				require.ErrorContains(t, err, says)
+			}
+		}
+		opt := zklock.WithLocalHandoff(7)
+		for kind, call := range map[string]func() error{
+			"rw":        func() error { _, err := c.RWMutex("/l", opt).Lock(ctx); return err },
+			"reader":    func() error { _, err := c.RWMutex("/l", opt).RLock(ctx); return err },
+			"semaphore": func() error { _, err := c.Semaphore("/l", 1, opt).Acquire(ctx, 1); return err },
+			"multi":     func() error { _, err := c.MultiLock([]string{"/l"}, opt).Lock(ctx); return err },
+			"election":  func() error { _, err := c.Election("/l", opt).Campaign(ctx, nil); return err },
+		} {
+			err := call()
+			require.ErrorIs(t, err, zklock.ErrOption, kind)
+			require.ErrorContains(t, err, "local handoff of 7: is for a Mutex", kind)
+		}
+		require.Equal(t, before[zktest.OpCreate], srv.Requests()[zktest.OpCreate])
+	})
+}
+
+func TestGuardWithLocalHandoffAndIdleKeeping(t *testing.T) {
+	simTest(t, func(s *sim) {
+		c := s.client()
+		inside := 0
+		guarded := zklock.Guard(c.Client, func(k string) (string, error) { return zklock.KeyPath("/k", k), nil },
+			func(ctx context.Context, k string) (string, error) {
+				inside++ // the race detector would see a second one
+				defer func() { inside-- }()
+				h, ok := zklock.HoldFrom(ctx)
+				if !ok || h.Err() != nil || inside != 1 {
+					return "", errors.New("not alone")
+				}
+				return "did " + k, nil
+			}, zklock.WithLocalHandoff(10), zklock.WithIdleKeep(time.Second), zklock.WithWait(time.Minute))
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() {
+				got, err := guarded(s.Context(), "a/b")
+				if err != nil || got != "did a/b" {
+					s.Error(got, err)
+				}
+			})
+		}
+		all.Wait()
+		require.Equal(s, 1, s.srv.Requests()[zktest.OpDelete]+len(s.srv.Children(zklock.KeyPath("/k", "a/b"))), "one znode for all")
+		time.Sleep(2 * time.Second)
+		s.clean(zklock.KeyPath("/k", "a/b"))
+	})
+}
+
+func TestWaitersSayTheirPlaceInTheLocalLine(t *testing.T) {
+	simTest(t, func(s *sim) {
+		c := s.client()
+		m := c.Mutex("/l", zklock.WithLocalHandoff(5), zklock.WithOwner("us"))
+		bounded := c.Mutex("/l", zklock.WithLocalHandoff(5), zklock.WithOwner("us"), zklock.WithWait(time.Second))
+		h := s.lock(m)
+		calls := s.inLine(m, 2)
+		ctx, cancel := context.WithTimeout(s.Context(), time.Second)
+		defer cancel()
+		_, err := m.Lock(ctx)
+		require.ErrorIs(s, err, context.DeadlineExceeded)
+		require.ErrorContains(s, err, "4th in line behind us (")
+		_, err = bounded.Lock(s.Context())
+		require.ErrorIs(s, err, zklock.ErrBusy)
+		require.NotErrorIs(s, err, context.DeadlineExceeded)
+		require.ErrorContains(s, err, "4th in line behind us (")
+		s.unlock(h)
+		for _, c := range calls {
+			s.unlock(c.get(s))
+		}
+		s.clean("/l")
+
+		// Behind two outsiders and one of us.
+		other := s.client()
+		h = s.lock(other.Mutex("/l", zklock.WithOwner("them")))
+		second := simGo(s.Context(), other.Mutex("/l").Lock)
+		synctest.Wait()
+		calls = s.inLine(m, 1)
+		ctx, cancel = context.WithTimeout(s.Context(), 2*time.Second)
+		defer cancel()
+		_, err = m.Lock(ctx)
+		require.ErrorContains(s, err, "4th in line behind them (")
+		s.unlock(h)
+		s.unlock(second.get(s))
+		s.unlock(calls[0].get(s))
+		s.clean("/l")
+	})
+}
+
+func TestAWaitWithoutAConnectionSaysSo(t *testing.T) {
+	simTest(t, func(s *sim) {
+		c := s.client(zklock.WithSessionTimeout(40 * time.Second))
+		m := c.Mutex("/l", zklock.WithLocalHandoff(5), zklock.WithWait(2*time.Second))
+		s.srv.Leader().Down()
+		time.Sleep(time.Second)
+		for range 3 {
+			_, err := m.Lock(s.Context())
+			require.ErrorIs(s, err, context.DeadlineExceeded)
+			require.NotErrorIs(s, err, zklock.ErrBusy, "nobody can say whether it is")
+			require.ErrorContains(s, err, "waiting for a connection")
+		}
+		s.srv.Leader().Up()
+		s.unlock(s.lock(m))
+		s.clean("/l")
+	})
+}
+
+func TestHooksAndStatusOfALocalLine(t *testing.T) {
+	simTest(t, func(s *sim) {
+		var mu sync.Mutex
+		var diary []string
+		note := func(format string, args ...any) {
+			mu.Lock()
+			defer mu.Unlock()
+			diary = append(diary, fmt.Sprintf(format, args...))
+		}
+		c := s.client(zklock.WithHooks(zklock.Hooks{
+			Asked:    func(i zklock.LockInfo) { note("asked") },
+			Queued:   func(i zklock.QueuedInfo) { note("queued %d %t", i.Ahead, strings.HasPrefix(i.Who, "us (")) },
+			Acquired: func(i zklock.AcquiredInfo) { note("acquired after %v", i.Waited) },
+			Released: func(i zklock.ReleasedInfo) { note("released after %v", i.Held) },
+			Failed:   func(i zklock.FailedInfo) { note("failed") },
+			Lost:     func(i zklock.LostInfo) { note("lost %v", i.Cause) },
+		}))
+		m := c.Mutex("/l", zklock.WithLocalHandoff(5), zklock.WithOwner("us"))
+		h := s.lock(m)
+		calls := s.inLine(m, 2)
+		st := c.Status()
+		require.Len(s, st.Holds, 1)
+		require.Len(s, st.Waits, 2)
+		require.Equal(s, []int{1, 2}, []int{st.Waits[0].Ahead, st.Waits[1].Ahead})
+		require.Equal(s, h.Node(), st.Waits[1].Holder)
+		time.Sleep(time.Second)
+		s.unlock(h)
+		h = calls[0].get(s)
+		synctest.Wait()
+		require.Len(s, c.Status().Waits, 1)
+		time.Sleep(time.Second)
+		require.NoError(s, s.srv.Delete(h.Node()))
+		h = calls[1].get(s)
+		s.unlock(h)
+		synctest.Wait()
+		st = c.Status()
+		require.Empty(s, st.Holds)
+		require.Empty(s, st.Waits)
+		require.Equal(s, []string{
+			"asked", "acquired after 0s", "asked", "queued 1 true", "asked", "queued 2 true",
+			"released after 1s", "acquired after 1s", "lost zklock: the lock's znode was deleted by somebody else",
+			"acquired after 2s", "released after 0s",
+		}, diary)
+	})
+}
