@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os/exec"
 	"strings"
 
 	"github.com/go-zookeeper/zk"
@@ -95,16 +94,4 @@ func report(w io.Writer, err error) {
 func notice(w io.Writer, format string, args ...any) {
 	text := strings.TrimPrefix(fmt.Sprintf(format, args...), "zklock: ")
 	fmt.Fprintf(w, "zklock: %s\n", clean(text))
-}
-
-// lookup finds the command, as a shell does and with its exit codes.
-func lookup(name string) (string, error) {
-	path, err := exec.LookPath(name)
-	if errors.Is(err, exec.ErrDot) { // "." is in PATH, and a shell would run it
-		err = nil
-	}
-	if err == nil {
-		return path, nil
-	}
-	return "", startError(name, err)
 }

@@ -24,3 +24,15 @@ func startError(name string, err error) error {
 	}
 	return &exitError{code, fmt.Errorf("%q: %w", name, err)}
 }
+
+// lookup finds the command, as a shell does and with its exit codes.
+func lookup(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if errors.Is(err, exec.ErrDot) { // "." is in PATH, and a shell would run it
+		err = nil
+	}
+	if err == nil {
+		return path, nil
+	}
+	return "", startError(name, err)
+}

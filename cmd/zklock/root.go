@@ -69,8 +69,9 @@ A command that it runs under a lock is stopped before anybody else can have the 
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing but errors; no place in line while waiting")
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "log sessions, losses and retries to standard error")
 	root.AddCommand(a.runCommand(), a.electCommand(), a.waitCommand(),
-		a.lsCommand(), a.queueCommand(), a.leaderCommand(), a.breakCommand(),
-		a.completionCommand(), a.versionCommand())
+		a.lsCommand(), a.queueCommand(), a.topCommand(), a.leaderCommand(), a.breakCommand(),
+		a.demoCommand(), a.completionCommand(), a.versionCommand())
+	root.AddCommand(topics()...)
 	return root
 }
 

@@ -78,3 +78,6 @@ func dieOf(sig syscall.Signal) {
 		time.Sleep(time.Second) // it arrives before that
 	}
 }
+
+// resize are the signals that tell of a new size of the terminal.
+var resize = []os.Signal{syscall.SIGWINCH}

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zktest"
+)
+
+const (
+	demoTick    = 500 * time.Millisecond
+	demoTimeout = 2 * time.Second        // of the sessions
+	demoWork    = 400 * time.Millisecond // under the lock
+	demoBound   = time.Minute            // of the whole show
+)
+
+func (a *app) demoCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "demo [flags]",
+		GroupID: groupRest,
+		Short:   "Show a lock at work: contention, and a crash of the holder",
+		Long: `Show three workers that want one lock, each a client of its own. One of them crashes while it holds the lock: it knows
+by itself when the lock is lost, before the next one has it. It takes some seconds and needs nothing: the server is inside
+this program. With --zk (not ` + envZK + `) it is an ensemble of yours; what is made there is removed at the end.`,
+		Example: "  zklock demo\n  zklock demo --zk localhost:2181",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.interruptible(func(ctx context.Context) error {
+				ctx, cancel := context.WithTimeout(ctx, demoBound)
+				defer cancel()
+				return a.demo(ctx)
+			})
+		},
+	}
+}
+
+// demo runs the show.
+func (a *app) demo(ctx context.Context) (err error) {
+	d := &demo{out: a.out, began: time.Now()}
+	a.conn.timeout = demoTimeout
+	if a.conn.zk == "" {
+		server, err := zktest.Start(zktest.WithTick(demoTick))
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, server.Close()) }()
+		a.conn.zk, a.conn.tick = server.Addr(), demoTick
+		d.say("", "using a ZooKeeper server inside this program, at %s", server.Addr())
+	}
+	admin, err := a.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer admin.Close() // always nil
+	d.path = fmt.Sprintf("/zklock-demo-%x", time.Now().UnixNano())
+	defer func() { err = errors.Join(err, removeDemo(admin, d.path)) }()
+	var workers sync.WaitGroup
+	failed := make([]error, 3)
+	crashed := make(chan time.Time, 1) // when the crashed one knew that its lock was lost
+	d.say("", "3 workers want %s, again and again; worker-2 will crash", d.path)
+	for i := range failed {
+		w := &demoWorker{demo: d, name: fmt.Sprintf("worker-%d", i+1), crashes: i == 1, crashed: crashed}
+		workers.Go(func() { failed[i] = w.work(ctx, a) })
+	}
+	workers.Wait()
+	if err := errors.Join(failed...); err != nil {
+		return err
+	}
+	known := <-crashed
+	d.say("", "%d turns, at most %d at once; worker-2 knew of its loss %v before the next one had the lock", d.turns, d.most,
+		d.recovered.Sub(known).Round(time.Millisecond))
+	if d.most != 1 || !known.Before(d.recovered) {
+		return errors.New("two held the lock at once")
+	}
+	return nil
+}
+
+// removeDemo deletes what the show made.
+func removeDemo(c *zklock.Client, path string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	s, err := c.Session(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.Delete(ctx, path, -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return err
+	}
+	return nil
+}
+
+// demo is what the workers share.
+type demo struct {
+	out   io.Writer
+	path  string
+	began time.Time
+
+	mu        sync.Mutex // guards what follows, and out
+	inside    int        // that believe to hold the lock
+	most      int
+	turns     int
+	cut       time.Time // when the crash was
+	recovered time.Time // when the next one had the lock
+}
+
+func (d *demo) say(who, format string, args ...any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	fmt.Fprintf(d.out, "%7.3fs  %-9s %s\n", time.Since(d.began).Seconds(), who, clean(fmt.Sprintf(format, args...)))
+}
+
+// enter counts one who holds; true: it is the first after the crash.
+func (d *demo) enter() (after time.Duration, first bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.inside++
+	d.turns++
+	d.most = max(d.most, d.inside)
+	if d.cut.IsZero() || !d.recovered.IsZero() {
+		return 0, false
+	}
+	d.recovered = time.Now()
+	return d.recovered.Sub(d.cut), true
+}
+
+// over reports whether the crash is got over.
+func (d *demo) over() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !d.recovered.IsZero()
+}
+
+func (d *demo) leave() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.inside--
+}
+
+type demoWorker struct {
+	*demo
+	name    string
+	crashes bool
+	crashed chan<- time.Time
+}
+
+func (w *demoWorker) work(ctx context.Context, a *app) error {
+	net := &network{}
+	opts := []zklock.Option{zklock.WithDialer(net.dial), zklock.WithHooks(zklock.Hooks{Queued: func(q zklock.QueuedInfo) {
+		if q.Who != "" {
+			w.say(w.name, "waits %s in line behind %s", ordinal(q.Ahead+1), q.Who)
+		}
+	}})}
+	c, err := a.dial(ctx, opts...)
+	if err != nil {
+		return err
+	}
+	defer c.Close() // always nil
+	m := c.Mutex(w.path, zklock.WithOwner(w.name))
+	for turn := 1; turn <= 2 || !w.over(); turn++ {
+		hold, err := m.Lock(ctx)
+		if err != nil {
+			return err
+		}
+		after, first := w.enter()
+		if first {
+			w.say(w.name, "RECOVERED: has the lock, token %d, %v after the crash", hold.Token(), after.Round(time.Millisecond))
+		} else {
+			w.say(w.name, "has the lock, token %d", hold.Token())
+		}
+		if w.crashes {
+			return w.crash(ctx, net, hold)
+		}
+		if err := pause(ctx, demoWork); err != nil {
+			return err
+		}
+		w.leave()
+		if err := hold.Unlock(ctx); err != nil {
+			return err
+		}
+	}
+	w.say(w.name, "is done")
+	return nil
+}
+
+// crash cuts the worker off, as a crash would, and has it wait until it knows that the lock is lost.
+func (w *demoWorker) crash(ctx context.Context, net *network, hold *zklock.Hold) error {
+	w.say(w.name, "CRASHES with the lock in hand: its network is cut")
+	w.mu.Lock()
+	w.cut = time.Now()
+	w.mu.Unlock()
+	net.cut()
+	select {
+	case <-hold.Context().Done():
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	w.leave()
+	w.crashed <- time.Now()
+	w.say(w.name, "knows by itself that the lock is lost: %v", hold.Err())
+	return nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return session.Waited(ctx, errors.New("at work"))
+	}
+}

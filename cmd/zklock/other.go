@@ -1,0 +1,37 @@
+//go:build !unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+)
+
+// Without process groups a command can't be ended with all that it started, so there is no run; the rest works.
+
+var errNoGroups = &exitError{exitFailed, errors.New("run and elect need a Unix: there are no process groups here")}
+
+func (a *app) run(*lockFlags, string, []string) error { return errNoGroups }
+
+func (a *app) elect(*lockFlags, string, []string, string, bool) error { return errNoGroups }
+
+// interruptible calls fn with a context that ends with Ctrl-C.
+func (a *app) interruptible(fn func(ctx context.Context) error) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	err := fn(ctx)
+	if ctx.Err() != nil {
+		return &exitError{exitSignal + 2, nil}
+	}
+	return err
+}
+
+// guardCommand is no command line.
+const guardCommand = "\x00"
+
+func guardMain([]string) int { return exitUsage }
+
+// resize are the signals that tell of a new size of the terminal: none.
+var resize []os.Signal

@@ -1,0 +1,93 @@
+package main
+
+import "github.com/spf13/cobra"
+
+// topics are pages of help that are no commands: zklock help TOPIC.
+func topics() []*cobra.Command {
+	var all []*cobra.Command
+	for _, t := range []struct{ name, short, text string }{
+		{"exit-codes", "What the exit codes mean", exitTable + `
+
+run, elect and wait use all of them; the other commands 0, 1, 64, 69, 77 and 128+N. leader and break end with 1 when
+there is no leader, or no such contender.
+
+On a terminal, when Ctrl-C has ended the command, zklock ends by SIGINT itself: a shell shows 130 all the same, and a
+script around zklock is interrupted too.`},
+		{"environment", "Variables that are read, and that a command finds", `Read, where the flag is not given:
+  ` + envZK + `         --zk: the ensemble, "zk1:2181,zk2:2181,zk3:2181", with a /chroot behind it if there is one
+  ` + envAuth + `       --auth: scheme:credential, one a line
+  ` + envAuthFile + `  --auth-file
+
+Set for the command of run and elect, whatever it would have inherited:
+  ZKLOCK_PATH       the lock's path
+  ZKLOCK_NODE       the znode that holds it
+  ZKLOCK_TOKEN      the fencing token, a positive number below 2^63 that grows from holder to holder and is never used
+                    again: have what you write to refuse a token that is lower than the last
+  ZKLOCK_SESSION    the ZooKeeper session, as 0x…
+
+The exit code of "zklock queue --json $ZKLOCK_PATH" and its list tell a command how its lock stands.`},
+		{"paths", "What the path of a lock may be", `A path begins with a slash: /locks/nightly-report. Its parts are separated by slashes, and none of them is empty, "."
+or "..". It does not end with a slash, is not the root, and not below /zookeeper. It is UTF-8 without control characters,
+and at most 4,096 bytes long, less 80 for the contenders' names. What is missing of it is made; --container has the
+ensemble remove the lock's znode when it is not used any more.
+
+One path is one kind of lock: a plain one (run, elect), a read/write lock (run --shared, run --exclusive), or one with
+permits (run -n N --of SIZE). Another kind on the same path is refused, with 64.
+
+A chroot behind the servers, --zk zk1:2181,zk2:2181/team-a, is put in front of every path.`},
+		{"safety", "When a command is stopped, and what is not covered", `The lock is ours as long as the ensemble hears of us in time. zklock knows from its own clock until when nobody else can
+have it, with what the ensemble's leader has confirmed, and allows for clocks that differ by two per cent. For a session
+timeout T (--timeout, 10 s; the servers may grant another):
+
+  - nothing was heard for T/6, and only --grace and T/16 are left: the command's process group gets SIGTERM;
+  - only T/16 is left: it gets SIGKILL. What is left is time for the kernel, and for zklock being late;
+  - should the connection come back in between, the SIGKILL is put off; the command has been told to end all the same;
+  - the znode was removed by force, or the session was ended: SIGKILL at once. The lock is gone already then;
+  - --max-hold is over: SIGTERM, and SIGKILL after the grace.
+
+In all these cases zklock ends with 70. --on-loss term sends SIGTERM only, and the command may go on when somebody else has
+the lock; --on-loss ignore only says so, and passes the command's exit code on. The lock is released when no process of
+the group is left: what the command leaves running in the background keeps the lock.
+
+If zklock is killed, the command is killed by the kernel (on Linux), and the rest of its group by a second process of
+zklock, the guard. If zklock is stopped (SIGSTOP, or Ctrl-Z, which stops the command as well), the guard kills the group
+when the lease is over. With --on-loss term or ignore, a death of zklock is SIGTERM for the group, and there is no deadline.
+
+Not covered:
+  - processes that leave the group (setsid, daemons) or run with other rights (sudo): zklock can't end them;
+  - the group but for its first process, when zklock and its guard are killed at the same moment; on systems other than
+    Linux that one too;
+  - a machine that stands still (a paused virtual machine) and goes on when the lock is somebody else's: a process may
+    run for a moment before it is killed. What it wrote before, and what is under way in the network, nobody can call back.
+For these, pass ZKLOCK_TOKEN on to what you write to.`},
+		{"terminal", "How a command and the terminal get along", `A command in its own process group reads from the terminal as it would without zklock: it has the terminal from the start
+when standard input and output are the terminal, and otherwise, in a pipeline, when it first asks for it. Ctrl-C goes to
+it. After Ctrl-Z both are stopped, and the lease runs out: after fg or bg the command goes on if the lock is still
+ours, and is killed if not.
+
+While zklock waits with standard error on a terminal, one line there shows the place in line and who is ahead; it is
+removed when the wait is over. --quiet does without.`},
+		{"interop", "Locks of other clients on the same path", `zklock's plain lock is Apache Curator's InterProcessMutex, go-zookeeper's zk.Lock and this library's Mutex: they exclude
+each other on one path. --shared and --exclusive are Curator's InterProcessReadWriteLock and this library's RWMutex; -n and
+--of its Semaphore; elect its Election. Kazoo's Lock joins with a subclass that sets _NODE_NAME = "-lock-" and
+_EXCLUDE_NAMES = ["-lock-"].
+
+A holder of another client does not have to let go before its session has ended, nor to look at a lease.`},
+		{"json", "What --json writes", `ls writes an array of locks, queue one lock, top an array of locks a line, again and again:
+  {"path": "/locks/a", "kind": "mutex", "holding": 1, "waiting": 1, "line": [
+    {"position": 1, "holds": true, "kind": "mutex", "owner": "report.sh", "host": "host7", "pid": 4711,
+     "since": "2006-01-02T15:04:05.123Z", "session": "0x100003e8582000f", "token": 4294967321,
+     "node": "/locks/a/_c_…-lock-0000000003", "data": "am9iIDQy"}, …]}
+kind is that of the first in line: "mutex", "read lock", "write lock" or "semaphore". owner, host, pid, permits (of a
+semaphore's contender) and data (base64) are left out when there are none; since when the znode may not be read. since is
+the ensemble's clock, session hexadecimal, token a number below 2^63.
+
+leader writes {"path", "at", "leader", "value"}: leader is like a member of a line, null when nobody leads, with the value in
+data; value is left out when it is not text. With --follow a line for every change.
+
+More fields may come; these stay.`},
+	} {
+		all = append(all, &cobra.Command{Use: t.name, Short: t.short, Long: t.text})
+	}
+	return all
+}
