@@ -30,14 +30,14 @@ func seed() uint64 {
 }
 
 // wreak runs some rounds and fails the test for every problem.
-func wreak(t *testing.T, e *servers.Ensemble, n int, conf chaos.Config) {
+func wreak(t *testing.T, e *servers.Ensemble, n int, each time.Duration, conf chaos.Config) {
 	conf.Ensemble, conf.Seed, conf.Only, conf.Keep, conf.Out = e, seed(), *only, *keep, os.Stdout
 	r, err := chaos.Open(conf)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, r.Close()) }()
 	fmt.Print(r.Head())
 	for range n {
-		rep, err := r.Round(*forFlag)
+		rep, err := r.Round(each)
 		if rep != nil {
 			fmt.Println(rep)
 		}
@@ -54,5 +54,5 @@ func TestLocksKeepTheirPromisesWhileEverythingBreaks(t *testing.T) {
 	}
 	require.NoError(t, err)
 	defer func() { require.NoError(t, e.Close()) }()
-	wreak(t, e, *rounds, chaos.Config{Inside: 2, Outside: 2})
+	wreak(t, e, *rounds, *forFlag, chaos.Config{Inside: 2, Outside: 2})
 }

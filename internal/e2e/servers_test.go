@@ -1,8 +1,10 @@
 package e2e_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -18,5 +20,22 @@ func TestLocksKeepTheirPromisesOnWhateverServersThereAre(t *testing.T) {
 	}
 	require.NoError(t, err)
 	defer func() { require.NoError(t, e.Close()) }()
-	wreak(t, e, 1, chaos.Config{Inside: 2, Outside: 1})
+	wreak(t, e, 1, *forFlag, chaos.Config{Inside: 2, Outside: 1})
+}
+
+// docker-compose.yml is for people; here it is used once, as an ensemble that is given by name.
+func TestComposeFileBringsUpAnEnsembleThatCanBeUsedByName(t *testing.T) {
+	addrs, down, err := servers.Compose(t.Context())
+	if errors.Is(err, servers.NoDocker) || errors.Is(err, servers.NoCompose) {
+		fmt.Printf("docker-compose.yml is not tried: %v\n", err)
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	defer func() { require.NoError(t, down()) }()
+	t.Setenv(servers.Env, addrs)
+	e, named, err := servers.Named()
+	require.NoError(t, err)
+	require.True(t, named)
+	defer func() { require.NoError(t, e.Close()) }()
+	wreak(t, e, 1, 5*time.Second, chaos.Config{Inside: 2, Outside: 1})
 }

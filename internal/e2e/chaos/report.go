@@ -118,18 +118,17 @@ func (r *Run) atRest(o Orders, rep *Report) error {
 	if err := until(func() error { return r.empty(locks) }); err != nil {
 		return err
 	}
-	err := until(func() (err error) {
-		rep.Watches, err = r.conf.Ensemble.Watches()
-		if err == nil && rep.Watches > 0 {
-			err = fmt.Errorf("the servers still keep %d watches", rep.Watches)
-		}
-		return err
-	})
-	if err != nil {
-		if r.conf.Ensemble.Control.Revive != nil {
+	if rep.Watches = -1; r.watched >= 0 {
+		err := until(func() (err error) {
+			rep.Watches, err = r.conf.Ensemble.Watches()
+			if err == nil && rep.Watches > r.watched {
+				err = fmt.Errorf("the servers keep %d watches, and kept %d before the run", rep.Watches, r.watched)
+			}
+			return err
+		})
+		if err != nil {
 			return err
 		}
-		rep.Watches = max(rep.Watches, -1) // somebody else's servers: other clients may watch, or mntr not be allowed
 	}
 	for _, p := range r.peers {
 		s, err := p.stats()

@@ -40,6 +40,7 @@ type Run struct {
 	server    *deck
 	client    *deck
 	lacks     []string
+	watched   int64 // watches at the servers before we came; -1: they don't tell
 	round     int
 
 	mu         sync.Mutex // guards what follows
@@ -71,9 +72,14 @@ func (p *peer) mend(cut bool) {
 // permits is the size of the semaphores.
 const permits = 3
 
-// timeouts are the clients' session timeouts in ticks of the servers: from what is short for ZooKeeper to what suits
-// an election in between.
-var timeouts = []time.Duration{8, 12, 16}
+// timeouts are the clients' session timeouts: from what is short for ZooKeeper to what suits an election in between. A
+// server with an ordinary tick, which we did not start, allows no really short ones.
+func timeouts(tick time.Duration) []time.Duration {
+	if tick >= time.Second {
+		return []time.Duration{4 * tick, 5 * tick, 6 * tick}
+	}
+	return []time.Duration{8 * tick, 12 * tick, 16 * tick}
+}
 
 // Open starts the clients and waits until each has a session. Close ends them; the ensemble is the caller's.
 func Open(conf Config) (r *Run, err error) {
@@ -87,6 +93,9 @@ func Open(conf Config) (r *Run, err error) {
 			r = nil
 		}
 	}()
+	if r.watched, err = conf.Ensemble.Watches(); err != nil {
+		r.watched = -1 // mntr is not allowed on servers that we did not start: Head says so
+	}
 	if r.store, err = openStore(); err != nil {
 		return r, err
 	}
@@ -130,7 +139,7 @@ func (r *Run) addPeer(i int, outsider bool) error {
 		p.proxies = append(p.proxies, x)
 	}
 	p.conf = SiteConfig{
-		Client: i + 1, Connect: ensemble.Join(p.proxies...), Timeout: timeouts[i%len(timeouts)] * e.Tick, Tick: e.Tick,
+		Client: i + 1, Connect: ensemble.Join(p.proxies...), Timeout: timeouts(e.Tick)[i%3], Tick: e.Tick,
 		Store: r.store.listener.Addr().String(),
 	}
 	var err error
@@ -182,6 +191,9 @@ func (r *Run) Head() string {
 	fmt.Fprintf(&b, "clients: %d in this process, %d in processes of their own; seed %d\n", r.conf.Inside, r.conf.Outside, r.conf.Seed)
 	if len(r.lacks) > 0 {
 		fmt.Fprintf(&b, "left out, since these servers can't be broken so from here: %s\n", strings.Join(r.lacks, ", "))
+	}
+	if r.watched < 0 {
+		b.WriteString("left out, since these servers don't answer mntr: that no watch is left at rest\n")
 	}
 	return b.String()
 }

@@ -32,7 +32,7 @@ const (
 
 const (
 	pingBound  = 10 * time.Second // for the engine to answer
-	pullBound  = 3 * time.Minute
+	pullBound  = 90 * time.Second
 	buildBound = 5 * time.Minute
 	stepBound  = time.Minute // for one request to the engine
 )
