@@ -12,9 +12,9 @@ import (
 // the lock call that they report on goes on only then, and must not call Client.Close.
 //
 // LockInfo.Call ties events together. What is Asked for is Acquired or has Failed, once; in between it may be Queued and
-// Retried, any number of times. What was Acquired is Released or Lost, once; in between it may be Downgraded, once. All
-// of that has the number of the call that asked. A call that is refused before it asks for anything (a bad path or
-// option, a context that has ended) is not told of.
+// Retried, any number of times. What was Acquired is Released or Lost, once; in between it may be Downgraded, once, and
+// a loss at that moment may be told first. All of that has the number of the call that asked. A call that is refused
+// before it asks for anything (a bad path or option, a context that has ended) is not told of.
 //
 // With WithReentrancy, a call that counts up a hold is Asked and Acquired under a number of its own, and Joined names
 // the call whose hold it is. That one is Released, when the last Unlock was called, or Lost; the joined one is not.

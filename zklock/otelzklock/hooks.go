@@ -1,0 +1,197 @@
+package otelzklock
+
+import (
+	"context"
+	"sync"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zklock"
+)
+
+// Hooks returns hooks that record what they are told. They may serve several Clients, and stand beside others:
+// zklock.JoinHooks. Instruments that the provider refuses are told to OpenTelemetry's error handler, and left out.
+func Hooks(opts ...Option) zklock.Hooks {
+	c := newConfig(opts)
+	r := &recorder{config: c, tracer: c.tracers.Tracer(ScopeName), metrics: newMetrics(c.meters.Meter(ScopeName)),
+		calls: map[uint64]*call{}, connected: map[int64]bool{}}
+	return zklock.Hooks{Session: r.session, Asked: r.asked, Queued: r.queued, Acquired: r.acquired, Failed: r.failed,
+		Downgraded: r.downgraded, Released: r.released, Lost: r.lost, Retried: r.retried}
+}
+
+// recorder is what the hooks share.
+type recorder struct {
+	config
+	tracer  trace.Tracer
+	metrics metrics
+
+	mu        sync.Mutex       // guards what follows
+	calls     map[uint64]*call // that wait or hold, by LockInfo.Call
+	connected map[int64]bool   // session ids
+}
+
+// call is one that waits or holds.
+type call struct {
+	ctx   context.Context      // of the caller, with the lock's span: for exemplars
+	attrs []attribute.KeyValue // of its metrics, the kind left out
+
+	mu   sync.Mutex // guards what follows: a loss may be told while a downgrade is
+	span trace.Span // lock, then hold; one that records nothing for a hold without
+	kind string
+	over bool
+}
+
+// with returns the call's attributes with more.
+func (k *call) with(more ...attribute.KeyValue) metric.MeasurementOption {
+	all := append(append(make([]attribute.KeyValue, 0, len(k.attrs)+1+len(more)), k.attrs...), kindKey.String(k.kind))
+	return metric.WithAttributes(append(all, more...)...)
+}
+
+// on has fn record an event of a call, one at a time. last: there is none after it. Nothing is recorded of a call whose
+// Asked these hooks were not told of, or which is over.
+func (r *recorder) on(number uint64, last bool, fn func(k *call)) {
+	r.mu.Lock()
+	k, ok := r.calls[number]
+	if last {
+		delete(r.calls, number)
+	}
+	r.mu.Unlock()
+	if !ok {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.over {
+		k.over = last
+		fn(k)
+	}
+}
+
+func (r *recorder) asked(i zklock.LockInfo) {
+	k := &call{kind: i.Kind, attrs: r.attributes(i)}
+	k.ctx, k.span = r.tracer.Start(i.Context, "lock "+i.Kind, trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithAttributes(lockAttributes(i)...))
+	r.mu.Lock()
+	r.calls[i.Call] = k
+	r.mu.Unlock()
+	r.metrics.waits.Add(k.ctx, 1, k.with())
+}
+
+func (r *recorder) queued(i zklock.QueuedInfo) {
+	r.on(i.Call, false, func(k *call) {
+		attrs := []attribute.KeyValue{aheadKey.Int(i.Ahead), holderKey.String(i.Holder)}
+		if i.Who != "" {
+			attrs = append(attrs, whoKey.String(i.Who))
+		}
+		k.span.AddEvent("queued", trace.WithAttributes(attrs...))
+	})
+}
+
+func (r *recorder) retried(i zklock.RetriedInfo) {
+	r.on(i.Call, false, func(k *call) {
+		kind := errorTypeKey.String(errorType(i.Err))
+		k.span.AddEvent("retried", trace.WithAttributes(kind, messageKey.String(i.Err.Error())))
+		r.metrics.retries.Add(k.ctx, 1, k.with(kind))
+	})
+}
+
+func (r *recorder) acquired(i zklock.AcquiredInfo) {
+	joined := i.Joined != 0 // the hold is another call's
+	r.on(i.Call, joined, func(k *call) {
+		r.metrics.waits.Add(k.ctx, -1, k.with())
+		r.metrics.waited.Record(k.ctx, i.Waited.Seconds(), k.with())
+		held := []attribute.KeyValue{tokenKey.Int64(int64(i.Token)), nodeKey.String(i.Node)}
+		k.span.SetAttributes(held...)
+		if joined {
+			k.span.SetAttributes(joinedKey.Int64(int64(i.Joined)))
+		}
+		k.span.End()
+		if joined {
+			return
+		}
+		r.metrics.holds.Add(k.ctx, 1, k.with())
+		k.span = noop.Span{}
+		if r.holds {
+			_, k.span = r.tracer.Start(i.Context, "hold "+i.Kind, trace.WithSpanKind(trace.SpanKindInternal),
+				trace.WithAttributes(append(lockAttributes(i.LockInfo), held...)...))
+		}
+	})
+}
+
+func (r *recorder) failed(i zklock.FailedInfo) {
+	r.on(i.Call, true, func(k *call) {
+		kind := errorType(i.Err)
+		r.metrics.waits.Add(k.ctx, -1, k.with())
+		r.metrics.waited.Record(k.ctx, i.Waited.Seconds(), k.with(errorTypeKey.String(kind)))
+		k.span.SetAttributes(errorTypeKey.String(kind))
+		if !i.Try || kind != typeBusy { // which is an answer, and no failure
+			k.span.SetStatus(codes.Error, i.Err.Error())
+		}
+		k.span.End()
+	})
+}
+
+func (r *recorder) downgraded(i zklock.DowngradedInfo) {
+	r.on(i.Call, false, func(k *call) {
+		r.metrics.holds.Add(k.ctx, -1, k.with())
+		k.kind = i.Kind
+		r.metrics.holds.Add(k.ctx, 1, k.with())
+		k.span.AddEvent("downgraded", trace.WithAttributes(nodeKey.String(i.Node)))
+	})
+}
+
+func (r *recorder) released(i zklock.ReleasedInfo) {
+	r.on(i.Call, true, func(k *call) {
+		r.metrics.holds.Add(k.ctx, -1, k.with())
+		r.metrics.held.Record(k.ctx, i.Held.Seconds(), k.with(endKey.String("released")))
+		if i.Err != nil { // it is released, and its znode may still be there
+			k.span.AddEvent("release pending", trace.WithAttributes(messageKey.String(i.Err.Error())))
+		}
+		k.span.SetAttributes(endKey.String("released"))
+		k.span.End()
+	})
+}
+
+func (r *recorder) lost(i zklock.LostInfo) {
+	r.on(i.Call, true, func(k *call) {
+		kind, end := errorType(i.Cause), "lost"
+		if kind == typeClosed { // by the program itself
+			end = "closed"
+		} else {
+			r.metrics.losses.Add(k.ctx, 1, k.with(errorTypeKey.String(kind)))
+			k.span.SetStatus(codes.Error, i.Cause.Error())
+		}
+		r.metrics.holds.Add(k.ctx, -1, k.with())
+		r.metrics.held.Record(k.ctx, i.Held.Seconds(), k.with(endKey.String(end), errorTypeKey.String(kind)))
+		k.span.SetAttributes(endKey.String(end), errorTypeKey.String(kind))
+		k.span.End()
+	})
+}
+
+func (r *recorder) session(i zklock.SessionInfo) {
+	ctx := context.Background()
+	attrs := []attribute.KeyValue{stateKey.String(i.State.String())}
+	if i.State == session.Over {
+		attrs = append(attrs, errorTypeKey.String(errorType(i.Err)))
+	}
+	r.metrics.changes.Add(ctx, 1, metric.WithAttributes(attrs...))
+	r.mu.Lock()
+	was, is := r.connected[i.ID], i.State == session.Connected
+	if is {
+		r.connected[i.ID] = true
+	} else {
+		delete(r.connected, i.ID)
+	}
+	r.mu.Unlock()
+	switch {
+	case is && !was:
+		r.metrics.connectedSession.Add(ctx, 1)
+	case was && !is:
+		r.metrics.connectedSession.Add(ctx, -1)
+	}
+}

@@ -1,0 +1,66 @@
+package otelzklock
+
+import (
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/zklock/locker/zklock"
+)
+
+// ScopeName names what records: the instrumentation scope of the metrics and spans.
+const ScopeName = "github.com/zklock/locker/zklock/otelzklock"
+
+// Option configures Hooks.
+type Option struct{ set func(*config) }
+
+type config struct {
+	tracers    trace.TracerProvider
+	meters     metric.MeterProvider
+	attributes func(zklock.LockInfo) []attribute.KeyValue
+	holds      bool // spans of them
+}
+
+func newConfig(opts []Option) config {
+	c := config{holds: true, attributes: func(zklock.LockInfo) []attribute.KeyValue { return nil }}
+	for _, o := range opts {
+		if o.set != nil {
+			o.set(&c)
+		}
+	}
+	if c.tracers == nil {
+		c.tracers = otel.GetTracerProvider()
+	}
+	if c.meters == nil {
+		c.meters = otel.GetMeterProvider()
+	}
+	return c
+}
+
+// WithTracerProvider has spans made by p. Default, also for nil: the global provider.
+func WithTracerProvider(p trace.TracerProvider) Option {
+	return Option{func(c *config) { c.tracers = p }}
+}
+
+// WithMeterProvider has metrics recorded by p. Default, also for nil: the global provider.
+func WithMeterProvider(p metric.MeterProvider) Option {
+	return Option{func(c *config) { c.meters = p }}
+}
+
+// WithMetricAttributes adds the attributes that fn returns to the metrics of a lock: a class of paths, mostly. It is
+// called once for each call that asks for a lock. Every different value is a time series of its own, kept for as long as
+// the process lives: a path that is made from a key does not belong here. Default: none.
+func WithMetricAttributes(fn func(zklock.LockInfo) []attribute.KeyValue) Option {
+	return Option{func(c *config) {
+		if fn != nil {
+			c.attributes = fn
+		}
+	}}
+}
+
+// WithoutHoldSpans leaves out the spans "hold <kind>": for locks that are held for days, as a leader's, whose spans
+// end when nobody looks at the trace any more. A loss is then an event of no span; the metrics have it.
+func WithoutHoldSpans() Option {
+	return Option{func(c *config) { c.holds = false }}
+}
