@@ -83,7 +83,7 @@ func (c *conn) reattach(id int64, pw []byte, hasReadOnly bool, struck []*Injecti
 	// From here on the session belongs to this connection. One that another member still holds learns that with its
 	// next write.
 	ss := s.sessions[id]
-	ss.timeout, ss.owner, ss.conn = c.timeout, c.member, c
+	ss.timeout, ss.owner, ss.conn, ss.latest = c.timeout, c.member, c, c.number
 	c.welcome(id, hasReadOnly, struck)
 	return true
 }

@@ -22,6 +22,7 @@ type session struct {
 	expires  time.Duration // the end of its bucket, on the server's clock
 	owner    *Member       // where its client was last seen; writes from elsewhere are refused
 	conn     *conn         // the latest connection; nil while the client is away
+	latest   int64         // that connection's number, also while the client is away
 	requests map[Op]int
 	notified int
 }
@@ -79,7 +80,7 @@ func (s *Server) touch(id int64, timeout time.Duration) bool {
 
 // openSession begins a session; like any write it takes a zxid.
 func (s *Server) openSession(c *conn, timeout time.Duration) *session {
-	ss := &session{id: s.nextSession, timeout: timeout, owner: c.member, conn: c, requests: map[Op]int{}}
+	ss := &session{id: s.nextSession, timeout: timeout, owner: c.member, conn: c, latest: c.number, requests: map[Op]int{}}
 	s.nextSession++
 	ss.expires = s.bucket(time.Now(), timeout)
 	s.sessions[ss.id] = ss

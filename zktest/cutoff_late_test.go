@@ -1,0 +1,45 @@
+package zktest_test
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/zktest"
+)
+
+// A client has left a follower that is cut off, with a create on its way, has been elsewhere, and knocks at that same
+// follower again. The leader hears of the create first, when the session is still the other member's, and refuses it:
+// so whoever comes back, and looks after a sync, sees all that his earlier connections will ever have done.
+func TestWhatWaitedAtACutOffFollowerIsNotCarriedOutAfterItsClientHasComeBack(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+		m, err := s.Follower()
+		require.NoError(t, err)
+		leader := c.dial
+		follower := scriptOn(t, m.Dial).dial
+		c.dial = follower
+		c.do(t, "a connect t=10000")
+		m.CutOff()
+		late := s.Inject(zktest.Hold().Op(zktest.OpCreate)) // until it is behind the handshake of the third connection
+		c.do(t, "a quiet create /late m=e")
+		synctest.Wait()
+		c.do(t, "a drop")
+		c.dial = leader
+		require.NotContains(t, c.do(t, "a reattach"), "expired")
+		c.ok(t, "a exists /")
+		c.do(t, "a drop")
+		synctest.Wait()
+
+		c.dial = follower
+		back := make(chan string, 1)
+		go func() { back <- c.do(t, "a reattach") }()
+		synctest.Wait()
+		late.Remove()
+		synctest.Wait()
+		m.Heal()
+		require.NotContains(t, <-back, "expired")
+		synctest.Wait()
+		require.False(t, exists(s, "/late"))
+	})
+}
