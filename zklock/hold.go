@@ -152,8 +152,8 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	switch {
 	case lost != nil:
 		err = lost
-		if last && len(p.Nodes()) > 1 && p.Session().Err() == nil {
-			h.g.c.giveUp(ctx, p) // one of several is gone: the others are not
+		if last && len(p.Nodes()) > 1 && p.Session().Err() == nil && !errors.Is(lost, ErrMaxHold) {
+			h.g.c.giveUp(ctx, p) // one of several is gone: the others are not; expire gives up all by itself
 		}
 	case last:
 		err = h.g.release(ctx)
