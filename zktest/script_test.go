@@ -111,10 +111,25 @@ func (s *script) step(line string) (err error) {
 		r.dead = true
 		return nil
 	}
-	if op != "quiet" { // quiet op …: and do not wait for an answer
-		s.await(r, op, r.xid)
+	if op == "quiet" { // quiet op …: and do not wait for an answer
+		return nil
+	}
+	s.await(r, op, r.xid)
+	if op == "close" && !r.dead {
+		s.ended(r)
 	}
 	return nil
+}
+
+// ended waits for the server to hang up after the answer to a close: a real one takes the connection's watches away
+// only then, and another session's next step may be faster.
+func (s *script) ended(r *raw) {
+	for {
+		if _, err := r.recv(); err != nil {
+			return
+		}
+		s.say("%s: something after its close", r.name)
+	}
 }
 
 // request builds the frame of a line, given from the operation on.
