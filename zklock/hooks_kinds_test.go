@@ -109,6 +109,7 @@ func taleInfo(t *testing.T, info any) zklock.LockInfo {
 
 // taleKind is one kind of lock, asked for in the simplest way.
 type taleKind struct {
+	name  string
 	kind  string
 	lock  func(ctx context.Context, c *zklock.Client) (*zklock.Hold, error)
 	other func(c *zklock.Client) func(context.Context) (*zklock.Hold, error) // that keeps lock waiting
@@ -117,20 +118,23 @@ type taleKind struct {
 func taleKinds() []taleKind {
 	mutex := func(c *zklock.Client) func(context.Context) (*zklock.Hold, error) { return c.Mutex("/l").Lock }
 	return []taleKind{
-		{"mutex", func(ctx context.Context, c *zklock.Client) (*zklock.Hold, error) { return c.Mutex("/l").Lock(ctx) }, mutex},
-		{"write", func(ctx context.Context, c *zklock.Client) (*zklock.Hold, error) { return c.RWMutex("/l").Lock(ctx) },
+		{"mutex", "mutex", func(ctx context.Context, c *zklock.Client) (*zklock.Hold, error) { return c.Mutex("/l").Lock(ctx) }, mutex},
+		{"mutex with local handoff", "mutex", func(ctx context.Context, c *zklock.Client) (*zklock.Hold, error) {
+			return c.Mutex("/l", zklock.WithLocalHandoff(3)).Lock(ctx)
+		}, mutex},
+		{"write", "write", func(ctx context.Context, c *zklock.Client) (*zklock.Hold, error) { return c.RWMutex("/l").Lock(ctx) },
 			func(c *zklock.Client) func(context.Context) (*zklock.Hold, error) { return c.RWMutex("/l").RLock }},
-		{"read", func(ctx context.Context, c *zklock.Client) (*zklock.Hold, error) { return c.RWMutex("/l").RLock(ctx) },
+		{"read", "read", func(ctx context.Context, c *zklock.Client) (*zklock.Hold, error) { return c.RWMutex("/l").RLock(ctx) },
 			func(c *zklock.Client) func(context.Context) (*zklock.Hold, error) { return c.RWMutex("/l").Lock }},
-		{"semaphore", func(ctx context.Context, c *zklock.Client) (*zklock.Hold, error) {
+		{"semaphore", "semaphore", func(ctx context.Context, c *zklock.Client) (*zklock.Hold, error) {
 			return c.Semaphore("/l", 3).Acquire(ctx, 2)
 		}, func(c *zklock.Client) func(context.Context) (*zklock.Hold, error) {
 			return func(ctx context.Context) (*zklock.Hold, error) { return c.Semaphore("/l", 3).Acquire(ctx, 2) }
 		}},
-		{"multi", func(ctx context.Context, c *zklock.Client) (*zklock.Hold, error) {
+		{"multi", "multi", func(ctx context.Context, c *zklock.Client) (*zklock.Hold, error) {
 			return c.MultiLock([]string{"/k", "/l"}).Lock(ctx)
 		}, mutex},
-		{"election", func(ctx context.Context, c *zklock.Client) (*zklock.Hold, error) {
+		{"election", "election", func(ctx context.Context, c *zklock.Client) (*zklock.Hold, error) {
 			l, err := c.Election("/l").Campaign(ctx, []byte("v"))
 			if err != nil {
 				return nil, err
@@ -142,7 +146,7 @@ func taleKinds() []taleKind {
 
 func TestEveryKindOfLockTellsTheSameTale(t *testing.T) {
 	for _, k := range taleKinds() {
-		t.Run(k.kind, func(t *testing.T) {
+		t.Run(k.name, func(t *testing.T) {
 			apiBubble(t, func(t *testing.T, srv *zktest.Server) {
 				ta, c := taleDial(t, srv)
 				other := apiDial(t, srv)

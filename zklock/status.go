@@ -2,6 +2,7 @@ package zklock
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -16,6 +17,7 @@ type Status struct {
 	Session SessionStatus
 	Holds   []HeldLock   // in the order in which they were asked for
 	Waits   []WaitedLock // likewise
+	Kept    []KeptLock   // by path
 }
 
 // SessionStatus is a ZooKeeper session as this process knows it.
@@ -50,6 +52,15 @@ type WaitedLock struct {
 	Holder, Who string
 }
 
+// KeptLock is a place that this process keeps though nobody in it holds the lock: WithIdleKeep. To others it is held.
+type KeptLock struct {
+	Path      string
+	Node      string
+	Token     Token     // of the next hold on it
+	Since     time.Time // of the last Unlock
+	SafeUntil time.Time // as Hold.SafeUntil
+}
+
 // Status returns what the Client has, without asking the ensemble: it never blocks, also when nothing can be reached,
 // and also after Close. Holds and waits are those of one moment; one whose Lock returned before Status was called is
 // in it, one whose Unlock was called, or that is known to be lost, is not. It costs a copy of them all, and Lock a map
@@ -66,6 +77,7 @@ func (c *Client) Status() Status {
 			st.Holds = append(st.Holds, h)
 		}
 	}
+	st.Kept = c.lines.kept()
 	slices.SortFunc(st.Waits, func(a, b WaitedLock) int { return cmp.Compare(a.Call, b.Call) })
 	slices.SortFunc(st.Holds, func(a, b HeldLock) int { return cmp.Compare(a.Call, b.Call) })
 	return st
@@ -92,6 +104,22 @@ func (g *grip) status() (HeldLock, bool) {
 		return HeldLock{}, false
 	}
 	return HeldLock{info, p.Nodes()[0], Token(p.Czxid()), g.from, p.Session().SafeUntil(), n}, true
+}
+
+// kept returns the places that nobody has, by path.
+func (ls *lines) kept() (kept []KeptLock) {
+	ls.mu.Lock()
+	all := slices.Collect(maps.Values(ls.all))
+	ls.mu.Unlock()
+	for _, l := range all {
+		l.mu.Lock()
+		if t := l.t; t != nil && !t.held && !t.over && !t.idle.IsZero() {
+			kept = append(kept, KeptLock{l.b.path, t.Nodes()[0], Token(t.Czxid()), t.idle, t.s.SafeUntil()})
+		}
+		l.mu.Unlock()
+	}
+	slices.SortFunc(kept, func(a, b KeptLock) int { return cmp.Compare(a.Node, b.Node) })
+	return kept
 }
 
 // waiting is a call that wants a lock.

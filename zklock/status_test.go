@@ -59,7 +59,7 @@ func TestStatusShowsTheSession(t *testing.T) {
 
 func TestStatusShowsHoldsAndWaitsOfEveryKind(t *testing.T) {
 	for _, k := range taleKinds() {
-		t.Run(k.kind, func(t *testing.T) {
+		t.Run(k.name, func(t *testing.T) {
 			apiBubble(t, func(t *testing.T, srv *zktest.Server) {
 				c, other := apiDial(t, srv), apiDial(t, srv)
 				theirs, err := k.other(other)(apiWithin(t, apiSoon))
@@ -174,6 +174,43 @@ func TestStatusDropsWhatIsLostOrInVain(t *testing.T) {
 		require.Empty(t, c.Status().Waits)
 		srv.Leader().Up()
 		require.Error(t, theirs.Unlock(apiWithin(t, apiSoon)))
+	})
+}
+
+func TestStatusOfHoldsThatShareAZnode(t *testing.T) {
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		c, other := apiDial(t, srv), apiDial(t, srv)
+		m := c.Mutex("/l", zklock.WithLocalHandoff(10), zklock.WithIdleKeep(time.Minute))
+		first := apiLock(t, m)
+		got := make(chan *zklock.Hold, 1)
+		go func() { got <- apiLock(t, m) }()
+		time.Sleep(time.Second)
+		st := c.Status()
+		require.Len(t, st.Holds, 1)
+		require.Len(t, st.Waits, 1)
+		require.Equal(t, 1, st.Waits[0].Ahead)
+		require.Equal(t, first.Node(), st.Waits[0].Holder)
+		require.Empty(t, st.Kept)
+		apiUnlock(t, first)
+		second := <-got
+		st = c.Status()
+		require.Len(t, st.Holds, 1)
+		require.NotEqual(t, first, second)
+		require.Equal(t, second.Node(), st.Holds[0].Node)
+		require.Empty(t, st.Waits)
+		apiUnlock(t, second)
+		idle := time.Now()
+		time.Sleep(time.Second)
+		st = c.Status()
+		require.Empty(t, st.Holds)
+		require.Equal(t, []zklock.KeptLock{{Path: "/l", Node: second.Node(), Token: second.Token(), Since: idle, SafeUntil: st.Session.SafeUntil}}, st.Kept)
+		theirs := apiLock(t, other.Mutex("/l"))
+		require.Empty(t, c.Status().Kept, "given up for who came")
+		apiUnlock(t, theirs)
+		apiUnlock(t, apiLock(t, m))
+		require.Len(t, c.Status().Kept, 1)
+		time.Sleep(2 * time.Minute)
+		require.Empty(t, c.Status().Kept)
 	})
 }
 

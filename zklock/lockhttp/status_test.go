@@ -139,6 +139,23 @@ func TestStatusAsJSON(t *testing.T) {
 	})
 }
 
+func TestStatusShowsWhatIsKept(t *testing.T) {
+	webBubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := webDial(t, srv)
+		h := lockhttp.StatusHandler(c)
+		_, body := see(t, h, "/")
+		require.NotContains(t, body, "Kept here")
+		hold := webLock(t, c, "/locks/hot", zklock.WithLocalHandoff(10), zklock.WithIdleKeep(time.Minute))
+		webUnlock(t, hold)
+		_, body = see(t, h, "/")
+		require.Contains(t, body, "Held here: 0")
+		require.Contains(t, body, "Kept here, with nobody holding: 1")
+		require.Contains(t, body, `href="?path=%2flocks%2fhot"`)
+		_, body = see(t, h, "/?format=json")
+		require.Contains(t, body, fmt.Sprintf(`"token": %d`, hold.Token()))
+	})
+}
+
 func TestStatusChoosesTheFormat(t *testing.T) {
 	webBubble(t, func(t *testing.T, srv *zktest.Server) {
 		h := lockhttp.StatusHandler(webDial(t, srv))
