@@ -43,3 +43,22 @@ func TestWhatWaitedAtACutOffFollowerIsNotCarriedOutAfterItsClientHasComeBack(t *
 		require.False(t, exists(s, "/late"))
 	})
 }
+
+func TestWhatAFaultHeldBackIsNotCarriedOutAfterItsClientHasComeBack(t *testing.T) {
+	for name, fault := range map[string]zktest.Fault{"held": zktest.Hold().Op(zktest.OpCreate).Once(),
+		"frozen": zktest.FreezeRequests().Op(zktest.OpCreate).Once()} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+				c.do(t, "a connect t=10000")
+				late := s.Inject(fault)
+				c.do(t, "a quiet create /late m=e")
+				synctest.Wait()
+				c.do(t, "a drop")
+				require.NotContains(t, c.do(t, "a reattach"), "expired")
+				late.Remove()
+				synctest.Wait()
+				require.False(t, exists(s, "/late"))
+			})
+		})
+	}
+}

@@ -50,8 +50,9 @@
 //   - A follower tells its leader of its clients' signs of life at once, not every half tick. One that is cut off
 //     stays so until Heal, while a real one gives up after syncLimit ticks and drops its clients (Down does that).
 //     There are no elections.
-//   - A request that a fault holds back is carried out when it is released, also if its client has come back on another
-//     connection meanwhile; a real server has answered what the old connection brought before it lets the new one in.
+//   - A request that a fault holds back is carried out when it is released, unless its client has come back on
+//     another connection meanwhile; a real server has answered what the old connection brought before it lets the
+//     new one in.
 //   - The four-letter words show latencies of zero, and mntr has the lines that tools ask for, not all 300.
 //   - A client that is connected by Dial has the address 127.0.0.1.
 package zktest

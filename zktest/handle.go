@@ -122,27 +122,17 @@ func (c *conn) sleep(d time.Duration) func() bool {
 }
 
 // waitForLeader takes the server's lock, after waiting for the leader if the operation needs it and the member is
-// cut off. What the client sent behind it waits, too. False means that the connection ended, or that the client has
-// come back on another one, and the lock is free.
+// cut off. What the client sent behind it waits, too. False means that the connection ended, and the lock is free.
 func (c *conn) waitForLeader(op Op) bool {
 	c.s.mu.Lock()
-	waited := false
 	// Again and again: it may be cut off anew between the healing and the lock.
 	for op.needsLeader() && c.member.isCut() {
-		waited = true
 		ch := c.member.healed
 		c.s.mu.Unlock()
 		if !c.wait(ch) {
 			return false
 		}
 		c.s.mu.Lock()
-	}
-	// The leader hears of everything that waited here in the order in which it came. So a request of an earlier
-	// connection is before it when the session is still another member's, and is refused: see answer. That must not
-	// depend on which of the two that wait goes first.
-	if ss := c.s.sessions[c.session]; waited && op != OpConnect && ss != nil && ss.latest != c.number {
-		c.s.mu.Unlock()
-		return false
 	}
 	return true
 }
@@ -158,6 +148,11 @@ func (c *conn) answer(r *request, struck []*Injection) bool {
 	}
 	defer s.changed()
 	c.note(r)
+	// The client has come back to this member on another connection. A real one has passed on, or thrown away, all that
+	// the old one brought before it lets the new one in: what a fault has held back until now comes too late.
+	if ss != nil && ss.owner == c.member && ss.latest != c.number {
+		return false
+	}
 	for _, in := range struck {
 		if in.f.action == actAnswer {
 			c.reply(r.xid, c.member.tree.zxid, in.f.code, nil, struck)
