@@ -31,7 +31,8 @@
 // or, shorter, m.Do(ctx, work).
 //
 // Beside Mutex there are RWMutex, Semaphore, MultiLock (several paths at once) and Election; they return the same Hold,
-// take the same options, and fail with the same errors. Queue and Break are for administrators.
+// take the same options, and fail with the same errors. Queue and Break are for administrators, Status tells what this
+// process has, and package lockhttp puts locks, and a page of them, into net/http.
 //
 // # How
 //

@@ -84,7 +84,10 @@ func WithDialer(dial Dialer) Option {
 	}}
 }
 
-// WithLogger logs sessions, losses and retries. Default: silent.
+// WithLogger logs everything that Hooks are told, and a step that failed besides: the ordinary course of locks at level
+// Debug, sessions that come up or end at Info, a lost connection and a lost lock at Warn. Attributes are call, kind,
+// path, owner, permits, try, token, node, waited, held, ahead, holder, who, joined, error and cause for locks, session,
+// server, timeout, asked and cause for sessions. Debug lines are logged with the context of LockInfo. Default: silent.
 func WithLogger(log *slog.Logger) Option {
 	return Option{func(o *options) error {
 		if log == nil {
@@ -95,7 +98,7 @@ func WithLogger(log *slog.Logger) Option {
 	}}
 }
 
-// WithHooks has h told what happens. Default: nobody.
+// WithHooks has h told what happens; given twice, the last one counts: see JoinHooks. Default: nobody.
 func WithHooks(h Hooks) Option {
 	return Option{func(o *options) error {
 		o.hooks = h

@@ -89,6 +89,7 @@ func TestRulesFindWhatBreaksThem(t *testing.T) {
 		"an example on the test server":     {"examples/quickstart/main.go", `import _ "github.com/zklock/locker/zktest"`, ""},
 		"a program starts servers":          {"cmd/zklock/main.go", `import _ "github.com/zklock/locker/internal/ensemble"`, "only tests start servers"},
 		"a test starts servers":             {"zklock/mutex_test.go", `import _ "github.com/zklock/locker/internal/ensemble"`, ""},
+		"the library records by itself":     {"zklock/client.go", `import _ "go.opentelemetry.io/otel/metric"`, "nested module"},
 		"the library asserts":               {"zklock/mutex.go", `import _ ` + testify, "only tests assert"},
 		"a test asserts":                    {"zklock/mutex_test.go", `import _ ` + testify, ""},
 		"a name that only begins the same":  {"sessions/dial.go", `import _ "github.com/zklock/locker/recipe"`, ""},

@@ -35,6 +35,7 @@ var forbidden = []struct {
 	{"zklock", module + "/zktest", "the library does not carry a test server"},
 	{"", module + "/internal/ensemble", "only tests start servers"},
 	{"", "github.com/stretchr/testify", "only tests assert"},
+	{"", "go.opentelemetry.io", "telemetry is the nested module's, zklock/otelzklock"},
 }
 
 // driverCalls are the names of the driver that stand for a connection. Its types for values (Stat, ACL, Event, errors,

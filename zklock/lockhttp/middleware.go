@@ -17,8 +17,9 @@ import (
 // in which they came, in the whole fleet.
 //
 // Without an option a request waits for as long as its own context lasts: until its client goes away, or until a
-// deadline that the server gave it. Most services want WithWait, and WithMaxHold for a handler that may hang. These are
-// answered without the handler:
+// deadline that the server gave it. (net/http notices that a client has gone away once the request's body, if there is
+// one, has been read.) Most services want WithWait, and WithMaxHold for a handler that may hang. These are answered
+// without the handler:
 //
 //	400   path returned an error, or a path that can't be a lock's, as KeyPath does for the empty key
 //	409   somebody else has the lock, and WithWait's time, or the request's deadline, is over; with Retry-After
