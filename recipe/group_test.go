@@ -83,3 +83,40 @@ func TestAGroupHearsOfAZnodeThatIsDeletedWhileItWaitsElsewhere(t *testing.T) {
 		require.Empty(t, srv.Children("/a"), "the rest of it goes")
 	})
 }
+
+// The reply to the transaction is lost, and one of the znodes is deleted before anybody has looked for them: the group
+// is not complete, and what is left of it must not stand in its own way.
+func TestAGroupOfWhichOneZnodeIsMissingAfterALostReplyEntersAnew(t *testing.T) {
+	for _, missing := range []string{"/a", "/b"} {
+		t.Run(missing, func(t *testing.T) {
+			multiRun(t, func(t *testing.T, srv *zktest.Server, s *session.Session, queues []recipe.Queue) {
+				for _, q := range queues {
+					require.NoError(t, srv.Create(q.Dir, nil))
+				}
+				srv.Inject(zktest.CloseAfter().Op(zktest.OpMulti).Once())
+				search := srv.Inject(zktest.Hold().Op(zktest.OpSync).Once())
+				var g *recipe.Group
+				var err error
+				entered := make(chan struct{})
+				go func() { // ends with EnterAll
+					defer close(entered)
+					g, err = recipe.EnterAll(t.Context(), s, queues)
+				}()
+				<-search.Hit()
+				require.NoError(t, srv.Delete(missing+"/"+srv.Children(missing)[0]))
+				search.Release()
+				<-entered
+				require.NoError(t, err)
+				require.NoError(t, g.Wait(t.Context()))
+				synctest.Wait() // the rest of the first attempt goes
+				for i, node := range g.Nodes() {
+					n, ok := srv.Node(node)
+					require.True(t, ok, node)
+					require.Equal(t, g.Czxid(), n.Stat.Czxid)
+					require.Equal(t, []string{path.Base(node)}, srv.Children(queues[i].Dir))
+				}
+				require.NoError(t, g.Leave(t.Context()))
+			})
+		})
+	}
+}

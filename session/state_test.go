@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -217,5 +219,32 @@ func TestAnExpiredSessionOnALiveConnectionEndsAtTheNextAnswer(t *testing.T) {
 		_, err := s.Set(within(t, soon), "/x", nil, -1)
 		require.ErrorIs(t, err, session.ErrExpired)
 		require.Equal(t, session.ErrExpired, s.Err())
+	})
+}
+
+// A follower that lags behind what the session has seen is not accepted: it would show a past that is over.
+func TestAServerThatIsOlderThanWhatWasSeenIsRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		lagging, err := srv.Follower()
+		require.NoError(t, err)
+		var at atomic.Pointer[zktest.Member]
+		at.Store(srv.Leader())
+		s := open(t, srv, func(c *session.Config) {
+			c.Dial = func(network, addr string, timeout time.Duration) (net.Conn, error) {
+				return at.Load().Dial(network, addr, timeout)
+			}
+		})
+		lagging.Lag(1)
+		_, err = s.Create(within(t, soon), "/e", nil, session.Ephemeral, session.WorldACL())
+		require.NoError(t, err)
+		at.Store(lagging)
+		srv.DropConnections()
+		look, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		_, err = s.Exists(look, "/e")
+		require.ErrorIs(t, err, context.DeadlineExceeded, "not an answer from the past")
+		lagging.Lag(0)
+		_, err = s.Exists(within(t, soon), "/e")
+		require.NoError(t, err)
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
 )
@@ -177,6 +178,22 @@ func TestScenario22_CheckFindsADeletedNode(t *testing.T) {
 		require.ErrorIs(s, h.Check(s.Context()), zklock.ErrNodeDeleted)
 		require.ErrorIs(s, context.Cause(h.Context()), zklock.ErrNodeDeleted)
 		s.owned(b, s.lock(b.Mutex(dir)))
+	})
+}
+
+// scenario 22, asked: a znode of the same name that belongs to another session is not ours.
+func TestScenario22_CheckComparesTheOwner(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dir, c := s.dir("/locks/a"), s.client()
+		h := s.lock(c.Mutex(dir))
+		require.NoError(s, s.srv.Delete(h.Node())) // a fresh hold does not watch its znode yet
+		other := s.stranger()
+		_, err := other.Create(s.Context(), h.Node(), nil, session.Ephemeral, session.WorldACL())
+		require.NoError(s, err)
+		require.NoError(s, h.Err(), "it does not know yet")
+		require.ErrorIs(s, h.Check(s.Context()), zklock.ErrNodeDeleted)
+		require.ErrorIs(s, context.Cause(h.Context()), zklock.ErrNodeDeleted)
+		require.NoError(s, other.Close())
 	})
 }
 
