@@ -22,6 +22,10 @@ type Report struct {
 	Round    int
 	Problems []string // empty: all is well
 
+	// Rollbacks are acknowledged writes without any lock that ZooKeeper lost. With any, the round proves nothing: what
+	// locks and registers had been told was taken back as well.
+	Rollbacks []string
+
 	history.Figures
 	Faults         int
 	UnfencedLosses int           // writes of the register that nobody guards: reported, and no problem
@@ -38,14 +42,21 @@ func (p *Report) problem(err error) {
 	}
 }
 
+// Void reports that the round proves nothing, whatever problems it had.
+func (p *Report) Void() bool { return len(p.Rollbacks) > 0 }
+
+// Total is the number of cycles of all workloads.
+func (p *Report) Total() (n int) {
+	for _, c := range p.Cycles {
+		n += c
+	}
+	return n
+}
+
 // String says it in a few lines.
 func (p *Report) String() string {
 	var b strings.Builder
-	total := 0
-	for _, n := range p.Cycles {
-		total += n
-	}
-	fmt.Fprintf(&b, "round %d: %d cycles (", p.Round, total)
+	fmt.Fprintf(&b, "round %d: %d cycles (", p.Round, p.Total())
 	for i, l := range history.Loads {
 		if i > 0 {
 			b.WriteString(", ")
@@ -57,6 +68,9 @@ func (p *Report) String() string {
 	fmt.Fprintf(&b, "  at rest after %v: %d watches, %d goroutines, %d KB heap; a context ended at most %v after SafeUntil; %d holds of processes that did not run\n",
 		p.Rest.Round(time.Millisecond), p.Watches, p.Goroutines, p.Heap>>10, p.Late, p.Cut)
 	fmt.Fprintf(&b, "  the unfenced register lost %d acknowledged writes; the others 0 unless said below", p.UnfencedLosses)
+	for _, s := range p.Rollbacks {
+		b.WriteString("\n  ZooKeeper has lost acknowledged writes, so that this round proves nothing: " + s)
+	}
 	for _, s := range p.Problems {
 		b.WriteString("\n  PROBLEM: " + s)
 	}

@@ -218,6 +218,8 @@ func (r *Run) Round(d time.Duration) (*Report, error) {
 	r.ops, r.stops, r.faults, r.roundBegan = nil, nil, 0, time.Now()
 	r.mu.Unlock()
 	slept := history.Slept()
+	witness := r.watchEnsemble(o.Root)
+	defer witness.finish()
 	for _, p := range r.peers {
 		if err := p.start(o, r.collect); err != nil {
 			return nil, err
@@ -240,6 +242,7 @@ func (r *Run) Round(d time.Duration) (*Report, error) {
 	rep.problem(r.finish())
 	rep.problem(r.atRest(o, rep))
 	rep.Rest = time.Since(healed)
+	rep.Rollbacks = witness.finish()
 	if s := history.Slept() - slept; s > time.Second {
 		rep.problem(fmt.Errorf("the machine slept for %v: the history has a hole", s))
 	}

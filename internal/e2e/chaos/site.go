@@ -78,6 +78,6 @@ func (s *site) round(stop <-chan struct{}, o Orders, emit func(history.Op)) erro
 	return errors.Join(errs...)
 }
 
-// lead is how long the process may be kept from running without that mattering for a lease: the hundredth of the
+// lead is how long the process may be kept from running without that mattering for a lease: the twenty-fifth of the
 // timeout that the library allows for its own scheduling.
-func (s *site) lead() time.Duration { return s.conf.Timeout / 100 }
+func (s *site) lead() time.Duration { return s.conf.Timeout / 25 }

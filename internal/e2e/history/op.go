@@ -1,7 +1,5 @@
 package history
 
-import "time"
-
 // Load names a workload.
 type Load string
 
@@ -95,7 +93,4 @@ type History struct {
 	Size  int // of the semaphores
 	Ops   []Op
 	Stops []Stop
-
-	// Lead is how long a holder's process may be kept from running without that mattering for its lease.
-	Lead time.Duration
 }
