@@ -1,0 +1,287 @@
+package zklock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zktest"
+)
+
+// handoffSeedEnv has one seed run, as a failure names it.
+const handoffSeedEnv = "ZKLOCK_HANDOFF_SEED"
+
+// chaosHold is one hold as the test saw it.
+type chaosHold struct {
+	h        *zklock.Hold
+	client   int
+	from, to time.Time // until the context had ended; zero: not yet
+	end      error
+}
+
+// chaos is a run: several processes, some of them with local handoff, want one lock while things go wrong.
+type chaos struct {
+	*sim
+	rnd     *rand.Rand // guarded by mu
+	clients []*simClient
+	shared  []bool
+
+	mu     sync.Mutex // guards what follows
+	holds  []*chaosHold
+	forced map[string]bool // znodes that were removed by force: who stands on them may hear of that late
+}
+
+func (c *chaos) roll(n int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rnd.IntN(n)
+}
+
+func (c *chaos) millis(n int) time.Duration { return time.Duration(c.roll(n)) * time.Millisecond }
+
+// options are what all goroutines of process i have.
+func (c *chaos) options(i int) []zklock.LockOption {
+	if !c.shared[i] {
+		return nil
+	}
+	opts := []zklock.LockOption{zklock.WithLocalHandoff(1 + c.roll(5))}
+	if c.roll(2) == 0 {
+		opts = append(opts, zklock.WithIdleKeep(time.Duration(1+c.roll(2000))*time.Millisecond))
+	}
+	return opts
+}
+
+// acquired notes a hold, which nobody else may have now.
+func (c *chaos) acquired(h *zklock.Hold, client int) *chaosHold {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := &chaosHold{h: h, client: client, from: time.Now()}
+	for _, was := range c.holds {
+		if was.to.IsZero() && !c.forced[was.h.Node()] && !c.forced[h.Node()] && was.h.Context().Err() == nil && h.Context().Err() == nil {
+			c.Errorf("%d holds with token %d while %d does with %d", client, h.Token(), was.client, was.h.Token())
+		}
+	}
+	c.holds = append(c.holds, now)
+	return now
+}
+
+// released notes the end of a hold's context.
+func (c *chaos) released(now *chaosHold) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now.to, now.end = time.Now(), context.Cause(now.h.Context())
+}
+
+// work is one goroutine of process i.
+func (c *chaos) work(i int, opts []zklock.LockOption) {
+	for range 4 + c.roll(5) {
+		o := append([]zklock.LockOption(nil), opts...)
+		if c.roll(4) == 0 {
+			o = append(o, zklock.WithMaxHold(time.Duration(1+c.roll(40))*time.Millisecond))
+		}
+		m := c.clients[i].Mutex("/l", o...)
+		ctx, cancel := context.WithTimeout(c.Context(), 20*time.Minute)
+		if c.roll(4) == 0 {
+			cancel()
+			ctx, cancel = context.WithTimeout(c.Context(), c.millis(400))
+		}
+		lock := m.Lock
+		if c.roll(8) == 0 {
+			lock = m.TryLock
+		}
+		h, err := lock(ctx)
+		if err != nil {
+			cancel()
+			if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, zklock.ErrBusy) {
+				c.Error(err)
+			}
+			continue
+		}
+		now, ended := c.acquired(h, i), make(chan struct{})
+		context.AfterFunc(h.Context(), func() { c.released(now); close(ended) })
+		if c.roll(20) == 0 { // it hangs, for as long as it may
+			select {
+			case <-h.Context().Done():
+			case <-time.After(time.Minute):
+			}
+		} else {
+			select {
+			case <-h.Context().Done():
+			case <-time.After(c.millis(60)):
+			}
+		}
+		if c.roll(10) == 0 {
+			if err := h.Check(ctx); err != nil && !errors.Is(err, zklock.ErrLost) && !errors.Is(err, context.DeadlineExceeded) {
+				c.Error(err)
+			}
+		}
+		unlockCtx, done := context.WithTimeout(c.Context(), c.millis(20000))
+		if err := h.Unlock(unlockCtx); err != nil && !errors.Is(err, zklock.ErrLost) && !errors.Is(err, context.DeadlineExceeded) {
+			c.Error(err)
+		}
+		if h.Context().Err() == nil {
+			c.Error("released, and its context has not ended")
+		}
+		<-ended
+		done()
+		cancel()
+		time.Sleep(c.millis(30) * time.Duration(c.roll(2)))
+	}
+}
+
+// strike lets one thing go wrong.
+func (c *chaos) strike() {
+	victim := c.clients[c.roll(len(c.clients))]
+	info, err := victim.Session(c.Context())
+	if err != nil {
+		c.Error(err)
+		return
+	}
+	id := info.ID()
+	force := func(node string) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.forced[node] = true
+	}
+	switch c.roll(9) {
+	case 0:
+		c.srv.DropConnections()
+	case 1:
+		for _, name := range c.srv.Children("/l") {
+			if n, ok := c.srv.Node("/l/" + name); !ok || n.Stat.EphemeralOwner == id {
+				force("/l/" + name)
+			}
+		}
+		if err := c.srv.Expire(id); err != nil && !errors.Is(err, zktest.CodeUnknownSession) {
+			c.Error(err)
+		}
+	case 2, 3:
+		names := c.srv.Children("/l")
+		if len(names) == 0 {
+			return
+		}
+		node := "/l/" + names[c.roll(len(names))]
+		force(node)
+		if err := c.srv.Delete(node); err != nil && !errors.Is(err, zktest.CodeNoNode) {
+			c.Error(err)
+		}
+	case 4:
+		in := c.srv.Inject([]zktest.Fault{zktest.Freeze(), zktest.FreezeReplies(), zktest.FreezeRequests()}[c.roll(3)].Session(id))
+		time.Sleep(c.millis([]int{300, 15000}[c.roll(2)]))
+		in.Remove()
+	case 5:
+		c.srv.Leader().Down()
+		time.Sleep(c.millis(2000))
+		c.srv.Leader().Up()
+	default:
+		op := []zktest.Op{zktest.OpCreate, zktest.OpDelete, zktest.OpExists, zktest.OpGetChildren2, zktest.OpSync}[c.roll(5)]
+		fault := []zktest.Fault{zktest.CloseAfter(), zktest.CloseBefore(), zktest.DelayReply(c.millis(200)), zktest.Delay(c.millis(200))}[c.roll(4)]
+		c.srv.Inject(fault.Op(op).Session(id).Times(1 + c.roll(2)))
+	}
+}
+
+// judge looks at all holds once everything is over. A token belongs to one process and one znode; tokens do not go down
+// from one hold to the next, and grow after a loss.
+func (c *chaos) judge() {
+	for i, a := range c.holds {
+		for _, b := range c.holds[i+1:] {
+			if b.h.Token() == a.h.Token() {
+				require.Equal(c, a.h.Node(), b.h.Node())
+				require.Equal(c, a.client, b.client)
+				require.True(c, c.shared[a.client], "without the option each hold has a token of its own")
+				require.ErrorIs(c, a.end, zklock.ErrUnlocked, "token %d after a loss", a.h.Token())
+			}
+			if c.forced[a.h.Node()] || c.forced[b.h.Node()] {
+				continue
+			}
+			require.False(c, b.from.Before(a.to), "%d (token %d) held from %v, when %d (token %d) did until %v", b.client, b.h.Token(), b.from,
+				a.client, a.h.Token(), a.to)
+			require.GreaterOrEqual(c, b.h.Token(), a.h.Token())
+		}
+	}
+}
+
+func handoffChaos(t *testing.T, seed uint64) (holds, handed int) {
+	simTest(t, func(s *sim) {
+		c := &chaos{sim: s, rnd: rand.New(rand.NewPCG(seed, 7)), forced: map[string]bool{}}
+		for range 2 + c.roll(2) {
+			c.clients = append(c.clients, s.client())
+			c.shared = append(c.shared, len(c.shared) == 0 || c.roll(3) > 0)
+		}
+		s.dir("/l")
+		synctest.Wait()
+		before := simGoroutines()
+		var workers sync.WaitGroup
+		for i := range c.clients {
+			opts := c.options(i)
+			for range 2 + c.roll(4) {
+				workers.Go(func() { c.work(i, opts) })
+			}
+		}
+		over, struck := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(struck)
+			for {
+				select {
+				case <-over:
+					return
+				case <-time.After(c.millis(300)):
+					c.strike()
+				}
+			}
+		}()
+		workers.Wait()
+		close(over)
+		<-struck
+		time.Sleep(2 * time.Minute) // sessions that are over have gone, and idle times
+		s.clean("/l")
+		for _, client := range c.clients {
+			require.Zero(s, zklock.Lines(client.Client))
+			st := client.Status()
+			require.Empty(s, st.Holds)
+			require.Empty(s, st.Waits)
+		}
+		require.Equal(s, before, simGoroutines())
+		c.judge()
+		holds = len(c.holds)
+		for i := 1; i < len(c.holds); i++ {
+			if c.holds[i].h.Token() == c.holds[i-1].h.Token() {
+				handed++
+			}
+		}
+	})
+	return holds, handed
+}
+
+func TestLocalHandoffWhileEverythingGoesWrong(t *testing.T) {
+	if text := os.Getenv(handoffSeedEnv); text != "" {
+		seed, err := strconv.ParseUint(text, 10, 64)
+		require.NoError(t, err)
+		handoffChaos(t, seed)
+		return
+	}
+	runs := uint64(100)
+	if siteLong() {
+		runs = 5000
+	}
+	holds, handed := 0, 0
+	for seed := range runs {
+		if !t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			n, h := handoffChaos(t, seed)
+			holds, handed = holds+n, handed+h
+		}) {
+			t.Fatalf("%s=%d shows it alone", handoffSeedEnv, seed)
+		}
+	}
+	require.Greater(t, handed, holds/10, "of %d holds", holds)
+}
