@@ -4,16 +4,18 @@
 #   PARALLEL=2        packages tested at once; 1 by default, because tests compare leases with real time
 #   TESTFLAGS=-v      further flags for go test
 #   FUZZTIME=10s      time for each fuzz target
-#   BENCHTIME=1s      time for each benchmark
+#   BENCHTIME=1s      time for each Go benchmark
+#   BENCHFLAGS=-quick flags for make bench; -help lists them
 
 PARALLEL  ?= 1
 TESTFLAGS ?=
 FUZZTIME  ?= 10s
 BENCHTIME ?= 1s
+BENCHFLAGS ?=
 export PARALLEL TESTFLAGS FUZZTIME BENCHTIME
 
 .DEFAULT_GOAL := help
-.PHONY: help test servers check vuln unit long bench fuzz cover
+.PHONY: help test servers check vuln unit long bench gobench fuzz cover
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,7 +37,10 @@ unit: ## the race tests of every module, without the rest
 long: servers ## the tests with their long-running variants (ZKLOCK_LONG=1)
 	@ZKLOCK_LONG=1 TEST_TIMEOUT=120m scripts/gotest.sh -race -shuffle=on
 
-bench: servers ## the benchmarks of every module
+bench: servers ## this library beside other locks; BENCHFLAGS=-quick for two minutes instead of half an hour
+	@scripts/bench.sh $(BENCHFLAGS)
+
+gobench: servers ## the Go benchmarks of every module
 	@TEST_TIMEOUT=60m scripts/gotest.sh -run '^$$' -bench . -benchmem -benchtime "$$BENCHTIME"
 
 fuzz: ## every fuzz target for a short time

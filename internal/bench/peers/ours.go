@@ -1,0 +1,93 @@
+package peers
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/zklock/locker/internal/bench/load"
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zklock"
+)
+
+// handoffs bounds how often a lock is handed on inside one process, while others wait outside.
+const handoffs = 1000
+
+// ours is this library, by default without options.
+type ours struct {
+	local bool
+	keep  time.Duration
+}
+
+type ourClient struct {
+	ours
+	c *zklock.Client
+}
+
+func (o ours) Open(ctx context.Context, server string, timeout time.Duration) (load.Client, error) {
+	c, err := zklock.Dial(ctx, server, zklock.WithSessionTimeout(timeout))
+	if err != nil {
+		return nil, err
+	}
+	return ourClient{o, c}, nil
+}
+
+func (c ourClient) Close() error { return c.c.Close() }
+
+func (c ourClient) Locker(_ context.Context, path string, _ bool) (load.Locker, error) {
+	var opts []zklock.LockOption
+	if c.local {
+		opts = append(opts, zklock.WithLocalHandoff(handoffs))
+	}
+	if c.keep > 0 {
+		opts = append(opts, zklock.WithIdleKeep(c.keep))
+	}
+	return &ourLock{m: c.c.Mutex(path, opts...)}, nil
+}
+
+type ourLock struct {
+	m *zklock.Mutex
+	h *zklock.Hold
+}
+
+func (l *ourLock) Lock(ctx context.Context) (err error) {
+	l.h, err = l.m.Lock(ctx)
+	return err
+}
+
+func (l *ourLock) Unlock(ctx context.Context) error { return l.h.Unlock(ctx) }
+
+// rawSession is the floor on this library's sessions.
+type rawSession struct{}
+
+type rawSessionClient struct{ s *session.Session }
+
+func (rawSession) Open(ctx context.Context, server string, timeout time.Duration) (load.Client, error) {
+	s, err := session.Open(ctx, server, session.Config{Timeout: timeout})
+	if err != nil {
+		return nil, err
+	}
+	return rawSessionClient{s}, nil
+}
+
+func (c rawSessionClient) Close() error { return c.s.Close() }
+
+func (c rawSessionClient) Locker(ctx context.Context, path string, _ bool) (load.Locker, error) {
+	if err := c.s.CreateAll(ctx, path, nil, session.Persistent, session.WorldACL()); err != nil {
+		return nil, err
+	}
+	return &rawOnSession{s: c.s, path: path + "/" + strings.Repeat("x", nameLen)}, nil
+}
+
+type rawOnSession struct {
+	s         *session.Session
+	path, own string
+}
+
+func (r *rawOnSession) Lock(ctx context.Context) error {
+	made, err := r.s.Create(ctx, r.path, data, session.EphemeralSequential, session.WorldACL())
+	r.own = made.Path
+	return err
+}
+
+func (r *rawOnSession) Unlock(ctx context.Context) error { return r.s.Delete(ctx, r.own, -1) }

@@ -1,0 +1,92 @@
+package report
+
+import (
+	"fmt"
+
+	"github.com/zklock/locker/internal/bench/match"
+)
+
+// Goal is something that the library wants to reach, and whether it did in this run.
+type Goal struct {
+	What, Goal, Measured string
+	Reached              bool
+}
+
+// Goals judges a run. What was not measured is left out.
+func Goals(r *match.Result) []Goal {
+	j := judge{r: r}
+	j.alone("alone", "alone")
+	for _, c := range r.Contestants {
+		if c.Lock && !c.Mode && c.Name != "zklock" {
+			j.faster("alone", "alone: cycles/s, × "+c.Title, c.Name, 1)
+		}
+	}
+	j.handOver()
+	j.faster("sixteen", "16 clients: cycles/s, × zk.Lock", "zk.Lock", 1.6)
+	j.faster("sixteen", "16 clients: cycles/s, × Curator", "curator", 1.8)
+	j.alone("alone-1ms", "1 ms each way, alone")
+	j.most("1 ms each way, 16 clients: hand-over, × zk.Lock's", 0.5,
+		ratio(cells(r, "sixteen-1ms", "zklock"), cells(r, "sixteen-1ms", "zk.Lock"), handOver, handOver))
+	j.constant()
+	j.least("1,000 locks at once: cycles/s, × floor", 0.95,
+		ratio(cells(r, "locks", "zklock"), cells(r, "locks", Floor), rate, rate))
+	return j.goals
+}
+
+type judge struct {
+	r     *match.Result
+	goals []Goal
+}
+
+func (j *judge) most(what string, goal, have float64) {
+	if have > 0 {
+		j.goals = append(j.goals, Goal{what, fmt.Sprintf("≤ %.2f", goal), fmt.Sprintf("%.2f", have), have <= goal})
+	}
+}
+
+func (j *judge) least(what string, goal, have float64) {
+	if have > 0 {
+		j.goals = append(j.goals, Goal{what, fmt.Sprintf("≥ %.2f", goal), fmt.Sprintf("%.2f", have), have >= goal})
+	}
+}
+
+// alone compares the length of a cycle: floor's rate by ours.
+func (j *judge) alone(setting, what string) {
+	j.most(what+": cycle, × floor", 1.05, ratio(cells(j.r, setting, Floor), cells(j.r, setting, "zklock"), rate, rate))
+}
+
+func (j *judge) faster(setting, what, than string, by float64) {
+	j.least(what, by, ratio(cells(j.r, setting, "zklock"), cells(j.r, setting, than), rate, rate))
+}
+
+// handOver compares with one write of a client that is alone.
+func (j *judge) handOver() {
+	j.most("16 clients: hand-over, × one write of the floor alone", 1.25,
+		ratio(cells(j.r, "sixteen", "zklock"), cells(j.r, "alone", Floor), handOver, write))
+}
+
+// constant compares the shortest line with the longest.
+func (j *judge) constant() {
+	var short, long *match.LineUp
+	for i, l := range j.r.Lines {
+		if l.Contestant != "zklock" {
+			continue
+		}
+		if short == nil || l.Waiters < short.Waiters {
+			short = &j.r.Lines[i]
+		}
+		if long == nil || l.Waiters > long.Waiters {
+			long = &j.r.Lines[i]
+		}
+	}
+	if short == long {
+		return
+	}
+	per := func(l *match.LineUp, n int64) float64 { return float64(n) / float64(l.Releases+1) }
+	compare := func(what string, a, b float64) {
+		j.goals = append(j.goals, Goal{fmt.Sprintf("%s for each release, %d waiting", what, long.Waiters),
+			fmt.Sprintf("≤ %.2f, as with %d", a, short.Waiters), small(b), b <= a+0.01})
+	}
+	compare("requests", per(short, short.Requests), per(long, long.Requests))
+	compare("notifications", per(short, short.Notifications), per(long, long.Notifications))
+}
