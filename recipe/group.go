@@ -72,6 +72,11 @@ func EnterAll(ctx context.Context, s *session.Session, queues []Queue) (*Group, 
 			}
 			queues[0].retried(err)
 		default:
+			if !refusal(err) {
+				for _, t := range g.tickets {
+					s.Go(t.sweep)
+				}
+			}
 			return nil, queues[0].refused(err)
 		}
 	}

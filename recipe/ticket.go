@@ -104,9 +104,24 @@ func (q Queue) Enter(ctx context.Context, s *session.Session) (*Ticket, error) {
 			}
 			q.retried(err)
 		default:
+			if !refusal(err) {
+				s.Go(t.sweep)
+			}
 			return nil, q.refused(err)
 		}
 	}
+}
+
+// refusal reports whether the server's answer to a create says that nothing was made. Any other code, of a server in
+// trouble or of no ZooKeeper at all, says nothing about that.
+func refusal(err error) bool {
+	for _, no := range []error{zk.ErrNoAuth, zk.ErrInvalidACL, zk.ErrNoChildrenForEphemerals, zk.ErrNodeExists,
+		zk.ErrBadArguments, zk.ErrBadVersion, session.ErrExpired, session.ErrClosed, session.ErrPath} {
+		if errors.Is(err, no) {
+			return true
+		}
+	}
+	return false
 }
 
 // refused explains a directory that can't have children: somebody's place in line, or another ephemeral znode.
