@@ -62,10 +62,18 @@ func Dial(ctx context.Context, connect string, opts ...Option) (*Client, error) 
 		c.cancel()
 		return nil, fmt.Errorf("zklock: dial %q: %w", connect, err)
 	}
-	if err := s.Established(ctx); err != nil {
-		c.cancel()
-		s.Abandon() // ctx is over: what was started ends by itself
-		return nil, fmt.Errorf("zklock: dial %q: %w", connect, err)
+	for err := s.Established(ctx); err != nil; err = s.Established(ctx) {
+		s.Abandon() // what was started ends by itself
+		if ctx.Err() != nil || errors.Is(err, session.ErrAuth) {
+			c.cancel()
+			return nil, fmt.Errorf("zklock: dial %q: %w", connect, err)
+		}
+		// The session has ended before we could hear of it: its first connection broke at once, and there was no other.
+		c.rest(ctx, time.Second)
+		if s, err = c.start(); err != nil { // checked above, and no I/O is done
+			c.cancel()
+			return nil, fmt.Errorf("zklock: dial %q: %w", connect, err)
+		}
 	}
 	c.cur = s
 	go c.run(s)
