@@ -1,0 +1,6 @@
+// Package hostile is a test: it puts somebody between a client and its server who changes what the server says, frame
+// by frame, at each moment of a lock's life, and checks that the client answers with an error and a new connection:
+// never with a crash, a hang, a hold that was not granted, or a znode left behind.
+//
+// What is a frame's business of package session alone is tested there; here it is the lock that is looked at.
+package hostile

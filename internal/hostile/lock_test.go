@@ -1,0 +1,149 @@
+package hostile_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zktest"
+)
+
+const (
+	dir     = "/locks/a"
+	timeout = 6 * time.Second
+)
+
+// outcome is what became of the calls on the client that was lied to.
+type outcome struct {
+	lock, check, multi, unlock error
+	held                       bool
+	dials                      int
+}
+
+// life is a lock's whole life beside somebody else who holds it first: asking, waiting for longer than it takes to
+// settle, holding through several heartbeats, using it in all ways, letting go. Each call has to end by its deadline,
+// a hold has to be one, unless trust says that the lie was a grant, and in the end, when nobody lies any more, the
+// lock is to be had, and nothing is left of what was done before.
+func life(t *testing.T, lie liar, trust bool) (o outcome) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.Run(t, zktest.WithoutListener())
+		require.NoError(t, srv.Create("/reg", nil))
+		other, err := zklock.Dial(t.Context(), srv.Addr(), zklock.WithDialer(srv.Dial))
+		require.NoError(t, err)
+		defer func() { require.NoError(t, other.Close()) }()
+		before, err := other.Mutex(dir).Lock(t.Context())
+		require.NoError(t, err)
+
+		mutter := true
+		p := &peer{srv: srv, lie: func(f said) ([]byte, bool, bool) {
+			if !mutter {
+				return honest(f)
+			}
+			return lie(f)
+		}}
+		c, err := zklock.Dial(t.Context(), srv.Addr(), zklock.WithDialer(p.dial), zklock.WithSessionTimeout(timeout))
+		require.NoError(t, err)
+		defer func() {
+			began := time.Now()
+			require.NoError(t, c.Close())
+			require.LessOrEqual(t, time.Since(began), 2500*time.Millisecond, "Close")
+		}()
+		time.AfterFunc(time.Second, func() {
+			if err := before.Unlock(context.Background()); err != nil {
+				t.Errorf("the other holder: %v", err)
+			}
+		})
+		m := c.Mutex(dir)
+		o = use(t, srv, c, m, before, trust)
+		mutter = false
+		if trust { // whom one believes that the own place is gone, one leaves it to: it goes with the session
+			require.NoError(t, c.Close())
+			c, err = zklock.Dial(t.Context(), srv.Addr(), zklock.WithDialer(p.dial), zklock.WithSessionTimeout(timeout))
+			require.NoError(t, err)
+			m = c.Mutex(dir)
+		}
+
+		// Honest from here on: it works, soon.
+		ctx, done := context.WithTimeout(t.Context(), time.Minute)
+		defer done()
+		h, err := m.Lock(ctx)
+		if errors.Is(err, session.ErrGarbled) { // what was said before may still be read
+			h, err = m.Lock(ctx)
+		}
+		require.NoError(t, err, "after the last lie")
+		granted(t, srv, h)
+		require.NoError(t, h.Check(ctx))
+		require.NoError(t, h.Unlock(ctx))
+		time.Sleep(2 * timeout)
+		require.Empty(t, srv.Children(dir), "left behind")
+		require.Zero(t, srv.WatchCount(), "watches left behind")
+		o.dials = p.connections()
+	})
+	return o
+}
+
+// use is what one would do with a lock.
+func use(t *testing.T, srv *zktest.Server, c *zklock.Client, m *zklock.Mutex, before *zklock.Hold, trust bool) (o outcome) {
+	call := func(d time.Duration, what string, f func(ctx context.Context) error) error {
+		ctx, done := context.WithTimeout(t.Context(), d)
+		defer done()
+		began := time.Now()
+		err := f(ctx)
+		require.LessOrEqual(t, time.Since(began), d+time.Millisecond, "%s returns by its deadline", what)
+		return err
+	}
+	var h *zklock.Hold
+	o.lock = call(20*time.Second, "Lock", func(ctx context.Context) (err error) {
+		h, err = m.Lock(ctx)
+		return err
+	})
+	if o.lock != nil {
+		require.Nil(t, h)
+		return o
+	}
+	o.held = true
+	if !trust {
+		require.Error(t, before.Err(), "held beside the other")
+		granted(t, srv, h)
+	}
+	time.Sleep(timeout)
+	o.check = call(5*time.Second, "Check", h.Check)
+	if o.check == nil && !trust {
+		granted(t, srv, h)
+	}
+	o.multi = call(5*time.Second, "Multi", func(ctx context.Context) error {
+		_, err := h.Multi(ctx, &zk.SetDataRequest{Path: "/reg", Data: []byte("mine"), Version: -1})
+		return err
+	})
+	if n, _ := srv.Node("/reg"); o.multi == nil && !trust {
+		require.Equal(t, "mine", string(n.Data), "a write that was acknowledged")
+	}
+	o.unlock = call(5*time.Second, "Unlock", h.Unlock)
+	if _, stands := srv.Node(h.Node()); o.unlock == nil && !trust {
+		require.False(t, stands, "unlocked")
+	}
+	require.Error(t, h.Context().Err())
+	return o
+}
+
+// granted demands that a hold that is believed to be one is one: unless its context has ended since.
+func granted(t *testing.T, srv *zktest.Server, h *zklock.Hold) {
+	t.Helper()
+	if h.Err() != nil {
+		return
+	}
+	n, ok := srv.Node(h.Node())
+	require.True(t, ok, "held without a znode")
+	require.NotZero(t, n.Stat.EphemeralOwner)
+	for _, name := range srv.Children(dir) {
+		other, _ := srv.Node(dir + "/" + name)
+		require.GreaterOrEqual(t, other.Stat.Czxid, n.Stat.Czxid, "held while %s stands before %s", name, h.Node())
+	}
+}

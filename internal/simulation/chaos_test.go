@@ -1,0 +1,138 @@
+package simulation_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/zklock/locker/zktest"
+)
+
+// chaos breaks things at random and mends each of them after a while.
+type chaos struct {
+	w     *world
+	rnd   *rand.Rand
+	until []repair
+}
+
+// repair ends a fault.
+type repair struct {
+	due  time.Duration
+	name string
+	mend func()
+}
+
+func newChaos(w *world) *chaos { return &chaos{w: w, rnd: w.rand(1)} }
+
+// run goes on until ctx ends, and then mends everything.
+func (c *chaos) run(ctx context.Context) {
+	for pause(ctx, c.span(50*time.Millisecond, 1500*time.Millisecond), 800) {
+		c.mend(c.w.now())
+		if len(c.until) < 4 {
+			c.strike()
+		}
+	}
+	c.mend(1<<62 - 1)
+}
+
+func (c *chaos) span(lo, hi time.Duration) time.Duration { return lo + upTo(c.rnd, hi-lo) }
+
+// mend ends the faults that are due.
+func (c *chaos) mend(now time.Duration) {
+	rest := c.until[:0]
+	for _, r := range c.until {
+		if r.due > now {
+			rest = append(rest, r)
+			continue
+		}
+		c.w.note("fault", "over: %s", r.name)
+		r.mend()
+	}
+	c.until = rest
+}
+
+// last is how long a fault lasts: mostly for less than a client notices, sometimes for longer than a session.
+func (c *chaos) last() time.Duration {
+	if c.rnd.IntN(4) == 0 {
+		return c.span(4*time.Second, maxTimeout+4*time.Second)
+	}
+	return c.span(50*time.Millisecond, 3*time.Second)
+}
+
+func (c *chaos) begin(name string, mend func()) {
+	d := c.last()
+	c.w.note("fault", "%s, for %v", name, d)
+	c.until = append(c.until, repair{c.w.now() + d, name, mend})
+}
+
+// inject is begin for a fault of the server's.
+func (c *chaos) inject(name string, f zktest.Fault) {
+	in := c.w.srv.Inject(f)
+	c.begin(name, in.Remove)
+}
+
+// struck are the requests whose loss matters.
+var struck = []zktest.Op{zktest.OpCreate, zktest.OpDelete, zktest.OpMulti, zktest.OpGetChildren2, zktest.OpExists,
+	zktest.OpSync, zktest.OpSetData, zktest.OpConnect, zktest.OpNotify, zktest.OpSetWatches, zktest.OpCreate2}
+
+// strike begins one fault.
+func (c *chaos) strike() {
+	w := c.w
+	sessions := w.srv.Sessions()
+	if len(sessions) == 0 {
+		return
+	}
+	victim := sessions[c.rnd.IntN(len(sessions))]
+	who := w.oracle.owner(victim.ID)
+	member := c.rnd.IntN(len(w.members))
+	m := w.members[member]
+	op := struck[c.rnd.IntN(len(struck))]
+	switch pick := c.rnd.IntN(100); {
+	case pick < 8:
+		c.inject("cut "+who, zktest.Freeze().Session(victim.ID))
+	case pick < 15:
+		c.inject("one-way cut: no replies to "+who, zktest.FreezeReplies().Session(victim.ID))
+	case pick < 22:
+		c.inject("one-way cut: no requests from "+who, zktest.FreezeRequests().Session(victim.ID))
+	case pick < 27:
+		w.note("fault", "member %d drops its connections", member)
+		m.DropConnections()
+	case pick < 41:
+		w.note("fault", "connection ends instead of the reply to the next %v", op)
+		w.srv.Inject(zktest.CloseAfter().Op(op).After(c.rnd.IntN(3)).Once())
+	case pick < 49 && op != zktest.OpNotify:
+		w.note("fault", "connection ends instead of the next %v", op)
+		w.srv.Inject(zktest.CloseBefore().Op(op).After(c.rnd.IntN(3)).Once())
+	case pick < 52:
+		w.note("fault", "the reply to the next %v is cut", op)
+		w.srv.Inject(zktest.Truncate(c.rnd.IntN(40)).Op(op).Once())
+	case pick < 55:
+		w.note("fault", "the reply to the next %v is late", op)
+		w.srv.Inject(zktest.DelayReply(c.last()).Op(op).Once())
+	case pick < 60 && w.garbles && op != zktest.OpConnect:
+		w.note("fault", "the reply to the next %v is lost, and nothing else", op)
+		w.srv.Inject(zktest.DropReply().Op(op).Once())
+	case pick < 63 && w.garbles && op != zktest.OpNotify && op != zktest.OpConnect:
+		w.note("fault", "the next %v is lost, and nothing else", op)
+		w.srv.Inject(zktest.DropRequest().Op(op).Once())
+	case pick < 67:
+		m.Down()
+		c.begin("member is down", m.Up)
+	case pick < 75:
+		n := 1 + c.rnd.IntN(5)
+		m.Lag(n)
+		c.begin("member lags", func() { m.Lag(0) })
+	case pick < 82:
+		m.CutOff()
+		c.begin("member is cut off from the leader", m.Heal)
+	case pick < 84:
+		c.inject("no connection is let in", zktest.Refuse())
+	case pick < 88:
+		w.note("fault", "the session of %s is ended by force", who)
+		w.oracle.expire(victim)
+	case pick < 96:
+		w.oracle.remove(w.paths[c.rnd.IntN(len(w.paths))], c.rnd)
+	default:
+		w.oracle.removeAll(w.paths[c.rnd.IntN(len(w.paths))])
+	}
+}

@@ -1,0 +1,20 @@
+// Package simulation is a test: it runs the whole library against the in-process server in a simulated time, under
+// random use and random faults, and checks after every step what the library promises.
+//
+// A seed fixes everything that is drawn: three to five clients, three lock paths and their kinds, fifty operations a
+// client, the faults, and how long each single message travels. A thousand seeds belong to the ordinary test run:
+//
+//	go test ./internal/simulation
+//	go test ./internal/simulation -timeout 0 -seeds 100000 -first 1 // any number, from any first one
+//	go test ./internal/simulation -seeds 1 -first 4711 -cpu 1       // one of them again, as a failure prints it
+//
+// What has to hold (oracle_test.go): nobody holds a lock beside another between the return of Lock and the end of the
+// hold's context; a hold's znode stands as long as the hold; tokens grow; nobody is overtaken; every call returns by
+// its deadline; and after the faults are over and everything is released, nothing is left: no znode, no watch, no
+// session, no goroutine. What is removed by force is the documented exception, znode by znode: there only the token
+// and Hold.Multi are held to their word.
+//
+// Two runs of a seed draw the same and meet the same delays. No two messages travel at the same instant, so that the
+// order of events is the simulated time's and not the scheduler's. What is left to chance is which of several
+// goroutines that one event wakes comes first; -cpu 1 without the race detector leaves least of it.
+package simulation

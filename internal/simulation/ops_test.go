@@ -1,0 +1,481 @@
+package simulation_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zklock"
+)
+
+// op is one operation: what was drawn for it, and when it began. One that acquires also holds, and releases.
+type op struct {
+	p     *player
+	c     *zklock.Client
+	n     int
+	path  string
+	t     *tenure // for what needs a hold
+	g     *grasp
+	limit time.Duration
+	began time.Duration
+
+	kind    string
+	paths   []string
+	permits int
+	try     bool
+	wait    time.Duration
+	maxHold time.Duration
+	opts    []zklock.LockOption
+	hold    time.Duration
+	patient bool // the release waits for its reply
+	reading bool
+	victim  int
+}
+
+// draw chooses what to acquire.
+func (o *op) draw(k, fam int) {
+	rnd := o.p.rnd
+	o.paths = []string{o.path}
+	switch fam {
+	case famMutex:
+		o.kind = []string{"mutex", "mutex", "multi", "election"}[rnd.IntN(4)]
+		if o.kind == "multi" {
+			for i, other := range o.p.w.paths {
+				if i != k && o.p.w.fam[i] == famMutex && rnd.IntN(3) > 0 {
+					o.paths = append(o.paths, other)
+				}
+			}
+		}
+	case famRW:
+		o.kind = []string{"read", "read", "write"}[rnd.IntN(3)]
+	case famSem:
+		o.kind, o.permits = "semaphore", 1+rnd.IntN(3)
+	}
+	o.try = rnd.IntN(6) == 0
+	if rnd.IntN(6) == 0 {
+		o.wait = upTo(rnd, 2*time.Second)
+		o.opts = append(o.opts, zklock.WithWait(o.wait))
+	}
+	if rnd.IntN(8) == 0 {
+		o.maxHold = time.Millisecond + upTo(rnd, time.Second)
+		o.opts = append(o.opts, zklock.WithMaxHold(o.maxHold))
+	}
+	if rnd.IntN(2) == 0 && o.kind != "semaphore" {
+		o.opts = append(o.opts, zklock.WithReentrancy())
+	}
+	if rnd.IntN(10) == 0 {
+		o.opts = append(o.opts, zklock.WithContainer())
+	}
+	o.hold = upTo(rnd, 400*time.Millisecond)
+	if rnd.IntN(8) == 0 {
+		o.hold = upTo(rnd, 5*time.Second)
+	}
+	o.patient = rnd.IntN(5) > 0
+}
+
+// ask calls the library.
+func (o *op) ask(ctx context.Context) (*zklock.Hold, *zklock.Leadership, error) {
+	var lock, try func(context.Context) (*zklock.Hold, error)
+	switch o.kind {
+	case "mutex":
+		m := o.c.Mutex(o.path, o.opts...)
+		lock, try = m.Lock, m.TryLock
+	case "multi":
+		m := o.c.MultiLock(o.paths, o.opts...)
+		lock, try = m.Lock, m.TryLock
+	case "read":
+		m := o.c.RWMutex(o.path, o.opts...)
+		lock, try = m.RLock, m.TryRLock
+	case "write":
+		m := o.c.RWMutex(o.path, o.opts...)
+		lock, try = m.Lock, m.TryLock
+	case "semaphore":
+		m := o.c.Semaphore(o.path, o.p.w.size[slices.Index(o.p.w.paths, o.path)], o.opts...)
+		lock = func(ctx context.Context) (*zklock.Hold, error) { return m.Acquire(ctx, o.permits) }
+		try = func(ctx context.Context) (*zklock.Hold, error) { return m.TryAcquire(ctx, o.permits) }
+	case "election":
+		l, err := o.c.Election(o.path, o.opts...).Campaign(ctx, []byte(o.p.name))
+		if err != nil {
+			return nil, nil, err
+		}
+		return l.Hold, l, nil
+	}
+	if o.try {
+		h, err := try(ctx)
+		return h, nil, err
+	}
+	h, err := lock(ctx)
+	return h, nil, err
+}
+
+// acquire asks for a lock, holds it for a while, and lets it go.
+func (o *op) acquire(ctx context.Context) {
+	o.p.note("#%d asks: %s %s x%d try %v wait %v max %v, for %v", o.n, o.kind, o.paths, o.permits, o.try, o.wait, o.maxHold, o.limit)
+	h, lead, err := o.ask(ctx)
+	limit := o.limit
+	if slices.ContainsFunc(o.opts, func(zklock.LockOption) bool { return o.wait > 0 }) && !o.try {
+		limit = min(limit, o.wait)
+	}
+	o.p.within(o.began, limit, o.kind)
+	if err != nil {
+		o.p.note("#%d %v", o.n, errText{err})
+		o.refused(ctx, err)
+		return
+	}
+	t := o.enter(h, lead)
+	o.p.note("#%d holds %s, token %d", o.n, short(h.Node()), h.Token())
+	o.keep(t, t.holds[0])
+}
+
+// enter makes the tenure of a fresh hold known.
+func (o *op) enter(h *zklock.Hold, lead *zklock.Leadership) *tenure {
+	t := &tenure{who: fmt.Sprintf("%s#%d", o.p.name, o.n), p: o.p, kind: o.kind, paths: o.paths, permits: o.permits,
+		began: o.began, maxHold: o.maxHold, token: h.Token(), nodes: h.Nodes(), read: o.kind == "read"}
+	t.holds = []*grasp{{Hold: h, lead: lead, read: t.read}}
+	for _, node := range t.nodes { // one of several may have been removed already
+		if n, ok := o.p.w.srv.Node(node); ok {
+			t.session = n.Stat.EphemeralOwner
+		}
+	}
+	o.p.w.oracle.acquired(t)
+	o.p.mu.Lock()
+	o.p.held = append(o.p.held, t)
+	o.p.mu.Unlock()
+	return t
+}
+
+// keep holds g for its time and then releases it.
+func (o *op) keep(t *tenure, g *grasp) {
+	pause(g.Context(), o.hold, o.p.r(o.n, 2))
+	if o.release(t, g) {
+		ctx, done := context.WithTimeout(context.Background(), 3*time.Second)
+		defer done()
+		if !o.patient {
+			done()
+		}
+		o.let(ctx, t, g)
+	}
+}
+
+// release claims the right to release g.
+func (o *op) release(t *tenure, g *grasp) bool {
+	or := o.p.w.oracle
+	or.mu.Lock()
+	defer or.mu.Unlock()
+	if g.released {
+		return false
+	}
+	g.released = true
+	writes, reads := 0, 0
+	for _, other := range t.holds {
+		switch {
+		case other.released:
+		case other.read:
+			reads++
+		default:
+			writes++
+		}
+	}
+	if t.kind == "write" && !g.read && writes == 0 && reads > 0 && g.Context().Err() == nil {
+		t.moving = true // the write lock becomes a read lock
+	}
+	return true
+}
+
+// let releases g.
+func (o *op) let(ctx context.Context, t *tenure, g *grasp) {
+	began := o.p.w.now()
+	err := g.Unlock(ctx)
+	o.p.note("#%d unlocks %s: %v", o.n, t.who, errText{err})
+	o.p.within(began, 3*time.Second, "unlock")
+	or := o.p.w.oracle
+	or.ended(t, g)
+	or.mu.Lock()
+	defer or.mu.Unlock()
+	switch {
+	case err == nil:
+		if t.live() || t.moving || t.open() != nil {
+			return
+		}
+		for _, node := range t.nodes {
+			if _, ok := o.p.w.srv.Node(node); ok {
+				o.p.w.violated("%s was unlocked, and %s stands", t.who, node)
+			}
+		}
+	case errors.Is(err, zklock.ErrLost), errors.Is(err, zklock.ErrClosed) && o.p.isClosing():
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+	case errors.Is(err, session.ErrGarbled) && o.p.w.garbles:
+	default:
+		o.p.w.violated("%s: unlock: %v", t.who, err)
+	}
+}
+
+// unlock releases a hold before its time.
+func (o *op) unlock(ctx context.Context) {
+	if o.release(o.t, o.g) {
+		ctx, done := context.WithTimeout(ctx, 3*time.Second)
+		defer done()
+		o.let(ctx, o.t, o.g)
+	}
+}
+
+// refused checks the error of a call that got no lock.
+func (o *op) refused(ctx context.Context, err error) {
+	switch {
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+	case errors.Is(err, zklock.ErrBusy) && (o.try || o.wait > 0):
+	case errors.Is(err, context.DeadlineExceeded) && o.wait > 0:
+	case errors.Is(err, zklock.ErrClosed) && o.p.isClosing():
+	case errors.Is(err, zklock.ErrConflict) && o.kind == "semaphore":
+	case errors.Is(err, zklock.ErrOption) && o.kind == "semaphore":
+	case errors.Is(err, session.ErrGarbled) && o.p.w.garbles:
+	default:
+		o.p.w.violated("%s#%d: %s: unexpected error: %v", o.p.name, o.n, o.kind, err)
+	}
+}
+
+// check asks the ensemble about a hold.
+func (o *op) check(ctx context.Context) {
+	or := o.p.w.oracle
+	or.mu.Lock()
+	gone := false
+	for i := range o.t.nodes {
+		gone = gone || or.void(o.t, i)
+	}
+	or.mu.Unlock()
+	err := o.g.Check(ctx)
+	o.p.note("#%d checks %s: %v", o.n, o.t.who, errText{err})
+	o.p.within(o.began, o.limit, "check")
+	if err == nil && gone {
+		o.p.w.violated("%s was told that it holds, after its znode was removed", o.t.who)
+	}
+	o.used(ctx, "check", err)
+}
+
+// used checks the error of a call on a hold.
+func (o *op) used(ctx context.Context, what string, err error) {
+	switch {
+	case err == nil, errors.Is(err, zklock.ErrLost), errors.Is(err, zklock.ErrUnlocked), errors.Is(err, zklock.ErrNotHeld):
+	case errors.Is(err, zklock.ErrClosed) && o.p.isClosing():
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+	case errors.Is(err, zklock.ErrUnknownOutcome) && what != "check":
+	case errors.Is(err, session.ErrGarbled) && o.p.w.garbles:
+	default:
+		o.p.w.violated("%s: %s: unexpected error: %v", o.t.who, what, err)
+	}
+}
+
+// multi writes the registers of a hold's paths.
+func (o *op) multi(ctx context.Context) {
+	var writes []any
+	for _, p := range o.t.paths {
+		writes = append(writes, &zk.SetDataRequest{Path: register(p), Data: []byte(strconv.FormatInt(int64(o.t.token), 10)), Version: -1})
+	}
+	_, err := o.g.Multi(ctx, writes...)
+	o.p.note("#%d writes for %s: %v", o.n, o.t.who, errText{err})
+	o.p.within(o.began, o.limit, "multi")
+	if err == nil {
+		o.p.w.oracle.acknowledged(o.t)
+	}
+	o.used(ctx, "multi", err)
+}
+
+// proclaim changes a leader's value.
+func (o *op) proclaim(ctx context.Context) {
+	err := o.g.lead.Proclaim(ctx, []byte(fmt.Sprintf("%s/%d", o.p.name, o.n)))
+	o.p.note("#%d proclaims for %s: %v", o.n, o.t.who, errText{err})
+	o.p.within(o.began, o.limit, "proclaim")
+	o.used(ctx, "proclaim", err)
+}
+
+// downgrade turns a write lock into a read lock.
+func (o *op) downgrade(ctx context.Context) {
+	or := o.p.w.oracle
+	or.mu.Lock()
+	if o.g.read || o.g.released || o.t.moving || len(o.t.holds) > 1 {
+		or.mu.Unlock()
+		return
+	}
+	o.g.released, o.t.moving = true, true
+	or.mu.Unlock()
+	h, err := o.c.RWMutex(o.path).Downgrade(ctx, o.g.Hold)
+	o.p.note("#%d downgrades %s: %v", o.n, o.t.who, errText{err})
+	o.p.within(o.began, o.limit, "downgrade")
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		o.used(ctx, "downgrade", err)
+	}
+	or.mu.Lock()
+	next := o.g
+	if err == nil {
+		next = &grasp{Hold: h, read: true}
+		o.t.holds = append(o.t.holds, next)
+		o.t.read, o.t.moving, o.t.nodes = true, false, h.Nodes()
+		or.stand(o.t)
+	} else if o.g.Err() == nil {
+		o.t.moving, o.g.released = false, false // it is what it was
+		or.stand(o.t)
+	}
+	or.mu.Unlock()
+	o.patient, o.hold = true, 300*time.Millisecond
+	o.keep(o.t, next)
+}
+
+// reenter takes the lock again under its own hold.
+func (o *op) reenter(ctx context.Context) {
+	h := o.g.Hold
+	inner, done := context.WithCancel(h.Context())
+	defer done()
+	defer context.AfterFunc(ctx, done)()
+	var again *zklock.Hold
+	var err error
+	reading := false
+	switch o.t.kind {
+	case "mutex":
+		again, err = o.c.Mutex(o.t.paths[0], zklock.WithReentrancy()).Lock(inner)
+	case "multi":
+		again, err = o.c.MultiLock(o.t.paths, zklock.WithReentrancy()).Lock(inner)
+	case "write":
+		m := o.c.RWMutex(o.t.paths[0], zklock.WithReentrancy())
+		if reading = o.reading; reading {
+			again, err = m.RLock(inner)
+		} else {
+			again, err = m.Lock(inner)
+		}
+	}
+	o.p.note("#%d enters again under %s, reading %v: %v", o.n, o.t.who, reading, errText{err})
+	o.p.within(o.began, o.limit, "re-entry")
+	if err != nil {
+		if inner.Err() == nil && !errors.Is(err, zklock.ErrDeadlock) {
+			o.used(inner, "re-entry", err)
+		}
+		return
+	}
+	if again.Token() != o.t.token {
+		o.p.w.violated("%s entered again and got the token %d, not %d", o.t.who, again.Token(), o.t.token)
+	}
+	or := o.p.w.oracle
+	g := &grasp{Hold: again, read: reading}
+	or.mu.Lock()
+	o.t.holds = append(o.t.holds, g)
+	or.mu.Unlock()
+	o.patient = true
+	o.keep(o.t, g)
+}
+
+// queue asks who is in line.
+func (o *op) queue(ctx context.Context) {
+	sure := o.p.w.oracle.certain(o.path)
+	line, err := o.c.Queue(ctx, o.path)
+	o.p.note("#%d sees %d in line: %v", o.n, len(line), errText{err})
+	o.p.within(o.began, o.limit, "queue")
+	o.looked(ctx, "queue", err)
+	if err != nil {
+		return
+	}
+	for i := 1; i < len(line); i++ {
+		if line[i-1].Node[strings.LastIndex(line[i-1].Node, "-"):] == line[i].Node[strings.LastIndex(line[i].Node, "-"):] {
+			o.p.w.violated("queue of %s: %s twice", o.path, line[i].Node)
+		}
+	}
+	for _, t := range o.p.w.oracle.still(o.path, sure) {
+		if o.p.w.oracle.resized(t) {
+			continue // a list does not tell those who hold beyond a lowered size from those who wait
+		}
+		if !slices.ContainsFunc(line, func(k zklock.Contender) bool { return k.Session == t.session && k.Holds }) {
+			o.p.w.violated("queue of %s does not show the holder %s: %+v", o.path, t.who, line)
+		}
+	}
+}
+
+// breakOne removes one of those in line.
+func (o *op) breakOne(ctx context.Context) {
+	line, err := o.c.Queue(ctx, o.path)
+	o.looked(ctx, "queue", err)
+	if err != nil || len(line) == 0 {
+		return
+	}
+	k := line[o.victim%len(line)]
+	o.p.w.oracle.doom(k.Node)
+	err = o.c.Break(ctx, o.path, k.Token)
+	o.p.note("#%d breaks %s: %v", o.n, short(k.Node), errText{err})
+	o.p.within(o.began, o.limit, "break")
+	if _, stands := o.p.w.srv.Node(k.Node); stands && err == nil {
+		o.p.w.violated("%s was broken, and stands", k.Node)
+	}
+	if !errors.Is(err, zklock.ErrNotHeld) && !errors.Is(err, zklock.ErrUnknownOutcome) {
+		o.looked(ctx, "break", err)
+	}
+}
+
+// resize changes a semaphore's size.
+func (o *op) resize(ctx context.Context) {
+	err := o.c.Semaphore(o.path, 1).Resize(ctx, o.permits)
+	o.p.note("#%d resizes %s to %d: %v", o.n, o.path, o.permits, errText{err})
+	o.p.within(o.began, o.limit, "resize")
+	if !errors.Is(err, zklock.ErrUnknownOutcome) {
+		o.looked(ctx, "resize", err)
+	}
+}
+
+// looked checks the error of a call that needs no hold.
+func (o *op) looked(ctx context.Context, what string, err error) {
+	switch {
+	case err == nil:
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+	case errors.Is(err, zklock.ErrClosed) && o.p.isClosing():
+	case errors.Is(err, session.ErrGarbled) && o.p.w.garbles:
+	case errors.Is(err, session.ErrLost): // the session ended on the way
+	default:
+		o.p.w.violated("%s#%d: %s: unexpected error: %v", o.p.name, o.n, what, err)
+	}
+}
+
+// leader asks who leads.
+func (o *op) leader(ctx context.Context) {
+	sure := o.p.w.oracle.certain(o.path)
+	l, err := o.c.Election(o.path).Leader(ctx)
+	o.p.note("#%d sees the leader %d: %v", o.n, l.Token, errText{err})
+	o.p.within(o.began, o.limit, "leader")
+	for _, t := range o.p.w.oracle.still(o.path, sure) {
+		if err == nil && l.Token != t.token || errors.Is(err, zklock.ErrNoLeader) {
+			o.p.w.violated("leader of %s is %s, token %d; told: %d, %v", o.path, t.who, t.token, l.Token, err)
+		}
+	}
+	if !errors.Is(err, zklock.ErrNoLeader) {
+		o.looked(ctx, "leader", err)
+	}
+}
+
+// observe follows the leaders.
+func (o *op) observe(ctx context.Context) {
+	var last zklock.Token
+	var was string
+	for l, err := range o.c.Election(o.path).Observe(ctx) {
+		switch {
+		case errors.Is(err, zklock.ErrNoLeader):
+			if was == "none" {
+				o.p.w.violated("%s#%d observes no leader twice", o.p.name, o.n)
+			}
+			was = "none"
+		case err != nil:
+			o.looked(ctx, "observe", err)
+		default:
+			if was != "" && was != "none" && was != l.Node {
+				o.p.w.violated("%s#%d observes %s right after %s", o.p.name, o.n, l.Node, was)
+			}
+			if l.Token < last {
+				o.p.w.violated("%s#%d observes the leader %d after %d", o.p.name, o.n, l.Token, last)
+			}
+			was, last = l.Node, l.Token
+		}
+	}
+	o.p.note("#%d observed until %d", o.n, last)
+	o.p.within(o.began, o.limit, "observe")
+}

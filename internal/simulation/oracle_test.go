@@ -1,0 +1,401 @@
+package simulation_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zktest"
+)
+
+// oracle knows what has to hold. It sees the tree as the leader has it, without a delay, and the holds as their
+// holders see them, and compares the two whenever something has happened in the server or a call has returned.
+//
+// Removal by force is the documented exception, and is modelled znode by znode: a hold whose znode an administrator
+// deleted, or whose session one ended, is void from that instant on, for that path and until it hears of it. Void
+// holds may stand beside others; their tokens and their Multi still count.
+type oracle struct {
+	w *world
+
+	mu      sync.Mutex // guards what follows
+	names   map[int64]string
+	forced  map[string]bool // znodes that were removed by force, or may be by a Break that is under way
+	expired map[int64]bool  // sessions that were ended by force
+	held    []*tenure       // may have ended
+	tokens  map[string]zklock.Token
+	writers map[string]zklock.Token
+	sizes   map[string][]sized
+	written map[string]int64 // the registers
+	zxid    int64
+}
+
+// sized is a semaphore's size from an instant on.
+type sized struct {
+	from time.Duration
+	size int
+}
+
+// tenure is one acquisition, with all the holds that it has by re-entry.
+type tenure struct {
+	who     string
+	p       *player
+	kind    string
+	paths   []string
+	permits int
+	began   time.Duration // of the call
+	from    time.Duration
+	maxHold time.Duration
+	session int64
+	token   zklock.Token
+
+	// guarded by oracle.mu
+	nodes  []string
+	read   bool // holds for reading only
+	moving bool // a write lock that is being turned into a read lock: which of the two it is, only the server knows
+	holds  []*grasp
+	voided time.Duration // since when it is known to be void
+}
+
+// grasp is one hold.
+type grasp struct {
+	*zklock.Hold
+	lead     *zklock.Leadership
+	read     bool
+	released bool
+}
+
+func newOracle(w *world) *oracle {
+	return &oracle{w: w, names: map[int64]string{}, forced: map[string]bool{}, expired: map[int64]bool{},
+		tokens: map[string]zklock.Token{}, writers: map[string]zklock.Token{}, sizes: map[string][]sized{},
+		written: map[string]int64{}}
+}
+
+// owner names a session's client.
+func (o *oracle) owner(session int64) string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if name, ok := o.names[session]; ok {
+		return name
+	}
+	return "a new client"
+}
+
+func (t *tenure) live() bool {
+	return slices.ContainsFunc(t.holds, func(g *grasp) bool { return g.Context().Err() == nil })
+}
+
+// reads reports whether others may read beside it.
+func (t *tenure) reads() bool { return t.read || t.moving }
+
+// void reports whether its place on its ith path was taken away by force.
+func (o *oracle) void(t *tenure, i int) bool {
+	if !o.forced[t.nodes[i]] && !o.expired[t.session] {
+		return false
+	}
+	_, stands := o.w.srv.Node(t.nodes[i])
+	return !stands
+}
+
+// acquired enters a hold at the instant at which its call returned.
+func (o *oracle) acquired(t *tenure) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.look()
+	t.from = o.w.now()
+	o.held = slices.DeleteFunc(o.held, func(t *tenure) bool { return !t.live() })
+	for i, p := range t.paths {
+		if o.void(t, i) {
+			continue
+		}
+		for _, other := range o.held {
+			j := slices.Index(other.paths, p)
+			if j < 0 || t.kind == "semaphore" || t.reads() && other.reads() || o.void(other, j) {
+				continue
+			}
+			o.w.violated("two holders of %s: %s (%s, token %d) and %s (%s, token %d)", p, t.who, t.kind, t.token,
+				other.who, other.kind, other.token)
+		}
+		o.inLine(t, i)
+		o.ordered(t, p)
+	}
+	o.held = append(o.held, t)
+	o.stand(t)
+}
+
+// ordered checks that the token is greater than those of the holders before that it excludes.
+func (o *oracle) ordered(t *tenure, p string) {
+	before := o.tokens[p]
+	switch t.kind {
+	case "read":
+		before = o.writers[p]
+	case "semaphore":
+		before = 0 // holders together: in order of arrival, as inLine sees, but told in any
+	case "write":
+		o.writers[p] = max(o.writers[p], t.token)
+	}
+	if t.token <= before && !o.shared(t, p) {
+		o.w.violated("token %d of %s on %s, after %d", t.token, t.who, p, before)
+	}
+	o.tokens[p] = max(o.tokens[p], t.token)
+}
+
+// inLine checks, in the tree as it is, that nobody who came before stands in the way: nobody was overtaken.
+func (o *oracle) inLine(t *tenure, i int) {
+	dir, own := path.Split(t.nodes[i])
+	me, _ := recipe.Parse(own)
+	sum, limit := me.Permits, o.limit(t.paths[i], t.began)
+	for _, name := range o.w.srv.Children(path.Clean(dir)) {
+		n, ok := recipe.Parse(name)
+		if !ok || name == own || n.Number >= me.Number {
+			continue
+		}
+		switch {
+		case me.Kind == recipe.Permits:
+			sum += n.Permits
+		case me.Kind != recipe.Read || n.Kind != recipe.Read:
+			o.w.violated("%s holds %s with %s while %s stands before it", t.who, t.paths[i], own, name)
+		}
+	}
+	if sum > limit && me.Kind == recipe.Permits {
+		o.w.violated("%s holds permits of %s with %s: the %dth of %d", t.who, t.paths[i], own, sum, limit)
+	}
+}
+
+// limit is the greatest size that a semaphore has had since began.
+func (o *oracle) limit(p string, began time.Duration) int {
+	limit := 0
+	for i, s := range o.sizes[p] {
+		if i+1 == len(o.sizes[p]) || o.sizes[p][i+1].from >= began {
+			limit = max(limit, s.size)
+		}
+	}
+	return limit
+}
+
+// stand checks that a live hold's znodes stand, in its session's name, unless they were removed by force.
+func (o *oracle) stand(t *tenure) {
+	if !t.live() {
+		return
+	}
+	if t.moving {
+		t.nodes = t.holds[len(t.holds)-1].Nodes()
+		return
+	}
+	for i, node := range t.nodes {
+		n, ok := o.w.srv.Node(node)
+		switch {
+		case ok && n.Stat.EphemeralOwner != t.session && t.session != 0:
+			o.w.violated("%s holds %s by the znode %s of session %#x, and has %#x", t.who, t.paths[i], node,
+				n.Stat.EphemeralOwner, t.session)
+		case ok:
+		case !o.forced[node] && !o.expired[t.session]:
+			o.w.violated("%s holds %s without a znode: %s is gone, since %v at most", t.who, t.paths[i], node, o.w.now())
+			o.forced[node] = true // said once
+		case t.voided == 0:
+			t.voided = o.w.now()
+		case o.w.now()-t.voided > maxTimeout+3*time.Second:
+			o.w.violated("%s has not heard since %v that %s was removed", t.who, t.voided, node)
+			t.voided = o.w.now()
+		}
+	}
+}
+
+// follow looks whenever something has happened in the server.
+func (o *oracle) follow(ctx context.Context) {
+	_ = o.w.srv.Await(ctx, func() bool { // until ctx ends
+		o.step()
+		return false
+	})
+}
+
+// step checks what has to hold at all times.
+func (o *oracle) step() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.look()
+}
+
+func (o *oracle) look() {
+	zxid := o.w.srv.Zxid()
+	if zxid == o.zxid {
+		return
+	}
+	o.zxid = zxid
+	for _, t := range o.held {
+		o.stand(t)
+	}
+	for i, p := range o.w.paths {
+		if o.w.fam[i] == famSem {
+			o.measure(p)
+			continue
+		}
+		o.fence(p)
+	}
+}
+
+// measure notes a semaphore's size.
+func (o *oracle) measure(p string) {
+	n, ok := o.w.srv.Node(p)
+	if !ok {
+		return
+	}
+	var state struct{ Size int }
+	if len(n.Data) > 0 && json.Unmarshal(n.Data, &state) != nil {
+		o.w.violated("semaphore %s has the data %q", p, n.Data)
+	}
+	if all := o.sizes[p]; state.Size > 0 && (len(all) == 0 || all[len(all)-1].size != state.Size) {
+		o.sizes[p] = append(all, sized{o.w.now(), state.Size})
+	}
+}
+
+// fence checks that what the holders write with Multi is never overwritten by one that held before.
+func (o *oracle) fence(p string) {
+	n, _ := o.w.srv.Node(register(p))
+	v, _ := strconv.ParseInt(string(n.Data), 10, 64) // empty: nobody wrote yet
+	if v < o.written[p] {
+		o.w.violated("the register of %s was set to %d after %d: a late write was let through", p, v, o.written[p])
+	}
+	o.written[p] = v
+}
+
+// acknowledged checks that a write of t's was carried out.
+func (o *oracle) acknowledged(t *tenure) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.look()
+	for _, p := range t.paths {
+		if o.written[p] < int64(t.token) {
+			o.w.violated("a write of %s to the register of %s is lost: it has %d, not %d", t.who, p, o.written[p], t.token)
+		}
+	}
+}
+
+// nobodyHolds checks, at the end, that nobody believes to hold anything, and why each hold has ended.
+func (o *oracle) nobodyHolds() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, t := range o.held {
+		if t.live() {
+			o.w.violated("%s still holds %v", t.who, t.paths)
+		}
+	}
+}
+
+// ended checks that a hold ended for a reason.
+func (o *oracle) ended(t *tenure, g *grasp) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	forced := o.expired[t.session] || slices.ContainsFunc(t.nodes, func(n string) bool { return o.forced[n] }) || t.moving
+	cause := context.Cause(g.Context())
+	ok := false
+	switch {
+	case errors.Is(cause, zklock.ErrUnlocked):
+		ok = g.released || t.moving
+	case errors.Is(cause, zklock.ErrMaxHold):
+		ok = t.maxHold > 0 && o.w.now()-t.from >= t.maxHold
+	case errors.Is(cause, zklock.ErrNodeDeleted), errors.Is(cause, zklock.ErrSessionExpired):
+		ok = forced
+	case errors.Is(cause, zklock.ErrLeaseOver):
+		ok = true
+	case errors.Is(cause, zklock.ErrClosed):
+		ok = t.p.isClosing()
+	}
+	if !ok {
+		o.w.violated("hold of %v by %s ended with %v", t.paths, t.who, cause)
+	}
+}
+
+// shared reports whether t stands on the same znode as an earlier hold of the same client.
+func (o *oracle) shared(t *tenure, p string) bool { return false }
+
+// expire ends a session by force.
+func (o *oracle) expire(s zktest.Session) {
+	o.mu.Lock()
+	o.expired[s.ID] = true
+	for _, node := range s.Ephemerals {
+		o.forced[node] = true
+	}
+	o.mu.Unlock()
+	if err := o.w.srv.Expire(s.ID); err != nil && !errors.Is(err, zktest.CodeUnknownSession) {
+		o.w.violated("expire: %v", err)
+	}
+}
+
+// doom notes that a znode is removed by force, or may be from now on.
+func (o *oracle) doom(node string) {
+	o.mu.Lock()
+	o.forced[node] = true
+	o.mu.Unlock()
+}
+
+// remove deletes one contender, mostly the first in line.
+func (o *oracle) remove(dir string, rnd *rand.Rand) {
+	names := recipe.Sort(o.w.srv.Children(dir))
+	if len(names) == 0 {
+		return
+	}
+	name := names[0]
+	if rnd.IntN(3) == 0 {
+		name = names[rnd.IntN(len(names))]
+	}
+	o.w.note("fault", "%s/%s is deleted", dir, short(name))
+	o.doom(dir + "/" + name)
+	if err := o.w.srv.Delete(dir + "/" + name); err != nil && !errors.Is(err, zktest.CodeNoNode) {
+		o.w.violated("delete: %v", err)
+	}
+}
+
+// removeAll deletes a lock's directory with all that is in it.
+func (o *oracle) removeAll(dir string) {
+	o.w.note("fault", "%s is deleted with all in it", dir)
+	for _, name := range o.w.srv.Children(dir) {
+		o.doom(dir + "/" + name)
+		_ = o.w.srv.Delete(dir + "/" + name) // gone by itself, perhaps
+	}
+	_ = o.w.srv.Delete(dir) // somebody may have come
+}
+
+// short is a contender's name without its random id, so that two runs have the same history.
+func short(name string) string {
+	n, ok := recipe.Parse(path.Base(name))
+	if !ok {
+		return name
+	}
+	return fmt.Sprintf("%s %d", n.Kind, n.Number)
+}
+
+// certain returns the holds of a path that are beyond doubt now.
+func (o *oracle) certain(p string) []*tenure {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var sure []*tenure
+	for _, t := range o.held {
+		if i := slices.Index(t.paths, p); i >= 0 && t.live() && !t.moving && !o.forced[t.nodes[i]] && !o.expired[t.session] {
+			sure = append(sure, t)
+		}
+	}
+	return sure
+}
+
+// still returns those of before that have been so until now.
+func (o *oracle) still(p string, before []*tenure) []*tenure {
+	now := o.certain(p)
+	return slices.DeleteFunc(before, func(t *tenure) bool { return !slices.Contains(now, t) })
+}
+
+// resized reports whether the size of t's semaphore has changed since t was asked for.
+func (o *oracle) resized(t *tenure) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := o.sizes[t.paths[0]]
+	return t.kind == "semaphore" && len(all) > 0 && all[len(all)-1].from >= t.began
+}

@@ -1,0 +1,278 @@
+package simulation_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zklock"
+)
+
+const (
+	maxTimeout = 10 * time.Second // of a session
+	// longest is how long any call may take, by its deadline, and what it holds is held, before it is let go.
+	longest = 60 * time.Second
+)
+
+// player is one client and the program that uses it: fifty operations, each in a goroutine of its own, at random
+// instants.
+type player struct {
+	w        *world
+	i        int
+	name     string
+	rnd      *rand.Rand
+	timeout  time.Duration
+	finished chan struct{} // closed when it has begun its last operation
+
+	mu      sync.Mutex // guards what follows
+	c       *zklock.Client
+	closing bool // c is being closed, or was
+	dials   uint64
+	held    []*tenure
+
+	wg sync.WaitGroup // its operations
+}
+
+func newPlayer(w *world, i int) *player {
+	p := &player{w: w, i: i, name: fmt.Sprintf("c%d", i), rnd: w.rand(10 + uint64(i)), finished: make(chan struct{})}
+	p.timeout = []time.Duration{4, 6, 10}[p.rnd.IntN(3)] * time.Second
+	return p
+}
+
+// r returns remainders for the nth operation: its own instants, its end's, and its cancellation's.
+func (p *player) r(n, kind int) int { return 1000 + kind*500 + p.i*64 + n }
+
+func (p *player) note(format string, args ...any) { p.w.note(p.name, format, args...) }
+
+func (p *player) isClosing() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.closing
+}
+
+// dial leads the client's next connection to a random member, over a wire of its own.
+func (p *player) dial(network, addr string, timeout time.Duration) (net.Conn, error) {
+	p.mu.Lock()
+	p.dials++
+	key := mix(p.w.seed, uint64(p.i), p.dials)
+	p.mu.Unlock()
+	pause(context.Background(), travel(key), 10+4*p.i)
+	m := p.w.members[mix(key, 1)%uint64(len(p.w.members))]
+	conn, err := m.Dial(network, addr, timeout)
+	if err != nil {
+		return nil, err
+	}
+	return newWire(conn, key, 11+4*p.i), nil
+}
+
+// ensure has the player be connected, and returns its client; nil when ctx ended first.
+func (p *player) ensure(ctx context.Context) *zklock.Client {
+	for ctx.Err() == nil {
+		p.mu.Lock()
+		c, closing := p.c, p.closing
+		p.mu.Unlock()
+		if c != nil && !closing {
+			return c
+		}
+		limit := 8 * time.Second
+		bounded, done := context.WithTimeout(ctx, limit)
+		began := p.w.now()
+		fresh, err := zklock.Dial(bounded, p.w.srv.Addr(), zklock.WithDialer(p.dial), zklock.WithSessionTimeout(p.timeout),
+			zklock.WithHooks(zklock.Hooks{Session: p.session}))
+		ended := bounded.Err()
+		done()
+		p.within(began, limit, "dial")
+		p.mu.Lock()
+		if err == nil {
+			p.c, p.closing = fresh, false
+		}
+		p.mu.Unlock()
+		// A session that was ended by force before the word of its beginning had arrived is the one other reason.
+		if err != nil && !(ended != nil && errors.Is(err, ended)) && !errors.Is(err, zklock.ErrSessionExpired) {
+			p.w.violated("%s: dial: %v", p.name, err)
+		}
+	}
+	return nil
+}
+
+// session hears of the client's sessions.
+func (p *player) session(info zklock.SessionInfo) {
+	if info.State == session.Connected {
+		p.w.oracle.mu.Lock()
+		p.w.oracle.names[info.ID] = p.name
+		p.w.oracle.mu.Unlock()
+	}
+	p.note("session %v %v", info.State, errText{info.Err})
+}
+
+// close closes the client.
+func (p *player) close() {
+	p.mu.Lock()
+	c := p.c
+	p.closing = true
+	p.mu.Unlock()
+	p.note("close")
+	began := p.w.now()
+	if err := c.Close(); err != nil {
+		p.w.violated("%s: close: %v", p.name, err)
+	}
+	p.within(began, 2500*time.Millisecond, "close")
+}
+
+// within checks that a call took no longer than it may.
+func (p *player) within(began, limit time.Duration, what string) {
+	if took := p.w.now() - began; took > limit+time.Millisecond {
+		p.w.violated("%s: %s took %v of %v", p.name, what, took, limit)
+	}
+}
+
+// play does the operations, and waits for their ends.
+func (p *player) play(ctx context.Context) {
+	p.ensure(ctx)
+	for n := range operations {
+		pause(ctx, upTo(p.rnd, 600*time.Millisecond), p.r(n, 0))
+		if c := p.ensure(ctx); c != nil {
+			p.operate(ctx, c, n)
+		}
+	}
+	close(p.finished)
+	p.wg.Wait()
+}
+
+// operate begins one operation.
+func (p *player) operate(ctx context.Context, c *zklock.Client, n int) {
+	k := p.rnd.IntN(len(p.w.paths))
+	path, fam := p.w.paths[k], p.w.fam[k]
+	t, g := p.any()
+	o := op{p: p, c: c, n: n, path: path, t: t, g: g, limit: p.span()}
+	switch pick := p.rnd.IntN(100); {
+	case pick < 62 || pick < 88 && t == nil:
+		o.draw(k, fam)
+		p.start(ctx, &o, o.acquire)
+	case pick < 68:
+		p.start(ctx, &o, o.check)
+	case pick < 77 && t.kind != "read" && t.kind != "semaphore":
+		p.start(ctx, &o, o.multi)
+	case pick < 81:
+		p.start(ctx, &o, o.unlock)
+	case pick < 85 && t.kind == "write":
+		p.start(ctx, &o, o.downgrade)
+	case pick < 85 && g.lead != nil:
+		p.start(ctx, &o, o.proclaim)
+	case pick < 88 && (t.kind == "write" || t.kind == "mutex" || t.kind == "multi"):
+		o.hold, o.reading = upTo(p.rnd, time.Second), p.rnd.IntN(2) == 0
+		p.start(ctx, &o, o.reenter)
+	case pick < 91:
+		p.start(ctx, &o, o.queue)
+	case pick < 93:
+		o.victim = p.rnd.IntN(3)
+		p.start(ctx, &o, o.breakOne)
+	case pick < 96 && fam == famMutex:
+		p.start(ctx, &o, o.observe)
+	case pick < 98 && fam == famMutex:
+		p.start(ctx, &o, o.leader)
+	case pick < 98 && fam == famSem:
+		o.permits = 1 + p.rnd.IntN(5)
+		p.start(ctx, &o, o.resize)
+	case pick >= 98:
+		p.wg.Go(p.close) // the next operation dials again
+		pause(ctx, 0, p.r(n, 3))
+	default:
+		p.start(ctx, &o, o.queue)
+	}
+}
+
+// span draws a deadline: mostly seconds, sometimes shorter than a round trip.
+func (p *player) span() time.Duration {
+	switch p.rnd.IntN(10) {
+	case 0:
+		return upTo(p.rnd, 3*time.Millisecond)
+	case 1, 2:
+		return 5*time.Second + upTo(p.rnd, 15*time.Second)
+	}
+	return 50*time.Millisecond + upTo(p.rnd, 4*time.Second)
+}
+
+// start runs an operation, with a deadline or, one time in four, with a cancellation at the same instant.
+func (p *player) start(ctx context.Context, o *op, f func(ctx context.Context)) {
+	cancels := p.rnd.IntN(4) == 0
+	now := time.Now()
+	due := at(now, o.limit, p.r(o.n, 1))
+	o.limit = due.Sub(now)
+	p.wg.Go(func() {
+		o.began = p.w.now()
+		var done context.CancelFunc
+		if cancels {
+			ctx, done = context.WithCancel(ctx)
+			t := time.AfterFunc(o.limit, done)
+			defer t.Stop()
+		} else {
+			ctx, done = context.WithDeadline(ctx, due)
+		}
+		defer done()
+		f(ctx)
+	})
+}
+
+// any returns one of the client's holds that has not been released, or nil.
+func (p *player) any() (*tenure, *grasp) {
+	p.w.oracle.mu.Lock()
+	defer p.w.oracle.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := p.rnd.IntN(1 << 20)
+	var all []*tenure
+	for _, t := range p.held {
+		if t.open() != nil {
+			all = append(all, t)
+		}
+	}
+	p.held = all
+	if len(all) == 0 {
+		return nil, nil
+	}
+	t := all[n%len(all)]
+	return t, t.open()
+}
+
+// open returns a hold that has not been released.
+func (t *tenure) open() *grasp {
+	for _, g := range t.holds {
+		if !g.released {
+			return g
+		}
+	}
+	return nil
+}
+
+// errText shows an error without what differs from run to run.
+type errText struct{ err error }
+
+// String names the sentinels that the error matches.
+func (e errText) String() string {
+	if e.err == nil {
+		return "ok"
+	}
+	for _, known := range []struct {
+		err  error
+		text string
+	}{
+		{zklock.ErrBusy, "busy"}, {zklock.ErrClosed, "closed"}, {zklock.ErrDeadlock, "deadlock"},
+		{zklock.ErrConflict, "conflict"}, {zklock.ErrOption, "option"}, {zklock.ErrNoLeader, "no leader"},
+		{zklock.ErrNotHeld, "not held"}, {zklock.ErrUnlocked, "unlocked"}, {zklock.ErrUnknownOutcome, "unknown outcome"},
+		{zklock.ErrSessionExpired, "session expired"}, {zklock.ErrLeaseOver, "lease over"},
+		{zklock.ErrNodeDeleted, "node deleted"}, {zklock.ErrMaxHold, "max hold"},
+		{context.DeadlineExceeded, "deadline"}, {context.Canceled, "cancelled"},
+		{session.ErrGarbled, "garbled"}, {session.ErrConnection, "connection"},
+	} {
+		if errors.Is(e.err, known.err) {
+			return known.text
+		}
+	}
+	return "error"
+}

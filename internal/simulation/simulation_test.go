@@ -1,0 +1,84 @@
+package simulation_test
+
+import (
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"runtime"
+	"runtime/debug"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/zktest"
+)
+
+var (
+	seeds = flag.Uint64("seeds", 1000, "how many seeds to run")
+	first = flag.Uint64("first", 1, "the first of them")
+	again = flag.Int("again", 1, "how often to run each")
+	print = flag.Bool("print", false, "print the history of every seed")
+)
+
+// stuck is how long a seed may take in real time: some thousand times what it takes.
+const stuck = 3 * time.Minute
+
+// simulate runs one seed. A failure prints its history and what was violated.
+func simulate(t *testing.T, seed uint64) (w *world) {
+	// What does not move any more in a bubble moves no clock in there either.
+	watchdog := time.AfterFunc(stuck, func() {
+		buf := make([]byte, 1<<20)
+		panic(fmt.Sprintf("seed %d does not end\n%s\n%s", seed, w.report(), buf[:runtime.Stack(buf, true)]))
+	})
+	defer watchdog.Stop()
+	defer func() {
+		p := recover() // goroutines that stay behind, among others
+		if p != nil || len(w.bad) > 0 || t.Failed() {
+			t.Errorf("%s\npanic: %v", w.report(), p)
+		} else if *print {
+			t.Log(w.report())
+		}
+	}()
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.Run(t, zktest.WithoutListener())
+		var err error
+		w, err = newWorld(seed, srv)
+		require.NoError(t, err)
+		w.run(t.Context())
+	})
+	return w
+}
+
+func TestNothingIsPromisedThatRandomUseAndRandomFaultsCanBreak(t *testing.T) {
+	// Seeds leave much garbage and keep nothing.
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	var next atomic.Uint64
+	var failed atomic.Int64
+	began := time.Now()
+	t.Run("seeds", func(t *testing.T) {
+		for i := range runtime.GOMAXPROCS(0) {
+			t.Run(fmt.Sprint(i), func(t *testing.T) {
+				t.Parallel()
+				for n := next.Add(1) - 1; n < *seeds*uint64(*again) && failed.Load() < 5; n = next.Add(1) - 1 {
+					seed := *first + n/uint64(*again)
+					if !t.Run(fmt.Sprint(seed), func(t *testing.T) { simulate(t, seed) }) {
+						failed.Add(1)
+					}
+				}
+			})
+		}
+	})
+	t.Logf("%d seeds from %d: %d failed, in %v", *seeds, *first, failed.Load(), time.Since(began).Round(time.Millisecond))
+}
+
+// digest is a history in a number.
+func digest(w *world) uint64 {
+	h := fnv.New64a()
+	for _, line := range w.lines() {
+		h.Write([]byte(line))
+	}
+	return h.Sum64()
+}

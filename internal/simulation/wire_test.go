@@ -1,0 +1,211 @@
+package simulation_test
+
+import (
+	"encoding/binary"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// grain is the distance of the instants that belong to one source of events. Every source has a remainder of its own
+// below it, so that no two of them ever act at one instant and their order does not depend on the scheduler.
+const grain = 4096 * time.Nanosecond
+
+// at returns the first instant of the source with remainder r that is d or more from now.
+func at(now time.Time, d time.Duration, r int) time.Time {
+	ns := now.UnixNano() + int64(max(d, 0))
+	ns += (int64(r) - ns%int64(grain) + int64(grain)) % int64(grain)
+	if ns <= now.UnixNano() {
+		ns += int64(grain)
+	}
+	return time.Unix(0, ns)
+}
+
+// mix is a hash (splitmix64): what it is fed says for what, not when, a number is drawn, so that no order matters.
+func mix(words ...uint64) uint64 {
+	h := uint64(0)
+	for _, w := range words {
+		h += w + 0x9e3779b97f4a7c15
+		h ^= h >> 30
+		h *= 0xbf58476d1ce4e5b9
+		h ^= h >> 27
+		h *= 0x94d049bb133111eb
+		h ^= h >> 31
+	}
+	return h
+}
+
+// travel is how long one message is on its way: mostly below 2 ms, one in ten up to 30 ms, one in a hundred up to half
+// a second, one in a thousand up to six.
+func travel(h uint64) time.Duration {
+	share, frac := h%1000, time.Duration(h>>32%1000)
+	switch {
+	case share < 900:
+		return 50*time.Microsecond + frac*2*time.Microsecond
+	case share < 990:
+		return 2*time.Millisecond + frac*28*time.Microsecond
+	case share < 999:
+		return 30*time.Millisecond + frac*470*time.Microsecond
+	}
+	return frac * 6 * time.Millisecond
+}
+
+// wire is a client's end of a connection on which every message, in either direction, travels for a time of its own.
+// Their order is kept, as on a real one. What was written before Close still arrives.
+type wire struct {
+	net.Conn        // the server's end of the way
+	key      uint64 // of seed, client and connection
+	r        int    // remainder of the client's messages; r+1 is that of the server's
+
+	mu     sync.Mutex // guards what follows
+	queue  []message  // on their way to the server
+	sent   uint64
+	last   time.Time // when the latest message arrives
+	closed bool
+	wake   chan struct{} // something was queued; holds one
+	over   chan struct{} // closed by Close
+
+	// Touched by the one goroutine that reads.
+	got  uint64
+	rest []byte
+	err  error
+}
+
+// message is on its way to the server until due. The last one is the connection's end.
+type message struct {
+	due   time.Time
+	frame []byte
+	end   bool
+}
+
+func newWire(conn net.Conn, key uint64, r int) *wire {
+	w := &wire{Conn: conn, key: key, r: r, wake: make(chan struct{}, 1), over: make(chan struct{})}
+	go w.carry() // ends some time after Close, which the client owes
+	return w
+}
+
+// send puts a message on its way. The caller holds mu.
+func (w *wire) send(frame []byte, end bool) {
+	w.sent++
+	now := time.Now()
+	due := at(now, max(travel(mix(w.key, w.sent)), w.last.Sub(now)), w.r)
+	if !due.After(w.last) {
+		due = w.last.Add(grain)
+	}
+	w.last = due
+	w.queue = append(w.queue, message{due, frame, end})
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// carry delivers what the client sends.
+func (w *wire) carry() {
+	for {
+		w.mu.Lock()
+		queue := w.queue
+		w.queue = nil
+		w.mu.Unlock()
+		for _, m := range queue {
+			time.Sleep(time.Until(m.due))
+			if m.end {
+				_ = w.Conn.Close()
+				return
+			}
+			_, _ = w.Conn.Write(m.frame) // the server may have hung up
+		}
+		if len(queue) == 0 {
+			<-w.wake
+		}
+	}
+}
+
+// Write sends the frames in b, one message each.
+func (w *wire) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return 0, net.ErrClosed
+	}
+	for rest := b; len(rest) > 0; {
+		n := len(rest)
+		if n >= 4 {
+			n = min(n, 4+int(binary.BigEndian.Uint32(rest)))
+		}
+		w.send(append([]byte(nil), rest[:n]...), false)
+		rest = rest[n:]
+	}
+	return len(b), nil
+}
+
+// Read returns the next message once it has arrived.
+func (w *wire) Read(b []byte) (int, error) {
+	if len(w.rest) == 0 && w.err == nil {
+		w.receive()
+	}
+	select {
+	case <-w.over:
+		return 0, net.ErrClosed
+	default:
+	}
+	if len(w.rest) == 0 {
+		return 0, w.err
+	}
+	n := copy(b, w.rest)
+	w.rest = w.rest[n:]
+	return n, nil
+}
+
+// receive waits for a message of the server's, or what there is of one before the end.
+func (w *wire) receive() {
+	head := make([]byte, 4, 256)
+	n, err := io.ReadFull(w.Conn, head)
+	if w.err = err; err != nil {
+		w.rest = head[:n]
+		return
+	}
+	size := int(binary.BigEndian.Uint32(head))
+	w.rest = append(head, make([]byte, min(size, 1<<20))...)
+	n, w.err = io.ReadFull(w.Conn, w.rest[4:])
+	w.rest = w.rest[:4+n]
+	w.got++
+	now := time.Now()
+	t := time.NewTimer(at(now, travel(mix(w.key, w.got, 1)), w.r+1).Sub(now))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-w.over:
+	}
+}
+
+// Close ends this end at once; the other one learns of it after the last message.
+func (w *wire) Close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return nil
+	}
+	w.closed = true
+	close(w.over)
+	w.send(nil, true)
+	return w.Conn.SetReadDeadline(time.Unix(1, 0)) // wakes the reader
+}
+
+// SetDeadline is for reading: a write does not wait here.
+func (w *wire) SetDeadline(t time.Time) error { return w.SetReadDeadline(t) }
+
+// SetWriteDeadline does nothing.
+func (w *wire) SetWriteDeadline(time.Time) error { return nil }
+
+// SetReadDeadline ends a Read that waits for longer.
+func (w *wire) SetReadDeadline(t time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return os.ErrClosed
+	}
+	return w.Conn.SetReadDeadline(t)
+}

@@ -1,0 +1,205 @@
+package simulation_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/zklock/locker/zktest"
+)
+
+// Families of kinds: those whose contenders stand in the same lines.
+const (
+	famMutex = iota // Mutex, MultiLock, Election
+	famRW
+	famSem
+)
+
+// operations is how many each client does.
+const operations = 50
+
+// world is one run of one seed. It lives in a testing/synctest bubble.
+type world struct {
+	seed    uint64
+	start   time.Time
+	srv     *zktest.Server
+	members []*zktest.Member
+	paths   []string
+	fam     []int
+	size    []int // of the semaphores, as their first users name it
+	players []*player
+	oracle  *oracle
+	garbles bool // faults under which a client is shown replies that are out of order
+
+	mu      sync.Mutex // guards what follows
+	history []event
+	bad     []string
+}
+
+// event is one line of the history, put into words only when somebody wants to read it.
+type event struct {
+	at     time.Duration
+	who    string
+	format string
+	args   []any
+}
+
+// newWorld draws what a seed stands for.
+func newWorld(seed uint64, srv *zktest.Server) (*world, error) {
+	w := &world{seed: seed, start: time.Now(), srv: srv, members: []*zktest.Member{srv.Leader()}}
+	rnd := w.rand(0)
+	for range rnd.IntN(3) {
+		m, err := srv.Follower()
+		if err != nil {
+			return nil, err
+		}
+		w.members = append(w.members, m)
+	}
+	if err := srv.Create("/reg", nil); err != nil {
+		return nil, err
+	}
+	for i := range 3 {
+		w.paths = append(w.paths, fmt.Sprintf("/locks/%c", 'a'+i))
+		w.fam = append(w.fam, []int{famMutex, famMutex, famRW, famSem}[rnd.IntN(4)])
+		w.size = append(w.size, 1+rnd.IntN(4))
+		if err := srv.Create(register(w.paths[i]), nil); err != nil {
+			return nil, err
+		}
+	}
+	w.garbles = rnd.IntN(4) == 0
+	w.oracle = newOracle(w)
+	for i := range 3 + rnd.IntN(3) {
+		w.players = append(w.players, newPlayer(w, i))
+	}
+	return w, nil
+}
+
+// register is the znode that the holders of a path write with Hold.Multi.
+func register(path string) string { return "/reg/" + path[len("/locks/"):] }
+
+// rand is a generator of its own for each thing that draws.
+func (w *world) rand(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(w.seed, stream)) }
+
+func (w *world) now() time.Duration { return time.Since(w.start) }
+
+// note writes a line of the history. Arguments must not change later.
+func (w *world) note(who, format string, args ...any) {
+	e := event{w.now(), who, format, args}
+	w.mu.Lock()
+	w.history = append(w.history, e)
+	w.mu.Unlock()
+}
+
+// violated notes that a promise was broken.
+func (w *world) violated(format string, args ...any) {
+	msg := fmt.Sprintf(format, args...)
+	w.note("CHECK", "%s", msg)
+	w.mu.Lock()
+	w.bad = append(w.bad, fmt.Sprintf("at %v: %s", w.now(), msg))
+	w.mu.Unlock()
+}
+
+// pause waits until the instant of the source r that is d or more away; false when ctx ended first.
+func pause(ctx context.Context, d time.Duration, r int) bool {
+	now := time.Now()
+	t := time.NewTimer(at(now, d, r).Sub(now))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// run plays the seed to its end and has the end checked.
+func (w *world) run(ctx context.Context) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var playing, watching sync.WaitGroup
+	watching.Go(func() { w.oracle.follow(ctx) })
+	faulty, calm := context.WithCancel(ctx)
+	var chaos sync.WaitGroup
+	chaos.Go(func() { newChaos(w).run(faulty) })
+	for _, p := range w.players {
+		playing.Go(func() { p.play(ctx) })
+	}
+	for _, p := range w.players {
+		<-p.finished
+	}
+	calm()
+	chaos.Wait() // it mends everything when it ends
+	w.note("world", "healed")
+	healed := w.now()
+	playing.Wait()
+	if late := w.now() - healed; late > longest {
+		w.violated("calls went on for %v after everything was mended", late)
+	}
+	w.aftermath(ctx)
+	stop()
+	watching.Wait()
+}
+
+// aftermath checks that nothing is left behind: first while the clients stay, then after they have gone.
+func (w *world) aftermath(ctx context.Context) {
+	for _, p := range w.players {
+		p.ensure(ctx)
+	}
+	// Sessions that were given up here live on at the server for their timeout and a tick.
+	pause(ctx, maxTimeout+3*time.Second, 900)
+	w.oracle.step()
+	for _, path := range w.paths {
+		for _, name := range w.srv.Children(path) {
+			n, _ := w.srv.Node(path + "/" + name)
+			w.violated("left in the tree: %s/%s, of %s, made at %v", path, name, w.oracle.owner(n.Stat.EphemeralOwner),
+				time.UnixMilli(n.Stat.Ctime).Sub(w.start))
+		}
+	}
+	for _, watch := range w.srv.Watches() {
+		w.violated("watch left at the server: %+v", watch)
+	}
+	w.oracle.nobodyHolds()
+	if n := len(w.srv.Sessions()); n != len(w.players) {
+		w.violated("%d sessions of %d clients", n, len(w.players))
+	}
+	for _, p := range w.players {
+		p.close()
+	}
+	pause(ctx, 13*time.Second, 901) // for what is on its way
+	if left := w.srv.Sessions(); len(left) > 0 {
+		w.violated("sessions left after Close: %+v", left)
+	}
+	if n := w.srv.Connections(); n > 0 {
+		w.violated("%d connections left after Close", n)
+	}
+}
+
+// lines returns the history in words.
+func (w *world) lines() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	lines := make([]string, len(w.history))
+	for i, e := range w.history {
+		lines[i] = fmt.Sprintf("%14.6f %-7s %s", e.at.Seconds(), e.who, fmt.Sprintf(e.format, e.args...))
+	}
+	return lines
+}
+
+// report is what a failure prints.
+func (w *world) report() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d failed; again: go test ./internal/simulation -seeds 1 -first %d -cpu 1 -again 20\n", w.seed, w.seed)
+	for _, line := range w.lines() {
+		b.WriteString(line + "\n")
+	}
+	for _, bad := range w.bad {
+		b.WriteString("violated " + bad + "\n")
+	}
+	return b.String()
+}
+
+// upTo draws a duration below d.
+func upTo(rnd *rand.Rand, d time.Duration) time.Duration { return time.Duration(rnd.Int64N(int64(d))) }
