@@ -69,7 +69,7 @@ func (ls *lines) of(b *base) *line {
 			if ls.all == nil {
 				ls.all = map[lineKey]*line{}
 			}
-			l = &line{c: b.c, b: *b}
+			l = &line{c: b.c, b: *b, self: describe(b.data)}
 			ls.all[b.share] = l
 		}
 		ls.mu.Unlock()
@@ -86,8 +86,11 @@ type line struct {
 	c *Client
 	b base // of the first that came; the others' are equal in what is used of it
 
+	self string // who this process is, for messages
+
 	mu          sync.Mutex // guards what follows, and the line's waiters and tenures
 	first, last *localWaiter
+	n           int // of them
 	t           *tenure
 	trying      bool               // a TryLock looks for a place
 	stop        context.CancelFunc // of the goroutine that queues; nil: there is none
@@ -108,6 +111,21 @@ type localWaiter struct {
 	retried    error // news: a step was made again
 }
 
+// waiters are re-used with their channels, which are half of what a wait takes of the heap.
+var waiters = sync.Pool{New: func() any {
+	return &localWaiter{ready: make(chan grant, 1), wake: make(chan struct{}, 1)}
+}}
+
+// recycle takes back a waiter that is in no line, so that nobody will send to it.
+func recycle(w *localWaiter) {
+	select {
+	case <-w.wake:
+	default:
+	}
+	w.moved, w.retried = false, nil
+	waiters.Put(w)
+}
+
 // grant is what a waiter waited for.
 type grant struct {
 	t       *tenure
@@ -118,6 +136,7 @@ type grant struct {
 // push puts w at the end of the line, or, when it has been there before, at its head. The caller holds mu.
 func (l *line) push(w *localWaiter, front bool) {
 	w.in = true
+	l.n++
 	switch {
 	case l.first == nil:
 		l.first, l.last = w, w
@@ -141,6 +160,7 @@ func (l *line) remove(w *localWaiter) {
 		l.last = w.prev
 	}
 	w.prev, w.next, w.in = nil, nil, false
+	l.n--
 }
 
 // give ends the first waiter's wait. The caller holds mu.
@@ -156,11 +176,15 @@ func (l *line) place(w *localWaiter) (at recipe.Line, known bool) {
 	at = l.out
 	switch {
 	case l.t != nil && (l.t.held || l.t.over):
-		at = recipe.Line{Ahead: 1, Holder: l.t.Nodes()[0], Who: describe(l.b.data)}
+		at = recipe.Line{Ahead: 1, Holder: l.t.Nodes()[0], Who: l.self}
 	case at.Ahead == 0:
-		at.Who = describe(l.b.data) // only those before it here, if there are any
+		at.Who = l.self // only those before it here, if there are any
 	}
 	known = at.Ahead > 0
+	if w == l.last { // as one that has just come
+		at.Ahead += l.n - 1
+		return at, known
+	}
 	for p := w.prev; p != nil; p = p.prev {
 		at.Ahead++
 	}

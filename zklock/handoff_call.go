@@ -32,7 +32,8 @@ func (b *base) waitShared(ctx context.Context, w *waiting) (*tenure, error) {
 			return t, nil
 		}
 		if me == nil {
-			me = &localWaiter{ready: make(chan grant, 1), wake: make(chan struct{}, 1)}
+			me = waiters.Get().(*localWaiter)
+			defer recycle(me)
 			l.push(me, false)
 		} else {
 			l.push(me, true) // it was its turn
@@ -152,16 +153,11 @@ func (b *base) tryShared(ctx context.Context, r *request, w *waiting) (*tenure, 
 
 // busy is the answer to a TryLock. The caller holds mu.
 func (l *line) busy() error {
-	n := 0
-	for w := l.first; w != nil; w = w.next {
-		n++
-	}
-	who := describe(l.b.data)
 	switch {
-	case l.t != nil && n > 0:
-		return &busyError{0, fmt.Errorf("held by this process (%s), %d of it waiting", who, n)}
+	case l.t != nil && l.n > 0:
+		return &busyError{0, fmt.Errorf("held by this process (%s), %d of it waiting", l.self, l.n)}
 	case l.t != nil:
-		return &busyError{0, fmt.Errorf("held by this process (%s)", who)}
+		return &busyError{0, fmt.Errorf("held by this process (%s)", l.self)}
 	}
-	return &busyError{0, fmt.Errorf("this process (%s) is in line for it already", who)}
+	return &busyError{0, fmt.Errorf("this process (%s) is in line for it already", l.self)}
 }

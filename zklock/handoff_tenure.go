@@ -22,6 +22,7 @@ type tenure struct {
 	l      *line
 	s      *session.Session // retained until drop
 	ticket place
+	nodes  []string // its path
 
 	ctx    context.Context // ends with the tenure, and with the session
 	cancel context.CancelFunc
@@ -46,7 +47,7 @@ type tenure struct {
 // begin makes the tenure of a place that is first in line and whose session is retained. Its goroutine is tend; the
 // caller starts it, and sees to its first holder. The caller holds mu.
 func (l *line) begin(p place) *tenure {
-	t := &tenure{l: l, s: p.Session(), ticket: p, want: make(chan struct{}), left: l.b.o.handoff}
+	t := &tenure{l: l, s: p.Session(), ticket: p, nodes: p.Nodes(), want: make(chan struct{}), left: l.b.o.handoff}
 	t.ctx, t.cancel = context.WithCancel(t.s.Context())
 	if l.b.o.keep > 0 {
 		t.timer = time.NewTimer(l.b.o.keep)
@@ -252,7 +253,7 @@ func (t *tenure) Forfeit() { t.ticket.Forfeit() }
 func (t *tenure) Session() *session.Session { return t.s }
 
 // Nodes returns the path of the znode.
-func (t *tenure) Nodes() []string { return t.ticket.Nodes() }
+func (t *tenure) Nodes() []string { return t.nodes }
 
 // Czxid returns the zxid of the znode's create: the token of all holds of the tenure.
 func (t *tenure) Czxid() int64 { return t.ticket.Czxid() }
