@@ -1,0 +1,110 @@
+package main
+
+import (
+	"slices"
+	"sync"
+)
+
+// gate stands before every access to the database. It is what makes a freeze show the same thing in every run: while it
+// is closed, an update stops where it hurts most, after its last look at the lock and before its write.
+//
+// It also sees to it that nothing is under way in the database when the process is stopped. A transaction of a process
+// that has stopped keeps its locks: with SQLite no other instance could write at all then, and a row's lock of
+// PostgreSQL's stands until the server gives up on the client. That is a real danger of real pauses, and short
+// transactions and the database's own time limits (idle_in_transaction_session_timeout) are the answer to it; a lock
+// service can't help there.
+type gate struct {
+	mu      sync.Mutex // guards what follows
+	changed *sync.Cond // broadcast after every change
+	armed   bool       // the next update to read closes the gate behind it
+	closed  bool
+	inside  int         // accesses to the database
+	begun   int         // updates that have read
+	late    []lateWrite // those of them that stand before their write
+}
+
+// lateWrite is an update that is past its last look at the lock.
+type lateWrite struct {
+	Key   string
+	Node  string // its place in line
+	Token int64
+	N     int64 // the number that it is about to write
+}
+
+func newGate() *gate {
+	g := &gate{}
+	g.changed = sync.NewCond(&g.mu)
+	return g
+}
+
+// begin lets an update read; end is called when it is over.
+func (g *gate) begin() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.wait()
+	g.begun++
+	g.inside++
+	g.closed = g.armed
+	g.changed.Broadcast()
+}
+
+func (g *gate) end() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.begun--
+	g.changed.Broadcast()
+}
+
+// write lets it write.
+func (g *gate) write(w lateWrite) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		g.late = append(g.late, w)
+		g.changed.Broadcast()
+	}
+	g.wait()
+	g.inside++
+}
+
+// done says that a read or a write is over.
+func (g *gate) done() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.inside--
+	g.changed.Broadcast()
+}
+
+// wait waits while the gate is closed. The parent process opens it again, or the end of standard input. g.mu is held.
+func (g *gate) wait() {
+	for g.closed {
+		g.changed.Wait()
+	}
+}
+
+// close closes the gate, behind an update that has read, and waits until every such update stands before its write, or
+// until somebody opens it. It returns the writes, at least one.
+func (g *gate) close() []lateWrite {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.armed = true
+	for g.armed {
+		g.closed = g.begun > 0 // else by the next one, at once: it can't slip through
+		g.changed.Broadcast()
+		for g.armed && (g.inside > 0 || len(g.late) < g.begun || g.begun == 0 && !g.closed) {
+			g.changed.Wait()
+		}
+		if len(g.late) > 0 {
+			break
+		}
+		// Those that had read have ended without a write.
+	}
+	return slices.Clone(g.late)
+}
+
+func (g *gate) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.armed, g.closed, g.late = false, false, nil
+	g.changed.Broadcast()
+}
