@@ -56,6 +56,10 @@ func (b *base) shareKey() lineKey {
 
 // lines has a client's local lines.
 type lines struct {
+	// used are waiters that are used again with their channels, which are half of what a wait takes of the heap. They
+	// are the client's, since channels of a testing/synctest bubble must not leave it.
+	used sync.Pool
+
 	mu  sync.Mutex // guards all; taken inside line.mu
 	all map[lineKey]*line
 }
@@ -111,19 +115,22 @@ type localWaiter struct {
 	retried    error // news: a step was made again
 }
 
-// waiters are re-used with their channels, which are half of what a wait takes of the heap.
-var waiters = sync.Pool{New: func() any {
+// waiter returns one that is in no line.
+func (ls *lines) waiter() *localWaiter {
+	if w, ok := ls.used.Get().(*localWaiter); ok {
+		return w
+	}
 	return &localWaiter{ready: make(chan grant, 1), wake: make(chan struct{}, 1)}
-}}
+}
 
 // recycle takes back a waiter that is in no line, so that nobody will send to it.
-func recycle(w *localWaiter) {
+func (ls *lines) recycle(w *localWaiter) {
 	select {
 	case <-w.wake:
 	default:
 	}
 	w.moved, w.retried = false, nil
-	waiters.Put(w)
+	ls.used.Put(w)
 }
 
 // grant is what a waiter waited for.

@@ -32,8 +32,8 @@ func (b *base) waitShared(ctx context.Context, w *waiting) (*tenure, error) {
 			return t, nil
 		}
 		if me == nil {
-			me = waiters.Get().(*localWaiter)
-			defer recycle(me)
+			me = b.c.lines.waiter()
+			defer b.c.lines.recycle(me)
 			l.push(me, false)
 		} else {
 			l.push(me, true) // it was its turn
