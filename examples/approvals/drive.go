@@ -124,28 +124,34 @@ func (d *drive) killOne(m *member) error {
 // freezeOne stops an instance right before a write that it is entitled to, until others have done the same work, and
 // then lets it make that write. Nothing here depends on time: each step waits for what must be so.
 func (d *drive) freezeOne(ctx context.Context, m *member) error {
+	if err := m.tell(closeGate); err != nil {
+		return err
+	}
+	if _, err := hear(ctx, m, m.closed, "its gate to be closed"); err != nil {
+		return err
+	}
+	// One update is sure to be there; those of other clients may be, too.
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
 	frozen := make(chan struct{})
 	var reserved sync.WaitGroup
-	var reservedErr error
-	// One update is sure to be there; those of other clients may be, too.
-	reserved.Go(func() { reservedErr = d.load.insistAt(ctx, m.addr, frozen) })
-	err := d.freezeAndThaw(ctx, m, sync.OnceFunc(func() { close(frozen) }))
+	reserved.Go(func() {
+		if err := d.load.insistAt(ctx, m.addr, frozen); err != nil {
+			fail(err)
+		}
+	})
+	if err := d.freezeAndThaw(ctx, m, sync.OnceFunc(func() { close(frozen) })); err != nil {
+		fail(err)
+	}
 	reserved.Wait()
-	return errors.Join(err, reservedErr)
+	return context.Cause(ctx)
 }
 
 func (d *drive) freezeAndThaw(ctx context.Context, m *member, frozen func()) (err error) {
 	defer frozen()
-	if err := m.tell(closeGate); err != nil {
+	late, err := hear(ctx, m, m.ready, "a write to stop at")
+	if err != nil {
 		return err
-	}
-	var late []lateWrite
-	select {
-	case late = <-m.ready:
-	case <-m.exited:
-		return errors.Join(fmt.Errorf("%s: ended", m.name), m.err())
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 	if len(late) == 0 {
 		return fmt.Errorf("%s: nothing to write when it was to be frozen", m.name)

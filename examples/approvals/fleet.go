@@ -25,7 +25,8 @@ type member struct {
 	stderr strings.Builder // of use after exited only
 
 	exited chan struct{} // closed when the process is gone and all it said has been heard
-	up     chan string   // its address; has room for it
+	up     chan string   // its address; these three have room for what comes once
+	closed chan struct{}
 	ready  chan []lateWrite
 
 	mu      sync.Mutex // guards what follows
@@ -47,7 +48,7 @@ func startMember(o orders) (*member, error) {
 		return nil, err
 	}
 	m := &member{name: o.Name, cmd: exec.Command(self), exited: make(chan struct{}), up: make(chan string, 1),
-		ready: make(chan []lateWrite, 1), changed: make(chan struct{})}
+		closed: make(chan struct{}, 1), ready: make(chan []lateWrite, 1), changed: make(chan struct{})}
 	m.cmd.Env = append(os.Environ(), instanceEnv+"="+string(text))
 	m.cmd.SysProcAttr = attributes()
 	m.cmd.Stderr = &m.stderr
@@ -76,6 +77,8 @@ func (m *member) listen(stdout io.Reader) {
 		switch {
 		case w.Up != "":
 			m.up <- w.Up
+		case w.Closed:
+			m.closed <- struct{}{}
 		case w.Ready != nil:
 			m.ready <- w.Ready
 		}
@@ -99,15 +102,15 @@ func (m *member) listen(stdout io.Reader) {
 	}
 }
 
-// address waits until the instance serves.
-func (m *member) address(ctx context.Context) error {
+// hear waits for one of the things that an instance says once.
+func hear[T any](ctx context.Context, m *member, from <-chan T, what string) (said T, err error) {
 	select {
-	case m.addr = <-m.up:
-		return nil
+	case said = <-from:
+		return said, nil
 	case <-m.exited:
-		return m.err()
+		return said, errors.Join(fmt.Errorf("%s: ended; waited for %s", m.name, what), m.err())
 	case <-ctx.Done():
-		return fmt.Errorf("%s: does not serve: %w", m.name, context.Cause(ctx))
+		return said, fmt.Errorf("%s: waited for %s: %w", m.name, what, context.Cause(ctx))
 	}
 }
 
@@ -183,7 +186,7 @@ func startFleet(ctx context.Context, o orders, n int) (f fleet, err error) {
 		f = append(f, m)
 	}
 	for _, m := range f {
-		if err := m.address(ctx); err != nil {
+		if m.addr, err = hear(ctx, m, m.up, "its address"); err != nil {
 			return f, err
 		}
 	}

@@ -82,22 +82,25 @@ func (g *gate) wait() {
 	}
 }
 
-// close closes the gate, behind an update that has read, and waits until every such update stands before its write, or
-// until somebody opens it. It returns the writes, at least one.
-func (g *gate) close() []lateWrite {
+// close closes the gate behind the updates that have read, or, when there are none, has the next one close it behind
+// itself. From its return on, no update that reads can write.
+func (g *gate) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.armed = true
-	for g.armed {
-		g.closed = g.begun > 0 // else by the next one, at once: it can't slip through
-		g.changed.Broadcast()
-		for g.armed && (g.inside > 0 || len(g.late) < g.begun || g.begun == 0 && !g.closed) {
-			g.changed.Wait()
+	g.armed, g.closed = true, g.begun > 0
+}
+
+// standing waits, after close, until every update that has read stands before its write, and at least one does, or
+// until somebody opens the gate. It returns the writes.
+func (g *gate) standing() []lateWrite {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for g.armed && (len(g.late) == 0 || len(g.late) < g.begun || g.inside > 0) {
+		if g.begun == 0 && g.closed { // those that had read have ended without a write
+			g.closed = false
+			g.changed.Broadcast()
 		}
-		if len(g.late) > 0 {
-			break
-		}
-		// Those that had read have ended without a write.
+		g.changed.Wait()
 	}
 	return slices.Clone(g.late)
 }

@@ -33,11 +33,12 @@ type orders struct {
 
 // word is a line of JSON that an instance prints for its parent.
 type word struct {
-	Up    string      `json:",omitempty"` // it serves, at this address
-	Ready []lateWrite `json:",omitempty"` // it may be stopped now; these are the writes that it is about to make
-	Stale *staleWrite `json:",omitempty"` // the database refused this one
-	Lost  int64       `json:",omitempty"` // as the last word: updates that ended with the lock, before their write
-	Err   string      `json:",omitempty"` // why it ends
+	Up     string      `json:",omitempty"` // it serves, at this address
+	Closed bool        `json:",omitempty"` // no update is made from here on, until the gate is opened
+	Ready  []lateWrite `json:",omitempty"` // it may be stopped now; these are the writes that it is about to make
+	Stale  *staleWrite `json:",omitempty"` // the database refused this one
+	Lost   int64       `json:",omitempty"` // as the last word: updates that ended with the lock, before their write
+	Err    string      `json:",omitempty"` // why it ends
 }
 
 // What the parent writes to an instance's standard input. Its end ends the instance.
@@ -125,7 +126,9 @@ func obey(stdin io.Reader, g *gate, say func(word)) {
 	for lines := bufio.NewScanner(stdin); lines.Scan(); {
 		switch lines.Text() {
 		case closeGate:
-			closing.Go(func() { say(word{Ready: g.close()}) }) // ends when the gate is opened, at the latest
+			g.close()
+			say(word{Closed: true})
+			closing.Go(func() { say(word{Ready: g.standing()}) }) // ends when the gate is opened, at the latest
 		case openGate:
 			g.open()
 		default:
