@@ -131,6 +131,8 @@ func (d *drive) freezeOne(ctx context.Context, m *member) error {
 		return err
 	}
 	// One update is sure to be there; those of other clients may be, too.
+	ctx, cancel := context.WithTimeoutCause(ctx, updateBound, fmt.Errorf("%s: could not be frozen and thawed within %v", m.name, updateBound))
+	defer cancel()
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	frozen := make(chan struct{})
@@ -140,11 +142,15 @@ func (d *drive) freezeOne(ctx context.Context, m *member) error {
 			fail(err)
 		}
 	})
-	if err := d.freezeAndThaw(ctx, m, sync.OnceFunc(func() { close(frozen) })); err != nil {
+	err := d.freezeAndThaw(ctx, m, sync.OnceFunc(func() { close(frozen) }))
+	if err != nil {
 		fail(err)
 	}
 	reserved.Wait()
-	return context.Cause(ctx)
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	return err
 }
 
 func (d *drive) freezeAndThaw(ctx context.Context, m *member, frozen func()) (err error) {
@@ -231,7 +237,7 @@ func (d *drive) awaitRefused(ctx context.Context, m *member, late []lateWrite) e
 		case <-m.exited:
 			return errors.Join(fmt.Errorf("%s: ended, with %d late writes unaccounted for", m.name, missing), m.err())
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return fmt.Errorf("%s: waited for the refusal of %d late writes: %w", m.name, missing, context.Cause(ctx))
 		}
 	}
 }

@@ -12,7 +12,7 @@
 //	go run . -db postgres://localhost/postgres # in a PostgreSQL database; its tables are removed in the end
 //
 // It needs a Unix, because it stops a process. It ends with 0 if the books balance, with 1 if they don't or something
-// failed, with 2 for a bad command line and with 130 after Ctrl-C.
+// failed, with 2 for a bad command line and with 130 after Ctrl-C or SIGTERM.
 package main
 
 import (
@@ -23,6 +23,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"syscall"
 	"time"
 )
 
@@ -45,10 +46,10 @@ const (
 
 func main() {
 	if text := os.Getenv(instanceEnv); text != "" {
-		signal.Ignore(os.Interrupt) // Ctrl-C goes to the whole group; the parent ends its instances itself
+		signal.Ignore(os.Interrupt, syscall.SIGTERM) // which may go to the whole group; the parent ends its instances itself
 		os.Exit(instanceMain(text, os.Stdin, os.Stdout))
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program the hard way
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
