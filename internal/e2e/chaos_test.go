@@ -17,8 +17,9 @@ import (
 var (
 	seedFlag = flag.Uint64("chaos.seed", 0, "seed of faults and workers; 0: a new one")
 	forFlag  = flag.Duration("chaos.for", 20*time.Second, "length of a round")
-	rounds   = flag.Int("chaos.rounds", 3, "rounds of the run on local processes")
+	rounds   = flag.Int("chaos.rounds", 2, "rounds of the run on local processes")
 	keep     = flag.Bool("chaos.keep", false, "write every round's history to a file")
+	overlap  = flag.Bool("chaos.overlap", false, "break a server also while another one still catches up")
 	only     = flag.String("chaos.only", "", "only the faults whose names contain this")
 )
 
@@ -29,39 +30,52 @@ func seed() uint64 {
 	return rand.Uint64N(1 << 40)
 }
 
-// mostVoid is how many rounds may prove nothing, since ZooKeeper itself lost writes (see chaos.Report), before a test
-// takes that for its own fault.
+// finder finds or starts servers.
+type finder func(t *testing.T) *servers.Ensemble
+
+// mostVoid is how many rounds may prove nothing, since ZooKeeper itself failed (see chaos.Report), before a test takes
+// that for its own fault.
 const mostVoid = 5
 
-// wreak runs some rounds and fails the test for every problem.
-func wreak(t *testing.T, e *servers.Ensemble, n int, each time.Duration, conf chaos.Config) {
-	conf.Ensemble, conf.Seed, conf.Only, conf.Keep, conf.Out = e, seed(), *only, *keep, os.Stdout
+// wreak runs n rounds and fails the test for every problem. A round that proves nothing is made again, on new servers.
+func wreak(t *testing.T, find finder, n int, each time.Duration, conf chaos.Config) {
+	conf.Seed, conf.Only, conf.Keep, conf.Overlap, conf.Out = seed(), *only, *keep, *overlap, os.Stdout
+	for void := 0; n > 0; void++ {
+		require.LessOrEqual(t, void, mostVoid, "rounds that prove nothing")
+		n -= wreakOn(t, find(t), n, each, conf)
+	}
+}
+
+// wreakOn runs rounds until one proves nothing, and returns how many were good before.
+func wreakOn(t *testing.T, e *servers.Ensemble, n int, each time.Duration, conf chaos.Config) (good int) {
+	defer func() { require.NoError(t, e.Close()) }()
+	conf.Ensemble = e
 	r, err := chaos.Open(conf)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, r.Close()) }()
 	fmt.Print(r.Head())
-	for void := 0; n > 0; {
+	for ; good < n; good++ {
 		rep, err := r.Round(each)
 		if rep != nil {
 			fmt.Println(rep)
 		}
-		if err == nil && rep.Void() && void < mostVoid {
-			void++
-			continue
-		}
-		n--
-		if err != nil || len(rep.Problems) > 0 {
-			t.Fatalf("seed %d: %v\nagain: go -C internal/e2e test -race -run '^%s$' -args -chaos.seed %d", conf.Seed, err, t.Name(), conf.Seed)
+		switch {
+		case rep != nil && rep.Void():
+			return good
+		case err != nil || len(rep.Problems) > 0:
+			t.Fatalf("seed %d: %v\nagain: go -C internal/e2e test -race -v -run '^%s$' . -args -chaos.seed %d", conf.Seed, err, t.Name(), conf.Seed)
 		}
 	}
+	return good
 }
 
 func TestLocksKeepTheirPromisesWhileEverythingBreaks(t *testing.T) {
-	e, named, err := servers.Named()
-	if err == nil && !named {
-		e, err = servers.Local()
-	}
-	require.NoError(t, err)
-	defer func() { require.NoError(t, e.Close()) }()
-	wreak(t, e, *rounds, *forFlag, chaos.Config{Inside: 2, Outside: 2})
+	wreak(t, func(t *testing.T) *servers.Ensemble {
+		e, named, err := servers.Named()
+		if err == nil && !named {
+			e, err = servers.Local()
+		}
+		require.NoError(t, err)
+		return e
+	}, *rounds, *forFlag, chaos.Config{Inside: 2, Outside: 2})
 }

@@ -14,13 +14,14 @@ import (
 
 // The same suite on what is here: an ensemble that the environment names, containers, or else local processes.
 func TestLocksKeepTheirPromisesOnWhateverServersThereAre(t *testing.T) {
-	e, why, err := servers.Choose(t.Context())
-	if why != "" {
-		fmt.Println(why)
-	}
-	require.NoError(t, err)
-	defer func() { require.NoError(t, e.Close()) }()
-	wreak(t, e, 1, *forFlag, chaos.Config{Inside: 2, Outside: 1})
+	wreak(t, func(t *testing.T) *servers.Ensemble {
+		e, why, err := servers.Choose(t.Context())
+		if why != "" {
+			fmt.Println(why)
+		}
+		require.NoError(t, err)
+		return e
+	}, 1, *forFlag, chaos.Config{Inside: 2, Outside: 1})
 }
 
 // docker-compose.yml is for people; here it is used once, as an ensemble that is given by name.
@@ -33,9 +34,10 @@ func TestComposeFileBringsUpAnEnsembleThatCanBeUsedByName(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, down()) }()
 	t.Setenv(servers.Env, addrs)
-	e, named, err := servers.Named()
-	require.NoError(t, err)
-	require.True(t, named)
-	defer func() { require.NoError(t, e.Close()) }()
-	wreak(t, e, 1, 5*time.Second, chaos.Config{Inside: 2, Outside: 1})
+	wreak(t, func(t *testing.T) *servers.Ensemble {
+		e, named, err := servers.Named()
+		require.NoError(t, err)
+		require.True(t, named)
+		return e
+	}, 1, 5*time.Second, chaos.Config{Inside: 2, Outside: 1})
 }

@@ -177,8 +177,8 @@ func (d *deck) next() fault {
 	return f
 }
 
-// wreck deals faults until ctx ends: every 3 to 5 s, or when the one before is over.
-func (r *Run) wreck(ctx context.Context, d *deck) error {
+// wreck deals faults until ctx ends: every 3 to 5 s, or when the one before is over, and ready.
+func (r *Run) wreck(ctx context.Context, d *deck, ready func(context.Context)) error {
 	if len(d.all) == 0 {
 		return nil
 	}
@@ -196,6 +196,23 @@ func (r *Run) wreck(ctx context.Context, d *deck) error {
 			return fmt.Errorf("%s: %w", f.name, err)
 		}
 		rest(ctx, time.Until(next))
+		ready(ctx)
 	}
 	return nil
+}
+
+// whole waits until all servers serve, so that the next of them is not broken while another one catches up: see
+// witness.go for what ZooKeeper does then. After half a minute it goes on all the same.
+func (r *Run) whole(ctx context.Context) {
+	for until := time.Now().Add(30 * time.Second); ctx.Err() == nil && time.Now().Before(until); rest(ctx, 50*time.Millisecond) {
+		serving := 0
+		for _, n := range r.conf.Ensemble.Nodes {
+			if n.Mode() != "" {
+				serving++
+			}
+		}
+		if serving == len(r.conf.Ensemble.Nodes) {
+			return
+		}
+	}
 }

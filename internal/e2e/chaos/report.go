@@ -22,8 +22,8 @@ type Report struct {
 	Round    int
 	Problems []string // empty: all is well
 
-	// Rollbacks are acknowledged writes without any lock that ZooKeeper lost. With any, the round proves nothing: what
-	// locks and registers had been told was taken back as well.
+	// Rollbacks are acknowledged writes, made without any lock, that ZooKeeper lost, and what its servers disagree on
+	// for good. With any, the round proves nothing, and the ensemble is of no more use.
 	Rollbacks []string
 
 	history.Figures
@@ -69,7 +69,7 @@ func (p *Report) String() string {
 		p.Rest.Round(time.Millisecond), p.Watches, p.Goroutines, p.Heap>>10, p.Late, p.Cut)
 	fmt.Fprintf(&b, "  the unfenced register lost %d acknowledged writes; the others 0 unless said below", p.UnfencedLosses)
 	for _, s := range p.Rollbacks {
-		b.WriteString("\n  ZooKeeper has lost acknowledged writes, so that this round proves nothing: " + s)
+		b.WriteString("\n  ZooKeeper itself failed, so that this round proves nothing: " + s)
 	}
 	for _, s := range p.Problems {
 		b.WriteString("\n  PROBLEM: " + s)

@@ -26,6 +26,8 @@ type Config struct {
 	Out             io.Writer      // is told of every fault
 	// Only, when not empty, keeps to the faults whose names contain it.
 	Only string
+	// Overlap breaks the next server also while another one still catches up after the last fault.
+	Overlap bool
 	// Keep writes every round's history to a file, not only those with problems.
 	Keep bool
 }
@@ -229,9 +231,12 @@ func (r *Run) Round(d time.Duration) (*Report, error) {
 	defer cancel()
 	var wrecks sync.WaitGroup
 	var wreckErrs [2]error
-	for i, d := range []*deck{r.server, r.client} {
-		wrecks.Go(func() { wreckErrs[i] = r.wreck(ctx, d) }) // ends with ctx
+	ready := r.whole
+	if r.conf.Overlap {
+		ready = func(context.Context) {}
 	}
+	wrecks.Go(func() { wreckErrs[0] = r.wreck(ctx, r.server, ready) }) // both end with ctx
+	wrecks.Go(func() { wreckErrs[1] = r.wreck(ctx, r.client, func(context.Context) {}) })
 	<-ctx.Done()
 	wrecks.Wait()
 	rep := &Report{Seed: r.conf.Seed, Round: r.round}
@@ -242,7 +247,7 @@ func (r *Run) Round(d time.Duration) (*Report, error) {
 	rep.problem(r.finish())
 	rep.problem(r.atRest(o, rep))
 	rep.Rest = time.Since(healed)
-	rep.Rollbacks = witness.finish()
+	rep.Rollbacks = append(witness.finish(), r.compare(o)...)
 	if s := history.Slept() - slept; s > time.Second {
 		rep.problem(fmt.Errorf("the machine slept for %v: the history has a hole", s))
 	}

@@ -60,7 +60,7 @@ type Orders struct {
 
 // restBound is how long, after all was healed, a worker may take for its last cycle: sessions that expired have to be
 // replaced first.
-const restBound = time.Minute
+const restBound = 45 * time.Second
 
 // round runs the workers until stop is closed, and then lets each complete one more cycle. emit is called from all of
 // them. The errors are what should not have happened.
