@@ -1,0 +1,106 @@
+package lockhttp_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zklock/lockhttp"
+	"github.com/zklock/locker/zktest"
+)
+
+// Four instances, a network that breaks, clients that leave, handlers that panic: never two handlers of one key that
+// both still may work, every answer one of the few that are promised, and nothing left in the end.
+func TestMiddlewareUnderFire(t *testing.T) {
+	webBubble(t, func(t *testing.T, srv *zktest.Server) {
+		inside := map[string]*atomic.Int32{"a": {}, "b": {}, "c": {}}
+		var tokens sync.Map // key → the latest
+		work := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			key := r.URL.Query().Get("key")
+			if n := inside[key].Add(1); n > 1 {
+				t.Errorf("%d handlers of %s", n, key)
+			}
+			hold, _ := zklock.HoldFrom(r.Context())
+			if last, ok := tokens.Swap(key, hold.Token()); ok && last.(zklock.Token) >= hold.Token() {
+				t.Errorf("token %d after %d", hold.Token(), last)
+			}
+			timer := time.NewTimer(rand.N(300 * time.Millisecond))
+			defer timer.Stop()
+			defer inside[key].Add(-1)
+			select {
+			case <-timer.C:
+				w.WriteHeader(http.StatusNoContent)
+			case <-r.Context().Done(): // lost, or nobody waits for the answer
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+			if rand.N(20) == 0 {
+				panic(http.ErrAbortHandler)
+			}
+		})
+		var all sync.WaitGroup
+		stop := make(chan struct{})
+		var answers [600]atomic.Int32
+		var clients []*zklock.Client
+		for range 4 {
+			c := webDial(t, srv)
+			clients = append(clients, c)
+			h := lockhttp.Middleware(c, byKey, zklock.WithWait(2*time.Second), zklock.WithMaxHold(5*time.Second))(work)
+			for range 6 {
+				all.Go(func() {
+					for {
+						select {
+						case <-stop:
+							return
+						default:
+						}
+						ctx, cancel := context.WithTimeout(context.Background(), rand.N(10*time.Second))
+						func() {
+							defer func() {
+								if p := recover(); p != nil && p != http.ErrAbortHandler {
+									t.Error(p)
+								}
+							}()
+							answers[ask(h, post(ctx, []string{"a", "b", "c"}[rand.N(3)])).StatusCode].Add(1)
+						}()
+						cancel()
+					}
+				})
+			}
+		}
+		for range 12 {
+			time.Sleep(rand.N(5 * time.Second))
+			srv.DropConnections()
+			time.Sleep(rand.N(5 * time.Second))
+			srv.Leader().Down()
+			time.Sleep(rand.N(15 * time.Second))
+			srv.Leader().Up()
+		}
+		close(stop)
+		all.Wait()
+		for status := range answers {
+			switch n := answers[status].Load(); status {
+			case 204, 409, 500, 503: // 500: the handler's own
+				require.Positive(t, n, "no answer %d in all that time", status)
+			default:
+				require.Zero(t, n, "answer %d", status)
+			}
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		for _, c := range clients {
+			require.Empty(t, c.Status().Holds)
+			require.Empty(t, c.Status().Waits)
+		}
+		for key := range inside {
+			require.Empty(t, srv.Children("/locks/approve/"+key))
+		}
+	})
+}
