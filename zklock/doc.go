@@ -30,6 +30,9 @@
 //
 // or, shorter, m.Do(ctx, work).
 //
+// Where the goroutines of a few processes want one Mutex often, WithLocalHandoff lets those of one process share a place
+// in line, and WithIdleKeep keeps it between uses: a lock is then handed on inside the process with no request at all.
+//
 // Beside Mutex there are RWMutex, Semaphore, MultiLock (several paths at once) and Election; they return the same Hold,
 // take the same options, and fail with the same errors. Queue and Break are for administrators, Status tells what this
 // process has, and package lockhttp puts locks, and a page of them, into net/http.

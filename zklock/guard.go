@@ -7,7 +7,9 @@ import (
 
 // Guard returns fn with a lock around it: what an annotation on a method is elsewhere. For each call, path computes
 // the lock's path from the argument, mostly with KeyPath; fn is called while the Mutex of that path is held, with a
-// context that ends with the hold. Waiting and holding are bounded by options: WithWait, WithMaxHold.
+// context that ends with the hold. Waiting and holding are bounded by options: WithWait, WithMaxHold. Calls of one
+// process for one path share a place in line with WithLocalHandoff, and with WithIdleKeep the next call finds it there:
+// both work across the calls of one guarded function, and of several with equal options.
 //
 // The returned function may be called concurrently. It returns fn's result and error, or, when the lock was not to be
 // had, Mutex.Lock's error; an error of path, and the empty path, are returned before any I/O (ErrPath).

@@ -14,9 +14,9 @@ import (
 // tend looks after a tenure until it is over: it hears of the end of the session and of the znode, of others who want
 // the lock, and of the end of the idle time. One goroutine of the client's, however many holds there are.
 //
-// It asks for nothing before it is worth it: when somebody else waits here, when the place is to be kept, or after
-// recipe.Settle. Then it watches the own znode, and lists the directory with a watch in one request, so that nobody can
-// come in between. Whoever came before it was our turn is in the list. A list as old as it may be does no harm: the
+// It asks for nothing before it is worth it. When somebody else waits here, or the place is to be kept, or else after
+// recipe.Settle, it watches the own znode; in the first two cases it also lists the directory with a watch in one
+// request, so that nobody can come in between. Whoever came before it was our turn is in the list. A list as old as it may be does no harm: the
 // watch is set at the same server, and fires when that learns of what is missing. Across connections package session
 // sets the watch again as of the latest that was seen.
 func (t *tenure) tend() {
@@ -38,8 +38,12 @@ func (t *tenure) tend() {
 			t.gone()
 		}
 	})
-	t.watch()
-	<-t.ctx.Done()
+	select {
+	case <-t.want:
+		t.watch()
+		<-t.ctx.Done()
+	case <-t.ctx.Done():
+	}
 }
 
 // watch returns when there is nothing more to look for: somebody was seen, or the tenure is over.
