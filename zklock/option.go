@@ -84,10 +84,11 @@ func WithDialer(dial Dialer) Option {
 	}}
 }
 
-// WithLogger logs everything that Hooks are told, and failures that no call returns: the ordinary course of locks at level
-// Debug, sessions that come up or end at Info, a lost connection and a lost lock at Warn. Attributes are call, kind,
-// path, owner, permits, try, token, node, waited, held, ahead, holder, who, joined, error and cause for locks, session,
-// server, timeout, asked and cause for sessions. Debug lines are logged with the context of LockInfo. Default: silent.
+// WithLogger logs everything that Hooks are told, and failures that no call returns: the ordinary course of locks at
+// level Debug, sessions that come up or end at Info, a lost connection and a lost lock at Warn. Attributes are call,
+// kind, path, owner, permits, try, token, node, waited, held, ahead, holder, who, joined, error and cause for locks,
+// session, server, timeout, asked and cause for sessions. Lines about a lock are logged with the context of LockInfo.
+// Default: silent.
 func WithLogger(log *slog.Logger) Option {
 	return Option{func(o *options) error {
 		if log == nil {
