@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/zklock/locker/internal/jitter"
 )
 
 // hosts decides which server is dialled next and when. The driver's own list resolves names once and, given servers
@@ -45,7 +47,7 @@ func (h *hosts) next() (string, error) {
 	if len(h.order) == 0 {
 		if h.round > 0 {
 			top := min(firstPause<<min(h.round, 10), lastPause, max(h.cfg.timeout/8, firstPause))
-			pause = top/2 + rand.N(top/2)
+			pause = top/2 + jitter.Below(top/2)
 		}
 		h.round++
 		h.order = slices.Clone(h.cfg.servers)

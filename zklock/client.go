@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
+	"github.com/zklock/locker/internal/jitter"
 	"github.com/zklock/locker/session"
 )
 
@@ -110,7 +110,7 @@ func (c *Client) run(s *session.Session) {
 			return
 		}
 		// Sessions that end at once must not become a storm.
-		if time.Since(began) < time.Second && !c.pause(500*time.Millisecond+rand.N(500*time.Millisecond)) {
+		if time.Since(began) < time.Second && !c.pause(500*time.Millisecond+jitter.Below(500*time.Millisecond)) {
 			return
 		}
 		fresh, err := c.start()
