@@ -74,8 +74,11 @@ func (o *op) draw(k, fam int) {
 		o.opts = append(o.opts, zklock.WithContainer())
 	}
 	o.hold = upTo(rnd, 400*time.Millisecond)
-	if rnd.IntN(8) == 0 {
+	switch rnd.IntN(24) {
+	case 0, 1, 2:
 		o.hold = upTo(rnd, 5*time.Second)
+	case 3: // longer than a session that is not heard of
+		o.hold = 4*time.Second + upTo(rnd, 10*time.Second)
 	}
 	o.patient = rnd.IntN(5) > 0
 }
@@ -211,7 +214,8 @@ func (o *op) let(ctx context.Context, t *tenure, g *grasp) {
 		}
 	case errors.Is(err, zklock.ErrLost), errors.Is(err, zklock.ErrClosed) && o.p.isClosing():
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
-	case errors.Is(err, session.ErrGarbled) && o.p.w.garbles:
+	case errors.Is(err, zklock.ErrUnknownOutcome) && t.moving: // neither lock, then, and both are given up
+	case errors.Is(err, session.ErrGarbled) && o.p.w.garbled():
 	default:
 		o.p.w.violated("%s: unlock: %v", t.who, err)
 	}
@@ -235,7 +239,7 @@ func (o *op) refused(ctx context.Context, err error) {
 	case errors.Is(err, zklock.ErrClosed) && o.p.isClosing():
 	case errors.Is(err, zklock.ErrConflict) && o.kind == "semaphore":
 	case errors.Is(err, zklock.ErrOption) && o.kind == "semaphore":
-	case errors.Is(err, session.ErrGarbled) && o.p.w.garbles:
+	case errors.Is(err, session.ErrGarbled) && o.p.w.garbled():
 	default:
 		o.p.w.violated("%s#%d: %s: unexpected error: %v", o.p.name, o.n, o.kind, err)
 	}
@@ -266,7 +270,7 @@ func (o *op) used(ctx context.Context, what string, err error) {
 	case errors.Is(err, zklock.ErrClosed) && o.p.isClosing():
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 	case errors.Is(err, zklock.ErrUnknownOutcome) && what != "check":
-	case errors.Is(err, session.ErrGarbled) && o.p.w.garbles:
+	case errors.Is(err, session.ErrGarbled) && o.p.w.garbled():
 	default:
 		o.p.w.violated("%s: %s: unexpected error: %v", o.t.who, what, err)
 	}
@@ -430,7 +434,7 @@ func (o *op) looked(ctx context.Context, what string, err error) {
 	case err == nil:
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 	case errors.Is(err, zklock.ErrClosed) && o.p.isClosing():
-	case errors.Is(err, session.ErrGarbled) && o.p.w.garbles:
+	case errors.Is(err, session.ErrGarbled) && o.p.w.garbled():
 	case errors.Is(err, session.ErrLost): // the session ended on the way
 	default:
 		o.p.w.violated("%s#%d: %s: unexpected error: %v", o.p.name, o.n, what, err)

@@ -190,6 +190,7 @@ func (o *oracle) stand(t *tenure) {
 		t.nodes = t.holds[len(t.holds)-1].Nodes()
 		return
 	}
+	o.safe(t)
 	for i, node := range t.nodes {
 		n, ok := o.w.srv.Node(node)
 		switch {
@@ -206,6 +207,20 @@ func (o *oracle) stand(t *tenure) {
 			o.w.violated("%s has not heard since %v that %s was removed", t.who, t.voided, node)
 			t.voided = o.w.now()
 		}
+	}
+}
+
+// safe checks that a live hold believes itself safe, and that it is: that the ensemble will not end the session before.
+func (o *oracle) safe(t *tenure) {
+	until := t.holds[0].SafeUntil()
+	if !time.Now().Before(until) {
+		o.w.violated("%s holds %v, and was safe only until %v", t.who, t.paths, until.Sub(o.w.start))
+	}
+	if o.expired[t.session] || o.zxid%8 != 0 { // to look is dear
+		return
+	}
+	if s, ok := o.w.srv.Session(t.session); ok && time.Now().Add(s.ExpiresIn).Before(until) {
+		o.w.violated("%s believes to be safe until %v, and its session ends in %v", t.who, until.Sub(o.w.start), s.ExpiresIn)
 	}
 }
 
@@ -319,6 +334,7 @@ func (o *oracle) shared(t *tenure, p string) bool { return false }
 
 // expire ends a session by force.
 func (o *oracle) expire(s zktest.Session) {
+	o.w.expired.Store(true)
 	o.mu.Lock()
 	o.expired[s.ID] = true
 	for _, node := range s.Ephemerals {

@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"runtime"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -20,6 +21,7 @@ var (
 	seeds = flag.Uint64("seeds", 1000, "how many seeds to run")
 	first = flag.Uint64("first", 1, "the first of them")
 	again = flag.Int("again", 1, "how often to run each")
+	stop  = flag.Int64("stop", 5, "after how many failures to stop; 0: never")
 	print = flag.Bool("print", false, "print the history of every seed")
 )
 
@@ -56,21 +58,30 @@ func TestNothingIsPromisedThatRandomUseAndRandomFaultsCanBreak(t *testing.T) {
 	// Seeds leave much garbage and keep nothing.
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	var next atomic.Uint64
-	var failed atomic.Int64
+	var failed, alike atomic.Int64
+	var tales sync.Map // digests of histories, by their seeds
 	began := time.Now()
 	t.Run("seeds", func(t *testing.T) {
 		for i := range runtime.GOMAXPROCS(0) {
 			t.Run(fmt.Sprint(i), func(t *testing.T) {
 				t.Parallel()
-				for n := next.Add(1) - 1; n < *seeds*uint64(*again) && failed.Load() < 5; n = next.Add(1) - 1 {
+				for n := next.Add(1) - 1; n < *seeds*uint64(*again) && (*stop == 0 || failed.Load() < *stop); n = next.Add(1) - 1 {
 					seed := *first + n/uint64(*again)
-					if !t.Run(fmt.Sprint(seed), func(t *testing.T) { simulate(t, seed) }) {
+					if !t.Run(fmt.Sprint(seed), func(t *testing.T) {
+						tale := digest(simulate(t, seed))
+						if before, told := tales.Swap(seed, tale); told && before == tale {
+							alike.Add(1)
+						}
+					}) {
 						failed.Add(1)
 					}
 				}
 			})
 		}
 	})
+	if *again > 1 {
+		t.Logf("%d of %d repetitions had the very same history", alike.Load(), *seeds*uint64(*again-1))
+	}
 	t.Logf("%d seeds from %d: %d failed, in %v", *seeds, *first, failed.Load(), time.Since(began).Round(time.Millisecond))
 }
 

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/zklock/locker/zktest"
@@ -33,6 +34,7 @@ type world struct {
 	players []*player
 	oracle  *oracle
 	garbles bool // faults under which a client is shown replies that are out of order
+	expired atomic.Bool
 
 	mu      sync.Mutex // guards what follows
 	history []event
@@ -82,6 +84,10 @@ func register(path string) string { return "/reg/" + path[len("/locks/"):] }
 
 // rand is a generator of its own for each thing that draws.
 func (w *world) rand(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(w.seed, stream)) }
+
+// garbled reports whether a client may have been shown replies that are out of order: by such a fault, or by a follower
+// that lags, and goes on answering reads of a session that has been ended by force.
+func (w *world) garbled() bool { return w.garbles || w.expired.Load() }
 
 func (w *world) now() time.Duration { return time.Since(w.start) }
 
