@@ -54,12 +54,20 @@ func startGuard(sig syscall.Signal) (*guard, error) {
 	return &guard{cmd: cmd, pipe: w}, nil
 }
 
+// say gives an order. It does not block: the pipe of a guard that was stopped may be full after some hours, and then the
+// guard is of no use anyway.
 func (g *guard) say(format string, args ...any) {
-	if g.err == nil {
-		g.err = g.pipe.SetWriteDeadline(time.Now().Add(50 * time.Millisecond)) // one that was stopped must not stop us
+	order := fmt.Appendf(nil, format+"\n", args...)
+	var written error
+	raw, err := g.pipe.SyscallConn()
+	if err == nil {
+		err = raw.Write(func(fd uintptr) bool {
+			_, written = unix.Write(int(fd), order) // all or nothing, since it is short
+			return true
+		})
 	}
 	if g.err == nil {
-		_, g.err = fmt.Fprintf(g.pipe, format+"\n", args...)
+		g.err = errors.Join(err, written)
 	}
 }
 

@@ -32,7 +32,7 @@ func execute(args []string) int {
 	if err != nil && !a.started && !errors.As(err, &own) {
 		err = &exitError{exitUsage, err} // cobra's word on the command line
 	}
-	if errors.As(err, &own) && own.code == exitUsage {
+	if codeOf(err) == exitUsage {
 		err = fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())
 	}
 	report(a.err, err)

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"syscall"
 	"time"
 
@@ -82,13 +81,13 @@ func (a *app) once(j *job, l *lockFlags, path string, take taker) (like syscall.
 	switch {
 	case interrupted:
 		if h != nil {
-			a.release(h, l)
+			a.release(h)
 		}
 		return 0, &exitError{exitSignal + int(sig), nil}
 	case err != nil:
 		return 0, err
 	}
-	defer a.release(h, l)
+	defer a.release(h)
 	s, err := c.Session(context.Background())
 	if err == nil {
 		err = h.Err()
@@ -109,14 +108,14 @@ func (a *app) dialWithin(ctx context.Context, l *lockFlags, more ...zklock.Optio
 }
 
 // release gives the lock up. Should that not be possible in time it goes with the session, which is closed next.
-func (a *app) release(h *zklock.Hold, l *lockFlags) {
+func (a *app) release(h *zklock.Hold) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	if h.Err() != nil {
 		return
 	}
-	if err := h.Unlock(ctx); err != nil && !a.quiet {
-		notice(os.Stderr, "the lock goes with the session, at the latest after %v: %v", a.conn.timeout, err)
+	if err := h.Unlock(ctx); err != nil && !errors.Is(err, zklock.ErrLost) && !a.quiet {
+		notice(a.err, "the lock goes with the session, at the latest after %v: %v", a.conn.timeout, err)
 	}
 }
 

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"fmt"
+	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -24,3 +27,15 @@ func adopt() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) 
 
 // lastSignal is the greatest signal number there is.
 const lastSignal = 64
+
+// parentOf returns the parent of a process.
+func parentOf(pid int) (parent int, ok bool) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, false
+	}
+	var state string
+	text := string(stat)
+	_, err = fmt.Sscan(text[strings.LastIndexByte(text, ')')+1:], &state, &parent) // a name may hold anything
+	return parent, err == nil && parent > 0
+}

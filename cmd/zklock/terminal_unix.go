@@ -92,18 +92,49 @@ func (t *terminal) stopped(sig syscall.Signal) bool {
 		return true
 	}
 	t.take()
-	woken := make(chan os.Signal, 1)
-	signal.Notify(woken, syscall.SIGCONT)
-	defer signal.Stop(woken)
-	signal.Reset(syscall.SIGTSTP)
-	if syscall.Kill(0, syscall.SIGTSTP) == nil {
-		select {
-		case <-woken:
-		case <-time.After(200 * time.Millisecond): // nobody could wake us: then the system does not stop us either
-		}
+	if wakeable() {
+		suspend()
 	}
 	if t.lent {
 		t.give()
 	}
 	return true
+}
+
+// suspend stops our process group as the terminal would have, and returns when we run again. The others get SIGTSTP; we
+// stop by SIGSTOP, since Go does not give SIGTSTP its first meaning back once it has been caught.
+func suspend() {
+	woken := make(chan os.Signal, 1)
+	signal.Notify(woken, syscall.SIGCONT)
+	defer signal.Stop(woken)
+	signal.Ignore(syscall.SIGTSTP)
+	_ = syscall.Kill(0, syscall.SIGTSTP)
+	if syscall.Kill(os.Getpid(), syscall.SIGSTOP) == nil {
+		select {
+		case <-woken:
+		case <-time.After(time.Second): // it goes on while we are stopped
+		}
+	}
+}
+
+// wakeable reports whether there is a shell that could continue us: a process of our session, outside of our process
+// group, above us. Without one, a terminal does not stop a process group either.
+func wakeable() bool {
+	session, err := unix.Getsid(0)
+	if err != nil {
+		return false
+	}
+	for pid, ok := os.Getppid(), true; ok; pid, ok = parentOf(pid) {
+		group, err := unix.Getpgid(pid)
+		if err != nil {
+			return false
+		}
+		if s, err := unix.Getsid(pid); err != nil || s != session {
+			return false
+		}
+		if group != unix.Getpgrp() {
+			return true
+		}
+	}
+	return false
 }

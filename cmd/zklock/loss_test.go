@@ -1,0 +1,217 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/internal/ensemble"
+	"github.com/zklock/locker/zktest"
+)
+
+// What becomes of the command when the lock is lost. Sessions are short, so that nobody waits for long, and long enough
+// for a machine that has other things to do: between the SIGKILL and the moment at which the ensemble gives the lock
+// away there is more than a second.
+const lossTimeout = 6 * time.Second
+
+func lossFlags(more ...string) []string {
+	return append([]string{"run", "--timeout", lossTimeout.String(), "--tick", tick.String()}, more...)
+}
+
+// free waits until the lock is nobody's and returns when that was.
+func free(t *testing.T, s *zktest.Server, path string) time.Time {
+	t.Helper()
+	queued(t, s, path, 0)
+	return time.Now()
+}
+
+// hold starts a command and its child, both of which ignore SIGTERM, under the lock /l.
+func hold(t *testing.T, zk string, d diary, flags ...string) *process {
+	t.Helper()
+	args := append(lossFlags(flags...), "/l", "--", testCommand, "stubborn", "diary", string(d), "family", "live")
+	p := launch(t, zk, args...)
+	d.alive(t, "child", "grandchild")
+	return p
+}
+
+// diedBefore asserts that neither the command nor its child was alive at that time.
+func (d diary) diedBefore(t *testing.T, at time.Time) {
+	t.Helper()
+	d.silent(t, "child", "grandchild")
+	for _, who := range []string{"child", "grandchild"} {
+		require.True(t, d.last(t, who).Before(at), "%s was alive %v after that", who, d.last(t, who).Sub(at))
+	}
+}
+
+func TestAFrozenServerKillsTheGroupBeforeTheLockIsFree(t *testing.T) {
+	t.Parallel()
+	s, d := server(t), newDiary(t)
+	p := hold(t, s.Addr(), d)
+	s.Inject(zktest.Freeze())
+	freed := free(t, s, "/l")
+	p.exits(exitLost)
+	d.diedBefore(t, freed)
+	require.Regexp(t, `^zklock: nothing heard from the ensemble, the lease ends in [0-9.]+s: SIGTERM to the command
+zklock: nothing heard from the ensemble, the lease ends in [0-9.]+m?s: SIGKILL to the command
+$`, p.err)
+}
+
+// The same on a real server that is stopped: its client's connections stay open, and nothing is answered. Only its own
+// clock tells when the session is over; so what is compared is the time at which the client could be certain of it.
+func TestAStoppedRealServerKillsTheGroupInTime(t *testing.T) {
+	e := ensemble.Shared(t, 1)
+	e.NeedControl(t)
+	d := newDiary(t)
+	p := hold(t, e.Connect(), d)
+	stopped := time.Now()
+	require.NoError(t, e.Nodes[0].Pause())
+	p.exits(exitLost)
+	require.NoError(t, e.Nodes[0].Resume())
+	d.diedBefore(t, stopped.Add(lossTimeout))
+	require.Contains(t, p.err.String(), "SIGKILL")
+}
+
+func TestACutNetworkKillsTheGroupBeforeTheNextOneHasTheLock(t *testing.T) {
+	e := ensemble.Shared(t, 3)
+	d, next := newDiary(t), newDiary(t)
+	proxies := e.Proxies(t)
+	p := hold(t, ensemble.Join(proxies...), d)
+	waiter := launch(t, e.Connect(), "run", "/l", "--", testCommand, "diary", string(next), "until-term")
+	until(t, "the other one waits", func() bool {
+		q := launch(t, e.Connect(), "queue", "--json", "/l")
+		q.exits(0)
+		return strings.Contains(q.out.String(), `"waiting":1`)
+	})
+	for _, proxy := range proxies {
+		proxy.Freeze()
+	}
+	next.alive(t, "child")
+	d.diedBefore(t, next.first(t, "child"))
+	p.exits(exitLost)
+	require.NoError(t, waiter.Process.Signal(syscall.SIGTERM))
+	waiter.exits(7)
+}
+
+func TestTheCommandHasTheGraceToEndByItself(t *testing.T) {
+	t.Parallel()
+	s, d := server(t), newDiary(t)
+	p := launch(t, s.Addr(), append(lossFlags("--grace", "1500ms"), "/l", "--", testCommand, "diary", string(d), "until-term")...)
+	until(t, "ready", func() bool { return d.has("child", "ready") })
+	s.Inject(zktest.Freeze())
+	p.exits(exitLost)
+	require.True(t, d.has("child", "told"))
+	require.NotContains(t, p.err.String(), "SIGKILL")
+}
+
+// The connection comes back between SIGTERM and SIGKILL: the lock was never lost, and the command goes on ending.
+func TestAConnectionThatComesBackPutsTheKillOff(t *testing.T) {
+	t.Parallel()
+	s, d := server(t), newDiary(t)
+	p := launch(t, s.Addr(), append(lossFlags(), "/l", "--", testCommand, "diary", string(d), "note", "live")...)
+	d.alive(t, "child")
+	freeze := s.Inject(zktest.Freeze())
+	until(t, "SIGTERM", func() bool { return d.has("child", "signal 15") })
+	freeze.Remove()
+	s.DropConnections()
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	syncs := s.Requests()[zktest.OpSync]
+	require.NoError(t, s.Await(ctx, func() bool { return s.Requests()[zktest.OpSync] > syncs+5 }))
+	if inLine(s, "/l") == 1 { // a machine that is too busy may have lost it all the same
+		require.NotContains(t, p.err.String(), "SIGKILL")
+	}
+	d.kill(t, "child")
+	p.exits(exitLost)
+}
+
+func TestOnLossTermLeavesItAtThat(t *testing.T) {
+	t.Parallel()
+	s, d := server(t), newDiary(t)
+	p := hold(t, s.Addr(), d, "--on-loss", "term")
+	s.Inject(zktest.Freeze())
+	freed := free(t, s, "/l")
+	until(t, "alive still", func() bool { return d.last(t, "child").After(freed) })
+	require.Contains(t, p.err.String(), "SIGTERM")
+	require.NoError(t, p.Process.Signal(syscall.SIGQUIT))
+	p.exits(exitLost)
+	d.silent(t, "child", "grandchild")
+}
+
+func TestOnLossIgnoreOnlySaysSo(t *testing.T) {
+	t.Parallel()
+	s, d := server(t), newDiary(t)
+	p := launch(t, s.Addr(), append(lossFlags("--on-loss", "ignore"), "/l", "--", testCommand, "diary", string(d), "until-term")...)
+	until(t, "ready", func() bool { return d.has("child", "ready") })
+	require.NoError(t, s.Expire(s.Sessions()[0].ID))
+	until(t, "said", func() bool { return strings.Contains(p.err.String(), "lock lost, and the command goes on: ") })
+	require.False(t, d.has("child", "told"))
+	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+	p.exits(7)
+}
+
+func TestAnExpiredSessionAndABrokenLockKillAtOnce(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	for _, how := range []string{"expired", "deleted"} {
+		d := newDiary(t)
+		p := hold(t, s.Addr(), d)
+		if how == "expired" {
+			require.NoError(t, s.Expire(s.Sessions()[0].ID))
+		} else {
+			require.NoError(t, s.Delete("/l/"+s.Children("/l")[0]))
+		}
+		p.exits(exitLost)
+		require.Regexp(t, "^zklock: lock lost: .*"+how+".*: SIGKILL to the command\n$", p.err)
+		d.silent(t, "child", "grandchild")
+	}
+}
+
+func TestMaxHoldEndsTheCommandBeforeTheLockIsFree(t *testing.T) {
+	t.Parallel()
+	s, d := server(t), newDiary(t)
+	p := hold(t, s.Addr(), d, "--max-hold", "1s", "--grace", "500ms")
+	freed := free(t, s, "/l")
+	d.diedBefore(t, freed)
+	p.exits(exitLost)
+	require.Regexp(t, "held for longer than --max-hold 1s: SIGTERM to the command\n.*: SIGKILL to the command", p.err)
+}
+
+// Killed, zklock can do nothing any more: the kernel ends its child, and the guard the rest.
+func TestTheCommandDiesWithAKilledZklock(t *testing.T) {
+	t.Parallel()
+	s, d := server(t), newDiary(t)
+	p := hold(t, s.Addr(), d)
+	require.NoError(t, p.Process.Kill())
+	p.exits(-1)
+	d.silent(t, "child", "grandchild")
+	d.diedBefore(t, free(t, s, "/l"))
+	require.Empty(t, s.Sessions(), "gone by its timeout")
+}
+
+func TestTheCommandIsToldOfAKilledZklockWhenLossIsNoReasonToKill(t *testing.T) {
+	t.Parallel()
+	s, d := server(t), newDiary(t)
+	p := launch(t, s.Addr(), append(lossFlags("--on-loss", "ignore"), "/l", "--", testCommand, "diary", string(d), "note", "family", "live")...)
+	d.alive(t, "child", "grandchild")
+	require.NoError(t, p.Process.Kill())
+	for _, who := range []string{"child", "grandchild"} {
+		until(t, "told", func() bool { return d.has(who, "signal 15") })
+	}
+	d.kill(t, "child", "grandchild")
+}
+
+// Stopped, zklock does not see the lease run out. The guard does.
+func TestTheCommandOfAStoppedZklockIsKilledBeforeTheLockIsFree(t *testing.T) {
+	t.Parallel()
+	s, d := server(t), newDiary(t)
+	p := hold(t, s.Addr(), d)
+	require.NoError(t, p.Process.Signal(syscall.SIGSTOP))
+	freed := free(t, s, "/l")
+	d.diedBefore(t, freed)
+	require.NoError(t, p.Process.Signal(syscall.SIGCONT))
+	p.exits(exitLost)
+}

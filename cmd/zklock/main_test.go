@@ -1,0 +1,254 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/internal/ensemble"
+	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/zktest"
+)
+
+// The tests run this test binary as zklock, and as the commands that zklock runs: by the name it is called by.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// Most tests mostly wait, for a session to end.
+	if err := flag.Set("test.parallel", strconv.Itoa(max(6, runtime.GOMAXPROCS(0)))); err != nil {
+		panic(err)
+	}
+	testscript.Main(tests{m}, map[string]func(){
+		"zklock":    main,
+		testCommand: func() { os.Exit(testMain(os.Args[1:])) },
+	})
+}
+
+// tests are those of m, with the ensembles that they share.
+type tests struct{ m *testing.M }
+
+func (t tests) Run() int { return ensemble.Run(t.m) }
+
+const (
+	// bound is far more than anything here needs, also on a machine that has a lot else to do.
+	bound = 60 * time.Second
+	// tick is the in-process servers'.
+	tick = 500 * time.Millisecond
+)
+
+// until waits for a condition.
+func until(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(bound); !cond(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("after %v still not: %s", bound, what)
+		}
+	}
+}
+
+// server starts a ZooKeeper for one test.
+func server(t testing.TB) *zktest.Server {
+	t.Helper()
+	return zktest.Run(t, zktest.WithTick(tick))
+}
+
+// inLine is how many stand in the line of a lock.
+func inLine(s *zktest.Server, path string) int { return len(recipe.Sort(s.Children(path))) }
+
+// queued waits until n stand in line.
+func queued(t testing.TB, s *zktest.Server, path string, n int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	err := s.Await(ctx, func() bool { return inLine(s, path) == n })
+	require.NoError(t, err, "%d in line of %s, want %d", inLine(s, path), path, n)
+}
+
+// buffer can be read while it is written.
+type buffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// self returns this test binary as the command name.
+func self(t testing.TB, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	return &exec.Cmd{Path: exe, Args: append([]string{name}, args...)}
+}
+
+// process is a zklock that runs.
+type process struct {
+	testing.TB
+	*exec.Cmd
+	out, err *buffer
+	ended    chan struct{}
+}
+
+// launch starts zklock with the servers at zk; it is killed with the test.
+func launch(t testing.TB, zk string, args ...string) *process {
+	t.Helper()
+	p := &process{TB: t, Cmd: self(t, "zklock", args...), out: &buffer{}, err: &buffer{}, ended: make(chan struct{})}
+	p.Stdout, p.Stderr = p.out, p.err
+	p.Env = append(os.Environ(), envZK+"="+zk, "PATH="+commands(t)+":"+os.Getenv("PATH"))
+	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	require.NoError(t, p.Start())
+	go func() {
+		_ = p.Cmd.Wait() // how it ended is asked for below
+		close(p.ended)
+	}()
+	t.Cleanup(func() {
+		_ = p.Process.Kill() // its guard ends the command
+		<-p.ended
+	})
+	return p
+}
+
+// exit waits for the end and returns the exit code.
+func (p *process) exit() int {
+	p.Helper()
+	select {
+	case <-p.ended:
+	case <-time.After(bound):
+		p.Fatalf("zklock %q has not ended after %v\nstdout: %s\nstderr: %s", p.Args, bound, p.out, p.err)
+	}
+	return p.ProcessState.ExitCode()
+}
+
+// exits asserts the exit code.
+func (p *process) exits(code int) {
+	p.Helper()
+	require.Equal(p, code, p.exit(), "stdout: %s\nstderr: %s", p.out, p.err)
+}
+
+// commands is a directory with zklock and the test command in it.
+func commands(t testing.TB) string {
+	t.Helper()
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	dir := t.TempDir()
+	for _, name := range []string{testCommand, "zklock"} {
+		require.NoError(t, os.Symlink(exe, filepath.Join(dir, name)))
+	}
+	return dir
+}
+
+// diary is a file in which a test command writes down when it was alive, and what happened to it.
+type diary string
+
+func newDiary(t testing.TB) diary { return diary(filepath.Join(t.TempDir(), "diary")) }
+
+// entries are the lines of one member of the command's family, "child" or "grandchild".
+func (d diary) entries(who string) (all []string) {
+	text, err := os.ReadFile(string(d))
+	if err != nil {
+		return nil
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), who+" "); ok && strings.HasSuffix(line, "\n") {
+			all = append(all, rest)
+		}
+	}
+	return all
+}
+
+// has reports whether something happened.
+func (d diary) has(who, what string) bool {
+	for _, e := range d.entries(who) {
+		if e == what {
+			return true
+		}
+	}
+	return false
+}
+
+// first is when somebody was first seen alive.
+func (d diary) first(t testing.TB, who string) time.Time {
+	t.Helper()
+	for _, e := range d.entries(who) {
+		if n, err := strconv.ParseInt(e, 10, 64); err == nil {
+			return time.Unix(0, n)
+		}
+	}
+	require.FailNow(t, "never alive", who)
+	return time.Time{}
+}
+
+// last is when somebody was last seen alive.
+func (d diary) last(t testing.TB, who string) (at time.Time) {
+	t.Helper()
+	for _, e := range d.entries(who) {
+		if n, err := strconv.ParseInt(e, 10, 64); err == nil {
+			at = time.Unix(0, n)
+		}
+	}
+	require.False(t, at.IsZero(), "%s was never alive", who)
+	return at
+}
+
+// alive waits until they are.
+func (d diary) alive(t testing.TB, who ...string) {
+	t.Helper()
+	for _, w := range who {
+		until(t, w+" alive", func() bool { return len(d.entries(w)) > 1 })
+	}
+}
+
+// silent waits until they are gone.
+func (d diary) silent(t testing.TB, who ...string) {
+	t.Helper()
+	for _, w := range who {
+		until(t, w+" gone", func() bool { return dead(d.pid(t, w)) })
+	}
+}
+
+// kill ends them.
+func (d diary) kill(t testing.TB, who ...string) {
+	t.Helper()
+	for _, w := range who {
+		require.NoError(t, syscall.Kill(d.pid(t, w), syscall.SIGKILL))
+	}
+}
+
+func (d diary) pid(t testing.TB, who string) (pid int) {
+	t.Helper()
+	_, err := fmt.Sscanf(d.entries(who)[0], "pid %d", &pid)
+	require.NoError(t, err)
+	return pid
+}
+
+// dead reports whether a process has ended, be it reaped or not.
+func dead(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return true
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return strings.HasPrefix(rest, "Z") || strings.HasPrefix(rest, "X")
+}

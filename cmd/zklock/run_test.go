@@ -1,0 +1,92 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestASignalWhileWaitingEndsTheWaitAndLeavesNothingInLine(t *testing.T) {
+	t.Parallel()
+	s, d := server(t), newDiary(t)
+	holder := launch(t, s.Addr(), "run", "/l", "--", testCommand, "diary", string(d), "live")
+	d.alive(t, "child")
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1} {
+		waiter := launch(t, s.Addr(), "run", "/l", "--", testCommand, "exit", "0")
+		queued(t, s, "/l", 2)
+		require.NoError(t, waiter.Process.Signal(syscall.SIGWINCH), "which ends nothing")
+		require.NoError(t, waiter.Process.Signal(sig))
+		waiter.exits(128 + int(sig))
+		require.Empty(t, waiter.err.String())
+		queued(t, s, "/l", 1)
+	}
+	require.NoError(t, holder.Process.Signal(syscall.SIGTERM))
+	holder.exits(128 + int(syscall.SIGTERM))
+	queued(t, s, "/l", 0)
+	d.silent(t, "child")
+}
+
+func TestASignalWhileConnectingEndsTheCommand(t *testing.T) {
+	t.Parallel()
+	mute, err := net.Listen("tcp", "127.0.0.1:0") // accepts, and says nothing
+	require.NoError(t, err)
+	defer mute.Close()
+	p := launch(t, mute.Addr().String(), "run", "--connect-timeout", "1h", "/l", "--", testCommand, "exit", "0")
+	conn, err := mute.Accept()
+	require.NoError(t, err)
+	defer conn.Close()
+	require.NoError(t, p.Process.Signal(syscall.SIGINT))
+	p.exits(130)
+}
+
+func TestEverySignalReachesTheWholeGroup(t *testing.T) {
+	t.Parallel()
+	s, d := server(t), newDiary(t)
+	p := launch(t, s.Addr(), "run", "/l", "--", testCommand, "diary", string(d), "note", "family", "live")
+	d.alive(t, "child", "grandchild")
+	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT, 40} {
+		require.NoError(t, p.Process.Signal(sig))
+		for _, who := range []string{"child", "grandchild"} {
+			until(t, fmt.Sprintf("%s has heard of %v", who, sig), func() bool { return d.has(who, fmt.Sprint("signal ", int(sig))) })
+		}
+	}
+	require.Equal(t, 1, inLine(s, "/l"), "still held")
+	require.NoError(t, p.Process.Signal(syscall.SIGQUIT))
+	p.exits(2) // what a Go program makes of it
+	d.silent(t, "child", "grandchild")
+	queued(t, s, "/l", 0)
+}
+
+func TestTheLockIsHeldUntilTheLastOfTheGroupIsGone(t *testing.T) {
+	t.Parallel()
+	s, d := server(t), newDiary(t)
+	p := launch(t, s.Addr(), "run", "/l", "--", testCommand, "diary", string(d), "orphan", "until-term")
+	d.alive(t, "child", "grandchild")
+	until(t, "grandchild ready", func() bool { return d.has("grandchild", "ready") })
+	d.silent(t, "child")
+	launch(t, s.Addr(), "run", "--try", "/l", "--", testCommand, "exit", "0").exits(exitBusy)
+	require.NoError(t, p.Process.Signal(syscall.SIGTERM), "is passed on still")
+	p.exits(0)
+	require.True(t, d.has("grandchild", "told"))
+	queued(t, s, "/l", 0)
+}
+
+// nohup, and shells that run jobs in the background, ignore signals for their commands.
+func TestASignalThatWasIgnoredStaysIgnored(t *testing.T) {
+	t.Parallel()
+	s, d := server(t), newDiary(t)
+	p := launch(t, s.Addr(), "run", "/l", "--", "nohup", testCommand, "diary", string(d), "live")
+	d.alive(t, "child")
+	inner := launch(t, s.Addr(), "run", "/m", "--", "sh", "-c", `trap "" HUP; exec zklock run /n -- `+testCommand+` diary `+string(d)+`2 until-term`)
+	d2 := d + "2"
+	d2.alive(t, "child")
+	until(t, "ready", func() bool { return d2.has("child", "ready") })
+	require.NoError(t, inner.Process.Signal(syscall.SIGHUP))
+	require.NoError(t, inner.Process.Signal(syscall.SIGTERM), "later, and heard of")
+	inner.exits(7)
+	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+	p.exits(128 + 15)
+}

@@ -1,0 +1,268 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// console is a terminal with a program on it, as a person has it in front of him.
+type console struct {
+	testing.TB
+	cmd   *exec.Cmd
+	pty   *os.File
+	fd    int // of pty
+	out   *buffer
+	ended chan struct{}
+}
+
+// open starts cmd on a terminal of its own. It is killed with the test.
+func open(t testing.TB, zk string, cmd *exec.Cmd) *console {
+	t.Helper()
+	c := &console{TB: t, cmd: cmd, out: &buffer{}, ended: make(chan struct{})}
+	cmd.Env = append(os.Environ(), envZK+"="+zk, "PATH="+commands(t)+":"+os.Getenv("PATH"), "PS1=$ ", "TERM=xterm", "HISTFILE=")
+	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 12, Cols: 100})
+	require.NoError(t, err)
+	// As a file of its own, so that closing it ends the read below.
+	c.fd, err = unix.Dup(int(tty.Fd()))
+	require.NoError(t, err)
+	require.NoError(t, tty.Close())
+	require.NoError(t, unix.SetNonblock(c.fd, true))
+	c.pty = os.NewFile(uintptr(c.fd), "terminal")
+	read := make(chan struct{})
+	go func() { // ends with the terminal
+		defer close(read)
+		buf := make([]byte, 4096)
+		for {
+			n, err := c.pty.Read(buf)
+			_, _ = c.out.Write(buf[:n])
+			if err != nil {
+				return
+			}
+		}
+	}()
+	go func() {
+		_ = cmd.Wait()
+		close(c.ended)
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-c.ended
+		_ = c.pty.Close()
+		<-read
+	})
+	return c
+}
+
+// shell is an interactive bash, with job control.
+func shell(t testing.TB, zk string) *console {
+	t.Helper()
+	c := open(t, zk, exec.Command("bash", "--norc", "--noprofile", "-i"))
+	c.types("stty -echo; bind 'set enable-bracketed-paste off'; echo rea''dy\n")
+	c.sees("ready")
+	return c
+}
+
+func (c *console) types(text string) {
+	c.Helper()
+	_, err := c.pty.WriteString(text)
+	require.NoError(c, err)
+}
+
+// sees waits until text has come since the last that was seen, and forgets what came before it.
+func (c *console) sees(text string) {
+	c.Helper()
+	until(c, "see "+text, func() bool {
+		c.out.mu.Lock()
+		defer c.out.mu.Unlock()
+		_, rest, found := strings.Cut(c.out.buf.String(), text)
+		if found {
+			c.out.buf.Reset()
+			c.out.buf.WriteString(rest)
+		}
+		return found
+	})
+}
+
+func (c *console) exits(code int) {
+	c.Helper()
+	select {
+	case <-c.ended:
+	case <-time.After(bound):
+		c.Fatalf("has not ended; on the terminal: %q", c.out)
+	}
+	require.Equal(c, code, c.cmd.ProcessState.ExitCode(), "%q", c.out)
+}
+
+func TestAnInteractiveCommandReadsTheTerminal(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	c := shell(t, s.Addr())
+	c.types("zklock run /l -- sh -c 'read x; echo \"got $x\"; read y; echo \"then $y\"; exit 3'; echo \"code $?\"\n")
+	queued(t, s, "/l", 1)
+	c.types("one\n")
+	c.sees("got one")
+	c.types("two\n")
+	c.sees("then two")
+	c.sees("code 3")
+	c.types("read z; echo \"shell $z\"\n")
+	c.types("three\n")
+	c.sees("shell three")
+
+	// A shell under the lock is a shell with job control.
+	c.types("zklock run /l -- bash --norc --noprofile -i; echo \"code $?\"\n")
+	queued(t, s, "/l", 1)
+	c.types("echo in''side $ZKLOCK_PATH; sleep 1000\n")
+	c.sees("inside /l")
+	c.types("\x03")
+	c.types("echo interr''upted; exit 5\n")
+	c.sees("interrupted")
+	c.sees("code 5")
+}
+
+// In a pipeline the command's terminal is the one that the pager at its end needs as well.
+func TestACommandInAPipelineGetsTheTerminalWhenItAsks(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	c := shell(t, s.Addr())
+	c.types("zklock run /l -- sh -c 'echo he''re; read x; echo \"got $x\"' | (cat; echo end of pipe''line)\n")
+	c.sees("here")
+	c.types("one\n")
+	c.sees("got one")
+	c.sees("end of pipeline")
+}
+
+func TestCtrlCReachesTheCommandAndTheScriptAround(t *testing.T) {
+	t.Parallel()
+	for _, stdin := range []string{"", " | cat"} { // with the terminal from the start, and without it
+		s, d := server(t), newDiary(t)
+		c := shell(t, s.Addr())
+		c.types("sh -c 'zklock run /l -- " + testCommand + " diary " + string(d) + " live" + stdin + "; touch " + string(d) + ".wenton'\n")
+		d.alive(t, "child")
+		c.types("\x03")
+		queued(t, s, "/l", 0)
+		c.types("echo \"code $?\"\n")
+		c.sees("code 130")
+		require.NoFileExists(t, string(d)+".wenton")
+		d.silent(t, "child")
+		queued(t, s, "/l", 0)
+	}
+}
+
+func TestCtrlZStopsBothAndFgContinuesThem(t *testing.T) {
+	t.Parallel()
+	s, d := server(t), newDiary(t)
+	c := shell(t, s.Addr())
+	c.types("zklock run --timeout 10s --tick 500ms /l -- " + testCommand + " diary " + string(d) + " live\n")
+	d.alive(t, "child")
+	c.types("\x1a")
+	c.sees("Stopped")
+	c.types("echo pro''mpt\n")
+	c.sees("prompt")
+	seen := len(d.entries("child"))
+	c.types("fg\n")
+	until(t, "it goes on", func() bool { return len(d.entries("child")) > seen+10 })
+	require.Equal(t, 1, inLine(s, "/l"))
+	c.types("\x1a")
+	c.sees("Stopped")
+	seen = len(d.entries("child"))
+	c.types("bg\n")
+	until(t, "it goes on", func() bool { return len(d.entries("child")) > seen+10 })
+	c.types("kill %1; wait %1; echo \"code $?\"\n")
+	c.sees("code 143")
+	queued(t, s, "/l", 0)
+}
+
+// Both are stopped for longer than the lease lasts: the command does not run on without the lock.
+func TestAJobThatWasStoppedForTooLongIsKilled(t *testing.T) {
+	t.Parallel()
+	s, d := server(t), newDiary(t)
+	c := shell(t, s.Addr())
+	c.types("zklock run --timeout 3s --tick 500ms /l -- " + testCommand + " diary " + string(d) + " live\n")
+	d.alive(t, "child")
+	c.types("\x1a")
+	c.sees("Stopped")
+	queued(t, s, "/l", 0)
+	freed := time.Now()
+	c.types("fg\n")
+	d.silent(t, "child")
+	c.types("echo \"code $?\"\n")
+	c.sees("code 70")
+	require.True(t, d.last(t, "child").Before(freed))
+}
+
+func TestAJobInTheBackgroundStopsWhenItReadsAndGoesOnInTheForeground(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	c := shell(t, s.Addr())
+	c.types("zklock run /l -- sh -c 'read x; echo \"got $x\"' &\n")
+	queued(t, s, "/l", 1)
+	until(t, "stopped", func() bool {
+		c.types("jobs\n")
+		time.Sleep(50 * time.Millisecond)
+		return strings.Contains(c.out.String(), "Stopped")
+	})
+	c.types("fg\n")
+	c.types("one\n")
+	c.sees("got one")
+	queued(t, s, "/l", 0)
+}
+
+func TestThePlaceInLineIsShownLiveAndRemoved(t *testing.T) {
+	t.Parallel()
+	s, d := server(t), newDiary(t)
+	holder := launch(t, s.Addr(), "run", "--owner", "evil\x1b[31m", "/l", "--", testCommand, "diary", string(d), "until-term")
+	d.alive(t, "child")
+	second := launch(t, s.Addr(), "run", "--owner", "second", "/l", "--", testCommand, "until-term")
+	queued(t, s, "/l", 2)
+	c := open(t, s.Addr(), self(t, "zklock", "run", "/l", "--", "sh", "-c", "echo my turn"))
+	c.sees("waiting 3rd in line behind evil\\x1b[31m (")
+	require.NoError(t, second.Process.Signal(syscall.SIGTERM))
+	second.exits(128 + 15)
+	c.sees("waiting 2nd in line behind evil\\x1b[31m (")
+	until(t, "ready", func() bool { return d.has("child", "ready") })
+	require.NoError(t, holder.Process.Signal(syscall.SIGTERM))
+	holder.exits(7)
+	c.sees("\r\x1b[Kmy turn")
+	c.exits(0)
+}
+
+func TestQuietShowsNoPlaceInLine(t *testing.T) {
+	t.Parallel()
+	s, d := server(t), newDiary(t)
+	launch(t, s.Addr(), "run", "/l", "--", testCommand, "diary", string(d), "live")
+	d.alive(t, "child")
+	c := open(t, s.Addr(), self(t, "zklock", "run", "--quiet", "--wait", "2s", "/l", "--", "true"))
+	c.exits(exitBusy)
+	require.NotContains(t, c.out.String(), "\x1b")
+	require.Regexp(t, "^zklock: lock /l: busy: [^\n]*\n$", c.out.String())
+}
+
+func TestBreakAsksOnATerminal(t *testing.T) {
+	t.Parallel()
+	s, d := server(t), newDiary(t)
+	holder := launch(t, s.Addr(), "run", "--owner", "hangs", "/l", "--", testCommand, "diary", string(d), "live")
+	d.alive(t, "child")
+	token := tokenOf(t, s, "/l")
+	for _, c := range []struct {
+		answer string
+		code   int
+		says   string
+	}{{"n\n", 1, "zklock: not removed"}, {"\n", 1, "zklock: not removed"}, {"y\n", 0, "removed token"}} {
+		ask := open(t, s.Addr(), self(t, "zklock", "break", "/l", "--token", token))
+		ask.sees("hangs (")
+		ask.sees("1st in line, HOLDS the lock since")
+		ask.sees("Remove it? [y/N] ")
+		ask.types(c.answer)
+		ask.sees(c.says)
+		ask.exits(c.code)
+	}
+	holder.exits(exitLost)
+}
