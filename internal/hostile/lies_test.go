@@ -226,7 +226,7 @@ func TestALieAtAnyMomentOfALocksLifeCostsAConnectionAndNeverMore(t *testing.T) {
 			frames = append(frames, f)
 		}
 		return honest(f)
-	}, false)
+	}, new(bool))
 	for _, op := range []zktest.Op{zktest.OpCreate, zktest.OpGetChildren2, zktest.OpExists, zktest.OpGetData, zktest.OpNotify,
 		zktest.OpSync, zktest.OpPing, zktest.OpMulti, zktest.OpDelete} {
 		require.Positive(t, seen[op], "%v belongs to the life of a lock", op)
@@ -237,7 +237,7 @@ func TestALieAtAnyMomentOfALocksLifeCostsAConnectionAndNeverMore(t *testing.T) {
 			outcomes := map[string][]string{}
 			for _, f := range frames {
 				if l.fits(f) {
-					o := life(t, l.at(f.n), l.trust).String()
+					o := life(t, l.at(f.n), &l.trust).String()
 					outcomes[o] = append(outcomes[o], fmt.Sprint(f.op))
 				}
 			}

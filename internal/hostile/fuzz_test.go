@@ -1,0 +1,106 @@
+package hostile_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"path"
+	"strings"
+	"testing"
+
+	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/zktest"
+)
+
+// scripted answers by a script: for each frame of the server's a byte that says what happens to it, and what that takes
+// from the script; when the script is over, the truth. granted is set when what was said may be taken for a grant: a
+// list in which the client alone is first, or the deletion of who stood before it.
+func scripted(script []byte, granted *bool) liar {
+	take := func(n int) []byte {
+		n = min(n, len(script))
+		b := script[:n]
+		script = script[n:]
+		return b
+	}
+	return func(f said) (b []byte, over, mute bool) {
+		if len(script) == 0 {
+			return honest(f)
+		}
+		how := take(1)[0]
+		size := 0
+		if n := take(1); len(n) == 1 {
+			size = int(n[0])
+		}
+		body := bytes.Clone(f.body)
+		switch how % 12 {
+		case 0, 1, 2: // the truth
+		case 3: // the header is true
+			body = append(body[:min(16, len(body))], take(size)...)
+		case 4: // some bytes are put over it
+			copy(body[min(size, len(body)):], take(8))
+		case 5: // a frame of any bytes
+			body = take(size)
+		case 6: // any bytes at all
+			b := take(size)
+			heed(b, f, granted)
+			return append([]byte{}, b...), false, false
+		case 7: // something else first
+			first := take(size)
+			heed(framed(first), f, granted)
+			return append(framed(first), framed(body)...), false, false
+		case 8:
+			return append(framed(body), framed(body)...), false, false
+		case 9:
+			return framed(body)[:min(size, 4+len(body))], true, false
+		case 10:
+			return framed(body)[:min(size, 4+len(body))], false, true
+		case 11: // a bit is turned
+			body[size*len(body)/256] ^= 1 << (how / 12 % 8)
+		}
+		heed(framed(body), f, granted)
+		return framed(body), false, false
+	}
+}
+
+// heed notes what a client has to believe: that it reads so is all that any server can say. Headers apart, which are
+// the link's affair.
+func heed(stream []byte, f said, granted *bool) {
+	for len(stream) >= 20 {
+		n := int(int32(binary.BigEndian.Uint32(stream)))
+		if n < 16 || n > len(stream)-4 {
+			return
+		}
+		body := stream[4 : 4+n]
+		stream = stream[4+n:]
+		if bytes.Equal(body, f.body) {
+			continue
+		}
+		switch {
+		case binary.BigEndian.Uint32(body) == 0xffffffff: // a notification, perhaps of the deletion that is waited for
+			*granted = *granted || bytes.Contains(body, []byte(dir))
+		case f.op == zktest.OpGetChildren2, f.op == zktest.OpExists, f.op == zktest.OpSync, f.op == zktest.OpMulti,
+			f.op == zktest.OpDelete:
+			*granted = true
+		case f.op == zktest.OpCreate && len(body) > 20:
+			name := string(body[20:])
+			_, contender := recipe.Parse(path.Base(name))
+			*granted = *granted || contender && strings.HasPrefix(name, f.path)
+		}
+	}
+}
+
+// FuzzLife has a lock live its life while the server's frames are changed by a script. Whatever it says: no crash, no
+// hang, no call beyond its deadline, nothing left behind, and a hold only where a server could have granted one.
+func FuzzLife(f *testing.F) {
+	f.Add([]byte{})
+	f.Add([]byte{3, 4, 0xff, 0xff, 0xff, 0xff})
+	f.Add([]byte{0, 0, 3, 4, 0x7f, 0xff, 0xff, 0xff})
+	f.Add([]byte{0, 0, 0, 0, 0, 0, 7, 16, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0})
+	f.Add([]byte{5, 0, 5, 0, 5, 0})
+	f.Add([]byte{0, 0, 10, 9, 0, 0, 9, 3, 0, 0, 8, 0, 0, 0, 11, 3})
+	f.Add([]byte{6, 4, 0xff, 0xff, 0xff, 0xff, 6, 4, 0x7f, 0xff, 0xff, 0xff})
+	f.Add(bytes.Repeat([]byte{0, 0, 4, 4, 0, 0, 0, 0, 0, 0, 0, 99}, 4))
+	f.Fuzz(func(t *testing.T, script []byte) {
+		granted := false
+		life(t, scripted(script[:min(len(script), 400)], &granted), &granted)
+	})
+}
