@@ -11,6 +11,7 @@ PARALLEL  ?= 1
 TESTFLAGS ?=
 FUZZTIME  ?= 10s
 BENCHTIME ?= 1s
+FOR       ?= 10m
 BENCHFLAGS ?=
 export PARALLEL TESTFLAGS FUZZTIME BENCHTIME
 
@@ -36,6 +37,9 @@ unit: ## the race tests of every module, without the rest
 
 long: servers ## the tests with their long-running variants (ZKLOCK_LONG=1)
 	@ZKLOCK_LONG=1 TEST_TIMEOUT=120m scripts/gotest.sh -race -shuffle=on
+
+soak: servers ## everything breaks for ten minutes (FOR), with a line of figures for each
+	@go -C internal/e2e run ./soak -for $(FOR)
 
 bench: servers ## this library beside other locks; BENCHFLAGS=-quick for two minutes instead of half an hour
 	@scripts/bench.sh $(BENCHFLAGS)

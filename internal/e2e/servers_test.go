@@ -27,7 +27,7 @@ func TestLocksKeepTheirPromisesOnWhateverServersThereAre(t *testing.T) {
 // docker-compose.yml is for people; here it is used once, as an ensemble that is given by name.
 func TestComposeFileBringsUpAnEnsembleThatCanBeUsedByName(t *testing.T) {
 	addrs, down, err := servers.Compose(t.Context())
-	if errors.Is(err, servers.NoDocker) || errors.Is(err, servers.NoCompose) {
+	if errors.Is(err, servers.ErrNoDocker) || errors.Is(err, servers.ErrNoCompose) {
 		fmt.Printf("docker-compose.yml is not tried: %v\n", err)
 		t.Skip(err)
 	}

@@ -15,13 +15,10 @@ const Forever Stamp = 1<<63 - 1
 // Now returns the present instant.
 func Now() Stamp { return read(unix.CLOCK_MONOTONIC) }
 
-// Slept returns for how long the machine has been suspended since it was started: no stamp counts that time.
-func Slept() time.Duration { return time.Duration(read(unix.CLOCK_BOOTTIME) - Now()) }
-
 func read(clock int32) Stamp {
 	var t unix.Timespec
 	if err := unix.ClockGettime(clock, &t); err != nil {
-		panic(err) // the kernel has had both clocks since 2.6.39
+		panic(err) // no kernel that Go runs on is without it
 	}
 	return Stamp(t.Nano())
 }

@@ -16,7 +16,6 @@ type step struct {
 	what    string // lock, unlock, lose, check, leader; write, maybe, read
 	hold    int
 	token   int64
-	shared  bool
 	permits int
 
 	value, prev string

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// NoCompose says that docker compose is not installed, as a plug-in or as a program.
-var NoCompose = errors.New("no docker compose here")
+// ErrNoCompose says that docker compose is not installed, as a plug-in or as a program.
+var ErrNoCompose = errors.New("no docker compose here")
 
 // Compose brings up docker-compose.yml, of the image that Image returns and on ports that are free, and returns the
-// addresses for Env and a function that takes it down. It does not wait until the servers serve. NoDocker, NoCompose:
+// addresses for Env and a function that takes it down. It does not wait until the servers serve. ErrNoDocker, ErrNoCompose:
 // there is nothing to bring it up with.
 func Compose(ctx context.Context) (addrs string, down func() error, err error) {
 	image, err := Image(ctx)
@@ -69,5 +69,5 @@ func compose(ctx context.Context) ([]string, error) {
 			return words, nil
 		}
 	}
-	return nil, NoCompose
+	return nil, ErrNoCompose
 }
