@@ -270,7 +270,7 @@ func TestLocalHandoffWhileEverythingGoesWrong(t *testing.T) {
 		handoffChaos(t, seed)
 		return
 	}
-	runs := uint64(100)
+	runs := uint64(60)
 	if siteLong() {
 		runs = 5000
 	}
