@@ -10,13 +10,11 @@ import (
 	"github.com/zklock/locker/internal/ensemble"
 )
 
-// short is the session timeout of holders that are killed.
-const short = 4 * time.Second
-
 // Whichever kind of client is killed while it holds, the next in line has the lock when its session is over, and then
 // the others, in the order of their arrival: ours behind each of theirs, and each of theirs behind ours.
 func TestTheLockOfAKilledHolderPassesToTheNextKind(t *testing.T) {
 	needClients(t)
+	t.Parallel() // both mostly wait for sessions to end
 	e := ensemble.Shared(t, 3)
 	var alive []*process
 	for _, kind := range kinds {
@@ -24,10 +22,10 @@ func TestTheLockOfAKilledHolderPassesToTheNextKind(t *testing.T) {
 	}
 	for i, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
-			t.Parallel() // they mostly wait for a session to end
+			t.Parallel()
 			path := e.Path(t)
 			w := newWitness(t, e, path)
-			holder := launch(t, kind, e, short).open(t, "1", path)
+			holder := launch(t, kind, e, calm).open(t, "1", path)
 			must(t, holder.acquire("lock"))
 			var line []*pending
 			for j := range kinds {
@@ -41,7 +39,7 @@ func TestTheLockOfAKilledHolderPassesToTheNextKind(t *testing.T) {
 				next.held(t)
 				if j == 0 {
 					t.Logf("%s has it %v after %s was killed, at a session timeout of %v",
-						next.name, time.Since(killed).Round(time.Millisecond), kind, short)
+						next.name, time.Since(killed).Round(time.Millisecond), kind, calm)
 				}
 				shown := w.awaitLine(t, len(line)-j)
 				require.True(t, shown[0].Holds)
@@ -56,13 +54,14 @@ func TestTheLockOfAKilledHolderPassesToTheNextKind(t *testing.T) {
 // The same for readers and writers of Curator and ours.
 func TestTheReadWriteLockOfAKilledHolderPassesToTheOtherKind(t *testing.T) {
 	needClients(t)
+	t.Parallel() // both mostly wait for sessions to end
 	e := ensemble.Shared(t, 3)
 	for i, kind := range both {
 		t.Run(kind, func(t *testing.T) {
-			t.Parallel() // they mostly wait for a session to end
+			t.Parallel()
 			path := e.Path(t)
 			w := newWitness(t, e, path)
-			holder := launch(t, kind, e, short).open(t, "1", path)
+			holder := launch(t, kind, e, calm).open(t, "1", path)
 			other := launch(t, both[1-i], e, calm)
 			must(t, holder.acquire("write"))
 			reader := other.open(t, "reader", path).start("read")
