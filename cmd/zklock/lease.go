@@ -4,20 +4,20 @@ import "time"
 
 // The rule by which a command is stopped before its lock can be somebody else's.
 //
-// The ensemble confirms the lease about every fifth of the session timeout, and every tenth when little of it is left.
-// While that goes well, SafeUntil stays far ahead. Of a lease that is not confirmed any more,
+// The ensemble confirms the lease about every fifth of the session timeout, and every tenth when less than half of it is
+// left. While that goes well, SafeUntil stays ahead by what healthy works out. Of a lease that is not confirmed any more,
 //
-//	doubt  begins when no more than grace + margin is left and nothing has come for a sixth of the timeout: SIGTERM
+//	doubt  begins when no more than grace + margin is left, or less than a healthy lease has: SIGTERM
 //	end    comes when no more than margin is left: SIGKILL
 //
-// so the command has grace to end by itself, and the kernel has margin to end it. The sixth keeps a healthy lease that is
-// short by nature (a timeout of few ticks) from being doubted. Should the connection come back after the SIGTERM, the
-// SIGKILL is put off, but the command has been told to end and goes on ending.
+// so the command has grace to end by itself, and the kernel has margin to end it. An ensemble whose ticks are long for
+// the session timeout makes leases that are short by nature; there the grace is what is left of it. Should the connection
+// come back after the SIGTERM, the SIGKILL is put off, but the command has been told to end and goes on ending.
 const (
 	marginPart = 16 // of the timeout: margin
-	doubtPart  = 6  // nothing heard for this part of the timeout
-	gracePart  = 4  // the most that grace may be: a healthy lease has more left than that
+	gracePart  = 4  // the most that grace may be
 	lookPart   = 20 // the lease is looked at this often at least
+	latePart   = 15 // so late a confirmation is no reason for doubt
 )
 
 // verdict is what has to be done about a lease.
@@ -29,39 +29,41 @@ const (
 	leaseEnding
 )
 
-// lease judges SafeUntil. It is used by one goroutine.
+// lease judges SafeUntil.
 type lease struct {
-	timeout, grace time.Duration
-
-	until time.Time // SafeUntil as last seen
-	moved time.Time // when it was last seen to move on
+	timeout time.Duration
+	grace   time.Duration
+	margin  time.Duration
+	doubt   time.Duration // with no more left than this
 }
 
-func newLease(timeout, grace time.Duration) *lease {
-	return &lease{timeout: timeout, grace: min(grace, timeout/gracePart)}
+// newLease makes the rule for a session timeout, on an ensemble with this tick.
+func newLease(timeout, grace, tick time.Duration) lease {
+	l := lease{timeout: timeout, grace: min(grace, timeout/gracePart), margin: timeout / marginPart}
+	l.doubt = max(l.margin, min(l.margin+l.grace, healthy(timeout, tick)-timeout/latePart))
+	return l
 }
 
-func (l *lease) margin() time.Duration { return l.timeout / marginPart }
+// healthy is the least that is left of a lease before its next confirmation: package session counts an answer only when
+// a later one, sent a tick after it, has come. So what is confirmed is the last one of a tick before, which may be an
+// eighth of a tick and a ping, a tenth of the timeout, older than that; and the next comes after another tenth. A
+// fiftieth is for clocks that differ.
+func healthy(timeout, tick time.Duration) time.Duration {
+	tick = min(tick, timeout/2)
+	return timeout - tick - tick/8 - timeout/10 - timeout/10 - timeout/50
+}
 
 // deadline is the instant at which the command must be killed.
-func (l *lease) deadline() time.Time { return l.until.Add(-l.margin()) }
+func (l lease) deadline(safeUntil time.Time) time.Time { return safeUntil.Add(-l.margin) }
 
 // judge says what SafeUntil means now, and after how long to look again.
-func (l *lease) judge(now, safeUntil time.Time) (verdict, time.Duration) {
-	// It may also move back, when the clocks show that the machine was asleep.
-	if d := safeUntil.Sub(l.until); l.moved.IsZero() || d > time.Millisecond || d < -time.Millisecond {
-		if l.moved.IsZero() || d > 0 {
-			l.moved = now
-		}
-		l.until = safeUntil
-	}
-	end := l.deadline().Sub(now)
-	doubt := max(end-l.grace, l.moved.Add(l.timeout/doubtPart).Sub(now))
+func (l lease) judge(now, safeUntil time.Time) (verdict, time.Duration) {
+	left := safeUntil.Sub(now)
 	switch {
-	case end <= 0:
+	case left <= l.margin:
 		return leaseEnding, l.timeout / lookPart
-	case doubt <= 0:
-		return leaseInDoubt, min(end, l.timeout/lookPart)
+	case left <= l.doubt:
+		return leaseInDoubt, min(left-l.margin, l.timeout/lookPart)
 	}
-	return leaseGood, min(doubt, end, l.timeout/lookPart)
+	return leaseGood, min(left-l.doubt, l.timeout/lookPart)
 }

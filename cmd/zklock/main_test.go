@@ -26,11 +26,6 @@ import (
 
 // The tests run this test binary as zklock, and as the commands that zklock runs: by the name it is called by.
 func TestMain(m *testing.M) {
-	flag.Parse()
-	// Most tests mostly wait, for a session to end.
-	if err := flag.Set("test.parallel", strconv.Itoa(max(6, runtime.GOMAXPROCS(0)))); err != nil {
-		panic(err)
-	}
 	testscript.Main(tests{m}, map[string]func(){
 		"zklock":    main,
 		testCommand: func() { os.Exit(testMain(os.Args[1:])) },
@@ -40,7 +35,14 @@ func TestMain(m *testing.M) {
 // tests are those of m, with the ensembles that they share.
 type tests struct{ m *testing.M }
 
-func (t tests) Run() int { return ensemble.Run(t.m) }
+func (t tests) Run() int {
+	flag.Parse()
+	// Most tests mostly wait, for a session to end.
+	if err := flag.Set("test.parallel", strconv.Itoa(max(6, runtime.GOMAXPROCS(0)))); err != nil {
+		panic(err)
+	}
+	return ensemble.Run(t.m)
+}
 
 const (
 	// bound is far more than anything here needs, also on a machine that has a lot else to do.

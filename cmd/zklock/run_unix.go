@@ -115,7 +115,7 @@ func (a *app) release(h *zklock.Hold) {
 		return
 	}
 	if err := h.Unlock(ctx); err != nil && !errors.Is(err, zklock.ErrLost) && !a.quiet {
-		notice(a.err, "the lock goes with the session, at the latest after %v: %v", a.conn.timeout, err)
+		notice(a.err, "the lock goes with the session, at the latest after %v: %v", a.conn.timeout, bare{err})
 	}
 }
 

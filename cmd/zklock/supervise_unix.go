@@ -43,10 +43,11 @@ const (
 type supervisor struct {
 	*job
 	hold  *zklock.Hold
-	lease *lease
+	lease lease
 	child *child
 	tty   *terminal
 	began time.Time
+	until time.Time // SafeUntil as the guard knows it
 
 	status syscall.WaitStatus
 	ended  bool      // the first process has: status is valid
@@ -58,8 +59,11 @@ type supervisor struct {
 // run runs the command under hold and returns when its process group is gone: with its exit code, and, on a terminal,
 // the signal that we should die of as it did.
 func (j *job) run(h *zklock.Hold, timeout time.Duration, env []string) (like syscall.Signal, err error) {
-	s := &supervisor{job: j, hold: h, lease: newLease(timeout, j.grace), tty: openTerminal(), began: time.Now()}
+	s := &supervisor{job: j, hold: h, lease: newLease(timeout, j.grace, j.a.conn.tick), tty: openTerminal(), began: time.Now()}
 	defer func() { err = errors.Join(err, s.tty.close()) }()
+	if err := s.settle(); err != nil {
+		return 0, err
+	}
 	j.sigs.whileRunning()
 	if s.child, err = startChild(j.file, j.args, environment(env...), j.death(), s.tty); err != nil {
 		return 0, err
@@ -72,6 +76,25 @@ func (j *job) run(h *zklock.Hold, timeout time.Duration, env []string) (like sys
 		return 0, err
 	}
 	return s.result()
+}
+
+// settle waits until the lease of a hold that has just begun, which may be short after a long wait, has been confirmed:
+// what is started then is not told to end at once.
+func (s *supervisor) settle() error {
+	t := s.lease.timeout
+	for end := time.Now().Add(t / 4); ; time.Sleep(5 * time.Millisecond) {
+		now := time.Now()
+		switch left := s.hold.SafeUntil().Sub(now); {
+		case s.hold.Err() != nil:
+			return s.hold.Err()
+		case left > s.lease.doubt+t/lookPart, s.onLoss == lossIgnore:
+			return nil
+		case now.After(end) && left > s.lease.doubt:
+			return nil
+		case now.After(end):
+			return &exitError{exitLost, errors.New("nothing heard from the ensemble, the command was not started")}
+		}
+	}
 }
 
 // watch returns when the group is gone.
@@ -121,11 +144,11 @@ func (s *supervisor) look() time.Duration {
 	if err := s.hold.Err(); err != nil {
 		switch {
 		case s.onLoss == lossKill:
-			s.kill(fmt.Sprintf("lock lost: %v", err))
+			s.kill(fmt.Sprintf("lock lost: %v", bare{err}))
 		case !s.lost && s.onLoss == lossTerm:
-			s.term(fmt.Sprintf("lock lost: %v", err))
+			s.term(fmt.Sprintf("lock lost: %v", bare{err}))
 		case !s.lost:
-			s.say("lock lost, and the command goes on: %v", err)
+			s.say("lock lost, and the command goes on: %v", bare{err})
 		}
 		s.lost = true
 		return min(next, s.lease.timeout/lookPart)
@@ -133,12 +156,13 @@ func (s *supervisor) look() time.Duration {
 	if s.onLoss == lossIgnore {
 		return next
 	}
-	before := s.lease.until
-	verdict, wait := s.lease.judge(now, s.hold.SafeUntil())
-	if s.onLoss == lossKill && s.lease.until != before {
-		s.guard.until(s.lease.deadline().Add(s.lease.margin() / 2)) // when we should be late
+	until := s.hold.SafeUntil()
+	if s.onLoss == lossKill && until.Sub(s.until).Abs() > time.Millisecond {
+		s.until = until
+		s.guard.until(s.lease.deadline(until).Add(s.lease.margin / 2)) // when we should be late
 	}
-	left := time.Until(s.lease.until).Round(time.Millisecond)
+	verdict, wait := s.lease.judge(now, until)
+	left := until.Sub(now).Round(time.Millisecond)
 	switch {
 	case verdict == leaseEnding && s.onLoss == lossKill:
 		s.kill(fmt.Sprintf("nothing heard from the ensemble, the lease ends in %v", left))
@@ -195,7 +219,7 @@ func (s *supervisor) say(format string, args ...any) { notice(s.a.err, format, a
 // result is the exit code as an error, and the signal to die of.
 func (s *supervisor) result() (like syscall.Signal, err error) {
 	if cause := s.hold.Err(); cause != nil && !s.lost { // between the last look and the end of the group
-		s.say("lock lost before the command had ended: %v", cause)
+		s.say("lock lost before the command had ended: %v", bare{cause})
 		s.lost = true
 	}
 	switch {

@@ -39,7 +39,8 @@ A chroot behind the servers, --zk zk1:2181,zk2:2181/team-a, is put in front of e
 have it, with what the ensemble's leader has confirmed, and allows for clocks that differ by two per cent. For a session
 timeout T (--timeout, 10 s; the servers may grant another):
 
-  - nothing was heard for T/6, and only --grace and T/16 are left: the command's process group gets SIGTERM;
+  - only --grace and T/16 of the lease are left, which is less than there ever is while the ensemble answers: the
+    command's process group gets SIGTERM. (With a T of less than four ticks the grace is shorter than asked for: --tick);
   - only T/16 is left: it gets SIGKILL. What is left is time for the kernel, and for zklock being late;
   - should the connection come back in between, the SIGKILL is put off; the command has been told to end all the same;
   - the znode was removed by force, or the session was ended: SIGKILL at once. The lock is gone already then;
