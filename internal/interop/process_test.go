@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -197,7 +198,7 @@ func (p *pending) waits(t *testing.T) {
 
 // ignore lets what is over already pass.
 func ignore(err error) error {
-	if errors.Is(err, errDone) || errors.Is(err, errClosed) {
+	if errors.Is(err, os.ErrProcessDone) || errors.Is(err, os.ErrClosed) {
 		return nil
 	}
 	return err

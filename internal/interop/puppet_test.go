@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,11 +14,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/zklock"
-)
-
-var (
-	errDone   = os.ErrProcessDone
-	errClosed = fs.ErrClosed
 )
 
 // puppetEnv makes the test binary a process with contenders of the kind that it names, one of the two in Go. What it
