@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"syscall"
 
 	"github.com/go-zookeeper/zk"
 
@@ -67,6 +68,8 @@ func codeOf(err error) int {
 		return 0
 	case errors.As(err, &own):
 		return own.code
+	case errors.Is(err, syscall.EPIPE):
+		return exitSignal + int(syscall.SIGPIPE)
 	case errors.Is(err, zklock.ErrBusy):
 		return exitBusy
 	case errors.Is(err, zklock.ErrPath), errors.Is(err, zklock.ErrOption), errors.Is(err, zklock.ErrConflict):
@@ -84,8 +87,8 @@ func codeOf(err error) int {
 // report prints a failure on one line: what others wrote into znodes may be part of it.
 func report(w io.Writer, err error) {
 	var own *exitError
-	if err == nil || errors.As(err, &own) && own.err == nil {
-		return
+	if err == nil || errors.As(err, &own) && own.err == nil || errors.Is(err, syscall.EPIPE) {
+		return // of a pipe whose reader has seen enough, nothing is to be said either
 	}
 	notice(w, "%s", err)
 }

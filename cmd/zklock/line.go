@@ -23,6 +23,7 @@ type line struct {
 	out   io.Writer
 	path  string
 	began time.Time
+	aside bool // it has no place there itself
 	shown bool // there is a terminal, and somebody who wants to see it
 	join  sync.WaitGroup
 	stop  context.CancelFunc
@@ -167,7 +168,12 @@ func (l *line) draw() {
 	text := fmt.Sprintf("zklock: connecting … %s", age(waited))
 	if l.queued {
 		text = fmt.Sprintf("zklock: waiting %s in line", ordinal(l.ahead+1))
-		if l.who != "" {
+		if l.aside {
+			text = fmt.Sprintf("zklock: waiting for %d in line", l.ahead)
+		}
+		if l.who != "" && l.aside {
+			text += ", first " + l.who
+		} else if l.who != "" {
 			text += " behind " + l.who
 		}
 		text += " … " + age(waited)

@@ -215,3 +215,27 @@ func TestTheCommandOfAStoppedZklockIsKilledBeforeTheLockIsFree(t *testing.T) {
 	require.NoError(t, p.Process.Signal(syscall.SIGCONT))
 	p.exits(exitLost)
 }
+
+// The network is gone for longer than the session, and than connecting may take.
+func TestElectAgainOutlivesAnOutage(t *testing.T) {
+	t.Parallel()
+	s, d := server(t), newDiary(t)
+	p := launch(t, s.Addr(), "elect", "--again", "--connect-timeout", "1s", "--timeout", "4s", "--tick", tick.String(), "/e", "--",
+		testCommand, "diary", string(d), "until-term")
+	until(t, "the first term", func() bool { return d.has("child", "ready") })
+	freeze := s.Inject(zktest.Freeze())
+	until(t, "connecting fails", func() bool { return strings.Contains(p.err.String(), "; trying again\n") })
+	require.True(t, d.has("child", "told"))
+	freeze.Remove()
+	until(t, "the second term", func() bool {
+		n := 0
+		for _, e := range d.entries("child") {
+			if e == "ready" {
+				n++
+			}
+		}
+		return n == 2
+	})
+	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+	p.exits(7)
+}

@@ -6,8 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"syscall"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/zklock"
 )
@@ -20,12 +23,37 @@ func (a *app) run(l *lockFlags, path string, argv []string) error {
 			ctx, cancel = context.WithTimeout(ctx, a.conn.patience) // for a connection: it waits for nobody
 			defer cancel()
 		}
+		if err := a.ownAncestor(ctx, c, l, path); err != nil {
+			return nil, err
+		}
 		h, err := l.lock(ctx, c, path, left)
 		if errors.Is(err, zklock.ErrConflict) && !l.shared && !l.exclusive && l.size == 0 {
 			err = fmt.Errorf("%w (a path that is used with --shared needs --exclusive, one with permits --of)", err)
 		}
 		return h, err
 	})
+}
+
+// ownAncestor refuses to wait without end for a lock that is held for the very command that we are part of: it would
+// wait for itself.
+func (a *app) ownAncestor(ctx context.Context, c *zklock.Client, l *lockFlags, path string) error {
+	node := os.Getenv("ZKLOCK_NODE")
+	if os.Getenv("ZKLOCK_PATH") != path || node == "" || l.try || l.waitSet || l.shared || l.size > 0 {
+		return nil
+	}
+	s, err := c.Session(ctx)
+	if err != nil {
+		return err
+	}
+	switch stat, err := s.Exists(ctx, node); {
+	case errors.Is(err, zk.ErrNoNode):
+		return nil
+	case err != nil:
+		return err
+	case sessionID(stat.EphemeralOwner) == os.Getenv("ZKLOCK_SESSION"):
+		return usagef("%s is held for the command that this is part of: waiting for it would never end", path)
+	}
+	return nil
 }
 
 // underLock takes the lock and runs the command; again does so until the command has ended with the lock in hand.
@@ -39,12 +67,16 @@ func (a *app) underLock(l *lockFlags, path string, argv []string, again bool, ta
 	}
 	j.sigs = catchSignals()
 	var like syscall.Signal
-	for {
+	for terms := 0; ; terms++ {
 		like, err = a.once(j, l, path, take)
-		var own *exitError
-		if !again || !errors.As(err, &own) || own.code != exitLost {
+		code := codeOf(err)
+		if !again || code != exitLost && (code != exitUnreachable || terms == 0) {
 			break
 		}
+		if code == exitUnreachable {
+			notice(a.err, "%v; trying again", err)
+		}
+		time.Sleep(time.Second) // what is lost at once must not become a storm
 	}
 	if like != 0 { // Ctrl-C went to the command only: a script around us has to hear of it as well
 		if j.lent {

@@ -50,11 +50,17 @@ func (s *signals) whileWaiting(parent context.Context) (ctx context.Context, don
 	got := make(chan syscall.Signal, 1)
 	go func() {
 		defer close(got)
-		select {
-		case sig := <-s.c:
-			got <- sig.(syscall.Signal)
-			cancel()
-		case <-ctx.Done():
+		for {
+			select {
+			case sig := <-s.c:
+				if slices.Contains(harmless, sig) { // caught since a command ran
+					continue
+				}
+				got <- sig.(syscall.Signal)
+				cancel()
+			case <-ctx.Done():
+			}
+			return
 		}
 	}()
 	return ctx, func() (syscall.Signal, bool) {

@@ -40,6 +40,7 @@ place in line and keeps nobody waiting; the lock may be taken again the moment a
 				a.conn.patience = min(a.conn.patience, wait)
 			}
 			line := a.newLine(args[0])
+			line.aside = true
 			began := time.Now()
 			return a.with(func(ctx context.Context, c *zklock.Client) error {
 				if set {

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/zktest"
+)
+
+// certificate writes a certificate that signs itself, for both ends, and its key.
+func certificate(t *testing.T, dir string) (pair tls.Certificate, cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "zk"}, DNSNames: []string{"zk.example"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	require.NoError(t, err)
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	require.NoError(t, err)
+	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	require.NoError(t, os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	require.NoError(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600))
+	pair, err = tls.LoadX509KeyPair(cert, key)
+	require.NoError(t, err)
+	return pair, cert, key
+}
+
+func TestServersThatSpeakTLSOnly(t *testing.T) {
+	t.Parallel()
+	pair, cert, key := certificate(t, t.TempDir())
+	pool := x509.NewCertPool()
+	text, err := os.ReadFile(cert)
+	require.NoError(t, err)
+	require.True(t, pool.AppendCertsFromPEM(text))
+	s := zktest.Run(t, zktest.WithTick(tick), zktest.WithTLS(&tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool,
+		ClientAuth: tls.RequireAndVerifyClientCert}))
+	for name, c := range map[string]struct {
+		flags []string
+		code  int
+	}{
+		"as it must be":           {[]string{"--tls-ca", cert, "--tls-cert", cert, "--tls-key", key}, 0},
+		"by another name":         {[]string{"--tls-ca", cert, "--tls-cert", cert, "--tls-key", key, "--tls-server-name", "zk.example"}, 0},
+		"by a name it has not":    {[]string{"--tls-ca", cert, "--tls-cert", cert, "--tls-key", key, "--tls-server-name", "other"}, exitUnreachable},
+		"without a certificate":   {[]string{"--tls-ca", cert}, exitUnreachable},
+		"nobody vouches for it":   {[]string{"--tls", "--tls-cert", cert, "--tls-key", key}, exitUnreachable},
+		"without TLS":             {nil, exitUnreachable},
+		"a key in place of a pem": {[]string{"--tls-ca", key}, exitUsage},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			patience := "3s"
+			if c.code == 0 {
+				patience = bound.String()
+			}
+			p := launch(t, s.Addr(), append([]string{"run", "--connect-timeout", patience}, append(c.flags, "/l", "--", testCommand, "exit", "0")...)...)
+			p.exits(c.code)
+		})
+	}
+}
