@@ -181,7 +181,12 @@ func (t *Ticket) WaitPermits(ctx context.Context, size int, try bool) error {
 			return ErrGone
 		case err != nil:
 			return t.waited(ctx, err)
-		case state.Size > 0 && state.Size < size:
+		case state.Size == 0: // the directory was deleted after the size was read, and has been made again without
+			if state.Size, err = t.q.Size(ctx, t.s, size); err != nil {
+				return t.waited(ctx, err)
+			}
+		}
+		if state.Size < size {
 			size, t.names = state.Size, names
 			v = t.decidePermits(size)
 		}
