@@ -70,7 +70,9 @@ func (o *op) draw(k, fam int) {
 	if rnd.IntN(2) == 0 && o.kind != "semaphore" {
 		o.opts = append(o.opts, zklock.WithReentrancy())
 	}
-	if rnd.IntN(10) == 0 {
+	if o.kind == "mutex" && o.p.w.handoff > 0 {
+		o.opts = append(o.opts, zklock.WithLocalHandoff(o.p.w.handoff))
+	} else if rnd.IntN(10) == 0 {
 		o.opts = append(o.opts, zklock.WithContainer())
 	}
 	o.hold = upTo(rnd, 400*time.Millisecond)
@@ -204,7 +206,7 @@ func (o *op) let(ctx context.Context, t *tenure, g *grasp) {
 	defer or.mu.Unlock()
 	switch {
 	case err == nil:
-		if t.live() || t.moving || t.open() != nil {
+		if t.live() || t.moving || t.open() != nil || o.p.w.handoff > 0 && t.kind == "mutex" { // handed on, perhaps
 			return
 		}
 		for _, node := range t.nodes {

@@ -35,7 +35,10 @@ type oracle struct {
 	writers map[string]zklock.Token
 	sizes   map[string][]sized
 	written map[string]int64 // the registers
-	zxid    int64
+
+	last        map[string]*player // whose hold had the greatest token of a path
+	lastSession map[string]int64
+	zxid        int64
 }
 
 // sized is a semaphore's size from an instant on.
@@ -76,7 +79,7 @@ type grasp struct {
 func newOracle(w *world) *oracle {
 	return &oracle{w: w, names: map[int64]string{}, forced: map[string]bool{}, expired: map[int64]bool{},
 		tokens: map[string]zklock.Token{}, writers: map[string]zklock.Token{}, sizes: map[string][]sized{},
-		written: map[string]int64{}}
+		written: map[string]int64{}, last: map[string]*player{}, lastSession: map[string]int64{}}
 }
 
 // owner names a session's client.
@@ -145,7 +148,9 @@ func (o *oracle) ordered(t *tenure, p string) {
 	if t.token <= before && !o.shared(t, p) {
 		o.w.violated("token %d of %s on %s, after %d", t.token, t.who, p, before)
 	}
-	o.tokens[p] = max(o.tokens[p], t.token)
+	if t.token >= o.tokens[p] {
+		o.tokens[p], o.last[p], o.lastSession[p] = t.token, t.p, t.session
+	}
 }
 
 // inLine checks, in the tree as it is, that nobody who came before stands in the way: nobody was overtaken.
@@ -329,8 +334,10 @@ func (o *oracle) ended(t *tenure, g *grasp) {
 	}
 }
 
-// shared reports whether t stands on the same znode as an earlier hold of the same client.
-func (o *oracle) shared(t *tenure, p string) bool { return false }
+// shared reports whether t stands, by WithLocalHandoff, on the znode of the holder before it, in the same client.
+func (o *oracle) shared(t *tenure, p string) bool {
+	return o.w.handoff > 0 && t.kind == "mutex" && t.token == o.tokens[p] && o.last[p] == t.p && t.session == o.lastSession[p]
+}
 
 // expire ends a session by force.
 func (o *oracle) expire(s zktest.Session) {

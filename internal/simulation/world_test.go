@@ -33,6 +33,7 @@ type world struct {
 	size    []int // of the semaphores, as their first users name it
 	players []*player
 	oracle  *oracle
+	handoff int  // WithLocalHandoff of the mutexes; 0: without
 	garbles bool // faults under which a client is shown replies that are out of order
 	expired atomic.Bool
 
@@ -72,6 +73,9 @@ func newWorld(seed uint64, srv *zktest.Server) (*world, error) {
 		}
 	}
 	w.garbles = rnd.IntN(4) == 0
+	if rnd.IntN(4) == 0 {
+		w.handoff = 1 + rnd.IntN(8)
+	}
 	w.oracle = newOracle(w)
 	for i := range 3 + rnd.IntN(3) {
 		w.players = append(w.players, newPlayer(w, i))
