@@ -122,7 +122,7 @@ func (r *Run) clientFaults() []fault {
 			return nil
 		}})
 	}
-	long := func(t time.Duration) time.Duration { return t * 3 / 2 }
+	long := func(t time.Duration) time.Duration { return 2 * t }
 	network("client partition", long, func(p *ensemble.Proxy, _ *rand.Rand) { p.Freeze() })
 	network("client partition (not heard)", long, func(p *ensemble.Proxy, _ *rand.Rand) { p.HoldRequests() })
 	network("client partition (does not hear)", long, func(p *ensemble.Proxy, _ *rand.Rand) { p.HoldReplies() })

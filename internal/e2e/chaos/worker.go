@@ -178,22 +178,27 @@ func (w *worker) body(op history.Op, ended <-chan struct{}, h *zklock.Hold) {
 		w.useMulti(h)
 		return
 	}
-	switch {
-	case w.chance(5): // long enough to lose it
+	holdOn := func(d time.Duration) {
 		select {
 		case <-ended:
-		case <-time.After(w.upTo(w.conf.Timeout * 3 / 2)):
+		case <-time.After(d):
 		}
-	case w.chance(10):
-		w.check(op, h)
+	}
+	switch {
+	case w.chance(5): // long enough to lose it
+		holdOn(w.upTo(w.conf.Timeout * 3 / 2))
+	case w.chance(40):
+		if !w.check(op, h) {
+			holdOn(2 * w.conf.Timeout) // cut off: to let go now would not show whether the hold ends in time
+		}
 	default:
 		w.sleep(w.upTo(8 * time.Millisecond))
 	}
 }
 
-// check asks the ensemble whether the lock is ours.
-func (w *worker) check(held history.Op, h *zklock.Hold) {
-	ctx, cancel := context.WithTimeout(context.Background(), w.conf.Timeout)
+// check asks the ensemble whether the lock is ours; false: it did not say.
+func (w *worker) check(held history.Op, h *zklock.Hold) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), w.conf.Timeout/4)
 	defer cancel()
 	op := held
 	op.Kind, op.Outcome, op.Call = history.Check, "", history.Now()
@@ -202,6 +207,7 @@ func (w *worker) check(held history.Op, h *zklock.Hold) {
 	if err == nil { // an error says nothing about the time before it
 		w.emit(op)
 	}
+	return err == nil
 }
 
 // lookAtLeader asks who leads.
