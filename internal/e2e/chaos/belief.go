@@ -71,6 +71,9 @@ func (b *belief) look(now history.Stamp, h *zklock.Hold) bool {
 	case left > 0:
 		b.op.Sure = now
 	}
+	if after := history.Now(); after.Sub(now) > b.lead { // stopped, or starved, between two lines of this function
+		b.op.Stall, b.op.Resumed = now-1, after
+	}
 	return true
 }
 
