@@ -44,9 +44,9 @@ func (m *run) lineUps(ctx context.Context) {
 	lines := lineUps
 	switch {
 	case m.Brief:
-		lines = []Line{lines[0], lines[len(lines)-1]}
+		lines = []Line{lines[0], lines[2], lines[3]}
 	case m.Small:
-		lines = []Line{{2, 1}, {2, 4}}
+		lines = []Line{{1, 1}, {2, 4}}
 	}
 	for _, l := range lines {
 		m.Log("a line of %d", l.Clients*l.Workers)

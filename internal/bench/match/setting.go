@@ -42,11 +42,11 @@ var wired = []string{"alone", "two", "sixteen", "many", "goroutines", "crowd"}
 // ends are those of them at which it shows whether traffic grows with the number of waiters.
 var ends = []string{"alone", "two", "crowd"}
 
-// Line is so many who wait in one line, which is then let through: what one release costs.
+// Line is so many in one line, who are then let through: what a hand-over costs.
 type Line struct{ Clients, Workers int }
 
-// lineUps is what is let through: two in line, sixteen, a thousand.
-var lineUps = []Line{{2, 1}, {16, 1}, {20, 50}}
+// lineUps is what is let through. One alone shows what leaving costs without anybody behind.
+var lineUps = []Line{{1, 1}, {3, 1}, {16, 1}, {20, 50}}
 
 // Names lists what -only may name.
 func Names() string {

@@ -62,6 +62,20 @@ func ratio(a, b map[int]match.Cell, ofA, ofB func(match.Cell) float64) float64 {
 	return stats.Median(all)
 }
 
+// perHandOver is what one hand-over costs in a line, less what the last one in it needs to leave.
+func perHandOver(r *match.Result, l match.LineUp) (requests, notifications float64, ok bool) {
+	if l.Waiters == 0 {
+		return 0, 0, false
+	}
+	for _, last := range r.Lines {
+		if last.Contestant == l.Contestant && last.Waiters == 0 {
+			n := float64(l.Waiters)
+			return float64(l.Requests-last.Requests) / n, float64(l.Notifications-last.Notifications) / n, true
+		}
+	}
+	return 0, 0, false
+}
+
 func rate(c match.Cell) float64     { return c.Rate }
 func handOver(c match.Cell) float64 { return float64(c.HandOver.P50) }
 func write(c match.Cell) float64    { return float64(c.Write.P50) }

@@ -36,7 +36,7 @@ func Text(r *match.Result, md bool) string {
 		table *table
 	}{
 		{"On the wire, for each cycle", wireTable(r)},
-		{"A line that is let through: for each release, when nobody comes back", lineTable(r)},
+		{"A line that is let through, and nobody comes back: for each hand-over", lineTable(r)},
 		{"Until the next one has the lock of a holder that was killed", killTable(r)},
 		{"Goals", goalTable(r)},
 	} {
@@ -112,15 +112,17 @@ func lineTable(r *match.Result) *table {
 			if l.Contestant != c.Name {
 				continue
 			}
-			// The first release is the holder's, and the last waiter's is one more: so many deletions, so many releases.
-			per := func(n int64) float64 { return float64(n) / float64(l.Releases+1) }
+			requests, notifications, ok := perHandOver(r, l)
+			if !ok {
+				continue
+			}
 			each := func(n int64) string {
 				if n < 0 || l.Waiters < 100 { // of a few, all that shows is the noise
 					return none
 				}
 				return fmt.Sprintf("%.1f KB", float64(n)/float64(l.Waiters)/1024)
 			}
-			t.add(c.Title, fmt.Sprint(l.Waiters), small(per(l.Requests)), small(per(l.Notifications)), duration(l.HandOver.P50), each(l.Heap), each(l.Resident))
+			t.add(c.Title, fmt.Sprint(l.Waiters), small(requests), small(notifications), duration(l.HandOver.P50), each(l.Heap), each(l.Resident))
 		}
 	}
 	return t
