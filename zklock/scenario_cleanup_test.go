@@ -208,7 +208,7 @@ func TestScenario10_DosReleaseIsBoundedByTheSessionTimeout(t *testing.T) {
 				require.LessOrEqual(s, time.Since(began), 10*time.Second)
 				require.NotEmpty(s, s.srv.Children(dir))
 				fault.Remove()
-				s.empty(10*time.Second, dir)
+				s.empty(22*time.Second, dir) // what was frozen may arrive now, and renew the session: its timeout, and a tick
 			})
 		})
 	}
