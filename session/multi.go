@@ -132,6 +132,11 @@ func (s *Session) transacted(c *call, paths []string) (Transaction, error) {
 	case failed >= 0:
 		return Transaction{Responses: resps}, &OpError{Op: "multi", Path: paths[failed], Err: errOf(codes[failed])}
 	}
+	for i, r := range resps {
+		if r.String != "" && !mayHaveMade(paths[i], r.String) { // only a create answers with a path
+			return Transaction{}, s.garbled(c, errOtherPath)
+		}
+	}
 	return Transaction{resps, c.head.zxid}, nil
 }
 

@@ -309,7 +309,21 @@ func (s *Session) created(c *call) (Created, error) {
 	if d.err != nil {
 		return Created{}, s.garbled(c, d.err)
 	}
-	return Created{Path: s.strip(path), Czxid: c.head.zxid}, nil
+	path = s.strip(path)
+	if !mayHaveMade(c.path, path) {
+		return Created{}, s.garbled(c, errOtherPath)
+	}
+	return Created{Path: path, Czxid: c.head.zxid}, nil
+}
+
+var errOtherPath = errors.New("the path of another znode")
+
+// mayHaveMade reports whether a create that asked for want can have made path: it itself, or with a number behind it.
+// Whoever believed another one would take it for his own, and leave his own behind.
+func mayHaveMade(want, path string) bool {
+	number, ok := strings.CutPrefix(path, want)
+	number = strings.TrimPrefix(number, "-")
+	return ok && len(number) <= 10 && strings.Trim(number, "0123456789") == ""
 }
 
 func (s *Session) newList(path string) *call {
