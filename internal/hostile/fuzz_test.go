@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"path"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/zklock/locker/recipe"
@@ -14,7 +15,7 @@ import (
 // scripted answers by a script: for each frame of the server's a byte that says what happens to it, and what that takes
 // from the script; when the script is over, the truth. granted is set when what was said may be taken for a grant: a
 // list in which the client alone is first, or the deletion of who stood before it.
-func scripted(script []byte, granted *bool) liar {
+func scripted(script []byte, granted *atomic.Bool) liar {
 	take := func(n int) []byte {
 		n = min(n, len(script))
 		b := script[:n]
@@ -63,7 +64,7 @@ func scripted(script []byte, granted *bool) liar {
 
 // heed notes what a client has to believe: that it reads so is all that any server can say. Headers apart, which are
 // the link's affair.
-func heed(stream []byte, f said, granted *bool) {
+func heed(stream []byte, f said, granted *atomic.Bool) {
 	for len(stream) >= 20 {
 		n := int(int32(binary.BigEndian.Uint32(stream)))
 		if n < 16 || n > len(stream)-4 {
@@ -76,14 +77,18 @@ func heed(stream []byte, f said, granted *bool) {
 		}
 		switch {
 		case binary.BigEndian.Uint32(body) == 0xffffffff: // a notification, perhaps of the deletion that is waited for
-			*granted = *granted || bytes.Contains(body, []byte(dir))
+			if bytes.Contains(body, []byte(dir)) {
+				granted.Store(true)
+			}
 		case f.op == zktest.OpGetChildren2, f.op == zktest.OpExists, f.op == zktest.OpSync, f.op == zktest.OpMulti,
 			f.op == zktest.OpDelete:
-			*granted = true
+			granted.Store(true)
 		case f.op == zktest.OpCreate && len(body) > 20:
 			name := string(body[20:])
 			_, contender := recipe.Parse(path.Base(name))
-			*granted = *granted || contender && strings.HasPrefix(name, f.path)
+			if contender && strings.HasPrefix(name, f.path) {
+				granted.Store(true)
+			}
 		}
 	}
 }
@@ -100,7 +105,7 @@ func FuzzLife(f *testing.F) {
 	f.Add([]byte{6, 4, 0xff, 0xff, 0xff, 0xff, 6, 4, 0x7f, 0xff, 0xff, 0xff})
 	f.Add(bytes.Repeat([]byte{0, 0, 4, 4, 0, 0, 0, 0, 0, 0, 0, 99}, 4))
 	f.Fuzz(func(t *testing.T, script []byte) {
-		granted := false
+		var granted atomic.Bool
 		life(t, scripted(script[:min(len(script), 400)], &granted), &granted)
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -142,6 +143,12 @@ var lies = []lie{
 
 	{name: "create: another's path", say: reply(zktest.OpCreate, func(said) []byte { return text(dir + "/" + foreign) })},
 	{name: "create: another directory", say: reply(zktest.OpCreate, func(f said) []byte { return text("/else/" + path.Base(f.path) + "0000000000") })},
+	{name: "create: another directory, and our own name", say: bytesOf(func(f said) []byte {
+		if f.op != zktest.OpCreate || len(f.body) < 30 {
+			return nil
+		}
+		return with(f, 21, []byte("h"))
+	})},
 	{name: "create: the path without a number", say: reply(zktest.OpCreate, func(f said) []byte { return text(f.path) })},
 	{name: "create: a number that is none", say: reply(zktest.OpCreate, func(f said) []byte { return text(f.path + "00000000x0") })},
 	{name: "create: a number too long", say: reply(zktest.OpCreate, func(f said) []byte { return text(f.path + strings.Repeat("9", 30)) })},
@@ -226,7 +233,7 @@ func TestALieAtAnyMomentOfALocksLifeCostsAConnectionAndNeverMore(t *testing.T) {
 			frames = append(frames, f)
 		}
 		return honest(f)
-	}, new(bool))
+	}, new(atomic.Bool))
 	for _, op := range []zktest.Op{zktest.OpCreate, zktest.OpGetChildren2, zktest.OpExists, zktest.OpGetData, zktest.OpNotify,
 		zktest.OpSync, zktest.OpPing, zktest.OpMulti, zktest.OpDelete} {
 		require.Positive(t, seen[op], "%v belongs to the life of a lock", op)
@@ -237,7 +244,9 @@ func TestALieAtAnyMomentOfALocksLifeCostsAConnectionAndNeverMore(t *testing.T) {
 			outcomes := map[string][]string{}
 			for _, f := range frames {
 				if l.fits(f) {
-					o := life(t, l.at(f.n), &l.trust).String()
+					var trust atomic.Bool
+					trust.Store(l.trust)
+					o := life(t, l.at(f.n), &trust).String()
 					outcomes[o] = append(outcomes[o], fmt.Sprint(f.op))
 				}
 			}

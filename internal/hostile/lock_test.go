@@ -3,6 +3,7 @@ package hostile_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,7 +32,7 @@ type outcome struct {
 // settle, holding through several heartbeats, using it in all ways, letting go. Each call has to end by its deadline,
 // a hold has to be one, unless trust says by then that what was said could be taken for a grant, and in the end, when nobody lies any more, the
 // lock is to be had, and nothing is left of what was done before.
-func life(t *testing.T, lie liar, trust *bool) (o outcome) {
+func life(t *testing.T, lie liar, trust *atomic.Bool) (o outcome) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Run(t, zktest.WithoutListener())
 		require.NoError(t, srv.Create("/reg", nil))
@@ -41,9 +42,9 @@ func life(t *testing.T, lie liar, trust *bool) (o outcome) {
 		before, err := other.Mutex(dir).Lock(t.Context())
 		require.NoError(t, err)
 
-		mutter := true
+		var truthful atomic.Bool
 		p := &peer{srv: srv, lie: func(f said) ([]byte, bool, bool) {
-			if !mutter {
+			if truthful.Load() {
 				return honest(f)
 			}
 			return lie(f)
@@ -62,8 +63,8 @@ func life(t *testing.T, lie liar, trust *bool) (o outcome) {
 		})
 		m := c.Mutex(dir)
 		o = use(t, srv, m, before, trust)
-		mutter = false
-		if *trust { // whom one believes that the own place is gone, one leaves it to: it goes with the session
+		truthful.Store(true)
+		if trust.Load() { // whom one believes that the own place is gone, one leaves it to: it goes with the session
 			require.NoError(t, c.Close())
 			c, err = zklock.Dial(t.Context(), srv.Addr(), zklock.WithDialer(p.dial), zklock.WithSessionTimeout(timeout))
 			require.NoError(t, err)
@@ -90,7 +91,7 @@ func life(t *testing.T, lie liar, trust *bool) (o outcome) {
 }
 
 // use is what one would do with a lock.
-func use(t *testing.T, srv *zktest.Server, m *zklock.Mutex, before *zklock.Hold, trust *bool) (o outcome) {
+func use(t *testing.T, srv *zktest.Server, m *zklock.Mutex, before *zklock.Hold, trust *atomic.Bool) (o outcome) {
 	call := func(d time.Duration, what string, f func(ctx context.Context) error) error {
 		ctx, done := context.WithTimeout(t.Context(), d)
 		defer done()
@@ -109,24 +110,24 @@ func use(t *testing.T, srv *zktest.Server, m *zklock.Mutex, before *zklock.Hold,
 		return o
 	}
 	o.held = true
-	if !*trust {
+	if !trust.Load() {
 		require.Error(t, before.Err(), "held beside the other")
 		granted(t, srv, h)
 	}
 	time.Sleep(timeout)
 	o.check = call(5*time.Second, "Check", h.Check)
-	if o.check == nil && !*trust {
+	if o.check == nil && !trust.Load() {
 		granted(t, srv, h)
 	}
 	o.multi = call(5*time.Second, "Multi", func(ctx context.Context) error {
 		_, err := h.Multi(ctx, &zk.SetDataRequest{Path: "/reg", Data: []byte("mine"), Version: -1})
 		return err
 	})
-	if n, _ := srv.Node("/reg"); o.multi == nil && !*trust {
+	if n, _ := srv.Node("/reg"); o.multi == nil && !trust.Load() {
 		require.Equal(t, "mine", string(n.Data), "a write that was acknowledged")
 	}
 	o.unlock = call(5*time.Second, "Unlock", h.Unlock)
-	if _, stands := srv.Node(h.Node()); o.unlock == nil && !*trust {
+	if _, stands := srv.Node(h.Node()); o.unlock == nil && !trust.Load() {
 		require.False(t, stands, "unlocked")
 	}
 	require.Error(t, h.Context().Err())
