@@ -34,6 +34,7 @@ const (
 	envZK       = "ZKLOCK_ZK"
 	envAuth     = "ZKLOCK_AUTH"
 	envAuthFile = "ZKLOCK_AUTH_FILE"
+	envTimeout  = "ZKLOCK_TIMEOUT"
 )
 
 func (c *connFlags) register(f *pflag.FlagSet) {
@@ -41,13 +42,23 @@ func (c *connFlags) register(f *pflag.FlagSet) {
 	f.StringArrayVar(&c.auth, "auth", nil, "credentials, `scheme:credential`, for example digest:user:password; shows in the\nprocess list: better $"+envAuth+" or --auth-file")
 	f.StringVar(&c.authFile, "auth-file", "", "`file` with one scheme:credential a line; default $"+envAuthFile)
 	f.DurationVar(&c.patience, "connect-timeout", 15*time.Second, "how long to look for a server that answers")
-	f.DurationVar(&c.timeout, "timeout", session.DefaultTimeout, "session timeout: how soon the lock of a crashed holder is free")
+	f.DurationVar(&c.timeout, "timeout", session.DefaultTimeout, "session timeout: how soon the lock of a crashed holder is free; or $"+envTimeout)
 	f.DurationVar(&c.tick, "tick", session.DefaultServerTick, "the ensemble's tickTime, if it is longer than the default")
 	f.BoolVar(&c.tls, "tls", false, "encrypt the connections; also set by each of the flags below")
 	f.StringVar(&c.tlsCA, "tls-ca", "", "`file` with the certificates to trust, PEM; default the system's")
 	f.StringVar(&c.tlsCert, "tls-cert", "", "`file` with the certificate to show, PEM")
 	f.StringVar(&c.tlsKey, "tls-key", "", "`file` with its key, PEM")
 	f.StringVar(&c.tlsServer, "tls-server-name", "", "the `name` to expect in the servers' certificates; default each one's host")
+}
+
+// environment takes what the flags don't say from the environment, before they are checked.
+func (c *connFlags) environment(f *pflag.FlagSet) (err error) {
+	if text := os.Getenv(envTimeout); text != "" && !f.Changed("timeout") {
+		if c.timeout, err = time.ParseDuration(text); err != nil {
+			return usagef("%s=%s: want a time such as 10s", envTimeout, text)
+		}
+	}
+	return nil
 }
 
 // options turns the flags into what Dial takes.

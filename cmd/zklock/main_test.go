@@ -53,6 +53,12 @@ const (
 	tick = 500 * time.Millisecond
 )
 
+// longSessions lets a test have the sessions that it asks for. calm is the timeout where nothing is to be lost, however
+// busy the machine is.
+var longSessions = zktest.WithSessionTimeouts(2*tick, time.Hour)
+
+const calm = "10m"
+
 // until waits for a condition.
 func until(t testing.TB, what string, cond func() bool) {
 	t.Helper()
@@ -66,7 +72,7 @@ func until(t testing.TB, what string, cond func() bool) {
 // server starts a ZooKeeper for one test.
 func server(t testing.TB) *zktest.Server {
 	t.Helper()
-	return zktest.Run(t, zktest.WithTick(tick))
+	return zktest.Run(t, zktest.WithTick(tick), longSessions)
 }
 
 // inLine is how many stand in the line of a lock.
@@ -120,7 +126,7 @@ func launch(t testing.TB, zk string, args ...string) *process {
 	t.Helper()
 	p := &process{TB: t, Cmd: self(t, "zklock", args...), out: &buffer{}, err: &buffer{}, ended: make(chan struct{})}
 	p.Stdout, p.Stderr = p.out, p.err
-	p.Env = append(os.Environ(), envZK+"="+zk, "PATH="+commands(t)+":"+os.Getenv("PATH"))
+	p.Env = append(os.Environ(), envZK+"="+zk, envTimeout+"="+calm, "PATH="+commands(t)+":"+os.Getenv("PATH"))
 	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	require.NoError(t, p.Start())
 	go func() {

@@ -52,10 +52,13 @@ A command that it runs under a lock is stopped before anybody else can have the 
   zklock run --wait 30s /locks/nightly-report -- ./report.sh
   zklock ls /locks
   zklock demo`,
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		Args:              cobra.NoArgs,
-		PersistentPreRunE: func(*cobra.Command, []string) error { a.started = true; return nil },
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			a.started = true
+			return a.conn.environment(cmd.Flags())
+		},
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}

@@ -27,7 +27,7 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
-			s, err := zktest.Start(zktest.WithTick(tick))
+			s, err := zktest.Start(zktest.WithTick(tick), longSessions)
 			if err != nil {
 				return err
 			}
@@ -38,6 +38,7 @@ func TestScripts(t *testing.T) {
 			})
 			env.Values[serverKey{}] = s
 			env.Setenv(envZK, s.Addr())
+			env.Setenv(envTimeout, calm)
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){

@@ -49,7 +49,7 @@ func TestServersThatSpeakTLSOnly(t *testing.T) {
 	text, err := os.ReadFile(cert)
 	require.NoError(t, err)
 	require.True(t, pool.AppendCertsFromPEM(text))
-	s := zktest.Run(t, zktest.WithTick(tick), zktest.WithTLS(&tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool,
+	s := zktest.Run(t, zktest.WithTick(tick), longSessions, zktest.WithTLS(&tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool,
 		ClientAuth: tls.RequireAndVerifyClientCert}))
 	for name, c := range map[string]struct {
 		flags []string

@@ -17,6 +17,7 @@ script around zklock is interrupted too.`},
   ` + envZK + `         --zk: the ensemble, "zk1:2181,zk2:2181,zk3:2181", with a /chroot behind it if there is one
   ` + envAuth + `       --auth: scheme:credential, one a line
   ` + envAuthFile + `  --auth-file
+  ` + envTimeout + `    --timeout: the session timeout, for example 30s
 
 Set for the command of run and elect, whatever it would have inherited:
   ZKLOCK_PATH       the lock's path

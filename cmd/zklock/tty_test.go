@@ -29,7 +29,7 @@ type console struct {
 func open(t testing.TB, zk string, cmd *exec.Cmd) *console {
 	t.Helper()
 	c := &console{TB: t, cmd: cmd, out: &buffer{}, ended: make(chan struct{})}
-	cmd.Env = append(os.Environ(), envZK+"="+zk, "PATH="+commands(t)+":"+os.Getenv("PATH"), "PS1=$ ", "TERM=xterm", "HISTFILE=")
+	cmd.Env = append(os.Environ(), envZK+"="+zk, envTimeout+"="+calm, "PATH="+commands(t)+":"+os.Getenv("PATH"), "PS1=$ ", "TERM=xterm", "HISTFILE=")
 	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 12, Cols: 100})
 	require.NoError(t, err)
 	// As a file of its own, so that closing it ends the read below.
@@ -162,7 +162,7 @@ func TestCtrlZStopsBothAndFgContinuesThem(t *testing.T) {
 	t.Parallel()
 	s, d := server(t), newDiary(t)
 	c := shell(t, s.Addr())
-	c.types("zklock run --timeout 10s --tick 500ms /l -- " + testCommand + " diary " + string(d) + " live\n")
+	c.types("zklock run /l -- " + testCommand + " diary " + string(d) + " live\n")
 	d.alive(t, "child")
 	c.types("\x1a")
 	c.sees("Stopped")
@@ -187,7 +187,7 @@ func TestAJobThatWasStoppedForTooLongIsKilled(t *testing.T) {
 	t.Parallel()
 	s, d := server(t), newDiary(t)
 	c := shell(t, s.Addr())
-	c.types("zklock run --timeout 3s --tick 500ms /l -- " + testCommand + " diary " + string(d) + " live\n")
+	c.types("zklock run --timeout 8s --tick 500ms /l -- " + testCommand + " diary " + string(d) + " live\n")
 	d.alive(t, "child")
 	c.types("\x1a")
 	c.sees("Stopped")
