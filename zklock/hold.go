@@ -57,7 +57,7 @@ func (h *Hold) Node() string { return h.Nodes()[0] }
 func (h *Hold) Nodes() []string { return h.g.place().Nodes() }
 
 // Check asks the ensemble whether the lock is still ours: our znode, as its leader has it, with our session as its
-// owner. Nil: it was, after the call began. When it is not, the hold is lost (ErrLost). It blocks for one round trip
+// owner. Nil: it was, after the call began, but for the milliseconds that session.Sync tells of. When it is not, the hold is lost (ErrLost). It blocks for one round trip
 // (a MultiLock's for one for each path), or as long as there is no connection; when ctx ends first, the error is ctx's and says nothing about the lock.
 func (h *Hold) Check(ctx context.Context) error {
 	if err := h.Err(); err != nil {

@@ -180,6 +180,29 @@ func TestScenario3_ALostCreateIsLookedForOnlyAfterASync(t *testing.T) {
 	}
 }
 
+// scenario 3, of a leader that answers the sync and has not carried out yet what a follower acknowledged: what nobody
+// waits for is looked for again behind a write.
+func TestScenario3_AnAbandonedCreateThatASyncDidNotShowIsDeleted(t *testing.T) {
+	simTest(t, func(s *sim) {
+		f, dir, c := s.follower(), s.dir("/locks/a"), s.client()
+		before := c.id()
+		require.NoError(s, c.session().Sync(s.Context(), "/"))
+		f.Lag(1)
+		c.at(f)
+		lost := s.srv.Inject(zktest.CloseAfter().Op(zktest.OpCreate).Path("/locks/a/*").Once())
+		blind := s.srv.Inject(zktest.Answer(zktest.CodeOK).Op(zktest.OpSync).Member(f).Once())
+		ctx, cancel := context.WithCancel(s.Context())
+		defer cancel()
+		call := simGo(ctx, c.Mutex(dir).Lock)
+		<-lost.Hit()
+		cancel()
+		s.until(2*time.Second, "a sync at the follower", func() bool { return blind.Hits() == 1 })
+		s.empty(time.Second, dir)
+		require.ErrorIs(s, call.err, context.Canceled)
+		require.Equal(s, before, c.id(), "deleted, and not gone with the session")
+	})
+}
+
 // scenario 3, second half: whenever the directory is listed, what else carries our id is swept away.
 func TestScenario3_AStrayWithOurIDIsSweptAwayWhenTheDirectoryIsListed(t *testing.T) {
 	simTest(t, func(s *sim) {
