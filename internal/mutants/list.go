@@ -89,7 +89,7 @@ var mutants = []mutant{
 	{"permits counted too late", "one more than the size gets in", "recipe/semaphore.go",
 		[]edit{{"v.Holds = sum+n.Permits <= size", "v.Holds = sum < size"}}, []string{inRecipe}},
 	{"size read before the wait", "a semaphore that was made smaller is overfilled", "recipe/semaphore.go",
-		[]edit{{"case state.Size > 0 && state.Size < size:", "case state.Size < 0:"}}, []string{inRecipe, "./zklock -run=Size|Semaphore|Resize"}},
+		[]edit{{"		if state.Size < size {", "		if state.Size < 0 {"}}, []string{inRecipe, "./zklock -run=Size|Semaphore|Resize"}},
 	{"half a multi-lock adopted", "one znode of several is taken for all", "recipe/group.go",
 		[]edit{{"all = all && found", "all = all || found"}, {"	if all {\n		return true, nil\n	}\n	for", "	if all && g.czxid != 0 {\n		return true, nil\n	}\n	for"}},
 		[]string{inRecipe, "./zklock -run=Multi|Scenario"}},
