@@ -32,11 +32,17 @@ type call struct {
 	err   error // no reply came: why
 
 	hopeless bool // the reply came and could not be read: not to be repeated
+
+	room [frameRoom]byte // for frame, when it is short
 }
 
+// frameRoom is as long as a lock's requests mostly are.
+const frameRoom = 256
+
 func newCall(op int32, name, path string, body func([]byte) []byte) *call {
-	b := body(appendHeader(make([]byte, 0, 64+len(path)), op))
-	return &call{op: op, name: name, path: path, read: !throughLeader(op) || op == opSync, frame: b, done: make(chan struct{})}
+	c := &call{op: op, name: name, path: path, read: !throughLeader(op) || op == opSync, done: make(chan struct{})}
+	c.frame = body(appendHeader(c.room[:0], op))
+	return c
 }
 
 // errUnsent marks a call that never left: it can be repeated whatever it was.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -126,11 +127,17 @@ func (l *link) Read(b []byte) (int, error) {
 
 // readFrame reads one frame. Memory grows with the bytes that arrive, not with the length that was announced.
 func (l *link) readFrame() ([]byte, error) {
-	var head [4]byte
-	if _, err := io.ReadFull(l.in, head[:]); err != nil {
+	head, err := l.in.Peek(4)
+	if err != nil {
+		if err == io.EOF && len(head) > 0 { //nolint:errorlint // as it comes from the connection
+			err = io.ErrUnexpectedEOF
+		}
 		return nil, l.readError(err)
 	}
-	n := int(int32(binary.BigEndian.Uint32(head[:])))
+	n := int(int32(binary.BigEndian.Uint32(head)))
+	if _, err := l.in.Discard(len(head)); err != nil {
+		return nil, l.readError(err)
+	}
 	if n < replyHeaderLen || n > maxFrame {
 		return nil, fmt.Errorf("%w: length %d", ErrGarbled, n)
 	}
@@ -190,8 +197,7 @@ func (l *link) handle(body []byte) error {
 		return fmt.Errorf("%w: reply to request %d out of order", ErrGarbled, head.xid)
 	}
 	c := l.pending[0]
-	l.pending[0] = nil
-	l.pending = l.pending[1:]
+	l.pending = slices.Delete(l.pending, 0, 1) // moves the others down, so that the array lasts: they are few
 	l.heard = at
 	more := len(l.queue) > 0 && len(l.pending) == window/2
 	l.mu.Unlock()

@@ -3,14 +3,24 @@ package session
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 )
 
 // enqueue puts calls on the link, next to each other. False: the link is dead and none of them was taken.
 func (l *link) enqueue(calls ...*call) bool {
+	if !l.line(calls...) {
+		return false
+	}
+	l.poke()
+	return true
+}
+
+// line is enqueue for calls that may wait until something else is put on the link.
+func (l *link) line(calls ...*call) bool {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.err != nil {
-		l.mu.Unlock()
 		return false
 	}
 	l.number(calls)
@@ -19,8 +29,6 @@ func (l *link) enqueue(calls ...*call) bool {
 	} else {
 		l.queue = append(l.queue, calls...)
 	}
-	l.mu.Unlock()
-	l.poke()
 	return true
 }
 
@@ -133,10 +141,7 @@ func (l *link) flush(first []*call) error {
 			n++
 		}
 		n = min(n, len(l.queue))
-		calls, l.queue = l.queue[:n:n], l.queue[n:]
-		if len(l.queue) == 0 {
-			l.queue = nil
-		}
+		calls = l.queue[:n]
 	} else {
 		l.number(calls)
 	}
@@ -152,8 +157,15 @@ func (l *link) flush(first []*call) error {
 	for _, c := range calls {
 		out = append(out, c.frame...) // copied under mu: when the link fails, the frame goes to the next one
 	}
+	n := len(calls)
+	if first == nil {
+		l.queue = slices.Delete(l.queue, 0, n) // the array lasts, unless a burst made it long
+		if len(l.queue) == 0 && cap(l.queue) > window {
+			l.queue = nil
+		}
+	}
 	l.mu.Unlock()
-	if len(calls) == 0 {
+	if n == 0 {
 		return nil
 	}
 	if cap(out) <= maxKept {
