@@ -79,11 +79,3 @@ func perHandOver(r *match.Result, l match.LineUp) (requests, notifications float
 func rate(c match.Cell) float64     { return c.Rate }
 func handOver(c match.Cell) float64 { return float64(c.HandOver.P50) }
 func write(c match.Cell) float64    { return float64(c.Write.P50) }
-func title(r *match.Result, name string) string {
-	for _, c := range r.Contestants {
-		if c.Name == name {
-			return c.Title
-		}
-	}
-	return name
-}
