@@ -47,28 +47,32 @@ func SVG(r *match.Result) []byte {
 		if i < 0 {
 			continue
 		}
-		if bars := barsOf(r, name); len(bars) > 0 {
+		if bars := barsOf(r, r.Settings[i]); len(bars) > 0 {
 			y = panel(&b, y, r.Settings[i].Title, bars)
 		}
 	}
-	fmt.Fprintf(&b, `<text class="small" x="0" y="%d">%s</text>`+"\n", y+12, html.EscapeString(caption(r)))
-	y += 20
+	for _, line := range []string{
+		fmt.Sprintf("Lock and unlock, cycles a second, longer is better: medians of rounds by turns (%d), three servers on the same machine.", r.Rounds),
+		r.Machine,
+	} {
+		fmt.Fprintf(&b, `<text class="small" x="0" y="%d">%s</text>`+"\n", y+12, html.EscapeString(line))
+		y += 18
+	}
+	y += 2
 	var out strings.Builder
 	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img">`+"\n", width, y, width, y)
 	fmt.Fprintf(&out, "<title>Lock and unlock, cycles a second</title>\n<style>%s</style>\n%s</svg>\n", style, b.String())
 	return []byte(out.String())
 }
 
-func caption(r *match.Result) string {
-	return fmt.Sprintf("Lock and unlock, cycles a second: medians of %d rounds, three nodes on one machine (%s). Longer is better.", r.Rounds, r.Machine)
-}
-
-// barsOf leaves our modes out: they would dwarf everything else.
-func barsOf(r *match.Result, setting string) []bar {
+// barsOf leaves out what would dwarf everything else: our modes, and the floor where all contestants but that one wait
+// for each other.
+func barsOf(r *match.Result, s match.Setting) []bar {
+	setting, wait := s.Name, s.Clients*s.Workers > s.Locks
 	var bars []bar
 	for _, c := range r.Contestants {
 		v := middle(r, setting, c.Name, rate)
-		if c.Mode || v == 0 || !c.Lock && c.Name != Floor {
+		if c.Mode || v == 0 || !c.Lock && (wait || c.Name != Floor) {
 			continue
 		}
 		class := "other"
