@@ -12,13 +12,8 @@
 //
 //  1. creates an ephemeral sequential znode in the directory, and lists the directory, in one round trip;
 //  2. holds, if no contender's number is lower than its own;
-//  3. otherwise sets an exists-watch on the contender immediately before it, its predecessor, waits until that znode is
-//     gone, and goes on with 2. A mutex's contender with more than one before it watches the one before its predecessor
-//     as well, and looks when either is gone.
-//
-// When the one before the predecessor is gone, it mostly is the predecessor's turn. The look that follows is over before
-// the predecessor leaves, and shows that only the predecessor is left, so that its end needs no look (see Safety). Thus a
-// hand-over costs one write and no read, however long the line.
+//  3. otherwise sets an exists-watch on the contender immediately before it, waits until that znode is gone, and goes
+//     on with 2.
 //
 // Safety. The server numbers the children of a directory in the order in which it creates them, and a session sees its
 // own create before the list that follows it. So the list shows every contender with a lower number that still stands,
@@ -27,9 +22,8 @@
 // before us; and hence two tickets never hold at once: of two znodes that stand, the later one's list showed the
 // earlier one.
 //
-// Liveness. Each znode goes with its session, or is deleted by its owner. Its immediate follower is told, and in a mutex
-// the one behind that, and nobody else. So a release wakes two contenders, however many wait: one who holds, and one who
-// makes ready.
+// Liveness. Each znode goes with its session, or is deleted by its owner; its immediate follower, and nobody else, is
+// told. A release wakes one contender, however many wait.
 //
 // Source: "ZooKeeper Recipes and Solutions: Locks", zookeeper.apache.org; the names are Apache Curator's.
 //

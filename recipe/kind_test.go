@@ -46,7 +46,6 @@ func TestWhoStandsInAReadersAndAWritersWay(t *testing.T) {
 			if k.watch >= 0 {
 				want.Watch = names[k.watch]
 			}
-			want.Before = v.Before // no reader or writer asks for it: see doc.go
 			require.Equal(t, want, v, "contender %d of %s, from %d", k.own, k.line, from)
 			require.Equal(t, k.watch < 0, v.Holds())
 		}

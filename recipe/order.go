@@ -16,8 +16,6 @@ type Verdict struct {
 	Present bool
 	// Watch is the contender nearest before the own one that stands in its way; "" when there is none.
 	Watch string
-	// Before is the next nearest; "" when Watch is the only one.
-	Before string
 	// Head is the first in line of those that stand in its way; the own name when there is none.
 	Head string
 	// Ahead is the number of contenders before the own one that stand in its way.
@@ -40,7 +38,7 @@ func Decide(children []string, own string, earlier map[string]bool) Verdict {
 	if !ok {
 		return v
 	}
-	var near, next, far int32 // distances of Watch, Before and Head from own, none positive
+	var near, far int32 // distances of Watch and Head from own, none positive
 	v.Head = own
 	for _, name := range children {
 		if name == own {
@@ -71,10 +69,7 @@ func Decide(children []string, own string, earlier map[string]bool) Verdict {
 		}
 		v.Ahead++
 		if v.Watch == "" || d > near {
-			v.Before, next = v.Watch, near
 			v.Watch, near = name, d
-		} else if v.Before == "" || d > next {
-			v.Before, next = name, d
 		}
 		if v.Head == own || d < far {
 			v.Head, far = name, d

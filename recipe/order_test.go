@@ -32,9 +32,8 @@ func TestDecide(t *testing.T) {
 		"alone":                             {[]string{lock(5)}, lock(5), nil, recipe.Verdict{Present: true, Head: lock(5)}, true},
 		"first of three":                    {[]string{lock(7), lock(5), lock(6)}, lock(5), nil, recipe.Verdict{Present: true, Head: lock(5)}, true},
 		"second of three":                   {[]string{lock(7), lock(5), lock(6)}, lock(6), nil, recipe.Verdict{Present: true, Watch: lock(5), Head: lock(5), Ahead: 1}, false},
-		"third of three":                    {[]string{lock(7), lock(5), lock(6)}, lock(7), nil, recipe.Verdict{Present: true, Watch: lock(6), Before: lock(5), Head: lock(5), Ahead: 2}, false},
-		"fourth, in disorder":               {[]string{lock(6), lock(8), lock(5), lock(7)}, lock(8), nil, recipe.Verdict{Present: true, Watch: lock(7), Before: lock(6), Head: lock(5), Ahead: 3}, false},
-		"with gaps":                         {[]string{lock(100), lock(3), lock(50)}, lock(100), nil, recipe.Verdict{Present: true, Watch: lock(50), Before: lock(3), Head: lock(3), Ahead: 2}, false},
+		"third of three":                    {[]string{lock(7), lock(5), lock(6)}, lock(7), nil, recipe.Verdict{Present: true, Watch: lock(6), Head: lock(5), Ahead: 2}, false},
+		"with gaps":                         {[]string{lock(100), lock(3), lock(50)}, lock(100), nil, recipe.Verdict{Present: true, Watch: lock(50), Head: lock(3), Ahead: 2}, false},
 		"not there":                         {[]string{lock(5), lock(6)}, lock(7), nil, recipe.Verdict{}, false},
 		"nobody there":                      {nil, lock(7), nil, recipe.Verdict{}, false},
 		"not a contender":                   {[]string{"README", lock(5)}, "README", nil, recipe.Verdict{}, false},
@@ -43,7 +42,7 @@ func TestDecide(t *testing.T) {
 		"Kazoo behind us":                   {[]string{kazoo, lock(3)}, lock(3), nil, recipe.Verdict{Present: true, Head: lock(3)}, true},
 		"across the wrap":                   {[]string{lock(math.MinInt32), lock(math.MaxInt32)}, lock(math.MinInt32), nil, recipe.Verdict{Present: true, Watch: lock(math.MaxInt32), Head: lock(math.MaxInt32), Ahead: 1}, false},
 		"first at the wrap":                 {[]string{lock(math.MinInt32), lock(math.MaxInt32)}, lock(math.MaxInt32), nil, recipe.Verdict{Present: true, Head: lock(math.MaxInt32)}, true},
-		"negative and zero":                 {[]string{lock(0), lock(-1), lock(-2)}, lock(0), nil, recipe.Verdict{Present: true, Watch: lock(-1), Before: lock(-2), Head: lock(-2), Ahead: 2}, false},
+		"negative and zero":                 {[]string{lock(0), lock(-1), lock(-2)}, lock(0), nil, recipe.Verdict{Present: true, Watch: lock(-1), Head: lock(-2), Ahead: 2}, false},
 		"a tie, not known":                  {[]string{lock(5), "a-lock-0000000005"}, lock(5), nil, recipe.Verdict{Present: true, Head: lock(5), Ties: []string{"a-lock-0000000005"}}, false},
 		"a tie, later":                      {[]string{lock(5), "a-lock-0000000005"}, lock(5), map[string]bool{"a-lock-0000000005": false}, recipe.Verdict{Present: true, Head: lock(5)}, true},
 		"a tie, earlier":                    {[]string{lock(5), "a-lock-0000000005"}, lock(5), map[string]bool{"a-lock-0000000005": true}, recipe.Verdict{Present: true, Watch: "a-lock-0000000005", Head: "a-lock-0000000005", Ahead: 1}, false},
@@ -52,7 +51,7 @@ func TestDecide(t *testing.T) {
 		"a reader behind readers":           {[]string{read(5), read(6)}, read(6), nil, recipe.Verdict{Present: true, Head: read(6)}, true},
 		"a reader behind a writer":          {[]string{write(4), read(5), read(6)}, read(6), nil, recipe.Verdict{Present: true, Watch: write(4), Head: write(4), Ahead: 1}, false},
 		"a reader before a writer":          {[]string{read(5), write(6)}, read(5), nil, recipe.Verdict{Present: true, Head: read(5)}, true},
-		"a writer behind readers":           {[]string{read(4), read(5), write(6)}, write(6), nil, recipe.Verdict{Present: true, Watch: read(5), Before: read(4), Head: read(4), Ahead: 2}, false},
+		"a writer behind readers":           {[]string{read(4), read(5), write(6)}, write(6), nil, recipe.Verdict{Present: true, Watch: read(5), Head: read(4), Ahead: 2}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := recipe.Decide(c.children, c.own, c.earlier)
@@ -109,9 +108,6 @@ func TestDecideAgreesWithTheOrderOfCreation(t *testing.T) {
 			want := recipe.Verdict{Present: true, Head: own.name, Ahead: len(inTheWay)}
 			if n := len(inTheWay); n > 0 {
 				want.Head, want.Watch = inTheWay[0], inTheWay[n-1]
-				if n > 1 {
-					want.Before = inTheWay[n-2]
-				}
 			}
 			list := shuffled(rng, children, "README", "0", "_c_x")
 			require.Equal(t, want, recipe.Decide(list, own.name, nil), "run %d: %s in %v", run, own.name, children)

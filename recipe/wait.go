@@ -23,8 +23,6 @@ const Settle = 300 * time.Millisecond
 func (t *Ticket) Wait(ctx context.Context) error {
 	timer := time.NewTimer(Settle)
 	defer timer.Stop()
-	var ahead lookout
-	defer ahead.close()
 	v, err := t.decide(ctx)
 	for {
 		if err != nil {
@@ -37,28 +35,22 @@ func (t *Ticket) Wait(ctx context.Context) error {
 		if v.Holds() {
 			return nil
 		}
-		if changed && t.own != nil { // it has settled: keep the holder's name up to date, if that stays for as long
-			timer.Reset(Settle)
+		if changed && t.own != nil { // it has settled: keep the holder's name up to date
+			if err := t.describe(ctx); err != nil {
+				return t.waited(ctx, err)
+			}
 		}
-		before := ""
-		if t.q.Kind == Lock { // see doc.go
-			before = v.Before
-		}
-		if err = ahead.watch(ctx, t, v.Watch, before); err == nil && !ahead.gone(0) && !ahead.gone(1) {
-			err = t.sleep(ctx, timer.C, ahead.fired(0), ahead.fired(1))
-		}
-		if err != nil {
+		var gone bool
+		if gone, err = t.await(ctx, t.q.Dir+"/"+v.Watch, timer.C); err != nil {
 			return t.waited(ctx, err)
 		}
-		gone, look := ahead.gone(0), ahead.gone(1)
 		if gone && v.Ahead == 1 && t.q.Kind.final() {
 			// It was the only one in our way, and nobody can have entered before us since: no need to look.
 			t.place(Verdict{Present: true, Head: path.Base(t.node)})
 			return nil
 		}
-		ahead.used()
-		if !gone && !look {
-			continue // somebody's data were set: it still stands before us
+		if !gone {
+			continue // its data were set: it still stands before us
 		}
 		if err = t.list(ctx); err == nil {
 			v, err = t.decide(ctx)
@@ -90,6 +82,22 @@ func (t *Ticket) decide(ctx context.Context) (Verdict, error) {
 			}
 		}
 	}
+}
+
+// await waits until the contender before us is gone (true), or something else happened that asks for another look.
+func (t *Ticket) await(ctx context.Context, node string, settled <-chan time.Time) (gone bool, err error) {
+	w, err := t.s.Watch(ctx, node)
+	if err != nil {
+		return false, err
+	}
+	defer w.Close()
+	if !w.Exists {
+		return true, nil
+	}
+	if err := t.sleep(ctx, settled, w.Fired(), nil); err != nil {
+		return false, err
+	}
+	return w.Event() == zk.EventNodeDeleted, nil
 }
 
 // sleep returns nil when a or b is closed, and an error when ctx or the session ends, or the own znode is deleted. When
@@ -130,15 +138,13 @@ func (t *Ticket) sleep(ctx context.Context, settled <-chan time.Time, a, b <-cha
 	}
 }
 
-// settle makes the two reads that a longer wait is worth: the first of them once, the second for each holder.
+// settle makes the two reads that a longer wait is worth.
 func (t *Ticket) settle(ctx context.Context) error {
-	if t.own == nil {
-		w, err := t.watchOwn(ctx)
-		if err != nil {
-			return err
-		}
-		t.own = w
+	w, err := t.watchOwn(ctx)
+	if err != nil {
+		return err
 	}
+	t.own = w
 	return t.describe(ctx)
 }
 

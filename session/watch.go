@@ -64,44 +64,11 @@ func (s *Session) Watch(ctx context.Context, path string) (*Watch, error) {
 	if err := CheckPath(path); err != nil {
 		return nil, err
 	}
-	w := s.watch(path, false)
-	if err := w.set(ctx, path); err != nil {
-		return nil, err
-	}
-	return w, nil
-}
-
-// WatchBoth is Watch on two paths in one round trip. An error is of both, and leaves nothing behind.
-func (s *Session) WatchBoth(ctx context.Context, a, b string) (*Watch, *Watch, error) {
-	if err := errors.Join(CheckPath(a), CheckPath(b)); err != nil {
-		return nil, nil, err
-	}
-	first, second := s.watch(a, true), s.watch(b, false)
-	s.watches.hurry() // b may be watched already: then nothing took the first along
-	if err := first.set(ctx, a); err != nil {
-		second.Close()
-		return nil, nil, err
-	}
-	if err := second.set(ctx, b); err != nil {
-		first.Close()
-		return nil, nil, err
-	}
-	return first, second, nil
-}
-
-// watch asks for a watch, or with more has the next request ask; set waits for it.
-func (s *Session) watch(path string, more bool) *Watch {
 	w := &Watch{s: s, fired: make(chan struct{})}
-	s.watches.add(w, watchKey{s.join(path), false}, more)
-	return w
-}
-
-// set waits until the watch is set. After an error it is closed.
-func (w *Watch) set(ctx context.Context, path string) error {
-	s := w.s
-	fail := func(err error) error {
+	s.watches.add(w, watchKey{s.join(path), false})
+	fail := func(err error) (*Watch, error) {
 		w.Close()
-		return &OpError{Op: "watch", Path: path, Err: err}
+		return nil, &OpError{Op: "watch", Path: path, Err: err}
 	}
 	select {
 	case <-w.t.ready:
@@ -121,7 +88,7 @@ func (w *Watch) set(ctx context.Context, path string) error {
 		return fail(w.t.err)
 	}
 	w.Exists = w.t.exists
-	return nil
+	return w, nil
 }
 
 // Fired is closed when the watch has fired. It does not fire at the end of the session: see Session.Done.
@@ -149,42 +116,29 @@ func (w *Watch) Close() {
 	} // else its hook will find nobody waiting
 }
 
-// add enters w for path, and asks the server when nobody has: at once, or with more when the next request leaves.
-func (ws *watches) add(w *Watch, key watchKey, more bool) {
+// add enters w for path, and asks the server when nobody has.
+func (ws *watches) add(w *Watch, key watchKey) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	t := ws.byPath[key]
 	if t == nil {
 		t = &watched{watchKey: key, waiters: map[*Watch]struct{}{}, ready: make(chan struct{})}
 		ws.byPath[key] = t
-		ws.arm(t, more)
+		ws.arm(t)
 	}
 	t.waiters[w] = struct{}{}
 	w.t = t
 }
 
 // arm asks the server to watch t. The caller holds mu. Without a link, restore will ask.
-func (ws *watches) arm(t *watched, more bool) {
+func (ws *watches) arm(t *watched) {
 	if ws.link == nil || t.child { // a list with a watch is somebody's own request: see WatchChildren
 		return
 	}
 	c := &call{op: opExists, name: "watch", path: t.path, read: true}
 	c.frame = appendBool(appendString(appendHeader(make([]byte, 0, 32+len(t.path)), opExists), t.path), true)
 	c.hook = func(code int32) { ws.set(t, code) }
-	if more {
-		ws.link.line(c)
-		return
-	}
 	ws.link.enqueue(c)
-}
-
-// hurry has the server asked for what waits for the next request.
-func (ws *watches) hurry() {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	if ws.link != nil {
-		ws.link.poke()
-	}
 }
 
 // set is the hook of arm's reply.
@@ -312,7 +266,7 @@ func (ws *watches) restore(l *link, zxid int64) {
 	for key, t := range ws.byPath {
 		switch {
 		case !t.armed:
-			ws.arm(t, false)
+			ws.arm(t)
 			continue
 		case t.child:
 			child = append(child, key.path)

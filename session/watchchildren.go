@@ -13,7 +13,7 @@ func (s *Session) WatchChildren(ctx context.Context, path string) (*Watch, []str
 	}
 	key := watchKey{s.join(path), true}
 	w := &Watch{s: s, fired: make(chan struct{})}
-	s.watches.add(w, key, false)
+	s.watches.add(w, key)
 	c := newCall(opGetChildren2, "watch children", path, func(b []byte) []byte {
 		return appendBool(appendString(b, key.path), true)
 	})

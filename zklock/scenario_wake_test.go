@@ -18,9 +18,8 @@ import (
 
 // Who is woken, and by what: scenarios 27 and 28.
 
-// scenario 27: a thousand waiters, one release: the next one holds, the one behind it makes ready, and nobody else is
-// woken.
-func TestScenario27_OneReleaseWakesTwoOfAThousandWaiters(t *testing.T) {
+// scenario 27: a thousand waiters, one release: exactly one is woken.
+func TestScenario27_OneReleaseWakesOneOfAThousandWaiters(t *testing.T) {
 	const waiters, clients = 1000, 8
 	simTest(t, func(s *sim) {
 		dir, holder := s.dir("/locks/a"), s.client()
@@ -73,9 +72,9 @@ func TestScenario27_OneReleaseWakesTwoOfAThousandWaiters(t *testing.T) {
 			if own { // the old holder was one of them, and watched its own znode, from another session than the next
 				extra = 1
 			}
-			require.LessOrEqual(s, woken()-events, 2+extra)
-			require.GreaterOrEqual(s, woken()-events, 1, "two of one session share the watch")
-			require.Equal(s, after[zktest.OpGetChildren2], before[zktest.OpGetChildren2]+1, "the one behind the next one looks")
+			require.LessOrEqual(s, woken()-events, 1+extra)
+			require.GreaterOrEqual(s, woken()-events, 1)
+			require.LessOrEqual(s, after[zktest.OpGetChildren2], before[zktest.OpGetChildren2]+1, "nobody else looks")
 			require.Equal(s, before[zktest.OpExists], after[zktest.OpExists], "nobody set another watch")
 		}
 		mu.Lock()
@@ -189,9 +188,7 @@ func TestScenario28_EventsThatArriveOutOfOrderMakeNoTwoHolders(t *testing.T) {
 						s.unlock(h)
 					}
 					require.False(s, second.over())
-					if ownFirst { // else it is the only one left in the way, whose end is believed
-						require.NoError(s, s.srv.SendFrame(c.id(), event(eventDeleted, dir+"/"+line[1])))
-					}
+					require.NoError(s, s.srv.SendFrame(c.id(), event(eventDeleted, dir+"/"+line[1])))
 				}
 				s.owned(c, third.get(s))
 				late.Remove()
