@@ -39,8 +39,9 @@ func (s *Session) shaken(r connectResponse, sent time.Time) error {
 		s.mu.Unlock()
 		return fmt.Errorf("%w: handshake for session %#x answered with %#x", ErrGarbled, id, r.id)
 	}
+	fresh := s.id == 0
 	s.id = r.id
-	s.lease.begin(sent, time.Duration(r.timeoutMs)*time.Millisecond, s.cfg.tick)
+	s.lease.begin(sent, s.clock.stamp(), time.Duration(r.timeoutMs)*time.Millisecond, s.cfg.tick, fresh)
 	s.mu.Unlock()
 	return nil
 }
@@ -57,6 +58,7 @@ func (s *Session) linkUp(l *link) bool {
 		s.detach(s.link, s.link.failure()) // dead too, but whoever failed it has not come to tell
 	}
 	s.watches.restore(l, s.zxid)
+	s.asked = time.Time{} // what the handshake proved is still to be confirmed
 	s.link, s.state, s.upSince = l, Connected, s.clock.stamp()
 	close(s.ready)
 	s.notes.add(Change{State: Connected, ID: s.id, Addr: l.server, Timeout: s.lease.timeout})
@@ -102,7 +104,7 @@ func (s *Session) replied(c *call, head replyHeader, at time.Time) error {
 		return nil // the first is answered without touching the session, the second ends it
 	}
 	// Of the refusals, only those of the leader's own request processor prove that it was asked.
-	leader := throughLeader(c.op) && (head.code == codeOK || head.code <= codeNoNode && head.code >= -111)
+	leader := throughLeader(c.op) && c.op != opSync && (head.code == codeOK || head.code <= codeNoNode && head.code >= -111)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if head.zxid > s.zxid && c.op != opPing {

@@ -20,13 +20,20 @@ const MaxMarks = maxMarks
 // MaxFrame bounds a frame from the server.
 const MaxFrame = maxFrame
 
-func (l *Lease) Begin(sent time.Time, timeout, tick time.Duration) { l.l.begin(sent, timeout, tick) }
-func (l *Lease) Ack(sent, at time.Time, leader bool)               { l.l.ack(sent, at, leader) }
-func (l *Lease) SafeUntil() time.Time                              { return l.l.safeUntil() }
-func (l *Lease) End(held bool) time.Time                           { return l.l.end(held) }
-func (l *Lease) Acked() time.Time                                  { return l.l.acked }
-func (l *Lease) Confirmed() time.Time                              { return l.l.confirmed }
-func (l *Lease) Marks() int                                        { return len(l.l.marks) }
+func (l *Lease) Begin(sent time.Time, timeout, tick time.Duration) {
+	l.l.begin(sent, sent, timeout, tick, true)
+}
+
+// Resume is the handshake of a session that is re-attached.
+func (l *Lease) Resume(sent, at time.Time, timeout, tick time.Duration) {
+	l.l.begin(sent, at, timeout, tick, false)
+}
+func (l *Lease) Ack(sent, at time.Time, leader bool) { l.l.ack(sent, at, leader) }
+func (l *Lease) SafeUntil() time.Time                { return l.l.safeUntil() }
+func (l *Lease) End(held bool) time.Time             { return l.l.end(held) }
+func (l *Lease) Acked() time.Time                    { return l.l.acked }
+func (l *Lease) Confirmed() time.Time                { return l.l.confirmed }
+func (l *Lease) Marks() int                          { return len(l.l.marks) }
 
 // WatchedPaths returns how many paths the watch table holds.
 func (s *Session) WatchedPaths() int {
@@ -70,7 +77,8 @@ func NewRig() *Rig {
 	s.ctx, s.cut = context.WithCancelCause(context.Background())
 	s.hosts = newHosts(s.ctx, &s.cfg)
 	s.watches = newWatches(s)
-	s.lease.begin(s.clock.stamp(), cfg.timeout, cfg.tick)
+	now := s.clock.stamp()
+	s.lease.begin(now, now, cfg.timeout, cfg.tick, true)
 	r := &Rig{Session: s, l: newLink(s, sink{}, "rig:1")}
 	r.l.shaken = true
 	s.linkUp(r.l)

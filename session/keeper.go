@@ -9,8 +9,8 @@ import (
 
 // The keeper is the one goroutine of a session that looks at the clock. It ends the session when its lease is over,
 // gives up a link that does not answer, and sends heartbeats: a ping when the link has been silent, which costs the
-// leader nothing, and, while something is held, a sync about every fifth of the timeout, which confirms the lease.
-// One sync serves a session, however many locks it holds.
+// leader nothing, and, while something is held, an empty write about every fifth of the timeout, which confirms the
+// lease. One serves a session, however many locks it holds.
 
 // Fractions of the timeout.
 const (
@@ -70,7 +70,7 @@ func (s *Session) beat() time.Duration {
 	}
 	if held && !due.After(now) {
 		if l.beating.CompareAndSwap(false, true) {
-			beat := heartbeat(opSync)
+			beat := heartbeat(opMulti)
 			beat.hook = func(int32) { l.beating.Store(false) }
 			l.enqueue(beat)
 		}
@@ -92,9 +92,9 @@ func (s *Session) beat() time.Duration {
 	return wait + time.Millisecond
 }
 
-// syncDue is when the next sync has to go out: a fifth of the timeout after the leader was last asked, or, when the
+// syncDue is when the next write has to go out: a fifth of the timeout after the leader was last asked, or, when the
 // confirmed lease is running thin, a tenth. A hold that has just begun waits its fifth as well, so that a short one
-// costs no sync at all. The caller holds mu.
+// costs none at all. The caller holds mu.
 func (s *Session) syncDue(now time.Time) time.Time {
 	t := s.lease.timeout
 	if s.lease.end(true).Sub(now) < t/thinPart {
@@ -110,8 +110,10 @@ func (s *Session) syncDue(now time.Time) time.Time {
 // heartbeat is a request that nobody waits for.
 func heartbeat(op int32) *call {
 	c := &call{op: op, name: "heartbeat", read: true, urgent: true, frame: appendHeader(make([]byte, 0, 24), op)}
-	if op == opSync {
-		c.frame = appendString(c.frame, "/")
+	if op == opMulti { // a transaction that changes nothing: it takes a majority to say so
+		c.frame = appendMultiHeader(c.frame, opCheck, false)
+		c.frame = appendInt(appendString(c.frame, "/"), -1)
+		c.frame = appendMultiHeader(c.frame, -1, true)
 	}
 	return c
 }
@@ -145,7 +147,9 @@ func (s *Session) Retain(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := s.Sync(ctx, "/"); err != nil {
+		confirm := heartbeat(opMulti)
+		confirm.urgent, confirm.done = false, make(chan struct{})
+		if err := s.yes(ctx, confirm); err != nil {
 			return err
 		}
 	}

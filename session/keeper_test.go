@@ -19,7 +19,7 @@ func TestASessionThatHoldsNothingAsksTheLeaderNothing(t *testing.T) {
 		s := open(t, srv)
 		time.Sleep(time.Hour)
 		n := srv.Requests()
-		require.Zero(t, n[zktest.OpSync])
+		require.Zero(t, n[zktest.OpMulti])
 		require.InDelta(t, 2160, n[zktest.OpPing], 30, "a ping every sixth of 10 s")
 		delete(n, zktest.OpPing)
 		delete(n, zktest.OpConnect)
@@ -28,7 +28,7 @@ func TestASessionThatHoldsNothingAsksTheLeaderNothing(t *testing.T) {
 	})
 }
 
-func TestOneSyncServesASessionHoweverManyHoldIt(t *testing.T) {
+func TestOneHeartbeatServesASessionHoweverManyHoldIt(t *testing.T) {
 	for _, holders := range []int{1, 2, 1000} {
 		bubble(t, func(t *testing.T, srv *zktest.Server) {
 			s := open(t, srv)
@@ -37,19 +37,19 @@ func TestOneSyncServesASessionHoweverManyHoldIt(t *testing.T) {
 			}
 			time.Sleep(1000 * time.Second) // a hundred timeouts
 			n := srv.Requests()
-			require.InDelta(t, 500, n[zktest.OpSync], 50, "%d holders: five syncs a timeout", holders)
+			require.InDelta(t, 500, n[zktest.OpMulti], 50, "%d holders: five a timeout", holders)
 			require.InDelta(t, 800, n[zktest.OpPing], 400, "%d holders: a ping in between, and the driver's", holders)
 
 			for range holders - 1 {
 				s.Release()
 			}
 			time.Sleep(100 * time.Second)
-			require.InDelta(t, 550, srv.Requests()[zktest.OpSync], 55, "one of %d holders is left", holders)
+			require.InDelta(t, 550, srv.Requests()[zktest.OpMulti], 55, "one of %d holders is left", holders)
 			s.Release()
 			time.Sleep(time.Second)
-			before := srv.Requests()[zktest.OpSync]
+			before := srv.Requests()[zktest.OpMulti]
 			time.Sleep(time.Hour)
-			require.Equal(t, before, srv.Requests()[zktest.OpSync], "nobody holds")
+			require.Equal(t, before, srv.Requests()[zktest.OpMulti], "nobody holds")
 		})
 	}
 }
@@ -64,7 +64,7 @@ func TestAShortHoldCostsNoHeartbeat(t *testing.T) {
 			_, err := s.Create(within(t, soon), "/e-", nil, session.EphemeralSequential, session.WorldACL()) // what a lock writes anyway
 			require.NoError(t, err)
 		}
-		require.Zero(t, srv.Requests()[zktest.OpSync])
+		require.Zero(t, srv.Requests()[zktest.OpMulti])
 	})
 }
 
@@ -97,7 +97,7 @@ func TestRetainAfterAnIdleHourHasAFreshLeaseInOneRoundTrip(t *testing.T) {
 		require.NoError(t, s.Retain(within(t, soon)))
 		require.Zero(t, time.Since(start))
 		require.Greater(t, time.Until(s.SafeUntil()), s.Timeout()/8)
-		require.Equal(t, 1, srv.Requests()[zktest.OpSync])
+		require.Equal(t, 1, srv.Requests()[zktest.OpMulti])
 		require.NoError(t, s.Err())
 		time.Sleep(time.Minute)
 		require.NoError(t, s.Err())
@@ -111,7 +111,7 @@ func TestRetainAfterAWriteCostsNothing(t *testing.T) {
 		_, err := s.Create(within(t, soon), "/e", nil, session.Ephemeral, session.WorldACL())
 		require.NoError(t, err)
 		require.NoError(t, s.Retain(within(t, soon)))
-		require.Zero(t, srv.Requests()[zktest.OpSync])
+		require.Zero(t, srv.Requests()[zktest.OpMulti])
 	})
 }
 
@@ -119,7 +119,7 @@ func TestRetainReturnsWhenItsContextOrTheSessionEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
 		time.Sleep(time.Hour)
-		srv.Inject(zktest.Hold().Op(zktest.OpSync))
+		srv.Inject(zktest.Hold().Op(zktest.OpMulti))
 		start := time.Now()
 		require.ErrorIs(t, s.Retain(within(t, time.Second)), context.DeadlineExceeded)
 		require.Equal(t, time.Second, time.Since(start))

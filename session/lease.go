@@ -12,13 +12,19 @@ import "time"
 // So an acknowledgement counts in two steps:
 //
 //	acked      s + T of the latest acknowledged request: what a client believes that has nothing at stake
-//	confirmed  s + T of the latest request whose reply arrived at a ≤ s' − slack, for some later request that went
-//	           through the leader (a write or a sync), was sent at s' and has been acknowledged
+//	confirmed  s + T of the latest request whose reply arrived at a ≤ s' − slack, for some later write that was sent
+//	           at s' and has been acknowledged
 //
 // Safety: the report of the follower that names our session left it at most one tick after a (slack ≥ one tick), on
-// the same ordered stream that carried the later request to the leader. As that request was answered, the report had
-// arrived before; so the leader counts from an instant after s. A new or re-attached session is validated by the
-// leader itself, so its handshake confirms at once.
+// the same ordered stream that carried the write to the leader. As that was answered, the report had arrived before; so
+// the leader counts from an instant after s. It has to be a write: a leader that was cut off from the others answers a
+// sync alone, for syncLimit ticks, when they may have chosen another one that counts from its own beginning. A write is
+// acknowledged by a majority, so no other leader began before it, and one that begins later gives every session its
+// whole timeout again.
+//
+// A new session is made by a write, so its handshake confirms at once. A re-attached one is validated by the leader
+// that the server has, which the first write on that connection confirms, and without slack: a server that changes
+// its leader closes its connections.
 //
 // Two allowances make instants of ours comparable with the leader's: drift, for clocks that run at different speeds,
 // and lead, for the time that our own goroutines need to hear of the end.
@@ -48,8 +54,9 @@ const (
 	leadPart  = 25
 )
 
-// begin starts the lease at a handshake that the leader validated.
-func (l *lease) begin(sent time.Time, timeout, tick time.Duration) {
+// begin starts the lease at the handshake of a new session, or goes on with it at that of a re-attached one. at is when
+// the answer arrived.
+func (l *lease) begin(sent, at time.Time, timeout, tick time.Duration, fresh bool) {
 	// A server's least session timeout is two ticks, so a shorter timeout proves a shorter tick than we were told.
 	l.slack = min(tick, timeout/2)
 	end := sent.Add(timeout)
@@ -58,13 +65,20 @@ func (l *lease) begin(sent time.Time, timeout, tick time.Duration) {
 	if shorter || end.After(l.acked) {
 		l.acked = end
 	}
-	if shorter || end.After(l.confirmed) {
-		l.confirmed = end
-	}
 	l.marks = l.marks[:0] // acknowledged by another server, whose reports nobody will confirm
+	switch at = at.Add(-l.slack); {
+	case fresh:
+		l.confirmed = end
+	case shorter && end.Before(l.confirmed):
+		l.confirmed = end
+		fallthrough
+	default:
+		l.marks = append(l.marks, mark{sent, at, at})
+	}
 }
 
-// ack counts the reply, arrived at at, to a request sent at sent; leader says that it went through the leader.
+// ack counts the reply, arrived at at, to a request sent at sent; leader says that it was a write, which a majority
+// has.
 func (l *lease) ack(sent, at time.Time, leader bool) {
 	if end := sent.Add(l.timeout); end.After(l.acked) {
 		l.acked = end

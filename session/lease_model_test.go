@@ -38,6 +38,7 @@ type world struct {
 
 	requests []*request // unanswered, in order
 
+	begun            bool // the session exists
 	advanced, unsafe bool // the lease moved on; plain acknowledgements outlived the leader's patience
 }
 
@@ -177,7 +178,12 @@ func (w *world) connect() {
 		}
 		w.touch()
 		w.after(w.upTo(50*time.Millisecond), func() {
-			if w.link == link {
+			switch {
+			case w.link != link:
+			case w.begun:
+				w.lease.Resume(sent, w.clientNow(), w.timeout, w.tick)
+			default:
+				w.begun = true
 				w.lease.Begin(sent, w.timeout, w.tick)
 			}
 		})

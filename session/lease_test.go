@@ -55,15 +55,17 @@ func TestAnAcknowledgementCountsOnceALaterRoundTripThroughTheLeaderHas(t *testin
 	}
 }
 
-func TestAHandshakeConfirmsAtOnceAndForgetsTheOldServersAcknowledgements(t *testing.T) {
+func TestAHandshakeIsConfirmedByTheNextWriteAndForgetsTheOldServersAcknowledgements(t *testing.T) {
 	var l session.Lease
 	l.Begin(at(0), 10*time.Second, 2*time.Second)
+	require.Equal(t, at(10), l.Confirmed(), "a new session is made by a write")
 	l.Ack(at(4), at(4.1), false)
-	l.Begin(at(5), 10*time.Second, 2*time.Second)
-	require.Equal(t, at(15), l.Confirmed())
-	require.Zero(t, l.Marks(), "the old server's report may never arrive")
-	l.Ack(at(7), at(7.1), true)
-	require.Equal(t, at(15), l.Confirmed(), "not by an acknowledgement of the old server's")
+	l.Resume(at(5), at(5.1), 10*time.Second, 2*time.Second)
+	require.Equal(t, at(10), l.Confirmed(), "the leader that validated it may have been replaced")
+	require.Equal(t, at(15), l.Acked())
+	require.Equal(t, 1, l.Marks(), "the old server's report may never arrive")
+	l.Ack(at(5.2), at(5.3), true)
+	require.Equal(t, at(15), l.Confirmed(), "without slack: the leader itself had been told")
 }
 
 func TestAHandshakeThatWasSentEarlierDoesNotTakeALeaseBack(t *testing.T) {
@@ -71,9 +73,10 @@ func TestAHandshakeThatWasSentEarlierDoesNotTakeALeaseBack(t *testing.T) {
 	l.Begin(at(0), 10*time.Second, 2*time.Second)
 	l.Ack(at(3), at(3.1), false)
 	l.Ack(at(6), at(6.1), true)
-	l.Begin(at(2), 10*time.Second, 2*time.Second)
+	l.Resume(at(2), at(7), 10*time.Second, 2*time.Second)
+	l.Ack(at(7.5), at(7.6), true)
 	require.Equal(t, at(13), l.Confirmed())
-	require.Equal(t, at(16), l.Acked())
+	require.Equal(t, at(17.5), l.Acked())
 }
 
 func TestAShortTimeoutProvesAShorterTick(t *testing.T) {

@@ -21,7 +21,7 @@ func (s *sim) asked() int {
 	n := 0
 	for op, count := range s.srv.Requests() {
 		switch op {
-		case zktest.OpPing, zktest.OpSync, zktest.OpConnect, zktest.OpSetWatches, zktest.OpCloseSession:
+		case zktest.OpPing, zktest.OpSync, zktest.OpMulti, zktest.OpConnect, zktest.OpSetWatches, zktest.OpCloseSession:
 		default:
 			n += count
 		}

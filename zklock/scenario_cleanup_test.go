@@ -84,7 +84,7 @@ func TestScenario8_AnErrorWhileTheLeaseIsConfirmedLeavesNoNode(t *testing.T) {
 		require.False(s, call.over())
 		time.Sleep(time.Hour)
 		id := c.id()
-		fault := s.srv.Inject(zktest.Answer(zktest.CodeNoAuth).Op(zktest.OpSync).Session(id))
+		fault := s.srv.Inject(zktest.Answer(zktest.CodeNoAuth).Op(zktest.OpMulti).Session(id))
 		s.unlock(first)
 		<-call.done
 		require.ErrorIs(s, call.err, zk.ErrNoAuth)

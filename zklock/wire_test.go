@@ -307,7 +307,7 @@ func TestLongHoldCostsAWatchMore(t *testing.T) {
 
 // While anything is held a session asks the leader every fifth of its timeout, whatever the number of locks; while
 // nothing is, it only pings.
-func TestHeartbeatIsOneSyncPerFifthOfTheTimeoutWhileHeld(t *testing.T) {
+func TestHeartbeatIsOneEmptyWritePerFifthOfTheTimeoutWhileHeld(t *testing.T) {
 	s := siteOf(t, 3)
 	c, p := s.Tapped(t, zklock.WithSessionTimeout(s.ShortTimeout()))
 	tap := p.Tap()
@@ -327,20 +327,20 @@ func TestHeartbeatIsOneSyncPerFifthOfTheTimeoutWhileHeld(t *testing.T) {
 			for i := range locks {
 				siteLock(t, c.Mutex(fmt.Sprint(dir, "/", locks, "-", i)))
 			}
-			wireReplies(t, tap, ensemble.OpSync, 1) // what was written to lock puts the first one off
+			wireReplies(t, tap, ensemble.OpMulti, 1) // what was written to lock puts the first one off
 			tap.Reset()
 			const beats = 5
-			tap.Await(t, siteBound, "heartbeats", func(tap *ensemble.Tap) bool { return tap.Count(ensemble.OpSync) > beats })
+			tap.Await(t, siteBound, "heartbeats", func(tap *ensemble.Tap) bool { return tap.Count(ensemble.OpMulti) > beats })
 			var at []time.Time
 			for _, f := range tap.Frames() {
-				if f.Dir == ensemble.Requests && f.Op == ensemble.OpSync {
+				if f.Dir == ensemble.Requests && f.Op == ensemble.OpMulti {
 					at = append(at, f.At)
 				}
 			}
 			// A busy machine makes some late, and the next one after a late one comes a full fifth after it was sent;
 			// and a lease that has become thin is confirmed at once: no bound is sharp.
 			span, due := at[beats].Sub(at[0]), beats*timeout/5
-			t.Logf("%d syncs in %v: one every %v at a timeout of %v", beats, span, span/beats, timeout)
+			t.Logf("%d heartbeats in %v: one every %v at a timeout of %v", beats, span, span/beats, timeout)
 			require.Greater(t, span, due/2, "they come too often")
 			require.Less(t, span, due*3, "they come too seldom")
 		})
@@ -365,14 +365,16 @@ func TestHandOverAfterAVeryLongWaitConfirmsTheLease(t *testing.T) {
 		return nil
 	})
 	require.NoError(t, ses.Err(), "a session that only waits lasts")
-	require.Zero(t, tap.Count(ensemble.OpSync), "and asks nothing of the leader")
+	require.Zero(t, tap.Count(ensemble.OpMulti), "and asks nothing of the leader")
 
 	tap.Reset()
 	siteUnlock(t, h)
 	mine := w.Result(t)
-	require.GreaterOrEqual(t, tap.Count(ensemble.OpSync), 1)
+	require.GreaterOrEqual(t, tap.Count(ensemble.OpMulti), 1)
 	require.Greater(t, time.Until(mine.SafeUntil()), ses.Timeout()/16, "half of what it begins with, for a slow test")
-	require.Empty(t, wirePassed(tap, true), "beside the sync")
+	for _, passed := range wirePassed(tap, true) {
+		require.Equal(t, "multi", passed, "beside the heartbeats")
+	}
 	siteUnlock(t, mine)
 }
 

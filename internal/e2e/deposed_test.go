@@ -1,0 +1,68 @@
+package e2e_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/internal/e2e/history"
+	"github.com/zklock/locker/internal/ensemble"
+	"github.com/zklock/locker/zklock"
+)
+
+// A leader that is cut off from the others goes on answering sync until syncLimit is over. Followers that are started
+// again meanwhile don't wait for that: they elect another leader, which counts the holder's session from its own
+// beginning. What the old one answers must not prolong a hold.
+func TestHoldIsNotProlongedByALeaderThatHasBeenReplaced(t *testing.T) {
+	const tick, timeout = 500 * time.Millisecond, 2 * time.Second
+	e, err := ensemble.Open(3, ensemble.WithTick(tick), ensemble.WithSyncLimit(60)) // half a minute
+	require.NoError(t, err)
+	defer func() { require.NoError(t, e.Close()) }()
+	leader := e.Leader(t)
+	var others []*ensemble.Node
+	var addrs []string
+	for _, n := range e.Nodes {
+		if n != leader {
+			others, addrs = append(others, n), append(addrs, n.Addr())
+		}
+	}
+	dial := func(to string) *zklock.Client {
+		c, err := zklock.Dial(t.Context(), to, zklock.WithSessionTimeout(timeout), zklock.WithServerTick(tick))
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, c.Close()) })
+		return c
+	}
+	first, second := dial(leader.Addr()), dial(strings.Join(addrs, ","))
+	held, err := first.Mutex("/deposed").Lock(t.Context())
+	require.NoError(t, err)
+
+	e.Isolate(leader)
+	for _, n := range others {
+		require.NoError(t, n.Kill())
+	}
+	for _, n := range others {
+		require.NoError(t, n.Launch())
+	}
+	type next struct {
+		err error
+		at  history.Stamp
+	}
+	got := make(chan next, 1)
+	go func() { // ends within the bound, and is awaited below
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		_, err := second.Mutex("/deposed").Lock(ctx)
+		got <- next{err, history.Now()}
+	}()
+	var last history.Stamp // the first one certainly held
+	for now := history.Now(); held.Err() == nil; now = history.Now() {
+		last = now
+		time.Sleep(time.Millisecond)
+	}
+	n := <-got
+	require.NoError(t, n.err)
+	require.Less(t, last, n.at, "the second one got the lock %v before the first one's hold had ended", last.Sub(n.at))
+}
