@@ -83,12 +83,9 @@ func (g *guard) until(at time.Time) {
 // end lets the guard go and joins it.
 func (g *guard) end() {
 	g.say("end")
-	late := time.AfterFunc(2*time.Second, func() { _ = g.cmd.Process.Kill() }) // it was stopped
-	defer late.Stop()
-	if err := g.pipe.Close(); err != nil && g.err == nil {
-		g.err = err
-	}
-	if err := g.cmd.Wait(); err != nil && g.err == nil {
+	late := time.AfterFunc(10*time.Second, func() { _ = g.cmd.Process.Kill() }) // it was stopped, and has nothing to do any more
+	err := errors.Join(g.pipe.Close(), g.cmd.Wait())
+	if late.Stop() && g.err == nil {
 		g.err = err
 	}
 }

@@ -51,6 +51,10 @@ func (t tests) Run() int {
 	if err := flag.Set("test.parallel", strconv.Itoa(max(6, runtime.GOMAXPROCS(0)))); err != nil {
 		panic(err)
 	}
+	// A program with the race detector rests for a second before it ends, and here many end.
+	if err := os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")); err != nil {
+		panic(err)
+	}
 	return ensemble.Run(t.m)
 }
 

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -39,6 +40,7 @@ func TestScripts(t *testing.T) {
 			env.Values[serverKey{}] = s
 			env.Setenv(envZK, s.Addr())
 			env.Setenv(envTimeout, calm)
+			env.Setenv("GORACE", os.Getenv("GORACE"))
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){

@@ -159,7 +159,7 @@ func (s *supervisor) look() time.Duration {
 	until := s.hold.SafeUntil()
 	if s.onLoss == lossKill && until.Sub(s.until).Abs() > time.Millisecond {
 		s.until = until
-		s.guard.until(s.lease.deadline(until).Add(s.lease.margin / 2)) // when we should be late
+		s.guard.until(s.lease.deadline(until)) // whichever of us is first
 	}
 	verdict, wait := s.lease.judge(now, until)
 	left := until.Sub(now).Round(time.Millisecond)

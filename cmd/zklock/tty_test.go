@@ -81,6 +81,11 @@ func (c *console) types(text string) {
 // sees waits until text has come since the last that was seen, and forgets what came before it.
 func (c *console) sees(text string) {
 	c.Helper()
+	defer func() {
+		if c.Failed() {
+			c.Logf("on the terminal: %q", c.out)
+		}
+	}()
 	until(c, "see "+text, func() bool {
 		c.out.mu.Lock()
 		defer c.out.mu.Unlock()
@@ -241,8 +246,9 @@ func TestQuietShowsNoPlaceInLine(t *testing.T) {
 	s, d := server(t), newDiary(t)
 	launch(t, s.Addr(), "run", "/l", "--", testCommand, "diary", string(d), "live")
 	d.alive(t, "child")
-	c := open(t, s.Addr(), self(t, "zklock", "run", "--quiet", "--wait", "2s", "/l", "--", "true"))
+	c := open(t, s.Addr(), self(t, "zklock", "run", "--quiet", "--wait", "4s", "/l", "--", "true"))
 	c.exits(exitBusy)
+	until(t, "all that it said", func() bool { return strings.HasSuffix(c.out.String(), "\n") })
 	require.NotContains(t, c.out.String(), "\x1b")
 	require.Regexp(t, "^zklock: lock /l: busy: [^\n]*\n$", c.out.String())
 }
