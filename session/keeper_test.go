@@ -181,6 +181,28 @@ func TestAnIdleSessionIsOverWhenNothingIsHeardForItsTimeout(t *testing.T) {
 	})
 }
 
+// The ensemble counts from a request; its answer may take its time.
+func TestASlowAnswerDoesNotProlongTheLease(t *testing.T) {
+	for _, held := range []bool{false, true} {
+		for phase := range 12 {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
+				s := open(t, srv)
+				if held {
+					require.NoError(t, s.Retain(within(t, soon)))
+				}
+				srv.Inject(zktest.DelayReply(2 * time.Second))
+				time.Sleep(time.Minute + time.Duration(phase)*300*time.Millisecond)
+				require.NoError(t, s.Err())
+				srv.Inject(zktest.FreezeRequests())
+				start := time.Now()
+				<-s.Done()
+				require.Equal(t, session.ErrLeaseOver, s.Err())
+				require.Less(t, time.Since(start), s.Timeout(), "held %v, phase %d", held, phase)
+			})
+		}
+	}
+}
+
 // The answer to credentials comes without a touch of the session: the ensemble counts from the handshake.
 func TestAnAnswerToCredentialsDoesNotProlongTheLease(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
