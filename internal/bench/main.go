@@ -79,10 +79,15 @@ func run(ctx context.Context, args []string) error {
 		}
 		return load.Serve(os.Stdin, os.Stdout, peer)
 	}
-	r, err := result(ctx, f, args)
-	if err != nil {
-		return err
+	r, interrupted := result(ctx, f, args)
+	if r == nil {
+		return interrupted
 	}
+	return errors.Join(show(r, f), interrupted)
+}
+
+// show prints, draws and writes the result, also one that was interrupted.
+func show(r *match.Result, f flags) error {
 	if f.json != "" {
 		if err := report.WriteJSON(f.json, r); err != nil {
 			return err
@@ -93,7 +98,7 @@ func run(ctx context.Context, args []string) error {
 			return err
 		}
 	}
-	_, err = fmt.Print(report.Text(r, f.md))
+	_, err := fmt.Print(report.Text(r, f.md))
 	return err
 }
 

@@ -31,7 +31,7 @@ func (m *run) wires(ctx context.Context) {
 				err = errors.New("no cycle came to an end in time")
 			}
 			if err != nil {
-				m.failed(c, "on the wire, "+s.Title, err)
+				m.failed(ctx, c, "on the wire, "+s.Title, err)
 				continue
 			}
 			m.r.Wire = append(m.r.Wire, Wire{s.Name, c.Name, f.Cycles, w.Traffic})
@@ -56,7 +56,7 @@ func (m *run) lineUps(ctx context.Context) {
 			}
 			one, err := m.lineUp(ctx, c, l)
 			if err != nil {
-				m.failed(c, fmt.Sprintf("a line of %d", l.Clients*l.Workers), err)
+				m.failed(ctx, c, fmt.Sprintf("a line of %d", l.Clients*l.Workers), err)
 				continue
 			}
 			m.r.Lines = append(m.r.Lines, one)
@@ -176,7 +176,7 @@ func (m *run) kills(ctx context.Context) {
 		for i, c := range m.taking {
 			switch {
 			case errs[i] != nil:
-				m.failed(c, "killing its holder", errs[i])
+				m.failed(ctx, c, "killing its holder", errs[i])
 			case kills[i].Took > 0:
 				m.r.Kills = append(m.r.Kills, kills[i])
 			}

@@ -50,7 +50,7 @@ type run struct {
 }
 
 // Run does all measurements and returns what came out. A contestant that fails in one of them is noted and goes on with
-// the next; the error is of everything else.
+// the next; the error is of everything else. When ctx ends, what has been measured by then is returned with its error.
 func Run(ctx context.Context, c Config) (res *Result, err error) {
 	m := &run{Config: c, children: map[string]*child{}, r: &Result{Command: c.Command, Began: time.Now(), Machine: machine(),
 		Rounds: c.Rounds, Seconds: c.Run.Seconds()}}
@@ -158,7 +158,10 @@ func (m *run) child(c Contestant) (*child, error) {
 }
 
 // failed notes a failure. Its process may be anywhere in its work: the next measurement gets a new one.
-func (m *run) failed(c Contestant, where string, err error) {
+func (m *run) failed(ctx context.Context, c Contestant, where string, err error) {
+	if ctx.Err() != nil {
+		return // everybody is being ended
+	}
 	m.r.Failures = append(m.r.Failures, fmt.Sprintf("%s, %s: %v", c.Title, where, err))
 	m.Log("FAILED: %s", m.r.Failures[len(m.r.Failures)-1])
 	if ch := m.children[c.Name]; ch != nil {
@@ -190,7 +193,7 @@ func (m *run) warmUp(ctx context.Context) {
 		m.Log("warming up: %s", c.Title)
 		for _, s := range []Setting{{Clients: 4, Workers: 4, Locks: 1}, {Clients: 1, Workers: 1, Locks: 1}} {
 			if _, _, err := m.race(ctx, s, c, 0, servers.Way{}, 0, m.First/2); err != nil {
-				m.failed(c, "warming up", err)
+				m.failed(ctx, c, "warming up", err)
 				break
 			}
 		}
@@ -214,7 +217,7 @@ func (m *run) cell(ctx context.Context, s Setting, c Contestant, round int) {
 			return
 		}
 	}
-	m.failed(c, s.Title, err)
+	m.failed(ctx, c, s.Title, err)
 }
 
 func short(d time.Duration) time.Duration { return d.Round(time.Microsecond) }
