@@ -74,9 +74,10 @@ func TestReadmesTestPasses(t *testing.T) {
 	assert.Contains(t, out, "--- PASS: TestAnExpiredSessionEndsTheHold")
 }
 
-// The remaining block is the inside of a function; it is put into one and vetted, not run: it wants a database.
-func TestReadmesFragmentCompiles(t *testing.T) {
-	require.Len(t, goBlocks(t), 3, "a new block needs a test")
+// The remaining blocks are the insides of functions; each is put into one and vetted, not run: they want a database, and
+// handlers.
+func TestReadmesFragmentsCompile(t *testing.T) {
+	require.Len(t, goBlocks(t), 4, "a new block needs a test")
 	goTool(t, "fragment.go", `package fragment
 
 import (
@@ -91,6 +92,20 @@ import (
 func Fragment(ctx context.Context, client *zklock.Client, db *sql.DB, report []byte) error {
 `+block(t, "hold, err := ")+`
 	return err
+}
+`, "vet")
+	goTool(t, "fragment.go", `package fragment
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zklock/lockhttp"
+)
+
+func Fragment(client *zklock.Client, mux *http.ServeMux, approve http.Handler) {
+`+block(t, "lock := ")+`
 }
 `, "vet")
 }
