@@ -14,7 +14,7 @@ if ! have go; then
 fi
 
 needed=()   # without these the tests cannot run
-optional=() # without these the tests against other clients skip themselves
+optional=() # without these the tests against other clients fail, unless ZKTEST_CLIENTS=skip leaves them out
 
 have gcc || needed+=(gcc libc6-dev) # the race detector links with the C library
 if [[ -n ${ZKLOCK_TEST_SERVERS:-} ]]; then
@@ -57,7 +57,7 @@ if ((${#needed[@]})) && ! apt_install "${needed[@]}"; then
 	exit 1
 fi
 if ((${#optional[@]})) && ! apt_install "${optional[@]}"; then
-	say "not installed, tests against other clients will be skipped: ${optional[*]}"
+	say "not installed, tests against other clients will fail unless ZKTEST_CLIENTS=skip: ${optional[*]}"
 fi
 # By itself, since not every distribution has a package of that name; 124 MB to fetch, 414 MB on the disk.
 if ((${#browser[@]})) && ! apt_install "${browser[@]}"; then
