@@ -126,8 +126,10 @@ func TestAnInteractiveCommandReadsTheTerminal(t *testing.T) {
 	// A shell under the lock is a shell with job control.
 	c.types("zklock run /l -- bash --norc --noprofile -i; echo \"code $?\"\n")
 	queued(t, s, "/l", 1)
-	c.types("echo in''side $ZKLOCK_PATH; sleep 1000\n")
+	d := newDiary(t)
+	c.types("echo in''side $ZKLOCK_PATH; " + testCommand + " diary " + string(d) + " live\n")
 	c.sees("inside /l")
+	d.alive(t, "child") // before, Ctrl-C might reach the shell instead
 	c.types("\x03")
 	c.types("echo interr''upted; exit 5\n")
 	c.sees("interrupted")
