@@ -36,6 +36,7 @@ type tools struct {
 var Contestants = []Contestant{
 	{Name: "raw", Title: "floor: create + delete, plain driver", Kind: servers.ZooKeeper, command: golang("raw")},
 	{Name: "raw-session", Title: "floor, on our session", Kind: servers.ZooKeeper, command: golang("raw-session")},
+	{Name: "raw-list", Title: "floor with a list, on our session", Kind: servers.ZooKeeper, command: golang("raw-list")},
 	{Name: "zklock", Title: "zklock", Kind: servers.ZooKeeper, Lock: true, command: golang("zklock")},
 	{Name: "local", Title: "zklock, WithLocalHandoff", Kind: servers.ZooKeeper, Lock: true, Mode: true, command: golang("local")},
 	{Name: "keep", Title: "zklock, WithLocalHandoff and WithIdleKeep", Kind: servers.ZooKeeper, Lock: true, Mode: true, command: golang("keep")},

@@ -57,17 +57,21 @@ func (l *ourLock) Lock(ctx context.Context) (err error) {
 
 func (l *ourLock) Unlock(ctx context.Context) error { return l.h.Unlock(ctx) }
 
-// rawSession is the floor on this library's sessions.
-type rawSession struct{}
+// rawSession is the floor on this library's sessions; with list, it also asks who else is there, behind each create, as no
+// lock can do without.
+type rawSession struct{ list bool }
 
-type rawSessionClient struct{ s *session.Session }
+type rawSessionClient struct {
+	rawSession
+	s *session.Session
+}
 
-func (rawSession) Open(ctx context.Context, server string, timeout time.Duration) (load.Client, error) {
+func (r rawSession) Open(ctx context.Context, server string, timeout time.Duration) (load.Client, error) {
 	s, err := session.Open(ctx, server, session.Config{Timeout: timeout})
 	if err != nil {
 		return nil, err
 	}
-	return rawSessionClient{s}, nil
+	return rawSessionClient{r, s}, nil
 }
 
 func (c rawSessionClient) Close() error { return c.s.Close() }
@@ -76,15 +80,21 @@ func (c rawSessionClient) Locker(ctx context.Context, path string, _ bool) (load
 	if err := c.s.CreateAll(ctx, path, nil, session.Persistent, session.WorldACL()); err != nil {
 		return nil, err
 	}
-	return &rawOnSession{s: c.s, path: path + "/" + strings.Repeat("x", nameLen)}, nil
+	return &rawOnSession{rawSession: c.rawSession, s: c.s, path: path + "/" + strings.Repeat("x", nameLen)}, nil
 }
 
 type rawOnSession struct {
+	rawSession
 	s         *session.Session
 	path, own string
 }
 
 func (r *rawOnSession) Lock(ctx context.Context) error {
+	if r.list {
+		made, _, err := r.s.CreateAndList(ctx, r.path, data, session.EphemeralSequential, session.WorldACL())
+		r.own = made.Path
+		return err
+	}
 	made, err := r.s.Create(ctx, r.path, data, session.EphemeralSequential, session.WorldACL())
 	r.own = made.Path
 	return err

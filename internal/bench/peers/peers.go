@@ -15,6 +15,7 @@ import (
 var All = map[string]load.Peer{
 	"raw":         driver{locker: newRaw},
 	"raw-session": rawSession{},
+	"raw-list":    rawSession{list: true},
 	"zklock":      ours{},
 	"local":       ours{local: true},
 	"keep":        ours{local: true, keep: time.Second},

@@ -28,6 +28,8 @@ func Goals(r *match.Result) []Goal {
 	j.most("1 ms each way, 16 clients: hand-over, × zk.Lock's", 0.5,
 		ratio(cells(r, "sixteen-1ms", "zklock"), cells(r, "sixteen-1ms", "zk.Lock"), handOver, handOver))
 	j.constant()
+	j.least("1,000 locks at once: cycles/s, × floor with a list", 0.95,
+		ratio(cells(j.r, "locks", "zklock"), cells(j.r, "locks", FloorWithList), rate, rate))
 	j.least("1,000 locks at once: cycles/s, × floor", 0.95,
 		ratio(cells(r, "locks", "zklock"), cells(r, "locks", Floor), rate, rate))
 	return j.goals
@@ -53,6 +55,7 @@ func (j *judge) least(what string, goal, have float64) {
 // alone compares the length of a cycle: floor's rate by ours.
 func (j *judge) alone(setting, what string) {
 	j.most(what+": cycle, × floor", 1.05, ratio(cells(j.r, setting, Floor), cells(j.r, setting, "zklock"), rate, rate))
+	j.most(what+": cycle, × floor with a list", 1.05, ratio(cells(j.r, setting, FloorWithList), cells(j.r, setting, "zklock"), rate, rate))
 }
 
 func (j *judge) faster(setting, what, than string, by float64) {

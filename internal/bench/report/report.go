@@ -31,6 +31,9 @@ func ReadJSON(file string) (*match.Result, error) {
 // Floor is the contestant that everything is compared with.
 const Floor = "raw"
 
+// FloorWithList is what a lock of this recipe can't do without: the floor, and a list behind each create.
+const FloorWithList = "raw-list"
+
 // cells returns what a contestant did in a setting, by round.
 func cells(r *match.Result, setting, contestant string) map[int]match.Cell {
 	found := map[int]match.Cell{}
