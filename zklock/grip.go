@@ -37,6 +37,7 @@ type grip struct {
 	holds   int                     // of the lock, or of the write lock
 	reads   int                     // of the read lock
 	over    bool
+	cause   error // why, when over; ctx may have been ended by an Unlock that came a moment too late
 	timers  []*time.Timer
 }
 
@@ -156,7 +157,7 @@ func (g *grip) close(cause error) bool {
 	if g.over {
 		return false
 	}
-	g.over = true
+	g.over, g.cause = true, cause
 	g.cancel(cause) // under mu: whoever finds the grip over finds the cause
 	if g.lead != nil {
 		g.lead(cause)
@@ -268,6 +269,9 @@ func (g *grip) join(read bool) bool {
 func (g *grip) why() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.over {
+		return g.cause
+	}
 	return context.Cause(g.ctx)
 }
 
