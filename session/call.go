@@ -75,17 +75,20 @@ func (s *Session) run(ctx context.Context, calls ...*call) error {
 		if !l.enqueue(calls...) {
 			continue // went down in between: await the next
 		}
+		// Replies come in order: when the last one is there, all are, and one wait wakes once.
+		last := calls[len(calls)-1]
+		select {
+		case <-last.done:
+		case <-ctx.Done():
+			sent := l.abandon(calls)
+			return first(calls).fail(Waited(ctx, errors.New("waiting for the reply of "+l.server)), sent)
+		case <-s.ctx.Done():
+			sent := l.abandon(calls)
+			return first(calls).fail(s.Err(), sent)
+		}
 		var again []*call
 		for _, c := range calls {
-			select {
-			case <-c.done:
-			case <-ctx.Done():
-				sent := l.abandon(calls)
-				return c.fail(Waited(ctx, errors.New("waiting for the reply of "+l.server)), sent)
-			case <-s.ctx.Done():
-				sent := l.abandon(calls)
-				return c.fail(s.Err(), sent)
-			}
+			<-c.done // by now, but for a link that is just failing them one after the other
 			switch {
 			case c.err == nil:
 			case errors.Is(c.err, errUnsent), c.read && !c.hopeless: // never sent, or harmless twice
@@ -105,6 +108,18 @@ func (s *Session) run(ctx context.Context, calls ...*call) error {
 		}
 		calls = again
 	}
+}
+
+// first returns the first of calls that has no reply yet, or else the last.
+func first(calls []*call) *call {
+	for _, c := range calls {
+		select {
+		case <-c.done:
+		default:
+			return c
+		}
+	}
+	return calls[len(calls)-1]
 }
 
 // garbled gives up the link whose reply to c can't be decoded.

@@ -169,11 +169,14 @@ func (s *Session) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// retain counts one more holder. The caller holds mu.
+// retain counts one more holder. The keeper is not woken when its next look, a twentieth of the timeout away at most,
+// is early enough. The caller holds mu.
 func (s *Session) retain() {
 	if s.held++; s.held == 1 {
 		s.heldSince = s.clock.stamp()
-		s.wake()
+		if s.lease.end(true).Sub(s.heldSince) < s.lease.timeout/thinPart {
+			s.wake()
+		}
 	}
 }
 

@@ -158,15 +158,15 @@ func (g *grip) close(cause error) bool {
 		return false
 	}
 	g.over, g.cause = true, cause
+	if g.unhook != nil {
+		g.unhook() // first: else the context's end would start a goroutine that finds nothing to do
+	}
 	g.cancel(cause) // under mu: whoever finds the grip over finds the cause
 	if g.lead != nil {
 		g.lead(cause)
 	}
 	for _, t := range g.timers {
 		t.Stop()
-	}
-	if g.unhook != nil {
-		g.unhook()
 	}
 	g.c.use.ended(g)
 	return true
