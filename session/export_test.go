@@ -110,7 +110,7 @@ func (r *Rig) Answer(code int32, body []byte) error {
 		b := binary.BigEndian.AppendUint32(nil, uint32(xid))
 		b = binary.BigEndian.AppendUint64(b, 99)
 		b = binary.BigEndian.AppendUint32(b, uint32(code))
-		if err := r.l.handle(append(b, body...)); err != nil {
+		if err := r.l.handle(append(b, body...), r.clock.now()); err != nil {
 			r.l.fail(err)
 			return err
 		}

@@ -203,6 +203,22 @@ func TestASlowAnswerDoesNotProlongTheLease(t *testing.T) {
 	}
 }
 
+// An acknowledgement that has just arrived, however long ago it was asked for, is confirmed by no write that follows at
+// once: the follower that gave it need not have reported it yet.
+func TestAnAcknowledgementCountsFromItsOwnArrival(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		time.Sleep(time.Minute)
+		srv.Inject(zktest.DelayReply(1900 * time.Millisecond)) // a tick is 2 s
+		asked := time.Now()
+		_, err := s.Exists(within(t, time.Minute), "/")
+		require.NoError(t, err)
+		require.NoError(t, s.CreateAll(within(t, time.Minute), "/n", nil, session.Persistent, everybody))
+		require.Less(t, s.SafeUntil(), asked.Add(s.Timeout()-s.Timeout()/50))
+		require.Greater(t, s.SafeUntil(), asked, "the ones before are confirmed")
+	})
+}
+
 // The answer to credentials comes without a touch of the session: the ensemble counts from the handshake.
 func TestAnAnswerToCredentialsDoesNotProlongTheLease(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {

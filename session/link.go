@@ -36,7 +36,8 @@ type link struct {
 	// Touched by the driver's goroutines only, one after the other: the handshake, then the reader.
 	connectSent time.Time
 	shaken      bool
-	forward     []byte // bytes for the driver that it has not fetched yet
+	forward     []byte    // bytes for the driver that it has not fetched yet
+	read        time.Time // not earlier than the latest frame's arrival
 
 	out []byte // run's write buffer
 
@@ -113,7 +114,7 @@ func (l *link) Read(b []byte) (int, error) {
 	for len(l.forward) == 0 {
 		body, err := l.readFrame()
 		if err == nil {
-			err = l.handle(body)
+			err = l.handle(body, l.read)
 		}
 		if err != nil {
 			l.fail(err)
@@ -127,6 +128,7 @@ func (l *link) Read(b []byte) (int, error) {
 
 // readFrame reads one frame. Memory grows with the bytes that arrive, not with the length that was announced.
 func (l *link) readFrame() ([]byte, error) {
+	had := l.in.Buffered()
 	head, err := l.in.Peek(4)
 	if err != nil {
 		if err == io.EOF && len(head) > 0 { //nolint:errorlint // as it comes from the connection
@@ -156,6 +158,9 @@ func (l *link) readFrame() ([]byte, error) {
 		l.heard = l.s.clock.stamp() // a long reply is on its way
 		l.mu.Unlock()
 	}
+	if had < len(head)+n || l.read.IsZero() { // else it came along with the one before, of which the time is known
+		l.read = l.s.clock.now()
+	}
 	return b, nil
 }
 
@@ -175,8 +180,8 @@ func (l *link) readError(err error) error {
 	return err
 }
 
-// handle deals with one frame; an error gives up the link.
-func (l *link) handle(body []byte) error {
+// handle deals with one frame that had arrived by at; an error gives up the link.
+func (l *link) handle(body []byte, at time.Time) error {
 	if !l.shaken {
 		return l.handshake(body)
 	}
@@ -190,7 +195,6 @@ func (l *link) handle(body []byte) error {
 		l.s.watches.fire(typ, path)
 		return nil
 	}
-	at := l.s.clock.now() // not earlier than it is: see lease.ack
 	l.mu.Lock()
 	if len(l.pending) == 0 || l.pending[0].xid != head.xid {
 		l.mu.Unlock()

@@ -3,6 +3,7 @@ package session
 import (
 	"encoding/binary"
 	"fmt"
+	"runtime"
 	"slices"
 	"time"
 )
@@ -119,11 +120,21 @@ func (l *link) run() {
 		case <-l.dead:
 			return
 		}
+		if l.busy() {
+			runtime.Gosched() // whom the latest replies have woken is about to ask for more: one write for many
+		}
 		if err := l.flush(nil); err != nil {
 			l.fail(err)
 			return
 		}
 	}
+}
+
+// busy reports whether replies to many requests are outstanding.
+func (l *link) busy() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.pending) >= 4
 }
 
 // flush writes first, or else what is queued, as far as the window goes, in one piece. They count as sent from the instant before the

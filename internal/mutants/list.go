@@ -30,6 +30,8 @@ var mutants = []mutant{
 		[]edit{{"l.marks[n].at.Add(l.slack)", "l.marks[n].at"}}, []string{inLease, inScenarios}},
 	{"lease from the reply's arrival", "a slow reply makes the lease longer than the leader's", "session/events.go",
 		[]edit{{"s.lease.ack(c.sent, at, leader)", "s.lease.ack(at, at, leader)"}}, []string{inLease, inSession, inScenarios}},
+	{"arrival of an earlier reply", "an acknowledgement is confirmed before the follower can have reported it", "session/link.go",
+		[]edit{{"if had < len(head)+n || l.read.IsZero() {", "if had < 0 || l.read.IsZero() {"}}, []string{inLease}},
 	{"lease from an answer to credentials", "authentication does not touch the session at the server", "session/events.go",
 		[]edit{{"if c.op == opAuth || c.op == opClose {", "if c.op == opClose {"}}, []string{"./session -run=Auth|Credential", inSession}},
 	{"hold outlives its lease", "the end of the lease ends nothing", "session/keeper.go",
