@@ -32,7 +32,8 @@ check: ## gofmt, go vet, staticcheck, go mod tidy -diff in every module
 vuln: ## govulncheck, where it can be built and reach its database
 	@scripts/vuln.sh
 
-unit: ## the race tests of every module, without the rest
+unit: ## the race tests of every module, and a thousand simulated runs without the race detector
+	@go test -count=1 ./internal/simulation
 	@scripts/gotest.sh -race -shuffle=on
 
 long: servers ## the tests with their long-running variants (ZKLOCK_LONG=1)

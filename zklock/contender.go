@@ -33,7 +33,8 @@ type Contender struct {
 // other clients' contenders too. A path that does not exist has nobody in line. What it returns was so at some time
 // during the call. It costs a sync, a list and one read for each contender, in three round trips or four, and blocks
 // for those, or as long as there is no connection and ctx lasts. Contenders whose znodes may not be read show what
-// their names tell.
+// their names tell. Of a semaphore, those count as holders for whom its present size has room: after a Resize to fewer
+// permits the latest of the holders show as waiting until they are done.
 func (c *Client) Queue(ctx context.Context, path string) ([]Contender, error) {
 	line, err := c.queue(ctx, path)
 	if err != nil {

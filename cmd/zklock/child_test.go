@@ -16,7 +16,8 @@ import (
 
 // testCommand is the command that zklock runs in tests. Its arguments are what it does, in order:
 //
-//	diary FILE     write down there what follows, and every 5 ms that it is alive
+//	diary FILE     write down there what follows and, from live or until-term on, every 5 ms that it is alive: whoever
+//	               sees that knows that everything before has been done
 //	stubborn       ignore SIGTERM
 //	note           write down the signals that arrive
 //	family         start another one, with the same arguments, in the same process group
@@ -61,11 +62,13 @@ func testMain(args []string) int {
 				}
 			}
 		case "live":
+			t.live()
 			select {}
 		case "until-term":
 			c := make(chan os.Signal, 1)
 			signal.Notify(c, syscall.SIGTERM, syscall.SIGINT)
 			t.write("ready")
+			t.live()
 			<-c
 			t.write("told")
 			return 7
@@ -104,13 +107,19 @@ func (t *testProcess) open(name string) error {
 	}
 	t.file = f
 	t.write(fmt.Sprint("pid ", os.Getpid()))
+	return nil
+}
+
+func (t *testProcess) live() {
+	if t.file == io.Discard {
+		return
+	}
 	go func() { // ends with the process
 		for {
 			t.write(time.Now().UnixNano())
 			time.Sleep(5 * time.Millisecond)
 		}
 	}()
-	return nil
 }
 
 func (t *testProcess) note() {

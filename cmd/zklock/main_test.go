@@ -223,23 +223,29 @@ func (d diary) first(t testing.TB, who string) time.Time {
 }
 
 // last is when somebody was last seen alive.
-func (d diary) last(t testing.TB, who string) (at time.Time) {
+func (d diary) last(t testing.TB, who string) time.Time {
 	t.Helper()
+	at := d.seen(who)
+	require.False(t, at.IsZero(), "%s was never alive", who)
+	return at
+}
+
+// alive waits until they are, and have done what they do before that.
+func (d diary) alive(t testing.TB, who ...string) {
+	t.Helper()
+	for _, w := range who {
+		until(t, w+" alive", func() bool { return !d.seen(w).IsZero() })
+	}
+}
+
+// seen is when somebody was last seen alive; the zero time when never.
+func (d diary) seen(who string) (at time.Time) {
 	for _, e := range d.entries(who) {
 		if n, err := strconv.ParseInt(e, 10, 64); err == nil {
 			at = time.Unix(0, n)
 		}
 	}
-	require.False(t, at.IsZero(), "%s was never alive", who)
 	return at
-}
-
-// alive waits until they are.
-func (d diary) alive(t testing.TB, who ...string) {
-	t.Helper()
-	for _, w := range who {
-		until(t, w+" alive", func() bool { return len(d.entries(w)) > 1 })
-	}
 }
 
 // silent waits until they are gone.

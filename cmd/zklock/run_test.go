@@ -66,8 +66,7 @@ func TestTheLockIsHeldUntilTheLastOfTheGroupIsGone(t *testing.T) {
 	t.Parallel()
 	s, d := server(t), newDiary(t)
 	p := launch(t, s.Addr(), "run", "/l", "--", testCommand, "diary", string(d), "orphan", "until-term")
-	d.alive(t, "child", "grandchild")
-	until(t, "grandchild ready", func() bool { return d.has("grandchild", "ready") })
+	d.alive(t, "grandchild")
 	d.silent(t, "child")
 	launch(t, s.Addr(), "run", "--try", "/l", "--", testCommand, "exit", "0").exits(exitBusy)
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM), "is passed on still")
@@ -85,7 +84,6 @@ func TestASignalThatWasIgnoredStaysIgnored(t *testing.T) {
 	inner := launch(t, s.Addr(), "run", "/m", "--", "sh", "-c", `trap "" HUP; exec zklock run /n -- `+testCommand+` diary `+string(d)+`2 until-term`)
 	d2 := d + "2"
 	d2.alive(t, "child")
-	until(t, "ready", func() bool { return d2.has("child", "ready") })
 	require.NoError(t, inner.Process.Signal(syscall.SIGHUP))
 	require.NoError(t, inner.Process.Signal(syscall.SIGTERM), "later, and heard of")
 	inner.exits(7)

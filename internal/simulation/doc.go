@@ -2,7 +2,8 @@
 // random use and random faults, and checks after every step what the library promises.
 //
 // A seed fixes everything that is drawn: three to five clients, three lock paths and their kinds, fifty operations a
-// client, the faults, and how long each single message travels. A thousand seeds belong to the ordinary test run:
+// client, the faults, and how long each single message travels. A thousand seeds belong to the ordinary test run, or as
+// many of them as a minute has room for, and those of half a minute under the race detector:
 //
 //	go test ./internal/simulation
 //	go test ./internal/simulation -timeout 0 -seeds 100000 -first 1 // any number, from any first one

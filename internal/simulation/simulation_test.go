@@ -20,7 +20,7 @@ import (
 var (
 	seeds = flag.Uint64("seeds", 1000, "how many seeds to run")
 	first = flag.Uint64("first", 1, "the first of them")
-	limit = flag.Duration("limit", time.Minute, "begin no more seeds after this long; for the number that is given with -seeds: never")
+	limit = flag.Duration("limit", time.Minute/raceFactor, "begin no more seeds after this long; for the number that is given with -seeds: never")
 	again = flag.Int("again", 1, "how often to run each")
 	stop  = flag.Int64("stop", 5, "after how many failures to stop; 0: never")
 	print = flag.Bool("print", false, "print the history of every seed")

@@ -23,7 +23,12 @@ func Text(r *match.Result, md bool) string {
 		}
 		fmt.Fprintf(&b, format, args...)
 	}
-	preamble(&b, r)
+	for _, line := range preamble(r) {
+		if md {
+			line = "- " + line
+		}
+		fmt.Fprintln(&b, line)
+	}
 	for _, s := range r.Settings {
 		t := settingTable(r, s)
 		if len(t.rows) > 0 {
@@ -54,16 +59,16 @@ func Text(r *match.Result, md bool) string {
 	return b.String()
 }
 
-func preamble(b *strings.Builder, r *match.Result) {
-	fmt.Fprintf(b, "%s\n%s, load average %.1f before and %.1f after\n", r.Command, r.Machine, r.Load[0], r.Load[1])
-	for _, n := range r.Notes {
-		fmt.Fprintln(b, n)
-	}
-	fmt.Fprintf(b, "Medians of %d rounds of %v each. “× floor” compares with create + delete on the plain driver, in the same round.\n",
-		r.Rounds, time.Duration(r.Seconds*float64(time.Second)))
+// preamble says what was measured, where and how.
+func preamble(r *match.Result) []string {
+	lines := []string{r.Command, fmt.Sprintf("%s, load average %.1f before and %.1f after", r.Machine, r.Load[0], r.Load[1])}
+	lines = append(lines, r.Notes...)
+	lines = append(lines, fmt.Sprintf("Medians of %d rounds of %v each. “× floor” compares with create + delete on the plain driver, in the same round.",
+		r.Rounds, time.Duration(r.Seconds*float64(time.Second))))
 	for _, l := range r.Left {
-		fmt.Fprintln(b, "Left out:", l)
+		lines = append(lines, "Left out: "+l)
 	}
+	return lines
 }
 
 func settingTable(r *match.Result, s match.Setting) *table {
