@@ -246,6 +246,7 @@ func TestQuietShowsNoPlaceInLine(t *testing.T) {
 	t.Parallel()
 	s, d := server(t), newDiary(t)
 	launch(t, s.Addr(), "run", "/l", "--", testCommand, "diary", string(d), "live")
+	d.alive(t, "child")
 	c := open(t, s.Addr(), self(t, "zklock", "run", "--quiet", "--wait", "4s", "/l", "--", "true"))
 	c.exits(exitBusy)
 	until(t, "all that it said", func() bool { return strings.HasSuffix(c.out.String(), "\n") })
