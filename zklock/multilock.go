@@ -13,6 +13,9 @@ import (
 // every contender stands in the same order in every line, and no order of naming the paths can end in a deadlock. It
 // takes one write to enter and one to release, however many paths there are. Mutexes of the same paths stand in the
 // same lines. Like a Mutex it is a description and stores no ownership.
+//
+// A hold that loses one of its places ends, and keeps the other ones until Unlock: whoever holds it may still be at work
+// on what they guard.
 type MultiLock struct {
 	b     base
 	paths []string

@@ -6,6 +6,7 @@ import (
 	"net"
 	"path"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -29,11 +30,19 @@ type sim struct {
 	srv *zktest.Server
 }
 
+// simForever is more simulated time than any test has a use for.
+const simForever = 24 * time.Hour
+
 // simTest runs f in a bubble with a server of its own. Clients that it makes are closed, and everything is joined, at
-// its end; a goroutine that stays behind fails it.
+// its end; a goroutine that stays behind fails it, and so does a call that would wait for ever.
 func simTest(t *testing.T, f func(s *sim), opts ...zktest.Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
+		hung := time.AfterFunc(simForever, func() {
+			debug.SetTraceback("all")
+			panic(t.Name() + " waits for ever")
+		})
+		defer hung.Stop()
 		f(&sim{t, zktest.Run(t, append(opts, zktest.WithoutListener())...)})
 	})
 }
