@@ -176,7 +176,8 @@ type sentry struct {
 // stand sets the watches, if the wait lasts.
 func (s *sentry) stand(waiting context.Context) {
 	defer close(s.done)
-	timer := time.NewTimer(Settle)
+	// A little later than the ticket that waits, whose watch on its own znode is then shared.
+	timer := time.NewTimer(Settle + Settle/8)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -120,6 +120,13 @@ func (t *Ticket) sleep(ctx context.Context, settled <-chan time.Time, a, b <-cha
 		default:
 		}
 		select {
+		case <-a: // before what only a longer wait is worth
+			return nil
+		case <-b:
+			return nil
+		default:
+		}
+		select {
 		case <-a:
 			return nil
 		case <-b:

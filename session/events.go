@@ -59,6 +59,9 @@ func (s *Session) linkUp(l *link) bool {
 	}
 	s.watches.restore(l, s.zxid)
 	s.asked = time.Time{} // what the handshake proved is still to be confirmed
+	if now := s.clock.now(); s.held > 0 && !s.confirmDue(now).After(now) {
+		l.confirm() // before everybody else's requests
+	}
 	s.link, s.state, s.upSince = l, Connected, s.clock.stamp()
 	close(s.ready)
 	s.notes.add(Change{State: Connected, ID: s.id, Addr: l.server, Timeout: s.lease.timeout})

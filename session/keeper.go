@@ -14,8 +14,8 @@ import (
 
 // Fractions of the timeout.
 const (
-	syncPart     = 5  // a sync this often while something is held
-	heldPingPart = 10 // and in between a ping, so that there is something recent for a sync to confirm
+	confirmPart  = 5  // a write this often while something is held
+	heldPingPart = 10 // and in between a ping, so that there is something recent for a write to confirm
 	idlePingPart = 6  // else a ping this often: the driver's own, at a third, leave too old a lease to begin a hold with
 	thinPart     = 2  // a lease shorter than this is confirmed at once
 	minPart      = 8  // no hold begins with a lease shorter than this
@@ -49,7 +49,7 @@ func (s *Session) beat() time.Duration {
 	t, held := s.lease.timeout, s.held > 0
 	end := s.lease.end(held)
 	l := s.link
-	due := s.syncDue(now)
+	due := s.confirmDue(now)
 	s.mu.Unlock()
 
 	if !now.Before(end) {
@@ -69,11 +69,7 @@ func (s *Session) beat() time.Duration {
 		wait = min(wait, limit-silent)
 	}
 	if held && !due.After(now) {
-		if l.beating.CompareAndSwap(false, true) {
-			beat := heartbeat(opMulti)
-			beat.hook = func(int32) { l.beating.Store(false) }
-			l.enqueue(beat)
-		}
+		l.confirm()
 		due = now.Add(t / heldPingPart)
 	}
 	every := t / idlePingPart
@@ -92,10 +88,10 @@ func (s *Session) beat() time.Duration {
 	return wait + time.Millisecond
 }
 
-// syncDue is when the next write has to go out: a fifth of the timeout after the leader was last asked, or, when the
+// confirmDue is when the next write has to go out: a fifth of the timeout after the leader was last asked, or, when the
 // confirmed lease is running thin, a tenth. A hold that has just begun waits its fifth as well, so that a short one
 // costs none at all. The caller holds mu.
-func (s *Session) syncDue(now time.Time) time.Time {
+func (s *Session) confirmDue(now time.Time) time.Time {
 	t := s.lease.timeout
 	if s.lease.end(true).Sub(now) < t/thinPart {
 		return s.asked.Add(t / heldPingPart)
@@ -104,7 +100,16 @@ func (s *Session) syncDue(now time.Time) time.Time {
 	if s.heldSince.After(last) {
 		last = s.heldSince
 	}
-	return last.Add(t / syncPart)
+	return last.Add(t / confirmPart)
+}
+
+// confirm sends the write that confirms the lease, unless one is on its way.
+func (l *link) confirm() {
+	if l.beating.CompareAndSwap(false, true) {
+		beat := heartbeat(opMulti)
+		beat.hook = func(int32) { l.beating.Store(false) }
+		l.enqueue(beat)
+	}
 }
 
 // heartbeat is a request that nobody waits for.

@@ -1,9 +1,12 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/go-zookeeper/zk"
@@ -23,6 +26,7 @@ type watches struct {
 	mu     sync.Mutex // guards what follows; taken inside Session.mu and outside link.mu
 	link   *link
 	byPath map[watchKey]*watched
+	count  uint64 // of those that ever were in byPath
 }
 
 // watchKey is a path, as the server knows it, and what of it is watched: the znode, or the list of its children.
@@ -34,7 +38,8 @@ type watchKey struct {
 // watched is one path that somebody watches.
 type watched struct {
 	watchKey
-	waiters map[*Watch]struct{}
+	number  uint64        // in the order of their first waiters
+	waiters []*Watch      // in the order in which they came
 	armed   bool          // the server has answered: exists and err are set
 	exists  bool          // the znode stood when the watch was set
 	err     error         // the watch can't be set
@@ -103,7 +108,9 @@ func (w *Watch) Close() {
 	ws := w.s.watches
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	delete(w.t.waiters, w)
+	if i := slices.Index(w.t.waiters, w); i >= 0 {
+		w.t.waiters = slices.Delete(w.t.waiters, i, i+1)
+	}
 	if len(w.t.waiters) > 0 || ws.byPath[w.t.watchKey] != w.t {
 		return
 	}
@@ -122,11 +129,12 @@ func (ws *watches) add(w *Watch, key watchKey) {
 	defer ws.mu.Unlock()
 	t := ws.byPath[key]
 	if t == nil {
-		t = &watched{watchKey: key, waiters: map[*Watch]struct{}{}, ready: make(chan struct{})}
+		ws.count++
+		t = &watched{watchKey: key, number: ws.count, ready: make(chan struct{})}
 		ws.byPath[key] = t
 		ws.arm(t)
 	}
-	t.waiters[w] = struct{}{}
+	t.waiters = append(t.waiters, w)
 	w.t = t
 }
 
@@ -215,14 +223,14 @@ func (ws *watches) wake(typ int32, key watchKey) (then []*Watch) {
 		return nil // of a watch that was given up
 	}
 	delete(ws.byPath, key)
-	for w := range t.waiters {
+	for _, w := range t.waiters {
 		w.event = zk.EventType(typ)
 		close(w.fired)
 		if w.then != nil {
 			then = append(then, w)
 		}
 	}
-	clear(t.waiters)
+	t.waiters = nil
 	return then
 }
 
@@ -263,19 +271,21 @@ func (ws *watches) restore(l *link, zxid int64) {
 		}})
 		data, exist, child, size = nil, nil, nil, 0
 	}
-	for key, t := range ws.byPath {
+	for _, t := range slices.SortedFunc(maps.Values(ws.byPath), func(a, b *watched) int {
+		return cmp.Compare(a.number, b.number)
+	}) {
 		switch {
 		case !t.armed:
 			ws.arm(t)
 			continue
 		case t.child:
-			child = append(child, key.path)
+			child = append(child, t.path)
 		case t.exists:
-			data = append(data, key.path)
+			data = append(data, t.path)
 		default:
-			exist = append(exist, key.path)
+			exist = append(exist, t.path)
 		}
-		if size += 4 + len(key.path); size > setWatchesMax {
+		if size += 4 + len(t.path); size > setWatchesMax {
 			flush()
 		}
 	}
@@ -288,7 +298,7 @@ func (w *Watch) Then(fn func(zk.EventType)) {
 	ws := w.s.watches
 	ws.mu.Lock()
 	w.then = fn
-	_, waiting := w.t.waiters[w]
+	waiting := slices.Contains(w.t.waiters, w)
 	ws.mu.Unlock()
 	if waiting {
 		return

@@ -1,11 +1,14 @@
 package zktest
 
 import (
+	"cmp"
 	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"io"
+	"maps"
 	"net"
+	"slices"
 	"time"
 )
 
@@ -74,6 +77,12 @@ func (s *Server) serve(m *Member, nc net.Conn) {
 	go c.work()
 	go c.write()
 	s.changed()
+}
+
+// inOrder lists connections in the order of their arrival: what happens to several at a time must happen in the same
+// order in every run.
+func inOrder[V any](conns map[*conn]V) []*conn {
+	return slices.SortedFunc(maps.Keys(conns), func(a, b *conn) int { return cmp.Compare(a.number, b.number) })
 }
 
 // kill ends the connection at once; what was not sent is lost. The server's lock is held.

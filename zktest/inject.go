@@ -44,7 +44,7 @@ func (s *Server) Inject(f Fault) *Injection {
 	s.faults = append(s.faults, in)
 	if f.standing() {
 		for _, m := range s.members {
-			for c := range m.conns {
+			for _, c := range inOrder(m.conns) {
 				if f.reaches(c) {
 					in.freeze(c)
 				}
@@ -66,7 +66,7 @@ func (in *Injection) remove() {
 	if !in.over {
 		in.over = true
 		close(in.gate)
-		for c := range in.freezes {
+		for _, c := range inOrder(in.freezes) {
 			in.thaw(c)
 		}
 	}

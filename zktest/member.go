@@ -227,7 +227,7 @@ func (m *Member) DropConnections() {
 
 // kill ends all of the member's connections, also those whose clients have left while a fault held their requests.
 func (m *Member) kill() {
-	for c := range m.s.conns {
+	for _, c := range inOrder(m.s.conns) {
 		if c.member == m {
 			c.kill()
 		}

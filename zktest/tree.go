@@ -2,6 +2,8 @@ package zktest
 
 import (
 	"bytes"
+	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -231,12 +233,12 @@ func (t *tree) below(path string) int32 {
 	return int32(min(n, math.MaxInt32))
 }
 
-// owned lists a session's ephemerals in order.
+// owned lists a session's ephemerals in the order of their creation: their names may differ from run to run.
 func (t *tree) owned(session int64) []string {
-	ps := make([]string, 0, len(t.ephemerals[session]))
-	for p := range t.ephemerals[session] {
-		ps = append(ps, p)
-	}
-	slices.Sort(ps)
-	return ps
+	return slices.SortedFunc(maps.Keys(t.ephemerals[session]), func(a, b string) int {
+		if c := cmp.Compare(t.nodes[a].czxid, t.nodes[b].czxid); c != 0 {
+			return c
+		}
+		return strings.Compare(a, b)
+	})
 }

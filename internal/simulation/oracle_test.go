@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -380,7 +381,9 @@ func (o *oracle) remove(dir string, rnd *rand.Rand) {
 // removeAll deletes a lock's directory with all that is in it.
 func (o *oracle) removeAll(dir string) {
 	o.w.note("fault", "%s is deleted with all in it", dir)
-	for _, name := range o.w.srv.Children(dir) {
+	names := o.w.srv.Children(dir)
+	slices.SortFunc(names, func(a, b string) int { return strings.Compare(short(a), short(b)) })
+	for _, name := range names {
 		o.doom(dir + "/" + name)
 		_ = o.w.srv.Delete(dir + "/" + name) // gone by itself, perhaps
 	}

@@ -2,6 +2,7 @@ package simulation_test
 
 import (
 	"encoding/binary"
+	"hash/fnv"
 	"io"
 	"net"
 	"os"
@@ -37,6 +38,10 @@ func mix(words ...uint64) uint64 {
 	return h
 }
 
+// A delay is drawn from what a message says and how often that was said before on the connection, and not from the
+// messages' order: where several goroutines of a client send at one instant, their requests may change places and
+// leave everything else as it was.
+
 // travel is how long one message is on its way: mostly below 2 ms, one in ten up to 30 ms, one in a hundred up to half
 // a second, one in a thousand up to six.
 func travel(h uint64) time.Duration {
@@ -59,18 +64,19 @@ type wire struct {
 	key      uint64 // of seed, client and connection
 	r        int    // remainder of the client's messages; r+1 is that of the server's
 
-	mu     sync.Mutex // guards what follows
-	queue  []message  // on their way to the server
-	sent   uint64
-	last   time.Time // when the latest message arrives
+	mu     sync.Mutex        // guards what follows
+	queue  []message         // on their way to the server
+	sent   map[uint64]uint64 // how often what was sent, by the hash of what it says
+	asked  map[int32]uint64  // what the delay of a request was drawn from, by its xid
+	last   time.Time         // when the latest message arrives
 	closed bool
 	wake   chan struct{} // something was queued; holds one
 	over   chan struct{} // closed by Close
 
 	// Touched by the one goroutine that reads.
-	got  uint64
-	rest []byte
-	err  error
+	heard map[uint64]uint64 // as sent
+	rest  []byte
+	err   error
 }
 
 // message is on its way to the server until due. The last one is the connection's end.
@@ -81,16 +87,25 @@ type message struct {
 }
 
 func newWire(conn net.Conn, key uint64, r int) *wire {
-	w := &wire{Conn: conn, key: key, r: r, wake: make(chan struct{}, 1), over: make(chan struct{})}
+	w := &wire{Conn: conn, key: key, r: r, sent: map[uint64]uint64{}, heard: map[uint64]uint64{}, asked: map[int32]uint64{},
+		wake: make(chan struct{}, 1), over: make(chan struct{})}
 	go w.carry() // ends some time after Close, which the client owes
 	return w
 }
 
 // send puts a message on its way. The caller holds mu.
 func (w *wire) send(frame []byte, end bool) {
-	w.sent++
 	now := time.Now()
-	due := at(now, max(travel(mix(w.key, w.sent)), w.last.Sub(now)), w.r)
+	h := w.key
+	if len(w.sent) > 0 { // the handshake says little, and the session's id
+		h = mix(h, says(frame, 8, 25)) // the operation, and the beginning of the path
+	}
+	w.sent[h]++
+	h = mix(h, w.sent[h])
+	if len(frame) >= 8 {
+		w.asked[int32(binary.BigEndian.Uint32(frame[4:]))] = h
+	}
+	due := at(now, max(travel(h), w.last.Sub(now)), w.r)
 	if !due.After(w.last) {
 		due = w.last.Add(grain)
 	}
@@ -171,14 +186,35 @@ func (w *wire) receive() {
 	w.rest = append(head, make([]byte, min(size, 1<<20))...)
 	n, w.err = io.ReadFull(w.Conn, w.rest[4:])
 	w.rest = w.rest[:4+n]
-	w.got++
 	now := time.Now()
-	t := time.NewTimer(at(now, travel(mix(w.key, w.got, 1)), w.r+1).Sub(now))
+	t := time.NewTimer(at(now, travel(w.draw(w.rest)), w.r+1).Sub(now))
 	defer t.Stop()
 	select {
 	case <-t.C:
 	case <-w.over:
 	}
+}
+
+// draw is what the delay of a message of the server's is drawn from: the request that it answers, or what it tells.
+func (w *wire) draw(frame []byte) uint64 {
+	if len(frame) >= 8 {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if h, ok := w.asked[int32(binary.BigEndian.Uint32(frame[4:]))]; ok {
+			return mix(h, 1)
+		}
+	}
+	h := mix(w.key, says(frame, 20, 41), 1) // the event, and the beginning of the path
+	w.heard[h]++
+	return mix(h, w.heard[h])
+}
+
+// says is a hash of those bytes of a message that are the same in every run of a seed: not the numbers that depend on
+// what was said before, nor ids, nor what names this process.
+func says(frame []byte, from, to int) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write(frame[min(from, len(frame)):min(to, len(frame))])
+	return h.Sum64()
 }
 
 // Close ends this end at once; the other one learns of it after the last message.
