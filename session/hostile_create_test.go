@@ -25,6 +25,8 @@ func TestTheReplyToACreateHasToNameWhatWasAskedFor(t *testing.T) {
 		"/locks/a":               false,
 		"":                       false,
 		"/locks/a/x-00000000007": false,
+		"/locks/a/x-4000000001":  false, // of more than 32 bits
+		"/locks/a/x-7":           false,
 	} {
 		t.Run(path, func(t *testing.T) {
 			withPeer(t, func(c *peerConn) {

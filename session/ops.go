@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/go-zookeeper/zk"
@@ -321,12 +322,15 @@ func (s *Session) created(c *call) (Created, error) {
 
 var errOtherPath = errors.New("the path of another znode")
 
-// mayHaveMade reports whether a create that asked for want can have made path: it itself, or with a number behind it.
-// Whoever believed another one would take it for his own, and leave his own behind.
+// mayHaveMade reports whether a create that asked for want can have made path: it itself, or with a number behind it, of
+// 32 bits and at least ten digits. Whoever believed another one would take it for his own, and leave his own behind.
 func mayHaveMade(want, path string) bool {
 	number, ok := strings.CutPrefix(path, want)
-	number = strings.TrimPrefix(number, "-")
-	return ok && len(number) <= 10 && strings.Trim(number, "0123456789") == ""
+	if !ok || number == "" {
+		return ok
+	}
+	n, err := strconv.ParseInt(number, 10, 32)
+	return err == nil && number == fmt.Sprintf("%010d", n)
 }
 
 func (s *Session) newList(path string) *call {
