@@ -72,7 +72,7 @@ func EnterAll(ctx context.Context, s *session.Session, queues []Queue) (*Group, 
 			}
 			queues[0].retried(err)
 		default:
-			if !refusal(err) {
+			if !refusal(err) || ctx.Err() != nil { // then it may be the reason why ctx has ended
 				for _, t := range g.tickets {
 					s.Go(t.sweep)
 				}

@@ -104,7 +104,7 @@ func (q Queue) Enter(ctx context.Context, s *session.Session) (*Ticket, error) {
 			}
 			q.retried(err)
 		default:
-			if !refusal(err) {
+			if !refusal(err) || ctx.Err() != nil { // then it may be the reason why ctx has ended
 				s.Go(t.sweep)
 			}
 			return nil, q.refused(err)

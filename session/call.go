@@ -110,12 +110,10 @@ func (s *Session) run(ctx context.Context, calls ...*call) error {
 	}
 }
 
-// first returns the first of calls that has no reply yet, or else the last.
+// first returns the first of calls that has got no reply, or else the last.
 func first(calls []*call) *call {
 	for _, c := range calls {
-		select {
-		case <-c.done:
-		default:
+		if !c.replied() {
 			return c
 		}
 	}

@@ -88,13 +88,33 @@ func (e *waitError) Error() string   { return e.err.Error() + " while " + e.what
 func (e *waitError) Unwrap() []error { return []error{e.err, e.what} }
 
 // Waited joins the end of ctx with what was being waited for, so that errors.Is finds both.
-// ctx must have ended. When ctx was cancelled with a cause of its own, that is found too.
+// ctx must have ended. When ctx was cancelled with a cause of its own, that is found too; but not one that would be
+// taken for the outcome of the operation that ended: of that, only its text is left.
 func Waited(ctx context.Context, what error) error {
 	err := ctx.Err()
-	if cause := context.Cause(ctx); cause != err { //nolint:errorlint // identity: is there a cause beside the plain error?
+	switch cause := context.Cause(ctx); {
+	case cause == err: //nolint:errorlint // identity: is there a cause beside the plain error?
+	case outcome(cause):
+		err = fmt.Errorf("%w (%s)", err, cause.Error()) //nolint:errorlint // what somebody else's operation met is not ours
+	default:
 		err = fmt.Errorf("%w (%w)", err, cause)
 	}
 	return &waitError{err, what}
+}
+
+// outcome reports whether err would be taken for a server's answer, or for what became of a request.
+func outcome(err error) bool {
+	for _, said := range codes {
+		if errors.Is(err, said) && !errors.Is(err, ErrLost) {
+			return true
+		}
+	}
+	for _, became := range []error{ErrUnknownOutcome, ErrConnection, ErrGarbled, ErrPath} {
+		if errors.Is(err, became) {
+			return true
+		}
+	}
+	return false
 }
 
 func pathError(path, rule string) error {

@@ -212,8 +212,14 @@ func (l *link) handle(body []byte, at time.Time) error {
 	if err := l.s.replied(c, head, at); err != nil {
 		// Refused because of the link or the session, and not carried out: as if it had not been sent.
 		l.mu.Lock()
-		l.queue = append([]*call{c}, l.queue...)
+		down := l.err != nil
+		if !down {
+			l.queue = append([]*call{c}, l.queue...)
+		}
 		l.mu.Unlock()
+		if down { // meanwhile, and nobody looks at the queue any more
+			c.lost(errUnsent)
+		}
 		return err
 	}
 	if c.hook != nil {

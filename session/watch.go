@@ -160,10 +160,13 @@ func (ws *watches) set(t *watched, code int32) {
 	case codeNoNode:
 	default:
 		t.err = errOf(code)
-		delete(ws.byPath, t.watchKey)
+		if ws.byPath[t.watchKey] == t {
+			delete(ws.byPath, t.watchKey)
+		}
 	}
 	close(t.ready)
-	if len(t.waiters) == 0 && t.err == nil {
+	// Else the link has gone down meanwhile, and what stands there is somebody else's.
+	if len(t.waiters) == 0 && t.err == nil && ws.byPath[t.watchKey] == t {
 		ws.remove(t)
 	}
 }

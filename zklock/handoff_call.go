@@ -31,6 +31,10 @@ func (b *base) waitShared(ctx context.Context, w *waiting) (*tenure, error) {
 			l.mu.Unlock()
 			return t, nil
 		}
+		if l.dead { // the kept place was found lost, and nobody else was there: there is another line now
+			l.mu.Unlock()
+			continue
+		}
 		if me == nil {
 			me = b.c.lines.waiter()
 			defer b.c.lines.recycle(me)
@@ -110,6 +114,10 @@ func (b *base) tryShared(ctx context.Context, r *request, w *waiting) (*tenure, 
 		if t := l.free(); t != nil {
 			l.mu.Unlock()
 			return t, nil
+		}
+		if l.dead {
+			l.mu.Unlock()
+			continue
 		}
 		if l.first != nil || l.t != nil || l.trying {
 			err := l.busy()

@@ -1,0 +1,68 @@
+package zklock_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zktest"
+)
+
+// Whoever hears that the session is over, and locks again at once, may be earlier than the word of it is to the places
+// that were kept.
+func TestALockInTheMomentOfItsKeptPlacesEndIsNotForgotten(t *testing.T) {
+	for _, try := range []bool{false, true} {
+		t.Run(fmt.Sprintf("try %v", try), func(t *testing.T) {
+			simTest(t, func(s *sim) {
+				c := s.client()
+				const n = 50
+				other := s.lock(c.Mutex("/other"))
+				errs := make(chan error, n)
+				for i := range n {
+					m := c.Mutex(fmt.Sprintf("/l%d", i), zklock.WithLocalHandoff(5), zklock.WithIdleKeep(time.Minute))
+					s.unlock(s.lock(m)) // kept
+					go func() {
+						<-other.Context().Done()
+						ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+						defer cancel()
+						lock := m.Lock
+						if try {
+							lock = m.TryLock
+						}
+						h, err := lock(ctx)
+						if err == nil {
+							err = h.Unlock(ctx)
+						}
+						errs <- err
+					}()
+				}
+				time.Sleep(time.Second)
+				in := s.srv.Inject(zktest.Freeze()) // until the lease is over
+				time.AfterFunc(15*time.Second, in.Remove)
+				for range n {
+					require.NoError(s, <-errs)
+				}
+			})
+		})
+	}
+}
+
+// The lease is over, and Lock is the first to look at the clock.
+func TestALockThatFindsItsKeptPlaceLostItselfQueuesAnew(t *testing.T) {
+	simTest(t, func(s *sim) {
+		c := s.client()
+		m := c.Mutex("/l", zklock.WithLocalHandoff(5), zklock.WithIdleKeep(time.Minute))
+		s.unlock(s.lock(m))
+		time.Sleep(time.Second)
+		c.session().Abandon() // as any other end, and nobody has heard of it
+		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+		defer cancel()
+		h, err := m.Lock(ctx)
+		require.NoError(s, err)
+		s.unlock(h)
+	})
+}
