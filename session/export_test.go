@@ -3,10 +3,15 @@ package session
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
+	"runtime"
+	"sync"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 )
 
 // The only door for the tests of this package to its inside.
@@ -114,6 +119,68 @@ func (r *Rig) Answer(code int32, body []byte) error {
 			r.l.fail(err)
 			return err
 		}
+	}
+}
+
+// Send writes what is queued.
+func (r *Rig) Send() error { return r.l.flush(nil) }
+
+// Break gives up the link.
+func (r *Rig) Break(err error) { r.l.fail(err) }
+
+// Take takes the first request without a reply, as the reader does, and returns its hook.
+func (r *Rig) Take() func(code int32) {
+	r.l.mu.Lock()
+	defer r.l.mu.Unlock()
+	c := r.l.pending[0]
+	r.l.pending = r.l.pending[1:]
+	return c.hook
+}
+
+// Reconnect gives the session another link.
+func (r *Rig) Reconnect() {
+	r.l = newLink(r.Session, sink{}, "rig:2")
+	r.l.shaken = true
+	r.linkUp(r.l)
+}
+
+// RefuseAndBreak has the reader find, in the reply to the first request, that the session is over, and the link fail
+// before it has seen to that.
+func (r *Rig) RefuseAndBreak(err error) {
+	conn, events, connErr := zk.Connect([]string{"127.0.0.1:1"}, time.Second, zk.WithLogger(quiet{}), zk.WithDialer(
+		func(string, string, time.Duration) (net.Conn, error) { return nil, errors.New("no server") }))
+	if connErr != nil {
+		panic(connErr)
+	}
+	r.conn = conn // for the end of the session to close
+	go func() {
+		defer close(r.drained)
+		for range events { //nolint:revive // they say nothing
+		}
+	}()
+	r.mu.Lock() // both need it
+	r.l.mu.Lock()
+	b := binary.BigEndian.AppendUint32(nil, uint32(r.l.pending[0].xid))
+	n := len(r.l.pending)
+	r.l.mu.Unlock()
+	b = binary.BigEndian.AppendUint64(b, 99)
+	code := int32(codeSessionExpired)
+	b = binary.BigEndian.AppendUint32(b, uint32(code))
+	var both sync.WaitGroup
+	both.Go(func() { r.l.fail(r.l.handle(b, r.clock.stamp())) })
+	r.until(func() bool { return len(r.l.pending) < n })
+	both.Go(func() { r.l.fail(err) })
+	r.until(func() bool { return r.l.err != nil })
+	r.mu.Unlock()
+	both.Wait()
+}
+
+// until waits for what the link's lock guards.
+func (r *Rig) until(cond func() bool) {
+	for done := false; !done; runtime.Gosched() {
+		r.l.mu.Lock()
+		done = cond()
+		r.l.mu.Unlock()
 	}
 }
 
