@@ -14,7 +14,8 @@ var (
 	// ErrUnlocked says that the hold was released by Unlock. It does not match ErrLost.
 	ErrUnlocked = errors.New("zklock: unlocked")
 
-	// ErrLost matches, by errors.Is, every end that the holder did not ask for: the four below.
+	// ErrLost matches, by errors.Is, every end that the holder did not ask for: the four below, and
+	// session.ErrAuth.
 	ErrLost = session.ErrLost
 
 	// ErrSessionExpired says that the ensemble ended the session.

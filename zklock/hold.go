@@ -121,11 +121,12 @@ func (h *Hold) Multi(ctx context.Context, ops ...any) (_ []zk.MultiResponse, err
 }
 
 // Unlock releases the lock: the hold's context ends, then its znode is deleted, and nothing else. Nil: it is deleted,
-// and the next in line may hold. It blocks for one round trip. When ctx ends first, or has ended before, the error is
-// ctx's, the hold counts as released, and the deletion goes on in the background until it has succeeded or the session
-// is over.
+// and the next in line may hold. It blocks for one round trip, or for as long as there is no connection and neither ctx
+// nor the session has ended. When ctx ends first, or has ended before, the error is ctx's, the hold counts as released,
+// and the deletion goes on in the background until it has succeeded or the session is over.
 //
-// Errors: ErrNotHeld (released before), ErrLost (it was lost before, and why).
+// Errors: ErrNotHeld (released before), ErrLost (it was lost before, and why; or the session ended before the deletion
+// was confirmed, and the lock goes with it).
 func (h *Hold) Unlock(ctx context.Context) error {
 	h.mu.Lock()
 	released := h.released

@@ -38,7 +38,8 @@ func (m *Mutex) TryLock(ctx context.Context) (*Hold, error) {
 
 // Do calls fn while it holds the lock. fn's context ends with ctx and with the hold, whichever is first; the lock is
 // released after fn has returned, also by a panic. It returns fn's error, the loss of the lock if it was lost before
-// fn returned, and the release's failure, joined; or Lock's error, when fn was not called.
+// fn returned, and the release's failure, joined; or Lock's error, when fn was not called. The release waits for the
+// ensemble even when ctx has ended, though not for longer than the session timeout: by then the lock goes with the session.
 func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context) error) error {
 	return do(ctx, m.Lock, fn)
 }

@@ -26,7 +26,8 @@ Set for the command of run and elect, whatever it would have inherited:
                     again: have what you write to refuse a token that is lower than the last
   ZKLOCK_SESSION    the ZooKeeper session, as 0x…
 
-The exit code of "zklock queue --json $ZKLOCK_PATH" and its list tell a command how its lock stands.`},
+The list of "zklock queue --json $ZKLOCK_PATH" tells a command how its lock stands; its exit code, whether the ensemble
+could be asked.`},
 		{"paths", "What the path of a lock may be", `A path begins with a slash: /locks/nightly-report. Its parts are separated by slashes, and none of them is empty, "."
 or "..". It does not end with a slash, is not the root, and not below /zookeeper. It is UTF-8 without control characters,
 and at most 4,096 bytes long, less 80 for the contenders' names. What is missing of it is made; --container has the

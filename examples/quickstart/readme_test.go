@@ -83,6 +83,7 @@ func TestReadmesFragmentsCompile(t *testing.T) {
 import (
 	"context"
 	"database/sql"
+	"errors"
 
 	"github.com/go-zookeeper/zk"
 
