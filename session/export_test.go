@@ -177,10 +177,14 @@ func (r *Rig) RefuseAndBreak(err error) {
 
 // until waits for what the link's lock guards.
 func (r *Rig) until(cond func() bool) {
+	began := time.Now()
 	for done := false; !done; runtime.Gosched() {
 		r.l.mu.Lock()
 		done = cond()
 		r.l.mu.Unlock()
+		if time.Since(began) > time.Minute {
+			panic("the rig's link does not get there")
+		}
 	}
 }
 

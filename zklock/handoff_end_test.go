@@ -37,6 +37,15 @@ func TestALockInTheMomentOfItsKeptPlacesEndIsNotForgotten(t *testing.T) {
 						if err == nil {
 							err = h.Unlock(ctx)
 						}
+						if err == nil { // kept, and found again
+							var next *zklock.Hold
+							if next, err = m.Lock(ctx); err == nil {
+								err = next.Unlock(ctx)
+								if next.Token() != h.Token() {
+									err = fmt.Errorf("token %d after %d: the place was not kept", next.Token(), h.Token())
+								}
+							}
+						}
 						errs <- err
 					}()
 				}
