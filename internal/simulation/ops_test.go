@@ -72,6 +72,9 @@ func (o *op) draw(k, fam int) {
 	}
 	if o.kind == "mutex" && o.p.w.handoff > 0 {
 		o.opts = append(o.opts, zklock.WithLocalHandoff(o.p.w.handoff))
+		if o.p.w.idle > 0 {
+			o.opts = append(o.opts, zklock.WithIdleKeep(o.p.w.idle))
+		}
 	} else if rnd.IntN(10) == 0 {
 		o.opts = append(o.opts, zklock.WithContainer())
 	}

@@ -33,8 +33,9 @@ type world struct {
 	size    []int // of the semaphores, as their first users name it
 	players []*player
 	oracle  *oracle
-	handoff int  // WithLocalHandoff of the mutexes; 0: without
-	garbles bool // faults under which a client is shown replies that are out of order
+	handoff int           // WithLocalHandoff of the mutexes; 0: without
+	idle    time.Duration // their WithIdleKeep; 0: without
+	garbles bool          // faults under which a client is shown replies that are out of order
 	expired atomic.Bool
 
 	mu      sync.Mutex // guards what follows
@@ -75,6 +76,9 @@ func newWorld(seed uint64, srv *zktest.Server) (*world, error) {
 	w.garbles = rnd.IntN(4) == 0
 	if rnd.IntN(4) == 0 {
 		w.handoff = 1 + rnd.IntN(8)
+		if rnd.IntN(2) == 0 {
+			w.idle = time.Millisecond + upTo(rnd, 3*time.Second)
+		}
 	}
 	w.oracle = newOracle(w)
 	for i := range 3 + rnd.IntN(3) {
