@@ -1,5 +1,7 @@
 # Go tests against real ZooKeeper servers, and the checks around them.
 #
+#   ZOOKEEPER_HOME=dir  start the servers of this unpacked release, folder of jars, or list of jars; scripts/newer.sh
+#                     fetches a newer Debian suite's and prints its folder
 #   ZKLOCK_TEST_SERVERS=host:port,host:port,host:port   test against this ensemble instead of starting servers
 #   PARALLEL=2        packages tested at once; 1 by default, because tests compare leases with real time
 #   TESTFLAGS=-v      further flags for go test

@@ -51,6 +51,7 @@ func cutOffStory(t *testing.T, leader, follower string, cut, heal func()) []stri
 func TestCutOffFollowerMisleadsItsClientsAsARealOne(t *testing.T) {
 	const tick = 500 * time.Millisecond
 	real := ensemble.Start(t, 3, ensemble.WithTick(tick), ensemble.WithSyncLimit(120)) // it must not notice by itself
+	real.NeedControl(t)
 	follower := real.Followers(t)[0]
 	want := cutOffStory(t, real.Leader(t).Addr(), follower.Addr(), func() { real.Isolate(follower) }, real.Heal)
 	assert.Contains(t, want, "l exists: xid z code=-101  rest=", "the session should have expired meanwhile")

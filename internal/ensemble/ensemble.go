@@ -21,6 +21,7 @@ type Ensemble struct {
 	Nodes []*Node
 
 	owned bool
+	jars  []string     // the servers' class path
 	links []quorumLink // between the servers, both ways; empty unless there are three of our own that are not direct
 	ports []*claim
 	dirs  []string
@@ -72,10 +73,11 @@ func named(tb testing.TB, servers string, c config) *Ensemble {
 }
 
 func start(c config) (e *Ensemble, err error) {
-	if err := installed(); err != nil {
+	jars, err := classpath(os.Getenv(homeEnv))
+	if err != nil {
 		return nil, err
 	}
-	e = &Ensemble{owned: true}
+	e = &Ensemble{owned: true, jars: jars}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.close())
@@ -136,7 +138,7 @@ func (e *Ensemble) add(id int, c config, peers []peer) error {
 	if err != nil {
 		return fmt.Errorf("ensemble: %w", err)
 	}
-	e.Nodes = append(e.Nodes, &Node{ID: id, addr: client.addr(), dir: dir, jvm: c.jvm})
+	e.Nodes = append(e.Nodes, &Node{ID: id, addr: client.addr(), dir: dir, jars: e.jars, jvm: c.jvm})
 	return nil
 }
 

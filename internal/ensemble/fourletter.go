@@ -45,17 +45,30 @@ func (n *Node) Mode() string {
 }
 
 // mode is Mode with the reason why there is none.
-func (n *Node) mode() (string, error) {
+func (n *Node) mode() (string, error) { return n.srvr("Mode: ") }
+
+// Version returns the server's release, for example "3.8.0". The error says whether the server did not answer, which
+// one without a quorum does not, or told no version. It blocks for at most 2 s. It may be called concurrently.
+func (n *Node) Version() (string, error) {
+	version, err := n.srvr("Zookeeper version: ")
+	if err != nil {
+		return "", err
+	}
+	return version[:max(0, strings.IndexFunc(version+" ", func(r rune) bool { return r != '.' && (r < '0' || r > '9') }))], nil
+}
+
+// srvr returns the rest of the line that begins with key in a server's answer to srvr.
+func (n *Node) srvr(key string) (string, error) {
 	answer, err := n.FourLetter("srvr")
 	if err != nil {
 		return "", err
 	}
 	for line := range strings.Lines(answer) {
-		if mode, ok := strings.CutPrefix(line, "Mode: "); ok {
-			return strings.TrimSpace(mode), nil
+		if value, ok := strings.CutPrefix(line, key); ok {
+			return strings.TrimSpace(value), nil
 		}
 	}
-	return "", fmt.Errorf("ensemble: srvr of %s shows no mode: %q", n.addr, strings.TrimSpace(answer))
+	return "", fmt.Errorf("ensemble: srvr of %s shows no %q: %q", n.addr, key, strings.TrimSpace(answer))
 }
 
 // Mntr returns one number from the monitoring word mntr, for example "zk_watch_count" or "zk_num_alive_connections".

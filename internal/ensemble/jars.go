@@ -1,48 +1,106 @@
 package ensemble
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
+
+// homeEnv chooses the servers' software: the folder of an unpacked release, a folder of jars, or a list of jars as in
+// a class path. Unset: Debian's package. Jars that come without a logger are taken to be Debian's own of another
+// version, and run on the other jars of the installed package.
+const homeEnv = "ZOOKEEPER_HOME"
 
 const (
 	jarDir  = "/usr/share/java"
 	install = "apt-get install libzookeeper-java default-jre-headless"
 )
 
-// jars are what a server needs beyond what the manifest of zookeeper.jar names: a logger that prints to standard
-// error, and the parts of netty that Debian's manifest forgets.
-var jars = []string{
-	"zookeeper.jar", "slf4j-simple.jar",
-	"netty-codec.jar", "netty-resolver.jar", "netty-transport-native-unix-common.jar",
+// debian are the jars that a server of Debian's needs beside zookeeper.jar, whose manifest names the rest, by their
+// absolute paths: a logger that prints to standard error, and the parts of netty that the manifest forgets.
+var debian = []string{
+	"slf4j-simple.jar", "netty-codec.jar", "netty-resolver.jar", "netty-transport-native-unix-common.jar",
 }
 
-func classpath() string {
-	paths := make([]string, len(jars))
-	for i, jar := range jars {
-		paths[i] = filepath.Join(jarDir, jar)
+// classpath returns the paths that java is given. The error says what is missing, and what to do.
+func classpath(home string) ([]string, error) {
+	var paths []string
+	if home == "" {
+		paths = []string{filepath.Join(jarDir, "zookeeper.jar")}
+	} else {
+		var err error
+		if paths, err = software(home); err != nil {
+			return nil, fmt.Errorf("ensemble: %s=%q: %w", homeEnv, home, err)
+		}
 	}
-	return strings.Join(paths, string(os.PathListSeparator))
-}
-
-// installed returns an error that says what to install when the servers' software is missing.
-func installed() error {
+	if !slices.ContainsFunc(paths, isLogger) {
+		for _, jar := range debian {
+			paths = append(paths, filepath.Join(jarDir, jar))
+		}
+	}
 	var errs []error
 	if _, err := exec.LookPath("java"); err != nil {
 		errs = append(errs, err)
 	}
-	for _, path := range filepath.SplitList(classpath()) {
+	for _, path := range paths {
 		if _, err := os.Stat(path); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("ensemble: ZooKeeper's servers are not installed; run: %s (or name a running ensemble in %s): %w",
-			install, serversEnv, err)
+		return nil, fmt.Errorf("ensemble: ZooKeeper's servers are not installed; run: %s (or name an unpacked release in %s, or a running ensemble in %s): %w",
+			install, homeEnv, serversEnv, err)
 	}
-	return nil
+	return paths, nil
 }
+
+// software returns the jars that home names, and the folder with a release's logger configuration.
+func software(home string) ([]string, error) {
+	if info, err := os.Stat(home); err != nil || !info.IsDir() {
+		return ordered(filepath.SplitList(home))
+	}
+	for _, dir := range []string{filepath.Join(home, "lib"), home} {
+		jars, err := filepath.Glob(filepath.Join(dir, "*.jar"))
+		if err != nil {
+			return nil, err
+		}
+		if len(jars) == 0 {
+			continue
+		}
+		if jars, err = ordered(jars); err != nil {
+			return nil, err
+		}
+		if conf := filepath.Join(home, "conf"); dir != home {
+			jars = append([]string{conf}, jars...)
+		}
+		return jars, nil
+	}
+	return nil, errors.New("holds no jar, nor does its folder lib")
+}
+
+// ordered puts zookeeper-jute before zookeeper, whose manifest, in Debian's package, names the installed jute.
+func ordered(jars []string) ([]string, error) {
+	rank := func(path string) int {
+		switch name := filepath.Base(path); {
+		case strings.HasPrefix(name, "zookeeper-jute"):
+			return 0
+		case strings.HasPrefix(name, "zookeeper"):
+			return 1
+		}
+		return 2
+	}
+	if !slices.ContainsFunc(jars, func(path string) bool { return rank(path) == 1 }) {
+		return nil, errors.New("names no zookeeper jar")
+	}
+	jars = slices.Clone(jars)
+	slices.SortStableFunc(jars, func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })
+	return jars, nil
+}
+
+// isLogger reports whether a jar is the logging interface that every release brings along.
+func isLogger(path string) bool { return strings.HasPrefix(filepath.Base(path), "slf4j-api") }

@@ -24,6 +24,7 @@ type Node struct {
 
 	addr string
 	dir  string // empty for a server of somebody else's
+	jars []string
 	jvm  []string
 
 	mu       sync.Mutex
@@ -82,7 +83,7 @@ func (n *Node) args() []string {
 		"-Dzookeeper.fastleader.maxNotificationInterval=400",
 	}
 	args = append(args, n.jvm...)
-	return append(args, "-cp", classpath(), "org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(n.dir, "zoo.cfg"))
+	return append(args, "-cp", strings.Join(n.jars, string(os.PathListSeparator)), "org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(n.dir, "zoo.cfg"))
 }
 
 // Kill ends the server with SIGKILL and returns when it is gone; its data stays for the next start. It does nothing

@@ -1,0 +1,4 @@
+package ensemble
+
+// Classpath is classpath for the tests.
+var Classpath = classpath
