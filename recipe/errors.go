@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"path"
+
+	"github.com/zklock/locker/internal/text"
 )
 
 var (
@@ -48,9 +50,9 @@ func (l Line) String() string {
 
 func (l Line) who() string {
 	if l.Who == "" {
-		return path.Base(l.Holder)
+		return text.Foreign(path.Base(l.Holder))
 	}
-	return l.Who
+	return text.Foreign(l.Who)
 }
 
 func ordinal(n int) string {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/text"
 	"github.com/zklock/locker/session"
 )
 
@@ -168,7 +169,7 @@ func (t *Ticket) checked() (*Ticket, error) {
 // conflict says whose directory it is instead.
 func (q Queue) conflict(foreign string) error {
 	n, _ := Parse(foreign)
-	return fmt.Errorf("%w: %s is the directory of a %s (%s), not of a %s", ErrConflict, q.Dir, n.Kind, foreign, q.Kind)
+	return fmt.Errorf("%w: %s is the directory of a %s (%s), not of a %s", ErrConflict, q.Dir, n.Kind, text.Foreign(foreign), q.Kind)
 }
 
 // find looks for the znode after a create whose reply was lost, and adopts it when it is there and this session's.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/zklock/locker/internal/text"
 )
 
 // Ends of a session. Each is the cause of Session.Err and of every context derived from Session.Context.
@@ -63,9 +65,9 @@ type OpError struct {
 	unknown bool
 }
 
-// Error names the operation, the path and the reason.
+// Error names the operation, the path (fit for a line, and cut when it is long) and the reason.
 func (e *OpError) Error() string {
-	s := "session: " + e.Op + " " + e.Path + ": " + e.Err.Error()
+	s := "session: " + e.Op + " " + text.Foreign(e.Path) + ": " + e.Err.Error()
 	if e.unknown {
 		s += " (outcome unknown)"
 	}
@@ -95,7 +97,7 @@ func Waited(ctx context.Context, what error) error {
 	switch cause := context.Cause(ctx); {
 	case cause == err: //nolint:errorlint // identity: is there a cause beside the plain error?
 	case outcome(cause):
-		err = fmt.Errorf("%w (%s)", err, cause.Error()) //nolint:errorlint // what somebody else's operation met is not ours
+		err = fmt.Errorf("%w (%s)", err, text.Foreign(cause.Error())) //nolint:errorlint // what somebody else's operation met is not ours
 	default:
 		err = fmt.Errorf("%w (%w)", err, cause)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/zklock/locker/internal/jitter"
+	"github.com/zklock/locker/internal/text"
 )
 
 // hosts decides which server is dialled next and when. The driver's own list resolves names once and, given servers
@@ -206,7 +207,7 @@ type unreachable struct{ errs []error }
 func (e *unreachable) Error() string {
 	msgs := make([]string, len(e.errs))
 	for i, err := range e.errs {
-		msgs[i] = err.Error()
+		msgs[i] = text.Short(err.Error(), 2*text.Limit) // a certificate says what its owner likes
 	}
 	return "no server reachable: " + strings.Join(msgs, "; ")
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/zklock/locker/internal/text"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
 )
@@ -84,18 +85,18 @@ type lockError struct {
 }
 
 func (e *lockError) Error() string {
-	return "zklock: " + strings.TrimSuffix(e.op+" "+e.path, " ") + ": " + bare(e.err)
+	return "zklock: " + strings.TrimSuffix(e.op+" "+text.Foreign(e.path), " ") + ": " + bare(e.err)
 }
 
 func (e *lockError) Unwrap() error { return e.err }
 
 // bare is an error's text without the name of the package of ours that it comes from: said once, in front.
 func bare(err error) string {
-	text := err.Error()
+	msg := err.Error()
 	for _, name := range []string{"zklock: ", "recipe: ", "session: "} {
-		text = strings.TrimPrefix(text, name)
+		msg = strings.TrimPrefix(msg, name)
 	}
-	return text
+	return msg
 }
 
 // busyError is ErrBusy with what was found in the way.

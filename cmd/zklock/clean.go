@@ -3,49 +3,16 @@ package main
 import (
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/zklock/locker/internal/text"
 )
 
-// clean makes text that others wrote fit for a terminal and for one line: whatever is not printable, control characters
-// and marks that turn the direction of writing among them, is shown as an escape.
-func clean(text string) string {
-	printable := true
-	for _, r := range text {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
-			printable = false
-			break
-		}
-	}
-	if printable {
-		return text
-	}
-	var b strings.Builder
-	for i := 0; i < len(text); {
-		r, n := utf8.DecodeRuneInString(text[i:])
-		switch {
-		case r == utf8.RuneError && n == 1:
-			fmt.Fprintf(&b, `\x%02x`, text[i])
-		case unicode.IsPrint(r):
-			b.WriteRune(r)
-		default:
-			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
-		}
-		i += n
-	}
-	return b.String()
-}
+// clean makes text that others wrote fit for a terminal and for one line.
+func clean(s string) string { return text.Clean(s) }
 
 // short is clean, cut to at most n characters.
-func short(text string, n int) string {
-	text = clean(text)
-	if utf8.RuneCountInString(text) <= n {
-		return text
-	}
-	return string([]rune(text)[:n-1]) + "…"
-}
+func short(s string, n int) string { return text.Short(s, n) }
 
 // age is how long something has lasted, in two units at most.
 func age(d time.Duration) string {

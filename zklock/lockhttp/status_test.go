@@ -264,7 +264,7 @@ var hostile = map[string]string{ // to how it is shown
 	`"><img src=x onerror="document.title=1">`: `"><img src=x onerror="document.title=1">`,
 	"</style></td></table><h1>Locks</h1>":      "</style></td></table><h1>Locks</h1>",
 	"\u202egnp.exe":                            `\u202egnp.exe`,
-	"bell\a\x1b[31m\r\n":                       `bell\u0007\u001b[31m\u000d\u000a`,
+	"bell\a\x1b[31m\r\n":                       `bell\a\x1b[31m\r\n`,
 	"bad \xff utf-8":                           `bad \xff utf-8`,
 	"العربية":                                  "العربية",
 	strings.Repeat("W", 5000):                  strings.Repeat("W", 300) + "…",

@@ -3,9 +3,8 @@ package lockhttp
 import (
 	"fmt"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
+	"github.com/zklock/locker/internal/text"
 	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 )
@@ -145,24 +144,4 @@ const maxShown = 300
 
 // shown makes a text of others' fit for a page: what can't be seen, or turns the direction of what follows, is written
 // as an escape, and what is too long is cut. Escaping for HTML is the template's.
-func shown(text string) string {
-	var out []byte
-	for n := 0; text != ""; n++ {
-		if n == maxShown {
-			return string(out) + "…"
-		}
-		r, size := utf8.DecodeRuneInString(text)
-		switch {
-		case r == utf8.RuneError && size == 1:
-			out = fmt.Appendf(out, `\x%02x`, text[0])
-		case unicode.IsPrint(r):
-			out = utf8.AppendRune(out, r)
-		case r < 0x10000:
-			out = fmt.Appendf(out, `\u%04x`, r)
-		default:
-			out = fmt.Appendf(out, `\U%08x`, r)
-		}
-		text = text[size:]
-	}
-	return string(out)
-}
+func shown(s string) string { return text.Short(s, maxShown) }
