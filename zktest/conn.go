@@ -280,15 +280,20 @@ func (c *conn) send(p *parcel) bool {
 	return true
 }
 
+// noZxid is what an event carries in 3.8, and later one that setWatches finds to have happened before.
+const noZxid = -1
+
 // notify queues an event. The server's lock is held, which is what puts it before the reply to the operation that
 // caused it.
-func (c *conn) notify(path string, ev event) {
+func (c *conn) notify(path string, ev event, zxid int64) {
 	if c.gone {
 		return
 	}
-	// No request has the xid -1; the zxid -1 is what 3.8 puts there.
+	if c.s.opt.version == Version38 {
+		zxid = noZxid
+	}
 	e := encoder{}
-	e.header(-1, -1, CodeOK)
+	e.header(-1, zxid, CodeOK) // no request has the xid -1
 	e.int32(int32(ev))
 	e.int32(3) // "connected": the only state an event of a znode can have
 	e.str(path)

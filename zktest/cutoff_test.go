@@ -56,7 +56,7 @@ func TestCutOffFollowerMisleadsItsClientsAsARealOne(t *testing.T) {
 	want := cutOffStory(t, real.Leader(t).Addr(), follower.Addr(), func() { real.Isolate(follower) }, real.Heal)
 	assert.Contains(t, want, "l exists: xid z code=-101  rest=", "the session should have expired meanwhile")
 
-	ours := zktest.Run(t, zktest.WithTick(tick))
+	ours := zktest.Run(t, zktest.WithTick(tick), sameVersion(t, real))
 	m, err := ours.Follower()
 	require.NoError(t, err)
 	assert.Equal(t, want, cutOffStory(t, ours.Addr(), m.Addr(), m.CutOff, m.Heal))

@@ -38,7 +38,7 @@ func targets(t *testing.T) []*target {
 	t.Helper()
 	real := ensemble.Start(t, 1, ensemble.WithTick(2*time.Second), ensemble.WithContainerCheck(noSweep),
 		ensemble.WithJVM("-Dzookeeper.extendedTypesEnabled=true", "-Dzookeeper.snapCount=10000000"))
-	ours := zktest.Run(t, zktest.WithSweepInterval(noSweep))
+	ours := zktest.Run(t, zktest.WithSweepInterval(noSweep), sameVersion(t, real))
 	var ts []*target
 	for _, a := range [][2]string{{"zktest", ours.Addr()}, {"real", real.Nodes[0].Addr()}} {
 		tg := &target{name: a[0], dial: func() (net.Conn, error) { return net.DialTimeout("tcp", a[1], answerTimeout) }}
@@ -51,6 +51,18 @@ func targets(t *testing.T) []*target {
 		ts = append(ts, tg)
 	}
 	return ts
+}
+
+// sameVersion makes this server one of the real one's version. Debian's 3.8.0 stands for its line.
+func sameVersion(t *testing.T, real *ensemble.Ensemble) zktest.Option {
+	t.Helper()
+	v, err := real.Leader(t).Version()
+	require.NoError(t, err)
+	line := zktest.Version(v[:strings.LastIndexByte(v, '.')])
+	if line != zktest.Version38 && line != zktest.Version39 {
+		t.Skipf("this server has no behaviour of ZooKeeper %s", v)
+	}
+	return zktest.WithVersion(line)
 }
 
 // run executes a program in a directory of its own and returns what was answered.

@@ -1,8 +1,8 @@
 // Package zktest is a ZooKeeper server that runs inside a test: in process, in memory, up within a millisecond.
 //
-// It gives its clients what a standalone ZooKeeper 3.8 gives them, field by field on the wire: the same results and
-// error codes, stats, zxids, sequence numbers, watches and session rules. The same scripts run on it and on a real
-// server in its own tests, and its followers are compared with those of a real ensemble. Any client of the real
+// It gives its clients what a standalone ZooKeeper 3.8 or 3.9 gives them (WithVersion), field by field on the wire: the
+// same results and error codes, stats, zxids, sequence numbers, watches and session rules. The same scripts run on it
+// and on real servers in its own tests, and its followers are compared with those of a real ensemble. Any client of the real
 // protocol can use it, over TCP (Addr) or in memory (Dial), inside a testing/synctest bubble too, where an hour of
 // session costs milliseconds.
 //
@@ -31,11 +31,21 @@
 //
 // # Differences from a real server
 //
-// Where 3.8 has quirks, this server has them too: checkWatches finds other clients' watches, a plain watch takes the
-// place of a persistent one on the same path, events of znodes that a client may not read are kept from it (as since
-// 3.8.4) while exists needs no permission at all (later versions ask for READ), notifications carry the zxid -1, a
-// sequence counter that has reached 2147483647 stays there outside of a multi, and a check that is sent by itself
-// gets no answer when it succeeds. These are the known differences:
+// Where a version has quirks, this server has them too. In both, events of znodes that a client may not read are kept
+// from it (so do 3.8.4, Debian's 3.8.0, and 3.9.2), and a sequence counter that has reached 2147483647 stays there
+// outside of a multi. They differ in this:
+//
+//	                                   3.8                       3.9
+//	exists of a znode                  needs no permission       needs READ
+//	zxid of an event                   -1                        of the change
+//	checkWatches                       finds other clients' too  finds one's own
+//	plain and persistent watch         the later one stays       both stay
+//	a check outside of a multi         no answer if it succeeds  unimplemented
+//	create2 in a multi                 answers as create does    answers as create2 does
+//	deleteContainer by a client        refused                   carried out, without asking for a permission
+//	zxid of a write that can't be read a new one                 none
+//
+// These are the known differences from real servers:
 //
 //   - TTL nodes work at once; the real server wants zookeeper.extendedTypesEnabled. See WithoutTTL.
 //   - There are no quotas, no reconfig, no SASL mechanism, no super user, no read-only mode, no local sessions and no

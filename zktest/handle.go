@@ -179,7 +179,7 @@ func (c *conn) answer(r *request, struck []*Injection) bool {
 	if !c.member.isCut() && !s.touch(c.session, c.timeout) && (onLeader || r.op.needsLeader()) {
 		return true // of a session that is over: dropped without a word, while the connection is being closed
 	}
-	if !r.op.served() { // the session stays: only the connection is lost
+	if !r.op.served(s.opt.version) { // the session stays: only the connection is lost
 		c.reply(r.xid, -1, CodeUnimplemented, nil, struck)
 		return false
 	}

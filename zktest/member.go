@@ -37,7 +37,7 @@ type Member struct {
 // newMember makes a member with a replica of its own.
 func newMember(s *Server, t *tree) *Member {
 	m := &Member{s: s, tree: t, conns: map[*conn]struct{}{}, healed: make(chan struct{}),
-		dataWatches: newWatchTable(), childWatches: newWatchTable()}
+		dataWatches: newWatchTable(s.opt.version), childWatches: newWatchTable(s.opt.version)}
 	close(m.healed)
 	return m
 }

@@ -17,7 +17,7 @@ import (
 // with a real ensemble, for each pair of roles that the two members can have.
 func TestLeftoverConnectionsOfMovedSessionsAreThoseOfARealEnsemble(t *testing.T) {
 	real := ensemble.Start(t, 3, ensemble.WithTick(500*time.Millisecond))
-	ours := zktest.Run(t, zktest.WithTick(500*time.Millisecond))
+	ours := zktest.Run(t, zktest.WithTick(500*time.Millisecond), sameVersion(t, real))
 	var addrs [2]map[string][]string // by role
 	for i := range addrs {
 		addrs[i] = map[string][]string{}

@@ -66,11 +66,13 @@ func (o Op) String() string {
 }
 
 // served says whether a request of this type gets past the door. Everything else is answered "unimplemented"
-// and costs the client its connection.
-func (o Op) served() bool {
+// and costs the client its connection. So is a check outside of a multi, except by 3.8, which trips over it.
+func (o Op) served(v Version) bool {
 	switch o { // known, but no request, or none that gets here
 	case OpNotify, OpConnect, OpAuth, OpSASL:
 		return false
+	case OpCheck:
+		return v == Version38
 	}
 	_, known := opNames[o]
 	return known

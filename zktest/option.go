@@ -12,6 +12,7 @@ type Option func(*options)
 
 // options are the result of all Options, checked and complete.
 type options struct {
+	version    Version
 	tick       time.Duration
 	minTimeout time.Duration
 	maxTimeout time.Duration
@@ -25,7 +26,7 @@ type options struct {
 
 // newOptions fills in the defaults, some of which follow from others, and refuses what cannot work.
 func newOptions(opts []Option) (options, error) {
-	o := options{tick: 2 * time.Second, sweep: time.Minute, maxPacket: 0xfffff,
+	o := options{version: Version38, tick: 2 * time.Second, sweep: time.Minute, maxPacket: 0xfffff,
 		log: slog.New(slog.DiscardHandler)}
 	for _, f := range opts {
 		f(&o)
@@ -37,6 +38,8 @@ func newOptions(opts []Option) (options, error) {
 		o.maxTimeout = 20 * o.tick
 	}
 	switch {
+	case o.version != Version38 && o.version != Version39:
+		return o, fmt.Errorf("zktest: version %q: want %q or %q", o.version, Version38, Version39)
 	case o.tick < time.Millisecond:
 		return o, fmt.Errorf("zktest: tick of %v: want at least 1ms", o.tick)
 	case o.minTimeout < time.Millisecond || o.minTimeout > o.maxTimeout:
@@ -50,6 +53,19 @@ func newOptions(opts []Option) (options, error) {
 	}
 	return o, nil
 }
+
+// Version is a line of ZooKeeper releases whose behaviour the server can have.
+type Version string
+
+// The versions that the server speaks: what it does is compared with real servers of both.
+const (
+	Version38 Version = "3.8" // as Debian packages 3.8.0: events are kept from those who may not read, exists is not
+	Version39 Version = "3.9" // 3.9.2 and later: exists needs READ, and events carry their zxid
+)
+
+// WithVersion sets which ZooKeeper the server behaves like, default Version38. The package's comment says how they
+// differ.
+func WithVersion(v Version) Option { return func(o *options) { o.version = v } }
 
 // WithTick sets the length of the server's tick, default 2 s. Sessions expire at full ticks, and the bounds of the
 // session timeout follow from it unless WithSessionTimeouts sets them.

@@ -17,7 +17,7 @@ func (c *conn) readOp(r *request) (body func(*encoder), code Code) {
 		return nil, CodeMarshallingError
 	}
 	if r.noPath {
-		return withoutPath(r)
+		return withoutPath(r, c.s.opt.version)
 	}
 	switch r.op {
 	case OpSync: // of the whole tree; the path is only echoed
@@ -38,9 +38,7 @@ func (c *conn) readOp(r *request) (body func(*encoder), code Code) {
 		}
 		// Neither the node nor the path's form matters, and both tables get it, though nothing that fires in the one
 		// for children reaches a recursive watch: removeWatches and checkWatches can tell.
-		mode := watchPersistent + watchMode(r.flags)
-		m.dataWatches.add(c, r.path, mode)
-		m.childWatches.add(c, r.path, mode)
+		m.addWatch(c, r.path, watchPersistent<<r.flags)
 		return func(e *encoder) { e.int32(0) }, CodeOK
 	case OpRemoveWatches, OpCheckWatches:
 		return nil, c.findWatches(r)
@@ -63,7 +61,7 @@ func (c *conn) readOp(r *request) (body func(*encoder), code Code) {
 }
 
 // withoutPath answers what names null as its path. Only those whose handler never looks at it get through.
-func withoutPath(r *request) (func(*encoder), Code) {
+func withoutPath(r *request, v Version) (func(*encoder), Code) {
 	switch r.op {
 	case OpSync:
 		return func(e *encoder) { e.buffer(nil) }, CodeOK
@@ -71,6 +69,10 @@ func withoutPath(r *request) (func(*encoder), Code) {
 		return func(e *encoder) { e.int32(0) }, CodeOK
 	case OpRemoveWatches:
 		return nil, CodeNoWatcher
+	case OpCheckWatches:
+		if v != Version38 {
+			return nil, CodeNoWatcher
+		}
 	}
 	return nil, CodeMarshallingError
 }
@@ -80,10 +82,13 @@ func (c *conn) exists(r *request) (func(*encoder), Code) {
 	if strings.Contains(r.path, "\x00") {
 		return nil, CodeBadArguments
 	}
+	n := c.member.tree.nodes[r.path]
+	if n != nil && c.s.opt.version != Version38 && !allowed(n.acl, PermRead, c.ids) {
+		return nil, CodeNoAuth
+	}
 	if r.watch {
 		c.member.dataWatches.add(c, r.path, watchOnce)
 	}
-	n := c.member.tree.nodes[r.path]
 	if n == nil {
 		return nil, CodeNoNode
 	}
@@ -161,16 +166,22 @@ func (c *conn) multiRead(r *request) (func(*encoder), Code) {
 	return func(e *encoder) { e.b = append(e.b, results.b...) }, code
 }
 
-// findWatches serves checkWatches, and removeWatches, which also takes them away.
+// findWatches serves checkWatches, and removeWatches, which also takes them away. The kinds 4 and 5, and an eye for
+// persistent watches apart from plain ones, are 3.9's.
 func (c *conn) findWatches(r *request) Code {
-	var tables []*watchTable
-	switch r.flags {
-	case 1:
-		tables = []*watchTable{c.member.childWatches}
-	case 2:
-		tables = []*watchTable{c.member.dataWatches}
-	case 3:
-		tables = []*watchTable{c.member.childWatches, c.member.dataWatches}
+	m := c.member
+	tables, modes := []*watchTable{m.childWatches, m.dataWatches}, watchOnce
+	switch kind := r.flags; {
+	case kind == 1:
+		tables = tables[:1]
+	case kind == 2:
+		tables = tables[1:]
+	case kind == 3:
+		modes = watchOnce | watchPersistent | watchRecursive
+	case kind == 4 && c.s.opt.version != Version38:
+		modes = watchPersistent
+	case kind == 5 && c.s.opt.version != Version38:
+		modes = watchRecursive
 	default:
 		return CodeMarshallingError
 	}
@@ -178,9 +189,9 @@ func (c *conn) findWatches(r *request) Code {
 	found := false
 	for _, w := range tables {
 		if r.op == OpCheckWatches {
-			found = w.contains(r.path) || found
+			found = w.contains(c, r.path, modes) || found
 		} else {
-			found = w.remove(c, r.path) || found
+			found = w.remove(c, r.path, modes) || found
 		}
 	}
 	if !found {

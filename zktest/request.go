@@ -120,7 +120,7 @@ func (r *request) decodeSimple(d *decoder) {
 	case OpExists, OpGetData, OpGetChildren, OpGetChildren2:
 		r.namedPath(d)
 		r.watch = d.bool()
-	case OpGetACL, OpSync, OpGetAllChildrenNumber:
+	case OpGetACL, OpSync, OpGetAllChildrenNumber, OpDeleteContainer:
 		r.namedPath(d)
 	case OpAddWatch, OpRemoveWatches, OpCheckWatches:
 		r.namedPath(d)

@@ -49,7 +49,7 @@ func TestSequenceWrapsAsOnARealServer(t *testing.T) {
 	}
 	real := ensemble.Start(t, 1, ensemble.WithConfig("dataLogDir="+seedLog(t)),
 		ensemble.WithJVM("-Dzookeeper.snapshot.trust.empty=true"))
-	ours := zktest.Run(t)
+	ours := zktest.Run(t, sameVersion(t, real))
 	require.NoError(t, ours.Create("/w", nil))
 	require.NoError(t, ours.Create("/w/seed", nil))
 	require.NoError(t, ours.SetSequence("/w", sequenceSeed))

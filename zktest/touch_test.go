@@ -19,7 +19,7 @@ import (
 func TestSignsOfLifeAreThoseOfARealServer(t *testing.T) {
 	const tick = 100 * time.Millisecond
 	real := ensemble.Start(t, 1, ensemble.WithTick(tick))
-	ours := zktest.Run(t, zktest.WithTick(tick))
+	ours := zktest.Run(t, zktest.WithTick(tick), sameVersion(t, real))
 	ops := []string{"ping", "exists /", "sync /", "set /nothing", "check /nothing", "auth digest u:p", "sasl d=x", "whoami"}
 	var mu sync.Mutex // guards fate
 	fate := map[string]map[string]string{"zktest": {}, "real": {}}

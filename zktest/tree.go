@@ -125,7 +125,7 @@ func split(p string) (parent, name string) {
 }
 
 // fire is told of every event a mutation causes, with the ACL that says who may hear of it.
-type fire func(path string, ev event, acl []ACL)
+type fire func(path string, ev event, zxid int64, acl []ACL)
 
 // apply makes one mutation, which was checked before and cannot fail, and returns the stat it leaves behind.
 func (t *tree) apply(m *mutation, x *txn, f fire) Stat {
@@ -138,7 +138,7 @@ func (t *tree) apply(m *mutation, x *txn, f fire) Stat {
 		n := t.nodes[m.path]
 		n.data, n.version, n.mzxid, n.mtime = m.data, m.version, x.zxid, x.time
 		st := n.stat()
-		f(m.path, eventDataChanged, n.acl)
+		f(m.path, eventDataChanged, x.zxid, n.acl)
 		return st
 	case mutSetACL:
 		n := t.nodes[m.path]
@@ -178,8 +178,8 @@ func (t *tree) create(m *mutation, x *txn, f fire) Stat {
 	// The stat is that of this moment; later parts of the same multi may change the node again. The node is told of
 	// before its parent, and who may not read the parent does not learn that its list changed.
 	st := n.stat()
-	f(m.path, eventCreated, n.acl)
-	f(orRoot(parent), eventChildrenChanged, p.acl)
+	f(m.path, eventCreated, x.zxid, n.acl)
+	f(orRoot(parent), eventChildrenChanged, x.zxid, p.acl)
 	return st
 }
 
@@ -197,8 +197,8 @@ func (t *tree) delete(path string, zxid int64, f fire) {
 			delete(t.ephemerals, n.owner)
 		}
 	}
-	f(path, eventDeleted, n.acl)
-	f(orRoot(parent), eventChildrenChanged, p.acl)
+	f(path, eventDeleted, zxid, n.acl)
+	f(orRoot(parent), eventChildrenChanged, zxid, p.acl)
 }
 
 // orRoot gives the root its usual name.

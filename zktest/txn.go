@@ -63,6 +63,7 @@ type preparer struct {
 	ids     []identity
 	admin   bool // the test itself: no ACL applies
 	noTTL   bool
+	version Version
 	over    map[string]*record
 }
 
@@ -92,7 +93,7 @@ func (p *preparer) may(r *record, perm int32) bool { return p.admin || allowed(r
 // prepare checks one write. The order of the checks decides which of several errors a client sees.
 func (p *preparer) prepare(r *request) (mutation, Code) {
 	if r.noPath {
-		if r.op == OpSetData || r.op == OpSetACL || r.op == OpCheck {
+		if r.op == OpSetData || r.op == OpSetACL || r.op == OpCheck || r.op == OpDeleteContainer {
 			return mutation{}, CodeBadArguments
 		}
 		return mutation{}, CodeMarshallingError
@@ -142,7 +143,7 @@ func (p *preparer) prepare(r *request) (mutation, Code) {
 	case OpReconfig:
 		return mutation{}, CodeReconfigDisabled
 	case OpDeleteContainer:
-		return mutation{}, CodeBadArguments // the server's own; a client's never names a path it could mean
+		return p.deleteContainer(r)
 	}
 	return mutation{}, CodeMarshallingError
 }
@@ -247,6 +248,27 @@ func (p *preparer) create(r *request) (mutation, Code) {
 // sequence is the suffix of a sequential node's name: ten digits, or a minus sign and nine once the counter wrapped.
 func sequence(n int32) string { return fmt.Sprintf("%010d", n) }
 
+// deleteContainer is the server's own. Of a client's, 3.8 never finds the path; later ones carry it out, and ask for
+// no permission.
+func (p *preparer) deleteContainer(r *request) (mutation, Code) {
+	parentPath, ok := parentOf(r.path)
+	if p.version == Version38 || !ok {
+		return mutation{}, CodeBadArguments
+	}
+	n := p.record(r.path)
+	switch {
+	case n == nil:
+		return mutation{}, CodeNoNode
+	case n.children > 0:
+		return mutation{}, CodeNotEmpty
+	case n.kind == ephemeral:
+		return mutation{}, CodeBadVersion
+	}
+	p.record(parentPath).children--
+	p.over[r.path] = &record{gone: true}
+	return mutation{kind: mutDelete, op: r.op, path: r.path}, CodeOK
+}
+
 // delete asks the parent for permission, not the node: who may delete is a matter of the directory.
 func (p *preparer) delete(r *request) (mutation, Code) {
 	parentPath, ok := parentOf(r.path)
@@ -276,7 +298,8 @@ func (p *preparer) delete(r *request) (mutation, Code) {
 
 // preparer looks at the leader's state, wherever the client is connected: writes are ordered there.
 func (s *Server) preparer(session int64, ids []identity) *preparer {
-	return &preparer{tree: s.leader.tree, session: session, ids: ids, noTTL: s.opt.noTTL, over: map[string]*record{}}
+	return &preparer{tree: s.leader.tree, session: session, ids: ids, noTTL: s.opt.noTTL, version: s.opt.version,
+		over: map[string]*record{}}
 }
 
 // commit gives the transaction its zxid and brings it to every member: at once to the one that asked, since it

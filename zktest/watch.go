@@ -21,26 +21,27 @@ const (
 	eventChildrenChanged event = 4
 )
 
-// watchMode is how a watch behaves when it fires.
+// watchMode is how a watch behaves when it fires: one bit each, since a connection may have several on one path.
 type watchMode uint8
 
 const (
-	watchOnce       watchMode = iota
+	watchOnce       watchMode = 1 << iota
 	watchPersistent           // stays
 	watchRecursive            // stays, and covers everything below; hears of no change of children as such
 )
 
-// watchTable is one of a member's two: dataWatches and childWatches. A connection has at most one watch per path in
+// watchTable is one of a member's two: dataWatches and childWatches. In 3.8 a connection has one watch per path in
 // each, and the mode of the latest call replaces that of the one before it, even if that turns a persistent watch
-// into a one-shot one: so does the 3.8 server.
+// into a one-shot one. Since 3.9 the modes stand side by side.
 type watchTable struct {
 	byPath    map[string]map[*conn]watchMode
 	byConn    map[*conn]map[string]struct{} // keeps an empty entry for a connection whose watches have all fired
 	recursive int                           // how many recursive watches there are: without any, no walk up the path
+	replaces  bool                          // as 3.8 does
 }
 
-func newWatchTable() *watchTable {
-	return &watchTable{byPath: map[string]map[*conn]watchMode{}, byConn: map[*conn]map[string]struct{}{}}
+func newWatchTable(v Version) *watchTable {
+	return &watchTable{byPath: map[string]map[*conn]watchMode{}, byConn: map[*conn]map[string]struct{}{}, replaces: v == Version38}
 }
 
 func (w *watchTable) add(c *conn, path string, mode watchMode) {
@@ -53,26 +54,38 @@ func (w *watchTable) add(c *conn, path string, mode watchMode) {
 	if w.byConn[c] == nil {
 		w.byConn[c] = map[string]struct{}{}
 	}
-	w.count(w.byPath[path][c], -1) // of the mode that is replaced; of no watch at all it is watchOnce, and counts nothing
+	if !w.replaces {
+		mode |= w.byPath[path][c]
+	}
+	w.set(c, path, mode)
+	w.byConn[c][path] = struct{}{}
+}
+
+// set changes the mode of a watch.
+func (w *watchTable) set(c *conn, path string, mode watchMode) {
+	w.count(w.byPath[path][c], -1) // of the mode that is replaced; of no watch at all it is none, and counts nothing
 	w.byPath[path][c] = mode
 	w.count(mode, 1)
-	w.byConn[c][path] = struct{}{}
 }
 
 // count keeps the number of recursive watches, which spares nearly every event a walk up its path.
 func (w *watchTable) count(m watchMode, d int) {
-	if m == watchRecursive {
+	if m&watchRecursive != 0 {
 		w.recursive += d
 	}
 }
 
-// remove takes one watch away and says whether it was there.
-func (w *watchTable) remove(c *conn, path string) bool {
+// remove takes a watch away, as far as it is of the given modes, and says whether it was. 3.8 has no eye for modes.
+func (w *watchTable) remove(c *conn, path string, modes watchMode) bool {
 	mode, ok := w.byPath[path][c]
-	if !ok {
+	if !ok || !w.replaces && mode&modes == 0 {
 		return false
 	}
-	w.drop(c, path, mode)
+	if rest := mode &^ modes; rest != 0 && !w.replaces {
+		w.set(c, path, rest)
+	} else {
+		w.drop(c, path, mode)
+	}
 	return true
 }
 
@@ -94,8 +107,13 @@ func (w *watchTable) removeConn(c *conn) {
 	delete(w.byConn, c)
 }
 
-// contains answers checkWatches as the 3.8 server does: any connection's watch on the path counts.
-func (w *watchTable) contains(path string) bool { return len(w.byPath[path]) > 0 }
+// contains answers checkWatches. To 3.8 any connection's watch on the path counts.
+func (w *watchTable) contains(c *conn, path string, modes watchMode) bool {
+	if w.replaces {
+		return len(w.byPath[path]) > 0
+	}
+	return w.byPath[path][c]&modes != 0
+}
 
 // size counts the pairs of connection and path.
 func (w *watchTable) size() int {
@@ -113,7 +131,7 @@ func (w *watchTable) fire(path string, ev event) []*conn {
 	for at, top := path, true; ; top = false {
 		for c, mode := range w.byPath[at] {
 			switch {
-			case mode == watchRecursive:
+			case mode == watchRecursive || mode&watchRecursive != 0 && !top:
 				// Who watches the whole tree below hears of the child itself; that its parent's list changed, too,
 				// would be the same news twice.
 				if ev != eventChildrenChanged {
@@ -123,6 +141,8 @@ func (w *watchTable) fire(path string, ev event) []*conn {
 				hear = append(hear, c)
 				if mode == watchOnce {
 					w.drop(c, at, mode)
+				} else {
+					w.set(c, at, mode&^watchOnce)
 				}
 			}
 		}
@@ -139,27 +159,27 @@ func (w *watchTable) fire(path string, ev event) []*conn {
 
 // notify sends an event to the connections whose clients may read the node. The others have lost their watch for
 // nothing. (So do later versions, and 3.8.0 as Debian packages it.)
-func (m *Member) notify(hear []*conn, path string, ev event, acl []ACL, except []*conn) {
+func (m *Member) notify(hear []*conn, path string, ev event, zxid int64, acl []ACL, except []*conn) {
 	for _, c := range hear {
 		if slices.Contains(except, c) || !allowed(acl, PermRead, c.ids) {
 			continue
 		}
-		c.notify(path, ev)
+		c.notify(path, ev, zxid)
 	}
 }
 
 // event is what a tree calls for each change. A deletion reaches a connection once, though both tables may know it.
-func (m *Member) event(path string, ev event, acl []ACL) {
+func (m *Member) event(path string, ev event, zxid int64, acl []ACL) {
 	switch ev {
 	case eventCreated, eventDataChanged:
-		m.notify(m.dataWatches.fire(path, ev), path, ev, acl, nil)
+		m.notify(m.dataWatches.fire(path, ev), path, ev, zxid, acl, nil)
 	case eventChildrenChanged:
-		m.notify(m.childWatches.fire(path, ev), path, ev, acl, nil)
+		m.notify(m.childWatches.fire(path, ev), path, ev, zxid, acl, nil)
 	case eventDeleted:
 		// A node that goes concerns both who watches it and who watches its children.
 		heard := m.dataWatches.fire(path, ev)
-		m.notify(heard, path, ev, acl, nil)
-		m.notify(m.childWatches.fire(path, ev), path, ev, acl, heard)
+		m.notify(heard, path, ev, zxid, acl, nil)
+		m.notify(m.childWatches.fire(path, ev), path, ev, zxid, acl, heard)
 	}
 }
 
@@ -168,16 +188,16 @@ func (m *Member) setWatches(c *conn, r *request) {
 	for _, p := range r.lists[0] {
 		switch n := m.tree.nodes[p]; { // the client had seen the node: it was there
 		case n == nil:
-			c.notify(p, eventDeleted)
+			c.notify(p, eventDeleted, noZxid)
 		case n.mzxid > r.since:
-			c.notify(p, eventDataChanged)
+			c.notify(p, eventDataChanged, noZxid)
 		default:
 			m.dataWatches.add(c, p, watchOnce)
 		}
 	}
 	for _, p := range r.lists[1] {
 		if m.tree.nodes[p] != nil { // and this one was not
-			c.notify(p, eventCreated)
+			c.notify(p, eventCreated, noZxid)
 		} else {
 			m.dataWatches.add(c, p, watchOnce)
 		}
@@ -185,9 +205,9 @@ func (m *Member) setWatches(c *conn, r *request) {
 	for _, p := range r.lists[2] {
 		switch n := m.tree.nodes[p]; {
 		case n == nil:
-			c.notify(p, eventDeleted)
+			c.notify(p, eventDeleted, noZxid)
 		case n.pzxid > r.since:
-			c.notify(p, eventChildrenChanged)
+			c.notify(p, eventChildrenChanged, noZxid)
 		default:
 			m.childWatches.add(c, p, watchOnce)
 		}
@@ -195,9 +215,16 @@ func (m *Member) setWatches(c *conn, r *request) {
 	// Persistent watches have missed nothing that they could be told of one by one: the client reads for itself.
 	for i, mode := range []watchMode{watchPersistent, watchRecursive} {
 		for _, p := range r.lists[3+i] {
-			m.childWatches.add(c, p, mode)
-			m.dataWatches.add(c, p, mode)
+			m.addWatch(c, p, mode)
 		}
+	}
+}
+
+// addWatch sets a persistent watch, in both tables; but for a recursive one 3.9 has no use for that of children.
+func (m *Member) addWatch(c *conn, path string, mode watchMode) {
+	m.dataWatches.add(c, path, mode)
+	if mode != watchRecursive || m.s.opt.version == Version38 {
+		m.childWatches.add(c, path, mode)
 	}
 }
 
@@ -224,7 +251,7 @@ func (w *watchTable) list(k WatchKind) []Watch {
 	for p, cs := range w.byPath {
 		for c, mode := range cs {
 			ws = append(ws, Watch{Session: c.session, Path: p, Kind: k,
-				Persistent: mode != watchOnce, Recursive: mode == watchRecursive})
+				Persistent: mode != watchOnce, Recursive: mode&watchRecursive != 0})
 		}
 	}
 	return ws

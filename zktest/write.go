@@ -16,8 +16,9 @@ func (c *conn) writeOp(r *request, struck []*Injection) bool {
 		c.reply(r.xid, c.member.tree.zxid, CodeOK, nil, struck)
 		return false
 	}
-	if r.err != nil {
-		if r.op != OpReconfig { // the one write that is decoded before it gets its zxid
+	if r.err != nil && (r.op != OpDeleteContainer || s.opt.version != Version38) {
+		// Only 3.8 gives most writes a zxid before it decodes them, and later ones a multi alone.
+		if r.op == OpMulti || r.op != OpReconfig && s.opt.version == Version38 {
 			s.commit(c.member, nil, 0)
 		}
 		c.reply(r.xid, c.member.tree.zxid, CodeMarshallingError, nil, struck)
@@ -59,7 +60,12 @@ func (c *conn) writeOp(r *request, struck []*Injection) bool {
 func (c *conn) multi(r *request, struck []*Injection) {
 	s := c.s
 	if slices.ContainsFunc(r.parts, func(p request) bool { return p.noPath }) {
-		// The real server trips after it took the zxid and before it made a transaction of it.
+		if s.opt.version != Version38 {
+			s.commit(c.member, nil, 0)
+			c.reply(r.xid, c.member.tree.zxid, CodeMarshallingError, nil, struck)
+			return
+		}
+		// 3.8 trips after it took the zxid and before it made a transaction of it.
 		s.zxid++
 		c.reply(r.xid, c.member.tree.zxid, CodeMarshallingError, func(e *encoder) { encodeResults(e, nil, nil) }, struck)
 		return
@@ -70,7 +76,7 @@ func (c *conn) multi(r *request, struck []*Injection) {
 	failed, why := -1, CodeOK
 	for i := range r.parts {
 		part := r.parts[i]
-		if !normalize(&part) {
+		if !normalize(&part, s.opt.version) {
 			failed, why = -1, CodeMarshallingError
 			break
 		}
@@ -103,12 +109,13 @@ func (c *conn) multi(r *request, struck []*Injection) {
 }
 
 // normalize gives a part of a multi the type that the real server gives it: which create it is depends on its
-// flags alone. A TTL mode without a TTL is more than that server can take.
-func normalize(part *request) bool {
+// flags alone, to 3.8, while later ones let create2 be what it is. A TTL mode without a TTL is more than that server
+// can take, and so is no mode at all to the later ones.
+func normalize(part *request, v Version) bool {
 	withTTL := part.flags == modeTTL || part.flags == modeTTLSequential
 	switch part.op {
 	case OpCreate, OpCreate2, OpCreateContainer:
-		if withTTL {
+		if withTTL || v != Version38 && (part.flags < modePersistent || part.flags > modeTTLSequential) {
 			return false
 		}
 	case OpCreateTTL:
@@ -121,7 +128,9 @@ func normalize(part *request) bool {
 	default:
 		return true
 	}
-	part.op = OpCreate
+	if v == Version38 || part.op == OpCreateTTL {
+		part.op = OpCreate
+	}
 	if part.flags == modeContainer {
 		part.op = OpCreateContainer
 	}
@@ -142,7 +151,7 @@ func encodeResults(e *encoder, muts []mutation, stats []Stat) {
 		case OpCreate:
 			multiHeader(e, op, false, CodeOK)
 			e.str(muts[i].path)
-		case OpCreateContainer, OpCreateTTL:
+		case OpCreate2, OpCreateContainer, OpCreateTTL:
 			multiHeader(e, OpCreate2, false, CodeOK)
 			e.str(muts[i].path)
 			e.stat(&stats[i])
