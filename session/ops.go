@@ -32,8 +32,10 @@ type Created struct {
 // and before it, while there is no connection, as long as ctx and the session last; they return promptly when either
 // ends. Reads are repeated when the connection breaks. A write is sent once: when its reply is lost, or ctx ends after
 // it has left, the error matches ErrUnknownOutcome. Refusals are the driver's errors (zk.ErrNoNode, …) inside an
-// OpError; a bad path is refused before any I/O (ErrPath). They may be called concurrently; calls made one after the
-// other by one goroutine are carried out in that order.
+// OpError; a bad path is refused before any I/O (ErrPath): by CheckPath's rules where something is made or written in a
+// multi, and elsewhere by those for slashes and relative components only, since the ensemble may hold znodes that others
+// have named. They may be called concurrently; calls made one after the other by one goroutine are carried out in that
+// order.
 
 // Create makes a znode. Its parent must exist.
 func (s *Session) Create(ctx context.Context, path string, data []byte, mode Mode, acl []zk.ACL) (Created, error) {
@@ -76,7 +78,7 @@ func (s *Session) CreateAndList(ctx context.Context, path string, data []byte, m
 
 // Delete removes a znode; version −1 stands for any.
 func (s *Session) Delete(ctx context.Context, path string, version int32) error {
-	if err := CheckPath(path); err != nil {
+	if err := checkNamed(path); err != nil {
 		return err
 	}
 	return s.yes(ctx, newCall(opDelete, "delete", path, func(b []byte) []byte {
@@ -86,7 +88,7 @@ func (s *Session) Delete(ctx context.Context, path string, version int32) error 
 
 // Get reads a znode.
 func (s *Session) Get(ctx context.Context, path string) ([]byte, zk.Stat, error) {
-	if err := CheckPath(path); err != nil {
+	if err := checkNamed(path); err != nil {
 		return nil, zk.Stat{}, err
 	}
 	c := newCall(opGetData, "get", path, func(b []byte) []byte { return appendBool(appendString(b, s.join(path)), false) })
@@ -96,45 +98,9 @@ func (s *Session) Get(ctx context.Context, path string) ([]byte, zk.Stat, error)
 	return data, stat, err
 }
 
-// Node is a znode as GetAll found it.
-type Node struct {
-	Data []byte
-	Stat zk.Stat
-	Err  error // why there is nothing else: zk.ErrNoNode, zk.ErrNoAuth
-}
-
-// GetAll reads several znodes in one round trip. What the server refuses for one of them is in that one's Err.
-func (s *Session) GetAll(ctx context.Context, paths []string) ([]Node, error) {
-	if len(paths) == 0 {
-		return nil, nil
-	}
-	calls := make([]*call, len(paths))
-	for i, p := range paths {
-		if err := CheckPath(p); err != nil {
-			return nil, err
-		}
-		calls[i] = newCall(opGetData, "get", p, func(b []byte) []byte { return appendBool(appendString(b, s.join(p)), false) })
-	}
-	if err := s.run(ctx, calls...); err != nil {
-		return nil, err
-	}
-	nodes := make([]Node, len(paths))
-	for i, c := range calls {
-		d, err := c.result()
-		if err != nil {
-			nodes[i].Err = err
-			continue
-		}
-		if nodes[i].Data, nodes[i].Stat = d.bytes(), d.stat(); d.err != nil {
-			return nil, s.garbled(c, d.err)
-		}
-	}
-	return nodes, nil
-}
-
 // Set replaces a znode's data; version −1 stands for any.
 func (s *Session) Set(ctx context.Context, path string, data []byte, version int32) (zk.Stat, error) {
-	if err := CheckPath(path); err != nil {
+	if err := checkNamed(path); err != nil {
 		return zk.Stat{}, err
 	}
 	c := newCall(opSetData, "set", path, func(b []byte) []byte {
@@ -145,7 +111,7 @@ func (s *Session) Set(ctx context.Context, path string, data []byte, version int
 
 // List returns the names of a znode's children, in no order.
 func (s *Session) List(ctx context.Context, path string) ([]string, zk.Stat, error) {
-	if err := CheckPath(path); err != nil {
+	if err := checkNamed(path); err != nil {
 		return nil, zk.Stat{}, err
 	}
 	c := s.newList(path)
@@ -157,7 +123,7 @@ func (s *Session) List(ctx context.Context, path string) ([]string, zk.Stat, err
 
 // Exists returns a znode's Stat; when there is none the error matches zk.ErrNoNode.
 func (s *Session) Exists(ctx context.Context, path string) (zk.Stat, error) {
-	if err := CheckPath(path); err != nil {
+	if err := checkNamed(path); err != nil {
 		return zk.Stat{}, err
 	}
 	return s.stat(ctx, newCall(opExists, "exists", path, func(b []byte) []byte {
@@ -168,7 +134,7 @@ func (s *Session) Exists(ctx context.Context, path string) (zk.Stat, error) {
 // ExistsNow is Exists preceded by a Sync, both in one round trip: what it tells was true at the leader after the call
 // began; see Sync for how late a leader may be.
 func (s *Session) ExistsNow(ctx context.Context, path string) (zk.Stat, error) {
-	if err := CheckPath(path); err != nil {
+	if err := checkNamed(path); err != nil {
 		return zk.Stat{}, err
 	}
 	sync := newCall(opSync, "sync", path, func(b []byte) []byte { return appendString(b, s.join(path)) })
@@ -192,7 +158,7 @@ func (s *Session) ExistsNow(ctx context.Context, path string) (zk.Stat, error) {
 
 // ACL returns a znode's access list.
 func (s *Session) ACL(ctx context.Context, path string) ([]zk.ACL, zk.Stat, error) {
-	if err := CheckPath(path); err != nil {
+	if err := checkNamed(path); err != nil {
 		return nil, zk.Stat{}, err
 	}
 	c := newCall(opGetACL, "get ACL", path, func(b []byte) []byte { return appendString(b, s.join(path)) })
@@ -204,7 +170,7 @@ func (s *Session) ACL(ctx context.Context, path string) ([]zk.ACL, zk.Stat, erro
 
 // SetACL replaces a znode's access list; version −1 stands for any version of it.
 func (s *Session) SetACL(ctx context.Context, path string, acl []zk.ACL, version int32) (zk.Stat, error) {
-	if err := CheckPath(path); err != nil {
+	if err := checkNamed(path); err != nil {
 		return zk.Stat{}, err
 	}
 	return s.stat(ctx, newCall(opSetACL, "set ACL", path, func(b []byte) []byte {
@@ -218,7 +184,7 @@ func (s *Session) SetACL(ctx context.Context, path string, acl []zk.ACL, version
 // for that (ZooKeeper 3.8.0: 24 of 3,000 reads behind such a sync missed a write that had been acknowledged elsewhere,
 // and none on another follower). Reads behind a write of one's own miss nothing that was acknowledged before.
 func (s *Session) Sync(ctx context.Context, path string) error {
-	if err := CheckPath(path); err != nil {
+	if err := checkNamed(path); err != nil {
 		return err
 	}
 	return s.yes(ctx, newCall(opSync, "sync", path, func(b []byte) []byte { return appendString(b, s.join(path)) }))

@@ -15,18 +15,35 @@ const maxPath = 4096
 // 4,096 bytes long. No I/O.
 func CheckPath(path string) error {
 	switch {
+	case len(path) > maxPath:
+		return pathError(path, "is longer than 4096 bytes")
+	case !utf8.ValidString(path):
+		return pathError(path, "is not UTF-8")
+	}
+	if err := checkNamed(path); err != nil {
+		return err
+	}
+	for _, r := range path {
+		if excluded(r) {
+			return pathError(path, "holds a character that ZooKeeper excludes")
+		}
+	}
+	return nil
+}
+
+// checkNamed is what is left of CheckPath where a znode is read, watched, changed or deleted: the components must lead
+// to one znode. What else its name may be is for the server to say, which has it or not: names that a list brought are
+// others' choice, and a contender with a name of 10,000 bytes has to be waited for, shown and removed like any other.
+func checkNamed(path string) error {
+	switch {
 	case path == "":
 		return pathError(path, "is empty")
 	case path[0] != '/':
 		return pathError(path, "does not begin with a slash")
 	case path == "/":
 		return nil
-	case strings.HasSuffix(path, "/"):
+	case path[len(path)-1] == '/':
 		return pathError(path, "ends with a slash")
-	case len(path) > maxPath:
-		return pathError(path, "is longer than 4096 bytes")
-	case !utf8.ValidString(path):
-		return pathError(path, "is not UTF-8")
 	}
 	for name := range strings.SplitSeq(path[1:], "/") {
 		switch name {
@@ -34,11 +51,6 @@ func CheckPath(path string) error {
 			return pathError(path, "has an empty component")
 		case ".", "..":
 			return pathError(path, "has a relative component "+name)
-		}
-	}
-	for _, r := range path {
-		if excluded(r) {
-			return pathError(path, "holds a character that ZooKeeper excludes")
 		}
 	}
 	return nil

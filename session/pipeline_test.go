@@ -15,7 +15,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Several requests in one round trip: TransactAndList, ListAll, GetAll.
+// Several requests in one round trip: TransactAndList, ListAll, ReadBelow.
 
 // lineCreates is a transaction that makes an ephemeral sequential znode in each of dirs.
 func lineCreates(dirs []string) (ops []any) {
@@ -66,19 +66,32 @@ func TestReadingSeveralZnodesAtOnceTellsWhatIsWrongWithEach(t *testing.T) {
 			_, err := g.Create(g.ctx, g.path(name), []byte(name), session.Ephemeral, acl)
 			require.NoError(t, err)
 		}
-		nodes, err := g.GetAll(g.ctx, []string{g.path("/open"), g.path("/shut"), g.path("/missing"), g.path("/open")})
+		names := []string{"open", "shut", "missing", "open", "", "a/b", ".."}
+		all := func(zk.Stat) bool { return true }
+		nodes, err := g.ReadBelow(g.ctx, g.path(""), names, all)
 		require.NoError(t, err)
-		require.Len(t, nodes, 4)
+		require.Len(t, nodes, len(names))
 		require.NoError(t, nodes[0].Err)
 		require.Equal(t, "/open", string(nodes[0].Data))
 		require.Equal(t, g.ID(), nodes[0].Stat.EphemeralOwner)
 		require.ErrorIs(t, nodes[1].Err, zk.ErrNoAuth)
 		require.ErrorIs(t, nodes[2].Err, zk.ErrNoNode)
 		require.Equal(t, nodes[0], nodes[3])
-		nodes, err = g.GetAll(g.ctx, nil)
+		for _, n := range nodes[4:] {
+			require.ErrorIs(t, n.Err, session.ErrPath, "a name that no server has")
+		}
+		stats, err := g.StatsBelow(g.ctx, g.path(""), names)
+		require.NoError(t, err)
+		require.Equal(t, nodes[0].Stat, stats[0].Stat)
+		require.Nil(t, stats[0].Data)
+		require.ErrorIs(t, stats[2].Err, zk.ErrNoNode)
+		nodes, err = g.ReadBelow(g.ctx, g.path(""), names[:1], func(stat zk.Stat) bool { return stat.DataLength < 5 })
+		require.NoError(t, err)
+		require.Equal(t, []session.Node{{Stat: stats[0].Stat}}, nodes, "not wanted")
+		nodes, err = g.ReadBelow(g.ctx, g.path(""), nil, all)
 		require.NoError(t, err)
 		require.Empty(t, nodes)
-		_, err = g.GetAll(g.ctx, []string{"bad"})
+		_, err = g.StatsBelow(g.ctx, "bad", names)
 		require.ErrorIs(t, err, session.ErrPath)
 	})
 }
@@ -102,7 +115,7 @@ func TestAListThatIsLostBehindATransactionIsAskedForAgain(t *testing.T) {
 		}
 		require.Equal(t, len(dirs), srv.Requests()[zktest.OpMulti])
 		srv.Inject(zktest.CloseAfter().Op(zktest.OpGetData).Times(2))
-		nodes, err := s.GetAll(within(t, soon), dirs)
+		nodes, err := s.ReadBelow(within(t, soon), "/", []string{"a", "b", "c"}, func(zk.Stat) bool { return true })
 		require.NoError(t, err)
 		for _, n := range nodes {
 			require.NoError(t, n.Err)

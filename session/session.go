@@ -58,6 +58,8 @@ type Session struct {
 	joined chan struct{}  // closed when everything has been joined
 	kick   chan struct{}  // wakes the keeper; capacity 1
 
+	looking chan struct{} // a batch of StatsBelow or ReadBelow is on its way; capacity 1
+
 	mu        sync.Mutex // guards what follows
 	state     State
 	id        int64
@@ -99,7 +101,7 @@ func Start(connect string, conf Config) (*Session, error) {
 		return nil, err
 	}
 	s := &Session{cfg: cfg, joined: make(chan struct{}), drained: make(chan struct{}), kick: make(chan struct{}, 1),
-		ready: make(chan struct{})}
+		looking: make(chan struct{}, 1), ready: make(chan struct{})}
 	s.ctx, s.cut = context.WithCancelCause(context.Background())
 	s.hosts = newHosts(s.ctx, &s.cfg)
 	s.watches = newWatches(s)

@@ -66,7 +66,7 @@ func newWatches(s *Session) *watches { return &watches{s: s, byPath: map[watchKe
 //
 // It blocks until the watch is set, and returns an error, with nothing left behind, when ctx or the session ends first.
 func (s *Session) Watch(ctx context.Context, path string) (*Watch, error) {
-	if err := CheckPath(path); err != nil {
+	if err := checkNamed(path); err != nil {
 		return nil, err
 	}
 	w := &Watch{s: s, fired: make(chan struct{})}

@@ -8,7 +8,7 @@ import "context"
 //
 // Whoever waits in line must not use it: every change would wake everybody. It is for the one who has to see all.
 func (s *Session) WatchChildren(ctx context.Context, path string) (*Watch, []string, error) {
-	if err := CheckPath(path); err != nil {
+	if err := checkNamed(path); err != nil {
 		return nil, nil, err
 	}
 	key := watchKey{s.join(path), true}

@@ -31,9 +31,9 @@ type Contender struct {
 
 // Queue returns who holds the lock at path and who waits for it, in order of arrival: whichever kind of lock it is, and
 // other clients' contenders too. A path that does not exist has nobody in line. What it returns was so at some time
-// during the call. It costs a sync, a list and one read for each contender, in three round trips or four, and blocks
+// during the call. It costs a sync, a list and two reads for each contender, 128 to a round trip, and blocks
 // for those, or as long as there is no connection and ctx lasts. Contenders whose znodes may not be read show what
-// their names tell. Of a semaphore, those count as holders for whom its present size has room: after a Resize to fewer
+// their names tell and, up to ZooKeeper 3.8.3, their token and session. Of a semaphore, those count as holders for whom its present size has room: after a Resize to fewer
 // permits the latest of the holders show as waiting until they are done.
 func (c *Client) Queue(ctx context.Context, path string) ([]Contender, error) {
 	line, err := c.queue(ctx, path)
@@ -69,11 +69,7 @@ func (c *Client) queue(ctx context.Context, dir string) ([]Contender, error) {
 	if err != nil {
 		return nil, err
 	}
-	paths := make([]string, len(names))
-	for i, name := range names {
-		paths[i] = dir + "/" + name
-	}
-	nodes, err := s.GetAll(ctx, paths)
+	nodes, err := s.ReadBelow(ctx, dir, names, func(zk.Stat) bool { return true })
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +78,7 @@ func (c *Client) queue(ctx context.Context, dir string) ([]Contender, error) {
 		if errors.Is(n.Err, zk.ErrNoNode) {
 			continue // gone since the list
 		}
-		line = append(line, newContender(paths[i], n, holds[names[i]]))
+		line = append(line, newContender(dir+"/"+names[i], n, holds[names[i]]))
 	}
 	return line, nil
 }
@@ -90,9 +86,11 @@ func (c *Client) queue(ctx context.Context, dir string) ([]Contender, error) {
 func newContender(node string, n session.Node, holds bool) Contender {
 	name, _ := recipe.Parse(path.Base(node))
 	k := Contender{Node: node, Kind: name.Kind.String(), Holds: holds, Permits: name.Permits, Token: Token(n.Stat.Czxid),
-		Session: n.Stat.EphemeralOwner, Since: time.UnixMilli(n.Stat.Ctime)}
+		Session: n.Stat.EphemeralOwner}
+	if n.Stat.Czxid != 0 {
+		k.Since = time.UnixMilli(n.Stat.Ctime)
+	}
 	if n.Err != nil {
-		k.Since = time.Time{}
 		return k
 	}
 	var id identity
