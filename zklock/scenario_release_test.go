@@ -170,11 +170,11 @@ func TestScenario13_UnlockWithoutAServerReturnsWithinItsContextAndLeavesNothing(
 			require.ErrorIs(s, err, context.DeadlineExceeded)
 		}
 		require.LessOrEqual(s, simGoroutines(), idle+8)
+		s.srv.Leader().Up()
 		time.Sleep(time.Minute)
 		for i := range holds {
 			require.Empty(s, s.srv.Children("/locks/"+string(rune('A'+i))), "the ensemble has expired the session")
 		}
-		s.srv.Leader().Up()
 		for i := range holds {
 			s.unlock(s.lock(b.Mutex("/locks/" + string(rune('A'+i)))))
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -25,6 +26,20 @@ func (c *conn) fourLetterWord(w string) bool {
 		text = "rw"
 	case "conf":
 		text = c.member.conf()
+	case "envi":
+		text = c.s.environment()
+	case "dirs":
+		text = "datadir_size: 0\nlogdir_size: 0\n"
+	case "srst":
+		c.s.received, c.s.sent = 0, 0
+		text = "Server stats reset.\n"
+	case "crst":
+		for o := range c.member.conns {
+			o.received, o.sent = 0, 0
+		}
+		text = "Connection stats reset.\n"
+	case "gtmk", "stmk": // what to trace: nothing is, whatever is asked for
+		text = "306"
 	case "srvr":
 		text = c.member.srvr("")
 	case "stat":
@@ -57,8 +72,20 @@ func (c *conn) fourLetterWord(w string) bool {
 	return true
 }
 
-// version follows the form of a real one; the suffix is for whoever wonders what answered.
-const version = "3.8.0-zktest, built on 2024-01-01 00:00 UTC"
+// release follows the form of a real one; the suffix is for whoever wonders what answered.
+func (s *Server) release() string {
+	number := "3.9.3"
+	if s.opt.version == Version38 {
+		number = "3.8.0"
+	}
+	return number + "-zktest, built on 2024-01-01 00:00 UTC"
+}
+
+// environment is what envi tells, without Java's part: clients read the version there.
+func (s *Server) environment() string {
+	return fmt.Sprintf("Environment:\nzookeeper.version=%s\nhost.name=localhost\nos.name=%s\nos.arch=%s\n",
+		s.release(), runtime.GOOS, runtime.GOARCH)
+}
 
 // mode is standalone until there is a follower: an ensemble of one is none.
 func (m *Member) mode() string {
@@ -82,7 +109,7 @@ func (m *Member) sorted() []*conn {
 func (m *Member) srvr(clients string) string {
 	return fmt.Sprintf("Zookeeper version: %s\n%sLatency min/avg/max: 0/0.0/0\nReceived: %d\nSent: %d\n"+
 		"Connections: %d\nOutstanding: 0\nZxid: 0x%x\nMode: %s\nNode count: %d\n",
-		version, clients, m.s.received, m.s.sent, len(m.conns), m.tree.zxid, m.mode(), len(m.tree.nodes))
+		m.s.release(), clients, m.s.received, m.s.sent, len(m.conns), m.tree.zxid, m.mode(), len(m.tree.nodes))
 }
 
 // conf is the configuration; test code asks it for the tick.
@@ -140,7 +167,7 @@ func (m *Member) mntr() string {
 	}
 	var b strings.Builder
 	line := func(key string, v any) { fmt.Fprintf(&b, "zk_%s\t%v\n", key, v) }
-	line("version", version)
+	line("version", m.s.release())
 	line("server_state", m.mode())
 	line("ephemerals_count", ephemerals)
 	line("num_alive_connections", len(m.conns))

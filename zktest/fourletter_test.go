@@ -43,9 +43,24 @@ func TestFourLetterWordsHaveTheFormsThatToolsParse(t *testing.T) {
 		"wchs": `^1 connections watching 1 paths\nTotal watches:1\n$`,
 		"wchp": `^/x\n\t0x[0-9a-f]+\n\n$`,
 		"wchc": `^0x[0-9a-f]+\n\t/x\n\n$`,
+		"envi": `^Environment:\nzookeeper\.version=3\.\d\.\d-.*\nhost\.name=.*\n`,
+		"dirs": `^datadir_size: 0\nlogdir_size: 0\n$`,
+		"gtmk": `^306$`,
 		"dump": `^SessionTracker dump:\nSession Sets \(1\)/\(1\):\n1 expire at .*:\n\t0x[0-9a-f]+\nephemeral nodes dump:\n` +
 			`Sessions with Ephemerals \(1\):\n0x[0-9a-f]+:\n\t/e\nConnections dump:\n`,
 	} {
 		assert.Regexp(t, regexp.MustCompile(form), fourLetters(t, s.Addr(), word), word)
 	}
+}
+
+func TestResetCountsBeginAnew(t *testing.T) {
+	s := zktest.Run(t)
+	c := scriptOn(t, func(string, string, time.Duration) (net.Conn, error) { return net.Dial("tcp", s.Addr()) })
+	c.ok(t, "a create /x", "a get /x")
+	assert.Regexp(t, `Received: [3-9]\n`, fourLetters(t, s.Addr(), "srvr"))
+	assert.Equal(t, "Server stats reset.\n", fourLetters(t, s.Addr(), "srst"))
+	assert.Regexp(t, `Received: [01]\n`, fourLetters(t, s.Addr(), "srvr"))
+	assert.Contains(t, fourLetters(t, s.Addr(), "cons"), "recved=3,")
+	assert.Equal(t, "Connection stats reset.\n", fourLetters(t, s.Addr(), "crst"))
+	assert.Contains(t, fourLetters(t, s.Addr(), "cons"), "recved=0,")
 }

@@ -200,8 +200,9 @@ func (m *Member) Heal() {
 	}
 }
 
-// Down drops the member's connections without another byte and refuses new ones until Up. The ensemble's clock goes
-// on, so sessions expire unless their clients find another member.
+// Down drops the member's connections without another byte and refuses new ones until Up. As long as another member
+// is up the ensemble's clock goes on, and sessions expire unless their clients find that one. Once all are down it
+// stands still: see Server.StopClock.
 func (m *Member) Down() {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
@@ -214,7 +215,9 @@ func (m *Member) Down() {
 func (m *Member) Up() {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
+	wasStill := m.s.still()
 	m.down = false
+	m.s.restart(wasStill)
 }
 
 // DropConnections drops the member's connections without another byte. Sessions stay, and clients may come back.

@@ -39,6 +39,7 @@ type Server struct {
 	// request at a time and never while waiting for a client, a timer or the test.
 	mu          sync.Mutex
 	closed      bool
+	stopped     bool               // the clock, by StopClock
 	leader      *Member            // members[0]; never changes: there are no elections
 	members     []*Member          // only grows
 	conns       map[*conn]struct{} // all that are not killed, also those whose client has left

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/binary"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -111,6 +112,9 @@ func (s *Server) clock() {
 func (s *Server) runDue() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.still() {
+		return 1000 * time.Hour // restart pokes
+	}
 	now := time.Now()
 	at := now.Sub(s.born)
 	for _, ss := range s.sortedSessions() {
@@ -132,6 +136,39 @@ func (s *Server) runDue() time.Duration {
 		wait = min(wait, s.nextSweep-at)
 	}
 	return max(wait, 0)
+}
+
+// StopClock keeps the ensemble from ending sessions and removing containers until StartClock, however much time passes:
+// so it is while no leader serves. Clients are served on.
+func (s *Server) StopClock() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = true
+}
+
+// StartClock ends StopClock, as a new leader begins: every session has its whole timeout again.
+func (s *Server) StartClock() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	wasStill := s.still()
+	s.stopped = false
+	s.restart(wasStill)
+}
+
+// still reports whether the clock stands still: nobody leads, or the test stopped it. The server's lock is held.
+func (s *Server) still() bool {
+	return s.stopped || !slices.ContainsFunc(s.members, func(m *Member) bool { return !m.down })
+}
+
+// restart gives every session its whole timeout if the clock stood still and runs now. The server's lock is held.
+func (s *Server) restart(wasStill bool) {
+	if !wasStill || s.still() {
+		return
+	}
+	for _, ss := range s.sessions {
+		ss.expires = s.bucket(time.Now(), ss.timeout)
+	}
+	s.poke()
 }
 
 // poke wakes the clock because something may now be due earlier than it thinks.

@@ -130,3 +130,28 @@ func TestContainersAndTTLNodesGoWhenTheirTimeHasCome(t *testing.T) {
 		assert.False(t, exists(s, "/t"))
 	})
 }
+
+func TestNoSessionEndsWhileNobodyLeads(t *testing.T) {
+	for name, outage := range map[string]func(s *zktest.Server) (end func()){
+		"all members are down": func(s *zktest.Server) func() { s.Leader().Down(); return s.Leader().Up },
+		"the clock is stopped": func(s *zktest.Server) func() { s.StopClock(); return s.StartClock },
+	} {
+		bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
+			require.NoError(t, c.step("a connect t=5000"))
+			c.ok(t, "a createc /c m=c", "a create /c/x", "a delete /c/x", "a create /e m=e")
+			end := outage(s)
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			assert.True(t, exists(s, "/e"), name)
+			assert.True(t, exists(s, "/c"), name)
+			end()
+			time.Sleep(4900 * time.Millisecond)
+			synctest.Wait()
+			assert.True(t, exists(s, "/e"), "%s: it has its whole timeout again", name)
+			time.Sleep(2 * time.Minute)
+			synctest.Wait()
+			assert.False(t, exists(s, "/e"), name)
+			assert.False(t, exists(s, "/c"), name)
+		})
+	}
+}
