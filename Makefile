@@ -1,7 +1,8 @@
 # Go tests against real ZooKeeper servers, and the checks around them.
 #
-#   ZOOKEEPER_HOME=dir  start the servers of this unpacked release, folder of jars, or list of jars; scripts/newer.sh
-#                     fetches a newer Debian suite's and prints its folder
+#   ZOOKEEPER_HOME=dir   start the servers of this unpacked release, folder of jars, or list of jars; scripts/newer.sh
+#                        fetches a newer Debian suite's and prints its folder
+#   HOMES="dir …"        more of these for make matrix; MATRIXFLAGS=-quick leaves out what takes minutes
 #   ZKLOCK_TEST_SERVERS=host:port,host:port,host:port   test against this ensemble instead of starting servers
 #   PARALLEL=2        packages tested at once; 1 by default, because tests compare leases with real time
 #   TESTFLAGS=-v      further flags for go test
@@ -18,7 +19,7 @@ BENCHFLAGS ?=
 export PARALLEL TESTFLAGS FUZZTIME BENCHTIME
 
 .DEFAULT_GOAL := help
-.PHONY: help test servers check vuln unit long bench gobench fuzz cover
+.PHONY: help test servers check vuln unit long soak matrix bench gobench fuzz cover
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +44,9 @@ long: servers ## the tests with their long-running variants (ZKLOCK_LONG=1)
 
 soak: servers ## everything breaks for ten minutes (FOR), with a line of figures for each
 	@go -C internal/e2e run ./soak -for $(FOR)
+
+matrix: servers ## the suites that need real servers, on every version that is there
+	@go -C internal/e2e run ./matrix $(MATRIXFLAGS) $(abspath $(HOMES))
 
 bench: servers ## this library beside other locks; BENCHFLAGS=-quick for two minutes instead of half an hour
 	@scripts/bench.sh $(BENCHFLAGS)
