@@ -3,6 +3,7 @@ package recipe
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path"
 
 	"github.com/go-zookeeper/zk"
@@ -21,6 +22,7 @@ func (t *Ticket) Downgrade(ctx context.Context) (*Ticket, error) {
 	q := t.q
 	q.Kind = Read
 	r := q.ticket(t.s)
+	r.id = fmt.Sprintf("%s-0x%x%s", newID(), t.czxid, Read.mark()) // so that its place in line can be told: see order.go
 	base := path.Base(t.node)
 	r.node = q.Dir + "/" + r.id + base[len(t.id):]
 	r.czxid = t.czxid // the reader keeps the token: a writer that queued meanwhile has a smaller one than its own would be

@@ -5,9 +5,6 @@ package recipe
 // NewID is newID.
 func NewID() string { return newID() }
 
-// Before is before.
-func Before(a, b int32) bool { return before(a, b) }
-
 // Shares and Blocks are Kind's.
 func (k Kind) Shares(other Kind) bool { return k.shares(other) }
 func (k Kind) Blocks(ahead Kind) bool { return k.blocks(ahead) }

@@ -92,7 +92,7 @@ func (g *Group) made(m session.Transaction) {
 // checked is Ticket.checked for each.
 func (g *Group) checked() (*Group, error) {
 	for _, t := range g.tickets {
-		if v := Decide(t.names, path.Base(t.node), nil); v.Foreign != "" {
+		if v := Decide(t.listing(), path.Base(t.node), nil); v.Foreign != "" {
 			g.discard()
 			return nil, t.q.conflict(v.Foreign)
 		}
@@ -134,7 +134,7 @@ func (g *Group) find(ctx context.Context) (bool, error) {
 func (g *Group) Wait(ctx context.Context) error {
 	free := true
 	for _, t := range g.tickets {
-		free = free && Decide(t.names, path.Base(t.node), nil).Holds()
+		free = free && Decide(t.listing(), path.Base(t.node), nil).Holds()
 	}
 	if free {
 		return g.waitEach(ctx)

@@ -14,6 +14,7 @@ import (
 //	_c_<uuid>-__WRIT__0000000012      a writer
 //	_c_<uuid>-__READ__0000000012      a reader
 //	_c_<uuid>-lease-3-0000000012      a semaphore's contender for three permits
+//	_c_<uuid>-0x64-__READ__0000000012 a reader that was a writer: see Downgrade
 //
 // Other clients' names for the same things are understood: what counts is the mark and the number behind it.
 
@@ -37,8 +38,9 @@ func newID() string {
 // Name is a contender as its znode's name shows it.
 type Name struct {
 	Kind    Kind
-	Number  int32 // the server's; see before
+	Number  int32 // the server's, if the server has given it: see order.go
 	Permits int   // of a semaphore's contender
+	Czxid   int64 // of the writer that this reader was, in hexadecimal behind the id; else 0
 }
 
 // marks tells a contender's kind by what stands before its number. "lock-" and "__lock__" are mutexes of Curator,
@@ -48,36 +50,69 @@ var marks = []struct {
 	kind Kind
 }{{"lock-", Lock}, {"__lock__", Lock}, {"__READ__", Read}, {"__WRIT__", Write}, {"__rlock__", Read}}
 
-// Parse reads a contender's name; false for any other name, which no lock of ours has to do with. The number has ten
-// digits, or a sign and nine or ten for a counter that has run over, and fits 32 bits.
+// Parse reads a contender's name; false for any other name, which no lock of ours has to do with. The number is a
+// 32-bit one as a server writes it, "%010d": ten digits, or a sign and nine or ten, and no other form of it.
 func Parse(name string) (Name, bool) {
 	i := len(name)
 	for i > 0 && isDigit(name[i-1]) {
 		i--
 	}
-	if n := len(name) - i; n < 9 || n > 10 {
-		return Name{}, false
-	}
 	// "lock-" ends with what may also be a sign; so the marks are tried first without one, then with.
-	for _, sign := range []int{0, 1} {
+	for sign := range 2 {
 		if sign > i || sign == 1 && name[i-1] != '-' {
 			continue
 		}
-		head := name[:i-sign]
-		v, err := strconv.ParseInt(name[i-sign:], 10, 32)
-		if err != nil {
-			continue // out of range, but −2147483648 is not
+		number, ok := numberOf(name[i-sign:])
+		if !ok {
+			continue
 		}
+		head := name[:i-sign]
 		for _, m := range marks {
-			if strings.HasSuffix(head, m.text) {
-				return Name{Kind: m.kind, Number: int32(v)}, true
+			if rest, ok := strings.CutSuffix(head, m.text); ok {
+				n := Name{Kind: m.kind, Number: number}
+				if m.kind == Read {
+					n.Czxid = czxidOf(rest)
+				}
+				return n, true
 			}
 		}
 		if n, ok := permitsOf(head); ok {
-			return Name{Kind: Permits, Number: int32(v), Permits: n}, true
+			return Name{Kind: Permits, Number: number, Permits: n}, true
 		}
 	}
 	return Name{}, false
+}
+
+// numberOf reads a number of 32 bits as "%010d" writes it.
+func numberOf(text string) (int32, bool) {
+	if len(text) < 10 || len(text) > 11 {
+		return 0, false
+	}
+	v, err := strconv.ParseInt(text, 10, 32)
+	if err != nil {
+		return 0, false
+	}
+	digits := 10
+	if v < 0 && v > -1_000_000_000 {
+		digits = 9
+	}
+	negative := text[0] == '-'
+	return int32(v), negative == (v < 0) && (len(text) == digits+1) == negative
+}
+
+// czxidOf reads "…-0x64-".
+func czxidOf(head string) int64 {
+	head, ok := strings.CutSuffix(head, "-")
+	i := strings.LastIndex(head, "-0x")
+	if !ok || i < 0 {
+		return 0
+	}
+	text := head[i+len("-0x"):]
+	v, err := strconv.ParseInt(text, 16, 64)
+	if err != nil || v <= 0 || strconv.FormatInt(v, 16) != text {
+		return 0
+	}
+	return v
 }
 
 // permitsOf reads "…-lease-3-".

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -32,42 +33,61 @@ import (
 
 // PermitVerdict says how a semaphore's contender stands.
 type PermitVerdict struct {
-	Present bool   // the own znode is in the list; when it is not, only Foreign is set
-	Holds   bool   // its permits are free
-	Head    bool   // it is the first of those who wait
-	Before  string // the contender immediately before it
-	Ahead   int    // contenders before it that wait
-	First   string // the first in line
-	Foreign string // a contender of another kind of lock
+	Present bool     // the own znode is in the list; when it is not, only Foreign is set
+	Holds   bool     // its permits are free
+	Head    bool     // it is the first of those who wait
+	Before  string   // the contender immediately before it
+	Ahead   int      // contenders before it that wait
+	First   string   // the first in line
+	Foreign string   // a contender of another kind of lock
+	Unknown []string // as in Verdict
 }
 
 // DecidePermits reads a list of a semaphore's directory from the point of view of the contender own. It is a pure
-// function.
-func DecidePermits(children []string, own string, size int) PermitVerdict {
-	var v PermitVerdict
-	sum := 0
-	for _, name := range Sort(children) {
-		n, _ := Parse(name)
-		if n.Kind != Permits {
-			v.Foreign = name
-			continue
-		}
-		if name != own {
-			if v.First == "" {
-				v.First = name
-			}
-			if sum += n.Permits; sum > size {
-				v.Ahead++
-			}
-			v.Before = name
-			continue
-		}
-		v.Present = true
-		v.Head = sum <= size
-		v.Holds = sum+n.Permits <= size
-		return v
+// function; czxids are as for Decide.
+func DecidePermits(l Listing, own string, size int, czxids map[string]int64) PermitVerdict {
+	me, ok := Parse(own)
+	if !ok {
+		return PermitVerdict{}
 	}
-	return PermitVerdict{Foreign: v.Foreign}
+	o := order{late: Late(me.Number) || Late(l.Counter), czxids: czxids}
+	var v PermitVerdict
+	var before []rank
+	for _, name := range l.Names {
+		n, ok := Parse(name)
+		switch {
+		case !ok:
+		case name == own:
+			v.Present = true
+		case n.Kind != Permits:
+			v.Foreign = name
+		default:
+			r := o.rank(name, n)
+			if earlier, known := o.before(r, own, me); !known {
+				v.Unknown = append(v.Unknown, name)
+			} else if earlier {
+				before = append(before, r)
+			}
+		}
+	}
+	if !v.Present {
+		return PermitVerdict{Foreign: v.Foreign}
+	}
+	v.Unknown = o.withOwn(v.Unknown, own, me)
+	slices.SortFunc(before, rank.compare)
+	sum := 0
+	for _, r := range before {
+		n, _ := Parse(r.name)
+		if sum += n.Permits; sum > size {
+			v.Ahead++
+		}
+	}
+	if len(before) > 0 {
+		v.First, v.Before = before[0].name, before[len(before)-1].name
+	}
+	v.Head = sum <= size
+	v.Holds = sum+me.Permits <= size && len(v.Unknown) == 0
+	return v
 }
 
 // Size returns the semaphore's size as its directory has it, and makes the directory, or writes size into one that has
@@ -125,15 +145,15 @@ func (q Queue) mark(ctx context.Context, s *session.Session, was, now int) error
 	if now >= was {
 		return nil
 	}
-	names, _, err := s.List(ctx, q.Dir)
+	line, err := q.inOrder(ctx, s)
 	for err != nil && transient(err) && ctx.Err() == nil {
-		names, _, err = s.List(ctx, q.Dir)
+		line, err = q.inOrder(ctx, s)
 	}
-	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+	if err != nil {
 		return err
 	}
 	sum := 0
-	for _, name := range Sort(names) {
+	for _, name := range line {
 		n, _ := Parse(name)
 		if sum += n.Permits; sum > was {
 			break
@@ -155,6 +175,18 @@ func (q Queue) mark(ctx context.Context, s *session.Session, was, now int) error
 	return nil
 }
 
+// inOrder lists the contenders in order of arrival; none in a directory that is not there.
+func (q Queue) inOrder(ctx context.Context, s *session.Session) ([]string, error) {
+	names, stat, err := s.List(ctx, q.Dir)
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return InOrder(ctx, s, q.Dir, names, stat)
+}
+
 func (q Queue) setState(ctx context.Context, s *session.Session, state dirState, version int32) error {
 	_, err := s.Set(ctx, q.Dir, state.encode(), version)
 	return err
@@ -170,7 +202,10 @@ func (t *Ticket) WaitPermits(ctx context.Context, size int, try bool) error {
 	timer := time.NewTimer(Settle)
 	defer timer.Stop()
 	names := t.names
-	v := t.decidePermits(size)
+	v, err := t.decidePermits(ctx, size)
+	if err != nil {
+		return t.waited(ctx, err)
+	}
 	if v.Foreign != "" {
 		return t.q.conflict(v.Foreign)
 	}
@@ -188,7 +223,9 @@ func (t *Ticket) WaitPermits(ctx context.Context, size int, try bool) error {
 		}
 		if state.Size < size {
 			size, t.names = state.Size, names
-			v = t.decidePermits(size)
+			if v, err = t.decidePermits(ctx, size); err != nil {
+				return t.waited(ctx, err)
+			}
 		}
 	}
 	head := !writable(t.q.ACL) // once the head, always the head: those before it hold until they go
@@ -209,7 +246,6 @@ func (t *Ticket) WaitPermits(ctx context.Context, size int, try bool) error {
 				return t.waited(ctx, err)
 			}
 		}
-		var err error
 		if head = head || v.Head; head {
 			v, err = t.headWait(ctx, v, &size, timer.C)
 		} else {
@@ -232,15 +268,24 @@ func writable(acl []zk.ACL) bool {
 	return true
 }
 
-func (t *Ticket) decidePermits(size int) PermitVerdict {
-	v := DecidePermits(t.names, path.Base(t.node), size)
+func (t *Ticket) decidePermits(ctx context.Context, size int) (PermitVerdict, error) {
+	own := path.Base(t.node)
+	l := t.listing()
 	t.names = nil
+	v := DecidePermits(l, own, size, nil)
+	if len(v.Unknown) > 0 {
+		czxids, err := t.czxidsFor(ctx, own, v.Unknown)
+		if err != nil {
+			return v, err
+		}
+		v = DecidePermits(l, own, size, czxids)
+	}
 	ahead := 0
 	if v.Present && !v.Holds {
 		ahead = v.Ahead + 1
 	}
 	t.place(Verdict{Ahead: ahead, Head: v.First})
-	return v
+	return v, nil
 }
 
 // reread reads the list, and then the size: what is before us only becomes less, so that an older list is safe, and an
@@ -259,7 +304,7 @@ func (t *Ticket) reread(ctx context.Context, size *int) (PermitVerdict, error) {
 	if state.Size > 0 {
 		*size = state.Size
 	}
-	return t.decidePermits(*size), nil
+	return t.decidePermits(ctx, *size)
 }
 
 // lineWait waits behind somebody who waits, until that one has gone or holds. It also reports whether that one turned
@@ -296,7 +341,7 @@ func (t *Ticket) headWait(ctx context.Context, was PermitVerdict, size *int, set
 		return was, err
 	}
 	defer dir.Close()
-	list, names, err := t.s.WatchChildren(ctx, t.q.Dir)
+	list, names, stat, err := t.s.WatchChildren(ctx, t.q.Dir)
 	if errors.Is(err, zk.ErrNoNode) {
 		return was, ErrGone
 	}
@@ -304,7 +349,7 @@ func (t *Ticket) headWait(ctx context.Context, was PermitVerdict, size *int, set
 		return was, err
 	}
 	defer list.Close()
-	t.names = names
+	t.names, t.counter = names, NewListing(nil, stat).Counter
 	state, _, err := t.q.state(ctx, t.s) // after the watches: a change from here on wakes us
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return was, err
@@ -312,9 +357,9 @@ func (t *Ticket) headWait(ctx context.Context, was PermitVerdict, size *int, set
 	if state.Size > 0 {
 		*size = state.Size
 	}
-	v := t.decidePermits(*size)
-	if !v.Present || v.Holds {
-		return v, nil
+	v, err := t.decidePermits(ctx, *size)
+	if err != nil || !v.Present || v.Holds {
+		return v, err
 	}
 	if err := t.sleep(ctx, settled, list.Fired(), dir.Fired()); err != nil {
 		return v, err
@@ -344,14 +389,11 @@ func (q Queue) TryPermits(ctx context.Context, s *session.Session, size int) (*T
 		return nil, err
 	}
 	line, sum := Line{}, q.Permits
-	for _, name := range Sort(names) {
+	if line, err = q.survey(names); err != nil {
+		return nil, err
+	}
+	for _, name := range names {
 		n, _ := Parse(name)
-		if n.Kind != Permits {
-			return nil, q.conflict(name)
-		}
-		if line.Ahead++; line.Ahead == 1 {
-			line.Holder = q.Dir + "/" + name
-		}
 		sum += n.Permits
 	}
 	if sum > size {

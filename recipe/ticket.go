@@ -40,8 +40,8 @@ type Ticket struct {
 	node  string // its path
 	czxid int64
 
-	names   []string        // the directory, as last listed; nil once it has been read
-	earlier map[string]bool // see Decide
+	names   []string // the directory, as last listed; nil once it has been read
+	counter int32    // its counter then; 0 is unknown, and the own number does
 	line    Line
 	head    string         // the holder's znode
 	own     *session.Watch // on its own znode, once it has stood for a while; may be nil
@@ -158,13 +158,15 @@ func (q Queue) ticket(s *session.Session) *Ticket {
 
 // checked refuses a directory of another kind before anybody waits in it.
 func (t *Ticket) checked() (*Ticket, error) {
-	if v := Decide(t.names, path.Base(t.node), nil); v.Foreign != "" {
+	if v := Decide(t.listing(), path.Base(t.node), nil); v.Foreign != "" {
 		t.discard()
 		return nil, t.q.conflict(v.Foreign)
 	}
 	t.strays()
 	return t, nil
 }
+
+func (t *Ticket) listing() Listing { return Listing{t.names, t.counter} }
 
 // conflict says whose directory it is instead.
 func (q Queue) conflict(foreign string) error {

@@ -46,20 +46,25 @@ func (q Queue) Try(ctx context.Context, s *session.Session) (*Ticket, error) {
 	return nil, err
 }
 
-// survey tells who stands in the way of one who would enter now.
+// survey tells who stands in the way of one who would enter now. Of those, it names the one with the lowest number as
+// the first; near the counter's end that may be another one.
 func (q Queue) survey(names []string) (Line, error) {
 	var line Line
-	for _, name := range Sort(names) {
-		n, _ := Parse(name)
-		if !q.Kind.shares(n.Kind) {
+	var first rank
+	for _, name := range names {
+		n, ok := Parse(name)
+		switch {
+		case !ok:
+			continue
+		case !q.Kind.shares(n.Kind):
 			return line, q.conflict(name)
+		case !q.Kind.blocks(n.Kind):
+			continue
 		}
-		if q.Kind.blocks(n.Kind) {
-			if line.Ahead == 0 {
-				line.Holder = q.Dir + "/" + name
-			}
-			line.Ahead++
+		if r := (order{}).rank(name, n); line.Ahead == 0 || r.compare(first) < 0 {
+			line.Holder, first = q.Dir+"/"+name, r
 		}
+		line.Ahead++
 	}
 	return line, nil
 }

@@ -58,30 +58,21 @@ func (t *Ticket) Wait(ctx context.Context) error {
 	}
 }
 
-// decide reads t.names, and has ties resolved. The list is not kept: a thousand waiters would keep a thousand each.
+// decide reads t.names, and the czxids that the order depends on. The list is not kept: a thousand waiters would keep
+// a thousand each.
 func (t *Ticket) decide(ctx context.Context) (Verdict, error) {
 	own := path.Base(t.node)
-	for {
-		v := Decide(t.names, own, t.earlier)
-		if len(v.Ties) == 0 {
-			t.names = nil
-			return v, nil
-		}
-		if t.earlier == nil {
-			t.earlier = map[string]bool{}
-		}
-		for _, name := range v.Ties {
-			stat, err := t.s.Exists(ctx, t.q.Dir+"/"+name)
-			switch {
-			case errors.Is(err, zk.ErrNoNode):
-				t.earlier[name] = false
-			case err != nil:
-				return v, err
-			default:
-				t.earlier[name] = stat.Czxid < t.czxid
-			}
-		}
+	l := t.listing()
+	t.names = nil
+	v := Decide(l, own, nil)
+	if len(v.Unknown) == 0 {
+		return v, nil
 	}
+	czxids, err := t.czxidsFor(ctx, own, v.Unknown)
+	if err != nil {
+		return v, err
+	}
+	return Decide(l, own, czxids), nil
 }
 
 // await waits until the contender before us is gone (true), or something else happened that asks for another look.
@@ -191,14 +182,14 @@ func (t *Ticket) watchOwn(ctx context.Context) (*session.Watch, error) {
 
 // list reads the directory anew.
 func (t *Ticket) list(ctx context.Context) error {
-	names, _, err := t.s.List(ctx, t.q.Dir)
+	names, stat, err := t.s.List(ctx, t.q.Dir)
 	if errors.Is(err, zk.ErrNoNode) {
 		return ErrGone
 	}
 	if err != nil {
 		return err
 	}
-	t.names = names
+	t.names, t.counter = names, NewListing(nil, stat).Counter
 	t.strays()
 	return nil
 }

@@ -1,15 +1,19 @@
 package session
 
-import "context"
+import (
+	"context"
+
+	"github.com/go-zookeeper/zk"
+)
 
 // WatchChildren lists a znode's children and watches the list from that moment on: the watch fires when a child is
 // made or deleted, or the znode itself is deleted. One request. Otherwise it is like Watch, but for the permission to
 // read that the list needs; when there is no such znode, the error matches zk.ErrNoNode.
 //
 // Whoever waits in line must not use it: every change would wake everybody. It is for the one who has to see all.
-func (s *Session) WatchChildren(ctx context.Context, path string) (*Watch, []string, error) {
+func (s *Session) WatchChildren(ctx context.Context, path string) (*Watch, []string, zk.Stat, error) {
 	if err := checkNamed(path); err != nil {
-		return nil, nil, err
+		return nil, nil, zk.Stat{}, err
 	}
 	key := watchKey{s.join(path), true}
 	w := &Watch{s: s, fired: make(chan struct{})}
@@ -20,15 +24,15 @@ func (s *Session) WatchChildren(ctx context.Context, path string) (*Watch, []str
 	c.hook = func(code int32) { s.watches.listed(w.t, code) }
 	if err := s.run(ctx, c); err != nil {
 		w.Close()
-		return nil, nil, err
+		return nil, nil, zk.Stat{}, err
 	}
-	names, _, err := s.listed(c)
+	names, stat, err := s.listed(c)
 	if err != nil {
 		w.Close()
-		return nil, nil, err
+		return nil, nil, zk.Stat{}, err
 	}
 	w.Exists = true
-	return w, names, nil
+	return w, names, stat, nil
 }
 
 // listed is the hook of the reply to a list with a watch.

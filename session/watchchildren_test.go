@@ -31,7 +31,7 @@ func lineFired(w *session.Watch) bool {
 // lineWatch watches /dir, which must succeed.
 func lineWatch(t *testing.T, s *session.Session) (*session.Watch, []string) {
 	t.Helper()
-	w, names, err := s.WatchChildren(within(t, soon), "/dir")
+	w, names, _, err := s.WatchChildren(within(t, soon), "/dir")
 	require.NoError(t, err)
 	require.True(t, w.Exists)
 	return w, names
@@ -75,9 +75,9 @@ func TestAWatchOfChildrenFiresWhenTheListChangesAndForNothingElse(t *testing.T) 
 func TestAWatchOfChildrenFiresWhenItsZnodeIsDeleted(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
-		_, _, err := s.WatchChildren(within(t, soon), "/dir")
+		_, _, _, err := s.WatchChildren(within(t, soon), "/dir")
 		require.ErrorIs(t, err, zk.ErrNoNode)
-		_, _, err = s.WatchChildren(within(t, soon), "dir")
+		_, _, _, err = s.WatchChildren(within(t, soon), "dir")
 		require.ErrorIs(t, err, session.ErrPath)
 		require.Zero(t, s.WatchedPaths())
 		require.NoError(t, srv.Create("/dir", nil))
@@ -168,14 +168,14 @@ func TestAWatchOfChildrenWhoseContextEndsInFlightLeavesNothing(t *testing.T) {
 					ctx, cancel := context.WithCancel(context.Background())
 					var all sync.WaitGroup
 					all.Go(func() {
-						if w, _, err := s.WatchChildren(ctx, "/dir"); err == nil {
+						if w, _, _, err := s.WatchChildren(ctx, "/dir"); err == nil {
 							w.Close() // its reply was asked for again
 						}
 					})
 					synctest.Wait()
 					watch := func() {
 						var err error
-						if other, _, err = s.WatchChildren(within(t, soon), "/dir"); err != nil {
+						if other, _, _, err = s.WatchChildren(within(t, soon), "/dir"); err != nil {
 							t.Error(err)
 						}
 					}
@@ -226,7 +226,7 @@ func TestManyWatchesOfOneListAtOnce(t *testing.T) {
 						cancel()
 						ctx, cancel = context.WithTimeout(context.Background(), time.Minute)
 					}
-					w, names, err := s.WatchChildren(ctx, "/dir")
+					w, names, _, err := s.WatchChildren(ctx, "/dir")
 					if err != nil {
 						cancel()
 						continue

@@ -54,14 +54,17 @@ func (c *Client) queue(ctx context.Context, dir string) ([]Contender, error) {
 	if err := s.Sync(ctx, dir); err != nil {
 		return nil, err
 	}
-	children, _, err := s.List(ctx, dir)
+	children, stat, err := s.List(ctx, dir)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	names := recipe.Sort(children)
+	names, err := recipe.InOrder(ctx, s, dir, children, stat)
+	if err != nil {
+		return nil, err
+	}
 	holds, err := recipe.Holders(ctx, s, dir, names)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil // the directory is gone since the list

@@ -176,15 +176,14 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 		return fail(err)
 	}
 	for {
-		names, _, err := s.List(ctx, e.b.path)
-		if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		first, err := e.first(ctx, s)
+		if err != nil {
 			return fail(err)
 		}
-		line := recipe.Sort(names)
-		if len(line) == 0 {
+		if first == "" {
 			return fail(ErrNoLeader)
 		}
-		leader, err := e.read(ctx, s, line[0])
+		leader, err := e.read(ctx, s, first)
 		if errors.Is(err, zk.ErrNoNode) {
 			continue // resigned since the list: who is next?
 		}
@@ -193,4 +192,20 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 		}
 		return leader, nil
 	}
+}
+
+// first returns the name of the first candidate in line; "" when there is none.
+func (e *Election) first(ctx context.Context, s *session.Session) (string, error) {
+	names, stat, err := s.List(ctx, e.b.path)
+	if errors.Is(err, zk.ErrNoNode) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	line, err := recipe.InOrder(ctx, s, e.b.path, recipe.Family(names, recipe.Lock), stat)
+	if err != nil || len(line) == 0 {
+		return "", err
+	}
+	return line[0], nil
 }

@@ -50,7 +50,7 @@ func (t *tenure) tend() {
 func (t *tenure) watch() {
 	dir, own := path.Split(t.ticket.Nodes()[0])
 	for {
-		w, names, err := t.s.WatchChildren(t.ctx, path.Clean(dir))
+		w, names, _, err := t.s.WatchChildren(t.ctx, path.Clean(dir))
 		switch {
 		case err == nil:
 		case t.ctx.Err() != nil:

@@ -88,13 +88,12 @@ func (o *observer) none() {
 // watch observes through one session, until that ends, ctx ends, or yield has had enough.
 func (o *observer) watch(ctx context.Context, s *session.Session) error {
 	for !o.stopped {
-		names, _, err := s.List(ctx, o.e.b.path)
-		if err != nil && !errors.Is(err, zk.ErrNoNode) {
-			return err
-		}
-		if line := recipe.Sort(names); len(line) > 0 {
-			err = o.follow(ctx, s, line[0])
-		} else {
+		first, err := o.e.first(ctx, s)
+		switch {
+		case err != nil:
+		case first != "":
+			err = o.follow(ctx, s, first)
+		default:
 			err = o.await(ctx, s)
 		}
 		if err != nil {
@@ -156,7 +155,7 @@ func (o *observer) await(ctx context.Context, s *session.Session) error {
 	if o.stopped {
 		return nil
 	}
-	w, names, err := s.WatchChildren(ctx, o.e.b.path)
+	w, names, _, err := s.WatchChildren(ctx, o.e.b.path)
 	if errors.Is(err, zk.ErrNoNode) {
 		if w, err = s.Watch(ctx, o.e.b.path); err == nil && w.Exists {
 			w.Close()
@@ -167,7 +166,7 @@ func (o *observer) await(ctx context.Context, s *session.Session) error {
 		return err
 	}
 	defer w.Close()
-	if len(recipe.Sort(names)) > 0 {
+	if len(recipe.Family(names, recipe.Lock)) > 0 {
 		return nil
 	}
 	return sleep(ctx, s, w)

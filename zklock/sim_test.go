@@ -316,5 +316,6 @@ func simGoroutines() int {
 
 // contenders returns the names that are places in line, in the order of their numbers (which must all be positive).
 func contenders(names []string) []string {
-	return recipe.Sort(names)
+	line, _ := recipe.Listing{Names: names}.Line(nil)
+	return line
 }

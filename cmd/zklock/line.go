@@ -111,11 +111,14 @@ func (l *line) look(ctx context.Context, c *zklock.Client, own, head string) str
 			}
 		}
 	}
-	names, _, err := s.List(ctx, l.path)
+	names, stat, err := s.List(ctx, l.path)
+	if err == nil {
+		names, err = recipe.InOrder(ctx, s, l.path, names, stat)
+	}
 	if err != nil {
 		return ""
 	}
-	ahead, first, ok := placeOf(recipe.Sort(names), own)
+	ahead, first, ok := recipe.Ahead(names, own)
 	if !ok {
 		return "" // a new session has a new place
 	}
@@ -134,20 +137,6 @@ func (l *line) nameless() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.who == ""
-}
-
-// placeOf tells how many stand in own's way, and who is first; those who share a lock don't stand in each other's.
-func placeOf(names []string, own string) (ahead int, first string, ok bool) {
-	if n, _ := recipe.Parse(own); n.Kind != recipe.Permits {
-		v := recipe.Decide(names, own, nil)
-		return v.Ahead, v.Head, v.Present
-	}
-	for i, name := range names {
-		if name == own {
-			return i, names[0], true
-		}
-	}
-	return 0, "", false
 }
 
 // describe reads who a contender is.

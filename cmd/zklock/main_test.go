@@ -88,7 +88,13 @@ func server(t testing.TB) *zktest.Server {
 }
 
 // inLine is how many stand in the line of a lock.
-func inLine(s *zktest.Server, path string) int { return len(recipe.Sort(s.Children(path))) }
+func inLine(s *zktest.Server, path string) int { return len(names(s, path)) }
+
+// names is who stands in the line of a lock, in order.
+func names(s *zktest.Server, path string) []string {
+	line, _ := recipe.Listing{Names: s.Children(path)}.Line(nil)
+	return line
+}
 
 // queued waits until n stand in line.
 func queued(t testing.TB, s *zktest.Server, path string, n int) {

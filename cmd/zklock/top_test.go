@@ -12,14 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/zktest"
 )
 
 // tokenOf is the token of the first in line.
 func tokenOf(t testing.TB, s *zktest.Server, lock string) string {
 	t.Helper()
-	first := recipe.Sort(s.Children(lock))[0]
+	first := names(s, lock)[0]
 	n, ok := s.Node(lock + "/" + first)
 	require.True(t, ok)
 	return fmt.Sprint(n.Stat.Czxid)

@@ -75,8 +75,10 @@ func untilFree(ctx context.Context, c *zklock.Client, path string, try bool, l *
 		}
 		if err = s.Sync(ctx, path); err == nil {
 			var names []string
-			names, _, err = s.List(ctx, path)
-			names = recipe.Sort(names)
+			var stat zk.Stat
+			if names, stat, err = s.List(ctx, path); err == nil {
+				names, err = recipe.InOrder(ctx, s, path, names, stat)
+			}
 			switch ahead = len(names); {
 			case errors.Is(err, zk.ErrNoNode), err == nil && ahead == 0:
 				return nil

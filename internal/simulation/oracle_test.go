@@ -363,7 +363,7 @@ func (o *oracle) doom(node string) {
 
 // remove deletes one contender, mostly the first in line.
 func (o *oracle) remove(dir string, rnd *rand.Rand) {
-	names := recipe.Sort(o.w.srv.Children(dir))
+	names, _ := recipe.Listing{Names: o.w.srv.Children(dir)}.Line(nil)
 	if len(names) == 0 {
 		return
 	}
