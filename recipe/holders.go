@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/go-zookeeper/zk"
@@ -28,6 +29,34 @@ func InOrder(ctx context.Context, s *session.Session, dir string, names []string
 	}
 	line, _ = l.Line(czxids)
 	return line, nil
+}
+
+// First returns the one of names, contenders in dir, that was made first; "" when there is none. Unlike InOrder it reads
+// the Stats of all, if there are several, and so is not taken in by one who puts himself before the others by a number
+// of his own making. Those whose Stats may not be read come last.
+func First(ctx context.Context, s *session.Session, dir string, names []string) (string, error) {
+	if len(names) == 1 {
+		return names[0], nil
+	}
+	czxids := map[string]int64{}
+	if err := readCzxids(ctx, s, dir, names, czxids); err != nil {
+		return "", err
+	}
+	var first rank
+	for _, name := range names {
+		czxid, known := czxids[name]
+		if known && czxid == 0 {
+			continue // gone since the list
+		}
+		if !known {
+			czxid = math.MaxInt64
+		}
+		n, _ := Parse(name)
+		if r := (rank{czxid, int64(n.Number), name}); first.name == "" || r.compare(first) < 0 {
+			first = r
+		}
+	}
+	return first.name, nil
 }
 
 // czxidsFor reads what a contender's decision depends on. Without it nobody can tell who came first.

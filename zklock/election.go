@@ -194,18 +194,15 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	}
 }
 
-// first returns the name of the first candidate in line; "" when there is none.
+// first returns the name of the candidate that leads or is to lead next: the one that entered first; "" when there is
+// none.
 func (e *Election) first(ctx context.Context, s *session.Session) (string, error) {
-	names, stat, err := s.List(ctx, e.b.path)
+	names, _, err := s.List(ctx, e.b.path)
 	if errors.Is(err, zk.ErrNoNode) {
 		return "", nil
 	}
 	if err != nil {
 		return "", err
 	}
-	line, err := recipe.InOrder(ctx, s, e.b.path, recipe.Family(names, recipe.Lock), stat)
-	if err != nil || len(line) == 0 {
-		return "", err
-	}
-	return line[0], nil
+	return recipe.First(ctx, s, e.b.path, recipe.Family(names, recipe.Lock))
 }

@@ -1,0 +1,164 @@
+package zklock_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"path"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/zklock"
+)
+
+// A neighbour that may only create, under any name: scenario 48. What the decisions make of it is in package recipe.
+
+// anyKind takes a lock of one kind, which one at a time may have.
+type anyKind struct {
+	name string
+	mark string // of its contenders' names
+	lock func(c *zklock.Client, dir string, opts ...zklock.LockOption) func(context.Context) (*zklock.Hold, error)
+}
+
+var anyKinds = []anyKind{
+	{"mutex", "-lock-", func(c *zklock.Client, dir string, opts ...zklock.LockOption) func(context.Context) (*zklock.Hold, error) {
+		return c.Mutex(dir, opts...).Lock
+	}},
+	{"local handoff", "-lock-", func(c *zklock.Client, dir string, opts ...zklock.LockOption) func(context.Context) (*zklock.Hold, error) {
+		return c.Mutex(dir, append(opts, zklock.WithLocalHandoff(3))...).Lock
+	}},
+	{"writer", "-__WRIT__", func(c *zklock.Client, dir string, opts ...zklock.LockOption) func(context.Context) (*zklock.Hold, error) {
+		return c.RWMutex(dir, opts...).Lock
+	}},
+	{"semaphore", "-lease-1-", func(c *zklock.Client, dir string, opts ...zklock.LockOption) func(context.Context) (*zklock.Hold, error) {
+		return semAcquire(c.Semaphore(dir, 1, opts...), 1)
+	}},
+	{"multilock", "-lock-", func(c *zklock.Client, dir string, opts ...zklock.LockOption) func(context.Context) (*zklock.Hold, error) {
+		return c.MultiLock([]string{dir, dir + "-2"}, opts...).Lock
+	}},
+	{"election", "-lock-", func(c *zklock.Client, dir string, opts ...zklock.LockOption) func(context.Context) (*zklock.Hold, error) {
+		return func(ctx context.Context) (*zklock.Hold, error) {
+			l, err := c.Election(dir, opts...).Campaign(ctx, []byte("value"))
+			if err != nil {
+				return nil, err
+			}
+			return l.Hold, nil
+		}
+	}},
+}
+
+// scenario 48: a foreign child with any number, listed at any place, lets nobody in beside the holder, and does not
+// change who of two others is first; whoever asks is told who leads. Once it is gone, things go on.
+func TestScenario48_AForeignChildWithAnyNumberChangesNothingForTheOthers(t *testing.T) {
+	const own = 1000
+	numbers := []int32{
+		math.MinInt32, math.MinInt32 + 1, own - math.MaxInt32, own - math.MaxInt32 + 2, own + math.MinInt32 + 5, // half the circle from them
+		-1, 0, own - 1, own, own + 1, own + 2, own + 3, 1 << 30, math.MaxInt32 - 1, math.MaxInt32,
+	}
+	for _, kind := range anyKinds {
+		t.Run(kind.name, func(t *testing.T) {
+			for _, number := range numbers {
+				for _, first := range []string{"!", "~"} { // the server lists by name
+					simTest(t, func(s *sim) {
+						says := fmt.Sprintf("%s: %d, listed %s", kind.name, number, map[string]string{"!": "first", "~": "last"}[first])
+						dir, a, b, c, other := s.dir("/locks/a"), s.client(), s.client(), s.client(), s.stranger()
+						require.NoError(s, s.srv.SetSequence(dir, own))
+						held := rwTake(s, kind.lock(a.Client, dir))
+						forged := fmt.Sprintf("%s/%s%s%010d", dir, first, kind.mark, number)
+						s.place(other, forged)
+						second := rwAside(s, kind.lock(b.Client, dir))
+						third := rwAside(s, kind.lock(c.Client, dir))
+						time.Sleep(time.Minute)
+						require.False(s, second.over() || third.over(), "two holders: %s", says)
+						s.owned(a, held)
+
+						if kind.name == "election" {
+							leader, err := c.Election(dir).Leader(s.Context())
+							require.NoError(s, err)
+							require.Equal(s, held.Node(), leader.Node, says)
+						}
+						require.Equal(s, []int64{a.id(), b.id(), c.id()}, sessionsInLine(s, c.Client, dir, other.ID()), says)
+
+						s.unlock(held)
+						synctest.Wait()
+						require.False(s, third.over(), "overtaken: %s", says)
+						require.NoError(s, other.Delete(s.Context(), forged, -1))
+						s.unlock(second.get(s))
+						s.unlock(third.get(s))
+						s.empty(time.Minute, dir)
+					})
+				}
+			}
+		})
+	}
+}
+
+// sessionsInLine returns whose contenders stand in line, in order, but for one neighbour's.
+func sessionsInLine(s *sim, c *zklock.Client, dir string, but int64) []int64 {
+	s.Helper()
+	line, err := c.Queue(s.Context(), dir)
+	require.NoError(s, err)
+	var ids []int64
+	for _, k := range line {
+		if k.Session != but {
+			ids = append(ids, k.Session)
+		}
+	}
+	return ids
+}
+
+// scenario 48, observed: a foreign child that puts itself before the leader by its number is not taken for one.
+func TestScenario48_ObserversDoNotFollowAForeignChildThatPutsItselfFirst(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dir, a, b, other := s.dir("/locks/a"), s.client(), s.client(), s.stranger()
+		require.NoError(s, s.srv.SetSequence(dir, 1000))
+		first := s.lead(a.Election(dir), "first")
+		ctx, cancel := context.WithCancel(s.Context())
+		defer cancel()
+		var seen []string
+		done := make(chan struct{})
+		for _, name := range []string{"!-lock-0000000000", "~-lock-0000000999", "!-lock--2147483648"} {
+			s.place(other, dir+"/"+name)
+		}
+		go func() {
+			defer close(done)
+			for leader, err := range b.Election(dir).Observe(ctx) {
+				if err == nil {
+					seen = append(seen, path.Base(leader.Node)+" "+string(leader.Value))
+				}
+			}
+		}()
+		synctest.Wait()
+		cancel()
+		<-done
+		require.Equal(s, []string{path.Base(first.Node()) + " first"}, seen)
+		s.unlock(first.Hold)
+	})
+}
+
+// scenario 48, long names: a contender whose name is longer than any path of ours may be is waited for like any other.
+func TestScenario48_AContenderWithAVeryLongNameIsWaitedFor(t *testing.T) {
+	for _, kind := range anyKinds {
+		t.Run(kind.name, func(t *testing.T) {
+			simTest(t, func(s *sim) {
+				dir, a := s.dir("/locks/a"), s.client()
+				node := dir + "/" + strings.Repeat("x", 10_000) + kind.mark + "0000000000"
+				require.NoError(s, s.srv.Create(node, nil))
+				call := rwAside(s, kind.lock(a.Client, dir))
+				time.Sleep(time.Minute)
+				require.False(s, call.over())
+				ctx, cancel := context.WithTimeout(s.Context(), time.Second)
+				defer cancel()
+				_, err := kind.lock(a.Client, dir)(ctx)
+				require.ErrorContains(s, err, "3rd in line")
+				require.Less(s, len(err.Error()), 1000, "the name is cut")
+				require.NoError(s, s.srv.Delete(node))
+				s.unlock(call.get(s))
+			})
+		})
+	}
+}
