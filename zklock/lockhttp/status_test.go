@@ -267,7 +267,7 @@ var hostile = map[string]string{ // to how it is shown
 	"bell\a\x1b[31m\r\n":                       `bell\a\x1b[31m\r\n`,
 	"bad \xff utf-8":                           `bad \xff utf-8`,
 	"العربية":                                  "العربية",
-	strings.Repeat("W", 5000):                  strings.Repeat("W", 300) + "…",
+	strings.Repeat("W", 5000):                  strings.Repeat("W", 299) + "…",
 	"{{.CSS}}${x}`javascript:alert(1)":         "{{.CSS}}${x}`javascript:alert(1)",
 }
 
