@@ -32,6 +32,9 @@ type call struct {
 	err   error // no reply came: why
 
 	hopeless bool // the reply came and could not be read: not to be repeated
+	skipped  int  // the reply came, of so many bytes, and was too long to be kept
+
+	prev, next *call // in a callQueue
 
 	room [frameRoom]byte // for frame, when it is short
 }
@@ -45,53 +48,59 @@ func newCall(op int32, name, path string, body func([]byte) []byte) *call {
 	return c
 }
 
-// errUnsent marks a call that never left: it can be repeated whatever it was.
-var errUnsent = errors.New("not sent")
-
 // fail builds the error for c. unknown: it may have been carried out.
 func (c *call) fail(err error, unknown bool) error {
 	return &OpError{Op: c.name, Path: c.path, Err: err, unknown: unknown && !c.read}
 }
 
+// failUnsent builds the error for c, which has never left.
+func (c *call) failUnsent(err error) error {
+	return &OpError{Op: c.name, Path: c.path, Err: err, unsent: true}
+}
+
 // result returns the decoder over the reply's body, or the server's refusal.
 func (c *call) result() (*decoder, error) {
+	if c.skipped > 0 { // a write says by its code whether it was done, but not what came of it
+		return nil, c.fail(&sizeError{"reply", c.skipped, maxFrame}, c.head.code == codeOK)
+	}
 	if c.head.code != codeOK {
 		return nil, c.fail(errOf(c.head.code), false)
 	}
 	return &decoder{b: c.reply}, nil
 }
 
-// run sends calls back to back on one connection and waits for all replies. Reads whose reply is lost are sent again
-// on the next connection, together with everything that never left; when a write's reply is lost, run returns and
-// that call's error matches ErrUnknownOutcome. It waits for a connection as long as ctx and the session last.
+// burst is how many calls of one caller are put on a link at once, twice at most: enough to fill the window. The rest of
+// the calls waits with its caller, where it is in nobody's way and costs nothing to give up.
+const burst = window / 2
+
+// run sends calls one behind the other and waits for all replies: back to back on one connection, as far as a burst goes.
+// Reads whose reply is lost are sent again on the next connection, together with everything that never left; when a
+// write's reply is lost, run returns and that call's error matches ErrUnknownOutcome. It waits for a connection as long
+// as ctx and the session last. Calls that servers would refuse for their size are refused here, all of them.
 //
 // Nil says that every call has a reply; whether it says yes or no is in call.result.
 func (s *Session) run(ctx context.Context, calls ...*call) error {
+	for _, c := range calls {
+		if size := len(c.frame) - 4; size > s.cfg.packetLimit { // without the length itself, as the servers count
+			return c.failUnsent(&sizeError{"request", size, s.cfg.packetLimit})
+		}
+	}
 	for {
 		l, err := s.await(ctx)
 		if err != nil {
-			return calls[0].fail(err, false)
+			return calls[0].failUnsent(err)
 		}
-		if !l.enqueue(calls...) {
-			continue // went down in between: await the next
+		sent, err := s.exchange(ctx, l, calls)
+		if err != nil {
+			return err
 		}
-		// Replies come in order: when the last one is there, all are, and one wait wakes once.
-		last := calls[len(calls)-1]
-		select {
-		case <-last.done:
-		case <-ctx.Done():
-			sent := l.abandon(calls)
-			return first(calls).fail(Waited(ctx, errors.New("waiting for the reply of "+l.server)), sent)
-		case <-s.ctx.Done():
-			sent := l.abandon(calls)
-			return first(calls).fail(s.Err(), sent)
-		}
-		var again []*call
-		for _, c := range calls {
+		again := make([]*call, 0, len(calls)-sent)
+		for _, c := range calls[:sent] {
 			<-c.done // by now, but for a link that is just failing them one after the other
 			switch {
 			case c.err == nil:
-			case errors.Is(c.err, errUnsent), c.read && !c.hopeless: // never sent, or harmless twice
+			case errors.Is(c.err, ErrNotSent), c.read && !c.hopeless: // never sent, or harmless twice
+				c.done, c.err, c.reply, c.sent = make(chan struct{}), nil, nil, time.Time{}
 				again = append(again, c)
 			default:
 				if over := s.Err(); over != nil {
@@ -100,14 +109,42 @@ func (s *Session) run(ctx context.Context, calls ...*call) error {
 				return c.fail(c.err, true)
 			}
 		}
-		if len(again) == 0 {
+		if calls = append(again, calls[sent:]...); len(calls) == 0 {
 			return nil
 		}
-		for _, c := range again {
-			c.done, c.err, c.reply, c.sent = make(chan struct{}), nil, nil, time.Time{}
-		}
-		calls = again
 	}
+}
+
+// exchange sends calls on l and waits for what becomes of them: of all, or, when the link goes down, of the first sent.
+// An error says that ctx or the session ended first.
+func (s *Session) exchange(ctx context.Context, l *link, calls []*call) (sent int, err error) {
+	for answered := 0; answered < len(calls); {
+		for sent < len(calls) && sent < answered+2*burst {
+			n := min(burst, len(calls)-sent)
+			if !l.enqueue(calls[sent : sent+n]...) {
+				return sent, nil
+			}
+			sent += n
+		}
+		// Replies come in order: when the last one is there, all are, and one wait wakes once.
+		next := min(answered+burst, sent)
+		select {
+		case <-calls[next-1].done:
+			answered = next
+			continue
+		case <-ctx.Done():
+			err = Waited(ctx, errors.New("waiting for the reply of "+l.server))
+		case <-s.ctx.Done():
+			err = s.Err()
+		}
+		left := l.abandon(calls[answered:sent])
+		c := first(calls)
+		if !left && !c.read {
+			return sent, c.failUnsent(err)
+		}
+		return sent, c.fail(err, left)
+	}
+	return sent, nil
 }
 
 // first returns the first of calls that has got no reply, or else the last.

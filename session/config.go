@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"time"
 
@@ -15,6 +16,9 @@ import (
 const (
 	DefaultTimeout    = 10 * time.Second
 	DefaultServerTick = 2 * time.Second
+
+	// DefaultPacketLimit is that of ZooKeeper's jute.maxbuffer, in bytes.
+	DefaultPacketLimit = 0xfffff
 )
 
 // Limits of Config.Timeout: below, no server of a usual configuration would grant it and a garbage collection could
@@ -44,6 +48,11 @@ type Config struct {
 	// has had this long to report to it; too small a value is unsafe, too large a one shortens the lease.
 	// Default 2 s, which is ZooKeeper's.
 	ServerTick time.Duration
+
+	// PacketLimit is the longest request, in bytes, that the ensemble's servers take: their jute.maxbuffer. A longer one
+	// would cost the connection at every attempt; it is refused before it leaves (ErrTooLarge). Set it when the servers
+	// have another one than the default. From 1,024 to 2^31−1; default 1,048,575.
+	PacketLimit int
 
 	// Auth is presented on every connection before anything else.
 	Auth []Auth
@@ -78,6 +87,9 @@ type config struct {
 	timeout time.Duration
 	tick    time.Duration
 	auth    []Auth
+
+	packetLimit int
+
 	tls     *tls.Config
 	dial    Dialer
 	log     *slog.Logger
@@ -96,6 +108,12 @@ func (c Config) check(connect string) (config, error) {
 	if c.ServerTick == 0 {
 		c.ServerTick = DefaultServerTick
 	}
+	if c.PacketLimit == 0 {
+		c.PacketLimit = DefaultPacketLimit
+	}
+	if c.PacketLimit < 1024 || c.PacketLimit > math.MaxInt32 {
+		return config{}, configError("packet limit", fmt.Sprint(c.PacketLimit), "is not between 1024 and 2^31-1 bytes")
+	}
 	if c.Timeout < minTimeout || c.Timeout > maxTimeout {
 		return config{}, configError("session timeout", c.Timeout, "is not between 100ms and 24h")
 	}
@@ -109,7 +127,7 @@ func (c Config) check(connect string) (config, error) {
 		}
 		auth = append(auth, Auth{a.Scheme, bytes.Clone(a.Credential)}) // the caller may wipe his
 	}
-	return config{servers: servers, chroot: chroot, timeout: c.Timeout, tick: c.ServerTick, auth: auth,
+	return config{servers: servers, chroot: chroot, timeout: c.Timeout, tick: c.ServerTick, auth: auth, packetLimit: c.PacketLimit,
 		tls: c.TLS, dial: c.Dial, log: c.Logger, onState: c.OnState}, nil
 }
 
@@ -131,13 +149,12 @@ func (c *config) tell(ch Change) {
 	}
 }
 
-// attempt bounds one try at one server: dialling, and again the handshake. A holder whose server died must get round
-// a few others before its lease is over.
+// attempt is where the bound of one try at one server begins: see hosts.limit.
 func attempt(timeout time.Duration) time.Duration {
 	return min(max(timeout/6, 250*time.Millisecond), 3*time.Second)
 }
 
-// patience bounds the wait for the reply of a connected server before another one is tried.
+// patience is where the bound of the wait for a connected server's reply begins: see Session.patience.
 func patience(timeout time.Duration) time.Duration { return max(timeout/4, 100*time.Millisecond) }
 
 // WorldACL is the access list that lets everybody do everything: ZooKeeper's default.

@@ -31,11 +31,11 @@ func (s *Session) connectDriver() error {
 
 // dial is the driver's dialer: hosts chooses the server, and the driver gets it inside a link.
 func (s *Session) dial(string, string, time.Duration) (net.Conn, error) {
-	conn, server, err := s.hosts.dial()
+	conn, server, limit, err := s.hosts.dial()
 	if err != nil {
 		return nil, err
 	}
-	l := newLink(s, conn, server)
+	l := newLink(s, conn, server, limit)
 	s.mu.Lock()
 	over := s.state == Over
 	if !over {

@@ -37,6 +37,14 @@ var (
 	// A write whose error does not match it has certainly not been carried out.
 	ErrUnknownOutcome = errors.New("session: outcome unknown")
 
+	// ErrNotSent matches, by errors.Is, the error of a request that never left this machine: ctx or the session ended
+	// while it waited for a connection, or it was too large. Nothing can have come of it.
+	ErrNotSent = errors.New("session: not sent")
+
+	// ErrTooLarge says that a request is longer than servers take (Config.PacketLimit), and was not sent; or that a reply
+	// is longer than this package takes (32 MB), and was skipped. The connection goes on; the same call would fail again.
+	ErrTooLarge = errors.New("session: too large")
+
 	// ErrConnection says that the connection broke after the request had left and before its reply came.
 	ErrConnection = errors.New("session: connection lost before the reply")
 
@@ -63,6 +71,7 @@ type OpError struct {
 	Err  error  // the server's answer (zk.ErrNoNode, …), a context's error, ErrConnection, or the session's end
 
 	unknown bool
+	unsent  bool
 }
 
 // Error names the operation, the path (fit for a line, and cut when it is long) and the reason.
@@ -77,8 +86,23 @@ func (e *OpError) Error() string {
 // Unwrap returns the reason.
 func (e *OpError) Unwrap() error { return e.Err }
 
-// Is reports a match with ErrUnknownOutcome when the write may have been carried out.
-func (e *OpError) Is(target error) bool { return target == ErrUnknownOutcome && e.unknown }
+// Is reports a match with ErrUnknownOutcome when the write may have been carried out, and with ErrNotSent when the request
+// never left.
+func (e *OpError) Is(target error) bool {
+	return target == ErrUnknownOutcome && e.unknown || target == ErrNotSent && e.unsent
+}
+
+// sizeError is ErrTooLarge with the figures, in bytes.
+type sizeError struct {
+	what        string // "request", "reply"
+	size, limit int
+}
+
+func (e *sizeError) Error() string {
+	return fmt.Sprintf("too large: a %s of %d bytes, and %d is the limit", e.what, e.size, e.limit)
+}
+
+func (e *sizeError) Unwrap() error { return ErrTooLarge }
 
 // waitError is a context's end together with what was being waited for.
 type waitError struct {
@@ -111,7 +135,7 @@ func outcome(err error) bool {
 			return true
 		}
 	}
-	for _, became := range []error{ErrUnknownOutcome, ErrConnection, ErrGarbled, ErrPath} {
+	for _, became := range []error{ErrUnknownOutcome, ErrNotSent, ErrTooLarge, ErrConnection, ErrGarbled, ErrPath} {
 		if errors.Is(err, became) {
 			return true
 		}

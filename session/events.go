@@ -1,6 +1,7 @@
 package session
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -77,11 +78,47 @@ func (s *Session) linkDown(l *link, err error) {
 	if up {
 		s.detach(l, err)
 	}
+	if up && errors.Is(err, errSilent) {
+		s.stalls = min(s.stalls+1, maxStalls)
+	}
 	s.mu.Unlock()
 	if lasted {
 		s.hosts.good() // before the failure is noted: it is the first of a new search
 	}
 	s.hosts.failed(l.server, err)
+}
+
+// errSilent says that a connected server did not answer for as long as it had.
+var errSilent = errors.New("no reply")
+
+// maxStalls bounds by how often patience doubles.
+const maxStalls = 4
+
+// patience bounds the wait for the reply of a connected server before another one is tried. It begins with a quarter of
+// the timeout. When the connection before was given up for silence as well, and nothing that went through the leader has
+// been answered promptly since, then it is not the server: writes take that long everywhere, and who changes the server
+// again will not see the end of his. So it doubles with each, up to where a lease that somebody needs would have no time
+// left for another server, and else to where the session itself would end.
+func (s *Session) patience() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.cfg.timeout
+	if s.lease.timeout > 0 {
+		t = s.lease.timeout
+	}
+	most := t - t/4
+	if s.held > 0 {
+		most = t / 2
+	}
+	least := patience(t)
+	return max(least, min(least<<s.stalls, most))
+}
+
+// stake returns for how long the lease lasts, and whether somebody holds something by it.
+func (s *Session) stake() (left time.Duration, held bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lease.end(true).Sub(s.clock.now()), s.held > 0
 }
 
 // detach takes the link out of use. The caller holds mu.
@@ -116,8 +153,18 @@ func (s *Session) replied(c *call, head replyHeader, at time.Time) error {
 	s.lease.ack(c.sent, at, leader)
 	if leader {
 		s.asked = c.sent
+		if at.Sub(c.sent) < patience(s.lease.timeout) {
+			s.stalls = 0
+		}
 	}
 	return nil
+}
+
+// hear notes that bytes of a long reply have arrived at at.
+func (s *Session) hear(at time.Time) {
+	s.mu.Lock()
+	s.lease.hear(at)
+	s.mu.Unlock()
 }
 
 // wake makes the keeper look again.

@@ -57,7 +57,7 @@ func (s *Session) QueuedCalls() (queued, pending int) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.queue), len(l.pending)
+	return l.queue.n, l.pending.n
 }
 
 // Attempt and Patience are the bounds that follow from a timeout.
@@ -80,11 +80,11 @@ func NewRig() *Rig {
 	s := &Session{cfg: cfg, joined: make(chan struct{}), drained: make(chan struct{}), kick: make(chan struct{}, 1),
 		ready: make(chan struct{}), id: 7}
 	s.ctx, s.cut = context.WithCancelCause(context.Background())
-	s.hosts = newHosts(s.ctx, &s.cfg)
+	s.hosts = newHosts(s.ctx, &s.cfg, s.stake)
 	s.watches = newWatches(s)
 	now := s.clock.stamp()
 	s.lease.begin(now, now, cfg.timeout, cfg.tick, true)
-	r := &Rig{Session: s, l: newLink(s, sink{}, "rig:1")}
+	r := &Rig{Session: s, l: newLink(s, sink{}, "rig:1", time.Second)}
 	r.l.shaken = true
 	s.linkUp(r.l)
 	return r
@@ -98,15 +98,15 @@ func (r *Rig) Dead() <-chan struct{} { return r.l.dead }
 
 // Answer answers each request that is queued with code and body.
 func (r *Rig) Answer(code int32, body []byte) error {
-	if err := r.l.flush(nil); err != nil {
+	if err := r.Send(); err != nil {
 		return err
 	}
 	for {
 		r.l.mu.Lock()
-		n := len(r.l.pending)
+		n := r.l.pending.n
 		var xid int32
 		if n > 0 {
-			xid = r.l.pending[0].xid
+			xid = r.l.pending.head.xid
 		}
 		r.l.mu.Unlock()
 		if n == 0 {
@@ -115,7 +115,7 @@ func (r *Rig) Answer(code int32, body []byte) error {
 		b := binary.BigEndian.AppendUint32(nil, uint32(xid))
 		b = binary.BigEndian.AppendUint64(b, 99)
 		b = binary.BigEndian.AppendUint32(b, uint32(code))
-		if err := r.l.handle(append(b, body...), r.clock.now()); err != nil {
+		if err := r.l.handle(append(b, body...), len(b)+len(body), r.clock.now()); err != nil {
 			r.l.fail(err)
 			return err
 		}
@@ -123,7 +123,16 @@ func (r *Rig) Answer(code int32, body []byte) error {
 }
 
 // Send writes what is queued.
-func (r *Rig) Send() error { return r.l.flush(nil) }
+func (r *Rig) Send() error {
+	for {
+		if more, err := r.l.flush(nil); !more || err != nil {
+			return err
+		}
+	}
+}
+
+// Beat puts a heartbeat on the link.
+func (r *Rig) Beat() { r.l.enqueue(heartbeat(opPing)) }
 
 // Break gives up the link.
 func (r *Rig) Break(err error) { r.l.fail(err) }
@@ -132,14 +141,12 @@ func (r *Rig) Break(err error) { r.l.fail(err) }
 func (r *Rig) Take() func(code int32) {
 	r.l.mu.Lock()
 	defer r.l.mu.Unlock()
-	c := r.l.pending[0]
-	r.l.pending = r.l.pending[1:]
-	return c.hook
+	return r.l.pending.pop().hook
 }
 
 // Reconnect gives the session another link.
 func (r *Rig) Reconnect() {
-	r.l = newLink(r.Session, sink{}, "rig:2")
+	r.l = newLink(r.Session, sink{}, "rig:2", time.Second)
 	r.l.shaken = true
 	r.linkUp(r.l)
 }
@@ -160,15 +167,15 @@ func (r *Rig) RefuseAndBreak(err error) {
 	}()
 	r.mu.Lock() // both need it
 	r.l.mu.Lock()
-	b := binary.BigEndian.AppendUint32(nil, uint32(r.l.pending[0].xid))
-	n := len(r.l.pending)
+	b := binary.BigEndian.AppendUint32(nil, uint32(r.l.pending.head.xid))
+	n := r.l.pending.n
 	r.l.mu.Unlock()
 	b = binary.BigEndian.AppendUint64(b, 99)
 	code := int32(codeSessionExpired)
 	b = binary.BigEndian.AppendUint32(b, uint32(code))
 	var both sync.WaitGroup
-	both.Go(func() { r.l.fail(r.l.handle(b, r.clock.stamp())) })
-	r.until(func() bool { return len(r.l.pending) < n })
+	both.Go(func() { r.l.fail(r.l.handle(b, len(b), r.clock.stamp())) })
+	r.until(func() bool { return r.l.pending.n < n })
 	both.Go(func() { r.l.fail(err) })
 	r.until(func() bool { return r.l.err != nil })
 	r.mu.Unlock()
@@ -192,7 +199,7 @@ func (r *Rig) until(cond func() bool) {
 // returns how many bytes the driver got to see.
 func ReadAll(stream io.Reader) (forwarded int, err error) {
 	r := NewRig()
-	r.l = newLink(r.Session, source{stream}, "rig:1")
+	r.l = newLink(r.Session, source{stream}, "rig:1", time.Second)
 	r.l.shaken = true
 	b := make([]byte, 4096)
 	for {

@@ -18,8 +18,9 @@ import (
 var hostileFrames = map[string]func(c *peerConn, xid int32){
 	"an empty frame":                   func(c *peerConn, _ int32) { c.send(nil) },
 	"half a header":                    func(c *peerConn, xid int32) { c.send(be64(be32(nil, xid), 1)) },
-	"a length of 2^31-1":               func(c *peerConn, _ int32) { c.raw(0x7f, 0xff, 0xff, 0xff) },
-	"a length just above the limit":    func(c *peerConn, _ int32) { c.raw(be32(nil, session.MaxFrame+1)...) },
+	"a length of 2^31-1":               func(c *peerConn, _ int32) { c.raw(be64(be64(be32(nil, 0x7fffffff), 0), 0)...) },
+	"a length just above the limit":    func(c *peerConn, _ int32) { c.raw(be64(be64(be32(nil, session.MaxFrame+1), 0), 0)...) },
+	"a notification above the limit":   func(c *peerConn, _ int32) { c.raw(be64(be64(be32(nil, session.MaxFrame+1), -1), 0)...) },
 	"a negative length":                func(c *peerConn, _ int32) { c.raw(0xff, 0xff, 0xff, 0xff) },
 	"the most negative length":         func(c *peerConn, _ int32) { c.raw(0x80, 0, 0, 0) },
 	"a length of 15":                   func(c *peerConn, _ int32) { c.raw(append(be32(nil, 15), make([]byte, 15)...)...) },
@@ -44,6 +45,11 @@ var silentFrames = map[string]func(c *peerConn, xid int32){
 	"nothing":                     func(c *peerConn, _ int32) { c.silence() },
 	"half a length, then silence": func(c *peerConn, _ int32) { c.raw(0, 0); c.silence() },
 	"half a frame, then silence":  func(c *peerConn, xid int32) { c.raw(be32(be32(nil, 84), xid)...); c.silence() },
+	"a long length, then silence": func(c *peerConn, _ int32) { c.raw(be32(nil, 0x7fffffff)...); c.silence() },
+	"the header of a reply of 2 GB, then silence": func(c *peerConn, xid int32) {
+		c.raw(append(be32(be32(nil, 0x7fffffff), xid), make([]byte, 12)...)...)
+		c.silence()
+	},
 	// xid −1, path null: a notification of nothing, which is ignored
 	"a frame of nothing but one bits": func(c *peerConn, _ int32) { c.send(bytes.Repeat([]byte{0xff}, 64)) },
 	"half a length, then the end":     func(c *peerConn, _ int32) { c.raw(0, 0) },

@@ -5,11 +5,13 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/zklock/locker/internal/jitter"
@@ -21,8 +23,9 @@ import (
 // each once a round, and waits longer from round to round, with jitter, so that a thousand clients of a server that
 // died do not come back as one.
 type hosts struct {
-	cfg *config
-	ctx context.Context // the session's own: ends with it
+	cfg   *config
+	ctx   context.Context // the session's own: ends with it
+	stake func() (left time.Duration, held bool)
 
 	mu    sync.Mutex // guards what follows
 	order []string   // this round's servers still to be tried
@@ -37,8 +40,26 @@ const (
 
 var errStopped = errors.New("session is over")
 
-func newHosts(ctx context.Context, cfg *config) *hosts {
-	return &hosts{ctx: ctx, cfg: cfg, tried: map[string]error{}}
+// newHosts returns the servers of cfg. stake says for how long the session's lease lasts, if somebody needs it.
+func newHosts(ctx context.Context, cfg *config, stake func() (time.Duration, bool)) *hosts {
+	return &hosts{ctx: ctx, cfg: cfg, stake: stake, tried: map[string]error{}}
+}
+
+// limit bounds one try at one server: name look-up and dialling, and again the handshake. It begins with a part of the
+// timeout, so that a holder whose server died gets round a few others before its lease is over. When no server of a
+// round has answered in that time, more time is what is missing: each round has twice as much as the one before, up to
+// the timeout, behind which the lease of a session that was just made would be over; and half of what is left of a lease
+// that somebody needs.
+func (h *hosts) limit() time.Duration {
+	h.mu.Lock()
+	round := h.round
+	h.mu.Unlock()
+	least := attempt(h.cfg.timeout)
+	limit := min(least<<min(max(round-1, 0), 10), max(h.cfg.timeout, least))
+	if left, held := h.stake(); held {
+		limit = min(limit, max(left/2, least))
+	}
+	return limit
 }
 
 // next returns the server to try, after the pause that its round is due.
@@ -74,25 +95,24 @@ func (h *hosts) next() (string, error) {
 	}
 }
 
-// dial opens a connection to the next server. The deadline on it caps the handshake.
-func (h *hosts) dial() (net.Conn, string, error) {
-	server, err := h.next()
-	if err != nil {
-		return nil, "", err
+// dial opens a connection to the next server. The deadline on it caps the handshake, by limit.
+func (h *hosts) dial() (conn net.Conn, server string, limit time.Duration, err error) {
+	if server, err = h.next(); err != nil {
+		return nil, "", 0, err
 	}
-	conn, err := h.open(server)
-	if err == nil {
-		if err = conn.SetDeadline(time.Now().Add(attempt(h.cfg.timeout))); err == nil {
-			return conn, server, nil
+	limit = h.limit()
+	if conn, err = h.open(server, limit); err == nil {
+		limit = h.limit()
+		if err = conn.SetDeadline(time.Now().Add(limit)); err == nil {
+			return conn, server, limit, nil
 		}
 		err = errors.Join(err, conn.Close())
 	}
 	h.failed(server, err)
-	return nil, "", err
+	return nil, "", 0, err
 }
 
-func (h *hosts) open(server string) (net.Conn, error) {
-	limit := attempt(h.cfg.timeout)
+func (h *hosts) open(server string, limit time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(h.ctx, limit)
 	defer cancel()
 
@@ -103,8 +123,11 @@ func (h *hosts) open(server string) (net.Conn, error) {
 	} else {
 		conn, err = dialOne(ctx, server)
 	}
-	if err != nil || h.cfg.tls == nil {
-		return conn, err
+	if err != nil {
+		return nil, dialError(err, limit)
+	}
+	if h.cfg.tls == nil {
+		return conn, nil
 	}
 	conf := h.cfg.tls
 	if conf.ServerName == "" && !conf.InsecureSkipVerify {
@@ -117,7 +140,7 @@ func (h *hosts) open(server string) (net.Conn, error) {
 	}
 	secure := tls.Client(conn, conf)
 	if err := secure.HandshakeContext(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("TLS: %w", err), conn.Close())
+		return nil, errors.Join(tlsError(err, limit), conn.Close())
 	}
 	return secure, nil
 }
@@ -213,3 +236,47 @@ func (e *unreachable) Error() string {
 }
 
 func (e *unreachable) Unwrap() []error { return e.errs }
+
+// dialError says in a person's words why no connection was made within limit.
+func dialError(err error, limit time.Duration) error {
+	var lookup *net.DNSError
+	switch {
+	case errors.As(err, &lookup) && lookup.IsNotFound:
+		return fmt.Errorf("no such host: %s", text.Foreign(lookup.Name))
+	case errors.As(err, &lookup) && lookup.IsTimeout:
+		return fmt.Errorf("the name was not resolved within %v", limit)
+	case isTimeout(err):
+		return fmt.Errorf("no connection within %v", limit)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return errors.New("connection refused: nothing listens there")
+	}
+	return plain(err)
+}
+
+// tlsError says in a person's words why there is no secure connection.
+func tlsError(err error, limit time.Duration) error {
+	var record tls.RecordHeaderError
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
+		return errors.New("closed the connection during the TLS handshake: a port without TLS, or a client certificate missing?")
+	case errors.As(err, &record):
+		return errors.New("answered the TLS handshake with something else: a port without TLS?")
+	case isTimeout(err):
+		return fmt.Errorf("no answer to the TLS handshake within %v: a port without TLS?", limit)
+	}
+	return fmt.Errorf("TLS: %w", plain(err))
+}
+
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// plain keeps of an error that matches one of package context only its text: it is of a context that no caller has
+// seen, and would be taken for the end of his.
+func plain(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return errors.New(err.Error())
+	}
+	return err
+}

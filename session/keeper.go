@@ -62,8 +62,8 @@ func (s *Session) beat() time.Duration {
 		return wait
 	}
 	silent, waiting := l.silence(now)
-	if limit := patience(t); waiting && silent >= limit {
-		l.fail(fmt.Errorf("no reply within %v", limit))
+	if limit := s.patience(); waiting && silent >= limit {
+		l.fail(fmt.Errorf("%w within %v", errSilent, limit))
 		return wait
 	} else if waiting {
 		wait = min(wait, limit-silent)
@@ -77,14 +77,13 @@ func (s *Session) beat() time.Duration {
 		every = t / heldPingPart
 		wait = min(wait, due.Sub(now))
 	}
-	if !waiting {
-		quiet := now.Sub(l.lastSent())
-		if quiet >= every {
-			l.enqueue(heartbeat(opPing))
-			quiet = 0
-		}
-		wait = min(wait, every-quiet)
+	// Also while a reply is due: the server has to hear of us, however long it takes for that.
+	quiet := now.Sub(l.lastSent())
+	if quiet >= every {
+		l.enqueue(heartbeat(opPing))
+		quiet = 0
 	}
+	wait = min(wait, every-quiet)
 	return wait + time.Millisecond
 }
 

@@ -106,6 +106,14 @@ func (l *lease) ack(sent, at time.Time, leader bool) {
 	l.marks = append(l.marks, mark{sent, at, at})
 }
 
+// hear counts bytes of a long reply that arrived at at. They prove nothing, and so confirm nothing; but as long as they come,
+// whoever has nothing at stake goes on.
+func (l *lease) hear(at time.Time) {
+	if end := at.Add(l.timeout); end.After(l.acked) {
+		l.acked = end
+	}
+}
+
 // safeUntil is the instant before which the ensemble can't have ended the session, drift allowed for.
 func (l *lease) safeUntil() time.Time { return l.confirmed.Add(-l.timeout / driftPart) }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,6 +30,7 @@ type link struct {
 	net.Conn
 	s      *Session
 	server string
+	limit  time.Duration // of the handshake, and of each answer to credentials
 	in     *bufio.Reader
 
 	// Touched by the driver's goroutines only, one after the other: the handshake, then the reader.
@@ -42,11 +42,12 @@ type link struct {
 	out []byte // run's write buffer
 
 	mu      sync.Mutex // guards what follows
-	queue   []*call    // to be written
-	pending []*call    // written, in order
+	queue   callQueue  // to be written
+	pending callQueue  // written, in order
+	full    bool       // the window keeps what is in queue from being written
 	xid     int32
 	last    time.Time // when something was last sent
-	heard   time.Time // when something was last read
+	moved   time.Time // when something of a reply, or of a long request, last passed
 	err     error     // why the link is dead
 
 	beating atomic.Bool // a heartbeat through the leader is on its way
@@ -56,19 +57,25 @@ type link struct {
 }
 
 const (
-	// maxFrame bounds a reply. Servers refuse requests over 1 MB, but a list of a directory may be longer.
+	// maxFrame bounds a reply that is kept; a longer one is skipped. Servers refuse requests over 1 MB, but a list of a
+	// directory may be longer.
 	maxFrame = 32 << 20
-	// window bounds the requests that wait for their replies. What is beyond waits here, where a heartbeat can overtake
-	// it: behind a thousand requests of a burst it would come too late to keep the lease.
-	window = 256
+	// window and windowBytes bound the requests that wait for their replies, their number and the bytes of all but the
+	// last. What is beyond waits here, where a heartbeat can overtake it: behind a thousand requests of a burst it would
+	// come too late to keep the lease.
+	window      = 256
+	windowBytes = 1 << 20
+	// progressStep is how many bytes of a long frame count as a sign of life. A server that sends less within a patience
+	// is as good as silent.
+	progressStep = 4 << 10
 	// firstXid keeps our transaction ids apart from the driver's, which count up from one.
 	firstXid = 0x40000000
 )
 
 var errWriteFirst = errors.New("session: driver wrote before the handshake")
 
-func newLink(s *Session, conn net.Conn, server string) *link {
-	return &link{Conn: conn, s: s, server: server, in: bufio.NewReaderSize(conn, 4096), xid: firstXid,
+func newLink(s *Session, conn net.Conn, server string, limit time.Duration) *link {
+	return &link{Conn: conn, s: s, server: server, limit: limit, in: bufio.NewReaderSize(conn, 4096), xid: firstXid,
 		wake: make(chan struct{}, 1), dead: make(chan struct{})}
 }
 
@@ -112,9 +119,9 @@ func (l *link) writeConnect(b []byte) error {
 // Read gives the driver what is for it, and handles everything else that arrives meanwhile.
 func (l *link) Read(b []byte) (int, error) {
 	for len(l.forward) == 0 {
-		body, err := l.readFrame()
+		body, size, err := l.readFrame()
 		if err == nil {
-			err = l.handle(body, l.read)
+			err = l.handle(body, size, l.read)
 		}
 		if err != nil {
 			l.fail(err)
@@ -126,42 +133,98 @@ func (l *link) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// readFrame reads one frame. Memory grows with the bytes that arrive, not with the length that was announced.
-func (l *link) readFrame() ([]byte, error) {
+// readFrame reads one frame, of size bytes. Of a reply that is too long the header is all that it keeps. Memory grows with
+// the bytes that arrive, not with the length that was announced.
+func (l *link) readFrame() (body []byte, size int, err error) {
 	had := l.in.Buffered()
 	head, err := l.in.Peek(4)
 	if err != nil {
 		if err == io.EOF && len(head) > 0 { //nolint:errorlint // as it comes from the connection
 			err = io.ErrUnexpectedEOF
 		}
-		return nil, l.readError(err)
+		return nil, 0, l.readError(err)
 	}
-	n := int(int32(binary.BigEndian.Uint32(head)))
+	size = int(int32(binary.BigEndian.Uint32(head)))
 	if _, err := l.in.Discard(len(head)); err != nil {
-		return nil, l.readError(err)
+		return nil, 0, l.readError(err)
 	}
-	if n < replyHeaderLen || n > maxFrame {
-		return nil, fmt.Errorf("%w: length %d", ErrGarbled, n)
+	if size < replyHeaderLen || size > maxFrame && !l.shaken {
+		return nil, 0, fmt.Errorf("%w: length %d", ErrGarbled, size)
 	}
-	const step = 64 << 10
-	b := make([]byte, 0, min(n, step))
-	for len(b) < n {
-		have := len(b)
-		if have == cap(b) {
-			b = append(b, make([]byte, min(have, n-have))...)[:have]
-		}
-		b = b[:min(cap(b), n)]
-		if _, err := io.ReadFull(l.in, b[have:]); err != nil {
-			return nil, l.readError(err)
-		}
-		l.mu.Lock()
-		l.heard = l.s.clock.stamp() // a long reply is on its way
-		l.mu.Unlock()
+	body = make([]byte, replyHeaderLen, min(size, 64<<10))
+	if _, err := io.ReadFull(l.in, body); err != nil {
+		return nil, 0, l.readError(err)
 	}
-	if had < len(head)+n || l.read.IsZero() { // else it came along with the one before, of which the time is known
+	if size <= maxFrame {
+		body, err = l.readRest(body, size)
+	} else if err = l.expected(body); err == nil {
+		err = l.skip(size - len(body))
+	}
+	if err != nil {
+		return nil, 0, l.readError(err)
+	}
+	if had < len(head)+size || l.read.IsZero() { // else it came along with the one before, of which the time is known
 		l.read = l.s.clock.now()
 	}
+	return body, size, nil
+}
+
+// expected checks, before a frame is skipped for its length, that it begins as the reply that is due: no other length
+// could be believed.
+func (l *link) expected(header []byte) error {
+	d := decoder{b: header}
+	xid := d.int()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c := l.pending.head; c == nil || c.xid != xid {
+		return fmt.Errorf("%w: a frame of more than %d bytes that is no reply", ErrGarbled, maxFrame)
+	}
+	return nil
+}
+
+// readRest reads the rest of a frame of size bytes behind its header, which is b.
+func (l *link) readRest(b []byte, size int) ([]byte, error) {
+	d := decoder{b: b}
+	reply := d.int() != xidNotification // notifications say nothing of whether the server answers
+	for counted := len(b); len(b) < size; {
+		if len(b) == cap(b) {
+			b = append(b, make([]byte, min(len(b), size-len(b)))...)[:len(b)]
+		}
+		n, err := l.in.Read(b[len(b):min(cap(b), size)])
+		b = b[:len(b)+n]
+		switch {
+		case err == io.EOF && len(b) < size: //nolint:errorlint // as it comes from the connection
+			return nil, io.ErrUnexpectedEOF
+		case err != nil && len(b) < size:
+			return nil, err
+		}
+		if reply && len(b)-counted >= progressStep {
+			counted = len(b)
+			l.s.hear(l.progress())
+		}
+	}
 	return b, nil
+}
+
+// skip reads n bytes and keeps none.
+func (l *link) skip(n int) error {
+	for n > 0 {
+		k, err := l.in.Discard(min(n, progressStep))
+		if n -= k; err != nil && n > 0 {
+			return err
+		}
+		l.s.hear(l.progress())
+	}
+	return nil
+}
+
+// progress notes, and returns, that bytes of a long frame have passed now, in either direction.
+func (l *link) progress() time.Time {
+	now := l.s.clock.stamp()
+	l.mu.Lock()
+	l.moved = now
+	l.mu.Unlock()
+	return now
 }
 
 // readError says in a person's words why nothing more can be read.
@@ -169,19 +232,17 @@ func (l *link) readError(err error) error {
 	var timeout net.Error
 	switch {
 	case errors.Is(err, io.EOF) && !l.shaken:
-		return errors.New("closed the connection without an answer to the handshake")
+		return errors.New("closed the connection without an answer to the handshake: no quorum, or a port that wants TLS?")
 	case errors.As(err, &timeout) && timeout.Timeout() && !l.shaken:
-		return fmt.Errorf("no answer to the handshake within %v", attempt(l.s.cfg.timeout))
-	case errors.As(err, &timeout) && timeout.Timeout():
-		return errors.New("silent for too long")
+		return fmt.Errorf("no answer to the handshake within %v", l.limit)
 	case errors.Is(err, io.EOF):
 		return errors.New("closed the connection")
 	}
-	return err
+	return plain(err)
 }
 
-// handle deals with one frame that had arrived by at; an error gives up the link.
-func (l *link) handle(body []byte, at time.Time) error {
+// handle deals with one frame of size bytes that had arrived by at; an error gives up the link.
+func (l *link) handle(body []byte, size int, at time.Time) error {
 	if !l.shaken {
 		return l.handshake(body)
 	}
@@ -196,14 +257,15 @@ func (l *link) handle(body []byte, at time.Time) error {
 		return nil
 	}
 	l.mu.Lock()
-	if len(l.pending) == 0 || l.pending[0].xid != head.xid {
+	c := l.pending.head
+	if c == nil || c.xid != head.xid {
 		l.mu.Unlock()
 		return fmt.Errorf("%w: reply to request %d out of order", ErrGarbled, head.xid)
 	}
-	c := l.pending[0]
-	l.pending = slices.Delete(l.pending, 0, 1) // moves the others down, so that the array lasts: they are few
-	l.heard = at
-	more := len(l.queue) > 0 && len(l.pending) == window/2
+	l.pending.remove(c)
+	l.moved = at
+	more := l.full && l.pending.n <= window/2 && l.pending.bytes <= windowBytes/2
+	l.full = l.full && !more
 	l.mu.Unlock()
 	if more {
 		l.poke()
@@ -214,11 +276,12 @@ func (l *link) handle(body []byte, at time.Time) error {
 		l.mu.Lock()
 		down := l.err != nil
 		if !down {
-			l.queue = append([]*call{c}, l.queue...)
+			c.sent = time.Time{}
+			l.queue.pushFront(c)
 		}
 		l.mu.Unlock()
 		if down { // meanwhile, and nobody looks at the queue any more
-			c.lost(errUnsent)
+			c.lost(ErrNotSent)
 		}
 		return err
 	}
@@ -229,6 +292,9 @@ func (l *link) handle(body []byte, at time.Time) error {
 		l.toDriver(body[:replyHeaderLen])
 	} else if c.done != nil {
 		c.head, c.reply = head, d.b
+		if size > maxFrame {
+			c.skipped = size
+		}
 		close(c.done)
 	}
 	return nil
@@ -284,17 +350,18 @@ func (l *link) fail(err error) {
 	}
 	l.err = err
 	queue, pending := l.queue, l.pending
-	l.queue, l.pending = nil, nil
+	l.queue, l.pending = callQueue{}, callQueue{}
 	close(l.dead)
 	l.mu.Unlock()
 
 	// The session hears of it first: whoever a failed call wakes, and whoever is awake, finds the link gone.
 	l.s.linkDown(l, err)
-	for _, c := range queue {
-		c.lost(errUnsent)
+	for c := queue.pop(); c != nil; c = queue.pop() {
+		c.lost(ErrNotSent)
 	}
-	for i, c := range pending {
-		if i == 0 && errors.Is(err, ErrGarbled) {
+	first := pending.head
+	for c := pending.pop(); c != nil; c = pending.pop() {
+		if c == first && errors.Is(err, ErrGarbled) {
 			// Its reply can't be read, and would not be on the next link either: too long, or not ZooKeeper's.
 			c.hopeless = true
 			c.lost(fmt.Errorf("%s: %w", l.server, err))

@@ -129,6 +129,8 @@ func (s *Session) transacted(c *call, paths []string) (Transaction, error) {
 		return Transaction{}, err
 	case d.err != nil || len(resps) != len(paths):
 		return Transaction{}, s.garbled(c, errShort)
+	case failed < 0 && c.head.code != codeOK:
+		return Transaction{}, s.garbled(c, fmt.Errorf("refused (%w), and every operation done", errOf(c.head.code)))
 	case failed >= 0:
 		return Transaction{Responses: resps}, &OpError{Op: "multi", Path: paths[failed], Err: errOf(codes[failed])}
 	}

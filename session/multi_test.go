@@ -1,8 +1,6 @@
 package session_test
 
 import (
-	"bytes"
-	"errors"
 	"testing"
 
 	"github.com/go-zookeeper/zk"
@@ -139,16 +137,6 @@ func TestAMultiOfSomethingElseIsRefusedBeforeItIsSent(t *testing.T) {
 	require.Zero(t, srv.Requests()[zktest.OpMulti])
 	_, there := srv.Node("/made")
 	require.False(t, there)
-}
-
-func TestAMultiThatIsTooLargeIsTheCallersErrorAndNotAHang(t *testing.T) {
-	everywhere(t, func(t *testing.T, g *ground) {
-		_, err := g.Multi(g.ctx, &zk.CreateRequest{Path: g.path("/x"), Data: bytes.Repeat([]byte{1}, 2<<20), Acl: everybody})
-		require.Error(t, err) // the server hangs up on a packet over its limit
-		require.True(t, errors.Is(err, session.ErrUnknownOutcome) || errors.Is(err, session.ErrConnection), "%v", err)
-		_, err = g.Exists(g.ctx, g.path("/x"))
-		require.ErrorIs(t, err, zk.ErrNoNode, "and the session goes on")
-	})
 }
 
 func TestAMultiWithALostReplyHasAnUnknownOutcome(t *testing.T) {

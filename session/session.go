@@ -71,6 +71,7 @@ type Session struct {
 	upSince   time.Time
 	held      int
 	heldSince time.Time
+	stalls    int       // connections given up for silence since the last prompt answer through the leader
 	asked     time.Time // when the latest request through the leader was acknowledged as sent
 }
 
@@ -103,7 +104,7 @@ func Start(connect string, conf Config) (*Session, error) {
 	s := &Session{cfg: cfg, joined: make(chan struct{}), drained: make(chan struct{}), kick: make(chan struct{}, 1),
 		looking: make(chan struct{}, 1), ready: make(chan struct{})}
 	s.ctx, s.cut = context.WithCancelCause(context.Background())
-	s.hosts = newHosts(s.ctx, &s.cfg)
+	s.hosts = newHosts(s.ctx, &s.cfg, s.stake)
 	s.watches = newWatches(s)
 	if cfg.onState != nil || cfg.log != nil {
 		s.notes = newNotifier(cfg.tell)

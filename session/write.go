@@ -2,9 +2,10 @@ package session
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"net"
 	"runtime"
-	"slices"
 	"time"
 )
 
@@ -24,11 +25,13 @@ func (l *link) line(calls ...*call) bool {
 	if l.err != nil {
 		return false
 	}
-	l.number(calls)
-	if calls[0].urgent {
-		l.queue = append(calls, l.queue...)
-	} else {
-		l.queue = append(l.queue, calls...)
+	l.numberLocked(calls)
+	for _, c := range calls {
+		if c.urgent {
+			l.queue.pushFront(c)
+		} else {
+			l.queue.push(c)
+		}
 	}
 	return true
 }
@@ -41,8 +44,8 @@ func (l *link) poke() {
 	}
 }
 
-// number gives calls of ours their transaction ids. The caller holds mu.
-func (l *link) number(calls []*call) {
+// numberLocked gives calls of ours their transaction ids.
+func (l *link) numberLocked(calls []*call) {
 	for _, c := range calls {
 		c.link = l
 		if c.driver {
@@ -59,21 +62,16 @@ func (l *link) number(calls []*call) {
 	}
 }
 
-// abandon gives up waiting for calls. Those that have not been written never will be; it reports whether a write among
-// them has left already.
+// abandon gives up waiting for calls, two bursts at most. Those that have not been written never will be; it reports
+// whether a write among them has left already.
 func (l *link) abandon(calls []*call) (sent bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range calls {
-		if c.sent.IsZero() {
-			for i, q := range l.queue {
-				if q == c {
-					l.queue = append(l.queue[:i], l.queue[i+1:]...)
-					break
-				}
-			}
-		} else if !c.read {
-			sent = true
+		if !c.sent.IsZero() {
+			sent = sent || !c.read
+		} else if l.err == nil { // else fail has taken them all
+			l.queue.remove(c)
 		}
 	}
 	return sent
@@ -83,12 +81,12 @@ func (l *link) abandon(calls []*call) (sent bool) {
 func (l *link) silence(now time.Time) (time.Duration, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.pending) == 0 {
+	if l.pending.n == 0 {
 		return 0, false
 	}
-	since := l.pending[0].sent
-	if l.heard.After(since) {
-		since = l.heard
+	since := l.pending.head.sent
+	if l.moved.After(since) {
+		since = l.moved
 	}
 	return now.Sub(since), true
 }
@@ -123,9 +121,12 @@ func (l *link) run() {
 		if l.busy() {
 			runtime.Gosched() // whom the latest replies have woken is about to ask for more: one write for many
 		}
-		if err := l.flush(nil); err != nil {
-			l.fail(err)
-			return
+		for more := true; more; {
+			var err error
+			if more, err = l.flush(nil); err != nil {
+				l.fail(err)
+				return
+			}
 		}
 	}
 }
@@ -134,59 +135,64 @@ func (l *link) run() {
 func (l *link) busy() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.pending) >= 4
+	return l.pending.n >= 4
 }
 
-// flush writes first, or else what is queued, as far as the window goes, in one piece. They count as sent from the instant before the
-// first byte leaves; from here on their outcome is the server's to tell.
-func (l *link) flush(first []*call) error {
+// maxWrite bounds what flush copies and writes in one piece, but for a single frame that is longer.
+const maxWrite = 64 << 10
+
+// flush writes first, or else what is queued, as far as the window goes, a piece at a time: more says that there is another
+// one, before which a heartbeat may have come. They count as sent from the instant before the first byte leaves; from
+// here on their outcome is the server's to tell.
+func (l *link) flush(first *call) (more bool, err error) {
 	l.mu.Lock()
 	if l.err != nil {
 		l.mu.Unlock()
-		return l.err
+		return false, l.err
 	}
-	calls := first
-	if calls == nil {
-		n := max(0, window-len(l.pending))
-		for n < len(l.queue) && l.queue[n].urgent {
-			n++
-		}
-		n = min(n, len(l.queue))
-		calls = l.queue[:n]
-	} else {
-		l.number(calls)
+	if first != nil {
+		l.numberLocked([]*call{first})
+		l.queue.pushFront(first)
 	}
 	now := l.s.clock.stamp()
-	for _, c := range calls {
-		c.sent = now
-	}
-	if len(calls) > 0 {
-		l.last = now
-	}
-	l.pending = append(l.pending, calls...)
 	out := l.out[:0]
-	for _, c := range calls {
+	for l.queue.n > 0 && (len(out) == 0 || len(out)+len(l.queue.head.frame) <= maxWrite) {
+		if l.full = !l.queue.head.urgent && first == nil && (l.pending.n >= window || l.pending.bytes >= windowBytes); l.full {
+			break
+		}
+		c := l.queue.pop()
+		c.sent, l.last = now, now
+		l.pending.push(c)
 		out = append(out, c.frame...) // copied under mu: when the link fails, the frame goes to the next one
-	}
-	n := len(calls)
-	if first == nil {
-		l.queue = slices.Delete(l.queue, 0, n) // the array lasts, unless a burst made it long
-		if len(l.queue) == 0 && cap(l.queue) > window {
-			l.queue = nil
+		if first != nil {
+			break
 		}
 	}
+	more = first == nil && !l.full && l.queue.n > 0
 	l.mu.Unlock()
-	if n == 0 {
-		return nil
-	}
 	if cap(out) <= maxKept {
 		l.out = out
 	}
-	if err := l.Conn.SetWriteDeadline(time.Now().Add(patience(l.s.Timeout()))); err != nil {
-		return err
+	return more, l.write(out)
+}
+
+// write writes b in steps, each of which has the time of a reply: a long request on a slow line is no silence.
+func (l *link) write(b []byte) error {
+	for len(b) > 0 {
+		if err := l.Conn.SetWriteDeadline(time.Now().Add(l.s.patience())); err != nil {
+			return err
+		}
+		n, err := l.Conn.Write(b[:min(len(b), maxKept)])
+		if timeout := net.Error(nil); errors.As(err, &timeout) && timeout.Timeout() {
+			return fmt.Errorf("%w: it takes no more of the requests", errSilent)
+		} else if err != nil {
+			return plain(err)
+		}
+		if b = b[n:]; len(b) > 0 {
+			l.progress()
+		}
 	}
-	_, err := l.Conn.Write(out)
-	return err
+	return nil
 }
 
 // authenticate sends the credentials and waits for the verdict, before any other request is let on the link: the
@@ -196,15 +202,15 @@ func (l *link) authenticate() error {
 		c := newCall(opAuth, "authenticate", a.Scheme, func(b []byte) []byte {
 			return appendBytes(appendString(appendInt(b, 0), a.Scheme), a.Credential)
 		})
-		if err := l.flush([]*call{c}); err != nil {
+		if _, err := l.flush(c); err != nil {
 			return err
 		}
-		timer := time.NewTimer(attempt(l.s.cfg.timeout))
+		timer := time.NewTimer(l.limit)
 		select {
 		case <-c.done:
 			timer.Stop()
 		case <-timer.C:
-			return fmt.Errorf("no answer to the %s credentials within %v", a.Scheme, attempt(l.s.cfg.timeout))
+			return fmt.Errorf("no answer to the %s credentials within %v", a.Scheme, l.limit)
 		}
 		if c.err != nil {
 			return c.err
