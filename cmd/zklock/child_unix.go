@@ -27,7 +27,7 @@ type change struct {
 
 // startChild runs path with args and env, on our standard input, output and error. It is killed by death if the thread
 // that started it ends: that thread is kept until the group is gone, by the goroutine that waits for it.
-func startChild(path string, args, env []string, death syscall.Signal, t *terminal) (*child, error) {
+func startChild(r *reaper, path string, args, env []string, death syscall.Signal, t *terminal) (*child, error) {
 	signal.Reset(syscall.SIGTTOU) // what is ignored is inherited
 	attr := &syscall.SysProcAttr{Setpgid: true}
 	if t.fromTheStart() {
@@ -38,11 +38,13 @@ func startChild(path string, args, env []string, death syscall.Signal, t *termin
 	started := make(chan error)
 	go func() { // ends with the group
 		runtime.LockOSThread() // and is not unlocked: the thread ends with the goroutine
-		pid, err := syscall.ForkExec(path, args, &syscall.ProcAttr{Env: env, Files: []uintptr{0, 1, 2}, Sys: attr})
-		c.pgid = pid
+		p, err := r.start(path, args, &syscall.ProcAttr{Env: env, Files: []uintptr{0, 1, 2}, Sys: attr})
+		if err == nil {
+			c.pgid = p.pid
+		}
 		started <- err
 		if err == nil {
-			c.wait()
+			c.wait(p)
 		}
 		close(c.changes)
 	}()
@@ -59,49 +61,39 @@ func startChild(path string, args, env []string, death syscall.Signal, t *termin
 }
 
 // wait reports what happens to the first process, and then returns when no process of the group is left.
-func (c *child) wait() {
+func (c *child) wait(p *subprocess) {
 	for {
-		var status syscall.WaitStatus
-		_, err := syscall.Wait4(c.pgid, &status, syscall.WUNTRACED, nil)
-		switch {
-		case errors.Is(err, syscall.EINTR):
-		case err != nil: // somebody else has reaped it, which only we can: there is nothing more to learn
-			c.changes <- change{status: syscall.WaitStatus(0xff00)}
-			return
-		case status.Stopped():
-			c.changes <- change{stopped: status.StopSignal()}
-		case status.Exited() || status.Signaled():
-			c.changes <- change{status: status}
-			c.drain()
-			return
+		select {
+		case sig := <-p.stops:
+			c.changes <- change{stopped: sig}
+			continue
+		case <-p.ended:
 		}
+		c.changes <- change{status: p.status}
+		c.drain()
+		return
 	}
 }
 
 // drain waits until the group is gone: what the first process left behind counts as the command still running.
 func (c *child) drain() {
-	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
-		for { // what has been adopted, see adopt
-			var status syscall.WaitStatus
-			if pid, err := syscall.Wait4(-c.pgid, &status, syscall.WNOHANG, nil); pid <= 0 && !errors.Is(err, syscall.EINTR) {
-				break
-			}
-		}
-		if errors.Is(unix.Kill(-c.pgid, 0), unix.ESRCH) {
-			return
-		}
+	for pause := time.Millisecond; groupExists(c.pgid); pause = min(2*pause, 50*time.Millisecond) {
 		time.Sleep(pause)
 	}
 }
 
+// groupExists reports whether a process group has a process left, be it one that nobody has reaped.
+func groupExists(pgid int) bool { return !errors.Is(unix.Kill(-pgid, 0), unix.ESRCH) }
+
 // signal sends sig to every process of the group. A group that is gone, or out of our rights, does not hear it.
 func (c *child) signal(sig syscall.Signal) { _ = unix.Kill(-c.pgid, sig) }
 
-// environment returns ours with the lock's variables, which win over inherited ones.
+// environment returns ours with the lock's variables, which win over inherited ones, and without the credentials: they
+// are zklock's, and the command may run or log what nobody should show them to.
 func environment(own ...string) []string {
 	var env []string
 	for _, kv := range os.Environ() {
-		if !named(kv, own) {
+		if !named(kv, own) && !named(kv, []string{envAuth + "="}) {
 			env = append(env, kv)
 		}
 	}

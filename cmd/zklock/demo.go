@@ -61,7 +61,7 @@ func (a *app) demo(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer admin.Close() // always nil
+	defer func() { err = errors.Join(err, admin.Close()) }()
 	d.path = fmt.Sprintf("/zklock-demo-%x", time.Now().UnixNano())
 	defer func() { err = errors.Join(err, removeDemo(admin, d.path)) }()
 	var workers sync.WaitGroup
@@ -152,7 +152,7 @@ type demoWorker struct {
 	crashes bool
 }
 
-func (w *demoWorker) work(ctx context.Context, a *app) error {
+func (w *demoWorker) work(ctx context.Context, a *app) (err error) {
 	net := &network{}
 	opts := []zklock.Option{zklock.WithDialer(net.dial), zklock.WithHooks(zklock.Hooks{Queued: func(q zklock.QueuedInfo) {
 		if q.Who != "" {
@@ -163,7 +163,7 @@ func (w *demoWorker) work(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	defer c.Close() // always nil
+	defer func() { err = errors.Join(err, c.Close()) }()
 	m := c.Mutex(w.path, zklock.WithOwner(w.name))
 	for turn := 1; turn <= 2 || !w.over(); turn++ {
 		hold, err := m.Lock(ctx)

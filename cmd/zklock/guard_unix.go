@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -20,74 +20,163 @@ import (
 // killed, which the parent-death signal tells only to the first process of the group, and when zklock is stopped, so
 // that it does not see that the lease runs out. It reads its orders from a pipe,
 //
-//	group 4711          the process group to guard
+//	group 4711          the process group to guard; 0 when that is gone, and its id may become another group's
 //	until 123456789     kill it at this time, nanoseconds of the clock that counts suspended time too
-//	end                 the group is gone: nothing to do
+//	end                 nothing is left to do
 //
 // and takes the end of the pipe without the last for zklock's death. It is in a session of its own, out of the reach of
-// the terminal and of signals to zklock's process group.
+// the terminal and of signals to zklock's process group. zklock replaces a guard that is killed or stopped.
 const guardCommand = "guard-process-group"
 
-// guard is zklock's end of it.
+// guard is zklock's end of it. One goroutine uses it at a time.
 type guard struct {
-	cmd  *exec.Cmd
-	pipe *os.File
-	err  error // of the first write that failed
+	reaper *reaper
+	death  syscall.Signal
+	proc   *subprocess
+	pipe   *os.File
+	born   time.Time // when the last start was tried
+	err    error     // why there is no guard process
+	failed int       // guards in a row that could not be started, or ended within quick
+
+	// The orders that stand.
+	pgid     int
+	deadline int64 // by bootTime
 }
 
-// startGuard starts a guard that ends the group with sig.
-func startGuard(sig syscall.Signal) (*guard, error) {
+const (
+	quick    = time.Second // a guard that lives for less is no guard, and the next one is not started at once
+	enough   = 3           // failures in a row after which there is no hope for a guard
+	farewell = 10 * time.Second
+)
+
+// startGuard starts a guard that ends the group with death.
+func startGuard(r *reaper, death syscall.Signal) (*guard, error) {
+	g := &guard{reaper: r, death: death}
+	return g, g.start()
+}
+
+// start starts the process and gives it the orders that stand.
+func (g *guard) start() error {
+	g.born = time.Now()
+	g.proc, g.pipe, g.err = launchGuard(g.reaper, g.death)
+	if g.err != nil {
+		g.err = fmt.Errorf("can't start the guard process: %w", g.err)
+		g.failed++
+	}
+	if g.pgid != 0 {
+		g.say("group %d", g.pgid)
+		g.say("until %d", g.deadline)
+	}
+	return g.err
+}
+
+func launchGuard(r *reaper, death syscall.Signal) (*subprocess, *os.File, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	r, w, err := os.Pipe()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	cmd := &exec.Cmd{Path: self, Args: []string{os.Args[0], guardCommand, fmt.Sprint(int(sig))}, Stdin: r,
-		Dir: "/", SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
-	err = cmd.Start()
-	if err := errors.Join(err, r.Close()); err != nil {
-		return nil, errors.Join(fmt.Errorf("can't start the guard process: %w", err), w.Close())
+	defer null.Close()
+	in, out, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
 	}
-	return &guard{cmd: cmd, pipe: w}, nil
+	defer in.Close()
+	proc, err := r.start(self, []string{os.Args[0], guardCommand, fmt.Sprint(int(death))}, &syscall.ProcAttr{Dir: "/",
+		Env: environment(), Files: []uintptr{in.Fd(), null.Fd(), null.Fd()}, Sys: &syscall.SysProcAttr{Setsid: true}})
+	if err != nil {
+		return nil, nil, errors.Join(err, out.Close())
+	}
+	return proc, out, nil
 }
 
-// say gives an order. It does not block: the pipe of a guard that was stopped may be full after some hours, and then the
-// guard is of no use anyway.
+// gone is closed when the guard has ended, and stops tells that it was stopped. Without a guard neither says anything.
+func (g *guard) gone() <-chan struct{} {
+	if g.err != nil {
+		return nil
+	}
+	return g.proc.ended
+}
+
+func (g *guard) stops() <-chan syscall.Signal {
+	if g.err != nil {
+		return nil
+	}
+	return g.proc.stops
+}
+
+// replace starts a guard in the place of one that has ended. When that fails, or the last one has lived for less than
+// quick, it returns why there is no guard now, and is to be called again after quick.
+func (g *guard) replace() error {
+	if g.err == nil {
+		_ = g.pipe.Close() // nobody reads it
+		if time.Since(g.born) < quick {
+			g.failed++
+			g.err = fmt.Errorf("the guard process does not live: %s", ending(g.proc.status))
+			return g.err
+		}
+		g.failed = 0
+	}
+	return g.start()
+}
+
+// say gives an order. It does not block, and it may fail: a guard that has ended or was stopped does not read, and is
+// replaced.
 func (g *guard) say(format string, args ...any) {
+	if g.err != nil {
+		return
+	}
 	order := fmt.Appendf(nil, format+"\n", args...)
-	var written error
-	raw, err := g.pipe.SyscallConn()
-	if err == nil {
-		err = raw.Write(func(fd uintptr) bool {
-			_, written = unix.Write(int(fd), order) // all or nothing, since it is short
+	if raw, err := g.pipe.SyscallConn(); err == nil {
+		_ = raw.Write(func(fd uintptr) bool {
+			_, _ = unix.Write(int(fd), order) // all or nothing, since it is short
 			return true
 		})
 	}
-	if g.err == nil {
-		g.err = errors.Join(err, written)
-	}
 }
 
-func (g *guard) group(pgid int) { g.say("group %d", pgid) }
+// group gives the process group to guard; 0: none any more.
+func (g *guard) group(pgid int) {
+	g.pgid = pgid
+	g.say("group %d", pgid)
+}
 
 // until orders the group's end for the time at which at will be. The clock is read first: what then holds us up makes
 // the order earlier and not later.
 func (g *guard) until(at time.Time) {
 	now := bootTime()
-	g.say("until %d", now+int64(time.Until(at)))
+	g.deadline = now + int64(time.Until(at))
+	g.say("until %d", g.deadline)
 }
 
 // end lets the guard go and joins it.
 func (g *guard) end() {
-	g.say("end")
-	late := time.AfterFunc(10*time.Second, func() { _ = g.cmd.Process.Kill() }) // it was stopped, and has nothing to do any more
-	err := errors.Join(g.pipe.Close(), g.cmd.Wait())
-	if late.Stop() && g.err == nil {
-		g.err = err
+	if g.err != nil {
+		return
 	}
+	g.say("end")
+	_ = g.pipe.Close() // the end of the pipe says the same, now that there is no group
+	late := time.AfterFunc(farewell, g.proc.kill)
+	defer late.Stop()
+	for {
+		select {
+		case <-g.proc.stops:
+			g.proc.kill()
+		case <-g.proc.ended:
+			return
+		}
+	}
+}
+
+// ending says how a process has ended.
+func ending(status syscall.WaitStatus) string {
+	if status.Signaled() {
+		return fmt.Sprintf("ended by signal %d (%v)", int(status.Signal()), status.Signal())
+	}
+	return fmt.Sprintf("ended with %d", status.ExitStatus())
 }
 
 // guardMain is the guard process.
@@ -108,48 +197,79 @@ func guardMain(args []string) int {
 			orders <- in.Text()
 		}
 	}()
-	watch(orders, syscall.Signal(sig))
+	w := watchman{exists: groupExists, kill: func(pgid int) { _ = unix.Kill(-pgid, syscall.Signal(sig)) }}
+	w.run(orders)
 	return 0
 }
 
-// watch carries out orders until the last one.
-func watch(orders <-chan string, sig syscall.Signal) {
-	group, until := 0, int64(0)
+// watchman is what the guard process knows.
+type watchman struct {
+	group  int   // 0: none
+	until  int64 // by bootTime; 0: no time is set
+	exists func(pgid int) bool
+	kill   func(pgid int) // nobody to tell when it fails: the group is out of our rights as it was out of zklock's
+}
+
+// run carries out orders until the last one.
+func (w *watchman) run(orders <-chan string) {
 	for {
 		var timer <-chan time.Time
-		if group != 0 && until != 0 {
+		if w.group != 0 {
 			// A timer does not run while the machine sleeps: look at the clock that does, every now and then.
-			timer = time.After(min(time.Duration(until-bootTime()), 250*time.Millisecond))
+			next := 250 * time.Millisecond
+			if w.until != 0 {
+				next = min(time.Duration(w.until-bootTime()), next)
+			}
+			timer = time.After(next)
 		}
+		var order string
+		more := true
 		select {
-		case order, more := <-orders:
-			word, number, _ := strings.Cut(order, " ")
-			var n int64
-			if _, err := fmt.Sscan(number, &n); err != nil {
-				n = 0
-			}
-			switch {
-			case !more:
-				endGroup(group, sig)
-				return
-			case word == "end":
-				return
-			case word == "group":
-				group = int(n)
-			case word == "until":
-				until = n
-			}
+		case order, more = <-orders:
 		case <-timer:
-			if bootTime() >= until {
-				endGroup(group, sig)
-				until = 0 // once; zklock's death, or its own word, is still to come
+			select {
+			case order, more = <-orders: // what was said before comes first
+			default:
 			}
 		}
+		if !more {
+			w.end()
+			return
+		}
+		if order == "end" {
+			return
+		}
+		w.obey(order)
+		w.look(bootTime())
 	}
 }
 
-func endGroup(group int, sig syscall.Signal) {
-	if group > 1 { // nobody to tell when it fails: the group is gone, or out of our rights as it was out of zklock's
-		_ = unix.Kill(-group, sig)
+func (w *watchman) obey(order string) {
+	word, number, _ := strings.Cut(order, " ")
+	n, _ := strconv.ParseInt(number, 10, 64)
+	switch word {
+	case "group":
+		w.group = int(n)
+	case "until":
+		w.until = n
+	}
+}
+
+// look forgets a group that is gone, and ends one whose time has come. It looks often enough that an id can't have been
+// given to another group in between: they are given out in turn.
+func (w *watchman) look(now int64) {
+	if w.group > 1 && !w.exists(w.group) {
+		w.group = 0
+	}
+	if w.until != 0 && now >= w.until {
+		w.end()
+		w.until = 0 // once; zklock's death, or its own word, is still to come
+	}
+}
+
+// end ends the group.
+func (w *watchman) end() {
+	if w.group > 1 && w.exists(w.group) {
+		w.kill(w.group)
 	}
 }

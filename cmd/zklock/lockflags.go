@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/spf13/cobra"
 
 	"github.com/zklock/locker/zklock"
@@ -29,6 +30,8 @@ type lockFlags struct {
 	delaySet  bool
 	owner     string
 	container bool
+	aclText   []string
+	acl       []zk.ACL
 
 	// Of run only.
 	try, shared, exclusive bool
@@ -44,6 +47,8 @@ func (l *lockFlags) register(cmd *cobra.Command) {
 	f.DurationVar(&l.delay, "lock-delay", 0, "after a loss keep the next holder out for so long; for everybody on the path, or nobody")
 	f.StringVar(&l.owner, "owner", "", "the `name` that others see; default the command's")
 	f.BoolVar(&l.container, "container", false, "have the ensemble remove the lock's znode when it is not used any more")
+	f.StringArrayVar(&l.aclText, "acl", nil, "access `list` of the znodes that are made, as zkCli.sh writes it: scheme:id:perms,...\n(perms of c, d, r, w, a), for example auth::cdrwa with --auth; default world:anyone:cdrwa")
+	noFiles(cmd, "acl")
 	noFiles(cmd, "on-loss", lossKill, lossTerm, lossIgnore)
 }
 
@@ -74,6 +79,10 @@ func (l *lockFlags) check(a *app, cmd *cobra.Command, argv []string) error {
 	case changed("max-hold") && l.onLoss == lossIgnore:
 		return usagef("--max-hold and --on-loss ignore: only one of them")
 	}
+	var err error
+	if l.acl, err = parseACL(l.aclText); err != nil {
+		return err
+	}
 	if l.owner == "" {
 		l.owner = filepath.Base(argv[0])
 	}
@@ -96,6 +105,9 @@ func (l *lockFlags) options(left time.Duration) []zklock.LockOption {
 	}
 	if l.delaySet {
 		opts = append(opts, zklock.WithLockDelay(l.delay))
+	}
+	if len(l.acl) > 0 {
+		opts = append(opts, zklock.WithACL(l.acl...))
 	}
 	if l.container {
 		opts = append(opts, zklock.WithContainer())

@@ -31,6 +31,7 @@ import (
 func TestMain(m *testing.M) {
 	testscript.Main(tests{m}, map[string]func(){
 		"zklock":    main,
+		notedGuard:  mainWithNotedGuard,
 		testCommand: func() { os.Exit(testMain(os.Args[1:])) },
 	})
 }
@@ -142,7 +143,13 @@ type process struct {
 // launch starts zklock with the servers at zk; it is killed with the test.
 func launch(t testing.TB, zk string, args ...string) *process {
 	t.Helper()
-	p := &process{TB: t, Cmd: self(t, "zklock", args...), out: &buffer{}, err: &buffer{}, ended: make(chan struct{})}
+	return launchAs(t, "zklock", zk, args...)
+}
+
+// launchAs is launch for a zklock that is called by another name.
+func launchAs(t testing.TB, name, zk string, args ...string) *process {
+	t.Helper()
+	p := &process{TB: t, Cmd: self(t, name, args...), out: &buffer{}, err: &buffer{}, ended: make(chan struct{})}
 	p.Stdout, p.Stderr = p.out, p.err
 	p.Env = append(os.Environ(), envZK+"="+zk, envTimeout+"="+calm, "PATH="+commands(t)+":"+os.Getenv("PATH"))
 	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

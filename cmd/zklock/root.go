@@ -72,7 +72,7 @@ A command that it runs under a lock is stopped before anybody else can have the 
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing but errors; no place in line while waiting")
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "log sessions, losses and retries to standard error")
 	root.AddCommand(a.runCommand(), a.electCommand(), a.waitCommand(),
-		a.lsCommand(), a.queueCommand(), a.topCommand(), a.leaderCommand(), a.breakCommand(),
+		a.lsCommand(), a.queueCommand(), a.topCommand(), a.leaderCommand(), a.breakCommand(), a.pruneCommand(),
 		a.demoCommand(), a.completionCommand(), a.versionCommand())
 	root.AddCommand(topics()...)
 	return root

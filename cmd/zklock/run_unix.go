@@ -65,6 +65,8 @@ func (a *app) underLock(l *lockFlags, path string, argv []string, again bool, ta
 	if err := adopt(); err != nil {
 		return fmt.Errorf("can't reap what the command leaves behind: %w", err)
 	}
+	j.reaper = newReaper()
+	defer j.reaper.close()
 	j.sigs = catchSignals()
 	var like syscall.Signal
 	for terms := 0; ; terms++ {
@@ -89,14 +91,10 @@ func (a *app) underLock(l *lockFlags, path string, argv []string, again bool, ta
 
 // once takes the lock once and runs the command under it.
 func (a *app) once(j *job, l *lockFlags, path string, take taker) (like syscall.Signal, err error) {
-	if j.guard, err = startGuard(j.death()); err != nil {
+	if j.guard, err = startGuard(j.reaper, j.death()); err != nil {
 		return 0, err
 	}
-	defer func() {
-		if j.guard.end(); j.guard.err != nil && !a.quiet {
-			notice(a.err, "the guard process did not do its part: %v", j.guard.err)
-		}
-	}()
+	defer j.guard.end()
 	ctx, heard := j.sigs.whileWaiting(context.Background())
 	line := a.newLine(path)
 	line.follow(ctx)

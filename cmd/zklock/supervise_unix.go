@@ -20,6 +20,7 @@ type job struct {
 	grace   time.Duration
 	maxHold time.Duration // 0: no limit
 	sigs    *signals
+	reaper  *reaper
 	guard   *guard
 	lent    bool // the command had the terminal: Ctrl-C went to it alone
 }
@@ -64,8 +65,15 @@ func (j *job) run(h *zklock.Hold, timeout time.Duration, env []string) (like sys
 	if err := s.settle(); err != nil {
 		return 0, err
 	}
+	select {
+	case <-j.guard.gone():
+		if err := j.guard.replace(); err != nil {
+			return 0, err
+		}
+	default:
+	}
 	j.sigs.whileRunning()
-	if s.child, err = startChild(j.file, j.args, environment(env...), j.death(), s.tty); err != nil {
+	if s.child, err = startChild(j.reaper, j.file, j.args, environment(env...), j.death(), s.tty); err != nil {
 		return 0, err
 	}
 	j.guard.group(s.child.pgid)
@@ -106,9 +114,14 @@ func (s *supervisor) watch() error {
 		select {
 		case c, more := <-s.child.changes:
 			if !more {
+				s.guard.group(0) // at once: its id may become another group's
 				return nil
 			}
 			s.changed(c)
+		case <-s.guard.gone():
+			s.reguard()
+		case <-s.guard.stops():
+			s.guard.proc.kill() // a guard that is stopped is none
 		case sig := <-s.sigs.c:
 			s.child.signal(sig.(syscall.Signal))
 		case <-lost:
@@ -137,10 +150,30 @@ func (s *supervisor) changed(c change) {
 	s.tty.take()
 }
 
+// reguard replaces a guard that has ended. Without one the command would outlive zklock, so when there is no hope for
+// another the command is told to end while the lock is still held, if loss is a reason to end it.
+func (s *supervisor) reguard() {
+	had := s.guard.err == nil
+	switch err := s.guard.replace(); {
+	case err == nil:
+		s.say("the guard process was gone, and has been started again")
+	case s.guard.failed >= enough && s.onLoss == lossKill:
+		s.term(err.Error())
+	case had:
+		s.say("%v; trying again", err)
+	}
+}
+
 // look does what is due and returns when to look again.
 func (s *supervisor) look() time.Duration {
 	now := time.Now()
 	next := s.overtime(now)
+	if s.guard.err != nil {
+		if now.Sub(s.guard.born) >= quick {
+			s.reguard()
+		}
+		next = min(next, quick)
+	}
 	if err := s.hold.Err(); err != nil {
 		switch {
 		case s.onLoss == lossKill:

@@ -19,6 +19,9 @@ script around zklock is interrupted too.`},
   ` + envAuthFile + `  --auth-file
   ` + envTimeout + `    --timeout: the session timeout, for example 30s
 
+Not set for the command of run and elect, though zklock has it: ` + envAuth + `. A command that talks to the ensemble itself
+needs credentials of its own; ` + envAuthFile + ` is passed on.
+
 Set for the command of run and elect, whatever it would have inherited:
   ZKLOCK_PATH       the lock's path
   ZKLOCK_NODE       the znode that holds it
@@ -55,6 +58,8 @@ the group is left: what the command leaves running in the background keeps the l
 If zklock is killed, the command is killed by the kernel (on Linux), and the rest of its group by a second process of
 zklock, the guard. If zklock is stopped (SIGSTOP, or Ctrl-Z, which stops the command as well), the guard kills the group
 when the lease is over. With --on-loss term or ignore, a death of zklock is SIGTERM for the group, and there is no deadline.
+A guard that is killed or stopped is replaced at once. When three in a row don't live, the command gets SIGTERM (not with
+--on-loss term or ignore) while the lock is still held, since without a guard it could outlive zklock.
 
 Not covered:
   - processes that leave the group (setsid, daemons) or run with other rights (sudo): zklock can't end them;

@@ -1,0 +1,192 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/zktest"
+)
+
+// guards are the guard processes of a zklock.
+func guards(zklock int) (pids []int) {
+	for _, pid := range childrenOf(zklock) {
+		args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if err == nil && strings.Contains(string(args), guardCommand) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// childrenOf are the processes whose parent a process is, those included that have ended and were not reaped.
+func childrenOf(parent int) (pids []int) {
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		pid, _ := strconv.Atoi(filepath.Base(dir))
+		if p, ok := parentOf(pid); ok && p == parent {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func TestAGuardThatIsKilledOrStoppedIsReplaced(t *testing.T) {
+	t.Parallel()
+	s, d := server(t), newDiary(t)
+	p := hold(t, s.Addr(), d, "--timeout", calm)
+	for i, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
+		var old []int
+		until(t, "a guard", func() bool { old = guards(p.Process.Pid); return len(old) == 1 })
+		require.NoError(t, syscall.Kill(old[0], sig))
+		until(t, "another guard", func() bool {
+			now := guards(p.Process.Pid)
+			return len(now) == 1 && now[0] != old[0] && strings.Count(p.err.String(), "has been started again") > i
+		})
+	}
+	// The new one knows the group.
+	require.NoError(t, p.Process.Kill())
+	p.exits(-1)
+	d.silent(t, "child", "grandchild")
+}
+
+func TestTheCommandIsToldToEndWhenNoGuardLives(t *testing.T) {
+	t.Parallel()
+	s, d := server(t), newDiary(t)
+	p := launch(t, s.Addr(), "run", "/l", "--", testCommand, "diary", string(d), "until-term")
+	d.alive(t, "child")
+	until(t, "the end", func() bool {
+		for _, pid := range guards(p.Process.Pid) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		select {
+		case <-p.ended:
+			return true
+		default:
+			return false
+		}
+	})
+	p.exits(exitLost)
+	require.Contains(t, p.err.String(), "the guard process does not live: ended by signal 9 (killed): SIGTERM to the command")
+	require.True(t, d.has("child", "told"))
+	queued(t, s, "/l", 0)
+}
+
+// The id of a group that is gone may be another group's soon, while zklock still tries to give the lock back.
+func TestTheGuardIsToldAtOnceThatTheGroupIsGone(t *testing.T) {
+	s, d := server(t), newDiary(t)
+	orders := filepath.Join(t.TempDir(), "orders")
+	t.Setenv(notedOrders, orders)
+	p := launchAs(t, notedGuard, s.Addr(), "run", "/l", "--", testCommand, "diary", string(d), "until-term")
+	d.alive(t, "child")
+	s.Inject(zktest.Freeze()) // so that giving it back takes a while
+	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+	var text string
+	until(t, "the word", func() bool {
+		b, _ := os.ReadFile(orders)
+		text = string(b)
+		return strings.Contains(text, "group 0\n")
+	})
+	require.Regexp(t, `^group [1-9]\d*\n(until \d+\n)*group 0\n`, text)
+	p.exits(7)
+	b, err := os.ReadFile(orders)
+	require.NoError(t, err)
+	require.Regexp(t, `\ngroup 0\nend\n$`, string(b))
+}
+
+// notedGuard is the name of a zklock whose guard does nothing but write its orders into the file $TESTGUARD_ORDERS.
+const (
+	notedGuard  = "zklock-noted-guard"
+	notedOrders = "TESTGUARD_ORDERS"
+)
+
+func mainWithNotedGuard() {
+	if len(os.Args) < 2 || os.Args[1] != guardCommand {
+		main()
+		return
+	}
+	f, err := os.Create(os.Getenv(notedOrders))
+	if err == nil {
+		_, err = io.Copy(f, os.Stdin)
+	}
+	if err != nil {
+		panic(err)
+	}
+}
+
+func TestTheGuardKillsAGroupThatIsThereAndNoOther(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		orders []string
+		gone   bool // before the last look
+		killed []int
+	}{
+		"its time has come":             {[]string{"group 7", "until 100"}, false, []int{7}},
+		"it has not":                    {[]string{"group 7", "until 101"}, false, nil},
+		"no time is set":                {[]string{"group 7"}, false, nil},
+		"no group":                      {[]string{"until 100"}, false, nil},
+		"told that it is gone":          {[]string{"group 7", "until 100", "group 0"}, false, nil},
+		"seen that it is gone":          {[]string{"group 7", "until 100"}, true, nil},
+		"never the own group, or init":  {[]string{"group 1", "until 100"}, false, nil},
+		"never all":                     {[]string{"group -1", "until 100"}, false, nil},
+		"an order of a later time wins": {[]string{"group 7", "until 99", "until 200"}, false, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var killed []int
+			there := true
+			w := watchman{exists: func(int) bool { return there }, kill: func(pgid int) { killed = append(killed, pgid) }}
+			for _, order := range c.orders {
+				w.obey(order)
+			}
+			if c.gone {
+				there = false
+				w.look(50)
+				there = true // under the same id: another one
+			}
+			w.look(100)
+			w.look(100)
+			require.Equal(t, c.killed, killed)
+		})
+	}
+}
+
+func TestAGuardThatLooksForgetsAGroupThatIsGone(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command("/bin/sleep", "1000")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	require.NoError(t, cmd.Start())
+	pgid := cmd.Process.Pid
+	require.True(t, groupExists(pgid))
+	w := watchman{exists: groupExists, kill: func(int) { t.Error("killed") }}
+	w.obey(fmt.Sprint("group ", pgid))
+	w.look(0)
+	require.Equal(t, pgid, w.group)
+	require.NoError(t, cmd.Process.Kill())
+	require.Error(t, cmd.Wait())
+	w.look(0)
+	require.Zero(t, w.group)
+	w.end()
+}
+
+// A daemon is adopted by the nearest process that asked for it, which is zklock.
+func TestWhatTheCommandLeavesBehindIsReapedWhileItRuns(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	const n = 200
+	p := launch(t, s.Addr(), "run", "/l", "--", "sh", "-c",
+		fmt.Sprintf(`i=0; while [ $i -lt %d ]; do (true &); i=$((i+1)); done; echo forked; exec sleep 1000`, n))
+	until(t, "forked", func() bool { return p.out.String() == "forked\n" })
+	until(t, "none but the command and the guard", func() bool { return len(childrenOf(p.Process.Pid)) == 2 })
+	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+	p.exits(128 + 15)
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/spf13/cobra"
+
+	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zklock"
+)
+
+func (a *app) pruneCommand() *cobra.Command {
+	p := pruner{}
+	var yes bool
+	cmd := &cobra.Command{
+		Use:     "prune [flags] PATH",
+		GroupID: groupLook,
+		Short:   "Remove the empty directories of locks that are not used any more",
+		Long: `List the empty lock directories below PATH, and with --yes remove them. Each key that was ever locked leaves a znode, its
+lock's directory, unless it was locked with --container; the ensemble keeps all of them in memory.
+
+PATH must hold nothing but locks: a znode below it is taken for a lock's directory when it is persistent, has neither
+children nor data, has had children before, and is older than --older-than. PATH itself stays, and so does a semaphore's
+directory, which has its size as data.
+
+Nothing is removed that is used: the ensemble refuses to delete a znode that has children, and a lock whose directory
+goes before it has queued there makes it again.`,
+		Example: `  zklock prune /locks/workflow-approve                # list only
+  zklock prune --yes /locks/workflow-approve
+  zklock prune --yes --older-than 24h --depth 3 /locks`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p.root = args[0]
+			switch {
+			case p.root == "/":
+				return usagef("prune /: not all that is empty there is a lock's; name a path that holds only locks")
+			case p.age < 0:
+				return usagef("--older-than %v: must not be less than 0", p.age)
+			case p.depth < 1:
+				return usagef("--depth %d: must be more than 0", p.depth)
+			}
+			if err := session.CheckPath(p.root); err != nil {
+				return err
+			}
+			return a.with(func(ctx context.Context, c *zklock.Client) error { return p.run(ctx, a, c, yes) })
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVarP(&yes, "yes", "y", false, "remove them; without it they are only listed")
+	f.DurationVar(&p.age, "older-than", time.Hour, "leave a directory that was made less than this long ago, by the ensemble's clock and ours")
+	f.IntVar(&p.depth, "depth", 1, "look this many levels below PATH")
+	return cmd
+}
+
+// pruner finds and removes the empty lock directories below root.
+type pruner struct {
+	root  string
+	age   time.Duration
+	depth int
+
+	mu      sync.Mutex // guards what follows
+	empty   []emptyDir
+	seen    int // znodes below root
+	removed int
+	refused int // the ensemble did not let us delete
+}
+
+// emptyDir is the directory of a lock that nobody uses.
+type emptyDir struct {
+	path    string
+	version int32 // of its data: nobody may write something down there before it is deleted
+}
+
+// run lists what there is to remove, or removes it.
+func (p *pruner) run(ctx context.Context, a *app, c *zklock.Client, yes bool) error {
+	s, err := c.Session(ctx)
+	if err == nil {
+		err = s.Sync(ctx, p.root)
+	}
+	if err == nil {
+		err = p.find(ctx, s, time.Now())
+	}
+	if err != nil {
+		return err
+	}
+	if !yes {
+		for _, dir := range p.empty {
+			if _, err := fmt.Fprintln(a.out, clean(dir.path)); err != nil {
+				return err
+			}
+		}
+		if !a.quiet {
+			notice(a.err, "%d of %d znodes below %s are empty lock directories; --yes removes them", len(p.empty), p.seen, p.root)
+		}
+		return nil
+	}
+	err = p.remove(ctx, s)
+	if !a.quiet {
+		fmt.Fprintf(a.out, "removed %d of %d znodes below %s\n", p.removed, p.seen, clean(p.root))
+	}
+	if err == nil && p.refused > 0 {
+		err = fmt.Errorf("%d empty lock directories below %s: %w", p.refused, p.root, zk.ErrNoAuth)
+	}
+	return err
+}
+
+// find walks the tree below root, level by level. Contenders are nobody's directory and are not looked into.
+func (p *pruner) find(ctx context.Context, s *session.Session, now time.Time) error {
+	level := []string{p.root}
+	for depth := 0; depth <= p.depth && len(level) > 0; depth++ {
+		var next []string
+		err := each(level, func(_ int, dir string) error {
+			names, stat, err := s.List(ctx, dir)
+			if dir == p.root && err != nil {
+				return err
+			}
+			if err != nil {
+				return readable(err)
+			}
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if dir != p.root {
+				p.seen++
+			}
+			if dir != p.root && p.unused(stat, now) {
+				p.empty = append(p.empty, emptyDir{dir, stat.Version})
+			}
+			for _, name := range names {
+				if _, contender := recipe.Parse(name); !contender && join(dir, name) != "/zookeeper" {
+					next = append(next, join(dir, name))
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		level = next
+	}
+	slices.SortFunc(p.empty, func(a, b emptyDir) int { return strings.Compare(a.path, b.path) })
+	return nil
+}
+
+// unused reports whether a znode is an empty lock directory that is old enough. The owner of a container or of a znode
+// with a time to live is not zero either; the ensemble removes those by itself.
+func (p *pruner) unused(stat zk.Stat, now time.Time) bool {
+	return stat.NumChildren == 0 && stat.DataLength == 0 && stat.EphemeralOwner == 0 && stat.Cversion != 0 &&
+		now.Sub(time.UnixMilli(stat.Ctime)) >= p.age
+}
+
+// remove deletes what find has found, but for what has been used or written since.
+func (p *pruner) remove(ctx context.Context, s *session.Session) error {
+	paths := make([]string, len(p.empty))
+	for i, dir := range p.empty {
+		paths[i] = dir.path
+	}
+	return each(paths, func(i int, dir string) error {
+		err := s.Delete(ctx, dir, p.empty[i].version)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		switch {
+		case err == nil:
+			p.removed++
+		case errors.Is(err, zk.ErrNoAuth):
+			p.refused++
+		case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrNotEmpty), errors.Is(err, zk.ErrBadVersion):
+		default:
+			return err
+		}
+		return nil
+	})
+}
