@@ -261,9 +261,15 @@ func (b *base) settle(ctx context.Context, p place, try bool) (err error) {
 
 // giveUp leaves a place that is not wanted any more. ctx may be over; then the deletion goes on by itself.
 func (c *Client) giveUp(ctx context.Context, p place) {
-	err := p.Leave(ctx)
-	if err == nil || errors.Is(err, recipe.ErrGone) || ctx.Err() != nil || p.Session().Err() != nil {
-		return // gone, going, or going with the session
+	if err := p.Leave(ctx); err != nil {
+		c.unreleased(ctx, p, err)
+	}
+}
+
+// unreleased warns of a place whose Leave has failed, unless it is gone, going, or going with the session.
+func (c *Client) unreleased(ctx context.Context, p place, err error) {
+	if errors.Is(err, recipe.ErrGone) || ctx.Err() != nil || p.Session().Err() != nil {
+		return
 	}
 	c.log.Warn("place in line can't be given up before the session ends", "node", p.Nodes()[0], "error", err)
 }

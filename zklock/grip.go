@@ -14,8 +14,11 @@ import (
 
 // grip is one acquisition: what its holds share. There is one hold, or with reentrancy several.
 //
-// It ends once, in one of three ways: released by the last Unlock, lost (end), or held for too long (expire). Its
-// context is a child of the session's, so that the session's end reaches every hold in the same instant.
+// It ends once (close), for the first cause that comes: released by the last Unlock, lost (end), or held for too long
+// (expire). Its context is a child of the session's, so that the session's end reaches every hold in the same instant.
+// Its znodes are given up once as well, in one place (leave), by the last Unlock or by WithMaxHold, whichever is first:
+// whatever ended it, and whatever else happens at the same time. Only what the ensemble has deleted, or will delete with
+// the session, needs nobody for that.
 type grip struct {
 	c    *Client
 	info LockInfo
@@ -31,14 +34,23 @@ type grip struct {
 	cancel  context.CancelCauseFunc
 	lead    context.CancelCauseFunc // of the first hold, when ctx was replaced: it was that one's until then
 	p       place                   // replaced only by demote
-	moved   chan struct{}           // not nil while demote replaces p, whose znode then goes by our own hand; closed at the end
+	move    *move                   // not nil while demote replaces p, whose znode then goes by our own hand
 	missed  bool                    // meanwhile the znode was heard to have gone
 	demoted bool                    // p is a reader's place, and was a writer's
 	holds   int                     // of the lock, or of the write lock
 	reads   int                     // of the read lock
 	over    bool
-	cause   error // why, when over; ctx may have been ended by an Unlock that came a moment too late
-	timers  []*time.Timer
+	cause   error       // why, when over; ctx may have been ended by an Unlock that came a moment too late
+	leaving bool        // leave was called
+	settle  *time.Timer // until the znode is watched; may be nil
+	max     *time.Timer // of WithMaxHold; may be nil
+}
+
+// move is a downgrade under way: the writer's znode becomes a reader's.
+type move struct {
+	h    *Hold         // the hold that is turned into one of the read lock; nil for an Unlock of the write lock
+	done chan struct{} // closed when err is set; the grip's move is nil by then
+	err  error
 }
 
 // hold makes the hold of a place that is first in line and whose session is retained.
@@ -57,10 +69,10 @@ func (b *base) hold(ctx context.Context, p place, w *waiting) *Hold {
 	g.ctx, g.cancel = context.WithCancelCause(p.Session().Context())
 	b.acquired(g, w)
 	g.mu.Lock() // a timer may be early
-	defer g.mu.Unlock()
-	b.limit(g)
+	b.limitLocked(g)
 	g.unhook = context.AfterFunc(g.ctx, func() { g.end(context.Cause(g.ctx)) })
-	g.follow(p)
+	g.followLocked(p)
+	g.mu.Unlock()
 	return g.newHold(ctx, read)
 }
 
@@ -77,7 +89,7 @@ func (b *base) holdShared(ctx context.Context, t *tenure, w *waiting) *Hold {
 	g.ctx, g.cancel = h.ctx, h.cancel // until somebody joins
 	b.acquired(g, w)
 	g.mu.Lock()
-	b.limit(g)
+	b.limitLocked(g)
 	g.mu.Unlock()
 	t.attach(g)
 	return h
@@ -89,10 +101,10 @@ func (b *base) acquired(g *grip, w *waiting) {
 	b.c.tellAcquired(AcquiredInfo{g.info, Token(g.p.Czxid()), g.p.Nodes()[0], g.from.Sub(w.since), 0})
 }
 
-// limit starts the time of a hold that may only last so long. The caller holds g.mu.
-func (b *base) limit(g *grip) {
+// limitLocked starts the time of a hold that may only last so long.
+func (b *base) limitLocked(g *grip) {
 	if b.o.maxHold > 0 {
-		g.timers = append(g.timers, time.AfterFunc(b.o.maxHold, g.expire))
+		g.max = time.AfterFunc(b.o.maxHold, g.expire)
 	}
 }
 
@@ -121,9 +133,9 @@ func (g *grip) place() place {
 	return g.p
 }
 
-// follow has the grip end when p's znode is deleted: at once when that costs nothing, else after recipe.Settle, since
-// what is over sooner is not worth a read. The caller holds mu.
-func (g *grip) follow(p place) {
+// followLocked has the grip end when p's znode is deleted: at once when that costs nothing, else after recipe.Settle,
+// since what is over sooner is not worth a read.
+func (g *grip) followLocked(p place) {
 	watch := func() {
 		gone := func() { g.gone(p) }
 		p.Session().Go(func(ctx context.Context) {
@@ -136,14 +148,14 @@ func (g *grip) follow(p place) {
 		watch()
 		return
 	}
-	g.timers = append(g.timers, time.AfterFunc(recipe.Settle, watch))
+	g.settle = time.AfterFunc(recipe.Settle, watch)
 }
 
 // gone hears that p's znode was deleted, by somebody else unless p is being, or has been, replaced.
 func (g *grip) gone(p place) {
 	g.mu.Lock()
-	ours := g.moved != nil || g.p != p
-	g.missed = g.missed || g.moved != nil && g.p == p
+	ours := g.move != nil || g.p != p
+	g.missed = g.missed || g.move != nil && g.p == p
 	g.mu.Unlock()
 	if !ours {
 		g.end(ErrNodeDeleted)
@@ -165,11 +177,23 @@ func (g *grip) close(cause error) bool {
 	if g.lead != nil {
 		g.lead(cause)
 	}
-	for _, t := range g.timers {
-		t.Stop()
+	if g.settle != nil {
+		g.settle.Stop()
+	}
+	if g.max != nil && !g.standsLocked() { // else what still stands has to go at that time
+		g.max.Stop()
 	}
 	g.c.use.ended(g)
 	return true
+}
+
+// standsLocked reports whether znodes of a grip that is over may stand until somebody gives them up. One that was lost
+// with its session has none, nor has one whose only znode was deleted.
+func (g *grip) standsLocked() bool {
+	if g.leaving || errors.Is(g.cause, ErrNodeDeleted) && len(g.p.Nodes()) == 1 {
+		return false
+	}
+	return errors.Is(g.cause, ErrUnlocked) || g.p.Session().Err() == nil
 }
 
 // end loses the lock for cause. False: it had ended before.
@@ -188,16 +212,15 @@ func (g *grip) end(cause error) bool {
 	return true
 }
 
-// expire ends a grip that was held for too long: its context first, then its znode. The holder did not let go, so for
-// a lock delay it counts as lost.
+// expire ends a grip that was held for too long: its context first, then its znodes; also those that it kept when it
+// was lost before. The holder did not let go, so for a lock delay it counts as lost.
 func (g *grip) expire() {
-	if !g.end(ErrMaxHold) {
-		return
+	if !g.end(ErrMaxHold) && errors.Is(g.why(), ErrUnlocked) {
+		return // the release, which came first, gives the znodes up
 	}
 	g.place().Session().Go(func(ctx context.Context) {
-		if p, ok := g.still(ctx); ok {
-			p.Forfeit()
-			g.c.giveUp(ctx, p)
+		if err := g.leave(ctx, true); err != nil {
+			g.c.unreleased(ctx, g.place(), err)
 		}
 	})
 }
@@ -205,25 +228,15 @@ func (g *grip) expire() {
 // release gives the lock up.
 func (g *grip) release(ctx context.Context) error {
 	if !g.close(ErrUnlocked) {
-		return g.why()
+		return g.surrender(ctx, g.why())
 	}
 	defer g.c.holds.Done()
-	p, ok := g.still(ctx)
-	t, shared := p.(*tenure)
+	t, shared := g.place().(*tenure)
 	if shared && g.writes.Load() > 0 {
 		t.retire() // a write that is still under way must not be carried out in the next holder's time
 	}
-	var err error
-	if ok {
-		err = p.Leave(ctx)
-	} else { // as Leave does when ctx ends first
-		err = session.Waited(ctx, errors.New("waiting for the write lock to become a read lock"))
-		p.Session().Go(func(ctx context.Context) {
-			if p, ok := g.still(ctx); ok {
-				g.c.giveUp(ctx, p)
-			}
-		})
-	}
+	err := g.leave(ctx, false)
+	p := g.place()
 	if !shared {
 		p.Session().Release()
 	}
@@ -234,8 +247,55 @@ func (g *grip) release(ctx context.Context) error {
 	return err
 }
 
-// drop uncounts a hold. last: it was the last of all; demote: it was the last of the write lock, and readers remain.
-func (g *grip) drop(read bool) (last, demote bool) {
+// surrender gives up, for the last Unlock of a grip that was lost, what the loss has left, and returns the loss.
+func (g *grip) surrender(ctx context.Context, lost error) error {
+	g.end(lost) // it may have been found by a look at the clock only
+	if err := g.leave(ctx, false); err != nil {
+		g.c.unreleased(ctx, g.place(), err)
+	}
+	return lost
+}
+
+// leave gives up all znodes of a grip that is over. The first call does, and any other returns nil at once; forfeit says
+// that they count as lost. When ctx ends first the error is ctx's, and it goes on in the background.
+func (g *grip) leave(ctx context.Context, forfeit bool) error {
+	g.mu.Lock()
+	stands, cause := g.standsLocked(), g.cause
+	g.leaving = true
+	if g.max != nil {
+		g.max.Stop()
+	}
+	g.mu.Unlock()
+	if !stands {
+		return nil
+	}
+	give := func(ctx context.Context, p place) error {
+		if t, ok := p.(*tenure); ok && !errors.Is(cause, ErrUnlocked) {
+			t.lose(cause) // before Leave, which would hand it on; whoever ended the grip may not have come to that yet
+		}
+		if forfeit || errors.Is(cause, ErrMaxHold) {
+			p.Forfeit()
+		}
+		return p.Leave(ctx)
+	}
+	p, ok := g.still(ctx)
+	if ok {
+		return give(ctx, p)
+	}
+	p.Session().Go(func(ctx context.Context) {
+		if p, ok := g.still(ctx); ok {
+			if err := give(ctx, p); err != nil {
+				g.c.unreleased(ctx, p, err)
+			}
+		}
+	})
+	return session.Waited(ctx, errors.New("waiting for the write lock to become a read lock"))
+}
+
+// drop uncounts a hold. last: it was the last of all. A move is returned when it was the last of the write lock, and
+// readers remain: with mine, drop has begun it, in one step with the count, so that whoever releases the last read
+// waits for it; without, a Downgrade has.
+func (g *grip) drop(read bool) (last bool, m *move, mine bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if read {
@@ -243,15 +303,27 @@ func (g *grip) drop(read bool) (last, demote bool) {
 	} else {
 		g.holds--
 	}
-	return g.holds+g.reads == 0, !read && g.holds == 0 && g.reads > 0
+	if !read && g.holds == 0 && g.reads > 0 && !g.over && !g.demoted {
+		m, mine = g.move, g.move == nil
+		if mine {
+			m = g.beginLocked(nil)
+		}
+	}
+	return g.holds+g.reads == 0, m, mine
 }
 
-// join counts one more hold, unless the grip is over or about to be released.
-func (g *grip) join(read bool) bool {
+// errNoWrite says that a grip can't be joined for writing: it is becoming, or has become, a reader's.
+var errNoWrite = fmt.Errorf("%w, for reading", ErrDeadlock)
+
+// join counts one more hold. False: the grip is over or about to be released. errNoWrite: see there.
+func (g *grip) join(read bool) (bool, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.over || g.holds+g.reads == 0 || g.ctx.Err() != nil {
-		return false
+	switch {
+	case g.over || g.holds+g.reads == 0 || g.ctx.Err() != nil:
+		return false, nil
+	case !read && (g.holds == 0 || g.move != nil):
+		return false, errNoWrite
 	}
 	if t, ok := g.p.(*tenure); ok && g.lead == nil { // from here on the first hold's end is not the grip's
 		g.lead = g.cancel
@@ -262,7 +334,7 @@ func (g *grip) join(read bool) bool {
 	} else {
 		g.holds++
 	}
-	return true
+	return true, nil
 }
 
 // why is the cause of the grip's end, when it is over.
@@ -275,92 +347,11 @@ func (g *grip) why() error {
 	return context.Cause(g.ctx)
 }
 
-// live reports whether the lock is held, and whether with a right to write.
-func (g *grip) live() (held, write bool) {
+// live reports whether the lock is held.
+func (g *grip) live() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return !g.over && g.holds+g.reads > 0 && g.ctx.Err() == nil, g.holds > 0
-}
-
-// downgrader is a place that can become a reader's.
-type downgrader interface {
-	Downgrade(ctx context.Context) (*recipe.Ticket, error)
-}
-
-// demote turns a writer's grip into a reader's, at the same place in line. When it fails the grip is what it was,
-// unless it was lost, or the outcome is unknown: then it is given up. Whoever ends the grip meanwhile waits for the end
-// of the move, and gives up what there is then.
-func (g *grip) demote(ctx context.Context) error {
-	g.mu.Lock()
-	p, ok := g.p.(downgrader)
-	if !ok || g.over || g.moved != nil {
-		g.mu.Unlock()
-		return ErrNotHeld
-	}
-	g.moved, g.missed = make(chan struct{}), false
-	g.mu.Unlock()
-	r, err := p.Downgrade(ctx)
-	g.mu.Lock()
-	close(g.moved)
-	g.moved = nil
-	over, missed := g.over, g.missed
-	if err == nil {
-		g.p, g.demoted = r, true
-		if !over {
-			g.follow(r)
-		}
-	}
-	g.mu.Unlock()
-	switch {
-	case err == nil:
-		if !over {
-			g.c.tellDowngraded(DowngradedInfo{g.told(), Token(r.Czxid()), r.Node(), time.Since(g.from)})
-		}
-		return nil
-	case errors.Is(err, recipe.ErrGone):
-		g.end(ErrNodeDeleted)
-		return ErrNodeDeleted
-	case over:
-		return fmt.Errorf("%w; %w", err, g.why())
-	case errors.Is(err, ErrUnknownOutcome):
-		return fmt.Errorf("%w; the lock is given up", errors.Join(err, g.release(ctx)))
-	case missed:
-		g.end(ErrNodeDeleted)
-		return fmt.Errorf("%w; %w", err, ErrNodeDeleted)
-	}
-	return err
-}
-
-// demoteFor is demote for an Unlock, which has released the write lock whatever becomes of ctx: it goes on in the
-// background when ctx ends.
-func (g *grip) demoteFor(ctx context.Context) error {
-	s := g.place().Session()
-	done := make(chan error, 1)
-	if !s.Go(func(ctx context.Context) { done <- g.demote(ctx) }) {
-		return s.Err()
-	}
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return session.Waited(ctx, errors.New("waiting for the write lock to become a read lock"))
-	}
-}
-
-// still returns what the grip stands on once no move is under way, or false when ctx ends first.
-func (g *grip) still(ctx context.Context) (place, bool) {
-	g.mu.Lock()
-	p, moved := g.p, g.moved
-	g.mu.Unlock()
-	if moved == nil {
-		return p, true
-	}
-	select {
-	case <-moved:
-		return g.place(), true
-	case <-ctx.Done():
-		return p, false
-	}
+	return !g.over && g.holds+g.reads > 0 && g.ctx.Err() == nil
 }
 
 // lockKey finds a grip in a context.
@@ -371,19 +362,15 @@ type lockKey struct {
 
 // held returns the live grip of path that ctx carries, or nil. One of another family of locks can't be joined, nor can
 // a place be taken beside it: ErrConflict.
-func (c *Client) held(ctx context.Context, path, family string) (g *grip, write bool, err error) {
+func (c *Client) held(ctx context.Context, path, family string) (*grip, error) {
 	g, ok := ctx.Value(lockKey{c, path}).(*grip)
-	if !ok {
-		return nil, false, nil
-	}
-	live, write := g.live()
 	switch {
-	case !live:
-		return nil, false, nil
+	case !ok || !g.live():
+		return nil, nil
 	case familyOf(g.info.Kind) != family:
-		return nil, false, fmt.Errorf("%w: the caller holds %s as a %s", ErrConflict, path, g.info.Kind)
+		return nil, fmt.Errorf("%w: the caller holds %s as a %s", ErrConflict, path, g.info.Kind)
 	}
-	return g, write, nil
+	return g, nil
 }
 
 // familyOf tells which kinds of locks stand in the same lines.
@@ -405,20 +392,20 @@ const (
 // reenter looks for a hold of the same lock in ctx. With reentrancy it is counted up; without, waiting for it would
 // never end. Nil, nil: there is none.
 func (b *base) reenter(ctx context.Context) (*Hold, error) {
-	g, _, err := b.c.held(ctx, b.path, familyMutex)
+	g, err := b.c.held(ctx, b.path, familyMutex)
 	if g == nil {
 		return nil, err
 	}
 	return b.enter(ctx, g, false)
 }
 
-// enter counts one more hold of g.
+// enter counts one more hold of g. Nil, nil: g is over by now.
 func (b *base) enter(ctx context.Context, g *grip, read bool) (*Hold, error) {
-	switch {
-	case !b.o.reentrant:
+	if !b.o.reentrant {
 		return nil, ErrDeadlock
-	case !g.join(read):
-		return nil, nil
+	}
+	if ok, err := g.join(read); !ok {
+		return nil, err
 	}
 	return g.newHold(ctx, read), nil
 }

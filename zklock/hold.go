@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -22,8 +22,7 @@ type Hold struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	mu       sync.Mutex // guards released
-	released bool
+	released atomic.Bool // by Unlock, or turned into another by Downgrade
 }
 
 // Context returns a context that is cancelled when the lock is no longer safely ours: before the ensemble can give it
@@ -128,22 +127,17 @@ func (h *Hold) Multi(ctx context.Context, ops ...any) (_ []zk.MultiResponse, err
 // Errors: ErrNotHeld (released before), ErrLost (it was lost before, and why; or the session ended before the deletion
 // was confirmed, and the lock goes with it).
 func (h *Hold) Unlock(ctx context.Context) error {
-	h.mu.Lock()
-	released := h.released
-	h.released = true
-	h.mu.Unlock()
-	if released {
+	if !h.released.CompareAndSwap(false, true) {
 		return h.fail("unlock", ErrNotHeld)
 	}
 	lost := h.Err()
-	last, demote := h.g.drop(h.read)
-	p := h.g.place()
+	last, m, mine := h.g.drop(h.read)
 	if from, ok := HoldFrom(ctx); ok && from.g == h.g && ctx.Err() == nil {
 		// ctx is about to end with the hold, which is no reason to give up its release.
 		var done context.CancelFunc
 		deadline, bounded := ctx.Deadline()
 		if ctx = context.WithoutCancel(ctx); !bounded {
-			deadline = time.Now().Add(p.Session().Timeout())
+			deadline = time.Now().Add(h.g.place().Session().Timeout())
 		}
 		ctx, done = context.WithDeadline(ctx, deadline)
 		defer done()
@@ -151,15 +145,14 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	h.cancel(ErrUnlocked)
 	var err error
 	switch {
-	case lost != nil:
-		err = lost
-		if last && len(p.Nodes()) > 1 && p.Session().Err() == nil && !errors.Is(lost, ErrMaxHold) {
-			h.g.c.giveUp(ctx, p) // one of several is gone: the others are not; expire gives up all by itself
-		}
-	case last:
+	case m != nil:
+		err = h.g.demoteFor(ctx, m, mine)
+	case last && lost == nil:
 		err = h.g.release(ctx)
-	case demote:
-		err = h.g.demoteFor(ctx)
+	case last:
+		err = h.g.surrender(ctx, lost)
+	default:
+		err = lost
 	}
 	if err != nil {
 		return h.fail("unlock", err)

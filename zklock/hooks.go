@@ -13,7 +13,7 @@ import (
 //
 // LockInfo.Call ties events together. What is Asked for is Acquired or has Failed, once; in between it may be Queued and
 // Retried, any number of times. What was Acquired is Released or Lost, once; in between it may be Downgraded, once, and
-// a loss at that moment may be told first. All of that has the number of the call that asked. A call that is refused
+// an end at that moment may be told first. All of that has the number of the call that asked. A call that is refused
 // before it asks for anything (a bad path or option, a context that has ended) is not told of.
 //
 // With WithReentrancy, a call that counts up a hold is Asked and Acquired under a number of its own, and Joined names

@@ -14,8 +14,8 @@ import (
 // takes one write to enter and one to release, however many paths there are. Mutexes of the same paths stand in the
 // same lines. Like a Mutex it is a description and stores no ownership.
 //
-// A hold that loses one of its places ends, and keeps the other ones until Unlock: whoever holds it may still be at work
-// on what they guard.
+// A hold that loses one of its places ends, and keeps the other ones until Unlock, or until WithMaxHold's time is over:
+// whoever holds it may still be at work on what they guard.
 type MultiLock struct {
 	b     base
 	paths []string
@@ -118,7 +118,7 @@ func (m *MultiLock) stand(ctx context.Context, s *session.Session, r *request) (
 // reenter is base.reenter for several paths.
 func (m *MultiLock) reenter(ctx context.Context) (*Hold, error) {
 	for _, p := range m.paths {
-		g, _, err := m.b.c.held(ctx, p, familyMutex)
+		g, err := m.b.c.held(ctx, p, familyMutex)
 		switch {
 		case err != nil:
 			return nil, err

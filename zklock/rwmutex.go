@@ -64,7 +64,9 @@ func (m *RWMutex) RDo(ctx context.Context, fn func(ctx context.Context) error) e
 // kept: no writer gets between, and readers that wait behind come in. h is released (its context ends with
 // ErrUnlocked); the new hold has the same token, the context values that h has, and what is left of WithMaxHold.
 //
-// It blocks for one round trip. Errors: ErrNotHeld (h is no hold of this write lock, or released before), ErrLost.
+// It blocks for one round trip. An Unlock of h that comes meanwhile does not wait for it longer than its own context
+// lasts; Downgrade then returns ErrNotHeld, and whichever of the two there is goes.
+// Errors: ErrNotHeld (h is no hold of this write lock, or released before), ErrLost.
 // When ctx ends before the reply, nobody can tell which of the two there is: the lock is given up
 // (ErrUnknownOutcome). After any other error h is what it was.
 func (m *RWMutex) Downgrade(ctx context.Context, h *Hold) (*Hold, error) {
@@ -79,31 +81,19 @@ func (m *RWMutex) Downgrade(ctx context.Context, h *Hold) (*Hold, error) {
 	if h.read || g.info.Kind != kindWrite || !g.covers(lockKey{m.b.c, m.b.path}) {
 		return fail(fmt.Errorf("%w: not a hold of this write lock", ErrNotHeld))
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock() // Unlock waits, and finds it released
-	if h.released {
-		return fail(ErrNotHeld)
-	}
-	if err := h.Err(); err != nil {
+	if err := h.Err(); err != nil && !h.released.Load() {
 		return fail(err)
 	}
-	g.mu.Lock()
-	n := g.holds
-	if n == 1 {
-		g.holds, g.reads = 0, g.reads+1 // from here on: a Lock under h must not join what is about to be a reader's
-	}
-	g.mu.Unlock()
-	if n != 1 {
-		return fail(fmt.Errorf("the write lock is held %d times: only the last hold can be downgraded", n))
-	}
-	if err := g.demote(ctx); err != nil {
-		g.mu.Lock()
-		g.holds, g.reads = 1, g.reads-1
-		g.mu.Unlock()
-		h.released = errors.Is(h.Err(), ErrUnlocked) // given up
+	move, err := g.begin(h)
+	if err != nil {
 		return fail(err)
 	}
-	h.released = true
+	if err := g.demote(ctx, move); err != nil {
+		if errors.Is(g.why(), ErrUnlocked) { // given up
+			h.released.Store(true)
+		}
+		return fail(err)
+	}
 	h.cancel(ErrUnlocked)
 	return g.newHold(h.ctx, true), nil
 }
@@ -118,26 +108,18 @@ func (m *RWMutex) read(op string, try bool) request {
 
 // rewrite is reenter for the write lock.
 func (m *RWMutex) rewrite(ctx context.Context) (*Hold, error) {
-	g, write, err := m.held(ctx)
-	switch {
-	case g == nil:
+	g, err := m.b.c.held(ctx, m.b.path, familyRW)
+	if g == nil {
 		return nil, err
-	case !write:
-		return nil, fmt.Errorf("%w, for reading", ErrDeadlock)
 	}
 	return m.b.enter(ctx, g, false)
 }
 
 // reread is reenter for the read lock.
 func (m *RWMutex) reread(ctx context.Context) (*Hold, error) {
-	g, _, err := m.held(ctx)
+	g, err := m.b.c.held(ctx, m.b.path, familyRW)
 	if g == nil {
 		return nil, err
 	}
 	return m.b.enter(ctx, g, true)
-}
-
-// held returns the live grip of this lock that ctx carries, or nil.
-func (m *RWMutex) held(ctx context.Context) (g *grip, write bool, err error) {
-	return m.b.c.held(ctx, m.b.path, familyRW)
 }

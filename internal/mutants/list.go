@@ -107,7 +107,9 @@ var mutants = []mutant{
 	{"hold apart from its session", "the session's end does not reach the hold", "zklock/grip.go",
 		[]edit{{"context.WithCancelCause(p.Session().Context())", "context.WithCancelCause(context.Background())"}}, []string{inScenarios}},
 	{"max hold keeps the znode", "the context ends and nobody else gets the lock", "zklock/grip.go",
-		[]edit{{"			p.Forfeit()\n			g.c.giveUp(ctx, p)\n", "			p.Forfeit()\n"}}, []string{inScenarios, "./zklock -run=MaxHold"}},
+		[]edit{{"		if err := g.leave(ctx, true); err != nil {", "		if err := ctx.Err(); err != nil {"}}, []string{inScenarios, "./zklock -run=MaxHold"}},
+	{"release that meets a loss gives nothing up", "the other places of a lock of several paths stand until the session ends", "zklock/grip.go",
+		[]edit{{"		return g.surrender(ctx, g.why())\n", "		return g.why()\n"}}, []string{"./zklock -run=WhileItsUnlockIsUnderWay"}},
 	{"Check without the owner", "a znode of another session passes for ours", "zklock/hold.go",
 		[]edit{{"err == nil && stat.EphemeralOwner != s.ID():", "err == nil && stat.EphemeralOwner == -1:"}}, []string{"./zklock -run=Check|Scenario"}},
 	{"Multi without the lock", "a holder that was lost goes on writing", "zklock/hold.go",
@@ -115,5 +117,5 @@ var mutants = []mutant{
 	{"Break whoever it is", "the next holder is removed in the place of the one that hung", "zklock/contender.go",
 		[]edit{{"if k.Token != t || t <= 0 {", "if t <= 0 {"}}, []string{"./zklock -run=Break|Queue|Scenario"}},
 	{"own lock waited for", "a call waits for the hold that its caller has", "zklock/grip.go",
-		[]edit{{"	case !b.o.reentrant:\n		return nil, ErrDeadlock\n", "	case !b.o.reentrant:\n		return nil, nil\n"}}, []string{"./zklock -run=Deadlock|Reentr|Scenario"}},
+		[]edit{{"	if !b.o.reentrant {\n		return nil, ErrDeadlock\n", "	if !b.o.reentrant {\n		return nil, nil\n"}}, []string{"./zklock -run=Deadlock|Reentr|Scenario"}},
 }

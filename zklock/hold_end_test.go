@@ -1,0 +1,288 @@
+package zklock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zktest"
+)
+
+// ending is one hold, or a few of one acquisition, and everything that may end it, at random moments of the same 20 ms.
+type ending struct {
+	*sim
+	rnd  *rand.Rand
+	c    *simClient
+	dirs []string
+	all  sync.WaitGroup
+
+	closed bool // the client is closed, too
+
+	mu  sync.Mutex // guards what follows
+	log []string
+	// told counts, for each acquisition, that it began and that it ended.
+	began, ended map[uint64]int
+}
+
+func (e *ending) note(format string, args ...any) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.log = append(e.log, fmt.Sprintf(format, args...))
+}
+
+// one is true once in n times.
+func (e *ending) one(n int) bool { return e.rnd.IntN(n) == 0 }
+
+// at has fn run at some moment of the next 20 ms.
+func (e *ending) at(what string, fn func()) {
+	after := time.Duration(e.rnd.IntN(20_000)) * time.Microsecond
+	if e.one(3) {
+		after = after.Truncate(10 * time.Millisecond) // several at the very same moment
+	}
+	e.note("%s after %v", what, after)
+	e.all.Go(func() {
+		time.Sleep(after)
+		fn()
+	})
+}
+
+// context is one that lasts, one that ends soon, or one that is over.
+func (e *ending) context() (context.Context, context.CancelFunc) {
+	limit := time.Hour
+	switch e.rnd.IntN(4) {
+	case 0:
+		limit = 0
+	case 1:
+		limit = time.Duration(e.rnd.IntN(4000)) * time.Microsecond
+	}
+	ctx, cancel := context.WithTimeout(e.Context(), limit)
+	pause := time.Duration(e.rnd.IntN(2)*e.rnd.IntN(5000)) * time.Microsecond
+	return slowContext{ctx, func() { time.Sleep(pause) }}, cancel
+}
+
+// slowContext is a context of a program's own, which does something when it is asked for a value: an Unlock asks, between
+// its look at the hold and the hold's end.
+type slowContext struct {
+	context.Context
+	asked func()
+}
+
+func (c slowContext) Value(key any) any {
+	c.asked()
+	return c.Context.Value(key)
+}
+
+// One of a MultiLock's places is lost in the very moment of its Unlock, after the Unlock has looked at the hold: the
+// other places are given up (scenario 61).
+func TestAMultiLockThatIsLostWhileItsUnlockIsUnderWayLeavesNothing(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dirs, c := s.multiDirs(3), s.client()
+		h := s.multiTake(c.MultiLock(dirs))
+		time.Sleep(time.Second) // it watches its znodes now
+		ctx := slowContext{s.Context(), func() {
+			if h.Err() == nil {
+				require.NoError(s, s.srv.Delete(h.Nodes()[1]))
+				<-h.Context().Done()
+			}
+		}}
+		require.ErrorIs(s, h.Unlock(ctx), zklock.ErrNodeDeleted)
+		s.multiEmpty(0, dirs)
+	})
+}
+
+// unlock releases h. A Downgrade may have turned it into another one, or have given the lock up.
+func (e *ending) unlock(name string, h *zklock.Hold, rw bool) {
+	ctx, cancel := e.context()
+	e.at("unlock of "+name, func() {
+		defer cancel()
+		err := h.Unlock(ctx)
+		switch {
+		case err == nil, errors.Is(err, zklock.ErrLost), errors.Is(err, zklock.ErrClosed),
+			ctx.Err() != nil && errors.Is(err, ctx.Err()),
+			rw && (errors.Is(err, zklock.ErrNotHeld) || errors.Is(err, zklock.ErrUnlocked)):
+		default:
+			e.Errorf("%s: unlock: %v", name, err)
+		}
+		if h.Context().Err() == nil {
+			e.Errorf("%s: released, and its context has not ended", name)
+		}
+	})
+}
+
+// acquire takes a lock of some kind, and returns its holds by name.
+func (e *ending) acquire(opts []zklock.LockOption) (holds map[string]*zklock.Hold, rw *zklock.RWMutex) {
+	e.Helper()
+	holds = map[string]*zklock.Hold{}
+	take := func(name string, ctx context.Context, lock func(context.Context) (*zklock.Hold, error)) *zklock.Hold { //nolint:revive // name first
+		h, err := lock(ctx)
+		require.NoError(e, err)
+		holds[name] = h
+		return h
+	}
+	switch e.rnd.IntN(6) {
+	case 0:
+		e.note("mutex")
+		take("mutex", e.Context(), e.c.Mutex(e.dirs[0], opts...).Lock)
+	case 1:
+		e.note("handoff")
+		take("handoff", e.Context(), e.c.Mutex(e.dirs[0], append(opts, zklock.WithLocalHandoff(2))...).Lock)
+	case 2, 3:
+		e.note("multi")
+		take("multi", e.Context(), e.c.MultiLock(e.dirs, opts...).Lock)
+	default:
+		e.note("rw")
+		rw = e.c.RWMutex(e.dirs[0], append(opts, zklock.WithReentrancy())...)
+		w := take("write", e.Context(), rw.Lock)
+		if e.one(2) {
+			take("read", w.Context(), rw.RLock)
+		}
+	}
+	return holds, rw
+}
+
+// disturb has everything else happen that may end a hold.
+func (e *ending) disturb(holds map[string]*zklock.Hold, rw *zklock.RWMutex) {
+	for _, h := range holds {
+		nodes := h.Nodes()
+		if e.one(2) {
+			node := nodes[e.rnd.IntN(len(nodes))]
+			e.at("deletion of "+node, func() {
+				if err := e.srv.Delete(node); err != nil && !errors.Is(err, zktest.CodeNoNode) {
+					e.Error(err)
+				}
+			})
+		}
+		break // they stand on the same znodes
+	}
+	id := e.c.id()
+	if e.one(4) {
+		e.at("connections drop", e.srv.DropConnections)
+	}
+	if e.one(8) {
+		e.at("expiry", func() {
+			if err := e.srv.Expire(id); err != nil && !errors.Is(err, zktest.CodeUnknownSession) {
+				e.Error(err)
+			}
+		})
+	}
+	if e.closed = e.one(8); e.closed {
+		e.at("close", func() {
+			if err := e.c.Close(); err != nil {
+				e.Error(err)
+			}
+		})
+	}
+	if w := holds["write"]; w != nil && e.one(2) {
+		ctx, cancel := e.context()
+		e.at("downgrade", func() {
+			defer cancel()
+			r, err := rw.Downgrade(ctx, w)
+			if err != nil {
+				return
+			}
+			if err := r.Unlock(e.Context()); err != nil && !errors.Is(err, zklock.ErrLost) && !errors.Is(err, zklock.ErrClosed) {
+				e.Errorf("unlock after a downgrade: %v", err)
+			}
+		})
+	}
+}
+
+func endHold(t *testing.T, seed uint64) {
+	simTest(t, func(s *sim) {
+		e := &ending{sim: s, rnd: rand.New(rand.NewPCG(seed, 61)), dirs: s.multiDirs(3),
+			began: map[uint64]int{}, ended: map[uint64]int{}}
+		count := func(in map[uint64]int, call uint64) {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			in[call]++
+		}
+		e.c = s.client(zklock.WithHooks(zklock.Hooks{
+			Acquired: func(i zklock.AcquiredInfo) {
+				if i.Joined == 0 {
+					count(e.began, i.Call)
+				}
+			},
+			Released: func(i zklock.ReleasedInfo) { count(e.ended, i.Call) },
+			Lost:     func(i zklock.LostInfo) { count(e.ended, i.Call) },
+		}))
+		s.srv.Inject(zktest.Delay(time.Duration(e.rnd.IntN(5000)) * time.Microsecond))
+		s.srv.Inject(zktest.DelayReply(time.Duration(e.rnd.IntN(5000)) * time.Microsecond))
+		var opts []zklock.LockOption
+		limited := e.one(2)
+		if limited {
+			opts = append(opts, zklock.WithMaxHold(time.Duration(1+e.rnd.IntN(30_000))*time.Microsecond))
+		}
+		if e.one(3) {
+			opts = append(opts, zklock.WithLockDelay(time.Millisecond))
+		}
+		holds, rw := e.acquire(opts)
+		hangs := limited && e.one(3) // nobody unlocks: the maximum has to do
+		e.note("limited %v, hangs %v", limited, hangs)
+		e.disturb(holds, rw)
+		if !hangs {
+			for name, h := range holds {
+				e.unlock(name, h, rw != nil)
+			}
+		}
+		e.all.Wait()
+		limit := 3 * time.Second // within the session
+		if e.closed {
+			limit = 30 * time.Second // without a connection, the session's end has to do
+		}
+		s.until(limit, "no znode left, and an end told of: "+strings.Join(e.log, ", "), func() bool {
+			for _, dir := range e.dirs {
+				if len(contenders(s.srv.Children(dir))) > 0 {
+					return false
+				}
+			}
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			return maps.Equal(e.began, e.ended)
+		})
+		require.NoError(s, e.c.Close())
+		require.Equal(s, e.began, e.ended, "what was acquired was released or lost, once")
+	})
+}
+
+// Whatever ends a hold, and in whichever order an Unlock, the loss of one of its znodes, WithMaxHold, a Downgrade, the
+// session's end and the Client's Close come, all its znodes are given up, and its end is told once (scenario 61).
+func TestWhateverEndsAHoldAllItsZnodesGo(t *testing.T) {
+	runs := uint64(400)
+	if siteLong() {
+		runs = 20_000
+	}
+	for seed := range runs {
+		if !t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) { endHold(t, seed) }) {
+			return
+		}
+	}
+}
+
+// A MultiLock that lost one of its places, and whose holder hangs, is free at its maximum (scenario 61).
+func TestAMultiLockThatLostAPlaceAndHangsIsFreeAtItsMaximum(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dirs, c := s.multiDirs(3), s.client()
+		h := s.multiTake(c.MultiLock(dirs, zklock.WithMaxHold(5*time.Second)))
+		began := time.Now()
+		require.NoError(s, s.srv.Delete(h.Nodes()[1]))
+		next := simGo(s.Context(), s.client().MultiLock(dirs).Lock)
+		<-h.Context().Done()
+		require.ErrorIs(s, h.Err(), zklock.ErrNodeDeleted)
+		require.False(s, next.over(), "it may still be at work")
+		after := next.get(s)
+		require.Equal(s, 5*time.Second, next.at.Sub(began))
+		require.ErrorIs(s, h.Err(), zklock.ErrNodeDeleted, "the first cause stays")
+		require.ErrorIs(s, h.Unlock(s.Context()), zklock.ErrNodeDeleted)
+		s.unlock(after)
+		s.multiEmpty(0, dirs)
+	})
+}
