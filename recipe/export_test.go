@@ -8,3 +8,10 @@ func NewID() string { return newID() }
 // Shares and Blocks are Kind's.
 func (k Kind) Shares(other Kind) bool { return k.shares(other) }
 func (k Kind) Blocks(ahead Kind) bool { return k.blocks(ahead) }
+
+// Sweepers returns how many sweepers are at work.
+func Sweepers() int {
+	sweepers.mu.Lock()
+	defer sweepers.mu.Unlock()
+	return len(sweepers.of)
+}

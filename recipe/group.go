@@ -60,7 +60,7 @@ func EnterAll(ctx context.Context, s *session.Session, queues []Queue) (*Group, 
 			found, findErr := g.find(ctx)
 			if findErr != nil {
 				for _, t := range g.tickets {
-					s.Go(t.sweep)
+					t.sweep()
 				}
 				if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 					return nil, err
@@ -72,9 +72,9 @@ func EnterAll(ctx context.Context, s *session.Session, queues []Queue) (*Group, 
 			}
 			queues[0].retried(err)
 		default:
-			if !refusal(err) || ctx.Err() != nil { // then it may be the reason why ctx has ended
+			if !refusal(err) {
 				for _, t := range g.tickets {
-					s.Go(t.sweep)
+					t.sweep()
 				}
 			}
 			return nil, queues[0].refused(err)

@@ -52,20 +52,12 @@ func ended(ctx context.Context, err error) error {
 	return session.Waited(ctx, err)
 }
 
-// discard deletes the znode in the background.
-func (t *Ticket) discard() { t.s.Go(t.remove) }
-
-// remove deletes the znode, however often it takes, until ctx ends with the session.
-func (t *Ticket) remove(ctx context.Context) {
-	persist(ctx, func() error { return t.delete(ctx) })
-}
-
 // persist calls fn until it succeeds, there is nothing to do, or we are not allowed to: then the session's end has to
 // do. ctx is the session's.
 func persist(ctx context.Context, fn func() error) {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		err := fn()
-		if err == nil || errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
+		if err == nil || final(err) {
 			return
 		}
 		if transient(err) {

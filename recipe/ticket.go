@@ -94,7 +94,7 @@ func (q Queue) Enter(ctx context.Context, s *session.Session) (*Ticket, error) {
 		case errors.Is(err, session.ErrUnknownOutcome):
 			found, findErr := t.find(ctx)
 			if findErr != nil {
-				s.Go(t.sweep)
+				t.sweep()
 				if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 					return nil, err // it says for itself what it waited for
 				}
@@ -105,17 +105,21 @@ func (q Queue) Enter(ctx context.Context, s *session.Session) (*Ticket, error) {
 			}
 			q.retried(err)
 		default:
-			if !refusal(err) || ctx.Err() != nil { // then it may be the reason why ctx has ended
-				s.Go(t.sweep)
+			if !refusal(err) {
+				t.sweep()
 			}
 			return nil, q.refused(err)
 		}
 	}
 }
 
-// refusal reports whether the server's answer to a create says that nothing was made. Any other code, of a server in
-// trouble or of no ZooKeeper at all, says nothing about that.
+// refusal reports whether the error of a create says that nothing was made: it was never sent, or the server's answer
+// says so. Any other code, of a server in trouble or of no ZooKeeper at all, says nothing about that. (When it was never
+// sent, err may hold a server's answer to something else: the reason why ctx has ended.)
 func refusal(err error) bool {
+	if errors.Is(err, session.ErrNotSent) {
+		return true
+	}
 	for _, no := range []error{zk.ErrNoAuth, zk.ErrInvalidACL, zk.ErrNoChildrenForEphemerals, zk.ErrNodeExists,
 		zk.ErrBadArguments, zk.ErrBadVersion, session.ErrExpired, session.ErrClosed, session.ErrPath} {
 		if errors.Is(err, no) {
@@ -207,25 +211,6 @@ func (t *Ticket) find(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// sweep deletes the znode of a create whose outcome nobody waited for, as soon as it can be found out. One that is not
-// found is looked for again behind a write, since a leader's answer to a sync may miss what a follower had just
-// acknowledged (see session.Sync), and nobody would look a third time. (Where the create is made again, the list behind
-// that is the second look.)
-func (t *Ticket) sweep(ctx context.Context) {
-	persist(ctx, func() error {
-		found, err := t.find(ctx)
-		if err == nil && !found {
-			if _, err = t.s.Multi(ctx, &zk.CheckVersionRequest{Path: t.q.Dir, Version: -1}); err == nil {
-				found, err = t.find(ctx)
-			}
-		}
-		if found {
-			t.remove(ctx)
-		}
-		return err
-	})
-}
-
 // strays deletes what else of this session's in the directory begins with our id: a create that was found missing and
 // made again must not have been carried out late. The server's rules exclude it; a list that we read anyway shows it
 // for nothing.
@@ -238,7 +223,7 @@ func (t *Ticket) strays() {
 		stray := &Ticket{q: t.q, s: t.s, id: t.id, node: t.q.Dir + "/" + name}
 		t.s.Go(func(ctx context.Context) {
 			if stat, err := t.s.Exists(ctx, stray.node); err == nil && stat.EphemeralOwner == t.s.ID() {
-				stray.remove(ctx)
+				stray.discard()
 			}
 		})
 	}

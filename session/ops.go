@@ -86,6 +86,36 @@ func (s *Session) Delete(ctx context.Context, path string, version int32) error 
 	}))
 }
 
+// DeleteAll is Delete of several znodes at once, of any version, in one round trip for about a hundred; an error for
+// each, nil where it was deleted. The paths may be of the ensemble's own making.
+func (s *Session) DeleteAll(ctx context.Context, paths []string) []error {
+	errs := make([]error, len(paths))
+	calls := make([]*call, 0, len(paths))
+	for i, p := range paths {
+		if errs[i] = checkNamed(p); errs[i] == nil {
+			calls = append(calls, newCall(opDelete, "delete", p, func(b []byte) []byte {
+				return appendInt(appendString(b, s.join(p)), -1)
+			}))
+		}
+	}
+	var failed error
+	if len(calls) > 0 {
+		failed = s.run(ctx, calls...)
+	}
+	for i := range errs {
+		if errs[i] != nil {
+			continue
+		}
+		c := calls[0]
+		if calls = calls[1:]; failed != nil && !c.replied() {
+			errs[i] = failed // of the first that has no answer: this one has none either
+		} else {
+			_, errs[i] = c.result()
+		}
+	}
+	return errs
+}
+
 // Get reads a znode.
 func (s *Session) Get(ctx context.Context, path string) ([]byte, zk.Stat, error) {
 	if err := checkNamed(path); err != nil {

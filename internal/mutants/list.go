@@ -76,7 +76,7 @@ var mutants = []mutant{
 	{"no second look", "the znode in front has gone, others in front of it have not", "recipe/wait.go",
 		[]edit{{"if gone && v.Ahead == 1 && t.q.Kind.final() {", "if gone && t.q.Kind.final() {"}}, []string{inRecipe, inScenarios}},
 	{"orphan not deleted", "a create whose caller gave up stands in everybody's way", "recipe/ticket.go",
-		[]edit{{"			if findErr != nil {\n				s.Go(t.sweep)", "			if findErr != nil {"}}, []string{inRecipe, inScenarios}},
+		[]edit{{"			if findErr != nil {\n				t.sweep()", "			if findErr != nil {"}}, []string{inRecipe, inScenarios}},
 	{"place kept by a cancelled wait", "who gave up still stands in line", "zklock/base.go",
 		[]edit{{"		if p != nil {\n			b.c.giveUp(ctx, p)\n		}", "		if p != nil && ctx.Err() == nil {\n			b.c.giveUp(ctx, p)\n		}"}}, []string{inScenarios}},
 	{"release by prefix", "an unlock deletes somebody else's znode", "recipe/leave.go",

@@ -1,0 +1,242 @@
+package recipe
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/session"
+)
+
+// sweeper deletes what calls of one session have left behind: znodes that nobody needs any more, and those of creates
+// whose outcome nobody waited for. However many there are, after an outage for instance, it is one goroutine, which
+// works through them together and ends when nothing is left.
+type sweeper struct {
+	s    *session.Session
+	wake chan struct{} // there is more; capacity 1
+
+	leftovers // guarded by sweepers.mu
+}
+
+// leftovers is work for a sweeper.
+type leftovers struct {
+	creates []lostCreate
+	znodes  []string
+	claims  []*Ticket // whose znodes go together with the directory's note: see Claim
+}
+
+// lostCreate is a create that may have been carried out.
+type lostCreate struct{ dir, id string }
+
+// sweepers holds the sweepers that are at work.
+var sweepers = struct {
+	mu sync.Mutex
+	of map[*session.Session]*sweeper
+}{of: map[*session.Session]*sweeper{}}
+
+// sweep has the znode of a create whose outcome nobody waited for deleted, as soon as it can be found out.
+func (t *Ticket) sweep() { sweepLater(t.s, leftovers{creates: []lostCreate{{t.q.Dir, t.id}}}) }
+
+// discard has the znode deleted in the background.
+func (t *Ticket) discard() {
+	if t.delayed {
+		own := *t // as it is now
+		sweepLater(t.s, leftovers{claims: []*Ticket{&own}})
+		return
+	}
+	sweepLater(t.s, leftovers{znodes: []string{t.node}})
+}
+
+// sweepLater gives work to the session's sweeper. When the session is over there is nothing to do: the server deletes
+// what was its.
+func sweepLater(s *session.Session, work leftovers) {
+	sweepers.mu.Lock()
+	w := sweepers.of[s]
+	fresh := w == nil
+	if fresh {
+		w = &sweeper{s: s, wake: make(chan struct{}, 1)}
+		sweepers.of[s] = w
+	}
+	w.add(work)
+	sweepers.mu.Unlock()
+	if fresh && !s.Go(w.run) {
+		w.take(leftovers{}, true)
+	}
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (l *leftovers) add(more leftovers) {
+	l.creates = append(l.creates, more.creates...)
+	l.znodes = append(l.znodes, more.znodes...)
+	l.claims = append(l.claims, more.claims...)
+}
+
+// take returns all work, what was left of the last among it. When there is none, the sweeper is at work no more.
+func (w *sweeper) take(rest leftovers, end bool) (work leftovers, more bool) {
+	sweepers.mu.Lock()
+	defer sweepers.mu.Unlock()
+	work = rest
+	work.add(w.leftovers)
+	w.leftovers = leftovers{}
+	more = !end && len(work.creates)+len(work.znodes)+len(work.claims) > 0
+	if !more {
+		delete(sweepers.of, w.s)
+	}
+	return work, more
+}
+
+// run works until nothing is left, or the session is over.
+func (w *sweeper) run(ctx context.Context) {
+	var rest leftovers
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		work, more := w.take(rest, ctx.Err() != nil)
+		if !more {
+			return
+		}
+		trouble := false
+		if rest, trouble = w.work(ctx, work); !trouble {
+			pause = firstPause / 2
+			continue // what is left waits for a connection by itself
+		}
+		timer := time.NewTimer(pause) // a server in trouble must not be hammered
+		select {
+		case <-w.wake:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// atOnce bounds the deletions that are sent together.
+const atOnce = 128
+
+// work does what it can of l, and returns the rest. trouble: a server has answered with an error that may pass.
+func (w *sweeper) work(ctx context.Context, l leftovers) (rest leftovers, trouble bool) {
+	failed := func(err error) bool { // to be tried again
+		again := err != nil && !final(err)
+		trouble = trouble || again && !transient(err)
+		return again
+	}
+	remove := func(znodes []string) {
+		for len(znodes) > 0 {
+			n := min(len(znodes), atOnce)
+			for i, err := range w.s.DeleteAll(ctx, znodes[:n]) {
+				if failed(err) {
+					rest.znodes = append(rest.znodes, znodes[i])
+				}
+			}
+			znodes = znodes[n:]
+		}
+	}
+	remove(l.znodes)
+	for _, t := range l.claims {
+		if failed(t.delete(ctx)) {
+			rest.claims = append(rest.claims, t)
+		}
+	}
+	missing, found, err := w.search(ctx, l.creates, func() error { return w.s.Sync(ctx, l.creates[0].dir) })
+	remove(found)
+	if len(missing) > 0 && err == nil {
+		// A leader's answer to a sync may miss what a follower had just acknowledged (see session.Sync), and nobody would
+		// look a third time: so once more behind a write. (Where the create is made again, the list behind that is the
+		// second look.)
+		_, found, err = w.search(ctx, missing, func() error {
+			_, err := w.s.Multi(ctx, &zk.CheckVersionRequest{Path: missing[0].dir, Version: -1})
+			return err
+		})
+		remove(found)
+	}
+	if failed(err) {
+		rest.creates = append(rest.creates, missing...)
+	}
+	return rest, trouble
+}
+
+// search looks for the znodes of creates, behind a request that makes the server catch up. Of a directory that can't be
+// listed for good, nothing is missing. An error: those that are missing may be there all the same.
+func (w *sweeper) search(ctx context.Context, creates []lostCreate, catchUp func() error) (missing []lostCreate, found []string, first error) {
+	if len(creates) == 0 {
+		return nil, nil, nil
+	}
+	if err := catchUp(); err != nil && !final(err) { // a refusal, too, comes from behind the writes before it
+		return creates, nil, err
+	}
+	ids := map[string][]lostCreate{}
+	var dirs []string
+	for _, c := range creates {
+		if ids[c.dir] == nil {
+			dirs = append(dirs, c.dir)
+		}
+		ids[c.dir] = append(ids[c.dir], c)
+	}
+	for _, dir := range dirs {
+		own, err := w.own(ctx, dir, ids[dir])
+		switch {
+		case err == nil:
+		case final(err):
+			continue
+		default:
+			missing = append(missing, ids[dir]...)
+			if first == nil {
+				first = err
+			}
+			continue
+		}
+		for _, c := range ids[dir] {
+			if name := own[c.id]; name != "" {
+				found = append(found, dir+"/"+name)
+			} else {
+				missing = append(missing, c)
+			}
+		}
+	}
+	return missing, found, first
+}
+
+// own returns the names of this session's znodes in dir that were made by creates, by their ids.
+func (w *sweeper) own(ctx context.Context, dir string, creates []lostCreate) (map[string]string, error) {
+	names, _, err := w.s.List(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	idOf := map[string]string{}
+	var candidates []string
+	for _, name := range names {
+		for _, c := range creates {
+			if strings.HasPrefix(name, c.id) {
+				idOf[name] = c.id
+				candidates = append(candidates, name)
+			}
+		}
+	}
+	nodes, err := w.s.StatsBelow(ctx, dir, candidates)
+	if err != nil {
+		return nil, err
+	}
+	own := map[string]string{}
+	for i, n := range nodes {
+		if n.Err == nil && n.Stat.EphemeralOwner == w.s.ID() { // else of a session that is over: the server will remove it
+			own[idOf[candidates[i]]] = candidates[i]
+		}
+	}
+	return own, nil
+}
+
+// final reports whether an attempt that ended so needs no other: it is done, there is nothing to do, or it would be
+// refused again; then the session's end has to do.
+func final(err error) bool {
+	for _, end := range []error{zk.ErrNoNode, zk.ErrNoAuth, session.ErrTooLarge, session.ErrPath} {
+		if errors.Is(err, end) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,147 @@
+package recipe_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zktest"
+)
+
+func requests(srv *zktest.Server, ops ...zktest.Op) (n int) {
+	for _, op := range ops {
+		n += int(srv.Requests()[op])
+	}
+	return n
+}
+
+// enterMany has n callers enter directories of their own until ctx ends, and waits for all.
+func enterMany(t *testing.T, ctx context.Context, s *session.Session, n int) {
+	t.Helper()
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			q := queue()
+			q.Dir = fmt.Sprintf("/l/%d", i%10)
+			ticket, err := q.Enter(ctx, s)
+			if err == nil {
+				err = ticket.Leave(ctx)
+			}
+			require.ErrorIs(t, err, ctx.Err())
+		})
+	}
+	all.Wait()
+}
+
+// Scenario 55: a create that was never sent needs nobody who looks for its znode.
+func TestCallsThatEndWhileDisconnectedLeaveNothingBehind(t *testing.T) {
+	for name, many := range map[string]func(context.Context, *session.Session){
+		"one": func(ctx context.Context, s *session.Session) {
+			_, err := queue().Enter(ctx, s)
+			require.ErrorIs(t, err, session.ErrNotSent)
+		},
+		"several": func(ctx context.Context, s *session.Session) {
+			a, b := queue(), queue()
+			b.Dir = "/m"
+			_, err := recipe.EnterAll(ctx, s, []recipe.Queue{a, b})
+			require.ErrorIs(t, err, session.ErrNotSent)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
+				s := open(t, srv)
+				enter(t, queue(), s)
+				outage := srv.Inject(zktest.Refuse())
+				cut := srv.Inject(zktest.CloseBefore().Op(zktest.OpExists).Once())
+				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+				_, err := s.Exists(ctx, "/cut")
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				cancel()
+				cut.Remove()
+				synctest.Wait()
+				before := runtime.NumGoroutine()
+
+				ctx, cancel = context.WithTimeout(context.Background(), time.Second)
+				defer cancel()
+				var all sync.WaitGroup
+				for range 1000 {
+					all.Go(func() { many(ctx, s) })
+				}
+				all.Wait()
+				synctest.Wait()
+				require.LessOrEqual(t, runtime.NumGoroutine(), before+2, "goroutines after 1,000 calls")
+
+				asked := srv.Requests()
+				outage.Remove()
+				_, err = s.Exists(within(t, soon), "/back")
+				require.NoError(t, s.Err())
+				require.Error(t, err)
+				time.Sleep(2 * time.Second)
+				for _, op := range []zktest.Op{zktest.OpSync, zktest.OpGetChildren2, zktest.OpDelete, zktest.OpCreate} {
+					require.Equal(t, asked[op], srv.Requests()[op], "requests after the outage: %v", op)
+				}
+			})
+		})
+	}
+}
+
+// Scenario 55: what may have been made while the connection broke is looked for together, by one goroutine.
+func TestWhatManyCallsMayHaveLeftIsLookedForTogether(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		for i := range 10 {
+			require.NoError(t, s.CreateAll(within(t, soon), fmt.Sprintf("/l/%d", i), nil, session.Persistent, session.WorldACL()))
+		}
+		before := runtime.NumGoroutine()
+		late := srv.Inject(zktest.HoldReply().Op(zktest.OpCreate)) // the first 256 or so are made, one by one
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		enterMany(t, ctx, s, 1000)
+		synctest.Wait()
+		require.LessOrEqual(t, runtime.NumGoroutine(), before+2, "goroutines after 1,000 calls")
+		late.Remove()
+		looks := []zktest.Op{zktest.OpSync, zktest.OpGetChildren2, zktest.OpExists, zktest.OpMulti}
+		asked := requests(srv, looks...)
+		time.Sleep(5 * time.Second)
+		require.LessOrEqual(t, requests(srv, looks...)-asked, 2000, "looks for 1,000 znodes in ten directories")
+		for i := range 10 {
+			names, _, err := s.List(within(t, soon), fmt.Sprintf("/l/%d", i))
+			require.NoError(t, err)
+			require.Empty(t, names)
+		}
+		require.Zero(t, recipe.Sweepers())
+	})
+}
+
+// Znodes that nobody could wait for to be deleted go together too, in the order of a few round trips.
+func TestWhatManyCallsGiveUpDuringAnOutageGoesTogether(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		var tickets []*recipe.Ticket
+		for range 300 {
+			tickets = append(tickets, enter(t, queue(), s))
+		}
+		hold := srv.Inject(zktest.Freeze())
+		before := runtime.NumGoroutine()
+		gone, cancel := context.WithCancel(context.Background())
+		cancel()
+		for _, ticket := range tickets {
+			require.ErrorIs(t, ticket.Leave(gone), context.Canceled)
+		}
+		synctest.Wait()
+		require.LessOrEqual(t, runtime.NumGoroutine(), before+2, "goroutines after 300 calls")
+		hold.Remove()
+		ctx := within(t, soon)
+		require.NoError(t, srv.Await(ctx, func() bool { return len(srv.Children("/l")) == 0 }))
+		time.Sleep(time.Second)
+		require.Zero(t, recipe.Sweepers())
+	})
+}
