@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path"
 	"slices"
 
 	"github.com/go-zookeeper/zk"
@@ -92,59 +93,70 @@ func readCzxids(ctx context.Context, s *session.Session, dir string, names []str
 	return nil
 }
 
-// Holders tells which of the contenders in line, which InOrder has put in order, hold. For a semaphore it reads the size.
-func Holders(ctx context.Context, s *session.Session, dir string, line []string) (map[string]bool, error) {
-	holds := map[string]bool{}
+// Holders tells of each contender in line, which InOrder has put in order, whether it holds. Each is judged among those of its own
+// family, as the locks judge themselves: what others there are in the directory is in nobody's way. It makes one pass,
+// and reads nothing, except a semaphore's size, and Curator's readers that stand under their own write lock.
+func Holders(ctx context.Context, s *session.Session, dir string, line []string) ([]bool, error) {
+	holds := make([]bool, len(line))
+	var mutexes, readers int
+	var writer string  // the first of them
+	var under []string // readers that hold if they are of the writer's session
+	var at []int
+	size, permits := -1, 0
 	for i, name := range line {
 		n, _ := Parse(name)
-		if n.Kind == Permits {
-			state, _, err := Queue{Dir: dir}.state(ctx, s)
-			if err != nil {
-				return nil, err
+		switch n.Kind {
+		case Lock:
+			holds[i] = mutexes == 0
+			mutexes++
+		case Write:
+			if writer == "" {
+				holds[i], writer = readers == 0, name
 			}
-			sum := 0
-			for _, name := range line {
-				n, _ := Parse(name)
-				sum += n.Permits
-				holds[name] = sum <= state.Size
+		case Read:
+			readers++
+			if holds[i] = writer == ""; holds[i] || readers > len(under)+1 {
+				continue // the writer holds if no others but those under it have come
 			}
-			return holds, nil
-		}
-		holds[name] = true
-		for _, other := range line[:i] {
-			o, _ := Parse(other)
-			if !n.Kind.shares(o.Kind) || !n.Kind.blocks(o.Kind) {
-				continue
+			if w, _ := Parse(writer); w.Number == n.Number && n.Czxid == 0 {
+				under, at = append(under, name), append(at, i)
 			}
-			under := false
-			if o.Number == n.Number && n.Kind == Read && n.Czxid == 0 {
+		case Permits:
+			if size < 0 {
 				var err error
-				if under, err = sameSession(ctx, s, dir, other, name); err != nil {
+				if size, err = shownSize(ctx, s, dir); err != nil {
 					return nil, err
 				}
 			}
-			if !under {
-				holds[name] = false
-				break
-			}
+			permits = min(permits+n.Permits, MaxPermits+1) // no sum of others' overflows
+			holds[i] = permits <= size
 		}
+	}
+	if len(under) == 0 {
+		return holds, nil
+	}
+	nodes, err := s.StatsBelow(ctx, dir, append(under, writer))
+	if err != nil {
+		return nil, err
+	}
+	own := nodes[len(under)]
+	for k, i := range at {
+		holds[i] = nodes[k].Err == nil && own.Err == nil && nodes[k].Stat.EphemeralOwner == own.Stat.EphemeralOwner
 	}
 	return holds, nil
 }
 
-// sameSession reports whether two contenders with one number are one session's: Curator's reader under its own write
-// lock has that one's number, and holds with it.
-func sameSession(ctx context.Context, s *session.Session, dir, a, b string) (bool, error) {
-	nodes, err := s.StatsBelow(ctx, dir, []string{a, b})
+// shownSize reads a semaphore's size for one who looks on; 0: it has none. zk.ErrNoNode: the directory has gone.
+func shownSize(ctx context.Context, s *session.Session, dir string) (int, error) {
+	parent, name := path.Split(dir)
+	nodes, err := s.ReadBelow(ctx, path.Clean(parent), []string{name}, func(stat zk.Stat) bool { return stat.DataLength <= MaxData })
+	if err == nil {
+		err = nodes[0].Err
+	}
 	if err != nil {
-		return false, err
+		return 0, err
 	}
-	for _, n := range nodes {
-		if n.Err != nil && !errors.Is(n.Err, zk.ErrNoNode) {
-			return false, n.Err
-		}
-	}
-	return nodes[0].Stat.EphemeralOwner == nodes[1].Stat.EphemeralOwner, nil
+	return parseState(nodes[0].Data).Size, nil
 }
 
 // Ahead reads a line in order: how many before own stand in its way, and the first of them; own itself when there is

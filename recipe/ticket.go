@@ -23,8 +23,7 @@ type Queue struct {
 	Container bool     // make the directory a container, which goes when it is empty
 	Data      []byte   // of the ticket: who we are
 	DirData   []byte   // of the directory, when it is made
-	// Describe turns a contender's data into its name for messages; "" when they don't tell. It may be nil.
-	Describe func(data []byte) string
+	Heads     *Heads   // knows who heads the line, for messages; nil knows nobody
 	// Queued is told of the place in line, once it has been taken and whenever it, or who holds, is known to have
 	// changed. It may be nil.
 	Queued func(Line)

@@ -146,19 +146,19 @@ func (t *Ticket) settle(ctx context.Context) error {
 	return t.describe(ctx)
 }
 
-// describe reads who the holder is.
+// describe finds out who the holder is.
 func (t *Ticket) describe(ctx context.Context) error {
-	if t.q.Describe == nil || t.line.Ahead == 0 {
+	if t.line.Ahead == 0 {
 		return nil
 	}
-	data, _, err := t.s.Get(ctx, t.q.Dir+"/"+t.head)
-	if err != nil { // it may be gone, or closed to us: then its name has to do
+	who, err := t.q.Heads.Who(ctx, t.s, t.q.Dir, t.head)
+	if err != nil { // else its name has to do
 		if ctx.Err() != nil || t.s.Err() != nil {
 			return err
 		}
 		return nil
 	}
-	if who := t.q.Describe(data); who != "" && who != t.line.Who {
+	if who != "" && who != t.line.Who {
 		t.line.Who = who
 		if t.q.Queued != nil {
 			t.q.Queued(t.line)

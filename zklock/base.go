@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/zklock/locker/internal/text"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
 )
@@ -61,13 +62,21 @@ func (c *Client) shareable(path string, opts []LockOption) base {
 // nameRoom is what a contender's name takes behind the lock's path.
 const nameRoom = 80
 
-// checkLockPath is session.CheckPath for a path below which contenders are made.
-func checkLockPath(path string) error {
+// checkLook refuses a path that can't be a lock's for anybody. What else others have called theirs may be looked at.
+func checkLook(path string) error {
 	switch {
 	case path == "/":
 		return fmt.Errorf("%w %q: is the root, which can't be a lock", ErrPath, path)
 	case path == "/zookeeper" || strings.HasPrefix(path, "/zookeeper/"):
-		return fmt.Errorf("%w %q: belongs to ZooKeeper itself", ErrPath, path)
+		return fmt.Errorf("%w %q: belongs to ZooKeeper itself", ErrPath, text.Foreign(path))
+	}
+	return nil
+}
+
+// checkLockPath is session.CheckPath for a path below which contenders are made.
+func checkLockPath(path string) error {
+	if err := checkLook(path); err != nil {
+		return err
 	}
 	if err := session.CheckPath(path); err != nil {
 		return err
@@ -95,7 +104,7 @@ type request struct {
 
 // queue returns the queue that the options describe.
 func (b *base) queue(kind recipe.Kind) recipe.Queue {
-	return recipe.Queue{Dir: b.path, Kind: kind, ACL: b.o.acl, Container: b.o.container, Data: b.data, Describe: describe}
+	return recipe.Queue{Dir: b.path, Kind: kind, ACL: b.o.acl, Container: b.o.container, Data: b.data, Heads: b.c.heads}
 }
 
 // lock is a call that waits, as WithWait bounds it.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zklock/locker/internal/jitter"
+	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
 )
 
@@ -26,6 +27,7 @@ type Client struct {
 	holds sync.WaitGroup // grips that have not ended
 	use   inUse          // what Status shows
 	lines lines          // of goroutines that share a place: see handoff.go
+	heads *recipe.Heads  // who heads the lines that are waited in
 
 	bg sync.WaitGroup // see spawn
 
@@ -52,7 +54,8 @@ func Dial(ctx context.Context, connect string, opts ...Option) (*Client, error) 
 			return nil, fmt.Errorf("zklock: dial: %w", err)
 		}
 	}
-	c := &Client{connect: connect, opts: o, log: o.session.Logger, joined: make(chan struct{}), next: make(chan struct{})}
+	c := &Client{connect: connect, opts: o, log: o.session.Logger, joined: make(chan struct{}), next: make(chan struct{}),
+		heads: recipe.NewHeads(describe)}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}

@@ -100,7 +100,7 @@ func TestQueueShowsForeignClientsAndWhatTheirNamesTell(t *testing.T) {
 		hidden, ok := s.srv.Node(dir + "/x-lock-0000000003")
 		require.True(s, ok)
 		require.Equal(s, zklock.Contender{Node: dir + "/x-lock-0000000003", Kind: "mutex", Token: zklock.Token(hidden.Stat.Czxid),
-			Session: other.ID(), Since: time.UnixMilli(hidden.Stat.Ctime)}, line[2], "unreadable: what its name and its Stat tell")
+			Session: other.ID(), Since: time.UnixMilli(hidden.Stat.Ctime), Size: len("secret")}, line[2], "unreadable: what its name and its Stat tell")
 		require.ErrorIs(s, c.Break(s.Context(), dir, 0), zklock.ErrNotHeld, "the token that it seems to have is nobody's")
 		require.ErrorIs(s, c.Break(s.Context(), dir, -1), zklock.ErrNotHeld)
 		require.Len(s, s.srv.Children(dir), 5)
@@ -180,5 +180,87 @@ func TestBreakWhoseReplyIsLostSaysThatItMayHaveBeenDone(t *testing.T) {
 		s.srv.Inject(zktest.CloseAfter().Op(zktest.OpDelete).Session(admin.id()).Once())
 		require.ErrorIs(s, admin.Break(s.Context(), dir, h.Token()), zklock.ErrUnknownOutcome)
 		require.ErrorIs(s, admin.Break(s.Context(), dir, h.Token()), zklock.ErrNotHeld)
+	})
+}
+
+// A reader that a writer became has one token, whoever tells it: its hold, Queue, and Break.
+func TestADowngradedReaderIsShownAndBrokenByTheTokenOfItsHold(t *testing.T) {
+	simTest(t, func(s *sim) {
+		c, admin, ctx := s.client(), s.client(), s.Context()
+		rw := c.RWMutex("/rw")
+		w, err := rw.Lock(ctx)
+		require.NoError(s, err)
+		r, err := rw.Downgrade(ctx, w)
+		require.NoError(s, err)
+		line, err := admin.Queue(ctx, "/rw")
+		require.NoError(s, err)
+		require.Len(s, line, 1)
+		require.Equal(s, r.Token(), line[0].Token)
+		require.Equal(s, r.Node(), line[0].Node)
+
+		// Somebody who claims the token of another one is not believed, and does not shield himself.
+		victim := s.lock(c.Mutex("/m"))
+		name := fmt.Sprintf("/m/x-0x%x-__READ__%s", int64(victim.Token()), victim.Node()[len(victim.Node())-10:])
+		s.place(s.stranger(), name)
+		line, err = admin.Queue(ctx, "/m")
+		require.NoError(s, err)
+		for _, k := range line {
+			require.Equal(s, k.Node == victim.Node(), k.Token == victim.Token())
+			if k.Node != victim.Node() {
+				require.NoError(s, admin.Break(ctx, "/m", k.Token))
+			}
+		}
+		require.NoError(s, victim.Err())
+
+		require.NoError(s, admin.Break(ctx, "/rw", r.Token()))
+		s.until(time.Second, "the holder hears of it", func() bool { return r.Err() != nil })
+		require.ErrorIs(s, r.Err(), zklock.ErrNodeDeleted)
+		require.ErrorIs(s, admin.Break(ctx, "/rw", r.Token()), zklock.ErrNotHeld)
+		require.Equal(s, []string{"mutex!"}, s.lineOf(c, "/m"))
+		s.unlock(victim)
+	})
+}
+
+// Each contender is judged among those of its own family, wherever others stand.
+func TestQueueJudgesEachContenderAmongItsOwnKind(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dir, c, other := s.dir("/l"), s.client(), s.stranger()
+		s.place(other, dir+"/x-lease-3-0000000000")
+		s.place(other, dir+"/x-lock-0000000001")
+		s.place(other, dir+"/x-__READ__0000000002")
+		s.place(other, dir+"/x-lock-0000000003")
+		s.place(other, dir+"/x-__WRIT__0000000004")
+		s.place(other, dir+"/x-__READ__0000000005")
+		require.Equal(s, []string{"semaphore 3", "mutex!", "read lock!", "mutex", "write lock", "read lock"}, s.lineOf(c, dir))
+		page, err := c.QueuePage(s.Context(), dir, 1, 2)
+		require.NoError(s, err)
+		require.Equal(s, "semaphore", page.Kind)
+		require.Equal(s, []int{2, 4, 1, 2}, []int{page.Holding, page.Waiting, page.From, len(page.Contenders)})
+		require.Equal(s, "mutex", page.Contenders[0].Kind)
+		for _, from := range []int{6, 1000} {
+			page, err = c.QueuePage(s.Context(), dir, from, 2)
+			require.NoError(s, err)
+			require.Empty(s, page.Contenders)
+			require.Equal(s, 2, page.Holding)
+		}
+		page, err = c.QueuePage(s.Context(), dir, 0, 0)
+		require.NoError(s, err)
+		require.Empty(s, page.Contenders)
+		_, err = c.QueuePage(s.Context(), dir, -1, 2)
+		require.ErrorIs(s, err, zklock.ErrOption)
+		_, err = c.QueuePage(s.Context(), dir, 0, -1)
+		require.ErrorIs(s, err, zklock.ErrOption)
+	})
+}
+
+// Curator's reader that stands under its own write lock holds with it; another session's does not.
+func TestQueueShowsAReaderUnderItsOwnWriteLockAsAHolder(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dir, c, own, other := s.dir("/l"), s.client(), s.stranger(), s.stranger()
+		s.place(own, dir+"/_c_1-__WRIT__0000000001")
+		s.place(own, dir+"/_c_2-__READ__0000000001")
+		s.place(other, dir+"/_c_3-__READ__0000000001")
+		s.place(other, dir+"/_c_4-__READ__0000000002")
+		require.Equal(s, []string{"write lock!", "read lock!", "read lock", "read lock"}, s.lineOf(c, dir))
 	})
 }

@@ -157,12 +157,12 @@ func (c *Client) rest(ctx context.Context, d time.Duration) {
 
 // Leader is who leads, as others see it.
 type Leader struct {
-	Value []byte
+	Value []byte // nil when it is longer than 256 KB, which no value of this library's is: see Size
 	Contender
 }
 
-// Leader returns who leads. ErrNoLeader: nobody does. It asks the connected server after a sync, and blocks for two
-// round trips or three, or as long as there is no connection and ctx lasts.
+// Leader returns who leads. ErrNoLeader: nobody does. It asks the connected server after a sync, and blocks for three
+// round trips or four, or as long as there is no connection and ctx lasts.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	fail := func(err error) (Leader, error) { return Leader{}, &lockError{"leader", e.b.path, err} }
 	if e.b.err != nil {
@@ -183,7 +183,7 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 		if first == "" {
 			return fail(ErrNoLeader)
 		}
-		leader, err := e.read(ctx, s, first)
+		leader, _, err := e.read(ctx, s, first)
 		if errors.Is(err, zk.ErrNoNode) {
 			continue // resigned since the list: who is next?
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"path"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -141,11 +142,11 @@ func (o *observer) look(ctx context.Context, s *session.Session, node string) (s
 
 // value reads the leader's value, after the watch was set, and yields it.
 func (o *observer) value(ctx context.Context, s *session.Session, node string) error {
-	data, stat, err := s.Get(ctx, node)
+	l, stat, err := o.e.read(ctx, s, path.Base(node))
 	if err != nil {
 		return err
 	}
-	o.leader(newLeader(node, data, stat), stat.Mzxid)
+	o.leader(l, stat.Mzxid)
 	return nil
 }
 
@@ -184,17 +185,15 @@ func sleep(ctx context.Context, s *session.Session, w *session.Watch) error {
 	}
 }
 
-// read returns the candidate name as a leader.
-func (e *Election) read(ctx context.Context, s *session.Session, name string) (Leader, error) {
-	node := e.b.path + "/" + name
-	data, stat, err := s.Get(ctx, node)
-	if err != nil {
-		return Leader{}, err
+// read returns the candidate name as a leader, and the Stat of its znode.
+func (e *Election) read(ctx context.Context, s *session.Session, name string) (Leader, zk.Stat, error) {
+	nodes, err := s.ReadBelow(ctx, e.b.path, []string{name}, func(stat zk.Stat) bool { return stat.DataLength <= recipe.MaxData })
+	if err == nil {
+		err = nodes[0].Err
 	}
-	return newLeader(node, data, stat), nil
-}
-
-func newLeader(node string, data []byte, stat zk.Stat) Leader {
-	k := newContender(node, session.Node{Data: data, Stat: stat}, true)
-	return Leader{Value: k.Data, Contender: k}
+	if err != nil {
+		return Leader{}, zk.Stat{}, err
+	}
+	k := newContender(e.b.path, name, nodes[0], true)
+	return Leader{Value: k.Data, Contender: k}, nodes[0].Stat, nil
 }

@@ -243,9 +243,10 @@ func TestThirdInLineLooksOnceMoreWhenTheSecondLeaves(t *testing.T) {
 }
 
 // What a wait that lasts costs more: a watch on the own znode, whose deletion by somebody else would otherwise leave
-// the waiter waiting for nothing, and one read of the holder's data, so that a wait that ends in vain says behind whom.
-// Both come once, whatever the length of the wait, and make the watch that a hold would need unnecessary.
-func TestLongWaitCostsTwoReadsMore(t *testing.T) {
+// the waiter waiting for nothing, and the size and then the data of the holder's znode, so that a wait that ends in vain
+// says behind whom; the latter two are read once for all waiters of a session.
+// All come once, whatever the length of the wait, and make the watch that a hold would need unnecessary.
+func TestLongWaitCostsThreeReadsMore(t *testing.T) {
 	s := siteOf(t, 3)
 	dir := s.Path(t)
 	h := siteLock(t, s.Client(t).Mutex(dir))
@@ -254,7 +255,7 @@ func TestLongWaitCostsTwoReadsMore(t *testing.T) {
 	w := siteLockAside(t, c.Mutex(dir))
 	wireReplies(t, tap, ensemble.OpGetData, 1)
 	sitePass(2 * wireSettle)
-	require.Equal(t, []string{"create", "getChildren2", "exists", "exists", "getData"}, wirePassed(tap, true))
+	require.Equal(t, []string{"create", "getChildren2", "exists", "exists", "exists", "getData"}, wirePassed(tap, true))
 	require.Equal(t, h.Node(), wireLastPath(tap, ensemble.OpGetData))
 
 	tap.Reset()
@@ -267,7 +268,7 @@ func TestLongWaitCostsTwoReadsMore(t *testing.T) {
 	require.Equal(t, []string{"delete"}, wirePassed(tap, true))
 }
 
-// A waiter that has waited for long and moves up keeps the holder's name up to date: one read more.
+// A waiter that has waited for long and moves up keeps the holder's name up to date: two reads more.
 func TestThirdInLineAfterALongWaitReadsTheHolderOnceMore(t *testing.T) {
 	s := siteOf(t, 3)
 	dir := s.Path(t)
@@ -281,8 +282,8 @@ func TestThirdInLineAfterALongWaitReadsTheHolderOnceMore(t *testing.T) {
 
 	tap.Reset()
 	require.ErrorIs(t, second.Abandon(), context.Canceled)
-	wireReplies(t, tap, ensemble.OpExists, 1)
-	require.Equal(t, []string{"getChildren2", "getData", "exists"}, wirePassed(tap, true))
+	wireReplies(t, tap, ensemble.OpExists, 2)
+	require.Equal(t, []string{"getChildren2", "exists", "getData", "exists"}, wirePassed(tap, true))
 	siteUnlock(t, h)
 	siteUnlock(t, third.Result(t))
 }

@@ -1,0 +1,219 @@
+package zklock_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zktest"
+)
+
+// Scenario 50: a directory with very many contenders, with contenders that have much data or long names. Waiting, looking
+// and breaking work within their ctx, and no other hold of the client is lost.
+
+// lineRate is the speed of the slow line of these tests, in bytes a second.
+const lineRate = 30_000_000
+
+// slowLine is a connection on which replies arrive at lineRate.
+type slowLine struct{ net.Conn }
+
+func (l slowLine) Read(b []byte) (int, error) {
+	n, err := l.Conn.Read(b[:min(len(b), 64<<10)])
+	time.Sleep(time.Duration(n) * time.Second / lineRate)
+	return n, err
+}
+
+// slowClient dials the server over a slow line.
+func (s *sim) slowClient() *zklock.Client {
+	s.Helper()
+	c, err := zklock.Dial(s.Context(), s.srv.Addr(), zklock.WithDialer(func(network, addr string, timeout time.Duration) (net.Conn, error) {
+		conn, err := s.srv.Dial(network, addr, timeout)
+		return slowLine{conn}, err
+	}))
+	require.NoError(s, err)
+	s.Cleanup(func() { require.NoError(s, c.Close()) })
+	return c
+}
+
+// bulk is as much data as a znode may have.
+var bulk = []byte(strings.Repeat("x", 1_000_000))
+
+// neighbour puts n contenders of its own in the line of dir, with data.
+func (s *sim) neighbour(dir string, n int, data []byte) {
+	s.Helper()
+	other := s.stranger()
+	for range n {
+		_, err := other.Create(s.Context(), dir+"/x-lock-", data, session.EphemeralSequential, session.WorldACL())
+		require.NoError(s, err)
+	}
+}
+
+func TestScenario50_ManyWaitersBehindAHolderWithMuchDataCostNoOtherHold(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dir, c := s.dir("/l"), s.slowClient()
+		other, err := c.Mutex("/other").Lock(s.Context())
+		require.NoError(s, err)
+		s.neighbour(dir, 1, bulk)
+		before := s.srv.Requests()[zktest.OpGetData]
+		ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
+		defer cancel()
+		const waiters = 300
+		ends := make(chan error, waiters)
+		for range waiters {
+			go func() {
+				_, err := c.Mutex(dir).Lock(ctx)
+				ends <- err
+			}()
+		}
+		for range waiters {
+			err := <-ends
+			require.ErrorIs(s, err, context.DeadlineExceeded)
+			require.ErrorContains(s, err, "x-lock-0000000000 (1000000 bytes of data)")
+		}
+		require.NoError(s, other.Err())
+		require.Zero(s, s.srv.Requests()[zktest.OpGetData]-before)
+	})
+}
+
+// One read tells all waiters of a client who holds.
+func TestManyWaitersReadTheHoldersDataOnce(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dir, c := s.dir("/l"), s.client()
+		h := s.lock(s.client().Mutex(dir, zklock.WithOwner("somebody")))
+		before := s.srv.Requests()[zktest.OpGetData]
+		ctx, cancel := context.WithTimeout(s.Context(), 5*time.Second)
+		defer cancel()
+		ends := make(chan error, 100)
+		for range cap(ends) {
+			go func() {
+				_, err := c.Mutex(dir).Lock(ctx)
+				ends <- err
+			}()
+		}
+		for range cap(ends) {
+			require.ErrorContains(s, <-ends, "in line behind somebody (")
+		}
+		require.Equal(s, 1, s.srv.Requests()[zktest.OpGetData]-before)
+		s.unlock(h)
+	})
+}
+
+func TestScenario50_LookingAtManyContendersWithMuchDataCostsNoOtherHold(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dir, c := s.dir("/l"), s.slowClient()
+		other, err := c.Mutex("/other").Lock(s.Context())
+		require.NoError(s, err)
+		const contenders = 300
+		s.neighbour(dir, contenders, bulk)
+		ctx, cancel := context.WithTimeout(s.Context(), 3*time.Second)
+		defer cancel()
+		line, err := c.Queue(ctx, dir)
+		require.NoError(s, err)
+		require.Len(s, line, contenders)
+		for _, k := range line {
+			require.Empty(s, k.Data)
+			require.Equal(s, len(bulk), k.Size)
+		}
+		require.NoError(s, c.Break(ctx, dir, line[contenders-1].Token))
+		require.Len(s, s.srv.Children(dir), contenders-1)
+		time.Sleep(20 * time.Second)
+		require.NoError(s, other.Err())
+	})
+}
+
+// Data that are short enough to be read one by one are not all kept: the rows are there, with what there was room for.
+func TestQueueKeepsNoMoreDataThanThereIsRoomFor(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dir, c := s.dir("/l"), s.slowClient()
+		other, err := c.Mutex("/other").Lock(s.Context())
+		require.NoError(s, err)
+		const contenders = 300
+		s.neighbour(dir, contenders, bulk[:200_000])
+		ctx, cancel := context.WithTimeout(s.Context(), 3*time.Second)
+		defer cancel()
+		line, err := c.Queue(ctx, dir)
+		require.NoError(s, err)
+		kept := 0
+		for i, k := range line {
+			require.Equal(s, 200_000, k.Size)
+			if kept += len(k.Data); i == 0 {
+				require.Len(s, k.Data, k.Size)
+			}
+		}
+		require.LessOrEqual(s, kept, 16<<20)
+		require.Greater(s, kept, 15<<20)
+		page, err := c.QueuePage(ctx, dir, contenders-3, 10)
+		require.NoError(s, err)
+		require.Len(s, page.Contenders, 3)
+		require.Len(s, page.Contenders[2].Data, 200_000, "a page has room for it")
+		require.NoError(s, other.Err())
+	})
+}
+
+func TestScenario50_AHundredThousandContendersAndLongNames(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dir, c := s.dir("/l"), s.slowClient()
+		other, err := c.Mutex("/other").Lock(s.Context())
+		require.NoError(s, err)
+		const contenders = 100_000
+		for i := range contenders {
+			name := fmt.Sprintf("/_c_01234567-89ab-cdef-0123-456789abcdef-lock-%010d", i)
+			if i%1000 == 0 {
+				name = "/" + strings.Repeat("n", 4000+i%2000*6) + name[1:] // 4,000 or 10,000 more
+			}
+			require.NoError(s, s.srv.Create(dir+name, []byte("neighbour")))
+		}
+		require.NoError(s, s.srv.SetSequence(dir, contenders))
+
+		ctx, cancel := context.WithTimeout(s.Context(), 5*time.Second)
+		defer cancel()
+		_, err = c.Mutex(dir).Lock(ctx)
+		require.ErrorIs(s, err, context.DeadlineExceeded)
+		require.ErrorContains(s, err, "100001st in line behind neighbour")
+
+		began := time.Now()
+		ctx, cancel = context.WithTimeout(s.Context(), 10*time.Second)
+		defer cancel()
+		line, err := c.Queue(ctx, dir)
+		require.NoError(s, err)
+		require.Len(s, line, contenders)
+		require.True(s, line[0].Holds)
+		require.False(s, line[1].Holds)
+		s.Logf("the queue of %d: %v of a line of 30 MB/s", contenders, time.Since(began))
+
+		page, err := c.QueuePage(ctx, dir, 99_000, 2)
+		require.NoError(s, err)
+		require.Equal(s, 1, page.Holding)
+		require.Equal(s, contenders-1, page.Waiting)
+		require.Equal(s, line[99_000:99_002], page.Contenders)
+
+		for _, at := range []int{99_000, 0} { // 4,000 bytes more; and the holder
+			require.NoError(s, c.Break(ctx, dir, line[at].Token))
+			_, there := s.srv.Node(line[at].Node)
+			require.False(s, there)
+		}
+		require.NoError(s, other.Err())
+	})
+}
+
+// A look that is given up ends when its ctx does.
+func TestQueueEndsWithItsContext(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dir, c := s.dir("/l"), s.client()
+		s.neighbour(dir, 1000, nil)
+		s.srv.Inject(zktest.DelayReply(time.Second).Op(zktest.OpExists))
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(s.Context(), 300*time.Millisecond)
+		defer cancel()
+		_, err := c.Queue(ctx, dir)
+		require.ErrorIs(s, err, context.DeadlineExceeded)
+		require.Equal(s, 300*time.Millisecond, time.Since(began))
+	})
+}
