@@ -51,7 +51,7 @@ func (s *service) handler(c *zklock.Client, root string) http.Handler {
 	if c != nil {
 		lock := lockhttp.Middleware(c,
 			func(r *http.Request) (string, error) { return lockPath(root, r.PathValue("key")), nil },
-			zklock.WithWait(lockWait), zklock.WithMaxHold(lockMaxHold), zklock.WithOwner(s.name))
+			zklock.WithWait(lockWait), zklock.WithMaxHold(lockMaxHold), zklock.WithOwner(s.name), zklock.WithContainer())
 		approve = lock(approve)
 	}
 	mux := http.NewServeMux()

@@ -35,7 +35,8 @@ func ExampleMiddleware() {
 	})
 	lock := lockhttp.Middleware(c, func(r *http.Request) (string, error) {
 		return zklock.KeyPath("/locks/workflow-approve", r.PathValue("key")), nil
-	}, zklock.WithWait(2*time.Second), zklock.WithMaxHold(10*time.Second))
+	}, zklock.WithWait(2*time.Second), zklock.WithMaxHold(10*time.Second),
+		zklock.WithContainer()) // the ensemble forgets keys that are not used any more
 
 	mux := http.NewServeMux()
 	mux.Handle("POST /approvals/{key}", lock(approve))

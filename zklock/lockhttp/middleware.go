@@ -16,12 +16,19 @@ import (
 // zklock.KeyPath: requests with different paths go side by side, those with one path one after the other, in the order
 // in which they came, in the whole fleet.
 //
-// Without an option a request waits for as long as its own context lasts: until its client goes away, or until a
-// deadline that the server gave it. (net/http notices that a client has gone away once the request's body, if there is
-// one, has been read.) Most services want WithWait, and WithMaxHold for a handler that may hang. These are answered
-// without the handler:
+// A request waits for DefaultWait at most; WithWait among opts says otherwise. It leaves the line as soon as its own
+// context ends: with its client, or with a deadline that the server gave it. net/http looks out for the end of an
+// HTTP/1 connection only when the request's body has been read, so a body of known length of up to 64 KB is read into
+// memory before the wait, and the handler reads it from there: the lock is not held while a client sends it. A client that
+// goes away while a longer body, one of unknown length, or one that waits for "100 Continue" is unread is not noticed:
+// its request waits to the end.
 //
-//	400   path returned an error, or a path that can't be a lock's, as KeyPath does for the empty key
+// Most services want WithWait, WithMaxHold for a handler that may hang, and, where keys come from outside, WithContainer:
+// without it each key leaves its lock's directory in the ensemble's memory for ever (zklock prune removes them). These are
+// answered without the handler:
+//
+//	400   path returned an error, or a path that can't be a lock's, as KeyPath does for the empty key; or the body could
+//	      not be read
 //	409   somebody else has the lock, and WithWait's time, or the request's deadline, is over; with Retry-After
 //	503   the ensemble can't be reached, or the Client is closed; with Retry-After
 //	500   the lock can't work: a bad option, a path that is another kind of lock, access refused
@@ -35,17 +42,28 @@ import (
 // is the server's own: flushing, hijacking and http.ResponseController work. The middleware can't take an answer back: a
 // handler whose context ended before its work was done has to say so, and what it has written before stays written.
 //
+// Not covered by the lock: what goes on after the handler has returned, above all a connection that it has hijacked, and
+// the end of a long answer that the server sends then. Nor does the end of the lock interrupt a handler that reads a long
+// body from a slow client, or writes to one: those calls know no context. Deadlines of http.ResponseController, or
+// ReadTimeout and WriteTimeout of the http.Server, bound them.
+//
 // The lock is released after the handler has returned, or panicked, and before the end of a short answer is sent: who
 // has read the answer finds the lock free. When the ensemble can't be reached, that may take up to the session timeout;
 // a lock that can't be released goes with the session. A panic goes on, unchanged.
 //
 // The returned function may be called, and what it returns may serve, concurrently.
 func Middleware(c *zklock.Client, path func(*http.Request) (string, error), opts ...zklock.LockOption) func(http.Handler) http.Handler {
+	opts = append([]zklock.LockOption{zklock.WithWait(DefaultWait)}, opts...) // the last one wins
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			p, err := path(r)
 			if err != nil {
 				refusePath(w, err)
+				return
+			}
+			body, err := readAhead(r)
+			if err != nil {
+				http.Error(w, "the request's body can't be read", http.StatusBadRequest)
 				return
 			}
 			ctx, cancel := context.WithCancelCause(r.Context())
@@ -57,7 +75,9 @@ func Middleware(c *zklock.Client, path func(*http.Request) (string, error), opts
 					return errUnreachable
 				}
 				served = true
-				next.ServeHTTP(w, r.WithContext(work))
+				r := r.WithContext(work)
+				r.Body = body
+				next.ServeHTTP(w, r)
 				return nil
 			})
 			reach.stop()
@@ -67,6 +87,10 @@ func Middleware(c *zklock.Client, path func(*http.Request) (string, error), opts
 		})
 	}
 }
+
+// DefaultWait is how long a request waits for its lock when WithWait does not say otherwise. A client that has gone away is
+// not always noticed, so there is a bound.
+const DefaultWait = 10 * time.Second
 
 // errUnreachable is why a request stops waiting for a lock when no server is connected.
 var errUnreachable = errors.New("lockhttp: no server reachable")

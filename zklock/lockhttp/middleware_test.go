@@ -119,7 +119,9 @@ func TestAShortOutageCostsAWaitingRequestNothing(t *testing.T) {
 		c, other := webDial(t, srv), webDial(t, srv)
 		theirs := webLock(t, other, "/locks/approve/k")
 		answer := make(chan *http.Response, 1)
-		go func() { answer <- ask(lockhttp.Middleware(c, byKey)(ok), post(context.Background(), "k")) }()
+		go func() {
+			answer <- ask(lockhttp.Middleware(c, byKey, zklock.WithWait(time.Hour))(ok), post(context.Background(), "k"))
+		}()
 		for range 10 {
 			time.Sleep(3 * time.Second)
 			srv.Leader().Down()
@@ -203,7 +205,7 @@ func TestTheHandlersContext(t *testing.T) {
 		} {
 			served := false
 			request, leave := context.WithCancelCause(ctx)
-			h := lockhttp.Middleware(c, byKey, zklock.WithMaxHold(15*time.Second))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			h := lockhttp.Middleware(c, byKey, zklock.WithWait(time.Hour), zklock.WithMaxHold(15*time.Second))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				served = true
 				hold, held := zklock.HoldFrom(r.Context())
 				require.True(t, held, name)

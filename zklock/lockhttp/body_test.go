@@ -1,0 +1,134 @@
+package lockhttp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zklock/lockhttp"
+	"github.com/zklock/locker/zktest"
+)
+
+func TestWithoutWithWaitARequestWaitsForTheDefaultWait(t *testing.T) {
+	webBubble(t, func(t *testing.T, srv *zktest.Server) {
+		c, other := webDial(t, srv), webDial(t, srv)
+		theirs := webLock(t, other, "/locks/approve/k")
+		for want, opts := range map[time.Duration][]zklock.LockOption{
+			lockhttp.DefaultWait: nil,
+			time.Second:          {zklock.WithWait(time.Second)},
+			40 * time.Second:     {zklock.WithMaxHold(time.Hour), zklock.WithWait(40 * time.Second)},
+		} {
+			began := time.Now()
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			require.Equal(t, http.StatusConflict, ask(lockhttp.Middleware(c, byKey, opts...)(ok), post(ctx, "k")).StatusCode)
+			cancel()
+			require.Equal(t, want, time.Since(began))
+		}
+		webUnlock(t, theirs)
+	})
+}
+
+// net/http reads on, and so notices the end of the connection, when the request's body has been read.
+func TestAClientThatHangsUpWithItsBodyUnreadLeavesTheLine(t *testing.T) {
+	zoo := zktest.Run(t)
+	c := webDial(t, zoo, zklock.WithSessionTimeout(20*time.Second))
+	defer webUnlock(t, webLock(t, c, "/locks/approve/k")) // before the server is closed, which waits for its handlers
+	srv := httptest.NewServer(lockhttp.Middleware(c, byKey, zklock.WithWait(time.Hour))(ok))
+	t.Cleanup(srv.Close)
+	const clients = 50
+	var conns []net.Conn
+	for range clients {
+		conn, err := net.Dial("tcp", srv.Listener.Addr().String())
+		require.NoError(t, err)
+		defer conn.Close()
+		_, err = fmt.Fprint(conn, "POST /?key=k HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody")
+		require.NoError(t, err)
+		conns = append(conns, conn)
+	}
+	ctx := webContext(t)
+	require.NoError(t, zoo.Await(ctx, func() bool { return len(zoo.Children("/locks/approve/k")) == 1+clients }))
+	for _, conn := range conns {
+		require.NoError(t, conn.Close())
+	}
+	require.NoError(t, zoo.Await(ctx, func() bool { return len(zoo.Children("/locks/approve/k")) == 1 }), "they wait still")
+}
+
+func TestTheHandlerReadsTheBodyAsItWasSent(t *testing.T) {
+	zoo := zktest.Run(t)
+	c := webDial(t, zoo)
+	echo := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		var large *http.MaxBytesError
+		if errors.As(err, &large) {
+			http.Error(w, string(body), http.StatusRequestEntityTooLarge)
+			return
+		}
+		fmt.Fprintf(w, "%d %s %v %d", len(body), body[:min(len(body), 9)], err, r.ContentLength)
+	})
+	lock := lockhttp.Middleware(c, byKey)(echo)
+	mux := http.NewServeMux()
+	mux.Handle("/", lock)
+	mux.HandleFunc("/bounded", func(w http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(w, r.Body, 3)
+		lock.ServeHTTP(w, r)
+	})
+	srv := httptest.NewServer(mux)
+	t.Cleanup(srv.Close)
+	for name, k := range map[string]struct {
+		path   string
+		body   io.Reader
+		expect bool
+		status int
+		want   string
+	}{
+		"none":                {"/", nil, false, 200, "0  <nil> 0"},
+		"short":               {"/", strings.NewReader("some body"), false, 200, "9 some body <nil> 9"},
+		"of unknown length":   {"/", io.MultiReader(strings.NewReader("some body")), false, 200, "9 some body <nil> -1"},
+		"long":                {"/", strings.NewReader(strings.Repeat("x", 1<<20)), false, 200, "1048576 xxxxxxxxx <nil> 1048576"},
+		"just short enough":   {"/", strings.NewReader(strings.Repeat("x", 64<<10)), false, 200, "65536 xxxxxxxxx <nil> 65536"},
+		"asked for":           {"/", strings.NewReader("some body"), true, 200, "9 some body <nil> 9"},
+		"over a bound before": {"/bounded", strings.NewReader("some body"), false, 413, "som\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req, err := http.NewRequestWithContext(webContext(t), http.MethodPost, srv.URL+k.path+"?key=k", k.body)
+			require.NoError(t, err)
+			if k.expect {
+				req.Header.Set("Expect", "100-continue")
+			}
+			answer, err := srv.Client().Do(req)
+			require.NoError(t, err)
+			defer answer.Body.Close()
+			text, err := io.ReadAll(answer.Body)
+			require.NoError(t, err)
+			require.Equal(t, k.status, answer.StatusCode)
+			require.Equal(t, k.want, string(text))
+		})
+	}
+}
+
+func TestARequestWhoseBodyBreaksOffGetsNoLock(t *testing.T) {
+	zoo := zktest.Run(t)
+	c := webDial(t, zoo)
+	srv := httptest.NewServer(lockhttp.Middleware(c, byKey)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a handler without a body") })))
+	t.Cleanup(srv.Close)
+	conn, err := net.Dial("tcp", srv.Listener.Addr().String())
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = fmt.Fprint(conn, "POST /?key=k HTTP/1.1\r\nHost: h\r\nContent-Length: 40\r\n\r\nbody")
+	require.NoError(t, err)
+	require.NoError(t, conn.(*net.TCPConn).CloseWrite())
+	answer, err := io.ReadAll(conn)
+	require.NoError(t, err)
+	require.Contains(t, string(answer), "400 Bad Request")
+	require.Zero(t, zoo.Requests()[zktest.OpCreate])
+}
