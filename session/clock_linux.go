@@ -1,6 +1,7 @@
 package session
 
 import (
+	"math"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -12,20 +13,30 @@ var atStart = sleepOf()
 // suspended returns for how long the machine has slept since the process began, in whole milliseconds.
 func suspended() time.Duration { return max(0, sleepOf()-atStart).Truncate(time.Millisecond) }
 
-// sleepOf is CLOCK_BOOTTIME − CLOCK_MONOTONIC. The two can't be read at one instant: it reads the second clock on
-// both sides of the first, and again when the thread was held up in between.
+// sleepOf is CLOCK_BOOTTIME − CLOCK_MONOTONIC.
 func sleepOf() time.Duration {
-	var d time.Duration
+	return leastApart(func() (m0, b, m1 int64, ok bool) {
+		var mono, boot, again unix.Timespec
+		ok = unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono) == nil && unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot) == nil &&
+			unix.ClockGettime(unix.CLOCK_MONOTONIC, &again) == nil
+		return mono.Nano(), boot.Nano(), again.Nano(), ok
+	})
+}
+
+// leastApart is how far the second clock is ahead of the first. The two can't be read at one instant: what delays the
+// thread between the first reading and the second makes the difference too large, never too small. So the smallest of
+// a few readings counts, and one that was quick, as the third reading tells, is enough.
+func leastApart(read func() (m0, b, m1 int64, ok bool)) time.Duration {
+	least := time.Duration(math.MaxInt64)
 	for range 4 {
-		var m0, b, m1 unix.Timespec
-		if unix.ClockGettime(unix.CLOCK_MONOTONIC, &m0) != nil || unix.ClockGettime(unix.CLOCK_BOOTTIME, &b) != nil ||
-			unix.ClockGettime(unix.CLOCK_MONOTONIC, &m1) != nil {
+		m0, b, m1, ok := read()
+		if !ok {
 			return 0 // a kernel without the clock (before 2.6.39): no worse than time.Now alone
 		}
-		d = time.Duration(b.Nano() - m0.Nano())
-		if m1.Nano()-m0.Nano() < int64(100*time.Microsecond) {
+		least = min(least, time.Duration(b-m0))
+		if m1-m0 < int64(100*time.Microsecond) {
 			break
 		}
 	}
-	return d
+	return least
 }

@@ -141,6 +141,13 @@ func (d *decoder) string() string {
 	return string(d.take(int(n)))
 }
 
+// skipString is string without a copy.
+func (d *decoder) skipString() {
+	if n := d.int(); n != -1 {
+		d.take(int(n))
+	}
+}
+
 func (d *decoder) bytes() []byte {
 	n := d.int()
 	if n == -1 || d.err != nil {

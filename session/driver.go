@@ -37,7 +37,7 @@ func (s *Session) dial(string, string, time.Duration) (net.Conn, error) {
 	}
 	l := newLink(s, conn, server, limit)
 	s.mu.Lock()
-	over := s.state == Over
+	over := s.Err() != nil
 	if !over {
 		s.dialled = l
 	}

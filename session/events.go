@@ -8,28 +8,50 @@ import (
 
 // What a link tells its session. None of these is called with a lock held; each takes mu for itself.
 
-// mayConnect checks the connect request that the driver is about to send, for the session id, and returns the last
-// zxid that was seen. After an expiry the driver asks for a new session by itself and would run in it what was meant
-// for the old one: it does not get it.
-func (s *Session) mayConnect(id int64) (zxid int64, err error) {
+// mayConnect checks the connect request that the driver is about to send at the instant sent, for the session id, and
+// returns the last zxid that was seen. After an expiry the driver asks for a new session by itself and would run in it
+// what was meant for the old one: it does not get it.
+func (s *Session) mayConnect(id int64, sent time.Time) (zxid int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.state == Over {
-		return 0, s.Err()
+	if err := s.Err(); err != nil {
+		return 0, err
 	}
 	if id != s.id {
 		return 0, fmt.Errorf("session: driver asks for session %#x beside %#x", id, s.id)
 	}
+	if id != 0 {
+		s.lease.reattach(sent)
+		s.moveDeadlineLocked()
+	}
 	return s.zxid, nil
+}
+
+// moveDeadlineLocked has the deadline follow the lease.
+func (s *Session) moveDeadlineLocked() {
+	s.deadline.set(s.lease.end(s.held > 0), s.lease.timeout/lookPart)
+}
+
+// mayGrant checks the timeout that a server grants.
+func (s *Session) mayGrant(granted time.Duration) error {
+	switch {
+	case granted > maxTimeout:
+		return fmt.Errorf("granted a session timeout of %v, which is over %v", granted, maxTimeout)
+	case granted < s.cfg.tick:
+		return fmt.Errorf("granted a session timeout of %v, which is shorter than a server tick of %v: "+
+			"ask for at least two ticks, and give the ensemble's tickTime as the server tick", granted, s.cfg.tick)
+	}
+	return nil
 }
 
 // shaken takes the server's half of a handshake that was sent at sent.
 func (s *Session) shaken(r connectResponse, sent time.Time) error {
 	s.mu.Lock()
-	if s.state == Over {
+	if err := s.Err(); err != nil {
 		s.mu.Unlock()
-		return s.Err()
+		return err
 	}
+	granted := time.Duration(r.timeoutMs) * time.Millisecond
 	switch {
 	case r.id == 0 && s.id != 0:
 		s.mu.Unlock()
@@ -40,9 +62,18 @@ func (s *Session) shaken(r connectResponse, sent time.Time) error {
 		s.mu.Unlock()
 		return fmt.Errorf("%w: handshake for session %#x answered with %#x", ErrGarbled, id, r.id)
 	}
+	if err := s.mayGrant(granted); err != nil {
+		if s.id != 0 { // it is what the leader counts from now on
+			s.lease.shorten(sent.Add(granted))
+			s.moveDeadlineLocked()
+		}
+		s.mu.Unlock()
+		return err
+	}
 	fresh := s.id == 0
-	s.id = r.id
-	s.lease.begin(sent, s.clock.stamp(), time.Duration(r.timeoutMs)*time.Millisecond, s.cfg.tick, fresh)
+	s.id, s.granted = r.id, granted
+	s.lease.begin(sent, s.clock.stamp(), granted, s.cfg.tick, fresh)
+	s.moveDeadlineLocked()
 	s.mu.Unlock()
 	return nil
 }
@@ -52,20 +83,22 @@ func (s *Session) shaken(r connectResponse, sent time.Time) error {
 func (s *Session) linkUp(l *link) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.state == Over || l.failure() != nil {
+	if s.Err() != nil || l.failure() != nil {
 		return false
 	}
 	if s.link != nil {
 		s.detach(s.link, s.link.failure()) // dead too, but whoever failed it has not come to tell
 	}
 	s.watches.restore(l, s.zxid)
-	s.asked = time.Time{} // what the handshake proved is still to be confirmed
-	if now := s.clock.now(); s.held > 0 && !s.confirmDue(now).After(now) {
-		l.confirm() // before everybody else's requests
+	s.asked, s.beaten = time.Time{}, time.Time{} // what the handshake proved is still to be confirmed
+	if now := s.clock.now(); s.held > 0 && !s.beatDueLocked(now).After(now) {
+		if c := s.beatLocked(now); c != nil {
+			l.enqueue(c) // before everybody else's requests
+		}
 	}
 	s.link, s.state, s.upSince = l, Connected, s.clock.stamp()
 	close(s.ready)
-	s.notes.add(Change{State: Connected, ID: s.id, Addr: l.server, Timeout: s.lease.timeout})
+	s.notes.add(Change{State: Connected, ID: s.id, Addr: l.server, Timeout: s.granted})
 	s.wake()
 	return true
 }
@@ -81,6 +114,9 @@ func (s *Session) linkDown(l *link, err error) {
 	if up && errors.Is(err, errSilent) {
 		s.stalls = min(s.stalls+1, maxStalls)
 	}
+	if s.dialled == l && s.lease.unanswered(errors.Is(err, errUnanswered)) {
+		s.moveDeadlineLocked()
+	}
 	s.mu.Unlock()
 	if lasted {
 		s.hosts.good() // before the failure is noted: it is the first of a new search
@@ -95,7 +131,8 @@ var errSilent = errors.New("no reply")
 const maxStalls = 4
 
 // patience bounds the wait for the reply of a connected server before another one is tried. It begins with a quarter of
-// the timeout. When the connection before was given up for silence as well, and nothing that went through the leader has
+// the timeout, or, where that is less, with what leaves who holds something time to get round to another server while the
+// lease lasts. When the connection before was given up for silence as well, and nothing that went through the leader has
 // been answered promptly since, then it is not the server: writes take that long everywhere, and who changes the server
 // again will not see the end of his. So it doubles with each, up to where a lease that somebody needs would have no time
 // left for another server, and else to where the session itself would end.
@@ -110,8 +147,20 @@ func (s *Session) patience() time.Duration {
 	if s.held > 0 {
 		most = t / 2
 	}
-	least := patience(t)
+	least := s.promptLocked()
 	return max(least, min(least<<s.stalls, most))
+}
+
+// promptLocked is how long a reply takes at most when all is well.
+func (s *Session) promptLocked() time.Duration {
+	if s.lease.timeout == 0 {
+		return patience(s.cfg.timeout)
+	}
+	limit := patience(s.lease.timeout)
+	if s.held > 0 {
+		limit = min(limit, max(s.lease.steady()-s.lease.timeout/heldPingPart, s.lease.timeout/10))
+	}
+	return limit
 }
 
 // stake returns for how long the lease lasts, and whether somebody holds something by it.
@@ -125,35 +174,36 @@ func (s *Session) stake() (left time.Duration, held bool) {
 func (s *Session) detach(l *link, err error) {
 	s.watches.detach()
 	s.link, s.ready = nil, make(chan struct{})
-	if s.state != Over {
-		s.state = Disconnected
+	s.state = Disconnected
+	if s.Err() == nil {
 		s.notes.add(Change{State: Disconnected, ID: s.id, Addr: l.server, Err: err})
 	}
 }
 
-// replied counts the reply to c, which arrived at at. An error gives up the link.
-func (s *Session) replied(c *call, head replyHeader, at time.Time) error {
-	if head.code == codeSessionExpired {
+// replied counts the reply to c, which arrived at at; code is its verdict. An error gives up the link.
+func (s *Session) replied(c *call, head replyHeader, code int32, at time.Time) error {
+	if code == codeSessionExpired {
 		s.end(ErrExpired)
 		return ErrExpired
 	}
-	if head.code == codeSessionMoved {
-		return errOf(head.code)
+	if code == codeSessionMoved {
+		return errOf(code)
 	}
-	if c.op == opAuth || c.op == opClose {
-		return nil // the first is answered without touching the session, the second ends it
+	if c.op == opAuth || c.op == opClose || code == codeUnreadable {
+		return nil // the first is answered without touching the session, the second ends it, the last may be anything
 	}
 	// Of the refusals, only those of the leader's own request processor prove that it was asked.
-	leader := throughLeader(c.op) && c.op != opSync && (head.code == codeOK || head.code <= codeNoNode && head.code >= -111)
+	leader := throughLeader(c.op) && c.op != opSync && (code == codeOK || code <= codeNoNode && code >= -111)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if head.zxid > s.zxid && c.op != opPing {
 		s.zxid = head.zxid
 	}
 	s.lease.ack(c.sent, at, leader)
+	s.moveDeadlineLocked()
 	if leader {
 		s.asked = c.sent
-		if at.Sub(c.sent) < patience(s.lease.timeout) {
+		if at.Sub(c.sent) < s.promptLocked() {
 			s.stalls = 0
 		}
 	}
@@ -164,8 +214,47 @@ func (s *Session) replied(c *call, head replyHeader, at time.Time) error {
 func (s *Session) hear(at time.Time) {
 	s.mu.Lock()
 	s.lease.hear(at)
+	s.moveDeadlineLocked()
 	s.mu.Unlock()
 }
+
+// verdict is what a reply says of its request: the header's code or, since a multi's header says OK also when one of its
+// operations was refused, the first code of theirs that is neither OK nor a mere consequence of another's. "Session
+// expired" and "session moved" come before all others: for a multi servers say them nowhere else.
+func verdict(op int32, header int32, body []byte) int32 {
+	if op != opMulti || header != codeOK {
+		return header
+	}
+	d := decoder{b: body}
+	first := codeOK
+	for {
+		op, done, code := d.int(), d.bool(), d.int()
+		switch {
+		case d.err != nil:
+			return codeUnreadable // whoever waits for it finds that out
+		case done:
+			return first
+		case op == opCreate:
+			d.skipString()
+		case op == opCreate2:
+			d.skipString()
+			d.stat()
+		case op == opSetData:
+			d.stat()
+		case op == opError:
+			code = d.int() // as in front of it
+		}
+		switch {
+		case code == codeSessionExpired, code == codeSessionMoved:
+			return code
+		case first == codeOK && code != codeInconsistent:
+			first = code
+		}
+	}
+}
+
+// codeUnreadable is no code of a server's: the reply to a multi can't be read.
+const codeUnreadable int32 = -1 << 30
 
 // wake makes the keeper look again.
 func (s *Session) wake() {

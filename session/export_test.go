@@ -1,7 +1,6 @@
 package session
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -27,6 +26,7 @@ const MaxFrame = maxFrame
 
 func (l *Lease) Begin(sent time.Time, timeout, tick time.Duration) {
 	l.l.begin(sent, sent, timeout, tick, true)
+	l.l.ack(sent, sent, true) // the write that made it
 }
 
 // Resume is the handshake of a session that is re-attached.
@@ -77,13 +77,11 @@ func NewRig() *Rig {
 	if err != nil {
 		panic(err)
 	}
-	s := &Session{cfg: cfg, joined: make(chan struct{}), drained: make(chan struct{}), kick: make(chan struct{}, 1),
-		ready: make(chan struct{}), id: 7}
-	s.ctx, s.cut = context.WithCancelCause(context.Background())
-	s.hosts = newHosts(s.ctx, &s.cfg, s.stake)
-	s.watches = newWatches(s)
+	s := newSession(cfg)
+	s.id, s.granted = 7, cfg.timeout
 	now := s.clock.stamp()
 	s.lease.begin(now, now, cfg.timeout, cfg.tick, true)
+	s.lease.ack(now, now, true)
 	r := &Rig{Session: s, l: newLink(s, sink{}, "rig:1", time.Second)}
 	r.l.shaken = true
 	s.linkUp(r.l)
@@ -132,7 +130,7 @@ func (r *Rig) Send() error {
 }
 
 // Beat puts a heartbeat on the link.
-func (r *Rig) Beat() { r.l.enqueue(heartbeat(opPing)) }
+func (r *Rig) Beat() { r.l.enqueue(newPing()) }
 
 // Break gives up the link.
 func (r *Rig) Break(err error) { r.l.fail(err) }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/ensemble"
+	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zktest"
 )
@@ -63,4 +64,20 @@ func eventually(t testing.TB, ch <-chan struct{}, what string) {
 	case <-time.After(soon):
 		require.FailNow(t, "waited in vain", "for %v: %s", soon, what)
 	}
+}
+
+// ephemeral makes a znode of the session's, as a lock does, and returns its path.
+func ephemeral(t testing.TB, s *session.Session) string {
+	t.Helper()
+	made, err := s.Create(within(t, soon), "/held-", nil, session.EphemeralSequential, session.WorldACL())
+	require.NoError(t, err)
+	return made.Path
+}
+
+// retain has the lease kept for a znode.
+func retain(t testing.TB, s *session.Session, node string) *session.Retention {
+	t.Helper()
+	r, err := s.Retain(within(t, soon), trusted.Caller{}, node)
+	require.NoError(t, err)
+	return r
 }

@@ -31,6 +31,8 @@ type hosts struct {
 	order []string   // this round's servers still to be tried
 	round int        // rounds since a connection was good
 	tried map[string]error
+
+	latest string // the server that failed last
 }
 
 const (
@@ -74,6 +76,9 @@ func (h *hosts) next() (string, error) {
 		h.round++
 		h.order = slices.Clone(h.cfg.servers)
 		rand.Shuffle(len(h.order), func(i, j int) { h.order[i], h.order[j] = h.order[j], h.order[i] })
+		if last := len(h.order) - 1; h.order[0] == h.latest { // the one that has just failed: the others come first
+			h.order[0], h.order[last] = h.order[last], h.order[0]
+		}
 	}
 	server := h.order[0]
 	h.order = h.order[1:]
@@ -196,7 +201,7 @@ func dialOne(ctx context.Context, server string) (net.Conn, error) {
 // failed notes what a server answered, for the report.
 func (h *hosts) failed(server string, err error) {
 	h.mu.Lock()
-	h.tried[server] = err
+	h.tried[server], h.latest = err, server
 	h.mu.Unlock()
 }
 

@@ -12,39 +12,64 @@ import "time"
 // So an acknowledgement counts in two steps:
 //
 //	acked      s + T of the latest acknowledged request: what a client believes that has nothing at stake
-//	confirmed  s + T of the latest request whose reply arrived at a ≤ s' − slack, for some later write that was sent
-//	           at s' and has been acknowledged
+//	confirmed  s + T of the latest request that was sent two ticks, and whose reply arrived one tick, before some
+//	           later write was sent, at s', which has been acknowledged
 //
-// Safety: the report of the follower that names our session left it at most one tick after a (slack ≥ one tick), on
-// the same ordered stream that carried the write to the leader. As that was answered, the report had arrived before; so
-// the leader counts from an instant after s. It has to be a write: a leader that was cut off from the others answers a
-// sync alone, for syncLimit ticks, when they may have chosen another one that counts from its own beginning. A write is
-// acknowledged by a majority, so no other leader began before it, and one that begins later gives every session its
-// whole timeout again.
+// Safety: the report that names our session left the server at most half a tick after the reply, and, from an observer
+// that is behind another observer, half a tick later once more. (Where replies are quick, two ticks are twice that, for
+// a leader that asks late; where they are slow, two ticks after them would leave no lease.) It went on the same ordered
+// stream that carried the write to the leader. As that was answered, the report had arrived before; so the leader
+// counts from an instant after s. It has to be a write: a leader that was cut off from the others answers a sync alone,
+// for syncLimit ticks, when they may have chosen another one that counts from its own beginning. A write is acknowledged
+// by a majority, so no other leader began before it, and one that begins later gives every session its whole timeout
+// again. And the write has to be one for which the leader looked at the session, as it does for each operation of a
+// multi; a refusal because of the session may stand inside a multi whose header says OK (see verdict).
 //
-// A new session is made by a write, so its handshake confirms at once. A re-attached one is validated by the leader
-// that the server has, which the first write on that connection confirms, and without slack: a server that changes
-// its leader closes its connections.
+// A handshake is not believed before the first write on its connection has been answered: that of a new session may
+// have been seen by the connected server alone (local sessions), that of a re-attached one was validated by the leader
+// that the server has, which may not be the leader any more. That write needs no slack: the create that makes a session
+// global begins the leader's count, a re-attachment was told to the leader itself, and a server that changes its leader
+// closes its connections.
+//
+// A re-attachment can shorten the leader's count when the server has a lower maxSessionTimeout than the others; its
+// answer says so. As long as the answer is missing the lease ends two ticks after the handshake was sent, which no
+// server grants less than, unless its minSessionTimeout is set lower. A server that closes the connection has nothing
+// to tell: that is what one without a leader does.
 //
 // Two allowances make instants of ours comparable with the leader's: drift, for clocks that run at different speeds,
 // and lead, for the time that our own goroutines need to hear of the end.
 //
+// What remains assumed: the leader asks its followers every half tick. One that was stopped may answer our write before
+// it has asked again, and end the session by reports of before; that takes a stop of nearly the timeout, after which the
+// session is due as it wakes. A server that hung with our handshake unread, and carries it out after we have gone to
+// another one, sets the leader's count to its own limit. And a timeout below two ticks, where minSessionTimeout was
+// lowered, leaves less slack than an observer behind an observer needs.
+//
 // Source: measured on a three-node ensemble, where a lease of the first kind outlived the session by 4.0 s.
 type lease struct {
-	timeout time.Duration // negotiated
-	slack   time.Duration // at least one server tick
+	timeout time.Duration // what is believed of the granted one
+	tick    time.Duration // of the servers, or longer
+	settle  time.Duration // one tick, or half the timeout: from a reply to the write that confirms it
+	slack   time.Duration // two ticks, or half the timeout: from its request
 
 	acked     time.Time
 	confirmed time.Time
 	marks     []mark // acknowledgements not yet confirmed, oldest first, at most maxMarks
+
+	asking time.Time // a re-attachment was asked for then; zero: it has been answered
+	doubt  time.Time // the earliest that was never answered since one was
 }
 
-// mark is a span of acknowledgements: the last one's sending and arrival, and the first one's arrival.
-type mark struct{ sent, first, at time.Time }
+// mark is a span of acknowledgements: the last one's sending, the first one's arrival, and from when on a write that is
+// sent confirms them all.
+type mark struct{ sent, first, ready time.Time }
 
-// maxMarks bounds the memory of a lease. Marks that lie closer than slack/8 are merged, so that these span four slacks
-// and more: there is always one old enough to be confirmed.
-const maxMarks = 32
+// maxMarks bounds the memory of a lease. Marks that lie closer than slack/mergePart are merged, so that these span four
+// slacks and more: there is always one old enough to be confirmed.
+const (
+	maxMarks  = 64
+	mergePart = 16
+)
 
 // driftPart and leadPart: a fiftieth of the timeout for clock drift (quartz is a thousand times better, a machine
 // under a bad time daemon is not), another twenty-fifth for our own scheduling: where programs fight for processors a
@@ -57,24 +82,51 @@ const (
 // begin starts the lease at the handshake of a new session, or goes on with it at that of a re-attached one. at is when
 // the answer arrived.
 func (l *lease) begin(sent, at time.Time, timeout, tick time.Duration, fresh bool) {
+	if !fresh && timeout > l.timeout {
+		timeout = l.timeout // nothing depends on the longer one
+	}
 	// A server's least session timeout is two ticks, so a shorter timeout proves a shorter tick than we were told.
-	l.slack = min(tick, timeout/2)
+	l.tick, l.settle, l.slack = tick, min(tick, timeout/2), min(2*tick, timeout/2)
+	l.asking, l.doubt = time.Time{}, time.Time{}
 	end := sent.Add(timeout)
 	shorter := timeout < l.timeout // granted by another server: the leader counts anew, and less
 	l.timeout = timeout
 	if shorter || end.After(l.acked) {
 		l.acked = end
 	}
-	l.marks = l.marks[:0] // acknowledged by another server, whose reports nobody will confirm
-	switch at = at.Add(-l.slack); {
+	switch {
 	case fresh:
-		l.confirmed = end
+		l.confirmed = sent // nothing is promised yet
 	case shorter && end.Before(l.confirmed):
 		l.confirmed = end
-		fallthrough
-	default:
-		l.marks = append(l.marks, mark{sent, at, at})
 	}
+	// What another server acknowledged is forgotten: nobody will confirm its reports.
+	l.marks = append(l.marks[:0], mark{sent, at.Add(-l.slack), at}) // what follows is not merged with it
+}
+
+// reattach notes that a handshake for the session is about to be sent.
+func (l *lease) reattach(sent time.Time) { l.asking = sent }
+
+// unanswered notes that the handshake, if one waits for its answer, will get none. closed: the server closed the
+// connection. It reports whether one did.
+func (l *lease) unanswered(closed bool) bool {
+	waited := !l.asking.IsZero()
+	if waited && !closed && l.doubt.IsZero() {
+		l.doubt = l.asking
+	}
+	l.asking = time.Time{}
+	return waited
+}
+
+// shorten has the leader end the session at an instant that may be earlier than what has been confirmed.
+func (l *lease) shorten(end time.Time) {
+	if end.Before(l.confirmed) {
+		l.confirmed = end
+	}
+	if end.Before(l.acked) {
+		l.acked = end
+	}
+	l.marks = l.marks[:0]
 }
 
 // ack counts the reply, arrived at at, to a request sent at sent; leader says that it was a write, which a majority
@@ -85,7 +137,7 @@ func (l *lease) ack(sent, at time.Time, leader bool) {
 	}
 	if leader {
 		n := 0
-		for n < len(l.marks) && !l.marks[n].at.Add(l.slack).After(sent) {
+		for n < len(l.marks) && !l.marks[n].ready.After(sent) {
 			n++
 		}
 		if n > 0 {
@@ -95,15 +147,19 @@ func (l *lease) ack(sent, at time.Time, leader bool) {
 			l.marks = append(l.marks[:0], l.marks[n:]...)
 		}
 	}
+	ready := at.Add(l.settle)
+	if late := sent.Add(l.slack); late.After(ready) {
+		ready = late
+	}
 	// Merging widens a mark only towards a later arrival, which delays its confirmation and never hastens it.
-	if n := len(l.marks); n > 0 && at.Sub(l.marks[n-1].first) < l.slack/8 {
-		l.marks[n-1].sent, l.marks[n-1].at = sent, at
+	if n := len(l.marks); n > 0 && at.Sub(l.marks[n-1].first) < l.slack/mergePart {
+		l.marks[n-1].sent, l.marks[n-1].ready = sent, ready
 		return
 	}
 	if len(l.marks) == maxMarks { // nothing went through the leader for long: only the latest marks are worth confirming
 		l.marks = append(l.marks[:0], l.marks[1:]...)
 	}
-	l.marks = append(l.marks, mark{sent, at, at})
+	l.marks = append(l.marks, mark{sent, at, ready})
 }
 
 // hear counts bytes of a long reply that arrived at at. They prove nothing, and so confirm nothing; but as long as they come,
@@ -115,13 +171,46 @@ func (l *lease) hear(at time.Time) {
 }
 
 // safeUntil is the instant before which the ensemble can't have ended the session, drift allowed for.
-func (l *lease) safeUntil() time.Time { return l.confirmed.Add(-l.timeout / driftPart) }
+func (l *lease) safeUntil() time.Time { return l.before(driftPart, 0) }
 
 // end is when the session has to be given up here: for one that holds something, early enough that everybody has
 // heard of it before safeUntil; for one that holds nothing, when the plain acknowledgements run out.
 func (l *lease) end(held bool) time.Time {
 	if held {
-		return l.safeUntil().Add(-l.timeout / leadPart)
+		return l.before(driftPart, leadPart)
 	}
 	return l.acked.Add(-l.timeout / driftPart)
 }
+
+// before is an instant before the confirmed lease ends, or before what a re-attachment without an answer leaves of it.
+func (l *lease) before(drift, lead time.Duration) time.Time {
+	less := func(d time.Duration) time.Duration {
+		if lead == 0 {
+			return d / drift
+		}
+		return d/drift + d/lead
+	}
+	end := l.confirmed.Add(-less(l.timeout))
+	for _, sent := range [...]time.Time{l.asking, l.doubt} {
+		if sent.IsZero() {
+			continue
+		}
+		left := min(2*l.tick, l.timeout)
+		if least := sent.Add(left - less(left)); least.Before(end) {
+			end = least
+		}
+	}
+	return end
+}
+
+// beatEvery is how often a write has to confirm the lease of a session that holds something: every fifth of the timeout,
+// and more often where two ticks are much of it, so that what is left after the slack lasts for three.
+func (l *lease) beatEvery() time.Duration { return min(l.timeout/5, (l.timeout-l.slack)/3) }
+
+// steady is what is left of the lease of a session that holds something, before a heartbeat is answered, when all goes well.
+func (l *lease) steady() time.Duration {
+	return l.timeout - l.slack - l.slack/mergePart - l.timeout/heldPingPart - l.beatEvery() - l.timeout/driftPart - l.timeout/leadPart
+}
+
+// thin is how little of a lease makes heartbeats more frequent.
+func (l *lease) thin() time.Duration { return (l.timeout - l.slack) / 4 }

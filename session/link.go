@@ -8,7 +8,7 @@ import (
 	"io"
 	"net"
 	"sync"
-	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -50,8 +50,6 @@ type link struct {
 	moved   time.Time // when something of a reply, or of a long request, last passed
 	err     error     // why the link is dead
 
-	beating atomic.Bool // a heartbeat through the leader is on its way
-
 	wake chan struct{} // something was queued; capacity 1
 	dead chan struct{} // closed by fail
 }
@@ -71,6 +69,8 @@ const (
 	// firstXid keeps our transaction ids apart from the driver's, which count up from one.
 	firstXid = 0x40000000
 )
+
+var errUnanswered = errors.New("closed the connection without an answer to the handshake: no quorum, or a port that wants TLS?")
 
 var errWriteFirst = errors.New("session: driver wrote before the handshake")
 
@@ -102,13 +102,13 @@ func (l *link) writeConnect(b []byte) error {
 	if len(b) < 28 {
 		return errWriteFirst
 	}
-	zxid, err := l.s.mayConnect(int64(binary.BigEndian.Uint64(b[20:])))
+	l.connectSent = l.s.clock.stamp() // before the bytes leave
+	zxid, err := l.s.mayConnect(int64(binary.BigEndian.Uint64(b[20:])), l.connectSent)
 	if err != nil {
 		l.fail(err)
 		return err
 	}
 	binary.BigEndian.PutUint64(b[8:], uint64(zxid))
-	l.connectSent = l.s.clock.stamp() // before the bytes leave
 	if _, err := l.Conn.Write(b); err != nil {
 		l.fail(err)
 		return err
@@ -231,8 +231,8 @@ func (l *link) progress() time.Time {
 func (l *link) readError(err error) error {
 	var timeout net.Error
 	switch {
-	case errors.Is(err, io.EOF) && !l.shaken:
-		return errors.New("closed the connection without an answer to the handshake: no quorum, or a port that wants TLS?")
+	case (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)) && !l.shaken:
+		return errUnanswered
 	case errors.As(err, &timeout) && timeout.Timeout() && !l.shaken:
 		return fmt.Errorf("no answer to the handshake within %v", l.limit)
 	case errors.Is(err, io.EOF):
@@ -271,7 +271,8 @@ func (l *link) handle(body []byte, size int, at time.Time) error {
 		l.poke()
 	}
 
-	if err := l.s.replied(c, head, at); err != nil {
+	code := verdict(c.op, head.code, d.b)
+	if err := l.s.replied(c, head, code, at); err != nil {
 		// Refused because of the link or the session, and not carried out: as if it had not been sent.
 		l.mu.Lock()
 		down := l.err != nil
@@ -286,7 +287,7 @@ func (l *link) handle(body []byte, size int, at time.Time) error {
 		return err
 	}
 	if c.hook != nil {
-		c.hook(head.code)
+		c.hook(code)
 	}
 	if c.driver {
 		l.toDriver(body[:replyHeaderLen])

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/internal/trusted"
 )
 
 // State says how a session stands.
@@ -42,14 +45,17 @@ func (s State) String() string {
 // Session is one ZooKeeper session: it survives the loss of connections and servers, and ends once, for good. Its
 // methods may be called concurrently.
 type Session struct {
-	cfg     config
-	clock   clock
-	hosts   *hosts
-	watches *watches
-	notes   *notifier // nil when nobody listens
+	cfg      config
+	clock    clock
+	deadline *deadline // when the session is over; moves with the lease
+	hosts    *hosts
+	watches  *watches
+	notes    *notifier // nil when nobody listens
 
 	ctx context.Context // ends with the session; its cause is Err
 	cut context.CancelCauseFunc
+
+	ended atomic.Bool // shutdown has begun
 
 	conn    *zk.Conn
 	drained chan struct{} // closed when the driver's loop has ended
@@ -61,18 +67,22 @@ type Session struct {
 	looking chan struct{} // a batch of StatsBelow or ReadBelow is on its way; capacity 1
 
 	mu        sync.Mutex // guards what follows
-	state     State
+	state     State      // Over is the context's to say: see State
 	id        int64
+	granted   time.Duration // the timeout, by the latest handshake
 	lease     lease
 	zxid      int64 // the latest that any reply showed
 	link      *link // the one that carries requests; nil while Disconnected
 	dialled   *link // the latest, perhaps still shaking hands
 	ready     chan struct{}
 	upSince   time.Time
-	held      int
-	heldSince time.Time
+	held      int       // Retentions that have not been released
+	heldSince time.Time // since when there is one
+	retained  []*Retention
+	turn      int       // of retained: whose znode the next heartbeat checks
+	asked     time.Time // when the latest request through the leader that has been acknowledged was sent
+	beaten    time.Time // when the latest heartbeat was queued on this link
 	stalls    int       // connections given up for silence since the last prompt answer through the leader
-	asked     time.Time // when the latest request through the leader was acknowledged as sent
 }
 
 // Open opens a session with the ensemble of the connect string ("zk1:2181,zk2:2181/chroot") and waits for its first
@@ -88,7 +98,7 @@ func Open(ctx context.Context, connect string, conf Config) (*Session, error) {
 		return nil, err
 	}
 	if err := s.Established(ctx); err != nil {
-		s.Abandon() // ctx is over
+		s.end(ErrClosed) // ctx is over
 		return nil, fmt.Errorf("session: open %s: %w", connect, err)
 	}
 	return s, nil
@@ -101,11 +111,7 @@ func Start(connect string, conf Config) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Session{cfg: cfg, joined: make(chan struct{}), drained: make(chan struct{}), kick: make(chan struct{}, 1),
-		looking: make(chan struct{}, 1), ready: make(chan struct{})}
-	s.ctx, s.cut = context.WithCancelCause(context.Background())
-	s.hosts = newHosts(s.ctx, &s.cfg, s.stake)
-	s.watches = newWatches(s)
+	s := newSession(cfg)
 	if cfg.onState != nil || cfg.log != nil {
 		s.notes = newNotifier(cfg.tell)
 	}
@@ -116,6 +122,17 @@ func Start(connect string, conf Config) (*Session, error) {
 	}
 	s.bg.Go(s.keep)
 	return s, nil
+}
+
+// newSession returns a session that does nothing yet.
+func newSession(cfg config) *Session {
+	s := &Session{cfg: cfg, joined: make(chan struct{}), drained: make(chan struct{}), kick: make(chan struct{}, 1),
+		looking: make(chan struct{}, 1), ready: make(chan struct{})}
+	s.ctx, s.cut = context.WithCancelCause(context.Background())
+	s.deadline = newDeadline(s.watchLease)
+	s.hosts = newHosts(s.ctx, &s.cfg, s.stake)
+	s.watches = newWatches(s)
+	return s
 }
 
 // Established waits for the session's first connection, as long as ctx and the session last. Nil: ID and Timeout are
@@ -139,10 +156,10 @@ func (s *Session) ID() int64 {
 func (s *Session) Timeout() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.lease.timeout == 0 {
+	if s.granted == 0 {
 		return s.cfg.timeout
 	}
-	return s.lease.timeout
+	return s.granted
 }
 
 // SafeUntil returns the instant before which the ensemble can't have ended the session by itself, as far as has been
@@ -154,8 +171,11 @@ func (s *Session) SafeUntil() time.Time {
 	return s.clock.local(s.lease.safeUntil())
 }
 
-// State returns how the session stands.
+// State returns how the session stands: Over from the moment in which Err is not nil.
 func (s *Session) State() State {
+	if s.Err() != nil {
+		return Over
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state
@@ -165,7 +185,7 @@ func (s *Session) State() State {
 func (s *Session) Server() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.state != Connected || s.link == nil {
+	if s.Err() != nil || s.state != Connected || s.link == nil {
 		return ""
 	}
 	return s.link.server
@@ -181,20 +201,6 @@ func (s *Session) Err() error { return context.Cause(s.ctx) }
 // Context returns a context that ends with the session; its cause is Err.
 func (s *Session) Context() context.Context { return s.ctx }
 
-// Alive returns Err after a look at the clock: it does not wait for a timer to notice that the lease is over, which
-// after a stop of the whole process may take a moment.
-func (s *Session) Alive() error {
-	if s.Err() == nil {
-		s.mu.Lock()
-		over := s.id != 0 && !s.clock.glance().Before(s.lease.end(s.held > 0))
-		s.mu.Unlock()
-		if over {
-			s.end(ErrLeaseOver)
-		}
-	}
-	return s.Err()
-}
-
 // Close ends the session, and with it its ephemeral znodes: at once when a server is connected, else when the ensemble
 // expires it. It returns when everything that the session had running has ended, after about 2 s at the latest.
 // It may be called more than once, and always returns nil.
@@ -204,8 +210,9 @@ func (s *Session) Close() error {
 	return nil
 }
 
-// Abandon is Close that does not wait: what the session had running ends by itself, within some seconds.
-func (s *Session) Abandon() { s.end(ErrClosed) }
+// Abandon is Close that does not wait: what the session had running ends by itself, within some seconds. It is for the
+// packages of this module alone.
+func (s *Session) Abandon(trusted.Caller) { s.end(ErrClosed) }
 
 // Go runs fn in a goroutine that belongs to the session: ctx ends with the session, and Close joins it. It returns
 // false, and does not run fn, when the session is over.
@@ -216,39 +223,42 @@ func (s *Session) Go(fn func(ctx context.Context)) bool {
 func (s *Session) spawn(fn func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.state == Over {
+	if s.Err() != nil { // from here shutdown may be waiting for bg
 		return false
 	}
 	s.bg.Go(fn)
 	return true
 }
 
-// end ends the session, for the first cause that comes.
+// end ends the session, for the first cause that comes. Its context ends first of all, without a mutex; everything else
+// follows in a goroutine of its own.
 func (s *Session) end(cause error) {
-	s.mu.Lock()
-	if s.state == Over {
-		s.mu.Unlock()
-		return
+	s.cut(cause)
+	if s.ended.CompareAndSwap(false, true) {
+		go s.shutdown()
 	}
-	s.state = Over
-	s.cut(cause) // under mu: whoever sees Over finds the cause
-	s.notes.add(Change{State: Over, ID: s.id, Err: cause})
-	s.mu.Unlock()
-	go s.shutdown()
 }
 
 // shutdown closes the driver, gently and then by force, and joins everything. Close waits for it.
 func (s *Session) shutdown() {
 	defer close(s.joined)
+	s.deadline.timer.Stop()
+	s.mu.Lock() // whoever spawns from here on finds the session over
+	link, last := s.link, s.dialled
+	s.notes.add(Change{State: Over, ID: s.id, Err: s.Err()})
+	s.mu.Unlock()
+	// Only who was asked to asks the server to end the session. What was lost may still be held as far as others were
+	// promised by SafeUntil: nothing may free it before, so the connection is cut and the session runs out.
+	asked := errors.Is(s.Err(), ErrClosed)
+	if !asked {
+		cutOff(s.Err(), link, last)
+	}
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
-		s.conn.Close() // asks the server to end the session; gives up after a second or two
+		s.conn.Close() // says so to the server, if the connection was not cut; gives up after a second or two
 	}()
-	s.mu.Lock()
-	connected := s.link != nil
-	s.mu.Unlock()
-	if connected {
+	if asked && link != nil {
 		// The close is on its way. On a link whose replies do not arrive it may still reach the server.
 		grace := time.NewTimer(min(time.Second, s.cfg.timeout/4))
 		defer grace.Stop()
@@ -258,15 +268,22 @@ func (s *Session) shutdown() {
 		}
 	}
 	s.mu.Lock()
-	last := s.dialled
+	last = s.dialled
 	s.mu.Unlock()
-	if last != nil {
-		last.fail(ErrClosed) // whatever the driver thinks: a socket left open would keep the session alive
-	}
+	cutOff(ErrClosed, last) // whatever the driver thinks: a socket left open would keep the session alive
 	<-s.drained
 	<-closed
 	s.bg.Wait()
 	s.notes.close()
+}
+
+// cutOff gives links up, of which there may be none.
+func cutOff(why error, links ...*link) {
+	for _, l := range links {
+		if l != nil {
+			l.fail(why)
+		}
+	}
 }
 
 // await returns the link that carries requests, and waits for one as long as ctx and the session last.
@@ -276,10 +293,10 @@ func (s *Session) await(ctx context.Context) (*link, error) {
 			return nil, Waited(ctx, s.why())
 		}
 		s.mu.Lock()
-		l, ready, over := s.link, s.ready, s.state == Over
+		l, ready := s.link, s.ready
 		s.mu.Unlock()
-		if over {
-			return nil, s.Err()
+		if err := s.Err(); err != nil {
+			return nil, err
 		}
 		if l != nil {
 			return l, nil

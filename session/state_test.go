@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zktest"
 )
@@ -148,6 +149,8 @@ func TestTheServersTimeoutIsTheSessions(t *testing.T) {
 			info, ok := srv.Session(s.ID())
 			require.True(t, ok)
 			require.Equal(t, granted, info.Timeout)
+			require.False(t, s.SafeUntil().After(time.Now()), "no write has confirmed it")
+			ephemeral(t, s)
 			require.WithinDuration(t, time.Now().Add(granted*98/100), s.SafeUntil(), 0, "less a fiftieth for drift")
 		}
 	})
@@ -208,7 +211,8 @@ func TestOneSessionHasOneConnAndNeverASecondSession(t *testing.T) {
 		require.False(t, late)
 		_, err = s.Exists(context.Background(), "/")
 		require.ErrorIs(t, err, session.ErrExpired)
-		require.ErrorIs(t, s.Retain(context.Background()), session.ErrExpired)
+		_, err = s.Retain(context.Background(), trusted.Caller{}, "/e")
+		require.ErrorIs(t, err, session.ErrExpired)
 	})
 }
 

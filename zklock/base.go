@@ -7,7 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zklock/locker/internal/text"
+	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
 )
@@ -173,11 +176,11 @@ func (b *base) wait(ctx context.Context, r *request, w *waiting) (*Hold, error) 
 		return b.shared(ctx, r, w)
 	}
 	b.report(r, w)
-	p, err := b.obtain(ctx, r)
+	p, keep, err := b.obtain(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	return b.take(ctx, p, w)
+	return b.take(ctx, p, keep, w)
 }
 
 // report has the steps of r told of as w's.
@@ -196,17 +199,21 @@ func (b *base) retried(w *waiting, err error) {
 	b.c.tellRetried(RetriedInfo{w.info, err})
 }
 
-// take makes the hold of a place that is first in line and whose session is retained.
-func (b *base) take(ctx context.Context, p place, w *waiting) (*Hold, error) {
+// take makes the hold of a place that is first in line and whose session is retained: by keep, or, when that is nil, by
+// the tenure that the place is.
+func (b *base) take(ctx context.Context, p place, keep *session.Retention, w *waiting) (*Hold, error) {
 	if !b.c.enter() {
+		if keep != nil {
+			keep.Release()
+		}
 		b.c.giveUp(ctx, p)
 		return nil, closedError{}
 	}
-	return b.hold(ctx, p, w), nil
+	return b.hold(ctx, p, keep, w), nil
 }
 
 // obtain takes a place in line and waits until it is first and its session is retained, in one session after another.
-func (b *base) obtain(ctx context.Context, r *request) (place, error) {
+func (b *base) obtain(ctx context.Context, r *request) (place, *session.Retention, error) {
 	stand := r.stand
 	if stand == nil {
 		stand = inLine
@@ -214,27 +221,28 @@ func (b *base) obtain(ctx context.Context, r *request) (place, error) {
 	for {
 		s, err := b.c.Session(ctx)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
+		var keep *session.Retention
 		p, err := stand(ctx, s, r)
 		if err == nil {
-			err = b.settle(ctx, p, r.try)
+			keep, err = b.settle(ctx, p, r.try)
 		}
 		if err == nil {
-			return p, nil
+			return p, keep, nil
 		}
 		if p != nil {
 			b.c.giveUp(ctx, p)
 		}
 		switch {
 		case b.c.ctx.Err() != nil:
-			return nil, closedError{}
+			return nil, nil, closedError{}
 		case ctx.Err() != nil && !errors.Is(err, ctx.Err()):
-			return nil, session.Waited(ctx, err)
+			return nil, nil, session.Waited(ctx, err)
 		case ctx.Err() != nil:
-			return nil, err
+			return nil, nil, err
 		case s.Err() == nil && !errors.Is(err, recipe.ErrGone):
-			return nil, err
+			return nil, nil, err
 		}
 		r.queue.Retried(err) // our session is over, or our znode is gone: take another place
 	}
@@ -258,14 +266,17 @@ func inLine(ctx context.Context, s *session.Session, r *request) (place, error) 
 
 // settle does what is left to do before a place that is first in line may be used: to wait out the delay of holders
 // that were lost, and to have the session's lease confirmed.
-func (b *base) settle(ctx context.Context, p place, try bool) (err error) {
+func (b *base) settle(ctx context.Context, p place, try bool) (*session.Retention, error) {
 	if b.o.delaySet {
-		err = p.Claim(ctx, b.o.delay, try)
+		if err := p.Claim(ctx, b.o.delay, try); err != nil {
+			return nil, err
+		}
 	}
-	if err == nil {
-		err = p.Session().Retain(ctx)
+	keep, err := p.Session().Retain(ctx, trusted.Caller{}, p.Nodes()[0])
+	if errors.Is(err, zk.ErrNoNode) {
+		err = fmt.Errorf("%w: %w", recipe.ErrGone, err)
 	}
-	return err
+	return keep, err
 }
 
 // giveUp leaves a place that is not wanted any more. ctx may be over; then the deletion goes on by itself.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zklock/locker/internal/jitter"
+	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
 )
@@ -66,7 +67,7 @@ func Dial(ctx context.Context, connect string, opts ...Option) (*Client, error) 
 		return nil, fmt.Errorf("zklock: dial %q: %w", connect, err)
 	}
 	for err := s.Established(ctx); err != nil; err = s.Established(ctx) {
-		s.Abandon() // what was started ends by itself
+		s.Abandon(trusted.Caller{}) // what was started ends by itself
 		if ctx.Err() != nil || errors.Is(err, session.ErrAuth) {
 			c.cancel()
 			return nil, fmt.Errorf("zklock: dial %q: %w", connect, err)

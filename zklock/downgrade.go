@@ -55,6 +55,7 @@ func (g *grip) demote(ctx context.Context, m *move) error {
 		g.p, g.demoted = r, true
 		if !over {
 			g.followLocked(r)
+			g.keep.Move(r.Node())
 		}
 		switch {
 		case m.h == nil:

@@ -21,10 +21,12 @@ import (
 // the session, needs nobody for that.
 type grip struct {
 	c    *Client
+	s    *session.Session // of its place, whichever that is
 	info LockInfo
 	from time.Time // when it was acquired
 
-	unhook func() bool // stops the book-keeping at ctx's end
+	keep   *session.Retention // nil for a place with local handoff, which has one of its own
+	unhook func() bool        // stops the book-keeping at ctx's end
 
 	// writes counts the Multis of its holds that are under way or whose outcome is unknown.
 	writes atomic.Int32
@@ -54,12 +56,12 @@ type move struct {
 }
 
 // hold makes the hold of a place that is first in line and whose session is retained.
-func (b *base) hold(ctx context.Context, p place, w *waiting) *Hold {
+func (b *base) hold(ctx context.Context, p place, keep *session.Retention, w *waiting) *Hold {
 	t, shared := p.(*tenure)
 	if shared {
 		return b.holdShared(ctx, t, w)
 	}
-	g := &grip{c: b.c, p: p, info: w.info, from: time.Now()}
+	g := &grip{c: b.c, s: p.Session(), p: p, keep: keep, info: w.info, from: time.Now()}
 	read := g.info.Kind == kindRead
 	if read {
 		g.reads = 1
@@ -73,6 +75,7 @@ func (b *base) hold(ctx context.Context, p place, w *waiting) *Hold {
 	g.unhook = context.AfterFunc(g.ctx, func() { g.end(context.Cause(g.ctx)) })
 	g.followLocked(p)
 	g.mu.Unlock()
+	keep.OnMissing(g.missing)
 	return g.newHold(ctx, read)
 }
 
@@ -82,11 +85,11 @@ func (b *base) holdShared(ctx context.Context, t *tenure, w *waiting) *Hold {
 	both := &struct {
 		g grip
 		h Hold
-	}{g: grip{c: b.c, p: t, info: w.info, from: time.Now(), holds: 1}}
+	}{g: grip{c: b.c, s: t.s, p: t, info: w.info, from: time.Now(), holds: 1}}
 	g, h := &both.g, &both.h
 	h.g = g
-	h.ctx, h.cancel = context.WithCancelCause(holdContext{t.s.Context(), ctx, h})
-	g.ctx, g.cancel = h.ctx, h.cancel // until somebody joins
+	h.bind(t.s.Context(), ctx, t.s)
+	g.ctx, g.cancel = h.ctx.Context, h.cancel // until somebody joins
 	b.acquired(g, w)
 	g.mu.Lock()
 	b.limitLocked(g)
@@ -111,7 +114,7 @@ func (b *base) limitLocked(g *grip) {
 // newHold makes a hold with a context of its own; it has been counted.
 func (g *grip) newHold(values context.Context, read bool) *Hold {
 	h := &Hold{g: g, read: read}
-	h.ctx, h.cancel = context.WithCancelCause(holdContext{g.ctx, values, h})
+	h.bind(g.ctx, values, g.s)
 	return h
 }
 
@@ -149,6 +152,13 @@ func (g *grip) followLocked(p place) {
 		return
 	}
 	g.settle = time.AfterFunc(recipe.Settle, watch)
+}
+
+// missing hears from a heartbeat that there is no node.
+func (g *grip) missing(node string) {
+	if p := g.place(); p.Nodes()[0] == node {
+		g.gone(p)
+	}
 }
 
 // gone hears that p's znode was deleted, by somebody else unless p is being, or has been, replaced.
@@ -206,7 +216,7 @@ func (g *grip) end(cause error) bool {
 	if t, ok := p.(*tenure); ok {
 		t.lose(cause) // never handed on
 	} else {
-		p.Session().Release()
+		g.keep.Release()
 	}
 	g.c.tellLost(LostInfo{g.told(), Token(p.Czxid()), time.Since(g.from), cause})
 	return true
@@ -238,7 +248,7 @@ func (g *grip) release(ctx context.Context) error {
 	err := g.leave(ctx, false)
 	p := g.place()
 	if !shared {
-		p.Session().Release()
+		g.keep.Release()
 	}
 	if errors.Is(err, recipe.ErrGone) {
 		err = ErrNodeDeleted

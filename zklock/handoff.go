@@ -233,7 +233,7 @@ func (l *line) run(ctx context.Context) {
 	r := request{queue: l.b.queue(recipe.Lock)}
 	r.queue.Queued = func(at recipe.Line) { l.heard(at, nil) }
 	r.queue.Retried = func(err error) { l.heard(recipe.Line{}, err) }
-	p, err := l.b.obtain(ctx, &r)
+	p, keep, err := l.b.obtain(ctx, &r)
 	l.mu.Lock()
 	left := ctx.Err() != nil
 	l.stop()
@@ -251,7 +251,7 @@ func (l *line) run(ctx context.Context) {
 		l.mu.Unlock()
 		return
 	}
-	t := l.begin(p)
+	t := l.begin(p, keep)
 	leave := false
 	if l.first != nil {
 		t.give(false)

@@ -19,7 +19,7 @@ func (b *base) shared(ctx context.Context, r *request, w *waiting) (*Hold, error
 	if err != nil {
 		return nil, err
 	}
-	return b.take(ctx, t, w)
+	return b.take(ctx, t, nil, w)
 }
 
 // waitShared waits in the local line.
@@ -138,7 +138,7 @@ func (b *base) tryShared(ctx context.Context, r *request, w *waiting) (*tenure, 
 	l.trying = true
 	l.mu.Unlock()
 	b.report(r, w)
-	p, err := b.obtain(ctx, r)
+	p, keep, err := b.obtain(ctx, r)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.trying = false
@@ -146,7 +146,7 @@ func (b *base) tryShared(ctx context.Context, r *request, w *waiting) (*tenure, 
 		l.advance()
 		return nil, err
 	}
-	t := l.begin(p)
+	t := l.begin(p, keep)
 	t.take()
 	if l.first != nil {
 		t.look()

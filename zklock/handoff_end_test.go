@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
 )
@@ -67,7 +68,7 @@ func TestALockThatFindsItsKeptPlaceLostItselfQueuesAnew(t *testing.T) {
 		m := c.Mutex("/l", zklock.WithLocalHandoff(5), zklock.WithIdleKeep(time.Minute))
 		s.unlock(s.lock(m))
 		time.Sleep(time.Second)
-		c.session().Abandon() // as any other end, and nobody has heard of it
+		c.session().Abandon(trusted.Caller{}) // as any other end, and nobody has heard of it
 		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 		defer cancel()
 		h, err := m.Lock(ctx)

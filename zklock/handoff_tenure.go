@@ -20,7 +20,8 @@ const (
 // Leave hands it on, keeps it, or gives it up.
 type tenure struct {
 	l      *line
-	s      *session.Session // retained until drop
+	s      *session.Session
+	keep   *session.Retention // until drop
 	ticket place
 	nodes  []string // its path
 
@@ -46,14 +47,15 @@ type tenure struct {
 
 // begin makes the tenure of a place that is first in line and whose session is retained. Its goroutine is tend; the
 // caller starts it, and sees to its first holder. The caller holds mu.
-func (l *line) begin(p place) *tenure {
-	t := &tenure{l: l, s: p.Session(), ticket: p, nodes: p.Nodes(), want: make(chan struct{}), left: l.b.o.handoff}
+func (l *line) begin(p place, keep *session.Retention) *tenure {
+	t := &tenure{l: l, s: p.Session(), keep: keep, ticket: p, nodes: p.Nodes(), want: make(chan struct{}), left: l.b.o.handoff}
 	t.ctx, t.cancel = context.WithCancel(t.s.Context())
 	if l.b.o.keep > 0 {
 		t.timer = time.NewTimer(l.b.o.keep)
 		t.timer.Stop()
 		t.look() // it will be kept, mostly
 	}
+	keep.OnMissing(func(string) { t.gone() })
 	l.t = t
 	return t
 }
@@ -134,7 +136,7 @@ func (t *tenure) drop() {
 	}
 	t.dropped = true
 	t.cancel()
-	t.s.Release()
+	t.keep.Release()
 	t.l.t = nil
 	t.l.advance()
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/session"
 )
 
 // Token is a fencing token: the zxid at which the holder's place in line was made. It grows from holder to holder of a
@@ -18,8 +20,8 @@ type Token int64
 // Hold is one acquisition of one lock. Its methods may be called concurrently.
 type Hold struct {
 	g      *grip
-	read   bool // of a read lock
-	ctx    context.Context
+	read   bool         // of a read lock
+	ctx    leaseContext // made once by bind
 	cancel context.CancelCauseFunc
 
 	released atomic.Bool // by Unlock, or turned into another by Downgrade
@@ -29,17 +31,30 @@ type Hold struct {
 // to anybody else, also when nothing is heard of the ensemble any more; for clocks that run alike within two per cent
 // and a process that runs. context.Cause says why: ErrUnlocked, ErrClosed, or an error that matches ErrLost.
 //
+// Its Err, Done and Value look at the clock, about 50 ns each: a process that was stopped (SIGSTOP, a paused virtual
+// machine) until the lease was over is told so when it asks, a loop on ctx.Err() or a select on ctx.Done() that begins
+// after the stop at once. So are context.WithValue's children of it, and the contexts of Do, Guard, Election.Run and
+// package lockhttp. What is left: a context that context.WithCancel, WithTimeout or another library derived from it, and
+// a select that was waiting already, hear of the end when somebody asks this one, or when a timer has run, which is
+// mostly within a millisecond of waking; HoldFrom(ctx) finds the hold, whose Err is right first thing. And whoever asks
+// and then acts may be stopped in between: for that there are the token and Multi.
+//
 // It carries the values of the context that Lock was called with, and not its end. A Lock of the same path with a
 // context that comes from it is reentrant, or ErrDeadlock: see WithReentrancy.
-func (h *Hold) Context() context.Context { return h.ctx }
+func (h *Hold) Context() context.Context { return &h.ctx }
 
-// Err returns nil while the lock is held, and then the cause of Context's end. It looks at the clock, so that it is
-// right also in the first moment after the process was stopped.
+// bind makes the hold's context, which ends with the grip's.
+func (h *Hold) bind(grip, values context.Context, s *session.Session) {
+	h.ctx.Context, h.cancel = context.WithCancelCause(holdContext{grip, values, h})
+	h.ctx.s = s
+}
+
+// Err returns nil while the lock is held, and then the cause of Context's end. It looks at the clock as that does.
 func (h *Hold) Err() error {
-	if h.ctx.Err() == nil && h.g.place().Session().Alive() == nil {
+	if h.ctx.Err() == nil {
 		return nil
 	}
-	return context.Cause(h.ctx)
+	return context.Cause(&h.ctx)
 }
 
 // Token returns the fencing token. Reentrant holds share it.
@@ -164,7 +179,7 @@ func (h *Hold) fail(op string, err error) error { return &lockError{op, h.g.info
 
 // do is Mutex.Do after the lock was taken.
 func (h *Hold) do(ctx context.Context, fn func(context.Context) error) (err error) {
-	base := h.ctx
+	base := h.Context()
 	d, timed := ctx.Deadline()
 	if timed {
 		var end context.CancelFunc
@@ -179,6 +194,9 @@ func (h *Hold) do(ctx context.Context, fn func(context.Context) error) (err erro
 	})
 	defer func() {
 		stop()
+		if timed && errors.Is(work.Err(), context.DeadlineExceeded) {
+			ended(ctx)
+		}
 		lost := h.Err()
 		cancel(ErrUnlocked)
 		// The caller's ctx may be over; the lock must go all the same, within a bound.
@@ -195,5 +213,17 @@ func (h *Hold) do(ctx context.Context, fn func(context.Context) error) (err erro
 			err = fmt.Errorf("%w; %w", err, unlockErr)
 		}
 	}()
-	return fn(work)
+	return fn(&leaseContext{work, h.ctx.s})
+}
+
+// ended waits for the end of a context whose deadline has come. A context that was derived with the same deadline from
+// another parent has a timer of its own, which may run first; whoever is told of that end looks at his own context next.
+func ended(ctx context.Context) {
+	const late = time.Second // for one that says a deadline and does not keep it
+	t := time.NewTimer(late)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
 }

@@ -95,7 +95,7 @@ func (m *RWMutex) Downgrade(ctx context.Context, h *Hold) (*Hold, error) {
 		return fail(err)
 	}
 	h.cancel(ErrUnlocked)
-	return g.newHold(h.ctx, true), nil
+	return g.newHold(&h.ctx, true), nil
 }
 
 func (m *RWMutex) write(op string, try bool) request {

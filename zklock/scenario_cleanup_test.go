@@ -84,10 +84,10 @@ func TestScenario8_AnErrorWhileTheLeaseIsConfirmedLeavesNoNode(t *testing.T) {
 		require.False(s, call.over())
 		time.Sleep(time.Hour)
 		id := c.id()
-		fault := s.srv.Inject(zktest.Answer(zktest.CodeNoAuth).Op(zktest.OpMulti).Session(id))
+		fault := s.srv.Inject(zktest.Answer(zktest.CodeBadArguments).Op(zktest.OpMulti).Session(id))
 		s.unlock(first)
 		<-call.done
-		require.ErrorIs(s, call.err, zk.ErrNoAuth)
+		require.ErrorIs(s, call.err, zk.ErrBadArguments)
 		require.Positive(s, fault.Hits())
 		s.empty(time.Second, dir)
 		require.Equal(s, id, c.id())

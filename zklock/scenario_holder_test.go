@@ -270,7 +270,7 @@ func TestScenario20_AHolderThatWasStoppedKnowsAtOnceThatItHasLost(t *testing.T) 
 		next := simGo(s.Context(), b.Mutex(dir).Lock)
 		time.Sleep(time.Minute)
 		frozen := s.srv.Inject(zktest.Freeze().Session(a.id()))
-		time.Sleep(timeout / 2)
+		time.Sleep(timeout / 4)
 		end := h.SafeUntil().Add(-timeout / 25) // early enough that all have heard of it by then
 		var wg sync.WaitGroup
 		var faster atomic.Int32

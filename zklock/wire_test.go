@@ -308,7 +308,7 @@ func TestLongHoldCostsAWatchMore(t *testing.T) {
 
 // While anything is held a session asks the leader every fifth of its timeout, whatever the number of locks; while
 // nothing is, it only pings.
-func TestHeartbeatIsOneEmptyWritePerFifthOfTheTimeoutWhileHeld(t *testing.T) {
+func TestHeartbeatIsOneCheckOfAZnodePerFifthOfTheTimeoutWhileHeld(t *testing.T) {
 	s := siteOf(t, 3)
 	c, p := s.Tapped(t, zklock.WithSessionTimeout(s.ShortTimeout()))
 	tap := p.Tap()
@@ -359,6 +359,12 @@ func TestHandOverAfterAVeryLongWaitConfirmsTheLease(t *testing.T) {
 	ses, err := c.Session(siteContext(t))
 	require.NoError(t, err)
 	w := siteLockAside(t, c.Mutex(dir))
+	ensemble.Until(t, siteBound, "the create to confirm the lease", func() error {
+		if !ses.SafeUntil().After(time.Now()) {
+			return errors.New("it has not")
+		}
+		return nil
+	})
 	ensemble.Until(t, siteBound, "the lease of a session that only waits to run out", func() error {
 		if left := time.Until(ses.SafeUntil()); left > 0 {
 			return fmt.Errorf("it is safe for another %v", left)

@@ -1,0 +1,68 @@
+package session
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+)
+
+// deadline is the instant at which the session is over unless its lease is moved on before. It waits for nothing: it is
+// read and written without a mutex, and a timer of its own watches it. Whoever changes the lease, under Session.mu,
+// stores the new instant; whoever wants to know whether the lease is over compares it with the clock.
+type deadline struct {
+	at    atomic.Int64 // nanoseconds after origin, on the session's clock; none: there is no session yet
+	every atomic.Int64 // the timer looks at the clock this often at least
+	timer *time.Timer
+}
+
+const none = math.MaxInt64
+
+// newDeadline returns one that calls look, in a goroutine of its own, when the instant may have come.
+func newDeadline(look func()) *deadline {
+	d := &deadline{timer: time.AfterFunc(math.MaxInt64, look)}
+	d.at.Store(none)
+	return d
+}
+
+// set moves the deadline. A timer does not run while the machine sleeps, so it looks at the clock, which does count that
+// time, every so often.
+func (d *deadline) set(end time.Time, every time.Duration) {
+	d.every.Store(int64(every))
+	at := int64(end.Sub(origin))
+	if before := d.at.Swap(at); at < before {
+		d.timer.Reset(0) // it would look too late
+	}
+}
+
+// passed reports whether the deadline has come by now.
+func (d *deadline) passed(now time.Time) bool { return int64(now.Sub(origin)) >= d.at.Load() }
+
+// watchLease runs when the deadline's timer does. It takes no mutex before the session's context has ended.
+func (s *Session) watchLease() {
+	if s.Err() != nil {
+		return
+	}
+	now := s.clock.now()
+	if s.deadline.passed(now) {
+		s.end(ErrLeaseOver)
+		return
+	}
+	d := s.deadline
+	at := d.at.Load()
+	d.timer.Reset(time.Duration(max(0, min(at-int64(now.Sub(origin)), d.every.Load()))))
+	if d.at.Load() < at { // moved to an earlier instant meanwhile, and what that set was undone here
+		d.timer.Reset(0)
+	}
+}
+
+// Alive returns Err after a look at the clock: it does not wait for a timer to notice that the lease is over, which
+// after a stop of the whole process may take a moment. It takes no mutex and makes no garbage.
+func (s *Session) Alive() error {
+	if s.ctx.Err() == nil {
+		if !s.deadline.passed(s.clock.glance()) {
+			return nil
+		}
+		s.end(ErrLeaseOver)
+	}
+	return s.Err()
+}

@@ -1,0 +1,4 @@
+package session
+
+// LeastApart is how far one clock is ahead of another.
+var LeastApart = leastApart
