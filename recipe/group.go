@@ -132,6 +132,9 @@ func (g *Group) find(ctx context.Context) (bool, error) {
 // matter. Errors are those of Ticket.Wait, for the first that has one; ErrGone also when the znode that is gone belongs
 // to a ticket whose turn has come and which waits only for the others.
 func (g *Group) Wait(ctx context.Context) error {
+	if err := g.standAside(ctx); err != nil {
+		return err
+	}
 	free := true
 	for _, t := range g.tickets {
 		free = free && Decide(t.listing(), path.Base(t.node), nil).Holds()
@@ -156,7 +159,7 @@ func (g *Group) Wait(ctx context.Context) error {
 
 func (g *Group) waitEach(ctx context.Context) error {
 	for _, t := range g.tickets {
-		if err := t.Wait(ctx); err != nil {
+		if err := t.wait(ctx); err != nil {
 			return err
 		}
 	}
@@ -296,6 +299,9 @@ func (g *Group) Leave(ctx context.Context) error {
 	_, err := g.Session().Multi(ctx, ops...)
 	switch {
 	case err == nil:
+		for _, t := range g.tickets {
+			t.renewed()
+		}
 		return nil
 	case errors.Is(err, zk.ErrNoNode):
 		// One was deleted by somebody else, and so none has been deleted here.

@@ -81,9 +81,14 @@ const (
 
 // delete deletes the znode once. A watch on it needs no taking away: the deletion makes it fire. With a lock delay,
 // the directory's note of us goes with it.
-func (t *Ticket) delete(ctx context.Context) error {
+func (t *Ticket) delete(ctx context.Context) (err error) {
 	if t.delayed {
-		return t.unclaim(ctx)
+		err = t.unclaim(ctx)
+	} else {
+		err = t.s.Delete(ctx, t.node, -1)
 	}
-	return t.s.Delete(ctx, t.node, -1)
+	if err == nil {
+		t.renewed()
+	}
+	return err
 }

@@ -21,6 +21,14 @@ const Settle = 300 * time.Millisecond
 // an error when ctx ends (that error, with the place in line), when the session ends (its end), or when the znode is
 // not there any more (ErrGone); in the first case the ticket still has its place, until Leave. To be called once.
 func (t *Ticket) Wait(ctx context.Context) error {
+	if err := t.standAside(ctx); err != nil {
+		return t.waited(ctx, err)
+	}
+	return t.wait(ctx)
+}
+
+// wait is Wait for one who stays in line.
+func (t *Ticket) wait(ctx context.Context) error {
 	timer := time.NewTimer(Settle)
 	defer timer.Stop()
 	v, err := t.decide(ctx)

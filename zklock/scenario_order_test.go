@@ -165,8 +165,7 @@ func TestScenario26_TheOrderSurvivesTheWrapOfTheCounter(t *testing.T) {
 	for _, from := range []int32{math.MaxInt32 - 5, math.MaxInt32, math.MinInt32, -5, -1, -999999999 - 3} {
 		t.Run(fmt.Sprint(from), func(t *testing.T) {
 			simTest(t, func(s *sim) {
-				dir, a, b := s.dir("/locks/a"), s.client(), s.client()
-				require.NoError(s, s.srv.SetSequence(dir, from))
+				dir, a, b := closedParent(s, from), s.client(), s.client()
 				first := s.lock(a.Mutex(dir))
 				require.Equal(s, fmt.Sprintf("%010d", from), first.Node()[len(first.Node())-len(fmt.Sprintf("%010d", from)):])
 				l := &simLine{s: s}

@@ -68,8 +68,9 @@ func (s *Server) admin(r *request) error {
 }
 
 // SetSequence makes n the number that the next sequential child of path gets, so that a test can begin just before
-// the counter's end (2147483647) or beyond it (-2147483648). As on a real server, a counter at its end stays there
-// except within a multi; what a loaded real server may go on to is set by another call. The error wraps CodeNoNode.
+// the counter's end (2147483647) or beyond it (-2147483648, as servers before 3.6 go on). As on a real server since 3.6,
+// a counter at its end stays there, but for creates of one multi and for those that overlap: see Overlap. The error wraps
+// CodeNoNode.
 func (s *Server) SetSequence(path string, n int32) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,6 +79,51 @@ func (s *Server) SetSequence(path string, n int32) error {
 	}
 	s.commit(s.leader, []mutation{{kind: mutSequence, path: path, creates: n}}, 0)
 	return nil
+}
+
+// Overlap has the next n creates below path overlap in the server's pipeline, as those of a loaded real server do: each
+// is numbered behind the one before it though that has not been applied yet. It makes a difference only at the counter's
+// end, where the numbers go on with the negative ones and come back to 2147483647 when the pipeline has run dry, after
+// the n. Zero ends it at once. The error wraps CodeNoNode.
+func (s *Server) Overlap(path string, n int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.leader.tree.nodes[path] == nil {
+		return fmt.Errorf("zktest: overlap below %s: %w", path, CodeNoNode)
+	}
+	delete(s.overlaps, path)
+	if n > 0 {
+		s.overlaps[path] = &overlap{left: n}
+	}
+	return nil
+}
+
+// overlap is a row of creates below one znode that overlap.
+type overlap struct {
+	left    int
+	going   bool  // the first of them has been prepared
+	creates int32 // the counter behind the latest
+}
+
+// overlapped notes creates that have been prepared. The server's lock is held.
+func (s *Server) overlapped(muts []mutation) {
+	for _, m := range muts {
+		if m.kind == mutDelete {
+			delete(s.overlaps, m.path)
+		}
+		if m.kind != mutCreate {
+			continue
+		}
+		parent, _ := split(m.path)
+		o := s.overlaps[orRoot(parent)]
+		if o == nil {
+			continue
+		}
+		o.going, o.creates = true, m.creates
+		if o.left--; o.left == 0 {
+			delete(s.overlaps, orRoot(parent))
+		}
+	}
 }
 
 // Expire ends a session now, as if its time were up. The error wraps CodeUnknownSession.

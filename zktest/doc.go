@@ -33,7 +33,7 @@
 //
 // Where a version has quirks, this server has them too. In both, events of znodes that a client may not read are kept
 // from it (so do 3.8.4, Debian's 3.8.0, and 3.9.2), and a sequence counter that has reached 2147483647 stays there
-// outside of a multi. They differ in this:
+// unless creates overlap. They differ in this:
 //
 //	                                   3.8                       3.9
 //	exists of a znode                  needs no permission       needs READ
@@ -52,8 +52,8 @@
 //     throttling. createSession sent as a request is unimplemented.
 //   - Children and ephemerals are listed in order, and the ephemerals of a session that ends go in order; the real
 //     server promises none. Containers that are due go all at once, not 10,000 a minute.
-//   - Requests are carried out one at a time. So an answer to auth never overtakes an earlier one, and only a multi
-//     shows sequence numbers beyond 2147483647, where a loaded real server shows some in its pipeline, too.
+//   - Requests are carried out one at a time. So an answer to auth never overtakes an earlier one, and creates
+//     overlap, so that there are sequence numbers beyond 2147483647, only within a multi and where Overlap says so.
 //   - createTTL with a mode that has no TTL and a TTL below zero is a bad argument; a real server dies of it.
 //   - Characters beyond U+FFFF, which no znode's name can have, come back as UTF-8 where a path is echoed; 3.8 writes
 //     two surrogates.

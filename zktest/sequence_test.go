@@ -1,13 +1,12 @@
 package zktest_test
 
 import (
-	"bytes"
-	"hash/adler32"
+	"fmt"
+	"math"
 	"net"
-	"os"
-	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -15,44 +14,32 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// sequenceSeed is where the wrap tests begin: two numbers before the largest.
+// sequenceSeed is where the tests begin: two numbers before the largest.
 const sequenceSeed = 2147483646
 
-// seedLog writes a transaction log in which /w has had its counter raised, which no client could do in less than
-// two billion creates. A real server that starts from it goes on from there.
-func seedLog(t *testing.T) (dir string) {
+// sequenced returns one of our servers whose counter of /w is there.
+func sequenced(t *testing.T) *zktest.Server {
 	t.Helper()
-	o := &out{b: []byte("ZKLG")}
-	o.i32(2).i64(0)
-	txn := func(zxid int64, path string, creates int32) {
-		b := (&out{}).i64(1).i32(1).i64(zxid).i64(time.Now().UnixMilli()).i32(1). // header: session, xid, zxid, time, create
-												str(path).str("").i32(1).i32(31).str("world").str("anyone").flag(false).i32(creates).b
-		o.i64(int64(adler32.Checksum(b)))
-		o.i32(int32(len(b)))
-		o.b = append(append(o.b, b...), 'B')
-	}
-	txn(1, "/w", 1)
-	txn(2, "/w/seed", sequenceSeed)
-	txn(3, "/pad", 1) // SetSequence takes a zxid, too
-	dir = t.TempDir()
-	require.NoError(t, os.Mkdir(filepath.Join(dir, "version-2"), 0o755))
-	o.b = append(o.b, make([]byte, 1024)...) // the log's end is zeroes, as in a log that is still open
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "version-2", "log.1"), bytes.Clone(o.b), 0o644))
-	return dir
+	ours := zktest.Run(t)
+	require.NoError(t, ours.Create("/w", nil))
+	require.NoError(t, ours.Create("/w/seed", nil))
+	require.NoError(t, ours.SetSequence("/w", sequenceSeed)) // takes a zxid, for which the real one has a znode more
+	return ours
 }
 
+// scenario 49, of the servers: the counter ends, and sticks, as on a real one.
 func TestSequenceWrapsAsOnARealServer(t *testing.T) {
 	lines := []string{
 		"a create $/s- m=s", "a create2 $/s- m=es", "a create $/s- m=s", "a create $/other", "a exists $",
 		"a create $/t- m=s", "a multi create $/m- m=s ; create $/m- m=s ; create $/m- m=es", "a exists $",
 		"a delete $/s-2147483647", "a create $/s- m=s", "a create $/s- m=s", "a ls2 $",
+		// A directory that is deleted and made again in one transaction begins at zero.
+		"a create $/d", "a create $/d/s- m=s", "a delete $/d/s-0000000000", "a create $/d/s- m=s",
+		"a multi delete $/d v=-1 ; create $/d", "a delete $/d/s-0000000001",
+		"a multi delete $/d v=-1 ; create $/d d=x", "a exists $/d", "a create $/d/s- m=s", "a ls2 $/d",
 	}
-	real := ensemble.Start(t, 1, ensemble.WithConfig("dataLogDir="+seedLog(t)),
-		ensemble.WithJVM("-Dzookeeper.snapshot.trust.empty=true"))
-	ours := zktest.Run(t, sameVersion(t, real))
-	require.NoError(t, ours.Create("/w", nil))
-	require.NoError(t, ours.Create("/w/seed", nil))
-	require.NoError(t, ours.SetSequence("/w", sequenceSeed))
+	real := ensemble.Start(t, 1, ensemble.WithCounter(t, "/w", sequenceSeed))
+	ours := sequenced(t)
 	var traces [2][]string
 	for i, addr := range []string{ours.Addr(), real.Nodes[0].Addr()} {
 		s := &script{dial: func() (net.Conn, error) { return net.Dial("tcp", addr) }, root: "/w", sessions: map[string]*raw{}}
@@ -67,4 +54,75 @@ func TestSequenceWrapsAsOnARealServer(t *testing.T) {
 		traces[i] = s.trace[1:]
 	}
 	require.Equal(t, traces[1], traces[0])
+}
+
+var bursts int // so that no name comes twice
+
+// burst sends n creates without waiting for an answer, and returns the numbers that they got.
+func burst(t *testing.T, addr string, n int) []int32 {
+	t.Helper()
+	bursts++
+	nc, err := net.Dial("tcp", addr)
+	require.NoError(t, err)
+	defer nc.Close()
+	r := &raw{name: "a", nc: nc}
+	_, _, err = r.shake(30000, 0)
+	require.NoError(t, err)
+	for i := range n {
+		o := (&out{}).i32(int32(i + 1)).i32(int32(zktest.OpCreate)).str(fmt.Sprintf("/w/x%d.%d-", bursts, i)).str("").
+			i32(1).i32(31).str("world").str("anyone").i32(3)
+		require.NoError(t, r.send(o.b))
+	}
+	var numbers []int32
+	for range n {
+		b, err := r.recv()
+		require.NoError(t, err)
+		answer := in{b}
+		answer.i32() // xid
+		answer.i64() // zxid
+		require.Zero(t, answer.i32())
+		_, text, _ := strings.Cut(strings.TrimPrefix(answer.str(), "/w/x"), "-")
+		v, err := strconv.ParseInt(text, 10, 32)
+		require.NoError(t, err)
+		numbers = append(numbers, int32(v))
+	}
+	return numbers
+}
+
+// scenario 49, of the servers: creates that overlap in a real server's pipeline get negative numbers, until it has run
+// dry. Which overlap is chance there; where ours are told the same ones, they give the same numbers.
+func TestOverlappingCreatesAreNumberedAsOnARealServer(t *testing.T) {
+	real := ensemble.Start(t, 1, ensemble.WithCounter(t, "/w", sequenceSeed))
+	ours := sequenced(t)
+	var seen []int32
+	for tries := 0; ; tries++ {
+		numbers := burst(t, real.Nodes[0].Addr(), 300)
+		seen = append(seen, numbers...)
+		negative := 0
+		for _, n := range numbers {
+			if n < 0 {
+				negative++
+			}
+		}
+		t.Logf("%d of %d creates that were sent together got a negative number, the last %d", negative, len(numbers), numbers[len(numbers)-1])
+		if negative > 0 || tries == 50 {
+			require.Positive(t, negative, "creates never overlapped")
+			break
+		}
+	}
+	require.Equal(t, int32(sequenceSeed), seen[0])
+	for i := 0; i < len(seen); {
+		end := i + 1
+		for end < len(seen) && seen[end] == seen[end-1]+1 { // wraps: so does the server
+			end++
+		}
+		if i > 0 {
+			require.Equal(t, int32(math.MaxInt32), seen[i], "the pipeline has run dry: back to the end")
+		}
+		require.NoError(t, ours.Overlap("/w", end-i))
+		require.Equal(t, seen[i:end], burst(t, ours.Addr(), end-i))
+		i = end
+	}
+	require.Equal(t, []int32{math.MaxInt32, math.MaxInt32}, burst(t, ours.Addr(), 2), "no overlap: it sticks")
+	require.ErrorIs(t, ours.Overlap("/no", 1), zktest.CodeNoNode)
 }

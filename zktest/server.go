@@ -48,7 +48,8 @@ type Server struct {
 	nextSession int64
 	nextSweep   time.Duration // on the server's clock
 	lastConn    int64
-	faults      []*Injection // in the order of Inject, which is the order in which they strike
+	faults      []*Injection        // in the order of Inject, which is the order in which they strike
+	overlaps    map[string]*overlap // by path
 	requests    map[Op]int
 	notified    int
 	received    int64 // frames, for the four-letter words
@@ -83,7 +84,7 @@ func Start(opts ...Option) (*Server, error) {
 	s := &Server{
 		opt: o, log: o.log, born: now, done: make(chan struct{}), poked: make(chan struct{}, 1),
 		sessions: map[int64]*session{}, conns: map[*conn]struct{}{}, nextSession: firstSession(now), nextSweep: o.sweep,
-		requests: map[Op]int{},
+		requests: map[Op]int{}, overlaps: map[string]*overlap{},
 	}
 	if _, err := rand.Read(s.secret[:]); err != nil {
 		return nil, fmt.Errorf("zktest: secret: %w", err)

@@ -65,6 +65,8 @@ type preparer struct {
 	noTTL   bool
 	version Version
 	over    map[string]*record
+	// overlaps are the server's: what is prepared but not applied while creates overlap.
+	overlaps map[string]*overlap
 }
 
 // record returns the state of a path, or nil if there is no such znode.
@@ -81,7 +83,11 @@ func (p *preparer) record(path string) *record {
 	if n == nil {
 		return nil
 	}
-	r := &record{acl: n.acl, version: n.version, aversion: n.aversion, creates: n.creates,
+	creates := n.creates
+	if o := p.overlaps[path]; o != nil && o.going {
+		creates = o.creates
+	}
+	r := &record{acl: n.acl, version: n.version, aversion: n.aversion, creates: creates,
 		children: len(n.children), kind: n.kind}
 	p.over[path] = r
 	return r
@@ -299,7 +305,7 @@ func (p *preparer) delete(r *request) (mutation, Code) {
 // preparer looks at the leader's state, wherever the client is connected: writes are ordered there.
 func (s *Server) preparer(session int64, ids []identity) *preparer {
 	return &preparer{tree: s.leader.tree, session: session, ids: ids, noTTL: s.opt.noTTL, version: s.opt.version,
-		over: map[string]*record{}}
+		over: map[string]*record{}, overlaps: s.overlaps}
 }
 
 // commit gives the transaction its zxid and brings it to every member: at once to the one that asked, since it
@@ -318,6 +324,7 @@ func (s *Server) commit(at *Member, muts []mutation, ended int64) []Stat {
 			m.catchUp(m.lag)
 		}
 	}
+	s.overlapped(muts)
 	for _, mu := range muts {
 		if mu.node == container || mu.node == ttlNode {
 			s.poke()

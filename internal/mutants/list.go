@@ -90,13 +90,13 @@ var mutants = []mutant{
 	{"place kept by a cancelled wait", "who gave up still stands in line", "zklock/base.go",
 		[]edit{{"		if p != nil {\n			b.c.giveUp(ctx, p)\n		}", "		if p != nil && ctx.Err() == nil {\n			b.c.giveUp(ctx, p)\n		}"}}, []string{inScenarios}},
 	{"release by prefix", "an unlock deletes somebody else's znode", "recipe/leave.go",
-		[]edit{{"	return t.s.Delete(ctx, t.node, -1)\n", `	names, _, err := t.s.List(ctx, t.q.Dir)
-	for _, name := range names {
-		if name[:3] == t.id[:3] {
-			return t.s.Delete(ctx, t.q.Dir+"/"+name, -1)
+		[]edit{{"		err = t.s.Delete(ctx, t.node, -1)\n", `		names, _, listErr := t.s.List(ctx, t.q.Dir)
+		err = listErr
+		for _, name := range names {
+			if name[:3] == t.id[:3] {
+				return t.s.Delete(ctx, t.q.Dir+"/"+name, -1)
+			}
 		}
-	}
-	return err
 `}}, []string{inRecipe, inScenarios, inLocks}},
 	{"release not repeated", "a deletion whose reply was lost is given up", "recipe/leave.go",
 		[]edit{{"		case ctx.Err() == nil && transient(err):\n			err = t.delete(ctx)\n			continue\n		}\n		t.discard()", "		}"}}, []string{inRecipe, inScenarios}},
