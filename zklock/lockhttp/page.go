@@ -70,6 +70,28 @@ func (d pageData) Linked(l lockView) links {
 	return links{l.Paths, d.Refresh}
 }
 
+// InLine is how many stand in the queue.
+func (d pageData) InLine() int { return d.Queue.Holding + d.Queue.Waiting }
+
+// First and Last are the positions of the contenders that are shown.
+func (d pageData) First() int { return d.Queue.Line[0].Position }
+func (d pageData) Last() int  { return d.Queue.Line[len(d.Queue.Line)-1].Position }
+
+// Earlier and Later are where the pages before and behind begin; -1: there is none.
+func (d pageData) Earlier() int {
+	if d.from == 0 {
+		return -1
+	}
+	return max(0, min(d.from, d.InLine())-queueRows)
+}
+
+func (d pageData) Later() int {
+	if d.from+queueRows >= d.InLine() {
+		return -1
+	}
+	return d.from + queueRows
+}
+
 // process names this process as a Contender names it.
 var process = sync.OnceValue(func() string {
 	host, err := os.Hostname()
@@ -104,6 +126,15 @@ func rough(d time.Duration) string {
 		return strconv.Itoa(int(d.Hours())) + " h " + strconv.Itoa(int(d.Minutes())%60) + " min"
 	}
 	return strconv.Itoa(int(d.Hours())/24) + " d " + strconv.Itoa(int(d.Hours())%24) + " h"
+}
+
+// fromOf reads how many contenders stand before the first that is asked for.
+func fromOf(text string) (int, bool) {
+	if text == "" {
+		return 0, true
+	}
+	n, err := strconv.Atoi(text)
+	return n, err == nil && n >= 0
 }
 
 // maxRefresh is in seconds.

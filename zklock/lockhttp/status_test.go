@@ -51,9 +51,9 @@ type seen struct {
 		Ahead             int
 	}
 	Queue *struct {
-		Path, Error string
-		Length      int
-		Contenders  []struct {
+		Path, Error      string
+		Holding, Waiting int
+		Line             []struct {
 			Position, PID     int
 			Holds             bool
 			Owner, Host, Node string
@@ -120,18 +120,19 @@ func TestStatusAsJSON(t *testing.T) {
 
 		_, s = seeJSON(t, h, "/debug/locks?path=/locks/b")
 		require.Equal(t, "/locks/b", s.Queue.Path)
-		require.Equal(t, 2, s.Queue.Length)
-		require.Equal(t, theirs.Node(), s.Queue.Contenders[0].Node)
-		require.True(t, s.Queue.Contenders[0].Holds)
-		require.Equal(t, "they", s.Queue.Contenders[0].Owner)
-		require.Equal(t, int64(theirs.Token()), s.Queue.Contenders[0].Token)
-		require.Equal(t, 2, s.Queue.Contenders[1].Position)
-		require.False(t, s.Queue.Contenders[1].Holds)
+		require.Equal(t, 1, s.Queue.Holding)
+		require.Equal(t, 1, s.Queue.Waiting)
+		require.Equal(t, theirs.Node(), s.Queue.Line[0].Node)
+		require.True(t, s.Queue.Line[0].Holds)
+		require.Equal(t, "they", s.Queue.Line[0].Owner)
+		require.Equal(t, int64(theirs.Token()), s.Queue.Line[0].Token)
+		require.Equal(t, 2, s.Queue.Line[1].Position)
+		require.False(t, s.Queue.Line[1].Holds)
 		_, s = seeJSON(t, h, "/debug/locks?path=/locks/a")
-		require.Equal(t, []byte("job 42"), s.Queue.Contenders[0].Data)
+		require.Equal(t, []byte("job 42"), s.Queue.Line[0].Data)
 		answer, s = seeJSON(t, h, "/debug/locks?path=/locks/nobody")
 		require.Equal(t, http.StatusOK, answer.StatusCode)
-		require.Empty(t, s.Queue.Contenders)
+		require.Empty(t, s.Queue.Line)
 		answer, s = seeJSON(t, h, "/debug/locks?path=locks")
 		require.Equal(t, http.StatusBadRequest, answer.StatusCode)
 		require.Contains(t, s.Queue.Error, "locks")
@@ -303,5 +304,96 @@ func TestStatusEscapesWhatOthersWrote(t *testing.T) {
 		require.NotContains(t, body, "<script")
 		_, body = see(t, h, "/?format=json&path=/locks/a")
 		require.NotContains(t, body, "<script")
+	})
+}
+
+// queueAt puts n contenders with data into the queue of dir, which others made.
+func queueAt(t testing.TB, srv *zktest.Server, c *zklock.Client, dir string, n int, data []byte) {
+	t.Helper()
+	webUnlock(t, webLock(t, c, dir))
+	for i := range n {
+		require.NoError(t, srv.Create(fmt.Sprintf("%s/x-lock-%010d", dir, i), data))
+	}
+}
+
+func TestStatusShowsALongQueueByPages(t *testing.T) {
+	webBubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := webDial(t, srv)
+		queueAt(t, srv, c, "/locks/a", 450, []byte("somebody"))
+		h := lockhttp.StatusHandler(c)
+		before := srv.Requests()[zktest.OpGetData]
+		_, s := seeJSON(t, h, "/?path=/locks/a&from=200")
+		require.Equal(t, 200, srv.Requests()[zktest.OpGetData]-before, "data of those that are shown")
+		require.Equal(t, 1, s.Queue.Holding)
+		require.Equal(t, 449, s.Queue.Waiting)
+		require.Len(t, s.Queue.Line, 200)
+		require.Equal(t, 201, s.Queue.Line[0].Position)
+		for _, k := range []struct {
+			from int
+			has  []string
+			not  []string
+		}{
+			{0, []string{"450 in line", "here 1 to 200", "from=200\">later"}, []string{"earlier"}},
+			{200, []string{"here 201 to 400", "from=0\">earlier", "from=400\">later"}, nil},
+			{400, []string{"here 401 to 450", "from=200\">earlier"}, []string{"later"}},
+			{9000, []string{"450 in line", "none so far back", "from=250\">earlier"}, []string{"later"}},
+		} {
+			_, body := see(t, h, fmt.Sprint("/?path=/locks/a&from=", k.from))
+			for _, has := range k.has {
+				require.Contains(t, body, has)
+			}
+			for _, not := range k.not {
+				require.NotContains(t, body, ">"+not+"<")
+			}
+		}
+		for _, bad := range []string{"x", "-1", "1e3"} {
+			answer, _ := see(t, h, "/?path=/locks/a&from="+bad)
+			require.Equal(t, http.StatusBadRequest, answer.StatusCode)
+		}
+	})
+}
+
+// Scenario 50: the page reads and holds a bounded amount of what others have put there.
+func TestStatusOfContendersWithMuchDataIsBounded(t *testing.T) {
+	webBubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := webDial(t, srv)
+		queueAt(t, srv, c, "/locks/big", 300, make([]byte, 1_000_000))
+		queueAt(t, srv, c, "/locks/middle", 300, make([]byte, 200_000))
+		h := lockhttp.StatusHandler(c)
+		before := srv.Requests()[zktest.OpGetData]
+		_, body := see(t, h, "/?path=/locks/big&format=json")
+		require.Less(t, len(body), 100<<10)
+		require.Contains(t, body, `"size": 1000000`)
+		require.Zero(t, srv.Requests()[zktest.OpGetData]-before)
+		_, body = see(t, h, "/?path=/locks/big")
+		require.Contains(t, body, "1000000 bytes")
+		_, body = see(t, h, "/?path=/locks/middle&format=json")
+		require.Less(t, len(body), 24<<20)
+		require.Less(t, srv.Requests()[zktest.OpGetData]-before, 100)
+	})
+}
+
+// However many look, at most four queues are read at a time.
+func TestStatusReadsAFewQueuesAtATime(t *testing.T) {
+	webBubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := webDial(t, srv)
+		webLock(t, c, "/locks/a")
+		h := lockhttp.StatusHandler(c)
+		held := srv.Inject(zktest.DelayReply(time.Second).Op(zktest.OpSync))
+		before := srv.Requests()[zktest.OpSync]
+		codes := make(chan int, 6)
+		for range cap(codes) {
+			go func() {
+				answer, _ := see(t, h, "/?path=/locks/a&format=json")
+				codes <- answer.StatusCode
+			}()
+		}
+		synctest.Wait()
+		require.Empty(t, codes)
+		require.Equal(t, 4, srv.Requests()[zktest.OpSync]-before)
+		held.Remove()
+		for range cap(codes) {
+			require.Equal(t, http.StatusOK, <-codes)
+		}
 	})
 }

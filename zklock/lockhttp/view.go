@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/zklock/locker/internal/queuejson"
 	"github.com/zklock/locker/internal/text"
 	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
@@ -11,15 +12,17 @@ import (
 
 // view is what the page and the JSON show. Times are RFC 3339, durations seconds.
 type view struct {
-	Time    time.Time   `json:"time"`
-	Session sessionView `json:"session"`
-	Holding int         `json:"holding"` // all, whereas Holds is cut
-	Holds   []holdView  `json:"holds"`
-	Waiting int         `json:"waiting"`
-	Waits   []waitView  `json:"waits"`
-	Keeping int         `json:"keeping,omitempty"`
-	Kept    []keptView  `json:"kept,omitempty"`
-	Queue   *queueView  `json:"queue,omitempty"`
+	Time    time.Time        `json:"time"`
+	Session sessionView      `json:"session"`
+	Holding int              `json:"holding"` // all, whereas Holds is cut
+	Holds   []holdView       `json:"holds"`
+	Waiting int              `json:"waiting"`
+	Waits   []waitView       `json:"waits"`
+	Keeping int              `json:"keeping,omitempty"`
+	Kept    []keptView       `json:"kept,omitempty"`
+	Queue   *queuejson.Queue `json:"queue,omitempty"`
+
+	from int // how many contenders stand before the first of Queue
 }
 
 type sessionView struct {
@@ -74,28 +77,6 @@ type keptView struct {
 // Lock is as a lockView's.
 func (k keptView) Lock() lockView { return lockView{Path: k.Path} }
 
-type queueView struct {
-	Path       string          `json:"path"`
-	Error      string          `json:"error,omitempty"`
-	Length     int             `json:"length"` // all, whereas Contenders is cut
-	Contenders []contenderView `json:"contenders"`
-}
-
-type contenderView struct {
-	Position int        `json:"position"` // from 1
-	Holds    bool       `json:"holds"`
-	Kind     string     `json:"kind"`
-	Permits  int        `json:"permits,omitempty"`
-	Owner    string     `json:"owner,omitempty"`
-	Host     string     `json:"host,omitempty"`
-	PID      int        `json:"pid,omitempty"`
-	Since    *time.Time `json:"since,omitempty"` // the ensemble's clock; unknown when the znode may not be read
-	Token    int64      `json:"token,omitempty"`
-	Session  string     `json:"session,omitempty"`
-	Node     string     `json:"node"`
-	Data     []byte     `json:"data,omitempty"` // base64
-}
-
 func viewOf(st zklock.Status, now time.Time) view {
 	s := st.Session
 	v := view{Time: now, Holding: len(st.Holds), Waiting: len(st.Waits), Holds: []holdView{}, Waits: []waitView{},
@@ -119,22 +100,6 @@ func viewOf(st zklock.Status, now time.Time) view {
 
 func lockOf(i zklock.LockInfo) lockView {
 	return lockView{Call: i.Call, Kind: i.Kind, Path: i.Path, Paths: i.Paths, Permits: i.Permits, Owner: i.Owner}
-}
-
-func queueOf(path string, line []zklock.Contender) *queueView {
-	q := &queueView{Path: path, Length: len(line), Contenders: []contenderView{}}
-	for i, k := range line[:min(len(line), maxRows)] {
-		c := contenderView{Position: i + 1, Holds: k.Holds, Kind: k.Kind, Permits: k.Permits, Owner: k.Owner, Host: k.Host,
-			PID: k.PID, Token: int64(k.Token), Node: k.Node, Data: k.Data}
-		if !k.Since.IsZero() {
-			c.Since = &k.Since
-		}
-		if k.Session != 0 {
-			c.Session = hex(k.Session)
-		}
-		q.Contenders = append(q.Contenders, c)
-	}
-	return q
 }
 
 func hex(id int64) string { return fmt.Sprintf("%#x", uint64(id)) }

@@ -1,0 +1,108 @@
+// Package queuejson is the one form in which the queue of a lock is written as JSON: by zklock queue, ls and top, and by
+// the status page of package lockhttp.
+package queuejson
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/zklock/locker/zklock"
+)
+
+// Queue is a lock's queue, or a part of it.
+type Queue struct {
+	Path    string   `json:"path"`
+	Error   string   `json:"error,omitempty"` // why there is nothing else
+	Kind    string   `json:"kind,omitempty"`  // of the first in line
+	Holding int      `json:"holding"`         // contenders that hold, whether they are in Line or not
+	Waiting int      `json:"waiting"`         // contenders that wait, likewise
+	Line    []Member `json:"line"`            // in order
+}
+
+// Member is one who holds or waits.
+type Member struct {
+	Position int       `json:"position"` // from 1
+	Holds    bool      `json:"holds"`
+	Kind     string    `json:"kind"`
+	Permits  int       `json:"permits,omitempty"`
+	Owner    string    `json:"owner,omitempty"`
+	Host     string    `json:"host,omitempty"`
+	PID      int       `json:"pid,omitempty"`
+	Since    time.Time `json:"since,omitzero"` // the ensemble's clock; unknown when the znode may not be read
+	Session  string    `json:"session"`        // hexadecimal, as the ensemble's logs have it
+	Token    int64     `json:"token"`
+	Node     string    `json:"node"`
+	Data     []byte    `json:"data,omitempty"` // base64
+	Size     int       `json:"size,omitempty"` // of all data of the znode, in bytes, also when they are not here
+}
+
+// Lengths, in characters, to which others' texts are cut.
+const (
+	maxText = 1000
+	maxPath = 5000 // more than any path of this library's has
+)
+
+// New returns a page as JSON has it.
+func New(p zklock.QueuePage) Queue {
+	q := Queue{Path: cut(p.Path, maxPath), Kind: p.Kind, Holding: p.Holding, Waiting: p.Waiting, Line: []Member{}}
+	for i, k := range p.Contenders {
+		q.Line = append(q.Line, NewMember(p.From+i+1, k))
+	}
+	return q
+}
+
+// NewMember returns a contender as JSON has it.
+func NewMember(position int, k zklock.Contender) Member {
+	return Member{Position: position, Holds: k.Holds, Kind: k.Kind, Permits: k.Permits, Owner: cut(k.Owner, maxText),
+		Host: cut(k.Host, maxText), PID: k.PID, Since: k.Since.UTC(), Session: fmt.Sprintf("%#x", uint64(k.Session)),
+		Token: int64(k.Token), Node: cut(k.Node, maxPath), Data: k.Data, Size: k.Size}
+}
+
+// cut cuts a text to at most n characters, with an ellipsis as the last.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	count := 0
+	for i := range s {
+		if count++; count == n {
+			if _, size := utf8.DecodeRuneInString(s[i:]); i+size == len(s) {
+				return s
+			}
+			return s[:i] + "…"
+		}
+	}
+	return s
+}
+
+// Marshal is json.MarshalIndent, without indentation if indent is "", and safe for a terminal: what is not printable is
+// written as an escape of JSON's. A line feed ends it.
+func Marshal(v any, indent string) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetIndent("", indent)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	plain := b.Bytes()
+	out := make([]byte, 0, len(plain))
+	for len(plain) > 0 {
+		r, size := utf8.DecodeRune(plain) // json has replaced what is not UTF-8
+		switch {
+		case r < 0x7f || strconv.IsPrint(r):
+			out = append(out, plain[:size]...)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
+		default:
+			out = fmt.Appendf(out, `\u%04x`, r)
+		}
+		plain = plain[size:]
+	}
+	return out, nil
+}
