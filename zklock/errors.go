@@ -62,6 +62,10 @@ var (
 	// ErrOption says that an option's value can't work; the message names the value and the rule.
 	ErrOption = session.ErrConfig
 
+	// ErrNoRoom says that the client has as many locks, and waits for them, as its sessions have room for: see
+	// WithEphemeralBytes. The message names the figures.
+	ErrNoRoom = session.ErrNoRoom
+
 	// ErrUnknownOutcome matches the error of Hold.Multi when its writes may or may not have been carried out: the
 	// connection broke, or ctx ended, before the reply.
 	ErrUnknownOutcome = session.ErrUnknownOutcome
