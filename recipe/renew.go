@@ -1,6 +1,7 @@
 package recipe
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -65,7 +66,7 @@ func (q Queue) renew(ctx context.Context, s *session.Session) error {
 	ops := []any{&zk.DeleteRequest{Path: q.Dir, Version: stat.Version}, dir}
 	// No request tells whether a directory is a container. Where we would make one, it is taken for one, unless somebody
 	// else keeps data there, which must not go with it.
-	if _, ours := parseState(data); q.Container && ours {
+	if q.Container && bytes.Equal(parseState(data).encode(), data) {
 		// The ensemble leaves a container alone that never had a child; so this one gets one.
 		dir.Flags = int32(session.Container)
 		first := q.Dir + "/" + newID()

@@ -9,7 +9,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/session"
 )
 
@@ -181,7 +180,7 @@ func (w *sweeper) search(ctx context.Context, creates []lostCreate, catchUp func
 	for _, dir := range dirs {
 		own, err := w.own(ctx, dir, ids[dir])
 		switch {
-		case err == nil, errors.Is(err, zk.ErrNoNode): // none is there
+		case err == nil:
 		case final(err):
 			continue
 		default:
@@ -192,14 +191,11 @@ func (w *sweeper) search(ctx context.Context, creates []lostCreate, catchUp func
 			continue
 		}
 		for _, c := range ids[dir] {
-			create, made := dir+"/"+c.id, session.Created{}
 			if name := own[c.id]; name != "" {
-				made.Path = dir + "/" + name
-				found = append(found, made.Path)
+				found = append(found, dir+"/"+name)
 			} else {
 				missing = append(missing, c)
 			}
-			w.s.Found(trusted.Caller{}, create, made) // so that it knows what it has room for
 		}
 	}
 	return missing, found, first

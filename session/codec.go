@@ -42,9 +42,6 @@ const (
 // Error codes that this package acts on.
 const (
 	codeOK             int32 = 0
-	codeUnimplemented  int32 = -6
-	codeBadArguments   int32 = -8
-	codeAPIError       int32 = -100 // those below are ZooKeeper's API's
 	codeNoNode         int32 = -101
 	codeSessionExpired int32 = -112
 	codeAuthFailed     int32 = -115
@@ -243,9 +240,9 @@ func errOf(code int32) error {
 }
 
 var codes = map[int32]error{
-	codeUnimplemented:  errors.New("operation not implemented by this server"),
-	codeBadArguments:   zk.ErrBadArguments,
-	codeAPIError:       zk.ErrAPIError,
+	-6:                 errors.New("operation not implemented by this server"),
+	-8:                 zk.ErrBadArguments,
+	-100:               zk.ErrAPIError,
 	codeNoNode:         zk.ErrNoNode,
 	-102:               zk.ErrNoAuth,
 	-103:               zk.ErrBadVersion,

@@ -253,7 +253,6 @@ func (l *link) handle(body []byte, size int, at time.Time) error {
 		if d.err != nil {
 			return fmt.Errorf("%w: notification: %w", ErrGarbled, d.err)
 		}
-		l.s.ephemerals.deleted(typ, l.s.strip(path))
 		l.s.watches.fire(typ, path)
 		return nil
 	}

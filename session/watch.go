@@ -158,7 +158,6 @@ func (ws *watches) set(t *watched, code int32) {
 	case codeOK:
 		t.exists = true
 	case codeNoNode:
-		ws.s.ephemerals.deleted(int32(zk.EventNodeDeleted), ws.s.strip(t.path))
 	default:
 		t.err = errOf(code)
 		if ws.byPath[t.watchKey] == t {

@@ -40,7 +40,7 @@ var (
 	ErrBusy = errors.New("zklock: busy")
 
 	// ErrDeadlock says that the context of the call belongs to a hold of the very same lock, which would wait for
-	// itself for ever. See WithReentrancy, and Semaphore.Acquire.
+	// itself for ever. See WithReentrancy.
 	ErrDeadlock = errors.New("zklock: deadlock: the caller holds this lock already")
 
 	// ErrNoLeader says that nobody leads.
@@ -55,16 +55,11 @@ var (
 	// ErrPath says that a path can't be a lock's; the message names the path and the rule.
 	ErrPath = session.ErrPath
 
-	// ErrConflict says that the path is in use by something that is not this kind of lock, or has data of somebody else's
-	// where this kind of lock keeps its own.
+	// ErrConflict says that the path is in use by something that is not this kind of lock.
 	ErrConflict = recipe.ErrConflict
 
 	// ErrOption says that an option's value can't work; the message names the value and the rule.
 	ErrOption = session.ErrConfig
-
-	// ErrNoRoom says that the client has as many locks, and waits for them, as its sessions have room for: see
-	// WithEphemeralBytes. The message names the figures.
-	ErrNoRoom = session.ErrNoRoom
 
 	// ErrUnknownOutcome matches the error of Hold.Multi when its writes may or may not have been carried out: the
 	// connection broke, or ctx ended, before the reply.

@@ -52,7 +52,6 @@ func (s *Server) Follower() (*Member, error) {
 		return nil, ErrClosed
 	}
 	m := newMember(s, s.leader.tree.clone())
-	m.down = s.failure != nil
 	return m, s.addMember(m)
 }
 
@@ -212,12 +211,12 @@ func (m *Member) Down() {
 	m.s.changed()
 }
 
-// Up ends Down, unless the ensemble has failed.
+// Up ends Down.
 func (m *Member) Up() {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
 	wasStill := m.s.still()
-	m.down = m.s.failure != nil
+	m.down = false
 	m.s.restart(wasStill)
 }
 

@@ -2,5 +2,8 @@
 // by frame, at each moment of a lock's life, and checks that the client answers with an error and a new connection:
 // never with a crash, a hang, a hold that was not granted, or a znode left behind.
 //
+// And it puts a neighbour beside locks of every kind: a client that may create znodes in their directories, with names,
+// numbers, data and access lists of its choice, and nothing else.
+//
 // What is a frame's business of package session alone is tested there; here it is the lock that is looked at.
 package hostile

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -242,7 +241,7 @@ func (o *op) refused(ctx context.Context, err error) {
 	case errors.Is(err, zklock.ErrBusy) && (o.try || o.wait > 0):
 	case errors.Is(err, context.DeadlineExceeded) && o.wait > 0:
 	case errors.Is(err, zklock.ErrClosed) && o.p.isClosing():
-	case errors.Is(err, zklock.ErrConflict) && o.kind == "semaphore":
+	case errors.Is(err, zklock.ErrConflict) && (o.kind == "semaphore" || o.p.w.neighbour): // another kind's mark
 	case errors.Is(err, zklock.ErrOption) && o.kind == "semaphore":
 	case errors.Is(err, session.ErrGarbled) && o.p.w.garbled():
 	default:
@@ -389,7 +388,7 @@ func (o *op) queue(ctx context.Context) {
 		return
 	}
 	for i := 1; i < len(line); i++ {
-		if line[i-1].Node[strings.LastIndex(line[i-1].Node, "-"):] == line[i].Node[strings.LastIndex(line[i].Node, "-"):] {
+		if line[i-1].Node == line[i].Node {
 			o.p.w.violated("queue of %s: %s twice", o.path, line[i].Node)
 		}
 	}
@@ -397,7 +396,14 @@ func (o *op) queue(ctx context.Context) {
 		if o.p.w.oracle.resized(t) {
 			continue // a list does not tell those who hold beyond a lowered size from those who wait
 		}
-		if !slices.ContainsFunc(line, func(k zklock.Contender) bool { return k.Session == t.session && k.Holds }) {
+		if i := slices.IndexFunc(line, func(k zklock.Contender) bool { return k.Session == t.session && k.Holds }); i >= 0 {
+			continue
+		}
+		// The neighbour may put himself before others, and so seem to hold in their place, also when he has gone since the
+		// list. But he can't hide them, nor put one of them before another.
+		ours := func(k zklock.Contender) bool { return k.Holds && !o.p.w.oracle.stranger(k.Node) }
+		if i := slices.IndexFunc(line, func(k zklock.Contender) bool { return slices.Contains(t.nodes, k.Node) }); i < 0 ||
+			!o.p.w.neighbour || slices.ContainsFunc(line[i:], ours) {
 			o.p.w.violated("queue of %s does not show the holder %s: %+v", o.path, t.who, line)
 		}
 	}
@@ -453,7 +459,7 @@ func (o *op) leader(ctx context.Context) {
 	o.p.note("#%d sees the leader %d: %v", o.n, l.Token, errText{err})
 	o.p.within(o.began, o.limit, "leader")
 	for _, t := range o.p.w.oracle.still(o.path, sure) {
-		if err == nil && l.Token != t.token || errors.Is(err, zklock.ErrNoLeader) {
+		if err == nil && l.Token != t.token && !o.p.w.oracle.stranger(l.Node) || errors.Is(err, zklock.ErrNoLeader) {
 			o.p.w.violated("leader of %s is %s, token %d; told: %d, %v", o.path, t.who, t.token, l.Token, err)
 		}
 	}
@@ -478,6 +484,10 @@ func (o *op) observe(ctx context.Context) {
 		default:
 			if was != "" && was != "none" && was != l.Node {
 				o.p.w.violated("%s#%d observes %s right after %s", o.p.name, o.n, l.Node, was)
+			}
+			if o.p.w.oracle.stranger(l.Node) {
+				was = l.Node
+				continue
 			}
 			if l.Token < last {
 				o.p.w.violated("%s#%d observes the leader %d after %d", o.p.name, o.n, l.Token, last)

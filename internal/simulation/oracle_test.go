@@ -27,15 +27,16 @@ import (
 type oracle struct {
 	w *world
 
-	mu      sync.Mutex // guards what follows
-	names   map[int64]string
-	forced  map[string]bool // znodes that were removed by force, or may be by a Break that is under way
-	expired map[int64]bool  // sessions that were ended by force
-	held    []*tenure       // may have ended
-	tokens  map[string]zklock.Token
-	writers map[string]zklock.Token
-	sizes   map[string][]sized
-	written map[string]int64 // the registers
+	mu        sync.Mutex // guards what follows
+	names     map[int64]string
+	forced    map[string]bool // znodes that were removed by force, or may be by a Break that is under way
+	expired   map[int64]bool  // sessions that were ended by force
+	strangers map[string]bool // znodes of the neighbour
+	held      []*tenure       // may have ended
+	tokens    map[string]zklock.Token
+	writers   map[string]zklock.Token
+	sizes     map[string][]sized
+	written   map[string]int64 // the registers
 
 	last        map[string]*player // whose hold had the greatest token of a path
 	lastSession map[string]int64
@@ -78,7 +79,7 @@ type grasp struct {
 }
 
 func newOracle(w *world) *oracle {
-	return &oracle{w: w, names: map[int64]string{}, forced: map[string]bool{}, expired: map[int64]bool{},
+	return &oracle{w: w, names: map[int64]string{}, forced: map[string]bool{}, expired: map[int64]bool{}, strangers: map[string]bool{},
 		tokens: map[string]zklock.Token{}, writers: map[string]zklock.Token{}, sizes: map[string][]sized{},
 		written: map[string]int64{}, last: map[string]*player{}, lastSession: map[string]int64{}}
 }
@@ -159,9 +160,9 @@ func (o *oracle) inLine(t *tenure, i int) {
 	dir, own := path.Split(t.nodes[i])
 	me, _ := recipe.Parse(own)
 	sum, limit := me.Permits, o.limit(t.paths[i], t.began)
-	for _, name := range o.w.srv.Children(path.Clean(dir)) {
-		n, ok := recipe.Parse(name)
-		if !ok || name == own || n.Number >= me.Number {
+	for _, name := range o.ours(path.Clean(dir)) {
+		n, _ := recipe.Parse(name)
+		if name == own || n.Number >= me.Number {
 			continue
 		}
 		switch {

@@ -24,19 +24,20 @@ const operations = 50
 
 // world is one run of one seed. It lives in a testing/synctest bubble.
 type world struct {
-	seed    uint64
-	start   time.Time
-	srv     *zktest.Server
-	members []*zktest.Member
-	paths   []string
-	fam     []int
-	size    []int // of the semaphores, as their first users name it
-	players []*player
-	oracle  *oracle
-	handoff int           // WithLocalHandoff of the mutexes; 0: without
-	idle    time.Duration // their WithIdleKeep; 0: without
-	garbles bool          // faults under which a client is shown replies that are out of order
-	expired atomic.Bool
+	seed      uint64
+	start     time.Time
+	srv       *zktest.Server
+	members   []*zktest.Member
+	paths     []string
+	fam       []int
+	size      []int // of the semaphores, as their first users name it
+	players   []*player
+	oracle    *oracle
+	handoff   int           // WithLocalHandoff of the mutexes; 0: without
+	idle      time.Duration // their WithIdleKeep; 0: without
+	neighbour bool          // somebody else creates znodes in the locks' directories
+	garbles   bool          // faults under which a client is shown replies that are out of order
+	expired   atomic.Bool
 
 	mu      sync.Mutex // guards what follows
 	history []event
@@ -80,6 +81,7 @@ func newWorld(seed uint64, srv *zktest.Server) (*world, error) {
 			w.idle = time.Millisecond + upTo(rnd, 3*time.Second)
 		}
 	}
+	w.neighbour = rnd.IntN(2) == 0
 	w.oracle = newOracle(w)
 	for i := range 3 + rnd.IntN(3) {
 		w.players = append(w.players, newPlayer(w, i))
@@ -138,6 +140,9 @@ func (w *world) run(ctx context.Context) {
 	faulty, calm := context.WithCancel(ctx)
 	var chaos sync.WaitGroup
 	chaos.Go(func() { newChaos(w).run(faulty) })
+	if w.neighbour {
+		chaos.Go(func() { newNeighbour(w).run(faulty) })
+	}
 	for _, p := range w.players {
 		playing.Go(func() { p.play(ctx) })
 	}
