@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/zklock/locker/internal/queuejson"
 	"github.com/zklock/locker/zklock"
 )
 
@@ -75,12 +76,12 @@ func (a *app) ask(ctx context.Context, c *zklock.Client, path string, token int6
 		if int64(k.Token) != token {
 			continue
 		}
-		m := newMember(i+1, k)
+		m := queuejson.NewMember(i+1, k)
 		does := "waits"
 		if m.Holds {
 			does = "HOLDS the lock"
 		}
-		fmt.Fprintf(a.err, "%s: %s, %s in line, %s since %s.\nRemove it? [y/N] ", clean(path), m.who(), ordinal(m.Position), does,
+		fmt.Fprintf(a.err, "%s: %s, %s in line, %s since %s.\nRemove it? [y/N] ", clean(path), who(m), ordinal(m.Position), does,
 			m.Since.Local().Format("2006-01-02 15:04:05"))
 		return answer(ctx, a)
 	}

@@ -9,15 +9,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/zklock/locker/internal/queuejson"
 	"github.com/zklock/locker/zklock"
 )
 
 // leaderEntry is a leader, or that there is none, as --json shows it.
 type leaderEntry struct {
-	Path   string      `json:"path"`
-	At     time.Time   `json:"at"` // when it was seen; local clock
-	Leader *lineMember `json:"leader"`
-	Value  string      `json:"value,omitempty"` // when it is text; else see leader.data
+	Path   string            `json:"path"`
+	At     time.Time         `json:"at"` // when it was seen; local clock
+	Leader *queuejson.Member `json:"leader"`
+	Value  string            `json:"value,omitempty"` // when it is text; else see leader.data
 }
 
 func (a *app) leaderCommand() *cobra.Command {
@@ -73,7 +74,7 @@ func (a *app) printLeader(path string, l zklock.Leader, err error, asJSON, follo
 	if asJSON {
 		e := leaderEntry{Path: path, At: now.UTC()}
 		if !none {
-			m := newMember(1, l.Contender)
+			m := queuejson.NewMember(1, l.Contender)
 			m.Data = l.Value
 			if e.Leader = &m; utf8.Valid(l.Value) {
 				e.Value = string(l.Value)
@@ -89,11 +90,11 @@ func (a *app) printLeader(path string, l zklock.Leader, err error, asJSON, follo
 		_, err = fmt.Fprintf(a.out, "%sno leader\n", stamp)
 		return err
 	}
-	m := newMember(1, l.Contender)
+	m := queuejson.NewMember(1, l.Contender)
 	value := short(string(l.Value), 200)
 	if value == "" {
 		value = "(no value)"
 	}
-	_, err = fmt.Fprintf(a.out, "%s%s  %s  token %d\n", stamp, value, m.who(), m.Token)
+	_, err = fmt.Fprintf(a.out, "%s%s  %s  token %d\n", stamp, value, who(m), m.Token)
 	return err
 }

@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path"
 	"sync"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"golang.org/x/term"
 
+	"github.com/zklock/locker/internal/queuejson"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
@@ -76,7 +77,7 @@ func (l *line) follow(ctx context.Context) {
 	l.join.Go(func() {
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
-		own := ""
+		own, next := "", time.Time{}
 		for {
 			select {
 			case <-ctx.Done():
@@ -87,8 +88,9 @@ func (l *line) follow(ctx context.Context) {
 			c, queued, head := l.c, l.queued, l.head
 			l.draw()
 			l.mu.Unlock()
-			if c != nil && queued {
+			if began := time.Now(); c != nil && queued && began.After(next) {
 				own = l.look(ctx, c, own, head)
+				next = time.Now().Add(restFor(0, time.Since(began)))
 			}
 		}
 	})
@@ -100,20 +102,12 @@ func (l *line) look(ctx context.Context, c *zklock.Client, own, head string) str
 	if err != nil {
 		return ""
 	}
-	if own == "" {
-		all, err := c.Queue(ctx, l.path)
-		if err != nil {
-			return ""
-		}
-		for _, k := range all {
-			if k.Session == s.ID() {
-				own = path.Base(k.Node)
-			}
-		}
-	}
 	names, stat, err := s.List(ctx, l.path)
 	if err == nil {
 		names, err = recipe.InOrder(ctx, s, l.path, names, stat)
+	}
+	if err == nil && own == "" {
+		own, err = ownIn(ctx, s, l.path, names)
 	}
 	if err != nil {
 		return ""
@@ -127,7 +121,7 @@ func (l *line) look(ctx context.Context, c *zklock.Client, own, head string) str
 	}
 	who := ""
 	if node := l.path + "/" + first; node != head || l.nameless() {
-		who = describe(ctx, s, node)
+		who = describe(ctx, s, l.path, first)
 	}
 	l.set(ahead, l.path+"/"+first, who)
 	return own
@@ -139,13 +133,24 @@ func (l *line) nameless() bool {
 	return l.who == ""
 }
 
+// ownIn finds the session's own contender.
+func ownIn(ctx context.Context, s *session.Session, dir string, names []string) (own string, err error) {
+	nodes, err := s.StatsBelow(ctx, dir, names)
+	for i, n := range nodes {
+		if n.Err == nil && n.Stat.EphemeralOwner == s.ID() {
+			own = names[i]
+		}
+	}
+	return own, err
+}
+
 // describe reads who a contender is.
-func describe(ctx context.Context, s *session.Session, node string) string {
-	data, stat, err := s.Get(ctx, node)
-	if err != nil {
+func describe(ctx context.Context, s *session.Session, dir, name string) string {
+	nodes, err := s.ReadBelow(ctx, dir, []string{name}, func(stat zk.Stat) bool { return stat.DataLength <= recipe.MaxData })
+	if err != nil || nodes[0].Err != nil {
 		return ""
 	}
-	return who(contender(node, data, stat))
+	return who(queuejson.NewMember(1, contender(join(dir, name), nodes[0].Data, nodes[0].Stat)))
 }
 
 // draw writes the line. The caller holds mu.

@@ -21,6 +21,7 @@ import (
 
 func (a *app) lsCommand() *cobra.Command {
 	var asJSON bool
+	var rows int
 	var limits walkLimits
 	cmd := &cobra.Command{
 		Use:     "ls [flags] [PATH]",
@@ -28,7 +29,8 @@ func (a *app) lsCommand() *cobra.Command {
 		Short:   "List the locks that are in use",
 		Long: `List the locks at PATH and below it (default: all) that somebody holds or waits for: who holds, for how long it has
 stood in line, and how many wait. A znode is taken for a lock when it has children that are named as a lock's contenders
-are. ZooKeeper's own znodes are left out, and those that may not be read.`,
+are. ZooKeeper's own znodes are left out, and those that may not be read. At most --limit znodes are looked at, a list for
+each: name the PATH of the locks where many others use the ensemble. With --json, --rows of each line are shown.`,
 		Example: `  zklock ls
   zklock ls /locks
   zklock ls --json /locks | jq -r '.[] | select(.waiting > 10) | .path'`,
@@ -41,33 +43,44 @@ are. ZooKeeper's own znodes are left out, and those that may not be read.`,
 			if err := limits.check(); err != nil {
 				return err
 			}
+			if rows < 1 {
+				return usagef("--rows %d: must be more than 0", rows)
+			}
+			if !asJSON {
+				rows = 1 // it holds, if anybody does
+			}
 			return a.with(func(ctx context.Context, c *zklock.Client) error {
 				ctx, cancel := context.WithTimeout(ctx, max(time.Minute, a.conn.patience))
 				defer cancel()
-				found, cut, err := findLocks(ctx, c, root, limits)
+				found, err := findLocks(ctx, c, root, limits, rows)
 				if err != nil {
 					return err
 				}
-				if cut && !a.quiet {
+				if found.cut && !a.quiet {
 					notice(a.err, "not everything was looked at: --limit %d znodes, --depth %d", limits.znodes, limits.depth)
 				}
 				if asJSON {
-					return a.printJSON(found)
+					return a.printJSON(found.locks)
 				}
-				return printLocks(a.out, found, time.Now())
+				return printLocks(a.out, found.locks, time.Now())
 			})
 		},
 	}
 	jsonFlag(cmd, &asJSON)
+	rowsFlag(cmd, &rows)
 	limits.register(cmd)
 	return cmd
+}
+
+func rowsFlag(cmd *cobra.Command, rows *int) {
+	cmd.Flags().IntVar(rows, "rows", 100, "with --json, show this many contenders of a lock at most")
 }
 
 // walkLimits bound how much of the tree is read.
 type walkLimits struct{ znodes, depth int }
 
 func (l *walkLimits) register(cmd *cobra.Command) {
-	cmd.Flags().IntVar(&l.znodes, "limit", 100_000, "look at this many znodes at most")
+	cmd.Flags().IntVar(&l.znodes, "limit", 10_000, "look at this many znodes at most")
 	cmd.Flags().IntVar(&l.depth, "depth", 32, "look this many levels down at most")
 }
 
@@ -84,36 +97,43 @@ func (l *walkLimits) check() error {
 // atOnce is how many znodes are read at a time.
 const atOnce = 16
 
-// findLocks walks the tree below root, level by level. cut: the limits left something out.
-func findLocks(ctx context.Context, c *zklock.Client, root string, limits walkLimits) (found []lockEntry, cut bool, err error) {
+// walk is what findLocks has found.
+type walk struct {
+	locks  []lockEntry
+	znodes int  // that were looked at
+	cut    bool // the limits left something out
+}
+
+// findLocks walks the tree below root, level by level, and reads rows contenders of each lock.
+func findLocks(ctx context.Context, c *zklock.Client, root string, limits walkLimits, rows int) (w walk, err error) {
 	if err := session.CheckPath(root); err != nil {
-		return nil, false, err
+		return w, err
 	}
 	s, err := c.Session(ctx)
 	if err == nil {
 		err = s.Sync(ctx, "/")
 	}
 	if err != nil {
-		return nil, false, err
+		return w, err
 	}
 	var locks []string
-	level, seen := []string{root}, 0
+	level := []string{root}
 	for depth := 0; len(level) > 0; depth++ {
-		if depth > limits.depth || seen+len(level) > limits.znodes {
-			cut = true
-			level = level[:max(0, min(len(level), limits.znodes-seen))]
+		if depth > limits.depth || w.znodes+len(level) > limits.znodes {
+			w.cut = true
+			level = level[:max(0, min(len(level), limits.znodes-w.znodes))]
 			if depth > limits.depth || len(level) == 0 {
 				break
 			}
 		}
-		seen += len(level)
+		w.znodes += len(level)
 		children := make([][]string, len(level))
 		if err := each(level, func(i int, dir string) error {
 			names, _, err := s.List(ctx, dir)
 			children[i] = names
 			return readable(err)
 		}); err != nil {
-			return nil, false, err
+			return w, err
 		}
 		var next []string
 		for i, dir := range level {
@@ -134,21 +154,21 @@ func findLocks(ctx context.Context, c *zklock.Client, root string, limits walkLi
 	slices.Sort(locks)
 	all := make([]lockEntry, len(locks))
 	err = each(locks, func(i int, dir string) error {
-		queue, err := c.Queue(ctx, dir)
-		all[i] = newEntry(dir, queue)
+		page, err := c.QueuePage(ctx, dir, 0, rows)
+		all[i] = newEntry(page)
 		return readable(err)
 	})
-	found = slices.DeleteFunc(all, func(e lockEntry) bool { return len(e.Line) == 0 }) // gone meanwhile
-	if found == nil {
-		found = []lockEntry{}
-	}
-	return found, cut, err
+	w.locks = slices.DeleteFunc(all, func(e lockEntry) bool { return e.Holding+e.Waiting == 0 }) // gone meanwhile
+	return w, err
 }
 
-// readable is err, unless it says that one znode is gone or may not be read: that one is left out.
+// readable is err, unless it says that one znode is gone, may not be read, or has more than can be read: that one is left
+// out.
 func readable(err error) error {
-	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
-		return nil
+	for _, one := range []error{zk.ErrNoNode, zk.ErrNoAuth, session.ErrTooLarge, session.ErrPath} {
+		if errors.Is(err, one) {
+			return nil
+		}
 	}
 	return err
 }
@@ -195,7 +215,7 @@ func printLocks(out io.Writer, locks []lockEntry, now time.Time) error {
 		if since := e.since(); !since.IsZero() {
 			held = age(now.Sub(since))
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\n", clean(e.Path), e.Kind, dash(e.holder()), held, e.Waiting)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\n", short(e.Path, 200), e.Kind, dash(e.holder()), held, e.Waiting)
 	}
 	return w.Flush()
 }

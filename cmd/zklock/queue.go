@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -10,37 +9,52 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/zklock/locker/internal/queuejson"
 	"github.com/zklock/locker/zklock"
 )
 
 func (a *app) queueCommand() *cobra.Command {
 	var asJSON bool
+	var from, rows int
 	cmd := &cobra.Command{
 		Use:     "queue [flags] PATH",
 		GroupID: groupLook,
 		Short:   "Show who holds a lock and who waits for it",
 		Long: `Show who holds the lock at PATH and who waits for it, in order of arrival: its kind, owner, host and process, how long
 it has stood in line, its ZooKeeper session, and its token, by which zklock break removes it. Nobody in line is an empty
-table. Contenders of other clients (Curator, Kazoo, go-zookeeper) are shown as well.`,
+table. Contenders of other clients (Curator, Kazoo, go-zookeeper) are shown as well. Of a long line --rows are shown, from the
+one on that has --from others before it; only their data are read.`,
 		Example: `  zklock queue /locks/nightly-report
+  zklock queue --from 1000 /locks/nightly-report
   zklock queue --json /locks/nightly-report | jq .waiting`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case from < 0:
+				return usagef("--from %d: must not be less than 0", from)
+			case rows < 1:
+				return usagef("--rows %d: must be more than 0", rows)
+			}
 			return a.with(func(ctx context.Context, c *zklock.Client) error {
 				ctx, cancel := context.WithTimeout(ctx, a.conn.patience)
 				defer cancel()
-				queue, err := c.Queue(ctx, args[0])
+				page, err := c.QueuePage(ctx, args[0], from, rows)
 				if err != nil {
 					return err
 				}
-				if asJSON {
-					return a.printJSON(newEntry(args[0], queue))
+				if all := page.Holding + page.Waiting; len(page.Contenders) < all && !a.quiet {
+					notice(a.err, "%d of %d in line are shown: --from %d --rows %d", len(page.Contenders), all, from, rows)
 				}
-				return printQueue(a.out, newEntry(args[0], queue), time.Now())
+				if asJSON {
+					return a.printJSON(newEntry(page))
+				}
+				return printQueue(a.out, newEntry(page), time.Now())
 			})
 		},
 	}
 	jsonFlag(cmd, &asJSON)
+	cmd.Flags().IntVar(&from, "from", 0, "leave out this many who stand in front")
+	cmd.Flags().IntVar(&rows, "rows", 1000, "show this many at most")
 	return cmd
 }
 
@@ -49,8 +63,11 @@ func jsonFlag(cmd *cobra.Command, on *bool) {
 }
 
 func (a *app) printJSON(v any) error {
-	enc := json.NewEncoder(a.out)
-	return enc.Encode(v)
+	b, err := queuejson.Marshal(v, "")
+	if err == nil {
+		_, err = a.out.Write(b)
+	}
+	return err
 }
 
 // with dials, calls fn with a context that ends with the first signal that ends programs, and closes.
@@ -78,8 +95,12 @@ func printQueue(out io.Writer, e lockEntry, now time.Time) error {
 		if m.Permits > 0 {
 			kind = fmt.Sprintf("%s %d", kind, m.Permits)
 		}
+		waited := "-"
+		if !m.Since.IsZero() {
+			waited = age(now.Sub(m.Since))
+		}
 		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\n", m.Position, state, kind, dash(short(m.Owner, 40)),
-			dash(short(m.Host, 60)), pid(m.PID), m.age(now), m.Session, m.Token)
+			dash(short(m.Host, 60)), pid(m.PID), waited, m.Session, m.Token)
 	}
 	return w.Flush()
 }

@@ -21,6 +21,9 @@ func (a *app) topCommand() *cobra.Command {
 		Long: `Watch the locks at PATH and below it (default: all), as zklock ls lists them, and the queue of the one that is chosen, as
 zklock queue shows it; on a terminal. With --json it writes the list again and again, one line each time, and needs none.
 
+A look costs a list for each znode below PATH, --limit of them at most, and some reads for each lock. The next one comes
+after --interval, and not before nine times as long as the last one took has passed; on the terminal that is shown.
+
 Keys: up and down (or k and j) choose a lock, Enter shows its queue, Esc goes back, q ends.`,
 		Example: `  zklock top /locks
   zklock top --json --interval 10s /locks >> locks.jsonl`,
@@ -38,6 +41,9 @@ Keys: up and down (or k and j) choose a lock, Enter shows its queue, Esc goes ba
 			if err := t.limits.check(); err != nil {
 				return err
 			}
+			if t.rows < 1 {
+				return usagef("--rows %d: must be more than 0", t.rows)
+			}
 			if t.json {
 				return a.with(t.stream)
 			}
@@ -45,7 +51,8 @@ Keys: up and down (or k and j) choose a lock, Enter shows its queue, Esc goes ba
 		},
 	}
 	jsonFlag(cmd, &t.json)
-	cmd.Flags().DurationVar(&t.every, "interval", time.Second, "look this often")
+	rowsFlag(cmd, &t.rows)
+	cmd.Flags().DurationVar(&t.every, "interval", time.Second, "look this often at most")
 	t.limits.register(cmd)
 	return cmd
 }
@@ -55,22 +62,29 @@ type top struct {
 	root   string
 	every  time.Duration
 	json   bool
+	rows   int
 	limits walkLimits
 }
 
-// sight is what was found at one look.
+// queueRows is how much of the queue that is open is read: more than any screen has lines.
+const queueRows = 200
+
+// sight is what was found at one look: at the tree, or at the queue that is open.
 type sight struct {
-	at    time.Time
-	locks []lockEntry
-	err   error
+	at   time.Time
+	took time.Duration
+	err  error
+	walk
+	queue *lockEntry // if it was that
 }
+
+// restFor is how long after a look the next one may begin: the ensemble has others to serve as well.
+func restFor(every, took time.Duration) time.Duration { return max(every, 9*took) }
 
 // stream writes one line of JSON for each look. A look that fails ends it.
 func (t *top) stream(ctx context.Context, c *zklock.Client) error {
-	tick := time.NewTicker(t.every)
-	defer tick.Stop()
 	for {
-		s := t.look(ctx, c)
+		s := t.look(ctx, c, t.rows)
 		if s.err == nil {
 			s.err = t.a.printJSON(s.locks)
 		}
@@ -78,18 +92,67 @@ func (t *top) stream(ctx context.Context, c *zklock.Client) error {
 			return s.err
 		}
 		select {
-		case <-tick.C:
+		case <-time.After(restFor(t.every, s.took)):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-func (t *top) look(ctx context.Context, c *zklock.Client) sight {
+func (t *top) look(ctx context.Context, c *zklock.Client, rows int) sight {
 	ctx, cancel := context.WithTimeout(ctx, max(time.Minute, t.a.conn.patience))
 	defer cancel()
-	locks, _, err := findLocks(ctx, c, t.root, t.limits)
-	return sight{time.Now(), locks, err}
+	began := time.Now()
+	w, err := findLocks(ctx, c, t.root, t.limits, rows)
+	return sight{at: time.Now(), took: time.Since(began), walk: w, err: err}
+}
+
+func (t *top) lookInto(ctx context.Context, c *zklock.Client, path string) sight {
+	ctx, cancel := context.WithTimeout(ctx, t.a.conn.patience)
+	defer cancel()
+	began := time.Now()
+	page, err := c.QueuePage(ctx, path, 0, queueRows)
+	e := newEntry(page)
+	return sight{at: time.Now(), took: time.Since(began), queue: &e, err: err}
+}
+
+// watch looks at the tree, and into the queue of the path that came last from open, each at its own pace, until ctx ends.
+func (t *top) watch(ctx context.Context, c *zklock.Client, open <-chan string, seen chan<- sight) {
+	path := ""
+	var tree, queue time.Time // when the next look at each may begin
+	for ctx.Err() == nil {
+		var s sight
+		next := tree
+		switch now := time.Now(); {
+		case path != "" && !now.Before(queue):
+			s = t.lookInto(ctx, c, path)
+			queue = s.at.Add(restFor(t.every, s.took))
+		case !now.Before(tree):
+			s = t.look(ctx, c, 1)
+			tree = s.at.Add(restFor(t.every, s.took))
+		default:
+			if path != "" && queue.Before(tree) {
+				next = queue
+			}
+			select {
+			case path = <-open:
+				queue = time.Time{}
+			case <-time.After(time.Until(next)):
+			case <-ctx.Done():
+			}
+			continue
+		}
+		for sent := false; !sent; {
+			select {
+			case seen <- s:
+				sent = true
+			case path = <-open:
+				queue = time.Time{}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
 }
 
 // live shows what it sees on a screen until q is pressed.
@@ -101,21 +164,10 @@ func (t *top) live(ctx context.Context, c *zklock.Client) (err error) {
 		return err
 	}
 	defer screen.close() // also when what follows panics
-	seen := make(chan sight)
-	looked := make(chan struct{})
+	seen, open, looked := make(chan sight), make(chan string, 1), make(chan struct{})
 	go func() { // joined below
 		defer close(looked)
-		for ctx.Err() == nil {
-			s := t.look(ctx, c)
-			select {
-			case seen <- s:
-			case <-ctx.Done():
-			}
-			select {
-			case <-time.After(t.every):
-			case <-ctx.Done():
-			}
-		}
+		t.watch(ctx, c, open, seen)
 	}()
 	defer func() {
 		cancel()
@@ -127,7 +179,16 @@ func (t *top) live(ctx context.Context, c *zklock.Client) (err error) {
 	v := view{root: t.root, began: time.Now()}
 	clock := time.NewTicker(time.Second)
 	defer clock.Stop()
+	shown := ""
 	for {
+		if path := v.queuePath(); path != shown {
+			select { // the latest counts
+			case <-open:
+			default:
+			}
+			open <- path
+			shown = path
+		}
 		screen.draw(v.render(time.Now(), screen.width, screen.height))
 		select {
 		case s := <-seen:

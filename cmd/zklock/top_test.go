@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/zklock/locker/internal/queuejson"
 	"github.com/zklock/locker/zktest"
 )
 
@@ -134,11 +135,16 @@ func mode(t testing.TB, c *console) string {
 	return "cooked"
 }
 
+// entry is a mutex at path with so many who wait.
+func entry(path string, waiting int) lockEntry {
+	return lockEntry{queuejson.Queue{Path: path, Kind: "mutex", Waiting: waiting}}
+}
+
 func TestTopSaysWhenItHearsNothing(t *testing.T) {
 	t.Parallel()
 	v := view{root: "/locks", began: time.Unix(0, 0)}
 	require.Contains(t, v.render(time.Unix(1, 0), 100, 10)[0], "looking")
-	v.saw(sight{at: time.Unix(2, 0), locks: []lockEntry{{Path: "/locks/a", Kind: "mutex", Waiting: 7}}})
+	v.saw(sight{at: time.Unix(2, 0), walk: walk{locks: []lockEntry{entry("/locks/a", 7)}}})
 	require.Contains(t, v.render(time.Unix(3, 0), 100, 10)[0], "locks: 1   waiting: 7")
 	require.Contains(t, v.render(time.Unix(63, 0), 100, 10)[0], "no answer for 1m01s")
 	v.saw(sight{at: time.Unix(64, 0), err: fmt.Errorf("no server\x1b[2J")})
@@ -151,9 +157,9 @@ func TestTopFitsIntoAnyTerminal(t *testing.T) {
 	v := view{root: "/"}
 	var locks []lockEntry
 	for i := range 50 {
-		locks = append(locks, lockEntry{Path: fmt.Sprintf("/l/%02d", i), Kind: "mutex"})
+		locks = append(locks, entry(fmt.Sprintf("/l/%02d", i), 0))
 	}
-	v.saw(sight{at: time.Unix(2, 0), locks: locks})
+	v.saw(sight{at: time.Unix(2, 0), walk: walk{locks: locks}})
 	for range 60 {
 		require.False(t, v.key(keyDown))
 	}
@@ -171,7 +177,7 @@ func TestTopFitsIntoAnyTerminal(t *testing.T) {
 	}
 	v.open = false
 	require.Contains(t, strings.Join(v.render(time.Unix(3, 0), 80, 20), "\n"), "> /l/49", "the chosen one is in sight")
-	v.saw(sight{at: time.Unix(2, 0), locks: locks[:10]})
+	v.saw(sight{at: time.Unix(2, 0), walk: walk{locks: locks[:10]}})
 	require.Equal(t, "/l/09", v.chosen, "it is gone: the last one")
 	require.Equal(t, []key{keyUp, keyDown, keyEnter, keyBack, keyQuit, keyOther, keyUp}, parseKeys([]byte("\x1b[A\x1b[B\r\x1b\x03x\x1bOA")))
 }

@@ -85,10 +85,13 @@ A holder of another client does not have to let go before its session has ended,
   {"path": "/locks/a", "kind": "mutex", "holding": 1, "waiting": 1, "line": [
     {"position": 1, "holds": true, "kind": "mutex", "owner": "report.sh", "host": "host7", "pid": 4711,
      "since": "2006-01-02T15:04:05.123Z", "session": "0x100003e8582000f", "token": 4294967321,
-     "node": "/locks/a/_c_…-lock-0000000003", "data": "am9iIDQy"}, …]}
-kind is that of the first in line: "mutex", "read lock", "write lock" or "semaphore". owner, host, pid, permits (of a
-semaphore's contender) and data (base64) are left out when there are none; since when the znode may not be read. since is
-the ensemble's clock, session hexadecimal, token a number below 2^63.
+     "node": "/locks/a/_c_…-lock-0000000003", "data": "am9iIDQy", "size": 96}, …]}
+kind is that of the first in line: "mutex", "read lock", "write lock" or "semaphore". holding and waiting count the whole
+line; line has --rows of it, and each one's position. owner, host, pid, permits (of a semaphore's contender) and data
+(base64) are left out when there are none; since when the znode may not be read. since is the ensemble's clock, session
+hexadecimal, token a number below 2^63, size the bytes of data in the znode. Of those at most 256 KB a contender and 16 MB a
+lock are read; without them there is no data, and owner and host may be missing. Others' texts are cut, owner and host to
+1,000 characters, node to 5,000. What is not printable is written as \u….
 
 leader writes {"path", "at", "leader", "value"}: leader is like a member of a line, null when nobody leads, with the value in
 data; value is left out when it is not text. With --follow a line for every change.

@@ -12,7 +12,8 @@ import (
 type view struct {
 	root   string
 	began  time.Time
-	last   sight  // the last one that was not an error
+	last   sight  // the last one of the tree that was not an error
+	queue  sight  // the last one of a queue, likewise
 	failed sight  // the last one that was, since then
 	chosen string // the path of the lock
 	open   bool   // its queue is shown
@@ -22,8 +23,12 @@ type view struct {
 
 // saw takes in what was seen.
 func (v *view) saw(s sight) {
-	if s.err != nil {
+	switch {
+	case s.err != nil:
 		v.failed = s
+		return
+	case s.queue != nil:
+		v.queue, v.failed = s, sight{}
 		return
 	}
 	if !v.first && len(s.locks) == 1 && s.locks[0].Path == v.root {
@@ -38,6 +43,14 @@ func (v *view) saw(s sight) {
 	if v.open && v.chosen == "" {
 		v.choose(0)
 	}
+}
+
+// queuePath is the lock whose queue is shown; "" when the list is.
+func (v *view) queuePath() string {
+	if !v.open {
+		return ""
+	}
+	return v.chosen
 }
 
 func (v *view) index() int {
@@ -108,14 +121,21 @@ func (v *view) title(now time.Time) string {
 		return fmt.Sprintf("%s   NOT UP TO DATE: %v", what, v.failed.err)
 	case !v.first:
 		return what + "   looking …"
-	case now.Sub(v.last.at) > 5*time.Second:
+	case now.Sub(v.last.at) > 5*time.Second+restFor(0, v.last.took):
 		return fmt.Sprintf("%s   no answer for %s", what, age(now.Sub(v.last.at)))
 	}
 	waiting := 0
 	for _, e := range v.last.locks {
 		waiting += e.Waiting
 	}
-	return fmt.Sprintf("%s   locks: %d   waiting: %d", what, len(v.last.locks), waiting)
+	what = fmt.Sprintf("%s   locks: %d   waiting: %d   looked at %d znodes", what, len(v.last.locks), waiting, v.last.znodes)
+	if v.last.cut {
+		what += " (--limit)"
+	}
+	if v.last.took >= 100*time.Millisecond {
+		what += fmt.Sprintf(" in %v", v.last.took.Round(100*time.Millisecond))
+	}
+	return what
 }
 
 // table returns the lines of what is open, and which of them, behind the head, is marked; -1: none.
@@ -123,8 +143,11 @@ func (v *view) table(now time.Time) ([]string, int) {
 	var out bytes.Buffer
 	mark := -1
 	if v.open {
-		e := newEntry(v.chosen, nil)
-		if i := v.index(); i >= 0 {
+		var e lockEntry
+		e.Path = v.chosen
+		if q := v.queue.queue; q != nil && q.Path == v.chosen {
+			e = *q
+		} else if i := v.index(); i >= 0 {
 			e = v.last.locks[i]
 		}
 		fmt.Fprintf(&out, "%s: %d holding, %d waiting\n", clean(e.Path), e.Holding, e.Waiting)

@@ -64,7 +64,7 @@ var errWaited = errors.New("the time to wait is over")
 // untilFree returns nil when nobody is in the line of path. It watches the last one there, so that a long line that
 // moves does not wake it.
 func untilFree(ctx context.Context, c *zklock.Client, path string, try bool, l *line) error {
-	if _, err := c.Queue(ctx, path); err != nil { // says what is wrong with the path
+	if _, err := c.QueuePage(ctx, path, 0, 0); err != nil { // says what is wrong with the path
 		return waited(ctx, path, err, 0)
 	}
 	ahead := 0
@@ -85,8 +85,7 @@ func untilFree(ctx context.Context, c *zklock.Client, path string, try bool, l *
 			case err == nil && try:
 				return busy(path, ahead)
 			case err == nil:
-				first := join(path, names[0])
-				l.set(ahead, first, describe(ctx, s, first))
+				l.set(ahead, join(path, names[0]), describe(ctx, s, path, names[0]))
 				err = gone(ctx, s, join(path, names[ahead-1]))
 			}
 		}
