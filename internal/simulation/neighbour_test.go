@@ -26,6 +26,7 @@ type neighbour struct {
 // planted is one of its znodes.
 type planted struct {
 	node string
+	text string        // of it, for the history, in which a random id of another's has no place
 	due  time.Duration // when it is deleted
 }
 
@@ -48,9 +49,9 @@ func (n *neighbour) clear(now time.Duration) {
 		if p.due > now {
 			return false
 		}
-		n.w.note("foreign", "deletes %s", clip(p.node))
+		n.w.note("foreign", "deletes %s", p.text)
 		if err := n.w.srv.Delete(p.node); err != nil && !errors.Is(err, zktest.CodeNoNode) { // somebody may have broken it
-			n.w.violated("the neighbour deletes %s: %v", clip(p.node), err)
+			n.w.violated("the neighbour deletes %s: %v", p.text, err)
 		}
 		return true
 	})
@@ -61,7 +62,8 @@ func (n *neighbour) plant() {
 	k := n.rnd.IntN(len(n.w.paths))
 	dir := n.w.paths[k]
 	number, blocks := n.number(dir)
-	node := dir + "/" + n.head(dir) + n.mark(n.w.fam[k]) + number
+	tail := n.mark(n.w.fam[k]) + number
+	node := dir + "/" + n.head(dir) + tail
 	data := n.data()
 	last := upTo(n.rnd, 4*time.Second)
 	if blocks {
@@ -71,8 +73,9 @@ func (n *neighbour) plant() {
 	if err := n.w.srv.Create(node, data); err != nil { // no such directory, for instance
 		return
 	}
-	n.w.note("foreign", "creates %s, %d bytes, for %v", clip(node), len(data), last)
-	n.mine = append(n.mine, planted{node, n.w.now() + last})
+	text := fmt.Sprintf("%s/…%s, named by %d bytes", dir, tail, len(node))
+	n.w.note("foreign", "creates %s, with %d bytes, for %v", text, len(data), last)
+	n.mine = append(n.mine, planted{node, text, n.w.now() + last})
 }
 
 // number draws one, as the server prints them, and says whether it can stand before those of the others.
@@ -144,14 +147,6 @@ func (n *neighbour) data() []byte {
 		return []byte(`{"size":1000,"owner":7}`)
 	}
 	return nil
-}
-
-// clip shows a foreign name.
-func clip(node string) string {
-	if len(node) > 80 {
-		node = node[:20] + "…" + node[len(node)-30:]
-	}
-	return fmt.Sprintf("%q", node)
 }
 
 // foreign notes a znode that is no client's of ours.
