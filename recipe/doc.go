@@ -12,15 +12,15 @@
 //
 //  1. creates an ephemeral sequential znode in the directory, and lists the directory, in one round trip;
 //  2. holds, if no contender's number is lower than its own;
-//  3. otherwise sets an exists-watch on the contender immediately before it, waits until that znode is gone, and goes
-//     on with 2.
+//  3. otherwise watches its own znode and the contender immediately before it, in one request, waits until that one is
+//     gone, and goes on with 2.
 //
 // Safety. The server numbers the children of a directory in the order in which it creates them, and a session sees its
 // own create before the list that follows it. So the list shows every contender with a lower number that still stands,
 // and nobody can enter below us later: numbers below ours can only disappear, as long as the directory lives, and it
 // can't be deleted while our znode is in it. Hence step 3 may skip the list when the watched contender was the only one
-// before us; and hence two tickets never hold at once: of two znodes that stand, the later one's list showed the
-// earlier one.
+// before us, and our own znode is known to have stood when that one was deleted: see wait.go. And hence two tickets never
+// hold at once: of two znodes that stand, the later one's list showed the earlier one.
 //
 // Liveness. Each znode goes with its session, or is deleted by its owner; its immediate follower, and nobody else, is
 // told. A release wakes one contender, however many wait.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"path"
-	"sync/atomic"
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -129,108 +129,19 @@ func (g *Group) find(ctx context.Context) (bool, error) {
 }
 
 // Wait returns nil when every ticket holds. Since all stand already, the order in which it waits for them does not
-// matter. Errors are those of Ticket.Wait, for the first that has one; ErrGone also when the znode that is gone belongs
-// to a ticket whose turn has come and which waits only for the others.
+// matter. One request watches all the znodes, as soon as one of the tickets has to wait: ErrGone also when the znode that
+// is gone belongs to a ticket whose turn has come and which waits only for the others. Other errors are those of
+// Ticket.Wait, for the first that has one.
 func (g *Group) Wait(ctx context.Context) error {
 	if err := g.standAside(ctx); err != nil {
 		return err
 	}
-	free := true
+	alarm := make(chan struct{}, 1)
 	for _, t := range g.tickets {
-		free = free && Decide(t.listing(), path.Base(t.node), nil).Holds()
+		t.mates, t.alarm = g.tickets, alarm
 	}
-	if free {
-		return g.waitEach(ctx)
-	}
-	waiting, cancel := context.WithCancel(ctx)
-	defer cancel()
-	s := sentry{g: g, cancel: cancel, own: make([]*session.Watch, len(g.tickets)), done: make(chan struct{})}
-	if !g.Session().Go(func(context.Context) { s.stand(waiting) }) {
-		return g.Session().Err()
-	}
-	err := g.waitEach(waiting)
-	cancel()
-	<-s.done
-	if gone := s.relieve(ctx); gone != nil && ctx.Err() == nil {
-		return gone
-	}
-	return err
-}
-
-func (g *Group) waitEach(ctx context.Context) error {
 	for _, t := range g.tickets {
 		if err := t.wait(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// sentry watches all znodes of a group that waits for longer than Settle: a ticket whose turn has come does not look
-// at its line again while the group waits for the others.
-type sentry struct {
-	g      *Group
-	cancel context.CancelFunc // ends the wait
-	done   chan struct{}      // closed when stand has returned; guards own
-	own    []*session.Watch   // on the tickets' znodes; nil where none is set
-	gone   atomic.Bool        // one of them was deleted
-}
-
-// stand sets the watches, if the wait lasts.
-func (s *sentry) stand(waiting context.Context) {
-	defer close(s.done)
-	// A little later than the ticket that waits, whose watch on its own znode is then shared.
-	timer := time.NewTimer(Settle + Settle/8)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-waiting.Done():
-		return
-	}
-	alarm := func() { s.gone.Store(true); s.cancel() }
-	for i, t := range s.g.tickets {
-		w, err := t.watchOwn(waiting)
-		if errors.Is(err, ErrGone) {
-			alarm()
-		}
-		if err != nil {
-			return
-		}
-		s.own[i] = w
-		w.Then(func(e zk.EventType) {
-			if e == zk.EventNodeDeleted {
-				alarm()
-			}
-		})
-	}
-}
-
-// relieve hands the watches to the tickets after the wait, which costs no request, and returns ErrGone if one has told
-// of a deletion. The word of a deletion comes before that of a later one, the one that ended the wait: none is missed.
-func (s *sentry) relieve(ctx context.Context) (err error) {
-	defer func() {
-		for _, w := range s.own {
-			if w != nil {
-				w.Close()
-			}
-		}
-	}()
-	if s.gone.Load() {
-		return ErrGone
-	}
-	for i, t := range s.g.tickets {
-		if s.own[i] == nil {
-			continue
-		}
-		if t.own != nil {
-			select {
-			case <-t.own.Fired():
-				t.own = nil
-			default:
-				continue
-			}
-		}
-		if t.own, err = t.watchOwn(ctx); err != nil {
 			return err
 		}
 	}
@@ -301,6 +212,7 @@ func (g *Group) Leave(ctx context.Context) error {
 	case err == nil:
 		for _, t := range g.tickets {
 			t.renewed()
+			t.unwatch()
 		}
 		return nil
 	case errors.Is(err, zk.ErrNoNode):
@@ -382,6 +294,9 @@ func (g *Group) Settled() bool {
 	}
 	return true
 }
+
+// Gone reports whether Wait's watches have told that one of the znodes is gone. It does not block.
+func (g *Group) Gone() bool { return slices.ContainsFunc(g.tickets, (*Ticket).Gone) }
 
 // Session returns the session that owns the group.
 func (g *Group) Session() *session.Session { return g.tickets[0].s }

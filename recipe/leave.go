@@ -27,8 +27,10 @@ func (t *Ticket) Leave(ctx context.Context) error {
 	for first := true; ; first = false {
 		switch {
 		case err == nil:
+			t.unwatch()
 			return nil
 		case errors.Is(err, zk.ErrNoNode):
+			t.unwatch()
 			if first {
 				return ErrGone
 			}

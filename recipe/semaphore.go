@@ -199,8 +199,8 @@ func again(ctx context.Context, err error) bool {
 
 // WaitPermits is Wait for a semaphore's ticket. With try it does not wait: ErrBusy.
 func (t *Ticket) WaitPermits(ctx context.Context, size int, try bool) error {
-	timer := time.NewTimer(Settle)
-	defer timer.Stop()
+	t.timer = time.NewTimer(Settle)
+	defer t.timer.Stop()
 	names := t.names
 	v, err := t.decidePermits(ctx, size)
 	if err != nil {
@@ -241,15 +241,10 @@ func (t *Ticket) WaitPermits(ctx context.Context, size int, try bool) error {
 		case try:
 			return &busyError{t.line}
 		}
-		if t.own != nil && t.line.Who == "" { // it has settled: keep the holder's name up to date
-			if err := t.describe(ctx); err != nil {
-				return t.waited(ctx, err)
-			}
-		}
 		if head = head || v.Head; head {
-			v, err = t.headWait(ctx, v, &size, timer.C)
+			v, err = t.headWait(ctx, v, &size)
 		} else {
-			v, head, err = t.lineWait(ctx, v, &size, timer.C)
+			v, head, err = t.lineWait(ctx, v, &size)
 		}
 		if err != nil {
 			return t.waited(ctx, err)
@@ -309,16 +304,18 @@ func (t *Ticket) reread(ctx context.Context, size *int) (PermitVerdict, error) {
 
 // lineWait waits behind somebody who waits, until that one has gone or holds. It also reports whether that one turned
 // out to hold already, though not by the size as it is now: then we are the head.
-func (t *Ticket) lineWait(ctx context.Context, was PermitVerdict, size *int, settled <-chan time.Time) (v PermitVerdict, head bool, err error) {
+func (t *Ticket) lineWait(ctx context.Context, was PermitVerdict, size *int) (v PermitVerdict, head bool, err error) {
 	before := t.q.Dir + "/" + was.Before
-	w, err := t.s.Watch(ctx, before)
+	w, err := t.watchBefore(ctx, before)
 	if err != nil {
 		return was, false, err
 	}
-	defer w.Close()
+	if w != nil {
+		defer w.Close()
+	}
 	// It may have begun to hold between our list and the watch: look again, now that nothing can be missed.
 	v, err = t.reread(ctx, size)
-	if err != nil || !v.Present || v.Holds || v.Head || v.Before != was.Before || !w.Exists {
+	if err != nil || !v.Present || v.Holds || v.Head || v.Before != was.Before || hasFired(w) {
 		return v, false, err
 	}
 	switch stat, err := t.s.Exists(ctx, before); {
@@ -327,7 +324,7 @@ func (t *Ticket) lineWait(ctx context.Context, was PermitVerdict, size *int, set
 	case err != nil && !errors.Is(err, zk.ErrNoNode):
 		return v, false, err
 	}
-	if err := t.sleep(ctx, settled, w.Fired(), nil); err != nil {
+	if err := t.sleep(ctx, fired(w), nil); err != nil {
 		return v, false, err
 	}
 	v, err = t.reread(ctx, size)
@@ -335,7 +332,8 @@ func (t *Ticket) lineWait(ctx context.Context, was PermitVerdict, size *int, set
 }
 
 // headWait waits as the first of those who wait, until somebody who holds has gone or the size has changed.
-func (t *Ticket) headWait(ctx context.Context, was PermitVerdict, size *int, settled <-chan time.Time) (PermitVerdict, error) {
+func (t *Ticket) headWait(ctx context.Context, was PermitVerdict, size *int) (PermitVerdict, error) {
+	t.before = ""
 	dir, err := t.s.Watch(ctx, t.q.Dir)
 	if err != nil {
 		return was, err
@@ -361,7 +359,7 @@ func (t *Ticket) headWait(ctx context.Context, was PermitVerdict, size *int, set
 	if err != nil || !v.Present || v.Holds {
 		return v, err
 	}
-	if err := t.sleep(ctx, settled, list.Fired(), dir.Fired()); err != nil {
+	if err := t.sleep(ctx, list.Fired(), dir.Fired()); err != nil {
 		return v, err
 	}
 	return t.reread(ctx, size)

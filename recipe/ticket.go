@@ -7,6 +7,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -43,9 +44,17 @@ type Ticket struct {
 	counter int32    // its counter then; 0 is unknown, and the own number does
 	line    Line
 	head    string         // the holder's znode
-	own     *session.Watch // on its own znode, once it has stood for a while; may be nil
+	own     *session.Watch // on its own znode, from the first that it waits; may be nil
 	delayed bool           // the directory's data name it as holder: see Claim
 	twin    *Ticket        // what a Downgrade whose outcome is unknown may have put in its place
+
+	// Of Wait.
+	mates  []*Ticket     // all tickets of the call, this one among them; nil: it alone
+	alarm  chan struct{} // sent to when the watch on the znode of one of them has fired; capacity 1
+	timer  *time.Timer   // for settle
+	before string        // the contender that is waited for; "" for none in particular
+	untold bool          // we would not be told of its end
+	pause  time.Duration // then: between two looks
 }
 
 // Node returns the znode's path.

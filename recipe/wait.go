@@ -12,14 +12,33 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// Settle is how long a ticket stands, waiting or holding, before it is worth more reads: a watch on its own znode, so
-// that its deletion by somebody else is heard of, and, while it waits, the holder's name, so that a wait that ends in
-// vain can say behind whom. What is over sooner costs nothing.
+// A ticket holds only while its own znode is known to stand. A waiter watches two znodes, which one request registers:
+// its own, and the one of the contender before it, its predecessor. When the predecessor goes, there are two ways to hold.
+//
+//   - By a list: a list of the directory is a state that the tree was in at one moment. If our znode is in it, and nobody
+//     before us is, we held at that moment.
+//   - By the event alone, which spares the list: if the predecessor was the only one before us, nobody can have come
+//     before us since, and our own znode stood when the predecessor's was deleted. That is so when the deletion of ours
+//     has not been told: the server watched both on one connection, and tells what it watches in the order in which it
+//     happens. What it finds gone when the watches are set it tells in the order of the request, which names our own
+//     znode first. After a reconnection, and where our own znode may be unreadable to us, so that nobody would tell, the
+//     list decides. See session.Watch.StoodWhen.
+//
+// From then on the watch on the own znode is the hold's (OnGone): a znode that is removed later was a holder's.
+
+// Settle is how long a ticket stands, waiting or holding, before it is worth more reads: while it waits, the holder's
+// name, so that a wait that ends in vain can say behind whom, and whether the ensemble would tell us of the predecessor's
+// end; while it holds, and has not waited, a watch on its own znode. What is over sooner costs nothing.
 const Settle = 300 * time.Millisecond
 
-// Wait returns nil when the ticket has become the first in line. It keeps its place across reconnections. It returns
-// an error when ctx ends (that error, with the place in line), when the session ends (its end), or when the znode is
-// not there any more (ErrGone); in the first case the ticket still has its place, until Leave. To be called once.
+// lookPart bounds the pause between two lists of a waiter that is not told of its predecessor's end: the session timeout
+// divided by it, but not less than Settle.
+const lookPart = 8
+
+// Wait returns nil when the ticket has become the first in line, and its znode stood then. It keeps its place across
+// reconnections. It returns an error when ctx ends (that error, with the place in line), when the session ends (its end),
+// or when the znode is not there any more (ErrGone); in the first case the ticket still has its place, until Leave. To be
+// called once.
 func (t *Ticket) Wait(ctx context.Context) error {
 	if err := t.standAside(ctx); err != nil {
 		return t.waited(ctx, err)
@@ -29,8 +48,8 @@ func (t *Ticket) Wait(ctx context.Context) error {
 
 // wait is Wait for one who stays in line.
 func (t *Ticket) wait(ctx context.Context) error {
-	timer := time.NewTimer(Settle)
-	defer timer.Stop()
+	t.timer = time.NewTimer(Settle)
+	defer t.timer.Stop()
 	v, err := t.decide(ctx)
 	for {
 		if err != nil {
@@ -39,28 +58,19 @@ func (t *Ticket) wait(ctx context.Context) error {
 		if !v.Present {
 			return ErrGone
 		}
-		changed := t.place(v)
+		t.place(v)
 		if v.Holds() {
-			return nil
+			return t.waited(ctx, t.stands(ctx))
 		}
-		if changed && t.own != nil { // it has settled: keep the holder's name up to date
-			if err := t.describe(ctx); err != nil {
-				return t.waited(ctx, err)
-			}
-		}
-		var gone bool
-		if gone, err = t.await(ctx, t.q.Dir+"/"+v.Watch, timer.C); err != nil {
-			return t.waited(ctx, err)
-		}
-		if gone && v.Ahead == 1 && t.q.Kind.final() {
-			// It was the only one in our way, and nobody can have entered before us since: no need to look.
+		var next bool
+		if next, err = t.await(ctx, v); next {
 			t.place(Verdict{Present: true, Head: path.Base(t.node)})
 			return nil
 		}
-		if !gone {
-			continue // its data were set: it still stands before us
+		if err == nil {
+			err = t.list(ctx)
 		}
-		if err = t.list(ctx); err == nil {
+		if err == nil {
 			v, err = t.decide(ctx)
 		}
 	}
@@ -83,41 +93,137 @@ func (t *Ticket) decide(ctx context.Context) (Verdict, error) {
 	return Decide(l, own, czxids), nil
 }
 
-// await waits until the contender before us is gone (true), or something else happened that asks for another look.
-func (t *Ticket) await(ctx context.Context, node string, settled <-chan time.Time) (gone bool, err error) {
-	w, err := t.s.Watch(ctx, node)
-	if err != nil {
-		return false, err
+// await waits until the contender before us is gone, or another look at the directory is due. next: it is our turn, and
+// no look is needed.
+func (t *Ticket) await(ctx context.Context, v Verdict) (next bool, err error) {
+	for {
+		w, err := t.watchBefore(ctx, t.q.Dir+"/"+v.Watch)
+		if err != nil {
+			return false, err
+		}
+		err = t.sleep(ctx, fired(w), nil)
+		if w != nil {
+			w.Close()
+		}
+		switch {
+		case err != nil || !hasFired(w):
+			return false, err
+		case w.Event() == zk.EventNodeDeleted:
+			return v.Ahead == 1 && t.q.Kind.final() && t.stoodWhen(w), nil
+		} // its data were set: it still stands before us
 	}
-	defer w.Close()
-	if !w.Exists {
-		return true, nil
-	}
-	if err := t.sleep(ctx, settled, w.Fired(), nil); err != nil {
-		return false, err
-	}
-	return w.Event() == zk.EventNodeDeleted, nil
 }
 
-// sleep returns nil when a or b is closed, and an error when ctx or the session ends, or the own znode is deleted. When
-// settled fires it makes the reads that a longer wait is worth.
-func (t *Ticket) sleep(ctx context.Context, settled <-chan time.Time, a, b <-chan struct{}) (err error) {
+// watchBefore watches the contender before us, and the own znode if it is not watched yet. Nil: we would not be told of
+// the contender's end, and have to look from time to time.
+func (t *Ticket) watchBefore(ctx context.Context, node string) (*session.Watch, error) {
+	if node != t.before {
+		t.before, t.untold, t.pause = node, false, Settle
+		t.timer.Reset(Settle)
+	}
+	if t.untold {
+		err := t.stands(ctx)
+		if errors.Is(err, zk.ErrNoAuth) {
+			err = nil
+		}
+		return nil, err
+	}
+	ws, err := t.watch(ctx, node)
+	switch {
+	case errors.Is(err, zk.ErrNoAuth): // of a server that sets watches by exists
+		t.untold = true
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return ws[0], nil
+}
+
+// watch watches nodes and, in the same request and before them, those znodes of the call that are not watched yet, or
+// whose watch has fired because somebody has set their data. ErrGone: one of the call's is gone.
+func (t *Ticket) watch(ctx context.Context, nodes ...string) ([]*session.Watch, error) {
+	if t.mates == nil {
+		t.mates = []*Ticket{t}
+	}
+	if t.alarm == nil {
+		t.alarm = make(chan struct{}, 1)
+	}
+	var own []*Ticket
+	var paths []string
+	for _, m := range t.mates {
+		if m.Gone() {
+			return nil, ErrGone
+		}
+		if m.own == nil || hasFired(m.own) {
+			own, paths = append(own, m), append(paths, m.node)
+		}
+	}
+	if len(paths)+len(nodes) == 0 {
+		return nil, nil
+	}
+	ws, err := t.s.WatchAll(ctx, append(paths, nodes...)...)
+	if err != nil {
+		return nil, err
+	}
+	for i, m := range own {
+		m.own = ws[i]
+		m.own.Wake(t.alarm)
+	}
+	ws = ws[len(own):]
+	for _, m := range own {
+		if m.Gone() {
+			for _, w := range ws {
+				w.Close()
+			}
+			return nil, ErrGone
+		}
+	}
+	return ws, nil
+}
+
+// stands returns nil when no znode of the call is known to be gone, which is ErrGone. Those whose data were set are
+// watched again.
+func (t *Ticket) stands(ctx context.Context) error {
+	for _, m := range t.mates {
+		if m.own != nil && hasFired(m.own) {
+			_, err := t.watch(ctx)
+			return err
+		}
+	}
+	return nil
+}
+
+// stoodWhen reports whether all znodes of the call stood when the one that w watches was deleted, and we would know if not.
+func (t *Ticket) stoodWhen(w *session.Watch) bool {
+	for _, m := range t.mates {
+		if m.own == nil || !m.own.StoodWhen(w) {
+			return false
+		}
+	}
+	return t.s.Grants(t.q.ACL, zk.PermRead)
+}
+
+// fired is closed when w has fired; a nil one never does.
+func fired(w *session.Watch) <-chan struct{} {
+	if w == nil {
+		return nil
+	}
+	return w.Fired()
+}
+
+func hasFired(w *session.Watch) bool {
+	select {
+	case <-fired(w):
+		return true
+	default:
+		return false
+	}
+}
+
+// sleep returns nil when a or b is closed or another look is due, and an error when ctx or the session ends, or an own
+// znode is gone. When the wait has lasted for Settle, it makes the reads that this is worth.
+func (t *Ticket) sleep(ctx context.Context, a, b <-chan struct{}) error {
 	for {
-		var ownFired <-chan struct{}
-		if t.own != nil {
-			ownFired = t.own.Fired()
-		}
-		select {
-		case <-ownFired: // before anything else: who is not in line holds nothing
-			if t.own.Event() == zk.EventNodeDeleted {
-				return ErrGone
-			}
-			if t.own, err = t.watchOwn(ctx); err != nil {
-				return err
-			}
-			continue
-		default:
-		}
 		select {
 		case <-a: // before what only a longer wait is worth
 			return nil
@@ -130,10 +236,12 @@ func (t *Ticket) sleep(ctx context.Context, settled <-chan time.Time, a, b <-cha
 			return nil
 		case <-b:
 			return nil
-		case <-ownFired:
-		case <-settled:
-			settled = nil
-			if err := t.settle(ctx); err != nil {
+		case <-t.alarm:
+			if err := t.stands(ctx); err != nil {
+				return err
+			}
+		case <-t.timer.C:
+			if due, err := t.settle(ctx); due || err != nil {
 				return err
 			}
 		case <-t.s.Done():
@@ -144,14 +252,32 @@ func (t *Ticket) sleep(ctx context.Context, settled <-chan time.Time, a, b <-cha
 	}
 }
 
-// settle makes the two reads that a longer wait is worth.
-func (t *Ticket) settle(ctx context.Context) error {
-	w, err := t.watchOwn(ctx)
-	if err != nil {
-		return err
+// settle makes the reads that a longer wait is worth, once for each predecessor. due: the directory has to be looked at,
+// since we were not, or would not be, told of the predecessor's end.
+//
+// A server tells only those of a znode's deletion who may read it, and to those who may not it says so only when they do
+// read. Whoever may not looks from time to time.
+func (t *Ticket) settle(ctx context.Context) (due bool, err error) {
+	if t.untold {
+		t.pause = min(2*t.pause, max(Settle, t.s.Timeout()/lookPart))
+		t.timer.Reset(t.pause)
+		return true, nil
 	}
-	t.own = w
-	return t.describe(ctx)
+	if err := t.describe(ctx); err != nil || t.before == "" {
+		return false, err
+	}
+	// Its children, of which it has none: they ask for the same permission as its data.
+	switch _, _, err := t.s.List(ctx, t.before); {
+	case err == nil:
+		return false, nil
+	case errors.Is(err, zk.ErrNoNode):
+	case ctx.Err() != nil || t.s.Err() != nil:
+		return false, err
+	default:
+		t.untold = true
+	}
+	t.timer.Reset(t.pause)
+	return true, nil
 }
 
 // describe finds out who the holder is.
@@ -175,19 +301,6 @@ func (t *Ticket) describe(ctx context.Context) error {
 	return nil
 }
 
-// watchOwn watches the own znode, and returns ErrGone when it is not there.
-func (t *Ticket) watchOwn(ctx context.Context) (*session.Watch, error) {
-	w, err := t.s.Watch(ctx, t.node)
-	if err != nil {
-		return nil, err
-	}
-	if !w.Exists {
-		w.Close()
-		return nil, ErrGone
-	}
-	return w, nil
-}
-
 // list reads the directory anew.
 func (t *Ticket) list(ctx context.Context) error {
 	names, stat, err := t.s.List(ctx, t.q.Dir)
@@ -203,20 +316,25 @@ func (t *Ticket) list(ctx context.Context) error {
 }
 
 // place notes where in line we stand and tells of it when it has changed.
-func (t *Ticket) place(v Verdict) (changed bool) {
+func (t *Ticket) place(v Verdict) {
 	if v.Head == t.head && v.Ahead == t.line.Ahead {
-		return false
+		return
 	}
-	t.head, t.line = v.Head, Line{Ahead: v.Ahead, Holder: t.q.Dir + "/" + v.Head}
+	line := Line{Ahead: v.Ahead, Holder: t.q.Dir + "/" + v.Head}
+	if v.Head == t.head {
+		line.Who = t.line.Who
+	} else if t.timer != nil {
+		t.timer.Reset(Settle) // to read who that is
+	}
+	t.head, t.line = v.Head, line
 	if t.q.Queued != nil && v.Ahead > 0 {
 		t.q.Queued(t.line)
 	}
-	return true
 }
 
 // waited adds the place in line to the end of ctx.
 func (t *Ticket) waited(ctx context.Context, err error) error {
-	if ctx.Err() == nil || errors.Is(err, ErrGone) || t.s.Err() != nil {
+	if err == nil || ctx.Err() == nil || errors.Is(err, ErrGone) || t.s.Err() != nil {
 		return err
 	}
 	if t.line.Ahead == 0 {
@@ -227,38 +345,3 @@ func (t *Ticket) waited(ctx context.Context, err error) error {
 	}
 	return fmt.Errorf("%w, %w", err, Waiting{t.line})
 }
-
-// OnGone has fn called once, in a goroutine of the session's, when the znode is deleted by whomever, Leave included.
-// It watches the znode, if Wait does not yet, and blocks for that one round trip at most. ErrGone: it is not there.
-// To be called once, after Wait.
-func (t *Ticket) OnGone(ctx context.Context, fn func()) error {
-	w := t.own
-	if w == nil {
-		var err error
-		if w, err = t.watchOwn(ctx); err != nil {
-			return err
-		}
-	}
-	t.follow(w, fn)
-	return nil
-}
-
-// follow watches on when somebody only set the znode's data.
-func (t *Ticket) follow(w *session.Watch, fn func()) {
-	w.Then(func(e zk.EventType) {
-		if e == zk.EventNodeDeleted {
-			fn()
-			return
-		}
-		next, err := t.watchOwn(t.s.Context())
-		switch {
-		case err == nil:
-			t.follow(next, fn)
-		case errors.Is(err, ErrGone):
-			fn()
-		} // else the session is over, which its holder hears of anyway
-	})
-}
-
-// Settled reports whether the own znode is watched already, so that OnGone costs nothing.
-func (t *Ticket) Settled() bool { return t.own != nil }

@@ -42,6 +42,7 @@ const (
 // Error codes that this package acts on.
 const (
 	codeOK             int32 = 0
+	codeUnimplemented  int32 = -6
 	codeNoNode         int32 = -101
 	codeSessionExpired int32 = -112
 	codeAuthFailed     int32 = -115
@@ -240,7 +241,7 @@ func errOf(code int32) error {
 }
 
 var codes = map[int32]error{
-	-6:                 errors.New("operation not implemented by this server"),
+	codeUnimplemented:  errors.New("operation not implemented by this server"),
 	-8:                 zk.ErrBadArguments,
 	-100:               zk.ErrAPIError,
 	codeNoNode:         zk.ErrNoNode,

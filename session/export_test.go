@@ -120,6 +120,15 @@ func (r *Rig) Answer(code int32, body []byte) error {
 	}
 }
 
+// Notify hands in a notification, of a path as the server knows it.
+func (r *Rig) Notify(typ zk.EventType, path string) error {
+	b := binary.BigEndian.AppendUint32(nil, 0xffffffff)
+	b = binary.BigEndian.AppendUint64(b, 0xffffffffffffffff)
+	b = append(b, 0, 0, 0, 0, 0, 0, 0, byte(typ), 0, 0, 0, 3)
+	body := appendString(b, path)
+	return r.l.handle(body, len(body), r.clock.now())
+}
+
 // Send writes what is queued.
 func (r *Rig) Send() error {
 	for {

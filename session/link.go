@@ -253,7 +253,7 @@ func (l *link) handle(body []byte, size int, at time.Time) error {
 		if d.err != nil {
 			return fmt.Errorf("%w: notification: %w", ErrGarbled, d.err)
 		}
-		l.s.watches.fire(typ, path)
+		l.s.watches.fire(l, typ, path)
 		return nil
 	}
 	l.mu.Lock()

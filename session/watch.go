@@ -19,14 +19,17 @@ import (
 //
 // Order does the rest. Requests and replies of a link are strictly in order, and the hook of a reply runs before the
 // next frame is read; so a notification that is read before the reply to our request belongs to an earlier watch, and
-// one that is read after it to this one.
+// one that is read after it to this one. But for one thing: a setWatches request is told of the znodes that are gone
+// before its reply, by ClickHouse Keeper right after it; see wakeLocked.
 type watches struct {
 	s *Session
 
 	mu     sync.Mutex // guards what follows; taken inside Session.mu and outside link.mu
 	link   *link
+	links  uint64 // how many there have been: the number of link
 	byPath map[watchKey]*watched
 	count  uint64 // of those that ever were in byPath
+	plain  bool   // the server has no setWatches
 }
 
 // watchKey is a path, as the server knows it, and what of it is watched: the znode, or the list of its children.
@@ -40,7 +43,10 @@ type watched struct {
 	watchKey
 	number  uint64        // in the order of their first waiters
 	waiters []*Watch      // in the order in which they came
+	stands  bool          // it is believed to exist: see WatchAll
+	gone    bool          // and was reported deleted instead, before the reply
 	armed   bool          // the server has answered: exists and err are set
+	link    uint64        // the number of the link on which it has
 	exists  bool          // the znode stood when the watch was set
 	err     error         // the watch can't be set
 	ready   chan struct{} // closed when armed
@@ -52,7 +58,9 @@ type Watch struct {
 	s     *Session
 	fired chan struct{}
 	event zk.EventType // set before fired is closed
+	link  uint64       // the number of the link that told it; guarded by watches.mu, as are those that follow
 	then  func(zk.EventType)
+	wake  chan<- struct{}
 	// Exists says whether the znode stood when the watch was set. A watch that was shared with an earlier waiter was
 	// set then, and has not fired since.
 	Exists bool
@@ -69,31 +77,40 @@ func (s *Session) Watch(ctx context.Context, path string) (*Watch, error) {
 	if err := checkNamed(path); err != nil {
 		return nil, err
 	}
-	w := &Watch{s: s, fired: make(chan struct{})}
-	s.watches.add(w, watchKey{s.join(path), false})
-	fail := func(err error) (*Watch, error) {
-		w.Close()
-		return nil, &OpError{Op: "watch", Path: path, Err: err}
+	for {
+		w := newWatch(s)
+		s.watches.add(watchKey{s.join(path), false}, w)
+		if err := w.set(ctx); err != nil {
+			w.Close()
+			return nil, &OpError{Op: "watch", Path: path, Err: err}
+		}
+		if !w.t.gone { // else it was asked for by a WatchAll, and nothing waits for the znode to be created
+			return w, nil
+		}
 	}
+}
+
+func newWatch(s *Session) *Watch { return &Watch{s: s, fired: make(chan struct{})} }
+
+// set waits until the server has answered.
+func (w *Watch) set(ctx context.Context) error {
+	s := w.s
 	select {
 	case <-w.t.ready:
 	default: // not there yet: only now is the end of ctx a reason to stop
 		select {
 		case <-w.t.ready:
 		case <-s.ctx.Done():
-			return fail(s.Err())
+			return s.Err()
 		case <-ctx.Done():
 			if s.State() != Connected {
-				return fail(Waited(ctx, s.why()))
+				return Waited(ctx, s.why())
 			}
-			return fail(Waited(ctx, errors.New("waiting for the watch to be set")))
+			return Waited(ctx, errors.New("waiting for the watch to be set"))
 		}
 	}
-	if w.t.err != nil {
-		return fail(w.t.err)
-	}
 	w.Exists = w.t.exists
-	return w, nil
+	return w.t.err
 }
 
 // Fired is closed when the watch has fired. It does not fire at the end of the session: see Session.Done.
@@ -123,50 +140,67 @@ func (w *Watch) Close() {
 	} // else its hook will find nobody waiting
 }
 
-// add enters w for path, and asks the server when nobody has.
-func (ws *watches) add(w *Watch, key watchKey) {
+// add enters w for key, and asks the server when nobody has.
+func (ws *watches) add(key watchKey, w *Watch) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	t := ws.byPath[key]
-	if t == nil {
+	if t, fresh := ws.enterLocked(key, w); fresh {
+		ws.armLocked(t)
+	}
+}
+
+// enterLocked enters w for key. fresh: the server has not been asked for that yet.
+func (ws *watches) enterLocked(key watchKey, w *Watch) (t *watched, fresh bool) {
+	t = ws.byPath[key]
+	if fresh = t == nil; fresh {
 		ws.count++
 		t = &watched{watchKey: key, number: ws.count, ready: make(chan struct{})}
 		ws.byPath[key] = t
-		ws.arm(t)
 	}
 	t.waiters = append(t.waiters, w)
 	w.t = t
+	return t, fresh
 }
 
-// arm asks the server to watch t. The caller holds mu. Without a link, restore will ask.
-func (ws *watches) arm(t *watched) {
+// armLocked asks the server to watch t. Without a link, restore will ask.
+func (ws *watches) armLocked(t *watched) {
 	if ws.link == nil || t.child { // a list with a watch is somebody's own request: see WatchChildren
 		return
 	}
 	c := &call{op: opExists, name: "watch", path: t.path, read: true}
 	c.frame = appendBool(appendString(appendHeader(make([]byte, 0, 32+len(t.path)), opExists), t.path), true)
-	c.hook = func(code int32) { ws.set(t, code) }
+	l := ws.link
+	c.hook = func(code int32) {
+		ws.mu.Lock()
+		defer ws.mu.Unlock()
+		if ws.link == l { // else the next link has asked again, and its reply counts
+			ws.setLocked(t, code)
+		}
+	}
 	ws.link.enqueue(c)
 }
 
-// set is the hook of arm's reply.
-func (ws *watches) set(t *watched, code int32) {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	t.armed = true
+// setLocked takes the server's answer for t.
+func (ws *watches) setLocked(t *watched, code int32) {
+	t.armed, t.link = true, ws.links
 	switch code {
 	case codeOK:
-		t.exists = true
+		t.exists = !t.gone
 	case codeNoNode:
+		t.gone = t.stands
 	default:
 		t.err = errOf(code)
-		if ws.byPath[t.watchKey] == t {
-			delete(ws.byPath, t.watchKey)
-		}
 	}
 	close(t.ready)
-	// Else the link has gone down meanwhile, and what stands there is somebody else's.
-	if len(t.waiters) == 0 && t.err == nil && ws.byPath[t.watchKey] == t {
+	switch {
+	case t.err != nil:
+		delete(ws.byPath, t.watchKey)
+	case t.gone:
+		if code == codeNoNode { // of exists, which has left a watch for its creation
+			ws.takeAway(t.watchKey)
+		}
+		ws.fireLocked(t, zk.EventNodeDeleted) // nobody wants to be called yet
+	case len(t.waiters) == 0:
 		ws.remove(t)
 	}
 }
@@ -197,38 +231,55 @@ const (
 	dataWatcher  = 2
 )
 
-// fire delivers a notification.
-func (ws *watches) fire(typ int32, path string) {
-	for _, w := range ws.take(typ, path) {
+// fire delivers a notification that l has read.
+func (ws *watches) fire(l *link, typ int32, path string) {
+	ws.call(ws.take(l, zk.EventType(typ), path))
+}
+
+// call calls those who want to be. The caller does not hold mu, which is taken inside Session.mu.
+func (ws *watches) call(then []*Watch) {
+	for _, w := range then {
 		ws.s.spawn(func() { w.then(w.event) })
 	}
 }
 
 // take wakes those who wait for path, and returns those who want to be called.
-func (ws *watches) take(typ int32, path string) (then []*Watch) {
+func (ws *watches) take(l *link, event zk.EventType, path string) (then []*Watch) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	switch zk.EventType(typ) {
+	if ws.link != l {
+		return nil // the next link has set the watches again, as of before this notification
+	}
+	switch event {
 	case zk.EventNodeDeleted: // one notification for both kinds
-		return append(ws.wake(typ, watchKey{path, false}), ws.wake(typ, watchKey{path, true})...)
+		return append(ws.wakeLocked(watchKey{path, false}, event), ws.wakeLocked(watchKey{path, true}, event)...)
 	case zk.EventNodeCreated, zk.EventNodeDataChanged:
-		return ws.wake(typ, watchKey{path, false})
+		return ws.wakeLocked(watchKey{path, false}, event)
 	case zk.EventNodeChildrenChanged:
-		return ws.wake(typ, watchKey{path, true})
+		return ws.wakeLocked(watchKey{path, true}, event)
 	}
 	return nil // of no watch of ours
 }
 
-// wake is take for one kind. The caller holds mu.
-func (ws *watches) wake(typ int32, key watchKey) (then []*Watch) {
-	t := ws.byPath[key]
-	if t == nil || !t.armed {
-		return nil // of a watch that was given up
+// wakeLocked is take for one kind.
+func (ws *watches) wakeLocked(key watchKey, event zk.EventType) (then []*Watch) {
+	switch t := ws.byPath[key]; {
+	case t == nil: // of a watch that was given up
+	case t.armed:
+		return ws.fireLocked(t, event)
+	case t.stands && event == zk.EventNodeDeleted:
+		t.gone = true // what setWatches finds gone is told before its reply, and counts from the reply on
 	}
-	delete(ws.byPath, key)
+	return nil
+}
+
+// fireLocked ends t with event.
+func (ws *watches) fireLocked(t *watched, event zk.EventType) (then []*Watch) {
+	delete(ws.byPath, t.watchKey)
 	for _, w := range t.waiters {
-		w.event = zk.EventType(typ)
+		w.event, w.link = event, ws.links
 		close(w.fired)
+		poke(w.wake)
 		if w.then != nil {
 			then = append(then, w)
 		}
@@ -249,50 +300,57 @@ func (ws *watches) detach() {
 	}
 }
 
-// setWatchesMax bounds one setWatches request: the server's packet limit may be below its default of 1 MB.
-const setWatchesMax = 128 << 10
-
 // restore attaches the table to a new link. The watches that were set are set again as of zxid, the latest that we
-// have seen, so that the server reports at once what has changed since; the others are asked for anew.
+// have seen, so that the server reports at once what has changed since; the others are asked for anew. The newest come
+// first, as WatchAll has them.
 func (ws *watches) restore(l *link, zxid int64) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	ws.link = l
-	var data, exist, child []string
-	size := 0
-	flush := func() {
-		if len(data)+len(exist)+len(child) == 0 {
-			return
-		}
-		b := appendHeader(make([]byte, 0, size+64), opSetWatches)
-		b = appendInt(appendInt(b, int32(zxid>>32)), int32(zxid))
-		b = appendStrings(appendStrings(appendStrings(b, data), exist), child)
-		l.enqueue(&call{op: opSetWatches, name: "set watches", read: true, frame: b, hook: func(code int32) {
-			if code != codeOK { // nobody would ever be woken
-				l.fail(fmt.Errorf("watches not restored: %w", errOf(code)))
-			}
-		}})
-		data, exist, child, size = nil, nil, nil, 0
-	}
+	ws.links++
+	var again, stand []*watched
 	for _, t := range slices.SortedFunc(maps.Values(ws.byPath), func(a, b *watched) int {
-		return cmp.Compare(a.number, b.number)
+		return cmp.Compare(b.number, a.number)
 	}) {
 		switch {
-		case !t.armed:
-			ws.arm(t)
-			continue
-		case t.child:
-			child = append(child, t.path)
-		case t.exists:
-			data = append(data, t.path)
+		case t.armed:
+			again = append(again, t)
+		case t.stands:
+			t.gone = false
+			stand = append(stand, t)
 		default:
-			exist = append(exist, t.path)
-		}
-		if size += 4 + len(t.path); size > setWatchesMax {
-			flush()
+			ws.armLocked(t)
 		}
 	}
-	flush()
+	ws.setWatchesLocked(again, zxid, func(ts []*watched, code int32) {
+		switch code {
+		case codeOK:
+		case codeUnimplemented:
+			ws.suspect(l, ts)
+		default: // nobody would ever be woken
+			l.fail(fmt.Errorf("watches not restored: %w", errOf(code)))
+		}
+	})
+	ws.armAllLocked(stand)
+}
+
+// suspect wakes those who wait for ts, of which the server can't say what has changed: they will look.
+func (ws *watches) suspect(l *link, ts []*watched) {
+	var then []*Watch
+	ws.mu.Lock()
+	ws.plain = true
+	for _, t := range ts {
+		if ws.link != l || ws.byPath[t.watchKey] != t {
+			continue
+		}
+		event := zk.EventNodeDataChanged
+		if t.child {
+			event = zk.EventNodeChildrenChanged
+		}
+		then = append(then, ws.fireLocked(t, event)...)
+	}
+	ws.mu.Unlock()
+	ws.call(then)
 }
 
 // Then has fn called, in a goroutine of the session's, when the watch fires; at once when it has fired. It is not

@@ -16,8 +16,8 @@ func (s *Session) WatchChildren(ctx context.Context, path string) (*Watch, []str
 		return nil, nil, zk.Stat{}, err
 	}
 	key := watchKey{s.join(path), true}
-	w := &Watch{s: s, fired: make(chan struct{})}
-	s.watches.add(w, key)
+	w := newWatch(s)
+	s.watches.add(key, w)
 	c := newCall(opGetChildren2, "watch children", path, func(b []byte) []byte {
 		return appendBool(appendString(b, key.path), true)
 	})
@@ -50,6 +50,6 @@ func (ws *watches) listed(t *watched, code int32) {
 	case len(stands.waiters) == 0:
 		ws.remove(stands)
 	default:
-		stands.armed = true
+		stands.armed, stands.link = true, ws.links
 	}
 }

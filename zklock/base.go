@@ -25,6 +25,7 @@ type place interface {
 	Forfeit()
 	OnGone(ctx context.Context, fn func()) error
 	Settled() bool
+	Gone() bool
 }
 
 // base is what all kinds of locks are made of: where, with which options, on whose behalf. It stores no ownership.
@@ -275,6 +276,10 @@ func (b *base) settle(ctx context.Context, p place, try bool) (*session.Retentio
 	keep, err := p.Session().Retain(ctx, trusted.Caller{}, p.Nodes()[0])
 	if errors.Is(err, zk.ErrNoNode) {
 		err = fmt.Errorf("%w: %w", recipe.ErrGone, err)
+	}
+	if err == nil && p.Gone() { // meanwhile
+		keep.Release()
+		return nil, recipe.ErrGone
 	}
 	return keep, err
 }

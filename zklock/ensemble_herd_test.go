@@ -74,7 +74,7 @@ func TestOneReleaseWakesOneOfAThousandWaiters(t *testing.T) {
 		}
 		herdQuiet(t, clients, dir)
 		require.Empty(t, granted, "one release, one new holder")
-		require.Equal(t, looks, tap.Count(ensemble.OpGetChildren2, ensemble.OpGetChildren, ensemble.OpExists, ensemble.OpGetData),
+		require.Equal(t, looks, tap.Count(ensemble.OpGetChildren2, ensemble.OpGetChildren, ensemble.OpExists, ensemble.OpSetWatches, ensemble.OpGetData),
 			"requests: %v", tap.Requests())
 		return next
 	}

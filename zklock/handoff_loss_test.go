@@ -287,7 +287,7 @@ func TestARefusalGoesToAllWhoWait(t *testing.T) {
 }
 
 func TestLostRepliesUnderALocalLine(t *testing.T) {
-	for _, op := range []zktest.Op{zktest.OpCreate, zktest.OpDelete, zktest.OpExists, zktest.OpGetChildren2} {
+	for _, op := range []zktest.Op{zktest.OpCreate, zktest.OpDelete, zktest.OpSetWatches, zktest.OpGetChildren2} {
 		for _, fault := range []zktest.Fault{zktest.CloseAfter(), zktest.CloseBefore()} {
 			for nth := 1; nth <= 3; nth++ {
 				simTest(t, func(s *sim) {

@@ -184,7 +184,7 @@ func (c *chaos) strike() {
 		time.Sleep(c.millis(2000))
 		c.srv.Leader().Up()
 	default:
-		op := []zktest.Op{zktest.OpCreate, zktest.OpDelete, zktest.OpExists, zktest.OpGetChildren2, zktest.OpSync}[c.roll(5)]
+		op := []zktest.Op{zktest.OpCreate, zktest.OpDelete, zktest.OpSetWatches, zktest.OpGetChildren2, zktest.OpSync}[c.roll(5)]
 		fault := []zktest.Fault{zktest.CloseAfter(), zktest.CloseBefore(), zktest.DelayReply(c.millis(200)), zktest.Delay(c.millis(200))}[c.roll(4)]
 		c.srv.Inject(fault.Op(op).Session(id).Times(1 + c.roll(2)))
 	}

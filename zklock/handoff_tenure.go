@@ -268,3 +268,6 @@ func (t *tenure) OnGone(context.Context, func()) error { return nil }
 
 // Settled reports that the znode is looked after.
 func (t *tenure) Settled() bool { return true }
+
+// Gone is for those who take the place, before the tenure begins.
+func (t *tenure) Gone() bool { return false }

@@ -30,9 +30,8 @@ func TestScenario8_AnyErrorAfterTheCreateLeavesNoNode(t *testing.T) {
 		"the list is refused":          {fault: refused.Op(zktest.OpGetChildren2), want: zk.ErrNoAuth},
 		"the list is unknown":          {fault: zktest.Answer(zktest.CodeUnimplemented).Op(zktest.OpGetChildren2)},
 		"the list is garbled":          {fault: zktest.Garble(func(b []byte) []byte { return b[:20] }).Op(zktest.OpGetChildren2)},
-		"the watch is refused":         {fault: refused.Op(zktest.OpExists), contended: true, want: zk.ErrNoAuth},
-		"the own watch is refused":     {fault: refused.Op(zktest.OpExists).After(1), contended: true, want: zk.ErrNoAuth},
-		"the second list is refused":   {fault: refused.Op(zktest.OpGetChildren2).After(1), contended: true, want: zk.ErrNoAuth},
+		"the watches are refused":      {fault: zktest.Answer(zktest.CodeOperationTimeout).Op(zktest.OpSetWatches), contended: true},
+		"the second list is refused":   {fault: refused.Op(zktest.OpGetChildren2).Path("/locks/a").After(1), contended: true, want: zk.ErrNoAuth},
 		"the lock delay can't be read": {fault: refused.Op(zktest.OpGetData), opts: delayed, want: zk.ErrNoAuth},
 		"the claim can't be written":   {fault: refused.Op(zktest.OpMulti), opts: delayed, want: zk.ErrNoAuth},
 	} {

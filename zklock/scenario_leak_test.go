@@ -85,6 +85,7 @@ func TestScenario15_NothingGrowsWithThePastCycles(t *testing.T) {
 		s.until(3*time.Second, "the client is back", func() bool { return len(s.watched(id)) > 0 })
 		require.Equal(s, []string{held.Node()}, s.watched(id), "watches that the client keeps")
 		require.Equal(s, before[zktest.OpExists], s.srv.Requests()[zktest.OpExists])
+		require.Equal(s, before[zktest.OpSetWatches]+1, s.srv.Requests()[zktest.OpSetWatches])
 		s.unlock(held)
 		synctest.Wait()
 		s.srv.DropConnections()

@@ -127,7 +127,7 @@ func TestScenario25_TheFollowerOfAWaiterThatGivesUpWatchesTheNextOneDown(t *test
 				heard, asked := make([]int, n), make([]int, n)
 				asks := func(c *simClient) int {
 					info, _ := s.srv.Session(c.id())
-					return info.Requests[zktest.OpGetChildren2] + info.Requests[zktest.OpExists]
+					return info.Requests[zktest.OpGetChildren2] + info.Requests[zktest.OpSetWatches]
 				}
 				for i, c := range clients {
 					heard[i], asked[i] = s.notified(c.id()), asks(c)

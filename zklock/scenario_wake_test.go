@@ -75,7 +75,7 @@ func TestScenario27_OneReleaseWakesOneOfAThousandWaiters(t *testing.T) {
 			require.LessOrEqual(s, woken()-events, 1+extra)
 			require.GreaterOrEqual(s, woken()-events, 1)
 			require.LessOrEqual(s, after[zktest.OpGetChildren2], before[zktest.OpGetChildren2]+1, "nobody else looks")
-			require.Equal(s, before[zktest.OpExists], after[zktest.OpExists], "nobody set another watch")
+			require.Equal(s, before[zktest.OpSetWatches], after[zktest.OpSetWatches], "nobody set another watch")
 		}
 		mu.Lock()
 		require.Len(s, got, 3)

@@ -170,19 +170,19 @@ func TestQueuedLockCostsAWatchMoreAndTheHandOverNothing(t *testing.T) {
 	// The requests of one connection pass in order: whatever the new holder had sent before its Lock returned would
 	// show before its delete.
 	wireWithin(t, []string{
-		"create", "getChildren2", "→create", "→getChildren2", "exists", "→exists", // queued
-		"notification",      // handed over
-		"delete", "→delete", // released
+		"create", "getChildren2", "→create", "→getChildren2", "setWatches", "→setWatches", // queued
+		"notification",                      // handed over
+		"delete", "notification", "→delete", // released: its own znode is watched too
 	}, func(t *testing.T) []string {
 		h := siteLock(t, holder)
 		tap.Reset()
 		w := siteLockAside(t, m)
-		wireReplies(t, tap, ensemble.OpExists, 1)
+		wireReplies(t, tap, ensemble.OpSetWatches, 1)
 		siteUnlock(t, h)
 		siteUnlock(t, w.Result(t))
 		return wirePassed(tap, false)
 	})
-	require.Equal(t, dir, path.Dir(wireLastPath(tap, ensemble.OpExists)))
+	require.Equal(t, dir, path.Dir(wireLastPath(tap, ensemble.OpSetWatches)))
 }
 
 // One that has only ever seen itself third or further back has to look, once, when the one before it is gone: whether
@@ -196,16 +196,16 @@ func TestHandOverToOneThatHasSeenTwoBeforeItCostsAList(t *testing.T) {
 	m := c.Mutex(dir)
 	siteUnlock(t, siteLock(t, m))
 	wireWithin(t, []string{
-		"create", "getChildren2", "→create", "→getChildren2", "exists", "→exists",
+		"create", "getChildren2", "→create", "→getChildren2", "setWatches", "→setWatches",
 		"notification", "getChildren2", "→getChildren2",
-		"delete", "→delete",
+		"delete", "notification", "→delete",
 	}, func(t *testing.T) []string {
 		h := siteLock(t, first)
 		w2 := siteLockAside(t, second)
 		siteAwaitQueue(t, c, dir, 2)
 		tap.Reset()
 		w3 := siteLockAside(t, m)
-		wireReplies(t, tap, ensemble.OpExists, 1)
+		wireReplies(t, tap, ensemble.OpSetWatches, 1)
 		siteUnlock(t, h)
 		siteUnlock(t, w2.Result(t))
 		siteUnlock(t, w3.Result(t))
@@ -223,8 +223,8 @@ func TestThirdInLineLooksOnceMoreWhenTheSecondLeaves(t *testing.T) {
 	siteUnlock(t, siteLock(t, m))
 
 	wireWithin(t, []string{
-		"create", "getChildren2", "exists", // queued behind the second
-		"getChildren2", "exists", // the second has left: behind the first
+		"create", "getChildren2", "setWatches", // queued behind the second
+		"getChildren2", "setWatches", // the second has left: behind the first
 		"delete",
 	}, func(t *testing.T) []string {
 		h := siteLock(t, first)
@@ -232,20 +232,20 @@ func TestThirdInLineLooksOnceMoreWhenTheSecondLeaves(t *testing.T) {
 		siteAwaitQueue(t, c, dir, 2)
 		tap.Reset()
 		w3 := siteLockAside(t, m)
-		wireReplies(t, tap, ensemble.OpExists, 1)
+		wireReplies(t, tap, ensemble.OpSetWatches, 1)
 		require.ErrorIs(t, w2.Abandon(), context.Canceled)
-		wireReplies(t, tap, ensemble.OpExists, 2)
-		require.Equal(t, h.Node(), wireLastPath(tap, ensemble.OpExists))
+		wireReplies(t, tap, ensemble.OpSetWatches, 2)
+		require.Equal(t, h.Node(), wireLastPath(tap, ensemble.OpSetWatches))
 		siteUnlock(t, h)
 		siteUnlock(t, w3.Result(t))
 		return wirePassed(tap, true)
 	})
 }
 
-// What a wait that lasts costs more: a watch on the own znode, whose deletion by somebody else would otherwise leave
-// the waiter waiting for nothing, and the size and then the data of the holder's znode, so that a wait that ends in vain
-// says behind whom; the latter two are read once for all waiters of a session.
-// All come once, whatever the length of the wait, and make the watch that a hold would need unnecessary.
+// What a wait that lasts costs more: the size and then the data of the holder's znode, so that a wait that ends in vain
+// says behind whom, which are read once for all waiters of a session; and whether we may read the znode before ours, of
+// whose end we would not be told otherwise, in a way that brings no data. All come once for each predecessor, whatever the
+// length of the wait. The watch on the own znode, set with the other one, is the hold's afterwards.
 func TestLongWaitCostsThreeReadsMore(t *testing.T) {
 	s := siteOf(t, 3)
 	dir := s.Path(t)
@@ -255,7 +255,8 @@ func TestLongWaitCostsThreeReadsMore(t *testing.T) {
 	w := siteLockAside(t, c.Mutex(dir))
 	wireReplies(t, tap, ensemble.OpGetData, 1)
 	sitePass(2 * wireSettle)
-	require.Equal(t, []string{"create", "getChildren2", "exists", "exists", "exists", "getData"}, wirePassed(tap, true))
+	require.Equal(t, []string{"create", "getChildren2", "setWatches", "exists", "getData", "getChildren2"}, wirePassed(tap, true))
+	require.Equal(t, h.Node(), wireLastPath(tap, ensemble.OpGetChildren2))
 	require.Equal(t, h.Node(), wireLastPath(tap, ensemble.OpGetData))
 
 	tap.Reset()
@@ -279,11 +280,17 @@ func TestThirdInLineAfterALongWaitReadsTheHolderNoMore(t *testing.T) {
 	siteAwaitQueue(t, c, dir, 2)
 	third := siteLockAside(t, c.Mutex(dir))
 	wireReplies(t, tap, ensemble.OpGetData, 1)
+	require.Equal(t, h.Node(), wireLastPath(tap, ensemble.OpGetData))
+	wireFrames(t, tap, "a read of the second", 1, func(f ensemble.Frame) bool {
+		return f.Dir == ensemble.Requests && f.Op == ensemble.OpGetChildren2 && f.Path != dir
+	})
 
 	tap.Reset()
 	require.ErrorIs(t, second.Abandon(), context.Canceled)
-	wireReplies(t, tap, ensemble.OpExists, 1)
-	require.Equal(t, []string{"getChildren2", "exists"}, wirePassed(tap, true))
+	wireReplies(t, tap, ensemble.OpSetWatches, 1)
+	sitePass(2 * wireSettle)
+	require.Equal(t, []string{"getChildren2", "setWatches", "getChildren2"}, wirePassed(tap, true))
+	require.Equal(t, h.Node(), wireLastPath(tap, ensemble.OpGetChildren2), "whether we may read it")
 	siteUnlock(t, h)
 	siteUnlock(t, third.Result(t))
 }
@@ -297,13 +304,13 @@ func TestLongHoldCostsAWatchMore(t *testing.T) {
 	siteUnlock(t, siteLock(t, m))
 	tap.Reset()
 	h := siteLock(t, m)
-	wireReplies(t, tap, ensemble.OpExists, 1)
+	wireReplies(t, tap, ensemble.OpSetWatches, 1)
 	sitePass(2 * wireSettle)
-	require.Equal(t, []string{"create", "getChildren2", "exists"}, wirePassed(tap, true))
-	require.Equal(t, h.Node(), wireLastPath(tap, ensemble.OpExists))
+	require.Equal(t, []string{"create", "getChildren2", "setWatches"}, wirePassed(tap, true))
+	require.Equal(t, h.Node(), wireLastPath(tap, ensemble.OpSetWatches))
 	siteUnlock(t, h)
 	wireNotification(t, tap, h.Node())
-	require.Equal(t, []string{"create", "getChildren2", "exists", "delete"}, wirePassed(tap, true))
+	require.Equal(t, []string{"create", "getChildren2", "setWatches", "delete"}, wirePassed(tap, true))
 }
 
 // While anything is held a session asks the leader every fifth of its timeout, whatever the number of locks; while

@@ -49,6 +49,7 @@ type conn struct {
 	killed   bool
 	received int64
 	sent     int64
+	late     []func() // WithLateEvents: to be told behind the reply
 	lastOp   Op
 	lastXid  int32
 	lastZxid int64

@@ -197,6 +197,10 @@ func (c *conn) answer(r *request, struck []*Injection) bool {
 		xid = -2 // whatever the client put there
 	}
 	c.reply(xid, c.member.tree.zxid, code, body, struck)
+	for _, tell := range c.late {
+		tell()
+	}
+	c.late = nil
 	return true
 }
 

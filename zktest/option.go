@@ -20,6 +20,7 @@ type options struct {
 	maxPacket  int
 	noTTL      bool
 	noListener bool
+	lateEvents bool
 	log        *slog.Logger
 	tls        *tls.Config
 }
@@ -70,6 +71,10 @@ func WithVersion(v Version) Option { return func(o *options) { o.version = v } }
 // WithTick sets the length of the server's tick, default 2 s. Sessions expire at full ticks, and the bounds of the
 // session timeout follow from it unless WithSessionTimeouts sets them.
 func WithTick(d time.Duration) Option { return func(o *options) { o.tick = d } }
+
+// WithLateEvents has the server tell what a setWatches finds changed right behind its reply, as ClickHouse Keeper does, and
+// not before it, as ZooKeeper does.
+func WithLateEvents() Option { return func(o *options) { o.lateEvents = true } }
 
 // WithSessionTimeouts sets the bounds of the session timeout that clients can negotiate, default 2 and 20 ticks.
 func WithSessionTimeouts(minimum, maximum time.Duration) Option {

@@ -188,16 +188,16 @@ func (m *Member) setWatches(c *conn, r *request) {
 	for _, p := range r.lists[0] {
 		switch n := m.tree.nodes[p]; { // the client had seen the node: it was there
 		case n == nil:
-			c.notify(p, eventDeleted, noZxid)
+			c.missed(p, eventDeleted)
 		case n.mzxid > r.since:
-			c.notify(p, eventDataChanged, noZxid)
+			c.missed(p, eventDataChanged)
 		default:
 			m.dataWatches.add(c, p, watchOnce)
 		}
 	}
 	for _, p := range r.lists[1] {
 		if m.tree.nodes[p] != nil { // and this one was not
-			c.notify(p, eventCreated, noZxid)
+			c.missed(p, eventCreated)
 		} else {
 			m.dataWatches.add(c, p, watchOnce)
 		}
@@ -205,9 +205,9 @@ func (m *Member) setWatches(c *conn, r *request) {
 	for _, p := range r.lists[2] {
 		switch n := m.tree.nodes[p]; {
 		case n == nil:
-			c.notify(p, eventDeleted, noZxid)
+			c.missed(p, eventDeleted)
 		case n.pzxid > r.since:
-			c.notify(p, eventChildrenChanged, noZxid)
+			c.missed(p, eventChildrenChanged)
 		default:
 			m.childWatches.add(c, p, watchOnce)
 		}
@@ -226,6 +226,15 @@ func (m *Member) addWatch(c *conn, path string, mode watchMode) {
 	if mode != watchRecursive || m.s.opt.version == Version38 {
 		m.childWatches.add(c, path, mode)
 	}
+}
+
+// missed tells of a change that a setWatches has found.
+func (c *conn) missed(path string, ev event) {
+	if c.s.opt.lateEvents {
+		c.late = append(c.late, func() { c.notify(path, ev, noZxid) })
+		return
+	}
+	c.notify(path, ev, noZxid)
 }
 
 // Watch is one watch that the server keeps for a session.

@@ -103,6 +103,20 @@ func (s *stream) feed(b []byte, emit func(frame []byte)) {
 	s.buf = append(s.buf[:0], rest...)
 }
 
+// lastString returns the last element of the vector of strings at the beginning of b, or "" when there is none.
+func lastString(b []byte) (s string) {
+	if len(b) < 4 {
+		return ""
+	}
+	n := int32(binary.BigEndian.Uint32(b))
+	b = b[4:]
+	for ; n > 0 && len(b) >= 4; n-- {
+		s = ustring(b)
+		b = b[min(4+len(s), len(b)):]
+	}
+	return s
+}
+
 // ustring returns the string at the beginning of b, in ZooKeeper's encoding, or "" when there is none.
 func ustring(b []byte) string {
 	if len(b) < 4 {

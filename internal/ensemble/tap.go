@@ -18,7 +18,7 @@ type Frame struct {
 	Dir  Direction
 	Xid  int32  // -1: notification, -4: auth, -8: set watches
 	Op   int32  // the request's opcode; of a reply, that of the request it answers; 0 of a notification
-	Path string // of a request with a single path, and of a notification
+	Path string // of a request with a single path, and of a notification; of setWatches the last znode watched
 	Err  int32  // of a reply: ZooKeeper's error code, 0 for none
 	Zxid int64  // of a reply
 }
@@ -163,8 +163,11 @@ func (c *conversation) request(now time.Time, b []byte) {
 		c.tap.pings++
 		return
 	}
-	if hasPath(f.Op) {
+	switch {
+	case hasPath(f.Op):
 		f.Path = ustring(b[8:])
+	case f.Op == OpSetWatches:
+		f.Path = lastString(b[min(16, len(b)):]) // behind the zxid
 	}
 	c.asked[f.Xid] = f.Op
 	c.tap.requests[f.Op]++

@@ -1,0 +1,68 @@
+package recipe
+
+import (
+	"context"
+	"errors"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/session"
+)
+
+// OnGone has fn called once, in a goroutine of the session's, when the znode is deleted by whomever, Leave included.
+// It watches the znode, if Wait does not yet, and blocks for that one round trip at most. ErrGone: it is not there.
+// To be called once, after Wait.
+func (t *Ticket) OnGone(ctx context.Context, fn func()) error {
+	w := t.own
+	if w == nil {
+		var err error
+		if w, err = t.watchOwn(ctx); err != nil {
+			return err
+		}
+	}
+	t.follow(w, fn)
+	return nil
+}
+
+// follow watches on when somebody only set the znode's data.
+func (t *Ticket) follow(w *session.Watch, fn func()) {
+	w.Then(func(e zk.EventType) {
+		if e == zk.EventNodeDeleted {
+			fn()
+			return
+		}
+		next, err := t.watchOwn(t.s.Context())
+		switch {
+		case err == nil:
+			t.follow(next, fn)
+		case errors.Is(err, ErrGone):
+			fn()
+		} // else the session is over, which its holder hears of anyway
+	})
+}
+
+// watchOwn watches the own znode alone, and returns ErrGone when it is not there.
+func (t *Ticket) watchOwn(ctx context.Context) (*session.Watch, error) {
+	ws, err := t.s.WatchAll(ctx, t.node)
+	if err != nil {
+		return nil, err
+	}
+	if !ws[0].Exists {
+		return nil, ErrGone
+	}
+	return ws[0], nil
+}
+
+// Settled reports whether the own znode is watched already, so that OnGone costs nothing.
+func (t *Ticket) Settled() bool { return t.own != nil }
+
+// Gone reports whether Wait's watch has told that the own znode is gone. It does not block.
+func (t *Ticket) Gone() bool { return hasFired(t.own) && t.own.Event() == zk.EventNodeDeleted }
+
+// unwatch takes the watch on the own znode, which has been deleted, off the session's table, where it has fired unless
+// the znode may not be read.
+func (t *Ticket) unwatch() {
+	if t.own != nil && !t.s.Grants(t.q.ACL, zk.PermRead) {
+		t.own.Close()
+	}
+}

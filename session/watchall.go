@@ -1,0 +1,148 @@
+package session
+
+import (
+	"context"
+	"math"
+	"slices"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// WatchAll watches several znodes that stood when they were last seen, in one request, or none when the session watches
+// them all already. A watch fires when its znode is deleted or its data are set. One whose znode is gone by now has
+// fired with its deletion when WatchAll returns: Exists is false then. (A server that is not ZooKeeper's may tell a
+// moment later.) Otherwise it is like Watch, for all of them: with an error none is left.
+//
+// Name a znode before those whose deletion is believed only while it stands: of several that are gone, the server tells
+// in the order of paths. What may be concluded from the order says StoodWhen. The names must be unique ones, that are
+// never used again, as a contender's are. They are the ensemble's own, and are not checked.
+//
+// No permission is asked for; but whoever may not read a znode is not told of its deletion. (A server without the
+// request for setting watches has them set by exists, one by one, and may refuse that: zk.ErrNoAuth.)
+//
+// The request is setWatches, with which a client that comes back sets its watches again: as of a zxid far ahead, so that
+// no change of data counts as missed.
+func (s *Session) WatchAll(ctx context.Context, paths ...string) ([]*Watch, error) {
+	all := make([]*Watch, len(paths))
+	for i := range all {
+		all[i] = newWatch(s)
+	}
+	s.watches.addAll(paths, all)
+	for i, w := range all {
+		if err := w.set(ctx); err != nil {
+			for _, w := range all {
+				w.Close()
+			}
+			return nil, &OpError{Op: "watch", Path: paths[i], Err: err}
+		}
+	}
+	return all, nil
+}
+
+// StoodWhen reports whether w's znode is known to have stood when o's was deleted: w had not fired then, and the server
+// that told of o's deletion was watching w's znode too. False says only that it is not known: the connection was lost
+// in between, and another server may tell of earlier things later; or w has fired since.
+//
+// A server tells of what it watches for one connection in the order in which it happens, and of what it finds gone when
+// the watch is set in the order of WatchAll's paths. So the deletion of w's znode, had it come before that of o's, would
+// have been told before it.
+func (w *Watch) StoodWhen(o *Watch) bool {
+	ws := w.s.watches
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	return w.event == 0 && w.t.exists && o.event == zk.EventNodeDeleted && w.t.link == o.link
+}
+
+// Wake has ch sent to, without waiting, when the watch fires; at once when it has fired. One ch a watch.
+func (w *Watch) Wake(ch chan<- struct{}) {
+	ws := w.s.watches
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if w.wake = ch; w.event != 0 {
+		poke(ch)
+	}
+}
+
+// poke sends to ch, if that is possible.
+func poke(ch chan<- struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+// addAll enters all for paths, and asks the server for those for which nobody has. What is named first is entered last:
+// see restore.
+func (ws *watches) addAll(paths []string, all []*Watch) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	fresh := make([]*watched, 0, len(paths))
+	for i := len(paths) - 1; i >= 0; i-- {
+		if t, first := ws.enterLocked(watchKey{ws.s.join(paths[i]), false}, all[i]); first {
+			t.stands = true
+			fresh = append(fresh, t)
+		}
+	}
+	slices.Reverse(fresh)
+	ws.armAllLocked(fresh)
+}
+
+// armAllLocked asks the server to watch ts, which stood when they were last seen. Without a link, restore will ask.
+func (ws *watches) armAllLocked(ts []*watched) {
+	switch l := ws.link; {
+	case l == nil:
+	case ws.plain:
+		for _, t := range ts {
+			ws.armLocked(t)
+		}
+	default:
+		ws.setWatchesLocked(ts, math.MaxInt64, func(ts []*watched, code int32) {
+			ws.mu.Lock()
+			defer ws.mu.Unlock()
+			if ws.link != l {
+				return // the next link has asked again, and its reply counts
+			}
+			ws.plain = code == codeUnimplemented
+			for _, t := range ts {
+				if ws.plain {
+					ws.armLocked(t)
+				} else {
+					ws.setLocked(t, code)
+				}
+			}
+		})
+	}
+}
+
+// setWatchesMax bounds one setWatches request: the server's packet limit may be below its default of 1 MB.
+const setWatchesMax = 128 << 10
+
+// setWatchesLocked sends setWatches requests for ts, in their order, as of zxid. hook runs for each of them in the link's
+// reader, without mu.
+func (ws *watches) setWatchesLocked(ts []*watched, zxid int64, hook func(ts []*watched, code int32)) {
+	for len(ts) > 0 {
+		var data, exist, child []string
+		n, size := 0, 0
+		for _, t := range ts {
+			if size += 4 + len(t.path); size > setWatchesMax && n > 0 {
+				break
+			}
+			n++
+			switch {
+			case t.child:
+				child = append(child, t.path)
+			case t.stands || t.exists:
+				data = append(data, t.path)
+			default:
+				exist = append(exist, t.path)
+			}
+		}
+		some := ts[:n]
+		ts = ts[n:]
+		b := appendHeader(make([]byte, 0, size+64), opSetWatches)
+		b = appendInt(appendInt(b, int32(zxid>>32)), int32(zxid))
+		b = appendStrings(appendStrings(appendStrings(b, data), exist), child)
+		ws.link.enqueue(&call{op: opSetWatches, name: "set watches", read: true, frame: b,
+			hook: func(code int32) { hook(some, code) }})
+	}
+}

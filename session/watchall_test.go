@@ -1,0 +1,233 @@
+package session_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zktest"
+)
+
+func watchAll(t *testing.T, s *session.Session, paths ...string) []*session.Watch {
+	t.Helper()
+	ws, err := s.WatchAll(within(t, soon), paths...)
+	require.NoError(t, err)
+	require.Len(t, ws, len(paths))
+	return ws
+}
+
+// watchAllServers are the ways in which servers set several watches and tell what is gone.
+func watchAllServers(t *testing.T, fn func(t *testing.T, srv *zktest.Server)) {
+	t.Run("ZooKeeper", func(t *testing.T) { bubble(t, fn) })
+	t.Run("events come late", func(t *testing.T) { bubble(t, fn, zktest.WithLateEvents()) })
+	t.Run("without setWatches", func(t *testing.T) {
+		bubble(t, func(t *testing.T, srv *zktest.Server) {
+			srv.Inject(zktest.Answer(zktest.CodeUnimplemented).Op(zktest.OpSetWatches))
+			fn(t, srv)
+		})
+	})
+}
+
+func TestWatchAllTellsOfWhatGoesAndOfWhatIsGone(t *testing.T) {
+	watchAllServers(t, func(t *testing.T, srv *zktest.Server) {
+		for _, p := range []string{"/deleted", "/set", "/quiet"} {
+			require.NoError(t, srv.Create(p, nil))
+			require.NoError(t, srv.SetData(p, []byte("before anybody watched")))
+		}
+		s := open(t, srv)
+		ws := watchAll(t, s, "/quiet", "/gone", "/deleted", "/set")
+		synctest.Wait()
+		require.True(t, fired(ws[1]))
+		require.Equal(t, zk.EventNodeDeleted, ws[1].Event())
+		for _, i := range []int{0, 2, 3} {
+			require.True(t, ws[i].Exists)
+			require.False(t, fired(ws[i]), "%d", i)
+			require.True(t, ws[i].StoodWhen(ws[1]), "%d", i)
+		}
+		require.Equal(t, 3, srv.WatchCount())
+		require.NoError(t, srv.Delete("/deleted"))
+		require.NoError(t, srv.SetData("/set", nil))
+		require.NoError(t, srv.Create("/gone", nil))
+		synctest.Wait()
+		require.Equal(t, zk.EventNodeDeleted, ws[2].Event())
+		require.Equal(t, zk.EventNodeDataChanged, ws[3].Event())
+		require.False(t, fired(ws[0]))
+		require.True(t, ws[0].StoodWhen(ws[2]))
+		require.False(t, ws[0].StoodWhen(ws[3]), "nothing was deleted")
+		require.False(t, ws[3].StoodWhen(ws[2]), "it does not watch any more")
+		ws[0].Close()
+		requireNoWatches(t, srv, s)
+	})
+}
+
+func TestWatchAllIsOneRequestForThoseThatNobodyWatches(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		for _, p := range []string{"/a", "/b", "/c"} {
+			require.NoError(t, srv.Create(p, nil))
+		}
+		s := open(t, srv)
+		first := watchAll(t, s, "/a", "/b")
+		second := watchAll(t, s, "/c", "/b", "/a")
+		third := watchAll(t, s, "/a", "/b", "/c")
+		require.Equal(t, 2, srv.Requests()[zktest.OpSetWatches])
+		require.Zero(t, srv.Requests()[zktest.OpExists])
+		require.Equal(t, 3, srv.WatchCount())
+		require.NoError(t, srv.Delete("/b"))
+		synctest.Wait()
+		require.True(t, fired(first[1]) && fired(second[1]) && fired(third[1]))
+		for _, ws := range [][]*session.Watch{first, second, third} {
+			for _, w := range ws {
+				w.Close()
+			}
+		}
+		requireNoWatches(t, srv, s)
+	})
+}
+
+func TestWatchAllOfMoreThanOneRequestMayHold(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		paths := make([]string, 3000)
+		for i := range paths {
+			paths[i] = fmt.Sprintf("/%0200d", i)
+			require.NoError(t, srv.Create(paths[i], nil))
+		}
+		ws := watchAll(t, s, paths...)
+		require.Greater(t, srv.Requests()[zktest.OpSetWatches], 3)
+		require.Equal(t, len(paths), srv.WatchCount())
+		for i, w := range ws {
+			require.True(t, w.Exists)
+			require.NoError(t, srv.Delete(paths[i]))
+		}
+		requireNoWatches(t, srv, s)
+	})
+}
+
+func TestWatchAllThatIsGivenUpLeavesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		require.NoError(t, srv.Create("/x", nil))
+		s := open(t, srv)
+		fault := srv.Inject(zktest.HoldReply().Op(zktest.OpSetWatches))
+		_, err := s.WatchAll(within(t, time.Second), "/x", "/gone")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		fault.Remove()
+		requireNoWatches(t, srv, s)
+		refused := srv.Inject(zktest.Answer(zktest.CodeNoAuth).Op(zktest.OpSetWatches))
+		_, err = s.WatchAll(within(t, time.Second), "/x", "/gone")
+		require.ErrorIs(t, err, zk.ErrNoAuth)
+		refused.Remove()
+		requireNoWatches(t, srv, s)
+	})
+}
+
+// One asks whether the znode is there, while another, who believes that it is, has asked for it to be watched.
+func TestAWatchThatJoinsAWatchAllOfAZnodeThatIsGoneHearsOfItsCreation(t *testing.T) {
+	watchAllServers(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		hold := srv.Inject(zktest.Hold().Op(zktest.OpSetWatches))
+		s.Go(func(ctx context.Context) { _, _ = s.WatchAll(ctx, "/x") })
+		synctest.Wait()
+		got := make(chan *session.Watch, 1)
+		go func() { got <- watch(t, s, "/x") }()
+		synctest.Wait()
+		hold.Remove()
+		w := <-got
+		if w.Exists { // it is told later
+			<-w.Fired()
+			require.Equal(t, zk.EventNodeDeleted, w.Event())
+			return
+		}
+		require.NoError(t, srv.Create("/x", nil))
+		synctest.Wait()
+		require.True(t, fired(w))
+		require.Equal(t, zk.EventNodeCreated, w.Event())
+		requireNoWatches(t, srv, s)
+	})
+}
+
+// A server that can't set watches again can't say what has changed: everybody looks for himself.
+func TestWatchesAtAServerWithoutSetWatchesFireWhenItComesBack(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		require.NoError(t, srv.Create("/x", nil))
+		srv.Inject(zktest.Answer(zktest.CodeUnimplemented).Op(zktest.OpSetWatches))
+		s := open(t, srv)
+		all, one, none := watchAll(t, s, "/x")[0], watch(t, s, "/x"), watch(t, s, "/y")
+		list, _, _, err := s.WatchChildren(within(t, soon), "/")
+		require.NoError(t, err)
+		called := make(chan zk.EventType, 1)
+		one.Then(func(e zk.EventType) { called <- e })
+		srv.DropConnections()
+		for _, w := range []*session.Watch{all, one, none, list} {
+			eventually(t, w.Fired(), "a watch fires")
+		}
+		require.Equal(t, zk.EventNodeDataChanged, <-called)
+		require.Equal(t, zk.EventNodeChildrenChanged, list.Event())
+		require.NoError(t, s.Err())
+		requireNoWatches(t, srv, s)
+	})
+}
+
+func TestWakeSendsOnceAWatchHasFired(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		require.NoError(t, srv.Create("/x", nil))
+		s := open(t, srv)
+		ws := watchAll(t, s, "/x", "/gone")
+		ch := make(chan struct{}, 1)
+		ws[1].Wake(ch)
+		<-ch
+		ws[0].Wake(ch)
+		require.Empty(t, ch)
+		require.NoError(t, srv.Delete("/x"))
+		<-ch
+	})
+}
+
+// Deletions are told without their zxid. A server that lags behind may say that a znode stands which was deleted before
+// what another server has told of.
+func TestWhatTwoConnectionsTellIsInNoOrder(t *testing.T) {
+	r := session.NewRig()
+	set := func(paths ...string) <-chan []*session.Watch {
+		got := make(chan []*session.Watch, 1)
+		go func() {
+			ws, err := r.WatchAll(context.Background(), paths...)
+			if err != nil {
+				t.Error(err)
+			}
+			got <- ws
+		}()
+		require.Eventually(t, func() bool { queued, _ := r.QueuedCalls(); return queued > 0 }, soon, time.Millisecond)
+		return got
+	}
+	both := set("/d/own", "/d/before")
+	require.NoError(t, r.Answer(0, nil))
+	ws := <-both
+	own, before := ws[0], ws[1]
+	require.NoError(t, r.Notify(zk.EventNodeDataChanged, "/app/d/own"))
+	again := set("/d/own")
+	require.NoError(t, r.Notify(zk.EventNodeDeleted, "/app/d/before"))
+	require.True(t, fired(own) && fired(before))
+	r.Break(errors.New("the connection broke"))
+	r.Reconnect()
+	require.NoError(t, r.Answer(0, nil))
+	own = (<-again)[0]
+	require.True(t, own.Exists)
+	require.False(t, own.StoodWhen(before), "it may have been deleted first, and this server not know it yet")
+
+	// On one connection they are.
+	before = nil
+	next := set("/d/next")
+	require.NoError(t, r.Answer(0, nil))
+	before = (<-next)[0]
+	require.False(t, own.StoodWhen(before), "that stands")
+	require.NoError(t, r.Notify(zk.EventNodeDeleted, "/app/d/next"))
+	require.True(t, own.StoodWhen(before))
+	require.NoError(t, r.Notify(zk.EventNodeDeleted, "/app/d/own"))
+	require.False(t, own.StoodWhen(before), "now it has fired too: nobody asks for the order")
+}
