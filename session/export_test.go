@@ -243,3 +243,39 @@ func (source) SetWriteDeadline(time.Time) error { return nil }
 func (source) Close() error                     { return nil }
 func (source) LocalAddr() net.Addr              { return nil }
 func (source) RemoteAddr() net.Addr             { return nil }
+
+// HoldMutexes locks every mutex that the session and its connection have, and returns what unlocks them.
+func (s *Session) HoldMutexes() (release func()) {
+	s.mu.Lock()
+	all := []sync.Locker{&s.mu, &s.watches.mu, &s.hosts.mu}
+	if s.link != nil {
+		all = append(all, &s.link.mu)
+	}
+	if s.notes != nil {
+		all = append(all, &s.notes.mu)
+	}
+	for _, m := range all[1:] {
+		m.Lock()
+	}
+	return func() {
+		for _, m := range all {
+			m.Unlock()
+		}
+	}
+}
+
+// StepClock moves the session's clock on by d, as a sleep of the machine does of which the system has not told yet.
+func (s *Session) StepClock(d time.Duration) { s.clock.asleep.Add(int64(d)) }
+
+// Verdict is the verdict on a reply: for a multi, on one whose operations were answered with codes.
+func Verdict(op, header int32, codes ...int32) int32 {
+	var body []byte
+	for _, code := range codes {
+		if code == codeOK {
+			body = appendInt(appendBool(appendInt(body, opCheck), false), code)
+			continue
+		}
+		body = append(appendInt(appendBool(appendInt(body, opError), false), code), appendInt(nil, code)...)
+	}
+	return verdict(op, header, appendMultiHeader(body, opError, true))
+}

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -33,6 +34,7 @@ const (
 	childHolds  = "holds"  // and does nothing
 	childLooks  = "looks"  // at its context, at every tick of a clock; after a stop, it tries to write
 	childWrites = "writes" // under the lock, one Multi after the other
+	childLoops  = "loops"  // over items, inside Do, while the context has not ended
 )
 
 // childOrders is what a child is told, in the variable childOrdersEnv.
@@ -59,6 +61,7 @@ type childWord struct {
 	Lost    bool          `json:",omitempty"` // the cause and the write's error match ErrLost
 	Refused string        `json:",omitempty"` // the write's error
 	Written int           `json:",omitempty"` // writes that succeeded
+	Items   int           `json:",omitempty"` // that were begun after a stop
 }
 
 // childClock is how often a child looks.
@@ -91,6 +94,9 @@ func childPlay(role string, say func(childWord) error) (w childWord, err error) 
 	c, err := zklock.Dial(ctx, o.Connect, zklock.WithSessionTimeout(o.Timeout), zklock.WithServerTick(o.Tick))
 	if err != nil {
 		return w, err
+	}
+	if role == childLoops {
+		return childLoop(ctx, c, o, say)
 	}
 	h, err := c.Mutex(o.Path).Lock(ctx)
 	if err != nil {
@@ -151,6 +157,47 @@ func childWrite(o childOrders, h *zklock.Hold) (w childWord) {
 	}
 	w.Cause = fmt.Sprint(context.Cause(h.Context()))
 	return w
+}
+
+// childLoop is the worker that everybody writes, twice: one asks Err, one selects on Done. An item takes a millisecond.
+func childLoop(ctx context.Context, c *zklock.Client, o childOrders, say func(childWord) error) (w childWord, err error) {
+	var both sync.WaitGroup
+	var stopped, items [2]atomic.Int64
+	err = c.Mutex(o.Path).Do(ctx, func(ctx context.Context) error {
+		h, _ := zklock.HoldFrom(ctx)
+		more := [2]func() bool{
+			func() bool { return ctx.Err() == nil },
+			func() bool {
+				select {
+				case <-ctx.Done():
+					return false
+				default:
+					return true
+				}
+			},
+		}
+		for i := range more {
+			both.Go(func() {
+				for last := time.Now(); more[i](); time.Sleep(time.Millisecond) {
+					if now := time.Now(); now.Sub(last) > o.Timeout { // begun after the stop: before it there was another item
+						stopped[i].Store(int64(now.Sub(last)))
+						items[i].Add(1)
+					} else {
+						last = now
+					}
+				}
+			})
+		}
+		if err := say(childWord{Node: h.Node(), Token: h.Token()}); err != nil {
+			return err
+		}
+		both.Wait()
+		w.Cause = fmt.Sprint(context.Cause(ctx))
+		return nil
+	})
+	w.Items, w.Lost = int(items[0].Load()+items[1].Load()), errors.Is(err, zklock.ErrLost)
+	w.Stopped = time.Duration(max(stopped[0].Load(), stopped[1].Load()))
+	return w, c.Close()
 }
 
 func childMulti(o childOrders, h *zklock.Hold, n int) ([]zk.MultiResponse, error) {

@@ -16,6 +16,7 @@ import (
 	"github.com/zklock/locker/internal/ensemble"
 	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zktest"
 )
 
 // The lock of a process that was killed passes on when its session is over: the ensemble ends it within the session
@@ -163,5 +164,42 @@ func TestStoppedHolderFindsItsContextEndedAndItsWritesRefused(t *testing.T) {
 		require.Equal(t, "-1", string(data), "what the new holder wrote")
 		require.Equal(t, p.ours, stat.Version)
 		siteUnlock(t, p.hold)
+	}
+}
+
+// Scenario 63: a process is stopped for longer than its session lasts, and another one has the lock when it goes on. Its
+// worker, a loop on ctx.Err() or on ctx.Done() inside Do, begins no item more. (The stop may come between the question
+// and the item, which no context can help; so a trial in which one was begun is repeated.)
+func TestScenario63_AWorkerThatWasStoppedHandlesNothingAfterWaking(t *testing.T) {
+	const tick, timeout, workers, trials = 200 * time.Millisecond, time.Second, 4, 3
+	for trial := 1; ; trial++ {
+		srv := zktest.Run(t, zktest.WithTick(tick))
+		var all [workers]*crashChild
+		for i := range all {
+			var err error
+			all[i], err = crashStart(t, childLoops, childOrders{Connect: srv.Addr(), Path: fmt.Sprint("/locks/", i), Timeout: timeout, Tick: tick})
+			require.NoError(t, err)
+		}
+		for _, child := range all {
+			child.Signal(t, syscall.SIGSTOP)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), siteBound)
+		require.NoError(t, srv.Await(ctx, func() bool { return len(srv.Sessions()) == 0 }))
+		cancel()
+		sitePass(timeout / 2)
+		for _, child := range all {
+			child.Signal(t, syscall.SIGCONT)
+		}
+		begun := 0
+		for _, child := range all {
+			w, err := child.Listen()
+			require.NoError(t, err)
+			require.True(t, w.Lost, "%+v", w)
+			begun += w.Items
+		}
+		if begun == 0 {
+			return
+		}
+		require.Less(t, trial, trials, "%d items were begun after the stop, and some in every trial", begun)
 	}
 }

@@ -40,6 +40,7 @@ const (
 	actCloseAfter
 	actExpire
 	actAnswer
+	actAnswerInside
 	actTruncate
 	actStall
 	actGarble
@@ -80,6 +81,11 @@ func ExpireSession() Fault { return Fault{action: actExpire} }
 
 // Answer replies with a code without carrying the request out. A handshake has no place for a code and is not touched.
 func Answer(code Code) Fault { return Fault{action: actAnswer, code: code} }
+
+// AnswerInside replies to a multi with a code as the result of its first operation, under a header that says OK, without
+// carrying it out: where a server says that the session has expired or moved while it prepares a multi. Other requests
+// are not touched.
+func AnswerInside(code Code) Fault { return Fault{action: actAnswerInside, code: code} }
 
 // Truncate carries the request out, sends only the first n bytes of the reply (its length field counts), and closes
 // the connection.

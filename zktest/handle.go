@@ -158,6 +158,10 @@ func (c *conn) answer(r *request, struck []*Injection) bool {
 			c.reply(r.xid, c.member.tree.zxid, in.f.code, nil, struck)
 			return true
 		}
+		if in.f.action == actAnswerInside && r.op == OpMulti {
+			c.reply(r.xid, c.member.tree.zxid, CodeOK, func(e *encoder) { encodeFailure(e, len(r.parts), 0, in.f.code) }, struck)
+			return true
+		}
 	}
 	// These two are the connection's affair. They are answered before anybody looks at the session, which is why
 	// they are no sign of life.

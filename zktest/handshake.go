@@ -48,7 +48,7 @@ func (c *conn) handshake(b []byte) bool {
 		return false
 	}
 	// Negotiated anew each time, also when a session is taken up again.
-	c.timeout = s.clampTimeout(ms)
+	c.timeout = c.member.clampTimeout(ms)
 	if id == 0 {
 		ss := s.openSession(c, c.timeout)
 		c.session = ss.id

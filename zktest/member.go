@@ -29,6 +29,8 @@ type Member struct {
 	lag          int           // how many of these are to stay
 	healed       chan struct{} // closed while connected to the leader
 	down         bool
+	minTimeout   time.Duration
+	maxTimeout   time.Duration
 	conns        map[*conn]struct{} // whose clients are there
 	dataWatches  *watchTable
 	childWatches *watchTable
@@ -37,6 +39,7 @@ type Member struct {
 // newMember makes a member with a replica of its own.
 func newMember(s *Server, t *tree) *Member {
 	m := &Member{s: s, tree: t, conns: map[*conn]struct{}{}, healed: make(chan struct{}),
+		minTimeout: s.opt.minTimeout, maxTimeout: s.opt.maxTimeout,
 		dataWatches: newWatchTable(s.opt.version), childWatches: newWatchTable(s.opt.version)}
 	close(m.healed)
 	return m
@@ -162,6 +165,17 @@ func (m *Member) isCut() bool {
 	default:
 		return true
 	}
+}
+
+// LimitSessions sets the bounds of the session timeout that clients of this member can negotiate from now on, as if its
+// configuration differed from the others'. It panics unless 0 < minimum ≤ maximum.
+func (m *Member) LimitSessions(minimum, maximum time.Duration) {
+	if minimum <= 0 || maximum < minimum {
+		panic(fmt.Sprintf("zktest: session timeouts from %v to %v", minimum, maximum))
+	}
+	m.s.mu.Lock()
+	defer m.s.mu.Unlock()
+	m.minTimeout, m.maxTimeout = minimum, maximum
 }
 
 // Lag makes the member stay n transactions behind the leader from now on. Its clients' reads are served from that

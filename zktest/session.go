@@ -53,8 +53,8 @@ func (s *Server) passwordIs(id int64, pw []byte) bool {
 }
 
 // clampTimeout negotiates. What the client asks for only ever moves to the nearer bound.
-func (s *Server) clampTimeout(ms int32) time.Duration {
-	return min(max(time.Duration(ms)*time.Millisecond, s.opt.minTimeout), s.opt.maxTimeout)
+func (m *Member) clampTimeout(ms int32) time.Duration {
+	return min(max(time.Duration(ms)*time.Millisecond, m.minTimeout), m.maxTimeout)
 }
 
 // bucket is the moment at which a session touched now expires: sessions go in batches, at the first full tick

@@ -1,0 +1,204 @@
+package session_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zktest"
+)
+
+// Scenario 53: the end of a lease waits for no mutex. All mutexes of the session and of its connection are held for
+// longer than the lease; its context ends while the server still keeps the session, which is what another holder waits
+// for. A machine that stands still may make one trial late, not all of them.
+func TestTheLeaseEndsOnTimeWhoeverHoldsTheSessionsMutexes(t *testing.T) {
+	const tick, timeout, trials = 200 * time.Millisecond, 2 * time.Second, 5
+	srv := zktest.Run(t, zktest.WithTick(tick))
+	for trial := 1; ; trial++ {
+		s := openAt(t, srv.Addr(), func(c *session.Config) { c.Timeout, c.ServerTick = timeout, tick })
+		retain(t, s, ephemeral(t, s))
+		id, safe := s.ID(), s.SafeUntil()
+		release := s.HoldMutexes()
+		bound := time.NewTimer(2 * timeout)
+		select {
+		case <-s.Done():
+		case <-bound.C:
+		}
+		_, stands := srv.Session(id)
+		at, cause, state := time.Now(), context.Cause(s.Context()), session.Connected
+		if cause != nil {
+			state = s.State() // which takes no mutex then
+		}
+		release()
+		bound.Stop()
+		if stands && !at.After(safe) {
+			require.Equal(t, session.ErrLeaseOver, cause)
+			require.Equal(t, session.Over, state, "nobody has kept the books yet, and the state agrees with the context")
+			return
+		}
+		require.Less(t, trial, trials, "the context ended %v after SafeUntil, in every trial", at.Sub(safe))
+	}
+}
+
+// Scenario 53: a call of many requests is given up beside a hold whose lease is running out.
+func TestACallOf100000RequestsThatIsGivenUpDoesNotKeepALeaseAlive(t *testing.T) {
+	const timeout, trials = 4 * time.Second, 5
+	srv := zktest.Run(t)
+	for trial := 1; ; trial++ {
+		s := openAt(t, srv.Addr(), func(c *session.Config) { c.Timeout = timeout })
+		retain(t, s, ephemeral(t, s))
+		paths := make([]string, 100_000)
+		for i := range paths {
+			paths[i] = fmt.Sprint("/contender-", i)
+		}
+		id, frozen := s.ID(), srv.Inject(zktest.Freeze())
+		began := time.Now()
+		_, err := s.ListAll(within(t, 300*time.Millisecond), paths)
+		took := time.Since(began)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		bound := time.NewTimer(2 * timeout)
+		select {
+		case <-s.Done():
+		case <-bound.C:
+		}
+		_, stands := srv.Session(id)
+		over := !time.Now().After(s.SafeUntil())
+		frozen.Remove()
+		if bound.Stop() && stands && over && took < time.Second {
+			return
+		}
+		require.Less(t, trial, trials, "the call took %v", took)
+	}
+}
+
+// Whoever asks is not told that the session lasts when its lease is over, whether or not a timer has run.
+func TestWhoeverAsksWhetherTheSessionLastsHasTheClockLookedAt(t *testing.T) {
+	srv := zktest.Run(t)
+	s := openAt(t, srv.Addr())
+	retain(t, s, ephemeral(t, s))
+	require.NoError(t, s.Alive())
+	require.Zero(t, testing.AllocsPerRun(100, func() { _ = s.Alive() }))
+	s.StepClock(5 * time.Second)
+	require.NoError(t, s.Alive())
+	s.StepClock(5 * time.Second)
+	require.Equal(t, session.ErrLeaseOver, s.Alive())
+	require.Error(t, s.Context().Err())
+	require.Equal(t, session.Over, s.State())
+}
+
+func BenchmarkAlive(b *testing.B) {
+	srv := zktest.Run(b)
+	s := openAt(b, srv.Addr())
+	for b.Loop() {
+		if s.Alive() != nil {
+			b.Fatal(s.Err())
+		}
+	}
+}
+
+// Scenario 58: a connection on which requests arrive and replies do not would carry a close: the session that was lost
+// is left to its server, which ends it when its time has come.
+func TestScenario58_NothingEndsALostSessionBeforeTheTimeThatWasPromised(t *testing.T) {
+	for name, fault := range map[string]zktest.Fault{"no reply arrives": zktest.FreezeReplies(),
+		"no reply arrives to what goes through the leader": zktest.HoldReply().Op(zktest.OpMulti)} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
+				s := open(t, srv)
+				retain(t, s, ephemeral(t, s))
+				time.Sleep(time.Minute)
+				srv.Inject(fault)
+				eventually(t, s.Done(), "the end of the session")
+				promised := s.SafeUntil()
+				require.Equal(t, session.ErrLeaseOver, s.Err())
+				require.NoError(t, s.Close())
+				time.Sleep(time.Until(promised))
+				require.Len(t, srv.Sessions(), 1)
+				require.Zero(t, srv.Requests()[zktest.OpCloseSession])
+				time.Sleep(time.Minute)
+				require.Empty(t, srv.Sessions(), "nothing of ours keeps it alive")
+			})
+		})
+	}
+}
+
+// Scenario 59: a server with a lower limit takes the session over, and its answer is lost: the leader counts less from
+// then on.
+func TestScenario59_ALeaseEndsBeforeTheShorterSessionOfAReattachmentWithoutAnAnswer(t *testing.T) {
+	for _, timeout := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second} {
+		for range 4 {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
+				low, err := srv.Follower()
+				require.NoError(t, err)
+				low.LimitSessions(4*time.Second, 4*time.Second)
+				at := srv.Leader()
+				s := openAt(t, "one:1", func(c *session.Config) {
+					c.Timeout = timeout
+					c.Dial = func(network, addr string, d time.Duration) (net.Conn, error) { return at.Dial(network, addr, d) }
+				})
+				retain(t, s, ephemeral(t, s))
+				time.Sleep(timeout)
+				at = low
+				srv.Inject(zktest.FreezeReplies().Member(low).Op(zktest.OpConnect))
+				srv.Inject(zktest.Refuse().Member(low).After(1))
+				srv.DropConnections()
+				eventually(t, s.Done(), "the end of the session")
+				require.Equal(t, session.ErrLeaseOver, s.Err())
+				require.Len(t, srv.Sessions(), 1, "timeout %v: the ensemble keeps it still", timeout)
+				require.False(t, time.Now().After(s.SafeUntil()))
+			})
+		}
+	}
+}
+
+// A server that closes the connection instead of an answer, as one without a leader does, has shortened nothing.
+func TestAHandshakeThatIsRefusedDoesNotShortenTheLease(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv, func(c *session.Config) { c.Timeout = 40 * time.Second })
+		retain(t, s, ephemeral(t, s))
+		time.Sleep(time.Minute)
+		away := srv.Inject(zktest.CloseBefore().Op(zktest.OpConnect))
+		srv.DropConnections()
+		time.Sleep(20 * time.Second)
+		require.NoError(t, s.Err())
+		away.Remove()
+		time.Sleep(time.Minute)
+		require.NoError(t, s.Err())
+	})
+}
+
+func TestAGrantThatNoLeaseCanBeHadWithIsRefusedWithTheRule(t *testing.T) {
+	for name, c := range map[string]struct {
+		opt  zktest.Option
+		asks time.Duration
+		rule string
+	}{
+		"below a tick": {zktest.WithSessionTimeouts(time.Second, time.Second), time.Second, "shorter than a server tick of 2s: ask for at least two ticks"},
+		"over a day":   {zktest.WithSessionTimeouts(25*time.Hour, 26*time.Hour), time.Hour, "which is over 24h0m0s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
+				_, err := session.Open(within(t, 5*time.Second), srv.Addr(), session.Config{Timeout: c.asks, Dial: srv.Dial})
+				require.ErrorContains(t, err, c.rule)
+			}, c.opt)
+		})
+	}
+}
+
+// What a server grants a session that it takes over, above what the session has, prolongs no lease.
+func TestALongerGrantToASessionThatIsTakenOverIsNotBelieved(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		retain(t, s, ephemeral(t, s))
+		srv.Leader().LimitSessions(time.Hour, time.Hour)
+		srv.DropConnections()
+		time.Sleep(time.Minute)
+		require.Equal(t, time.Hour, s.Timeout())
+		require.False(t, s.SafeUntil().After(time.Now().Add(10*time.Second)))
+		require.NoError(t, s.Err())
+	})
+}

@@ -1,0 +1,179 @@
+package session_test
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/internal/trusted"
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zktest"
+)
+
+// A heartbeat that the leader refuses because it is closing the session, or has it elsewhere, stands in a reply whose
+// header says OK.
+func TestAHeartbeatThatSaysExpiredInsideEndsTheSessionAndConfirmsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		retain(t, s, ephemeral(t, s))
+		time.Sleep(time.Minute)
+		refused := srv.Inject(zktest.AnswerInside(zktest.CodeSessionExpired).Op(zktest.OpMulti))
+		before := s.SafeUntil()
+		eventually(t, s.Done(), "the end of the session")
+		require.Equal(t, 1, refused.Hits(), "the first ends it")
+		require.Equal(t, session.ErrExpired, s.Err())
+		require.Equal(t, before, s.SafeUntil())
+	})
+}
+
+func TestAHeartbeatThatSaysMovedInsideConfirmsNothingAndCostsTheConnection(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		retain(t, s, ephemeral(t, s))
+		time.Sleep(time.Minute)
+		refused := srv.Inject(zktest.AnswerInside(zktest.CodeSessionMoved).Op(zktest.OpMulti).Once())
+		connects := srv.Requests()[zktest.OpConnect]
+		require.NoError(t, refused.Wait(within(t, soon), 1))
+		time.Sleep(time.Second)
+		require.Equal(t, connects+1, srv.Requests()[zktest.OpConnect])
+		require.NoError(t, s.Err())
+
+		srv.Inject(zktest.AnswerInside(zktest.CodeSessionMoved).Op(zktest.OpMulti))
+		eventually(t, s.Done(), "the end of the session")
+		require.Equal(t, session.ErrLeaseOver, s.Err(), "as long as nothing else is heard the lease is not confirmed")
+		require.Len(t, srv.Sessions(), 1)
+	})
+}
+
+// The same in a transaction of the caller's, wherever in it the code stands.
+func TestCodesOfTheSessionInsideAnyMultiAreOfTheSession(t *testing.T) {
+	create := &zk.CreateRequest{Path: "/n", Acl: everybody}
+	check := &zk.CheckVersionRequest{Path: "/", Version: -1}
+	t.Run("expired", func(t *testing.T) {
+		bubble(t, func(t *testing.T, srv *zktest.Server) {
+			s := open(t, srv)
+			srv.Inject(zktest.AnswerInside(zktest.CodeSessionExpired).Op(zktest.OpMulti))
+			_, err := s.Multi(within(t, soon), create, check)
+			require.ErrorIs(t, err, session.ErrExpired)
+			require.NotErrorIs(t, err, session.ErrUnknownOutcome, "the server says that nothing was done")
+			require.Equal(t, session.ErrExpired, s.Err())
+		})
+	})
+	t.Run("moved", func(t *testing.T) {
+		bubble(t, func(t *testing.T, srv *zktest.Server) {
+			s := open(t, srv)
+			srv.Inject(zktest.AnswerInside(zktest.CodeSessionMoved).Op(zktest.OpMulti).Once())
+			_, err := s.Multi(within(t, soon), create, check)
+			require.NoError(t, err, "made on the next connection")
+			require.Equal(t, 2, srv.Requests()[zktest.OpConnect])
+			_, there := srv.Node("/n")
+			require.True(t, there)
+		})
+	})
+	for name, c := range map[string]struct {
+		op, header int32
+		codes      []int32
+		want       int32
+	}{
+		"all well":                           {14, 0, []int32{0, 0}, 0},
+		"refused":                            {14, 0, []int32{0, -101, -2}, -101},
+		"expired":                            {14, 0, []int32{-112, -2}, -112},
+		"expired behind another refusal":     {14, 0, []int32{-101, -112, -2}, -112},
+		"moved, the last of three":           {14, 0, []int32{0, 0, -118}, -118},
+		"no multi":                           {1, 0, []int32{-112}, 0},
+		"the header refuses":                 {14, -102, []int32{0}, -102},
+		"a consequence of nothing":           {14, 0, []int32{-2}, 0},
+		"the header says that it is expired": {14, -112, nil, -112},
+	} {
+		require.Equal(t, c.want, session.Verdict(c.op, c.header, c.codes...), name)
+	}
+}
+
+// Each heartbeat checks a znode that is held, of one holder after the other: nothing at all need be allowed on the root.
+func TestHeartbeatsCheckTheZnodesThatAreHeld(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		nodes := []string{ephemeral(t, s), ephemeral(t, s), ephemeral(t, s)}
+		var checks []*zktest.Injection
+		for _, node := range nodes {
+			retain(t, s, node)
+			checks = append(checks, srv.Inject(zktest.Delay(0).Op(zktest.OpMulti).Path(node)))
+		}
+		time.Sleep(30 * s.Timeout())
+		total := 0
+		for _, in := range checks {
+			require.InDelta(t, 50, in.Hits(), 6)
+			total += in.Hits()
+		}
+		require.Equal(t, srv.Requests()[zktest.OpMulti], total, "and nothing else")
+		require.InDelta(t, 150, total, 15, "one every fifth of the timeout")
+	})
+}
+
+// A heartbeat that finds the znode gone tells its holder, confirms the lease all the same, and the next ones check what
+// the others hold.
+func TestAHolderWhoseZnodeAHeartbeatFindsGoneIsTold(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		a, b := ephemeral(t, s), ephemeral(t, s)
+		told := make(chan string, 2)
+		gone, stays := retain(t, s, a), retain(t, s, b)
+		gone.OnMissing(func(node string) { told <- node })
+		stays.OnMissing(func(node string) { told <- node })
+		time.Sleep(time.Minute)
+		require.NoError(t, srv.Delete(a))
+		time.Sleep(s.Timeout())
+		require.Equal(t, a, <-told)
+		time.Sleep(time.Hour)
+		require.NoError(t, s.Err())
+		require.Empty(t, told)
+		late := make(chan string, 1)
+		gone.OnMissing(func(node string) { late <- node })
+		require.Equal(t, a, <-late, "whoever asks later is told as well")
+
+		gone.Move(b) // another znode has taken the place of the first
+		gone.OnMissing(func(node string) { late <- node })
+		synctest.Wait()
+		require.Empty(t, late)
+		gone.Release()
+		stays.Release()
+	})
+}
+
+func TestRetainOfAZnodeThatIsNotThereIsRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		time.Sleep(time.Hour) // so that it has to ask
+		_, err := s.Retain(within(t, soon), trusted.Caller{}, "/nothing")
+		require.ErrorIs(t, err, zk.ErrNoNode)
+		require.Zero(t, srv.Requests()[zktest.OpCreate])
+		time.Sleep(time.Hour)
+		require.Equal(t, 1, srv.Requests()[zktest.OpMulti], "it is not retained")
+	})
+}
+
+// A program gets the session from Client.Session. What would end the protection of its holds it can't call: the methods
+// take a value that only packages of this module can make.
+func TestWhatKeepsHoldsSafeCanNotBeCalledByPrograms(t *testing.T) {
+	typ := reflect.TypeFor[*session.Session]()
+	caller := reflect.TypeFor[trusted.Caller]()
+	guarded := map[string]bool{}
+	for i := range typ.NumMethod() {
+		m := typ.Method(i)
+		for j := range m.Type.NumIn() {
+			guarded[m.Name] = guarded[m.Name] || m.Type.In(j) == caller
+		}
+	}
+	for _, name := range []string{"Retain", "Abandon"} {
+		require.Contains(t, guarded, name)
+		require.True(t, guarded[name], name)
+	}
+	require.NotContains(t, guarded, "Release")
+	require.True(t, strings.Contains(caller.PkgPath(), "/internal/"), "no program can import %s", caller.PkgPath())
+	require.False(t, reflect.TypeFor[struct{ _ struct{} }]().AssignableTo(caller), "nor write one down without")
+}

@@ -1,0 +1,191 @@
+package zklock_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zktest"
+)
+
+// askedAt has many goroutines ask at the very instant at which the lease of h is over: that stands for a stop of the
+// process, after which they may run before any timer does. The session hears nothing any more.
+func askedAt(s *sim, c *simClient, h *zklock.Hold, ask func() bool) {
+	const timeout = 10 * time.Second
+	away, frozen := s.srv.Inject(zktest.Refuse()), s.srv.Inject(zktest.Freeze().Session(c.id()))
+	end := h.SafeUntil().Add(-timeout / 25) // early enough that all have heard of it by then
+	var askers sync.WaitGroup
+	var believed atomic.Int32
+	for range 50 {
+		askers.Go(func() {
+			time.Sleep(time.Until(end))
+			if !ask() {
+				believed.Add(1)
+			}
+		})
+	}
+	askers.Wait()
+	frozen.Remove()
+	away.Remove()
+	require.Zero(s, believed.Load(), "of 50 who asked were told that the lock is held")
+	require.ErrorIs(s, h.Err(), zklock.ErrLeaseOver)
+}
+
+// Scenario 63: whoever asks a hold's context, or one of Do's, Guard's or Election.Run's, is told that the lock is lost,
+// although no timer has run.
+func TestScenario63_WhoeverAsksIsToldThatTheLockIsLost(t *testing.T) {
+	type key struct{}
+	ready := func(ctx context.Context) bool {
+		select {
+		case <-ctx.Done():
+			return true
+		default:
+			return false
+		}
+	}
+	asks := map[string]func(ctx context.Context) bool{
+		"Err":         func(ctx context.Context) bool { return ctx.Err() != nil },
+		"Done":        ready,
+		"Cause":       func(ctx context.Context) bool { return context.Cause(ctx) != nil },
+		"a value's":   func(ctx context.Context) bool { return context.WithValue(ctx, key{}, 1).Err() != nil },
+		"a new child": func(ctx context.Context) bool { c, end := context.WithCancel(ctx); defer end(); return c.Err() != nil },
+		"HoldFrom":    func(ctx context.Context) bool { h, _ := zklock.HoldFrom(ctx); return h.Err() != nil },
+		"a value of a child": func(ctx context.Context) bool {
+			child := ctx.Value(key{}).(context.Context) //nolint:forcetypeassert // put there below
+			_ = child.Value("what a tracer or a client asks for")
+			return child.Err() != nil && ready(child)
+		},
+	}
+	kinds := map[string]func(s *sim, c *simClient, use func(ctx context.Context, h *zklock.Hold)){
+		"Lock": func(s *sim, c *simClient, use func(context.Context, *zklock.Hold)) {
+			h := s.lock(c.Mutex("/locks/a"))
+			use(h.Context(), h)
+		},
+		"Do": func(s *sim, c *simClient, use func(context.Context, *zklock.Hold)) {
+			err := c.Mutex("/locks/a").Do(s.Context(), func(ctx context.Context) error {
+				h, _ := zklock.HoldFrom(ctx)
+				use(ctx, h)
+				return nil
+			})
+			require.ErrorIs(s, err, zklock.ErrLeaseOver)
+		},
+		"Do with local handoff": func(s *sim, c *simClient, use func(context.Context, *zklock.Hold)) {
+			_ = c.Mutex("/locks/a", zklock.WithLocalHandoff(3)).Do(s.Context(), func(ctx context.Context) error {
+				h, _ := zklock.HoldFrom(ctx)
+				use(ctx, h)
+				return nil
+			})
+		},
+		"Guard": func(s *sim, c *simClient, use func(context.Context, *zklock.Hold)) {
+			guarded := zklock.Guard(c.Client, func(int) (string, error) { return "/locks/a", nil },
+				func(ctx context.Context, _ int) (int, error) {
+					h, _ := zklock.HoldFrom(ctx)
+					use(ctx, h)
+					return 0, nil
+				})
+			_, err := guarded(s.Context(), 1)
+			require.ErrorIs(s, err, zklock.ErrLeaseOver)
+		},
+		"Election.Run": func(s *sim, c *simClient, use func(context.Context, *zklock.Hold)) {
+			ctx, end := context.WithCancel(s.Context())
+			_ = c.Election("/locks/a").Run(ctx, nil, func(ctx context.Context, l *zklock.Leadership) error {
+				use(ctx, l.Hold)
+				end()
+				return nil
+			})
+		},
+	}
+	for kind, with := range kinds {
+		for name, ask := range asks {
+			t.Run(kind+"/"+name, func(t *testing.T) {
+				simTest(t, func(s *sim) {
+					c := s.client()
+					with(s, c, func(ctx context.Context, h *zklock.Hold) {
+						child, end := context.WithTimeout(ctx, time.Hour)
+						defer end()
+						ctx = context.WithValue(ctx, key{}, child)
+						askedAt(s, c, h, func() bool { return ask(ctx) })
+					})
+				})
+			})
+		}
+	}
+}
+
+func TestAskingAHoldsContextMakesNoGarbage(t *testing.T) {
+	srv := zktest.Run(t)
+	h := apiLock(t, apiDial(t, srv).Mutex("/l"))
+	ctx := h.Context()
+	require.Zero(t, testing.AllocsPerRun(100, func() { _, _ = ctx.Err(), ctx.Done() }))
+}
+
+func BenchmarkHoldContextErr(b *testing.B) {
+	srv := zktest.Run(b)
+	c, err := zklock.Dial(b.Context(), srv.Addr())
+	require.NoError(b, err)
+	defer c.Close()
+	h, err := c.Mutex("/l").Lock(b.Context())
+	require.NoError(b, err)
+	ctx := h.Context()
+	for b.Loop() {
+		if ctx.Err() != nil {
+			b.Fatal(h.Err())
+		}
+	}
+}
+
+// The work of Do ends by the deadline of the caller's context, with a timer of its own for it: whoever is told of that
+// end finds his own context over as well. (After a stop of the process many timers are due at once, in any order.)
+func TestAWorkThatEndsByTheCallersDeadlineDoesNotEndBeforeIt(t *testing.T) {
+	for range 20 {
+		simTest(t, func(s *sim) {
+			c := s.client()
+			run, end := context.WithTimeout(s.Context(), time.Minute)
+			defer end()
+			var workers sync.WaitGroup
+			var early atomic.Int32
+			for i := range 30 {
+				workers.Go(func() {
+					m := c.Mutex("/locks/" + string(rune(97+i)))
+					if run.Err() != nil {
+						return
+					}
+					err := m.Do(run, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+					if run.Err() == nil {
+						early.Add(1)
+					}
+					require.ErrorIs(s, err, context.DeadlineExceeded)
+				})
+			}
+			workers.Wait()
+			require.Zero(s, early.Load(), "of 30 calls failed with a deadline that had not come for their caller")
+		})
+	}
+}
+
+// A hold whose deletion nobody has told of: the notification was lost, and a heartbeat finds the znode gone.
+func TestAHoldWhoseZnodeIsGoneIsToldByAHeartbeat(t *testing.T) {
+	for name, opts := range map[string][]zklock.LockOption{"alone": nil, "shared": {zklock.WithLocalHandoff(2)}} {
+		t.Run(name, func(t *testing.T) {
+			simTest(t, func(s *sim) {
+				c := s.client()
+				h, other := s.lock(c.Mutex("/locks/a", opts...)), s.lock(c.Mutex("/locks/b"))
+				time.Sleep(time.Minute)
+				s.srv.Inject(zktest.DropReply().Op(zktest.OpNotify))
+				require.NoError(s, s.srv.Delete(h.Node()))
+				synctest.Wait()
+				require.NoError(s, h.Err(), "nobody has said so")
+				time.Sleep(session.DefaultTimeout / 2) // two heartbeats
+				require.ErrorIs(s, h.Err(), zklock.ErrNodeDeleted)
+				require.NoError(s, other.Err())
+			})
+		})
+	}
+}
