@@ -47,6 +47,7 @@ const (
 	codeSessionExpired int32 = -112
 	codeAuthFailed     int32 = -115
 	codeSessionMoved   int32 = -118
+	codeAuthRequired   int32 = -124
 )
 
 // throughLeader tells the requests that a follower can't answer without the leader.
@@ -232,7 +233,7 @@ func parseConnectResponse(b []byte) (connectResponse, error) {
 	return r, nil
 }
 
-// errOf turns a server's code into the driver's error for it.
+// errOf turns a server's code into an error that says it in words: the driver's where it has one.
 func errOf(code int32) error {
 	if err, ok := codes[code]; ok {
 		return err
@@ -240,9 +241,19 @@ func errOf(code int32) error {
 	return &codeError{code}
 }
 
+// codes are those of ZooKeeper's KeeperException.
 var codes = map[int32]error{
+	-1:                 errors.New("the server reports a system error"),
+	codeInconsistent:   errors.New("rolled back because of another operation of the transaction"),
+	-3:                 errors.New("the server reports an inconsistency of its data"),
+	-4:                 errors.New("the server has lost its connection"),
+	-5:                 errors.New("the server can't read the request"),
 	codeUnimplemented:  errors.New("operation not implemented by this server"),
+	-7:                 errors.New("the server's time for the operation was over"),
 	-8:                 zk.ErrBadArguments,
+	-12:                errors.New("the server does not know the session"),
+	-13:                errors.New("no quorum of the new configuration is connected"),
+	-14:                errors.New("another reconfiguration is in progress"),
 	-100:               zk.ErrAPIError,
 	codeNoNode:         zk.ErrNoNode,
 	-102:               zk.ErrNoAuth,
@@ -251,8 +262,16 @@ var codes = map[int32]error{
 	-110:               zk.ErrNodeExists,
 	-111:               zk.ErrNotEmpty,
 	codeSessionExpired: ErrExpired,
+	-113:               errors.New("invalid callback"),
 	-114:               zk.ErrInvalidACL,
 	codeAuthFailed:     ErrAuth,
 	codeSessionMoved:   zk.ErrSessionMoved,
 	-119:               errors.New("server is read-only"),
+	-120:               errors.New("no ephemeral znode on a local session"),
+	-121:               errors.New("no such watch"),
+	-122:               errors.New("the request took too long"),
+	-123:               errors.New("reconfiguration is disabled"),
+	codeAuthRequired:   ErrAuth,
+	-125:               errors.New("quota exceeded"),
+	-127:               errors.New("the server has too much to do and has dropped the request"),
 }

@@ -90,6 +90,10 @@ func (s *Session) linkUp(l *link) bool {
 		s.detach(s.link, s.link.failure()) // dead too, but whoever failed it has not come to tell
 	}
 	s.watches.restore(l, s.zxid)
+	if s.unseen { // before everybody else's requests: what is read behind it is not older than what an event has told
+		l.enqueue(&call{op: opSync, name: "sync", read: true, urgent: true,
+			frame: appendString(appendHeader(nil, opSync), s.join("/"))})
+	}
 	s.asked, s.beaten = time.Time{}, time.Time{} // what the handshake proved is still to be confirmed
 	if now := s.clock.now(); s.held > 0 && !s.beatDueLocked(now).After(now) {
 		if c := s.beatLocked(now); c != nil {
@@ -163,6 +167,18 @@ func (s *Session) promptLocked() time.Duration {
 	return limit
 }
 
+// errThin says that the connection was given up for a new one, though the server answers.
+var errThin = errors.New("writes take too long to confirm the lease on one connection")
+
+// renewLocked reports whether the lease can be confirmed in time by a new connection only. Where a write takes long, the
+// answer to the heartbeat that would confirm an acknowledgement comes too late, since it has to be sent two ticks behind
+// it. A handshake needs no such pause: the first write behind it confirms it.
+func (s *Session) renewLocked(now time.Time) bool {
+	t := s.lease.timeout
+	return s.held > 0 && s.link != nil && s.took > t/8 && now.Sub(s.upSince) > s.took &&
+		s.lease.end(true).Sub(now) < s.took+t/10
+}
+
 // stake returns for how long the lease lasts, and whether somebody holds something by it.
 func (s *Session) stake() (left time.Duration, held bool) {
 	s.mu.Lock()
@@ -186,6 +202,11 @@ func (s *Session) replied(c *call, head replyHeader, code int32, at time.Time) e
 		s.end(ErrExpired)
 		return ErrExpired
 	}
+	if code == codeAuthRequired {
+		err := fmt.Errorf("%w: the server enforces authentication, of a kind that was not given (SASL?)", ErrAuth)
+		s.end(err)
+		return err
+	}
 	if code == codeSessionMoved {
 		return errOf(code)
 	}
@@ -196,18 +217,31 @@ func (s *Session) replied(c *call, head replyHeader, code int32, at time.Time) e
 	leader := throughLeader(c.op) && c.op != opSync && (code == codeOK || code <= codeNoNode && code >= -111)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if head.zxid > s.zxid && c.op != opPing {
-		s.zxid = head.zxid
+	if c.op != opPing {
+		s.zxid = max(s.zxid, head.zxid)
+		s.unseen = s.unseen && head.zxid <= 0
 	}
 	s.lease.ack(c.sent, at, leader)
 	s.moveDeadlineLocked()
 	if leader {
-		s.asked = c.sent
-		if at.Sub(c.sent) < s.promptLocked() {
+		s.asked, s.took = c.sent, at.Sub(c.sent)
+		if s.took < s.promptLocked() {
 			s.stalls = 0
 		}
 	}
 	return nil
+}
+
+// notified takes the zxid of a notification. Servers before 3.9 tell none: then what it tells of may be later than
+// anything that we could name to the next server, which may lag behind it.
+func (s *Session) notified(zxid int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if zxid > 0 {
+		s.zxid = max(s.zxid, zxid)
+	} else {
+		s.unseen = true
+	}
 }
 
 // hear notes that bytes of a long reply have arrived at at.

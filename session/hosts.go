@@ -50,18 +50,21 @@ func newHosts(ctx context.Context, cfg *config, stake func() (time.Duration, boo
 // limit bounds one try at one server: name look-up and dialling, and again the handshake. It begins with a part of the
 // timeout, so that a holder whose server died gets round a few others before its lease is over. When no server of a
 // round has answered in that time, more time is what is missing: each round has twice as much as the one before, up to
-// the timeout, behind which the lease of a session that was just made would be over; and half of what is left of a lease
-// that somebody needs.
+// the timeout, behind which the lease of a session that was just made would be over. While somebody needs the lease, there is
+// no time for that: but the last try that it leaves time for has all of the rest.
 func (h *hosts) limit() time.Duration {
 	h.mu.Lock()
-	round := h.round
+	round, others := h.round, len(h.order) > 0
 	h.mu.Unlock()
 	least := attempt(h.cfg.timeout)
-	limit := min(least<<min(max(round-1, 0), 10), max(h.cfg.timeout, least))
-	if left, held := h.stake(); held {
-		limit = min(limit, max(left/2, least))
+	left, held := h.stake()
+	switch {
+	case !held:
+		return min(least<<min(max(round-1, 0), 10), max(h.cfg.timeout, least))
+	case others && left >= 2*least:
+		return least
 	}
-	return limit
+	return max(left, least)
 }
 
 // next returns the server to try, after the pause that its round is due.
@@ -262,7 +265,7 @@ func dialError(err error, limit time.Duration) error {
 func tlsError(err error, limit time.Duration) error {
 	var record tls.RecordHeaderError
 	switch {
-	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
+	case hungUp(err):
 		return errors.New("closed the connection during the TLS handshake: a port without TLS, or a client certificate missing?")
 	case errors.As(err, &record):
 		return errors.New("answered the TLS handshake with something else: a port without TLS?")
@@ -270,6 +273,16 @@ func tlsError(err error, limit time.Duration) error {
 		return fmt.Errorf("no answer to the TLS handshake within %v: a port without TLS?", limit)
 	}
 	return fmt.Errorf("TLS: %w", plain(err))
+}
+
+// hungUp reports whether the other side has closed the connection.
+func hungUp(err error) bool {
+	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, syscall.ECONNRESET, syscall.EPIPE} {
+		if errors.Is(err, end) {
+			return true
+		}
+	}
+	return false
 }
 
 func isTimeout(err error) bool {

@@ -47,11 +47,15 @@ func (s *Session) beat() time.Duration {
 	if l != nil && held && !s.beatDueLocked(now).After(now) {
 		confirm = s.beatLocked(now)
 	}
-	due := s.beatDueLocked(now)
+	due, renew := s.beatDueLocked(now), s.renewLocked(now)
 	s.mu.Unlock()
 
 	wait := t / lookPart
 	if l == nil {
+		return wait
+	}
+	if renew {
+		l.fail(errThin)
 		return wait
 	}
 	silent, waiting := l.silence(now)

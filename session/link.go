@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -70,7 +69,7 @@ const (
 	firstXid = 0x40000000
 )
 
-var errUnanswered = errors.New("closed the connection without an answer to the handshake: no quorum, or a port that wants TLS?")
+var errUnanswered = errors.New("closed the connection without an answer to the handshake: no quorum, too many clients, or a port that wants TLS?")
 
 var errWriteFirst = errors.New("session: driver wrote before the handshake")
 
@@ -110,6 +109,7 @@ func (l *link) writeConnect(b []byte) error {
 	}
 	binary.BigEndian.PutUint64(b[8:], uint64(zxid))
 	if _, err := l.Conn.Write(b); err != nil {
+		err = l.readError(err)
 		l.fail(err)
 		return err
 	}
@@ -227,15 +227,21 @@ func (l *link) progress() time.Time {
 	return now
 }
 
-// readError says in a person's words why nothing more can be read.
+// readError says in a person's words why nothing more can be read, or the handshake not be written.
 func (l *link) readError(err error) error {
 	var timeout net.Error
 	switch {
-	case (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)) && !l.shaken:
+	case hungUp(err) && !l.shaken:
 		return errUnanswered
 	case errors.As(err, &timeout) && timeout.Timeout() && !l.shaken:
 		return fmt.Errorf("no answer to the handshake within %v", l.limit)
-	case errors.Is(err, io.EOF):
+	case hungUp(err):
+		l.mu.Lock()
+		answered := !l.moved.IsZero()
+		l.mu.Unlock()
+		if !answered {
+			return errors.New("closed the connection behind the handshake, before any answer: is authentication enforced?")
+		}
 		return errors.New("closed the connection")
 	}
 	return plain(err)
@@ -253,6 +259,7 @@ func (l *link) handle(body []byte, size int, at time.Time) error {
 		if d.err != nil {
 			return fmt.Errorf("%w: notification: %w", ErrGarbled, d.err)
 		}
+		l.s.notified(head.zxid)
 		l.s.watches.fire(l, typ, path)
 		return nil
 	}
@@ -307,10 +314,10 @@ func (l *link) handshake(body []byte) error {
 	if err != nil {
 		return fmt.Errorf("%w: handshake: %w", ErrGarbled, err)
 	}
-	if err := l.s.shaken(r, l.connectSent); err != nil {
-		return err
-	}
 	if err := l.Conn.SetDeadline(time.Time{}); err != nil { // it capped the handshake; the driver sets its own from here
+		return l.readError(err)
+	}
+	if err := l.s.shaken(r, l.connectSent); err != nil { // from here on the driver has to hear of it too
 		return err
 	}
 	l.shaken = true

@@ -41,16 +41,19 @@ func (s *Session) Retain(ctx context.Context, _ trusted.Caller, node string) (*R
 		}
 		t := s.lease.timeout
 		enough := t / freshPart
-		if asked {
-			enough = t / minPart
+		if asked { // but what the next heartbeat will need, where writes take long
+			enough = max(t/minPart, min(s.took+t/10, t/2))
 		}
 		if s.lease.end(true).Sub(s.clock.now()) >= enough {
 			r := s.retainLocked(node)
 			s.mu.Unlock()
 			return r, nil
 		}
+		l, slow := s.link, s.took > t/minPart
 		s.mu.Unlock()
-		if asked { // too early for the leader to have heard of us: give the follower time to report
+		if asked && slow && l != nil {
+			l.fail(errThin)
+		} else if asked { // too early for the leader to have heard of us: give the follower time to report
 			if err := s.pause(ctx, t/20); err != nil {
 				return nil, err
 			}

@@ -72,6 +72,7 @@ type Session struct {
 	granted   time.Duration // the timeout, by the latest handshake
 	lease     lease
 	zxid      int64 // the latest that any reply showed
+	unseen    bool  // a notification has told of something later, and no reply since
 	link      *link // the one that carries requests; nil while Disconnected
 	dialled   *link // the latest, perhaps still shaking hands
 	ready     chan struct{}
@@ -79,10 +80,11 @@ type Session struct {
 	held      int       // Retentions that have not been released
 	heldSince time.Time // since when there is one
 	retained  []*Retention
-	turn      int       // of retained: whose znode the next heartbeat checks
-	asked     time.Time // when the latest request through the leader that has been acknowledged was sent
-	beaten    time.Time // when the latest heartbeat was queued on this link
-	stalls    int       // connections given up for silence since the last prompt answer through the leader
+	turn      int           // of retained: whose znode the next heartbeat checks
+	asked     time.Time     // when the latest request through the leader that has been acknowledged was sent
+	beaten    time.Time     // when the latest heartbeat was queued on this link
+	took      time.Duration // by the latest answer through the leader
+	stalls    int           // connections given up for silence since the last prompt answer through the leader
 }
 
 // Open opens a session with the ensemble of the connect string ("zk1:2181,zk2:2181/chroot") and waits for its first
