@@ -71,8 +71,9 @@ func (s *Session) shaken(r connectResponse, sent time.Time) error {
 		return err
 	}
 	fresh := s.id == 0
-	s.id, s.granted = r.id, granted
-	s.lease.begin(sent, s.clock.stamp(), granted, s.cfg.tick, fresh)
+	at := s.clock.stamp()
+	s.id, s.granted, s.shook = r.id, granted, at.Sub(sent)
+	s.lease.begin(sent, at, granted, s.cfg.tick, fresh)
 	s.moveDeadlineLocked()
 	s.mu.Unlock()
 	return nil
@@ -170,13 +171,13 @@ func (s *Session) promptLocked() time.Duration {
 // errThin says that the connection was given up for a new one, though the server answers.
 var errThin = errors.New("writes take too long to confirm the lease on one connection")
 
-// renewLocked reports whether the lease can be confirmed in time by a new connection only. Where a write takes long, the
-// answer to the heartbeat that would confirm an acknowledgement comes too late, since it has to be sent two ticks behind
-// it. A handshake needs no such pause: the first write behind it confirms it.
+// renewLocked reports whether only a new connection still confirms the lease in time. Where a write takes long, what a
+// heartbeat of now would confirm is so old, since a write has to follow an acknowledgement at some distance, that the
+// answer to the next would come too late. A handshake needs no distance: the first write behind it confirms it.
 func (s *Session) renewLocked(now time.Time) bool {
 	t := s.lease.timeout
 	return s.held > 0 && s.link != nil && s.took > t/8 && now.Sub(s.upSince) > s.took &&
-		s.lease.end(true).Sub(now) < s.took+t/10
+		s.lease.prospect(now).Sub(now) < s.took+max(s.lease.beatEvery(), s.shook)+t/lookPart
 }
 
 // stake returns for how long the lease lasts, and whether somebody holds something by it.

@@ -114,6 +114,9 @@ func (h *hosts) dial() (conn net.Conn, server string, limit time.Duration, err e
 		if err = conn.SetDeadline(time.Now().Add(limit)); err == nil {
 			return conn, server, limit, nil
 		}
+		if hungUp(err) {
+			err = errUnanswered
+		}
 		err = errors.Join(err, conn.Close())
 	}
 	h.failed(server, err)

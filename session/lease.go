@@ -170,6 +170,17 @@ func (l *lease) hear(at time.Time) {
 	}
 }
 
+// prospect is the end of the lease for one that holds something, when a write that is sent now will have been answered.
+func (l *lease) prospect(now time.Time) time.Time {
+	then := *l
+	for _, m := range l.marks {
+		if end := m.sent.Add(l.timeout); !m.ready.After(now) && end.After(then.confirmed) {
+			then.confirmed = end
+		}
+	}
+	return then.end(true)
+}
+
 // safeUntil is the instant before which the ensemble can't have ended the session, drift allowed for.
 func (l *lease) safeUntil() time.Time { return l.before(driftPart, 0) }
 

@@ -83,6 +83,7 @@ type Session struct {
 	turn      int           // of retained: whose znode the next heartbeat checks
 	asked     time.Time     // when the latest request through the leader that has been acknowledged was sent
 	beaten    time.Time     // when the latest heartbeat was queued on this link
+	shook     time.Duration // by the latest handshake
 	took      time.Duration // by the latest answer through the leader
 	stalls    int           // connections given up for silence since the last prompt answer through the leader
 }

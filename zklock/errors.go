@@ -61,6 +61,11 @@ var (
 	// ErrOption says that an option's value can't work; the message names the value and the rule.
 	ErrOption = session.ErrConfig
 
+	// ErrTooLarge says that what a call would have to send is longer than the ensemble takes (WithPacketLimit), or that
+	// the list of the lock's directory is longer than 32 MB. Nothing else of the client's suffers, and to try again does not
+	// help.
+	ErrTooLarge = session.ErrTooLarge
+
 	// ErrUnknownOutcome matches the error of Hold.Multi when its writes may or may not have been carried out: the
 	// connection broke, or ctx ended, before the reply.
 	ErrUnknownOutcome = session.ErrUnknownOutcome

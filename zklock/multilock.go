@@ -23,7 +23,8 @@ type MultiLock struct {
 }
 
 // MultiLock returns the lock of all paths. It does no I/O; no paths, a path that is named twice, and a path or option
-// that can't work are reported by every call on it (ErrPath, ErrOption).
+// that can't work are reported by every call on it (ErrPath, ErrOption). So many that the ensemble would not take them in
+// one transaction are refused by each Lock (ErrTooLarge): see WithPacketLimit.
 func (c *Client) MultiLock(paths []string, opts ...LockOption) *MultiLock {
 	m := &MultiLock{paths: append([]string{}, paths...)}
 	seen := map[string]bool{}
@@ -44,32 +45,10 @@ func (c *Client) MultiLock(paths []string, opts ...LockOption) *MultiLock {
 	default:
 		err := m.b.err
 		m.b = m.bases[0]
-		if m.b.err = err; err == nil {
-			m.b.err = m.fits()
-		}
+		m.b.err = err
 		m.b.path = strings.Join(paths, ",") // for messages
 	}
 	return m
-}
-
-// maxTransaction bounds what is sent to take all places: a server hangs up on a packet of 1 MB, its default limit, and
-// would on each further attempt.
-const maxTransaction = 1_000_000
-
-// fits checks that all places can be taken in one transaction.
-func (m *MultiLock) fits() error {
-	size := 0
-	for _, b := range m.bases {
-		size += len(b.path) + nameRoom + len(b.data)
-		for _, a := range b.o.acl {
-			size += 12 + len(a.Scheme) + len(a.ID)
-		}
-	}
-	if size > maxTransaction {
-		return fmt.Errorf("%w: a lock of %d paths, of %d bytes with their data: is more than one transaction of 1 MB holds",
-			ErrOption, len(m.bases), size)
-	}
-	return nil
 }
 
 // Lock waits until it holds all and returns one hold of them: one context, and one token, which is greater than that

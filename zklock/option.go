@@ -49,6 +49,19 @@ func WithServerTick(d time.Duration) Option {
 	}}
 }
 
+// WithPacketLimit names the ensemble's jute.maxbuffer, in bytes, where it is not ZooKeeper's default: the length of the
+// longest request that its servers take. A longer one costs the connection, so it is refused before it leaves (ErrTooLarge).
+// From 1,024 to 2^31−1; default 1,048,575.
+func WithPacketLimit(bytes int) Option {
+	return Option{func(o *options) error {
+		if bytes <= 0 {
+			return fmt.Errorf("%w: packet limit %d: is not positive", ErrOption, bytes)
+		}
+		o.session.PacketLimit = bytes
+		return nil
+	}}
+}
+
 // WithAuth presents credentials on every connection: WithAuth("digest", []byte("user:password")). It may be given
 // several times. Default: none.
 func WithAuth(scheme string, cred []byte) Option {
