@@ -227,7 +227,7 @@ func (l *link) progress() time.Time {
 	return now
 }
 
-// readError says in a person's words why nothing more can be read, or the handshake not be written.
+// readError says in a person's words why nothing more can be read or written.
 func (l *link) readError(err error) error {
 	var timeout net.Error
 	switch {

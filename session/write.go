@@ -186,7 +186,7 @@ func (l *link) write(b []byte) error {
 		if timeout := net.Error(nil); errors.As(err, &timeout) && timeout.Timeout() {
 			return fmt.Errorf("%w: it takes no more of the requests", errSilent)
 		} else if err != nil {
-			return plain(err)
+			return l.readError(err)
 		}
 		if b = b[n:]; len(b) > 0 {
 			l.progress()
