@@ -79,6 +79,7 @@ func NewRig() *Rig {
 	}
 	s := newSession(cfg)
 	s.id, s.granted = 7, cfg.timeout
+	s.ended.Store(true) // there is no driver to shut down, should the lease of a rig that nobody closes be over
 	now := s.clock.stamp()
 	s.lease.begin(now, now, cfg.timeout, cfg.tick, true)
 	s.lease.ack(now, now, true)
@@ -167,6 +168,7 @@ func (r *Rig) RefuseAndBreak(err error) {
 		panic(connErr)
 	}
 	r.conn = conn // for the end of the session to close
+	r.ended.Store(false)
 	go func() {
 		defer close(r.drained)
 		for range events { //nolint:revive // they say nothing
