@@ -393,7 +393,7 @@ func (o *op) queue(ctx context.Context) {
 		}
 	}
 	for _, t := range o.p.w.oracle.still(o.path, sure) {
-		if o.p.w.oracle.resized(t) {
+		if o.p.w.oracle.resized(t.tenure) {
 			continue // a list does not tell those who hold beyond a lowered size from those who wait
 		}
 		if i := slices.IndexFunc(line, func(k zklock.Contender) bool { return k.Session == t.session && k.Holds }); i >= 0 {

@@ -400,23 +400,32 @@ func short(name string) string {
 	return fmt.Sprintf("%s %d", n.Kind, n.Number)
 }
 
+// standing is a hold and the znodes that it stood on when it was looked at.
+type standing struct {
+	*tenure
+	nodes []string
+}
+
 // certain returns the holds of a path that are beyond doubt now.
-func (o *oracle) certain(p string) []*tenure {
+func (o *oracle) certain(p string) []standing {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	var sure []*tenure
+	var sure []standing
 	for _, t := range o.held {
 		if i := slices.Index(t.paths, p); i >= 0 && t.live() && !t.moving && !o.forced[t.nodes[i]] && !o.expired[t.session] {
-			sure = append(sure, t)
+			sure = append(sure, standing{t, t.nodes})
 		}
 	}
 	return sure
 }
 
-// still returns those of before that have been so until now.
-func (o *oracle) still(p string, before []*tenure) []*tenure {
+// still returns those of before that have been so until now, on the same znodes: one that was downgraded meanwhile may
+// have been looked for on either.
+func (o *oracle) still(p string, before []standing) []standing {
 	now := o.certain(p)
-	return slices.DeleteFunc(before, func(t *tenure) bool { return !slices.Contains(now, t) })
+	return slices.DeleteFunc(before, func(s standing) bool {
+		return !slices.ContainsFunc(now, func(n standing) bool { return n.tenure == s.tenure && slices.Equal(n.nodes, s.nodes) })
+	})
 }
 
 // resized reports whether the size of t's semaphore has changed since t was asked for.
