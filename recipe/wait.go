@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -80,17 +81,26 @@ func (t *Ticket) wait(ctx context.Context) error {
 // a thousand each.
 func (t *Ticket) decide(ctx context.Context) (Verdict, error) {
 	own := path.Base(t.node)
-	l := t.listing()
-	t.names = nil
-	v := Decide(l, own, nil)
-	if len(v.Unknown) == 0 {
-		return v, nil
+	for {
+		l := t.listing()
+		t.names = nil
+		v := Decide(l, own, nil)
+		if len(v.Unknown) == 0 {
+			return v, nil
+		}
+		czxids, err := t.czxidsFor(ctx, own, v.Unknown)
+		if err != nil {
+			return v, err
+		}
+		gone := slices.ContainsFunc(v.Unknown, func(name string) bool { return czxids[name] == 0 })
+		if !gone || t.q.Kind.final() {
+			return Decide(l, own, czxids), nil
+		}
+		// A writer that was downgraded since the list has a reader in its place, which that does not show.
+		if err := t.list(ctx); err != nil {
+			return v, err
+		}
 	}
-	czxids, err := t.czxidsFor(ctx, own, v.Unknown)
-	if err != nil {
-		return v, err
-	}
-	return Decide(l, own, czxids), nil
 }
 
 // await waits until the contender before us is gone, or another look at the directory is due. next: it is our turn, and

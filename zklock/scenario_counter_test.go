@@ -115,6 +115,25 @@ func TestScenario49_AtTheCountersEndAWriterWaitsForADowngradedReader(t *testing.
 	}
 }
 
+// scenario 49, as above: the writer becomes a reader between another one's list and its look at the czxids.
+func TestScenario49_AWriterThatIsGoneSinceTheListMayHaveBecomeAReader(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dir, a, b := closedParent(s, math.MaxInt32), s.client(), s.client()
+		w := rwTake(s, a.RWMutex(dir).Lock)
+		gate := s.srv.Inject(zktest.Hold().Op(zktest.OpExists).Path(w.Node()).Once())
+		writer := rwAside(s, b.RWMutex(dir).Lock)
+		<-gate.Hit()
+		r, err := a.RWMutex(dir).Downgrade(s.Context(), w)
+		require.NoError(s, err)
+		gate.Release()
+		time.Sleep(time.Minute)
+		require.False(s, writer.over(), "a writer beside a reader")
+		s.unlock(r)
+		s.unlock(writer.get(s))
+		rwNothingLeft(s, dir)
+	})
+}
+
 // A directory whose counter is past the half is renewed when a release finds it empty, with the data, the ACL and the kind
 // that it had; tokens grow on. Nobody's request more is needed before that, or for a directory that is younger.
 func TestADirectoryPastHalfOfItsCounterIsRenewedWhenItIsEmpty(t *testing.T) {

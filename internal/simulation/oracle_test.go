@@ -1,6 +1,7 @@
 package simulation_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -160,9 +161,14 @@ func (o *oracle) inLine(t *tenure, i int) {
 	dir, own := path.Split(t.nodes[i])
 	me, _ := recipe.Parse(own)
 	sum, limit := me.Permits, o.limit(t.paths[i], t.began)
+	entered := func(name string, n recipe.Name) int64 { // by the order of the transactions, which no number tells for certain
+		node, _ := o.w.srv.Node(dir + name)
+		return cmp.Or(n.Czxid, node.Stat.Czxid)
+	}
+	since := entered(own, me)
 	for _, name := range o.ours(path.Clean(dir)) {
 		n, _ := recipe.Parse(name)
-		if name == own || n.Number >= me.Number {
+		if name == own || entered(name, n) >= since {
 			continue
 		}
 		switch {

@@ -3,6 +3,7 @@ package simulation_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -74,6 +75,9 @@ func newWorld(seed uint64, srv *zktest.Server) (*world, error) {
 			return nil, err
 		}
 	}
+	if err := w.age(w.rand(1 << 40)); err != nil {
+		return nil, err
+	}
 	w.garbles = rnd.IntN(4) == 0
 	if rnd.IntN(4) == 0 {
 		w.handoff = 1 + rnd.IntN(8)
@@ -87,6 +91,34 @@ func newWorld(seed uint64, srv *zktest.Server) (*world, error) {
 		w.players = append(w.players, newPlayer(w, i))
 	}
 	return w, nil
+}
+
+// age makes some of the directories as old as the counters of theirs that are half through, or near the end. Some can't
+// be renewed: they are never empty.
+func (w *world) age(rnd *rand.Rand) error {
+	if rnd.IntN(3) > 0 {
+		return nil
+	}
+	if err := w.srv.Create("/locks", nil); err != nil {
+		return err
+	}
+	for _, p := range w.paths {
+		counter := []int32{0, 1 << 30, 3 << 29, math.MaxInt32}[rnd.IntN(4)]
+		err := w.srv.Create(p, nil)
+		if err == nil && rnd.IntN(2) == 0 {
+			err = w.srv.Create(p+"/keep", nil)
+		}
+		if err == nil {
+			err = w.srv.SetSequence(p, max(0, counter-rnd.Int32N(30)))
+		}
+		if err == nil {
+			err = w.srv.Overlap(p, rnd.IntN(100))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // register is the znode that the holders of a path write with Hold.Multi.
@@ -172,6 +204,9 @@ func (w *world) aftermath(ctx context.Context) {
 	w.oracle.step()
 	for _, path := range w.paths {
 		for _, name := range w.srv.Children(path) {
+			if name == "keep" {
+				continue
+			}
 			n, _ := w.srv.Node(path + "/" + name)
 			w.violated("left in the tree: %s/%s, of %s, made at %v", path, name, w.oracle.owner(n.Stat.EphemeralOwner),
 				time.UnixMilli(n.Stat.Ctime).Sub(w.start))
