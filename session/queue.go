@@ -6,7 +6,7 @@ package session
 type callQueue struct {
 	head, tail *call
 	n          int // calls
-	bytes      int // of their frames
+	bytes      int // of their frames, and of the replies to lists
 }
 
 func (q *callQueue) push(c *call) {
@@ -17,7 +17,7 @@ func (q *callQueue) push(c *call) {
 	}
 	q.tail = c
 	q.n++
-	q.bytes += len(c.frame)
+	q.bytes += len(c.frame) + c.expect
 }
 
 func (q *callQueue) pushFront(c *call) {
@@ -28,7 +28,7 @@ func (q *callQueue) pushFront(c *call) {
 	}
 	q.head = c
 	q.n++
-	q.bytes += len(c.frame)
+	q.bytes += len(c.frame) + c.expect
 }
 
 // pop takes the first; nil when there is none.
@@ -53,5 +53,5 @@ func (q *callQueue) remove(c *call) {
 	}
 	c.prev, c.next = nil, nil
 	q.n--
-	q.bytes -= len(c.frame)
+	q.bytes -= len(c.frame) + c.expect
 }

@@ -217,3 +217,33 @@ func TestQueueEndsWithItsContext(t *testing.T) {
 		require.Equal(s, 300*time.Millisecond, time.Since(began))
 	})
 }
+
+// Many calls of one client on a lock whose list is long do not ask for it all at once.
+func TestScenario50_ManyCallsOnALockWithALongListCostNoOtherHold(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dir, c := s.dir("/l"), s.slowClient()
+		other, err := c.Mutex("/other").Lock(s.Context())
+		require.NoError(s, err)
+		for i := range 25 {
+			require.NoError(s, s.srv.Create(fmt.Sprintf("%s/%s-lock-%010d", dir, strings.Repeat("n", 1_000_000), i), nil))
+		}
+		require.NoError(s, s.srv.SetSequence(dir, 25))
+		ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
+		defer cancel()
+		ends := make(chan error, 40)
+		for i := range cap(ends) {
+			go func() {
+				lock := c.Mutex(dir).Lock
+				if i%2 == 0 {
+					lock = c.Mutex(dir).TryLock
+				}
+				_, err := lock(ctx)
+				ends <- err
+			}()
+		}
+		for range cap(ends) {
+			require.Error(s, <-ends)
+		}
+		require.NoError(s, other.Err())
+	})
+}
