@@ -1,21 +1,26 @@
 package recipe
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"path"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/text"
 	"github.com/zklock/locker/session"
 )
 
 // dirState is what a directory's own data hold, as JSON: for a semaphore its size, and with a lock delay who holds.
-// Anything else in there is nobody's state, and is overwritten when there is something to write.
+// A directory may hold both. Data that are anything else are somebody else's, and are never overwritten: ErrConflict.
 type dirState struct {
 	Size int `json:"size,omitempty"`
+	// Was is the largest size that the semaphore ever had, when that is more than Size: see semaphore.go.
+	Was int `json:"was,omitempty"`
 	// Claims are the delays, in nanoseconds, of those who hold with one, by their znodes' names. The znode of a holder
 	// that was lost vanishes just like that of one that released; its claim, which only a release takes away, tells
 	// them apart. A claim is written and taken away in a transaction with a check, or the deletion, of the holder's
@@ -28,15 +33,23 @@ type dirState struct {
 // MaxDelay bounds a lock delay.
 const MaxDelay = time.Hour
 
-func parseState(data []byte) (d dirState) {
-	if json.Unmarshal(data, &d) != nil {
-		d = dirState{}
+// parseState reads a directory's data; false: they are not ours.
+func parseState(data []byte) (d dirState, ok bool) {
+	if len(data) > 0 {
+		dec := json.NewDecoder(bytes.NewReader(data))
+		dec.DisallowUnknownFields()
+		object := bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) // null would do as well
+		if dec.Decode(&d) != nil || !object || dec.More() || !validSize(d.Size) || !validSize(d.Was) {
+			return dirState{}, false
+		}
 	}
 	if d.Claims == nil {
 		d.Claims = map[string]time.Duration{}
 	}
-	return d
+	return d, true
 }
+
+func validSize(n int) bool { return n >= 0 && n <= MaxPermits }
 
 func (d dirState) encode() []byte {
 	if d.Size == 0 && len(d.Claims) == 0 {
@@ -54,11 +67,12 @@ func (d dirState) encode() []byte {
 // counted from the moment at which the next in line finds the claim.
 //
 // Nil: the ticket may hold. Otherwise as for Wait; with try it does not wait out anything, and returns ErrBusy.
+// ErrConflict: the directory has data that are somebody else's.
 func (t *Ticket) Claim(ctx context.Context, delay time.Duration, try bool) error {
 	own := path.Base(t.node)
 	until := map[string]time.Time{} // when the delay of a lost holder is over
 	for {
-		state, version, err := t.q.state(ctx, t.s)
+		state, stat, err := t.q.state(ctx, t.s)
 		if errors.Is(err, zk.ErrNoNode) {
 			return ErrGone
 		}
@@ -101,7 +115,7 @@ func (t *Ticket) Claim(ctx context.Context, delay time.Duration, try bool) error
 		t.delayed = true // from here on: a claim whose reply is lost has to be taken away as well
 		_, err = t.s.Multi(ctx,
 			&zk.CheckVersionRequest{Path: t.node, Version: -1},
-			&zk.SetDataRequest{Path: t.q.Dir, Data: state.encode(), Version: version})
+			&zk.SetDataRequest{Path: t.q.Dir, Data: state.encode(), Version: stat.Version})
 		switch {
 		case err == nil:
 			return nil
@@ -115,10 +129,18 @@ func (t *Ticket) Claim(ctx context.Context, delay time.Duration, try bool) error
 	}
 }
 
-// state reads the directory's data.
-func (q Queue) state(ctx context.Context, s *session.Session) (dirState, int32, error) {
+// state reads the directory's data. ErrConflict: they are somebody else's.
+func (q Queue) state(ctx context.Context, s *session.Session) (dirState, zk.Stat, error) {
 	data, stat, err := s.Get(ctx, q.Dir)
-	return parseState(data), stat.Version, err
+	if err != nil {
+		return dirState{}, stat, err
+	}
+	state, ok := parseState(data)
+	if !ok {
+		return dirState{}, stat, fmt.Errorf("%w: %s has data that no lock has written, and that are not overwritten: \"%s\"",
+			ErrConflict, q.Dir, text.Foreign(string(data)))
+	}
+	return state, stat, nil
 }
 
 // sit waits out a delay at the head of the line.
@@ -142,14 +164,17 @@ func (t *Ticket) Forfeit() { t.delayed = false }
 func (t *Ticket) unclaim(ctx context.Context) error {
 	own := path.Base(t.node)
 	for {
-		state, version, err := t.q.state(ctx, t.s)
+		state, stat, err := t.q.state(ctx, t.s)
+		if errors.Is(err, ErrConflict) { // somebody has overwritten the claim
+			return t.s.Delete(ctx, t.node, -1)
+		}
 		if err != nil {
 			return err
 		}
 		delete(state.Claims, own)
 		resps, err := t.s.Multi(ctx,
 			&zk.DeleteRequest{Path: t.node, Version: -1},
-			&zk.SetDataRequest{Path: t.q.Dir, Data: state.encode(), Version: version})
+			&zk.SetDataRequest{Path: t.q.Dir, Data: state.encode(), Version: stat.Version})
 		switch {
 		case err == nil, errors.Is(err, zk.ErrNoNode), len(resps) == 0:
 			return err

@@ -45,7 +45,7 @@ func TestAClaimIsWaitedOutAfterALossAndNotAfterARelease(t *testing.T) {
 }
 
 func TestDataOfADirectoryThatAreNoClaimAreNobodysDelay(t *testing.T) {
-	for _, data := range []string{"", "hello", "{", `{"claims_ns":7}`, `{"claims_ns":{"x":-5}}`, `[]`, "\xff", `{"claims_ns":{"x":0}}`} {
+	for _, data := range []string{"", `{"claims_ns":{"x":-5}}`, `{}`, `{ "size": 3 }`, `{"claims_ns":{"x":0}}`} {
 		bubble(t, func(t *testing.T, srv *zktest.Server) {
 			s := open(t, srv)
 			require.NoError(t, srv.Create("/l", []byte(data)))
@@ -54,6 +54,27 @@ func TestDataOfADirectoryThatAreNoClaimAreNobodysDelay(t *testing.T) {
 			require.NoError(t, ticket.Claim(within(t, soon), time.Second, false), "%q", data)
 			require.Zero(t, time.Since(began), "%q", data)
 			require.NoError(t, ticket.Leave(within(t, soon)))
+		})
+	}
+}
+
+// Scenario 67.
+func TestDataOfSomebodyElsesAreNotOverwrittenByAClaim(t *testing.T) {
+	for _, data := range []string{"hello", "{", `{"claims_ns":7}`, `{"size":3,"theirs":true}`, `{"size":3}{}`, `[]`, "null", "\xff", "7"} {
+		bubble(t, func(t *testing.T, srv *zktest.Server) {
+			s := open(t, srv)
+			require.NoError(t, srv.Create("/l", []byte(data)))
+			ticket := enter(t, queue(), s)
+			require.ErrorIs(t, ticket.Claim(within(t, soon), time.Second, false), recipe.ErrConflict, "%q", data)
+			require.NoError(t, ticket.Leave(within(t, soon)))
+
+			require.NoError(t, srv.SetData("/l", nil))
+			ticket = enter(t, queue(), s)
+			require.NoError(t, ticket.Claim(within(t, soon), time.Second, false))
+			require.NoError(t, srv.SetData("/l", []byte(data))) // over our claim
+			require.NoError(t, ticket.Leave(within(t, soon)))
+			n, _ := srv.Node("/l")
+			require.Equal(t, data, string(n.Data))
 		})
 	}
 }

@@ -32,27 +32,30 @@ func (t *Ticket) Downgrade(ctx context.Context) (*Ticket, error) {
 			&zk.DeleteRequest{Path: t.node, Version: -1},
 		}
 		if r.delayed = t.delayed; t.delayed { // the claim goes over to the reader
-			state, version, err := q.state(ctx, t.s)
+			state, stat, err := q.state(ctx, t.s)
 			if err != nil {
 				return nil, err
 			}
 			state.Claims[path.Base(r.node)] = state.Claims[base]
 			delete(state.Claims, base)
-			ops = append(ops, &zk.SetDataRequest{Path: q.Dir, Data: state.encode(), Version: version})
+			ops = append(ops, &zk.SetDataRequest{Path: q.Dir, Data: state.encode(), Version: stat.Version})
 		}
 		_, err := t.s.Transact(ctx, ops...)
 		switch {
 		case err == nil:
 			return r, nil
 		case errors.Is(err, zk.ErrBadVersion): // somebody else's claim came between
-		case errors.Is(err, session.ErrUnknownOutcome):
+		case errors.Is(err, session.ErrUnknownOutcome), errors.Is(err, zk.ErrNodeExists):
+			// It exists: an attempt whose reply was lost was carried out after we had looked for it, and not found it.
 			stat, lookErr := t.s.ExistsNow(ctx, r.node)
-			if lookErr == nil && stat.EphemeralOwner == t.s.ID() {
+			switch {
+			case lookErr == nil && stat.EphemeralOwner == t.s.ID():
 				return r, nil
-			}
-			if !errors.Is(lookErr, zk.ErrNoNode) {
-				t.twin = r
+			case lookErr == nil: // of somebody else, who has guessed a random name
 				return nil, err
+			case !errors.Is(lookErr, zk.ErrNoNode):
+				t.twin = r
+				return nil, fmt.Errorf("%w (%w)", err, session.ErrUnknownOutcome)
 			}
 		case errors.Is(err, zk.ErrNoNode):
 			return nil, ErrGone

@@ -16,7 +16,8 @@ var (
 	// ErrBusy matches the error of Try when another contender stands before us.
 	ErrBusy = errors.New("recipe: busy")
 
-	// ErrConflict matches the error for a directory that belongs to another kind of lock, or can't be one.
+	// ErrConflict matches the error for a directory that belongs to another kind of lock, can't be one, or has data of
+	// somebody else's where ours would be.
 	ErrConflict = errors.New("recipe: path is in use by something else")
 )
 

@@ -146,7 +146,7 @@ func Holders(ctx context.Context, s *session.Session, dir string, line []string)
 	return holds, nil
 }
 
-// shownSize reads a semaphore's size for one who looks on; 0: it has none. zk.ErrNoNode: the directory has gone.
+// shownSize reads a semaphore's size for one who looks on; 0: it has none, or somebody else's data. zk.ErrNoNode: the directory has gone.
 func shownSize(ctx context.Context, s *session.Session, dir string) (int, error) {
 	parent, name := path.Split(dir)
 	nodes, err := s.ReadBelow(ctx, path.Clean(parent), []string{name}, func(stat zk.Stat) bool { return stat.DataLength <= MaxData })
@@ -156,7 +156,8 @@ func shownSize(ctx context.Context, s *session.Session, dir string) (int, error)
 	if err != nil {
 		return 0, err
 	}
-	return parseState(nodes[0].Data).Size, nil
+	state, _ := parseState(nodes[0].Data)
+	return state.Size, nil
 }
 
 // Ahead reads a line in order: how many before own stand in its way, and the first of them; own itself when there is

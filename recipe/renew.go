@@ -1,7 +1,6 @@
 package recipe
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -66,7 +65,7 @@ func (q Queue) renew(ctx context.Context, s *session.Session) error {
 	ops := []any{&zk.DeleteRequest{Path: q.Dir, Version: stat.Version}, dir}
 	// No request tells whether a directory is a container. Where we would make one, it is taken for one, unless somebody
 	// else keeps data there, which must not go with it.
-	if q.Container && bytes.Equal(parseState(data).encode(), data) {
+	if _, ours := parseState(data); q.Container && ours {
 		// The ensemble leaves a container alone that never had a child; so this one gets one.
 		dir.Flags = int32(session.Container)
 		first := q.Dir + "/" + newID()

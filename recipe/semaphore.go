@@ -27,9 +27,18 @@ import (
 // that went if that one waits: two at most, however many wait.
 //
 // The directory's data hold the size, which the first contender writes. When it is lowered, those who hold may have
-// more permits than there are, and a list does not tell them from those who wait. So whoever lowers it sets their
-// znodes' data for them: a znode whose data were set is a holder's, and so are all before it. To take one who waits for
-// a holder is harmless: it makes another head, which is woken more often than it need be.
+// more permits than there are, and a list does not tell them from those who wait: whoever came in without a wait has not
+// made it known. So with the size, in one write, stands the largest that it ever was; and who waits is a head, too, if
+// the one before it may hold by a larger size than the present one:
+//
+//   - the permits before us are no more than the largest size, and
+//   - the one before us was created before the directory's data were last written. (Otherwise it has gone by the data
+//     that we have read, since it reads them after its create, or by later ones. One that found later ones, and did not
+//     have to wait, makes known that it holds.)
+//
+// To take one who waits for a holder is harmless: it makes another head, which is woken more often than it need be. So a
+// Resize is one write. Whoever it concerns watches what it changes, and nothing depends on what the caller of Resize
+// does behind it, or whether it learns of its success.
 
 // PermitVerdict says how a semaphore's contender stands.
 type PermitVerdict struct {
@@ -37,6 +46,7 @@ type PermitVerdict struct {
 	Holds   bool     // its permits are free
 	Head    bool     // it is the first of those who wait
 	Before  string   // the contender immediately before it
+	Sum     int      // the permits of all before it
 	Ahead   int      // contenders before it that wait
 	First   string   // the first in line
 	Foreign string   // a contender of another kind of lock
@@ -85,16 +95,16 @@ func DecidePermits(l Listing, own string, size int, czxids map[string]int64) Per
 	if len(before) > 0 {
 		v.First, v.Before = before[0].name, before[len(before)-1].name
 	}
-	v.Head = sum <= size
+	v.Sum, v.Head = sum, sum <= size
 	v.Holds = sum+me.Permits <= size && len(v.Unknown) == 0
 	return v
 }
 
 // Size returns the semaphore's size as its directory has it, and makes the directory, or writes size into one that has
-// none. Another size is for the caller to judge.
+// none. Another size is for the caller to judge. ErrConflict: the directory has data that are somebody else's.
 func (q Queue) Size(ctx context.Context, s *session.Session, size int) (int, error) {
 	for {
-		state, version, err := q.state(ctx, s)
+		state, stat, err := q.state(ctx, s)
 		switch {
 		case errors.Is(err, zk.ErrNoNode):
 			q.DirData = dirState{Size: size}.encode()
@@ -108,83 +118,50 @@ func (q Queue) Size(ctx context.Context, s *session.Session, size int) (int, err
 			return state.Size, nil
 		}
 		state.Size = size
-		if err := q.setState(ctx, s, state, version); err != nil && !again(ctx, err) {
+		if err := q.setState(ctx, s, state, stat.Version); err != nil && !again(ctx, err) {
 			return 0, err
 		}
 	}
 }
 
-// Resize writes a new size. After an error it may have been written.
+// resized is the name of a persistent znode that Resize puts into a container, so that this stays and remembers the
+// size. It is no contender's.
+const resized = "resized"
+
+// Resize writes a new size. After an error it may have been written. ErrConflict: as for Size. With Container, the
+// directory stays from now on.
 func (q Queue) Resize(ctx context.Context, s *session.Session, size int) error {
+	pin := q.Container
+	q.Container = false
 	for {
 		if _, err := q.Size(ctx, s, size); err != nil {
 			return err
 		}
-		state, version, err := q.state(ctx, s)
+		state, stat, err := q.state(ctx, s)
 		if err == nil {
-			if state.Size == size {
+			if state.Size == size && !pin {
 				return nil
 			}
-			was := state.Size
-			state.Size = size
-			if err = q.mark(ctx, s, was, size); err == nil {
-				err = q.setState(ctx, s, state, version)
+			if state.Was = max(state.Was, state.Size); state.Was <= size {
+				state.Was = 0
 			}
-			if err == nil {
-				return q.mark(ctx, s, was, size) // and those that came in meanwhile
+			state.Size = size
+			if pin {
+				_, err = s.Multi(ctx, &zk.CreateRequest{Path: q.Dir + "/" + resized, Acl: q.ACL, Flags: int32(session.Persistent)},
+					&zk.SetDataRequest{Path: q.Dir, Data: state.encode(), Version: stat.Version})
+			} else {
+				err = q.setState(ctx, s, state, stat.Version)
 			}
 		}
-		if !again(ctx, err) && !errors.Is(err, zk.ErrNoNode) {
+		switch {
+		case err == nil:
+			return nil
+		case pin && errors.Is(err, zk.ErrNodeExists):
+			pin = false // it stays already
+		case !again(ctx, err):
 			return err
 		}
 	}
-}
-
-// mark sets the znodes' data of those who hold by the size was and would not by the size now.
-func (q Queue) mark(ctx context.Context, s *session.Session, was, now int) error {
-	if now >= was {
-		return nil
-	}
-	line, err := q.inOrder(ctx, s)
-	for err != nil && transient(err) && ctx.Err() == nil {
-		line, err = q.inOrder(ctx, s)
-	}
-	if err != nil {
-		return err
-	}
-	sum := 0
-	for _, name := range line {
-		n, _ := Parse(name)
-		if sum += n.Permits; sum > was {
-			break
-		}
-		for sum > now {
-			data, stat, err := s.Get(ctx, q.Dir+"/"+name)
-			if err == nil && stat.Version == 0 {
-				_, err = s.Set(ctx, q.Dir+"/"+name, data, 0)
-			}
-			switch {
-			case err != nil && (ctx.Err() != nil || s.Err() != nil):
-				return err
-			case err != nil && transient(err):
-				continue
-			}
-			break // done; or gone, which tells as well; or closed to us: then its end has to tell
-		}
-	}
-	return nil
-}
-
-// inOrder lists the contenders in order of arrival; none in a directory that is not there.
-func (q Queue) inOrder(ctx context.Context, s *session.Session) ([]string, error) {
-	names, stat, err := s.List(ctx, q.Dir)
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return InOrder(ctx, s, q.Dir, names, stat)
 }
 
 func (q Queue) setState(ctx context.Context, s *session.Session, state dirState, version int32) error {
@@ -192,9 +169,35 @@ func (q Queue) setState(ctx context.Context, s *session.Session, state dirState,
 	return err
 }
 
-// again reports whether a write to the directory's data should be tried again, after another look.
+// again reports whether a write to the directory's data should be tried again, after another look: somebody else wrote,
+// the directory is gone, or the outcome is unknown.
 func again(ctx context.Context, err error) bool {
-	return errors.Is(err, zk.ErrBadVersion) || transient(err) && ctx.Err() == nil
+	return errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNoNode) || transient(err) && ctx.Err() == nil
+}
+
+// sizing is what a waiter knows of the semaphore's size.
+type sizing struct {
+	size    int
+	largest int   // that it ever was
+	written int64 // the zxid of the directory's data
+}
+
+// readSize reads the size. Data that somebody else has put in its place leave it as it was last known.
+func (t *Ticket) readSize(ctx context.Context, z *sizing) error {
+	state, stat, err := t.q.state(ctx, t.s)
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		return ErrGone
+	case errors.Is(err, ErrConflict):
+		return nil
+	case err != nil:
+		return err
+	}
+	z.written = stat.Mzxid
+	if state.Size > 0 {
+		z.size, z.largest = state.Size, max(state.Size, state.Was)
+	}
+	return nil
 }
 
 // WaitPermits is Wait for a semaphore's ticket. With try it does not wait: ErrBusy.
@@ -209,32 +212,32 @@ func (t *Ticket) WaitPermits(ctx context.Context, size int, try bool) error {
 	if v.Foreign != "" {
 		return t.q.conflict(v.Foreign)
 	}
+	z := sizing{size: size}
 	if v.Holds { // by a size that was read before the znode was made, however long ago that is: it may have been lowered
-		state, _, err := t.q.state(ctx, t.s)
-		switch {
-		case errors.Is(err, zk.ErrNoNode):
-			return ErrGone
-		case err != nil:
+		z.size = 0
+		if err := t.readSize(ctx, &z); err != nil {
 			return t.waited(ctx, err)
-		case state.Size == 0: // the directory was deleted after the size was read, and has been made again without
-			if state.Size, err = t.q.Size(ctx, t.s, size); err != nil {
+		}
+		if z.size == 0 { // the directory was deleted after the size was read, and has been made again without
+			if z.size, err = t.q.Size(ctx, t.s, size); err != nil {
 				return t.waited(ctx, err)
 			}
 		}
-		if state.Size < size {
-			size, t.names = state.Size, names
-			if v, err = t.decidePermits(ctx, size); err != nil {
+		if z.size < size {
+			t.names = names
+			if v, err = t.decidePermits(ctx, z.size); err != nil {
 				return t.waited(ctx, err)
 			}
 		}
 	}
-	head := !writable(t.q.ACL) // once the head, always the head: those before it hold until they go
-	for waited := false; ; waited = true {
+	silent := z.written < t.czxid // whoever stands behind us goes by the same size
+	head := !writable(t.q.ACL)    // once the head, always the head: those before it hold until they go
+	for ; ; silent = false {
 		switch {
 		case !v.Present:
 			return ErrGone
 		case v.Holds:
-			if waited {
+			if !silent {
 				t.announce()
 			}
 			return nil
@@ -242,9 +245,9 @@ func (t *Ticket) WaitPermits(ctx context.Context, size int, try bool) error {
 			return &busyError{t.line}
 		}
 		if head = head || v.Head; head {
-			v, err = t.headWait(ctx, v, &size)
+			v, err = t.headWait(ctx, v, &z)
 		} else {
-			v, head, err = t.lineWait(ctx, v, &size)
+			v, head, err = t.lineWait(ctx, v, &z)
 		}
 		if err != nil {
 			return t.waited(ctx, err)
@@ -285,26 +288,19 @@ func (t *Ticket) decidePermits(ctx context.Context, size int) (PermitVerdict, er
 
 // reread reads the list, and then the size: what is before us only becomes less, so that an older list is safe, and an
 // older size is not.
-func (t *Ticket) reread(ctx context.Context, size *int) (PermitVerdict, error) {
+func (t *Ticket) reread(ctx context.Context, z *sizing) (PermitVerdict, error) {
 	if err := t.list(ctx); err != nil {
 		return PermitVerdict{}, err
 	}
-	state, _, err := t.q.state(ctx, t.s)
-	if errors.Is(err, zk.ErrNoNode) {
-		return PermitVerdict{}, ErrGone
-	}
-	if err != nil {
+	if err := t.readSize(ctx, z); err != nil {
 		return PermitVerdict{}, err
 	}
-	if state.Size > 0 {
-		*size = state.Size
-	}
-	return t.decidePermits(ctx, *size)
+	return t.decidePermits(ctx, z.size)
 }
 
 // lineWait waits behind somebody who waits, until that one has gone or holds. It also reports whether that one turned
-// out to hold already, though not by the size as it is now: then we are the head.
-func (t *Ticket) lineWait(ctx context.Context, was PermitVerdict, size *int) (v PermitVerdict, head bool, err error) {
+// out to hold already, or may, though not by the size as it is now: then we are the head.
+func (t *Ticket) lineWait(ctx context.Context, was PermitVerdict, z *sizing) (v PermitVerdict, head bool, err error) {
 	before := t.q.Dir + "/" + was.Before
 	w, err := t.watchBefore(ctx, before)
 	if err != nil {
@@ -314,12 +310,12 @@ func (t *Ticket) lineWait(ctx context.Context, was PermitVerdict, size *int) (v 
 		defer w.Close()
 	}
 	// It may have begun to hold between our list and the watch: look again, now that nothing can be missed.
-	v, err = t.reread(ctx, size)
+	v, err = t.reread(ctx, z)
 	if err != nil || !v.Present || v.Holds || v.Head || v.Before != was.Before || hasFired(w) {
 		return v, false, err
 	}
 	switch stat, err := t.s.Exists(ctx, before); {
-	case err == nil && stat.Version > 0:
+	case err == nil && (stat.Version > 0 || v.Sum <= z.largest && stat.Czxid < z.written):
 		return v, true, nil
 	case err != nil && !errors.Is(err, zk.ErrNoNode):
 		return v, false, err
@@ -327,12 +323,12 @@ func (t *Ticket) lineWait(ctx context.Context, was PermitVerdict, size *int) (v 
 	if err := t.sleep(ctx, fired(w), nil); err != nil {
 		return v, false, err
 	}
-	v, err = t.reread(ctx, size)
+	v, err = t.reread(ctx, z)
 	return v, false, err
 }
 
 // headWait waits as the first of those who wait, until somebody who holds has gone or the size has changed.
-func (t *Ticket) headWait(ctx context.Context, was PermitVerdict, size *int) (PermitVerdict, error) {
+func (t *Ticket) headWait(ctx context.Context, was PermitVerdict, z *sizing) (PermitVerdict, error) {
 	t.before = ""
 	dir, err := t.s.Watch(ctx, t.q.Dir)
 	if err != nil {
@@ -348,21 +344,17 @@ func (t *Ticket) headWait(ctx context.Context, was PermitVerdict, size *int) (Pe
 	}
 	defer list.Close()
 	t.names, t.counter = names, NewListing(nil, stat).Counter
-	state, _, err := t.q.state(ctx, t.s) // after the watches: a change from here on wakes us
-	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+	if err := t.readSize(ctx, z); err != nil { // after the watches: a change from here on wakes us
 		return was, err
 	}
-	if state.Size > 0 {
-		*size = state.Size
-	}
-	v, err := t.decidePermits(ctx, *size)
+	v, err := t.decidePermits(ctx, z.size)
 	if err != nil || !v.Present || v.Holds {
 		return v, err
 	}
 	if err := t.sleep(ctx, list.Fired(), dir.Fired()); err != nil {
 		return v, err
 	}
-	return t.reread(ctx, size)
+	return t.reread(ctx, z)
 }
 
 // announce wakes the one behind us, now that we hold: it may be its turn too.

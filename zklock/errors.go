@@ -40,7 +40,7 @@ var (
 	ErrBusy = errors.New("zklock: busy")
 
 	// ErrDeadlock says that the context of the call belongs to a hold of the very same lock, which would wait for
-	// itself for ever. See WithReentrancy.
+	// itself for ever. See WithReentrancy, and Semaphore.Acquire.
 	ErrDeadlock = errors.New("zklock: deadlock: the caller holds this lock already")
 
 	// ErrNoLeader says that nobody leads.
@@ -55,7 +55,8 @@ var (
 	// ErrPath says that a path can't be a lock's; the message names the path and the rule.
 	ErrPath = session.ErrPath
 
-	// ErrConflict says that the path is in use by something that is not this kind of lock.
+	// ErrConflict says that the path is in use by something that is not this kind of lock, or has data of somebody else's
+	// where this kind of lock keeps its own.
 	ErrConflict = recipe.ErrConflict
 
 	// ErrOption says that an option's value can't work; the message names the value and the rule.

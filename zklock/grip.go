@@ -446,6 +446,12 @@ func (c holdContext) Value(key any) any {
 		if c.h.g.covers(k) {
 			return c.h.g
 		}
+	case permitsKey: // of all holds that the context belongs to
+		n, _ := c.values.Value(key).(int)
+		if c.h.g.covers(lockKey(k)) && c.Err() == nil {
+			n += c.h.g.info.Permits
+		}
+		return n
 	}
 	// The grip's context has no values but the one that lets package context cancel its children without a goroutine.
 	if v := c.Context.Value(key); v != nil {

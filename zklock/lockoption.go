@@ -125,7 +125,8 @@ func WithContainer() LockOption {
 // WithLockDelay keeps the lock from the next holder for d after a loss (not after a release), so that work of the lost
 // holder that is still under way somewhere can end. d is counted from the moment at which the next in line finds the
 // loss. Every contender of the path must use the option; the delay that counts is the lost holder's. A hold that ended
-// by WithMaxHold counts as lost. It costs two reads and a write more for each Lock, and a read for each Unlock. At most
+// by WithMaxHold counts as lost. Who holds is noted in the data of the lock's path; data there that are somebody else's
+// stay, and are ErrConflict. It costs two reads and a write more for each Lock, and a read for each Unlock. At most
 // an hour; default: no delay.
 func WithLockDelay(d time.Duration) LockOption {
 	return LockOption{func(o *lockOptions) error {

@@ -271,3 +271,38 @@ func TestOnlyALiveHoldOfThisWriteLockCanBeDowngraded(t *testing.T) {
 		rwNothingLeft(s, dir)
 	})
 }
+
+// The reply to a downgrade is lost, and a server that has not heard of it yet says that it was not made: the second
+// attempt finds the first one's znode, which is our own.
+func TestADowngradeThatFindsItsOwnZnodeHasSucceeded(t *testing.T) {
+	for _, opts := range [][]zklock.LockOption{nil, {zklock.WithLockDelay(time.Minute)}} {
+		for _, again := range []bool{false, true} {
+			t.Run(map[bool]string{true: "with a delay"}[opts != nil]+map[bool]string{true: ", the second reply is lost too"}[again], func(t *testing.T) {
+				simTest(t, func(s *sim) {
+					dir, a, b := s.dir("/locks/a"), s.client(), s.client()
+					m := a.RWMutex(dir, opts...)
+					w := rwTake(s, m.Lock)
+					writer, reader := rwAside(s, b.RWMutex(dir, opts...).Lock), rwAside(s, s.client().RWMutex(dir, opts...).RLock)
+					times := 1
+					if again {
+						times = 2
+					}
+					s.srv.Inject(zktest.CloseAfter().Op(zktest.OpMulti).Session(a.id()).Times(times))
+					missed := s.srv.Inject(zktest.Answer(zktest.CodeNoNode).Op(zktest.OpExists).Session(a.id()).Path(dir + "/*__READ__*").Once())
+					r, err := m.Downgrade(s.Context(), w)
+					require.NoError(s, err)
+					require.Equal(s, 1, missed.Hits())
+					s.owned(a, r)
+					require.Equal(s, w.Token(), r.Token())
+					require.Equal(s, "RWR", rwReaders(s, dir))
+					time.Sleep(time.Minute)
+					require.NoError(s, r.Err())
+					s.unlock(r)
+					s.unlock(writer.get(s))
+					s.unlock(reader.get(s))
+					rwNothingLeft(s, dir)
+				})
+			})
+		}
+	}
+}

@@ -23,6 +23,8 @@ type Semaphore struct {
 // Semaphore returns the semaphore of size permits whose contenders queue below path. The first one to use it writes
 // its size at the path; one that comes with another size gets ErrConflict, which names both. It does no I/O; a path,
 // size or option that can't work is reported by every call on it (ErrPath, ErrOption). WithReentrancy does not apply.
+// The size is kept in the data of the path's znode: data that are somebody else's stay, and are ErrConflict.
+// With WithContainer the size goes with the directory, when that has not been used for a while, unless Resize was called.
 // With an access list (WithACL) that does not let every contender write, each release wakes all who wait, and not two.
 func (c *Client) Semaphore(path string, size int, opts ...LockOption) *Semaphore {
 	s := &Semaphore{b: c.newBase(path, opts), size: size}
@@ -41,7 +43,9 @@ func checkSize(size int) error {
 
 // Acquire waits until n permits are free and returns the hold of them all. Contract and errors are those of
 // Mutex.Lock; besides: ErrOption when n < 1 or n is greater than the size, ErrConflict when the semaphore has another
-// size at the ensemble.
+// size at the ensemble. ErrDeadlock when ctx comes from holds of this semaphore whose permits, with n, are more than its
+// size: those are not released while the call waits, so that it would wait for ever. (Not for want of a release
+// elsewhere: two callers who each hold one of two permits and want one more wait for each other unnoticed.)
 func (s *Semaphore) Acquire(ctx context.Context, n int) (*Hold, error) {
 	return s.b.lock(ctx, s.request("acquire", n, false))
 }
@@ -58,8 +62,10 @@ func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 }
 
 // Resize changes the size at the ensemble, for everybody: more permits wake those who wait for them; fewer let holders
-// finish. Semaphores that were in use with the old size follow. It blocks for some round trips; after an error that
-// matches ErrUnknownOutcome the size may have been changed. ErrOption: the size is not positive.
+// finish. Semaphores that were in use with the old size follow. It is one write, after some reads; after an error that
+// matches ErrUnknownOutcome the size may have been changed, and then everybody follows just the same. With WithContainer
+// the directory stays from then on, by a znode "resized" in it, so that the size is not forgotten.
+// ErrOption: the size is not positive. ErrConflict: the path has data that are somebody else's.
 func (s *Semaphore) Resize(ctx context.Context, size int) error {
 	if s.b.err != nil {
 		return &lockError{"resize", s.b.path, s.b.err}
@@ -90,24 +96,25 @@ func (s *Semaphore) stand(ctx context.Context, z *session.Session, r *request) (
 	if q.Permits < 1 {
 		return nil, fmt.Errorf("%w: %d permits: less than one", ErrOption, q.Permits)
 	}
-	tooMany := func(size int) error {
-		return fmt.Errorf("%w: %d permits: more than the semaphore has, which is %d", ErrOption, q.Permits, size)
-	}
-	known := int(s.adopted.Load())
-	if known == 0 && q.Permits > s.size {
-		return nil, tooMany(s.size) // whatever the ensemble says: nothing need be made to know it
+	if s.adopted.Load() == 0 && q.Permits > s.size {
+		return nil, tooMany(q.Permits, s.size) // whatever the ensemble says: nothing need be made to know it
 	}
 	size, err := q.Size(ctx, z, s.size)
 	if err != nil {
 		return nil, err
 	}
-	if known == 0 && size != s.size {
-		return nil, q.SizeError(size, s.size)
+	if s.refuse(ctx, r, size) != nil { // by what may be a server that lags behind: it asks its leader first
+		if err := z.Sync(ctx, q.Dir); err != nil {
+			return nil, err
+		}
+		if size, err = q.Size(ctx, z, s.size); err != nil {
+			return nil, err
+		}
+		if err := s.refuse(ctx, r, size); err != nil {
+			return nil, err
+		}
 	}
 	s.adopted.Store(int64(size))
-	if q.Permits > size {
-		return nil, tooMany(size)
-	}
 	if r.try {
 		t, err := q.TryPermits(ctx, z, size)
 		if err != nil {
@@ -121,3 +128,25 @@ func (s *Semaphore) stand(ctx context.Context, z *session.Session, r *request) (
 	}
 	return t, t.WaitPermits(ctx, size, false)
 }
+
+// refuse says why a call can't be served by a semaphore that has that size at the ensemble.
+func (s *Semaphore) refuse(ctx context.Context, r *request, size int) error {
+	n := r.queue.Permits
+	own, _ := ctx.Value(permitsKey{s.b.c, s.b.path}).(int)
+	switch {
+	case s.adopted.Load() == 0 && size != s.size:
+		return r.queue.SizeError(size, s.size)
+	case n > size:
+		return tooMany(n, size)
+	case !r.try && own+n > size:
+		return fmt.Errorf("%w: %d of %d permits, and asks for %d more", ErrDeadlock, own, size, n)
+	}
+	return nil
+}
+
+func tooMany(n, size int) error {
+	return fmt.Errorf("%w: %d permits: more than the semaphore has, which is %d", ErrOption, n, size)
+}
+
+// permitsKey finds in a context how many permits of a semaphore the holds that it belongs to have.
+type permitsKey lockKey

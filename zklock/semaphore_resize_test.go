@@ -208,18 +208,59 @@ func TestAResizeThatLosesItsConnectionIsCarriedOut(t *testing.T) {
 	}
 }
 
-// The directory's data may be anybody's: what is no size is replaced by one.
-func TestASemaphoresDirectoryMayHoldAnything(t *testing.T) {
+// Data at the path that somebody else keeps there are not overwritten, whatever is called, and the refusal names them
+// (scenario 67).
+func TestASemaphoreDoesNotOverwriteSomebodyElsesData(t *testing.T) {
 	simTest(t, func(s *sim) {
 		s.dir("/locks")
-		for i, data := range []string{"", "hello", `{"size":"3"}`, `{"size":-3}`, `{"size":0}`, `[3]`, "3", "null", "\xff\xfe", `{"size":1e99}`} {
+		for i, data := range []string{"hello", `{"size":"3"}`, `{"size":-3}`, `{"size":3,"owner":"me"}`, `[3]`, "3", "null", "\xff\xfe", `{"size":1e99}`, "\u202egnp"} {
 			dir := "/locks/" + string(rune('a'+i))
 			require.NoError(s, s.srv.Create(dir, []byte(data)))
-			c := s.client()
-			s.unlock(semTake(s, c.Semaphore(dir, 3), 3))
-			_, err := c.Semaphore(dir, 4).TryAcquire(s.Context(), 1)
+			m := s.client().Semaphore(dir, 3)
+			for _, err := range []error{
+				func() error { _, err := m.Acquire(s.Context(), 1); return err }(),
+				func() error { _, err := m.TryAcquire(s.Context(), 1); return err }(),
+				m.Resize(s.Context(), 5),
+			} {
+				require.ErrorIs(s, err, zklock.ErrConflict, "data %q", data)
+				require.ErrorContains(s, err, dir+" has data that no lock has written")
+				require.NotContains(s, err.Error(), "\u202e")
+			}
+			n, _ := s.srv.Node(dir)
+			require.Equal(s, data, string(n.Data))
+			require.Empty(s, s.srv.Children(dir))
+		}
+		for i, data := range []string{"", `{"size":0}`, "{}", ` { "size": 3 } `} { // nobody's, or a size
+			dir := "/locks/" + string(rune('A'+i))
+			require.NoError(s, s.srv.Create(dir, []byte(data)))
+			s.unlock(semTake(s, s.client().Semaphore(dir, 3), 3))
+			_, err := s.client().Semaphore(dir, 4).TryAcquire(s.Context(), 1)
 			require.ErrorIs(s, err, zklock.ErrConflict, "data %q", data)
 		}
+	})
+}
+
+// A semaphore's size and a lock delay share the path's data, and neither costs the other its own (scenario 67).
+func TestASemaphoreWithALockDelayKeepsBothInThePathsData(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dir, a, b := s.dir("/locks/a"), s.client(), s.client()
+		delay := zklock.WithLockDelay(30 * time.Second)
+		m := a.Semaphore(dir, 3, delay)
+		one, two := semTake(s, m, 1), semTake(s, b.Semaphore(dir, 3, delay), 1)
+		require.NoError(s, m.Resize(s.Context(), 2))
+		_, err := b.Semaphore(dir, 3, delay).TryAcquire(s.Context(), 1)
+		require.ErrorIs(s, err, zklock.ErrConflict)
+		require.NoError(s, s.srv.Delete(two.Node()))
+		time.Sleep(time.Second)
+		require.ErrorIs(s, two.Unlock(s.Context()), zklock.ErrNodeDeleted)
+		began := time.Now()
+		next := semTake(s, m, 1)
+		require.Equal(s, 30*time.Second, time.Since(began), "after a loss")
+		s.unlock(one)
+		s.unlock(next)
+		n, _ := s.srv.Node(dir)
+		require.JSONEq(s, `{"size":2,"was":3}`, string(n.Data))
+		semNothingLeft(s, dir)
 	})
 }
 
