@@ -64,5 +64,7 @@
 //     another connection meanwhile; a real server has answered what the old connection brought before it lets the
 //     new one in.
 //   - The four-letter words show latencies of zero, and mntr has the lines that tools ask for, not all 300.
+//   - A session that ends with too many ephemerals takes the whole ensemble down at once and for good (Server.Failure).
+//     Of a real one, the followers fall out when they read the transaction, and whoever has it in its log does not start.
 //   - A client that is connected by Dial has the address 127.0.0.1.
 package zktest

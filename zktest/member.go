@@ -55,6 +55,7 @@ func (s *Server) Follower() (*Member, error) {
 		return nil, ErrClosed
 	}
 	m := newMember(s, s.leader.tree.clone())
+	m.down = s.failure != nil
 	return m, s.addMember(m)
 }
 
@@ -225,12 +226,12 @@ func (m *Member) Down() {
 	m.s.changed()
 }
 
-// Up ends Down.
+// Up ends Down, unless the ensemble has failed.
 func (m *Member) Up() {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
 	wasStill := m.s.still()
-	m.down = false
+	m.down = m.s.failure != nil
 	m.s.restart(wasStill)
 }
 

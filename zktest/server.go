@@ -40,6 +40,7 @@ type Server struct {
 	mu          sync.Mutex
 	closed      bool
 	stopped     bool               // the clock, by StopClock
+	failure     error              // what the ensemble died of; then all members are down for good
 	leader      *Member            // members[0]; never changes: there are no elections
 	members     []*Member          // only grows
 	conns       map[*conn]struct{} // all that are not killed, also those whose client has left
@@ -58,7 +59,7 @@ type Server struct {
 }
 
 // Run starts a server for a test and closes it when the test ends. A server that does not start ends the test; one
-// that leaves a goroutine behind fails it.
+// that leaves a goroutine behind, or has failed (see Failure), fails it.
 func Run(tb TB, opts ...Option) *Server {
 	tb.Helper()
 	s, err := Start(opts...)
@@ -66,6 +67,9 @@ func Run(tb TB, opts ...Option) *Server {
 		tb.Fatalf("%v", err)
 	}
 	tb.Cleanup(func() {
+		if err := s.Failure(); err != nil {
+			tb.Errorf("%v", err)
+		}
 		if err := s.Close(); err != nil {
 			tb.Errorf("%v", err)
 		}
@@ -118,6 +122,16 @@ func (s *Server) Dial(network, addr string, timeout time.Duration) (net.Conn, er
 	}
 	s.mu.Unlock()
 	return m.Dial(network, addr, timeout)
+}
+
+// Failure returns nil, and after something that no real ensemble survives what it was: a session that ended with so many
+// ephemerals that the list of their paths is longer than twice the packet limit (WithPacketLimit). Real servers can't
+// read the transaction that has it, neither from their leader nor, when they start again, from their own log. From
+// then on all members are down, and Up does nothing.
+func (s *Server) Failure() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failure
 }
 
 // joinTimeout bounds how long Close waits for goroutines that have nothing left to wait for.

@@ -155,3 +155,47 @@ func TestNoSessionEndsWhileNobodyLeads(t *testing.T) {
 		})
 	}
 }
+
+func TestTheEnsembleFailsWhenASessionEndsWithMoreEphemeralsThanATransactionCanList(t *testing.T) {
+	for name, k := range map[string]struct {
+		ephemerals int
+		end        string
+		fails      bool
+	}{
+		"just not": {64, "a close", false}, // 4 + 64 × (4 + 27) bytes
+		"closed":   {65, "a close", true},
+		"expired":  {65, "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, err := zktest.Start(zktest.WithoutListener(), zktest.WithPacketLimit(1000))
+				require.NoError(t, err)
+				defer func() { require.NoError(t, s.Close()) }()
+				follower, err := s.Follower()
+				require.NoError(t, err)
+				c := scriptOn(t, s.Dial)
+				for range k.ephemerals {
+					c.ok(t, "a create /ephemeral-znode- m=es")
+				}
+				if k.end != "" {
+					_ = c.step(k.end)
+				} else {
+					require.NoError(t, s.Expire(s.Sessions()[0].ID))
+				}
+				synctest.Wait()
+				if !k.fails {
+					require.NoError(t, s.Failure())
+					c.ok(t, "b create /later")
+					return
+				}
+				require.ErrorContains(t, s.Failure(), "65 ephemerals, a list of 2019 bytes")
+				s.Leader().Up()
+				follower.Up()
+				for _, m := range []*zktest.Member{s.Leader(), follower} {
+					_, err := m.Dial("", "", 0)
+					assert.Error(t, err)
+				}
+			})
+		})
+	}
+}

@@ -339,10 +339,30 @@ func (s *Server) endSession(at *Member, id int64) {
 	// Out of the table first: what its deletions trigger must not find it alive.
 	delete(s.sessions, id)
 	var muts []mutation
+	list := 4
 	for _, p := range s.leader.tree.owned(id) {
 		muts = append(muts, mutation{kind: mutDelete, op: OpDelete, path: p})
+		list += 4 + len(p)
 	}
 	s.commit(at, muts, id)
+	if limit := 2 * s.opt.maxPacket; list > limit {
+		s.fail(fmt.Errorf("zktest: the ensemble has failed: session %#x ended with %d ephemerals, a list of %d bytes; "+
+			"servers read no transaction longer than %d, on the wire and in their logs", id, len(muts), list, limit))
+	}
+}
+
+// fail takes all members down for good.
+func (s *Server) fail(why error) {
+	if s.failure != nil {
+		return
+	}
+	s.failure = why
+	s.log.Error("zktest: failed", "error", why)
+	for _, m := range s.members {
+		m.down = true
+		m.kill()
+	}
+	s.changed()
 }
 
 // sweep deletes the containers and TTL nodes whose time has come.
