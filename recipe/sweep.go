@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/session"
 )
 
@@ -180,7 +181,7 @@ func (w *sweeper) search(ctx context.Context, creates []lostCreate, catchUp func
 	for _, dir := range dirs {
 		own, err := w.own(ctx, dir, ids[dir])
 		switch {
-		case err == nil:
+		case err == nil, errors.Is(err, zk.ErrNoNode): // none is there
 		case final(err):
 			continue
 		default:
@@ -191,11 +192,14 @@ func (w *sweeper) search(ctx context.Context, creates []lostCreate, catchUp func
 			continue
 		}
 		for _, c := range ids[dir] {
+			create, made := dir+"/"+c.id, session.Created{}
 			if name := own[c.id]; name != "" {
-				found = append(found, dir+"/"+name)
+				made.Path = dir + "/" + name
+				found = append(found, made.Path)
 			} else {
 				missing = append(missing, c)
 			}
+			w.s.Found(trusted.Caller{}, create, made) // so that it knows what it has room for
 		}
 	}
 	return missing, found, first

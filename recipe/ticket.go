@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/text"
+	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/session"
 )
 
@@ -188,7 +189,15 @@ func (q Queue) conflict(foreign string) error {
 
 // find looks for the znode after a create whose reply was lost, and adopts it when it is there and this session's.
 // False: it was not made, and will not be.
-func (t *Ticket) find(ctx context.Context) (bool, error) {
+func (t *Ticket) find(ctx context.Context) (found bool, err error) {
+	defer func() { // either way the session knows what it has room for
+		switch create := t.q.Dir + "/" + t.id; {
+		case found:
+			t.s.Found(trusted.Caller{}, create, session.Created{Path: t.node, Czxid: t.czxid})
+		case err == nil:
+			t.s.Found(trusted.Caller{}, create, session.Created{})
+		}
+	}()
 	if err := t.s.Sync(ctx, t.q.Dir); err != nil {
 		return false, err
 	}

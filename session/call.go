@@ -40,6 +40,11 @@ type call struct {
 
 	prev, next *call // in a callQueue
 
+	// What it does to the session's ephemerals; the rest is its caller's and the room's: see ephemerals.
+	changes  []change
+	reserved int  // bytes
+	doubted  bool // nobody waits for it, and it may be carried out
+
 	room [frameRoom]byte // for frame, when it is short
 }
 
@@ -83,12 +88,32 @@ const burst = window / 2
 // as ctx and the session last. Calls that servers would refuse for their size are refused here, all of them.
 //
 // Nil says that every call has a reply; whether it says yes or no is in call.result.
+//
+// A request that may make ephemeral znodes for which the session has no room does not leave (ErrNoRoom).
 func (s *Session) run(ctx context.Context, calls ...*call) error {
 	for _, c := range calls {
 		if size := len(c.frame) - 4; size > s.cfg.packetLimit { // without the length itself, as the servers count
 			return c.failUnsent(&sizeError{"request", size, s.cfg.packetLimit})
 		}
 	}
+	for _, c := range calls {
+		if err := s.ephemerals.reserve(c); err != nil {
+			return c.failUnsent(err) // the only one that reserves: the others are reads
+		}
+	}
+	err := s.deliver(ctx, calls)
+	for _, c := range calls {
+		if c.replied() {
+			s.ephemerals.answered(c)
+		} else {
+			s.ephemerals.left(c)
+		}
+	}
+	return err
+}
+
+// deliver is run for requests that have their room.
+func (s *Session) deliver(ctx context.Context, calls []*call) error {
 	for {
 		l, err := s.await(ctx)
 		if err != nil {
@@ -159,6 +184,21 @@ func first(calls []*call) *call {
 		}
 	}
 	return calls[len(calls)-1]
+}
+
+// mayHaveLeft reports whether c may be carried out though run has given up waiting for it.
+func (c *call) mayHaveLeft() bool {
+	select {
+	case <-c.done:
+		return !errors.Is(c.err, ErrNotSent)
+	default:
+	}
+	if c.link == nil {
+		return false
+	}
+	c.link.mu.Lock()
+	defer c.link.mu.Unlock()
+	return !c.sent.IsZero()
 }
 
 // garbled gives up the link whose reply to c can't be decoded.

@@ -43,6 +43,8 @@ const (
 const (
 	codeOK             int32 = 0
 	codeUnimplemented  int32 = -6
+	codeBadArguments   int32 = -8
+	codeAPIError       int32 = -100 // those below are ZooKeeper's API's
 	codeNoNode         int32 = -101
 	codeSessionExpired int32 = -112
 	codeAuthFailed     int32 = -115
@@ -250,11 +252,11 @@ var codes = map[int32]error{
 	-5:                 errors.New("the server can't read the request"),
 	codeUnimplemented:  errors.New("operation not implemented by this server"),
 	-7:                 errors.New("the server's time for the operation was over"),
-	-8:                 zk.ErrBadArguments,
+	codeBadArguments:   zk.ErrBadArguments,
 	-12:                errors.New("the server does not know the session"),
 	-13:                errors.New("no quorum of the new configuration is connected"),
 	-14:                errors.New("another reconfiguration is in progress"),
-	-100:               zk.ErrAPIError,
+	codeAPIError:       zk.ErrAPIError,
 	codeNoNode:         zk.ErrNoNode,
 	-102:               zk.ErrNoAuth,
 	-103:               zk.ErrBadVersion,

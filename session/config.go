@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"net"
+	"strconv"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -54,6 +55,13 @@ type Config struct {
 	// have another one than the default. From 1,024 to 2^31−1; default 1,048,575.
 	PacketLimit int
 
+	// EphemeralBytes bounds the paths of the session's ephemeral znodes: their lengths, with chroot and sequence number, and
+	// 4 bytes for each. Creates beyond it are refused (ErrNoRoom). When a session ends, the ensemble writes one transaction
+	// that lists them all; servers since 3.6.0 refuse to read one that is longer than jute.maxbuffer and its extra, and are
+	// lost. So it must stay well below 2 × jute.maxbuffer. From 16 KB to 64 MB; default 512 KB, some 6,000 locks, or half of
+	// PacketLimit if that is less.
+	EphemeralBytes int
+
 	// Auth is presented on every connection before anything else.
 	Auth []Auth
 
@@ -86,6 +94,7 @@ type config struct {
 	chroot  string
 	timeout time.Duration
 	tick    time.Duration
+	room    int // for ephemerals
 	auth    []Auth
 
 	packetLimit int
@@ -120,6 +129,12 @@ func (c Config) check(connect string) (config, error) {
 	if c.ServerTick < 0 || c.ServerTick > maxTimeout {
 		return config{}, configError("server tick", c.ServerTick, "is not between 0 and 24h")
 	}
+	switch {
+	case c.EphemeralBytes == 0:
+		c.EphemeralBytes = min(defaultEphemeralBytes, c.PacketLimit/2)
+	case c.EphemeralBytes < minEphemeralBytes || c.EphemeralBytes > maxEphemeralBytes:
+		return config{}, configError("room for ephemeral znodes", strconv.Itoa(c.EphemeralBytes), "is not between 16384 and 67108864 bytes")
+	}
 	var auth []Auth
 	for _, a := range c.Auth {
 		if a.Scheme == "" {
@@ -127,7 +142,7 @@ func (c Config) check(connect string) (config, error) {
 		}
 		auth = append(auth, Auth{a.Scheme, bytes.Clone(a.Credential)}) // the caller may wipe his
 	}
-	return config{servers: servers, chroot: chroot, timeout: c.Timeout, tick: c.ServerTick, auth: auth, packetLimit: c.PacketLimit,
+	return config{servers: servers, chroot: chroot, timeout: c.Timeout, tick: c.ServerTick, room: c.EphemeralBytes, auth: auth, packetLimit: c.PacketLimit,
 		tls: c.TLS, dial: c.Dial, log: c.Logger, onState: c.OnState}, nil
 }
 

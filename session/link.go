@@ -260,6 +260,7 @@ func (l *link) handle(body []byte, size int, at time.Time) error {
 			return fmt.Errorf("%w: notification: %w", ErrGarbled, d.err)
 		}
 		l.s.notified(head.zxid)
+		l.s.ephemerals.deleted(typ, l.s.strip(path))
 		l.s.watches.fire(l, typ, path)
 		return nil
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/go-zookeeper/zk"
 )
@@ -33,7 +34,7 @@ func (s *Session) Transact(ctx context.Context, ops ...any) (Transaction, error)
 	if err != nil {
 		return Transaction{}, err
 	}
-	if err := s.run(ctx, c); err != nil {
+	if err := s.run(ctx, c); err != nil && !c.replied() {
 		return Transaction{}, err
 	}
 	return s.transacted(c, paths)
@@ -100,19 +101,34 @@ func (s *Session) ListAll(ctx context.Context, paths []string) ([][]string, erro
 // newMulti encodes a multi, and returns its operations' paths as the caller named them.
 func (s *Session) newMulti(ops []any) (*call, []string, error) {
 	var body []byte
+	var changes []change
 	paths := make([]string, len(ops))
 	for i, op := range ops {
 		var err error
 		if body, paths[i], err = s.appendOp(body, op); err != nil {
 			return nil, nil, fmt.Errorf("session: multi: %w", err)
 		}
+		switch op := op.(type) {
+		case *zk.CreateRequest:
+			changes = append(changes, changeOf(op.Path, Mode(op.Flags), i)...)
+		case *zk.DeleteRequest:
+			changes = append(changes, change{deletes, op.Path, i})
+		}
 	}
 	body = appendMultiHeader(body, -1, true)
-	return newCall(opMulti, "multi", paths[0], func(b []byte) []byte { return append(b, body...) }), paths, nil
+	c := newCall(opMulti, "multi", paths[0], func(b []byte) []byte { return append(b, body...) })
+	c.changes = changes
+	return c, paths, nil
 }
 
 // transacted decodes the reply to a multi.
 func (s *Session) transacted(c *call, paths []string) (Transaction, error) {
+	tx, err := s.decodeTransaction(c, paths)
+	s.ephemerals.settle(c, err, func(ch change) string { return tx.Responses[ch.op].String })
+	return tx, err
+}
+
+func (s *Session) decodeTransaction(c *call, paths []string) (Transaction, error) {
 	d := &decoder{b: c.reply}
 	resps, codes := s.decodeMulti(d, len(paths))
 	failed := -1
@@ -132,6 +148,9 @@ func (s *Session) transacted(c *call, paths []string) (Transaction, error) {
 	case failed < 0 && c.head.code != codeOK:
 		return Transaction{}, s.garbled(c, fmt.Errorf("refused (%w), and every operation done", errOf(c.head.code)))
 	case failed >= 0:
+		if codes[failed] == codeNoNode && !slices.Contains(paths[:failed], paths[failed]) { // else it may be their doing
+			s.ephemerals.gone(paths[failed], c.head.zxid, true)
+		}
 		return Transaction{Responses: resps}, &OpError{Op: "multi", Path: paths[failed], Err: errOf(codes[failed])}
 	}
 	for i, r := range resps {

@@ -31,8 +31,8 @@ type Created struct {
 // All operations below are alike. When they return nil, the server has answered yes. They block for one round trip,
 // and before it, while there is no connection, as long as ctx and the session last; they return promptly when either
 // ends. Reads are repeated when the connection breaks. A write is sent once: when its reply is lost, or ctx ends after
-// it has left, the error matches ErrUnknownOutcome. Refusals are the driver's errors (zk.ErrNoNode, …) inside an
-// OpError; a bad path is refused before any I/O (ErrPath): by CheckPath's rules where something is made or written in a
+// it has left, the error matches ErrUnknownOutcome. One that would make ephemeral znodes for which the session has no
+// room is not sent (ErrNoRoom). Refusals are the driver's errors (zk.ErrNoNode, …) inside an OpError; a bad path is refused before any I/O (ErrPath): by CheckPath's rules where something is made or written in a
 // multi, and elsewhere by those for slashes and relative components only, since the ensemble may hold znodes that others
 // have named. They may be called concurrently; calls made one after the other by one goroutine are carried out in that
 // order.
@@ -43,7 +43,7 @@ func (s *Session) Create(ctx context.Context, path string, data []byte, mode Mod
 	if err != nil {
 		return Created{}, err
 	}
-	if err := s.run(ctx, c); err != nil {
+	if err := s.run(ctx, c); err != nil && !c.replied() {
 		return Created{}, err
 	}
 	return s.created(c)
@@ -279,7 +279,9 @@ func (s *Session) newCreate(path string, data []byte, mode Mode, acl []zk.ACL) (
 	if err := checkCreate(path, mode); err != nil {
 		return nil, err
 	}
-	return createCall(s.join(path), path, data, mode, acl), nil
+	c := createCall(s.join(path), path, data, mode, acl)
+	c.changes = changeOf(path, mode, 0)
+	return c, nil
 }
 
 // checkCreate is CheckPath for a znode to be made.
@@ -301,6 +303,12 @@ func createCall(full, path string, data []byte, mode Mode, acl []zk.ACL) *call {
 }
 
 func (s *Session) created(c *call) (Created, error) {
+	made, err := s.decodeCreated(c)
+	s.ephemerals.settle(c, err, func(change) string { return made.Path })
+	return made, err
+}
+
+func (s *Session) decodeCreated(c *call) (Created, error) {
 	d, err := c.result()
 	if err != nil {
 		return Created{}, err

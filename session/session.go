@@ -45,12 +45,13 @@ func (s State) String() string {
 // Session is one ZooKeeper session: it survives the loss of connections and servers, and ends once, for good. Its
 // methods may be called concurrently.
 type Session struct {
-	cfg      config
-	clock    clock
-	deadline *deadline // when the session is over; moves with the lease
-	hosts    *hosts
-	watches  *watches
-	notes    *notifier // nil when nobody listens
+	cfg        config
+	clock      clock
+	deadline   *deadline // when the session is over; moves with the lease
+	hosts      *hosts
+	watches    *watches
+	ephemerals *ephemerals
+	notes      *notifier // nil when nobody listens
 
 	ctx context.Context // ends with the session; its cause is Err
 	cut context.CancelCauseFunc
@@ -136,6 +137,7 @@ func newSession(cfg config) *Session {
 	s.deadline = newDeadline(s.watchLease)
 	s.hosts = newHosts(s.ctx, &s.cfg, s.stake)
 	s.watches = newWatches(s)
+	s.ephemerals = newEphemerals(cfg.room, len(cfg.chroot))
 	return s
 }
 

@@ -188,6 +188,7 @@ func (ws *watches) setLocked(t *watched, code int32) {
 		t.exists = !t.gone
 	case codeNoNode:
 		t.gone = t.stands
+		ws.s.ephemerals.deleted(int32(zk.EventNodeDeleted), ws.s.strip(t.path))
 	default:
 		t.err = errOf(code)
 	}

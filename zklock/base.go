@@ -219,8 +219,13 @@ func (b *base) obtain(ctx context.Context, r *request) (place, *session.Retentio
 	if stand == nil {
 		stand = inLine
 	}
+	paths := r.paths
+	if paths == nil {
+		paths = []string{b.path}
+	}
+	room := b.c.sessions.room(paths...)
 	for {
-		s, err := b.c.Session(ctx)
+		s, err := b.c.sessions.withRoom(ctx, room)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -235,6 +240,7 @@ func (b *base) obtain(ctx context.Context, r *request) (place, *session.Retentio
 		if p != nil {
 			b.c.giveUp(ctx, p)
 		}
+		var full *session.RoomError
 		switch {
 		case b.c.ctx.Err() != nil:
 			return nil, nil, closedError{}
@@ -242,6 +248,9 @@ func (b *base) obtain(ctx context.Context, r *request) (place, *session.Retentio
 			return nil, nil, session.Waited(ctx, err)
 		case ctx.Err() != nil:
 			return nil, nil, err
+		case errors.As(err, &full) && full.Need <= full.Limit:
+			room = max(room, full.Need) // others were quicker, or the session was about to be closed: take another one
+			continue
 		case s.Err() == nil && !errors.Is(err, recipe.ErrGone):
 			return nil, nil, err
 		}

@@ -67,6 +67,10 @@ var (
 	// help.
 	ErrTooLarge = session.ErrTooLarge
 
+	// ErrNoRoom says that the client has as many locks, and waits for them, as its sessions have room for: see
+	// WithEphemeralBytes. The message names the figures.
+	ErrNoRoom = session.ErrNoRoom
+
 	// ErrUnknownOutcome matches the error of Hold.Multi when its writes may or may not have been carried out: the
 	// connection broke, or ctx ended, before the reply.
 	ErrUnknownOutcome = session.ErrUnknownOutcome

@@ -314,9 +314,7 @@ func (l *line) ended(ctx context.Context, at recipe.Line, known bool) error {
 		return closedError{}
 	}
 	if !known { // perhaps for want of a connection: then there is more to say
-		l.c.mu.Lock()
-		s := l.c.cur
-		l.c.mu.Unlock()
+		s := l.c.sessions.current()
 		if s.State() != session.Connected {
 			if _, err := l.c.Session(ctx); err != nil {
 				return err

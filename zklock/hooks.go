@@ -19,7 +19,7 @@ import (
 // With WithReentrancy, a call that counts up a hold is Asked and Acquired under a number of its own, and Joined names
 // the call whose hold it is. That one is Released, when the last Unlock was called, or Lost; the joined one is not.
 type Hooks struct {
-	Session    func(SessionInfo)    // the session came up, is in doubt, or is over
+	Session    func(SessionInfo)    // a session came up, is in doubt, or is over
 	Asked      func(LockInfo)       // somebody wants a lock
 	Queued     func(QueuedInfo)     // it waits in line; again whenever its place was seen to change
 	Acquired   func(AcquiredInfo)   // it holds the lock
@@ -57,7 +57,8 @@ func both[T any](first, second func(T)) func(T) {
 	return func(info T) { first(info); second(info) }
 }
 
-// SessionInfo is a change of the session that the client's locks live in.
+// SessionInfo is a change of a session that the client's locks live in, of which there may be several (WithEphemeralBytes):
+// ID tells them apart. A further one that was not needed any more is Over with ErrClosed.
 type SessionInfo struct {
 	State session.State // Connected, Disconnected (in doubt) or Over
 	ID    int64

@@ -62,6 +62,24 @@ func WithPacketLimit(bytes int) Option {
 	}}
 }
 
+// WithEphemeralBytes bounds the paths of the ephemeral znodes that one session may have, the client's holds, waits and
+// the program's own: their lengths, with chroot and number, and 4 bytes for each. When a session ends, the ensemble writes
+// one transaction that lists them all, and servers since 3.6.0 that read one longer than their jute.maxbuffer and its
+// extra are lost for good. So n must stay well below twice the least jute.maxbuffer in the ensemble. For more locks than
+// that the client opens further sessions by itself, 32 in all, and closes each when it has been without a lock for a
+// minute; what there is no room for then is refused (ErrNoRoom), and so is a MultiLock that is too large for one
+// session. The loss of a session loses the holds that live in it, and no others. From 16 KB to 64 MB; default 512 KB,
+// some 6,000 locks a session, or half of WithPacketLimit if that is less.
+func WithEphemeralBytes(n int) Option {
+	return Option{func(o *options) error {
+		if n <= 0 {
+			return fmt.Errorf("%w: room for ephemeral znodes of %d bytes: is not positive", ErrOption, n)
+		}
+		o.session.EphemeralBytes = n
+		return nil
+	}}
+}
+
 // WithAuth presents credentials on every connection: WithAuth("digest", []byte("user:password")). It may be given
 // several times. Default: none.
 func WithAuth(scheme string, cred []byte) Option {

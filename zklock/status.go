@@ -11,13 +11,14 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// Status is what a Client had at one moment: its session, and this process's own holds and waits in it. Others' are not
-// in it: see Client.Queue.
+// Status is what a Client had at one moment: its sessions, and this process's own holds and waits in them. Others' are
+// not in it: see Client.Queue.
 type Status struct {
-	Session SessionStatus
-	Holds   []HeldLock   // in the order in which they were asked for
-	Waits   []WaitedLock // likewise
-	Kept    []KeptLock   // by path
+	Session  SessionStatus   // the one that Client.Session returns
+	Sessions []SessionStatus // that one, and the further ones in the order in which they were opened: WithEphemeralBytes
+	Holds    []HeldLock      // in the order in which they were asked for
+	Waits    []WaitedLock    // likewise
+	Kept     []KeptLock      // by path
 }
 
 // SessionStatus is a ZooKeeper session as this process knows it.
@@ -29,7 +30,9 @@ type SessionStatus struct {
 	// SafeUntil is the instant before which the ensemble can't have ended the session by itself: local clock. While
 	// nothing is held nobody confirms it, and it may be past.
 	SafeUntil time.Time
-	Err       error // why the session is Over: then the next one is being opened, unless it matches ErrClosed
+	// EphemeralBytes is what the paths of its ephemeral znodes take: see WithEphemeralBytes.
+	EphemeralBytes int
+	Err            error // why the session is Over: then the next one is being opened, unless it matches ErrClosed
 }
 
 // HeldLock is a lock that is held.
@@ -66,7 +69,11 @@ type KeptLock struct {
 // in it, one whose Unlock was called, or that is known to be lost, is not. It costs a copy of them all, and Lock a map
 // entry; nothing is kept of calls that are over. Hooks may call it.
 func (c *Client) Status() Status {
-	st := Status{Session: c.SessionStatus()}
+	var st Status
+	for _, s := range c.sessions.all() {
+		st.Sessions = append(st.Sessions, sessionStatus(s))
+	}
+	st.Session = st.Sessions[0]
 	waits, grips := c.use.all()
 	for _, w := range waits {
 		w.info.Context = nil
@@ -83,13 +90,14 @@ func (c *Client) Status() Status {
 	return st
 }
 
-// SessionStatus is the part of Status that costs the same however much is held: for a readiness probe.
+// SessionStatus is Status.Session, the part of Status that costs the same however much is held: for a readiness probe.
 func (c *Client) SessionStatus() SessionStatus {
-	c.mu.Lock()
-	s := c.cur
-	c.mu.Unlock()
+	return sessionStatus(c.sessions.current())
+}
+
+func sessionStatus(s *session.Session) SessionStatus {
 	return SessionStatus{ID: s.ID(), State: s.State(), Server: s.Server(), Timeout: s.Timeout(), SafeUntil: s.SafeUntil(),
-		Err: s.Err()}
+		EphemeralBytes: s.EphemeralBytes(), Err: s.Err()}
 }
 
 // status returns what is held; false: it has ended.

@@ -1,0 +1,330 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/internal/trusted"
+)
+
+// When a session ends, its leader writes one transaction that lists the paths of all its ephemeral znodes. Since 3.6.0 a
+// server refuses to read a transaction that is longer than jute.maxbuffer and its extra (1 MB each by default), from its
+// leader as well as from its own log: followers fall out of the ensemble and can't start again. So a session counts its
+// ephemerals' paths, and refuses a create for which there is no room.
+//
+// What is counted is never less than what stands at the ensemble. Room is reserved before a create leaves, and given back
+// only when the ensemble has said no, or has said that the znode is gone: in the answer to a delete, in a NoNode that is
+// younger than the create (zxids tell), or by a watch. A create whose reply was lost keeps its room until somebody finds
+// out what became of it (Found; or a delete of that very path). A znode that somebody else deleted, and of which nothing
+// was heard, is counted until its path is used again or the session ends: then the session refuses too early, not too late.
+
+// Limits of Config.EphemeralBytes: a session has room for any single path; and what no server's buffers are set to.
+const (
+	defaultEphemeralBytes = 512 << 10
+	minEphemeralBytes     = 16 << 10
+	maxEphemeralBytes     = 64 << 20
+)
+
+// lengthBytes is what a path takes in a list beside its own bytes.
+const lengthBytes = 4
+
+// numberBytes is the longest that a sequential znode's number can be: the least is -2147483648.
+const numberBytes = 11
+
+// ErrNoRoom matches the error for a create that would bring the paths of the session's ephemeral znodes above
+// Config.EphemeralBytes: nothing was sent. The error is a *RoomError, inside an OpError.
+var ErrNoRoom = errors.New("session: no room for another ephemeral znode")
+
+// RoomError is an ErrNoRoom with its figures, in bytes.
+type RoomError struct {
+	Need  int // for the znodes that were to be made
+	Used  int // by those that there are, or may be
+	Limit int // Config.EphemeralBytes
+}
+
+// Error names the figures and the rule.
+func (e *RoomError) Error() string {
+	return fmt.Sprintf("%v: %d bytes are needed and %d of %d are used: the paths of a session's ephemeral znodes must stay "+
+		"far below the ensemble's jute.maxbuffer", ErrNoRoom, e.Need, e.Used, e.Limit)
+}
+
+// Unwrap returns ErrNoRoom.
+func (e *RoomError) Unwrap() error { return ErrNoRoom }
+
+// change is what a request does to the session's ephemerals when it is carried out.
+type change struct {
+	kind changeKind
+	path string // as the caller named it
+	op   int    // its number within a multi
+}
+
+type changeKind uint8
+
+const (
+	makes         changeKind = iota // an ephemeral znode
+	makesNumbered                   // an ephemeral, sequential one
+	deletes
+)
+
+// changeOf returns what a create of the given mode changes.
+func changeOf(path string, mode Mode, op int) []change {
+	switch mode {
+	case Ephemeral:
+		return []change{{makes, path, op}}
+	case EphemeralSequential:
+		return []change{{makesNumbered, path, op}}
+	}
+	return nil
+}
+
+// ephemerals counts the session's ephemeral znodes.
+type ephemerals struct {
+	limit  int
+	chroot int // its length
+
+	mu      sync.Mutex // guards what follows; a leaf: nothing else is locked under it
+	bytes   int        // of all that stand, are on their way, or may have been made
+	made    map[string]int64
+	doubt   map[change]int // creates whose outcome is unknown; op is 0
+	empty   time.Time      // since when bytes is 0
+	retired bool           // takes no more
+}
+
+func newEphemerals(limit, chroot int) *ephemerals {
+	return &ephemerals{limit: limit, chroot: chroot, made: map[string]int64{}, doubt: map[change]int{}, empty: time.Now()}
+}
+
+// size is what a change of the number of znodes by one takes or gives back, at most.
+func (e *ephemerals) size(c change) int {
+	n := e.chroot + len(c.path) + lengthBytes
+	if c.kind == makesNumbered {
+		n += numberBytes
+	}
+	return n
+}
+
+// reserve takes the room that a request may need; an error says that there is not enough. A transaction that also deletes
+// ephemerals of this session needs only what it adds; and when it does no more than to replace some, by such with longer
+// names, it may go beyond the limit by an eighth: a holder must be able to change what it has.
+func (e *ephemerals) reserve(c *call) error {
+	if len(c.changes) == 0 || c.reserved > 0 {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	gross, net, more := 0, 0, 0
+	for i, ch := range c.changes {
+		if ch.kind != deletes {
+			gross, net, more = gross+e.size(ch), net+e.size(ch), more+1
+			continue
+		}
+		made := func(b change) bool { return b.kind == makes && b.path == ch.path }
+		if _, ok := e.made[ch.path]; ok || slices.ContainsFunc(c.changes[:i], made) {
+			net, more = net-e.size(ch), more-1
+		}
+	}
+	limit := e.limit
+	if more <= 0 {
+		limit += limit / 8
+	}
+	if gross > 0 && (e.retired || net > 0 && e.bytes+net > limit) {
+		return &RoomError{Need: net, Used: e.bytes, Limit: limit}
+	}
+	c.reserved = gross
+	e.bytes += gross
+	return nil
+}
+
+// refund gives back the room of a request that was certainly not carried out.
+func (e *ephemerals) refund(c *call) {
+	if len(c.changes) == 0 {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.releaseLocked(c)
+}
+
+// releaseLocked gives back what was reserved for c, or, when its reply came after all, what was kept since.
+func (e *ephemerals) releaseLocked(c *call) {
+	for _, ch := range c.changes {
+		if c.doubted && ch.kind != deletes {
+			e.clearLocked(change{kind: ch.kind, path: ch.path}, 1)
+		}
+	}
+	e.freeLocked(c.reserved)
+	c.reserved, c.doubted = 0, false
+}
+
+// freeLocked counts n bytes less.
+func (e *ephemerals) freeLocked(n int) {
+	if e.bytes -= n; e.bytes == 0 && n > 0 {
+		e.empty = time.Now()
+	}
+}
+
+// unknown keeps the room of a request that may have been carried out.
+func (e *ephemerals) unknown(c *call) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if c.reserved == 0 {
+		return
+	}
+	c.reserved, c.doubted = 0, true
+	for _, ch := range c.changes {
+		if ch.kind != deletes {
+			e.doubt[change{kind: ch.kind, path: ch.path}]++
+		}
+	}
+}
+
+// carriedOut counts what a request made and deleted: path returns the path of the znode that a change has made.
+func (e *ephemerals) carriedOut(c *call, path func(change) string) {
+	if len(c.changes) == 0 {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, ch := range c.changes {
+		if ch.kind == deletes {
+			e.goneLocked(ch.path, c.head.zxid, true)
+			continue
+		}
+		e.addLocked(path(ch), c.head.zxid)
+	}
+	e.releaseLocked(c)
+}
+
+// addLocked counts the znode path.
+func (e *ephemerals) addLocked(path string, czxid int64) {
+	if _, known := e.made[path]; !known {
+		e.bytes += e.size(change{path: path})
+	}
+	e.made[path] = czxid
+}
+
+// clearLocked forgets at most n creates whose outcome was unknown.
+func (e *ephemerals) clearLocked(ch change, n int) {
+	have := e.doubt[ch]
+	if n = min(n, have); n == 0 {
+		return
+	}
+	if n == have {
+		delete(e.doubt, ch)
+	} else {
+		e.doubt[ch] = have - n
+	}
+	e.freeLocked(n * e.size(ch))
+}
+
+// gone hears that path did not exist at zxid. written: the leader said so in answer to a write, and so after everything
+// that was sent before.
+func (e *ephemerals) gone(path string, zxid int64, written bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.goneLocked(path, zxid, written)
+}
+
+func (e *ephemerals) goneLocked(path string, zxid int64, written bool) {
+	if czxid, ok := e.made[path]; ok && czxid <= zxid {
+		delete(e.made, path)
+		e.freeLocked(e.size(change{path: path}))
+	}
+	if written {
+		e.clearLocked(change{kind: makes, path: path}, math.MaxInt)
+	}
+}
+
+// left is told that nobody waits for c any more, whose outcome its caller has not learned from a reply.
+func (e *ephemerals) left(c *call) {
+	if c.reserved == 0 {
+		return
+	}
+	if c.mayHaveLeft() {
+		e.unknown(c)
+	} else {
+		e.refund(c)
+	}
+}
+
+// answered learns from a reply. A create's success is counted when its path has been decoded: see settle.
+func (e *ephemerals) answered(c *call) {
+	switch {
+	case c.op == opDelete && (c.head.code == codeOK || c.head.code == codeNoNode):
+		e.gone(c.path, c.head.zxid, true)
+	case c.head.code == codeNoNode && c.op != opMulti:
+		e.gone(c.path, c.head.zxid, false)
+	}
+}
+
+// settle counts the outcome of a request that has been answered, and whose answer came to err.
+func (e *ephemerals) settle(c *call, err error, path func(change) string) {
+	switch {
+	case err == nil:
+		e.carriedOut(c, path)
+	case errors.Is(err, ErrUnknownOutcome), !definite(c.head.code):
+		e.unknown(c)
+	default:
+		e.refund(c)
+	}
+}
+
+// definite tells the answers of a server that has looked at the request from those of one in trouble, after which
+// the request may have been carried out. Below -100 are the codes of ZooKeeper's API.
+func definite(code int32) bool {
+	return code == codeOK || code <= codeAPIError || code == codeUnimplemented || code == codeBadArguments
+}
+
+// deleted hears of a notification.
+func (e *ephemerals) deleted(typ int32, path string) {
+	if zk.EventType(typ) == zk.EventNodeDeleted {
+		e.gone(path, math.MaxInt64, false) // in the order of the replies, so after the create that we know of
+	}
+}
+
+// HasRoom reports whether the paths of further ephemeral znodes may take n bytes, each counted with its chroot, its
+// number, and 4 bytes more, or the session has none yet: whoever needs more than there can be is told so by his create.
+func (s *Session) HasRoom(n int) bool {
+	e := s.ephemerals
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return !e.retired && (e.bytes == 0 || e.bytes+n <= e.limit)
+}
+
+// EphemeralBytes returns what the paths of the session's ephemeral znodes take of Config.EphemeralBytes: of those that
+// stand, and of those that may have been made or may still stand.
+func (s *Session) EphemeralBytes() int {
+	s.ephemerals.mu.Lock()
+	defer s.ephemerals.mu.Unlock()
+	return s.ephemerals.bytes
+}
+
+// Retire has the session refuse further ephemeral znodes (ErrNoRoom), for good, if it has had none for unused: whoever
+// calls Close then takes nothing from anybody. It reports whether it did.
+func (s *Session) Retire(_ trusted.Caller, unused time.Duration) bool {
+	e := s.ephemerals
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.retired && e.bytes == 0 && time.Since(e.empty) >= unused {
+		e.retired = true
+	}
+	return e.retired
+}
+
+// Found is told what became of creates of path, sequential and ephemeral, whose outcome was unknown, by whoever has looked:
+// made is the znode, or the zero Created when there is none. The path must be one that nobody else uses.
+func (s *Session) Found(_ trusted.Caller, path string, made Created) {
+	e := s.ephemerals
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if made.Path != "" {
+		e.addLocked(made.Path, made.Czxid)
+	}
+	e.clearLocked(change{kind: makesNumbered, path: path}, math.MaxInt)
+}

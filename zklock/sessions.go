@@ -1,0 +1,250 @@
+package zklock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/zklock/locker/internal/jitter"
+	"github.com/zklock/locker/internal/trusted"
+	"github.com/zklock/locker/session"
+)
+
+// sessions are the ZooKeeper sessions of a Client, since one has room for so many ephemeral znodes only
+// (session.Config.EphemeralBytes):
+//
+//	first    is always there: when it has ended the next one takes its place, until the Client is closed. It is what
+//	         Client.Session returns.
+//	further  are opened when no session has room for a call's znodes. One that has ended is not replaced. One that has had
+//	         no ephemeral znode for furtherIdle, and so no hold and no wait, is closed: session.Retire sees to it that
+//	         nobody takes a place in it any more.
+//
+// A call takes the first session that has room, so that further ones empty when there is less to do. The room is taken
+// by the create itself: when others were quicker, the call chooses again.
+type sessions struct {
+	c      *Client
+	chroot int // the length of the connect string's
+
+	joined chan struct{} // closed when keep has ended
+
+	mu      sync.Mutex // guards what follows; taken outside Client.mu
+	first   *session.Session
+	further []*session.Session // in the order in which they were opened; one that has ended, until tend takes it out
+	opening bool               // a further one is about to be there
+	changed chan struct{}      // closed when any of these has changed
+}
+
+// maxSessions bounds the sessions of a Client: servers take 60 connections from one address by default.
+const maxSessions = 32
+
+// furtherIdle is how long a further session stays without an ephemeral znode.
+const furtherIdle = time.Minute
+
+// newSessions has no session yet: see begin.
+func newSessions(c *Client) *sessions {
+	p := &sessions{c: c, joined: make(chan struct{}), changed: make(chan struct{})}
+	if _, chroot, err := session.ParseConnect(c.connect); err == nil { // else start says so
+		p.chroot = len(chroot)
+	}
+	return p
+}
+
+// start starts a session. An error is of the connect string or of an option; no I/O has been done.
+func (p *sessions) start() (*session.Session, error) {
+	conf := p.c.opts.session
+	if hook := p.c.opts.hooks.Session; hook != nil {
+		conf.OnState = func(ch session.Change) { hook(SessionInfo(ch)) }
+	}
+	return session.Start(p.c.connect, conf)
+}
+
+// begin makes s the first.
+func (p *sessions) begin(s *session.Session) {
+	p.first = s
+	go p.keep(s)
+}
+
+// keep replaces the first session whenever it has ended, until Close, which joins it. The old one is joined in the
+// background, since what still runs in it may be a hook that asks for the next.
+func (p *sessions) keep(s *session.Session) {
+	defer close(p.joined)
+	var old sync.WaitGroup
+	defer old.Wait()
+	for {
+		began := time.Now()
+		select {
+		case <-s.Done():
+		case <-p.c.ctx.Done():
+		}
+		ended := s
+		old.Go(func() { p.close(ended) })
+		if p.c.ctx.Err() != nil || !p.rested(began) {
+			return
+		}
+		fresh, err := p.start()
+		if err != nil { // checked when we dialled, and no I/O is done
+			p.c.log.Error("opening the next session", "error", err)
+			return
+		}
+		p.change(func() { p.first = fresh })
+		s = fresh
+	}
+}
+
+// tend looks after a further session until it has ended, is not used any more, or the Client is closed, which joins it.
+func (p *sessions) tend(s *session.Session) {
+	began := time.Now()
+	look := time.NewTicker(furtherIdle / 4)
+	defer look.Stop()
+	for over := false; !over; {
+		select {
+		case <-s.Done():
+			over = true
+			p.rested(began)
+		case <-p.c.ctx.Done():
+			over = true
+		case <-look.C:
+			over = s.Retire(trusted.Caller{}, furtherIdle)
+		}
+	}
+	p.change(func() { p.further = slices.DeleteFunc(p.further, func(f *session.Session) bool { return f == s }) })
+	p.close(s)
+}
+
+// rested waits a little if a session that began then has ended at once: such sessions must not become a storm. False:
+// the Client was closed.
+func (p *sessions) rested(began time.Time) bool {
+	if time.Since(began) >= time.Second {
+		return true
+	}
+	p.c.rest(p.c.ctx, 500*time.Millisecond+jitter.Below(500*time.Millisecond))
+	return p.c.ctx.Err() == nil
+}
+
+func (p *sessions) close(s *session.Session) {
+	if err := s.Close(); err != nil { // its own end, when it had one, stays its cause
+		p.c.log.Warn("closing a session", "error", err)
+	}
+}
+
+// change makes a change and wakes those who wait for one.
+func (p *sessions) change(do func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	do()
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// current returns the first session.
+func (p *sessions) current() *session.Session {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.first
+}
+
+// all returns the first session and the further ones.
+func (p *sessions) all() []*session.Session {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]*session.Session{p.first}, p.further...)
+}
+
+// room is what znodes with contenders' names below paths may take of a session.
+func (p *sessions) room(paths ...string) (n int) {
+	for _, path := range paths {
+		n += p.chroot + len(path) + 1 + nameRoom + 4
+	}
+	return n
+}
+
+// withRoom returns a session that has room for so many bytes of paths, and opens one if there is none. ErrNoRoom: there
+// are as many sessions as there may be. A call that needs more than any session has gets an empty one, and is refused
+// by that.
+func (p *sessions) withRoom(ctx context.Context, room int) (*session.Session, error) {
+	return p.await(ctx, func() (*session.Session, error) {
+		s, open, err := p.choose(room)
+		if open {
+			s, err = p.open()
+		}
+		return s, err
+	})
+}
+
+// await returns the session that pick returns, once it is established. Pick returns nil to be called again after the
+// next change.
+func (p *sessions) await(ctx context.Context, pick func() (*session.Session, error)) (*session.Session, error) {
+	for {
+		if p.c.ctx.Err() != nil {
+			return nil, closedError{}
+		}
+		p.mu.Lock()
+		changed := p.changed
+		p.mu.Unlock()
+		s, err := pick()
+		if err != nil {
+			return nil, err
+		}
+		if s != nil {
+			if err = s.Established(ctx); err == nil {
+				if err = s.Err(); err == nil {
+					return s, nil
+				}
+			}
+			if ctx.Err() != nil || errors.Is(err, session.ErrAuth) { // waiting would not help
+				return nil, err
+			}
+		}
+		select {
+		case <-changed:
+		case <-p.c.ctx.Done():
+		case <-ctx.Done():
+			return nil, session.Waited(ctx, errors.New("waiting for the next session"))
+		}
+	}
+}
+
+// choose returns a session that has room, or says that one is to be opened, by the caller. Neither: there will be one soon.
+func (p *sessions) choose(room int) (s *session.Session, open bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	soon := p.opening
+	for _, s := range append([]*session.Session{p.first}, p.further...) {
+		switch {
+		case s.Err() != nil:
+			soon = true // it is about to be replaced, or to make way
+		case s.HasRoom(room):
+			return s, false, nil
+		}
+	}
+	if soon {
+		return nil, false, nil
+	}
+	if n := 1 + len(p.further); n >= maxSessions {
+		return nil, false, fmt.Errorf("%w: the %d sessions of this client are full (WithEphemeralBytes), and it opens no more", ErrNoRoom, n)
+	}
+	p.opening = true
+	return nil, true, nil
+}
+
+// open opens a further session.
+func (p *sessions) open() (*session.Session, error) {
+	s, err := p.start()
+	p.change(func() {
+		p.opening = false
+		if err == nil {
+			p.further = append(p.further, s)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if !p.c.spawn(func() { p.tend(s) }) {
+		s.Abandon(trusted.Caller{})
+		return nil, closedError{}
+	}
+	return s, nil
+}

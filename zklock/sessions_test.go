@@ -1,0 +1,392 @@
+package zklock_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zktest"
+)
+
+// poolLeast is the smallest room that a session can be given for ephemerals: for some 190 locks.
+const poolLeast = 16 << 10
+
+// poolDefault is the default room.
+const poolDefault = 512 << 10
+
+// poolDial opens a client whose sessions have the smallest room.
+func poolDial(t testing.TB, srv *zktest.Server, opts ...zklock.Option) *zklock.Client {
+	return apiDial(t, srv, append([]zklock.Option{zklock.WithEphemeralBytes(poolLeast)}, opts...)...)
+}
+
+// poolFill takes nearly all the room in the client's first session with an ephemeral of the program's own, which it
+// returns.
+func poolFill(t testing.TB, c *zklock.Client) (full []string) {
+	t.Helper()
+	ctx := apiWithin(t, apiSoon)
+	s, err := c.Session(ctx)
+	require.NoError(t, err)
+	for i := 0; poolLeast-s.EphemeralBytes() > 100; i++ {
+		path := fmt.Sprintf("/full-%d-", i)
+		path += strings.Repeat("f", min(4000, poolLeast-s.EphemeralBytes()-4-len(path)))
+		_, err := s.Create(ctx, path, nil, session.Ephemeral, siteWorld)
+		require.NoError(t, err)
+		full = append(full, path)
+	}
+	return full
+}
+
+// poolOwner returns the session that has the hold's znode.
+func poolOwner(t testing.TB, srv *zktest.Server, h *zklock.Hold) int64 {
+	t.Helper()
+	n, ok := srv.Node(h.Node())
+	require.True(t, ok)
+	return n.Stat.EphemeralOwner
+}
+
+// poolWithin checks that no session has more ephemerals than it may.
+func poolWithin(t testing.TB, srv *zktest.Server, limit int) (ephemerals int) {
+	t.Helper()
+	for _, ss := range srv.Sessions() {
+		list := 0
+		for _, p := range ss.Ephemerals {
+			list += 4 + len(p)
+		}
+		require.LessOrEqual(t, list, limit)
+		ephemerals += len(ss.Ephemerals)
+	}
+	return ephemerals
+}
+
+// poolLockMany takes n locks, each on a path of its own, by a number of goroutines.
+func poolLockMany(t testing.TB, c *zklock.Client, n int) []*zklock.Hold {
+	t.Helper()
+	holds := make([]*zklock.Hold, n)
+	var all sync.WaitGroup
+	const workers = 64
+	for w := range workers {
+		all.Go(func() {
+			for i := w; i < n; i += workers {
+				h, err := c.Mutex(fmt.Sprintf("/many/%d", i)).Lock(context.Background())
+				if !assert.NoError(t, err) {
+					return
+				}
+				holds[i] = h
+			}
+		})
+	}
+	all.Wait()
+	return holds
+}
+
+func poolUnlockAll(t testing.TB, holds []*zklock.Hold) {
+	t.Helper()
+	var all sync.WaitGroup
+	for part := range slices.Chunk(holds, max(1, len(holds)/64)) {
+		all.Go(func() {
+			for _, h := range part {
+				assert.NoError(t, h.Unlock(context.Background()))
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestManyLocksOfOneClientAreSpreadOverSessionsThatMayEnd(t *testing.T) {
+	n := 13_000 // in three sessions
+	if siteLong() {
+		n = 40_000
+	}
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := apiDial(t, srv)
+		holds := poolLockMany(t, c, n)
+		require.Equal(t, n, poolWithin(t, srv, poolDefault))
+		st := c.Status()
+		require.Len(t, st.Holds, n)
+		require.Len(t, st.Sessions, len(srv.Sessions()))
+		require.Len(t, st.Sessions, 1+n*(len(holds[n-1].Node())+4)/poolDefault)
+		poolUnlockAll(t, holds[:n/2])
+		require.NoError(t, c.Close())
+		require.NoError(t, srv.Failure())
+		require.Empty(t, srv.Sessions())
+		require.ErrorIs(t, apiEnd(holds[n-1]), zklock.ErrClosed)
+	})
+}
+
+func TestNothingGrowsWithFurtherSessionsThatWereClosed(t *testing.T) {
+	rounds, locks := 6, 1000
+	if siteLong() {
+		rounds, locks = 200, 1000
+	}
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := poolDial(t, srv)
+		var heap, goroutines int
+		for round := range rounds {
+			holds := poolLockMany(t, c, locks)
+			require.Greater(t, len(c.Status().Sessions), 2)
+			poolWithin(t, srv, poolLeast)
+			poolUnlockAll(t, holds)
+			time.Sleep(2 * time.Minute)
+			synctest.Wait()
+			require.Len(t, srv.Sessions(), 1)
+			st := c.Status()
+			require.Len(t, st.Sessions, 1)
+			require.Zero(t, st.Session.EphemeralBytes)
+			require.Zero(t, srv.WatchCount())
+			runtime.GC()
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			switch { // what is kept for the next round is there after two
+			case round == 2:
+				heap, goroutines = int(m.HeapAlloc), runtime.NumGoroutine()
+			case round > 2:
+				require.Less(t, int(m.HeapAlloc), heap+2<<20, "round %d", round)
+				require.LessOrEqual(t, runtime.NumGoroutine(), goroutines, "round %d", round)
+			}
+			if round == rounds-1 {
+				t.Logf("%d locks: heap %d KB after three rounds, %d KB after all", locks*rounds, heap>>10, m.HeapAlloc>>10)
+			}
+		}
+	})
+}
+
+func TestEveryKindOfLockWorksInAFurtherSession(t *testing.T) {
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := poolDial(t, srv)
+		poolFill(t, c)
+		ctx := apiWithin(t, apiSoon)
+		first := c.Status().Session.ID
+		further := func(h *zklock.Hold, err error) *zklock.Hold {
+			t.Helper()
+			require.NoError(t, err)
+			require.NotEqual(t, first, poolOwner(t, srv, h))
+			require.NoError(t, h.Check(ctx))
+			return h
+		}
+
+		m := c.Mutex("/m", zklock.WithReentrancy())
+		h := further(m.Lock(ctx))
+		inner, err := m.Lock(h.Context())
+		require.NoError(t, err)
+		apiUnlock(t, inner)
+		_, err = c.Mutex("/m").Lock(h.Context())
+		require.ErrorIs(t, err, zklock.ErrDeadlock)
+		_, err = c.Mutex("/m").TryLock(ctx)
+		require.ErrorIs(t, err, zklock.ErrBusy)
+		apiUnlock(t, h)
+
+		rw := c.RWMutex("/rw")
+		r, err := rw.Downgrade(ctx, further(rw.Lock(ctx)))
+		apiUnlock(t, further(r, err))
+		apiUnlock(t, further(c.Semaphore("/s", 3).Acquire(ctx, 2)))
+		h = further(c.MultiLock([]string{"/m1", "/m2", "/m3"}).Lock(ctx))
+		for _, node := range h.Nodes() {
+			n, _ := srv.Node(node)
+			require.Equal(t, poolOwner(t, srv, h), n.Stat.EphemeralOwner, "all in one session")
+		}
+		apiUnlock(t, h)
+		l, err := c.Election("/e").Campaign(ctx, []byte("v"))
+		require.NoError(t, err)
+		further(l.Hold, nil)
+		leader, err := c.Election("/e").Leader(ctx)
+		require.NoError(t, err)
+		require.Equal(t, "v", string(leader.Value))
+		require.NoError(t, l.Resign(ctx))
+		local := c.Mutex("/local", zklock.WithLocalHandoff(3), zklock.WithIdleKeep(time.Minute))
+		apiUnlock(t, further(local.Lock(ctx)))
+		h = further(local.Lock(ctx))
+		apiUnlock(t, h)
+		h = further(c.Mutex("/delay", zklock.WithLockDelay(time.Second)).Lock(ctx))
+		apiUnlock(t, h)
+
+		s, err := c.Session(ctx)
+		require.NoError(t, err)
+		require.Equal(t, first, s.ID(), "the program's own session is the first, full or not")
+	})
+}
+
+func TestAWriterInAFullSessionCanStillBeDowngraded(t *testing.T) {
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := poolDial(t, srv)
+		ctx := apiWithin(t, apiSoon)
+		rw := c.RWMutex("/rw")
+		w, err := rw.Lock(ctx)
+		require.NoError(t, err)
+		poolFill(t, c)
+		r, err := rw.Downgrade(ctx, w)
+		require.NoError(t, err)
+		apiUnlock(t, r)
+	})
+}
+
+func TestTheLossOfOneSessionLosesItsHoldsAndNoOthers(t *testing.T) {
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := poolDial(t, srv)
+		inFirst := apiLock(t, c.Mutex("/a"))
+		poolFill(t, c)
+		inFurther := apiLock(t, c.Mutex("/b"))
+		require.NoError(t, srv.Expire(poolOwner(t, srv, inFurther)))
+		require.ErrorIs(t, apiEnd(inFurther), zklock.ErrLost)
+		require.NoError(t, inFirst.Check(apiWithin(t, apiSoon)))
+
+		again := apiLock(t, c.Mutex("/b"))
+		require.NoError(t, srv.Expire(poolOwner(t, srv, inFirst)))
+		require.ErrorIs(t, apiEnd(inFirst), zklock.ErrLost)
+		require.NoError(t, again.Check(apiWithin(t, apiSoon)))
+		apiUnlock(t, again)
+	})
+}
+
+func TestAFurtherSessionStaysWhileItIsUsedAndIsClosedAMinuteLater(t *testing.T) {
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		var mu sync.Mutex
+		over := map[int64]error{}
+		c := poolDial(t, srv, zklock.WithHooks(zklock.Hooks{Session: func(i zklock.SessionInfo) {
+			mu.Lock()
+			defer mu.Unlock()
+			if i.State == session.Over {
+				over[i.ID] = i.Err
+			}
+		}}))
+		other := apiDial(t, srv)
+		poolFill(t, c)
+		theirs := apiLock(t, other.Mutex("/a"))
+		waits := make(chan *zklock.Hold)
+		go func() {
+			h, err := c.Mutex("/a").Lock(context.Background())
+			assert.NoError(t, err)
+			waits <- h
+		}()
+		time.Sleep(time.Hour) // a wait
+		require.Len(t, c.Status().Sessions, 2)
+		apiUnlock(t, theirs)
+		h := <-waits
+		time.Sleep(time.Hour) // a hold
+		require.Len(t, c.Status().Sessions, 2)
+		require.NoError(t, h.Err())
+		id := poolOwner(t, srv, h)
+		apiUnlock(t, h)
+		time.Sleep(59 * time.Second)
+		require.Len(t, c.Status().Sessions, 2)
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		require.Len(t, c.Status().Sessions, 1)
+		_, there := srv.Session(id)
+		require.False(t, there)
+		require.Equal(t, map[int64]error{id: session.ErrClosed}, over)
+	})
+}
+
+// A session that is closed because nobody uses it must not take a lock along that somebody takes in that moment.
+func TestALockThatIsTakenWhileAFurtherSessionIsClosedIsNotLost(t *testing.T) {
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := poolDial(t, srv)
+		poolFill(t, c)
+		r := rand.New(rand.NewPCG(1, 2))
+		for range 60 {
+			apiUnlock(t, apiLock(t, c.Mutex("/m")))
+			time.Sleep(time.Minute + time.Duration(r.IntN(5))*time.Minute/16)
+			var all sync.WaitGroup
+			for i := range 4 {
+				all.Go(func() {
+					h, err := c.Mutex(fmt.Sprintf("/m%d", i)).Lock(context.Background())
+					if assert.NoError(t, err) {
+						time.Sleep(time.Second)
+						assert.NoError(t, h.Unlock(context.Background()))
+					}
+				})
+			}
+			all.Wait()
+		}
+	})
+}
+
+func TestBeyondAllSessionsALockIsRefusedUntilThereIsRoom(t *testing.T) {
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := poolDial(t, srv)
+		long := "/" + strings.Repeat("x", 3900) // four in a session
+		var holds []*zklock.Hold
+		var err error
+		for i := 0; ; i++ {
+			var h *zklock.Hold
+			if h, err = c.Mutex(fmt.Sprintf("%s/%d", long, i)).Lock(apiWithin(t, apiSoon)); err != nil {
+				break
+			}
+			holds = append(holds, h)
+		}
+		require.ErrorIs(t, err, zklock.ErrNoRoom)
+		require.ErrorContains(t, err, "the 32 sessions of this client are full (WithEphemeralBytes)")
+		require.Len(t, srv.Sessions(), 32)
+		require.Len(t, holds, 32*4)
+		poolWithin(t, srv, poolLeast)
+		apiUnlock(t, holds[77])
+		apiUnlock(t, apiLock(t, c.Mutex(long)))
+	})
+}
+
+func TestAMultiLockThatIsTooLargeForASessionIsRefused(t *testing.T) {
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := poolDial(t, srv)
+		var paths []string
+		for i := range 250 {
+			paths = append(paths, fmt.Sprintf("/m/%d", i))
+		}
+		h := apiLock(t, c.Mutex("/other"))
+		_, err := c.MultiLock(paths).Lock(apiWithin(t, apiSoon))
+		require.ErrorIs(t, err, zklock.ErrNoRoom)
+		require.ErrorContains(t, err, "of 16384 are used")
+		require.LessOrEqual(t, len(c.Status().Sessions), 2)
+		all, err := c.MultiLock(paths[:200]).Lock(apiWithin(t, apiSoon)) // it fits in an empty one
+		require.NoError(t, err)
+		require.NotEqual(t, poolOwner(t, srv, h), poolOwner(t, srv, all))
+		poolWithin(t, srv, poolLeast)
+	})
+}
+
+func TestSessionsThatEndAtOnceAreNoStorm(t *testing.T) {
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := poolDial(t, srv)
+		poolFill(t, c)
+		in := srv.Inject(zktest.ExpireSession().Op(zktest.OpCreate))
+		_, err := c.Mutex("/m").Lock(apiWithin(t, time.Minute))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Less(t, in.Hits(), 130, "two in a second at most")
+		in.Remove()
+		apiUnlock(t, apiLock(t, c.Mutex("/m")))
+	})
+}
+
+func TestTheClientClosesWhileItOpensSessions(t *testing.T) {
+	for i := range 6 {
+		apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+			c := poolDial(t, srv)
+			srv.Inject(zktest.DelayReply(time.Millisecond)) // else no time passes
+			var all sync.WaitGroup
+			for j := range 500 {
+				all.Go(func() {
+					if _, err := c.Mutex(fmt.Sprintf("/m/%d", j)).Lock(context.Background()); err != nil {
+						assert.ErrorIs(t, err, zklock.ErrClosed)
+					}
+				})
+			}
+			time.Sleep(time.Duration(i) * time.Millisecond)
+			require.NoError(t, c.Close())
+			all.Wait()
+			require.NoError(t, srv.Failure())
+			time.Sleep(time.Minute)
+			require.Empty(t, srv.Sessions())
+		})
+	}
+}
