@@ -36,9 +36,10 @@ func WithSessionTimeout(d time.Duration) Option {
 	}}
 }
 
-// WithServerTick names the ensemble's tickTime, if it is longer than ZooKeeper's default: the lease counts an answer
-// only when the server that gave it has had this long to report to its leader. Too small a value is unsafe on a server
-// that has lost its leader. Default 2 s.
+// WithServerTick names the ensemble's tickTime: the lease counts an answer only when the server that gave it has had time
+// to report to its leader. Too short a value is unsafe on a server that has lost its leader: a hold may outlast its session.
+// Too long a one shortens every lease, by two ticks and by half the session timeout at most; with a short timeout a change
+// of the ensemble's leader then ends every hold. Default 2 s, which is long for an ensemble with shorter ticks.
 func WithServerTick(d time.Duration) Option {
 	return Option{func(o *options) error {
 		if d <= 0 {

@@ -43,7 +43,7 @@ func (c *connFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&c.authFile, "auth-file", "", "`file` with one scheme:credential a line; default $"+envAuthFile)
 	f.DurationVar(&c.patience, "connect-timeout", 15*time.Second, "how long to look for a server that answers")
 	f.DurationVar(&c.timeout, "timeout", session.DefaultTimeout, "session timeout: how soon the lock of a crashed holder is free; or $"+envTimeout)
-	f.DurationVar(&c.tick, "tick", session.DefaultServerTick, "the ensemble's tickTime, if it is longer than the default")
+	f.DurationVar(&c.tick, "tick", session.DefaultServerTick, "the ensemble's tickTime; too short is unsafe, too long costs up to half of each lease: help safety")
 	f.BoolVar(&c.tls, "tls", false, "encrypt the connections; also set by each of the flags below")
 	f.StringVar(&c.tlsCA, "tls-ca", "", "`file` with the certificates to trust, PEM; default the system's")
 	f.StringVar(&c.tlsCert, "tls-cert", "", "`file` with the certificate to show, PEM")

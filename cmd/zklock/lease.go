@@ -4,8 +4,8 @@ import "time"
 
 // The rule by which a command is stopped before its lock can be somebody else's.
 //
-// The ensemble confirms the lease about every fifth of the session timeout, and every tenth when less than half of it is
-// left. While that goes well, SafeUntil stays ahead by what healthy works out. Of a lease that is not confirmed any more,
+// The ensemble confirms the lease about every fifth of the session timeout, or a third of what two ticks leave of it.
+// While that goes well, SafeUntil stays ahead by what healthy works out. Of a lease that is not confirmed any more,
 //
 //	doubt  begins when no more than grace + margin is left, or less than a healthy lease has: SIGTERM
 //	end    comes when no more than margin is left: SIGKILL
@@ -44,13 +44,18 @@ func newLease(timeout, grace, tick time.Duration) lease {
 	return l
 }
 
-// healthy is the least that is left of a lease before its next confirmation: package session counts an answer only when
-// a later one, sent a tick after it, has come. So what is confirmed is the last one of a tick before, which may be an
-// eighth of a tick and a ping, a tenth of the timeout, older than that; and the next comes after another tenth. A
-// fiftieth is for clocks that differ.
+// healthy is the least that is left of a lease before its next confirmation. Package session counts an answer only when
+// a write that was sent two ticks later has been answered. So what is confirmed is a ping, a twentieth of the timeout, and a
+// sixteenth of two ticks older than two ticks; and the next confirmation comes after a heartbeat. A fiftieth is for
+// clocks that differ.
 func healthy(timeout, tick time.Duration) time.Duration {
-	tick = min(tick, timeout/2)
-	return timeout - tick - tick/8 - timeout/10 - timeout/10 - timeout/50
+	slack := min(2*tick, timeout/2)
+	return timeout - slack - slack/16 - timeout/20 - heartbeat(timeout, slack) - timeout/50
+}
+
+// heartbeat is how often the ensemble confirms a lease.
+func heartbeat(timeout, slack time.Duration) time.Duration {
+	return min(timeout/5, (timeout-slack)/3)
 }
 
 // deadline is the instant at which the command must be killed.

@@ -15,11 +15,11 @@ func TestALeaseIsDoubtedInTimeAndEndsBeforeItIsOver(t *testing.T) {
 		timeout, grace, tick time.Duration
 		doubt, end           float64 // what is left when they begin
 	}{
-		"the defaults":      {10 * time.Second, 2 * time.Second, 2 * time.Second, 2.625, 0.625},
-		"the longest grace": {10 * time.Second, time.Hour, 2 * time.Second, 3.125, 0.625},
+		"the defaults":      {10 * time.Second, 2 * time.Second, 2 * time.Second, 3.05 - 10./15, 0.625},
+		"the longest grace": {10 * time.Second, time.Hour, time.Second, 3.125, 0.625},
 		"no grace":          {10 * time.Second, 0, 2 * time.Second, 0.625, 0.625},
-		"short by nature":   {4 * time.Second, time.Second, 2 * time.Second, 0.87 - 4./15, 0.25},
-		"shorter still":     {time.Second, time.Second, 10 * time.Second, 0.2175 - 1./15, 0.0625},
+		"short by nature":   {4 * time.Second, time.Second, 2 * time.Second, 4 - 2.125 - 0.2 - 2./3 - 0.08 - 4./15, 0.25},
+		"shorter still":     {time.Second, time.Second, 10 * time.Second, 1 - 0.53125 - 0.05 - 0.5/3 - 0.02 - 1./15, 0.0625},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLease(c.timeout, c.grace, c.tick)
@@ -44,26 +44,20 @@ func TestALeaseIsDoubtedInTimeAndEndsBeforeItIsOver(t *testing.T) {
 	}
 }
 
-// The library confirms a lease every fifth of the timeout, or every tenth when less than half of it is left: that is
-// never doubted, however short the leases of an ensemble with long ticks are.
+// The library confirms a lease every fifth of the timeout, or a third of what two ticks leave of it: that is never
+// doubted, however short the leases of an ensemble with long ticks are.
 func TestAHealthyLeaseIsNeverDoubted(t *testing.T) {
 	t.Parallel()
 	for _, tick := range []time.Duration{200 * time.Millisecond, time.Second, 2 * time.Second, 10 * time.Second} {
 		for _, timeout := range []time.Duration{4 * time.Second, 6 * time.Second, 10 * time.Second, time.Minute} {
 			l := newLease(timeout, timeout/gracePart, tick)
-			slack := min(tick, timeout/2)
+			slack := min(2*tick, timeout/2)
 			now := time.Unix(0, 0)
-			until, asked := now.Add(timeout-timeout/50), now
+			until, asked := now.Add(timeout-slack), now
 			for range 5_000 {
-				due := asked.Add(timeout / 5)
-				if until.Sub(now) < timeout/2 {
-					due = asked.Add(timeout / 10)
-				}
-				if !now.Before(due) { // what was acknowledged a slack ago, and by a ping before that, counts
+				if !now.Before(asked.Add(heartbeat(timeout, slack))) { // what was sent a slack ago, or by a ping before that, counts
 					asked = now
-					if confirmed := now.Add(timeout - slack - slack/8 - timeout/10 - timeout/50); confirmed.After(until) {
-						until = confirmed
-					}
+					until = now.Add(timeout - slack - slack/16 - timeout/20 - timeout/50)
 				}
 				verdict, wait := l.judge(now, until)
 				require.Equal(t, leaseGood, verdict, "timeout %v, tick %v, %v left", timeout, tick, until.Sub(now))

@@ -123,6 +123,7 @@ func TestTheCommandHasTheGraceToEndByItself(t *testing.T) {
 	s, d := server(t), newDiary(t)
 	p := launch(t, s.Addr(), append(lossFlags("--timeout", "12s", "--grace", "3s"), "/l", "--", testCommand, "diary", string(d), "until-term")...)
 	d.alive(t, "child")
+	s.Inject(zktest.Refuse()) // a server that lets it in and says nothing would shorten the lease
 	s.Inject(zktest.Freeze())
 	p.exits(exitLost)
 	require.True(t, d.has("child", "told"))

@@ -45,7 +45,8 @@ have it, with what the ensemble's leader has confirmed, and allows for clocks th
 timeout T (--timeout, 10 s; the servers may grant another):
 
   - only --grace and T/16 of the lease are left, which is less than there ever is while the ensemble answers: the
-    command's process group gets SIGTERM. (With a T of less than four ticks the grace is shorter than asked for: --tick);
+    command's process group gets SIGTERM. (With a T of less than six ticks the grace is shorter than asked for: --tick; and so it is when a server lets zklock
+    connect again and then says nothing, which leaves two ticks);
   - only T/16 is left: it gets SIGKILL. What is left is time for the kernel, and for zklock being late;
   - should the connection come back in between, the SIGKILL is put off; the command has been told to end all the same;
   - the znode was removed by force, or the session was ended: SIGKILL at once. The lock is gone already then;
@@ -54,6 +55,11 @@ timeout T (--timeout, 10 s; the servers may grant another):
 In all these cases zklock ends with 70. --on-loss term sends SIGTERM only, and the command may go on when somebody else has
 the lock; --on-loss ignore only says so, and passes the command's exit code on. The lock is released when no process of
 the group is left: what the command leaves running in the background keeps the lock.
+
+--tick is the ensemble's tickTime, 2 s unless it is given. Two ticks, but at most half of T, are taken off the lease: that
+is how late a server may report to its leader. With one that is too short a command may run on when the lock is somebody
+else's already; set it when the ensemble's ticks are longer than 2 s. With one that is too long leases are short: for a T of
+4 s on an ensemble with ticks of 500 ms, a change of the ensemble's leader ends every command, and with --tick 500ms none.
 
 If zklock is killed, the command is killed by the kernel (on Linux), and the rest of its group by a second process of
 zklock, the guard. If zklock is stopped (SIGSTOP, or Ctrl-Z, which stops the command as well), the guard kills the group
