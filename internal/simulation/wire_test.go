@@ -98,7 +98,11 @@ func (w *wire) send(frame []byte, end bool) {
 	now := time.Now()
 	h := w.key
 	if len(w.sent) > 0 { // the handshake says little, and the session's id
-		h = mix(h, says(frame, 8, 25)) // the operation, and the beginning of the path
+		to := 25
+		if len(frame) >= 12 && frame[11] == 101 { // setWatches has a zxid and lengths before its first path
+			to = 37
+		}
+		h = mix(h, says(frame, 8, to)) // the operation, and the beginning of the path
 	}
 	w.sent[h]++
 	h = mix(h, w.sent[h])
