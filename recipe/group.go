@@ -43,7 +43,7 @@ func EnterAll(ctx context.Context, s *session.Session, queues []Queue) (*Group, 
 			for i, t := range g.tickets {
 				t.names = lists[i]
 			}
-			return g.checked()
+			return g.checked(ctx)
 		case made.Zxid != 0:
 			g.discard()
 			if errors.Is(err, zk.ErrNoNode) {
@@ -68,7 +68,7 @@ func EnterAll(ctx context.Context, s *session.Session, queues []Queue) (*Group, 
 				return nil, findErr
 			}
 			if found {
-				return g.checked()
+				return g.checked(ctx)
 			}
 			queues[0].retried(err)
 		default:
@@ -90,11 +90,17 @@ func (g *Group) made(m session.Transaction) {
 }
 
 // checked is Ticket.checked for each.
-func (g *Group) checked() (*Group, error) {
+func (g *Group) checked(ctx context.Context) (*Group, error) {
 	for _, t := range g.tickets {
 		if v := Decide(t.listing(), path.Base(t.node), nil); v.Foreign != "" {
 			g.discard()
 			return nil, t.q.conflict(v.Foreign)
+		}
+	}
+	for _, t := range g.tickets {
+		if err := t.verify(ctx); err != nil {
+			g.discard()
+			return nil, err
 		}
 	}
 	for _, t := range g.tickets {

@@ -22,6 +22,7 @@ type Queue struct {
 	Kind      Kind     // what is wanted
 	Permits   int      // how many, for the kind Permits
 	ACL       []zk.ACL // of the directory, of missing parents, and of the tickets
+	VerifyACL bool     // refuse a directory that has another ACL
 	Container bool     // make the directory a container, which goes when it is empty
 	Data      []byte   // of the ticket: who we are
 	DirData   []byte   // of the directory, when it is made
@@ -89,7 +90,7 @@ func (q Queue) Enter(ctx context.Context, s *session.Session) (*Ticket, error) {
 		}
 		switch {
 		case err == nil:
-			return t.checked()
+			return t.checked(ctx)
 		case t.node != "":
 			t.discard()
 			if errors.Is(err, zk.ErrNoNode) {
@@ -110,7 +111,7 @@ func (q Queue) Enter(ctx context.Context, s *session.Session) (*Ticket, error) {
 				return nil, findErr
 			}
 			if found {
-				return t.checked()
+				return t.checked(ctx)
 			}
 			q.retried(err)
 		default:
@@ -169,11 +170,15 @@ func (q Queue) ticket(s *session.Session) *Ticket {
 	return &Ticket{q: q, s: s, id: id}
 }
 
-// checked refuses a directory of another kind before anybody waits in it.
-func (t *Ticket) checked() (*Ticket, error) {
+// checked refuses a directory of another kind, or with another ACL, before anybody waits in it.
+func (t *Ticket) checked(ctx context.Context) (*Ticket, error) {
 	if v := Decide(t.listing(), path.Base(t.node), nil); v.Foreign != "" {
 		t.discard()
 		return nil, t.q.conflict(v.Foreign)
+	}
+	if err := t.verify(ctx); err != nil {
+		t.discard()
+		return nil, err
 	}
 	t.strays()
 	return t, nil

@@ -108,7 +108,7 @@ type request struct {
 
 // queue returns the queue that the options describe.
 func (b *base) queue(kind recipe.Kind) recipe.Queue {
-	return recipe.Queue{Dir: b.path, Kind: kind, ACL: b.o.acl, Container: b.o.container, Data: b.data, Heads: b.c.heads}
+	return recipe.Queue{Dir: b.path, Kind: kind, ACL: b.o.acl, VerifyACL: b.o.verifyACL, Container: b.o.container, Data: b.data, Heads: b.c.heads}
 }
 
 // lock is a call that waits, as WithWait bounds it.

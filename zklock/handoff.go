@@ -44,7 +44,7 @@ type lineKey struct {
 // shareKey is the key of b's line: the path, and what the znode, and the time for which it stands, depend on.
 func (b *base) shareKey() lineKey {
 	h := sha256.New()
-	fmt.Fprintf(h, "%d %d %t %t %d\n", b.o.handoff, b.o.keep, b.o.container, b.o.delaySet, b.o.delay)
+	fmt.Fprintf(h, "%d %d %t %t %t %d\n", b.o.handoff, b.o.keep, b.o.container, b.o.verifyACL, b.o.delaySet, b.o.delay)
 	for _, a := range b.o.acl {
 		fmt.Fprintf(h, "%d %q %q\n", a.Perms, a.Scheme, a.ID)
 	}

@@ -22,6 +22,7 @@ type lockOptions struct {
 	owner     string
 	data      []byte
 	acl       []zk.ACL
+	verifyACL bool
 	container bool
 	delay     time.Duration
 	delaySet  bool
@@ -106,6 +107,13 @@ func WithData(data []byte) LockOption {
 // WithACL sets the access list of every znode that the lock makes: the contenders' and, where they are missing, the
 // lock's directory and its parents. Contenders need create and read on the directory, delete on it too to release,
 // and, with WithLockDelay, write. Default: everybody may do everything.
+//
+// Contenders of one lock should be able to read each other's znodes: who may not read a znode is not told by the ensemble
+// that it has gone. One that waits behind such a znode finds that out after 0.3 s, and then lists the directory, first
+// after another 0.3 s and in the end every eighth of the session timeout, so that its turn comes later by as much.
+//
+// A directory that is there already keeps its ACL, whoever made it, and who may delete in the directory may delete any
+// contender, a holder's znode among them: see WithVerifiedACL.
 func WithACL(acl ...zk.ACL) LockOption {
 	return LockOption{func(o *lockOptions) error {
 		if len(acl) == 0 {
@@ -114,6 +122,16 @@ func WithACL(acl ...zk.ACL) LockOption {
 		o.acl = append([]zk.ACL{}, acl...)
 		return nil
 	}}
+}
+
+// WithVerifiedACL refuses the lock (ErrConflict, with what differs) when its directory has another ACL than WithACL says, or
+// than everybody may do everything: somebody else made the directory before, or has changed its ACL. Each call that queues
+// asks once its znode stands in the directory, which costs one round trip more, with two reads for each path; it needs READ
+// or ADMIN on both. A change that is made later, while the call waits or holds, is not noticed, nor are the parents looked
+// at: who may delete in the directory's parent can at most delete an empty one. Passwords of digest users are compared as
+// far as the ensemble shows them, which it does to those who have ADMIN. Default: not verified.
+func WithVerifiedACL() LockOption {
+	return LockOption{func(o *lockOptions) error { o.verifyACL = true; return nil }}
 }
 
 // WithContainer makes the lock's directory, if it is missing, a container: the ensemble deletes it some time after the
@@ -150,7 +168,7 @@ func WithLockDelay(d time.Duration) LockOption {
 // waited.
 //
 // Locks of one path share a place if they agree in what the znode depends on: WithOwner, WithData, WithACL,
-// WithContainer, WithLockDelay, WithLocalHandoff and WithIdleKeep. Others, also in the same process, exclude each other
+// WithVerifiedACL, WithContainer, WithLockDelay, WithLocalHandoff and WithIdleKeep. Others, also in the same process, exclude each other
 // through the ensemble as always. WithWait, WithMaxHold and WithReentrancy may differ.
 //
 // A hold that was handed on inside the process may have the token of the one before it, since both stand on one znode;
