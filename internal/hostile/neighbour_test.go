@@ -66,6 +66,7 @@ var neighbourKinds = map[string]struct {
 	}},
 }
 
+// scenario 48: whatever he creates, no two hold at once, no hold ends, and when he has gone everybody has his turn.
 func TestANeighbourWhoMayOnlyCreateChangesNobodysOrder(t *testing.T) {
 	for kind := range neighbourKinds {
 		t.Run(kind, func(t *testing.T) {

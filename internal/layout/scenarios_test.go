@@ -1,0 +1,161 @@
+package layout_test
+
+import (
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "enter into docs/scenarios.md the tests that name each scenario")
+
+const (
+	scenariosFile = root + "/docs/scenarios.md"
+	scenarios     = 68
+	open          = "*open*"
+)
+
+var (
+	scenarioRow  = regexp.MustCompile(`^\| (\d+) \| (.+) \| (.+) \| (.+) \|$`)
+	scenarioName = regexp.MustCompile(`^TestScenario(\d+)_`)
+	scenarioText = regexp.MustCompile(`(?i)\bscenarios? (\d+(?:(?:, and |, | and | to )\d+)*)`)
+	numberOrTo   = regexp.MustCompile(`\d+|to`)
+	testInRow    = regexp.MustCompile("`([^`]+)`")
+)
+
+func TestEveryScenarioHasTestsThatNameIt(t *testing.T) {
+	named := namedScenarios(t)
+	text, err := os.ReadFile(scenariosFile)
+	require.NoError(t, err)
+	var out []string
+	next := 1
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSuffix(line, "\n")
+		m := scenarioRow.FindStringSubmatch(line)
+		if m == nil {
+			out = append(out, line)
+			continue
+		}
+		n, _ := strconv.Atoi(m[1])
+		require.Equal(t, next, n, "the rows are in order")
+		next++
+		tests := slices.Sorted(maps.Keys(named[n]))
+		column := open
+		if len(tests) > 0 {
+			column = "`" + strings.Join(tests, "`, `") + "`"
+		}
+		out = append(out, fmt.Sprintf("| %d | %s | %s | %s |", n, m[2], m[3], column))
+		if *update || m[4] == open {
+			continue
+		}
+		entered := testInRow.FindAllStringSubmatch(m[4], -1)
+		assert.NotEmpty(t, entered, "scenario %d has no test, and is not marked %s", n, open)
+		for _, e := range entered {
+			assert.True(t, named[n][e[1]], "scenario %d: there is no test %s that names it; -update enters those that do", n, e[1])
+		}
+	}
+	require.Equal(t, scenarios+1, next, "rows")
+	for n := range named {
+		assert.True(t, n >= 1 && n <= scenarios, "%v name scenario %d, which there is not", slices.Collect(maps.Keys(named[n])), n)
+	}
+	if *update {
+		require.NoError(t, os.WriteFile(scenariosFile, []byte(strings.Join(out, "\n")+"\n"), 0o644))
+	}
+}
+
+// namedScenarios returns the tests of all modules that name a scenario, in their names or doc comments, as
+// "zklock.TestX".
+func namedScenarios(t *testing.T) map[int]map[string]bool {
+	t.Helper()
+	named := map[int]map[string]bool{}
+	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && p != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata"):
+			return fs.SkipDir
+		case d.IsDir() || !strings.HasSuffix(p, "_test.go"):
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), p, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		dir, err := filepath.Rel(root, filepath.Dir(p))
+		if err != nil {
+			return err
+		}
+		for _, decl := range file.Decls {
+			f, ok := decl.(*ast.FuncDecl)
+			if !ok || f.Recv != nil || !strings.HasPrefix(f.Name.Name, "Test") && !strings.HasPrefix(f.Name.Name, "Fuzz") {
+				continue
+			}
+			for _, n := range numbersIn(f.Name.Name, f.Doc.Text()) {
+				if named[n] == nil {
+					named[n] = map[string]bool{}
+				}
+				named[n][filepath.ToSlash(dir)+"."+f.Name.Name] = true
+			}
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	return named
+}
+
+// numbersIn returns the scenarios that a test's name or doc comment names.
+func numbersIn(name, doc string) (all []int) {
+	if m := scenarioName.FindStringSubmatch(name); m != nil {
+		n, _ := strconv.Atoi(m[1])
+		all = append(all, n)
+	}
+	for _, m := range scenarioText.FindAllStringSubmatch(strings.Join(strings.Fields(doc), " "), -1) {
+		first, span := 0, false
+		for _, word := range numberOrTo.FindAllString(m[1], -1) {
+			n, err := strconv.Atoi(word)
+			if err != nil {
+				span = true
+				continue
+			}
+			if !span {
+				first = n
+			} else {
+				first++
+			}
+			for ; first <= n; first++ {
+				all = append(all, first)
+			}
+			first, span = n, false
+		}
+	}
+	return all
+}
+
+func TestScenariosAreReadFromNamesAndComments(t *testing.T) {
+	for _, c := range []struct {
+		name, doc string
+		want      []int
+	}{
+		{"TestScenario17_X", "", []int{17}},
+		{"TestX", "Scenario 3, and\nscenario 4: so", []int{3, 4}},
+		{"TestX", "Scenarios 5 to 7, and 9.", []int{5, 6, 7, 9}},
+		{"TestX", "scenarios 48 and\n49", []int{48, 49}},
+		{"TestX", "in this scenario 3 clients", []int{3}},
+		{"TestX", "two scenarios", nil},
+	} {
+		require.Equal(t, c.want, numbersIn(c.name, c.doc), c.doc)
+	}
+}
