@@ -102,6 +102,10 @@ setwatches at the exact zxid: a create $/x | b setwatches z=1 d=$/x | a set $/x 
 setwatches2 persistent: b setwatches2 z=1 p=$/x | a create $/x | a set $/x d=1 | a create $/x/y | b ping
 setwatches2 recursive: b setwatches2 z=1 r=$ | a create $/x | a set $/x d=1 | b ping | b rmwatch $ t=1 | b rmwatch $ t=2
 setwatches2 all kinds: a create $/x | b setwatches2 z=999 d=$/x e=$/n c=$/x p=$/p r=$/x | a set $/x d=1 | a create $/n | a create $/p | a delete $/x | b ping
+setwatches far ahead: a create $/x | a set $/x d=1 | b setwatches z=9000000000000000000 d=$/gone,$/x,$/also | a set $/x d=2 | a create $/gone | b ping
+setwatches far ahead of two that go: a create $/x m=e | a create $/y m=e | b setwatches z=9000000000000000000 d=$/y,$/x | a multi delete $/x ; delete $/y | b ping
+setwatches far ahead of an own znode: a create $/x m=e | a create $/y m=e | a setwatches z=9000000000000000000 d=$/y,$/x | a delete $/x | a delete $/y
+setwatches far ahead twice: a create $/x | b setwatches z=9000000000000000000 d=$/x | b setwatches z=9000000000000000000 d=$/x | b rmwatch $/x t=2 | a delete $/x | b setwatches z=9000000000000000000 d=$/x | b rmwatch $/x t=2
 setwatches many: a create $/x | a create $/y | b setwatches z=1 d=$/x,$/y,$/z e=$/x,$/y,$/z c=$/x,$/y,$/z | b ping
 setwatches with zxid 0: a create $/x | b setwatches z=-1000000 d=$/x c=$/x | b ping
 setwatches of what may not be read: a auth digest u:p | a create $/x acl=31:auth: | b setwatches z=999 d=$/x c=$/x | a set $/x d=1 | b ping

@@ -31,6 +31,7 @@ type oracle struct {
 	mu        sync.Mutex // guards what follows
 	names     map[int64]string
 	forced    map[string]bool // znodes that were removed by force, or may be by a Break that is under way
+	waited    map[string]bool // znodes that were removed by force while another one stood in their way
 	expired   map[int64]bool  // sessions that were ended by force
 	strangers map[string]bool // znodes of the neighbour
 	held      []*tenure       // may have ended
@@ -80,7 +81,8 @@ type grasp struct {
 }
 
 func newOracle(w *world) *oracle {
-	return &oracle{w: w, names: map[int64]string{}, forced: map[string]bool{}, expired: map[int64]bool{}, strangers: map[string]bool{},
+	return &oracle{w: w, names: map[int64]string{}, forced: map[string]bool{}, waited: map[string]bool{},
+		expired: map[int64]bool{}, strangers: map[string]bool{},
 		tokens: map[string]zklock.Token{}, writers: map[string]zklock.Token{}, sizes: map[string][]sized{},
 		written: map[string]int64{}, last: map[string]*player{}, lastSession: map[string]int64{}}
 }
@@ -119,6 +121,9 @@ func (o *oracle) acquired(t *tenure) {
 	t.from = o.w.now()
 	o.held = slices.DeleteFunc(o.held, func(t *tenure) bool { return !t.live() })
 	for i, p := range t.paths {
+		if o.waited[t.nodes[i]] {
+			o.w.violated("%s holds %s by %s, which was removed while it waited", t.who, p, short(t.nodes[i]))
+		}
 		if o.void(t, i) {
 			continue
 		}
@@ -380,8 +385,27 @@ func (o *oracle) remove(dir string, rnd *rand.Rand) {
 	}
 	o.w.note("fault", "%s/%s is deleted", dir, short(name))
 	o.doom(dir + "/" + name)
-	if err := o.w.srv.Delete(dir + "/" + name); err != nil && !errors.Is(err, zktest.CodeNoNode) {
+	switch err := o.w.srv.Delete(dir + "/" + name); {
+	case err == nil:
+		o.removed(dir, name)
+	case !errors.Is(err, zktest.CodeNoNode):
 		o.w.violated("delete: %v", err)
+	}
+}
+
+// removed notes that a contender was removed that can't have held: one that stands in its way still stands. (Of a semaphore
+// only the size tells, and of the neighbour's znodes nothing.)
+func (o *oracle) removed(dir, name string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	me, _ := recipe.Parse(name)
+	for _, other := range o.w.srv.Children(dir) {
+		n, ok := recipe.Parse(other)
+		if ok && !o.strangers[dir+"/"+other] && n.Number < me.Number && me.Kind != recipe.Permits &&
+			(me.Kind != recipe.Read || n.Kind != recipe.Read) {
+			o.waited[dir+"/"+name] = true
+			return
+		}
 	}
 }
 
