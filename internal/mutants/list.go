@@ -64,6 +64,11 @@ var mutants = []mutant{
 	{"watches left at the server", "every cancelled wait costs the server memory for ever", "session/watch.go",
 		[]edit{{"	case w.t.armed:\n		ws.remove(w.t)\n", "	case w.t.armed:\n		delete(ws.byPath, w.t.watchKey)\n"}}, []string{"./session -run=Watch", inScenarios}},
 
+	{"locks and waits take no room", "a session's end is longer than servers can read", "session/ephemerals.go",
+		[]edit{{"	case EphemeralSequential:\n		return", "	case -1:\n		return"}}, []string{"./session -run=Room|Counted"}},
+	{"room of a lost create given back", "a session grows beyond what servers can read when it ends", "session/ephemerals.go",
+		[]edit{{"	if c.mayHaveLeft() {", "	if false {"}}, []string{"./session -run=Room|Counted"}},
+
 	{"no owner check", "a znode of a session that is over is taken for one's own", "recipe/ticket.go",
 		[]edit{{"case stat.EphemeralOwner != t.s.ID():\n			continue", "case stat.EphemeralOwner == -1:\n			continue"}}, []string{inRecipe, inScenarios}},
 	{"no sync before the search", "a follower that lags behind says that the znode was not made", "recipe/ticket.go",
