@@ -1,7 +1,7 @@
 // Package recipe is the queue under every lock: who stands in line, who holds, whom to watch, how to enter and leave.
 //
-// When Wait returns nil, the ticket's znode stands, as far as this session has been told, and no contender's znode with
-// a lower number does: in one directory at most one ticket is in that state, until it leaves or its session ends.
+// When Wait returns nil, the ticket's znode stands, as far as this session has been told, and no contender's znode that
+// was made before it does: in one directory at most one ticket is in that state, until it leaves or its session ends.
 //
 // What is not guaranteed here: that the session lasts. The caller watches over that (session.Session.Retain) and over
 // the znode being deleted by somebody else (Ticket.OnGone).
@@ -14,6 +14,10 @@
 //  2. holds, if no contender's number is lower than its own;
 //  3. otherwise watches its own znode and the contender immediately before it, in one request, waits until that one is
 //     gone, and goes on with 2.
+//
+// Where this page says number, read "order of creation": what tells it is the number, and near the end of the counter
+// the czxid, and nothing that a neighbour can make up. See order.go. How a counter is kept from coming to its end is in
+// renew.go.
 //
 // Safety. The server numbers the children of a directory in the order in which it creates them, and a session sees its
 // own create before the list that follows it. So the list shows every contender with a lower number that still stands,

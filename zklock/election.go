@@ -161,8 +161,8 @@ type Leader struct {
 	Contender
 }
 
-// Leader returns who leads. ErrNoLeader: nobody does. It asks the connected server after a sync, and blocks for three
-// round trips or four, or as long as there is no connection and ctx lasts.
+// Leader returns who leads: of those in line, the one that entered first. ErrNoLeader: nobody does. It asks the connected
+// server after a sync, and blocks for five round trips at most, or as long as there is no connection and ctx lasts.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	fail := func(err error) (Leader, error) { return Leader{}, &lockError{"leader", e.b.path, err} }
 	if e.b.err != nil {

@@ -96,7 +96,7 @@ func newWorld(seed uint64, srv *zktest.Server) (*world, error) {
 // age makes some of the directories as old as the counters of theirs that are half through, or near the end. Some can't
 // be renewed: they are never empty.
 func (w *world) age(rnd *rand.Rand) error {
-	if rnd.IntN(3) > 0 {
+	if rnd.IntN(6) > 0 {
 		return nil
 	}
 	if err := w.srv.Create("/locks", nil); err != nil {
