@@ -108,11 +108,13 @@ type request struct {
 
 // queue returns the queue that the options describe.
 func (b *base) queue(kind recipe.Kind) recipe.Queue {
+	b.needClient()
 	return recipe.Queue{Dir: b.path, Kind: kind, ACL: b.o.acl, VerifyACL: b.o.verifyACL, Container: b.o.container, Data: b.data, Heads: b.c.heads}
 }
 
 // lock is a call that waits, as WithWait bounds it.
 func (b *base) lock(ctx context.Context, r request) (*Hold, error) {
+	b.need(ctx)
 	if !b.o.waitSet {
 		return b.acquire(ctx, r)
 	}
@@ -141,6 +143,7 @@ func (b *base) busy(r *request, err error) error {
 
 // acquire returns a hold: the one that ctx carries, counted up, or a new one.
 func (b *base) acquire(ctx context.Context, r request) (*Hold, error) {
+	b.need(ctx)
 	if b.err != nil {
 		return nil, &lockError{r.op, b.path, b.err}
 	}

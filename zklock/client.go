@@ -45,6 +45,7 @@ type Client struct {
 // The Client keeps a session for as long as it lives: when one has ended it opens the next, and waiting calls queue
 // again in that. See WithEphemeralBytes for when there are several.
 func Dial(ctx context.Context, connect string, opts ...Option) (*Client, error) {
+	needContext(ctx)
 	var o options
 	for _, opt := range opts {
 		if opt.set == nil {
@@ -87,6 +88,7 @@ func Dial(ctx context.Context, connect string, opts ...Option) (*Client, error) 
 // when everything that the Client had running has ended, after about 2 s at the latest. It may be called more than
 // once, and always returns nil.
 func (c *Client) Close() error {
+	c.need()
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
@@ -123,5 +125,7 @@ func (c *Client) spawn(fn func()) bool {
 // long as ctx lasts. The session may end at any time, and the Client then opens another: ask again, and don't keep it.
 // Don't close it. Of several (WithEphemeralBytes) it is always the first; locks may live in the others. ErrClosed: the Client was closed.
 func (c *Client) Session(ctx context.Context) (*session.Session, error) {
+	c.need()
+	needContext(ctx)
 	return c.sessions.await(ctx, func() (*session.Session, error) { return c.sessions.current(), nil })
 }

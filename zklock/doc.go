@@ -37,6 +37,9 @@
 // take the same options, and fail with the same errors. Queue and Break are for administrators, Status tells what this
 // process has, and package lockhttp puts locks, and a page of them, into net/http.
 //
+// A nil context, and a Client, a lock or a Hold that is nil or the zero value, make every call on them panic, before it
+// does anything, as package context does: they are mistakes in the program. All that can come from outside is an error.
+//
 // # How
 //
 // Each Lock of a mutex makes an ephemeral sequential znode below the lock's path, lists the path, and holds if its number is the

@@ -31,6 +31,7 @@ type Leadership struct {
 // Campaign waits until this candidate leads, with value for others to read. Contract and errors are those of
 // Mutex.Lock. A term ends as a hold ends: see Hold.Context.
 func (e *Election) Campaign(ctx context.Context, value []byte) (*Leadership, error) {
+	e.b.need(ctx)
 	b, err := e.candidate(value)
 	if err != nil {
 		return nil, err
@@ -59,6 +60,7 @@ func (e *Election) candidate(value []byte) (*base, error) {
 // the value was not changed. It blocks for one round trip; an error that matches ErrUnknownOutcome says that the
 // value may have been changed.
 func (l *Leadership) Proclaim(ctx context.Context, value []byte) error {
+	l.need(ctx)
 	if err := l.Err(); err != nil {
 		return l.fail("proclaim", err)
 	}
@@ -164,6 +166,7 @@ type Leader struct {
 // Leader returns who leads: of those in line, the one that entered first. ErrNoLeader: nobody does. It asks the connected
 // server after a sync, and blocks for five round trips at most, or as long as there is no connection and ctx lasts.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
+	e.b.need(ctx)
 	fail := func(err error) (Leader, error) { return Leader{}, &lockError{"leader", e.b.path, err} }
 	if e.b.err != nil {
 		return Leader{}, fmt.Errorf("zklock: leader: %w", e.b.err)

@@ -74,6 +74,7 @@ func (h *Hold) Nodes() []string { return h.g.place().Nodes() }
 // owner. Nil: it was, after the call began, but for the milliseconds that session.Sync tells of. When it is not, the hold is lost (ErrLost). It blocks for one round trip
 // (a MultiLock's for one for each path), or as long as there is no connection; when ctx ends first, the error is ctx's and says nothing about the lock.
 func (h *Hold) Check(ctx context.Context) error {
+	h.need(ctx)
 	if err := h.Err(); err != nil {
 		return h.fail("check", err)
 	}
@@ -103,6 +104,7 @@ func (h *Hold) Check(ctx context.Context) error {
 // the lock was not ours any more, an operation's own (zk.ErrBadVersion, …) when the ensemble refused it. It blocks for
 // one round trip, or as long as there is no connection.
 func (h *Hold) Multi(ctx context.Context, ops ...any) (_ []zk.MultiResponse, err error) {
+	h.need(ctx)
 	h.g.writes.Add(1) // before the look at the hold: see grip.release
 	defer func() {
 		if !errors.Is(err, ErrUnknownOutcome) {
@@ -142,6 +144,7 @@ func (h *Hold) Multi(ctx context.Context, ops ...any) (_ []zk.MultiResponse, err
 // Errors: ErrNotHeld (released before), ErrLost (it was lost before, and why; or the session ended before the deletion
 // was confirmed, and the lock goes with it).
 func (h *Hold) Unlock(ctx context.Context) error {
+	h.need(ctx)
 	if !h.released.CompareAndSwap(false, true) {
 		return h.fail("unlock", ErrNotHeld)
 	}

@@ -22,6 +22,7 @@ import (
 // It ends with ctx, or when nothing more can come (ErrClosed, ErrPath); the last pair then has that error. Each use of
 // the sequence observes anew.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
+	e.b.need(ctx)
 	return func(yield func(Leader, error) bool) {
 		if e.b.err != nil {
 			yield(Leader{}, fmt.Errorf("zklock: observe: %w", e.b.err))

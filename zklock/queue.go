@@ -41,6 +41,8 @@ const (
 // longer ones, of at most 256 KB each, in order: of the others Size tells, and Data is nil. The reads are made in small
 // pieces, one call's at a time, so that no hold of this Client is endangered by them.
 func (c *Client) Queue(ctx context.Context, path string) ([]Contender, error) {
+	c.need()
+	needContext(ctx)
 	page, err := c.page(ctx, path, 0, -1)
 	if err != nil {
 		return nil, &lockError{"queue", path, err}
@@ -53,6 +55,8 @@ func (c *Client) Queue(ctx context.Context, path string) ([]Contender, error) {
 //
 // ErrOption: from or limit is less than 0. Otherwise as for Queue.
 func (c *Client) QueuePage(ctx context.Context, path string, from, limit int) (QueuePage, error) {
+	c.need()
+	needContext(ctx)
 	if from < 0 || limit < 0 {
 		return QueuePage{}, &lockError{"queue", path, fmt.Errorf("%w: from %d, limit %d: is less than 0", ErrOption, from, limit)}
 	}
@@ -181,6 +185,8 @@ func (c *Client) readLine(ctx context.Context, dir string) (lineOf, error) {
 // Nil: it was removed. ErrNotHeld: there is no such contender. Otherwise as for Queue, of which it costs half at most;
 // after an error that matches ErrUnknownOutcome it may have been removed.
 func (c *Client) Break(ctx context.Context, path string, t Token) error {
+	c.need()
+	needContext(ctx)
 	if err := c.breakOne(ctx, path, t); err != nil {
 		return &lockError{"break", path, err}
 	}

@@ -70,11 +70,12 @@ func (m *RWMutex) RDo(ctx context.Context, fn func(ctx context.Context) error) e
 // When ctx ends before the reply, nobody can tell which of the two there is: the lock is given up
 // (ErrUnknownOutcome). After any other error h is what it was.
 func (m *RWMutex) Downgrade(ctx context.Context, h *Hold) (*Hold, error) {
+	m.b.need(ctx)
 	fail := func(err error) (*Hold, error) { return nil, &lockError{"downgrade", m.b.path, err} }
 	if m.b.err != nil {
 		return fail(m.b.err)
 	}
-	if h == nil {
+	if h == nil || h.g == nil {
 		return fail(fmt.Errorf("%w: no hold", ErrNotHeld))
 	}
 	g := h.g

@@ -67,6 +67,7 @@ func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 // the directory stays from then on, by a znode "resized" in it, so that the size is not forgotten.
 // ErrOption: the size is not positive. ErrConflict: the path has data that are somebody else's.
 func (s *Semaphore) Resize(ctx context.Context, size int) error {
+	s.b.need(ctx)
 	if s.b.err != nil {
 		return &lockError{"resize", s.b.path, s.b.err}
 	}

@@ -69,6 +69,7 @@ type KeptLock struct {
 // in it, one whose Unlock was called, or that is known to be lost, is not. It costs a copy of them all, and Lock a map
 // entry; nothing is kept of calls that are over. Hooks may call it.
 func (c *Client) Status() Status {
+	c.need()
 	var st Status
 	for _, s := range c.sessions.all() {
 		st.Sessions = append(st.Sessions, sessionStatus(s))
@@ -92,6 +93,7 @@ func (c *Client) Status() Status {
 
 // SessionStatus is Status.Session, the part of Status that costs the same however much is held: for a readiness probe.
 func (c *Client) SessionStatus() SessionStatus {
+	c.need()
 	return sessionStatus(c.sessions.current())
 }
 

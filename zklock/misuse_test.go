@@ -1,0 +1,98 @@
+package zklock_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/zklock"
+)
+
+// A nil context panics with a message that says so, whatever is called, and leaves what it is called on as it was.
+func TestANilContextPanicsWithTheRule(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dir, c := s.dir("/locks/a"), s.client()
+		s.dir("/locks/b")
+		w := rwTake(s, c.RWMutex(dir).Lock)
+		leads, err := c.Election("/locks/b").Campaign(s.Context(), nil)
+		require.NoError(s, err)
+		var none context.Context
+		work := func(context.Context) error { return nil }
+		asked := s.srv.Requests()
+		for name, call := range map[string]func(){
+			"dial":           func() { _, _ = zklock.Dial(none, s.srv.Addr()) },
+			"session":        func() { _, _ = c.Session(none) },
+			"queue":          func() { _, _ = c.Queue(none, dir) },
+			"queue page":     func() { _, _ = c.QueuePage(none, dir, 0, 1) },
+			"break":          func() { _ = c.Break(none, dir, w.Token()) },
+			"lock":           func() { _, _ = c.Mutex("/l").Lock(none) },
+			"lock with wait": func() { _, _ = c.Mutex("/l", zklock.WithWait(1)).Lock(none) },
+			"handoff":        func() { _, _ = c.Mutex("/l", zklock.WithLocalHandoff(1)).Lock(none) },
+			"try lock":       func() { _, _ = c.Mutex("/l").TryLock(none) },
+			"do":             func() { _ = c.Mutex("/l").Do(none, work) },
+			"write lock":     func() { _, _ = c.RWMutex("/l").Lock(none) },
+			"read lock":      func() { _, _ = c.RWMutex("/l").RLock(none) },
+			"downgrade":      func() { _, _ = c.RWMutex(dir).Downgrade(none, w) },
+			"acquire":        func() { _, _ = c.Semaphore("/l", 1).Acquire(none, 1) },
+			"resize":         func() { _ = c.Semaphore("/l", 1).Resize(none, 1) },
+			"multi lock":     func() { _, _ = c.MultiLock([]string{"/l"}).Lock(none) },
+			"campaign":       func() { _, _ = c.Election("/l").Campaign(none, nil) },
+			"run":            func() { _ = c.Election("/l").Run(none, nil, nil) },
+			"leader":         func() { _, _ = c.Election("/l").Leader(none) },
+			"observe":        func() { c.Election("/l").Observe(none) },
+			"check":          func() { _ = w.Check(none) },
+			"multi":          func() { _, _ = w.Multi(none) },
+			"unlock":         func() { _ = w.Unlock(none) },
+			"resign":         func() { _ = leads.Resign(none) },
+			"proclaim":       func() { _ = leads.Proclaim(none, nil) },
+		} {
+			require.PanicsWithValue(s, "zklock: nil context", call, name)
+		}
+		synctest.Wait()
+		require.Equal(s, asked, s.srv.Requests())
+		require.NoError(s, w.Check(s.Context()))
+		s.unlock(w)
+		require.NoError(s, leads.Resign(s.Context()))
+	})
+}
+
+// Zero values and nil Clients panic with a message that says where to get one.
+func TestZeroValuesPanicWithTheRule(t *testing.T) {
+	ctx := t.Context()
+	var c *zklock.Client
+	for name, call := range map[string]func(){
+		"close": func() { _ = c.Close() }, "status": func() { c.Status() }, "session": func() { _, _ = c.Session(ctx) },
+		"zero close":   func() { _ = new(zklock.Client).Close() },
+		"zero session": func() { _, _ = new(zklock.Client).Session(ctx) },
+		"zero queue":   func() { _, _ = new(zklock.Client).Queue(ctx, "/l") },
+		"its mutex":    func() { _, _ = new(zklock.Client).Mutex("/l").Lock(ctx) },
+		"its handoff":  func() { _, _ = new(zklock.Client).Mutex("/l", zklock.WithLocalHandoff(1)).Lock(ctx) },
+	} {
+		require.PanicsWithValue(t, "zklock: nil or zero Client: Dial returns one", call, name)
+	}
+	for name, call := range map[string]func(){
+		"a nil client's": func() { _, _ = c.Mutex("/l").Lock(ctx) },
+		"a nil client's guard": func() {
+			_, _ = zklock.Guard(c, func(string) (string, error) { return "/l", nil }, func(context.Context, string) (int, error) { return 0, nil })(ctx, "")
+		},
+		"mutex": func() { _, _ = new(zklock.Mutex).Lock(ctx) }, "try": func() { _, _ = new(zklock.Mutex).TryLock(ctx) },
+		"do": func() { _ = new(zklock.Mutex).Do(ctx, nil) }, "rw": func() { _, _ = new(zklock.RWMutex).Lock(ctx) },
+		"read": func() { _, _ = new(zklock.RWMutex).TryRLock(ctx) }, "downgrade": func() { _, _ = new(zklock.RWMutex).Downgrade(ctx, nil) },
+		"semaphore": func() { _, _ = new(zklock.Semaphore).Acquire(ctx, 1) }, "resize": func() { _ = new(zklock.Semaphore).Resize(ctx, 1) },
+		"multi": func() { _, _ = new(zklock.MultiLock).Lock(ctx) }, "campaign": func() { _, _ = new(zklock.Election).Campaign(ctx, nil) },
+		"run": func() { _ = new(zklock.Election).Run(ctx, nil, nil) }, "leader": func() { _, _ = new(zklock.Election).Leader(ctx) },
+		"observe": func() { new(zklock.Election).Observe(ctx) },
+	} {
+		require.PanicsWithValue(t, "zklock: zero value of a lock, or one of a nil Client: Client.Mutex and its like return one", call, name)
+	}
+	var h *zklock.Hold
+	for name, call := range map[string]func(){
+		"nil": func() { _ = h.Unlock(ctx) }, "zero": func() { _ = new(zklock.Hold).Unlock(ctx) }, "check": func() { _ = h.Check(ctx) },
+		"multi": func() { _, _ = h.Multi(ctx) }, "resign": func() { _ = new(zklock.Leadership).Resign(ctx) },
+		"proclaim": func() { _ = new(zklock.Leadership).Proclaim(ctx, nil) },
+	} {
+		require.PanicsWithValue(t, "zklock: nil or zero Hold: Lock returns one when its error is nil", call, name)
+	}
+}
