@@ -39,6 +39,10 @@ var (
 	// over. The message says who.
 	ErrBusy = errors.New("zklock: busy")
 
+	// ErrNotRun matches the error of Do, and of a guarded function, when the function was not called. An error of theirs
+	// that does not match it says that it was.
+	ErrNotRun = errors.New("zklock: not run")
+
 	// ErrDeadlock says that the context of the call belongs to a hold of the very same lock, which would wait for
 	// itself for ever. See WithReentrancy, and Semaphore.Acquire.
 	ErrDeadlock = errors.New("zklock: deadlock: the caller holds this lock already")

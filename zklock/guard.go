@@ -11,16 +11,17 @@ import (
 // process for one path share a place in line with WithLocalHandoff, and with WithIdleKeep the next call finds it there:
 // both work across the calls of one guarded function, and of several with equal options.
 //
-// The returned function may be called concurrently. It returns fn's result and error, or, when the lock was not to be
-// had, Mutex.Lock's error; an error of path, and the empty path, are returned before any I/O (ErrPath).
+// The returned function may be called concurrently. It returns fn's result, and an error as Mutex.Do does: nil, when fn
+// has returned nil while the lock was held; one that matches ErrNotRun when the lock was not to be had. An error of path,
+// and the empty path, are returned before any I/O (ErrPath), and match ErrNotRun as well.
 func Guard[A, R any](c *Client, path func(A) (string, error), fn func(context.Context, A) (R, error), opts ...LockOption) func(context.Context, A) (R, error) {
 	return func(ctx context.Context, arg A) (result R, err error) {
 		p, err := path(arg)
 		if err != nil {
-			return result, fmt.Errorf("zklock: guard: path of the argument: %w", err)
+			return result, notRunError{fmt.Errorf("zklock: guard: path of the argument: %w", err)}
 		}
 		if p == "" {
-			return result, fmt.Errorf("zklock: guard: %w %q: is empty", ErrPath, p)
+			return result, notRunError{fmt.Errorf("zklock: guard: %w %q: is empty", ErrPath, p)}
 		}
 		err = c.Mutex(p, opts...).Do(ctx, func(ctx context.Context) error {
 			var fnErr error

@@ -3,7 +3,6 @@ package zklock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -179,54 +178,3 @@ func (h *Hold) Unlock(ctx context.Context) error {
 }
 
 func (h *Hold) fail(op string, err error) error { return &lockError{op, h.g.info.Path, err} }
-
-// do is Mutex.Do after the lock was taken.
-func (h *Hold) do(ctx context.Context, fn func(context.Context) error) (err error) {
-	base := h.Context()
-	d, timed := ctx.Deadline()
-	if timed {
-		var end context.CancelFunc
-		base, end = context.WithDeadline(base, d)
-		defer end()
-	}
-	work, cancel := context.WithCancelCause(base)
-	stop := context.AfterFunc(ctx, func() {
-		if !timed || !errors.Is(ctx.Err(), context.DeadlineExceeded) { // else work ends by the same deadline, and says so
-			cancel(context.Cause(ctx))
-		}
-	})
-	defer func() {
-		stop()
-		if timed && errors.Is(work.Err(), context.DeadlineExceeded) {
-			ended(ctx)
-		}
-		lost := h.Err()
-		cancel(ErrUnlocked)
-		// The caller's ctx may be over; the lock must go all the same, within a bound.
-		bounded, done := context.WithTimeout(context.WithoutCancel(ctx), h.g.place().Session().Timeout())
-		defer done()
-		unlockErr := h.Unlock(bounded)
-		if lost != nil { // said once
-			unlockErr = &lockError{"do", h.g.info.Path, fmt.Errorf("lost while in use: %w", lost)}
-		}
-		switch {
-		case err == nil:
-			err = unlockErr
-		case unlockErr != nil:
-			err = fmt.Errorf("%w; %w", err, unlockErr)
-		}
-	}()
-	return fn(&leaseContext{work, h.ctx.s})
-}
-
-// ended waits for the end of a context whose deadline has come. A context that was derived with the same deadline from
-// another parent has a timer of its own, which may run first; whoever is told of that end looks at his own context next.
-func ended(ctx context.Context) {
-	const late = time.Second // for one that says a deadline and does not keep it
-	t := time.NewTimer(late)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
-}

@@ -37,22 +37,21 @@ func (m *Mutex) TryLock(ctx context.Context) (*Hold, error) {
 }
 
 // Do calls fn while it holds the lock. fn's context ends with ctx and with the hold, whichever is first; the lock is
-// released after fn has returned, also by a panic. It returns fn's error, the loss of the lock if it was lost before
-// fn returned, and the release's failure, joined; or Lock's error, when fn was not called. The release waits for the
-// ensemble even when ctx has ended, though not for longer than the session timeout: by then the lock goes with the session.
+// released after fn has returned, also by a panic.
+//
+// Nil: fn has returned nil while the lock was held. An error that matches ErrNotRun is Lock's: fn was not called. One that
+// matches ErrLost, or ErrClosed, and not ErrNotRun: fn was called, and the lock was lost before it returned, or, if the
+// cause is ErrNodeDeleted, perhaps in the moment after; fn's own error, if it has one, is joined. Any other error is fn's
+// own, as it is; the lock was held. (fn's own may match ErrLost for another lock that it used; of a Do inside of it, it
+// does not match ErrNotRun.)
+//
+// What becomes of the release is no matter of the result. Do waits for its answer, even when ctx has ended, but only if a
+// server is connected, and for a tenth of the session timeout at most (1 s by default); without one it goes on in the
+// background, and the lock is free when the ensemble can be reached, or with the session. Hooks.Released tells why.
 func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context) error) error {
 	return do(ctx, m.Lock, fn)
 }
 
 func (m *Mutex) request(op string, try bool) request {
 	return request{op: op, try: try, kind: "mutex", queue: m.b.queue(recipe.Lock), again: m.b.reenter}
-}
-
-// do calls fn while it has what lock returns.
-func do(ctx context.Context, lock func(context.Context) (*Hold, error), fn func(context.Context) error) error {
-	h, err := lock(ctx)
-	if err != nil {
-		return err
-	}
-	return h.do(ctx, fn)
 }

@@ -183,9 +183,9 @@ func TestScenario10_CleanUpOnAContextThatIsOverIsDone(t *testing.T) {
 	})
 }
 
-// scenario 10, the bound: a release that gets no answer does not keep Do for longer than the session timeout, whether
-// the session lasts or not.
-func TestScenario10_DosReleaseIsBoundedByTheSessionTimeout(t *testing.T) {
+// scenario 10, the bound: a release that gets no answer does not keep Do for longer than a tenth of the session timeout,
+// whether the session lasts or not, and does not make the work a failure.
+func TestScenario10_DosReleaseIsBoundedByATenthOfTheSessionTimeout(t *testing.T) {
 	for name, down := range map[string]zktest.Fault{
 		"no server":                     zktest.Freeze(),
 		"a server that deletes nothing": zktest.DropRequest().Op(zktest.OpDelete),
@@ -202,9 +202,8 @@ func TestScenario10_DosReleaseIsBoundedByTheSessionTimeout(t *testing.T) {
 					began = time.Now()
 					return nil
 				})
-				require.Error(s, err)
-				require.Positive(s, time.Since(began))
-				require.LessOrEqual(s, time.Since(began), 10*time.Second)
+				require.NoError(s, err)
+				require.Equal(s, time.Second, time.Since(began))
 				require.NotEmpty(s, s.srv.Children(dir))
 				fault.Remove()
 				s.empty(22*time.Second, dir) // what was frozen may arrive now, and renew the session: its timeout, and a tick

@@ -48,8 +48,9 @@ import (
 // ReadTimeout and WriteTimeout of the http.Server, bound them.
 //
 // The lock is released after the handler has returned, or panicked, and before the end of a short answer is sent: who
-// has read the answer finds the lock free. When the ensemble can't be reached, that may take up to the session timeout;
-// a lock that can't be released goes with the session. A panic goes on, unchanged.
+// has read the answer finds the lock free; unless no server is connected, or none answers for a tenth of the session
+// timeout: then the answer is sent, and the lock is released in the background, or goes with the session. Whatever becomes of
+// the release, the answer is the handler's. A panic goes on, unchanged.
 //
 // The returned function may be called, and what it returns may serve, concurrently.
 func Middleware(c *zklock.Client, path func(*http.Request) (string, error), opts ...zklock.LockOption) func(http.Handler) http.Handler {
