@@ -12,10 +12,14 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// world is a little model of what stands behind a session: a client, the follower that it is connected to, the leader
-// that counts, and the two ordered streams between them. The follower answers pings by itself and reports the sessions
-// that it has heard of at most a tick apart; it may be cut off from the leader at any time. Nothing is as it is in
-// session: no driver, no marks, only who knows what when.
+// world is a little model of what stands behind a session: a client, the server that it is connected to, the leader
+// that counts, and the ordered streams between them. The server answers pings by itself and reports the sessions that it
+// has heard of when the leader asks, every half tick; an observer behind another one hands its reports to that, which
+// hands them on when it is asked itself. It may be cut off from the leader at any time. Nothing is as it is in session: no
+// driver, no marks, only who knows what when.
+//
+// A session may be local, known to its server alone, until the first write makes it global; a server that the client comes
+// back to may grant less, and its answer be lost; and the leader may stand still.
 type world struct {
 	rng  *rand.Rand
 	now  time.Duration // true time
@@ -29,7 +33,15 @@ type world struct {
 	expiry  time.Duration // the leader's
 	expired bool
 
-	touched bool // the follower has heard of the session since its last report
+	touched bool          // the server has heard of the session since its last report
+	behind  bool          // it is an observer behind an observer
+	passing bool          // and that has heard of the session since its own last report
+	local   bool          // the leader does not know the session yet
+	low     time.Duration // what some servers grant at most; 0: all grant the same
+	granted time.Duration // on this connection
+	stalled bool          // the leader stands still
+	waiting []func()      // what has arrived there meanwhile
+	unasked []func()      // what it would have asked for
 	cut     bool
 	held    []func() // what waits at the cut, in order
 	link    int      // the client's connection; what belongs to an older one is void
@@ -39,6 +51,7 @@ type world struct {
 	requests []*request // unanswered, in order
 
 	begun            bool // the session exists
+	wasLocal, stalls bool // for the report
 	advanced, unsafe bool // the lease moved on; plain acknowledgements outlived the leader's patience
 }
 
@@ -79,7 +92,7 @@ func (w *world) step() bool {
 	e := w.events[first]
 	w.events = slices.Delete(w.events, first, first+1)
 	w.now = e.at
-	if !w.expired && w.now >= w.expiry {
+	if !w.expired && !w.stalled && !w.local && w.now >= w.expiry {
 		w.expired = true
 	}
 	e.do()
@@ -93,28 +106,90 @@ func (w *world) clientNow() time.Time {
 // toLeader carries what the follower says to the leader, in order; at a cut it waits.
 func (w *world) toLeader(do func()) {
 	w.stream(&w.lastDown, 20*time.Millisecond, func() {
-		if w.cut {
+		switch {
+		case w.cut:
 			w.held = append(w.held, do)
+		case w.stalled:
+			w.waiting = append(w.waiting, do)
+		default:
+			do()
+		}
+	})
+}
+
+// touch is a report's: it names the timeout of the connection that the server has.
+func (w *world) touch(granted time.Duration) {
+	if !w.expired && !w.local {
+		w.expiry = w.now + granted // the leader's own granularity only makes it later
+	}
+}
+
+// report is made when the leader asks, every half tick, by whose clock is the slower.
+func (w *world) report() {
+	granted := w.granted
+	if w.behind {
+		if w.passing {
+			w.passing = false
+			w.toLeader(func() { w.touch(granted) })
+		}
+	} else if w.touched {
+		w.touched = false
+		w.toLeader(func() { w.touch(granted) })
+	}
+	w.asked(w.report)
+}
+
+// pass is an observer's report to the one before it, which asks on its own account.
+func (w *world) pass() {
+	if w.touched {
+		w.touched, w.passing = false, true
+	}
+	w.after(w.halfTick(), w.pass)
+}
+
+func (w *world) halfTick() time.Duration {
+	longest := time.Duration(float64(w.tick) / 2 * min(1, 1/w.rate))
+	return longest*9/10 + w.upTo(longest/10)
+}
+
+// asked lets do happen when the leader asks next: not while it stands still.
+func (w *world) asked(do func()) {
+	w.after(w.halfTick(), func() {
+		if w.stalled {
+			w.unasked = append(w.unasked, do)
 			return
 		}
 		do()
 	})
 }
 
-func (w *world) touch() {
-	if !w.expired {
-		w.expiry = w.now + w.timeout // the leader's own granularity only makes it later
+// stall has the leader stand still for as long as two ticks, or half the timeout, exceed what a report takes without.
+func (w *world) stall() {
+	longest := min(2*w.tick, w.least()/2) - w.tick/2 - 300*time.Millisecond
+	if w.behind {
+		longest -= w.tick / 2
 	}
+	if longest <= 0 {
+		return
+	}
+	w.stalled = true
+	w.after(w.upTo(longest), func() {
+		w.stalled = false
+		waiting := append(w.waiting, w.unasked...) // what had arrived comes before what it asks for now
+		w.waiting, w.unasked = nil, nil
+		for _, do := range waiting {
+			do()
+		}
+		w.after(w.upTo(4*w.timeout), w.stall)
+	})
 }
 
-// report is the follower's, at most a tick apart by whoever's clock.
-func (w *world) report() {
-	if w.touched {
-		w.touched = false
-		w.toLeader(w.touch)
+// least is the shortest timeout that a server grants.
+func (w *world) least() time.Duration {
+	if w.low > 0 {
+		return w.low
 	}
-	longest := time.Duration(float64(w.tick) * min(1, 1/w.rate))
-	w.after(longest/4+w.upTo(longest*3/4), w.report)
+	return w.timeout
 }
 
 // ask sends a request of the client's: a ping, or one that goes through the leader.
@@ -139,6 +214,10 @@ func (w *world) ask() {
 		w.toLeader(func() {
 			if w.expired {
 				return // refused; the client is told, which ends the matter
+			}
+			if w.local { // a create makes it global
+				w.local = false
+				w.expiry = w.now + w.granted
 			}
 			w.stream(&w.lastBack, 20*time.Millisecond, func() {
 				if w.link == link {
@@ -172,19 +251,38 @@ func (w *world) connect() {
 	link := w.link
 	w.requests = nil
 	sent := w.clientNow()
+	granted := w.timeout
+	if w.low > 0 && w.begun && w.rng.IntN(2) == 0 {
+		granted = w.low
+	}
+	lost := w.begun && w.rng.IntN(3) == 0
+	if w.begun {
+		w.lease.Reattach(sent)
+	}
 	w.after(w.upTo(50*time.Millisecond), func() {
 		if w.expired || w.link != link {
 			return
 		}
-		w.touch()
+		w.granted = granted
+		w.touched, w.passing = false, false // it is another server
+		w.touch(granted)
+		if lost { // and given up after a while; another server may grant more
+			w.after(w.upTo(w.timeout/6), func() {
+				if w.link == link {
+					w.lease.Unanswered(false)
+					w.connect()
+				}
+			})
+			return
+		}
 		w.after(w.upTo(50*time.Millisecond), func() {
 			switch {
 			case w.link != link:
 			case w.begun:
-				w.lease.Resume(sent, w.clientNow(), w.timeout, w.tick)
+				w.lease.Resume(sent, w.clientNow(), granted, w.tick)
 			default:
 				w.begun = true
-				w.lease.Begin(sent, w.timeout, w.tick)
+				w.lease.Open(sent, w.clientNow(), granted, w.tick)
 			}
 		})
 	})
@@ -201,7 +299,8 @@ func (w *world) trouble() {
 				do()
 			}
 		} else { // the follower starts anew: what it had not passed on is lost, and its clients go elsewhere
-			w.touched = false
+			w.touched, w.passing = false, false
+			w.lease.Unanswered(false) // if it had no answer yet
 			w.connect()
 		}
 	} else {
@@ -219,15 +318,18 @@ func (w *world) check() error {
 	if n := w.lease.Marks(); n > session.MaxMarks {
 		return fmt.Errorf("%d marks", n)
 	}
+	if w.local {
+		return nil // nothing is held by it yet
+	}
 	idle := time.Duration(float64(w.lease.Acked().Sub(time.Unix(1_000_000, 0))) / w.rate)
 	w.unsafe = w.unsafe || idle > w.expiry+w.timeout/10
 	return nil
 }
 
 func TestTheLeaseNeverOutlivesTheLeadersPatience(t *testing.T) {
-	runs := 1000
+	runs := 4000
 	if testing.Short() {
-		runs = 200
+		runs = 400
 	}
 	advanced, unsafe := 0, 0
 	for run := range runs {
@@ -239,13 +341,25 @@ func TestTheLeaseNeverOutlivesTheLeadersPatience(t *testing.T) {
 		case 1:
 			w.rate = 1.02
 		}
-		w.expiry = w.timeout
+		if w.behind = rng.IntN(3) == 0; w.behind {
+			w.after(0, w.pass)
+		}
+		if rng.IntN(3) == 0 {
+			w.low = 2*w.tick + w.upTo(w.timeout-2*w.tick+1)
+		}
+		if rng.IntN(4) == 0 {
+			w.stalls = true
+			w.after(w.upTo(4*w.timeout), w.stall)
+		}
+		w.local = rng.IntN(4) == 0
+		w.wasLocal = w.local
+		w.granted, w.expiry = w.timeout, w.timeout
 		w.connect()
 		w.after(0, w.ask)
 		w.after(0, w.report)
 		w.after(w.upTo(3*w.timeout), w.trouble)
 		for w.step() && !w.expired && w.now < 20*w.timeout {
-			require.NoError(t, w.check(), "run %d, timeout %v, clock rate %v", run, w.timeout, w.rate)
+			require.NoError(t, w.check(), "run %d, timeout %v, clock rate %v; behind another observer %v, local %v, lowest grant %v, stalls %v", run, w.timeout, w.rate, w.behind, w.wasLocal, w.low, w.stalls)
 		}
 		if w.expired { // the client goes on for a while without knowing
 			for end := w.now + w.timeout; w.step() && w.now < end; {
