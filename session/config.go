@@ -45,8 +45,9 @@ type Config struct {
 	// From 100 ms to 24 h; default 10 s.
 	Timeout time.Duration
 
-	// ServerTick is the ensemble's tickTime, or more. A lease is confirmed through the leader only when the follower
-	// has had this long to report to it; too small a value is unsafe, too large a one shortens the lease.
+	// ServerTick is the ensemble's tickTime, or more. A request counts for the lease only when the server that took it has
+	// had two ticks to report to the leader; too small a value is unsafe, too large a one shortens the lease. A server that
+	// grants a session timeout below one tick is refused: one of the two is not what the ensemble has.
 	// Default 2 s, which is ZooKeeper's.
 	ServerTick time.Duration
 

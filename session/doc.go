@@ -5,9 +5,10 @@
 // clock when nothing arrives any more. SafeUntil is the instant before which the ensemble can't have ended it.
 //
 // What is not guaranteed: the lease clock holds for clocks whose speeds differ by at most two per cent and for a
-// process that runs. A process that was stopped learns of the end when it runs again. A session that is closed by
-// force from elsewhere ends at once, and is heard of only as fast as the network carries it. A server whose
-// minSessionTimeout was set below two of its ticks, together with a Config.ServerTick below its tick, voids the lease.
+// process that runs. A process that was stopped learns of the end when it runs again: at once when it asks Alive, by Done
+// when a timer has run. A session that is closed by force from elsewhere ends at once, and is heard of only as fast as
+// the network carries it. What else is assumed of the servers, equal limits of the session timeout and a leader that
+// does not stand still for about a timeout, is in lease.go.
 //
 // # Operations
 //

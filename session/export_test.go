@@ -30,7 +30,9 @@ func (l *Lease) Begin(sent time.Time, timeout, tick time.Duration) {
 }
 
 // Open is the handshake of a new session, which no write has confirmed.
-func (l *Lease) Open(sent, at time.Time, timeout, tick time.Duration) { l.l.begin(sent, at, timeout, tick, true) }
+func (l *Lease) Open(sent, at time.Time, timeout, tick time.Duration) {
+	l.l.begin(sent, at, timeout, tick, true)
+}
 
 // Reattach is the handshake of a session that is about to be re-attached; Unanswered says that it gets no answer.
 func (l *Lease) Reattach(sent time.Time) { l.l.reattach(sent) }

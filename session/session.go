@@ -169,8 +169,9 @@ func (s *Session) Timeout() time.Duration {
 }
 
 // SafeUntil returns the instant before which the ensemble can't have ended the session by itself, as far as has been
-// confirmed through its leader; local clock. While Retain is in force it moves on with every heartbeat; without, it
-// stands still when nothing is written, and may be past. A session that was closed by force ends earlier.
+// confirmed through its leader; local clock. While a lock is held it moves on with every heartbeat; without, it stands
+// still when nothing is written, and may be past. A session that was closed by force ends earlier. It moves back only when
+// a server that was asked to take the session over has not answered: it may have granted less.
 func (s *Session) SafeUntil() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()

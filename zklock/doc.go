@@ -8,8 +8,8 @@
 // # What is not guaranteed
 //
 // No lock service can stop a program that does not look. A process that was stopped (SIGSTOP, a paused virtual
-// machine, a long collection) can go on for a moment as if it still held the lock, and so can work that ignores its
-// context. Clocks that run apart by more than two per cent void the lease. A session or a znode that is removed by
+// machine, a long collection) can go on for a moment as if it still held the lock, if it had asked just before; Hold.Context
+// says who is told what afterwards. So can work that ignores its context. Clocks that run apart by more than two per cent void the lease. A session or a znode that is removed by
 // force frees the lock at once, and the old holder hears of it a moment later. For all of these, the Token and
 // Hold.Multi are the guarantee: Multi's writes commit only while the lock is ours.
 //

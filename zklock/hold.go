@@ -60,7 +60,8 @@ func (h *Hold) Err() error {
 func (h *Hold) Token() Token { return Token(h.g.place().Czxid()) }
 
 // SafeUntil returns the instant before which nobody else can hold the lock, local clock, unless the session or the
-// znode is removed by force. It moves on with each heartbeat while the ensemble answers.
+// znode is removed by force. It moves on with each heartbeat while the ensemble answers; see Session.SafeUntil of package
+// session for when it moves back.
 func (h *Hold) SafeUntil() time.Time { return h.g.place().Session().SafeUntil() }
 
 // Node returns the path of our znode, below the chroot; of a MultiLock's, the first path's.

@@ -77,6 +77,12 @@ func (r *Run) serverFaults() (can []fault, cannot []string) {
 			return r.span(ctx, rng, lead, between(rng, time.Second, 4*time.Second), what, slow, func(i int) error { return c.Slow(i, 0) })
 		})
 	}
+	// A leader that stands still for about a session timeout is the one that the lease clock can't see through.
+	add("leader pause of a timeout", c.Pause != nil, func(ctx context.Context, rng *rand.Rand, what func(string, ...any)) error {
+		all := timeouts(r.conf.Ensemble.Tick)
+		t := all[rng.IntN(len(all))]
+		return r.span(ctx, rng, true, between(rng, t*9/10, t*11/10), what, c.Pause, c.Resume)
+	})
 	add("rolling restart", c.Kill != nil, func(ctx context.Context, rng *rand.Rand, what func(string, ...any)) error {
 		what("all servers, one after the other")
 		for i, n := range r.conf.Ensemble.Nodes {
