@@ -119,12 +119,12 @@ func (n *neighbour) mark(fam int) string {
 
 // head is what stands before the mark: another contender's id, too, and what is longer than a path may be for us.
 func (n *neighbour) head(dir string) string {
-	switch n.rnd.IntN(8) {
-	case 0:
+	switch n.rnd.IntN(24) {
+	case 0, 4, 5:
 		return ""
-	case 1:
+	case 1, 6, 7:
 		return "\u202e\u2028 "
-	case 2:
+	case 2, 8, 9:
 		return strings.Repeat("n", 4000+n.rnd.IntN(12000))
 	case 3:
 		for _, name := range n.w.srv.Children(dir) {
@@ -133,8 +133,8 @@ func (n *neighbour) head(dir string) string {
 			}
 		}
 	}
-	// Ids begin with anything, so that a list has them before and behind all others.
-	return fmt.Sprintf("_c_%016x", n.rnd.Uint64())
+	// A list has them before or behind all others, whose ids are random, so that two runs have the same order.
+	return fmt.Sprintf("_c_%c%016x", "!z"[n.rnd.IntN(2)], n.rnd.Uint64())
 }
 
 func (n *neighbour) data() []byte {
