@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"regexp"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -230,4 +233,41 @@ func TestWhatTwoConnectionsTellIsInNoOrder(t *testing.T) {
 	require.True(t, own.StoodWhen(before))
 	require.NoError(t, r.Notify(zk.EventNodeDeleted, "/app/d/own"))
 	require.False(t, own.StoodWhen(before), "now it has fired too: nobody asks for the order")
+}
+
+// recorder keeps what is written.
+type recorder struct {
+	net.Conn
+	wrote *safeBuffer
+}
+
+type safeBuffer struct {
+	mu sync.Mutex
+	b  []byte
+}
+
+func (r recorder) Write(b []byte) (int, error) {
+	r.wrote.mu.Lock()
+	r.wrote.b = append(r.wrote.b, b...)
+	r.wrote.mu.Unlock()
+	return r.Conn.Write(b)
+}
+
+// A server tells of several that are gone in the order of the request, which has to be that of the call. So has one that
+// is made on a new connection, because the first was lost before the answer.
+func TestWatchAllAsksInTheOrderOfItsPaths(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		var wrote safeBuffer
+		s := open(t, srv, func(c *session.Config) {
+			c.Dial = func(network, addr string, timeout time.Duration) (net.Conn, error) {
+				conn, err := srv.Dial(network, addr, timeout)
+				return recorder{conn, &wrote}, err
+			}
+		})
+		srv.Inject(zktest.CloseBefore().Op(zktest.OpSetWatches).Once())
+		watchAll(t, s, "/own", "/before")
+		wrote.mu.Lock()
+		defer wrote.mu.Unlock()
+		require.Equal(t, []string{"/own", "/before", "/own", "/before"}, regexp.MustCompile("/[a-z]+").FindAllString(string(wrote.b), -1))
+	})
 }
