@@ -203,7 +203,7 @@ func (s *Session) replied(c *call, head replyHeader, code int32, at time.Time) e
 		s.end(ErrExpired)
 		return ErrExpired
 	}
-	if code == codeAuthRequired {
+	if head.code == codeAuthRequired {
 		err := fmt.Errorf("%w: the server enforces authentication, of a kind that was not given (SASL?)", ErrAuth)
 		s.end(err)
 		return err

@@ -98,6 +98,9 @@ func NewRig() *Rig {
 	return r
 }
 
+// Stop stops the rig's clock.
+func (r *Rig) Stop() { r.deadline.timer.Stop() }
+
 // Woken tells that requests have been queued.
 func (r *Rig) Woken() <-chan struct{} { return r.l.wake }
 
@@ -217,6 +220,7 @@ func (r *Rig) until(cond func() bool) {
 // returns how many bytes the driver got to see.
 func ReadAll(stream io.Reader) (forwarded int, err error) {
 	r := NewRig()
+	defer r.Stop()
 	r.l = newLink(r.Session, source{stream}, "rig:1", time.Second)
 	r.l.shaken = true
 	b := make([]byte, 4096)

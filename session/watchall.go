@@ -114,17 +114,18 @@ func (ws *watches) armAllLocked(ts []*watched) {
 	}
 }
 
-// setWatchesMax bounds one setWatches request: the server's packet limit may be below its default of 1 MB.
+// setWatchesMax bounds one setWatches request, and half of Config.PacketLimit does.
 const setWatchesMax = 128 << 10
 
 // setWatchesLocked sends setWatches requests for ts, in their order, as of zxid. hook runs for each of them in the link's
 // reader, without mu.
 func (ws *watches) setWatchesLocked(ts []*watched, zxid int64, hook func(ts []*watched, code int32)) {
+	most := min(setWatchesMax, ws.s.cfg.packetLimit/2)
 	for len(ts) > 0 {
 		var data, exist, child []string
 		n, size := 0, 0
 		for _, t := range ts {
-			if size += 4 + len(t.path); size > setWatchesMax && n > 0 {
+			if size += 4 + len(t.path); size > most && n > 0 {
 				break
 			}
 			n++
