@@ -161,12 +161,16 @@ func (s suite) on(ctx context.Context, root string, v server) result {
 		case strings.HasPrefix(line, "--- FAIL: "):
 			r.failed++
 			fmt.Fprintf(os.Stderr, "  %s", line)
+		case strings.HasPrefix(line, "panic: "), strings.HasPrefix(line, "fatal error: "): // the tests behind it did not run
+			r.err = errors.New(strings.TrimSpace(line))
 		case strings.HasPrefix(line, "--- SKIP: "):
 			r.skipped++
 		}
 	}
-	if err != nil && r.failed == 0 {
+	if err != nil && r.failed == 0 && r.err == nil {
 		r.err = err
+	}
+	if r.err != nil {
 		fmt.Fprintf(os.Stderr, "%s", text[max(0, len(text)-4000):])
 	}
 	return r
