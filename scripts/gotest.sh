@@ -1,9 +1,24 @@
 #!/usr/bin/env bash
-# Runs go test with the given flags in every module.
+# Runs go test with the given flags in every module: the root's tests, and beside them those of the other modules one
+# after the other, since both mostly wait. BESIDE=no runs all one after the other, for benchmarks.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
-say "go test $*"
 # shellcheck disable=SC2086 # TESTFLAGS is several words
-in_modules go test -timeout "${TEST_TIMEOUT:-20m}" -p "${PARALLEL:-1}" "$@" ${TESTFLAGS:-} ./...
+gotest() { go test -timeout "${TEST_TIMEOUT:-20m}" -p "${PARALLEL:-1}" "$@" ${TESTFLAGS:-} ./...; }
+
+say "go test $*"
+if [[ ${BESIDE:-yes} == no ]]; then
+	in_modules gotest "$@"
+	exit
+fi
+log=$(mktemp)
+trap 'kill "$others" 2>/dev/null || true; rm -f "$log"' EXIT
+in_modules_but_root gotest "$@" >"$log" 2>&1 &
+others=$!
+failed=0
+gotest "$@" || failed=1
+wait "$others" || failed=1
+cat "$log"
+exit "$failed"
