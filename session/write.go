@@ -181,7 +181,7 @@ func (l *link) flush(first *call) (more bool, err error) {
 func (l *link) write(b []byte) error {
 	for len(b) > 0 {
 		if err := l.Conn.SetWriteDeadline(time.Now().Add(l.s.patience())); err != nil {
-			return err
+			return l.readError(err)
 		}
 		n, err := l.Conn.Write(b[:min(len(b), maxKept)])
 		if timeout := net.Error(nil); errors.As(err, &timeout) && timeout.Timeout() {

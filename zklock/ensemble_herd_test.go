@@ -55,8 +55,16 @@ func TestOneReleaseWakesOneOfAThousandWaiters(t *testing.T) {
 			}
 		})
 	}
-	// Everybody has settled: watches the one before, and the own znode, and knows who holds.
-	tap.Await(t, 2*siteBound, "all to wait", func(tap *ensemble.Tap) bool { return tap.Count(ensemble.OpGetData) == waiters })
+	// Everybody has waited for long enough to have asked whether it may read the znode before it: by a list of its children.
+	tap.Await(t, 2*siteBound, "all to wait", func(tap *ensemble.Tap) bool {
+		asked := 0
+		for _, f := range tap.Frames() {
+			if f.Dir == ensemble.Requests && f.Op == ensemble.OpGetChildren2 && f.Path != dir {
+				asked++
+			}
+		}
+		return asked == waiters
+	})
 	herdQuiet(t, clients, dir)
 	t.Logf("%d waiters in line after %v", waiters, time.Since(began).Round(time.Millisecond))
 	require.Len(t, siteQueue(t, outsider, dir), waiters+1)

@@ -34,7 +34,7 @@ func TestFourLetterWordsHaveTheFormsThatToolsParse(t *testing.T) {
 		"ruok": `^imok$`,
 		"isro": `^rw$`,
 		"conf": `^clientPort=\d+\ntickTime=2000\nmaxClientCnxns=0\nminSessionTimeout=4000\nmaxSessionTimeout=40000\nserverId=0\n$`,
-		"srvr": `^Zookeeper version: 3\.8\.\d.*, built on .*\nLatency min/avg/max: 0/0.0/0\nReceived: \d+\nSent: \d+\n` +
+		"srvr": `^Zookeeper version: 3\.9\.\d.*, built on .*\nLatency min/avg/max: 0/0.0/0\nReceived: \d+\nSent: \d+\n` +
 			`Connections: 2\nOutstanding: 0\nZxid: 0x3\nMode: standalone\nNode count: 7\n$`,
 		"stat": `\nClients:\n /127\.0\.0\.1:\d+\[1\]\(queued=0,recved=5,sent=5\)\n /127.*\[0\].*\n\nLatency`,
 		"cons": `^ /127\.0\.0\.1:\d+\[1\]\(queued=0,recved=5,sent=5,sid=0x[0-9a-f]+,lop=GETC,est=\d+,to=30000,lcxid=0x4,` +

@@ -27,7 +27,7 @@ type options struct {
 
 // newOptions fills in the defaults, some of which follow from others, and refuses what cannot work.
 func newOptions(opts []Option) (options, error) {
-	o := options{version: Version38, tick: 2 * time.Second, sweep: time.Minute, maxPacket: 0xfffff,
+	o := options{version: Version39, tick: 2 * time.Second, sweep: time.Minute, maxPacket: 0xfffff,
 		log: slog.New(slog.DiscardHandler)}
 	for _, f := range opts {
 		f(&o)
@@ -64,7 +64,7 @@ const (
 	Version39 Version = "3.9" // 3.9.2 and later: exists needs READ, and events carry their zxid
 )
 
-// WithVersion sets which ZooKeeper the server behaves like, default Version38. The package's comment says how they
+// WithVersion sets which ZooKeeper the server behaves like, default Version39. The package's comment says how they
 // differ.
 func WithVersion(v Version) Option { return func(o *options) { o.version = v } }
 
