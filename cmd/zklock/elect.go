@@ -41,7 +41,7 @@ given up.
 			return a.elect(&l, args[0], args[1:], value, again)
 		},
 	}
-	l.register(cmd)
+	l.register(a, cmd)
 	f := cmd.Flags()
 	f.StringVar(&value, "value", "", "what others see of the leader; default host:pid")
 	f.BoolVar(&again, "again", false, "stand for election again after the leadership was lost, instead of ending with 70")

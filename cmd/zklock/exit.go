@@ -34,7 +34,7 @@ const exitTable = `Exit codes:
   64     usage: a bad flag, path or value
   69     no server could be reached in time
   70     the lock was lost, or so nearly that the command was told to end
-  75     busy: somebody else has the lock, or the time to wait was over
+  75     busy: somebody else has the lock, or the time to wait was over; -E gives it another code, -q no message
   77     the ensemble refused the credentials or the access
   126    the command can't be run
   127    the command was not found

@@ -38,7 +38,8 @@ type lockFlags struct {
 	permits, size          int
 }
 
-func (l *lockFlags) register(cmd *cobra.Command) {
+func (l *lockFlags) register(a *app, cmd *cobra.Command) {
+	a.busyFlag(cmd)
 	f := cmd.Flags()
 	f.DurationVar(&l.wait, "wait", 0, "wait for at most this long; default as long as it takes")
 	f.StringVar(&l.onLoss, "on-loss", lossKill, "`what` to do when the lock is lost: kill, term or ignore")

@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+
+	"github.com/zklock/locker/zklock"
 )
 
 // app is what the commands share.
@@ -16,12 +18,13 @@ type app struct {
 	conn     connFlags
 	quiet    bool
 	verbose  bool
-	started  bool // the command line was understood
+	busy     uint8 // the exit code for a busy lock
+	started  bool  // the command line was understood
 }
 
 // execute runs one command line and returns its exit code.
 func execute(args []string) int {
-	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr}
+	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, busy: exitBusy}
 	if len(args) > 0 && args[0] == guardCommand {
 		return guardMain(args[1:])
 	}
@@ -35,8 +38,19 @@ func execute(args []string) int {
 	if codeOf(err) == exitUsage {
 		err = fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())
 	}
-	report(a.err, err)
+	busy := codeOf(err) == exitBusy && errors.Is(err, zklock.ErrBusy)
+	if !busy || !a.quiet {
+		report(a.err, err)
+	}
+	if busy {
+		return int(a.busy)
+	}
 	return codeOf(err)
+}
+
+// busyFlag has a command end with a code of the user's choice when the lock is busy, as flock(1) does.
+func (a *app) busyFlag(cmd *cobra.Command) {
+	cmd.Flags().Uint8VarP(&a.busy, "conflict-exit-code", "E", exitBusy, "exit `code` for a lock that is busy, 0 to 255")
 }
 
 func (a *app) root() *cobra.Command {
@@ -69,7 +83,7 @@ A command that it runs under a lock is stopped before anybody else can have the 
 	root.SetHelpCommandGroupID(groupRest)
 	flags := root.PersistentFlags()
 	a.conn.register(flags)
-	flags.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing but errors; no place in line while waiting")
+	flags.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing but errors, and nothing of a busy lock: its exit code tells; no place in line while waiting")
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "log sessions, losses and retries to standard error")
 	root.AddCommand(a.runCommand(), a.electCommand(), a.waitCommand(),
 		a.lsCommand(), a.queueCommand(), a.topCommand(), a.leaderCommand(), a.breakCommand(), a.pruneCommand(),

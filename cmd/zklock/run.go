@@ -25,6 +25,7 @@ when zklock itself is killed. See zklock help safety.
 		Example: `  zklock run /locks/nightly-report -- ./report.sh --all
   zklock run --try /locks/nightly-report -- ./report.sh           # 75 when somebody else has it
   zklock run --wait 30s /locks/nightly-report -- ./report.sh      # 75 after 30 s in line
+  zklock run -q --try -E 0 /locks/nightly-report -- ./report.sh   # busy is fine: nothing to say, 0
   zklock run --shared /locks/config -- ./read-config.sh           # together with other readers …
   zklock run --exclusive /locks/config -- ./write-config.sh       # … and not with a writer
   zklock run -n 2 --of 5 /locks/converters -- ./convert.sh big.mp4 # 2 of 5 permits
@@ -37,7 +38,7 @@ when zklock itself is killed. See zklock help safety.
 			return a.run(&l, args[0], args[1:])
 		},
 	}
-	l.register(cmd)
+	l.register(a, cmd)
 	f := cmd.Flags()
 	f.BoolVar(&l.try, "try", false, "don't wait: 75 when the lock is not free")
 	f.BoolVarP(&l.shared, "shared", "s", false, "share the lock with others that say so (the readers of a read/write lock)")

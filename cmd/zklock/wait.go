@@ -54,6 +54,7 @@ place in line and keeps nobody waiting; the lock may be taken again the moment a
 			})
 		},
 	}
+	a.busyFlag(cmd)
 	cmd.Flags().DurationVar(&wait, "wait", 0, "for at most this long; default as long as it takes")
 	cmd.Flags().BoolVar(&try, "try", false, "don't wait: 75 when the lock is not free")
 	return cmd
