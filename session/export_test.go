@@ -48,6 +48,7 @@ func (l *Lease) End(held bool) time.Time             { return l.l.end(held) }
 func (l *Lease) Acked() time.Time                    { return l.l.acked }
 func (l *Lease) Confirmed() time.Time                { return l.l.confirmed }
 func (l *Lease) Marks() int                          { return len(l.l.marks) }
+func (l *Lease) Steady() time.Duration               { return l.l.steady() }
 
 // WatchedPaths returns how many paths the watch table holds.
 func (s *Session) WatchedPaths() int {

@@ -2,9 +2,13 @@ package main
 
 import (
 	"bytes"
+	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,99 +18,140 @@ import (
 	"github.com/zklock/locker/internal/ensemble"
 )
 
-const readme = "../../README.md"
+const (
+	root   = "../.."
+	readme = root + "/README.md"
+)
 
-// goBlocks returns the README's Go code, block by block.
-func goBlocks(t *testing.T) []string {
+// pages returns all pages for users.
+func pages(t *testing.T) []string {
 	t.Helper()
-	text, err := os.ReadFile(readme)
+	docs, err := filepath.Glob(root + "/docs/*.md")
+	require.NoError(t, err)
+	require.NotEmpty(t, docs)
+	return append([]string{readme, root + "/SECURITY.md", root + "/CHANGELOG.md"}, docs...)
+}
+
+// goBlocks returns the Go code of a page, block by block.
+func goBlocks(t *testing.T, page string) []string {
+	t.Helper()
+	text, err := os.ReadFile(page)
 	require.NoError(t, err)
 	var blocks []string
-	for _, part := range strings.Split(string(text), "\n```go\n")[1:] {
+	for _, part := range strings.Split(string(text), "```go\n")[1:] {
 		code, _, ended := strings.Cut(part, "\n```\n")
-		require.True(t, ended)
+		require.True(t, ended, page)
 		blocks = append(blocks, code+"\n")
 	}
 	return blocks
 }
 
-// block returns the only Go block that begins with prefix.
-func block(t *testing.T, prefix string) string {
+// block returns the only Go block of a page that begins with prefix.
+func block(t *testing.T, page, prefix string) string {
 	t.Helper()
 	var found []string
-	for _, b := range goBlocks(t) {
+	for _, b := range goBlocks(t, page) {
 		if strings.HasPrefix(b, prefix) {
 			found = append(found, b)
 		}
 	}
-	require.Len(t, found, 1, "blocks that begin with %q", prefix)
+	require.Len(t, found, 1, "blocks of %s that begin with %q", page, prefix)
 	return found[0]
 }
 
-// goTool runs the go command on one file with the given content, which may import this module, and returns its output.
-func goTool(t *testing.T, name, content string, args ...string) (stdout string) {
+// goTool runs the go command on files with the given content, which may import what the module in dir may, and returns
+// its output.
+func goTool(t *testing.T, dir string, files map[string]string, args ...string) (stdout string) {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), name)
-	require.NoError(t, os.WriteFile(file, []byte(content), 0o644))
-	cmd := exec.CommandContext(t.Context(), "go", append(args, file)...)
+	temp := t.TempDir()
+	for name, content := range files {
+		file := filepath.Join(temp, name)
+		require.NoError(t, os.WriteFile(file, []byte(content), 0o644))
+		args = append(args, file)
+	}
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Dir = dir
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	require.NoError(t, cmd.Run(), "go %s on\n%s\n%s%s", strings.Join(args, " "), content, &out, &errs)
+	require.NoError(t, cmd.Run(), "go %s\n%s%s\n%s", strings.Join(args, " "), &out, &errs, files)
 	return out.String()
 }
 
 func TestReadmesProgramRuns(t *testing.T) {
-	program := block(t, "package main\n")
-	assert.Equal(t, "one at a time in the whole fleet\n", goTool(t, "main.go", program, "run", "-buildvcs=false"))
+	program := block(t, readme, "package main\n")
+	assert.Equal(t, "one at a time in the whole fleet\n", goTool(t, ".", map[string]string{"main.go": program}, "run", "-buildvcs=false"))
 }
 
 // As its comment says, a connect string makes the same program one for an ensemble.
 func TestReadmesProgramRunsOnARealEnsemble(t *testing.T) {
 	e := ensemble.Shared(t, 1)
-	program := block(t, "package main\n")
+	program := block(t, readme, "package main\n")
 	require.Equal(t, 1, strings.Count(program, "server.Addr()"))
 	program = strings.Replace(program, "server.Addr()", `"`+e.Connect()+`"`, 1)
-	assert.Equal(t, "one at a time in the whole fleet\n", goTool(t, "main.go", program, "run", "-buildvcs=false"))
+	assert.Equal(t, "one at a time in the whole fleet\n", goTool(t, ".", map[string]string{"main.go": program}, "run", "-buildvcs=false"))
 }
 
-func TestReadmesTestPasses(t *testing.T) {
-	out := goTool(t, "report_test.go", block(t, "package report_test\n"), "test", "-count=1", "-v")
+func TestTheTestingPagesTestPasses(t *testing.T) {
+	test := block(t, root+"/docs/testing.md", "package report_test\n")
+	out := goTool(t, ".", map[string]string{"report_test.go": test}, "test", "-count=1", "-v")
 	assert.Contains(t, out, "--- PASS: TestAnExpiredSessionEndsTheHold")
 }
 
-// The remaining blocks are the insides of functions; each is put into one and vetted, not run: they want a database, and
-// handlers.
-func TestReadmesFragmentsCompile(t *testing.T) {
-	require.Len(t, goBlocks(t), 4, "a new block needs a test")
-	goTool(t, "fragment.go", `package fragment
+// imports are the packages that fragments name, by the name that they have there.
+var imports = map[string]string{
+	"errors":     "errors",
+	"fmt":        "fmt",
+	"log":        "log",
+	"slog":       "log/slog",
+	"time":       "time",
+	"zk":         "github.com/go-zookeeper/zk",
+	"session":    "github.com/zklock/locker/session",
+	"zktest":     "github.com/zklock/locker/zktest",
+	"lockhttp":   "github.com/zklock/locker/zklock/lockhttp",
+	"otelzklock": "github.com/zklock/locker/zklock/otelzklock",
+}
 
-import (
-	"context"
-	"database/sql"
-	"errors"
+// fragment puts the inside of a function into one of what fragments take for granted.
+func fragment(name, code string) string {
+	var b strings.Builder
+	b.WriteString("package fragment\n\nimport (\n\t\"context\"\n\t\"database/sql\"\n\t\"net/http\"\n\n\t\"github.com/zklock/locker/zklock\"\n")
+	for _, pkg := range slices.Sorted(maps.Keys(imports)) {
+		if regexp.MustCompile(`\b` + pkg + `\.`).MatchString(code) {
+			fmt.Fprintf(&b, "\t%q\n", imports[pkg])
+		}
+	}
+	fmt.Fprintf(&b, `)
 
-	"github.com/go-zookeeper/zk"
-
-	"github.com/zklock/locker/zklock"
-)
-
-func Fragment(ctx context.Context, client *zklock.Client, db *sql.DB, report []byte) error {
-`+block(t, "hold, err := ")+`
+func %s(ctx context.Context, servers string, client *zklock.Client, report []byte, db *sql.DB, mux *http.ServeMux, approve http.Handler) (err error) {
+	{
+%s
+	}
 	return err
 }
-`, "vet")
-	goTool(t, "fragment.go", `package fragment
-
-import (
-	"net/http"
-	"time"
-
-	"github.com/zklock/locker/zklock"
-	"github.com/zklock/locker/zklock/lockhttp"
-)
-
-func Fragment(client *zklock.Client, mux *http.ServeMux, approve http.Handler) {
-`+block(t, "lock := ")+`
+`, name, code)
+	return b.String()
 }
-`, "vet")
+
+// A block is a program, a test, or the inside of a function. The insides are vetted, not run: they want a database, and
+// handlers.
+func TestEveryGoFragmentOfEveryPageCompiles(t *testing.T) {
+	ours, otels, whole := map[string]string{}, map[string]string{}, 0
+	for _, page := range pages(t) {
+		for i, code := range goBlocks(t, page) {
+			name := fmt.Sprintf("Fragment%d_%s", i, strings.ReplaceAll(strings.TrimSuffix(filepath.Base(page), ".md"), "-", "_"))
+			switch {
+			case strings.HasPrefix(code, "package "):
+				whole++
+			case strings.Contains(code, "otelzklock."):
+				otels[name+"_.go"] = fragment(name, code)
+			default:
+				ours[name+"_.go"] = fragment(name, code)
+			}
+		}
+	}
+	require.Equal(t, 2, whole, "a new program or test needs a test that runs it")
+	require.NotEmpty(t, ours)
+	require.NotEmpty(t, otels)
+	goTool(t, ".", ours, "vet")
+	goTool(t, root+"/zklock/otelzklock", otels, "vet")
 }

@@ -1,0 +1,151 @@
+package layout_test
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// pages returns the texts of the pages for users, by their paths from the root.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, pattern := range []string{"*.md", "docs/*.md"} {
+		found, err := filepath.Glob(root + "/" + pattern)
+		require.NoError(t, err)
+		require.NotEmpty(t, found, pattern)
+		for _, file := range found {
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			rel, err := filepath.Rel(root, file)
+			require.NoError(t, err)
+			all[filepath.ToSlash(rel)] = string(text)
+		}
+	}
+	for _, name := range []string{"README.md", "SECURITY.md", "CHANGELOG.md"} {
+		require.Contains(t, all, name)
+	}
+	return all
+}
+
+var (
+	fenced  = regexp.MustCompile("(?ms)^ *```.*?^ *```$")
+	code    = regexp.MustCompile("`[^`\n]*`")
+	link    = regexp.MustCompile(`\]\(([^()\s]+)\)`)
+	heading = regexp.MustCompile(`(?m)^#{1,6} +(.+?) *$`)
+	scheme  = regexp.MustCompile(`^[a-z]+:`)
+)
+
+// anchors returns those that GitHub makes of the headings of a page.
+func anchors(text string) map[string]bool {
+	all := map[string]bool{}
+	for _, m := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
+		base := strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsNumber(r):
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, m[1])
+		name := base
+		for n := 1; all[name]; n++ {
+			name = fmt.Sprintf("%s-%d", base, n)
+		}
+		all[name] = true
+	}
+	return all
+}
+
+func TestEveryRelativeLinkOfEveryPageResolves(t *testing.T) {
+	all := pages(t)
+	for name, text := range all {
+		links := link.FindAllStringSubmatch(code.ReplaceAllString(fenced.ReplaceAllString(text, ""), "`"), -1)
+		for _, m := range links {
+			if scheme.MatchString(m[1]) {
+				continue
+			}
+			file, anchor, hasAnchor := strings.Cut(m[1], "#")
+			target := name
+			if file != "" {
+				target = path.Join(path.Dir(name), file)
+			}
+			_, err := os.Stat(filepath.Join(root, target))
+			if !assert.NoError(t, err, "%s links to %s", name, m[1]) || !hasAnchor {
+				continue
+			}
+			there, isPage := all[target]
+			assert.True(t, isPage && anchors(there)[anchor], "%s links to %s, and there is no such heading", name, m[1])
+		}
+	}
+}
+
+// Whoever begins at the README finds every page.
+func TestTheReadmeLinksToEveryPage(t *testing.T) {
+	all := pages(t)
+	for name := range all {
+		if name != "README.md" {
+			assert.Contains(t, all["README.md"], "]("+name, "a page that nobody finds")
+		}
+	}
+}
+
+// The README is what somebody reads who does not know yet whether to read more.
+func TestTheReadmeStaysShort(t *testing.T) {
+	assert.Less(t, len(pages(t)["README.md"]), 11<<10, "move what is not needed to begin to docs/")
+}
+
+// figures of the speed table: "1,088", "0.83 ms".
+var (
+	figure    = regexp.MustCompile(`\d[\d,.]*`)
+	millis    = regexp.MustCompile(`(\d+\.\d+) ms`)
+	mutantRow = regexp.MustCompile(`(\d+) ways to break the code`)
+	failures  = regexp.MustCompile(`(\d+) ways in which distributed locks have failed`)
+)
+
+// The rates of the speed table are those of the last run of the benchmark; the hand-overs are rounded there.
+func TestTheRatesOfThePerformancePageAreThoseOfTheBenchmark(t *testing.T) {
+	result, err := os.ReadFile(root + "/internal/bench/RESULT.md")
+	require.NoError(t, err)
+	checked := 0
+	for line := range strings.Lines(pages(t)["docs/performance.md"]) {
+		if !strings.HasPrefix(line, "| ") {
+			continue
+		}
+		for _, cell := range strings.Split(strings.Trim(line, "|\n "), "|")[1:] {
+			rate := figure.FindString(cell)
+			if rate == "" {
+				continue
+			}
+			assert.True(t, strings.Contains(string(result), " "+rate+" |"), "%s is not a result: %s", rate, line)
+			if m := millis.FindStringSubmatch(cell); m != nil && m[1] > "1.00" { // shorter ones are in µs there
+				assert.True(t, strings.Contains(string(result), " "+m[1]+" ms "), "%s is not a result: %s", m[1], line)
+			}
+			checked++
+		}
+	}
+	assert.Greater(t, checked, 30)
+}
+
+func TestTheEvidencePageCountsWhatThereIs(t *testing.T) {
+	all := pages(t)
+	result, err := os.ReadFile(root + "/internal/mutants/RESULT.md")
+	require.NoError(t, err)
+	m := mutantRow.FindStringSubmatch(all["docs/evidence.md"])
+	require.NotNil(t, m)
+	assert.Equal(t, fmt.Sprint(strings.Count(string(result), "\n| ")-1), m[1], "mutants")
+	for _, name := range []string{"README.md", "docs/evidence.md"} {
+		m := failures.FindStringSubmatch(all[name])
+		require.NotNil(t, m, name)
+		assert.Equal(t, fmt.Sprint(scenarios), m[1], name)
+	}
+}
