@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -27,6 +28,8 @@ type connFlags struct {
 
 	tls                               bool
 	tlsCA, tlsCert, tlsKey, tlsServer string
+
+	handed []string // variables for the command: see handedOn
 }
 
 // Variables that stand in for flags.
@@ -36,6 +39,16 @@ const (
 	envAuthFile = "ZKLOCK_AUTH_FILE"
 	envTimeout  = "ZKLOCK_TIMEOUT"
 )
+
+// handedOn are the flags that a command finds in its environment, so that a zklock in it uses the same ensemble in the
+// same way. Credentials are not among them: of those, and of keys, the file's name at most.
+var handedOn = []string{"zk", "auth-file", "connect-timeout", "timeout", "tick", "tls", "tls-ca", "tls-cert", "tls-key",
+	"tls-server-name"}
+
+// variable is the one that stands in for a flag.
+func variable(flag string) string {
+	return "ZKLOCK_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
 
 func (c *connFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&c.zk, "zk", "", "the ensemble, `host:port,...`; a /chroot may follow; default $"+envZK)
@@ -51,11 +64,24 @@ func (c *connFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&c.tlsServer, "tls-server-name", "", "the `name` to expect in the servers' certificates; default each one's host")
 }
 
-// environment takes what the flags don't say from the environment, before they are checked.
-func (c *connFlags) environment(f *pflag.FlagSet) (err error) {
-	if text := os.Getenv(envTimeout); text != "" && !f.Changed("timeout") {
-		if c.timeout, err = time.ParseDuration(text); err != nil {
-			return usagef("%s=%s: want a time such as 10s", envTimeout, text)
+// environment takes what the flags don't say from the environment, before they are checked, and notes what they do say
+// for the command. Which ensemble and which credentials there are in the environment is asked for by options.
+func (c *connFlags) environment(f *pflag.FlagSet) error {
+	for _, name := range handedOn {
+		key, text := variable(name), os.Getenv(variable(name))
+		switch {
+		case f.Changed(name):
+			value := f.Lookup(name).Value.String()
+			if name == "auth-file" || name == "tls-ca" || name == "tls-cert" || name == "tls-key" {
+				if abs, err := filepath.Abs(value); err == nil && value != "" { // the command may change its directory
+					value = abs
+				}
+			}
+			c.handed = append(c.handed, key+"="+value)
+		case text != "" && name != "zk" && name != "auth-file":
+			if err := f.Lookup(name).Value.Set(text); err != nil {
+				return usagef("%s=%s: as --%s: %w", key, text, name, err)
+			}
 		}
 	}
 	return nil

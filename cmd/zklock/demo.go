@@ -54,7 +54,7 @@ func (a *app) demo(ctx context.Context) (err error) {
 			return err
 		}
 		defer func() { err = errors.Join(err, server.Close()) }()
-		a.conn.zk, a.conn.tick = server.Addr(), demoTick
+		a.conn = connFlags{zk: server.Addr(), patience: a.conn.patience, timeout: demoTimeout, tick: demoTick}
 		d.say("", "using a ZooKeeper server inside this program, at %s", server.Addr())
 	}
 	admin, err := a.dial(ctx)

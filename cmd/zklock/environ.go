@@ -1,9 +1,15 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"os"
 	"strings"
 
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/zklock"
 )
 
@@ -14,7 +20,42 @@ func lockEnvironment(path string, h *zklock.Hold, session int64) []string {
 		"ZKLOCK_NODE=" + h.Node(),
 		fmt.Sprintf("ZKLOCK_TOKEN=%d", h.Token()),
 		"ZKLOCK_SESSION=" + sessionID(session),
+		envHeld + "=" + os.Getenv(envHeld) + sessionID(session) + " " + h.Node() + "\n",
 	}
+}
+
+// envHeld lists what is held for a command: its own lock and those of the commands that it is part of, one a line, each
+// as its session and its znode.
+const envHeld = "ZKLOCK_HELD"
+
+// nested refuses to wait at path for what is held for the very command that this is part of, and so is not released
+// before: permits of a semaphore of that size, or, with 0 and 0, anything else.
+func nested(ctx context.Context, c *zklock.Client, path string, permits, size int) error {
+	for line := range strings.Lines(os.Getenv(envHeld)) {
+		id, node, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		name, below := strings.CutPrefix(node, path+"/")
+		if !below || strings.Contains(name, "/") {
+			continue
+		}
+		s, err := c.Session(ctx)
+		if err != nil {
+			return err
+		}
+		stat, err := s.ExistsNow(ctx, node)
+		if errors.Is(err, zk.ErrNoNode) || err == nil && sessionID(stat.EphemeralOwner) != id {
+			continue // lost, or another ensemble's
+		}
+		if err != nil {
+			return err
+		}
+		n, _ := recipe.Parse(name)
+		if permits += n.Permits; n.Kind == recipe.Permits && permits <= size {
+			continue
+		}
+		return usagef("%s is held for the command that this is part of: waiting for it would never end; a lock is not "+
+			"re-entrant from one process to another", path)
+	}
+	return nil
 }
 
 // sessionID is a session's id as ZooKeeper's own tools write it.

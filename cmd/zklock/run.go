@@ -16,7 +16,8 @@ command, and whatever it left running in its process group, has ended.
 The command is run as it stands, without a shell, with zklock's standard input, output and error, in a process group of
 its own. Every signal that zklock gets is passed on to that group; one that arrives while zklock waits ends the wait.
 The command finds in its environment: ZKLOCK_PATH, ZKLOCK_NODE, ZKLOCK_TOKEN (a number that grows from holder to holder:
-give it to what you write to) and ZKLOCK_SESSION.
+give it to what you write to) and ZKLOCK_SESSION; and what zklock was told of the ensemble, but no credentials:
+see zklock help environment. A run inside it that would wait for the same lock, and so for itself, ends with 64 at once.
 
 When the lock is about to be lost the group gets SIGTERM, and SIGKILL before anybody else can have the lock; the same
 when zklock itself is killed. See zklock help safety.

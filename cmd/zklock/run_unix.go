@@ -6,11 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"syscall"
 	"time"
-
-	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/zklock"
 )
@@ -23,37 +20,12 @@ func (a *app) run(l *lockFlags, path string, argv []string) error {
 			ctx, cancel = context.WithTimeout(ctx, a.conn.patience) // for a connection: it waits for nobody
 			defer cancel()
 		}
-		if err := a.ownAncestor(ctx, c, l, path); err != nil {
-			return nil, err
-		}
 		h, err := l.lock(ctx, c, path, left)
 		if errors.Is(err, zklock.ErrConflict) && !l.shared && !l.exclusive && l.size == 0 {
 			err = fmt.Errorf("%w (a path that is used with --shared needs --exclusive, one with permits --of)", err)
 		}
 		return h, err
 	})
-}
-
-// ownAncestor refuses to wait without end for a lock that is held for the very command that we are part of: it would
-// wait for itself.
-func (a *app) ownAncestor(ctx context.Context, c *zklock.Client, l *lockFlags, path string) error {
-	node := os.Getenv("ZKLOCK_NODE")
-	if os.Getenv("ZKLOCK_PATH") != path || node == "" || l.try || l.waitSet || l.shared || l.size > 0 {
-		return nil
-	}
-	s, err := c.Session(ctx)
-	if err != nil {
-		return err
-	}
-	switch stat, err := s.Exists(ctx, node); {
-	case errors.Is(err, zk.ErrNoNode):
-		return nil
-	case err != nil:
-		return err
-	case sessionID(stat.EphemeralOwner) == os.Getenv("ZKLOCK_SESSION"):
-		return usagef("%s is held for the command that this is part of: waiting for it would never end", path)
-	}
-	return nil
 }
 
 // underLock takes the lock and runs the command; again does so until the command has ended with the lock in hand.
@@ -104,7 +76,12 @@ func (a *app) once(j *job, l *lockFlags, path string, take taker) (like syscall.
 	if err == nil {
 		defer func() { err = errors.Join(err, c.Close()) }()
 		line.connected(c)
-		h, err = take(ctx, c, l.wait-time.Since(began))
+		if !l.try {
+			err = nested(ctx, c, path, l.permits, l.size)
+		}
+		if err == nil {
+			h, err = take(ctx, c, l.wait-time.Since(began))
+		}
 	}
 	sig, interrupted := heard()
 	line.end()
@@ -126,7 +103,7 @@ func (a *app) once(j *job, l *lockFlags, path string, take taker) (like syscall.
 		return 0, err // lost before the command was started
 	}
 	j.grace = l.graceOf(s.Timeout())
-	return j.run(h, s.Timeout(), lockEnvironment(path, h, s.ID()))
+	return j.run(h, s.Timeout(), append(lockEnvironment(path, h, s.ID()), a.conn.handed...))
 }
 
 // dialWithin is dial that takes --wait into account.

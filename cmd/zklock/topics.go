@@ -18,9 +18,12 @@ script around zklock is interrupted too.`},
   ` + envAuth + `       --auth: scheme:credential, one a line
   ` + envAuthFile + `  --auth-file
   ` + envTimeout + `    --timeout: the session timeout, for example 30s
+  ZKLOCK_CONNECT_TIMEOUT, ZKLOCK_TICK, ZKLOCK_TLS (true), ZKLOCK_TLS_CA, ZKLOCK_TLS_CERT, ZKLOCK_TLS_KEY,
+  ZKLOCK_TLS_SERVER_NAME: --connect-timeout and so on
 
-Not set for the command of run and elect, though zklock has it: ` + envAuth + `. A command that talks to the ensemble itself
-needs credentials of its own; ` + envAuthFile + ` is passed on.
+The command of run and elect finds in these, ` + envAuth + ` apart, what zklock was given by flags: a zklock in it uses the same
+ensemble. It never gets --auth, nor ` + envAuth + `: one that talks to the ensemble itself needs credentials of its own, or
+rights to read the file that ` + envAuthFile + ` names.
 
 Set for the command of run and elect, whatever it would have inherited:
   ZKLOCK_PATH       the lock's path
@@ -28,6 +31,8 @@ Set for the command of run and elect, whatever it would have inherited:
   ZKLOCK_TOKEN      the fencing token, a positive number below 2^63 that grows from holder to holder and is never used
                     again: have what you write to refuse a token that is lower than the last
   ZKLOCK_SESSION    the ZooKeeper session, as 0x…
+  ` + envHeld + `       the sessions and znodes of this lock and of those that it is run under, one a line: a run, elect or wait
+                    in it that would wait for one of these, and so for itself, ends with 64 at once
 
 The list of "zklock queue --json $ZKLOCK_PATH" tells a command how its lock stands; its exit code, whether the ensemble
 could be asked.`},

@@ -48,6 +48,11 @@ place in line and keeps nobody waiting; the lock may be taken again the moment a
 					ctx, cancel = context.WithTimeoutCause(ctx, wait-time.Since(began), errWaited)
 					defer cancel()
 				}
+				if !try {
+					if err := nested(ctx, c, args[0], 0, 0); err != nil {
+						return err
+					}
+				}
 				line.follow(ctx)
 				defer line.end()
 				return untilFree(ctx, c, args[0], try, line)
