@@ -66,7 +66,11 @@ func (s *Server) addMember(m *Member) error {
 		// Nobody listens there, but it looks like an address to whoever parses it, and needs no name server.
 		m.addr = fmt.Sprintf("127.0.0.1:%d", 2181+m.number)
 	} else {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		addr := "127.0.0.1:0"
+		if m.number == 0 && s.opt.addr != "" {
+			addr = s.opt.addr
+		}
+		l, err := net.Listen("tcp", addr)
 		if err != nil {
 			return fmt.Errorf("zktest: listen: %w", err)
 		}

@@ -13,6 +13,7 @@ type Option func(*options)
 // options are the result of all Options, checked and complete.
 type options struct {
 	version    Version
+	addr       string
 	tick       time.Duration
 	minTimeout time.Duration
 	maxTimeout time.Duration
@@ -67,6 +68,10 @@ const (
 // WithVersion sets which ZooKeeper the server behaves like, default Version39. The package's comment says how they
 // differ.
 func WithVersion(v Version) Option { return func(o *options) { o.version = v } }
+
+// WithAddr sets the TCP address at which the server listens, host:port, default a free port of 127.0.0.1. It asks nobody
+// who he is: an address that other machines reach is open to them. Followers keep to the default.
+func WithAddr(addr string) Option { return func(o *options) { o.addr = addr } }
 
 // WithTick sets the length of the server's tick, default 2 s. Sessions expire at full ticks, and the bounds of the
 // session timeout follow from it unless WithSessionTimeouts sets them.

@@ -47,19 +47,23 @@ func (a *app) versionCommand() *cobra.Command {
 		Short:   "Say which version this is",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			info, ok := debug.ReadBuildInfo()
-			if !ok {
-				_, err := fmt.Fprintln(a.out, "zklock (unknown version)")
-				return err
-			}
-			library := ""
-			for _, m := range info.Deps {
-				if m.Path == "github.com/zklock/locker" {
-					library = ", locker " + m.Version
-				}
-			}
-			_, err := fmt.Fprintf(a.out, "zklock %s%s, %s\n", info.Main.Version, library, info.GoVersion)
+			_, err := fmt.Fprintln(a.out, versionText())
 			return err
 		},
 	}
+}
+
+// versionText is that of this program, of the library in it and of Go.
+func versionText() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "zklock (unknown version)"
+	}
+	library := ""
+	for _, m := range info.Deps {
+		if m.Path == "github.com/zklock/locker" {
+			library = ", locker " + m.Version
+		}
+	}
+	return fmt.Sprintf("zklock %s%s, %s", info.Main.Version, library, info.GoVersion)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"strconv"
 	"time"
@@ -8,13 +9,37 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/queuejson"
+	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/zklock"
 )
 
 // lockEntry is one lock as --json shows it. Every command that lists locks uses this schema: see zklock help json.
-type lockEntry struct{ queuejson.Queue }
+type lockEntry struct {
+	queuejson.Queue
+	Permits int `json:"permits,omitempty"` // of a semaphore: how many there are
+}
 
-func newEntry(page zklock.QueuePage) lockEntry { return lockEntry{queuejson.New(page)} }
+// readEntry reads a part of a lock's queue, and of a semaphore the size.
+func readEntry(ctx context.Context, c *zklock.Client, path string, from, rows int) (e lockEntry, err error) {
+	page, err := c.QueuePage(ctx, path, from, rows)
+	e.Queue = queuejson.New(page)
+	if err != nil || e.Kind != recipe.Permits.String() {
+		return e, err
+	}
+	s, err := c.Session(ctx)
+	if err == nil {
+		e.Permits, err = permitsAt(ctx, s, path)
+	}
+	return e, readable(err)
+}
+
+// kind is the lock's, with how many permits it has.
+func (e lockEntry) kind() string {
+	if e.Permits > 0 {
+		return e.Kind + " of " + strconv.Itoa(e.Permits)
+	}
+	return e.Kind
+}
 
 // holder names who holds: one, or one and how many more.
 func (e lockEntry) holder() string {

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"path/filepath"
 	"time"
 
@@ -33,24 +35,41 @@ type lockFlags struct {
 	aclText   []string
 	acl       []zk.ACL
 
-	// Of run only.
+	// Of run and hold only.
 	try, shared, exclusive bool
 	permits, size          int
 }
 
+// register adds the flags of a command that is run under a lock.
 func (l *lockFlags) register(a *app, cmd *cobra.Command) {
-	a.busyFlag(cmd)
+	l.registerLock(a, cmd)
 	f := cmd.Flags()
-	f.DurationVar(&l.wait, "wait", 0, "wait for at most this long; default as long as it takes")
 	f.StringVar(&l.onLoss, "on-loss", lossKill, "`what` to do when the lock is lost: kill, term or ignore")
 	f.DurationVar(&l.grace, "grace", 0, "time from SIGTERM to SIGKILL, at most a quarter of the session timeout; default a fifth")
 	f.DurationVar(&l.maxHold, "max-hold", 0, "end the command when it has held the lock for so long: SIGTERM, then SIGKILL after the grace")
+	noFiles(cmd, "on-loss", lossKill, lossTerm, lossIgnore)
+}
+
+// registerLock adds the flags of taking a lock.
+func (l *lockFlags) registerLock(a *app, cmd *cobra.Command) {
+	a.busyFlag(cmd)
+	f := cmd.Flags()
+	f.DurationVar(&l.wait, "wait", 0, "wait for at most this long; default as long as it takes")
 	f.DurationVar(&l.delay, "lock-delay", 0, "after a loss keep the next holder out for so long; for everybody on the path, or nobody")
 	f.StringVar(&l.owner, "owner", "", "the `name` that others see; default the command's")
 	f.BoolVar(&l.container, "container", false, "have the ensemble remove the lock's znode when it is not used any more")
 	f.StringArrayVar(&l.aclText, "acl", nil, "access `list` of the znodes that are made, as zkCli.sh writes it: scheme:id:perms,...\n(perms of c, d, r, w, a), for example auth::cdrwa with --auth; default world:anyone:cdrwa")
 	noFiles(cmd, "acl")
-	noFiles(cmd, "on-loss", lossKill, lossTerm, lossIgnore)
+}
+
+// registerKind adds the flags that choose the kind of lock.
+func (l *lockFlags) registerKind(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.BoolVar(&l.try, "try", false, "don't wait: 75 when the lock is not free")
+	f.BoolVarP(&l.shared, "shared", "s", false, "share the lock with others that say so (the readers of a read/write lock)")
+	f.BoolVarP(&l.exclusive, "exclusive", "x", false, "keep those that say --shared out (the writer of a read/write lock); without\n--shared and --exclusive PATH is a plain lock, which can't be mixed with these")
+	f.IntVarP(&l.permits, "permits", "n", 1, "take this many permits of a lock that has --of of them")
+	f.IntVar(&l.size, "of", 0, "how many permits there are")
 }
 
 // check refuses what can't work, before any I/O.
@@ -119,7 +138,21 @@ func (l *lockFlags) options(left time.Duration) []zklock.LockOption {
 // taker waits for a lock; left is what is left of --wait.
 type taker func(ctx context.Context, c *zklock.Client, left time.Duration) (*zklock.Hold, error)
 
-// lock takes the lock of run.
+// take takes the lock of run and hold; left is what is left of --wait.
+func (l *lockFlags) take(ctx context.Context, a *app, c *zklock.Client, path string, left time.Duration) (*zklock.Hold, error) {
+	if l.try {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, a.conn.patience) // for a connection: it waits for nobody
+		defer cancel()
+	}
+	h, err := l.lock(ctx, c, path, left)
+	if errors.Is(err, zklock.ErrConflict) && !l.shared && !l.exclusive && l.size == 0 {
+		err = fmt.Errorf("%w (a path that is used with --shared needs --exclusive, one with permits --of)", err)
+	}
+	return h, err
+}
+
+// lock calls what the flags name.
 func (l *lockFlags) lock(ctx context.Context, c *zklock.Client, path string, left time.Duration) (*zklock.Hold, error) {
 	opts := l.options(left)
 	switch {
@@ -139,4 +172,16 @@ func (l *lockFlags) lock(ctx context.Context, c *zklock.Client, path string, lef
 		return c.Mutex(path, opts...).TryLock(ctx)
 	}
 	return c.Mutex(path, opts...).Lock(ctx)
+}
+
+// release gives the lock up. Should that not be possible in time it goes with the session, which is closed next.
+func (a *app) release(h *zklock.Hold) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if h.Err() != nil {
+		return
+	}
+	if err := h.Unlock(ctx); err != nil && !errors.Is(err, zklock.ErrLost) && !a.quiet {
+		notice(a.err, "the lock goes with the session, at the latest after %v: %v", a.conn.timeout, bare{err})
+	}
 }

@@ -154,8 +154,8 @@ func findLocks(ctx context.Context, c *zklock.Client, root string, limits walkLi
 	slices.Sort(locks)
 	all := make([]lockEntry, len(locks))
 	err = each(locks, func(i int, dir string) error {
-		page, err := c.QueuePage(ctx, dir, 0, rows)
-		all[i] = newEntry(page)
+		var err error
+		all[i], err = readEntry(ctx, c, dir, 0, rows)
 		return readable(err)
 	})
 	w.locks = slices.DeleteFunc(all, func(e lockEntry) bool { return e.Holding+e.Waiting == 0 }) // gone meanwhile
@@ -215,7 +215,7 @@ func printLocks(out io.Writer, locks []lockEntry, now time.Time) error {
 		if since := e.since(); !since.IsZero() {
 			held = age(now.Sub(since))
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\n", short(e.Path, 200), e.Kind, dash(e.holder()), held, e.Waiting)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\n", short(e.Path, 200), e.kind(), dash(e.holder()), held, e.Waiting)
 	}
 	return w.Flush()
 }

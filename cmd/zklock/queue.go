@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/spf13/cobra"
 
 	"github.com/zklock/locker/internal/queuejson"
@@ -22,7 +24,7 @@ func (a *app) queueCommand() *cobra.Command {
 		Short:   "Show who holds a lock and who waits for it",
 		Long: `Show who holds the lock at PATH and who waits for it, in order of arrival: its kind, owner, host and process, how long
 it has stood in line, its ZooKeeper session, and its token, by which zklock break removes it. Nobody in line is an empty
-table. Contenders of other clients (Curator, Kazoo, go-zookeeper) are shown as well. Of a long line --rows are shown, from the
+table; when there is no znode at PATH, standard error says so. Contenders of other clients (Curator, Kazoo, go-zookeeper) are shown as well. Of a long line --rows are shown, from the
 one on that has --from others before it; only their data are read.`,
 		Example: `  zklock queue /locks/nightly-report
   zklock queue --from 1000 /locks/nightly-report
@@ -38,17 +40,27 @@ one on that has --from others before it; only their data are read.`,
 			return a.with(func(ctx context.Context, c *zklock.Client) error {
 				ctx, cancel := context.WithTimeout(ctx, a.conn.patience)
 				defer cancel()
-				page, err := c.QueuePage(ctx, args[0], from, rows)
+				e, err := readEntry(ctx, c, args[0], from, rows)
 				if err != nil {
 					return err
 				}
-				if all := page.Holding + page.Waiting; len(page.Contenders) < all && !a.quiet {
-					notice(a.err, "%d of %d in line are shown: --from %d --rows %d", len(page.Contenders), all, from, rows)
+				all := e.Holding + e.Waiting
+				switch {
+				case a.quiet:
+				case all == 0:
+					err = a.noteMissing(ctx, c, args[0])
+				case len(e.Line) < all:
+					notice(a.err, "%d of %d in line are shown: --from %d --rows %d", len(e.Line), all, from, rows)
+				case e.Permits > 0 && !asJSON:
+					notice(a.err, "%s has %d permits", e.Path, e.Permits)
+				}
+				if err != nil {
+					return err
 				}
 				if asJSON {
-					return a.printJSON(newEntry(page))
+					return a.printJSON(e)
 				}
-				return printQueue(a.out, newEntry(page), time.Now())
+				return printQueue(a.out, e, time.Now())
 			})
 		},
 	}
@@ -56,6 +68,19 @@ one on that has --from others before it; only their data are read.`,
 	cmd.Flags().IntVar(&from, "from", 0, "leave out this many who stand in front")
 	cmd.Flags().IntVar(&rows, "rows", 1000, "show this many at most")
 	return cmd
+}
+
+// noteMissing says so when there is no znode at path: nobody has used it, or it is misspelt.
+func (a *app) noteMissing(ctx context.Context, c *zklock.Client, path string) error {
+	s, err := c.Session(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err = s.Exists(ctx, path); errors.Is(err, zk.ErrNoNode) {
+		notice(a.err, "%s does not exist: nobody has used it as a lock, or it was removed since", path)
+		return nil
+	}
+	return readable(err)
 }
 
 func jsonFlag(cmd *cobra.Command, on *bool) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -48,6 +49,19 @@ func execute(args []string) int {
 	return codeOf(err)
 }
 
+// noSuchCommand says what a word may have meant that is no command.
+func noSuchCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	meant := ""
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		meant = ": did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return usagef("unknown command %q for %q%s", args[0], cmd.CommandPath(), meant)
+}
+
 // busyFlag has a command end with a code of the user's choice when the lock is busy, as flock(1) does.
 func (a *app) busyFlag(cmd *cobra.Command) {
 	cmd.Flags().Uint8VarP(&a.busy, "conflict-exit-code", "E", exitBusy, "exit `code` for a lock that is busy, 0 to 255")
@@ -68,7 +82,8 @@ A command that it runs under a lock is stopped before anybody else can have the 
   zklock demo`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Version:       versionText(),
+		Args:          noSuchCommand,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			a.started = true
 			return a.conn.environment(cmd.Flags())
@@ -76,6 +91,7 @@ A command that it runs under a lock is stopped before anybody else can have the 
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	root.AddGroup(&cobra.Group{ID: groupRun, Title: "Under a lock:"}, &cobra.Group{ID: groupLook, Title: "Looking at locks:"},
@@ -85,9 +101,9 @@ A command that it runs under a lock is stopped before anybody else can have the 
 	a.conn.register(flags)
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing but errors, and nothing of a busy lock: its exit code tells; no place in line while waiting")
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "log sessions, losses and retries to standard error")
-	root.AddCommand(a.runCommand(), a.electCommand(), a.waitCommand(),
-		a.lsCommand(), a.queueCommand(), a.topCommand(), a.leaderCommand(), a.breakCommand(), a.pruneCommand(),
-		a.demoCommand(), a.completionCommand(), a.versionCommand())
+	root.AddCommand(a.runCommand(), a.electCommand(), a.holdCommand(), a.waitCommand(),
+		a.lsCommand(), a.queueCommand(), a.topCommand(), a.leaderCommand(), a.breakCommand(), a.resizeCommand(), a.pruneCommand(), a.pingCommand(),
+		a.demoCommand(), a.serveCommand(), a.completionCommand(), a.versionCommand())
 	root.AddCommand(topics()...)
 	return root
 }

@@ -40,12 +40,7 @@ when zklock itself is killed. See zklock help safety.
 		},
 	}
 	l.register(a, cmd)
-	f := cmd.Flags()
-	f.BoolVar(&l.try, "try", false, "don't wait: 75 when the lock is not free")
-	f.BoolVarP(&l.shared, "shared", "s", false, "share the lock with others that say so (the readers of a read/write lock)")
-	f.BoolVarP(&l.exclusive, "exclusive", "x", false, "keep those that say --shared out (the writer of a read/write lock); without\n--shared and --exclusive PATH is a plain lock, which can't be mixed with these")
-	f.IntVarP(&l.permits, "permits", "n", 1, "take this many permits of a lock that has --of of them")
-	f.IntVar(&l.size, "of", 0, "how many permits there are")
+	l.registerKind(cmd)
 	return cmd
 }
 

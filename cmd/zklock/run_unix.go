@@ -15,16 +15,7 @@ import (
 // run is zklock run.
 func (a *app) run(l *lockFlags, path string, argv []string) error {
 	return a.underLock(l, path, argv, false, func(ctx context.Context, c *zklock.Client, left time.Duration) (*zklock.Hold, error) {
-		if l.try {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, a.conn.patience) // for a connection: it waits for nobody
-			defer cancel()
-		}
-		h, err := l.lock(ctx, c, path, left)
-		if errors.Is(err, zklock.ErrConflict) && !l.shared && !l.exclusive && l.size == 0 {
-			err = fmt.Errorf("%w (a path that is used with --shared needs --exclusive, one with permits --of)", err)
-		}
-		return h, err
+		return l.take(ctx, a, c, path, left)
 	})
 }
 
@@ -112,18 +103,6 @@ func (a *app) dialWithin(ctx context.Context, l *lockFlags, more ...zklock.Optio
 		a.conn.patience = min(a.conn.patience, l.wait)
 	}
 	return a.dial(ctx, more...)
-}
-
-// release gives the lock up. Should that not be possible in time it goes with the session, which is closed next.
-func (a *app) release(h *zklock.Hold) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	if h.Err() != nil {
-		return
-	}
-	if err := h.Unlock(ctx); err != nil && !errors.Is(err, zklock.ErrLost) && !a.quiet {
-		notice(a.err, "the lock goes with the session, at the latest after %v: %v", a.conn.timeout, bare{err})
-	}
 }
 
 // elect is zklock elect.

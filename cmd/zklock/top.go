@@ -111,8 +111,7 @@ func (t *top) lookInto(ctx context.Context, c *zklock.Client, path string) sight
 	ctx, cancel := context.WithTimeout(ctx, t.a.conn.patience)
 	defer cancel()
 	began := time.Now()
-	page, err := c.QueuePage(ctx, path, 0, queueRows)
-	e := newEntry(page)
+	e, err := readEntry(ctx, c, path, 0, queueRows)
 	return sight{at: time.Now(), took: time.Since(began), queue: &e, err: err}
 }
 

@@ -137,7 +137,7 @@ func mode(t testing.TB, c *console) string {
 
 // entry is a mutex at path with so many who wait.
 func entry(path string, waiting int) lockEntry {
-	return lockEntry{queuejson.Queue{Path: path, Kind: "mutex", Waiting: waiting}}
+	return lockEntry{Queue: queuejson.Queue{Path: path, Kind: "mutex", Waiting: waiting}}
 }
 
 func TestTopSaysWhenItHearsNothing(t *testing.T) {

@@ -8,7 +8,7 @@ func topics() []*cobra.Command {
 	for _, t := range []struct{ name, short, text string }{
 		{"exit-codes", "What the exit codes mean", exitTable + `
 
-run, elect and wait use all of them; the other commands 0, 1, 64, 69, 77 and 128+N. leader and break end with 1 when
+run, elect, hold and wait use all of them; the other commands 0, 1, 64, 69, 77 and 128+N. leader and break end with 1 when
 there is no leader, or no such contender.
 
 On a terminal, when Ctrl-C has ended the command, zklock ends by SIGINT itself: a shell shows 130 all the same, and a
@@ -97,7 +97,7 @@ A holder of another client does not have to let go before its session has ended,
     {"position": 1, "holds": true, "kind": "mutex", "owner": "report.sh", "host": "host7", "pid": 4711,
      "since": "2006-01-02T15:04:05.123Z", "session": "0x100003e8582000f", "token": 4294967321,
      "node": "/locks/a/_c_…-lock-0000000003", "data": "am9iIDQy", "size": 96}, …]}
-kind is that of the first in line: "mutex", "read lock", "write lock" or "semaphore". holding and waiting count the whole
+kind is that of the first in line: "mutex", "read lock", "write lock" or "semaphore", of which permits says how many there are. holding and waiting count the whole
 line; line has --rows of it, and each one's position. owner, host, pid, permits (of a semaphore's contender) and data
 (base64) are left out when there are none; since when the znode may not be read. since is the ensemble's clock, session
 hexadecimal, token a number below 2^63, size the bytes of data in the znode. Of those at most 256 KB a contender and 16 MB a

@@ -150,7 +150,11 @@ func (v *view) table(now time.Time) ([]string, int) {
 		} else if i := v.index(); i >= 0 {
 			e = v.last.locks[i]
 		}
-		fmt.Fprintf(&out, "%s: %d holding, %d waiting\n", clean(e.Path), e.Holding, e.Waiting)
+		fmt.Fprintf(&out, "%s: %d holding, %d waiting", clean(e.Path), e.Holding, e.Waiting)
+		if e.Permits > 0 {
+			fmt.Fprintf(&out, ", %d permits", e.Permits)
+		}
+		fmt.Fprintln(&out)
 		_ = printQueue(&out, e, now) // a buffer takes everything
 		return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n"), mark
 	}

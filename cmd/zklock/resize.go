@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/spf13/cobra"
+
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zklock"
+)
+
+func (a *app) resizeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "resize [flags] PATH N",
+		GroupID: groupLook,
+		Short:   "Change how many permits a lock with permits has",
+		Long: `Change the size of the lock with permits at PATH to N, for everybody: more permits wake those who wait for them, fewer let
+the holders finish. Who comes later has to say --of N. A path that has no permits is left alone, and ends it with 1.`,
+		Example: "  zklock resize /locks/converters 8",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error {
+			n, err := strconv.Atoi(args[1])
+			if err != nil || n < 1 {
+				return usagef("%q: want the number of permits, more than 0", args[1])
+			}
+			return a.with(func(ctx context.Context, c *zklock.Client) error { return a.resize(ctx, c, args[0], n) })
+		},
+	}
+}
+
+func (a *app) resize(ctx context.Context, c *zklock.Client, path string, n int) error {
+	ctx, cancel := context.WithTimeout(ctx, a.conn.patience)
+	defer cancel()
+	if _, err := c.QueuePage(ctx, path, 0, 0); err != nil { // says what is wrong with the path
+		return err
+	}
+	s, err := c.Session(ctx)
+	if err != nil {
+		return err
+	}
+	was, err := permitsAt(ctx, s, path)
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return err
+	}
+	if was == 0 {
+		return fmt.Errorf("resize %s: has no permits to change: zklock run --of N makes them", path)
+	}
+	if err := c.Semaphore(path, n).Resize(ctx, n); err != nil {
+		return err
+	}
+	if !a.quiet {
+		_, err = fmt.Fprintf(a.out, "%s: %d permits, before %d\n", clean(path), n, was)
+	}
+	return err
+}
+
+// permitsAt reads the size of a semaphore; 0: path has none.
+func permitsAt(ctx context.Context, s *session.Session, path string) (int, error) {
+	data, _, err := s.Get(ctx, path)
+	var state struct {
+		Size int `json:"size"`
+	}
+	if err != nil || json.Unmarshal(data, &state) != nil || state.Size < 0 {
+		return 0, err
+	}
+	return state.Size, nil
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/spf13/cobra"
+
+	"github.com/zklock/locker/zktest"
+)
+
+func (a *app) serveCommand() *cobra.Command {
+	var addr, like string
+	cmd := &cobra.Command{
+		Use:     "serve [flags]",
+		GroupID: groupRest,
+		Short:   "Serve as a ZooKeeper for tests, in memory",
+		Long: `Serve as one ZooKeeper server on this machine, for tests in any language, until a signal arrives: it starts at once, needs
+no Java, and speaks the protocol as a real server does. It prints its connect string when it is ready. FOR TESTS ONLY: its
+data are in memory and GONE when it ends, and it is not replicated. --tick sets its ticks; sessions may last 2 to 20 of them.`,
+		Example: `  zklock serve --addr 127.0.0.1:2181
+  coproc ZK { zklock serve -q; }; read -r ZKLOCK_ZK <&"${ZK[0]}"; pytest; kill "$ZK_PID"   # bash`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			host, _, err := net.SplitHostPort(addr)
+			if ip := net.ParseIP(host); err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+				return usagef("--addr %s: want host:port on the loopback, for example 127.0.0.1:2181", addr)
+			}
+			return a.interruptible(func(ctx context.Context) error { return a.serve(ctx, addr, zktest.Version(like)) })
+		},
+	}
+	cmd.Flags().StringVar(&addr, "addr", "127.0.0.1:0", "`host:port` to listen at, on the loopback; port 0 is any that is free")
+	cmd.Flags().StringVar(&like, "version-like", string(zktest.Version39), "behave like this `version` of ZooKeeper: 3.8 or 3.9")
+	noFiles(cmd, "version-like", string(zktest.Version38), string(zktest.Version39))
+	noFiles(cmd, "addr")
+	return cmd
+}
+
+func (a *app) serve(ctx context.Context, addr string, like zktest.Version) (err error) {
+	if like != zktest.Version38 && like != zktest.Version39 {
+		return usagef("--version-like %s: want %s or %s", like, zktest.Version38, zktest.Version39)
+	}
+	s, err := zktest.Start(zktest.WithAddr(addr), zktest.WithVersion(like), zktest.WithTick(a.conn.tick))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if !a.quiet {
+		notice(a.err, "FOR TESTS ONLY: all data are in memory, and gone when this ends")
+	}
+	if _, err := fmt.Fprintln(a.out, s.Addr()); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return s.Failure()
+}
