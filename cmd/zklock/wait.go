@@ -19,8 +19,8 @@ func (a *app) waitCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "wait [flags] PATH",
 		GroupID: groupRun,
-		Short:   "Wait until nobody holds a lock",
-		Long: `Wait until nobody holds the lock at PATH or waits for it, and end with 0; 75 when that is not so in time. It takes no
+		Short:   "Wait until nobody holds a lock or waits for it",
+		Long: `Wait until nobody holds the lock at PATH or waits for it, and end with 0; 75 when that is not so within --wait, or at once with --try. It takes no
 place in line and keeps nobody waiting; the lock may be taken again the moment after.
 
 ` + exitTable,
