@@ -20,16 +20,12 @@ import (
 // multiRun runs f with a session on a server of its own, and queues in two directories of it.
 func multiRun(t *testing.T, f func(t *testing.T, srv *zktest.Server, s *session.Session, queues []recipe.Queue)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		srv := zktest.Run(t, zktest.WithoutListener())
-		s, err := session.Open(t.Context(), srv.Addr(), session.Config{Dial: srv.Dial})
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, s.Close()) })
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		var queues []recipe.Queue
 		for _, dir := range []string{"/a", "/b"} {
 			queues = append(queues, recipe.Queue{Dir: dir, Kind: recipe.Lock, ACL: session.WorldACL()})
 		}
-		f(t, srv, s, queues)
+		f(t, srv, open(t, srv), queues)
 	})
 }
 
@@ -76,7 +72,7 @@ func TestAGroupHearsOfAZnodeThatIsDeletedWhileItWaitsElsewhere(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		require.ErrorIs(t, g.Wait(t.Context()), recipe.ErrGone)
+		require.ErrorIs(t, g.Wait(within(t, time.Hour)), recipe.ErrGone)
 		require.Equal(t, time.Minute, time.Since(began), "at once")
 		require.ErrorIs(t, g.Leave(t.Context()), recipe.ErrGone)
 		require.NoError(t, holder.Leave(t.Context()))
@@ -102,7 +98,11 @@ func TestAGroupOfWhichOneZnodeIsMissingAfterALostReplyEntersAnew(t *testing.T) {
 					defer close(entered)
 					g, err = recipe.EnterAll(t.Context(), s, queues)
 				}()
-				<-search.Hit()
+				select {
+				case <-search.Hit():
+				case <-time.After(soon):
+					require.FailNow(t, "the search for what was made is not preceded by a sync")
+				}
 				require.NoError(t, srv.Delete(missing+"/"+srv.Children(missing)[0]))
 				search.Release()
 				<-entered

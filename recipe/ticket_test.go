@@ -24,10 +24,15 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// bubble runs fn with a server under simulated time; a goroutine that is left behind fails the test.
+// bubble runs fn with a server under simulated time; a goroutine that is left behind fails the test, and so does a wait
+// without an end.
 func bubble(t *testing.T, fn func(t *testing.T, srv *zktest.Server)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { fn(t, zktest.Run(t, zktest.WithoutListener())) })
+	synctest.Test(t, func(t *testing.T) {
+		hung := time.AfterFunc(4*time.Hour, func() { panic(t.Name() + " waits for ever") })
+		defer hung.Stop()
+		fn(t, zktest.Run(t, zktest.WithoutListener()))
+	})
 }
 
 func open(t *testing.T, srv *zktest.Server) *session.Session {

@@ -29,10 +29,13 @@ func within(t testing.TB, d time.Duration) context.Context {
 }
 
 // bubble runs fn with a server of its own under simulated time. When fn has returned and everything is closed, a
-// goroutine that is still there fails the test: that is how these tests see that nothing is left behind.
+// goroutine that is still there fails the test: that is how these tests see that nothing is left behind. A wait without an
+// end fails it as well.
 func bubble(t *testing.T, fn func(t *testing.T, srv *zktest.Server), opts ...zktest.Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
+		hung := time.AfterFunc(4*time.Hour, func() { panic(t.Name() + " waits for ever") })
+		defer hung.Stop()
 		fn(t, zktest.Run(t, append(opts, zktest.WithoutListener())...))
 	})
 }

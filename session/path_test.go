@@ -137,8 +137,33 @@ func TestNamesThatAListBroughtAreNotHeldToOurPathRule(t *testing.T) {
 	children, _, err := s.List(ctx, long)
 	require.NoError(t, err)
 	require.Empty(t, children)
+	acl, _, err := s.ACL(ctx, long)
+	require.NoError(t, err)
+	acls, err := s.ACLs(ctx, long)
+	require.NoError(t, err)
+	require.Equal(t, acls[0], acl)
+	ws, err := s.WatchAll(ctx, long)
+	require.NoError(t, err)
+	require.True(t, ws[0].Exists)
+	below, _, _, err := s.WatchChildren(ctx, long)
+	require.NoError(t, err)
+	for name, op := range map[string]func() error{
+		"exists":     func() error { _, err := s.Exists(ctx, long); return err },
+		"exists now": func() error { _, err := s.ExistsNow(ctx, long); return err },
+		"sync":       func() error { return s.Sync(ctx, long) },
+		"set ACL":    func() error { _, err := s.SetACL(ctx, long, acl, -1); return err },
+	} {
+		require.NoError(t, op(), name)
+	}
+	_, err = s.Set(ctx, long, []byte("new"), -1)
+	require.NoError(t, err)
+	eventually(t, w.Fired(), "the data were set")
 	require.NoError(t, s.Delete(ctx, long, -1))
-	<-w.Fired()
+	eventually(t, below.Fired(), "it is deleted")
+	require.NoError(t, srv.Create(long, nil))
+	errs := s.DeleteAll(ctx, []string{long, long})
+	require.NoError(t, errs[0])
+	require.ErrorIs(t, errs[1], zk.ErrNoNode)
 	_, _, err = s.Get(ctx, "/dir/a\u0085b")
 	require.ErrorIs(t, err, zk.ErrNoNode, "the server has the word")
 }

@@ -30,8 +30,8 @@ type sim struct {
 	srv *zktest.Server
 }
 
-// simForever is more simulated time than any test has a use for.
-const simForever = 24 * time.Hour
+// simForever is more simulated time than any test has a use for. It passes in seconds, for all the heartbeats.
+const simForever = 4 * time.Hour
 
 // simTest runs f in a bubble with a server of its own. Clients that it makes are closed, and everything is joined, at
 // its end; a goroutine that stays behind fails it, and so does a call that would wait for ever.
@@ -170,7 +170,13 @@ func (c *simCall) over() bool {
 // get waits for the call and demands success.
 func (c *simCall) get(s *sim) *zklock.Hold {
 	s.Helper()
-	<-c.done
+	limit := time.NewTimer(time.Hour)
+	defer limit.Stop()
+	select {
+	case <-c.done:
+	case <-limit.C:
+		require.FailNow(s, "the call still waits after an hour")
+	}
 	require.NoError(s, c.err)
 	require.NotNil(s, c.hold)
 	return c.hold

@@ -65,7 +65,9 @@ func TestScenarioWhatIsTooLargeFailsItsOwnLock(t *testing.T) {
 		for i := range paths {
 			paths[i] = "/locks/m" + string(rune('a'+i))
 		}
-		_, err = c.MultiLock(paths, zklock.WithData(make([]byte, 60<<10))).Lock(s.Context())
+		ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
+		defer cancel()
+		_, err = c.MultiLock(paths, zklock.WithData(make([]byte, 60<<10))).Lock(ctx)
 		require.ErrorIs(s, err, zklock.ErrTooLarge)
 
 		require.Equal(s, connects, s.srv.Requests()[zktest.OpConnect], "no connection was lost")

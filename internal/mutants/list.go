@@ -58,7 +58,7 @@ var mutants = []mutant{
 	{"reply taken for any request", "one request gets another one's answer", "session/link.go",
 		[]edit{{"if c == nil || c.xid != head.xid {", "if c == nil {"}}, []string{inHandshake, inSession}},
 	{"silent server kept", "a hung server is waited for until the session is over", "session/keeper.go",
-		[]edit{{"waiting && silent >= limit {", "waiting && silent >= 100*limit {"}}, []string{"./session -run=Silent|Hung|Patience|Hang", inSession}},
+		[]edit{{"limit := s.patience()", "limit := 100 * s.patience()"}}, []string{"./session -run=Silent|Hung|Patience|Hang", inSession}},
 	{"watches not set again", "after a reconnection nobody is woken", "session/watch.go",
 		[]edit{{"ws.setWatchesLocked(again, zxid", "ws.setWatchesLocked(again[:0], zxid"}}, []string{"./session -run=Watch", inScenarios}},
 	{"watches left at the server", "every cancelled wait costs the server memory for ever", "session/watch.go",
