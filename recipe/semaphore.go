@@ -36,6 +36,8 @@ import (
 //     that we have read, since it reads them after its create, or by later ones. One that found later ones, and did not
 //     have to wait, makes known that it holds.)
 //
+// So is one behind a znode that it may not read (ZooKeeper 3.9 and later say so): it would not be told of that one's end.
+//
 // To take one who waits for a holder is harmless: it makes another head, which is woken more often than it need be. So a
 // Resize is one write. Whoever it concerns watches what it changes, and nothing depends on what the caller of Resize
 // does behind it, or whether it learns of its success.
@@ -331,7 +333,7 @@ func (t *Ticket) lineWait(ctx context.Context, was PermitVerdict, z *sizing) (v 
 
 // headWait waits as the first of those who wait, until somebody who holds has gone or the size has changed.
 func (t *Ticket) headWait(ctx context.Context, was PermitVerdict, z *sizing) (PermitVerdict, error) {
-	t.before = ""
+	t.before, t.untold = "", false
 	dir, err := t.s.Watch(ctx, t.q.Dir)
 	if err != nil {
 		return was, err

@@ -37,43 +37,46 @@ func TestScenario54_AWaiterThatMayNotReadTheOneBeforeItLooksFromTimeToTime(t *te
 	}
 	for name, kind := range kinds {
 		for waited, d := range map[string]time.Duration{"at once": 0, "soon": 100 * time.Millisecond, "late": time.Hour} {
-			for _, plain := range []bool{false, true} {
-				t.Run(name+"/"+waited, func(t *testing.T) {
-					simTest(t, func(s *sim) {
-						for _, p := range []string{"/locks", dir, "/locks/b"} {
-							require.NoError(s, s.srv.Create(p, nil))
-						}
-						if plain {
-							s.srv.Inject(zktest.Answer(zktest.CodeUnimplemented).Op(zktest.OpSetWatches))
-						}
-						alice, bob := s.client(zklock.WithAuth("digest", []byte("alice:a"))), s.client()
-						closed := zklock.WithACL(zk.ACL{Perms: zk.PermAll, Scheme: "auth"})
-						first, err := kind(alice, closed)(s.Context())
-						require.NoError(s, err)
-						second := simGo(s.Context(), kind(alice, closed))
-						synctest.Wait()
-						call := simGo(s.Context(), kind(bob))
-						synctest.Wait()
-						asked := s.srv.Requests()[zktest.OpGetChildren2]
-						time.Sleep(d)
-						require.False(s, call.over())
-						require.LessOrEqual(s, s.srv.Requests()[zktest.OpGetChildren2]-asked, 10+2*int(d/unreadPause), "looks")
-						s.unlock(first)
-						s.unlock(second.get(s))
-						at := time.Now()
-						h := call.get(s)
-						require.LessOrEqual(s, call.at.Sub(at), 2*unreadPause)
-						s.unlock(h)
-						s.empty(time.Second, dir)
-						synctest.Wait()
-						require.Zero(s, s.srv.WatchCount())
-						watched := s.srv.Requests()[zktest.OpSetWatches]
-						s.srv.DropConnections()
-						require.NoError(s, alice.session().Sync(s.Context(), "/"))
-						require.NoError(s, bob.session().Sync(s.Context(), "/"))
-						require.Equal(s, watched, s.srv.Requests()[zktest.OpSetWatches], "no client watches anything any more")
+			for server, set := range map[string]func(s *sim){
+				"ZooKeeper":         func(*sim) {},
+				"without watch set": func(s *sim) { s.srv.Inject(zktest.Answer(zktest.CodeUnimplemented).Op(zktest.OpSetWatches)) },
+			} {
+				for _, version := range []zktest.Version{zktest.Version38, zktest.Version39} {
+					t.Run(name+"/"+waited+"/"+server+" "+string(version), func(t *testing.T) {
+						simTest(t, func(s *sim) {
+							for _, p := range []string{"/locks", dir, "/locks/b"} {
+								require.NoError(s, s.srv.Create(p, nil))
+							}
+							set(s)
+							alice, bob := s.client(zklock.WithAuth("digest", []byte("alice:a"))), s.client()
+							closed := zklock.WithACL(zk.ACL{Perms: zk.PermAll, Scheme: "auth"})
+							first, err := kind(alice, closed)(s.Context())
+							require.NoError(s, err)
+							second := simGo(s.Context(), kind(alice, closed))
+							synctest.Wait()
+							call := simGo(s.Context(), kind(bob))
+							synctest.Wait()
+							asked := s.srv.Requests()[zktest.OpGetChildren2]
+							time.Sleep(d)
+							require.False(s, call.over())
+							require.LessOrEqual(s, s.srv.Requests()[zktest.OpGetChildren2]-asked, 10+2*int(d/unreadPause), "looks")
+							s.unlock(first)
+							s.unlock(second.get(s))
+							at := time.Now()
+							h := call.get(s)
+							require.LessOrEqual(s, call.at.Sub(at), 2*unreadPause)
+							s.unlock(h)
+							s.empty(time.Second, dir)
+							synctest.Wait()
+							require.Zero(s, s.srv.WatchCount())
+							watched := s.srv.Requests()[zktest.OpSetWatches]
+							s.srv.DropConnections()
+							require.NoError(s, alice.session().Sync(s.Context(), "/"))
+							require.NoError(s, bob.session().Sync(s.Context(), "/"))
+							require.Equal(s, watched, s.srv.Requests()[zktest.OpSetWatches], "no client watches anything any more")
+						}, zktest.WithVersion(version))
 					})
-				})
+				}
 			}
 		}
 	}

@@ -50,6 +50,7 @@ func TestLsIsNotStoppedByLongNames(t *testing.T) {
 		require.Len(t, w.locks, 3)
 		require.Equal(t, 1, w.locks[0].Waiting)
 		require.Len(t, w.locks[0].Line, 1)
+		require.Contains(t, string(w.locks[0].Line[0].Data), "right", "also what is below a long name is read")
 		var out bytes.Buffer
 		require.NoError(t, printLocks(&out, w.locks, time.Now()))
 		require.Less(t, out.Len(), 2000)
