@@ -100,7 +100,7 @@ var mutants = []mutant{
 	{"predecessor first in the list", "of two znodes that are gone, the predecessor's end is told first, and believed", "session/watchall.go",
 		[]edit{{"slices.Reverse(fresh)", "slices.Reverse(fresh[:0])"}}, []string{"./session -run=Watch", inScenarios}},
 	{"order of two connections believed", "another server tells later of what was earlier", "session/watchall.go",
-		[]edit{{" && w.t.link == o.link", ""}}, []string{"./session -run=Watch", inScenarios}},
+		[]edit{{" && w.t.link == o.link", ""}}, []string{"./session -run=Watch|TwoConnections", inScenarios}},
 	{"orphan not deleted", "a create whose caller gave up stands in everybody's way", "recipe/ticket.go",
 		[]edit{{"			if findErr != nil {\n				t.sweep()", "			if findErr != nil {"}}, []string{inRecipe, inScenarios}},
 	{"place kept by a cancelled wait", "who gave up still stands in line", "zklock/base.go",
