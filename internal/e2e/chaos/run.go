@@ -243,11 +243,15 @@ func (r *Run) Round(d time.Duration) (*Report, error) {
 	if err := errors.Join(errors.Join(wreckErrs[:]...), r.heal()); err != nil {
 		return nil, err
 	}
+	hung := r.hung()
 	healed := time.Now()
 	rep.problem(r.finish())
 	rep.problem(r.atRest(o, rep))
 	rep.Rest = time.Since(healed)
 	rep.Rollbacks = append(witness.finish(), r.compare(o)...)
+	if hung != "" {
+		rep.Rollbacks = append(rep.Rollbacks, hung)
+	}
 	if s := history.Slept() - slept; s > time.Second {
 		rep.problem(fmt.Errorf("the machine slept for %v: the history has a hole", s))
 	}
