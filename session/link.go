@@ -259,9 +259,11 @@ func (l *link) handle(body []byte, size int, at time.Time) error {
 		if d.err != nil {
 			return fmt.Errorf("%w: notification: %w", ErrGarbled, d.err)
 		}
-		l.s.notified(head.zxid)
 		l.s.ephemerals.deleted(typ, l.s.strip(path))
-		l.s.watches.fire(l, typ, path)
+		if !l.s.watches.fire(l, typ, path) {
+			return l.failure() // nobody was told: the next link has to be, and so its zxid must not count as seen
+		}
+		l.s.notified(head.zxid)
 		return nil
 	}
 	l.mu.Lock()

@@ -125,6 +125,11 @@ func (w *Watch) Close() {
 	ws := w.s.watches
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
+	ws.closeLocked(w)
+}
+
+// closeLocked is Close.
+func (ws *watches) closeLocked(w *Watch) {
 	if i := slices.Index(w.t.waiters, w); i >= 0 {
 		w.t.waiters = slices.Delete(w.t.waiters, i, i+1)
 	}
@@ -232,9 +237,11 @@ const (
 	dataWatcher  = 2
 )
 
-// fire delivers a notification that l has read.
-func (ws *watches) fire(l *link, typ int32, path string) {
-	ws.call(ws.take(l, zk.EventType(typ), path))
+// fire delivers a notification that l has read. False: l is not in use any more, and nobody was told.
+func (ws *watches) fire(l *link, typ int32, path string) bool {
+	then, ok := ws.take(l, zk.EventType(typ), path)
+	ws.call(then)
+	return ok
 }
 
 // call calls those who want to be. The caller does not hold mu, which is taken inside Session.mu.
@@ -244,22 +251,22 @@ func (ws *watches) call(then []*Watch) {
 	}
 }
 
-// take wakes those who wait for path, and returns those who want to be called.
-func (ws *watches) take(l *link, event zk.EventType, path string) (then []*Watch) {
+// take wakes those who wait for path, and returns those who want to be called. False: as for fire.
+func (ws *watches) take(l *link, event zk.EventType, path string) (then []*Watch, ok bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if ws.link != l {
-		return nil // the next link has set the watches again, as of before this notification
+		return nil, false // the next link sets the watches again, as of before this notification
 	}
 	switch event {
 	case zk.EventNodeDeleted: // one notification for both kinds
-		return append(ws.wakeLocked(watchKey{path, false}, event), ws.wakeLocked(watchKey{path, true}, event)...)
+		then = append(ws.wakeLocked(watchKey{path, false}, event), ws.wakeLocked(watchKey{path, true}, event)...)
 	case zk.EventNodeCreated, zk.EventNodeDataChanged:
-		return ws.wakeLocked(watchKey{path, false}, event)
+		then = ws.wakeLocked(watchKey{path, false}, event)
 	case zk.EventNodeChildrenChanged:
-		return ws.wakeLocked(watchKey{path, true}, event)
-	}
-	return nil // of no watch of ours
+		then = ws.wakeLocked(watchKey{path, true}, event)
+	} // others are of no watch of ours
+	return then, true
 }
 
 // wakeLocked is take for one kind.

@@ -35,8 +35,24 @@ func (s *Session) WatchAll(ctx context.Context, paths ...string) ([]*Watch, erro
 			}
 			return nil, &OpError{Op: "watch", Path: paths[i], Err: err}
 		}
+		if !w.Exists {
+			s.watches.missing(w)
+		}
 	}
 	return all, nil
+}
+
+// missing ends w with its znode's deletion, if that has not been told: it shares the watch of a Watch that has found no
+// znode and waits for its creation.
+func (ws *watches) missing(w *Watch) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if w.event != 0 {
+		return
+	}
+	ws.closeLocked(w)
+	w.event, w.link = zk.EventNodeDeleted, w.t.link
+	close(w.fired)
 }
 
 // StoodWhen reports whether w's znode is known to have stood when o's was deleted: w had not fired then, and the server
