@@ -26,7 +26,7 @@ type call struct {
 	driver bool      // the driver's own: its reply is handed on
 	urgent bool      // a heartbeat, or the driver's: does not wait for the window, nor behind others
 
-	// expect is how many bytes the reply to a list will have, as far as is known; see listSizes. It does not change while
+	// expect is how many bytes the reply to a list or a read will have, as far as is known; see replySizes. It does not change while
 	// the call is in a queue.
 	expect int
 

@@ -58,7 +58,7 @@ const (
 	// directory may be longer.
 	maxFrame = 32 << 20
 	// window and windowBytes bound the requests that wait for their replies, their number and the bytes of all but the
-	// last, the replies to lists included. What is beyond waits here, where a heartbeat can overtake it: behind a thousand requests of a burst it would
+	// last, the replies to lists and reads included. What is beyond waits here, where a heartbeat can overtake it: behind a thousand requests of a burst it would
 	// come too late to keep the lease.
 	window      = 256
 	windowBytes = 1 << 20
@@ -296,7 +296,7 @@ func (l *link) handle(body []byte, size int, at time.Time) error {
 		}
 		return err
 	}
-	l.s.lists.answered(c, size)
+	l.s.sizes.answered(c, size)
 	if c.hook != nil {
 		c.hook(code)
 	}

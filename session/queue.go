@@ -6,7 +6,7 @@ package session
 type callQueue struct {
 	head, tail *call
 	n          int // calls
-	bytes      int // of their frames, and of the replies to lists
+	bytes      int // of their frames, and of the replies to lists and reads and reads
 }
 
 func (q *callQueue) push(c *call) {

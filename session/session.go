@@ -65,7 +65,7 @@ type Session struct {
 	joined chan struct{}  // closed when everything has been joined
 	kick   chan struct{}  // wakes the keeper; capacity 1
 
-	lists   listSizes
+	sizes   replySizes
 	looking chan struct{} // a batch of StatsBelow or ReadBelow is on its way; capacity 1
 
 	mu        sync.Mutex // guards what follows

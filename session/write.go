@@ -162,7 +162,7 @@ func (l *link) flush(first *call) (more bool, err error) {
 		}
 		c := l.queue.pop()
 		c.sent, l.last = now, now
-		c.expect = l.s.lists.expect(c)
+		c.expect = l.s.sizes.expect(c)
 		l.pending.push(c)
 		out = append(out, c.frame...) // copied under mu: when the link fails, the frame goes to the next one
 		if first != nil {

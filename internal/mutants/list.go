@@ -149,7 +149,7 @@ var mutants = []mutant{
 	{"reads of many znodes all at once", "a look at a line of contenders with much data delays the heartbeat", "session/below.go",
 		[]edit{{"bytes > batchBytes && len(calls) > 0", "false"}}, []string{"./session -run=Read"}},
 	{"long lists not counted", "a burst of calls on a lock with a long list delays the heartbeat", "session/write.go",
-		[]edit{{"c.expect = l.s.lists.expect(c)", "c.expect = 0"}}, []string{"./session -run=List", inScenarios}},
+		[]edit{{"c.expect = l.s.sizes.expect(c)", "c.expect = 0"}}, []string{"./session -run=List", inScenarios}},
 	{"holder's data read by every waiter", "many waiters behind a holder with much data delay the heartbeat", "recipe/heads.go",
 		[]edit{{"return stat.DataLength <= MaxData", "return true"}}, []string{inScenarios}},
 	{"long reply gives up the connection", "a neighbour's long names make every lock of the client reconnect, for ever", "session/link.go",
