@@ -43,6 +43,7 @@ func (t *Ticket) Downgrade(ctx context.Context) (*Ticket, error) {
 		_, err := t.s.Transact(ctx, ops...)
 		switch {
 		case err == nil:
+			t.unwatch()
 			return r, nil
 		case errors.Is(err, zk.ErrBadVersion): // somebody else's claim came between
 		case errors.Is(err, session.ErrUnknownOutcome), errors.Is(err, zk.ErrNodeExists):
@@ -50,6 +51,7 @@ func (t *Ticket) Downgrade(ctx context.Context) (*Ticket, error) {
 			stat, lookErr := t.s.ExistsNow(ctx, r.node)
 			switch {
 			case lookErr == nil && stat.EphemeralOwner == t.s.ID():
+				t.unwatch()
 				return r, nil
 			case lookErr == nil: // of somebody else, who has guessed a random name
 				return nil, err

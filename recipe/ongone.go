@@ -3,6 +3,7 @@ package recipe
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/go-zookeeper/zk"
 
@@ -26,6 +27,7 @@ func (t *Ticket) OnGone(ctx context.Context, fn func()) error {
 
 // follow watches on when somebody only set the znode's data.
 func (t *Ticket) follow(w *session.Watch, fn func()) {
+	t.followed.set(w)
 	w.Then(func(e zk.EventType) {
 		if e == zk.EventNodeDeleted {
 			fn()
@@ -59,10 +61,40 @@ func (t *Ticket) Settled() bool { return t.own != nil }
 // Gone reports whether Wait's watch has told that the own znode is gone. It does not block.
 func (t *Ticket) Gone() bool { return hasFired(t.own) && t.own.Event() == zk.EventNodeDeleted }
 
-// unwatch takes the watch on the own znode, which has been deleted, off the session's table, where it has fired unless
+// unwatch takes the watch on the own znode, which has been deleted or will be, off the session's table, where it has fired unless
 // the znode may not be read.
 func (t *Ticket) unwatch() {
-	if t.own != nil && !t.s.Grants(t.q.ACL, zk.PermRead) {
+	if t.s.Grants(t.q.ACL, zk.PermRead) {
+		return
+	}
+	if t.own != nil {
 		t.own.Close()
+	}
+	t.followed.close()
+}
+
+// followed is the watch by which OnGone follows the own znode, until that is given up. Nil follows nothing.
+type followed struct {
+	mu   sync.Mutex // guards what follows
+	w    *session.Watch
+	over bool
+}
+
+func (f *followed) set(w *session.Watch) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.w = w; f.over {
+		w.Close()
+	}
+}
+
+func (f *followed) close() {
+	if f == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.over = true; f.w != nil {
+		f.w.Close()
 	}
 }

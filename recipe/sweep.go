@@ -44,6 +44,7 @@ func (t *Ticket) sweep() { sweepLater(t.s, leftovers{creates: []lostCreate{{t.q.
 
 // discard has the znode deleted in the background.
 func (t *Ticket) discard() {
+	t.unwatch()
 	if t.delayed {
 		own := *t // as it is now
 		sweepLater(t.s, leftovers{claims: []*Ticket{&own}})

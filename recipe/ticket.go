@@ -42,13 +42,14 @@ type Ticket struct {
 	node  string // its path
 	czxid int64
 
-	names   []string // the directory, as last listed; nil once it has been read
-	counter int32    // its counter then; 0 is unknown, and the own number does
-	line    Line
-	head    string         // the holder's znode
-	own     *session.Watch // on its own znode, from the first that it waits; may be nil
-	delayed bool           // the directory's data name it as holder: see Claim
-	twin    *Ticket        // what a Downgrade whose outcome is unknown may have put in its place
+	names    []string // the directory, as last listed; nil once it has been read
+	counter  int32    // its counter then; 0 is unknown, and the own number does
+	line     Line
+	head     string         // the holder's znode
+	own      *session.Watch // on its own znode, from the first that it waits; may be nil
+	followed *followed      // by OnGone
+	delayed  bool           // the directory's data name it as holder: see Claim
+	twin     *Ticket        // what a Downgrade whose outcome is unknown may have put in its place
 
 	// Of Wait.
 	mates  []*Ticket     // all tickets of the call, this one among them; nil: it alone
@@ -167,7 +168,7 @@ func (q Queue) ticket(s *session.Session) *Ticket {
 	if q.Kind == Permits {
 		id += strconv.Itoa(q.Permits) + "-"
 	}
-	return &Ticket{q: q, s: s, id: id}
+	return &Ticket{q: q, s: s, id: id, followed: &followed{}}
 }
 
 // checked refuses a directory of another kind, or with another ACL, before anybody waits in it.

@@ -1,0 +1,130 @@
+package session_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zktest"
+)
+
+// Whatever watches share a path, and whatever happens to the connection: when all is quiet, every watch that is left has
+// nothing to tell.
+func TestNoWatchMissesAChangeWhateverItSharesItsPathWith(t *testing.T) {
+	for seed := range uint64(watchSeeds) {
+		opts := []zktest.Option{zktest.WithVersion([]zktest.Version{zktest.Version38, zktest.Version39}[seed%2])}
+		if seed%3 == 0 {
+			opts = append(opts, zktest.WithLateEvents())
+		}
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) { watchAtRandom(t, srv, seed) }, opts...)
+		})
+	}
+}
+
+const watchSeeds = 200
+
+func watchAtRandom(t *testing.T, srv *zktest.Server, seed uint64) {
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	require.NoError(t, srv.Create("/dir", nil))
+	s := open(t, srv)
+	type watch struct {
+		*session.Watch
+		path string
+		all  bool
+		zxid int64 // of the list
+	}
+	var names []string // of unique names, never used again
+	results := make(chan watch, 10000)
+	calls := 0
+	next := 0
+	for range 80 {
+		path := "/dir"
+		if len(names) > 0 && rnd.IntN(4) > 0 {
+			path = names[max(0, len(names)-1-rnd.IntN(3))]
+		}
+		switch rnd.IntN(12) {
+		case 0, 1:
+			next++
+			names = append(names, fmt.Sprintf("/dir/n%d", next))
+			require.NoError(t, srv.Create(names[len(names)-1], nil))
+		case 2, 3:
+			if path != "/dir" {
+				_ = srv.Delete(path)
+			}
+		case 4:
+			_ = srv.SetData(path, []byte("x"))
+		case 5:
+			srv.DropConnections()
+		case 6, 7:
+			calls++
+			go func() {
+				w, err := s.Watch(t.Context(), path)
+				require.NoError(t, err)
+				results <- watch{w, path, false, 0}
+			}()
+		case 8, 9:
+			paths := []string{path}
+			if len(names) > 0 {
+				if other := names[rnd.IntN(len(names))]; other != path {
+					paths = append(paths, other)
+				}
+			}
+			if path == "/dir" {
+				paths = paths[1:]
+			}
+			calls += len(paths)
+			go func() {
+				ws, err := s.WatchAll(t.Context(), paths...)
+				require.NoError(t, err)
+				for i, w := range ws {
+					results <- watch{w, paths[i], true, 0}
+				}
+			}()
+		case 10:
+			calls++
+			go func() {
+				w, _, stat, err := s.WatchChildren(t.Context(), "/dir")
+				require.NoError(t, err)
+				results <- watch{w, "/dir*", false, stat.Pzxid}
+			}()
+		case 11:
+			select {
+			case w := <-results:
+				calls--
+				w.Close()
+			default:
+			}
+		}
+		if rnd.IntN(3) == 0 {
+			synctest.Wait()
+		} else if rnd.IntN(6) == 0 {
+			time.Sleep(time.Duration(rnd.IntN(300)) * time.Millisecond)
+		}
+	}
+	time.Sleep(5 * time.Second)
+	synctest.Wait()
+	require.Len(t, results, calls)
+	for range calls {
+		w := <-results
+		if fired(w.Watch) {
+			continue
+		}
+		path := w.path
+		if path == "/dir*" {
+			n, _ := srv.Node("/dir")
+			require.LessOrEqual(t, n.Stat.Pzxid, w.zxid, "children have changed, and nobody tells")
+		} else {
+			_, stands := srv.Node(path)
+			require.Equal(t, stands, w.Exists, path)
+			require.True(t, stands || !w.all, "%s is gone, and nobody tells", path)
+		}
+		w.Close()
+	}
+	requireNoWatches(t, srv, s)
+}
