@@ -46,7 +46,14 @@ func simulate(t *testing.T, seed uint64) (w *world) {
 		}
 	}()
 	synctest.Test(t, func(t *testing.T) {
-		srv := zktest.Run(t, zktest.WithoutListener())
+		opts := []zktest.Option{zktest.WithoutListener()}
+		if seed%3 == 0 {
+			opts = append(opts, zktest.WithVersion(zktest.Version39)) // its notifications have zxids
+		}
+		if seed%5 == 0 {
+			opts = append(opts, zktest.WithLateEvents())
+		}
+		srv := zktest.Run(t, opts...)
 		var err error
 		w, err = newWorld(seed, srv)
 		require.NoError(t, err)
