@@ -71,6 +71,8 @@ func who(m queuejson.Member) string {
 		at = m.Host + ":" + strconv.Itoa(m.PID)
 	}
 	switch {
+	case m.Owner == "" && at == "" && m.Token == 0:
+		return "(may not be read)"
 	case m.Owner == "" && at == "":
 		return "session " + m.Session
 	case m.Owner == "":

@@ -29,8 +29,9 @@ func (a *app) lsCommand() *cobra.Command {
 		Short:   "List the locks that are in use",
 		Long: `List the locks at PATH and below it (default: all) that somebody holds or waits for: who holds, for how long it has
 stood in line, and how many wait. A znode is taken for a lock when it has children that are named as a lock's contenders
-are. ZooKeeper's own znodes are left out, and those that may not be read. At most --limit znodes are looked at, a list for
-each: name the PATH of the locks where many others use the ensemble. With --json, --rows of each line are shown.`,
+are. ZooKeeper's own znodes are left out, and those that may not be read: it says how many. At most --limit znodes are
+looked at, a list for each: name the PATH of the locks where many others use the ensemble. With --json, --rows of each
+line are shown. It ends with 77 when PATH itself may not be read.`,
 		Example: `  zklock ls
   zklock ls /locks
   zklock ls --json /locks | jq -r '.[] | select(.waiting > 10) | .path'`,
@@ -58,6 +59,9 @@ each: name the PATH of the locks where many others use the ensemble. With --json
 				}
 				if found.cut && !a.quiet {
 					notice(a.err, "not everything was looked at: --limit %d znodes, --depth %d", limits.znodes, limits.depth)
+				}
+				if found.refused > 0 && !a.quiet {
+					notice(a.err, "%d znodes may not be read with these credentials: locks there are not shown", found.refused)
 				}
 				if asJSON {
 					return a.printJSON(found.locks)
@@ -99,9 +103,10 @@ const atOnce = 16
 
 // walk is what findLocks has found.
 type walk struct {
-	locks  []lockEntry
-	znodes int  // that were looked at
-	cut    bool // the limits left something out
+	locks   []lockEntry
+	znodes  int  // that were looked at
+	refused int  // of these, that may not be read
+	cut     bool // the limits left something out
 }
 
 // findLocks walks the tree below root, level by level, and reads rows contenders of each lock.
@@ -128,12 +133,22 @@ func findLocks(ctx context.Context, c *zklock.Client, root string, limits walkLi
 		}
 		w.znodes += len(level)
 		children := make([][]string, len(level))
+		refused := make([]bool, len(level))
 		if err := each(level, func(i int, dir string) error {
 			names, _, err := s.List(ctx, dir)
 			children[i] = names
+			if dir == root && errors.Is(err, zk.ErrNoAuth) {
+				return err // an empty table would say that nobody holds anything
+			}
+			refused[i] = errors.Is(err, zk.ErrNoAuth)
 			return readable(err)
 		}); err != nil {
 			return w, err
+		}
+		for _, is := range refused {
+			if is {
+				w.refused++
+			}
 		}
 		var next []string
 		for i, dir := range level {

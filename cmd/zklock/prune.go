@@ -66,9 +66,12 @@ type pruner struct {
 	age   time.Duration
 	depth int
 
+	patience time.Duration // for each answer of the ensemble: how many there are to ask for, nobody knows before
+
 	mu      sync.Mutex // guards what follows
 	empty   []emptyDir
 	seen    int // znodes below root
+	hidden  int // of these, that may not be read
 	removed int
 	refused int // the ensemble did not let us delete
 }
@@ -81,15 +84,21 @@ type emptyDir struct {
 
 // run lists what there is to remove, or removes it.
 func (p *pruner) run(ctx context.Context, a *app, c *zklock.Client, yes bool) error {
-	s, err := c.Session(ctx)
+	p.patience = a.conn.patience
+	bounded, cancel := context.WithTimeout(ctx, p.patience)
+	defer cancel()
+	s, err := c.Session(bounded)
 	if err == nil {
-		err = s.Sync(ctx, p.root)
+		err = s.Sync(bounded, p.root)
 	}
 	if err == nil {
 		err = p.find(ctx, s, time.Now())
 	}
 	if err != nil {
 		return err
+	}
+	if p.hidden > 0 && !a.quiet {
+		notice(a.err, "%d znodes below %s may not be read with these credentials: they stay, and what is below them", p.hidden, p.root)
 	}
 	if !yes {
 		for _, dir := range p.empty {
@@ -118,15 +127,21 @@ func (p *pruner) find(ctx context.Context, s *session.Session, now time.Time) er
 	for depth := 0; depth <= p.depth && len(level) > 0; depth++ {
 		var next []string
 		err := each(level, func(_ int, dir string) error {
-			names, stat, err := s.List(ctx, dir)
+			bounded, cancel := context.WithTimeout(ctx, p.patience)
+			defer cancel()
+			names, stat, err := s.List(bounded, dir)
 			if dir == p.root && err != nil {
 				return err
+			}
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if errors.Is(err, zk.ErrNoAuth) {
+				p.seen++
+				p.hidden++
 			}
 			if err != nil {
 				return readable(err)
 			}
-			p.mu.Lock()
-			defer p.mu.Unlock()
 			if dir != p.root {
 				p.seen++
 			}
@@ -163,7 +178,9 @@ func (p *pruner) remove(ctx context.Context, s *session.Session) error {
 		paths[i] = dir.path
 	}
 	return each(paths, func(i int, dir string) error {
-		err := s.Delete(ctx, dir, p.empty[i].version)
+		bounded, cancel := context.WithTimeout(ctx, p.patience)
+		defer cancel()
+		err := s.Delete(bounded, dir, p.empty[i].version)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		switch {

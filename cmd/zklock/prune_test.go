@@ -36,7 +36,7 @@ func TestLocksWorkWhileTheirDirectoriesArePruned(t *testing.T) {
 				return
 			default:
 			}
-			p := pruner{root: "/locks", depth: 1}
+			p := pruner{root: "/locks", depth: 1, patience: bound}
 			if err := p.find(ctx, session, time.Now()); err != nil {
 				t.Error(err)
 				return
@@ -88,7 +88,7 @@ func TestPruneLeavesWhatIsUsedBetweenItsLookAndItsHand(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, h.Unlock(ctx))
 	}
-	p := pruner{root: "/locks", depth: 1}
+	p := pruner{root: "/locks", depth: 1, patience: bound}
 	require.NoError(t, p.find(ctx, session, time.Now().Add(time.Second)))
 	require.Len(t, p.empty, 4)
 	h, err := c.Mutex("/locks/used").Lock(ctx)

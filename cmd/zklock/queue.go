@@ -24,8 +24,12 @@ func (a *app) queueCommand() *cobra.Command {
 		Short:   "Show who holds a lock and who waits for it",
 		Long: `Show who holds the lock at PATH and who waits for it, in order of arrival: its kind, owner, host and process, how long
 it has stood in line, its ZooKeeper session, and its token, by which zklock break removes it. Nobody in line is an empty
-table; when there is no znode at PATH, standard error says so. Contenders of other clients (Curator, Kazoo, go-zookeeper) are shown as well. Of a long line --rows are shown, from the
-one on that has --from others before it; only their data are read.`,
+table; when there is no znode at PATH, standard error says so. Contenders of other clients (Curator, Kazoo, go-zookeeper) are
+shown as well; their semaphores are not. Of a long line --rows are shown, from the one on that has --from others before it; only
+their data are read.
+
+It shows who has a right to the lock as the line stands now. Of a semaphore that was made smaller, the latest of those who
+hold are shown as waiting until they are done: they may still be at work.`,
 		Example: `  zklock queue /locks/nightly-report
   zklock queue --from 1000 /locks/nightly-report
   zklock queue --json /locks/nightly-report | jq .waiting`,
@@ -56,6 +60,15 @@ one on that has --from others before it; only their data are read.`,
 				}
 				if err != nil {
 					return err
+				}
+				hidden := 0
+				for _, k := range e.Line {
+					if k.Token == 0 {
+						hidden++
+					}
+				}
+				if hidden > 0 && !a.quiet {
+					notice(a.err, "%d of these may not be read with these credentials, and have no token to break them by: --auth; their znodes are in --json", hidden)
 				}
 				if asJSON {
 					return a.printJSON(e)
@@ -124,8 +137,8 @@ func printQueue(out io.Writer, e lockEntry, now time.Time) error {
 		if !m.Since.IsZero() {
 			waited = age(now.Sub(m.Since))
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\n", m.Position, state, kind, dash(short(m.Owner, 40)),
-			dash(short(m.Host, 60)), pid(m.PID), waited, m.Session, m.Token)
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", m.Position, state, kind, dash(short(m.Owner, 40)),
+			dash(short(m.Host, 60)), number(m.PID), waited, sessionOf(m), number(m.Token))
 	}
 	return w.Flush()
 }
@@ -137,9 +150,18 @@ func dash(s string) string {
 	return s
 }
 
-func pid(n int) string {
+// number shows a process id or token that is known.
+func number[N int | int64](n N) string {
 	if n == 0 {
 		return "-"
 	}
 	return fmt.Sprint(n)
+}
+
+// sessionOf shows a session that is known: from ZooKeeper 3.8.4 on, that of a znode that may not be read is not.
+func sessionOf(m queuejson.Member) string {
+	if m.Token == 0 {
+		return "-"
+	}
+	return m.Session
 }

@@ -99,7 +99,8 @@ A holder of another client does not have to let go before its session has ended,
      "node": "/locks/a/_c_…-lock-0000000003", "data": "am9iIDQy", "size": 96}, …]}
 kind is that of the first in line: "mutex", "read lock", "write lock" or "semaphore", of which permits says how many there are. holding and waiting count the whole
 line; line has --rows of it, and each one's position. owner, host, pid, permits (of a semaphore's contender) and data
-(base64) are left out when there are none; since when the znode may not be read. since is the ensemble's clock, session
+(base64) are left out when there are none; since when the znode may not be read: session is
+"0x0" and token 0 then, from ZooKeeper 3.8.4 on. since is the ensemble's clock, session
 hexadecimal, token a number below 2^63, size the bytes of data in the znode. Of those at most 256 KB a contender and 16 MB a
 lock are read; without them there is no data, and owner and host may be missing. Others' texts are cut, owner and host to
 1,000 characters, node to 5,000. What is not printable is written as \u….

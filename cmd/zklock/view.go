@@ -132,6 +132,9 @@ func (v *view) title(now time.Time) string {
 	if v.last.cut {
 		what += " (--limit)"
 	}
+	if v.last.refused > 0 {
+		what += fmt.Sprintf(" (%d may not be read)", v.last.refused)
+	}
 	if v.last.took >= 100*time.Millisecond {
 		what += fmt.Sprintf(" in %v", v.last.took.Round(100*time.Millisecond))
 	}

@@ -48,10 +48,12 @@ place in line and keeps nobody waiting; the lock may be taken again the moment a
 					ctx, cancel = context.WithTimeoutCause(ctx, wait-time.Since(began), errWaited)
 					defer cancel()
 				}
-				if !try {
-					if err := nested(ctx, c, args[0], 0, 0); err != nil {
-						return err
-					}
+				if try {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, a.conn.patience) // for answers: it waits for nobody
+					defer cancel()
+				} else if err := nested(ctx, c, args[0], 0, 0); err != nil {
+					return err
 				}
 				line.follow(ctx)
 				defer line.end()
