@@ -97,9 +97,10 @@ func (l *Leadership) Resign(ctx context.Context) error { return l.Unlock(ctx) }
 // calls of it never overlap here; one that ignores its context keeps Run waiting, and others from leading if the
 // session lives. After a term that was lost, whatever lead returned, Run campaigns again.
 //
-// It returns lead's error (nil too) when that returned during its term, after resigning (as Do releases); ctx's error when ctx ended;
-// otherwise the error of a campaign that can't succeed (ErrClosed, ErrPath, zk.ErrNoAuth, …; ErrBusy after WithWait).
-// After any other error of a campaign it campaigns again, a second later.
+// It returns lead's error (nil too) when that returned during its term, whether ctx has ended or not, after resigning (as
+// Do releases); ctx's error when ctx ended while it did not lead; otherwise the error of a campaign that can't succeed
+// (ErrClosed, ErrPath, zk.ErrNoAuth, …; ErrBusy after WithWait). After any other error of a campaign it campaigns again,
+// a second later.
 func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.Context, l *Leadership) error) error {
 	for {
 		l, err := e.Campaign(ctx, value)

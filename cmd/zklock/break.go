@@ -28,7 +28,9 @@ On a terminal it asks first; elsewhere it wants --yes.
 A holder of this library hears of it at once, and a command under zklock run is killed. But what has been broken may still
 be at work for a moment, for what is left of the session timeout if zklock or its machine stands still (SIGSTOP, no
 network), or for long if it is another client's: the next holder is only safe if what both write to refuses the older token.
-Where the machine can be reached, end the process instead: then the lock goes with its session. It ends with 1 when there is no such contender, or when the answer was no.`,
+Where the machine can be reached, end the process there instead: its lock goes with its session.
+
+It ends with 1 when there is no such contender, or when the answer was no.`,
 		Example: `  zklock queue /locks/nightly-report
   zklock break /locks/nightly-report --token 4294967321
   zklock break --yes /locks/nightly-report --token 4294967321`,

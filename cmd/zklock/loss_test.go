@@ -71,7 +71,7 @@ func TestAFrozenServerKillsTheGroupBeforeTheLockIsFree(t *testing.T) {
 		s.Inject(zktest.Freeze())
 		freed := free(t, s, "/l")
 		p.exits(exitLost)
-		require.Regexp(t, `^(zklock: nothing heard from the ensemble, the lease ends in [0-9.]+s: SIGTERM to the command
+		require.Regexp(t, `^(zklock: nothing heard from the ensemble, the lease ends in [0-9.]+m?s: SIGTERM to the command
 )?zklock: .*: SIGKILL to the command
 $`, p.err)
 		return d.late(t, freed)

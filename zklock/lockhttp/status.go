@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/zklock/locker/internal/queuejson"
-	"github.com/zklock/locker/internal/text"
 	"github.com/zklock/locker/zklock"
 )
 
@@ -132,7 +131,7 @@ func (st status) look(ctx context.Context, path string, from int) (v view, code 
 	defer cancel()
 	fail := func(err error, code int) (view, int, func()) {
 		q := queuejson.New(zklock.QueuePage{Path: path})
-		q.Error = text.Foreign(err.Error())
+		q.Error = said(err.Error())
 		v.Queue = &q
 		return v, code, func() {}
 	}

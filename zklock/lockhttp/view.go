@@ -110,3 +110,10 @@ const maxShown = 300
 // shown makes a text of others' fit for a page: what can't be seen, or turns the direction of what follows, is written
 // as an escape, and what is too long is cut. Escaping for HTML is the template's.
 func shown(s string) string { return text.Short(s, maxShown) }
+
+// maxSaid bounds an error on the page, in characters: it tells of each server what was the matter there, and the last
+// may be the one that says why.
+const maxSaid = 2000
+
+// said is shown for an error of ours, in which what others wrote has been cut already.
+func said(s string) string { return text.Short(s, maxSaid) }
