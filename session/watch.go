@@ -312,6 +312,12 @@ func (ws *watches) detach() {
 // have seen, so that the server reports at once what has changed since; the others are asked for anew. The newest come
 // first, as WatchAll has them.
 func (ws *watches) restore(l *link, zxid int64) {
+	var then []*Watch
+	defer func() {
+		if len(then) > 0 {
+			go ws.call(then) // the caller holds Session.mu
+		}
+	}()
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	ws.link = l
@@ -321,6 +327,8 @@ func (ws *watches) restore(l *link, zxid int64) {
 		return cmp.Compare(b.number, a.number)
 	}) {
 		switch {
+		case t.armed && ws.tooLong(t): // the server can't be asked what has changed: they will look
+			then = append(then, ws.fireLocked(t, zk.EventNodeDataChanged)...)
 		case t.armed:
 			again = append(again, t)
 		case t.stands:

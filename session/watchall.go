@@ -112,6 +112,13 @@ func (ws *watches) armAllLocked(ts []*watched) {
 			ws.armLocked(t)
 		}
 	default:
+		ts = slices.DeleteFunc(slices.Clone(ts), func(t *watched) bool {
+			long := ws.tooLong(t)
+			if long {
+				ws.armLocked(t) // what is gone by then its answer says as well
+			}
+			return long
+		})
 		ws.setWatchesLocked(ts, math.MaxInt64, func(ts []*watched, code int32) {
 			ws.mu.Lock()
 			defer ws.mu.Unlock()
@@ -132,6 +139,16 @@ func (ws *watches) armAllLocked(ts []*watched) {
 
 // setWatchesMax bounds one setWatches request, and half of Config.PacketLimit does.
 const setWatchesMax = 128 << 10
+
+// setWatchesRoom is what a setWatches request of one path takes beside that.
+const setWatchesRoom = 36
+
+// tooLong reports whether a setWatches request with t alone would be more than servers take, who would end the connection:
+// whoever may create a sequential znode can have it named so, since a create takes little more than the path, and the
+// server puts ten bytes behind that. The request exists has room for it.
+func (ws *watches) tooLong(t *watched) bool {
+	return !t.child && setWatchesRoom+len(t.path) > ws.s.cfg.packetLimit
+}
 
 // setWatchesLocked sends setWatches requests for ts, in their order, as of zxid. hook runs for each of them in the link's
 // reader, without mu.
