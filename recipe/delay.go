@@ -89,7 +89,7 @@ func (t *Ticket) Claim(ctx context.Context, delay time.Duration, try bool) error
 		var longest time.Time
 		var lost string
 		for name, d := range state.Claims {
-			if name == own || stands[name] {
+			if name == own || stands[name] && !t.alone(name) {
 				continue
 			}
 			if _, known := until[name]; !known {
@@ -127,6 +127,14 @@ func (t *Ticket) Claim(ctx context.Context, delay time.Duration, try bool) error
 			return err
 		}
 	}
+}
+
+// alone reports whether the one who made a claim can't hold beside the ticket, which is first in line: so it is lost, even
+// if a znode of its name stands. A neighbour may have made that, as soon as the holder's had gone.
+func (t *Ticket) alone(claimant string) bool {
+	n, ok := Parse(claimant)
+	k := t.q.Kind
+	return ok && k != Permits && k.shares(n.Kind) && k.blocks(n.Kind)
 }
 
 // state reads the directory's data. ErrConflict: they are somebody else's.

@@ -16,10 +16,20 @@ var (
 	// ErrBusy matches the error of Try when another contender stands before us.
 	ErrBusy = errors.New("recipe: busy")
 
+	// ErrNeighbour matches the error, besides others, for what a contender of somebody else's is the reason of, by its name
+	// or its access list: it passes when that one goes.
+	ErrNeighbour = errors.New("recipe: a neighbour's znode")
+
 	// ErrConflict matches the error for a directory that belongs to another kind of lock, can't be one, or has data of
 	// somebody else's where ours would be.
 	ErrConflict = errors.New("recipe: path is in use by something else")
 )
+
+// neighbourError is an error that is ErrNeighbour too.
+type neighbourError struct{ error }
+
+func (e neighbourError) Unwrap() error        { return e.error }
+func (e neighbourError) Is(target error) bool { return target == ErrNeighbour }
 
 // busyError is ErrBusy with the place in line and the holder.
 type busyError struct{ line Line }

@@ -76,7 +76,8 @@ func (t *Ticket) czxidsFor(ctx context.Context, own string, unknown []string) (m
 			// that number. To wait for it is safe.
 			czxids[name] = 1
 		} else {
-			return nil, fmt.Errorf("recipe: who came first, %s or %s: its Stat has to be read: %w", own, text.Foreign(name), zk.ErrNoAuth)
+			return nil, neighbourError{fmt.Errorf("recipe: who came first, %s or %s: its Stat has to be read: %w", own,
+				text.Foreign(name), zk.ErrNoAuth)}
 		}
 	}
 	return czxids, nil

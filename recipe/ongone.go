@@ -3,6 +3,7 @@ package recipe
 import (
 	"context"
 	"errors"
+	"path"
 	"sync"
 
 	"github.com/go-zookeeper/zk"
@@ -52,7 +53,27 @@ func (t *Ticket) watchOwn(ctx context.Context) (*session.Watch, error) {
 	if !ws[0].Exists {
 		return nil, ErrGone
 	}
+	if err := t.same(ctx); err != nil {
+		ws[0].Close()
+		return nil, err
+	}
 	return ws[0], nil
+}
+
+// same returns ErrGone when the own znode is gone, or another one has its name: one of a neighbour's, who has seen ours
+// go before we did. A watch and a heartbeat know a znode by its name alone; so it is asked for when a watch on it was set
+// anew, behind which no deletion is missed. Nil also when it may not be asked for.
+func (t *Ticket) same(ctx context.Context) error {
+	nodes, err := t.s.StatsBelow(ctx, t.q.Dir, []string{path.Base(t.node)})
+	switch {
+	case err != nil:
+		return err
+	case errors.Is(nodes[0].Err, zk.ErrNoNode):
+		return ErrGone
+	case nodes[0].Err == nil && nodes[0].Stat.EphemeralOwner != t.s.ID():
+		return ErrGone
+	}
+	return nil
 }
 
 // Settled reports whether the own znode is watched already, so that OnGone costs nothing.

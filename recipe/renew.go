@@ -132,7 +132,7 @@ func (t *Ticket) asideFor(ctx context.Context) (Verdict, error) {
 	if err := t.q.renew(ctx, t.s); !errors.Is(err, zk.ErrNotEmpty) {
 		return Verdict{}, ctx.Err() // it can't be renewed by us: there is nothing to wait for outside
 	}
-	t.line = Line{Ahead: v.Ahead, Holder: t.q.Dir + "/" + v.Head,
+	t.line = Line{Ahead: v.Ahead, Holder: t.q.Dir + "/" + kept(v.Head),
 		Who: text.Foreign(v.Head) + " (outside until the line has drained: the directory's counter is near its end)"}
 	if t.q.Queued != nil {
 		t.q.Queued(t.line)

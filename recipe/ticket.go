@@ -49,6 +49,7 @@ type Ticket struct {
 	own      *session.Watch // on its own znode, from the first that it waits; may be nil
 	followed *followed      // by OnGone
 	delayed  bool           // the directory's data name it as holder: see Claim
+	looked   int            // names that were taken for strays
 	twin     *Ticket        // what a Downgrade whose outcome is unknown may have put in its place
 
 	// Of Wait.
@@ -190,7 +191,8 @@ func (t *Ticket) listing() Listing { return Listing{t.names, t.counter} }
 // conflict says whose directory it is instead.
 func (q Queue) conflict(foreign string) error {
 	n, _ := Parse(foreign)
-	return fmt.Errorf("%w: %s is the directory of a %s (%s), not of a %s", ErrConflict, q.Dir, n.Kind, text.Foreign(foreign), q.Kind)
+	return neighbourError{fmt.Errorf("%w: %s is the directory of a %s (%s), not of a %s", ErrConflict, q.Dir, n.Kind,
+		text.Foreign(foreign), q.Kind)}
 }
 
 // find looks for the znode after a create whose reply was lost, and adopts it when it is there and this session's.
@@ -214,24 +216,29 @@ func (t *Ticket) find(ctx context.Context) (found bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	var made []string
 	for _, name := range names {
-		if !strings.HasPrefix(name, t.id) {
-			continue
+		if t.made(name) {
+			made = append(made, name)
 		}
-		node := t.q.Dir + "/" + name
-		stat, err := t.s.Exists(ctx, node)
+	}
+	nodes, err := t.s.StatsBelow(ctx, t.q.Dir, made)
+	if err != nil {
+		return false, err
+	}
+	var closed error // it may be ours
+	for i, n := range nodes {
 		switch {
-		case errors.Is(err, zk.ErrNoNode):
+		case n.Err != nil && !errors.Is(n.Err, zk.ErrNoNode):
+			closed = n.Err
 			continue
-		case err != nil:
-			return false, err
-		case stat.EphemeralOwner != t.s.ID():
-			continue // of a session that is over: the server will remove it
+		case n.Err != nil || n.Stat.EphemeralOwner != t.s.ID():
+			continue // of a session that is over, which the server will remove; or of a neighbour's
 		}
-		t.node, t.czxid, t.names = node, stat.Czxid, names
+		t.node, t.czxid, t.names = t.q.Dir+"/"+made[i], n.Stat.Czxid, names
 		return true, nil
 	}
-	return false, nil
+	return false, closed
 }
 
 // strays deletes what else of this session's in the directory begins with our id: a create that was found missing and
@@ -239,17 +246,38 @@ func (t *Ticket) find(ctx context.Context) (found bool, err error) {
 // for nothing.
 func (t *Ticket) strays() {
 	own := path.Base(t.node)
+	var names []string
 	for _, name := range t.names {
-		if !strings.HasPrefix(name, t.id) || name == own {
-			continue
+		if name != own && t.looked < straysMax && t.made(name) {
+			names = append(names, name)
+			t.looked++
 		}
-		stray := &Ticket{q: t.q, s: t.s, id: t.id, node: t.q.Dir + "/" + name}
-		t.s.Go(func(ctx context.Context) {
-			if stat, err := t.s.Exists(ctx, stray.node); err == nil && stat.EphemeralOwner == t.s.ID() {
-				stray.discard()
-			}
-		})
 	}
+	if len(names) == 0 {
+		return
+	}
+	s, q, id := t.s, t.q, t.id
+	s.Go(func(ctx context.Context) {
+		nodes, err := s.StatsBelow(ctx, q.Dir, names)
+		for i := range nodes {
+			if err == nil && nodes[i].Err == nil && nodes[i].Stat.EphemeralOwner == s.ID() {
+				(&Ticket{q: q, s: s, id: id, node: q.Dir + "/" + names[i]}).discard()
+			}
+		}
+	})
+}
+
+// straysMax is how many names a ticket looks at, in all its lists, for strays: whoever can read its name can make as many
+// as he likes that begin with its id.
+const straysMax = 16
+
+// made reports whether a server may have made name of the ticket's create.
+func (t *Ticket) made(name string) bool {
+	number, ok := strings.CutPrefix(name, t.id)
+	if ok {
+		_, ok = numberOf(number)
+	}
+	return ok
 }
 
 // transient reports whether the operation may be tried again: the connection broke, and the session lives.

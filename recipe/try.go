@@ -62,7 +62,7 @@ func (q Queue) survey(names []string) (Line, error) {
 			continue
 		}
 		if r := (order{}).rank(name, n); line.Ahead == 0 || r.compare(first) < 0 {
-			line.Holder, first = q.Dir+"/"+name, r
+			line.Holder, first = q.Dir+"/"+kept(name), r
 		}
 		line.Ahead++
 	}

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/text"
 	"github.com/zklock/locker/session"
 )
 
@@ -60,6 +62,7 @@ func (t *Ticket) wait(ctx context.Context) error {
 			return ErrGone
 		}
 		t.place(v)
+		v.Head = "" // known by now; it may be long
 		if v.Holds() {
 			return t.waited(ctx, t.stands(ctx))
 		}
@@ -160,11 +163,13 @@ func (t *Ticket) watch(ctx context.Context, nodes ...string) ([]*session.Watch, 
 	}
 	var own []*Ticket
 	var paths []string
+	again := false
 	for _, m := range t.mates {
 		if m.Gone() {
 			return nil, ErrGone
 		}
 		if m.own == nil || hasFired(m.own) {
+			again = again || m.own != nil
 			own, paths = append(own, m), append(paths, m.node)
 		}
 	}
@@ -181,7 +186,11 @@ func (t *Ticket) watch(ctx context.Context, nodes ...string) ([]*session.Watch, 
 	}
 	ws = ws[len(own):]
 	for _, m := range own {
-		if m.Gone() {
+		gone := m.Gone()
+		if !gone && again { // somebody has set its data, or made another one of its name while we were cut off
+			gone = errors.Is(m.same(ctx), ErrGone)
+		}
+		if gone {
 			for _, w := range ws {
 				w.Close()
 			}
@@ -327,6 +336,7 @@ func (t *Ticket) list(ctx context.Context) error {
 
 // place notes where in line we stand and tells of it when it has changed.
 func (t *Ticket) place(v Verdict) {
+	v.Head = kept(v.Head)
 	if v.Head == t.head && v.Ahead == t.line.Ahead {
 		return
 	}
@@ -340,6 +350,18 @@ func (t *Ticket) place(v Verdict) {
 	if t.q.Queued != nil && v.Ahead > 0 {
 		t.q.Queued(t.line)
 	}
+}
+
+// longName is longer than any name that a lock's client gives.
+const longName = 16 << 10
+
+// kept is a name as it is kept and told: a long one, of a neighbour's, of which a thousand waiters would keep a thousand
+// copies, is cut. Two of them are taken for one if their lengths are the same, and such a contender's data are not read.
+func kept(name string) string {
+	if len(name) <= longName {
+		return strings.Clone(name)
+	}
+	return fmt.Sprintf("%s (%d bytes)", text.Foreign(name), len(name))
 }
 
 // waited adds the place in line to the end of ctx.
