@@ -100,12 +100,16 @@ func (l *Leadership) Resign(ctx context.Context) error { return l.Unlock(ctx) }
 // It returns lead's error (nil too) when that returned during its term, whether ctx has ended or not, after resigning (as
 // Do releases); ctx's error when ctx ended while it did not lead; otherwise the error of a campaign that can't succeed
 // (ErrClosed, ErrPath, zk.ErrNoAuth, …; ErrBusy after WithWait). After any other error of a campaign it campaigns again,
-// a second later.
+// a second later. So it does, once it has campaigned, while a contender of another kind of lock, or one that may not be
+// read, stands at the path: whoever may create there can make one.
 func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.Context, l *Leadership) error) error {
-	for {
+	for first := true; ; first = false {
+		asked := time.Now()
 		l, err := e.Campaign(ctx, value)
 		if err != nil {
-			if ctx.Err() != nil || hopeless(err) {
+			// A neighbour's znode in the way of the first attempt is somebody's mistake; later on it passes.
+			passes := errors.Is(err, recipe.ErrNeighbour) && (!first || time.Since(asked) > recipe.Settle)
+			if ctx.Err() != nil || hopeless(err) && !passes {
 				return err
 			}
 			e.b.c.log.Warn("campaign failed, and is made again", "path", e.b.path, "error", err)

@@ -120,7 +120,7 @@ func (o *observer) follow(ctx context.Context, s *session.Session, name string) 
 func (o *observer) look(ctx context.Context, s *session.Session, node string) (stands bool, err error) {
 	w, err := s.Watch(ctx, node)
 	if err != nil {
-		return false, err
+		return false, closedTo(err)
 	}
 	defer w.Close() // also when yield panics
 	if w.Exists {
@@ -141,11 +141,20 @@ func (o *observer) look(ctx context.Context, s *session.Session, node string) (s
 	return true, nil
 }
 
+// closedTo is err, or an error that is not hopeless, if err says that a candidate may not be read. It may be a
+// neighbour's, who has chosen its access list, and the next one may be read.
+func closedTo(err error) error {
+	if errors.Is(err, zk.ErrNoAuth) {
+		return fmt.Errorf("the leader's znode may not be read: %v", err) //nolint:errorlint // not to be taken for the lasting one
+	}
+	return err
+}
+
 // value reads the leader's value, after the watch was set, and yields it.
 func (o *observer) value(ctx context.Context, s *session.Session, node string) error {
 	l, stat, err := o.e.read(ctx, s, path.Base(node))
 	if err != nil {
-		return err
+		return closedTo(err)
 	}
 	o.leader(l, stat.Mzxid)
 	return nil

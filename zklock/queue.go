@@ -108,7 +108,10 @@ func (c *Client) page(ctx context.Context, dir string, from, limit int) (QueuePa
 	if err != nil {
 		return page, err
 	}
-	tokens := claimed(l.names)
+	tokens, err := l.claimed(ctx, dir, l.names[from:end])
+	if err != nil {
+		return page, err
+	}
 	for i, n := range nodes {
 		if errors.Is(n.Err, zk.ErrNoNode) {
 			continue // gone since the list
@@ -124,7 +127,8 @@ func (c *Client) page(ctx context.Context, dir string, from, limit int) (QueuePa
 }
 
 // claimed returns the tokens that contenders have by their names instead of their znodes: a reader that a writer became
-// by Downgrade has the writer's. Anybody can write such a name; it is not believed while somebody else has its number.
+// by Downgrade has the writer's. Anybody can write such a name; it is not believed while somebody else has its number, or
+// says that he has the same token.
 func claimed(names []string) map[string]Token {
 	tokens, numbers := map[string]Token{}, map[int32]int{}
 	for _, name := range names {
@@ -142,11 +146,40 @@ func claimed(names []string) map[string]Token {
 			numbers[n.Number]++
 		}
 	}
-	maps.DeleteFunc(tokens, func(name string, _ Token) bool {
+	says := map[Token]int{}
+	for _, t := range tokens {
+		says[t]++
+	}
+	maps.DeleteFunc(tokens, func(name string, t Token) bool {
 		n, _ := recipe.Parse(name)
-		return numbers[n.Number] > 1
+		return numbers[n.Number] > 1 || says[t] > 1
 	})
 	return tokens
+}
+
+// claimed is claimed for those of the line that are shown, without the tokens that others have by their znodes: Break
+// would remove those others.
+func (l lineOf) claimed(ctx context.Context, dir string, shown []string) (map[string]Token, error) {
+	tokens := claimed(l.names)
+	of := map[Token]string{}
+	for _, name := range shown {
+		if t, ok := tokens[name]; ok {
+			of[t] = name
+		}
+	}
+	if len(of) == 0 {
+		return nil, nil
+	}
+	nodes, err := l.s.StatsBelow(ctx, dir, l.names)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range nodes {
+		if n.Err == nil {
+			delete(tokens, of[Token(n.Stat.Czxid)])
+		}
+	}
+	return tokens, nil
 }
 
 // lineOf is who stands in a directory, in order.
