@@ -70,7 +70,7 @@ var mutants = []mutant{
 		[]edit{{"	if c.mayHaveLeft() {", "	if false {"}}, []string{"./session -run=Room|Counted"}},
 
 	{"no owner check", "a znode of a session that is over is taken for one's own", "recipe/ticket.go",
-		[]edit{{"case stat.EphemeralOwner != t.s.ID():\n			continue", "case stat.EphemeralOwner == -1:\n			continue"}}, []string{inRecipe, inScenarios}},
+		[]edit{{"case n.Err != nil || n.Stat.EphemeralOwner != t.s.ID():", "case n.Err != nil:"}}, []string{inRecipe, inScenarios}},
 	{"no sync before the search", "a follower that lags behind says that the znode was not made", "recipe/ticket.go",
 		[]edit{{"	if err := t.s.Sync(ctx, t.q.Dir); err != nil {\n		return false, err\n	}\n	names, _, err := t.s.List", "	names, _, err := t.s.List"}},
 		[]string{inRecipe, inScenarios}},
