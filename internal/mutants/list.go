@@ -130,7 +130,7 @@ var mutants = []mutant{
 		[]edit{{"all = all && found", "all = all || found"}, {"	if all {\n		return true, nil\n	}\n	for", "	if all && g.czxid != 0 {\n		return true, nil\n	}\n	for"}},
 		[]string{inRecipe, "./zklock -run=Multi|Scenario"}},
 	{"lock delay without a loss noticed", "work of a holder that was lost overlaps with the next one's", "recipe/delay.go",
-		[]edit{{"if name == own || stands[name] {", "if name == own || d >= 0 {"}}, []string{inRecipe, "./zklock -run=Delay|Scenario"}},
+		[]edit{{"if name == own || stands[name] && !t.alone(name) {", "if name == own || d >= 0 {"}}, []string{inRecipe, "./zklock -run=Delay|Scenario"}},
 
 	{"hold apart from its session", "the session's end does not reach the hold", "zklock/grip.go",
 		[]edit{{"context.WithCancelCause(p.Session().Context())", "context.WithCancelCause(context.Background())"}}, []string{inScenarios}},
