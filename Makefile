@@ -52,7 +52,7 @@ bench: servers ## this library beside other locks; BENCHFLAGS=-quick for two min
 	@scripts/bench.sh $(BENCHFLAGS)
 
 gobench: servers ## the Go benchmarks of every module
-	@BESIDE=no TEST_TIMEOUT=60m scripts/gotest.sh -run '^$$' -bench . -benchmem -benchtime "$$BENCHTIME"
+	@TEST_TIMEOUT=60m scripts/gotest.sh -run '^$$' -bench . -benchmem -benchtime "$$BENCHTIME"
 
 fuzz: ## every fuzz target for a short time
 	@scripts/fuzz.sh

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs go test with the given flags in every module: the root's tests, and beside them those of the other modules one
+# Runs go test with the given flags in every module, one after the other; with BESIDE=yes the root's tests and, beside
 # after the other, since both mostly wait. BESIDE=no runs all one after the other, for benchmarks.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 gotest() { go test -timeout "${TEST_TIMEOUT:-20m}" -p "${PARALLEL:-1}" "$@" ${TESTFLAGS:-} ./...; }
 
 say "go test $*"
-if [[ ${BESIDE:-yes} == no ]]; then
+if [[ ${BESIDE:-no} != yes ]]; then
 	in_modules gotest "$@"
 	exit
 fi

@@ -264,6 +264,7 @@ func TestANeighbourCannotEndObservers(t *testing.T) {
 			l, err = a.Election(dir, opt).Campaign(t.Context(), []byte("second"))
 			require.NoError(t, err)
 			time.Sleep(5 * time.Second)
+			synctest.Wait()
 			select {
 			case <-over:
 				t.Errorf("the observer has ended: %q", seen)
@@ -296,6 +297,7 @@ func TestANeighbourCannotEndRun(t *testing.T) {
 					})
 				}()
 				time.Sleep(2 * time.Second)
+				synctest.Wait()
 				require.Equal(t, 1, terms)
 				node, err := evil.Create(t.Context(), dir+"/"+name, nil, session.Ephemeral, zk.WorldACL(zk.PermCreate))
 				require.NoError(t, err)
@@ -305,6 +307,7 @@ func TestANeighbourCannotEndRun(t *testing.T) {
 				time.Sleep(5 * time.Second)
 				require.NoError(t, srv.Delete(node.Path))
 				time.Sleep(10 * time.Second)
+				synctest.Wait()
 				select {
 				case err := <-over:
 					t.Errorf("Run has ended, though nothing is in its way any more: %v", err)
