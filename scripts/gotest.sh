@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs go test with the given flags in every module, one after the other; with BESIDE=yes the root's tests and, beside
-# after the other, since both mostly wait. BESIDE=no runs all one after the other, for benchmarks.
+# Runs go test with the given flags in every module, one after the other. With BESIDE=yes the other modules' tests run
+# beside the root's, since both mostly wait: quicker, where there are cores for it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
