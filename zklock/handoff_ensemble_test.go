@@ -96,6 +96,7 @@ func TestAHandedOnLockCostsNoRequestOnTheWire(t *testing.T) {
 	first := siteLock(t, m)
 	siteUnlock(t, first)
 	wireReplies(t, p.Tap(), ensemble.OpSetWatches, 1)
+	wireReplies(t, p.Tap(), ensemble.OpExists, 1)
 	wireReplies(t, p.Tap(), ensemble.OpGetChildren2, 3) // Lock's, before and after the directory was made, and the look for others
 	p.Tap().Reset()
 	for range 100 {

@@ -167,7 +167,7 @@ func TestTryLockOfAProcessThatHoldsOrWaitsIsBusyWithoutARequest(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		_, err = m.TryLock(s.Context())
 		require.ErrorContains(s, err, "2 of it waiting")
-		require.Equal(s, before+1, s.asked(), "the list that handing on needs, beside the watch on its own znode")
+		require.Equal(s, before+2, s.asked(), "the list that handing on needs, and whose its own znode is, beside the watch on that")
 		s.unlock(h)
 		for _, c := range calls {
 			s.unlock(c.get(s))

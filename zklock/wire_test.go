@@ -304,13 +304,13 @@ func TestLongHoldCostsAWatchMore(t *testing.T) {
 	siteUnlock(t, siteLock(t, m))
 	tap.Reset()
 	h := siteLock(t, m)
-	wireReplies(t, tap, ensemble.OpSetWatches, 1)
+	wireReplies(t, tap, ensemble.OpExists, 1) // behind the watch: is the znode still ours, and no other of its name?
 	sitePass(2 * wireSettle)
-	require.Equal(t, []string{"create", "getChildren2", "setWatches"}, wirePassed(tap, true))
+	require.Equal(t, []string{"create", "getChildren2", "setWatches", "exists"}, wirePassed(tap, true))
 	require.Equal(t, h.Node(), wireLastPath(tap, ensemble.OpSetWatches))
 	siteUnlock(t, h)
 	wireNotification(t, tap, h.Node())
-	require.Equal(t, []string{"create", "getChildren2", "setWatches", "delete"}, wirePassed(tap, true))
+	require.Equal(t, []string{"create", "getChildren2", "setWatches", "exists", "delete"}, wirePassed(tap, true))
 }
 
 // While anything is held a session asks the leader every fifth of its timeout, whatever the number of locks; while
