@@ -2,7 +2,8 @@
 #
 #   ZOOKEEPER_HOME=dir   start the servers of this unpacked release, folder of jars, or list of jars; scripts/newer.sh
 #                        fetches a newer Debian suite's and prints its folder
-#   HOMES="dir …"        more of these for make matrix; MATRIXFLAGS=-quick leaves out what takes minutes
+#   HOMES="dir …"        more of these for make matrix; MATRIXFLAGS=-quick leaves out what takes minutes, -brief all
+#                        but a few tests of each suite
 #   ZKLOCK_TEST_SERVERS=host:port,host:port,host:port   test against this ensemble instead of starting servers
 #   PARALLEL=2        packages tested at once; 1 by default, because tests compare leases with real time
 #   TESTFLAGS=-v      further flags for go test
@@ -16,21 +17,29 @@ FUZZTIME  ?= 10s
 BENCHTIME ?= 1s
 FOR       ?= 10m
 BENCHFLAGS ?=
+BEGAN     := $(shell date +%s)
 export PARALLEL TESTFLAGS FUZZTIME BENCHTIME
 
 .DEFAULT_GOAL := help
-.PHONY: help test servers check vuln unit long soak matrix bench gobench fuzz cover
+.PHONY: help test quick servers check portable vuln unit model docs long release soak matrix bench gobench fuzz cover
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 test: servers check vuln unit ## everything: set up servers, static checks, race tests in every module
+	@echo "== make test took $$(($$(date +%s) - $(BEGAN))) s"
+
+quick: ## what a contributor runs while working: go vet, and the library's tests on the in-process server; no Java
+	@scripts/quick.sh
 
 servers: ## find, or install through apt, what the tests start
 	@scripts/servers.sh
 
 check: ## gofmt, go vet, staticcheck, go mod tidy -diff in every module
 	@scripts/check.sh
+
+portable: ## build and vet for Windows, macOS, FreeBSD, 386 and js/wasm, and with the oldest Go that go.mod allows
+	@scripts/portable.sh
 
 vuln: ## govulncheck, where it can be built and reach its database
 	@scripts/vuln.sh
@@ -39,8 +48,18 @@ unit: ## the race tests of every module, and a thousand simulated runs without t
 	@go test -count=1 ./internal/simulation
 	@scripts/gotest.sh -race -shuffle=on
 
+model: servers ## the models of the queue and the lease in full, and their mutants, by spin: some minutes, 2 GB
+	@go run ./internal/model -o internal/model/RESULT.md
+
+docs: ## the documents: links, tables, pictures of runs, and code that compiles and runs
+	@go test -count=1 ./internal/layout ./internal/timeline
+	@go test -count=1 -run 'Fragment|TestingPages|ProgramRuns$$' ./examples/quickstart
+
 long: servers ## the tests with their long-running variants (ZKLOCK_LONG=1)
 	@ZKLOCK_LONG=1 TEST_TIMEOUT=120m scripts/gotest.sh -race -shuffle=on
+
+release: ## the commit and the tags of a release: make release VERSION=v0.1.0
+	@scripts/release.sh $(VERSION)
 
 soak: servers ## everything breaks for ten minutes (FOR), with a line of figures for each
 	@go -C internal/e2e run ./soak -for $(FOR)

@@ -12,23 +12,25 @@ import (
 	"github.com/zklock/locker/internal/text"
 )
 
-// verify refuses a directory whose ACL is not the one that the queue's has, or would have if it were made: somebody else
-// has made it, or has changed it. Who may delete in it may delete any contender, whatever the contender's own ACL. It is
-// asked of the directory that the own znode stands in, which can't be another one before the znode has gone, and compared
-// with the ACL of the own znode: for both the server has put the identities in place of the scheme "auth".
-func (t *Ticket) verify(ctx context.Context) error {
-	if !t.q.VerifyACL {
+// verify refuses a directory whose ACL is not the one that the queue's has, or would have if it were made: another client
+// has made it, or has changed it. A client with DELETE on it may delete any contender, whatever the contender's own ACL.
+// It is asked of the directory that our own znode is in, which can't be another one before the znode has gone, and
+// compared with the ACL of our own znode: for both the server has put the identities in place of the scheme "auth".
+func (e *entry) verify(ctx context.Context) error {
+	if !e.q.VerifyACL {
 		return nil
 	}
-	acls, err := t.s.ACLs(ctx, t.node, t.q.Dir)
+	b := e.s.Batch()
+	own, dir := b.ACL(e.node), b.ACL(e.q.Dir)
+	err := b.Do(ctx)
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
 		return ErrGone
 	case err != nil:
-		return fmt.Errorf("verifying the ACL of %s: %w", t.q.Dir, err)
+		return fmt.Errorf("verifying the ACL of %s: %w", e.q.Dir, err)
 	}
-	if diff := compareACL(acls[0], acls[1]); diff != "" {
-		return fmt.Errorf("%w: the ACL of %s differs from the lock's: it %s", ErrConflict, t.q.Dir, diff)
+	if diff := compareACL(own.Value.List, dir.Value.List); diff != "" {
+		return fmt.Errorf("%w: the ACL of %s differs from the lock's: it %s", ErrConflict, e.q.Dir, diff)
 	}
 	return nil
 }

@@ -1,121 +1,97 @@
 package recipe
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"path"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklock/locker/internal/text"
 	"github.com/zklock/locker/session"
 )
 
-// dirState is what a directory's own data hold, as JSON: for a semaphore its size, and with a lock delay who holds.
-// A directory may hold both. Data that are anything else are somebody else's, and are never overwritten: ErrConflict.
-type dirState struct {
-	Size int `json:"size,omitempty"`
-	// Was is the largest size that the semaphore ever had, when that is more than Size: see semaphore.go.
-	Was int `json:"was,omitempty"`
-	// Claims are the delays, in nanoseconds, of those who hold with one, by their znodes' names. The znode of a holder
-	// that was lost vanishes just like that of one that released; its claim, which only a release takes away, tells
-	// them apart. A claim is written and taken away in a transaction with a check, or the deletion, of the holder's
-	// znode: a holder that was stopped and goes on late can't touch it.
-	//
-	// Source: Consul's lock-delay.
-	Claims map[string]time.Duration `json:"claims_ns,omitempty"`
-}
+// A lock delay leaves the work of a lost holder time to end: the next holder waits for that long. The znode of a lost
+// holder vanishes just like that of one that released. So each holder with a delay writes a note into the directory's
+// data, under its znode's name, and only a release removes the note: a note without a znode is that of a lost holder. A
+// note is written and removed in one transaction with a check, or the deletion, of the holder's znode: a holder that was
+// stopped and goes on late can't touch it.
+//
+// A neighbour who may create can make a znode of a lost holder's name as soon as that has gone. So a note counts as a
+// living holder's only while the znode of its name belongs to the session in the note. Of a mutex and a writer nothing
+// need be read for that: the contender that is first in line holds alone, so all other notes are of lost holders.
+//
+// Source: Consul's lock-delay.
 
 // MaxDelay bounds a lock delay.
 const MaxDelay = time.Hour
 
-// parseState reads a directory's data; false: they are not ours.
-func parseState(data []byte) (d dirState, ok bool) {
-	if len(data) > 0 {
-		dec := json.NewDecoder(bytes.NewReader(data))
-		dec.DisallowUnknownFields()
-		object := bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) // null would do as well
-		if dec.Decode(&d) != nil || !object || dec.More() || !validSize(d.Size) || !validSize(d.Was) {
-			return dirState{}, false
-		}
+// waitOutDelays waits out the delays of lost holders, and writes the ticket's own notes, in all queues side by side. It
+// returns the first error.
+func (t *Ticket) waitOutDelays(ctx context.Context, try bool) error {
+	if len(t.entries) == 1 {
+		return t.entries[0].waitOutDelay(ctx, try)
 	}
-	if d.Claims == nil {
-		d.Claims = map[string]time.Duration{}
-	}
-	return d, true
-}
-
-func validSize(n int) bool { return n >= 0 && n <= MaxPermits }
-
-func (d dirState) encode() []byte {
-	if d.Size == 0 && len(d.Claims) == 0 {
+	if !t.entries[0].q.Delays {
 		return nil
 	}
-	b, err := json.Marshal(d)
-	if err != nil {
-		panic(err) // integers and strings always marshal
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	errs := make(chan error, len(t.entries))
+	for _, e := range t.entries {
+		go func() { errs <- e.waitOutDelay(ctx, try) }() // joined below
 	}
-	return b
+	var first error
+	for range t.entries {
+		if err := <-errs; err != nil && first == nil {
+			first = err
+			cancel()
+		}
+	}
+	return first
 }
 
-// Claim makes one who could hold wait out the delays of holders that were lost, and then enters its own claim, with
-// its own delay. It costs two reads and a write. All contenders of a directory have to use it, or none. A delay is
-// counted from the moment at which the next in line finds the claim.
+// waitOutDelay makes one that is first in line wait out the delays of holders that were lost, and then notes its own. It
+// costs two reads and a write. A delay is counted from the moment at which the next in line finds the note.
 //
-// Nil: the ticket may hold. Otherwise as for Wait; with try it does not wait out anything, and returns ErrBusy.
-// ErrConflict: the directory has data that are somebody else's.
-func (t *Ticket) Claim(ctx context.Context, delay time.Duration, try bool) error {
-	own := path.Base(t.node)
+// Nil: the entry may hold. With try it does not wait out anything: ErrBusy. ErrConflict: the directory has data that are
+// not this library's.
+func (e *entry) waitOutDelay(ctx context.Context, try bool) error {
+	if !e.q.Delays {
+		return nil
+	}
 	until := map[string]time.Time{} // when the delay of a lost holder is over
 	for {
-		state, stat, err := t.q.state(ctx, t.s)
+		data, stat, err := e.q.readData(ctx, e.s)
 		if errors.Is(err, zk.ErrNoNode) {
 			return ErrGone
 		}
 		if err != nil {
 			return err
 		}
-		if err := t.list(ctx); err != nil { // after the data: whoever made a claim meanwhile is in the list
+		if err := e.list(ctx); err != nil { // after the data: a contender that wrote a note meanwhile is in the list
 			return err
 		}
-		stands := map[string]bool{}
-		for _, name := range t.names {
-			stands[name] = true
+		last, err := e.lastDelay(ctx, data, until)
+		if err != nil {
+			return err
 		}
-		var longest time.Time
-		var lost string
-		for name, d := range state.Claims {
-			if name == own || stands[name] && !t.alone(name) {
-				continue
-			}
-			if _, known := until[name]; !known {
-				until[name] = time.Now().Add(min(d, MaxDelay)) // the data may be anybody's
-			}
-			if until[name].After(longest) {
-				longest, lost = until[name], name
-			}
-		}
-		if time.Until(longest) > 0 {
+		if rest := time.Until(until[last]); rest > 0 {
 			if try {
-				return &busyError{lostHolder(lost)}
+				return &busyError{lostHolder(last)}
 			}
-			if err := t.sit(ctx, time.Until(longest), lost); err != nil {
+			if err := e.sleep(ctx, rest, last); err != nil {
 				return err
 			}
 			continue
 		}
 		for name := range until {
-			delete(state.Claims, name)
+			data.forget(name)
 		}
-		state.Claims[own] = delay
-		t.delayed = true // from here on: a claim whose reply is lost has to be taken away as well
-		_, err = t.s.Multi(ctx,
-			&zk.CheckVersionRequest{Path: t.node, Version: -1},
-			&zk.SetDataRequest{Path: t.q.Dir, Data: state.encode(), Version: stat.Version})
+		data.note(e.name(), e.q.Delay, e.s.ID())
+		e.delayNoted = true // from here on: a note whose reply is lost has to be removed as well
+		_, err = e.s.Multi(ctx,
+			&zk.CheckVersionRequest{Path: e.node, Version: -1},
+			&zk.SetDataRequest{Path: e.q.Dir, Data: data.encode(), Version: stat.Version})
 		switch {
 		case err == nil:
 			return nil
@@ -129,66 +105,83 @@ func (t *Ticket) Claim(ctx context.Context, delay time.Duration, try bool) error
 	}
 }
 
-// alone reports whether the one who made a claim can't hold beside the ticket, which is first in line: so it is lost, even
-// if a znode of its name stands. A neighbour may have made that, as soon as the holder's had gone.
-func (t *Ticket) alone(claimant string) bool {
-	n, ok := Parse(claimant)
-	k := t.q.Kind
-	return ok && k != Permits && k.shares(n.Kind) && k.blocks(n.Kind)
-}
-
-// state reads the directory's data. ErrConflict: they are somebody else's.
-func (q Queue) state(ctx context.Context, s *session.Session) (dirState, zk.Stat, error) {
-	data, stat, err := s.Get(ctx, q.Dir)
+// lastDelay enters into until the lost holders that data has notes of, and returns the one whose delay ends last; "" when
+// there is none. It reads e.names, and who owns the znodes of those that may hold beside us.
+func (e *entry) lastDelay(ctx context.Context, data dirData, until map[string]time.Time) (last string, err error) {
+	exists := map[string]bool{}
+	for _, name := range e.names {
+		exists[name] = true
+	}
+	e.names = nil
+	var beside []string
+	for name := range data.Delays {
+		if exists[name] && name != e.name() && e.letsBeside(name) {
+			beside = append(beside, name)
+		}
+	}
+	nodes, err := e.s.StatsBelow(ctx, e.q.Dir, beside)
 	if err != nil {
-		return dirState{}, stat, err
+		return "", err
 	}
-	state, ok := parseState(data)
-	if !ok {
-		return dirState{}, stat, fmt.Errorf("%w: %s has data that no lock has written, and that are not overwritten: \"%s\"",
-			ErrConflict, q.Dir, text.Foreign(string(data)))
+	living := map[string]bool{e.name(): true}
+	for i, n := range nodes {
+		name := beside[i]
+		living[name] = n.Err == nil && n.Stat.EphemeralOwner == data.Owners[name] || errors.Is(n.Err, zk.ErrNoAuth)
 	}
-	return state, stat, nil
+	for name, d := range data.Delays {
+		if living[name] {
+			continue
+		}
+		if _, known := until[name]; !known {
+			until[name] = time.Now().Add(min(d, MaxDelay)) // the data may be anybody's
+		}
+		if last == "" || until[name].After(until[last]) {
+			last = name
+		}
+	}
+	return last, nil
 }
 
-// sit waits out a delay at the head of the line.
-func (t *Ticket) sit(ctx context.Context, d time.Duration, lost string) error {
+// letsBeside reports whether the contender that wrote a note may hold beside this entry, which is first in line.
+func (e *entry) letsBeside(noted string) bool {
+	n, ok := Parse(noted)
+	return ok && (e.q.Kind == Permits && n.Kind == Permits || e.q.Kind == Read && n.Kind == Read)
+}
+
+// sleep waits for a delay at the head of the line.
+func (e *entry) sleep(ctx context.Context, d time.Duration, lost string) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return nil
-	case <-t.s.Done():
-		return t.s.Err()
+	case <-e.s.Done():
+		return e.s.Err()
 	case <-ctx.Done():
 		return session.Waited(ctx, Waiting{lostHolder(lost)})
 	}
 }
 
-// Forfeit makes the coming Leave count as a loss: the claim stays, and the next holder waits out the delay.
-func (t *Ticket) Forfeit() { t.delayed = false }
-
-// unclaim deletes the znode and takes away the claim, both or neither.
-func (t *Ticket) unclaim(ctx context.Context) error {
-	own := path.Base(t.node)
+// deleteNoted deletes the znode and removes the note of its delay, both or neither.
+func (e *entry) deleteNoted(ctx context.Context) error {
 	for {
-		state, stat, err := t.q.state(ctx, t.s)
-		if errors.Is(err, ErrConflict) { // somebody has overwritten the claim
-			return t.s.Delete(ctx, t.node, -1)
+		data, stat, err := e.q.readData(ctx, e.s)
+		if errors.Is(err, ErrConflict) { // somebody has overwritten the note
+			return e.s.Delete(ctx, e.node, -1)
 		}
 		if err != nil {
 			return err
 		}
-		delete(state.Claims, own)
-		resps, err := t.s.Multi(ctx,
-			&zk.DeleteRequest{Path: t.node, Version: -1},
-			&zk.SetDataRequest{Path: t.q.Dir, Data: state.encode(), Version: stat.Version})
+		data.forget(e.name())
+		resps, err := e.s.Multi(ctx,
+			&zk.DeleteRequest{Path: e.node, Version: -1},
+			&zk.SetDataRequest{Path: e.q.Dir, Data: data.encode(), Version: stat.Version})
 		switch {
 		case err == nil, errors.Is(err, zk.ErrNoNode), len(resps) == 0:
 			return err
 		case !errors.Is(err, zk.ErrBadVersion):
-			// The claim can't be written: access was taken from us. The place has to go all the same.
-			return t.s.Delete(ctx, t.node, -1)
+			// The note can't be removed: access was taken from us. The place has to go all the same.
+			return e.s.Delete(ctx, e.node, -1)
 		}
 	}
 }

@@ -8,35 +8,47 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zktest"
 )
 
-func TestAClaimIsWaitedOutAfterALossAndNotAfterARelease(t *testing.T) {
+// delayed is queue with a lock delay.
+func delayed(d time.Duration) recipe.Queue {
+	q := queue()
+	q.Delays, q.Delay = true, d
+	return q
+}
+
+func TestALockDelayIsWaitedOutAfterALossAndNotAfterARelease(t *testing.T) {
 	const delay = 30 * time.Second
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		a, b := open(t, srv), open(t, srv)
-		first := enter(t, queue(), a)
-		require.NoError(t, first.Claim(within(t, soon), delay, false))
+		first := enter(t, delayed(delay), a)
+		require.NoError(t, first.Wait(within(t, soon)))
 		require.NoError(t, first.Leave(within(t, soon)))
-		second := enter(t, queue(), b)
+		second := enter(t, delayed(delay), b)
 		began := time.Now()
-		require.NoError(t, second.Claim(within(t, soon), delay, false))
+		require.NoError(t, second.Wait(within(t, soon)))
 		require.Zero(t, time.Since(began), "a release needs no delay")
 
-		require.NoError(t, srv.Delete(second.Node())) // lost
-		third := enter(t, queue(), a)
-		require.ErrorIs(t, third.Claim(within(t, soon), delay, true), recipe.ErrBusy, "with try nothing is waited out")
-		err := third.Claim(within(t, time.Second), delay, false)
+		second.Guard(func(error) {})
+		require.NoError(t, srv.Delete(second.Nodes()[0])) // lost
+		_, err := recipe.Try(within(t, soon), a, delayed(delay))
+		require.ErrorIs(t, err, recipe.ErrBusy, "with try nothing is waited out")
+		third := enter(t, delayed(delay), a)
+		err = third.Wait(within(t, time.Second))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "which was lost (lock delay)")
+		require.NoError(t, third.Leave(within(t, soon)))
+		third = enter(t, delayed(delay), a)
 		began = time.Now()
-		require.NoError(t, third.Claim(within(t, time.Minute), delay, false))
+		require.NoError(t, third.Wait(within(t, time.Minute)))
 		require.Equal(t, delay, time.Since(began), "counted from the moment at which it is found")
 
 		require.ErrorIs(t, second.Leave(within(t, soon)), recipe.ErrGone, "one that is late")
 		data, _, err := a.Get(within(t, soon), "/l")
 		require.NoError(t, err)
-		require.Contains(t, string(data), "_c_", "can't touch the claim of another")
+		require.Contains(t, string(data), "_c_", "can't touch the note of another")
 		require.NoError(t, third.Leave(within(t, soon)))
 		data, _, err = a.Get(within(t, soon), "/l")
 		require.NoError(t, err)
@@ -44,14 +56,28 @@ func TestAClaimIsWaitedOutAfterALossAndNotAfterARelease(t *testing.T) {
 	})
 }
 
-func TestDataOfADirectoryThatAreNoClaimAreNobodysDelay(t *testing.T) {
+func TestAHolderThatKeepsItsDelayCountsAsLost(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		first := enter(t, delayed(time.Minute), s)
+		require.NoError(t, first.Wait(within(t, soon)))
+		first.KeepDelay()
+		require.NoError(t, first.Leave(within(t, soon)))
+		second := enter(t, delayed(0), s)
+		began := time.Now()
+		require.NoError(t, second.Wait(within(t, time.Hour)))
+		require.Equal(t, time.Minute, time.Since(began))
+	})
+}
+
+func TestDataOfADirectoryThatAreNoNoteAreNobodysDelay(t *testing.T) {
 	for _, data := range []string{"", `{"claims_ns":{"x":-5}}`, `{}`, `{ "size": 3 }`, `{"claims_ns":{"x":0}}`} {
 		bubble(t, func(t *testing.T, srv *zktest.Server) {
 			s := open(t, srv)
 			require.NoError(t, srv.Create("/l", []byte(data)))
-			ticket := enter(t, queue(), s)
+			ticket := enter(t, delayed(time.Second), s)
 			began := time.Now()
-			require.NoError(t, ticket.Claim(within(t, soon), time.Second, false), "%q", data)
+			require.NoError(t, ticket.Wait(within(t, soon)), "%q", data)
 			require.Zero(t, time.Since(began), "%q", data)
 			require.NoError(t, ticket.Leave(within(t, soon)))
 		})
@@ -59,19 +85,19 @@ func TestDataOfADirectoryThatAreNoClaimAreNobodysDelay(t *testing.T) {
 }
 
 // Scenario 67.
-func TestDataOfSomebodyElsesAreNotOverwrittenByAClaim(t *testing.T) {
+func TestDataOfSomebodyElsesAreNotOverwrittenByANoteOfADelay(t *testing.T) {
 	for _, data := range []string{"hello", "{", `{"claims_ns":7}`, `{"size":3,"theirs":true}`, `{"size":3}{}`, `[]`, "null", "\xff", "7"} {
 		bubble(t, func(t *testing.T, srv *zktest.Server) {
 			s := open(t, srv)
 			require.NoError(t, srv.Create("/l", []byte(data)))
-			ticket := enter(t, queue(), s)
-			require.ErrorIs(t, ticket.Claim(within(t, soon), time.Second, false), recipe.ErrConflict, "%q", data)
+			ticket := enter(t, delayed(time.Second), s)
+			require.ErrorIs(t, ticket.Wait(within(t, soon)), recipe.ErrConflict, "%q", data)
 			require.NoError(t, ticket.Leave(within(t, soon)))
 
 			require.NoError(t, srv.SetData("/l", nil))
-			ticket = enter(t, queue(), s)
-			require.NoError(t, ticket.Claim(within(t, soon), time.Second, false))
-			require.NoError(t, srv.SetData("/l", []byte(data))) // over our claim
+			ticket = enter(t, delayed(time.Second), s)
+			require.NoError(t, ticket.Wait(within(t, soon)))
+			require.NoError(t, srv.SetData("/l", []byte(data))) // over our note
 			require.NoError(t, ticket.Leave(within(t, soon)))
 			n, _ := srv.Node("/l")
 			require.Equal(t, data, string(n.Data))
@@ -83,9 +109,42 @@ func TestADelayInAForeignHandIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
 		require.NoError(t, srv.Create("/l", []byte(`{"claims_ns":{"x":9223372036854775807}}`)))
-		ticket := enter(t, queue(), s)
+		ticket := enter(t, delayed(0), s)
 		began := time.Now()
-		require.NoError(t, ticket.Claim(context.Background(), 0, false))
+		require.NoError(t, ticket.Wait(context.Background()))
 		require.Equal(t, recipe.MaxDelay, time.Since(began))
 	})
+}
+
+// A neighbour who makes a znode of a lost holder's name does not spare the next one the delay, of no kind of lock.
+func TestAZnodeOfALostHoldersNameIsNoLivingHolder(t *testing.T) {
+	for kind, change := range map[string]func(q *recipe.Queue){
+		"mutex": func(*recipe.Queue) {}, "reader": func(q *recipe.Queue) { q.Kind = recipe.Read },
+		"permits": func(q *recipe.Queue) { q.Kind, q.Permits, q.Size = recipe.Permits, 1, recipe.NewSize(3) },
+	} {
+		t.Run(kind, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
+				a, b, neighbour := open(t, srv), open(t, srv), open(t, srv)
+				q := delayed(time.Minute)
+				change(&q)
+				lost := enter(t, q, a)
+				require.NoError(t, lost.Wait(within(t, soon)))
+				lost.Guard(func(error) {})
+				beside := kind != "mutex"
+				if beside { // one that lives is not waited for
+					other, began := enter(t, q, b), time.Now()
+					require.NoError(t, other.Wait(within(t, soon)))
+					require.Zero(t, time.Since(began))
+				}
+				require.NoError(t, srv.Delete(lost.Nodes()[0]))
+				if beside {
+					_, err := neighbour.Create(within(t, soon), lost.Nodes()[0], nil, session.Ephemeral, session.WorldACL())
+					require.NoError(t, err)
+				}
+				next, began := enter(t, q, b), time.Now()
+				require.NoError(t, next.Wait(within(t, time.Hour)))
+				require.Equal(t, time.Minute, time.Since(began))
+			})
+		})
+	}
 }

@@ -1,10 +1,11 @@
-// Package recipe is the queue under every lock: who stands in line, who holds, whom to watch, how to enter and leave.
+// Package recipe is the queue under every lock: who is in line, who holds, whom to watch, how to enter and leave.
 //
-// When Wait returns nil, the ticket's znode stands, as far as this session has been told, and no contender's znode that
-// was made before it does: in one directory at most one ticket is in that state, until it leaves or its session ends.
+// When Wait returns nil, the ticket holds: its znodes exist, as far as this session has been told, and no contender's
+// znode that is in its way and was made before does; and the session's lease is confirmed. In one directory at most one
+// ticket (of a semaphore as many as have room, of a read/write lock any number of readers) is in that state, until it
+// leaves or its session ends.
 //
-// What is not guaranteed here: that the session lasts. The caller watches over that (session.Session.Retain) and over
-// the znode being deleted by somebody else (Ticket.OnGone).
+// What is not guaranteed here: that the session lasts, and that no other client deletes the znodes. Guard reports both.
 //
 // # Algorithm
 //
@@ -15,33 +16,43 @@
 //  3. otherwise watches its own znode and the contender immediately before it, in one request, waits until that one is
 //     gone, and goes on with 2.
 //
-// Where this page says number, read "order of creation": what tells it is the number, and near the end of the counter
-// the czxid, and nothing that a neighbour can make up. See order.go. How a counter is kept from coming to its end is in
-// renew.go.
+// Below, "number" means order of creation: the sequence number, or the czxid once the counter is near its limit. Another
+// client can change neither for contenders that the server numbered. See order.go; renew.go says how a directory is kept
+// from reaching the limit.
 //
 // Safety. The server numbers the children of a directory in the order in which it creates them, and a session sees its
-// own create before the list that follows it. So the list shows every contender with a lower number that still stands,
+// own create before the list that follows it. So the list shows every contender with a lower number that still exists,
 // and nobody can enter below us later: numbers below ours can only disappear, as long as the directory lives, and it
 // can't be deleted while our znode is in it. Hence step 3 may skip the list when the watched contender was the only one
-// before us, and our own znode is known to have stood when that one was deleted: see wait.go. And hence two tickets never
-// hold at once: of two znodes that stand, the later one's list showed the earlier one.
+// before us, and our own znode is known to have existed when that one was deleted: see wait.go. And hence two tickets
+// never hold at once: of two znodes that exist, the later one's list showed the earlier one.
 //
-// Liveness. Each znode goes with its session, or is deleted by its owner; its immediate follower, and nobody else, is
-// told. A release wakes one contender, however many wait.
+// Liveness. Each znode is deleted by its owner, or by the ensemble with its session, and those that watch it are notified:
+// of a mutex its immediate follower, so that a release wakes one contender, however many wait. All readers queued behind a
+// writer watch that writer, and its release wakes them all. A semaphore's release wakes two at most, or everyone who waits
+// where the ACL denies WRITE: see semaphore.go.
 //
 // Source: "ZooKeeper Recipes and Solutions: Locks", zookeeper.apache.org; the names are Apache Curator's.
 //
 // # Other kinds
 //
-// A read/write lock is the same queue, in which readers do not stand in each other's way: a reader waits for the
-// nearest writer before it, a writer for whoever is immediately before it. See Kind. A semaphore is a queue whose first
+// A read/write lock is the same queue, in which readers are not in each other's way: a reader waits for the nearest
+// writer before it, a writer for whoever is immediately before it. See Kind. A semaphore is a queue whose first
 // contenders hold together: see semaphore.go. Several locks at once are places in several queues, made in one
-// transaction: see Group. An election is a mutex whose holder has something to say.
+// transaction: see Ticket. An election is a mutex whose holder publishes a value.
+//
+// Locks of different kinds must not share a directory, and this package finds the mistake: a contender is refused
+// (ErrConflict) when one of another kind was in the directory before it, and is ephemeral, and so in use. Anything else
+// with such a name is ignored: persistent znodes are never contenders, later ones are themselves refused, and nothing can
+// be learned from unreadable ones. So another client that may create znodes can't block a lock for ever with one of them,
+// only for as long as its session lasts, as it can by queueing.
 //
 // # Was the znode made?
 //
-// A create whose reply was lost may have been carried out. The znode's name begins with an id of ours; so, when there
-// is a connection again: sync, list, and look for the id. It is adopted if this session owns it, and made again if it
-// is not there: ZooKeeper refuses what an older connection of a session has not got through to the leader before the
-// newer one was accepted, so after the sync the answer is final.
+// A create whose reply was lost may have been carried out. The znode's name begins with an id of ours; so, when there is
+// a connection again: sync, list, and look for the id. It is adopted if this session owns it, and made again if it is not
+// there: ZooKeeper refuses what an older connection of a session has not got through to the leader before the newer one
+// was accepted, so no create is carried out later. But the list may still miss one that was, since a leader's own answer
+// to a sync may come too early (session.Session.Sync). So the list behind the next create is a second look, and if the
+// call ends before that, the sweeper looks again.
 package recipe

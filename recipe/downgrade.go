@@ -4,65 +4,148 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/session"
 )
 
-// Downgrade turns a writer that holds into a reader that holds, at the same place in line: in one transaction a
-// reader's znode with the writer's number is made and the writer's is deleted, so that no writer can get between, and
-// the readers behind come in.
+// ErrLeft says that Downgrade came after Leave.
+var ErrLeft = errors.New("recipe: the place was given up")
+
+// Downgrade turns a writer that holds into a reader that holds, in place: in one transaction a reader's znode with the
+// writer's number is made and the writer's is deleted, so that no writer can get the lock in between, and the readers
+// behind get it too. The ticket then has another znode; its czxid stays, and so does Guard.
 //
-// Nil: the returned ticket holds, and this one is over. ErrGone: the writer's znode was not there. Any other error: ctx
-// or the session ended first, or the ensemble refused; then this ticket still holds, unless the error matches
-// session.ErrUnknownOutcome, after which its Leave gives up whichever of the two there is.
-func (t *Ticket) Downgrade(ctx context.Context) (*Ticket, error) {
-	q := t.q
+// Nil: the ticket is a reader that holds; perhaps it was one before. ErrLeft: Leave was called before. ErrGone: the
+// writer's znode was not there, and the ticket is lost. Any other error: ctx or the session ended first, or the ensemble
+// refused; then the writer still holds, unless the error matches session.ErrUnknownOutcome, after which the ticket has to
+// be left: Leave deletes whichever of the two znodes there is.
+//
+// It blocks for one round trip, and waits for another Downgrade that is under way. A Leave that comes meanwhile waits for
+// it.
+func (t *Ticket) Downgrade(ctx context.Context) error {
+	e := t.entries[0]
+	t.mu.Lock()
+	for t.move != nil {
+		other := t.move
+		t.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return session.Waited(ctx, errors.New("waiting for another downgrade of the lock"))
+		}
+		t.mu.Lock()
+	}
+	switch {
+	case t.life == left:
+		t.mu.Unlock()
+		return ErrLeft
+	case t.twin != nil:
+		t.mu.Unlock()
+		return fmt.Errorf("an earlier downgrade: %w", session.ErrUnknownOutcome)
+	case e.q.Kind == Read:
+		t.mu.Unlock()
+		return nil
+	}
+	move, reader := make(chan struct{}), e.reader(t.czxid)
+	t.move, t.missed = move, false
+	t.mu.Unlock()
+
+	err := e.replace(ctx, reader)
+
+	t.mu.Lock()
+	t.move = nil
+	switch {
+	case err == nil:
+		t.movedLocked(e, reader)
+	case errors.Is(err, session.ErrUnknownOutcome):
+		t.twin = reader
+	}
+	gone := err != nil && t.twin == nil && (t.missed || errors.Is(err, ErrGone))
+	t.mu.Unlock()
+	close(move)
+	if gone {
+		t.lose(ErrGone)
+	}
+	return err
+}
+
+// movedLocked makes e the reader's entry.
+func (t *Ticket) movedLocked(e, reader *entry) {
+	e.unwatch()
+	e.q, e.prefix, e.node, e.delayNoted, e.own = reader.q, reader.prefix, reader.node, reader.delayNoted, nil
+	if t.watcher != nil {
+		t.watcher.Stop()
+	}
+	if t.life == guarded {
+		t.keep.Move(e.node)
+		t.guardLocked()
+	}
+}
+
+// reader returns the reader's entry that takes the place of a writer's.
+func (e *entry) reader(czxid int64) *entry {
+	q := *e.q
 	q.Kind = Read
-	r := q.ticket(t.s)
-	r.id = fmt.Sprintf("%s-0x%x%s", newID(), t.czxid, Read.mark()) // so that its place in line can be told: see order.go
-	base := path.Base(t.node)
-	r.node = q.Dir + "/" + r.id + base[len(t.id):]
-	r.czxid = t.czxid // the reader keeps the token: a writer that queued meanwhile has a smaller one than its own would be
+	r := &entry{s: e.s, q: &q, delayNoted: e.delayNoted}
+	r.prefix = fmt.Sprintf("%s-0x%x%s", newID(), czxid, Read.mark()) // which keeps its place in line: see order.go
+	r.node = e.q.Dir + "/" + r.prefix + e.name()[len(e.prefix):]
+	return r
+}
+
+// replace makes r and deletes e, both or neither.
+func (e *entry) replace(ctx context.Context, r *entry) error {
+	doubt := false // an earlier attempt was looked for once, and not found; it may have been carried out all the same
 	for {
-		ops := []any{
-			&zk.CreateRequest{Path: r.node, Data: q.Data, Acl: q.ACL, Flags: int32(session.Ephemeral)},
-			&zk.DeleteRequest{Path: t.node, Version: -1},
-		}
-		if r.delayed = t.delayed; t.delayed { // the claim goes over to the reader
-			state, stat, err := q.state(ctx, t.s)
-			if err != nil {
-				return nil, err
-			}
-			state.Claims[path.Base(r.node)] = state.Claims[base]
-			delete(state.Claims, base)
-			ops = append(ops, &zk.SetDataRequest{Path: q.Dir, Data: state.encode(), Version: stat.Version})
-		}
-		_, err := t.s.Transact(ctx, ops...)
+		err := e.moveTo(ctx, r)
 		switch {
 		case err == nil:
-			t.unwatch()
-			return r, nil
-		case errors.Is(err, zk.ErrBadVersion): // somebody else's claim came between
-		case errors.Is(err, session.ErrUnknownOutcome), errors.Is(err, zk.ErrNodeExists):
-			// It exists: an attempt whose reply was lost was carried out after we had looked for it, and not found it.
-			stat, lookErr := t.s.ExistsNow(ctx, r.node)
-			switch {
-			case lookErr == nil && stat.EphemeralOwner == t.s.ID():
-				t.unwatch()
-				return r, nil
-			case lookErr == nil: // of somebody else, who has guessed a random name
-				return nil, err
-			case !errors.Is(lookErr, zk.ErrNoNode):
-				t.twin = r
-				return nil, fmt.Errorf("%w (%w)", err, session.ErrUnknownOutcome)
-			}
+			return nil
+		case errors.Is(err, zk.ErrBadVersion): // somebody else wrote a note in between
+			continue
 		case errors.Is(err, zk.ErrNoNode):
-			return nil, ErrGone
-		default:
-			return nil, err
+			return ErrGone
+		case !errors.Is(err, session.ErrUnknownOutcome) && !errors.Is(err, zk.ErrNodeExists):
+			if doubt {
+				return fmt.Errorf("%w (%w)", err, session.ErrUnknownOutcome)
+			}
+			return err
 		}
+		// It exists: an attempt whose reply was lost was carried out after we had looked for it, and not found it.
+		b := e.s.Batch()
+		b.Sync(r.node)
+		look := b.Exists(r.node)
+		lookErr := b.Do(ctx)
+		switch {
+		case lookErr == nil && look.Value.EphemeralOwner == e.s.ID():
+			e.s.ForLocks(trusted.Caller{}).Gone(e.node) // in the same transaction
+			return nil
+		case lookErr == nil: // of somebody else, who has guessed a random name
+			return err
+		case !errors.Is(lookErr, zk.ErrNoNode):
+			return fmt.Errorf("%w (%w)", ended(ctx, err), session.ErrUnknownOutcome)
+		}
+		doubt = true
 	}
+}
+
+// moveTo makes one attempt to make r and delete e. A note of e's lock delay becomes r's.
+func (e *entry) moveTo(ctx context.Context, r *entry) error {
+	ops := []any{
+		&zk.CreateRequest{Path: r.node, Data: r.q.Data, Acl: r.q.ACL, Flags: int32(session.Ephemeral)},
+		&zk.DeleteRequest{Path: e.node, Version: -1},
+	}
+	if e.delayNoted {
+		data, stat, err := e.q.readData(ctx, e.s)
+		if err != nil {
+			return err
+		}
+		data.note(r.name(), data.Delays[e.name()], e.s.ID())
+		data.forget(e.name())
+		ops = append(ops, &zk.SetDataRequest{Path: e.q.Dir, Data: data.encode(), Version: stat.Version})
+	}
+	_, err := e.s.Transact(ctx, ops...)
+	return err
 }

@@ -9,19 +9,22 @@ import (
 )
 
 var (
-	// ErrGone says that the ticket's znode is not there any more, though its session lives: somebody deleted it, or
+	// ErrGone says that the ticket's znode is not there any more, though its session lives: another client deleted it, or
 	// the whole directory.
 	ErrGone = errors.New("recipe: own znode was deleted")
 
-	// ErrBusy matches the error of Try when another contender stands before us.
+	// ErrBusy matches the error of Try when another contender is in the way.
 	ErrBusy = errors.New("recipe: busy")
 
-	// ErrNeighbour matches the error, besides others, for what a contender of somebody else's is the reason of, by its name
-	// or its access list: it passes when that one goes.
+	// ErrDeadlock matches the error for a wait that only the caller itself could end.
+	ErrDeadlock = errors.New("recipe: deadlock: the caller holds this lock already")
+
+	// ErrNeighbour also matches an error caused by another client's contender, through its name or ACL. It clears when that
+	// contender is gone.
 	ErrNeighbour = errors.New("recipe: a neighbour's znode")
 
-	// ErrConflict matches the error for a directory that belongs to another kind of lock, can't be one, or has data of
-	// somebody else's where ours would be.
+	// ErrConflict matches the error for a directory that belongs to another kind of lock, can't be one, or has data
+	// that are not this library's where ours would be.
 	ErrConflict = errors.New("recipe: path is in use by something else")
 )
 
@@ -44,9 +47,9 @@ func (e *busyError) Error() string {
 
 func (e *busyError) Is(target error) bool { return target == ErrBusy }
 
-// Line says where in line a contender stands.
+// Line is a contender's place in line.
 type Line struct {
-	Ahead  int    // contenders that stand in its way
+	Ahead  int    // contenders in its way
 	Holder string // the first of them: its znode's path
 	Who    string // who that is, by its znode's data; "" as long as nobody has read them
 }
@@ -84,7 +87,7 @@ func ordinal(n int) string {
 // Waiting is a Line as what was being waited for: found by errors.As in the error of a Wait whose context has ended.
 type Waiting struct{ Line }
 
-// lostHolder stands for a holder whose delay is waited out.
+// lostHolder describes a lost holder whose lock delay is being waited out.
 func lostHolder(name string) Line {
 	return Line{Ahead: 1, Holder: name, Who: name + ", which was lost (lock delay)"}
 }

@@ -1,5 +1,7 @@
 package recipe
 
+import "github.com/zklock/locker/session"
+
 // The only door for the tests of this package to its inside.
 
 // NewID is newID.
@@ -15,3 +17,6 @@ func Sweepers() int {
 	defer sweepers.mu.Unlock()
 	return len(sweepers.of)
 }
+
+// Sweep has znodes deleted in the background.
+func Sweep(s *session.Session, znodes ...string) { sweepLater(s, leftovers{znodes: znodes}) }

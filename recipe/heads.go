@@ -22,8 +22,9 @@ const (
 	headFresh = 10 * time.Second // for how long: its owner may change the data
 )
 
-// Heads finds out who heads the lines that a client waits in. However many wait behind a head, its data are read once in
-// ten seconds and session, and not at all when they are longer than MaxData. It may be used concurrently; nil knows nobody.
+// Heads finds out which contenders are first in the lines that a client waits in. However many wait behind one, its data
+// are read once in ten seconds per session, and not at all when they are longer than MaxData. It may be used
+// concurrently; nil returns no names.
 type Heads struct {
 	describe func(data []byte) string
 
@@ -40,43 +41,44 @@ type headKey struct {
 type head struct {
 	done chan struct{} // closed when the rest is final
 	who  string
+	read bool // its data were read
 	at   time.Time
 	err  error
 }
 
-// NewHeads returns a Heads. describe turns a contender's data into its name for messages; "" when they don't tell.
+// NewHeads returns a Heads. describe turns a contender's data into its name for messages; "" if they have none.
 func NewHeads(describe func(data []byte) string) *Heads {
 	return &Heads{describe: describe, known: map[headKey]*head{}}
 }
 
-// Who tells who the contender name of the directory dir is; "" when it is gone, closed to us, or its data don't tell. An
-// error says that ctx or the session has ended.
-func (h *Heads) Who(ctx context.Context, s *session.Session, dir, name string) (string, error) {
+// Who returns a display name for contender name in dir; "" when it is gone, may not be read, or its data have none.
+// read: its data were read, so the session may read it. An error says that ctx or the session has ended.
+func (h *Heads) Who(ctx context.Context, s *session.Session, dir, name string) (who string, read bool, err error) {
 	if h == nil {
-		return "", nil
+		return "", false, nil
 	}
 	key := headKey{s.ID(), sha256.Sum256([]byte(dir + "/" + name))}
 	for {
 		e, first := h.enter(key)
 		if first {
-			e.who, e.err = h.read(ctx, s, dir, name)
+			e.who, e.read, e.err = h.read(ctx, s, dir, name)
 			h.mu.Lock()
 			if e.at = time.Now(); e.err != nil && h.known[key] == e {
 				delete(h.known, key) // whoever asks next tries again
 			}
 			h.mu.Unlock()
 			close(e.done)
-			return e.who, e.err
+			return e.who, e.read, e.err
 		}
 		select {
 		case <-e.done:
 			if e.err == nil {
-				return e.who, nil
+				return e.who, e.read, nil
 			}
 		case <-s.Done():
-			return "", s.Err()
+			return "", false, s.Err()
 		case <-ctx.Done():
-			return "", ctx.Err()
+			return "", false, ctx.Err()
 		}
 	}
 }
@@ -96,15 +98,15 @@ func (h *Heads) enter(key headKey) (e *head, first bool) {
 	return e, true
 }
 
-func (h *Heads) read(ctx context.Context, s *session.Session, dir, name string) (string, error) {
+func (h *Heads) read(ctx context.Context, s *session.Session, dir, name string) (who string, read bool, err error) {
 	nodes, err := s.ReadBelow(ctx, dir, []string{name}, func(stat zk.Stat) bool { return stat.DataLength <= MaxData })
 	switch {
 	case err != nil:
-		return "", err
+		return "", false, err
 	case nodes[0].Err != nil:
-		return "", nil
+		return "", false, nil
 	case nodes[0].Stat.DataLength > MaxData:
-		return fmt.Sprintf("%s (%d bytes of data)", text.Foreign(name), nodes[0].Stat.DataLength), nil
+		return fmt.Sprintf("%s (%d bytes of data)", text.Foreign(name), nodes[0].Stat.DataLength), false, nil
 	}
-	return h.describe(nodes[0].Data), nil
+	return h.describe(nodes[0].Data), true, nil
 }

@@ -15,9 +15,9 @@ import (
 )
 
 // InOrder returns the contenders among names, the children of dir that were listed together with stat, in order of
-// arrival. It is for one who looks on; who stands in line himself decides by Decide. It reads nothing, unless two have
-// one number, or the directory's counter is near its end: then their Stats. What is gone meanwhile is left out. Those
-// whose Stats may not be read come first.
+// arrival. It is for onlookers; a contender itself uses Decide. It reads nothing, unless two have one number, or the
+// directory's counter is near its end: then their Stats. What is gone meanwhile is left out. Those whose Stats may not be
+// read come first.
 func InOrder(ctx context.Context, s *session.Session, dir string, names []string, stat zk.Stat) ([]string, error) {
 	l := NewListing(names, stat)
 	line, unknown := l.Line(nil)
@@ -33,8 +33,8 @@ func InOrder(ctx context.Context, s *session.Session, dir string, names []string
 }
 
 // First returns the one of names, contenders in dir, that was made first; "" when there is none. Unlike InOrder it reads
-// the Stats of all, if there are several, and so is not taken in by one who puts himself before the others by a number
-// of his own making. Those whose Stats may not be read come last.
+// the Stats of all, if there are several, and so a made-up number does not put a contender before the others. Those whose
+// Stats may not be read come last.
 func First(ctx context.Context, s *session.Session, dir string, names []string) (string, error) {
 	if len(names) == 1 {
 		return names[0], nil
@@ -60,10 +60,11 @@ func First(ctx context.Context, s *session.Session, dir string, names []string) 
 	return first.name, nil
 }
 
-// czxidsFor reads what a contender's decision depends on. Without it nobody can tell who came first.
-func (t *Ticket) czxidsFor(ctx context.Context, own string, unknown []string) (map[string]int64, error) {
-	czxids := map[string]int64{own: t.czxid}
-	if err := readCzxids(ctx, t.s, t.q.Dir, unknown, czxids); err != nil {
+// czxidsFor reads what a contender's decision depends on; own and its czxid are known. Without it nobody can tell who
+// came first.
+func (e *entry) czxidsFor(ctx context.Context, own string, czxid int64, unknown []string) (map[string]int64, error) {
+	czxids := map[string]int64{own: czxid}
+	if err := readCzxids(ctx, e.s, e.q.Dir, unknown, czxids); err != nil {
 		return nil, err
 	}
 	me, _ := Parse(own)
@@ -71,9 +72,9 @@ func (t *Ticket) czxidsFor(ctx context.Context, own string, unknown []string) (m
 		if _, known := czxids[name]; known {
 			continue
 		}
-		if n, _ := Parse(name); !Late(t.counter) && !Late(me.Number) && n.Number == me.Number {
-			// The server gave the own number to nobody else: this one was made up, or is Curator's reader under a writer of
-			// that number. To wait for it is safe.
+		if n, _ := Parse(name); !Late(e.counter) && !Late(me.Number) && n.Number == me.Number {
+			// The server gave our own number to nobody else: this one was made up, or is Curator's reader under a writer
+			// of that number. To wait for it is safe.
 			czxids[name] = 1
 		} else {
 			return nil, neighbourError{fmt.Errorf("recipe: who came first, %s or %s: its Stat has to be read: %w", own,
@@ -102,60 +103,52 @@ func readCzxids(ctx context.Context, s *session.Session, dir string, names []str
 	return nil
 }
 
-// Holders tells of each contender in line, which InOrder has put in order, whether it holds. Each is judged among those of its own
-// family, as the locks judge themselves: what others there are in the directory is in nobody's way. It makes one pass,
-// and reads nothing, except a semaphore's size, and Curator's readers that stand under their own write lock.
-func Holders(ctx context.Context, s *session.Session, dir string, line []string) ([]bool, error) {
-	holds := make([]bool, len(line))
-	var mutexes, readers int
+// Holders returns, for each contender of a line that InOrder has put in order, whether it holds, and the size of a
+// semaphore; 0: it is no semaphore, or has no size. Each is judged among those that may share a directory with it, as the
+// contenders themselves do: others are in no contender's way. It makes one pass, and reads nothing, except a semaphore's
+// size, and Curator's readers under their own write lock.
+func Holders(ctx context.Context, s *session.Session, dir string, line []string) (holds []bool, size int, err error) {
+	holds = make([]bool, len(line))
+	var before tally
 	var writer string  // the first of them
 	var under []string // readers that hold if they are of the writer's session
 	var at []int
-	size, permits := -1, 0
+	size = -1
 	for i, name := range line {
 		n, _ := Parse(name)
-		switch n.Kind {
-		case Lock:
-			holds[i] = mutexes == 0
-			mutexes++
-		case Write:
-			if writer == "" {
-				holds[i], writer = readers == 0, name
+		if n.Kind == Permits && size < 0 {
+			if size, err = shownSize(ctx, s, dir); err != nil {
+				return nil, 0, err
 			}
-		case Read:
-			readers++
-			if holds[i] = writer == ""; holds[i] || readers > len(under)+1 {
-				continue // the writer holds if no others but those under it have come
-			}
+		}
+		holds[i] = before.lets(n, size)
+		switch {
+		case n.Kind == Write && writer == "":
+			writer = name
+		case n.Kind == Read && !holds[i] && before.of[Read] == len(under): // only those under the writer have come
 			if w, _ := Parse(writer); w.Number == n.Number && n.Czxid == 0 {
 				under, at = append(under, name), append(at, i)
 			}
-		case Permits:
-			if size < 0 {
-				var err error
-				if size, err = shownSize(ctx, s, dir); err != nil {
-					return nil, err
-				}
-			}
-			permits = min(permits+n.Permits, MaxPermits+1) // no sum of others' overflows
-			holds[i] = permits <= size
 		}
+		before.add(n)
 	}
+	size = max(size, 0)
 	if len(under) == 0 {
-		return holds, nil
+		return holds, size, nil
 	}
 	nodes, err := s.StatsBelow(ctx, dir, append(under, writer))
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	own := nodes[len(under)]
 	for k, i := range at {
 		holds[i] = nodes[k].Err == nil && own.Err == nil && nodes[k].Stat.EphemeralOwner == own.Stat.EphemeralOwner
 	}
-	return holds, nil
+	return holds, size, nil
 }
 
-// shownSize reads a semaphore's size for one who looks on; 0: it has none, or somebody else's data. zk.ErrNoNode: the directory has gone.
+// shownSize reads a semaphore's size for one who looks on; 0: it has none, or somebody else's data. zk.ErrNoNode: the
+// directory has gone.
 func shownSize(ctx context.Context, s *session.Session, dir string) (int, error) {
 	parent, name := path.Split(dir)
 	nodes, err := s.ReadBelow(ctx, path.Clean(parent), []string{name}, func(stat zk.Stat) bool { return stat.DataLength <= MaxData })
@@ -165,12 +158,12 @@ func shownSize(ctx context.Context, s *session.Session, dir string) (int, error)
 	if err != nil {
 		return 0, err
 	}
-	state, _ := parseState(nodes[0].Data)
-	return state.Size, nil
+	d, _ := parseData(nodes[0].Data)
+	return d.Size, nil
 }
 
-// Ahead reads a line in order: how many before own stand in its way, and the first of them; own itself when there is
-// none. False: own is not in it.
+// Ahead returns how many contenders of a line, which is in order, are in own's way, and the first of them; own itself
+// when there is none. False: own is not in it.
 func Ahead(line []string, own string) (ahead int, first string, ok bool) {
 	me, _ := Parse(own)
 	first = own
@@ -178,7 +171,7 @@ func Ahead(line []string, own string) (ahead int, first string, ok bool) {
 		if name == own {
 			return ahead, first, true
 		}
-		if n, _ := Parse(name); me.Kind.shares(n.Kind) && me.Kind.blocks(n.Kind) {
+		if n, _ := Parse(name); me.Kind.blocks(n.Kind) {
 			if ahead++; ahead == 1 {
 				first = name
 			}

@@ -1,18 +1,18 @@
 package recipe
 
-// Kind is what a contender wants: it decides who stands in its way.
+// Kind is what a contender wants. It determines which contenders are in its way.
 type Kind int
 
 const (
 	// None is the kind of a name that is no contender's.
 	None Kind = iota
-	// Lock is a mutex's contender, or a candidate of an election: everybody before it stands in its way.
+	// Lock is a mutex's contender, or a candidate of an election: every contender before it is in its way.
 	Lock
-	// Read is a reader of a read/write lock: writers before it stand in its way.
+	// Read is a reader of a read/write lock: writers before it are in its way.
 	Read
-	// Write is a writer of a read/write lock: everybody before it stands in its way.
+	// Write is a writer of a read/write lock: readers and writers before it are in its way.
 	Write
-	// Permits is a semaphore's contender: see semaphore.go.
+	// Permits is a semaphore's contender: the permits of those before it count. See tally in order.go.
 	Permits
 )
 
@@ -31,7 +31,7 @@ func (k Kind) String() string {
 	return "nothing"
 }
 
-// mark is what stands between the id and the number in the names that we make.
+// mark is the text between the id and the number in the names that we make.
 func (k Kind) mark() string {
 	switch k {
 	case Read:
@@ -44,16 +44,16 @@ func (k Kind) mark() string {
 	return "-lock-"
 }
 
-// blocks reports whether a contender of kind ahead, standing before one of kind k, stands in its way.
-func (k Kind) blocks(ahead Kind) bool { return k != Read || ahead != Read }
+// blocks reports whether a contender of kind ahead that is before one of kind k is in its way.
+func (k Kind) blocks(ahead Kind) bool { return k.shares(ahead) && (k != Read || ahead != Read) }
 
-// shares reports whether contenders of the two kinds may stand in one directory.
+// shares reports whether contenders of the two kinds may share one directory.
 func (k Kind) shares(other Kind) bool {
 	rw := func(k Kind) bool { return k == Read || k == Write }
 	return k == other || rw(k) && rw(other)
 }
 
-// final reports whether the numbers below a contender of kind k that stand in its way can only disappear, so that it
-// need not look again when the only one has gone. A writer's may not: a writer that downgrades puts a reader in its
-// own place (see Downgrade), with its number, and a reader under a writer's lock of Curator's has the writer's number.
+// final reports whether the numbers below a contender of kind k that are in its way can only disappear, so that it need
+// not list again when the only one has gone. For a writer they may appear: a writer that downgrades leaves a reader with
+// its number in its place (see Downgrade), and a reader under a writer's lock of Curator's has the writer's number.
 func (k Kind) final() bool { return k != Write }

@@ -40,13 +40,13 @@ func TestWhoStandsInAReadersAndAWritersWay(t *testing.T) {
 			shuffled := slices.Clone(names)
 			rand.Shuffle(len(names), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
 			shuffled = append(shuffled, "README", "__READ__", "x__WRIT__12")
-			v := recipe.Decide(recipe.Listing{Names: shuffled}, own, nil)
-			want := recipe.Verdict{Present: true, Head: names[k.head], Ahead: k.num}
+			v := recipe.Decide(recipe.Listing{Names: shuffled}, own, 0, nil)
+			want := recipe.Verdict{Present: true, First: names[k.head], Ahead: k.num, Holds: k.watch < 0}
 			if k.watch >= 0 {
 				want.Watch = names[k.watch]
 			}
 			require.Equal(t, want, v, "contender %d of %s, from %d", k.own, k.line, from)
-			require.Equal(t, k.watch < 0, v.Holds())
+			require.Equal(t, k.watch < 0, v.Holds)
 		}
 	}
 }
@@ -57,13 +57,13 @@ func TestContendersOfAnotherKindAreForeign(t *testing.T) {
 		{'R', 'M'}, {'W', 'M'}, {'M', 'R'}, {'M', 'W'}, {'R', 'S'}, {'W', 'S'}, {'M', 'S'}, {'S', 'R'}, {'S', 'W'}, {'S', 'M'},
 	} {
 		own, other := rwName(k.own, 2, 0), rwName(k.other, 1, 1)
-		v := recipe.Decide(recipe.Listing{Names: []string{other, own}}, own, nil)
-		require.Equal(t, other, v.Foreign, "%c and %c", k.own, k.other)
+		v := recipe.Decide(recipe.Listing{Names: []string{other, own}}, own, 1, nil)
+		require.Equal(t, []string{other}, v.Foreign, "%c and %c", k.own, k.other)
 		require.Zero(t, v.Ahead)
-		require.Equal(t, recipe.Verdict{Foreign: other}, recipe.Decide(recipe.Listing{Names: []string{other}}, own, nil), "when its own is not there")
+		require.Equal(t, recipe.Verdict{Foreign: []string{other}}, recipe.Decide(recipe.Listing{Names: []string{other}}, own, 0, nil), "when its own is not there")
 	}
 	for _, k := range []struct{ own, other byte }{{'R', 'W'}, {'W', 'R'}, {'R', 'R'}, {'W', 'W'}} {
-		require.Empty(t, recipe.Decide(recipe.Listing{Names: []string{rwName(k.other, 1, 1), rwName(k.own, 2, 0)}}, rwName(k.own, 2, 0), nil).Foreign)
+		require.Empty(t, recipe.Decide(recipe.Listing{Names: []string{rwName(k.other, 1, 1), rwName(k.own, 2, 0)}}, rwName(k.own, 2, 0), 0, nil).Foreign)
 	}
 }
 
@@ -75,14 +75,14 @@ func TestEqualNumbersOfAReaderAndAWriterAreToldApartByTheirAge(t *testing.T) {
 	first := map[string]int64{write: 1, read: 2}
 	in := func(names ...string) recipe.Listing { return recipe.Listing{Names: names} }
 	line := in(read, write, later, writer)
-	require.Equal(t, []string{write, read}, recipe.Decide(line, read, nil).Unknown)
-	require.True(t, recipe.Decide(line, write, first).Holds())
-	require.False(t, recipe.Decide(line, read, first).Holds())
-	require.Equal(t, write, recipe.Decide(line, later, nil).Watch)
-	require.Equal(t, 1, recipe.Decide(line, later, nil).Ahead)
-	require.Equal(t, later, recipe.Decide(line, writer, nil).Watch)
-	require.True(t, recipe.Decide(in(read, later, writer), later, nil).Holds(), "when the writer's has gone")
-	require.Equal(t, read, recipe.Decide(in(read, writer), writer, nil).Watch)
+	require.Equal(t, []string{write, read}, recipe.Decide(line, read, 0, nil).Unknown)
+	require.True(t, recipe.Decide(line, write, 0, first).Holds)
+	require.False(t, recipe.Decide(line, read, 0, first).Holds)
+	require.Equal(t, write, recipe.Decide(line, later, 0, nil).Watch)
+	require.Equal(t, 1, recipe.Decide(line, later, 0, nil).Ahead)
+	require.Equal(t, later, recipe.Decide(line, writer, 0, nil).Watch)
+	require.True(t, recipe.Decide(in(read, later, writer), later, 0, nil).Holds, "when the writer's has gone")
+	require.Equal(t, read, recipe.Decide(in(read, writer), writer, 0, nil).Watch)
 }
 
 // Against a naive model, on random lines: who holds are the readers before the first writer, or the first writer; and
@@ -109,12 +109,12 @@ func TestDecideAgreesWithANaiveModelOfReadersAndWriters(t *testing.T) {
 					holds, watch, ahead = false, line[j], ahead+1
 				}
 			}
-			v := recipe.Decide(recipe.Listing{Names: list}, own, nil)
-			require.Equal(t, holds, v.Holds(), "seed %d: %s in %v", seed, own, line)
+			v := recipe.Decide(recipe.Listing{Names: list}, own, 0, nil)
+			require.Equal(t, holds, v.Holds, "seed %d: %s in %v", seed, own, line)
 			require.Equal(t, watch, v.Watch, "seed %d: %s in %v", seed, own, line)
 			require.Equal(t, ahead, v.Ahead, "seed %d: %s in %v", seed, own, line)
 			steps := 0
-			for at := own; !recipe.Decide(recipe.Listing{Names: list}, at, nil).Holds(); at = recipe.Decide(recipe.Listing{Names: list}, at, nil).Watch {
+			for at := own; !recipe.Decide(recipe.Listing{Names: list}, at, 0, nil).Holds; at = recipe.Decide(recipe.Listing{Names: list}, at, 0, nil).Watch {
 				steps++
 				require.LessOrEqual(t, steps, i, "seed %d: a circle of waiting", seed)
 			}

@@ -3,6 +3,7 @@ package recipe
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -10,40 +11,203 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// Leave gives up the place: it deletes the znode, by its full name, and nothing else. Nil: it is deleted. ErrGone:
-// somebody had deleted it before. Any other error: ctx or the session ended first; then the deletion goes on in the
-// background, until it has succeeded or the session is over and the server deletes the znode.
+// Leave gives up the place: it deletes the znodes, by their full names, and nothing else; several in one transaction, if
+// all are still there. Nil: they are deleted. ErrGone: another client had deleted one before. Any other error: ctx or the
+// session ended first; then the deletion goes on in the background, until it has succeeded or the session is over and the
+// server deletes the znodes.
 //
-// It blocks for one round trip, or until ctx ends. A ctx that has ended already does not keep the znode from being
-// deleted.
+// It blocks for one round trip, or until ctx ends, and waits for a Downgrade or another Leave that is under way. A ctx
+// that has ended already does not keep the znodes from being deleted. After a Leave that was done, others return its
+// result.
 func (t *Ticket) Leave(ctx context.Context) error {
-	if t.twin != nil {
-		if err := t.twin.Leave(ctx); err != nil && !errors.Is(err, ErrGone) {
-			t.discard()
-			return err
+	move, done, err := t.beginLeave(ctx)
+	if done {
+		return err
+	}
+	if move == nil {
+		return t.endLeave(t.leave(ctx))
+	}
+	select {
+	case <-move:
+		return t.endLeave(t.leave(ctx))
+	case <-ctx.Done():
+	}
+	finish := func(ctx context.Context) {
+		select {
+		case <-move:
+			_ = t.endLeave(t.leave(ctx)) // what it can't delete is deleted by the sweeper
+		case <-ctx.Done():
+			_ = t.endLeave(ctx.Err())
 		}
 	}
-	err := t.delete(ctx)
+	if !t.s.Go(finish) {
+		finish(t.s.Context()) // which is over
+	}
+	return session.Waited(ctx, errors.New("waiting for the write lock to become a read lock"))
+}
+
+// beginLeave waits for another Leave that is under way. done: it, or an earlier one, has left, with err as its result; or
+// ctx has ended. move is closed when a Downgrade that is under way has ended; nil: none is.
+func (t *Ticket) beginLeave(ctx context.Context) (move <-chan struct{}, done bool, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for t.leaving != nil {
+		other := t.leaving
+		t.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			err = session.Waited(ctx, errors.New("waiting for another release of the lock"))
+		}
+		t.mu.Lock()
+		if err != nil {
+			return nil, true, err
+		}
+	}
+	if t.gone {
+		return nil, true, t.goneErr
+	}
+	if t.life != left {
+		t.endLocked(left)
+	}
+	t.leaving = make(chan struct{})
+	return t.move, false, nil
+}
+
+// endLeave notes the result of a Leave, and returns it.
+func (t *Ticket) endLeave(err error) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if errors.Is(err, ErrGone) && t.tried {
+		err = nil // it was our own attempt that deleted them
+	}
+	if t.tried = true; err == nil || errors.Is(err, ErrGone) {
+		t.gone, t.goneErr = true, err
+	}
+	if t.keep != nil {
+		t.keep.Release()
+	}
+	close(t.leaving)
+	t.leaving = nil
+	return err
+}
+
+// KeepDelay makes the coming Leave count as a loss: the note of this holder's lock delay stays in the directory, and the
+// next holder waits the delay out.
+func (t *Ticket) KeepDelay() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.delayStays = true
+}
+
+// leave is Leave when no Downgrade is under way. A ticket that has given up its place to wait outside, and has not got another
+// one, has none.
+func (t *Ticket) leave(ctx context.Context) error {
+	if t.entries[0].node == "" {
+		return ErrGone
+	}
+	t.mu.Lock()
+	twin := t.twin
+	if t.delayStays {
+		for _, e := range t.entries {
+			e.delayNoted = false
+		}
+		if twin != nil {
+			twin.delayNoted = false
+		}
+	}
+	noted := slices.ContainsFunc(t.entries, func(e *entry) bool { return e.delayNoted })
+	t.mu.Unlock()
+	switch {
+	case twin != nil: // one of the two exists, or did
+		err := twin.leave(ctx)
+		if ownErr := t.entries[0].leave(ctx); err == nil || errors.Is(err, ErrGone) && !errors.Is(ownErr, ErrGone) {
+			if errors.Is(ownErr, ErrGone) {
+				return nil
+			}
+			return ownErr
+		}
+		return err
+	case len(t.entries) == 1 || noted:
+		return t.leaveEach(ctx)
+	}
+	ops := make([]any, len(t.entries))
+	for i, e := range t.entries {
+		ops[i] = &zk.DeleteRequest{Path: e.node, Version: -1}
+	}
+	_, err := t.s.Multi(ctx, ops...)
+	switch {
+	case err == nil:
+		for _, e := range t.entries {
+			e.renewed()
+			e.unwatch()
+		}
+		return nil
+	case errors.Is(err, zk.ErrNoNode):
+		// One was deleted by somebody else, and so none has been deleted here.
+		if leaveErr := t.leaveEach(ctx); leaveErr != nil {
+			return leaveErr
+		}
+		return ErrGone
+	case t.s.Err() != nil:
+		return err
+	case ctx.Err() == nil && transient(err):
+		if err := t.leaveEach(ctx); !errors.Is(err, ErrGone) {
+			return err
+		}
+		return nil // the transaction whose reply was lost was ours
+	}
+	t.discard()
+	return ended(ctx, err)
+}
+
+// leaveEach leaves one queue after the other, and returns the first failure.
+func (t *Ticket) leaveEach(ctx context.Context) (first error) {
+	for _, e := range t.entries {
+		if err := e.leave(ctx); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// leave is Ticket.Leave for one znode.
+func (e *entry) leave(ctx context.Context) error {
+	err := e.delete(ctx)
 	for first := true; ; first = false {
 		switch {
 		case err == nil:
-			t.unwatch()
+			e.unwatch()
 			return nil
 		case errors.Is(err, zk.ErrNoNode):
-			t.unwatch()
+			e.unwatch()
 			if first {
 				return ErrGone
 			}
 			return nil // the deletion whose reply was lost was ours
-		case t.s.Err() != nil:
+		case e.s.Err() != nil:
 			return err
 		case ctx.Err() == nil && transient(err):
-			err = t.delete(ctx)
+			err = e.delete(ctx)
 			continue
 		}
-		t.discard()
+		e.discard()
 		return ended(ctx, err)
 	}
+}
+
+// delete deletes the znode once. A watch on it needs no taking away: the deletion makes it fire. A note of its lock delay
+// in the directory's data goes with it.
+func (e *entry) delete(ctx context.Context) (err error) {
+	if e.delayNoted {
+		err = e.deleteNoted(ctx)
+	} else {
+		err = e.s.Delete(ctx, e.node, -1)
+	}
+	if err == nil {
+		e.renewed()
+	}
+	return err
 }
 
 // ended makes sure that the error of a call whose ctx has ended says so, whatever else went wrong.
@@ -54,8 +218,8 @@ func ended(ctx context.Context, err error) error {
 	return session.Waited(ctx, err)
 }
 
-// persist calls fn until it succeeds, there is nothing to do, or we are not allowed to: then the session's end has to
-// do. ctx is the session's.
+// persist calls fn until it succeeds, there is nothing to do, or we are not allowed to: then the session's end has to do.
+// ctx is the session's.
 func persist(ctx context.Context, fn func() error) {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		err := fn()
@@ -80,17 +244,3 @@ const (
 	firstPause = 50 * time.Millisecond
 	lastPause  = time.Second
 )
-
-// delete deletes the znode once. A watch on it needs no taking away: the deletion makes it fire. With a lock delay,
-// the directory's note of us goes with it.
-func (t *Ticket) delete(ctx context.Context) (err error) {
-	if t.delayed {
-		err = t.unclaim(ctx)
-	} else {
-		err = t.s.Delete(ctx, t.node, -1)
-	}
-	if err == nil {
-		t.renewed()
-	}
-	return err
-}

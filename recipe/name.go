@@ -3,8 +3,11 @@ package recipe
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/zklock/locker/internal/text"
 )
 
 // A contender's znode is named _c_<uuid>-<kind>-<number>, as Apache Curator names it: the id first, so that it can be
@@ -43,15 +46,15 @@ type Name struct {
 	Czxid   int64 // of the writer that this reader was, in hexadecimal behind the id; else 0
 }
 
-// marks tells a contender's kind by what stands before its number. "lock-" and "__lock__" are mutexes of Curator,
+// marks maps the text before the number to the contender's kind. "lock-" and "__lock__" are mutexes of Curator,
 // go-zookeeper and Kazoo; "__rlock__" is Kazoo's reader.
 var marks = []struct {
 	text string
 	kind Kind
 }{{"lock-", Lock}, {"__lock__", Lock}, {"__READ__", Read}, {"__WRIT__", Write}, {"__rlock__", Read}}
 
-// Parse reads a contender's name; false for any other name, which no lock of ours has to do with. The number is a
-// 32-bit one as a server writes it, "%010d": ten digits, or a sign and nine or ten, and no other form of it.
+// Parse reads a contender's name; false for any other name, which this library ignores. The number has 32 bits and the
+// form that servers write, "%010d": ten digits, or a sign and nine or ten; no other form is accepted.
 func Parse(name string) (Name, bool) {
 	i := len(name)
 	for i > 0 && isDigit(name[i-1]) {
@@ -133,3 +136,16 @@ func permitsOf(head string) (int, bool) {
 const MaxPermits = 1 << 30
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
+// longName is longer than any name that a lock's client gives.
+const longName = 16 << 10
+
+// kept is a name as it is stored and shown. Long ones, which only neighbours make, are cut, since a thousand waiters
+// would store a thousand copies. Two cut names of one length and beginning count as the same, and such a contender's data
+// are not read.
+func kept(name string) string {
+	if len(name) <= longName {
+		return strings.Clone(name)
+	}
+	return fmt.Sprintf("%s (%d bytes)", text.Foreign(name), len(name))
+}

@@ -7,29 +7,39 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Who came first? The server numbers a directory's sequential children by its counter of creates, so the number in a
-// name tells, and costs nothing. It stops to tell near the counter's end, 2147483647: there, servers since 3.6 give that
-// number to everybody, and negative ones while creates overlap in their pipeline; 3.5 goes on with negative numbers. The
-// czxid of a znode always tells, and costs a read. And whoever may create a child may choose its name and any number in
-// it, though not its czxid.
+// This file decides who holds. Everything in it is a pure function of a list of the directory. Elsewhere the same rule
+// (tally.lets) decides whether TryLock enters at all, and what onlookers are shown (holders.go); and a waiter whose only
+// predecessor has been deleted holds without another list, where that is safe (waiter.await in wait.go).
+//
+// # Who holds
+//
+// A contender holds when no contender before it is in its way (Kind.blocks), or, for a semaphore, when the permits of all
+// contenders before it, plus its own, are at most the semaphore's size. See tally.lets.
+//
+// # Who is before whom
+//
+// The server numbers a directory's sequential children by its counter of creates, so the number in a name tells the
+// order, and costs nothing. That ends near the counter's last value, 2147483647: from there on, servers since 3.6 give
+// that number to everybody, and negative ones while creates overlap in their pipeline; 3.5 goes on with negative numbers.
+// The czxid of a znode always tells the order, and costs a read. And a client that may create a child may choose its
+// name, and any number in it, but not its czxid.
 //
 // So contenders are ordered
 //
-//   - by their numbers, and equal ones by their czxids, while the own number and the counter are below lateFrom;
+//   - by their numbers, and equal ones by their czxids, while our own number and the counter are below lateFrom;
 //   - by their czxids from then on.
 //
-// Neither the own number nor the counter, which comes with every list, is for a neighbour to choose. (He can move the
-// counter by one for each znode that he creates, as everybody does. That is harmless: each rule is right where it is
-// used.)
+// Another client can choose neither our own number nor the counter, which comes with every list. (It moves the counter by
+// one with each znode that it creates, as all clients do. That is harmless: each rule is right where it is used.)
 //
-// Safety. Call those contenders honest that the server has numbered. Below lateFrom it has numbered them in the order of
-// their creates, one number each: the counter began at zero with the directory, which can't be deleted while anybody
-// stands in it, and has not come to its end. So both rules put any two honest contenders in the order of their
-// creates, whatever the rest of the list is, and whichever of the two either contender goes by when it looks. Hence a
-// name that somebody made up may stand anywhere in the order, as if its owner had queued there; but it does not change
-// who of two others is before whom. (On 3.5 the counter runs on through the negative numbers and comes to zero again;
-// the signed order is right there too, as long as nobody stands in line while 2³¹ others are created. Its Stat does not
-// tell 2³¹ from 0; so one who looks on may see a wrong order while contenders on both sides of that wrap stand in line.)
+// Safety. Call those contenders honest whose numbers the server gave. Below lateFrom it has numbered them in the order of
+// their creates, one number each: the counter began at zero with the directory, which can't be deleted while it has
+// children, and has not come to its end. So both rules put any two honest contenders in the order of their creates,
+// whatever else is in the list, and whichever rule each of the two uses when it looks. Hence a contender with a made-up
+// name may come anywhere in the order, as if its owner had queued there; but it does not change which of two others is
+// first. (On 3.5 the counter passes through the negative numbers back to zero. The order holds there too, unless a
+// contender stays in line while 2³¹ others are created. But Stat does not distinguish a counter of 2³¹ from one of 0, so an
+// onlooker may see a wrong order while contenders from before and after that point are in line.)
 //
 // A reader that a writer became by Downgrade has the writer's number and, in its name, the writer's czxid: it counts as
 // entered when the writer did.
@@ -52,73 +62,166 @@ func NewListing(names []string, stat zk.Stat) Listing {
 	return Listing{names, int32(uint32(stat.Cversion+stat.NumChildren) >> 1)}
 }
 
-// Verdict says how a contender stands in a list of its directory.
-type Verdict struct {
-	// Present: the own znode is in the list. When it is not, only Foreign is set.
-	Present bool
-	// Watch is the contender nearest before the own one that stands in its way; "" when there is none.
-	Watch string
-	// Head is the first in line of those that stand in its way; the own name when there is none.
-	Head string
-	// Ahead is the number of contenders before the own one that stand in its way.
-	Ahead int
-	// Unknown are contenders, the own one among them, whose czxids have to be known. Until then the verdict is not
-	// final.
-	Unknown []string
-	// Foreign is a contender of another kind of lock, which must not share the directory; "" when there is none.
-	Foreign string
+// tally counts contenders by what they want. It has the one rule of who holds.
+type tally struct {
+	of      [Permits + 1]int
+	permits int // of those of a semaphore
 }
 
-// Holds reports whether nobody stands in the own contender's way.
-func (v Verdict) Holds() bool { return v.Present && v.Ahead == 0 && len(v.Unknown) == 0 }
+func (t *tally) add(n Name) {
+	t.of[n.Kind]++
+	t.permits = min(t.permits+n.Permits, MaxPermits+1) // no sum overflows
+}
 
-// Decide reads a list of a directory from the point of view of the contender own. It is a pure function. czxids are
-// those that are known, by name: none, to begin with, and then those of Verdict.Unknown. Zero is the czxid of a znode
-// that is gone since the list, which stands in nobody's way.
-func Decide(l Listing, own string, czxids map[string]int64) Verdict {
+// lets reports whether a contender holds when those counted are all that came before it. size is the semaphore's.
+func (t *tally) lets(n Name, size int) bool {
+	if n.Kind == Permits {
+		return t.permits+n.Permits <= size
+	}
+	return t.inWay(n.Kind) == 0
+}
+
+// inWay returns how many of those counted are in the way of a contender of kind k that comes after them.
+func (t *tally) inWay(k Kind) (n int) {
+	for ahead, count := range t.of {
+		if k.blocks(Kind(ahead)) {
+			n += count
+		}
+	}
+	return n
+}
+
+// Verdict is what a list of the directory means for one contender.
+type Verdict struct {
+	// Present: our own znode is in the list. When it is not, only Foreign is set: without a znode nobody holds.
+	Present bool
+	// Holds: no contender is in its way, and nothing is Unknown.
+	Holds bool
+	// Watch is the nearest contender before ours that is in its way; "" when there is none. (Of a semaphore, the
+	// contender immediately before ours.)
+	Watch string
+	// First is the first in line of those in its way; our own name when there is none.
+	First string
+	// Ahead is the number of contenders in its way. (Of a semaphore, 0 for one that holds; 1 for the first of those that
+	// wait, and so on.)
+	Ahead int
+	// Permits are those of all contenders before ours, of a semaphore.
+	Permits int
+	// Unknown are contenders, ours among them, whose czxids have to be known. Until then the verdict is not final.
+	Unknown []string
+	// Foreign are contenders of other kinds of lock, which must not share the directory: foreignMax at most.
+	Foreign []string
+}
+
+// foreignMax bounds the contenders of other kinds that are looked at.
+const foreignMax = 16
+
+// Decide decides, from a list of its directory, whether the contender own holds; size is that of a semaphore. czxids has
+// the known czxids by name: none in the first call, and then those of Verdict.Unknown. A znode that was found to be gone
+// after the list has the czxid zero, and is in no contender's way. It is a pure function.
+func Decide(l Listing, own string, size int, czxids map[string]int64) Verdict {
 	var v Verdict
 	me, ok := Parse(own)
 	if !ok {
 		return v
 	}
 	o := order{late: Late(me.Number) || Late(l.Counter), czxids: czxids}
-	var near, far rank // of Watch and Head
-	v.Head = own
+	var before []rank // of a semaphore, all before it: which of them wait depends on their order
+	var near, far rank
+	var all tally
+	v.First = own
 	for _, name := range l.Names {
-		if name == own {
-			v.Present = true
-			continue
-		}
 		n, ok := Parse(name)
 		switch {
 		case !ok:
 			continue
+		case name == own:
+			v.Present = true
+			continue
 		case !me.Kind.shares(n.Kind):
-			v.Foreign = name
+			if len(v.Foreign) < foreignMax {
+				v.Foreign = append(v.Foreign, name)
+			}
 			continue
 		case !me.Kind.blocks(n.Kind):
 			continue
 		}
 		r := o.rank(name, n)
-		if before, known := o.before(r, own, me); !known {
+		if earlier, known := o.before(r, own, me); !known {
 			v.Unknown = append(v.Unknown, name)
 			continue
-		} else if !before {
+		} else if !earlier {
 			continue
 		}
-		v.Ahead++
+		all.add(n)
 		if v.Watch == "" || near.compare(r) < 0 {
 			v.Watch, near = name, r
 		}
-		if v.Head == own || r.compare(far) < 0 {
-			v.Head, far = name, r
+		if v.First == own || r.compare(far) < 0 {
+			v.First, far = name, r
+		}
+		if me.Kind == Permits {
+			before = append(before, r)
 		}
 	}
 	if !v.Present {
 		return Verdict{Foreign: v.Foreign}
 	}
 	v.Unknown = o.withOwn(v.Unknown, own, me)
+	v.Holds = all.lets(me, size) && len(v.Unknown) == 0
+	v.Ahead, v.Permits = all.inWay(me.Kind), all.permits
+	if me.Kind == Permits {
+		v.Ahead = 0
+		if !v.Holds {
+			v.Ahead = 1 + waitingIn(before, size)
+		}
+	}
 	return v
+}
+
+// lookout is what a list means for a contender that has not entered.
+type lookout struct {
+	all     tally    // of those that would be before it
+	first   string   // the one of those in its way with the lowest number; near the counter's end another one may be the first
+	foreign []string // as in Verdict
+}
+
+// newcomer reads a list for a contender of kind k that would enter now.
+func newcomer(names []string, k Kind) (l lookout) {
+	var first rank
+	for _, name := range names {
+		n, ok := Parse(name)
+		switch {
+		case !ok:
+			continue
+		case !k.shares(n.Kind):
+			if len(l.foreign) < foreignMax {
+				l.foreign = append(l.foreign, name)
+			}
+			continue
+		case !k.blocks(n.Kind):
+			continue
+		}
+		l.all.add(n)
+		if r := (order{}).rank(name, n); l.first == "" || r.compare(first) < 0 {
+			l.first, first = name, r
+		}
+	}
+	return l
+}
+
+// waitingIn returns how many of a semaphore's contenders, which are all that there are up to the last of them, wait.
+func waitingIn(line []rank, size int) (n int) {
+	slices.SortFunc(line, rank.compare)
+	var all tally
+	for _, r := range line {
+		name, _ := Parse(r.name)
+		if !all.lets(name, size) {
+			n++
+		}
+		all.add(name)
+	}
+	return n
 }
 
 // Line returns the contenders of a listing in order of arrival, whatever their kind, and those whose czxids have to be
@@ -154,7 +257,7 @@ func (l Listing) Line(czxids map[string]int64) (line, unknown []string) {
 	return line, unknown
 }
 
-// Family returns those of names that are contenders which may stand in one directory with one of kind k, in no order.
+// Family returns those of names that are contenders which may share one directory with one of kind k, in no order.
 func Family(names []string, k Kind) []string {
 	var family []string
 	for _, name := range names {

@@ -28,12 +28,12 @@ func past(names []string) recipe.Listing {
 // decide is Decide with the czxids that it asks for, and no others: those of all contenders that are not gone.
 func decide(t *testing.T, l recipe.Listing, own string, all map[string]int64) recipe.Verdict {
 	t.Helper()
-	v := recipe.Decide(l, own, nil)
+	v := recipe.Decide(l, own, 0, nil)
 	if len(v.Unknown) == 0 {
 		return v
 	}
-	require.False(t, v.Holds(), "it can't be told yet")
-	v = recipe.Decide(l, own, some(all, v.Unknown))
+	require.False(t, v.Holds, "it can't be told yet")
+	v = recipe.Decide(l, own, 0, some(all, v.Unknown))
 	require.Empty(t, v.Unknown)
 	return v
 }
@@ -59,44 +59,43 @@ func TestDecide(t *testing.T) {
 		want     recipe.Verdict
 		holds    bool
 	}{
-		"alone":                             {[]string{lock(5)}, lock(5), nil, recipe.Verdict{Present: true, Head: lock(5)}, true},
-		"first of three":                    {[]string{lock(7), lock(5), lock(6)}, lock(5), nil, recipe.Verdict{Present: true, Head: lock(5)}, true},
-		"second of three":                   {[]string{lock(7), lock(5), lock(6)}, lock(6), nil, recipe.Verdict{Present: true, Watch: lock(5), Head: lock(5), Ahead: 1}, false},
-		"third of three":                    {[]string{lock(7), lock(5), lock(6)}, lock(7), nil, recipe.Verdict{Present: true, Watch: lock(6), Head: lock(5), Ahead: 2}, false},
-		"with gaps":                         {[]string{lock(100), lock(3), lock(50)}, lock(100), nil, recipe.Verdict{Present: true, Watch: lock(50), Head: lock(3), Ahead: 2}, false},
+		"alone":                             {[]string{lock(5)}, lock(5), nil, recipe.Verdict{Present: true, First: lock(5)}, true},
+		"first of three":                    {[]string{lock(7), lock(5), lock(6)}, lock(5), nil, recipe.Verdict{Present: true, First: lock(5)}, true},
+		"second of three":                   {[]string{lock(7), lock(5), lock(6)}, lock(6), nil, recipe.Verdict{Present: true, Watch: lock(5), First: lock(5), Ahead: 1}, false},
+		"third of three":                    {[]string{lock(7), lock(5), lock(6)}, lock(7), nil, recipe.Verdict{Present: true, Watch: lock(6), First: lock(5), Ahead: 2}, false},
+		"with gaps":                         {[]string{lock(100), lock(3), lock(50)}, lock(100), nil, recipe.Verdict{Present: true, Watch: lock(50), First: lock(3), Ahead: 2}, false},
 		"not there":                         {[]string{lock(5), lock(6)}, lock(7), nil, recipe.Verdict{}, false},
 		"nobody there":                      {nil, lock(7), nil, recipe.Verdict{}, false},
 		"not a contender":                   {[]string{"README", lock(5)}, "README", nil, recipe.Verdict{}, false},
-		"foreign names":                     {[]string{"_c_x", "0", "README", "", lock(6), "x-latch-0000000001"}, lock(6), nil, recipe.Verdict{Present: true, Head: lock(6)}, true},
-		"Kazoo before us":                   {[]string{kazoo, lock(6)}, lock(6), nil, recipe.Verdict{Present: true, Watch: kazoo, Head: kazoo, Ahead: 1}, false},
-		"Kazoo behind us":                   {[]string{kazoo, lock(3)}, lock(3), nil, recipe.Verdict{Present: true, Head: lock(3)}, true},
-		"a made-up number far behind us":    {[]string{end, lock(3)}, lock(3), nil, recipe.Verdict{Present: true, Head: lock(3)}, true},
-		"a made-up number far before us":    {[]string{beyond, lock(3)}, lock(3), nil, recipe.Verdict{Present: true, Watch: beyond, Head: beyond, Ahead: 1}, false},
-		"at the end, not known":             {[]string{end, "b-lock-2147483647"}, end, nil, recipe.Verdict{Present: true, Head: end, Unknown: []string{"b-lock-2147483647", end}}, false},
-		"at the end, first":                 {[]string{end, "b-lock-2147483647"}, end, czxids{end: 7, "b-lock-2147483647": 8}, recipe.Verdict{Present: true, Head: end}, true},
-		"at the end, second":                {[]string{end, "b-lock-2147483647"}, end, czxids{end: 8, "b-lock-2147483647": 7}, recipe.Verdict{Present: true, Watch: "b-lock-2147483647", Head: "b-lock-2147483647", Ahead: 1}, false},
-		"at the end, the other has gone":    {[]string{end, "b-lock-2147483647"}, end, czxids{end: 8, "b-lock-2147483647": 0}, recipe.Verdict{Present: true, Head: end}, true},
-		"beyond the end":                    {[]string{beyond, end}, beyond, czxids{end: 7, beyond: 8}, recipe.Verdict{Present: true, Watch: end, Head: end, Ahead: 1}, false},
-		"at the end, after one beyond it":   {[]string{beyond, end}, end, czxids{end: 8, beyond: 7}, recipe.Verdict{Present: true, Watch: beyond, Head: beyond, Ahead: 1}, false},
-		"a tie, not known":                  {[]string{lock(5), twin}, lock(5), nil, recipe.Verdict{Present: true, Head: lock(5), Unknown: []string{twin, lock(5)}}, false},
-		"a tie, later":                      {[]string{lock(5), twin}, lock(5), czxids{lock(5): 1, twin: 2}, recipe.Verdict{Present: true, Head: lock(5)}, true},
-		"a tie, earlier":                    {[]string{lock(5), twin}, lock(5), czxids{lock(5): 2, twin: 1}, recipe.Verdict{Present: true, Watch: twin, Head: twin, Ahead: 1}, false},
-		"a tie of others":                   {[]string{lock(6), lock(5), twin}, lock(6), nil, recipe.Verdict{Present: true, Watch: twin, Head: lock(5), Ahead: 2}, false},
-		"a mutex's contender among readers": {[]string{lock(6), read(5)}, lock(6), nil, recipe.Verdict{Present: true, Head: lock(6), Foreign: read(5)}, true},
-		"foreign, and not there":            {[]string{read(5)}, lock(6), nil, recipe.Verdict{Foreign: read(5)}, false},
-		"a reader behind readers":           {[]string{read(5), read(6)}, read(6), nil, recipe.Verdict{Present: true, Head: read(6)}, true},
-		"a reader behind a writer":          {[]string{write(4), read(5), read(6)}, read(6), nil, recipe.Verdict{Present: true, Watch: write(4), Head: write(4), Ahead: 1}, false},
-		"a reader before a writer":          {[]string{read(5), write(6)}, read(5), nil, recipe.Verdict{Present: true, Head: read(5)}, true},
-		"a writer behind readers":           {[]string{read(4), read(5), write(6)}, write(6), nil, recipe.Verdict{Present: true, Watch: read(5), Head: read(4), Ahead: 2}, false},
-		"a writer behind one downgraded":    {[]string{downgraded, write(6)}, write(6), nil, recipe.Verdict{Present: true, Watch: downgraded, Head: downgraded, Ahead: 1}, false},
+		"foreign names":                     {[]string{"_c_x", "0", "README", "", lock(6), "x-latch-0000000001"}, lock(6), nil, recipe.Verdict{Present: true, First: lock(6)}, true},
+		"Kazoo before us":                   {[]string{kazoo, lock(6)}, lock(6), nil, recipe.Verdict{Present: true, Watch: kazoo, First: kazoo, Ahead: 1}, false},
+		"Kazoo behind us":                   {[]string{kazoo, lock(3)}, lock(3), nil, recipe.Verdict{Present: true, First: lock(3)}, true},
+		"a made-up number far behind us":    {[]string{end, lock(3)}, lock(3), nil, recipe.Verdict{Present: true, First: lock(3)}, true},
+		"a made-up number far before us":    {[]string{beyond, lock(3)}, lock(3), nil, recipe.Verdict{Present: true, Watch: beyond, First: beyond, Ahead: 1}, false},
+		"at the end, not known":             {[]string{end, "b-lock-2147483647"}, end, nil, recipe.Verdict{Present: true, First: end, Unknown: []string{"b-lock-2147483647", end}}, false},
+		"at the end, first":                 {[]string{end, "b-lock-2147483647"}, end, czxids{end: 7, "b-lock-2147483647": 8}, recipe.Verdict{Present: true, First: end}, true},
+		"at the end, second":                {[]string{end, "b-lock-2147483647"}, end, czxids{end: 8, "b-lock-2147483647": 7}, recipe.Verdict{Present: true, Watch: "b-lock-2147483647", First: "b-lock-2147483647", Ahead: 1}, false},
+		"at the end, the other has gone":    {[]string{end, "b-lock-2147483647"}, end, czxids{end: 8, "b-lock-2147483647": 0}, recipe.Verdict{Present: true, First: end}, true},
+		"beyond the end":                    {[]string{beyond, end}, beyond, czxids{end: 7, beyond: 8}, recipe.Verdict{Present: true, Watch: end, First: end, Ahead: 1}, false},
+		"at the end, after one beyond it":   {[]string{beyond, end}, end, czxids{end: 8, beyond: 7}, recipe.Verdict{Present: true, Watch: beyond, First: beyond, Ahead: 1}, false},
+		"a tie, not known":                  {[]string{lock(5), twin}, lock(5), nil, recipe.Verdict{Present: true, First: lock(5), Unknown: []string{twin, lock(5)}}, false},
+		"a tie, later":                      {[]string{lock(5), twin}, lock(5), czxids{lock(5): 1, twin: 2}, recipe.Verdict{Present: true, First: lock(5)}, true},
+		"a tie, earlier":                    {[]string{lock(5), twin}, lock(5), czxids{lock(5): 2, twin: 1}, recipe.Verdict{Present: true, Watch: twin, First: twin, Ahead: 1}, false},
+		"a tie of others":                   {[]string{lock(6), lock(5), twin}, lock(6), nil, recipe.Verdict{Present: true, Watch: twin, First: lock(5), Ahead: 2}, false},
+		"a mutex's contender among readers": {[]string{lock(6), read(5)}, lock(6), nil, recipe.Verdict{Present: true, First: lock(6), Foreign: []string{read(5)}}, true},
+		"foreign, and not there":            {[]string{read(5)}, lock(6), nil, recipe.Verdict{Foreign: []string{read(5)}}, false},
+		"a reader behind readers":           {[]string{read(5), read(6)}, read(6), nil, recipe.Verdict{Present: true, First: read(6)}, true},
+		"a reader behind a writer":          {[]string{write(4), read(5), read(6)}, read(6), nil, recipe.Verdict{Present: true, Watch: write(4), First: write(4), Ahead: 1}, false},
+		"a reader before a writer":          {[]string{read(5), write(6)}, read(5), nil, recipe.Verdict{Present: true, First: read(5)}, true},
+		"a writer behind readers":           {[]string{read(4), read(5), write(6)}, write(6), nil, recipe.Verdict{Present: true, Watch: read(5), First: read(4), Ahead: 2}, false},
+		"a writer behind one downgraded":    {[]string{downgraded, write(6)}, write(6), nil, recipe.Verdict{Present: true, Watch: downgraded, First: downgraded, Ahead: 1}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			list := recipe.Listing{Names: slices.Clone(c.children)}
-			got := recipe.Decide(list, c.own, c.czxids)
-			require.Equal(t, c.want, got)
-			require.Equal(t, c.holds, got.Holds())
+			c.want.Holds = c.holds
+			require.Equal(t, c.want, recipe.Decide(list, c.own, 0, c.czxids))
 			slices.Reverse(list.Names)
-			require.Equal(t, c.want, recipe.Decide(list, c.own, c.czxids), "the list is in no order")
+			require.Equal(t, c.want, recipe.Decide(list, c.own, 0, c.czxids), "the list is in no order")
 		})
 	}
 }
@@ -107,7 +106,7 @@ func TestADowngradedReaderKeepsItsPlaceWhereOnlyCzxidsTellTheOrder(t *testing.T)
 	downgraded, writer := "_c_x-0x64-__READ__2147483647", child("__WRIT__", math.MaxInt32)
 	all := map[string]int64{downgraded: 0x70, writer: 0x68}
 	v := decide(t, past([]string{writer, downgraded}), writer, all)
-	require.Equal(t, recipe.Verdict{Present: true, Watch: downgraded, Head: downgraded, Ahead: 1}, v)
+	require.Equal(t, recipe.Verdict{Present: true, Watch: downgraded, First: downgraded, Ahead: 1}, v)
 	line, unknown := past([]string{writer, downgraded}).Line(all)
 	require.Empty(t, unknown)
 	require.Equal(t, []string{downgraded, writer}, line)
@@ -215,10 +214,10 @@ func TestMadeUpContendersNeverChangeTheOrderOfTheOthers(t *testing.T) {
 		for i, own := range c.names {
 			me, _ := recipe.Parse(own)
 			if me.Kind == recipe.Permits {
-				v := recipe.DecidePermits(l, own, size, nil)
+				v := recipe.Decide(l, own, size, nil)
 				if len(v.Unknown) > 0 {
 					require.False(t, v.Holds, says)
-					v = recipe.DecidePermits(l, own, size, some(c.czxids, v.Unknown))
+					v = recipe.Decide(l, own, size, some(c.czxids, v.Unknown))
 				}
 				require.Empty(t, v.Unknown, says)
 				if v.Holds {
@@ -231,14 +230,14 @@ func TestMadeUpContendersNeverChangeTheOrderOfTheOthers(t *testing.T) {
 				if o, _ := recipe.Parse(other); !me.Kind.Blocks(o.Kind) {
 					continue
 				}
-				require.False(t, v.Holds(), "%s is before %s: %s", other, own, says)
+				require.False(t, v.Holds, "%s is before %s: %s", other, own, says)
 				require.NotEmpty(t, v.Watch, says)
 			}
 			require.NotContains(t, c.names[i:], v.Watch, "%s: %s", own, says)
 			switch {
-			case v.Holds() && me.Kind == recipe.Read:
+			case v.Holds && me.Kind == recipe.Read:
 				readers++
-			case v.Holds():
+			case v.Holds:
 				writers++
 			}
 		}
@@ -264,15 +263,15 @@ func TestDecideAgreesWithTheOrderOfCreation(t *testing.T) {
 					inTheWay = append(inTheWay, name)
 				}
 			}
-			want := recipe.Verdict{Present: true, Head: own, Ahead: len(inTheWay)}
+			want := recipe.Verdict{Present: true, First: own, Ahead: len(inTheWay), Holds: len(inTheWay) == 0}
 			if n := len(inTheWay); n > 0 {
-				want.Head, want.Watch = inTheWay[0], inTheWay[n-1]
+				want.First, want.Watch = inTheWay[0], inTheWay[n-1]
 			}
 			require.Equal(t, want, decide(t, c.listing(rng, "README", "0", "_c_x"), own, c.czxids), "run %d: %s in %v", run, own, c.names)
 			ahead, first, ok := recipe.Ahead(c.names, own)
 			require.True(t, ok)
 			require.Equal(t, want.Ahead, ahead)
-			require.Equal(t, want.Head, first)
+			require.Equal(t, want.First, first)
 		}
 	}
 }
@@ -302,7 +301,7 @@ func TestExactlyOneOfAMutexsContendersHolds(t *testing.T) {
 		holders, watched := 0, map[string]int{}
 		for _, own := range c.names {
 			v := decide(t, l, own, c.czxids)
-			if v.Holds() {
+			if v.Holds {
 				holders++
 			} else {
 				watched[v.Watch]++

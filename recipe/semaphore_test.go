@@ -38,18 +38,20 @@ func TestWhosePermitsAreFree(t *testing.T) {
 			list := append(slices.Clone(line), "README", "lease-0000000001", "_c_x-lease-0-0000000000", "_c_x-lease--1-0000000000")
 			rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 			for i, own := range line {
-				v := recipe.DecidePermits(recipe.Listing{Names: list}, own, k.size, nil)
+				v := recipe.Decide(recipe.Listing{Names: list}, own, k.size, nil)
 				says := fmt.Sprintf("contender %d of %v for %d, from %d", i, k.wants, k.size, from)
 				require.True(t, v.Present, says)
 				require.Equal(t, i < k.holds, v.Holds, says)
-				require.Equal(t, i <= k.holds, v.Head, says) // of one who holds it says nothing of interest
 				if i == 0 {
-					require.Empty(t, v.Before, says)
+					require.Empty(t, v.Watch, says)
 				} else {
-					require.Equal(t, line[i-1], v.Before, says)
+					require.Equal(t, line[i-1], v.Watch, says)
 					require.Equal(t, line[0], v.First, says)
 				}
-				require.Equal(t, max(0, i-k.holds), v.Ahead, says)
+				require.Equal(t, max(0, i-k.holds+1), v.Ahead, says)
+				if i == k.head {
+					require.Equal(t, 1, v.Ahead, says)
+				}
 			}
 		}
 	}
@@ -58,12 +60,12 @@ func TestWhosePermitsAreFree(t *testing.T) {
 // One who is not in the list holds nothing and waits for nothing; and other kinds of locks are reported.
 func TestPermitsOfOneWhoIsNotInLine(t *testing.T) {
 	own := semName(1, 5, 1)
-	require.Equal(t, recipe.PermitVerdict{}, recipe.DecidePermits(recipe.Listing{}, own, 3, nil))
-	require.Equal(t, recipe.PermitVerdict{}, recipe.DecidePermits(recipe.Listing{Names: []string{semName(1, 4, 2), semName(1, 6, 3)}}, own, 3, nil))
+	require.Equal(t, recipe.Verdict{}, recipe.Decide(recipe.Listing{}, own, 3, nil))
+	require.Equal(t, recipe.Verdict{}, recipe.Decide(recipe.Listing{Names: []string{semName(1, 4, 2), semName(1, 6, 3)}}, own, 3, nil))
 	for _, kind := range []byte("RWM") {
 		foreign := rwName(kind, 4, 0)
-		require.Equal(t, foreign, recipe.DecidePermits(recipe.Listing{Names: []string{foreign, own}}, own, 3, nil).Foreign)
-		require.Equal(t, recipe.PermitVerdict{Foreign: foreign}, recipe.DecidePermits(recipe.Listing{Names: []string{foreign}}, own, 3, nil))
+		require.Equal(t, []string{foreign}, recipe.Decide(recipe.Listing{Names: []string{foreign, own}}, own, 3, nil).Foreign)
+		require.Equal(t, recipe.Verdict{Foreign: []string{foreign}}, recipe.Decide(recipe.Listing{Names: []string{foreign}}, own, 3, nil))
 	}
 }
 
@@ -86,7 +88,7 @@ func TestDecidePermitsAgreesWithANaiveModel(t *testing.T) {
 		rnd.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 		sum, out, heads, stopped := 0, 0, 0, false
 		for i, own := range line {
-			v := recipe.DecidePermits(recipe.Listing{Names: list}, own, size, nil)
+			v := recipe.Decide(recipe.Listing{Names: list}, own, size, nil)
 			sum += wants[i]
 			says := fmt.Sprintf("seed %d: contender %d of %v for %d", seed, i, wants, size)
 			require.Equal(t, sum <= size, v.Holds, says)
@@ -96,11 +98,9 @@ func TestDecidePermitsAgreesWithANaiveModel(t *testing.T) {
 				continue
 			}
 			stopped = true
-			if v.Head {
+			require.Positive(t, v.Ahead, says)
+			if v.Ahead == 1 {
 				heads++
-				require.Zero(t, v.Ahead, says)
-			} else {
-				require.Positive(t, v.Ahead, says)
 			}
 		}
 		require.LessOrEqual(t, out, size, "seed %d", seed)
@@ -124,9 +124,9 @@ func TestPermitsOnceFreeStayFreeWhoeverLeaves(t *testing.T) {
 			i := rnd.IntN(len(line))
 			less := slices.Delete(slices.Clone(line), i, i+1)
 			for _, own := range less {
-				was, is := recipe.DecidePermits(recipe.Listing{Names: line}, own, size, nil), recipe.DecidePermits(recipe.Listing{Names: less}, own, size, nil)
+				was, is := recipe.Decide(recipe.Listing{Names: line}, own, size, nil), recipe.Decide(recipe.Listing{Names: less}, own, size, nil)
 				require.True(t, !was.Holds || is.Holds, "seed %d: %s of %v without %s", seed, own, line, line[i])
-				require.True(t, !was.Head || is.Head, "seed %d: %s of %v without %s", seed, own, line, line[i])
+				require.True(t, was.Ahead > 1 || is.Ahead <= 1, "seed %d: %s of %v without %s", seed, own, line, line[i])
 			}
 			line = less
 		}

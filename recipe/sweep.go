@@ -14,8 +14,8 @@ import (
 )
 
 // sweeper deletes what calls of one session have left behind: znodes that nobody needs any more, and those of creates
-// whose outcome nobody waited for. However many there are, after an outage for instance, it is one goroutine, which
-// works through them together and ends when nothing is left.
+// whose caller gave up before the outcome was known. However many there are, after an outage for instance, it is one
+// goroutine, which works through them together and ends when nothing is left.
 type sweeper struct {
 	s    *session.Session
 	wake chan struct{} // there is more; capacity 1
@@ -27,7 +27,7 @@ type sweeper struct {
 type leftovers struct {
 	creates []lostCreate
 	znodes  []string
-	claims  []*Ticket // whose znodes go together with the directory's note: see Claim
+	noted   []entry // whose znodes go together with the notes of their lock delays: see delay.go
 }
 
 // lostCreate is a create that may have been carried out.
@@ -39,22 +39,21 @@ var sweepers = struct {
 	of map[*session.Session]*sweeper
 }{of: map[*session.Session]*sweeper{}}
 
-// sweep has the znode of a create whose outcome nobody waited for deleted, as soon as it can be found out.
-func (t *Ticket) sweep() { sweepLater(t.s, leftovers{creates: []lostCreate{{t.q.Dir, t.id}}}) }
-
 // discard has the znode deleted in the background.
-func (t *Ticket) discard() {
-	t.unwatch()
-	if t.delayed {
-		own := *t // as it is now
-		sweepLater(t.s, leftovers{claims: []*Ticket{&own}})
+func (e *entry) discard() {
+	if e.node == "" {
+		return // it was not made, or was not found
+	}
+	e.unwatch()
+	if e.delayNoted {
+		sweepLater(e.s, leftovers{noted: []entry{*e}}) // as it is now
 		return
 	}
-	sweepLater(t.s, leftovers{znodes: []string{t.node}})
+	sweepLater(e.s, leftovers{znodes: []string{e.node}})
 }
 
-// sweepLater gives work to the session's sweeper. When the session is over there is nothing to do: the server deletes
-// what was its.
+// sweepLater gives work to the session's sweeper. When the session is over there is nothing to do: the server deletes its
+// znodes.
 func sweepLater(s *session.Session, work leftovers) {
 	sweepers.mu.Lock()
 	w := sweepers.of[s]
@@ -77,7 +76,7 @@ func sweepLater(s *session.Session, work leftovers) {
 func (l *leftovers) add(more leftovers) {
 	l.creates = append(l.creates, more.creates...)
 	l.znodes = append(l.znodes, more.znodes...)
-	l.claims = append(l.claims, more.claims...)
+	l.noted = append(l.noted, more.noted...)
 }
 
 // take returns all work, what was left of the last among it. When there is none, the sweeper is at work no more.
@@ -87,7 +86,7 @@ func (w *sweeper) take(rest leftovers, end bool) (work leftovers, more bool) {
 	work = rest
 	work.add(w.leftovers)
 	w.leftovers = leftovers{}
-	more = !end && len(work.creates)+len(work.znodes)+len(work.claims) > 0
+	more = !end && len(work.creates)+len(work.znodes)+len(work.noted) > 0
 	if !more {
 		delete(sweepers.of, w.s)
 	}
@@ -130,8 +129,14 @@ func (w *sweeper) work(ctx context.Context, l leftovers) (rest leftovers, troubl
 	remove := func(znodes []string) {
 		for len(znodes) > 0 {
 			n := min(len(znodes), atOnce)
-			for i, err := range w.s.DeleteAll(ctx, znodes[:n]) {
-				if failed(err) {
+			b := w.s.Batch()
+			deleted := make([]*session.Result[session.None], n)
+			for i, znode := range znodes[:n] {
+				deleted[i] = b.Delete(znode, -1)
+			}
+			_ = b.Do(ctx) // the results say the same
+			for i, d := range deleted {
+				if failed(d.Err) {
 					rest.znodes = append(rest.znodes, znodes[i])
 				}
 			}
@@ -139,16 +144,16 @@ func (w *sweeper) work(ctx context.Context, l leftovers) (rest leftovers, troubl
 		}
 	}
 	remove(l.znodes)
-	for _, t := range l.claims {
-		if failed(t.delete(ctx)) {
-			rest.claims = append(rest.claims, t)
+	for _, e := range l.noted {
+		if failed(e.delete(ctx)) {
+			rest.noted = append(rest.noted, e)
 		}
 	}
 	missing, found, err := w.search(ctx, l.creates, func() error { return w.s.Sync(ctx, l.creates[0].dir) })
 	remove(found)
 	if len(missing) > 0 && err == nil {
-		// A leader's answer to a sync may miss what a follower had just acknowledged (see session.Sync), and nobody would
-		// look a third time: so once more behind a write. (Where the create is made again, the list behind that is the
+		// A leader's answer to a sync may miss what a follower had just acknowledged (see session.Sync), and no later
+		// look would find it: so once more behind a write. (Where the create is made again, the list behind that is the
 		// second look.)
 		_, found, err = w.search(ctx, missing, func() error {
 			_, err := w.s.Multi(ctx, &zk.CheckVersionRequest{Path: missing[0].dir, Version: -1})
@@ -194,20 +199,21 @@ func (w *sweeper) search(ctx context.Context, creates []lostCreate, catchUp func
 		}
 		for _, c := range ids[dir] {
 			create, made := dir+"/"+c.id, session.Created{}
-			if name := own[c.id]; name != "" {
+			for _, name := range own[c.id] { // more than one, if it was made again because a first look had missed it
 				made.Path = dir + "/" + name
 				found = append(found, made.Path)
-			} else {
+			}
+			if made.Path == "" {
 				missing = append(missing, c)
 			}
-			w.s.Found(trusted.Caller{}, create, made) // so that it knows what it has room for
+			w.s.ForLocks(trusted.Caller{}).Found(create, made.Path, made.Czxid) // so that it knows what it has room for
 		}
 	}
 	return missing, found, first
 }
 
 // own returns the names of this session's znodes in dir that were made by creates, by their ids.
-func (w *sweeper) own(ctx context.Context, dir string, creates []lostCreate) (map[string]string, error) {
+func (w *sweeper) own(ctx context.Context, dir string, creates []lostCreate) (map[string][]string, error) {
 	names, _, err := w.s.List(ctx, dir)
 	if err != nil {
 		return nil, err
@@ -226,10 +232,10 @@ func (w *sweeper) own(ctx context.Context, dir string, creates []lostCreate) (ma
 	if err != nil {
 		return nil, err
 	}
-	own := map[string]string{}
+	own := map[string][]string{}
 	for i, n := range nodes {
 		if n.Err == nil && n.Stat.EphemeralOwner == w.s.ID() { // else of a session that is over: the server will remove it
-			own[idOf[candidates[i]]] = candidates[i]
+			own[idOf[candidates[i]]] = append(own[idOf[candidates[i]]], candidates[i])
 		}
 	}
 	return own, nil

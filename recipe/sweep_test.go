@@ -31,7 +31,7 @@ func enterMany(t *testing.T, ctx context.Context, s *session.Session, n int) {
 		all.Go(func() {
 			q := queue()
 			q.Dir = fmt.Sprintf("/l/%d", i%10)
-			ticket, err := q.Enter(ctx, s)
+			ticket, err := recipe.Enter(ctx, s, q)
 			if err == nil {
 				err = ticket.Leave(ctx)
 			}
@@ -45,13 +45,13 @@ func enterMany(t *testing.T, ctx context.Context, s *session.Session, n int) {
 func TestCallsThatEndWhileDisconnectedLeaveNothingBehind(t *testing.T) {
 	for name, many := range map[string]func(context.Context, *session.Session){
 		"one": func(ctx context.Context, s *session.Session) {
-			_, err := queue().Enter(ctx, s)
+			_, err := recipe.Enter(ctx, s, queue())
 			require.ErrorIs(t, err, session.ErrNotSent)
 		},
 		"several": func(ctx context.Context, s *session.Session) {
 			a, b := queue(), queue()
 			b.Dir = "/m"
-			_, err := recipe.EnterAll(ctx, s, []recipe.Queue{a, b})
+			_, err := recipe.Enter(ctx, s, a, b)
 			require.ErrorIs(t, err, session.ErrNotSent)
 		},
 	} {
@@ -148,6 +148,18 @@ func TestWhatManyCallsGiveUpDuringAnOutageGoesTogether(t *testing.T) {
 		ctx := within(t, soon)
 		require.NoError(t, srv.Await(ctx, func() bool { return len(srv.Children("/l")) == 0 }))
 		time.Sleep(time.Second)
+		require.Zero(t, recipe.Sweepers())
+	})
+}
+
+// A path that no request can have must not keep other znodes from being deleted.
+func TestAPathThatIsRefusedKeepsNothingElseFromBeingSwept(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		one, two := enter(t, queue(), s), enter(t, queue(), s)
+		recipe.Sweep(s, one.Nodes()[0], "", two.Nodes()[0])
+		synctest.Wait()
+		require.Empty(t, srv.Children("/l"))
 		require.Zero(t, recipe.Sweepers())
 	})
 }

@@ -3,131 +3,286 @@ package recipe
 import (
 	"context"
 	"errors"
-	"fmt"
-	"path"
-	"strconv"
-	"strings"
+	"math"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklock/locker/internal/text"
 	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/session"
 )
 
-// Queue is a directory, and what a contender wants in it.
-type Queue struct {
-	Dir       string   // the directory: the lock's path
-	Kind      Kind     // what is wanted
-	Permits   int      // how many, for the kind Permits
-	ACL       []zk.ACL // of the directory, of missing parents, and of the tickets
-	VerifyACL bool     // refuse a directory that has another ACL
-	Container bool     // make the directory a container, which goes when it is empty
-	Data      []byte   // of the ticket: who we are
-	DirData   []byte   // of the directory, when it is made
-	Heads     *Heads   // knows who heads the line, for messages; nil knows nobody
-	// Queued is told of the place in line, once it has been taken and whenever it, or who holds, is known to have
-	// changed. It may be nil.
-	Queued func(Line)
-	// Retried is told that an attempt to take a place failed and is made again. It may be nil.
-	Retried func(error)
-}
-
-// Ticket is a place in the queue: one znode of one session's.
+// Ticket is a contender: its place in one queue, or in several at once. It has one znode in each, all made in one
+// transaction. So all contenders are in the same order in every directory that they share: the order of the transactions.
+// Each waiter waits for contenders that entered before it, in every directory; no cycle of waits, and so no deadlock, can
+// form, whatever order the directories are named in.
+//
+// Enter or Try makes it; Wait returns when it holds; Guard reports its loss; Leave ends it. After Enter, Wait comes
+// first, and then Guard; each of them is called once. The other methods may be called concurrently.
 type Ticket struct {
-	q     Queue
-	s     *session.Session
-	id    string // what its name begins with
-	node  string // its path
-	czxid int64
+	s       *session.Session
+	entries []*entry // one for each queue; which they are never changes after Wait
+	czxid   int64
 
-	names    []string // the directory, as last listed; nil once it has been read
-	counter  int32    // its counter then; 0 is unknown, and the own number does
-	line     Line
-	head     string         // the holder's znode
-	own      *session.Watch // on its own znode, from the first that it waits; may be nil
-	followed *followed      // by OnGone
-	delayed  bool           // the directory's data name it as holder: see Claim
-	looked   int            // names that were taken for strays
-	twin     *Ticket        // what a Downgrade whose outcome is unknown may have put in its place
+	mu      sync.Mutex        // guards what follows, and the entries after Wait; sessions' mutexes are taken inside it
+	life    life              //
+	keep    trusted.Retention // of the session's lease, while it holds
+	lost    func(error)       // Guard's
+	unhook  func() bool       // stops the callback for the session's end; nil before Guard
+	watcher *time.Timer       // until our own znodes are watched; may be nil
 
-	// Of Wait.
-	mates  []*Ticket     // all tickets of the call, this one among them; nil: it alone
-	alarm  chan struct{} // sent to when the watch on the znode of one of them has fired; capacity 1
-	timer  *time.Timer   // for settle
-	before string        // the contender that is waited for; "" for none in particular
-	untold bool          // we would not be told of its end
-	pause  time.Duration // then: between two looks
+	move   chan struct{} // closed at the end of the Downgrade that is under way; nil: none is
+	missed bool          // meanwhile the znode was found missing
+	twin   *entry        // the reader's znode that a Downgrade with an unknown outcome may have made
+
+	delayStays bool          // KeepDelay was called
+	leaving    chan struct{} // closed at the end of the Leave that is under way; nil: none is
+	tried      bool          // a Leave has ended
+	gone       bool          // a Leave has found out that the znodes are gone
+	goneErr    error         // and its result
 }
 
-// Node returns the znode's path.
-func (t *Ticket) Node() string { return t.node }
+// life is the state of a ticket. It only moves forward: see Guard, lose and beginLeave.
+type life int
 
-// Czxid returns the zxid of the znode's create: it grows from holder to holder of one directory, also when the
-// directory was deleted and made again, and is never used twice.
-func (t *Ticket) Czxid() int64 { return t.czxid }
+const (
+	waits   life = iota // Enter, Wait
+	guarded             // Guard was called: a loss will be reported
+	lost                // a loss was reported, or Lose was called
+	left                // Leave was called: losses are not reported any more
+)
 
-// Nodes returns the path of the znode, as the only element.
-func (t *Ticket) Nodes() []string { return []string{t.node} }
-
-// Line returns the place in line as last seen.
-func (t *Ticket) Line() Line { return t.line }
-
-// Session returns the session that owns the ticket.
+// Session returns the session that owns the znodes.
 func (t *Ticket) Session() *session.Session { return t.s }
 
-// Enter takes a place in the queue, at its end, and makes the directory when it is missing. It does not wait for its
-// turn: see Wait. It blocks for one round trip, when the directory is there, and longer as the connection needs.
+// Czxid returns the zxid of the transaction that made the znodes: it grows from holder to holder of one directory, also
+// when the directory was deleted and made again, and is never used twice. A Downgrade does not change it.
+func (t *Ticket) Czxid() int64 { return t.czxid }
+
+// Nodes returns the znodes' paths, in the order of the queues. A Downgrade changes them.
+func (t *Ticket) Nodes() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	nodes := make([]string, len(t.entries))
+	for i, e := range t.entries {
+		nodes[i] = e.node
+	}
+	return nodes
+}
+
+func newTicket(s *session.Session, queues []Queue) *Ticket {
+	one := &struct { // most tickets have one
+		t       Ticket
+		e       entry
+		entries [1]*entry
+	}{}
+	t := &one.t
+	t.s = s
+	if len(queues) == 1 {
+		one.e = entry{s: s, q: &queues[0]}
+		one.entries[0] = &one.e
+		t.entries = one.entries[:]
+		return t
+	}
+	queues = slices.Clone(queues)
+	for i := range queues {
+		t.entries = append(t.entries, &entry{s: s, q: &queues[i]})
+	}
+	return t
+}
+
+// Enter takes a place at the end of each of the queues, all or none, and makes the directories that are missing. It does
+// not wait for its turn: see Wait. It takes one round trip when the directories are there, and longer as the connection
+// needs. Several queues are of different directories, of one kind and one ACL. A semaphore's size is found out first: see
+// Size.
 //
-// When it returns an error there is no ticket, and nothing is left behind: should the znode have been made, it is
-// deleted as soon as the ensemble can be reached, or goes with the session. ErrConflict: the directory belongs to
-// another kind of lock, or can't have such children.
-func (q Queue) Enter(ctx context.Context, s *session.Session) (*Ticket, error) {
-	t := q.ticket(s)
-	for {
-		made, names, err := s.CreateAndList(ctx, q.Dir+"/"+t.id, q.Data, session.EphemeralSequential, q.ACL)
-		if made.Path != "" { // whatever became of the list
-			t.node, t.czxid, t.names = made.Path, made.Czxid, names
+// When it returns an error there is no ticket, and nothing is left behind: should znodes have been made, they are deleted
+// as soon as the ensemble can be reached, or go with the session. ErrConflict: a directory belongs to another kind of
+// lock, or can't have such children; a semaphore has another size. session.ErrConfig, ErrDeadlock: see Size.
+func Enter(ctx context.Context, s *session.Session, queues ...Queue) (*Ticket, error) {
+	t := newTicket(s, queues)
+	if err := t.agree(ctx, false); err != nil {
+		return nil, err
+	}
+	if err := t.enter(ctx); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// Try returns a ticket that holds, as after Wait, or an error that matches ErrBusy. While a contender is in the way in
+// one of the queues, the lists of the directories are all it costs. It never waits for another contender.
+//
+// Errors are those of Enter and Wait; nothing is left behind by any.
+func Try(ctx context.Context, s *session.Session, queues ...Queue) (*Ticket, error) {
+	t := newTicket(s, queues)
+	if err := t.agree(ctx, true); err != nil {
+		return nil, err
+	}
+	if err := t.lookFirst(ctx); err != nil {
+		return nil, err
+	}
+	if err := t.enter(ctx); err != nil {
+		return nil, err
+	}
+	err := t.isFirst(ctx)
+	if err == nil {
+		err = t.hold(ctx, true)
+	}
+	if err == nil {
+		return t, nil
+	}
+	// Somebody entered between the list and the create. Our place must not keep anybody waiting.
+	if leaveErr := t.Leave(ctx); leaveErr != nil && !errors.Is(leaveErr, ErrGone) && ctx.Err() != nil {
+		return nil, leaveErr
+	}
+	return nil, err
+}
+
+// agree finds out the size of each semaphore.
+func (t *Ticket) agree(ctx context.Context, try bool) error {
+	for _, e := range t.entries {
+		if e.q.Kind != Permits {
+			continue
 		}
+		var err error
+		if e.size, err = e.q.Size.agree(ctx, t.s, e.q, try); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lookFirst returns ErrBusy when a contender that entered now would not hold. It costs a list of each directory.
+func (t *Ticket) lookFirst(ctx context.Context) error {
+	b := t.s.Batch()
+	lists := t.list(b)
+	if err := b.Do(ctx); err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return err
+	}
+	for i, e := range t.entries {
+		if err := lists[i].Err; err != nil && !errors.Is(err, zk.ErrNoNode) { // one that does not exist has no children
+			return err
+		}
+		seen := newcomer(lists[i].Value.Names, e.q.Kind)
+		if err := e.q.conflict(ctx, t.s, seen.foreign, math.MaxInt64); err != nil {
+			return err
+		}
+		if me := (Name{Kind: e.q.Kind, Permits: e.q.Permits}); !seen.all.lets(me, e.size) {
+			return &busyError{Line{Ahead: seen.all.inWay(me.Kind), Holder: e.q.Dir + "/" + kept(seen.first)}}
+		}
+	}
+	return nil
+}
+
+// isFirst returns nil when the ticket, which has entered, is first in every queue, and ErrBusy when it is not.
+func (t *Ticket) isFirst(ctx context.Context) error {
+	for _, e := range t.entries {
+		w := &waiter{t: t, e: e, try: true}
+		if err := w.wait(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// enter makes the znodes.
+func (t *Ticket) enter(ctx context.Context) (err error) {
+	// A create that was looked for once, and not found, may have been carried out all the same: see sweeper.work. The list
+	// behind the next one is the second look, if it comes to that.
+	doubt := false
+	defer func() {
+		if err != nil && doubt {
+			t.sweep()
+		}
+	}()
+	for _, e := range t.entries {
+		e.prefix, e.node, e.names = e.q.newPrefix(), "", nil
+	}
+	for {
+		err := t.create(ctx)
 		switch {
 		case err == nil:
-			return t.checked(ctx)
-		case t.node != "":
+			return t.admit(ctx)
+		case t.entries[0].node != "": // they were made, but the list failed
 			t.discard()
 			if errors.Is(err, zk.ErrNoNode) {
-				return nil, ErrGone // the directory was deleted after the create, and our znode before it
+				return ErrGone // the directory was deleted after the create, and our znode before it
 			}
-			return nil, err
+			return err
 		case errors.Is(err, zk.ErrNoNode):
-			if err := q.makeDir(ctx, s); err != nil {
-				return nil, q.refused(err)
+			for _, e := range t.entries {
+				if err := e.q.makeDir(ctx, t.s, e.firstData()); err != nil {
+					return err
+				}
 			}
 		case errors.Is(err, session.ErrUnknownOutcome):
 			found, findErr := t.find(ctx)
 			if findErr != nil {
 				t.sweep()
 				if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-					return nil, err // it says for itself what it waited for
+					return err // it says what it waited for
 				}
-				return nil, findErr
+				return findErr
 			}
 			if found {
-				return t.checked(ctx)
+				return t.admit(ctx)
 			}
-			q.retried(err)
+			doubt = true
+			t.entries[0].q.retried(err)
 		default:
 			if !refusal(err) {
 				t.sweep()
 			}
-			return nil, q.refused(err)
+			return t.entries[0].q.refused(err)
 		}
 	}
 }
 
-// refusal reports whether the error of a create says that nothing was made: it was never sent, or the server's answer
-// says so. Any other code, of a server in trouble or of no ZooKeeper at all, says nothing about that. (When it was never
-// sent, err may hold a server's answer to something else: the reason why ctx has ended.)
+// create makes the znodes and lists the directories, in one round trip. When the znodes were made, their paths are set,
+// whatever became of the lists.
+func (t *Ticket) create(ctx context.Context) error {
+	b := t.s.Batch()
+	if len(t.entries) == 1 {
+		e := t.entries[0]
+		made := b.Create(e.q.Dir+"/"+e.prefix, e.q.Data, session.EphemeralSequential, e.q.ACL)
+		lists := t.list(b)
+		err := b.Do(ctx)
+		if made.Err == nil {
+			e.node, e.names, e.counter, t.czxid = made.Value.Path, lists[0].Value.Names, 0, made.Value.Czxid
+		}
+		return err
+	}
+	ops := make([]any, len(t.entries))
+	for i, e := range t.entries {
+		ops[i] = &zk.CreateRequest{Path: e.q.Dir + "/" + e.prefix, Data: e.q.Data, Acl: e.q.ACL, Flags: int32(session.EphemeralSequential)}
+	}
+	made, lists := b.Multi(ops...), t.list(b)
+	err := b.Do(ctx)
+	if made.Err != nil {
+		return err
+	}
+	t.czxid = made.Value.Zxid
+	for i, e := range t.entries {
+		e.node, e.names, e.counter = made.Value.Responses[i].String, lists[i].Value.Names, 0
+	}
+	return err
+}
+
+// list adds a list of each directory to b.
+func (t *Ticket) list(b *session.Batch) []*session.Result[session.Children] {
+	lists := make([]*session.Result[session.Children], len(t.entries))
+	for i, e := range t.entries {
+		lists[i] = b.List(e.q.Dir)
+	}
+	return lists
+}
+
+// refusal reports whether the error of a create proves that nothing was made: the request was never sent, or the server
+// refused it. Any other code, from a server in trouble or from something that is not ZooKeeper, proves nothing. (If the
+// request was never sent, err may wrap a server's answer to another request: the reason why ctx has ended.)
 func refusal(err error) bool {
 	if errors.Is(err, session.ErrNotSent) {
 		return true
@@ -141,146 +296,68 @@ func refusal(err error) bool {
 	return false
 }
 
-// refused explains a directory that can't have children: somebody's place in line, or another ephemeral znode.
-func (q Queue) refused(err error) error {
-	if errors.Is(err, zk.ErrNoChildrenForEphemerals) {
-		return fmt.Errorf("%w: %s, or a parent of it, is ephemeral and can't be a lock's directory: %w", ErrConflict, q.Dir, err)
-	}
-	return err
-}
-
-func (q Queue) retried(err error) {
-	if q.Retried != nil {
-		q.Retried(err)
-	}
-}
-
-func (q Queue) makeDir(ctx context.Context, s *session.Session) error {
-	mode := session.Persistent
-	if q.Container {
-		mode = session.Container
-	}
-	return s.CreateAll(ctx, q.Dir, q.DirData, mode, q.ACL)
-}
-
-// ticket returns a ticket without a znode.
-func (q Queue) ticket(s *session.Session) *Ticket {
-	id := newID() + q.Kind.mark()
-	if q.Kind == Permits {
-		id += strconv.Itoa(q.Permits) + "-"
-	}
-	return &Ticket{q: q, s: s, id: id, followed: &followed{}}
-}
-
-// checked refuses a directory of another kind, or with another ACL, before anybody waits in it.
-func (t *Ticket) checked(ctx context.Context) (*Ticket, error) {
-	if v := Decide(t.listing(), path.Base(t.node), nil); v.Foreign != "" {
-		t.discard()
-		return nil, t.q.conflict(v.Foreign)
-	}
-	if err := t.verify(ctx); err != nil {
-		t.discard()
-		return nil, err
-	}
-	t.strays()
-	return t, nil
-}
-
-func (t *Ticket) listing() Listing { return Listing{t.names, t.counter} }
-
-// conflict says whose directory it is instead.
-func (q Queue) conflict(foreign string) error {
-	n, _ := Parse(foreign)
-	return neighbourError{fmt.Errorf("%w: %s is the directory of a %s (%s), not of a %s", ErrConflict, q.Dir, n.Kind,
-		text.Foreign(foreign), q.Kind)}
-}
-
-// find looks for the znode after a create whose reply was lost, and adopts it when it is there and this session's.
-// False: it was not made, and will not be.
-func (t *Ticket) find(ctx context.Context) (found bool, err error) {
-	defer func() { // either way the session knows what it has room for
-		switch create := t.q.Dir + "/" + t.id; {
-		case found:
-			t.s.Found(trusted.Caller{}, create, session.Created{Path: t.node, Czxid: t.czxid})
-		case err == nil:
-			t.s.Found(trusted.Caller{}, create, session.Created{})
-		}
-	}()
-	if err := t.s.Sync(ctx, t.q.Dir); err != nil {
-		return false, err
-	}
-	names, _, err := t.s.List(ctx, t.q.Dir)
-	if errors.Is(err, zk.ErrNoNode) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	var made []string
-	for _, name := range names {
-		if t.made(name) {
-			made = append(made, name)
-		}
-	}
-	nodes, err := t.s.StatsBelow(ctx, t.q.Dir, made)
-	if err != nil {
-		return false, err
-	}
-	var closed error // it may be ours
-	for i, n := range nodes {
-		switch {
-		case n.Err != nil && !errors.Is(n.Err, zk.ErrNoNode):
-			closed = n.Err
-			continue
-		case n.Err != nil || n.Stat.EphemeralOwner != t.s.ID():
-			continue // of a session that is over, which the server will remove; or of a neighbour's
-		}
-		t.node, t.czxid, t.names = t.q.Dir+"/"+made[i], n.Stat.Czxid, names
-		return true, nil
-	}
-	return false, closed
-}
-
-// strays deletes what else of this session's in the directory begins with our id: a create that was found missing and
-// made again must not have been carried out late. The server's rules exclude it; a list that we read anyway shows it
-// for nothing.
-func (t *Ticket) strays() {
-	own := path.Base(t.node)
-	var names []string
-	for _, name := range t.names {
-		if name != own && t.looked < straysMax && t.made(name) {
-			names = append(names, name)
-			t.looked++
-		}
-	}
-	if len(names) == 0 {
-		return
-	}
-	s, q, id := t.s, t.q, t.id
-	s.Go(func(ctx context.Context) {
-		nodes, err := s.StatsBelow(ctx, q.Dir, names)
-		for i := range nodes {
-			if err == nil && nodes[i].Err == nil && nodes[i].Stat.EphemeralOwner == s.ID() {
-				(&Ticket{q: q, s: s, id: id, node: q.Dir + "/" + names[i]}).discard()
+// admit refuses a directory of another kind, or with another ACL, before anybody waits in it.
+func (t *Ticket) admit(ctx context.Context) error {
+	err := func() error {
+		for _, e := range t.entries {
+			v := Decide(e.listing(), e.name(), e.size, nil)
+			if err := e.q.conflict(ctx, t.s, v.Foreign, t.czxid); err != nil {
+				return err
 			}
 		}
-	})
-}
-
-// straysMax is how many names a ticket looks at, in all its lists, for strays: whoever can read its name can make as many
-// as he likes that begin with its id.
-const straysMax = 16
-
-// made reports whether a server may have made name of the ticket's create.
-func (t *Ticket) made(name string) bool {
-	number, ok := strings.CutPrefix(name, t.id)
-	if ok {
-		_, ok = numberOf(number)
+		for _, e := range t.entries {
+			if err := e.verify(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	}()
+	if err != nil {
+		t.discard()
+		return err
 	}
-	return ok
+	for _, e := range t.entries {
+		e.removeStrays()
+	}
+	return nil
 }
 
-// transient reports whether the operation may be tried again: the connection broke, and the session lives.
-func transient(err error) bool {
-	return errors.Is(err, session.ErrUnknownOutcome) || errors.Is(err, session.ErrConnection)
+// find looks for the znodes after a create whose reply was lost, and adopts them. The transaction made all or none; if
+// some are missing, somebody has deleted those, and the rest is deleted too, since it would block our next attempt.
+func (t *Ticket) find(ctx context.Context) (bool, error) {
+	all := true
+	for _, e := range t.entries {
+		czxid, err := e.find(ctx)
+		if err != nil {
+			return false, err
+		}
+		if czxid == 0 {
+			all = false
+		} else {
+			t.czxid = czxid
+		}
+	}
+	if all {
+		return true, nil
+	}
+	for _, e := range t.entries {
+		if e.node != "" {
+			e.discard()
+			e.node, e.names = "", nil
+		}
+	}
+	return false, nil
+}
+
+func (t *Ticket) discard() {
+	for _, e := range t.entries {
+		e.discard()
+	}
+}
+
+// sweep has the sweeper find out whether a create was carried out, and delete what it made.
+func (t *Ticket) sweep() {
+	for _, e := range t.entries {
+		sweepLater(t.s, leftovers{creates: []lostCreate{{e.q.Dir, e.prefix}}})
+	}
 }

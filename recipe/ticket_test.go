@@ -50,7 +50,7 @@ func queue() recipe.Queue {
 
 func enter(t *testing.T, q recipe.Queue, s *session.Session) *recipe.Ticket {
 	t.Helper()
-	ticket, err := q.Enter(within(t, soon), s)
+	ticket, err := recipe.Enter(within(t, soon), s, q)
 	require.NoError(t, err)
 	return ticket
 }
@@ -76,19 +76,19 @@ func TestATicketIsAnEphemeralZnodeAndLeaveDeletesThatAlone(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
 		first, second := enter(t, queue(), s), enter(t, queue(), s)
-		node, there := srv.Node(first.Node())
+		node, there := srv.Node(first.Nodes()[0])
 		require.True(t, there)
 		require.Equal(t, s.ID(), node.Stat.EphemeralOwner)
 		require.Equal(t, node.Stat.Czxid, first.Czxid())
 		require.Equal(t, []byte("me"), node.Data)
-		require.Equal(t, []string{first.Node()}, first.Nodes())
+		require.Equal(t, []string{first.Nodes()[0]}, first.Nodes())
 		require.Greater(t, second.Czxid(), first.Czxid())
 		require.Same(t, s, first.Session())
 
 		require.NoError(t, first.Wait(within(t, soon)))
 		require.NoError(t, first.Leave(within(t, soon)))
 		require.Len(t, srv.Children("/l"), 1)
-		require.ErrorIs(t, first.Leave(within(t, soon)), recipe.ErrGone)
+		require.NoError(t, first.Leave(within(t, soon)), "it has left")
 		require.Len(t, srv.Children("/l"), 1)
 		require.NoError(t, second.Wait(within(t, soon)))
 		require.NoError(t, second.Leave(within(t, soon)))
@@ -109,7 +109,7 @@ func TestTheNextInLineIsWokenByTheNotificationAlone(t *testing.T) {
 		second := enter(t, q, b)
 		done := wait(second, within(t, soon))
 		pending(t, done)
-		require.Equal(t, []recipe.Line{{Ahead: 1, Holder: first.Node()}}, lines)
+		require.Equal(t, []recipe.Line{{Ahead: 1, Holder: first.Nodes()[0]}}, lines)
 		reads := srv.Requests()
 		require.NoError(t, first.Leave(within(t, soon)))
 		require.NoError(t, <-done)
@@ -117,7 +117,7 @@ func TestTheNextInLineIsWokenByTheNotificationAlone(t *testing.T) {
 		for _, op := range []zktest.Op{zktest.OpExists, zktest.OpSetWatches, zktest.OpGetData, zktest.OpGetChildren2, zktest.OpSync} {
 			require.Equal(t, reads[op], after[op], "%v", op)
 		}
-		require.Zero(t, second.Line().Ahead)
+		require.Len(t, lines, 1)
 		require.Equal(t, 1, srv.Notifications())
 	})
 }
@@ -125,10 +125,13 @@ func TestTheNextInLineIsWokenByTheNotificationAlone(t *testing.T) {
 func TestAWaiterBehindTwoLooksAgainWhenTheNearerOneGoes(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
-		first, second, third := enter(t, queue(), s), enter(t, queue(), s), enter(t, queue(), s)
+		ahead := 0
+		q := queue()
+		q.Queued = func(l recipe.Line) { ahead = l.Ahead }
+		first, second, third := enter(t, queue(), s), enter(t, queue(), s), enter(t, q, s)
 		done := wait(third, within(t, soon))
 		pending(t, done)
-		require.Equal(t, 2, third.Line().Ahead)
+		require.Equal(t, 2, ahead)
 		require.NoError(t, second.Leave(within(t, soon)))
 		pending(t, done)
 		require.NoError(t, first.Leave(within(t, soon)))
@@ -148,7 +151,7 @@ func TestAWaitThatEndsSaysBehindWhomAndKeepsThePlace(t *testing.T) {
 		err = third.Wait(within(t, time.Second))
 		require.ErrorContains(t, err, "waiting 3rd in line behind me")
 		for _, ticket := range []*recipe.Ticket{first, second, third} {
-			_, there := srv.Node(ticket.Node())
+			_, there := srv.Node(ticket.Nodes()[0])
 			require.True(t, there)
 		}
 	})
@@ -162,7 +165,7 @@ func TestAWaiterWhoseZnodeIsDeletedIsTold(t *testing.T) {
 				first, second := enter(t, queue(), s), enter(t, queue(), s)
 				done := wait(second, context.Background())
 				time.Sleep(after)
-				require.NoError(t, srv.Delete(second.Node()))
+				require.NoError(t, srv.Delete(second.Nodes()[0]))
 				time.Sleep(time.Second)
 				select {
 				case err := <-done:
@@ -198,17 +201,17 @@ func TestTryIsARefusalThatCostsOneReadAndNoWrite(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
 		q := queue()
-		first, err := q.Try(within(t, soon), s) // makes the directory, too
+		first, err := recipe.Try(within(t, soon), s, q) // makes the directory, too
 		require.NoError(t, err)
 		before := srv.Requests()
-		_, err = q.Try(within(t, soon), s)
+		_, err = recipe.Try(within(t, soon), s, q)
 		require.ErrorIs(t, err, recipe.ErrBusy)
 		require.ErrorContains(t, err, "held by _c_")
 		after := srv.Requests()
 		require.Equal(t, before[zktest.OpGetChildren2]+1, after[zktest.OpGetChildren2])
 		require.Equal(t, before[zktest.OpCreate], after[zktest.OpCreate])
 		require.NoError(t, first.Leave(within(t, soon)))
-		_, err = q.Try(within(t, soon), s)
+		_, err = recipe.Try(within(t, soon), s, q)
 		require.NoError(t, err)
 	})
 }
@@ -220,7 +223,7 @@ func TestTryThatIsOvertakenLeavesNothing(t *testing.T) {
 		fault := srv.Inject(zktest.Hold().Op(zktest.OpCreate).Session(b.ID()))
 		got := make(chan error, 1)
 		go func() {
-			_, err := queue().Try(context.Background(), b)
+			_, err := recipe.Try(context.Background(), b, queue())
 			got <- err
 		}()
 		synctest.Wait() // it has seen an empty line, and its create is held
@@ -236,10 +239,11 @@ func TestADirectoryOfAnotherKindIsAConflict(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
 		require.NoError(t, srv.Create("/l", nil))
-		require.NoError(t, srv.Create("/l/_c_x-__READ__0000000000", nil))
+		_, err := s.Create(within(t, soon), "/l/_c_x-__READ__0000000000", nil, session.Ephemeral, session.WorldACL())
+		require.NoError(t, err)
 		for name, call := range map[string]func() error{
-			"enter": func() error { _, err := queue().Enter(within(t, soon), s); return err },
-			"try":   func() error { _, err := queue().Try(within(t, soon), s); return err },
+			"enter": func() error { _, err := recipe.Enter(within(t, soon), s, queue()); return err },
+			"try":   func() error { _, err := recipe.Try(within(t, soon), s, queue()); return err },
 		} {
 			err := call()
 			require.ErrorIs(t, err, recipe.ErrConflict, name)
@@ -255,17 +259,17 @@ func TestAnEphemeralDirectoryIsAConflict(t *testing.T) {
 		s := open(t, srv)
 		_, err := s.Create(within(t, soon), "/l", nil, session.Ephemeral, session.WorldACL())
 		require.NoError(t, err)
-		_, err = queue().Enter(within(t, soon), s)
+		_, err = recipe.Enter(within(t, soon), s, queue())
 		require.ErrorIs(t, err, recipe.ErrConflict)
 		require.ErrorIs(t, err, zk.ErrNoChildrenForEphemerals)
 		deeper := queue()
 		deeper.Dir = "/l/deeper"
-		_, err = deeper.Enter(within(t, soon), s)
+		_, err = recipe.Enter(within(t, soon), s, deeper)
 		require.ErrorIs(t, err, recipe.ErrConflict)
 	})
 }
 
-func TestOnGoneIsToldOfADeletionAndOfNothingElse(t *testing.T) {
+func TestGuardTellsOfADeletionOnceAndOfNothingElse(t *testing.T) {
 	for name, waits := range map[string]bool{"not watched yet": false, "watched while waiting": true} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
@@ -281,19 +285,30 @@ func TestOnGoneIsToldOfADeletionAndOfNothingElse(t *testing.T) {
 					require.NoError(t, first.Leave(within(t, soon)))
 				}
 				require.NoError(t, <-done)
-				require.Equal(t, waits, ticket.Settled())
+				watched := srv.WatchCount()
+				require.Equal(t, waits, watched == 1)
 
 				var told atomic.Int32
-				require.NoError(t, ticket.OnGone(within(t, soon), func() { told.Add(1) }))
+				ticket.Guard(func(err error) {
+					if !errors.Is(err, recipe.ErrGone) {
+						t.Error(err)
+					}
+					told.Add(1)
+				})
+				synctest.Wait()
+				require.Equal(t, watched, srv.WatchCount(), "what is over soon costs nothing")
 				for range 3 {
-					require.NoError(t, srv.SetData(ticket.Node(), []byte("noise")))
 					time.Sleep(time.Second)
+					require.Equal(t, 1, srv.WatchCount())
+					require.NoError(t, srv.SetData(ticket.Nodes()[0], []byte("noise")))
 				}
 				srv.DropConnections()
 				time.Sleep(2 * time.Second)
 				require.Zero(t, told.Load())
-				require.NoError(t, srv.Delete(ticket.Node()))
+				require.NoError(t, srv.Delete(ticket.Nodes()[0]))
 				synctest.Wait()
+				require.EqualValues(t, 1, told.Load())
+				ticket.Missing(ticket.Nodes()[0])
 				require.EqualValues(t, 1, told.Load())
 				require.Zero(t, srv.WatchCount())
 			})
@@ -301,14 +316,74 @@ func TestOnGoneIsToldOfADeletionAndOfNothingElse(t *testing.T) {
 	}
 }
 
-func TestOnGoneOfAZnodeThatIsNotThereSaysSo(t *testing.T) {
+func TestGuardOfAZnodeThatIsGoneAlreadyTellsSo(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
 		ticket := enter(t, queue(), s)
-		require.NoError(t, srv.Delete(ticket.Node()))
-		require.ErrorIs(t, ticket.OnGone(within(t, soon), func() { t.Error("told") }), recipe.ErrGone)
+		require.NoError(t, ticket.Wait(within(t, soon)))
+		require.NoError(t, srv.Delete(ticket.Nodes()[0]))
+		told := make(chan error, 1)
+		ticket.Guard(func(err error) { told <- err })
+		require.ErrorIs(t, <-told, recipe.ErrGone)
 		synctest.Wait()
 		require.Zero(t, srv.WatchCount())
+	})
+}
+
+func TestGuardIsSilentAfterLeaveAndAboutOtherZnodes(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		ticket := enter(t, queue(), s)
+		require.NoError(t, ticket.Wait(within(t, soon)))
+		ticket.Guard(func(error) { t.Error("told") })
+		time.Sleep(time.Second)
+		ticket.Missing("/l/another")
+		require.NoError(t, ticket.Leave(within(t, soon)))
+		ticket.Missing(ticket.Nodes()[0])
+		time.Sleep(time.Second)
+		require.Zero(t, srv.WatchCount())
+	})
+}
+
+// One CREATE of a neighbour's must not close a lock for ever: a contender of another kind refuses those that come after it
+// only while a session owns it.
+func TestALeftoverOfAnotherKindIsIgnored(t *testing.T) {
+	for _, name := range []string{"_c_x-__READ__0000000000", "_c_x-lease-1-0000000000"} {
+		bubble(t, func(t *testing.T, srv *zktest.Server) {
+			s := open(t, srv)
+			require.NoError(t, srv.Create("/l", nil))
+			require.NoError(t, srv.Create("/l/"+name, nil))
+			first := enter(t, queue(), s)
+			require.NoError(t, first.Wait(within(t, soon)))
+			require.NoError(t, first.Leave(within(t, soon)))
+			tried, err := recipe.Try(within(t, soon), s, queue())
+			require.NoError(t, err)
+			require.NoError(t, tried.Leave(within(t, soon)))
+			require.Len(t, srv.Children("/l"), 1)
+		})
+	}
+}
+
+func TestAContenderOfAnotherKindThatCameLaterRefusesNobody(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		a, b := open(t, srv), open(t, srv)
+		require.NoError(t, srv.Create("/l", nil))
+		made := srv.Inject(zktest.HoldReply().Op(zktest.OpCreate).Session(b.ID()).Once())
+		lists := srv.Inject(zktest.Hold().Op(zktest.OpGetChildren2).Session(b.ID()).Once())
+		entered := make(chan error, 1)
+		go func() {
+			ticket, err := recipe.Enter(context.Background(), b, queue())
+			if err == nil {
+				err = ticket.Wait(context.Background())
+			}
+			entered <- err
+		}()
+		<-made.Hit()
+		_, err := a.Create(within(t, soon), "/l/_c_x-__READ__0000000000", nil, session.Ephemeral, session.WorldACL())
+		require.NoError(t, err)
+		lists.Remove()
+		made.Remove()
+		require.NoError(t, <-entered)
 	})
 }
 

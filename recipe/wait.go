@@ -4,147 +4,190 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklock/locker/internal/text"
+	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/session"
 )
 
-// A ticket holds only while its own znode is known to stand. A waiter watches two znodes, which one request registers:
-// its own, and the one of the contender before it, its predecessor. When the predecessor goes, there are two ways to hold.
+// A ticket holds only while its own znodes are known to exist. A waiter watches two znodes, which one request registers:
+// its own, and that of the contender before it, its predecessor. When the predecessor goes, there are two ways to hold.
 //
-//   - By a list: a list of the directory is a state that the tree was in at one moment. If our znode is in it, and nobody
-//     before us is, we held at that moment.
-//   - By the event alone, which spares the list: if the predecessor was the only one before us, nobody can have come
-//     before us since, and our own znode stood when the predecessor's was deleted. That is so when the deletion of ours
-//     has not been told: the server watched both on one connection, and tells what it watches in the order in which it
-//     happens. What it finds gone when the watches are set it tells in the order of the request, which names our own
-//     znode first. After a reconnection, and where our own znode may be unreadable to us, so that nobody would tell, the
-//     list decides. See session.Watch.StoodWhen.
+//   - By a list: a list of the directory is the state of the tree at one moment. If our znode is in it, and no contender
+//     in our way is, we held at that moment.
+//   - By the event alone, which saves the list: if the predecessor was the only one before us, nobody can have come
+//     before us since, and our own znode existed when the predecessor's was deleted. We know that it existed if its
+//     deletion was not notified before: the server watches both for one connection, and notifies in the order of the
+//     events. For znodes already gone when the watches are set, it sends notifications in request order, and our own
+//     znode comes first in the request. After a reconnection, and where we may not be allowed to read our own znode and
+//     so would not be notified, the list decides. See session.Watch.StoodWhen.
 //
-// From then on the watch on the own znode is the hold's (OnGone): a znode that is removed later was a holder's.
+// From then on the watch on our own znode serves the holder (Guard): a znode that is removed later was a holder's.
 
-// Settle is how long a ticket stands, waiting or holding, before it is worth more reads: while it waits, the holder's
-// name, so that a wait that ends in vain can say behind whom, and whether the ensemble would tell us of the predecessor's
-// end; while it holds, and has not waited, a watch on its own znode. What is over sooner costs nothing.
-const Settle = 300 * time.Millisecond
+// WatchAfter is how long a wait or a hold lasts before it is worth further reads: for a waiter, to learn who holds, so
+// that an error can say behind whom it waited, and whether it may read its predecessor, since otherwise it is not
+// notified of its deletion; for a holder that did not wait, to watch its own znode. Shorter waits and holds cost nothing.
+const WatchAfter = 300 * time.Millisecond
 
-// lookPart bounds the pause between two lists of a waiter that is not told of its predecessor's end: the session timeout
-// divided by it, but not less than Settle.
+// lookPart bounds the pause between two lists of a waiter that may not read its predecessor: the session timeout divided
+// by it, but not less than WatchAfter.
 const lookPart = 8
 
-// Wait returns nil when the ticket has become the first in line, and its znode stood then. It keeps its place across
-// reconnections. It returns an error when ctx ends (that error, with the place in line), when the session ends (its end),
-// or when the znode is not there any more (ErrGone); in the first case the ticket still has its place, until Leave. To be
-// called once.
+// Wait returns nil when the ticket holds: it is first in every queue, or its permits are free; the lock delays of holders
+// that were lost are over; its znodes exist; and the session's lease is confirmed, and kept until Leave. It keeps its
+// place across reconnections.
+//
+// It returns an error when ctx ends (ctx's, with the place in line), when the session ends (why it ended), or when a
+// znode does not exist any more (ErrGone). After any error the ticket still has what is left of its place: call Leave.
 func (t *Ticket) Wait(ctx context.Context) error {
 	if err := t.standAside(ctx); err != nil {
-		return t.waited(ctx, err)
+		return err
 	}
-	return t.wait(ctx)
+	ownFired := make(chan struct{}, 1)
+	for waited := true; waited; {
+		waited = false
+		for _, e := range t.entries { // in any order, since all have entered already
+			if e.names == nil { // its list was read before a wait during which the deletion of its znode was not watched
+				if err := e.list(ctx); err != nil {
+					return err
+				}
+			}
+			w := &waiter{t: t, e: e, ownFired: ownFired, timer: time.NewTimer(WatchAfter)}
+			err := w.wait(ctx)
+			w.timer.Stop()
+			if err != nil {
+				return err
+			}
+			waited = waited || len(t.entries) > 1 && w.before != "" && !e.notified()
+		}
+		if waited {
+			for _, e := range t.entries {
+				e.names = nil
+			}
+		}
+	}
+	return t.hold(ctx, false)
 }
 
-// wait is Wait for one who stays in line.
-func (t *Ticket) wait(ctx context.Context) error {
-	t.timer = time.NewTimer(Settle)
-	defer t.timer.Stop()
-	v, err := t.decide(ctx)
+// hold makes a ticket that is first in every queue one that holds: it waits out the delays of holders that were lost, and
+// has the session's lease confirmed.
+func (t *Ticket) hold(ctx context.Context, try bool) error {
+	if err := t.waitOutDelays(ctx, try); err != nil {
+		return err
+	}
+	keep, err := t.s.ForLocks(trusted.Caller{}).Retain(ctx, t.Nodes()...)
+	if errors.Is(err, zk.ErrNoNode) {
+		return fmt.Errorf("%w: %w", ErrGone, err)
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range t.entries {
+		if e.gone() { // meanwhile
+			keep.Release()
+			return ErrGone
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.keep = keep
+	return nil
+}
+
+// waiter waits for one entry of a ticket to be first.
+type waiter struct {
+	t   *Ticket
+	e   *entry
+	try bool // it does not wait: ErrBusy
+
+	ownFired chan struct{} // receives when the watch on one of the ticket's own znodes has fired; capacity 1
+	timer    *time.Timer   // for readMore; nil with try
+	before   string        // the predecessor's name; "" when any release may be the one that counts
+	blind    bool          // we may not read it, and so are not notified of its deletion
+	pause    time.Duration // then: between two lists
+}
+
+// wait waits until the entry is first.
+func (w *waiter) wait(ctx context.Context) error {
+	if w.e.q.Kind == Permits {
+		return w.waited(ctx, w.permits(ctx))
+	}
+	return w.waited(ctx, w.turn(ctx))
+}
+
+// turn waits until no contender is in the way.
+func (w *waiter) turn(ctx context.Context) error {
 	for {
+		v, err := w.e.decide(ctx, w.t.czxid)
 		if err != nil {
-			return t.waited(ctx, err)
+			return err
 		}
 		if !v.Present {
 			return ErrGone
 		}
-		t.place(v)
-		v.Head = "" // known by now; it may be long
-		if v.Holds() {
-			return t.waited(ctx, t.stands(ctx))
+		w.place(v)
+		if v.Holds {
+			return w.checkOwn(ctx)
 		}
-		var next bool
-		if next, err = t.await(ctx, v); next {
-			t.place(Verdict{Present: true, Head: path.Base(t.node)})
+		if w.try {
+			return &busyError{w.e.line}
+		}
+		v.First = "" // noted by place; a neighbour's name may be long
+		next, err := w.await(ctx, v)
+		if next {
+			w.place(Verdict{First: w.e.name()})
 			return nil
 		}
 		if err == nil {
-			err = t.list(ctx)
+			err = w.e.list(ctx)
 		}
-		if err == nil {
-			v, err = t.decide(ctx)
-		}
-	}
-}
-
-// decide reads t.names, and the czxids that the order depends on. The list is not kept: a thousand waiters would keep
-// a thousand each.
-func (t *Ticket) decide(ctx context.Context) (Verdict, error) {
-	own := path.Base(t.node)
-	for {
-		l := t.listing()
-		t.names = nil
-		v := Decide(l, own, nil)
-		if len(v.Unknown) == 0 {
-			return v, nil
-		}
-		czxids, err := t.czxidsFor(ctx, own, v.Unknown)
 		if err != nil {
-			return v, err
-		}
-		gone := slices.ContainsFunc(v.Unknown, func(name string) bool { return czxids[name] == 0 })
-		if !gone || t.q.Kind.final() {
-			return Decide(l, own, czxids), nil
-		}
-		// A writer that was downgraded since the list has a reader in its place, which that does not show.
-		if err := t.list(ctx); err != nil {
-			return v, err
+			return err
 		}
 	}
 }
 
-// await waits until the contender before us is gone, or another look at the directory is due. next: it is our turn, and
-// no look is needed.
-func (t *Ticket) await(ctx context.Context, v Verdict) (next bool, err error) {
+// await waits until the predecessor is gone, or the directory has to be listed again. next: it is our turn, and no list
+// is needed.
+func (w *waiter) await(ctx context.Context, v Verdict) (next bool, err error) {
 	for {
-		w, err := t.watchBefore(ctx, t.q.Dir+"/"+v.Watch)
+		pred, err := w.watchBefore(ctx, v.Watch)
 		if err != nil {
 			return false, err
 		}
-		err = t.sleep(ctx, fired(w), nil)
-		if w != nil {
-			w.Close()
+		err = w.sleep(ctx, fired(pred), nil)
+		if pred != nil {
+			pred.Close()
 		}
 		switch {
-		case err != nil || !hasFired(w):
+		case err != nil || !hasFired(pred):
 			return false, err
-		case w.Event() == zk.EventNodeDeleted:
-			return v.Ahead == 1 && t.q.Kind.final() && t.stoodWhen(w), nil
-		} // its data were set: it still stands before us
+		case pred.Event() == zk.EventNodeDeleted:
+			return v.Ahead == 1 && w.e.q.Kind.final() && w.t.existedWhen(pred), nil
+		} // else its data were set, and it is still before us
 	}
 }
 
-// watchBefore watches the contender before us, and the own znode if it is not watched yet. Nil: we would not be told of
-// the contender's end, and have to look from time to time.
-func (t *Ticket) watchBefore(ctx context.Context, node string) (*session.Watch, error) {
-	if node != t.before {
-		t.before, t.untold, t.pause = node, false, Settle
-		t.timer.Reset(Settle)
+// watchBefore watches the predecessor, and those own znodes that are not watched yet. A nil Watch: we may not read the
+// predecessor, and have to list from time to time.
+func (w *waiter) watchBefore(ctx context.Context, name string) (*session.Watch, error) {
+	if name != w.before {
+		w.before, w.blind, w.pause = name, false, WatchAfter
+		w.timer.Reset(WatchAfter)
 	}
-	if t.untold {
-		err := t.stands(ctx)
+	if w.blind {
+		err := w.checkOwn(ctx)
 		if errors.Is(err, zk.ErrNoAuth) {
 			err = nil
 		}
 		return nil, err
 	}
-	ws, err := t.watch(ctx, node)
+	ws, err := w.watch(ctx, w.e.q.Dir+"/"+name)
 	switch {
 	case errors.Is(err, zk.ErrNoAuth): // of a server that sets watches by exists
-		t.untold = true
+		w.blind = true
 		return nil, nil
 	case err != nil:
 		return nil, err
@@ -152,47 +195,41 @@ func (t *Ticket) watchBefore(ctx context.Context, node string) (*session.Watch, 
 	return ws[0], nil
 }
 
-// watch watches nodes and, in the same request and before them, those znodes of the call that are not watched yet, or
-// whose watch has fired because somebody has set their data. ErrGone: one of the call's is gone.
-func (t *Ticket) watch(ctx context.Context, nodes ...string) ([]*session.Watch, error) {
-	if t.mates == nil {
-		t.mates = []*Ticket{t}
-	}
-	if t.alarm == nil {
-		t.alarm = make(chan struct{}, 1)
-	}
-	var own []*Ticket
+// watch watches nodes and, in the same request and before them, those own znodes of the ticket that are not watched yet,
+// or whose watch has fired because another client has set their data. ErrGone: one of our own znodes is gone.
+func (w *waiter) watch(ctx context.Context, nodes ...string) ([]*session.Watch, error) {
+	var own []*entry
 	var paths []string
 	again := false
-	for _, m := range t.mates {
-		if m.Gone() {
+	for _, e := range w.t.entries {
+		if e.gone() {
 			return nil, ErrGone
 		}
-		if m.own == nil || hasFired(m.own) {
-			again = again || m.own != nil
-			own, paths = append(own, m), append(paths, m.node)
+		if e.own == nil || hasFired(e.own) {
+			again = again || e.own != nil
+			own, paths = append(own, e), append(paths, e.node)
 		}
 	}
 	if len(paths)+len(nodes) == 0 {
 		return nil, nil
 	}
-	ws, err := t.s.WatchAll(ctx, append(paths, nodes...)...)
+	ws, err := w.t.s.WatchAll(ctx, append(paths, nodes...)...)
 	if err != nil {
 		return nil, err
 	}
-	for i, m := range own {
-		m.own = ws[i]
-		m.own.Wake(t.alarm)
+	for i, e := range own {
+		e.own = ws[i]
+		e.own.Wake(w.ownFired)
 	}
 	ws = ws[len(own):]
-	for _, m := range own {
-		gone := m.Gone()
-		if !gone && again { // somebody has set its data, or made another one of its name while we were cut off
-			gone = errors.Is(m.same(ctx), ErrGone)
+	for _, e := range own {
+		gone := e.gone()
+		if !gone && again { // another client has set its data, or made another znode of its name while we were disconnected
+			gone = errors.Is(checkOwner(ctx, w.t.s, e.node), ErrGone)
 		}
 		if gone {
-			for _, w := range ws {
-				w.Close()
+			for _, other := range ws {
+				other.Close()
 			}
 			return nil, ErrGone
 		}
@@ -200,26 +237,26 @@ func (t *Ticket) watch(ctx context.Context, nodes ...string) ([]*session.Watch, 
 	return ws, nil
 }
 
-// stands returns nil when no znode of the call is known to be gone, which is ErrGone. Those whose data were set are
+// checkOwn returns ErrGone when an own znode is known to be gone, and nil otherwise. Those whose data were set are
 // watched again.
-func (t *Ticket) stands(ctx context.Context) error {
-	for _, m := range t.mates {
-		if m.own != nil && hasFired(m.own) {
-			_, err := t.watch(ctx)
+func (w *waiter) checkOwn(ctx context.Context) error {
+	for _, e := range w.t.entries {
+		if hasFired(e.own) {
+			_, err := w.watch(ctx)
 			return err
 		}
 	}
 	return nil
 }
 
-// stoodWhen reports whether all znodes of the call stood when the one that w watches was deleted, and we would know if not.
-func (t *Ticket) stoodWhen(w *session.Watch) bool {
-	for _, m := range t.mates {
-		if m.own == nil || !m.own.StoodWhen(w) {
+// existedWhen reports whether all own znodes are known to have existed when the one that w watches was deleted.
+func (t *Ticket) existedWhen(w *session.Watch) bool {
+	for _, e := range t.entries {
+		if e.own == nil || !e.own.StoodWhen(w) || !e.notified() {
 			return false
 		}
 	}
-	return t.s.Grants(t.q.ACL, zk.PermRead)
+	return true
 }
 
 // fired is closed when w has fired; a nil one never does.
@@ -239,12 +276,12 @@ func hasFired(w *session.Watch) bool {
 	}
 }
 
-// sleep returns nil when a or b is closed or another look is due, and an error when ctx or the session ends, or an own
-// znode is gone. When the wait has lasted for Settle, it makes the reads that this is worth.
-func (t *Ticket) sleep(ctx context.Context, a, b <-chan struct{}) error {
+// sleep returns nil when a or b is closed or the directory has to be listed again, and an error when ctx or the session
+// ends, or an own znode is gone. After WatchAfter it calls readMore.
+func (w *waiter) sleep(ctx context.Context, a, b <-chan struct{}) error {
 	for {
 		select {
-		case <-a: // before what only a longer wait is worth
+		case <-a: // first: the timer may have run as well
 			return nil
 		case <-b:
 			return nil
@@ -255,125 +292,99 @@ func (t *Ticket) sleep(ctx context.Context, a, b <-chan struct{}) error {
 			return nil
 		case <-b:
 			return nil
-		case <-t.alarm:
-			if err := t.stands(ctx); err != nil {
+		case <-w.ownFired:
+			if err := w.checkOwn(ctx); err != nil {
 				return err
 			}
-		case <-t.timer.C:
-			if due, err := t.settle(ctx); due || err != nil {
+		case <-w.timer.C:
+			if due, err := w.readMore(ctx); due || err != nil {
 				return err
 			}
-		case <-t.s.Done():
-			return t.s.Err()
+		case <-w.t.s.Done():
+			return w.t.s.Err()
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-// settle makes the reads that a longer wait is worth, once for each predecessor. due: the directory has to be looked at,
-// since we were not, or would not be, told of the predecessor's end.
-//
-// A server tells only those of a znode's deletion who may read it, and to those who may not it says so only when they do
-// read. Whoever may not looks from time to time.
-func (t *Ticket) settle(ctx context.Context) (due bool, err error) {
-	if t.untold {
-		t.pause = min(2*t.pause, max(Settle, t.s.Timeout()/lookPart))
-		t.timer.Reset(t.pause)
+// readMore makes the reads that a longer wait is worth, once for each predecessor. due: the directory has to be listed,
+// because the predecessor is gone, or because we may not read it: servers notify a deletion only to those that may read
+// the znode, and some refuse only a read, not the watch.
+func (w *waiter) readMore(ctx context.Context) (due bool, err error) {
+	if w.blind {
+		w.pause = min(2*w.pause, max(WatchAfter, w.t.s.Timeout()/lookPart))
+		w.timer.Reset(w.pause)
 		return true, nil
 	}
-	if err := t.describe(ctx); err != nil || t.before == "" {
+	readable, err := w.describeHolder(ctx)
+	if err != nil || w.before == "" {
 		return false, err
 	}
-	// Its children, of which it has none: they ask for the same permission as its data.
-	switch _, _, err := t.s.List(ctx, t.before); {
-	case err == nil:
+	if !readable {
+		readable, err = Readable(ctx, w.t.s, w.e.q.Dir, w.before)
+		if err != nil && (ctx.Err() != nil || w.t.s.Err() != nil) {
+			return false, err
+		}
+	}
+	switch {
+	case readable:
 		return false, nil
-	case errors.Is(err, zk.ErrNoNode):
-	case ctx.Err() != nil || t.s.Err() != nil:
-		return false, err
-	default:
-		t.untold = true
+	case !errors.Is(err, zk.ErrNoNode):
+		w.blind = true
 	}
-	t.timer.Reset(t.pause)
+	w.timer.Reset(w.pause)
 	return true, nil
 }
 
-// describe finds out who the holder is.
-func (t *Ticket) describe(ctx context.Context) error {
-	if t.line.Ahead == 0 {
-		return nil
+// describeHolder finds out who holds, for messages. It reports whether that has shown that we may read the predecessor.
+func (w *waiter) describeHolder(ctx context.Context) (read bool, err error) {
+	e := w.e
+	if e.line.Ahead == 0 {
+		return false, nil
 	}
-	who, err := t.q.Heads.Who(ctx, t.s, t.q.Dir, t.head)
-	if err != nil { // else its name has to do
-		if ctx.Err() != nil || t.s.Err() != nil {
-			return err
-		}
-		return nil
-	}
-	if who != "" && who != t.line.Who {
-		t.line.Who = who
-		if t.q.Queued != nil {
-			t.q.Queued(t.line)
-		}
-	}
-	return nil
-}
-
-// list reads the directory anew.
-func (t *Ticket) list(ctx context.Context) error {
-	names, stat, err := t.s.List(ctx, t.q.Dir)
-	if errors.Is(err, zk.ErrNoNode) {
-		return ErrGone
-	}
+	who, read, err := e.q.Heads.Who(ctx, w.t.s, e.q.Dir, e.first)
 	if err != nil {
-		return err
+		if ctx.Err() != nil || w.t.s.Err() != nil {
+			return false, err
+		}
+		return false, nil // the message shows its znode's name
 	}
-	t.names, t.counter = names, NewListing(nil, stat).Counter
-	t.strays()
-	return nil
+	if who != "" && who != e.line.Who {
+		e.line.Who = who
+		e.q.queued(e.line)
+	}
+	return read && e.first == w.before, nil
 }
 
-// place notes where in line we stand and tells of it when it has changed.
-func (t *Ticket) place(v Verdict) {
-	v.Head = kept(v.Head)
-	if v.Head == t.head && v.Ahead == t.line.Ahead {
+// place notes the place in line, and reports it when it has changed.
+func (w *waiter) place(v Verdict) {
+	e, first := w.e, kept(v.First)
+	if first == e.first && v.Ahead == e.line.Ahead {
 		return
 	}
-	line := Line{Ahead: v.Ahead, Holder: t.q.Dir + "/" + v.Head}
-	if v.Head == t.head {
-		line.Who = t.line.Who
-	} else if t.timer != nil {
-		t.timer.Reset(Settle) // to read who that is
+	line := Line{Ahead: v.Ahead, Holder: e.q.Dir + "/" + first}
+	if first == e.first {
+		line.Who = e.line.Who
+	} else if w.timer != nil {
+		w.timer.Reset(WatchAfter) // to find out who that is
 	}
-	t.head, t.line = v.Head, line
-	if t.q.Queued != nil && v.Ahead > 0 {
-		t.q.Queued(t.line)
+	e.first, e.line = first, line
+	if v.Ahead > 0 {
+		e.q.queued(line)
 	}
-}
-
-// longName is longer than any name that a lock's client gives.
-const longName = 16 << 10
-
-// kept is a name as it is kept and told: a long one, of a neighbour's, of which a thousand waiters would keep a thousand
-// copies, is cut. Two of them are taken for one if their lengths are the same, and such a contender's data are not read.
-func kept(name string) string {
-	if len(name) <= longName {
-		return strings.Clone(name)
-	}
-	return fmt.Sprintf("%s (%d bytes)", text.Foreign(name), len(name))
 }
 
 // waited adds the place in line to the end of ctx.
-func (t *Ticket) waited(ctx context.Context, err error) error {
-	if err == nil || ctx.Err() == nil || errors.Is(err, ErrGone) || t.s.Err() != nil {
+func (w *waiter) waited(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() == nil || errors.Is(err, ErrGone) || w.t.s.Err() != nil {
 		return err
 	}
-	if t.line.Ahead == 0 {
-		return err // it says for itself what it waited for
+	if w.e.line.Ahead == 0 {
+		return err // it says what it waited for
 	}
 	if err == ctx.Err() { //nolint:errorlint // bare: there is nothing more in it
-		return session.Waited(ctx, Waiting{t.line})
+		return session.Waited(ctx, Waiting{w.e.line})
 	}
-	return fmt.Errorf("%w, %w", err, Waiting{t.line})
+	return fmt.Errorf("%w, %w", err, Waiting{w.e.line})
 }

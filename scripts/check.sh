@@ -8,12 +8,11 @@ STATICCHECK=honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 root=$PWD
 
-# tidy shows what go mod tidy would change. A module with a go.work beside its go.mod requires a version of the root
-# module that may not be published yet: it is tidied with the checkout in that version's place, in copies of go.mod and
-# go.sum. The root's own lines in go.sum, which only a published version has, are not compared.
+# tidy shows what go mod tidy would change. A nested module requires a version of the root module that may not be
+# published yet: it is tidied with the checkout in that version's place, in copies of go.mod and go.sum.
 tidy() {
-	[[ -e go.work ]] || {
-		go mod tidy -diff
+	[[ $PWD != "$root" ]] || {
+		GOWORK=off go mod tidy -diff
 		return
 	}
 	local tmp path code=0
@@ -24,7 +23,7 @@ tidy() {
 		GOWORK=off go mod tidy -modfile="$tmp/go.mod" &&
 		go mod edit "-dropreplace=$path" "$tmp/go.mod" || code=1
 	diff -u --label go.mod --label 'go.mod, tidy' <(go mod edit -print) <(go mod edit -print "$tmp/go.mod") || code=1
-	diff -u --label go.sum --label 'go.sum, tidy' <(grep -v "^$path " go.sum) <(grep -v "^$path " "$tmp/go.sum") || code=1
+	diff -u --label go.sum --label 'go.sum, tidy' go.sum "$tmp/go.sum" || code=1
 	rm -rf "$tmp"
 	return "$code"
 }

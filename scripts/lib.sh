@@ -3,6 +3,9 @@
 # Version control may refuse to describe a checkout that belongs to another user; no test needs the stamp.
 export GOFLAGS="${GOFLAGS:-} -buildvcs=false"
 
+# The modules that users import or install; the others are for the checkout only.
+PUBLIC=(. cmd/zklock zklock/otelzklock)
+
 say() { printf '== %s\n' "$*"; }
 
 # modules prints the directory of every Go module of the checkout, the root first.

@@ -28,6 +28,7 @@ fi
 jar curator-recipes || optional+=(libcurator-recipes-java)
 have javac || optional+=(default-jdk-headless)
 
+have spin || optional+=(spin) # without it the models are not checked
 browser=() # without it the test of the status page in a browser skips itself
 have chromium || have chromium-browser || have google-chrome || browser+=(chromium)
 
@@ -57,7 +58,7 @@ if ((${#needed[@]})) && ! apt_install "${needed[@]}"; then
 	exit 1
 fi
 if ((${#optional[@]})) && ! apt_install "${optional[@]}"; then
-	say "not installed, tests against other clients will fail unless ZKTEST_CLIENTS=skip: ${optional[*]}"
+	say "not installed, tests against other clients will fail unless ZKTEST_CLIENTS=skip, and models are not checked: ${optional[*]}"
 fi
 # By itself, since not every distribution has a package of that name; 124 MB to fetch, 414 MB on the disk.
 if ((${#browser[@]})) && ! apt_install "${browser[@]}"; then

@@ -20,7 +20,7 @@ const (
 	// two seconds.
 	batchBytes = 1 << 20
 	// batchCalls bounds the requests of a batch.
-	batchCalls = 128
+	batchRequests = 128
 	// statBytes is about what the reply to exists takes, and what a reply to get takes beside the data.
 	statBytes = 100
 )
@@ -32,9 +32,9 @@ type Node struct {
 	Err  error // why there is nothing else: zk.ErrNoNode, zk.ErrNoAuth
 }
 
-// StatsBelow returns the Stats of dir's children names, in their order. What the server refuses for one of them is in
-// that one's Err. The names may be whatever a list of dir has brought. It blocks for a round trip per batch of 128 (less
-// when the names are long), and waits for other calls of it and of ReadBelow in this session between two batches.
+// StatsBelow returns the Stats of dir's children names, in their order. If the server refuses one of them, its Err says
+// why. The names may be any that a list of dir has returned. It blocks for a round trip per batch of 128 (less when the
+// names are long), and waits for other calls of it and of ReadBelow in this session between two batches.
 func (s *Session) StatsBelow(ctx context.Context, dir string, names []string) ([]Node, error) {
 	nodes := make([]Node, len(names))
 	b := batch{s: s, dir: dir, op: opExists, opName: "exists"}
@@ -100,16 +100,16 @@ func (b batch) run(ctx context.Context, names []string, sizes []int, take func(i
 	if err := checkNamed(b.dir); err != nil {
 		return err
 	}
-	most := batchCalls
+	most := batchRequests
 	for from := 0; from < len(names); {
-		var calls []*call
+		var requests []*request
 		var index []int
-		for bytes := 0; from < len(names) && len(calls) < most; from++ {
+		for bytes := 0; from < len(names) && len(requests) < most; from++ {
 			n := 2*(len(b.s.cfg.chroot)+len(b.dir)) + len(names[from]) + statBytes
 			if sizes != nil {
 				n += sizes[from]
 			}
-			if bytes += n; bytes > batchBytes && len(calls) > 0 {
+			if bytes += n; bytes > batchBytes && len(requests) > 0 {
 				break
 			}
 			if err := checkName(names[from]); err != nil {
@@ -117,24 +117,24 @@ func (b batch) run(ctx context.Context, names []string, sizes []int, take func(i
 				continue
 			}
 			path := strings.TrimSuffix(b.dir, "/") + "/" + names[from]
-			calls = append(calls, newCall(b.op, b.opName, path, func(buf []byte) []byte {
+			requests = append(requests, newRequest(b.op, b.opName, path, func(buf []byte) []byte {
 				return appendBool(appendString(buf, b.s.join(path)), false)
 			}))
 			index = append(index, from)
 		}
-		if len(calls) == 0 {
+		if len(requests) == 0 {
 			continue
 		}
-		if err := b.turn(ctx, calls); err != nil {
+		if err := b.turn(ctx, requests); err != nil {
 			return err
 		}
-		for k, c := range calls {
-			d, err := c.result()
+		for k, r := range requests {
+			d, err := r.result()
 			if !take(index[k], d, err) {
 				most = 1
 			}
 			if err == nil && d.err != nil {
-				return b.s.garbled(c, d.err)
+				return b.s.garbled(r, d.err)
 			}
 		}
 	}
@@ -142,16 +142,16 @@ func (b batch) run(ctx context.Context, names []string, sizes []int, take func(i
 }
 
 // turn sends one batch when no other is on its way.
-func (b batch) turn(ctx context.Context, calls []*call) error {
+func (b batch) turn(ctx context.Context, requests []*request) error {
 	select {
 	case b.s.looking <- struct{}{}:
 	case <-ctx.Done():
-		return calls[0].fail(Waited(ctx, errors.New("waiting for other reads of many znodes")), false)
+		return requests[0].opError(Waited(ctx, errors.New("waiting for other reads of many znodes")), false)
 	case <-b.s.ctx.Done():
-		return calls[0].fail(b.s.Err(), false)
+		return requests[0].opError(b.s.Err(), false)
 	}
 	defer func() { <-b.s.looking }()
-	return b.s.run(ctx, calls...)
+	return b.s.run(ctx, requests...)
 }
 
 // checkName refuses a child's name that would lead to another znode. No server has one.

@@ -31,7 +31,7 @@ func (c *clock) now() time.Time {
 // it sleeps the monotonic clock stands still; when it wakes the kernel sets the wall clock, and CLOCK_BOOTTIME, forward
 // by one and the same step. So as long as wall and monotonic time are as far apart as they were, to a millisecond,
 // there was no such step. A wall clock that is set, or slewed, only has us ask. One that is set back by just the length
-// of a sleep right after it hides that until the keeper looks, which never relies on this.
+// of a sleep right after it hides that until the heartbeat looks, which never relies on this.
 func (c *clock) glance() time.Time {
 	t := time.Now()
 	if d := wallAhead(t) - c.apart.Load(); d < int64(-time.Millisecond) || d > int64(time.Millisecond) {

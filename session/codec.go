@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 
@@ -29,6 +30,7 @@ const (
 	opCreateContainer int32 = 19
 	opAuth            int32 = 100
 	opSetWatches      int32 = 101
+	opSASL            int32 = 102
 	opClose           int32 = -11
 	opError           int32 = -1
 )
@@ -41,16 +43,23 @@ const (
 
 // Error codes that this package acts on.
 const (
-	codeOK             int32 = 0
-	codeUnimplemented  int32 = -6
-	codeBadArguments   int32 = -8
-	codeAPIError       int32 = -100 // those below are ZooKeeper's API's
-	codeNoNode         int32 = -101
-	codeSessionExpired int32 = -112
-	codeAuthFailed     int32 = -115
-	codeSessionMoved   int32 = -118
-	codeAuthRequired   int32 = -124
+	codeOK               int32 = 0
+	codeConnectionLoss   int32 = -4
+	codeUnimplemented    int32 = -6
+	codeOperationTimeout int32 = -7
+	codeBadArguments     int32 = -8
+	codeAPIError         int32 = -100 // those below are ZooKeeper's API's
+	codeNoNode           int32 = -101
+	codeNoAuth           int32 = -102
+	codeSessionExpired   int32 = -112
+	codeAuthFailed       int32 = -115
+	codeSessionMoved     int32 = -118
+	codeAuthRequired     int32 = -124
 )
+
+// undecided reports whether a write that was answered with code may be carried out yet: ClickHouse Keeper answers so when
+// its Raft has not accepted the request in time, or has lost its leader.
+func undecided(code int32) bool { return code == codeConnectionLoss || code == codeOperationTimeout }
 
 // throughLeader tells the requests that a follower can't answer without the leader.
 func throughLeader(op int32) bool {
@@ -101,6 +110,8 @@ func appendHeader(b []byte, op int32) []byte { return appendInt(appendInt(append
 // errShort says that a frame ends inside a field or holds a length that can't be.
 var errShort = errors.New("frame too short")
 
+var errNoName = errors.New("a child without a name")
+
 // decoder reads a frame. After the first failure every read returns a zero value and err stays set, so that a caller
 // checks once. No length from the wire is believed before the bytes behind it have been seen.
 type decoder struct {
@@ -108,6 +119,7 @@ type decoder struct {
 	err error
 }
 
+// take returns the next n bytes.
 func (d *decoder) take(n int) []byte {
 	if d.err != nil || n < 0 || n > len(d.b) {
 		d.err = errShort
@@ -160,21 +172,32 @@ func (d *decoder) bytes() []byte {
 	return append([]byte{}, d.take(int(n))...)
 }
 
-func (d *decoder) strings() []string {
+// names reads the names of a znode's children. No server has one without a letter.
+func (d *decoder) names() []string {
 	n := d.int()
 	if n == -1 || n == 0 || d.err != nil {
 		return nil
 	}
-	if n < 0 || int(n) > len(d.b)/4 { // each takes at least its length
+	if n < 0 || int(n) > len(d.b)/5 { // each takes its length and a letter
 		d.err = errShort
 		return nil
 	}
-	ss := make([]string, n)
-	for i := range ss {
-		ss[i] = d.string()
+	names := make([]string, n)
+	for i := range names {
+		name := d.take(int(d.int()))
+		if len(name) == 0 {
+			if d.err == nil {
+				d.err = errNoName
+			}
+			return nil
+		}
+		names[i] = string(name)
 	}
-	return ss
+	return names
 }
+
+// none reads nothing: whatever the reply holds does not matter.
+func (d *decoder) none() None { return None{} }
 
 func (d *decoder) stat() (s zk.Stat) {
 	s.Czxid, s.Mzxid, s.Ctime, s.Mtime = d.long(), d.long(), d.long(), d.long()
@@ -211,8 +234,9 @@ func (d *decoder) header() replyHeader { return replyHeader{d.int(), d.long(), d
 
 // connectResponse is the server's half of the handshake; a session id of zero says that the session has expired.
 type connectResponse struct {
-	timeoutMs int32
-	id        int64
+	timeoutMs   int32
+	id          int64
+	unresumable bool // see unresumable.go
 }
 
 func parseConnectResponse(b []byte) (connectResponse, error) {
@@ -220,8 +244,9 @@ func parseConnectResponse(b []byte) (connectResponse, error) {
 	if d.int() != 0 { // protocol version
 		return connectResponse{}, errors.New("unknown protocol version")
 	}
-	r := connectResponse{d.int(), d.long()}
+	r := connectResponse{timeoutMs: d.int(), id: d.long()}
 	passwd := d.bytes() // a read-only flag may follow, which old servers do not send
+	r.unresumable = len(bytes.Trim(passwd, "\x00")) == 0
 	switch {
 	case d.err != nil:
 		return r, d.err
@@ -245,35 +270,35 @@ func errOf(code int32) error {
 
 // codes are those of ZooKeeper's KeeperException.
 var codes = map[int32]error{
-	-1:                 errors.New("the server reports a system error"),
-	codeInconsistent:   errors.New("rolled back because of another operation of the transaction"),
-	-3:                 errors.New("the server reports an inconsistency of its data"),
-	-4:                 errors.New("the server has lost its connection"),
-	-5:                 errors.New("the server can't read the request"),
-	codeUnimplemented:  errors.New("operation not implemented by this server"),
-	-7:                 errors.New("the server's time for the operation was over"),
-	codeBadArguments:   zk.ErrBadArguments,
-	-12:                errors.New("the server does not know the session"),
-	-13:                errors.New("no quorum of the new configuration is connected"),
-	-14:                errors.New("another reconfiguration is in progress"),
-	codeAPIError:       zk.ErrAPIError,
-	codeNoNode:         zk.ErrNoNode,
-	-102:               zk.ErrNoAuth,
-	-103:               zk.ErrBadVersion,
-	-108:               zk.ErrNoChildrenForEphemerals,
-	-110:               zk.ErrNodeExists,
-	-111:               zk.ErrNotEmpty,
-	codeSessionExpired: ErrExpired,
-	-113:               errors.New("invalid callback"),
-	-114:               zk.ErrInvalidACL,
-	codeAuthFailed:     ErrAuth,
-	codeSessionMoved:   zk.ErrSessionMoved,
-	-119:               errors.New("server is read-only"),
-	-120:               errors.New("no ephemeral znode on a local session"),
-	-121:               errors.New("no such watch"),
-	-122:               errors.New("the request took too long"),
-	-123:               errors.New("reconfiguration is disabled"),
-	codeAuthRequired:   ErrAuth,
-	-125:               errors.New("quota exceeded"),
-	-127:               errors.New("the server has too much to do and has dropped the request"),
+	-1:                   errors.New("the server reports a system error"),
+	codeInconsistent:     errors.New("rolled back because of another operation of the transaction"),
+	-3:                   errors.New("the server reports an inconsistency of its data"),
+	codeConnectionLoss:   errors.New("the server has lost its connection"),
+	-5:                   errors.New("the server can't read the request"),
+	codeUnimplemented:    errors.New("operation not implemented by this server"),
+	codeOperationTimeout: errors.New("the server's time for the operation was over"),
+	codeBadArguments:     zk.ErrBadArguments,
+	-12:                  errors.New("the server does not know the session"),
+	-13:                  errors.New("no quorum of the new configuration is connected"),
+	-14:                  errors.New("another reconfiguration is in progress"),
+	codeAPIError:         zk.ErrAPIError,
+	codeNoNode:           zk.ErrNoNode,
+	codeNoAuth:           zk.ErrNoAuth,
+	-103:                 zk.ErrBadVersion,
+	-108:                 zk.ErrNoChildrenForEphemerals,
+	-110:                 zk.ErrNodeExists,
+	-111:                 zk.ErrNotEmpty,
+	codeSessionExpired:   ErrExpired,
+	-113:                 errors.New("invalid callback"),
+	-114:                 zk.ErrInvalidACL,
+	codeAuthFailed:       ErrAuth,
+	codeSessionMoved:     zk.ErrSessionMoved,
+	-119:                 errors.New("server is read-only"),
+	-120:                 errors.New("no ephemeral znode on a local session"),
+	-121:                 errors.New("no such watch"),
+	-122:                 errors.New("the request took too long"),
+	-123:                 errors.New("reconfiguration is disabled"),
+	codeAuthRequired:     ErrAuth,
+	-125:                 errors.New("quota exceeded"),
+	-127:                 errors.New("the server has too much to do and has dropped the request"),
 }

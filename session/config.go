@@ -29,7 +29,8 @@ const (
 	maxTimeout = 24 * time.Hour
 )
 
-// Auth is one set of credentials, such as {"digest", []byte("user:password")}.
+// Auth is one set of credentials, such as {"digest", []byte("user:password")}. Those of the scheme digest need a user and a
+// colon.
 type Auth struct {
 	Scheme     string
 	Credential []byte
@@ -39,21 +40,21 @@ type Auth struct {
 // driver, or an in-process server's, fits.
 type Dialer func(network, addr string, timeout time.Duration) (net.Conn, error)
 
-// Config says how Open opens a session. The zero value of each field stands for its default.
+// Config says how Open opens a session. The zero value of each field means its default.
 type Config struct {
 	// Timeout is the session timeout asked for; the server may grant another one (Session.Timeout).
 	// From 100 ms to 24 h; default 10 s.
 	Timeout time.Duration
 
-	// ServerTick is the ensemble's tickTime, or more. A request counts for the lease only when the server that took it has
-	// had two ticks to report to the leader; too small a value is unsafe, too large a one shortens the lease. A server that
-	// grants a session timeout below one tick is refused: one of the two is not what the ensemble has.
+	// ServerTick is the ensemble's tickTime, or more. A request counts for the lease only when the server that took it
+	// has had two ticks to report to the leader; too small a value is unsafe, too large a one shortens the lease. A
+	// server that grants a session timeout below one tick is refused, since then the tick can't be the ensemble's.
 	// Default 2 s, which is ZooKeeper's.
 	ServerTick time.Duration
 
 	// PacketLimit is the longest request, in bytes, that the ensemble's servers take: their jute.maxbuffer. A longer one
-	// would cost the connection at every attempt; it is refused before it leaves (ErrTooLarge). Set it when the servers
-	// have another one than the default. From 1,024 to 2^31−1; default 1,048,575.
+	// would cost the connection at every attempt; it is refused before it leaves (ErrTooLarge). Set it when the servers'
+	// limit is not the default. From 1,024 to 2^31−1; default 1,048,575.
 	PacketLimit int
 
 	// EphemeralBytes bounds the paths of the session's ephemeral znodes: their lengths, with chroot and sequence number, and
@@ -63,8 +64,15 @@ type Config struct {
 	// PacketLimit if that is less.
 	EphemeralBytes int
 
+	// CreateChroot lets CreateAll make the connect string's chroot when it is missing, which otherwise is an error: with
+	// a misspelt chroot locks would exclude nobody.
+	CreateChroot bool
+
 	// Auth is presented on every connection before anything else.
 	Auth []Auth
+
+	// SASL, when set, is negotiated on every connection behind that, before any other request.
+	SASL SASL
 
 	// TLS, when set, encrypts the connections; ServerName defaults to the host of each server.
 	TLS *tls.Config
@@ -72,10 +80,10 @@ type Config struct {
 	// Dial, when set, opens the connections and resolves the names; TLS comes on top of it.
 	Dial Dialer
 
-	// Logger, when set, is told of connections and ends at level Info, and of a lost connection at level Warn.
+	// Logger, when set, logs connections and ends at level Info, and a lost connection at level Warn.
 	Logger *slog.Logger
 
-	// OnState, when set, is told of every change of State, in order, from one goroutine of the session's, which Close
+	// OnState, when set, is called for every change of State, in order, in one goroutine of the session's, which Close
 	// joins. It must not call Close.
 	OnState func(Change)
 }
@@ -97,8 +105,10 @@ type config struct {
 	tick    time.Duration
 	room    int // for ephemerals
 	auth    []Auth
+	sasl    SASL
 
-	packetLimit int
+	packetLimit  int
+	createChroot bool
 
 	tls     *tls.Config
 	dial    Dialer
@@ -141,10 +151,13 @@ func (c Config) check(connect string) (config, error) {
 		if a.Scheme == "" {
 			return config{}, configError("auth scheme", a.Scheme, "is empty")
 		}
+		if user, _, ok := bytes.Cut(a.Credential, []byte(":")); a.Scheme == "digest" && (!ok || len(user) == 0) {
+			return config{}, configError("credential of auth scheme", a.Scheme, "is not user:password") // which is not shown
+		}
 		auth = append(auth, Auth{a.Scheme, bytes.Clone(a.Credential)}) // the caller may wipe his
 	}
-	return config{servers: servers, chroot: chroot, timeout: c.Timeout, tick: c.ServerTick, room: c.EphemeralBytes, auth: auth, packetLimit: c.PacketLimit,
-		tls: c.TLS, dial: c.Dial, log: c.Logger, onState: c.OnState}, nil
+	return config{servers: servers, chroot: chroot, timeout: c.Timeout, tick: c.ServerTick, room: c.EphemeralBytes, auth: auth, sasl: c.SASL, packetLimit: c.PacketLimit,
+		createChroot: c.CreateChroot, tls: c.TLS, dial: c.Dial, log: c.Logger, onState: c.OnState}, nil
 }
 
 // tell logs a change and passes it on. It runs in the notifier's goroutine: a handler that blocks holds up nothing else.
@@ -164,14 +177,6 @@ func (c *config) tell(ch Change) {
 		c.onState(ch)
 	}
 }
-
-// attempt is where the bound of one try at one server begins: see hosts.limit.
-func attempt(timeout time.Duration) time.Duration {
-	return min(max(timeout/6, 250*time.Millisecond), 3*time.Second)
-}
-
-// patience is where the bound of the wait for a connected server's reply begins: see Session.patience.
-func patience(timeout time.Duration) time.Duration { return max(timeout/4, 100*time.Millisecond) }
 
 // WorldACL is the access list that lets everybody do everything: ZooKeeper's default.
 func WorldACL() []zk.ACL { return zk.WorldACL(zk.PermAll) }

@@ -11,9 +11,9 @@ const defaultPort = "2181"
 // maxServers bounds a connect string; ensembles have three, five or seven members.
 const maxServers = 256
 
-// ParseConnect splits a connect string, "zk1:2181,zk2:2181,zk3:2181/chroot", into its servers (host:port, the port
-// 2181 when none is given) and the chroot ("" when none is given). An IPv6 address with a port stands in brackets.
-// The error matches ErrConfig, or ErrPath for the chroot, and names the part and the rule. No I/O.
+// ParseConnect splits a connect string, "zk1:2181,zk2:2181,zk3:2181/chroot", into its servers (host:port, the port 2181
+// when none is given) and the chroot ("" when none is given). An IPv6 address with a port is written in brackets. The
+// error matches ErrConfig, or ErrPath for the chroot, and names the part and the rule. No I/O.
 func ParseConnect(connect string) (servers []string, chroot string, err error) {
 	hosts := connect
 	if i := strings.IndexByte(connect, '/'); i >= 0 {

@@ -129,13 +129,16 @@ func TestAConfigThatCantWorkIsRefusedBeforeAnyDial(t *testing.T) {
 		"negative tick":      {session.Config{ServerTick: -1}, "server tick -1ns: is not between"},
 		"endless tick":       {session.Config{ServerTick: 25 * time.Hour}, "server tick 25h0m0s: is not between"},
 		"auth with no name":  {session.Config{Auth: []session.Auth{{Credential: []byte("x")}}}, `auth scheme "": is empty`},
-		"second auth is bad": {session.Config{Auth: []session.Auth{{Scheme: "digest"}, {}}}, `auth scheme "": is empty`},
+		"digest, no colon":   {session.Config{Auth: []session.Auth{{"digest", []byte("secret")}}}, `credential of auth scheme "digest": is not user:password`},
+		"digest, no user":    {session.Config{Auth: []session.Auth{{"digest", []byte(":secret")}}}, `credential of auth scheme "digest": is not user:password`},
+		"second auth is bad": {session.Config{Auth: []session.Auth{{Scheme: "ip"}, {}}}, `auth scheme "": is empty`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.conf.Dial = noDial(t)
 			_, err := session.Open(context.Background(), "zk1", c.conf)
 			require.ErrorIs(t, err, session.ErrConfig)
 			require.ErrorContains(t, err, c.says)
+			require.NotContains(t, err.Error(), "secret")
 		})
 	}
 }
@@ -143,7 +146,7 @@ func TestAConfigThatCantWorkIsRefusedBeforeAnyDial(t *testing.T) {
 func TestAFullConfigIsTaken(t *testing.T) {
 	refuse := func(string, string, time.Duration) (net.Conn, error) { return nil, net.ErrClosed }
 	s, err := session.Start("zk1,zk2/a", session.Config{
-		Timeout: 100 * time.Millisecond, ServerTick: 24 * time.Hour, Auth: []session.Auth{{Scheme: "digest"}},
+		Timeout: 100 * time.Millisecond, ServerTick: 24 * time.Hour, Auth: []session.Auth{{Scheme: "x509"}},
 		TLS: &tls.Config{MinVersion: tls.VersionTLS13}, Dial: refuse, Logger: slog.New(slog.DiscardHandler), OnState: func(session.Change) {},
 	})
 	require.NoError(t, err)

@@ -29,7 +29,7 @@ var calls = map[string]struct {
 		return err
 	}},
 	"create and list": {zktest.OpCreate, true, func(ctx context.Context, s *session.Session) error {
-		_, _, err := s.CreateAndList(ctx, "/x/c-", nil, session.EphemeralSequential, everybody)
+		_, _, err := createAndList(ctx, s, "/x/c-", nil, session.EphemeralSequential, everybody)
 		return err
 	}},
 	"create all": {zktest.OpCreate, true, func(ctx context.Context, s *session.Session) error {
@@ -48,7 +48,7 @@ var calls = map[string]struct {
 	"get":        {zktest.OpGetData, false, func(ctx context.Context, s *session.Session) error { _, _, err := s.Get(ctx, "/x"); return err }},
 	"list":       {zktest.OpGetChildren2, false, func(ctx context.Context, s *session.Session) error { _, _, err := s.List(ctx, "/x"); return err }},
 	"exists":     {zktest.OpExists, false, func(ctx context.Context, s *session.Session) error { _, err := s.Exists(ctx, "/x"); return err }},
-	"exists now": {zktest.OpExists, false, func(ctx context.Context, s *session.Session) error { _, err := s.ExistsNow(ctx, "/x"); return err }},
+	"exists now": {zktest.OpExists, false, func(ctx context.Context, s *session.Session) error { _, err := existsNow(ctx, s, "/x"); return err }},
 	"ACL":        {zktest.OpGetACL, false, func(ctx context.Context, s *session.Session) error { _, _, err := s.ACL(ctx, "/x"); return err }},
 	"sync":       {zktest.OpSync, false, func(ctx context.Context, s *session.Session) error { return s.Sync(ctx, "/x") }},
 	"watch":      {zktest.OpExists, false, func(ctx context.Context, s *session.Session) error { _, err := s.Watch(ctx, "/x"); return err }},

@@ -58,7 +58,7 @@ func TestACallOf100000RequestsThatIsGivenUpDoesNotKeepALeaseAlive(t *testing.T) 
 		}
 		id, frozen := s.ID(), srv.Inject(zktest.Freeze())
 		began := time.Now()
-		_, err := s.ListAll(within(t, 300*time.Millisecond), paths)
+		_, err := listAll(within(t, 300*time.Millisecond), s, paths)
 		took := time.Since(began)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		bound := time.NewTimer(2 * timeout)
@@ -178,7 +178,9 @@ func TestAGrantThatNoLeaseCanBeHadWithIsRefusedWithTheRule(t *testing.T) {
 		rule string
 	}{
 		"below a tick": {zktest.WithSessionTimeouts(time.Second, time.Second), time.Second, "shorter than a server tick of 2s: ask for at least two ticks"},
-		"over a day":   {zktest.WithSessionTimeouts(25*time.Hour, 26*time.Hour), time.Hour, "which is over 24h0m0s"},
+		"more than was asked for": {zktest.WithSessionTimeouts(12*time.Second, time.Hour), 10 * time.Second,
+			"granted a session timeout of 12s, and 10s was asked for: if the servers' minSessionTimeout is above two ticks, ask for that much"},
+		"a little more than was asked for": {zktest.WithSessionTimeouts(4001*time.Millisecond, time.Hour), time.Second, "granted a session timeout of 4.001s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
@@ -187,6 +189,14 @@ func TestAGrantThatNoLeaseCanBeHadWithIsRefusedWithTheRule(t *testing.T) {
 			}, c.opt)
 		})
 	}
+}
+
+// Two ticks are the least that servers grant, unless their minSessionTimeout is set.
+func TestTwoTicksAreTakenHoweverLittleWasAskedFor(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv, func(c *session.Config) { c.Timeout = 100 * time.Millisecond })
+		require.Equal(t, 4*time.Second, s.Timeout())
+	})
 }
 
 // What a server grants a session that it takes over, above what the session has, prolongs no lease.

@@ -1,14 +1,13 @@
-// Package session keeps one ZooKeeper session, and knows until when it is safe to believe in it.
+// Package session keeps one ZooKeeper session, and computes the instant until which the session certainly exists.
 //
 // A Session survives broken connections and servers that die; it ends once, for good, and then says why. Before the
-// ensemble can have ended it, Done is closed: by the ensemble's word when that arrives, and by the session's own lease
-// clock when nothing arrives any more. SafeUntil is the instant before which the ensemble can't have ended it.
+// ensemble can have ended it, Done is closed: when the ensemble's answer says so, or, when no answer arrives
+// any more, by the session's own lease clock. SafeUntil is the instant before which the ensemble can't have ended it.
 //
 // What is not guaranteed: the lease clock holds for clocks whose speeds differ by at most two per cent and for a
 // process that runs. A process that was stopped learns of the end when it runs again: at once when it asks Alive, by Done
-// when a timer has run. A session that is closed by force from elsewhere ends at once, and is heard of only as fast as
-// the network carries it. What else is assumed of the servers, equal limits of the session timeout and a leader that
-// does not stand still for about a timeout, is in lease.go.
+// when a timer has run. The end of a session that another client closes by force is noticed only
+// when the network has reported it. What else is assumed of the servers is listed, with the tests that watch it, in lease.go.
 //
 // # Operations
 //
@@ -26,8 +25,28 @@
 //
 // # How
 //
-// The driver, github.com/go-zookeeper/zk, keeps the connection: one zk.Conn for one session. It is given a net.Conn of
-// ours, the link, on which the operations of this package travel beside the driver's pings, with a context, in a known
-// order, and with every reply checked before it is believed. See lease.go for the clock and its safety argument,
-// link.go for the link, watch.go for the watches, keeper.go for the heartbeats.
+// A session has one conn at a time, on which its requests travel: with a context, in a known order, and with every reply
+// checked before it is believed (conn.go, request.go). When a conn fails, the library github.com/go-zookeeper/zk makes the
+// next one, behind driver.go. The lease and its safety argument are in lease.go, its end in
+// deadline.go, its heartbeats in heartbeat.go and retain.go; the states of a session in state.go, those of a conn in
+// conn.go; the watches in watchtable.go.
+//
+// # Goroutines
+//
+// A connected session has four: three of the driver's, of which one reads (driver.go), and conn.run, which writes. With a
+// Logger or OnState there is a fifth, which calls them (notifier.go). The heartbeat and the end of the lease are timers.
+// Close joins them all, and whatever Session.Go has started. A user's dialer is called in a goroutine of its own, which Close
+// does not join while the dialer does not return: what it still opens is closed (dialer.custom).
+//
+// # Mutexes
+//
+// From the outside in; no mutex is held across I/O, a channel that may block, or work that grows with the number of znodes,
+// but for what one request is about:
+//
+//	Session.mu   → conn.mu → replySizes.mu
+//	Session.mu   → notifier.mu
+//	watches.mu   → conn.mu → replySizes.mu
+//	watches.mu   → ephemerals.mu
+//
+// Session.mu and watches.mu are never held together; dialer.mu is held alone. The end of a lease needs none of them.
 package session

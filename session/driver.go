@@ -1,56 +1,134 @@
 package session
 
 import (
+	"encoding/binary"
+	"errors"
 	"net"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 )
 
+// driver keeps the session connected: the library github.com/go-zookeeper/zk dials through our dialer, shakes hands,
+// pings now and then, and dials again when a connection has failed. This file is all that knows of it. Everything else
+// is done by this package on the conn that the driver is given.
+//
+// What the driver reads is the handshake and the headers of the replies to its own pings and close: nothing that a
+// hostile server could upset it with.
+type driver struct {
+	s       *Session
+	started chan struct{} // closed when what follows is set: the driver's loop dials before start has returned
+	conn    *zk.Conn
+	events  <-chan zk.Event // closed when the driver's loop has ended
+}
+
 // driverBuffer is the size of the driver's two buffers. All that goes through them are handshakes and headers.
 const driverBuffer = 4 << 10
 
-// connectDriver starts the driver: one zk.Conn for this one session.
-func (s *Session) connectDriver() error {
-	s.mu.Lock() // the driver dials at once; dial waits until conn is set
-	defer s.mu.Unlock()
-	conn, events, err := zk.Connect([]string{"ensemble"}, s.cfg.timeout,
-		zk.WithDialer(s.dial), zk.WithHostProvider(provider{s}), zk.WithLogger(quiet{}), zk.WithLogInfo(false),
+func newDriver(s *Session) *driver { return &driver{s: s, started: make(chan struct{})} }
+
+// start starts the driver's loop. Owner: shutdown, which stops and joins it.
+func (d *driver) start() error {
+	conn, events, err := zk.Connect([]string{"ensemble"}, d.s.cfg.timeout,
+		zk.WithDialer(d.dial), zk.WithHostProvider(provider{d.s}), zk.WithLogger(quiet{}), zk.WithLogInfo(false),
 		zk.WithMaxBufferSize(driverBuffer), zk.WithMaxConnBufferSize(driverBuffer))
 	if err != nil {
 		return err
 	}
-	s.conn = conn
-	go func() { // the driver closes events when its loop has ended; shutdown waits for it
-		defer close(s.drained)
-		for range events { //nolint:revive // what they say, the links say better
-		}
-	}()
+	d.conn, d.events = conn, events
+	close(d.started)
 	return nil
 }
 
-// dial is the driver's dialer: hosts chooses the server, and the driver gets it inside a link.
-func (s *Session) dial(string, string, time.Duration) (net.Conn, error) {
-	conn, server, limit, err := s.hosts.dial()
+// stop closes the driver, which says so to the server if there is a connection, and returns a channel that is closed when
+// its loop has ended. The driver waits a second for the server's answer, and ends when its connection does.
+func (d *driver) stop() (ended <-chan struct{}) {
+	done := make(chan struct{})
+	go func() { // ends with the driver's loop
+		defer close(done)
+		<-d.started // a session may end in its first handshake
+		d.conn.Close()
+		for range d.events { //nolint:revive // what they tell, the conns have told
+		}
+	}()
+	return done
+}
+
+// dial is the driver's dialer: ours chooses the server.
+func (d *driver) dial(string, string, time.Duration) (net.Conn, error) {
+	netConn, server, limit, err := d.s.dialer.dial()
 	if err != nil {
 		return nil, err
 	}
-	l := newLink(s, conn, server, limit)
-	s.mu.Lock()
-	over := s.Err() != nil
-	if !over {
-		s.dialled = l
-	}
-	s.mu.Unlock()
-	if over { // nobody would cut short the handshake any more
-		l.fail(errStopped)
+	c := newConn(d.s, netConn, server, limit)
+	if !d.s.dialled(c) {
 		return nil, errStopped
 	}
-	return l, nil
+	return &driverConn{Conn: netConn, c: c}, nil
 }
 
-// provider is the driver's host list: a single name, since hosts knows better. The driver looks whether it was closed
-// only when its list begins anew, so from the end of the session on every call says so.
+// driverConn is what the driver takes for its network connection.
+type driverConn struct {
+	net.Conn
+	c      *conn
+	began  bool
+	unread []byte // what the driver has not fetched yet
+}
+
+var errNotAFrame = errors.New("session: the driver wrote something else than a frame")
+
+// Write takes the driver's frames, one per call: first its connect request, which goes out at once, then pings and the
+// close, which queue behind our requests.
+func (d *driverConn) Write(b []byte) (int, error) {
+	if len(b) < 12 || int(binary.BigEndian.Uint32(b)) != len(b)-4 {
+		return 0, errNotAFrame
+	}
+	frame := append([]byte(nil), b...)
+	if !d.began {
+		d.began = true
+		return len(b), d.c.shakeHands(frame)
+	}
+	if !d.c.enqueue(&request{op: int32(binary.BigEndian.Uint32(b[8:])), xid: int32(binary.BigEndian.Uint32(b[4:])),
+		frame: frame, foreign: true, urgent: true}) {
+		return 0, d.c.failure()
+	}
+	return len(b), nil
+}
+
+// Read gives the driver what is for it. The conn handles everything else that arrives meanwhile.
+func (d *driverConn) Read(b []byte) (int, error) {
+	for len(d.unread) == 0 {
+		frame, err := d.c.receive()
+		if err != nil {
+			return 0, err
+		}
+		if frame != nil {
+			d.unread = append(appendInt(d.unread[:0], int32(len(frame))), frame...)
+		}
+	}
+	n := copy(b, d.unread)
+	d.unread = d.unread[n:]
+	return n, nil
+}
+
+// SetReadDeadline does nothing. During the handshake the dialer's own, shorter deadline stands; later the driver would set
+// one for frames of its own only, which would pass while ours arrive. The heartbeat sees whether the server is silent.
+func (d *driverConn) SetReadDeadline(time.Time) error { return nil }
+
+// SetWriteDeadline does nothing: the conn bounds each write.
+func (d *driverConn) SetWriteDeadline(time.Time) error { return nil }
+
+// SetDeadline does nothing, for the same reason; the driver does not call it.
+func (d *driverConn) SetDeadline(time.Time) error { return nil }
+
+// Close gives up the connection.
+func (d *driverConn) Close() error {
+	d.c.fail(errors.New("closed by the driver"))
+	return nil
+}
+
+// provider is the driver's list of servers: a single name, since our dialer knows better. The driver checks for
+// Close only at the start of its server list, so once the session is over Next always reports a restart.
 type provider struct{ s *Session }
 
 func (p provider) Init([]string) error { return nil }

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
-
-	"github.com/zklock/locker/internal/trusted"
 )
 
 // When a session ends, its leader writes one transaction that lists the paths of all its ephemeral znodes. Since 3.6.0 a
@@ -21,7 +19,7 @@ import (
 // What is counted is never less than what stands at the ensemble. Room is reserved before a create leaves, and given back
 // only when the ensemble has said no, or has said that the znode is gone: in the answer to a delete, in a NoNode that is
 // younger than the create (zxids tell), or by a watch. A create whose reply was lost keeps its room until somebody finds
-// out what became of it (Found; or a delete of that very path). A znode that somebody else deleted, and of which nothing
+// out what became of it (found; or a delete of that very path). A znode that somebody else deleted, and of which nothing
 // was heard, is counted until its path is used again or the session ends: then the session refuses too early, not too late.
 
 // Limits of Config.EphemeralBytes: a session has room for any single path; and what no server's buffers are set to.
@@ -44,7 +42,7 @@ var ErrNoRoom = errors.New("session: no room for another ephemeral znode")
 // RoomError is an ErrNoRoom with its figures, in bytes.
 type RoomError struct {
 	Need  int // for the znodes that were to be made
-	Used  int // by those that there are, or may be
+	Used  int // by those that exist, or may exist
 	Limit int // Config.EphemeralBytes
 }
 
@@ -101,9 +99,9 @@ func newEphemerals(limit, chroot int) *ephemerals {
 }
 
 // size is what a change of the number of znodes by one takes or gives back, at most.
-func (e *ephemerals) size(c change) int {
-	n := e.chroot + len(c.path) + lengthBytes
-	if c.kind == makesNumbered {
+func (e *ephemerals) size(r change) int {
+	n := e.chroot + len(r.path) + lengthBytes
+	if r.kind == makesNumbered {
 		n += numberBytes
 	}
 	return n
@@ -112,20 +110,20 @@ func (e *ephemerals) size(c change) int {
 // reserve takes the room that a request may need; an error says that there is not enough. A transaction that also deletes
 // ephemerals of this session needs only what it adds; and when it does no more than to replace some, by such with longer
 // names, it may go beyond the limit by an eighth: a holder must be able to change what it has.
-func (e *ephemerals) reserve(c *call) error {
-	if len(c.changes) == 0 || c.reserved > 0 {
+func (e *ephemerals) reserve(r *request) error {
+	if len(r.changes) == 0 || r.reserved > 0 {
 		return nil
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	gross, net, more := 0, 0, 0
-	for i, ch := range c.changes {
+	for i, ch := range r.changes {
 		if ch.kind != deletes {
 			gross, net, more = gross+e.size(ch), net+e.size(ch), more+1
 			continue
 		}
 		made := func(b change) bool { return b.kind == makes && b.path == ch.path }
-		if _, ok := e.made[ch.path]; ok || slices.ContainsFunc(c.changes[:i], made) {
+		if _, ok := e.made[ch.path]; ok || slices.ContainsFunc(r.changes[:i], made) {
 			net, more = net-e.size(ch), more-1
 		}
 	}
@@ -136,30 +134,30 @@ func (e *ephemerals) reserve(c *call) error {
 	if gross > 0 && (e.retired || net > 0 && e.bytes+net > limit) {
 		return &RoomError{Need: net, Used: e.bytes, Limit: limit}
 	}
-	c.reserved = gross
+	r.reserved = gross
 	e.bytes += gross
 	return nil
 }
 
 // refund gives back the room of a request that was certainly not carried out.
-func (e *ephemerals) refund(c *call) {
-	if len(c.changes) == 0 {
+func (e *ephemerals) refund(r *request) {
+	if len(r.changes) == 0 {
 		return
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.releaseLocked(c)
+	e.releaseLocked(r)
 }
 
-// releaseLocked gives back what was reserved for c, or, when its reply came after all, what was kept since.
-func (e *ephemerals) releaseLocked(c *call) {
-	for _, ch := range c.changes {
-		if c.doubted && ch.kind != deletes {
+// releaseLocked gives back what was reserved for r, or, when its reply came after all, what was kept since.
+func (e *ephemerals) releaseLocked(r *request) {
+	for _, ch := range r.changes {
+		if r.doubted && ch.kind != deletes {
 			e.clearLocked(change{kind: ch.kind, path: ch.path}, 1)
 		}
 	}
-	e.freeLocked(c.reserved)
-	c.reserved, c.doubted = 0, false
+	e.freeLocked(r.reserved)
+	r.reserved, r.doubted = 0, false
 }
 
 // freeLocked counts n bytes less.
@@ -170,14 +168,14 @@ func (e *ephemerals) freeLocked(n int) {
 }
 
 // unknown keeps the room of a request that may have been carried out.
-func (e *ephemerals) unknown(c *call) {
+func (e *ephemerals) unknown(r *request) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if c.reserved == 0 {
+	if r.reserved == 0 {
 		return
 	}
-	c.reserved, c.doubted = 0, true
-	for _, ch := range c.changes {
+	r.reserved, r.doubted = 0, true
+	for _, ch := range r.changes {
 		if ch.kind != deletes {
 			e.doubt[change{kind: ch.kind, path: ch.path}]++
 		}
@@ -185,20 +183,20 @@ func (e *ephemerals) unknown(c *call) {
 }
 
 // carriedOut counts what a request made and deleted: path returns the path of the znode that a change has made.
-func (e *ephemerals) carriedOut(c *call, path func(change) string) {
-	if len(c.changes) == 0 {
+func (e *ephemerals) carriedOut(r *request, path func(change) string) {
+	if len(r.changes) == 0 {
 		return
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, ch := range c.changes {
+	for _, ch := range r.changes {
 		if ch.kind == deletes {
-			e.goneLocked(ch.path, c.head.zxid, true)
+			e.goneLocked(ch.path, r.head.zxid, true)
 			continue
 		}
-		e.addLocked(path(ch), c.head.zxid)
+		e.addLocked(path(ch), r.head.zxid)
 	}
-	e.releaseLocked(c)
+	e.releaseLocked(r)
 }
 
 // addLocked counts the znode path.
@@ -241,37 +239,37 @@ func (e *ephemerals) goneLocked(path string, zxid int64, written bool) {
 	}
 }
 
-// left is told that nobody waits for c any more, whose outcome its caller has not learned from a reply.
-func (e *ephemerals) left(c *call) {
-	if c.reserved == 0 {
+// left is called when the caller of r gives up without having learned from a reply whether r was carried out.
+func (e *ephemerals) left(r *request) {
+	if r.reserved == 0 {
 		return
 	}
-	if c.mayHaveLeft() {
-		e.unknown(c)
+	if r.mayHaveLeft() {
+		e.unknown(r)
 	} else {
-		e.refund(c)
+		e.refund(r)
 	}
 }
 
 // answered learns from a reply. A create's success is counted when its path has been decoded: see settle.
-func (e *ephemerals) answered(c *call) {
+func (e *ephemerals) answered(r *request) {
 	switch {
-	case c.op == opDelete && (c.head.code == codeOK || c.head.code == codeNoNode):
-		e.gone(c.path, c.head.zxid, true)
-	case c.head.code == codeNoNode && c.op != opMulti:
-		e.gone(c.path, c.head.zxid, false)
+	case r.op == opDelete && (r.head.code == codeOK || r.head.code == codeNoNode):
+		e.gone(r.path, r.head.zxid, true)
+	case r.head.code == codeNoNode && r.op != opMulti:
+		e.gone(r.path, r.head.zxid, false)
 	}
 }
 
 // settle counts the outcome of a request that has been answered, and whose answer came to err.
-func (e *ephemerals) settle(c *call, err error, path func(change) string) {
+func (e *ephemerals) settle(r *request, err error, path func(change) string) {
 	switch {
 	case err == nil:
-		e.carriedOut(c, path)
-	case errors.Is(err, ErrUnknownOutcome), !definite(c.head.code):
-		e.unknown(c)
+		e.carriedOut(r, path)
+	case errors.Is(err, ErrUnknownOutcome), !definite(r.head.code):
+		e.unknown(r)
 	default:
-		e.refund(c)
+		e.refund(r)
 	}
 }
 
@@ -288,27 +286,23 @@ func (e *ephemerals) deleted(typ int32, path string) {
 	}
 }
 
-// HasRoom reports whether the paths of further ephemeral znodes may take n bytes, each counted with its chroot, its
-// number, and 4 bytes more, or the session has none yet: whoever needs more than there can be is told so by his create.
-func (s *Session) HasRoom(n int) bool {
-	e := s.ephemerals
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return !e.retired && (e.bytes == 0 || e.bytes+n <= e.limit)
-}
-
 // EphemeralBytes returns what the paths of the session's ephemeral znodes take of Config.EphemeralBytes: of those that
-// stand, and of those that may have been made or may still stand.
+// exist, and of those that may have been made or may still exist.
 func (s *Session) EphemeralBytes() int {
 	s.ephemerals.mu.Lock()
 	defer s.ephemerals.mu.Unlock()
 	return s.ephemerals.bytes
 }
 
-// Retire has the session refuse further ephemeral znodes (ErrNoRoom), for good, if it has had none for unused: whoever
-// calls Close then takes nothing from anybody. It reports whether it did.
-func (s *Session) Retire(_ trusted.Caller, unused time.Duration) bool {
-	e := s.ephemerals
+// hasRoom is trusted.Session.HasRoom.
+func (e *ephemerals) hasRoom(n int) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return !e.retired && (e.bytes == 0 || e.bytes+n <= e.limit)
+}
+
+// retire is trusted.Session.Retire.
+func (e *ephemerals) retire(unused time.Duration) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.retired && e.bytes == 0 && time.Since(e.empty) >= unused {
@@ -317,14 +311,12 @@ func (s *Session) Retire(_ trusted.Caller, unused time.Duration) bool {
 	return e.retired
 }
 
-// Found is told what became of creates of path, sequential and ephemeral, whose outcome was unknown, by whoever has looked:
-// made is the znode, or the zero Created when there is none. The path must be one that nobody else uses.
-func (s *Session) Found(_ trusted.Caller, path string, made Created) {
-	e := s.ephemerals
+// found is trusted.Session.Found.
+func (e *ephemerals) found(path, made string, czxid int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if made.Path != "" {
-		e.addLocked(made.Path, made.Czxid)
+	if made != "" {
+		e.addLocked(made, czxid)
 	}
 	e.clearLocked(change{kind: makesNumbered, path: path}, math.MaxInt)
 }

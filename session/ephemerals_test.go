@@ -59,8 +59,8 @@ func TestEveryCreateOfAnEphemeralBeyondTheRoomIsRefusedBeforeItLeaves(t *testing
 		require.Equal(t, listed(srv, s.ID()), s.EphemeralBytes(), "chroot and number included")
 		require.Less(t, s.EphemeralBytes(), leastRoom)
 		require.Greater(t, s.EphemeralBytes()+len("/ch/root")+len(made[0])+4, leastRoom, "all the room was used")
-		require.True(t, s.HasRoom(leastRoom-s.EphemeralBytes()))
-		require.False(t, s.HasRoom(leastRoom-s.EphemeralBytes()+1))
+		require.True(t, s.ForLocks(trusted.Caller{}).HasRoom(leastRoom-s.EphemeralBytes()))
+		require.False(t, s.ForLocks(trusted.Caller{}).HasRoom(leastRoom-s.EphemeralBytes()+1))
 
 		before := srv.Requests()
 		long := "/" + strings.Repeat("x", 300)
@@ -69,11 +69,11 @@ func TestEveryCreateOfAnEphemeralBeyondTheRoomIsRefusedBeforeItLeaves(t *testing
 		for name, create := range map[string]func() error{
 			"Create": func() error { _, err := s.Create(ctx, long, nil, session.Ephemeral, everybody); return err },
 			"CreateAndList": func() error {
-				_, _, err := s.CreateAndList(ctx, long, nil, session.EphemeralSequential, everybody)
+				_, _, err := createAndList(ctx, s, long, nil, session.EphemeralSequential, everybody)
 				return err
 			},
 			"Multi":           func() error { _, err := s.Multi(ctx, lasting, ephemeral); return err },
-			"TransactAndList": func() error { _, _, err := s.TransactAndList(ctx, []any{ephemeral}, []string{"/"}); return err },
+			"TransactAndList": func() error { _, _, err := transactAndList(ctx, s, []any{ephemeral}, []string{"/"}); return err },
 		} {
 			err := create()
 			require.ErrorIs(t, err, session.ErrNoRoom, name)
@@ -226,7 +226,7 @@ func TestACreateOfUnknownOutcomeKeepsItsRoomUntilItIsFoundOut(t *testing.T) {
 				require.Len(t, ss.Ephemerals, 1)
 				found.Path = ss.Ephemerals[0]
 			}
-			s.Found(trusted.Caller{}, "/line-", found)
+			s.ForLocks(trusted.Caller{}).Found("/line-", found.Path, found.Czxid)
 			require.Equal(t, listed(srv, s.ID()), s.EphemeralBytes())
 			if carriedOut {
 				require.NoError(t, s.Delete(ctx, found.Path, -1))
@@ -243,7 +243,7 @@ func TestAnAnswerOfAServerInTroubleSaysNothingAboutTheCreate(t *testing.T) {
 		_, err := s.Create(within(t, soon), "/n-", nil, session.EphemeralSequential, everybody)
 		require.Error(t, err)
 		require.NotZero(t, s.EphemeralBytes())
-		s.Found(trusted.Caller{}, "/n-", session.Created{})
+		s.ForLocks(trusted.Caller{}).Found("/n-", "", 0)
 		require.Zero(t, s.EphemeralBytes())
 	})
 }
@@ -276,7 +276,7 @@ func TestOnlyASessionThatHasHadNoEphemeralsForSoLongIsRetired(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
 		ctx := within(t, time.Hour)
-		require.False(t, s.Retire(trusted.Caller{}, time.Minute))
+		require.False(t, s.ForLocks(trusted.Caller{}).Retire(time.Minute))
 		time.Sleep(time.Minute)
 		in := srv.Inject(zktest.HoldReply().Op(zktest.OpCreate).Once())
 		made := make(chan session.Created)
@@ -286,17 +286,17 @@ func TestOnlyASessionThatHasHadNoEphemeralsForSoLongIsRetired(t *testing.T) {
 			made <- m
 		}()
 		synctest.Wait()
-		require.False(t, s.Retire(trusted.Caller{}, time.Minute), "a create is on its way")
+		require.False(t, s.ForLocks(trusted.Caller{}).Retire(time.Minute), "a create is on its way")
 		in.Release()
 		require.Equal(t, "/e", (<-made).Path)
-		require.False(t, s.Retire(trusted.Caller{}, 0))
+		require.False(t, s.ForLocks(trusted.Caller{}).Retire(0))
 		require.NoError(t, s.Delete(ctx, "/e", -1))
-		require.False(t, s.Retire(trusted.Caller{}, time.Minute))
+		require.False(t, s.ForLocks(trusted.Caller{}).Retire(time.Minute))
 		time.Sleep(time.Minute)
-		require.True(t, s.Retire(trusted.Caller{}, time.Minute))
+		require.True(t, s.ForLocks(trusted.Caller{}).Retire(time.Minute))
 		_, err := s.Create(ctx, "/e", nil, session.Ephemeral, everybody)
 		require.ErrorIs(t, err, session.ErrNoRoom)
-		require.False(t, s.HasRoom(0))
+		require.False(t, s.ForLocks(trusted.Caller{}).HasRoom(0))
 	})
 }
 
@@ -335,7 +335,7 @@ func TestWhatIsCountedIsNeverLessThanWhatStands(t *testing.T) {
 									made.Path = "/" + name
 								}
 							}
-							s.Found(trusted.Caller{}, numbered, made)
+							s.ForLocks(trusted.Caller{}).Found(numbered, made.Path, made.Czxid)
 						}
 						if made.Path != "" {
 							known[made.Path] = true

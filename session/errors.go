@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,15 +13,16 @@ import (
 // Ends of a session. Each is the cause of Session.Err and of every context derived from Session.Context.
 // The ones that were not asked for match ErrLost by errors.Is.
 var (
-	// ErrLost matches, by errors.Is, every end that nobody asked for: ErrExpired, ErrLeaseOver, ErrAuth.
+	// ErrLost matches, by errors.Is, every end that the caller did not ask for: ErrExpired, ErrLeaseOver, ErrAuth.
 	ErrLost = errors.New("session: lost")
 
 	// ErrExpired says that the ensemble ended the session: it was silent for too long, or was closed by force.
 	// Its ephemeral znodes are gone.
 	ErrExpired error = &lossError{"session: expired by the ensemble"}
 
-	// ErrLeaseOver says that nothing was heard for so long that the ensemble may have ended the session.
-	// Its ephemeral znodes may still stand for a while, and go without any further word from here.
+	// ErrLeaseOver says that nothing was heard for so long that the ensemble may have ended the session, or that the
+	// connection broke and the server takes no session up again, as ClickHouse Keeper does.
+	// Its ephemeral znodes may still exist for a while. The ensemble deletes them.
 	ErrLeaseOver error = &lossError{"session: lease over, nothing heard from the ensemble"}
 
 	// ErrAuth says that the ensemble refused the credentials of Config.Auth.
@@ -104,6 +106,24 @@ func (e *sizeError) Error() string {
 
 func (e *sizeError) Unwrap() error { return ErrTooLarge }
 
+// strangerError says that what answered the handshake is no ZooKeeper server. It matches ErrGarbled.
+type strangerError struct{ began []byte }
+
+// Error names the protocol, where its first bytes tell.
+func (e *strangerError) Error() string {
+	switch {
+	case bytes.HasPrefix(e.began, []byte("SSH-")):
+		return "this is an SSH server, not ZooKeeper"
+	case bytes.HasPrefix(e.began, []byte("HTTP")):
+		return "this is an HTTP server, not ZooKeeper's client port"
+	case bytes.HasPrefix(e.began, []byte{0x15, 0x03}): // an alert
+		return "this port speaks TLS, and the connection was made without"
+	}
+	return fmt.Sprintf("this is not a ZooKeeper server: its answer begins with %q", e.began)
+}
+
+func (e *strangerError) Is(target error) bool { return target == ErrGarbled }
+
 // waitError is a context's end together with what was being waited for.
 type waitError struct {
 	err  error // context.Canceled or context.DeadlineExceeded, or the context's own cause
@@ -113,9 +133,9 @@ type waitError struct {
 func (e *waitError) Error() string   { return e.err.Error() + " while " + e.what.Error() }
 func (e *waitError) Unwrap() []error { return []error{e.err, e.what} }
 
-// Waited joins the end of ctx with what was being waited for, so that errors.Is finds both.
-// ctx must have ended. When ctx was cancelled with a cause of its own, that is found too; but not one that would be
-// taken for the outcome of the operation that ended: of that, only its text is left.
+// Waited joins the end of ctx with what was being waited for, so that errors.Is finds both. ctx must have ended. When ctx
+// was cancelled with a cause of its own, errors.Is finds that too; but if the cause could be taken for the outcome of the
+// operation, only its text is kept.
 func Waited(ctx context.Context, what error) error {
 	err := ctx.Err()
 	switch cause := context.Cause(ctx); {

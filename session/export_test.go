@@ -50,17 +50,22 @@ func (l *Lease) Confirmed() time.Time                { return l.l.confirmed }
 func (l *Lease) Marks() int                          { return len(l.l.marks) }
 func (l *Lease) Steady() time.Duration               { return l.l.steady() }
 
-// WatchedPaths returns how many paths the watch table holds.
-func (s *Session) WatchedPaths() int {
+// WatchedPaths returns how many paths the watch table holds, but for those that the next connection will drop unasked.
+func (s *Session) WatchedPaths() (n int) {
 	s.watches.mu.Lock()
 	defer s.watches.mu.Unlock()
-	return len(s.watches.byPath)
+	for _, t := range s.watches.byPath {
+		if s.watches.conn != nil || t.armed || len(t.waiters) > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // QueuedCalls returns how many requests of the present link have not been written yet, and how many have no reply.
 func (s *Session) QueuedCalls() (queued, pending int) {
 	s.mu.Lock()
-	l := s.link
+	l := s.conn
 	s.mu.Unlock()
 	if l == nil {
 		return 0, 0
@@ -72,41 +77,53 @@ func (s *Session) QueuedCalls() (queued, pending int) {
 
 // Attempt and Patience are the bounds that follow from a timeout.
 func Attempt(timeout time.Duration) time.Duration  { return attempt(timeout) }
-func Patience(timeout time.Duration) time.Duration { return patience(timeout) }
+func Patience(timeout time.Duration) time.Duration { return firstPatience(timeout) }
 
-// Rig is a session without a driver, with one link, on which a test plays the server: it sees every frame that the
-// link would write and hands in what the link would read.
+// Rig is a session whose driver has not been started, with one conn, on which a test plays the server: it sees every frame
+// that the conn would write and hands in what the conn would read.
 type Rig struct {
 	*Session
-	l *link
+	c *conn
 }
 
-// NewRig returns a connected session that has done no I/O.
+// NewRig returns a connected session that has done no I/O, and sends no heartbeats by itself.
 func NewRig() *Rig {
-	cfg, err := Config{Logger: slog.New(slog.DiscardHandler)}.check("rig:1/app")
+	refuse := func(string, string, time.Duration) (net.Conn, error) { return nil, errors.New("no server") }
+	cfg, err := Config{Logger: slog.New(slog.DiscardHandler), Dial: refuse}.check("rig:1/app")
 	if err != nil {
 		panic(err)
 	}
 	s := newSession(cfg)
+	s.driver = newDriver(s)
+	s.heartbeat = time.AfterFunc(time.Hour, func() {})
 	s.id, s.granted = 7, cfg.timeout
-	s.ended.Store(true) // there is no driver to shut down, should the lease of a rig that nobody closes be over
+	s.ending.Do(func() {}) // there is no driver to shut down, should the lease of a rig that nobody closes be over
 	now := s.clock.stamp()
 	s.lease.begin(now, now, cfg.timeout, cfg.tick, true)
 	s.lease.ack(now, now, true)
-	r := &Rig{Session: s, l: newLink(s, sink{}, "rig:1", time.Second)}
-	r.l.shaken = true
-	s.linkUp(r.l)
+	r := &Rig{Session: s}
+	r.connect(sink{}, "rig:1")
+	r.connUp(r.c)
 	return r
 }
 
-// Stop stops the rig's clock.
-func (r *Rig) Stop() { r.deadline.timer.Stop() }
+// connect gives the rig a conn that has shaken hands.
+func (r *Rig) connect(netConn net.Conn, server string) {
+	r.c = newConn(r.Session, netConn, server, time.Second)
+	r.c.state = connJoined
+}
+
+// Stop stops the rig's clocks.
+func (r *Rig) Stop() {
+	r.deadline.timer.Stop()
+	r.heartbeat.Stop()
+}
 
 // Woken tells that requests have been queued.
-func (r *Rig) Woken() <-chan struct{} { return r.l.wake }
+func (r *Rig) Woken() <-chan struct{} { return r.c.wake }
 
 // Dead is closed when the link has been given up.
-func (r *Rig) Dead() <-chan struct{} { return r.l.dead }
+func (r *Rig) Dead() <-chan struct{} { return r.c.dead }
 
 // Answer answers each request that is queued with code and body.
 func (r *Rig) Answer(code int32, body []byte) error {
@@ -114,21 +131,21 @@ func (r *Rig) Answer(code int32, body []byte) error {
 		return err
 	}
 	for {
-		r.l.mu.Lock()
-		n := r.l.pending.n
+		r.c.mu.Lock()
+		n := r.c.pending.n
 		var xid int32
 		if n > 0 {
-			xid = r.l.pending.head.xid
+			xid = r.c.pending.head.xid
 		}
-		r.l.mu.Unlock()
+		r.c.mu.Unlock()
 		if n == 0 {
 			return nil
 		}
 		b := binary.BigEndian.AppendUint32(nil, uint32(xid))
 		b = binary.BigEndian.AppendUint64(b, 99)
 		b = binary.BigEndian.AppendUint32(b, uint32(code))
-		if err := r.l.handle(append(b, body...), len(b)+len(body), r.clock.now()); err != nil {
-			r.l.fail(err)
+		if _, err := r.c.handle(append(b, body...), len(b)+len(body), r.clock.now()); err != nil {
+			r.c.fail(err)
 			return err
 		}
 	}
@@ -140,94 +157,90 @@ func (r *Rig) Notify(typ zk.EventType, path string) error {
 	b = binary.BigEndian.AppendUint64(b, 0xffffffffffffffff)
 	b = append(b, 0, 0, 0, 0, 0, 0, 0, byte(typ), 0, 0, 0, 3)
 	body := appendString(b, path)
-	return r.l.handle(body, len(body), r.clock.now())
+	_, err := r.c.handle(body, len(body), r.clock.now())
+	return err
 }
 
 // Send writes what is queued.
 func (r *Rig) Send() error {
 	for {
-		if more, err := r.l.flush(nil); !more || err != nil {
+		if more, err := r.c.flush(nil); !more || err != nil {
 			return err
 		}
 	}
 }
 
 // Beat puts a heartbeat on the link.
-func (r *Rig) Beat() { r.l.enqueue(newPing()) }
+func (r *Rig) Beat() { r.c.enqueue(newPing()) }
+
+// NextBeat does what the keeper has to do now, and returns for how long there will be nothing.
+func (s *Session) NextBeat() time.Duration { return s.beat() }
 
 // Break gives up the link.
-func (r *Rig) Break(err error) { r.l.fail(err) }
+func (r *Rig) Break(err error) { r.c.fail(err) }
 
 // Take takes the first request without a reply, as the reader does, and returns its hook.
 func (r *Rig) Take() func(code int32) {
-	r.l.mu.Lock()
-	defer r.l.mu.Unlock()
-	return r.l.pending.pop().hook
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	return r.c.pending.pop().hook
 }
 
-// Reconnect gives the session another link.
+// Reconnect gives the session another conn.
 func (r *Rig) Reconnect() {
-	r.l = newLink(r.Session, sink{}, "rig:2", time.Second)
-	r.l.shaken = true
-	r.linkUp(r.l)
+	r.connect(sink{}, "rig:2")
+	r.connUp(r.c)
 }
 
-// RefuseAndBreak has the reader find, in the reply to the first request, that the session is over, and the link fail
+// RefuseAndBreak has the reader find, in the reply to the first request, that the session is over, and the conn fail
 // before it has seen to that.
 func (r *Rig) RefuseAndBreak(err error) {
-	conn, events, connErr := zk.Connect([]string{"127.0.0.1:1"}, time.Second, zk.WithLogger(quiet{}), zk.WithDialer(
-		func(string, string, time.Duration) (net.Conn, error) { return nil, errors.New("no server") }))
-	if connErr != nil {
-		panic(connErr)
+	if err := r.driver.start(); err != nil { // for the end of the session to stop
+		panic(err)
 	}
-	r.conn = conn // for the end of the session to close
-	r.ended.Store(false)
-	go func() {
-		defer close(r.drained)
-		for range events { //nolint:revive // they say nothing
-		}
-	}()
+	r.ending = sync.Once{}
 	r.mu.Lock() // both need it
-	r.l.mu.Lock()
-	b := binary.BigEndian.AppendUint32(nil, uint32(r.l.pending.head.xid))
-	n := r.l.pending.n
-	r.l.mu.Unlock()
+	r.c.mu.Lock()
+	b := binary.BigEndian.AppendUint32(nil, uint32(r.c.pending.head.xid))
+	n := r.c.pending.n
+	r.c.mu.Unlock()
 	b = binary.BigEndian.AppendUint64(b, 99)
 	code := int32(codeSessionExpired)
 	b = binary.BigEndian.AppendUint32(b, uint32(code))
 	var both sync.WaitGroup
-	both.Go(func() { r.l.fail(r.l.handle(b, len(b), r.clock.stamp())) })
-	r.until(func() bool { return r.l.pending.n < n })
-	both.Go(func() { r.l.fail(err) })
-	r.until(func() bool { return r.l.err != nil })
+	both.Go(func() {
+		_, err := r.c.handle(b, len(b), r.clock.stamp())
+		r.c.fail(err)
+	})
+	r.until(func() bool { return r.c.pending.n < n })
+	both.Go(func() { r.c.fail(err) })
+	r.until(func() bool { return r.c.err != nil })
 	r.mu.Unlock()
 	both.Wait()
 }
 
-// until waits for what the link's lock guards.
+// until waits for what the conn's lock guards.
 func (r *Rig) until(cond func() bool) {
 	began := time.Now()
 	for done := false; !done; runtime.Gosched() {
-		r.l.mu.Lock()
+		r.c.mu.Lock()
 		done = cond()
-		r.l.mu.Unlock()
+		r.c.mu.Unlock()
 		if time.Since(began) > time.Minute {
 			panic("the rig's link does not get there")
 		}
 	}
 }
 
-// ReadAll reads a whole stream of frames as a link that has shaken hands, until its end or its first bad frame, and
+// ReadAll reads a whole stream of frames as a conn that has shaken hands, until its end or its first bad frame, and
 // returns how many bytes the driver got to see.
 func ReadAll(stream io.Reader) (forwarded int, err error) {
 	r := NewRig()
 	defer r.Stop()
-	r.l = newLink(r.Session, source{stream}, "rig:1", time.Second)
-	r.l.shaken = true
-	b := make([]byte, 4096)
+	r.connect(source{stream}, "rig:1")
 	for {
-		n, err := r.l.Read(b)
-		forwarded += n
+		frame, err := r.c.receive()
+		forwarded += len(frame)
 		if err != nil {
 			return forwarded, err
 		}
@@ -263,9 +276,9 @@ func (source) RemoteAddr() net.Addr             { return nil }
 // HoldMutexes locks every mutex that the session and its connection have, and returns what unlocks them.
 func (s *Session) HoldMutexes() (release func()) {
 	s.mu.Lock()
-	all := []sync.Locker{&s.mu, &s.watches.mu, &s.hosts.mu}
-	if s.link != nil {
-		all = append(all, &s.link.mu)
+	all := []sync.Locker{&s.mu, &s.watches.mu, &s.dialer.mu}
+	if s.conn != nil {
+		all = append(all, &s.conn.mu)
 	}
 	if s.notes != nil {
 		all = append(all, &s.notes.mu)
@@ -294,4 +307,16 @@ func Verdict(op, header int32, codes ...int32) int32 {
 		body = append(appendInt(appendBool(appendInt(body, opError), false), code), appendInt(nil, code)...)
 	}
 	return verdict(op, header, appendMultiHeader(body, opError, true))
+}
+
+// EndedBeforeItsDriver returns a session that has ended, as one may in its first handshake, before its driver has started.
+func EndedBeforeItsDriver(dial Dialer) (s *Session, start func() error) {
+	cfg, err := Config{Dial: dial}.check("early:1")
+	if err != nil {
+		panic(err)
+	}
+	s = newSession(cfg)
+	s.driver = newDriver(s)
+	s.end(ErrAuth)
+	return s, s.driver.start
 }

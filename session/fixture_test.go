@@ -49,7 +49,7 @@ func open(t testing.TB, srv *zktest.Server, change ...func(*session.Config)) *se
 // openAt opens a session on whatever the connect string names.
 func openAt(t testing.TB, connect string, change ...func(*session.Config)) *session.Session {
 	t.Helper()
-	var conf session.Config
+	conf := session.Config{CreateChroot: true}
 	for _, f := range change {
 		f(&conf)
 	}
@@ -78,9 +78,9 @@ func ephemeral(t testing.TB, s *session.Session) string {
 }
 
 // retain has the lease kept for a znode.
-func retain(t testing.TB, s *session.Session, node string) *session.Retention {
+func retain(t testing.TB, s *session.Session, node string) trusted.Retention {
 	t.Helper()
-	r, err := s.Retain(within(t, soon), trusted.Caller{}, node)
+	r, err := s.ForLocks(trusted.Caller{}).Retain(within(t, soon), node)
 	require.NoError(t, err)
 	return r
 }

@@ -17,7 +17,7 @@ func TestAHostileHandshake(t *testing.T) {
 	respond := func(b []byte) func(c *peerConn) {
 		return func(c *peerConn) { c.hello(); c.send(b); c.silence() }
 	}
-	good := append(append(be32(be64(be32(be32(nil, 0), 8000), 77), 16), make([]byte, 16)...), 0)
+	good := append(append(be32(be64(be32(be32(nil, 0), 8000), 77), 16), bytes.Repeat([]byte{7}, 16)...), 0)
 	edit := func(at int, b ...byte) []byte {
 		e := bytes.Clone(good)
 		copy(e[at:], b)
@@ -38,9 +38,11 @@ func TestAHostileHandshake(t *testing.T) {
 		"trailing bytes":      {respond(append(bytes.Clone(good), 1, 2, 3)), true, "trailing"},
 		"cut":                 {respond(good[:17]), true, "short"},
 		"empty frame":         {respond(nil), true, "length 0"},
-		"a length of 2^31-1":  {func(c *peerConn) { c.hello(); c.raw(0x7f, 0xff, 0xff, 0xff); c.silence() }, true, "length 2147483647"},
-		"a negative length":   {func(c *peerConn) { c.hello(); c.raw(0x80, 0, 0, 0); c.silence() }, true, "length -2147483648"},
-		"text":                {func(c *peerConn) { heard := c.deaf(); c.raw([]byte("SSH-2.0-OpenSSH_9.2\r\n")...); <-heard }, true, "length"},
+		"a length of 2^31-1":  {func(c *peerConn) { c.hello(); c.raw(0x7f, 0xff, 0xff, 0xff); c.silence() }, true, `not a ZooKeeper server: its answer begins with "\x7f\xff\xff\xff"`},
+		"a negative length":   {func(c *peerConn) { c.hello(); c.raw(0x80, 0, 0, 0); c.silence() }, true, `not a ZooKeeper server: its answer begins with "\x80\x00\x00\x00"`},
+		"text":                {func(c *peerConn) { heard := c.deaf(); c.raw([]byte("SSH-2.0-OpenSSH_9.2\r\n")...); <-heard }, true, "a:1: this is an SSH server, not ZooKeeper"},
+		"a web server":        {func(c *peerConn) { c.hello(); c.raw([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")...) }, true, "a:1: this is an HTTP server"},
+		"a TLS port":          {func(c *peerConn) { c.hello(); c.raw(0x15, 3, 3, 0, 2, 2, 70); c.silence() }, true, "a:1: this port speaks TLS"},
 		"silence":             {func(c *peerConn) { c.silence() }, false, "no answer to the handshake within"},
 		"half a length":       {func(c *peerConn) { c.hello(); c.raw(0, 0); c.silence() }, false, "no answer to the handshake within"},
 		"a length, no frame":  {func(c *peerConn) { c.hello(); c.raw(0, 0, 0, 37); c.silence() }, false, "no answer to the handshake within"},

@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"io"
 	"net"
@@ -105,7 +106,7 @@ func (c *peerConn) welcome(timeout time.Duration, id int64) {
 	b := be32(nil, 0)
 	b = be32(b, int32(timeout/time.Millisecond))
 	b = be64(b, id)
-	c.send(append(append(be32(b, 16), make([]byte, 16)...), 0))
+	c.send(append(append(be32(b, 16), bytes.Repeat([]byte{7}, 16)...), 0))
 }
 
 // request returns the next request's xid and opcode, pings left out, which it answers.

@@ -241,6 +241,24 @@ func TestNotificationsOfWatchesThatNobodySetAreIgnored(t *testing.T) {
 	})
 }
 
+// A list of millions of children without a name fits in a frame. No server has one.
+func TestAListWithAChildWithoutANameIsGarbled(t *testing.T) {
+	for name, list := range map[string][]byte{
+		"one empty":   be32(append(be32(be32(nil, 2), 1), 'a'), 0),
+		"one null":    be32(append(be32(be32(nil, 2), 1), 'a'), -1),
+		"two million": append(be32(nil, 2_000_000), make([]byte, 8_000_000)...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			withPeer(t, always(func(c *peerConn, xid int32) { c.reply(xid, 0, append(list, make([]byte, 68)...)) }),
+				func(t *testing.T, _ *peer, s *session.Session) {
+					names, _, err := s.List(within(t, soon), "/")
+					require.ErrorIs(t, err, session.ErrGarbled)
+					require.Empty(t, names)
+				})
+		})
+	}
+}
+
 func merged(maps ...map[string]func(*peerConn, int32)) map[string]func(*peerConn, int32) {
 	all := map[string]func(*peerConn, int32){}
 	for _, m := range maps {

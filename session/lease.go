@@ -11,13 +11,14 @@ import "time"
 //
 // So an acknowledgement counts in two steps:
 //
-//	acked      s + T of the latest acknowledged request: what a client believes that has nothing at stake
+//	acked      s + T of the latest acknowledged request: what the client relies on while it holds nothing
 //	confirmed  s + T of the latest request that was sent two ticks, and whose reply arrived one tick, before some
 //	           later write was sent, at s', which has been acknowledged
 //
 // Safety: the report that names our session left the server at most half a tick after the reply, and, from an observer
-// that is behind another observer, half a tick later once more. (Where replies are quick, two ticks are twice that, for
-// a leader that asks late; where they are slow, two ticks after them would leave no lease.) It went on the same ordered
+// that is behind another observer, half a tick later once more. (Two ticks from the request
+// are twice the bound when replies are fast, which covers a leader that polls late. Counting them from a slow reply would
+// leave no lease.) It went on the same ordered
 // stream that carried the write to the leader. As that was answered, the report had arrived before; so the leader
 // counts from an instant after s. It has to be a write: a leader that was cut off from the others answers a sync alone,
 // for syncLimit ticks, when they may have chosen another one that counts from its own beginning. A write is acknowledged
@@ -39,11 +40,33 @@ import "time"
 // Two allowances make instants of ours comparable with the leader's: drift, for clocks that run at different speeds,
 // and lead, for the time that our own goroutines need to hear of the end.
 //
-// What remains assumed: the leader asks its followers every half tick. One that was stopped may answer our write before
-// it has asked again, and end the session by reports of before; that takes a stop of nearly the timeout, after which the
-// session is due as it wakes. A server that hung with our handshake unread, and carries it out after we have gone to
-// another one, sets the leader's count to its own limit. And a timeout below two ticks, where minSessionTimeout was
-// lowered, leaves less slack than an observer behind an observer needs.
+// Assumed, each with the test that watches it, if there is one ("model" is TestTheLeaseNeverOutlivesTheLeadersPatience, which
+// draws runs in which the assumption is used to its limit):
+//
+//  1. The clocks of this machine and of the leader's differ in speed by at most two per cent. Model.
+//  2. Our process runs, or asks Alive when it runs again. TestWhoeverAsksWhetherTheSessionLastsHasTheClockLookedAt.
+//  3. Config.ServerTick is not below the ensemble's tickTime. A grant that contradicts it is refused:
+//     TestAGrantThatNoLeaseCanBeHadWithIsRefusedWithTheRule.
+//  4. A follower tells its leader of touched sessions twice a tick, on the ordered stream that carries its writes; an
+//     observer may be behind another observer, and no further. Model; with a follower that is cut off,
+//     TestALeaseOfAFollowerThatLostItsLeaderEndsBeforeTheLeaderEndsTheSession.
+//  5. A server that loses that stream closes its clients' connections, and has no second stream beside the first. So the
+//     answers on one connection of ours are of one stream: a server that is cut off, healed and cut off again within one of
+//     our round trips may lose its reports of before, but then no write behind them is answered on the connection that
+//     they were for. Model ("the follower starts anew"); on real servers no test cuts twice within a round trip.
+//  6. A write is acknowledged by a majority, and a leader that begins later gives each session its whole timeout again.
+//     internal/e2e, TestHoldIsNotProlongedByALeaderThatHasBeenReplaced.
+//  7. The leader looks at the session before it carries out any operation of a multi, and says so inside the reply when it
+//     refuses. TestAHeartbeatThatSaysExpiredInsideEndsTheSessionAndConfirmsNothing.
+//  8. The leader asks its followers every half tick. One that was stopped may answer our write before it has asked again,
+//     and end the session by reports of before; that takes a stop of nearly the timeout, after which the session is due as
+//     it wakes. Model, with shorter stops; internal/e2e/chaos stops leaders for 0.9 to 1.1 timeouts.
+//  9. No server grants less than two ticks: what is left of a lease while a re-attachment has no answer.
+//     TestScenario59_ALeaseEndsBeforeTheShorterSessionOfAReattachmentWithoutAnAnswer.
+//  10. A server that hung with our handshake unread does not carry it out after we have gone to another one: with a lower
+//     limit of its own it would shorten the leader's count. No test.
+//  11. The granted timeout is two ticks or more. Where minSessionTimeout was lowered, there is less slack than an observer
+//     behind an observer needs. No test.
 //
 // Source: measured on a three-node ensemble, where a lease of the first kind outlived the session by 4.0 s.
 type lease struct {
@@ -100,7 +123,7 @@ func (l *lease) begin(sent, at time.Time, timeout, tick time.Duration, fresh boo
 	case shorter && end.Before(l.confirmed):
 		l.confirmed = end
 	}
-	// What another server acknowledged is forgotten: nobody will confirm its reports.
+	// Forget acknowledgements by the previous server: no write on this connection can confirm them.
 	l.marks = append(l.marks[:0], mark{sent, at.Add(-l.slack), at}) // what follows is not merged with it
 }
 

@@ -18,12 +18,12 @@ func TestACreateThatLeftHasAnUnknownOutcomeWhateverBreaksBesides(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so that it does not run in between
 	for name, create := range map[string]func(ctx context.Context, r *session.Rig) error{
 		"create and list": func(ctx context.Context, r *session.Rig) error {
-			_, _, err := r.CreateAndList(ctx, "/d/x-", nil, session.EphemeralSequential, session.WorldACL())
+			_, _, err := createAndList(ctx, r, "/d/x-", nil, session.EphemeralSequential, session.WorldACL())
 			return err
 		},
 		"transact and list": func(ctx context.Context, r *session.Rig) error {
 			op := &zk.CreateRequest{Path: "/d/x-", Acl: session.WorldACL(), Flags: 3}
-			_, _, err := r.TransactAndList(ctx, []any{op}, []string{"/d"})
+			_, _, err := transactAndList(ctx, r, []any{op}, []string{"/d"})
 			return err
 		},
 	} {
@@ -48,7 +48,7 @@ func TestARequestIsNotPutBackOntoADeadLink(t *testing.T) {
 		r := session.NewRig()
 		got := make(chan error, 1)
 		go func() {
-			_, _, err := r.CreateAndList(context.Background(), "/d/x-", nil, session.EphemeralSequential, session.WorldACL())
+			_, _, err := createAndList(context.Background(), r, "/d/x-", nil, session.EphemeralSequential, session.WorldACL())
 			got <- err
 		}()
 		<-r.Woken()

@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -27,86 +26,21 @@ type Transaction struct {
 
 // Transact is Multi that also returns the transaction's zxid.
 func (s *Session) Transact(ctx context.Context, ops ...any) (Transaction, error) {
+	return one(ctx, s, s.multi(ops))
+}
+
+// multi encodes a multi. One without an operation is not sent: it would do nothing.
+func (s *Session) multi(ops []any) *Result[Transaction] {
 	if len(ops) == 0 {
-		return Transaction{}, nil
+		return &Result[Transaction]{}
 	}
-	c, paths, err := s.newMulti(ops)
-	if err != nil {
-		return Transaction{}, err
-	}
-	if err := s.run(ctx, c); err != nil && !c.replied() {
-		return Transaction{}, err
-	}
-	return s.transacted(c, paths)
-}
-
-// TransactAndList is Transact with a list of each of dirs right behind it, all in one round trip. When the transaction
-// was carried out, its Zxid is set, also when a list fails. An error that matches ErrUnknownOutcome speaks of the
-// transaction.
-func (s *Session) TransactAndList(ctx context.Context, ops []any, dirs []string) (Transaction, [][]string, error) {
-	if len(ops) == 0 {
-		lists, err := s.ListAll(ctx, dirs)
-		return Transaction{}, lists, err
-	}
-	c, paths, err := s.newMulti(ops)
-	if err != nil {
-		return Transaction{}, nil, err
-	}
-	calls := []*call{c}
-	for _, dir := range dirs {
-		calls = append(calls, s.newList(dir))
-	}
-	runErr := s.run(ctx, calls...)
-	if runErr != nil && !c.replied() {
-		return Transaction{}, nil, runErr
-	}
-	tx, err := s.transacted(c, paths)
-	if err != nil || runErr != nil {
-		return tx, nil, errors.Join(err, runErr)
-	}
-	lists := make([][]string, len(dirs))
-	for i := range dirs {
-		if lists[i], _, err = s.listed(calls[i+1]); err != nil {
-			return tx, nil, err
-		}
-	}
-	return tx, lists, nil
-}
-
-// ListAll lists several znodes in one round trip. One that does not exist has no children.
-func (s *Session) ListAll(ctx context.Context, paths []string) ([][]string, error) {
-	if len(paths) == 0 {
-		return nil, nil
-	}
-	calls := make([]*call, len(paths))
-	for i, p := range paths {
-		if err := CheckPath(p); err != nil {
-			return nil, err
-		}
-		calls[i] = s.newList(p)
-	}
-	if err := s.run(ctx, calls...); err != nil {
-		return nil, err
-	}
-	lists := make([][]string, len(paths))
-	for i, c := range calls {
-		var err error
-		if lists[i], _, err = s.listed(c); err != nil && !errors.Is(err, zk.ErrNoNode) {
-			return nil, err
-		}
-	}
-	return lists, nil
-}
-
-// newMulti encodes a multi, and returns its operations' paths as the caller named them.
-func (s *Session) newMulti(ops []any) (*call, []string, error) {
 	var body []byte
 	var changes []change
-	paths := make([]string, len(ops))
+	paths := make([]string, len(ops)) // as the caller named them
 	for i, op := range ops {
 		var err error
 		if body, paths[i], err = s.appendOp(body, op); err != nil {
-			return nil, nil, fmt.Errorf("session: multi: %w", err)
+			return &Result[Transaction]{Err: fmt.Errorf("session: multi: %w", err)}
 		}
 		switch op := op.(type) {
 		case *zk.CreateRequest:
@@ -115,21 +49,25 @@ func (s *Session) newMulti(ops []any) (*call, []string, error) {
 			changes = append(changes, change{deletes, op.Path, i})
 		}
 	}
+	a := s.transaction("multi", body, paths)
+	a.r.changes = changes
+	return a
+}
+
+// transaction is a multi with the operations of body, on paths.
+func (s *Session) transaction(name string, body []byte, paths []string) *Result[Transaction] {
 	body = appendMultiHeader(body, -1, true)
-	c := newCall(opMulti, "multi", paths[0], func(b []byte) []byte { return append(b, body...) })
-	c.changes = changes
-	return c, paths, nil
+	a := &Result[Transaction]{r: newRequest(opMulti, name, paths[0], func(b []byte) []byte { return append(b, body...) })}
+	a.decode = func() (Transaction, error) {
+		tx, err := s.decodeTransaction(a.r, paths)
+		s.ephemerals.settle(a.r, err, func(ch change) string { return tx.Responses[ch.op].String })
+		return tx, err
+	}
+	return a
 }
 
-// transacted decodes the reply to a multi.
-func (s *Session) transacted(c *call, paths []string) (Transaction, error) {
-	tx, err := s.decodeTransaction(c, paths)
-	s.ephemerals.settle(c, err, func(ch change) string { return tx.Responses[ch.op].String })
-	return tx, err
-}
-
-func (s *Session) decodeTransaction(c *call, paths []string) (Transaction, error) {
-	d := &decoder{b: c.reply}
+func (s *Session) decodeTransaction(r *request, paths []string) (Transaction, error) {
+	d := &decoder{b: r.reply}
 	resps, codes := s.decodeMulti(d, len(paths))
 	failed := -1
 	for i, code := range codes {
@@ -140,25 +78,25 @@ func (s *Session) decodeTransaction(c *call, paths []string) (Transaction, error
 		}
 	}
 	switch {
-	case d.err != nil && c.head.code != codeOK: // refused as a whole, without a word on the operations
-		_, err := c.result()
+	case d.err != nil && r.head.code != codeOK: // refused as a whole, without a word on the operations
+		_, err := r.result()
 		return Transaction{}, err
 	case d.err != nil || len(resps) != len(paths):
-		return Transaction{}, s.garbled(c, errShort)
-	case failed < 0 && c.head.code != codeOK:
-		return Transaction{}, s.garbled(c, fmt.Errorf("refused (%w), and every operation done", errOf(c.head.code)))
+		return Transaction{}, s.garbled(r, errShort)
+	case failed < 0 && r.head.code != codeOK:
+		return Transaction{}, s.garbled(r, fmt.Errorf("refused (%w), and every operation done", errOf(r.head.code)))
 	case failed >= 0:
 		if codes[failed] == codeNoNode && !slices.Contains(paths[:failed], paths[failed]) { // else it may be their doing
-			s.ephemerals.gone(paths[failed], c.head.zxid, true)
+			s.ephemerals.gone(paths[failed], r.head.zxid, true)
 		}
 		return Transaction{Responses: resps}, &OpError{Op: "multi", Path: paths[failed], Err: errOf(codes[failed])}
 	}
-	for i, r := range resps {
-		if r.String != "" && !mayHaveMade(paths[i], r.String) { // only a create answers with a path
-			return Transaction{}, s.garbled(c, errOtherPath)
+	for i, resp := range resps {
+		if resp.String != "" && !mayHaveMade(paths[i], resp.String) { // only a create answers with a path
+			return Transaction{}, s.garbled(r, errOtherPath)
 		}
 	}
-	return Transaction{resps, c.head.zxid}, nil
+	return Transaction{resps, r.head.zxid}, nil
 }
 
 const codeInconsistent int32 = -2
@@ -170,12 +108,12 @@ func (s *Session) appendOp(b []byte, op any) ([]byte, string, error) {
 		if op == nil {
 			break
 		}
-		code, mode := opCreate, Mode(op.Flags)
+		code, mode := opCreate, s.knownMode(Mode(op.Flags))
 		if mode == Container {
 			code = opCreateContainer
 		}
 		b = appendString(appendMultiHeader(b, code, false), s.join(op.Path))
-		return appendInt(appendACL(appendBytes(b, op.Data), op.Acl), op.Flags), op.Path, checkCreate(op.Path, mode)
+		return appendInt(appendACL(appendBytes(b, op.Data), op.Acl), int32(mode)), op.Path, checkCreate(op.Path, mode)
 	case *zk.DeleteRequest:
 		if op == nil {
 			break

@@ -74,7 +74,7 @@ func TestRefusalsAreTheDriversErrorsAndChangeNothing(t *testing.T) {
 				zk.ErrNoChildrenForEphemerals},
 			"create with no ACL": {func() error { _, err := g.Create(g.ctx, g.path("/x"), nil, session.Ephemeral, nil); return err }, zk.ErrInvalidACL},
 			"create and list, no parent": {func() error {
-				_, _, err := g.CreateAndList(g.ctx, g.path("/no/x"), nil, session.Ephemeral, everybody)
+				_, _, err := createAndList(g.ctx, g, g.path("/no/x"), nil, session.Ephemeral, everybody)
 				return err
 			}, zk.ErrNoNode},
 			"delete nothing":           {func() error { return g.Delete(g.ctx, g.path("/no"), -1) }, zk.ErrNoNode},
@@ -85,7 +85,7 @@ func TestRefusalsAreTheDriversErrorsAndChangeNothing(t *testing.T) {
 			"set another version":      {func() error { _, err := g.Set(g.ctx, g.path("/d"), nil, 7); return err }, zk.ErrBadVersion},
 			"list nothing":             {func() error { _, _, err := g.List(g.ctx, g.path("/no")); return err }, zk.ErrNoNode},
 			"exists nothing":           {func() error { _, err := g.Exists(g.ctx, g.path("/no")); return err }, zk.ErrNoNode},
-			"exists now nothing":       {func() error { _, err := g.ExistsNow(g.ctx, g.path("/no")); return err }, zk.ErrNoNode},
+			"exists now nothing":       {func() error { _, err := existsNow(g.ctx, g, g.path("/no")); return err }, zk.ErrNoNode},
 			"ACL of nothing":           {func() error { _, _, err := g.ACL(g.ctx, g.path("/no")); return err }, zk.ErrNoNode},
 			"set ACL of nothing":       {func() error { _, err := g.SetACL(g.ctx, g.path("/no"), everybody, -1); return err }, zk.ErrNoNode},
 			"set ACL, another version": {func() error { _, err := g.SetACL(g.ctx, g.path("/d"), everybody, 7); return err }, zk.ErrBadVersion},
@@ -232,7 +232,7 @@ func TestCreateAndListShowsTheZnodeInItsList(t *testing.T) {
 		for range 8 {
 			wg.Go(func() {
 				for range 20 {
-					made, names, err := g.CreateAndList(g.ctx, g.path("/dir/x-"), nil, session.EphemeralSequential, everybody)
+					made, names, err := createAndList(g.ctx, g, g.path("/dir/x-"), nil, session.EphemeralSequential, everybody)
 					if err != nil {
 						t.Error(err)
 						return
@@ -258,7 +258,7 @@ func TestCreateAndListAtTheTop(t *testing.T) {
 		if g.chroot == "" {
 			return // the root of a shared server is no test's own
 		}
-		made, names, err := g.CreateAndList(g.ctx, "/x", nil, session.Ephemeral, everybody)
+		made, names, err := createAndList(g.ctx, g, "/x", nil, session.Ephemeral, everybody)
 		require.NoError(t, err)
 		require.Equal(t, "/x", made.Path)
 		require.Equal(t, []string{"x"}, names)
@@ -273,11 +273,11 @@ func TestSyncAndExistsNow(t *testing.T) {
 		for range 20 {
 			made, err := other.Create(g.ctx, g.path("/x"), nil, session.Ephemeral, everybody)
 			require.NoError(t, err)
-			stat, err := g.ExistsNow(g.ctx, g.path("/x"))
+			stat, err := existsNow(g.ctx, g, g.path("/x"))
 			require.NoError(t, err)
 			require.Equal(t, made.Czxid, stat.Czxid)
 			require.NoError(t, other.Delete(g.ctx, g.path("/x"), -1))
-			_, err = g.ExistsNow(g.ctx, g.path("/x"))
+			_, err = existsNow(g.ctx, g, g.path("/x"))
 			require.ErrorIs(t, err, zk.ErrNoNode)
 		}
 	})

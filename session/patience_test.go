@@ -100,7 +100,7 @@ func TestAHoldBeginsWhileWritesAreSlow(t *testing.T) {
 		for range 5 {
 			time.Sleep(40 * time.Second)
 			began := time.Now()
-			r, err := s.Retain(within(t, time.Minute), trusted.Caller{}, node)
+			r, err := s.ForLocks(trusted.Caller{}).Retain(within(t, time.Minute), node)
 			t.Logf("retained after %v", time.Since(began))
 			require.NoError(t, err)
 			require.LessOrEqual(t, time.Since(began), 10*time.Second)

@@ -6,10 +6,10 @@ import "sync"
 // replies are short, but whoever may create znodes makes the list of a directory as long as he likes, a hundred thousand
 // contenders, or names of 1 MB each; and whoever may write a directory's data makes them 1 MB. A burst of calls on such a
 // lock would ask for that as often at once, and the reply to the next heartbeat would come behind all those bytes. So such
-// a read counts in a link's window with the length that the znode's last one had. As long as none of a znode has been
-// answered, the first counts little and each further one much, so that few are under way.
+// a read counts in a conn's window with the length of the znode's last reply. Until a znode's first reply has arrived, its
+// first read counts as 0 bytes and each further one as half the window, so that only a few are in flight.
 type replySizes struct {
-	mu    sync.Mutex // guards what follows; inside link.mu
+	mu    sync.Mutex // guards what follows; a leaf, inside conn.mu
 	known map[replyKey]int
 }
 
@@ -23,14 +23,14 @@ const (
 	unknownReply = windowBytes / 2 // what a further read counts until the first has been answered
 )
 
-// keyOf returns the key of c; false when its reply is short.
-func (rs *replySizes) keyOf(c *call) (replyKey, bool) {
-	return replyKey{c.op, c.path}, c.op == opGetChildren2 || c.op == opGetData
+// keyOf returns the key of r; false when its reply is short.
+func (rs *replySizes) keyOf(r *request) (replyKey, bool) {
+	return replyKey{r.op, r.path}, r.op == opGetChildren2 || r.op == opGetData
 }
 
-// expect returns what c counts for its reply, now that it is about to be sent.
-func (rs *replySizes) expect(c *call) int {
-	key, ok := rs.keyOf(c)
+// expect returns what r counts for its reply, now that it is about to be sent.
+func (rs *replySizes) expect(r *request) int {
+	key, ok := rs.keyOf(r)
 	if !ok {
 		return 0
 	}
@@ -46,9 +46,9 @@ func (rs *replySizes) expect(c *call) int {
 	return 0
 }
 
-// answered notes the length of the reply to c.
-func (rs *replySizes) answered(c *call, size int) {
-	key, ok := rs.keyOf(c)
+// answered notes the length of the reply to r.
+func (rs *replySizes) answered(r *request, size int) {
+	key, ok := rs.keyOf(r)
 	if !ok {
 		return
 	}

@@ -3,6 +3,8 @@ package session
 import (
 	"context"
 	"errors"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -10,29 +12,42 @@ import (
 	"github.com/zklock/locker/internal/trusted"
 )
 
-// Retention is one lock's claim that the session's lease is kept: see Session.Retain. Its methods may be called
-// concurrently.
-type Retention struct {
+// ForLocks returns the side of the session that locks use. It is for the packages of this module.
+func (s *Session) ForLocks(trusted.Caller) trusted.Session { return forLocks{s} }
+
+type forLocks struct{ s *Session }
+
+func (f forLocks) Abandon()           { f.s.end(ErrClosed) }
+func (f forLocks) HasRoom(n int) bool { return f.s.ephemerals.hasRoom(n) }
+func (f forLocks) Retire(unused time.Duration) bool {
+	return f.s.ephemerals.retire(unused)
+}
+func (f forLocks) Found(path, made string, czxid int64) { f.s.ephemerals.found(path, made, czxid) }
+func (f forLocks) Gone(path string)                     { f.s.ephemerals.gone(path, math.MaxInt64, true) }
+
+func (f forLocks) Retain(ctx context.Context, nodes ...string) (trusted.Retention, error) {
+	r, err := f.s.retain(ctx, nodes)
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// retention is one lock's claim that the session's lease is kept.
+type retention struct {
 	s *Session
 
 	// Guarded by Session.mu.
-	node     string // as the caller named it
-	at       int    // in Session.retained; −1: it is not in there
+	nodes    []string // as the caller named them; not changed in place
+	next     int      // of nodes: what the next heartbeat that comes to this one checks
+	at       int      // in Session.retained; −1: it is not in there
 	released bool
-	missing  bool              // the znode was found missing
+	missing  string            // the znode that was found missing; "": none
 	tell     func(node string) // of that
 }
 
-// Retain makes the session's end a matter of a lock's safety until Release: its lease is confirmed through the leader by
-// heartbeats, each of which checks one of the znodes retained, and the session is over, for its holders, when the
-// confirmed lease is. It is for the packages of this module alone: whoever could release what he has not retained would
-// end the protection of others.
-//
-// node is an ephemeral znode of the session's. When Retain returns nil, SafeUntil is at least an eighth of the timeout
-// ahead. Mostly that is so already and nothing is sent; after a long time without a write it takes one round trip to the
-// leader. An error says that the session, or ctx, ended first, or that there is no such znode (zk.ErrNoNode); then there
-// is nothing to Release.
-func (s *Session) Retain(ctx context.Context, _ trusted.Caller, node string) (*Retention, error) {
+// retain is trusted.Session.Retain.
+func (s *Session) retain(ctx context.Context, nodes []string) (*retention, error) {
 	for asked := false; ; asked = true {
 		s.mu.Lock()
 		if err := s.Err(); err != nil {
@@ -41,28 +56,24 @@ func (s *Session) Retain(ctx context.Context, _ trusted.Caller, node string) (*R
 		}
 		t := s.lease.timeout
 		enough := t / freshPart
-		if asked { // but what the next heartbeat will need, where writes take long
+		if asked { // after a confirmation: an eighth, or, where writes take long, enough for the next heartbeat
 			enough = max(t/minPart, min(s.took+t/10, t/2))
 		}
 		if s.lease.end(true).Sub(s.clock.now()) >= enough {
-			r := s.retainLocked(node)
+			r := s.retainLocked(nodes)
 			s.mu.Unlock()
 			return r, nil
 		}
-		l, slow := s.link, s.took > t/minPart
+		c, slow := s.conn, s.took > t/minPart && !s.unresumable
 		s.mu.Unlock()
-		if asked && slow && l != nil {
-			l.fail(errThin)
-		} else if asked { // too early for the leader to have heard of us: give the follower time to report
+		if asked && slow && c != nil {
+			c.fail(errThin)
+		} else if asked { // too early: the follower needs time to report this session to the leader
 			if err := s.pause(ctx, t/20); err != nil {
 				return nil, err
 			}
 		}
-		c, paths := s.checkOf(node)
-		if err := s.run(ctx, c); err != nil {
-			return nil, err
-		}
-		if _, err := s.transacted(c, paths); err != nil && !errors.Is(err, zk.ErrNoAuth) {
+		if _, err := one(ctx, s, s.check(nodes[0])); err != nil && !errors.Is(err, zk.ErrNoAuth) {
 			return nil, err
 		}
 	}
@@ -82,29 +93,29 @@ func (s *Session) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// retainLocked counts one more holder. The keeper is not woken when its next look, a twentieth of the timeout away at
+// retainLocked counts one more holder. The heartbeat is not woken when its next look, a twentieth of the timeout away at
 // most, is early enough.
-func (s *Session) retainLocked(node string) *Retention {
-	r := &Retention{s: s, node: node}
+func (s *Session) retainLocked(nodes []string) *retention {
+	r := &retention{s: s, nodes: nodes}
 	s.enterLocked(r)
 	if s.held++; s.held == 1 {
 		s.heldSince = s.clock.stamp()
 		s.moveDeadlineLocked()
 		if s.lease.end(true).Sub(s.heldSince) < s.lease.thin() {
-			s.wake()
+			s.wakeHeartbeat()
 		}
 	}
 	return r
 }
 
-// enterLocked has heartbeats check the znode of r.
-func (s *Session) enterLocked(r *Retention) {
+// enterLocked has heartbeats check the znodes of r.
+func (s *Session) enterLocked(r *retention) {
 	r.at = len(s.retained)
 	s.retained = append(s.retained, r)
 }
 
 // removeLocked undoes enterLocked.
-func (s *Session) removeLocked(r *Retention) {
+func (s *Session) removeLocked(r *retention) {
 	if r.at < 0 {
 		return
 	}
@@ -116,8 +127,7 @@ func (s *Session) removeLocked(r *Retention) {
 	r.at = -1
 }
 
-// Release undoes the Retain. It may be called more than once.
-func (r *Retention) Release() {
+func (r *retention) Release() {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
 	if r.released {
@@ -130,39 +140,39 @@ func (r *Retention) Release() {
 	}
 }
 
-// Move makes node the znode that is checked, when another one has taken the place of the first.
-func (r *Retention) Move(node string) {
+func (r *retention) Move(node string) {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
 	if r.released {
 		return
 	}
-	r.node, r.missing = node, false
+	r.nodes, r.next, r.missing = []string{node}, 0, ""
 	if r.at < 0 {
 		r.s.enterLocked(r)
 	}
 }
 
-// OnMissing has fn called, in a goroutine of the session's, should a heartbeat find the znode missing, or have found it so
-// already. The next heartbeats check the znodes of others.
-func (r *Retention) OnMissing(fn func(node string)) {
+func (r *retention) OnMissing(fn func(node string)) {
 	r.s.mu.Lock()
 	r.tell = fn
-	missing, node := r.missing && !r.released, r.node
+	missing := r.missing
+	if r.released {
+		missing = ""
+	}
 	r.s.mu.Unlock()
-	if missing {
-		r.s.spawn(func() { fn(node) })
+	if missing != "" {
+		r.s.spawn(func() { fn(missing) })
 	}
 }
 
 // found hears from a heartbeat that there is no node.
-func (r *Retention) found(node string) {
+func (r *retention) found(node string) {
 	r.s.mu.Lock()
-	if r.released || r.node != node {
+	if r.released || !slices.Contains(r.nodes, node) {
 		r.s.mu.Unlock()
 		return
 	}
-	r.missing = true
+	r.missing = node
 	r.s.removeLocked(r)
 	tell := r.tell
 	r.s.mu.Unlock()
@@ -171,52 +181,53 @@ func (r *Retention) found(node string) {
 	}
 }
 
-// checkOf is the write that confirms the lease: a multi that checks that a znode exists. It changes nothing, and takes a
+// check is the write that confirms the lease: a multi that checks that a znode exists. It changes nothing, and takes a
 // majority to say so. A multi without an operation would not do: it is carried out without a look at the session. A
 // refusal, because the znode has gone or may not be read by us, confirms as well: the session is looked at first.
-func (s *Session) checkOf(node string) (*call, []string) {
+func (s *Session) check(node string) *Result[Transaction] {
 	body, path, err := s.appendOp(nil, &zk.CheckVersionRequest{Path: node, Version: -1})
 	if err != nil {
 		path = node // a name that the ensemble gave us, whatever we would have to say to it
 	}
-	body = appendMultiHeader(body, -1, true)
-	c := newCall(opMulti, "heartbeat", path, func(b []byte) []byte { return append(b, body...) })
-	c.read = true // may be repeated
-	return c, []string{path}
+	a := s.transaction("heartbeat", body, []string{path})
+	a.r.repeatable = true // it changes nothing
+	return a
 }
 
-// beatLocked returns the heartbeat that confirms the lease now; nil when no znode is left to check.
-func (s *Session) beatLocked(now time.Time) *call {
-	if len(s.retained) == 0 {
-		return nil
-	}
+// beatLocked returns the heartbeat that confirms the lease now. There is a znode to check.
+func (s *Session) beatLocked(now time.Time) *request {
 	s.turn = (s.turn + 1) % len(s.retained)
 	r := s.retained[s.turn]
-	node := r.node
-	c, _ := s.checkOf(node)
-	c.urgent, c.done = true, nil // nobody waits for it
-	c.hook = func(code int32) {
+	node := r.nodes[r.next]
+	r.next = (r.next + 1) % len(r.nodes)
+	req := s.check(node).r
+	req.urgent, req.done = true, nil // nobody waits for it
+	req.hook = func(code int32) {
 		if code == codeNoNode {
 			r.found(node)
 		}
 	}
 	s.beaten = now
-	return c
+	return req
 }
 
 // beatDueLocked is when the next heartbeat has to go out: some time after the leader was last asked, or the latest
 // heartbeat, which may still be under way, was sent; sooner when the lease is running thin. A hold that has just begun
-// waits as long, so that a short one costs none at all.
-func (s *Session) beatDueLocked(now time.Time) time.Time {
+// waits as long, so that a short one costs none at all. due is false when no znode is left to check: the loss of all that
+// was held has been reported.
+func (s *Session) beatDueLocked(now time.Time) (at time.Time, due bool) {
+	if len(s.retained) == 0 {
+		return time.Time{}, false
+	}
 	last := s.asked
 	if s.beaten.After(last) {
 		last = s.beaten
 	}
 	if s.lease.end(true).Sub(now) < s.lease.thin() {
-		return last.Add(s.lease.timeout / 20)
+		return last.Add(s.lease.timeout / 20), true
 	}
 	if s.heldSince.After(last) {
 		last = s.heldSince
 	}
-	return last.Add(s.lease.beatEvery())
+	return last.Add(s.lease.beatEvery()), true
 }

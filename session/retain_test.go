@@ -115,6 +115,51 @@ func TestHeartbeatsCheckTheZnodesThatAreHeld(t *testing.T) {
 	})
 }
 
+// The znodes of one hold are checked in turn, with no more heartbeats than one znode needs.
+func TestHeartbeatsCheckEveryZnodeOfAHoldOfSeveral(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		nodes := []string{ephemeral(t, s), ephemeral(t, s), ephemeral(t, s)}
+		var checks []*zktest.Injection
+		for _, node := range nodes {
+			checks = append(checks, srv.Inject(zktest.Delay(0).Op(zktest.OpMulti).Path(node)))
+		}
+		r, err := s.ForLocks(trusted.Caller{}).Retain(within(t, soon), nodes...)
+		require.NoError(t, err)
+		time.Sleep(30 * s.Timeout())
+		for _, in := range checks {
+			require.InDelta(t, 50, in.Hits(), 6)
+		}
+		require.InDelta(t, 150, srv.Requests()[zktest.OpMulti], 15, "one every fifth of the timeout")
+
+		told := make(chan string, 2)
+		r.OnMissing(func(node string) { told <- node })
+		require.NoError(t, srv.Delete(nodes[2]))
+		time.Sleep(s.Timeout())
+		require.Equal(t, nodes[2], <-told, "of whichever is missing")
+		r.Release()
+	})
+}
+
+// When every znode that was held is found missing, the keeper has nothing to confirm, and does not look for it all the time.
+func TestAKeeperWithNothingLeftToCheckWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := session.NewRig()
+		defer r.Stop()
+		held, err := r.ForLocks(trusted.Caller{}).Retain(within(t, soon), "/held")
+		require.NoError(t, err)
+		defer held.Release()
+		timeout := r.Timeout()
+		time.Sleep(timeout / 4)
+		r.NextBeat()
+		require.NoError(t, r.Answer(-101, nil), "there is no such znode")
+		time.Sleep(timeout / 4)
+		for range 3 {
+			require.GreaterOrEqual(t, r.NextBeat(), timeout/20)
+		}
+	})
+}
+
 // A heartbeat that finds the znode gone tells its holder, confirms the lease all the same, and the next ones check what
 // the others hold.
 func TestAHolderWhoseZnodeAHeartbeatFindsGoneIsTold(t *testing.T) {
@@ -149,7 +194,7 @@ func TestRetainOfAZnodeThatIsNotThereIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
 		time.Sleep(time.Hour) // so that it has to ask
-		_, err := s.Retain(within(t, soon), trusted.Caller{}, "/nothing")
+		_, err := s.ForLocks(trusted.Caller{}).Retain(within(t, soon), "/nothing")
 		require.ErrorIs(t, err, zk.ErrNoNode)
 		require.Zero(t, srv.Requests()[zktest.OpCreate])
 		time.Sleep(time.Hour)
@@ -169,11 +214,10 @@ func TestWhatKeepsHoldsSafeCanNotBeCalledByPrograms(t *testing.T) {
 			guarded[m.Name] = guarded[m.Name] || m.Type.In(j) == caller
 		}
 	}
-	for _, name := range []string{"Retain", "Abandon"} {
-		require.Contains(t, guarded, name)
-		require.True(t, guarded[name], name)
+	require.True(t, guarded["ForLocks"])
+	for side, i := reflect.TypeFor[trusted.Session](), 0; i < side.NumMethod(); i++ {
+		require.NotContains(t, guarded, side.Method(i).Name, "behind ForLocks only")
 	}
-	require.NotContains(t, guarded, "Release")
 	require.True(t, strings.Contains(caller.PkgPath(), "/internal/"), "no program can import %s", caller.PkgPath())
 	require.False(t, reflect.TypeFor[struct{ _ struct{} }]().AssignableTo(caller), "nor write one down without")
 }

@@ -32,7 +32,7 @@ func TestARequestBeyondTheServersLimitNeverLeaves(t *testing.T) {
 				return err
 			},
 			"create and list": func() error {
-				_, _, err := g.CreateAndList(g.ctx, g.path("/y"), over, session.Persistent, everybody)
+				_, _, err := createAndList(g.ctx, g, g.path("/y"), over, session.Persistent, everybody)
 				return err
 			},
 			"create all": func() error { return g.CreateAll(g.ctx, g.path("/y/z"), over, session.Persistent, everybody) },
@@ -64,7 +64,8 @@ func TestARequestBeyondTheServersLimitNeverLeaves(t *testing.T) {
 }
 
 func TestThePacketLimitIsThatOfTheEnsemble(t *testing.T) {
-	for _, limit := range []int{1023, -1, 1 << 31} {
+	beyond := int64(1) << 31 // negative where an int has 32 bits
+	for _, limit := range []int{1023, -1, int(beyond)} {
 		_, err := session.Start("a:1", session.Config{PacketLimit: limit})
 		require.ErrorIs(t, err, session.ErrConfig)
 		require.ErrorContains(t, err, "packet limit")
@@ -128,7 +129,7 @@ func TestAReplyThatIsTooLongCostsOneCall(t *testing.T) {
 			require.ErrorContains(t, err, "list /long: too large: a reply of 100663296 bytes, and 33554432 is the limit")
 		}
 		require.ErrorIs(t, <-other, zk.ErrNoNode)
-		_, err := s.ListAll(ctx, []string{"/a", "/long", "/b"})
+		_, err := listAll(ctx, s, []string{"/a", "/long", "/b"})
 		require.ErrorIs(t, err, session.ErrTooLarge)
 
 		err = s.Delete(ctx, "/x", -1)
@@ -248,7 +249,7 @@ func TestACallOfManyRequestsEndsWithItsContext(t *testing.T) {
 	late := time.Hour
 	for trial := 0; trial < 5 && late > 100*time.Millisecond; trial++ { // one must be quick, on however busy a machine
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		_, err := s.ListAll(ctx, paths)
+		_, err := listAll(ctx, s, paths)
 		end, _ := ctx.Deadline()
 		late = min(late, time.Since(end))
 		cancel()

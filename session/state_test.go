@@ -211,7 +211,7 @@ func TestOneSessionHasOneConnAndNeverASecondSession(t *testing.T) {
 		require.False(t, late)
 		_, err = s.Exists(context.Background(), "/")
 		require.ErrorIs(t, err, session.ErrExpired)
-		_, err = s.Retain(context.Background(), trusted.Caller{}, "/e")
+		_, err = s.ForLocks(trusted.Caller{}).Retain(context.Background(), "/e")
 		require.ErrorIs(t, err, session.ErrExpired)
 	})
 }

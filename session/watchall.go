@@ -8,17 +8,18 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// WatchAll watches several znodes that stood when they were last seen, in one request, or none when the session watches
-// them all already. A watch fires when its znode is deleted or its data are set. One whose znode is gone by now has
-// fired with its deletion when WatchAll returns: Exists is false then. (A server that is not ZooKeeper's may tell a
-// moment later.) Otherwise it is like Watch, for all of them: with an error none is left.
+// WatchAll watches several znodes that existed when they were last seen, in one request, or none when the session watches
+// them all already. A watch fires when its znode is deleted or its data are set. One whose znode is gone by now has fired
+// with its deletion when WatchAll returns: Exists is false then. (A server that is not ZooKeeper's may report it a moment
+// later.) Otherwise it is like Watch, for all of them: with an error none is left.
 //
-// Name a znode before those whose deletion is believed only while it stands: of several that are gone, the server tells
-// in the order of paths. What may be concluded from the order says StoodWhen. The names must be unique ones, that are
-// never used again, as a contender's are. They are the ensemble's own, and are not checked.
+// List your own znode first: if several are already gone, the server reports them in the order of paths. See StoodWhen
+// for what the order proves. The names must be unique ones, that are never used again, as a contender's are. They are the
+// ensemble's own, and are not checked.
 //
-// No permission is asked for; but whoever may not read a znode is not told of its deletion. (A server without the
-// request for setting watches has them set by exists, one by one, and may refuse that: zk.ErrNoAuth.)
+// No permission is needed to set them; but a client that may not read a znode is not notified of its deletion. (On a
+// server without the request for setting watches they are set by exists, one by one, and that may be refused:
+// zk.ErrNoAuth.)
 //
 // The request is setWatches, with which a client that comes back sets its watches again: as of a zxid far ahead, so that
 // no change of data counts as missed.
@@ -51,25 +52,25 @@ func (ws *watches) missing(w *Watch) {
 		return
 	}
 	ws.closeLocked(w)
-	w.event, w.link = zk.EventNodeDeleted, w.t.link
+	w.event, w.conn = zk.EventNodeDeleted, w.t.conn
 	close(w.fired)
 }
 
-// StoodWhen reports whether w's znode is known to have stood when o's was deleted: w had not fired then, and the server
-// that told of o's deletion was watching w's znode too. False says only that it is not known: the connection was lost
-// in between, and another server may tell of earlier things later; or w has fired since.
+// StoodWhen reports whether w's znode is known to have existed when o's was deleted: w had not fired then, and the server
+// that reported o's deletion was watching w's znode too. False means that it is not known: the connection was lost in
+// between, and another server may report earlier events later; or w has fired since.
 //
-// A server tells of what it watches for one connection in the order in which it happens, and of what it finds gone when
-// the watch is set in the order of WatchAll's paths. So the deletion of w's znode, had it come before that of o's, would
-// have been told before it.
+// A server reports the events that it watches for on one connection in the order in which they happen, and znodes that it
+// finds gone when watches are set in the order of WatchAll's paths. So if w's znode had been deleted before o's, that
+// would have been reported before.
 func (w *Watch) StoodWhen(o *Watch) bool {
 	ws := w.s.watches
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	return w.event == 0 && w.t.exists && o.event == zk.EventNodeDeleted && w.t.link == o.link
+	return w.event == 0 && w.t.exists && o.event == zk.EventNodeDeleted && w.t.conn == o.conn
 }
 
-// Wake has ch sent to, without waiting, when the watch fires; at once when it has fired. One ch a watch.
+// Wake sends to ch, without blocking, when the watch fires; at once if it has fired. A watch has one ch.
 func (w *Watch) Wake(ch chan<- struct{}) {
 	ws := w.s.watches
 	ws.mu.Lock()
@@ -94,8 +95,12 @@ func (ws *watches) addAll(paths []string, all []*Watch) {
 	defer ws.mu.Unlock()
 	fresh := make([]*watched, 0, len(paths))
 	for i := len(paths) - 1; i >= 0; i-- {
-		if t, first := ws.enterLocked(watchKey{ws.s.join(paths[i]), false}, all[i]); first {
+		before := len(ws.byPath)
+		t, ask := ws.enterLocked(watchKey{ws.s.join(paths[i]), false}, all[i])
+		if len(ws.byPath) > before {
 			t.stands = true
+		}
+		if ask {
 			fresh = append(fresh, t)
 		}
 	}
@@ -103,10 +108,10 @@ func (ws *watches) addAll(paths []string, all []*Watch) {
 	ws.armAllLocked(fresh)
 }
 
-// armAllLocked asks the server to watch ts, which stood when they were last seen. Without a link, restore will ask.
+// armAllLocked asks the server to watch ts, which stood when they were last seen.
 func (ws *watches) armAllLocked(ts []*watched) {
-	switch l := ws.link; {
-	case l == nil:
+	switch c := ws.conn; {
+	case len(ts) == 0:
 	case ws.plain:
 		for _, t := range ts {
 			ws.armLocked(t)
@@ -122,8 +127,8 @@ func (ws *watches) armAllLocked(ts []*watched) {
 		ws.setWatchesLocked(ts, math.MaxInt64, func(ts []*watched, code int32) {
 			ws.mu.Lock()
 			defer ws.mu.Unlock()
-			if ws.link != l {
-				return // the next link has asked again, and its reply counts
+			if ws.conn != c {
+				return // the next conn has asked again, and its reply counts
 			}
 			ws.plain = code == codeUnimplemented
 			for _, t := range ts {
@@ -140,6 +145,9 @@ func (ws *watches) armAllLocked(ts []*watched) {
 // setWatchesMax bounds one setWatches request, and half of Config.PacketLimit does.
 const setWatchesMax = 128 << 10
 
+// watchBytes is about what one path takes in it beside its own bytes.
+const watchBytes = 4
+
 // setWatchesRoom is what a setWatches request of one path takes beside that.
 const setWatchesRoom = 36
 
@@ -150,7 +158,7 @@ func (ws *watches) tooLong(t *watched) bool {
 	return !t.child && setWatchesRoom+len(t.path) > ws.s.cfg.packetLimit
 }
 
-// setWatchesLocked sends setWatches requests for ts, in their order, as of zxid. hook runs for each of them in the link's
+// setWatchesLocked sends setWatches requests for ts, in their order, as of zxid. hook runs for each of them in the conn's
 // reader, without mu.
 func (ws *watches) setWatchesLocked(ts []*watched, zxid int64, hook func(ts []*watched, code int32)) {
 	most := min(setWatchesMax, ws.s.cfg.packetLimit/2)
@@ -158,7 +166,7 @@ func (ws *watches) setWatchesLocked(ts []*watched, zxid int64, hook func(ts []*w
 		var data, exist, child []string
 		n, size := 0, 0
 		for _, t := range ts {
-			if size += 4 + len(t.path); size > most && n > 0 {
+			if size += watchBytes + len(t.path); size > most && n > 0 {
 				break
 			}
 			n++
@@ -176,7 +184,7 @@ func (ws *watches) setWatchesLocked(ts []*watched, zxid int64, hook func(ts []*w
 		b := appendHeader(make([]byte, 0, size+64), opSetWatches)
 		b = appendInt(appendInt(b, int32(zxid>>32)), int32(zxid))
 		b = appendStrings(appendStrings(appendStrings(b, data), exist), child)
-		ws.link.enqueue(&call{op: opSetWatches, name: "set watches", read: true, frame: b,
+		ws.conn.enqueue(&request{op: opSetWatches, name: "set watches", repeatable: true, frame: b,
 			hook: func(code int32) { hook(some, code) }})
 	}
 }

@@ -268,6 +268,6 @@ func TestWatchAllAsksInTheOrderOfItsPaths(t *testing.T) {
 		watchAll(t, s, "/own", "/before")
 		wrote.mu.Lock()
 		defer wrote.mu.Unlock()
-		require.Equal(t, []string{"/own", "/before", "/own", "/before"}, regexp.MustCompile("/[a-z]+").FindAllString(string(wrote.b), -1))
+		require.Equal(t, []string{"/own", "/before", "/own", "/before"}, regexp.MustCompile("/(own|before)").FindAllString(string(wrote.b), -1))
 	})
 }

@@ -10,7 +10,8 @@ import (
 // made or deleted, or the znode itself is deleted. One request. Otherwise it is like Watch, but for the permission to
 // read that the list needs; when there is no such znode, the error matches zk.ErrNoNode.
 //
-// Whoever waits in line must not use it: every change would wake everybody. It is for the one who has to see all.
+// Contenders that wait in line must not use it: every change would wake them all. It is for the one contender that has to
+// see every change.
 func (s *Session) WatchChildren(ctx context.Context, path string) (*Watch, []string, zk.Stat, error) {
 	if err := checkNamed(path); err != nil {
 		return nil, nil, zk.Stat{}, err
@@ -18,21 +19,15 @@ func (s *Session) WatchChildren(ctx context.Context, path string) (*Watch, []str
 	key := watchKey{s.join(path), true}
 	w := newWatch(s)
 	s.watches.add(key, w)
-	c := newCall(opGetChildren2, "watch children", path, func(b []byte) []byte {
-		return appendBool(appendString(b, key.path), true)
-	})
-	c.hook = func(code int32) { s.watches.listed(w.t, code) }
-	if err := s.run(ctx, c); err != nil {
-		w.Close()
-		return nil, nil, zk.Stat{}, err
-	}
-	names, stat, err := s.listed(c)
+	list := s.list(path, true)
+	list.r.hook = func(code int32) { s.watches.listed(w.t, code) }
+	c, err := one(ctx, s, list)
 	if err != nil {
 		w.Close()
 		return nil, nil, zk.Stat{}, err
 	}
 	w.Exists = true
-	return w, names, stat, nil
+	return w, c.Names, c.Stat, nil
 }
 
 // listed is the hook of the reply to a list with a watch.
@@ -43,13 +38,13 @@ func (ws *watches) listed(t *watched, code int32) {
 	switch {
 	case code != codeOK: // the server has set nothing
 		if stands == t && !t.armed && len(t.waiters) <= 1 {
-			delete(ws.byPath, t.watchKey)
+			ws.dropLocked(t)
 		}
 	case stands == nil: // an earlier watch of the same kind has fired since we asked: this one is nobody's
 		ws.takeAway(t.watchKey)
 	case len(stands.waiters) == 0:
 		ws.remove(stands)
 	default:
-		stands.armed, stands.link = true, ws.links
+		stands.armed, stands.conn = true, ws.conns
 	}
 }

@@ -8,14 +8,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/zklock/locker/internal/handoff"
 	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
 )
 
-// Client is a program's access to its locks: one ZooKeeper session, and the next one when it has ended; further ones
-// while it has so many locks that one session has no room for them (WithEphemeralBytes). One Client serves a whole
-// program; its methods may be called concurrently.
+// Client is a program's access to its locks. It keeps one ZooKeeper session, opens the next when that has ended, and
+// opens further ones while it has more locks than one session has room for (WithEphemeralBytes). One Client serves a
+// whole program; its methods may be called concurrently.
 type Client struct {
 	connect string
 	opts    options
@@ -26,10 +27,10 @@ type Client struct {
 
 	sessions *sessions
 
-	holds sync.WaitGroup // grips that have not ended
-	use   inUse          // what Status shows
-	lines lines          // of goroutines that share a place: see handoff.go
-	heads *recipe.Heads  // who heads the lines that are waited in
+	holds   sync.WaitGroup  // acquisitions that have not ended
+	use     inUse           // what Status shows
+	handoff *handoff.Queues // of goroutines that share a place in line
+	heads   *recipe.Heads   // who heads the lines that are waited in
 
 	bg sync.WaitGroup // see spawn
 
@@ -37,37 +38,22 @@ type Client struct {
 	closed bool
 }
 
-// Dial connects to an ensemble: "zk1:2181,zk2:2181,zk3:2181/chroot". Nil error: a session exists. It blocks until
-// then, or until ctx ends, which bounds this call only; the error then matches ctx's and says which servers were tried
-// and what each answered, and nothing is left behind. A malformed connect string or option is refused before any I/O
-// (ErrOption, ErrPath). Refused credentials: session.ErrAuth.
+// Dial connects to an ensemble: "zk1:2181,zk2:2181,zk3:2181/chroot". Nil error: a session exists. It blocks until then,
+// or until ctx ends, which bounds this call only; the error then matches ctx's and says which servers were tried and what
+// each answered, and nothing is left behind. A malformed connect string or option is refused before any I/O (ErrOption,
+// ErrPath). Refused credentials: session.ErrAuth. If ctx has no deadline, it logs at level Warn which servers it can't
+// reach, and why, after 5 s and then every minute; to slog's default if there is no logger.
 //
 // The Client keeps a session for as long as it lives: when one has ended it opens the next, and waiting calls queue
 // again in that. See WithEphemeralBytes for when there are several.
 func Dial(ctx context.Context, connect string, opts ...Option) (*Client, error) {
 	needContext(ctx)
-	var o options
-	for _, opt := range opts {
-		if opt.set == nil {
-			return nil, fmt.Errorf("zklock: dial: %w: option: is the zero value", ErrOption)
-		}
-		if err := opt.set(&o); err != nil {
-			return nil, fmt.Errorf("zklock: dial: %w", err)
-		}
-	}
-	c := &Client{connect: connect, opts: o, log: o.session.Logger, heads: recipe.NewHeads(describe)}
-	if c.log == nil {
-		c.log = slog.New(slog.DiscardHandler)
-	}
-	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.sessions = newSessions(c)
-	s, err := c.sessions.start()
+	c, s, err := newClient(connect, opts)
 	if err != nil {
-		c.cancel()
-		return nil, fmt.Errorf("zklock: dial %q: %w", connect, err)
+		return nil, err
 	}
-	for err := s.Established(ctx); err != nil; err = s.Established(ctx) {
-		s.Abandon(trusted.Caller{}) // what was started ends by itself
+	for err := c.established(ctx, s); err != nil; err = c.established(ctx, s) {
+		s.ForLocks(trusted.Caller{}).Abandon() // what was started ends by itself
 		if ctx.Err() != nil || errors.Is(err, session.ErrAuth) {
 			c.cancel()
 			return nil, fmt.Errorf("zklock: dial %q: %w", connect, err)
@@ -83,10 +69,74 @@ func Dial(ctx context.Context, connect string, opts ...Option) (*Client, error) 
 	return c, nil
 }
 
+// Open is Dial that does not wait: the Client connects in the background, for as long as it lives, and its calls wait for
+// that as they wait for a connection that is lost. So a service can start while the ensemble is down. An error is of the
+// connect string or of an option (ErrOption, ErrPath); no I/O has been done. Credentials that the ensemble refuses are the
+// error of the first call, and of every other.
+func Open(connect string, opts ...Option) (*Client, error) {
+	c, s, err := newClient(connect, opts)
+	if err != nil {
+		return nil, err
+	}
+	c.sessions.begin(s)
+	return c, nil
+}
+
+// newClient returns a Client and a session of it that has been started, and is still to be begun with.
+func newClient(connect string, opts []Option) (*Client, *session.Session, error) {
+	o, err := chosen(opts)
+	if err != nil {
+		return nil, nil, fmt.Errorf("zklock: dial: %w", err)
+	}
+	c := &Client{connect: connect, opts: o, log: o.session.Logger, heads: recipe.NewHeads(describe)}
+	if c.log == nil {
+		c.log = slog.New(slog.DiscardHandler)
+	}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.sessions = newSessions(c)
+	c.handoff = c.newHandoff()
+	s, err := c.sessions.start()
+	if err != nil {
+		c.cancel()
+		return nil, nil, fmt.Errorf("zklock: dial %q: %w", connect, err)
+	}
+	return c, s, nil
+}
+
+const (
+	dialQuiet = 5 * time.Second // how long a Dial without deadline waits before it logs a warning
+	dialTell  = time.Minute     // how often it warns from then on
+)
+
+// established is s.Established. If ctx has no deadline, it logs a warning after 5 s and every minute after that.
+func (c *Client) established(ctx context.Context, s *session.Session) error {
+	if _, timed := ctx.Deadline(); timed {
+		return s.Established(ctx)
+	}
+	log := c.opts.session.Logger
+	if log == nil {
+		log = slog.Default()
+	}
+	for d := dialQuiet; ; d = dialTell {
+		bounded, cancel := context.WithTimeout(ctx, d)
+		err := s.Established(bounded)
+		late := err != nil && bounded.Err() != nil && ctx.Err() == nil
+		cancel()
+		if !late {
+			return err
+		}
+		log.WarnContext(ctx, "zklock: dial: no server yet, and it goes on", "servers", c.connect, "error", err)
+	}
+}
+
 // Close ends the sessions, and with them every hold and every wait of the Client's: their errors are ErrClosed. Locks
 // that were held are free at once when a server is connected, else when the ensemble expires their session. It returns
 // when everything that the Client had running has ended, after about 2 s at the latest. It may be called more than
 // once, and always returns nil.
+//
+// Call it before the process exits, also when a call has failed: log.Fatal and os.Exit skip deferred calls. A call whose
+// context has ended deletes its znode in the background; a process that exits at once may leave the znode in line, and
+// others behind it, until its session times out.
 func (c *Client) Close() error {
 	c.need()
 	c.mu.Lock()
@@ -121,9 +171,10 @@ func (c *Client) spawn(fn func()) bool {
 	return true
 }
 
-// Session returns the current session, for the program's own reads and writes beside its locks; it waits for one as
-// long as ctx lasts. The session may end at any time, and the Client then opens another: ask again, and don't keep it.
-// Don't close it. Of several (WithEphemeralBytes) it is always the first; locks may live in the others. ErrClosed: the Client was closed.
+// Session returns the current session, for the program's own reads and writes beside its locks; it waits for one as long
+// as ctx lasts. The session may end at any time, and the Client then opens another: ask again, and don't keep it. Don't
+// close it. If there are several (WithEphemeralBytes) it is always the first; locks may be in the others. ErrClosed: the
+// Client was closed.
 func (c *Client) Session(ctx context.Context) (*session.Session, error) {
 	c.need()
 	needContext(ctx)

@@ -8,11 +8,11 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// Contender is one who holds a lock or waits for it, as its znode shows it. Node, Owner, Host and Data are what somebody
-// wrote, at any length, and not fit for a terminal or a page as they are.
+// Contender holds a lock or waits for it, as its znode shows. Node, Owner, Host and Data are what its client wrote, at
+// any length; escape them before you show them in a terminal or on a page.
 type Contender struct {
 	Node    string    // its znode
-	Kind    string    // "mutex", "read lock", "write lock", "semaphore"
+	Kind    Kind      // KindMutex, KindRead, KindWrite, KindSemaphore, or KindElection if its data were read and say so
 	Holds   bool      // it holds; else it waits
 	Permits int       // of a semaphore's contender, else 0
 	Token   Token     // its fencing token, should it come to hold or hold already: what Hold.Token returns
@@ -28,7 +28,7 @@ type Contender struct {
 // newContender reads the child name of dir.
 func newContender(dir, name string, n session.Node, holds bool) Contender {
 	parsed, _ := recipe.Parse(name)
-	k := Contender{Node: dir + "/" + name, Kind: parsed.Kind.String(), Holds: holds, Permits: parsed.Permits,
+	k := Contender{Node: dir + "/" + name, Kind: kindOf(parsed.Kind), Holds: holds, Permits: parsed.Permits,
 		Token: Token(n.Stat.Czxid), Session: n.Stat.EphemeralOwner, Size: int(n.Stat.DataLength)}
 	if n.Stat.Czxid != 0 {
 		k.Since = time.UnixMilli(n.Stat.Ctime)
@@ -39,6 +39,9 @@ func newContender(dir, name string, n session.Node, holds bool) Contender {
 	var id identity
 	if json.Unmarshal(n.Data, &id) == nil && id.Host != "" {
 		k.Owner, k.Host, k.PID, k.Data = id.Owner, id.Host, id.PID, id.Data
+		if id.Kind == KindElection && k.Kind == KindMutex {
+			k.Kind = KindElection
+		}
 	} else {
 		k.Owner, k.Data = describe(n.Data), n.Data
 	}

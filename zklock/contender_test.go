@@ -24,7 +24,7 @@ func (s *sim) lineOf(c *simClient, path string) (line []string) {
 	all, err := c.Queue(s.Context(), path)
 	require.NoError(s, err)
 	for _, k := range all {
-		short := k.Kind
+		short := string(k.Kind)
 		if k.Permits > 0 {
 			short += fmt.Sprint(" ", k.Permits)
 		}
@@ -61,7 +61,7 @@ func TestQueueShowsWhoHoldsAndWhoWaitsOfEveryKind(t *testing.T) {
 		simGo(ctx, c.RWMutex("/rw").Lock)
 		synctest.Wait()
 		simGo(ctx, c.RWMutex("/rw").RLock)
-		require.Equal(s, []string{"read lock!", "read lock!", "write lock", "read lock"}, s.lineOf(c, "/rw"))
+		require.Equal(s, []string{"read!", "read!", "write", "read"}, s.lineOf(c, "/rw"))
 
 		_, err = c.Semaphore("/s", 4).Acquire(ctx, 3)
 		require.NoError(s, err)
@@ -70,7 +70,7 @@ func TestQueueShowsWhoHoldsAndWhoWaitsOfEveryKind(t *testing.T) {
 		simGo(ctx, func(ctx context.Context) (*zklock.Hold, error) { return c.Semaphore("/s", 4).Acquire(ctx, 1) })
 		require.Equal(s, []string{"semaphore 3!", "semaphore 2", "semaphore 1"}, s.lineOf(c, "/s"))
 		s.lead(c.Election("/e"), "v")
-		require.Equal(s, []string{"mutex!"}, s.lineOf(c, "/e"))
+		require.Equal(s, []string{"election!"}, s.lineOf(c, "/e"))
 		_, err = c.Queue(ctx, "/")
 		require.ErrorIs(s, err, zklock.ErrPath)
 		require.NoError(s, c.Close()) // ends those who wait
@@ -228,12 +228,12 @@ func TestQueueJudgesEachContenderAmongItsOwnKind(t *testing.T) {
 		s.place(other, dir+"/x-lock-0000000003")
 		s.place(other, dir+"/x-__WRIT__0000000004")
 		s.place(other, dir+"/x-__READ__0000000005")
-		require.Equal(s, []string{"semaphore 3", "mutex!", "read lock!", "mutex", "write lock", "read lock"}, s.lineOf(c, dir))
+		require.Equal(s, []string{"semaphore 3", "mutex!", "read!", "mutex", "write", "read"}, s.lineOf(c, dir))
 		page, err := c.QueuePage(s.Context(), dir, 1, 2)
 		require.NoError(s, err)
-		require.Equal(s, "semaphore", page.Kind)
+		require.Equal(s, zklock.KindSemaphore, page.Kind)
 		require.Equal(s, []int{2, 4, 1, 2}, []int{page.Holding, page.Waiting, page.From, len(page.Contenders)})
-		require.Equal(s, "mutex", page.Contenders[0].Kind)
+		require.Equal(s, zklock.KindMutex, page.Contenders[0].Kind)
 		for _, from := range []int{6, 1000} {
 			page, err = c.QueuePage(s.Context(), dir, from, 2)
 			require.NoError(s, err)
@@ -258,6 +258,6 @@ func TestQueueShowsAReaderUnderItsOwnWriteLockAsAHolder(t *testing.T) {
 		s.place(own, dir+"/_c_2-__READ__0000000001")
 		s.place(other, dir+"/_c_3-__READ__0000000001")
 		s.place(other, dir+"/_c_4-__READ__0000000002")
-		require.Equal(s, []string{"write lock!", "read lock!", "read lock", "read lock"}, s.lineOf(c, dir))
+		require.Equal(s, []string{"write!", "read!", "read", "read"}, s.lineOf(c, dir))
 	})
 }

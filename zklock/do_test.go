@@ -109,7 +109,7 @@ func TestDoThatDoesNotGetTheLockDoesNotCallItsFunction(t *testing.T) {
 		never := func(context.Context) error { panic("called") }
 		require.ErrorIs(t, b.Mutex("/l").Do(apiWithin(t, time.Second), never), context.DeadlineExceeded)
 		require.ErrorIs(t, b.Mutex("/l", zklock.WithWait(0)).Do(apiWithin(t, time.Second), never), zklock.ErrBusy)
-		synctest.Wait() // the first one's place goes in the background
+		synctest.Wait() // the first one's znode goes in the background
 		require.Len(t, srv.Children("/l"), 1)
 	})
 }

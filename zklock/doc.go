@@ -2,19 +2,20 @@
 // arrival, freed by a crash.
 //
 // While Hold.Context has not ended, nobody else holds the lock: the context ends before the ensemble can give it away,
-// also when this program hears nothing of the ensemble any more. SafeUntil tells until when that is certain, and Token
-// is a number that grows from holder to holder, for stores that can refuse a late one.
+// also when this program receives nothing from the ensemble any more. SafeUntil returns until when that is certain, and
+// Token is a number that grows from holder to holder, for stores that can refuse a late one.
 //
 // # What is not guaranteed
 //
-// No lock service can stop a program that does not look. A process that was stopped (SIGSTOP, a paused virtual
-// machine, a long collection) can go on for a moment as if it still held the lock, if it had asked just before; Hold.Context
-// says who is told what afterwards. So can work that ignores its context. Clocks that run apart by more than two per cent void the lease. A session or a znode that is removed by
-// force frees the lock at once, and the old holder hears of it a moment later. For all of these, the Token and
-// Hold.Multi are the guarantee: Multi's writes commit only while the lock is ours.
+// No lock service can stop a program that does not look. A process that was stopped (SIGSTOP, a paused virtual machine, a
+// long collection) can go on for a moment as if it still held the lock, if it had asked just before; Hold.Context says
+// what reports the loss afterwards. So can work that ignores its context. Clocks that run apart by more than two per cent
+// void the lease. A session or a znode that is removed by force frees the lock at once, and the old holder learns of it a
+// moment later. For all of these, the Token and Hold.Multi are the guarantee: Multi's writes commit only while the lock
+// is ours.
 //
-// Order is the order in which the ensemble made the contenders' places. A contender whose session ends goes to the end
-// of the line.
+// Order is the order in which the ensemble made the contenders' places. A contender whose session ends queues again, at
+// the end of the line.
 //
 // # Use
 //
@@ -34,16 +35,16 @@
 // in line, and WithIdleKeep keeps it between uses: a lock is then handed on inside the process with no request at all.
 //
 // Beside Mutex there are RWMutex, Semaphore, MultiLock (several paths at once) and Election; they return the same Hold,
-// take the same options, and fail with the same errors. Queue and Break are for administrators, Status tells what this
+// take the same options, and fail with the same errors. Queue and Break are for administrators, Status shows what this
 // process has, and package lockhttp puts locks, and a page of them, into net/http.
 //
-// A nil context, and a Client, a lock or a Hold that is nil or the zero value, make every call on them panic, before it
-// does anything, as package context does: they are mistakes in the program. All that can come from outside is an error.
+// A nil context, and a Client, a lock or a Hold that is nil or the zero value, are mistakes in the program: every call on
+// them panics, before it does anything, as package context does. Everything that can come from outside is an error.
 //
 // # How
 //
-// Each Lock of a mutex makes an ephemeral sequential znode below the lock's path, lists the path, and holds if its number is the
-// lowest; otherwise it watches the one before it, and only that one. Unlock deletes the znode; a crash has the
-// ensemble delete it with the session. Package recipe has the algorithm and its safety argument, package session the
+// Each Lock of a mutex makes an ephemeral sequential znode below the lock's path, lists the path, and holds if its number
+// is the lowest; otherwise it watches the znode before it, and no other. Unlock deletes the znode; after a crash the
+// ensemble deletes it with the session. Package recipe has the algorithm and its safety argument, package session the
 // lease clock and its own.
 package zklock

@@ -4,138 +4,117 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
 )
 
-// A hold of the write lock becomes one of the read lock, in place: by Downgrade, or because the write lock is released
-// before a read lock that was taken under it. Both begin a move, which replaces the writer's znode by a reader's. No
-// mutex is held for that: an Unlock that comes meanwhile waits for the move's end, no longer than its own context lasts,
-// and gives up what there is then.
+// A hold of the write lock becomes one of the read lock by Downgrade, or because the write lock is released before a read
+// lock that was taken under it. The ticket becomes a reader's, in place; it carries out one Downgrade at a time. No mutex
+// is held for that: if the hold is unlocked meanwhile, the ticket is left when the Downgrade is done.
 
-// downgrader is a place that can become a reader's.
-type downgrader interface {
-	Downgrade(ctx context.Context) (*recipe.Ticket, error)
-}
-
-// begin begins the Downgrade of h.
-func (g *grip) begin(h *Hold) (*move, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+// beginDowngrade notes that h is to become a hold of the read lock: nobody else joins for writing from here on.
+func (a *acquisition) beginDowngrade(h *Hold) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	writing := 0
+	for _, other := range a.holds {
+		if !other.read {
+			writing++
+		}
+	}
 	switch {
 	case h.released.Load():
-		return nil, ErrNotHeld
-	case g.over:
-		return nil, g.cause
-	case g.move != nil:
-		return nil, errors.New("another downgrade of it is under way")
-	case g.holds != 1:
-		return nil, fmt.Errorf("the write lock is held %d times: only the last hold can be downgraded", g.holds)
+		return ErrNotHeld
+	case a.state != held:
+		return a.cause
+	case a.downgrading != nil:
+		return errors.New("another downgrade of it is under way")
+	case writing != 1:
+		return fmt.Errorf("the write lock is held %d times: only the last hold can be downgraded", writing)
 	}
-	return g.beginLocked(h), nil
+	a.downgrading = h
+	return nil
 }
 
-// beginLocked begins a move, of which the caller sees to demote.
-func (g *grip) beginLocked(h *Hold) *move {
-	g.move, g.missed = &move{h: h, done: make(chan struct{})}, false
-	return g.move
-}
-
-// demote carries out a move that was begun. When it fails the grip is what it was, unless it was lost, or the outcome is
-// unknown: then it is given up. It returns the move's error.
-func (g *grip) demote(ctx context.Context, m *move) error {
-	p := g.place()
-	r, err := p.(downgrader).Downgrade(ctx) // only a write lock's grip has moves
-	g.mu.Lock()
-	g.move = nil
-	over, missed := g.over, g.missed
+// downgrade makes the ticket a reader's, and h, unless it is nil, a hold of the read lock, which it returns. When it fails
+// all is as it was, unless the acquisition was lost, or the outcome is unknown: then it is released.
+func (a *acquisition) downgrade(ctx context.Context, h *Hold) (*Hold, error) {
+	err := a.ticket.Downgrade(ctx)
+	a.mu.Lock()
+	if h != nil {
+		a.downgrading = nil
+	}
+	first, wasHeld := err == nil && a.kind == KindWrite, a.state == held
+	var reader *Hold
 	if err == nil {
-		g.p, g.demoted = r, true
-		if !over {
-			g.followLocked(r)
-			g.keep.Move(r.Node())
-		}
-		switch {
-		case m.h == nil:
-		case over && !errors.Is(g.cause, ErrUnlocked):
-			err = g.cause
-		case m.h.released.CompareAndSwap(false, true):
-			g.holds, g.reads = g.holds-1, g.reads+1
-		default:
-			err = ErrNotHeld // it was released meanwhile
+		a.kind = KindRead
+		if h != nil {
+			reader, err = a.replaceLocked(h)
 		}
 	}
-	g.mu.Unlock()
-	switch {
-	case r != nil: // it was carried out
-	case errors.Is(err, recipe.ErrGone):
-		g.end(ErrNodeDeleted)
-		err = ErrNodeDeleted
-	case over:
-		err = fmt.Errorf("%w; %w", err, g.why())
-	case errors.Is(err, ErrUnknownOutcome):
-		err = fmt.Errorf("%w; the lock is given up", errors.Join(err, g.release(ctx)))
-	case missed:
-		g.end(ErrNodeDeleted)
-		err = fmt.Errorf("%w; %w", err, ErrNodeDeleted)
+	a.mu.Unlock()
+	if first && wasHeld {
+		a.c.tellDowngraded(DowngradedInfo{a.infoNow(), Token(a.ticket.Czxid()), a.ticket.Nodes()[0], time.Since(a.since)})
 	}
-	m.err = err
-	close(m.done)
-	if r != nil && !over {
-		g.c.tellDowngraded(DowngradedInfo{g.told(), Token(r.Czxid()), r.Node(), time.Since(g.from)})
+	if err == nil || first {
+		return reader, err
 	}
-	return err
+	if errors.Is(err, recipe.ErrGone) {
+		a.lose(err)
+		return nil, ErrNodeDeleted
+	}
+	if cause := a.ended(); cause != nil {
+		return nil, fmt.Errorf("%w; %w", err, cause)
+	}
+	if errors.Is(err, ErrUnknownOutcome) {
+		left := a.release(ctx)
+		if errors.Is(left, ErrNodeDeleted) || errors.Is(left, ErrUnlocked) { // neither znode exists, or another call released
+			left = nil
+		}
+		return nil, fmt.Errorf("%w; the lock is given up", errors.Join(err, left))
+	}
+	return nil, err
 }
 
-// demoteFor is demote for an Unlock, which has released the write lock whatever becomes of ctx: it goes on in the
-// background when ctx ends. Without mine, the move is a Downgrade's that came first; should that fail, another is made.
-func (g *grip) demoteFor(ctx context.Context, m *move, mine bool) error {
-	for {
-		if mine && !g.place().Session().Go(func(ctx context.Context) { _ = g.demote(ctx, m) }) { // waited for below
-			_ = g.demote(g.place().Session().Context(), m) // fails at once: the session is over
-		}
-		select {
-		case <-m.done:
-		case <-ctx.Done():
-			return session.Waited(ctx, errors.New("waiting for the write lock to become a read lock"))
-		}
-		if mine || m.err == nil {
-			return m.err
-		}
-		g.mu.Lock()
-		p, released := g.p, errors.Is(g.cause, ErrUnlocked)
-		again := !g.demoted && !g.over && g.move == nil
-		if again {
-			m, mine = g.beginLocked(nil), true
-		}
-		g.mu.Unlock()
-		switch {
-		case again:
-		case released: // by that Downgrade, which does not know its outcome: what there is goes, and this call waits for it
-			if err := p.Leave(ctx); !errors.Is(err, recipe.ErrGone) {
-				return err
+// replaceLocked puts a hold of the read lock in the place of h.
+func (a *acquisition) replaceLocked(h *Hold) (*Hold, error) {
+	if a.state == lost {
+		return nil, a.cause
+	}
+	if !h.released.CompareAndSwap(false, true) {
+		return nil, ErrNotHeld // it was unlocked meanwhile
+	}
+	reader := &Hold{}
+	reader.bind(a, &h.ctx, true)
+	a.holds[slices.Index(a.holds, h)] = reader
+	return reader, nil
+}
+
+// downgradeForReaders makes the ticket a reader's for an Unlock that has released the write lock while read locks under
+// it are held. It is carried out even if ctx ends, and then goes on in the background.
+func (a *acquisition) downgradeForReaders(ctx context.Context) error {
+	s := a.ticket.Session()
+	done := make(chan error, 1)
+	work := func(ctx context.Context) {
+		_, err := a.downgrade(ctx, nil)
+		if err != nil && errors.Is(a.ended(), ErrUnlocked) {
+			// The last reader has been unlocked, or a Downgrade that does not know its outcome has released the lock.
+			if err = a.ticket.Leave(ctx); errors.Is(err, recipe.ErrGone) {
+				err = nil
 			}
-			return nil
-		default:
-			return g.why()
 		}
+		done <- err
 	}
-}
-
-// still returns what the grip stands on once no move is under way, or false when ctx ends first.
-func (g *grip) still(ctx context.Context) (place, bool) {
-	g.mu.Lock()
-	p, m := g.p, g.move
-	g.mu.Unlock()
-	if m == nil {
-		return p, true
+	if !s.Go(work) {
+		work(s.Context()) // fails at once: the session is over
 	}
 	select {
-	case <-m.done:
-		return g.place(), true
+	case err := <-done:
+		return err
 	case <-ctx.Done():
-		return p, false
+		return session.Waited(ctx, errors.New("waiting for the write lock to become a read lock"))
 	}
 }

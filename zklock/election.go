@@ -12,14 +12,14 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// Election chooses one leader among the candidates of a path, in order of arrival. It is a Mutex whose holder has a
-// value that others can read and watch. Like a Mutex it is a description and stores no leadership.
-type Election struct{ b base }
+// Election chooses one leader among the candidates of a path, in order of arrival. It is a Mutex whose holder has a value
+// that others can read and watch. Like a Mutex it is a description and stores no leadership.
+type Election struct{ lock lock }
 
 // Election returns the election whose candidates queue below path. It does no I/O; a path or option that can't work is
 // reported by every call on it (ErrPath, ErrOption). WithData and WithReentrancy do not apply: the data are the value.
 func (c *Client) Election(path string, opts ...LockOption) *Election {
-	return &Election{c.newBase(path, opts)}
+	return &Election{c.newLock(path, opts)}
 }
 
 // Leadership is one term of office: the hold of the election's lock, and what only a leader can do.
@@ -28,59 +28,51 @@ type Leadership struct {
 	e *Election
 }
 
-// Campaign waits until this candidate leads, with value for others to read. Contract and errors are those of
-// Mutex.Lock. A term ends as a hold ends: see Hold.Context.
+// Campaign waits until this candidate leads, with value for others to read. Contract and errors are those of Mutex.Lock.
+// A term ends as a hold ends: see Hold.Context.
 func (e *Election) Campaign(ctx context.Context, value []byte) (*Leadership, error) {
-	e.b.need(ctx)
-	b, err := e.candidate(value)
+	e.use().need(ctx)
+	c, err := e.candidate(value)
 	if err != nil {
 		return nil, err
 	}
-	h, err := b.lock(ctx, request{op: "campaign", kind: "election", queue: b.queue(recipe.Lock), again: b.reenter})
+	h, err := c.acquire(ctx, request{op: "campaign", kind: KindElection, queues: []recipe.Queue{c.queue(recipe.Lock)}})
 	if err != nil {
 		return nil, err
 	}
 	return &Leadership{h, e}, nil
 }
 
-// candidate returns e's base with value as its data.
-func (e *Election) candidate(value []byte) (*base, error) {
-	b := e.b
-	if b.err == nil {
+// candidate returns e's lock with value as its data.
+func (e *Election) candidate(value []byte) (*lock, error) {
+	c := e.lock
+	if c.err == nil {
 		if len(value) > maxData {
 			return nil, fmt.Errorf("zklock: campaign: %w: value of %d bytes: is longer than 64 KB", ErrOption, len(value))
 		}
-		b.o.data, b.o.reentrant = value, false
-		b.data, b.err = b.o.identity()
+		c.o.data, c.o.reentrant, c.o.kind = value, false, KindElection
+		c.data, c.err = c.o.identity()
 	}
-	return &b, nil
+	return &c, nil
 }
 
-// Proclaim replaces the value that others read. Nil: they see it from now on. ErrLost: this is the leader no more, and
-// the value was not changed. It blocks for one round trip; an error that matches ErrUnknownOutcome says that the
-// value may have been changed.
+// Proclaim replaces the value that others read. Nil: they see it from now on. ErrLost, ErrUnlocked or ErrClosed: this
+// candidate no longer leads, and the value was not changed. ErrUnknownOutcome: the value may have been changed. It blocks
+// for one round trip.
 func (l *Leadership) Proclaim(ctx context.Context, value []byte) error {
-	l.need(ctx)
+	l.need()
+	needContext(ctx)
 	if err := l.Err(); err != nil {
 		return l.fail("proclaim", err)
 	}
-	b, err := l.e.candidate(value)
+	c, err := l.e.candidate(value)
 	if err == nil {
-		err = b.err
+		err = c.err
 	}
 	if err != nil {
 		return l.fail("proclaim", err)
 	}
-	p := l.g.place()
-	s := p.Session()
-	for {
-		_, err = s.Set(ctx, l.Node(), b.data, -1)
-		if !errors.Is(err, ErrUnknownOutcome) || ctx.Err() != nil || s.Err() != nil {
-			break
-		} // else setting it twice does no harm: ask again, on the next connection
-	}
-	if errors.Is(err, zk.ErrNoNode) {
-		l.g.gone(p)
+	if err = l.a.ticket.SetData(ctx, c.data); errors.Is(err, zk.ErrNoNode) {
 		err = errors.Join(err, l.Err())
 	}
 	if err != nil {
@@ -90,30 +82,33 @@ func (l *Leadership) Proclaim(ctx context.Context, value []byte) error {
 }
 
 // Resign gives up the leadership: see Hold.Unlock.
-func (l *Leadership) Resign(ctx context.Context) error { return l.Unlock(ctx) }
+func (l *Leadership) Resign(ctx context.Context) error {
+	l.need()
+	return l.Unlock(ctx)
+}
 
 // Run campaigns and calls lead for each term, one after the other, until ctx ends or lead returns while it leads. lead's
 // context ends with ctx and with the term. lead has returned before the leadership is given up or sought again, so two
-// calls of it never overlap here; one that ignores its context keeps Run waiting, and others from leading if the
-// session lives. After a term that was lost, whatever lead returned, Run campaigns again.
+// calls of it never overlap in this process. A lead that ignores its context keeps Run waiting, and, while the session
+// lasts, keeps others from leading. After a term that was lost, whatever lead returned, Run campaigns again.
 //
-// It returns lead's error (nil too) when that returned during its term, whether ctx has ended or not, after resigning (as
+// It returns lead's error (nil too) when lead returned during its term, whether ctx has ended or not, after resigning (as
 // Do releases); ctx's error when ctx ended while it did not lead; otherwise the error of a campaign that can't succeed
 // (ErrClosed, ErrPath, zk.ErrNoAuth, …; ErrBusy after WithWait). After any other error of a campaign it campaigns again,
-// a second later. So it does, once it has campaigned, while a contender of another kind of lock, or one that may not be
-// read, stands at the path: whoever may create there can make one.
+// a second later. Once it has campaigned it does so, too, while a contender of another kind of lock, or one that may not
+// be read, is at the path: any client that may create znodes there can make one.
 func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.Context, l *Leadership) error) error {
 	for first := true; ; first = false {
 		asked := time.Now()
 		l, err := e.Campaign(ctx, value)
 		if err != nil {
-			// A neighbour's znode in the way of the first attempt is somebody's mistake; later on it passes.
-			passes := errors.Is(err, recipe.ErrNeighbour) && (!first || time.Since(asked) > recipe.Settle)
+			// A neighbour's znode that is in the way of the first attempt is a mistake that the caller should hear of.
+			passes := errors.Is(err, recipe.ErrNeighbour) && (!first || time.Since(asked) > recipe.WatchAfter)
 			if ctx.Err() != nil || hopeless(err) && !passes {
 				return err
 			}
-			e.b.c.log.Warn("campaign failed, and is made again", "path", e.b.path, "error", err)
-			e.b.c.rest(ctx, time.Second)
+			e.lock.c.log.Warn("campaign failed, and is made again", "path", e.lock.path, "error", err)
+			e.lock.c.rest(ctx, time.Second)
 			continue
 		}
 		var leadErr, lost error
@@ -129,18 +124,18 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 		case errors.Is(lost, ErrUnlocked): // lead resigned by itself
 			return leadErr
 		case ctx.Err() != nil && !errors.Is(err, ctx.Err()):
-			return &lockError{"run", e.b.path, session.Waited(ctx, err)}
+			return &lockError{"run", e.lock.path, session.Waited(ctx, err)}
 		case ctx.Err() != nil, errors.Is(lost, ErrClosed):
 			return err
 		}
 		if time.Since(began) < time.Second { // a term that is lost at once must not spin
-			e.b.c.rest(ctx, 100*time.Millisecond)
+			e.lock.c.rest(ctx, 100*time.Millisecond)
 		}
 	}
 }
 
-// hopeless reports whether the error of a campaign, or of an observer's read, is what every further attempt would meet
-// as well. Whatever else a server answers, or garbles, may be better the next time, or on another server.
+// hopeless reports whether the error of a campaign, or of an observer's read, is what every further attempt would meet as
+// well. Whatever else a server answers, or garbles, may be better the next time, or on another server.
 func hopeless(err error) bool {
 	for _, end := range []error{ErrClosed, ErrPath, ErrOption, ErrConflict, ErrDeadlock, ErrBusy, ErrTooLarge, session.ErrAuth,
 		zk.ErrNoAuth, zk.ErrInvalidACL, zk.ErrBadArguments} {
@@ -168,19 +163,20 @@ type Leader struct {
 	Contender
 }
 
-// Leader returns who leads: of those in line, the one that entered first. ErrNoLeader: nobody does. It asks the connected
-// server after a sync, and blocks for five round trips at most, or as long as there is no connection and ctx lasts.
+// Leader returns who leads: the candidate that entered first of those in line. ErrNoLeader: there is none. It asks the
+// connected server after a sync, and blocks for five round trips at most, or as long as there is no connection and ctx
+// lasts.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
-	e.b.need(ctx)
-	fail := func(err error) (Leader, error) { return Leader{}, &lockError{"leader", e.b.path, err} }
-	if e.b.err != nil {
-		return Leader{}, fmt.Errorf("zklock: leader: %w", e.b.err)
+	e.use().need(ctx)
+	fail := func(err error) (Leader, error) { return Leader{}, &lockError{"leader", e.lock.path, err} }
+	if e.lock.err != nil {
+		return Leader{}, fmt.Errorf("zklock: leader: %w", e.lock.err)
 	}
-	s, err := e.b.c.Session(ctx)
+	s, err := e.lock.c.Session(ctx)
 	if err != nil {
 		return fail(err)
 	}
-	if err := s.Sync(ctx, e.b.path); err != nil {
+	if err := s.Sync(ctx, e.lock.path); err != nil {
 		return fail(err)
 	}
 	for {
@@ -205,12 +201,12 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 // first returns the name of the candidate that leads or is to lead next: the one that entered first; "" when there is
 // none.
 func (e *Election) first(ctx context.Context, s *session.Session) (string, error) {
-	names, _, err := s.List(ctx, e.b.path)
+	names, _, err := s.List(ctx, e.lock.path)
 	if errors.Is(err, zk.ErrNoNode) {
 		return "", nil
 	}
 	if err != nil {
 		return "", err
 	}
-	return recipe.First(ctx, s, e.b.path, recipe.Family(names, recipe.Lock))
+	return recipe.First(ctx, s, e.lock.path, recipe.Family(names, recipe.Lock))
 }

@@ -8,8 +8,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
 )
@@ -290,4 +293,21 @@ func TestObserversDoNotWakeCandidatesNorCandidatesObservers(t *testing.T) {
 			<-c.done
 		}
 	})
+}
+
+// An observer may read too little to know whether it would be notified: then it looks again from time to time.
+func TestAnObserverThatMayNotReadALeadersLongDataSeesItsEnd(t *testing.T) {
+	simTest(t, func(s *sim) {
+		alice, bob := s.client(zklock.WithAuth("digest", []byte("alice:a"))), s.client()
+		require.NoError(s, s.srv.Create("/e", nil))
+		node, err := alice.session().Create(s.Context(), "/e/x-lock-0000000007", make([]byte, recipe.MaxData+1), session.Ephemeral,
+			[]zk.ACL{{Perms: zk.PermAll, Scheme: "auth"}})
+		require.NoError(s, err)
+		view := s.observe(bob.Election("/e"))
+		time.Sleep(time.Hour)
+		require.Equal(s, []string{""}, view.values(), "a leader without a value")
+		require.NoError(s, alice.session().Delete(s.Context(), node.Path, -1))
+		time.Sleep(time.Minute)
+		require.Equal(s, []string{"-"}, view.values())
+	}, zktest.WithVersion(zktest.Version38)) // later versions refuse the watch
 }

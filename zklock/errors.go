@@ -12,7 +12,8 @@ import (
 
 // Ends of a hold: what context.Cause of its context, and Hold.Err, are or wrap.
 var (
-	// ErrUnlocked says that the hold was released by Unlock. It does not match ErrLost.
+	// ErrUnlocked says that the hold was released by Unlock, or by Downgrade, which returns another hold or, when its
+	// outcome is unknown, gives the lock up. It does not match ErrLost.
 	ErrUnlocked = errors.New("zklock: unlocked")
 
 	// ErrLost matches, by errors.Is, every end that the holder did not ask for: the four below, and
@@ -25,29 +26,29 @@ var (
 	// ErrLeaseOver says that nothing was heard from the ensemble for so long that it may have ended the session.
 	ErrLeaseOver = session.ErrLeaseOver
 
-	// ErrNodeDeleted says that somebody deleted the hold's znode: an administrator, or Break; or ended the session by
-	// force, and the word of the znode's end came before that of the session's.
+	// ErrNodeDeleted says that another client deleted the hold's znode: an administrator's, or one that called Break. It may
+	// also mean that the session was ended by force, if the deletion was reported before the session's end.
 	ErrNodeDeleted error = &lossError{"zklock: the lock's znode was deleted by somebody else"}
 
-	// ErrMaxHold says that the hold lasted longer than WithMaxHold allows, and was released for that.
+	// ErrMaxHold says that the hold lasted longer than WithMaxHold allows, and so was ended.
 	ErrMaxHold error = &lossError{"zklock: held for longer than the maximum"}
 )
 
 // Failures of a call.
 var (
-	// ErrBusy says that somebody else holds the lock or waits for it (TryLock), or still did when WithWait's time was
-	// over. The message says who.
+	// ErrBusy says that another contender holds the lock or waits for it (TryLock), or still did when WithWait's time was
+	// over. The message names it.
 	ErrBusy = errors.New("zklock: busy")
 
-	// ErrNotRun matches the error of Do, and of a guarded function, when the function was not called. An error of theirs
-	// that does not match it says that it was.
+	// ErrNotRun matches the error of Do, and of a guarded function, when the function was not called. If their error does not
+	// match it, the function was called.
 	ErrNotRun = errors.New("zklock: not run")
 
-	// ErrDeadlock says that the context of the call belongs to a hold of the very same lock, which would wait for
-	// itself for ever. See WithReentrancy, and Semaphore.Acquire.
-	ErrDeadlock = errors.New("zklock: deadlock: the caller holds this lock already")
+	// ErrDeadlock says that the context of the call belongs to a hold of the same lock, so that the call would wait for its
+	// own caller for ever. See WithReentrancy, and Semaphore.Acquire.
+	ErrDeadlock = recipe.ErrDeadlock
 
-	// ErrNoLeader says that nobody leads.
+	// ErrNoLeader says that the election has no leader now.
 	ErrNoLeader = errors.New("zklock: no leader")
 
 	// ErrNotHeld says that the hold has been released before.
@@ -59,24 +60,24 @@ var (
 	// ErrPath says that a path can't be a lock's; the message names the path and the rule.
 	ErrPath = session.ErrPath
 
-	// ErrConflict says that the path is in use by something that is not this kind of lock, or has data of somebody else's
-	// where this kind of lock keeps its own.
+	// ErrConflict says that the path is in use by something that is not this kind of lock, or has data that are not this
+	// library's where this kind of lock keeps its own.
 	ErrConflict = recipe.ErrConflict
 
 	// ErrOption says that an option's value can't work; the message names the value and the rule.
 	ErrOption = session.ErrConfig
 
 	// ErrTooLarge says that what a call would have to send is longer than the ensemble takes (WithPacketLimit), or that
-	// the list of the lock's directory is longer than 32 MB. Nothing else of the client's suffers, and to try again does not
-	// help.
+	// the list of the lock's directory is longer than 32 MB. The client's other calls are not affected. The same call
+	// would fail again.
 	ErrTooLarge = session.ErrTooLarge
 
-	// ErrNoRoom says that the client has as many locks, and waits for them, as its sessions have room for: see
-	// WithEphemeralBytes. The message names the figures.
+	// ErrNoRoom says that the locks that the client holds or waits for fill all its sessions: see WithEphemeralBytes. The
+	// message has the figures.
 	ErrNoRoom = session.ErrNoRoom
 
-	// ErrUnknownOutcome matches the error of Hold.Multi when its writes may or may not have been carried out: the
-	// connection broke, or ctx ended, before the reply.
+	// ErrUnknownOutcome matches the error of a call whose write may or may not have been carried out, because the connection
+	// broke, or ctx or the session ended, before the reply: of Hold.Multi, Proclaim, Resize, Break, RWMutex.Downgrade, and Once.
 	ErrUnknownOutcome = session.ErrUnknownOutcome
 )
 

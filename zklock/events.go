@@ -18,7 +18,7 @@ func (c *Client) note(level slog.Level, event string, info *LockInfo, more ...sl
 		return
 	}
 	attrs := make([]slog.Attr, 0, 8+len(more))
-	attrs = append(attrs, slog.Uint64("call", info.Call), slog.String("kind", info.Kind), slog.String("path", info.Path))
+	attrs = append(attrs, slog.Uint64("call", info.Call), slog.String("kind", string(info.Kind)), slog.String("path", info.Path))
 	if info.Owner != "" {
 		attrs = append(attrs, slog.String("owner", info.Owner))
 	}

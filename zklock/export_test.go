@@ -1,8 +1,6 @@
 package zklock
 
-// Lines returns how many local lines a client has.
-func Lines(c *Client) int {
-	c.lines.mu.Lock()
-	defer c.lines.mu.Unlock()
-	return len(c.lines.all)
+// LocalQueues returns how many local queues a client has.
+func LocalQueues(c *Client) int {
+	return c.handoff.Len()
 }

@@ -12,7 +12,7 @@ import (
 // both work across the calls of one guarded function, and of several with equal options.
 //
 // The returned function may be called concurrently. It returns fn's result, and an error as Mutex.Do does: nil, when fn
-// has returned nil while the lock was held; one that matches ErrNotRun when the lock was not to be had. An error of path,
+// has returned nil while the lock was held; one that matches ErrNotRun when the lock was not acquired. An error of path,
 // and the empty path, are returned before any I/O (ErrPath), and match ErrNotRun as well.
 func Guard[A, R any](c *Client, path func(A) (string, error), fn func(context.Context, A) (R, error), opts ...LockOption) func(context.Context, A) (R, error) {
 	return func(ctx context.Context, arg A) (result R, err error) {

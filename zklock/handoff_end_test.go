@@ -13,9 +13,8 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Whoever hears that the session is over, and locks again at once, may be earlier than the word of it is to the places
-// that were kept.
-func TestALockInTheMomentOfItsKeptPlacesEndIsNotForgotten(t *testing.T) {
+// Whoever hears that the session is over, and locks again at once, may come before the kept turns have heard of it.
+func TestALockAtTheMomentAtWhichItsKeptTurnEndsIsNotForgotten(t *testing.T) {
 	for _, try := range []bool{false, true} {
 		t.Run(fmt.Sprintf("try %v", try), func(t *testing.T) {
 			simTest(t, func(s *sim) {
@@ -43,7 +42,7 @@ func TestALockInTheMomentOfItsKeptPlacesEndIsNotForgotten(t *testing.T) {
 							if next, err = m.Lock(ctx); err == nil {
 								err = next.Unlock(ctx)
 								if next.Token() != h.Token() {
-									err = fmt.Errorf("token %d after %d: the place was not kept", next.Token(), h.Token())
+									err = fmt.Errorf("token %d after %d: the turn was not kept", next.Token(), h.Token())
 								}
 							}
 						}
@@ -62,13 +61,13 @@ func TestALockInTheMomentOfItsKeptPlacesEndIsNotForgotten(t *testing.T) {
 }
 
 // The lease is over, and Lock is the first to look at the clock.
-func TestALockThatFindsItsKeptPlaceLostItselfQueuesAnew(t *testing.T) {
+func TestALockThatFindsItsKeptTurnLostItselfQueuesAnew(t *testing.T) {
 	simTest(t, func(s *sim) {
 		c := s.client()
 		m := c.Mutex("/l", zklock.WithLocalHandoff(5), zklock.WithIdleKeep(time.Minute))
 		s.unlock(s.lock(m))
 		time.Sleep(time.Second)
-		c.session().Abandon(trusted.Caller{}) // as any other end, and nobody has heard of it
+		c.session().ForLocks(trusted.Caller{}).Abandon() // as any other end, and nobody has heard of it
 		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 		defer cancel()
 		h, err := m.Lock(ctx)

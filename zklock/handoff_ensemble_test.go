@@ -81,7 +81,7 @@ func TestLocalHandoffUnderLoadOnServers(t *testing.T) {
 	for _, c := range clients {
 		require.Empty(t, c.Status().Holds)
 		ensemble.Until(t, siteBound, "no local line left", func() error {
-			if n := zklock.Lines(c); n > 0 {
+			if n := zklock.LocalQueues(c); n > 0 {
 				return fmt.Errorf("there are %d", n)
 			}
 			return nil

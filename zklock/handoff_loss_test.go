@@ -60,7 +60,7 @@ func TestAfterALossTheNextInTheProcessHasAnotherZnode(t *testing.T) {
 	}
 }
 
-func TestAKeptPlaceThatIsLostIsNotLockedAgain(t *testing.T) {
+func TestAKeptTurnThatIsLostIsNotLockedAgain(t *testing.T) {
 	for name, lose := range map[string]func(s *sim, c *simClient, h *zklock.Hold){
 		"znode deleted":   func(s *sim, _ *simClient, h *zklock.Hold) { require.NoError(s, s.srv.Delete(h.Node())) },
 		"session expired": func(s *sim, c *simClient, _ *zklock.Hold) { require.NoError(s, s.srv.Expire(c.id())) },
@@ -87,8 +87,8 @@ func TestAKeptPlaceThatIsLostIsNotLockedAgain(t *testing.T) {
 	}
 }
 
-// The server is cut off, and nobody knows whether the session lives: the lock goes on from hand to hand as long as the
-// lease lasts, and not a moment longer.
+// The server is cut off, and nobody knows whether the session lives: the lock is handed on as long as the lease lasts, and
+// not a moment longer.
 func TestNobodyIsHandedALockWhoseLeaseIsOver(t *testing.T) {
 	for name, fault := range map[string]zktest.Fault{
 		"nothing passes": zktest.Freeze(), "replies do not": zktest.FreezeReplies(), "requests do not": zktest.FreezeRequests(),
@@ -152,7 +152,7 @@ func TestACancelledWaiterDoesNotCostTheOthersTheirPlace(t *testing.T) {
 		require.True(s, first.over())
 		require.ErrorIs(s, first.err, context.Canceled)
 		require.ErrorContains(s, first.err, "2nd in line behind")
-		require.Equal(s, place, contenders(s.srv.Children("/l"))[:2], "the process stands where it stood")
+		require.Equal(s, place, contenders(s.srv.Children("/l"))[:2], "the process kept its place in line")
 		s.unlock(outside)
 		s.unlock(calls[0].get(s))
 		s.unlock(calls[1].get(s))
@@ -161,7 +161,7 @@ func TestACancelledWaiterDoesNotCostTheOthersTheirPlace(t *testing.T) {
 	})
 }
 
-func TestWhenTheLastWaiterGoesThePlaceGoes(t *testing.T) {
+func TestWhenTheLastWaiterGoesTheZnodeGoes(t *testing.T) {
 	simTest(t, func(s *sim) {
 		other := s.client()
 		outside := s.lock(other.Mutex("/l"))
@@ -174,7 +174,7 @@ func TestWhenTheLastWaiterGoesThePlaceGoes(t *testing.T) {
 			for range 100 {
 				calls = append(calls, simGo(ctx, m.Lock))
 			}
-			time.Sleep(time.Duration(round) * 50 * time.Millisecond) // from before its create to after it has settled
+			time.Sleep(time.Duration(round) * 50 * time.Millisecond) // from before its create to after it watches
 			cancel()
 			for _, w := range calls {
 				require.True(s, w.over())
@@ -182,7 +182,7 @@ func TestWhenTheLastWaiterGoesThePlaceGoes(t *testing.T) {
 			}
 			require.Len(s, s.srv.Children("/l"), 1, "round %d", round)
 			require.Empty(s, s.watched(c.id()))
-			require.Zero(s, zklock.Lines(c.Client))
+			require.Zero(s, zklock.LocalQueues(c.Client))
 			require.Equal(s, before, simGoroutines())
 			_, err := m.TryLock(s.Context())
 			require.ErrorIs(s, err, zklock.ErrBusy)
@@ -219,7 +219,7 @@ func TestAWaiterThatComesAsTheLastOneLeaves(t *testing.T) {
 	})
 }
 
-func TestCloseWithALocalLine(t *testing.T) {
+func TestCloseWithALocalQueue(t *testing.T) {
 	for name, kept := range map[string]bool{"held": false, "kept": true} {
 		t.Run(name, func(t *testing.T) {
 			simTest(t, func(s *sim) {
@@ -252,7 +252,7 @@ func TestCloseWithALocalLine(t *testing.T) {
 				s.unlock(queued)
 				s.clean("/l")
 				s.clean("/q")
-				require.Zero(s, zklock.Lines(c.Client))
+				require.Zero(s, zklock.LocalQueues(c.Client))
 			})
 		})
 	}
@@ -274,7 +274,7 @@ func TestARefusalGoesToAllWhoWait(t *testing.T) {
 			require.True(s, w.over())
 			require.ErrorIs(s, w.err, zk.ErrNoAuth)
 		}
-		require.Zero(s, zklock.Lines(c.Client))
+		require.Zero(s, zklock.LocalQueues(c.Client))
 		_, err := c.Mutex("/l", zklock.WithLocalHandoff(5)).TryLock(s.Context())
 		require.ErrorIs(s, err, zk.ErrNoAuth)
 
@@ -286,7 +286,7 @@ func TestARefusalGoesToAllWhoWait(t *testing.T) {
 	})
 }
 
-func TestLostRepliesUnderALocalLine(t *testing.T) {
+func TestLostRepliesUnderALocalQueue(t *testing.T) {
 	for _, op := range []zktest.Op{zktest.OpCreate, zktest.OpDelete, zktest.OpSetWatches, zktest.OpGetChildren2} {
 		for _, fault := range []zktest.Fault{zktest.CloseAfter(), zktest.CloseBefore()} {
 			for nth := 1; nth <= 3; nth++ {
@@ -302,16 +302,16 @@ func TestLostRepliesUnderALocalLine(t *testing.T) {
 						time.Sleep(5 * time.Second)
 					}
 					s.clean("/l")
-					require.Zero(s, zklock.Lines(c.Client))
+					require.Zero(s, zklock.LocalQueues(c.Client))
 				})
 			}
 		}
 	}
 }
 
-// The claim is made once for a znode, and goes with it: hands inside the process cost nothing, and what is lost inside
-// delays those inside as it does others.
-func TestLockDelayUnderALocalLine(t *testing.T) {
+// The note of the lock delay is made once for a znode, and goes with it: handing on inside the process costs nothing, and
+// a loss delays those inside as it does others.
+func TestLockDelayUnderALocalQueue(t *testing.T) {
 	simTest(t, func(s *sim) {
 		delay := zklock.WithLockDelay(10 * time.Second)
 		c := s.client()
@@ -374,8 +374,8 @@ func TestMultiAndCheckOfAHandedOnHold(t *testing.T) {
 	})
 }
 
-// A Multi that is under way when the hold is released, or whose end nobody knows, could be carried out when the next one
-// holds the znode that it checks. So that one gets another.
+// A Multi that is under way when the hold is released, or whose outcome is unknown, could be carried out while the next
+// hold has the znode that it checks. So the next hold gets another znode.
 func TestAZnodeThatAMultiMayStillCheckIsNotHandedOn(t *testing.T) {
 	for name, fault := range map[string]zktest.Fault{"under way": zktest.Hold(), "reply lost": zktest.CloseAfter()} {
 		t.Run(name, func(t *testing.T) {

@@ -38,7 +38,7 @@ type chaos struct {
 
 	mu     sync.Mutex // guards what follows
 	holds  []*chaosHold
-	forced map[string]bool // znodes that were removed by force: who stands on them may hear of that late
+	forced map[string]bool // znodes that were removed by force: their holders may hear of that late
 }
 
 func (c *chaos) roll(n int) int {
@@ -246,7 +246,7 @@ func handoffChaos(t *testing.T, seed uint64) (holds, handed int) {
 		time.Sleep(2 * time.Minute) // sessions that are over have gone, and idle times
 		s.clean("/l")
 		for _, client := range c.clients {
-			require.Zero(s, zklock.Lines(client.Client))
+			require.Zero(s, zklock.LocalQueues(client.Client))
 			st := client.Status()
 			require.Empty(s, st.Holds)
 			require.Empty(s, st.Waits)

@@ -90,7 +90,7 @@ func TestNHandOversAtMostOnceSomebodyWaitsOutside(t *testing.T) {
 	}
 }
 
-// What is handed on before the first look has been answered counts as if somebody waited, since somebody may.
+// Until the first list has been answered, handing on counts as if somebody waited outside, since somebody may.
 func TestHandOversBeforeTheProcessHasLookedCount(t *testing.T) {
 	for _, crowd := range []bool{true, false} {
 		simTest(t, func(s *sim) {
@@ -213,7 +213,7 @@ func TestWhoeverQueuesOutsideMakesAKeptZnodeGoAtOnce(t *testing.T) {
 		require.Zero(s, time.Since(start), "at once")
 		synctest.Wait()
 		require.Len(s, s.srv.Children("/l"), 1)
-		require.Empty(s, s.watched(c.id()), "who has no place watches nothing")
+		require.Empty(s, s.watched(c.id()), "a process without a contender watches nothing")
 		w := simGo(s.Context(), m.Lock)
 		require.False(s, w.over())
 		s.unlock(h)
@@ -321,7 +321,7 @@ func TestOtherZnodesInTheDirectoryAreNobodyWhoWaits(t *testing.T) {
 	})
 }
 
-// Only who holds watches the directory; those who wait watch the one before them.
+// Only the holder's process watches the directory; those that wait watch their predecessors.
 func TestOnlyTheHoldersProcessWatchesTheDirectory(t *testing.T) {
 	simTest(t, func(s *sim) {
 		var clients []*simClient
@@ -343,7 +343,7 @@ func TestOnlyTheHoldersProcessWatchesTheDirectory(t *testing.T) {
 	})
 }
 
-// One whose directory may not be listed any more can't see who waits, and supposes that somebody does.
+// A process that may not list the directory any more can't see who waits, and supposes that somebody does.
 func TestAProcessThatCanNotLookHandsOnForAWhileOnly(t *testing.T) {
 	simTest(t, func(s *sim) {
 		c := s.client()
@@ -367,7 +367,7 @@ func TestAProcessThatCanNotLookHandsOnForAWhileOnly(t *testing.T) {
 	})
 }
 
-func TestALineIsForgottenWhenNobodyUsesIt(t *testing.T) {
+func TestALocalQueueIsForgottenWhenNobodyUsesIt(t *testing.T) {
 	simTest(t, func(s *sim) {
 		c := s.client()
 		before := simGoroutines()
@@ -382,9 +382,9 @@ func TestALineIsForgottenWhenNobodyUsesIt(t *testing.T) {
 			require.True(s, w.over())
 			s.unlock(h)
 		}
-		require.NotZero(s, zklock.Lines(c.Client))
+		require.NotZero(s, zklock.LocalQueues(c.Client))
 		time.Sleep(2 * time.Second)
-		require.Zero(s, zklock.Lines(c.Client))
+		require.Zero(s, zklock.LocalQueues(c.Client))
 		require.Zero(s, s.srv.WatchCount())
 		require.Equal(s, before, simGoroutines())
 	})

@@ -29,7 +29,7 @@ type ending struct {
 
 	mu  sync.Mutex // guards what follows
 	log []string
-	// told counts, for each acquisition, that it began and that it ended.
+	// They count, for each acquisition, that hooks were told of its begin and of its end.
 	began, ended map[uint64]int
 }
 
@@ -81,8 +81,8 @@ func (c slowContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// One of a MultiLock's places is lost in the very moment of its Unlock, after the Unlock has looked at the hold: the
-// other places are given up (scenario 61).
+// One of a MultiLock's znodes is lost during its Unlock, after the Unlock has looked at the hold: the other znodes are
+// deleted (scenario 61).
 func TestAMultiLockThatIsLostWhileItsUnlockIsUnderWayLeavesNothing(t *testing.T) {
 	simTest(t, func(s *sim) {
 		dirs, c := s.multiDirs(3), s.client()
@@ -161,7 +161,7 @@ func (e *ending) disturb(holds map[string]*zklock.Hold, rw *zklock.RWMutex) {
 				}
 			})
 		}
-		break // they stand on the same znodes
+		break // they share the znodes
 	}
 	id := e.c.id()
 	if e.one(4) {
@@ -267,8 +267,8 @@ func TestWhateverEndsAHoldAllItsZnodesGo(t *testing.T) {
 	}
 }
 
-// A MultiLock that lost one of its places, and whose holder hangs, is free at its maximum (scenario 61).
-func TestAMultiLockThatLostAPlaceAndHangsIsFreeAtItsMaximum(t *testing.T) {
+// A MultiLock that lost one of its znodes, and whose holder hangs, is free at its maximum (scenario 61).
+func TestAMultiLockThatLostAZnodeAndHangsIsFreeAtItsMaximum(t *testing.T) {
 	simTest(t, func(s *sim) {
 		dirs, c := s.multiDirs(3), s.client()
 		h := s.multiTake(c.MultiLock(dirs, zklock.WithMaxHold(5*time.Second)))

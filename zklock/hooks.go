@@ -7,30 +7,32 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// Hooks are told what happens, for metrics and traces. Each may be nil. They are called synchronously, never under a
-// lock of this package, by the goroutine that the event happens in, several at a time; they should return soon, since
-// the lock call that they report on goes on only then, and must not call Client.Close.
+// Hooks report what happens to locks and sessions, for metrics and traces. Each may be nil. They are called
+// synchronously, never while a mutex of this package is held, in the goroutine in which the event happens, and
+// concurrently. They should return soon, since the lock call that they report on waits for them, and must not call
+// Client.Close.
 //
-// LockInfo.Call ties events together. What is Asked for is Acquired or has Failed, once; in between it may be Queued and
-// Retried, any number of times. What was Acquired is Released or Lost, once; in between it may be Downgraded, once, and
-// an end at that moment may be told first. All of that has the number of the call that asked. A call that is refused
-// before it asks for anything (a bad path or option, a context that has ended) is not told of.
+// LockInfo.Call ties events together. Each Asked is followed by one Acquired or Failed, with any number of Queued and
+// Retried in between. Each Acquired is followed by one Released or Lost. It may be Downgraded once in between; Released or
+// Lost may be reported before a concurrent Downgraded. All of these have the number of the call that asked. A call that is
+// refused before it asks for anything (a bad path or option, a context that has ended) is not reported.
 //
-// With WithReentrancy, a call that counts up a hold is Asked and Acquired under a number of its own, and Joined names
-// the call whose hold it is. That one is Released, when the last Unlock was called, or Lost; the joined one is not.
+// With WithReentrancy, a call that joins a hold is Asked and Acquired under its own number, and Joined is the number of
+// the call whose hold it joins. Released, after the last Unlock, or Lost is reported with the number of that joined call
+// only.
 type Hooks struct {
 	Session    func(SessionInfo)    // a session came up, is in doubt, or is over
-	Asked      func(LockInfo)       // somebody wants a lock
-	Queued     func(QueuedInfo)     // it waits in line; again whenever its place was seen to change
+	Asked      func(LockInfo)       // a call asks for a lock
+	Queued     func(QueuedInfo)     // it waits in line; again whenever its place in line was seen to change
 	Acquired   func(AcquiredInfo)   // it holds the lock
 	Failed     func(FailedInfo)     // it gave up: busy, ctx, closed
 	Downgraded func(DowngradedInfo) // a hold of a write lock became one of the read lock
 	Released   func(ReleasedInfo)   // Unlock was called on a lock that was held
-	Lost       func(LostInfo)       // a hold ended that nobody released
+	Lost       func(LostInfo)       // a hold ended without Unlock
 	Retried    func(RetriedInfo)    // a step failed and is made again
 }
 
-// JoinHooks returns hooks that tell all of hooks, in that order: the program's own beside a library's for metrics.
+// JoinHooks returns hooks that call each of hooks, in that order: the program's own beside a library's for metrics.
 func JoinHooks(hooks ...Hooks) Hooks {
 	var j Hooks
 	for _, h := range hooks {
@@ -57,8 +59,8 @@ func both[T any](first, second func(T)) func(T) {
 	return func(info T) { first(info); second(info) }
 }
 
-// SessionInfo is a change of a session that the client's locks live in, of which there may be several (WithEphemeralBytes):
-// ID tells them apart. A further one that was not needed any more is Over with ErrClosed.
+// SessionInfo is a change of a session that the client's locks live in, of which there may be several
+// (WithEphemeralBytes): ID tells them apart. A further session that is no longer needed is Over with ErrClosed.
 type SessionInfo struct {
 	State session.State // Connected, Disconnected (in doubt) or Over
 	ID    int64
@@ -73,19 +75,19 @@ type LockInfo struct {
 	Call    uint64 // the number of the call that asked: no other call of this process has it
 	Path    string
 	Paths   []string // of a MultiLock; nil for the others
-	Kind    string   // "mutex", "read", "write", "semaphore", "multi", "election"
-	Permits int      // of a Semaphore; 0 for the others
-	Owner   string   // WithOwner
-	Try     bool     // TryLock
+	Kind    Kind
+	Permits int    // of a Semaphore; 0 for the others
+	Owner   string // WithOwner
+	Try     bool   // TryLock
 	// Context has the values of the context that the call was made with, the trace that it belongs to among them. It
 	// never ends: there is nothing in it to wait for.
 	Context context.Context
 }
 
-// QueuedInfo is a place in line.
+// QueuedInfo says where in line a call is.
 type QueuedInfo struct {
 	LockInfo
-	Ahead  int    // contenders that stand in the way
+	Ahead  int    // contenders that are in its way
 	Holder string // the first of them: its znode's path
 	Who    string // who that is; "" until the wait has lasted for 300 ms and it was worth a read
 }
@@ -108,7 +110,7 @@ type FailedInfo struct {
 }
 
 // DowngradedInfo is a hold of a write lock that became one of the read lock, without having been free: by Downgrade, or
-// because the write lock was released before a read lock that was taken under it. Its Kind is "read" from here on.
+// because the write lock was released before a read lock that was taken under it. Its Kind is KindRead from here on.
 type DowngradedInfo struct {
 	LockInfo
 	Token Token // as before

@@ -110,7 +110,7 @@ func taleInfo(t *testing.T, info any) zklock.LockInfo {
 // taleKind is one kind of lock, asked for in the simplest way.
 type taleKind struct {
 	name  string
-	kind  string
+	kind  zklock.Kind
 	lock  func(ctx context.Context, c *zklock.Client) (*zklock.Hold, error)
 	other func(c *zklock.Client) func(context.Context) (*zklock.Hold, error) // that keeps lock waiting
 }
@@ -159,7 +159,7 @@ func TestEveryKindOfLockTellsTheSameTale(t *testing.T) {
 						require.Equal(t, calls[0], calls[i])
 						lock := taleInfo(t, info)
 						require.Equal(t, k.kind, lock.Kind)
-						require.Equal(t, map[string]int{"semaphore": 2}[k.kind], lock.Permits)
+						require.Equal(t, map[zklock.Kind]int{zklock.KindSemaphore: 2}[k.kind], lock.Permits)
 						require.Equal(t, "the request's", lock.Context.Value(key{}))
 						require.NoError(t, lock.Context.Err(), "whatever became of the request")
 					}
@@ -260,7 +260,7 @@ func TestADowngradeIsTold(t *testing.T) {
 		infos := ta.told(t, "downgraded")
 		down := infos[0].(zklock.DowngradedInfo)
 		require.Equal(t, calls[0], down.Call)
-		require.Equal(t, "read", down.Kind)
+		require.Equal(t, zklock.KindRead, down.Kind)
 		require.Equal(t, r.Node(), down.Node)
 		require.Equal(t, r.Token(), down.Token)
 		require.Equal(t, time.Minute, down.Held)
@@ -279,7 +279,7 @@ func TestADowngradeIsTold(t *testing.T) {
 		require.NoError(t, h.Unlock(apiWithin(t, apiSoon)))
 		ta.told(t, "downgraded")
 		require.NoError(t, r.Unlock(apiWithin(t, apiSoon)))
-		require.Equal(t, "read", ta.told(t, "released")[0].(zklock.ReleasedInfo).Kind)
+		require.Equal(t, zklock.KindRead, ta.told(t, "released")[0].(zklock.ReleasedInfo).Kind)
 	})
 }
 

@@ -6,14 +6,13 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// leaseContext is a context that ends with a session, and whose methods look at the lease clock first: whoever asks is
-// not told that the lock is held when the lease is over and only the timer that says so has not run, as after a stop of
-// the whole process. A look that finds the lease over ends the session, and with it every context that was derived from
-// this one, before the answer is given.
+// leaseContext is a context that ends with a session. Its methods look at the lease clock before they answer: after a stop
+// of the whole process the lease may be over, and the timer that ends the session may not have run yet. A look that finds
+// the lease over ends the session, and so every context that was derived from it, before the answer is given.
 //
-// Package context knows it for the cancelCtx inside, by Value and the identity of Done's channel: children are cancelled
-// directly, without a goroutine each. A child that context.WithCancel made answers Err and Done by itself; it does not
-// ask its parent, and so does not look. Its Value does, since that walks up.
+// Package context finds the cancelCtx inside, by Value and the identity of Done's channel, so that it cancels children
+// directly, without a goroutine each. A child that context.WithCancel made answers Err and Done by itself: it does not ask
+// its parent, and so does not look. Its Value asks, since that walks up.
 type leaseContext struct {
 	context.Context
 	s *session.Session

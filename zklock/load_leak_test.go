@@ -18,11 +18,11 @@ import (
 // Scenario 15: contended lock cycles, and waits on one long-held lock that time out, in one session. Afterwards the
 // watches at the servers, the goroutines and the heap are back where they began.
 func TestNothingGrowsWithThePastCyclesAndWaits(t *testing.T) {
-	cycles, waits := 4_000, 2_000
+	cycles, waits := 3_000, 1_200
 	if siteLong() {
 		cycles, waits = 100_000, 10_000
 	}
-	const workers, batch = 8, 200
+	const workers, batch = 8, 100
 	s := siteOf(t, 3)
 	dir := s.Path(t)
 	keeper := s.Client(t) // holds the lock that others wait for in vain, and makes the server's view of it

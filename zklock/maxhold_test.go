@@ -1,6 +1,7 @@
 package zklock_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -79,4 +80,39 @@ func TestMaxHoldCoversReentrantHolds(t *testing.T) {
 		require.Equal(t, 10*time.Second, time.Since(start), "counted from the first")
 		require.ErrorIs(t, apiEnd(first), zklock.ErrMaxHold)
 	})
+}
+
+// What is under way in the hold's name, a database's call say, knows how long it may take.
+func TestTheContextOfAHoldWithAMaximumHasItAsItsDeadline(t *testing.T) {
+	for name, opts := range map[string][]zklock.LockOption{
+		"alone": {zklock.WithMaxHold(time.Minute)}, "handed on": {zklock.WithMaxHold(time.Minute), zklock.WithLocalHandoff(2)},
+		"joined": {zklock.WithMaxHold(time.Minute), zklock.WithReentrancy()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simTest(t, func(s *sim) {
+				c := s.client()
+				m := c.Mutex("/l", opts...)
+				h := s.lock(m)
+				want := time.Now().Add(time.Minute)
+				if name == "joined" {
+					time.Sleep(time.Second)
+					var err error
+					h, err = m.Lock(h.Context())
+					require.NoError(s, err)
+				}
+				short, cancel := context.WithTimeout(h.Context(), time.Hour)
+				defer cancel()
+				for _, ctx := range []context.Context{h.Context(), short} {
+					deadline, ok := ctx.Deadline()
+					require.True(s, ok)
+					require.Equal(s, want, deadline)
+				}
+				<-short.Done()
+				require.Equal(s, want, time.Now())
+				require.ErrorIs(s, context.Cause(short), zklock.ErrMaxHold)
+				_, ok := s.lock(c.Mutex("/none")).Context().Deadline()
+				require.False(s, ok)
+			})
+		})
+	}
 }

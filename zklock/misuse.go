@@ -17,21 +17,72 @@ func (c *Client) need() {
 	}
 }
 
-func (b *base) need(ctx context.Context) {
-	b.needClient()
+func (l *lock) need(ctx context.Context) {
+	l.needClient()
 	needContext(ctx)
 }
 
-func (b *base) needClient() {
-	if b.c == nil {
-		panic("zklock: zero value of a lock, or one of a nil Client: Client.Mutex and its like return one")
+func (l *lock) needClient() {
+	if l.c == nil {
+		panic(noLock)
 	}
-	b.c.need()
+	l.c.need()
 }
 
-func (h *Hold) need(ctx context.Context) {
-	if h == nil || h.g == nil {
+const noLock = "zklock: nil or zero value of a lock, or one of a nil Client: Client.Mutex and its like return one"
+
+// use returns the lock, and panics for a nil one, as those of the other kinds do.
+func (m *Mutex) use() *lock {
+	if m == nil {
+		panic(noLock)
+	}
+	return &m.lock
+}
+
+func (m *RWMutex) use() *lock {
+	if m == nil {
+		panic(noLock)
+	}
+	return &m.lock
+}
+
+func (m *MultiLock) use() *lock {
+	if m == nil {
+		panic(noLock)
+	}
+	return &m.lock
+}
+
+func (s *Semaphore) use() *lock {
+	if s == nil {
+		panic(noLock)
+	}
+	return &s.lock
+}
+
+func (o *Once) use() *lock {
+	if o == nil {
+		panic(noLock)
+	}
+	return &o.m.lock
+}
+
+func (e *Election) use() *lock {
+	if e == nil {
+		panic(noLock)
+	}
+	return &e.lock
+}
+
+func (h *Hold) need() {
+	if h == nil || h.a == nil {
 		panic("zklock: nil or zero Hold: Lock returns one when its error is nil")
 	}
-	needContext(ctx)
+}
+
+func (l *Leadership) need() {
+	if l == nil {
+		panic("zklock: nil Leadership: Campaign returns one when its error is nil")
+	}
+	l.Hold.need()
 }

@@ -45,6 +45,10 @@ func TestANilContextPanicsWithTheRule(t *testing.T) {
 			"check":          func() { _ = w.Check(none) },
 			"multi":          func() { _, _ = w.Multi(none) },
 			"unlock":         func() { _ = w.Unlock(none) },
+			"with":           func() { _, _ = w.With(none) },
+			"once":           func() { _ = c.Once("/l").Do(none, "k", work) },
+			"every":          func() { _ = c.Once("/l").Every(none, 1, work) },
+			"runs":           func() { _, _ = c.Once("/l").Runs(none) },
 			"resign":         func() { _ = leads.Resign(none) },
 			"proclaim":       func() { _ = leads.Proclaim(none, nil) },
 		} {
@@ -84,15 +88,40 @@ func TestZeroValuesPanicWithTheRule(t *testing.T) {
 		"multi": func() { _, _ = new(zklock.MultiLock).Lock(ctx) }, "campaign": func() { _, _ = new(zklock.Election).Campaign(ctx, nil) },
 		"run": func() { _ = new(zklock.Election).Run(ctx, nil, nil) }, "leader": func() { _, _ = new(zklock.Election).Leader(ctx) },
 		"observe": func() { new(zklock.Election).Observe(ctx) },
+
+		"nil mutex": func() { _, _ = (*zklock.Mutex)(nil).Lock(ctx) }, "nil try": func() { _, _ = (*zklock.Mutex)(nil).TryLock(ctx) },
+		"nil do": func() { _ = (*zklock.Mutex)(nil).Do(ctx, nil) }, "nil rw": func() { _, _ = (*zklock.RWMutex)(nil).Lock(ctx) },
+		"nil try rw": func() { _, _ = (*zklock.RWMutex)(nil).TryLock(ctx) }, "nil read": func() { _, _ = (*zklock.RWMutex)(nil).RLock(ctx) },
+		"nil try read":    func() { _, _ = (*zklock.RWMutex)(nil).TryRLock(ctx) },
+		"nil downgrade":   func() { _, _ = (*zklock.RWMutex)(nil).Downgrade(ctx, nil) },
+		"nil semaphore":   func() { _, _ = (*zklock.Semaphore)(nil).Acquire(ctx, 1) },
+		"nil try acquire": func() { _, _ = (*zklock.Semaphore)(nil).TryAcquire(ctx, 1) },
+		"nil resize":      func() { _ = (*zklock.Semaphore)(nil).Resize(ctx, 1) }, "nil multi": func() { _, _ = (*zklock.MultiLock)(nil).Lock(ctx) },
+		"nil try multi": func() { _, _ = (*zklock.MultiLock)(nil).TryLock(ctx) },
+		"nil campaign":  func() { _, _ = (*zklock.Election)(nil).Campaign(ctx, nil) },
+		"nil run":       func() { _ = (*zklock.Election)(nil).Run(ctx, nil, nil) }, "nil leader": func() { _, _ = (*zklock.Election)(nil).Leader(ctx) },
+		"nil observe": func() { (*zklock.Election)(nil).Observe(ctx) },
+		"once":        func() { _ = new(zklock.Once).Do(ctx, "k", nil) },
+		"every":       func() { _ = new(zklock.Once).Every(ctx, 1, nil) }, "runs": func() { _, _ = new(zklock.Once).Runs(ctx) },
+		"nil once": func() { _ = (*zklock.Once)(nil).Do(ctx, "k", nil) }, "nil every": func() { _ = (*zklock.Once)(nil).Every(ctx, 1, nil) },
+		"nil runs": func() { _, _ = (*zklock.Once)(nil).Runs(ctx) },
 	} {
-		require.PanicsWithValue(t, "zklock: zero value of a lock, or one of a nil Client: Client.Mutex and its like return one", call, name)
+		require.PanicsWithValue(t, "zklock: nil or zero value of a lock, or one of a nil Client: Client.Mutex and its like return one", call, name)
 	}
 	var h *zklock.Hold
 	for name, call := range map[string]func(){
 		"nil": func() { _ = h.Unlock(ctx) }, "zero": func() { _ = new(zklock.Hold).Unlock(ctx) }, "check": func() { _ = h.Check(ctx) },
-		"multi": func() { _, _ = h.Multi(ctx) }, "resign": func() { _ = new(zklock.Leadership).Resign(ctx) },
+		"multi": func() { _, _ = h.Multi(ctx) }, "context": func() { h.Context() }, "err": func() { _ = h.Err() },
+		"token": func() { h.Token() }, "safe until": func() { h.SafeUntil() }, "node": func() { h.Node() }, "nodes": func() { h.Nodes() },
+		"zero err": func() { _ = new(zklock.Hold).Err() }, "resign": func() { _ = new(zklock.Leadership).Resign(ctx) },
 		"proclaim": func() { _ = new(zklock.Leadership).Proclaim(ctx, nil) },
 	} {
 		require.PanicsWithValue(t, "zklock: nil or zero Hold: Lock returns one when its error is nil", call, name)
+	}
+	var l *zklock.Leadership
+	for name, call := range map[string]func(){
+		"resign": func() { _ = l.Resign(ctx) }, "proclaim": func() { _ = l.Proclaim(ctx, nil) },
+	} {
+		require.PanicsWithValue(t, "zklock: nil Leadership: Campaign returns one when its error is nil", call, name)
 	}
 }

@@ -38,6 +38,24 @@ func TestAMultiLockOfFivePathsTakesOneWriteAndReleasesWithOne(t *testing.T) {
 	})
 }
 
+func TestHeartbeatsOfAMultiLockCheckEachOfItsZnodes(t *testing.T) {
+	simTest(t, func(s *sim) {
+		c := s.client()
+		h := s.multiTake(c.MultiLock(s.multiDirs(3)))
+		var checks []*zktest.Injection
+		for _, node := range h.Nodes() {
+			checks = append(checks, s.srv.Inject(zktest.Delay(0).Op(zktest.OpMulti).Path(node)))
+		}
+		cost := s.multiCost(c)
+		time.Sleep(5 * time.Minute)
+		beats := cost()[zktest.OpMulti]
+		for _, in := range checks {
+			require.InDelta(s, beats/3, in.Hits(), 1)
+		}
+		s.unlock(h)
+	})
+}
+
 // multiCost returns a function that tells what requests a client has made since the last call, without heartbeats.
 func (s *sim) multiCost(c *simClient) func() map[zktest.Op]int {
 	id, before := c.id(), map[zktest.Op]int{}

@@ -6,13 +6,13 @@ import (
 	"github.com/zklock/locker/recipe"
 )
 
-// Mutex is a lock that one holder in the whole ensemble can have. It is a description, and stores no ownership: that
-// is in the Hold that Lock returns. Any number of Mutexes may stand for one path, and one may be used by any number of
+// Mutex is a lock that one holder in the whole ensemble can have. It is a description, and stores no ownership: that is
+// in the Hold that Lock returns. Any number of Mutexes may have the same path, and one Mutex may be used by any number of
 // goroutines.
-type Mutex struct{ b base }
+type Mutex struct{ lock lock }
 
-// Mutex returns the mutex whose contenders queue below path, a znode that Lock makes when it is missing. It does no
-// I/O; a path or option that can't work is reported by every call on the Mutex (ErrPath, ErrOption).
+// Mutex returns the mutex whose contenders queue below path, a znode that Lock makes when it is missing. It does no I/O;
+// a path or option that can't work is reported by every call on the Mutex (ErrPath, ErrOption).
 func (c *Client) Mutex(path string, opts ...LockOption) *Mutex {
 	return &Mutex{c.shareable(path, opts)}
 }
@@ -21,37 +21,38 @@ func (c *Client) Mutex(path string, opts ...LockOption) *Mutex {
 // queues again, at the end of the line.
 //
 // It blocks until the lock is held, ctx ends, the Client is closed, or WithWait's time is over. ctx bounds the waiting
-// and not the hold. When ctx ends, the error matches ctx's and says what was being waited for; nothing is left in the
-// line, as soon as the ensemble can be reached. Uncontended it costs two requests and the time of one.
+// and not the hold. When ctx ends, the error matches ctx's and says what was being waited for; the contender's znode is
+// deleted as soon as the ensemble can be reached. Uncontended it costs two requests and the time of one.
 //
 // Errors: ErrBusy (WithWait), ErrDeadlock, ErrClosed, ErrPath, ErrOption, ErrConflict, session.ErrAuth, the driver's
 // (zk.ErrNoAuth, …) when the ensemble refuses a step.
 func (m *Mutex) Lock(ctx context.Context) (*Hold, error) {
-	return m.b.lock(ctx, m.request("lock", false))
+	return m.use().acquire(ctx, m.request("lock", false))
 }
 
-// TryLock returns the hold if nobody else holds the lock or waits for it, and ErrBusy otherwise, which costs one read
-// and no write. It waits for a connection, never for another contender. Other errors: as for Lock.
+// TryLock returns the hold if nobody else holds the lock or waits for it, and ErrBusy otherwise, which costs one read and
+// no write. It waits for a connection, never for another contender. Other errors: as for Lock.
 func (m *Mutex) TryLock(ctx context.Context) (*Hold, error) {
-	return m.b.acquire(ctx, m.request("try lock", true))
+	return m.use().acquire(ctx, m.request("try lock", true))
 }
 
 // Do calls fn while it holds the lock. fn's context ends with ctx and with the hold, whichever is first; the lock is
 // released after fn has returned, also by a panic.
 //
-// Nil: fn has returned nil while the lock was held. An error that matches ErrNotRun is Lock's: fn was not called. One that
-// matches ErrLost, or ErrClosed, and not ErrNotRun: fn was called, and the lock was lost before it returned, or, if the
-// cause is ErrNodeDeleted, perhaps in the moment after; fn's own error, if it has one, is joined. Any other error is fn's
-// own, as it is; the lock was held. (fn's own may match ErrLost for another lock that it used; of a Do inside of it, it
-// does not match ErrNotRun.)
+// Nil: fn has returned nil while the lock was held. An error that matches ErrNotRun is Lock's: fn was not called. One
+// that matches ErrLost, or ErrClosed, and not ErrNotRun: fn was called, and the lock was lost before it returned, or, if
+// the cause is ErrNodeDeleted, perhaps in the moment after; fn's own error, if it has one, is joined. Any other error is
+// fn's own, unchanged; the lock was held. (fn's own may match ErrLost for another lock that it used; if it comes from a
+// Do inside fn, it does not match ErrNotRun.)
 //
-// What becomes of the release is no matter of the result. Do waits for its answer, even when ctx has ended, but only if a
-// server is connected, and for a tenth of the session timeout at most (1 s by default); without one it goes on in the
-// background, and the lock is free when the ensemble can be reached, or with the session. Hooks.Released tells why.
+// The result says nothing about the release. Do waits for its answer, even when ctx has ended, but only if a server is
+// connected, and for a tenth of the session timeout at most (1 s by default); otherwise the release goes on in the
+// background, and the lock is free when the ensemble can be reached, or when the session ends. Hooks.Released has the
+// reason.
 func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context) error) error {
 	return do(ctx, m.Lock, fn)
 }
 
 func (m *Mutex) request(op string, try bool) request {
-	return request{op: op, try: try, kind: "mutex", queue: m.b.queue(recipe.Lock), again: m.b.reenter}
+	return request{op: op, try: try, kind: KindMutex, queues: []recipe.Queue{m.lock.queue(recipe.Lock)}}
 }

@@ -15,29 +15,29 @@ import (
 )
 
 // Observe yields who leads now, and then every change, once and in order: (leader, nil) for a new leader or a new value
-// of the same one, and (zero, ErrNoLeader) when nobody leads, always between two leaders. Of values that follow each
-// other faster than they can be read, the last is yielded. It survives disconnects and sessions that end, and costs
-// the candidates nothing: an observer watches the leader's znode, and the list only while there is no leader.
+// of the same one, and (zero, ErrNoLeader) when there is no leader, always between two leaders. If values change faster
+// than they can be read, only the last is yielded. It survives disconnects and sessions that end, and costs the
+// candidates nothing: an observer watches the leader's znode, and the list only while there is no leader.
 //
-// It ends with ctx, or when nothing more can come (ErrClosed, ErrPath); the last pair then has that error. Each use of
-// the sequence observes anew.
+// It ends with ctx, or when nothing more can be observed (ErrClosed, ErrPath); the last pair then has that error. Each
+// use of the sequence starts over.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
-	e.b.need(ctx)
+	e.use().need(ctx)
 	return func(yield func(Leader, error) bool) {
-		if e.b.err != nil {
-			yield(Leader{}, fmt.Errorf("zklock: observe: %w", e.b.err))
+		if e.lock.err != nil {
+			yield(Leader{}, fmt.Errorf("zklock: observe: %w", e.lock.err))
 			return
 		}
 		o := observer{e: e, yield: yield}
 		for !o.stopped {
-			s, err := e.b.c.Session(ctx)
+			s, err := e.lock.c.Session(ctx)
 			if err == nil {
 				err = o.watch(ctx, s)
 			}
 			switch {
 			case o.stopped:
 				return
-			case e.b.c.ctx.Err() != nil:
+			case e.lock.c.ctx.Err() != nil:
 				err = ErrClosed
 			case ctx.Err() != nil && !errors.Is(err, ctx.Err()):
 				err = session.Waited(ctx, err)
@@ -45,11 +45,11 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 			case s.Err() != nil:
 				continue // in the next session
 			case !hopeless(err):
-				e.b.c.log.Warn("observing an election failed, and goes on", "path", e.b.path, "error", err)
-				e.b.c.rest(ctx, time.Second)
+				e.lock.c.log.Warn("observing an election failed, and goes on", "path", e.lock.path, "error", err)
+				e.lock.c.rest(ctx, time.Second)
 				continue
 			}
-			yield(Leader{}, &lockError{"observe", e.b.path, err})
+			yield(Leader{}, &lockError{"observe", e.lock.path, err})
 			return
 		}
 	}
@@ -61,7 +61,7 @@ type observer struct {
 	yield   func(Leader, error) bool
 	stopped bool // yield has returned false
 
-	told  bool   // something has been yielded
+	began bool   // something has been yielded
 	node  string // of the leader that was yielded last; "" for none
 	mzxid int64  // of its value
 }
@@ -74,16 +74,16 @@ func (o *observer) leader(l Leader, mzxid int64) {
 	if o.stopped || o.node == l.Node && o.mzxid == mzxid {
 		return
 	}
-	o.told, o.node, o.mzxid = true, l.Node, mzxid
+	o.began, o.node, o.mzxid = true, l.Node, mzxid
 	o.stopped = !o.yield(l, nil)
 }
 
 // none yields "no leader" if it is news.
 func (o *observer) none() {
-	if o.stopped || o.told && o.node == "" {
+	if o.stopped || o.began && o.node == "" {
 		return
 	}
-	o.told, o.node = true, ""
+	o.began, o.node = true, ""
 	o.stopped = !o.yield(Leader{}, ErrNoLeader)
 }
 
@@ -107,9 +107,9 @@ func (o *observer) watch(ctx context.Context, s *session.Session) error {
 
 // follow yields the leader name and its values until its znode goes.
 func (o *observer) follow(ctx context.Context, s *session.Session, name string) error {
-	node := o.e.b.path + "/" + name
+	node := o.e.lock.path + "/" + name
 	for !o.stopped {
-		if stands, err := o.look(ctx, s, node); !stands {
+		if exists, err := o.look(ctx, s, node); !exists {
 			return err
 		}
 	}
@@ -117,22 +117,23 @@ func (o *observer) follow(ctx context.Context, s *session.Session, name string) 
 }
 
 // look yields the leader's value and waits for the next change. False: there is no such znode any more, or no watch.
-func (o *observer) look(ctx context.Context, s *session.Session, node string) (stands bool, err error) {
-	w, err := s.Watch(ctx, node)
+func (o *observer) look(ctx context.Context, s *session.Session, node string) (exists bool, err error) {
+	w, err := s.WatchExisting(ctx, node)
 	if err != nil {
-		return false, closedTo(err)
+		return false, unreadable(err)
 	}
 	defer w.Close() // also when yield panics
+	read := false
 	if w.Exists {
-		err = o.value(ctx, s, node)
+		read, err = o.value(ctx, s, node)
 	}
 	if err == nil && w.Exists && !o.stopped {
-		err = sleep(ctx, s, w)
+		err = sleep(ctx, s, w, read)
 	}
 	switch {
 	case err != nil && !errors.Is(err, zk.ErrNoNode):
 		return false, err
-	case err != nil || !w.Exists || !o.stopped && w.Event() == zk.EventNodeDeleted:
+	case err != nil || !w.Exists || !o.stopped && fired(w) && w.Event() == zk.EventNodeDeleted:
 		if o.node == node {
 			o.none()
 		}
@@ -141,23 +142,33 @@ func (o *observer) look(ctx context.Context, s *session.Session, node string) (s
 	return true, nil
 }
 
-// closedTo is err, or an error that is not hopeless, if err says that a candidate may not be read. It may be a
-// neighbour's, who has chosen its access list, and the next one may be read.
-func closedTo(err error) error {
+// unreadable makes an error that says that a candidate may not be read one that is not hopeless: the candidate may be a
+// neighbour's, who has chosen its access list, and the next one may be readable.
+func unreadable(err error) error {
 	if errors.Is(err, zk.ErrNoAuth) {
-		return fmt.Errorf("the leader's znode may not be read: %v", err) //nolint:errorlint // not to be taken for the lasting one
+		return fmt.Errorf("the leader's znode may not be read: %v", err) //nolint:errorlint // as text: it is not hopeless
 	}
 	return err
 }
 
-// value reads the leader's value, after the watch was set, and yields it.
-func (o *observer) value(ctx context.Context, s *session.Session, node string) error {
+// value reads the leader's value, after the watch was set, and yields it. read: it was not too long to be read, so the
+// znode may be read, and the watch tells of its end.
+func (o *observer) value(ctx context.Context, s *session.Session, node string) (read bool, err error) {
 	l, stat, err := o.e.read(ctx, s, path.Base(node))
 	if err != nil {
-		return closedTo(err)
+		return false, unreadable(err)
 	}
 	o.leader(l, stat.Mzxid)
-	return nil
+	return stat.DataLength <= recipe.MaxData, nil
+}
+
+func fired(w *session.Watch) bool {
+	select {
+	case <-w.Fired():
+		return true
+	default:
+		return false
+	}
 }
 
 // await yields "no leader" and waits for a candidate, or for the directory.
@@ -166,9 +177,10 @@ func (o *observer) await(ctx context.Context, s *session.Session) error {
 	if o.stopped {
 		return nil
 	}
-	w, names, _, err := s.WatchChildren(ctx, o.e.b.path)
+	w, names, _, err := s.WatchChildren(ctx, o.e.lock.path)
+	exists := err == nil
 	if errors.Is(err, zk.ErrNoNode) {
-		if w, err = s.Watch(ctx, o.e.b.path); err == nil && w.Exists {
+		if w, err = s.Watch(ctx, o.e.lock.path); err == nil && w.Exists {
 			w.Close()
 			return nil
 		}
@@ -180,13 +192,25 @@ func (o *observer) await(ctx context.Context, s *session.Session) error {
 	if len(recipe.Family(names, recipe.Lock)) > 0 {
 		return nil
 	}
-	return sleep(ctx, s, w)
+	return sleep(ctx, s, w, exists)
 }
 
-// sleep waits until w fires.
-func sleep(ctx context.Context, s *session.Session, w *session.Watch) error {
+// observeAgain is how often an observer looks by itself where no watch may fire: at a znode that it may be unable to
+// read, since its data are too long to be read, and at a directory that does not exist.
+const observeAgain = 10 * time.Second
+
+// sleep waits until w fires, or, unless that is certain, until it is time to look again.
+func sleep(ctx context.Context, s *session.Session, w *session.Watch, certain bool) error {
+	var again <-chan time.Time
+	if !certain {
+		timer := time.NewTimer(observeAgain)
+		defer timer.Stop()
+		again = timer.C
+	}
 	select {
 	case <-w.Fired():
+		return nil
+	case <-again:
 		return nil
 	case <-s.Done():
 		return s.Err()
@@ -197,13 +221,13 @@ func sleep(ctx context.Context, s *session.Session, w *session.Watch) error {
 
 // read returns the candidate name as a leader, and the Stat of its znode.
 func (e *Election) read(ctx context.Context, s *session.Session, name string) (Leader, zk.Stat, error) {
-	nodes, err := s.ReadBelow(ctx, e.b.path, []string{name}, func(stat zk.Stat) bool { return stat.DataLength <= recipe.MaxData })
+	nodes, err := s.ReadBelow(ctx, e.lock.path, []string{name}, func(stat zk.Stat) bool { return stat.DataLength <= recipe.MaxData })
 	if err == nil {
 		err = nodes[0].Err
 	}
 	if err != nil {
 		return Leader{}, zk.Stat{}, err
 	}
-	k := newContender(e.b.path, name, nodes[0], true)
+	k := newContender(e.lock.path, name, nodes[0], true)
 	return Leader{Value: k.Data, Contender: k}, nodes[0].Stat, nil
 }

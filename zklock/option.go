@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/session"
 )
 
@@ -16,6 +17,25 @@ type Option struct{ set func(*options) error }
 type options struct {
 	session session.Config
 	hooks   Hooks
+}
+
+// chosen is what opts add up to.
+func chosen(opts []Option) (o options, err error) {
+	for _, opt := range opts {
+		if opt.set == nil {
+			return o, fmt.Errorf("%w: option: is the zero value", ErrOption)
+		}
+		if err := opt.set(&o); err != nil {
+			return o, err
+		}
+	}
+	return o, nil
+}
+
+// SessionConfig returns what opts say of the sessions. It is for the packages of this module alone.
+func SessionConfig(_ trusted.Caller, opts ...Option) (session.Config, error) {
+	o, err := chosen(opts)
+	return o.session, err
 }
 
 // Dialer opens a connection to one server, within timeout.
@@ -81,6 +101,12 @@ func WithEphemeralBytes(n int) Option {
 	}}
 }
 
+// WithCreateChroot lets locks make the chroot of the connect string when it is missing. Default: a lock below a chroot
+// that does not exist is ErrOption, since the chroot may be misspelt, and the lock would then exclude nobody.
+func WithCreateChroot() Option {
+	return Option{func(o *options) error { o.session.CreateChroot = true; return nil }}
+}
+
 // WithAuth presents credentials on every connection: WithAuth("digest", []byte("user:password")). It may be given
 // several times. Default: none.
 func WithAuth(scheme string, cred []byte) Option {
@@ -89,6 +115,25 @@ func WithAuth(scheme string, cred []byte) Option {
 			return fmt.Errorf("%w: auth scheme %q: is empty", ErrOption, scheme)
 		}
 		o.session.Auth = append(o.session.Auth, session.Auth{Scheme: scheme, Credential: bytes.Clone(cred)})
+		return nil
+	}}
+}
+
+// SASL is a mechanism by which the client proves to each server who it is; see DigestMD5.
+type SASL = session.SASL
+
+// DigestMD5 is the SASL mechanism DIGEST-MD5, with a user and a password that the servers' JAAS configuration has. The
+// password does not cross the wire; what follows is not encrypted by it. Access lists name the user as {"sasl", user}.
+func DigestMD5(user, password string) SASL { return session.DigestMD5(user, password) }
+
+// WithSASL has each connection authenticate by a SASL mechanism, before it is used: WithSASL(DigestMD5("user", "password")).
+// What the servers refuse ends Dial, and every session, with session.ErrAuth. Default: none.
+func WithSASL(mechanism SASL) Option {
+	return Option{func(o *options) error {
+		if mechanism == nil {
+			return fmt.Errorf("%w: SASL mechanism: is nil", ErrOption)
+		}
+		o.session.SASL = mechanism
 		return nil
 	}}
 }
@@ -116,11 +161,11 @@ func WithDialer(dial Dialer) Option {
 	}}
 }
 
-// WithLogger logs everything that Hooks are told, and failures that no call returns: the ordinary course of locks at
-// level Debug, sessions that come up or end at Info, a lost connection and a lost lock at Warn. Attributes are call,
-// kind, path, owner, permits, try, token, node, waited, held, ahead, holder, who, joined, error and cause for locks,
-// session, server, timeout, asked and cause for sessions. Lines about a lock are logged with the context of LockInfo.
-// Default: silent.
+// WithLogger logs everything that Hooks report, and failures that no call returns: the ordinary course of locks at level
+// Debug, sessions that come up or end at Info, a lost connection and a lost lock at Warn. Attributes are call, kind,
+// path, owner, permits, try, token, node, waited, held, ahead, holder, who, joined, error and cause for locks, session,
+// server, timeout, asked and cause for sessions. Lines about a lock are logged with the context of LockInfo. Default:
+// silent, but for a Dial that has no deadline and finds no server.
 func WithLogger(log *slog.Logger) Option {
 	return Option{func(o *options) error {
 		if log == nil {
@@ -131,7 +176,7 @@ func WithLogger(log *slog.Logger) Option {
 	}}
 }
 
-// WithHooks has h told what happens; given twice, the last one counts: see JoinHooks. Default: nobody.
+// WithHooks calls h for every event. If the option is given twice the last one counts: see JoinHooks. Default: none.
 func WithHooks(h Hooks) Option {
 	return Option{func(o *options) error {
 		o.hooks = h

@@ -41,6 +41,7 @@ func TestBadOptionsAreRefusedBeforeAnyDial(t *testing.T) {
 		"server tick negative":     {zklock.WithServerTick(-1), "server tick -1ns"},
 		"server tick endless":      {zklock.WithServerTick(1000 * time.Hour), "server tick 1000h"},
 		"no scheme":                {zklock.WithAuth("", []byte("x")), `auth scheme ""`},
+		"no SASL mechanism":        {zklock.WithSASL(nil), "SASL mechanism: is nil"},
 		"no TLS configuration":     {zklock.WithTLS(nil), "TLS configuration: is nil"},
 		"no dialer":                {zklock.WithDialer(nil), "dialer: is nil"},
 		"no logger":                {zklock.WithLogger(nil), "logger: is nil"},

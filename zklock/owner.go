@@ -15,6 +15,7 @@ type identity struct {
 	Host  string `json:"host,omitempty"`
 	PID   int    `json:"pid,omitempty"`
 	Data  []byte `json:"data,omitempty"` // WithData
+	Kind  Kind   `json:"kind,omitempty"` // where the znode's name does not tell: KindElection
 }
 
 var hostname = sync.OnceValue(func() string {
@@ -26,7 +27,7 @@ var hostname = sync.OnceValue(func() string {
 })
 
 func (o *lockOptions) identity() ([]byte, error) {
-	return json.Marshal(identity{Owner: o.owner, Host: hostname(), PID: os.Getpid(), Data: o.data})
+	return json.Marshal(identity{Owner: o.owner, Host: hostname(), PID: os.Getpid(), Data: o.data, Kind: o.kind})
 }
 
 // describe names a contender by its data: "owner (host:pid)" for ours, the text itself for other clients' short texts,

@@ -15,10 +15,11 @@ import (
 // QueuePage is a part of a lock's queue, and how many there are in all.
 type QueuePage struct {
 	Path       string
-	Kind       string      // of the first in line; "" when nobody is in line
+	Kind       Kind        // of the first in line, KindElection only if that is in Contenders; "" when nobody is in line
+	Permits    int         // of a semaphore: its size at the ensemble, 0 when that may not be read; else 0
 	Holding    int         // how many hold
 	Waiting    int         // how many wait
-	From       int         // how many stand in line before the first of Contenders
+	From       int         // how many are in line before the first of Contenders
 	Contenders []Contender // without those that went while they were read
 }
 
@@ -30,16 +31,17 @@ const (
 )
 
 // Queue returns who holds the lock at path and who waits for it, in order of arrival: whichever kind of lock it is, and
-// other clients' contenders too. A path that does not exist has nobody in line. What it returns was so at some time
-// during the call. It costs a sync, a list and two reads for each contender, 128 to a round trip, and blocks for those, or
-// as long as there is no connection and ctx lasts: for a long line use QueuePage. Contenders whose znodes may not be read
-// show what their names tell and, up to ZooKeeper 3.8.3, their token and session. Of a semaphore, those count as holders
-// for whom its present size has room: after a Resize to fewer permits the latest of the holders show as waiting until they
-// are done. Where contenders of different kinds share a directory, each is judged among those of its own.
+// other clients' contenders too. A path that does not exist has an empty line. What it returns was true at some time
+// during the call. It costs a sync, a list and two reads for each contender, 128 to a round trip, and blocks for those,
+// or as long as there is no connection and ctx lasts: for a long line use QueuePage. Contenders whose znodes may not be
+// read show what is in their names and, up to ZooKeeper 3.8.3, their token and session. Contenders of a semaphore count
+// as holders if its present size has room for them: after a Resize to fewer permits the latest of the holders show as
+// waiting until they are done. Where contenders of different kinds share a directory, each is judged among those of its
+// own kind.
 //
-// However many contenders there are, and whatever they put there, a call keeps at most 1 KB of data of each and 16 MB of
-// longer ones, of at most 256 KB each, in order: of the others Size tells, and Data is nil. The reads are made in small
-// pieces, one call's at a time, so that no hold of this Client is endangered by them.
+// However many contenders there are, and whatever data they have, a call keeps up to 1 KB of data of each. Longer data,
+// of up to 256 KB each, are kept in order up to 16 MB in all; for the rest Data is nil, and Size has the length. The
+// reads are made in small pieces, for one call at a time, so that they do not endanger any hold of this Client.
 func (c *Client) Queue(ctx context.Context, path string) ([]Contender, error) {
 	c.need()
 	needContext(ctx)
@@ -50,10 +52,10 @@ func (c *Client) Queue(ctx context.Context, path string) ([]Contender, error) {
 	return page.Contenders, nil
 }
 
-// QueuePage is Queue for a part of the line, at most limit contenders from the one on that has from others before it, and
-// for the numbers of those who hold and wait in all. It reads data of those only that it returns.
+// QueuePage returns one page of the queue: up to limit contenders starting at index from, and the total numbers of
+// holders and waiters. It reads the data of the contenders that it returns, and of no others.
 //
-// ErrOption: from or limit is less than 0. Otherwise as for Queue.
+// ErrOption: from or limit is less than 0. Other errors as for Queue.
 func (c *Client) QueuePage(ctx context.Context, path string, from, limit int) (QueuePage, error) {
 	c.need()
 	needContext(ctx)
@@ -74,7 +76,7 @@ func (c *Client) page(ctx context.Context, dir string, from, limit int) (QueuePa
 	if err != nil || len(l.names) == 0 {
 		return page, err
 	}
-	holds, err := recipe.Holders(ctx, l.s, dir, l.names)
+	holds, size, err := recipe.Holders(ctx, l.s, dir, l.names)
 	if errors.Is(err, zk.ErrNoNode) {
 		return page, nil // the directory is gone since the list
 	}
@@ -82,7 +84,7 @@ func (c *Client) page(ctx context.Context, dir string, from, limit int) (QueuePa
 		return page, err
 	}
 	first, _ := recipe.Parse(l.names[0])
-	page.Kind = first.Kind.String()
+	page.Kind, page.Permits = kindOf(first.Kind), size
 	for _, h := range holds {
 		if h {
 			page.Holding++
@@ -120,6 +122,9 @@ func (c *Client) page(ctx context.Context, dir string, from, limit int) (QueuePa
 		k := newContender(dir, name, n, holds[from+i])
 		if t, ok := tokens[name]; ok {
 			k.Token = t
+		}
+		if from+i == 0 {
+			page.Kind = k.Kind
 		}
 		page.Contenders = append(page.Contenders, k)
 	}
@@ -182,7 +187,7 @@ func (l lineOf) claimed(ctx context.Context, dir string, shown []string) (map[st
 	return tokens, nil
 }
 
-// lineOf is who stands in a directory, in order.
+// lineOf is the contenders of a directory, in order.
 type lineOf struct {
 	s     *session.Session
 	names []string
@@ -211,12 +216,13 @@ func (c *Client) readLine(ctx context.Context, dir string) (lineOf, error) {
 	return lineOf{s, names}, err
 }
 
-// Break removes the contender with token t from the line of path, whoever it is: a holder that hangs, mostly. It is an
-// administrator's tool. Its znode is deleted if it is still that one; a holder of ours hears of it at once
-// (ErrNodeDeleted), but what it has under way is not stopped by that: only the token and Hold.Multi are.
+// Break removes the contender with token t from the queue of path, whoever owns it: mostly a holder that hangs. It is a
+// tool for administrators. Its znode is deleted only if it still has that token. If the holder uses this library, its hold
+// is lost at once (ErrNodeDeleted), but work that is under way is not stopped: only the token and Hold.Multi protect
+// against that.
 //
-// Nil: it was removed. ErrNotHeld: there is no such contender. Otherwise as for Queue, of which it costs half at most;
-// after an error that matches ErrUnknownOutcome it may have been removed.
+// Nil: it was removed. ErrNotHeld: there is no such contender. Other errors as for Queue; after one that matches
+// ErrUnknownOutcome it may have been removed. It costs at most half as much as Queue.
 func (c *Client) Break(ctx context.Context, path string, t Token) error {
 	c.need()
 	needContext(ctx)
@@ -240,7 +246,7 @@ func (c *Client) breakOne(ctx context.Context, dir string, t Token) error {
 			found = name // unless it is another's
 		}
 	}
-	for names := l.names; len(names) > 0 && t > 0; { // 0 is what one has whose znode may not be read
+	for names := l.names; len(names) > 0 && t > 0; { // 0 is shown for a contender that may not be read
 		step := names[:min(len(names), breakSteps)]
 		names = names[len(step):]
 		nodes, err := l.s.StatsBelow(ctx, dir, step)

@@ -272,6 +272,24 @@ func TestOnlyALiveHoldOfThisWriteLockCanBeDowngraded(t *testing.T) {
 	})
 }
 
+// The znode of a writer that was turned into a reader by a transaction whose reply was lost takes no more room, though nobody
+// was told of its deletion.
+func TestTheWriterOfADowngradeWhoseReplyWasLostTakesNoRoom(t *testing.T) {
+	simTest(t, func(s *sim) {
+		c := s.client()
+		m := c.RWMutex(s.dir("/locks/a"))
+		ses, err := c.Session(s.Context())
+		require.NoError(s, err)
+		w := rwTake(s, m.Lock)
+		lost := s.srv.Inject(zktest.CloseAfter().Op(zktest.OpMulti).Session(c.id()).Once())
+		r, err := m.Downgrade(s.Context(), w)
+		require.NoError(s, err)
+		require.Equal(s, 1, lost.Hits())
+		s.unlock(r)
+		require.Zero(s, ses.EphemeralBytes())
+	})
+}
+
 // The reply to a downgrade is lost, and a server that has not heard of it yet says that it was not made: the second
 // attempt finds the first one's znode, which is our own.
 func TestADowngradeThatFindsItsOwnZnodeHasSucceeded(t *testing.T) {

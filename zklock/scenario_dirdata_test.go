@@ -23,11 +23,11 @@ func TestScenario50_MuchDataAtALocksPathCostNoOtherHold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			simTest(t, func(s *sim) {
-				dir, c := s.dir("/l"), s.slowClient()
+				dir, c := s.dir("/l"), s.slowClient(5_000_000)
 				require.NoError(s, s.srv.SetData(dir, bulk))
 				other, err := c.Mutex("/other").Lock(s.Context())
 				require.NoError(s, err)
-				ends := make(chan error, 400)
+				ends := make(chan error, 100) // 20 s for their data, if all asked at once
 				for range cap(ends) {
 					go func() {
 						_, err := call(c, dir)(s.Context())

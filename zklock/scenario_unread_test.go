@@ -36,7 +36,7 @@ func TestScenario54_AWaiterThatMayNotReadTheOneBeforeItLooksFromTimeToTime(t *te
 		},
 	}
 	for name, kind := range kinds {
-		for waited, d := range map[string]time.Duration{"at once": 0, "soon": 100 * time.Millisecond, "late": time.Hour} {
+		for waited, d := range map[string]time.Duration{"at once": 0, "soon": 100 * time.Millisecond, "late": 10 * time.Minute} {
 			for server, set := range map[string]func(s *sim){
 				"ZooKeeper":         func(*sim) {},
 				"without watch set": func(s *sim) { s.srv.Inject(zktest.Answer(zktest.CodeUnimplemented).Op(zktest.OpSetWatches)) },
@@ -91,9 +91,11 @@ func TestScenario47_AWaiterThatMayNotReadItsOwnZnodeHoldsByAList(t *testing.T) {
 		call := simGo(s.Context(), blind.Lock)
 		require.False(s, call.over())
 		require.NoError(s, s.srv.Delete(dir+"/"+contenders(s.srv.Children(dir))[1]))
+		again := s.srv.Inject(zktest.Hold().Op(zktest.OpCreate).Session(b.id())) // it queues again behind the third
 		s.unlock(h)
 		third := s.lock(c.Mutex(dir))
 		require.False(s, call.over())
+		again.Remove()
 		s.unlock(third)
 		h = call.get(s)
 		s.owned(b, h)

@@ -266,7 +266,7 @@ func TestTheQueueShowsPermits(t *testing.T) {
 			permits int
 			holds   bool
 		}{{"one", 2, true}, {"two", 3, false}, {"three", 1, false}} {
-			require.Equal(s, "semaphore", line[i].Kind)
+			require.Equal(s, zklock.KindSemaphore, line[i].Kind)
 			require.Equal(s, want.owner, line[i].Owner)
 			require.Equal(s, want.permits, line[i].Permits)
 			require.Equal(s, want.holds, line[i].Holds)

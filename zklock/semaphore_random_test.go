@@ -109,7 +109,7 @@ func (w *semWorld) check(seed uint64) {
 			continue
 		}
 		waits = true
-		require.False(w.s, recipe.DecidePermits(recipe.Listing{Names: line}, name, w.size, nil).Holds, "seed %d: there is room for %s after %v", seed, name, w.log)
+		require.False(w.s, recipe.Decide(recipe.Listing{Names: line}, name, w.size, nil).Holds, "seed %d: there is room for %s after %v", seed, name, w.log)
 	}
 }
 

@@ -3,6 +3,7 @@ package zklock_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -210,7 +211,7 @@ func TestASemaphoreRefusesNumbersThatCanNotBeBeforeAnythingIsMade(t *testing.T) 
 			says    string
 		}{
 			{3, 0, "less than one"}, {3, -1, "less than one"}, {3, 4, "more than the semaphore has, which is 3"},
-			{1, 1 << 40, "more than"}, {0, 1, "0 permits"}, {-1, 1, "-1 permits"}, {1<<30 + 1, 1, "is not between"},
+			{1, math.MaxInt, "more than"}, {0, 1, "0 permits"}, {-1, 1, "-1 permits"}, {1<<30 + 1, 1, "is not between"},
 		} {
 			m := c.Semaphore("/locks/new", k.size)
 			_, err := m.Acquire(s.Context(), k.n)

@@ -107,7 +107,7 @@ func (p *sessions) tend(s *session.Session) {
 		case <-p.c.ctx.Done():
 			over = true
 		case <-look.C:
-			over = s.Retire(trusted.Caller{}, furtherIdle)
+			over = s.ForLocks(trusted.Caller{}).Retire(furtherIdle)
 		}
 	}
 	p.change(func() { p.further = slices.DeleteFunc(p.further, func(f *session.Session) bool { return f == s }) })
@@ -174,8 +174,11 @@ func (p *sessions) withRoom(ctx context.Context, room int) (*session.Session, er
 	})
 }
 
+// pickAgain is how often a call that waits for a session to be established looks for another one.
+const pickAgain = time.Second
+
 // await returns the session that pick returns, once it is established. Pick returns nil to be called again after the
-// next change.
+// next change. It is called again from time to time while its session is not established: another one may have room by then.
 func (p *sessions) await(ctx context.Context, pick func() (*session.Session, error)) (*session.Session, error) {
 	for {
 		if p.c.ctx.Err() != nil {
@@ -189,10 +192,19 @@ func (p *sessions) await(ctx context.Context, pick func() (*session.Session, err
 			return nil, err
 		}
 		if s != nil {
-			if err = s.Established(ctx); err == nil {
-				if err = s.Err(); err == nil {
-					return s, nil
-				}
+			bounded, cancel := context.WithTimeout(ctx, pickAgain)
+			if err = s.Established(bounded); err == nil {
+				err = s.Err()
+			}
+			late := bounded.Err() != nil
+			cancel()
+			switch {
+			case err == nil:
+				return s, nil
+			case late && ctx.Err() == nil:
+				continue
+			case late:
+				err = s.Established(ctx) // says for which ctx, and why
 			}
 			if ctx.Err() != nil || errors.Is(err, session.ErrAuth) { // waiting would not help
 				return nil, err
@@ -216,7 +228,7 @@ func (p *sessions) choose(room int) (s *session.Session, open bool, err error) {
 		switch {
 		case s.Err() != nil:
 			soon = true // it is about to be replaced, or to make way
-		case s.HasRoom(room):
+		case s.ForLocks(trusted.Caller{}).HasRoom(room):
 			return s, false, nil
 		}
 	}
@@ -243,7 +255,7 @@ func (p *sessions) open() (*session.Session, error) {
 		return nil, err
 	}
 	if !p.c.spawn(func() { p.tend(s) }) {
-		s.Abandon(trusted.Caller{})
+		s.ForLocks(trusted.Caller{}).Abandon()
 		return nil, closedError{}
 	}
 	return s, nil

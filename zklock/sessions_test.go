@@ -313,6 +313,33 @@ func TestALockThatIsTakenWhileAFurtherSessionIsClosedIsNotLost(t *testing.T) {
 	})
 }
 
+func TestACallThatWaitsForAFurtherSessionTakesRoomThatComesFreeInTheFirst(t *testing.T) {
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := poolDial(t, srv)
+		full := poolFill(t, c)
+		first, err := c.Session(apiWithin(t, apiSoon))
+		require.NoError(t, err)
+		srv.Inject(zktest.Refuse()) // as a server does that has enough connections from our address
+		got := make(chan error, 1)
+		go func() {
+			h, err := c.Mutex("/l").Lock(apiWithin(t, time.Hour))
+			if err == nil {
+				err = h.Unlock(apiWithin(t, apiSoon))
+			}
+			got <- err
+		}()
+		time.Sleep(10 * time.Second)
+		require.Empty(t, got)
+		require.Len(t, c.Status().Sessions, 2)
+		for _, path := range full {
+			require.NoError(t, first.Delete(apiWithin(t, apiSoon), path, -1))
+		}
+		time.Sleep(2 * time.Second)
+		require.Len(t, got, 1, "it waits for a session that it does not need any more")
+		require.NoError(t, <-got)
+	})
+}
+
 func TestBeyondAllSessionsALockIsRefusedUntilThereIsRoom(t *testing.T) {
 	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
 		c := poolDial(t, srv)

@@ -2,7 +2,6 @@ package zklock
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -11,8 +10,8 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// Status is what a Client had at one moment: its sessions, and this process's own holds and waits in them. Others' are
-// not in it: see Client.Queue.
+// Status is what a Client had at one moment: its sessions, and this process's own holds and waits in them. For those of
+// other clients see Client.Queue.
 type Status struct {
 	Session  SessionStatus   // the one that Client.Session returns
 	Sessions []SessionStatus // that one, and the further ones in the order in which they were opened: WithEphemeralBytes
@@ -27,8 +26,8 @@ type SessionStatus struct {
 	State   session.State
 	Server  string        // that it is connected to; "" when it is not
 	Timeout time.Duration // that the ensemble granted; before it has, the one that is asked for
-	// SafeUntil is the instant before which the ensemble can't have ended the session by itself: local clock. While
-	// nothing is held nobody confirms it, and it may be past.
+	// SafeUntil is the instant before which the ensemble can't have ended the session by itself: local clock. It is
+	// confirmed only while something is held, and may be past otherwise.
 	SafeUntil time.Time
 	// EphemeralBytes is what the paths of its ephemeral znodes take: see WithEphemeralBytes.
 	EphemeralBytes int
@@ -37,7 +36,7 @@ type SessionStatus struct {
 
 // HeldLock is a lock that is held.
 type HeldLock struct {
-	LockInfo            // of the call that got it; Kind is "read" after a Downgrade; Context is nil
+	LockInfo            // of the call that got it; Kind is KindRead after a Downgrade; Context is nil
 	Node      string    // its znode; of a MultiLock's, the first path's
 	Token     Token     //
 	Since     time.Time // when it was acquired
@@ -49,13 +48,13 @@ type HeldLock struct {
 type WaitedLock struct {
 	LockInfo           // Context is nil
 	Since    time.Time // when it was asked for
-	// Ahead is how many contenders stand in its way, as last seen: 0 before it has taken its place in line, and between
-	// the last of them going and the lock being held. Holder and Who tell of the first of them, as in QueuedInfo.
+	// Ahead is how many contenders are in its way, as last seen: 0 before it has queued, and after the last of them has
+	// gone. Holder and Who name the first of them, as in QueuedInfo.
 	Ahead       int
 	Holder, Who string
 }
 
-// KeptLock is a place that this process keeps though nobody in it holds the lock: WithIdleKeep. To others it is held.
+// KeptLock is a znode that this process keeps between uses (WithIdleKeep). For other processes the lock is held.
 type KeptLock struct {
 	Path      string
 	Node      string
@@ -75,17 +74,17 @@ func (c *Client) Status() Status {
 		st.Sessions = append(st.Sessions, sessionStatus(s))
 	}
 	st.Session = st.Sessions[0]
-	waits, grips := c.use.all()
+	waits, acquisitions := c.use.all()
 	for _, w := range waits {
 		w.info.Context = nil
 		st.Waits = append(st.Waits, WaitedLock{w.info, w.since, w.line.Ahead, w.line.Holder, w.line.Who})
 	}
-	for _, g := range grips {
-		if h, ok := g.status(); ok {
+	for _, a := range acquisitions {
+		if h, ok := a.status(); ok {
 			st.Holds = append(st.Holds, h)
 		}
 	}
-	st.Kept = c.lines.kept()
+	st.Kept = c.kept()
 	slices.SortFunc(st.Waits, func(a, b WaitedLock) int { return cmp.Compare(a.Call, b.Call) })
 	slices.SortFunc(st.Holds, func(a, b HeldLock) int { return cmp.Compare(a.Call, b.Call) })
 	return st
@@ -102,31 +101,10 @@ func sessionStatus(s *session.Session) SessionStatus {
 		EphemeralBytes: s.EphemeralBytes(), Err: s.Err()}
 }
 
-// status returns what is held; false: it has ended.
-func (g *grip) status() (HeldLock, bool) {
-	info := g.told()
-	info.Context = nil
-	g.mu.Lock()
-	p, n := g.p, g.holds+g.reads
-	over := g.over || n == 0 || g.ctx.Err() != nil
-	g.mu.Unlock()
-	if over {
-		return HeldLock{}, false
-	}
-	return HeldLock{info, p.Nodes()[0], Token(p.Czxid()), g.from, p.Session().SafeUntil(), n}, true
-}
-
-// kept returns the places that nobody has, by path.
-func (ls *lines) kept() (kept []KeptLock) {
-	ls.mu.Lock()
-	all := slices.Collect(maps.Values(ls.all))
-	ls.mu.Unlock()
-	for _, l := range all {
-		l.mu.Lock()
-		if t := l.t; t != nil && !t.held && !t.over && !t.idle.IsZero() {
-			kept = append(kept, KeptLock{l.b.path, t.Nodes()[0], Token(t.Czxid()), t.idle, t.s.SafeUntil()})
-		}
-		l.mu.Unlock()
+// kept returns the kept locks, in the order of their znodes' paths.
+func (c *Client) kept() (kept []KeptLock) {
+	for _, k := range c.handoff.Kept() {
+		kept = append(kept, KeptLock{k.Path, k.Turn.Nodes()[0], Token(k.Turn.Czxid()), k.Since, k.Turn.Session().SafeUntil()})
 	}
 	slices.SortFunc(kept, func(a, b KeptLock) int { return cmp.Compare(a.Node, b.Node) })
 	return kept
@@ -134,10 +112,23 @@ func (ls *lines) kept() (kept []KeptLock) {
 
 // waiting is a call that wants a lock.
 type waiting struct {
+	c     *Client
 	info  LockInfo
 	since time.Time
 
 	line recipe.Line // guarded by inUse.mu
+}
+
+// Queued notes the call's place in line, and reports it.
+func (w *waiting) Queued(l recipe.Line) {
+	w.c.use.queued(w, l)
+	w.c.tellQueued(QueuedInfo{w.info, l.Ahead, l.Holder, l.Who})
+}
+
+// Retried reports that a step of the call is made again.
+func (w *waiting) Retried(cause error) {
+	w.c.use.queued(w, recipe.Line{})
+	w.c.tellRetried(RetriedInfo{w.info, cause})
 }
 
 // inUse has the calls that wait and the locks that are held. A call is in it from the moment at which it asks, and what
@@ -145,34 +136,34 @@ type waiting struct {
 type inUse struct {
 	mu    sync.Mutex // guards what follows; held for a map entry, or a copy of all
 	waits map[*waiting]struct{}
-	grips map[*grip]struct{}
+	holds map[*acquisition]struct{}
 }
 
 // asked enters a call that wants a lock.
-func (u *inUse) asked(info LockInfo, since time.Time) *waiting {
-	w := &waiting{info: info, since: since}
+func (u *inUse) asked(c *Client, info LockInfo, since time.Time) *waiting {
+	w := &waiting{c: c, info: info, since: since}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.waits == nil {
-		u.waits, u.grips = map[*waiting]struct{}{}, map[*grip]struct{}{}
+		u.waits, u.holds = map[*waiting]struct{}{}, map[*acquisition]struct{}{}
 	}
 	u.waits[w] = struct{}{}
 	return w
 }
 
-// queued notes a call's place in line.
+// queued notes where in line a call is.
 func (u *inUse) queued(w *waiting, line recipe.Line) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	w.line = line
 }
 
-// acquired has g take the place of the call that got it.
-func (u *inUse) acquired(w *waiting, g *grip) {
+// acquired replaces the call by what it acquired.
+func (u *inUse) acquired(w *waiting, a *acquisition) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	delete(u.waits, w)
-	u.grips[g] = struct{}{}
+	u.holds[a] = struct{}{}
 }
 
 // left removes a call that has ended, with a lock or without.
@@ -182,23 +173,23 @@ func (u *inUse) left(w *waiting) {
 	delete(u.waits, w)
 }
 
-// ended removes a grip that is over.
-func (u *inUse) ended(g *grip) {
+// ended removes an acquisition that has ended.
+func (u *inUse) ended(a *acquisition) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	delete(u.grips, g)
+	delete(u.holds, a)
 }
 
-// all returns copies of the waits, and the grips.
-func (u *inUse) all() ([]waiting, []*grip) {
+// all returns copies of the waits, and the acquisitions.
+func (u *inUse) all() ([]waiting, []*acquisition) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	waits, grips := make([]waiting, 0, len(u.waits)), make([]*grip, 0, len(u.grips))
+	waits, holds := make([]waiting, 0, len(u.waits)), make([]*acquisition, 0, len(u.holds))
 	for w := range u.waits {
 		waits = append(waits, *w)
 	}
-	for g := range u.grips {
-		grips = append(grips, g)
+	for a := range u.holds {
+		holds = append(holds, a)
 	}
-	return waits, grips
+	return waits, holds
 }

@@ -128,8 +128,8 @@ func TestStatusOfADowngradedHoldIsAReaders(t *testing.T) {
 		require.NoError(t, err)
 		after := c.Status().Holds
 		require.Len(t, after, 1)
-		require.Equal(t, "write", before[0].Kind)
-		require.Equal(t, "read", after[0].Kind)
+		require.Equal(t, zklock.KindWrite, before[0].Kind)
+		require.Equal(t, zklock.KindRead, after[0].Kind)
 		require.Equal(t, r.Node(), after[0].Node)
 		require.NotEqual(t, before[0].Node, after[0].Node)
 		require.Equal(t, before[0].Call, after[0].Call)

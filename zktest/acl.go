@@ -20,7 +20,8 @@ const (
 
 // Access is decided per node and never inherited: each node has its own list, and a client may do what any entry
 // grants to any of its identities. The schemes are those a plain server has: world (everybody), digest (a user who
-// gave the password), ip (an address, or a network) and, in requests only, auth (whoever the client is).
+// gave the password), ip (an address, or a network), sasl (a user by WithSASLUsers) and, in requests only, auth (whoever
+// the client is).
 
 // identity is one thing a connection has proved about itself. Every connection has its address as the first.
 type identity struct{ scheme, id string }
@@ -43,7 +44,7 @@ func allowed(acl []ACL, perm int32, ids []identity) bool {
 				continue
 			}
 			switch who.scheme {
-			case "digest":
+			case "digest", "sasl":
 				if who.id == a.ID {
 					return true
 				}
@@ -58,8 +59,8 @@ func allowed(acl []ACL, perm int32, ids []identity) bool {
 }
 
 // fixACL checks a list that a client wants to set, drops doubles, and puts the client's own identities in place of
-// the scheme "auth".
-func fixACL(acl []ACL, ids []identity) ([]ACL, Code) {
+// the scheme "auth". sasl says whether the server has that scheme.
+func fixACL(acl []ACL, ids []identity, sasl bool) ([]ACL, Code) {
 	// The first bad entry decides; an entry that is merely pointless (no permission, a network nobody is in) is none.
 	var out []ACL
 	for i, a := range acl {
@@ -72,14 +73,14 @@ func fixACL(acl []ACL, ids []identity) ([]ACL, Code) {
 		case a.Scheme == "auth":
 			n := len(out)
 			for _, who := range ids {
-				if who.scheme == "digest" { // an address is not a proof
+				if who.scheme != "ip" { // an address is not a proof
 					out = append(out, ACL{Perms: a.Perms, Scheme: who.scheme, ID: who.id})
 				}
 			}
 			if len(out) == n {
 				return nil, CodeInvalidACL
 			}
-		case a.Scheme == "digest" && validDigest(a.ID), a.Scheme == "ip" && validIP(a.ID):
+		case a.Scheme == "digest" && validDigest(a.ID), a.Scheme == "ip" && validIP(a.ID), a.Scheme == "sasl" && sasl && a.ID != "":
 			out = append(out, a)
 		default:
 			return nil, CodeInvalidACL

@@ -12,17 +12,17 @@ import (
 
 // Create makes a persistent znode that everybody may use, as another client would. Errors wrap a Code.
 func (s *Server) Create(path string, data []byte) error {
-	return s.admin(&request{op: OpCreate, path: path, data: data, acl: openACL, ttl: -1})
+	return s.admin(request{op: OpCreate, path: path, data: data, acl: openACL, ttl: -1})
 }
 
 // SetData writes a znode whatever its version. Errors wrap a Code.
 func (s *Server) SetData(path string, data []byte) error {
-	return s.admin(&request{op: OpSetData, path: path, data: data, version: -1})
+	return s.admin(request{op: OpSetData, path: path, data: data, version: -1})
 }
 
 // Delete removes a znode whatever its version, also an ephemeral of a living session. Errors wrap a Code.
 func (s *Server) Delete(path string) error {
-	return s.admin(&request{op: OpDelete, path: path, version: -1})
+	return s.admin(request{op: OpDelete, path: path, version: -1})
 }
 
 // DeleteAll removes a znode and everything below it, leaves first, each in a transaction of its own; the root and
@@ -50,7 +50,8 @@ func (s *Server) DeleteAll(path string) error {
 }
 
 // admin prepares and commits one write of the test's own. One that is refused takes a zxid like a client's.
-func (s *Server) admin(r *request) error {
+func (s *Server) admin(r request) error {
+	r.operation = operationOf(r.op)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -58,12 +59,12 @@ func (s *Server) admin(r *request) error {
 	}
 	p := s.preparer(0, nil)
 	p.admin = true
-	mu, code := p.prepare(r)
+	mu, code := p.prepare(&r)
 	if code != CodeOK {
-		s.commit(s.leader, nil, 0)
+		s.commitLocked(s.leader, nil, 0)
 		return fmt.Errorf("zktest: %v %s: %w", r.op, r.path, code)
 	}
-	s.commit(s.leader, []mutation{mu}, 0)
+	s.commitLocked(s.leader, []mutation{mu}, 0)
 	return nil
 }
 
@@ -77,7 +78,7 @@ func (s *Server) SetSequence(path string, n int32) error {
 	if s.leader.tree.nodes[path] == nil {
 		return fmt.Errorf("zktest: sequence of %s: %w", path, CodeNoNode)
 	}
-	s.commit(s.leader, []mutation{{kind: mutSequence, path: path, creates: n}}, 0)
+	s.commitLocked(s.leader, []mutation{{kind: mutSequence, path: path, creates: n}}, 0)
 	return nil
 }
 
@@ -105,8 +106,8 @@ type overlap struct {
 	creates int32 // the counter behind the latest
 }
 
-// overlapped notes creates that have been prepared. The server's lock is held.
-func (s *Server) overlapped(muts []mutation) {
+// overlappedLocked notes creates that have been prepared.
+func (s *Server) overlappedLocked(muts []mutation) {
 	for _, m := range muts {
 		if m.kind == mutDelete {
 			delete(s.overlaps, m.path)
@@ -133,7 +134,7 @@ func (s *Server) Expire(session int64) error {
 	if s.sessions[session] == nil {
 		return fmt.Errorf("zktest: expire 0x%x: %w", session, CodeUnknownSession)
 	}
-	s.endSession(s.leader, session)
+	s.endSessionLocked(s.leader, session)
 	return nil
 }
 
@@ -142,7 +143,7 @@ func (s *Server) DropConnections() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, m := range s.members {
-		m.kill()
+		m.killLocked()
 	}
 	s.changed()
 }

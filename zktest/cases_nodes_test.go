@@ -71,6 +71,13 @@ delete zookeeper: a delete /zookeeper | a delete /zookeeper/config | a delete /z
 delete container: a createc $/c m=c | a delete $/c | a exists $/c
 delete ttl: a createttl $/t m=t | a delete $/t | a exists $/t
 delete with trailing slash: a create $/x | a delete $/x/
+deletecontainer of a container: a createc $/c m=c | b deletec $/c | a exists $/c | a ls2 $
+deletecontainer of a persistent: a create $/x d=1 | a exists $/x w | b deletec $/x | a exists $/x | a ls2 $
+deletecontainer without permission: a auth digest u:p | a create $/x acl=31:auth: | a create $/x/y acl=31:auth: | b delete $/x/y | b deletec $/x/y | a ls2 $/x
+deletecontainer with children: a create $/x | a create $/x/y m=e | b deletec $/x | a delete $/x/y | b deletec $/x | a exists $/x
+deletecontainer of an ephemeral: a create $/e m=e | b deletec $/e | a exists $/e
+deletecontainer of a ttl: a createttl $/t m=t ttl=100000 | b deletec $/t | a exists $/t
+deletecontainer of nothing: a deletec $/no | a deletec $/no/x | a deletec nonsense | a deletec <empty>
 `
 
 const dataCases = `

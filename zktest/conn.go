@@ -41,26 +41,27 @@ type conn struct {
 	mute   bool // nothing is sent any more; only write looks at it
 
 	// guarded by s.mu
-	session  int64         // 0 before the handshake
-	timeout  time.Duration // what this connection negotiated; it counts for each touch
-	ids      []identity    // go with the connection: a client that comes back authenticates again
-	gone     bool          // the client hung up, or we did: takes no watches and no notifications
-	closing  bool          // what is in the outbox is the last
-	killed   bool
-	received int64
-	sent     int64
-	late     []func() // WithLateEvents: to be told behind the reply
-	lastOp   Op
-	lastXid  int32
-	lastZxid int64
-	lastAt   time.Time
+	session   int64         // 0 before the handshake
+	timeout   time.Duration // what this connection negotiated; it counts for each touch
+	ids       []identity    // go with the connection: a client that comes back authenticates again
+	saslNonce string        // of a SASL negotiation that is under way
+	gone      bool          // the client hung up, or we did: takes no watches and no notifications
+	closing   bool          // what is in the outbox is the last
+	killed    bool
+	received  int64
+	sent      int64
+	late      []func() // WithLateEvents: to be told behind the reply
+	lastOp    Op
+	lastXid   int32
+	lastZxid  int64
+	lastAt    time.Time
 }
 
 // handshakeTimeout is how long a connection may stay silent before its handshake, as in a real server.
 const handshakeTimeout = 10 * time.Second
 
-// serve begins to serve a connection. The server's lock is held.
-func (s *Server) serve(m *Member, nc net.Conn) {
+// serveLocked begins to serve a connection.
+func (s *Server) serveLocked(m *Member, nc net.Conn) {
 	s.lastConn++
 	c := &conn{s: s, member: m, nc: nc, number: s.lastConn, born: time.Now(), done: make(chan struct{}),
 		frames: make(chan []byte, 1000), out: newOutbox(), lastXid: -1, lastZxid: -1, lastOp: opError}
@@ -69,7 +70,9 @@ func (s *Server) serve(m *Member, nc net.Conn) {
 	if err != nil {
 		host = nc.RemoteAddr().String()
 	}
-	c.ids = []identity{{"ip", host}}
+	if !s.opt.dialect.keeper {
+		c.ids = []identity{{"ip", host}}
+	}
 	m.conns[c] = struct{}{}
 	s.conns[c] = struct{}{}
 	s.freezeNew(c)
@@ -86,9 +89,9 @@ func inOrder[V any](conns map[*conn]V) []*conn {
 	return slices.SortedFunc(maps.Keys(conns), func(a, b *conn) int { return cmp.Compare(a.number, b.number) })
 }
 
-// kill ends the connection at once; what was not sent is lost. The server's lock is held.
-func (c *conn) kill() {
-	c.detach()
+// killLocked ends the connection at once; what was not sent is lost.
+func (c *conn) killLocked() {
+	c.detachLocked()
 	if !c.killed {
 		c.killed, c.closing = true, true
 		delete(c.s.conns, c)
@@ -102,15 +105,15 @@ func (c *conn) kill() {
 	}
 }
 
-// finish ends the connection after what is in the outbox. The server's lock is held.
-func (c *conn) finish() {
-	c.detach()
+// finishLocked ends the connection after what is in the outbox.
+func (c *conn) finishLocked() {
+	c.detachLocked()
 	c.closing = true
 	c.out.finish()
 }
 
-// detach makes the server forget the connection, but not its session. The server's lock is held.
-func (c *conn) detach() {
+// detachLocked makes the server forget the connection, but not its session.
+func (c *conn) detachLocked() {
 	if c.gone {
 		return
 	}
@@ -135,7 +138,7 @@ func (c *conn) read() {
 	// in case the client only closed its own half.
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
-	c.detach()
+	c.detachLocked()
 	if err != nil {
 		c.s.log.Debug("zktest: connection ends", "conn", c.number, "err", err)
 	}
@@ -162,7 +165,7 @@ func (c *conn) readFrames() error {
 		n := binary.BigEndian.Uint32(head[:])
 		if n > uint32(c.s.opt.maxPacket) {
 			c.s.mu.Lock()
-			c.kill()
+			c.killLocked()
 			c.s.mu.Unlock()
 			return errFrame
 		}
@@ -199,7 +202,7 @@ func (c *conn) work() {
 		}
 	}
 	c.s.mu.Lock()
-	c.finish()
+	c.finishLocked()
 	c.s.mu.Unlock()
 	for range c.frames { // after the end nobody listens, but read must not block
 	}
@@ -230,7 +233,7 @@ func (c *conn) write() {
 				_ = t.CloseWrite() // a courtesy: without it the client sees the same end, less politely
 			}
 			c.s.mu.Lock()
-			c.kill()
+			c.killLocked()
 			c.s.mu.Unlock()
 			return
 		}
@@ -274,7 +277,7 @@ func (c *conn) send(p *parcel) bool {
 	c.mute = c.mute || p.silent
 	if p.hangUp {
 		c.s.mu.Lock()
-		c.kill()
+		c.killLocked()
 		c.s.mu.Unlock()
 		return false
 	}
@@ -290,7 +293,7 @@ func (c *conn) notify(path string, ev event, zxid int64) {
 	if c.gone {
 		return
 	}
-	if c.s.opt.version == Version38 {
+	if !c.s.opt.dialect.zxidInEvents {
 		zxid = noZxid
 	}
 	e := encoder{}
@@ -302,14 +305,16 @@ func (c *conn) notify(path string, ev event, zxid int64) {
 	if ss := c.s.sessions[c.session]; ss != nil {
 		ss.notified++
 	}
-	c.post(e.b, c.s.match(c, OpNotify, []string{path}))
+	c.postLocked(e.b, c.s.matchLocked(c, OpNotify, []string{path}))
 }
 
-// post queues a payload for the client, with the faults that struck it. The server's lock is held.
-func (c *conn) post(payload []byte, struck []*Injection) {
+// postLocked queues a payload for the client, with the faults that struck it.
+func (c *conn) postLocked(payload []byte, struck []*Injection) {
 	p := parcel{frame: frame(payload), cut: -1}
 	for _, in := range struck {
-		in.onReply(&p)
+		if in.f.reply != nil {
+			in.f.reply(in, &p)
+		}
 	}
 	c.sent++
 	c.s.sent++

@@ -2,7 +2,8 @@
 //
 // It gives its clients what a standalone ZooKeeper 3.8 or 3.9 gives them (WithVersion), field by field on the wire: the
 // same results and error codes, stats, zxids, sequence numbers, watches and session rules. The same scripts run on it
-// and on real servers in its own tests, and its followers are compared with those of a real ensemble. Any client of the real
+// and on real servers in its own tests, and its followers are compared with those of a real ensemble. As ClickHouse
+// Keeper it differs from ZooKeeper in what a client of that one meets first (see Keeper22). Any client of the real
 // protocol can use it, over TCP (Addr) or in memory (Dial), inside a testing/synctest bubble too, where an hour of
 // session costs milliseconds.
 //
@@ -31,7 +32,7 @@
 //
 // # Differences from a real server
 //
-// Where a version has quirks, this server has them too. In both, events of znodes that a client may not read are kept
+// Where a version of ZooKeeper has quirks, this server has them too. In both, events of znodes that a client may not read are kept
 // from it (so do 3.8.4, Debian's 3.8.0, and 3.9.2), and a sequence counter that has reached 2147483647 stays there
 // unless creates overlap. They differ in this:
 //
@@ -48,7 +49,7 @@
 // These are the known differences from real servers:
 //
 //   - TTL nodes work at once; the real server wants zookeeper.extendedTypesEnabled. See WithoutTTL.
-//   - There are no quotas, no reconfig, no SASL mechanism, no super user, no read-only mode, no local sessions and no
+//   - There are no quotas, no reconfig, no SASL mechanism but DIGEST-MD5, no super user, no read-only mode, no local sessions and no
 //     throttling. createSession sent as a request is unimplemented.
 //   - Children and ephemerals are listed in order, and the ephemerals of a session that ends go in order; the real
 //     server promises none. Containers that are due go all at once, not 10,000 a minute.
@@ -67,4 +68,6 @@
 //   - A session that ends with too many ephemerals takes the whole ensemble down at once and for good (Server.Failure).
 //     Of a real one, the followers fall out when they read the transaction, and whoever has it in its log does not start.
 //   - A client that is connected by Dial has the address 127.0.0.1.
+//   - As Keeper it checks paths, and several errors of one request in order, as ZooKeeper does; a sequence counter at
+//     2147483647 stays there; and it answers no four-letter word differently but for its name and version.
 package zktest

@@ -7,5 +7,5 @@ func Decode(frame []byte) (paths int, err error) {
 		return 0, err
 	}
 	r := decodeRequest(xid, op, body)
-	return len(r.paths()), r.err
+	return len(r.allPaths()), r.err
 }

@@ -4,7 +4,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
 )
 
 // Fault describes something that goes wrong: what happens, to which requests, and how often. It is a value; the
@@ -14,110 +13,14 @@ import (
 //
 // Without a selector it strikes every request of every session, every time. It does nothing until Server.Inject.
 type Fault struct {
-	action   action
+	effect
 	ops      []Op
 	paths    []string
 	sessions []int64
 	members  []*Member
 	skip     int
 	times    int // 0: no end
-	wait     time.Duration
-	bytes    int
-	code     Code
-	alter    func([]byte) []byte
 }
-
-type action uint8
-
-const (
-	actDropReply action = iota + 1
-	actDropRequest
-	actDelay
-	actDelayReply
-	actHold
-	actHoldReply
-	actCloseBefore
-	actCloseAfter
-	actExpire
-	actAnswer
-	actAnswerInside
-	actTruncate
-	actStall
-	actGarble
-	actFreeze
-	actRefuse
-)
-
-// DropReply carries the request out and loses its reply. The connection stays up, and later replies arrive, which
-// no real network does within one connection; most clients then hang up. CloseAfter is the usual way to lose one.
-func DropReply() Fault { return Fault{action: actDropReply} }
-
-// DropRequest loses the request: it is not carried out, not answered, and is no sign of life of its session.
-func DropRequest() Fault { return Fault{action: actDropRequest} }
-
-// Delay lets the request, and what its connection sends behind it, arrive d later.
-func Delay(d time.Duration) Fault { return Fault{action: actDelay, wait: d} }
-
-// DelayReply carries the request out at once and lets the reply, and what follows it on its connection, arrive d
-// later.
-func DelayReply(d time.Duration) Fault { return Fault{action: actDelayReply, wait: d} }
-
-// Hold stops the request before it is carried out, and what its connection sends behind it, until the Injection's
-// Release or Remove.
-func Hold() Fault { return Fault{action: actHold} }
-
-// HoldReply carries the request out and stops the reply, and what follows it on its connection, until the
-// Injection's Release or Remove.
-func HoldReply() Fault { return Fault{action: actHoldReply} }
-
-// CloseBefore closes the connection instead of carrying the request out.
-func CloseBefore() Fault { return Fault{action: actCloseBefore} }
-
-// CloseAfter carries the request out and closes the connection instead of replying.
-func CloseAfter() Fault { return Fault{action: actCloseAfter} }
-
-// ExpireSession ends the session that sent the request before the request is carried out.
-func ExpireSession() Fault { return Fault{action: actExpire} }
-
-// Answer replies with a code without carrying the request out. A handshake has no place for a code and is not touched.
-func Answer(code Code) Fault { return Fault{action: actAnswer, code: code} }
-
-// AnswerInside replies to a multi with a code as the result of its first operation, under a header that says OK, without
-// carrying it out: where a server says that the session has expired or moved while it prepares a multi. Other requests
-// are not touched.
-func AnswerInside(code Code) Fault { return Fault{action: actAnswerInside, code: code} }
-
-// Truncate carries the request out, sends only the first n bytes of the reply (its length field counts), and closes
-// the connection.
-func Truncate(n int) Fault { return Fault{action: actTruncate, bytes: n} }
-
-// Stall carries the request out, sends only the first n bytes of the reply, and then nothing ever again on that
-// connection, which stays open.
-func Stall(n int) Fault { return Fault{action: actStall, bytes: n} }
-
-// Garble carries the request out and sends what f makes of the reply, which is handed to it without its length
-// field. f is called on the connection's own goroutine and must not call the server.
-func Garble(f func(reply []byte) []byte) Fault { return Fault{action: actGarble, alter: f} }
-
-// Freeze lets nothing through in either direction, not even the end of a connection; what is sent arrives when the
-// Injection is removed. Without Op and Path it takes effect at once on all connections selected, those of the future
-// included. With them, it begins on a connection with the request that it strikes.
-func Freeze() Fault { return Fault{action: actFreeze, bytes: freezeIn | freezeOut} }
-
-// FreezeRequests is Freeze for what clients send: replies and notifications still arrive.
-func FreezeRequests() Fault { return Fault{action: actFreeze, bytes: freezeIn} }
-
-// FreezeReplies is Freeze for what the server sends: requests still arrive, are carried out, and keep the session
-// alive.
-func FreezeReplies() Fault { return Fault{action: actFreeze, bytes: freezeOut} }
-
-// Refuse lets no new connection in. Only Member, Nth, Times, After and Once select; there is no session yet.
-func Refuse() Fault { return Fault{action: actRefuse} }
-
-const (
-	freezeIn = 1 << iota
-	freezeOut
-)
 
 // Op selects requests by type; OpNotify stands for notifications on their way out (which know no "before": only what
 // happens to replies can happen to them), OpConnect for the handshake. A multi is OpMulti, whatever is in it.
@@ -198,4 +101,4 @@ func matchPath(pattern, p string) bool {
 }
 
 // standing says whether the fault is about connections, not about requests.
-func (f *Fault) standing() bool { return f.action == actFreeze && len(f.ops) == 0 && len(f.paths) == 0 }
+func (f *Fault) standing() bool { return f.freeze != 0 && len(f.ops) == 0 && len(f.paths) == 0 }

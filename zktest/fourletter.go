@@ -74,11 +74,7 @@ func (c *conn) fourLetterWord(w string) bool {
 
 // release follows the form of a real one; the suffix is for whoever wonders what answered.
 func (s *Server) release() string {
-	number := "3.9.3"
-	if s.opt.version == Version38 {
-		number = "3.8.0"
-	}
-	return number + "-zktest, built on 2024-01-01 00:00 UTC"
+	return s.opt.dialect.release + "-zktest, built on 2024-01-01 00:00 UTC"
 }
 
 // environment is what envi tells, without Java's part: clients read the version there.
@@ -107,9 +103,13 @@ func (m *Member) sorted() []*conn {
 
 // srvr is the text of srvr, and with a list of clients in the middle that of stat.
 func (m *Member) srvr(clients string) string {
-	return fmt.Sprintf("Zookeeper version: %s\n%sLatency min/avg/max: 0/0.0/0\nReceived: %d\nSent: %d\n"+
+	product := "Zookeeper"
+	if m.s.opt.dialect.keeper {
+		product = "ClickHouse Keeper"
+	}
+	return fmt.Sprintf("%s version: %s\n%sLatency min/avg/max: 0/0.0/0\nReceived: %d\nSent: %d\n"+
 		"Connections: %d\nOutstanding: 0\nZxid: 0x%x\nMode: %s\nNode count: %d\n",
-		m.s.release(), clients, m.s.received, m.s.sent, len(m.conns), m.tree.zxid, m.mode(), len(m.tree.nodes))
+		product, m.s.release(), clients, m.s.received, m.s.sent, len(m.conns), m.tree.zxid, m.mode(), len(m.tree.nodes))
 }
 
 // conf is the configuration; test code asks it for the tick.
@@ -130,16 +130,6 @@ func (c *conn) brief() string {
 		c.received, c.sent)
 }
 
-// lastNames are the server's names of the last operation of a connection.
-var lastNames = map[Op]string{
-	opError: "NA", OpConnect: "SESS", OpPing: "PING", OpCreate: "CREA", OpCreate2: "CREA", OpCreateContainer: "CREA",
-	OpCreateTTL: "CREA", OpDelete: "DELE", OpExists: "EXIS", OpGetData: "GETD", OpSetData: "SETD", OpGetACL: "GETA",
-	OpSetACL: "SETA", OpGetChildren: "GETC", OpGetChildren2: "GETC", OpSync: "SYNC", OpMulti: "MULT",
-	OpMultiRead: "MLTR", OpSetWatches: "SETW", OpSetWatches2: "STW2", OpAddWatch: "ADDW", OpRemoveWatches: "REMW",
-	OpCheckWatches: "CHKW", OpGetEphemerals: "GETE", OpGetAllChildrenNumber: "GETACN", OpWhoAmI: "HOMI",
-	OpCloseSession: "CLOS",
-}
-
 // detail is what cons adds to that. Only connections with a session have any.
 func (c *conn) detail() string {
 	if c.session == 0 {
@@ -150,8 +140,16 @@ func (c *conn) detail() string {
 		xid = fmt.Sprintf(",lcxid=0x%x", c.lastXid)
 	}
 	return fmt.Sprintf(",sid=0x%x,lop=%s,est=%d,to=%d%s,lzxid=0x%x,lresp=%d,llat=0,minlat=0,avglat=0,maxlat=0",
-		uint64(c.session), lastNames[c.lastOp], c.born.UnixMilli(), c.timeout.Milliseconds(), xid,
+		uint64(c.session), c.lastName(), c.born.UnixMilli(), c.timeout.Milliseconds(), xid,
 		uint64(c.lastZxid), c.lastAt.Sub(c.s.born).Milliseconds())
+}
+
+// lastName is the server's name of the connection's last operation.
+func (c *conn) lastName() string {
+	if c.lastOp == opError {
+		return "NA"
+	}
+	return operationOf(c.lastOp).last
 }
 
 // mntr is one line per metric, name and value separated by a tab.

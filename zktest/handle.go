@@ -1,12 +1,14 @@
 package zktest
 
 import (
+	"slices"
 	"time"
 )
 
-// A request goes through four stations: the faults that come before it (before), the wait for a leader that a
-// cut-off member has not got (waitForLeader), the operation itself (answer), and the faults that its reply meets
-// (post). The first two may wait and hold no lock; the last two hold it without a break.
+// A request goes through three steps: the faults that come before it (arrive), the wait for a leader that a cut-off
+// member has not got (lockWithLeader), and the operation with the faults that its reply meets (carryOutLocked). The first
+// two may wait and hold no lock; the last one holds it without a break, so that no notification can slip in between a
+// change and the reply to the one who made it.
 
 // handleFrame deals with one frame, be it the handshake or a request. False ends the connection.
 func (c *conn) handleFrame(b []byte) bool {
@@ -14,9 +16,9 @@ func (c *conn) handleFrame(b []byte) bool {
 	s.mu.Lock()
 	c.received++
 	s.received++
-	shaken := c.session != 0
+	connected := c.session != 0
 	s.mu.Unlock()
-	if !shaken {
+	if !connected {
 		return c.handshake(b)
 	}
 	xid, op, body, err := decodeHeader(b)
@@ -25,75 +27,63 @@ func (c *conn) handleFrame(b []byte) bool {
 	}
 	// Decoded first, because faults are selected by path. A body that makes no sense is the operation's affair.
 	r := decodeRequest(xid, op, body)
-	struck, ok := c.before(op, r.paths())
-	switch {
-	case !ok:
-		return false
-	case lost(struck):
-		return true
+	struck, fate := c.arrive(op, r.allPaths())
+	if fate != carriedOut {
+		return fate == lost
 	}
-	if !c.waitForLeader(op) {
+	if !c.lockWithLeader(s.opt.dialect.needsLeader(r)) {
 		return false
 	}
-	// The lock is held again from here to the reply, so that no notification can slip in between a change and
-	// the reply to the one who made it.
 	defer s.mu.Unlock()
-	return c.answer(r, struck)
+	return c.carryOutLocked(r, struck)
 }
 
 // hangUp ends the connection without a word, for frames that are no requests at all.
 func (c *conn) hangUp() bool {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
-	c.kill()
+	c.killLocked()
 	return false
 }
 
-// before lets the faults strike that come before a request is carried out. ok is false if one of them ended the
-// connection.
-func (c *conn) before(op Op, paths []string) (struck []*Injection, ok bool) {
+// fate is what the faults that strike a request upon its arrival leave of it.
+type fate uint8
+
+const (
+	carriedOut fate = iota
+	lost            // it never arrived
+	cutOff          // its connection is over
+)
+
+// arrive lets the faults strike that come before a request is carried out. Several that strike one request add up.
+func (c *conn) arrive(op Op, paths []string) (struck []*Injection, f fate) {
 	s := c.s
 	s.mu.Lock()
-	struck = s.match(c, op, paths)
-	// What has to wait is only collected under the lock. Several faults that strike one request add up.
+	struck = s.matchLocked(c, op, paths)
+	// What has to wait is only collected under the lock.
 	var waits []func() bool
 	for _, in := range struck {
-		switch in.f.action {
-		case actDelay:
-			waits = append(waits, c.sleep(in.f.wait))
-		case actHold:
-			ch := in.gate // the one of now: Release opens it and makes another for those who come later
-			waits = append(waits, func() bool { return c.wait(ch) })
-		case actExpire:
-			if s.sessions[c.session] != nil {
-				s.endSession(s.leader, c.session)
-			}
-		case actCloseBefore:
-			c.kill()
-			s.mu.Unlock()
-			return nil, false
-		case actFreeze:
-			in.freeze(c)
-			waits = append(waits, func() bool { return c.in.pass(c.done) })
+		if in.f.before == nil {
+			continue
+		}
+		wait, its := in.f.before(in, c)
+		if f = max(f, its); f == cutOff {
+			break
+		}
+		if wait != nil {
+			waits = append(waits, wait)
 		}
 	}
 	s.mu.Unlock()
+	if f == cutOff {
+		return nil, cutOff
+	}
 	for _, w := range waits {
 		if !w() {
-			return nil, false
+			return nil, cutOff
 		}
 	}
-	return struck, true
-}
-
-// lost says whether a fault swallows the request.
-func lost(struck []*Injection) bool {
-	for _, in := range struck {
-		if in.f.action == actDropRequest {
-			return true
-		}
-	}
-	return false
+	return struck, f
 }
 
 // wait returns false if the connection is killed first. That the client left does not end the wait: its request is
@@ -108,25 +98,23 @@ func (c *conn) wait(ch <-chan struct{}) bool {
 }
 
 // sleep is wait for a time.
-func (c *conn) sleep(d time.Duration) func() bool {
-	return func() bool {
-		t := time.NewTimer(d)
-		defer t.Stop()
-		select {
-		case <-t.C:
-			return true
-		case <-c.done:
-			return false
-		}
+func (c *conn) sleep(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-c.done:
+		return false
 	}
 }
 
-// waitForLeader takes the server's lock, after waiting for the leader if the operation needs it and the member is
-// cut off. What the client sent behind it waits, too. False means that the connection ended, and the lock is free.
-func (c *conn) waitForLeader(op Op) bool {
+// lockWithLeader takes the server's lock, after waiting for the leader if one is needed and the member is cut off.
+// What the client sent behind it waits, too. False means that the connection ended, and the lock is free.
+func (c *conn) lockWithLeader(needed bool) bool {
 	c.s.mu.Lock()
 	// Again and again: it may be cut off anew between the healing and the lock.
-	for op.needsLeader() && c.member.isCut() {
+	for needed && c.member.isCut() {
 		ch := c.member.healed
 		c.s.mu.Unlock()
 		if !c.wait(ch) {
@@ -137,9 +125,25 @@ func (c *conn) waitForLeader(op Op) bool {
 	return true
 }
 
-// answer carries out one request and queues its reply. False ends the connection, after what is queued. The
-// server's lock is held.
-func (c *conn) answer(r *request, struck []*Injection) bool {
+// answer is what a request is told, and what becomes of its connection then.
+type answer struct {
+	zxid   int64
+	code   Code
+	body   func(*encoder) // nil for none; whatever the code is
+	silent bool           // there is no reply
+	end    bool           // the connection ends, after what is queued
+}
+
+// ok answers with what the member has applied last.
+func (c *conn) ok(body func(*encoder)) answer { return c.result(CodeOK, body) }
+
+// result is ok for any code.
+func (c *conn) result(code Code, body func(*encoder)) answer {
+	return answer{zxid: c.member.tree.zxid, code: code, body: body}
+}
+
+// carryOutLocked carries out one request and queues its reply. False ends the connection, after what is queued.
+func (c *conn) carryOutLocked(r *request, struck []*Injection) bool {
 	s := c.s
 	s.requests[r.op]++
 	ss := s.sessions[c.session]
@@ -153,70 +157,64 @@ func (c *conn) answer(r *request, struck []*Injection) bool {
 	if ss != nil && ss.owner == c.member && ss.latest != c.number {
 		return false
 	}
-	for _, in := range struck {
-		if in.f.action == actAnswer {
-			c.reply(r.xid, c.member.tree.zxid, in.f.code, nil, struck)
-			return true
+	a, replaced := c.answerOfFault(r, struck)
+	if !replaced {
+		a = c.answer(r, ss)
+	}
+	if !a.silent {
+		e := encoder{}
+		e.header(r.xid, a.zxid, a.code)
+		if a.body != nil {
+			a.body(&e)
 		}
-		if in.f.action == actAnswerInside && r.op == OpMulti {
-			c.reply(r.xid, c.member.tree.zxid, CodeOK, func(e *encoder) { encodeFailure(e, len(r.parts), 0, in.f.code) }, struck)
-			return true
-		}
+		c.lastZxid = a.zxid
+		c.postLocked(e.b, struck)
 	}
-	// These two are the connection's affair. They are answered before anybody looks at the session, which is why
-	// they are no sign of life.
-	switch {
-	case r.op == OpAuth:
-		return c.authenticate(r, struck)
-	case r.op == OpSASL:
-		if r.err != nil {
-			return false
-		}
-		// No mechanism is configured, and so the server has nothing to say; clients go on without.
-		c.reply(r.xid, 0, CodeOK, func(e *encoder) { e.buffer(nil) }, struck)
-		return true
-	}
-	// A follower asks its leader about sessions only for writes; what it knows itself ends with the transaction
-	// that ends the session.
-	onLeader := c.member == s.leader
-	// Signs of life count only where the leader hears of them.
-	if !c.member.isCut() && !s.touch(c.session, c.timeout) && (onLeader || r.op.needsLeader()) {
-		return true // of a session that is over: dropped without a word, while the connection is being closed
-	}
-	if !r.op.served(s.opt.version) { // the session stays: only the connection is lost
-		c.reply(r.xid, -1, CodeUnimplemented, nil, struck)
-		return false
-	}
-	// The client may have moved on, and this connection be a leftover. The leader asks at each request, a follower
-	// only at those that it passes on.
-	if (onLeader || r.op.writes()) && ss.owner != c.member {
-		return false
-	}
-	if r.op.writes() {
-		return c.writeOp(r, struck)
-	}
-	body, code := c.readOp(r)
-	xid := r.xid
-	if r.op == OpPing {
-		xid = -2 // whatever the client put there
-	}
-	c.reply(xid, c.member.tree.zxid, code, body, struck)
 	for _, tell := range c.late {
 		tell()
 	}
 	c.late = nil
-	return true
+	return !a.end
 }
 
-// reply queues a reply; body may be nil, and is called whatever the code is if not. The server's lock is held.
-func (c *conn) reply(xid int32, zxid int64, code Code, body func(*encoder), struck []*Injection) {
-	e := encoder{}
-	e.header(xid, zxid, code)
-	if body != nil {
-		body(&e)
+// answerOfFault is the answer that a fault gives in the operation's place, if one does.
+func (c *conn) answerOfFault(r *request, struck []*Injection) (a answer, ok bool) {
+	for _, in := range struck {
+		if in.f.instead == nil {
+			continue
+		}
+		if a, ok = in.f.instead(c, r); ok {
+			return a, true
+		}
 	}
-	c.lastZxid = zxid
-	c.post(e.b, struck)
+	return a, false
+}
+
+// answer checks that the session may ask for the operation, and serves it. ss is nil if the session is over.
+func (c *conn) answer(r *request, ss *session) answer {
+	s := c.s
+	if r.sessionless && !s.opt.dialect.keeper {
+		return r.serve(c, r)
+	}
+	// A follower asks its leader about sessions only for writes; what it knows itself ends with the transaction
+	// that ends the session.
+	onLeader, leader := c.member == s.leader, s.opt.dialect.needsLeader(r)
+	// Signs of life count only where the leader hears of them.
+	heard := !c.member.isCut() && (onLeader || leader || !s.opt.dialect.keeper)
+	if heard && !s.touch(c.session, c.timeout) && (onLeader || leader) {
+		return answer{silent: true} // of a session that is over: dropped without a word, while the connection is closed
+	}
+	switch {
+	case s.opt.dialect.keeper && (r.err != nil || !s.opt.dialect.serves(r)):
+		return answer{silent: true, end: true}
+	case !s.opt.dialect.serves(r): // the session stays: only the connection is lost
+		return answer{zxid: -1, code: CodeUnimplemented, end: true}
+	case (onLeader || r.write) && ss.owner != c.member:
+		// The client may have moved on, and this connection be a leftover. The leader asks at each request, a follower
+		// only at those that it passes on.
+		return answer{silent: true, end: true}
+	}
+	return r.serve(c, r)
 }
 
 // note keeps what the four-letter words show.
@@ -229,26 +227,20 @@ func (c *conn) note(r *request) {
 
 // authenticate adds an identity to the connection. A failure costs the client its connection.
 // (A second authentication with the same credentials is none: identities are a set.)
-func (c *conn) authenticate(r *request, struck []*Injection) bool {
-	if r.err != nil {
-		return false
-	}
+func (c *conn) authenticate(r *request) answer {
 	switch {
+	case c.s.opt.dialect.keeper:
+		return c.authenticateAtKeeper(r)
+	case r.err != nil:
+		return answer{silent: true, end: true}
 	case r.scheme == "digest" && r.auth != nil:
 		id := identity{"digest", digestID(string(r.auth))}
-		for _, have := range c.ids {
-			if have == id {
-				id = identity{}
-			}
-		}
-		if id != (identity{}) {
+		if !slices.Contains(c.ids, id) {
 			c.ids = append(c.ids, id)
 		}
 	case r.scheme == "ip": // it knows that already
 	default:
-		c.reply(r.xid, 0, CodeAuthFailed, nil, struck)
-		return false
+		return answer{code: CodeAuthFailed, end: true}
 	}
-	c.reply(r.xid, 0, CodeOK, nil, struck)
-	return true
+	return answer{}
 }

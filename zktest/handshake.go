@@ -23,14 +23,14 @@ func (c *conn) handshake(b []byte) bool {
 	if !c.in.pass(c.done) {
 		return false
 	}
-	struck, ok := c.before(OpConnect, nil)
-	switch {
-	case !ok:
+	struck, f := c.arrive(OpConnect, nil)
+	switch f {
+	case cutOff:
 		return false
-	case lost(struck):
-		return c.unshaken()
+	case lost:
+		return c.forgetClaim()
 	}
-	if !c.waitForLeader(OpConnect) {
+	if !c.lockWithLeader(true) {
 		return false
 	}
 	s := c.s
@@ -43,13 +43,14 @@ func (c *conn) handshake(b []byte) bool {
 	if c.gone {
 		return false // nobody is there to learn the id of a session
 	}
-	if seen > c.member.tree.zxid {
+	keeper := s.opt.dialect.keeper
+	if seen > c.member.tree.zxid && !keeper {
 		s.log.Info("zktest: client is ahead of us", "conn", c.number)
 		return false
 	}
 	// Negotiated anew each time, also when a session is taken up again.
 	c.timeout = c.member.clampTimeout(ms)
-	if id == 0 {
+	if id == 0 || keeper {
 		ss := s.openSession(c, c.timeout)
 		c.session = ss.id
 		c.welcome(ss.id, hasReadOnly, struck)
@@ -58,8 +59,8 @@ func (c *conn) handshake(b []byte) bool {
 	return c.reattach(id, pw, hasReadOnly, struck)
 }
 
-// unshaken is a handshake that got lost: the client may try again on the same connection.
-func (c *conn) unshaken() bool {
+// forgetClaim deals with a handshake that got lost: the client may try again on the same connection.
+func (c *conn) forgetClaim() bool {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	c.session = 0
@@ -72,7 +73,7 @@ func (c *conn) reattach(id int64, pw []byte, hasReadOnly bool, struck []*Injecti
 	s := c.s
 	for old := range c.member.conns {
 		if old != c && old.session == id {
-			old.finish()
+			old.finishLocked()
 		}
 	}
 	c.session = id
@@ -101,8 +102,8 @@ func (c *conn) welcome(id int64, hasReadOnly bool, struck []*Injection) {
 		e.int64(id)
 		e.buffer(c.s.password(id))
 	}
-	if hasReadOnly {
+	if hasReadOnly && !c.s.opt.dialect.keeper {
 		e.bool(false) // this server never serves read-only
 	}
-	c.post(e.b, struck)
+	c.postLocked(e.b, struck)
 }

@@ -6,7 +6,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
 )
 
 // Faults are looked up twice per request, once when it arrives and once, for notifications, when one leaves; a reply
@@ -30,7 +29,7 @@ type Injection struct {
 // Inject puts a fault to work until its count is used up, Remove, or the end of the server. Faults that select the
 // same request all strike it, in the order of their injection. It panics if a path pattern is malformed.
 func (s *Server) Inject(f Fault) *Injection {
-	if f.action == 0 {
+	if f.none() {
 		panic("zktest: Inject of the zero Fault")
 	}
 	for _, p := range f.paths {
@@ -46,7 +45,7 @@ func (s *Server) Inject(f Fault) *Injection {
 		for _, m := range s.members {
 			for _, c := range inOrder(m.conns) {
 				if f.reaches(c) {
-					in.freeze(c)
+					in.freezeLocked(c)
 				}
 			}
 		}
@@ -58,11 +57,11 @@ func (s *Server) Inject(f Fault) *Injection {
 func (in *Injection) Remove() {
 	in.s.mu.Lock()
 	defer in.s.mu.Unlock()
-	in.remove()
+	in.removeLocked()
 }
 
-// remove is Remove with the server's lock held.
-func (in *Injection) remove() {
+// removeLocked is Remove.
+func (in *Injection) removeLocked() {
 	if !in.over {
 		in.over = true
 		close(in.gate)
@@ -113,53 +112,31 @@ func (in *Injection) strike() bool {
 	return true
 }
 
-// match returns the faults that strike a request. The server's lock is held.
-func (s *Server) match(c *conn, op Op, paths []string) []*Injection {
+// matchLocked returns the faults that strike a request.
+func (s *Server) matchLocked(c *conn, op Op, paths []string) []*Injection {
 	var struck []*Injection
 	for _, in := range s.faults {
-		if in.f.action != actRefuse && !in.f.standing() && in.f.selects(c, op, paths) && in.strike() {
+		if !in.f.refuse && !in.f.standing() && in.f.selects(c, op, paths) && in.strike() {
 			struck = append(struck, in)
 		}
 	}
 	return struck
 }
 
-// refused says whether a new connection is turned away. The server's lock is held.
-func (s *Server) refused(m *Member) bool {
+// refusedLocked says whether a new connection is turned away.
+func (s *Server) refusedLocked(m *Member) bool {
 	no := false
 	// All of them are asked, so that each keeps its own count.
 	for _, in := range s.faults {
-		if in.f.action == actRefuse && (len(in.f.members) == 0 || slices.Contains(in.f.members, m)) && in.strike() {
+		if in.f.refuse && (len(in.f.members) == 0 || slices.Contains(in.f.members, m)) && in.strike() {
 			no = true
 		}
 	}
 	return no
 }
 
-// onReply does to a reply what the fault is for.
-func (in *Injection) onReply(p *parcel) {
-	switch in.f.action {
-	case actDropReply:
-		p.lost = true
-	case actDelayReply:
-		if at := time.Now().Add(in.f.wait); at.After(p.after) {
-			p.after = at
-		}
-	case actHoldReply:
-		p.holds = append(p.holds, in.gate)
-	case actCloseAfter:
-		p.lost, p.hangUp = true, true // what was queued before it still goes out: notifications it caused, for one
-	case actTruncate:
-		p.cut, p.hangUp = max(in.f.bytes, 0), true
-	case actStall:
-		p.cut, p.silent = max(in.f.bytes, 0), true
-	case actGarble:
-		p.alter = append(p.alter, in.f.alter)
-	}
-}
-
-// freeze shuts the gates of a connection. The server's lock is held.
-func (in *Injection) freeze(c *conn) {
+// freezeLocked shuts the gates of a connection.
+func (in *Injection) freezeLocked(c *conn) {
 	if in.over || in.freezes[c] {
 		return
 	}
@@ -169,10 +146,10 @@ func (in *Injection) freeze(c *conn) {
 		delete(in.freezes, c)
 		return
 	}
-	if in.f.bytes&freezeIn != 0 {
+	if in.f.effect.freeze&requests != 0 {
 		c.in.close()
 	}
-	if in.f.bytes&freezeOut != 0 {
+	if in.f.effect.freeze&replies != 0 {
 		c.outG.close()
 	}
 }
@@ -183,10 +160,10 @@ func (in *Injection) thaw(c *conn) {
 		return
 	}
 	delete(in.freezes, c)
-	if in.f.bytes&freezeIn != 0 {
+	if in.f.effect.freeze&requests != 0 {
 		c.in.open()
 	}
-	if in.f.bytes&freezeOut != 0 {
+	if in.f.effect.freeze&replies != 0 {
 		c.outG.open()
 	}
 }
@@ -195,7 +172,7 @@ func (in *Injection) thaw(c *conn) {
 func (s *Server) freezeNew(c *conn) {
 	for _, in := range s.faults {
 		if in.f.standing() && in.f.reaches(c) {
-			in.freeze(c)
+			in.freezeLocked(c)
 		}
 	}
 }

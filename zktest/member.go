@@ -40,7 +40,7 @@ type Member struct {
 func newMember(s *Server, t *tree) *Member {
 	m := &Member{s: s, tree: t, conns: map[*conn]struct{}{}, healed: make(chan struct{}),
 		minTimeout: s.opt.minTimeout, maxTimeout: s.opt.maxTimeout,
-		dataWatches: newWatchTable(s.opt.version), childWatches: newWatchTable(s.opt.version)}
+		dataWatches: newWatchTable(s.opt.dialect), childWatches: newWatchTable(s.opt.dialect)}
 	close(m.healed)
 	return m
 }
@@ -92,12 +92,12 @@ func (m *Member) Addr() string { return m.addr }
 func (m *Member) Dial(network, addr string, timeout time.Duration) (net.Conn, error) {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
-	if m.s.closed || m.down || m.s.refused(m) {
+	if m.s.closed || m.down || m.s.refusedLocked(m) {
 		return nil, &net.OpError{Op: "dial", Net: "zktest", Err: errRefused}
 	}
 	// The channels of the pipe are made here, by the caller's goroutine: so they belong to the caller's bubble.
 	client, server := newPipe(m.addr)
-	m.s.serve(m, server)
+	m.s.serveLocked(m, server)
 	return client, nil
 }
 
@@ -115,7 +115,7 @@ func (m *Member) accept() {
 			return
 		}
 		m.s.mu.Lock()
-		if m.s.closed || m.down || m.s.refused(m) {
+		if m.s.closed || m.down || m.s.refusedLocked(m) {
 			// A reset is as near to "connection refused" as a listener that is open can get.
 			if t, ok := nc.(*net.TCPConn); ok {
 				_ = t.SetLinger(0)
@@ -125,7 +125,7 @@ func (m *Member) accept() {
 			if m.s.opt.tls != nil {
 				nc = tls.Server(nc, m.s.opt.tls) // the handshake happens with the first read
 			}
-			m.s.serve(m, nc)
+			m.s.serveLocked(m, nc)
 		}
 		m.s.mu.Unlock()
 	}
@@ -157,7 +157,7 @@ func (m *Member) catchUp(keep int) []Stat {
 func (m *Member) closeSession(id int64) {
 	for c := range m.conns {
 		if c.session == id && !c.closing {
-			c.finish()
+			c.finishLocked()
 		}
 	}
 }
@@ -226,7 +226,7 @@ func (m *Member) Down() {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
 	m.down = true
-	m.kill()
+	m.killLocked()
 	m.s.changed()
 }
 
@@ -234,24 +234,24 @@ func (m *Member) Down() {
 func (m *Member) Up() {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
-	wasStill := m.s.still()
+	wasStill := m.s.stillLocked()
 	m.down = m.s.failure != nil
-	m.s.restart(wasStill)
+	m.s.restartLocked(wasStill)
 }
 
 // DropConnections drops the member's connections without another byte. Sessions stay, and clients may come back.
 func (m *Member) DropConnections() {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
-	m.kill()
+	m.killLocked()
 	m.s.changed()
 }
 
-// kill ends all of the member's connections, also those whose clients have left while a fault held their requests.
-func (m *Member) kill() {
+// killLocked ends all of the member's connections, also those whose clients have left while a fault held their requests.
+func (m *Member) killLocked() {
 	for _, c := range inOrder(m.s.conns) {
 		if c.member == m {
-			c.kill()
+			c.killLocked()
 		}
 	}
 }

@@ -11,82 +11,85 @@ const (
 	OpNotify               Op = 0   // an event on its way to a client
 	OpCreate               Op = 1   // persistent, ephemeral or sequential, by its flags; answers with the path
 	OpDelete               Op = 2   // if it has no children
-	OpExists               Op = 3   // with a watch, also for a node that is not there yet
+	OpExists               Op = 3   // with a watch, also for a node that does not exist yet
 	OpGetData              Op = 4   // with a watch
 	OpSetData              Op = 5   // answers with the stat
-	OpGetACL               Op = 6   // digests masked for who may not administer
+	OpGetACL               Op = 6   // digests masked for clients without ADMIN
 	OpSetACL               Op = 7   // has a version of its own
 	OpGetChildren          Op = 8   // with a watch; without the stat
 	OpSync                 Op = 9   // answers once the member knows all that the leader knew
-	OpPing                 Op = 11  // what keeps an idle session alive
+	OpPing                 Op = 11  // keeps an idle session alive
 	OpGetChildren2         Op = 12  // with a watch and the stat
 	OpCheck                Op = 13  // the version of a node; meant for a multi
 	OpMulti                Op = 14  // several writes, all or none
-	OpCreate2              Op = 15  // as create, and answers with the stat, too
+	OpCreate2              Op = 15  // create that answers with the stat, too
 	OpReconfig             Op = 16  // always refused
 	OpCheckWatches         Op = 17  // whether there is a watch
 	OpRemoveWatches        Op = 18  // of this connection
-	OpCreateContainer      Op = 19  // goes some time after its last child
-	OpDeleteContainer      Op = 20  // the server's own; refused to clients
-	OpCreateTTL            Op = 21  // goes when it was idle and childless for so long
-	OpMultiRead            Op = 22  // several reads, each for itself
-	OpAuth                 Op = 100 // no sign of life
-	OpSetWatches           Op = 101 // what clients send when they come back
-	OpSASL                 Op = 102 // no sign of life; answered with nothing
+	OpCreateContainer      Op = 19  // a node that is deleted some time after its last child
+	OpDeleteContainer      Op = 20  // sent by servers to themselves; see the package's comment for clients
+	OpCreateTTL            Op = 21  // a node that is deleted when it was idle and childless for so long
+	OpMultiRead            Op = 22  // several reads, each answered by itself
+	OpAuth                 Op = 100 // does not keep the session alive
+	OpSetWatches           Op = 101 // sent by clients that have reconnected
+	OpSASL                 Op = 102 // does not keep the session alive; answered with nothing
 	OpGetEphemerals        Op = 103 // of this session, below a prefix
 	OpGetAllChildrenNumber Op = 104 // all descendants
-	OpSetWatches2          Op = 105 // as setWatches, with the persistent ones
+	OpSetWatches2          Op = 105 // setWatches with the persistent ones
 	OpAddWatch             Op = 106 // persistent, or persistent and recursive
 	OpWhoAmI               Op = 107 // the connection's identities
 	OpConnect              Op = -10 // the handshake
-	OpCloseSession         Op = -11 // the client's goodbye
+	OpCloseSession         Op = -11 // ends the session
 
 	// opError marks a failed part of a multi in its reply. It never arrives as a request.
 	opError Op = -1
 )
 
-var opNames = map[Op]string{
-	OpNotify: "notify", OpCreate: "create", OpDelete: "delete", OpExists: "exists", OpGetData: "getData",
-	OpSetData: "setData", OpGetACL: "getACL", OpSetACL: "setACL", OpGetChildren: "getChildren", OpSync: "sync",
-	OpPing: "ping", OpGetChildren2: "getChildren2", OpCheck: "check", OpMulti: "multi", OpCreate2: "create2",
-	OpReconfig: "reconfig", OpCheckWatches: "checkWatches", OpRemoveWatches: "removeWatches",
-	OpCreateContainer: "createContainer", OpDeleteContainer: "deleteContainer", OpCreateTTL: "createTTL",
-	OpMultiRead: "multiRead", OpAuth: "auth", OpSetWatches: "setWatches", OpSASL: "sasl",
-	OpGetEphemerals: "getEphemerals", OpGetAllChildrenNumber: "getAllChildrenNumber",
-	OpSetWatches2: "setWatches2", OpAddWatch: "addWatch", OpWhoAmI: "whoAmI", OpConnect: "connect",
-	OpCloseSession: "closeSession",
-}
-
 // String returns the operation's name in ZooKeeper's own spelling ("getChildren2"), or its number.
 func (o Op) String() string {
-	if n, ok := opNames[o]; ok {
-		return n
+	if known := operations[o]; known != nil {
+		return known.name
 	}
 	return "op(" + strconv.Itoa(int(o)) + ")"
 }
 
-// served says whether a request of this type gets past the door. Everything else is answered "unimplemented"
-// and costs the client its connection. So is a check outside of a multi, except by 3.8, which trips over it.
-func (o Op) served(v Version) bool {
-	switch o { // known, but no request, or none that gets here
-	case OpNotify, OpConnect, OpAuth, OpSASL:
-		return false
-	case OpCheck:
-		return v == Version38
-	}
-	_, known := opNames[o]
-	return known
+// operation is everything that one type of request needs on its way through the server.
+type operation struct {
+	name string // ZooKeeper's spelling
+	last string // what the four-letter word cons calls it
+
+	// decode reads the body, nil for none that matters. It keeps null and invalid values: serve answers them.
+	decode func(r *request, d *decoder)
+
+	// paths lists the paths for the selection of faults; nil stands for the one path of the request.
+	paths func(r *request) []string
+
+	// takesNull says that serve answers a null path itself. For others it is a marshalling error.
+	takesNull bool
+
+	// part says whether the operation may be part of a multi or of a multiRead.
+	part partOf
+
+	// leader says that the operation can't be answered without the leader; write, that it takes a zxid as well;
+	// sessionless, that it concerns the connection alone, so that it neither needs a session nor keeps one alive.
+	leader, write, sessionless bool
+
+	// perm is the permission it takes: that of creates and deletes on the parent, the others' on the node.
+	perm int32
+
+	// serve carries the request out, nil for what is no request. The server's lock is held.
+	serve func(c *conn, r *request) answer
+
+	// prepare checks a write against the leader's state; encode writes the body of its reply, nil for none.
+	prepare func(p *preparer, r *request) (mutation, Code)
+	encode  func(e *encoder, m *mutation, st *Stat)
 }
 
-// writes says whether the operation goes through the leader and takes a zxid, also when it fails.
-func (o Op) writes() bool {
-	switch o {
-	case OpCreate, OpCreate2, OpCreateContainer, OpCreateTTL, OpDelete, OpDeleteContainer, OpSetData, OpSetACL,
-		OpCheck, OpMulti, OpReconfig, OpCloseSession:
-		return true
-	}
-	return false
-}
+// partOf says what a request may be a part of.
+type partOf uint8
 
-// needsLeader says whether a member that is cut off from its leader has to let this one wait.
-func (o Op) needsLeader() bool { return o.writes() || o == OpSync || o == OpConnect }
+const (
+	partOfNone partOf = iota
+	partOfMulti
+	partOfMultiRead
+)

@@ -1,9 +1,12 @@
 package zktest
 
 import (
+	"cmp"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -13,6 +16,7 @@ type Option func(*options)
 // options are the result of all Options, checked and complete.
 type options struct {
 	version    Version
+	dialect    *dialect // of the version
 	addr       string
 	tick       time.Duration
 	minTimeout time.Duration
@@ -24,24 +28,26 @@ type options struct {
 	lateEvents bool
 	log        *slog.Logger
 	tls        *tls.Config
+	saslUsers  map[string]string
 }
 
 // newOptions fills in the defaults, some of which follow from others, and refuses what cannot work.
 func newOptions(opts []Option) (options, error) {
-	o := options{version: Version39, tick: 2 * time.Second, sweep: time.Minute, maxPacket: 0xfffff,
-		log: slog.New(slog.DiscardHandler)}
+	asked := options{version: Version39}
 	for _, f := range opts {
+		f(&asked)
+	}
+	d := dialects[asked.version]
+	if d == nil {
+		return options{}, fmt.Errorf("zktest: version %q: want one of %q", asked.version, slices.Sorted(maps.Keys(dialects)))
+	}
+	o := options{dialect: d, tick: d.tick, minTimeout: d.minTimeout, maxTimeout: d.maxTimeout, sweep: time.Minute,
+		maxPacket: 0xfffff, lateEvents: d.keeper, log: slog.New(slog.DiscardHandler)}
+	for _, f := range opts { // again, for what depends on the version
 		f(&o)
 	}
-	if o.minTimeout == 0 {
-		o.minTimeout = 2 * o.tick
-	}
-	if o.maxTimeout == 0 {
-		o.maxTimeout = 20 * o.tick
-	}
+	o.minTimeout, o.maxTimeout = cmp.Or(o.minTimeout, 2*o.tick), cmp.Or(o.maxTimeout, 20*o.tick)
 	switch {
-	case o.version != Version38 && o.version != Version39:
-		return o, fmt.Errorf("zktest: version %q: want %q or %q", o.version, Version38, Version39)
 	case o.tick < time.Millisecond:
 		return o, fmt.Errorf("zktest: tick of %v: want at least 1ms", o.tick)
 	case o.minTimeout < time.Millisecond || o.minTimeout > o.maxTimeout:
@@ -56,16 +62,7 @@ func newOptions(opts []Option) (options, error) {
 	return o, nil
 }
 
-// Version is a line of ZooKeeper releases whose behaviour the server can have.
-type Version string
-
-// The versions that the server speaks: what it does is compared with real servers of both.
-const (
-	Version38 Version = "3.8" // as Debian packages 3.8.0: events are kept from those who may not read, exists is not
-	Version39 Version = "3.9" // 3.9.2 and later: exists needs READ, and events carry their zxid
-)
-
-// WithVersion sets which ZooKeeper the server behaves like, default Version39. The package's comment says how they
+// WithVersion sets which release the server behaves like, default Version39. The package's comment says how they
 // differ.
 func WithVersion(v Version) Option { return func(o *options) { o.version = v } }
 
@@ -73,7 +70,7 @@ func WithVersion(v Version) Option { return func(o *options) { o.version = v } }
 // who he is: an address that other machines reach is open to them. Followers keep to the default.
 func WithAddr(addr string) Option { return func(o *options) { o.addr = addr } }
 
-// WithTick sets the length of the server's tick, default 2 s. Sessions expire at full ticks, and the bounds of the
+// WithTick sets the length of the server's tick, default 2 s (Keeper: 0.5 s). Sessions expire at full ticks, and the bounds of the
 // session timeout follow from it unless WithSessionTimeouts sets them.
 func WithTick(d time.Duration) Option { return func(o *options) { o.tick = d } }
 
@@ -81,7 +78,8 @@ func WithTick(d time.Duration) Option { return func(o *options) { o.tick = d } }
 // not before it, as ZooKeeper does.
 func WithLateEvents() Option { return func(o *options) { o.lateEvents = true } }
 
-// WithSessionTimeouts sets the bounds of the session timeout that clients can negotiate, default 2 and 20 ticks.
+// WithSessionTimeouts sets the bounds of the session timeout that clients can negotiate, default 2 and 20 ticks
+// (Keeper: 10 and 100 s).
 func WithSessionTimeouts(minimum, maximum time.Duration) Option {
 	return func(o *options) { o.minTimeout, o.maxTimeout = minimum, maximum }
 }

@@ -6,170 +6,131 @@ import "strings"
 // transaction that this member has applied, not of the node. A watch is set in the same step as the read: nothing can
 // happen in between that the client would not hear of.
 
-// readOp carries out an operation that changes no znode, on the connection's own member. It returns what writes the
-// body of the reply, nil for none. The server's lock is held.
-func (c *conn) readOp(r *request) (body func(*encoder), code Code) {
-	m := c.member
-	if r.op == OpPing { // whatever its body
-		return nil, CodeOK
-	}
-	if r.err != nil {
-		return nil, CodeMarshallingError
-	}
-	if r.noPath {
-		return withoutPath(r, c.s.opt.version)
-	}
-	switch r.op {
-	case OpSync: // of the whole tree; the path is only echoed
-		m.catchUp(0)
-		return func(e *encoder) { e.str(r.path) }, CodeOK
-	case OpExists:
-		return c.exists(r)
-	case OpGetData, OpGetChildren, OpGetChildren2, OpGetACL, OpGetAllChildrenNumber:
-		return c.readNode(r)
-	case OpMultiRead:
-		return c.multiRead(r)
-	case OpSetWatches, OpSetWatches2:
-		m.setWatches(c, r)
-		return nil, CodeOK
-	case OpAddWatch:
-		if r.flags != 0 && r.flags != 1 {
-			return nil, CodeMarshallingError
+// body writes the body of a reply; nil stands for none.
+type body = func(*encoder)
+
+// reads makes a serve of a function that changes no znode.
+func reads(read func(c *conn, r *request) (body, Code)) func(*conn, *request) answer {
+	return func(c *conn, r *request) answer {
+		if r.err != nil || r.noPath && !r.takesNull {
+			return c.result(CodeMarshallingError, nil)
 		}
-		// Neither the node nor the path's form matters, and both tables get it, though nothing that fires in the one
-		// for children reaches a recursive watch: removeWatches and checkWatches can tell.
-		m.addWatch(c, r.path, watchPersistent<<r.flags)
-		return func(e *encoder) { e.int32(0) }, CodeOK
-	case OpRemoveWatches, OpCheckWatches:
-		return nil, c.findWatches(r)
-	case OpGetEphemerals:
-		return c.getEphemerals(r), CodeOK
-	case OpWhoAmI:
-		return func(e *encoder) {
-			e.int32(int32(len(c.ids)))
-			for _, id := range c.ids {
-				user := id.id // of a digest only the name is for other eyes
-				if id.scheme == "digest" {
-					user, _, _ = strings.Cut(user, ":")
-				}
-				e.str(id.scheme)
-				e.str(user)
-			}
-		}, CodeOK
+		b, code := read(c, r)
+		return c.result(code, b)
 	}
-	return nil, CodeMarshallingError
 }
 
-// withoutPath answers what names null as its path. Only those whose handler never looks at it get through.
-func withoutPath(r *request, v Version) (func(*encoder), Code) {
-	switch r.op {
-	case OpSync:
-		return func(e *encoder) { e.buffer(nil) }, CodeOK
-	case OpAddWatch:
-		return func(e *encoder) { e.int32(0) }, CodeOK
-	case OpRemoveWatches:
-		return nil, CodeNoWatcher
-	case OpCheckWatches:
-		if v != Version38 {
-			return nil, CodeNoWatcher
+// readsNode makes a serve of a function that reads a znode. The client has to be allowed to.
+func readsNode(read func(c *conn, r *request, n *node) body) func(*conn, *request) answer {
+	return reads(func(c *conn, r *request) (body, Code) {
+		n, code := c.reach(r)
+		if code != CodeOK {
+			return nil, code
 		}
-	}
-	return nil, CodeMarshallingError
+		return read(c, r, n), CodeOK
+	})
 }
 
-// exists sets its watch whether or not the node is there: that is how a client waits for one.
-func (c *conn) exists(r *request) (func(*encoder), Code) {
-	if strings.Contains(r.path, "\x00") {
-		return nil, CodeBadArguments
-	}
+// reach asks for the node of a read and the permission on it.
+func (c *conn) reach(r *request) (*node, Code) {
 	n := c.member.tree.nodes[r.path]
-	if n != nil && c.s.opt.version != Version38 && !allowed(n.acl, PermRead, c.ids) {
-		return nil, CodeNoAuth
+	switch {
+	case n == nil:
+		return nil, CodeNoNode
+	case !allowed(n.acl, r.perm, c.ids):
+		return n, CodeNoAuth
 	}
+	return n, CodeOK
+}
+
+func (c *conn) getData(r *request, n *node) body {
 	if r.watch {
 		c.member.dataWatches.add(c, r.path, watchOnce)
 	}
-	if n == nil {
-		return nil, CodeNoNode
-	}
-	st := n.stat()
-	return func(e *encoder) { e.stat(&st) }, CodeOK
+	data, st := n.data, n.stat()
+	return func(e *encoder) { e.buffer(data); e.stat(&st) }
 }
 
-// readNode serves the operations that want a node that is there and that the client may read.
-func (c *conn) readNode(r *request) (func(*encoder), Code) {
-	m := c.member
-	n := m.tree.nodes[r.path]
-	if n == nil {
-		return nil, CodeNoNode
-	}
-	// To see an ACL, being allowed to change it is as good as being allowed to read the node.
-	perm := PermRead
-	if r.op == OpGetACL {
-		perm |= PermAdmin
-	}
-	if !allowed(n.acl, perm, c.ids) {
-		return nil, CodeNoAuth
-	}
-	st := n.stat()
-	switch r.op {
-	case OpGetData:
-		if r.watch {
-			m.dataWatches.add(c, r.path, watchOnce)
-		}
-		data := n.data
-		return func(e *encoder) { e.buffer(data); e.stat(&st) }, CodeOK
-	case OpGetACL:
-		acl := n.acl
-		if !allowed(acl, PermAdmin, c.ids) {
-			acl = masked(acl)
-		}
-		return func(e *encoder) { e.acls(acl); e.stat(&st) }, CodeOK
-	case OpGetAllChildrenNumber:
-		return func(e *encoder) { e.int32(m.tree.below(r.path)) }, CodeOK
-	}
-	// Copied now: the reply is written later, but within the same hold of the lock.
+// getChildren serves getChildren2 as well, which adds the stat.
+func (c *conn) getChildren(r *request, n *node) body {
 	if r.watch {
-		m.childWatches.add(c, r.path, watchOnce)
+		c.member.childWatches.add(c, r.path, watchOnce)
 	}
-	children := n.list()
+	children, st := n.list(), n.stat()
 	return func(e *encoder) {
 		e.strs(children)
 		if r.op == OpGetChildren2 {
 			e.stat(&st)
 		}
-	}, CodeOK
+	}
 }
 
-// multiRead answers each part for itself; one that fails does not touch the others. A part that the handler cannot
+func (c *conn) getACL(_ *request, n *node) body {
+	acl, st := n.acl, n.stat()
+	if !c.s.opt.dialect.keeper && !allowed(acl, PermAdmin, c.ids) {
+		acl = masked(acl)
+	}
+	return func(e *encoder) { e.acls(acl); e.stat(&st) }
+}
+
+func (c *conn) getAllChildrenNumber(r *request, _ *node) body {
+	n := c.member.tree.below(r.path)
+	return func(e *encoder) { e.int32(n) }
+}
+
+// exists sets its watch whether or not the node is there: that is how a client waits for one.
+func (c *conn) exists(r *request) (body, Code) {
+	if strings.Contains(r.path, "\x00") {
+		return nil, CodeBadArguments
+	}
+	n, code := c.reach(r)
+	if code == CodeNoAuth && c.s.opt.dialect.existsNeedsRead {
+		return nil, code
+	}
+	if r.watch {
+		c.member.dataWatches.add(c, r.path, watchOnce)
+	}
+	if code == CodeNoNode {
+		return nil, code
+	}
+	st := n.stat()
+	return func(e *encoder) { e.stat(&st) }, CodeOK
+}
+
+// multiRead answers each part by itself; one that fails does not touch the others. A part that the handler cannot
 // take ends it with an error, and the real server sends along what it has by then.
-func (c *conn) multiRead(r *request) (func(*encoder), Code) {
+func (c *conn) multiRead(r *request) (body, Code) {
 	var results encoder
 	code := CodeOK
 	for i := range r.parts {
 		part := r.parts[i]
-		if part.noPath || part.op != OpGetChildren && part.op != OpGetData {
+		if part.noPath || part.part != partOfMultiRead {
 			code = CodeMarshallingError
 			break
 		}
 		part.watch = false
-		body, failed := c.readNode(&part)
-		if failed != CodeOK {
-			multiHeader(&results, opError, false, failed)
-			results.int32(int32(failed))
+		a := part.serve(c, &part)
+		if a.code != CodeOK {
+			encodePartHeader(&results, opError, false, a.code)
+			results.int32(int32(a.code))
 			continue
 		}
-		multiHeader(&results, part.op, false, CodeOK)
-		body(&results)
+		encodePartHeader(&results, part.op, false, CodeOK)
+		a.body(&results)
 	}
-	multiHeader(&results, opError, true, -1)
+	encodePartHeader(&results, opError, true, -1)
 	return func(e *encoder) { e.b = append(e.b, results.b...) }, code
 }
 
-// findWatches serves checkWatches, and removeWatches, which also takes them away. The kinds 4 and 5, and an eye for
-// persistent watches apart from plain ones, are 3.9's.
-func (c *conn) findWatches(r *request) Code {
-	m := c.member
+// findWatches serves checkWatches, and removeWatches, which also takes them away.
+func (c *conn) findWatches(r *request) (body, Code) {
+	m, old := c.member, c.s.opt.dialect.oneModePerWatch
+	if r.noPath {
+		if old && r.op == OpCheckWatches {
+			return nil, CodeMarshallingError
+		}
+		return nil, CodeNoWatcher
+	}
 	tables, modes := []*watchTable{m.childWatches, m.dataWatches}, watchOnce
 	switch kind := r.flags; {
 	case kind == 1:
@@ -178,12 +139,12 @@ func (c *conn) findWatches(r *request) Code {
 		tables = tables[1:]
 	case kind == 3:
 		modes = watchOnce | watchPersistent | watchRecursive
-	case kind == 4 && c.s.opt.version != Version38:
+	case kind == 4 && !old:
 		modes = watchPersistent
-	case kind == 5 && c.s.opt.version != Version38:
+	case kind == 5 && !old:
 		modes = watchRecursive
 	default:
-		return CodeMarshallingError
+		return nil, CodeMarshallingError
 	}
 	// Both tables are asked in any case: removing stops at no half.
 	found := false
@@ -195,13 +156,30 @@ func (c *conn) findWatches(r *request) Code {
 		}
 	}
 	if !found {
-		return CodeNoWatcher
+		return nil, CodeNoWatcher
 	}
-	return CodeOK
+	return nil, CodeOK
+}
+
+// addWatch minds neither the node nor the path's form, and a null path adds none.
+func (c *conn) addWatch(r *request) (body, Code) {
+	if !r.noPath {
+		if r.flags != 0 && r.flags != 1 {
+			return nil, CodeMarshallingError
+		}
+		c.member.addWatch(c, r.path, watchPersistent<<r.flags)
+	}
+	return func(e *encoder) { e.int32(0) }, CodeOK
+}
+
+// setWatches serves setWatches2 as well, which has more lists.
+func (c *conn) setWatches(r *request) (body, Code) {
+	c.member.setWatches(c, r)
+	return nil, CodeOK
 }
 
 // getEphemerals lists the session's own ephemerals under a prefix, which is one of letters, not of path components.
-func (c *conn) getEphemerals(r *request) func(*encoder) {
+func (c *conn) getEphemerals(r *request) (body, Code) {
 	prefix := ""
 	if r.prefix != nil && strings.TrimSpace(*r.prefix) != "/" && strings.TrimSpace(*r.prefix) != "" {
 		prefix = *r.prefix
@@ -212,5 +190,33 @@ func (c *conn) getEphemerals(r *request) func(*encoder) {
 			found = append(found, p)
 		}
 	}
-	return func(e *encoder) { e.strs(found) }
+	return func(e *encoder) { e.strs(found) }, CodeOK
+}
+
+func (c *conn) ping(*request) (body, Code) { return nil, CodeOK }
+
+// sync brings the member up to date with the leader, for the whole tree; the path is only echoed.
+func (c *conn) sync(r *request) (body, Code) {
+	c.member.catchUp(0)
+	return func(e *encoder) {
+		if r.noPath {
+			e.buffer(nil)
+		} else {
+			e.str(r.path)
+		}
+	}, CodeOK
+}
+
+func (c *conn) whoAmI(*request) (body, Code) {
+	return func(e *encoder) {
+		e.int32(int32(len(c.ids)))
+		for _, id := range c.ids {
+			user := id.id // of a digest only the name is for other eyes
+			if id.scheme == "digest" {
+				user, _, _ = strings.Cut(user, ":")
+			}
+			e.str(id.scheme)
+			e.str(user)
+		}
+	}, CodeOK
 }

@@ -4,22 +4,23 @@ import "errors"
 
 // Decoding is apart from carrying out, and strict about nothing but the form: a request with a path that no znode can
 // have, or a mode that does not exist, is decoded all the same, because the order of the server's checks decides which
-// error such a request earns. What is kept with care is the difference between empty and null.
+// error such a request earns. Empty and null are kept apart.
 
-// request is any request, decoded. One flat struct serves all of them: the operations share most fields, and the
-// fault injector wants to look at the path of each without knowing which one it is.
+// request is any request, decoded. One flat struct serves all of them: the operations share most fields, and faults
+// are selected by the path of each.
 type request struct {
-	xid int32
-	op  Op
-	err error // the body did not decode; the operation answers "marshalling error"
+	*operation // of an unknown type for what is not in the table
+	xid        int32
+	op         Op
+	err        error // the body did not decode; the operation answers "marshalling error"
 
 	path    string
 	data    []byte
 	acl     []ACL
-	nullACL bool  // an ACL entry whose id is null: more than the real handler can take, and so no invalid ACL
-	noPath  bool  // the path is null: for most operations likewise
-	flags   int32 // create: the mode. addWatch: the mode. removeWatches, checkWatches: the type
-	ttl     int64
+	nullACL bool  // an ACL entry whose id is null, which ends the real handler rather than being an invalid ACL
+	noPath  bool  // the path is null
+	flags   int32 // create, addWatch: the mode. removeWatches, checkWatches: the type
+	ttl     int64 // -1: none
 	version int32
 	watch   bool
 
@@ -34,6 +35,17 @@ type request struct {
 
 var errMixed = errors.New("zktest: reads and writes in one multi")
 
+// unknownOperation stands for the operation of a request that no server knows.
+var unknownOperation = &operation{}
+
+// operationOf looks a type of request up.
+func operationOf(op Op) *operation {
+	if o := operations[op]; o != nil {
+		return o
+	}
+	return unknownOperation
+}
+
 // decodeHeader splits a frame into header and body. It fails only for frames that hold no header at all.
 func decodeHeader(b []byte) (xid int32, op Op, body []byte, err error) {
 	d := decoder{b: b}
@@ -45,47 +57,17 @@ func decodeHeader(b []byte) (xid int32, op Op, body []byte, err error) {
 // decodeRequest never fails: what is wrong with the body is kept in the request's err, because the real server
 // answers such a request, and takes a zxid for it if it is a write.
 func decodeRequest(xid int32, op Op, body []byte) *request {
-	r := &request{xid: xid, op: op}
-	d := &decoder{b: body}
-	switch op {
-	case OpMulti, OpMultiRead:
-		r.decodeMulti(d)
-	case OpAuth:
-		d.int32() // a type that nobody uses
-		r.scheme = d.str()
-		r.auth = d.buffer()
-	case OpSASL:
-		if r.auth = d.buffer(); r.auth == nil {
-			d.fail(errNull)
-		}
-	case OpSetWatches, OpSetWatches2:
-		r.since = d.int64()
-		n := 3
-		if op == OpSetWatches2 {
-			n = 5
-		}
-		for i := range n {
-			r.lists[i] = d.strs()
-		}
-	case OpGetEphemerals: // the one request that may name no path
-		r.prefix = d.optional()
-		if r.prefix != nil {
-			r.path = *r.prefix
-		}
-	case OpReconfig: // refused, but only if it could be read
-		d.optional()
-		d.optional()
-		d.optional()
-		d.int64()
-	default:
-		r.decodeSimple(d)
+	r := &request{xid: xid, op: op, operation: operationOf(op)}
+	if r.decode != nil {
+		d := &decoder{b: body}
+		r.decode(r, d)
+		r.err = d.err
 	}
-	r.err = d.err
 	return r
 }
 
-// namedPath reads the path; null passes for now, since some operations call it a bad argument.
-func (r *request) namedPath(d *decoder) {
+// decodePath reads a path alone. Null passes: operations differ in what they answer to it.
+func decodePath(r *request, d *decoder) {
 	p := d.optional()
 	if p == nil {
 		r.noPath = d.err == nil
@@ -94,42 +76,90 @@ func (r *request) namedPath(d *decoder) {
 	r.path = *p
 }
 
-// decodeSimple reads the operations that may also be part of a multi, and their like.
-func (r *request) decodeSimple(d *decoder) {
-	switch r.op {
-	case OpCreate, OpCreate2, OpCreateContainer, OpCreateTTL:
-		r.namedPath(d)
-		r.data = d.buffer()
-		r.acls(d)
-		r.flags = d.int32()
-		r.ttl = -1 // none
-		if r.op == OpCreateTTL {
-			r.ttl = d.int64()
-		}
-	case OpDelete, OpCheck:
-		r.namedPath(d)
-		r.version = d.int32()
-	case OpSetData:
-		r.namedPath(d)
-		r.data = d.buffer()
-		r.version = d.int32()
-	case OpSetACL:
-		r.namedPath(d)
-		r.acls(d)
-		r.version = d.int32()
-	case OpExists, OpGetData, OpGetChildren, OpGetChildren2:
-		r.namedPath(d)
-		r.watch = d.bool()
-	case OpGetACL, OpSync, OpGetAllChildrenNumber, OpDeleteContainer:
-		r.namedPath(d)
-	case OpAddWatch, OpRemoveWatches, OpCheckWatches:
-		r.namedPath(d)
-		r.flags = d.int32()
+// decodePrefix reads the one path that may be null, of getEphemerals.
+func decodePrefix(r *request, d *decoder) {
+	if r.prefix = d.optional(); r.prefix != nil {
+		r.path = *r.prefix
 	}
 }
 
-// acls reads a list of ACLs. A null list is as good as an empty one: both are refused later.
-func (r *request) acls(d *decoder) {
+// decodeVersioned reads delete and check.
+func decodeVersioned(r *request, d *decoder) {
+	decodePath(r, d)
+	r.version = d.int32()
+}
+
+// decodeWatched reads what may set a watch.
+func decodeWatched(r *request, d *decoder) {
+	decodePath(r, d)
+	r.watch = d.bool()
+}
+
+// decodeFlagged reads addWatch, checkWatches and removeWatches.
+func decodeFlagged(r *request, d *decoder) {
+	decodePath(r, d)
+	r.flags = d.int32()
+}
+
+func decodeCreate(r *request, d *decoder) {
+	decodePath(r, d)
+	r.data = d.buffer()
+	r.decodeACL(d)
+	r.flags = d.int32()
+	r.ttl = -1
+	if r.op == OpCreateTTL {
+		r.ttl = d.int64()
+	}
+}
+
+func decodeSetData(r *request, d *decoder) {
+	decodePath(r, d)
+	r.data = d.buffer()
+	r.version = d.int32()
+}
+
+func decodeSetACL(r *request, d *decoder) {
+	decodePath(r, d)
+	r.decodeACL(d)
+	r.version = d.int32()
+}
+
+// decodeReconfig reads joining, leaving and new members, and the configuration's version, and keeps nothing: a
+// reconfig is refused, but only if it could be read.
+func decodeReconfig(_ *request, d *decoder) {
+	d.optional()
+	d.optional()
+	d.optional()
+	d.int64()
+}
+
+// decodePing gives the request the xid of all pings' replies, whatever the client put there. Bodies don't matter.
+func decodePing(r *request, _ *decoder) { r.xid = -2 }
+
+func decodeAuth(r *request, d *decoder) {
+	d.int32() // a type that nobody uses
+	r.scheme = d.str()
+	r.auth = d.buffer()
+}
+
+func decodeSASL(r *request, d *decoder) {
+	if r.auth = d.buffer(); r.auth == nil {
+		d.fail(errNull)
+	}
+}
+
+// decodeWatchLists reads the first n of the five lists of watches.
+func decodeWatchLists(n int) func(*request, *decoder) {
+	return func(r *request, d *decoder) {
+		r.since = d.int64()
+		for i := range n {
+			r.lists[i] = d.strs()
+		}
+	}
+}
+
+// decodeACL reads a list of ACLs. A null list is as good as an empty one: both are refused later.
+func (r *request) decodeACL(d *decoder) {
 	r.acl = []ACL{}
 	d.vector(func() {
 		perms := d.int32()
@@ -150,9 +180,9 @@ func (r *request) acls(d *decoder) {
 	})
 }
 
-// decodeMulti reads the parts up to the closing header. Unlike the other requests it refuses a part it does not
-// know at once, because it cannot tell where the next one begins.
-func (r *request) decodeMulti(d *decoder) {
+// decodeParts reads the parts of a multi or multiRead up to the closing header. Unlike other requests it refuses a
+// part it does not know at once, because it cannot tell where the next one begins.
+func decodeParts(r *request, d *decoder) {
 	for d.err == nil {
 		// Each part has a header of its own, and the one that says done has no part behind it.
 		op := Op(d.int32())
@@ -161,19 +191,13 @@ func (r *request) decodeMulti(d *decoder) {
 		if done || d.err != nil {
 			return
 		}
-		read := false
-		switch op {
-		case OpGetChildren, OpGetData:
-			read = true
-		case OpCreate, OpCreate2, OpCreateContainer, OpCreateTTL, OpDelete, OpSetData, OpCheck:
-		default:
+		part := request{xid: r.xid, op: op, operation: operationOf(op)}
+		if part.part == partOfNone {
 			d.fail(errors.New("zktest: " + op.String() + " in a multi"))
 			return
 		}
-		part := request{xid: r.xid, op: op}
-		part.decodeSimple(d)
-		// A multi is all writes or all reads; the first part decides.
-		if len(r.parts) > 0 && read != (r.parts[0].op == OpGetChildren || r.parts[0].op == OpGetData) {
+		part.decode(&part, d)
+		if len(r.parts) > 0 && part.part != r.parts[0].part {
 			d.fail(errMixed)
 			return
 		}
@@ -181,21 +205,27 @@ func (r *request) decodeMulti(d *decoder) {
 	}
 }
 
-// paths lists every path the request names, for the selection of faults.
-func (r *request) paths() []string {
-	switch r.op {
-	case OpMulti, OpMultiRead: // a fault on the path of one part strikes the whole
-		ps := make([]string, len(r.parts))
-		for i := range r.parts {
-			ps[i] = r.parts[i].path
-		}
-		return ps
-	case OpSetWatches, OpSetWatches2:
-		var ps []string
-		for _, l := range r.lists {
-			ps = append(ps, l...)
-		}
-		return ps
+// allPaths lists every path the request names, for the selection of faults.
+func (r *request) allPaths() []string {
+	if r.paths != nil {
+		return r.paths(r)
 	}
 	return []string{r.path}
+}
+
+// pathsOfParts lets a fault on the path of one part strike the whole multi.
+func pathsOfParts(r *request) []string {
+	ps := make([]string, len(r.parts))
+	for i := range r.parts {
+		ps[i] = r.parts[i].path
+	}
+	return ps
+}
+
+func pathsOfLists(r *request) []string {
+	var ps []string
+	for _, l := range r.lists {
+		ps = append(ps, l...)
+	}
+	return ps
 }

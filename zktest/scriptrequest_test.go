@@ -100,7 +100,7 @@ func (a args) mode() int32 {
 var opcodes = map[string]int32{
 	"create": 1, "delete": 2, "exists": 3, "get": 4, "set": 5, "getacl": 6, "setacl": 7, "ls": 8, "sync": 9,
 	"ping": 11, "ls2": 12, "check": 13, "multi": 14, "create2": 15, "reconfig": 16, "chkwatch": 17, "rmwatch": 18,
-	"createc": 19, "createttl": 21, "multiread": 22, "auth": 100, "setwatches": 101, "sasl": 102, "ephemerals": 103,
+	"createc": 19, "deletec": 20, "createttl": 21, "multiread": 22, "auth": 100, "setwatches": 101, "sasl": 102, "ephemerals": 103,
 	"count": 104, "setwatches2": 105, "addwatch": 106, "whoami": 107, "close": -11,
 }
 
@@ -125,7 +125,7 @@ func (s *script) body(o *out, op string, words []string) {
 		o.str(a.path())
 		a.acl(o)
 		o.i32(int32(a.num("v", -1)))
-	case "getacl", "sync", "count", "ephemerals":
+	case "getacl", "sync", "count", "ephemerals", "deletec":
 		o.str(a.path())
 	case "addwatch", "rmwatch", "chkwatch":
 		o.str(a.path()).i32(int32(a.num("t", 0)))

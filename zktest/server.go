@@ -90,13 +90,16 @@ func Start(opts ...Option) (*Server, error) {
 		sessions: map[int64]*session{}, conns: map[*conn]struct{}{}, nextSession: firstSession(now), nextSweep: o.sweep,
 		requests: map[Op]int{}, overlaps: map[string]*overlap{},
 	}
+	if o.dialect.keeper {
+		s.nextSession = 1
+	}
 	if _, err := rand.Read(s.secret[:]); err != nil {
 		return nil, fmt.Errorf("zktest: secret: %w", err)
 	}
 	// The listener's goroutine may have a client at once: it waits here until everything is in place.
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.leader = newMember(s, newTree())
+	s.leader = newMember(s, newTree(o.dialect))
 	if err := s.addMember(s.leader); err != nil {
 		return nil, err
 	}
@@ -148,7 +151,7 @@ func (s *Server) Close() error {
 			if m.listener != nil {
 				_ = m.listener.Close() // its only error is that it was closed before
 			}
-			m.kill()
+			m.killLocked()
 		}
 		s.changed()
 	}

@@ -63,7 +63,8 @@ type preparer struct {
 	ids     []identity
 	admin   bool // the test itself: no ACL applies
 	noTTL   bool
-	version Version
+	sasl    bool // it is a scheme of access lists
+	dialect *dialect
 	over    map[string]*record
 	// overlaps are the server's: what is prepared but not applied while creates overlap.
 	overlaps map[string]*overlap
@@ -98,78 +99,77 @@ func (p *preparer) may(r *record, perm int32) bool { return p.admin || allowed(r
 
 // prepare checks one write. The order of the checks decides which of several errors a client sees.
 func (p *preparer) prepare(r *request) (mutation, Code) {
-	if r.noPath {
-		if r.op == OpSetData || r.op == OpSetACL || r.op == OpCheck || r.op == OpDeleteContainer {
-			return mutation{}, CodeBadArguments
-		}
+	if r.noPath && !r.takesNull {
 		return mutation{}, CodeMarshallingError
 	}
-	switch r.op {
-	case OpCreate, OpCreate2, OpCreateContainer, OpCreateTTL:
-		return p.create(r)
-	case OpDelete:
-		return p.delete(r)
-	case OpSetData:
-		if !validPath(r.path) {
-			return mutation{}, CodeBadArguments
-		}
-		n := p.record(r.path)
-		if code := p.reach(n, PermWrite, r.version); code != CodeOK {
-			return mutation{}, code
-		}
-		n.version = next(n.version) // in the record: a later part of the same multi sees it
-		return mutation{kind: mutSetData, op: r.op, path: r.path, data: r.data, version: n.version}, CodeOK
-	case OpSetACL:
-		if !validPath(r.path) {
-			return mutation{}, CodeBadArguments
-		}
-		acl, code := p.fixACL(r)
-		if code != CodeOK {
-			return mutation{}, code
-		}
-		n := p.record(r.path)
-		switch {
-		case n == nil:
-			return mutation{}, CodeNoNode
-		case !p.may(n, PermAdmin):
-			return mutation{}, CodeNoAuth
-		case r.version != -1 && r.version != n.aversion:
-			return mutation{}, CodeBadVersion
-		}
-		n.acl, n.aversion = acl, next(n.aversion) // a counter of its own: the version is of the data
-		return mutation{kind: mutSetACL, op: r.op, path: r.path, acl: acl, version: n.aversion}, CodeOK
-	case OpCheck:
-		if !validPath(r.path) {
-			return mutation{}, CodeBadArguments
-		}
-		if code := p.reach(p.record(r.path), PermRead, r.version); code != CodeOK {
-			return mutation{}, code
-		}
-		return mutation{kind: mutCheck, op: r.op, path: r.path}, CodeOK
-	case OpReconfig:
-		return mutation{}, CodeReconfigDisabled
-	case OpDeleteContainer:
-		return p.deleteContainer(r)
-	}
-	return mutation{}, CodeMarshallingError
+	return r.operation.prepare(p, r)
 }
+
+func (p *preparer) setData(r *request) (mutation, Code) {
+	if !validPath(r.path) {
+		return mutation{}, CodeBadArguments
+	}
+	n := p.record(r.path)
+	if code := p.reach(n, r); code != CodeOK {
+		return mutation{}, code
+	}
+	n.version = next(n.version) // in the record: a later part of the same multi sees it
+	return mutation{kind: mutSetData, op: r.op, path: r.path, data: r.data, version: n.version}, CodeOK
+}
+
+func (p *preparer) setACL(r *request) (mutation, Code) {
+	if !validPath(r.path) {
+		return mutation{}, CodeBadArguments
+	}
+	acl, code := p.fixACL(r)
+	if code != CodeOK {
+		return mutation{}, code
+	}
+	n := p.record(r.path)
+	switch {
+	case n == nil:
+		return mutation{}, CodeNoNode
+	case !p.may(n, r.perm):
+		return mutation{}, CodeNoAuth
+	case r.version != -1 && r.version != n.aversion:
+		return mutation{}, CodeBadVersion
+	}
+	n.acl, n.aversion = acl, next(n.aversion) // a counter of its own: the version is of the data
+	return mutation{kind: mutSetACL, op: r.op, path: r.path, acl: acl, version: n.aversion}, CodeOK
+}
+
+func (p *preparer) check(r *request) (mutation, Code) {
+	if !validPath(r.path) {
+		return mutation{}, CodeBadArguments
+	}
+	if code := p.reach(p.record(r.path), r); code != CodeOK {
+		return mutation{}, code
+	}
+	return mutation{kind: mutCheck, op: r.op, path: r.path}, CodeOK
+}
+
+// reconfig is refused: there is nothing to configure.
+func (p *preparer) reconfig(*request) (mutation, Code) { return mutation{}, CodeReconfigDisabled }
 
 // fixACL is the package's fixACL for a request, with what only the wire can do to one.
 func (p *preparer) fixACL(r *request) ([]ACL, Code) {
+	if p.dialect.keeper {
+		return fixKeeperACL(r.acl, p.ids)
+	}
 	if r.nullACL {
 		return nil, CodeMarshallingError
 	}
-	return fixACL(r.acl, p.ids)
+	return fixACL(r.acl, p.ids, p.sasl)
 }
 
-// reach asks for a node, a permission on it and its data version.
-func (p *preparer) reach(n *record, perm, version int32) Code {
+// reach asks for the node, the permission on it and the data version that a request takes.
+func (p *preparer) reach(n *record, r *request) Code {
 	switch {
 	case n == nil:
 		return CodeNoNode
-	case !p.may(n, perm):
+	case !p.may(n, r.perm):
 		return CodeNoAuth
-	case version != -1 && version != n.version:
+	case r.version != -1 && r.version != n.version:
 		return CodeBadVersion
 	}
 	return CodeOK
@@ -196,6 +196,9 @@ const maxTTL = 1<<40 - 1 // milliseconds; five bytes of the owner field hold it
 // alone makes a container only inside a multi.
 func (p *preparer) create(r *request) (mutation, Code) {
 	none := mutation{}
+	if p.dialect.keeper && (r.op == OpCreate || r.op == OpCreate2) {
+		r.flags &= modeEphemeral | modeSequential
+	}
 	if r.flags < modePersistent || r.flags > modeTTLSequential {
 		return none, CodeBadArguments
 	}
@@ -219,7 +222,7 @@ func (p *preparer) create(r *request) (mutation, Code) {
 	switch {
 	case parent == nil:
 		return none, CodeNoNode
-	case !p.may(parent, PermCreate):
+	case !p.may(parent, r.perm):
 		return none, CodeNoAuth
 	}
 	path := r.path
@@ -254,11 +257,11 @@ func (p *preparer) create(r *request) (mutation, Code) {
 // sequence is the suffix of a sequential node's name: ten digits, or a minus sign and nine once the counter wrapped.
 func sequence(n int32) string { return fmt.Sprintf("%010d", n) }
 
-// deleteContainer is the server's own. Of a client's, 3.8 never finds the path; later ones carry it out, and ask for
-// no permission.
+// deleteContainer is what servers send to themselves. Of a client's, 3.8 never finds the path; later ones carry it out,
+// and ask for no permission.
 func (p *preparer) deleteContainer(r *request) (mutation, Code) {
 	parentPath, ok := parentOf(r.path)
-	if p.version == Version38 || !ok {
+	if !p.dialect.deletesContainers || !ok {
 		return mutation{}, CodeBadArguments
 	}
 	n := p.record(r.path)
@@ -285,7 +288,7 @@ func (p *preparer) delete(r *request) (mutation, Code) {
 	switch {
 	case parent == nil:
 		return mutation{}, CodeNoNode
-	case !p.may(parent, PermDelete):
+	case !p.may(parent, r.perm):
 		return mutation{}, CodeNoAuth
 	}
 	n := p.record(r.path)
@@ -304,14 +307,14 @@ func (p *preparer) delete(r *request) (mutation, Code) {
 
 // preparer looks at the leader's state, wherever the client is connected: writes are ordered there.
 func (s *Server) preparer(session int64, ids []identity) *preparer {
-	return &preparer{tree: s.leader.tree, session: session, ids: ids, noTTL: s.opt.noTTL, version: s.opt.version,
+	return &preparer{tree: s.leader.tree, session: session, ids: ids, noTTL: s.opt.noTTL, sasl: len(s.opt.saslUsers) > 0, dialect: s.opt.dialect,
 		over: map[string]*record{}, overlaps: s.overlaps}
 }
 
-// commit gives the transaction its zxid and brings it to every member: at once to the one that asked, since it
+// commitLocked gives the transaction its zxid and brings it to every member: at once to the one that asked, since it
 // cannot answer before it knows the outcome, and to the others as far behind as they lag. It returns the stats that
-// the mutations left in the asking member's replica. The server's lock is held.
-func (s *Server) commit(at *Member, muts []mutation, ended int64) []Stat {
+// the mutations left in the asking member's replica.
+func (s *Server) commitLocked(at *Member, muts []mutation, ended int64) []Stat {
 	s.zxid++
 	x := &txn{zxid: s.zxid, time: time.Now().UnixMilli(), muts: muts, ended: ended}
 	var stats []Stat
@@ -324,7 +327,7 @@ func (s *Server) commit(at *Member, muts []mutation, ended int64) []Stat {
 			m.catchUp(m.lag)
 		}
 	}
-	s.overlapped(muts)
+	s.overlappedLocked(muts)
 	for _, mu := range muts {
 		if mu.node == container || mu.node == ttlNode {
 			s.poke()
@@ -334,8 +337,8 @@ func (s *Server) commit(at *Member, muts []mutation, ended int64) []Stat {
 	return stats
 }
 
-// endSession closes a session for good: its ephemerals go in the one transaction that ends it.
-func (s *Server) endSession(at *Member, id int64) {
+// endSessionLocked closes a session for good: its ephemerals go in the one transaction that ends it.
+func (s *Server) endSessionLocked(at *Member, id int64) {
 	// Out of the table first: what its deletions trigger must not find it alive.
 	delete(s.sessions, id)
 	var muts []mutation
@@ -344,7 +347,7 @@ func (s *Server) endSession(at *Member, id int64) {
 		muts = append(muts, mutation{kind: mutDelete, op: OpDelete, path: p})
 		list += 4 + len(p)
 	}
-	s.commit(at, muts, id)
+	s.commitLocked(at, muts, id)
 	if limit := 2 * s.opt.maxPacket; list > limit {
 		s.fail(fmt.Errorf("zktest: the ensemble has failed: session %#x ended with %d ephemerals, a list of %d bytes; "+
 			"servers read no transaction longer than %d, on the wire and in their logs", id, len(muts), list, limit))
@@ -360,7 +363,7 @@ func (s *Server) fail(why error) {
 	s.log.Error("zktest: failed", "error", why)
 	for _, m := range s.members {
 		m.down = true
-		m.kill()
+		m.killLocked()
 	}
 	s.changed()
 }
@@ -379,6 +382,6 @@ func (s *Server) sweep(now time.Time) {
 	}
 	slices.SortFunc(gone, strings.Compare)
 	for _, p := range gone {
-		s.commit(s.leader, []mutation{{kind: mutDelete, op: OpDelete, path: p}}, 0)
+		s.commitLocked(s.leader, []mutation{{kind: mutDelete, op: OpDelete, path: p}}, 0)
 	}
 }

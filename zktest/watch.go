@@ -37,11 +37,12 @@ type watchTable struct {
 	byPath    map[string]map[*conn]watchMode
 	byConn    map[*conn]map[string]struct{} // keeps an empty entry for a connection whose watches have all fired
 	recursive int                           // how many recursive watches there are: without any, no walk up the path
-	replaces  bool                          // as 3.8 does
+	replaces  bool                          // dialect.oneModePerWatch
 }
 
-func newWatchTable(v Version) *watchTable {
-	return &watchTable{byPath: map[string]map[*conn]watchMode{}, byConn: map[*conn]map[string]struct{}{}, replaces: v == Version38}
+func newWatchTable(d *dialect) *watchTable {
+	return &watchTable{byPath: map[string]map[*conn]watchMode{}, byConn: map[*conn]map[string]struct{}{},
+		replaces: d.oneModePerWatch}
 }
 
 func (w *watchTable) add(c *conn, path string, mode watchMode) {
@@ -161,7 +162,7 @@ func (w *watchTable) fire(path string, ev event) []*conn {
 // nothing. (So do later versions, and 3.8.0 as Debian packages it.)
 func (m *Member) notify(hear []*conn, path string, ev event, zxid int64, acl []ACL, except []*conn) {
 	for _, c := range hear {
-		if slices.Contains(except, c) || !allowed(acl, PermRead, c.ids) {
+		if !m.s.opt.dialect.keeper && (slices.Contains(except, c) || !allowed(acl, PermRead, c.ids)) {
 			continue
 		}
 		c.notify(path, ev, zxid)
@@ -223,7 +224,7 @@ func (m *Member) setWatches(c *conn, r *request) {
 // addWatch sets a persistent watch, in both tables; but for a recursive one 3.9 has no use for that of children.
 func (m *Member) addWatch(c *conn, path string, mode watchMode) {
 	m.dataWatches.add(c, path, mode)
-	if mode != watchRecursive || m.s.opt.version == Version38 {
+	if mode != watchRecursive || m.s.opt.dialect.oneModePerWatch {
 		m.childWatches.add(c, path, mode)
 	}
 }

@@ -5,164 +5,151 @@ import "slices"
 // Every write gets a zxid, whatever becomes of it, and its reply carries that zxid: clients take the zxid of a create
 // for the czxid of their node without asking again. The few ways around that below are the real server's own.
 
-// writeOp carries out a write: prepare, commit, reply. A write that fails takes a zxid as well. False ends the
-// connection, after what is queued. The server's lock is held.
-func (c *conn) writeOp(r *request, struck []*Injection) bool {
+// writeOne carries out a write that is no multi: prepare, commit, answer. A write that fails takes a zxid as well.
+func (c *conn) writeOne(r *request) answer {
 	s := c.s
-	if r.op == OpCloseSession {
-		c.closing = true // this connection still gets its reply; the others of the session are closed at once
-		// Its own watches fire for its own ephemerals, before the reply: the client may still be listening.
-		s.endSession(c.member, c.session)
-		c.reply(r.xid, c.member.tree.zxid, CodeOK, nil, struck)
-		return false
-	}
-	if r.err != nil && (r.op != OpDeleteContainer || s.opt.version != Version38) {
-		// Only 3.8 gives most writes a zxid before it decodes them, and later ones a multi alone.
-		if r.op == OpMulti || r.op != OpReconfig && s.opt.version == Version38 {
-			s.commit(c.member, nil, 0)
+	if r.err != nil && (r.op != OpDeleteContainer || s.opt.dialect.deletesContainers) {
+		if r.op != OpReconfig && s.opt.dialect.zxidBeforeBody {
+			s.commitLocked(c.member, nil, 0)
 		}
-		c.reply(r.xid, c.member.tree.zxid, CodeMarshallingError, nil, struck)
-		return true
-	}
-	if r.op == OpMulti {
-		c.multi(r, struck)
-		return true
+		return c.result(CodeMarshallingError, nil)
 	}
 	mu, code := s.preparer(c.session, c.ids).prepare(r)
-	// A refused write commits nothing, but it commits.
-	var muts []mutation
-	if code == CodeOK {
-		muts = []mutation{mu}
+	if code != CodeOK { // a refused write commits nothing, but it commits
+		s.commitLocked(c.member, nil, 0)
+		return c.result(code, nil)
 	}
-	stats := s.commit(c.member, muts, 0)
-	if r.op == OpCheck && code == CodeOK {
-		return true // the 3.8 server trips over its own reply here, and sends none
+	stats := s.commitLocked(c.member, []mutation{mu}, 0)
+	if r.op == OpCheck {
+		return answer{silent: true} // the server trips over its own reply here, and sends none
 	}
-	c.reply(r.xid, c.member.tree.zxid, code, func(e *encoder) {
-		if code != CodeOK {
-			return
+	return c.ok(func(e *encoder) {
+		if r.encode != nil {
+			r.encode(e, &mu, &stats[0])
 		}
-		switch r.op { // delete has nothing to say
-		case OpCreate:
-			e.str(mu.path)
-		case OpCreate2, OpCreateContainer, OpCreateTTL:
-			e.str(mu.path)
-			e.stat(&stats[0])
-		case OpSetData, OpSetACL:
-			e.stat(&stats[0])
-		}
-	}, struck)
-	return true
+	})
+}
+
+// encodePath, encodePathAndStat and encodeStat are the bodies of writes' replies, and of their results in a multi's.
+func encodePath(e *encoder, m *mutation, _ *Stat) { e.str(m.path) }
+
+func encodePathAndStat(e *encoder, m *mutation, st *Stat) {
+	e.str(m.path)
+	e.stat(st)
+}
+
+func encodeStat(e *encoder, _ *mutation, st *Stat) { e.stat(st) }
+
+// closeSession is the client's goodbye.
+func (c *conn) closeSession(*request) answer {
+	c.closing = true // this connection still gets its reply; the others of the session are closed at once
+	// Its own watches fire for its own ephemerals, before the reply: the client may still be listening.
+	c.s.endSessionLocked(c.member, c.session)
+	a := c.ok(nil)
+	a.silent, a.end = c.s.opt.dialect.keeper, true
+	return a
 }
 
 // multi prepares the parts one by one and commits all or none. When one fails, those before it are told "ok", it
 // gets its own code, and those behind it "runtime inconsistency"; the reply as a whole says ok.
-func (c *conn) multi(r *request, struck []*Injection) {
+func (c *conn) multi(r *request) answer {
 	s := c.s
-	if slices.ContainsFunc(r.parts, func(p request) bool { return p.noPath }) {
-		if s.opt.version != Version38 {
-			s.commit(c.member, nil, 0)
-			c.reply(r.xid, c.member.tree.zxid, CodeMarshallingError, nil, struck)
-			return
-		}
-		// 3.8 trips after it took the zxid and before it made a transaction of it.
+	noPath := slices.ContainsFunc(r.parts, func(p request) bool { return p.noPath })
+	if r.err == nil && noPath && s.opt.dialect.zxidBeforeBody {
+		// The server trips after it took the zxid and before it made a transaction of it.
 		s.zxid++
-		c.reply(r.xid, c.member.tree.zxid, CodeMarshallingError, func(e *encoder) { encodeResults(e, nil, nil) }, struck)
-		return
+		return c.result(CodeMarshallingError, func(e *encoder) { s.opt.dialect.encodeResults(e, nil, nil) })
 	}
-	// One preparer for all: each part is checked against what the parts before it would leave.
+	if r.err != nil || noPath {
+		s.commitLocked(c.member, nil, 0)
+		return c.result(CodeMarshallingError, nil)
+	}
+	if s.opt.dialect.multiAsksFirst && !s.mayAll(c, r.parts) {
+		s.commitLocked(c.member, nil, 0)
+		return c.result(CodeNoAuth, nil)
+	}
+	muts, failed, why := s.prepareParts(c, r.parts)
+	// One transaction and one zxid for all parts; the watches of all of them fire before the reply, part by part.
+	stats := s.commitLocked(c.member, muts, 0)
+	switch why {
+	case CodeOK:
+		return c.ok(func(e *encoder) { s.opt.dialect.encodeResults(e, muts, stats) })
+	case CodeMarshallingError: // not a failure of the part: the handler gives up on the whole
+		return c.result(why, nil)
+	}
+	return c.ok(func(e *encoder) { encodeFailure(e, len(r.parts), failed, why) })
+}
+
+// prepareParts prepares the parts of a multi: each is checked against what the parts before it would leave. If one
+// fails there are no mutations: the preparer's records die with it, and so does what the earlier parts would have
+// done.
+func (s *Server) prepareParts(c *conn, parts []request) (muts []mutation, failed int, why Code) {
 	p := s.preparer(c.session, c.ids)
-	var muts []mutation
-	failed, why := -1, CodeOK
-	for i := range r.parts {
-		part := r.parts[i]
-		if !normalize(&part, s.opt.version) {
-			failed, why = -1, CodeMarshallingError
-			break
+	for i := range parts {
+		part := parts[i]
+		if !part.normalize(s.opt.dialect) {
+			return nil, i, CodeMarshallingError
 		}
 		mu, code := p.prepare(&part)
-		if code == CodeMarshallingError { // not a failure of the part: the handler gives up on the whole
-			failed, why = -1, code
-			break
-		}
 		if code != CodeOK {
-			failed, why = i, code
-			break
+			return nil, i, code
 		}
 		muts = append(muts, mu)
 	}
-	// All or nothing: the preparer's records die with it, and so does what the earlier parts would have done.
-	if why != CodeOK {
-		muts = nil
-	}
-	// One transaction and one zxid for all parts; the watches of all of them fire before the reply, part by part.
-	stats := s.commit(c.member, muts, 0)
-	zxid := c.member.tree.zxid
-	switch {
-	case why == CodeMarshallingError:
-		c.reply(r.xid, zxid, why, nil, struck)
-	case why != CodeOK:
-		c.reply(r.xid, zxid, CodeOK, func(e *encoder) { encodeFailure(e, len(r.parts), failed, why) }, struck)
-	default:
-		c.reply(r.xid, zxid, CodeOK, func(e *encoder) { encodeResults(e, muts, stats) }, struck)
-	}
+	return muts, -1, CodeOK
 }
 
-// normalize gives a part of a multi the type that the real server gives it: which create it is depends on its
-// flags alone, to 3.8, while later ones let create2 be what it is. A TTL mode without a TTL is more than that server
-// can take, and so is no mode at all to the later ones.
-func normalize(part *request, v Version) bool {
-	withTTL := part.flags == modeTTL || part.flags == modeTTLSequential
-	switch part.op {
+// normalize gives a part of a multi the type that the real server gives it: it makes a container of a create by the
+// mode, and for some versions the mode alone decides. A TTL mode without a TTL is more than those can take, and so is
+// no mode at all to the others.
+func (r *request) normalize(d *dialect) bool {
+	withTTL := r.flags == modeTTL || r.flags == modeTTLSequential
+	switch r.op {
 	case OpCreate, OpCreate2, OpCreateContainer:
-		if withTTL || v != Version38 && (part.flags < modePersistent || part.flags > modeTTLSequential) {
+		if withTTL || !d.modeDecidesPart && (r.flags < modePersistent || r.flags > modeTTLSequential) {
 			return false
 		}
 	case OpCreateTTL:
 		if withTTL {
 			return true
 		}
-		part.ttl = -1
-	case OpGetChildren, OpGetData:
-		return false // these belong into a multiRead
+		r.ttl = -1
 	default:
+		return r.part == partOfMulti
+	}
+	if d.keeper {
 		return true
 	}
-	if v == Version38 || part.op == OpCreateTTL {
-		part.op = OpCreate
+	if d.modeDecidesPart || r.op == OpCreateTTL {
+		r.op = OpCreate
 	}
-	if part.flags == modeContainer {
-		part.op = OpCreateContainer
+	if r.flags == modeContainer {
+		r.op = OpCreateContainer
 	}
+	r.operation = operationOf(r.op)
 	return true
 }
 
-// multiHeader precedes each result, and ends the list with type -1.
-func multiHeader(e *encoder, op Op, done bool, code Code) {
+// encodePartHeader precedes each result, and ends the list with type -1.
+func encodePartHeader(e *encoder, op Op, done bool, code Code) {
 	e.int32(int32(op))
 	e.bool(done)
 	e.int32(int32(code))
 }
 
-// encodeResults writes the parts' results. Those creates that answer with a stat all call themselves create2.
-func encodeResults(e *encoder, muts []mutation, stats []Stat) {
+// encodeResults writes the parts' results. ZooKeeper calls all creates that answer with a stat create2.
+func (d *dialect) encodeResults(e *encoder, muts []mutation, stats []Stat) {
 	for i := range muts {
-		switch op := muts[i].op; op {
-		case OpCreate:
-			multiHeader(e, op, false, CodeOK)
-			e.str(muts[i].path)
-		case OpCreate2, OpCreateContainer, OpCreateTTL:
-			multiHeader(e, OpCreate2, false, CodeOK)
-			e.str(muts[i].path)
-			e.stat(&stats[i])
-		case OpSetData:
-			multiHeader(e, op, false, CodeOK)
-			e.stat(&stats[i])
-		default:
-			multiHeader(e, op, false, CodeOK)
+		op := muts[i].op
+		if !d.keeper && (op == OpCreateContainer || op == OpCreateTTL) {
+			op = OpCreate2
+		}
+		encodePartHeader(e, op, false, CodeOK)
+		if encode := operationOf(op).encode; encode != nil {
+			encode(e, &muts[i], &stats[i])
 		}
 	}
-	multiHeader(e, opError, true, -1)
+	encodePartHeader(e, opError, true, -1)
 }
 
 // encodeFailure writes one error per part. Each has its code twice, in its header and behind it.
@@ -175,8 +162,8 @@ func encodeFailure(e *encoder, parts, failed int, why Code) {
 		case i > failed:
 			code = CodeRuntimeInconsistency
 		}
-		multiHeader(e, opError, false, code)
+		encodePartHeader(e, opError, false, code)
 		e.int32(int32(code))
 	}
-	multiHeader(e, opError, true, -1)
+	encodePartHeader(e, opError, true, -1)
 }

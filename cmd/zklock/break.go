@@ -71,24 +71,36 @@ It ends with 1 when there is no such contender, or when the answer was no.`,
 func (a *app) ask(ctx context.Context, c *zklock.Client, path string, token int64) error {
 	bounded, cancel := context.WithTimeout(ctx, a.conn.patience)
 	defer cancel()
-	queue, err := c.Queue(bounded, path)
+	m, err := inLineWith(bounded, c, path, token)
 	if err != nil {
 		return err
 	}
-	for i, k := range queue {
-		if int64(k.Token) != token {
-			continue
-		}
-		m := queuejson.NewMember(i+1, k)
-		does := "waits"
-		if m.Holds {
-			does = "HOLDS the lock"
-		}
-		fmt.Fprintf(a.err, "%s: %s, %s in line, %s since %s.\nRemove it? [y/N] ", clean(path), who(m), ordinal(m.Position), does,
-			m.Since.Local().Format("2006-01-02 15:04:05"))
-		return answer(ctx, a)
+	does := "waits"
+	if m.Holds {
+		does = "HOLDS the lock"
 	}
-	return fmt.Errorf("break %s: nobody in line has the token %d", path, token)
+	fmt.Fprintf(a.err, "%s: %s, %s in line since %s, %s.\nRemove it? [y/N] ", clean(path), who(m), ordinal(m.Position),
+		m.Since.Local().Format("2006-01-02 15:04:05"), does)
+	return answer(ctx, a)
+}
+
+// inLineWith finds the contender with that token, from the front on, where it mostly is: a page at a time.
+func inLineWith(ctx context.Context, c *zklock.Client, path string, token int64) (queuejson.Member, error) {
+	const rows = 100
+	for from := 0; ; from += rows {
+		page, err := c.QueuePage(ctx, path, from, rows)
+		if err != nil {
+			return queuejson.Member{}, err
+		}
+		for i, k := range page.Contenders {
+			if int64(k.Token) == token {
+				return queuejson.NewMember(from+i+1, k), nil
+			}
+		}
+		if from+rows >= page.Holding+page.Waiting {
+			return queuejson.Member{}, fmt.Errorf("break %s: nobody in line has the token %d", path, token)
+		}
+	}
 }
 
 var errDeclined = errors.New("not removed")

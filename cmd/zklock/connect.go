@@ -26,6 +26,7 @@ type connFlags struct {
 	timeout  time.Duration // of the session
 	tick     time.Duration
 
+	createChroot                      bool
 	tls                               bool
 	tlsCA, tlsCert, tlsKey, tlsServer string
 
@@ -38,11 +39,12 @@ const (
 	envAuth     = "ZKLOCK_AUTH"
 	envAuthFile = "ZKLOCK_AUTH_FILE"
 	envTimeout  = "ZKLOCK_TIMEOUT"
+	envRoot     = "ZKLOCK_ROOT"
 )
 
 // handedOn are the flags that a command finds in its environment, so that a zklock in it uses the same ensemble in the
 // same way. Credentials are not among them: of those, and of keys, the file's name at most.
-var handedOn = []string{"zk", "auth-file", "connect-timeout", "timeout", "tick", "tls", "tls-ca", "tls-cert", "tls-key",
+var handedOn = []string{"zk", "auth-file", "connect-timeout", "timeout", "tick", "create-chroot", "tls", "tls-ca", "tls-cert", "tls-key",
 	"tls-server-name"}
 
 // variable is the one that stands in for a flag.
@@ -52,11 +54,12 @@ func variable(flag string) string {
 
 func (c *connFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&c.zk, "zk", "", "the ensemble, `host:port,...`; a /chroot may follow; default $"+envZK)
-	f.StringArrayVar(&c.auth, "auth", nil, "credentials, `scheme:credential`, for example digest:user:password; shows in the\nprocess list: better $"+envAuth+" or --auth-file")
+	f.StringArrayVar(&c.auth, "auth", nil, "credentials, `scheme:credential`, for example digest:user:password, or\nsasl:user:password for SASL with DIGEST-MD5; shows in the\nprocess list: better $"+envAuth+" or --auth-file")
 	f.StringVar(&c.authFile, "auth-file", "", "`file` with one scheme:credential a line; default $"+envAuthFile)
 	f.DurationVar(&c.patience, "connect-timeout", 15*time.Second, "how long to look for a server that answers")
 	f.DurationVar(&c.timeout, "timeout", session.DefaultTimeout, "session timeout: how soon the lock of a crashed holder is free; or $"+envTimeout)
 	f.DurationVar(&c.tick, "tick", session.DefaultServerTick, "the ensemble's tickTime; too short is unsafe, too long costs up to half of each lease: help safety")
+	f.BoolVar(&c.createChroot, "create-chroot", false, "make the chroot of --zk when it is missing; default: an error, since it may be misspelt")
 	f.BoolVar(&c.tls, "tls", false, "encrypt the connections; also set by each of the flags below")
 	f.StringVar(&c.tlsCA, "tls-ca", "", "`file` with the certificates to trust, PEM; default the system's")
 	f.StringVar(&c.tlsCert, "tls-cert", "", "`file` with the certificate to show, PEM")
@@ -99,6 +102,9 @@ func (c *connFlags) options() ([]zklock.Option, error) {
 		return nil, usagef("--connect-timeout %v: must be more than 0", c.patience)
 	}
 	opts := []zklock.Option{zklock.WithSessionTimeout(c.timeout), zklock.WithServerTick(c.tick)}
+	if c.createChroot {
+		opts = append(opts, zklock.WithCreateChroot())
+	}
 	creds, err := c.credentials()
 	if err != nil {
 		return nil, err
@@ -108,7 +114,15 @@ func (c *connFlags) options() ([]zklock.Option, error) {
 		if !ok || scheme == "" || secret == "" {
 			return nil, usagef("%s: want scheme:credential, for example digest:user:password", cred.from)
 		}
-		opts = append(opts, zklock.WithAuth(scheme, []byte(secret)))
+		if scheme != "sasl" {
+			opts = append(opts, zklock.WithAuth(scheme, []byte(secret)))
+			continue
+		}
+		user, password, ok := strings.Cut(secret, ":")
+		if !ok || user == "" {
+			return nil, usagef("%s: want sasl:user:password", cred.from)
+		}
+		opts = append(opts, zklock.WithSASL(zklock.DigestMD5(user, password)))
 	}
 	conf, err := c.tlsConfig()
 	if err != nil {

@@ -9,28 +9,16 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/queuejson"
-	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/zklock"
 )
 
 // lockEntry is one lock as --json shows it. Every command that lists locks uses this schema: see zklock help json.
-type lockEntry struct {
-	queuejson.Queue
-	Permits int `json:"permits,omitempty"` // of a semaphore: how many there are
-}
+type lockEntry struct{ queuejson.Queue }
 
-// readEntry reads a part of a lock's queue, and of a semaphore the size.
-func readEntry(ctx context.Context, c *zklock.Client, path string, from, rows int) (e lockEntry, err error) {
+// readEntry reads a part of a lock's queue.
+func readEntry(ctx context.Context, c *zklock.Client, path string, from, rows int) (lockEntry, error) {
 	page, err := c.QueuePage(ctx, path, from, rows)
-	e.Queue = queuejson.New(page)
-	if err != nil || e.Kind != recipe.Permits.String() {
-		return e, err
-	}
-	s, err := c.Session(ctx)
-	if err == nil {
-		e.Permits, err = permitsAt(ctx, s, path)
-	}
-	return e, readable(err)
+	return lockEntry{queuejson.New(page)}, err
 }
 
 // kind is the lock's, with how many permits it has.

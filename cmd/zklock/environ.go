@@ -41,8 +41,11 @@ func nested(ctx context.Context, c *zklock.Client, path string, permits, size in
 		if err != nil {
 			return err
 		}
-		stat, err := s.ExistsNow(ctx, node)
-		if errors.Is(err, zk.ErrNoNode) || err == nil && sessionID(stat.EphemeralOwner) != id {
+		b := s.Batch()
+		b.Sync(node)
+		look := b.Exists(node)
+		err = b.Do(ctx)
+		if errors.Is(err, zk.ErrNoNode) || err == nil && sessionID(look.Value.EphemeralOwner) != id {
 			continue // lost, or another ensemble's
 		}
 		if err != nil {

@@ -69,7 +69,7 @@ func codeOf(err error) int {
 	case errors.As(err, &own):
 		return own.code
 	case errors.Is(err, syscall.EPIPE):
-		return exitSignal + int(syscall.SIGPIPE)
+		return exitSignal + 13 // SIGPIPE, which not every system has
 	case errors.Is(err, zklock.ErrBusy):
 		return exitBusy
 	case errors.Is(err, zklock.ErrPath), errors.Is(err, zklock.ErrOption), errors.Is(err, zklock.ErrConflict):

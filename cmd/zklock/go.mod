@@ -1,6 +1,6 @@
 module github.com/zklock/locker/cmd/zklock
 
-go 1.26.0
+go 1.25.0
 
 require (
 	github.com/creack/pty v1.1.24
@@ -10,8 +10,8 @@ require (
 	github.com/spf13/pflag v1.0.9
 	github.com/stretchr/testify v1.12.1
 	github.com/zklock/locker v0.1.0
-	golang.org/x/sys v0.49.0
-	golang.org/x/term v0.47.0
+	golang.org/x/sys v0.47.0
+	golang.org/x/term v0.45.0
 )
 
 require (

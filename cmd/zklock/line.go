@@ -21,13 +21,14 @@ import (
 // line and who is ahead. The lock itself watches only the one before it; so, for a person who looks, line reads the
 // queue's names once a second.
 type line struct {
-	out   io.Writer
-	path  string
-	began time.Time
-	aside bool // it has no place there itself
-	shown bool // there is a terminal, and somebody who wants to see it
-	join  sync.WaitGroup
-	stop  context.CancelFunc
+	out    io.Writer
+	path   string
+	began  time.Time
+	aside  bool // it has no place there itself
+	shown  bool // there is a terminal, and somebody who wants to see it
+	join   sync.WaitGroup
+	stop   context.CancelFunc
+	notify *notifier // is told, too; may be nil
 
 	mu     sync.Mutex     // guards what follows
 	c      *zklock.Client // once there is one
@@ -45,13 +46,18 @@ func (a *app) newLine(path string) *line {
 
 // hooks tell it what the lock sees by itself.
 func (l *line) hooks() zklock.Hooks {
-	if !l.shown {
+	if !l.shown && l.notify == nil {
 		return zklock.Hooks{}
 	}
 	return zklock.Hooks{Queued: func(q zklock.QueuedInfo) { l.set(q.Ahead, q.Holder, q.Who) }}
 }
 
 func (l *line) set(ahead int, head, who string) {
+	l.notify.waited(l.moved(ahead, head, who))
+}
+
+// moved takes in a place in line, shows it, and returns it in words.
+func (l *line) moved(ahead int, head, who string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if who == "" && l.head == head {
@@ -59,6 +65,7 @@ func (l *line) set(ahead int, head, who string) {
 	}
 	l.queued, l.ahead, l.head, l.who = true, ahead, head, who
 	l.draw()
+	return l.place()
 }
 
 // connected lets it look for itself.
@@ -88,12 +95,26 @@ func (l *line) follow(ctx context.Context) {
 			c, queued, head := l.c, l.queued, l.head
 			l.draw()
 			l.mu.Unlock()
-			if began := time.Now(); c != nil && queued && began.After(next) {
-				own = l.look(ctx, c, own, head)
+			if began := time.Now(); c != nil && began.After(next) {
+				if l.aside {
+					l.count(ctx, c)
+				} else if queued {
+					own = l.look(ctx, c, own, head)
+				}
 				next = time.Now().Add(restFor(0, time.Since(began)))
 			}
 		}
 	})
+}
+
+// count reads how many are in line, and who is the first.
+func (l *line) count(ctx context.Context, c *zklock.Client) {
+	page, err := c.QueuePage(ctx, l.path, 0, 1)
+	if err != nil || len(page.Contenders) == 0 {
+		return
+	}
+	first := page.Contenders[0]
+	l.set(page.Holding+page.Waiting, first.Node, who(queuejson.NewMember(1, first)))
 }
 
 // look reads where own stands; it finds own first. What fails is tried again a second later: the wait itself goes on.
@@ -153,6 +174,20 @@ func describe(ctx context.Context, s *session.Session, dir, name string) string 
 	return who(queuejson.NewMember(1, contender(join(dir, name), nodes[0].Data, nodes[0].Stat)))
 }
 
+// place says where it stands in words. The caller holds mu.
+func (l *line) place() string {
+	switch text := fmt.Sprintf("waiting %s in line", ordinal(l.ahead+1)); {
+	case l.aside && l.who != "":
+		return fmt.Sprintf("waiting for %d in line, first %s", l.ahead, l.who)
+	case l.aside:
+		return fmt.Sprintf("waiting for %d in line", l.ahead)
+	case l.who != "":
+		return text + " behind " + l.who
+	default:
+		return text
+	}
+}
+
 // draw writes the line. The caller holds mu.
 func (l *line) draw() {
 	waited := time.Since(l.began)
@@ -161,16 +196,7 @@ func (l *line) draw() {
 	}
 	text := fmt.Sprintf("zklock: connecting … %s", age(waited))
 	if l.queued {
-		text = fmt.Sprintf("zklock: waiting %s in line", ordinal(l.ahead+1))
-		if l.aside {
-			text = fmt.Sprintf("zklock: waiting for %d in line", l.ahead)
-		}
-		if l.who != "" && l.aside {
-			text += ", first " + l.who
-		} else if l.who != "" {
-			text += " behind " + l.who
-		}
-		text += " … " + age(waited)
+		text = "zklock: " + l.place() + " … " + age(waited)
 	}
 	width, _, err := term.GetSize(int(os.Stderr.Fd()))
 	if err != nil || width < 10 {

@@ -32,12 +32,19 @@ type lockFlags struct {
 	delaySet  bool
 	owner     string
 	container bool
+	notify    bool // of run and elect
 	aclText   []string
 	acl       []zk.ACL
 
 	// Of run and hold only.
 	try, shared, exclusive bool
 	permits, size          int
+
+	// Of run only: see once.go.
+	key      string
+	every    time.Duration
+	atMost   bool
+	everySet bool
 }
 
 // register adds the flags of a command that is run under a lock.
@@ -47,6 +54,7 @@ func (l *lockFlags) register(a *app, cmd *cobra.Command) {
 	f.StringVar(&l.onLoss, "on-loss", lossKill, "`what` to do when the lock is lost: kill, term or ignore")
 	f.DurationVar(&l.grace, "grace", 0, "time from SIGTERM to SIGKILL, at most a quarter of the session timeout; default a fifth")
 	f.DurationVar(&l.maxHold, "max-hold", 0, "end the command when it has held the lock for so long: SIGTERM, then SIGKILL after the grace")
+	f.BoolVar(&l.notify, "notify", false, "tell systemd how it stands, for a service with Type=notify: ready when the command runs")
 	noFiles(cmd, "on-loss", lossKill, lossTerm, lossIgnore)
 }
 
@@ -76,6 +84,9 @@ func (l *lockFlags) registerKind(cmd *cobra.Command) {
 func (l *lockFlags) check(a *app, cmd *cobra.Command, argv []string) error {
 	changed := cmd.Flags().Changed
 	l.waitSet, l.graceSet, l.delaySet = changed("wait"), changed("grace"), changed("lock-delay")
+	if err := l.checkOnce(changed); err != nil {
+		return err
+	}
 	most := a.conn.timeout / gracePart
 	switch {
 	case l.try && l.waitSet:

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
+	"os"
 	"strings"
 	"sync"
 	"text/tabwriter"
@@ -14,7 +14,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/spf13/cobra"
 
-	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/internal/queuejson"
 	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 )
@@ -24,22 +24,21 @@ func (a *app) lsCommand() *cobra.Command {
 	var rows int
 	var limits walkLimits
 	cmd := &cobra.Command{
-		Use:     "ls [flags] [PATH]",
+		Use:     "ls [flags] PATH",
 		GroupID: groupLook,
 		Short:   "List the locks that are in use",
-		Long: `List the locks at PATH and below it (default: all) that somebody holds or waits for: who holds, for how long it has
-stood in line, and how many wait. A znode is taken for a lock when it has children that are named as a lock's contenders
+		Long: `List the locks at PATH (default: $ZKLOCK_ROOT) and below it that somebody holds or waits for: who holds, for how long it has
+stood in line (its wait included: when it got the lock, the ensemble does not know), and how many wait. A znode is taken for a lock when it has children that are named as a lock's contenders
 are. ZooKeeper's own znodes are left out, and those that may not be read: it says how many. At most --limit znodes are
-looked at, a list for each: name the PATH of the locks where many others use the ensemble. With --json, --rows of each
+looked at, a list for each, also where others than locks have put them: / is the whole ensemble. With --json, --rows of each
 line are shown. It ends with 77 when PATH itself may not be read.`,
-		Example: `  zklock ls
-  zklock ls /locks
+		Example: `  zklock ls /locks
   zklock ls --json /locks | jq -r '.[] | select(.waiting > 10) | .path'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			root := "/"
-			if len(args) == 1 {
-				root = args[0]
+			root, err := lookRoot(cmd, args)
+			if err != nil {
+				return err
 			}
 			if err := limits.check(); err != nil {
 				return err
@@ -60,8 +59,13 @@ line are shown. It ends with 77 when PATH itself may not be read.`,
 				if found.cut && !a.quiet {
 					notice(a.err, "not everything was looked at: --limit %d znodes, --depth %d", limits.znodes, limits.depth)
 				}
-				if found.refused > 0 && !a.quiet {
-					notice(a.err, "%d znodes may not be read with these credentials: locks there are not shown", found.refused)
+				if found.hidden > 0 && !a.quiet {
+					notice(a.err, "%d znodes may not be read with these credentials: locks there are not shown", found.hidden)
+				}
+				if len(found.locks) == 0 {
+					if err := a.noteMissing(ctx, c, root); err != nil {
+						return err
+					}
 				}
 				if asJSON {
 					return a.printJSON(found.locks)
@@ -74,6 +78,18 @@ line are shown. It ends with 77 when PATH itself may not be read.`,
 	rowsFlag(cmd, &rows)
 	limits.register(cmd)
 	return cmd
+}
+
+// lookRoot is the path below which ls and top look. Not by itself the root: an ensemble may have a million znodes that are no
+// locks, and each costs a list.
+func lookRoot(cmd *cobra.Command, args []string) (string, error) {
+	if len(args) == 1 {
+		return args[0], nil
+	}
+	if root := os.Getenv(envRoot); root != "" {
+		return root, nil
+	}
+	return "", usagef("no PATH: name the directory of the locks, or set %s; %s / looks at the whole ensemble", envRoot, cmd.CommandPath())
 }
 
 func rowsFlag(cmd *cobra.Command, rows *int) {
@@ -101,79 +117,22 @@ func (l *walkLimits) check() error {
 // atOnce is how many znodes are read at a time.
 const atOnce = 16
 
-// walk is what findLocks has found.
+// walk is what was found of a tree.
 type walk struct {
-	locks   []lockEntry
-	znodes  int  // that were looked at
-	refused int  // of these, that may not be read
-	cut     bool // the limits left something out
+	locks  []lockEntry
+	looked int  // znodes that were looked at
+	hidden int  // of these, that may not be read
+	cut    bool // the limits left something out
 }
 
-// findLocks walks the tree below root, level by level, and reads rows contenders of each lock.
+// findLocks looks for the locks below root, and reads rows contenders of each.
 func findLocks(ctx context.Context, c *zklock.Client, root string, limits walkLimits, rows int) (w walk, err error) {
-	if err := session.CheckPath(root); err != nil {
-		return w, err
+	found, err := c.Locks(ctx, root, zklock.SearchZnodes(limits.znodes), zklock.SearchDepth(limits.depth), zklock.SearchRows(rows))
+	w.locks = []lockEntry{}
+	w.looked, w.hidden, w.cut = found.Looked, found.Hidden, found.Cut
+	for _, page := range found.Locks {
+		w.locks = append(w.locks, lockEntry{queuejson.New(page)})
 	}
-	s, err := c.Session(ctx)
-	if err == nil {
-		err = s.Sync(ctx, "/")
-	}
-	if err != nil {
-		return w, err
-	}
-	var locks []string
-	level := []string{root}
-	for depth := 0; len(level) > 0; depth++ {
-		if depth > limits.depth || w.znodes+len(level) > limits.znodes {
-			w.cut = true
-			level = level[:max(0, min(len(level), limits.znodes-w.znodes))]
-			if depth > limits.depth || len(level) == 0 {
-				break
-			}
-		}
-		w.znodes += len(level)
-		children := make([][]string, len(level))
-		refused := make([]bool, len(level))
-		if err := each(level, func(i int, dir string) error {
-			names, _, err := s.List(ctx, dir)
-			children[i] = names
-			if dir == root && errors.Is(err, zk.ErrNoAuth) {
-				return err // an empty table would say that nobody holds anything
-			}
-			refused[i] = errors.Is(err, zk.ErrNoAuth)
-			return readable(err)
-		}); err != nil {
-			return w, err
-		}
-		for _, is := range refused {
-			if is {
-				w.refused++
-			}
-		}
-		var next []string
-		for i, dir := range level {
-			contenders := 0
-			for _, name := range children[i] {
-				if _, ok := recipe.Parse(name); ok {
-					contenders++
-				} else if p := join(dir, name); p != "/zookeeper" {
-					next = append(next, p)
-				}
-			}
-			if contenders > 0 && dir != "/" {
-				locks = append(locks, dir)
-			}
-		}
-		level = next
-	}
-	slices.Sort(locks)
-	all := make([]lockEntry, len(locks))
-	err = each(locks, func(i int, dir string) error {
-		var err error
-		all[i], err = readEntry(ctx, c, dir, 0, rows)
-		return readable(err)
-	})
-	w.locks = slices.DeleteFunc(all, func(e lockEntry) bool { return e.Holding+e.Waiting == 0 }) // gone meanwhile
 	return w, err
 }
 
@@ -224,7 +183,7 @@ func join(dir, name string) string { return strings.TrimSuffix(dir, "/") + "/" +
 // printLocks prints a table of locks.
 func printLocks(out io.Writer, locks []lockEntry, now time.Time) error {
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "LOCK\tKIND\tHOLDER\tAGE\tWAITING")
+	fmt.Fprintln(w, "LOCK\tKIND\tHOLDER\tIN LINE\tWAITING")
 	for _, e := range locks {
 		held := "-"
 		if since := e.since(); !since.IsZero() {

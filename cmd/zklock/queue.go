@@ -50,9 +50,9 @@ hold are shown as waiting until they are done: they may still be at work.`,
 				}
 				all := e.Holding + e.Waiting
 				switch {
-				case a.quiet:
 				case all == 0:
 					err = a.noteMissing(ctx, c, args[0])
+				case a.quiet:
 				case len(e.Line) < all:
 					notice(a.err, "%d of %d in line are shown: --from %d --rows %d", len(e.Line), all, from, rows)
 				case e.Permits > 0 && !asJSON:
@@ -83,17 +83,23 @@ hold are shown as waiting until they are done: they may still be at work.`,
 	return cmd
 }
 
-// noteMissing says so when there is no znode at path: nobody has used it, or it is misspelt.
+// noteMissing says so when there is no znode at path: nobody has used it, or it is misspelt. That the chroot is missing is an
+// error: nothing that was found there says anything of the locks that were meant.
 func (a *app) noteMissing(ctx context.Context, c *zklock.Client, path string) error {
 	s, err := c.Session(ctx)
 	if err != nil {
 		return err
 	}
-	if _, err = s.Exists(ctx, path); errors.Is(err, zk.ErrNoNode) {
-		notice(a.err, "%s does not exist: nobody has used it as a lock, or it was removed since", path)
-		return nil
+	if _, err = s.Exists(ctx, path); !errors.Is(err, zk.ErrNoNode) {
+		return readable(err)
 	}
-	return readable(err)
+	if _, err := s.Exists(ctx, "/"); errors.Is(err, zk.ErrNoNode) {
+		return usagef("the chroot of --zk %s does not exist", a.conn.zk)
+	}
+	if !a.quiet {
+		notice(a.err, "%s does not exist: nobody has used it as a lock, or it was removed since", path)
+	}
+	return nil
 }
 
 func jsonFlag(cmd *cobra.Command, on *bool) {
@@ -123,7 +129,7 @@ func (a *app) with(fn func(ctx context.Context, c *zklock.Client) error, more ..
 // printQueue prints one line of contenders as a table.
 func printQueue(out io.Writer, e lockEntry, now time.Time) error {
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "POS\tSTATE\tKIND\tOWNER\tHOST\tPID\tAGE\tSESSION\tTOKEN")
+	fmt.Fprintln(w, "POS\tSTATE\tKIND\tOWNER\tHOST\tPID\tIN LINE\tSESSION\tTOKEN")
 	for _, m := range e.Line {
 		state := "waits"
 		if m.Holds {

@@ -22,6 +22,15 @@ see zklock help environment. A run inside it that would wait for the same lock, 
 When the lock is about to be lost the group gets SIGTERM, and SIGKILL before anybody else can have the lock; the same
 when zklock itself is killed. See zklock help safety.
 
+With --notify it tells systemd how it stands, as a service with Type=notify does: its place in line as the status, as long
+as it waits that the start may take longer, and that it is ready when the command runs.
+
+A lock alone does not keep a job that many hosts start from being run again by the one whose clock is late. With --once-per
+KEY, a date for example, the command is run unless somebody has run it for that key; with --every 20h, unless the last run
+began less than 20 h ago, by the ensemble's clock. What was run is kept beside the lock, at PATH.done. When it was run already
+zklock ends with 0 at once and says so on a terminal only, so that cron sends no mail. A run counts when the command has
+ended with 0; with --at-most-once from its start, so that one that fails or crashes is not made again.
+
 ` + exitTable,
 		Example: `  zklock run /locks/nightly-report -- ./report.sh --all
   zklock run --try /locks/nightly-report -- ./report.sh           # 75 when somebody else has it
@@ -29,6 +38,8 @@ when zklock itself is killed. See zklock help safety.
   zklock run -q --try -E 0 /locks/nightly-report -- ./report.sh   # busy is fine: nothing to say, 0
   zklock run --shared /locks/config -- ./read-config.sh           # together with other readers …
   zklock run --exclusive /locks/config -- ./write-config.sh       # … and not with a writer
+  zklock run --once-per "$(date -u +%F)" /locks/nightly-report -- ./report.sh  # on all hosts, by cron
+  zklock run --every 20h /locks/nightly-report -- ./report.sh
   zklock run -n 2 --of 5 /locks/converters -- ./convert.sh big.mp4 # 2 of 5 permits
   zklock run /locks/deploy -- sh -c 'echo "token $ZKLOCK_TOKEN" && ./deploy.sh'`,
 		Args: pathAndCommand,
@@ -41,6 +52,7 @@ when zklock itself is killed. See zklock help safety.
 	}
 	l.register(a, cmd)
 	l.registerKind(cmd)
+	l.registerOnce(cmd)
 	return cmd
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"syscall"
 	"time"
 
@@ -14,13 +15,28 @@ import (
 
 // run is zklock run.
 func (a *app) run(l *lockFlags, path string, argv []string) error {
-	return a.underLock(l, path, argv, false, func(ctx context.Context, c *zklock.Client, left time.Duration) (*zklock.Hold, error) {
+	if l.once() {
+		return a.underLock(l, path, argv, false, a.onlyOnce(l, path))
+	}
+	return a.underLock(l, path, argv, false, a.holding(func(ctx context.Context, c *zklock.Client, left time.Duration) (*zklock.Hold, error) {
 		return l.take(ctx, a, c, path, left)
-	})
+	}))
+}
+
+// holding is the section of a lock that is taken and released.
+func (a *app) holding(take taker) section {
+	return func(ctx context.Context, c *zklock.Client, left time.Duration, fn func(h *zklock.Hold) error) error {
+		h, err := take(ctx, c, left)
+		if err != nil {
+			return err
+		}
+		defer a.release(h)
+		return fn(h)
+	}
 }
 
 // underLock takes the lock and runs the command; again does so until the command has ended with the lock in hand.
-func (a *app) underLock(l *lockFlags, path string, argv []string, again bool, take taker) (err error) {
+func (a *app) underLock(l *lockFlags, path string, argv []string, again bool, under section) (err error) {
 	j := &job{a: a, args: argv, onLoss: l.onLoss, maxHold: l.maxHold}
 	if j.file, err = lookup(argv[0]); err != nil {
 		return err
@@ -28,12 +44,16 @@ func (a *app) underLock(l *lockFlags, path string, argv []string, again bool, ta
 	if err := adopt(); err != nil {
 		return fmt.Errorf("can't reap what the command leaves behind: %w", err)
 	}
+	if j.notify, err = openNotifier(l.notify); err != nil {
+		return err
+	}
+	defer j.notify.close()
 	j.reaper = newReaper()
 	defer j.reaper.close()
 	j.sigs = catchSignals()
 	var like syscall.Signal
 	for terms := 0; ; terms++ {
-		like, err = a.once(j, l, path, take)
+		like, err = a.attempt(j, l, path, under)
 		code := codeOf(err)
 		if !again || code != exitLost && (code != exitUnreachable || terms == 0) {
 			break
@@ -52,49 +72,55 @@ func (a *app) underLock(l *lockFlags, path string, argv []string, again bool, ta
 	return err
 }
 
-// once takes the lock once and runs the command under it.
-func (a *app) once(j *job, l *lockFlags, path string, take taker) (like syscall.Signal, err error) {
+// attempt takes the lock once and runs the command under it.
+func (a *app) attempt(j *job, l *lockFlags, path string, under section) (like syscall.Signal, err error) {
 	if j.guard, err = startGuard(j.reaper, j.death()); err != nil {
 		return 0, err
 	}
 	defer j.guard.end()
 	ctx, heard := j.sigs.whileWaiting(context.Background())
 	line := a.newLine(path)
+	line.notify = j.notify
 	line.follow(ctx)
+	j.notify.waiting(path)
 	began := time.Now()
+	waited := sync.OnceValue(func() error { // ends the wait; an error says that a signal has
+		sig, interrupted := heard()
+		line.end()
+		if interrupted {
+			return &exitError{exitSignal + int(sig), nil}
+		}
+		return nil
+	})
 	c, err := a.dialWithin(ctx, l, zklock.WithHooks(line.hooks()))
-	var h *zklock.Hold
 	if err == nil {
 		defer func() { err = errors.Join(err, c.Close()) }()
 		line.connected(c)
 		if !l.try {
 			err = nested(ctx, c, path, l.permits, l.size)
 		}
-		if err == nil {
-			h, err = take(ctx, c, l.wait-time.Since(began))
-		}
 	}
-	sig, interrupted := heard()
-	line.end()
-	switch {
-	case interrupted:
-		if h != nil {
-			a.release(h)
-		}
-		return 0, &exitError{exitSignal + int(sig), nil}
-	case err != nil:
-		return 0, err
-	}
-	defer a.release(h)
-	s, err := c.Session(context.Background())
 	if err == nil {
-		err = h.Err()
+		err = under(ctx, c, l.wait-time.Since(began), func(h *zklock.Hold) error {
+			if err := waited(); err != nil {
+				return err
+			}
+			s, err := c.Session(context.Background())
+			if err == nil {
+				err = h.Err()
+			}
+			if err != nil {
+				return err // lost before the command was started
+			}
+			j.grace = l.graceOf(s.Timeout())
+			like, err = j.run(h, s.Timeout(), append(lockEnvironment(path, h, s.ID()), a.conn.handed...))
+			return err
+		})
 	}
-	if err != nil {
-		return 0, err // lost before the command was started
+	if interrupted := waited(); interrupted != nil {
+		return 0, interrupted
 	}
-	j.grace = l.graceOf(s.Timeout())
-	return j.run(h, s.Timeout(), append(lockEnvironment(path, h, s.ID()), a.conn.handed...))
+	return like, err
 }
 
 // dialWithin is dial that takes --wait into account.
@@ -107,7 +133,7 @@ func (a *app) dialWithin(ctx context.Context, l *lockFlags, more ...zklock.Optio
 
 // elect is zklock elect.
 func (a *app) elect(l *lockFlags, path string, argv []string, value string, again bool) error {
-	return a.underLock(l, path, argv, again, campaign(path, value, l))
+	return a.underLock(l, path, argv, again, a.holding(campaign(path, value, l)))
 }
 
 // interruptible calls fn with a context that ends with the first signal that ends programs; then the exit code says so.

@@ -5,6 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -18,7 +23,7 @@ func (a *app) serveCommand() *cobra.Command {
 		GroupID: groupRest,
 		Short:   "Serve as a ZooKeeper for tests, in memory",
 		Long: `Serve as one ZooKeeper server on this machine, for tests in any language, until a signal arrives: it starts at once, needs
-no Java, and speaks the protocol as a real server does. It prints its connect string when it is ready. FOR TESTS ONLY: its
+no Java, and speaks the protocol as a real server does. SIGINT and SIGTERM end it with 0. It prints its connect string when it is ready. FOR TESTS ONLY: its
 data are in memory and GONE when it ends, and it is not replicated. --tick sets its ticks; sessions may last 2 to 20 of them.`,
 		Example: `  zklock serve --addr 127.0.0.1:2181
   coproc ZK { zklock serve -q; }; read -r ZKLOCK_ZK <&"${ZK[0]}"; pytest; kill "$ZK_PID"   # bash`,
@@ -28,19 +33,24 @@ data are in memory and GONE when it ends, and it is not replicated. --tick sets 
 			if ip := net.ParseIP(host); err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
 				return usagef("--addr %s: want host:port on the loopback, for example 127.0.0.1:2181", addr)
 			}
-			return a.interruptible(func(ctx context.Context) error { return a.serve(ctx, addr, zktest.Version(like)) })
+			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			return a.serve(ctx, addr, zktest.Version(like))
 		},
 	}
 	cmd.Flags().StringVar(&addr, "addr", "127.0.0.1:0", "`host:port` to listen at, on the loopback; port 0 is any that is free")
-	cmd.Flags().StringVar(&like, "version-like", string(zktest.Version39), "behave like this `version` of ZooKeeper: 3.8 or 3.9")
-	noFiles(cmd, "version-like", string(zktest.Version38), string(zktest.Version39))
+	cmd.Flags().StringVar(&like, "version-like", string(zktest.Version39), "behave like this `version` of ZooKeeper, 3.8 or 3.9, or of ClickHouse Keeper, keeper-22 or keeper-26")
+	noFiles(cmd, "version-like", versions...)
 	noFiles(cmd, "addr")
 	return cmd
 }
 
+// versions are those of servers that serve behaves like.
+var versions = []string{string(zktest.Version38), string(zktest.Version39), string(zktest.Keeper22), string(zktest.Keeper26)}
+
 func (a *app) serve(ctx context.Context, addr string, like zktest.Version) (err error) {
-	if like != zktest.Version38 && like != zktest.Version39 {
-		return usagef("--version-like %s: want %s or %s", like, zktest.Version38, zktest.Version39)
+	if !slices.Contains(versions, string(like)) {
+		return usagef("--version-like %s: want one of %s", like, strings.Join(versions, ", "))
 	}
 	s, err := zktest.Start(zktest.WithAddr(addr), zktest.WithVersion(like), zktest.WithTick(a.conn.tick))
 	if err != nil {

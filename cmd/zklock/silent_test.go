@@ -57,7 +57,7 @@ func TestQueueSaysWhichContendersHaveNoTokenToBreakThemBy(t *testing.T) {
 	p.exits(0)
 	require.Regexp(t, `(?m)^1 +holds +mutex +- +- +- +- +- +-$`, p.out.String())
 	require.Contains(t, p.err.String(), "1 of these may not be read with these credentials")
-	p = launch(t, s.Addr(), "ls")
+	p = launch(t, s.Addr(), "ls", "/")
 	p.exits(0)
 	require.Regexp(t, `(?m)^/locks +mutex +\(may not be read\) +- +0$`, p.out.String())
 }

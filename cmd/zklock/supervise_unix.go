@@ -22,7 +22,8 @@ type job struct {
 	sigs    *signals
 	reaper  *reaper
 	guard   *guard
-	lent    bool // the command had the terminal: Ctrl-C went to it alone
+	notify  *notifier // nil: nobody is told
+	lent    bool      // the command had the terminal: Ctrl-C went to it alone
 }
 
 // death is the signal that the command gets when we die.
@@ -77,6 +78,7 @@ func (j *job) run(h *zklock.Hold, timeout time.Duration, env []string) (like sys
 		return 0, err
 	}
 	j.guard.group(s.child.pgid)
+	j.notify.ready(fmt.Sprintf("holds %s, token %d", h.Node(), h.Token()))
 	err = s.watch()
 	s.tty.take()
 	j.lent = s.tty != nil && s.tty.lent

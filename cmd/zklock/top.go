@@ -13,12 +13,12 @@ import (
 )
 
 func (a *app) topCommand() *cobra.Command {
-	t := top{a: a, root: "/"}
+	t := top{a: a}
 	cmd := &cobra.Command{
-		Use:     "top [flags] [PATH]",
+		Use:     "top [flags] PATH",
 		GroupID: groupLook,
 		Short:   "Watch locks and their queues live",
-		Long: `Watch the locks at PATH and below it (default: all), as zklock ls lists them, and the queue of the one that is chosen, as
+		Long: `Watch the locks at PATH (default: $ZKLOCK_ROOT) and below it, as zklock ls lists them, and the queue of the one that is chosen, as
 zklock queue shows it; on a terminal. With --json it writes the list again and again, one line each time, and needs none.
 
 A look costs a list for each znode below PATH, --limit of them at most, and some reads for each lock. The next one comes
@@ -29,10 +29,11 @@ Keys: up and down (or k and j) choose a lock, Enter shows its queue, Esc goes ba
   zklock top --json --interval 10s /locks >> locks.jsonl`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 1 {
-				t.root = args[0]
-			}
+			var err error
+			t.root, err = lookRoot(cmd, args)
 			switch {
+			case err != nil:
+				return err
 			case t.every < 100*time.Millisecond:
 				return usagef("--interval %v: must be at least 100ms", t.every)
 			case !t.json && !(term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd()))):

@@ -71,7 +71,7 @@ func TestTopShowsLocksAndQueuesOnATerminalAndGivesItBack(t *testing.T) {
 	c := shell(t, s.Addr())
 	c.types("zklock top --interval 100ms /locks; echo \"code $?\"\n")
 	c.shows("> /locks/a", "mutex", `first\x1b[2J (`, "2")
-	c.shows("  /locks/b", "read lock", "reader (")
+	c.shows("  /locks/b", "read", "reader (")
 	c.shows("locks: 2", "waiting: 2")
 	require.Len(t, c.frame(), 12)
 
@@ -108,7 +108,7 @@ func TestTopGivesTheTerminalBackHoweverItEnds(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	for _, sig := range []syscall.Signal{0, syscall.SIGTERM, syscall.SIGHUP} {
-		c := open(t, s.Addr(), self(t, "zklock", "top", "--interval", "100ms"))
+		c := open(t, s.Addr(), self(t, "zklock", "top", "--interval", "100ms", "/"))
 		c.shows("locks: 0")
 		require.Equal(t, "raw", mode(t, c))
 		want := 0

@@ -18,7 +18,8 @@ script around zklock is interrupted too.`},
   ` + envAuth + `       --auth: scheme:credential, one a line
   ` + envAuthFile + `  --auth-file
   ` + envTimeout + `    --timeout: the session timeout, for example 30s
-  ZKLOCK_CONNECT_TIMEOUT, ZKLOCK_TICK, ZKLOCK_TLS (true), ZKLOCK_TLS_CA, ZKLOCK_TLS_CERT, ZKLOCK_TLS_KEY,
+  ` + envRoot + `       PATH of ls and top: the directory of your locks
+  ZKLOCK_CONNECT_TIMEOUT, ZKLOCK_TICK, ZKLOCK_CREATE_CHROOT, ZKLOCK_TLS (true), ZKLOCK_TLS_CA, ZKLOCK_TLS_CERT, ZKLOCK_TLS_KEY,
   ZKLOCK_TLS_SERVER_NAME: --connect-timeout and so on
 
 The command of run and elect finds in these, ` + envAuth + ` apart, what zklock was given by flags: a zklock in it uses the same
@@ -44,7 +45,8 @@ ensemble remove the lock's znode when it is not used any more.
 One path is one kind of lock: a plain one (run, elect), a read/write lock (run --shared, run --exclusive), or one with
 permits (run -n N --of SIZE). Another kind on the same path is refused, with 64.
 
-A chroot behind the servers, --zk zk1:2181,zk2:2181/team-a, is put in front of every path.`},
+A chroot behind the servers, --zk zk1:2181,zk2:2181/team-a, is put in front of every path. One that does not
+exist is an error, 64; --create-chroot has run, elect and hold make it.`},
 		{"safety", "When a command is stopped, and what is not covered", `The lock is ours as long as the ensemble hears of us in time. zklock knows from its own clock until when nobody else can
 have it, with what the ensemble's leader has confirmed, and allows for clocks that differ by two per cent. For a session
 timeout T (--timeout, 10 s; the servers may grant another):
@@ -97,7 +99,7 @@ A holder of another client does not have to let go before its session has ended,
     {"position": 1, "holds": true, "kind": "mutex", "owner": "report.sh", "host": "host7", "pid": 4711,
      "since": "2006-01-02T15:04:05.123Z", "session": "0x100003e8582000f", "token": 4294967321,
      "node": "/locks/a/_c_…-lock-0000000003", "data": "am9iIDQy", "size": 96}, …]}
-kind is that of the first in line: "mutex", "read lock", "write lock" or "semaphore", of which permits says how many there are. holding and waiting count the whole
+kind is that of the first in line: "mutex", "election", "read", "write" or "semaphore", of which permits says how many there are. holding and waiting count the whole
 line; line has --rows of it, and each one's position. owner, host, pid, permits (of a semaphore's contender) and data
 (base64) are left out when there are none; since when the znode may not be read: session is
 "0x0" and token 0 then, from ZooKeeper 3.8.4 on. since is the ensemble's clock, session

@@ -265,7 +265,7 @@ func TestBreakAsksOnATerminal(t *testing.T) {
 	}{{"n\n", 1, "zklock: not removed"}, {"\n", 1, "zklock: not removed"}, {"y\n", 0, "removed token"}} {
 		ask := open(t, s.Addr(), self(t, "zklock", "break", "/l", "--token", token))
 		ask.sees("hangs (")
-		ask.sees("1st in line, HOLDS the lock since")
+		ask.sees(", HOLDS the lock.")
 		ask.sees("Remove it? [y/N] ")
 		ask.types(c.answer)
 		ask.sees(c.says)

@@ -128,12 +128,12 @@ func (v *view) title(now time.Time) string {
 	for _, e := range v.last.locks {
 		waiting += e.Waiting
 	}
-	what = fmt.Sprintf("%s   locks: %d   waiting: %d   looked at %d znodes", what, len(v.last.locks), waiting, v.last.znodes)
+	what = fmt.Sprintf("%s   locks: %d   waiting: %d   looked at %d znodes", what, len(v.last.locks), waiting, v.last.looked)
 	if v.last.cut {
 		what += " (--limit)"
 	}
-	if v.last.refused > 0 {
-		what += fmt.Sprintf(" (%d may not be read)", v.last.refused)
+	if v.last.hidden > 0 {
+		what += fmt.Sprintf(" (%d may not be read)", v.last.hidden)
 	}
 	if v.last.took >= 100*time.Millisecond {
 		what += fmt.Sprintf(" in %v", v.last.took.Round(100*time.Millisecond))

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/spf13/cobra"
 
-	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/zklock"
 )
 
@@ -21,7 +19,8 @@ func (a *app) waitCommand() *cobra.Command {
 		GroupID: groupRun,
 		Short:   "Wait until nobody holds a lock or waits for it",
 		Long: `Wait until nobody holds the lock at PATH or waits for it, and end with 0; 75 when that is not so within --wait, or at once with --try. It takes no
-place in line and keeps nobody waiting; the lock may be taken again the moment after.
+place in line and keeps nobody waiting; the lock may be taken again the moment after. Where there is no znode nobody holds
+anything: it ends with 0, and says so, since the path may be misspelt. A chroot that does not exist is an error, 64.
 
 ` + exitTable,
 		Example: `  zklock wait /locks/deploy && echo "no deployment under way"
@@ -55,9 +54,13 @@ place in line and keeps nobody waiting; the lock may be taken again the moment a
 				} else if err := nested(ctx, c, args[0], 0, 0); err != nil {
 					return err
 				}
+				if err := a.noteMissing(ctx, c, args[0]); err != nil {
+					return err
+				}
+				line.connected(c)
 				line.follow(ctx)
 				defer line.end()
-				return untilFree(ctx, c, args[0], try, line)
+				return untilFree(ctx, c, args[0], try)
 			})
 		},
 	}
@@ -69,48 +72,19 @@ place in line and keeps nobody waiting; the lock may be taken again the moment a
 
 var errWaited = errors.New("the time to wait is over")
 
-// untilFree returns nil when nobody is in the line of path. It watches the last one there, so that a long line that
-// moves does not wake it.
-func untilFree(ctx context.Context, c *zklock.Client, path string, try bool, l *line) error {
-	if _, err := c.QueuePage(ctx, path, 0, 0); err != nil { // says what is wrong with the path
-		return waited(ctx, path, err, 0)
+// untilFree returns nil when nobody is in the line of path.
+func untilFree(ctx context.Context, c *zklock.Client, path string, try bool) error {
+	page, err := c.QueuePage(ctx, path, 0, 0) // also says what is wrong with the path
+	ahead := page.Holding + page.Waiting
+	switch {
+	case err != nil || ahead == 0:
+		return err
+	case try:
+		return fmt.Errorf("%w: %s: %d in line", zklock.ErrBusy, path, ahead)
 	}
-	ahead := 0
-	for {
-		s, err := c.Session(ctx)
-		if err != nil {
-			return waited(ctx, path, err, ahead)
-		}
-		if err = s.Sync(ctx, path); err == nil {
-			var names []string
-			var stat zk.Stat
-			if names, stat, err = s.List(ctx, path); err == nil {
-				names, err = recipe.InOrder(ctx, s, path, names, stat)
-			}
-			switch ahead = len(names); {
-			case errors.Is(err, zk.ErrNoNode), err == nil && ahead == 0:
-				return nil
-			case err == nil && try:
-				return busy(path, ahead)
-			case err == nil:
-				l.set(ahead, join(path, names[0]), describe(ctx, s, path, names[0]))
-				err = gone(ctx, s, join(path, names[ahead-1]))
-			}
-		}
-		if err != nil && (ctx.Err() != nil || s.Err() == nil) {
-			return waited(ctx, path, err, ahead)
-		} // else the session is over, and there will be another
-	}
-}
-
-func busy(path string, ahead int) error {
-	return fmt.Errorf("%w: %s: %d in line", zklock.ErrBusy, path, ahead)
-}
-
-// waited is err, or, when --wait is over, that somebody is still there; if anybody was seen.
-func waited(ctx context.Context, path string, err error, ahead int) error {
-	if errors.Is(context.Cause(ctx), errWaited) && ahead > 0 {
-		return fmt.Errorf("%w (%w)", busy(path, ahead), errWaited)
+	err = c.WaitFree(ctx, path)
+	if errors.Is(context.Cause(ctx), errWaited) && errors.Is(err, zklock.ErrBusy) {
+		return fmt.Errorf("%w: %s: somebody is in line (%w)", zklock.ErrBusy, path, errWaited)
 	}
 	return err
 }

@@ -1,14 +1,16 @@
-// Leader-worker: several processes, one of which works on a partition at a time.
+// Leader-worker: several processes, one of which works on a partition at a time, and hands it over.
 //
-// Without flags it shows itself: it starts a ZooKeeper server in its own process and three workers as processes of
-// their own, and kills (SIGKILL) whichever leads, twice. The next in line takes over as soon as the ensemble has
-// noticed. Watch the tokens grow: they are what a store would use to refuse a late write of the one that was killed.
+// Without flags it shows itself: a ZooKeeper server in this process, and three workers as processes of their own. Whichever
+// leads is told to leave: it finishes the piece that it is at, and resigns, so that the next in line leads a moment later.
+// Then a leader is killed, all servers go away for 20 s, and a leader is stopped for longer than its session lasts: the next
+// in line leads as soon as the ensemble has noticed. In the end every piece must have been done, none twice, under tokens
+// that grow.
 //
 //	go run ./examples/leader-worker
 //
 // With -name it is one worker, to be run on as many machines as there are:
 //
-//	leader-worker -zk zk1:2181,zk2:2181,zk3:2181 -name $(hostname)
+//	leader-worker -zk zk1:2181,zk2:2181,zk3:2181 -name $(hostname) -journal /shared/journal
 package main
 
 import (
@@ -19,26 +21,31 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/zklock/locker/examples/internal/fleet"
 )
 
 func main() {
-	zk := flag.String("zk", "", "connect string of the ensemble; empty: a server in this process")
-	name := flag.String("name", "", "be one worker of this name; empty: show three of them")
-	timeout := flag.Duration("session-timeout", 2*time.Second, "how long the ensemble waits for a silent worker")
-	kills := flag.Int("kills", 2, "how many leaders the show kills")
+	var w worker
+	var s show
+	flag.StringVar(&w.zk, "zk", "", "with -name: connect string of the ensemble")
+	flag.StringVar(&w.name, "name", "", "be one worker of this name; empty: show three of them")
+	flag.DurationVar(&w.timeout, "session-timeout", 2*time.Second, "how long the ensemble waits for a silent worker")
+	journal := flag.String("journal", "", "the file into which the work is written")
+	flag.DurationVar(&s.outage, "outage", 20*time.Second, "how long all servers are down in the show")
 	flag.Parse()
+	w.journal = fleet.Journal(*journal)
 
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	leave, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var err error
-	if *name != "" {
-		w := worker{name: *name, timeout: *timeout, out: os.Stdout}
-		err = w.run(ctx, *zk)
+	if w.name != "" {
+		err = w.run(leave)
 	} else {
-		s := show{zk: *zk, timeout: *timeout, kills: *kills, out: os.Stdout}
-		err = s.run(ctx)
+		s.worker, s.out = w, os.Stdout
+		err = s.run(leave)
 	}
-	if err != nil && ctx.Err() == nil {
+	if err != nil && leave.Err() == nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

@@ -6,125 +6,116 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"sync"
+	"path/filepath"
 	"time"
 
+	"github.com/zklock/locker/examples/internal/fleet"
 	"github.com/zklock/locker/zklock"
-	"github.com/zklock/locker/zktest"
 )
 
-// show runs three workers as processes and kills those that lead.
+// show runs three workers as processes, and does to them what happens to processes.
 type show struct {
-	zk      string
-	timeout time.Duration
-	kills   int
-	out     io.Writer
-	self    string // the program to run as worker; empty: this one
+	worker
+	outage time.Duration
+	out    io.Writer
+	self   string // the program to run as worker; empty: this one
+
+	fleet *fleet.Fleet
+	e     *zklock.Election // as anybody can watch it
 }
 
-// run returns nil when every kill was followed by another worker's term with a greater token.
-func (s show) run(ctx context.Context) error {
-	out := &lines{w: s.out}
-	zk := s.zk
-	if zk == "" {
-		srv, err := zktest.Start(zktest.WithTick(s.timeout / 4))
-		if err != nil {
-			return err
-		}
-		defer srv.Close()
-		zk = srv.Addr()
-		fmt.Fprintln(out, "a ZooKeeper server in this process listens on", zk)
+// run returns nil when every piece of work was done once, by leaders whose tokens grow.
+func (s show) run(ctx context.Context) (err error) {
+	dir, err := os.MkdirTemp("", "leader-worker-")
+	if err != nil {
+		return err
 	}
-	c, err := zklock.Dial(ctx, zk)
+	defer os.RemoveAll(dir)
+	s.journal = fleet.Journal(filepath.Join(dir, "journal"))
+	s.fleet, err = fleet.New(s.self, s.timeout/4, s.out, "-session-timeout", s.timeout.String(), "-journal", string(s.journal))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.fleet.Close()) }()
+	c, err := zklock.Dial(ctx, s.fleet.Addr())
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-
-	ctx, stop := context.WithCancel(ctx)
-	workers := map[string]*exec.Cmd{}
-	defer func() {
-		stop() // interrupts the workers that are left
-		for _, w := range workers {
-			if err := w.Wait(); err != nil && w.ProcessState == nil {
-				fmt.Fprintln(out, "waiting for a worker:", err)
-			}
-		}
-	}()
-	for _, name := range []string{"ann", "bob", "cyd"} {
-		if workers[name], err = s.start(ctx, zk, name, out); err != nil {
+	s.e = c.Election(partition)
+	for range 3 {
+		if _, err := s.fleet.Start(); err != nil {
 			return err
 		}
 	}
-	return s.watch(ctx, c, workers, out)
+	for _, step := range []func() error{
+		func() error { return s.leader(ctx, s.fleet.Leave) },
+		func() error { return s.leader(ctx, s.fleet.Replace) },
+		func() error { return s.fleet.Outage(ctx, s.outage) },
+		func() error {
+			return s.leader(ctx, func(name string) error { return s.fleet.Freeze(ctx, name, s.others(name)) })
+		},
+	} {
+		if err := s.fleet.Until(ctx, s.more(5)); err != nil {
+			return err
+		}
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	if err := s.fleet.Until(ctx, s.more(5)); err != nil {
+		return err
+	}
+	done, err := s.journal.Check("done", 1)
+	fmt.Fprintf(s.out, "%d pieces of work, each done once: %v\n", done, err == nil)
+	return err
 }
 
-// watch follows the election as anybody could, and kills each leader after a while.
-func (s show) watch(ctx context.Context, c *zklock.Client, workers map[string]*exec.Cmd, out io.Writer) error {
-	var last zklock.Token
-	var killed time.Time
-	left := s.kills
-	for leader, err := range c.Election(partition).Observe(ctx) {
+// more is the condition that n more pieces are done.
+func (s show) more(n int) func() (bool, error) {
+	from := -1
+	return func() (bool, error) {
+		last, _, err := s.journal.Last("done")
+		if from < 0 {
+			from = last.Item
+		}
+		return last.Item >= from+n, err
+	}
+}
+
+// others is the condition that somebody else than name has worked on.
+func (s show) others(name string) func() (bool, error) {
+	more := s.more(5)
+	return func() (bool, error) {
+		last, _, err := s.journal.Last("done")
+		if err != nil || last.Host == name {
+			return false, err
+		}
+		return more()
+	}
+}
+
+// leader calls fn with the name of the leader, and tells how long it took until the next one led.
+func (s show) leader(ctx context.Context, fn func(name string) error) error {
+	old, err := s.e.Leader(ctx)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := fn(string(old.Value)); err != nil {
+		return err
+	}
+	for now, err := range s.e.Observe(ctx) {
 		switch {
 		case errors.Is(err, zklock.ErrNoLeader):
-			fmt.Fprintln(out, "-- nobody leads")
-			continue
 		case err != nil:
 			return err
-		case leader.Token <= last:
-			return fmt.Errorf("token %d after %d: tokens must grow", leader.Token, last)
-		}
-		last = leader.Token
-		if !killed.IsZero() {
-			fmt.Fprintf(out, "-- %s took over %.1f s after the kill\n", leader.Value, time.Since(killed).Seconds())
-		}
-		select {
-		case <-time.After(4 * pace): // it works
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		if left == 0 {
+		case now.Token < old.Token:
+			return fmt.Errorf("token %d after %d: tokens must grow", now.Token, old.Token)
+		case now.Token > old.Token:
+			s.fleet.Say("%s leads, %.1f s later", now.Value, time.Since(began).Seconds())
 			return nil
-		}
-		left--
-		victim := workers[string(leader.Value)]
-		if victim == nil {
-			return fmt.Errorf("%q leads, and is none of ours", leader.Value)
-		}
-		fmt.Fprintf(out, "-- %s is killed\n", leader.Value)
-		killed = time.Now()
-		if err := victim.Process.Kill(); err != nil {
-			return err
 		}
 	}
 	return ctx.Err()
-}
-
-// start runs this program as one worker, which ends with ctx.
-func (s show) start(ctx context.Context, zk, name string, out io.Writer) (*exec.Cmd, error) {
-	self := s.self
-	if self == "" {
-		var err error
-		if self, err = os.Executable(); err != nil {
-			return nil, err
-		}
-	}
-	w := exec.CommandContext(ctx, self, "-zk", zk, "-name", name, "-session-timeout", s.timeout.String())
-	w.Cancel = func() error { return w.Process.Signal(os.Interrupt) }
-	w.WaitDelay = 5 * time.Second
-	w.Stdout, w.Stderr = out, out
-	return w, w.Start()
-}
-
-// lines lets several processes write to one place.
-type lines struct {
-	mu sync.Mutex
-	w  io.Writer
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.w.Write(b)
 }

@@ -2,10 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"time"
 
+	"github.com/zklock/locker/examples/internal/fleet"
 	"github.com/zklock/locker/zklock"
 )
 
@@ -13,38 +14,64 @@ import (
 const partition = "/examples/leader-worker/partition-7"
 
 // pace is the time that one piece of work takes.
-const pace = 300 * time.Millisecond
+const pace = 100 * time.Millisecond
 
 // worker owns the partition while it leads.
 type worker struct {
-	name    string
-	timeout time.Duration
-	out     io.Writer
+	zk, name string
+	timeout  time.Duration
+	journal  fleet.Journal
 }
 
-// run campaigns until ctx ends, and works while it leads. A term that is lost ends the work before anybody else can
-// lead; Run then campaigns again.
-func (w worker) run(ctx context.Context, zk string) error {
-	c, err := zklock.Dial(ctx, zk, zklock.WithSessionTimeout(w.timeout))
+// run campaigns, and works while it leads, until leave ends: then it finishes its piece and resigns. A term that is lost
+// ends the work before anybody else can lead; Run then campaigns again.
+func (w worker) run(leave context.Context) error {
+	c, err := zklock.Dial(leave, w.zk, zklock.WithSessionTimeout(w.timeout), zklock.WithServerTick(w.timeout/4))
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 	e := c.Election(partition, zklock.WithOwner(w.name))
-	return e.Run(ctx, []byte(w.name), w.lead)
+	err = e.Run(leave, []byte(w.name), func(_ context.Context, l *zklock.Leadership) error { return w.lead(leave, l) })
+	if errors.Is(err, context.Canceled) && leave.Err() != nil {
+		return nil // told to leave while another one led
+	}
+	return err
 }
 
-// lead is one term. It looks at its context between any two pieces of work; whatever it writes elsewhere carries the
-// token.
-func (w worker) lead(ctx context.Context, l *zklock.Leadership) error {
-	fmt.Fprintf(w.out, "%s leads, token %d\n", w.name, l.Token())
-	for piece := 1; ; piece++ {
-		select {
-		case <-time.After(pace):
-			fmt.Fprintf(w.out, "%s works on piece %d, token %d\n", w.name, piece, l.Token())
-		case <-ctx.Done():
-			fmt.Fprintf(w.out, "%s stops: %v\n", w.name, context.Cause(ctx))
-			return context.Cause(ctx)
+// lead is one term. Its pieces end with the term (l.Context), and are finished when this worker is told to leave; nil, and
+// Run resigns.
+func (w worker) lead(leave context.Context, l *zklock.Leadership) error {
+	fmt.Printf("%s leads, token %d\n", w.name, l.Token())
+	last, _, err := w.journal.Last("done") // where the one before has stopped
+	if err != nil {
+		return err
+	}
+	for item := last.Item + 1; leave.Err() == nil; item++ {
+		if err := w.piece(l, item); err != nil {
+			fmt.Printf("%s stops: %v\n", w.name, err)
+			return err
 		}
 	}
+	fmt.Printf("%s leaves\n", w.name)
+	return nil
+}
+
+// piece is one piece of work.
+func (w worker) piece(l *zklock.Leadership, item int) error {
+	e := fleet.Entry{Item: item, Token: int64(l.Token()), Host: w.name, What: "begun"}
+	if err := w.journal.Append(e); err != nil {
+		return err
+	}
+	select {
+	case <-time.After(pace):
+	case <-l.Context().Done():
+	}
+	// Asked last thing before the result is written: a process that was stopped meanwhile is told that it leads no more.
+	// Whatever is written to a store of its own carries the token, so that the store can refuse a late one.
+	if err := l.Err(); err != nil {
+		return err
+	}
+	e.What = "done"
+	return w.journal.Append(e)
 }

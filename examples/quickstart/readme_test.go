@@ -102,6 +102,9 @@ var imports = map[string]string{
 	"errors":     "errors",
 	"fmt":        "fmt",
 	"log":        "log",
+	"os":         "os",
+	"signal":     "os/signal",
+	"syscall":    "syscall",
 	"slog":       "log/slog",
 	"time":       "time",
 	"zk":         "github.com/go-zookeeper/zk",
@@ -122,7 +125,11 @@ func fragment(name, code string) string {
 	}
 	fmt.Fprintf(&b, `)
 
-func %s(ctx context.Context, servers string, client *zklock.Client, report []byte, db *sql.DB, mux *http.ServeMux, approve http.Handler) (err error) {
+func %s(ctx context.Context, servers string, client *zklock.Client, report, value []byte, db *sql.DB, mux *http.ServeMux, approve http.Handler,
+	item func(context.Context, zklock.Token) error, all []struct {
+		Name string
+		Up   func(context.Context, *sql.DB) error
+	}) (err error) {
 	{
 %s
 	}

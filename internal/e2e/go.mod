@@ -1,6 +1,6 @@
 module github.com/zklock/locker/internal/e2e
 
-go 1.26.0
+go 1.25.0
 
 require (
 	github.com/anishathalye/porcupine v1.3.1
@@ -9,8 +9,8 @@ require (
 	github.com/moby/moby/client v0.5.0
 	github.com/stretchr/testify v1.12.1
 	github.com/testcontainers/testcontainers-go v0.44.0
-	github.com/zklock/locker v0.0.0
-	golang.org/x/sys v0.49.0
+	github.com/zklock/locker v0.1.0
+	golang.org/x/sys v0.47.0
 )
 
 require (
@@ -59,5 +59,3 @@ require (
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/crypto v0.54.0 // indirect
 )
-
-replace github.com/zklock/locker => ../..

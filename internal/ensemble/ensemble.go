@@ -129,7 +129,7 @@ func (e *Ensemble) add(id int, c config, peers []peer) error {
 		return err
 	}
 	data := filepath.Join(dir, "data")
-	lines := append(c.server(data, client.port), e.serverLines(id, peers)...)
+	lines := append(c.server(data, client.port), e.serverLines(id, peers, c.observer)...)
 	err = errors.Join(
 		os.Mkdir(data, 0o755),
 		os.WriteFile(filepath.Join(data, "myid"), fmt.Appendln(nil, id), 0o644),

@@ -43,6 +43,19 @@ type process struct {
 // Addr returns the host:port at which the server takes clients. It does not change when the server is restarted.
 func (n *Node) Addr() string { return n.addr }
 
+// Use chooses the software of the server's next start: what ZOOKEEPER_HOME may name, "" for the installed package. The
+// error says what is missing there.
+func (n *Node) Use(home string) error {
+	jars, err := classpath(home)
+	if err != nil {
+		return err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.jars = jars
+	return nil
+}
+
 // Launch starts the server and returns at once; it does nothing when the server is running. Restart and
 // Ensemble.WaitServing wait.
 func (n *Node) Launch() error {
@@ -117,10 +130,10 @@ func (n *Node) Restart(tb testing.TB) {
 }
 
 // Pause stops the server with SIGSTOP: connections stay open, the kernel still accepts new ones, nothing is answered.
-func (n *Node) Pause() error { return n.signal(syscall.SIGSTOP, true) }
+func (n *Node) Pause() error { return n.signal(stopSignal, true) }
 
 // Resume lets a paused server go on (SIGCONT).
-func (n *Node) Resume() error { return n.signal(syscall.SIGCONT, false) }
+func (n *Node) Resume() error { return n.signal(continueSignal, false) }
 
 func (n *Node) signal(sig syscall.Signal, paused bool) error {
 	n.mu.Lock()

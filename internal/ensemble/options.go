@@ -13,6 +13,7 @@ type config struct {
 	lines     []string
 	jvm       []string
 	direct    bool
+	observer  bool
 }
 
 // Option changes how the servers of an ensemble are configured. Options have no effect on an ensemble named by
@@ -29,6 +30,9 @@ func WithSyncLimit(ticks int) Option { return func(c *config) { c.syncLimit = ti
 // WithDirectQuorum lets three servers reach each other without proxies between them, for measurements: then Isolate, Mute
 // and Deafen panic, and Slow does nothing.
 func WithDirectQuorum() Option { return func(c *config) { c.direct = true } }
+
+// WithObserver makes the last of three servers an observer: it serves clients and has no vote.
+func WithObserver() Option { return func(c *config) { c.observer = true } }
 
 // WithConfig appends lines to every server's configuration file, for example "maxSessionTimeout=60000".
 func WithConfig(lines ...string) Option {
@@ -51,6 +55,8 @@ func newConfig(nodes int, opts []Option) (config, error) {
 	switch {
 	case nodes != 1 && nodes != 3:
 		return c, fmt.Errorf("ensemble: %d nodes asked for: an ensemble has one or three", nodes)
+	case c.observer && nodes != 3:
+		return c, fmt.Errorf("ensemble: an observer among %d nodes: three are needed", nodes)
 	case c.tick < time.Millisecond:
 		return c, fmt.Errorf("ensemble: tick of %v: at least 1ms is needed", c.tick)
 	case c.syncLimit < 1:

@@ -91,7 +91,7 @@ func (e *Ensemble) proxyBetween(from, to int, election bool) *Proxy {
 }
 
 // serverLines are the server.N lines of one server's configuration: itself as it listens, its peers as it dials them.
-func (e *Ensemble) serverLines(id int, peers []peer) []string {
+func (e *Ensemble) serverLines(id int, peers []peer, observer bool) []string {
 	var lines []string
 	for _, p := range peers {
 		quorum, election := p.quorum.port, p.election.port
@@ -99,7 +99,14 @@ func (e *Ensemble) serverLines(id int, peers []peer) []string {
 			quorum = e.proxyBetween(id, p.id, false).port()
 			election = e.proxyBetween(id, p.id, true).port()
 		}
-		lines = append(lines, fmt.Sprintf("server.%d=%s:%s:%s", p.id, loopback, quorum, election))
+		line := fmt.Sprintf("server.%d=%s:%s:%s", p.id, loopback, quorum, election)
+		if last := p.id == len(peers); observer && last {
+			line += ":observer"
+			if p.id == id {
+				lines = append(lines, "peerType=observer")
+			}
+		}
+		lines = append(lines, line)
 	}
 	return lines
 }

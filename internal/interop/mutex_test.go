@@ -90,7 +90,7 @@ func TestTheQueueShowsOtherClientsAsTheyStand(t *testing.T) {
 	for i, k := range shown {
 		c := line[i]
 		require.Equal(t, i == 0, k.Holds, c.name)
-		require.Equal(t, "mutex", k.Kind, c.name)
+		require.Equal(t, "mutex", string(k.Kind), c.name)
 		require.Equal(t, c.session, k.Session, c.name)
 		require.Greater(t, int64(k.Token), token, c.name)
 		token = int64(k.Token)

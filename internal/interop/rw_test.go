@@ -98,7 +98,7 @@ func TestReadersOfBothKindsReadTogetherAndWritersOfBothWait(t *testing.T) {
 			must(t, their[0].acquire("read")) // it does not wait
 			for i, k := range w.awaitLine(t, 2) {
 				require.True(t, k.Holds)
-				require.Equal(t, "read lock", k.Kind)
+				require.Equal(t, "read", string(k.Kind))
 				require.Equal(t, []*contender{our[0], their[0]}[i].session, k.Session)
 			}
 
@@ -106,7 +106,7 @@ func TestReadersOfBothKindsReadTogetherAndWritersOfBothWait(t *testing.T) {
 			w.awaitLine(t, 3)
 			read := late.start("read")
 			line := w.awaitLine(t, 4)
-			require.Equal(t, "write lock", line[2].Kind)
+			require.Equal(t, "write", string(line[2].Kind))
 			require.Equal(t, wr.session, line[2].Session)
 			require.False(t, line[2].Holds)
 			require.False(t, line[3].Holds, "a reader behind a waiting writer")
@@ -150,7 +150,7 @@ func TestDowngradeLetsCuratorsReadersInAndKeepsItsWritersOut(t *testing.T) {
 				line := w.awaitLine(t, 3)
 				require.True(t, line[0].Holds && line[1].Holds && !line[2].Holds, line)
 				require.Equal(t, our[0].session, line[0].Session)
-				require.Equal(t, "read lock", line[0].Kind)
+				require.Equal(t, "read", string(line[0].Kind))
 				must(t, one.release("read"))
 			}
 			late := our[1].start("read") // behind a writer that waits
@@ -203,7 +203,7 @@ func TestCuratorsOwnDowngradeLetsOurReadersInAndKeepsALaterWriterOut(t *testing.
 	must(t, their[0].release("write"))
 	read.held(t)
 	for _, k := range w.awaitLine(t, 3) {
-		require.Equal(t, k.Kind == "read lock", k.Holds, "%+v", k)
+		require.Equal(t, k.Kind == "read", k.Holds, "%+v", k)
 	}
 	must(t, read.release("read"))
 	require.False(t, w.awaitLine(t, 2)[1].Holds)

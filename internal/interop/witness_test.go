@@ -147,7 +147,7 @@ func (w *witness) checkShared(ctx context.Context, c *contender, mode string) er
 	}
 	own, holders := false, 0
 	for _, k := range line {
-		own = own || k.Holds && k.Session == c.session && k.Kind == mode+" lock"
+		own = own || k.Holds && k.Session == c.session && string(k.Kind) == mode
 		if k.Holds {
 			holders++
 		}

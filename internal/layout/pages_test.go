@@ -18,7 +18,7 @@ import (
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	for _, pattern := range []string{"*.md", "docs/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/adr/*.md"} {
 		found, err := filepath.Glob(root + "/" + pattern)
 		require.NoError(t, err)
 		require.NotEmpty(t, found, pattern)
@@ -89,11 +89,15 @@ func TestEveryRelativeLinkOfEveryPageResolves(t *testing.T) {
 	}
 }
 
-// Whoever begins at the README finds every page.
+// Whoever begins at the README finds every page; the decisions by their index.
 func TestTheReadmeLinksToEveryPage(t *testing.T) {
 	all := pages(t)
 	for name := range all {
-		if name != "README.md" {
+		index := path.Join(path.Dir(name), "README.md")
+		switch {
+		case path.Dir(name) == "docs/adr" && name != index:
+			assert.Contains(t, all[index], "]("+path.Base(name)+")", "a decision that nobody finds")
+		case name != "README.md":
 			assert.Contains(t, all["README.md"], "]("+name, "a page that nobody finds")
 		}
 	}

@@ -81,6 +81,20 @@ func TestEveryScenarioHasTestsThatNameIt(t *testing.T) {
 func namedScenarios(t *testing.T) map[int]map[string]bool {
 	t.Helper()
 	named := map[int]map[string]bool{}
+	eachTest(t, func(name, doc string) {
+		for _, n := range numbersIn(name[strings.LastIndex(name, ".")+1:], doc) {
+			if named[n] == nil {
+				named[n] = map[string]bool{}
+			}
+			named[n][name] = true
+		}
+	})
+	return named
+}
+
+// eachTest calls fn for every test and fuzz target of all modules, as "zklock.TestX", with its doc comment.
+func eachTest(t *testing.T, fn func(name, doc string)) {
+	t.Helper()
 	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -100,20 +114,13 @@ func namedScenarios(t *testing.T) map[int]map[string]bool {
 		}
 		for _, decl := range file.Decls {
 			f, ok := decl.(*ast.FuncDecl)
-			if !ok || f.Recv != nil || !strings.HasPrefix(f.Name.Name, "Test") && !strings.HasPrefix(f.Name.Name, "Fuzz") {
-				continue
-			}
-			for _, n := range numbersIn(f.Name.Name, f.Doc.Text()) {
-				if named[n] == nil {
-					named[n] = map[string]bool{}
-				}
-				named[n][filepath.ToSlash(dir)+"."+f.Name.Name] = true
+			if ok && f.Recv == nil && (strings.HasPrefix(f.Name.Name, "Test") || strings.HasPrefix(f.Name.Name, "Fuzz")) {
+				fn(filepath.ToSlash(dir)+"."+f.Name.Name, f.Doc.Text())
 			}
 		}
 		return nil
 	})
 	require.NoError(t, err)
-	return named
 }
 
 // numbersIn returns the scenarios that a test's name or doc comment names.

@@ -201,7 +201,7 @@ func copyModule(from, to string) error {
 			return filepath.SkipDir
 		case d.IsDir():
 			return os.MkdirAll(filepath.Join(to, rel), 0o755)
-		case !d.Type().IsRegular():
+		case !d.Type().IsRegular(), strings.HasPrefix(rel, "go.work"): // a workspace of modules that are not copied
 			return nil
 		}
 		text, err := os.ReadFile(file)

@@ -17,11 +17,12 @@ import (
 // Queue is a lock's queue, or a part of it.
 type Queue struct {
 	Path    string   `json:"path"`
-	Error   string   `json:"error,omitempty"` // why there is nothing else
-	Kind    string   `json:"kind,omitempty"`  // of the first in line
-	Holding int      `json:"holding"`         // contenders that hold, whether they are in Line or not
-	Waiting int      `json:"waiting"`         // contenders that wait, likewise
-	Line    []Member `json:"line"`            // in order
+	Error   string   `json:"error,omitempty"`   // why there is nothing else
+	Kind    string   `json:"kind,omitempty"`    // of the first in line
+	Holding int      `json:"holding"`           // contenders that hold, whether they are in Line or not
+	Waiting int      `json:"waiting"`           // contenders that wait, likewise
+	Line    []Member `json:"line"`              // in order
+	Permits int      `json:"permits,omitempty"` // of a semaphore: how many there are
 }
 
 // Member is one who holds or waits.
@@ -49,7 +50,7 @@ const (
 
 // New returns a page as JSON has it.
 func New(p zklock.QueuePage) Queue {
-	q := Queue{Path: cut(p.Path, maxPath), Kind: p.Kind, Holding: p.Holding, Waiting: p.Waiting, Line: []Member{}}
+	q := Queue{Path: cut(p.Path, maxPath), Kind: string(p.Kind), Holding: p.Holding, Waiting: p.Waiting, Line: []Member{}, Permits: p.Permits}
 	for i, k := range p.Contenders {
 		q.Line = append(q.Line, NewMember(p.From+i+1, k))
 	}
@@ -58,7 +59,7 @@ func New(p zklock.QueuePage) Queue {
 
 // NewMember returns a contender as JSON has it.
 func NewMember(position int, k zklock.Contender) Member {
-	return Member{Position: position, Holds: k.Holds, Kind: k.Kind, Permits: k.Permits, Owner: cut(k.Owner, maxText),
+	return Member{Position: position, Holds: k.Holds, Kind: string(k.Kind), Permits: k.Permits, Owner: cut(k.Owner, maxText),
 		Host: cut(k.Host, maxText), PID: k.PID, Since: k.Since.UTC(), Session: fmt.Sprintf("%#x", uint64(k.Session)),
 		Token: int64(k.Token), Node: cut(k.Node, maxPath), Data: k.Data, Size: k.Size}
 }

@@ -87,7 +87,11 @@ func (c *chaos) strike() {
 	member := c.rnd.IntN(len(w.members))
 	m := w.members[member]
 	op := struck[c.rnd.IntN(len(struck))]
-	switch pick := c.rnd.IntN(100); {
+	pick := c.rnd.IntN(100)
+	if w.calm { // a lag, or something that is removed
+		pick = []int{67, 88, 96}[pick%3]
+	}
+	switch {
 	case pick < 8:
 		c.inject("cut "+who, zktest.Freeze().Session(victim.ID))
 	case pick < 15:

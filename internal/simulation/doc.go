@@ -18,6 +18,8 @@
 // In half of the seeds there is a neighbour (neighbour_test.go): a foreign client that creates znodes of any name, number
 // and size in the locks' directories, and deletes its own.
 //
+// Some runs, of mutexes alone, are held against the model of the queue as well (follow_test.go).
+//
 // Two runs of a seed draw the same. No two messages travel at the same instant, so that the order of events is the
 // simulated time's and not the scheduler's, and how long each travels depends on what it says and not on what was sent
 // before it. What is left to chance is which of several goroutines that one event wakes comes first, and in which order

@@ -57,6 +57,9 @@ func (o *op) draw(k, fam int) {
 	case famSem:
 		o.kind, o.permits = "semaphore", 1+rnd.IntN(3)
 	}
+	if o.p.follow != nil {
+		o.kind, o.paths = "mutex", o.paths[:1]
+	}
 	o.try = rnd.IntN(6) == 0
 	if rnd.IntN(6) == 0 {
 		o.wait = upTo(rnd, 2*time.Second)
@@ -135,6 +138,9 @@ func (o *op) acquire(ctx context.Context) {
 		o.p.note("#%d %v", o.n, errText{err})
 		o.refused(ctx, err)
 		return
+	}
+	if o.p.follow != nil {
+		o.p.follow.holds(h.Node())
 	}
 	t := o.enter(h, lead)
 	o.p.note("#%d holds %s, token %d", o.n, short(h.Node()), h.Token())

@@ -338,7 +338,7 @@ func (o *oracle) ended(t *tenure, g *grasp) {
 	case errors.Is(cause, zklock.ErrNodeDeleted), errors.Is(cause, zklock.ErrSessionExpired):
 		ok = forced
 	case errors.Is(cause, zklock.ErrLeaseOver):
-		ok = true
+		ok = !o.w.calm
 	case errors.Is(cause, zklock.ErrClosed):
 		ok = t.p.isClosing()
 	}

@@ -28,6 +28,7 @@ type player struct {
 	rnd      *rand.Rand
 	timeout  time.Duration
 	finished chan struct{} // closed when it has begun its last operation
+	follow   *follower     // holds it against the model, and has it take mutexes alone; nil: does not
 
 	mu      sync.Mutex // guards what follows
 	c       *zklock.Client
@@ -41,6 +42,9 @@ type player struct {
 func newPlayer(w *world, i int) *player {
 	p := &player{w: w, i: i, name: fmt.Sprintf("c%d", i), rnd: w.rand(10 + uint64(i)), finished: make(chan struct{})}
 	p.timeout = []time.Duration{4, 6, 10}[p.rnd.IntN(3)] * time.Second
+	if w.keeper {
+		p.timeout = maxTimeout // it grants no less
+	}
 	return p
 }
 
@@ -67,7 +71,15 @@ func (p *player) dial(network, addr string, timeout time.Duration) (net.Conn, er
 	if err != nil {
 		return nil, err
 	}
-	return newWire(conn, key, 11+4*p.i), nil
+	slowest := 6 * time.Second
+	if p.w.calm {
+		slowest = time.Second
+	}
+	w := newWire(conn, key, 11+4*p.i, slowest)
+	if p.follow != nil {
+		return listen(w, p.follow.conn()), nil
+	}
+	return w, nil
 }
 
 // ensure has the player be connected, and returns its client; nil when ctx ended first.
@@ -151,9 +163,11 @@ func (p *player) operate(ctx context.Context, c *zklock.Client, n int) {
 	t, g := p.any()
 	o := op{p: p, c: c, n: n, path: path, t: t, g: g, limit: p.span()}
 	switch pick := p.rnd.IntN(100); {
-	case pick < 62 || pick < 88 && t == nil:
+	case p.follow != nil && pick < 90 || pick < 62 || pick < 88 && t == nil:
 		o.draw(k, fam)
 		p.start(ctx, &o, o.acquire)
+	case p.follow != nil && pick < 98:
+		p.start(ctx, &o, o.queue)
 	case pick < 68:
 		p.start(ctx, &o, o.check)
 	case pick < 77 && t.kind != "read" && t.kind != "semaphore":

@@ -24,6 +24,7 @@ var (
 	again = flag.Int("again", 1, "how often to run each")
 	stop  = flag.Int64("stop", 5, "after how many failures to stop; 0: never")
 	print = flag.Bool("print", false, "print the history of every seed")
+	like  = flag.String("like", "", "run all seeds on this zktest.Version: by default seeds differ in it")
 )
 
 // stuck is how long a seed may take in real time: some thousand times what it takes.
@@ -46,20 +47,31 @@ func simulate(t *testing.T, seed uint64) (w *world) {
 		}
 	}()
 	synctest.Test(t, func(t *testing.T) {
-		opts := []zktest.Option{zktest.WithoutListener()}
-		if seed%3 == 0 {
-			opts = append(opts, zktest.WithVersion(zktest.Version39)) // its notifications have zxids
-		}
+		version := versionOf(seed)
+		opts := []zktest.Option{zktest.WithoutListener(), zktest.WithVersion(version)}
 		if seed%5 == 0 {
 			opts = append(opts, zktest.WithLateEvents())
 		}
 		srv := zktest.Run(t, opts...)
 		var err error
-		w, err = newWorld(seed, srv)
+		w, err = newWorld(seed, srv, version)
 		require.NoError(t, err)
 		w.run(t.Context())
 	})
 	return w
+}
+
+// versionOf is the version of the servers that a seed runs on.
+func versionOf(seed uint64) zktest.Version {
+	switch {
+	case *like != "":
+		return zktest.Version(*like)
+	case seed%8 == 7:
+		return []zktest.Version{zktest.Keeper22, zktest.Keeper26}[seed/8%2]
+	case seed%3 == 0:
+		return zktest.Version39
+	}
+	return zktest.Version38
 }
 
 func TestNothingIsPromisedThatRandomUseAndRandomFaultsCanBreak(t *testing.T) {

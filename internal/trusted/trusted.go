@@ -1,7 +1,60 @@
-// Package trusted keeps what package session does for the locks that live in a session out of the reach of programs: a
+// Package trusted is what package session does for the locks that live in a session, out of the reach of programs: a
 // method with a Caller among its parameters can be called by the packages of this module only, since nobody else can
 // name one.
 package trusted
 
+import (
+	"context"
+	"time"
+)
+
 // Caller says that a package of this module calls.
 type Caller struct{ _ struct{} }
+
+// Session is the side of a session.Session that locks use: see session.Session.ForLocks. Its methods may be called
+// concurrently.
+type Session interface {
+	// Retain marks the session as protecting a lock: until Release its lease is confirmed through the leader by heartbeats,
+	// each of which checks one of the znodes retained, and the session is over, for its holders, when the confirmed
+	// lease is. Whoever could release what he has not retained would end the protection of others.
+	//
+	// nodes, one at least, are ephemeral znodes of the session's, which stand and fall together: heartbeats check one after
+	// the other. When Retain returns nil, SafeUntil is at least an eighth of the timeout ahead. Mostly that is so already and
+	// nothing is sent; after a long time without a write it takes one round trip to the leader. An error says that the
+	// session, or ctx, ended first, or that there is no such znode (zk.ErrNoNode); then there is nothing to Release.
+	Retain(ctx context.Context, nodes ...string) (Retention, error)
+
+	// Abandon is Close that does not wait: what the session had running ends by itself, within some seconds.
+	Abandon()
+
+	// HasRoom reports whether the paths of further ephemeral znodes may take n bytes, each counted with its chroot, its
+	// number, and 4 bytes more, or the session has none yet: whoever needs more than there can be is told so by his create.
+	HasRoom(n int) bool
+
+	// Retire has the session refuse further ephemeral znodes (session.ErrNoRoom), for good, if it has had none for unused:
+	// Close then takes nothing from anybody. It reports whether it did.
+	Retire(unused time.Duration) bool
+
+	// Found is told what became of creates of path, sequential and ephemeral, whose outcome was unknown, by whoever has
+	// looked: made is the znode's path and czxid its czxid, or "" when there is none. The path must be one that nobody
+	// else uses.
+	Found(path, made string, czxid int64)
+
+	// Gone is told that the ephemeral znode path is gone for good, by whoever has learned it from something else than an
+	// answer about it: a transaction whose reply was lost, and of which another znode shows that it was carried out.
+	Gone(path string)
+}
+
+// Retention is one lock's claim that the session's lease is kept: see Session.Retain. Its methods may be called
+// concurrently.
+type Retention interface {
+	// Release undoes the Retain. It may be called more than once.
+	Release()
+
+	// Move makes node the one znode that is checked, when it has taken the place of the others.
+	Move(node string)
+
+	// OnMissing has fn called, in a goroutine of the session's, should a heartbeat find one of the znodes missing, or have
+	// found it so already. The next heartbeats check the znodes of others.
+	OnMissing(fn func(node string))
+}

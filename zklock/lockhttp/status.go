@@ -40,9 +40,7 @@ const (
 func StatusHandler(c *zklock.Client) http.Handler {
 	st := status{c, make(chan struct{}, queuePages)}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			w.Header().Set("Allow", "GET, HEAD")
-			http.Error(w, http.StatusText(http.StatusMethodNotAllowed), http.StatusMethodNotAllowed)
+		if !reads(w, r) {
 			return
 		}
 		query := r.URL.Query()

@@ -99,7 +99,7 @@ func viewOf(st zklock.Status, now time.Time) view {
 }
 
 func lockOf(i zklock.LockInfo) lockView {
-	return lockView{Call: i.Call, Kind: i.Kind, Path: i.Path, Paths: i.Paths, Permits: i.Permits, Owner: i.Owner}
+	return lockView{Call: i.Call, Kind: string(i.Kind), Path: i.Path, Paths: i.Paths, Permits: i.Permits, Owner: i.Owner}
 }
 
 func hex(id int64) string { return fmt.Sprintf("%#x", uint64(id)) }

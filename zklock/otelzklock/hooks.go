@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
+	"github.com/zklock/locker/internal/errtype"
 	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 )
@@ -73,8 +74,8 @@ func (r *recorder) on(number uint64, last bool, fn func(k *call)) {
 }
 
 func (r *recorder) asked(i zklock.LockInfo) {
-	k := &call{kind: i.Kind, attrs: r.attributes(i)}
-	k.ctx, k.span = r.tracer.Start(i.Context, "lock "+i.Kind, trace.WithSpanKind(trace.SpanKindClient),
+	k := &call{kind: string(i.Kind), attrs: r.attributes(i)}
+	k.ctx, k.span = r.tracer.Start(i.Context, "lock "+string(i.Kind), trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithAttributes(lockAttributes(i)...))
 	r.mu.Lock()
 	r.calls[i.Call] = k
@@ -94,7 +95,7 @@ func (r *recorder) queued(i zklock.QueuedInfo) {
 
 func (r *recorder) retried(i zklock.RetriedInfo) {
 	r.on(i.Call, false, func(k *call) {
-		kind := errorTypeKey.String(errorType(i.Err))
+		kind := errorTypeKey.String(errtype.Of(i.Err))
 		k.span.AddEvent("retried", trace.WithAttributes(kind, messageKey.String(i.Err.Error())))
 		r.metrics.retries.Add(k.ctx, 1, k.with(kind))
 	})
@@ -117,7 +118,7 @@ func (r *recorder) acquired(i zklock.AcquiredInfo) {
 		r.metrics.holds.Add(k.ctx, 1, k.with())
 		k.span = noop.Span{}
 		if r.holds {
-			_, k.span = r.tracer.Start(i.Context, "hold "+i.Kind, trace.WithSpanKind(trace.SpanKindInternal),
+			_, k.span = r.tracer.Start(i.Context, "hold "+string(i.Kind), trace.WithSpanKind(trace.SpanKindInternal),
 				trace.WithAttributes(append(lockAttributes(i.LockInfo), held...)...))
 		}
 	})
@@ -125,11 +126,11 @@ func (r *recorder) acquired(i zklock.AcquiredInfo) {
 
 func (r *recorder) failed(i zklock.FailedInfo) {
 	r.on(i.Call, true, func(k *call) {
-		kind := errorType(i.Err)
+		kind := errtype.Of(i.Err)
 		r.metrics.waits.Add(k.ctx, -1, k.with())
 		r.metrics.waited.Record(k.ctx, i.Waited.Seconds(), k.with(errorTypeKey.String(kind)))
 		k.span.SetAttributes(errorTypeKey.String(kind))
-		if !i.Try || kind != typeBusy { // which is an answer, and no failure
+		if !i.Try || kind != errtype.Busy { // which is an answer, and no failure
 			k.span.SetStatus(codes.Error, i.Err.Error())
 		}
 		k.span.End()
@@ -139,7 +140,7 @@ func (r *recorder) failed(i zklock.FailedInfo) {
 func (r *recorder) downgraded(i zklock.DowngradedInfo) {
 	r.on(i.Call, false, func(k *call) {
 		r.metrics.holds.Add(k.ctx, -1, k.with())
-		k.kind = i.Kind
+		k.kind = string(i.Kind)
 		r.metrics.holds.Add(k.ctx, 1, k.with())
 		k.span.AddEvent("downgraded", trace.WithAttributes(nodeKey.String(i.Node)))
 	})
@@ -159,8 +160,8 @@ func (r *recorder) released(i zklock.ReleasedInfo) {
 
 func (r *recorder) lost(i zklock.LostInfo) {
 	r.on(i.Call, true, func(k *call) {
-		kind, end := errorType(i.Cause), "lost"
-		if kind == typeClosed { // by the program itself
+		kind, end := errtype.Of(i.Cause), "lost"
+		if kind == errtype.Closed { // by the program itself
 			end = "closed"
 		} else {
 			r.metrics.losses.Add(k.ctx, 1, k.with(errorTypeKey.String(kind)))
@@ -177,7 +178,7 @@ func (r *recorder) session(i zklock.SessionInfo) {
 	ctx := context.Background()
 	attrs := []attribute.KeyValue{stateKey.String(i.State.String())}
 	if i.State == session.Over {
-		attrs = append(attrs, errorTypeKey.String(errorType(i.Err)))
+		attrs = append(attrs, errorTypeKey.String(errtype.Of(i.Err)))
 	}
 	r.metrics.changes.Add(ctx, 1, metric.WithAttributes(attrs...))
 	r.mu.Lock()

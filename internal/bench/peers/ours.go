@@ -2,6 +2,7 @@ package peers
 
 import (
 	"context"
+	"path"
 	"strings"
 	"time"
 
@@ -91,8 +92,11 @@ type rawOnSession struct {
 
 func (r *rawOnSession) Lock(ctx context.Context) error {
 	if r.list {
-		made, _, err := r.s.CreateAndList(ctx, r.path, data, session.EphemeralSequential, session.WorldACL())
-		r.own = made.Path
+		b := r.s.Batch()
+		made := b.Create(r.path, data, session.EphemeralSequential, session.WorldACL())
+		b.List(path.Dir(r.path))
+		err := b.Do(ctx)
+		r.own = made.Value.Path
 		return err
 	}
 	made, err := r.s.Create(ctx, r.path, data, session.EphemeralSequential, session.WorldACL())

@@ -2,7 +2,8 @@
 //
 //	go -C internal/e2e run ./matrix                       # the installed package, and a newer suite's where apt has one
 //	go -C internal/e2e run ./matrix ~/apache-zookeeper-*  # these releases as well: each what ZOOKEEPER_HOME may name
-//	go -C internal/e2e run ./matrix -quick                # without interop and chaos
+//	go -C internal/e2e run ./matrix -quick                # without interop, hardened ensembles and chaos
+//	go -C internal/e2e run ./matrix -brief                # of each suite a few tests: a minute or two a version
 //	go -C internal/e2e run ./matrix -o docs/versions.md   # the table into a file
 //
 // It exits with 1 when a suite fails on a version.
@@ -28,10 +29,13 @@ import (
 
 // suites are what runs on each version.
 var suites = []suite{
-	{name: "session", args: []string{"./session"}},
+	{name: "session", args: []string{"./session"}, brief: []string{"./session", "-run", "RealServer"}},
 	{name: "recipe", args: []string{"./recipe"}},
-	{name: "zklock", args: []string{"./zklock/..."}},
-	{name: "zktest, same answers", args: []string{"./zktest", "-run", "RealServer|RealOne|RealEnsemble"}},
+	{name: "zklock", args: []string{"./zklock/..."}, brief: []string{"./zklock/...", "-run", "RealServer"}},
+	{name: "zktest, same answers", args: []string{"./zktest", "-run", "RealServer|RealOne|RealEnsemble"},
+		brief: []string{"./zktest", "-run", "ScriptsAreAnswered|SignsOfLife"}},
+	{name: "hardened ensembles", args: []string{"./internal/hardened"}, long: true,
+		brief: []string{"./internal/hardened", "-run", "Closed|Enforced|Observer|Certificates"}},
 	{name: "interop", args: []string{"./internal/interop"}, long: true},
 	{name: "chaos, 20 s a workload", dir: "internal/e2e", args: []string{".", "-run", "Everything", "-args", "-chaos.rounds=1"}, long: true},
 }
@@ -41,20 +45,37 @@ type suite struct {
 	dir  string // of its module, below the root
 	args []string
 	long bool
+
+	brief []string // args for a few of its tests; nil: none
 }
 
 func main() {
 	quick := flag.Bool("quick", false, "leave out the suites that take minutes")
+	brief := flag.Bool("brief", false, "run a few tests of each suite")
 	installed := flag.Bool("installed", true, "run on the installed package too")
 	newer := flag.Bool("newer", true, "run on a newer Debian suite's package too, where apt has one")
 	out := flag.String("o", "", "write the table to this file instead of standard output")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *quick, *installed, *newer, *out, flag.Args()); err != nil {
+	if err := run(ctx, choose(*quick, *brief), *installed, *newer, *out, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "matrix:", err)
 		os.Exit(1)
 	}
+}
+
+// choose returns the suites that run, all of them whole without a flag.
+func choose(quick, brief bool) (chosen []suite) {
+	for _, s := range suites {
+		switch {
+		case brief && s.brief != nil:
+			s.name, s.args = s.name+" (some)", s.brief
+			chosen = append(chosen, s)
+		case !brief && (!s.long || !quick):
+			chosen = append(chosen, s)
+		}
+	}
+	return chosen
 }
 
 // server is one version of the servers' software.
@@ -67,7 +88,7 @@ type result struct {
 	err                     error // go test's own, without a failed test
 }
 
-func run(ctx context.Context, quick, installed, newer bool, out string, homes []string) (err error) {
+func run(ctx context.Context, chosen []suite, installed, newer bool, out string, homes []string) (err error) {
 	root, err := moduleRoot(ctx)
 	if err != nil {
 		return err
@@ -91,12 +112,6 @@ func run(ctx context.Context, quick, installed, newer bool, out string, homes []
 	}
 	if len(versions) == 0 {
 		return errors.New("no servers to run on")
-	}
-	var chosen []suite
-	for _, s := range suites {
-		if !s.long || !quick {
-			chosen = append(chosen, s)
-		}
 	}
 	results := make([][]result, len(chosen))
 	bad := 0

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/zklock/locker/zklock/doctor"
+)
+
+func (a *app) doctorCommand() *cobra.Command {
+	var conf doctor.Config
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "doctor [flags] [PATH]",
+		GroupID: groupLook,
+		Short:   "Examine the ensemble: releases, limits, permissions, clocks",
+		Long: `Ask each server of the ensemble what it is and what it allows, and say what of that endangers locks: releases that can
+lose data, a tickTime that --tick does not match, session limits that differ between servers, a jute.maxbuffer that is too
+small, permissions that are missing at PATH (default /), clocks that are apart.
+
+Version, tick and clock are told by the four-letter words srvr, conf and cons, where 4lw.commands.whitelist allows them,
+or, for the first two, by the port that --admin-port names. The limits are found out by what is granted, the permissions
+by operations that have no effect. Nothing is left behind.
+
+It ends with 1 when it finds a danger (locks are not safe, or don't work), with 0 when it finds none, warnings or not, and with
+69 when no server serves this client.`,
+		Example: "  zklock doctor /locks\n  zklock doctor --admin-port 8080 --json /locks | jq .findings",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				conf.Path = args[0]
+			}
+			return a.doctor(conf, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON; times are in nanoseconds")
+	cmd.Flags().IntVar(&conf.AdminPort, "admin-port", 0, "the servers' HTTP `port` for administrators (admin.serverPort)")
+	return cmd
+}
+
+func (a *app) doctor(conf doctor.Config, asJSON bool) error {
+	opts, err := a.conn.options()
+	if err != nil {
+		return err
+	}
+	conf.Client, conf.Patience = opts, a.conn.patience
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	r, err := doctor.Examine(ctx, a.conn.zk, conf)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		out := json.NewEncoder(a.out)
+		out.SetIndent("", "  ")
+		err = out.Encode(r)
+	} else {
+		_, err = fmt.Fprint(a.out, reportText(r))
+	}
+	if err != nil {
+		return err
+	}
+	return reportCode(r)
+}
+
+// reportCode turns a report into the command's end; what is wrong has been printed.
+func reportCode(r *doctor.Report) error {
+	serves := false
+	for _, v := range r.Servers {
+		serves = serves || v.Error == ""
+	}
+	switch {
+	case !serves:
+		return &exitError{exitUnreachable, nil}
+	case len(r.Findings) > 0 && r.Findings[0].Severity == doctor.Danger:
+		return &exitError{exitFailed, nil}
+	}
+	return nil
+}
+
+// reportText is the report for a person: a line a server, the path, and the findings.
+func reportText(r *doctor.Report) string {
+	var b strings.Builder
+	for _, v := range r.Servers {
+		fmt.Fprintf(&b, "%-21s ", v.Addr)
+		if v.Error != "" {
+			fmt.Fprintf(&b, "%s\n", v.Error)
+			continue
+		}
+		fmt.Fprintf(&b, "%s %s, tick %s, sessions %v to %v, read %v, write %v, clock %s\n", dash(v.Version), dash(v.Mode), known(v.Tick),
+			v.MinTimeout, v.MaxTimeout, v.Read.Round(10*time.Microsecond), v.Write.Round(10*time.Microsecond), clockText(v.Offset))
+	}
+	if a := r.Access; a.At != "" {
+		fmt.Fprintf(&b, "%-21s READ %s, CREATE %s, DELETE %s, WRITE %s, ADMIN %s\n", a.At, a.Read, a.Create, a.Delete, a.Write, a.Admin)
+	}
+	if r.Offset != nil {
+		fmt.Fprintf(&b, "%-21s %s\n", "dates of znodes", clockText(r.Offset))
+	}
+	for _, f := range r.Findings {
+		where := ""
+		if f.Server != "" {
+			where = f.Server + ": "
+		}
+		fmt.Fprintf(&b, "%-8s %s%s\n", f.Severity, where, f.Text)
+	}
+	return b.String()
+}
+
+func known(d time.Duration) string {
+	if d == 0 {
+		return "?"
+	}
+	return d.String()
+}
+
+// clockText says how far a clock is ahead of this machine's.
+func clockText(o *doctor.Offset) string {
+	if o == nil {
+		return "?"
+	}
+	return fmt.Sprintf("%+.3f s ±%.3f", o.Ahead.Seconds(), o.Error.Seconds())
+}

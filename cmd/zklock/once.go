@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/zklock/locker/zklock"
+)
+
+// registerOnce adds the flags of a command that is run once in the fleet.
+func (l *lockFlags) registerOnce(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&l.key, "once-per", "", "run the command once in the fleet for this `key`; 0 at once when it was run")
+	f.DurationVar(&l.every, "every", 0, "run the command unless the last run began less than this long ago; 0 at once then")
+	f.BoolVar(&l.atMost, "at-most-once", false, "with --once-per or --every: a run counts from its start, also when it fails")
+	noFiles(cmd, "once-per")
+}
+
+// once reports whether the command is to be run once in the fleet.
+func (l *lockFlags) once() bool { return l.key != "" || l.everySet }
+
+func (l *lockFlags) checkOnce(changed func(string) bool) error {
+	l.everySet = changed("every")
+	switch {
+	case changed("once-per") && l.key == "":
+		return usagef("--once-per: the key is empty")
+	case changed("once-per") && l.everySet:
+		return usagef("--once-per and --every: only one of them")
+	case l.everySet && l.every <= 0:
+		return usagef("--every %v: must be more than 0", l.every)
+	case l.atMost && !l.once():
+		return usagef("--at-most-once: needs --once-per or --every")
+	case l.once() && (l.shared || l.exclusive || l.size > 0):
+		return usagef("--once-per and --every: need a plain lock, not --shared, --exclusive or --of")
+	}
+	return nil
+}
+
+// section calls fn while it has the lock; left is what is left of --wait.
+type section func(ctx context.Context, c *zklock.Client, left time.Duration, fn func(h *zklock.Hold) error) error
+
+// onlyOnce is the section of a job that is run once in the fleet.
+func (a *app) onlyOnce(l *lockFlags, path string) section {
+	return func(ctx context.Context, c *zklock.Client, left time.Duration, fn func(h *zklock.Hold) error) error {
+		opts := l.options(left)
+		if l.atMost {
+			opts = append(opts, zklock.WithAtMostOnce())
+		}
+		if l.try {
+			opts = append(opts, zklock.WithWait(0))
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, a.conn.patience) // for a connection; the command is not ended by it
+			defer cancel()
+		}
+		work := func(ctx context.Context) error {
+			h, _ := zklock.HoldFrom(ctx)
+			return fn(h)
+		}
+		job := c.Once(path, opts...)
+		var err error
+		if l.everySet {
+			err = job.Every(ctx, l.every, work)
+		} else {
+			err = job.Do(ctx, l.key, work)
+		}
+		if errors.Is(err, zklock.ErrDone) {
+			if a.verbose || !a.quiet && isTerminal(a.err) {
+				notice(a.err, "%v", err)
+			}
+			return nil
+		}
+		return err
+	}
+}
+
+// isTerminal reports whether w is a terminal.
+func isTerminal(w any) bool {
+	f, ok := w.(interface{ Fd() uintptr })
+	return ok && term.IsTerminal(int(f.Fd()))
+}

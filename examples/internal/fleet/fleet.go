@@ -1,0 +1,200 @@
+// Package fleet runs the hosts of an example as processes of this very program, with a ZooKeeper in this process, and does
+// to them what happens to hosts: they are killed, stopped for a while and told to leave, and their ensemble goes away.
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+
+	"github.com/zklock/locker/zktest"
+)
+
+// Fleet is a server and processes that use it. One goroutine uses it.
+type Fleet struct {
+	self  string
+	args  []string
+	out   *lines
+	zoo   *zktest.Server
+	hosts map[string]*host
+	last  int
+}
+
+// host is a process.
+type host struct {
+	cmd   *exec.Cmd
+	ended chan struct{} // closed when err is set
+	err   error
+}
+
+// New starts the server. Hosts are started as self, "" for this program, with args and -zk and -name behind them; what they
+// print goes to out. Sessions may be as short as two ticks.
+func New(self string, tick time.Duration, out io.Writer, args ...string) (*Fleet, error) {
+	if self == "" {
+		var err error
+		if self, err = os.Executable(); err != nil {
+			return nil, err
+		}
+	}
+	zoo, err := zktest.Start(zktest.WithTick(tick))
+	if err != nil {
+		return nil, err
+	}
+	return &Fleet{self: self, args: args, out: &lines{w: out}, zoo: zoo, hosts: map[string]*host{}}, nil
+}
+
+// Addr is the server's connect string.
+func (f *Fleet) Addr() string { return f.zoo.Addr() }
+
+// Say prints a line between those of the hosts.
+func (f *Fleet) Say(format string, args ...any) { fmt.Fprintf(f.out, "-- "+format+"\n", args...) }
+
+// Start starts a host and returns its name.
+func (f *Fleet) Start() (string, error) {
+	f.last++
+	name := fmt.Sprint("host-", f.last)
+	h := &host{cmd: exec.Command(f.self, append(f.args, "-zk", f.zoo.Addr(), "-name", name)...), ended: make(chan struct{})}
+	h.cmd.Stdout, h.cmd.Stderr = f.out, f.out
+	if err := h.cmd.Start(); err != nil {
+		return "", err
+	}
+	go func() { // ends with the process, which Close sees to
+		defer close(h.ended)
+		h.err = h.cmd.Wait()
+	}()
+	f.hosts[name] = h
+	return name, nil
+}
+
+// Replace kills a host, and starts another in its place.
+func (f *Fleet) Replace(name string) error {
+	f.Say("%s is killed", name)
+	h := f.hosts[name]
+	delete(f.hosts, name)
+	if err := h.cmd.Process.Kill(); err != nil {
+		return err
+	}
+	<-h.ended
+	_, err := f.Start()
+	return err
+}
+
+// patience is how long a host may take to leave, or a condition to come true, on a machine that has much else to do.
+const patience = time.Minute
+
+// Leave tells a host to leave, as Ctrl-C does, and starts another in its place. It has to end in order.
+func (f *Fleet) Leave(name string) error {
+	f.Say("%s is told to leave", name)
+	h := f.hosts[name]
+	if err := h.cmd.Process.Signal(os.Interrupt); err != nil {
+		return err
+	}
+	select {
+	case <-h.ended:
+	case <-time.After(patience):
+		return fmt.Errorf("%s does not leave within %v", name, patience)
+	}
+	delete(f.hosts, name)
+	if h.err != nil {
+		return fmt.Errorf("%s was told to leave: %w", name, h.err)
+	}
+	_, err := f.Start()
+	return err
+}
+
+// Freeze stops a host (SIGSTOP) until cond is true, and lets it go on.
+func (f *Fleet) Freeze(ctx context.Context, name string, cond func() (bool, error)) error {
+	f.Say("%s is stopped", name)
+	p := f.hosts[name].cmd.Process
+	if err := stop(p); err != nil {
+		return err
+	}
+	err := f.Until(ctx, cond)
+	f.Say("%s goes on", name)
+	return errors.Join(err, goOn(p))
+}
+
+// Outage takes the server away for d.
+func (f *Fleet) Outage(ctx context.Context, d time.Duration) error {
+	f.Say("all servers are down for %v", d)
+	f.zoo.Leader().Down()
+	defer f.Say("the servers are back")
+	defer f.zoo.Leader().Up()
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Names are those of the hosts that have not ended.
+func (f *Fleet) Names() (names []string) {
+	for name, h := range f.hosts {
+		select {
+		case <-h.ended:
+		default:
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Join waits until all hosts have ended by themselves, in order.
+func (f *Fleet) Join(ctx context.Context) error {
+	for name, h := range f.hosts {
+		select {
+		case <-h.ended:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if h.err != nil {
+			return fmt.Errorf("%s: %w", name, h.err)
+		}
+		delete(f.hosts, name)
+	}
+	return nil
+}
+
+// Until waits for a condition.
+func (f *Fleet) Until(ctx context.Context, cond func() (bool, error)) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if ok, err := cond(); ok || err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Close kills what still runs, and ends the server.
+func (f *Fleet) Close() error {
+	for _, h := range f.hosts {
+		if err := h.cmd.Process.Kill(); err == nil {
+			<-h.ended
+		}
+	}
+	return f.zoo.Close()
+}
+
+// lines lets several processes write to one place.
+type lines struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(b)
+}

@@ -1,0 +1,15 @@
+//go:build !unix
+
+package fleet
+
+import (
+	"errors"
+	"fmt"
+	"os"
+)
+
+func stop(*os.Process) error {
+	return fmt.Errorf("a process can't be stopped here: %w", errors.ErrUnsupported)
+}
+
+func goOn(*os.Process) error { return nil }

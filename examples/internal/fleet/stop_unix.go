@@ -1,0 +1,11 @@
+//go:build unix
+
+package fleet
+
+import (
+	"os"
+	"syscall"
+)
+
+func stop(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
+func goOn(p *os.Process) error { return p.Signal(syscall.SIGCONT) }

@@ -1,0 +1,56 @@
+// Package errtype sorts the errors of locks into classes for metrics: few and fixed.
+package errtype
+
+import (
+	"context"
+	"errors"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zklock"
+)
+
+// Classes that are no failure of the lock's.
+const (
+	Busy   = "busy"
+	Closed = "closed"
+)
+
+// Other is the class of an error that has none here, as OpenTelemetry's conventions write it.
+const Other = "_OTHER"
+
+// classes are in order: the first that an error matches is its own.
+var classes = []struct {
+	err  error
+	name string
+}{
+	{zklock.ErrBusy, Busy},
+	{zklock.ErrClosed, Closed},
+	{zklock.ErrMaxHold, "max_hold"},
+	{zklock.ErrNodeDeleted, "node_deleted"},
+	{zklock.ErrSessionExpired, "session_expired"},
+	{zklock.ErrLeaseOver, "lease_over"},
+	{recipe.ErrGone, "node_deleted"},
+	{zklock.ErrDeadlock, "deadlock"},
+	{zklock.ErrConflict, "conflict"},
+	{zklock.ErrOption, "option"},
+	{zklock.ErrPath, "path"},
+	{session.ErrAuth, "auth"},
+	{zk.ErrNoAuth, "auth"},
+	{context.DeadlineExceeded, "timeout"},
+	{context.Canceled, "canceled"},
+	{zklock.ErrUnknownOutcome, "unknown_outcome"},
+	{zklock.ErrLost, "lost"},
+}
+
+// Of returns an error's class.
+func Of(err error) string {
+	for _, c := range classes {
+		if errors.Is(err, c.err) {
+			return c.name
+		}
+	}
+	return Other
+}

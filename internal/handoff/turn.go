@@ -1,0 +1,287 @@
+package handoff
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/session"
+)
+
+// turnState says whether a call has the turn.
+type turnState uint8
+
+const (
+	idle    turnState = iota // nobody: it is kept, or waits to hear whether it may be handed on
+	granted                  // a call of this process, which has not made its hold yet
+	held                     // a hold: from Guard until Leave
+	ended                    // nobody any more
+)
+
+// turnMoves are all transitions of a turn.
+//
+//	from     to        when
+//	idle     granted   a call takes it, or is handed it (begin, freeLocked, nextLocked)
+//	granted  held      the call makes its hold (Guard)
+//	granted  granted   the call has ended meanwhile, and the next in the queue is handed the turn (decline)
+//	granted  idle      the call has ended meanwhile, and nobody waits here (decline)
+//	held     granted   it was released, and handed on (Leave)
+//	held     idle      it was released, and nobody waits here, or others may wait outside (Leave)
+//	any      ended     it is lost; or nobody has it, and it is not kept, or others wait outside (nextLocked, idleOver)
+var turnMoves = [...]uint8{
+	idle:    1<<granted | 1<<ended,
+	granted: 1<<held | 1<<granted | 1<<idle | 1<<ended,
+	held:    1<<granted | 1<<idle | 1<<ended,
+	ended:   0,
+}
+
+// contention is what a process that has the turn knows of contenders outside.
+type contention uint8
+
+const (
+	unknown contention = iota // it has not looked yet
+	none                      // no other contender is in line; the watch reports the next one
+	present                   // another contender is in line, or it is not known
+)
+
+// contendedLimit is how long a process goes on handing a turn on once it has seen another process's contender wait.
+const contendedLimit = time.Second
+
+// errGivenUp is why a turn has ended that was not lost.
+var errGivenUp = errors.New("handoff: the turn was given up")
+
+// Turn is a ticket that holds, for as long as this process has it. To a hold it is its ticket: Leave hands it on, keeps
+// it, or gives it up.
+type Turn struct {
+	*recipe.Ticket
+	q     *queue
+	nodes []string // the path of the ticket's znode
+
+	ctx       context.Context // ends with the turn, and with the session
+	cancel    context.CancelFunc
+	idleTimer *time.Timer // nil when it is not kept
+
+	// inDoubt counts the Multis of its holds that are under way or have an unknown outcome. While there is one the turn
+	// is not handed on: it might be carried out in the next holder's time.
+	inDoubt atomic.Int32
+
+	// Guarded by q.mu.
+	state     turnState
+	cause     error       // why it has ended
+	lost      func(error) // of the hold, when held
+	looking   bool        // watch was started
+	others    contention
+	left      int       // how often it may still be handed on unless others is none
+	until     time.Time // and until when, once others is present
+	idleSince time.Time // when idle
+}
+
+// beginLocked makes the turn of a ticket that holds. No call has it yet: the caller grants it.
+func (q *queue) beginLocked(ticket *recipe.Ticket) *Turn {
+	t := &Turn{Ticket: ticket, q: q, nodes: ticket.Nodes(), left: q.lock.Handoffs}
+	t.ctx, t.cancel = context.WithCancel(ticket.Session().Context())
+	q.moveLocked(taken)
+	q.turn = t
+	ticket.Guard(t.lose)
+	if q.lock.IdleKeep > 0 {
+		t.idleTimer = time.NewTimer(q.lock.IdleKeep)
+		t.idleTimer.Stop()
+		t.lookLocked() // it will be kept, mostly
+	}
+	return t
+}
+
+// moveLocked changes the state.
+func (t *Turn) moveLocked(to turnState) {
+	if turnMoves[t.state]&(1<<to) == 0 {
+		panic(fmt.Sprintf("handoff: a turn goes from state %d to %d", t.state, to))
+	}
+	t.state = to
+	t.lost = nil // of the hold that had it
+}
+
+// mayHandOnLocked reports whether the turn may be handed on, as far as is known now.
+func (t *Turn) mayHandOnLocked() bool { return t.others == none || t.left > 0 }
+
+// countLocked counts a hand-over and reports whether it was against the limit.
+func (t *Turn) countLocked() bool {
+	if t.others == none {
+		return false
+	}
+	t.left--
+	return true
+}
+
+// grantLocked gives the turn to the first waiter.
+func (t *Turn) grantLocked(counted bool) {
+	t.moveLocked(granted)
+	if t.q.first.next != nil {
+		t.lookLocked()
+	}
+	t.q.grantLocked(grant{turn: t, counted: counted})
+}
+
+// nextLocked decides what happens to a turn whose holder has let go of it. giveUp: it has ended, and the
+// caller has to delete the znode and then drop the turn.
+func (t *Turn) nextLocked() (giveUp bool) {
+	waiting := t.q.first != nil
+	switch {
+	case t.state == ended:
+		return false // the caller that ended it deletes the znode
+	case t.inDoubt.Load() > 0,
+		t.others == present && (t.left == 0 || !waiting || !time.Now().Before(t.until)),
+		!waiting && t.idleTimer == nil:
+		t.endLocked(errGivenUp)
+		return true
+	case waiting && t.mayHandOnLocked():
+		t.grantLocked(t.countLocked())
+		return false
+	}
+	if t.state != idle {
+		t.moveLocked(idle)
+		t.idleSince = time.Now()
+		if t.idleTimer != nil {
+			t.idleTimer.Reset(t.q.lock.IdleKeep)
+		}
+	}
+	if waiting { // it is not known whether others wait outside: watch finds out
+		t.lookLocked()
+	}
+	return false
+}
+
+// endLocked ends the turn: no further call gets it.
+func (t *Turn) endLocked(cause error) {
+	t.moveLocked(ended)
+	t.cause = cause
+}
+
+// dropLocked takes a turn that has ended out of its queue, so that the calls that wait there queue again at the ensemble.
+func (t *Turn) dropLocked() {
+	if t.q.turn != t {
+		return
+	}
+	t.cancel()
+	t.q.turn = nil
+	t.q.moveLocked(empty)
+	t.q.advanceLocked()
+}
+
+// drop is dropLocked for a caller that does not hold the mutex.
+func (t *Turn) drop() {
+	t.q.mu.Lock()
+	defer t.q.mu.Unlock()
+	t.dropLocked()
+}
+
+// lose ends a turn that was lost. If there is a hold on it, that ends first, before any other call can get the lock, here
+// or elsewhere.
+func (t *Turn) lose(cause error) {
+	t.q.mu.Lock()
+	if t.state == ended {
+		t.q.mu.Unlock()
+		return
+	}
+	lost := t.lost
+	t.endLocked(cause)
+	t.q.mu.Unlock()
+	if lost != nil {
+		lost(cause)
+	}
+	t.drop()
+}
+
+// check returns nil when a turn that was granted is still there, and its session's lease with it: time may have passed
+// since. If not, it has ended, and check returns why.
+func (t *Turn) check() error {
+	t.q.mu.Lock()
+	defer t.q.mu.Unlock()
+	if t.state == ended {
+		return t.cause
+	}
+	err := t.Session().Alive()
+	if err != nil {
+		t.endLocked(err)
+		t.dropLocked()
+	}
+	return err
+}
+
+// decline hands on a turn that was granted to a call that has ended meanwhile. The call made no hold, so the hand-over
+// does not count.
+func (t *Turn) decline(ctx context.Context, counted bool) {
+	t.q.mu.Lock()
+	if counted {
+		t.left++
+	}
+	giveUp := t.nextLocked()
+	t.q.mu.Unlock()
+	if giveUp {
+		t.giveUp(ctx)
+	}
+}
+
+// giveUp deletes the znode of a turn that has ended. The znode is deleted first and local waiters queue again afterwards,
+// so that other processes do not wait behind them.
+func (t *Turn) giveUp(ctx context.Context) {
+	t.q.qs.conf.GiveUp(ctx, t.Ticket)
+	t.drop()
+}
+
+// Guard calls fn when the turn, which was granted to the caller, is lost, as recipe.Ticket.Guard does; at once if it is
+// lost already.
+func (t *Turn) Guard(fn func(error)) {
+	t.q.mu.Lock()
+	if t.state == ended {
+		cause := t.cause
+		t.q.mu.Unlock()
+		fn(cause)
+		return
+	}
+	t.moveLocked(held)
+	t.lost = fn
+	t.q.mu.Unlock()
+}
+
+// Leave ends a hold: the turn is handed to the next call that waits here, or is kept, or its znode is deleted. Nil: that
+// is done. Errors are those of recipe.Ticket.Leave.
+func (t *Turn) Leave(ctx context.Context) error {
+	t.q.mu.Lock()
+	over := t.state == ended
+	giveUp := t.nextLocked()
+	t.q.mu.Unlock()
+	if !giveUp && !over {
+		return nil
+	}
+	err := t.Ticket.Leave(ctx)
+	if giveUp { // after the znode: see giveUp
+		t.drop()
+	}
+	return err
+}
+
+// Lose says that the hold has ended otherwise than by its release: see recipe.Ticket.Lose. The turn is not handed on; Leave
+// deletes the znode.
+func (t *Turn) Lose(cause error) {
+	t.lose(cause)
+	t.Ticket.Lose(cause)
+}
+
+// Multi is recipe.Ticket.Multi. The turn is not handed on while it is under way or in doubt.
+func (t *Turn) Multi(ctx context.Context, held func() error, ops ...any) (_ []zk.MultiResponse, err error) {
+	t.inDoubt.Add(1) // before held is asked: the hold ends before Leave looks
+	defer func() {
+		if !errors.Is(err, session.ErrUnknownOutcome) {
+			t.inDoubt.Add(-1)
+		}
+	}()
+	return t.Ticket.Multi(ctx, held, ops...)
+}
+
+// Nodes returns the path of the znode. The caller must not change it.
+func (t *Turn) Nodes() []string { return t.nodes }

@@ -1,0 +1,89 @@
+package hardened_test
+
+import (
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/internal/ensemble"
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zklock"
+)
+
+// Heartbeats, waits and clean-up need no permission on the root, nor on anything above the chroot.
+func TestLocksWorkWhereEverythingAboveThemIsClosed(t *testing.T) {
+	e := ensemble.Start(t, 1)
+	s, ctx := administrator(t, e), within(t, soon)
+	_, err := s.Create(ctx, "/tenants", nil, session.Persistent, only(t, "nobody", "x"))
+	require.NoError(t, err)
+	_, err = s.Create(ctx, "/tenants/app", nil, session.Persistent, only(t, "app", "pw"))
+	require.NoError(t, err)
+	_, err = s.SetACL(ctx, "/", only(t, "nobody", "x"), -1)
+	require.NoError(t, err)
+
+	app := zklock.WithAuth("digest", []byte("app:pw"))
+	for name, c := range map[string]struct{ connect, path string }{
+		"by a path":               {e.Connect(), "/tenants/app/locks/a"},
+		"below a chroot":          {e.Connect() + "/tenants/app", "/locks/b"},
+		"a chroot that is made":   {e.Connect() + "/tenants/app/service", "/c"},
+		"a chroot that is closed": {e.Connect() + "/tenants", "/app/d"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // each mostly waits
+			life(t, c.connect, c.path, app, zklock.WithCreateChroot())
+		})
+	}
+	t.Run("and a stranger is told", func(t *testing.T) {
+		t.Parallel()
+		_, err := dial(t, e.Connect()).Mutex("/tenants/app/new").Lock(within(t, soon))
+		require.ErrorIs(t, err, zk.ErrNoAuth)
+	})
+}
+
+// Servers that close the connection of whoever has not authenticated.
+func TestLocksWorkWhereAuthenticationIsEnforced(t *testing.T) {
+	e := ensemble.Start(t, 1, ensemble.WithConfig("4lw.commands.whitelist=srvr"),
+		ensemble.WithJVM("-Dzookeeper.enforce.auth.enabled=true", "-Dzookeeper.enforce.auth.schemes=digest"))
+	life(t, e.Connect(), e.Path(t), zklock.WithAuth("digest", []byte("app:pw")))
+
+	c, err := zklock.Dial(within(t, soon), e.Connect())
+	if err == nil { // the handshake needs no credentials; the first request does
+		_, err = c.Mutex("/x").Lock(within(t, soon))
+		require.NoError(t, c.Close())
+	}
+	require.ErrorIs(t, err, session.ErrAuth)
+	require.ErrorContains(t, err, "enforces authentication")
+}
+
+func TestLocksWorkWhereAccessListsAreSkipped(t *testing.T) {
+	e := ensemble.Start(t, 1, ensemble.WithConfig("skipACL=yes"))
+	life(t, e.Connect(), e.Path(t), zklock.WithAuth("digest", []byte("app:pw")))
+}
+
+// What a quota refuses is said, and leaves nothing behind; with room again the same client goes on.
+func TestAQuotaThatIsFullIsSaidAndNothingIsLeft(t *testing.T) {
+	e := ensemble.Start(t, 1, ensemble.WithJVM("-Dzookeeper.enforceQuota=true"))
+	s, ctx := administrator(t, e), within(t, soon)
+	require.NoError(t, s.CreateAll(ctx, "/app/lock", nil, session.Persistent, session.WorldACL()))
+	require.NoError(t, s.CreateAll(ctx, "/zookeeper/quota/app", nil, session.Persistent, session.WorldACL()))
+	limit := func(n string) []byte { return []byte("count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=" + n) }
+	_, err := s.Create(ctx, "/zookeeper/quota/app/zookeeper_limits", limit("3"), session.Persistent, session.WorldACL())
+	require.NoError(t, err)
+	_, err = s.Create(ctx, "/zookeeper/quota/app/zookeeper_stats", []byte("count=2,bytes=0"), session.Persistent, session.WorldACL())
+	require.NoError(t, err)
+
+	c := dial(t, e.Connect())
+	hold, err := c.Mutex("/app/lock").Lock(within(t, soon)) // the third znode
+	require.NoError(t, err)
+	_, err = dial(t, e.Connect()).Mutex("/app/lock").Lock(within(t, soon))
+	require.ErrorContains(t, err, "quota exceeded")
+	names, _, err := s.List(ctx, "/app/lock")
+	require.NoError(t, err)
+	require.Len(t, names, 1)
+	require.NoError(t, hold.Unlock(within(t, soon)))
+
+	_, err = s.Set(ctx, "/zookeeper/quota/app/zookeeper_limits", limit("100"), -1)
+	require.NoError(t, err)
+	life(t, e.Connect(), "/app/lock")
+}

@@ -1,0 +1,77 @@
+package main
+
+// configuration is one set of parameters of a model.
+type configuration struct {
+	model      string // its file, without .pml
+	name       string
+	what       string // for those who read the table
+	parameters string // of spin
+	wrong      string // what is wrong with a mutant; "" for what has to hold
+}
+
+// promises are what the models assert, in the order in which an assertion's text is looked at.
+var promises = []struct{ assertion, name string }{
+	{"headed", "exclusion"},
+	{"!((tree[n]&before", "exclusion"},
+	{"(tree[n]&(1<<me[c]))", "exclusion"},
+	{"st[i]!=", "exclusion"},
+	{"(tree[n]&before", "no lost wake-up"},
+	{"pred[i]!=pred[c]", "no herd"},
+	{"cur[i]", "nothing left"},
+	{"tree[n]==0", "nothing left"},
+	{"st[i]==0", "every run ends"},
+	{"lease==0", "exclusion"},
+}
+
+// Sets of faults.
+const (
+	three       = "-DN=3 -DSLOTS=1 -DLAG=1 -DLOSE=0 "
+	connections = three + "-DFORCE=0 -DKILL=0"
+	force       = three + "-DCUT=0"
+	laggards    = "-DN=3 -DSLOTS=1 -DLAG=2 -DLOSE=0 -DFORCE=0 -DKILL=0 -DGIVEUP=0"
+	sessions    = "-DN=2 -DSLOTS=2 -DLAG=1 -DFORCE=0 -DKILL=0"
+	expiry      = "-DN=2 -DSLOTS=2 -DLAG=1 -DCUT=0"
+	ends        = "-DN=3 -DSLOTS=2 -DLAG=2 -DCALLS=3 -DFAULTS=2"
+	two         = "-DN=2 -DSLOTS=1 -DLAG=1 -DLOSE=0"
+	marks       = " -DMARKS=1"
+	lease       = "-DTIMEOUT=5 -DDRIFT=5"
+)
+
+var configurations = []configuration{
+	{"queue", "two clients", "broken connections, cancelled calls, znodes and sessions removed by force", two, ""},
+	{"queue", "connections", "three clients, broken connections, lost replies, cancelled calls", connections, ""},
+	{"queue", "force", "three clients, cancelled calls, znodes and sessions removed by force", force, ""},
+	{"queue", "laggards", "three clients, servers two transactions behind, broken connections", laggards, ""},
+	{"queue", "sessions", "two clients that give sessions up and queue again, broken connections, cancelled calls", sessions, ""},
+	{"queue", "expiry", "the same without broken connections, and with force", expiry, ""},
+	{"queue", "ends", "three clients, three calls, every fault, two of them: every run ends, and nothing is left", ends, ""},
+	{"queue", "two clients, marks", "as above; a holder that has waited leaves with a mark", two + marks, ""},
+	{"queue", "connections, marks", "", connections + marks, ""},
+	{"queue", "force, marks", "", force + marks, ""},
+	{"queue", "laggards, marks", "", laggards + marks, ""},
+	{"queue", "sessions, marks", "", sessions + marks, ""},
+	{"queue", "ends, marks", "", ends + marks, ""},
+	{"lease", "lease", "a timeout of five reports", lease, ""},
+	{"lease", "longer lease", "of six", "-DTIMEOUT=6 -DDRIFT=6", ""},
+}
+
+var mutants = []configuration{
+	{"queue", "watch on the head", "", connections + " -DMUTANT=1", "a waiter watches the first in line instead of its predecessor"},
+	{"queue", "no second look", "", connections + " -DMUTANT=2", "a waiter holds when its predecessor goes, whoever else was before it"},
+	{"queue", "own znode not watched", "", force + " -DMUTANT=3", "a waiter whose znode was removed holds when its turn would have come"},
+	{"queue", "cancelled call stays", "", connections + " -DMUTANT=4", "a call that is given up leaves its znode"},
+	{"queue", "no sync before the search", "", connections + " -DMUTANT=5", "a server that lags says that the znode was not made"},
+	{"queue", "delete not repeated", "", connections + " -DMUTANT=6", "a deletion whose reply was lost is given up"},
+	{"queue", "create forgotten", "", connections + " -DMUTANT=7", "a call that is given up during its create does not look for the znode"},
+	{"queue", "order of two connections believed", "", two + " -DMUTANT=8", "a new connection's tale of what happened before it counts as its order"},
+	{"queue", "watches not set again", "", connections + " -DMUTANT=11", "after a reconnection nobody is woken"},
+	{"queue", "mark without a hold", "", connections + marks + " -DMUTANT=9", "a call that is given up leaves with the mark of a release"},
+	{"queue", "held by the mark alone", "", connections + marks + " -DMUTANT=10", "the mark comes before the deletion, and its reader does not wait for that"},
+	{"lease", "pings confirm", "", lease + " -DMUTANT=1", "a server that is cut off keeps a lease alive"},
+	{"lease", "syncs confirm", "", lease + " -DMUTANT=2", "so does a leader that the others have left"},
+	{"lease", "no slack", "", lease + " -DMUTANT=3", "a write confirms what the server has not reported yet"},
+	{"lease", "counted from the reply", "", lease + " -DMUTANT=4", "a slow reply makes the lease longer than the leader's"},
+	{"lease", "no drift", "", lease + " -DMUTANT=5", "a slow clock makes it longer"},
+	{"lease", "handshake confirms", "", lease + " -DMUTANT=6", "a session that has ended is taken for one that was found again"},
+	{"lease", "mark kept", "", lease + " -DMUTANT=7", "what one server has answered is confirmed through another one"},
+}

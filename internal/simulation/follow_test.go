@@ -1,0 +1,273 @@
+package simulation_test
+
+import (
+	"flag"
+	"fmt"
+	"path"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/zktest"
+)
+
+// The code follows the model: what a client is told and asks on its connections, and what it concludes, are steps that
+// internal/model/queue.pml has. A contender is followed from its create to its deletion:
+//
+//	listed    a list that shows the own znode: with nobody before it, it may hold; else the nearest before it is its
+//	          predecessor, and, if that is the only one, the last
+//	watching  only the own znode and a predecessor are watched
+//	told      the last one's deletion is told, on a connection on which the own znode is watched, and its deletion has
+//	          not been told on it: it may hold; so also when the own znode is found there after that deletion was told
+//	holding   a call that returns with a hold may hold by one of these
+//	leaving   only a znode of one's own is deleted
+//
+// The runs are those of mutexes alone, under the same faults as all others.
+
+var follows = flag.Uint64("follows", 80, "how many seeds to hold against the model")
+
+// contender is what one znode's owner knows.
+type contender struct {
+	near map[string]bool // predecessors that lists have shown
+	last map[string]bool // those of them that were the only ones before it
+	may  string          // by which step it may hold; "" by none
+}
+
+// follower holds what one client does against the model.
+type follower struct {
+	w    *world
+	name string
+
+	mu    sync.Mutex // guards what follows
+	ids   map[string]bool
+	own   map[string]*contender
+	conns int
+	steps map[string]int
+}
+
+func newFollower(w *world, name string) *follower {
+	return &follower{w: w, name: name, ids: map[string]bool{}, own: map[string]*contender{}, steps: map[string]int{}}
+}
+
+// conn is one connection of the client's, as the follower sees it. It is used under the follower's mutex.
+type conn struct {
+	f       *follower
+	watched map[string]bool
+	gone    map[string]bool
+}
+
+func (f *follower) conn() *conn {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.conns++
+	return &conn{f: f, watched: map[string]bool{}, gone: map[string]bool{}}
+}
+
+func (f *follower) departs(format string, args ...any) {
+	f.w.violated("%s departs from the model: %s", f.name, fmt.Sprintf(format, args...))
+}
+
+// mine reports whether a znode can be one of this client's, by the id in its name. Adopted ones are found so.
+func (f *follower) mine(node string) bool {
+	i := strings.LastIndex(node, "-lock-")
+	return i >= 0 && f.ids[node[:i+len("-lock-")]]
+}
+
+// contenderOf returns what is known of a znode of one's own.
+func (f *follower) contenderOf(node string) *contender {
+	c := f.own[node]
+	if c == nil {
+		c = &contender{near: map[string]bool{}, last: map[string]bool{}}
+		f.own[node] = c
+	}
+	return c
+}
+
+// number returns a contender's; the runs end long before the counter does.
+func number(name string) (int, bool) {
+	i := strings.LastIndex(name, "-lock-")
+	if i < 0 {
+		return 0, false
+	}
+	n, err := strconv.Atoi(name[i+len("-lock-"):])
+	return n, err == nil
+}
+
+// asked is a request that leaves.
+func (c *conn) asked(r request) {
+	f := c.f
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch r.op {
+	case zktest.OpCreate, zktest.OpCreate2:
+		if strings.HasSuffix(r.paths[0], "-lock-") {
+			f.ids[r.paths[0]] = true
+			f.steps["create"]++
+		}
+	case zktest.OpDelete:
+		if _, ok := number(path.Base(r.paths[0])); ok && !f.mine(r.paths[0]) {
+			f.departs("it deletes %s", r.paths[0])
+		}
+		f.steps["leave"]++
+	case zktest.OpSetWatches, zktest.OpExists:
+		for _, node := range r.paths {
+			c.watch(node)
+		}
+	}
+}
+
+// watch checks that a contender that is watched is one's own or a predecessor.
+func (c *conn) watch(node string) {
+	f := c.f
+	c.watched[node] = true
+	if _, ok := number(path.Base(node)); !ok || f.mine(node) {
+		return
+	}
+	f.steps["watch"]++
+	for own, k := range f.own {
+		if path.Dir(own) == path.Dir(node) && k.near[node] {
+			return
+		}
+	}
+	f.departs("it watches %s, which is nobody's predecessor", node)
+}
+
+// listed is a list that arrives.
+func (c *conn) listed(dir string, names []string) {
+	f := c.f
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, name := range names {
+		node := dir + "/" + name
+		me, ok := number(name)
+		if !ok || !f.mine(node) {
+			continue
+		}
+		k := f.contenderOf(node)
+		before, nearest, pred := 0, -1, ""
+		for _, other := range names {
+			if n, ok := number(other); ok && n < me {
+				before++
+				if n > nearest {
+					nearest, pred = n, dir+"/"+other
+				}
+			}
+		}
+		if before == 0 {
+			k.may = "list"
+			continue
+		}
+		k.near[pred] = true
+		if before == 1 {
+			k.last[pred] = true
+		}
+	}
+}
+
+// told is the word of a deletion.
+func (c *conn) told(node string) {
+	f := c.f
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c.gone[node] = true
+	for own, k := range f.own {
+		if k.last[node] && k.may == "" && c.watched[own] && !c.gone[own] {
+			k.may = "event"
+		}
+	}
+}
+
+// set is the answer to a request for watches: what it has found gone has been told before.
+func (c *conn) set(nodes []string) {
+	f := c.f
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, node := range nodes {
+		k := f.own[node]
+		if k == nil || c.gone[node] || k.may != "" {
+			continue
+		}
+		for pred := range k.last {
+			if c.gone[pred] { // told, on this connection, before the own znode was seen to exist
+				k.may = "watch"
+			}
+		}
+	}
+}
+
+// holds is a call that returns with a hold of a znode.
+func (f *follower) holds(node string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	k := f.own[node]
+	if k == nil || k.may == "" {
+		f.departs("it holds %s by no step of the model", node)
+		return
+	}
+	f.steps["hold by "+k.may]++
+}
+
+// simulateFollowed runs one seed with mutexes alone; nil if it is not one of those that are followed.
+func simulateFollowed(t *testing.T, seed uint64) (w *world) {
+	defer func() {
+		p := recover()
+		switch {
+		case p != nil && w == nil:
+			panic(p)
+		case p != nil || w != nil && len(w.bad) > 0:
+			t.Errorf("%s\npanic: %v", w.report(), p)
+		}
+	}()
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.Run(t, zktest.WithoutListener())
+		var err error
+		w, err = newWorld(seed, srv, zktest.Version39)
+		require.NoError(t, err)
+		if w.aged { // the order is that of the numbers here
+			w = nil
+			return
+		}
+		for i := range w.fam {
+			w.fam[i] = famMutex
+		}
+		w.handoff, w.idle, w.neighbour, w.garbles = 0, 0, false, false
+		for _, p := range w.players {
+			p.follow = newFollower(w, p.name)
+		}
+		w.run(t.Context())
+	})
+	return w
+}
+
+// The steps are those of internal/model/queue.pml.
+func TestWhatClientsDoIsWhatTheModelAllows(t *testing.T) {
+	defer collectRarely()()
+	steps := map[string]int{}
+	late := time.Now().Add(*limit / 2)
+	ran := 0
+	for seed := *first; seed < *first+*follows && (time.Now().Before(late) || ran < 10) && !t.Failed(); seed++ {
+		w := simulateFollowed(t, seed)
+		if w == nil {
+			continue
+		}
+		ran++
+		for _, p := range w.players {
+			for step, n := range p.follow.steps {
+				steps[step] += n
+			}
+		}
+		if runtime.GOMAXPROCS(0) == 1 {
+			collect()
+		}
+	}
+	t.Logf("%d seeds: %v", ran, steps)
+	for _, step := range []string{"create", "watch", "hold by list", "hold by event", "leave"} { // "hold by watch" is rare
+		require.Greater(t, steps[step], ran, "of the model's step %q nearly none was seen", step)
+	}
+}

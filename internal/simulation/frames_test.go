@@ -1,0 +1,157 @@
+package simulation_test
+
+import (
+	"encoding/binary"
+	"net"
+	"sync"
+
+	"github.com/zklock/locker/zktest"
+)
+
+// request is what of a request the model knows.
+type request struct {
+	op    zktest.Op
+	paths []string
+}
+
+// listener hears what passes over a connection, whole frames, in the order in which the client sends and reads them.
+type listener struct {
+	net.Conn
+	c *conn
+
+	mu      sync.Mutex // guards what follows
+	sent    bool       // the handshake
+	waiting map[int32]request
+
+	// Of the one goroutine that reads.
+	in    []byte
+	greet bool // the handshake has been answered
+}
+
+func listen(to net.Conn, c *conn) *listener {
+	return &listener{Conn: to, c: c, waiting: map[int32]request{}}
+}
+
+// Write is given whole frames.
+func (l *listener) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	for rest := b; len(rest) >= 4; {
+		n := 4 + int(binary.BigEndian.Uint32(rest))
+		if n > len(rest) {
+			break
+		}
+		if l.sent {
+			l.ask(rest[4:n])
+		}
+		l.sent = true
+		rest = rest[n:]
+	}
+	l.mu.Unlock()
+	return l.Conn.Write(b)
+}
+
+func (l *listener) ask(frame []byte) {
+	d := &reader{b: frame}
+	xid := d.int32()
+	r := request{op: zktest.Op(d.int32())}
+	switch r.op {
+	case zktest.OpCreate, zktest.OpCreate2, zktest.OpDelete, zktest.OpGetChildren, zktest.OpGetChildren2:
+		r.paths = []string{d.string()}
+	case zktest.OpExists:
+		node := d.string()
+		if d.byte() != 0 {
+			r.paths = []string{node}
+		}
+	case zktest.OpSetWatches:
+		d.take(8)
+		for range 3 {
+			r.paths = append(r.paths, d.strings()...)
+		}
+	}
+	l.waiting[xid] = r
+	l.c.asked(r)
+}
+
+// Read hears a frame before its last byte is given to the client.
+func (l *listener) Read(b []byte) (int, error) {
+	n, err := l.Conn.Read(b)
+	l.in = append(l.in, b[:n]...)
+	for len(l.in) >= 4 {
+		size := 4 + int(binary.BigEndian.Uint32(l.in))
+		if size > len(l.in) {
+			break
+		}
+		if l.greet {
+			l.hear(l.in[4:size])
+		}
+		l.greet = true
+		l.in = l.in[size:]
+	}
+	return n, err
+}
+
+const (
+	notification = -1
+	deleted      = 2
+)
+
+func (l *listener) hear(frame []byte) {
+	d := &reader{b: frame}
+	xid := d.int32()
+	d.take(8)
+	code := d.int32()
+	if xid == notification {
+		kind := d.int32()
+		d.int32()
+		if node := d.string(); kind == deleted {
+			l.c.told(node)
+		}
+		return
+	}
+	l.mu.Lock()
+	r := l.waiting[xid]
+	delete(l.waiting, xid)
+	l.mu.Unlock()
+	switch {
+	case code != 0:
+	case r.op == zktest.OpGetChildren, r.op == zktest.OpGetChildren2:
+		l.c.listed(r.paths[0], d.strings())
+	case r.op == zktest.OpSetWatches:
+		l.c.set(r.paths)
+	}
+}
+
+// reader takes a frame apart. What is missing is empty.
+type reader struct{ b []byte }
+
+func (d *reader) take(n int) []byte {
+	if n < 0 || n > len(d.b) {
+		n = len(d.b)
+	}
+	p := d.b[:n]
+	d.b = d.b[n:]
+	return p
+}
+
+func (d *reader) byte() byte {
+	if p := d.take(1); len(p) == 1 {
+		return p[0]
+	}
+	return 0
+}
+
+func (d *reader) int32() int32 {
+	if p := d.take(4); len(p) == 4 {
+		return int32(binary.BigEndian.Uint32(p))
+	}
+	return 0
+}
+
+func (d *reader) string() string { return string(d.take(int(d.int32()))) }
+
+func (d *reader) strings() (all []string) {
+	for n := d.int32(); n > 0 && len(d.b) > 0; n-- {
+		all = append(all, d.string())
+	}
+	return all
+}

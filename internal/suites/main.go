@@ -1,0 +1,146 @@
+// Suites runs other projects' own tests against zktest, as if it were the ZooKeeper that they start, and prints what
+// came of them.
+//
+//	go run ./internal/suites                       # Kazoo's and go-zookeeper's
+//	go run ./internal/suites -only kazoo -v        # one of them, with its output
+//	go run ./internal/suites -like 3.8             # on the behaviour of another version
+//	go run ./internal/suites -kazoo ~/kazoo        # the tests of a checkout
+//
+// Nothing of these projects is part of this one. Kazoo's tests come with Debian's package python3-kazoo, and pytest, if
+// it is not installed, is fetched through apt into a folder of its own; go-zookeeper's come with its module, through the Go
+// proxy. Both start their servers as processes: they are given a program of this command in place of java and zkServer.sh,
+// which passes connections on to zktest's servers in the process that runs the suites, and stops a server when it is killed.
+//
+// It exits with 1 when a suite could not be run. A test that fails is a line of the report, not an error: some want what
+// zktest does not have (a super user, reconfig, read-only servers).
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/zklock/locker/zktest"
+)
+
+// suite is another project's tests.
+type suite struct {
+	name string
+	run  func(ctx context.Context, w *workshop) (report, error)
+}
+
+var suites = []suite{{"kazoo", kazoo}, {"go-zookeeper", goZooKeeper}}
+
+// report is what a suite came to.
+type report struct {
+	version         string // of the project
+	passed, skipped int
+	failed          []string
+}
+
+func main() {
+	if len(os.Args) > 2 && os.Args[1] == "stand-in" {
+		if err := standIn(os.Getenv(controlVariable), os.Args[len(os.Args)-1]); err != nil {
+			fmt.Fprintln(os.Stderr, "stand-in:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := command(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "suites:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+// workshop is what the suites are run with.
+type workshop struct {
+	dir     string // for files, removed at the end
+	control string // the address of the servers' controller
+	like    zktest.Version
+	kazoo   string // a directory with Kazoo's package
+	limit   time.Duration
+	output  io.Writer // of the suites
+}
+
+func command(ctx context.Context) (err error) {
+	w := &workshop{output: io.Discard}
+	like := flag.String("like", string(zktest.Version38), "the `version` that zktest behaves like")
+	only := flag.String("only", "", "run this `suite` alone")
+	verbose := flag.Bool("v", false, "show the suites' output")
+	flag.StringVar(&w.kazoo, "kazoo", "/usr/lib/python3/dist-packages", "the `directory` that holds Kazoo's package")
+	flag.DurationVar(&w.limit, "limit", 20*time.Minute, "end a suite after this long")
+	flag.Parse()
+	if *verbose {
+		w.output = os.Stderr
+	}
+	w.like = zktest.Version(*like)
+	if w.dir, err = os.MkdirTemp("", "suites"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(w.dir)) }()
+	servers, err := newController(w.like)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, servers.close()) }()
+	w.control = servers.addr()
+	if err := w.program("java", "zkServer.sh"); err != nil {
+		return err
+	}
+	fmt.Printf("| suite | passed | failed | skipped | took | on zktest %s, failed |\n|---|---|---|---|---|---|\n", w.like)
+	var failed error
+	for _, s := range suites {
+		if *only != "" && *only != s.name {
+			continue
+		}
+		bounded, done := context.WithTimeout(ctx, w.limit)
+		began := time.Now()
+		r, err := s.run(bounded, w)
+		done()
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", s.name, err))
+			continue
+		}
+		slices.Sort(r.failed)
+		fmt.Printf("| %s %s | %d | %d | %d | %v | %s |\n", s.name, r.version, r.passed, len(r.failed), r.skipped,
+			time.Since(began).Round(time.Second), strings.Join(r.failed, ", "))
+	}
+	return failed
+}
+
+// program puts programs of these names into the workshop's bin: all are this one's stand-in.
+func (w *workshop) program(names ...string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(w.bin(), 0o755); err != nil {
+		return err
+	}
+	for _, name := range names {
+		script := fmt.Sprintf("#!/bin/sh\nexec %q stand-in \"$@\"\n", self)
+		if err := os.WriteFile(filepath.Join(w.bin(), name), []byte(script), 0o755); err != nil { //nolint:gosec // it is a program
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *workshop) bin() string { return filepath.Join(w.dir, "bin") }
+
+// environment is the suites': the stand-in comes first in the path.
+func (w *workshop) environment(more ...string) []string {
+	return append(os.Environ(), append(more, "PATH="+w.bin()+":"+os.Getenv("PATH"), controlVariable+"="+w.control)...)
+}

@@ -1,0 +1,114 @@
+// Package timeline draws what happened in a run as a picture for the documents: who waited and held when, which znodes
+// existed, what a store accepted. Its test makes the runs, on the in-process server in simulated time, and checks that the
+// pictures in docs/timelines are what the code does now; go test ./internal/timeline -update draws them anew.
+package timeline
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Kind says what a span shows.
+type Kind string
+
+// Kinds of spans, from the thinnest to the widest.
+const (
+	Znode   Kind = "znode"
+	Waits   Kind = "waits"
+	Holds   Kind = "holds"
+	Stopped Kind = "stopped"
+	Trouble Kind = "trouble"
+)
+
+// Span is something that lasted.
+type Span struct {
+	Lane     string
+	Kind     Kind
+	From, To time.Duration
+}
+
+// Event is something that happened.
+type Event struct {
+	Lane string
+	At   time.Duration
+	Text string
+	Bad  bool // what must not happen, and does without a token
+}
+
+// Story is one run. Its methods may be called concurrently.
+type Story struct {
+	Name  string // of its file
+	Title string
+	Lanes []string
+
+	begin time.Time
+	step  time.Duration
+
+	mu     sync.Mutex // guards what follows
+	spans  []Span
+	open   map[string]int // by lane and kind: the index in spans of the one that has not ended
+	events []Event
+	end    time.Duration
+}
+
+// New begins a story now. What lies closer together than step is drawn as one instant: the order of goroutines that one
+// event wakes is nobody's.
+func New(name, title string, step time.Duration, lanes ...string) *Story {
+	return &Story{Name: name, Title: title, Lanes: lanes, begin: time.Now(), step: step, open: map[string]int{}}
+}
+
+// Begin begins a span now; it ends by End, or with the story.
+func (s *Story) Begin(lane string, kind Kind) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open[lane+string(kind)] = len(s.spans)
+	s.spans = append(s.spans, Span{Lane: lane, Kind: kind, From: s.nowLocked()})
+}
+
+// End ends a span that Begin began, if it has not ended.
+func (s *Story) End(lane string, kind Kind) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i, ok := s.open[lane+string(kind)]; ok {
+		s.spans[i].To = s.nowLocked()
+		delete(s.open, lane+string(kind))
+	}
+}
+
+// Tell notes an event.
+func (s *Story) Tell(lane, format string, args ...any) { s.tell(Event{Lane: lane}, format, args) }
+
+// Warn notes an event that does harm.
+func (s *Story) Warn(lane, format string, args ...any) {
+	s.tell(Event{Lane: lane, Bad: true}, format, args)
+}
+
+func (s *Story) tell(e Event, format string, args []any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.At, e.Text = s.nowLocked(), fmt.Sprintf(format, args...)
+	s.events = append(s.events, e)
+}
+
+// Close ends the story, and with it what goes on.
+func (s *Story) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end = s.nowLocked()
+	for key, i := range s.open {
+		s.spans[i].To = s.end
+		delete(s.open, key)
+	}
+	slices.SortFunc(s.spans, func(a, b Span) int {
+		return cmp.Or(cmp.Compare(slices.Index(s.Lanes, a.Lane), slices.Index(s.Lanes, b.Lane)), cmp.Compare(a.From, b.From), cmp.Compare(a.Kind, b.Kind))
+	})
+	slices.SortFunc(s.events, func(a, b Event) int {
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(slices.Index(s.Lanes, a.Lane), slices.Index(s.Lanes, b.Lane)), cmp.Compare(a.Text, b.Text))
+	})
+}
+
+// nowLocked is the time since the story's beginning.
+func (s *Story) nowLocked() time.Duration { return time.Since(s.begin).Round(s.step) }

@@ -1,0 +1,184 @@
+package recipe
+
+import (
+	"context"
+	"errors"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/internal/trusted"
+	"github.com/zklock/locker/session"
+)
+
+// entry is a ticket's place in one queue: one znode.
+type entry struct {
+	s      *session.Session
+	q      *Queue
+	size   int    // of the semaphore, as it was before the znode was made
+	prefix string // what the znode's name begins with, up to the number
+	node   string // its path; "" before it was made
+
+	names   []string // the directory as last listed; nil once it has been read
+	counter int32    // counter at that time; 0 if unknown (then our own number is used)
+	strays  int      // how many names were looked at as possible strays
+	line    Line     // the place in line as last seen
+	first   string   // the name of the first in line then, or what is kept of it
+
+	// The watch on our own znode; nil: there is none yet. Guarded by Ticket.mu after Wait.
+	own *session.Watch
+	// The directory's data have this holder's lock delay: see delay.go. Guarded by Ticket.mu after Wait.
+	delayNoted bool
+}
+
+// name returns the znode's name.
+func (e *entry) name() string { return path.Base(e.node) }
+
+func (e *entry) listing() Listing { return Listing{e.names, e.counter} }
+
+// firstData returns the data that the directory gets when it is made.
+func (e *entry) firstData() []byte {
+	if e.q.Kind == Permits {
+		return dirData{Size: e.size}.encode()
+	}
+	return nil
+}
+
+// list reads the directory anew.
+func (e *entry) list(ctx context.Context) error {
+	names, stat, err := e.s.List(ctx, e.q.Dir)
+	if errors.Is(err, zk.ErrNoNode) {
+		return ErrGone
+	}
+	if err != nil {
+		return err
+	}
+	e.listed(names, stat)
+	e.removeStrays()
+	return nil
+}
+
+func (e *entry) listed(names []string, stat zk.Stat) {
+	e.names, e.counter = names, NewListing(nil, stat).Counter
+}
+
+// decide decides by e.names, and by the czxids that the order depends on, which it reads. It drops the list: a thousand
+// waiters would otherwise keep a thousand names each.
+func (e *entry) decide(ctx context.Context, czxid int64) (Verdict, error) {
+	own := e.name()
+	for {
+		l := e.listing()
+		e.names = nil
+		v := Decide(l, own, e.size, nil)
+		if len(v.Unknown) == 0 {
+			return v, nil
+		}
+		czxids, err := e.czxidsFor(ctx, own, czxid, v.Unknown)
+		if err != nil {
+			return v, err
+		}
+		gone := slices.ContainsFunc(v.Unknown, func(name string) bool { return czxids[name] == 0 })
+		if !gone || e.q.Kind.final() {
+			return Decide(l, own, e.size, czxids), nil
+		}
+		// A writer that was downgraded after the list has a reader in its place, which the list does not show.
+		if err := e.list(ctx); err != nil {
+			return v, err
+		}
+	}
+}
+
+// find looks for the znode after a create whose reply was lost, and adopts it if it exists and belongs to this session.
+// It returns its czxid; 0: it was not found, and most likely was not made. A single look may miss it (see sweeper.work).
+// The caller makes the create again with the same id, and the list behind that is the second look (removeStrays); if the
+// call ends before, the sweeper looks again.
+func (e *entry) find(ctx context.Context) (czxid int64, err error) {
+	defer func() { // either way the session's count of ephemerals is right again
+		if err == nil {
+			made := session.Created{}
+			if czxid != 0 {
+				made = session.Created{Path: e.node, Czxid: czxid}
+			}
+			e.s.ForLocks(trusted.Caller{}).Found(e.q.Dir+"/"+e.prefix, made.Path, made.Czxid)
+		}
+	}()
+	if err := e.s.Sync(ctx, e.q.Dir); err != nil {
+		return 0, err
+	}
+	names, _, err := e.s.List(ctx, e.q.Dir)
+	if errors.Is(err, zk.ErrNoNode) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	var made []string
+	for _, name := range names {
+		if e.mayHaveMade(name) {
+			made = append(made, name)
+		}
+	}
+	nodes, err := e.s.StatsBelow(ctx, e.q.Dir, made)
+	if err != nil {
+		return 0, err
+	}
+	var unreadable error // one that may be ours
+	for i, n := range nodes {
+		switch {
+		case n.Err != nil && !errors.Is(n.Err, zk.ErrNoNode):
+			unreadable = n.Err
+			continue
+		case n.Err != nil || n.Stat.EphemeralOwner != e.s.ID():
+			continue // of an earlier session of ours, whose znodes the server removes; or of another client
+		}
+		e.node, e.names, e.counter = e.q.Dir+"/"+made[i], names, 0
+		return n.Stat.Czxid, nil
+	}
+	return 0, unreadable
+}
+
+// removeStrays deletes other znodes of this session's with our prefix: they would come from a create that was not found,
+// was made again, and was carried out late after all. The server's rules exclude that; the check is free, since the list
+// was read anyway.
+func (e *entry) removeStrays() {
+	own := e.name()
+	var names []string
+	for _, name := range e.names {
+		if name != own && e.strays < straysMax && e.mayHaveMade(name) {
+			names = append(names, name)
+			e.strays++
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	s, dir := e.s, e.q.Dir
+	s.Go(func(ctx context.Context) {
+		nodes, err := s.StatsBelow(ctx, dir, names)
+		for i := range nodes {
+			if err == nil && nodes[i].Err == nil && nodes[i].Stat.EphemeralOwner == s.ID() {
+				sweepLater(s, leftovers{znodes: []string{dir + "/" + names[i]}})
+			}
+		}
+	})
+}
+
+// straysMax bounds the names that an entry checks in all its lists: a neighbour who has read its name can make any number
+// of znodes with its prefix.
+const straysMax = 16
+
+// mayHaveMade reports whether the entry's create may have made the znode name.
+func (e *entry) mayHaveMade(name string) bool {
+	number, ok := strings.CutPrefix(name, e.prefix)
+	if ok {
+		_, ok = numberOf(number)
+	}
+	return ok
+}
+
+// transient reports whether the operation may be tried again: the connection broke, and the session lives.
+func transient(err error) bool {
+	return errors.Is(err, session.ErrUnknownOutcome) || errors.Is(err, session.ErrConnection)
+}

@@ -1,0 +1,68 @@
+package recipe_test
+
+import (
+	"context"
+	"encoding/binary"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zktest"
+)
+
+// noChildren turns the reply to a list (header 16, vector, stat 68) into that of an empty directory: what a server
+// answers that lags behind in spite of the sync.
+func noChildren(reply []byte) []byte {
+	if len(reply) < 16+4+68 {
+		return reply
+	}
+	out := append([]byte{}, reply[:16]...)
+	out = binary.BigEndian.AppendUint32(out, 0)
+	return append(out, reply[len(reply)-68:]...)
+}
+
+func TestACreateThatTheFirstLookMissesIsNotLeftBehindWhenCtxEndsBeforeTheNext(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		require.NoError(t, srv.Create("/a", nil))
+		s := open(t, srv)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		srv.Inject(zktest.CloseAfter().Op(zktest.OpCreate).Once())
+		list := srv.Inject(zktest.Garble(noChildren).Op(zktest.OpGetChildren2).Nth(2))
+		q := recipe.Queue{Dir: "/a", Kind: recipe.Lock, ACL: session.WorldACL(), Retried: func(error) { cancel() }}
+		_, err := recipe.Enter(ctx, s, q)
+		require.ErrorIs(t, err, context.Canceled)
+		require.Equal(t, 1, list.Hits())
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.NoError(t, s.Err())
+		require.Empty(t, srv.Children("/a"), "the znode of a call that has ended is in everybody's way")
+	})
+}
+
+// A create whose reply was lost was missed by the first look, and so made again; that reply was lost too, and then ctx ended.
+func TestTheSweeperDeletesAllThatOneContenderHasMade(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		require.NoError(t, srv.Create("/a", nil))
+		s := open(t, srv)
+		srv.Inject(zktest.CloseAfter().Op(zktest.OpCreate).Times(2))
+		srv.Inject(zktest.Garble(noChildren).Op(zktest.OpGetChildren2).Nth(2))
+		held := srv.Inject(zktest.Hold().Op(zktest.OpSync).After(1))
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		_, err := recipe.Enter(ctx, s, recipe.Queue{Dir: "/a", Kind: recipe.Lock, ACL: session.WorldACL()})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Len(t, srv.Children("/a"), 2)
+
+		held.Remove()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.NoError(t, s.Err())
+		require.Zero(t, recipe.Sweepers())
+		require.Empty(t, srv.Children("/a"))
+	})
+}

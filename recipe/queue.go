@@ -1,0 +1,106 @@
+package recipe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/internal/text"
+	"github.com/zklock/locker/session"
+)
+
+// Queue is a directory, and what a contender wants in it.
+type Queue struct {
+	Dir     string // the directory: the lock's path
+	Kind    Kind   // what is wanted
+	Permits int    // how many, for the kind Permits
+	Size    *Size  // the semaphore's size, for the kind Permits
+	Held    int    // permits of the same semaphore that the caller has, and does not release before it has these
+
+	ACL       []zk.ACL // of the directory, of missing parents, and of the contenders' znodes
+	VerifyACL bool     // refuse a directory that has another ACL
+	Container bool     // make the directory a container, which the ensemble removes when it is empty
+	Data      []byte   // of the contender's znode: who we are
+
+	Delays bool          // this lock's holders have lock delays; all contenders of a directory have them, or none
+	Delay  time.Duration // ours: see delay.go
+
+	Heads *Heads // knows who is first in line, for messages; nil knows nobody
+	// Queued, if not nil, is called with the place in line once it has been taken, and again whenever it, or the holder,
+	// is known to have changed.
+	Queued func(Line)
+	// Retried, if not nil, is called when an attempt to take a place has failed and is made again.
+	Retried func(error)
+}
+
+// newPrefix returns what the name of a new contender begins with, up to the number.
+func (q *Queue) newPrefix() string {
+	prefix := newID() + q.Kind.mark()
+	if q.Kind == Permits {
+		prefix += strconv.Itoa(q.Permits) + "-"
+	}
+	return prefix
+}
+
+// makeDir makes the directory, with data, and its missing parents.
+func (q *Queue) makeDir(ctx context.Context, s *session.Session, data []byte) error {
+	mode := session.Persistent
+	if q.Container {
+		mode = session.Container
+	}
+	return q.refused(s.CreateAll(ctx, q.Dir, data, mode, q.ACL))
+}
+
+// refused explains a directory that can't have children: it is a contender's znode, or another ephemeral one.
+func (q *Queue) refused(err error) error {
+	if errors.Is(err, zk.ErrNoChildrenForEphemerals) {
+		return fmt.Errorf("%w: %s, or a parent of it, is ephemeral and can't be a lock's directory: %w", ErrConflict, q.Dir, err)
+	}
+	return err
+}
+
+func (q *Queue) retried(err error) {
+	if q.Retried != nil {
+		q.Retried(err)
+	}
+}
+
+func (q *Queue) queued(l Line) {
+	if q.Queued != nil {
+		q.Queued(l)
+	}
+}
+
+// conflict returns ErrConflict when one of foreign, contenders of other kinds in the directory, is a lock that is in use
+// and was there before the zxid before: it is ephemeral. Others are of no lock's client: they are leftovers or made up,
+// and are ignored, as are those that may not be looked at, so that nobody can close a lock for ever by one znode.
+func (q *Queue) conflict(ctx context.Context, s *session.Session, foreign []string, before int64) error {
+	if len(foreign) == 0 {
+		return nil
+	}
+	nodes, err := s.StatsBelow(ctx, q.Dir, foreign)
+	if err != nil {
+		return err
+	}
+	for i, n := range nodes {
+		if n.Err != nil || !ephemeral(n.Stat) || n.Stat.Czxid >= before {
+			continue
+		}
+		name, _ := Parse(foreign[i])
+		return neighbourError{fmt.Errorf("%w: %s is the directory of a %s (%s), not of a %s", ErrConflict, q.Dir, name.Kind,
+			text.Foreign(foreign[i]), q.Kind)}
+	}
+	return nil
+}
+
+// ephemeral reports whether a znode goes with a session. The owner of a container, and of a znode with a time to live, is
+// a mark in the highest bit or byte.
+func ephemeral(stat zk.Stat) bool {
+	const container, timeToLive = -1 << 63, 0xff
+	owner := stat.EphemeralOwner
+	return owner != 0 && owner != container && uint64(owner)>>56 != timeToLive
+}

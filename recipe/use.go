@@ -1,0 +1,95 @@
+package recipe
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/session"
+)
+
+// What a holder does with its ticket. If any of these finds a znode missing, it calls Missing, which triggers Guard's
+// callback.
+
+// Check asks the leader whether the znodes are still the ticket's. Nil: it has answered; a znode that is not was reported.
+func (t *Ticket) Check(ctx context.Context) error {
+	nodes := t.Nodes()
+	b := t.s.Batch()
+	b.Sync(nodes[0]) // for all that is read behind it
+	looks := make([]*session.Result[zk.Stat], len(nodes))
+	for i, node := range nodes {
+		looks[i] = b.Exists(node)
+	}
+	err := b.Do(ctx)
+	for i, look := range looks {
+		switch {
+		case errors.Is(look.Err, zk.ErrNoNode), look.Err == nil && look.Value.EphemeralOwner != t.s.ID():
+			t.Missing(nodes[i])
+		case look.Err != nil:
+			return look.Err
+		}
+	}
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return err // of the sync
+	}
+	return nil
+}
+
+// Multi carries out writes in one transaction that commits only if all znodes of the ticket exist. It asks held first, and
+// returns its error if it has one. Otherwise it is session.Session.Multi; the responses are those to ops. ErrGone: a znode
+// does not exist, and nothing was done.
+func (t *Ticket) Multi(ctx context.Context, held func() error, ops ...any) ([]zk.MultiResponse, error) {
+	for {
+		if err := held(); err != nil {
+			return nil, err
+		}
+		nodes := t.Nodes()
+		var guarded []any
+		for _, node := range nodes {
+			guarded = append(guarded, &zk.CheckVersionRequest{Path: node, Version: -1})
+		}
+		resps, err := t.s.Multi(ctx, append(guarded, ops...)...)
+		if len(resps) < len(nodes) {
+			return resps, err
+		}
+		gone := slices.IndexFunc(resps[:len(nodes)], func(r zk.MultiResponse) bool { return errors.Is(r.Error, zk.ErrNoNode) })
+		if gone < 0 {
+			return resps[len(nodes):], err
+		}
+		t.Missing(nodes[gone])
+		if moved := t.movedFrom(ctx, nodes[gone]); !moved || held() != nil {
+			return nil, errors.Join(err, ErrGone, held())
+		}
+	}
+}
+
+// movedFrom reports whether a Downgrade has put another znode in the place of node, and waits for one that is under way.
+func (t *Ticket) movedFrom(ctx context.Context, node string) bool {
+	t.mu.Lock()
+	move := t.move
+	t.mu.Unlock()
+	if move != nil {
+		select {
+		case <-move:
+		case <-ctx.Done():
+		}
+	}
+	return !slices.Contains(t.Nodes(), node)
+}
+
+// SetData replaces the data of the ticket's znode, which is one. It sets them again when a reply was lost.
+func (t *Ticket) SetData(ctx context.Context, data []byte) error {
+	node := t.Nodes()[0]
+	for {
+		_, err := t.s.Set(ctx, node, data, -1)
+		switch {
+		case transient(err) && ctx.Err() == nil && t.s.Err() == nil:
+			continue // on the next connection
+		case errors.Is(err, zk.ErrNoNode):
+			t.Missing(node)
+		}
+		return err
+	}
+}

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Vets and builds what users import or install on every system it is for, and vets it with the oldest Go release that
+# its go.mod allows, which the go command fetches when it is not here. Runs no tests.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/lib.sh
+
+export CGO_ENABLED=0
+failed=0
+for target in windows/amd64 darwin/arm64 freebsd/amd64 linux/386 js/wasm; do
+	say "$target"
+	for module in "${PUBLIC[@]}"; do
+		(cd "$module" && GOOS=${target%/*} GOARCH=${target#*/} go build ./... && GOOS=${target%/*} GOARCH=${target#*/} go vet ./...) || failed=1
+	done
+done
+
+oldest=$(sed -n 's/^go //p' go.mod)
+say "go $oldest"
+# The checkout's own go.work also uses modules that need a newer release.
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+{
+	echo "go $oldest"
+	printf "use $PWD/%s\n" "${PUBLIC[@]}" | sed 's|/\.$||'
+	grep '^replace ' go.work | sed "s|=> \.$|=> $PWD|"
+} >"$work/go.work"
+for module in "${PUBLIC[@]}"; do
+	(cd "$module" && GOWORK=$work/go.work GOTOOLCHAIN=go$oldest go vet ./...) || failed=1
+done
+exit "$failed"

@@ -1,0 +1,123 @@
+package session
+
+import (
+	"context"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// Batch is a list of requests that travel together: back to back on one connection, in their order, and for about a
+// hundred in one round trip. The server carries them out in that order, but not as one transaction: other clients'
+// requests may come in between, and one may fail while the next succeeds. (For all or none see Multi.)
+//
+//	b := s.Batch()
+//	made := b.Create("/jobs/job-", data, session.EphemeralSequential, acl)
+//	jobs := b.List("/jobs") // the new one among them
+//	if err := b.Do(ctx); err != nil {
+//
+// Each method adds a request, and returns the Result that will have its outcome. The contracts of Session's operations of
+// the same names hold here. A Batch is for one goroutine, and for one Do.
+type Batch struct {
+	s    *Session
+	asks []answerable
+}
+
+// Result is the outcome of one request of a Batch, from the moment in which Do has returned.
+type Result[T any] struct {
+	Value T     // what the server answered; the zero value with an error, but for a Multi
+	Err   error // why there is none
+
+	r      *request // nil: refused before any I/O, for Err
+	decode func() (T, error)
+}
+
+// answerable is a Result of whatever type.
+type answerable interface {
+	request() *request
+	settle(lost error)
+	failure() error
+}
+
+func (a *Result[T]) request() *request { return a.r }
+func (a *Result[T]) failure() error    { return a.Err }
+
+// settle decodes the reply; lost says why there is none, if there is none.
+func (a *Result[T]) settle(lost error) {
+	switch {
+	case a.r == nil:
+	case a.r.replied():
+		a.Value, a.Err = a.decode()
+	default:
+		a.Err = lost
+	}
+}
+
+// Batch returns an empty batch.
+func (s *Session) Batch() *Batch { return &Batch{s: s} }
+
+// Do sends the requests and waits for their replies, as long as ctx and the session last. One that is refused before any
+// I/O, as for a bad path, is not sent; the others are. (A request that is too long, or has no room for its ephemeral
+// znodes, keeps all from being sent.) Reads whose reply is lost are sent again, and so are requests that were not sent; a
+// write whose reply is lost has an error that matches ErrUnknownOutcome, and what is behind it in the batch may have been
+// carried out or not. Do returns the first Err of the batch's results; nil says that everything was carried out.
+func (b *Batch) Do(ctx context.Context) error { return b.s.do(ctx, b.asks...) }
+
+func (s *Session) do(ctx context.Context, asks ...answerable) error {
+	requests := make([]*request, 0, len(asks))
+	var lost error // why a request has no reply
+	for _, a := range asks {
+		if r := a.request(); r != nil {
+			requests = append(requests, r)
+		}
+	}
+	if len(requests) > 0 {
+		lost = s.run(ctx, requests...)
+	}
+	var first error
+	for _, a := range asks {
+		if a.settle(lost); first == nil {
+			first = a.failure()
+		}
+	}
+	return first
+}
+
+// one is a batch of one request.
+func one[T any](ctx context.Context, s *Session, a *Result[T]) (T, error) {
+	_ = s.do(ctx, a) // a says the same
+	return a.Value, a.Err
+}
+
+// added adds a request to b.
+func added[T any](b *Batch, a *Result[T]) *Result[T] {
+	b.asks = append(b.asks, a)
+	return a
+}
+
+// Create makes a znode.
+func (b *Batch) Create(path string, data []byte, mode Mode, acl []zk.ACL) *Result[Created] {
+	return added(b, b.s.create(path, data, mode, acl))
+}
+
+// Delete removes a znode; version −1 means any.
+func (b *Batch) Delete(path string, version int32) *Result[None] {
+	return added(b, b.s.delete(path, version))
+}
+
+// Get reads a znode.
+func (b *Batch) Get(path string) *Result[Data] { return added(b, b.s.get(path)) }
+
+// List lists a znode's children.
+func (b *Batch) List(path string) *Result[Children] { return added(b, b.s.list(path, false)) }
+
+// Exists reads a znode's Stat.
+func (b *Batch) Exists(path string) *Result[zk.Stat] { return added(b, b.s.exists(path)) }
+
+// ACL reads a znode's access list.
+func (b *Batch) ACL(path string) *Result[ACL] { return added(b, b.s.acl(path)) }
+
+// Sync makes the reads behind it see what the leader has carried out: see Session.Sync.
+func (b *Batch) Sync(path string) *Result[None] { return added(b, b.s.sync(path)) }
+
+// Multi carries out several writes in one transaction: see Session.Transact.
+func (b *Batch) Multi(ops ...any) *Result[Transaction] { return added(b, b.s.multi(ops)) }

@@ -1,0 +1,211 @@
+package session
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+)
+
+// conn is one network connection of a session, and the queue on which the session's requests travel.
+//
+// The driver (driver.go) owns the connection: it dials, calls shakeHands for the connect request, calls receive in a loop,
+// and dials again when the conn has failed. It may send its own requests; receive returns their replies to it. All others
+// are encoded here, so that they take a context, can be sent several at a time in a known order, show the zxid of
+// their replies and can take a watch away; and every length that the server sends is checked before it is believed.
+//
+// ZooKeeper answers the requests of one connection strictly in order. So a conn is two queues, what waits to be
+// written and what waits for its reply, and every reply must belong to the head of the second.
+//
+// Two goroutines work on a conn: the one that calls receive, and run, which the handshake starts.
+type conn struct {
+	net    net.Conn
+	s      *Session
+	server string
+	limit  time.Duration // of the handshake, and of each answer to credentials
+
+	unresumable bool // set by the handshake: see unresumable.go
+
+	// Of the goroutine that calls receive.
+	in   *bufio.Reader
+	read time.Time // not earlier than the latest frame's arrival
+
+	out []byte // run's write buffer
+
+	mu      sync.Mutex // guards what follows
+	state   connState
+	began   time.Time    // when the connect request was sent
+	queue   requestQueue // to be written
+	pending requestQueue // written, in order
+	full    bool         // the window keeps what is in queue from being written
+	xid     int32
+	last    time.Time // when something was last sent
+	moved   time.Time // when something of a reply, or of a long request, last passed
+	err     error     // why the conn has failed
+
+	wake chan struct{} // something was queued; capacity 1
+	dead chan struct{} // closed by fail
+}
+
+// connState is where a conn is in its life. It moves from one state to the next, and from each to connFailed:
+//
+//	connDialled  → connShaking    shakeHands: the connect request is about to be sent
+//	connShaking  → connJoined     handshake: the server has the session; its credentials and watches come first
+//	connJoined   → connOpen       Session.connUp: everybody's requests
+//	any          → connFailed     fail
+type connState uint8
+
+const (
+	connDialled connState = iota
+	connShaking
+	connJoined
+	connOpen
+	connFailed
+)
+
+// moveLocked makes the move from one state to the next; false: the conn is not in the first.
+func (c *conn) moveLocked(from connState) bool {
+	if c.state != from {
+		return false
+	}
+	c.state++
+	return true
+}
+
+// move is moveLocked.
+func (c *conn) move(from connState) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.moveLocked(from)
+}
+
+// firstXid keeps our transaction ids apart from the driver's, which count up from one.
+const firstXid = 0x40000000
+
+var (
+	errUnanswered = errors.New("closed the connection without an answer to the handshake: no quorum, too many clients, or a port that wants TLS?")
+	errNoConnect  = errors.New("session: not a connect request")
+)
+
+func newConn(s *Session, netConn net.Conn, server string, limit time.Duration) *conn {
+	return &conn{net: netConn, s: s, server: server, limit: limit, in: bufio.NewReaderSize(netConn, 4096), xid: firstXid,
+		wake: make(chan struct{}, 1), dead: make(chan struct{})}
+}
+
+// shakeHands sends a connect request, which it changes. The driver, which encodes it, has not seen our replies, so the
+// last zxid is put in here: it makes a server that lags behind us refuse the connection.
+func (c *conn) shakeHands(frame []byte) error {
+	if len(frame) < 28 {
+		c.fail(errNoConnect)
+		return errNoConnect
+	}
+	now := c.s.clock.stamp() // before the bytes leave
+	c.mu.Lock()
+	c.began = now
+	ok := c.moveLocked(connDialled)
+	c.mu.Unlock()
+	if !ok {
+		return c.failure()
+	}
+	zxid, err := c.s.mayConnect(int64(binary.BigEndian.Uint64(frame[20:])), now)
+	if err == nil {
+		binary.BigEndian.PutUint64(frame[8:], uint64(zxid))
+		if _, err = c.net.Write(frame); err != nil {
+			err = c.readError(err)
+		}
+	}
+	if err != nil {
+		c.fail(err)
+	}
+	return err
+}
+
+// handshake checks the connect response, informs the session, and has run open the conn for requests.
+func (c *conn) handshake(body []byte) error {
+	r, err := parseConnectResponse(body)
+	if err != nil {
+		return fmt.Errorf("%w: handshake: %w", ErrGarbled, err)
+	}
+	if err := c.net.SetDeadline(time.Time{}); err != nil { // it capped the handshake
+		return c.readError(err)
+	}
+	c.mu.Lock()
+	began := c.began
+	c.mu.Unlock()
+	if old := c.s.ID(); r.unresumable && old != 0 && r.id != 0 && r.id != old {
+		return c.refuse(r, old)
+	}
+	c.unresumable = r.unresumable
+	if err := c.s.shaken(r, began); err != nil { // from here on the driver has to hear of it too
+		return err
+	}
+	if !c.move(connShaking) {
+		return c.failure()
+	}
+	if !c.s.spawn(c.run) {
+		return ErrClosed
+	}
+	return nil
+}
+
+// joined reports whether the handshake has been answered.
+func (c *conn) joined() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state == connJoined || c.state == connOpen
+}
+
+// fail ends the conn once: fails every request on it, informs the session, and closes the socket.
+func (c *conn) fail(err error) {
+	c.mu.Lock()
+	if c.state == connFailed {
+		c.mu.Unlock()
+		return
+	}
+	c.state, c.err = connFailed, err
+	queue, pending := c.queue, c.pending
+	c.queue, c.pending = requestQueue{}, requestQueue{}
+	close(c.dead)
+	c.mu.Unlock()
+
+	// The session is informed first, so that every caller, woken by a failed request or awake, finds the conn gone.
+	c.s.connDown(c, err)
+	for r := queue.pop(); r != nil; r = queue.pop() {
+		r.lost(ErrNotSent)
+	}
+	first := pending.head
+	for r := pending.pop(); r != nil; r = pending.pop() {
+		if r == first && errors.Is(err, ErrGarbled) {
+			// Its reply can't be read, and would not be on the next conn either: too long, or not ZooKeeper's.
+			r.unreadable = true
+			r.lost(fmt.Errorf("%s: %w", c.server, err))
+			continue
+		}
+		r.lost(fmt.Errorf("%w (%s: %w)", ErrConnection, c.server, err))
+	}
+	// Closing may block, in a connection of the user's or of package tls; our caller, perhaps the heartbeat, must not.
+	if !c.s.spawn(c.hangUp) {
+		c.hangUp()
+	}
+}
+
+// hangUp closes the socket. TLS would first say goodbye, and wait until the server has taken it: it is passed by.
+func (c *conn) hangUp() {
+	inner := c.net
+	if secure, ok := inner.(interface{ NetConn() net.Conn }); ok {
+		inner = secure.NetConn()
+	}
+	if err := inner.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		c.s.dialer.failed(c.server, fmt.Errorf("closing the connection: %w", err))
+	}
+}
+
+// failure returns why the conn has failed; nil: it has not.
+func (c *conn) failure() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}

@@ -1,0 +1,202 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// What a conn reports to its session. None of these is called with a mutex held; each takes mu for itself.
+
+// mayConnect checks the connect request that is about to be sent, at the instant sent, for the session id, and returns the
+// last zxid that was seen. After an expiry the driver asks for a new session by itself, in which it would run what was
+// meant for the old one: that is refused.
+func (s *Session) mayConnect(id int64, sent time.Time) (zxid int64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.Err(); err != nil {
+		return 0, err
+	}
+	if id != s.id {
+		return 0, fmt.Errorf("session: the driver asks for session %#x, and this one is %#x", id, s.id)
+	}
+	if id != 0 {
+		s.lease.reattach(sent)
+		s.moveDeadlineLocked()
+	}
+	return s.zxid, nil
+}
+
+// moveDeadlineLocked has the deadline follow the lease.
+func (s *Session) moveDeadlineLocked() {
+	s.deadline.set(s.lease.end(s.held > 0), s.lease.timeout/lookPart)
+}
+
+// mayGrantLocked checks the timeout that a server grants. A server grants what was asked for, within its limits. More
+// than that, to a new session, can only be its minSessionTimeout; which is two ticks, unless it was set: then the
+// caller has to ask for that much, so that no server's word alone makes a lease longer. (A session that is taken over
+// keeps the shorter one: see lease.begin.)
+func (s *Session) mayGrantLocked(granted time.Duration) error {
+	switch {
+	case s.id == 0 && granted > max(s.cfg.timeout, 2*s.cfg.tick):
+		return fmt.Errorf("granted a session timeout of %v, and %v was asked for: if the servers' minSessionTimeout is above two ticks, ask for that much",
+			granted, s.cfg.timeout)
+	case granted < s.cfg.tick:
+		return fmt.Errorf("granted a session timeout of %v, which is shorter than a server tick of %v: "+
+			"ask for at least two ticks, and give the ensemble's tickTime as the server tick", granted, s.cfg.tick)
+	}
+	return nil
+}
+
+// shaken takes the server's half of a handshake that was sent at sent.
+func (s *Session) shaken(r connectResponse, sent time.Time) error {
+	s.mu.Lock()
+	if err := s.Err(); err != nil {
+		s.mu.Unlock()
+		return err
+	}
+	granted := time.Duration(r.timeoutMs) * time.Millisecond
+	switch {
+	case r.id == 0 && s.id != 0:
+		s.mu.Unlock()
+		s.end(ErrExpired)
+		return ErrExpired
+	case r.id == 0 || s.id != 0 && r.id != s.id:
+		id := s.id
+		s.mu.Unlock()
+		return fmt.Errorf("%w: handshake for session %#x answered with %#x", ErrGarbled, id, r.id)
+	}
+	if err := s.mayGrantLocked(granted); err != nil {
+		if s.id != 0 { // it is what the leader counts from now on
+			s.lease.shorten(sent.Add(granted))
+			s.moveDeadlineLocked()
+		}
+		s.mu.Unlock()
+		return err
+	}
+	fresh := s.id == 0
+	at := s.clock.stamp()
+	s.id, s.granted, s.shook, s.unresumable = r.id, granted, at.Sub(sent), r.unresumable
+	s.lease.begin(sent, at, granted, s.cfg.tick, fresh)
+	s.moveDeadlineLocked()
+	s.mu.Unlock()
+	return nil
+}
+
+// connUp opens c for requests, behind those that restore the watches. False: the session is over, or c has failed. A conn
+// that fails from here on is taken out of use by connDown, which needs mu.
+func (s *Session) connUp(c *conn) bool {
+	if !s.watches.attach(c) {
+		return false
+	}
+	s.watches.restore(c, s.lastZxid()) // nothing is written meanwhile, and mu is free
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.Err() != nil || !c.move(connJoined) {
+		return false
+	}
+	if s.conn != nil {
+		s.disconnectedLocked(s.conn.failure()) // it has failed as well; its handler has not run yet
+	}
+	if s.unseen { // before all other requests: what is read behind it is not older than what an event has reported
+		c.enqueue(&request{op: opSync, name: "sync", repeatable: true, urgent: true,
+			frame: appendString(appendHeader(nil, opSync), s.join("/"))})
+	}
+	s.asked, s.beaten = time.Time{}, time.Time{} // what the handshake proved is still to be confirmed
+	now := s.clock.now()
+	if at, due := s.beatDueLocked(now); due && !at.After(now) {
+		c.enqueue(s.beatLocked(now)) // before everybody else's requests
+	}
+	s.connectedLocked(c)
+	s.wakeHeartbeat()
+	return true
+}
+
+// connDown hears that c has failed, and why.
+func (s *Session) connDown(c *conn, err error) {
+	s.watches.detach(c)
+	s.mu.Lock()
+	up := s.conn == c
+	lasted := up && s.clock.stamp().Sub(s.connectedAt) >= time.Second
+	if up {
+		s.disconnectedLocked(err)
+	}
+	if up && errors.Is(err, errSilent) {
+		s.stalls = min(s.stalls+1, maxStalls)
+	}
+	if s.latest == c && s.lease.unanswered(errors.Is(err, errUnanswered)) {
+		s.moveDeadlineLocked()
+	}
+	over := s.unresumable
+	s.mu.Unlock()
+	if over {
+		s.end(notResumed(c.server, err))
+	}
+	if lasted {
+		s.dialer.good() // before the failure is noted: it is the first of a new search
+	}
+	s.dialer.failed(c.server, err)
+}
+
+// lastZxid is the latest zxid that any reply showed.
+func (s *Session) lastZxid() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.zxid
+}
+
+// replied counts the reply to r, which arrived at at; code is its verdict. An error gives up the conn.
+func (s *Session) replied(r *request, head replyHeader, code int32, at time.Time) error {
+	if code == codeSessionExpired {
+		s.end(ErrExpired)
+		return ErrExpired
+	}
+	if head.code == codeAuthRequired && r.op != opSASL {
+		err := fmt.Errorf("%w: the server enforces authentication, of a kind that was not given", ErrAuth)
+		s.end(err)
+		return err
+	}
+	if code == codeSessionMoved {
+		return errOf(code)
+	}
+	if r.op == opAuth || r.op == opSASL || r.op == opClose || code == codeUnreadable {
+		return nil // credentials are answered without a touch of the session, close ends it, and what can't be read may be anything
+	}
+	// Of the refusals, only those of the leader's own request processor prove that it was asked.
+	leader := throughLeader(r.op) && r.op != opSync && (code == codeOK || code <= codeNoNode && code >= -111)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.op != opPing {
+		s.zxid = max(s.zxid, head.zxid)
+		s.unseen = s.unseen && head.zxid <= 0
+	}
+	s.lease.ack(r.sent, at, leader)
+	s.moveDeadlineLocked()
+	if leader {
+		s.asked, s.took = r.sent, at.Sub(r.sent)
+		if s.took < s.promptLocked() {
+			s.stalls = 0
+		}
+	}
+	return nil
+}
+
+// notified takes the zxid of a notification. Servers before 3.9 send none: then the event may be later than any zxid that
+// we could name to the next server, and that server may lag behind it.
+func (s *Session) notified(zxid int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if zxid > 0 {
+		s.zxid = max(s.zxid, zxid)
+	} else {
+		s.unseen = true
+	}
+}
+
+// hear notes that bytes of a long reply have arrived at at.
+func (s *Session) hear(at time.Time) {
+	s.mu.Lock()
+	s.lease.hear(at)
+	s.moveDeadlineLocked()
+	s.mu.Unlock()
+}

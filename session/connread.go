@@ -1,0 +1,236 @@
+package session
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+)
+
+const (
+	// maxFrame bounds a reply that is kept; a longer one is skipped. Servers refuse requests over 1 MB, but a list of a
+	// directory may be longer.
+	maxFrame = 32 << 20
+	// progressStep is how many bytes of a long frame count as a sign of life. A server that sends less within a patience
+	// is as good as silent.
+	progressStep = 4 << 10
+)
+
+// receive reads one frame and handles it. It returns the body of the connect response, and the headers of the replies to
+// foreign requests, which are its caller's; nil for all others. With an error the conn has failed.
+func (c *conn) receive() (foreign []byte, err error) {
+	joined := c.joined()
+	body, size, err := c.readFrame(joined)
+	switch {
+	case err != nil:
+	case joined:
+		foreign, err = c.handle(body, size, c.read)
+	default:
+		foreign, err = body, c.handshake(body)
+	}
+	if err != nil {
+		c.fail(err)
+		return nil, c.failure()
+	}
+	return foreign, nil
+}
+
+// readFrame reads one frame, of size bytes. Of a reply that is too long it keeps the header only. Memory grows with the
+// bytes that arrive, not with the length that was announced.
+func (c *conn) readFrame(joined bool) (body []byte, size int, err error) {
+	had := c.in.Buffered()
+	head, err := c.in.Peek(4)
+	if err != nil {
+		if err == io.EOF && len(head) > 0 { //nolint:errorlint // as it comes from the connection
+			err = io.ErrUnexpectedEOF
+		}
+		return nil, 0, c.readError(err)
+	}
+	size = int(int32(binary.BigEndian.Uint32(head)))
+	if _, err := c.in.Discard(len(head)); err != nil {
+		return nil, 0, c.readError(err)
+	}
+	switch {
+	case !joined && (size < 0 || size > maxFrame):
+		return nil, 0, &strangerError{binary.BigEndian.AppendUint32(nil, uint32(size))}
+	case size < replyHeaderLen:
+		return nil, 0, fmt.Errorf("%w: length %d", ErrGarbled, size)
+	}
+	body = make([]byte, replyHeaderLen, min(size, 64<<10))
+	if _, err := io.ReadFull(c.in, body); err != nil {
+		return nil, 0, c.readError(err)
+	}
+	if size <= maxFrame {
+		body, err = c.readRest(body, size)
+	} else if err = c.expected(body); err == nil {
+		err = c.skip(size - len(body))
+	}
+	if err != nil {
+		return nil, 0, c.readError(err)
+	}
+	if had < len(head)+size || c.read.IsZero() { // else it came along with the one before, of which the time is known
+		c.read = c.s.clock.now()
+	}
+	return body, size, nil
+}
+
+// expected checks, before a frame is skipped for its length, that it begins as the reply that is due: no other length
+// could be believed.
+func (c *conn) expected(header []byte) error {
+	d := decoder{b: header}
+	xid := d.int()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r := c.pending.head; r == nil || r.xid != xid {
+		return fmt.Errorf("%w: a frame of more than %d bytes that is no reply", ErrGarbled, maxFrame)
+	}
+	return nil
+}
+
+// readRest reads the rest of a frame of size bytes behind its header, which is b.
+func (c *conn) readRest(b []byte, size int) ([]byte, error) {
+	d := decoder{b: b}
+	reply := d.int() != xidNotification // notifications say nothing of whether the server answers
+	for counted := len(b); len(b) < size; {
+		if len(b) == cap(b) {
+			b = append(b, make([]byte, min(len(b), size-len(b)))...)[:len(b)]
+		}
+		n, err := c.in.Read(b[len(b):min(cap(b), size)])
+		b = b[:len(b)+n]
+		switch {
+		case err == io.EOF && len(b) < size: //nolint:errorlint // as it comes from the connection
+			return nil, io.ErrUnexpectedEOF
+		case err != nil && len(b) < size:
+			return nil, err
+		}
+		if reply && len(b)-counted >= progressStep {
+			counted = len(b)
+			c.s.hear(c.progress())
+		}
+	}
+	return b, nil
+}
+
+// skip reads n bytes and keeps none.
+func (c *conn) skip(n int) error {
+	for n > 0 {
+		k, err := c.in.Discard(min(n, progressStep))
+		if n -= k; err != nil && n > 0 {
+			return err
+		}
+		c.s.hear(c.progress())
+	}
+	return nil
+}
+
+// progress notes, and returns, that bytes of a long frame have passed now, in either direction.
+func (c *conn) progress() time.Time {
+	now := c.s.clock.stamp()
+	c.mu.Lock()
+	c.moved = now
+	c.mu.Unlock()
+	return now
+}
+
+// readError says in a person's words why nothing more can be read or written.
+func (c *conn) readError(err error) error {
+	c.mu.Lock()
+	shaking, answered := c.state <= connShaking, !c.moved.IsZero()
+	c.mu.Unlock()
+	var timeout net.Error
+	switch {
+	case hungUp(err) && shaking:
+		return errUnanswered
+	case errors.As(err, &timeout) && timeout.Timeout() && shaking:
+		return fmt.Errorf("no answer to the handshake within %v", c.limit)
+	case hungUp(err) && !answered:
+		return errors.New("closed the connection behind the handshake, before any answer: is authentication enforced?")
+	case hungUp(err):
+		return errors.New("closed the connection")
+	}
+	return plain(err)
+}
+
+// handle deals with one frame of size bytes that had arrived by at. It returns the header of the reply to a foreign
+// request. An error gives up the conn.
+func (c *conn) handle(body []byte, size int, at time.Time) (foreign []byte, err error) {
+	d := decoder{b: body}
+	head := d.header()
+	if head.xid == xidNotification {
+		return nil, c.notification(&d, head)
+	}
+	r, err := c.take(head.xid, at)
+	if err != nil {
+		return nil, err
+	}
+	code := verdict(r.op, head.code, d.b)
+	if err := c.s.replied(r, head, code, at); err != nil {
+		c.putBack(r)
+		return nil, err
+	}
+	c.s.sizes.answered(r, size)
+	if r.hook != nil {
+		r.hook(code)
+	}
+	if r.foreign {
+		return body[:replyHeaderLen], nil
+	}
+	if r.done != nil {
+		r.head, r.reply = head, d.b
+		if size > maxFrame {
+			r.skipped = size
+		}
+		close(r.done)
+	}
+	return nil, nil
+}
+
+// notification deals with one, of which d is behind the header.
+func (c *conn) notification(d *decoder, head replyHeader) error {
+	typ, _, path := d.int(), d.int(), d.string()
+	if d.err != nil {
+		return fmt.Errorf("%w: notification: %w", ErrGarbled, d.err)
+	}
+	c.s.ephemerals.deleted(typ, c.s.strip(path))
+	if !c.s.watches.fire(c, typ, path) {
+		return c.failure() // no watch was fired: the next conn has to report it, so its zxid must not count as seen
+	}
+	c.s.notified(head.zxid)
+	return nil
+}
+
+// take takes the request that is due a reply, which must be number xid. The reply had arrived by at.
+func (c *conn) take(xid int32, at time.Time) (*request, error) {
+	c.mu.Lock()
+	r := c.pending.head
+	if r == nil || r.xid != xid {
+		c.mu.Unlock()
+		return nil, fmt.Errorf("%w: reply to request %d out of order", ErrGarbled, xid)
+	}
+	c.pending.remove(r)
+	c.moved = at
+	more := c.full && c.pending.n <= window/2 && c.pending.bytes <= windowBytes/2
+	c.full = c.full && !more
+	c.mu.Unlock()
+	if more {
+		poke(c.wake)
+	}
+	return r, nil
+}
+
+// putBack makes a request that was refused because of the conn or the session, and not carried out, what it was before
+// it was sent.
+func (c *conn) putBack(r *request) {
+	c.mu.Lock()
+	failed := c.state == connFailed
+	if !failed {
+		r.sent = time.Time{}
+		c.queue.pushFront(r)
+	}
+	c.mu.Unlock()
+	if failed { // nobody looks at the queue any more
+		r.lost(ErrNotSent)
+	}
+}

@@ -1,0 +1,191 @@
+package session
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+	"time"
+)
+
+// window and windowBytes bound the requests that wait for their replies: their number, and their bytes, the replies to
+// lists and reads included, of all but the last. What is beyond waits in queue, where a heartbeat can overtake it: behind a
+// thousand requests of a burst it would come too late to keep the lease.
+const (
+	window      = 256
+	windowBytes = 1 << 20
+)
+
+// enqueue puts requests on the conn, next to each other. False: the conn has failed and none of them was taken.
+func (c *conn) enqueue(requests ...*request) bool {
+	c.mu.Lock()
+	if c.state == connFailed {
+		c.mu.Unlock()
+		return false
+	}
+	c.numberLocked(requests)
+	for _, r := range requests {
+		if r.urgent {
+			c.queue.pushFront(r)
+		} else {
+			c.queue.push(r)
+		}
+	}
+	c.mu.Unlock()
+	poke(c.wake)
+	return true
+}
+
+// numberLocked gives requests of ours their transaction ids.
+func (c *conn) numberLocked(requests []*request) {
+	for _, r := range requests {
+		r.conn = c
+		if r.foreign {
+			continue
+		}
+		if c.xid++; c.xid < firstXid { // after a thousand million requests on one connection
+			c.xid = firstXid
+		}
+		if r.xid = c.xid; r.op == opPing {
+			r.xid = xidPing // whatever was sent, that is what comes back
+		}
+		binary.BigEndian.PutUint32(r.frame, uint32(len(r.frame)-4))
+		binary.BigEndian.PutUint32(r.frame[4:], uint32(r.xid))
+	}
+}
+
+// abandon gives up waiting for requests, two bursts at most. Those that have not been written never will be; it reports
+// whether a write among them has left already.
+func (c *conn) abandon(requests []*request) (sent bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range requests {
+		if !r.sent.IsZero() {
+			sent = sent || !r.repeatable
+		} else if c.state != connFailed { // else fail has taken them all
+			c.queue.remove(r)
+		}
+	}
+	return sent
+}
+
+// silence returns for how long nothing has been heard although a reply is due; false when none is.
+func (c *conn) silence(now time.Time) (time.Duration, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.pending.n == 0 {
+		return 0, false
+	}
+	since := c.pending.head.sent
+	if c.moved.After(since) {
+		since = c.moved
+	}
+	return now.Sub(since), true
+}
+
+// maxKept bounds the write buffer that a conn keeps.
+const maxKept = 16 << 10
+
+// lastSent returns when something was last sent; the zero time when nothing was yet.
+func (c *conn) lastSent() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.last
+}
+
+// run opens the conn, behind the credentials and the watches, and then writes what is queued until the conn has failed.
+// Owner: the session, which joins it.
+func (c *conn) run() {
+	if err := c.authenticate(); err != nil {
+		c.fail(err)
+		return
+	}
+	if !c.s.connUp(c) {
+		c.fail(ErrClosed)
+		return
+	}
+	for {
+		select {
+		case <-c.wake:
+		case <-c.dead:
+			return
+		}
+		if c.busy() {
+			runtime.Gosched() // let goroutines woken by the latest replies enqueue first: one write then carries them all
+		}
+		for more := true; more; {
+			var err error
+			if more, err = c.flush(nil); err != nil {
+				c.fail(err)
+				return
+			}
+		}
+	}
+}
+
+// busy reports whether replies to many requests are outstanding.
+func (c *conn) busy() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pending.n >= 4
+}
+
+// maxWrite bounds what flush copies and writes in one piece, but for a single frame that is longer.
+const maxWrite = 64 << 10
+
+// flush writes first, or else what is queued, as far as the window goes, a piece at a time: more says that there is
+// another one, before which a heartbeat may have come. They count as sent from the instant before the first byte leaves;
+// from then on only the server knows their outcome.
+func (c *conn) flush(first *request) (more bool, err error) {
+	c.mu.Lock()
+	if c.state == connFailed {
+		c.mu.Unlock()
+		return false, c.failure()
+	}
+	if first != nil {
+		c.numberLocked([]*request{first})
+		c.queue.pushFront(first)
+	}
+	now := c.s.clock.stamp()
+	out := c.out[:0]
+	for c.queue.n > 0 && (len(out) == 0 || len(out)+len(c.queue.head.frame) <= maxWrite) {
+		if c.full = !c.queue.head.urgent && first == nil && (c.pending.n >= window || c.pending.bytes >= windowBytes); c.full {
+			break
+		}
+		r := c.queue.pop()
+		r.sent, c.last = now, now
+		r.expect = c.s.sizes.expect(r)
+		c.pending.push(r)
+		out = append(out, r.frame...) // copied under mu: when the conn fails, the frame goes to the next one
+		if first != nil {
+			break
+		}
+	}
+	more = first == nil && !c.full && c.queue.n > 0
+	c.mu.Unlock()
+	if cap(out) <= maxKept {
+		c.out = out
+	}
+	return more, c.write(out)
+}
+
+// write sends b in chunks, each with its own deadline of one patience, so that a long request on a slow link is not taken
+// for a dead connection.
+func (c *conn) write(b []byte) error {
+	for len(b) > 0 {
+		if err := c.net.SetWriteDeadline(time.Now().Add(c.s.patience())); err != nil {
+			return c.readError(err)
+		}
+		n, err := c.net.Write(b[:min(len(b), maxKept)])
+		if timeout := net.Error(nil); errors.As(err, &timeout) && timeout.Timeout() {
+			return fmt.Errorf("%w: it takes no more of the requests", errSilent)
+		} else if err != nil {
+			return c.readError(err)
+		}
+		if b = b[n:]; len(b) > 0 {
+			c.progress()
+		}
+	}
+	return nil
+}

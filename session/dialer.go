@@ -1,0 +1,309 @@
+package session
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/zklock/locker/internal/jitter"
+	"github.com/zklock/locker/internal/text"
+)
+
+// dialer decides which server is dialled next, and when. It resolves names at every dial, takes the servers in random order,
+// each once a round, and waits longer from round to round, with jitter, so that a thousand clients of a server that
+// died do not come back as one. (The driver's own list resolves names once and, given servers that accept and then drop,
+// dials without a pause.)
+type dialer struct {
+	cfg   *config
+	ctx   context.Context // the session's own: ends with it
+	lease func() (left time.Duration, held bool)
+
+	mu    sync.Mutex // guards what follows
+	order []string   // this round's servers still to be tried
+	round int        // rounds since a connection was good
+	tried map[string]error
+
+	latest string // the server that failed last
+}
+
+const (
+	firstPause = 50 * time.Millisecond
+	lastPause  = time.Second
+)
+
+var errStopped = errors.New("session is over")
+
+// newDialer returns a dialer of cfg's servers. lease says for how long the session's lease lasts, and whether a lock is held
+// by it.
+func newDialer(ctx context.Context, cfg *config, lease func() (time.Duration, bool)) *dialer {
+	return &dialer{ctx: ctx, cfg: cfg, lease: lease, tried: map[string]error{}}
+}
+
+// limit bounds one try at one server: name look-up and dialling, and again the handshake. It begins with a part of the
+// timeout, so that a holder whose server died can try a few others before its lease is over. When no server of a round has
+// answered in that time, more time may help: each round has twice as much as the one before, up to the timeout, after
+// which the lease of a session that was just made would be over. While a lock is held there is no time for that; but the
+// last try before the lease is over has all that is left of it.
+func (d *dialer) limit() time.Duration {
+	d.mu.Lock()
+	round, others := d.round, len(d.order) > 0
+	d.mu.Unlock()
+	least := attempt(d.cfg.timeout)
+	left, held := d.lease()
+	switch {
+	case !held:
+		return min(least<<min(max(round-1, 0), 10), max(d.cfg.timeout, least))
+	case others && left >= 2*least:
+		return least
+	}
+	return max(left, least)
+}
+
+// attempt is where that bound begins.
+func attempt(timeout time.Duration) time.Duration {
+	return min(max(timeout/6, 250*time.Millisecond), 3*time.Second)
+}
+
+// next returns the server to try, after the pause that its round is due.
+func (d *dialer) next() (string, error) {
+	d.mu.Lock()
+	var pause time.Duration
+	if len(d.order) == 0 {
+		if d.round > 0 {
+			top := min(firstPause<<min(d.round, 10), lastPause, max(d.cfg.timeout/8, firstPause))
+			pause = top/2 + jitter.Below(top/2)
+		}
+		d.round++
+		d.order = slices.Clone(d.cfg.servers)
+		rand.Shuffle(len(d.order), func(i, j int) { d.order[i], d.order[j] = d.order[j], d.order[i] })
+		if last := len(d.order) - 1; d.order[0] == d.latest { // the one that has just failed: the others come first
+			d.order[0], d.order[last] = d.order[last], d.order[0]
+		}
+	}
+	server := d.order[0]
+	d.order = d.order[1:]
+	d.mu.Unlock()
+
+	if pause == 0 {
+		if d.ctx.Err() != nil {
+			return "", errStopped
+		}
+		return server, nil
+	}
+	t := time.NewTimer(pause)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return server, nil
+	case <-d.ctx.Done():
+		return "", errStopped
+	}
+}
+
+// dial opens a connection to the next server. The deadline on it caps the handshake, by limit.
+func (d *dialer) dial() (conn net.Conn, server string, limit time.Duration, err error) {
+	if server, err = d.next(); err != nil {
+		return nil, "", 0, err
+	}
+	limit = d.limit()
+	if conn, err = d.open(server, limit); err == nil {
+		limit = d.limit()
+		if err = conn.SetDeadline(time.Now().Add(limit)); err == nil {
+			return conn, server, limit, nil
+		}
+		if hungUp(err) {
+			err = errUnanswered
+		}
+		err = errors.Join(err, conn.Close())
+	}
+	d.failed(server, err)
+	return nil, "", 0, err
+}
+
+func (d *dialer) open(server string, limit time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(d.ctx, limit)
+	defer cancel()
+
+	var conn net.Conn
+	var err error
+	if d.cfg.dial != nil {
+		conn, err = d.custom(server, limit)
+	} else {
+		conn, err = dialOne(ctx, server)
+	}
+	if err != nil {
+		return nil, dialError(err, limit)
+	}
+	if d.cfg.tls == nil {
+		return conn, nil
+	}
+	conf := d.cfg.tls
+	if conf.ServerName == "" && !conf.InsecureSkipVerify {
+		host, _, err := net.SplitHostPort(server)
+		if err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+		conf = conf.Clone()
+		conf.ServerName = host
+	}
+	secure := tls.Client(conn, conf)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		return nil, errors.Join(tlsError(err, limit), conn.Close())
+	}
+	return secure, nil
+}
+
+// custom calls the user's dialer, which knows a time limit but not that the session may be over: then nobody waits
+// for it, and what it still opens is closed.
+func (d *dialer) custom(server string, limit time.Duration) (net.Conn, error) {
+	type result struct {
+		conn net.Conn
+		err  error
+	}
+	dialled := make(chan result, 1)
+	go func() {
+		conn, err := d.cfg.dial("tcp", server, limit)
+		dialled <- result{conn, err}
+	}()
+	select {
+	case r := <-dialled:
+		return r.conn, r.err
+	case <-d.ctx.Done():
+		go func() {
+			if r := <-dialled; r.conn != nil {
+				_ = r.conn.Close() // nobody is left to hear of a failure
+			}
+		}()
+		return nil, errStopped
+	}
+}
+
+// dialOne resolves the name anew and tries its addresses in random order, each with its share of the time: behind a
+// name with several, as a headless Kubernetes service has, one dead member must not be the first choice for ever.
+func dialOne(ctx context.Context, server string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(server)
+	if err != nil {
+		return nil, err
+	}
+	addrs, err := net.DefaultResolver.LookupHost(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	rand.Shuffle(len(addrs), func(i, j int) { addrs[i], addrs[j] = addrs[j], addrs[i] })
+	end, _ := ctx.Deadline() // open has set one
+	for i, addr := range addrs {
+		d := net.Dialer{Timeout: time.Until(end) / time.Duration(len(addrs)-i)}
+		var conn net.Conn
+		if conn, err = d.DialContext(ctx, "tcp", net.JoinHostPort(addr, port)); err == nil {
+			return conn, nil
+		}
+	}
+	return nil, err
+}
+
+// failed notes what a server answered, for the report.
+func (d *dialer) failed(server string, err error) {
+	d.mu.Lock()
+	d.tried[server], d.latest = err, server
+	d.mu.Unlock()
+}
+
+// good says that a connection lasted: the next search begins without a pause.
+func (d *dialer) good() {
+	d.mu.Lock()
+	d.round, d.order = 0, nil
+	clear(d.tried)
+	d.mu.Unlock()
+}
+
+// report says which servers were tried and what each answered.
+func (d *dialer) report() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.tried) == 0 {
+		return fmt.Errorf("no server of %s has answered yet", strings.Join(d.cfg.servers, ", "))
+	}
+	errs := make([]error, 0, len(d.tried))
+	for _, server := range d.cfg.servers {
+		if err, ok := d.tried[server]; ok {
+			errs = append(errs, fmt.Errorf("%s: %w", server, err))
+		}
+	}
+	return &unreachable{errs}
+}
+
+// unreachable lists what each server answered.
+type unreachable struct{ errs []error }
+
+func (e *unreachable) Error() string {
+	msgs := make([]string, len(e.errs))
+	for i, err := range e.errs {
+		msgs[i] = text.Short(err.Error(), 2*text.Limit) // a certificate says what its owner likes
+	}
+	return "no server reachable: " + strings.Join(msgs, "; ")
+}
+
+func (e *unreachable) Unwrap() []error { return e.errs }
+
+// dialError says in a person's words why no connection was made within limit.
+func dialError(err error, limit time.Duration) error {
+	var lookup *net.DNSError
+	switch {
+	case errors.As(err, &lookup) && lookup.IsNotFound:
+		return fmt.Errorf("no such host: %s", text.Foreign(lookup.Name))
+	case errors.As(err, &lookup) && lookup.IsTimeout:
+		return fmt.Errorf("the name was not resolved within %v", limit)
+	case isTimeout(err):
+		return fmt.Errorf("no connection within %v", limit)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return errors.New("connection refused: nothing listens there")
+	}
+	return plain(err)
+}
+
+// tlsError says in a person's words why there is no secure connection.
+func tlsError(err error, limit time.Duration) error {
+	var record tls.RecordHeaderError
+	switch {
+	case hungUp(err):
+		return errors.New("closed the connection during the TLS handshake: a port without TLS, or a client certificate missing?")
+	case errors.As(err, &record):
+		return errors.New("answered the TLS handshake with something else: a port without TLS?")
+	case isTimeout(err):
+		return fmt.Errorf("no answer to the TLS handshake within %v: a port without TLS?", limit)
+	}
+	return fmt.Errorf("TLS: %w", plain(err))
+}
+
+// hungUp reports whether the other side has closed the connection.
+func hungUp(err error) bool {
+	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, syscall.ECONNRESET, syscall.EPIPE} {
+		if errors.Is(err, end) {
+			return true
+		}
+	}
+	return false
+}
+
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// plain keeps of an error that matches one of package context only its text: the context is one of ours, and the caller
+// would take its end for that of his own.
+func plain(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return errors.New(err.Error())
+	}
+	return err
+}

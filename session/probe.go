@@ -1,0 +1,168 @@
+package session
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/zklock/locker/internal/trusted"
+)
+
+// What a doctor asks one server, outside of any session that holds something. It is for the packages of this module alone.
+
+// maxWords bounds the answer to a four-letter word; that to "cons" grows with the server's clients.
+const maxWords = 8 << 20
+
+// FourLetter asks the server at host:port a four-letter word, on a connection of its own, dialled as conf says. It
+// blocks until the server closes the connection, or ctx ends. An answer may say that the word is not allowed.
+func FourLetter(ctx context.Context, _ trusted.Caller, conf Config, server, word string) (answer string, err error) {
+	conn, err := conf.dialAlone(ctx, server)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = conn.Close() }() // the answer is there, or what kept it away is known
+	if _, err := io.WriteString(conn, word); err != nil {
+		return "", plain(err)
+	}
+	text, err := io.ReadAll(io.LimitReader(conn, maxWords))
+	if err != nil && len(text) == 0 {
+		return "", plain(err)
+	}
+	return string(text), nil
+}
+
+// Probe is a session of its own on one connection to one server, for questions that would harm a client's session.
+// It is for one goroutine.
+type Probe struct {
+	ID       int64
+	Granted  time.Duration // the timeout
+	Sent     time.Time     // when dialling began
+	Answered time.Time     // when the handshake was answered
+
+	conn net.Conn
+}
+
+// OpenProbe opens a session with the server at host:port and asks for timeout, whatever conf says of that. ctx bounds
+// the probe's whole life. No credentials are presented.
+func OpenProbe(ctx context.Context, _ trusted.Caller, conf Config, server string, timeout time.Duration) (*Probe, error) {
+	p := &Probe{Sent: time.Now()}
+	conn, err := conf.dialAlone(ctx, server)
+	if err != nil {
+		return nil, err
+	}
+	p.conn = conn
+	// Protocol version, last zxid, timeout, session id, password, read-only.
+	ms := int32(min(timeout.Milliseconds(), math.MaxInt32))
+	b := appendInt(appendInt(nil, 0), 0)
+	b = binary.BigEndian.AppendUint64(b, 0)
+	b = binary.BigEndian.AppendUint64(appendInt(b, ms), 0)
+	b = appendBool(appendBytes(b, make([]byte, 16)), false)
+	body, err := p.exchange(b)
+	if err == nil {
+		err = p.shaken(body)
+	}
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return p, nil
+}
+
+func (p *Probe) shaken(body []byte) error {
+	p.Answered = time.Now()
+	r, err := parseConnectResponse(body)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: handshake: %w", ErrGarbled, err)
+	case r.id == 0:
+		return fmt.Errorf("%w: a new session that has expired", ErrGarbled)
+	}
+	p.ID, p.Granted = r.id, time.Duration(r.timeoutMs)*time.Millisecond
+	return nil
+}
+
+// Takes finds out whether the server accepts a request of so many bytes: it asks for a znode with a name of about that
+// length, which does not exist. An error means that the server does not, and that the connection is lost.
+func (p *Probe) Takes(bytes int) error {
+	b := appendInt(appendHeader(nil, opExists), 0) // the path's length, filled in below
+	const behind = 1                               // the watch flag
+	path := "/" + strings.Repeat("x", max(bytes-(len(b)-4)-behind-1, 0))
+	b = appendBool(append(b, path...), false)
+	binary.BigEndian.PutUint32(b[4:], 1)
+	binary.BigEndian.PutUint32(b[12:], uint32(len(path)))
+	_, err := p.exchange(b)
+	return err
+}
+
+// Close ends the session.
+func (p *Probe) Close() error {
+	b := appendHeader(nil, opClose)
+	binary.BigEndian.PutUint32(b[4:], 2)
+	_, err := p.exchange(b)
+	return errors.Join(err, p.conn.Close())
+}
+
+// exchange sends a frame, with room for its length in front, and returns the body of the next one that is a reply.
+func (p *Probe) exchange(frame []byte) ([]byte, error) {
+	binary.BigEndian.PutUint32(frame, uint32(len(frame)-4))
+	if _, err := p.conn.Write(frame); err != nil {
+		return nil, probeError(err)
+	}
+	var head [4]byte
+	if _, err := io.ReadFull(p.conn, head[:]); err != nil {
+		return nil, probeError(err)
+	}
+	size := binary.BigEndian.Uint32(head[:])
+	if size < replyHeaderLen || size > 64<<10 {
+		return nil, fmt.Errorf("%w: length %d", ErrGarbled, size)
+	}
+	body := make([]byte, size)
+	if _, err := io.ReadFull(p.conn, body); err != nil {
+		return nil, probeError(err)
+	}
+	return body, nil
+}
+
+func probeError(err error) error {
+	if hungUp(err) {
+		return errors.New("closed the connection")
+	}
+	return plain(err)
+}
+
+// dialAlone opens a connection as a session with c would, which ends with ctx.
+func (c Config) dialAlone(ctx context.Context, server string) (net.Conn, error) {
+	cfg, err := c.check(server)
+	if err != nil {
+		return nil, err
+	}
+	limit := attempt(cfg.timeout)
+	if end, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(end))
+	}
+	if limit <= 0 {
+		return nil, context.Cause(ctx)
+	}
+	d := newDialer(ctx, &cfg, func() (time.Duration, bool) { return 0, false })
+	conn, err := d.open(server, limit)
+	if err != nil {
+		return nil, err
+	}
+	return &boundConn{Conn: conn, stop: context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })}, nil
+}
+
+// boundConn is a connection on which nothing blocks for longer than a context lasts.
+type boundConn struct {
+	net.Conn
+	stop func() bool
+}
+
+func (c *boundConn) Close() error {
+	c.stop()
+	return c.Conn.Close()
+}

@@ -1,0 +1,239 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// request is one request on its way: encoded once, sent on one conn at a time, answered or failed once on each.
+type request struct {
+	op         int32
+	name       string // of the operation, for errors
+	path       string // as the caller named it, for errors
+	repeatable bool   // may be sent again when its reply is lost
+	frame      []byte // whole, with room for length and xid
+
+	// hook, when set, runs in the conn's reader, in the order of the wire, before any later frame is looked at.
+	// It must not block and takes no mutex but the watch table's and conn.mu.
+	hook func(code int32)
+
+	// Guarded by conn.mu until done is closed.
+	conn    *conn
+	xid     int32
+	sent    time.Time // on the session's clock; zero while it waits to be written
+	foreign bool      // the header of its reply is for whoever calls receive
+	urgent  bool      // waits neither for the window nor behind others
+
+	// expect is how many bytes the reply to a list or a read will have, as far as is known; see replySizes. It does not
+	// change while the request is in a queue.
+	expect int
+
+	done  chan struct{} // closed when the fields below are final; nil when nobody waits
+	reply []byte        // behind the header
+	head  replyHeader
+	err   error // no reply came: why
+
+	unreadable bool // the reply came and could not be read: not to be repeated
+	skipped    int  // the reply came, of so many bytes, and was too long to be kept
+
+	prev, next *request // in a requestQueue
+
+	// What it does to the session's ephemerals: see there. Of the goroutine that runs it.
+	changes  []change
+	reserved int  // bytes
+	doubted  bool // nobody waits for it, and it may be carried out
+
+	room [frameRoom]byte // for frame, when it is short
+}
+
+// frameRoom is as long as a lock's requests mostly are.
+const frameRoom = 256
+
+func newRequest(op int32, name, path string, body func([]byte) []byte) *request {
+	r := &request{op: op, name: name, path: path, repeatable: !throughLeader(op) || op == opSync, done: make(chan struct{})}
+	r.frame = body(appendHeader(r.room[:0], op))
+	return r
+}
+
+// opError is the error for r. unknown: r may have been carried out.
+func (r *request) opError(err error, unknown bool) error {
+	return &OpError{Op: r.name, Path: r.path, Err: err, unknown: unknown && !r.repeatable}
+}
+
+// unsentError is the error for r, which has never left.
+func (r *request) unsentError(err error) error {
+	return &OpError{Op: r.name, Path: r.path, Err: err, unsent: true}
+}
+
+// lost ends a request that got no reply.
+func (r *request) lost(err error) {
+	if r.done != nil {
+		r.err = err
+		close(r.done)
+	}
+}
+
+// result returns the decoder over the reply's body, or the server's refusal.
+func (r *request) result() (*decoder, error) {
+	if r.skipped > 0 { // a write says by its code whether it was done, but not what came of it
+		return nil, r.opError(&sizeError{"reply", r.skipped, maxFrame}, r.head.code == codeOK)
+	}
+	if r.head.code != codeOK {
+		return nil, r.opError(errOf(r.head.code), undecided(r.head.code))
+	}
+	return &decoder{b: r.reply}, nil
+}
+
+// burst is how many requests of one caller are put on a conn at once, twice at most: enough to fill the window. The rest
+// waits with its caller, where it is in nobody's way and costs nothing to give up.
+const burst = window / 2
+
+// run sends requests one behind the other and waits for all replies: back to back on one conn, as far as a burst goes.
+// Those that are repeatable and lose their reply are sent again on the next conn, together with everything that never left;
+// when a write's reply is lost, run returns and that request's error matches ErrUnknownOutcome. It waits for a connection
+// as long as ctx and the session last. Requests that servers would refuse for their size are refused here, all of them.
+//
+// Nil says that every request has a reply; whether that is a yes or a no says request.result.
+//
+// A request that may make ephemeral znodes for which the session has no room does not leave (ErrNoRoom).
+func (s *Session) run(ctx context.Context, requests ...*request) error {
+	for _, r := range requests {
+		if size := len(r.frame) - 4; size > s.cfg.packetLimit { // without the length itself, as the servers count
+			return r.unsentError(&sizeError{"request", size, s.cfg.packetLimit})
+		}
+	}
+	for i, r := range requests {
+		if err := s.ephemerals.reserve(r); err != nil {
+			for _, before := range requests[:i] {
+				s.ephemerals.refund(before)
+			}
+			return r.unsentError(err)
+		}
+	}
+	err := s.deliver(ctx, requests)
+	for _, r := range requests {
+		if r.replied() {
+			s.ephemerals.answered(r)
+		} else {
+			s.ephemerals.left(r)
+		}
+	}
+	return err
+}
+
+// deliver is run, for requests for whose ephemerals there is room.
+func (s *Session) deliver(ctx context.Context, requests []*request) error {
+	for {
+		c, err := s.await(ctx)
+		if err != nil {
+			return requests[0].unsentError(err)
+		}
+		sent, err := s.exchange(ctx, c, requests)
+		if err != nil {
+			return err
+		}
+		again, leaderless := make([]*request, 0, len(requests)-sent), false
+		for _, r := range requests[:sent] {
+			<-r.done // closed already, or soon: the conn fails them one after the other
+			leaderless = leaderless || r.err == nil && undecided(r.head.code)
+			switch {
+			case r.err == nil:
+			case errors.Is(r.err, ErrNotSent), r.repeatable && !r.unreadable: // never sent, or harmless twice
+				r.done, r.err, r.reply, r.sent = make(chan struct{}), nil, nil, time.Time{}
+				again = append(again, r)
+			default:
+				if over := s.Err(); over != nil {
+					return r.opError(over, true)
+				}
+				return r.opError(r.err, true)
+			}
+		}
+		if leaderless { // who asks again at once is told the same again; the end of ctx or the session changes nothing
+			_ = s.pause(ctx, firstPause)
+		}
+		if requests = append(again, requests[sent:]...); len(requests) == 0 {
+			return nil
+		}
+	}
+}
+
+// exchange sends requests on c and waits for what becomes of them: of all, or, when the conn fails, of the first sent.
+// An error says that ctx or the session ended first.
+func (s *Session) exchange(ctx context.Context, c *conn, requests []*request) (sent int, err error) {
+	for answered := 0; answered < len(requests); {
+		for sent < len(requests) && sent < answered+2*burst {
+			n := min(burst, len(requests)-sent)
+			if !c.enqueue(requests[sent : sent+n]...) {
+				return sent, nil
+			}
+			sent += n
+		}
+		// Replies come in order: when the last one is there, all are, and one wait wakes once.
+		next := min(answered+burst, sent)
+		select {
+		case <-requests[next-1].done:
+			answered = next
+			continue
+		case <-ctx.Done():
+			err = Waited(ctx, errors.New("waiting for the reply of "+c.server))
+		case <-s.ctx.Done():
+			err = s.Err()
+		}
+		left := c.abandon(requests[answered:sent])
+		r := first(requests, left)
+		if !left && !r.repeatable {
+			return sent, r.unsentError(err)
+		}
+		return sent, r.opError(err, left)
+	}
+	return sent, nil
+}
+
+// first returns the first of requests that has got no reply, or else the last. With write it is the first write, if there
+// is one: its outcome is unknown, whatever was read in front of it.
+func first(requests []*request, write bool) *request {
+	for _, r := range requests {
+		if !r.replied() && !(write && r.repeatable) {
+			return r
+		}
+	}
+	if write {
+		return first(requests, false)
+	}
+	return requests[len(requests)-1]
+}
+
+// mayHaveLeft reports whether r may be carried out though run has given up waiting for it.
+func (r *request) mayHaveLeft() bool {
+	select {
+	case <-r.done:
+		return !errors.Is(r.err, ErrNotSent)
+	default:
+	}
+	if r.conn == nil {
+		return false
+	}
+	r.conn.mu.Lock()
+	defer r.conn.mu.Unlock()
+	return !r.sent.IsZero()
+}
+
+// garbled gives up the conn whose reply to r can't be decoded.
+func (s *Session) garbled(r *request, err error) error {
+	err = fmt.Errorf("%w: reply to %s: %w", ErrGarbled, r.name, err)
+	r.conn.fail(err)
+	return r.opError(err, true)
+}
+
+// replied reports whether r has got its reply. For use after run has returned. If run gave up waiting, the reply may still
+// come, and replied be true a moment later.
+func (r *request) replied() bool {
+	select {
+	case <-r.done:
+		return r.err == nil
+	default:
+		return false
+	}
+}

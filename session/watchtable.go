@@ -1,0 +1,347 @@
+package session
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// watches is the table of the session's watches: one of a kind for each path, however many wait for it. What stands in
+// the table stands at the server: a watch that nobody wants any more is taken away there by a removeWatches request,
+// and after a reconnection the new server is told of those that are left. So neither side grows with the number of
+// past waits.
+//
+// Order does the rest. Requests and replies of a conn are strictly in order, and the hook of a reply runs before the
+// next frame is read; so a notification that is read before the reply to our request belongs to an earlier watch, and
+// one that is read after it to this one. But for one thing: a setWatches request is told of the znodes that are gone
+// before its reply, by ClickHouse Keeper right after it; see wakeLocked.
+type watches struct {
+	s *Session
+
+	mu     sync.Mutex // guards what follows; never held together with Session.mu, and outside conn.mu
+	conn   *conn
+	conns  uint64 // how many there have been: the number of conn
+	byPath map[watchKey]*watched
+	list   watchList // of byPath's, in the order in which a new conn's server is asked for them
+	plain  bool      // the server has no setWatches
+}
+
+// watchKey is a path, as the server knows it, and what of it is watched: the znode, or the list of its children.
+type watchKey struct {
+	path  string
+	child bool
+}
+
+// watched is one path that somebody watches.
+type watched struct {
+	watchKey
+	newer   *watched // its neighbours in the list
+	older   *watched
+	waiters []*Watch      // in the order in which they came
+	stands  bool          // it is believed to exist: see WatchAll
+	gone    bool          // and was reported deleted instead, before the reply
+	armed   bool          // the server has answered: exists and err are set
+	conn    uint64        // the number of the conn on which it has
+	exists  bool          // the znode stood when the watch was set
+	err     error         // the watch can't be set
+	ready   chan struct{} // closed when armed
+}
+
+func newWatches(s *Session) *watches { return &watches{s: s, byPath: map[watchKey]*watched{}} }
+
+// closeLocked is Close.
+func (ws *watches) closeLocked(w *Watch) {
+	if i := slices.Index(w.t.waiters, w); i >= 0 {
+		w.t.waiters = slices.Delete(w.t.waiters, i, i+1)
+	}
+	if len(w.t.waiters) > 0 || ws.byPath[w.t.watchKey] != w.t {
+		return
+	}
+	switch {
+	case w.t.armed:
+		ws.remove(w.t)
+	case w.t.child, ws.conn == nil:
+		// Nothing is at the server; should a list with a watch still be answered, its hook takes that away.
+		ws.dropLocked(w.t)
+	} // else its hook, or restore, will find nobody waiting
+}
+
+// add enters w for key, and asks the server when nobody has.
+func (ws *watches) add(key watchKey, w *Watch) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if t, ask := ws.enterLocked(key, w); ask {
+		ws.armLocked(t)
+	}
+}
+
+// addExisting is add for a znode that is believed to exist.
+func (ws *watches) addExisting(key watchKey, w *Watch) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	_, shared := ws.byPath[key]
+	t, ask := ws.enterLocked(key, w)
+	t.stands = t.stands || !shared
+	if ask {
+		ws.armLocked(t)
+	}
+}
+
+// enterLocked enters w for key. ask: the caller has to ask the server; else somebody has, or restore will.
+func (ws *watches) enterLocked(key watchKey, w *Watch) (t *watched, ask bool) {
+	t = ws.byPath[key]
+	if t == nil {
+		t = &watched{watchKey: key, ready: make(chan struct{})}
+		ws.byPath[key] = t
+		ask = ws.list.add(t, ws.conn == nil)
+	}
+	t.waiters = append(t.waiters, w)
+	w.t = t
+	return t, ask
+}
+
+// dropLocked takes t off the table.
+func (ws *watches) dropLocked(t *watched) {
+	if ws.byPath[t.watchKey] == t {
+		delete(ws.byPath, t.watchKey)
+		ws.list.remove(t)
+	}
+}
+
+// armLocked asks the server to watch t. There is a conn.
+func (ws *watches) armLocked(t *watched) {
+	if t.child { // a list with a watch is somebody's own request: see WatchChildren
+		return
+	}
+	op := opExists
+	if ws.conn.unresumable && t.stands {
+		op = opGetData // leaves no watch if there is no znode: it could not be taken away
+	}
+	ws.askLocked(t, op)
+}
+
+// askLocked asks the server to watch t by exists or getData.
+func (ws *watches) askLocked(t *watched, op int32) {
+	r := &request{op: op, name: "watch", path: t.path, repeatable: true}
+	r.frame = appendBool(appendString(appendHeader(make([]byte, 0, 32+len(t.path)), op), t.path), true)
+	c := ws.conn
+	r.hook = func(code int32) {
+		ws.mu.Lock()
+		defer ws.mu.Unlock()
+		switch {
+		case ws.conn != c: // the next conn has asked again, and its reply counts
+		case op == opGetData && code == codeNoAuth:
+			ws.askLocked(t, opExists)
+		default:
+			ws.setLocked(t, code)
+		}
+	}
+	ws.conn.enqueue(r)
+}
+
+// setLocked takes the server's answer for t.
+func (ws *watches) setLocked(t *watched, code int32) {
+	t.armed, t.conn = true, ws.conns
+	switch code {
+	case codeOK:
+		t.exists = !t.gone
+	case codeNoNode:
+		t.gone = t.stands
+		ws.s.ephemerals.deleted(int32(zk.EventNodeDeleted), ws.s.strip(t.path))
+	default:
+		t.err = errOf(code)
+	}
+	close(t.ready)
+	switch {
+	case t.err != nil:
+		ws.dropLocked(t)
+	case t.gone:
+		if code == codeNoNode { // of exists, which has left a watch for its creation
+			ws.takeAway(t.watchKey)
+		}
+		ws.fireLocked(t, zk.EventNodeDeleted) // nobody wants to be called yet
+	case len(t.waiters) == 0:
+		ws.remove(t)
+	}
+}
+
+// remove takes an armed watch off the table and off the server. The caller holds mu.
+func (ws *watches) remove(t *watched) {
+	ws.dropLocked(t)
+	ws.takeAway(t.watchKey)
+}
+
+// takeAway takes a watch off the server. The caller holds mu.
+func (ws *watches) takeAway(t watchKey) {
+	if ws.conn == nil || ws.conn.unresumable {
+		return // the server forgot it with the connection, or may not know the request
+	}
+	kind := int32(dataWatcher)
+	if t.child {
+		kind = childWatcher
+	}
+	r := &request{op: opRemoveWatches, name: "remove watch", path: t.path, repeatable: true}
+	r.frame = appendInt(appendString(appendHeader(make([]byte, 0, 32+len(t.path)), opRemoveWatches), t.path), kind)
+	ws.conn.enqueue(r) // no reply is waited for: "no such watch" says that it has just fired
+}
+
+// The server's types of watches: set by getChildren, and by exists and getData.
+const (
+	childWatcher = 1
+	dataWatcher  = 2
+)
+
+// fire delivers a notification that c has read. False: c is not in use any more, and nobody was told.
+func (ws *watches) fire(c *conn, typ int32, path string) bool {
+	then, ok := ws.take(c, zk.EventType(typ), path)
+	ws.callBack(then)
+	return ok
+}
+
+// callBack has the functions of those watches that have one called. The caller does not hold mu: spawn takes Session.mu.
+func (ws *watches) callBack(then []*Watch) {
+	for _, w := range then {
+		ws.s.spawn(func() { w.then(w.event) })
+	}
+}
+
+// take wakes those who wait for path, and returns those who want to be called. False: as for fire.
+func (ws *watches) take(c *conn, event zk.EventType, path string) (then []*Watch, ok bool) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if ws.conn != c {
+		return nil, false // the next conn sets the watches again, as of before this notification
+	}
+	switch event {
+	case zk.EventNodeDeleted: // one notification for both kinds
+		then = append(ws.wakeLocked(watchKey{path, false}, event), ws.wakeLocked(watchKey{path, true}, event)...)
+	case zk.EventNodeCreated, zk.EventNodeDataChanged:
+		then = ws.wakeLocked(watchKey{path, false}, event)
+	case zk.EventNodeChildrenChanged:
+		then = ws.wakeLocked(watchKey{path, true}, event)
+	} // others are of no watch of ours
+	return then, true
+}
+
+// wakeLocked is take for one kind.
+func (ws *watches) wakeLocked(key watchKey, event zk.EventType) (then []*Watch) {
+	switch t := ws.byPath[key]; {
+	case t == nil: // of a watch that was given up
+	case t.armed:
+		return ws.fireLocked(t, event)
+	case t.stands && event == zk.EventNodeDeleted:
+		t.gone = true // what setWatches finds gone is told before its reply, and counts from the reply on
+	}
+	return nil
+}
+
+// fireLocked ends t with event.
+func (ws *watches) fireLocked(t *watched, event zk.EventType) (then []*Watch) {
+	ws.dropLocked(t)
+	for _, w := range t.waiters {
+		w.event, w.conn = event, ws.conns
+		close(w.fired)
+		poke(w.wake)
+		if w.then != nil {
+			then = append(then, w)
+		}
+	}
+	t.waiters = nil
+	return then
+}
+
+// attach makes c the conn that the table is for, unless it has failed already: then somebody may have attached a later one.
+func (ws *watches) attach(c *conn) bool {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if c.failure() != nil {
+		return false
+	}
+	ws.conn = c
+	ws.conns++
+	ws.plain = ws.plain || c.unresumable
+	ws.list.askAgain()
+	return true
+}
+
+// detach hears that c has failed.
+func (ws *watches) detach(c *conn) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if ws.conn == c {
+		ws.conn = nil
+		ws.list.askAgain()
+	}
+}
+
+// restore asks the server of c, which has been attached, for the watches of the table. Those that were set are set again
+// as of zxid, the latest that we have seen, so that the server reports at once what has changed since; the others are
+// asked for anew. The newest come first, as WatchAll has them. It goes a step at a time, between which others have the
+// table.
+func (ws *watches) restore(c *conn, zxid int64) {
+	for more := true; more; {
+		var fired []*Watch
+		fired, more = ws.restoreStep(c, zxid)
+		ws.callBack(fired)
+	}
+}
+
+// restoreStep asks for as many watches as one request takes.
+func (ws *watches) restoreStep(c *conn, zxid int64) (fired []*Watch, more bool) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	var again, stand []*watched
+	for size := 0; ws.conn == c && ws.list.unasked != nil && size < setWatchesMax; {
+		t := ws.list.unasked
+		ws.list.unasked = t.older
+		size += watchBytes + len(t.path)
+		switch {
+		case !t.armed && len(t.waiters) == 0:
+			ws.dropLocked(t) // its hook would have found nobody waiting, and will not run any more
+		case t.armed && ws.tooLong(t): // the server can't be asked what has changed: they will look
+			fired = append(fired, ws.fireLocked(t, zk.EventNodeDataChanged)...)
+		case t.armed:
+			again = append(again, t)
+		case t.stands:
+			t.gone = false
+			stand = append(stand, t)
+		default:
+			ws.armLocked(t)
+		}
+	}
+	if ws.conn != c {
+		return fired, false
+	}
+	ws.setWatchesLocked(again, zxid, func(ts []*watched, code int32) {
+		switch code {
+		case codeOK:
+		case codeUnimplemented:
+			ws.suspect(c, ts)
+		default: // nobody would ever be woken
+			c.fail(fmt.Errorf("watches not restored: %w", errOf(code)))
+		}
+	})
+	ws.armAllLocked(stand)
+	return fired, ws.list.unasked != nil
+}
+
+// suspect wakes those who wait for ts, of which the server can't say what has changed: they will look.
+func (ws *watches) suspect(c *conn, ts []*watched) {
+	var then []*Watch
+	ws.mu.Lock()
+	ws.plain = true
+	for _, t := range ts {
+		if ws.conn != c || ws.byPath[t.watchKey] != t {
+			continue
+		}
+		event := zk.EventNodeDataChanged
+		if t.child {
+			event = zk.EventNodeChildrenChanged
+		}
+		then = append(then, ws.fireLocked(t, event)...)
+	}
+	ws.mu.Unlock()
+	ws.callBack(then)
+}

@@ -1,0 +1,229 @@
+package zklock
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/zklock/locker/recipe"
+)
+
+// acquisition is a lock that was acquired: what its holds share. There is one hold, or with reentrancy several. It is in
+// one of three states, and ends once, for the first cause that comes:
+//
+//	from   to         by        when
+//	held   released   release   the last hold was unlocked, or a Downgrade has an unknown outcome
+//	held   lost       lose      anything else: see the causes
+//
+// A cause ends the contexts of all holds first. Those of a session's end come with the session itself: every hold's
+// context is a child of the session's.
+//
+//	cause                 noticed by                                                     arrives at
+//	ErrUnlocked           Hold.Unlock of the last hold, RWMutex.Downgrade if unknown     release
+//	ErrSessionExpired     the session: an answer of the ensemble                         lose, by the ticket's Guard
+//	ErrLeaseOver          the session: its timer, leaseContext.look, or the end of its   lose, by the ticket's Guard
+//	                      connection to ClickHouse Keeper
+//	session.ErrAuth       the session: the ensemble refuses its credentials              lose, by the ticket's Guard
+//	ErrClosed             Client.Close, which ends the sessions                          lose, by the ticket's Guard
+//	ErrNodeDeleted        the watch on the znode, a heartbeat, Check, Multi, Proclaim,   lose, by the ticket's Guard
+//	                      Downgrade, or the watch of a local turn
+//	ErrMaxHold            the acquisition's timer                                        expire, which calls lose
+//
+// A single hold ends with ErrUnlocked, and the acquisition goes on, when one of several reentrant holds is unlocked (drop)
+// and when a Downgrade succeeds, which returns another hold.
+//
+// The ticket is left once, in one place (leave), whichever of these comes first: by the last Unlock, or when WithMaxHold's
+// time is over. Znodes that the ensemble has deleted, or will delete with the session, need no leaving.
+type acquisition struct {
+	c      *Client
+	ticket ticket
+	info   LockInfo      // of the call that acquired it
+	since  time.Time     // when it was acquired
+	limit  time.Duration // of WithMaxHold; 0: none
+
+	mu          sync.Mutex // guards what follows; taken before the ticket's, and inUse.mu
+	state       acquisitionState
+	cause       error       // why it is not held
+	holds       []*Hold     // that have not been released
+	kind        Kind        // that of info, or KindRead after a Downgrade
+	downgrading *Hold       // the hold that a Downgrade is turning into one of the read lock
+	left        bool        // leave was called
+	maxHold     *time.Timer // of WithMaxHold; may be nil
+}
+
+type acquisitionState uint8
+
+const (
+	held acquisitionState = iota
+	released
+	lost
+)
+
+// newHold makes the acquisition, and its first hold, of a ticket that holds. Values are those of the call's context. One
+// allocation has both: with local handoff a hold may last for a microsecond.
+func (c *Client) newHold(values context.Context, t ticket, w *waiting, maxHold time.Duration) *Hold {
+	both := &struct {
+		a   acquisition
+		h   Hold
+		one [1]*Hold
+	}{a: acquisition{c: c, ticket: t, info: w.info, kind: w.info.Kind, since: time.Now(), limit: maxHold}}
+	a, h := &both.a, &both.h
+	a.holds = append(both.one[:0], h)
+	h.bind(a, values, a.kind == KindRead)
+	c.use.acquired(w, a)
+	c.tellAcquired(AcquiredInfo{a.info, h.Token(), h.Node(), a.since.Sub(w.since), 0})
+	if maxHold > 0 {
+		a.mu.Lock() // the timer may be early
+		a.maxHold = time.AfterFunc(maxHold, a.expire)
+		a.mu.Unlock()
+	}
+	t.Guard(a.lose)
+	return h
+}
+
+// end is the only way out of held: it ends the context of every hold with cause. False: it had ended before.
+func (a *acquisition) end(to acquisitionState, cause error) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.state != held {
+		return false
+	}
+	a.state, a.cause = to, cause
+	for _, h := range a.holds {
+		h.cancel(cause) // under mu: a caller that finds it ended finds the contexts ended too
+	}
+	if a.maxHold != nil && !a.leavableLocked() { // else what is left has to go at that time
+		a.maxHold.Stop()
+	}
+	a.c.use.ended(a)
+	return true
+}
+
+// lose ends an acquisition that was lost for cause: no other call of this process gets its ticket.
+func (a *acquisition) lose(cause error) {
+	if errors.Is(cause, recipe.ErrGone) {
+		cause = ErrNodeDeleted
+	}
+	if !a.end(lost, cause) {
+		return
+	}
+	defer a.c.holds.Done()
+	a.ticket.Lose(cause)
+	a.c.tellLost(LostInfo{a.infoNow(), Token(a.ticket.Czxid()), time.Since(a.since), cause})
+}
+
+// expire ends an acquisition that was held for too long: the contexts first, then the znodes; also those that it kept when
+// it was lost before. The holder did not let go, so for a lock delay it counts as lost.
+func (a *acquisition) expire() {
+	a.lose(ErrMaxHold)
+	if errors.Is(a.ended(), ErrUnlocked) {
+		return // the release, which came first, leaves the ticket
+	}
+	a.ticket.Session().Go(func(ctx context.Context) {
+		if err := a.leave(ctx, true); err != nil {
+			a.c.unreleased(ctx, a.ticket, err)
+		}
+	})
+}
+
+// release ends an acquisition whose last hold was unlocked. One that was lost before leaves what the loss has left, and
+// returns the loss.
+func (a *acquisition) release(ctx context.Context) error {
+	if cause := a.ended(); cause != nil {
+		a.lose(cause) // Guard may be about to
+	}
+	if !a.end(released, ErrUnlocked) {
+		if err := a.leave(ctx, false); err != nil {
+			a.c.unreleased(ctx, a.ticket, err)
+		}
+		return a.ended()
+	}
+	defer a.c.holds.Done()
+	err := a.leave(ctx, false)
+	if errors.Is(err, recipe.ErrGone) {
+		err = ErrNodeDeleted
+	}
+	a.c.tellReleased(ReleasedInfo{a.infoNow(), Token(a.ticket.Czxid()), time.Since(a.since), err})
+	return err
+}
+
+// leave leaves the ticket of an acquisition that has ended. The first call does, and any other returns nil at once;
+// keepDelay says that it counts as lost for a lock delay. When ctx ends first the error is ctx's, and it goes on in the
+// background.
+func (a *acquisition) leave(ctx context.Context, keepDelay bool) error {
+	a.mu.Lock()
+	leavable := a.leavableLocked()
+	a.left = true
+	if a.maxHold != nil {
+		a.maxHold.Stop()
+	}
+	state, cause := a.state, a.cause
+	keepDelay = keepDelay || errors.Is(cause, ErrMaxHold)
+	a.mu.Unlock()
+	if !leavable {
+		return nil
+	}
+	if state == lost {
+		a.ticket.Lose(cause) // before Leave, which would hand a turn on: lose may not have come to that
+	}
+	if keepDelay {
+		a.ticket.KeepDelay()
+	}
+	return a.ticket.Leave(ctx)
+}
+
+// leavableLocked reports whether znodes of an acquisition that has ended may exist until the ticket is left. One that was
+// lost with its session has none, nor has one whose only znode was deleted.
+func (a *acquisition) leavableLocked() bool {
+	if a.left || errors.Is(a.cause, ErrNodeDeleted) && len(a.ticket.Nodes()) == 1 {
+		return false
+	}
+	return a.state == released || a.ticket.Session().Err() == nil
+}
+
+// ended returns why the lock is not held any more; nil while it is. The end of the session counts from its first moment
+// on: Guard may not have reported it yet.
+func (a *acquisition) ended() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.endedLocked()
+}
+
+// live reports whether the lock is held, and not about to be released.
+func (a *acquisition) live() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.liveLocked()
+}
+
+func (a *acquisition) liveLocked() bool { return len(a.holds) > 0 && a.endedLocked() == nil }
+
+func (a *acquisition) endedLocked() error {
+	if a.state != held {
+		return a.cause
+	}
+	return context.Cause(a.ticket.Session().Context())
+}
+
+// infoNow is info with the kind that the lock has by now.
+func (a *acquisition) infoNow() LockInfo {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	info := a.info
+	info.Kind = a.kind
+	return info
+}
+
+// status returns what Status shows; false: it has ended, or is about to.
+func (a *acquisition) status() (HeldLock, bool) {
+	a.mu.Lock()
+	n, live := len(a.holds), a.liveLocked()
+	a.mu.Unlock()
+	if !live {
+		return HeldLock{}, false
+	}
+	info := a.infoNow()
+	info.Context = nil
+	return HeldLock{info, a.ticket.Nodes()[0], Token(a.ticket.Czxid()), a.since, a.ticket.Session().SafeUntil(), n}, true
+}

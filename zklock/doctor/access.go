@@ -1,0 +1,147 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/session"
+)
+
+// Verdict says whether a permission is granted.
+type Verdict string
+
+// Verdicts.
+const (
+	Granted Verdict = "granted"
+	Refused Verdict = "refused"
+	Unknown Verdict = "unknown"
+)
+
+// Access is what the client may do at Path.
+type Access struct {
+	Path string `json:"path"`
+	At   string `json:"at"` // the znode that was asked: Path, or the nearest above it that exists; "" if not even the chroot does
+	// Read, Create and Delete are what every lock needs; Write is for semaphores and lock delays, Admin for none.
+	Read   Verdict `json:"read"`
+	Create Verdict `json:"create"`
+	Delete Verdict `json:"delete"`
+	Write  Verdict `json:"write"`
+	Admin  Verdict `json:"admin"`
+	Error  string  `json:"error,omitempty"` // why something is unknown
+}
+
+// access asks at the server for permissions, and for the leader's clock, which dates znodes.
+func (x *examination) access(ctx context.Context, addr string) (Access, *Offset) {
+	ctx, cancel := context.WithTimeout(ctx, x.Patience)
+	defer cancel()
+	a := Access{Path: x.Path, Read: Unknown, Create: Unknown, Delete: Unknown, Write: Unknown, Admin: Unknown}
+	s, err := x.open(ctx, addr)
+	if err != nil {
+		a.Error = said(err)
+		return a, nil
+	}
+	defer s.Close()
+	if err := a.ask(ctx, s); err != nil {
+		a.Error = said(err)
+		return a, nil
+	}
+	if a.At == "" || a.Create != Granted || a.Delete != Granted {
+		return a, nil
+	}
+	clock, err := leaderClock(ctx, s, a.At)
+	a.Error = said(err)
+	return a, clock
+}
+
+// ask finds the nearest znode and asks for each permission there, by operations that have no effect.
+func (a *Access) ask(ctx context.Context, s *session.Session) error {
+	for a.At = a.Path; ; a.At = parent(a.At) {
+		_, _, err := s.List(ctx, a.At)
+		switch {
+		case errors.Is(err, zk.ErrNoNode) && a.At != "/":
+			continue
+		case errors.Is(err, zk.ErrNoNode): // not even the chroot
+			a.At = ""
+			return nil
+		case err != nil && !errors.Is(err, zk.ErrNoAuth):
+			return err
+		}
+		a.Read = verdict(err)
+		break
+	}
+	// A version that no znode has: permission is looked at first.
+	const never = math.MinInt32
+	_, err := s.Set(ctx, a.At, nil, never)
+	if a.Write = verdict(err, zk.ErrBadVersion); a.Write == Unknown {
+		return err
+	}
+	_, err = s.SetACL(ctx, a.At, session.WorldACL(), never)
+	if a.Admin = verdict(err, zk.ErrBadVersion); a.Admin == Unknown {
+		return err
+	}
+	return a.askChildren(ctx, s)
+}
+
+// askChildren asks whether a znode may be made and deleted there, in a transaction whose last operation is refused.
+func (a *Access) askChildren(ctx context.Context, s *session.Session) error {
+	child := strings.TrimSuffix(a.At, "/") + missing(time.Now())
+	results, err := s.Multi(ctx,
+		&zk.CreateRequest{Path: child, Acl: session.WorldACL(), Flags: zk.FlagEphemeral},
+		&zk.DeleteRequest{Path: child, Version: -1},
+		&zk.CheckVersionRequest{Path: child, Version: -1})
+	if len(results) < 3 {
+		return err
+	}
+	if a.Create = verdict(results[0].Error); a.Create != Granted {
+		return unlessRefused(results[0].Error)
+	}
+	a.Delete = verdict(results[1].Error)
+	return unlessRefused(results[1].Error)
+}
+
+// verdict reads an operation's answer; as says which error comes behind the look at the permission.
+func verdict(err error, as ...error) Verdict {
+	switch {
+	case errors.Is(err, zk.ErrNoAuth):
+		return Refused
+	case err == nil:
+		return Granted
+	}
+	for _, e := range as {
+		if errors.Is(err, e) {
+			return Granted
+		}
+	}
+	return Unknown
+}
+
+// unlessRefused leaves the errors that are no verdict.
+func unlessRefused(err error) error {
+	if errors.Is(err, zk.ErrNoAuth) {
+		return nil
+	}
+	return err
+}
+
+func parent(path string) string { return path[:max(strings.LastIndexByte(path, '/'), 1)] }
+
+// leaderClock makes a znode, whichever server is asked: the leader dates it.
+func leaderClock(ctx context.Context, s *session.Session, at string) (*Offset, error) {
+	path := strings.TrimSuffix(at, "/") + missing(time.Now())
+	sent := time.Now()
+	made, err := s.Create(ctx, path, nil, session.Ephemeral, session.WorldACL())
+	answered := time.Now()
+	if err != nil {
+		return nil, err
+	}
+	stat, err := s.Exists(ctx, made.Path)
+	if err := errors.Join(err, s.Delete(ctx, made.Path, -1)); err != nil {
+		return nil, err
+	}
+	return offset(time.UnixMilli(stat.Ctime), sent, answered), nil
+}

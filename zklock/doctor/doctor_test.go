@@ -1,0 +1,274 @@
+package doctor_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zklock/doctor"
+	"github.com/zklock/locker/zktest"
+)
+
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func examine(t *testing.T, connect string, conf doctor.Config) *doctor.Report {
+	t.Helper()
+	r, err := doctor.Examine(within(t, time.Minute), connect, conf)
+	require.NoError(t, err)
+	for _, f := range r.Findings {
+		t.Log(f.Severity, f.Server, f.Text)
+	}
+	return r
+}
+
+// found requires a finding of that severity with that text.
+func found(t *testing.T, r *doctor.Report, s doctor.Severity, text string) {
+	t.Helper()
+	for _, f := range r.Findings {
+		if f.Severity == s && strings.Contains(f.Server+" "+f.Text, text) {
+			return
+		}
+	}
+	require.Failf(t, "not found", "%s %q in %v", s, text, r.Findings)
+}
+
+func notFound(t *testing.T, r *doctor.Report, s doctor.Severity) {
+	t.Helper()
+	for _, f := range r.Findings {
+		require.NotEqual(t, s, f.Severity, f.Text)
+	}
+}
+
+func TestAServerTellsWhatItIsAndNothingIsLeftBehind(t *testing.T) {
+	srv := zktest.Run(t)
+	require.NoError(t, srv.Create("/locks", nil))
+	r := examine(t, srv.Addr(), doctor.Config{Path: "/locks"})
+	require.Len(t, r.Servers, 1)
+	v := r.Servers[0]
+	assert.Equal(t, "3.9.3", v.Version)
+	assert.Equal(t, "standalone", v.Mode)
+	assert.Equal(t, 2*time.Second, v.Tick)
+	assert.Equal(t, 4*time.Second, v.MinTimeout)
+	assert.Equal(t, 40*time.Second, v.MaxTimeout)
+	assert.True(t, v.Packet)
+	assert.Positive(t, v.Read)
+	assert.Positive(t, v.Write)
+	assert.Empty(t, v.Error)
+	assert.Empty(t, v.Unknown)
+	for _, o := range []*doctor.Offset{v.Offset, r.Offset} {
+		require.NotNil(t, o)
+		assert.LessOrEqual(t, o.Ahead.Abs(), o.Error+time.Millisecond, "the same machine")
+	}
+	assert.Equal(t, doctor.Access{Path: "/locks", At: "/locks", Read: doctor.Granted, Create: doctor.Granted, Delete: doctor.Granted,
+		Write: doctor.Granted, Admin: doctor.Granted}, r.Access)
+	notFound(t, r, doctor.Danger)
+	found(t, r, doctor.Warning, "ZOOKEEPER-4925")
+
+	require.NoError(t, srv.Await(within(t, 10*time.Second), func() bool { return len(srv.Sessions()) == 0 }))
+	require.Empty(t, srv.Children("/locks"))
+	_, err := json.Marshal(r)
+	require.NoError(t, err)
+}
+
+func TestEachPermissionIsAskedForWithoutEffect(t *testing.T) {
+	srv := zktest.Run(t)
+	ctx := within(t, time.Minute)
+	admin, err := session.Open(ctx, srv.Addr(), session.Config{})
+	require.NoError(t, err)
+	defer admin.Close()
+	for perm, refused := range map[int32]func(doctor.Access) doctor.Verdict{
+		zk.PermRead:   func(a doctor.Access) doctor.Verdict { return a.Read },
+		zk.PermCreate: func(a doctor.Access) doctor.Verdict { return a.Create },
+		zk.PermDelete: func(a doctor.Access) doctor.Verdict { return a.Delete },
+		zk.PermWrite:  func(a doctor.Access) doctor.Verdict { return a.Write },
+		zk.PermAdmin:  func(a doctor.Access) doctor.Verdict { return a.Admin },
+	} {
+		path := fmt.Sprintf("/without-%d", perm)
+		_, err := admin.Create(ctx, path, []byte("data"), session.Persistent, zk.WorldACL(zk.PermAll&^perm))
+		require.NoError(t, err)
+		a := examine(t, srv.Addr(), doctor.Config{Path: path}).Access
+		assert.Equal(t, doctor.Refused, refused(a), path)
+		others := 0
+		for _, v := range []doctor.Verdict{a.Read, a.Write, a.Create, a.Delete, a.Admin} {
+			if v == doctor.Granted {
+				others++
+			}
+		}
+		if perm == zk.PermCreate { // without CREATE nobody can try DELETE
+			assert.Equal(t, doctor.Unknown, a.Delete)
+			others++
+		}
+		assert.Equal(t, 4, others, "%s: %+v", path, a)
+		require.Empty(t, srv.Children(path))
+		node, ok := srv.Node(path)
+		require.True(t, ok)
+		assert.Equal(t, "data", string(node.Data))
+	}
+}
+
+func TestWhatIsUnsafeIsFound(t *testing.T) {
+	for name, c := range map[string]struct {
+		server []zktest.Option
+		conf   doctor.Config
+		s      doctor.Severity
+		text   string
+	}{
+		"a tick that is longer than believed": {[]zktest.Option{zktest.WithTick(3 * time.Second)}, doctor.Config{},
+			doctor.Danger, "its tickTime is 3s, and the client believes 2s"},
+		"a shorter tick": {[]zktest.Option{zktest.WithTick(500 * time.Millisecond)}, doctor.Config{},
+			doctor.Note, "leases last longer if WithServerTick"},
+		"a minimum below two ticks": {[]zktest.Option{zktest.WithSessionTimeouts(time.Second, 40*time.Second)}, doctor.Config{},
+			doctor.Warning, "minSessionTimeout of 1s is below two ticks of 2s"},
+		"small packets": {[]zktest.Option{zktest.WithPacketLimit(1 << 16)}, doctor.Config{},
+			doctor.Danger, "takes no request of 1048575 bytes"},
+		"room for ephemerals": {nil, doctor.Config{Client: []zklock.Option{zklock.WithEphemeralBytes(4 << 20)}},
+			doctor.Danger, "may be a transaction that servers can't read"},
+		"a release that loses data": {[]zktest.Option{zktest.WithVersion(zktest.Version38)}, doctor.Config{},
+			doctor.Warning, "ZOOKEEPER-4785"},
+		"another timeout": {nil, doctor.Config{Client: []zklock.Option{zklock.WithSessionTimeout(time.Minute)}},
+			doctor.Note, "grants a session timeout of 40s, not the 1m0s"},
+		"a timeout of few ticks": {nil, doctor.Config{Client: []zklock.Option{zklock.WithSessionTimeout(6 * time.Second)}},
+			doctor.Warning, "below four ticks"},
+		"a path that is not there": {nil, doctor.Config{Path: "/a/b/c"},
+			doctor.Note, "/a/b/c does not exist; the first lock makes it below /"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := zktest.Run(t, c.server...)
+			found(t, examine(t, srv.Addr(), c.conf), c.s, c.text)
+		})
+	}
+}
+
+func TestAPacketLimitThatIsGivenIsWhatIsTried(t *testing.T) {
+	srv := zktest.Run(t, zktest.WithPacketLimit(1<<16))
+	for bytes, taken := range map[int]bool{1 << 16: true, 1<<16 + 1: false} {
+		r := examine(t, srv.Addr(), doctor.Config{Client: []zklock.Option{zklock.WithPacketLimit(bytes)}})
+		assert.Equal(t, taken, r.Servers[0].Packet, "%d bytes", bytes)
+	}
+}
+
+func TestUnequalServersAndOnesThatAreDownAreFound(t *testing.T) {
+	srv := zktest.Run(t)
+	f, err := srv.Follower()
+	require.NoError(t, err)
+	f.LimitSessions(4*time.Second, 20*time.Second)
+	down, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, down.Close())
+	r := examine(t, srv.Addr()+","+f.Addr()+","+down.Addr().String(), doctor.Config{})
+	require.Len(t, r.Servers, 3)
+	assert.Equal(t, []string{"leader", "follower", ""}, []string{r.Servers[0].Mode, r.Servers[1].Mode, r.Servers[2].Mode})
+	found(t, r, doctor.Danger, "servers differ in maxSessionTimeout")
+	found(t, r, doctor.Warning, down.Addr().String()+" does not serve this client: connection refused")
+}
+
+func TestAnEnsembleThatServesNobodyIsFound(t *testing.T) {
+	srv := zktest.Run(t)
+	srv.Inject(zktest.CloseBefore().Op(zktest.OpConnect))
+	r := examine(t, srv.Addr()+"/nowhere", doctor.Config{Patience: 2 * time.Second})
+	found(t, r, doctor.Danger, "no server serves this client")
+}
+
+func TestAChrootThatDoesNotExistIsFound(t *testing.T) {
+	srv := zktest.Run(t)
+	r := examine(t, srv.Addr()+"/app", doctor.Config{Path: "/locks"})
+	found(t, r, doctor.Danger, "the chroot /app does not exist: no lock can be taken")
+	r = examine(t, srv.Addr()+"/app", doctor.Config{Path: "/locks", Client: []zklock.Option{zklock.WithCreateChroot()}})
+	found(t, r, doctor.Note, "the chroot /app does not exist; the first lock makes it")
+	notFound(t, r, doctor.Danger)
+	require.Empty(t, srv.Children("/app"))
+}
+
+func TestTheAdminPortIsAskedWhereFourLetterWordsAreClosed(t *testing.T) {
+	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		switch req.URL.Path {
+		case "/commands/server_stats":
+			fmt.Fprint(w, `{"version":"3.9.4-abc, built on x","server_stats":{"server_state":"leader"}}`)
+		case "/commands/configuration":
+			fmt.Fprint(w, `{"tick_time":2000}`)
+		default:
+			http.NotFound(w, req)
+		}
+	}))
+	defer admin.Close()
+	_, text, err := net.SplitHostPort(admin.Listener.Addr().String())
+	require.NoError(t, err)
+	port, err := strconv.Atoi(text)
+	require.NoError(t, err)
+
+	srv := zktest.Run(t)
+	words := zklock.WithDialer(func(network, addr string, timeout time.Duration) (net.Conn, error) {
+		conn, err := net.DialTimeout(network, addr, timeout)
+		return &wordless{Conn: conn}, err
+	})
+	r := examine(t, srv.Addr(), doctor.Config{Client: []zklock.Option{words}, AdminPort: port})
+	assert.Equal(t, "3.9.4", r.Servers[0].Version)
+	assert.Equal(t, "leader", r.Servers[0].Mode)
+	assert.Equal(t, 2*time.Second, r.Servers[0].Tick)
+
+	r = examine(t, srv.Addr(), doctor.Config{Client: []zklock.Option{words}})
+	assert.Empty(t, r.Servers[0].Version)
+	assert.Equal(t, 4*time.Second, r.Servers[0].MinTimeout, "as granted")
+	found(t, r, doctor.Note, "can't tell version and mode: four-letter word srvr is not in the server's 4lw.commands.whitelist")
+	found(t, r, doctor.Note, "can't tell tick")
+	found(t, r, doctor.Note, "can't tell clock")
+}
+
+// wordless is a connection to a server that has four-letter words closed.
+type wordless struct {
+	net.Conn
+	answer io.Reader // to a word
+}
+
+func (c *wordless) Write(b []byte) (int, error) {
+	if len(b) == 4 {
+		c.answer = strings.NewReader(string(b) + " is not executed because it is not in the whitelist.")
+		return 4, nil
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *wordless) Read(b []byte) (int, error) {
+	if c.answer != nil {
+		return c.answer.Read(b)
+	}
+	return c.Conn.Read(b)
+}
+
+func TestWhatCannotWorkIsRefusedBeforeAnythingIsAsked(t *testing.T) {
+	for _, c := range []struct {
+		connect string
+		conf    doctor.Config
+		want    error
+	}{
+		{"", doctor.Config{}, session.ErrConfig},
+		{"a:1", doctor.Config{Path: "locks"}, session.ErrPath},
+		{"a:1", doctor.Config{Client: []zklock.Option{zklock.WithTLS(nil)}}, zklock.ErrOption},
+	} {
+		_, err := doctor.Examine(within(t, time.Second), c.connect, c.conf)
+		require.ErrorIs(t, err, c.want)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err := doctor.Examine(ctx, "127.0.0.1:1", doctor.Config{})
+	require.ErrorIs(t, err, context.Canceled)
+}

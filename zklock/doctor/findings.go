@@ -1,0 +1,211 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/zklock/locker/internal/releases"
+	"github.com/zklock/locker/session"
+)
+
+// apart is how far servers' clocks may be apart, beyond what the measurement leaves open.
+const apart = time.Second
+
+// findings judges what was found.
+func (x *examination) findings(r *Report) []Finding {
+	var all []Finding
+	for i := range r.Servers {
+		v := &r.Servers[i]
+		if v.Error != "" {
+			all = append(all, Finding{Warning, v.Addr, "does not serve this client: " + v.Error})
+			continue
+		}
+		all = append(all, x.ofServer(v)...)
+	}
+	all = append(all, unequal(r)...)
+	all = append(all, ofReleases(r)...)
+	all = append(all, ofClocks(r)...)
+	all = append(all, x.ofTimeout(r)...)
+	all = append(all, x.ofAccess(r)...)
+	if !slices.ContainsFunc(r.Servers, func(v Server) bool { return v.Error == "" }) {
+		all = append(all, Finding{Danger, "", "no server serves this client"})
+	}
+	rank := map[Severity]int{Danger: 0, Warning: 1, Note: 2}
+	slices.SortStableFunc(all, func(a, b Finding) int { return cmp.Compare(rank[a.Severity], rank[b.Severity]) })
+	return all
+}
+
+// ofServer judges one server that serves.
+func (x *examination) ofServer(v *Server) (found []Finding) {
+	say := func(s Severity, format string, args ...any) {
+		found = append(found, Finding{s, v.Addr, fmt.Sprintf(format, args...)})
+	}
+	tick := x.session.ServerTick
+	if tick == 0 {
+		tick = session.DefaultServerTick
+	}
+	switch {
+	case v.Tick > tick:
+		say(Danger, "its tickTime is %v, and the client believes %v: two clients may hold one lock. Give WithServerTick (--tick) %v", v.Tick, tick, v.Tick)
+	case v.Tick > 0 && v.MinTimeout < 2*v.Tick:
+		say(Warning, "its minSessionTimeout of %v is below two ticks of %v: a lease may outlast a session that is taken up there", v.MinTimeout, v.Tick)
+	case v.Tick == 0 && v.MinTimeout > 2*tick:
+		say(Warning, "grants no session timeout below %v, two of its ticks by default: if its tickTime is %v, give WithServerTick (--tick) that", v.MinTimeout, v.MinTimeout/2)
+	case v.Tick == 0 && v.MinTimeout < 2*tick:
+		say(Note, "grants session timeouts down to %v: its tickTime is %v by default, and leases last longer if WithServerTick (--tick) says so", v.MinTimeout, v.MinTimeout/2)
+	case v.Tick > 0 && v.Tick < tick:
+		say(Note, "its tickTime is %v, and the client believes %v: leases last longer if WithServerTick (--tick) says so", v.Tick, tick)
+	}
+	if !v.Packet {
+		say(Danger, "takes no request of %d bytes: its jute.maxbuffer is smaller. Give WithPacketLimit its value, or long requests cost the connection again and again", x.packet())
+	}
+	if room := x.session.EphemeralBytes; room > x.packet() {
+		say(Danger, "WithEphemeralBytes is %d, above the packet limit of %d: the end of one session may be a transaction that servers can't read, and stop at for good", room, x.packet())
+	}
+	for _, what := range v.Unknown {
+		say(Note, "can't tell %s", what)
+	}
+	return found
+}
+
+// unequal compares the servers' limits.
+func unequal(r *Report) (found []Finding) {
+	for name, of := range map[string]func(*Server) time.Duration{
+		"minSessionTimeout": func(v *Server) time.Duration { return v.MinTimeout },
+		"maxSessionTimeout": func(v *Server) time.Duration { return v.MaxTimeout },
+		"tickTime":          func(v *Server) time.Duration { return v.Tick },
+	} {
+		var figures []string
+		differ, first := false, time.Duration(0)
+		for i := range r.Servers {
+			v := &r.Servers[i]
+			d := of(v)
+			if d == 0 {
+				continue
+			}
+			figures = append(figures, v.Addr+" "+d.String())
+			differ = differ || first != 0 && d != first
+			first = d
+		}
+		if differ {
+			found = append(found, Finding{Danger, "", "servers differ in " + name + ": " + strings.Join(figures, ", ") +
+				". A session that moves to a server with a smaller one may end before its lease"})
+		}
+	}
+	slices.SortFunc(found, func(a, b Finding) int { return cmp.Compare(a.Text, b.Text) })
+	return found
+}
+
+// ofReleases names the bugs that lose data.
+func ofReleases(r *Report) (found []Finding) {
+	servers := map[string][]string{}
+	for _, v := range r.Servers {
+		if v.Version != "" {
+			servers[v.Version] = append(servers[v.Version], v.Addr)
+		}
+	}
+	for version, addrs := range servers {
+		number, ok := releases.Parse(version)
+		if !ok {
+			found = append(found, Finding{Note, "", "the release " + version + " is not one of Apache ZooKeeper's: its bugs are not known here"})
+			continue
+		}
+		var fixed []string
+		for _, t := range releases.Open(number) {
+			if len(t.Fixed) > 0 {
+				fixed = append(fixed, t.ID+": "+t.What)
+			}
+		}
+		if len(fixed) > 0 {
+			found = append(found, Finding{Warning, strings.Join(addrs, ","), "ZooKeeper " + version + " can lose data, and " + releases.First +
+				" is the first release without these bugs: " + strings.Join(fixed, "; ")})
+		}
+	}
+	if len(servers) > 1 {
+		found = append(found, Finding{Note, "", "servers run different releases"})
+	}
+	slices.SortFunc(found, func(a, b Finding) int { return cmp.Compare(a.Text, b.Text) })
+	return found
+}
+
+// ofClocks compares the servers' clocks.
+func ofClocks(r *Report) []Finding {
+	var low, high *Server
+	for i := range r.Servers {
+		v := &r.Servers[i]
+		if v.Offset == nil {
+			continue
+		}
+		if low == nil || v.Offset.Ahead < low.Offset.Ahead {
+			low = v
+		}
+		if high == nil || v.Offset.Ahead > high.Offset.Ahead {
+			high = v
+		}
+	}
+	if low == nil || low == high {
+		return nil
+	}
+	if d := high.Offset.Ahead - low.Offset.Ahead; d > apart+high.Offset.Error+low.Offset.Error {
+		return []Finding{{Warning, "", fmt.Sprintf("the clock of %s is %v ahead of that of %s: locks do not mind, but the dates of znodes, by which Once counts its periods, jump when the leader changes",
+			high.Addr, d.Round(time.Millisecond), low.Addr)}}
+	}
+	return nil
+}
+
+// ofTimeout holds the session timeout that is asked for against ticks and limits.
+func (x *examination) ofTimeout(r *Report) (found []Finding) {
+	for i := range r.Servers {
+		v := &r.Servers[i]
+		if v.Error != "" {
+			continue
+		}
+		granted := min(max(r.Asked, v.MinTimeout), v.MaxTimeout)
+		if granted != r.Asked {
+			found = append(found, Finding{Note, v.Addr, fmt.Sprintf("grants a session timeout of %v, not the %v that the client asks for", granted, r.Asked)})
+		}
+		if v.Tick > 0 && granted < 4*v.Tick {
+			found = append(found, Finding{Warning, v.Addr, fmt.Sprintf("a session timeout of %v is below four ticks of %v: a hold is lost, safely, when its server hangs", granted, v.Tick)})
+		}
+	}
+	return found
+}
+
+// ofAccess judges the permissions at the path.
+func (x *examination) ofAccess(r *Report) (found []Finding) {
+	a := r.Access
+	if a.Path == "" {
+		return nil // no server was there to be asked
+	}
+	say := func(s Severity, format string, args ...any) {
+		found = append(found, Finding{Severity: s, Text: fmt.Sprintf(format, args...)})
+	}
+	switch {
+	case a.Error != "":
+		say(Warning, "%s: can't tell all permissions: %s", a.Path, a.Error)
+	case a.At == "" && x.session.CreateChroot:
+		say(Note, "the chroot %s does not exist; the first lock makes it, if it may", x.chroot)
+		return found
+	case a.At == "":
+		say(Danger, "the chroot %s does not exist: no lock can be taken before it is made, or WithCreateChroot is given", x.chroot)
+		return found
+	case a.At != a.Path:
+		say(Note, "%s does not exist; the first lock makes it below %s, if it may", a.Path, a.At)
+	}
+	if a.Create == Refused {
+		say(Danger, "%s: CREATE is refused: no lock can be taken", a.At)
+	}
+	if a.Delete == Refused {
+		say(Danger, "%s: DELETE is refused: a lock is freed only by the end of its session", a.At)
+	}
+	if a.Read == Refused {
+		say(Danger, "%s: READ is refused: nobody can see whose turn it is", a.At)
+	}
+	if a.Write == Refused {
+		say(Note, "%s: WRITE is refused, which semaphores and WithLockDelay need", a.At)
+	}
+	return found
+}

@@ -1,0 +1,204 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/internal/releases"
+	"github.com/zklock/locker/internal/text"
+	"github.com/zklock/locker/internal/trusted"
+	"github.com/zklock/locker/session"
+)
+
+// server examines one server, within x.Patience.
+func (x *examination) server(ctx context.Context, addr string) Server {
+	ctx, cancel := context.WithTimeout(ctx, x.Patience)
+	defer cancel()
+	v := Server{Addr: addr}
+	v.Error = said(x.limits(ctx, &v))
+	if x.words(ctx, &v); v.Error == "" {
+		v.Error = said(x.speed(ctx, &v))
+	}
+	return v
+}
+
+// said is an error as a report has it.
+func said(err error) string {
+	if err == nil {
+		return ""
+	}
+	return text.Foreign(err.Error())
+}
+
+// limits finds out by what the server grants, and how its clock stands, on throwaway sessions without znodes.
+func (x *examination) limits(ctx context.Context, v *Server) error {
+	short, err := session.OpenProbe(ctx, trusted.Caller{}, x.session, v.Addr, time.Millisecond)
+	if err != nil {
+		return err
+	}
+	v.MinTimeout = short.Granted
+	if err := short.Close(); err != nil {
+		return fmt.Errorf("closing a session: %w", err)
+	}
+	long, err := session.OpenProbe(ctx, trusted.Caller{}, x.session, v.Addr, 24*time.Hour)
+	if err != nil {
+		return err
+	}
+	v.MaxTimeout = long.Granted
+	v.Offset = x.clock(ctx, v, long)
+	if err := long.Takes(x.packet()); err != nil {
+		_ = long.Close() // with the connection it has gone already; a session without znodes runs out by itself
+		return nil       // what it means is the findings' to say
+	}
+	v.Packet = true
+	return long.Close()
+}
+
+// packet is the longest request that the client sends.
+func (x *examination) packet() int {
+	if x.session.PacketLimit > 0 {
+		return x.session.PacketLimit
+	}
+	return session.DefaultPacketLimit
+}
+
+// clock reads, from the server's list of connections, when by its own clock the probe's was accepted.
+func (x *examination) clock(ctx context.Context, v *Server, p *session.Probe) *Offset {
+	answer, err := session.FourLetter(ctx, trusted.Caller{}, x.session, v.Addr, "cons")
+	if err != nil {
+		v.unknown("clock", err)
+		return nil
+	}
+	for line := range strings.Lines(answer) {
+		if !strings.Contains(line, fmt.Sprintf("sid=0x%x,", uint64(p.ID))) {
+			continue
+		}
+		_, est, _ := strings.Cut(line, ",est=")
+		est, _, _ = strings.Cut(est, ",")
+		if ms, err := strconv.ParseInt(est, 10, 64); err == nil {
+			return offset(time.UnixMilli(ms), p.Sent, p.Answered)
+		}
+	}
+	v.unknown("clock", errWord("cons", answer))
+	return nil
+}
+
+// offset compares a clock that was read between two instants of ours. Clocks are read in milliseconds.
+func offset(theirs, from, to time.Time) *Offset {
+	half := to.Sub(from) / 2
+	return &Offset{Ahead: theirs.Sub(from.Add(half).Round(0)), Error: half + time.Millisecond}
+}
+
+// errWord says why a four-letter word told nothing.
+func errWord(word, answer string) error {
+	switch {
+	case strings.Contains(answer, "is not executed because"):
+		return fmt.Errorf("four-letter word %s is not in the server's 4lw.commands.whitelist", word)
+	case answer == "":
+		return fmt.Errorf("no answer to the four-letter word %s", word)
+	case strings.Contains(answer, "not currently serving requests"):
+		return errors.New("the server serves no requests: it has no quorum")
+	}
+	return fmt.Errorf("can't read the answer to the four-letter word %s", word)
+}
+
+func (v *Server) unknown(what string, why error) {
+	v.Unknown = append(v.Unknown, what+": "+said(why))
+}
+
+// words asks what only four-letter words tell, or the admin port.
+func (x *examination) words(ctx context.Context, v *Server) {
+	srvr, err := session.FourLetter(ctx, trusted.Caller{}, x.session, v.Addr, "srvr")
+	if err == nil {
+		v.Version, v.Mode = field(srvr, "Zookeeper version: "), field(srvr, "Mode: ")
+		if v.Version == "" {
+			err = errWord("srvr", srvr)
+		}
+	}
+	conf, confErr := session.FourLetter(ctx, trusted.Caller{}, x.session, v.Addr, "conf")
+	if confErr == nil {
+		ms, parseErr := strconv.Atoi(field(conf, "tickTime="))
+		v.Tick = time.Duration(ms) * time.Millisecond
+		if parseErr != nil {
+			confErr = errWord("conf", conf)
+		}
+	}
+	if (err != nil || confErr != nil) && x.AdminPort > 0 {
+		if adminErr := x.admin(ctx, v); adminErr != nil {
+			err, confErr = both(err, adminErr), both(confErr, adminErr)
+		} else {
+			err, confErr = nil, nil
+		}
+	}
+	if err != nil {
+		v.unknown("version and mode", err)
+	}
+	if confErr != nil {
+		v.unknown("tick", confErr)
+	}
+	if number, ok := releases.Parse(v.Version); ok {
+		v.Version = number.String()
+	} else {
+		v.Version = text.Short(v.Version, 60)
+	}
+}
+
+// both says why neither way told something; nil when the first did.
+func both(word, admin error) error {
+	if word == nil {
+		return nil
+	}
+	return fmt.Errorf("%w; admin port: %w", word, admin)
+}
+
+// field returns the rest of the line that begins with key.
+func field(answer, key string) string {
+	for line := range strings.Lines(answer) {
+		if value, ok := strings.CutPrefix(line, key); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// speed opens a session as the client would, and measures a read and a write.
+func (x *examination) speed(ctx context.Context, v *Server) error {
+	s, err := x.open(ctx, v.Addr)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	began := time.Now()
+	if _, err := s.Exists(ctx, "/"); err != nil && !answered(err) {
+		return err
+	}
+	v.Read = time.Since(began)
+	began = time.Now()
+	// Through the leader, and without effect: what does not exist is deleted.
+	if err := s.Delete(ctx, missing(began), -1); err != nil && !answered(err) {
+		return err
+	}
+	v.Write = time.Since(began)
+	return nil
+}
+
+// missing names a znode that nobody has.
+func missing(now time.Time) string { return fmt.Sprintf("/zklock-doctor-%x", now.UnixNano()) }
+
+// answered reports whether err is a server's verdict on an operation that it understood.
+func answered(err error) bool {
+	return errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth)
+}
+
+// open opens a session with one server. Its lease is of no interest, so any tick will do.
+func (x *examination) open(ctx context.Context, addr string) (*session.Session, error) {
+	conf := x.session
+	conf.ServerTick, conf.Logger, conf.OnState = time.Millisecond, nil, nil
+	return session.Open(ctx, addr+x.chroot, conf)
+}

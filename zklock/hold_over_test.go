@@ -1,0 +1,145 @@
+package zklock_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/zklock"
+)
+
+func TestAHoldThatHasEndedSaysWhyAndAsksNothing(t *testing.T) {
+	for name, k := range map[string]struct {
+		end  func(s *sim, c *simClient, h *zklock.Hold)
+		want error
+		lost bool
+	}{
+		"unlocked": {func(s *sim, _ *simClient, h *zklock.Hold) { s.unlock(h) }, zklock.ErrUnlocked, false},
+		"closed":   {func(s *sim, c *simClient, _ *zklock.Hold) { require.NoError(s, c.Close()) }, zklock.ErrClosed, false},
+		"held for too long": {func(_ *sim, _ *simClient, h *zklock.Hold) { <-h.Context().Done() },
+			zklock.ErrMaxHold, true},
+		"session expired": {func(s *sim, c *simClient, h *zklock.Hold) {
+			require.NoError(s, s.srv.Expire(c.id()))
+			<-h.Context().Done()
+		}, zklock.ErrSessionExpired, true},
+		"znode deleted": {func(s *sim, _ *simClient, h *zklock.Hold) {
+			time.Sleep(time.Second) // until it is watched
+			require.NoError(s, s.srv.Delete(h.Node()))
+			<-h.Context().Done()
+		}, zklock.ErrNodeDeleted, true},
+		"nothing heard": {func(s *sim, _ *simClient, h *zklock.Hold) {
+			s.srv.Leader().Down()
+			<-h.Context().Done()
+		}, zklock.ErrLeaseOver, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simTest(t, func(s *sim) {
+				c := s.client()
+				l, err := c.Election(s.dir("/l"), zklock.WithMaxHold(time.Hour)).Campaign(s.Context(), []byte("v"))
+				require.NoError(s, err)
+				token, node := l.Token(), l.Node()
+				k.end(s, c, l.Hold)
+
+				require.ErrorIs(s, l.Err(), k.want)
+				require.Equal(s, l.Err(), context.Cause(l.Context()))
+				asked := s.srv.Requests()
+				_, multiErr := l.Multi(s.Context(), &zk.CreateRequest{Path: "/done", Acl: zk.WorldACL(zk.PermAll)})
+				for op, err := range map[string]error{"check": l.Check(s.Context()), "multi": multiErr, "proclaim": l.Proclaim(s.Context(), []byte("w"))} {
+					require.ErrorIs(s, err, k.want, op)
+					require.ErrorContains(s, err, "zklock: "+op+" /l: ")
+					require.Equal(s, k.lost, errors.Is(err, zklock.ErrLost), "%s: %v", op, err)
+					require.NotErrorIs(s, err, zklock.ErrUnknownOutcome, op)
+				}
+				require.Equal(s, asked, s.srv.Requests(), "they are answered without a request")
+				require.Equal(s, token, l.Token())
+				require.Equal(s, node, l.Node())
+			})
+		})
+	}
+}
+
+// A hold whose ensemble is silent ends a twenty-fifth of the timeout before the instant that SafeUntil promised.
+func TestTheContextEndsBeforeSafeUntilByATwentyFifthOfTheTimeout(t *testing.T) {
+	simTest(t, func(s *sim) {
+		c := s.client()
+		h := s.lock(c.Mutex(s.dir("/l")))
+		timeout := c.session().Timeout()
+		time.Sleep(time.Minute)
+		s.srv.Leader().Down()
+		<-h.Context().Done()
+		require.ErrorIs(s, h.Err(), zklock.ErrLeaseOver)
+		lead := time.Until(h.SafeUntil())
+		require.InDelta(s, timeout/25, lead, float64(5*time.Millisecond))
+	})
+}
+
+// Whatever ends a hold at the moment of its Unlock, that returns nil or an error that names the call and the lock, and
+// matches the cause of the context's end.
+func TestAnUnlockThatMeetsTheEndOfItsHoldNamesTheCallAndTheLock(t *testing.T) {
+	ends := map[string]func(s *sim, c *simClient, h *zklock.Hold){
+		"closed":            func(s *sim, c *simClient, _ *zklock.Hold) { _ = c.Close() },
+		"held for too long": func(*sim, *simClient, *zklock.Hold) { time.Sleep(time.Second) },
+		"session expired":   func(s *sim, c *simClient, _ *zklock.Hold) { _ = s.srv.Expire(c.Status().Session.ID) },
+		"znode deleted":     func(s *sim, _ *simClient, h *zklock.Hold) { _ = s.srv.Delete(h.Node()) }, // gone by itself, perhaps
+	}
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			for _, opts := range [][]zklock.LockOption{nil, {zklock.WithLocalHandoff(2)}} {
+				simTest(t, func(s *sim) {
+					c := s.client()
+					h := s.lock(c.Mutex(s.dir("/l"), append(opts, zklock.WithMaxHold(time.Second))...))
+					var both sync.WaitGroup
+					both.Go(func() { end(s, c, h) })
+					if name == "held for too long" {
+						time.Sleep(time.Second)
+					}
+					err := h.Unlock(s.Context())
+					both.Wait()
+					if err != nil {
+						require.ErrorContains(s, err, "zklock: unlock /l: ")
+						require.True(s, errors.Is(err, zklock.ErrLost) || errors.Is(err, zklock.ErrClosed), "%v", err)
+					}
+					if why := context.Cause(h.Context()); !errors.Is(why, zklock.ErrUnlocked) {
+						require.ErrorIs(s, err, why)
+					}
+				})
+			}
+		})
+	}
+}
+
+// The write lock becomes a read lock while its holds write: each Multi is carried out under the one or the other znode, or
+// says that its own hold was released.
+func TestAMultiDuringADowngradeIsCarriedOutOrSaysThatTheHoldWasReleased(t *testing.T) {
+	simTest(t, func(s *sim) {
+		m := s.client().RWMutex(s.dir("/l"), zklock.WithReentrancy())
+		s.dir("/data")
+		for range 100 {
+			w, err := m.Lock(s.Context())
+			require.NoError(s, err)
+			r, err := m.RLock(w.Context())
+			require.NoError(s, err)
+			var all sync.WaitGroup
+			for _, h := range []*zklock.Hold{w, r} {
+				all.Go(func() {
+					for range 3 {
+						_, err := h.Multi(s.Context(), &zk.SetDataRequest{Path: "/data", Version: -1})
+						if h == r {
+							require.NoError(s, err)
+						} else if err != nil {
+							require.ErrorIs(s, err, zklock.ErrUnlocked)
+						}
+					}
+				})
+			}
+			all.Go(func() { s.unlock(w) })
+			all.Wait()
+			s.unlock(r)
+		}
+	})
+}

@@ -1,0 +1,161 @@
+package zklock_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zktest"
+)
+
+func TestLocksFindsWhatIsInUseBelowARoot(t *testing.T) {
+	simTest(t, func(s *sim) {
+		c := s.client()
+		for _, p := range []string{"/app", "/app/unused", "/app/deep", "/other"} {
+			require.NoError(s, s.srv.Create(p, nil))
+		}
+		h := s.lock(c.Mutex("/app/a", zklock.WithOwner("me")))
+		waits := simGo(s.Context(), s.client().Mutex("/app/a").Lock)
+		synctest.Wait()
+		p, err := c.Semaphore("/app/deep/s", 3).Acquire(s.Context(), 2)
+		require.NoError(s, err)
+		s.lock(c.Mutex("/other/b"))
+
+		found, err := c.Locks(s.Context(), "/app")
+		require.NoError(s, err)
+		require.Len(s, found.Locks, 2)
+		require.Equal(s, "/app/a", found.Locks[0].Path)
+		require.Equal(s, 1, found.Locks[0].Holding)
+		require.Equal(s, 1, found.Locks[0].Waiting)
+		require.Len(s, found.Locks[0].Contenders, 1, "one that holds")
+		require.Equal(s, "me", found.Locks[0].Contenders[0].Owner)
+		require.Equal(s, zklock.KindSemaphore, found.Locks[1].Kind)
+		require.Equal(s, 3, found.Locks[1].Permits)
+		require.False(s, found.Cut)
+		require.Zero(s, found.Hidden)
+
+		found, err = c.Locks(s.Context(), "/", zklock.SearchRows(5))
+		require.NoError(s, err)
+		require.Len(s, found.Locks, 3)
+		require.Len(s, found.Locks[0].Contenders, 2)
+		found, err = c.Locks(s.Context(), "/app", zklock.SearchDepth(1))
+		require.NoError(s, err)
+		require.Len(s, found.Locks, 1)
+		require.True(s, found.Cut)
+		found, err = c.Locks(s.Context(), "/app", zklock.SearchZnodes(2))
+		require.NoError(s, err)
+		require.Equal(s, 2, found.Looked)
+		require.True(s, found.Cut)
+
+		s.unlock(p)
+		s.unlock(h)
+		s.unlock(waits.get(s))
+		found, err = c.Locks(s.Context(), "/app")
+		require.NoError(s, err)
+		require.Empty(s, found.Locks)
+	})
+}
+
+func TestLocksLeavesOutWhatMayNotBeReadAndSaysSo(t *testing.T) {
+	simTest(t, func(s *sim) {
+		alice, bob := s.client(zklock.WithAuth("digest", []byte("alice:a"))), s.client()
+		require.NoError(s, s.srv.Create("/app", nil))
+		s.lock(alice.Mutex("/app/closed", zklock.WithACL(zk.ACL{Perms: zk.PermAll, Scheme: "auth"})))
+		s.lock(bob.Mutex("/app/open"))
+		found, err := bob.Locks(s.Context(), "/app")
+		require.NoError(s, err)
+		require.Len(s, found.Locks, 1)
+		require.Equal(s, 1, found.Hidden)
+		_, err = bob.Locks(s.Context(), "/app/closed")
+		require.ErrorIs(s, err, zk.ErrNoAuth, "an empty list would say that nobody holds it")
+	})
+}
+
+func TestLocksRefusesLimitsThatLeaveNothing(t *testing.T) {
+	simTest(t, func(s *sim) {
+		c := s.client()
+		for _, o := range []zklock.SearchOption{zklock.SearchZnodes(0), zklock.SearchDepth(-1), zklock.SearchRows(-1)} {
+			_, err := c.Locks(s.Context(), "/", o)
+			require.ErrorIs(s, err, zklock.ErrOption)
+		}
+		_, err := c.Locks(s.Context(), "no path")
+		require.ErrorIs(s, err, zklock.ErrPath)
+		ctx, cancel := context.WithCancel(s.Context())
+		cancel()
+		_, err = c.Locks(ctx, "/")
+		require.ErrorIs(s, err, context.Canceled)
+	})
+}
+
+func TestWaitFreeReturnsWhenNobodyIsInLine(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dir, a, b := s.dir("/locks/a"), s.client(), s.client()
+		require.NoError(s, a.WaitFree(s.Context(), dir))
+		require.NoError(s, a.WaitFree(s.Context(), "/nowhere"))
+		h := s.lock(a.Mutex(dir))
+		next := simGo(s.Context(), a.Mutex(dir).Lock)
+		synctest.Wait()
+		done := make(chan error, 1)
+		go func() { done <- b.WaitFree(s.Context(), dir) }()
+		synctest.Wait()
+		looked := s.srv.Requests()[zktest.OpSync]
+		s.unlock(h)
+		h = next.get(s)
+		time.Sleep(time.Minute)
+		require.Empty(s, done)
+		require.Equal(s, looked, s.srv.Requests()[zktest.OpSync], "a line that moves does not wake it")
+		require.NoError(s, s.srv.Expire(b.id())) // it goes on in the next session
+		time.Sleep(time.Minute)
+		require.Empty(s, done)
+		s.unlock(h)
+		require.NoError(s, <-done)
+		synctest.Wait()
+		require.Zero(s, s.srv.WatchCount())
+	})
+}
+
+func TestWaitFreeThatIsOutOfTimeSaysThatItWasBusy(t *testing.T) {
+	simTest(t, func(s *sim) {
+		dir, c := s.dir("/locks/a"), s.client()
+		h := s.lock(c.Mutex(dir))
+		ctx, cancel := context.WithTimeout(s.Context(), time.Second)
+		defer cancel()
+		err := c.WaitFree(ctx, dir)
+		require.ErrorIs(s, err, context.DeadlineExceeded)
+		require.ErrorIs(s, err, zklock.ErrBusy)
+		require.ErrorContains(s, err, "1 in line")
+		require.ErrorIs(s, c.WaitFree(s.Context(), "/"), zklock.ErrPath)
+		s.unlock(h)
+		synctest.Wait()
+		require.Zero(s, s.srv.WatchCount())
+		require.NoError(s, c.Close())
+		require.ErrorIs(s, c.WaitFree(s.Context(), dir), zklock.ErrClosed)
+	})
+}
+
+// Whoever may not read the last one in line is not told of its end, and must not wait for ever.
+func TestWaitFreeLooksAgainWhereItIsNotTold(t *testing.T) {
+	for _, version := range []zktest.Version{zktest.Version38, zktest.Version39} {
+		t.Run(fmt.Sprint(version), func(t *testing.T) {
+			simTest(t, func(s *sim) {
+				require.NoError(s, s.srv.Create("/l", nil))
+				alice, bob := s.client(zklock.WithAuth("digest", []byte("alice:a"))), s.client()
+				h := s.lock(alice.Mutex("/l", zklock.WithACL(zk.ACL{Perms: zk.PermAll, Scheme: "auth"})))
+				done := make(chan error, 1)
+				go func() { done <- bob.WaitFree(s.Context(), "/l") }()
+				time.Sleep(time.Hour)
+				require.Empty(s, done)
+				s.unlock(h)
+				at := time.Now()
+				require.NoError(s, <-done)
+				require.LessOrEqual(s, time.Since(at), 2*unreadPause)
+			}, zktest.WithVersion(version))
+		})
+	}
+}

@@ -1,0 +1,284 @@
+package zklock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/session"
+)
+
+// Once runs a job once in the whole fleet: once for each key (Do), or not again within some time (Every). A lock alone is
+// not enough: a host that comes after the first has finished, because its clock is late or because it waited, finds the
+// lock free and runs the job again. So Once keeps, beside the lock at its path, a record of the last runs, and reads it
+// while it holds the lock.
+//
+// # The record
+//
+// It is one persistent znode for each job, the path with ".done" behind it: no child of the lock's directory, where
+// contenders of other libraries would find it in their lists and WithContainer or an empty directory's renewal would take
+// it along. Its data are JSON, of the last runs only (WithRemembered). It is written by Hold.Multi, so a host that has
+// lost the lock writes nothing. Delete it to let the job run again.
+//
+// # At least once, or at most once
+//
+// The run is recorded when the function has returned nil: a run that fails, crashes, or loses the lock is made again by
+// the next caller, and so may be made twice in part. A function that is not idempotent should write with the token, or
+// with Hold.Multi. With WithAtMostOnce the run is recorded before the function is called: it is never made twice, and one
+// that fails or crashes is never made again.
+//
+// Like a Mutex it is a description, and its methods may be called concurrently.
+type Once struct {
+	m      Mutex
+	record string // the znode
+}
+
+const recordSuffix = ".done"
+
+// Once returns the job whose lock is at path, the same lock as Mutex's. It does no I/O; a path or option that can't work
+// is reported by every call (ErrPath, ErrOption). The options are those of a Mutex, and WithAtMostOnce and
+// WithRemembered. WithACL is the record's access list, too; a client that runs the job needs READ and WRITE on it, and
+// CREATE in the directory of path while there is no record. WithVerifiedACL does not check the record.
+func (c *Client) Once(path string, opts ...LockOption) *Once {
+	return &Once{*c.Mutex(path, append(opts[:len(opts):len(opts)], forOnce)...), path + recordSuffix}
+}
+
+// Do runs fn for key (a date, a migration's number, a message's id) unless that has been done before, by any host. It
+// looks at the record, waits for the lock as Mutex.Lock does, looks again, and calls fn as Mutex.Do does. The key is 1 to
+// 128 bytes of printable UTF-8.
+//
+// Nil: fn has returned nil while the lock was held, and the run is recorded. ErrDone: the record has the key, and fn was
+// not called; errors.As with *DoneError gives who did it, when, and with which token. Other errors are Mutex.Do's: one
+// that matches ErrNotRun says that fn was not called, any other one that it was. An error of fn's own is returned
+// unchanged, and the run is then recorded only with WithAtMostOnce. When fn has returned nil and the run could not be
+// recorded the error says so, and matches ErrLost when the lock was lost; ErrUnknownOutcome when it may have been
+// recorded all the same. With WithAtMostOnce an error may match both ErrNotRun and ErrUnknownOutcome: the run may have
+// been recorded and is not made. ErrConflict: the record has data that are not a record.
+//
+// It blocks as Mutex.Do does. Before fn is called it also waits, while there is no connection, until ctx or the hold has
+// ended. After fn has returned nil it waits until the run is recorded or the hold has ended, also when ctx is over, since
+// what was done should be recorded: without a connection that is until the lease ends, less than a session timeout. (With
+// WithAtMostOnce nothing is recorded then.) It costs one read when the key is done; else a lock, two reads and two writes.
+// WithWait bounds the first look and then the waiting.
+func (o *Once) Do(ctx context.Context, key string, fn func(ctx context.Context) error) error {
+	return o.do(ctx, key, 0, fn)
+}
+
+// Every runs fn unless the last recorded run began less than d ago; then it returns ErrDone. Otherwise it is like Do.
+//
+// Both times are the ensemble's: that of a write just before the last run called fn, and that of a write by this call
+// once it holds the lock, however long it has waited. Clients' clocks do not count. The leader's clock does, and each
+// time another server may lead: differences and adjustments of the servers' clocks shorten or lengthen d. So make d less
+// than the period that you mean, by more than the skew of servers and clients: 20 h for a nightly job. A last run in the
+// future, recorded while a leader's clock was ahead, counts as less than d ago.
+func (o *Once) Every(ctx context.Context, d time.Duration, fn func(ctx context.Context) error) error {
+	o.use().need(ctx)
+	if d <= 0 && o.m.lock.err == nil {
+		return notRunError{o.fail(fmt.Errorf("%w: every %v: is not positive", ErrOption, d))}
+	}
+	return o.do(ctx, "", d, fn)
+}
+
+// Runs returns the runs that are recorded, the oldest first; none when there is no record. It is one read, of the
+// connected server.
+func (o *Once) Runs(ctx context.Context) ([]Run, error) {
+	o.use().need(ctx)
+	if err := o.m.lock.err; err != nil {
+		return nil, o.fail(err)
+	}
+	s, err := o.m.lock.c.Session(ctx)
+	if err != nil {
+		return nil, o.fail(err)
+	}
+	runs, _, err := o.read(ctx, s)
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return nil, o.fail(err)
+	}
+	return runs, nil
+}
+
+// do is Do with a key, or, with d, Every.
+func (o *Once) do(ctx context.Context, key string, d time.Duration, fn func(ctx context.Context) error) error {
+	o.use().need(ctx)
+	if d == 0 && o.m.lock.err == nil {
+		if err := checkKey(key); err != nil {
+			return notRunError{o.fail(err)}
+		}
+		if err := o.look(ctx, key); err != nil {
+			return notRunError{o.fail(err)}
+		}
+	}
+	h, err := o.m.Lock(ctx)
+	if err != nil {
+		return notRunError{err}
+	}
+	var refused error // why fn was not called
+	err = h.do(ctx, func(work context.Context) error {
+		var r recording
+		if r, refused = o.prepare(work, h, key, d); refused != nil {
+			return nil
+		}
+		if o.m.lock.o.atMostOnce {
+			if refused = r.write(work); refused != nil {
+				return nil
+			}
+			return fn(work)
+		}
+		if err := fn(work); err != nil {
+			return err
+		}
+		// Also when ctx is over: what was done is to be recorded as long as the lock is held.
+		if err := r.write(h.Context()); err != nil {
+			return o.fail(fmt.Errorf("the function has returned nil, and the run is not known to be recorded: %w", err))
+		}
+		return nil
+	})
+	if refused != nil {
+		return notRunError{o.fail(refused)}
+	}
+	return err
+}
+
+// look returns a DoneError when the record has the key, as the connected server knows it, so that nobody queues for that.
+func (o *Once) look(ctx context.Context, key string) error {
+	if w := o.m.lock.o.wait; w > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, w)
+		defer cancel()
+	}
+	s, err := o.m.lock.c.Session(ctx)
+	if err != nil {
+		return err
+	}
+	runs, _, err := o.read(ctx, s)
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return done(runs, key)
+}
+
+// prepare decides, for the holder, whether the job is to run, by a record that is the last one and not to be changed by
+// anybody else, and returns what is to be recorded.
+func (o *Once) prepare(ctx context.Context, h *Hold, key string, d time.Duration) (recording, error) {
+	r := recording{o: o, h: h}
+	for {
+		// By the hold's own session: its server has seen the end of the holder before us, and so what that one wrote.
+		runs, stat, err := o.read(ctx, h.ctx.s)
+		if errors.Is(err, zk.ErrNoNode) {
+			if err = r.multi(ctx, &zk.CreateRequest{Path: o.record, Data: encodeRuns(nil), Acl: o.m.lock.o.acl}); errors.Is(err, zk.ErrNodeExists) {
+				continue
+			}
+		} else if err == nil {
+			if err = done(runs, key); d == 0 && err != nil {
+				return r, err
+			}
+			// The record as it is, again: the answer has the leader's clock, and says that nobody has written it since.
+			err = r.multi(ctx, &zk.SetDataRequest{Path: o.record, Data: encodeRuns(runs), Version: stat.Version})
+		}
+		switch {
+		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode), r.unknown(ctx, err):
+			continue
+		case err != nil:
+			return r, err
+		case r.stat == nil: // it was made: now it can be read
+			continue
+		}
+		began := time.UnixMilli(r.stat.Mtime)
+		if d > 0 {
+			if err := doneSince(runs, began, d); err != nil {
+				return r, err
+			}
+		}
+		r.run, r.runs, r.version = newRun(key, h.Token(), o.m.lock.o.owner, began), runs, r.stat.Version
+		return r, nil
+	}
+}
+
+// recording is a run that is to be recorded, once.
+type recording struct {
+	o       *Once
+	h       *Hold
+	run     Run
+	runs    []Run // what the record has
+	version int32 // of the record
+	stat    *zk.Stat
+}
+
+// multi carries out a write in the holder's name and keeps what it says of the record.
+func (r *recording) multi(ctx context.Context, op any) error {
+	r.stat = nil
+	resps, err := r.h.Multi(ctx, op)
+	if err == nil && len(resps) == 1 {
+		r.stat = resps[0].Stat
+	}
+	return err
+}
+
+// unknown reports whether err leaves open what became of a write, and it can be found out.
+func (r *recording) unknown(ctx context.Context, err error) bool {
+	return errors.Is(err, ErrUnknownOutcome) && ctx.Err() == nil && r.h.Err() == nil
+}
+
+// write records the run. A write whose reply is lost is made again with the version that it would have changed: the
+// leader refuses it if the first one was carried out, and then the record has the run.
+func (r *recording) write(ctx context.Context) error {
+	o := r.o
+	lost := false // the reply of an earlier one
+	for {
+		runs := append(r.runs[max(0, len(r.runs)+1-o.m.lock.o.remembered()):len(r.runs):len(r.runs)], r.run)
+		err := r.multi(ctx, &zk.SetDataRequest{Path: o.record, Data: encodeRuns(runs), Version: r.version})
+		switch {
+		case err == nil:
+			return nil
+		case r.unknown(ctx, err):
+			lost = true
+			continue
+		case !errors.Is(err, zk.ErrBadVersion) && !errors.Is(err, zk.ErrNoNode):
+			return err
+		}
+		// It was written, or deleted, by somebody who does not hold the lock, or by ourselves.
+		now, stat, err := r.reread(ctx)
+		if err != nil {
+			return err
+		}
+		if lost && len(now) > 0 && now[len(now)-1].is(r.run) {
+			return nil
+		}
+		r.runs, r.version = now, stat.Version
+	}
+}
+
+// reread returns the record as the leader has it, and makes one if there is none.
+func (r *recording) reread(ctx context.Context) ([]Run, zk.Stat, error) {
+	s := r.h.ctx.s
+	for {
+		if err := s.Sync(ctx, r.o.record); err != nil {
+			return nil, zk.Stat{}, err
+		}
+		runs, stat, err := r.o.read(ctx, s)
+		if !errors.Is(err, zk.ErrNoNode) {
+			return runs, stat, err
+		}
+		err = r.multi(ctx, &zk.CreateRequest{Path: r.o.record, Data: encodeRuns(nil), Acl: r.o.m.lock.o.acl})
+		if err != nil && !errors.Is(err, zk.ErrNodeExists) && !r.unknown(ctx, err) {
+			return nil, zk.Stat{}, err
+		}
+	}
+}
+
+func (o *Once) read(ctx context.Context, s *session.Session) ([]Run, zk.Stat, error) {
+	data, stat, err := s.Get(ctx, o.record)
+	if err != nil {
+		return nil, stat, err
+	}
+	runs, err := parseRuns(o.record, data)
+	return runs, stat, err
+}
+
+func (o *Once) fail(err error) error { return &lockError{"once", o.m.lock.path, err} }

@@ -1,0 +1,410 @@
+package zklock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zktest"
+)
+
+const onceRecord = "/jobs/nightly.done"
+
+// onceJob counts how often it was run.
+type onceJob struct{ runs atomic.Int32 }
+
+func (j *onceJob) run(context.Context) error { j.runs.Add(1); return nil }
+
+// Scenario 68: cron on many hosts starts one job, by clocks that differ, and one host waits for hours: it runs once a
+// period, and each of the others is told who has run it.
+func TestScenario68_AJobThatManyHostsStartRunsOnceAPeriod(t *testing.T) {
+	for name, start := range map[string]func(o *zklock.Once, day int, fn func(context.Context) error) error{
+		"by a key": func(o *zklock.Once, day int, fn func(context.Context) error) error {
+			return o.Do(context.Background(), fmt.Sprintf("2026-11-%02d", day), fn)
+		},
+		"by time": func(o *zklock.Once, _ int, fn func(context.Context) error) error {
+			return o.Every(context.Background(), 20*time.Minute, fn)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simTest(t, func(s *sim) {
+				const hosts, days = 7, 3
+				var job onceJob
+				begun := time.Now()
+				for day := range days {
+					var all sync.WaitGroup
+					results := make(chan error, hosts)
+					for host := range hosts {
+						c := s.client(zklock.WithSessionTimeout(time.Hour)) // few heartbeats
+						late := time.Duration(host) * 300 * time.Millisecond
+						if host == hosts-1 {
+							late = 12 * time.Minute
+						}
+						all.Go(func() {
+							time.Sleep(time.Until(begun.Add(time.Duration(day)*24*time.Minute + late)))
+							results <- start(c.Once("/jobs/nightly", zklock.WithOwner("nightly")), day+1, func(ctx context.Context) error {
+								time.Sleep(time.Second)
+								return job.run(ctx)
+							})
+						})
+					}
+					all.Wait()
+					close(results)
+					ran := 0
+					for err := range results {
+						if err == nil {
+							ran++
+							continue
+						}
+						require.ErrorIs(s, err, zklock.ErrDone)
+						require.ErrorIs(s, err, zklock.ErrNotRun)
+						var done *zklock.DoneError
+						require.ErrorAs(s, err, &done)
+						require.Equal(s, "nightly", done.Owner)
+						require.WithinDuration(s, begun.Add(time.Duration(day)*24*time.Minute), done.Began, time.Second)
+						require.ErrorContains(s, err, "zklock: once /jobs/nightly: done already: ")
+					}
+					require.Equal(s, 1, ran, "day %d", day)
+				}
+				require.EqualValues(s, days, job.runs.Load())
+				runs, err := s.client().Once("/jobs/nightly").Runs(s.Context())
+				require.NoError(s, err)
+				require.Len(s, runs, days)
+				require.Less(s, runs[0].Token, runs[1].Token)
+			})
+		})
+	}
+}
+
+// A crash at any point: at least once makes the run again unless it was recorded, at most once never makes it twice.
+func TestAOnceWhoseHostDiesIsRunAgainOrNeverAsItWasAskedFor(t *testing.T) {
+	kill := func(s *sim, c *simClient) {
+		require.NoError(s, s.srv.Expire(c.id()))
+		synctest.Wait()
+	}
+	record := func(f zktest.Fault) zktest.Fault { return f.Op(zktest.OpMulti).Path(onceRecord) }
+	for name, k := range map[string]struct {
+		before          func(s *sim, c *simClient)
+		during          func(s *sim, c *simClient)
+		least, most     int32 // runs in all, when another host tries again
+		lost, lostFirst bool  // the first host is told of a loss; lostFirst: with at most once as well
+	}{
+		"nothing happens": {least: 1, most: 1},
+		"before the function": {before: func(s *sim, c *simClient) {
+			s.srv.Inject(record(zktest.ExpireSession()).Session(c.id()).After(1).Once()) // the first one makes the record
+		}, least: 1, most: 1, lost: true, lostFirst: true},
+		"during the function": {during: kill, least: 2, most: 1, lost: true},
+		"behind the function, before the record": {during: func(s *sim, c *simClient) {
+			s.srv.Inject(record(zktest.ExpireSession()).Session(c.id()).Once())
+		}, least: 2, most: 1, lost: true},
+		"the znode is removed, and the host does not hear of it": {during: func(s *sim, c *simClient) {
+			s.srv.Inject(zktest.DropReply().Op(zktest.OpNotify).Session(c.id()))
+			for _, name := range s.srv.Children("/jobs/nightly") {
+				require.NoError(s, s.srv.Delete("/jobs/nightly/"+name))
+			}
+		}, least: 2, most: 1, lost: true, lostFirst: true},
+		"the record's reply is lost": {during: func(s *sim, c *simClient) {
+			s.srv.Inject(record(zktest.CloseAfter()).Session(c.id()).Once())
+		}, least: 1, most: 1},
+		"the record's request is lost": {during: func(s *sim, c *simClient) {
+			s.srv.Inject(record(zktest.CloseBefore()).Session(c.id()).Once())
+		}, least: 1, most: 1},
+		"every reply is lost once": {before: func(s *sim, c *simClient) {
+			s.srv.Inject(record(zktest.CloseAfter()).Session(c.id()).Times(3))
+		}, least: 1, most: 1},
+		"the host hears nothing any more, and its record arrived": {during: func(s *sim, c *simClient) {
+			s.srv.Inject(zktest.FreezeReplies().Session(c.id()))
+		}, least: 1, most: 1, lost: true},
+	} {
+		for _, atMostOnce := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, at most once: %v", name, atMostOnce), func(t *testing.T) {
+				simTest(t, func(s *sim) {
+					var opts []zklock.LockOption
+					want, lost := k.least, k.lost
+					if atMostOnce {
+						opts, want, lost = append(opts, zklock.WithAtMostOnce()), k.most, k.lostFirst
+					}
+					c := s.client()
+					if k.before != nil {
+						k.before(s, c)
+					}
+					var job onceJob
+					err := c.Once("/jobs/nightly", opts...).Do(s.Context(), "k", func(ctx context.Context) error {
+						if k.during != nil {
+							k.during(s, c)
+						}
+						return job.run(ctx)
+					})
+					if lost {
+						require.ErrorIs(s, err, zklock.ErrLost)
+						require.Equal(s, job.runs.Load() == 0, errors.Is(err, zklock.ErrNotRun), "%v", err)
+					} else {
+						require.NoError(s, err)
+					}
+					for range 2 {
+						err := s.client().Once("/jobs/nightly", opts...).Do(s.Context(), "k", job.run)
+						if err != nil {
+							require.ErrorIs(s, err, zklock.ErrDone)
+						}
+					}
+					require.Equal(s, want, job.runs.Load())
+					runs, err := s.client().Once("/jobs/nightly").Runs(s.Context())
+					require.NoError(s, err)
+					require.Len(s, runs, 1, "a run is recorded once")
+				})
+			})
+		}
+	}
+}
+
+func TestAFunctionThatFailsIsCalledAgainUnlessItMayOnlyBeOnce(t *testing.T) {
+	simTest(t, func(s *sim) {
+		c, errWork := s.client(), errors.New("the work's own")
+		calls := 0
+		fail := func(context.Context) error { calls++; return errWork }
+		for range 2 {
+			require.Equal(s, errWork, c.Once("/jobs/least").Do(s.Context(), "k", fail), "as it is")
+		}
+		require.Equal(s, 2, calls)
+
+		most := c.Once("/jobs/most", zklock.WithAtMostOnce())
+		require.Equal(s, errWork, most.Do(s.Context(), "k", fail))
+		require.ErrorIs(s, most.Do(s.Context(), "k", fail), zklock.ErrDone)
+		require.Equal(s, 3, calls)
+
+		require.Panics(s, func() {
+			_ = c.Once("/jobs/least").Do(s.Context(), "k", func(context.Context) error { panic("the work's own") })
+		})
+		require.NoError(s, c.Once("/jobs/least").Do(s.Context(), "k", new(onceJob).run), "the lock is free, nothing is recorded")
+	})
+}
+
+func TestWorkThatIsDoneIsRecordedAlsoWhenItsContextIsOver(t *testing.T) {
+	simTest(t, func(s *sim) {
+		c := s.client()
+		ctx, cancel := context.WithCancel(s.Context())
+		require.NoError(s, c.Once("/jobs/nightly").Do(ctx, "k", func(context.Context) error { cancel(); return nil }))
+		require.ErrorIs(s, c.Once("/jobs/nightly").Do(s.Context(), "k", nil), zklock.ErrDone)
+	})
+}
+
+func TestEveryCountsFromTheBeginningOfTheLastRunByTheEnsemblesClock(t *testing.T) {
+	simTest(t, func(s *sim) {
+		c, other := s.client(zklock.WithSessionTimeout(time.Hour)), s.client(zklock.WithSessionTimeout(time.Hour))
+		o := c.Once("/jobs/nightly")
+		began := time.Now()
+		require.NoError(s, o.Every(s.Context(), time.Hour, func(context.Context) error { time.Sleep(50 * time.Minute); return nil }))
+		time.Sleep(time.Until(began.Add(59 * time.Minute)))
+		err := o.Every(s.Context(), time.Hour, nil)
+		var done *zklock.DoneError
+		require.ErrorAs(s, err, &done)
+		require.WithinDuration(s, began.Add(time.Hour), done.Next, time.Second)
+
+		// One that comes too early and waits for two hours is not too early then.
+		hold := s.lock(other.Mutex("/jobs/nightly"))
+		var job onceJob
+		got := make(chan error, 1)
+		go func() { got <- o.Every(s.Context(), time.Hour, job.run) }()
+		time.Sleep(2 * time.Hour)
+		s.unlock(hold)
+		require.NoError(s, <-got)
+		require.ErrorIs(s, o.Every(s.Context(), time.Hour, nil), zklock.ErrDone)
+
+		time.Sleep(time.Second)
+		require.EqualError(s, o.Every(s.Context(), time.Second, func(context.Context) error { return errors.New("failed") }), "failed")
+		runs, err := o.Runs(s.Context())
+		require.NoError(s, err)
+		require.Len(s, runs, 2, "what failed is not counted")
+	})
+}
+
+func TestALastRunInTheFutureIsNotLongAgo(t *testing.T) {
+	simTest(t, func(s *sim) {
+		c := s.client()
+		require.NoError(s, c.Once("/jobs/nightly").Every(s.Context(), time.Hour, new(onceJob).run))
+		node, _ := s.srv.Node(onceRecord)
+		ahead := strings.NewReplacer(fmt.Sprintf(`"began_ms":%d`, time.Now().UnixMilli()),
+			fmt.Sprintf(`"began_ms":%d`, time.Now().Add(30*time.Minute).UnixMilli())).Replace(string(node.Data))
+		require.NotEqual(s, ahead, string(node.Data))
+		require.NoError(s, s.srv.SetData(onceRecord, []byte(ahead))) // as a leader would have whose clock was ahead
+		require.ErrorIs(s, c.Once("/jobs/nightly").Every(s.Context(), time.Hour, nil), zklock.ErrDone)
+	})
+}
+
+// The record outlives the lock's directory, and is no child of it.
+func TestARecordOutlivesTheLocksDirectory(t *testing.T) {
+	simTest(t, func(s *sim) {
+		c := s.client()
+		o := c.Once("/jobs/nightly", zklock.WithContainer())
+		require.NoError(s, o.Do(s.Context(), "k", func(context.Context) error {
+			require.Len(s, s.srv.Children("/jobs/nightly"), 1, "contenders only")
+			return nil
+		}))
+		time.Sleep(5 * time.Minute)
+		_, there := s.srv.Node("/jobs/nightly")
+		require.False(s, there, "a container, which nobody has used")
+		require.ErrorIs(s, o.Do(s.Context(), "k", nil), zklock.ErrDone)
+
+		plain := c.Once("/jobs/nightly")
+		require.NoError(s, plain.Do(s.Context(), "l", new(onceJob).run))
+		before, _ := s.srv.Node("/jobs/nightly")
+		require.NoError(s, s.srv.SetSequence("/jobs/nightly", 1<<30))
+		require.NoError(s, plain.Do(s.Context(), "m", new(onceJob).run))
+		synctest.Wait()
+		after, _ := s.srv.Node("/jobs/nightly")
+		require.Greater(s, after.Stat.Czxid, before.Stat.Czxid, "the directory was made again")
+		for _, key := range []string{"k", "l", "m"} {
+			require.ErrorIs(s, plain.Do(s.Context(), key, nil), zklock.ErrDone, key)
+		}
+
+		require.NoError(s, s.srv.Delete(onceRecord))
+		require.NoError(s, plain.Do(s.Context(), "k", new(onceJob).run), "whoever deletes the record frees the job")
+	})
+}
+
+func TestAKeyThatIsDoneCostsOneRead(t *testing.T) {
+	simTest(t, func(s *sim) {
+		c := s.client()
+		o := c.Once("/jobs/nightly")
+		require.NoError(s, o.Do(s.Context(), "k", new(onceJob).run))
+		hold := s.lock(c.Mutex("/jobs/nightly")) // also while somebody holds the lock
+		synctest.Wait()
+		before := s.srv.Requests()
+		require.ErrorIs(s, o.Do(s.Context(), "k", nil), zklock.ErrDone)
+		after := s.srv.Requests()
+		for op, n := range after {
+			want := before[op]
+			if op == zktest.OpGetData {
+				want++
+			}
+			require.Equal(s, want, n, "%v", op)
+		}
+		require.ErrorIs(s, c.Once("/jobs/nightly", zklock.WithWait(0)).Do(s.Context(), "l", nil), zklock.ErrBusy)
+		require.ErrorIs(s, c.Once("/jobs/nightly", zklock.WithWait(time.Second)).Do(s.Context(), "l", nil), zklock.ErrBusy)
+		s.unlock(hold)
+	})
+}
+
+func TestARecordKeepsTheLastRunsOnly(t *testing.T) {
+	simTest(t, func(s *sim) {
+		c := s.client()
+		o := c.Once("/jobs/nightly", zklock.WithRemembered(3))
+		for i := range 5 {
+			require.NoError(s, o.Do(s.Context(), fmt.Sprint("k", i), new(onceJob).run))
+		}
+		runs, err := o.Runs(s.Context())
+		require.NoError(s, err)
+		require.Len(s, runs, 3)
+		require.Equal(s, "k2", runs[0].Key)
+		require.NoError(s, o.Do(s.Context(), "k0", new(onceJob).run), "forgotten")
+
+		// The longest record that there can be is not too long for a server.
+		big := c.Once("/jobs/big", zklock.WithRemembered(1000), zklock.WithOwner(strings.Repeat("\U0001F512", 100)))
+		require.NoError(s, big.Do(s.Context(), strings.Repeat(`"`, 128), new(onceJob).run))
+		node, _ := s.srv.Node("/jobs/big.done")
+		require.Less(s, 1000*len(node.Data), 1_000_000)
+		require.ErrorIs(s, big.Do(s.Context(), strings.Repeat(`"`, 128), nil), zklock.ErrDone)
+	})
+}
+
+func TestSomebodyElsesDataInPlaceOfARecordAreRefused(t *testing.T) {
+	for _, data := range []string{"x", "{}", "[]", "null", `{"format":"zklock-once-1","runs":[]} x`, `{"format":"zklock-once-2","runs":[]}`,
+		`{"format":"zklock-once-1","runs":[{"host":"h","pid":1,"token":0,"began_ms":1}]}`, `{"format":"zklock-once-1","more":1,"runs":[]}`,
+		`{"format":"zklock-once-1","runs":[{"key":"\u001b[2J","host":"h","pid":1,"token":1,"began_ms":1}]}`} {
+		simTest(t, func(s *sim) {
+			o := s.client().Once("/jobs/nightly")
+			require.NoError(s, s.srv.Create("/jobs", nil))
+			require.NoError(s, s.srv.Create(onceRecord, []byte(data)))
+			for _, err := range []error{o.Do(s.Context(), "k", nil), o.Every(s.Context(), time.Hour, nil)} {
+				require.ErrorIs(s, err, zklock.ErrConflict, data)
+				require.ErrorIs(s, err, zklock.ErrNotRun)
+				require.ErrorContains(s, err, onceRecord+" is not a record of runs")
+			}
+			_, err := o.Runs(s.Context())
+			require.ErrorIs(s, err, zklock.ErrConflict)
+			node, _ := s.srv.Node(onceRecord)
+			require.Equal(s, data, string(node.Data))
+		})
+	}
+	simTest(t, func(s *sim) { // made for it, and empty
+		require.NoError(s, s.srv.Create("/jobs", nil))
+		require.NoError(s, s.srv.Create(onceRecord, nil))
+		require.NoError(s, s.client().Once("/jobs/nightly").Do(s.Context(), "k", new(onceJob).run))
+	})
+}
+
+func TestABadKeyPeriodOrOptionOfAOnceIsRefused(t *testing.T) {
+	simTest(t, func(s *sim) {
+		c := s.client()
+		o := c.Once("/jobs/nightly")
+		for _, key := range []string{"", "\xff", "a\nb", strings.Repeat("x", 129)} {
+			err := o.Do(s.Context(), key, nil)
+			require.ErrorIs(s, err, zklock.ErrOption, "%q", key)
+			require.ErrorIs(s, err, zklock.ErrNotRun)
+		}
+		require.ErrorIs(s, o.Every(s.Context(), 0, nil), zklock.ErrOption)
+		require.ErrorIs(s, o.Every(s.Context(), -time.Hour, nil), zklock.ErrOption)
+		for _, n := range []int{0, -1, 1001} {
+			require.ErrorIs(s, c.Once("/jobs/nightly", zklock.WithRemembered(n)).Do(s.Context(), "k", nil), zklock.ErrOption)
+		}
+		require.ErrorIs(s, c.Once("jobs").Do(s.Context(), "k", nil), zklock.ErrPath)
+		require.ErrorIs(s, c.Once("jobs").Every(s.Context(), -1, nil), zklock.ErrPath)
+		_, err := c.Once("jobs").Runs(s.Context())
+		require.ErrorIs(s, err, zklock.ErrPath)
+		for _, opt := range []zklock.LockOption{zklock.WithAtMostOnce(), zklock.WithRemembered(3)} {
+			_, err := c.Mutex("/l", opt).Lock(s.Context())
+			require.ErrorIs(s, err, zklock.ErrOption, "of a Once only")
+		}
+		runs, err := o.Runs(s.Context())
+		require.NoError(s, err)
+		require.Empty(s, runs)
+	})
+}
+
+// A record that was made by a run on real servers is found by the others of the fleet.
+func TestOnceOnRealServers(t *testing.T) {
+	e := siteOf(t, 3)
+	path := e.Path(t)
+	var job onceJob
+	var all sync.WaitGroup
+	errs := make(chan error, 16)
+	for i := range 4 {
+		c := e.Client(t)
+		for _, start := range []func(o *zklock.Once) error{
+			func(o *zklock.Once) error { return o.Do(siteContext(t), "k", job.run) },
+			func(o *zklock.Once) error { return o.Every(siteContext(t), time.Hour, job.run) },
+		} {
+			all.Go(func() { errs <- start(c.Once(path, zklock.WithOwner(fmt.Sprint("host ", i)))) })
+		}
+	}
+	all.Wait()
+	close(errs)
+	for err := range errs {
+		if err != nil {
+			require.ErrorIs(t, err, zklock.ErrDone)
+		}
+	}
+	// Every counts any run; the key may come before it or after.
+	require.LessOrEqual(t, job.runs.Load(), int32(2))
+	require.GreaterOrEqual(t, job.runs.Load(), int32(1))
+	runs, err := e.Client(t).Once(path).Runs(siteContext(t))
+	require.NoError(t, err)
+	require.Len(t, runs, int(job.runs.Load()))
+	keyed := 0
+	for _, r := range runs {
+		if r.Key == "k" {
+			keyed++
+		}
+		require.WithinDuration(t, time.Now(), r.Began, time.Minute)
+	}
+	require.Equal(t, 1, keyed)
+}

@@ -1,0 +1,201 @@
+package zklock
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/zklock/locker/internal/text"
+)
+
+// ErrDone says that the job of a Once was done already: see DoneError.
+var ErrDone = errors.New("zklock: done already")
+
+// DoneError is why the function of Once.Do or Once.Every was not called: the run that was found. It matches ErrDone and
+// ErrNotRun.
+type DoneError struct {
+	Run
+	Next time.Time // of Every: when it may run again, by the ensemble's clock; else zero
+}
+
+func (e *DoneError) Error() string {
+	msg := ErrDone.Error() + ": "
+	if e.Key != "" {
+		msg += text.Foreign(e.Key) + " "
+	}
+	msg += fmt.Sprintf("by %s, begun %s, token %d", e.By(), e.Began.UTC().Format(time.RFC3339), e.Token)
+	if !e.Next.IsZero() {
+		msg += ", not again before " + e.Next.UTC().Format(time.RFC3339)
+	}
+	return msg
+}
+
+// Is reports whether target is ErrDone or ErrNotRun.
+func (e *DoneError) Is(target error) bool { return target == ErrDone || target == ErrNotRun }
+
+// Run is one run of a Once, as its record has it.
+type Run struct {
+	Key   string    // of Do; "" for Every
+	Owner string    // WithOwner, cut to 64 characters
+	Host  string    // cut likewise
+	PID   int       // of the process
+	Token Token     // of the hold under which it ran
+	Began time.Time // by the ensemble's clock, just before the function was called
+}
+
+// By names who ran it, fit for a terminal.
+func (r Run) By() string {
+	at := text.Foreign(r.Host) + ":" + strconv.Itoa(r.PID)
+	if r.Owner == "" {
+		return at
+	}
+	return text.Foreign(r.Owner) + " (" + at + ")"
+}
+
+func newRun(key string, token Token, owner string, began time.Time) Run {
+	return Run{Key: key, Owner: text.Short(owner, maxWho), Host: text.Short(hostname(), maxWho), PID: os.Getpid(), Token: token, Began: began}
+}
+
+// is reports whether two runs are the same.
+func (r Run) is(other Run) bool {
+	return r.Key == other.Key && r.Token == other.Token && r.Began.Equal(other.Began) && r.Host == other.Host && r.PID == other.PID
+}
+
+// done returns a DoneError when key is among the runs.
+func done(runs []Run, key string) error {
+	for _, r := range runs {
+		if r.Key == key {
+			return &DoneError{Run: r}
+		}
+	}
+	return nil
+}
+
+// doneSince returns a DoneError when a run has begun less than d before now, or after it.
+func doneSince(runs []Run, now time.Time, d time.Duration) error {
+	for _, r := range runs {
+		if now.Sub(r.Began) < d {
+			return &DoneError{Run: r, Next: r.Began.Add(d)}
+		}
+	}
+	return nil
+}
+
+const (
+	maxKey        = 128 // bytes
+	maxWho        = 64  // characters of owner and host
+	maxRemembered = 1000
+	remembered    = 100
+)
+
+// maxRecord is more than any record that Once writes: beyond it somebody else has.
+const maxRecord = 1 << 20
+
+// WithAtMostOnce has a Once record a run before it is made: one that fails or crashes is not made again. For Once only.
+// Default: a run is recorded when it has succeeded.
+func WithAtMostOnce() LockOption {
+	return LockOption{func(o *lockOptions) error { o.atMostOnce, o.onceOnly = true, true; return nil }}
+}
+
+// WithRemembered is how many runs the record of a Once keeps, the last n; a key that has fallen out of it would be run
+// again. All who run the job should agree. For Once only. From 1 to 1,000, which takes up to 0.9 MB; default 100.
+func WithRemembered(n int) LockOption {
+	return LockOption{func(o *lockOptions) error {
+		if n < 1 || n > maxRemembered {
+			return fmt.Errorf("%w: %d runs remembered: not between 1 and %d", ErrOption, n, maxRemembered)
+		}
+		o.remember, o.onceOnly = n, true
+		return nil
+	}}
+}
+
+// forOnce marks the options of a Once.
+var forOnce = LockOption{func(o *lockOptions) error { o.forOnce = true; return nil }}
+
+func (o *lockOptions) remembered() int {
+	if o.remember == 0 {
+		return remembered
+	}
+	return o.remember
+}
+
+func checkKey(key string) error {
+	if key == "" || len(key) > maxKey || !utf8.ValidString(key) {
+		return fmt.Errorf("%w: key %q: is not 1 to %d bytes of UTF-8", ErrOption, text.Foreign(key), maxKey)
+	}
+	for _, r := range key {
+		if !unicode.IsPrint(r) {
+			return fmt.Errorf("%w: key %q: has a character that is not printable", ErrOption, key)
+		}
+	}
+	return nil
+}
+
+// recordJSON is the data of a record.
+type recordJSON struct {
+	Format string    `json:"format"`
+	Runs   []runJSON `json:"runs"`
+}
+
+type runJSON struct {
+	Key   string `json:"key,omitempty"`
+	Owner string `json:"owner,omitempty"`
+	Host  string `json:"host"`
+	PID   int    `json:"pid"`
+	Token Token  `json:"token"`
+	Began int64  `json:"began_ms"` // since 1970
+}
+
+// recordFormat tells a record from everything else that is JSON.
+const recordFormat = "zklock-once-1"
+
+func encodeRuns(runs []Run) []byte {
+	all := recordJSON{recordFormat, make([]runJSON, len(runs))}
+	for i, r := range runs {
+		all.Runs[i] = runJSON{r.Key, r.Owner, r.Host, r.PID, r.Token, r.Began.UnixMilli()}
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false) // which would make a key six times as long
+	if err := enc.Encode(all); err != nil {
+		panic(err) // integers and strings always marshal
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}
+
+// parseRuns reads a record; empty data, of a znode that was made for it, are an empty one. Anything else is ErrConflict.
+func parseRuns(path string, data []byte) ([]Run, error) {
+	if len(data) == 0 {
+		return nil, nil
+	}
+	var all recordJSON
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	err := dec.Decode(&all)
+	switch {
+	case err != nil:
+	case all.Format != recordFormat:
+		err = fmt.Errorf("its format is not %s", recordFormat)
+	case dec.More():
+		err = errors.New("something follows it")
+	case len(data) > maxRecord || len(all.Runs) > maxRemembered:
+		err = fmt.Errorf("it has more than %d runs or %d bytes", maxRemembered, maxRecord)
+	}
+	runs := make([]Run, 0, len(all.Runs)+1)
+	for i, r := range all.Runs {
+		if err == nil && (r.Token <= 0 || r.Began <= 0 || r.Key != "" && checkKey(r.Key) != nil) {
+			err = fmt.Errorf("its run %d is none", i+1)
+		}
+		runs = append(runs, Run{r.Key, r.Owner, r.Host, r.PID, r.Token, time.UnixMilli(r.Began)})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s is not a record of runs, and is not overwritten: %v: \"%s\"", ErrConflict, path, err, text.Foreign(string(data)))
+	}
+	return runs, nil
+}

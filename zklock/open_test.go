@@ -1,0 +1,155 @@
+package zklock_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zktest"
+)
+
+func TestAClientThatIsOpenedWhileTheEnsembleIsDownLocksWhenThatIsUp(t *testing.T) {
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		srv.Leader().Down()
+		c, err := zklock.Open(srv.Addr(), zklock.WithDialer(srv.Dial))
+		require.NoError(t, err)
+		defer c.Close()
+		require.Equal(t, session.Connecting, c.SessionStatus().State)
+		_, err = c.Mutex("/l").Lock(apiWithin(t, time.Second))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "no server reachable")
+		got := make(chan error, 1)
+		go func() {
+			h, err := c.Mutex("/l").Lock(apiWithin(t, 10*time.Minute))
+			if err == nil {
+				err = h.Unlock(apiWithin(t, time.Minute))
+			}
+			got <- err
+		}()
+		time.Sleep(5 * time.Minute)
+		require.Empty(t, got)
+		srv.Leader().Up()
+		require.NoError(t, <-got)
+	})
+}
+
+func TestAClientThatIsOpenedAndClosedWithoutAServerLeavesNothingBehind(t *testing.T) {
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		srv.Leader().Down()
+		c, err := zklock.Open(srv.Addr(), zklock.WithDialer(srv.Dial))
+		require.NoError(t, err)
+		require.NoError(t, c.Close())
+		_, err = c.Mutex("/l").Lock(apiWithin(t, time.Second))
+		require.ErrorIs(t, err, zklock.ErrClosed)
+		_, err = zklock.Open("zk1:port")
+		require.ErrorIs(t, err, zklock.ErrOption)
+		_, err = zklock.Open("zk1", zklock.WithSessionTimeout(-1))
+		require.ErrorIs(t, err, zklock.ErrOption)
+	})
+}
+
+// logText is a log that is read while it is written.
+type logText struct {
+	mu  sync.Mutex // guards what follows
+	all bytes.Buffer
+}
+
+func (l *logText) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.Write(b)
+}
+
+func (l *logText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.String()
+}
+
+func (l *logText) Reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all.Reset()
+}
+
+func TestADialWithoutADeadlineTellsWhomItCantReachAndWhy(t *testing.T) {
+	for name, own := range map[string]bool{"to its own logger": true, "to slog's default": false} {
+		t.Run(name, func(t *testing.T) {
+			var told logText
+			log := slog.New(slog.NewTextHandler(&told, &slog.HandlerOptions{Level: slog.LevelWarn}))
+			var opts []zklock.Option
+			if own {
+				opts = append(opts, zklock.WithLogger(log))
+			} else {
+				was := slog.Default()
+				slog.SetDefault(log)
+				defer slog.SetDefault(was)
+			}
+			apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+				srv.Leader().Down()
+				ctx, cancel := context.WithCancel(context.Background())
+				dialled := make(chan error, 1)
+				go func() {
+					c, err := zklock.Dial(ctx, srv.Addr(), append(opts, zklock.WithDialer(srv.Dial))...)
+					if err == nil {
+						err = c.Close()
+					}
+					dialled <- err
+				}()
+				lines := func() int { synctest.Wait(); return strings.Count(told.String(), "no server yet") }
+				time.Sleep(4 * time.Second)
+				require.Zero(t, lines())
+				time.Sleep(2 * time.Second)
+				require.Equal(t, 1, lines(), told.String())
+				require.Contains(t, told.String(), srv.Addr())
+				require.Contains(t, told.String(), "no server reachable")
+				time.Sleep(2 * time.Minute)
+				require.Equal(t, 3, lines())
+				srv.Leader().Up()
+				require.NoError(t, <-dialled)
+
+				srv.Leader().Down()
+				told.Reset()
+				_, err := zklock.Dial(apiWithin(t, time.Minute), srv.Addr(), append(opts, zklock.WithDialer(srv.Dial))...)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.Zero(t, lines(), "the caller is told")
+				cancel()
+			})
+		})
+	}
+}
+
+func TestAChrootThatDoesNotExistIsMadeOnlyWhenAskedFor(t *testing.T) {
+	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		dial := func(opts ...zklock.Option) *zklock.Client {
+			c, err := zklock.Dial(apiWithin(t, apiSoon), srv.Addr()+"/team/a", append(opts, zklock.WithDialer(srv.Dial))...)
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, c.Close()) })
+			return c
+		}
+		c := dial()
+		for _, lock := range []func(context.Context) (*zklock.Hold, error){c.Mutex("/l").Lock, c.Mutex("/l/m/n").TryLock, c.RWMutex("/rw").Lock, c.MultiLock([]string{"/a", "/b"}).Lock} {
+			_, err := lock(apiWithin(t, apiSoon))
+			require.ErrorIs(t, err, zklock.ErrOption)
+			require.ErrorContains(t, err, `chroot "/team/a": does not exist`)
+			require.NotErrorIs(t, err, zk.ErrNoNode)
+		}
+		_, there := srv.Node("/team")
+		require.False(t, there)
+
+		apiUnlock(t, apiLock(t, dial(zklock.WithCreateChroot()).Mutex("/x/l")))
+		_, there = srv.Node("/team/a/x/l")
+		require.True(t, there)
+		apiUnlock(t, apiLock(t, c.Mutex("/l/m/n")))
+	})
+}
