@@ -57,7 +57,7 @@ func (s *Server) admin(r request) error {
 	if s.closed {
 		return ErrClosed
 	}
-	p := s.preparer(0, nil)
+	p := s.preparerLocked(0, nil)
 	p.admin = true
 	mu, code := p.prepare(&r)
 	if code != CodeOK {
@@ -145,7 +145,7 @@ func (s *Server) DropConnections() {
 	for _, m := range s.members {
 		m.killLocked()
 	}
-	s.changed()
+	s.changedLocked()
 }
 
 // SendFrame sends a payload of any kind to a session's client, with a length field in front, as if it were a reply

@@ -75,12 +75,12 @@ func (s *Server) serveLocked(m *Member, nc net.Conn) {
 	}
 	m.conns[c] = struct{}{}
 	s.conns[c] = struct{}{}
-	s.freezeNew(c)
+	s.freezeNewLocked(c)
 	s.wg.Add(3)
 	go c.read()
 	go c.work()
 	go c.write()
-	s.changed()
+	s.changedLocked()
 }
 
 // inOrder lists connections in the order of their arrival: what happens to several at a time must happen in the same
@@ -95,7 +95,7 @@ func (c *conn) killLocked() {
 	if !c.killed {
 		c.killed, c.closing = true, true
 		delete(c.s.conns, c)
-		c.s.thaw(c)
+		c.s.thawLocked(c)
 		close(c.done)
 		nc := c.nc
 		if t, ok := nc.(*tls.Conn); ok {
@@ -126,7 +126,7 @@ func (c *conn) detachLocked() {
 	if ss := c.s.sessions[c.session]; ss != nil && ss.conn == c {
 		ss.conn = nil
 	}
-	c.s.changed()
+	c.s.changedLocked()
 }
 
 // read is the first of a connection's goroutines. It ends when the client hangs up or the connection is killed.
@@ -287,9 +287,9 @@ func (c *conn) send(p *parcel) bool {
 // noZxid is what an event carries in 3.8, and later one that setWatches finds to have happened before.
 const noZxid = -1
 
-// notify queues an event. The server's lock is held, which is what puts it before the reply to the operation that
+// notifyLocked queues an event. The server's lock is held, which is what puts it before the reply to the operation that
 // caused it.
-func (c *conn) notify(path string, ev event, zxid int64) {
+func (c *conn) notifyLocked(path string, ev event, zxid int64) {
 	if c.gone {
 		return
 	}

@@ -11,7 +11,7 @@ import (
 
 // A client has left a follower that is cut off, with a create on its way, has been elsewhere, and knocks at that same
 // follower again. The leader hears of the create first, when the session is still the other member's, and refuses it:
-// so whoever comes back, and looks after a sync, sees all that his earlier connections will ever have done.
+// so whoever comes back, and looks after a sync, sees all that its earlier connections will ever have done.
 func TestWhatWaitedAtACutOffFollowerIsNotCarriedOutAfterItsClientHasComeBack(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		m, err := s.Follower()

@@ -32,9 +32,9 @@
 //
 // # Differences from a real server
 //
-// Where a version of ZooKeeper has quirks, this server has them too. In both, events of znodes that a client may not read are kept
-// from it (so do 3.8.4, Debian's 3.8.0, and 3.9.2), and a sequence counter that has reached 2147483647 stays there
-// unless creates overlap. They differ in this:
+// Where a version of ZooKeeper has quirks, this server has them too. In both, events of znodes that a client may not read
+// are kept from it (as in 3.8.4, Debian's 3.8.0, and 3.9.2), and a sequence counter that has reached 2147483647 stays
+// there unless creates overlap. They differ in this:
 //
 //	                                   3.8                       3.9
 //	exists of a znode                  needs no permission       needs READ
@@ -49,8 +49,8 @@
 // These are the known differences from real servers:
 //
 //   - TTL nodes work at once; the real server wants zookeeper.extendedTypesEnabled. See WithoutTTL.
-//   - There are no quotas, no reconfig, no SASL mechanism but DIGEST-MD5, no super user, no read-only mode, no local sessions and no
-//     throttling. createSession sent as a request is unimplemented.
+//   - There are no quotas, no reconfig, no SASL mechanism but DIGEST-MD5, no super user, no read-only mode, no local
+//     sessions and no throttling. createSession sent as a request is unimplemented.
 //   - Children and ephemerals are listed in order, and the ephemerals of a session that ends go in order; the real
 //     server promises none. Containers that are due go all at once, not 10,000 a minute.
 //   - Requests are carried out one at a time. So an answer to auth never overtakes an earlier one, and creates

@@ -41,30 +41,30 @@ func (c *conn) fourLetterWord(w string) bool {
 	case "gtmk", "stmk": // what to trace: nothing is, whatever is asked for
 		text = "306"
 	case "srvr":
-		text = c.member.srvr("")
+		text = c.member.srvrLocked("")
 	case "stat":
 		var b strings.Builder
 		b.WriteString("Clients:\n")
-		for _, o := range c.member.sorted() {
-			b.WriteString(o.brief() + ")\n")
+		for _, o := range c.member.sortedLocked() {
+			b.WriteString(o.briefLocked() + ")\n")
 		}
-		text = c.member.srvr(b.String() + "\n")
+		text = c.member.srvrLocked(b.String() + "\n")
 	case "cons":
 		var b strings.Builder
-		for _, o := range c.member.sorted() {
-			b.WriteString(o.brief() + o.detail() + ")\n")
+		for _, o := range c.member.sortedLocked() {
+			b.WriteString(o.briefLocked() + o.detailLocked() + ")\n")
 		}
 		text = b.String() + "\n"
 	case "mntr":
-		text = c.member.mntr()
+		text = c.member.mntrLocked()
 	case "wchs":
-		text = c.member.wchs()
+		text = c.member.wchsLocked()
 	case "wchp":
-		text = c.member.wchp() + "\n"
+		text = c.member.wchpLocked() + "\n"
 	case "wchc":
-		text = c.member.wchc() + "\n"
+		text = c.member.wchcLocked() + "\n"
 	case "dump":
-		text = c.member.dump()
+		text = c.member.dumpLocked()
 	default:
 		return false
 	}
@@ -72,7 +72,7 @@ func (c *conn) fourLetterWord(w string) bool {
 	return true
 }
 
-// release follows the form of a real one; the suffix is for whoever wonders what answered.
+// release follows the form of a real one; the suffix says that it is zktest that answers.
 func (s *Server) release() string {
 	return s.opt.dialect.release + "-zktest, built on 2024-01-01 00:00 UTC"
 }
@@ -83,8 +83,8 @@ func (s *Server) environment() string {
 		s.release(), runtime.GOOS, runtime.GOARCH)
 }
 
-// mode is standalone until there is a follower: an ensemble of one is none.
-func (m *Member) mode() string {
+// modeLocked is standalone until there is a follower: an ensemble of one is none.
+func (m *Member) modeLocked() string {
 	switch {
 	case len(m.s.members) == 1:
 		return "standalone"
@@ -94,22 +94,22 @@ func (m *Member) mode() string {
 	return "follower"
 }
 
-// sorted lists the connections in order of arrival.
-func (m *Member) sorted() []*conn {
+// sortedLocked lists the connections in order of arrival.
+func (m *Member) sortedLocked() []*conn {
 	cs := slices.Collect(maps.Keys(m.conns))
 	slices.SortFunc(cs, func(a, b *conn) int { return cmp.Compare(a.number, b.number) })
 	return cs
 }
 
-// srvr is the text of srvr, and with a list of clients in the middle that of stat.
-func (m *Member) srvr(clients string) string {
+// srvrLocked is the text of srvr, and with a list of clients in the middle that of stat.
+func (m *Member) srvrLocked(clients string) string {
 	product := "Zookeeper"
 	if m.s.opt.dialect.keeper {
 		product = "ClickHouse Keeper"
 	}
 	return fmt.Sprintf("%s version: %s\n%sLatency min/avg/max: 0/0.0/0\nReceived: %d\nSent: %d\n"+
 		"Connections: %d\nOutstanding: 0\nZxid: 0x%x\nMode: %s\nNode count: %d\n",
-		product, m.s.release(), clients, m.s.received, m.s.sent, len(m.conns), m.tree.zxid, m.mode(), len(m.tree.nodes))
+		product, m.s.release(), clients, m.s.received, m.s.sent, len(m.conns), m.tree.zxid, m.modeLocked(), len(m.tree.nodes))
 }
 
 // conf is the configuration; test code asks it for the tick.
@@ -120,8 +120,8 @@ func (m *Member) conf() string {
 		"serverId=%d\n", port, o.tick.Milliseconds(), o.minTimeout.Milliseconds(), o.maxTimeout.Milliseconds(), m.number)
 }
 
-// brief is a connection's line in stat; the number in brackets says whether the server would read from it.
-func (c *conn) brief() string {
+// briefLocked is a connection's line in stat; the number in brackets says whether the server would read from it.
+func (c *conn) briefLocked() string {
 	interest := 1
 	if c.session == 0 {
 		interest = 0
@@ -130,8 +130,8 @@ func (c *conn) brief() string {
 		c.received, c.sent)
 }
 
-// detail is what cons adds to that. Only connections with a session have any.
-func (c *conn) detail() string {
+// detailLocked is what cons adds to that. Only connections with a session have any.
+func (c *conn) detailLocked() string {
 	if c.session == 0 {
 		return ""
 	}
@@ -140,20 +140,20 @@ func (c *conn) detail() string {
 		xid = fmt.Sprintf(",lcxid=0x%x", c.lastXid)
 	}
 	return fmt.Sprintf(",sid=0x%x,lop=%s,est=%d,to=%d%s,lzxid=0x%x,lresp=%d,llat=0,minlat=0,avglat=0,maxlat=0",
-		uint64(c.session), c.lastName(), c.born.UnixMilli(), c.timeout.Milliseconds(), xid,
+		uint64(c.session), c.lastNameLocked(), c.born.UnixMilli(), c.timeout.Milliseconds(), xid,
 		uint64(c.lastZxid), c.lastAt.Sub(c.s.born).Milliseconds())
 }
 
-// lastName is the server's name of the connection's last operation.
-func (c *conn) lastName() string {
+// lastNameLocked is the server's name of the connection's last operation.
+func (c *conn) lastNameLocked() string {
 	if c.lastOp == opError {
 		return "NA"
 	}
 	return operationOf(c.lastOp).last
 }
 
-// mntr is one line per metric, name and value separated by a tab.
-func (m *Member) mntr() string {
+// mntrLocked is one line per metric, name and value separated by a tab.
+func (m *Member) mntrLocked() string {
 	// Counted when asked: nobody asks often, and a counter that is kept can be wrong.
 	size := 0
 	for p, n := range m.tree.nodes {
@@ -166,7 +166,7 @@ func (m *Member) mntr() string {
 	var b strings.Builder
 	line := func(key string, v any) { fmt.Fprintf(&b, "zk_%s\t%v\n", key, v) }
 	line("version", m.s.release())
-	line("server_state", m.mode())
+	line("server_state", m.modeLocked())
 	line("ephemerals_count", ephemerals)
 	line("num_alive_connections", len(m.conns))
 	line("avg_latency", "0.0")
@@ -184,13 +184,13 @@ func (m *Member) mntr() string {
 	return b.String()
 }
 
-// wchs, wchp and wchc show the data watches only, as the real server's do.
-func (m *Member) wchs() string {
+// wchsLocked, wchpLocked and wchcLocked show the data watches only, as the real server's do.
+func (m *Member) wchsLocked() string {
 	w := m.dataWatches
 	return fmt.Sprintf("%d connections watching %d paths\nTotal watches:%d\n", len(w.byConn), len(w.byPath), w.size())
 }
 
-func (m *Member) wchp() string {
+func (m *Member) wchpLocked() string {
 	var b strings.Builder
 	for _, p := range slices.Sorted(maps.Keys(m.dataWatches.byPath)) {
 		fmt.Fprintln(&b, p)
@@ -201,7 +201,7 @@ func (m *Member) wchp() string {
 	return b.String()
 }
 
-func (m *Member) wchc() string {
+func (m *Member) wchcLocked() string {
 	var b strings.Builder
 	for c, ps := range m.dataWatches.byConn {
 		fmt.Fprintf(&b, "0x%x\n", uint64(c.session))
@@ -212,11 +212,11 @@ func (m *Member) wchc() string {
 	return b.String()
 }
 
-// dump shows the sessions by the moment of their expiry, which is the best view there is of the tick buckets.
-func (m *Member) dump() string {
+// dumpLocked shows the sessions by the moment of their expiry, which is the best view there is of the tick buckets.
+func (m *Member) dumpLocked() string {
 	const layout = "Mon Jan 02 15:04:05 MST 2006"
 	buckets := map[time.Duration][]int64{}
-	for _, ss := range m.s.sortedSessions() {
+	for _, ss := range m.s.sortedSessionsLocked() {
 		buckets[ss.expires] = append(buckets[ss.expires], ss.id)
 	}
 	var b strings.Builder
@@ -236,7 +236,7 @@ func (m *Member) dump() string {
 	}
 	fmt.Fprintf(&b, "Connections dump:\nConnections Sets (1)/(%d):\n%d expire at %s:\n", len(m.conns), len(m.conns),
 		time.Now().Format(layout))
-	for _, c := range m.sorted() {
+	for _, c := range m.sortedLocked() {
 		fmt.Fprintf(&b, "\tip: /%s sessionId: 0x%x\n", c.nc.RemoteAddr(), uint64(c.session))
 	}
 	return b.String()

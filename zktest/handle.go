@@ -114,7 +114,7 @@ func (c *conn) sleep(d time.Duration) bool {
 func (c *conn) lockWithLeader(needed bool) bool {
 	c.s.mu.Lock()
 	// Again and again: it may be cut off anew between the healing and the lock.
-	for needed && c.member.isCut() {
+	for needed && c.member.isCutLocked() {
 		ch := c.member.healed
 		c.s.mu.Unlock()
 		if !c.wait(ch) {
@@ -150,16 +150,16 @@ func (c *conn) carryOutLocked(r *request, struck []*Injection) bool {
 	if ss != nil {
 		ss.requests[r.op]++
 	}
-	defer s.changed()
-	c.note(r)
+	defer s.changedLocked()
+	c.noteLocked(r)
 	// The client has come back to this member on another connection. A real one has passed on, or thrown away, all that
 	// the old one brought before it lets the new one in: what a fault has held back until now comes too late.
 	if ss != nil && ss.owner == c.member && ss.latest != c.number {
 		return false
 	}
-	a, replaced := c.answerOfFault(r, struck)
+	a, replaced := c.answerOfFaultLocked(r, struck)
 	if !replaced {
-		a = c.answer(r, ss)
+		a = c.answerLocked(r, ss)
 	}
 	if !a.silent {
 		e := encoder{}
@@ -177,8 +177,8 @@ func (c *conn) carryOutLocked(r *request, struck []*Injection) bool {
 	return !a.end
 }
 
-// answerOfFault is the answer that a fault gives in the operation's place, if one does.
-func (c *conn) answerOfFault(r *request, struck []*Injection) (a answer, ok bool) {
+// answerOfFaultLocked is the answer that a fault gives in the operation's place, if one does.
+func (c *conn) answerOfFaultLocked(r *request, struck []*Injection) (a answer, ok bool) {
 	for _, in := range struck {
 		if in.f.instead == nil {
 			continue
@@ -190,8 +190,8 @@ func (c *conn) answerOfFault(r *request, struck []*Injection) (a answer, ok bool
 	return a, false
 }
 
-// answer checks that the session may ask for the operation, and serves it. ss is nil if the session is over.
-func (c *conn) answer(r *request, ss *session) answer {
+// answerLocked checks that the session may ask for the operation, and serves it. ss is nil if the session is over.
+func (c *conn) answerLocked(r *request, ss *session) answer {
 	s := c.s
 	if r.sessionless && !s.opt.dialect.keeper {
 		return r.serve(c, r)
@@ -200,8 +200,8 @@ func (c *conn) answer(r *request, ss *session) answer {
 	// that ends the session.
 	onLeader, leader := c.member == s.leader, s.opt.dialect.needsLeader(r)
 	// Signs of life count only where the leader hears of them.
-	heard := !c.member.isCut() && (onLeader || leader || !s.opt.dialect.keeper)
-	if heard && !s.touch(c.session, c.timeout) && (onLeader || leader) {
+	heard := !c.member.isCutLocked() && (onLeader || leader || !s.opt.dialect.keeper)
+	if heard && !s.touchLocked(c.session, c.timeout) && (onLeader || leader) {
 		return answer{silent: true} // of a session that is over: dropped without a word, while the connection is closed
 	}
 	switch {
@@ -217,8 +217,8 @@ func (c *conn) answer(r *request, ss *session) answer {
 	return r.serve(c, r)
 }
 
-// note keeps what the four-letter words show.
-func (c *conn) note(r *request) {
+// noteLocked keeps what the four-letter words show.
+func (c *conn) noteLocked(r *request) {
 	c.lastOp, c.lastAt = r.op, time.Now()
 	if r.xid >= 0 {
 		c.lastXid = r.xid

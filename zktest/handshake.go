@@ -18,7 +18,7 @@ func (c *conn) handshake(b []byte) bool {
 	hasReadOnly := len(d.b) > 0 // clients from before 3.4 do not send it, and do not want it back
 	c.s.mu.Lock()
 	c.session = id // what the client claims to be: faults are selected by it
-	c.s.freezeNew(c)
+	c.s.freezeNewLocked(c)
 	c.s.mu.Unlock()
 	if !c.in.pass(c.done) {
 		return false
@@ -35,7 +35,7 @@ func (c *conn) handshake(b []byte) bool {
 	}
 	s := c.s
 	defer s.mu.Unlock()
-	defer s.changed()
+	defer s.changedLocked()
 	c.session = 0
 	s.requests[OpConnect]++
 	c.lastOp, c.lastAt = OpConnect, time.Now()
@@ -49,14 +49,14 @@ func (c *conn) handshake(b []byte) bool {
 		return false
 	}
 	// Negotiated anew each time, also when a session is taken up again.
-	c.timeout = c.member.clampTimeout(ms)
+	c.timeout = c.member.clampTimeoutLocked(ms)
 	if id == 0 || keeper {
-		ss := s.openSession(c, c.timeout)
+		ss := s.openSessionLocked(c, c.timeout)
 		c.session = ss.id
-		c.welcome(ss.id, hasReadOnly, struck)
+		c.welcomeLocked(ss.id, hasReadOnly, struck)
 		return true
 	}
-	return c.reattach(id, pw, hasReadOnly, struck)
+	return c.reattachLocked(id, pw, hasReadOnly, struck)
 }
 
 // forgetClaim deals with a handshake that got lost: the client may try again on the same connection.
@@ -67,9 +67,9 @@ func (c *conn) forgetClaim() bool {
 	return true
 }
 
-// reattach takes up a session. The one connection that the member may still have for it is closed before the
+// reattachLocked takes up a session. The one connection that the member may still have for it is closed before the
 // password is looked at: in a real server, too, the claim alone is enough for that.
-func (c *conn) reattach(id int64, pw []byte, hasReadOnly bool, struck []*Injection) bool {
+func (c *conn) reattachLocked(id int64, pw []byte, hasReadOnly bool, struck []*Injection) bool {
 	s := c.s
 	for old := range c.member.conns {
 		if old != c && old.session == id {
@@ -77,20 +77,20 @@ func (c *conn) reattach(id int64, pw []byte, hasReadOnly bool, struck []*Injecti
 		}
 	}
 	c.session = id
-	if !s.passwordIs(id, pw) || !s.touch(id, c.timeout) {
-		c.welcome(0, hasReadOnly, struck)
+	if !s.passwordIs(id, pw) || !s.touchLocked(id, c.timeout) {
+		c.welcomeLocked(0, hasReadOnly, struck)
 		return false
 	}
 	// From here on the session belongs to this connection. One that another member still holds learns that with its
 	// next write.
 	ss := s.sessions[id]
 	ss.timeout, ss.owner, ss.conn, ss.latest = c.timeout, c.member, c, c.number
-	c.welcome(id, hasReadOnly, struck)
+	c.welcomeLocked(id, hasReadOnly, struck)
 	return true
 }
 
-// welcome answers the handshake; id 0 says that the session is over.
-func (c *conn) welcome(id int64, hasReadOnly bool, struck []*Injection) {
+// welcomeLocked answers the handshake; id 0 says that the session is over.
+func (c *conn) welcomeLocked(id int64, hasReadOnly bool, struck []*Injection) {
 	e := encoder{}
 	e.int32(0)
 	if id == 0 {

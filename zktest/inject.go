@@ -66,7 +66,7 @@ func (in *Injection) removeLocked() {
 		in.over = true
 		close(in.gate)
 		for _, c := range inOrder(in.freezes) {
-			in.thaw(c)
+			in.thawLocked(c)
 		}
 	}
 	in.s.faults = slices.DeleteFunc(in.s.faults, func(o *Injection) bool { return o == in })
@@ -98,8 +98,8 @@ func (in *Injection) Wait(ctx context.Context, n int) error {
 	return in.s.Await(ctx, func() bool { return in.Hits() >= n })
 }
 
-// strike counts one more request that the fault selects and says whether it hits that one.
-func (in *Injection) strike() bool {
+// strikeLocked counts one more request that the fault selects and says whether it hits that one.
+func (in *Injection) strikeLocked() bool {
 	in.seen++
 	if in.over || in.seen <= in.f.skip || in.f.times > 0 && in.hits >= in.f.times {
 		return false
@@ -108,7 +108,7 @@ func (in *Injection) strike() bool {
 	if in.hits == 1 {
 		close(in.first)
 	}
-	in.s.changed()
+	in.s.changedLocked()
 	return true
 }
 
@@ -116,7 +116,7 @@ func (in *Injection) strike() bool {
 func (s *Server) matchLocked(c *conn, op Op, paths []string) []*Injection {
 	var struck []*Injection
 	for _, in := range s.faults {
-		if !in.f.refuse && !in.f.standing() && in.f.selects(c, op, paths) && in.strike() {
+		if !in.f.refuse && !in.f.standing() && in.f.selects(c, op, paths) && in.strikeLocked() {
 			struck = append(struck, in)
 		}
 	}
@@ -128,7 +128,7 @@ func (s *Server) refusedLocked(m *Member) bool {
 	no := false
 	// All of them are asked, so that each keeps its own count.
 	for _, in := range s.faults {
-		if in.f.refuse && (len(in.f.members) == 0 || slices.Contains(in.f.members, m)) && in.strike() {
+		if in.f.refuse && (len(in.f.members) == 0 || slices.Contains(in.f.members, m)) && in.strikeLocked() {
 			no = true
 		}
 	}
@@ -142,7 +142,7 @@ func (in *Injection) freezeLocked(c *conn) {
 	}
 	in.freezes[c] = true
 	// One that is bound to requests was counted when it struck the request.
-	if in.f.standing() && !in.strike() {
+	if in.f.standing() && !in.strikeLocked() {
 		delete(in.freezes, c)
 		return
 	}
@@ -154,8 +154,8 @@ func (in *Injection) freezeLocked(c *conn) {
 	}
 }
 
-// thaw opens the gates that freeze has shut, unless another fault keeps them shut.
-func (in *Injection) thaw(c *conn) {
+// thawLocked opens the gates that freezeLocked has shut, unless another fault keeps them shut.
+func (in *Injection) thawLocked(c *conn) {
 	if !in.freezes[c] {
 		return
 	}
@@ -168,8 +168,8 @@ func (in *Injection) thaw(c *conn) {
 	}
 }
 
-// freezeNew applies the standing freezes to a connection whose session is not known yet, or just became known.
-func (s *Server) freezeNew(c *conn) {
+// freezeNewLocked applies the standing freezes to a connection whose session is not known yet, or just became known.
+func (s *Server) freezeNewLocked(c *conn) {
 	for _, in := range s.faults {
 		if in.f.standing() && in.f.reaches(c) {
 			in.freezeLocked(c)
@@ -177,8 +177,8 @@ func (s *Server) freezeNew(c *conn) {
 	}
 }
 
-// thaw forgets a connection that is gone for good.
-func (s *Server) thaw(c *conn) {
+// thawLocked forgets a connection that is gone for good.
+func (s *Server) thawLocked(c *conn) {
 	for _, in := range s.faults {
 		delete(in.freezes, c)
 	}

@@ -35,8 +35,8 @@ func (s *Server) Sessions() []Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []Session
-	for _, ss := range s.sortedSessions() {
-		out = append(out, s.describe(ss))
+	for _, ss := range s.sortedSessionsLocked() {
+		out = append(out, s.describeLocked(ss))
 	}
 	return out
 }
@@ -49,16 +49,16 @@ func (s *Server) Session(id int64) (info Session, ok bool) {
 	if ss == nil {
 		return Session{}, false
 	}
-	return s.describe(ss), true
+	return s.describeLocked(ss), true
 }
 
-// describe copies what is known of a session.
-func (s *Server) describe(ss *session) Session {
+// describeLocked copies what is known of a session.
+func (s *Server) describeLocked(ss *session) Session {
 	return Session{
 		ID: ss.id, Timeout: ss.timeout, Connected: ss.conn != nil, Member: ss.owner,
 		ExpiresIn:  ss.expires - time.Since(s.born),
 		Ephemerals: s.leader.tree.owned(ss.id),
-		Watches:    s.watches(func(w Watch) bool { return w.Session == ss.id }),
+		Watches:    s.watchesLocked(func(w Watch) bool { return w.Session == ss.id }),
 		Requests:   maps.Clone(ss.requests), Notifications: ss.notified,
 	}
 }
@@ -67,11 +67,11 @@ func (s *Server) describe(ss *session) Session {
 func (s *Server) Watches() []Watch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.watches(func(Watch) bool { return true })
+	return s.watchesLocked(func(Watch) bool { return true })
 }
 
-// watches lists the watches of all members that want is true for.
-func (s *Server) watches(want func(Watch) bool) []Watch {
+// watchesLocked lists the watches of all members that want is true for.
+func (s *Server) watchesLocked(want func(Watch) bool) []Watch {
 	var out []Watch
 	for _, m := range s.members {
 		for _, w := range append(m.dataWatches.list(WatchData), m.childWatches.list(WatchChildren)...) {

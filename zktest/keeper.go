@@ -47,8 +47,8 @@ func (c *conn) authenticateAtKeeper(r *request) answer {
 	return c.ok(nil)
 }
 
-// mayAll asks for the permissions of all parts of a multi, against the state before it.
-func (s *Server) mayAll(c *conn, parts []request) bool {
+// mayAllLocked asks for the permissions of all parts of a multi, against the state before it.
+func (s *Server) mayAllLocked(c *conn, parts []request) bool {
 	t := s.leader.tree
 	for i := range parts {
 		r := &parts[i]

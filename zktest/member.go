@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// An ensemble is made believable with little: one place that orders the writes and knows the sessions (the Server),
-// and per member a replica of the tree that applies the same transactions in the same order, now or later. Lagging is
-// leaving some of them in the queue; being cut off is leaving all of them there and letting what needs the leader
-// wait. Since every member fires the watches of its own clients from its own replica, they lag along.
+// An ensemble is one place that orders the writes and knows the sessions (the Server), and for each member a replica of
+// the tree that applies the same transactions in the same order, now or later. A member that lags leaves some of them in
+// the queue; one that is cut off leaves all of them there, and what needs the leader waits. Since every member fires the
+// watches of its own clients from its own replica, they lag along.
 
-// Member is one server of the make-believe ensemble: an address of its own, its own connections and watches, and a
+// Member is one server of the simulated ensemble: an address of its own, its own connections and watches, and a
 // replica of the tree. A Server has one, the leader; Follower adds more. Sessions live in all of them.
 //
 // All methods may be called at any time from any goroutine, and none blocks on a client.
@@ -56,11 +56,11 @@ func (s *Server) Follower() (*Member, error) {
 	}
 	m := newMember(s, s.leader.tree.clone())
 	m.down = s.failure != nil
-	return m, s.addMember(m)
+	return m, s.addMemberLocked(m)
 }
 
-// addMember gives a member its address and makes it part of the ensemble.
-func (s *Server) addMember(m *Member) error {
+// addMemberLocked gives a member its address and makes it part of the ensemble.
+func (s *Server) addMemberLocked(m *Member) error {
 	m.number = len(s.members)
 	if s.opt.noListener {
 		// Nobody listens there, but it looks like an address to whoever parses it, and needs no name server.
@@ -131,11 +131,11 @@ func (m *Member) accept() {
 	}
 }
 
-// catchUp applies pending transactions until only keep of them are left, and returns the stats of the last one
+// catchUpLocked applies pending transactions until only keep of them are left, and returns the stats of the last one
 // applied. A member that is cut off sees nothing.
-func (m *Member) catchUp(keep int) []Stat {
+func (m *Member) catchUpLocked(keep int) []Stat {
 	var stats []Stat
-	if m.isCut() {
+	if m.isCutLocked() {
 		return nil
 	}
 	for len(m.pending) > keep {
@@ -143,18 +143,18 @@ func (m *Member) catchUp(keep int) []Stat {
 		m.pending = m.pending[1:]
 		stats = stats[:0] // only those of the last one are asked for: it is the asker's own
 		for i := range x.muts {
-			stats = append(stats, m.tree.apply(&x.muts[i], x, m.event))
+			stats = append(stats, m.tree.apply(&x.muts[i], x, m.eventLocked))
 		}
 		m.tree.zxid = max(m.tree.zxid, x.zxid)
 		if x.ended != 0 {
-			m.closeSession(x.ended)
+			m.closeSessionLocked(x.ended)
 		}
 	}
 	return stats
 }
 
-// closeSession hangs up on a session that has ended, once what is on its way has gone out.
-func (m *Member) closeSession(id int64) {
+// closeSessionLocked hangs up on a session that has ended, once what is on its way has gone out.
+func (m *Member) closeSessionLocked(id int64) {
 	for c := range m.conns {
 		if c.session == id && !c.closing {
 			c.finishLocked()
@@ -162,8 +162,8 @@ func (m *Member) closeSession(id int64) {
 	}
 }
 
-// isCut says whether the leader is out of reach.
-func (m *Member) isCut() bool {
+// isCutLocked says whether the leader is out of reach.
+func (m *Member) isCutLocked() bool {
 	select {
 	case <-m.healed:
 		return false
@@ -193,8 +193,8 @@ func (m *Member) Lag(n int) {
 		return
 	}
 	m.lag = max(n, 0)
-	m.catchUp(m.lag)
-	m.s.changed()
+	m.catchUpLocked(m.lag)
+	m.s.changedLocked()
 }
 
 // CutOff separates the member from the leader: it goes on answering pings and reads from what it knows, but writes,
@@ -203,7 +203,7 @@ func (m *Member) Lag(n int) {
 func (m *Member) CutOff() {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
-	if m != m.s.leader && !m.isCut() {
+	if m != m.s.leader && !m.isCutLocked() {
 		m.healed = make(chan struct{})
 	}
 }
@@ -212,10 +212,10 @@ func (m *Member) CutOff() {
 func (m *Member) Heal() {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
-	if m.isCut() {
+	if m.isCutLocked() {
 		close(m.healed)
-		m.catchUp(m.lag)
-		m.s.changed()
+		m.catchUpLocked(m.lag)
+		m.s.changedLocked()
 	}
 }
 
@@ -227,7 +227,7 @@ func (m *Member) Down() {
 	defer m.s.mu.Unlock()
 	m.down = true
 	m.killLocked()
-	m.s.changed()
+	m.s.changedLocked()
 }
 
 // Up ends Down, unless the ensemble has failed.
@@ -244,7 +244,7 @@ func (m *Member) DropConnections() {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
 	m.killLocked()
-	m.s.changed()
+	m.s.changedLocked()
 }
 
 // killLocked ends all of the member's connections, also those whose clients have left while a fault held their requests.

@@ -32,7 +32,7 @@ const (
 	OpMultiRead            Op = 22  // several reads, each answered by itself
 	OpAuth                 Op = 100 // does not keep the session alive
 	OpSetWatches           Op = 101 // sent by clients that have reconnected
-	OpSASL                 Op = 102 // does not keep the session alive; answered with nothing
+	OpSASL                 Op = 102 // does not keep the session alive; see WithSASLUsers
 	OpGetEphemerals        Op = 103 // of this session, below a prefix
 	OpGetAllChildrenNumber Op = 104 // all descendants
 	OpSetWatches2          Op = 105 // setWatches with the persistent ones
@@ -77,7 +77,8 @@ type operation struct {
 	// perm is the permission it takes: that of creates and deletes on the parent, the others' on the node.
 	perm int32
 
-	// serve carries the request out, nil for what is no request. The server's lock is held.
+	// serve carries the request out, nil for what is no request. It and what it calls in read.go, write.go and sasl.go
+	// run with the server's lock held; their names do not say so, since they are reached from here alone.
 	serve func(c *conn, r *request) answer
 
 	// prepare checks a write against the leader's state; encode writes the body of its reply, nil for none.

@@ -66,12 +66,12 @@ func newOptions(opts []Option) (options, error) {
 // differ.
 func WithVersion(v Version) Option { return func(o *options) { o.version = v } }
 
-// WithAddr sets the TCP address at which the server listens, host:port, default a free port of 127.0.0.1. It asks nobody
-// who he is: an address that other machines reach is open to them. Followers keep to the default.
+// WithAddr sets the TCP address at which the server listens, host:port, default a free port of 127.0.0.1. Clients
+// need no credentials: an address that other machines reach is open to them. Followers keep to the default.
 func WithAddr(addr string) Option { return func(o *options) { o.addr = addr } }
 
-// WithTick sets the length of the server's tick, default 2 s (Keeper: 0.5 s). Sessions expire at full ticks, and the bounds of the
-// session timeout follow from it unless WithSessionTimeouts sets them.
+// WithTick sets the length of the server's tick, default 2 s (Keeper: 0.5 s). Sessions expire at full ticks, and the bounds
+// of the session timeout follow from it unless WithSessionTimeouts sets them.
 func WithTick(d time.Duration) Option { return func(o *options) { o.tick = d } }
 
 // WithLateEvents has the server tell what a setWatches finds changed right behind its reply, as ClickHouse Keeper does, and

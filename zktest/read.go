@@ -167,14 +167,14 @@ func (c *conn) addWatch(r *request) (body, Code) {
 		if r.flags != 0 && r.flags != 1 {
 			return nil, CodeMarshallingError
 		}
-		c.member.addWatch(c, r.path, watchPersistent<<r.flags)
+		c.member.addWatchLocked(c, r.path, watchPersistent<<r.flags)
 	}
 	return func(e *encoder) { e.int32(0) }, CodeOK
 }
 
 // setWatches serves setWatches2 as well, which has more lists.
 func (c *conn) setWatches(r *request) (body, Code) {
-	c.member.setWatches(c, r)
+	c.member.setWatchesLocked(c, r)
 	return nil, CodeOK
 }
 
@@ -197,7 +197,7 @@ func (c *conn) ping(*request) (body, Code) { return nil, CodeOK }
 
 // sync brings the member up to date with the leader, for the whole tree; the path is only echoed.
 func (c *conn) sync(r *request) (body, Code) {
-	c.member.catchUp(0)
+	c.member.catchUpLocked(0)
 	return func(e *encoder) {
 		if r.noPath {
 			e.buffer(nil)

@@ -100,7 +100,7 @@ func Start(opts ...Option) (*Server, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.leader = newMember(s, newTree(o.dialect))
-	if err := s.addMember(s.leader); err != nil {
+	if err := s.addMemberLocked(s.leader); err != nil {
 		return nil, err
 	}
 	s.wg.Add(1)
@@ -153,7 +153,7 @@ func (s *Server) Close() error {
 			}
 			m.killLocked()
 		}
-		s.changed()
+		s.changedLocked()
 	}
 	s.mu.Unlock()
 	// A second caller waits like the first: Close means that nothing is left, whoever asked.
@@ -173,8 +173,8 @@ func (s *Server) Close() error {
 	}
 }
 
-// changed wakes those who wait in Await.
-func (s *Server) changed() {
+// changedLocked wakes those who wait in Await.
+func (s *Server) changedLocked() {
 	if s.awaiting != nil {
 		close(s.awaiting)
 		s.awaiting = nil
@@ -204,9 +204,9 @@ func (s *Server) Await(ctx context.Context, cond func() bool) error {
 	}
 }
 
-// sortedSessions lists the sessions in the order of their ids, which is that of their beginnings: what happens to
+// sortedSessionsLocked lists the sessions in the order of their ids, which is that of their beginnings: what happens to
 // several at a time must happen in the same order in every run.
-func (s *Server) sortedSessions() []*session {
+func (s *Server) sortedSessionsLocked() []*session {
 	all := make([]*session, 0, len(s.sessions))
 	for _, ss := range s.sessions {
 		all = append(all, ss)

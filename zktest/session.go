@@ -10,8 +10,8 @@ import (
 )
 
 // Sessions live in the leader, whoever serves their clients. What keeps one alive is each request and each ping
-// (touch); what ends it is its client (closeSession), the clock, or the test (Expire), and all three end in
-// endSession, one transaction that takes its ephemerals along.
+// (touchLocked); what ends it is its client (closeSession), the clock, or the test (Expire), and all three end in
+// endSessionLocked, one transaction that takes its ephemerals along.
 //
 // The clock is that of the process, read as the distance from the server's start, and cut into ticks. A session's
 // expiry is always at the end of a tick. So a test in a bubble can say to the nanosecond when it will be.
@@ -55,8 +55,8 @@ func (s *Server) passwordIs(id int64, pw []byte) bool {
 	return id != 0 && subtle.ConstantTimeCompare(pw, s.password(id)) == 1
 }
 
-// clampTimeout negotiates. What the client asks for only ever moves to the nearer bound.
-func (m *Member) clampTimeout(ms int32) time.Duration {
+// clampTimeoutLocked negotiates. What the client asks for only ever moves to the nearer bound.
+func (m *Member) clampTimeoutLocked(ms int32) time.Duration {
 	return min(max(time.Duration(ms)*time.Millisecond, m.minTimeout), m.maxTimeout)
 }
 
@@ -67,8 +67,8 @@ func (s *Server) bucket(now time.Time, timeout time.Duration) time.Duration {
 	return (t/s.opt.tick + 1) * s.opt.tick
 }
 
-// touch notes a sign of life. It reports false if there is no such session any more.
-func (s *Server) touch(id int64, timeout time.Duration) bool {
+// touchLocked notes a sign of life. It reports false if there is no such session any more.
+func (s *Server) touchLocked(id int64, timeout time.Duration) bool {
 	ss := s.sessions[id]
 	if ss == nil {
 		return false
@@ -82,8 +82,8 @@ func (s *Server) touch(id int64, timeout time.Duration) bool {
 	return true
 }
 
-// openSession begins a session; like any write it takes a zxid.
-func (s *Server) openSession(c *conn, timeout time.Duration) *session {
+// openSessionLocked begins a session; like any write it takes a zxid.
+func (s *Server) openSessionLocked(c *conn, timeout time.Duration) *session {
 	ss := &session{id: s.nextSession, timeout: timeout, owner: c.member, conn: c, latest: c.number, requests: map[Op]int{}}
 	s.nextSession++
 	ss.expires = s.bucket(time.Now(), timeout)
@@ -120,14 +120,14 @@ func (s *Server) runDue() time.Duration {
 	}
 	now := time.Now()
 	at := now.Sub(s.born)
-	for _, ss := range s.sortedSessions() {
+	for _, ss := range s.sortedSessionsLocked() {
 		if ss.expires <= at { // all of a bucket, in the order of their ids, each in a transaction of its own
 			s.log.Info("zktest: session expired", "session", ss.id)
 			s.endSessionLocked(s.leader, ss.id)
 		}
 	}
 	if at >= s.nextSweep {
-		s.sweep(now)
+		s.sweepLocked(now)
 		s.nextSweep = (at/s.opt.sweep + 1) * s.opt.sweep
 	}
 	// With nothing to expire it sleeps for weeks, not for ever: timers want a number.

@@ -305,8 +305,8 @@ func (p *preparer) delete(r *request) (mutation, Code) {
 	return mutation{kind: mutDelete, op: r.op, path: r.path}, CodeOK
 }
 
-// preparer looks at the leader's state, wherever the client is connected: writes are ordered there.
-func (s *Server) preparer(session int64, ids []identity) *preparer {
+// preparerLocked looks at the leader's state, wherever the client is connected: writes are ordered there.
+func (s *Server) preparerLocked(session int64, ids []identity) *preparer {
 	return &preparer{tree: s.leader.tree, session: session, ids: ids, noTTL: s.opt.noTTL, sasl: len(s.opt.saslUsers) > 0, dialect: s.opt.dialect,
 		over: map[string]*record{}, overlaps: s.overlaps}
 }
@@ -322,9 +322,9 @@ func (s *Server) commitLocked(at *Member, muts []mutation, ended int64) []Stat {
 	for _, m := range s.members {
 		m.pending = append(m.pending, x)
 		if m == at {
-			stats = m.catchUp(0)
+			stats = m.catchUpLocked(0)
 		} else {
-			m.catchUp(m.lag)
+			m.catchUpLocked(m.lag)
 		}
 	}
 	s.overlappedLocked(muts)
@@ -333,7 +333,7 @@ func (s *Server) commitLocked(at *Member, muts []mutation, ended int64) []Stat {
 			s.poke()
 		}
 	}
-	s.changed()
+	s.changedLocked()
 	return stats
 }
 
@@ -349,13 +349,13 @@ func (s *Server) endSessionLocked(at *Member, id int64) {
 	}
 	s.commitLocked(at, muts, id)
 	if limit := 2 * s.opt.maxPacket; list > limit {
-		s.fail(fmt.Errorf("zktest: the ensemble has failed: session %#x ended with %d ephemerals, a list of %d bytes; "+
+		s.failLocked(fmt.Errorf("zktest: the ensemble has failed: session %#x ended with %d ephemerals, a list of %d bytes; "+
 			"servers read no transaction longer than %d, on the wire and in their logs", id, len(muts), list, limit))
 	}
 }
 
-// fail takes all members down for good.
-func (s *Server) fail(why error) {
+// failLocked takes all members down for good.
+func (s *Server) failLocked(why error) {
 	if s.failure != nil {
 		return
 	}
@@ -365,12 +365,12 @@ func (s *Server) fail(why error) {
 		m.down = true
 		m.killLocked()
 	}
-	s.changed()
+	s.changedLocked()
 }
 
-// sweep deletes the containers and TTL nodes whose time has come.
+// sweepLocked deletes the containers and TTL nodes whose time has come.
 // A container that never had a child is left alone, or it might go between its creation and its first child.
-func (s *Server) sweep(now time.Time) {
+func (s *Server) sweepLocked(now time.Time) {
 	t := s.leader.tree
 	var gone []string
 	for p := range t.expiring {

@@ -158,47 +158,47 @@ func (w *watchTable) fire(path string, ev event) []*conn {
 	return slices.Compact(hear)
 }
 
-// notify sends an event to the connections whose clients may read the node. The others have lost their watch for
+// notifyLocked sends an event to the connections whose clients may read the node. The others have lost their watch for
 // nothing. (So do later versions, and 3.8.0 as Debian packages it.)
-func (m *Member) notify(hear []*conn, path string, ev event, zxid int64, acl []ACL, except []*conn) {
+func (m *Member) notifyLocked(hear []*conn, path string, ev event, zxid int64, acl []ACL, except []*conn) {
 	for _, c := range hear {
 		if !m.s.opt.dialect.keeper && (slices.Contains(except, c) || !allowed(acl, PermRead, c.ids)) {
 			continue
 		}
-		c.notify(path, ev, zxid)
+		c.notifyLocked(path, ev, zxid)
 	}
 }
 
-// event is what a tree calls for each change. A deletion reaches a connection once, though both tables may know it.
-func (m *Member) event(path string, ev event, zxid int64, acl []ACL) {
+// eventLocked is what a tree calls for each change. A deletion reaches a connection once, though both tables may know it.
+func (m *Member) eventLocked(path string, ev event, zxid int64, acl []ACL) {
 	switch ev {
 	case eventCreated, eventDataChanged:
-		m.notify(m.dataWatches.fire(path, ev), path, ev, zxid, acl, nil)
+		m.notifyLocked(m.dataWatches.fire(path, ev), path, ev, zxid, acl, nil)
 	case eventChildrenChanged:
-		m.notify(m.childWatches.fire(path, ev), path, ev, zxid, acl, nil)
+		m.notifyLocked(m.childWatches.fire(path, ev), path, ev, zxid, acl, nil)
 	case eventDeleted:
 		// A node that goes concerns both who watches it and who watches its children.
 		heard := m.dataWatches.fire(path, ev)
-		m.notify(heard, path, ev, zxid, acl, nil)
-		m.notify(m.childWatches.fire(path, ev), path, ev, zxid, acl, heard)
+		m.notifyLocked(heard, path, ev, zxid, acl, nil)
+		m.notifyLocked(m.childWatches.fire(path, ev), path, ev, zxid, acl, heard)
 	}
 }
 
-// setWatches puts a reconnected client's watches back, and tells it at once what it missed.
-func (m *Member) setWatches(c *conn, r *request) {
+// setWatchesLocked puts a reconnected client's watches back, and tells it at once what it missed.
+func (m *Member) setWatchesLocked(c *conn, r *request) {
 	for _, p := range r.lists[0] {
 		switch n := m.tree.nodes[p]; { // the client had seen the node: it was there
 		case n == nil:
-			c.missed(p, eventDeleted)
+			c.missedLocked(p, eventDeleted)
 		case n.mzxid > r.since:
-			c.missed(p, eventDataChanged)
+			c.missedLocked(p, eventDataChanged)
 		default:
 			m.dataWatches.add(c, p, watchOnce)
 		}
 	}
 	for _, p := range r.lists[1] {
 		if m.tree.nodes[p] != nil { // and this one was not
-			c.missed(p, eventCreated)
+			c.missedLocked(p, eventCreated)
 		} else {
 			m.dataWatches.add(c, p, watchOnce)
 		}
@@ -206,9 +206,9 @@ func (m *Member) setWatches(c *conn, r *request) {
 	for _, p := range r.lists[2] {
 		switch n := m.tree.nodes[p]; {
 		case n == nil:
-			c.missed(p, eventDeleted)
+			c.missedLocked(p, eventDeleted)
 		case n.pzxid > r.since:
-			c.missed(p, eventChildrenChanged)
+			c.missedLocked(p, eventChildrenChanged)
 		default:
 			m.childWatches.add(c, p, watchOnce)
 		}
@@ -216,26 +216,26 @@ func (m *Member) setWatches(c *conn, r *request) {
 	// Persistent watches have missed nothing that they could be told of one by one: the client reads for itself.
 	for i, mode := range []watchMode{watchPersistent, watchRecursive} {
 		for _, p := range r.lists[3+i] {
-			m.addWatch(c, p, mode)
+			m.addWatchLocked(c, p, mode)
 		}
 	}
 }
 
-// addWatch sets a persistent watch, in both tables; but for a recursive one 3.9 has no use for that of children.
-func (m *Member) addWatch(c *conn, path string, mode watchMode) {
+// addWatchLocked sets a persistent watch, in both tables; but for a recursive one 3.9 has no use for that of children.
+func (m *Member) addWatchLocked(c *conn, path string, mode watchMode) {
 	m.dataWatches.add(c, path, mode)
 	if mode != watchRecursive || m.s.opt.dialect.oneModePerWatch {
 		m.childWatches.add(c, path, mode)
 	}
 }
 
-// missed tells of a change that a setWatches has found.
-func (c *conn) missed(path string, ev event) {
+// missedLocked tells of a change that a setWatches has found.
+func (c *conn) missedLocked(path string, ev event) {
 	if c.s.opt.lateEvents {
-		c.late = append(c.late, func() { c.notify(path, ev, noZxid) })
+		c.late = append(c.late, func() { c.notifyLocked(path, ev, noZxid) })
 		return
 	}
-	c.notify(path, ev, noZxid)
+	c.notifyLocked(path, ev, noZxid)
 }
 
 // Watch is one watch that the server keeps for a session.

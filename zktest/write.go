@@ -14,7 +14,7 @@ func (c *conn) writeOne(r *request) answer {
 		}
 		return c.result(CodeMarshallingError, nil)
 	}
-	mu, code := s.preparer(c.session, c.ids).prepare(r)
+	mu, code := s.preparerLocked(c.session, c.ids).prepare(r)
 	if code != CodeOK { // a refused write commits nothing, but it commits
 		s.commitLocked(c.member, nil, 0)
 		return c.result(code, nil)
@@ -64,11 +64,11 @@ func (c *conn) multi(r *request) answer {
 		s.commitLocked(c.member, nil, 0)
 		return c.result(CodeMarshallingError, nil)
 	}
-	if s.opt.dialect.multiAsksFirst && !s.mayAll(c, r.parts) {
+	if s.opt.dialect.multiAsksFirst && !s.mayAllLocked(c, r.parts) {
 		s.commitLocked(c.member, nil, 0)
 		return c.result(CodeNoAuth, nil)
 	}
-	muts, failed, why := s.prepareParts(c, r.parts)
+	muts, failed, why := s.preparePartsLocked(c, r.parts)
 	// One transaction and one zxid for all parts; the watches of all of them fire before the reply, part by part.
 	stats := s.commitLocked(c.member, muts, 0)
 	switch why {
@@ -80,11 +80,11 @@ func (c *conn) multi(r *request) answer {
 	return c.ok(func(e *encoder) { encodeFailure(e, len(r.parts), failed, why) })
 }
 
-// prepareParts prepares the parts of a multi: each is checked against what the parts before it would leave. If one
+// preparePartsLocked prepares the parts of a multi: each is checked against what the parts before it would leave. If one
 // fails there are no mutations: the preparer's records die with it, and so does what the earlier parts would have
 // done.
-func (s *Server) prepareParts(c *conn, parts []request) (muts []mutation, failed int, why Code) {
-	p := s.preparer(c.session, c.ids)
+func (s *Server) preparePartsLocked(c *conn, parts []request) (muts []mutation, failed int, why Code) {
+	p := s.preparerLocked(c.session, c.ids)
 	for i := range parts {
 		part := parts[i]
 		if !part.normalize(s.opt.dialect) {
