@@ -129,9 +129,6 @@ func (c *conn) handshake(body []byte) error {
 	if err != nil {
 		return fmt.Errorf("%w: handshake: %w", ErrGarbled, err)
 	}
-	if err := c.net.SetDeadline(time.Time{}); err != nil { // it capped the handshake
-		return c.readError(err)
-	}
 	c.mu.Lock()
 	began := c.began
 	c.mu.Unlock()
@@ -144,6 +141,10 @@ func (c *conn) handshake(body []byte) error {
 	}
 	if !c.move(connShaking) {
 		return c.failure()
+	}
+	if err := c.net.SetDeadline(time.Time{}); err != nil { // it capped the handshake
+		c.fail(c.readError(err)) // the server has hung up behind its answer, which counts all the same
+		return nil
 	}
 	if !c.s.spawn(c.run) {
 		return ErrClosed
