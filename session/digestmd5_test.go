@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
@@ -23,9 +24,12 @@ func jaas(t *testing.T, users string) ensemble.Option {
 
 // Real servers, which also let nobody in who has not authenticated by SASL.
 func TestRealServersTakeDigestMD5AndEnforceIt(t *testing.T) {
-	e := ensemble.Start(t, 3, jaas(t, ` user_ann="päss\"w=,ord" user_bob="x"`),
+	e := ensemble.Start(t, 3, ensemble.WithTick(2*time.Second), jaas(t, ` user_ann="päss\"w=,ord" user_bob="x"`),
 		ensemble.WithJVM("-Dzookeeper.enforce.auth.enabled=true", "-Dzookeeper.enforce.auth.schemes=sasl"))
-	s := openAt(t, e.Connect(), func(c *session.Config) { c.SASL = session.DigestMD5("ann", `päss"w=,ord`) })
+	s := openAt(t, e.Connect(), func(c *session.Config) {
+		c.Timeout = 40 * time.Second // longer than an election, on however busy a machine
+		c.SASL = session.DigestMD5("ann", `päss"w=,ord`)
+	})
 	ctx := within(t, soon)
 	path := e.Path(t)
 	_, err := s.Create(ctx, path, nil, session.Persistent, []zk.ACL{{Perms: zk.PermAll, Scheme: "sasl", ID: "ann"}})
@@ -34,7 +38,7 @@ func TestRealServersTakeDigestMD5AndEnforceIt(t *testing.T) {
 	id := s.ID()
 	for _, n := range e.Nodes { // wherever it goes on
 		n.Restart(t)
-		_, _, err = s.Get(within(t, soon), path)
+		_, _, err = s.Get(within(t, 2*soon), path)
 		require.NoError(t, err)
 	}
 	require.Equal(t, id, s.ID())

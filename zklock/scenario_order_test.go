@@ -123,6 +123,7 @@ func TestScenario25_TheFollowerOfAWaiterThatGivesUpWatchesTheNextOneDown(t *test
 					synctest.Wait()
 				}
 				time.Sleep(waited)
+				synctest.Wait() // what else is due at that instant
 				line := contenders(s.srv.Children(dir))
 				heard, asked := make([]int, n), make([]int, n)
 				asks := func(c *simClient) int {
