@@ -35,10 +35,11 @@ if [[ -n $unformatted ]]; then
 	printf 'not formatted, run gofmt -w:\n%s\n' "$unformatted" >&2
 	failed=1
 fi
+mapfile -t all < <(packages)
 say go vet
-in_modules go vet ./... || failed=1
+go vet "${all[@]}" || failed=1
 say "staticcheck ($STATICCHECK)"
-in_modules go run "$STATICCHECK" ./... || failed=1
+go run "$STATICCHECK" "${all[@]}" || failed=1
 say go mod tidy -diff
 in_modules tidy || failed=1
 exit "$failed"

@@ -19,17 +19,15 @@ modules() {
 }
 
 # in_modules runs a command in every module and goes on after a failure, so that one run shows all that is wrong.
-in_modules() { in_each "$(modules)" "$@"; }
-
-# in_modules_but_root is in_modules for those beside the root.
-in_modules_but_root() { in_each "$(modules | grep -vx '\.')" "$@"; }
-
-in_each() {
-	local dir failed=0 dirs=$1
-	shift
+in_modules() {
+	local dir failed=0
 	while read -r dir <&3; do
 		[[ $dir == . ]] || say "module $dir"
 		(cd "$dir" && "$@") || failed=1
-	done 3<<<"$dirs"
+	done 3< <(modules)
 	return "$failed"
 }
+
+# packages prints patterns that match the packages of every module, for one go command that runs at the root: go.work
+# makes them one build.
+packages() { modules | sed 's|^|./|; s|^\./\.$|.|; s|$|/...|'; }
