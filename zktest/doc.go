@@ -25,7 +25,7 @@
 //	srv.Expire(id)                                                              // the session is over now
 //	srv.Delete("/locks/a/_c_1-lock-0000000004")                                 // what an administrator might do
 //	srv.SetSequence("/locks/a", 2147483646)                                     // just before the counter's end
-//	m, err := srv.Follower(); m.Lag(3); m.CutOff(); m.Heal()                    // one of several servers
+//	m, err := srv.Follower(); m.Lag(3); m.CutOff(); m.Depose(); m.Heal()        // one of several servers
 //
 // What it holds and has seen is open to the test: Sessions, Watches, Nodes, Requests, Notifications, Connections.
 // Await waits for any condition on these without sleeping.

@@ -104,6 +104,29 @@ func TestWritesSyncsAndHandshakesWaitForTheLeader(t *testing.T) {
 	})
 }
 
+func TestADeposedLeaderAnswersSyncsFromWhatItKnowsAndCommitsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server, lead *script) {
+		m, c := follower(t, s)
+		require.NoError(t, c.step("f connect t=10000"))
+		c.ok(t, "f create /e m=e")
+		m.Depose()
+		for range 20 {
+			time.Sleep(time.Second)
+			c.ok(t, "f ping", "f sync /", "f exists /e")
+		}
+		assert.False(t, exists(s, "/e"), "for the others its session is over")
+		require.NoError(t, c.step("f quiet create /x"))
+		synctest.Wait()
+		assert.False(t, exists(s, "/x"))
+		m.Heal()
+		assert.Equal(t, "f eof: closed", c.do(t, "f eof"))
+		m.CutOff()
+		assert.Equal(t, "g connect: closed", c.do(t, "g connect"))
+		s.Leader().Depose()
+		lead.ok(t, "a sync /", "a create /z")
+	})
+}
+
 func TestSessionThatMovedToAnotherMemberCannotWriteThroughTheOldOne(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, lead *script) {
 		_, c := follower(t, s)

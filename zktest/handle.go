@@ -31,7 +31,7 @@ func (c *conn) handleFrame(b []byte) bool {
 	if fate != carriedOut {
 		return fate == lost
 	}
-	if !c.lockWithLeader(s.opt.dialect.needsLeader(r)) {
+	if !c.lockWithLeader(s.opt.dialect.needsLeader(r), op == OpSync) {
 		return false
 	}
 	defer s.mu.Unlock()
@@ -110,11 +110,12 @@ func (c *conn) sleep(d time.Duration) bool {
 }
 
 // lockWithLeader takes the server's lock, after waiting for the leader if one is needed and the member is cut off.
-// What the client sent behind it waits, too. False means that the connection ended, and the lock is free.
-func (c *conn) lockWithLeader(needed bool) bool {
+// What the client sent behind it waits, too. A deposed leader needs nobody for a sync. False means that the connection ended,
+// and the lock is free.
+func (c *conn) lockWithLeader(needed, sync bool) bool {
 	c.s.mu.Lock()
 	// Again and again: it may be cut off anew between the healing and the lock.
-	for needed && c.member.isCutLocked() {
+	for needed && c.member.isCutLocked() && !(sync && c.member.deposed) {
 		ch := c.member.healed
 		c.s.mu.Unlock()
 		if !c.wait(ch) {

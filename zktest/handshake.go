@@ -30,7 +30,7 @@ func (c *conn) handshake(b []byte) bool {
 	case lost:
 		return c.forgetClaim()
 	}
-	if !c.lockWithLeader(true) {
+	if !c.lockWithLeader(true, false) {
 		return false
 	}
 	s := c.s

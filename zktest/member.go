@@ -28,6 +28,7 @@ type Member struct {
 	pending      []*txn        // committed, not yet seen here
 	lag          int           // how many of these are to stay
 	healed       chan struct{} // closed while connected to the leader
+	deposed      bool          // of those that are cut off: it answers syncs by itself
 	down         bool
 	minTimeout   time.Duration
 	maxTimeout   time.Duration
@@ -208,10 +209,20 @@ func (m *Member) CutOff() {
 	}
 }
 
-// Heal ends CutOff: the member catches up, drops the clients whose sessions are over, and goes on with what waited.
+// Depose is CutOff for a member that plays the leader whom the others have left: it answers syncs too, by itself, as a real
+// one does until it notices. The zktest leader orders the writes of the others all the time, and for it the call does nothing.
+func (m *Member) Depose() {
+	m.CutOff()
+	m.s.mu.Lock()
+	defer m.s.mu.Unlock()
+	m.deposed = m.isCutLocked()
+}
+
+// Heal ends CutOff and Depose: the member catches up, drops the clients whose sessions are over, and goes on with what waited.
 func (m *Member) Heal() {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
+	m.deposed = false
 	if m.isCutLocked() {
 		close(m.healed)
 		m.catchUpLocked(m.lag)

@@ -87,18 +87,18 @@ func (s *Story) kinds() (found []Kind) {
 
 // x is the place of an instant.
 func (s *Story) x(at time.Duration) float64 {
-	return left + float64(width-left-right)*float64(at)/float64(max(s.end, 1))
+	return left + float64(width-left-right)*float64(at-s.from)/float64(max(s.end-s.from, 1))
 }
 
 // drawAxis draws a line for each of some four to eight round instants.
 func (s *Story) drawAxis(b *strings.Builder, y int) {
 	every := 5 * time.Millisecond
 	for _, next := range []time.Duration{10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000} {
-		if s.end/every > 7 {
+		if (s.end-s.from)/every > 7 {
 			every = next * time.Millisecond
 		}
 	}
-	for t := time.Duration(0); t <= s.end; t += every {
+	for t := (s.from + every - 1) / every * every; t <= s.end; t += every {
 		fmt.Fprintf(b, `<line class="grid" x1="%.1f" x2="%.1f" y1="%d" y2="%d"/><text class="s" x="%.1f" y="%d" text-anchor="middle">%s</text>`+"\n",
 			s.x(t), s.x(t), top, y, s.x(t), y+13, at(t))
 	}

@@ -1,11 +1,11 @@
 // Package timeline draws what happened in a run as a picture for the documents: who waited and held when, which znodes
-// existed, what a store accepted. Its test makes the runs, on the in-process server in simulated time, and checks that the
-// pictures in docs/timelines are what the code does now; go test ./internal/timeline -update draws them anew.
+// existed, what a store accepted. The runs are those of internal/playground.
 package timeline
 
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -51,7 +51,9 @@ type Story struct {
 	spans  []Span
 	open   map[string]int // by lane and kind: the index in spans of the one that has not ended
 	events []Event
+	from   time.Duration // the picture's beginning
 	end    time.Duration
+	closed bool
 }
 
 // New begins a story now. What lies closer together than step is drawn as one instant: the order of goroutines that one
@@ -97,11 +99,17 @@ func (s *Story) tell(e Event, format string, args []any) {
 func (s *Story) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.finishLocked()
+	s.closed = true
+}
+
+// finishLocked is Close.
+func (s *Story) finishLocked() {
 	s.end = s.nowLocked()
-	for key, i := range s.open {
+	for _, i := range s.open {
 		s.spans[i].To = s.end
-		delete(s.open, key)
 	}
+	clear(s.open)
 	slices.SortFunc(s.spans, func(a, b Span) int {
 		return cmp.Or(cmp.Compare(slices.Index(s.Lanes, a.Lane), slices.Index(s.Lanes, b.Lane)), cmp.Compare(a.From, b.From), cmp.Compare(a.Kind, b.Kind))
 	})
@@ -110,5 +118,34 @@ func (s *Story) Close() {
 	})
 }
 
-// nowLocked is the time since the story's beginning.
-func (s *Story) nowLocked() time.Duration { return time.Since(s.begin).Round(s.step) }
+// Latest returns what happened in the latest time, as a story that is over.
+func (s *Story) Latest(d time.Duration) *Story {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := &Story{Name: s.Name, Title: s.Title, Lanes: s.Lanes, begin: s.begin, step: s.step, end: s.end, closed: s.closed, spans: slices.Clone(s.spans), open: maps.Clone(s.open),
+		events: slices.Clone(s.events)}
+	c.finishLocked()
+	if c.from = max(0, c.end-d); c.from > 0 {
+		c.spans = slices.DeleteFunc(c.spans, func(span Span) bool { return span.To < c.from })
+		for i := range c.spans {
+			c.spans[i].From = max(c.spans[i].From, c.from)
+		}
+		c.events = slices.DeleteFunc(c.events, func(e Event) bool { return e.At < c.from })
+	}
+	return c
+}
+
+// Now is the time since the story's beginning; after Close, its end.
+func (s *Story) Now() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.nowLocked()
+}
+
+// nowLocked is Now.
+func (s *Story) nowLocked() time.Duration {
+	if s.closed {
+		return s.end
+	}
+	return time.Since(s.begin).Round(s.step)
+}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/chromium"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zklock/lockhttp"
 	"github.com/zklock/locker/zktest"
@@ -17,7 +18,7 @@ import (
 
 // The page in a real browser, at the widths of a phone and of a desk, with names that others chose with bad intent.
 func TestStatusInABrowser(t *testing.T) {
-	b := startBrowser(t)
+	b := chromium.Start(t)
 	zoo := zktest.Run(t)
 	c := webDial(t, zoo)
 	plant(t, zoo, c, "/locks/a")
@@ -36,47 +37,47 @@ func TestStatusInABrowser(t *testing.T) {
 	here := web.URL + "/ops/debug/locks"
 
 	for _, width := range []int{320, 390, 900, 1280} {
-		b.resize(t, width, width < 800)
-		b.open(t, here+"?path=%2Flocks%2Fa")
-		require.LessOrEqual(t, eval[int](t, b, "document.documentElement.scrollWidth"), width, "scrolls sideways at %d", width)
+		b.Resize(t, width, width < 800)
+		b.Open(t, here+"?path=%2Flocks%2Fa")
+		require.LessOrEqual(t, chromium.Eval[int](t, b, "document.documentElement.scrollWidth"), width, "scrolls sideways at %d", width)
 		cell := "table-cell"
 		if width < 800 {
 			cell = "flex" // a card for each row
 		}
-		require.Equal(t, cell, eval[string](t, b, "getComputedStyle(document.querySelector('td')).display"), "the style sheet applies")
+		require.Equal(t, cell, chromium.Eval[string](t, b, "getComputedStyle(document.querySelector('td')).display"), "the style sheet applies")
 	}
 
 	// What others wrote is text, and nothing else.
-	require.True(t, strings.HasPrefix(eval[string](t, b, "document.title"), "Locks of "))
-	require.Zero(t, eval[int](t, b, "document.querySelectorAll('script, img, iframe, object, embed, link, [onerror], [onload]').length"))
-	require.Equal(t, 1, eval[int](t, b, "document.querySelectorAll('h1').length"))
-	require.Zero(t, eval[int](t, b, "performance.getEntriesByType('resource').length"), "no other file is loaded")
-	data, owners := b.texts(t, "#queue td[data-label=data]"), b.texts(t, "#holds td[data-label=owner]")
+	require.True(t, strings.HasPrefix(chromium.Eval[string](t, b, "document.title"), "Locks of "))
+	require.Zero(t, chromium.Eval[int](t, b, "document.querySelectorAll('script, img, iframe, object, embed, link, [onerror], [onload]').length"))
+	require.Equal(t, 1, chromium.Eval[int](t, b, "document.querySelectorAll('h1').length"))
+	require.Zero(t, chromium.Eval[int](t, b, "performance.getEntriesByType('resource').length"), "no other file is loaded")
+	data, owners := b.Texts(t, "#queue td[data-label=data]"), b.Texts(t, "#holds td[data-label=owner]")
 	for text, want := range hostile {
 		require.Contains(t, data, want)
 		if !strings.Contains(text, "\xff") {
 			require.Contains(t, owners, want)
 		}
 	}
-	require.Empty(t, b.logged, "nothing was refused, nothing failed")
+	require.Empty(t, b.Logged, "nothing was refused, nothing failed")
 
 	// The policy is in force: a script that got in would not run.
-	require.True(t, eval[bool](t, b, `(() => { const s = document.createElement('script'); s.textContent = 'window.ran = true';
+	require.True(t, chromium.Eval[bool](t, b, `(() => { const s = document.createElement('script'); s.textContent = 'window.ran = true';
 		document.body.append(s); return window.ran === undefined })()`))
 
 	// Below its prefix, links and form lead back to the page.
-	b.open(t, here)
-	eval[any](t, b, "void document.querySelector('#waits a').click()")
-	b.until(t, "location.search === '?path=%2flocks%2faccount%2f2' && document.readyState === 'complete'")
-	require.Equal(t, "/ops/debug/locks", eval[string](t, b, "location.pathname"))
-	require.Equal(t, "1 holds\n2 waits", b.texts(t, "#queue td[data-label=place]"))
-	eval[any](t, b, "document.querySelector('input[name=path]').value = '/locks/none', void document.querySelector('button').click()")
-	b.until(t, "location.search === '?path=%2Flocks%2Fnone' && document.readyState === 'complete'")
-	require.Contains(t, b.texts(t, "#queue p"), "Nobody is in line at /locks/none.")
+	b.Open(t, here)
+	chromium.Eval[any](t, b, "void document.querySelector('#waits a').click()")
+	b.Until(t, "location.search === '?path=%2flocks%2faccount%2f2' && document.readyState === 'complete'")
+	require.Equal(t, "/ops/debug/locks", chromium.Eval[string](t, b, "location.pathname"))
+	require.Equal(t, "1 holds\n2 waits", b.Texts(t, "#queue td[data-label=place]"))
+	chromium.Eval[any](t, b, "document.querySelector('input[name=path]').value = '/locks/none', void document.querySelector('button').click()")
+	b.Until(t, "location.search === '?path=%2Flocks%2Fnone' && document.readyState === 'complete'")
+	require.Contains(t, b.Texts(t, "#queue p"), "Nobody is in line at /locks/none.")
 
 	const back = "getComputedStyle(document.body).backgroundColor"
-	b.scheme(t, "light")
-	light := eval[string](t, b, back)
-	b.scheme(t, "dark")
-	require.NotEqual(t, light, eval[string](t, b, back))
+	b.Scheme(t, "light")
+	light := chromium.Eval[string](t, b, back)
+	b.Scheme(t, "dark")
+	require.NotEqual(t, light, chromium.Eval[string](t, b, back))
 }

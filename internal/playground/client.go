@@ -1,0 +1,231 @@
+package playground
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/zklock/locker/internal/timeline"
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zktest"
+)
+
+// client is one of those that share the lock. It may be started again after it was killed, as another process.
+type client struct {
+	s     *Stage
+	name  string
+	home  *server   // a client that trusts pings would stay there
+	knows []*server // those that it may connect to
+	p     *process  // guarded by Stage.mu
+	drawn bool      // its znode has a watcher; guarded by Stage.mu
+}
+
+// process is a life of a client. Its fields are guarded by Stage.mu.
+type process struct {
+	zk       *zklock.Client
+	link     link
+	freeze   *zktest.Injection // while the link is down
+	opened   chan struct{}     // closed when a link that is down comes up again
+	asked    bool              // a call waits for the lock, or holds it
+	hold     *zklock.Hold      // nil before it has the lock, and after the call has been told that it has not
+	believes bool              // as the referee saw it last
+	ended    *zklock.Hold      // the latest that is over, for who unlocks it after all
+	slip     bool              // it was stopped between its look at the context and its write
+	next     time.Time         // its next write
+	writes   int
+	last     string // what it was told last
+}
+
+// link says what is the matter with a process, or with its link to the servers.
+type link string
+
+const (
+	up      link = ""
+	cut     link = "cut off"
+	stopped link = "stopped"
+	dead    link = "dead"
+)
+
+// start opens a process of the client. It does not wait for its session.
+func (s *Stage) start(c *client) error {
+	p := &process{}
+	var addrs []string
+	for _, m := range c.knows {
+		addrs = append(addrs, m.Addr())
+	}
+	zk, err := zklock.Dial(s.ctx, strings.Join(addrs, ","), zklock.WithDialer(
+		func(network, addr string, timeout time.Duration) (net.Conn, error) {
+			return s.dial(p, network, addr, timeout)
+		}))
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.zk, c.p = zk, p
+	s.processes = append(s.processes, p)
+	return nil
+}
+
+// dial is a process's dialer: over a link that is down nothing is ever heard.
+func (s *Stage) dial(p *process, network, addr string, timeout time.Duration) (net.Conn, error) {
+	s.mu.Lock()
+	down, opened := p.link != up, p.opened
+	s.mu.Unlock()
+	if down {
+		late := time.NewTimer(timeout)
+		defer late.Stop()
+		select {
+		case <-opened:
+		case <-late.C:
+			return nil, &net.OpError{Op: "dial", Net: network, Err: os.ErrDeadlineExceeded}
+		}
+	}
+	return s.srv.Dial(network, addr, timeout)
+}
+
+// breakLocked takes a process's link down.
+func (s *Stage) breakLocked(p *process, why link) {
+	if p.link == up {
+		p.opened = make(chan struct{})
+		p.freeze = s.srv.Inject(zktest.Freeze().Session(p.zk.Status().Session.ID))
+	}
+	p.link = why
+}
+
+// thawLocked brings the link up again.
+func (p *process) thawLocked() {
+	if p.link != up {
+		p.link = up
+		close(p.opened)
+		p.freeze.Remove()
+	}
+}
+
+// lock takes the lock and tells of the wait, of the hold, of its end, and of its znode. It waits until the lock is held.
+func (s *Stage) lock(c *client) (*zklock.Hold, error) {
+	s.mu.Lock()
+	p := c.p
+	if p.asked || p.link == dead {
+		s.mu.Unlock()
+		return nil, nil
+	}
+	p.asked, p.last = true, ""
+	watched := c.drawn
+	c.drawn = true
+	s.mu.Unlock()
+	s.picture.Begin(c.name, timeline.Waits)
+	if !watched {
+		s.begin(func() error { s.watchZnode(c); return nil })
+	}
+	h, err := p.zk.Mutex(path, zklock.WithOwner(c.name)).Lock(s.ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.p != p || p.link == dead {
+		return nil, nil // nobody is there to hear of it
+	}
+	s.picture.End(c.name, timeline.Waits)
+	if err != nil {
+		p.asked = false
+		return nil, err
+	}
+	p.hold = h
+	s.judge.heldLocked(h)
+	s.believeLocked(c)
+	s.begin(func() error { s.watchHold(c, p, h); return nil })
+	return h, nil
+}
+
+// watchZnode draws the client's znode for as long as there is one.
+func (s *Stage) watchZnode(c *client) {
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		c.drawn = false
+	}()
+	if s.srv.Await(s.ctx, func() bool { return s.contends(c.name) }) != nil {
+		return // the stage was closed
+	}
+	s.picture.Begin(c.name, timeline.Znode)
+	if s.srv.Await(s.ctx, func() bool { return !s.contends(c.name) }) != nil {
+		return
+	}
+	s.picture.End(c.name, timeline.Znode)
+	s.picture.Tell(c.name, "%s's znode is gone", c.name)
+}
+
+// watchHold tells of a hold's end.
+func (s *Stage) watchHold(c *client, p *process, h *zklock.Hold) {
+	<-h.Context().Done()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	cause := context.Cause(h.Context())
+	switch {
+	case s.ctx.Err() != nil || p.link == dead || errors.Is(cause, zklock.ErrUnlocked):
+	case errors.Is(cause, zklock.ErrLeaseOver) && (p.link == stopped || s.rules.NoLeaseClock):
+		s.picture.Tell(c.name, "%s's lease is over", c.name)
+	case errors.Is(cause, zklock.ErrLeaseOver):
+		s.picture.Tell(c.name, "%s's context ends by its own clock: lease over", c.name)
+	default:
+		s.picture.Tell(c.name, "%s's context ends: %s", c.name, why(cause))
+	}
+	s.believeLocked(c)
+}
+
+// why is the first line of a hold's cause.
+func why(cause error) string {
+	switch {
+	case errors.Is(cause, zklock.ErrUnlocked):
+		return "released"
+	case errors.Is(cause, zklock.ErrLeaseOver):
+		return "lease over"
+	case errors.Is(cause, zklock.ErrSessionExpired):
+		return "session expired"
+	case errors.Is(cause, zklock.ErrNodeDeleted):
+		return "znode deleted"
+	}
+	first, _, _ := strings.Cut(cause.Error(), "\n")
+	return first
+}
+
+// holdsOn reports whether the client's process goes on as the lock's holder. One that is stopped or dead goes on with
+// nothing. With a lease clock its context says so; without one, what the ensemble tells it over a link that is up, by a
+// server that knows.
+func (c *client) holdsOnLocked() bool {
+	p := c.p
+	if p.hold == nil || p.link == dead || p.link == stopped {
+		return false
+	}
+	err := p.hold.Err()
+	if err == nil || !c.s.rules.NoLeaseClock || errors.Is(err, zklock.ErrUnlocked) {
+		return err == nil
+	}
+	return p.link == cut || c.home.cut
+}
+
+// believeLocked notes a change of what the client believes.
+func (s *Stage) believeLocked(c *client) {
+	p, now := c.p, c.holdsOnLocked()
+	switch {
+	case now && !p.believes:
+		s.picture.Begin(c.name, timeline.Holds)
+		if p.next.IsZero() {
+			s.picture.Tell(c.name, "%s holds", c.name)
+			p.next = time.Now().Add(writesEvery)
+		}
+	case p.believes && !now:
+		s.picture.End(c.name, timeline.Holds)
+	}
+	p.believes = now
+	if p.hold == nil || now || p.link == stopped || p.link == dead {
+		return
+	}
+	err := p.hold.Err()
+	if s.rules.NoLeaseClock && !errors.Is(err, zklock.ErrUnlocked) {
+		s.picture.Tell(c.name, "%s hears that the lock is gone", c.name)
+	}
+	p.last, p.ended, p.hold, p.asked, p.next = why(err), p.hold, nil, false, time.Time{}
+}

@@ -1,0 +1,178 @@
+package playground
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zktest"
+)
+
+const (
+	writesEvery = time.Second           // a holder
+	looksEvery  = 10 * time.Millisecond // the referee
+	settles     = time.Second           // after that nothing of a client that is idle may be left
+)
+
+// store is what the holders write to: a row with the latest writer and the highest token. Its lanes in a picture show both
+// stores, one that compares tokens and one that does not.
+type store struct {
+	Writer  string
+	Token   zklock.Token // the highest it has seen
+	Taken   int
+	Refused int
+	Lost    int // writes of older holders that it took over those of newer ones
+}
+
+// judge has what would break the guarantees.
+type judge struct {
+	together time.Duration // for so long two clients held
+	pair     string
+	order    bool         // a token was lower than one before it
+	latest   zklock.Token // of all holds
+	left     string       // a znode that nobody needs
+	idle     map[string]time.Time
+}
+
+// referee has the holders write, and looks at everybody, until the stage is closed.
+func (s *Stage) referee() {
+	tick := time.NewTicker(looksEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			s.mu.Lock()
+			s.lookLocked()
+			s.mu.Unlock()
+		case <-s.ctx.Done():
+			return
+		}
+	}
+}
+
+// lookLocked is one look at everybody.
+func (s *Stage) lookLocked() {
+	now := time.Now()
+	var holders []string
+	for _, c := range s.clients {
+		s.believeLocked(c)
+		if !c.p.believes {
+			continue
+		}
+		holders = append(holders, c.name)
+		if !c.p.next.After(now) {
+			c.p.next = c.p.next.Add(writesEvery)
+			s.writeLocked(c, c.p.hold)
+		}
+	}
+	if len(holders) > 1 {
+		s.judge.together += looksEvery
+		if pair := strings.Join(holders, " and "); pair != s.judge.pair {
+			s.judge.pair = pair
+			s.picture.Warn(holders[len(holders)-1], "%s hold at the same time", pair)
+		}
+	}
+	s.searchLocked(now)
+}
+
+// writeLocked has a holder write to the store.
+func (s *Stage) writeLocked(c *client, h *zklock.Hold) {
+	c.p.writes++
+	stale, first := h.Token() < s.store.Token, h.Token() > s.store.Token
+	s.store.Token = max(s.store.Token, h.Token())
+	newer := s.store.Writer
+	switch {
+	case stale && !s.rules.NoToken:
+		s.store.Refused++
+		s.tellStore("store", false, "refuses %s's write: its token is too old", c.name)
+	case stale:
+		s.store.Taken++
+		if newer != c.name {
+			s.store.Lost++
+			s.tellStore("store", true, "takes %s's old write: that of %s is lost", c.name, newer)
+		}
+		s.store.Writer = c.name
+	default:
+		s.store.Taken++
+		s.store.Writer = c.name
+	}
+	switch {
+	case stale:
+		s.tellStore("with token", false, "the store refuses %s's write: its token is too old", c.name)
+		s.tellStore("without", true, "a store that compares no tokens takes it: a write of a newer holder is lost")
+	case first:
+		s.tellStore("with token", false, "the store takes %s's write", c.name)
+	}
+}
+
+// tellStore notes an event of a store, if the picture has a lane for it.
+func (s *Stage) tellStore(lane string, bad bool, format string, args ...any) {
+	switch {
+	case !slices.Contains(s.lanes, lane):
+	case bad:
+		s.picture.Warn(lane, format, args...)
+	default:
+		s.picture.Tell(lane, format, args...)
+	}
+}
+
+// heldLocked notes that a client has got the lock.
+func (j *judge) heldLocked(h *zklock.Hold) {
+	j.order = j.order || h.Token() <= j.latest
+	j.latest = max(j.latest, h.Token())
+}
+
+// searchLocked looks for znodes of clients that hear well and have asked for nothing for some time.
+func (s *Stage) searchLocked(now time.Time) {
+	if s.judge.idle == nil {
+		s.judge.idle = map[string]time.Time{}
+	}
+	for _, c := range s.clients {
+		since, idle := s.judge.idle[c.name]
+		switch quiet := c.p.link == up && !c.p.asked && !c.home.cut; {
+		case !quiet:
+			delete(s.judge.idle, c.name)
+		case !idle:
+			s.judge.idle[c.name] = now
+		case now.Sub(since) > settles && now.Sub(since) <= settles+looksEvery && s.sessionHasZnode(c):
+			s.judge.left = c.name
+		}
+	}
+}
+
+// sessionHasZnode reports whether the client's present session has a znode in the directory.
+func (s *Stage) sessionHasZnode(c *client) bool {
+	id := c.p.zk.Status().Session.ID
+	return slices.ContainsFunc(s.srv.Sessions(), func(ss zktest.Session) bool { return ss.ID == id && len(ss.Ephemerals) > 0 })
+}
+
+// Guarantee is a promise of the library, and whether it has held so far.
+type Guarantee struct {
+	Name   string
+	Holds  bool
+	Detail string
+}
+
+// guaranteesLocked is the referee's verdict so far.
+func (s *Stage) guaranteesLocked() []Guarantee {
+	j, st := &s.judge, &s.store
+	one := Guarantee{"One holder", j.together == 0, "no two clients went on as holders at any time"}
+	if !one.Holds {
+		one.Detail = fmt.Sprintf("%s held together for %.2f s", j.pair, j.together.Seconds())
+	}
+	row := Guarantee{"No write is lost", st.Lost == 0, fmt.Sprintf("%d writes taken, %d of older holders refused", st.Taken, st.Refused)}
+	if !row.Holds {
+		row.Detail = fmt.Sprintf("%d writes of older holders taken over those of newer ones", st.Lost)
+	}
+	order := Guarantee{"Tokens grow", !j.order, fmt.Sprintf("the latest is %d", j.latest)}
+	if j.order {
+		order.Detail = "a later holder got a lower token"
+	}
+	left := Guarantee{"Nothing left behind", j.left == "", "no client that has done has a znode"}
+	if j.left != "" {
+		left.Detail = j.left + " has a znode that it does not need"
+	}
+	return []Guarantee{one, row, order, left}
+}

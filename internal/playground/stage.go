@@ -1,0 +1,191 @@
+// Package playground plays what happens to locks: clients of this library on the in-process server, a store that they write
+// to, and a referee who sees whether the guarantees hold. Its stories are the pictures of docs/when-things-fail.md; its
+// reader may also play alone, in the page that build makes. Everything runs in the time that time.Now shows: simulated in a
+// test (testing/synctest) as in the page, which sets the clock of its Go program by itself.
+package playground
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/zklock/locker/internal/timeline"
+	"github.com/zklock/locker/zktest"
+)
+
+const (
+	path    = "/locks/report"
+	travels = 5 * time.Millisecond // a request
+)
+
+// Rules are what the clients and the store do. The zero value is this library with a store that compares tokens.
+type Rules struct {
+	NoToken      bool // the store takes every write
+	NoLeaseClock bool // a holder goes on until the ensemble tells it that the lock is gone, as most libraries' do
+}
+
+// Stage is where a story is played. Its methods may be called concurrently.
+type Stage struct {
+	rules   Rules
+	srv     *zktest.Server
+	servers []*server
+	clients []*client
+	lanes   []string
+	picture *timeline.Story // made when the clients are connected
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	wg     sync.WaitGroup // what runs until Close
+	after  sync.WaitGroup // what watches the ends of holds and znodes, and what a story has started
+
+	mu        sync.Mutex // guards what follows, and what client and process say it guards
+	processes []*process // all that were started
+	store     store
+	judge     judge
+	failed    error // of what was started
+	ended     bool  // the story
+}
+
+// server is one of the ensemble's three. The one that leads is a matter of names: writes are ordered by the in-process
+// server's own leader, which nobody sees, and to be cut off from it is to be cut off from the majority.
+type server struct {
+	*zktest.Member
+	name  string
+	leads bool // guarded by Stage.mu
+	cut   bool // guarded by Stage.mu
+}
+
+// Open sets the stage for a script. The caller closes it, and plays the script or acts by itself.
+func Open(script Script, rules Rules) (*Stage, error) {
+	srv, err := zktest.Start(zktest.WithoutListener())
+	if err != nil {
+		return nil, err
+	}
+	s := &Stage{rules: rules, srv: srv}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	if err := s.furnish(script); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// furnish brings servers, directory and clients. What it opened before an error is closed by Close.
+func (s *Stage) furnish(script Script) error {
+	for i := range 3 {
+		m, err := s.srv.Follower()
+		if err != nil {
+			return err
+		}
+		s.servers = append(s.servers, &server{Member: m, name: fmt.Sprint("server ", i+1), leads: i == 0})
+	}
+	for i := range path {
+		if i > 0 && path[i] == '/' {
+			if err := s.srv.Create(path[:i], nil); err != nil {
+				return err
+			}
+		}
+	}
+	if err := s.srv.Create(path, nil); err != nil {
+		return err
+	}
+	s.srv.Inject(zktest.Delay(travels))
+	for i, name := range script.Clients {
+		c := &client{s: s, name: string(name), home: s.servers[(script.First+i)%len(s.servers)], knows: s.servers}
+		if script.OneServer {
+			c.knows = []*server{c.home}
+		}
+		s.clients = append(s.clients, c)
+		if err := s.start(c); err != nil {
+			return err
+		}
+		if _, err := c.p.zk.Session(s.ctx); err != nil {
+			return err
+		}
+	}
+	time.Sleep(1300*time.Millisecond - time.Duration(time.Now().UnixNano())%time.Second) // no story begins on a tick of the server's
+	s.lanes = script.lanes()
+	s.picture = timeline.New(script.Name, script.Title, script.Step, s.lanes...)
+	s.wg.Go(s.referee)
+	return nil
+}
+
+// Play plays a script to its end.
+func (s *Stage) Play(script Script) error {
+	err := script.Play(s)
+	s.after.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.picture.Close()
+	s.ended = true
+	return errors.Join(err, s.failed)
+}
+
+// Close ends everything that goes on, and joins it. The links of clients that were cut off are mended first: a client that
+// hears nothing would take its time to leave.
+func (s *Stage) Close() error {
+	s.cancel()
+	for _, m := range s.servers {
+		m.Heal()
+	}
+	for _, p := range s.processes {
+		s.mu.Lock()
+		p.thawLocked()
+		s.mu.Unlock()
+		_ = p.zk.Close() // its session may be over
+	}
+	s.after.Wait()
+	s.wg.Wait()
+	return s.srv.Close()
+}
+
+// begin runs what somebody waits for while the stage goes on. An error that is not the end of the stage is kept.
+func (s *Stage) begin(f func() error) {
+	s.after.Go(func() {
+		if err := f(); err != nil && s.ctx.Err() == nil {
+			s.mu.Lock()
+			s.failed = errors.Join(s.failed, err)
+			s.mu.Unlock()
+		}
+	})
+}
+
+// client returns the one of that name.
+func (s *Stage) client(name string) (*client, error) {
+	for _, c := range s.clients {
+		if c.name == name {
+			return c, nil
+		}
+	}
+	return nil, fmt.Errorf("playground: no client is called %q", name)
+}
+
+// server returns the one of that name.
+func (s *Stage) server(name string) (*server, error) {
+	for _, m := range s.servers {
+		if m.name == name {
+			return m, nil
+		}
+	}
+	return nil, fmt.Errorf("playground: no server is called %q", name)
+}
+
+// contends reports whether a client has a znode in the lock's directory.
+func (s *Stage) contends(name string) bool {
+	return slices.ContainsFunc(s.srv.Children(path), func(child string) bool {
+		n, ok := s.srv.Node(path + "/" + child)
+		return ok && owner(n) == name
+	})
+}
+
+// owner is whose contender a znode is.
+func owner(n zktest.Node) string {
+	var data struct{ Owner string }
+	if json.Unmarshal(n.Data, &data) != nil {
+		return ""
+	}
+	return data.Owner
+}
