@@ -14,7 +14,7 @@ if ! have go; then
 fi
 
 needed=()   # without these the tests cannot run
-optional=() # without these the tests against other clients fail, unless ZKTEST_CLIENTS=skip leaves them out
+optional=() # without these the tests of Kerberos fail, and those against other clients, unless ZKTEST_CLIENTS=skip leaves them out
 
 have gcc || needed+=(gcc libc6-dev) # the race detector links with the C library
 if [[ -n ${ZKLOCK_TEST_SERVERS:-} ]]; then
@@ -27,6 +27,8 @@ fi
 /usr/bin/python3 -c 'import kazoo' 2>/dev/null || optional+=(python3-kazoo)
 jar curator-recipes || optional+=(libcurator-recipes-java)
 have javac || optional+=(default-jdk-headless)
+# The key distribution center of the Kerberos tests; kadmin.local, which fills it, is in the second package.
+[[ -x /usr/sbin/krb5kdc && -x /usr/sbin/kadmin.local ]] || optional+=(krb5-kdc krb5-admin-server)
 
 have spin || optional+=(spin) # without it the models are not checked
 browser=() # without it the test of the status page in a browser skips itself
@@ -58,7 +60,7 @@ if ((${#needed[@]})) && ! apt_install "${needed[@]}"; then
 	exit 1
 fi
 if ((${#optional[@]})) && ! apt_install "${optional[@]}"; then
-	say "not installed, tests against other clients will fail unless ZKTEST_CLIENTS=skip, and models are not checked: ${optional[*]}"
+	say "not installed, tests against other clients will fail unless ZKTEST_CLIENTS=skip, so will those of Kerberos, and models are not checked: ${optional[*]}"
 fi
 # By itself, since not every distribution has a package of that name; 124 MB to fetch, 414 MB on the disk.
 if ((${#browser[@]})) && ! apt_install "${browser[@]}"; then

@@ -119,7 +119,8 @@ func WithAuth(scheme string, cred []byte) Option {
 	}}
 }
 
-// SASL is a mechanism by which the client proves to each server who it is; see DigestMD5.
+// SASL is a mechanism by which the client proves to each server who it is: DigestMD5, Kerberos with the
+// module zklock/kerberos, or one of a program's own.
 type SASL = session.SASL
 
 // DigestMD5 is the SASL mechanism DIGEST-MD5, with a user and a password that the servers' JAAS configuration has. The

@@ -1,0 +1,74 @@
+package kerberos_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zklock/kerberos"
+)
+
+func open(t *testing.T, connect string, mechanism zklock.SASL) *session.Session {
+	t.Helper()
+	s, err := session.Open(within(t, soon), connect, session.Config{SASL: mechanism})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+// A real server, which lets nobody in who has not authenticated by SASL, and a real key distribution center.
+func TestARealServerTakesKerberosAndEnforcesIt(t *testing.T) {
+	k := startKDC(t, server, "ann", "bob")
+	e := k.servers(t)
+	link := e.Proxies(t)[0]
+	ann := k.mechanism(t, "ann")
+	s := open(t, link.Addr(), ann)
+	path, annsOnly := e.Path(t), []zk.ACL{{Perms: zk.PermAll, Scheme: "sasl", ID: "ann@" + realm}}
+	_, err := s.Create(within(t, soon), path, nil, session.Persistent, annsOnly)
+	require.NoError(t, err)
+
+	t.Run("on every connection", func(t *testing.T) {
+		for range 3 {
+			link.Cut()
+			_, _, err = s.Get(within(t, soon), path)
+			require.NoError(t, err)
+		}
+	})
+	t.Run("another user", func(t *testing.T) {
+		_, _, err := open(t, e.Connect(), k.mechanism(t, "bob")).Get(within(t, soon), path)
+		require.ErrorIs(t, err, zk.ErrNoAuth)
+	})
+	t.Run("without", func(t *testing.T) {
+		stranger, err := session.Open(within(t, soon), e.Connect(), session.Config{})
+		if err == nil { // the handshake needs no credentials; the first request does
+			_, err = stranger.Exists(within(t, soon), "/")
+			require.NoError(t, stranger.Close())
+		}
+		require.ErrorIs(t, err, session.ErrAuth)
+	})
+	t.Run("a lock", func(t *testing.T) {
+		c, err := zklock.Dial(within(t, soon), e.Connect(), zklock.WithSASL(ann))
+		require.NoError(t, err)
+		defer func() { require.NoError(t, c.Close()) }()
+		hold, err := c.Mutex(path+"/lock", zklock.WithACL(annsOnly...)).Lock(within(t, soon))
+		require.NoError(t, err)
+		require.NoError(t, hold.Unlock(within(t, soon)))
+	})
+	t.Run("a principal that the server does not have", func(t *testing.T) {
+		mechanism := k.mechanism(t, "ann", kerberos.WithPrincipal(func(string) string { return "zookeeper/elsewhere" }))
+		_, err := session.Open(within(t, 2*time.Second), e.Connect(), session.Config{SASL: mechanism})
+		require.ErrorContains(t, err, "no ticket for zookeeper/elsewhere")
+		require.NotErrorIs(t, err, session.ErrAuth)
+	})
+	t.Run("while the center is down", func(t *testing.T) {
+		k.stop()
+		_, _, err := open(t, e.Connect(), ann).Get(within(t, soon), path)
+		require.NoError(t, err, "the ticket is still good")
+		_, err = session.Open(within(t, 2*time.Second), e.Connect(), session.Config{SASL: k.mechanism(t, "bob")})
+		require.ErrorContains(t, err, "no ticket for zookeeper/127.0.0.1")
+	})
+}

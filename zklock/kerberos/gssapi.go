@@ -1,0 +1,145 @@
+package kerberos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	"github.com/jcmturner/gokrb5/v8/client"
+	"github.com/jcmturner/gokrb5/v8/messages"
+	"github.com/jcmturner/gokrb5/v8/types"
+
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zklock"
+)
+
+// Option changes how GSSAPI authenticates.
+type Option func(*Mechanism)
+
+// WithPrincipal sets which principal the server at an address, host:port as in the connect string, has. of may be called
+// concurrently. Default: zookeeper/HOST, of the realm that the Kerberos configuration says HOST is of.
+func WithPrincipal(of func(server string) string) Option {
+	return func(m *Mechanism) { m.principal = of }
+}
+
+// Mechanism is the SASL mechanism GSSAPI of one user; see GSSAPI. Its methods may be called concurrently.
+type Mechanism struct {
+	login     *client.Client
+	principal func(server string) string
+
+	mu       sync.Mutex // guards closed, and requests against it
+	closed   bool
+	requests sync.WaitGroup
+}
+
+var _ zklock.SASL = (*Mechanism)(nil)
+
+// GSSAPI returns the SASL mechanism GSSAPI for login, a client that has logged in or that can: with a keytab or a password
+// it logs in when it has to, and again when its ticket ends; one from a credentials cache has what is in that cache. The
+// mechanism may be used by any number of clients. login is the mechanism's from now on: Close ends it.
+//
+// A negotiation asks the key distribution center for a ticket, unless login has one for the server. It waits for that no
+// longer than its context allows; the request itself goes on until gokrb5's own limit, five seconds for each center and
+// protocol.
+func GSSAPI(login *client.Client, opts ...Option) *Mechanism {
+	m := &Mechanism{login: login, principal: defaultPrincipal}
+	for _, o := range opts {
+		o(m)
+	}
+	return m
+}
+
+// defaultPrincipal is what ZooKeeper's servers are called by default.
+func defaultPrincipal(server string) string {
+	host, _, err := net.SplitHostPort(server)
+	if err != nil {
+		host = server
+	}
+	return "zookeeper/" + host
+}
+
+// Name returns "GSSAPI".
+func (m *Mechanism) Name() string { return "GSSAPI" }
+
+// Close ends the login, after the requests that are under way: see GSSAPI for how long one may take. Close the clients
+// that use the mechanism first: what negotiates later fails with ErrClosed. Closing twice is harmless.
+func (m *Mechanism) Close() {
+	m.mu.Lock()
+	first := !m.closed
+	m.closed = true
+	m.mu.Unlock()
+	m.requests.Wait()
+	if first {
+		m.login.Destroy()
+	}
+}
+
+// ErrClosed is the error of a negotiation after Close.
+var ErrClosed = errors.New("kerberos: the mechanism is closed")
+
+// Begin begins a negotiation with the server at address host:port. It does no I/O: the first Step does.
+func (m *Mechanism) Begin(server string) session.Negotiation {
+	return &negotiation{ticket: func(ctx context.Context) (credential, error) { return m.ticket(ctx, m.principal(server)) }}
+}
+
+// credential is what a client shows to one server: a ticket, and the key that only it and that server know.
+type credential struct {
+	ticket messages.Ticket
+	key    types.EncryptionKey
+	realm  string // of the client
+	name   types.PrincipalName
+}
+
+// begin counts one more request, unless the mechanism is closed.
+func (m *Mechanism) begin() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.closed {
+		m.requests.Add(1)
+	}
+	return !m.closed
+}
+
+// ticket asks for a ticket for the principal. Its goroutine ends with the answer, or at gokrb5's limit; Close joins it.
+func (m *Mechanism) ticket(ctx context.Context, principal string) (credential, error) {
+	type answer struct {
+		credential
+		err error
+	}
+	if !m.begin() {
+		return credential{}, ErrClosed
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		defer m.requests.Done()
+		a := answer{credential: credential{realm: m.login.Credentials.Domain(), name: m.login.Credentials.CName()}}
+		a.err = decoding(func() (err error) {
+			a.ticket, a.key, err = m.login.GetServiceTicket(principal)
+			return err
+		})
+		answered <- a
+	}()
+	select {
+	case a := <-answered:
+		if a.err != nil {
+			return credential{}, fmt.Errorf("no ticket for %s: %w", principal, a.err)
+		}
+		return a.credential, nil
+	case <-ctx.Done():
+		return credential{}, fmt.Errorf("no ticket for %s: no answer yet: %w", principal, context.Cause(ctx))
+	}
+}
+
+// decoding calls f, which decodes what a stranger may have sent: gokrb5 panics on some messages that are too short.
+func decoding(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v", errUndecodable, p)
+		}
+	}()
+	return f()
+}
+
+var errUndecodable = errors.New("a message that can't be decoded")
