@@ -28,6 +28,7 @@ func apiWithin(t testing.TB, d time.Duration) context.Context {
 // apiBubble runs fn with a server under simulated time; a goroutine that is left behind fails the test.
 func apiBubble(t *testing.T, fn func(t *testing.T, srv *zktest.Server)) {
 	t.Helper()
+	simBeside(t)
 	synctest.Test(t, func(t *testing.T) { fn(t, zktest.Run(t, zktest.WithoutListener())) })
 }
 

@@ -212,7 +212,7 @@ func (c *chaos) judge() {
 }
 
 func handoffChaos(t *testing.T, seed uint64) (holds, handed int) {
-	simTest(t, func(s *sim) {
+	simAlone(t, func(s *sim) {
 		c := &chaos{sim: s, rnd: rand.New(rand.NewPCG(seed, 7)), forced: map[string]bool{}}
 		for range 2 + c.roll(2) {
 			c.clients = append(c.clients, s.client())

@@ -20,7 +20,7 @@ import (
 // the watches on the server, those that the client keeps, goroutines and memory return to where they began.
 func TestScenario15_NothingGrowsWithThePastCycles(t *testing.T) {
 	const workers, cycles, waits = 5, 400, 500
-	simTest(t, func(s *sim) {
+	simAlone(t, func(s *sim) {
 		s.dir("/locks/a")
 		s.dir("/locks/long")
 		c := s.client()

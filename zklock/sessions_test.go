@@ -130,7 +130,8 @@ func TestNothingGrowsWithFurtherSessionsThatWereClosed(t *testing.T) {
 	if siteLong() {
 		rounds, locks = 200, 1000
 	}
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+	simAlone(t, func(s *sim) {
+		t, srv := s.T, s.srv
 		c := poolDial(t, srv)
 		var heap, goroutines int
 		for round := range rounds {

@@ -34,8 +34,27 @@ type sim struct {
 const simForever = 4 * time.Hour
 
 // simTest runs f in a bubble with a server of its own. Clients that it makes are closed, and everything is joined, at
-// its end; a goroutine that stays behind fails it, and so does a call that would wait for ever.
+// its end; a goroutine that stays behind fails it, and so does a call that would wait for ever. Bubbles run beside each
+// other, and not beside tests in real time.
 func simTest(t *testing.T, f func(s *sim), opts ...zktest.Option) {
+	t.Helper()
+	simBeside(t)
+	simAlone(t, f, opts...)
+}
+
+// simBesides has the tests that simBeside has made parallel.
+var simBesides sync.Map
+
+// simBeside makes t a parallel test, once.
+func simBeside(t *testing.T) {
+	t.Helper()
+	if _, again := simBesides.LoadOrStore(t, nil); !again {
+		t.Parallel()
+	}
+}
+
+// simAlone is simTest for what measures the heap of the process, or is asked for a result.
+func simAlone(t *testing.T, f func(s *sim), opts ...zktest.Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		hung := time.AfterFunc(simForever, func() {

@@ -41,9 +41,15 @@ func TestAReadOnlyServerIsLeftForOneThatWrites(t *testing.T) {
 		}
 		return nil
 	})
-	_, err := zklock.Dial(within(t, 3*time.Second), alone.Addr())
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.ErrorContains(t, err, "without an answer to the handshake")
+	const said = "without an answer to the handshake"
+	for limit := 3 * time.Second; ; limit *= 2 { // it has longer from trial to trial: a busy machine's servers take their time
+		_, err := zklock.Dial(within(t, limit), alone.Addr())
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		if limit > soon || strings.Contains(err.Error(), said) {
+			require.ErrorContains(t, err, said)
+			break
+		}
+	}
 
 	hold, err := c.Mutex(e.Path(t)).Lock(within(t, soon))
 	require.NoError(t, err)
