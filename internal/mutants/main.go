@@ -3,6 +3,9 @@
 //	go run ./internal/mutants            # all, and the table on standard output
 //	go run ./internal/mutants -only lease
 //	go run ./internal/mutants -o internal/mutants/RESULT.md
+//	go run ./internal/mutants -only lease -o internal/mutants/RESULT.md   # and the other lines stay
+//
+// The test that noticed the last time, as RESULT.md has it, goes first.
 //
 // It exits with 1 when a mutant is not caught. A mutant that does not compile counts as an error, not as caught.
 package main
@@ -21,6 +24,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -29,11 +33,11 @@ import (
 type result struct {
 	mutant
 	by   string // the test that failed; "" when none did
-	took time.Duration
+	took string // in seconds
 }
 
 func main() {
-	only := flag.String("only", "", "run the mutants whose name contains this")
+	only := flag.String("only", "", "run the mutants whose name matches this regular expression")
 	out := flag.String("o", "", "write the table to this file instead of standard output")
 	each := flag.Duration("timeout", 4*time.Minute, "time for each run of go test; a mutant may hang")
 	flag.Parse()
@@ -58,26 +62,39 @@ func run(ctx context.Context, only, out string, each time.Duration) (err error) 
 	if err := copyModule(root, lab); err != nil {
 		return err
 	}
+	last, err := os.ReadFile(filepath.Join(root, "internal/mutants/RESULT.md"))
+	if err != nil {
+		return err
+	}
+	wanted, err := regexp.Compile(only)
+	if err != nil {
+		return err
+	}
 	var results []result
-	survived := 0
+	survived, ran := 0, false
 	for _, m := range mutants {
-		if !strings.Contains(m.name, only) {
+		if !wanted.MatchString(m.name) {
+			if line := m.line(string(last)); line != nil && out != "" {
+				results = append(results, result{mutant: m, by: line[1], took: line[2]})
+			}
 			continue
 		}
+		ran = true
 		began := time.Now()
+		m.tests = append(m.again(string(last)), m.tests...)
 		by, err := m.try(ctx, lab, each)
 		if err != nil {
 			return fmt.Errorf("%s: %w", m.name, err)
 		}
-		r := result{m, by, time.Since(began)}
+		r := result{m, by, fmt.Sprintf("%.0f", time.Since(began).Seconds())}
 		results = append(results, r)
 		if by == "" {
 			survived++
 		}
-		fmt.Fprintf(os.Stderr, "%-36s %6.1f s  %s\n", m.name, r.took.Seconds(), caught(by))
+		fmt.Fprintf(os.Stderr, "%-36s %6s s  %s\n", m.name, r.took, caught(by))
 	}
-	if len(results) == 0 {
-		return fmt.Errorf("no mutant's name contains %q", only)
+	if !ran {
+		return fmt.Errorf("no mutant's name matches %q", only)
 	}
 	w := io.Writer(os.Stdout)
 	if out != "" {
@@ -102,6 +119,27 @@ func caught(by string) string {
 		return "NOT CAUGHT"
 	}
 	return by
+}
+
+// line finds the mutant's line in a table: [1] is the test that has caught it, [2] after how many seconds.
+func (m mutant) line(table string) []string {
+	return regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(m.name+" | "+m.wrong) + ` \| [^|]* \| ([^|]*) \| (\d+) s \|$`).FindStringSubmatch(table)
+}
+
+// again returns runs of the test alone that has caught the mutant according to a table, one for each package that has tests
+// for it.
+func (m mutant) again(table string) (runs []string) {
+	line := m.line(table)
+	if line == nil || !strings.HasPrefix(line[1], "Test") {
+		return nil
+	}
+	test, _, _ := strings.Cut(line[1], " ") // (does not end)
+	for _, args := range m.tests {
+		if run := fmt.Sprintf("%s -run=^%s$", strings.Fields(args)[0], test); !slices.Contains(runs, run) {
+			runs = append(runs, run)
+		}
+	}
+	return runs
 }
 
 // try breaks the code in lab, runs the tests, and mends it. by is the first test that failed.
@@ -229,7 +267,7 @@ func table(results []result) string {
 		if r.by != "" {
 			n++
 		}
-		fmt.Fprintf(&b, "| %s | %s | `%s` | %s | %.0f s |\n", r.name, r.wrong, r.file, caught(r.by), r.took.Seconds())
+		fmt.Fprintf(&b, "| %s | %s | `%s` | %s | %s s |\n", r.name, r.wrong, r.file, caught(r.by), r.took)
 	}
 	fmt.Fprintf(&b, "\n%d of %d caught.\n", n, len(results))
 	return b.String()
