@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
@@ -20,34 +22,34 @@ const (
 
 // benchSessions opens n clients, lets one lock be held by each, so that nothing that a working session needs is left
 // out, and returns what one takes.
-func benchSessions(tb testing.TB, s *site, n int) (heap, stack int64) {
+func benchSessions(tb testing.TB, s *locktest.Site, n int) (heap, stack int64) {
 	tb.Helper()
 	dir := s.Path(tb)
 	open := func(n int) []*zklock.Client {
 		clients := make([]*zklock.Client, n)
 		for i := range clients {
 			clients[i] = s.Client(tb)
-			siteLock(tb, clients[i].Mutex(fmt.Sprint(dir, "/", n, "-", i)))
+			locktest.Lock(tb, clients[i].Mutex(fmt.Sprint(dir, "/", n, "-", i)))
 		}
 		return clients
 	}
-	siteClose(tb, open(1)...) // what is there once for all
-	before := siteUse()
+	locktest.Close(tb, open(1)...) // what is there once for all
+	before := locktest.Used()
 	clients := open(n)
-	after := siteUse()
-	siteClose(tb, clients...)
+	after := locktest.Used()
+	locktest.Close(tb, clients...)
 	return (after.Heap - before.Heap) / int64(n), (after.Stack - before.Stack) / int64(n)
 }
 
 // benchWaiters has n calls of one client wait for one lock, all of them settled, and returns what one takes.
-func benchWaiters(tb testing.TB, s *site, n int) (heap, stack int64) {
+func benchWaiters(tb testing.TB, s *locktest.Site, n int) (heap, stack int64) {
 	tb.Helper()
 	dir := s.Path(tb)
 	keeper, c := s.Client(tb), s.Client(tb)
-	hold := siteLock(tb, keeper.Mutex(dir))
+	hold := locktest.Lock(tb, keeper.Mutex(dir))
 	m := c.Mutex(dir)
 	wait := func(n int) (end func()) {
-		ctx, cancel := context.WithTimeout(context.Background(), siteBound)
+		ctx, cancel := context.WithTimeout(context.Background(), locktest.Bound)
 		var calls sync.WaitGroup
 		for range n {
 			calls.Go(func() {
@@ -56,29 +58,29 @@ func benchWaiters(tb testing.TB, s *site, n int) (heap, stack int64) {
 				}
 			})
 		}
-		siteAwaitQueue(tb, keeper, dir, n+1)
+		locktest.AwaitContenders(tb, keeper, dir, n+1)
 		// Each watches the one before it and, once it has settled, itself: in one session that is one watch a znode,
 		// and one more for the holder's.
-		siteAwaitWatches(tb, s, n+1)
-		return func() { cancel(); calls.Wait(); siteAwaitQueue(tb, keeper, dir, 1) }
+		locktest.AwaitWatches(tb, s, n+1)
+		return func() { cancel(); calls.Wait(); locktest.AwaitContenders(tb, keeper, dir, 1) }
 	}
 	wait(n)() // tables and buffers grow to their size, which stays
-	before := siteUse()
+	before := locktest.Used()
 	end := wait(n)
-	after := siteUse()
+	after := locktest.Used()
 	for range 5 { // until the reads that a longer wait is worth are done
-		sitePass(2 * wireSettle)
-		if use := siteUse(); use.Heap < after.Heap {
+		locktest.Pass(2 * quietFor)
+		if use := locktest.Used(); use.Heap < after.Heap {
 			after = use
 		}
 	}
 	end()
-	siteUnlock(tb, hold)
+	locktest.Unlock(tb, hold)
 	return (after.Heap - before.Heap) / int64(n), (after.Stack - before.Stack) / int64(n)
 }
 
 func TestHeapOfASessionAndOfAWaitingCall(t *testing.T) {
-	s := siteOf(t, 3)
+	s := locktest.SiteOf(t, 3)
 	s.Processes(t, "the servers' memory would be counted as ours")
 	heap, stack := benchSessions(t, s, 50)
 	t.Logf("a session takes %d KB of heap and %d KB of stack", heap>>10, stack>>10)
@@ -89,14 +91,14 @@ func TestHeapOfASessionAndOfAWaitingCall(t *testing.T) {
 }
 
 func BenchmarkHeapOfASession(b *testing.B) {
-	s := siteOf(b, 3)
+	s := locktest.SiteOf(b, 3)
 	s.Processes(b, "the servers' memory would be counted as ours")
 	heap, stack := benchSessions(b, s, 50)
 	benchReport(b, heap, stack, "session")
 }
 
 func BenchmarkHeapOfAWaitingCall(b *testing.B) {
-	s := siteOf(b, 3)
+	s := locktest.SiteOf(b, 3)
 	s.Processes(b, "the servers' memory would be counted as ours")
 	heap, stack := benchWaiters(b, s, 1000)
 	benchReport(b, heap, stack, "waiter")
@@ -110,10 +112,10 @@ func benchReport(b *testing.B, heap, stack int64, of string) {
 }
 
 // benchNodes runs a benchmark against one node and against a quorum of three.
-func benchNodes(b *testing.B, bench func(b *testing.B, s *site)) {
+func benchNodes(b *testing.B, bench func(b *testing.B, s *locktest.Site)) {
 	for _, nodes := range []int{1, 3} {
 		b.Run(fmt.Sprint("nodes=", nodes), func(b *testing.B) {
-			s := siteOf(b, nodes)
+			s := locktest.SiteOf(b, nodes)
 			b.ReportAllocs()
 			bench(b, s)
 		})
@@ -130,8 +132,8 @@ func benchCycle(ctx context.Context, m *zklock.Mutex) error {
 }
 
 func BenchmarkLockUnlock(b *testing.B) {
-	benchNodes(b, func(b *testing.B, s *site) {
-		m, ctx := s.Client(b).Mutex(s.Path(b)), siteLongContext(b)
+	benchNodes(b, func(b *testing.B, s *locktest.Site) {
+		m, ctx := s.Client(b).Mutex(s.Path(b)), locktest.Late(b)
 		require.NoError(b, benchCycle(ctx, m))
 		for b.Loop() {
 			if err := benchCycle(ctx, m); err != nil {
@@ -145,8 +147,8 @@ func BenchmarkLockUnlock(b *testing.B) {
 func BenchmarkContendedLockUnlock(b *testing.B) {
 	for _, clients := range []int{2, 16} {
 		b.Run(fmt.Sprint("clients=", clients), func(b *testing.B) {
-			benchNodes(b, func(b *testing.B, s *site) {
-				dir, ctx := s.Path(b), siteLongContext(b)
+			benchNodes(b, func(b *testing.B, s *locktest.Site) {
+				dir, ctx := s.Path(b), locktest.Late(b)
 				all := make([]*zklock.Mutex, clients)
 				for i := range all {
 					all[i] = s.Client(b).Mutex(dir)
@@ -172,8 +174,8 @@ func BenchmarkContendedLockUnlock(b *testing.B) {
 
 // Different locks in one session: how far requests of many calls share the wire.
 func BenchmarkLockUnlockManyLocks(b *testing.B) {
-	benchNodes(b, func(b *testing.B, s *site) {
-		c, dir, ctx := s.Client(b), s.Path(b), siteLongContext(b)
+	benchNodes(b, func(b *testing.B, s *locktest.Site) {
+		c, dir, ctx := s.Client(b), s.Path(b), locktest.Late(b)
 		const locks = 64
 		for i := range locks {
 			require.NoError(b, benchCycle(ctx, c.Mutex(fmt.Sprint(dir, "/", i))))
@@ -196,15 +198,15 @@ func BenchmarkLockUnlockManyLocks(b *testing.B) {
 }
 
 func BenchmarkBusyTryLock(b *testing.B) {
-	benchNodes(b, func(b *testing.B, s *site) {
-		dir, ctx := s.Path(b), siteLongContext(b)
-		hold := siteLock(b, s.Client(b).Mutex(dir))
+	benchNodes(b, func(b *testing.B, s *locktest.Site) {
+		dir, ctx := s.Path(b), locktest.Late(b)
+		hold := locktest.Lock(b, s.Client(b).Mutex(dir))
 		m := s.Client(b).Mutex(dir)
 		for b.Loop() {
 			if _, err := m.TryLock(ctx); err == nil {
 				b.Fatal("got a lock that is held")
 			}
 		}
-		siteUnlock(b, hold)
+		locktest.Unlock(b, hold)
 	})
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -29,96 +31,96 @@ func ended(cause error) context.Context {
 }
 
 // free demands that another client gets the lock, long before c's session could end.
-func (s *sim) free(path string) {
+func free(s *locktest.Sim, path string) {
 	s.Helper()
-	c := s.client()
+	c := s.Client()
 	ctx, done := context.WithTimeout(s.Context(), 5*time.Second)
 	defer done()
 	h, err := c.Mutex(path).Lock(ctx)
 	require.NoError(s, err, "nobody else holds or wants %s", path)
-	s.unlock(h)
+	s.Unlock(h)
 }
 
 func TestTheCauseOfAContextIsNotTakenForAnAnswer(t *testing.T) {
 	for _, cause := range causes {
-		for name, f := range map[string]func(s *sim, c *simClient){
-			"unlock": func(s *sim, c *simClient) {
-				h := s.lock(c.Mutex("/l"))
+		for name, f := range map[string]func(s *locktest.Sim, c *locktest.Client){
+			"unlock": func(s *locktest.Sim, c *locktest.Client) {
+				h := s.Lock(c.Mutex("/l"))
 				err := h.Unlock(ended(cause))
 				require.ErrorIs(s, err, context.Canceled)
 				require.NotErrorIs(s, err, zklock.ErrNodeDeleted)
-				s.free("/l")
+				free(s, "/l")
 			},
-			"unlock, local handoff": func(s *sim, c *simClient) {
-				h := s.lock(c.Mutex("/l", zklock.WithLocalHandoff(5)))
+			"unlock, local handoff": func(s *locktest.Sim, c *locktest.Client) {
+				h := s.Lock(c.Mutex("/l", zklock.WithLocalHandoff(5)))
 				_ = h.Unlock(ended(cause)) // whatever it says, the place is given up
-				s.free("/l")
+				free(s, "/l")
 			},
-			"unlock, several paths": func(s *sim, c *simClient) {
-				h := s.multiTake(c.MultiLock([]string{"/l", "/m"}))
+			"unlock, several paths": func(s *locktest.Sim, c *locktest.Client) {
+				h := takeAll(s, c.MultiLock([]string{"/l", "/m"}))
 				require.ErrorIs(s, h.Unlock(ended(cause)), context.Canceled)
-				s.free("/l")
-				s.free("/m")
+				free(s, "/l")
+				free(s, "/m")
 			},
-			"wait": func(s *sim, c *simClient) {
-				h := s.lock(s.client().Mutex("/l"))
+			"wait": func(s *locktest.Sim, c *locktest.Client) {
+				h := s.Lock(s.Client().Mutex("/l"))
 				ctx, end := withCause(cause)
-				call := simGo(ctx, c.Mutex("/l").Lock)
+				call := locktest.Go(ctx, c.Mutex("/l").Lock)
 				time.Sleep(time.Second)
 				end()
-				<-call.done
-				require.ErrorIs(s, call.err, context.Canceled)
-				s.unlock(h)
-				s.free("/l")
+				<-call.Done
+				require.ErrorIs(s, call.Err, context.Canceled)
+				s.Unlock(h)
+				free(s, "/l")
 			},
-			"create in flight": func(s *sim, c *simClient) {
-				s.unlock(s.lock(s.client().Mutex("/l")))
-				in := s.srv.Inject(zktest.Hold().Op(zktest.OpCreate).Session(c.id()))
+			"create in flight": func(s *locktest.Sim, c *locktest.Client) {
+				s.Unlock(s.Lock(s.Client().Mutex("/l")))
+				in := s.Server.Inject(zktest.Hold().Op(zktest.OpCreate).Session(c.SessionID()))
 				ctx, end := withCause(cause)
-				call := simGo(ctx, c.Mutex("/l").Lock)
+				call := locktest.Go(ctx, c.Mutex("/l").Lock)
 				time.Sleep(100 * time.Millisecond)
 				end()
-				<-call.done
-				require.ErrorIs(s, call.err, context.Canceled)
+				<-call.Done
+				require.ErrorIs(s, call.Err, context.Canceled)
 				in.Remove()
-				s.free("/l")
+				free(s, "/l")
 			},
-			"check": func(s *sim, c *simClient) {
-				h := s.lock(c.Mutex("/l"))
+			"check": func(s *locktest.Sim, c *locktest.Client) {
+				h := s.Lock(c.Mutex("/l"))
 				require.ErrorIs(s, h.Check(ended(cause)), context.Canceled)
 				require.NoError(s, h.Err())
-				s.unlock(h)
+				s.Unlock(h)
 			},
-			"downgrade": func(s *sim, c *simClient) {
+			"downgrade": func(s *locktest.Sim, c *locktest.Client) {
 				rw := c.RWMutex("/rw")
 				h, err := rw.Lock(s.Context())
 				require.NoError(s, err)
 				_, err = rw.Downgrade(ended(cause), h)
 				require.ErrorIs(s, err, context.Canceled)
 			},
-			"proclaim": func(s *sim, c *simClient) {
+			"proclaim": func(s *locktest.Sim, c *locktest.Client) {
 				l, err := c.Election("/e").Campaign(s.Context(), nil)
 				require.NoError(s, err)
 				require.ErrorIs(s, l.Proclaim(ended(cause), []byte("x")), context.Canceled)
 				require.NoError(s, l.Err())
 			},
-			"queue": func(s *sim, c *simClient) {
-				h := s.lock(c.Mutex("/l"))
-				in := s.srv.Inject(zktest.Hold().Op(zktest.OpGetChildren2))
+			"queue": func(s *locktest.Sim, c *locktest.Client) {
+				h := s.Lock(c.Mutex("/l"))
+				in := s.Server.Inject(zktest.Hold().Op(zktest.OpGetChildren2))
 				ctx, end := withCause(cause)
 				time.AfterFunc(100*time.Millisecond, end)
 				_, err := c.Queue(ctx, "/l")
 				require.ErrorIs(s, err, context.Canceled)
 				in.Remove()
-				s.unlock(h)
+				s.Unlock(h)
 			},
-			"create a directory": func(s *sim, c *simClient) {
-				err := c.session().CreateAll(ended(cause), "/made", nil, 0, zk.WorldACL(zk.PermAll))
+			"create a directory": func(s *locktest.Sim, c *locktest.Client) {
+				err := c.Current().CreateAll(ended(cause), "/made", nil, 0, zk.WorldACL(zk.PermAll))
 				require.ErrorIs(s, err, context.Canceled)
 			},
 		} {
 			t.Run(name+"/"+cause.Error(), func(t *testing.T) {
-				simTest(t, func(s *sim) { f(s, s.client()) })
+				locktest.Simulate(t, func(s *locktest.Sim) { f(s, s.Client()) })
 			})
 		}
 	}
@@ -126,11 +128,11 @@ func TestTheCauseOfAContextIsNotTakenForAnAnswer(t *testing.T) {
 
 // What is nobody's answer is found in the error.
 func TestTheCauseOfAContextIsFoundInTheError(t *testing.T) {
-	simTest(t, func(s *sim) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
 		own := fmt.Errorf("the program stops")
 		ctx, cancel := context.WithCancelCause(s.Context())
 		cancel(own)
-		_, err := s.client().Mutex("/l").Lock(ctx)
+		_, err := s.Client().Mutex("/l").Lock(ctx)
 		require.ErrorIs(s, err, own)
 		require.ErrorIs(s, err, context.Canceled)
 	})

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/session"
@@ -15,53 +17,10 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// apiSoon bounds what must not hang. It is simulated time, of which there is plenty.
-const apiSoon = 10 * time.Minute
-
-func apiWithin(t testing.TB, d time.Duration) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), d)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-// apiBubble runs fn with a server under simulated time; a goroutine that is left behind fails the test.
-func apiBubble(t *testing.T, fn func(t *testing.T, srv *zktest.Server)) {
-	t.Helper()
-	simBeside(t)
-	synctest.Test(t, func(t *testing.T) { fn(t, zktest.Run(t, zktest.WithoutListener())) })
-}
-
-func apiDial(t testing.TB, srv *zktest.Server, opts ...zklock.Option) *zklock.Client {
-	t.Helper()
-	c, err := zklock.Dial(apiWithin(t, apiSoon), srv.Addr(), append([]zklock.Option{zklock.WithDialer(srv.Dial)}, opts...)...)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	return c
-}
-
-func apiLock(t testing.TB, m *zklock.Mutex) *zklock.Hold {
-	t.Helper()
-	h, err := m.Lock(apiWithin(t, apiSoon))
-	require.NoError(t, err)
-	return h
-}
-
-func apiUnlock(t testing.TB, h *zklock.Hold) {
-	t.Helper()
-	require.NoError(t, h.Unlock(apiWithin(t, apiSoon)))
-}
-
-// apiEnd is how a hold's context ended.
-func apiEnd(h *zklock.Hold) error {
-	<-h.Context().Done()
-	return context.Cause(h.Context())
-}
-
 func TestDialOfAnUnreachableEnsembleNamesEachServerAndItsAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		_, err := zklock.Dial(apiWithin(t, 2*time.Second), "a:1,b:2/app", zklock.WithDialer(
+		_, err := zklock.Dial(locktest.Within(t, 2*time.Second), "a:1,b:2/app", zklock.WithDialer(
 			func(_, addr string, _ time.Duration) (net.Conn, error) { return nil, errors.New("nobody at " + addr) }))
 		require.Equal(t, 2*time.Second, time.Since(start))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -73,7 +32,7 @@ func TestDialOfAnUnreachableEnsembleNamesEachServerAndItsAnswer(t *testing.T) {
 }
 
 func TestDialWithAContextThatHasEnded(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		_, err := zklock.Dial(ctx, srv.Addr(), zklock.WithDialer(srv.Dial))
@@ -84,8 +43,8 @@ func TestDialWithAContextThatHasEnded(t *testing.T) {
 }
 
 func TestDialWithCredentialsThatAreRefused(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		_, err := zklock.Dial(apiWithin(t, apiSoon), srv.Addr(), zklock.WithDialer(srv.Dial), zklock.WithAuth("nonesuch", []byte("secret-word")))
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		_, err := zklock.Dial(locktest.Soon(t), srv.Addr(), zklock.WithDialer(srv.Dial), zklock.WithAuth("nonesuch", []byte("secret-word")))
 		require.ErrorIs(t, err, session.ErrAuth)
 		require.ErrorContains(t, err, "nonesuch")
 		require.NotContains(t, err.Error(), "secret-word")
@@ -95,17 +54,17 @@ func TestDialWithCredentialsThatAreRefused(t *testing.T) {
 }
 
 func TestTheClientsSessionIsForTheProgramsOwnReadsAndWrites(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := apiDial(t, srv)
-		s, err := c.Session(apiWithin(t, apiSoon))
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
+		s, err := c.Session(locktest.Soon(t))
 		require.NoError(t, err)
-		h := apiLock(t, c.Mutex("/l"))
+		h := locktest.Lock(t, c.Mutex("/l"))
 		node, there := srv.Node(h.Node())
 		require.True(t, there)
 		require.Equal(t, s.ID(), node.Stat.EphemeralOwner, "the session that the locks live in")
-		_, err = s.Create(apiWithin(t, apiSoon), "/own", []byte("x"), session.Ephemeral, session.WorldACL())
+		_, err = s.Create(locktest.Soon(t), "/own", []byte("x"), session.Ephemeral, session.WorldACL())
 		require.NoError(t, err)
-		data, _, err := s.Get(apiWithin(t, apiSoon), "/own")
+		data, _, err := s.Get(locktest.Soon(t), "/own")
 		require.NoError(t, err)
 		require.Equal(t, []byte("x"), data)
 		require.Len(t, srv.Sessions(), 1)
@@ -114,16 +73,16 @@ func TestTheClientsSessionIsForTheProgramsOwnReadsAndWrites(t *testing.T) {
 }
 
 func TestWhenASessionHasEndedTheClientOpensTheNext(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := apiDial(t, srv)
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
 		for range 3 {
-			old, err := c.Session(apiWithin(t, apiSoon))
+			old, err := c.Session(locktest.Soon(t))
 			require.NoError(t, err)
-			h := apiLock(t, c.Mutex("/l"))
+			h := locktest.Lock(t, c.Mutex("/l"))
 			require.NoError(t, srv.Expire(old.ID()))
 			srv.DropConnections()
-			require.ErrorIs(t, apiEnd(h), zklock.ErrSessionExpired)
-			next, err := c.Session(apiWithin(t, apiSoon))
+			require.ErrorIs(t, locktest.End(h), zklock.ErrSessionExpired)
+			next, err := c.Session(locktest.Soon(t))
 			require.NoError(t, err)
 			require.NotEqual(t, old.ID(), next.ID())
 			require.NoError(t, next.Err())
@@ -135,27 +94,27 @@ func TestWhenASessionHasEndedTheClientOpensTheNext(t *testing.T) {
 }
 
 func TestSessionWaitsAsLongAsItsContextLasts(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := apiDial(t, srv)
-		s, err := c.Session(apiWithin(t, apiSoon))
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
+		s, err := c.Session(locktest.Soon(t))
 		require.NoError(t, err)
 		srv.Leader().Down()
 		require.NoError(t, srv.Expire(s.ID()))
 		<-s.Done()
 		start := time.Now()
-		_, err = c.Session(apiWithin(t, 5*time.Second))
+		_, err = c.Session(locktest.Within(t, 5*time.Second))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, 5*time.Second, time.Since(start))
 		srv.Leader().Up()
-		_, err = c.Session(apiWithin(t, 5*time.Second))
+		_, err = c.Session(locktest.Within(t, 5*time.Second))
 		require.NoError(t, err)
 	})
 }
 
 func TestCloseEndsHoldsAndWaitsWithErrClosed(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := apiDial(t, srv)
-		h := apiLock(t, c.Mutex("/l"))
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
+		h := locktest.Lock(t, c.Mutex("/l"))
 		waiting := make(chan error, 1)
 		go func() {
 			_, err := c.Mutex("/l").Lock(context.Background())
@@ -183,10 +142,10 @@ func TestCloseEndsHoldsAndWaitsWithErrClosed(t *testing.T) {
 }
 
 func TestAHoldTellsWhatItIs(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := apiDial(t, srv)
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
 		before := time.Now()
-		h := apiLock(t, c.Mutex("/a/b"))
+		h := locktest.Lock(t, c.Mutex("/a/b"))
 		node, there := srv.Node(h.Node())
 		require.True(t, there)
 		require.Equal(t, []string{h.Node()}, h.Nodes())
@@ -199,28 +158,28 @@ func TestAHoldTellsWhatItIs(t *testing.T) {
 		until := h.SafeUntil()
 		time.Sleep(time.Minute)
 		require.True(t, h.SafeUntil().After(until.Add(50*time.Second)), "it moves on with each heartbeat")
-		require.NoError(t, h.Check(apiWithin(t, apiSoon)))
+		require.NoError(t, h.Check(locktest.Soon(t)))
 		inner, ok := zklock.HoldFrom(h.Context())
 		require.True(t, ok)
 		require.Same(t, h, inner)
 
-		apiUnlock(t, h)
+		locktest.Unlock(t, h)
 		require.Equal(t, zklock.ErrUnlocked, h.Err())
 		require.Equal(t, zklock.ErrUnlocked, context.Cause(h.Context()))
 		require.NotErrorIs(t, h.Err(), zklock.ErrLost)
-		require.ErrorIs(t, h.Unlock(apiWithin(t, apiSoon)), zklock.ErrNotHeld)
-		require.ErrorIs(t, h.Check(apiWithin(t, apiSoon)), zklock.ErrUnlocked)
-		_, err := h.Multi(apiWithin(t, apiSoon))
+		require.ErrorIs(t, h.Unlock(locktest.Soon(t)), zklock.ErrNotHeld)
+		require.ErrorIs(t, h.Check(locktest.Soon(t)), zklock.ErrUnlocked)
+		_, err := h.Multi(locktest.Soon(t))
 		require.ErrorIs(t, err, zklock.ErrUnlocked)
-		next := apiLock(t, c.Mutex("/a/b"))
+		next := locktest.Lock(t, c.Mutex("/a/b"))
 		require.Greater(t, next.Token(), h.Token())
 	})
 }
 
 func TestTheHoldsContextHasTheCallersValuesAndNotItsEnd(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		type key struct{}
-		c := apiDial(t, srv)
+		c := locktest.Dial(t, srv)
 		ctx, cancel := context.WithCancel(context.WithValue(context.Background(), key{}, "mine"))
 		h, err := c.Mutex("/l").Lock(ctx)
 		require.NoError(t, err)
@@ -233,8 +192,8 @@ func TestTheHoldsContextHasTheCallersValuesAndNotItsEnd(t *testing.T) {
 }
 
 func TestUnlockWithAContextThatHasEndedReleasesAllTheSame(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := apiDial(t, srv)
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
 		ctx, cancel := context.WithCancel(context.Background())
 		h, err := c.Mutex("/l").Lock(ctx)
 		require.NoError(t, err)

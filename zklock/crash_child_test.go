@@ -16,18 +16,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
 )
 
-// A holder that crashes or is stopped has to be a process of its own: the test binary, started again with siteChildEnv
+// A holder that crashes or is stopped has to be a process of its own: the test binary, started again with childEnv
 // set, takes a lock and plays the part that the variable names. It tells its test what happens, one line of JSON at a
 // time, and ends with its standard input.
 
-// siteChildEnv makes the test binary play one part in a test instead of running tests.
-const siteChildEnv = "ZKLOCK_TEST_CHILD"
+// childEnv makes the test binary play one part in a test instead of running tests.
+const childEnv = "ZKLOCK_TEST_CHILD"
 
 // The parts.
 const (
@@ -67,8 +69,8 @@ type childWord struct {
 // childClock is how often a child looks.
 const childClock = 50 * time.Millisecond
 
-// siteChild plays the part and returns the exit code.
-func siteChild(role string) int {
+// playChild plays the part and returns the exit code.
+func playChild(role string) int {
 	say := json.NewEncoder(os.Stdout)
 	word, err := childPlay(role, func(w childWord) error { return say.Encode(w) })
 	if err != nil {
@@ -89,7 +91,7 @@ func childPlay(role string, say func(childWord) error) (w childWord, err error) 
 	if err := json.Unmarshal([]byte(os.Getenv(childOrdersEnv)), &o); err != nil {
 		return w, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), siteBound)
+	ctx, cancel := context.WithTimeout(context.Background(), locktest.Bound)
 	defer cancel()
 	c, err := zklock.Dial(ctx, o.Connect, zklock.WithSessionTimeout(o.Timeout), zklock.WithServerTick(o.Tick))
 	if err != nil {
@@ -129,7 +131,7 @@ func childLook(o childOrders, h *zklock.Hold) (w childWord) {
 		}
 	}
 	// Context.Err is a look that changes nothing; Hold.Err would look at the lease clock itself.
-	for h.Context().Err() == nil && w.Ticks < int(siteBound/childClock) {
+	for h.Context().Err() == nil && w.Ticks < int(locktest.Bound/childClock) {
 		<-clock.C
 		w.Ticks++
 	}
@@ -144,7 +146,7 @@ func childLook(o childOrders, h *zklock.Hold) (w childWord) {
 // childWrite writes until a write is refused because the lock is lost. It is stopped anywhere, also in the middle of
 // one, of which nobody can say then whether it was done; the next one is refused.
 func childWrite(o childOrders, h *zklock.Hold) (w childWord) {
-	for began := time.Now(); !w.Lost && time.Since(began) < siteBound; {
+	for began := time.Now(); !w.Lost && time.Since(began) < locktest.Bound; {
 		began := time.Now()
 		_, err := childMulti(o, h, w.Written+1)
 		w.Stopped = max(w.Stopped, time.Since(began))
@@ -201,7 +203,7 @@ func childLoop(ctx context.Context, c *zklock.Client, o childOrders, say func(ch
 }
 
 func childMulti(o childOrders, h *zklock.Hold, n int) ([]zk.MultiResponse, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), siteBound)
+	ctx, cancel := context.WithTimeout(context.Background(), locktest.Bound)
 	defer cancel()
 	return h.Multi(ctx, &zk.SetDataRequest{Path: o.Data, Data: fmt.Append(nil, n), Version: -1})
 }
@@ -224,7 +226,7 @@ func crashStart(tb testing.TB, role string, o childOrders) (*crashChild, error) 
 		return nil, err
 	}
 	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), siteChildEnv+"="+role, childOrdersEnv+"="+string(orders))
+	cmd.Env = append(os.Environ(), childEnv+"="+role, childOrdersEnv+"="+string(orders))
 	cmd.SysProcAttr = crashAttributes()
 	var stderr strings.Builder
 	cmd.Stderr = &stderr

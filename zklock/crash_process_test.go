@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/ensemble"
@@ -26,11 +28,11 @@ import (
 // leaves half of the second tick for everything else.
 func TestKilledHoldersLockIsFreeWithinTheTimeoutAndTwoTicks(t *testing.T) {
 	const trials = 6
-	s := siteOf(t, 3)
+	s := locktest.SiteOf(t, 3)
 	dir := s.Path(t)
 	next := s.Client(t)
 	timeout := s.ShortTimeout()
-	stalls := siteStalls(t)
+	stalls := locktest.Stalls(t)
 	took := make([]time.Duration, trials)
 	var all sync.WaitGroup
 	for i := range trials {
@@ -38,7 +40,7 @@ func TestKilledHoldersLockIsFreeWithinTheTimeoutAndTwoTicks(t *testing.T) {
 			path := fmt.Sprint(dir, "/", i)
 			child, err := crashStart(t, childHolds, childOrders{Connect: s.Connect(), Path: path, Timeout: timeout, Tick: s.Tick})
 			if err == nil {
-				sitePass(rand.N(timeout)) // at any phase of heartbeats and ticks
+				locktest.Pass(rand.N(timeout)) // at any phase of heartbeats and ticks
 				took[i], err = crashKill(next, path, child)
 			}
 			if err != nil {
@@ -51,14 +53,14 @@ func TestKilledHoldersLockIsFreeWithinTheTimeoutAndTwoTicks(t *testing.T) {
 	slices.Sort(took)
 	stalled := stalls()
 	t.Logf("%d trials: %v to %v after the kill, at a timeout of %v and a tick of %v; this process was kept from running for up to %v",
-		trials, siteMillis(took[0]), siteMillis(took[trials-1]), timeout, s.Tick, siteMillis(stalled))
+		trials, locktest.Millis(took[0]), locktest.Millis(took[trials-1]), timeout, s.Tick, locktest.Millis(stalled))
 	// A leader and a follower are in the way, and are kept from running as this process is.
 	require.Less(t, took[trials-1], timeout+2*s.Tick+3*stalled)
 }
 
 // crashKill kills a holder for whose lock a client is next in line, and returns how long that one waits from then on.
 func crashKill(next *zklock.Client, path string, holder *crashChild) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), siteBound)
+	ctx, cancel := context.WithTimeout(context.Background(), locktest.Bound)
 	defer cancel()
 	var hold *zklock.Hold
 	var lockErr error
@@ -95,18 +97,18 @@ func crashKill(next *zklock.Client, path string, holder *crashChild) (time.Durat
 // at the latest at the next tick of its clock, and its next guarded write refused. Another holder has had the lock
 // meanwhile, and nothing that the first one tried shows in what both write to.
 func TestStoppedHolderFindsItsContextEndedAndItsWritesRefused(t *testing.T) {
-	s := siteOf(t, 3)
+	s := locktest.SiteOf(t, 3)
 	dir := s.Path(t)
 	timeout := s.ShortTimeout()
 	next := s.Client(t)
-	ses, err := next.Session(siteContext(t))
+	ses, err := next.Session(locktest.Soon(t))
 	require.NoError(t, err)
-	require.NoError(t, ses.CreateAll(siteContext(t), dir, nil, session.Persistent, siteWorld))
+	require.NoError(t, ses.CreateAll(locktest.Soon(t), dir, nil, session.Persistent, session.WorldACL()))
 
 	type part struct {
 		child *crashChild
 		data  string
-		wait  *siteWait
+		wait  *locktest.Aside
 		hold  *zklock.Hold
 		ours  int32 // version of data after the next holder's write
 	}
@@ -114,16 +116,16 @@ func TestStoppedHolderFindsItsContextEndedAndItsWritesRefused(t *testing.T) {
 	for _, role := range []string{childLooks, childWrites} {
 		p := &part{data: dir + "/data-" + role}
 		parts[role] = p
-		_, err := ses.Create(siteContext(t), p.data, nil, session.Persistent, siteWorld)
+		_, err := ses.Create(locktest.Soon(t), p.data, nil, session.Persistent, session.WorldACL())
 		require.NoError(t, err)
 		path := dir + "/" + role
 		p.child, err = crashStart(t, role, childOrders{Connect: s.Connect(), Path: path, Data: p.data, Timeout: timeout, Tick: s.Tick})
 		require.NoError(t, err)
-		p.wait = siteLockAside(t, next.Mutex(path))
-		siteAwaitQueue(t, next, path, 2)
+		p.wait = locktest.LockAside(t, next.Mutex(path))
+		locktest.AwaitContenders(t, next, path, 2)
 	}
-	ensemble.Until(t, siteBound, "writes under the lock", func() error {
-		_, stat, err := ses.Get(siteContext(t), parts[childWrites].data)
+	ensemble.Until(t, locktest.Bound, "writes under the lock", func() error {
+		_, stat, err := ses.Get(locktest.Soon(t), parts[childWrites].data)
 		if err == nil && stat.Version < 20 {
 			err = fmt.Errorf("so far %d", stat.Version)
 		}
@@ -136,15 +138,15 @@ func TestStoppedHolderFindsItsContextEndedAndItsWritesRefused(t *testing.T) {
 	}
 	for role, p := range parts {
 		p.hold = p.wait.Result(t)
-		t.Logf("%s: another holder after %v", role, siteMillis(time.Since(stopped)))
+		t.Logf("%s: another holder after %v", role, locktest.Millis(time.Since(stopped)))
 		require.Greater(t, p.hold.Token(), p.child.Hello.Token)
 		_, err := childMulti(childOrders{Data: p.data}, p.hold, -1)
 		require.NoError(t, err)
-		_, stat, err := ses.Get(siteContext(t), p.data)
+		_, stat, err := ses.Get(locktest.Soon(t), p.data)
 		require.NoError(t, err)
 		p.ours = stat.Version
 	}
-	sitePass(time.Until(stopped.Add(2 * timeout)))
+	locktest.Pass(time.Until(stopped.Add(2 * timeout)))
 	for _, p := range parts {
 		p.child.Signal(t, syscall.SIGCONT)
 	}
@@ -153,19 +155,19 @@ func TestStoppedHolderFindsItsContextEndedAndItsWritesRefused(t *testing.T) {
 		w, err := p.child.Listen()
 		require.NoError(t, err)
 		t.Logf("%s: stopped for %v; context ended %d ticks of %v later: %s; write: %s; writes that succeeded: %d",
-			role, siteMillis(w.Stopped), w.Ticks, childClock, w.Cause, w.Refused, w.Written)
+			role, locktest.Millis(w.Stopped), w.Ticks, childClock, w.Cause, w.Refused, w.Written)
 		require.True(t, w.Lost, "cause %q, write %q", w.Cause, w.Refused)
 		require.LessOrEqual(t, w.Ticks, 1)
 		if role == childWrites {
 			require.Positive(t, w.Written)
 		}
-		require.NoError(t, p.hold.Check(siteContext(t)), "the other holder is not disturbed")
-		require.NoError(t, ses.Sync(siteContext(t), p.data))
-		data, stat, err := ses.Get(siteContext(t), p.data)
+		require.NoError(t, p.hold.Check(locktest.Soon(t)), "the other holder is not disturbed")
+		require.NoError(t, ses.Sync(locktest.Soon(t), p.data))
+		data, stat, err := ses.Get(locktest.Soon(t), p.data)
 		require.NoError(t, err)
 		require.Equal(t, "-1", string(data), "what the new holder wrote")
 		require.Equal(t, p.ours, stat.Version)
-		siteUnlock(t, p.hold)
+		locktest.Unlock(t, p.hold)
 	}
 }
 
@@ -185,10 +187,10 @@ func TestScenario63_AWorkerThatWasStoppedHandlesNothingAfterWaking(t *testing.T)
 		for _, child := range all {
 			child.Signal(t, syscall.SIGSTOP)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), siteBound)
+		ctx, cancel := context.WithTimeout(t.Context(), locktest.Bound)
 		require.NoError(t, srv.Await(ctx, func() bool { return len(srv.Sessions()) == 0 }))
 		cancel()
-		sitePass(timeout / 2)
+		locktest.Pass(timeout / 2)
 		for _, child := range all {
 			child.Signal(t, syscall.SIGCONT)
 		}

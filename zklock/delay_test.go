@@ -6,19 +6,21 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
 )
 
-const apiDelay = time.Minute
+const lockDelay = time.Minute
 
-// apiDelayed takes the lock in a goroutine, and says when it got it.
-func apiDelayed(t *testing.T, c *zklock.Client, delay time.Duration) <-chan time.Time {
+// delayedWaiter takes the lock in a goroutine, and says when it got it.
+func delayedWaiter(t *testing.T, c *zklock.Client, delay time.Duration) <-chan time.Time {
 	got := make(chan time.Time, 1)
 	go func() {
-		h, err := c.Mutex("/l", zklock.WithLockDelay(delay)).Lock(apiWithin(t, time.Hour))
+		h, err := c.Mutex("/l", zklock.WithLockDelay(delay)).Lock(locktest.Within(t, time.Hour))
 		if err != nil {
 			t.Error(err)
 			close(got)
@@ -34,14 +36,14 @@ func apiDelayed(t *testing.T, c *zklock.Client, delay time.Duration) <-chan time
 }
 
 func TestAReleaseNeedsNoDelay(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		a, b := apiDial(t, srv), apiDial(t, srv)
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		a, b := locktest.Dial(t, srv), locktest.Dial(t, srv)
 		start := time.Now()
 		for range 5 {
-			h := apiLock(t, a.Mutex("/l", zklock.WithLockDelay(apiDelay)))
-			next := apiDelayed(t, b, apiDelay)
+			h := locktest.Lock(t, a.Mutex("/l", zklock.WithLockDelay(lockDelay)))
+			next := delayedWaiter(t, b, lockDelay)
 			synctest.Wait()
-			apiUnlock(t, h)
+			locktest.Unlock(t, h)
 			<-next
 		}
 		require.Zero(t, time.Since(start))
@@ -57,24 +59,24 @@ func TestAfterALossTheNextHolderStartsLater(t *testing.T) {
 			require.NoError(t, srv.Delete(h.Node()))
 		},
 		"expiry": func(t *testing.T, srv *zktest.Server, c *zklock.Client, _ *zklock.Hold) {
-			s, err := c.Session(apiWithin(t, apiSoon))
+			s, err := c.Session(locktest.Soon(t))
 			require.NoError(t, err)
 			require.NoError(t, srv.Expire(s.ID()))
 		},
 		"close without unlock": func(t *testing.T, _ *zktest.Server, c *zklock.Client, _ *zklock.Hold) { require.NoError(t, c.Close()) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-				a, b, d := apiDial(t, srv), apiDial(t, srv), apiDial(t, srv)
-				h := apiLock(t, a.Mutex("/l", zklock.WithLockDelay(apiDelay)))
-				next := apiDelayed(t, b, time.Second)
+			locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+				a, b, d := locktest.Dial(t, srv), locktest.Dial(t, srv), locktest.Dial(t, srv)
+				h := locktest.Lock(t, a.Mutex("/l", zklock.WithLockDelay(lockDelay)))
+				next := delayedWaiter(t, b, time.Second)
 				time.Sleep(time.Second)
-				third := apiDelayed(t, d, time.Second)
+				third := delayedWaiter(t, d, time.Second)
 				time.Sleep(time.Second)
 				lost := time.Now()
 				lose(t, srv, a, h)
 				began := <-next
-				require.Equal(t, apiDelay, began.Sub(lost), "the lost holder's delay counts, from when the loss is found")
+				require.Equal(t, lockDelay, began.Sub(lost), "the lost holder's delay counts, from when the loss is found")
 				require.Equal(t, began, <-third, "and it is waited out once")
 			})
 		})
@@ -82,23 +84,23 @@ func TestAfterALossTheNextHolderStartsLater(t *testing.T) {
 }
 
 func TestAMaxHoldCountsAsALoss(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		a, b := apiDial(t, srv), apiDial(t, srv)
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		a, b := locktest.Dial(t, srv), locktest.Dial(t, srv)
 		start := time.Now()
-		h := apiLock(t, a.Mutex("/l", zklock.WithLockDelay(apiDelay), zklock.WithMaxHold(10*time.Second)))
-		next := apiDelayed(t, b, apiDelay)
-		require.ErrorIs(t, apiEnd(h), zklock.ErrMaxHold)
-		require.Equal(t, start.Add(10*time.Second).Add(apiDelay), <-next)
+		h := locktest.Lock(t, a.Mutex("/l", zklock.WithLockDelay(lockDelay), zklock.WithMaxHold(10*time.Second)))
+		next := delayedWaiter(t, b, lockDelay)
+		require.ErrorIs(t, locktest.End(h), zklock.ErrMaxHold)
+		require.Equal(t, start.Add(10*time.Second).Add(lockDelay), <-next)
 	})
 }
 
 func TestATryLockDoesNotWaitOutADelay(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		a, b := apiDial(t, srv), apiDial(t, srv)
-		h := apiLock(t, a.Mutex("/l", zklock.WithLockDelay(apiDelay)))
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		a, b := locktest.Dial(t, srv), locktest.Dial(t, srv)
+		h := locktest.Lock(t, a.Mutex("/l", zklock.WithLockDelay(lockDelay)))
 		require.NoError(t, srv.Delete(h.Node()))
 		start := time.Now()
-		_, err := b.Mutex("/l", zklock.WithLockDelay(apiDelay)).TryLock(apiWithin(t, apiSoon))
+		_, err := b.Mutex("/l", zklock.WithLockDelay(lockDelay)).TryLock(locktest.Soon(t))
 		require.ErrorIs(t, err, zklock.ErrBusy)
 		require.ErrorContains(t, err, "lost")
 		require.Zero(t, time.Since(start))
@@ -108,14 +110,14 @@ func TestATryLockDoesNotWaitOutADelay(t *testing.T) {
 }
 
 func TestALockThatWaitsOutADelaySaysSoWhenItsContextEnds(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		a, b := apiDial(t, srv), apiDial(t, srv)
-		h := apiLock(t, a.Mutex("/l", zklock.WithLockDelay(apiDelay)))
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		a, b := locktest.Dial(t, srv), locktest.Dial(t, srv)
+		h := locktest.Lock(t, a.Mutex("/l", zklock.WithLockDelay(lockDelay)))
 		require.NoError(t, srv.Delete(h.Node()))
-		_, err := b.Mutex("/l", zklock.WithLockDelay(apiDelay)).Lock(apiWithin(t, time.Second))
+		_, err := b.Mutex("/l", zklock.WithLockDelay(lockDelay)).Lock(locktest.Within(t, time.Second))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "was lost (lock delay)")
-		_, err = b.Mutex("/l", zklock.WithLockDelay(apiDelay), zklock.WithWait(time.Second)).Lock(apiWithin(t, apiSoon))
+		_, err = b.Mutex("/l", zklock.WithLockDelay(lockDelay), zklock.WithWait(time.Second)).Lock(locktest.Soon(t))
 		require.ErrorIs(t, err, zklock.ErrBusy)
 		synctest.Wait()
 		require.Empty(t, srv.Children("/l"), "its place is given up")
@@ -123,45 +125,45 @@ func TestALockThatWaitsOutADelaySaysSoWhenItsContextEnds(t *testing.T) {
 }
 
 func TestALateHolderCantTouchTheClaim(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		a, b, d := apiDial(t, srv), apiDial(t, srv), apiDial(t, srv)
-		stale := apiLock(t, a.Mutex("/l", zklock.WithLockDelay(apiDelay)))
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		a, b, d := locktest.Dial(t, srv), locktest.Dial(t, srv), locktest.Dial(t, srv)
+		stale := locktest.Lock(t, a.Mutex("/l", zklock.WithLockDelay(lockDelay)))
 		require.NoError(t, srv.Delete(stale.Node())) // it has not heard yet
-		fresh, err := b.Mutex("/l", zklock.WithLockDelay(apiDelay)).Lock(apiWithin(t, 2*apiDelay))
+		fresh, err := b.Mutex("/l", zklock.WithLockDelay(lockDelay)).Lock(locktest.Within(t, 2*lockDelay))
 		require.NoError(t, err)
 		claimed, _ := srv.Node("/l")
-		require.ErrorIs(t, stale.Unlock(apiWithin(t, apiSoon)), zklock.ErrLost)
+		require.ErrorIs(t, stale.Unlock(locktest.Soon(t)), zklock.ErrLost)
 		after, _ := srv.Node("/l")
 		require.Equal(t, claimed.Data, after.Data)
 		require.NotEmpty(t, after.Data)
 
 		require.NoError(t, srv.Delete(fresh.Node())) // and is lost, too: the delay that follows is still due
 		lost := time.Now()
-		require.Equal(t, apiDelay, (<-apiDelayed(t, d, apiDelay)).Sub(lost))
+		require.Equal(t, lockDelay, (<-delayedWaiter(t, d, lockDelay)).Sub(lost))
 	})
 }
 
 func TestAClaimWhoseReplyIsLostIsTakenAwayAllTheSame(t *testing.T) {
 	for n := range 4 {
-		apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-			a, b := apiDial(t, srv), apiDial(t, srv)
+		locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+			a, b := locktest.Dial(t, srv), locktest.Dial(t, srv)
 			srv.Inject(zktest.CloseAfter().Op(zktest.OpMulti).Nth(n + 1))
 			for range 2 {
-				apiUnlock(t, apiLock(t, a.Mutex("/l", zklock.WithLockDelay(apiDelay))))
+				locktest.Unlock(t, locktest.Lock(t, a.Mutex("/l", zklock.WithLockDelay(lockDelay))))
 			}
 			time.Sleep(5 * time.Second)
 			start := time.Now()
-			require.Less(t, (<-apiDelayed(t, b, apiDelay)).Sub(start), time.Second, "reply %d lost: a release is a release", n+1)
+			require.Less(t, (<-delayedWaiter(t, b, lockDelay)).Sub(start), time.Second, "reply %d lost: a release is a release", n+1)
 		})
 	}
 }
 
 func TestADelayOfZeroHasItsPlaceInTheProtocolAndCostsNoTime(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		a, b := apiDial(t, srv), apiDial(t, srv)
-		h := apiLock(t, a.Mutex("/l", zklock.WithLockDelay(0)))
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		a, b := locktest.Dial(t, srv), locktest.Dial(t, srv)
+		h := locktest.Lock(t, a.Mutex("/l", zklock.WithLockDelay(0)))
 		require.NoError(t, srv.Delete(h.Node()))
 		start := time.Now()
-		require.Equal(t, start, <-apiDelayed(t, b, 0))
+		require.Equal(t, start, <-delayedWaiter(t, b, 0))
 	})
 }

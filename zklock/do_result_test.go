@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
@@ -15,8 +17,8 @@ import (
 
 // What the caller of Do learns of its work.
 
-// doKinds are the ways of having a function called under a lock.
-func doKinds(c *simClient, dirs []string) map[string]func(context.Context, func(context.Context) error) error {
+// kindsOfDo are the ways of having a function called under a lock.
+func kindsOfDo(c *locktest.Client, dirs []string) map[string]func(context.Context, func(context.Context) error) error {
 	return map[string]func(context.Context, func(context.Context) error) error{
 		"mutex":   c.Mutex(dirs[0]).Do,
 		"handoff": c.Mutex(dirs[0], zklock.WithLocalHandoff(2)).Do,
@@ -40,44 +42,44 @@ func doKinds(c *simClient, dirs []string) map[string]func(context.Context, func(
 // ensemble can be reached.
 func TestScenario64_WorkThatIsDoneIsNotReportedAsFailed(t *testing.T) {
 	for name, k := range map[string]struct {
-		spoil  func(s *sim, c *simClient) (mend func())
+		spoil  func(s *locktest.Sim, c *locktest.Client) (mend func())
 		within time.Duration
 	}{
-		"nothing goes wrong": {func(*sim, *simClient) func() { return func() {} }, 0},
-		"the server is away": {func(s *sim, _ *simClient) func() {
-			s.srv.Leader().Down()
+		"nothing goes wrong": {func(*locktest.Sim, *locktest.Client) func() { return func() {} }, 0},
+		"the server is away": {func(s *locktest.Sim, _ *locktest.Client) func() {
+			s.Server.Leader().Down()
 			synctest.Wait()
-			return s.srv.Leader().Up
+			return s.Server.Leader().Up
 		}, 0},
-		"no reply comes": {func(s *sim, c *simClient) func() {
-			return s.srv.Inject(zktest.FreezeReplies().Session(c.id())).Remove
+		"no reply comes": {func(s *locktest.Sim, c *locktest.Client) func() {
+			return s.Server.Inject(zktest.FreezeReplies().Session(c.SessionID())).Remove
 		}, time.Second},
-		"the release is stuck": {func(s *sim, c *simClient) func() {
-			return s.srv.Inject(zktest.Hold().Op(zktest.OpDelete, zktest.OpMulti).Session(c.id())).Remove
+		"the release is stuck": {func(s *locktest.Sim, c *locktest.Client) func() {
+			return s.Server.Inject(zktest.Hold().Op(zktest.OpDelete, zktest.OpMulti).Session(c.SessionID())).Remove
 		}, time.Second},
-		"the release breaks the connection": {func(s *sim, c *simClient) func() {
-			away := s.srv.Inject(zktest.Refuse())
-			s.srv.Inject(zktest.CloseBefore().Op(zktest.OpDelete, zktest.OpMulti).Session(c.id()).Once())
+		"the release breaks the connection": {func(s *locktest.Sim, c *locktest.Client) func() {
+			away := s.Server.Inject(zktest.Refuse())
+			s.Server.Inject(zktest.CloseBefore().Op(zktest.OpDelete, zktest.OpMulti).Session(c.SessionID()).Once())
 			return away.Remove
 		}, time.Second},
-		"the release is refused": {func(s *sim, c *simClient) func() {
-			return s.srv.Inject(zktest.Answer(zktest.CodeMarshallingError).Op(zktest.OpDelete, zktest.OpMulti).Session(c.id())).Remove
+		"the release is refused": {func(s *locktest.Sim, c *locktest.Client) func() {
+			return s.Server.Inject(zktest.Answer(zktest.CodeMarshallingError).Op(zktest.OpDelete, zktest.OpMulti).Session(c.SessionID())).Remove
 		}, time.Second},
-		"the session expires at the release": {func(s *sim, c *simClient) func() {
-			s.srv.Inject(zktest.ExpireSession().Op(zktest.OpDelete, zktest.OpMulti).Session(c.id()).Once())
+		"the session expires at the release": {func(s *locktest.Sim, c *locktest.Client) func() {
+			s.Server.Inject(zktest.ExpireSession().Op(zktest.OpDelete, zktest.OpMulti).Session(c.SessionID()).Once())
 			return func() {}
 		}, time.Second},
 	} {
-		for kind := range doKinds(&simClient{Client: nil}, []string{"/m/a", "/m/b"}) {
+		for kind := range kindsOfDo(&locktest.Client{Client: nil}, []string{"/m/a", "/m/b"}) {
 			t.Run(name+", "+kind, func(t *testing.T) {
-				simTest(t, func(s *sim) {
-					var c *simClient
+				locktest.Simulate(t, func(s *locktest.Sim) {
+					var c *locktest.Client
 					released := make(chan error, 1)
-					c = s.client(zklock.WithHooks(zklock.Hooks{Released: func(i zklock.ReleasedInfo) { released <- i.Err }}))
-					dirs := s.multiDirs(2)
+					c = s.Client(zklock.WithHooks(zklock.Hooks{Released: func(i zklock.ReleasedInfo) { released <- i.Err }}))
+					dirs := dirs(s, 2)
 					done := make(chan time.Time, 1)
 					var mend func()
-					err := doKinds(c, dirs)[kind](s.Context(), func(ctx context.Context) error {
+					err := kindsOfDo(c, dirs)[kind](s.Context(), func(ctx context.Context) error {
 						mend = k.spoil(s, c)
 						require.NoError(s, ctx.Err())
 						done <- time.Now()
@@ -88,15 +90,15 @@ func TestScenario64_WorkThatIsDoneIsNotReportedAsFailed(t *testing.T) {
 					why := <-released
 					if name == "nothing goes wrong" {
 						require.NoError(s, why)
-						s.multiEmpty(0, dirs)
+						emptyAll(s, 0, dirs)
 					} else {
 						require.Error(s, why)
 					}
 					mend()
-					s.multiEmpty(5*time.Second, dirs)
+					emptyAll(s, 5*time.Second, dirs)
 
 					errWork := errors.New("the work's own")
-					require.Equal(s, errWork, doKinds(c, dirs)[kind](s.Context(), func(context.Context) error { return errWork }), "as it is")
+					require.Equal(s, errWork, kindsOfDo(c, dirs)[kind](s.Context(), func(context.Context) error { return errWork }), "as it is")
 				})
 			})
 		}
@@ -105,22 +107,22 @@ func TestScenario64_WorkThatIsDoneIsNotReportedAsFailed(t *testing.T) {
 
 // Not run, run and lost, run and held: errors.Is tells them apart (scenario 64).
 func TestDosErrorTellsWhetherTheWorkWasRunAndHeld(t *testing.T) {
-	for kind := range doKinds(&simClient{}, []string{"/m/a", "/m/b"}) {
+	for kind := range kindsOfDo(&locktest.Client{}, []string{"/m/a", "/m/b"}) {
 		t.Run(kind, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				c, other, dirs := s.client(), s.client(), s.multiDirs(2)
-				do := doKinds(c, dirs)[kind]
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				c, other, dirs := s.Client(), s.Client(), dirs(s, 2)
+				do := kindsOfDo(c, dirs)[kind]
 				ran := 0
 				work := func(context.Context) error { ran++; return nil }
 
 				var h *zklock.Hold
 				switch kind {
 				case "write", "read":
-					h = rwTake(s, other.RWMutex(dirs[0]).Lock)
+					h = s.Take(other.RWMutex(dirs[0]).Lock)
 				case "semaphore":
-					h = semTake(s, other.Semaphore(dirs[0], 1), 1)
+					h = s.Take(locktest.Permits(other.Semaphore(dirs[0], 1), 1))
 				default:
-					h = s.lock(other.Mutex(dirs[0]))
+					h = s.Lock(other.Mutex(dirs[0]))
 				}
 				ctx, cancel := context.WithTimeout(s.Context(), time.Second)
 				defer cancel()
@@ -128,7 +130,7 @@ func TestDosErrorTellsWhetherTheWorkWasRunAndHeld(t *testing.T) {
 				require.ErrorIs(s, err, zklock.ErrNotRun)
 				require.ErrorIs(s, err, context.DeadlineExceeded)
 				require.NotContains(s, err.Error(), "not run", "the reason says it")
-				s.unlock(h)
+				s.Unlock(h)
 				require.Zero(s, ran)
 
 				// run and lost: noticed by the work, or found at the release
@@ -137,10 +139,10 @@ func TestDosErrorTellsWhetherTheWorkWasRunAndHeld(t *testing.T) {
 					err = do(s.Context(), func(ctx context.Context) error {
 						time.Sleep(time.Second)
 						if !notice { // the word of it does not arrive
-							s.srv.Inject(zktest.DropReply().Op(zktest.OpNotify).Session(c.id()).Once())
+							s.Server.Inject(zktest.DropReply().Op(zktest.OpNotify).Session(c.SessionID()).Once())
 						}
 						hold, _ := zklock.HoldFrom(ctx)
-						require.NoError(s, s.srv.Delete(hold.Node()))
+						require.NoError(s, s.Server.Delete(hold.Node()))
 						if notice {
 							<-ctx.Done()
 						} else {
@@ -152,7 +154,7 @@ func TestDosErrorTellsWhetherTheWorkWasRunAndHeld(t *testing.T) {
 					require.ErrorIs(s, err, zklock.ErrNodeDeleted)
 					require.ErrorIs(s, err, errWork)
 					require.NotErrorIs(s, err, zklock.ErrNotRun)
-					s.multiEmpty(time.Second, dirs)
+					emptyAll(s, time.Second, dirs)
 				}
 
 				// run and held, whatever a Do inside of it met

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
@@ -16,8 +18,8 @@ import (
 
 // Election: scenario 39, and what observers see of it.
 
-// electView is what an observer has yielded so far.
-type electView struct {
+// view is what an observer has yielded so far.
+type view struct {
 	stop context.CancelFunc
 	done chan struct{}      // closed when the sequence has ended
 	seen chan zklock.Leader // a zero Leader for "no leader"
@@ -25,9 +27,9 @@ type electView struct {
 }
 
 // observe watches an election from a goroutine of its own, which ends with stop, or with the test.
-func (s *sim) observe(e *zklock.Election) *electView {
+func observe(s *locktest.Sim, e *zklock.Election) *view {
 	ctx, cancel := context.WithCancel(s.Context())
-	v := &electView{stop: cancel, done: make(chan struct{}), seen: make(chan zklock.Leader, 1000)}
+	v := &view{stop: cancel, done: make(chan struct{}), seen: make(chan zklock.Leader, 1000)}
 	go func() {
 		defer close(v.done)
 		for l, err := range e.Observe(ctx) {
@@ -46,7 +48,7 @@ func (s *sim) observe(e *zklock.Election) *electView {
 
 // values returns what was yielded since the last call, after everything that could happen has: the leaders' values, "-"
 // for none.
-func (v *electView) values() []string {
+func (v *view) values() []string {
 	synctest.Wait()
 	values := []string{}
 	for {
@@ -68,29 +70,29 @@ func (v *electView) values() []string {
 func TestScenario39_ALeaderThatExpiresAndComesBackNeverLeadsBesideItsSuccessor(t *testing.T) {
 	for name, cut := range cutOffs {
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				f, dir, b := s.follower(), s.dir("/e"), s.client()
-				a := s.clientAt(f)
-				view := s.observe(s.client().Election(dir))
-				first := s.lead(a.Election(dir), "a")
-				lost := lossOf(first.Hold)
-				second := electCampaign(s.Context(), b.Election(dir), "b")
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				f, dir, b := s.Follower(), s.Dir("/e"), s.Client()
+				a := s.ClientAt(f)
+				view := observe(s, s.Client().Election(dir))
+				first := lead(s, a.Election(dir), "a")
+				lost := locktest.LossOf(first.Hold)
+				second := campaign(s.Context(), b.Election(dir), "b")
 				time.Sleep(time.Minute)
 				require.NoError(s, first.Err())
 				cut(s, a, f)
 				after := second.win(s)
 				loss := <-lost
-				require.ErrorIs(s, loss.cause, zklock.ErrLost)
-				require.True(s, loss.at.Before(second.at), "two leaders for %v", loss.at.Sub(second.at))
-				require.False(s, second.at.Before(loss.safe), "it began before the first one's SafeUntil")
+				require.ErrorIs(s, loss.Cause, zklock.ErrLost)
+				require.True(s, loss.At.Before(second.At), "two leaders for %v", loss.At.Sub(second.At))
+				require.False(s, second.At.Before(loss.Safe), "it began before the first one's SafeUntil")
 				require.Greater(s, after.Token(), first.Token())
 
 				f.Heal()
 				f.Up()
-				a.at(s.srv.Leader()) // whatever its faulty link does: those faults strike the old session only
-				back := electCampaign(s.Context(), a.Election(dir), "a again")
+				a.LeadTo(s.Server.Leader()) // whatever its faulty link does: those faults strike the old session only
+				back := campaign(s.Context(), a.Election(dir), "a again")
 				time.Sleep(time.Minute)
-				require.False(s, back.over(), "it stands behind its successor")
+				require.False(s, back.Over(), "it stands behind its successor")
 				require.NoError(s, after.Err())
 				require.NoError(s, after.Resign(s.Context()))
 				require.Greater(s, back.win(s).Token(), after.Token())
@@ -103,20 +105,20 @@ func TestScenario39_ALeaderThatExpiresAndComesBackNeverLeadsBesideItsSuccessor(t
 // scenario 39, with Run on both sides and one loss after the other: every term has a greater token, no two overlap by
 // their own clocks, and the observer sees each of them once.
 func TestScenario39_TermsOfTwoCandidatesThatTakeTurnsExpiringNeverOverlap(t *testing.T) {
-	simTest(t, func(s *sim) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
 		type term struct {
 			who         string
 			token       zklock.Token
 			began, over time.Time
 		}
-		dir := s.dir("/e")
-		view := s.observe(s.client().Election(dir))
+		dir := s.Dir("/e")
+		view := observe(s, s.Client().Election(dir))
 		ctx, cancel := context.WithCancel(s.Context())
 		defer cancel()
 		terms := make(chan term, 100)
 		var mu sync.Mutex // guards leading
 		leading := map[string]bool{}
-		clients := map[string]*simClient{"a": s.client(), "b": s.client()}
+		clients := map[string]*locktest.Client{"a": s.Client(), "b": s.Client()}
 		ended := make(chan error, len(clients))
 		for who, c := range clients {
 			go func() { // ends with Run
@@ -142,7 +144,7 @@ func TestScenario39_TermsOfTwoCandidatesThatTakeTurnsExpiringNeverOverlap(t *tes
 				who = "b"
 			}
 			mu.Unlock()
-			cut := s.srv.Inject(zktest.Freeze().Session(clients[who].id()))
+			cut := s.Server.Inject(zktest.Freeze().Session(clients[who].SessionID()))
 			time.AfterFunc(25*time.Second, cut.Remove)
 			time.Sleep(30 * time.Second)
 		}
@@ -176,13 +178,13 @@ func TestScenario39_TermsOfTwoCandidatesThatTakeTurnsExpiringNeverOverlap(t *tes
 // scenario 39, by force: the session of a leader is ended by somebody: its successor is the only one that others see,
 // with "no leader" before it, and the old one can no longer change what it proclaims.
 func TestScenario39_ALeaderWhoseSessionIsEndedByForceProclaimsNothingMore(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, a, b := s.dir("/e"), s.client(), s.client()
-		view := s.observe(s.client().Election(dir))
-		first := s.lead(a.Election(dir), "a")
-		second := electCampaign(s.Context(), b.Election(dir), "b")
-		require.False(s, second.over())
-		require.NoError(s, s.srv.Expire(a.id()))
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, a, b := s.Dir("/e"), s.Client(), s.Client()
+		view := observe(s, s.Client().Election(dir))
+		first := lead(s, a.Election(dir), "a")
+		second := campaign(s.Context(), b.Election(dir), "b")
+		require.False(s, second.Over())
+		require.NoError(s, s.Server.Expire(a.SessionID()))
 		after := second.win(s)
 		require.ErrorIs(s, first.Proclaim(s.Context(), []byte("stale")), zklock.ErrLost)
 		_, err := first.Multi(s.Context())

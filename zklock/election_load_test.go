@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -15,8 +17,8 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// electReign watches over an election in this process: what each leader believes by its own clock.
-type electReign struct {
+// reign watches over an election in this process: what each leader believes by its own clock.
+type reign struct {
 	mu     sync.Mutex // guards what follows
 	leader *zklock.Leadership
 	who    int
@@ -27,7 +29,7 @@ type electReign struct {
 
 // begin notes a term. Nobody else may still believe that he leads; force tells that the last one was removed by
 // somebody, against which only the token helps.
-func (r *electReign) begin(who int, l *zklock.Leadership, force bool) {
+func (r *reign) begin(who int, l *zklock.Leadership, force bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.leader != nil && r.leader.Err() == nil && !force {
@@ -41,7 +43,7 @@ func (r *electReign) begin(who int, l *zklock.Leadership, force bool) {
 }
 
 // state returns who leads, and how many terms there were.
-func (r *electReign) state() (leader *zklock.Leadership, who, terms int) {
+func (r *reign) state() (leader *zklock.Leadership, who, terms int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.leader, r.who, r.terms
@@ -51,10 +53,10 @@ func (r *electReign) state() (leader *zklock.Leadership, who, terms int) {
 // nothing any more, until their sessions have expired. There are never two leaders by their own clocks, each term's
 // token is greater than the last, and observers see each of the terms that lasts.
 func TestLeadersThatAreCutOffOneAfterTheOther(t *testing.T) {
-	s := siteOf(t, 3)
+	s := locktest.SiteOf(t, 3)
 	path := s.Path(t)
-	var reign electReign
-	ctx, cancel := context.WithCancel(siteLongContext(t))
+	var reign reign
+	ctx, cancel := context.WithCancel(locktest.Late(t))
 	const candidates = 32
 	proxies := make([]*ensemble.Proxy, candidates)
 	var all sync.WaitGroup
@@ -75,28 +77,28 @@ func TestLeadersThatAreCutOffOneAfterTheOther(t *testing.T) {
 	defer all.Wait()
 	defer cancel()
 	observer := s.Client(t)
-	end := time.Now().Add(siteLoadTime())
+	end := time.Now().Add(loadTime())
 	for kills := 0; kills < 3 || time.Now().Before(end); kills++ {
-		electAwait(t, &reign, kills)
+		awaitTerms(t, &reign, kills)
 		leader, who, _ := reign.state()
 		proxies[who].Freeze()
 		select {
 		case <-leader.Context().Done(): // by its own clock
-		case <-time.After(siteBound):
+		case <-time.After(locktest.Bound):
 			t.Fatal("a leader that was cut off leads for ever")
 		}
 		require.ErrorIs(t, leader.Err(), zklock.ErrLost)
-		electAwait(t, &reign, kills+1)
+		awaitTerms(t, &reign, kills+1)
 		proxies[who].Thaw()
 		seen, err := observer.Election(path).Leader(ctx)
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, seen.Token, reign.token())
 	}
-	electDone(t, &reign)
+	endReign(t, &reign)
 }
 
 // token returns the last term's.
-func (r *electReign) token() zklock.Token {
+func (r *reign) token() zklock.Token {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.last
@@ -104,10 +106,10 @@ func (r *electReign) token() zklock.Token {
 
 // The znodes of leaders are deleted by force: only the token tells then who is the last.
 func TestLeadersThatAreBrokenByForce(t *testing.T) {
-	s := siteOf(t, 3)
+	s := locktest.SiteOf(t, 3)
 	path := s.Path(t)
-	var reign electReign
-	ctx, cancel := context.WithCancel(siteLongContext(t))
+	var reign reign
+	ctx, cancel := context.WithCancel(locktest.Late(t))
 	var all sync.WaitGroup
 	clients := make([]*zklock.Client, 8)
 	for i := range clients {
@@ -125,22 +127,22 @@ func TestLeadersThatAreBrokenByForce(t *testing.T) {
 	}
 	defer all.Wait()
 	defer cancel()
-	end := time.Now().Add(siteLoadTime())
+	end := time.Now().Add(loadTime())
 	for kills := 0; kills < 5 || time.Now().Before(end); kills++ {
-		electAwait(t, &reign, kills)
+		awaitTerms(t, &reign, kills)
 		leader, _, _ := reign.state()
 		require.NoError(t, clients[0].Break(ctx, path, leader.Token()))
-		electAwait(t, &reign, kills+1)
+		awaitTerms(t, &reign, kills+1)
 		_, err := leader.Multi(ctx, &zk.SetDataRequest{Path: path, Data: []byte("stale"), Version: -1})
 		require.ErrorIs(t, err, zklock.ErrLost)
 	}
-	electDone(t, &reign)
+	endReign(t, &reign)
 }
 
-// electAwait waits until more terms than n have begun.
-func electAwait(t *testing.T, r *electReign, n int) {
+// awaitTerms waits until more terms than n have begun.
+func awaitTerms(t *testing.T, r *reign, n int) {
 	t.Helper()
-	ensemble.Until(t, siteBound, fmt.Sprintf("term %d", n+1), func() error {
+	ensemble.Until(t, locktest.Bound, fmt.Sprintf("term %d", n+1), func() error {
 		if _, _, terms := r.state(); terms <= n {
 			return fmt.Errorf("there were %d", terms)
 		}
@@ -148,7 +150,7 @@ func electAwait(t *testing.T, r *electReign, n int) {
 	})
 }
 
-func electDone(t *testing.T, r *electReign) {
+func endReign(t *testing.T, r *reign) {
 	t.Helper()
 	_, _, terms := r.state()
 	t.Logf("%d terms", terms)

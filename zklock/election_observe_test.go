@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -20,9 +22,9 @@ import (
 // What observers of an election see.
 
 func TestObserversSeeEveryChangeOnceAndInOrder(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, a, b := s.dir("/e"), s.client(), s.client()
-		view, second := s.observe(s.client().Election(dir)), s.observe(b.Election(dir))
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, a, b := s.Dir("/e"), s.Client(), s.Client()
+		view, second := observe(s, s.Client().Election(dir)), observe(s, b.Election(dir))
 		var want []string
 		see := func(values ...string) {
 			s.Helper()
@@ -30,7 +32,7 @@ func TestObserversSeeEveryChangeOnceAndInOrder(t *testing.T) {
 			want = append(want, values...)
 		}
 		see("-")
-		l := s.lead(a.Election(dir), "a")
+		l := lead(s, a.Election(dir), "a")
 		see("a")
 		for i := range 5 {
 			v := fmt.Sprint("a", i)
@@ -39,7 +41,7 @@ func TestObserversSeeEveryChangeOnceAndInOrder(t *testing.T) {
 		}
 		require.NoError(s, l.Proclaim(s.Context(), []byte("a4")))
 		see("a4") // the same value, proclaimed anew
-		next := electCampaign(s.Context(), b.Election(dir), "b")
+		next := campaign(s.Context(), b.Election(dir), "b")
 		see()
 		require.NoError(s, l.Resign(s.Context()))
 		see("-", "b")
@@ -47,40 +49,40 @@ func TestObserversSeeEveryChangeOnceAndInOrder(t *testing.T) {
 		see()
 		require.NoError(s, next.win(s).Resign(s.Context()))
 		see("-")
-		require.NoError(s, s.lead(a.Election(dir), "a").Resign(s.Context()))
+		require.NoError(s, lead(s, a.Election(dir), "a").Resign(s.Context()))
 		synctest.Wait()
 		require.Equal(s, want, second.values()[:len(want)], "and every observer does")
 	})
 }
 
 func TestObserversSurviveDisconnectsAndTheEndOfTheirSession(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, a, watcher := s.dir("/e"), s.client(), s.client()
-		view := s.observe(watcher.Election(dir))
-		l := s.lead(a.Election(dir), "a")
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, a, watcher := s.Dir("/e"), s.Client(), s.Client()
+		view := observe(s, watcher.Election(dir))
+		l := lead(s, a.Election(dir), "a")
 		require.Equal(s, []string{"-", "a"}, view.values())
 		for i := range 5 {
-			s.srv.DropConnections()
+			s.Server.DropConnections()
 			time.Sleep(2 * time.Second)
 			require.Empty(s, view.values(), "nothing has changed")
 			v := fmt.Sprint("a", i)
 			require.NoError(s, l.Proclaim(s.Context(), []byte(v)))
 			require.Equal(s, []string{v}, view.values())
-			require.NoError(s, s.srv.Expire(watcher.id()))
+			require.NoError(s, s.Server.Expire(watcher.SessionID()))
 			time.Sleep(5 * time.Second)
 			require.Empty(s, view.values(), "nothing has changed")
 		}
 		// What changes while it is away it sees when it is back.
-		old := watcher.id()
-		cut := s.srv.Inject(zktest.Freeze().Session(old))
+		old := watcher.SessionID()
+		cut := s.Server.Inject(zktest.Freeze().Session(old))
 		require.NoError(s, l.Resign(s.Context()))
-		s.lead(a.Election(dir), "a again")
+		lead(s, a.Election(dir), "a again")
 		time.Sleep(30 * time.Second)
 		cut.Remove()
 		time.Sleep(5 * time.Second)
-		require.NotEqual(s, old, watcher.id())
+		require.NotEqual(s, old, watcher.SessionID())
 		require.Equal(s, []string{"-", "a again"}, view.values())
-		require.Len(s, s.watched(watcher.id()), 1)
+		require.Len(s, s.Watched(watcher.SessionID()), 1)
 	})
 }
 
@@ -89,17 +91,17 @@ func TestObserversSurviveAServerThatAnswersBadlyForAWhile(t *testing.T) {
 		"list refused":   zktest.Answer(zktest.CodeOperationTimeout).Op(zktest.OpGetChildren2),
 		"watch refused":  zktest.Answer(zktest.CodeOperationTimeout).Op(zktest.OpExists),
 		"read refused":   zktest.Answer(zktest.CodeOperationTimeout).Op(zktest.OpGetData),
-		"list garbled":   electGarbage().Op(zktest.OpGetChildren2),
-		"read garbled":   electGarbage().Op(zktest.OpGetData),
+		"list garbled":   garbledLeader().Op(zktest.OpGetChildren2),
+		"read garbled":   garbledLeader().Op(zktest.OpGetData),
 		"reply cut off":  zktest.Truncate(9).Op(zktest.OpGetData),
 		"nothing at all": zktest.CloseBefore().Op(zktest.OpGetData, zktest.OpExists),
 	} {
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dir, watcher, a := s.dir("/e"), s.client(), s.client()
-				view := s.observe(watcher.Election(dir))
-				s.srv.Inject(fault.Session(watcher.id()).Times(2))
-				s.lead(a.Election(dir), "a")
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir, watcher, a := s.Dir("/e"), s.Client(), s.Client()
+				view := observe(s, watcher.Election(dir))
+				s.Server.Inject(fault.Session(watcher.SessionID()).Times(2))
+				lead(s, a.Election(dir), "a")
 				time.Sleep(time.Minute)
 				require.Equal(s, []string{"-", "a"}, view.values())
 			})
@@ -108,43 +110,43 @@ func TestObserversSurviveAServerThatAnswersBadlyForAWhile(t *testing.T) {
 }
 
 func TestObserversOfADirectoryThatComesAndGoes(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, a := "/no/such/directory", s.client()
-		view := s.observe(s.client().Election(dir))
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, a := "/no/such/directory", s.Client()
+		view := observe(s, s.Client().Election(dir))
 		time.Sleep(time.Minute)
 		require.Equal(s, []string{"-"}, view.values())
 		for i := range 3 {
 			v := fmt.Sprint("a", i)
-			l := s.lead(a.Election(dir), v)
+			l := lead(s, a.Election(dir), v)
 			require.Equal(s, []string{v}, view.values())
-			s.remove(dir, true)
+			s.RemoveDir(dir, true)
 			require.Equal(s, []string{"-"}, view.values())
-			s.until(time.Second, "the leader hears of it", func() bool { return l.Err() != nil })
+			s.Until(time.Second, "the leader hears of it", func() bool { return l.Err() != nil })
 		}
-		s.dir(dir + "2") // beside it
-		require.NoError(s, s.srv.Create(dir, nil))
-		require.NoError(s, s.srv.Create(dir+"/something", nil))
+		s.Dir(dir + "2") // beside it
+		require.NoError(s, s.Server.Create(dir, nil))
+		require.NoError(s, s.Server.Create(dir+"/something", nil))
 		require.Empty(s, view.values(), "no candidate")
-		s.lead(a.Election(dir), "last")
+		lead(s, a.Election(dir), "last")
 		require.Equal(s, []string{"last"}, view.values())
 	})
 }
 
 func TestObservingEndsWithItsContextAndSaysSo(t *testing.T) {
 	for name, c := range map[string]struct {
-		end  func(s *sim, v *electView, c *simClient)
+		end  func(s *locktest.Sim, v *view, c *locktest.Client)
 		want error
 	}{
-		"ctx":              {func(_ *sim, v *electView, _ *simClient) { v.stop() }, context.Canceled},
-		"client closed":    {func(s *sim, _ *electView, c *simClient) { require.NoError(s, c.Close()) }, zklock.ErrClosed},
-		"without a server": {func(s *sim, v *electView, _ *simClient) { s.srv.Leader().Down(); v.stop() }, context.Canceled},
-		"between two sessions": {func(s *sim, v *electView, c *simClient) {
-			s.srv.Leader().Down()
+		"ctx":              {func(_ *locktest.Sim, v *view, _ *locktest.Client) { v.stop() }, context.Canceled},
+		"client closed":    {func(s *locktest.Sim, _ *view, c *locktest.Client) { require.NoError(s, c.Close()) }, zklock.ErrClosed},
+		"without a server": {func(s *locktest.Sim, v *view, _ *locktest.Client) { s.Server.Leader().Down(); v.stop() }, context.Canceled},
+		"between two sessions": {func(s *locktest.Sim, v *view, c *locktest.Client) {
+			s.Server.Leader().Down()
 			time.Sleep(30 * time.Second)
 			v.stop()
 		}, context.Canceled},
-		"with the session": {func(s *sim, v *electView, c *simClient) {
-			if err := s.srv.Expire(c.id()); err != nil {
+		"with the session": {func(s *locktest.Sim, v *view, c *locktest.Client) {
+			if err := s.Server.Expire(c.SessionID()); err != nil {
 				s.Error(err)
 			}
 			v.stop()
@@ -152,19 +154,19 @@ func TestObservingEndsWithItsContextAndSaysSo(t *testing.T) {
 	} {
 		for _, leads := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, led %v", name, leads), func(t *testing.T) {
-				simTest(t, func(s *sim) {
-					dir, a, watcher := s.dir("/e"), s.client(), s.client()
+				locktest.Simulate(t, func(s *locktest.Sim) {
+					dir, a, watcher := s.Dir("/e"), s.Client(), s.Client()
 					if leads {
-						s.lead(a.Election(dir), "a")
+						lead(s, a.Election(dir), "a")
 					}
-					view := s.observe(watcher.Election(dir))
+					view := observe(s, watcher.Election(dir))
 					began := time.Now()
 					c.end(s, view, watcher)
 					took := time.Since(began)
 					<-view.done
 					require.Equal(s, took, time.Since(began), "it ends at once")
 					require.ErrorIs(s, view.err, c.want)
-					s.srv.Leader().Up()
+					s.Server.Leader().Up()
 				})
 			})
 		}
@@ -174,15 +176,15 @@ func TestObservingEndsWithItsContextAndSaysSo(t *testing.T) {
 // The body of the loop outlives the session, and then ends ctx: the last error is ctx's.
 func TestObservingEndsWithItsContextsErrorWhateverElseHasEnded(t *testing.T) {
 	for range 20 { // which of two ends is seen first is left to chance
-		simTest(t, func(s *sim) {
-			dir, watcher := s.dir("/e"), s.client()
-			s.lead(s.client().Election(dir), "a")
+		locktest.Simulate(t, func(s *locktest.Sim) {
+			dir, watcher := s.Dir("/e"), s.Client()
+			lead(s, s.Client().Election(dir), "a")
 			ctx, cancel := context.WithCancel(s.Context())
 			defer cancel()
 			var last error
 			for _, err := range watcher.Election(dir).Observe(ctx) {
 				if last = err; err == nil {
-					require.NoError(s, s.srv.Expire(watcher.id()))
+					require.NoError(s, s.Server.Expire(watcher.SessionID()))
 					synctest.Wait()
 					cancel()
 				}
@@ -193,15 +195,15 @@ func TestObservingEndsWithItsContextsErrorWhateverElseHasEnded(t *testing.T) {
 }
 
 func TestBreakingOutOfObservingLeavesNothing(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, a, watcher := s.dir("/e"), s.client(), s.client()
-		idle := simGoroutines()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, a, watcher := s.Dir("/e"), s.Client(), s.Client()
+		idle := locktest.Goroutines()
 		leave := func(why string, f func()) {
 			s.Helper()
 			f()
 			synctest.Wait()
-			require.Empty(s, s.watched(watcher.id()), why)
-			require.Equal(s, idle, simGoroutines(), why)
+			require.Empty(s, s.Watched(watcher.SessionID()), why)
+			require.Equal(s, idle, locktest.Goroutines(), why)
 		}
 		first := func() {
 			for range watcher.Election(dir).Observe(s.Context()) {
@@ -209,9 +211,9 @@ func TestBreakingOutOfObservingLeavesNothing(t *testing.T) {
 			}
 		}
 		leave("at no leader", first)
-		l := s.lead(a.Election(dir), "a")
+		l := lead(s, a.Election(dir), "a")
 		time.Sleep(time.Second)
-		idle = simGoroutines()
+		idle = locktest.Goroutines()
 		leave("at a leader", first)
 		leave("at a change", func() {
 			n := 0
@@ -241,46 +243,46 @@ func TestBreakingOutOfObservingLeavesNothing(t *testing.T) {
 			first()
 		}
 		synctest.Wait()
-		require.Equal(s, 1, s.srv.WatchCount(), "the leader's own, on itself")
+		require.Equal(s, 1, s.Server.WatchCount(), "the leader's own, on itself")
 	})
 }
 
 // A hundred observers, ten candidates: a change of leader wakes the observers and one candidate, and a candidate that
 // comes or goes further back wakes no observer.
 func TestObserversDoNotWakeCandidatesNorCandidatesObservers(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, first := s.dir("/e"), s.client()
-		l := s.lead(first.Election(dir), "first")
-		var candidates, observers []*simClient
-		var calls []*electCall
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, first := s.Dir("/e"), s.Client()
+		l := lead(s, first.Election(dir), "first")
+		var candidates, observers []*locktest.Client
+		var calls []*candidacy
 		ctx, cancel := context.WithCancel(s.Context())
 		defer cancel()
 		for range 10 {
-			c := s.client()
+			c := s.Client()
 			candidates = append(candidates, c)
-			calls = append(calls, electCampaign(ctx, c.Election(dir), "next"))
+			calls = append(calls, campaign(ctx, c.Election(dir), "next"))
 			synctest.Wait()
 		}
 		for range 10 {
-			c := s.client()
+			c := s.Client()
 			observers = append(observers, c)
-			s.observe(c.Election(dir))
+			observe(s, c.Election(dir))
 		}
 		time.Sleep(time.Second)
-		count := func(clients []*simClient) (sum int) {
+		count := func(clients []*locktest.Client) (sum int) {
 			synctest.Wait()
 			for _, c := range clients {
-				sum += s.notified(c.id())
+				sum += s.Notified(c.SessionID())
 			}
 			return sum
 		}
 		quit, quitting := context.WithCancel(s.Context())
 		defer quitting()
-		last := electCampaign(quit, s.client().Election(dir), "last")
-		require.False(s, last.over())
+		last := campaign(quit, s.Client().Election(dir), "last")
+		require.False(s, last.Over())
 		quitting()
-		require.True(s, last.over())
-		require.True(s, errors.Is(last.err, context.Canceled))
+		require.True(s, last.Over())
+		require.True(s, errors.Is(last.Err, context.Canceled))
 		require.Zero(s, count(observers), "candidates come and go behind the leader")
 		require.Zero(s, count(candidates))
 
@@ -290,23 +292,23 @@ func TestObserversDoNotWakeCandidatesNorCandidatesObservers(t *testing.T) {
 		require.Equal(s, len(observers), count(observers))
 		cancel()
 		for _, c := range calls[1:] {
-			<-c.done
+			<-c.Done
 		}
 	})
 }
 
 // An observer may read too little to know whether it would be notified: then it looks again from time to time.
 func TestAnObserverThatMayNotReadALeadersLongDataSeesItsEnd(t *testing.T) {
-	simTest(t, func(s *sim) {
-		alice, bob := s.client(zklock.WithAuth("digest", []byte("alice:a"))), s.client()
-		require.NoError(s, s.srv.Create("/e", nil))
-		node, err := alice.session().Create(s.Context(), "/e/x-lock-0000000007", make([]byte, recipe.MaxData+1), session.Ephemeral,
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		alice, bob := s.Client(zklock.WithAuth("digest", []byte("alice:a"))), s.Client()
+		require.NoError(s, s.Server.Create("/e", nil))
+		node, err := alice.Current().Create(s.Context(), "/e/x-lock-0000000007", make([]byte, recipe.MaxData+1), session.Ephemeral,
 			[]zk.ACL{{Perms: zk.PermAll, Scheme: "auth"}})
 		require.NoError(s, err)
-		view := s.observe(bob.Election("/e"))
+		view := observe(s, bob.Election("/e"))
 		time.Sleep(time.Hour)
 		require.Equal(s, []string{""}, view.values(), "a leader without a value")
-		require.NoError(s, alice.session().Delete(s.Context(), node.Path, -1))
+		require.NoError(s, alice.Current().Delete(s.Context(), node.Path, -1))
 		time.Sleep(time.Minute)
 		require.Equal(s, []string{"-"}, view.values())
 	}, zktest.WithVersion(zktest.Version38)) // later versions refuse the watch

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
@@ -18,18 +20,18 @@ import (
 func TestACandidateLeadsThoughAnObserverOfItsClientHasFoundTheLeaderGoneFirst(t *testing.T) {
 	for round := range 8 { // who asks first is up to the scheduler
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				a, b := s.client(), s.client()
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				a, b := s.Client(), s.Client()
 				ctx, cancel := context.WithCancel(s.Context())
 				defer cancel()
-				old := s.lead(a.Election("/vote"), "old")
+				old := lead(s, a.Election("/vote"), "old")
 				done := make(chan struct{})
 				go func() {
 					defer close(done)
 					for range b.Election("/vote").Observe(ctx) { //nolint:revive // it only has to watch
 					}
 				}()
-				waiter := simGo(s.Context(), func(ctx context.Context) (*zklock.Hold, error) {
+				waiter := locktest.Go(s.Context(), func(ctx context.Context) (*zklock.Hold, error) {
 					l, err := b.Election("/vote").Campaign(ctx, []byte("new"))
 					if err != nil {
 						return nil, err
@@ -37,14 +39,14 @@ func TestACandidateLeadsThoughAnObserverOfItsClientHasFoundTheLeaderGoneFirst(t 
 					return l.Hold, nil
 				})
 				time.Sleep(time.Second)
-				in := s.srv.Inject(zktest.Hold().Op(zktest.OpExists, zktest.OpSetWatches).Session(b.id()))
+				in := s.Server.Inject(zktest.Hold().Op(zktest.OpExists, zktest.OpSetWatches).Session(b.SessionID()))
 				require.NoError(s, old.Proclaim(s.Context(), []byte("older")))
 				synctest.Wait()
 				require.NoError(s, old.Resign(s.Context()))
 				in.Remove()
 				time.Sleep(time.Minute)
-				require.True(s, waiter.over(), "nobody leads, and the candidate waits for ever")
-				require.NoError(s, waiter.err)
+				require.True(s, waiter.Over(), "nobody leads, and the candidate waits for ever")
+				require.NoError(s, waiter.Err)
 				cancel()
 				<-done
 			})

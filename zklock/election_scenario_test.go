@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
@@ -17,10 +19,10 @@ import (
 
 // Election: scenarios 38 and 40; 39 is in election_expiry_test.go.
 
-// electCampaign campaigns in a goroutine; its result has the leadership's hold.
-func electCampaign(ctx context.Context, e *zklock.Election, value string) *electCall {
-	c := &electCall{}
-	c.simCall = simGo(ctx, func(ctx context.Context) (*zklock.Hold, error) {
+// campaign campaigns in a goroutine; its result has the leadership's hold.
+func campaign(ctx context.Context, e *zklock.Election, value string) *candidacy {
+	c := &candidacy{}
+	c.Call = locktest.Go(ctx, func(ctx context.Context) (*zklock.Hold, error) {
 		l, err := e.Campaign(ctx, []byte(value))
 		if err != nil {
 			return nil, err
@@ -31,29 +33,29 @@ func electCampaign(ctx context.Context, e *zklock.Election, value string) *elect
 	return c
 }
 
-// electCall is a campaign that goes on while the test does something else.
-type electCall struct {
-	*simCall
+// candidacy is a campaign that goes on while the test does something else.
+type candidacy struct {
+	*locktest.Call
 	l *zklock.Leadership // set when done is closed
 }
 
 // win waits for the leadership.
-func (c *electCall) win(s *sim) *zklock.Leadership {
+func (c *candidacy) win(s *locktest.Sim) *zklock.Leadership {
 	s.Helper()
-	c.get(s)
+	c.Get(s)
 	return c.l
 }
 
 // lead campaigns, which must succeed.
-func (s *sim) lead(e *zklock.Election, value string) *zklock.Leadership {
+func lead(s *locktest.Sim, e *zklock.Election, value string) *zklock.Leadership {
 	s.Helper()
 	l, err := e.Campaign(s.Context(), []byte(value))
 	require.NoError(s, err)
 	return l
 }
 
-// electTerms notes the terms of one Run, and whether two calls of its callback were ever under way at once.
-type electTerms struct {
+// terms notes the terms of one Run, and whether two calls of its callback were ever under way at once.
+type terms struct {
 	mu       sync.Mutex // guards what follows
 	inside   int
 	overlaps int
@@ -61,7 +63,7 @@ type electTerms struct {
 }
 
 // begin notes a call of the callback; the returned function its end.
-func (x *electTerms) begin(l *zklock.Leadership) (end func()) {
+func (x *terms) begin(l *zklock.Leadership) (end func()) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.inside++; x.inside > 1 {
@@ -76,14 +78,14 @@ func (x *electTerms) begin(l *zklock.Leadership) (end func()) {
 }
 
 // count returns how many terms have begun.
-func (x *electTerms) count() int {
+func (x *terms) count() int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return len(x.tokens)
 }
 
 // check demands that no two calls overlapped and that tokens grew.
-func (x *electTerms) check(s *sim) {
+func (x *terms) check(s *locktest.Sim) {
 	s.Helper()
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -93,76 +95,76 @@ func (x *electTerms) check(s *sim) {
 	}
 }
 
-// electMishaps are errors that a campaign may meet; each strikes a candidate that enters the line of dir.
-var electMishaps = map[string]func(s *sim, c *simClient, dir string){
-	"the create's reply is lost": func(s *sim, _ *simClient, dir string) {
-		s.srv.Inject(zktest.CloseAfter().Op(zktest.OpCreate).Path(dir + "/*").Times(3))
+// mishaps are errors that a campaign may meet; each strikes a candidate that enters the line of dir.
+var mishaps = map[string]func(s *locktest.Sim, c *locktest.Client, dir string){
+	"the create's reply is lost": func(s *locktest.Sim, _ *locktest.Client, dir string) {
+		s.Server.Inject(zktest.CloseAfter().Op(zktest.OpCreate).Path(dir + "/*").Times(3))
 	},
-	"the create is lost": func(s *sim, _ *simClient, dir string) {
-		s.srv.Inject(zktest.CloseBefore().Op(zktest.OpCreate).Path(dir + "/*").Times(3))
+	"the create is lost": func(s *locktest.Sim, _ *locktest.Client, dir string) {
+		s.Server.Inject(zktest.CloseBefore().Op(zktest.OpCreate).Path(dir + "/*").Times(3))
 	},
-	"the list's reply is lost": func(s *sim, _ *simClient, dir string) {
-		s.srv.Inject(zktest.CloseAfter().Op(zktest.OpGetChildren2).Path(dir).Times(3))
+	"the list's reply is lost": func(s *locktest.Sim, _ *locktest.Client, dir string) {
+		s.Server.Inject(zktest.CloseAfter().Op(zktest.OpGetChildren2).Path(dir).Times(3))
 	},
-	"the create's reply is garbage": func(s *sim, _ *simClient, dir string) {
-		s.srv.Inject(electGarbage().Op(zktest.OpCreate).Path(dir + "/*").Once())
+	"the create's reply is garbage": func(s *locktest.Sim, _ *locktest.Client, dir string) {
+		s.Server.Inject(garbledLeader().Op(zktest.OpCreate).Path(dir + "/*").Once())
 	},
-	"the list is garbage": func(s *sim, _ *simClient, dir string) {
-		s.srv.Inject(electGarbage().Op(zktest.OpGetChildren2).Path(dir).Once())
+	"the list is garbage": func(s *locktest.Sim, _ *locktest.Client, dir string) {
+		s.Server.Inject(garbledLeader().Op(zktest.OpGetChildren2).Path(dir).Once())
 	},
-	"the server times out": func(s *sim, _ *simClient, dir string) {
-		s.srv.Inject(zktest.Answer(zktest.CodeOperationTimeout).Op(zktest.OpCreate).Path(dir + "/*").Times(2))
+	"the server times out": func(s *locktest.Sim, _ *locktest.Client, dir string) {
+		s.Server.Inject(zktest.Answer(zktest.CodeOperationTimeout).Op(zktest.OpCreate).Path(dir + "/*").Times(2))
 	},
-	"the server can't list": func(s *sim, _ *simClient, dir string) {
-		s.srv.Inject(zktest.Answer(zktest.CodeOperationTimeout).Op(zktest.OpGetChildren2).Path(dir).Times(2))
+	"the server can't list": func(s *locktest.Sim, _ *locktest.Client, dir string) {
+		s.Server.Inject(zktest.Answer(zktest.CodeOperationTimeout).Op(zktest.OpGetChildren2).Path(dir).Times(2))
 	},
-	"the server can't watch": func(s *sim, _ *simClient, dir string) {
-		s.srv.Inject(zktest.Answer(zktest.CodeOperationTimeout).Op(zktest.OpExists).Path(dir + "/*").Once())
+	"the server can't watch": func(s *locktest.Sim, _ *locktest.Client, dir string) {
+		s.Server.Inject(zktest.Answer(zktest.CodeOperationTimeout).Op(zktest.OpExists).Path(dir + "/*").Once())
 	},
-	"the session ends when it enters": func(s *sim, c *simClient, dir string) {
-		s.srv.Inject(zktest.ExpireSession().Op(zktest.OpCreate).Path(dir + "/*").Session(c.id()).Once())
+	"the session ends when it enters": func(s *locktest.Sim, c *locktest.Client, dir string) {
+		s.Server.Inject(zktest.ExpireSession().Op(zktest.OpCreate).Path(dir + "/*").Session(c.SessionID()).Once())
 	},
-	"the session ends while it waits": func(s *sim, c *simClient, _ string) {
-		id := c.id()
+	"the session ends while it waits": func(s *locktest.Sim, c *locktest.Client, _ string) {
+		id := c.SessionID()
 		time.AfterFunc(2*time.Second, func() {
-			if err := s.srv.Expire(id); err != nil {
+			if err := s.Server.Expire(id); err != nil {
 				s.Error(err)
 			}
 		})
 	},
-	"its znode is deleted while it waits": func(s *sim, c *simClient, dir string) {
+	"its znode is deleted while it waits": func(s *locktest.Sim, c *locktest.Client, dir string) {
 		time.AfterFunc(2*time.Second, func() {
-			names := contenders(s.srv.Children(dir))
-			if err := s.srv.Delete(dir + "/" + names[len(names)-1]); err != nil {
+			names := locktest.Contenders(s.Server.Children(dir))
+			if err := s.Server.Delete(dir + "/" + names[len(names)-1]); err != nil {
 				s.Error(err)
 			}
 		})
 	},
-	"the directory is deleted while it waits": func(s *sim, _ *simClient, dir string) {
-		time.AfterFunc(2*time.Second, func() { s.remove(dir, true) })
+	"the directory is deleted while it waits": func(s *locktest.Sim, _ *locktest.Client, dir string) {
+		time.AfterFunc(2*time.Second, func() { s.RemoveDir(dir, true) })
 	},
-	"no server for a while": func(s *sim, _ *simClient, _ string) {
-		s.srv.Leader().Down()
-		time.AfterFunc(4*time.Second, s.srv.Leader().Up)
+	"no server for a while": func(s *locktest.Sim, _ *locktest.Client, _ string) {
+		s.Server.Leader().Down()
+		time.AfterFunc(4*time.Second, s.Server.Leader().Up)
 	},
 }
 
-// electGarbage makes a reply's body unreadable and leaves its header alone.
-func electGarbage() zktest.Fault {
+// garbledLeader makes a reply's body unreadable and leaves its header alone.
+func garbledLeader() zktest.Fault {
 	return zktest.Garble(func(reply []byte) []byte { return append(reply[:16:16], 0x7f, 0xff, 0xff, 0xff) })
 }
 
 // scenario 38: whatever goes wrong in a campaign, the candidate campaigns again, until it leads.
 func TestScenario38_AfterAnyErrorInACampaignTheCandidateCampaignsAgain(t *testing.T) {
-	for name, strike := range electMishaps {
+	for name, strike := range mishaps {
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dir, first, c := s.dir("/e"), s.client(), s.client()
-				l := s.lead(first.Election(dir), "first")
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir, first, c := s.Dir("/e"), s.Client(), s.Client()
+				l := lead(s, first.Election(dir), "first")
 				ctx, cancel := context.WithTimeout(s.Context(), time.Hour)
 				defer cancel()
 				strike(s, c, dir)
-				var terms electTerms
+				var terms terms
 				done := make(chan error, 1)
 				go func() { // ends with Run
 					done <- c.Election(dir).Run(ctx, []byte("c"), func(work context.Context, l *zklock.Leadership) error {
@@ -175,16 +177,16 @@ func TestScenario38_AfterAnyErrorInACampaignTheCandidateCampaignsAgain(t *testin
 				if err := l.Resign(ctx); err != nil {
 					require.ErrorIs(s, err, zklock.ErrLost) // the mishap was everybody's
 				}
-				s.until(time.Minute, "it leads", func() bool { return terms.count() > 0 })
+				s.Until(time.Minute, "it leads", func() bool { return terms.count() > 0 })
 				time.Sleep(time.Minute)
 				leader, err := first.Election(dir).Leader(ctx)
 				require.NoError(s, err)
 				require.Equal(s, "c", string(leader.Value))
-				require.Len(s, s.srv.Children(dir), 1, "of its attempts only one is left")
+				require.Len(s, s.Server.Children(dir), 1, "of its attempts only one is left")
 				cancel()
 				require.ErrorIs(s, <-done, context.Canceled)
 				terms.check(s)
-				s.empty(time.Second, dir)
+				s.Empty(time.Second, dir)
 			})
 		})
 	}
@@ -195,11 +197,11 @@ func TestScenario38_AfterAnyErrorInACampaignTheCandidateCampaignsAgain(t *testin
 func TestScenario38_ACallbackHasReturnedBeforeTheNextCampaignBegins(t *testing.T) {
 	for _, slow := range []time.Duration{0, 50 * time.Millisecond, 3 * time.Second, time.Minute} {
 		t.Run(slow.String(), func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dir, c := s.dir("/e"), s.client()
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir, c := s.Dir("/e"), s.Client()
 				ctx, cancel := context.WithCancel(s.Context())
 				defer cancel()
-				var terms electTerms
+				var terms terms
 				oops := errors.New("the work was cut short")
 				done := make(chan error, 1)
 				go func() { // ends with Run
@@ -212,66 +214,78 @@ func TestScenario38_ACallbackHasReturnedBeforeTheNextCampaignBegins(t *testing.T
 				}()
 				const losses = 5
 				for n := 1; n <= losses; n++ {
-					s.until(10*time.Second, fmt.Sprint("term ", n), func() bool { return terms.count() == n })
+					s.Until(10*time.Second, fmt.Sprint("term ", n), func() bool { return terms.count() == n })
 					time.Sleep(time.Second)
 					if n%2 == 0 {
-						require.NoError(s, s.srv.Expire(c.id()))
+						require.NoError(s, s.Server.Expire(c.SessionID()))
 					} else {
-						require.NoError(s, s.srv.Delete(dir+"/"+s.srv.Children(dir)[0]))
+						require.NoError(s, s.Server.Delete(dir+"/"+s.Server.Children(dir)[0]))
 					}
 					for end := time.Now().Add(slow - time.Millisecond); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-						require.Empty(s, s.srv.Children(dir), "it stands in line while its callback still runs")
+						require.Empty(s, s.Server.Children(dir), "it stands in line while its callback still runs")
 					}
 				}
-				s.until(10*time.Second, "the last term", func() bool { return terms.count() == losses+1 })
+				s.Until(10*time.Second, "the last term", func() bool { return terms.count() == losses+1 })
 				require.Empty(s, done, "an error of a callback that lost its term ends nothing")
 				cancel()
 				require.ErrorIs(s, <-done, oops, "the last term was not lost: its error is Run's")
 				terms.check(s)
-				s.empty(time.Second, dir)
+				s.Empty(time.Second, dir)
 			})
 		})
 	}
 }
 
-// electResigns are the ways in which the delete of a resignation can fail. gone tells whether the session, too, is over
+// resigns are the ways in which the delete of a resignation can fail. gone tells whether the session, too, is over
 // in the end.
-var electResigns = map[string]struct {
-	fail func(s *sim, c *simClient)
+var resigns = map[string]struct {
+	fail func(s *locktest.Sim, c *locktest.Client)
 	gone bool
 }{
-	"the reply is lost":    {func(s *sim, _ *simClient) { s.srv.Inject(zktest.CloseAfter().Op(zktest.OpDelete).Once()) }, false},
-	"the request is lost":  {func(s *sim, _ *simClient) { s.srv.Inject(zktest.CloseBefore().Op(zktest.OpDelete).Times(5)) }, false},
-	"the reply is garbage": {func(s *sim, _ *simClient) { s.srv.Inject(zktest.Truncate(7).Op(zktest.OpDelete).Once()) }, false},
-	"the server refuses it": {func(s *sim, _ *simClient) {
-		s.srv.Inject(zktest.Answer(zktest.CodeOperationTimeout).Op(zktest.OpDelete).Times(2))
+	"the reply is lost": {func(s *locktest.Sim, _ *locktest.Client) {
+		s.Server.Inject(zktest.CloseAfter().Op(zktest.OpDelete).Once())
 	}, false},
-	"the request is stuck": {func(s *sim, _ *simClient) {
-		in := s.srv.Inject(zktest.Hold().Op(zktest.OpDelete).Once())
+	"the request is lost": {func(s *locktest.Sim, _ *locktest.Client) {
+		s.Server.Inject(zktest.CloseBefore().Op(zktest.OpDelete).Times(5))
+	}, false},
+	"the reply is garbage": {func(s *locktest.Sim, _ *locktest.Client) {
+		s.Server.Inject(zktest.Truncate(7).Op(zktest.OpDelete).Once())
+	}, false},
+	"the server refuses it": {func(s *locktest.Sim, _ *locktest.Client) {
+		s.Server.Inject(zktest.Answer(zktest.CodeOperationTimeout).Op(zktest.OpDelete).Times(2))
+	}, false},
+	"the request is stuck": {func(s *locktest.Sim, _ *locktest.Client) {
+		in := s.Server.Inject(zktest.Hold().Op(zktest.OpDelete).Once())
 		time.AfterFunc(4*time.Second, in.Release)
 	}, false},
-	"no server for a while":  {func(s *sim, _ *simClient) { s.srv.Leader().Down(); time.AfterFunc(3*time.Second, s.srv.Leader().Up) }, false},
-	"no server for too long": {func(s *sim, _ *simClient) { s.srv.Leader().Down(); time.AfterFunc(30*time.Second, s.srv.Leader().Up) }, true},
-	"the session ends instead": {func(s *sim, _ *simClient) {
-		s.srv.Inject(zktest.ExpireSession().Op(zktest.OpDelete).Once())
+	"no server for a while": {func(s *locktest.Sim, _ *locktest.Client) {
+		s.Server.Leader().Down()
+		time.AfterFunc(3*time.Second, s.Server.Leader().Up)
+	}, false},
+	"no server for too long": {func(s *locktest.Sim, _ *locktest.Client) {
+		s.Server.Leader().Down()
+		time.AfterFunc(30*time.Second, s.Server.Leader().Up)
+	}, true},
+	"the session ends instead": {func(s *locktest.Sim, _ *locktest.Client) {
+		s.Server.Inject(zktest.ExpireSession().Op(zktest.OpDelete).Once())
 	}, true},
 }
 
 // scenario 40: resign's delete fails: the leadership has ended for its holder at once and for good, whatever the call
 // returns; as long as the znode stands others still see the leader, and nobody else leads; and the znode goes.
 func TestScenario40_AResignationWhoseDeleteFailsIsNeverForgotten(t *testing.T) {
-	for name, c := range electResigns {
+	for name, c := range resigns {
 		for _, limit := range []time.Duration{0, 2 * time.Second, time.Hour} {
 			t.Run(fmt.Sprintf("%s, within %v", name, limit), func(t *testing.T) {
-				simTest(t, func(s *sim) {
-					dir, a, b := s.dir("/e"), s.client(), s.client()
-					b.at(s.follower()) // it keeps its session when a's server goes
-					s.srv.DropConnections()
+				locktest.Simulate(t, func(s *locktest.Sim) {
+					dir, a, b := s.Dir("/e"), s.Client(), s.Client()
+					b.LeadTo(s.Follower()) // it keeps its session when a's server goes
+					s.Server.DropConnections()
 					synctest.Wait()
-					l := s.lead(a.Election(dir), "a")
-					next := electCampaign(s.Context(), b.Election(dir), "b")
+					l := lead(s, a.Election(dir), "a")
+					next := campaign(s.Context(), b.Election(dir), "b")
 					time.Sleep(time.Second)
-					require.False(s, next.over())
+					require.False(s, next.Over())
 					c.fail(s, a)
 					ctx, cancel := context.WithTimeout(s.Context(), limit)
 					defer cancel()
@@ -280,8 +294,8 @@ func TestScenario40_AResignationWhoseDeleteFailsIsNeverForgotten(t *testing.T) {
 					synctest.Wait()
 					require.Error(s, l.Err(), "for its holder it has ended")
 					require.Error(s, l.Context().Err())
-					if _, stands := s.srv.Node(l.Node()); stands {
-						require.False(s, next.over(), "nobody leads while it may still be held")
+					if _, stands := s.Server.Node(l.Node()); stands {
+						require.False(s, next.Over(), "nobody leads while it may still be held")
 						leader, err := b.Election(dir).Leader(s.Context())
 						require.NoError(s, err)
 						require.Equal(s, l.Token(), leader.Token, "for others it is still held")
@@ -289,10 +303,10 @@ func TestScenario40_AResignationWhoseDeleteFailsIsNeverForgotten(t *testing.T) {
 					err := <-resigned
 					require.ErrorIs(s, l.Resign(s.Context()), zklock.ErrNotHeld, "it is not resigned twice")
 					if err == nil {
-						_, stands := s.srv.Node(l.Node())
+						_, stands := s.Server.Node(l.Node())
 						require.False(s, stands, "nil says that it is gone")
 					}
-					s.until(40*time.Second, "its znode is gone", func() bool { _, stands := s.srv.Node(l.Node()); return !stands })
+					s.Until(40*time.Second, "its znode is gone", func() bool { _, stands := s.Server.Node(l.Node()); return !stands })
 					after := next.win(s)
 					require.Greater(s, after.Token(), l.Token())
 					require.Error(s, l.Err())
@@ -300,7 +314,7 @@ func TestScenario40_AResignationWhoseDeleteFailsIsNeverForgotten(t *testing.T) {
 					if !c.gone {
 						require.True(s, errors.Is(l.Err(), zklock.ErrUnlocked), "%v", l.Err())
 					}
-					again := electCampaign(s.Context(), a.Election(dir), "a")
+					again := campaign(s.Context(), a.Election(dir), "a")
 					require.NoError(s, after.Resign(s.Context()))
 					require.NoError(s, again.win(s).Resign(s.Context()), "nothing of its own stands in its way")
 				})

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -17,23 +19,23 @@ import (
 // What an Election gives to its candidates.
 
 func TestALeadersValueTokenAndOwnerAreVisible(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, a, b := s.dir("/e"), s.client(), s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, a, b := s.Dir("/e"), s.Client(), s.Client()
 		e, seen := a.Election(dir, zklock.WithOwner("worker 7")), b.Election(dir)
 		_, err := seen.Leader(s.Context())
 		require.ErrorIs(s, err, zklock.ErrNoLeader)
 		_, err = b.Election("/missing").Leader(s.Context())
 		require.ErrorIs(s, err, zklock.ErrNoLeader)
-		l := s.lead(e, "10.0.0.5:80")
-		behind := electCampaign(s.Context(), b.Election(dir), "b")
-		require.False(s, behind.over())
+		l := lead(s, e, "10.0.0.5:80")
+		behind := campaign(s.Context(), b.Election(dir), "b")
+		require.False(s, behind.Over())
 		leader, err := seen.Leader(s.Context())
 		require.NoError(s, err)
 		require.Equal(s, "10.0.0.5:80", string(leader.Value))
 		require.Equal(s, l.Token(), leader.Token)
 		require.Equal(s, l.Node(), leader.Node)
 		require.Equal(s, "worker 7", leader.Owner)
-		require.Equal(s, a.id(), leader.Session)
+		require.Equal(s, a.SessionID(), leader.Session)
 		require.NotEmpty(s, leader.Host)
 		require.NotZero(s, leader.PID)
 		require.True(s, leader.Holds)
@@ -43,7 +45,7 @@ func TestALeadersValueTokenAndOwnerAreVisible(t *testing.T) {
 		require.Equal(s, "10.0.0.5:81", string(leader.Value))
 		require.Equal(s, "worker 7", leader.Owner, "the rest stays")
 		require.Equal(s, l.Token(), leader.Token)
-		require.False(s, behind.over())
+		require.False(s, behind.Over())
 		require.NoError(s, l.Resign(s.Context()))
 		require.ErrorIs(s, l.Proclaim(s.Context(), nil), zklock.ErrUnlocked)
 		behind.win(s)
@@ -54,21 +56,21 @@ func TestALeadersValueTokenAndOwnerAreVisible(t *testing.T) {
 }
 
 func TestAProclamationThatCanNotBeMadeChangesNothing(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, c := s.dir("/e"), s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, c := s.Dir("/e"), s.Client()
 		e := c.Election(dir)
 		tooLong := make([]byte, 64<<10+1)
 		_, err := e.Campaign(s.Context(), tooLong)
 		require.ErrorIs(s, err, zklock.ErrOption)
 		require.ErrorIs(s, e.Run(s.Context(), tooLong, nil), zklock.ErrOption)
-		l := s.lead(e, "v")
+		l := lead(s, e, "v")
 		require.ErrorIs(s, l.Proclaim(s.Context(), tooLong), zklock.ErrOption)
 		require.NoError(s, l.Err())
 		_, err = e.Campaign(l.Context(), nil)
 		require.ErrorIs(s, err, zklock.ErrDeadlock, "under one's own leadership")
 
-		s.srv.Inject(zktest.DropReply().Op(zktest.OpNotify))
-		require.NoError(s, s.srv.Delete(l.Node()))
+		s.Server.Inject(zktest.DropReply().Op(zktest.OpNotify))
+		require.NoError(s, s.Server.Delete(l.Node()))
 		synctest.Wait()
 		require.NoError(s, l.Err(), "it has not heard of it")
 		require.ErrorIs(s, l.Proclaim(s.Context(), []byte("late")), zklock.ErrNodeDeleted)
@@ -80,14 +82,14 @@ func TestRunResignsWhenItsCallbackReturns(t *testing.T) {
 	oops := errors.New("oops")
 	for name, want := range map[string]error{"nil": nil, "an error": oops} {
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dir, a, b := s.dir("/e"), s.client(), s.client()
-				next := (*electCall)(nil)
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir, a, b := s.Dir("/e"), s.Client(), s.Client()
+				next := (*candidacy)(nil)
 				err := a.Election(dir).Run(s.Context(), nil, func(work context.Context, l *zklock.Leadership) error {
-					next = electCampaign(s.Context(), b.Election(dir), "b")
+					next = campaign(s.Context(), b.Election(dir), "b")
 					time.Sleep(time.Minute)
 					require.NoError(s, work.Err())
-					require.False(s, next.over())
+					require.False(s, next.Over())
 					return want
 				})
 				require.Equal(s, want, err)
@@ -100,34 +102,34 @@ func TestRunResignsWhenItsCallbackReturns(t *testing.T) {
 func TestRunReturnsTheErrorOfACallbackThatResignedByItself(t *testing.T) {
 	oops := errors.New("oops")
 	for _, want := range []error{nil, oops} {
-		simTest(t, func(s *sim) {
-			dir, c := s.dir("/e"), s.client()
+		locktest.Simulate(t, func(s *locktest.Sim) {
+			dir, c := s.Dir("/e"), s.Client()
 			require.Equal(s, want, c.Election(dir).Run(s.Context(), nil, func(work context.Context, l *zklock.Leadership) error {
 				require.NoError(s, l.Resign(s.Context()))
 				require.ErrorIs(s, work.Err(), context.Canceled)
 				return want
 			}))
-			require.Empty(s, s.srv.Children(dir))
+			require.Empty(s, s.Server.Children(dir))
 		})
 	}
 }
 
 func TestRunEndsWithItsContextInEveryState(t *testing.T) {
 	for name, c := range map[string]struct {
-		prepare func(s *sim, dir string)
+		prepare func(s *locktest.Sim, dir string)
 		after   time.Duration
 	}{
-		"before it begins": {func(*sim, string) {}, 0},
-		"while it waits":   {func(s *sim, dir string) { s.lead(s.client().Election(dir), "x") }, time.Minute},
-		"while it leads":   {func(*sim, string) {}, time.Minute},
-		"between two terms": {func(s *sim, dir string) { // each is over at once
-			s.srv.Inject(zktest.Answer(zktest.CodeOperationTimeout).Op(zktest.OpCreate).Path(dir + "/*"))
+		"before it begins": {func(*locktest.Sim, string) {}, 0},
+		"while it waits":   {func(s *locktest.Sim, dir string) { lead(s, s.Client().Election(dir), "x") }, time.Minute},
+		"while it leads":   {func(*locktest.Sim, string) {}, time.Minute},
+		"between two terms": {func(s *locktest.Sim, dir string) { // each is over at once
+			s.Server.Inject(zktest.Answer(zktest.CodeOperationTimeout).Op(zktest.OpCreate).Path(dir + "/*"))
 		}, 1500 * time.Millisecond},
-		"without a server": {func(s *sim, _ string) { s.srv.Leader().Down() }, time.Minute},
+		"without a server": {func(s *locktest.Sim, _ string) { s.Server.Leader().Down() }, time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dir, client := s.dir("/e"), s.client()
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir, client := s.Dir("/e"), s.Client()
 				c.prepare(s, dir)
 				ctx, cancel := context.WithTimeout(s.Context(), c.after)
 				defer cancel()
@@ -141,9 +143,9 @@ func TestRunEndsWithItsContextInEveryState(t *testing.T) {
 				})
 				require.ErrorIs(s, err, context.DeadlineExceeded)
 				require.Equal(s, c.after, time.Since(began))
-				s.srv.Leader().Up()
-				s.until(20*time.Second, "nothing of it stands", func() bool {
-					info, _ := s.srv.Session(client.id())
+				s.Server.Leader().Up()
+				s.Until(20*time.Second, "nothing of it stands", func() bool {
+					info, _ := s.Server.Session(client.SessionID())
 					return len(info.Ephemerals) == 0
 				})
 			})
@@ -153,13 +155,13 @@ func TestRunEndsWithItsContextInEveryState(t *testing.T) {
 
 // The term is lost, and ctx ends before the callback returns: Run's error is ctx's, whatever the callback's is.
 func TestRunWhoseContextEndsAfterALossReturnsTheContextsError(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, c := s.dir("/e"), s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, c := s.Dir("/e"), s.Client()
 		ctx, cancel := context.WithCancel(s.Context())
 		oops := errors.New("oops")
 		err := c.Election(dir).Run(ctx, nil, func(work context.Context, l *zklock.Leadership) error {
 			time.Sleep(time.Second)
-			require.NoError(s, s.srv.Delete(l.Node()))
+			require.NoError(s, s.Server.Delete(l.Node()))
 			<-work.Done()
 			cancel()
 			return oops
@@ -171,15 +173,15 @@ func TestRunWhoseContextEndsAfterALossReturnsTheContextsError(t *testing.T) {
 }
 
 func TestRunOfACampaignThatCanNotSucceedReturns(t *testing.T) {
-	simTest(t, func(s *sim) {
-		closed := s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		closed := s.Client()
 		require.NoError(s, closed.Close())
-		c, taken := s.client(), s.dir("/taken")
-		s.lead(s.client().Election(taken), "x")
-		_, err := s.client().RWMutex("/rw").RLock(s.Context())
+		c, taken := s.Client(), s.Dir("/taken")
+		lead(s, s.Client().Election(taken), "x")
+		_, err := s.Client().RWMutex("/rw").RLock(s.Context())
 		require.NoError(s, err)
-		shut := s.dir("/shut")
-		_, err = s.stranger().SetACL(s.Context(), shut, zk.WorldACL(zk.PermRead), -1)
+		shut := s.Dir("/shut")
+		_, err = s.Stranger().SetACL(s.Context(), shut, zk.WorldACL(zk.PermRead), -1)
 		require.NoError(s, err)
 		for _, bad := range []struct {
 			e    *zklock.Election
@@ -200,13 +202,13 @@ func TestRunOfACampaignThatCanNotSucceedReturns(t *testing.T) {
 
 // A term ends by WithMaxHold, again and again: each time the callback has returned, and the next candidate had his turn.
 func TestRunCampaignsAgainAfterAMaximumTerm(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, a, b := s.dir("/e"), s.client(), s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, a, b := s.Dir("/e"), s.Client(), s.Client()
 		ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
 		defer cancel()
-		var mine, theirs electTerms
+		var mine, theirs terms
 		ended := make(chan error, 2)
-		for c, terms := range map[*simClient]*electTerms{a: &mine, b: &theirs} {
+		for c, terms := range map[*locktest.Client]*terms{a: &mine, b: &theirs} {
 			go func() { // ends with ctx
 				ended <- c.Election(dir, zklock.WithMaxHold(5*time.Second)).Run(ctx, nil,
 					func(work context.Context, l *zklock.Leadership) error {

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -20,10 +22,10 @@ import (
 
 // Made-up numbers and the counter's end on real servers: scenarios 48 and 49.
 
-// siteNeighbour opens a session of another program, without credentials.
-func siteNeighbour(t *testing.T, s *site) *session.Session {
+// sessionOf opens a session of another program, without credentials.
+func sessionOf(t *testing.T, s *locktest.Site) *session.Session {
 	t.Helper()
-	other, err := session.Open(siteContext(t), s.Connect(), session.Config{Timeout: s.LongTimeout(), ServerTick: s.Tick})
+	other, err := session.Open(locktest.Soon(t), s.Connect(), session.Config{Timeout: s.LongTimeout(), ServerTick: s.Tick})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, other.Close()) })
 	return other
@@ -32,20 +34,20 @@ func siteNeighbour(t *testing.T, s *site) *session.Session {
 // scenario 48 on a real server, which lists in no order: a neighbour that has nothing but CREATE makes up contenders half
 // of the circle away. Nobody gets in beside the holder, and everybody is shown who leads.
 func TestScenario48_ANeighbourThatMayOnlyCreateLetsNobodyInOnARealServer(t *testing.T) {
-	s := siteOf(t, 1)
+	s := locktest.SiteOf(t, 1)
 	auth := zklock.WithAuth("digest", []byte("owner:secret"))
 	acl := append(zk.DigestACL(zk.PermAll, "owner", "secret"), zk.ACL{Perms: zk.PermCreate, Scheme: "world", ID: "anyone"})
 	a, b := s.Client(t, auth), s.Client(t, auth)
 	for _, kind := range anyKinds {
 		dir := s.Path(t) + kind.mark
-		held, err := kind.lock(a, dir, zklock.WithACL(acl...))(siteContext(t))
+		held, err := kind.lock(a, dir, zklock.WithACL(acl...))(locktest.Soon(t))
 		require.NoError(t, err)
-		other := siteNeighbour(t, s)
-		_, _, err = other.List(siteContext(t), dir)
+		other := sessionOf(t, s)
+		_, _, err = other.List(locktest.Soon(t), dir)
 		require.ErrorIs(t, err, zk.ErrNoAuth, "it has nothing but CREATE")
 		for i := range 100 {
 			name := fmt.Sprintf("%s/%x%s%010d", dir, i*7919, kind.mark, -math.MaxInt32+i%3)
-			_, err := other.Create(siteContext(t), name, nil, session.Ephemeral, session.WorldACL())
+			_, err := other.Create(locktest.Soon(t), name, nil, session.Ephemeral, session.WorldACL())
 			require.NoError(t, err)
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -54,46 +56,45 @@ func TestScenario48_ANeighbourThatMayOnlyCreateLetsNobodyInOnARealServer(t *test
 		require.Nil(t, hold, "%s: two holders", kind.name)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		if kind.name == "election" {
-			leader, err := b.Election(dir).Leader(siteContext(t))
+			leader, err := b.Election(dir).Leader(locktest.Soon(t))
 			require.NoError(t, err)
 			require.Equal(t, held.Node(), leader.Node)
 		}
 		next := make(chan *zklock.Hold, 1)
 		var join sync.WaitGroup
 		join.Go(func() {
-			h, err := kind.lock(b, dir, zklock.WithACL(acl...))(siteContext(t))
+			h, err := kind.lock(b, dir, zklock.WithACL(acl...))(locktest.Soon(t))
 			if err != nil {
 				t.Error(err)
 			}
 			next <- h
 		})
-		siteUnlock(t, held)
+		locktest.Unlock(t, held)
 		require.NoError(t, other.Close())
 		join.Wait()
-		siteUnlock(t, <-next)
+		locktest.Unlock(t, <-next)
 	}
 }
 
-// counterSite is a server of its own whose counter of /w is at n.
-func counterSite(t *testing.T, n int32, opts ...ensemble.Option) *site {
+// siteAtCounter is a server of its own whose counter of /w is at n.
+func siteAtCounter(t *testing.T, n int32, opts ...ensemble.Option) *locktest.Site {
 	t.Helper()
-	e := ensemble.Start(t, 1, append(opts, ensemble.WithTick(siteTick), ensemble.WithCounter(t, "/w", n))...)
-	return &site{real: e, Tick: siteTick, Addrs: []string{e.Nodes[0].Addr()}}
+	return locktest.SiteOn(t, ensemble.Start(t, 1, append(opts, ensemble.WithTick(locktest.Tick), ensemble.WithCounter(t, "/w", n))...))
 }
 
 // scenario 49 on a real server: at the end of its counter, where numbers repeat and, with creates that overlap, are negative,
 // contenders of every kind hold one at a time, and tokens grow: where they stand outside for a while, since the directory
 // could be renewed if it were ever empty, and where it can't be.
 func TestScenario49_AtARealServersCounterEndOneHoldsAtATime(t *testing.T) {
-	s := counterSite(t, math.MaxInt32-2)
+	s := siteAtCounter(t, math.MaxInt32-2)
 	const dir, clients, each, rounds = "/w", 3, 4, 3
 	var cs []*zklock.Client
 	for range clients {
 		cs = append(cs, s.Client(t))
 	}
-	other := siteNeighbour(t, s)
+	other := sessionOf(t, s)
 	for _, perms := range []int32{zk.PermAll, zk.PermRead | zk.PermCreate} {
-		_, err := other.SetACL(siteContext(t), "/", []zk.ACL{{Perms: perms, Scheme: "world", ID: "anyone"}}, -1)
+		_, err := other.SetACL(locktest.Soon(t), "/", []zk.ACL{{Perms: perms, Scheme: "world", ID: "anyone"}}, -1)
 		require.NoError(t, err)
 		for _, kind := range anyKinds {
 			var inside, negative atomic.Int32
@@ -103,7 +104,7 @@ func TestScenario49_AtARealServersCounterEndOneHoldsAtATime(t *testing.T) {
 				for range each {
 					join.Go(func() {
 						for range rounds {
-							h, err := kind.lock(c, dir)(siteLongContext(t))
+							h, err := kind.lock(c, dir)(locktest.Late(t))
 							if err != nil {
 								t.Error(err)
 								return
@@ -120,7 +121,7 @@ func TestScenario49_AtARealServersCounterEndOneHoldsAtATime(t *testing.T) {
 							}
 							time.Sleep(time.Millisecond)
 							inside.Add(-1)
-							siteUnlock(t, h)
+							locktest.Unlock(t, h)
 						}
 					})
 				}
@@ -129,28 +130,28 @@ func TestScenario49_AtARealServersCounterEndOneHoldsAtATime(t *testing.T) {
 			t.Logf("%s, permissions %d: %d of %d had negative numbers", kind.name, perms, negative.Load(), clients*each*rounds)
 		}
 	}
-	r := rwTakeSite(t, cs[0].RWMutex(dir).Lock)
+	r := take(t, cs[0].RWMutex(dir).Lock)
 	queued := make(chan *zklock.Hold, 1)
 	var join sync.WaitGroup
-	join.Go(func() { queued <- rwTakeSite(t, cs[1].RWMutex(dir).Lock) })
+	join.Go(func() { queued <- take(t, cs[1].RWMutex(dir).Lock) })
 	require.Eventually(t, func() bool {
-		names, _, err := other.List(siteContext(t), dir)
+		names, _, err := other.List(locktest.Soon(t), dir)
 		return err == nil && len(names) == 3 // and the child that was there from the start
-	}, siteBound, 10*time.Millisecond)
-	reader, err := cs[0].RWMutex(dir).Downgrade(siteContext(t), r)
+	}, locktest.Bound, 10*time.Millisecond)
+	reader, err := cs[0].RWMutex(dir).Downgrade(locktest.Soon(t), r)
 	require.NoError(t, err)
 	select {
 	case <-queued:
 		require.Fail(t, "a writer beside a downgraded reader")
 	case <-time.After(time.Second): // long enough for a round trip or two; what is right never comes
 	}
-	siteUnlock(t, reader)
+	locktest.Unlock(t, reader)
 	join.Wait()
-	siteUnlock(t, <-queued)
+	locktest.Unlock(t, <-queued)
 }
 
-func rwTakeSite(t *testing.T, call rwCall) *zklock.Hold {
-	h, err := call(siteContext(t))
+func take(t *testing.T, call locktest.Acquire) *zklock.Hold {
+	h, err := call(locktest.Soon(t))
 	if err != nil {
 		t.Error(err)
 	}
@@ -159,9 +160,9 @@ func rwTakeSite(t *testing.T, call rwCall) *zklock.Hold {
 
 // A real server takes the renewal: a new directory with the old one's data and ACL; and a container that goes when unused.
 func TestARealServersDirectoryIsRenewed(t *testing.T) {
-	s := counterSite(t, counterHalf, ensemble.WithContainerCheck(200*time.Millisecond))
-	ctx := siteContext(t)
-	c, other := s.Client(t), siteNeighbour(t, s)
+	s := siteAtCounter(t, counterHalf, ensemble.WithContainerCheck(200*time.Millisecond))
+	ctx := locktest.Soon(t)
+	c, other := s.Client(t), sessionOf(t, s)
 	acl := []zk.ACL{{Perms: 31, Scheme: "world", ID: "anyone"}, {Perms: zk.PermRead, Scheme: "ip", ID: "10.0.0.1"}}
 	_, err := other.SetACL(ctx, "/w", acl, -1)
 	require.NoError(t, err)
@@ -170,38 +171,38 @@ func TestARealServersDirectoryIsRenewed(t *testing.T) {
 	before, err := other.Exists(ctx, "/w")
 	require.NoError(t, err)
 
-	first := siteLock(t, c.Mutex("/w"))
+	first := locktest.Lock(t, c.Mutex("/w"))
 	require.Contains(t, first.Node(), fmt.Sprint(counterHalf))
-	siteUnlock(t, first)
+	locktest.Unlock(t, first)
 	require.NoError(t, other.Delete(ctx, "/w/seed", -1)) // which has kept it from being empty
-	second := siteLock(t, c.Mutex("/w"))
-	siteUnlock(t, second)
+	second := locktest.Lock(t, c.Mutex("/w"))
+	locktest.Unlock(t, second)
 	renewed := func() bool {
 		stat, err := other.Exists(ctx, "/w")
 		return err == nil && stat.Czxid > before.Czxid
 	}
-	require.Eventually(t, renewed, siteBound, 10*time.Millisecond)
+	require.Eventually(t, renewed, locktest.Bound, 10*time.Millisecond)
 	data, _, err := other.Get(ctx, "/w")
 	require.NoError(t, err)
 	require.Equal(t, "somebody's", string(data))
 	kept, _, err := other.ACL(ctx, "/w")
 	require.NoError(t, err)
 	require.Equal(t, acl, kept)
-	third := siteLock(t, c.Mutex("/w"))
+	third := locktest.Lock(t, c.Mutex("/w"))
 	require.Contains(t, third.Node(), "-0000000000")
 	require.Greater(t, third.Token(), second.Token())
-	siteUnlock(t, third)
+	locktest.Unlock(t, third)
 }
 
 // As above, for a container.
 func TestARealServersContainerIsRenewedAsOne(t *testing.T) {
-	s := counterSite(t, counterHalf, ensemble.WithContainerCheck(200*time.Millisecond))
-	ctx := siteContext(t)
-	c, other := s.Client(t), siteNeighbour(t, s)
+	s := siteAtCounter(t, counterHalf, ensemble.WithContainerCheck(200*time.Millisecond))
+	ctx := locktest.Soon(t)
+	c, other := s.Client(t), sessionOf(t, s)
 	require.NoError(t, other.Delete(ctx, "/w/seed", -1))
-	siteUnlock(t, siteLock(t, c.Mutex("/w", zklock.WithContainer())))
+	locktest.Unlock(t, locktest.Lock(t, c.Mutex("/w", zklock.WithContainer())))
 	require.Eventually(t, func() bool { // it was none: so only a renewed one goes by itself
 		_, err := other.Exists(ctx, "/w")
 		return err != nil
-	}, siteBound, 10*time.Millisecond)
+	}, locktest.Bound, 10*time.Millisecond)
 }

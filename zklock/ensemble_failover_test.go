@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/ensemble"
@@ -19,11 +21,11 @@ import (
 // two hold at once, and work goes on after each.
 func TestTurnsGoOnWhenLeadersAreKilled(t *testing.T) {
 	const clients, kills = 8, 2
-	s := siteOf(t, 3)
+	s := locktest.SiteOf(t, 3)
 	s.Control(t)
 	path := s.Path(t)
-	var turns siteExclusion
-	release := siteLongContext(t) // each hold is to be released, also the last ones
+	var turns locktest.Exclusion
+	release := locktest.Late(t) // each hold is to be released, also the last ones
 	ctx, cancel := context.WithCancel(release)
 	var workers sync.WaitGroup
 	var lost atomic.Int64
@@ -54,13 +56,13 @@ func TestTurnsGoOnWhenLeadersAreKilled(t *testing.T) {
 	goesOn := func(why string) {
 		t.Helper()
 		from, began := turns.Count(), time.Now()
-		ensemble.Until(t, siteBound, "200 turns "+why, func() error {
+		ensemble.Until(t, locktest.Bound, "200 turns "+why, func() error {
 			if n := turns.Count() - from; n < 200 {
 				return fmt.Errorf("there were %d", n)
 			}
 			return nil
 		})
-		t.Logf("200 turns %s took %v", why, siteMillis(time.Since(began)))
+		t.Logf("200 turns %s took %v", why, locktest.Millis(time.Since(began)))
 	}
 	goesOn("before anything is done")
 	for range kills {
@@ -76,5 +78,5 @@ func TestTurnsGoOnWhenLeadersAreKilled(t *testing.T) {
 	t.Logf("%d turns, %d holds lost with their session", turns.Count(), lost.Load())
 
 	c := s.Client(t)
-	siteAwaitQueue(t, c, path, 0) // nothing is left in line
+	locktest.AwaitContenders(t, c, path, 0) // nothing is left in line
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/ensemble"
@@ -21,10 +23,10 @@ import (
 // has been answered a sync that it sent after the release, the count is final.
 func TestOneReleaseWakesOneOfAThousandWaiters(t *testing.T) {
 	const waiters, sessions = 1000, 20
-	s := siteOf(t, 3)
+	s := locktest.SiteOf(t, 3)
 	dir := s.Path(t)
 	outsider := s.Client(t) // whose own notifications are not among those counted
-	holder := siteLock(t, outsider.Mutex(dir))
+	holder := locktest.Lock(t, outsider.Mutex(dir))
 
 	p := ensemble.NewProxy(t, s.Addrs[0])
 	tap := p.Tap()
@@ -36,14 +38,14 @@ func TestOneReleaseWakesOneOfAThousandWaiters(t *testing.T) {
 		hold   *zklock.Hold
 		client int
 	}
-	ctx, cancel := context.WithCancel(siteLongContext(t))
+	ctx, cancel := context.WithCancel(locktest.Late(t))
 	granted := make(chan got, waiters)
 	var calls sync.WaitGroup
 	t.Cleanup(func() { cancel(); calls.Wait() })
 	began := time.Now()
 	for i := range waiters {
 		if i%100 == 0 { // each lists those before it: not all at once
-			siteAwaitQueue(t, outsider, dir, i+1)
+			locktest.AwaitContenders(t, outsider, dir, i+1)
 		}
 		calls.Go(func() {
 			h, err := clients[i%sessions].Mutex(dir).Lock(ctx)
@@ -57,7 +59,7 @@ func TestOneReleaseWakesOneOfAThousandWaiters(t *testing.T) {
 	}
 	// Everybody has waited for long enough to have asked whether it may read the znode before it: by a list of its children, but
 	// for the second in line, which has read the holder's data.
-	tap.Await(t, 2*siteBound, "all to wait", func(tap *ensemble.Tap) bool {
+	tap.Await(t, 2*locktest.Bound, "all to wait", func(tap *ensemble.Tap) bool {
 		asked := 0
 		for _, f := range tap.Frames() {
 			if f.Dir == ensemble.Requests && f.Op == ensemble.OpGetChildren2 && f.Path != dir {
@@ -66,22 +68,22 @@ func TestOneReleaseWakesOneOfAThousandWaiters(t *testing.T) {
 		}
 		return asked == waiters-1
 	})
-	herdQuiet(t, clients, dir)
+	awaitQuiet(t, clients, dir)
 	t.Logf("%d waiters in line after %v", waiters, time.Since(began).Round(time.Millisecond))
-	require.Len(t, siteQueue(t, outsider, dir), waiters+1)
+	require.Len(t, locktest.Children(t, outsider, dir), waiters+1)
 
 	// Only the one who was woken may look, and need not if it has seen itself second in line.
 	release := func(h *zklock.Hold, looks int) got {
 		t.Helper()
 		tap.Reset()
-		siteUnlock(t, h)
+		locktest.Unlock(t, h)
 		var next got
 		select {
 		case next = <-granted:
-		case <-siteContext(t).Done():
+		case <-locktest.Soon(t).Done():
 			t.Fatal("nobody was woken")
 		}
-		herdQuiet(t, clients, dir)
+		awaitQuiet(t, clients, dir)
 		require.Empty(t, granted, "one release, one new holder")
 		require.Equal(t, looks, tap.Count(ensemble.OpGetChildren2, ensemble.OpGetChildren, ensemble.OpExists, ensemble.OpSetWatches, ensemble.OpGetData),
 			"requests: %v", tap.Requests())
@@ -113,15 +115,15 @@ func TestOneReleaseWakesOneOfAThousandWaiters(t *testing.T) {
 	// All others give up at once, while each one's watch is on a znode that goes as well.
 	cancel()
 	calls.Wait()
-	siteUnlock(t, next.hold)
-	siteAwaitQueue(t, outsider, dir, 0)
+	locktest.Unlock(t, next.hold)
+	locktest.AwaitContenders(t, outsider, dir, 0)
 }
 
-// herdQuiet returns when every session has been answered a request that was sent after the call began: so each has got all
+// awaitQuiet returns when every session has been answered a request that was sent after the call began: so each has got all
 // notifications of what happened before.
-func herdQuiet(t *testing.T, clients []*zklock.Client, dir string) {
+func awaitQuiet(t *testing.T, clients []*zklock.Client, dir string) {
 	t.Helper()
-	ctx := siteContext(t)
+	ctx := locktest.Soon(t)
 	var all sync.WaitGroup
 	for _, c := range clients {
 		all.Go(func() {

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
@@ -16,19 +18,19 @@ import (
 // tokens grow from holder to holder; and who queued first holds first.
 func TestManyClientsTakeTurnsInOrder(t *testing.T) {
 	clients, cycles := 64, 40
-	if siteLong() {
+	if locktest.Long() {
 		cycles = 500
 	}
-	s := siteOf(t, 3)
+	s := locktest.SiteOf(t, 3)
 	path := s.Path(t)
-	var turns siteExclusion
+	var turns locktest.Exclusion
 	var shared atomic.Int64 // every holder reads it and writes it back: two at once would lose an increment
 	var workers sync.WaitGroup
 	all := make([]*zklock.Client, clients)
 	for i := range all {
 		all[i] = s.Client(t)
 	}
-	ctx := siteLongContext(t)
+	ctx := locktest.Late(t)
 	began := time.Now()
 	for _, c := range all {
 		workers.Go(func() {
@@ -56,6 +58,6 @@ func TestManyClientsTakeTurnsInOrder(t *testing.T) {
 	require.NoError(t, turns.Err())
 	require.Equal(t, clients*cycles, turns.Count())
 	require.Equal(t, int64(clients*cycles), shared.Load())
-	t.Logf("%d clients × %d cycles in %v: %v each, %.0f a second", clients, cycles, siteMillis(took),
+	t.Logf("%d clients × %d cycles in %v: %v each, %.0f a second", clients, cycles, locktest.Millis(took),
 		(took / time.Duration(clients*cycles)).Round(time.Microsecond), float64(clients*cycles)/took.Seconds())
 }

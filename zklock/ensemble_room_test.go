@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -16,38 +18,27 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// roomEnsemble starts servers of the test's own, since they may not survive it.
-func roomEnsemble(t *testing.T) *ensemble.Ensemble {
+// roomySite starts servers of the test's own, since they may not survive it.
+func roomySite(t *testing.T) (*locktest.Site, *ensemble.Ensemble) {
 	t.Helper()
-	if siteInProcess() {
-		t.Skipf("needs servers with processes of their own, and %s has none", siteBackend)
-	}
-	e := ensemble.Start(t, 3, ensemble.WithTick(siteTick), ensemble.WithDirectQuorum())
+	s := locktest.OwnSite(t, 3, ensemble.WithDirectQuorum())
+	e := s.Ensemble()
 	e.NeedControl(t)
-	return e
+	return s, e
 }
 
-func roomDial(t *testing.T, connect string, opts ...zklock.Option) *zklock.Client {
+// fillRoom makes n ephemerals of 77 bytes in the client's first session, or as many as there is room for.
+func fillRoom(t *testing.T, c *zklock.Client, n int) (made int) {
 	t.Helper()
-	opts = append([]zklock.Option{zklock.WithSessionTimeout(20 * siteTick), zklock.WithServerTick(siteTick)}, opts...)
-	c, err := zklock.Dial(siteContext(t), connect, opts...)
-	require.NoError(t, err)
-	t.Cleanup(func() { siteClose(t, c) })
-	return c
-}
-
-// roomFill makes n ephemerals of 77 bytes in the client's first session, or as many as there is room for.
-func roomFill(t *testing.T, c *zklock.Client, n int) (made int) {
-	t.Helper()
-	ctx := siteLongContext(t)
+	ctx := locktest.Late(t)
 	s, err := c.Session(ctx)
 	require.NoError(t, err)
-	require.NoError(t, s.CreateAll(ctx, "/room", nil, session.Persistent, siteWorld))
+	require.NoError(t, s.CreateAll(ctx, "/room", nil, session.Persistent, session.WorldACL()))
 	name := "/room/" + strings.Repeat("n", 61)
 	for batch := 200; made < n; {
 		ops := make([]any, min(batch, n-made))
 		for i := range ops {
-			ops[i] = &zk.CreateRequest{Path: name, Acl: siteWorld, Flags: int32(session.EphemeralSequential)}
+			ops[i] = &zk.CreateRequest{Path: name, Acl: session.WorldACL(), Flags: int32(session.EphemeralSequential)}
 		}
 		switch _, err := s.Multi(ctx, ops...); {
 		case err == nil:
@@ -63,11 +54,11 @@ func roomFill(t *testing.T, c *zklock.Client, n int) (made int) {
 	return made
 }
 
-// roomServes checks that a lock can be taken and released through one server.
-func roomServes(t *testing.T, addr string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), siteBound/4)
+// serves checks that a lock can be taken and released through one server.
+func serves(t *testing.T, addr string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), locktest.Bound/4)
 	defer cancel()
-	c, err := zklock.Dial(ctx, addr, zklock.WithSessionTimeout(20*siteTick), zklock.WithServerTick(siteTick))
+	c, err := zklock.Dial(ctx, addr, zklock.WithSessionTimeout(20*locktest.Tick), zklock.WithServerTick(locktest.Tick))
 	if err != nil {
 		return err
 	}
@@ -78,39 +69,37 @@ func roomServes(t *testing.T, addr string) error {
 // A client has as many locks and znodes of its own as its sessions have room for, and ends: the ensemble lives, and its
 // servers can start again, with that in their logs.
 func TestAnEnsembleSurvivesTheEndOfAClientWhoseSessionsAreFull(t *testing.T) {
-	e := roomEnsemble(t)
-	c := roomDial(t, e.Connect())
-	made := roomFill(t, c, 50_000)
+	site, e := roomySite(t)
+	c := site.Client(t)
+	made := fillRoom(t, c, 50_000)
 	require.Less(t, made, 50_000)
-	holds := poolLockMany(t, c, 500)
+	holds := lockMany(t, c, 500)
 	require.Len(t, c.Status().Sessions, 2, "the first was full")
 	t.Logf("%d znodes of 77 bytes in a full session, and %d locks in the next", made, len(holds))
 	require.NoError(t, c.Close())
 	for _, n := range e.Nodes {
-		require.NoError(t, roomServes(t, n.Addr()))
+		require.NoError(t, serves(t, n.Addr()))
 	}
 	for _, n := range e.Nodes {
 		n.Restart(t)
 		e.WaitServing(t)
 	}
 	for _, n := range e.Nodes {
-		require.NoError(t, roomServes(t, n.Addr()))
+		require.NoError(t, serves(t, n.Addr()))
 	}
-	other := roomDial(t, e.Connect())
-	require.Empty(t, siteQueue(t, other, "/room"), "all gone with the session")
+	other := site.Client(t)
+	require.Empty(t, locktest.Children(t, other, "/room"), "all gone with the session")
 }
 
 // What the bound is for: without it the same end takes servers down for good. It says something about the servers, and
 // nothing about this library, but that the test above looks at the right thing.
 func TestAnEnsembleDiesOfTheEndOfASessionThatIsLargerThanItsServersCanRead(t *testing.T) {
-	if !siteLong() {
-		t.Skipf("takes minutes: set %s", siteLongEnv)
-	}
-	e := roomEnsemble(t)
-	c := roomDial(t, e.Connect(), zklock.WithEphemeralBytes(64<<20))
-	require.Equal(t, 50_000, roomFill(t, c, 50_000))
+	locktest.NeedLong(t)
+	site, e := roomySite(t)
+	c := site.Client(t, zklock.WithEphemeralBytes(64<<20))
+	require.Equal(t, 50_000, fillRoom(t, c, 50_000))
 	require.NoError(t, c.Close())
-	ensemble.Until(t, siteBound, "a server to stop serving", func() error {
+	ensemble.Until(t, locktest.Bound, "a server to stop serving", func() error {
 		if slices.ContainsFunc(e.Nodes, func(n *ensemble.Node) bool { return n.Mode() == "" }) {
 			return nil
 		}
@@ -121,7 +110,7 @@ func TestAnEnsembleDiesOfTheEndOfASessionThatIsLargerThanItsServersCanRead(t *te
 	}
 	var dead []int
 	for _, n := range e.Nodes { // each has time enough for an election
-		if err := roomServes(t, n.Addr()); err != nil {
+		if err := serves(t, n.Addr()); err != nil {
 			dead = append(dead, n.ID)
 		}
 	}

@@ -9,20 +9,22 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
 )
 
-// guardKey is the path of an order.
-func guardKey(order string) (string, error) { return zklock.KeyPath("/orders", order), nil }
+// orderPath is the path of an order.
+func orderPath(order string) (string, error) { return zklock.KeyPath("/orders", order), nil }
 
 func TestAGuardPassesArgumentsResultsAndErrors(t *testing.T) {
-	simTest(t, func(s *sim) {
-		c, oops := s.client(), errors.New("oops")
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c, oops := s.Client(), errors.New("oops")
 		type key struct{}
-		work := zklock.Guard(c.Client, guardKey, func(ctx context.Context, order string) (int, error) {
-			require.Len(s, s.srv.Children("/orders/"+order), 1, "it is called while the lock is held")
+		work := zklock.Guard(c.Client, orderPath, func(ctx context.Context, order string) (int, error) {
+			require.Len(s, s.Server.Children("/orders/"+order), 1, "it is called while the lock is held")
 			require.Equal(s, "value", ctx.Value(key{}))
 			if order == "bad" {
 				return 7, oops
@@ -36,15 +38,15 @@ func TestAGuardPassesArgumentsResultsAndErrors(t *testing.T) {
 		n, err = work(ctx, "bad")
 		require.Equal(s, oops, err)
 		require.Equal(s, 7, n, "the result is passed beside an error")
-		s.empty(0, "/orders/four")
-		s.empty(0, "/orders/bad")
+		s.Empty(0, "/orders/four")
+		s.Empty(0, "/orders/bad")
 	})
 }
 
 func TestAGuardRefusesWhatHasNoPathBeforeAnyRequest(t *testing.T) {
-	simTest(t, func(s *sim) {
-		c, oops := s.client(), errors.New("no such order")
-		cost := s.multiCost(c)
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c, oops := s.Client(), errors.New("no such order")
+		cost := cost(s, c)
 		never := func(context.Context, string) (int, error) { panic("called") }
 		for name, g := range map[string]struct {
 			path func(string) (string, error)
@@ -52,7 +54,7 @@ func TestAGuardRefusesWhatHasNoPathBeforeAnyRequest(t *testing.T) {
 		}{
 			"path's own error": {func(string) (string, error) { return "/x", oops }, oops},
 			"empty path":       {func(string) (string, error) { return "", nil }, zklock.ErrPath},
-			"empty key":        {guardKey, zklock.ErrPath},
+			"empty key":        {orderPath, zklock.ErrPath},
 			"empty key, root":  {func(key string) (string, error) { return zklock.KeyPath("/", key), nil }, zklock.ErrPath},
 			"bad path":         {func(string) (string, error) { return "x", nil }, zklock.ErrPath},
 		} {
@@ -60,7 +62,7 @@ func TestAGuardRefusesWhatHasNoPathBeforeAnyRequest(t *testing.T) {
 			require.ErrorIs(s, err, g.want, name)
 			require.Zero(s, n)
 		}
-		_, err := zklock.Guard(c.Client, guardKey, never, zklock.WithMaxHold(-1))(s.Context(), "a")
+		_, err := zklock.Guard(c.Client, orderPath, never, zklock.WithMaxHold(-1))(s.Context(), "a")
 		require.ErrorIs(s, err, zklock.ErrOption)
 		require.Empty(s, cost())
 	})
@@ -68,11 +70,11 @@ func TestAGuardRefusesWhatHasNoPathBeforeAnyRequest(t *testing.T) {
 
 // Called by many at once: calls with one key one after the other, calls with different keys side by side.
 func TestAGuardIsCalledConcurrently(t *testing.T) {
-	simTest(t, func(s *sim) {
-		c := s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
 		var mu sync.Mutex
 		inside, most := map[string]int{}, 0
-		work := zklock.Guard(c.Client, guardKey, func(_ context.Context, order string) (struct{}, error) {
+		work := zklock.Guard(c.Client, orderPath, func(_ context.Context, order string) (struct{}, error) {
 			mu.Lock()
 			inside[order]++
 			if inside[order] > 1 {
@@ -106,19 +108,19 @@ func TestAGuardIsCalledConcurrently(t *testing.T) {
 }
 
 func TestAGuardsOptionsBoundWaitingAndHolding(t *testing.T) {
-	simTest(t, func(s *sim) {
-		c, other := s.client(), s.client()
-		work := zklock.Guard(c.Client, guardKey, func(ctx context.Context, _ string) (string, error) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c, other := s.Client(), s.Client()
+		work := zklock.Guard(c.Client, orderPath, func(ctx context.Context, _ string) (string, error) {
 			<-ctx.Done()
 			return "late", ctx.Err()
 		}, zklock.WithWait(3*time.Second), zklock.WithMaxHold(5*time.Second))
-		h := s.lock(other.Mutex("/orders/a"))
+		h := s.Lock(other.Mutex("/orders/a"))
 		began := time.Now()
 		got, err := work(s.Context(), "a")
 		require.ErrorIs(s, err, zklock.ErrBusy)
 		require.Empty(s, got)
 		require.Equal(s, 3*time.Second, time.Since(began))
-		s.unlock(h)
+		s.Unlock(h)
 
 		began = time.Now()
 		got, err = work(s.Context(), "a")
@@ -126,11 +128,11 @@ func TestAGuardsOptionsBoundWaitingAndHolding(t *testing.T) {
 		require.Equal(s, "late", got)
 		require.Equal(s, 5*time.Second, time.Since(began))
 		synctest.Wait()
-		require.Empty(s, s.srv.Children("/orders/a"))
+		require.Empty(s, s.Server.Children("/orders/a"))
 
 		require.PanicsWithValue(s, "oops", func() {
-			_, _ = zklock.Guard(c.Client, guardKey, func(context.Context, string) (int, error) { panic("oops") })(s.Context(), "a")
+			_, _ = zklock.Guard(c.Client, orderPath, func(context.Context, string) (int, error) { panic("oops") })(s.Context(), "a")
 		})
-		s.empty(0, "/orders/a")
+		s.Empty(0, "/orders/a")
 	})
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/session"
@@ -76,8 +78,8 @@ func benchWorkers(ctx context.Context, b *testing.B, m *zklock.Mutex) float64 {
 // 64 goroutines of one process want one lock: with the option, against a znode for each. The ratio is that of cycles
 // per second.
 func BenchmarkLocalHandoff(b *testing.B) {
-	benchNodes(b, func(b *testing.B, s *site) {
-		c, ctx := s.Client(b), siteLongContext(b)
+	benchNodes(b, func(b *testing.B, s *locktest.Site) {
+		c, ctx := s.Client(b), locktest.Late(b)
 		separate := c.Mutex(s.Path(b) + "/separate")
 		require.NoError(b, benchCycle(ctx, separate))
 		without := handoffRate(b, 64, handoffReference, func(int) error { return benchCycle(ctx, separate) })
@@ -89,8 +91,8 @@ func BenchmarkLocalHandoff(b *testing.B) {
 
 // One goroutine locks and unlocks alone: with a kept znode, against the two writes that any other lock costs.
 func BenchmarkIdleKeep(b *testing.B) {
-	benchNodes(b, func(b *testing.B, s *site) {
-		c, ctx := s.Client(b), siteLongContext(b)
+	benchNodes(b, func(b *testing.B, s *locktest.Site) {
+		c, ctx := s.Client(b), locktest.Late(b)
 		raw := handoffRaw(b, ctx, c, s.Path(b)+"/raw")
 		m := c.Mutex(s.Path(b)+"/kept", zklock.WithLocalHandoff(100), zklock.WithIdleKeep(10*time.Second))
 		require.NoError(b, benchCycle(ctx, m))

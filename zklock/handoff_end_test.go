@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/trusted"
@@ -17,14 +19,14 @@ import (
 func TestALockAtTheMomentAtWhichItsKeptTurnEndsIsNotForgotten(t *testing.T) {
 	for _, try := range []bool{false, true} {
 		t.Run(fmt.Sprintf("try %v", try), func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				c := s.client()
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				c := s.Client()
 				const n = 50
-				other := s.lock(c.Mutex("/other"))
+				other := s.Lock(c.Mutex("/other"))
 				errs := make(chan error, n)
 				for i := range n {
 					m := c.Mutex(fmt.Sprintf("/l%d", i), zklock.WithLocalHandoff(5), zklock.WithIdleKeep(time.Minute))
-					s.unlock(s.lock(m)) // kept
+					s.Unlock(s.Lock(m)) // kept
 					go func() {
 						<-other.Context().Done()
 						ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
@@ -50,7 +52,7 @@ func TestALockAtTheMomentAtWhichItsKeptTurnEndsIsNotForgotten(t *testing.T) {
 					}()
 				}
 				time.Sleep(time.Second)
-				in := s.srv.Inject(zktest.Freeze()) // until the lease is over
+				in := s.Server.Inject(zktest.Freeze()) // until the lease is over
 				time.AfterFunc(15*time.Second, in.Remove)
 				for range n {
 					require.NoError(s, <-errs)
@@ -62,16 +64,16 @@ func TestALockAtTheMomentAtWhichItsKeptTurnEndsIsNotForgotten(t *testing.T) {
 
 // The lease is over, and Lock is the first to look at the clock.
 func TestALockThatFindsItsKeptTurnLostItselfQueuesAnew(t *testing.T) {
-	simTest(t, func(s *sim) {
-		c := s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
 		m := c.Mutex("/l", zklock.WithLocalHandoff(5), zklock.WithIdleKeep(time.Minute))
-		s.unlock(s.lock(m))
+		s.Unlock(s.Lock(m))
 		time.Sleep(time.Second)
-		c.session().ForLocks(trusted.Caller{}).Abandon() // as any other end, and nobody has heard of it
+		c.Current().ForLocks(trusted.Caller{}).Abandon() // as any other end, and nobody has heard of it
 		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 		defer cancel()
 		h, err := m.Lock(ctx)
 		require.NoError(s, err)
-		s.unlock(h)
+		s.Unlock(h)
 	})
 }

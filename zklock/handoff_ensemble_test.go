@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/ensemble"
@@ -15,10 +17,10 @@ import (
 
 // Two processes of 16 goroutines each want one lock, for as long as it takes until both have had it often.
 func TestLocalHandoffUnderLoadOnServers(t *testing.T) {
-	s := siteOf(t, 1)
-	dir, ctx := s.Path(t), siteContext(t)
+	s := locktest.SiteOf(t, 1)
+	dir, ctx := s.Path(t), locktest.Soon(t)
 	d, turns := 500*time.Millisecond, 10
-	if siteLong() {
+	if locktest.Long() {
 		d, turns = 20*time.Second, 100
 	}
 	type process struct{ holds, turns int }
@@ -77,10 +79,10 @@ func TestLocalHandoffUnderLoadOnServers(t *testing.T) {
 	workers.Wait()
 	t.Logf("%v: %+v; %d of the holds were handed on inside", time.Since(began).Round(time.Millisecond), all, shared)
 	require.Greater(t, shared, (all[0].holds+all[1].holds)/2)
-	siteAwaitQueue(t, s.Client(t), dir, 0)
+	locktest.AwaitContenders(t, s.Client(t), dir, 0)
 	for _, c := range clients {
 		require.Empty(t, c.Status().Holds)
-		ensemble.Until(t, siteBound, "no local line left", func() error {
+		ensemble.Until(t, locktest.Bound, "no local line left", func() error {
 			if n := zklock.LocalQueues(c); n > 0 {
 				return fmt.Errorf("there are %d", n)
 			}
@@ -90,31 +92,31 @@ func TestLocalHandoffUnderLoadOnServers(t *testing.T) {
 }
 
 func TestAHandedOnLockCostsNoRequestOnTheWire(t *testing.T) {
-	s := siteOf(t, 1)
+	s := locktest.SiteOf(t, 1)
 	c, p := s.Tapped(t)
 	m := c.Mutex(s.Path(t), zklock.WithLocalHandoff(1), zklock.WithIdleKeep(time.Minute))
-	first := siteLock(t, m)
-	siteUnlock(t, first)
-	wireReplies(t, p.Tap(), ensemble.OpSetWatches, 1)
-	wireReplies(t, p.Tap(), ensemble.OpExists, 1)
-	wireReplies(t, p.Tap(), ensemble.OpGetChildren2, 3) // Lock's, before and after the directory was made, and the look for others
+	first := locktest.Lock(t, m)
+	locktest.Unlock(t, first)
+	awaitReplies(t, p.Tap(), ensemble.OpSetWatches, 1)
+	awaitReplies(t, p.Tap(), ensemble.OpExists, 1)
+	awaitReplies(t, p.Tap(), ensemble.OpGetChildren2, 3) // Lock's, before and after the directory was made, and the look for others
 	p.Tap().Reset()
 	for range 100 {
 		w := make(chan *zklock.Hold, 1)
-		h := siteLock(t, m)
+		h := locktest.Lock(t, m)
 		go func() {
-			h, err := m.Lock(siteContext(t))
+			h, err := m.Lock(locktest.Soon(t))
 			if err != nil {
 				t.Error(err)
 			}
 			w <- h
 		}()
-		siteUnlock(t, h)
+		locktest.Unlock(t, h)
 		h = <-w
 		require.Equal(t, first.Token(), h.Token())
-		siteUnlock(t, h)
+		locktest.Unlock(t, h)
 	}
-	for _, f := range wirePassed(p.Tap(), false) {
+	for _, f := range passed(p.Tap(), false) {
 		require.Contains(t, []string{"ping", "→ping"}, f)
 	}
 }

@@ -6,6 +6,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+	"github.com/zklock/locker/session"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -16,72 +19,82 @@ import (
 func TestAfterALossTheNextInTheProcessHasAnotherZnode(t *testing.T) {
 	for name, c := range map[string]struct {
 		opts []zklock.LockOption
-		lose func(s *sim, c *simClient, h *zklock.Hold)
+		lose func(s *locktest.Sim, c *locktest.Client, h *zklock.Hold)
 		want error
 	}{
-		"max hold":        {[]zklock.LockOption{zklock.WithMaxHold(time.Second)}, func(*sim, *simClient, *zklock.Hold) {}, zklock.ErrMaxHold},
-		"znode deleted":   {nil, func(s *sim, _ *simClient, h *zklock.Hold) { require.NoError(s, s.srv.Delete(h.Node())) }, zklock.ErrNodeDeleted},
-		"broken by admin": {nil, func(s *sim, c *simClient, h *zklock.Hold) { require.NoError(s, c.Break(s.Context(), "/l", h.Token())) }, zklock.ErrNodeDeleted},
-		"directory gone":  {nil, func(s *sim, _ *simClient, _ *zklock.Hold) { s.remove("/l", true) }, zklock.ErrNodeDeleted},
-		"session expired": {nil, func(s *sim, c *simClient, _ *zklock.Hold) { require.NoError(s, s.srv.Expire(c.id())) }, zklock.ErrLost},
-		"server is away": {nil, func(s *sim, _ *simClient, _ *zklock.Hold) {
-			s.srv.Leader().Down()
+		"max hold": {[]zklock.LockOption{zklock.WithMaxHold(time.Second)}, func(*locktest.Sim, *locktest.Client, *zklock.Hold) {}, zklock.ErrMaxHold},
+		"znode deleted": {nil, func(s *locktest.Sim, _ *locktest.Client, h *zklock.Hold) {
+			require.NoError(s, s.Server.Delete(h.Node()))
+		}, zklock.ErrNodeDeleted},
+		"broken by admin": {nil, func(s *locktest.Sim, c *locktest.Client, h *zklock.Hold) {
+			require.NoError(s, c.Break(s.Context(), "/l", h.Token()))
+		}, zklock.ErrNodeDeleted},
+		"directory gone": {nil, func(s *locktest.Sim, _ *locktest.Client, _ *zklock.Hold) { s.RemoveDir("/l", true) }, zklock.ErrNodeDeleted},
+		"session expired": {nil, func(s *locktest.Sim, c *locktest.Client, _ *zklock.Hold) {
+			require.NoError(s, s.Server.Expire(c.SessionID()))
+		}, zklock.ErrLost},
+		"server is away": {nil, func(s *locktest.Sim, _ *locktest.Client, _ *zklock.Hold) {
+			s.Server.Leader().Down()
 			time.Sleep(30 * time.Second)
-			s.srv.Leader().Up()
+			s.Server.Leader().Up()
 		}, zklock.ErrLeaseOver},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				client := s.client()
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				client := s.Client()
 				m := client.Mutex("/l", append(c.opts, zklock.WithLocalHandoff(5), zklock.WithIdleKeep(time.Second))...)
-				first := s.lock(m)
-				calls := s.inLine(m, 4)
-				s.unlock(first)
-				h := calls[0].get(s)
+				first := s.Lock(m)
+				calls := inLine(s, m, 4)
+				s.Unlock(first)
+				h := calls[0].Get(s)
 				require.Equal(s, first.Token(), h.Token())
 				c.lose(s, client, h)
-				require.ErrorIs(s, apiEnd(h), c.want)
+				require.ErrorIs(s, locktest.End(h), c.want)
 				lost := time.Now()
-				next := calls[1].get(s)
-				require.False(s, calls[1].at.Before(lost), "not before the one that was lost had ended")
+				next := calls[1].Get(s)
+				require.False(s, calls[1].At.Before(lost), "not before the one that was lost had ended")
 				require.ErrorIs(s, h.Unlock(s.Context()), c.want)
 				require.ErrorIs(s, h.Check(s.Context()), c.want)
 				require.Greater(s, next.Token(), h.Token())
-				s.owned(client, next)
-				s.unlock(next)
-				last := calls[2].get(s)
+				s.Owned(client, next)
+				s.Unlock(next)
+				last := calls[2].Get(s)
 				require.Equal(s, next.Token(), last.Token())
-				s.unlock(last)
-				s.unlock(calls[3].get(s))
+				s.Unlock(last)
+				s.Unlock(calls[3].Get(s))
 				time.Sleep(2 * time.Second)
-				s.clean("/l")
+				clean(s, "/l")
 			})
 		})
 	}
 }
 
 func TestAKeptTurnThatIsLostIsNotLockedAgain(t *testing.T) {
-	for name, lose := range map[string]func(s *sim, c *simClient, h *zklock.Hold){
-		"znode deleted":   func(s *sim, _ *simClient, h *zklock.Hold) { require.NoError(s, s.srv.Delete(h.Node())) },
-		"session expired": func(s *sim, c *simClient, _ *zklock.Hold) { require.NoError(s, s.srv.Expire(c.id())) },
-		"lease over": func(s *sim, _ *simClient, _ *zklock.Hold) {
-			in := s.srv.Inject(zktest.Freeze())
+	for name, lose := range map[string]func(s *locktest.Sim, c *locktest.Client, h *zklock.Hold){
+		"znode deleted": func(s *locktest.Sim, _ *locktest.Client, h *zklock.Hold) {
+			require.NoError(s, s.Server.Delete(h.Node()))
+		},
+		"session expired": func(s *locktest.Sim, c *locktest.Client, _ *zklock.Hold) {
+			require.NoError(s, s.Server.Expire(c.SessionID()))
+		},
+		"lease over": func(s *locktest.Sim, _ *locktest.Client, _ *zklock.Hold) {
+			in := s.Server.Inject(zktest.Freeze())
 			time.Sleep(15 * time.Second)
 			in.Remove()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				c := s.client()
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				c := s.Client()
 				m := c.Mutex("/l", zklock.WithLocalHandoff(5), zklock.WithIdleKeep(time.Minute))
-				h := s.lock(m)
-				s.unlock(h)
+				h := s.Lock(m)
+				s.Unlock(h)
 				time.Sleep(time.Second)
 				lose(s, c, h)
 				synctest.Wait()
-				next := s.lock(m)
+				next := s.Lock(m)
 				require.Greater(s, next.Token(), h.Token())
-				s.owned(c, next)
+				s.Owned(c, next)
 			})
 		})
 	}
@@ -94,13 +107,13 @@ func TestNobodyIsHandedALockWhoseLeaseIsOver(t *testing.T) {
 		"nothing passes": zktest.Freeze(), "replies do not": zktest.FreezeReplies(), "requests do not": zktest.FreezeRequests(),
 	} {
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				c := s.client()
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				c := s.Client()
 				m := c.Mutex("/l", zklock.WithLocalHandoff(5))
-				h := s.lock(m)
-				calls := s.inLine(m, 400)
+				h := s.Lock(m)
+				calls := inLine(s, m, 400)
 				time.Sleep(time.Second)
-				in := s.srv.Inject(fault.Session(c.id()))
+				in := s.Server.Inject(fault.Session(c.SessionID()))
 				token, handed := h.Token(), 0
 				for _, call := range calls {
 					time.Sleep(50 * time.Millisecond)
@@ -108,133 +121,133 @@ func TestNobodyIsHandedALockWhoseLeaseIsOver(t *testing.T) {
 						break
 					}
 					require.True(s, time.Now().Before(h.SafeUntil()))
-					s.unlock(h)
-					if !call.over() {
+					s.Unlock(h)
+					if !call.Over() {
 						break
 					}
-					h = call.get(s)
+					h = call.Get(s)
 					require.NoError(s, h.Err())
 					require.Equal(s, token, h.Token())
 					handed++
 				}
 				require.Greater(s, handed, 50, "it is handed on while the lease lasts")
 				until := h.SafeUntil()
-				require.ErrorIs(s, apiEnd(h), zklock.ErrLost)
+				require.ErrorIs(s, locktest.End(h), zklock.ErrLost)
 				require.False(s, time.Now().After(until))
 				in.Remove()
 				for _, call := range calls[handed:] {
-					<-call.done
-					if call.err == nil {
-						require.Greater(s, call.hold.Token(), token)
-						s.unlock(call.hold)
+					<-call.Done
+					if call.Err == nil {
+						require.Greater(s, call.Hold.Token(), token)
+						s.Unlock(call.Hold)
 					}
 				}
-				s.clean("/l")
+				clean(s, "/l")
 			})
 		})
 	}
 }
 
 func TestACancelledWaiterDoesNotCostTheOthersTheirPlace(t *testing.T) {
-	simTest(t, func(s *sim) {
-		other := s.client()
-		outside := s.lock(other.Mutex("/l"))
-		c := s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		other := s.Client()
+		outside := s.Lock(other.Mutex("/l"))
+		c := s.Client()
 		m := c.Mutex("/l", zklock.WithLocalHandoff(5))
 		ctx, cancel := context.WithCancel(s.Context())
-		first := simGo(ctx, m.Lock)
+		first := locktest.Go(ctx, m.Lock)
 		synctest.Wait()
-		calls := s.inLine(m, 2)
-		place := contenders(s.srv.Children("/l"))
+		calls := inLine(s, m, 2)
+		place := locktest.Contenders(s.Server.Children("/l"))
 		require.Len(s, place, 2)
-		late := s.inLine(other.Mutex("/l"), 1)[0]
+		late := inLine(s, other.Mutex("/l"), 1)[0]
 		cancel()
-		require.True(s, first.over())
-		require.ErrorIs(s, first.err, context.Canceled)
-		require.ErrorContains(s, first.err, "2nd in line behind")
-		require.Equal(s, place, contenders(s.srv.Children("/l"))[:2], "the process kept its place in line")
-		s.unlock(outside)
-		s.unlock(calls[0].get(s))
-		s.unlock(calls[1].get(s))
-		s.unlock(late.get(s))
-		s.clean("/l")
+		require.True(s, first.Over())
+		require.ErrorIs(s, first.Err, context.Canceled)
+		require.ErrorContains(s, first.Err, "2nd in line behind")
+		require.Equal(s, place, locktest.Contenders(s.Server.Children("/l"))[:2], "the process kept its place in line")
+		s.Unlock(outside)
+		s.Unlock(calls[0].Get(s))
+		s.Unlock(calls[1].Get(s))
+		s.Unlock(late.Get(s))
+		clean(s, "/l")
 	})
 }
 
 func TestWhenTheLastWaiterGoesTheZnodeGoes(t *testing.T) {
-	simTest(t, func(s *sim) {
-		other := s.client()
-		outside := s.lock(other.Mutex("/l"))
-		c := s.client()
-		before := simGoroutines()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		other := s.Client()
+		outside := s.Lock(other.Mutex("/l"))
+		c := s.Client()
+		before := locktest.Goroutines()
 		m := c.Mutex("/l", zklock.WithLocalHandoff(5), zklock.WithIdleKeep(time.Minute))
 		for round := range 10 {
 			ctx, cancel := context.WithCancel(s.Context())
-			var calls []*simCall
+			var calls []*locktest.Call
 			for range 100 {
-				calls = append(calls, simGo(ctx, m.Lock))
+				calls = append(calls, locktest.Go(ctx, m.Lock))
 			}
 			time.Sleep(time.Duration(round) * 50 * time.Millisecond) // from before its create to after it watches
 			cancel()
 			for _, w := range calls {
-				require.True(s, w.over())
-				require.ErrorIs(s, w.err, context.Canceled)
+				require.True(s, w.Over())
+				require.ErrorIs(s, w.Err, context.Canceled)
 			}
-			require.Len(s, s.srv.Children("/l"), 1, "round %d", round)
-			require.Empty(s, s.watched(c.id()))
+			require.Len(s, s.Server.Children("/l"), 1, "round %d", round)
+			require.Empty(s, s.Watched(c.SessionID()))
 			require.Zero(s, zklock.LocalQueues(c.Client))
-			require.Equal(s, before, simGoroutines())
+			require.Equal(s, before, locktest.Goroutines())
 			_, err := m.TryLock(s.Context())
 			require.ErrorIs(s, err, zklock.ErrBusy)
 		}
-		s.unlock(outside)
+		s.Unlock(outside)
 		h, err := m.TryLock(s.Context())
 		require.NoError(s, err)
-		s.unlock(h)
+		s.Unlock(h)
 	})
 }
 
 // A waiter that comes when the last one has just left must not be left without anybody who queues for it.
 func TestAWaiterThatComesAsTheLastOneLeaves(t *testing.T) {
-	simTest(t, func(s *sim) {
-		outside := s.lock(s.client().Mutex("/l"))
-		m := s.client().Mutex("/l", zklock.WithLocalHandoff(5))
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		outside := s.Lock(s.Client().Mutex("/l"))
+		m := s.Client().Mutex("/l", zklock.WithLocalHandoff(5))
 		for range 50 {
 			ctx, cancel := context.WithCancel(s.Context())
-			first := simGo(ctx, m.Lock)
+			first := locktest.Go(ctx, m.Lock)
 			synctest.Wait()
 			ctx2, cancel2 := context.WithCancel(s.Context())
 			cancel()
-			second := simGo(ctx2, m.Lock)
-			require.True(s, first.over())
-			require.False(s, second.over())
-			require.Len(s, s.srv.Children("/l"), 2)
+			second := locktest.Go(ctx2, m.Lock)
+			require.True(s, first.Over())
+			require.False(s, second.Over())
+			require.Len(s, s.Server.Children("/l"), 2)
 			cancel2()
-			require.True(s, second.over())
+			require.True(s, second.Over())
 		}
-		w := simGo(s.Context(), m.Lock)
-		s.unlock(outside)
-		s.unlock(w.get(s))
-		s.clean("/l")
+		w := locktest.Go(s.Context(), m.Lock)
+		s.Unlock(outside)
+		s.Unlock(w.Get(s))
+		clean(s, "/l")
 	})
 }
 
 func TestCloseWithALocalQueue(t *testing.T) {
 	for name, kept := range map[string]bool{"held": false, "kept": true} {
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				c := s.client()
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				c := s.Client()
 				m := c.Mutex("/l", zklock.WithLocalHandoff(5), zklock.WithIdleKeep(time.Minute))
-				h := s.lock(m)
-				calls := s.inLine(m, 5)
-				queued := s.lock(s.client().Mutex("/q"))
-				calls = append(calls, s.inLine(c.Mutex("/q", zklock.WithLocalHandoff(1)), 3)...)
+				h := s.Lock(m)
+				calls := inLine(s, m, 5)
+				queued := s.Lock(s.Client().Mutex("/q"))
+				calls = append(calls, inLine(s, c.Mutex("/q", zklock.WithLocalHandoff(1)), 3)...)
 				if kept {
 					for _, w := range calls[:5] {
-						s.unlock(h)
-						h = w.get(s)
+						s.Unlock(h)
+						h = w.Get(s)
 					}
-					s.unlock(h)
+					s.Unlock(h)
 					calls = calls[5:]
 				}
 				require.NoError(s, c.Close())
@@ -242,16 +255,16 @@ func TestCloseWithALocalQueue(t *testing.T) {
 					require.ErrorIs(s, h.Err(), zklock.ErrClosed)
 				}
 				for _, w := range calls {
-					require.True(s, w.over())
-					require.ErrorIs(s, w.err, zklock.ErrClosed)
+					require.True(s, w.Over())
+					require.ErrorIs(s, w.Err, zklock.ErrClosed)
 				}
 				for _, try := range []func(context.Context) (*zklock.Hold, error){m.Lock, m.TryLock} {
 					_, err := try(s.Context())
 					require.ErrorIs(s, err, zklock.ErrClosed)
 				}
-				s.unlock(queued)
-				s.clean("/l")
-				s.clean("/q")
+				s.Unlock(queued)
+				clean(s, "/l")
+				clean(s, "/q")
 				require.Zero(s, zklock.LocalQueues(c.Client))
 			})
 		})
@@ -259,27 +272,27 @@ func TestCloseWithALocalQueue(t *testing.T) {
 }
 
 func TestARefusalGoesToAllWhoWait(t *testing.T) {
-	simTest(t, func(s *sim) {
-		c := s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
 		m := c.Mutex("/l", zklock.WithLocalHandoff(5))
-		in := s.srv.Inject(zktest.HoldReply().Op(zktest.OpCreate).Once())
-		s.srv.Inject(zktest.Answer(zktest.CodeNoAuth).Op(zktest.OpCreate).Path("/l/*"))
-		var calls []*simCall
+		in := s.Server.Inject(zktest.HoldReply().Op(zktest.OpCreate).Once())
+		s.Server.Inject(zktest.Answer(zktest.CodeNoAuth).Op(zktest.OpCreate).Path("/l/*"))
+		var calls []*locktest.Call
 		for range 5 {
-			calls = append(calls, simGo(s.Context(), m.Lock))
+			calls = append(calls, locktest.Go(s.Context(), m.Lock))
 		}
 		synctest.Wait()
 		in.Remove()
 		for _, w := range calls {
-			require.True(s, w.over())
-			require.ErrorIs(s, w.err, zk.ErrNoAuth)
+			require.True(s, w.Over())
+			require.ErrorIs(s, w.Err, zk.ErrNoAuth)
 		}
 		require.Zero(s, zklock.LocalQueues(c.Client))
 		_, err := c.Mutex("/l", zklock.WithLocalHandoff(5)).TryLock(s.Context())
 		require.ErrorIs(s, err, zk.ErrNoAuth)
 
-		s.unlock(s.lock(c.Mutex("/s")))
-		sem := s.client().Semaphore("/sem", 1)
+		s.Unlock(s.Lock(c.Mutex("/s")))
+		sem := s.Client().Semaphore("/sem", 1)
 		h, err := sem.Acquire(s.Context(), 1)
 		require.NoError(s, err)
 		require.NoError(s, h.Err())
@@ -290,18 +303,18 @@ func TestLostRepliesUnderALocalQueue(t *testing.T) {
 	for _, op := range []zktest.Op{zktest.OpCreate, zktest.OpDelete, zktest.OpSetWatches, zktest.OpGetChildren2} {
 		for _, fault := range []zktest.Fault{zktest.CloseAfter(), zktest.CloseBefore()} {
 			for nth := 1; nth <= 3; nth++ {
-				simTest(t, func(s *sim) {
-					c, other := s.client(), s.client()
-					m := c.Mutex(s.dir("/l"), zklock.WithLocalHandoff(2), zklock.WithIdleKeep(time.Second))
-					s.srv.Inject(fault.Op(op).Session(c.id()).Nth(nth))
+				locktest.Simulate(t, func(s *locktest.Sim) {
+					c, other := s.Client(), s.Client()
+					m := c.Mutex(s.Dir("/l"), zklock.WithLocalHandoff(2), zklock.WithIdleKeep(time.Second))
+					s.Server.Inject(fault.Op(op).Session(c.SessionID()).Nth(nth))
 					for range 3 {
-						h := s.lock(m)
-						calls := append(s.inLine(m, 4), s.inLine(other.Mutex("/l"), 1)...)
-						s.unlock(h)
-						s.drain(calls)
+						h := s.Lock(m)
+						calls := append(inLine(s, m, 4), inLine(s, other.Mutex("/l"), 1)...)
+						s.Unlock(h)
+						drain(s, calls)
 						time.Sleep(5 * time.Second)
 					}
-					s.clean("/l")
+					clean(s, "/l")
 					require.Zero(s, zklock.LocalQueues(c.Client))
 				})
 			}
@@ -312,65 +325,65 @@ func TestLostRepliesUnderALocalQueue(t *testing.T) {
 // The note of the lock delay is made once for a znode, and goes with it: handing on inside the process costs nothing, and
 // a loss delays those inside as it does others.
 func TestLockDelayUnderALocalQueue(t *testing.T) {
-	simTest(t, func(s *sim) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
 		delay := zklock.WithLockDelay(10 * time.Second)
-		c := s.client()
+		c := s.Client()
 		m := c.Mutex("/l", zklock.WithLocalHandoff(50), delay)
-		h := s.lock(m)
-		calls := s.inLine(m, 5)
-		before := s.asked()
-		s.unlock(h)
+		h := s.Lock(m)
+		calls := inLine(s, m, 5)
+		before := asked(s)
+		s.Unlock(h)
 		for _, w := range calls[:3] {
-			h = w.get(s)
-			s.unlock(h)
+			h = w.Get(s)
+			s.Unlock(h)
 		}
-		h = calls[3].get(s)
-		require.Equal(s, before, s.asked())
+		h = calls[3].Get(s)
+		require.Equal(s, before, asked(s))
 		start := time.Now()
-		require.NoError(s, s.srv.Delete(h.Node()))
-		next := calls[4].get(s)
+		require.NoError(s, s.Server.Delete(h.Node()))
+		next := calls[4].Get(s)
 		require.Equal(s, 10*time.Second, time.Since(start))
 		require.Greater(s, next.Token(), h.Token())
-		s.unlock(next)
+		s.Unlock(next)
 		start = time.Now()
-		s.unlock(s.lock(s.client().Mutex("/l", delay)))
+		s.Unlock(s.Lock(s.Client().Mutex("/l", delay)))
 		require.Zero(s, time.Since(start), "released, not lost")
 		short := c.Mutex("/l", zklock.WithLocalHandoff(50), delay, zklock.WithMaxHold(time.Second))
-		h = s.lock(short)
-		w := s.inLine(m, 1)[0]
-		require.ErrorIs(s, apiEnd(h), zklock.ErrMaxHold)
+		h = s.Lock(short)
+		w := inLine(s, m, 1)[0]
+		require.ErrorIs(s, locktest.End(h), zklock.ErrMaxHold)
 		start = time.Now()
-		s.unlock(w.get(s))
+		s.Unlock(w.Get(s))
 		require.Equal(s, 10*time.Second, time.Since(start))
-		s.clean("/l")
+		clean(s, "/l")
 	})
 }
 
 func TestMultiAndCheckOfAHandedOnHold(t *testing.T) {
-	simTest(t, func(s *sim) {
-		m := s.client().Mutex("/l", zklock.WithLocalHandoff(50))
-		first := s.lock(m)
-		calls := s.inLine(m, 3)
-		s.unlock(first)
-		h := calls[0].get(s)
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		m := s.Client().Mutex("/l", zklock.WithLocalHandoff(50))
+		first := s.Lock(m)
+		calls := inLine(s, m, 3)
+		s.Unlock(first)
+		h := calls[0].Get(s)
 		require.NoError(s, h.Check(s.Context()))
-		_, err := h.Multi(s.Context(), &zk.CreateRequest{Path: "/a", Acl: siteWorld})
+		_, err := h.Multi(s.Context(), &zk.CreateRequest{Path: "/a", Acl: session.WorldACL()})
 		require.NoError(s, err)
-		_, err = first.Multi(s.Context(), &zk.CreateRequest{Path: "/b", Acl: siteWorld})
+		_, err = first.Multi(s.Context(), &zk.CreateRequest{Path: "/b", Acl: session.WorldACL()})
 		require.ErrorIs(s, err, zklock.ErrUnlocked)
 		require.ErrorIs(s, first.Check(s.Context()), zklock.ErrUnlocked)
-		_, ok := s.srv.Node("/b")
+		_, ok := s.Server.Node("/b")
 		require.False(s, ok)
-		s.unlock(h)
-		h = calls[1].get(s)
+		s.Unlock(h)
+		h = calls[1].Get(s)
 		require.Equal(s, first.Token(), h.Token(), "a Multi that was answered is no reason to give the znode up")
-		require.NoError(s, s.srv.Delete(h.Node()))
-		_, err = h.Multi(s.Context(), &zk.CreateRequest{Path: "/c", Acl: siteWorld})
+		require.NoError(s, s.Server.Delete(h.Node()))
+		_, err = h.Multi(s.Context(), &zk.CreateRequest{Path: "/c", Acl: session.WorldACL()})
 		require.ErrorIs(s, err, zklock.ErrNodeDeleted)
-		last := calls[2].get(s)
+		last := calls[2].Get(s)
 		require.Greater(s, last.Token(), h.Token())
-		s.unlock(last)
-		s.clean("/l")
+		s.Unlock(last)
+		clean(s, "/l")
 	})
 }
 
@@ -379,15 +392,15 @@ func TestMultiAndCheckOfAHandedOnHold(t *testing.T) {
 func TestAZnodeThatAMultiMayStillCheckIsNotHandedOn(t *testing.T) {
 	for name, fault := range map[string]zktest.Fault{"under way": zktest.Hold(), "reply lost": zktest.CloseAfter()} {
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				c := s.client()
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				c := s.Client()
 				m := c.Mutex("/l", zklock.WithLocalHandoff(50), zklock.WithIdleKeep(time.Minute))
-				h := s.lock(m)
-				w := s.inLine(m, 1)[0]
-				in := s.srv.Inject(fault.Op(zktest.OpMulti).Once())
+				h := s.Lock(m)
+				w := inLine(s, m, 1)[0]
+				in := s.Server.Inject(fault.Op(zktest.OpMulti).Once())
 				done := make(chan error, 1)
 				go func() {
-					_, err := h.Multi(s.Context(), &zk.CreateRequest{Path: "/a", Acl: siteWorld})
+					_, err := h.Multi(s.Context(), &zk.CreateRequest{Path: "/a", Acl: session.WorldACL()})
 					done <- err
 				}()
 				<-in.Hit()
@@ -402,7 +415,7 @@ func TestAZnodeThatAMultiMayStillCheckIsNotHandedOn(t *testing.T) {
 				} else {
 					require.NoError(s, err)
 				}
-				require.Greater(s, w.get(s).Token(), h.Token())
+				require.Greater(s, w.Get(s).Token(), h.Token())
 			})
 		})
 	}

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
@@ -31,9 +33,9 @@ type chaosHold struct {
 
 // chaos is a run: several processes, some of them with local handoff, want one lock while things go wrong.
 type chaos struct {
-	*sim
+	*locktest.Sim
 	rnd     *rand.Rand // guarded by mu
-	clients []*simClient
+	clients []*locktest.Client
 	shared  []bool
 
 	mu     sync.Mutex // guards what follows
@@ -155,38 +157,38 @@ func (c *chaos) strike() {
 	}
 	switch c.roll(9) {
 	case 0:
-		c.srv.DropConnections()
+		c.Server.DropConnections()
 	case 1:
-		for _, name := range c.srv.Children("/l") {
-			if n, ok := c.srv.Node("/l/" + name); !ok || n.Stat.EphemeralOwner == id {
+		for _, name := range c.Server.Children("/l") {
+			if n, ok := c.Server.Node("/l/" + name); !ok || n.Stat.EphemeralOwner == id {
 				force("/l/" + name)
 			}
 		}
-		if err := c.srv.Expire(id); err != nil && !errors.Is(err, zktest.CodeUnknownSession) {
+		if err := c.Server.Expire(id); err != nil && !errors.Is(err, zktest.CodeUnknownSession) {
 			c.Error(err)
 		}
 	case 2, 3:
-		names := c.srv.Children("/l")
+		names := c.Server.Children("/l")
 		if len(names) == 0 {
 			return
 		}
 		node := "/l/" + names[c.roll(len(names))]
 		force(node)
-		if err := c.srv.Delete(node); err != nil && !errors.Is(err, zktest.CodeNoNode) {
+		if err := c.Server.Delete(node); err != nil && !errors.Is(err, zktest.CodeNoNode) {
 			c.Error(err)
 		}
 	case 4:
-		in := c.srv.Inject([]zktest.Fault{zktest.Freeze(), zktest.FreezeReplies(), zktest.FreezeRequests()}[c.roll(3)].Session(id))
+		in := c.Server.Inject([]zktest.Fault{zktest.Freeze(), zktest.FreezeReplies(), zktest.FreezeRequests()}[c.roll(3)].Session(id))
 		time.Sleep(c.millis([]int{300, 15000}[c.roll(2)]))
 		in.Remove()
 	case 5:
-		c.srv.Leader().Down()
+		c.Server.Leader().Down()
 		time.Sleep(c.millis(2000))
-		c.srv.Leader().Up()
+		c.Server.Leader().Up()
 	default:
 		op := []zktest.Op{zktest.OpCreate, zktest.OpDelete, zktest.OpSetWatches, zktest.OpGetChildren2, zktest.OpSync}[c.roll(5)]
 		fault := []zktest.Fault{zktest.CloseAfter(), zktest.CloseBefore(), zktest.DelayReply(c.millis(200)), zktest.Delay(c.millis(200))}[c.roll(4)]
-		c.srv.Inject(fault.Op(op).Session(id).Times(1 + c.roll(2)))
+		c.Server.Inject(fault.Op(op).Session(id).Times(1 + c.roll(2)))
 	}
 }
 
@@ -212,15 +214,15 @@ func (c *chaos) judge() {
 }
 
 func handoffChaos(t *testing.T, seed uint64) (holds, handed int) {
-	simAlone(t, func(s *sim) {
-		c := &chaos{sim: s, rnd: rand.New(rand.NewPCG(seed, 7)), forced: map[string]bool{}}
+	locktest.SimulateAlone(t, func(s *locktest.Sim) {
+		c := &chaos{Sim: s, rnd: rand.New(rand.NewPCG(seed, 7)), forced: map[string]bool{}}
 		for range 2 + c.roll(2) {
-			c.clients = append(c.clients, s.client())
+			c.clients = append(c.clients, s.Client())
 			c.shared = append(c.shared, len(c.shared) == 0 || c.roll(3) > 0)
 		}
-		s.dir("/l")
+		s.Dir("/l")
 		synctest.Wait()
-		before := simGoroutines()
+		before := locktest.Goroutines()
 		var workers sync.WaitGroup
 		for i := range c.clients {
 			opts := c.options(i)
@@ -244,14 +246,14 @@ func handoffChaos(t *testing.T, seed uint64) (holds, handed int) {
 		close(over)
 		<-struck
 		time.Sleep(2 * time.Minute) // sessions that are over have gone, and idle times
-		s.clean("/l")
+		clean(s, "/l")
 		for _, client := range c.clients {
 			require.Zero(s, zklock.LocalQueues(client.Client))
 			st := client.Status()
 			require.Empty(s, st.Holds)
 			require.Empty(s, st.Waits)
 		}
-		require.Equal(s, before, simGoroutines())
+		require.Equal(s, before, locktest.Goroutines())
 		c.judge()
 		holds = len(c.holds)
 		for i := 1; i < len(c.holds); i++ {
@@ -271,7 +273,7 @@ func TestLocalHandoffWhileEverythingGoesWrong(t *testing.T) {
 		return
 	}
 	runs := uint64(60)
-	if siteLong() {
+	if locktest.Long() {
 		runs = 5000
 	}
 	holds, handed := 0, 0

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
@@ -17,9 +19,9 @@ import (
 )
 
 // asked returns how many requests the server has had, heartbeats and handshakes left out.
-func (s *sim) asked() int {
+func asked(s *locktest.Sim) int {
 	n := 0
-	for op, count := range s.srv.Requests() {
+	for op, count := range s.Server.Requests() {
 		switch op {
 		case zktest.OpPing, zktest.OpSync, zktest.OpMulti, zktest.OpConnect, zktest.OpSetWatches, zktest.OpCloseSession:
 		default:
@@ -30,34 +32,34 @@ func (s *sim) asked() int {
 }
 
 // inLine has n goroutines of m's process queue, one after the other.
-func (s *sim) inLine(m *zklock.Mutex, n int) []*simCall {
-	calls := make([]*simCall, n)
+func inLine(s *locktest.Sim, m *zklock.Mutex, n int) []*locktest.Call {
+	calls := make([]*locktest.Call, n)
 	for i := range calls {
-		calls[i] = simGo(s.Context(), m.Lock)
+		calls[i] = locktest.Go(s.Context(), m.Lock)
 		synctest.Wait()
 	}
 	return calls
 }
 
 // clean demands that nothing is left: no znode in dir, no watch, no retained wait.
-func (s *sim) clean(dir string) {
+func clean(s *locktest.Sim, dir string) {
 	s.Helper()
-	s.empty(time.Minute, dir)
-	s.until(time.Minute, "no watch left", func() bool { return s.srv.WatchCount() == 0 })
+	s.Empty(time.Minute, dir)
+	s.Until(time.Minute, "no watch left", func() bool { return s.Server.WatchCount() == 0 })
 }
 
 func TestGoroutinesOfOneProcessShareAZnode(t *testing.T) {
-	simTest(t, func(s *sim) {
-		m := s.client().Mutex("/l", zklock.WithLocalHandoff(1))
-		first := s.lock(m)
-		calls := s.inLine(m, 5)
-		require.Len(s, s.srv.Children("/l"), 1)
-		before := s.asked()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		m := s.Client().Mutex("/l", zklock.WithLocalHandoff(1))
+		first := s.Lock(m)
+		calls := inLine(s, m, 5)
+		require.Len(s, s.Server.Children("/l"), 1)
+		before := asked(s)
 		last := first
 		for _, c := range calls {
-			require.False(s, c.over(), "the lock is held")
-			s.unlock(last)
-			h := c.get(s)
+			require.False(s, c.Over(), "the lock is held")
+			s.Unlock(last)
+			h := c.Get(s)
 			require.Equal(s, zklock.ErrUnlocked, last.Err())
 			require.NoError(s, h.Err())
 			require.NotSame(s, last, h)
@@ -65,63 +67,63 @@ func TestGoroutinesOfOneProcessShareAZnode(t *testing.T) {
 			require.Equal(s, first.Token(), h.Token(), "one znode, one token")
 			last = h
 		}
-		require.Equal(s, before, s.asked(), "handed on without a request")
-		s.unlock(last)
-		s.clean("/l")
+		require.Equal(s, before, asked(s), "handed on without a request")
+		s.Unlock(last)
+		clean(s, "/l")
 
-		again := s.lock(m)
+		again := s.Lock(m)
 		require.Greater(s, again.Token(), first.Token(), "another znode")
-		s.unlock(again)
-		s.clean("/l")
+		s.Unlock(again)
+		clean(s, "/l")
 	})
 }
 
 func TestLocalHandoffCostsNothingMoreForOneThatIsAlone(t *testing.T) {
-	simTest(t, func(s *sim) {
-		m := s.client().Mutex("/l", zklock.WithLocalHandoff(10))
-		s.unlock(s.lock(m))
-		before := s.asked()
-		s.unlock(s.lock(m))
-		require.Equal(s, before+3, s.asked(), "a create, a list and a delete, as without the option")
-		require.Zero(s, s.srv.WatchCount())
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		m := s.Client().Mutex("/l", zklock.WithLocalHandoff(10))
+		s.Unlock(s.Lock(m))
+		before := asked(s)
+		s.Unlock(s.Lock(m))
+		require.Equal(s, before+3, asked(s), "a create, a list and a delete, as without the option")
+		require.Zero(s, s.Server.WatchCount())
 	})
 }
 
 func TestAKeptZnodeIsLockedWithoutARequest(t *testing.T) {
-	simTest(t, func(s *sim) {
-		c := s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
 		m := c.Mutex("/l", zklock.WithLocalHandoff(1), zklock.WithIdleKeep(5*time.Second))
-		first := s.lock(m)
-		s.unlock(first)
+		first := s.Lock(m)
+		s.Unlock(first)
 		time.Sleep(time.Second) // until it is watched
-		before := s.asked()
+		before := asked(s)
 		for range 100 {
-			h := s.lock(m)
+			h := s.Lock(m)
 			require.Equal(s, first.Token(), h.Token())
 			require.NoError(s, h.Err())
-			s.unlock(h)
+			s.Unlock(h)
 			h, err := m.TryLock(s.Context())
 			require.NoError(s, err)
-			s.unlock(h)
+			s.Unlock(h)
 			time.Sleep(4 * time.Second)
 		}
-		require.Equal(s, before, s.asked())
-		require.Len(s, s.srv.Children("/l"), 1)
+		require.Equal(s, before, asked(s))
+		require.Len(s, s.Server.Children("/l"), 1)
 		start := time.Now()
-		s.until(time.Minute, "the idle time is over", func() bool { return len(s.srv.Children("/l")) == 0 })
+		s.Until(time.Minute, "the idle time is over", func() bool { return len(s.Server.Children("/l")) == 0 })
 		require.InDelta(s, 1, time.Since(start).Seconds(), 0.1, "4 of 5 s were over")
-		s.clean("/l")
-		h := s.lock(m)
+		clean(s, "/l")
+		h := s.Lock(m)
 		require.Greater(s, h.Token(), first.Token())
 		time.Sleep(time.Minute)
-		s.owned(c, h)
+		s.Owned(c, h)
 	})
 }
 
 func TestLocalWaitersAreServedInOrderOfArrivalAndNobodyBarges(t *testing.T) {
-	simTest(t, func(s *sim) {
-		m := s.client().Mutex("/l", zklock.WithLocalHandoff(1), zklock.WithIdleKeep(time.Second))
-		h := s.lock(m)
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		m := s.Client().Mutex("/l", zklock.WithLocalHandoff(1), zklock.WithIdleKeep(time.Second))
+		h := s.Lock(m)
 		var mu sync.Mutex
 		var order []int
 		var all sync.WaitGroup
@@ -141,12 +143,12 @@ func TestLocalWaitersAreServedInOrderOfArrivalAndNobodyBarges(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		s.unlock(h)
-		late := s.lock(m) // behind them all, though it asks at the moment of the release
+		s.Unlock(h)
+		late := s.Lock(m) // behind them all, though it asks at the moment of the release
 		mu.Lock()
 		require.Len(s, order, 20)
 		mu.Unlock()
-		s.unlock(late)
+		s.Unlock(late)
 		all.Wait()
 		for i := range order {
 			require.Equal(s, i, order[i])
@@ -155,84 +157,84 @@ func TestLocalWaitersAreServedInOrderOfArrivalAndNobodyBarges(t *testing.T) {
 }
 
 func TestTryLockOfAProcessThatHoldsOrWaitsIsBusyWithoutARequest(t *testing.T) {
-	simTest(t, func(s *sim) {
-		m := s.client().Mutex("/l", zklock.WithLocalHandoff(5), zklock.WithOwner("me"))
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		m := s.Client().Mutex("/l", zklock.WithLocalHandoff(5), zklock.WithOwner("me"))
 		h, err := m.TryLock(s.Context())
 		require.NoError(s, err)
-		before := s.asked()
+		before := asked(s)
 		_, err = m.TryLock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrBusy)
 		require.ErrorContains(s, err, "held by this process (me (")
-		calls := s.inLine(m, 2)
+		calls := inLine(s, m, 2)
 		time.Sleep(time.Millisecond)
 		_, err = m.TryLock(s.Context())
 		require.ErrorContains(s, err, "2 of it waiting")
-		require.Equal(s, before+1, s.asked(), "the list that handing on needs")
-		s.unlock(h)
+		require.Equal(s, before+1, asked(s), "the list that handing on needs")
+		s.Unlock(h)
 		for _, c := range calls {
-			s.unlock(c.get(s))
+			s.Unlock(c.Get(s))
 		}
-		s.clean("/l")
+		clean(s, "/l")
 
-		outside := s.lock(s.client().Mutex("/l"))
-		w := simGo(s.Context(), m.Lock)
-		require.False(s, w.over())
-		before = s.asked()
+		outside := s.Lock(s.Client().Mutex("/l"))
+		w := locktest.Go(s.Context(), m.Lock)
+		require.False(s, w.Over())
+		before = asked(s)
 		_, err = m.TryLock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrBusy)
 		require.ErrorContains(s, err, "in line for it already")
-		require.Equal(s, before, s.asked())
-		s.unlock(outside)
-		s.unlock(w.get(s))
-		s.clean("/l")
+		require.Equal(s, before, asked(s))
+		s.Unlock(outside)
+		s.Unlock(w.Get(s))
+		clean(s, "/l")
 
-		outside = s.lock(s.client().Mutex("/l"))
+		outside = s.Lock(s.Client().Mutex("/l"))
 		_, err = m.TryLock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrBusy)
-		_, err = s.client().Mutex("/l", zklock.WithLocalHandoff(1), zklock.WithWait(0)).Lock(s.Context())
+		_, err = s.Client().Mutex("/l", zklock.WithLocalHandoff(1), zklock.WithWait(0)).Lock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrBusy)
-		s.unlock(outside)
+		s.Unlock(outside)
 		h, err = m.TryLock(s.Context())
 		require.NoError(s, err)
-		s.unlock(h)
-		s.clean("/l")
+		s.Unlock(h)
+		clean(s, "/l")
 	})
 }
 
 func TestLocksThatMakeOtherZnodesExcludeEachOtherThroughTheEnsemble(t *testing.T) {
-	simTest(t, func(s *sim) {
-		c := s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
 		a := c.Mutex("/l", zklock.WithLocalHandoff(5))
 		b := c.Mutex("/l", zklock.WithLocalHandoff(5), zklock.WithOwner("b"))
-		h := s.lock(a)
-		w, plain := s.inLine(b, 1)[0], s.inLine(c.Mutex("/l"), 1)[0]
+		h := s.Lock(a)
+		w, plain := inLine(s, b, 1)[0], inLine(s, c.Mutex("/l"), 1)[0]
 		same := c.Mutex("/l", zklock.WithMaxHold(time.Hour), zklock.WithLocalHandoff(5), zklock.WithReentrancy())
-		joined := simGo(s.Context(), same.Lock)
-		require.False(s, w.over() || plain.over() || joined.over())
-		require.Len(s, s.srv.Children("/l"), 3)
-		s.unlock(h)
-		next := joined.get(s)
+		joined := locktest.Go(s.Context(), same.Lock)
+		require.False(s, w.Over() || plain.Over() || joined.Over())
+		require.Len(s, s.Server.Children("/l"), 3)
+		s.Unlock(h)
+		next := joined.Get(s)
 		require.Equal(s, h.Token(), next.Token())
-		s.unlock(next)
-		for _, c := range []*simCall{w, plain} {
-			got := c.get(s)
+		s.Unlock(next)
+		for _, c := range []*locktest.Call{w, plain} {
+			got := c.Get(s)
 			require.Greater(s, got.Token(), h.Token())
-			s.unlock(got)
+			s.Unlock(got)
 		}
-		s.clean("/l")
+		clean(s, "/l")
 	})
 }
 
 func TestReentrancyAndDeadlockUnderAHandedOnHold(t *testing.T) {
-	simTest(t, func(s *sim) {
-		c := s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
 		plain := c.Mutex("/l", zklock.WithLocalHandoff(5))
 		again := c.Mutex("/l", zklock.WithLocalHandoff(5), zklock.WithReentrancy())
-		first := s.lock(plain)
-		w := simGo(s.Context(), plain.Lock)
-		require.False(s, w.over())
-		s.unlock(first)
-		h := w.get(s)
+		first := s.Lock(plain)
+		w := locktest.Go(s.Context(), plain.Lock)
+		require.False(s, w.Over())
+		s.Unlock(first)
+		h := w.Get(s)
 		under, cancel := context.WithTimeout(h.Context(), time.Minute)
 		defer cancel()
 		_, err := plain.Lock(under)
@@ -245,39 +247,39 @@ func TestReentrancyAndDeadlockUnderAHandedOnHold(t *testing.T) {
 			require.NoError(s, err)
 			nested = append(nested, n)
 		}
-		next := simGo(s.Context(), plain.Lock)
-		s.unlock(h)
+		next := locktest.Go(s.Context(), plain.Lock)
+		s.Unlock(h)
 		require.Equal(s, zklock.ErrUnlocked, context.Cause(h.Context()))
 		for _, n := range nested {
 			require.NoError(s, n.Err())
-			require.False(s, next.over(), "it is held still")
-			s.unlock(n)
+			require.False(s, next.Over(), "it is held still")
+			s.Unlock(n)
 			require.ErrorIs(s, n.Err(), zklock.ErrUnlocked)
 		}
-		last := next.get(s)
+		last := next.Get(s)
 		n, err := again.Lock(last.Context())
 		require.NoError(s, err)
-		s.unlock(n)
+		s.Unlock(n)
 		require.NoError(s, last.Err(), "the inner one was released, not the outer")
 		got, ok := zklock.HoldFrom(n.Context())
 		require.True(s, ok)
 		require.Same(s, n, got)
-		s.unlock(last)
+		s.Unlock(last)
 		require.ErrorIs(s, last.Unlock(s.Context()), zklock.ErrNotHeld)
-		s.clean("/l")
+		clean(s, "/l")
 	})
 }
 
 func TestTheEndOfASharedHoldReachesItsReentrantOnes(t *testing.T) {
-	simTest(t, func(s *sim) {
-		m := s.client().Mutex("/l", zklock.WithLocalHandoff(5), zklock.WithReentrancy())
-		h := s.lock(m)
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		m := s.Client().Mutex("/l", zklock.WithLocalHandoff(5), zklock.WithReentrancy())
+		h := s.Lock(m)
 		n, err := m.Lock(h.Context())
 		require.NoError(s, err)
-		w := simGo(s.Context(), m.Lock)
-		require.False(s, w.over())
-		require.NoError(s, s.srv.Delete(h.Node()))
-		next := w.get(s)
+		w := locktest.Go(s.Context(), m.Lock)
+		require.False(s, w.Over())
+		require.NoError(s, s.Server.Delete(h.Node()))
+		next := w.Get(s)
 		require.ErrorIs(s, h.Err(), zklock.ErrNodeDeleted)
 		require.ErrorIs(s, n.Err(), zklock.ErrNodeDeleted)
 		require.Greater(s, next.Token(), h.Token())
@@ -285,8 +287,8 @@ func TestTheEndOfASharedHoldReachesItsReentrantOnes(t *testing.T) {
 }
 
 func TestOptionsOfLocalHandoffThatCanNotWork(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c, ctx := apiDial(t, srv), apiWithin(t, apiSoon)
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c, ctx := locktest.Dial(t, srv), locktest.Soon(t)
 		before := srv.Requests()
 		for says, opts := range map[string][]zklock.LockOption{
 			"local handoff of 0: is less than 1":                         {zklock.WithLocalHandoff(0)},
@@ -320,8 +322,8 @@ func TestOptionsOfLocalHandoffThatCanNotWork(t *testing.T) {
 }
 
 func TestGuardWithLocalHandoffAndIdleKeeping(t *testing.T) {
-	simTest(t, func(s *sim) {
-		c := s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
 		inside := 0
 		guarded := zklock.Guard(c.Client, func(k string) (string, error) { return zklock.KeyPath("/k", k), nil },
 			func(ctx context.Context, k string) (string, error) {
@@ -343,19 +345,19 @@ func TestGuardWithLocalHandoffAndIdleKeeping(t *testing.T) {
 			})
 		}
 		all.Wait()
-		require.Equal(s, 1, s.srv.Requests()[zktest.OpDelete]+len(s.srv.Children(zklock.KeyPath("/k", "a/b"))), "one znode for all")
+		require.Equal(s, 1, s.Server.Requests()[zktest.OpDelete]+len(s.Server.Children(zklock.KeyPath("/k", "a/b"))), "one znode for all")
 		time.Sleep(2 * time.Second)
-		s.clean(zklock.KeyPath("/k", "a/b"))
+		clean(s, zklock.KeyPath("/k", "a/b"))
 	})
 }
 
 func TestWaitersSayTheirPlaceInTheLocalLine(t *testing.T) {
-	simTest(t, func(s *sim) {
-		c := s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
 		m := c.Mutex("/l", zklock.WithLocalHandoff(5), zklock.WithOwner("us"))
 		bounded := c.Mutex("/l", zklock.WithLocalHandoff(5), zklock.WithOwner("us"), zklock.WithWait(time.Second))
-		h := s.lock(m)
-		calls := s.inLine(m, 2)
+		h := s.Lock(m)
+		calls := inLine(s, m, 2)
 		ctx, cancel := context.WithTimeout(s.Context(), time.Second)
 		defer cancel()
 		_, err := m.Lock(ctx)
@@ -365,34 +367,34 @@ func TestWaitersSayTheirPlaceInTheLocalLine(t *testing.T) {
 		require.ErrorIs(s, err, zklock.ErrBusy)
 		require.NotErrorIs(s, err, context.DeadlineExceeded)
 		require.ErrorContains(s, err, "4th in line behind us (")
-		s.unlock(h)
+		s.Unlock(h)
 		for _, c := range calls {
-			s.unlock(c.get(s))
+			s.Unlock(c.Get(s))
 		}
-		s.clean("/l")
+		clean(s, "/l")
 
 		// Behind two outsiders and one of us.
-		other := s.client()
-		h = s.lock(other.Mutex("/l", zklock.WithOwner("them")))
-		second := simGo(s.Context(), other.Mutex("/l").Lock)
+		other := s.Client()
+		h = s.Lock(other.Mutex("/l", zklock.WithOwner("them")))
+		second := locktest.Go(s.Context(), other.Mutex("/l").Lock)
 		synctest.Wait()
-		calls = s.inLine(m, 1)
+		calls = inLine(s, m, 1)
 		ctx, cancel = context.WithTimeout(s.Context(), 2*time.Second)
 		defer cancel()
 		_, err = m.Lock(ctx)
 		require.ErrorContains(s, err, "4th in line behind them (")
-		s.unlock(h)
-		s.unlock(second.get(s))
-		s.unlock(calls[0].get(s))
-		s.clean("/l")
+		s.Unlock(h)
+		s.Unlock(second.Get(s))
+		s.Unlock(calls[0].Get(s))
+		clean(s, "/l")
 	})
 }
 
 func TestAWaitWithoutAConnectionSaysSo(t *testing.T) {
-	simTest(t, func(s *sim) {
-		c := s.client(zklock.WithSessionTimeout(40 * time.Second))
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client(zklock.WithSessionTimeout(40 * time.Second))
 		m := c.Mutex("/l", zklock.WithLocalHandoff(5), zklock.WithWait(2*time.Second))
-		s.srv.Leader().Down()
+		s.Server.Leader().Down()
 		time.Sleep(time.Second)
 		for range 3 {
 			_, err := m.Lock(s.Context())
@@ -400,14 +402,14 @@ func TestAWaitWithoutAConnectionSaysSo(t *testing.T) {
 			require.NotErrorIs(s, err, zklock.ErrBusy, "nobody can say whether it is")
 			require.ErrorContains(s, err, "waiting for a connection")
 		}
-		s.srv.Leader().Up()
-		s.unlock(s.lock(m))
-		s.clean("/l")
+		s.Server.Leader().Up()
+		s.Unlock(s.Lock(m))
+		clean(s, "/l")
 	})
 }
 
 func TestHooksAndStatusOfALocalLine(t *testing.T) {
-	simTest(t, func(s *sim) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
 		var mu sync.Mutex
 		var diary []string
 		note := func(format string, args ...any) {
@@ -415,7 +417,7 @@ func TestHooksAndStatusOfALocalLine(t *testing.T) {
 			defer mu.Unlock()
 			diary = append(diary, fmt.Sprintf(format, args...))
 		}
-		c := s.client(zklock.WithHooks(zklock.Hooks{
+		c := s.Client(zklock.WithHooks(zklock.Hooks{
 			Asked:    func(i zklock.LockInfo) { note("asked") },
 			Queued:   func(i zklock.QueuedInfo) { note("queued %d %t", i.Ahead, strings.HasPrefix(i.Who, "us (")) },
 			Acquired: func(i zklock.AcquiredInfo) { note("acquired after %v", i.Waited) },
@@ -424,22 +426,22 @@ func TestHooksAndStatusOfALocalLine(t *testing.T) {
 			Lost:     func(i zklock.LostInfo) { note("lost %v", i.Cause) },
 		}))
 		m := c.Mutex("/l", zklock.WithLocalHandoff(5), zklock.WithOwner("us"))
-		h := s.lock(m)
-		calls := s.inLine(m, 2)
+		h := s.Lock(m)
+		calls := inLine(s, m, 2)
 		st := c.Status()
 		require.Len(s, st.Holds, 1)
 		require.Len(s, st.Waits, 2)
 		require.Equal(s, []int{1, 2}, []int{st.Waits[0].Ahead, st.Waits[1].Ahead})
 		require.Equal(s, h.Node(), st.Waits[1].Holder)
 		time.Sleep(time.Second)
-		s.unlock(h)
-		h = calls[0].get(s)
+		s.Unlock(h)
+		h = calls[0].Get(s)
 		synctest.Wait()
 		require.Len(s, c.Status().Waits, 1)
 		time.Sleep(time.Second)
-		require.NoError(s, s.srv.Delete(h.Node()))
-		h = calls[1].get(s)
-		s.unlock(h)
+		require.NoError(s, s.Server.Delete(h.Node()))
+		h = calls[1].Get(s)
+		s.Unlock(h)
 		synctest.Wait()
 		st = c.Status()
 		require.Empty(s, st.Holds)

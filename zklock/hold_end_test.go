@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
@@ -19,9 +21,9 @@ import (
 
 // ending is one hold, or a few of one acquisition, and everything that may end it, at random moments of the same 20 ms.
 type ending struct {
-	*sim
+	*locktest.Sim
 	rnd  *rand.Rand
-	c    *simClient
+	c    *locktest.Client
 	dirs []string
 	all  sync.WaitGroup
 
@@ -84,18 +86,18 @@ func (c slowContext) Value(key any) any {
 // One of a MultiLock's znodes is lost during its Unlock, after the Unlock has looked at the hold: the other znodes are
 // deleted (scenario 61).
 func TestAMultiLockThatIsLostWhileItsUnlockIsUnderWayLeavesNothing(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dirs, c := s.multiDirs(3), s.client()
-		h := s.multiTake(c.MultiLock(dirs))
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dirs, c := dirs(s, 3), s.Client()
+		h := takeAll(s, c.MultiLock(dirs))
 		time.Sleep(time.Second) // it watches its znodes now
 		ctx := slowContext{s.Context(), func() {
 			if h.Err() == nil {
-				require.NoError(s, s.srv.Delete(h.Nodes()[1]))
+				require.NoError(s, s.Server.Delete(h.Nodes()[1]))
 				<-h.Context().Done()
 			}
 		}}
 		require.ErrorIs(s, h.Unlock(ctx), zklock.ErrNodeDeleted)
-		s.multiEmpty(0, dirs)
+		emptyAll(s, 0, dirs)
 	})
 }
 
@@ -156,20 +158,20 @@ func (e *ending) disturb(holds map[string]*zklock.Hold, rw *zklock.RWMutex) {
 		if e.one(2) {
 			node := nodes[e.rnd.IntN(len(nodes))]
 			e.at("deletion of "+node, func() {
-				if err := e.srv.Delete(node); err != nil && !errors.Is(err, zktest.CodeNoNode) {
+				if err := e.Server.Delete(node); err != nil && !errors.Is(err, zktest.CodeNoNode) {
 					e.Error(err)
 				}
 			})
 		}
 		break // they share the znodes
 	}
-	id := e.c.id()
+	id := e.c.SessionID()
 	if e.one(4) {
-		e.at("connections drop", e.srv.DropConnections)
+		e.at("connections drop", e.Server.DropConnections)
 	}
 	if e.one(8) {
 		e.at("expiry", func() {
-			if err := e.srv.Expire(id); err != nil && !errors.Is(err, zktest.CodeUnknownSession) {
+			if err := e.Server.Expire(id); err != nil && !errors.Is(err, zktest.CodeUnknownSession) {
 				e.Error(err)
 			}
 		})
@@ -197,15 +199,15 @@ func (e *ending) disturb(holds map[string]*zklock.Hold, rw *zklock.RWMutex) {
 }
 
 func endHold(t *testing.T, seed uint64) {
-	simTest(t, func(s *sim) {
-		e := &ending{sim: s, rnd: rand.New(rand.NewPCG(seed, 61)), dirs: s.multiDirs(3),
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		e := &ending{Sim: s, rnd: rand.New(rand.NewPCG(seed, 61)), dirs: dirs(s, 3),
 			began: map[uint64]int{}, ended: map[uint64]int{}}
 		count := func(in map[uint64]int, call uint64) {
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			in[call]++
 		}
-		e.c = s.client(zklock.WithHooks(zklock.Hooks{
+		e.c = s.Client(zklock.WithHooks(zklock.Hooks{
 			Acquired: func(i zklock.AcquiredInfo) {
 				if i.Joined == 0 {
 					count(e.began, i.Call)
@@ -214,8 +216,8 @@ func endHold(t *testing.T, seed uint64) {
 			Released: func(i zklock.ReleasedInfo) { count(e.ended, i.Call) },
 			Lost:     func(i zklock.LostInfo) { count(e.ended, i.Call) },
 		}))
-		s.srv.Inject(zktest.Delay(time.Duration(e.rnd.IntN(5000)) * time.Microsecond))
-		s.srv.Inject(zktest.DelayReply(time.Duration(e.rnd.IntN(5000)) * time.Microsecond))
+		s.Server.Inject(zktest.Delay(time.Duration(e.rnd.IntN(5000)) * time.Microsecond))
+		s.Server.Inject(zktest.DelayReply(time.Duration(e.rnd.IntN(5000)) * time.Microsecond))
 		var opts []zklock.LockOption
 		limited := e.one(2)
 		if limited {
@@ -238,9 +240,9 @@ func endHold(t *testing.T, seed uint64) {
 		if e.closed {
 			limit = 30 * time.Second // without a connection, the session's end has to do
 		}
-		s.until(limit, "no znode left, and an end told of: "+strings.Join(e.log, ", "), func() bool {
+		s.Until(limit, "no znode left, and an end told of: "+strings.Join(e.log, ", "), func() bool {
 			for _, dir := range e.dirs {
-				if len(contenders(s.srv.Children(dir))) > 0 {
+				if len(locktest.Contenders(s.Server.Children(dir))) > 0 {
 					return false
 				}
 			}
@@ -257,7 +259,7 @@ func endHold(t *testing.T, seed uint64) {
 // session's end and the Client's Close come, all its znodes are given up, and its end is told once (scenario 61).
 func TestWhateverEndsAHoldAllItsZnodesGo(t *testing.T) {
 	runs := uint64(400)
-	if siteLong() {
+	if locktest.Long() {
 		runs = 20_000
 	}
 	for seed := range runs {
@@ -269,20 +271,20 @@ func TestWhateverEndsAHoldAllItsZnodesGo(t *testing.T) {
 
 // A MultiLock that lost one of its znodes, and whose holder hangs, is free at its maximum (scenario 61).
 func TestAMultiLockThatLostAZnodeAndHangsIsFreeAtItsMaximum(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dirs, c := s.multiDirs(3), s.client()
-		h := s.multiTake(c.MultiLock(dirs, zklock.WithMaxHold(5*time.Second)))
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dirs, c := dirs(s, 3), s.Client()
+		h := takeAll(s, c.MultiLock(dirs, zklock.WithMaxHold(5*time.Second)))
 		began := time.Now()
-		require.NoError(s, s.srv.Delete(h.Nodes()[1]))
-		next := simGo(s.Context(), s.client().MultiLock(dirs).Lock)
+		require.NoError(s, s.Server.Delete(h.Nodes()[1]))
+		next := locktest.Go(s.Context(), s.Client().MultiLock(dirs).Lock)
 		<-h.Context().Done()
 		require.ErrorIs(s, h.Err(), zklock.ErrNodeDeleted)
-		require.False(s, next.over(), "it may still be at work")
-		after := next.get(s)
-		require.Equal(s, 5*time.Second, next.at.Sub(began))
+		require.False(s, next.Over(), "it may still be at work")
+		after := next.Get(s)
+		require.Equal(s, 5*time.Second, next.At.Sub(began))
 		require.ErrorIs(s, h.Err(), zklock.ErrNodeDeleted, "the first cause stays")
 		require.ErrorIs(s, h.Unlock(s.Context()), zklock.ErrNodeDeleted)
-		s.unlock(after)
-		s.multiEmpty(0, dirs)
+		s.Unlock(after)
+		emptyAll(s, 0, dirs)
 	})
 }

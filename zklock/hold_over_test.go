@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -15,39 +17,39 @@ import (
 
 func TestAHoldThatHasEndedSaysWhyAndAsksNothing(t *testing.T) {
 	for name, k := range map[string]struct {
-		end  func(s *sim, c *simClient, h *zklock.Hold)
+		end  func(s *locktest.Sim, c *locktest.Client, h *zklock.Hold)
 		want error
 		lost bool
 	}{
-		"unlocked": {func(s *sim, _ *simClient, h *zklock.Hold) { s.unlock(h) }, zklock.ErrUnlocked, false},
-		"closed":   {func(s *sim, c *simClient, _ *zklock.Hold) { require.NoError(s, c.Close()) }, zklock.ErrClosed, false},
-		"held for too long": {func(_ *sim, _ *simClient, h *zklock.Hold) { <-h.Context().Done() },
+		"unlocked": {func(s *locktest.Sim, _ *locktest.Client, h *zklock.Hold) { s.Unlock(h) }, zklock.ErrUnlocked, false},
+		"closed":   {func(s *locktest.Sim, c *locktest.Client, _ *zklock.Hold) { require.NoError(s, c.Close()) }, zklock.ErrClosed, false},
+		"held for too long": {func(_ *locktest.Sim, _ *locktest.Client, h *zklock.Hold) { <-h.Context().Done() },
 			zklock.ErrMaxHold, true},
-		"session expired": {func(s *sim, c *simClient, h *zklock.Hold) {
-			require.NoError(s, s.srv.Expire(c.id()))
+		"session expired": {func(s *locktest.Sim, c *locktest.Client, h *zklock.Hold) {
+			require.NoError(s, s.Server.Expire(c.SessionID()))
 			<-h.Context().Done()
 		}, zklock.ErrSessionExpired, true},
-		"znode deleted": {func(s *sim, _ *simClient, h *zklock.Hold) {
+		"znode deleted": {func(s *locktest.Sim, _ *locktest.Client, h *zklock.Hold) {
 			time.Sleep(time.Second) // until it is watched
-			require.NoError(s, s.srv.Delete(h.Node()))
+			require.NoError(s, s.Server.Delete(h.Node()))
 			<-h.Context().Done()
 		}, zklock.ErrNodeDeleted, true},
-		"nothing heard": {func(s *sim, _ *simClient, h *zklock.Hold) {
-			s.srv.Leader().Down()
+		"nothing heard": {func(s *locktest.Sim, _ *locktest.Client, h *zklock.Hold) {
+			s.Server.Leader().Down()
 			<-h.Context().Done()
 		}, zklock.ErrLeaseOver, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				c := s.client()
-				l, err := c.Election(s.dir("/l"), zklock.WithMaxHold(time.Hour)).Campaign(s.Context(), []byte("v"))
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				c := s.Client()
+				l, err := c.Election(s.Dir("/l"), zklock.WithMaxHold(time.Hour)).Campaign(s.Context(), []byte("v"))
 				require.NoError(s, err)
 				token, node := l.Token(), l.Node()
 				k.end(s, c, l.Hold)
 
 				require.ErrorIs(s, l.Err(), k.want)
 				require.Equal(s, l.Err(), context.Cause(l.Context()))
-				asked := s.srv.Requests()
+				asked := s.Server.Requests()
 				_, multiErr := l.Multi(s.Context(), &zk.CreateRequest{Path: "/done", Acl: zk.WorldACL(zk.PermAll)})
 				for op, err := range map[string]error{"check": l.Check(s.Context()), "multi": multiErr, "proclaim": l.Proclaim(s.Context(), []byte("w"))} {
 					require.ErrorIs(s, err, k.want, op)
@@ -55,7 +57,7 @@ func TestAHoldThatHasEndedSaysWhyAndAsksNothing(t *testing.T) {
 					require.Equal(s, k.lost, errors.Is(err, zklock.ErrLost), "%s: %v", op, err)
 					require.NotErrorIs(s, err, zklock.ErrUnknownOutcome, op)
 				}
-				require.Equal(s, asked, s.srv.Requests(), "they are answered without a request")
+				require.Equal(s, asked, s.Server.Requests(), "they are answered without a request")
 				require.Equal(s, token, l.Token())
 				require.Equal(s, node, l.Node())
 			})
@@ -65,12 +67,12 @@ func TestAHoldThatHasEndedSaysWhyAndAsksNothing(t *testing.T) {
 
 // A hold whose ensemble is silent ends a twenty-fifth of the timeout before the instant that SafeUntil promised.
 func TestTheContextEndsBeforeSafeUntilByATwentyFifthOfTheTimeout(t *testing.T) {
-	simTest(t, func(s *sim) {
-		c := s.client()
-		h := s.lock(c.Mutex(s.dir("/l")))
-		timeout := c.session().Timeout()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
+		h := s.Lock(c.Mutex(s.Dir("/l")))
+		timeout := c.Current().Timeout()
 		time.Sleep(time.Minute)
-		s.srv.Leader().Down()
+		s.Server.Leader().Down()
 		<-h.Context().Done()
 		require.ErrorIs(s, h.Err(), zklock.ErrLeaseOver)
 		lead := time.Until(h.SafeUntil())
@@ -81,18 +83,18 @@ func TestTheContextEndsBeforeSafeUntilByATwentyFifthOfTheTimeout(t *testing.T) {
 // Whatever ends a hold at the moment of its Unlock, that returns nil or an error that names the call and the lock, and
 // matches the cause of the context's end.
 func TestAnUnlockThatMeetsTheEndOfItsHoldNamesTheCallAndTheLock(t *testing.T) {
-	ends := map[string]func(s *sim, c *simClient, h *zklock.Hold){
-		"closed":            func(s *sim, c *simClient, _ *zklock.Hold) { _ = c.Close() },
-		"held for too long": func(*sim, *simClient, *zklock.Hold) { time.Sleep(time.Second) },
-		"session expired":   func(s *sim, c *simClient, _ *zklock.Hold) { _ = s.srv.Expire(c.Status().Session.ID) },
-		"znode deleted":     func(s *sim, _ *simClient, h *zklock.Hold) { _ = s.srv.Delete(h.Node()) }, // gone by itself, perhaps
+	ends := map[string]func(s *locktest.Sim, c *locktest.Client, h *zklock.Hold){
+		"closed":            func(s *locktest.Sim, c *locktest.Client, _ *zklock.Hold) { _ = c.Close() },
+		"held for too long": func(*locktest.Sim, *locktest.Client, *zklock.Hold) { time.Sleep(time.Second) },
+		"session expired":   func(s *locktest.Sim, c *locktest.Client, _ *zklock.Hold) { _ = s.Server.Expire(c.Status().Session.ID) },
+		"znode deleted":     func(s *locktest.Sim, _ *locktest.Client, h *zklock.Hold) { _ = s.Server.Delete(h.Node()) }, // gone by itself, perhaps
 	}
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {
 			for _, opts := range [][]zklock.LockOption{nil, {zklock.WithLocalHandoff(2)}} {
-				simTest(t, func(s *sim) {
-					c := s.client()
-					h := s.lock(c.Mutex(s.dir("/l"), append(opts, zklock.WithMaxHold(time.Second))...))
+				locktest.Simulate(t, func(s *locktest.Sim) {
+					c := s.Client()
+					h := s.Lock(c.Mutex(s.Dir("/l"), append(opts, zklock.WithMaxHold(time.Second))...))
 					var both sync.WaitGroup
 					both.Go(func() { end(s, c, h) })
 					if name == "held for too long" {
@@ -116,9 +118,9 @@ func TestAnUnlockThatMeetsTheEndOfItsHoldNamesTheCallAndTheLock(t *testing.T) {
 // The write lock becomes a read lock while its holds write: each Multi is carried out under the one or the other znode, or
 // says that its own hold was released.
 func TestAMultiDuringADowngradeIsCarriedOutOrSaysThatTheHoldWasReleased(t *testing.T) {
-	simTest(t, func(s *sim) {
-		m := s.client().RWMutex(s.dir("/l"), zklock.WithReentrancy())
-		s.dir("/data")
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		m := s.Client().RWMutex(s.Dir("/l"), zklock.WithReentrancy())
+		s.Dir("/data")
 		for range 100 {
 			w, err := m.Lock(s.Context())
 			require.NoError(s, err)
@@ -137,9 +139,9 @@ func TestAMultiDuringADowngradeIsCarriedOutOrSaysThatTheHoldWasReleased(t *testi
 					}
 				})
 			}
-			all.Go(func() { s.unlock(w) })
+			all.Go(func() { s.Unlock(w) })
 			all.Wait()
-			s.unlock(r)
+			s.Unlock(r)
 		}
 	})
 }

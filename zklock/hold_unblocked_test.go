@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
@@ -23,41 +25,41 @@ func TestAnUnlockDuringADowngradeReturnsWithinItsContext(t *testing.T) {
 	} {
 		for _, reentrant := range []bool{false, true} {
 			t.Run(name+map[bool]string{true: ", with a read under it"}[reentrant], func(t *testing.T) {
-				simTest(t, func(s *sim) {
-					dir, a := s.dir("/locks/a"), s.client()
+				locktest.Simulate(t, func(s *locktest.Sim) {
+					dir, a := s.Dir("/locks/a"), s.Client()
 					m := a.RWMutex(dir, zklock.WithReentrancy())
-					w := rwTake(s, m.Lock)
+					w := s.Take(m.Lock)
 					var read *zklock.Hold
 					if reentrant {
-						read = rwTake(s, rwUnder(w, m.RLock))
+						read = s.Take(under(w, m.RLock))
 					}
-					away := s.srv.Inject(zktest.Refuse()) // after a connection that breaks
-					in := s.srv.Inject(fault.Op(zktest.OpMulti).Session(a.id()).Once())
-					call := simGo(s.Context(), rwDowngrade(m, w))
+					away := s.Server.Inject(zktest.Refuse()) // after a connection that breaks
+					in := s.Server.Inject(fault.Op(zktest.OpMulti).Session(a.SessionID()).Once())
+					call := locktest.Go(s.Context(), downgrade(m, w))
 					<-in.Hit()
 					synctest.Wait()
 					ctx, cancel := context.WithTimeout(s.Context(), 200*time.Millisecond)
 					defer cancel()
-					unlock := simGo(ctx, func(ctx context.Context) (*zklock.Hold, error) { return nil, w.Unlock(ctx) })
-					<-unlock.done
-					require.ErrorIs(s, unlock.err, context.DeadlineExceeded)
-					require.Equal(s, 200*time.Millisecond, unlock.spent)
+					unlock := locktest.Go(ctx, func(ctx context.Context) (*zklock.Hold, error) { return nil, w.Unlock(ctx) })
+					<-unlock.Done
+					require.ErrorIs(s, unlock.Err, context.DeadlineExceeded)
+					require.Equal(s, 200*time.Millisecond, unlock.Spent)
 					require.Error(s, w.Context().Err())
 					_, err := m.Downgrade(s.Context(), w)
 					require.ErrorIs(s, err, zklock.ErrNotHeld)
 					away.Remove()
 					in.Remove()
-					<-call.done
-					require.ErrorIs(s, call.err, zklock.ErrNotHeld, "it was released meanwhile")
+					<-call.Done
+					require.ErrorIs(s, call.Err, zklock.ErrNotHeld, "it was released meanwhile")
 					if reentrant {
 						require.NoError(s, read.Err())
-						s.owned(a, read)
-						require.Equal(s, "R", rwReaders(s, dir))
-						s.unlock(read)
+						s.Owned(a, read)
+						require.Equal(s, "R", readers(s, dir))
+						s.Unlock(read)
 					}
-					s.empty(time.Second, dir)
-					s.unlock(rwTake(s, m.Lock))
-					rwNothingLeft(s, dir)
+					s.Empty(time.Second, dir)
+					s.Unlock(s.Take(m.Lock))
+					s.NothingLeft(dir)
 				})
 			})
 		}
@@ -66,33 +68,33 @@ func TestAnUnlockDuringADowngradeReturnsWithinItsContext(t *testing.T) {
 
 // The write lock and the last read under it are released in the same moment, many times: each Unlock is its own.
 func TestAWriteAndAReadUnderItReleasedInOneMomentBothSucceed(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, a := s.dir("/locks/a"), s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, a := s.Dir("/locks/a"), s.Client()
 		m := a.RWMutex(dir, zklock.WithReentrancy())
 		for i := range 200 {
-			w := rwTake(s, m.Lock)
-			r := rwTake(s, rwUnder(w, m.RLock))
+			w := s.Take(m.Lock)
+			r := s.Take(under(w, m.RLock))
 			// The write's Unlock has been counted, and waits for its context's value, when the read's comes; or the other way.
 			first, second := w, r
 			if i%2 == 1 {
 				first, second = r, w
 			}
 			asked, release := make(chan struct{}, 100), make(chan struct{})
-			one := simGo(slowContext{s.Context(), func() { asked <- struct{}{}; <-release }},
+			one := locktest.Go(slowContext{s.Context(), func() { asked <- struct{}{}; <-release }},
 				func(ctx context.Context) (*zklock.Hold, error) { return nil, first.Unlock(ctx) })
 			<-asked
-			two := simGo(s.Context(), func(ctx context.Context) (*zklock.Hold, error) { return nil, second.Unlock(ctx) })
+			two := locktest.Go(s.Context(), func(ctx context.Context) (*zklock.Hold, error) { return nil, second.Unlock(ctx) })
 			if i%4 < 2 {
 				synctest.Wait()
 			}
 			close(release)
-			<-one.done
-			<-two.done
-			require.NoError(s, one.err)
-			require.NoError(s, two.err)
-			require.Empty(s, s.srv.Children(dir))
+			<-one.Done
+			<-two.Done
+			require.NoError(s, one.Err)
+			require.NoError(s, two.Err)
+			require.Empty(s, s.Server.Children(dir))
 		}
-		rwNothingLeft(s, dir)
+		s.NothingLeft(dir)
 	})
 }
 
@@ -101,8 +103,8 @@ func TestAWriteAndAReadUnderItReleasedInOneMomentBothSucceed(t *testing.T) {
 func TestAHookMayUseTheHoldsThatItIsToldOf(t *testing.T) {
 	for _, kind := range []string{"mutex", "handoff", "rw", "reentrant rw", "multi", "semaphore"} {
 		t.Run(kind, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				var c *simClient
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				var c *locktest.Client
 				var mu sync.Mutex // guards what follows
 				var known []*zklock.Hold
 				told := map[string]int{}
@@ -132,7 +134,7 @@ func TestAHookMayUseTheHoldsThatItIsToldOf(t *testing.T) {
 					}()
 					<-done
 				}
-				c = s.client(zklock.WithHooks(zklock.Hooks{
+				c = s.Client(zklock.WithHooks(zklock.Hooks{
 					Asked:      func(zklock.LockInfo) { use("asked") },
 					Queued:     func(zklock.QueuedInfo) { use("queued") },
 					Acquired:   func(zklock.AcquiredInfo) { use("acquired") },
@@ -142,8 +144,8 @@ func TestAHookMayUseTheHoldsThatItIsToldOf(t *testing.T) {
 					Lost:       func(zklock.LostInfo) { use("lost") },
 					Retried:    func(zklock.RetriedInfo) { use("retried") },
 				}))
-				dirs := s.multiDirs(2)
-				var lock rwCall
+				dirs := dirs(s, 2)
+				var lock locktest.Acquire
 				rw := c.RWMutex(dirs[0], zklock.WithReentrancy())
 				switch kind {
 				case "mutex":
@@ -155,9 +157,9 @@ func TestAHookMayUseTheHoldsThatItIsToldOf(t *testing.T) {
 				case "multi":
 					lock = c.MultiLock(dirs).Lock
 				case "semaphore":
-					lock = semAcquire(c.Semaphore(dirs[0], 1), 1)
+					lock = locktest.Permits(c.Semaphore(dirs[0], 1), 1)
 				}
-				h := rwTake(s, lock)
+				h := s.Take(lock)
 				short, cancel := context.WithTimeout(s.Context(), time.Second)
 				defer cancel()
 				_, err := lock(short)
@@ -168,21 +170,21 @@ func TestAHookMayUseTheHoldsThatItIsToldOf(t *testing.T) {
 					_, err := rw.Downgrade(s.Context(), h)
 					require.NoError(s, err)
 				case "reentrant rw":
-					know(rwTake(s, rwUnder(h, rw.RLock)))
-					s.unlock(h) // the hook releases the read lock
+					know(s.Take(under(h, rw.RLock)))
+					s.Unlock(h) // the hook releases the read lock
 				}
 				if kind != "reentrant rw" {
 					_ = h.Unlock(s.Context())
 				}
 				for i := range 2 {
 					if kind == "rw" && i == 0 { // the reader of the downgrade
-						require.NoError(s, s.srv.Delete(dirs[0]+"/"+s.srv.Children(dirs[0])[0]))
+						require.NoError(s, s.Server.Delete(dirs[0]+"/"+s.Server.Children(dirs[0])[0]))
 						time.Sleep(time.Second)
 					}
-					require.NoError(s, s.srv.Delete(know(rwTake(s, lock)).Node()))
+					require.NoError(s, s.Server.Delete(know(s.Take(lock)).Node()))
 					time.Sleep(time.Second)
 				}
-				s.multiEmpty(time.Second, dirs)
+				emptyAll(s, time.Second, dirs)
 				want := []string{"asked", "queued", "acquired", "failed", "lost"}
 				if kind != "rw" {
 					want = append(want, "released")

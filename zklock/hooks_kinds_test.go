@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/session"
@@ -16,22 +18,22 @@ import (
 )
 
 // tale is what the hooks and the logger of one client are told.
-type tale struct {
-	diary apiDiary
-	log   apiLog
+type journal struct {
+	diary diary
+	log   logText
 }
 
-func taleDial(t *testing.T, srv *zktest.Server) (*tale, *zklock.Client) {
+func dialWithJournal(t *testing.T, srv *zktest.Server) (*journal, *zklock.Client) {
 	t.Helper()
-	var ta tale
-	c := apiDial(t, srv, zklock.WithHooks(ta.diary.hooks()),
+	var ta journal
+	c := locktest.Dial(t, srv, zklock.WithHooks(ta.diary.hooks()),
 		zklock.WithLogger(slog.New(slog.NewJSONHandler(&ta.log, &slog.HandlerOptions{Level: slog.LevelDebug}))))
 	ta.told(t, "session connected")
 	return &ta, c
 }
 
-// taleLines is what the logger says for each hook.
-var taleLines = map[string]string{
+// journalLines is what the logger says for each hook.
+var journalLines = map[string]string{
 	"session connected": "INFO session connected", "session disconnected": "WARN session disconnected",
 	"session over": "INFO session over", "asked": "DEBUG lock asked for", "queued 1": "DEBUG lock queued",
 	"acquired": "DEBUG lock acquired",
@@ -40,9 +42,9 @@ var taleLines = map[string]string{
 }
 
 // told checks what was told since the last time, in order, and that the log tells the same.
-func (ta *tale) told(t *testing.T, want ...string) (infos []any) {
+func (ta *journal) told(t *testing.T, want ...string) (infos []any) {
 	t.Helper()
-	text := ta.log.text() // waits until everything has been said
+	text := ta.log.settled() // waits until everything has been said
 	got := ta.diary.read()
 	ta.diary.mu.Lock()
 	infos = ta.diary.infos
@@ -56,34 +58,32 @@ func (ta *tale) told(t *testing.T, want ...string) (infos []any) {
 		logged = append(logged, entry.Level+" "+entry.Msg)
 	}
 	for _, hook := range want {
-		expected = append(expected, taleLines[hook])
+		expected = append(expected, journalLines[hook])
 	}
 	require.Equal(t, expected, logged)
 	return infos
 }
 
 // forget has what was told so far not be compared.
-func (ta *tale) forget() {
-	ta.log.text()
+func (ta *journal) forget() {
+	ta.log.settled()
+	ta.log.Reset()
 	ta.diary.read()
-	ta.log.mu.Lock()
-	ta.log.b.Reset()
-	ta.log.mu.Unlock()
 	ta.diary.mu.Lock()
 	ta.diary.infos = nil
 	ta.diary.mu.Unlock()
 }
 
-// taleCalls returns the numbers of the calls that were told of.
-func taleCalls(t *testing.T, infos []any) (calls []uint64) {
+// callsOf returns the numbers of the calls that were told of.
+func callsOf(t *testing.T, infos []any) (calls []uint64) {
 	t.Helper()
 	for _, i := range infos {
-		calls = append(calls, taleInfo(t, i).Call)
+		calls = append(calls, lockInfoOf(t, i).Call)
 	}
 	return calls
 }
 
-func taleInfo(t *testing.T, info any) zklock.LockInfo {
+func lockInfoOf(t *testing.T, info any) zklock.LockInfo {
 	t.Helper()
 	switch i := info.(type) {
 	case zklock.LockInfo:
@@ -107,17 +107,17 @@ func taleInfo(t *testing.T, info any) zklock.LockInfo {
 	return zklock.LockInfo{}
 }
 
-// taleKind is one kind of lock, asked for in the simplest way.
-type taleKind struct {
+// journalKind is one kind of lock, asked for in the simplest way.
+type journalKind struct {
 	name  string
 	kind  zklock.Kind
 	lock  func(ctx context.Context, c *zklock.Client) (*zklock.Hold, error)
 	other func(c *zklock.Client) func(context.Context) (*zklock.Hold, error) // that keeps lock waiting
 }
 
-func taleKinds() []taleKind {
+func journalKinds() []journalKind {
 	mutex := func(c *zklock.Client) func(context.Context) (*zklock.Hold, error) { return c.Mutex("/l").Lock }
-	return []taleKind{
+	return []journalKind{
 		{"mutex", "mutex", func(ctx context.Context, c *zklock.Client) (*zklock.Hold, error) { return c.Mutex("/l").Lock(ctx) }, mutex},
 		{"mutex with local handoff", "mutex", func(ctx context.Context, c *zklock.Client) (*zklock.Hold, error) {
 			return c.Mutex("/l", zklock.WithLocalHandoff(3)).Lock(ctx)
@@ -145,19 +145,19 @@ func taleKinds() []taleKind {
 }
 
 func TestEveryKindOfLockTellsTheSameTale(t *testing.T) {
-	for _, k := range taleKinds() {
+	for _, k := range journalKinds() {
 		t.Run(k.name, func(t *testing.T) {
-			apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-				ta, c := taleDial(t, srv)
-				other := apiDial(t, srv)
+			locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+				ta, c := dialWithJournal(t, srv)
+				other := locktest.Dial(t, srv)
 				type key struct{}
 				ctx, cancel := context.WithCancel(context.WithValue(context.Background(), key{}, "the request's"))
 				checkAll := func(infos []any) {
 					t.Helper()
-					calls := taleCalls(t, infos)
+					calls := callsOf(t, infos)
 					for i, info := range infos {
 						require.Equal(t, calls[0], calls[i])
-						lock := taleInfo(t, info)
+						lock := lockInfoOf(t, info)
 						require.Equal(t, k.kind, lock.Kind)
 						require.Equal(t, map[zklock.Kind]int{zklock.KindSemaphore: 2}[k.kind], lock.Permits)
 						require.Equal(t, "the request's", lock.Context.Value(key{}))
@@ -175,7 +175,7 @@ func TestEveryKindOfLockTellsTheSameTale(t *testing.T) {
 				require.Equal(t, 10*time.Minute, released[0].(zklock.ReleasedInfo).Held)
 
 				// Behind another, in vain.
-				theirs, err := k.other(other)(apiWithin(t, apiSoon))
+				theirs, err := k.other(other)(locktest.Soon(t))
 				require.NoError(t, err)
 				short, done := context.WithTimeout(ctx, 2*time.Second)
 				_, err = k.lock(short, c)
@@ -198,7 +198,7 @@ func TestEveryKindOfLockTellsTheSameTale(t *testing.T) {
 				}()
 				time.Sleep(2 * time.Second)
 				infos = ta.told(t, "asked", "queued 1", "queued 1")
-				require.NoError(t, theirs.Unlock(apiWithin(t, apiSoon)))
+				require.NoError(t, theirs.Unlock(locktest.Soon(t)))
 				h, held := <-got
 				require.True(t, held)
 				infos = append(infos, ta.told(t, "acquired")...)
@@ -215,11 +215,11 @@ func TestEveryKindOfLockTellsTheSameTale(t *testing.T) {
 }
 
 func TestReentrantCallsAreAskedForAndJoinTheHoldThatIsReleasedOnce(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		ta, c := taleDial(t, srv)
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		ta, c := dialWithJournal(t, srv)
 		m := c.Mutex("/l", zklock.WithReentrancy())
-		outer := apiLock(t, m)
-		first := taleCalls(t, ta.told(t, "asked", "acquired"))[0]
+		outer := locktest.Lock(t, m)
+		first := callsOf(t, ta.told(t, "asked", "acquired"))[0]
 		inner, err := m.Lock(outer.Context())
 		require.NoError(t, err)
 		infos := ta.diaryOf("asked", "acquired")
@@ -229,16 +229,16 @@ func TestReentrantCallsAreAskedForAndJoinTheHoldThatIsReleasedOnce(t *testing.T)
 		require.Equal(t, first, joined.Joined)
 		require.Equal(t, outer.Token(), joined.Token)
 		require.Equal(t, outer.Node(), joined.Node)
-		require.Contains(t, ta.log.text(), `"msg":"lock acquired again"`)
+		require.Contains(t, ta.log.settled(), `"msg":"lock acquired again"`)
 		ta.forget()
-		apiUnlock(t, inner)
+		locktest.Unlock(t, inner)
 		require.Empty(t, ta.diary.read(), "still held")
-		apiUnlock(t, outer)
+		locktest.Unlock(t, outer)
 		require.Equal(t, first, ta.told(t, "released")[0].(zklock.ReleasedInfo).Call)
 
 		// Without the option it fails, and that is told.
 		plain := c.Mutex("/l")
-		h := apiLock(t, plain)
+		h := locktest.Lock(t, plain)
 		ta.forget()
 		_, err = plain.Lock(h.Context())
 		require.ErrorIs(t, err, zklock.ErrDeadlock)
@@ -248,14 +248,14 @@ func TestReentrantCallsAreAskedForAndJoinTheHoldThatIsReleasedOnce(t *testing.T)
 }
 
 func TestADowngradeIsTold(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		ta, c := taleDial(t, srv)
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		ta, c := dialWithJournal(t, srv)
 		m := c.RWMutex("/l", zklock.WithReentrancy())
-		h, err := m.Lock(apiWithin(t, apiSoon))
+		h, err := m.Lock(locktest.Soon(t))
 		require.NoError(t, err)
-		calls := taleCalls(t, ta.told(t, "asked", "acquired"))
+		calls := callsOf(t, ta.told(t, "asked", "acquired"))
 		time.Sleep(time.Minute)
-		r, err := m.Downgrade(apiWithin(t, apiSoon), h)
+		r, err := m.Downgrade(locktest.Soon(t), h)
 		require.NoError(t, err)
 		infos := ta.told(t, "downgraded")
 		down := infos[0].(zklock.DowngradedInfo)
@@ -265,42 +265,42 @@ func TestADowngradeIsTold(t *testing.T) {
 		require.Equal(t, r.Token(), down.Token)
 		require.Equal(t, time.Minute, down.Held)
 		time.Sleep(time.Minute)
-		require.NoError(t, r.Unlock(apiWithin(t, apiSoon)))
+		require.NoError(t, r.Unlock(locktest.Soon(t)))
 		released := ta.told(t, "released")[0].(zklock.ReleasedInfo)
 		require.Equal(t, down.LockInfo, released.LockInfo)
 		require.Equal(t, 2*time.Minute, released.Held)
 
 		// By releasing the write lock before a read lock that was taken under it.
-		h, err = m.Lock(apiWithin(t, apiSoon))
+		h, err = m.Lock(locktest.Soon(t))
 		require.NoError(t, err)
 		r, err = m.RLock(h.Context())
 		require.NoError(t, err)
 		ta.forget()
-		require.NoError(t, h.Unlock(apiWithin(t, apiSoon)))
+		require.NoError(t, h.Unlock(locktest.Soon(t)))
 		ta.told(t, "downgraded")
-		require.NoError(t, r.Unlock(apiWithin(t, apiSoon)))
+		require.NoError(t, r.Unlock(locktest.Soon(t)))
 		require.Equal(t, zklock.KindRead, ta.told(t, "released")[0].(zklock.ReleasedInfo).Kind)
 	})
 }
 
 func TestMaxHoldIsToldAsALoss(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		ta, c := taleDial(t, srv)
-		h := apiLock(t, c.Mutex("/l", zklock.WithMaxHold(time.Minute)))
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		ta, c := dialWithJournal(t, srv)
+		h := locktest.Lock(t, c.Mutex("/l", zklock.WithMaxHold(time.Minute)))
 		ta.told(t, "asked", "acquired")
-		require.ErrorIs(t, apiEnd(h), zklock.ErrMaxHold)
+		require.ErrorIs(t, locktest.End(h), zklock.ErrMaxHold)
 		lost := ta.told(t, "lost")[0].(zklock.LostInfo)
 		require.Equal(t, time.Minute, lost.Held)
 		require.ErrorIs(t, lost.Cause, zklock.ErrMaxHold)
-		require.ErrorIs(t, h.Unlock(apiWithin(t, apiSoon)), zklock.ErrLost)
+		require.ErrorIs(t, h.Unlock(locktest.Soon(t)), zklock.ErrLost)
 		require.Empty(t, ta.diary.read())
 	})
 }
 
 func TestDoubtAndTheEndOfTheSessionAreTold(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		ta, c := taleDial(t, srv)
-		h := apiLock(t, c.Mutex("/l"))
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		ta, c := dialWithJournal(t, srv)
+		h := locktest.Lock(t, c.Mutex("/l"))
 		ta.told(t, "asked", "acquired")
 		srv.DropConnections()
 		time.Sleep(5 * time.Second)
@@ -309,7 +309,7 @@ func TestDoubtAndTheEndOfTheSessionAreTold(t *testing.T) {
 		require.Error(t, infos[0].(zklock.SessionInfo).Err)
 		require.NoError(t, h.Err())
 		srv.Leader().Down()
-		require.ErrorIs(t, apiEnd(h), zklock.ErrLeaseOver)
+		require.ErrorIs(t, locktest.End(h), zklock.ErrLeaseOver)
 		infos = ta.diaryOf("session disconnected", "session over", "lost")
 		require.Len(t, infos, 3)
 		srv.Leader().Up()
@@ -320,7 +320,7 @@ func TestDoubtAndTheEndOfTheSessionAreTold(t *testing.T) {
 
 // diaryOf returns what was told, if it was that, in whichever order: a session and a lock tell from goroutines of their
 // own.
-func (ta *tale) diaryOf(want ...string) []any {
+func (ta *journal) diaryOf(want ...string) []any {
 	got := ta.diary.read()
 	ta.diary.mu.Lock()
 	defer ta.diary.mu.Unlock()
@@ -342,14 +342,14 @@ func (ta *tale) diaryOf(want ...string) []any {
 }
 
 func TestJoinedHooksAreAllTold(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		var first, second apiDiary
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		var first, second diary
 		var asked []uint64
-		c := apiDial(t, srv, zklock.WithHooks(zklock.JoinHooks(first.hooks(), zklock.Hooks{},
+		c := locktest.Dial(t, srv, zklock.WithHooks(zklock.JoinHooks(first.hooks(), zklock.Hooks{},
 			zklock.Hooks{Asked: func(i zklock.LockInfo) { asked = append(asked, i.Call) }}, second.hooks())))
 		require.Equal(t, []string{"session connected"}, first.read())
 		require.Equal(t, []string{"session connected"}, second.read())
-		apiUnlock(t, apiLock(t, c.Mutex("/l")))
+		locktest.Unlock(t, locktest.Lock(t, c.Mutex("/l")))
 		want := []string{"asked", "acquired", "released"}
 		require.Equal(t, want, first.read())
 		require.Equal(t, want, second.read())

@@ -1,7 +1,6 @@
 package zklock_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/recipe"
@@ -20,21 +21,21 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// apiDiary writes down what the hooks are told.
-type apiDiary struct {
+// diary writes down what the hooks are told.
+type diary struct {
 	mu    sync.Mutex
 	lines []string
 	infos []any
 }
 
-func (d *apiDiary) write(name string, info any) {
+func (d *diary) write(name string, info any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.lines = append(d.lines, name)
 	d.infos = append(d.infos, info)
 }
 
-func (d *apiDiary) read() []string {
+func (d *diary) read() []string {
 	synctest.Wait()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -43,7 +44,7 @@ func (d *apiDiary) read() []string {
 	return lines
 }
 
-func apiLast[T any](d *apiDiary) (info T) {
+func lastInfo[T any](d *diary) (info T) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, i := range d.infos {
@@ -54,7 +55,7 @@ func apiLast[T any](d *apiDiary) (info T) {
 	return info
 }
 
-func (d *apiDiary) hooks() zklock.Hooks {
+func (d *diary) hooks() zklock.Hooks {
 	return zklock.Hooks{
 		Session:    func(i zklock.SessionInfo) { d.write("session "+i.State.String(), i) },
 		Asked:      func(i zklock.LockInfo) { d.write("asked", i) },
@@ -69,65 +70,65 @@ func (d *apiDiary) hooks() zklock.Hooks {
 }
 
 func TestHooksAreToldWhatHappensInOrder(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		var d apiDiary
-		c, other := apiDial(t, srv, zklock.WithHooks(d.hooks())), apiDial(t, srv)
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		var d diary
+		c, other := locktest.Dial(t, srv, zklock.WithHooks(d.hooks())), locktest.Dial(t, srv)
 		require.Equal(t, []string{"session connected"}, d.read())
-		s, err := c.Session(apiWithin(t, apiSoon))
+		s, err := c.Session(locktest.Soon(t))
 		require.NoError(t, err)
-		require.Equal(t, zklock.SessionInfo{State: session.Connected, ID: s.ID(), Addr: srv.Addr(), Timeout: s.Timeout()}, apiLast[zklock.SessionInfo](&d))
+		require.Equal(t, zklock.SessionInfo{State: session.Connected, ID: s.ID(), Addr: srv.Addr(), Timeout: s.Timeout()}, lastInfo[zklock.SessionInfo](&d))
 
 		m := c.Mutex("/l", zklock.WithOwner("me"))
 		info := zklock.LockInfo{Path: "/l", Kind: "mutex", Owner: "me"}
-		h := apiLock(t, m)
+		h := locktest.Lock(t, m)
 		require.Equal(t, []string{"asked", "acquired"}, d.read())
-		asked := apiLast[zklock.LockInfo](&d)
+		asked := lastInfo[zklock.LockInfo](&d)
 		require.Positive(t, asked.Call)
 		info.Call, info.Context = asked.Call, asked.Context
 		require.Equal(t, info, asked)
-		require.Equal(t, zklock.AcquiredInfo{LockInfo: info, Token: h.Token(), Node: h.Node()}, apiLast[zklock.AcquiredInfo](&d))
+		require.Equal(t, zklock.AcquiredInfo{LockInfo: info, Token: h.Token(), Node: h.Node()}, lastInfo[zklock.AcquiredInfo](&d))
 		time.Sleep(time.Minute)
-		apiUnlock(t, h)
+		locktest.Unlock(t, h)
 		require.Equal(t, []string{"released"}, d.read())
-		require.Equal(t, zklock.ReleasedInfo{LockInfo: info, Token: h.Token(), Held: time.Minute}, apiLast[zklock.ReleasedInfo](&d))
+		require.Equal(t, zklock.ReleasedInfo{LockInfo: info, Token: h.Token(), Held: time.Minute}, lastInfo[zklock.ReleasedInfo](&d))
 
-		theirs := apiLock(t, other.Mutex("/l", zklock.WithOwner("they")))
-		_, err = m.TryLock(apiWithin(t, apiSoon))
+		theirs := locktest.Lock(t, other.Mutex("/l", zklock.WithOwner("they")))
+		_, err = m.TryLock(locktest.Soon(t))
 		require.ErrorIs(t, err, zklock.ErrBusy)
 		require.Equal(t, []string{"asked", "failed"}, d.read())
-		require.True(t, apiLast[zklock.FailedInfo](&d).Try)
-		require.Equal(t, err, apiLast[zklock.FailedInfo](&d).Err)
+		require.True(t, lastInfo[zklock.FailedInfo](&d).Try)
+		require.Equal(t, err, lastInfo[zklock.FailedInfo](&d).Err)
 
-		_, err = m.Lock(apiWithin(t, 3*time.Second))
+		_, err = m.Lock(locktest.Within(t, 3*time.Second))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, []string{"asked", "queued 1", "queued 1", "failed"}, d.read(), "the second time with the holder's name")
-		require.Equal(t, theirs.Node(), apiLast[zklock.QueuedInfo](&d).Holder)
-		require.True(t, strings.HasPrefix(apiLast[zklock.QueuedInfo](&d).Who, "they ("))
-		require.Equal(t, 3*time.Second, apiLast[zklock.FailedInfo](&d).Waited)
-		apiUnlock(t, theirs)
+		require.Equal(t, theirs.Node(), lastInfo[zklock.QueuedInfo](&d).Holder)
+		require.True(t, strings.HasPrefix(lastInfo[zklock.QueuedInfo](&d).Who, "they ("))
+		require.Equal(t, 3*time.Second, lastInfo[zklock.FailedInfo](&d).Waited)
+		locktest.Unlock(t, theirs)
 
-		h = apiLock(t, m)
+		h = locktest.Lock(t, m)
 		time.Sleep(time.Second)
 		require.NoError(t, srv.Delete(h.Node()))
 		require.Equal(t, []string{"asked", "acquired", "lost"}, d.read())
-		asked = apiLast[zklock.LockInfo](&d)
+		asked = lastInfo[zklock.LockInfo](&d)
 		require.Greater(t, asked.Call, info.Call)
 		info.Call, info.Context = asked.Call, asked.Context
-		require.Equal(t, zklock.LostInfo{LockInfo: info, Token: h.Token(), Held: time.Second, Cause: zklock.ErrNodeDeleted}, apiLast[zklock.LostInfo](&d))
-		require.ErrorIs(t, h.Unlock(apiWithin(t, apiSoon)), zklock.ErrLost)
+		require.Equal(t, zklock.LostInfo{LockInfo: info, Token: h.Token(), Held: time.Second, Cause: zklock.ErrNodeDeleted}, lastInfo[zklock.LostInfo](&d))
+		require.ErrorIs(t, h.Unlock(locktest.Soon(t)), zklock.ErrLost)
 		require.Empty(t, d.read(), "a lost lock is not released")
 	})
 }
 
 func TestHooksAreToldOfTheEndOfASessionAndOfWhatIsMadeAgain(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		var d apiDiary
-		holder, c := apiDial(t, srv), apiDial(t, srv, zklock.WithHooks(d.hooks()))
-		theirs := apiLock(t, holder.Mutex("/l"))
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		var d diary
+		holder, c := locktest.Dial(t, srv), locktest.Dial(t, srv, zklock.WithHooks(d.hooks()))
+		theirs := locktest.Lock(t, holder.Mutex("/l"))
 		got := make(chan *zklock.Hold, 1)
-		go func() { got <- apiLock(t, c.Mutex("/l")) }()
+		go func() { got <- locktest.Lock(t, c.Mutex("/l")) }()
 		time.Sleep(5 * time.Second)
-		s, err := c.Session(apiWithin(t, apiSoon))
+		s, err := c.Session(locktest.Soon(t))
 		require.NoError(t, err)
 		d.read()
 		require.NoError(t, srv.Expire(s.ID()))
@@ -138,20 +139,20 @@ func TestHooksAreToldOfTheEndOfASessionAndOfWhatIsMadeAgain(t *testing.T) {
 			require.Contains(t, events, want)
 		}
 		// The server may tell of the waiter's own znode before it hangs up: either word is a reason to queue again.
-		again := apiLast[zklock.RetriedInfo](&d).Err
+		again := lastInfo[zklock.RetriedInfo](&d).Err
 		require.True(t, errors.Is(again, zklock.ErrSessionExpired) || errors.Is(again, recipe.ErrGone), "%v", again)
-		apiUnlock(t, theirs)
+		locktest.Unlock(t, theirs)
 		h := <-got
 		require.Equal(t, []string{"acquired"}, d.read())
 		require.NoError(t, c.Close())
 		require.Subset(t, []string{"lost", "session over"}, d.read(), "in whichever order")
-		require.ErrorIs(t, apiLast[zklock.LostInfo](&d).Cause, zklock.ErrClosed)
+		require.ErrorIs(t, lastInfo[zklock.LostInfo](&d).Cause, zklock.ErrClosed)
 		require.ErrorIs(t, h.Err(), zklock.ErrClosed)
 	})
 }
 
 func TestHooksMayUseTheLibrary(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		var c *zklock.Client
 		seen := make(chan error, 20)
 		ask := func(path string) {
@@ -161,7 +162,7 @@ func TestHooksMayUseTheLibrary(t *testing.T) {
 			}
 			seen <- err
 		}
-		c = apiDial(t, srv, zklock.WithHooks(zklock.Hooks{
+		c = locktest.Dial(t, srv, zklock.WithHooks(zklock.Hooks{
 			Acquired: func(i zklock.AcquiredInfo) {
 				if i.Path == "/l" {
 					ask("1")
@@ -174,10 +175,10 @@ func TestHooksMayUseTheLibrary(t *testing.T) {
 			},
 			Lost: func(i zklock.LostInfo) { ask("3") },
 		}))
-		apiUnlock(t, apiLock(t, c.Mutex("/l")))
+		locktest.Unlock(t, locktest.Lock(t, c.Mutex("/l")))
 		require.NoError(t, <-seen)
 		require.NoError(t, <-seen)
-		h := apiLock(t, c.Mutex("/l"))
+		h := locktest.Lock(t, c.Mutex("/l"))
 		require.NoError(t, <-seen)
 		time.Sleep(time.Second)
 		require.NoError(t, srv.Delete(h.Node()))
@@ -185,45 +186,26 @@ func TestHooksMayUseTheLibrary(t *testing.T) {
 	})
 }
 
-// apiLog is a buffer for a logger.
-type apiLog struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *apiLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *apiLog) text() string {
-	synctest.Wait()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 func TestTheLoggerIsToldOfSessionsAndLosses(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		var l apiLog
-		c := apiDial(t, srv, zklock.WithAuth("digest", []byte("user:hidden")),
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		var l logText
+		c := locktest.Dial(t, srv, zklock.WithAuth("digest", []byte("user:hidden")),
 			zklock.WithLogger(slog.New(slog.NewTextHandler(&l, &slog.HandlerOptions{Level: slog.LevelDebug}))))
-		h := apiLock(t, c.Mutex("/l"))
-		require.Contains(t, l.text(), "session connected")
-		require.NotContains(t, l.text(), "lock lost")
+		h := locktest.Lock(t, c.Mutex("/l"))
+		require.Contains(t, l.settled(), "session connected")
+		require.NotContains(t, l.settled(), "lock lost")
 		time.Sleep(time.Second)
 		require.NoError(t, srv.Delete(h.Node()))
-		require.Contains(t, l.text(), "lock lost")
-		require.Contains(t, l.text(), "path=/l")
-		s, err := c.Session(apiWithin(t, apiSoon))
+		require.Contains(t, l.settled(), "lock lost")
+		require.Contains(t, l.settled(), "path=/l")
+		s, err := c.Session(locktest.Soon(t))
 		require.NoError(t, err)
 		require.NoError(t, srv.Expire(s.ID()))
 		srv.DropConnections()
 		<-s.Done()
-		require.Contains(t, l.text(), "session over")
+		require.Contains(t, l.settled(), "session over")
 		require.NoError(t, c.Close())
-		require.NotContains(t, l.text(), "hidden", "credentials are nobody's business")
+		require.NotContains(t, l.settled(), "hidden", "credentials are nobody's business")
 	})
 }
 

@@ -5,14 +5,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
 )
 
-// apiMutexCalls are all calls of a Mutex.
-var apiMutexCalls = map[string]func(ctx context.Context, m *zklock.Mutex) error{
+// mutexCalls are all calls of a Mutex.
+var mutexCalls = map[string]func(ctx context.Context, m *zklock.Mutex) error{
 	"Lock":    func(ctx context.Context, m *zklock.Mutex) error { _, err := m.Lock(ctx); return err },
 	"TryLock": func(ctx context.Context, m *zklock.Mutex) error { _, err := m.TryLock(ctx); return err },
 	"Do": func(ctx context.Context, m *zklock.Mutex) error {
@@ -20,7 +22,7 @@ var apiMutexCalls = map[string]func(ctx context.Context, m *zklock.Mutex) error{
 	},
 }
 
-var apiBadPaths = map[string]string{ // and the rule that each breaks
+var badPaths = map[string]string{ // and the rule that each breaks
 	"":                              "is empty",
 	"/":                             "is the root",
 	"locks/a":                       "does not begin with a slash",
@@ -39,11 +41,11 @@ var apiBadPaths = map[string]string{ // and the rule that each breaks
 	"/" + strings.Repeat("x", 4090): "no room for a contender's name",
 }
 
-// apiUntouched runs a test that must not send a request.
-func apiUntouched(t *testing.T, fn func(t *testing.T, c *zklock.Client)) {
+// untouched runs a test that must not send a request.
+func untouched(t *testing.T, fn func(t *testing.T, c *zklock.Client)) {
 	t.Helper()
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := apiDial(t, srv)
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
 		fn(t, c)
 		made := srv.Requests()
 		delete(made, zktest.OpConnect)
@@ -53,10 +55,10 @@ func apiUntouched(t *testing.T, fn func(t *testing.T, c *zklock.Client)) {
 }
 
 func TestABadPathIsRefusedByEveryCallBeforeAnyRequest(t *testing.T) {
-	apiUntouched(t, func(t *testing.T, c *zklock.Client) {
-		for path, rule := range apiBadPaths {
+	untouched(t, func(t *testing.T, c *zklock.Client) {
+		for path, rule := range badPaths {
 			m := c.Mutex(path)
-			for name, call := range apiMutexCalls {
+			for name, call := range mutexCalls {
 				for range 2 { // every call, not the first only
 					err := call(context.Background(), m)
 					require.ErrorIs(t, err, zklock.ErrPath, "%s %.40q", name, path)
@@ -65,16 +67,16 @@ func TestABadPathIsRefusedByEveryCallBeforeAnyRequest(t *testing.T) {
 				}
 			}
 		}
-		err := apiMutexCalls["Lock"](context.Background(), c.Mutex("/locks/../a"))
+		err := mutexCalls["Lock"](context.Background(), c.Mutex("/locks/../a"))
 		require.ErrorContains(t, err, `"/locks/../a"`, "the message names the path")
 	})
 }
 
 func TestABadLockOptionIsRefusedByEveryCallBeforeAnyRequest(t *testing.T) {
-	apiUntouched(t, func(t *testing.T, c *zklock.Client) {
-		for name, bad := range apiBadLockOptions {
+	untouched(t, func(t *testing.T, c *zklock.Client) {
+		for name, bad := range badLockOptions {
 			m := c.Mutex("/l", zklock.WithOwner("me"), bad.opt)
-			for call, do := range apiMutexCalls {
+			for call, do := range mutexCalls {
 				err := do(context.Background(), m)
 				require.ErrorIs(t, err, zklock.ErrOption, "%s: %s", name, call)
 				require.ErrorContains(t, err, bad.says, "%s: %s", name, call)
@@ -84,10 +86,10 @@ func TestABadLockOptionIsRefusedByEveryCallBeforeAnyRequest(t *testing.T) {
 }
 
 func TestAPathAndItsContextAreCheckedInThatOrder(t *testing.T) {
-	apiUntouched(t, func(t *testing.T, c *zklock.Client) {
+	untouched(t, func(t *testing.T, c *zklock.Client) {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		for name, call := range apiMutexCalls {
+		for name, call := range mutexCalls {
 			require.ErrorIs(t, call(ctx, c.Mutex("bad")), zklock.ErrPath, name)
 			require.ErrorIs(t, call(ctx, c.Mutex("/good")), context.Canceled, name)
 		}
@@ -95,11 +97,11 @@ func TestAPathAndItsContextAreCheckedInThatOrder(t *testing.T) {
 }
 
 func TestTheLongestPathThatIsTakenWorks(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := apiDial(t, srv)
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
 		longest := 0
 		for n := 3900; n <= 4096; n++ {
-			if _, err := c.Mutex("/" + strings.Repeat("x", n-1)).TryLock(apiWithin(t, apiSoon)); err == nil {
+			if _, err := c.Mutex("/" + strings.Repeat("x", n-1)).TryLock(locktest.Soon(t)); err == nil {
 				longest = n
 			} else {
 				require.ErrorIs(t, err, zklock.ErrPath)

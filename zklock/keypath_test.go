@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/recipe"
@@ -84,8 +86,8 @@ func FuzzKeyPath(f *testing.F) {
 
 // Every kind of lock accepts what KeyPath makes, and refuses what it makes of the empty key.
 func TestEveryKindOfLockTakesAKeyPath(t *testing.T) {
-	simTest(t, func(s *sim) {
-		c, ctx := s.client(), s.Context()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c, ctx := s.Client(), s.Context()
 		for _, key := range []string{"..", "a/b", "\x00\xff", "zookeeper", "x-lock-0000000001", strings.Repeat("ü", 9999), ""} {
 			for _, root := range []string{"/", "/locks"} {
 				p := zklock.KeyPath(root, key)
@@ -111,10 +113,10 @@ func TestEveryKindOfLockTakesAKeyPath(t *testing.T) {
 					}
 					h, err := lock(ctx)
 					require.NoError(s, err, "%s at %s", kind, p)
-					s.unlock(h)
+					s.Unlock(h)
 				}
 			}
 		}
-		require.NoError(s, s.lock(c.Mutex("/locks")).Unlock(ctx), "none of its children stands in the root's own line")
+		require.NoError(s, s.Lock(c.Mutex("/locks")).Unlock(ctx), "none of its children stands in the root's own line")
 	})
 }

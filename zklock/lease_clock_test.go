@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/ensemble"
@@ -19,10 +21,10 @@ import (
 // its own clock when to stop: its context has ended when another client's Lock returns. In each trial a client of its
 // own holds a lock of its own, and another client is next in line.
 
-const leaseTrials = 20
+const trialsAtOnce = 20
 
-// leaseTrial is one of them.
-type leaseTrial struct {
+// trial is one of them.
+type trial struct {
 	holder *zklock.Client
 	hold   *zklock.Hold
 
@@ -36,9 +38,9 @@ type leaseTrial struct {
 	ended time.Time  // when the holder's context ended
 }
 
-// leaseScene is a kind of fault.
-type leaseScene struct {
-	site *site
+// scene is a kind of fault.
+type scene struct {
+	site *locktest.Site
 	// holder is the connect string of the ith holder, next that of the others.
 	holder func(i int) string
 	next   string
@@ -49,20 +51,20 @@ type leaseScene struct {
 
 // run plays so many trials at once. It returns those in which the fault met a holder: on a machine that stood still
 // for longer than a lease, some may have lost their locks before.
-func (sc leaseScene) run(t *testing.T, trials int) []*leaseTrial {
+func (sc scene) run(t *testing.T, trials int) []*trial {
 	t.Helper()
 	s := sc.site
 	dir := s.Path(t)
-	ctx, cancel := context.WithTimeout(context.Background(), siteBound)
+	ctx, cancel := context.WithTimeout(context.Background(), locktest.Bound)
 	defer cancel()
 	others := []*zklock.Client{s.ClientAt(t, sc.next), s.ClientAt(t, sc.next)}
-	all := make([]*leaseTrial, trials)
+	all := make([]*trial, trials)
 	var setUp sync.WaitGroup
 	for i := range all {
-		all[i] = &leaseTrial{}
+		all[i] = &trial{}
 		setUp.Go(func() {
 			// Heartbeats of one session and the next must not beat together: the fault has to meet them at all phases.
-			sitePass(rand.N(s.ShortTimeout() / 5))
+			locktest.Pass(rand.N(s.ShortTimeout() / 5))
 			tr := all[i]
 			var err error
 			if tr.holder, err = s.Dial(t, sc.holder(i), zklock.WithSessionTimeout(s.ShortTimeout())); err == nil {
@@ -97,15 +99,15 @@ func (sc leaseScene) run(t *testing.T, trials int) []*leaseTrial {
 	}
 	for i, tr := range all {
 		path := fmt.Sprint(dir, "/", i)
-		ensemble.Until(t, siteBound, "a contender behind the holder of "+path, func() error {
-			if n := len(siteQueue(t, others[0], path)); n < 2 && tr.hold.Err() == nil {
+		ensemble.Until(t, locktest.Bound, "a contender behind the holder of "+path, func() error {
+			if n := len(locktest.Children(t, others[0], path)); n < 2 && tr.hold.Err() == nil {
 				return fmt.Errorf("there are %d contenders", n)
 			}
 			return nil
 		})
 	}
 
-	strike := func(tr *leaseTrial) {
+	strike := func(tr *trial) {
 		tr.mu.Lock()
 		defer tr.mu.Unlock()
 		if tr.hold.Err() == nil {
@@ -115,7 +117,7 @@ func (sc leaseScene) run(t *testing.T, trials int) []*leaseTrial {
 	if sc.each != nil {
 		for i, tr := range all {
 			calls.Go(func() {
-				sitePass(rand.N(s.ShortTimeout() / 5)) // as above
+				locktest.Pass(rand.N(s.ShortTimeout() / 5)) // as above
 				strike(tr)
 				sc.each(i)
 			})
@@ -131,9 +133,9 @@ func (sc leaseScene) run(t *testing.T, trials int) []*leaseTrial {
 	for _, tr := range all {
 		holders = append(holders, tr.holder)
 	}
-	siteClose(t, holders...)
+	locktest.Close(t, holders...)
 
-	var met []*leaseTrial
+	var met []*trial
 	for _, tr := range all {
 		require.NoError(t, tr.err)
 		if !tr.cut.IsZero() {
@@ -143,14 +145,14 @@ func (sc leaseScene) run(t *testing.T, trials int) []*leaseTrial {
 	return met
 }
 
-// leasePlay runs trials in at least so many rounds, until enough have met their fault, and checks them.
-func leasePlay(t *testing.T, rounds int, scene func() leaseScene) {
+// play runs trials in at least so many rounds, until enough have met their fault, and checks them.
+func play(t *testing.T, rounds int, scene func() scene) {
 	t.Helper()
 	var margins, after []time.Duration
-	for round := 0; len(margins) < leaseTrials; round++ {
+	for round := 0; len(margins) < trialsAtOnce; round++ {
 		require.Less(t, round, rounds+10, "holders lose their locks before anything is done to them")
 		sc := scene()
-		for _, tr := range sc.run(t, min(leaseTrials/rounds, leaseTrials-len(margins))) {
+		for _, tr := range sc.run(t, min(trialsAtOnce/rounds, trialsAtOnce-len(margins))) {
 			require.False(t, tr.alive, "another client's Lock returned while the holder's context had not ended")
 			require.ErrorIs(t, tr.hold.Err(), zklock.ErrLost)
 			require.ErrorIs(t, tr.hold.Err(), zklock.ErrLeaseOver)
@@ -166,22 +168,22 @@ func leasePlay(t *testing.T, rounds int, scene func() leaseScene) {
 	slices.Sort(after)
 	n := len(margins)
 	t.Logf("%d trials: the holder stopped %v to %v after the fault (median %v), and %v to %v (median %v) before the next Lock returned",
-		n, siteMillis(after[0]), siteMillis(after[n-1]), siteMillis(after[n/2]),
-		siteMillis(margins[0]), siteMillis(margins[n-1]), siteMillis(margins[n/2]))
+		n, locktest.Millis(after[0]), locktest.Millis(after[n-1]), locktest.Millis(after[n/2]),
+		locktest.Millis(margins[0]), locktest.Millis(margins[n-1]), locktest.Millis(margins[n/2]))
 }
 
-// leaseRounds is how often a fault that strikes all holders at once is repeated: they share what is particular about
+// rounds is how often a fault that strikes all holders at once is repeated: they share what is particular about
 // it, such as its moment within the servers' ticks.
-func leaseRounds() int {
-	if siteLong() {
-		return leaseTrials
+func rounds() int {
+	if locktest.Long() {
+		return trialsAtOnce
 	}
 	return 2
 }
 
 // One network fault for each holder, on all its ways to the ensemble.
 func TestHolderStopsBeforeTheNextBeginsWhenItsNetworkFails(t *testing.T) {
-	s := siteOf(t, 3)
+	s := locktest.SiteOf(t, 3)
 	for name, fault := range map[string]func(*ensemble.Proxy){
 		"full cut":      (*ensemble.Proxy).Freeze,
 		"requests lost": (*ensemble.Proxy).DropRequests,
@@ -189,14 +191,14 @@ func TestHolderStopsBeforeTheNextBeginsWhenItsNetworkFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // with the other two: nothing is done to the servers
-			leasePlay(t, 1, func() leaseScene {
-				proxies := make([][]*ensemble.Proxy, leaseTrials) // whole ones in each round
+			play(t, 1, func() scene {
+				proxies := make([][]*ensemble.Proxy, trialsAtOnce) // whole ones in each round
 				for i := range proxies {
 					for _, addr := range s.Addrs {
 						proxies[i] = append(proxies[i], ensemble.NewProxy(t, addr))
 					}
 				}
-				return leaseScene{
+				return scene{
 					site:   s,
 					holder: func(i int) string { return ensemble.Join(proxies[i]...) },
 					next:   s.Connect(),
@@ -213,22 +215,22 @@ func TestHolderStopsBeforeTheNextBeginsWhenItsNetworkFails(t *testing.T) {
 
 // The holders' server goes on answering them, reads and pings, for some ticks after it has lost its leader.
 func TestHolderStopsBeforeTheNextBeginsWhenItsFollowerIsCutOff(t *testing.T) {
-	s := siteOf(t, 3)
+	s := locktest.SiteOf(t, 3)
 	s.Control(t)
-	leasePlay(t, leaseRounds(), func() leaseScene {
+	play(t, rounds(), func() scene {
 		node := (s.Leader(t) + 1) % 3
-		return leaseScene{site: s, holder: func(int) string { return s.Addrs[node] }, next: s.Others(node),
+		return scene{site: s, holder: func(int) string { return s.Addrs[node] }, next: s.Others(node),
 			fault: func() { s.Isolate(node) }}
 	})
 }
 
 // The holders know no other server than the leader, so that they can't move.
 func TestHolderStopsBeforeTheNextBeginsWhenItsLeaderIsKilled(t *testing.T) {
-	s := siteOf(t, 3)
+	s := locktest.SiteOf(t, 3)
 	s.Control(t)
-	leasePlay(t, leaseRounds(), func() leaseScene {
+	play(t, rounds(), func() scene {
 		node := s.Leader(t)
-		return leaseScene{site: s, holder: func(int) string { return s.Addrs[node] }, next: s.Others(node),
+		return scene{site: s, holder: func(int) string { return s.Addrs[node] }, next: s.Others(node),
 			fault: func() { s.Kill(t, node) }}
 	})
 }

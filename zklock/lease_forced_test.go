@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
@@ -19,65 +21,65 @@ import (
 // What is taken from a holder by force is free at once, before any lease is over; the holder hears of it within a
 // second, and of what it was.
 
-// leaseForced bounds how long the holder may take to hear. A fresh hold watches its znode only when it has lasted for
-// wireSettle, and a session that was closed is found out by a reconnection; both fit a second many times over. What
+// forcedWithin bounds how long the holder may take to hear. A fresh hold watches its znode only when it has lasted for
+// quietFor, and a session that was closed is found out by a reconnection; both fit a second many times over. What
 // the machine kept this process from running comes on top.
-const leaseForced = time.Second
+const forcedWithin = time.Second
 
 // Scenario 22, at every age of a hold: before it watches its own znode and after.
 func TestZnodeDeletedByAnAdminEndsTheHoldWithinASecond(t *testing.T) {
-	s := siteOf(t, 3)
+	s := locktest.SiteOf(t, 3)
 	dir := s.Path(t)
 	c, admin := s.Client(t), s.Client(t)
-	ses, err := admin.Session(siteContext(t))
+	ses, err := admin.Session(locktest.Soon(t))
 	require.NoError(t, err)
-	for i, age := range []time.Duration{0, 0, wireSettle / 2, 2 * wireSettle, 2 * wireSettle} {
-		stalls := siteStalls(t)
+	for i, age := range []time.Duration{0, 0, quietFor / 2, 2 * quietFor, 2 * quietFor} {
+		stalls := locktest.Stalls(t)
 		m := c.Mutex(fmt.Sprint(dir, "/", i))
-		h := siteLock(t, m)
-		sitePass(age)
-		require.NoError(t, ses.Delete(siteContext(t), h.Node(), -1))
-		took := leaseEnd(t, h, time.Now(), zklock.ErrNodeDeleted)
-		t.Logf("a hold of %v: %v after the deletion", age, siteMillis(took))
-		require.Less(t, took, leaseForced+stalls())
-		require.ErrorIs(t, h.Unlock(siteContext(t)), zklock.ErrNodeDeleted)
+		h := locktest.Lock(t, m)
+		locktest.Pass(age)
+		require.NoError(t, ses.Delete(locktest.Soon(t), h.Node(), -1))
+		took := endOf(t, h, time.Now(), zklock.ErrNodeDeleted)
+		t.Logf("a hold of %v: %v after the deletion", age, locktest.Millis(took))
+		require.Less(t, took, forcedWithin+stalls())
+		require.ErrorIs(t, h.Unlock(locktest.Soon(t)), zklock.ErrNodeDeleted)
 
-		siteUnlock(t, siteLock(t, m)) // the session goes on
+		locktest.Unlock(t, locktest.Lock(t, m)) // the session goes on
 	}
 }
 
 func TestSessionClosedByForceEndsItsHoldsWithinASecond(t *testing.T) {
-	s := siteOf(t, 3)
+	s := locktest.SiteOf(t, 3)
 	dir := s.Path(t)
 	for i := range 5 {
-		var spy leaseSpy
+		var spy spy
 		c := s.ClientAt(t, s.Connect(), zklock.WithDialer(spy.dial))
-		ses, err := c.Session(siteContext(t))
+		ses, err := c.Session(locktest.Soon(t))
 		require.NoError(t, err)
 		id, password := spy.secret()
 		require.Equal(t, ses.ID(), id)
 
-		stalls := siteStalls(t)
-		h := siteLock(t, c.Mutex(fmt.Sprint(dir, "/", i)))
+		stalls := locktest.Stalls(t)
+		h := locktest.Lock(t, c.Mutex(fmt.Sprint(dir, "/", i)))
 		// From here the ensemble has no such session any more, and anybody can have the lock.
-		require.NoError(t, leaseCloseByForce(s.Addrs[i%len(s.Addrs)], id, password))
-		took := leaseEnd(t, h, time.Now(), zklock.ErrSessionExpired)
-		t.Logf("%v after the session was closed", siteMillis(took))
-		require.Less(t, took, leaseForced+stalls())
-		require.ErrorIs(t, h.Unlock(siteContext(t)), zklock.ErrSessionExpired)
+		require.NoError(t, closeByForce(s.Addrs[i%len(s.Addrs)], id, password))
+		took := endOf(t, h, time.Now(), zklock.ErrSessionExpired)
+		t.Logf("%v after the session was closed", locktest.Millis(took))
+		require.Less(t, took, forcedWithin+stalls())
+		require.ErrorIs(t, h.Unlock(locktest.Soon(t)), zklock.ErrSessionExpired)
 
-		next := siteLock(t, c.Mutex(fmt.Sprint(dir, "/", i))) // in a session of its own
+		next := locktest.Lock(t, c.Mutex(fmt.Sprint(dir, "/", i))) // in a session of its own
 		require.Greater(t, next.Token(), h.Token())
-		siteUnlock(t, next)
+		locktest.Unlock(t, next)
 	}
 }
 
-// leaseEnd waits for the end of a hold and returns how long it took.
-func leaseEnd(t *testing.T, h *zklock.Hold, from time.Time, cause error) time.Duration {
+// endOf waits for the end of a hold and returns how long it took.
+func endOf(t *testing.T, h *zklock.Hold, from time.Time, cause error) time.Duration {
 	t.Helper()
 	select {
 	case <-h.Context().Done():
-	case <-siteContext(t).Done():
+	case <-locktest.Soon(t).Done():
 		t.Fatal("the hold's context did not end")
 	}
 	took := time.Since(from)
@@ -87,34 +89,34 @@ func leaseEnd(t *testing.T, h *zklock.Hold, from time.Time, cause error) time.Du
 	return took
 }
 
-// leaseSpy reads a session's id and password off the wire.
-type leaseSpy struct {
+// spy reads a session's id and password off the wire.
+type spy struct {
 	mu    sync.Mutex // guards what follows
 	first []byte     // what the server sent first
 }
 
-func (y *leaseSpy) dial(network, addr string, timeout time.Duration) (net.Conn, error) {
+func (y *spy) dial(network, addr string, timeout time.Duration) (net.Conn, error) {
 	c, err := net.DialTimeout(network, addr, timeout)
 	if err != nil {
 		return nil, err
 	}
-	return leaseSpied{c, y}, nil
+	return spied{c, y}, nil
 }
 
 // secret: length 4, protocol version 4, timeout 4, session id 8, password with a length of 4 in front.
-func (y *leaseSpy) secret() (id int64, password []byte) {
+func (y *spy) secret() (id int64, password []byte) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	b := y.first
 	return int64(binary.BigEndian.Uint64(b[12:])), b[24 : 24+binary.BigEndian.Uint32(b[20:])]
 }
 
-type leaseSpied struct {
+type spied struct {
 	net.Conn
-	spy *leaseSpy
+	spy *spy
 }
 
-func (c leaseSpied) Read(b []byte) (int, error) {
+func (c spied) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	c.spy.mu.Lock()
 	defer c.spy.mu.Unlock()
@@ -124,13 +126,13 @@ func (c leaseSpied) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// leaseCloseByForce takes a session over with its password and closes it, as anybody can who has read the password off
+// closeByForce takes a session over with its password and closes it, as anybody can who has read the password off
 // the wire. Nil: the ensemble has closed it. A server may end the connection before the reply to the close is out, or
 // give the session back to the client that is robbed before it has read the close; so it asks again until there is no
 // such session.
-func leaseCloseByForce(addr string, id int64, password []byte) error {
-	for end := time.Now().Add(siteBound); ; {
-		over, err := leaseTakeAndClose(addr, id, password)
+func closeByForce(addr string, id int64, password []byte) error {
+	for end := time.Now().Add(locktest.Bound); ; {
+		over, err := takeAndClose(addr, id, password)
 		if over {
 			return nil
 		}
@@ -140,42 +142,42 @@ func leaseCloseByForce(addr string, id int64, password []byte) error {
 	}
 }
 
-// leaseTakeAndClose tries it once. over: the close was answered, or the server knows no such session.
-func leaseTakeAndClose(addr string, id int64, password []byte) (over bool, err error) {
-	c, err := net.DialTimeout("tcp", addr, siteBound)
+// takeAndClose tries it once. over: the close was answered, or the server knows no such session.
+func takeAndClose(addr string, id int64, password []byte) (over bool, err error) {
+	c, err := net.DialTimeout("tcp", addr, locktest.Bound)
 	if err != nil {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	if err := c.SetDeadline(time.Now().Add(siteBound)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(locktest.Bound)); err != nil {
 		return false, err
 	}
 	hello := binary.BigEndian.AppendUint32(nil, 0)               // protocol version
 	hello = binary.BigEndian.AppendUint64(hello, 0)              // last zxid seen
 	hello = binary.BigEndian.AppendUint32(hello, 10_000)         // timeout, ms
 	hello = binary.BigEndian.AppendUint64(hello, uint64(id))     //
-	hello = leaseBuffer(hello, password)                         //
+	hello = appendBuffer(hello, password)                        //
 	bye := binary.BigEndian.AppendUint32(nil, 1)                 // xid
 	bye = binary.BigEndian.AppendUint32(bye, uint32(0xfffffff5)) // closeSession, −11
 	// Both at once: the client that is robbed comes back, and must not get in between.
-	if _, err := c.Write(append(leaseBuffer(nil, hello), leaseBuffer(nil, bye)...)); err != nil {
+	if _, err := c.Write(append(appendBuffer(nil, hello), appendBuffer(nil, bye)...)); err != nil {
 		return false, err
 	}
-	greeting, err := leaseFrame(c)
+	greeting, err := readFrame(c)
 	if err != nil {
 		return false, fmt.Errorf("reply to handshake: %w", err)
 	}
 	if binary.BigEndian.Uint32(greeting[4:]) == 0 { // a timeout of 0: no such session
 		return true, nil
 	}
-	if _, err := leaseFrame(c); err != nil {
+	if _, err := readFrame(c); err != nil {
 		return false, fmt.Errorf("reply to close: %w", err)
 	}
 	return true, nil
 }
 
-// leaseFrame reads what follows a length.
-func leaseFrame(r io.Reader) ([]byte, error) {
+// readFrame reads what follows a length.
+func readFrame(r io.Reader) ([]byte, error) {
 	var size [4]byte
 	if _, err := io.ReadFull(r, size[:]); err != nil {
 		return nil, err
@@ -185,7 +187,7 @@ func leaseFrame(r io.Reader) ([]byte, error) {
 	return b, err
 }
 
-// leaseBuffer appends b with its length in front.
-func leaseBuffer(to, b []byte) []byte {
+// appendBuffer appends b with its length in front.
+func appendBuffer(to, b []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(to, uint32(len(b))), b...)
 }

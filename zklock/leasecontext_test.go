@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/session"
@@ -17,9 +19,9 @@ import (
 
 // askedAt has many goroutines ask at the very instant at which the lease of h is over: that stands for a stop of the
 // process, after which they may run before any timer does. The session hears nothing any more.
-func askedAt(s *sim, c *simClient, h *zklock.Hold, ask func() bool) {
+func askedAt(s *locktest.Sim, c *locktest.Client, h *zklock.Hold, ask func() bool) {
 	const timeout = 10 * time.Second
-	away, frozen := s.srv.Inject(zktest.Refuse()), s.srv.Inject(zktest.Freeze().Session(c.id()))
+	away, frozen := s.Server.Inject(zktest.Refuse()), s.Server.Inject(zktest.Freeze().Session(c.SessionID()))
 	end := h.SafeUntil().Add(-timeout / 25) // early enough that all have heard of it by then
 	var askers sync.WaitGroup
 	var believed atomic.Int32
@@ -63,12 +65,12 @@ func TestScenario63_WhoeverAsksIsToldThatTheLockIsLost(t *testing.T) {
 			return child.Err() != nil && ready(child)
 		},
 	}
-	kinds := map[string]func(s *sim, c *simClient, use func(ctx context.Context, h *zklock.Hold)){
-		"Lock": func(s *sim, c *simClient, use func(context.Context, *zklock.Hold)) {
-			h := s.lock(c.Mutex("/locks/a"))
+	kinds := map[string]func(s *locktest.Sim, c *locktest.Client, use func(ctx context.Context, h *zklock.Hold)){
+		"Lock": func(s *locktest.Sim, c *locktest.Client, use func(context.Context, *zklock.Hold)) {
+			h := s.Lock(c.Mutex("/locks/a"))
 			use(h.Context(), h)
 		},
-		"Do": func(s *sim, c *simClient, use func(context.Context, *zklock.Hold)) {
+		"Do": func(s *locktest.Sim, c *locktest.Client, use func(context.Context, *zklock.Hold)) {
 			err := c.Mutex("/locks/a").Do(s.Context(), func(ctx context.Context) error {
 				h, _ := zklock.HoldFrom(ctx)
 				use(ctx, h)
@@ -76,14 +78,14 @@ func TestScenario63_WhoeverAsksIsToldThatTheLockIsLost(t *testing.T) {
 			})
 			require.ErrorIs(s, err, zklock.ErrLeaseOver)
 		},
-		"Do with local handoff": func(s *sim, c *simClient, use func(context.Context, *zklock.Hold)) {
+		"Do with local handoff": func(s *locktest.Sim, c *locktest.Client, use func(context.Context, *zklock.Hold)) {
 			_ = c.Mutex("/locks/a", zklock.WithLocalHandoff(3)).Do(s.Context(), func(ctx context.Context) error {
 				h, _ := zklock.HoldFrom(ctx)
 				use(ctx, h)
 				return nil
 			})
 		},
-		"Guard": func(s *sim, c *simClient, use func(context.Context, *zklock.Hold)) {
+		"Guard": func(s *locktest.Sim, c *locktest.Client, use func(context.Context, *zklock.Hold)) {
 			guarded := zklock.Guard(c.Client, func(int) (string, error) { return "/locks/a", nil },
 				func(ctx context.Context, _ int) (int, error) {
 					h, _ := zklock.HoldFrom(ctx)
@@ -93,7 +95,7 @@ func TestScenario63_WhoeverAsksIsToldThatTheLockIsLost(t *testing.T) {
 			_, err := guarded(s.Context(), 1)
 			require.ErrorIs(s, err, zklock.ErrLeaseOver)
 		},
-		"Election.Run": func(s *sim, c *simClient, use func(context.Context, *zklock.Hold)) {
+		"Election.Run": func(s *locktest.Sim, c *locktest.Client, use func(context.Context, *zklock.Hold)) {
 			ctx, end := context.WithCancel(s.Context())
 			_ = c.Election("/locks/a").Run(ctx, nil, func(ctx context.Context, l *zklock.Leadership) error {
 				use(ctx, l.Hold)
@@ -105,8 +107,8 @@ func TestScenario63_WhoeverAsksIsToldThatTheLockIsLost(t *testing.T) {
 	for kind, with := range kinds {
 		for name, ask := range asks {
 			t.Run(kind+"/"+name, func(t *testing.T) {
-				simTest(t, func(s *sim) {
-					c := s.client()
+				locktest.Simulate(t, func(s *locktest.Sim) {
+					c := s.Client()
 					with(s, c, func(ctx context.Context, h *zklock.Hold) {
 						child, end := context.WithTimeout(ctx, time.Hour)
 						defer end()
@@ -121,7 +123,7 @@ func TestScenario63_WhoeverAsksIsToldThatTheLockIsLost(t *testing.T) {
 
 func TestAskingAHoldsContextMakesNoGarbage(t *testing.T) {
 	srv := zktest.Run(t)
-	h := apiLock(t, apiDial(t, srv).Mutex("/l"))
+	h := locktest.Lock(t, locktest.Dial(t, srv).Mutex("/l"))
 	ctx := h.Context()
 	require.Zero(t, testing.AllocsPerRun(100, func() { _, _ = ctx.Err(), ctx.Done() }))
 }
@@ -145,8 +147,8 @@ func BenchmarkHoldContextErr(b *testing.B) {
 // end finds his own context over as well. (After a stop of the process many timers are due at once, in any order.)
 func TestAWorkThatEndsByTheCallersDeadlineDoesNotEndBeforeIt(t *testing.T) {
 	for range 20 {
-		simTest(t, func(s *sim) {
-			c := s.client()
+		locktest.Simulate(t, func(s *locktest.Sim) {
+			c := s.Client()
 			run, end := context.WithTimeout(s.Context(), time.Minute)
 			defer end()
 			var workers sync.WaitGroup
@@ -174,12 +176,12 @@ func TestAWorkThatEndsByTheCallersDeadlineDoesNotEndBeforeIt(t *testing.T) {
 func TestAHoldWhoseZnodeIsGoneIsToldByAHeartbeat(t *testing.T) {
 	for name, opts := range map[string][]zklock.LockOption{"alone": nil, "shared": {zklock.WithLocalHandoff(2)}} {
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				c := s.client()
-				h, other := s.lock(c.Mutex("/locks/a", opts...)), s.lock(c.Mutex("/locks/b"))
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				c := s.Client()
+				h, other := s.Lock(c.Mutex("/locks/a", opts...)), s.Lock(c.Mutex("/locks/b"))
 				time.Sleep(time.Minute)
-				s.srv.Inject(zktest.DropReply().Op(zktest.OpNotify))
-				require.NoError(s, s.srv.Delete(h.Node()))
+				s.Server.Inject(zktest.DropReply().Op(zktest.OpNotify))
+				require.NoError(s, s.Server.Delete(h.Node()))
 				synctest.Wait()
 				require.NoError(s, h.Err(), "nobody has said so")
 				time.Sleep(session.DefaultTimeout / 2) // two heartbeats

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/session"
@@ -16,13 +18,13 @@ import (
 // coming the server is well: a connection given up for that would have everything asked again, of a server that is
 // busy already, and again.
 func TestABurstOfRequestsIsNoReasonToGiveAConnectionUpThatAnswers(t *testing.T) {
-	simTest(t, func(s *sim) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
 		const callers, names = 1000, 400
-		dir, breaks := s.dir("/l"), new(atomic.Int64)
+		dir, breaks := s.Dir("/l"), new(atomic.Int64)
 		for i := range names {
-			require.NoError(s, s.srv.Create(fmt.Sprintf("%s/%064d", dir, i), nil))
+			require.NoError(s, s.Server.Create(fmt.Sprintf("%s/%064d", dir, i), nil))
 		}
-		c := s.slowClient(1_000_000, zklock.WithHooks(zklock.Hooks{Session: func(i zklock.SessionInfo) {
+		c := slowClient(s, 1_000_000, zklock.WithHooks(zklock.Hooks{Session: func(i zklock.SessionInfo) {
 			if i.State == session.Disconnected {
 				breaks.Add(1)
 			}

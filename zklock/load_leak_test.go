@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/ensemble"
@@ -19,45 +21,45 @@ import (
 // watches at the servers, the goroutines and the heap are back where they began.
 func TestNothingGrowsWithThePastCyclesAndWaits(t *testing.T) {
 	cycles, waits := 3_000, 1_200
-	if siteLong() {
+	if locktest.Long() {
 		cycles, waits = 100_000, 10_000
 	}
 	const workers, batch = 8, 100
-	s := siteOf(t, 3)
+	s := locktest.SiteOf(t, 3)
 	dir := s.Path(t)
 	keeper := s.Client(t) // holds the lock that others wait for in vain, and makes the server's view of it
-	longHeld := siteLock(t, keeper.Mutex(dir+"/held"))
+	longHeld := locktest.Lock(t, keeper.Mutex(dir+"/held"))
 	c := s.Client(t)
-	ses, err := c.Session(siteContext(t))
+	ses, err := c.Session(locktest.Soon(t))
 	require.NoError(t, err)
 
 	round := func(cycles, batch, waits int) {
-		loadContend(t, c.Mutex(dir+"/contended"), workers, cycles)
-		siteAwaitQueue(t, c, dir+"/contended", 0)
+		contend(t, c.Mutex(dir+"/contended"), workers, cycles)
+		locktest.AwaitContenders(t, c, dir+"/contended", 0)
 		for ; waits > 0; waits -= batch {
-			loadWaitInVain(t, c.Mutex(dir+"/held"), min(batch, waits))
-			siteAwaitQueue(t, c, dir+"/held", 1) // a call whose context is over leaves its znode's deletion to the background
+			waitInVain(t, c.Mutex(dir+"/held"), min(batch, waits))
+			locktest.AwaitContenders(t, c, dir+"/held", 1) // a call whose context is over leaves its znode's deletion to the background
 		}
-		require.NoError(t, ses.Sync(siteContext(t), dir)) // and so are the removals of watches, which were sent before
+		require.NoError(t, ses.Sync(locktest.Soon(t), dir)) // and so are the removals of watches, which were sent before
 	}
 	// Buffers, pools and maps find their size; and so does the runtime, which keeps the descriptors of as many
 	// goroutines as there ever were at once. Hence more at once than will be.
 	round(4*workers, 4*batch, 8*batch)
-	watches := loadSteady(t, "watches", func() int { return s.Watches(t) })
-	goroutines := loadSteady(t, "goroutines", func() int { return siteUse().Goroutines })
-	before := siteUse()
+	watches := steady(t, "watches", func() int { return s.Watches(t) })
+	goroutines := steady(t, "goroutines", func() int { return locktest.Used().Goroutines })
+	before := locktest.Used()
 
 	began := time.Now()
 	round(cycles, batch, waits)
 	took := time.Since(began)
 
-	ensemble.Until(t, siteBound, "watches and goroutines to go back to where they began", func() error {
-		if w, g := s.Watches(t), siteUse().Goroutines; w > watches || g > goroutines {
+	ensemble.Until(t, locktest.Bound, "watches and goroutines to go back to where they began", func() error {
+		if w, g := s.Watches(t), locktest.Used().Goroutines; w > watches || g > goroutines {
 			return fmt.Errorf("%d watches, began with %d; %d goroutines, began with %d", w, watches, g, goroutines)
 		}
 		return nil
 	})
-	after := siteUse()
+	after := locktest.Used()
 	t.Logf("%d contended cycles and %d timed-out waits in %v; watches %d → %d, goroutines %d → %d, heap %d KB → %d KB",
 		cycles, waits, took.Round(time.Millisecond), watches, s.Watches(t), goroutines, after.Goroutines, before.Heap>>10, after.Heap>>10)
 	require.NoError(t, ses.Err(), "all of it took place in one session")
@@ -65,17 +67,17 @@ func TestNothingGrowsWithThePastCyclesAndWaits(t *testing.T) {
 	// The least that a call could leave behind is a pointer in a map or a channel, some 100 bytes. The collector and
 	// the runtime's own tables make the heap waver by some ten KB; the allowance is far above that and far below this.
 	const allowance = 200 << 10
-	if s.inproc == nil { // the in-process server keeps a log of its own in the same heap
+	if !s.InProcess() { // the in-process server keeps a log of its own in the same heap
 		require.Less(t, after.Heap-before.Heap, int64(allowance), "the heap has grown")
 		require.Greater(t, (cycles+waits)*100, 2*allowance, "a leak of 100 bytes a call would show")
 	}
-	siteUnlock(t, longHeld)
+	locktest.Unlock(t, longHeld)
 }
 
-// loadContend has workers take turns at a lock until there were that many cycles.
-func loadContend(t *testing.T, m *zklock.Mutex, workers, cycles int) {
+// contend has workers take turns at a lock until there were that many cycles.
+func contend(t *testing.T, m *zklock.Mutex, workers, cycles int) {
 	t.Helper()
-	ctx := siteLongContext(t)
+	ctx := locktest.Late(t)
 	var left atomic.Int64
 	left.Store(int64(cycles))
 	var all sync.WaitGroup
@@ -96,11 +98,11 @@ func loadContend(t *testing.T, m *zklock.Mutex, workers, cycles int) {
 	all.Wait()
 }
 
-// loadWaitInVain has so many calls at once wait for a lock that is held, until their context is over.
-func loadWaitInVain(t *testing.T, m *zklock.Mutex, calls int) {
+// waitInVain has so many calls at once wait for a lock that is held, until their context is over.
+func waitInVain(t *testing.T, m *zklock.Mutex, calls int) {
 	t.Helper()
 	// Much shorter, and some would be over before they have queued; that is tested too, but not what is wanted here.
-	ctx, cancel := context.WithTimeout(context.Background(), wireSettle)
+	ctx, cancel := context.WithTimeout(context.Background(), quietFor)
 	defer cancel()
 	var all sync.WaitGroup
 	for range calls {
@@ -117,11 +119,11 @@ func loadWaitInVain(t *testing.T, m *zklock.Mutex, calls int) {
 	all.Wait()
 }
 
-// loadSteady returns a number that has stopped falling, because what came before the test is over.
-func loadSteady(t *testing.T, what string, measure func() int) int {
+// steady returns a number that has stopped falling, because what came before the test is over.
+func steady(t *testing.T, what string, measure func() int) int {
 	t.Helper()
 	last, since := measure(), 0
-	ensemble.Until(t, siteBound, what+" to settle", func() error {
+	ensemble.Until(t, locktest.Bound, what+" to settle", func() error {
 		now := measure()
 		if now < last {
 			last, since = now, 0

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -15,17 +17,17 @@ import (
 )
 
 func TestLocksFindsWhatIsInUseBelowARoot(t *testing.T) {
-	simTest(t, func(s *sim) {
-		c := s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
 		for _, p := range []string{"/app", "/app/unused", "/app/deep", "/other"} {
-			require.NoError(s, s.srv.Create(p, nil))
+			require.NoError(s, s.Server.Create(p, nil))
 		}
-		h := s.lock(c.Mutex("/app/a", zklock.WithOwner("me")))
-		waits := simGo(s.Context(), s.client().Mutex("/app/a").Lock)
+		h := s.Lock(c.Mutex("/app/a", zklock.WithOwner("me")))
+		waits := locktest.Go(s.Context(), s.Client().Mutex("/app/a").Lock)
 		synctest.Wait()
 		p, err := c.Semaphore("/app/deep/s", 3).Acquire(s.Context(), 2)
 		require.NoError(s, err)
-		s.lock(c.Mutex("/other/b"))
+		s.Lock(c.Mutex("/other/b"))
 
 		found, err := c.Locks(s.Context(), "/app")
 		require.NoError(s, err)
@@ -53,9 +55,9 @@ func TestLocksFindsWhatIsInUseBelowARoot(t *testing.T) {
 		require.Equal(s, 2, found.Looked)
 		require.True(s, found.Cut)
 
-		s.unlock(p)
-		s.unlock(h)
-		s.unlock(waits.get(s))
+		s.Unlock(p)
+		s.Unlock(h)
+		s.Unlock(waits.Get(s))
 		found, err = c.Locks(s.Context(), "/app")
 		require.NoError(s, err)
 		require.Empty(s, found.Locks)
@@ -63,11 +65,11 @@ func TestLocksFindsWhatIsInUseBelowARoot(t *testing.T) {
 }
 
 func TestLocksLeavesOutWhatMayNotBeReadAndSaysSo(t *testing.T) {
-	simTest(t, func(s *sim) {
-		alice, bob := s.client(zklock.WithAuth("digest", []byte("alice:a"))), s.client()
-		require.NoError(s, s.srv.Create("/app", nil))
-		s.lock(alice.Mutex("/app/closed", zklock.WithACL(zk.ACL{Perms: zk.PermAll, Scheme: "auth"})))
-		s.lock(bob.Mutex("/app/open"))
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		alice, bob := s.Client(zklock.WithAuth("digest", []byte("alice:a"))), s.Client()
+		require.NoError(s, s.Server.Create("/app", nil))
+		s.Lock(alice.Mutex("/app/closed", zklock.WithACL(zk.ACL{Perms: zk.PermAll, Scheme: "auth"})))
+		s.Lock(bob.Mutex("/app/open"))
 		found, err := bob.Locks(s.Context(), "/app")
 		require.NoError(s, err)
 		require.Len(s, found.Locks, 1)
@@ -78,8 +80,8 @@ func TestLocksLeavesOutWhatMayNotBeReadAndSaysSo(t *testing.T) {
 }
 
 func TestLocksRefusesLimitsThatLeaveNothing(t *testing.T) {
-	simTest(t, func(s *sim) {
-		c := s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
 		for _, o := range []zklock.SearchOption{zklock.SearchZnodes(0), zklock.SearchDepth(-1), zklock.SearchRows(-1)} {
 			_, err := c.Locks(s.Context(), "/", o)
 			require.ErrorIs(s, err, zklock.ErrOption)
@@ -94,36 +96,36 @@ func TestLocksRefusesLimitsThatLeaveNothing(t *testing.T) {
 }
 
 func TestWaitFreeReturnsWhenNobodyIsInLine(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, a, b := s.dir("/locks/a"), s.client(), s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
 		require.NoError(s, a.WaitFree(s.Context(), dir))
 		require.NoError(s, a.WaitFree(s.Context(), "/nowhere"))
-		h := s.lock(a.Mutex(dir))
-		next := simGo(s.Context(), a.Mutex(dir).Lock)
+		h := s.Lock(a.Mutex(dir))
+		next := locktest.Go(s.Context(), a.Mutex(dir).Lock)
 		synctest.Wait()
 		done := make(chan error, 1)
 		go func() { done <- b.WaitFree(s.Context(), dir) }()
 		synctest.Wait()
-		looked := s.srv.Requests()[zktest.OpSync]
-		s.unlock(h)
-		h = next.get(s)
+		looked := s.Server.Requests()[zktest.OpSync]
+		s.Unlock(h)
+		h = next.Get(s)
 		time.Sleep(time.Minute)
 		require.Empty(s, done)
-		require.Equal(s, looked, s.srv.Requests()[zktest.OpSync], "a line that moves does not wake it")
-		require.NoError(s, s.srv.Expire(b.id())) // it goes on in the next session
+		require.Equal(s, looked, s.Server.Requests()[zktest.OpSync], "a line that moves does not wake it")
+		require.NoError(s, s.Server.Expire(b.SessionID())) // it goes on in the next session
 		time.Sleep(time.Minute)
 		require.Empty(s, done)
-		s.unlock(h)
+		s.Unlock(h)
 		require.NoError(s, <-done)
 		synctest.Wait()
-		require.Zero(s, s.srv.WatchCount())
+		require.Zero(s, s.Server.WatchCount())
 	})
 }
 
 func TestWaitFreeThatIsOutOfTimeSaysThatItWasBusy(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, c := s.dir("/locks/a"), s.client()
-		h := s.lock(c.Mutex(dir))
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, c := s.Dir("/locks/a"), s.Client()
+		h := s.Lock(c.Mutex(dir))
 		ctx, cancel := context.WithTimeout(s.Context(), time.Second)
 		defer cancel()
 		err := c.WaitFree(ctx, dir)
@@ -131,9 +133,9 @@ func TestWaitFreeThatIsOutOfTimeSaysThatItWasBusy(t *testing.T) {
 		require.ErrorIs(s, err, zklock.ErrBusy)
 		require.ErrorContains(s, err, "1 in line")
 		require.ErrorIs(s, c.WaitFree(s.Context(), "/"), zklock.ErrPath)
-		s.unlock(h)
+		s.Unlock(h)
 		synctest.Wait()
-		require.Zero(s, s.srv.WatchCount())
+		require.Zero(s, s.Server.WatchCount())
 		require.NoError(s, c.Close())
 		require.ErrorIs(s, c.WaitFree(s.Context(), dir), zklock.ErrClosed)
 	})
@@ -143,15 +145,15 @@ func TestWaitFreeThatIsOutOfTimeSaysThatItWasBusy(t *testing.T) {
 func TestWaitFreeLooksAgainWhereItIsNotTold(t *testing.T) {
 	for _, version := range []zktest.Version{zktest.Version38, zktest.Version39} {
 		t.Run(fmt.Sprint(version), func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				require.NoError(s, s.srv.Create("/l", nil))
-				alice, bob := s.client(zklock.WithAuth("digest", []byte("alice:a"))), s.client()
-				h := s.lock(alice.Mutex("/l", zklock.WithACL(zk.ACL{Perms: zk.PermAll, Scheme: "auth"})))
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				require.NoError(s, s.Server.Create("/l", nil))
+				alice, bob := s.Client(zklock.WithAuth("digest", []byte("alice:a"))), s.Client()
+				h := s.Lock(alice.Mutex("/l", zklock.WithACL(zk.ACL{Perms: zk.PermAll, Scheme: "auth"})))
 				done := make(chan error, 1)
 				go func() { done <- bob.WaitFree(s.Context(), "/l") }()
 				time.Sleep(time.Hour)
 				require.Empty(s, done)
-				s.unlock(h)
+				s.Unlock(h)
 				at := time.Now()
 				require.NoError(s, <-done)
 				require.LessOrEqual(s, time.Since(at), 2*unreadPause)

@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
@@ -13,55 +15,55 @@ import (
 )
 
 func TestMaxHoldEndsTheContextFirstAndThenTheZnode(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		a, b := apiDial(t, srv), apiDial(t, srv)
-		h := apiLock(t, a.Mutex("/l", zklock.WithMaxHold(time.Minute)))
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		a, b := locktest.Dial(t, srv), locktest.Dial(t, srv)
+		h := locktest.Lock(t, a.Mutex("/l", zklock.WithMaxHold(time.Minute)))
 		next := make(chan time.Time, 1)
 		start := time.Now()
 		go func() {
-			apiLock(t, b.Mutex("/l"))
+			locktest.Lock(t, b.Mutex("/l"))
 			next <- time.Now()
 		}()
 		fault := srv.Inject(zktest.Hold().Op(zktest.OpDelete))
-		require.ErrorIs(t, apiEnd(h), zklock.ErrMaxHold)
+		require.ErrorIs(t, locktest.End(h), zklock.ErrMaxHold)
 		require.Equal(t, time.Minute, time.Since(start))
 		synctest.Wait()
 		require.Len(t, srv.Children("/l"), 2, "its znode goes after its context")
 		fault.Remove()
 		require.Equal(t, start.Add(time.Minute), <-next)
 		require.ErrorIs(t, h.Err(), zklock.ErrLost)
-		err := h.Unlock(apiWithin(t, apiSoon))
+		err := h.Unlock(locktest.Soon(t))
 		require.ErrorIs(t, err, zklock.ErrLost)
 		require.ErrorIs(t, err, zklock.ErrMaxHold)
-		require.ErrorIs(t, h.Unlock(apiWithin(t, apiSoon)), zklock.ErrNotHeld)
+		require.ErrorIs(t, h.Unlock(locktest.Soon(t)), zklock.ErrNotHeld)
 		require.Len(t, srv.Children("/l"), 1)
-		require.ErrorIs(t, h.Check(apiWithin(t, apiSoon)), zklock.ErrMaxHold)
-		_, err = h.Multi(apiWithin(t, apiSoon))
+		require.ErrorIs(t, h.Check(locktest.Soon(t)), zklock.ErrMaxHold)
+		_, err = h.Multi(locktest.Soon(t))
 		require.ErrorIs(t, err, zklock.ErrMaxHold)
 	})
 }
 
 func TestMaxHoldDoesNotTouchAHoldThatWasReleased(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := apiDial(t, srv)
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
 		m := c.Mutex("/l", zklock.WithMaxHold(time.Minute))
-		h := apiLock(t, m)
+		h := locktest.Lock(t, m)
 		time.Sleep(59 * time.Second)
-		apiUnlock(t, h)
-		next := apiLock(t, m)
+		locktest.Unlock(t, h)
+		next := locktest.Lock(t, m)
 		time.Sleep(30 * time.Second)
 		require.Equal(t, zklock.ErrUnlocked, h.Err())
 		require.NoError(t, next.Err(), "each hold has a time of its own")
-		require.NoError(t, next.Check(apiWithin(t, apiSoon)))
+		require.NoError(t, next.Check(locktest.Soon(t)))
 	})
 }
 
 func TestMaxHoldWhileTheServerIsAway(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := apiDial(t, srv, zklock.WithSessionTimeout(40*time.Second))
-		h := apiLock(t, c.Mutex("/l", zklock.WithMaxHold(5*time.Second)))
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv, zklock.WithSessionTimeout(40*time.Second))
+		h := locktest.Lock(t, c.Mutex("/l", zklock.WithMaxHold(5*time.Second)))
 		srv.Leader().Down()
-		require.ErrorIs(t, apiEnd(h), zklock.ErrMaxHold)
+		require.ErrorIs(t, locktest.End(h), zklock.ErrMaxHold)
 		srv.Leader().Up()
 		time.Sleep(5 * time.Second)
 		require.Empty(t, srv.Children("/l"), "deleted as soon as there is a server")
@@ -69,16 +71,16 @@ func TestMaxHoldWhileTheServerIsAway(t *testing.T) {
 }
 
 func TestMaxHoldCoversReentrantHolds(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		m := apiDial(t, srv).Mutex("/l", zklock.WithMaxHold(time.Minute), zklock.WithReentrancy())
-		first := apiLock(t, m)
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		m := locktest.Dial(t, srv).Mutex("/l", zklock.WithMaxHold(time.Minute), zklock.WithReentrancy())
+		first := locktest.Lock(t, m)
 		time.Sleep(50 * time.Second)
 		second, err := m.Lock(first.Context())
 		require.NoError(t, err)
 		start := time.Now()
-		require.ErrorIs(t, apiEnd(second), zklock.ErrMaxHold)
+		require.ErrorIs(t, locktest.End(second), zklock.ErrMaxHold)
 		require.Equal(t, 10*time.Second, time.Since(start), "counted from the first")
-		require.ErrorIs(t, apiEnd(first), zklock.ErrMaxHold)
+		require.ErrorIs(t, locktest.End(first), zklock.ErrMaxHold)
 	})
 }
 
@@ -89,10 +91,10 @@ func TestTheContextOfAHoldWithAMaximumHasItAsItsDeadline(t *testing.T) {
 		"joined": {zklock.WithMaxHold(time.Minute), zklock.WithReentrancy()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				c := s.client()
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				c := s.Client()
 				m := c.Mutex("/l", opts...)
-				h := s.lock(m)
+				h := s.Lock(m)
 				want := time.Now().Add(time.Minute)
 				if name == "joined" {
 					time.Sleep(time.Second)
@@ -110,7 +112,7 @@ func TestTheContextOfAHoldWithAMaximumHasItAsItsDeadline(t *testing.T) {
 				<-short.Done()
 				require.Equal(s, want, time.Now())
 				require.ErrorIs(s, context.Cause(short), zklock.ErrMaxHold)
-				_, ok := s.lock(c.Mutex("/none")).Context().Deadline()
+				_, ok := s.Lock(c.Mutex("/none")).Context().Deadline()
 				require.False(s, ok)
 			})
 		})

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
@@ -12,17 +14,17 @@ import (
 
 // A nil context panics with a message that says so, whatever is called, and leaves what it is called on as it was.
 func TestANilContextPanicsWithTheRule(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, c := s.dir("/locks/a"), s.client()
-		s.dir("/locks/b")
-		w := rwTake(s, c.RWMutex(dir).Lock)
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, c := s.Dir("/locks/a"), s.Client()
+		s.Dir("/locks/b")
+		w := s.Take(c.RWMutex(dir).Lock)
 		leads, err := c.Election("/locks/b").Campaign(s.Context(), nil)
 		require.NoError(s, err)
 		var none context.Context
 		work := func(context.Context) error { return nil }
-		asked := s.srv.Requests()
+		asked := s.Server.Requests()
 		for name, call := range map[string]func(){
-			"dial":           func() { _, _ = zklock.Dial(none, s.srv.Addr()) },
+			"dial":           func() { _, _ = zklock.Dial(none, s.Server.Addr()) },
 			"session":        func() { _, _ = c.Session(none) },
 			"queue":          func() { _, _ = c.Queue(none, dir) },
 			"queue page":     func() { _, _ = c.QueuePage(none, dir, 0, 1) },
@@ -55,9 +57,9 @@ func TestANilContextPanicsWithTheRule(t *testing.T) {
 			require.PanicsWithValue(s, "zklock: nil context", call, name)
 		}
 		synctest.Wait()
-		require.Equal(s, asked, s.srv.Requests())
+		require.Equal(s, asked, s.Server.Requests())
 		require.NoError(s, w.Check(s.Context()))
-		s.unlock(w)
+		s.Unlock(w)
 		require.NoError(s, leads.Resign(s.Context()))
 	})
 }

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -22,18 +24,18 @@ import (
 func TestAMultiLockWhoseReplyIsLostIsAdopted(t *testing.T) {
 	for _, n := range []int{1, 2, 3} { // how often
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dirs, c := s.multiDirs(4), s.client()
-				s.srv.Inject(zktest.CloseAfter().Op(zktest.OpMulti).Times(n))
-				h := s.multiTake(c.MultiLock(dirs))
-				s.multiOwned(c, h, dirs...)
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dirs, c := dirs(s, 4), s.Client()
+				s.Server.Inject(zktest.CloseAfter().Op(zktest.OpMulti).Times(n))
+				h := takeAll(s, c.MultiLock(dirs))
+				ownedAll(s, c, h, dirs...)
 				for _, dir := range dirs {
-					children := s.srv.Children(dir)
+					children := s.Server.Children(dir)
 					require.Len(s, children, 1)
 					require.Regexp(s, "-0000000000$", children[0], "nothing was made before it")
 				}
-				s.unlock(h)
-				s.multiEmpty(0, dirs)
+				s.Unlock(h)
+				emptyAll(s, 0, dirs)
 			})
 		})
 	}
@@ -41,13 +43,13 @@ func TestAMultiLockWhoseReplyIsLostIsAdopted(t *testing.T) {
 
 // The transaction never arrives, or is refused because its connection ends: it is made again, once.
 func TestAMultiLockWhoseTransactionIsLostIsMadeAgain(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dirs, c := s.multiDirs(4), s.client()
-		s.srv.Inject(zktest.CloseBefore().Op(zktest.OpMulti).Times(3))
-		h := s.multiTake(c.MultiLock(dirs))
-		s.multiOwned(c, h, dirs...)
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dirs, c := dirs(s, 4), s.Client()
+		s.Server.Inject(zktest.CloseBefore().Op(zktest.OpMulti).Times(3))
+		h := takeAll(s, c.MultiLock(dirs))
+		ownedAll(s, c, h, dirs...)
 		for _, dir := range dirs {
-			require.Len(s, s.srv.Children(dir), 1)
+			require.Len(s, s.Server.Children(dir), 1)
 		}
 	})
 }
@@ -57,26 +59,26 @@ func TestAMultiLockWhoseTransactionIsLostIsMadeAgain(t *testing.T) {
 func TestAMultiLockWhoseReplyIsLostAndOneOfWhoseZnodesIsDeletedStartsAfresh(t *testing.T) {
 	for i := range 3 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dirs, c := s.multiDirs(3), s.client()
-				away := s.srv.Inject(zktest.Refuse())
-				s.srv.Inject(zktest.CloseAfter().Op(zktest.OpMulti).Once())
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dirs, c := dirs(s, 3), s.Client()
+				away := s.Server.Inject(zktest.Refuse())
+				s.Server.Inject(zktest.CloseAfter().Op(zktest.OpMulti).Once())
 				ctx, cancel := context.WithTimeout(s.Context(), 8*time.Second) // within the session: its end would tidy up
 				defer cancel()
-				call := simGo(ctx, c.MultiLock(dirs).Lock)
+				call := locktest.Go(ctx, c.MultiLock(dirs).Lock)
 				synctest.Wait()
-				require.NoError(s, s.srv.Delete(dirs[i]+"/"+s.srv.Children(dirs[i])[0]))
+				require.NoError(s, s.Server.Delete(dirs[i]+"/"+s.Server.Children(dirs[i])[0]))
 				away.Remove()
-				h := call.get(s)
-				s.multiOwned(c, h, dirs...)
+				h := call.Get(s)
+				ownedAll(s, c, h, dirs...)
 				for _, dir := range dirs {
-					s.until(time.Second, "one place left in "+dir, func() bool { return len(s.srv.Children(dir)) == 1 })
+					s.Until(time.Second, "one place left in "+dir, func() bool { return len(s.Server.Children(dir)) == 1 })
 				}
-				s.multiOwned(c, h, dirs...)
+				ownedAll(s, c, h, dirs...)
 				time.Sleep(time.Second)
-				s.multiOwned(c, h, dirs...)
-				s.unlock(h)
-				s.multiEmpty(0, dirs)
+				ownedAll(s, c, h, dirs...)
+				s.Unlock(h)
+				emptyAll(s, 0, dirs)
 			})
 		})
 	}
@@ -94,24 +96,24 @@ func TestAMultiLockWhoseContextEndsInFlightLeavesNothing(t *testing.T) {
 		"the connection then breaks": zktest.CloseAfter().Op(zktest.OpMulti),
 	} {
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dirs, c := s.multiDirs(3), s.client()
-				in := s.srv.Inject(fault)
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dirs, c := dirs(s, 3), s.Client()
+				in := s.Server.Inject(fault)
 				ctx, cancel := context.WithTimeout(s.Context(), time.Second)
 				defer cancel()
-				call := simGo(ctx, c.MultiLock(dirs).Lock)
-				<-call.done
-				if call.err != nil { // the reply that was lost was asked for again in time
-					require.ErrorIs(s, call.err, context.DeadlineExceeded)
-					require.Equal(s, time.Second, call.spent)
+				call := locktest.Go(ctx, c.MultiLock(dirs).Lock)
+				<-call.Done
+				if call.Err != nil { // the reply that was lost was asked for again in time
+					require.ErrorIs(s, call.Err, context.DeadlineExceeded)
+					require.Equal(s, time.Second, call.Spent)
 				} else {
-					s.unlock(call.hold)
+					s.Unlock(call.Hold)
 				}
 				in.Remove()
-				s.multiEmpty(5*time.Second, dirs)
-				h := s.multiTake(c.MultiLock(dirs))
-				s.multiOwned(c, h, dirs...)
-				s.unlock(h)
+				emptyAll(s, 5*time.Second, dirs)
+				h := takeAll(s, c.MultiLock(dirs))
+				ownedAll(s, c, h, dirs...)
+				s.Unlock(h)
 			})
 		})
 	}
@@ -124,12 +126,12 @@ func TestAMultiLocksReleaseWhoseReplyIsLostSucceeds(t *testing.T) {
 		"request": zktest.CloseBefore().Op(zktest.OpMulti).Once(),
 	} {
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dirs, c := s.multiDirs(3), s.client()
-				h := s.multiTake(c.MultiLock(dirs))
-				s.srv.Inject(fault)
-				s.unlock(h)
-				s.multiEmpty(0, dirs)
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dirs, c := dirs(s, 3), s.Client()
+				h := takeAll(s, c.MultiLock(dirs))
+				s.Server.Inject(fault)
+				s.Unlock(h)
+				emptyAll(s, 0, dirs)
 				require.ErrorIs(s, h.Unlock(s.Context()), zklock.ErrNotHeld)
 				require.ErrorIs(s, h.Err(), zklock.ErrUnlocked)
 			})
@@ -139,21 +141,21 @@ func TestAMultiLocksReleaseWhoseReplyIsLostSucceeds(t *testing.T) {
 
 // The release is cut short by its ctx: it goes on.
 func TestAMultiLocksReleaseGoesOnAfterItsContext(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dirs, c := s.multiDirs(3), s.client()
-		h := s.multiTake(c.MultiLock(dirs))
-		held := s.srv.Inject(zktest.Hold().Op(zktest.OpMulti))
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dirs, c := dirs(s, 3), s.Client()
+		h := takeAll(s, c.MultiLock(dirs))
+		held := s.Server.Inject(zktest.Hold().Op(zktest.OpMulti))
 		ctx, cancel := context.WithTimeout(s.Context(), time.Second)
 		defer cancel()
 		require.ErrorIs(s, h.Unlock(ctx), context.DeadlineExceeded)
 		held.Remove()
-		s.multiEmpty(5*time.Second, dirs)
+		emptyAll(s, 5*time.Second, dirs)
 
 		over, end := context.WithCancel(s.Context())
 		end()
-		h = s.multiTake(c.MultiLock(dirs))
+		h = takeAll(s, c.MultiLock(dirs))
 		require.ErrorIs(s, h.Unlock(over), context.Canceled)
-		s.multiEmpty(time.Second, dirs)
+		emptyAll(s, time.Second, dirs)
 	})
 }
 
@@ -162,26 +164,26 @@ func TestAMultiLockOneOfWhoseZnodesIsDeletedIsLostAsAWhole(t *testing.T) {
 	for i := range 3 {
 		for _, held := range []time.Duration{0, time.Second, time.Hour} {
 			t.Run(fmt.Sprintf("%d after %v", i, held), func(t *testing.T) {
-				simTest(t, func(s *sim) {
-					dirs, c, other := s.multiDirs(3), s.client(), s.client()
-					h := s.multiTake(c.MultiLock(dirs))
-					lost := lossOf(h)
+				locktest.Simulate(t, func(s *locktest.Sim) {
+					dirs, c, other := dirs(s, 3), s.Client(), s.Client()
+					h := takeAll(s, c.MultiLock(dirs))
+					lost := locktest.LossOf(h)
 					time.Sleep(held)
 					began := time.Now()
-					require.NoError(s, s.srv.Delete(h.Nodes()[i]))
+					require.NoError(s, s.Server.Delete(h.Nodes()[i]))
 					loss := <-lost
-					require.Equal(s, zklock.ErrNodeDeleted, loss.cause)
-					require.LessOrEqual(s, loss.at.Sub(began), 300*time.Millisecond)
+					require.Equal(s, zklock.ErrNodeDeleted, loss.Cause)
+					require.LessOrEqual(s, loss.At.Sub(began), 300*time.Millisecond)
 					_, err := h.Multi(s.Context(), &zk.SetDataRequest{Path: dirs[0], Version: -1})
 					require.ErrorIs(s, err, zklock.ErrNodeDeleted)
 					for j, dir := range dirs {
 						if j != i {
-							require.Len(s, s.srv.Children(dir), 1, "until Unlock it keeps the others")
+							require.Len(s, s.Server.Children(dir), 1, "until Unlock it keeps the others")
 						}
 					}
 					require.ErrorIs(s, h.Unlock(s.Context()), zklock.ErrNodeDeleted)
-					s.multiEmpty(time.Second, dirs)
-					s.unlock(s.multiTake(other.MultiLock(dirs)))
+					emptyAll(s, time.Second, dirs)
+					s.Unlock(takeAll(s, other.MultiLock(dirs)))
 				})
 			})
 		}
@@ -190,13 +192,13 @@ func TestAMultiLockOneOfWhoseZnodesIsDeletedIsLostAsAWhole(t *testing.T) {
 
 // Somebody deletes one of the znodes in the moment of the release: the others go all the same.
 func TestAMultiLocksReleaseFindsOneOfItsZnodesGone(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dirs, c := s.multiDirs(3), s.client()
-		h := s.multiTake(c.MultiLock(dirs))
-		require.NoError(s, s.srv.Delete(h.Nodes()[1]))
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dirs, c := dirs(s, 3), s.Client()
+		h := takeAll(s, c.MultiLock(dirs))
+		require.NoError(s, s.Server.Delete(h.Nodes()[1]))
 		require.NoError(s, h.Err(), "it has not heard of it yet")
 		require.ErrorIs(s, h.Unlock(s.Context()), zklock.ErrNodeDeleted)
-		s.multiEmpty(0, dirs)
+		emptyAll(s, 0, dirs)
 	})
 }
 
@@ -207,22 +209,22 @@ func TestAWaitingMultiLockOneOfWhoseZnodesIsDeletedQueuesAgain(t *testing.T) {
 		for gone := range 3 {
 			for _, waited := range []time.Duration{400 * time.Millisecond, 10 * time.Minute} {
 				t.Run(fmt.Sprintf("waits for %d, loses %d after %v", busy, gone, waited), func(t *testing.T) {
-					simTest(t, func(s *sim) {
-						dirs, c, other := s.multiDirs(3), s.client(), s.client()
-						h := s.lock(other.Mutex(dirs[busy]))
-						call := simGo(s.Context(), c.MultiLock(dirs).Lock)
+					locktest.Simulate(t, func(s *locktest.Sim) {
+						dirs, c, other := dirs(s, 3), s.Client(), s.Client()
+						h := s.Lock(other.Mutex(dirs[busy]))
+						call := locktest.Go(s.Context(), c.MultiLock(dirs).Lock)
 						time.Sleep(waited)
-						line := contenders(s.srv.Children(dirs[gone]))
-						require.NoError(s, s.srv.Delete(dirs[gone]+"/"+line[len(line)-1]))
-						s.until(time.Second, "it stands again", func() bool {
-							now := contenders(s.srv.Children(dirs[gone]))
+						line := locktest.Contenders(s.Server.Children(dirs[gone]))
+						require.NoError(s, s.Server.Delete(dirs[gone]+"/"+line[len(line)-1]))
+						s.Until(time.Second, "it stands again", func() bool {
+							now := locktest.Contenders(s.Server.Children(dirs[gone]))
 							return len(now) > 0 && now[len(now)-1] != line[len(line)-1]
 						})
-						require.False(s, call.over())
-						s.unlock(h)
-						s.multiOwned(c, call.get(s), dirs...)
+						require.False(s, call.Over())
+						s.Unlock(h)
+						ownedAll(s, c, call.Get(s), dirs...)
 						for _, dir := range dirs {
-							require.Len(s, s.srv.Children(dir), 1)
+							require.Len(s, s.Server.Children(dir), 1)
 						}
 					})
 				})
@@ -236,19 +238,19 @@ func TestAWaitingMultiLockOneOfWhoseZnodesIsDeletedQueuesAgain(t *testing.T) {
 func TestAMultiLockDoesNotBeginWithAZnodeThatIsGone(t *testing.T) {
 	for _, waited := range []time.Duration{400 * time.Millisecond, time.Hour} {
 		t.Run(waited.String(), func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dirs, c, other := s.multiDirs(2), s.client(), s.client()
-				h := s.lock(other.Mutex(dirs[0]))
-				call := simGo(s.Context(), c.MultiLock(dirs).Lock)
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dirs, c, other := dirs(s, 2), s.Client(), s.Client()
+				h := s.Lock(other.Mutex(dirs[0]))
+				call := locktest.Go(s.Context(), c.MultiLock(dirs).Lock)
 				time.Sleep(waited)
-				stuck := s.srv.Inject(zktest.HoldReply().Op(zktest.OpNotify).Session(c.id()))
-				require.NoError(s, s.srv.Delete(dirs[1]+"/"+s.srv.Children(dirs[1])[0]))
-				usurper := s.lock(other.Mutex(dirs[1]))
-				s.unlock(h)
+				stuck := s.Server.Inject(zktest.HoldReply().Op(zktest.OpNotify).Session(c.SessionID()))
+				require.NoError(s, s.Server.Delete(dirs[1]+"/"+s.Server.Children(dirs[1])[0]))
+				usurper := s.Lock(other.Mutex(dirs[1]))
+				s.Unlock(h)
 				stuck.Remove() // now it hears of both at once
-				require.False(s, call.over(), "somebody else holds %s", path.Base(dirs[1]))
-				s.unlock(usurper)
-				s.multiOwned(c, call.get(s), dirs...)
+				require.False(s, call.Over(), "somebody else holds %s", path.Base(dirs[1]))
+				s.Unlock(usurper)
+				ownedAll(s, c, call.Get(s), dirs...)
 			})
 		})
 	}
@@ -258,26 +260,26 @@ func TestAMultiLockDoesNotBeginWithAZnodeThatIsGone(t *testing.T) {
 func TestAWaitingMultiLockWhoseDirectoriesAreDeletedMakesThemAgain(t *testing.T) {
 	for i := range 3 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dirs, c, other := s.multiDirs(3), s.client(), s.client()
-				h := s.lock(other.Mutex(dirs[1]))
-				call := simGo(s.Context(), c.MultiLock(dirs).Lock)
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dirs, c, other := dirs(s, 3), s.Client(), s.Client()
+				h := s.Lock(other.Mutex(dirs[1]))
+				call := locktest.Go(s.Context(), c.MultiLock(dirs).Lock)
 				time.Sleep(time.Second)
-				s.remove(dirs[i], true)
+				s.RemoveDir(dirs[i], true)
 				time.Sleep(time.Second)
 				if i != 1 {
-					require.False(s, call.over())
-					s.unlock(h)
+					require.False(s, call.Over())
+					s.Unlock(h)
 				} else {
-					s.until(time.Second, "the holder hears of it", func() bool { return errors.Is(h.Err(), zklock.ErrNodeDeleted) })
+					s.Until(time.Second, "the holder hears of it", func() bool { return errors.Is(h.Err(), zklock.ErrNodeDeleted) })
 				}
-				got := call.get(s)
+				got := call.Get(s)
 				if i == 1 && got.Err() != nil { // its znode there went after the holder's: for that moment it held
 					require.ErrorIs(s, got.Err(), zklock.ErrNodeDeleted)
 					require.ErrorIs(s, got.Unlock(s.Context()), zklock.ErrNodeDeleted) // of the others
-					got = s.multiTake(c.MultiLock(dirs))
+					got = takeAll(s, c.MultiLock(dirs))
 				}
-				s.multiOwned(c, got, dirs...)
+				ownedAll(s, c, got, dirs...)
 			})
 		})
 	}

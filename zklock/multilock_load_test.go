@@ -9,14 +9,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
 )
 
-// siteLoadTime is how long the loads go on.
-func siteLoadTime() time.Duration {
-	if siteLong() {
+// loadTime is how long the loads go on.
+func loadTime() time.Duration {
+	if locktest.Long() {
 		return time.Minute
 	}
 	return 5 * time.Second
@@ -25,7 +27,7 @@ func siteLoadTime() time.Duration {
 // Many clients on three nodes take random subsets of six locks in random order: nobody meets anybody, tokens grow, and
 // nothing locks up, as everybody's last turn shows.
 func TestManyClientsTakeRandomSubsetsOfLocks(t *testing.T) {
-	s := siteOf(t, 3)
+	s := locktest.SiteOf(t, 3)
 	base := s.Path(t)
 	var paths []string
 	for i := range 6 {
@@ -35,10 +37,10 @@ func TestManyClientsTakeRandomSubsetsOfLocks(t *testing.T) {
 	for i := range clients {
 		clients[i] = s.Client(t)
 	}
-	ctx := siteLongContext(t) // a deadlock would use it up
-	over, end := context.WithTimeout(ctx, siteLoadTime())
+	ctx := locktest.Late(t) // a deadlock would use it up
+	over, end := context.WithTimeout(ctx, loadTime())
 	defer end()
-	var x multiInside
+	var x insideAll
 	var turns atomic.Int64
 	var all sync.WaitGroup
 	for i, c := range clients {
@@ -73,5 +75,5 @@ func TestManyClientsTakeRandomSubsetsOfLocks(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, line)
 	}
-	t.Logf("%d turns of %d clients in %v", turns.Load(), len(clients), siteLoadTime())
+	t.Logf("%d turns of %d clients in %v", turns.Load(), len(clients), loadTime())
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
@@ -13,18 +15,18 @@ import (
 // several paths there are two then who give up the places.
 func TestAMultiLockThatIsUnlockedAtItsMaximumStillCountsAsLost(t *testing.T) {
 	for range 20 { // either of the two may be first
-		simTest(t, func(s *sim) {
-			dirs, c := s.multiDirs(2), s.client()
+		locktest.Simulate(t, func(s *locktest.Sim) {
+			dirs, c := dirs(s, 2), s.Client()
 			const delay = 2 * time.Second
-			h := s.multiTake(c.MultiLock(dirs, zklock.WithMaxHold(time.Second), zklock.WithLockDelay(delay)))
-			next := simGo(s.Context(), s.client().MultiLock(dirs, zklock.WithLockDelay(delay)).Lock)
+			h := takeAll(s, c.MultiLock(dirs, zklock.WithMaxHold(time.Second), zklock.WithLockDelay(delay)))
+			next := locktest.Go(s.Context(), s.Client().MultiLock(dirs, zklock.WithLockDelay(delay)).Lock)
 			<-h.Context().Done()
 			lost := time.Now()
 			require.ErrorIs(s, h.Unlock(s.Context()), zklock.ErrMaxHold)
-			after := next.get(s)
-			require.GreaterOrEqual(s, next.at.Sub(lost), delay, "the next holder waits out the delay")
-			s.unlock(after)
-			s.multiEmpty(0, dirs)
+			after := next.Get(s)
+			require.GreaterOrEqual(s, next.At.Sub(lost), delay, "the next holder waits out the delay")
+			s.Unlock(after)
+			emptyAll(s, 0, dirs)
 		})
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -20,57 +22,57 @@ import (
 
 // Several locks at once: scenarios 36 and 37.
 
-// multiDirs makes the directories /m/a, /m/b, … and returns their paths.
-func (s *sim) multiDirs(n int) []string {
+// dirs makes the directories /m/a, /m/b, … and returns their paths.
+func dirs(s *locktest.Sim, n int) []string {
 	s.Helper()
-	require.NoError(s, s.srv.Create("/m", nil))
+	require.NoError(s, s.Server.Create("/m", nil))
 	var dirs []string
 	for i := range n {
-		dirs = append(dirs, s.dir(fmt.Sprintf("/m/%c", 'a'+i)))
+		dirs = append(dirs, s.Dir(fmt.Sprintf("/m/%c", 'a'+i)))
 	}
 	return dirs
 }
 
-// multiTake takes the locks, which must succeed.
-func (s *sim) multiTake(m *zklock.MultiLock) *zklock.Hold {
+// takeAll takes the locks, which must succeed.
+func takeAll(s *locktest.Sim, m *zklock.MultiLock) *zklock.Hold {
 	s.Helper()
 	h, err := m.Lock(s.Context())
 	require.NoError(s, err)
 	return h
 }
 
-// multiOwned demands that a hold has a znode in each directory, all of one session and one transaction, and none of
+// ownedAll demands that a hold has a znode in each directory, all of one session and one transaction, and none of
 // which is missing.
-func (s *sim) multiOwned(c *simClient, h *zklock.Hold, dirs ...string) {
+func ownedAll(s *locktest.Sim, c *locktest.Client, h *zklock.Hold, dirs ...string) {
 	s.Helper()
 	require.NoError(s, h.Err())
 	require.Len(s, h.Nodes(), len(dirs))
 	for i, node := range h.Nodes() {
 		require.Equal(s, dirs[i], path.Dir(node))
-		n, ok := s.srv.Node(node)
+		n, ok := s.Server.Node(node)
 		require.True(s, ok, "%s does not stand", node)
-		require.Equal(s, c.id(), n.Stat.EphemeralOwner)
+		require.Equal(s, c.SessionID(), n.Stat.EphemeralOwner)
 		require.Equal(s, int64(h.Token()), n.Stat.Czxid)
 	}
 }
 
-// multiEmpty demands that within limit nothing is left in any of the directories.
-func (s *sim) multiEmpty(limit time.Duration, dirs []string) {
+// emptyAll demands that within limit nothing is left in any of the directories.
+func emptyAll(s *locktest.Sim, limit time.Duration, dirs []string) {
 	s.Helper()
 	for _, dir := range dirs {
-		s.empty(limit, dir)
+		s.Empty(limit, dir)
 	}
 }
 
-// multiInside watches over critical sections that several paths name: nobody may enter one that a live hold is in.
-type multiInside struct {
+// insideAll watches over critical sections that several paths name: nobody may enter one that a live hold is in.
+type insideAll struct {
 	mu   sync.Mutex // guards what follows
 	in   map[string]*zklock.Hold
 	last map[string]zklock.Token
 }
 
 // enter notes a hold of paths and returns what is wrong with it.
-func (x *multiInside) enter(h *zklock.Hold, paths []string) error {
+func (x *insideAll) enter(h *zklock.Hold, paths []string) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.in == nil {
@@ -89,7 +91,7 @@ func (x *multiInside) enter(h *zklock.Hold, paths []string) error {
 }
 
 // leave notes that a hold is about to be released.
-func (x *multiInside) leave(h *zklock.Hold, paths []string) {
+func (x *insideAll) leave(h *zklock.Hold, paths []string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, p := range paths {
@@ -103,30 +105,30 @@ func (x *multiInside) leave(h *zklock.Hold, paths []string) {
 func TestScenario36_TwoClientsThatNameTwoLocksInOppositeOrderBothGetThem(t *testing.T) {
 	for _, busy := range []int{0, 1} { // which of the two somebody holds at first
 		t.Run(fmt.Sprint(busy), func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dirs, first, a, b := s.multiDirs(2), s.client(), s.client(), s.client()
-				h := s.lock(first.Mutex(dirs[busy]))
-				gate := s.srv.Inject(zktest.Hold().Op(zktest.OpMulti)) // both have decided to enter before either has
-				one := simGo(s.Context(), a.MultiLock([]string{dirs[0], dirs[1]}).Lock)
-				two := simGo(s.Context(), b.MultiLock([]string{dirs[1], dirs[0]}).Lock)
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dirs, first, a, b := dirs(s, 2), s.Client(), s.Client(), s.Client()
+				h := s.Lock(first.Mutex(dirs[busy]))
+				gate := s.Server.Inject(zktest.Hold().Op(zktest.OpMulti)) // both have decided to enter before either has
+				one := locktest.Go(s.Context(), a.MultiLock([]string{dirs[0], dirs[1]}).Lock)
+				two := locktest.Go(s.Context(), b.MultiLock([]string{dirs[1], dirs[0]}).Lock)
 				synctest.Wait()
 				require.Equal(s, 2, gate.Hits())
 				gate.Remove()
-				require.False(s, one.over())
-				require.False(s, two.over())
-				s.unlock(h)
-				require.True(s, one.over() != two.over(), "one of them holds both")
-				calls, clients, orders := []*simCall{one, two}, []*simClient{a, b}, [][]string{{dirs[0], dirs[1]}, {dirs[1], dirs[0]}}
+				require.False(s, one.Over())
+				require.False(s, two.Over())
+				s.Unlock(h)
+				require.True(s, one.Over() != two.Over(), "one of them holds both")
+				calls, clients, orders := []*locktest.Call{one, two}, []*locktest.Client{a, b}, [][]string{{dirs[0], dirs[1]}, {dirs[1], dirs[0]}}
 				i := 0
-				if two.over() {
+				if two.Over() {
 					i = 1
 				}
-				s.multiOwned(clients[i], calls[i].get(s), orders[i]...)
-				s.unlock(calls[i].hold)
-				s.multiOwned(clients[1-i], calls[1-i].get(s), orders[1-i]...)
-				require.Greater(s, calls[1-i].hold.Token(), calls[i].hold.Token())
-				s.unlock(calls[1-i].hold)
-				s.multiEmpty(0, dirs)
+				ownedAll(s, clients[i], calls[i].Get(s), orders[i]...)
+				s.Unlock(calls[i].Hold)
+				ownedAll(s, clients[1-i], calls[1-i].Get(s), orders[1-i]...)
+				require.Greater(s, calls[1-i].Hold.Token(), calls[i].Hold.Token())
+				s.Unlock(calls[1-i].Hold)
+				emptyAll(s, 0, dirs)
 			})
 		})
 	}
@@ -137,14 +139,14 @@ func TestScenario36_TwoClientsThatNameTwoLocksInOppositeOrderBothGetThem(t *test
 func TestScenario36_RandomSubsetsInRandomOrderNeverDeadlock(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dirs := s.multiDirs(4)
-				var x multiInside
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dirs := dirs(s, 4)
+				var x insideAll
 				ctx, cancel := context.WithTimeout(s.Context(), time.Hour) // a deadlock would last for ever
 				defer cancel()
 				var all sync.WaitGroup
 				for i := range uint64(8) {
-					c, rnd := s.client(), rand.New(rand.NewPCG(seed, i))
+					c, rnd := s.Client(), rand.New(rand.NewPCG(seed, i))
 					all.Go(func() {
 						for range 40 {
 							var mine []string
@@ -172,7 +174,7 @@ func TestScenario36_RandomSubsetsInRandomOrderNeverDeadlock(t *testing.T) {
 					})
 				}
 				all.Wait()
-				s.multiEmpty(0, dirs)
+				emptyAll(s, 0, dirs)
 			})
 		})
 	}
@@ -187,10 +189,10 @@ func TestScenario37_OneDeadlineCoversAllLocks(t *testing.T) {
 		"one after the other, the last too late": {2 * time.Second, 4 * time.Second, 6 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dirs, c := s.multiDirs(3), s.client()
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dirs, c := dirs(s, 3), s.Client()
 				for i, dir := range dirs {
-					h := s.lock(s.client().Mutex(dir))
+					h := s.Lock(s.Client().Mutex(dir))
 					if freed[i] > 0 {
 						time.AfterFunc(freed[i], func() {
 							if err := h.Unlock(context.Background()); err != nil {
@@ -201,13 +203,13 @@ func TestScenario37_OneDeadlineCoversAllLocks(t *testing.T) {
 				}
 				ctx, cancel := context.WithTimeout(s.Context(), 5*time.Second)
 				defer cancel()
-				call := simGo(ctx, c.MultiLock(dirs).Lock)
-				<-call.done
-				require.ErrorIs(s, call.err, context.DeadlineExceeded)
-				require.ErrorContains(s, call.err, "2nd in line behind", "it says who was in the way")
-				require.Equal(s, 5*time.Second, call.spent)
+				call := locktest.Go(ctx, c.MultiLock(dirs).Lock)
+				<-call.Done
+				require.ErrorIs(s, call.Err, context.DeadlineExceeded)
+				require.ErrorContains(s, call.Err, "2nd in line behind", "it says who was in the way")
+				require.Equal(s, 5*time.Second, call.Spent)
 				synctest.Wait()
-				info, _ := s.srv.Session(c.id())
+				info, _ := s.Server.Session(c.SessionID())
 				require.Empty(s, info.Ephemerals, "the others are released")
 				require.Empty(s, info.Watches)
 			})
@@ -218,27 +220,27 @@ func TestScenario37_OneDeadlineCoversAllLocks(t *testing.T) {
 // scenario 37: one of the locks fails for good: the error says why, and nothing of the others is taken.
 func TestScenario37_WhenOneOfSeveralLocksFailsTheOthersAreReleased(t *testing.T) {
 	for name, c := range map[string]struct {
-		spoil func(s *sim, dir string)
+		spoil func(s *locktest.Sim, dir string)
 		want  error
 	}{
-		"nobody may enter it": {func(s *sim, dir string) {
-			_, err := s.stranger().SetACL(s.Context(), dir, zk.WorldACL(zk.PermRead), -1)
+		"nobody may enter it": {func(s *locktest.Sim, dir string) {
+			_, err := s.Stranger().SetACL(s.Context(), dir, zk.WorldACL(zk.PermRead), -1)
 			require.NoError(s, err)
 		}, zk.ErrNoAuth},
-		"it belongs to a read/write lock": {func(s *sim, dir string) {
-			_, err := s.client().RWMutex(dir).RLock(s.Context())
+		"it belongs to a read/write lock": {func(s *locktest.Sim, dir string) {
+			_, err := s.Client().RWMutex(dir).RLock(s.Context())
 			require.NoError(s, err)
 		}, zklock.ErrConflict},
-		"it is somebody's ephemeral": {func(s *sim, dir string) {
-			require.NoError(s, s.srv.Delete(dir))
-			_, err := s.stranger().Create(s.Context(), dir, nil, session.Ephemeral, session.WorldACL())
+		"it is somebody's ephemeral": {func(s *locktest.Sim, dir string) {
+			require.NoError(s, s.Server.Delete(dir))
+			_, err := s.Stranger().Create(s.Context(), dir, nil, session.Ephemeral, session.WorldACL())
 			require.NoError(s, err)
 		}, zklock.ErrConflict},
 	} {
 		for i := range 3 {
 			t.Run(fmt.Sprintf("%s %d", name, i), func(t *testing.T) {
-				simTest(t, func(s *sim) {
-					dirs, a, b := s.multiDirs(3), s.client(), s.client()
+				locktest.Simulate(t, func(s *locktest.Sim) {
+					dirs, a, b := dirs(s, 3), s.Client(), s.Client()
 					c.spoil(s, dirs[i])
 					for _, lock := range []func(*zklock.MultiLock, context.Context) (*zklock.Hold, error){
 						(*zklock.MultiLock).Lock, (*zklock.MultiLock).TryLock,
@@ -246,12 +248,12 @@ func TestScenario37_WhenOneOfSeveralLocksFailsTheOthersAreReleased(t *testing.T)
 						_, err := lock(a.MultiLock(dirs), s.Context())
 						require.ErrorIs(s, err, c.want)
 						synctest.Wait()
-						info, _ := s.srv.Session(a.id())
+						info, _ := s.Server.Session(a.SessionID())
 						require.Empty(s, info.Ephemerals)
 						rest := append(append([]string{}, dirs[:i]...), dirs[i+1:]...)
 						h, err := b.MultiLock(rest).TryLock(s.Context())
 						require.NoError(s, err, "the others are free at once")
-						s.unlock(h)
+						s.Unlock(h)
 					}
 				})
 			})
@@ -262,20 +264,20 @@ func TestScenario37_WhenOneOfSeveralLocksFailsTheOthersAreReleased(t *testing.T)
 // scenario 37: a session that ends while one of the locks is still waited for takes the others along; the wait goes on
 // in the next session, under the same deadline.
 func TestScenario37_ASessionThatEndsTakesAllPlacesAndTheWaitGoesOn(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dirs, other, c := s.multiDirs(3), s.client(), s.client()
-		h := s.lock(other.Mutex(dirs[2]))
-		call := simGo(s.Context(), c.MultiLock(dirs).Lock)
-		require.False(s, call.over())
-		old := c.id()
-		require.NoError(s, s.srv.Expire(old))
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dirs, other, c := dirs(s, 3), s.Client(), s.Client()
+		h := s.Lock(other.Mutex(dirs[2]))
+		call := locktest.Go(s.Context(), c.MultiLock(dirs).Lock)
+		require.False(s, call.Over())
+		old := c.SessionID()
+		require.NoError(s, s.Server.Expire(old))
 		for _, dir := range dirs[:2] {
-			require.Empty(s, s.srv.Children(dir), "they went with the session")
+			require.Empty(s, s.Server.Children(dir), "they went with the session")
 		}
-		s.until(5*time.Second, "it stands again", func() bool { return len(s.srv.Children(dirs[0])) == 1 })
-		require.NotEqual(s, old, c.id())
-		require.False(s, call.over())
-		s.unlock(h)
-		s.multiOwned(c, call.get(s), dirs...)
+		s.Until(5*time.Second, "it stands again", func() bool { return len(s.Server.Children(dirs[0])) == 1 })
+		require.NotEqual(s, old, c.SessionID())
+		require.False(s, call.Over())
+		s.Unlock(h)
+		ownedAll(s, c, call.Get(s), dirs...)
 	})
 }

@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -16,52 +18,52 @@ import (
 // What a MultiLock costs and what it gives.
 
 func TestAMultiLockOfFivePathsTakesOneWriteAndReleasesWithOne(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dirs, c := s.multiDirs(5), s.client()
-		cost := s.multiCost(c)
-		h := s.multiTake(c.MultiLock(dirs))
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dirs, c := dirs(s, 5), s.Client()
+		cost := cost(s, c)
+		h := takeAll(s, c.MultiLock(dirs))
 		require.Equal(s, map[zktest.Op]int{zktest.OpMulti: 1, zktest.OpGetChildren2: 5}, cost())
-		s.unlock(h)
+		s.Unlock(h)
 		require.Equal(s, map[zktest.Op]int{zktest.OpMulti: 1}, cost())
 
 		h, err := c.MultiLock(dirs).TryLock(s.Context())
 		require.NoError(s, err)
 		require.Equal(s, map[zktest.Op]int{zktest.OpMulti: 1, zktest.OpGetChildren2: 10}, cost(), "it looks before it enters")
-		s.unlock(h)
+		s.Unlock(h)
 		cost()
 
-		other := s.lock(s.client().Mutex(dirs[4]))
+		other := s.Lock(s.Client().Mutex(dirs[4]))
 		_, err = c.MultiLock(dirs).TryLock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrBusy)
 		require.Equal(s, map[zktest.Op]int{zktest.OpGetChildren2: 5}, cost(), "no write when one is busy")
-		s.unlock(other)
+		s.Unlock(other)
 	})
 }
 
 func TestHeartbeatsOfAMultiLockCheckEachOfItsZnodes(t *testing.T) {
-	simTest(t, func(s *sim) {
-		c := s.client()
-		h := s.multiTake(c.MultiLock(s.multiDirs(3)))
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
+		h := takeAll(s, c.MultiLock(dirs(s, 3)))
 		var checks []*zktest.Injection
 		for _, node := range h.Nodes() {
-			checks = append(checks, s.srv.Inject(zktest.Delay(0).Op(zktest.OpMulti).Path(node)))
+			checks = append(checks, s.Server.Inject(zktest.Delay(0).Op(zktest.OpMulti).Path(node)))
 		}
-		cost := s.multiCost(c)
+		cost := cost(s, c)
 		time.Sleep(5 * time.Minute)
 		beats := cost()[zktest.OpMulti]
 		for _, in := range checks {
 			require.InDelta(s, beats/3, in.Hits(), 1)
 		}
-		s.unlock(h)
+		s.Unlock(h)
 	})
 }
 
-// multiCost returns a function that tells what requests a client has made since the last call, without heartbeats.
-func (s *sim) multiCost(c *simClient) func() map[zktest.Op]int {
-	id, before := c.id(), map[zktest.Op]int{}
+// cost returns a function that tells what requests a client has made since the last call, without heartbeats.
+func cost(s *locktest.Sim, c *locktest.Client) func() map[zktest.Op]int {
+	id, before := c.SessionID(), map[zktest.Op]int{}
 	cost := func() map[zktest.Op]int {
 		synctest.Wait()
-		info, _ := s.srv.Session(id)
+		info, _ := s.Server.Session(id)
 		since := map[zktest.Op]int{}
 		for op, n := range info.Requests {
 			if op != zktest.OpPing && op != zktest.OpSync && n > before[op] {
@@ -78,89 +80,89 @@ func (s *sim) multiCost(c *simClient) func() map[zktest.Op]int {
 // The lists go out behind the transaction without waiting for it: at a server whose every reply takes a second, taking
 // five locks takes one.
 func TestAMultiLocksListsTravelWithItsTransaction(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dirs, c := s.multiDirs(5), s.client()
-		held := s.srv.Inject(zktest.HoldReply().Op(zktest.OpMulti))
-		cost := s.multiCost(c)
-		call := simGo(s.Context(), c.MultiLock(dirs).Lock)
-		require.False(s, call.over())
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dirs, c := dirs(s, 5), s.Client()
+		held := s.Server.Inject(zktest.HoldReply().Op(zktest.OpMulti))
+		cost := cost(s, c)
+		call := locktest.Go(s.Context(), c.MultiLock(dirs).Lock)
+		require.False(s, call.Over())
 		require.Equal(s, map[zktest.Op]int{zktest.OpMulti: 1, zktest.OpGetChildren2: 5}, cost(), "before the first reply")
 		held.Remove()
-		call.get(s)
+		call.Get(s)
 	})
 }
 
 // A long wait, or hold, costs one watch a path, and nothing of them stays.
 func TestAMultiLockThatLastsWatchesEachOfItsZnodesOnce(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dirs, c := s.multiDirs(3), s.client()
-		h := s.lock(s.client().Mutex(dirs[1]))
-		call := simGo(s.Context(), c.MultiLock(dirs).Lock)
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dirs, c := dirs(s, 3), s.Client()
+		h := s.Lock(s.Client().Mutex(dirs[1]))
+		call := locktest.Go(s.Context(), c.MultiLock(dirs).Lock)
 		time.Sleep(time.Hour)
-		require.Len(s, s.watched(c.id()), 4, "its own three, and the one before it")
-		cost := s.multiCost(c)
-		s.unlock(h)
-		mine := call.get(s)
+		require.Len(s, s.Watched(c.SessionID()), 4, "its own three, and the one before it")
+		cost := cost(s, c)
+		s.Unlock(h)
+		mine := call.Get(s)
 		time.Sleep(time.Hour)
 		since := cost()
 		delete(since, zktest.OpMulti) // the heartbeats of an hour
 		require.Empty(s, since, "neither the hand-over nor a long hold costs more")
-		require.Len(s, s.watched(c.id()), 3)
-		s.unlock(mine)
+		require.Len(s, s.Watched(c.SessionID()), 3)
+		s.Unlock(mine)
 		synctest.Wait()
-		require.Empty(s, s.watched(c.id()))
+		require.Empty(s, s.Watched(c.SessionID()))
 	})
 }
 
 // One token covers all paths, and is greater than that of every earlier holder of any of them.
 func TestAMultiLocksTokenIsGreaterThanEveryEarlierHoldersOfAnyPath(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dirs, a, b := s.multiDirs(3), s.client(), s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dirs, a, b := dirs(s, 3), s.Client(), s.Client()
 		var last zklock.Token
 		for i := range 12 {
 			var h *zklock.Hold
 			switch i % 4 {
 			case 0:
-				h = s.multiTake(a.MultiLock(dirs))
+				h = takeAll(s, a.MultiLock(dirs))
 			case 1:
-				h = s.lock(b.Mutex(dirs[i%3]))
+				h = s.Lock(b.Mutex(dirs[i%3]))
 			case 2:
-				h = s.multiTake(b.MultiLock([]string{dirs[2], dirs[0]}))
+				h = takeAll(s, b.MultiLock([]string{dirs[2], dirs[0]}))
 			case 3: // a directory that is made anew, and begins to count again
-				s.remove(dirs[1], true)
-				h = s.multiTake(a.MultiLock(dirs[1:]))
+				s.RemoveDir(dirs[1], true)
+				h = takeAll(s, a.MultiLock(dirs[1:]))
 			}
 			require.Greater(s, h.Token(), last)
 			last = h.Token()
-			s.unlock(h)
+			s.Unlock(h)
 		}
 	})
 }
 
 func TestAMultiLockAndAMutexOfOneOfItsPathsExcludeEachOtherInOrder(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dirs, a, b, c := s.multiDirs(2), s.client(), s.client(), s.client()
-		h := s.multiTake(a.MultiLock(dirs))
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dirs, a, b, c := dirs(s, 2), s.Client(), s.Client(), s.Client()
+		h := takeAll(s, a.MultiLock(dirs))
 		_, err := b.Mutex(dirs[1]).TryLock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrBusy)
-		first := simGo(s.Context(), b.Mutex(dirs[1]).Lock)
-		require.False(s, first.over())
-		second := simGo(s.Context(), c.MultiLock(dirs).Lock)
-		require.False(s, second.over())
-		s.unlock(h)
-		require.True(s, first.over())
-		require.False(s, second.over(), "it came later, and holds nothing while it waits for the second path")
+		first := locktest.Go(s.Context(), b.Mutex(dirs[1]).Lock)
+		require.False(s, first.Over())
+		second := locktest.Go(s.Context(), c.MultiLock(dirs).Lock)
+		require.False(s, second.Over())
+		s.Unlock(h)
+		require.True(s, first.Over())
+		require.False(s, second.Over(), "it came later, and holds nothing while it waits for the second path")
 		_, err = a.Mutex(dirs[0]).TryLock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrBusy)
-		s.unlock(first.get(s))
-		s.multiOwned(c, second.get(s), dirs...)
+		s.Unlock(first.Get(s))
+		ownedAll(s, c, second.Get(s), dirs...)
 	})
 }
 
 func TestAMultiLockOfPathsThatCanNotWorkIsRefusedBeforeAnyRequest(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dirs, c := s.multiDirs(2), s.client()
-		cost := s.multiCost(c)
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dirs, c := dirs(s, 2), s.Client()
+		cost := cost(s, c)
 		for name, bad := range map[string]struct {
 			lock *zklock.MultiLock
 			want error
@@ -189,24 +191,24 @@ func TestAMultiLockOfPathsThatCanNotWorkIsRefusedBeforeAnyRequest(t *testing.T) 
 }
 
 func TestAMultiLockMakesTheDirectoriesThatAreMissing(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dirs, c := s.multiDirs(1), s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dirs, c := dirs(s, 1), s.Client()
 		paths := []string{"/new/deep/x", dirs[0], "/new/y", "/new/deep/x/inner"}
 		for range 2 {
-			h := s.multiTake(c.MultiLock(paths))
-			s.multiOwned(c, h, paths...)
-			s.unlock(h)
+			h := takeAll(s, c.MultiLock(paths))
+			ownedAll(s, c, h, paths...)
+			s.Unlock(h)
 		}
 		h, err := c.MultiLock([]string{"/try/a", "/try/b"}).TryLock(s.Context())
 		require.NoError(s, err)
-		s.unlock(h)
+		s.Unlock(h)
 	})
 }
 
 func TestAMultiLocksOptions(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dirs, c, other := s.multiDirs(2), s.client(), s.client()
-		h := s.lock(other.Mutex(dirs[1]))
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dirs, c, other := dirs(s, 2), s.Client(), s.Client()
+		h := s.Lock(other.Mutex(dirs[1]))
 		for _, wait := range []time.Duration{0, 3 * time.Second} {
 			began := time.Now()
 			_, err := c.MultiLock(dirs, zklock.WithWait(wait)).Lock(s.Context())
@@ -214,49 +216,49 @@ func TestAMultiLocksOptions(t *testing.T) {
 			require.NotErrorIs(s, err, context.DeadlineExceeded)
 			require.Equal(s, wait, time.Since(began))
 			synctest.Wait()
-			require.Empty(s, s.srv.Children(dirs[0]))
+			require.Empty(s, s.Server.Children(dirs[0]))
 		}
-		s.unlock(h)
+		s.Unlock(h)
 
-		h = s.multiTake(c.MultiLock(dirs, zklock.WithMaxHold(5*time.Second)))
-		next := simGo(s.Context(), other.MultiLock(dirs).Lock)
+		h = takeAll(s, c.MultiLock(dirs, zklock.WithMaxHold(5*time.Second)))
+		next := locktest.Go(s.Context(), other.MultiLock(dirs).Lock)
 		<-h.Context().Done()
 		require.ErrorIs(s, h.Err(), zklock.ErrMaxHold)
-		s.multiOwned(other, next.get(s), dirs...)
-		require.Equal(s, 5*time.Second, next.spent, "its znodes go with it")
+		ownedAll(s, other, next.Get(s), dirs...)
+		require.Equal(s, 5*time.Second, next.Spent, "its znodes go with it")
 		require.ErrorIs(s, h.Unlock(s.Context()), zklock.ErrMaxHold)
 	})
 }
 
 // A lock delay counts for each path: after a loss the next holder of any of them waits, after a release nobody does.
 func TestAMultiLocksDelayKeepsEachOfItsPathsFromTheNextHolder(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dirs, a, b := s.multiDirs(2), s.client(), s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dirs, a, b := dirs(s, 2), s.Client(), s.Client()
 		delay := zklock.WithLockDelay(20 * time.Second)
-		h := s.multiTake(a.MultiLock(dirs, delay))
-		s.unlock(h)
-		s.multiEmpty(0, dirs)
+		h := takeAll(s, a.MultiLock(dirs, delay))
+		s.Unlock(h)
+		emptyAll(s, 0, dirs)
 		began := time.Now()
-		h = s.multiTake(b.MultiLock(dirs, delay))
+		h = takeAll(s, b.MultiLock(dirs, delay))
 		require.Equal(s, began, time.Now())
-		require.NoError(s, s.srv.Expire(b.id()))
+		require.NoError(s, s.Server.Expire(b.SessionID()))
 		<-h.Context().Done()
 		_, err := a.MultiLock(dirs, delay).TryLock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrBusy)
-		s.multiEmpty(time.Second, dirs)
-		after := simGo(s.Context(), a.MultiLock(dirs, delay).Lock)
-		s.multiOwned(a, after.get(s), dirs...)
-		require.Equal(s, 20*time.Second, after.spent)
-		s.unlock(after.hold)
-		s.multiEmpty(0, dirs)
+		emptyAll(s, time.Second, dirs)
+		after := locktest.Go(s.Context(), a.MultiLock(dirs, delay).Lock)
+		ownedAll(s, a, after.Get(s), dirs...)
+		require.Equal(s, 20*time.Second, after.Spent)
+		s.Unlock(after.Hold)
+		emptyAll(s, 0, dirs)
 	})
 }
 
 func TestAMultiLockUnderOnesOwnHold(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dirs, c := s.multiDirs(3), s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dirs, c := dirs(s, 3), s.Client()
 		again := zklock.WithReentrancy()
-		h := s.multiTake(c.MultiLock(dirs[:2], again))
+		h := takeAll(s, c.MultiLock(dirs[:2], again))
 		inner, err := c.MultiLock([]string{dirs[1], dirs[0]}, again).Lock(h.Context())
 		require.NoError(s, err, "the same set, whatever its order")
 		require.Equal(s, h.Token(), inner.Token())
@@ -275,60 +277,60 @@ func TestAMultiLockUnderOnesOwnHold(t *testing.T) {
 		require.ErrorIs(s, err, zklock.ErrDeadlock)
 		apart, err := c.MultiLock(dirs[2:]).Lock(h.Context())
 		require.NoError(s, err, "another set has nothing to do with it")
-		s.unlock(apart)
-		s.unlock(h)
-		s.multiOwned(c, inner, dirs[:2]...)
-		s.unlock(inner)
-		s.multiEmpty(0, dirs)
+		s.Unlock(apart)
+		s.Unlock(h)
+		ownedAll(s, c, inner, dirs[:2]...)
+		s.Unlock(inner)
+		emptyAll(s, 0, dirs)
 
-		alone := s.lock(c.Mutex(dirs[0]))
+		alone := s.Lock(c.Mutex(dirs[0]))
 		_, err = c.MultiLock(dirs, again).Lock(alone.Context())
 		require.ErrorIs(s, err, zklock.ErrDeadlock, "under a Mutex of one of its paths")
-		s.unlock(alone)
+		s.Unlock(alone)
 	})
 }
 
 func TestAMultiLocksCheckAndMultiAskForAllItsZnodes(t *testing.T) {
 	for i := range 3 {
-		simTest(t, func(s *sim) {
-			dirs, c := s.multiDirs(3), s.client()
-			require.NoError(s, s.srv.Create("/data", nil))
+		locktest.Simulate(t, func(s *locktest.Sim) {
+			dirs, c := dirs(s, 3), s.Client()
+			require.NoError(s, s.Server.Create("/data", nil))
 			set := &zk.SetDataRequest{Path: "/data", Data: []byte("x"), Version: -1}
-			h := s.multiTake(c.MultiLock(dirs))
+			h := takeAll(s, c.MultiLock(dirs))
 			require.NoError(s, h.Check(s.Context()))
 			resps, err := h.Multi(s.Context(), set)
 			require.NoError(s, err)
 			require.Len(s, resps, 1)
-			n, _ := s.srv.Node("/data")
+			n, _ := s.Server.Node("/data")
 			require.EqualValues(s, 1, n.Stat.Version)
-			s.srv.Inject(zktest.DropReply().Op(zktest.OpNotify))
-			require.NoError(s, s.srv.Delete(h.Nodes()[i]))
+			s.Server.Inject(zktest.DropReply().Op(zktest.OpNotify))
+			require.NoError(s, s.Server.Delete(h.Nodes()[i]))
 			if i == 0 {
 				require.ErrorIs(s, h.Check(s.Context()), zklock.ErrNodeDeleted)
 			} else {
 				_, err = h.Multi(s.Context(), set)
 				require.ErrorIs(s, err, zklock.ErrNodeDeleted)
 			}
-			n, _ = s.srv.Node("/data")
+			n, _ = s.Server.Node("/data")
 			require.EqualValues(s, 1, n.Stat.Version)
 		})
 	}
 }
 
 func TestAMultiLocksDoReleasesAll(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dirs, c := s.multiDirs(3), s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dirs, c := dirs(s, 3), s.Client()
 		m := c.MultiLock(dirs)
 		require.Equal(s, context.Canceled, m.Do(s.Context(), func(context.Context) error {
 			for _, dir := range dirs {
-				require.Len(s, s.srv.Children(dir), 1)
+				require.Len(s, s.Server.Children(dir), 1)
 			}
 			return context.Canceled
 		}))
-		s.multiEmpty(0, dirs)
+		emptyAll(s, 0, dirs)
 		require.PanicsWithValue(s, "oops", func() {
 			_ = m.Do(s.Context(), func(context.Context) error { panic("oops") })
 		})
-		s.multiEmpty(0, dirs)
+		emptyAll(s, 0, dirs)
 	})
 }

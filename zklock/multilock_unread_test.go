@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -11,17 +13,17 @@ import (
 )
 
 func TestAMultiLockThatMayNotReadItsZnodesHoldsNoneThatWasDeletedWhileItWaited(t *testing.T) {
-	simTest(t, func(s *sim) {
-		da, db, a, b, c := s.dir("/locks/a"), s.dir("/locks/b"), s.client(), s.client(), s.client()
-		h := s.lock(a.Mutex(da))
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		da, db, a, b, c := s.Dir("/locks/a"), s.Dir("/locks/b"), s.Client(), s.Client(), s.Client()
+		h := s.Lock(a.Mutex(da))
 		blind := b.MultiLock([]string{da, db}, zklock.WithACL(zk.ACL{Perms: zk.PermAll &^ zk.PermRead, Scheme: "world", ID: "anyone"}))
-		call := simGo(s.Context(), blind.Lock)
+		call := locktest.Go(s.Context(), blind.Lock)
 		synctest.Wait()
-		require.False(s, call.over())
-		require.NoError(s, s.srv.Delete(db+"/"+contenders(s.srv.Children(db))[0]))
-		other := s.lock(c.Mutex(db))
-		s.unlock(h)
+		require.False(s, call.Over())
+		require.NoError(s, s.Server.Delete(db+"/"+locktest.Contenders(s.Server.Children(db))[0]))
+		other := s.Lock(c.Mutex(db))
+		s.Unlock(h)
 		synctest.Wait()
-		require.False(s, call.over() && other.Err() == nil, "two hold %s: %v", db, other.Err())
+		require.False(s, call.Over() && other.Err() == nil, "two hold %s: %v", db, other.Err())
 	})
 }

@@ -11,18 +11,20 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
 )
 
-const onceRecord = "/jobs/nightly.done"
+const record = "/jobs/nightly.done"
 
-// onceJob counts how often it was run.
-type onceJob struct{ runs atomic.Int32 }
+// job counts how often it was run.
+type job struct{ runs atomic.Int32 }
 
-func (j *onceJob) run(context.Context) error { j.runs.Add(1); return nil }
+func (j *job) run(context.Context) error { j.runs.Add(1); return nil }
 
 // Scenario 68: cron on many hosts starts one job, by clocks that differ, and one host waits for hours: it runs once a
 // period, and each of the others is told who has run it.
@@ -36,15 +38,15 @@ func TestScenario68_AJobThatManyHostsStartRunsOnceAPeriod(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
+			locktest.Simulate(t, func(s *locktest.Sim) {
 				const hosts, days = 7, 3
-				var job onceJob
+				var job job
 				begun := time.Now()
 				for day := range days {
 					var all sync.WaitGroup
 					results := make(chan error, hosts)
 					for host := range hosts {
-						c := s.client(zklock.WithSessionTimeout(time.Hour)) // few heartbeats
+						c := s.Client(zklock.WithSessionTimeout(time.Hour)) // few heartbeats
 						late := time.Duration(host) * 300 * time.Millisecond
 						if host == hosts-1 {
 							late = 12 * time.Minute
@@ -76,7 +78,7 @@ func TestScenario68_AJobThatManyHostsStartRunsOnceAPeriod(t *testing.T) {
 					require.Equal(s, 1, ran, "day %d", day)
 				}
 				require.EqualValues(s, days, job.runs.Load())
-				runs, err := s.client().Once("/jobs/nightly").Runs(s.Context())
+				runs, err := s.Client().Once("/jobs/nightly").Runs(s.Context())
 				require.NoError(s, err)
 				require.Len(s, runs, days)
 				require.Less(s, runs[0].Token, runs[1].Token)
@@ -87,57 +89,57 @@ func TestScenario68_AJobThatManyHostsStartRunsOnceAPeriod(t *testing.T) {
 
 // A crash at any point: at least once makes the run again unless it was recorded, at most once never makes it twice.
 func TestAOnceWhoseHostDiesIsRunAgainOrNeverAsItWasAskedFor(t *testing.T) {
-	kill := func(s *sim, c *simClient) {
-		require.NoError(s, s.srv.Expire(c.id()))
+	kill := func(s *locktest.Sim, c *locktest.Client) {
+		require.NoError(s, s.Server.Expire(c.SessionID()))
 		synctest.Wait()
 	}
-	record := func(f zktest.Fault) zktest.Fault { return f.Op(zktest.OpMulti).Path(onceRecord) }
+	record := func(f zktest.Fault) zktest.Fault { return f.Op(zktest.OpMulti).Path(record) }
 	for name, k := range map[string]struct {
-		before          func(s *sim, c *simClient)
-		during          func(s *sim, c *simClient)
+		before          func(s *locktest.Sim, c *locktest.Client)
+		during          func(s *locktest.Sim, c *locktest.Client)
 		least, most     int32 // runs in all, when another host tries again
 		lost, lostFirst bool  // the first host is told of a loss; lostFirst: with at most once as well
 	}{
 		"nothing happens": {least: 1, most: 1},
-		"before the function": {before: func(s *sim, c *simClient) {
-			s.srv.Inject(record(zktest.ExpireSession()).Session(c.id()).After(1).Once()) // the first one makes the record
+		"before the function": {before: func(s *locktest.Sim, c *locktest.Client) {
+			s.Server.Inject(record(zktest.ExpireSession()).Session(c.SessionID()).After(1).Once()) // the first one makes the record
 		}, least: 1, most: 1, lost: true, lostFirst: true},
 		"during the function": {during: kill, least: 2, most: 1, lost: true},
-		"behind the function, before the record": {during: func(s *sim, c *simClient) {
-			s.srv.Inject(record(zktest.ExpireSession()).Session(c.id()).Once())
+		"behind the function, before the record": {during: func(s *locktest.Sim, c *locktest.Client) {
+			s.Server.Inject(record(zktest.ExpireSession()).Session(c.SessionID()).Once())
 		}, least: 2, most: 1, lost: true},
-		"the znode is removed, and the host does not hear of it": {during: func(s *sim, c *simClient) {
-			s.srv.Inject(zktest.DropReply().Op(zktest.OpNotify).Session(c.id()))
-			for _, name := range s.srv.Children("/jobs/nightly") {
-				require.NoError(s, s.srv.Delete("/jobs/nightly/"+name))
+		"the znode is removed, and the host does not hear of it": {during: func(s *locktest.Sim, c *locktest.Client) {
+			s.Server.Inject(zktest.DropReply().Op(zktest.OpNotify).Session(c.SessionID()))
+			for _, name := range s.Server.Children("/jobs/nightly") {
+				require.NoError(s, s.Server.Delete("/jobs/nightly/"+name))
 			}
 		}, least: 2, most: 1, lost: true, lostFirst: true},
-		"the record's reply is lost": {during: func(s *sim, c *simClient) {
-			s.srv.Inject(record(zktest.CloseAfter()).Session(c.id()).Once())
+		"the record's reply is lost": {during: func(s *locktest.Sim, c *locktest.Client) {
+			s.Server.Inject(record(zktest.CloseAfter()).Session(c.SessionID()).Once())
 		}, least: 1, most: 1},
-		"the record's request is lost": {during: func(s *sim, c *simClient) {
-			s.srv.Inject(record(zktest.CloseBefore()).Session(c.id()).Once())
+		"the record's request is lost": {during: func(s *locktest.Sim, c *locktest.Client) {
+			s.Server.Inject(record(zktest.CloseBefore()).Session(c.SessionID()).Once())
 		}, least: 1, most: 1},
-		"every reply is lost once": {before: func(s *sim, c *simClient) {
-			s.srv.Inject(record(zktest.CloseAfter()).Session(c.id()).Times(3))
+		"every reply is lost once": {before: func(s *locktest.Sim, c *locktest.Client) {
+			s.Server.Inject(record(zktest.CloseAfter()).Session(c.SessionID()).Times(3))
 		}, least: 1, most: 1},
-		"the host hears nothing any more, and its record arrived": {during: func(s *sim, c *simClient) {
-			s.srv.Inject(zktest.FreezeReplies().Session(c.id()))
+		"the host hears nothing any more, and its record arrived": {during: func(s *locktest.Sim, c *locktest.Client) {
+			s.Server.Inject(zktest.FreezeReplies().Session(c.SessionID()))
 		}, least: 1, most: 1, lost: true},
 	} {
 		for _, atMostOnce := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, at most once: %v", name, atMostOnce), func(t *testing.T) {
-				simTest(t, func(s *sim) {
+				locktest.Simulate(t, func(s *locktest.Sim) {
 					var opts []zklock.LockOption
 					want, lost := k.least, k.lost
 					if atMostOnce {
 						opts, want, lost = append(opts, zklock.WithAtMostOnce()), k.most, k.lostFirst
 					}
-					c := s.client()
+					c := s.Client()
 					if k.before != nil {
 						k.before(s, c)
 					}
-					var job onceJob
+					var job job
 					err := c.Once("/jobs/nightly", opts...).Do(s.Context(), "k", func(ctx context.Context) error {
 						if k.during != nil {
 							k.during(s, c)
@@ -151,13 +153,13 @@ func TestAOnceWhoseHostDiesIsRunAgainOrNeverAsItWasAskedFor(t *testing.T) {
 						require.NoError(s, err)
 					}
 					for range 2 {
-						err := s.client().Once("/jobs/nightly", opts...).Do(s.Context(), "k", job.run)
+						err := s.Client().Once("/jobs/nightly", opts...).Do(s.Context(), "k", job.run)
 						if err != nil {
 							require.ErrorIs(s, err, zklock.ErrDone)
 						}
 					}
 					require.Equal(s, want, job.runs.Load())
-					runs, err := s.client().Once("/jobs/nightly").Runs(s.Context())
+					runs, err := s.Client().Once("/jobs/nightly").Runs(s.Context())
 					require.NoError(s, err)
 					require.Len(s, runs, 1, "a run is recorded once")
 				})
@@ -167,8 +169,8 @@ func TestAOnceWhoseHostDiesIsRunAgainOrNeverAsItWasAskedFor(t *testing.T) {
 }
 
 func TestAFunctionThatFailsIsCalledAgainUnlessItMayOnlyBeOnce(t *testing.T) {
-	simTest(t, func(s *sim) {
-		c, errWork := s.client(), errors.New("the work's own")
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c, errWork := s.Client(), errors.New("the work's own")
 		calls := 0
 		fail := func(context.Context) error { calls++; return errWork }
 		for range 2 {
@@ -184,13 +186,13 @@ func TestAFunctionThatFailsIsCalledAgainUnlessItMayOnlyBeOnce(t *testing.T) {
 		require.Panics(s, func() {
 			_ = c.Once("/jobs/least").Do(s.Context(), "k", func(context.Context) error { panic("the work's own") })
 		})
-		require.NoError(s, c.Once("/jobs/least").Do(s.Context(), "k", new(onceJob).run), "the lock is free, nothing is recorded")
+		require.NoError(s, c.Once("/jobs/least").Do(s.Context(), "k", new(job).run), "the lock is free, nothing is recorded")
 	})
 }
 
 func TestWorkThatIsDoneIsRecordedAlsoWhenItsContextIsOver(t *testing.T) {
-	simTest(t, func(s *sim) {
-		c := s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
 		ctx, cancel := context.WithCancel(s.Context())
 		require.NoError(s, c.Once("/jobs/nightly").Do(ctx, "k", func(context.Context) error { cancel(); return nil }))
 		require.ErrorIs(s, c.Once("/jobs/nightly").Do(s.Context(), "k", nil), zklock.ErrDone)
@@ -198,8 +200,8 @@ func TestWorkThatIsDoneIsRecordedAlsoWhenItsContextIsOver(t *testing.T) {
 }
 
 func TestEveryCountsFromTheBeginningOfTheLastRunByTheEnsemblesClock(t *testing.T) {
-	simTest(t, func(s *sim) {
-		c, other := s.client(zklock.WithSessionTimeout(time.Hour)), s.client(zklock.WithSessionTimeout(time.Hour))
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c, other := s.Client(zklock.WithSessionTimeout(time.Hour)), s.Client(zklock.WithSessionTimeout(time.Hour))
 		o := c.Once("/jobs/nightly")
 		began := time.Now()
 		require.NoError(s, o.Every(s.Context(), time.Hour, func(context.Context) error { time.Sleep(50 * time.Minute); return nil }))
@@ -210,12 +212,12 @@ func TestEveryCountsFromTheBeginningOfTheLastRunByTheEnsemblesClock(t *testing.T
 		require.WithinDuration(s, began.Add(time.Hour), done.Next, time.Second)
 
 		// One that comes too early and waits for two hours is not too early then.
-		hold := s.lock(other.Mutex("/jobs/nightly"))
-		var job onceJob
+		hold := s.Lock(other.Mutex("/jobs/nightly"))
+		var job job
 		got := make(chan error, 1)
 		go func() { got <- o.Every(s.Context(), time.Hour, job.run) }()
 		time.Sleep(2 * time.Hour)
-		s.unlock(hold)
+		s.Unlock(hold)
 		require.NoError(s, <-got)
 		require.ErrorIs(s, o.Every(s.Context(), time.Hour, nil), zklock.ErrDone)
 
@@ -228,59 +230,59 @@ func TestEveryCountsFromTheBeginningOfTheLastRunByTheEnsemblesClock(t *testing.T
 }
 
 func TestALastRunInTheFutureIsNotLongAgo(t *testing.T) {
-	simTest(t, func(s *sim) {
-		c := s.client()
-		require.NoError(s, c.Once("/jobs/nightly").Every(s.Context(), time.Hour, new(onceJob).run))
-		node, _ := s.srv.Node(onceRecord)
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
+		require.NoError(s, c.Once("/jobs/nightly").Every(s.Context(), time.Hour, new(job).run))
+		node, _ := s.Server.Node(record)
 		ahead := strings.NewReplacer(fmt.Sprintf(`"began_ms":%d`, time.Now().UnixMilli()),
 			fmt.Sprintf(`"began_ms":%d`, time.Now().Add(30*time.Minute).UnixMilli())).Replace(string(node.Data))
 		require.NotEqual(s, ahead, string(node.Data))
-		require.NoError(s, s.srv.SetData(onceRecord, []byte(ahead))) // as a leader would have whose clock was ahead
+		require.NoError(s, s.Server.SetData(record, []byte(ahead))) // as a leader would have whose clock was ahead
 		require.ErrorIs(s, c.Once("/jobs/nightly").Every(s.Context(), time.Hour, nil), zklock.ErrDone)
 	})
 }
 
 // The record outlives the lock's directory, and is no child of it.
 func TestARecordOutlivesTheLocksDirectory(t *testing.T) {
-	simTest(t, func(s *sim) {
-		c := s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
 		o := c.Once("/jobs/nightly", zklock.WithContainer())
 		require.NoError(s, o.Do(s.Context(), "k", func(context.Context) error {
-			require.Len(s, s.srv.Children("/jobs/nightly"), 1, "contenders only")
+			require.Len(s, s.Server.Children("/jobs/nightly"), 1, "contenders only")
 			return nil
 		}))
 		time.Sleep(5 * time.Minute)
-		_, there := s.srv.Node("/jobs/nightly")
+		_, there := s.Server.Node("/jobs/nightly")
 		require.False(s, there, "a container, which nobody has used")
 		require.ErrorIs(s, o.Do(s.Context(), "k", nil), zklock.ErrDone)
 
 		plain := c.Once("/jobs/nightly")
-		require.NoError(s, plain.Do(s.Context(), "l", new(onceJob).run))
-		before, _ := s.srv.Node("/jobs/nightly")
-		require.NoError(s, s.srv.SetSequence("/jobs/nightly", 1<<30))
-		require.NoError(s, plain.Do(s.Context(), "m", new(onceJob).run))
+		require.NoError(s, plain.Do(s.Context(), "l", new(job).run))
+		before, _ := s.Server.Node("/jobs/nightly")
+		require.NoError(s, s.Server.SetSequence("/jobs/nightly", 1<<30))
+		require.NoError(s, plain.Do(s.Context(), "m", new(job).run))
 		synctest.Wait()
-		after, _ := s.srv.Node("/jobs/nightly")
+		after, _ := s.Server.Node("/jobs/nightly")
 		require.Greater(s, after.Stat.Czxid, before.Stat.Czxid, "the directory was made again")
 		for _, key := range []string{"k", "l", "m"} {
 			require.ErrorIs(s, plain.Do(s.Context(), key, nil), zklock.ErrDone, key)
 		}
 
-		require.NoError(s, s.srv.Delete(onceRecord))
-		require.NoError(s, plain.Do(s.Context(), "k", new(onceJob).run), "whoever deletes the record frees the job")
+		require.NoError(s, s.Server.Delete(record))
+		require.NoError(s, plain.Do(s.Context(), "k", new(job).run), "whoever deletes the record frees the job")
 	})
 }
 
 func TestAKeyThatIsDoneCostsOneRead(t *testing.T) {
-	simTest(t, func(s *sim) {
-		c := s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
 		o := c.Once("/jobs/nightly")
-		require.NoError(s, o.Do(s.Context(), "k", new(onceJob).run))
-		hold := s.lock(c.Mutex("/jobs/nightly")) // also while somebody holds the lock
+		require.NoError(s, o.Do(s.Context(), "k", new(job).run))
+		hold := s.Lock(c.Mutex("/jobs/nightly")) // also while somebody holds the lock
 		synctest.Wait()
-		before := s.srv.Requests()
+		before := s.Server.Requests()
 		require.ErrorIs(s, o.Do(s.Context(), "k", nil), zklock.ErrDone)
-		after := s.srv.Requests()
+		after := s.Server.Requests()
 		for op, n := range after {
 			want := before[op]
 			if op == zktest.OpGetData {
@@ -290,27 +292,27 @@ func TestAKeyThatIsDoneCostsOneRead(t *testing.T) {
 		}
 		require.ErrorIs(s, c.Once("/jobs/nightly", zklock.WithWait(0)).Do(s.Context(), "l", nil), zklock.ErrBusy)
 		require.ErrorIs(s, c.Once("/jobs/nightly", zklock.WithWait(time.Second)).Do(s.Context(), "l", nil), zklock.ErrBusy)
-		s.unlock(hold)
+		s.Unlock(hold)
 	})
 }
 
 func TestARecordKeepsTheLastRunsOnly(t *testing.T) {
-	simTest(t, func(s *sim) {
-		c := s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
 		o := c.Once("/jobs/nightly", zklock.WithRemembered(3))
 		for i := range 5 {
-			require.NoError(s, o.Do(s.Context(), fmt.Sprint("k", i), new(onceJob).run))
+			require.NoError(s, o.Do(s.Context(), fmt.Sprint("k", i), new(job).run))
 		}
 		runs, err := o.Runs(s.Context())
 		require.NoError(s, err)
 		require.Len(s, runs, 3)
 		require.Equal(s, "k2", runs[0].Key)
-		require.NoError(s, o.Do(s.Context(), "k0", new(onceJob).run), "forgotten")
+		require.NoError(s, o.Do(s.Context(), "k0", new(job).run), "forgotten")
 
 		// The longest record that there can be is not too long for a server.
 		big := c.Once("/jobs/big", zklock.WithRemembered(1000), zklock.WithOwner(strings.Repeat("\U0001F512", 100)))
-		require.NoError(s, big.Do(s.Context(), strings.Repeat(`"`, 128), new(onceJob).run))
-		node, _ := s.srv.Node("/jobs/big.done")
+		require.NoError(s, big.Do(s.Context(), strings.Repeat(`"`, 128), new(job).run))
+		node, _ := s.Server.Node("/jobs/big.done")
 		require.Less(s, 1000*len(node.Data), 1_000_000)
 		require.ErrorIs(s, big.Do(s.Context(), strings.Repeat(`"`, 128), nil), zklock.ErrDone)
 	})
@@ -320,31 +322,31 @@ func TestSomebodyElsesDataInPlaceOfARecordAreRefused(t *testing.T) {
 	for _, data := range []string{"x", "{}", "[]", "null", `{"format":"zklock-once-1","runs":[]} x`, `{"format":"zklock-once-2","runs":[]}`,
 		`{"format":"zklock-once-1","runs":[{"host":"h","pid":1,"token":0,"began_ms":1}]}`, `{"format":"zklock-once-1","more":1,"runs":[]}`,
 		`{"format":"zklock-once-1","runs":[{"key":"\u001b[2J","host":"h","pid":1,"token":1,"began_ms":1}]}`} {
-		simTest(t, func(s *sim) {
-			o := s.client().Once("/jobs/nightly")
-			require.NoError(s, s.srv.Create("/jobs", nil))
-			require.NoError(s, s.srv.Create(onceRecord, []byte(data)))
+		locktest.Simulate(t, func(s *locktest.Sim) {
+			o := s.Client().Once("/jobs/nightly")
+			require.NoError(s, s.Server.Create("/jobs", nil))
+			require.NoError(s, s.Server.Create(record, []byte(data)))
 			for _, err := range []error{o.Do(s.Context(), "k", nil), o.Every(s.Context(), time.Hour, nil)} {
 				require.ErrorIs(s, err, zklock.ErrConflict, data)
 				require.ErrorIs(s, err, zklock.ErrNotRun)
-				require.ErrorContains(s, err, onceRecord+" is not a record of runs")
+				require.ErrorContains(s, err, record+" is not a record of runs")
 			}
 			_, err := o.Runs(s.Context())
 			require.ErrorIs(s, err, zklock.ErrConflict)
-			node, _ := s.srv.Node(onceRecord)
+			node, _ := s.Server.Node(record)
 			require.Equal(s, data, string(node.Data))
 		})
 	}
-	simTest(t, func(s *sim) { // made for it, and empty
-		require.NoError(s, s.srv.Create("/jobs", nil))
-		require.NoError(s, s.srv.Create(onceRecord, nil))
-		require.NoError(s, s.client().Once("/jobs/nightly").Do(s.Context(), "k", new(onceJob).run))
+	locktest.Simulate(t, func(s *locktest.Sim) { // made for it, and empty
+		require.NoError(s, s.Server.Create("/jobs", nil))
+		require.NoError(s, s.Server.Create(record, nil))
+		require.NoError(s, s.Client().Once("/jobs/nightly").Do(s.Context(), "k", new(job).run))
 	})
 }
 
 func TestABadKeyPeriodOrOptionOfAOnceIsRefused(t *testing.T) {
-	simTest(t, func(s *sim) {
-		c := s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
 		o := c.Once("/jobs/nightly")
 		for _, key := range []string{"", "\xff", "a\nb", strings.Repeat("x", 129)} {
 			err := o.Do(s.Context(), key, nil)
@@ -372,16 +374,16 @@ func TestABadKeyPeriodOrOptionOfAOnceIsRefused(t *testing.T) {
 
 // A record that was made by a run on real servers is found by the others of the fleet.
 func TestOnceOnRealServers(t *testing.T) {
-	e := siteOf(t, 3)
+	e := locktest.SiteOf(t, 3)
 	path := e.Path(t)
-	var job onceJob
+	var job job
 	var all sync.WaitGroup
 	errs := make(chan error, 16)
 	for i := range 4 {
 		c := e.Client(t)
 		for _, start := range []func(o *zklock.Once) error{
-			func(o *zklock.Once) error { return o.Do(siteContext(t), "k", job.run) },
-			func(o *zklock.Once) error { return o.Every(siteContext(t), time.Hour, job.run) },
+			func(o *zklock.Once) error { return o.Do(locktest.Soon(t), "k", job.run) },
+			func(o *zklock.Once) error { return o.Every(locktest.Soon(t), time.Hour, job.run) },
 		} {
 			all.Go(func() { errs <- start(c.Once(path, zklock.WithOwner(fmt.Sprint("host ", i)))) })
 		}
@@ -396,7 +398,7 @@ func TestOnceOnRealServers(t *testing.T) {
 	// Every counts any run; the key may come before it or after.
 	require.LessOrEqual(t, job.runs.Load(), int32(2))
 	require.GreaterOrEqual(t, job.runs.Load(), int32(1))
-	runs, err := e.Client(t).Once(path).Runs(siteContext(t))
+	runs, err := e.Client(t).Once(path).Runs(locktest.Soon(t))
 	require.NoError(t, err)
 	require.Len(t, runs, int(job.runs.Load()))
 	keyed := 0

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -19,20 +21,20 @@ import (
 )
 
 func TestAClientThatIsOpenedWhileTheEnsembleIsDownLocksWhenThatIsUp(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		srv.Leader().Down()
 		c, err := zklock.Open(srv.Addr(), zklock.WithDialer(srv.Dial))
 		require.NoError(t, err)
 		defer c.Close()
 		require.Equal(t, session.Connecting, c.SessionStatus().State)
-		_, err = c.Mutex("/l").Lock(apiWithin(t, time.Second))
+		_, err = c.Mutex("/l").Lock(locktest.Within(t, time.Second))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "no server reachable")
 		got := make(chan error, 1)
 		go func() {
-			h, err := c.Mutex("/l").Lock(apiWithin(t, 10*time.Minute))
+			h, err := c.Mutex("/l").Lock(locktest.Within(t, 10*time.Minute))
 			if err == nil {
-				err = h.Unlock(apiWithin(t, time.Minute))
+				err = h.Unlock(locktest.Within(t, time.Minute))
 			}
 			got <- err
 		}()
@@ -44,12 +46,12 @@ func TestAClientThatIsOpenedWhileTheEnsembleIsDownLocksWhenThatIsUp(t *testing.T
 }
 
 func TestAClientThatIsOpenedAndClosedWithoutAServerLeavesNothingBehind(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		srv.Leader().Down()
 		c, err := zklock.Open(srv.Addr(), zklock.WithDialer(srv.Dial))
 		require.NoError(t, err)
 		require.NoError(t, c.Close())
-		_, err = c.Mutex("/l").Lock(apiWithin(t, time.Second))
+		_, err = c.Mutex("/l").Lock(locktest.Within(t, time.Second))
 		require.ErrorIs(t, err, zklock.ErrClosed)
 		_, err = zklock.Open("zk1:port")
 		require.ErrorIs(t, err, zklock.ErrOption)
@@ -76,6 +78,12 @@ func (l *logText) String() string {
 	return l.all.String()
 }
 
+// settled is String when everything has been said.
+func (l *logText) settled() string {
+	synctest.Wait()
+	return l.String()
+}
+
 func (l *logText) Reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,7 +103,7 @@ func TestADialWithoutADeadlineTellsWhomItCantReachAndWhy(t *testing.T) {
 				slog.SetDefault(log)
 				defer slog.SetDefault(was)
 			}
-			apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+			locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 				srv.Leader().Down()
 				ctx, cancel := context.WithCancel(context.Background())
 				dialled := make(chan error, 1)
@@ -120,7 +128,7 @@ func TestADialWithoutADeadlineTellsWhomItCantReachAndWhy(t *testing.T) {
 
 				srv.Leader().Down()
 				told.Reset()
-				_, err := zklock.Dial(apiWithin(t, time.Minute), srv.Addr(), append(opts, zklock.WithDialer(srv.Dial))...)
+				_, err := zklock.Dial(locktest.Within(t, time.Minute), srv.Addr(), append(opts, zklock.WithDialer(srv.Dial))...)
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 				require.Zero(t, lines(), "the caller is told")
 				cancel()
@@ -130,16 +138,16 @@ func TestADialWithoutADeadlineTellsWhomItCantReachAndWhy(t *testing.T) {
 }
 
 func TestAChrootThatDoesNotExistIsMadeOnlyWhenAskedFor(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		dial := func(opts ...zklock.Option) *zklock.Client {
-			c, err := zklock.Dial(apiWithin(t, apiSoon), srv.Addr()+"/team/a", append(opts, zklock.WithDialer(srv.Dial))...)
+			c, err := zklock.Dial(locktest.Soon(t), srv.Addr()+"/team/a", append(opts, zklock.WithDialer(srv.Dial))...)
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, c.Close()) })
 			return c
 		}
 		c := dial()
 		for _, lock := range []func(context.Context) (*zklock.Hold, error){c.Mutex("/l").Lock, c.Mutex("/l/m/n").TryLock, c.RWMutex("/rw").Lock, c.MultiLock([]string{"/a", "/b"}).Lock} {
-			_, err := lock(apiWithin(t, apiSoon))
+			_, err := lock(locktest.Soon(t))
 			require.ErrorIs(t, err, zklock.ErrOption)
 			require.ErrorContains(t, err, `chroot "/team/a": does not exist`)
 			require.NotErrorIs(t, err, zk.ErrNoNode)
@@ -147,9 +155,9 @@ func TestAChrootThatDoesNotExistIsMadeOnlyWhenAskedFor(t *testing.T) {
 		_, there := srv.Node("/team")
 		require.False(t, there)
 
-		apiUnlock(t, apiLock(t, dial(zklock.WithCreateChroot()).Mutex("/x/l")))
+		locktest.Unlock(t, locktest.Lock(t, dial(zklock.WithCreateChroot()).Mutex("/x/l")))
 		_, there = srv.Node("/team/a/x/l")
 		require.True(t, there)
-		apiUnlock(t, apiLock(t, c.Mutex("/l/m/n")))
+		locktest.Unlock(t, locktest.Lock(t, c.Mutex("/l/m/n")))
 	})
 }

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -19,8 +21,8 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// apiNoDial fails the test when anything is dialled.
-func apiNoDial(t testing.TB) zklock.Option {
+// noDial fails the test when anything is dialled.
+func noDial(t testing.TB) zklock.Option {
 	return zklock.WithDialer(func(string, string, time.Duration) (net.Conn, error) {
 		t.Error("dialled")
 		return nil, net.ErrClosed
@@ -47,7 +49,7 @@ func TestBadOptionsAreRefusedBeforeAnyDial(t *testing.T) {
 		"no logger":                {zklock.WithLogger(nil), "logger: is nil"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := zklock.Dial(context.Background(), "zk1:2181", apiNoDial(t), c.opt)
+			_, err := zklock.Dial(context.Background(), "zk1:2181", noDial(t), c.opt)
 			require.ErrorIs(t, err, zklock.ErrOption)
 			require.ErrorContains(t, err, "zklock: dial")
 			require.ErrorContains(t, err, c.says)
@@ -60,38 +62,38 @@ func TestBadConnectStringsAreRefusedBeforeAnyDial(t *testing.T) {
 		"": zklock.ErrOption, ",": zklock.ErrOption, "zk1:": zklock.ErrOption, "zk1:99999": zklock.ErrOption, "zk1, zk2": zklock.ErrOption,
 		"/app": zklock.ErrOption, "zk1/app/": zklock.ErrPath, "zk1//": zklock.ErrPath, "zk1/a/../b": zklock.ErrPath, "zk1/\x00": zklock.ErrPath,
 	} {
-		_, err := zklock.Dial(context.Background(), connect, apiNoDial(t))
+		_, err := zklock.Dial(context.Background(), connect, noDial(t))
 		require.ErrorIs(t, err, want, "%q", connect)
 		require.ErrorContains(t, err, "zklock: dial", "%q", connect)
 	}
 }
 
 func TestEveryOptionOfAClientIsTaken(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := apiDial(t, srv, zklock.WithSessionTimeout(20*time.Second), zklock.WithServerTick(3*time.Second),
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv, zklock.WithSessionTimeout(20*time.Second), zklock.WithServerTick(3*time.Second),
 			zklock.WithAuth("digest", []byte("a:b")), zklock.WithAuth("digest", []byte("c:d")),
 			zklock.WithLogger(slog.New(slog.DiscardHandler)), zklock.WithHooks(zklock.Hooks{}))
-		s, err := c.Session(apiWithin(t, apiSoon))
+		s, err := c.Session(locktest.Soon(t))
 		require.NoError(t, err)
 		require.Equal(t, 20*time.Second, s.Timeout())
 		for _, acl := range [][]zk.ACL{zk.DigestACL(zk.PermAll, "a", "b"), zk.DigestACL(zk.PermAll, "c", "d")} {
-			h := apiLock(t, c.Mutex("/x"+acl[0].ID[:1], zklock.WithACL(acl...)))
-			apiUnlock(t, h)
+			h := locktest.Lock(t, c.Mutex("/x"+acl[0].ID[:1], zklock.WithACL(acl...)))
+			locktest.Unlock(t, h)
 		}
 	})
 }
 
 func TestTLSIsOnTopOfTheDialer(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) { // which does not speak it
-		_, err := zklock.Dial(apiWithin(t, time.Second), srv.Addr(), zklock.WithDialer(srv.Dial), zklock.WithTLS(&tls.Config{MinVersion: tls.VersionTLS12}))
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) { // which does not speak it
+		_, err := zklock.Dial(locktest.Within(t, time.Second), srv.Addr(), zklock.WithDialer(srv.Dial), zklock.WithTLS(&tls.Config{MinVersion: tls.VersionTLS12}))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		time.Sleep(time.Minute)
 		require.Empty(t, srv.Sessions())
 	})
 }
 
-// apiBadLockOptions are refused by every call on a lock.
-var apiBadLockOptions = map[string]struct {
+// badLockOptions are refused by every call on a lock.
+var badLockOptions = map[string]struct {
 	opt  zklock.LockOption
 	says string
 }{
@@ -107,12 +109,12 @@ var apiBadLockOptions = map[string]struct {
 }
 
 func TestTheZnodeTellsWhoHoldsInJSON(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := apiDial(t, srv)
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
 		payload := []byte{0, 1, 0xff}
 		m := c.Mutex("/l", zklock.WithOwner("batch \"7\" ü"), zklock.WithData(payload))
 		payload[0] = 9 // it was copied
-		h := apiLock(t, m)
+		h := locktest.Lock(t, m)
 		node, _ := srv.Node(h.Node())
 		var id struct {
 			Owner string
@@ -128,23 +130,23 @@ func TestTheZnodeTellsWhoHoldsInJSON(t *testing.T) {
 		require.Equal(t, os.Getpid(), id.PID)
 		require.Equal(t, []byte{0, 1, 0xff}, id.Data)
 
-		plain := apiLock(t, c.Mutex("/plain"))
+		plain := locktest.Lock(t, c.Mutex("/plain"))
 		node, _ = srv.Node(plain.Node())
 		require.NotContains(t, string(node.Data), "owner")
 		require.NotContains(t, string(node.Data), "data")
-		large := apiLock(t, c.Mutex("/large", zklock.WithData(make([]byte, 64<<10)), zklock.WithOwner(strings.Repeat("x", 64<<10))))
-		require.NoError(t, large.Check(apiWithin(t, apiSoon)))
+		large := locktest.Lock(t, c.Mutex("/large", zklock.WithData(make([]byte, 64<<10)), zklock.WithOwner(strings.Repeat("x", 64<<10))))
+		require.NoError(t, large.Check(locktest.Soon(t)))
 	})
 }
 
 func TestABusyMessageNamesTheOwner(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		a, b := apiDial(t, srv), apiDial(t, srv)
-		apiLock(t, a.Mutex("/l", zklock.WithOwner("nightly")))
-		_, err := b.Mutex("/l", zklock.WithWait(2*time.Second)).Lock(apiWithin(t, apiSoon))
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		a, b := locktest.Dial(t, srv), locktest.Dial(t, srv)
+		locktest.Lock(t, a.Mutex("/l", zklock.WithOwner("nightly")))
+		_, err := b.Mutex("/l", zklock.WithWait(2*time.Second)).Lock(locktest.Soon(t))
 		require.ErrorIs(t, err, zklock.ErrBusy)
 		require.ErrorContains(t, err, "2nd in line behind nightly (")
-		_, err = b.Mutex("/l").Lock(apiWithin(t, 2*time.Second))
+		_, err = b.Mutex("/l").Lock(locktest.Within(t, 2*time.Second))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "2nd in line behind nightly (")
 	})
@@ -152,21 +154,21 @@ func TestABusyMessageNamesTheOwner(t *testing.T) {
 
 func TestOtherPeoplesDataAreNotTrustedWithATerminal(t *testing.T) {
 	for _, data := range []string{"\x1b[31mred", "a\nb", "\xff\xfe", strings.Repeat("x", 300), "\u202eltr", `{"host":"\u001b[2J","pid":1}`, ""} {
-		apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+		locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 			require.NoError(t, srv.Create("/l", nil))
 			require.NoError(t, srv.Create("/l/foreign__lock__0000000000", []byte(data)))
-			_, err := apiDial(t, srv).Mutex("/l").Lock(apiWithin(t, 2*time.Second))
+			_, err := locktest.Dial(t, srv).Mutex("/l").Lock(locktest.Within(t, 2*time.Second))
 			require.ErrorContains(t, err, "behind foreign__lock__0000000000", "%q", data)
 		})
 	}
 }
 
 func TestWithWaitBoundsALockAndZeroMeansNotToWait(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		a, b := apiDial(t, srv), apiDial(t, srv)
-		h := apiLock(t, a.Mutex("/l"))
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		a, b := locktest.Dial(t, srv), locktest.Dial(t, srv)
+		h := locktest.Lock(t, a.Mutex("/l"))
 		start := time.Now()
-		_, err := b.Mutex("/l", zklock.WithWait(5*time.Second)).Lock(apiWithin(t, time.Minute))
+		_, err := b.Mutex("/l", zklock.WithWait(5*time.Second)).Lock(locktest.Within(t, time.Minute))
 		require.Equal(t, 5*time.Second, time.Since(start))
 		require.ErrorIs(t, err, zklock.ErrBusy)
 		require.NotErrorIs(t, err, context.DeadlineExceeded, "the deadline was not the caller's")
@@ -174,13 +176,13 @@ func TestWithWaitBoundsALockAndZeroMeansNotToWait(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, srv.Children("/l"), 1)
 
-		_, err = b.Mutex("/l", zklock.WithWait(time.Minute)).Lock(apiWithin(t, time.Second))
+		_, err = b.Mutex("/l", zklock.WithWait(time.Minute)).Lock(locktest.Within(t, time.Second))
 		require.ErrorIs(t, err, context.DeadlineExceeded, "the caller's own deadline is kept")
 		require.NotErrorIs(t, err, zklock.ErrBusy)
 
 		writes := srv.Requests()[zktest.OpCreate]
 		start = time.Now()
-		_, err = b.Mutex("/l", zklock.WithWait(0)).Lock(apiWithin(t, time.Minute))
+		_, err = b.Mutex("/l", zklock.WithWait(0)).Lock(locktest.Within(t, time.Minute))
 		require.ErrorIs(t, err, zklock.ErrBusy)
 		require.Zero(t, time.Since(start))
 		require.Equal(t, writes, srv.Requests()[zktest.OpCreate])
@@ -191,46 +193,46 @@ func TestWithWaitBoundsALockAndZeroMeansNotToWait(t *testing.T) {
 			got <- err
 		}()
 		time.Sleep(30 * time.Second)
-		apiUnlock(t, h)
+		locktest.Unlock(t, h)
 		require.NoError(t, <-got)
 	})
 }
 
 func TestWithACLIsOnTheZnodeAndOnWhatIsMadeForIt(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		acl := zk.DigestACL(zk.PermAll, "team", "pw")
-		ours := apiDial(t, srv, zklock.WithAuth("digest", []byte("team:pw")))
-		others := apiDial(t, srv)
-		h := apiLock(t, ours.Mutex("/a/b/l", zklock.WithACL(acl...)))
+		ours := locktest.Dial(t, srv, zklock.WithAuth("digest", []byte("team:pw")))
+		others := locktest.Dial(t, srv)
+		h := locktest.Lock(t, ours.Mutex("/a/b/l", zklock.WithACL(acl...)))
 		for _, path := range []string{h.Node(), "/a/b/l", "/a/b", "/a"} {
 			node, there := srv.Node(path)
 			require.True(t, there, path)
 			require.Equal(t, []zktest.ACL{{Perms: acl[0].Perms, Scheme: acl[0].Scheme, ID: acl[0].ID}}, node.ACL, path)
 		}
-		s, err := others.Session(apiWithin(t, apiSoon))
+		s, err := others.Session(locktest.Soon(t))
 		require.NoError(t, err)
-		require.ErrorIs(t, s.Delete(apiWithin(t, apiSoon), h.Node(), -1), zk.ErrNoAuth)
-		_, err = others.Mutex("/a/b/l").Lock(apiWithin(t, apiSoon))
+		require.ErrorIs(t, s.Delete(locktest.Soon(t), h.Node(), -1), zk.ErrNoAuth)
+		_, err = others.Mutex("/a/b/l").Lock(locktest.Soon(t))
 		require.ErrorIs(t, err, zk.ErrNoAuth)
-		_, err = others.Mutex("/a/b/l").TryLock(apiWithin(t, apiSoon))
+		_, err = others.Mutex("/a/b/l").TryLock(locktest.Soon(t))
 		require.ErrorIs(t, err, zk.ErrNoAuth)
 		require.NoError(t, h.Err())
-		apiUnlock(t, h)
+		locktest.Unlock(t, h)
 	})
 }
 
 func TestWithContainerTheDirectoryGoesWhenItIsEmpty(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := apiDial(t, srv)
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
 		m := c.Mutex("/keys/k1", zklock.WithContainer())
-		h := apiLock(t, m)
+		h := locktest.Lock(t, m)
 		time.Sleep(5 * time.Minute)
 		require.Equal(t, []string{"k1"}, srv.Children("/keys"), "not while it is used")
-		apiUnlock(t, h)
-		apiUnlock(t, apiLock(t, c.Mutex("/keys/stays")))
+		locktest.Unlock(t, h)
+		locktest.Unlock(t, locktest.Lock(t, c.Mutex("/keys/stays")))
 		time.Sleep(5 * time.Minute)
 		require.Equal(t, []string{"stays"}, srv.Children("/keys"))
-		next := apiLock(t, m)
+		next := locktest.Lock(t, m)
 		require.Greater(t, next.Token(), h.Token(), "tokens grow across the directory's lives")
 	})
 }

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
@@ -14,13 +16,13 @@ import (
 )
 
 func TestLockingAgainUnderOnesOwnHoldIsADeadlockAndNotAHang(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := apiDial(t, srv)
-		h := apiLock(t, c.Mutex("/l"))
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
+		h := locktest.Lock(t, c.Mutex("/l"))
 		writes := srv.Requests()[zktest.OpCreate]
 		deeper, cancel := context.WithTimeout(context.WithValue(h.Context(), struct{ k int }{}, 1), time.Hour)
 		defer cancel()
-		for name, call := range apiMutexCalls {
+		for name, call := range mutexCalls {
 			start := time.Now()
 			err := call(deeper, c.Mutex("/l", zklock.WithOwner("somebody else by name")))
 			require.ErrorIs(t, err, zklock.ErrDeadlock, name)
@@ -29,7 +31,7 @@ func TestLockingAgainUnderOnesOwnHoldIsADeadlockAndNotAHang(t *testing.T) {
 		require.Equal(t, writes, srv.Requests()[zktest.OpCreate])
 		require.NoError(t, h.Err(), "the hold itself is not harmed")
 
-		other := apiLock(t, c.Mutex("/other"))
+		other := locktest.Lock(t, c.Mutex("/other"))
 		_, err := c.Mutex("/l").TryLock(other.Context())
 		require.ErrorIs(t, err, zklock.ErrBusy, "another lock's hold")
 		require.ErrorIs(t, c.Mutex("/other").Do(other.Context(), nil), zklock.ErrDeadlock)
@@ -37,9 +39,9 @@ func TestLockingAgainUnderOnesOwnHoldIsADeadlockAndNotAHang(t *testing.T) {
 }
 
 func TestADeadlockAcrossNestedHoldsIsFound(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := apiDial(t, srv)
-		outer := apiLock(t, c.Mutex("/outer"))
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
+		outer := locktest.Lock(t, c.Mutex("/outer"))
 		inner, err := c.Mutex("/inner").Lock(outer.Context())
 		require.NoError(t, err)
 		_, err = c.Mutex("/outer").Lock(inner.Context())
@@ -48,34 +50,34 @@ func TestADeadlockAcrossNestedHoldsIsFound(t *testing.T) {
 }
 
 func TestAContextOfAHoldThatIsOverIsNoHold(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := apiDial(t, srv)
-		h := apiLock(t, c.Mutex("/l"))
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
+		h := locktest.Lock(t, c.Mutex("/l"))
 		ctx := context.WithoutCancel(h.Context())
-		apiUnlock(t, h)
+		locktest.Unlock(t, h)
 		for _, opts := range [][]zklock.LockOption{nil, {zklock.WithReentrancy()}} {
 			next, err := c.Mutex("/l", opts...).Lock(ctx)
 			require.NoError(t, err)
 			require.NotEqual(t, h.Token(), next.Token())
-			apiUnlock(t, next)
+			locktest.Unlock(t, next)
 		}
 	})
 }
 
 func TestAnotherClientsHoldIsAnotherHolders(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		a, b := apiDial(t, srv), apiDial(t, srv)
-		h := apiLock(t, a.Mutex("/l", zklock.WithReentrancy()))
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		a, b := locktest.Dial(t, srv), locktest.Dial(t, srv)
+		h := locktest.Lock(t, a.Mutex("/l", zklock.WithReentrancy()))
 		_, err := b.Mutex("/l", zklock.WithReentrancy()).TryLock(h.Context())
 		require.ErrorIs(t, err, zklock.ErrBusy)
 	})
 }
 
 func TestWithReentrancyLocksAreCounted(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := apiDial(t, srv)
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
 		m := c.Mutex("/l", zklock.WithReentrancy())
-		first := apiLock(t, m)
+		first := locktest.Lock(t, m)
 		requests := srv.Requests()[zktest.OpCreate] + srv.Requests()[zktest.OpGetChildren2]
 		second, err := m.Lock(first.Context())
 		require.NoError(t, err)
@@ -85,34 +87,34 @@ func TestWithReentrancyLocksAreCounted(t *testing.T) {
 		require.Equal(t, first.Token(), second.Token())
 		require.Equal(t, first.Node(), third.Node())
 
-		apiUnlock(t, first) // in whatever order
+		locktest.Unlock(t, first) // in whatever order
 		require.Equal(t, zklock.ErrUnlocked, first.Err())
 		require.NoError(t, second.Err())
 		require.NoError(t, third.Context().Err())
-		apiUnlock(t, third)
-		require.ErrorIs(t, third.Unlock(apiWithin(t, apiSoon)), zklock.ErrNotHeld, "counted once only")
+		locktest.Unlock(t, third)
+		require.ErrorIs(t, third.Unlock(locktest.Soon(t)), zklock.ErrNotHeld, "counted once only")
 		require.NoError(t, second.Err())
 		require.Len(t, srv.Children("/l"), 1)
-		_, err = apiDial(t, srv).Mutex("/l").TryLock(apiWithin(t, apiSoon))
+		_, err = locktest.Dial(t, srv).Mutex("/l").TryLock(locktest.Soon(t))
 		require.ErrorIs(t, err, zklock.ErrBusy)
-		apiUnlock(t, second)
+		locktest.Unlock(t, second)
 		require.Empty(t, srv.Children("/l"), "the last one releases")
 	})
 }
 
 func TestALossEndsAllReentrantHolds(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := apiDial(t, srv)
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
 		m := c.Mutex("/l", zklock.WithReentrancy())
-		first := apiLock(t, m)
+		first := locktest.Lock(t, m)
 		second, err := m.Lock(first.Context())
 		require.NoError(t, err)
 		time.Sleep(time.Second)
 		require.NoError(t, srv.Delete(first.Node()))
-		require.ErrorIs(t, apiEnd(first), zklock.ErrNodeDeleted)
-		require.ErrorIs(t, apiEnd(second), zklock.ErrNodeDeleted)
-		require.ErrorIs(t, first.Unlock(apiWithin(t, apiSoon)), zklock.ErrLost)
-		require.ErrorIs(t, second.Unlock(apiWithin(t, apiSoon)), zklock.ErrLost)
+		require.ErrorIs(t, locktest.End(first), zklock.ErrNodeDeleted)
+		require.ErrorIs(t, locktest.End(second), zklock.ErrNodeDeleted)
+		require.ErrorIs(t, first.Unlock(locktest.Soon(t)), zklock.ErrLost)
+		require.ErrorIs(t, second.Unlock(locktest.Soon(t)), zklock.ErrLost)
 		next, err := m.Lock(context.WithoutCancel(second.Context()))
 		require.NoError(t, err, "a new hold, not one of the lost one")
 		require.Greater(t, next.Token(), second.Token())
@@ -120,8 +122,8 @@ func TestALossEndsAllReentrantHolds(t *testing.T) {
 }
 
 func TestReentrantDo(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		m := apiDial(t, srv).Mutex("/l", zklock.WithReentrancy())
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		m := locktest.Dial(t, srv).Mutex("/l", zklock.WithReentrancy())
 		depth := 0
 		var descend func(ctx context.Context) error
 		descend = func(ctx context.Context) error {
@@ -130,7 +132,7 @@ func TestReentrantDo(t *testing.T) {
 			}
 			return m.Do(ctx, descend)
 		}
-		require.NoError(t, m.Do(apiWithin(t, apiSoon), descend))
+		require.NoError(t, m.Do(locktest.Soon(t), descend))
 		require.Equal(t, 10, depth)
 		require.Equal(t, 1, srv.Requests()[zktest.OpDelete])
 		require.Empty(t, srv.Children("/l"))
@@ -138,10 +140,10 @@ func TestReentrantDo(t *testing.T) {
 }
 
 func TestReentrancyFromManyGoroutines(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		m := apiDial(t, srv).Mutex("/l", zklock.WithReentrancy())
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		m := locktest.Dial(t, srv).Mutex("/l", zklock.WithReentrancy())
 		for range 20 {
-			first := apiLock(t, m)
+			first := locktest.Lock(t, m)
 			var wg sync.WaitGroup
 			for range 10 {
 				wg.Go(func() {
@@ -150,12 +152,12 @@ func TestReentrancyFromManyGoroutines(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					if err := h.Unlock(apiWithin(t, apiSoon)); err != nil {
+					if err := h.Unlock(locktest.Soon(t)); err != nil {
 						t.Error(err)
 					}
 				})
 			}
-			apiUnlock(t, first) // whoever comes after this queues for a hold of its own
+			locktest.Unlock(t, first) // whoever comes after this queues for a hold of its own
 			wg.Wait()
 			synctest.Wait()
 			require.Empty(t, srv.Children("/l"))

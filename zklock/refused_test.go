@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/session"
@@ -15,7 +17,7 @@ import (
 // A server that enforces authentication answers the handshake, and refuses the first request: of every session.
 func TestALockWhereAuthenticationIsEnforcedSaysSoAtOnce(t *testing.T) {
 	srv := zktest.Run(t)
-	c := apiDial(t, srv)
+	c := locktest.Dial(t, srv)
 	const required = -124 // SESSIONCLOSEDREQUIRESASLAUTH
 	srv.Inject(zktest.Answer(required))
 	for name, lock := range map[string]func(context.Context) (*zklock.Hold, error){
@@ -23,7 +25,7 @@ func TestALockWhereAuthenticationIsEnforcedSaysSoAtOnce(t *testing.T) {
 		"TryLock": c.Mutex("/locks/a").TryLock,
 		"Acquire": func(ctx context.Context) (*zklock.Hold, error) { return c.Semaphore("/locks/s", 2).Acquire(ctx, 1) },
 	} {
-		_, err := lock(apiWithin(t, 20*time.Second))
+		_, err := lock(locktest.Within(t, 20*time.Second))
 		require.ErrorIs(t, err, session.ErrAuth, name)
 		require.ErrorContains(t, err, "enforces authentication", name)
 		require.NotErrorIs(t, err, context.DeadlineExceeded, name)

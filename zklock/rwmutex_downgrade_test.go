@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
@@ -14,8 +16,8 @@ import (
 
 // Downgrade when something goes wrong.
 
-// rwDowngrade is Downgrade as the helpers take a call.
-func rwDowngrade(m *zklock.RWMutex, h *zklock.Hold) rwCall {
+// downgrade is Downgrade as the helpers take a call.
+func downgrade(m *zklock.RWMutex, h *zklock.Hold) locktest.Acquire {
 	return func(ctx context.Context) (*zklock.Hold, error) { return m.Downgrade(ctx, h) }
 }
 
@@ -26,30 +28,30 @@ func TestADowngradeWhoseReplyIsLostIsHeldAsAReader(t *testing.T) {
 	} {
 		for _, opts := range [][]zklock.LockOption{nil, {zklock.WithLockDelay(time.Minute)}} {
 			t.Run(name+map[bool]string{true: ", with a delay"}[opts != nil], func(t *testing.T) {
-				simTest(t, func(s *sim) {
-					dir, a, b := s.dir("/locks/a"), s.client(), s.client()
+				locktest.Simulate(t, func(s *locktest.Sim) {
+					dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
 					m := a.RWMutex(dir, opts...)
-					w := rwTake(s, m.Lock)
+					w := s.Take(m.Lock)
 					time.Sleep(time.Second)
 					written := w.Token()
-					writer, reader := rwAside(s, b.RWMutex(dir, opts...).Lock), rwAside(s, s.client().RWMutex(dir, opts...).RLock)
-					in := s.srv.Inject(f.Op(zktest.OpMulti).Session(a.id()).Once())
+					writer, reader := s.Start(b.RWMutex(dir, opts...).Lock), s.Start(s.Client().RWMutex(dir, opts...).RLock)
+					in := s.Server.Inject(f.Op(zktest.OpMulti).Session(a.SessionID()).Once())
 					r, err := m.Downgrade(s.Context(), w)
 					require.NoError(s, err)
 					require.Equal(s, 1, in.Hits())
-					s.owned(a, r)
+					s.Owned(a, r)
 					require.Equal(s, written, r.Token())
-					require.Len(s, s.srv.Children(dir), 3, "one place for each")
+					require.Len(s, s.Server.Children(dir), 3, "one place for each")
 					time.Sleep(time.Minute)
 					require.NoError(s, r.Err(), "that the writer's znode went is no loss")
-					require.False(s, writer.over())
-					require.False(s, reader.over())
+					require.False(s, writer.Over())
+					require.False(s, reader.Over())
 					began := time.Now()
-					s.unlock(r)
-					s.unlock(writer.get(s))
-					s.unlock(reader.get(s))
+					s.Unlock(r)
+					s.Unlock(writer.Get(s))
+					s.Unlock(reader.Get(s))
 					require.Less(s, time.Since(began), time.Minute, "a release is no loss: nobody waits out the delay")
-					rwNothingLeft(s, dir)
+					s.NothingLeft(dir)
 				})
 			})
 		}
@@ -67,28 +69,28 @@ func TestADowngradeThatIsGivenUpLeavesNothing(t *testing.T) {
 	} {
 		for _, opts := range [][]zklock.LockOption{nil, {zklock.WithLockDelay(time.Minute)}} {
 			t.Run(name+map[bool]string{true: ", with a delay"}[opts != nil], func(t *testing.T) {
-				simTest(t, func(s *sim) {
-					dir, a, b := s.dir("/locks/a"), s.client(), s.client()
+				locktest.Simulate(t, func(s *locktest.Sim) {
+					dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
 					m := a.RWMutex(dir, opts...)
-					w := rwTake(s, m.Lock)
-					writer := rwAside(s, b.RWMutex(dir, opts...).Lock)
-					in := s.srv.Inject(f.Op(zktest.OpMulti).Session(a.id()).Once())
+					w := s.Take(m.Lock)
+					writer := s.Start(b.RWMutex(dir, opts...).Lock)
+					in := s.Server.Inject(f.Op(zktest.OpMulti).Session(a.SessionID()).Once())
 					ctx, cancel := context.WithCancel(s.Context())
 					defer cancel()
-					call := simGo(ctx, rwDowngrade(m, w))
+					call := locktest.Go(ctx, downgrade(m, w))
 					<-in.Hit()
 					synctest.Wait()
 					cancel()
-					require.True(s, call.over(), "it does not outlive its context")
-					require.ErrorIs(s, call.err, context.Canceled)
-					require.ErrorIs(s, call.err, zklock.ErrUnknownOutcome)
+					require.True(s, call.Over(), "it does not outlive its context")
+					require.ErrorIs(s, call.Err, context.Canceled)
+					require.ErrorIs(s, call.Err, zklock.ErrUnknownOutcome)
 					require.Error(s, w.Err(), "the lock is given up")
 					require.ErrorIs(s, w.Unlock(s.Context()), zklock.ErrNotHeld)
 					time.Sleep(time.Second)
 					in.Remove()
-					s.unlock(writer.get(s))
-					s.unlock(rwTake(s, m.Lock))
-					rwNothingLeft(s, dir)
+					s.Unlock(writer.Get(s))
+					s.Unlock(s.Take(m.Lock))
+					s.NothingLeft(dir)
 				})
 			})
 		}
@@ -97,38 +99,38 @@ func TestADowngradeThatIsGivenUpLeavesNothing(t *testing.T) {
 
 // A downgrade that could not even be asked for leaves the write lock as it was.
 func TestADowngradeThatWasNotSentLeavesTheWriteLock(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, a, b := s.dir("/locks/a"), s.client(), s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
 		m := a.RWMutex(dir)
-		w := rwTake(s, m.Lock)
-		reader := rwAside(s, b.RWMutex(dir).RLock)
+		w := s.Take(m.Lock)
+		reader := s.Start(b.RWMutex(dir).RLock)
 		over, cancel := context.WithCancel(s.Context())
 		cancel()
 		_, err := m.Downgrade(over, w)
 		require.ErrorIs(s, err, context.Canceled)
-		s.owned(a, w)
+		s.Owned(a, w)
 
-		s.srv.Leader().Down()
+		s.Server.Leader().Down()
 		ctx, end := context.WithTimeout(s.Context(), time.Second)
 		defer end()
 		synctest.Wait()
 		_, err = m.Downgrade(ctx, w)
 		require.ErrorIs(s, err, context.DeadlineExceeded)
-		s.srv.Leader().Up()
+		s.Server.Leader().Up()
 		time.Sleep(5 * time.Second)
 		if w.Err() == nil { // what was not sent
-			require.False(s, reader.over())
+			require.False(s, reader.Over())
 			r, err := m.Downgrade(s.Context(), w)
 			require.NoError(s, err)
-			s.unlock(reader.get(s))
-			s.unlock(r)
+			s.Unlock(reader.Get(s))
+			s.Unlock(r)
 		}
-		s.unlock(rwTake(s, m.Lock))
-		s.until(time.Minute, "the reader came in", reader.over)
-		if reader.hold.Err() == nil {
-			s.unlock(reader.hold)
+		s.Unlock(s.Take(m.Lock))
+		s.Until(time.Minute, "the reader came in", reader.Over)
+		if reader.Hold.Err() == nil {
+			s.Unlock(reader.Hold)
 		}
-		rwNothingLeft(s, dir)
+		s.NothingLeft(dir)
 	})
 }
 
@@ -136,24 +138,24 @@ func TestADowngradeThatWasNotSentLeavesTheWriteLock(t *testing.T) {
 func TestADowngradeWhoseZnodeAnAdministratorDeletesIsALoss(t *testing.T) {
 	for _, settled := range []time.Duration{0, time.Second} {
 		t.Run(settled.String(), func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dir, a, b := s.dir("/locks/a"), s.client(), s.client()
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
 				m := a.RWMutex(dir)
-				w := rwTake(s, m.Lock)
-				writer := rwAside(s, b.RWMutex(dir).Lock)
+				w := s.Take(m.Lock)
+				writer := s.Start(b.RWMutex(dir).Lock)
 				time.Sleep(settled)
-				in := s.srv.Inject(zktest.Hold().Op(zktest.OpMulti).Session(a.id()).Once())
-				call := simGo(s.Context(), rwDowngrade(m, w))
+				in := s.Server.Inject(zktest.Hold().Op(zktest.OpMulti).Session(a.SessionID()).Once())
+				call := locktest.Go(s.Context(), downgrade(m, w))
 				<-in.Hit()
-				require.NoError(s, s.srv.Delete(w.Node()))
+				require.NoError(s, s.Server.Delete(w.Node()))
 				synctest.Wait()
 				in.Release()
-				require.True(s, call.over())
-				require.ErrorIs(s, call.err, zklock.ErrNodeDeleted)
+				require.True(s, call.Over())
+				require.ErrorIs(s, call.Err, zklock.ErrNodeDeleted)
 				require.ErrorIs(s, w.Err(), zklock.ErrNodeDeleted)
 				require.ErrorIs(s, w.Unlock(s.Context()), zklock.ErrLost)
-				s.unlock(writer.get(s))
-				rwNothingLeft(s, dir)
+				s.Unlock(writer.Get(s))
+				s.NothingLeft(dir)
 			})
 		})
 	}
@@ -163,17 +165,17 @@ func TestADowngradeWhoseZnodeAnAdministratorDeletesIsALoss(t *testing.T) {
 func TestAReaderThatCameFromADowngradeHearsOfItsLoss(t *testing.T) {
 	for _, settled := range []time.Duration{0, time.Second} {
 		t.Run(settled.String(), func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dir, c := s.dir("/locks/a"), s.client()
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir, c := s.Dir("/locks/a"), s.Client()
 				m := c.RWMutex(dir)
-				r, err := m.Downgrade(s.Context(), rwTake(s, m.Lock))
+				r, err := m.Downgrade(s.Context(), s.Take(m.Lock))
 				require.NoError(s, err)
 				time.Sleep(settled)
 				require.NoError(s, r.Check(s.Context()))
-				require.NoError(s, s.srv.Delete(r.Node()))
+				require.NoError(s, s.Server.Delete(r.Node()))
 				time.Sleep(time.Second)
 				require.ErrorIs(s, r.Err(), zklock.ErrNodeDeleted)
-				rwNothingLeft(s, dir)
+				s.NothingLeft(dir)
 			})
 		})
 	}
@@ -182,21 +184,21 @@ func TestAReaderThatCameFromADowngradeHearsOfItsLoss(t *testing.T) {
 // An administrator deletes the writer's znode during a downgrade that then fails for another reason: the loss is not
 // forgotten.
 func TestALossDuringADowngradeThatFailsIsNotForgotten(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, a := s.dir("/locks/a"), s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, a := s.Dir("/locks/a"), s.Client()
 		m := a.RWMutex(dir, zklock.WithLockDelay(time.Second))
-		w := rwTake(s, m.Lock)
-		time.Sleep(time.Second)                                                       // the own znode is watched now
-		in := s.srv.Inject(zktest.Hold().Op(zktest.OpGetData).Session(a.id()).Once()) // before anything is written
+		w := s.Take(m.Lock)
+		time.Sleep(time.Second)                                                                 // the own znode is watched now
+		in := s.Server.Inject(zktest.Hold().Op(zktest.OpGetData).Session(a.SessionID()).Once()) // before anything is written
 		ctx, cancel := context.WithCancel(s.Context())
 		defer cancel()
-		call := simGo(ctx, rwDowngrade(m, w))
+		call := locktest.Go(ctx, downgrade(m, w))
 		<-in.Hit()
-		require.NoError(s, s.srv.Delete(w.Node()))
+		require.NoError(s, s.Server.Delete(w.Node()))
 		synctest.Wait() // the word of it has arrived
 		cancel()
-		require.True(s, call.over())
-		require.ErrorIs(s, call.err, context.Canceled)
+		require.True(s, call.Over())
+		require.ErrorIs(s, call.Err, context.Canceled)
 		in.Remove()
 		synctest.Wait()
 		require.ErrorIs(s, w.Err(), zklock.ErrNodeDeleted, "it believes that it holds")
@@ -205,25 +207,25 @@ func TestALossDuringADowngradeThatFailsIsNotForgotten(t *testing.T) {
 
 // The session ends while it downgrades.
 func TestADowngradeWhoseSessionEndsIsALoss(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, a, b := s.dir("/locks/a"), s.client(), s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
 		m := a.RWMutex(dir)
-		w := rwTake(s, m.Lock)
-		writer := rwAside(s, b.RWMutex(dir).Lock)
-		id := a.id()
-		s.srv.Inject(zktest.ExpireSession().Op(zktest.OpMulti).Session(id).Once())
+		w := s.Take(m.Lock)
+		writer := s.Start(b.RWMutex(dir).Lock)
+		id := a.SessionID()
+		s.Server.Inject(zktest.ExpireSession().Op(zktest.OpMulti).Session(id).Once())
 		_, err := m.Downgrade(s.Context(), w)
 		require.ErrorIs(s, err, zklock.ErrLost)
 		require.ErrorIs(s, w.Err(), zklock.ErrSessionExpired)
-		s.unlock(writer.get(s))
-		rwNothingLeft(s, dir)
+		s.Unlock(writer.Get(s))
+		s.NothingLeft(dir)
 	})
 }
 
 // What is not a hold of this write lock can't be downgraded, and stays what it is.
 func TestOnlyALiveHoldOfThisWriteLockCanBeDowngraded(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, a, b := s.dir("/locks/a"), s.client(), s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
 		m := a.RWMutex(dir)
 		refused := func(h *zklock.Hold, by *zklock.RWMutex, why string) {
 			s.Helper()
@@ -232,60 +234,60 @@ func TestOnlyALiveHoldOfThisWriteLockCanBeDowngraded(t *testing.T) {
 			require.ErrorIs(s, err, zklock.ErrNotHeld, why)
 			require.ErrorContains(s, err, "zklock: downgrade")
 		}
-		read := rwTake(s, m.RLock)
+		read := s.Take(m.RLock)
 		refused(read, m, "of the read lock")
-		s.owned(a, read)
-		s.unlock(read)
+		s.Owned(a, read)
+		s.Unlock(read)
 		refused(read, m, "of the read lock, released")
 
-		w := rwTake(s, m.Lock)
+		w := s.Take(m.Lock)
 		refused(w, b.RWMutex(dir), "another client's")
-		refused(w, a.RWMutex(s.dir("/locks/b")), "of another lock")
-		s.owned(a, w)
-		s.unlock(w)
+		refused(w, a.RWMutex(s.Dir("/locks/b")), "of another lock")
+		s.Owned(a, w)
+		s.Unlock(w)
 		refused(w, m, "released")
 		refused(nil, m, "none")
 
-		mutex := s.lock(a.Mutex("/locks/b"))
+		mutex := s.Lock(a.Mutex("/locks/b"))
 		refused(mutex, a.RWMutex("/locks/b"), "of a mutex")
-		s.owned(a, mutex)
-		s.unlock(mutex)
-		sem := semTake(s, a.Semaphore(s.dir("/locks/c"), 1), 1)
+		s.Owned(a, mutex)
+		s.Unlock(mutex)
+		sem := s.Take(locktest.Permits(a.Semaphore(s.Dir("/locks/c"), 1), 1))
 		refused(sem, a.RWMutex("/locks/c"), "of a semaphore")
-		s.unlock(sem)
+		s.Unlock(sem)
 
-		w = rwTake(s, m.Lock)
+		w = s.Take(m.Lock)
 		lost := w
-		require.NoError(s, s.srv.Delete(w.Node()))
+		require.NoError(s, s.Server.Delete(w.Node()))
 		_, err := m.Downgrade(s.Context(), lost)
 		require.ErrorIs(s, err, zklock.ErrNodeDeleted)
 
-		w = rwTake(s, m.Lock)
+		w = s.Take(m.Lock)
 		r, err := m.Downgrade(s.Context(), w)
 		require.NoError(s, err)
 		refused(w, m, "downgraded before")
 		refused(r, m, "what it was downgraded to")
-		s.unlock(r)
+		s.Unlock(r)
 		_, err = a.RWMutex("bad").Downgrade(s.Context(), r)
 		require.ErrorIs(s, err, zklock.ErrPath)
-		rwNothingLeft(s, dir)
+		s.NothingLeft(dir)
 	})
 }
 
 // The znode of a writer that was turned into a reader by a transaction whose reply was lost takes no more room, though nobody
 // was told of its deletion.
 func TestTheWriterOfADowngradeWhoseReplyWasLostTakesNoRoom(t *testing.T) {
-	simTest(t, func(s *sim) {
-		c := s.client()
-		m := c.RWMutex(s.dir("/locks/a"))
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
+		m := c.RWMutex(s.Dir("/locks/a"))
 		ses, err := c.Session(s.Context())
 		require.NoError(s, err)
-		w := rwTake(s, m.Lock)
-		lost := s.srv.Inject(zktest.CloseAfter().Op(zktest.OpMulti).Session(c.id()).Once())
+		w := s.Take(m.Lock)
+		lost := s.Server.Inject(zktest.CloseAfter().Op(zktest.OpMulti).Session(c.SessionID()).Once())
 		r, err := m.Downgrade(s.Context(), w)
 		require.NoError(s, err)
 		require.Equal(s, 1, lost.Hits())
-		s.unlock(r)
+		s.Unlock(r)
 		require.Zero(s, ses.EphemeralBytes())
 	})
 }
@@ -296,29 +298,29 @@ func TestADowngradeThatFindsItsOwnZnodeHasSucceeded(t *testing.T) {
 	for _, opts := range [][]zklock.LockOption{nil, {zklock.WithLockDelay(time.Minute)}} {
 		for _, again := range []bool{false, true} {
 			t.Run(map[bool]string{true: "with a delay"}[opts != nil]+map[bool]string{true: ", the second reply is lost too"}[again], func(t *testing.T) {
-				simTest(t, func(s *sim) {
-					dir, a, b := s.dir("/locks/a"), s.client(), s.client()
+				locktest.Simulate(t, func(s *locktest.Sim) {
+					dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
 					m := a.RWMutex(dir, opts...)
-					w := rwTake(s, m.Lock)
-					writer, reader := rwAside(s, b.RWMutex(dir, opts...).Lock), rwAside(s, s.client().RWMutex(dir, opts...).RLock)
+					w := s.Take(m.Lock)
+					writer, reader := s.Start(b.RWMutex(dir, opts...).Lock), s.Start(s.Client().RWMutex(dir, opts...).RLock)
 					times := 1
 					if again {
 						times = 2
 					}
-					s.srv.Inject(zktest.CloseAfter().Op(zktest.OpMulti).Session(a.id()).Times(times))
-					missed := s.srv.Inject(zktest.Answer(zktest.CodeNoNode).Op(zktest.OpExists).Session(a.id()).Path(dir + "/*__READ__*").Once())
+					s.Server.Inject(zktest.CloseAfter().Op(zktest.OpMulti).Session(a.SessionID()).Times(times))
+					missed := s.Server.Inject(zktest.Answer(zktest.CodeNoNode).Op(zktest.OpExists).Session(a.SessionID()).Path(dir + "/*__READ__*").Once())
 					r, err := m.Downgrade(s.Context(), w)
 					require.NoError(s, err)
 					require.Equal(s, 1, missed.Hits())
-					s.owned(a, r)
+					s.Owned(a, r)
 					require.Equal(s, w.Token(), r.Token())
-					require.Equal(s, "RWR", rwReaders(s, dir))
+					require.Equal(s, "RWR", readers(s, dir))
 					time.Sleep(time.Minute)
 					require.NoError(s, r.Err())
-					s.unlock(r)
-					s.unlock(writer.get(s))
-					s.unlock(reader.get(s))
-					rwNothingLeft(s, dir)
+					s.Unlock(r)
+					s.Unlock(writer.Get(s))
+					s.Unlock(reader.Get(s))
+					s.NothingLeft(dir)
 				})
 			})
 		}

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -15,8 +17,8 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// rwInside watches over who reads and writes.
-type rwInside struct {
+// readersInside watches over who reads and writes.
+type readersInside struct {
 	mu      sync.Mutex // guards what follows
 	readers map[*zklock.Hold]bool
 	writer  *zklock.Hold
@@ -27,12 +29,12 @@ type rwInside struct {
 	broken  []error
 }
 
-func (x *rwInside) wrong(format string, args ...any) {
+func (x *readersInside) wrong(format string, args ...any) {
 	x.broken = append(x.broken, fmt.Errorf(format, args...))
 }
 
 // live returns how many hold for reading; those whose hold has ended by itself do not count.
-func (x *rwInside) live() (n int) {
+func (x *readersInside) live() (n int) {
 	for h := range x.readers {
 		if h.Context().Err() == nil {
 			n++
@@ -41,14 +43,14 @@ func (x *rwInside) live() (n int) {
 	return n
 }
 
-func (x *rwInside) alone(h *zklock.Hold) {
+func (x *readersInside) alone(h *zklock.Hold) {
 	if w := x.writer; w != nil && w != h && w.Context().Err() == nil {
 		x.wrong("%s holds while %s writes", h.Node(), w.Node())
 	}
 }
 
 // write notes that h has begun to write.
-func (x *rwInside) write(h *zklock.Hold) {
+func (x *readersInside) write(h *zklock.Hold) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.alone(h)
@@ -63,7 +65,7 @@ func (x *rwInside) write(h *zklock.Hold) {
 }
 
 // read notes that h has begun to read.
-func (x *rwInside) read(h *zklock.Hold) {
+func (x *readersInside) read(h *zklock.Hold) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.alone(h)
@@ -73,7 +75,7 @@ func (x *rwInside) read(h *zklock.Hold) {
 }
 
 // leave notes that h is about to be released, or to be downgraded.
-func (x *rwInside) leave(h *zklock.Hold) {
+func (x *readersInside) leave(h *zklock.Hold) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.writer == h {
@@ -89,21 +91,21 @@ func (x *rwInside) leave(h *zklock.Hold) {
 // readers do overlap.
 func TestManyReadersAndWritersNeverHaveAWriterBesideAnyone(t *testing.T) {
 	const clients = 32
-	s := siteOf(t, 3)
+	s := locktest.SiteOf(t, 3)
 	path := s.Path(t)
-	inside := rwInside{readers: map[*zklock.Hold]bool{}}
+	inside := readersInside{readers: map[*zklock.Hold]bool{}}
 	var workers sync.WaitGroup
 	all := make([]*zklock.Client, clients)
 	for i := range all {
 		all[i] = s.Client(t)
 	}
-	ctx := siteLongContext(t)
-	end := time.Now().Add(semLoad())
+	ctx := locktest.Late(t)
+	end := time.Now().Add(semaphoreLoadTime())
 	for i, c := range all {
 		workers.Go(func() {
 			m, rnd := c.RWMutex(path), rand.New(rand.NewPCG(uint64(i), 5))
 			for time.Now().Before(end) {
-				if err := rwTurn(ctx, m, rnd, &inside, end); err != nil {
+				if err := readOrWrite(ctx, m, rnd, &inside, end); err != nil {
 					t.Error(err)
 					return
 				}
@@ -115,12 +117,12 @@ func TestManyReadersAndWritersNeverHaveAWriterBesideAnyone(t *testing.T) {
 	require.Greater(t, inside.most, 1, "readers overlap")
 	require.Positive(t, inside.writes)
 	t.Logf("%d reads and %d writes by %d clients, up to %d readers at once", inside.reads, inside.writes, clients, inside.most)
-	siteAwaitQueue(t, all[0], path, 0)
+	locktest.AwaitContenders(t, all[0], path, 0)
 }
 
-// rwTurn reads or writes once.
-func rwTurn(ctx context.Context, m *zklock.RWMutex, rnd *rand.Rand, inside *rwInside, end time.Time) error {
-	patience := siteBound
+// readOrWrite reads or writes once.
+func readOrWrite(ctx context.Context, m *zklock.RWMutex, rnd *rand.Rand, inside *readersInside, end time.Time) error {
+	patience := locktest.Bound
 	if rnd.IntN(10) == 0 { // this one soon gives up
 		patience = time.Duration(rnd.IntN(20)) * time.Millisecond
 	}
@@ -132,14 +134,14 @@ func rwTurn(ctx context.Context, m *zklock.RWMutex, rnd *rand.Rand, inside *rwIn
 		call, note = m.Lock, inside.write
 	}
 	h, err := call(bounded)
-	if errors.Is(err, context.DeadlineExceeded) && (patience < siteBound || time.Now().After(end.Add(siteBound/2))) {
+	if errors.Is(err, context.DeadlineExceeded) && (patience < locktest.Bound || time.Now().After(end.Add(locktest.Bound/2))) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	note(h)
-	work := func() { sitePass(time.Duration(rnd.IntN(3)) * time.Millisecond) }
+	work := func() { locktest.Pass(time.Duration(rnd.IntN(3)) * time.Millisecond) }
 	work()
 	inside.leave(h)
 	if write && rnd.IntN(3) == 0 {

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -19,11 +21,11 @@ import (
 
 // WithWait bounds reads and writes alike.
 func TestAWaitForAReadOrAWriteIsBounded(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir := s.dir("/locks/a")
-		w := rwTake(s, s.client().RWMutex(dir, zklock.WithOwner("nightly")).Lock)
-		m := s.client().RWMutex(dir, zklock.WithWait(time.Minute))
-		for _, call := range []rwCall{m.RLock, m.Lock} {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir := s.Dir("/locks/a")
+		w := s.Take(s.Client().RWMutex(dir, zklock.WithOwner("nightly")).Lock)
+		m := s.Client().RWMutex(dir, zklock.WithWait(time.Minute))
+		for _, call := range []locktest.Acquire{m.RLock, m.Lock} {
 			began := time.Now()
 			_, err := call(s.Context())
 			require.ErrorIs(s, err, zklock.ErrBusy)
@@ -31,24 +33,24 @@ func TestAWaitForAReadOrAWriteIsBounded(t *testing.T) {
 			require.ErrorContains(s, err, "2nd in line behind nightly")
 			require.Equal(s, time.Minute, time.Since(began))
 		}
-		s.unlock(w)
-		rwNothingLeft(s, dir)
+		s.Unlock(w)
+		s.NothingLeft(dir)
 	})
 }
 
 // WithMaxHold ends a hold by itself, of either lock; time spent as a writer counts for what it was downgraded to.
 func TestAReadOrAWriteThatIsHeldForTooLongEnds(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir := s.dir("/locks/a")
-		m := s.client().RWMutex(dir, zklock.WithMaxHold(time.Minute))
-		w := rwTake(s, m.Lock)
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir := s.Dir("/locks/a")
+		m := s.Client().RWMutex(dir, zklock.WithMaxHold(time.Minute))
+		w := s.Take(m.Lock)
 		began := time.Now()
-		r := rwAside(s, m.RLock).get
+		r := s.Start(m.RLock).Get
 		reader := r(s)
 		require.Equal(s, time.Minute, time.Since(began))
 		require.ErrorIs(s, w.Err(), zklock.ErrMaxHold)
 		began = time.Now()
-		w = rwAside(s, m.Lock).get(s)
+		w = s.Start(m.Lock).Get(s)
 		require.Equal(s, time.Minute, time.Since(began))
 		require.ErrorIs(s, reader.Err(), zklock.ErrMaxHold)
 
@@ -59,27 +61,27 @@ func TestAReadOrAWriteThatIsHeldForTooLongEnds(t *testing.T) {
 		<-kept.Context().Done()
 		require.Equal(s, 20*time.Second, time.Since(began), "what was left")
 		require.ErrorIs(s, kept.Err(), zklock.ErrMaxHold)
-		rwNothingLeft(s, dir)
+		s.NothingLeft(dir)
 	})
 }
 
 // WithMaxHold is over while the lock is being downgraded: nothing is left of either.
 func TestAMaximumThatIsOverDuringADowngradeLeavesNothing(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, a := s.dir("/locks/a"), s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, a := s.Dir("/locks/a"), s.Client()
 		m := a.RWMutex(dir, zklock.WithMaxHold(time.Second))
-		w := rwTake(s, m.Lock)
-		in := s.srv.Inject(zktest.Hold().Op(zktest.OpMulti).Session(a.id()).Once())
-		call := simGo(s.Context(), rwDowngrade(m, w))
+		w := s.Take(m.Lock)
+		in := s.Server.Inject(zktest.Hold().Op(zktest.OpMulti).Session(a.SessionID()).Once())
+		call := locktest.Go(s.Context(), downgrade(m, w))
 		<-in.Hit()
 		time.Sleep(1500 * time.Millisecond)
 		in.Release()
-		require.True(s, call.over())
+		require.True(s, call.Over())
 		require.ErrorIs(s, w.Err(), zklock.ErrMaxHold)
-		if call.err == nil {
-			require.ErrorIs(s, call.hold.Err(), zklock.ErrMaxHold)
+		if call.Err == nil {
+			require.ErrorIs(s, call.Hold.Err(), zklock.ErrMaxHold)
 		}
-		rwNothingLeft(s, dir)
+		s.NothingLeft(dir)
 	})
 }
 
@@ -89,36 +91,36 @@ func TestALockDelayCountsForReadersAndWriters(t *testing.T) {
 	for _, how := range []string{"a writer", "a reader", "a writer that was downgraded"} {
 		for _, lost := range []bool{true, false} {
 			t.Run(how+map[bool]string{true: " is lost", false: " releases"}[lost], func(t *testing.T) {
-				simTest(t, func(s *sim) {
-					dir := s.dir("/locks/a")
+				locktest.Simulate(t, func(s *locktest.Sim) {
+					dir := s.Dir("/locks/a")
 					delay := zklock.WithLockDelay(time.Minute)
-					m := s.client().RWMutex(dir, delay)
+					m := s.Client().RWMutex(dir, delay)
 					var h *zklock.Hold
 					switch how {
 					case "a reader":
-						h = rwTake(s, m.RLock)
+						h = s.Take(m.RLock)
 					default:
-						h = rwTake(s, m.Lock)
+						h = s.Take(m.Lock)
 					}
 					if how == "a writer that was downgraded" {
 						r, err := m.Downgrade(s.Context(), h)
 						require.NoError(s, err)
 						h = r
 					}
-					other := s.client().RWMutex(dir, delay)
-					next := rwAside(s, other.Lock)
+					other := s.Client().RWMutex(dir, delay)
+					next := s.Start(other.Lock)
 					at := time.Now()
 					if lost {
-						require.NoError(s, s.srv.Delete(h.Node()))
+						require.NoError(s, s.Server.Delete(h.Node()))
 					} else {
-						s.unlock(h)
+						s.Unlock(h)
 					}
-					w := next.get(s)
+					w := next.Get(s)
 					require.Equal(s, map[bool]time.Duration{true: time.Minute, false: 0}[lost], time.Since(at))
-					s.unlock(w)
-					n, _ := s.srv.Node(dir)
+					s.Unlock(w)
+					n, _ := s.Server.Node(dir)
 					require.Empty(s, n.Data, "no claim is left")
-					rwNothingLeft(s, dir)
+					s.NothingLeft(dir)
 				})
 			})
 		}
@@ -127,9 +129,9 @@ func TestALockDelayCountsForReadersAndWriters(t *testing.T) {
 
 // WithContainer: the directory goes when nobody stands in it, and tokens grow across its lives.
 func TestAReadWriteLocksContainerGoesAndComesBack(t *testing.T) {
-	simTest(t, func(s *sim) {
-		s.dir("/locks")
-		c := s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		s.Dir("/locks")
+		c := s.Client()
 		m := c.RWMutex("/locks/key", zklock.WithContainer())
 		var last zklock.Token
 		for i := range 4 {
@@ -137,12 +139,12 @@ func TestAReadWriteLocksContainerGoesAndComesBack(t *testing.T) {
 			if i%2 == 1 {
 				call = m.RLock
 			}
-			h := rwTake(s, call)
+			h := s.Take(call)
 			require.Greater(s, h.Token(), last)
 			last = h.Token()
-			s.unlock(h)
-			s.until(5*time.Minute, "the container has gone", func() bool {
-				_, ok := s.srv.Node("/locks/key")
+			s.Unlock(h)
+			s.Until(5*time.Minute, "the container has gone", func() bool {
+				_, ok := s.Server.Node("/locks/key")
 				return !ok
 			})
 		}
@@ -151,18 +153,18 @@ func TestAReadWriteLocksContainerGoesAndComesBack(t *testing.T) {
 
 // Do holds the write lock while fn runs, RDo the read lock; both give it back whatever becomes of fn.
 func TestDoAndRDoHoldTheirLocks(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir := s.dir("/locks/a")
-		m, other := s.client().RWMutex(dir), s.client().RWMutex(dir)
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir := s.Dir("/locks/a")
+		m, other := s.Client().RWMutex(dir), s.Client().RWMutex(dir)
 		boom := errors.New("boom")
 		tries := func() (write, read error) {
 			h, write := other.TryLock(s.Context())
 			if write == nil {
-				s.unlock(h)
+				s.Unlock(h)
 			}
 			h, read = other.TryRLock(s.Context())
 			if read == nil {
-				s.unlock(h)
+				s.Unlock(h)
 			}
 			return write, read
 		}
@@ -182,22 +184,22 @@ func TestDoAndRDoHoldTheirLocks(t *testing.T) {
 		}), boom)
 		for _, do := range []func(context.Context, func(context.Context) error) error{m.Do, m.RDo} {
 			require.Panics(s, func() { _ = do(s.Context(), func(context.Context) error { panic("boom") }) })
-			require.Empty(s, s.srv.Children(dir))
+			require.Empty(s, s.Server.Children(dir))
 			require.ErrorIs(s, do(s.Context(), func(ctx context.Context) error {
-				require.NoError(s, s.srv.DeleteAll(dir))
+				require.NoError(s, s.Server.DeleteAll(dir))
 				time.Sleep(time.Second)
 				require.ErrorIs(s, context.Cause(ctx), zklock.ErrNodeDeleted)
 				return nil
 			}), zklock.ErrLost)
 		}
-		rwNothingLeft(s, dir)
+		s.NothingLeft(dir)
 	})
 }
 
 // Holds of either lock check and fence; tokens grow from writer to writer, whatever readers came between.
 func TestHoldsOfAReadWriteLockCheckAndFence(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, data, a, b := s.dir("/locks/a"), s.dir("/data"), s.client(), s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, data, a, b := s.Dir("/locks/a"), s.Dir("/data"), s.Client(), s.Client()
 		m := a.RWMutex(dir)
 		write := func(h *zklock.Hold) error {
 			_, err := h.Multi(s.Context(), &zk.CreateRequest{Path: data + "/x", Acl: session.WorldACL(), Flags: zk.FlagSequence})
@@ -205,13 +207,13 @@ func TestHoldsOfAReadWriteLockCheckAndFence(t *testing.T) {
 		}
 		var last zklock.Token
 		for i := range 6 {
-			h := rwTake(s, m.Lock)
+			h := s.Take(m.Lock)
 			require.Greater(s, h.Token(), last)
 			last = h.Token()
-			s.owned(a, h)
+			s.Owned(a, h)
 			require.NoError(s, h.Check(s.Context()))
 			require.NoError(s, write(h))
-			next := rwAside(s, b.RWMutex(dir).Lock) // it has its place, and its token, before the downgrade
+			next := s.Start(b.RWMutex(dir).Lock) // it has its place, and its token, before the downgrade
 			if i%2 == 0 {
 				r, err := m.Downgrade(s.Context(), h)
 				require.NoError(s, err)
@@ -221,15 +223,15 @@ func TestHoldsOfAReadWriteLockCheckAndFence(t *testing.T) {
 				require.NoError(s, write(r))
 				h = r
 			}
-			s.unlock(h)
-			w := next.get(s)
+			s.Unlock(h)
+			w := next.Get(s)
 			require.Greater(s, w.Token(), last)
 			last = w.Token()
-			require.NoError(s, s.srv.Delete(w.Node()))
+			require.NoError(s, s.Server.Delete(w.Node()))
 			require.ErrorIs(s, write(w), zklock.ErrLost)
 			synctest.Wait()
-			s.until(time.Second, "its watches have gone", func() bool { return s.srv.WatchCount() == 0 })
+			s.Until(time.Second, "its watches have gone", func() bool { return s.Server.WatchCount() == 0 })
 		}
-		rwNothingLeft(s, dir)
+		s.NothingLeft(dir)
 	})
 }

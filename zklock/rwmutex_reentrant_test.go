@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
@@ -15,16 +17,16 @@ import (
 
 // Reentrancy of the read/write lock: what a context that comes from a hold may ask for.
 
-// rwUnder is call with the context of a hold.
-func rwUnder(h *zklock.Hold, call rwCall) rwCall {
+// under is call with the context of a hold.
+func under(h *zklock.Hold, call locktest.Acquire) locktest.Acquire {
 	return func(context.Context) (*zklock.Hold, error) { return call(h.Context()) }
 }
 
-// rwReaders tells which kinds of contenders stand in line, in order: "WRR".
-func rwReaders(s *sim, dir string) string {
+// readers tells which kinds of contenders stand in line, in order: "WRR".
+func readers(s *locktest.Sim, dir string) string {
 	synctest.Wait()
 	var line strings.Builder
-	for _, name := range contenders(s.srv.Children(dir)) {
+	for _, name := range locktest.Contenders(s.Server.Children(dir)) {
 		switch {
 		case strings.Contains(name, "-__WRIT__"):
 			line.WriteByte('W')
@@ -39,30 +41,30 @@ func rwReaders(s *sim, dir string) string {
 func TestTheWriteLockUnderTheWriteLockCountsUp(t *testing.T) {
 	for _, outerFirst := range []bool{true, false} {
 		t.Run(map[bool]string{true: "outer released first", false: "inner released first"}[outerFirst], func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dir, c := s.dir("/locks/a"), s.client()
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir, c := s.Dir("/locks/a"), s.Client()
 				m := c.RWMutex(dir, zklock.WithReentrancy())
-				first := rwTake(s, m.Lock)
-				second := rwTake(s, rwUnder(first, m.Lock))
+				first := s.Take(m.Lock)
+				second := s.Take(under(first, m.Lock))
 				require.Equal(s, first.Token(), second.Token())
 				require.Equal(s, first.Node(), second.Node())
-				require.Len(s, s.srv.Children(dir), 1)
+				require.Len(s, s.Server.Children(dir), 1)
 				_, err := m.Downgrade(s.Context(), first)
 				require.ErrorContains(s, err, "held 2 times")
 				require.NoError(s, first.Err(), "a downgrade that is refused changes nothing")
-				waiter := rwAside(s, s.client().RWMutex(dir).RLock)
+				waiter := s.Start(s.Client().RWMutex(dir).RLock)
 				if !outerFirst {
 					first, second = second, first
 				}
-				s.unlock(first)
+				s.Unlock(first)
 				require.NoError(s, second.Err())
 				require.ErrorIs(s, first.Unlock(s.Context()), zklock.ErrNotHeld)
-				require.False(s, waiter.over())
+				require.False(s, waiter.Over())
 				r, err := m.Downgrade(s.Context(), second)
 				require.NoError(s, err, "the last one can be downgraded")
-				s.unlock(waiter.get(s))
-				s.unlock(r)
-				rwNothingLeft(s, dir)
+				s.Unlock(waiter.Get(s))
+				s.Unlock(r)
+				s.NothingLeft(dir)
 			})
 		})
 	}
@@ -71,140 +73,140 @@ func TestTheWriteLockUnderTheWriteLockCountsUp(t *testing.T) {
 // A read lock under one's own write lock costs nothing, and survives the write lock's Unlock as a read lock: other
 // readers come in, writers do not.
 func TestAReadUnderTheWriteLockSurvivesItsUnlockAsARead(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, c := s.dir("/locks/a"), s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, c := s.Dir("/locks/a"), s.Client()
 		m := c.RWMutex(dir, zklock.WithReentrancy())
-		w := rwTake(s, m.Lock)
-		asked := s.srv.Requests()
-		r := rwTake(s, rwUnder(w, m.RLock))
-		again := rwTake(s, rwUnder(r, m.TryRLock))
-		deeper := rwTake(s, rwUnder(r, m.Lock)) // the write lock is still held: this is a write under a write
-		s.unlock(deeper)
-		require.Equal(s, asked, s.srv.Requests(), "nothing was asked")
-		writer, reader := rwAside(s, s.client().RWMutex(dir).Lock), rwAside(s, s.client().RWMutex(dir).RLock)
-		require.Equal(s, "WWR", rwReaders(s, dir))
+		w := s.Take(m.Lock)
+		asked := s.Server.Requests()
+		r := s.Take(under(w, m.RLock))
+		again := s.Take(under(r, m.TryRLock))
+		deeper := s.Take(under(r, m.Lock)) // the write lock is still held: this is a write under a write
+		s.Unlock(deeper)
+		require.Equal(s, asked, s.Server.Requests(), "nothing was asked")
+		writer, reader := s.Start(s.Client().RWMutex(dir).Lock), s.Start(s.Client().RWMutex(dir).RLock)
+		require.Equal(s, "WWR", readers(s, dir))
 
-		s.unlock(w)
+		s.Unlock(w)
 		require.ErrorIs(s, context.Cause(w.Context()), zklock.ErrUnlocked)
-		require.Equal(s, "RWR", rwReaders(s, dir))
+		require.Equal(s, "RWR", readers(s, dir))
 		for _, h := range []*zklock.Hold{r, again} {
-			s.owned(c, h)
+			s.Owned(c, h)
 			require.NoError(s, h.Check(s.Context()))
 		}
-		early := rwTake(s, rwUnder(r, m.RLock))
+		early := s.Take(under(r, m.RLock))
 		_, err := m.Lock(r.Context())
 		require.ErrorIs(s, err, zklock.ErrDeadlock, "there is only a read lock left")
 		time.Sleep(time.Hour)
 		require.NoError(s, r.Err(), "that the writer's znode went is no loss")
-		require.False(s, writer.over())
-		require.False(s, reader.over(), "it came behind the writer")
+		require.False(s, writer.Over())
+		require.False(s, reader.Over(), "it came behind the writer")
 
-		s.unlock(r)
-		s.unlock(early)
-		require.False(s, writer.over(), "one read is left")
-		s.unlock(again)
-		s.unlock(writer.get(s))
-		s.unlock(reader.get(s))
-		rwNothingLeft(s, dir)
+		s.Unlock(r)
+		s.Unlock(early)
+		require.False(s, writer.Over(), "one read is left")
+		s.Unlock(again)
+		s.Unlock(writer.Get(s))
+		s.Unlock(reader.Get(s))
+		s.NothingLeft(dir)
 	})
 }
 
 // A read lock under the write lock that is released before the write lock leaves the write lock as it was.
 func TestAReadUnderTheWriteLockThatEndsFirstLeavesTheWriteLock(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, c := s.dir("/locks/a"), s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, c := s.Dir("/locks/a"), s.Client()
 		m := c.RWMutex(dir, zklock.WithReentrancy())
-		w := rwTake(s, m.Lock)
-		s.unlock(rwTake(s, rwUnder(w, m.RLock)))
-		require.Equal(s, "W", rwReaders(s, dir))
-		s.owned(c, w)
-		s.unlock(w)
-		rwNothingLeft(s, dir)
+		w := s.Take(m.Lock)
+		s.Unlock(s.Take(under(w, m.RLock)))
+		require.Equal(s, "W", readers(s, dir))
+		s.Owned(c, w)
+		s.Unlock(w)
+		s.NothingLeft(dir)
 	})
 }
 
 // A read lock under a read lock counts up with reentrancy, past a writer that waits; without, it is refused, since
 // waiting behind that writer would never end.
 func TestAReadUnderAReadPassesAWriterThatWaitsOnlyWithReentrancy(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, c := s.dir("/locks/a"), s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, c := s.Dir("/locks/a"), s.Client()
 		m := c.RWMutex(dir, zklock.WithReentrancy())
-		r := rwTake(s, m.RLock)
-		writer := rwAside(s, s.client().RWMutex(dir).Lock)
-		second := rwTake(s, rwUnder(r, m.RLock))
+		r := s.Take(m.RLock)
+		writer := s.Start(s.Client().RWMutex(dir).Lock)
+		second := s.Take(under(r, m.RLock))
 		_, err := c.RWMutex(dir).RLock(r.Context())
 		require.ErrorIs(s, err, zklock.ErrDeadlock)
 		_, err = m.TryRLock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrBusy, "a context that does not come from the hold has to wait")
-		s.unlock(r)
-		require.False(s, writer.over())
-		s.owned(c, second)
-		s.unlock(second)
-		s.unlock(writer.get(s))
-		rwNothingLeft(s, dir)
+		s.Unlock(r)
+		require.False(s, writer.Over())
+		s.Owned(c, second)
+		s.Unlock(second)
+		s.Unlock(writer.Get(s))
+		s.NothingLeft(dir)
 	})
 }
 
 // Without reentrancy every lock under a hold of the same lock is refused at once.
 func TestWithoutReentrancyALockUnderAHoldIsADeadlock(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, c := s.dir("/locks/a"), s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, c := s.Dir("/locks/a"), s.Client()
 		m := c.RWMutex(dir)
-		for _, outer := range []rwCall{m.Lock, m.RLock} {
-			h := rwTake(s, outer)
-			for _, inner := range []rwCall{m.Lock, m.RLock, m.TryLock, m.TryRLock} {
+		for _, outer := range []locktest.Acquire{m.Lock, m.RLock} {
+			h := s.Take(outer)
+			for _, inner := range []locktest.Acquire{m.Lock, m.RLock, m.TryLock, m.TryRLock} {
 				_, err := inner(h.Context())
 				require.ErrorIs(s, err, zklock.ErrDeadlock)
 			}
-			s.unlock(h)
+			s.Unlock(h)
 		}
-		rwNothingLeft(s, dir)
+		s.NothingLeft(dir)
 	})
 }
 
 // A Lock under a hold that is being downgraded does not become a writer beside other readers.
 func TestALockUnderAHoldThatIsBeingDowngradedIsADeadlock(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, a := s.dir("/locks/a"), s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, a := s.Dir("/locks/a"), s.Client()
 		m := a.RWMutex(dir, zklock.WithReentrancy())
-		w := rwTake(s, m.Lock)
-		in := s.srv.Inject(zktest.Hold().Op(zktest.OpMulti).Session(a.id()).Once())
-		call := simGo(s.Context(), rwDowngrade(m, w))
+		w := s.Take(m.Lock)
+		in := s.Server.Inject(zktest.Hold().Op(zktest.OpMulti).Session(a.SessionID()).Once())
+		call := locktest.Go(s.Context(), downgrade(m, w))
 		<-in.Hit()
 		_, err := m.Lock(w.Context())
 		require.ErrorIs(s, err, zklock.ErrDeadlock)
-		read := rwTake(s, rwUnder(w, m.RLock))
+		read := s.Take(under(w, m.RLock))
 		in.Release()
-		r := call.get(s)
-		s.owned(a, r)
-		s.unlock(r)
-		s.owned(a, read)
-		s.unlock(read)
-		rwNothingLeft(s, dir)
+		r := call.Get(s)
+		s.Owned(a, r)
+		s.Unlock(r)
+		s.Owned(a, read)
+		s.Unlock(read)
+		s.NothingLeft(dir)
 	})
 }
 
 // The write lock's Unlock and that of a read under it come at the same time: nothing is left of either.
 func TestAWriteAndAReadUnderItThatAreReleasedTogetherLeaveNothing(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, a := s.dir("/locks/a"), s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, a := s.Dir("/locks/a"), s.Client()
 		m := a.RWMutex(dir, zklock.WithReentrancy())
-		w := rwTake(s, m.Lock)
-		r := rwTake(s, rwUnder(w, m.RLock))
-		writer := rwAside(s, s.client().RWMutex(dir).Lock)
-		in := s.srv.Inject(zktest.Hold().Op(zktest.OpMulti).Session(a.id()).Once())
-		write := simGo(s.Context(), func(ctx context.Context) (*zklock.Hold, error) { return nil, w.Unlock(ctx) })
+		w := s.Take(m.Lock)
+		r := s.Take(under(w, m.RLock))
+		writer := s.Start(s.Client().RWMutex(dir).Lock)
+		in := s.Server.Inject(zktest.Hold().Op(zktest.OpMulti).Session(a.SessionID()).Once())
+		write := locktest.Go(s.Context(), func(ctx context.Context) (*zklock.Hold, error) { return nil, w.Unlock(ctx) })
 		<-in.Hit()
-		read := simGo(s.Context(), func(ctx context.Context) (*zklock.Hold, error) { return nil, r.Unlock(ctx) })
+		read := locktest.Go(s.Context(), func(ctx context.Context) (*zklock.Hold, error) { return nil, r.Unlock(ctx) })
 		synctest.Wait()
 		in.Release()
-		require.True(s, write.over())
-		require.True(s, read.over())
-		s.until(5*time.Second, "the writer comes in", writer.over)
-		require.NoError(s, write.err)
-		require.NoError(s, read.err)
-		s.unlock(writer.get(s))
-		rwNothingLeft(s, dir)
+		require.True(s, write.Over())
+		require.True(s, read.Over())
+		s.Until(5*time.Second, "the writer comes in", writer.Over)
+		require.NoError(s, write.Err)
+		require.NoError(s, read.Err)
+		s.Unlock(writer.Get(s))
+		s.NothingLeft(dir)
 	})
 }
 
@@ -213,35 +215,35 @@ func TestAWriteAndAReadUnderItThatAreReleasedTogetherLeaveNothing(t *testing.T) 
 func TestAWriteReleasedWithAContextThatIsOverBecomesAReadInTheBackground(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		t.Run(map[bool]string{false: "over before", true: "over meanwhile"}[late], func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dir, a := s.dir("/locks/a"), s.client()
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir, a := s.Dir("/locks/a"), s.Client()
 				m := a.RWMutex(dir, zklock.WithReentrancy())
-				w := rwTake(s, m.Lock)
-				r := rwTake(s, rwUnder(w, m.RLock))
-				reader := rwAside(s, s.client().RWMutex(dir).RLock)
+				w := s.Take(m.Lock)
+				r := s.Take(under(w, m.RLock))
+				reader := s.Start(s.Client().RWMutex(dir).RLock)
 				ctx, cancel := context.WithCancel(s.Context())
 				defer cancel()
 				var in *zktest.Injection
 				if late {
-					in = s.srv.Inject(zktest.Hold().Op(zktest.OpMulti).Session(a.id()).Once())
+					in = s.Server.Inject(zktest.Hold().Op(zktest.OpMulti).Session(a.SessionID()).Once())
 				} else {
 					cancel()
 				}
-				unlock := simGo(ctx, func(ctx context.Context) (*zklock.Hold, error) { return nil, w.Unlock(ctx) })
+				unlock := locktest.Go(ctx, func(ctx context.Context) (*zklock.Hold, error) { return nil, w.Unlock(ctx) })
 				if late {
 					<-in.Hit()
 					cancel()
-					require.True(s, unlock.over(), "it does not outlive its context")
+					require.True(s, unlock.Over(), "it does not outlive its context")
 					in.Release()
 				}
-				require.True(s, unlock.over())
-				require.ErrorIs(s, unlock.err, context.Canceled)
-				s.until(5*time.Second, "the reader comes in", reader.over)
+				require.True(s, unlock.Over())
+				require.ErrorIs(s, unlock.Err, context.Canceled)
+				s.Until(5*time.Second, "the reader comes in", reader.Over)
 				require.NoError(s, r.Err(), "whose owner has not released it")
-				s.owned(a, r)
-				s.unlock(r)
-				s.unlock(reader.get(s))
-				rwNothingLeft(s, dir)
+				s.Owned(a, r)
+				s.Unlock(r)
+				s.Unlock(reader.Get(s))
+				s.NothingLeft(dir)
 			})
 		})
 	}

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
@@ -14,67 +16,42 @@ import (
 
 // Readers and writers: scenarios 29 to 32, and the order of arrival.
 
-// rwCall is a lock call of an RWMutex's as the helpers take it.
-type rwCall = func(context.Context) (*zklock.Hold, error)
-
-// rwTake takes a lock that must be free for the caller.
-func rwTake(s *sim, call rwCall) *zklock.Hold {
-	s.Helper()
-	h, err := call(s.Context())
-	require.NoError(s, err)
-	return h
-}
-
-// rwAside starts a call and returns when it has its place in line.
-func rwAside(s *sim, call rwCall) *simCall {
-	c := simGo(s.Context(), call)
-	synctest.Wait()
-	return c
-}
-
-// rwNothingLeft demands that the line is empty and no watch stands, at once or after what still goes on.
-func rwNothingLeft(s *sim, dir string) {
-	s.Helper()
-	s.empty(10*time.Second, dir)
-	s.until(10*time.Second, "no watch left", func() bool { return s.srv.WatchCount() == 0 })
-}
-
 // scenario 29: a writer downgrades while another writer is queued: the reader keeps its place, the writer waits; and
 // readers behind that writer wait for it.
 func TestScenario29_AWriterThatDowngradesKeepsItsPlaceBeforeAQueuedWriter(t *testing.T) {
 	for _, settled := range []time.Duration{0, time.Second} {
 		t.Run(settled.String(), func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dir, a, b, c := s.dir("/locks/a"), s.client(), s.client(), s.client()
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir, a, b, c := s.Dir("/locks/a"), s.Client(), s.Client(), s.Client()
 				m := a.RWMutex(dir)
-				w := rwTake(s, m.Lock)
-				second := rwAside(s, b.RWMutex(dir).Lock)
-				third := rwAside(s, c.RWMutex(dir).RLock)
+				w := s.Take(m.Lock)
+				second := s.Start(b.RWMutex(dir).Lock)
+				third := s.Start(c.RWMutex(dir).RLock)
 				time.Sleep(settled)
 
 				written := w.Token()
 				r, err := m.Downgrade(s.Context(), w)
 				require.NoError(s, err)
 				require.Equal(s, written, r.Token(), "the reader is the writer that was")
-				s.owned(a, r)
+				s.Owned(a, r)
 				require.ErrorIs(s, context.Cause(w.Context()), zklock.ErrUnlocked)
 				require.ErrorIs(s, w.Unlock(s.Context()), zklock.ErrNotHeld)
-				line := contenders(s.srv.Children(dir))
+				line := locktest.Contenders(s.Server.Children(dir))
 				require.Len(s, line, 3)
 				require.Equal(s, path.Base(r.Node()), line[0], "its place is kept")
 
 				time.Sleep(time.Hour)
-				require.False(s, second.over(), "the writer waits for the reader")
-				require.False(s, third.over(), "a reader behind a waiting writer waits")
+				require.False(s, second.Over(), "the writer waits for the reader")
+				require.False(s, third.Over(), "a reader behind a waiting writer waits")
 				require.NoError(s, r.Err())
 
-				s.unlock(r)
-				next := second.get(s)
+				s.Unlock(r)
+				next := second.Get(s)
 				require.Greater(s, next.Token(), written, "tokens grow from writer to writer")
-				require.False(s, third.over())
-				s.unlock(next)
-				s.unlock(third.get(s))
-				rwNothingLeft(s, dir)
+				require.False(s, third.Over())
+				s.Unlock(next)
+				s.Unlock(third.Get(s))
+				s.NothingLeft(dir)
 			})
 		})
 	}
@@ -82,28 +59,28 @@ func TestScenario29_AWriterThatDowngradesKeepsItsPlaceBeforeAQueuedWriter(t *tes
 
 // scenario 30: a reader with a later writer behind it: only writers with lower numbers block a reader.
 func TestScenario30_OnlyLowerWritersBlockAReader(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, a, b, c, d := s.dir("/locks/a"), s.client(), s.client(), s.client(), s.client()
-		w := rwTake(s, a.RWMutex(dir).Lock)
-		reader := rwAside(s, b.RWMutex(dir).RLock)
-		writer := rwAside(s, c.RWMutex(dir).Lock)
-		late := rwAside(s, d.RWMutex(dir).RLock)
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, a, b, c, d := s.Dir("/locks/a"), s.Client(), s.Client(), s.Client(), s.Client()
+		w := s.Take(a.RWMutex(dir).Lock)
+		reader := s.Start(b.RWMutex(dir).RLock)
+		writer := s.Start(c.RWMutex(dir).Lock)
+		late := s.Start(d.RWMutex(dir).RLock)
 		time.Sleep(time.Second)
-		require.False(s, reader.over())
+		require.False(s, reader.Over())
 
-		s.unlock(w)
-		r := reader.get(s)
-		require.False(s, writer.over(), "the later writer waits for the reader")
-		require.False(s, late.over(), "and the reader behind it for the writer")
+		s.Unlock(w)
+		r := reader.Get(s)
+		require.False(s, writer.Over(), "the later writer waits for the reader")
+		require.False(s, late.Over(), "and the reader behind it for the writer")
 		time.Sleep(time.Hour)
 		require.NoError(s, r.Err())
-		require.False(s, writer.over())
-		require.False(s, late.over())
+		require.False(s, writer.Over())
+		require.False(s, late.Over())
 
-		s.unlock(r)
-		s.unlock(writer.get(s))
-		s.unlock(late.get(s))
-		rwNothingLeft(s, dir)
+		s.Unlock(r)
+		s.Unlock(writer.Get(s))
+		s.Unlock(late.Get(s))
+		s.NothingLeft(dir)
 	})
 }
 
@@ -111,54 +88,54 @@ func TestScenario30_OnlyLowerWritersBlockAReader(t *testing.T) {
 // that waited for it gets its turn. Nothing crashes.
 func TestScenario31_AReadersNodeVanishes(t *testing.T) {
 	t.Run("of one that holds", func(t *testing.T) {
-		simTest(t, func(s *sim) {
-			dir, a, b, c := s.dir("/locks/a"), s.client(), s.client(), s.client()
+		locktest.Simulate(t, func(s *locktest.Sim) {
+			dir, a, b, c := s.Dir("/locks/a"), s.Client(), s.Client(), s.Client()
 			m := a.RWMutex(dir)
-			gone, stays := rwTake(s, m.RLock), rwTake(s, b.RWMutex(dir).RLock)
-			writer := rwAside(s, c.RWMutex(dir).Lock)
+			gone, stays := s.Take(m.RLock), s.Take(b.RWMutex(dir).RLock)
+			writer := s.Start(c.RWMutex(dir).Lock)
 			time.Sleep(time.Second)
-			require.NoError(s, s.srv.Delete(gone.Node()))
+			require.NoError(s, s.Server.Delete(gone.Node()))
 			synctest.Wait()
 			require.ErrorIs(s, context.Cause(gone.Context()), zklock.ErrNodeDeleted)
 			require.ErrorIs(s, gone.Err(), zklock.ErrLost)
 			require.NoError(s, stays.Err(), "the other reader is not concerned")
 			require.ErrorIs(s, gone.Unlock(s.Context()), zklock.ErrNodeDeleted)
-			require.False(s, writer.over())
-			s.unlock(stays)
-			s.unlock(writer.get(s))
-			s.unlock(rwTake(s, m.RLock)) // the client goes on
-			rwNothingLeft(s, dir)
+			require.False(s, writer.Over())
+			s.Unlock(stays)
+			s.Unlock(writer.Get(s))
+			s.Unlock(s.Take(m.RLock)) // the client goes on
+			s.NothingLeft(dir)
 		})
 	})
 	t.Run("of one that waits", func(t *testing.T) {
-		simTest(t, func(s *sim) {
-			dir, a, b := s.dir("/locks/a"), s.client(), s.client()
-			w := rwTake(s, a.RWMutex(dir).Lock)
-			reader := rwAside(s, b.RWMutex(dir).RLock)
+		locktest.Simulate(t, func(s *locktest.Sim) {
+			dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
+			w := s.Take(a.RWMutex(dir).Lock)
+			reader := s.Start(b.RWMutex(dir).RLock)
 			time.Sleep(time.Second)
-			line := contenders(s.srv.Children(dir))
-			require.NoError(s, s.srv.Delete(dir+"/"+line[1]))
-			require.False(s, reader.over())
-			again := contenders(s.srv.Children(dir))
+			line := locktest.Contenders(s.Server.Children(dir))
+			require.NoError(s, s.Server.Delete(dir+"/"+line[1]))
+			require.False(s, reader.Over())
+			again := locktest.Contenders(s.Server.Children(dir))
 			require.Len(s, again, 2, "it has taken another place")
 			require.NotEqual(s, line[1], again[1])
-			s.unlock(w)
-			r := reader.get(s)
-			s.owned(b, r)
-			s.unlock(r)
-			rwNothingLeft(s, dir)
+			s.Unlock(w)
+			r := reader.Get(s)
+			s.Owned(b, r)
+			s.Unlock(r)
+			s.NothingLeft(dir)
 		})
 	})
 	t.Run("with its session", func(t *testing.T) {
-		simTest(t, func(s *sim) {
-			dir, a, b := s.dir("/locks/a"), s.client(), s.client()
-			r := rwTake(s, a.RWMutex(dir).RLock)
-			writer := rwAside(s, b.RWMutex(dir).Lock)
-			require.NoError(s, s.srv.Expire(a.id()))
+		locktest.Simulate(t, func(s *locktest.Sim) {
+			dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
+			r := s.Take(a.RWMutex(dir).RLock)
+			writer := s.Start(b.RWMutex(dir).Lock)
+			require.NoError(s, s.Server.Expire(a.SessionID()))
 			<-r.Context().Done()
 			require.ErrorIs(s, r.Err(), zklock.ErrSessionExpired)
-			s.unlock(writer.get(s))
-			rwNothingLeft(s, dir)
+			s.Unlock(writer.Get(s))
+			s.NothingLeft(dir)
 		})
 	})
 }
@@ -171,23 +148,23 @@ func TestScenario32_AReaderThatAsksForTheWriteLockGetsAnError(t *testing.T) {
 		"that does not wait": {zklock.WithWait(0)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dir, c := s.dir("/locks/a"), s.client()
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir, c := s.Dir("/locks/a"), s.Client()
 				m := c.RWMutex(dir, opts...)
-				r := rwTake(s, m.RLock)
-				began, creates := time.Now(), s.srv.Requests()
-				for _, call := range []rwCall{m.Lock, m.TryLock, c.RWMutex(dir, zklock.WithReentrancy()).Lock} {
+				r := s.Take(m.RLock)
+				began, creates := time.Now(), s.Server.Requests()
+				for _, call := range []locktest.Acquire{m.Lock, m.TryLock, c.RWMutex(dir, zklock.WithReentrancy()).Lock} {
 					_, err := call(r.Context())
 					require.ErrorIs(s, err, zklock.ErrDeadlock)
 					require.ErrorContains(s, err, dir)
 				}
 				require.ErrorIs(s, m.Do(r.Context(), func(context.Context) error { return nil }), zklock.ErrDeadlock)
 				require.Equal(s, began, time.Now(), "no wait")
-				require.Equal(s, creates, s.srv.Requests(), "and nothing asked")
-				s.owned(c, r)
-				s.unlock(r)
-				s.unlock(rwTake(s, m.Lock))
-				rwNothingLeft(s, dir)
+				require.Equal(s, creates, s.Server.Requests(), "and nothing asked")
+				s.Owned(c, r)
+				s.Unlock(r)
+				s.Unlock(s.Take(m.Lock))
+				s.NothingLeft(dir)
 			})
 		})
 	}
@@ -195,16 +172,16 @@ func TestScenario32_AReaderThatAsksForTheWriteLockGetsAnError(t *testing.T) {
 
 // The order is that of arrival, for readers and writers alike: a reader never overtakes a writer that waits.
 func TestReadersAndWritersComeInInTheOrderOfArrival(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir := s.dir("/locks/a")
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir := s.Dir("/locks/a")
 		const line = "WRRWWRRRWR" // what the contenders want, in the order in which they come
-		calls := make([]*simCall, len(line))
+		calls := make([]*locktest.Call, len(line))
 		for i, want := range line {
-			m := s.client().RWMutex(dir)
+			m := s.Client().RWMutex(dir)
 			if want == 'R' {
-				calls[i] = rwAside(s, m.RLock)
+				calls[i] = s.Start(m.RLock)
 			} else {
-				calls[i] = rwAside(s, m.Lock)
+				calls[i] = s.Start(m.Lock)
 			}
 		}
 		for first := 0; first < len(line); {
@@ -214,16 +191,16 @@ func TestReadersAndWritersComeInInTheOrderOfArrival(t *testing.T) {
 			}
 			time.Sleep(time.Minute)
 			for i, call := range calls[first:] {
-				require.Equal(s, first+i < last, call.over(), "contender %d while %d to %d should hold", first+i, first, last-1)
+				require.Equal(s, first+i < last, call.Over(), "contender %d while %d to %d should hold", first+i, first, last-1)
 			}
 			for i := last - 1; i >= first; i-- { // whichever order they release in, only the last lets the writer in
 				if last < len(line) {
-					require.False(s, calls[last].over())
+					require.False(s, calls[last].Over())
 				}
-				s.unlock(calls[i].get(s))
+				s.Unlock(calls[i].Get(s))
 			}
 			first = last
 		}
-		rwNothingLeft(s, dir)
+		s.NothingLeft(dir)
 	})
 }

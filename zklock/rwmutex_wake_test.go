@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
@@ -14,46 +16,46 @@ import (
 
 // Whom a contender of a read/write lock watches, who is woken by a release, and what a try costs.
 
-// rwLine is one contender of a line, each with a session of its own.
-type rwLine struct {
-	s     *sim
+// line is one contender of a line, each with a session of its own.
+type line struct {
+	s     *locktest.Sim
 	dir   string
 	want  string // 'W' or 'R' for each contender
-	cs    []*simClient
-	calls []*simCall
+	cs    []*locktest.Client
+	calls []*locktest.Call
 }
 
-// rwQueue has contenders enter a line, in the given order.
-func rwQueue(s *sim, dir, want string) *rwLine {
-	l := &rwLine{s: s, dir: dir, want: want}
+// queueOf has contenders enter a line, in the given order.
+func queueOf(s *locktest.Sim, dir, want string) *line {
+	l := &line{s: s, dir: dir, want: want}
 	for _, k := range want {
-		c := s.client()
+		c := s.Client()
 		m := c.RWMutex(dir)
 		call := m.Lock
 		if k == 'R' {
 			call = m.RLock
 		}
 		l.cs = append(l.cs, c)
-		l.calls = append(l.calls, rwAside(s, call))
+		l.calls = append(l.calls, s.Start(call))
 	}
 	return l
 }
 
 // nodes returns the line's znodes in order.
-func (l *rwLine) nodes() []string {
+func (l *line) nodes() []string {
 	var nodes []string
-	for _, name := range contenders(l.s.srv.Children(l.dir)) {
+	for _, name := range locktest.Contenders(l.s.Server.Children(l.dir)) {
 		nodes = append(nodes, l.dir+"/"+name)
 	}
 	return nodes
 }
 
 // heard returns how many events each contender was sent.
-func (l *rwLine) heard() []int {
+func (l *line) heard() []int {
 	synctest.Wait()
 	var n []int
 	for _, c := range l.cs {
-		n = append(n, l.s.notified(c.id()))
+		n = append(n, l.s.Notified(c.SessionID()))
 	}
 	return n
 }
@@ -62,8 +64,8 @@ func (l *rwLine) heard() []int {
 func TestAReaderWatchesTheNearestWriterAndAWriterItsPredecessor(t *testing.T) {
 	for _, settled := range []bool{false, true} {
 		t.Run(map[bool]string{false: "at once", true: "settled"}[settled], func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				l := rwQueue(s, s.dir("/locks/a"), "RWRRWRRW")
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				l := queueOf(s, s.Dir("/locks/a"), "RWRRWRRW")
 				if settled {
 					time.Sleep(time.Minute)
 				}
@@ -76,7 +78,7 @@ func TestAReaderWatchesTheNearestWriterAndAWriterItsPredecessor(t *testing.T) {
 					if settled || before >= 0 {
 						want = append(want, nodes[i]) // its own, so as to hear of its deletion: who waits does so from the first moment
 					}
-					got := s.watched(l.cs[i].id())
+					got := s.Watched(l.cs[i].SessionID())
 					slices.Sort(got)
 					slices.Sort(want)
 					require.Equal(s, want, got, "contender %d", i)
@@ -88,15 +90,15 @@ func TestAReaderWatchesTheNearestWriterAndAWriterItsPredecessor(t *testing.T) {
 
 // A writer's release wakes exactly the readers up to the next writer: one event each, and none for anybody else.
 func TestAWritersReleaseWakesExactlyTheReadersUpToTheNextWriter(t *testing.T) {
-	simTest(t, func(s *sim) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
 		const readers = 20
 		want := "W"
 		for range readers {
 			want += "R"
 		}
-		l := rwQueue(s, s.dir("/locks/a"), want+"WRRRW")
-		before, asked := l.heard(), s.srv.Requests()
-		s.unlock(l.calls[0].get(s))
+		l := queueOf(s, s.Dir("/locks/a"), want+"WRRRW")
+		before, asked := l.heard(), s.Server.Requests()
+		s.Unlock(l.calls[0].Get(s))
 		after := l.heard()
 		for i := range l.cs {
 			woken := 0
@@ -104,15 +106,15 @@ func TestAWritersReleaseWakesExactlyTheReadersUpToTheNextWriter(t *testing.T) {
 				woken = 1
 			}
 			require.Equal(s, before[i]+woken, after[i], "events of contender %d", i)
-			require.Equal(s, i <= readers, l.calls[i].over(), "contender %d", i)
+			require.Equal(s, i <= readers, l.calls[i].Over(), "contender %d", i)
 		}
-		require.Equal(s, asked[zktest.OpGetChildren2], s.srv.Requests()[zktest.OpGetChildren2],
+		require.Equal(s, asked[zktest.OpGetChildren2], s.Server.Requests()[zktest.OpGetChildren2],
 			"the writer was the only one in their way: nobody need look again")
 
 		// Of the readers, only the one next to the writer wakes it, whichever order they go in; and it looks again.
 		for i := 1; i <= readers; i++ {
 			before = l.heard()
-			s.unlock(l.calls[i].get(s))
+			s.Unlock(l.calls[i].Get(s))
 			after = l.heard()
 			for j := range l.cs {
 				woken := 0
@@ -122,32 +124,32 @@ func TestAWritersReleaseWakesExactlyTheReadersUpToTheNextWriter(t *testing.T) {
 				require.Equal(s, before[j]+woken, after[j], "events of contender %d when reader %d went", j, i)
 			}
 		}
-		require.True(s, l.calls[readers+1].over())
+		require.True(s, l.calls[readers+1].Over())
 	})
 }
 
 // A reader that goes while others before it stay wakes the writer, which then watches the nearest that is left.
 func TestAWriterWhosePredecessorGoesWatchesTheNextReaderDown(t *testing.T) {
-	simTest(t, func(s *sim) {
-		l := rwQueue(s, s.dir("/locks/a"), "RRRW")
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		l := queueOf(s, s.Dir("/locks/a"), "RRRW")
 		for i := 2; i >= 0; i-- {
 			nodes := l.nodes()
 			synctest.Wait()
-			require.ElementsMatch(s, []string{nodes[i], nodes[len(nodes)-1]}, s.watched(l.cs[3].id()), "and its own")
-			require.False(s, l.calls[3].over())
-			s.unlock(l.calls[i].get(s))
+			require.ElementsMatch(s, []string{nodes[i], nodes[len(nodes)-1]}, s.Watched(l.cs[3].SessionID()), "and its own")
+			require.False(s, l.calls[3].Over())
+			s.Unlock(l.calls[i].Get(s))
 		}
-		s.unlock(l.calls[3].get(s))
-		rwNothingLeft(s, l.dir)
+		s.Unlock(l.calls[3].Get(s))
+		s.NothingLeft(l.dir)
 	})
 }
 
 // A downgrade wakes the readers behind and the writer next to it, who goes on waiting; nobody else.
 func TestADowngradeWakesTheReadersBehindUpToTheNextWriter(t *testing.T) {
-	simTest(t, func(s *sim) {
-		l := rwQueue(s, s.dir("/locks/a"), "WRRRWRW")
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		l := queueOf(s, s.Dir("/locks/a"), "WRRRWRW")
 		before := l.heard()
-		r, err := l.cs[0].RWMutex(l.dir).Downgrade(s.Context(), l.calls[0].get(s))
+		r, err := l.cs[0].RWMutex(l.dir).Downgrade(s.Context(), l.calls[0].Get(s))
 		require.NoError(s, err)
 		after := l.heard()
 		for i := 1; i < len(l.cs); i++ {
@@ -156,37 +158,37 @@ func TestADowngradeWakesTheReadersBehindUpToTheNextWriter(t *testing.T) {
 				woken = 1
 			}
 			require.Equal(s, before[i]+woken, after[i], "events of contender %d", i)
-			require.Equal(s, i <= 3, l.calls[i].over(), "contender %d", i)
+			require.Equal(s, i <= 3, l.calls[i].Over(), "contender %d", i)
 		}
 		for _, i := range []int{3, 2, 1} {
-			s.unlock(l.calls[i].get(s))
-			require.False(s, l.calls[4].over(), "readers hold still")
+			s.Unlock(l.calls[i].Get(s))
+			require.False(s, l.calls[4].Over(), "readers hold still")
 		}
-		s.unlock(r)
+		s.Unlock(r)
 		for _, call := range l.calls[4:] {
-			s.unlock(call.get(s))
+			s.Unlock(call.Get(s))
 		}
-		rwNothingLeft(s, l.dir)
+		s.NothingLeft(l.dir)
 	})
 }
 
 // A try that finds the lock busy costs one list and no write. A reader's try is busy only for a writer, whether that
 // holds or waits; a writer's for anybody.
 func TestATryCostsOneReadWhenTheLockIsBusy(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, c := s.dir("/locks/a"), s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, c := s.Dir("/locks/a"), s.Client()
 		m := c.RWMutex(dir)
-		costs := func(call rwCall) map[zktest.Op]int {
+		costs := func(call locktest.Acquire) map[zktest.Op]int {
 			s.Helper()
 			synctest.Wait()
-			before, _ := s.srv.Session(c.id())
+			before, _ := s.Server.Session(c.SessionID())
 			h, err := call(s.Context())
 			synctest.Wait()
-			after, _ := s.srv.Session(c.id())
+			after, _ := s.Server.Session(c.SessionID())
 			if err != nil {
 				require.ErrorIs(s, err, zklock.ErrBusy)
 			} else {
-				s.unlock(h)
+				s.Unlock(h)
 			}
 			cost := map[zktest.Op]int{}
 			for op, n := range after.Requests {
@@ -198,7 +200,7 @@ func TestATryCostsOneReadWhenTheLockIsBusy(t *testing.T) {
 		}
 		busy := map[zktest.Op]int{zktest.OpGetChildren2: 1}
 		free := map[zktest.Op]int{zktest.OpGetChildren2: 2, zktest.OpCreate: 1}
-		c.session()
+		c.Current()
 		for _, line := range []struct {
 			want        string
 			write, read map[zktest.Op]int
@@ -206,16 +208,16 @@ func TestATryCostsOneReadWhenTheLockIsBusy(t *testing.T) {
 			{"", free, free}, {"R", busy, free}, {"RR", busy, free}, {"W", busy, busy}, {"WR", busy, busy},
 			{"RW", busy, busy}, {"RWR", busy, busy},
 		} {
-			l := rwQueue(s, dir, line.want)
+			l := queueOf(s, dir, line.want)
 			require.Equal(s, line.write, costs(m.TryLock), "the writer's, behind %q", line.want)
 			require.Equal(s, line.read, costs(m.TryRLock), "the reader's, behind %q", line.want)
 			require.Equal(s, line.write, costs(c.RWMutex(dir, zklock.WithWait(0)).Lock), "WithWait(0), behind %q", line.want)
-			require.Len(s, s.srv.Children(dir), len(line.want), "nothing is left of the tries")
+			require.Len(s, s.Server.Children(dir), len(line.want), "nothing is left of the tries")
 			for i := range l.calls {
-				s.unlock(l.calls[i].get(s))
+				s.Unlock(l.calls[i].Get(s))
 			}
 		}
-		rwNothingLeft(s, dir)
+		s.NothingLeft(dir)
 	})
 }
 
@@ -223,23 +225,23 @@ func TestATryCostsOneReadWhenTheLockIsBusy(t *testing.T) {
 func TestATryThatSomebodyForestallsGivesItsPlaceUp(t *testing.T) {
 	for _, read := range []bool{false, true} {
 		t.Run(map[bool]string{false: "a writer's", true: "a reader's"}[read], func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dir, a, b := s.dir("/locks/a"), s.client(), s.client()
-				id := a.id()
-				in := s.srv.Inject(zktest.Hold().Op(zktest.OpCreate).Session(id).Once())
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
+				id := a.SessionID()
+				in := s.Server.Inject(zktest.Hold().Op(zktest.OpCreate).Session(id).Once())
 				call := a.RWMutex(dir).TryLock
 				if read {
 					call = a.RWMutex(dir).TryRLock
 				}
-				try := simGo(s.Context(), call)
+				try := locktest.Go(s.Context(), call)
 				<-in.Hit()
-				w := rwTake(s, b.RWMutex(dir).Lock)
+				w := s.Take(b.RWMutex(dir).Lock)
 				in.Release()
-				require.True(s, try.over())
-				require.ErrorIs(s, try.err, zklock.ErrBusy)
-				require.Len(s, s.srv.Children(dir), 1)
-				s.unlock(w)
-				rwNothingLeft(s, dir)
+				require.True(s, try.Over())
+				require.ErrorIs(s, try.Err, zklock.ErrBusy)
+				require.Len(s, s.Server.Children(dir), 1)
+				s.Unlock(w)
+				s.NothingLeft(dir)
 			})
 		})
 	}

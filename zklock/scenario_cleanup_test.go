@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -36,37 +38,37 @@ func TestScenario8_AnyErrorAfterTheCreateLeavesNoNode(t *testing.T) {
 		"the claim can't be written":   {fault: refused.Op(zktest.OpMulti), opts: delayed, want: zk.ErrNoAuth},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dir, other, cl := s.dir("/locks/a"), s.client(), s.client()
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir, other, cl := s.Dir("/locks/a"), s.Client(), s.Client()
 				var first *zklock.Hold
-				var second *simCall
+				var second *locktest.Call
 				if c.contended {
-					first = s.lock(other.Mutex(dir))
-					second = simGo(s.Context(), other.Mutex(dir).Lock)
-					require.False(s, second.over())
+					first = s.Lock(other.Mutex(dir))
+					second = locktest.Go(s.Context(), other.Mutex(dir).Lock)
+					require.False(s, second.Over())
 				}
-				left := len(s.srv.Children(dir))
-				id := cl.id()
-				fault := s.srv.Inject(c.fault.Session(id).Times(1))
-				call := simGo(s.Context(), cl.Mutex(dir, c.opts...).Lock)
+				left := len(s.Server.Children(dir))
+				id := cl.SessionID()
+				fault := s.Server.Inject(c.fault.Session(id).Times(1))
+				call := locktest.Go(s.Context(), cl.Mutex(dir, c.opts...).Lock)
 				synctest.Wait()
-				require.Len(s, cl.tapped(), 1, "it got past its create")
-				if c.contended && !call.over() {
+				require.Len(s, cl.Created(), 1, "it got past its create")
+				if c.contended && !call.Over() {
 					time.Sleep(time.Second)
-					s.unlock(first)
-					s.unlock(second.get(s))
+					s.Unlock(first)
+					s.Unlock(second.Get(s))
 					left = 0
 				}
-				<-call.done
-				require.Error(s, call.err)
-				require.Nil(s, call.hold)
-				require.ErrorContains(s, call.err, dir)
+				<-call.Done
+				require.Error(s, call.Err)
+				require.Nil(s, call.Hold)
+				require.ErrorContains(s, call.Err, dir)
 				if c.want != nil {
-					require.ErrorIs(s, call.err, c.want)
+					require.ErrorIs(s, call.Err, c.want)
 				}
 				require.Equal(s, 1, fault.Hits())
-				s.until(3*time.Second, "own znode gone", func() bool { return len(s.srv.Children(dir)) == left })
-				require.Equal(s, id, cl.id(), "deleted, and not gone with the session")
+				s.Until(3*time.Second, "own znode gone", func() bool { return len(s.Server.Children(dir)) == left })
+				require.Equal(s, id, cl.SessionID(), "deleted, and not gone with the session")
 			})
 		})
 	}
@@ -76,20 +78,20 @@ var delayed = []zklock.LockOption{zklock.WithLockDelay(time.Second)}
 
 // scenario 8, at the last step: the lease can't be confirmed after a long wait in line.
 func TestScenario8_AnErrorWhileTheLeaseIsConfirmedLeavesNoNode(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, other, c := s.dir("/locks/a"), s.client(), s.client()
-		first := s.lock(other.Mutex(dir))
-		call := simGo(s.Context(), c.Mutex(dir).Lock)
-		require.False(s, call.over())
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, other, c := s.Dir("/locks/a"), s.Client(), s.Client()
+		first := s.Lock(other.Mutex(dir))
+		call := locktest.Go(s.Context(), c.Mutex(dir).Lock)
+		require.False(s, call.Over())
 		time.Sleep(time.Hour)
-		id := c.id()
-		fault := s.srv.Inject(zktest.Answer(zktest.CodeBadArguments).Op(zktest.OpMulti).Session(id))
-		s.unlock(first)
-		<-call.done
-		require.ErrorIs(s, call.err, zk.ErrBadArguments)
+		id := c.SessionID()
+		fault := s.Server.Inject(zktest.Answer(zktest.CodeBadArguments).Op(zktest.OpMulti).Session(id))
+		s.Unlock(first)
+		<-call.Done
+		require.ErrorIs(s, call.Err, zk.ErrBadArguments)
 		require.Positive(s, fault.Hits())
-		s.empty(time.Second, dir)
-		require.Equal(s, id, c.id())
+		s.Empty(time.Second, dir)
+		require.Equal(s, id, c.SessionID())
 	})
 }
 
@@ -101,25 +103,25 @@ func TestScenario9_TheCleanUpOfAFailedTryLockIsRepeatedUntilTheNodeIsGone(t *tes
 		"swallowed": zktest.DropRequest(), "never answered": zktest.Stall(0),
 	} {
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dir, a, b := s.dir("/locks/a"), s.client(), s.client()
-				id := b.id()
-				create := s.srv.Inject(zktest.Hold().Op(zktest.OpCreate).Session(id).Once())
-				lost := s.srv.Inject(fault.Op(zktest.OpDelete).Session(id).Times(3))
-				try := simGo(s.Context(), b.Mutex(dir).TryLock)
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
+				id := b.SessionID()
+				create := s.Server.Inject(zktest.Hold().Op(zktest.OpCreate).Session(id).Once())
+				lost := s.Server.Inject(fault.Op(zktest.OpDelete).Session(id).Times(3))
+				try := locktest.Go(s.Context(), b.Mutex(dir).TryLock)
 				<-create.Hit() // it has found the directory empty
-				h := s.lock(a.Mutex(dir))
+				h := s.Lock(a.Mutex(dir))
 				create.Release()
-				<-try.done
-				require.ErrorIs(s, try.err, zklock.ErrBusy)
+				<-try.Done
+				require.ErrorIs(s, try.Err, zklock.ErrBusy)
 				want := []string{path.Base(h.Node())}
-				s.until(30*time.Second, "its place is gone", func() bool {
-					return len(s.srv.Children(dir)) == 1 && (lost.Hits() == 3 || s.srv.Requests()[zktest.OpDelete] > 0)
+				s.Until(30*time.Second, "its place is gone", func() bool {
+					return len(s.Server.Children(dir)) == 1 && (lost.Hits() == 3 || s.Server.Requests()[zktest.OpDelete] > 0)
 				})
-				require.Equal(s, want, s.srv.Children(dir))
+				require.Equal(s, want, s.Server.Children(dir))
 				require.Positive(s, lost.Hits())
-				require.Equal(s, id, b.id(), "deleted, and not gone with the session")
-				s.owned(a, h)
+				require.Equal(s, id, b.SessionID(), "deleted, and not gone with the session")
+				s.Owned(a, h)
 			})
 		})
 	}
@@ -127,25 +129,25 @@ func TestScenario9_TheCleanUpOfAFailedTryLockIsRepeatedUntilTheNodeIsGone(t *tes
 
 // scenario 9, when the caller has gone as well.
 func TestScenario9_TheCleanUpGoesOnWhenTheTryLocksContextEnds(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, a, b := s.dir("/locks/a"), s.client(), s.client()
-		id := b.id()
-		create := s.srv.Inject(zktest.Hold().Op(zktest.OpCreate).Session(id).Once())
-		lost := s.srv.Inject(zktest.CloseBefore().Op(zktest.OpDelete).Session(id).Times(5))
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
+		id := b.SessionID()
+		create := s.Server.Inject(zktest.Hold().Op(zktest.OpCreate).Session(id).Once())
+		lost := s.Server.Inject(zktest.CloseBefore().Op(zktest.OpDelete).Session(id).Times(5))
 		ctx, cancel := context.WithCancel(s.Context())
 		defer cancel()
-		try := simGo(ctx, b.Mutex(dir).TryLock)
+		try := locktest.Go(ctx, b.Mutex(dir).TryLock)
 		<-create.Hit()
-		h := s.lock(a.Mutex(dir))
+		h := s.Lock(a.Mutex(dir))
 		create.Release()
 		<-lost.Hit()
 		cancel()
-		require.True(s, try.over())
-		require.Error(s, try.err)
-		s.until(30*time.Second, "its place is gone", func() bool { return len(s.srv.Children(dir)) == 1 })
+		require.True(s, try.Over())
+		require.Error(s, try.Err)
+		s.Until(30*time.Second, "its place is gone", func() bool { return len(s.Server.Children(dir)) == 1 })
 		require.Equal(s, 5, lost.Hits())
-		require.Equal(s, []string{path.Base(h.Node())}, s.srv.Children(dir))
-		require.Equal(s, id, b.id(), "deleted, and not gone with the session")
+		require.Equal(s, []string{path.Base(h.Node())}, s.Server.Children(dir))
+		require.Equal(s, id, b.SessionID(), "deleted, and not gone with the session")
 	})
 }
 
@@ -153,22 +155,22 @@ func TestScenario9_TheCleanUpGoesOnWhenTheTryLocksContextEnds(t *testing.T) {
 func TestScenario10_CleanUpOnAContextThatIsOverIsDone(t *testing.T) {
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
-	simTest(t, func(s *sim) {
-		dir, c := s.dir("/locks/a"), s.client()
-		id, m := c.id(), c.Mutex(dir)
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, c := s.Dir("/locks/a"), s.Client()
+		id, m := c.SessionID(), c.Mutex(dir)
 
-		h := s.lock(m)
+		h := s.Lock(m)
 		require.ErrorIs(s, h.Unlock(over), context.Canceled)
 		require.ErrorIs(s, h.Err(), zklock.ErrUnlocked)
-		s.empty(time.Second, dir)
+		s.Empty(time.Second, dir)
 
-		first := s.lock(m)
+		first := s.Lock(m)
 		ctx, stop := context.WithTimeout(s.Context(), time.Second)
 		_, err := m.Lock(ctx) // its place is given up after ctx is over
 		stop()
 		require.ErrorIs(s, err, context.DeadlineExceeded)
-		s.until(time.Second, "the waiter's place is gone", func() bool { return len(s.srv.Children(dir)) == 1 })
-		s.unlock(first)
+		s.Until(time.Second, "the waiter's place is gone", func() bool { return len(s.Server.Children(dir)) == 1 })
+		s.Unlock(first)
 
 		ctx, stop = context.WithCancel(s.Context())
 		err = m.Do(ctx, func(ctx context.Context) error {
@@ -178,8 +180,8 @@ func TestScenario10_CleanUpOnAContextThatIsOverIsDone(t *testing.T) {
 		})
 		require.ErrorIs(s, err, context.Canceled)
 		require.NotErrorIs(s, err, zklock.ErrLost)
-		require.Empty(s, s.srv.Children(dir), "released before Do returned")
-		require.Equal(s, id, c.id(), "deleted, and not gone with the session")
+		require.Empty(s, s.Server.Children(dir), "released before Do returned")
+		require.Equal(s, id, c.SessionID(), "deleted, and not gone with the session")
 	})
 }
 
@@ -191,22 +193,22 @@ func TestScenario10_DosReleaseIsBoundedByATenthOfTheSessionTimeout(t *testing.T)
 		"a server that deletes nothing": zktest.DropRequest().Op(zktest.OpDelete),
 	} {
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dir, c := s.dir("/locks/a"), s.client()
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir, c := s.Dir("/locks/a"), s.Client()
 				ctx, cancel := context.WithCancel(s.Context())
 				var began time.Time
 				var fault *zktest.Injection
 				err := c.Mutex(dir).Do(ctx, func(context.Context) error {
-					fault = s.srv.Inject(down)
+					fault = s.Server.Inject(down)
 					cancel()
 					began = time.Now()
 					return nil
 				})
 				require.NoError(s, err)
 				require.Equal(s, time.Second, time.Since(began))
-				require.NotEmpty(s, s.srv.Children(dir))
+				require.NotEmpty(s, s.Server.Children(dir))
 				fault.Remove()
-				s.empty(22*time.Second, dir) // what was frozen may arrive now, and renew the session: its timeout, and a tick
+				s.Empty(22*time.Second, dir) // what was frozen may arrive now, and renew the session: its timeout, and a tick
 			})
 		})
 	}
@@ -220,27 +222,27 @@ func TestScenario16_ANodeWhoseCreateIsInFlightDoesNotOutliveCloseByMoreThanTheSe
 		"connection lost after": zktest.CloseAfter(), "link dead": zktest.Freeze(), "requests pass": zktest.FreezeReplies(),
 	} {
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dir, c := s.dir("/locks/a"), s.client()
-				id := c.id()
-				held := s.srv.Inject(fault.Op(zktest.OpCreate).Path("/locks/a/*").Once())
-				refused := s.srv.Inject(zktest.Refuse())
-				call := simGo(s.Context(), c.Mutex(dir).Lock)
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir, c := s.Dir("/locks/a"), s.Client()
+				id := c.SessionID()
+				held := s.Server.Inject(fault.Op(zktest.OpCreate).Path("/locks/a/*").Once())
+				refused := s.Server.Inject(zktest.Refuse())
+				call := locktest.Go(s.Context(), c.Mutex(dir).Lock)
 				<-held.Hit()
-				require.False(s, call.over())
+				require.False(s, call.Over())
 				closed := time.Now()
 				require.NoError(s, c.Close())
 				require.LessOrEqual(s, time.Since(closed), 2500*time.Millisecond)
-				require.True(s, call.over())
-				require.ErrorIs(s, call.err, zklock.ErrClosed)
-				require.Nil(s, call.hold)
+				require.True(s, call.Over())
+				require.ErrorIs(s, call.Err, zklock.ErrClosed)
+				require.Nil(s, call.Hold)
 				if name == "held back" || name == "not answered" {
 					held.Release()
 				}
 				time.Sleep(time.Until(closed.Add(session)))
 				synctest.Wait()
-				require.Empty(s, s.srv.Children(dir))
-				_, alive := s.srv.Session(id)
+				require.Empty(s, s.Server.Children(dir))
+				_, alive := s.Server.Session(id)
 				require.False(s, alive)
 				refused.Remove()
 				held.Remove()
@@ -251,21 +253,21 @@ func TestScenario16_ANodeWhoseCreateIsInFlightDoesNotOutliveCloseByMoreThanTheSe
 
 // scenario 16, in the usual case: with a server that answers, a closed client's places are gone when Close returns.
 func TestScenario16_CloseFreesEverythingAtOnceWhenAServerAnswers(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, a, b := s.dir("/locks/a"), s.client(), s.client()
-		h := s.lock(a.Mutex(dir))
-		waits := simGo(s.Context(), a.Mutex(dir).Lock)
-		next := simGo(s.Context(), b.Mutex(dir).Lock)
-		require.False(s, next.over())
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
+		h := s.Lock(a.Mutex(dir))
+		waits := locktest.Go(s.Context(), a.Mutex(dir).Lock)
+		next := locktest.Go(s.Context(), b.Mutex(dir).Lock)
+		require.False(s, next.Over())
 		began := time.Now()
 		require.NoError(s, a.Close())
-		require.True(s, next.over())
-		s.owned(b, next.get(s))
-		require.Equal(s, began, next.at)
-		require.True(s, waits.over())
-		require.ErrorIs(s, waits.err, zklock.ErrClosed)
+		require.True(s, next.Over())
+		s.Owned(b, next.Get(s))
+		require.Equal(s, began, next.At)
+		require.True(s, waits.Over())
+		require.ErrorIs(s, waits.Err, zklock.ErrClosed)
 		require.ErrorIs(s, h.Err(), zklock.ErrClosed)
 		require.False(s, errors.Is(h.Err(), zklock.ErrLost))
-		require.Len(s, s.srv.Children(dir), 1)
+		require.Len(s, s.Server.Children(dir), 1)
 	})
 }

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -27,15 +29,15 @@ const (
 )
 
 // closedParent makes a directory that can't be deleted, since its parent lets nobody delete, at the counter's end.
-func closedParent(s *sim, counter int32) string {
+func closedParent(s *locktest.Sim, counter int32) string {
 	s.Helper()
-	dir := s.dir("/locks/a")
-	require.NoError(s, s.srv.Create("/locks/a-2", nil))
-	other := s.stranger()
+	dir := s.Dir("/locks/a")
+	require.NoError(s, s.Server.Create("/locks/a-2", nil))
+	other := s.Stranger()
 	_, err := other.SetACL(s.Context(), "/locks", []zk.ACL{{Perms: zk.PermRead | zk.PermCreate, Scheme: "world", ID: "anyone"}}, -1)
 	require.NoError(s, err)
-	require.NoError(s, s.srv.SetSequence(dir, counter))
-	require.NoError(s, s.srv.SetSequence(dir+"-2", counter))
+	require.NoError(s, s.Server.SetSequence(dir, counter))
+	require.NoError(s, s.Server.SetSequence(dir+"-2", counter))
 	return dir
 }
 
@@ -46,21 +48,21 @@ func TestScenario49_AtTheCountersEndOneHoldsAtATimeInOrder(t *testing.T) {
 		for _, counter := range []int32{counterThree4 - 3, math.MaxInt32 - 3, math.MaxInt32, math.MinInt32, -3} {
 			for _, overlap := range []int{0, 4} {
 				t.Run(fmt.Sprintf("%s from %d, %d overlap", kind.name, counter, overlap), func(t *testing.T) {
-					simTest(t, func(s *sim) {
+					locktest.Simulate(t, func(s *locktest.Sim) {
 						dir := closedParent(s, counter)
-						var calls []*simCall
+						var calls []*locktest.Call
 						for i := range 8 {
 							if overlap > 0 && i%3 == 1 {
-								require.NoError(s, s.srv.Overlap(dir, overlap))
+								require.NoError(s, s.Server.Overlap(dir, overlap))
 							}
-							calls = append(calls, rwAside(s, kind.lock(s.client().Client, dir)))
+							calls = append(calls, s.Start(kind.lock(s.Client().Client, dir)))
 						}
-						looker := s.client()
+						looker := s.Client()
 						for i, call := range calls {
-							held := call.get(s)
+							held := call.Get(s)
 							time.Sleep(time.Second)
 							for _, later := range calls[i+1:] {
-								require.False(s, later.over(), "two holders")
+								require.False(s, later.Over(), "two holders")
 							}
 							line, err := looker.Queue(s.Context(), dir)
 							require.NoError(s, err)
@@ -76,9 +78,9 @@ func TestScenario49_AtTheCountersEndOneHoldsAtATimeInOrder(t *testing.T) {
 								require.NoError(s, err)
 								require.Equal(s, held.Node(), leader.Node)
 							}
-							s.unlock(held)
+							s.Unlock(held)
 						}
-						s.empty(time.Minute, dir)
+						s.Empty(time.Minute, dir)
 					})
 				})
 			}
@@ -90,47 +92,47 @@ func TestScenario49_AtTheCountersEndOneHoldsAtATimeInOrder(t *testing.T) {
 // reader behind that writer.
 func TestScenario49_AtTheCountersEndAWriterWaitsForADowngradedReader(t *testing.T) {
 	for _, overlap := range []int{0, 5} {
-		simTest(t, func(s *sim) {
+		locktest.Simulate(t, func(s *locktest.Sim) {
 			dir := closedParent(s, math.MaxInt32)
-			require.NoError(s, s.srv.Overlap(dir, overlap))
-			a, b, c := s.client(), s.client(), s.client()
+			require.NoError(s, s.Server.Overlap(dir, overlap))
+			a, b, c := s.Client(), s.Client(), s.Client()
 			m := a.RWMutex(dir)
-			w := rwTake(s, m.Lock)
-			writer := rwAside(s, b.RWMutex(dir).Lock)
-			reader := rwAside(s, c.RWMutex(dir).RLock)
+			w := s.Take(m.Lock)
+			writer := s.Start(b.RWMutex(dir).Lock)
+			reader := s.Start(c.RWMutex(dir).RLock)
 			r, err := m.Downgrade(s.Context(), w)
 			require.NoError(s, err)
-			late := rwAside(s, s.client().RWMutex(dir).Lock)
+			late := s.Start(s.Client().RWMutex(dir).Lock)
 			time.Sleep(time.Hour)
-			require.False(s, writer.over() || reader.over() || late.over(), "beside a reader")
+			require.False(s, writer.Over() || reader.Over() || late.Over(), "beside a reader")
 			require.NoError(s, r.Err())
-			s.unlock(r)
-			h := writer.get(s)
-			require.False(s, reader.over() || late.over())
-			s.unlock(h)
-			s.unlock(reader.get(s))
-			s.unlock(late.get(s))
-			rwNothingLeft(s, dir)
+			s.Unlock(r)
+			h := writer.Get(s)
+			require.False(s, reader.Over() || late.Over())
+			s.Unlock(h)
+			s.Unlock(reader.Get(s))
+			s.Unlock(late.Get(s))
+			s.NothingLeft(dir)
 		})
 	}
 }
 
 // scenario 49, as above: the writer becomes a reader between another one's list and its look at the czxids.
 func TestScenario49_AWriterThatIsGoneSinceTheListMayHaveBecomeAReader(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, a, b := closedParent(s, math.MaxInt32), s.client(), s.client()
-		w := rwTake(s, a.RWMutex(dir).Lock)
-		gate := s.srv.Inject(zktest.Hold().Op(zktest.OpExists).Path(w.Node()).Once())
-		writer := rwAside(s, b.RWMutex(dir).Lock)
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, a, b := closedParent(s, math.MaxInt32), s.Client(), s.Client()
+		w := s.Take(a.RWMutex(dir).Lock)
+		gate := s.Server.Inject(zktest.Hold().Op(zktest.OpExists).Path(w.Node()).Once())
+		writer := s.Start(b.RWMutex(dir).Lock)
 		<-gate.Hit()
 		r, err := a.RWMutex(dir).Downgrade(s.Context(), w)
 		require.NoError(s, err)
 		gate.Release()
 		time.Sleep(time.Minute)
-		require.False(s, writer.over(), "a writer beside a reader")
-		s.unlock(r)
-		s.unlock(writer.get(s))
-		rwNothingLeft(s, dir)
+		require.False(s, writer.Over(), "a writer beside a reader")
+		s.Unlock(r)
+		s.Unlock(writer.Get(s))
+		s.NothingLeft(dir)
 	})
 }
 
@@ -139,44 +141,44 @@ func TestScenario49_AWriterThatIsGoneSinceTheListMayHaveBecomeAReader(t *testing
 func TestADirectoryPastHalfOfItsCounterIsRenewedWhenItIsEmpty(t *testing.T) {
 	for _, kind := range anyKinds {
 		t.Run(kind.name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dir, a, b, other := s.dir("/locks/a"), s.client(), s.client(), s.stranger()
-				s.unlock(rwTake(s, kind.lock(a.Client, dir))) // a semaphore's size is written
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir, a, b, other := s.Dir("/locks/a"), s.Client(), s.Client(), s.Stranger()
+				s.Unlock(s.Take(kind.lock(a.Client, dir))) // a semaphore's size is written
 				acl := []zk.ACL{{Perms: 31, Scheme: "world", ID: "anyone"}, {Perms: zk.PermRead, Scheme: "ip", ID: "10.0.0.1"}}
 				_, err := other.SetACL(s.Context(), dir, acl, -1)
 				require.NoError(s, err)
-				before, _ := s.srv.Node(dir)
+				before, _ := s.Server.Node(dir)
 
-				require.NoError(s, s.srv.SetSequence(dir, counterHalf-1))
-				first := rwTake(s, kind.lock(a.Client, dir))
-				s.unlock(first)
-				s.empty(time.Minute, dir)
-				node, _ := s.srv.Node(dir)
+				require.NoError(s, s.Server.SetSequence(dir, counterHalf-1))
+				first := s.Take(kind.lock(a.Client, dir))
+				s.Unlock(first)
+				s.Empty(time.Minute, dir)
+				node, _ := s.Server.Node(dir)
 				require.Equal(s, before.Stat.Czxid, node.Stat.Czxid, "not yet")
 
-				second := rwTake(s, kind.lock(a.Client, dir))
+				second := s.Take(kind.lock(a.Client, dir))
 				require.Equal(s, fmt.Sprint(counterHalf), path.Base(second.Node())[len(path.Base(second.Node()))-10:])
-				third := rwAside(s, kind.lock(b.Client, dir))
-				s.unlock(second)
-				held := third.get(s)
-				node, _ = s.srv.Node(dir)
+				third := s.Start(kind.lock(b.Client, dir))
+				s.Unlock(second)
+				held := third.Get(s)
+				node, _ = s.Server.Node(dir)
 				require.Equal(s, before.Stat.Czxid, node.Stat.Czxid, "not while somebody stands in it")
-				s.unlock(held)
-				s.until(time.Minute, "a new directory", func() bool {
-					node, _ = s.srv.Node(dir)
+				s.Unlock(held)
+				s.Until(time.Minute, "a new directory", func() bool {
+					node, _ = s.Server.Node(dir)
 					return node.Stat.Czxid > before.Stat.Czxid
 				})
 				require.Equal(s, before.Data, node.Data)
 				require.Equal(s, []zktest.ACL{{Perms: 31, Scheme: "world", ID: "anyone"}, {Perms: 1, Scheme: "ip", ID: "10.0.0.1"}}, node.ACL)
 				require.Zero(s, node.Stat.EphemeralOwner)
 
-				last := rwTake(s, kind.lock(b.Client, dir))
+				last := s.Take(kind.lock(b.Client, dir))
 				require.True(s, strings.HasSuffix(last.Node(), "0000000000"))
 				require.Greater(s, last.Token(), held.Token())
-				s.unlock(last)
-				s.empty(time.Minute, dir)
+				s.Unlock(last)
+				s.Empty(time.Minute, dir)
 				synctest.Wait()
-				require.Zero(s, s.srv.WatchCount())
+				require.Zero(s, s.Server.WatchCount())
 			})
 		})
 	}
@@ -184,18 +186,18 @@ func TestADirectoryPastHalfOfItsCounterIsRenewedWhenItIsEmpty(t *testing.T) {
 
 // A container stays one, and goes when it is unused like any other.
 func TestARenewedContainerStaysAContainer(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, c := "/locks/a", s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, c := "/locks/a", s.Client()
 		m := c.Mutex(dir, zklock.WithContainer())
-		s.unlock(s.lock(m))
-		require.NoError(s, s.srv.SetSequence(dir, counterHalf))
-		before, _ := s.srv.Node(dir)
-		s.unlock(s.lock(m))
+		s.Unlock(s.Lock(m))
+		require.NoError(s, s.Server.SetSequence(dir, counterHalf))
+		before, _ := s.Server.Node(dir)
+		s.Unlock(s.Lock(m))
 		synctest.Wait()
-		node, ok := s.srv.Node(dir)
+		node, ok := s.Server.Node(dir)
 		require.True(s, ok)
 		require.Greater(s, node.Stat.Czxid, before.Stat.Czxid)
-		s.until(time.Hour, "the container is gone", func() bool { _, there := s.srv.Node(dir); return !there })
+		s.Until(time.Hour, "the container is gone", func() bool { _, there := s.Server.Node(dir); return !there })
 	})
 }
 
@@ -209,24 +211,24 @@ func TestADirectoryThatCantBeRenewedIsLeftAsItIs(t *testing.T) {
 			zk.ACL{Perms: zk.PermRead | zk.PermCreate | zk.PermDelete, Scheme: "world", ID: "anyone"})},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dir, c, other := s.dir("/locks/a"), s.client(), s.stranger()
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir, c, other := s.Dir("/locks/a"), s.Client(), s.Stranger()
 				for p, list := range acl {
 					_, err := other.SetACL(s.Context(), p, list, -1)
 					require.NoError(s, err)
 				}
-				before, _ := s.srv.Node(dir)
+				before, _ := s.Server.Node(dir)
 				for _, counter := range []int32{counterHalf, counterThree4, math.MaxInt32} {
-					require.NoError(s, s.srv.SetSequence(dir, counter))
-					first := s.lock(c.Mutex(dir))
-					second := rwAside(s, c.Mutex(dir).Lock)
+					require.NoError(s, s.Server.SetSequence(dir, counter))
+					first := s.Lock(c.Mutex(dir))
+					second := s.Start(c.Mutex(dir).Lock)
 					if name != "no permission to create" { // of which nobody hears before
-						require.Len(s, s.srv.Children(dir), 2, "it waits in line")
+						require.Len(s, s.Server.Children(dir), 2, "it waits in line")
 					}
-					s.unlock(first)
-					s.unlock(second.get(s))
-					s.empty(time.Minute, dir)
-					node, _ := s.srv.Node(dir)
+					s.Unlock(first)
+					s.Unlock(second.Get(s))
+					s.Empty(time.Minute, dir)
+					node, _ := s.Server.Node(dir)
 					require.Equal(s, before.Stat.Czxid, node.Stat.Czxid)
 					require.Equal(s, before.ACL, node.ACL)
 				}
@@ -237,20 +239,20 @@ func TestADirectoryThatCantBeRenewedIsLeftAsItIs(t *testing.T) {
 
 // The claim of a holder that was lost is in the directory's data, and survives the renewal: the delay is waited out.
 func TestALockDelayIsWaitedOutAcrossARenewal(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, a, b := s.dir("/locks/a"), s.client(), s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
 		delay := zklock.WithLockDelay(time.Minute)
-		require.NoError(s, s.srv.SetSequence(dir, counterHalf))
-		before, _ := s.srv.Node(dir)
-		s.lock(a.Mutex(dir, delay))
-		require.NoError(s, s.srv.Expire(a.id()))
+		require.NoError(s, s.Server.SetSequence(dir, counterHalf))
+		before, _ := s.Server.Node(dir)
+		s.Lock(a.Mutex(dir, delay))
+		require.NoError(s, s.Server.Expire(a.SessionID()))
 		_, err := b.Mutex(dir, delay).TryLock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrBusy)
 		synctest.Wait()
-		node, _ := s.srv.Node(dir)
+		node, _ := s.Server.Node(dir)
 		require.Greater(s, node.Stat.Czxid, before.Stat.Czxid, "renewed by the one that gave up")
 		began := time.Now()
-		s.unlock(s.lock(b.Mutex(dir, delay)))
+		s.Unlock(s.Lock(b.Mutex(dir, delay)))
 		require.GreaterOrEqual(s, time.Since(began), 59*time.Second)
 	})
 }
@@ -264,34 +266,34 @@ func TestPastThreeQuartersWaitersStandOutsideUntilTheDirectoryIsRenewed(t *testi
 		}
 		for _, counter := range []int32{counterThree4, math.MaxInt32} {
 			t.Run(fmt.Sprint(kind.name, counter), func(t *testing.T) {
-				simTest(t, func(s *sim) {
-					dir, a := s.dir("/locks/a"), s.client()
-					require.NoError(s, s.srv.SetSequence(dir, counter))
-					first := rwTake(s, kind.lock(a.Client, dir))
-					var calls []*simCall
+				locktest.Simulate(t, func(s *locktest.Sim) {
+					dir, a := s.Dir("/locks/a"), s.Client()
+					require.NoError(s, s.Server.SetSequence(dir, counter))
+					first := s.Take(kind.lock(a.Client, dir))
+					var calls []*locktest.Call
 					for range 5 {
-						calls = append(calls, rwAside(s, kind.lock(s.client().Client, dir)))
+						calls = append(calls, s.Start(kind.lock(s.Client().Client, dir)))
 					}
-					require.Len(s, s.srv.Children(dir), 1, "the others are outside")
+					require.Len(s, s.Server.Children(dir), 1, "the others are outside")
 					ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
 					defer cancel()
-					_, err := kind.lock(s.client().Client, dir)(ctx)
+					_, err := kind.lock(s.Client().Client, dir)(ctx)
 					require.ErrorIs(s, err, context.DeadlineExceeded)
 					require.ErrorContains(s, err, "outside until the line has drained")
 					time.Sleep(5 * time.Minute)
-					require.Len(s, s.srv.Children(dir), 1)
+					require.Len(s, s.Server.Children(dir), 1)
 
 					token := first.Token()
-					s.unlock(first)
+					s.Unlock(first)
 					for range calls {
 						var held *zklock.Hold
-						s.until(time.Minute, "the next holder", func() bool {
-							calls = slices.DeleteFunc(calls, func(c *simCall) bool {
-								if !c.over() {
+						s.Until(time.Minute, "the next holder", func() bool {
+							calls = slices.DeleteFunc(calls, func(c *locktest.Call) bool {
+								if !c.Over() {
 									return false
 								}
 								require.Nil(s, held, "two holders")
-								held = c.get(s)
+								held = c.Get(s)
 								return true
 							})
 							return held != nil
@@ -300,11 +302,11 @@ func TestPastThreeQuartersWaitersStandOutsideUntilTheDirectoryIsRenewed(t *testi
 						token = held.Token()
 						require.Contains(s, held.Node(), "000000000", "in the new directory")
 						time.Sleep(time.Minute)
-						s.unlock(held)
+						s.Unlock(held)
 					}
-					s.empty(time.Minute, dir)
+					s.Empty(time.Minute, dir)
 					synctest.Wait()
-					require.Zero(s, s.srv.WatchCount())
+					require.Zero(s, s.Server.WatchCount())
 				})
 			})
 		}
@@ -314,32 +316,32 @@ func TestPastThreeQuartersWaitersStandOutsideUntilTheDirectoryIsRenewed(t *testi
 // A newcomer that need not wait does not: a reader beside readers. Nor does anybody wait outside for ever where other clients
 // keep the line busy: after three times it queues inside, and gets its turn in order.
 func TestWhoeverStandsOutsideGetsItsTurnWhereOthersKeepTheLineBusy(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, a, b, other := s.dir("/locks/a"), s.client(), s.client(), s.stranger()
-		require.NoError(s, s.srv.SetSequence(dir, counterThree4))
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, a, b, other := s.Dir("/locks/a"), s.Client(), s.Client(), s.Stranger()
+		require.NoError(s, s.Server.SetSequence(dir, counterThree4))
 		enter := func() string {
 			made, err := other.Create(s.Context(), dir+"/x-__WRIT__", nil, session.EphemeralSequential, session.WorldACL())
 			require.NoError(s, err)
 			return made.Path
 		}
-		reading := rwTake(s, a.RWMutex(dir).RLock)
-		s.unlock(rwTake(s, b.RWMutex(dir).RLock))
-		writer := rwAside(s, b.RWMutex(dir).Lock)
-		require.Len(s, s.srv.Children(dir), 1, "it waits outside")
+		reading := s.Take(a.RWMutex(dir).RLock)
+		s.Unlock(s.Take(b.RWMutex(dir).RLock))
+		writer := s.Start(b.RWMutex(dir).Lock)
+		require.Len(s, s.Server.Children(dir), 1, "it waits outside")
 		busy := enter()
-		s.unlock(reading)
+		s.Unlock(reading)
 		for range 2 { // another client is in line whenever the one before it goes
 			synctest.Wait()
-			require.Len(s, s.srv.Children(dir), 1)
+			require.Len(s, s.Server.Children(dir), 1)
 			next := enter()
 			require.NoError(s, other.Delete(s.Context(), busy, -1))
 			busy = next
 		}
 		synctest.Wait()
-		require.Len(s, s.srv.Children(dir), 2, "it waits in line")
+		require.Len(s, s.Server.Children(dir), 2, "it waits in line")
 		last := enter()
 		require.NoError(s, other.Delete(s.Context(), busy, -1))
-		s.unlock(writer.get(s))
+		s.Unlock(writer.Get(s))
 		require.NoError(s, other.Delete(s.Context(), last, -1))
 	})
 }

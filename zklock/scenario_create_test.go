@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/session"
@@ -35,20 +37,20 @@ func TestScenario1_ACreateWhoseReplyWasLostIsFoundAgainByItsID(t *testing.T) {
 	for name, fault := range lostReplies {
 		for call, lock := range calls {
 			t.Run(call+", "+name, func(t *testing.T) {
-				simTest(t, func(s *sim) {
-					dir, c := s.dir("/locks/a"), s.client()
-					before, creates := c.id(), s.srv.Requests()[zktest.OpCreate]
-					lost := s.srv.Inject(fault.Op(zktest.OpCreate).Path("/locks/a/*").Once())
+				locktest.Simulate(t, func(s *locktest.Sim) {
+					dir, c := s.Dir("/locks/a"), s.Client()
+					before, creates := c.SessionID(), s.Server.Requests()[zktest.OpCreate]
+					lost := s.Server.Inject(fault.Op(zktest.OpCreate).Path("/locks/a/*").Once())
 					h, err := lock(c.Mutex(dir), s.Context())
 					require.NoError(s, err)
 					require.Equal(s, 1, lost.Hits())
 					lost.Remove()
-					require.Equal(s, []string{path.Base(h.Node())}, s.srv.Children(dir), "one znode for one call")
-					require.Equal(s, creates+1, s.srv.Requests()[zktest.OpCreate], "it was made once")
-					require.Equal(s, before, c.id(), "the session survived")
-					s.owned(c, h)
-					s.unlock(h)
-					require.Empty(s, s.srv.Children(dir))
+					require.Equal(s, []string{path.Base(h.Node())}, s.Server.Children(dir), "one znode for one call")
+					require.Equal(s, creates+1, s.Server.Requests()[zktest.OpCreate], "it was made once")
+					require.Equal(s, before, c.SessionID(), "the session survived")
+					s.Owned(c, h)
+					s.Unlock(h)
+					require.Empty(s, s.Server.Children(dir))
 				})
 			})
 		}
@@ -57,23 +59,23 @@ func TestScenario1_ACreateWhoseReplyWasLostIsFoundAgainByItsID(t *testing.T) {
 
 // scenario 1, the other end: the caller has gone by the time there is a connection again, and the znode is deleted.
 func TestScenario1_ACreateWhoseReplyWasLostIsDeletedOnceConnectedWhenNobodyWaitsForIt(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, c := s.dir("/locks/a"), s.client()
-		before := c.id()
-		lost := s.srv.Inject(zktest.HoldReply().Op(zktest.OpCreate).Path("/locks/a/*").Once())
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, c := s.Dir("/locks/a"), s.Client()
+		before := c.SessionID()
+		lost := s.Server.Inject(zktest.HoldReply().Op(zktest.OpCreate).Path("/locks/a/*").Once())
 		ctx, cancel := context.WithTimeout(s.Context(), time.Second)
 		defer cancel()
-		call := simGo(ctx, c.Mutex(dir).Lock)
-		require.NoError(s, s.srv.Await(ctx, func() bool { return len(s.srv.Children(dir)) == 1 }))
-		s.srv.Leader().Down()
-		<-call.done
-		require.ErrorIs(s, call.err, context.DeadlineExceeded)
-		require.Equal(s, time.Second, call.spent)
+		call := locktest.Go(ctx, c.Mutex(dir).Lock)
+		require.NoError(s, s.Server.Await(ctx, func() bool { return len(s.Server.Children(dir)) == 1 }))
+		s.Server.Leader().Down()
+		<-call.Done
+		require.ErrorIs(s, call.Err, context.DeadlineExceeded)
+		require.Equal(s, time.Second, call.Spent)
 		require.Equal(s, 1, lost.Hits())
-		require.Len(s, s.srv.Children(dir), 1, "it stands as long as nobody can be told to delete it")
-		s.srv.Leader().Up()
-		s.empty(3*time.Second, dir)
-		require.Equal(s, before, c.id(), "deleted, and not gone with the session")
+		require.Len(s, s.Server.Children(dir), 1, "it stands as long as nobody can be told to delete it")
+		s.Server.Leader().Up()
+		s.Empty(3*time.Second, dir)
+		require.Equal(s, before, c.SessionID(), "deleted, and not gone with the session")
 	})
 }
 
@@ -85,33 +87,33 @@ func TestScenario2_ACallWhoseContextEndsDuringItsCreateReturnsAtOnceAndLeavesNot
 		"carried out":         zktest.HoldReply(),
 	} {
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dir, c := s.dir("/locks/a"), s.client()
-				id := c.id()
-				held := s.srv.Inject(fault.Op(zktest.OpCreate).Path("/locks/a/*").Once())
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir, c := s.Dir("/locks/a"), s.Client()
+				id := c.SessionID()
+				held := s.Server.Inject(fault.Op(zktest.OpCreate).Path("/locks/a/*").Once())
 				ctx, cancel := context.WithCancel(s.Context())
 				defer cancel()
-				call := simGo(ctx, c.Mutex(dir).Lock)
+				call := locktest.Go(ctx, c.Mutex(dir).Lock)
 				<-held.Hit()
-				require.False(s, call.over())
+				require.False(s, call.Over())
 				time.Sleep(time.Second)
 				gone := time.Now()
 				cancel()
-				require.True(s, call.over())
-				require.ErrorIs(s, call.err, context.Canceled)
-				require.Nil(s, call.hold)
-				require.Equal(s, gone, call.at, "it did not wait for the reply")
+				require.True(s, call.Over())
+				require.ErrorIs(s, call.Err, context.Canceled)
+				require.Nil(s, call.Hold)
+				require.Equal(s, gone, call.At, "it did not wait for the reply")
 
-				created := s.srv.Requests()[zktest.OpCreate]
+				created := s.Server.Requests()[zktest.OpCreate]
 				time.Sleep(100 * time.Millisecond)
 				held.Release()
-				s.until(time.Second, "the create is carried out and undone", func() bool {
-					r := s.srv.Requests()
+				s.Until(time.Second, "the create is carried out and undone", func() bool {
+					r := s.Server.Requests()
 					return r[zktest.OpDelete] == 1 && r[zktest.OpCreate] >= created
 				})
-				require.Empty(s, s.srv.Children(dir))
-				require.Equal(s, id, c.id(), "deleted, and not gone with the session")
-				s.unlock(s.lock(c.Mutex(dir)))
+				require.Empty(s, s.Server.Children(dir))
+				require.Equal(s, id, c.SessionID(), "deleted, and not gone with the session")
+				s.Unlock(s.Lock(c.Mutex(dir)))
 			})
 		})
 	}
@@ -121,20 +123,20 @@ func TestScenario2_ACallWhoseContextEndsDuringItsCreateReturnsAtOnceAndLeavesNot
 func TestScenario2_ACreateInFlightIsCleanedUpAcrossAReconnectAfterItsCallerHasGone(t *testing.T) {
 	for name, fault := range lostReplies {
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dir, c := s.dir("/locks/a"), s.client()
-				id := c.id()
-				refused := s.srv.Inject(zktest.Refuse())
-				lost := s.srv.Inject(fault.Op(zktest.OpCreate).Path("/locks/a/*").Once())
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir, c := s.Dir("/locks/a"), s.Client()
+				id := c.SessionID()
+				refused := s.Server.Inject(zktest.Refuse())
+				lost := s.Server.Inject(fault.Op(zktest.OpCreate).Path("/locks/a/*").Once())
 				ctx, cancel := context.WithTimeout(s.Context(), 50*time.Millisecond)
 				defer cancel()
 				_, err := c.Mutex(dir).Lock(ctx)
 				require.ErrorIs(s, err, context.DeadlineExceeded)
-				require.Len(s, s.srv.Children(dir), 1)
+				require.Len(s, s.Server.Children(dir), 1)
 				lost.Remove()
 				refused.Remove()
-				s.empty(5*time.Second, dir)
-				require.Equal(s, id, c.id(), "deleted, and not gone with the session")
+				s.Empty(5*time.Second, dir)
+				require.Equal(s, id, c.SessionID(), "deleted, and not gone with the session")
 			})
 		})
 	}
@@ -146,35 +148,35 @@ func TestScenario3_ALostCreateIsLookedForOnlyAfterASync(t *testing.T) {
 	for _, abandoned := range []bool{false, true} {
 		name := map[bool]string{false: "the caller waits", true: "the caller has gone"}[abandoned]
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				f, dir, c := s.follower(), s.dir("/locks/a"), s.client()
-				before := c.id()
-				require.NoError(s, c.session().Sync(s.Context(), "/"))
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				f, dir, c := s.Follower(), s.Dir("/locks/a"), s.Client()
+				before := c.SessionID()
+				require.NoError(s, c.Current().Sync(s.Context(), "/"))
 				f.Lag(1) // from here on it lacks the last transaction: the create
-				c.at(f)
-				lost := s.srv.Inject(zktest.CloseAfter().Op(zktest.OpCreate).Path("/locks/a/*").Once())
-				sync := s.srv.Inject(zktest.Hold().Op(zktest.OpSync).Member(f).Once())
+				c.LeadTo(f)
+				lost := s.Server.Inject(zktest.CloseAfter().Op(zktest.OpCreate).Path("/locks/a/*").Once())
+				sync := s.Server.Inject(zktest.Hold().Op(zktest.OpSync).Member(f).Once())
 				ctx, cancel := context.WithCancel(s.Context())
 				defer cancel()
-				call := simGo(ctx, c.Mutex(dir).Lock)
+				call := locktest.Go(ctx, c.Mutex(dir).Lock)
 				<-lost.Hit()
 				if abandoned {
 					cancel()
 				}
-				s.until(2*time.Second, "a sync at the follower", func() bool { return sync.Hits() == 1 })
-				node := dir + "/" + s.srv.Children(dir)[0]
+				s.Until(2*time.Second, "a sync at the follower", func() bool { return sync.Hits() == 1 })
+				node := dir + "/" + s.Server.Children(dir)[0]
 				require.NotContains(s, f.Nodes(), node, "the follower lags behind the create")
 				sync.Release()
 				if abandoned {
-					s.empty(time.Second, dir)
-					require.ErrorIs(s, call.err, context.Canceled)
+					s.Empty(time.Second, dir)
+					require.ErrorIs(s, call.Err, context.Canceled)
 				} else {
-					require.Equal(s, node, call.get(s).Node())
-					require.Len(s, s.srv.Children(dir), 1)
-					s.owned(c, call.hold)
+					require.Equal(s, node, call.Get(s).Node())
+					require.Len(s, s.Server.Children(dir), 1)
+					s.Owned(c, call.Hold)
 				}
-				require.Equal(s, 1, s.srv.Requests()[zktest.OpCreate], "it was made once")
-				require.Equal(s, before, c.id())
+				require.Equal(s, 1, s.Server.Requests()[zktest.OpCreate], "it was made once")
+				require.Equal(s, before, c.SessionID())
 			})
 		})
 	}
@@ -183,37 +185,37 @@ func TestScenario3_ALostCreateIsLookedForOnlyAfterASync(t *testing.T) {
 // scenario 3, of a leader that answers the sync and has not carried out yet what a follower acknowledged: what nobody
 // waits for is looked for again behind a write.
 func TestScenario3_AnAbandonedCreateThatASyncDidNotShowIsDeleted(t *testing.T) {
-	simTest(t, func(s *sim) {
-		f, dir, c := s.follower(), s.dir("/locks/a"), s.client()
-		before := c.id()
-		require.NoError(s, c.session().Sync(s.Context(), "/"))
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		f, dir, c := s.Follower(), s.Dir("/locks/a"), s.Client()
+		before := c.SessionID()
+		require.NoError(s, c.Current().Sync(s.Context(), "/"))
 		f.Lag(1)
-		c.at(f)
-		lost := s.srv.Inject(zktest.CloseAfter().Op(zktest.OpCreate).Path("/locks/a/*").Once())
-		blind := s.srv.Inject(zktest.Answer(zktest.CodeOK).Op(zktest.OpSync).Member(f).Once())
+		c.LeadTo(f)
+		lost := s.Server.Inject(zktest.CloseAfter().Op(zktest.OpCreate).Path("/locks/a/*").Once())
+		blind := s.Server.Inject(zktest.Answer(zktest.CodeOK).Op(zktest.OpSync).Member(f).Once())
 		ctx, cancel := context.WithCancel(s.Context())
 		defer cancel()
-		call := simGo(ctx, c.Mutex(dir).Lock)
+		call := locktest.Go(ctx, c.Mutex(dir).Lock)
 		<-lost.Hit()
 		cancel()
-		s.until(2*time.Second, "a sync at the follower", func() bool { return blind.Hits() == 1 })
-		s.empty(time.Second, dir)
-		require.ErrorIs(s, call.err, context.Canceled)
-		require.Equal(s, before, c.id(), "deleted, and not gone with the session")
+		s.Until(2*time.Second, "a sync at the follower", func() bool { return blind.Hits() == 1 })
+		s.Empty(time.Second, dir)
+		require.ErrorIs(s, call.Err, context.Canceled)
+		require.Equal(s, before, c.SessionID(), "deleted, and not gone with the session")
 	})
 }
 
 // scenario 3, second half: whenever the directory is listed, what else carries our id is swept away.
 func TestScenario3_AStrayWithOurIDIsSweptAwayWhenTheDirectoryIsListed(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, c, other := s.dir("/locks/a"), s.client(), s.client()
-		first := s.lock(other.Mutex(dir))
-		second := simGo(s.Context(), other.Mutex(dir).Lock)
-		require.False(s, second.over())
-		third := simGo(s.Context(), c.Mutex(dir).Lock)
-		require.False(s, third.over())
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, c, other := s.Dir("/locks/a"), s.Client(), s.Client()
+		first := s.Lock(other.Mutex(dir))
+		second := locktest.Go(s.Context(), other.Mutex(dir).Lock)
+		require.False(s, second.Over())
+		third := locktest.Go(s.Context(), c.Mutex(dir).Lock)
+		require.False(s, third.Over())
 		time.Sleep(time.Second)
-		names := c.tapped()
+		names := c.Created()
 		require.Len(s, names, 1)
 		stray := dir + "/" + names[0] + "0000000077"
 		z, err := c.Session(s.Context())
@@ -221,15 +223,15 @@ func TestScenario3_AStrayWithOurIDIsSweptAwayWhenTheDirectoryIsListed(t *testing
 		_, err = z.Create(s.Context(), stray, nil, session.Ephemeral, session.WorldACL()) // as a late create would be
 		require.NoError(s, err)
 		bystander := dir + "/_c_00000000-0000-4000-8000-000000000000-lock-0000000078"
-		require.NoError(s, s.srv.Create(bystander, nil))
+		require.NoError(s, s.Server.Create(bystander, nil))
 
-		require.NoError(s, s.srv.Delete(dir+"/"+contenders(s.srv.Children(dir))[1])) // now the third lists again
-		s.until(time.Second, "the stray is gone", func() bool { _, ok := s.srv.Node(stray); return !ok })
-		require.Contains(s, s.srv.Nodes(), bystander, "nobody else's is touched")
-		require.NoError(s, s.srv.Delete(bystander))
-		s.unlock(first)
-		s.unlock(third.get(s))
-		s.unlock(second.get(s))
+		require.NoError(s, s.Server.Delete(dir+"/"+locktest.Contenders(s.Server.Children(dir))[1])) // now the third lists again
+		s.Until(time.Second, "the stray is gone", func() bool { _, ok := s.Server.Node(stray); return !ok })
+		require.Contains(s, s.Server.Nodes(), bystander, "nobody else's is touched")
+		require.NoError(s, s.Server.Delete(bystander))
+		s.Unlock(first)
+		s.Unlock(third.Get(s))
+		s.Unlock(second.Get(s))
 	})
 }
 
@@ -237,48 +239,48 @@ func TestScenario3_AStrayWithOurIDIsSweptAwayWhenTheDirectoryIsListed(t *testing
 // again: it is not taken for the new session's.
 func TestScenario4_AnOldSessionsNodeIsNotAdoptedByTheNext(t *testing.T) {
 	const tick, timeout = 4 * time.Second, 12 * time.Second
-	simTest(t, func(s *sim) {
-		dir, c := s.dir("/locks/a"), s.client(zklock.WithSessionTimeout(timeout), zklock.WithServerTick(tick))
-		old := c.id()
-		lost := s.srv.Inject(zktest.FreezeReplies().Op(zktest.OpCreate).Path("/locks/a/*").Once())
-		call := simGo(s.Context(), c.Mutex(dir).Lock)
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, c := s.Dir("/locks/a"), s.Client(zklock.WithSessionTimeout(timeout), zklock.WithServerTick(tick))
+		old := c.SessionID()
+		lost := s.Server.Inject(zktest.FreezeReplies().Op(zktest.OpCreate).Path("/locks/a/*").Once())
+		call := locktest.Go(s.Context(), c.Mutex(dir).Lock)
 		<-lost.Hit()
 		synctest.Wait()
-		ours := dir + "/" + s.srv.Children(dir)[0]
-		cut := s.srv.Inject(zktest.Freeze().Session(old)) // the session's, for good: it goes by its lease clock
-		s.until(2*timeout, "a place in a new session", func() bool { return len(s.srv.Children(dir)) == 2 })
-		require.Contains(s, s.srv.Nodes(), ours, "the old one is still listed")
-		require.NotEqual(s, old, c.id())
-		require.False(s, call.over(), "the old session's place comes first until it is gone")
-		h := call.get(s)
-		require.NotContains(s, s.srv.Nodes(), ours)
+		ours := dir + "/" + s.Server.Children(dir)[0]
+		cut := s.Server.Inject(zktest.Freeze().Session(old)) // the session's, for good: it goes by its lease clock
+		s.Until(2*timeout, "a place in a new session", func() bool { return len(s.Server.Children(dir)) == 2 })
+		require.Contains(s, s.Server.Nodes(), ours, "the old one is still listed")
+		require.NotEqual(s, old, c.SessionID())
+		require.False(s, call.Over(), "the old session's place comes first until it is gone")
+		h := call.Get(s)
+		require.NotContains(s, s.Server.Nodes(), ours)
 		require.NotEqual(s, ours, h.Node())
-		s.owned(c, h)
-		require.Len(s, s.srv.Children(dir), 1)
+		s.Owned(c, h)
+		require.Len(s, s.Server.Children(dir), 1)
 		cut.Remove()
 	}, zktest.WithTick(tick))
 }
 
 // scenario 4, within one call: a znode that begins with our very id, but is another session's, is not adopted.
 func TestScenario4_ANodeWithOurIDThatAnotherSessionOwnsIsNotAdopted(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, c, other := s.dir("/locks/a"), s.client(), s.stranger()
-		lost := s.srv.Inject(zktest.CloseAfter().Op(zktest.OpCreate).Path("/locks/a/*").Once())
-		refused := s.srv.Inject(zktest.Refuse())
-		call := simGo(s.Context(), c.Mutex(dir).Lock)
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, c, other := s.Dir("/locks/a"), s.Client(), s.Stranger()
+		lost := s.Server.Inject(zktest.CloseAfter().Op(zktest.OpCreate).Path("/locks/a/*").Once())
+		refused := s.Server.Inject(zktest.Refuse())
+		call := locktest.Go(s.Context(), c.Mutex(dir).Lock)
 		<-lost.Hit()
 		synctest.Wait()
-		node := dir + "/" + s.srv.Children(dir)[0]
-		require.NoError(s, s.srv.Delete(node))
-		s.place(other, node)
+		node := dir + "/" + s.Server.Children(dir)[0]
+		require.NoError(s, s.Server.Delete(node))
+		s.Plant(other, node)
 		refused.Remove()
-		s.until(3*time.Second, "a place of its own", func() bool { return len(s.srv.Children(dir)) == 2 })
+		s.Until(3*time.Second, "a place of its own", func() bool { return len(s.Server.Children(dir)) == 2 })
 		time.Sleep(time.Minute)
-		require.False(s, call.over(), "the other's place comes first")
-		require.Contains(s, s.srv.Nodes(), node, "and is nobody's to delete but its owner's")
+		require.False(s, call.Over(), "the other's place comes first")
+		require.Contains(s, s.Server.Nodes(), node, "and is nobody's to delete but its owner's")
 		require.NoError(s, other.Delete(s.Context(), node, -1))
-		h := call.get(s)
+		h := call.Get(s)
 		require.NotEqual(s, node, h.Node())
-		s.owned(c, h)
+		s.Owned(c, h)
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
@@ -22,9 +24,9 @@ func TestScenario50_MuchDataAtALocksPathCostNoOtherHold(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dir, c := s.dir("/l"), s.slowClient(5_000_000)
-				require.NoError(s, s.srv.SetData(dir, bulk))
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir, c := s.Dir("/l"), slowClient(s, 5_000_000)
+				require.NoError(s, s.Server.SetData(dir, bulk))
 				other, err := c.Mutex("/other").Lock(s.Context())
 				require.NoError(s, err)
 				ends := make(chan error, 100) // 20 s for their data, if all asked at once

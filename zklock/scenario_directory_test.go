@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -30,50 +32,50 @@ func TestScenario44_ADirectoryThatIsDeletedWhileWaitingIsMadeAgain(t *testing.T)
 				if upwards {
 					opts = nil
 				}
-				simTest(t, func(s *sim) {
+				locktest.Simulate(t, func(s *locktest.Sim) {
 					const dir, n = "/locks/x/a", 5
-					holder := s.client()
-					h := s.lock(holder.Mutex(dir, opts...))
-					clients, calls := make([]*simClient, n), make([]*simCall, n)
+					holder := s.Client()
+					h := s.Lock(holder.Mutex(dir, opts...))
+					clients, calls := make([]*locktest.Client, n), make([]*locktest.Call, n)
 					for i := range n {
-						clients[i] = s.client()
-						calls[i] = simGo(s.Context(), clients[i].Mutex(dir, opts...).Lock)
+						clients[i] = s.Client()
+						calls[i] = locktest.Go(s.Context(), clients[i].Mutex(dir, opts...).Lock)
 						synctest.Wait()
 					}
 					time.Sleep(waited)
-					old := s.srv.Nodes()[dir].Stat.Czxid
-					s.remove(dir, upwards)
+					old := s.Server.Nodes()[dir].Stat.Czxid
+					s.RemoveDir(dir, upwards)
 					time.Sleep(300 * time.Millisecond)
 					synctest.Wait()
 					require.ErrorIs(s, h.Err(), zklock.ErrNodeDeleted)
 					again := n
-					if calls[0].over() && calls[0].get(s).Err() != nil {
-						require.ErrorIs(s, calls[0].hold.Err(), zklock.ErrNodeDeleted)
+					if calls[0].Over() && calls[0].Get(s).Err() != nil {
+						require.ErrorIs(s, calls[0].Hold.Err(), zklock.ErrNodeDeleted)
 						require.True(s, upwards || waited < time.Second, "it was told of its own znode first")
 						again--
 						calls[0] = nil
 					}
-					s.until(2*time.Second, "all have a place again", func() bool { return len(s.srv.Children(dir)) == again })
-					require.Greater(s, s.srv.Nodes()[dir].Stat.Czxid, old, "the directory is a new one")
+					s.Until(2*time.Second, "all have a place again", func() bool { return len(s.Server.Children(dir)) == again })
+					require.Greater(s, s.Server.Nodes()[dir].Stat.Czxid, old, "the directory is a new one")
 					last := h.Token()
 					for done := range again { // in which order they queued again is theirs
 						synctest.Wait()
 						var got []int
 						for i, call := range calls {
-							if call != nil && call.over() {
+							if call != nil && call.Over() {
 								got = append(got, i)
 							}
 						}
 						require.Len(s, got, 1, "one holder at a time; %d were", done)
-						next := calls[got[0]].get(s)
-						s.owned(clients[got[0]], next)
+						next := calls[got[0]].Get(s)
+						s.Owned(clients[got[0]], next)
 						require.Greater(s, next.Token(), last)
 						last = next.Token()
 						calls[got[0]] = nil
-						s.unlock(next)
+						s.Unlock(next)
 					}
-					require.Empty(s, s.srv.Children(dir))
-					require.Zero(s, s.srv.WatchCount())
+					require.Empty(s, s.Server.Children(dir))
+					require.Zero(s, s.Server.WatchCount())
 				})
 			})
 		}
@@ -88,19 +90,19 @@ func TestScenario44_ADirectoryThatGoesDuringACallIsMadeAgain(t *testing.T) {
 		"before the create's reply": zktest.CloseAfter().Op(zktest.OpCreate).Path("/locks/a/*"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dir, c := s.dir("/locks/a"), s.client()
-				away := s.srv.Inject(zktest.Refuse())
-				at := s.srv.Inject(fault.Once())
-				call := simGo(s.Context(), c.Mutex(dir).Lock)
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir, c := s.Dir("/locks/a"), s.Client()
+				away := s.Server.Inject(zktest.Refuse())
+				at := s.Server.Inject(fault.Once())
+				call := locktest.Go(s.Context(), c.Mutex(dir).Lock)
 				<-at.Hit()
-				require.False(s, call.over())
-				require.NoError(s, s.srv.DeleteAll("/locks"))
+				require.False(s, call.Over())
+				require.NoError(s, s.Server.DeleteAll("/locks"))
 				at.Release()
 				away.Remove()
-				h := call.get(s)
-				s.owned(c, h)
-				require.Equal(s, []string{path.Base(h.Node())}, s.srv.Children(dir))
+				h := call.Get(s)
+				s.Owned(c, h)
+				require.Equal(s, []string{path.Base(h.Node())}, s.Server.Children(dir))
 			})
 		})
 	}
@@ -108,30 +110,30 @@ func TestScenario44_ADirectoryThatGoesDuringACallIsMadeAgain(t *testing.T) {
 
 // scenario 44, twice over: the directory goes again and again while it is being made again.
 func TestScenario44_ADirectoryThatGoesAgainAndAgainIsMadeAgainEachTime(t *testing.T) {
-	simTest(t, func(s *sim) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
 		const dir = "/locks/deep/er/a"
-		c := s.client()
-		made := s.srv.Inject(zktest.Hold().Op(zktest.OpCreate).Path(dir + "/*").Times(6))
-		call := simGo(s.Context(), c.Mutex(dir).Lock)
+		c := s.Client()
+		made := s.Server.Inject(zktest.Hold().Op(zktest.OpCreate).Path(dir + "/*").Times(6))
+		call := locktest.Go(s.Context(), c.Mutex(dir).Lock)
 		for i := range 6 {
 			require.NoError(s, made.Wait(s.Context(), i+1))
 			if i > 0 {
-				require.NoError(s, s.srv.DeleteAll("/locks"))
+				require.NoError(s, s.Server.DeleteAll("/locks"))
 			}
 			made.Release()
 		}
-		s.owned(c, call.get(s))
+		s.Owned(c, call.Get(s))
 	})
 }
 
 // scenario 45: many clients create the directory at once, some as a container, some as a persistent znode: all succeed.
 func TestScenario45_ManyClientsCreateTheDirectoryAtOnceInDifferentModes(t *testing.T) {
-	simTest(t, func(s *sim) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
 		const dir, n = "/not/yet/there/a", 24
 		var wg sync.WaitGroup
 		errs := make([]error, n)
 		// All creates of the directory wait until everybody has found it missing.
-		missing := s.srv.Inject(zktest.Hold().Op(zktest.OpCreate, zktest.OpCreateContainer).Path("/not", "/not/yet", "/not/yet/there", dir))
+		missing := s.Server.Inject(zktest.Hold().Op(zktest.OpCreate, zktest.OpCreateContainer).Path("/not", "/not/yet", "/not/yet/there", dir))
 		inside, most := 0, 0
 		var mu sync.Mutex
 		for i := range n {
@@ -142,7 +144,7 @@ func TestScenario45_ManyClientsCreateTheDirectoryAtOnceInDifferentModes(t *testi
 			if i%3 == 0 {
 				opts = append(opts, zklock.WithACL(zk.WorldACL(zk.PermAll)...))
 			}
-			c := s.client()
+			c := s.Client()
 			wg.Go(func() {
 				errs[i] = c.Mutex(dir, opts...).Do(s.Context(), func(context.Context) error {
 					mu.Lock()
@@ -160,7 +162,7 @@ func TestScenario45_ManyClientsCreateTheDirectoryAtOnceInDifferentModes(t *testi
 		require.NoError(s, missing.Wait(s.Context(), n))
 		synctest.Wait()
 		require.Equal(s, n, missing.Hits(), "each has asked for the directory once")
-		_, there := s.srv.Node("/not")
+		_, there := s.Server.Node("/not")
 		require.False(s, there)
 		for range 8 { // from the leaf to the root and back, all of them in step
 			missing.Release()
@@ -172,7 +174,7 @@ func TestScenario45_ManyClientsCreateTheDirectoryAtOnceInDifferentModes(t *testi
 			require.NoError(s, err, "client %d", i)
 		}
 		require.Equal(s, 1, most)
-		require.Empty(s, s.srv.Children(dir))
+		require.Empty(s, s.Server.Children(dir))
 	})
 }
 
@@ -180,19 +182,19 @@ func TestScenario45_ManyClientsCreateTheDirectoryAtOnceInDifferentModes(t *testi
 func TestScenario45_TheFirstOnesModeCountsForTheDirectoryAlone(t *testing.T) {
 	for _, container := range []bool{true, false} {
 		t.Run(fmt.Sprintf("container first %v", container), func(t *testing.T) {
-			simTest(t, func(s *sim) {
+			locktest.Simulate(t, func(s *locktest.Sim) {
 				const dir = "/app/locks/a"
-				c := s.client()
+				c := s.Client()
 				first, second := c.Mutex(dir), c.Mutex(dir, zklock.WithContainer())
 				if container {
 					first, second = second, first
 				}
-				s.unlock(s.lock(first))
-				s.unlock(s.lock(second))
+				s.Unlock(s.Lock(first))
+				s.Unlock(s.Lock(second))
 				time.Sleep(time.Hour)
-				_, there := s.srv.Node(dir)
+				_, there := s.Server.Node(dir)
 				require.Equal(s, !container, there)
-				_, there = s.srv.Node("/app/locks")
+				_, there = s.Server.Node("/app/locks")
 				require.True(s, there)
 			})
 		})

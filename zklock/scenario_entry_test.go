@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/session"
@@ -30,24 +32,24 @@ func TestScenario5_ASessionThatEndsBetweenCreateAndListIsQueuedAgain(t *testing.
 		"after the reply was lost":       zktest.CloseAfter(),
 	} {
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dir, c := s.dir("/locks/a"), s.client()
-				old := c.id()
-				away := s.srv.Inject(zktest.Refuse())
-				at := s.srv.Inject(fault.Op(zktest.OpGetChildren2).Path(dir).Once())
-				call := simGo(s.Context(), c.Mutex(dir).Lock)
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir, c := s.Dir("/locks/a"), s.Client()
+				old := c.SessionID()
+				away := s.Server.Inject(zktest.Refuse())
+				at := s.Server.Inject(fault.Op(zktest.OpGetChildren2).Path(dir).Once())
+				call := locktest.Go(s.Context(), c.Mutex(dir).Lock)
 				<-at.Hit()
-				require.False(s, call.over())
-				if _, ok := s.srv.Session(old); ok {
-					require.Len(s, s.srv.Children(dir), 1, "it had been created")
-					require.NoError(s, s.srv.Expire(old))
+				require.False(s, call.Over())
+				if _, ok := s.Server.Session(old); ok {
+					require.Len(s, s.Server.Children(dir), 1, "it had been created")
+					require.NoError(s, s.Server.Expire(old))
 				}
 				at.Remove()
 				away.Remove()
-				h := call.get(s)
-				require.NotEqual(s, old, c.id())
-				require.Equal(s, []string{path.Base(h.Node())}, s.srv.Children(dir))
-				s.owned(c, h)
+				h := call.Get(s)
+				require.NotEqual(s, old, c.SessionID())
+				require.Equal(s, []string{path.Base(h.Node())}, s.Server.Children(dir))
+				s.Owned(c, h)
 			})
 		})
 	}
@@ -55,41 +57,41 @@ func TestScenario5_ASessionThatEndsBetweenCreateAndListIsQueuedAgain(t *testing.
 
 // scenario 5, without the expiry: somebody deletes the znode between create and list.
 func TestScenario5_LockDoesNotSucceedWithoutANodeOfItsOwnInTheList(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, c := s.dir("/locks/a"), s.client()
-		list := s.srv.Inject(zktest.Hold().Op(zktest.OpGetChildren2).Path(dir).Once())
-		call := simGo(s.Context(), c.Mutex(dir).Lock)
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, c := s.Dir("/locks/a"), s.Client()
+		list := s.Server.Inject(zktest.Hold().Op(zktest.OpGetChildren2).Path(dir).Once())
+		call := locktest.Go(s.Context(), c.Mutex(dir).Lock)
 		<-list.Hit()
-		first := dir + "/" + s.srv.Children(dir)[0]
-		require.NoError(s, s.srv.Delete(first))
+		first := dir + "/" + s.Server.Children(dir)[0]
+		require.NoError(s, s.Server.Delete(first))
 		list.Release()
-		h := call.get(s)
+		h := call.Get(s)
 		require.NotEqual(s, first, h.Node())
-		s.owned(c, h)
+		s.Owned(c, h)
 	})
 }
 
 // scenario 6: however often a create has to be repeated, the id stands once in the name, and before the base name.
 func TestScenario6_TheIDIsPutOnceBeforeTheBaseNameHoweverOftenACreateIsRepeated(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, c := s.dir("/locks/a"), s.client()
-		failed := s.srv.Inject(zktest.CloseBefore().Op(zktest.OpCreate).Path("/locks/a/*").Times(4))
-		h := s.lock(c.Mutex(dir))
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, c := s.Dir("/locks/a"), s.Client()
+		failed := s.Server.Inject(zktest.CloseBefore().Op(zktest.OpCreate).Path("/locks/a/*").Times(4))
+		h := s.Lock(c.Mutex(dir))
 		require.Equal(s, 4, failed.Hits())
 		require.Regexp(s, contenderName, path.Base(h.Node()))
-		tried := c.tapped()
+		tried := c.Created()
 		require.Len(s, tried, 5)
 		for _, name := range tried {
 			require.Equal(s, strings.TrimRight(path.Base(h.Node()), "0123456789"), name, "the same id each time")
 		}
-		s.unlock(h)
+		s.Unlock(h)
 
 		// Also in another session, and when the directory has to be made in between.
-		expired := s.srv.Inject(zktest.ExpireSession().Op(zktest.OpCreate).Path("/locks/new/*").After(1).Times(1))
-		h = s.lock(c.Mutex("/locks/new"))
+		expired := s.Server.Inject(zktest.ExpireSession().Op(zktest.OpCreate).Path("/locks/new/*").After(1).Times(1))
+		h = s.Lock(c.Mutex("/locks/new"))
 		require.Equal(s, 1, expired.Hits())
 		require.Regexp(s, contenderName, path.Base(h.Node()))
-		s.owned(c, h)
+		s.Owned(c, h)
 	})
 }
 
@@ -98,12 +100,12 @@ func TestScenario6_TheIDIsPutOnceBeforeTheBaseNameHoweverOftenACreateIsRepeated(
 func TestScenario7_ForeignNamesAreIgnored(t *testing.T) {
 	foreign := []string{"_c_x", "_c_", "0", "README", "lock-", "lock", "lock-12", "-lock-0", "lock-99999999999", "__lock__",
 		"_c_-lock-", "lock-0000000000x", "_c_00000000-0000-4000-8000-000000000000-lock-9999999999", "-", "lock--", "é\u3042"}
-	simTest(t, func(s *sim) {
-		dir, a, b := s.dir("/locks/a"), s.client(), s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
 		for _, name := range foreign {
-			require.NoError(s, s.srv.Create(dir+"/"+name, []byte{0xff, 0xfe, 0, '{'}))
+			require.NoError(s, s.Server.Create(dir+"/"+name, []byte{0xff, 0xfe, 0, '{'}))
 		}
-		before, goroutines := s.srv.Nodes(), simGoroutines()
+		before, goroutines := s.Server.Nodes(), locktest.Goroutines()
 		for range 3 {
 			h, err := a.Mutex(dir).TryLock(s.Context())
 			require.NoError(s, err)
@@ -113,20 +115,20 @@ func TestScenario7_ForeignNamesAreIgnored(t *testing.T) {
 			_, err = b.Mutex(dir).Lock(ctx)
 			cancel()
 			require.ErrorIs(s, err, context.DeadlineExceeded)
-			next := simGo(s.Context(), b.Mutex(dir).Lock)
-			require.False(s, next.over())
+			next := locktest.Go(s.Context(), b.Mutex(dir).Lock)
+			require.False(s, next.Over())
 			time.Sleep(time.Second)
-			s.unlock(h)
-			s.unlock(next.get(s))
+			s.Unlock(h)
+			s.Unlock(next.Get(s))
 		}
 		synctest.Wait()
-		after := s.srv.Nodes()
+		after := s.Server.Nodes()
 		require.Equal(s, before[dir].Data, after[dir].Data)
 		delete(before, dir) // its stat has counted ours
 		delete(after, dir)
 		require.Equal(s, before, after, "theirs are as they were, and none of ours is left")
-		require.Zero(s, s.srv.WatchCount())
-		require.Equal(s, goroutines, simGoroutines())
+		require.Zero(s, s.Server.WatchCount())
+		require.Equal(s, goroutines, locktest.Goroutines())
 	})
 }
 
@@ -146,12 +148,12 @@ func TestScenario7_AContenderWithUnreadableDataIsWaitedForLikeAnyOther(t *testin
 		"a long text":            {[]byte(strings.Repeat("x", 5000)), name},
 	} {
 		t.Run(what, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dir, c, other := s.dir("/locks/a"), s.client(), s.stranger()
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir, c, other := s.Dir("/locks/a"), s.Client(), s.Stranger()
 				node := dir + "/" + name
 				_, err := other.Create(s.Context(), node, data.data, session.Ephemeral, session.WorldACL())
 				require.NoError(s, err)
-				require.NoError(s, s.srv.SetSequence(dir, 1))
+				require.NoError(s, s.Server.SetSequence(dir, 1))
 				ctx, cancel := context.WithTimeout(s.Context(), 2*time.Second)
 				defer cancel()
 				_, err = c.Mutex(dir).Lock(ctx)
@@ -159,10 +161,10 @@ func TestScenario7_AContenderWithUnreadableDataIsWaitedForLikeAnyOther(t *testin
 				require.ErrorContains(s, err, "2nd in line behind "+data.named)
 				_, err = c.Mutex(dir).TryLock(s.Context())
 				require.ErrorIs(s, err, zklock.ErrBusy)
-				next := simGo(s.Context(), c.Mutex(dir).Lock)
-				require.False(s, next.over())
+				next := locktest.Go(s.Context(), c.Mutex(dir).Lock)
+				require.False(s, next.Over())
 				require.NoError(s, other.Delete(s.Context(), node, -1))
-				s.owned(c, next.get(s))
+				s.Owned(c, next.Get(s))
 			})
 		})
 	}

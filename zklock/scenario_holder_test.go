@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -20,36 +22,30 @@ import (
 // Who holds it? Scenarios 17 to 20; 21 to 23 are in scenario_stale_test.go.
 
 // cutOffs are the ways in which a holder can lose touch with the leader. Each takes effect when it is called.
-var cutOffs = map[string]func(s *sim, c *simClient, f *zktest.Member){
-	"link dead":          func(s *sim, c *simClient, _ *zktest.Member) { s.srv.Inject(zktest.Freeze().Session(c.id())) },
-	"requests get stuck": func(s *sim, c *simClient, _ *zktest.Member) { s.srv.Inject(zktest.FreezeRequests().Session(c.id())) },
-	"replies get stuck":  func(s *sim, c *simClient, _ *zktest.Member) { s.srv.Inject(zktest.FreezeReplies().Session(c.id())) },
-	"requests get lost":  func(s *sim, c *simClient, _ *zktest.Member) { s.srv.Inject(zktest.DropRequest().Session(c.id())) },
-	"replies get lost":   func(s *sim, c *simClient, _ *zktest.Member) { s.srv.Inject(zktest.DropReply().Session(c.id())) },
-	"its server is dead": func(s *sim, c *simClient, f *zktest.Member) { f.Down() },
-	"its server is cut off from the leader, and goes on answering": func(s *sim, c *simClient, f *zktest.Member) {
+var cutOffs = map[string]func(s *locktest.Sim, c *locktest.Client, f *zktest.Member){
+	"link dead": func(s *locktest.Sim, c *locktest.Client, _ *zktest.Member) {
+		s.Server.Inject(zktest.Freeze().Session(c.SessionID()))
+	},
+	"requests get stuck": func(s *locktest.Sim, c *locktest.Client, _ *zktest.Member) {
+		s.Server.Inject(zktest.FreezeRequests().Session(c.SessionID()))
+	},
+	"replies get stuck": func(s *locktest.Sim, c *locktest.Client, _ *zktest.Member) {
+		s.Server.Inject(zktest.FreezeReplies().Session(c.SessionID()))
+	},
+	"requests get lost": func(s *locktest.Sim, c *locktest.Client, _ *zktest.Member) {
+		s.Server.Inject(zktest.DropRequest().Session(c.SessionID()))
+	},
+	"replies get lost": func(s *locktest.Sim, c *locktest.Client, _ *zktest.Member) {
+		s.Server.Inject(zktest.DropReply().Session(c.SessionID()))
+	},
+	"its server is dead": func(s *locktest.Sim, c *locktest.Client, f *zktest.Member) { f.Down() },
+	"its server is cut off from the leader, and goes on answering": func(s *locktest.Sim, c *locktest.Client, f *zktest.Member) {
 		f.CutOff()
 	},
-	"its server is cut off, and then dies": func(s *sim, c *simClient, f *zktest.Member) {
+	"its server is cut off, and then dies": func(s *locktest.Sim, c *locktest.Client, f *zktest.Member) {
 		f.CutOff()
 		time.AfterFunc(5*time.Second, f.Down)
 	},
-}
-
-// lossOf has hold's end noted: the time of it, and the cause.
-func lossOf(h *zklock.Hold) <-chan simLoss {
-	ch := make(chan simLoss, 1)
-	go func() { // ends with the hold
-		<-h.Context().Done()
-		ch <- simLoss{time.Now(), context.Cause(h.Context()), h.SafeUntil()}
-	}()
-	return ch
-}
-
-type simLoss struct {
-	at    time.Time
-	cause error
-	safe  time.Time // SafeUntil as it stood at the end
 }
 
 // scenario 17: the holder's session expires: its context is cancelled, with a cause, before the ensemble gives the
@@ -58,26 +54,26 @@ func TestScenario17_TheHoldersContextEndsBeforeTheLockGoesToTheNext(t *testing.T
 	for name, cut := range cutOffs {
 		for _, held := range []time.Duration{0, 250 * time.Millisecond, 1900 * time.Millisecond, 3 * time.Second, 5 * time.Minute} {
 			t.Run(fmt.Sprintf("%s after %v", name, held), func(t *testing.T) {
-				simTest(t, func(s *sim) {
-					f, dir, b := s.follower(), s.dir("/locks/a"), s.client()
-					a := s.clientAt(f)
-					h := s.lock(a.Mutex(dir))
-					lost := lossOf(h)
-					next := simGo(s.Context(), b.Mutex(dir).Lock)
-					require.False(s, next.over())
+				locktest.Simulate(t, func(s *locktest.Sim) {
+					f, dir, b := s.Follower(), s.Dir("/locks/a"), s.Client()
+					a := s.ClientAt(f)
+					h := s.Lock(a.Mutex(dir))
+					lost := locktest.LossOf(h)
+					next := locktest.Go(s.Context(), b.Mutex(dir).Lock)
+					require.False(s, next.Over())
 					time.Sleep(held)
 					require.NoError(s, h.Err())
 					cut(s, a, f)
 					began := time.Now()
-					after := next.get(s)
+					after := next.Get(s)
 					loss := <-lost
-					require.ErrorIs(s, loss.cause, zklock.ErrLeaseOver)
+					require.ErrorIs(s, loss.Cause, zklock.ErrLeaseOver)
 					require.ErrorIs(s, h.Err(), zklock.ErrLost)
-					require.True(s, loss.at.Before(next.at), "lost %v after the next began", loss.at.Sub(next.at))
-					require.False(s, loss.at.After(loss.safe), "lost %v after SafeUntil", loss.at.Sub(loss.safe))
-					require.False(s, next.at.Before(loss.safe), "the next began %v before SafeUntil", loss.safe.Sub(next.at))
+					require.True(s, loss.At.Before(next.At), "lost %v after the next began", loss.At.Sub(next.At))
+					require.False(s, loss.At.After(loss.Safe), "lost %v after SafeUntil", loss.At.Sub(loss.Safe))
+					require.False(s, next.At.Before(loss.Safe), "the next began %v before SafeUntil", loss.Safe.Sub(next.At))
 					require.Greater(s, after.Token(), h.Token())
-					require.Less(s, next.at.Sub(began), 40*time.Second, "and it does go to the next")
+					require.Less(s, next.At.Sub(began), 40*time.Second, "and it does go to the next")
 					f.Heal()
 					f.Up()
 				})
@@ -86,35 +82,20 @@ func TestScenario17_TheHoldersContextEndsBeforeTheLockGoesToTheNext(t *testing.T
 	}
 }
 
-// clientAt is client with a server of its own.
-func (s *sim) clientAt(m *zktest.Member, opts ...zklock.Option) *simClient {
-	s.Helper()
-	c := s.client(opts...)
-	c.at(m)
-	leader, _ := s.srv.Session(c.id())
-	require.Equal(s, s.srv.Leader(), leader.Member)
-	s.srv.Leader().DropConnections()
-	s.until(5*time.Second, "the client has moved", func() bool {
-		info, _ := s.srv.Session(c.id())
-		return info.Connected && info.Member == m
-	})
-	return c
-}
-
 // scenario 17, by force: somebody ends the session, and the holder hears of it as soon as a server can be asked. A
 // server that still has the connection tells of the znode's end before the session's, so that either may be the cause.
 func TestScenario17_AForcedExpiryEndsTheHoldAtOnceWithItsCause(t *testing.T) {
 	for _, held := range []time.Duration{0, time.Second, time.Hour} {
 		t.Run(held.String(), func(t *testing.T) {
-			simTest(t, func(s *sim) {
+			locktest.Simulate(t, func(s *locktest.Sim) {
 				var told []zklock.LostInfo
-				dir, b := s.dir("/locks/a"), s.client()
-				a := s.client(zklock.WithHooks(zklock.Hooks{Lost: func(i zklock.LostInfo) { told = append(told, i) }}))
-				h := s.lock(a.Mutex(dir))
+				dir, b := s.Dir("/locks/a"), s.Client()
+				a := s.Client(zklock.WithHooks(zklock.Hooks{Lost: func(i zklock.LostInfo) { told = append(told, i) }}))
+				h := s.Lock(a.Mutex(dir))
 				time.Sleep(held)
-				lost := lossOf(h)
-				refused := s.srv.Inject(zktest.Refuse()) // at first it only hears that the connection is closed
-				require.NoError(s, s.srv.Expire(a.id()))
+				lost := locktest.LossOf(h)
+				refused := s.Server.Inject(zktest.Refuse()) // at first it only hears that the connection is closed
+				require.NoError(s, s.Server.Expire(a.SessionID()))
 				expired := time.Now()
 				synctest.Wait()
 				refused.Remove()
@@ -123,10 +104,10 @@ func TestScenario17_AForcedExpiryEndsTheHoldAtOnceWithItsCause(t *testing.T) {
 				if held > 300*time.Millisecond {
 					want = zklock.ErrNodeDeleted // it was watched
 				}
-				require.ErrorIs(s, loss.cause, want)
-				require.ErrorIs(s, loss.cause, zklock.ErrLost)
-				require.Less(s, loss.at.Sub(expired), 2*time.Second)
-				s.owned(b, s.lock(b.Mutex(dir)))
+				require.ErrorIs(s, loss.Cause, want)
+				require.ErrorIs(s, loss.Cause, zklock.ErrLost)
+				require.Less(s, loss.At.Sub(expired), 2*time.Second)
+				s.Owned(b, s.Lock(b.Mutex(dir)))
 				synctest.Wait()
 				require.Len(s, told, 1)
 				require.ErrorIs(s, told[0].Cause, want)
@@ -143,24 +124,24 @@ func TestScenario18_AHolderThatHearsNothingGoesByItsLeaseClock(t *testing.T) {
 		for _, ticks := range []int{2, 3, 5, 20} {
 			timeout := time.Duration(ticks) * tick
 			t.Run(fmt.Sprintf("%v at a tick of %v", timeout, tick), func(t *testing.T) {
-				simTest(t, func(s *sim) {
+				locktest.Simulate(t, func(s *locktest.Sim) {
 					opts := []zklock.Option{zklock.WithSessionTimeout(timeout), zklock.WithServerTick(tick)}
-					dir, a, b := s.dir("/locks/a"), s.client(opts...), s.client(opts...)
-					h := s.lock(a.Mutex(dir))
-					lost := lossOf(h)
-					next := simGo(s.Context(), b.Mutex(dir).Lock)
+					dir, a, b := s.Dir("/locks/a"), s.Client(opts...), s.Client(opts...)
+					h := s.Lock(a.Mutex(dir))
+					lost := locktest.LossOf(h)
+					next := locktest.Go(s.Context(), b.Mutex(dir).Lock)
 					time.Sleep(7 * timeout)
 					require.NoError(s, h.Err(), "it lasts as long as it is heard of")
-					require.False(s, next.over())
-					s.srv.Inject(zktest.Freeze().Session(a.id()))
+					require.False(s, next.Over())
+					s.Server.Inject(zktest.Freeze().Session(a.SessionID()))
 					cut := time.Now()
 					loss := <-lost
-					require.Equal(s, zklock.ErrLeaseOver, loss.cause)
-					require.LessOrEqual(s, loss.at.Sub(cut), timeout)
-					require.False(s, next.over(), "the ensemble has not expired the session yet")
-					next.get(s)
-					require.True(s, loss.at.Before(next.at))
-					require.False(s, next.at.Before(loss.safe))
+					require.Equal(s, zklock.ErrLeaseOver, loss.Cause)
+					require.LessOrEqual(s, loss.At.Sub(cut), timeout)
+					require.False(s, next.Over(), "the ensemble has not expired the session yet")
+					next.Get(s)
+					require.True(s, loss.At.Before(next.At))
+					require.False(s, next.At.Before(loss.Safe))
 				}, zktest.WithTick(tick))
 			})
 		}
@@ -173,22 +154,22 @@ func TestScenario18_AServerWithoutItsLeaderDoesNotProlongTheLease(t *testing.T) 
 	for phase := time.Duration(0); phase < 2*time.Second; phase += 150 * time.Millisecond {
 		for _, held := range []time.Duration{30 * time.Second, 31 * time.Second} {
 			t.Run(fmt.Sprint(phase, " ", held), func(t *testing.T) {
-				simTest(t, func(s *sim) {
-					f, dir, b := s.follower(), s.dir("/locks/a"), s.client()
-					a := s.clientAt(f)
+				locktest.Simulate(t, func(s *locktest.Sim) {
+					f, dir, b := s.Follower(), s.Dir("/locks/a"), s.Client()
+					a := s.ClientAt(f)
 					time.Sleep(phase)
-					h := s.lock(a.Mutex(dir))
-					lost := lossOf(h)
-					next := simGo(s.Context(), b.Mutex(dir).Lock)
+					h := s.Lock(a.Mutex(dir))
+					lost := locktest.LossOf(h)
+					next := locktest.Go(s.Context(), b.Mutex(dir).Lock)
 					time.Sleep(held)
 					f.CutOff()
-					pings := s.srv.Requests()[zktest.OpPing]
-					next.get(s)
+					pings := s.Server.Requests()[zktest.OpPing]
+					next.Get(s)
 					loss := <-lost
-					require.Greater(s, s.srv.Requests()[zktest.OpPing], pings, "it goes on answering")
-					require.Equal(s, zklock.ErrLeaseOver, loss.cause)
-					require.True(s, loss.at.Before(next.at), "lost %v after the next began", loss.at.Sub(next.at))
-					require.False(s, next.at.Before(loss.safe), "the next began %v before SafeUntil", loss.safe.Sub(next.at))
+					require.Greater(s, s.Server.Requests()[zktest.OpPing], pings, "it goes on answering")
+					require.Equal(s, zklock.ErrLeaseOver, loss.Cause)
+					require.True(s, loss.At.Before(next.At), "lost %v after the next began", loss.At.Sub(next.At))
+					require.False(s, next.At.Before(loss.Safe), "the next began %v before SafeUntil", loss.Safe.Sub(next.At))
 					f.Heal()
 				})
 			})
@@ -201,34 +182,34 @@ func TestScenario18_AServerWithoutItsLeaderDoesNotProlongTheLease(t *testing.T) 
 func TestScenario19_AWaiterWhoseSessionExpiresQueuesAgain(t *testing.T) {
 	for _, waited := range []time.Duration{0, time.Second, time.Hour} {
 		t.Run(waited.String(), func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dir, a, b, c := s.dir("/locks/a"), s.client(), s.client(), s.client()
-				h := s.lock(a.Mutex(dir))
-				call := simGo(s.Context(), b.Mutex(dir).Lock)
-				require.False(s, call.over())
-				behind := simGo(s.Context(), c.Mutex(dir).Lock)
-				require.False(s, behind.over())
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir, a, b, c := s.Dir("/locks/a"), s.Client(), s.Client(), s.Client()
+				h := s.Lock(a.Mutex(dir))
+				call := locktest.Go(s.Context(), b.Mutex(dir).Lock)
+				require.False(s, call.Over())
+				behind := locktest.Go(s.Context(), c.Mutex(dir).Lock)
+				require.False(s, behind.Over())
 				time.Sleep(waited)
-				old, line := b.id(), contenders(s.srv.Children(dir))
-				require.NoError(s, s.srv.Expire(old))
-				s.until(5*time.Second, "b stands in line again", func() bool {
-					return len(s.srv.Children(dir)) == 3 && b.id() != old
+				old, line := b.SessionID(), locktest.Contenders(s.Server.Children(dir))
+				require.NoError(s, s.Server.Expire(old))
+				s.Until(5*time.Second, "b stands in line again", func() bool {
+					return len(s.Server.Children(dir)) == 3 && b.SessionID() != old
 				})
-				now := contenders(s.srv.Children(dir))
+				now := locktest.Contenders(s.Server.Children(dir))
 				require.Equal(s, line[0], now[0])
 				require.Equal(s, line[2], now[1], "who stood behind it stands before it now")
 				require.NotContains(s, now, line[1])
 				synctest.Wait()
-				require.Contains(s, s.watched(b.id()), dir+"/"+now[1])
-				require.NotContains(s, s.watched(c.id()), dir+"/"+line[1])
-				require.False(s, call.over())
-				s.unlock(h)
-				require.Equal(s, line[2], path.Base(behind.get(s).Node()))
-				require.False(s, call.over())
-				s.unlock(behind.hold)
-				require.Equal(s, now[2], path.Base(call.get(s).Node()))
-				s.owned(b, call.hold)
-				require.Equal(s, []string{now[2]}, s.srv.Children(dir))
+				require.Contains(s, s.Watched(b.SessionID()), dir+"/"+now[1])
+				require.NotContains(s, s.Watched(c.SessionID()), dir+"/"+line[1])
+				require.False(s, call.Over())
+				s.Unlock(h)
+				require.Equal(s, line[2], path.Base(behind.Get(s).Node()))
+				require.False(s, call.Over())
+				s.Unlock(behind.Hold)
+				require.Equal(s, now[2], path.Base(call.Get(s).Node()))
+				s.Owned(b, call.Hold)
+				require.Equal(s, []string{now[2]}, s.Server.Children(dir))
 			})
 		})
 	}
@@ -236,24 +217,24 @@ func TestScenario19_AWaiterWhoseSessionExpiresQueuesAgain(t *testing.T) {
 
 // scenario 19, the other way: the waiter's ctx ends while there is no session: its error says so, and nothing is left.
 func TestScenario19_AWaiterWithoutASessionReturnsItsContextsError(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, a, b := s.dir("/locks/a"), s.client(), s.client()
-		h := s.lock(a.Mutex(dir))
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
+		h := s.Lock(a.Mutex(dir))
 		ctx, cancel := context.WithTimeout(s.Context(), 30*time.Second)
 		defer cancel()
-		call := simGo(ctx, b.Mutex(dir).Lock)
-		require.False(s, call.over())
-		a.at(s.follower())
-		s.srv.Leader().Down()
+		call := locktest.Go(ctx, b.Mutex(dir).Lock)
+		require.False(s, call.Over())
+		a.LeadTo(s.Follower())
+		s.Server.Leader().Down()
 		time.Sleep(29 * time.Second)
-		require.False(s, call.over(), "its session is over, its ctx is not")
-		<-call.done
-		require.ErrorIs(s, call.err, context.DeadlineExceeded)
-		require.NotErrorIs(s, call.err, zklock.ErrLost, "it is not the loss that ended the call")
-		require.Equal(s, 30*time.Second, call.spent)
+		require.False(s, call.Over(), "its session is over, its ctx is not")
+		<-call.Done
+		require.ErrorIs(s, call.Err, context.DeadlineExceeded)
+		require.NotErrorIs(s, call.Err, zklock.ErrLost, "it is not the loss that ended the call")
+		require.Equal(s, 30*time.Second, call.Spent)
 		require.NoError(s, h.Err())
-		require.Equal(s, []string{path.Base(h.Node())}, s.srv.Children(dir))
-		s.srv.Leader().Up()
+		require.Equal(s, []string{path.Base(h.Node())}, s.Server.Children(dir))
+		s.Server.Leader().Up()
 	})
 }
 
@@ -264,12 +245,12 @@ func TestScenario19_AWaiterWithoutASessionReturnsItsContextsError(t *testing.T) 
 // who ask at that instant may be faster.
 func TestScenario20_AHolderThatWasStoppedKnowsAtOnceThatItHasLost(t *testing.T) {
 	const askers, timeout = 50, 10 * time.Second
-	simTest(t, func(s *sim) {
-		dir, a, b := s.dir("/locks/a"), s.client(), s.client()
-		h := s.lock(a.Mutex(dir))
-		next := simGo(s.Context(), b.Mutex(dir).Lock)
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
+		h := s.Lock(a.Mutex(dir))
+		next := locktest.Go(s.Context(), b.Mutex(dir).Lock)
 		time.Sleep(time.Minute)
-		frozen := s.srv.Inject(zktest.Freeze().Session(a.id()))
+		frozen := s.Server.Inject(zktest.Freeze().Session(a.SessionID()))
 		time.Sleep(timeout / 4)
 		end := h.SafeUntil().Add(-timeout / 25) // early enough that all have heard of it by then
 		var wg sync.WaitGroup
@@ -293,40 +274,40 @@ func TestScenario20_AHolderThatWasStoppedKnowsAtOnceThatItHasLost(t *testing.T) 
 		s.Logf("%d of %d asked before the timer had run", faster.Load(), askers)
 		require.ErrorIs(s, h.Err(), zklock.ErrLeaseOver)
 		require.ErrorIs(s, context.Cause(h.Context()), zklock.ErrLeaseOver)
-		require.False(s, next.over())
+		require.False(s, next.Over())
 
-		s.owned(b, next.get(s))
-		require.NoError(s, s.srv.Create("/data", []byte("next holder's")))
+		s.Owned(b, next.Get(s))
+		require.NoError(s, s.Server.Create("/data", []byte("next holder's")))
 		frozen.Remove()
 		_, err := h.Multi(s.Context(), &zk.SetDataRequest{Path: "/data", Data: []byte("stale"), Version: -1})
 		require.ErrorIs(s, err, zklock.ErrLost)
 		require.ErrorIs(s, h.Check(s.Context()), zklock.ErrLost)
 		time.Sleep(time.Minute)
-		n, _ := s.srv.Node("/data")
+		n, _ := s.Server.Node("/data")
 		require.Equal(s, "next holder's", string(n.Data))
-		s.owned(b, next.hold)
+		s.Owned(b, next.Hold)
 	})
 }
 
 // scenario 20, when the client believes that it holds: it is the ensemble that refuses the guarded write.
 func TestScenario20_AGuardedWriteOfALostHoldIsRefusedByTheEnsemble(t *testing.T) {
 	for name, c := range map[string]struct {
-		lose func(s *sim, a *simClient, h *zklock.Hold)
+		lose func(s *locktest.Sim, a *locktest.Client, h *zklock.Hold)
 		want error // of the write
 	}{
-		"znode deleted, and the word of it lost": {func(s *sim, a *simClient, h *zklock.Hold) {
-			s.srv.Inject(zktest.DropReply().Op(zktest.OpNotify).Session(a.id()))
-			require.NoError(s, s.srv.Delete(h.Node()))
+		"znode deleted, and the word of it lost": {func(s *locktest.Sim, a *locktest.Client, h *zklock.Hold) {
+			s.Server.Inject(zktest.DropReply().Op(zktest.OpNotify).Session(a.SessionID()))
+			require.NoError(s, s.Server.Delete(h.Node()))
 		}, zklock.ErrNodeDeleted},
-		"session ends when the write arrives": {func(s *sim, a *simClient, h *zklock.Hold) {
-			s.srv.Inject(zktest.ExpireSession().Op(zktest.OpMulti).Session(a.id()))
+		"session ends when the write arrives": {func(s *locktest.Sim, a *locktest.Client, h *zklock.Hold) {
+			s.Server.Inject(zktest.ExpireSession().Op(zktest.OpMulti).Session(a.SessionID()))
 		}, zklock.ErrUnknownOutcome}, // such a server hangs up without a word
 	} {
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dir, a := s.dir("/locks/a"), s.client()
-				require.NoError(s, s.srv.Create("/data", []byte("guarded")))
-				h := s.lock(a.Mutex(dir))
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir, a := s.Dir("/locks/a"), s.Client()
+				require.NoError(s, s.Server.Create("/data", []byte("guarded")))
+				h := s.Lock(a.Mutex(dir))
 				time.Sleep(time.Second)
 				_, err := h.Multi(s.Context(), &zk.SetDataRequest{Path: "/data", Data: []byte("held"), Version: -1})
 				require.NoError(s, err)
@@ -336,11 +317,11 @@ func TestScenario20_AGuardedWriteOfALostHoldIsRefusedByTheEnsemble(t *testing.T)
 				stale := &zk.SetDataRequest{Path: "/data", Data: []byte("stale"), Version: -1}
 				_, err = h.Multi(s.Context(), stale)
 				require.ErrorIs(s, err, c.want)
-				s.until(2*time.Second, "now it knows", func() bool { return h.Context().Err() != nil })
+				s.Until(2*time.Second, "now it knows", func() bool { return h.Context().Err() != nil })
 				require.ErrorIs(s, h.Err(), zklock.ErrLost)
 				_, err = h.Multi(s.Context(), stale)
 				require.ErrorIs(s, err, zklock.ErrLost)
-				n, _ := s.srv.Node("/data")
+				n, _ := s.Server.Node("/data")
 				require.Equal(s, "held", string(n.Data))
 			})
 		})

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zktest"
@@ -20,12 +22,12 @@ import (
 // the watches on the server, those that the client keeps, goroutines and memory return to where they began.
 func TestScenario15_NothingGrowsWithThePastCycles(t *testing.T) {
 	const workers, cycles, waits = 5, 400, 500
-	simAlone(t, func(s *sim) {
-		s.dir("/locks/a")
-		s.dir("/locks/long")
-		c := s.client()
-		id, m, long := c.id(), c.Mutex("/locks/a"), c.Mutex("/locks/long")
-		held := s.lock(long)
+	locktest.SimulateAlone(t, func(s *locktest.Sim) {
+		s.Dir("/locks/a")
+		s.Dir("/locks/long")
+		c := s.Client()
+		id, m, long := c.SessionID(), c.Mutex("/locks/a"), c.Mutex("/locks/long")
+		held := s.Lock(long)
 
 		contend := func(n int) {
 			var wg sync.WaitGroup
@@ -64,34 +66,34 @@ func TestScenario15_NothingGrowsWithThePastCycles(t *testing.T) {
 		contend(20) // what is made once has been made
 		timeOut(20)
 		time.Sleep(time.Second)
-		watches, goroutines, memory := s.srv.WatchCount(), simGoroutines(), heap()
-		require.Equal(s, []string{held.Node()}, s.watched(id), "the holder watches its own znode")
+		watches, goroutines, memory := s.Server.WatchCount(), locktest.Goroutines(), heap()
+		require.Equal(s, []string{held.Node()}, s.Watched(id), "the holder watches its own znode")
 
 		contend(cycles)
 		timeOut(waits)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		require.Equal(s, id, c.id())
-		require.Empty(s, s.srv.Children("/locks/a"))
-		require.Len(s, s.srv.Children("/locks/long"), 1)
-		require.Equal(s, watches, s.srv.WatchCount(), "watches on the server")
-		require.Equal(s, goroutines, simGoroutines(), "goroutines")
+		require.Equal(s, id, c.SessionID())
+		require.Empty(s, s.Server.Children("/locks/a"))
+		require.Len(s, s.Server.Children("/locks/long"), 1)
+		require.Equal(s, watches, s.Server.WatchCount(), "watches on the server")
+		require.Equal(s, goroutines, locktest.Goroutines(), "goroutines")
 		// A watch that is forgotten costs the client 200 bytes and more.
 		require.Less(s, (heap()-memory)/(workers*cycles+waits), int64(60), "bytes of memory for each past call")
 
 		// What the client still watches shows when it reconnects: it asks for those watches again, and no others.
-		before := s.srv.Requests()
-		s.srv.DropConnections()
-		s.until(3*time.Second, "the client is back", func() bool { return len(s.watched(id)) > 0 })
-		require.Equal(s, []string{held.Node()}, s.watched(id), "watches that the client keeps")
-		require.Equal(s, before[zktest.OpExists], s.srv.Requests()[zktest.OpExists])
-		require.Equal(s, before[zktest.OpSetWatches]+1, s.srv.Requests()[zktest.OpSetWatches])
-		s.unlock(held)
+		before := s.Server.Requests()
+		s.Server.DropConnections()
+		s.Until(3*time.Second, "the client is back", func() bool { return len(s.Watched(id)) > 0 })
+		require.Equal(s, []string{held.Node()}, s.Watched(id), "watches that the client keeps")
+		require.Equal(s, before[zktest.OpExists], s.Server.Requests()[zktest.OpExists])
+		require.Equal(s, before[zktest.OpSetWatches]+1, s.Server.Requests()[zktest.OpSetWatches])
+		s.Unlock(held)
 		synctest.Wait()
-		s.srv.DropConnections()
-		s.unlock(s.lock(m))
-		require.Zero(s, s.srv.WatchCount())
-		require.Equal(s, before[zktest.OpSetWatches]+1, s.srv.Requests()[zktest.OpSetWatches], "nothing is left to watch")
+		s.Server.DropConnections()
+		s.Unlock(s.Lock(m))
+		require.Zero(s, s.Server.WatchCount())
+		require.Equal(s, before[zktest.OpSetWatches]+1, s.Server.Requests()[zktest.OpSetWatches], "nothing is left to watch")
 	})
 }
 
@@ -108,15 +110,15 @@ func heap() int64 {
 // scenario 15, with trouble: watches and goroutines return to where they began also when connections drop, sessions
 // end, waiters give up and znodes vanish in between.
 func TestScenario15_NothingGrowsWithPastTrouble(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, c := s.dir("/locks/a"), s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, c := s.Dir("/locks/a"), s.Client()
 		m := c.Mutex(dir)
-		s.unlock(s.lock(m))
+		s.Unlock(s.Lock(m))
 		time.Sleep(time.Second)
-		goroutines := simGoroutines()
+		goroutines := locktest.Goroutines()
 		for i := range 60 {
 			ctx, cancel := context.WithCancel(s.Context())
-			h := s.lock(m)
+			h := s.Lock(m)
 			var calls sync.WaitGroup
 			for _, ctx := range []context.Context{ctx, s.Context(), ctx} {
 				calls.Go(func() {
@@ -132,16 +134,16 @@ func TestScenario15_NothingGrowsWithPastTrouble(t *testing.T) {
 			}
 			switch i % 6 {
 			case 0:
-				s.srv.DropConnections()
+				s.Server.DropConnections()
 			case 1:
-				require.NoError(s, s.srv.Expire(c.id()))
+				require.NoError(s, s.Server.Expire(c.SessionID()))
 			case 2:
-				require.NoError(s, s.srv.Delete(h.Node()))
+				require.NoError(s, s.Server.Delete(h.Node()))
 			case 3:
-				s.remove(dir, true)
+				s.RemoveDir(dir, true)
 			case 4:
-				for _, name := range contenders(s.srv.Children(dir)) {
-					require.NoError(s, s.srv.SetData(dir+"/"+name, []byte{1}))
+				for _, name := range locktest.Contenders(s.Server.Children(dir)) {
+					require.NoError(s, s.Server.SetData(dir+"/"+name, []byte{1}))
 				}
 			}
 			cancel()
@@ -149,14 +151,14 @@ func TestScenario15_NothingGrowsWithPastTrouble(t *testing.T) {
 				require.NoError(s, err)
 			}
 			calls.Wait()
-			s.empty(20*time.Second, dir)
+			s.Empty(20*time.Second, dir)
 		}
 		time.Sleep(15 * time.Second)
-		require.Zero(s, s.srv.WatchCount())
-		require.Equal(s, goroutines, simGoroutines())
-		setWatches := s.srv.Requests()[zktest.OpSetWatches]
-		s.srv.DropConnections()
-		s.unlock(s.lock(m))
-		require.Equal(s, setWatches, s.srv.Requests()[zktest.OpSetWatches], "nothing is left to watch")
+		require.Zero(s, s.Server.WatchCount())
+		require.Equal(s, goroutines, locktest.Goroutines())
+		setWatches := s.Server.Requests()[zktest.OpSetWatches]
+		s.Server.DropConnections()
+		s.Unlock(s.Lock(m))
+		require.Equal(s, setWatches, s.Server.Requests()[zktest.OpSetWatches], "nothing is left to watch")
 	})
 }

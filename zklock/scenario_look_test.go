@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/session"
@@ -31,13 +33,13 @@ func (l slowLine) Read(b []byte) (int, error) {
 }
 
 // slowClient dials the server over a line of so many bytes a second.
-func (s *sim) slowClient(rate int, opts ...zklock.Option) *zklock.Client {
+func slowClient(s *locktest.Sim, rate int, opts ...zklock.Option) *zklock.Client {
 	s.Helper()
 	opts = append(opts, zklock.WithDialer(func(network, addr string, timeout time.Duration) (net.Conn, error) {
-		conn, err := s.srv.Dial(network, addr, timeout)
+		conn, err := s.Server.Dial(network, addr, timeout)
 		return slowLine{conn, rate}, err
 	}))
-	c, err := zklock.Dial(s.Context(), s.srv.Addr(), opts...)
+	c, err := zklock.Dial(s.Context(), s.Server.Addr(), opts...)
 	require.NoError(s, err)
 	s.Cleanup(func() { require.NoError(s, c.Close()) })
 	return c
@@ -47,9 +49,9 @@ func (s *sim) slowClient(rate int, opts ...zklock.Option) *zklock.Client {
 var bulk = []byte(strings.Repeat("x", 1_000_000))
 
 // neighbour puts n contenders of its own in the line of dir, with data.
-func (s *sim) neighbour(dir string, n int, data []byte) {
+func plantData(s *locktest.Sim, dir string, n int, data []byte) {
 	s.Helper()
-	other := s.stranger()
+	other := s.Stranger()
 	for range n {
 		_, err := other.Create(s.Context(), dir+"/x-lock-", data, session.EphemeralSequential, session.WorldACL())
 		require.NoError(s, err)
@@ -57,12 +59,12 @@ func (s *sim) neighbour(dir string, n int, data []byte) {
 }
 
 func TestScenario50_ManyWaitersBehindAHolderWithMuchDataCostNoOtherHold(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, c := s.dir("/l"), s.slowClient(30_000_000)
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, c := s.Dir("/l"), slowClient(s, 30_000_000)
 		other, err := c.Mutex("/other").Lock(s.Context())
 		require.NoError(s, err)
-		s.neighbour(dir, 1, bulk)
-		before := s.srv.Requests()[zktest.OpGetData]
+		plantData(s, dir, 1, bulk)
+		before := s.Server.Requests()[zktest.OpGetData]
 		ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
 		defer cancel()
 		const waiters = 300
@@ -79,16 +81,16 @@ func TestScenario50_ManyWaitersBehindAHolderWithMuchDataCostNoOtherHold(t *testi
 			require.ErrorContains(s, err, "x-lock-0000000000 (1000000 bytes of data)")
 		}
 		require.NoError(s, other.Err())
-		require.Zero(s, s.srv.Requests()[zktest.OpGetData]-before)
+		require.Zero(s, s.Server.Requests()[zktest.OpGetData]-before)
 	})
 }
 
 // One read tells all waiters of a client who holds.
 func TestManyWaitersReadTheHoldersDataOnce(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, c := s.dir("/l"), s.client()
-		h := s.lock(s.client().Mutex(dir, zklock.WithOwner("somebody")))
-		before := s.srv.Requests()[zktest.OpGetData]
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, c := s.Dir("/l"), s.Client()
+		h := s.Lock(s.Client().Mutex(dir, zklock.WithOwner("somebody")))
+		before := s.Server.Requests()[zktest.OpGetData]
 		ctx, cancel := context.WithTimeout(s.Context(), 5*time.Second)
 		defer cancel()
 		ends := make(chan error, 100)
@@ -101,18 +103,18 @@ func TestManyWaitersReadTheHoldersDataOnce(t *testing.T) {
 		for range cap(ends) {
 			require.ErrorContains(s, <-ends, "in line behind somebody (")
 		}
-		require.Equal(s, 1, s.srv.Requests()[zktest.OpGetData]-before)
-		s.unlock(h)
+		require.Equal(s, 1, s.Server.Requests()[zktest.OpGetData]-before)
+		s.Unlock(h)
 	})
 }
 
 func TestScenario50_LookingAtManyContendersWithMuchDataCostsNoOtherHold(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, c := s.dir("/l"), s.slowClient(30_000_000)
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, c := s.Dir("/l"), slowClient(s, 30_000_000)
 		other, err := c.Mutex("/other").Lock(s.Context())
 		require.NoError(s, err)
 		const contenders = 300
-		s.neighbour(dir, contenders, bulk)
+		plantData(s, dir, contenders, bulk)
 		ctx, cancel := context.WithTimeout(s.Context(), 3*time.Second)
 		defer cancel()
 		line, err := c.Queue(ctx, dir)
@@ -123,7 +125,7 @@ func TestScenario50_LookingAtManyContendersWithMuchDataCostsNoOtherHold(t *testi
 			require.Equal(s, len(bulk), k.Size)
 		}
 		require.NoError(s, c.Break(ctx, dir, line[contenders-1].Token))
-		require.Len(s, s.srv.Children(dir), contenders-1)
+		require.Len(s, s.Server.Children(dir), contenders-1)
 		time.Sleep(20 * time.Second)
 		require.NoError(s, other.Err())
 	})
@@ -131,12 +133,12 @@ func TestScenario50_LookingAtManyContendersWithMuchDataCostsNoOtherHold(t *testi
 
 // Data that are short enough to be read one by one are not all kept: the rows are there, with what there was room for.
 func TestQueueKeepsNoMoreDataThanThereIsRoomFor(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, c := s.dir("/l"), s.slowClient(30_000_000)
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, c := s.Dir("/l"), slowClient(s, 30_000_000)
 		other, err := c.Mutex("/other").Lock(s.Context())
 		require.NoError(s, err)
 		const contenders = 300
-		s.neighbour(dir, contenders, bulk[:200_000])
+		plantData(s, dir, contenders, bulk[:200_000])
 		ctx, cancel := context.WithTimeout(s.Context(), 3*time.Second)
 		defer cancel()
 		line, err := c.Queue(ctx, dir)
@@ -160,11 +162,11 @@ func TestQueueKeepsNoMoreDataThanThereIsRoomFor(t *testing.T) {
 
 func TestScenario50_VeryManyContendersAndLongNames(t *testing.T) {
 	contenders := 20_000
-	if siteLong() {
+	if locktest.Long() {
 		contenders = 100_000
 	}
-	simTest(t, func(s *sim) {
-		dir, c := s.dir("/l"), s.slowClient(300*contenders)
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, c := s.Dir("/l"), slowClient(s, 300*contenders)
 		other, err := c.Mutex("/other").Lock(s.Context())
 		require.NoError(s, err)
 		for i := range contenders {
@@ -172,9 +174,9 @@ func TestScenario50_VeryManyContendersAndLongNames(t *testing.T) {
 			if i%1000 == 0 {
 				name = "/" + strings.Repeat("n", 4000+i%2000*6) + name[1:] // 4,000 or 10,000 more
 			}
-			require.NoError(s, s.srv.Create(dir+name, []byte("neighbour")))
+			require.NoError(s, s.Server.Create(dir+name, []byte("neighbour")))
 		}
-		require.NoError(s, s.srv.SetSequence(dir, int32(contenders)))
+		require.NoError(s, s.Server.SetSequence(dir, int32(contenders)))
 
 		ctx, cancel := context.WithTimeout(s.Context(), 5*time.Second)
 		defer cancel()
@@ -200,7 +202,7 @@ func TestScenario50_VeryManyContendersAndLongNames(t *testing.T) {
 
 		for _, at := range []int{contenders - 1000, 0} { // a name of 10,000 bytes more; and the holder
 			require.NoError(s, c.Break(ctx, dir, line[at].Token))
-			_, there := s.srv.Node(line[at].Node)
+			_, there := s.Server.Node(line[at].Node)
 			require.False(s, there)
 		}
 		require.NoError(s, other.Err())
@@ -209,10 +211,10 @@ func TestScenario50_VeryManyContendersAndLongNames(t *testing.T) {
 
 // A look that is given up ends when its ctx does.
 func TestQueueEndsWithItsContext(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, c := s.dir("/l"), s.client()
-		s.neighbour(dir, 1000, nil)
-		s.srv.Inject(zktest.DelayReply(time.Second).Op(zktest.OpExists))
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, c := s.Dir("/l"), s.Client()
+		plantData(s, dir, 1000, nil)
+		s.Server.Inject(zktest.DelayReply(time.Second).Op(zktest.OpExists))
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(s.Context(), 300*time.Millisecond)
 		defer cancel()
@@ -224,14 +226,14 @@ func TestQueueEndsWithItsContext(t *testing.T) {
 
 // Many calls of one client on a lock whose list is long do not ask for it all at once.
 func TestScenario50_ManyCallsOnALockWithALongListCostNoOtherHold(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, c := s.dir("/l"), s.slowClient(10_000_000)
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, c := s.Dir("/l"), slowClient(s, 10_000_000)
 		other, err := c.Mutex("/other").Lock(s.Context())
 		require.NoError(s, err)
 		for i := range 25 {
-			require.NoError(s, s.srv.Create(fmt.Sprintf("%s/%s-lock-%010d", dir, strings.Repeat("n", 1_000_000), i), nil))
+			require.NoError(s, s.Server.Create(fmt.Sprintf("%s/%s-lock-%010d", dir, strings.Repeat("n", 1_000_000), i), nil))
 		}
-		require.NoError(s, s.srv.SetSequence(dir, 25))
+		require.NoError(s, s.Server.SetSequence(dir, 25))
 		ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
 		defer cancel()
 		ends := make(chan error, 12) // 30 s for their lists, if all asked at once

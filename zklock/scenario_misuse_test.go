@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -21,10 +23,10 @@ import (
 
 // scenario 41: a client that was closed: every call returns ErrClosed, at once.
 func TestScenario41_ACallAfterCloseReturnsErrClosedAtOnce(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, c := s.dir("/locks/a"), s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, c := s.Dir("/locks/a"), s.Client()
 		m := c.Mutex(dir)
-		h := s.lock(m)
+		h := s.Lock(m)
 		require.NoError(s, c.Close())
 		ctx, began := s.Context(), time.Now()
 		for name, call := range map[string]func() error{
@@ -44,8 +46,8 @@ func TestScenario41_ACallAfterCloseReturnsErrClosedAtOnce(t *testing.T) {
 		}
 		require.NoError(s, c.Close(), "twice")
 		require.Equal(s, began, time.Now())
-		require.Empty(s, s.srv.Children(dir))
-		require.Empty(s, s.srv.Sessions())
+		require.Empty(s, s.Server.Children(dir))
+		require.Empty(s, s.Server.Sessions())
 	})
 }
 
@@ -53,27 +55,27 @@ func TestScenario41_ACallAfterCloseReturnsErrClosedAtOnce(t *testing.T) {
 func TestScenario41_CloseEndsTheCallsThatWait(t *testing.T) {
 	for _, down := range []bool{false, true} {
 		t.Run(map[bool]string{false: "connected", true: "without a server"}[down], func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				idle, dir, c := simGoroutines(), s.dir("/locks/a"), s.client()
-				h := s.lock(c.Mutex(dir))
-				var calls []*simCall
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				idle, dir, c := locktest.Goroutines(), s.Dir("/locks/a"), s.Client()
+				h := s.Lock(c.Mutex(dir))
+				var calls []*locktest.Call
 				for range 20 {
-					calls = append(calls, simGo(s.Context(), c.Mutex(dir).Lock))
+					calls = append(calls, locktest.Go(s.Context(), c.Mutex(dir).Lock))
 				}
 				synctest.Wait()
 				if down {
-					s.srv.Leader().Down()
+					s.Server.Leader().Down()
 					time.Sleep(time.Second)
 				}
 				began := time.Now()
 				require.NoError(s, c.Close())
 				require.LessOrEqual(s, time.Since(began), 2500*time.Millisecond)
 				for _, call := range calls {
-					require.True(s, call.over())
-					require.ErrorIs(s, call.err, zklock.ErrClosed)
+					require.True(s, call.Over())
+					require.ErrorIs(s, call.Err, zklock.ErrClosed)
 				}
 				require.ErrorIs(s, h.Err(), zklock.ErrClosed)
-				require.Equal(s, idle, simGoroutines())
+				require.Equal(s, idle, locktest.Goroutines())
 			})
 		})
 	}
@@ -96,23 +98,23 @@ func TestScenario41_DialOfServersThatNeverAnswerReturnsWithinItsContext(t *testi
 	for name, fault := range unreachable {
 		for _, limit := range []time.Duration{0, 100 * time.Millisecond, 5 * time.Second, time.Minute} {
 			t.Run(fmt.Sprintf("%s for %v", name, limit), func(t *testing.T) {
-				simTest(t, func(s *sim) {
-					f := s.follower()
-					idle := simGoroutines()
-					down := s.srv.Inject(fault)
+				locktest.Simulate(t, func(s *locktest.Sim) {
+					f := s.Follower()
+					idle := locktest.Goroutines()
+					down := s.Server.Inject(fault)
 					ctx, cancel := context.WithTimeout(s.Context(), limit)
 					defer cancel()
 					began := time.Now()
-					c, err := zklock.Dial(ctx, s.srv.Addr()+","+f.Addr(), zklock.WithDialer(s.srv.Dial))
+					c, err := zklock.Dial(ctx, s.Server.Addr()+","+f.Addr(), zklock.WithDialer(s.Server.Dial))
 					require.Nil(s, c)
 					require.ErrorIs(s, err, context.DeadlineExceeded)
-					require.ErrorContains(s, err, s.srv.Addr())
+					require.ErrorContains(s, err, s.Server.Addr())
 					require.ErrorContains(s, err, f.Addr())
 					require.Equal(s, limit, time.Since(began))
 					down.Remove() // so that the server, too, learns what has ended
-					s.until(3*time.Second, "nothing goes on", func() bool { return simGoroutines() == idle })
+					s.Until(3*time.Second, "nothing goes on", func() bool { return locktest.Goroutines() == idle })
 					time.Sleep(13 * time.Second)
-					require.Empty(s, s.srv.Sessions(), "those of which no client has heard")
+					require.Empty(s, s.Server.Sessions(), "those of which no client has heard")
 				})
 			})
 		}
@@ -123,10 +125,10 @@ func TestScenario41_DialOfServersThatNeverAnswerReturnsWithinItsContext(t *testi
 func TestScenario41_ACallWithoutAServerReturnsWithinItsContext(t *testing.T) {
 	for name, fault := range unreachable {
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dir, c := s.dir("/locks/a"), s.client()
-				s.srv.DropConnections()
-				s.srv.Inject(fault)
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir, c := s.Dir("/locks/a"), s.Client()
+				s.Server.DropConnections()
+				s.Server.Inject(fault)
 				for _, limit := range []time.Duration{50 * time.Millisecond, 3 * time.Second, 2 * time.Minute} {
 					for _, lock := range []func(*zklock.Mutex, context.Context) (*zklock.Hold, error){
 						(*zklock.Mutex).Lock, (*zklock.Mutex).TryLock,
@@ -136,7 +138,7 @@ func TestScenario41_ACallWithoutAServerReturnsWithinItsContext(t *testing.T) {
 						_, err := lock(c.Mutex(dir), ctx)
 						cancel()
 						require.ErrorIs(s, err, context.DeadlineExceeded)
-						require.ErrorContains(s, err, s.srv.Addr(), "it says which server did not answer")
+						require.ErrorContains(s, err, s.Server.Addr(), "it says which server did not answer")
 						require.Equal(s, limit, time.Since(began))
 					}
 				}
@@ -144,9 +146,9 @@ func TestScenario41_ACallWithoutAServerReturnsWithinItsContext(t *testing.T) {
 				_, err := c.Mutex(dir, zklock.WithWait(7*time.Second)).Lock(s.Context())
 				require.ErrorIs(s, err, context.DeadlineExceeded)
 				require.NotErrorIs(s, err, zklock.ErrBusy, "nobody is known to be in the way")
-				require.ErrorContains(s, err, s.srv.Addr())
+				require.ErrorContains(s, err, s.Server.Addr())
 				require.Equal(s, 7*time.Second, time.Since(began))
-				require.Empty(s, s.srv.Children(dir))
+				require.Empty(s, s.Server.Children(dir))
 			})
 		})
 	}
@@ -154,7 +156,7 @@ func TestScenario41_ACallWithoutAServerReturnsWithinItsContext(t *testing.T) {
 
 // scenario 41: a dialer that takes all the time that it is given keeps nobody longer than its ctx.
 func TestScenario41_ADialerThatHangsKeepsNobodyBeyondItsContext(t *testing.T) {
-	simTest(t, func(s *sim) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
 		slow := func(_, _ string, timeout time.Duration) (net.Conn, error) {
 			time.Sleep(timeout)
 			return nil, context.DeadlineExceeded
@@ -171,9 +173,9 @@ func TestScenario41_ADialerThatHangsKeepsNobodyBeyondItsContext(t *testing.T) {
 
 // scenario 42: a ctx that is cancelled while nothing waits for it does not poison the next acquire.
 func TestScenario42_ACancelWhileIdleDoesNotPoisonTheNextAcquire(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, c := s.dir("/locks/a"), s.client()
-		id, m := c.id(), c.Mutex(dir)
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, c := s.Dir("/locks/a"), s.Client()
+		id, m := c.SessionID(), c.Mutex(dir)
 		over, cancel := context.WithCancel(s.Context())
 		cancel()
 		for range 3 {
@@ -187,30 +189,30 @@ func TestScenario42_ACancelWhileIdleDoesNotPoisonTheNextAcquire(t *testing.T) {
 			require.NoError(s, err)
 			cancel() // the call has returned: its ctx bounds the waiting and not the hold
 			time.Sleep(time.Second)
-			s.owned(c, h)
+			s.Owned(c, h)
 			require.NoError(s, h.Context().Err())
-			s.unlock(h)
+			s.Unlock(h)
 
 			ctx, cancel = context.WithCancel(s.Context())
 			h, err = m.Lock(ctx)
 			require.NoError(s, err)
-			s.unlock(h)
+			s.Unlock(h)
 			cancel()
 
-			h = s.lock(m)
+			h = s.Lock(m)
 			waits, stop := context.WithCancel(s.Context())
-			call := simGo(waits, m.Lock)
-			require.False(s, call.over())
+			call := locktest.Go(waits, m.Lock)
+			require.False(s, call.Over())
 			stop()
-			require.True(s, call.over())
-			s.owned(c, h)
-			s.unlock(h)
-			require.Empty(s, s.srv.Children(dir))
+			require.True(s, call.Over())
+			s.Owned(c, h)
+			s.Unlock(h)
+			require.Empty(s, s.Server.Children(dir))
 		}
 		h, err := m.TryLock(s.Context())
 		require.NoError(s, err)
-		s.owned(c, h)
-		require.Equal(s, id, c.id())
+		s.Owned(c, h)
+		require.Equal(s, id, c.SessionID())
 	})
 }
 
@@ -226,38 +228,40 @@ func TestScenario43_AWaitThatIsWokenAgainAndAgainKeepsOneDeadline(t *testing.T) 
 		"WithWait's":    {[]zklock.LockOption{zklock.WithWait(limit)}, time.Hour, zklock.ErrBusy},
 		"the earlier":   {[]zklock.LockOption{zklock.WithWait(time.Minute)}, limit, context.DeadlineExceeded},
 	} {
-		for disturbance, disturb := range map[string]func(s *sim, c *simClient, before string){
-			"the one before it leaves": func(s *sim, c *simClient, before string) { require.NoError(s, s.srv.Delete(before)) },
-			"the one before it is written to": func(s *sim, c *simClient, before string) {
-				require.NoError(s, s.srv.SetData(before, nil))
+		for disturbance, disturb := range map[string]func(s *locktest.Sim, c *locktest.Client, before string){
+			"the one before it leaves": func(s *locktest.Sim, c *locktest.Client, before string) { require.NoError(s, s.Server.Delete(before)) },
+			"the one before it is written to": func(s *locktest.Sim, c *locktest.Client, before string) {
+				require.NoError(s, s.Server.SetData(before, nil))
 			},
-			"the connection drops": func(s *sim, c *simClient, before string) { s.srv.DropConnections() },
-			"the session expires":  func(s *sim, c *simClient, before string) { require.NoError(s, s.srv.Expire(c.id())) },
-			"its place is deleted": func(s *sim, c *simClient, before string) {
-				line := contenders(s.srv.Children(path.Dir(before)))
-				require.NoError(s, s.srv.Delete(path.Dir(before)+"/"+line[len(line)-1]))
+			"the connection drops": func(s *locktest.Sim, c *locktest.Client, before string) { s.Server.DropConnections() },
+			"the session expires": func(s *locktest.Sim, c *locktest.Client, before string) {
+				require.NoError(s, s.Server.Expire(c.SessionID()))
+			},
+			"its place is deleted": func(s *locktest.Sim, c *locktest.Client, before string) {
+				line := locktest.Contenders(s.Server.Children(path.Dir(before)))
+				require.NoError(s, s.Server.Delete(path.Dir(before)+"/"+line[len(line)-1]))
 			},
 		} {
 			t.Run(name+", and "+disturbance, func(t *testing.T) {
-				simTest(t, func(s *sim) {
-					dir, cl, other := s.dir("/locks/a"), s.client(), s.stranger()
+				locktest.Simulate(t, func(s *locktest.Sim) {
+					dir, cl, other := s.Dir("/locks/a"), s.Client(), s.Stranger()
 					for i := range 9 {
-						s.place(other, fmt.Sprintf("%s/lock-%010d", dir, i))
+						s.Plant(other, fmt.Sprintf("%s/lock-%010d", dir, i))
 					}
-					require.NoError(s, s.srv.SetSequence(dir, 9))
+					require.NoError(s, s.Server.SetSequence(dir, 9))
 					ctx, cancel := context.WithTimeout(s.Context(), c.ctx)
 					defer cancel()
-					call := simGo(ctx, cl.Mutex(dir, c.opts...).Lock)
+					call := locktest.Go(ctx, cl.Mutex(dir, c.opts...).Lock)
 					for i := 8; i > 3; i-- {
 						time.Sleep(1900 * time.Millisecond)
-						require.False(s, call.over())
+						require.False(s, call.Over())
 						disturb(s, cl, fmt.Sprintf("%s/lock-%010d", dir, i))
 					}
-					<-call.done
-					require.ErrorIs(s, call.err, c.want)
-					require.Equal(s, limit, call.spent)
-					s.until(3*time.Second, "its place is gone", func() bool {
-						return !strings.Contains(strings.Join(s.srv.Children(dir), " "), "_c_")
+					<-call.Done
+					require.ErrorIs(s, call.Err, c.want)
+					require.Equal(s, limit, call.Spent)
+					s.Until(3*time.Second, "its place is gone", func() bool {
+						return !strings.Contains(strings.Join(s.Server.Children(dir), " "), "_c_")
 					})
 				})
 			})
@@ -267,19 +271,19 @@ func TestScenario43_AWaitThatIsWokenAgainAndAgainKeepsOneDeadline(t *testing.T) 
 
 // scenario 43, the other direction: the time of a wait that succeeds in the end is not cut short by being woken.
 func TestScenario43_AWaitThatIsWokenAgainAndAgainLastsAsLongAsItMay(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, c, other := s.dir("/locks/a"), s.client(), s.stranger()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, c, other := s.Dir("/locks/a"), s.Client(), s.Stranger()
 		for i := range 9 {
-			s.place(other, fmt.Sprintf("%s/lock-%010d", dir, i))
+			s.Plant(other, fmt.Sprintf("%s/lock-%010d", dir, i))
 		}
-		require.NoError(s, s.srv.SetSequence(dir, 9))
-		call := simGo(s.Context(), c.Mutex(dir, zklock.WithWait(10*time.Second)).Lock)
+		require.NoError(s, s.Server.SetSequence(dir, 9))
+		call := locktest.Go(s.Context(), c.Mutex(dir, zklock.WithWait(10*time.Second)).Lock)
 		for i := 8; i >= 0; i-- {
 			time.Sleep(1100 * time.Millisecond)
-			require.False(s, call.over())
+			require.False(s, call.Over())
 			require.NoError(s, other.Delete(s.Context(), fmt.Sprintf("%s/lock-%010d", dir, i), -1))
 		}
-		s.owned(c, call.get(s))
-		require.Equal(s, 9900*time.Millisecond, call.spent)
+		s.Owned(c, call.Get(s))
+		require.Equal(s, 9900*time.Millisecond, call.Spent)
 	})
 }

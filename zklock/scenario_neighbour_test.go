@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
@@ -35,7 +37,7 @@ var anyKinds = []anyKind{
 		return c.RWMutex(dir, opts...).Lock
 	}},
 	{"semaphore", "-lease-1-", func(c *zklock.Client, dir string, opts ...zklock.LockOption) func(context.Context) (*zklock.Hold, error) {
-		return semAcquire(c.Semaphore(dir, 1, opts...), 1)
+		return locktest.Permits(c.Semaphore(dir, 1, opts...), 1)
 	}},
 	{"multilock", "-lock-", func(c *zklock.Client, dir string, opts ...zklock.LockOption) func(context.Context) (*zklock.Hold, error) {
 		return c.MultiLock([]string{dir, dir + "-2"}, opts...).Lock
@@ -63,33 +65,33 @@ func TestScenario48_AForeignChildWithAnyNumberChangesNothingForTheOthers(t *test
 		t.Run(kind.name, func(t *testing.T) {
 			for _, number := range numbers {
 				for _, first := range []string{"!", "~"} { // the server lists by name
-					simTest(t, func(s *sim) {
+					locktest.Simulate(t, func(s *locktest.Sim) {
 						says := fmt.Sprintf("%s: %d, listed %s", kind.name, number, map[string]string{"!": "first", "~": "last"}[first])
-						dir, a, b, c, other := s.dir("/locks/a"), s.client(), s.client(), s.client(), s.stranger()
-						require.NoError(s, s.srv.SetSequence(dir, own))
-						held := rwTake(s, kind.lock(a.Client, dir))
+						dir, a, b, c, other := s.Dir("/locks/a"), s.Client(), s.Client(), s.Client(), s.Stranger()
+						require.NoError(s, s.Server.SetSequence(dir, own))
+						held := s.Take(kind.lock(a.Client, dir))
 						forged := fmt.Sprintf("%s/%s%s%010d", dir, first, kind.mark, number)
-						s.place(other, forged)
-						second := rwAside(s, kind.lock(b.Client, dir))
-						third := rwAside(s, kind.lock(c.Client, dir))
+						s.Plant(other, forged)
+						second := s.Start(kind.lock(b.Client, dir))
+						third := s.Start(kind.lock(c.Client, dir))
 						time.Sleep(time.Minute)
-						require.False(s, second.over() || third.over(), "two holders: %s", says)
-						s.owned(a, held)
+						require.False(s, second.Over() || third.Over(), "two holders: %s", says)
+						s.Owned(a, held)
 
 						if kind.name == "election" {
 							leader, err := c.Election(dir).Leader(s.Context())
 							require.NoError(s, err)
 							require.Equal(s, held.Node(), leader.Node, says)
 						}
-						require.Equal(s, []int64{a.id(), b.id(), c.id()}, sessionsInLine(s, c.Client, dir, other.ID()), says)
+						require.Equal(s, []int64{a.SessionID(), b.SessionID(), c.SessionID()}, sessionsInLine(s, c.Client, dir, other.ID()), says)
 
-						s.unlock(held)
+						s.Unlock(held)
 						synctest.Wait()
-						require.False(s, third.over(), "overtaken: %s", says)
+						require.False(s, third.Over(), "overtaken: %s", says)
 						require.NoError(s, other.Delete(s.Context(), forged, -1))
-						s.unlock(second.get(s))
-						s.unlock(third.get(s))
-						s.empty(time.Minute, dir)
+						s.Unlock(second.Get(s))
+						s.Unlock(third.Get(s))
+						s.Empty(time.Minute, dir)
 					})
 				}
 			}
@@ -98,7 +100,7 @@ func TestScenario48_AForeignChildWithAnyNumberChangesNothingForTheOthers(t *test
 }
 
 // sessionsInLine returns whose contenders stand in line, in order, but for one neighbour's.
-func sessionsInLine(s *sim, c *zklock.Client, dir string, but int64) []int64 {
+func sessionsInLine(s *locktest.Sim, c *zklock.Client, dir string, but int64) []int64 {
 	s.Helper()
 	line, err := c.Queue(s.Context(), dir)
 	require.NoError(s, err)
@@ -113,16 +115,16 @@ func sessionsInLine(s *sim, c *zklock.Client, dir string, but int64) []int64 {
 
 // scenario 48, observed: a foreign child that puts itself before the leader by its number is not taken for one.
 func TestScenario48_ObserversDoNotFollowAForeignChildThatPutsItselfFirst(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, a, b, other := s.dir("/locks/a"), s.client(), s.client(), s.stranger()
-		require.NoError(s, s.srv.SetSequence(dir, 1000))
-		first := s.lead(a.Election(dir), "first")
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, a, b, other := s.Dir("/locks/a"), s.Client(), s.Client(), s.Stranger()
+		require.NoError(s, s.Server.SetSequence(dir, 1000))
+		first := lead(s, a.Election(dir), "first")
 		ctx, cancel := context.WithCancel(s.Context())
 		defer cancel()
 		var seen []string
 		done := make(chan struct{})
 		for _, name := range []string{"!-lock-0000000000", "~-lock-0000000999", "!-lock--2147483648"} {
-			s.place(other, dir+"/"+name)
+			s.Plant(other, dir+"/"+name)
 		}
 		go func() {
 			defer close(done)
@@ -136,7 +138,7 @@ func TestScenario48_ObserversDoNotFollowAForeignChildThatPutsItselfFirst(t *test
 		cancel()
 		<-done
 		require.Equal(s, []string{path.Base(first.Node()) + " first"}, seen)
-		s.unlock(first.Hold)
+		s.Unlock(first.Hold)
 	})
 }
 
@@ -144,20 +146,20 @@ func TestScenario48_ObserversDoNotFollowAForeignChildThatPutsItselfFirst(t *test
 func TestScenario48_AContenderWithAVeryLongNameIsWaitedFor(t *testing.T) {
 	for _, kind := range anyKinds {
 		t.Run(kind.name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dir, a := s.dir("/locks/a"), s.client()
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir, a := s.Dir("/locks/a"), s.Client()
 				node := dir + "/" + strings.Repeat("x", 10_000) + kind.mark + "0000000000"
-				require.NoError(s, s.srv.Create(node, nil))
-				call := rwAside(s, kind.lock(a.Client, dir))
+				require.NoError(s, s.Server.Create(node, nil))
+				call := s.Start(kind.lock(a.Client, dir))
 				time.Sleep(time.Minute)
-				require.False(s, call.over())
+				require.False(s, call.Over())
 				ctx, cancel := context.WithTimeout(s.Context(), time.Second)
 				defer cancel()
 				_, err := kind.lock(a.Client, dir)(ctx)
 				require.ErrorContains(s, err, "3rd in line")
 				require.Less(s, len(err.Error()), 1000, "the name is cut")
-				require.NoError(s, s.srv.Delete(node))
-				s.unlock(call.get(s))
+				require.NoError(s, s.Server.Delete(node))
+				s.Unlock(call.Get(s))
 			})
 		})
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/session"
@@ -43,10 +45,10 @@ func TestScenario46_ABadPathIsRefusedWithThePathAndTheRule(t *testing.T) {
 		"a slash of another system": {`\locks\a`, "does not begin with a slash"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				cl := s.client()
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				cl := s.Client()
 				synctest.Wait()
-				before := s.srv.Requests()
+				before := s.Server.Requests()
 				m := cl.Mutex(c.path)
 				_, lockErr := m.Lock(s.Context())
 				_, tryErr := m.TryLock(s.Context())
@@ -58,7 +60,7 @@ func TestScenario46_ABadPathIsRefusedWithThePathAndTheRule(t *testing.T) {
 					require.ErrorContains(s, err, quoted[:min(len(quoted)-1, 200)], "the path")
 				}
 				synctest.Wait()
-				require.Equal(s, before, s.srv.Requests(), "no I/O")
+				require.Equal(s, before, s.Server.Requests(), "no I/O")
 			})
 		})
 	}
@@ -66,13 +68,13 @@ func TestScenario46_ABadPathIsRefusedWithThePathAndTheRule(t *testing.T) {
 
 // scenario 46: paths that look odd and are fine are fine.
 func TestScenario46_AnOddPathThatIsAllowedWorks(t *testing.T) {
-	simTest(t, func(s *sim) {
-		c := s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
 		for _, p := range []string{"/a", "/.a", "/...", "/a b", "/\u00e9\u3042", "/lock-0000000001", "/a/_c_x", "/zookeeperx", "/%2e%2e"} {
-			h := s.lock(c.Mutex(p))
-			s.owned(c, h)
+			h := s.Lock(c.Mutex(p))
+			s.Owned(c, h)
 			require.Equal(s, p, path.Dir(h.Node()))
-			s.unlock(h)
+			s.Unlock(h)
 		}
 	})
 }
@@ -86,10 +88,10 @@ func TestScenario46_AnotherRecipesDirectoryIsRefused(t *testing.T) {
 		"Kazoo's read lock":    {"00000000000040008000000000000000__rlock__0000000003", "__rlock__"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dir, cl, other := s.dir("/locks/a"), s.client(), s.stranger()
-				s.place(other, dir+"/"+c.child)
-				require.NoError(s, s.srv.SetSequence(dir, 4))
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir, cl, other := s.Dir("/locks/a"), s.Client(), s.Stranger()
+				s.Plant(other, dir+"/"+c.child)
+				require.NoError(s, s.Server.SetSequence(dir, 4))
 				for _, lock := range []func(*zklock.Mutex, context.Context) (*zklock.Hold, error){
 					(*zklock.Mutex).Lock, (*zklock.Mutex).TryLock,
 				} {
@@ -98,15 +100,15 @@ func TestScenario46_AnotherRecipesDirectoryIsRefused(t *testing.T) {
 					require.ErrorContains(s, err, dir)
 					require.ErrorContains(s, err, c.says)
 					synctest.Wait()
-					require.Equal(s, []string{c.child}, s.srv.Children(dir))
+					require.Equal(s, []string{c.child}, s.Server.Children(dir))
 				}
 			})
 		})
 	}
 	t.Run("an ephemeral znode", func(t *testing.T) {
-		simTest(t, func(s *sim) {
-			c, other := s.client(), s.stranger()
-			s.dir("/locks")
+		locktest.Simulate(t, func(s *locktest.Sim) {
+			c, other := s.Client(), s.Stranger()
+			s.Dir("/locks")
 			_, err := other.Create(s.Context(), "/locks/leader", nil, session.Ephemeral, session.WorldACL())
 			require.NoError(s, err)
 			for _, p := range []string{"/locks/leader", "/locks/leader/below"} {

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
@@ -21,32 +23,32 @@ import (
 func TestScenario11_AWaitGoesOnWithItsNodeAcrossReconnects(t *testing.T) {
 	for name, away := range map[string]time.Duration{"at once": 0, "after a while": 5 * time.Second} {
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dir, a, b := s.dir("/locks/a"), s.client(), s.client()
-				id := b.id()
-				h := s.lock(a.Mutex(dir))
-				call := simGo(s.Context(), b.Mutex(dir).Lock)
-				require.False(s, call.over())
-				line := contenders(s.srv.Children(dir))
-				creates := s.srv.Requests()[zktest.OpCreate]
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
+				id := b.SessionID()
+				h := s.Lock(a.Mutex(dir))
+				call := locktest.Go(s.Context(), b.Mutex(dir).Lock)
+				require.False(s, call.Over())
+				line := locktest.Contenders(s.Server.Children(dir))
+				creates := s.Server.Requests()[zktest.OpCreate]
 				for range 10 {
-					refused := s.srv.Inject(zktest.Refuse())
-					s.srv.DropConnections()
+					refused := s.Server.Inject(zktest.Refuse())
+					s.Server.DropConnections()
 					time.Sleep(away)
 					refused.Remove()
-					s.until(3*time.Second, "both are back, and b watches again", func() bool {
-						holder, _ := s.srv.Session(a.id())
-						return holder.Connected && len(s.watched(id)) > 0
+					s.Until(3*time.Second, "both are back, and b watches again", func() bool {
+						holder, _ := s.Server.Session(a.SessionID())
+						return holder.Connected && len(s.Watched(id)) > 0
 					})
-					require.Equal(s, line, contenders(s.srv.Children(dir)))
+					require.Equal(s, line, locktest.Contenders(s.Server.Children(dir)))
 				}
-				require.False(s, call.over())
+				require.False(s, call.Over())
 				require.NoError(s, h.Err())
-				s.unlock(h)
-				require.Equal(s, line[1], path.Base(call.get(s).Node()))
-				require.Equal(s, creates, s.srv.Requests()[zktest.OpCreate])
-				require.Equal(s, id, b.id())
-				s.owned(b, call.hold)
+				s.Unlock(h)
+				require.Equal(s, line[1], path.Base(call.Get(s).Node()))
+				require.Equal(s, creates, s.Server.Requests()[zktest.OpCreate])
+				require.Equal(s, id, b.SessionID())
+				s.Owned(b, call.Hold)
 			})
 		})
 	}
@@ -58,29 +60,29 @@ func TestScenario11_APredecessorThatGoesDuringTheDisconnectionIsNoticed(t *testi
 	for _, lags := range []bool{false, true} {
 		name := map[bool]string{false: "back to the leader", true: "back to a follower that lags"}[lags]
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				f, dir, a, b := s.follower(), s.dir("/locks/a"), s.client(), s.client()
-				id := b.id()
-				h := s.lock(a.Mutex(dir))
-				call := simGo(s.Context(), b.Mutex(dir).Lock)
-				require.False(s, call.over())
-				line := contenders(s.srv.Children(dir))
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				f, dir, a, b := s.Follower(), s.Dir("/locks/a"), s.Client(), s.Client()
+				id := b.SessionID()
+				h := s.Lock(a.Mutex(dir))
+				call := locktest.Go(s.Context(), b.Mutex(dir).Lock)
+				require.False(s, call.Over())
+				line := locktest.Contenders(s.Server.Children(dir))
 				if lags {
 					f.Lag(1)
-					b.at(f)
+					b.LeadTo(f)
 				}
-				refused := s.srv.Inject(zktest.Refuse())
-				s.srv.DropConnections()
-				require.NoError(s, s.srv.Delete(h.Node()))
+				refused := s.Server.Inject(zktest.Refuse())
+				s.Server.DropConnections()
+				require.NoError(s, s.Server.Delete(h.Node()))
 				refused.Remove()
 				if lags {
-					s.until(3*time.Second, "b watches at the follower", func() bool { return len(s.watched(id)) > 0 })
-					require.False(s, call.over(), "the follower still shows the predecessor")
+					s.Until(3*time.Second, "b watches at the follower", func() bool { return len(s.Watched(id)) > 0 })
+					require.False(s, call.Over(), "the follower still shows the predecessor")
 					f.Lag(0)
 				}
-				require.Equal(s, line[1], path.Base(call.get(s).Node()))
-				require.Equal(s, line[1:], s.srv.Children(dir))
-				s.owned(b, call.hold)
+				require.Equal(s, line[1], path.Base(call.Get(s).Node()))
+				require.Equal(s, line[1:], s.Server.Children(dir))
+				s.Owned(b, call.Hold)
 			})
 		})
 	}
@@ -91,10 +93,10 @@ func TestScenario11_APredecessorThatGoesDuringTheDisconnectionIsNoticed(t *testi
 func TestScenario12_AnUnlockWhoseReplyIsLostIsRepeatedAndSucceeds(t *testing.T) {
 	for name, fault := range lostReplies {
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dir, c := s.dir("/locks/a"), s.client()
-				h := s.lock(c.Mutex(dir))
-				lost := s.srv.Inject(fault.Op(zktest.OpDelete).Once())
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir, c := s.Dir("/locks/a"), s.Client()
+				h := s.Lock(c.Mutex(dir))
+				lost := s.Server.Inject(fault.Op(zktest.OpDelete).Once())
 				done := make(chan error)
 				go func() { done <- h.Unlock(s.Context()) }()
 				<-lost.Hit()
@@ -102,8 +104,8 @@ func TestScenario12_AnUnlockWhoseReplyIsLostIsRepeatedAndSucceeds(t *testing.T) 
 				require.ErrorIs(s, h.Err(), zklock.ErrUnlocked, "released from the first moment on")
 				require.NotErrorIs(s, h.Err(), zklock.ErrLost)
 				require.NoError(s, <-done)
-				require.Empty(s, s.srv.Children(dir))
-				require.Equal(s, 2, s.srv.Requests()[zktest.OpDelete])
+				require.Empty(s, s.Server.Children(dir))
+				require.Equal(s, 2, s.Server.Requests()[zktest.OpDelete])
 				require.ErrorIs(s, h.Unlock(s.Context()), zklock.ErrNotHeld)
 			})
 		})
@@ -112,10 +114,10 @@ func TestScenario12_AnUnlockWhoseReplyIsLostIsRepeatedAndSucceeds(t *testing.T) 
 
 // scenario 12, when the caller does not wait: the delete is repeated in the background.
 func TestScenario12_AnUnlockWhoseContextEndsIsRepeatedInTheBackground(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, c := s.dir("/locks/a"), s.client()
-		id, h := c.id(), s.lock(c.Mutex(dir))
-		lost := s.srv.Inject(zktest.CloseBefore().Op(zktest.OpDelete).Times(4))
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, c := s.Dir("/locks/a"), s.Client()
+		id, h := c.SessionID(), s.Lock(c.Mutex(dir))
+		lost := s.Server.Inject(zktest.CloseBefore().Op(zktest.OpDelete).Times(4))
 		ctx, cancel := context.WithCancel(s.Context())
 		done := make(chan error, 1)
 		go func() { done <- h.Unlock(ctx) }()
@@ -124,9 +126,9 @@ func TestScenario12_AnUnlockWhoseContextEndsIsRepeatedInTheBackground(t *testing
 		synctest.Wait()
 		require.ErrorIs(s, <-done, context.Canceled)
 		require.ErrorIs(s, h.Err(), zklock.ErrUnlocked)
-		s.empty(10*time.Second, dir)
+		s.Empty(10*time.Second, dir)
 		require.Equal(s, 4, lost.Hits())
-		require.Equal(s, id, c.id(), "deleted, and not gone with the session")
+		require.Equal(s, id, c.SessionID(), "deleted, and not gone with the session")
 	})
 }
 
@@ -134,15 +136,15 @@ func TestScenario12_AnUnlockWhoseContextEndsIsRepeatedInTheBackground(t *testing
 // goroutines stay bounded, and the ensemble expires the znode.
 func TestScenario13_UnlockWithoutAServerReturnsWithinItsContextAndLeavesNothing(t *testing.T) {
 	const holds = 40
-	simTest(t, func(s *sim) {
-		s.dir("/locks")
-		a, b := s.client(), s.client()
-		idle, old := simGoroutines(), a.id()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		s.Dir("/locks")
+		a, b := s.Client(), s.Client()
+		idle, old := locktest.Goroutines(), a.SessionID()
 		var held []*zklock.Hold
 		for i := range holds {
-			held = append(held, s.lock(a.Mutex("/locks/"+string(rune('A'+i)))))
+			held = append(held, s.Lock(a.Mutex("/locks/"+string(rune('A'+i)))))
 		}
-		s.srv.Leader().Down()
+		s.Server.Leader().Down()
 		var wg sync.WaitGroup
 		errs, spent := make([]error, holds), make([]time.Duration, holds)
 		for i, h := range held {
@@ -160,36 +162,36 @@ func TestScenario13_UnlockWithoutAServerReturnsWithinItsContextAndLeavesNothing(
 			require.Equal(s, time.Duration(i+1)*100*time.Millisecond, spent[i])
 			require.ErrorIs(s, held[i].Err(), zklock.ErrUnlocked)
 		}
-		require.LessOrEqual(s, simGoroutines(), idle+2*holds, "one for each znode that is still to be deleted")
+		require.LessOrEqual(s, locktest.Goroutines(), idle+2*holds, "one for each znode that is still to be deleted")
 		time.Sleep(10 * time.Second)
-		require.LessOrEqual(s, simGoroutines(), idle+8, "the session is over, and with it all that worked for it")
+		require.LessOrEqual(s, locktest.Goroutines(), idle+8, "the session is over, and with it all that worked for it")
 		for range 100 { // calls that fail meanwhile leave nothing either
 			ctx, cancel := context.WithTimeout(s.Context(), 10*time.Millisecond)
 			_, err := a.Mutex("/locks/A").Lock(ctx)
 			cancel()
 			require.ErrorIs(s, err, context.DeadlineExceeded)
 		}
-		require.LessOrEqual(s, simGoroutines(), idle+8)
-		s.srv.Leader().Up()
+		require.LessOrEqual(s, locktest.Goroutines(), idle+8)
+		s.Server.Leader().Up()
 		time.Sleep(time.Minute)
 		for i := range holds {
-			require.Empty(s, s.srv.Children("/locks/"+string(rune('A'+i))), "the ensemble has expired the session")
+			require.Empty(s, s.Server.Children("/locks/"+string(rune('A'+i))), "the ensemble has expired the session")
 		}
 		for i := range holds {
-			s.unlock(s.lock(b.Mutex("/locks/" + string(rune('A'+i)))))
+			s.Unlock(s.Lock(b.Mutex("/locks/" + string(rune('A'+i)))))
 		}
-		s.unlock(s.lock(a.Mutex("/locks/A")))
-		require.NotEqual(s, old, a.id())
-		require.LessOrEqual(s, simGoroutines(), idle+2)
+		s.Unlock(s.Lock(a.Mutex("/locks/A")))
+		require.NotEqual(s, old, a.SessionID())
+		require.LessOrEqual(s, locktest.Goroutines(), idle+2)
 	})
 }
 
 // scenario 13, without a ctx that ends: Unlock returns when the session is over.
 func TestScenario13_UnlockWithoutAServerEndsWithTheSession(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, c := s.dir("/locks/a"), s.client()
-		h := s.lock(c.Mutex(dir))
-		s.srv.Leader().Down()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, c := s.Dir("/locks/a"), s.Client()
+		h := s.Lock(c.Mutex(dir))
+		s.Server.Leader().Down()
 		began := time.Now()
 		err := h.Unlock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrLeaseOver)
@@ -201,50 +203,50 @@ func TestScenario13_UnlockWithoutAServerEndsWithTheSession(t *testing.T) {
 // scenario 14: Unlock after the znode vanished reports the loss, and the Mutex can be locked again at once.
 func TestScenario14_UnlockAfterTheNodeVanishedReportsTheLoss(t *testing.T) {
 	for name, c := range map[string]struct {
-		vanish func(s *sim, c *simClient, h *zklock.Hold)
+		vanish func(s *locktest.Sim, c *locktest.Client, h *zklock.Hold)
 		want   error
 	}{
-		"deleted a moment ago": {func(s *sim, c *simClient, h *zklock.Hold) {
-			require.NoError(s, s.srv.Delete(h.Node()))
+		"deleted a moment ago": {func(s *locktest.Sim, c *locktest.Client, h *zklock.Hold) {
+			require.NoError(s, s.Server.Delete(h.Node()))
 		}, zklock.ErrNodeDeleted},
-		"deleted a while ago": {func(s *sim, c *simClient, h *zklock.Hold) {
+		"deleted a while ago": {func(s *locktest.Sim, c *locktest.Client, h *zklock.Hold) {
 			time.Sleep(time.Second)
-			require.NoError(s, s.srv.Delete(h.Node()))
+			require.NoError(s, s.Server.Delete(h.Node()))
 			time.Sleep(time.Second)
 		}, zklock.ErrNodeDeleted},
-		"deleted with its directory": {func(s *sim, c *simClient, h *zklock.Hold) {
-			require.NoError(s, s.srv.DeleteAll(path.Dir(h.Node())))
+		"deleted with its directory": {func(s *locktest.Sim, c *locktest.Client, h *zklock.Hold) {
+			require.NoError(s, s.Server.DeleteAll(path.Dir(h.Node())))
 		}, zklock.ErrNodeDeleted},
-		"expired a moment ago": {func(s *sim, c *simClient, h *zklock.Hold) {
-			require.NoError(s, s.srv.Expire(c.id()))
+		"expired a moment ago": {func(s *locktest.Sim, c *locktest.Client, h *zklock.Hold) {
+			require.NoError(s, s.Server.Expire(c.SessionID()))
 		}, zklock.ErrSessionExpired},
-		"expired a while ago": {func(s *sim, c *simClient, h *zklock.Hold) {
-			require.NoError(s, s.srv.Expire(c.id()))
+		"expired a while ago": {func(s *locktest.Sim, c *locktest.Client, h *zklock.Hold) {
+			require.NoError(s, s.Server.Expire(c.SessionID()))
 			time.Sleep(time.Minute)
 		}, zklock.ErrSessionExpired},
-		"expired while nobody could be reached": {func(s *sim, c *simClient, h *zklock.Hold) {
-			s.srv.Leader().Down()
+		"expired while nobody could be reached": {func(s *locktest.Sim, c *locktest.Client, h *zklock.Hold) {
+			s.Server.Leader().Down()
 			time.Sleep(time.Minute)
-			s.srv.Leader().Up()
+			s.Server.Leader().Up()
 		}, zklock.ErrLeaseOver},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dir, cl := s.dir("/locks/a"), s.client()
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir, cl := s.Dir("/locks/a"), s.Client()
 				m := cl.Mutex(dir)
-				h := s.lock(m)
+				h := s.Lock(m)
 				c.vanish(s, cl, h)
 				err := h.Unlock(s.Context())
 				require.ErrorIs(s, err, c.want)
 				require.ErrorIs(s, err, zklock.ErrLost)
 				require.NotErrorIs(s, err, zklock.ErrNotHeld)
 				require.Error(s, h.Err())
-				again := s.lock(m)
-				s.owned(cl, again)
+				again := s.Lock(m)
+				s.Owned(cl, again)
 				require.Greater(s, again.Token(), h.Token())
 				require.ErrorIs(s, h.Unlock(s.Context()), zklock.ErrNotHeld)
-				s.owned(cl, again)
-				s.unlock(again)
+				s.Owned(cl, again)
+				s.Unlock(again)
 			})
 		})
 	}

@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
@@ -14,25 +16,27 @@ import (
 
 // removedKind is a way to wait for /locks/a behind somebody who holds it.
 type removedKind struct {
-	hold, wait func(c *simClient) func(context.Context) (*zklock.Hold, error)
+	hold, wait func(c *locktest.Client) func(context.Context) (*zklock.Hold, error)
 	dir        string // where the waiter's znode is removed; "": /locks/a
 }
 
 func removedKinds() map[string]removedKind {
-	type lock = func(c *simClient) func(context.Context) (*zklock.Hold, error)
+	type lock = func(c *locktest.Client) func(context.Context) (*zklock.Hold, error)
 	const dir = "/locks/a"
 	mutex := func(opts ...zklock.LockOption) lock {
-		return func(c *simClient) func(context.Context) (*zklock.Hold, error) { return c.Mutex(dir, opts...).Lock }
+		return func(c *locktest.Client) func(context.Context) (*zklock.Hold, error) {
+			return c.Mutex(dir, opts...).Lock
+		}
 	}
-	multi := func(c *simClient) func(context.Context) (*zklock.Hold, error) {
+	multi := func(c *locktest.Client) func(context.Context) (*zklock.Hold, error) {
 		return c.MultiLock([]string{"/locks/b", dir, "/locks/c"}).Lock
 	}
-	read := func(c *simClient) func(context.Context) (*zklock.Hold, error) { return c.RWMutex(dir).RLock }
-	write := func(c *simClient) func(context.Context) (*zklock.Hold, error) { return c.RWMutex(dir).Lock }
-	permit := func(c *simClient) func(context.Context) (*zklock.Hold, error) {
+	read := func(c *locktest.Client) func(context.Context) (*zklock.Hold, error) { return c.RWMutex(dir).RLock }
+	write := func(c *locktest.Client) func(context.Context) (*zklock.Hold, error) { return c.RWMutex(dir).Lock }
+	permit := func(c *locktest.Client) func(context.Context) (*zklock.Hold, error) {
 		return func(ctx context.Context) (*zklock.Hold, error) { return c.Semaphore(dir, 1).Acquire(ctx, 1) }
 	}
-	lead := func(c *simClient) func(context.Context) (*zklock.Hold, error) {
+	lead := func(c *locktest.Client) func(context.Context) (*zklock.Hold, error) {
 		return func(ctx context.Context) (*zklock.Hold, error) {
 			l, err := c.Election(dir).Campaign(ctx, nil)
 			if err != nil {
@@ -59,30 +63,30 @@ func removedKinds() map[string]removedKind {
 
 // removedMoments are the moments at which the waiter's znode is removed, and the holder lets go. Each leads the waiter
 // into the line, and does both.
-var removedMoments = map[string]func(s *sim, c *simClient, call func() *simCall, remove, unlock func()) *simCall{
-	"as soon as it waits": func(s *sim, _ *simClient, call func() *simCall, remove, unlock func()) *simCall {
+var removedMoments = map[string]func(s *locktest.Sim, c *locktest.Client, call func() *locktest.Call, remove, unlock func()) *locktest.Call{
+	"as soon as it waits": func(s *locktest.Sim, _ *locktest.Client, call func() *locktest.Call, remove, unlock func()) *locktest.Call {
 		waiter := call()
 		synctest.Wait()
 		remove()
 		unlock()
 		return waiter
 	},
-	"after a while": func(s *sim, _ *simClient, call func() *simCall, remove, unlock func()) *simCall {
+	"after a while": func(s *locktest.Sim, _ *locktest.Client, call func() *locktest.Call, remove, unlock func()) *locktest.Call {
 		waiter := call()
 		time.Sleep(290 * time.Millisecond)
 		remove()
 		unlock()
 		return waiter
 	},
-	"after a long time": func(s *sim, _ *simClient, call func() *simCall, remove, unlock func()) *simCall {
+	"after a long time": func(s *locktest.Sim, _ *locktest.Client, call func() *locktest.Call, remove, unlock func()) *locktest.Call {
 		waiter := call()
 		time.Sleep(time.Minute)
 		remove()
 		unlock()
 		return waiter
 	},
-	"before it watches": func(s *sim, c *simClient, call func() *simCall, remove, unlock func()) *simCall {
-		in := s.srv.Inject(zktest.Hold().Op(zktest.OpSetWatches, zktest.OpExists).Session(c.id()).Once())
+	"before it watches": func(s *locktest.Sim, c *locktest.Client, call func() *locktest.Call, remove, unlock func()) *locktest.Call {
+		in := s.Server.Inject(zktest.Hold().Op(zktest.OpSetWatches, zktest.OpExists).Session(c.SessionID()).Once())
 		waiter := call()
 		synctest.Wait()
 		remove()
@@ -90,8 +94,8 @@ var removedMoments = map[string]func(s *sim, c *simClient, call func() *simCall,
 		unlock()
 		return waiter
 	},
-	"before it watches, and the other lets go too": func(s *sim, c *simClient, call func() *simCall, remove, unlock func()) *simCall {
-		in := s.srv.Inject(zktest.Hold().Op(zktest.OpSetWatches, zktest.OpExists).Session(c.id()).Once())
+	"before it watches, and the other lets go too": func(s *locktest.Sim, c *locktest.Client, call func() *locktest.Call, remove, unlock func()) *locktest.Call {
+		in := s.Server.Inject(zktest.Hold().Op(zktest.OpSetWatches, zktest.OpExists).Session(c.SessionID()).Once())
 		waiter := call()
 		synctest.Wait()
 		remove()
@@ -99,31 +103,31 @@ var removedMoments = map[string]func(s *sim, c *simClient, call func() *simCall,
 		in.Remove()
 		return waiter
 	},
-	"and the reply to its watch is lost": func(s *sim, c *simClient, call func() *simCall, remove, unlock func()) *simCall {
-		s.srv.Inject(zktest.CloseAfter().Op(zktest.OpSetWatches, zktest.OpExists).Session(c.id()).Once())
+	"and the reply to its watch is lost": func(s *locktest.Sim, c *locktest.Client, call func() *locktest.Call, remove, unlock func()) *locktest.Call {
+		s.Server.Inject(zktest.CloseAfter().Op(zktest.OpSetWatches, zktest.OpExists).Session(c.SessionID()).Once())
 		waiter := call()
 		synctest.Wait()
 		remove()
 		unlock()
 		return waiter
 	},
-	"while it has no connection": func(s *sim, c *simClient, call func() *simCall, remove, unlock func()) *simCall {
+	"while it has no connection": func(s *locktest.Sim, c *locktest.Client, call func() *locktest.Call, remove, unlock func()) *locktest.Call {
 		waiter := call()
 		synctest.Wait()
-		c.member.Down()
+		c.Member().Down()
 		synctest.Wait()
 		remove()
 		unlock()
-		c.member.Up()
+		c.Member().Up()
 		return waiter
 	},
-	"and somebody sets its data before": func(s *sim, c *simClient, call func() *simCall, remove, unlock func()) *simCall {
+	"and somebody sets its data before": func(s *locktest.Sim, c *locktest.Client, call func() *locktest.Call, remove, unlock func()) *locktest.Call {
 		waiter := call()
 		synctest.Wait()
-		in := s.srv.Inject(zktest.Hold().Op(zktest.OpSetWatches, zktest.OpExists).Session(c.id()).Once())
+		in := s.Server.Inject(zktest.Hold().Op(zktest.OpSetWatches, zktest.OpExists).Session(c.SessionID()).Once())
 		for _, dir := range []string{"/locks/a", "/locks/b", "/locks/c"} {
-			if names := contenders(s.srv.Children(dir)); len(names) > 0 {
-				require.NoError(s, s.srv.SetData(dir+"/"+names[len(names)-1], []byte("{}")))
+			if names := locktest.Contenders(s.Server.Children(dir)); len(names) > 0 {
+				require.NoError(s, s.Server.SetData(dir+"/"+names[len(names)-1], []byte("{}")))
 			}
 		}
 		synctest.Wait() // it watches again, or is about to
@@ -150,9 +154,9 @@ func TestScenario47_AWaiterWhoseZnodeIsRemovedNeverHoldsWithoutOne(t *testing.T)
 		for name, k := range removedKinds() {
 			for moment, lead := range removedMoments {
 				t.Run(server+"/"+name+"/"+moment, func(t *testing.T) {
-					simTest(t, func(s *sim) {
+					locktest.Simulate(t, func(s *locktest.Sim) {
 						if kind.set {
-							s.srv.Inject(kind.fault)
+							s.Server.Inject(kind.fault)
 						}
 						removedWaiter(s, k, lead)
 					}, kind.opts...)
@@ -162,59 +166,59 @@ func TestScenario47_AWaiterWhoseZnodeIsRemovedNeverHoldsWithoutOne(t *testing.T)
 	}
 }
 
-func removedWaiter(s *sim, k removedKind, lead func(*sim, *simClient, func() *simCall, func(), func()) *simCall) {
+func removedWaiter(s *locktest.Sim, k removedKind, lead func(*locktest.Sim, *locktest.Client, func() *locktest.Call, func(), func()) *locktest.Call) {
 	for _, dir := range []string{"/locks", "/locks/a", "/locks/b", "/locks/c"} {
-		require.NoError(s, s.srv.Create(dir, nil))
+		require.NoError(s, s.Server.Create(dir, nil))
 	}
-	other, waiting, third := s.client(), s.client(), s.client()
-	waiting.at(s.follower())
-	s.reconnect(waiting)
+	other, waiting, third := s.Client(), s.Client(), s.Client()
+	waiting.LeadTo(s.Follower())
+	reconnect(s, waiting)
 	hold, err := k.hold(other)(s.Context())
 	require.NoError(s, err)
 	dir := k.dir
 	if dir == "" {
 		dir = "/locks/a"
 	}
-	stood := len(s.srv.Children(dir))
-	waiter := lead(s, waiting, func() *simCall { return simGo(s.Context(), k.wait(waiting)) }, func() {
-		names := contenders(s.srv.Children(dir))
+	stood := len(s.Server.Children(dir))
+	waiter := lead(s, waiting, func() *locktest.Call { return locktest.Go(s.Context(), k.wait(waiting)) }, func() {
+		names := locktest.Contenders(s.Server.Children(dir))
 		require.Len(s, names, stood+1)
-		require.NoError(s, s.srv.Delete(dir+"/"+names[stood]))
-	}, func() { s.unlock(hold) })
-	next := simGo(s.Context(), k.hold(third))
+		require.NoError(s, s.Server.Delete(dir+"/"+names[stood]))
+	}, func() { s.Unlock(hold) })
+	next := locktest.Go(s.Context(), k.hold(third))
 
 	// Both want it: one has it, with a znode in every directory, and then the other one.
-	calls := map[*simCall]*simClient{waiter: waiting, next: third}
+	calls := map[*locktest.Call]*locktest.Client{waiter: waiting, next: third}
 	for len(calls) > 0 {
-		var first *simCall
-		s.until(10*time.Second, "somebody holds", func() bool {
+		var first *locktest.Call
+		s.Until(10*time.Second, "somebody holds", func() bool {
 			for call := range calls {
-				if call.over() {
-					require.NoError(s, call.err)
-					require.NoError(s, call.hold.Err())
-					for _, node := range call.hold.Nodes() {
-						n, stands := s.srv.Node(node)
+				if call.Over() {
+					require.NoError(s, call.Err)
+					require.NoError(s, call.Hold.Err())
+					for _, node := range call.Hold.Nodes() {
+						n, stands := s.Server.Node(node)
 						require.True(s, stands, "%s is held by one who has no place there", node)
-						require.Equal(s, calls[call].id(), n.Stat.EphemeralOwner)
+						require.Equal(s, calls[call].SessionID(), n.Stat.EphemeralOwner)
 					}
 					first = call
 				}
 			}
 			return first != nil
 		})
-		s.unlock(first.hold)
+		s.Unlock(first.Hold)
 		delete(calls, first)
 	}
 	for _, dir := range []string{"/locks/a", "/locks/b", "/locks/c"} {
-		s.empty(time.Second, dir)
+		s.Empty(time.Second, dir)
 	}
 	synctest.Wait()
-	require.Zero(s, s.srv.WatchCount(), "%v", s.srv.Watches())
+	require.Zero(s, s.Server.WatchCount(), "%v", s.Server.Watches())
 }
 
 // reconnect has the client leave its server for the one that it was told to be at.
-func (s *sim) reconnect(c *simClient) {
+func reconnect(s *locktest.Sim, c *locktest.Client) {
 	s.Helper()
-	s.srv.DropConnections()
-	require.NoError(s, c.session().Sync(s.Context(), "/"))
+	s.Server.DropConnections()
+	require.NoError(s, c.Current().Sync(s.Context(), "/"))
 }

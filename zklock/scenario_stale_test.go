@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/session"
@@ -20,24 +22,24 @@ import (
 // scenario 21: the directory is deleted and made again, so that the numbers restart: a stale Unlock deletes nobody
 // else's znode, and the tokens still grow.
 func TestScenario21_AStaleUnlockDeletesNobodyElsesNodeWhenTheNumbersRestart(t *testing.T) {
-	for name, stale := range map[string]func(s *sim, a *simClient, h *zklock.Hold) error{
-		"the loss is known": func(s *sim, a *simClient, h *zklock.Hold) error {
+	for name, stale := range map[string]func(s *locktest.Sim, a *locktest.Client, h *zklock.Hold) error{
+		"the loss is known": func(s *locktest.Sim, a *locktest.Client, h *zklock.Hold) error {
 			<-h.Context().Done()
 			return h.Unlock(s.Context())
 		},
-		"the loss is not known": func(s *sim, a *simClient, h *zklock.Hold) error { return h.Unlock(s.Context()) },
+		"the loss is not known": func(s *locktest.Sim, a *locktest.Client, h *zklock.Hold) error { return h.Unlock(s.Context()) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dir, a, b := s.dir("/locks/a"), s.client(), s.client()
-				first := s.lock(a.Mutex(dir))
-				require.NoError(s, s.srv.DeleteAll(dir))
-				second := s.lock(b.Mutex(dir))
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
+				first := s.Lock(a.Mutex(dir))
+				require.NoError(s, s.Server.DeleteAll(dir))
+				second := s.Lock(b.Mutex(dir))
 				require.Equal(s, number(first), number(second), "the numbers have restarted")
 				require.ErrorIs(s, stale(s, a, first), zklock.ErrNodeDeleted)
 				time.Sleep(time.Minute)
-				s.owned(b, second)
-				require.Equal(s, []string{path.Base(second.Node())}, s.srv.Children(dir))
+				s.Owned(b, second)
+				require.Equal(s, []string{path.Base(second.Node())}, s.Server.Children(dir))
 				require.Greater(s, second.Token(), first.Token())
 			})
 		})
@@ -49,48 +51,48 @@ func number(h *zklock.Hold) string { return h.Node()[strings.LastIndexByte(h.Nod
 
 // scenario 21, when the stale delete is one that has been on its way for a while.
 func TestScenario21_AnUnlockThatGoesOnInTheBackgroundDeletesNobodyElsesNode(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, a, b := s.dir("/locks/a"), s.client(), s.client()
-		id, first := a.id(), s.lock(a.Mutex(dir))
-		away := s.srv.Inject(zktest.Freeze().Session(id))
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
+		id, first := a.SessionID(), s.Lock(a.Mutex(dir))
+		away := s.Server.Inject(zktest.Freeze().Session(id))
 		ctx, cancel := context.WithTimeout(s.Context(), time.Second)
 		defer cancel()
 		require.ErrorIs(s, first.Unlock(ctx), context.DeadlineExceeded)
-		require.NoError(s, s.srv.DeleteAll(dir))
-		second := s.lock(b.Mutex(dir))
+		require.NoError(s, s.Server.DeleteAll(dir))
+		second := s.Lock(b.Mutex(dir))
 		require.Equal(s, number(first), number(second), "the numbers have restarted")
-		deletes := s.srv.Requests()[zktest.OpDelete]
+		deletes := s.Server.Requests()[zktest.OpDelete]
 		away.Remove()
-		s.until(5*time.Second, "the stale delete arrives", func() bool {
-			return s.srv.Requests()[zktest.OpDelete] > deletes
+		s.Until(5*time.Second, "the stale delete arrives", func() bool {
+			return s.Server.Requests()[zktest.OpDelete] > deletes
 		})
 		time.Sleep(time.Minute)
-		s.owned(b, second)
+		s.Owned(b, second)
 	})
 }
 
 // scenario 21, with a container: the ensemble itself deletes the directory between two holders.
 func TestScenario21_TokensGrowAcrossTheLivesOfAContainer(t *testing.T) {
-	simTest(t, func(s *sim) {
-		s.dir("/locks")
-		a, b := s.client(), s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		s.Dir("/locks")
+		a, b := s.Client(), s.Client()
 		var last zklock.Token
 		for range 5 {
-			for _, c := range []*simClient{a, b} {
-				h := s.lock(c.Mutex("/locks/key", zklock.WithContainer()))
+			for _, c := range []*locktest.Client{a, b} {
+				h := s.Lock(c.Mutex("/locks/key", zklock.WithContainer()))
 				require.Greater(s, h.Token(), last)
 				last = h.Token()
-				s.unlock(h)
+				s.Unlock(h)
 			}
-			s.until(5*time.Minute, "the container has gone", func() bool {
-				_, ok := s.srv.Node("/locks/key")
+			s.Until(5*time.Minute, "the container has gone", func() bool {
+				_, ok := s.Server.Node("/locks/key")
 				return !ok
 			})
-			h := s.lock(a.Mutex("/locks/key", zklock.WithContainer()))
+			h := s.Lock(a.Mutex("/locks/key", zklock.WithContainer()))
 			require.Equal(s, "0000000000", number(h), "the numbers have restarted")
 			require.Greater(s, h.Token(), last)
 			last = h.Token()
-			s.unlock(h)
+			s.Unlock(h)
 		}
 	})
 }
@@ -101,41 +103,41 @@ func TestScenario22_AnAdminWhoDeletesTheHoldersNodeEndsTheHoldWithItsOwnCause(t 
 		for _, queued := range []bool{false, true} {
 			name := map[bool]string{false: "after ", true: "after a wait and "}[queued] + held.String()
 			t.Run(name, func(t *testing.T) {
-				simTest(t, func(s *sim) {
+				locktest.Simulate(t, func(s *locktest.Sim) {
 					var told []zklock.LostInfo
-					dir, b := s.dir("/locks/a"), s.client()
-					a := s.client(zklock.WithHooks(zklock.Hooks{Lost: func(i zklock.LostInfo) { told = append(told, i) }}))
+					dir, b := s.Dir("/locks/a"), s.Client()
+					a := s.Client(zklock.WithHooks(zklock.Hooks{Lost: func(i zklock.LostInfo) { told = append(told, i) }}))
 					var before *zklock.Hold
 					if queued {
-						before = s.lock(b.Mutex(dir))
+						before = s.Lock(b.Mutex(dir))
 					}
-					call := simGo(s.Context(), a.Mutex(dir).Lock)
+					call := locktest.Go(s.Context(), a.Mutex(dir).Lock)
 					if queued {
 						time.Sleep(time.Second)
-						s.unlock(before)
+						s.Unlock(before)
 					}
-					h := call.get(s)
-					next := simGo(s.Context(), b.Mutex(dir).Lock)
-					lost := lossOf(h)
+					h := call.Get(s)
+					next := locktest.Go(s.Context(), b.Mutex(dir).Lock)
+					lost := locktest.LossOf(h)
 					time.Sleep(held)
 					require.NoError(s, h.Err())
 					deleted := time.Now()
-					require.NoError(s, s.srv.Delete(h.Node()))
+					require.NoError(s, s.Server.Delete(h.Node()))
 					loss := <-lost
-					require.Equal(s, zklock.ErrNodeDeleted, loss.cause)
+					require.Equal(s, zklock.ErrNodeDeleted, loss.Cause)
 					require.ErrorIs(s, h.Err(), zklock.ErrLost)
 					if queued || held > 300*time.Millisecond {
-						require.Equal(s, deleted, loss.at, "its znode was watched")
+						require.Equal(s, deleted, loss.At, "its znode was watched")
 					} else {
-						require.LessOrEqual(s, loss.at.Sub(deleted), 300*time.Millisecond-held)
+						require.LessOrEqual(s, loss.At.Sub(deleted), 300*time.Millisecond-held)
 					}
 					synctest.Wait()
 					require.Len(s, told, 1)
 					require.Equal(s, zklock.ErrNodeDeleted, told[0].Cause)
 					require.Equal(s, h.Token(), told[0].Token)
-					s.unlock(next.get(s))
+					s.Unlock(next.Get(s))
 					synctest.Wait()
-					require.Zero(s, s.srv.WatchCount())
+					require.Zero(s, s.Server.WatchCount())
 				})
 			})
 		}
@@ -144,50 +146,50 @@ func TestScenario22_AnAdminWhoDeletesTheHoldersNodeEndsTheHoldWithItsOwnCause(t 
 
 // scenario 22, and not otherwise: what else happens to the znode is no loss, and does not hide one that follows.
 func TestScenario22_DataThatIsSetOnTheHoldersNodeIsNoLoss(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, c := s.dir("/locks/a"), s.client()
-		h := s.lock(c.Mutex(dir))
-		lost := lossOf(h)
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, c := s.Dir("/locks/a"), s.Client()
+		h := s.Lock(c.Mutex(dir))
+		lost := locktest.LossOf(h)
 		time.Sleep(time.Second)
 		for range 3 {
-			require.NoError(s, s.srv.SetData(h.Node(), []byte("somebody's note")))
+			require.NoError(s, s.Server.SetData(h.Node(), []byte("somebody's note")))
 			time.Sleep(time.Second)
 			require.NoError(s, h.Err())
 		}
 		require.NoError(s, h.Check(s.Context()))
 		deleted := time.Now()
-		require.NoError(s, s.srv.Delete(h.Node()))
+		require.NoError(s, s.Server.Delete(h.Node()))
 		loss := <-lost
-		require.Equal(s, zklock.ErrNodeDeleted, loss.cause)
-		require.Equal(s, deleted, loss.at)
+		require.Equal(s, zklock.ErrNodeDeleted, loss.Cause)
+		require.Equal(s, deleted, loss.At)
 	})
 }
 
 // scenario 22, asked: Check finds the loss, also when the word of it got lost, and the hold ends with it.
 func TestScenario22_CheckFindsADeletedNode(t *testing.T) {
-	simTest(t, func(s *sim) {
-		f, dir, b := s.follower(), s.dir("/locks/a"), s.client()
-		c := s.clientAt(f)
-		h := s.lock(c.Mutex(dir))
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		f, dir, b := s.Follower(), s.Dir("/locks/a"), s.Client()
+		c := s.ClientAt(f)
+		h := s.Lock(c.Mutex(dir))
 		time.Sleep(time.Second)
 		require.NoError(s, h.Check(s.Context()))
 		f.Lag(1) // what it shows is old, so that only a Check that asks the leader can tell
-		require.NoError(s, s.srv.Delete(h.Node()))
+		require.NoError(s, s.Server.Delete(h.Node()))
 		synctest.Wait()
 		require.NoError(s, h.Err(), "it does not know yet")
 		require.ErrorIs(s, h.Check(s.Context()), zklock.ErrNodeDeleted)
 		require.ErrorIs(s, context.Cause(h.Context()), zklock.ErrNodeDeleted)
-		s.owned(b, s.lock(b.Mutex(dir)))
+		s.Owned(b, s.Lock(b.Mutex(dir)))
 	})
 }
 
 // scenario 22, asked: a znode of the same name that belongs to another session is not ours.
 func TestScenario22_CheckComparesTheOwner(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, c := s.dir("/locks/a"), s.client()
-		h := s.lock(c.Mutex(dir))
-		require.NoError(s, s.srv.Delete(h.Node())) // a fresh hold does not watch its znode yet
-		other := s.stranger()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, c := s.Dir("/locks/a"), s.Client()
+		h := s.Lock(c.Mutex(dir))
+		require.NoError(s, s.Server.Delete(h.Node())) // a fresh hold does not watch its znode yet
+		other := s.Stranger()
 		_, err := other.Create(s.Context(), h.Node(), nil, session.Ephemeral, session.WorldACL())
 		require.NoError(s, err)
 		require.NoError(s, h.Err(), "it does not know yet")
@@ -201,46 +203,46 @@ func TestScenario22_CheckComparesTheOwner(t *testing.T) {
 func TestScenario23_ALateUnlockReleasesOnlyItsOwnAcquisition(t *testing.T) {
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
-	for name, release := range map[string]func(s *sim, c *simClient, h *zklock.Hold){
-		"after a release that worked": func(s *sim, c *simClient, h *zklock.Hold) { s.unlock(h) },
-		"after one that lost its reply": func(s *sim, c *simClient, h *zklock.Hold) {
-			s.srv.Inject(zktest.CloseAfter().Op(zktest.OpDelete).Times(1))
-			s.unlock(h)
+	for name, release := range map[string]func(s *locktest.Sim, c *locktest.Client, h *zklock.Hold){
+		"after a release that worked": func(s *locktest.Sim, c *locktest.Client, h *zklock.Hold) { s.Unlock(h) },
+		"after one that lost its reply": func(s *locktest.Sim, c *locktest.Client, h *zklock.Hold) {
+			s.Server.Inject(zktest.CloseAfter().Op(zktest.OpDelete).Times(1))
+			s.Unlock(h)
 		},
-		"after one that did not wait": func(s *sim, c *simClient, h *zklock.Hold) {
+		"after one that did not wait": func(s *locktest.Sim, c *locktest.Client, h *zklock.Hold) {
 			require.Error(s, h.Unlock(over))
 		},
-		"after one that was repeated in the background": func(s *sim, c *simClient, h *zklock.Hold) {
-			s.srv.Inject(zktest.CloseBefore().Op(zktest.OpDelete).Times(3))
+		"after one that was repeated in the background": func(s *locktest.Sim, c *locktest.Client, h *zklock.Hold) {
+			s.Server.Inject(zktest.CloseBefore().Op(zktest.OpDelete).Times(3))
 			require.Error(s, h.Unlock(over))
 		},
-		"after one without a connection": func(s *sim, c *simClient, h *zklock.Hold) {
-			s.srv.Leader().Down()
+		"after one without a connection": func(s *locktest.Sim, c *locktest.Client, h *zklock.Hold) {
+			s.Server.Leader().Down()
 			ctx, cancel := context.WithTimeout(s.Context(), time.Second)
 			defer cancel()
 			require.Error(s, h.Unlock(ctx))
-			s.srv.Leader().Up()
+			s.Server.Leader().Up()
 		},
-		"after a loss": func(s *sim, c *simClient, h *zklock.Hold) {
-			require.NoError(s, s.srv.Delete(h.Node()))
+		"after a loss": func(s *locktest.Sim, c *locktest.Client, h *zklock.Hold) {
+			require.NoError(s, s.Server.Delete(h.Node()))
 			require.Error(s, h.Unlock(s.Context()))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dir, c := s.dir("/locks/a"), s.client()
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir, c := s.Dir("/locks/a"), s.Client()
 				m := c.Mutex(dir)
-				first := s.lock(m)
+				first := s.Lock(m)
 				release(s, c, first)
-				second := s.lock(m)
+				second := s.Lock(m)
 				for range 3 {
 					require.ErrorIs(s, first.Unlock(s.Context()), zklock.ErrNotHeld)
 					time.Sleep(10 * time.Second)
 				}
-				s.owned(c, second)
-				require.Equal(s, []string{path.Base(second.Node())}, s.srv.Children(dir))
-				s.unlock(second)
-				require.Empty(s, s.srv.Children(dir))
+				s.Owned(c, second)
+				require.Equal(s, []string{path.Base(second.Node())}, s.Server.Children(dir))
+				s.Unlock(second)
+				require.Empty(s, s.Server.Children(dir))
 			})
 		})
 	}

@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -19,61 +21,63 @@ const unreadPause = 10 * time.Second / 8
 
 // scenario 54: a waiter whose predecessor's ACL grants it no READ is told of nothing. It looks from time to time.
 func TestScenario54_AWaiterThatMayNotReadTheOneBeforeItLooksFromTimeToTime(t *testing.T) {
-	type lock = func(c *simClient, opts ...zklock.LockOption) func(context.Context) (*zklock.Hold, error)
+	type lock = func(c *locktest.Client, opts ...zklock.LockOption) func(context.Context) (*zklock.Hold, error)
 	const dir = "/locks/a"
 	kinds := map[string]lock{
-		"mutex": func(c *simClient, opts ...zklock.LockOption) func(context.Context) (*zklock.Hold, error) {
+		"mutex": func(c *locktest.Client, opts ...zklock.LockOption) func(context.Context) (*zklock.Hold, error) {
 			return c.Mutex(dir, opts...).Lock
 		},
-		"write lock": func(c *simClient, opts ...zklock.LockOption) func(context.Context) (*zklock.Hold, error) {
+		"write lock": func(c *locktest.Client, opts ...zklock.LockOption) func(context.Context) (*zklock.Hold, error) {
 			return c.RWMutex(dir, opts...).Lock
 		},
-		"multi": func(c *simClient, opts ...zklock.LockOption) func(context.Context) (*zklock.Hold, error) {
+		"multi": func(c *locktest.Client, opts ...zklock.LockOption) func(context.Context) (*zklock.Hold, error) {
 			return c.MultiLock([]string{"/locks/b", dir}, opts...).Lock
 		},
-		"semaphore": func(c *simClient, opts ...zklock.LockOption) func(context.Context) (*zklock.Hold, error) {
+		"semaphore": func(c *locktest.Client, opts ...zklock.LockOption) func(context.Context) (*zklock.Hold, error) {
 			return func(ctx context.Context) (*zklock.Hold, error) { return c.Semaphore(dir, 1, opts...).Acquire(ctx, 1) }
 		},
 	}
 	for name, kind := range kinds {
 		for waited, d := range map[string]time.Duration{"at once": 0, "soon": 100 * time.Millisecond, "late": 10 * time.Minute} {
-			for server, set := range map[string]func(s *sim){
-				"ZooKeeper":         func(*sim) {},
-				"without watch set": func(s *sim) { s.srv.Inject(zktest.Answer(zktest.CodeUnimplemented).Op(zktest.OpSetWatches)) },
+			for server, set := range map[string]func(s *locktest.Sim){
+				"ZooKeeper": func(*locktest.Sim) {},
+				"without watch set": func(s *locktest.Sim) {
+					s.Server.Inject(zktest.Answer(zktest.CodeUnimplemented).Op(zktest.OpSetWatches))
+				},
 			} {
 				for _, version := range []zktest.Version{zktest.Version38, zktest.Version39} {
 					t.Run(name+"/"+waited+"/"+server+" "+string(version), func(t *testing.T) {
-						simTest(t, func(s *sim) {
+						locktest.Simulate(t, func(s *locktest.Sim) {
 							for _, p := range []string{"/locks", dir, "/locks/b"} {
-								require.NoError(s, s.srv.Create(p, nil))
+								require.NoError(s, s.Server.Create(p, nil))
 							}
 							set(s)
-							alice, bob := s.client(zklock.WithAuth("digest", []byte("alice:a"))), s.client()
+							alice, bob := s.Client(zklock.WithAuth("digest", []byte("alice:a"))), s.Client()
 							closed := zklock.WithACL(zk.ACL{Perms: zk.PermAll, Scheme: "auth"})
 							first, err := kind(alice, closed)(s.Context())
 							require.NoError(s, err)
-							second := simGo(s.Context(), kind(alice, closed))
+							second := locktest.Go(s.Context(), kind(alice, closed))
 							synctest.Wait()
-							call := simGo(s.Context(), kind(bob))
+							call := locktest.Go(s.Context(), kind(bob))
 							synctest.Wait()
-							asked := s.srv.Requests()[zktest.OpGetChildren2]
+							asked := s.Server.Requests()[zktest.OpGetChildren2]
 							time.Sleep(d)
-							require.False(s, call.over())
-							require.LessOrEqual(s, s.srv.Requests()[zktest.OpGetChildren2]-asked, 10+2*int(d/unreadPause), "looks")
-							s.unlock(first)
-							s.unlock(second.get(s))
+							require.False(s, call.Over())
+							require.LessOrEqual(s, s.Server.Requests()[zktest.OpGetChildren2]-asked, 10+2*int(d/unreadPause), "looks")
+							s.Unlock(first)
+							s.Unlock(second.Get(s))
 							at := time.Now()
-							h := call.get(s)
-							require.LessOrEqual(s, call.at.Sub(at), 2*unreadPause)
-							s.unlock(h)
-							s.empty(time.Second, dir)
+							h := call.Get(s)
+							require.LessOrEqual(s, call.At.Sub(at), 2*unreadPause)
+							s.Unlock(h)
+							s.Empty(time.Second, dir)
 							synctest.Wait()
-							require.Zero(s, s.srv.WatchCount())
-							watched := s.srv.Requests()[zktest.OpSetWatches]
-							s.srv.DropConnections()
-							require.NoError(s, alice.session().Sync(s.Context(), "/"))
-							require.NoError(s, bob.session().Sync(s.Context(), "/"))
-							require.Equal(s, watched, s.srv.Requests()[zktest.OpSetWatches], "no client watches anything any more")
+							require.Zero(s, s.Server.WatchCount())
+							watched := s.Server.Requests()[zktest.OpSetWatches]
+							s.Server.DropConnections()
+							require.NoError(s, alice.Current().Sync(s.Context(), "/"))
+							require.NoError(s, bob.Current().Sync(s.Context(), "/"))
+							require.Equal(s, watched, s.Server.Requests()[zktest.OpSetWatches], "no client watches anything any more")
 						}, zktest.WithVersion(version))
 					})
 				}
@@ -84,24 +88,24 @@ func TestScenario54_AWaiterThatMayNotReadTheOneBeforeItLooksFromTimeToTime(t *te
 
 // One who may not read its own znode would not be told that it was removed: a list has to show that it stands.
 func TestScenario47_AWaiterThatMayNotReadItsOwnZnodeHoldsByAList(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, a, b, c := s.dir("/locks/a"), s.client(), s.client(), s.client()
-		h := s.lock(a.Mutex(dir))
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, a, b, c := s.Dir("/locks/a"), s.Client(), s.Client(), s.Client()
+		h := s.Lock(a.Mutex(dir))
 		blind := b.Mutex(dir, zklock.WithACL(zk.ACL{Perms: zk.PermAll &^ zk.PermRead, Scheme: "world", ID: "anyone"}))
-		call := simGo(s.Context(), blind.Lock)
-		require.False(s, call.over())
-		require.NoError(s, s.srv.Delete(dir+"/"+contenders(s.srv.Children(dir))[1]))
-		again := s.srv.Inject(zktest.Hold().Op(zktest.OpCreate).Session(b.id())) // it queues again behind the third
-		s.unlock(h)
-		third := s.lock(c.Mutex(dir))
-		require.False(s, call.over())
+		call := locktest.Go(s.Context(), blind.Lock)
+		require.False(s, call.Over())
+		require.NoError(s, s.Server.Delete(dir+"/"+locktest.Contenders(s.Server.Children(dir))[1]))
+		again := s.Server.Inject(zktest.Hold().Op(zktest.OpCreate).Session(b.SessionID())) // it queues again behind the third
+		s.Unlock(h)
+		third := s.Lock(c.Mutex(dir))
+		require.False(s, call.Over())
 		again.Remove()
-		s.unlock(third)
-		h = call.get(s)
-		s.owned(b, h)
-		s.unlock(h)
+		s.Unlock(third)
+		h = call.Get(s)
+		s.Owned(b, h)
+		s.Unlock(h)
 		synctest.Wait()
-		require.Zero(s, s.srv.WatchCount())
-		s.empty(time.Second, dir)
+		require.Zero(s, s.Server.WatchCount())
+		s.Empty(time.Second, dir)
 	})
 }

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
@@ -21,13 +23,13 @@ import (
 // scenario 27: a thousand waiters, one release: exactly one is woken.
 func TestScenario27_OneReleaseWakesOneOfAThousandWaiters(t *testing.T) {
 	const waiters, clients = 1000, 8
-	simTest(t, func(s *sim) {
-		dir, holder := s.dir("/locks/a"), s.client()
-		h := s.lock(holder.Mutex(dir))
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, holder := s.Dir("/locks/a"), s.Client()
+		h := s.Lock(holder.Mutex(dir))
 		var ms []*zklock.Mutex
-		var cs []*simClient
+		var cs []*locktest.Client
 		for range clients {
-			c := s.client()
+			c := s.Client()
 			cs, ms = append(cs, c), append(ms, c.Mutex(dir))
 		}
 		ctx, cancel := context.WithCancel(s.Context())
@@ -44,30 +46,30 @@ func TestScenario27_OneReleaseWakesOneOfAThousandWaiters(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		require.Len(s, s.srv.Children(dir), waiters+1)
+		require.Len(s, s.Server.Children(dir), waiters+1)
 		time.Sleep(10 * time.Second) // all have settled
 		for range 3 {
 			synctest.Wait()
-			line, before := contenders(s.srv.Children(dir)), s.srv.Requests()
+			line, before := locktest.Contenders(s.Server.Children(dir)), s.Server.Requests()
 			woken := func() (n int) {
 				for _, c := range cs {
-					n += s.notified(c.id())
+					n += s.Notified(c.SessionID())
 				}
 				return n
 			}
 			events := woken()
-			own := slices.ContainsFunc(cs, func(c *simClient) bool {
-				return slices.Contains(s.watched(c.id()), dir+"/"+line[0]) && slices.ContainsFunc(got, func(g *zklock.Hold) bool {
+			own := slices.ContainsFunc(cs, func(c *locktest.Client) bool {
+				return slices.Contains(s.Watched(c.SessionID()), dir+"/"+line[0]) && slices.ContainsFunc(got, func(g *zklock.Hold) bool {
 					return g == h
 				})
 			})
-			s.unlock(h)
+			s.Unlock(h)
 			synctest.Wait()
 			mu.Lock()
 			h = got[len(got)-1]
 			mu.Unlock()
 			require.Equal(s, line[1], path.Base(h.Node()), "the next in line")
-			after := s.srv.Requests()
+			after := s.Server.Requests()
 			extra := 0
 			if own { // the old holder was one of them, and watched its own znode, from another session than the next
 				extra = 1
@@ -82,9 +84,9 @@ func TestScenario27_OneReleaseWakesOneOfAThousandWaiters(t *testing.T) {
 		mu.Unlock()
 		cancel()
 		wg.Wait()
-		s.unlock(h)
-		s.empty(10*time.Second, dir)
-		require.Zero(s, s.srv.WatchCount())
+		s.Unlock(h)
+		s.Empty(10*time.Second, dir)
+		require.Zero(s, s.Server.WatchCount())
 	})
 }
 
@@ -106,62 +108,62 @@ const (
 
 // scenario 28: events arrive that say nothing, twice, or too much: the condition is read again.
 func TestScenario28_AnEventIsNeverTakenForTheCondition(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, a, b := s.dir("/locks/a"), s.client(), s.client()
-		l := &simLine{s: s}
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
+		l := &queued{s: s}
 		l.enter(3, a.Mutex(dir))
-		call := simGo(s.Context(), b.Mutex(dir).Lock)
-		require.False(s, call.over())
-		line := contenders(s.srv.Children(dir))
+		call := locktest.Go(s.Context(), b.Mutex(dir).Lock)
+		require.False(s, call.Over())
+		line := locktest.Contenders(s.Server.Children(dir))
 		before := dir + "/" + line[2]
 		tell := func(typ int32, path string) {
 			s.Helper()
-			require.NoError(s, s.srv.SendFrame(b.id(), event(typ, path)))
-			require.False(s, call.over(), "event %d of %s", typ, path)
+			require.NoError(s, s.Server.SendFrame(b.SessionID(), event(typ, path)))
+			require.False(s, call.Over(), "event %d of %s", typ, path)
 		}
 		for _, typ := range []int32{eventCreated, eventData, eventChildren, eventDeleted, eventDeleted, eventDeleted, 99, -1} {
 			tell(typ, before) // though the one before it stands, and so do others before that
-			require.Contains(s, s.watched(b.id()), before)
+			require.Contains(s, s.Watched(b.SessionID()), before)
 		}
 		tell(eventDeleted, dir+"/"+line[0])
 		tell(eventDeleted, dir)
 		tell(eventDeleted, "")
 		tell(eventDeleted, "/elsewhere")
-		require.NoError(s, s.srv.SetData(before, []byte("x"))) // a true one, of a change that is none here
-		require.False(s, call.over())
-		require.Contains(s, s.watched(b.id()), before)
+		require.NoError(s, s.Server.SetData(before, []byte("x"))) // a true one, of a change that is none here
+		require.False(s, call.Over())
+		require.Contains(s, s.Watched(b.SessionID()), before)
 		require.Equal(s, upTo(3), l.drain())
-		h := call.get(s)
+		h := call.Get(s)
 		for _, typ := range []int32{eventDeleted, eventCreated, eventData} { // late, and twice
-			require.NoError(s, s.srv.SendFrame(b.id(), event(typ, before)))
+			require.NoError(s, s.Server.SendFrame(b.SessionID(), event(typ, before)))
 		}
 		time.Sleep(time.Second)
-		s.owned(b, h)
-		require.Equal(s, []string{line[3]}, s.srv.Children(dir))
+		s.Owned(b, h)
+		require.Equal(s, []string{line[3]}, s.Server.Children(dir))
 	})
 }
 
 // scenario 28, where only one stands before: its end would be believed without another look, but nothing else is.
 func TestScenario28_OnlyTheEndOfTheLastOneBeforeItIsBelievedWithoutALook(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, a, b := s.dir("/locks/a"), s.client(), s.client()
-		h := s.lock(a.Mutex(dir))
-		call := simGo(s.Context(), b.Mutex(dir).Lock)
-		require.False(s, call.over())
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
+		h := s.Lock(a.Mutex(dir))
+		call := locktest.Go(s.Context(), b.Mutex(dir).Lock)
+		require.False(s, call.Over())
 		for range 3 {
-			require.NoError(s, s.srv.SetData(h.Node(), []byte("x"))) // an event of it, and a true one
-			require.False(s, call.over())
+			require.NoError(s, s.Server.SetData(h.Node(), []byte("x"))) // an event of it, and a true one
+			require.False(s, call.Over())
 			for _, typ := range []int32{eventCreated, eventData, eventChildren, 99, -1} {
-				require.NoError(s, s.srv.SendFrame(b.id(), event(typ, h.Node())))
-				require.False(s, call.over(), "event %d", typ)
+				require.NoError(s, s.Server.SendFrame(b.SessionID(), event(typ, h.Node())))
+				require.False(s, call.Over(), "event %d", typ)
 			}
-			require.Contains(s, s.watched(b.id()), h.Node())
+			require.Contains(s, s.Watched(b.SessionID()), h.Node())
 			time.Sleep(time.Second)
 		}
-		lists := s.srv.Requests()[zktest.OpGetChildren2]
-		s.unlock(h)
-		s.owned(b, call.get(s))
-		require.Equal(s, lists, s.srv.Requests()[zktest.OpGetChildren2], "that it is the first now is certain")
+		lists := s.Server.Requests()[zktest.OpGetChildren2]
+		s.Unlock(h)
+		s.Owned(b, call.Get(s))
+		require.Equal(s, lists, s.Server.Requests()[zktest.OpGetChildren2], "that it is the first now is certain")
 	})
 }
 
@@ -171,37 +173,37 @@ func TestScenario28_EventsThatArriveOutOfOrderMakeNoTwoHolders(t *testing.T) {
 	for _, ownFirst := range []bool{true, false} {
 		name := map[bool]string{true: "its place went first", false: "its place went last"}[ownFirst]
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dir, a, b, c := s.dir("/locks/a"), s.client(), s.client(), s.client()
-				h := s.lock(a.Mutex(dir))
-				second := simGo(s.Context(), b.Mutex(dir).Lock)
-				require.False(s, second.over())
-				third := simGo(s.Context(), c.Mutex(dir).Lock)
-				require.False(s, third.over())
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir, a, b, c := s.Dir("/locks/a"), s.Client(), s.Client(), s.Client()
+				h := s.Lock(a.Mutex(dir))
+				second := locktest.Go(s.Context(), b.Mutex(dir).Lock)
+				require.False(s, second.Over())
+				third := locktest.Go(s.Context(), c.Mutex(dir).Lock)
+				require.False(s, third.Over())
 				time.Sleep(time.Second)
-				line := contenders(s.srv.Children(dir))
-				late := s.srv.Inject(zktest.HoldReply().Op(zktest.OpNotify).Session(b.id()))
+				line := locktest.Contenders(s.Server.Children(dir))
+				late := s.Server.Inject(zktest.HoldReply().Op(zktest.OpNotify).Session(b.SessionID()))
 				for _, own := range []bool{ownFirst, !ownFirst} {
 					if own {
-						require.NoError(s, s.srv.Delete(dir+"/"+line[1]))
+						require.NoError(s, s.Server.Delete(dir+"/"+line[1]))
 					} else {
-						s.unlock(h)
+						s.Unlock(h)
 					}
-					require.False(s, second.over())
-					require.NoError(s, s.srv.SendFrame(c.id(), event(eventDeleted, dir+"/"+line[1])))
+					require.False(s, second.Over())
+					require.NoError(s, s.Server.SendFrame(c.SessionID(), event(eventDeleted, dir+"/"+line[1])))
 				}
-				s.owned(c, third.get(s))
+				s.Owned(c, third.Get(s))
 				late.Remove()
-				if second.over() && !ownFirst { // it had been first in line, for a moment, long ago
-					require.ErrorIs(s, second.get(s).Err(), zklock.ErrNodeDeleted)
-					s.owned(c, third.hold)
+				if second.Over() && !ownFirst { // it had been first in line, for a moment, long ago
+					require.ErrorIs(s, second.Get(s).Err(), zklock.ErrNodeDeleted)
+					s.Owned(c, third.Hold)
 					return
 				}
-				require.False(s, second.over(), "it has no place: that the one before it has gone is of no use to it")
-				s.owned(c, third.hold)
-				s.unlock(third.hold)
-				s.owned(b, second.get(s))
-				require.NotEqual(s, line[1], path.Base(second.hold.Node()))
+				require.False(s, second.Over(), "it has no place: that the one before it has gone is of no use to it")
+				s.Owned(c, third.Hold)
+				s.Unlock(third.Hold)
+				s.Owned(b, second.Get(s))
+				require.NotEqual(s, line[1], path.Base(second.Hold.Node()))
 			})
 		})
 	}

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
@@ -12,8 +14,8 @@ import (
 )
 
 func TestASemaphoresSizeAndWhatIsFreeCanBeReadAndTaken(t *testing.T) {
-	simTest(t, func(s *sim) {
-		c, other := s.client(), s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c, other := s.Client(), s.Client()
 		sem := c.Semaphore("/s", 5)
 		sizes := func(wantSize, wantFree int) {
 			s.Helper()
@@ -22,10 +24,10 @@ func TestASemaphoresSizeAndWhatIsFreeCanBeReadAndTaken(t *testing.T) {
 			require.Equal(s, []int{wantSize, wantFree}, []int{size, free})
 		}
 		sizes(5, 5)
-		_, there := s.srv.Node("/s")
+		_, there := s.Server.Node("/s")
 		require.False(s, there, "nothing is written")
 
-		h := semTake(s, other.Semaphore("/s", 5), 2)
+		h := s.Take(locktest.Permits(other.Semaphore("/s", 5), 2))
 		sizes(5, 3)
 		rest, err := sem.TryAcquireFree(s.Context())
 		require.NoError(s, err)
@@ -33,38 +35,38 @@ func TestASemaphoresSizeAndWhatIsFreeCanBeReadAndTaken(t *testing.T) {
 		sizes(5, 0)
 		_, err = sem.TryAcquireFree(s.Context())
 		require.ErrorIs(s, err, zklock.ErrBusy)
-		s.unlock(rest)
+		s.Unlock(rest)
 
-		waiter := simGo(s.Context(), func(ctx context.Context) (*zklock.Hold, error) { return other.Semaphore("/s", 5).Acquire(ctx, 4) })
+		waiter := locktest.Go(s.Context(), func(ctx context.Context) (*zklock.Hold, error) { return other.Semaphore("/s", 5).Acquire(ctx, 4) })
 		synctest.Wait()
 		sizes(5, 0)
 		_, err = sem.TryAcquireFree(s.Context())
 		require.ErrorIs(s, err, zklock.ErrBusy, "what is left is not taken from under one who waits")
-		s.unlock(h)
-		<-waiter.done
-		require.NoError(s, waiter.err)
+		s.Unlock(h)
+		<-waiter.Done
+		require.NoError(s, waiter.Err)
 		one, err := sem.TryAcquireFree(s.Context())
 		require.NoError(s, err)
 		require.Equal(s, 1, one.Permits())
-		s.unlock(one)
+		s.Unlock(one)
 
 		require.NoError(s, sem.Resize(s.Context(), 2))
 		sizes(2, 0)
-		s.unlock(waiter.hold)
+		s.Unlock(waiter.Hold)
 		sizes(2, 2)
-		require.Zero(s, s.lock(c.Mutex("/m")).Permits())
+		require.Zero(s, s.Lock(c.Mutex("/m")).Permits())
 
 		// Somebody is quicker, once: what is left then is taken.
-		held := s.srv.Inject(zktest.Hold().Op(zktest.OpCreate).Session(c.id()).Once())
-		taken := simGo(s.Context(), sem.TryAcquireFree)
+		held := s.Server.Inject(zktest.Hold().Op(zktest.OpCreate).Session(c.SessionID()).Once())
+		taken := locktest.Go(s.Context(), sem.TryAcquireFree)
 		<-held.Hit()
-		semTake(s, other.Semaphore("/s", 2), 1)
+		s.Take(locktest.Permits(other.Semaphore("/s", 2), 1))
 		held.Remove()
-		<-taken.done
-		require.NoError(s, taken.err)
-		require.Equal(s, 1, taken.hold.Permits())
+		<-taken.Done
+		require.NoError(s, taken.Err)
+		require.Equal(s, 1, taken.Hold.Permits())
 
-		require.NoError(s, s.srv.SetData("/s", []byte("somebody else's")))
+		require.NoError(s, s.Server.SetData("/s", []byte("somebody else's")))
 		_, _, err = sem.Size(s.Context())
 		require.ErrorIs(s, err, zklock.ErrConflict)
 		_, _, err = c.Semaphore("s", 1).Size(s.Context())

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
@@ -15,49 +17,49 @@ import (
 
 // Waiters that give up, and holders and waiters that are lost.
 
-// semScene is a semaphore of two with two holders and three that wait.
-type semScene struct {
-	s       *sim
+// semaphoreScene is a semaphore of two with two holders and three that wait.
+type semaphoreScene struct {
+	s       *locktest.Sim
 	dir     string
-	holders [2]*simClient
+	holders [2]*locktest.Client
 	holds   [2]*zklock.Hold
-	waiters [3]*simClient
-	calls   [3]*simCall
+	waiters [3]*locktest.Client
+	calls   [3]*locktest.Call
 	leave   [3]context.CancelFunc
 }
 
-func newSemScene(s *sim) *semScene {
-	sc := &semScene{s: s, dir: s.dir("/locks/a")}
+func newSemaphoreScene(s *locktest.Sim) *semaphoreScene {
+	sc := &semaphoreScene{s: s, dir: s.Dir("/locks/a")}
 	for i := range sc.holds {
-		sc.holders[i] = s.client()
-		sc.holds[i] = semTake(s, sc.holders[i].Semaphore(sc.dir, 2), 1)
+		sc.holders[i] = s.Client()
+		sc.holds[i] = s.Take(locktest.Permits(sc.holders[i].Semaphore(sc.dir, 2), 1))
 	}
 	for i := range sc.calls {
-		sc.waiters[i] = s.client()
+		sc.waiters[i] = s.Client()
 		var ctx context.Context
 		ctx, sc.leave[i] = context.WithCancel(s.Context())
 		s.Cleanup(sc.leave[i])
-		sc.calls[i] = simGo(ctx, semAcquire(sc.waiters[i].Semaphore(sc.dir, 2), 1))
+		sc.calls[i] = locktest.Go(ctx, locktest.Permits(sc.waiters[i].Semaphore(sc.dir, 2), 1))
 		synctest.Wait()
 	}
 	return sc
 }
 
 // drain lets the holders go, and demands that those who still wait come in, in their order, each at once.
-func (sc *semScene) drain(holds []*zklock.Hold, waiting ...int) {
+func (sc *semaphoreScene) drain(holds []*zklock.Hold, waiting ...int) {
 	sc.s.Helper()
 	for i, w := range waiting {
 		for _, later := range waiting[i:] {
-			require.False(sc.s, sc.calls[later].over(), "waiter %d before its turn", later)
+			require.False(sc.s, sc.calls[later].Over(), "waiter %d before its turn", later)
 		}
-		sc.s.unlock(holds[0])
-		require.True(sc.s, sc.calls[w].over(), "waiter %d has its turn", w)
-		holds = append(holds[1:], sc.calls[w].get(sc.s))
+		sc.s.Unlock(holds[0])
+		require.True(sc.s, sc.calls[w].Over(), "waiter %d has its turn", w)
+		holds = append(holds[1:], sc.calls[w].Get(sc.s))
 	}
 	for _, h := range holds {
-		sc.s.unlock(h)
+		sc.s.Unlock(h)
 	}
-	semNothingLeft(sc.s, sc.dir)
+	sc.s.NothingLeft(sc.dir)
 }
 
 // A waiter gives up, wherever it stands: those behind it take its place, and nobody is forgotten.
@@ -66,15 +68,15 @@ func TestAWaiterForPermitsThatGivesUpLeavesItsPlaceToTheNext(t *testing.T) {
 	for _, waited := range []time.Duration{0, time.Minute} {
 		for i, place := range []string{"the head", "one in the middle", "the last"} {
 			t.Run(place+" after "+waited.String(), func(t *testing.T) {
-				simTest(t, func(s *sim) {
-					sc := newSemScene(s)
+				locktest.Simulate(t, func(s *locktest.Sim) {
+					sc := newSemaphoreScene(s)
 					time.Sleep(waited)
 					sc.leave[i]()
-					require.True(s, sc.calls[i].over())
-					require.ErrorIs(s, sc.calls[i].err, context.Canceled)
-					require.ErrorContains(s, sc.calls[i].err, []string{"2nd", "3rd", "4th"}[i]+" in line")
+					require.True(s, sc.calls[i].Over())
+					require.ErrorIs(s, sc.calls[i].Err, context.Canceled)
+					require.ErrorContains(s, sc.calls[i].Err, []string{"2nd", "3rd", "4th"}[i]+" in line")
 					synctest.Wait()
-					require.Empty(s, s.watched(sc.waiters[i].id()), "nothing is left of who gave up")
+					require.Empty(s, s.Watched(sc.waiters[i].SessionID()), "nothing is left of who gave up")
 					sc.drain(sc.holds[:], rest[i]...)
 				})
 			})
@@ -84,27 +86,27 @@ func TestAWaiterForPermitsThatGivesUpLeavesItsPlaceToTheNext(t *testing.T) {
 
 // A large head that gives up makes room for those behind it, though nobody has released anything.
 func TestALargeHeadThatGivesUpLetsThoseBehindItIn(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir := s.dir("/locks/a")
-		h := semTake(s, s.client().Semaphore(dir, 4), 1)
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir := s.Dir("/locks/a")
+		h := s.Take(locktest.Permits(s.Client().Semaphore(dir, 4), 1))
 		ctx, cancel := context.WithCancel(s.Context())
 		defer cancel()
-		large := simGo(ctx, semAcquire(s.client().Semaphore(dir, 4), 4))
+		large := locktest.Go(ctx, locktest.Permits(s.Client().Semaphore(dir, 4), 4))
 		synctest.Wait()
-		var small []*simCall
+		var small []*locktest.Call
 		for range 4 {
-			small = append(small, semAside(s, s.client().Semaphore(dir, 4), 1))
+			small = append(small, s.Start(locktest.Permits(s.Client().Semaphore(dir, 4), 1)))
 		}
 		cancel()
-		require.True(s, large.over())
+		require.True(s, large.Over())
 		for i, call := range small {
-			require.Equal(s, i < 3, call.over(), "contender %d", i)
+			require.Equal(s, i < 3, call.Over(), "contender %d", i)
 		}
-		s.unlock(h)
+		s.Unlock(h)
 		for _, call := range small {
-			s.unlock(call.get(s))
+			s.Unlock(call.Get(s))
 		}
-		semNothingLeft(s, dir)
+		s.NothingLeft(dir)
 	})
 }
 
@@ -113,10 +115,10 @@ func TestAWaiterForPermitsWhoseSessionExpiresQueuesAgain(t *testing.T) {
 	rest := [][]int{{1, 2, 0}, {0, 2, 1}, {0, 1, 2}}
 	for i, place := range []string{"the head", "one in the middle", "the last"} {
 		t.Run(place, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				sc := newSemScene(s)
-				require.NoError(s, s.srv.Expire(sc.waiters[i].id()))
-				s.until(time.Minute, "it has queued again", func() bool { return len(s.srv.Children(sc.dir)) == 5 })
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				sc := newSemaphoreScene(s)
+				require.NoError(s, s.Server.Expire(sc.waiters[i].SessionID()))
+				s.Until(time.Minute, "it has queued again", func() bool { return len(s.Server.Children(sc.dir)) == 5 })
 				sc.drain(sc.holds[:], rest[i]...)
 			})
 		})
@@ -128,13 +130,13 @@ func TestAWaiterForPermitsWhoseZnodeIsDeletedQueuesAgain(t *testing.T) {
 	rest := [][]int{{1, 2, 0}, {0, 2, 1}, {0, 1, 2}}
 	for i, place := range []string{"the head", "one in the middle", "the last"} {
 		t.Run(place, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				sc := newSemScene(s)
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				sc := newSemaphoreScene(s)
 				time.Sleep(time.Second)
-				node := contenders(s.srv.Children(sc.dir))[2+i]
-				require.NoError(s, s.srv.Delete(sc.dir+"/"+node))
-				s.until(time.Minute, "it has queued again", func() bool { return len(s.srv.Children(sc.dir)) == 5 })
-				require.NotContains(s, s.srv.Children(sc.dir), node)
+				node := locktest.Contenders(s.Server.Children(sc.dir))[2+i]
+				require.NoError(s, s.Server.Delete(sc.dir+"/"+node))
+				s.Until(time.Minute, "it has queued again", func() bool { return len(s.Server.Children(sc.dir)) == 5 })
+				require.NotContains(s, s.Server.Children(sc.dir), node)
 				sc.drain(sc.holds[:], rest[i]...)
 			})
 		})
@@ -145,12 +147,12 @@ func TestAWaiterForPermitsWhoseZnodeIsDeletedQueuesAgain(t *testing.T) {
 func TestThePermitsOfAHolderThatCrashedGoToTheHead(t *testing.T) {
 	for i := range 2 {
 		t.Run([]string{"the first", "the second"}[i], func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				sc := newSemScene(s)
-				crashed := s.srv.Inject(zktest.Freeze().Session(sc.holders[i].id()))
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				sc := newSemaphoreScene(s)
+				crashed := s.Server.Inject(zktest.Freeze().Session(sc.holders[i].SessionID()))
 				lost := sc.holds[i].Context().Done()
 				began := time.Now()
-				h := sc.calls[0].get(s)
+				h := sc.calls[0].Get(s)
 				select {
 				case <-lost: // it knew before
 				default:
@@ -167,48 +169,48 @@ func TestThePermitsOfAHolderThatCrashedGoToTheHead(t *testing.T) {
 
 // All connections break, and come back: everybody keeps its place, and whatever happened meanwhile is noticed.
 func TestASemaphoresLineSurvivesABrokenConnection(t *testing.T) {
-	simTest(t, func(s *sim) {
-		sc := newSemScene(s)
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		sc := newSemaphoreScene(s)
 		time.Sleep(time.Second)
-		line := contenders(s.srv.Children(sc.dir))
+		line := locktest.Contenders(s.Server.Children(sc.dir))
 		for range 3 {
-			s.srv.DropConnections()
+			s.Server.DropConnections()
 			time.Sleep(3 * time.Second)
-			require.Equal(s, line, contenders(s.srv.Children(sc.dir)))
+			require.Equal(s, line, locktest.Contenders(s.Server.Children(sc.dir)))
 		}
 		// The head is away while a holder releases.
-		m := s.srv.Inject(zktest.Refuse())
-		s.srv.DropConnections()
-		require.NoError(s, s.srv.Delete(sc.holds[1].Node()))
+		m := s.Server.Inject(zktest.Refuse())
+		s.Server.DropConnections()
+		require.NoError(s, s.Server.Delete(sc.holds[1].Node()))
 		time.Sleep(time.Second)
 		m.Remove()
-		s.until(time.Minute, "all are connected again", func() bool {
-			return !slices.ContainsFunc(s.srv.Sessions(), func(z zktest.Session) bool { return !z.Connected })
+		s.Until(time.Minute, "all are connected again", func() bool {
+			return !slices.ContainsFunc(s.Server.Sessions(), func(z zktest.Session) bool { return !z.Connected })
 		})
-		s.until(10*time.Second, "the head comes in", sc.calls[0].over)
-		s.until(10*time.Second, "the loss is known", func() bool { return sc.holds[1].Err() != nil })
-		sc.drain([]*zklock.Hold{sc.holds[0], sc.calls[0].get(s)}, 1, 2)
+		s.Until(10*time.Second, "the head comes in", sc.calls[0].Over)
+		s.Until(10*time.Second, "the loss is known", func() bool { return sc.holds[1].Err() != nil })
+		sc.drain([]*zklock.Hold{sc.holds[0], sc.calls[0].Get(s)}, 1, 2)
 	})
 }
 
 // Watches come back to what they were, however many have waited, given up, and come in.
 func TestWaitsForPermitsLeaveNoWatches(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, a, b := s.dir("/locks/a"), s.client(), s.client()
-		h := semTake(s, a.Semaphore(dir, 3), 3)
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
+		h := s.Take(locktest.Permits(a.Semaphore(dir, 3), 3))
 		time.Sleep(time.Second)
-		before := s.srv.WatchCount()
+		before := s.Server.WatchCount()
 		m := b.Semaphore(dir, 3, zklock.WithWait(400*time.Millisecond)) // longer than it takes to settle
 		for range 20 {
-			one, two := simGo(s.Context(), semAcquire(m, 1)), simGo(s.Context(), semAcquire(m, 2))
-			<-one.done
-			<-two.done
-			require.Error(s, one.err)
-			require.Error(s, two.err)
+			one, two := locktest.Go(s.Context(), locktest.Permits(m, 1)), locktest.Go(s.Context(), locktest.Permits(m, 2))
+			<-one.Done
+			<-two.Done
+			require.Error(s, one.Err)
+			require.Error(s, two.Err)
 		}
 		synctest.Wait()
-		require.Equal(s, before, s.srv.WatchCount())
-		s.unlock(h)
-		semNothingLeft(s, dir)
+		require.Equal(s, before, s.Server.WatchCount())
+		s.Unlock(h)
+		s.NothingLeft(dir)
 	})
 }

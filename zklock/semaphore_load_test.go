@@ -9,21 +9,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
 )
 
-// semLoad is for how long clients go on taking and releasing.
-func semLoad() time.Duration {
-	if siteLong() {
+// semaphoreLoadTime is for how long clients go on taking and releasing.
+func semaphoreLoadTime() time.Duration {
+	if locktest.Long() {
 		return time.Minute
 	}
 	return 5 * time.Second
 }
 
-// semPermits watches over the permits that are out.
-type semPermits struct {
+// permits watches over the permits that are out.
+type permits struct {
 	mu     sync.Mutex // guards what follows
 	size   int
 	out    map[*zklock.Hold]int
@@ -33,7 +35,7 @@ type semPermits struct {
 }
 
 // take notes that permits are held; those of holds that have ended by themselves do not count any more.
-func (p *semPermits) take(h *zklock.Hold, n int) {
+func (p *permits) take(h *zklock.Hold, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.out[h] = n
@@ -51,7 +53,7 @@ func (p *semPermits) take(h *zklock.Hold, n int) {
 }
 
 // give notes that a holder is about to release.
-func (p *semPermits) give(h *zklock.Hold) {
+func (p *permits) give(h *zklock.Hold) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.out, h)
@@ -61,16 +63,16 @@ func (p *semPermits) give(h *zklock.Hold) {
 // the size, and reach it.
 func TestManyClientsNeverHaveMorePermitsThanThereAreAndHaveAllOfThem(t *testing.T) {
 	const clients, size = 32, 7
-	s := siteOf(t, 3)
+	s := locktest.SiteOf(t, 3)
 	path := s.Path(t)
-	out := semPermits{size: size, out: map[*zklock.Hold]int{}}
+	out := permits{size: size, out: map[*zklock.Hold]int{}}
 	var workers sync.WaitGroup
 	all := make([]*zklock.Client, clients)
 	for i := range all {
 		all[i] = s.Client(t)
 	}
-	ctx := siteLongContext(t)
-	end := time.Now().Add(semLoad())
+	ctx := locktest.Late(t)
+	end := time.Now().Add(semaphoreLoadTime())
 	for i, c := range all {
 		workers.Go(func() {
 			m, rnd := c.Semaphore(path, size), rand.New(rand.NewPCG(uint64(i), 4))
@@ -79,14 +81,14 @@ func TestManyClientsNeverHaveMorePermitsThanThereAreAndHaveAllOfThem(t *testing.
 				if rnd.IntN(20) == 0 {
 					n = size
 				}
-				patience, cancel := context.WithTimeout(ctx, siteBound)
+				patience, cancel := context.WithTimeout(ctx, locktest.Bound)
 				if rnd.IntN(10) == 0 { // this one soon gives up
 					cancel()
 					patience, cancel = context.WithTimeout(ctx, time.Duration(rnd.IntN(20))*time.Millisecond)
 				}
 				h, err := m.Acquire(patience, n)
 				cancel()
-				if errors.Is(err, context.DeadlineExceeded) && time.Now().Before(end.Add(siteBound/2)) {
+				if errors.Is(err, context.DeadlineExceeded) && time.Now().Before(end.Add(locktest.Bound/2)) {
 					continue
 				}
 				if err != nil {
@@ -94,7 +96,7 @@ func TestManyClientsNeverHaveMorePermitsThanThereAreAndHaveAllOfThem(t *testing.
 					return
 				}
 				out.take(h, n)
-				sitePass(time.Duration(rnd.IntN(3)) * time.Millisecond) // work
+				locktest.Pass(time.Duration(rnd.IntN(3)) * time.Millisecond) // work
 				out.give(h)
 				if err := h.Unlock(ctx); err != nil {
 					t.Error(err)
@@ -107,5 +109,5 @@ func TestManyClientsNeverHaveMorePermitsThanThereAreAndHaveAllOfThem(t *testing.
 	require.NoError(t, errors.Join(out.broken...))
 	require.Equal(t, size, out.most, "all permits were out at some time")
 	t.Logf("%d acquisitions by %d clients", out.takes, clients)
-	siteAwaitQueue(t, all[0], path, 0)
+	locktest.AwaitContenders(t, all[0], path, 0)
 }

@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
@@ -30,21 +32,21 @@ func TestAResizeThatIsCutOffLosesNoWakeUp(t *testing.T) {
 		{"it dies before its write", true, zktest.CloseBefore()},
 	} {
 		t.Run(k.name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dir, a := s.dir("/locks/a"), s.client()
-				first, second := semTake(s, s.client().Semaphore(dir, 4), 1), semTake(s, s.client().Semaphore(dir, 4), 1)
-				held := s.srv.Inject(zktest.Hold().Op(zktest.OpSetData).Path(dir).Session(a.id()))
-				s.srv.Inject(k.fault.Op(zktest.OpSetData).Path(dir).Session(a.id()).Once())
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir, a := s.Dir("/locks/a"), s.Client()
+				first, second := s.Take(locktest.Permits(s.Client().Semaphore(dir, 4), 1)), s.Take(locktest.Permits(s.Client().Semaphore(dir, 4), 1))
+				held := s.Server.Inject(zktest.Hold().Op(zktest.OpSetData).Path(dir).Session(a.SessionID()))
+				s.Server.Inject(k.fault.Op(zktest.OpSetData).Path(dir).Session(a.SessionID()).Once())
 				resized := make(chan error, 1)
 				go func() { resized <- a.Semaphore(dir, 4).Resize(s.Context(), 2) }()
 				<-held.Hit()
-				third, fourth := semTake(s, s.client().Semaphore(dir, 4), 1), semTake(s, s.client().Semaphore(dir, 4), 1)
+				third, fourth := s.Take(locktest.Permits(s.Client().Semaphore(dir, 4), 1)), s.Take(locktest.Permits(s.Client().Semaphore(dir, 4), 1))
 				if k.dies {
-					away := s.srv.Inject(zktest.Refuse())
+					away := s.Server.Inject(zktest.Refuse())
 					held.Remove()
 					synctest.Wait()
-					id := a.id()
-					require.NoError(s, s.srv.Expire(id))
+					id := a.SessionID()
+					require.NoError(s, s.Server.Expire(id))
 					require.NoError(s, a.Close())
 					away.Remove()
 					require.Error(s, <-resized)
@@ -52,22 +54,22 @@ func TestAResizeThatIsCutOffLosesNoWakeUp(t *testing.T) {
 					held.Remove()
 					require.NoError(s, <-resized)
 				}
-				late := s.client()
+				late := s.Client()
 				m := late.Semaphore(dir, 2)
 				want := 2
-				if n, _ := s.srv.Node(dir); string(n.Data) == `{"size":4}` { // it was never made
+				if n, _ := s.Server.Node(dir); string(n.Data) == `{"size":4}` { // it was never made
 					m, want = late.Semaphore(dir, 4), 4
 				}
-				last := semAside(s, m, 1)
+				last := s.Start(locktest.Permits(m, 1))
 				time.Sleep(time.Minute)
-				require.False(s, last.over())
+				require.False(s, last.Over())
 				for i, h := range []*zklock.Hold{first, second, third} {
-					s.unlock(h)
-					require.Equal(s, 3-i+1 <= want, last.over(), "%d of %d permits are held", 3-i, want)
+					s.Unlock(h)
+					require.Equal(s, 3-i+1 <= want, last.Over(), "%d of %d permits are held", 3-i, want)
 				}
-				s.unlock(fourth)
-				s.unlock(last.get(s))
-				semNothingLeft(s, dir)
+				s.Unlock(fourth)
+				s.Unlock(last.Get(s))
+				s.NothingLeft(dir)
 			})
 		})
 	}
@@ -76,65 +78,65 @@ func TestAResizeThatIsCutOffLosesNoWakeUp(t *testing.T) {
 // Scenario 60: one whose znode was made while the size was low, and whose look at the size comes when it is high again,
 // holds without having waited. Another, who has seen the low size and waits behind it, is told.
 func TestASizeThatGoesDownAndUpBetweenTwoLooksLosesNoWakeUp(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, a, b := s.dir("/locks/a"), s.client(), s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
 		m := a.Semaphore(dir, 5)
-		h := semTake(s, m, 1)
-		s.unlock(semTake(s, b.Semaphore(dir, 5), 1)) // it knows the size
-		create := s.srv.Inject(zktest.Hold().Op(zktest.OpCreate).Session(b.id()).Once())
-		quick := simGo(s.Context(), semAcquire(b.Semaphore(dir, 5), 1))
+		h := s.Take(locktest.Permits(m, 1))
+		s.Unlock(s.Take(locktest.Permits(b.Semaphore(dir, 5), 1))) // it knows the size
+		create := s.Server.Inject(zktest.Hold().Op(zktest.OpCreate).Session(b.SessionID()).Once())
+		quick := locktest.Go(s.Context(), locktest.Permits(b.Semaphore(dir, 5), 1))
 		<-create.Hit()
 		require.NoError(s, m.Resize(s.Context(), 1))
-		look := s.srv.Inject(zktest.Hold().Op(zktest.OpGetData).Path(dir).Session(b.id()).Once())
+		look := s.Server.Inject(zktest.Hold().Op(zktest.OpGetData).Path(dir).Session(b.SessionID()).Once())
 		create.Release()
 		<-look.Hit()
-		behind := semAside(s, s.client().Semaphore(dir, 1), 1)
-		require.False(s, behind.over())
+		behind := s.Start(locktest.Permits(s.Client().Semaphore(dir, 1), 1))
+		require.False(s, behind.Over())
 		require.NoError(s, m.Resize(s.Context(), 5))
 		look.Release()
-		require.True(s, quick.over())
-		require.True(s, behind.over(), "three of five")
-		s.unlock(quick.get(s))
-		s.unlock(behind.get(s))
-		s.unlock(h)
-		semNothingLeft(s, dir)
+		require.True(s, quick.Over())
+		require.True(s, behind.Over(), "three of five")
+		s.Unlock(quick.Get(s))
+		s.Unlock(behind.Get(s))
+		s.Unlock(h)
+		s.NothingLeft(dir)
 	})
 }
 
 // After a Resize to fewer, a release still wakes two at most of those who waited before.
 func TestAfterALowerSizeAReleaseWakesTwo(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir := s.dir("/locks/a")
-		m := s.client().Semaphore(dir, 20)
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir := s.Dir("/locks/a")
+		m := s.Client().Semaphore(dir, 20)
 		var holds []*zklock.Hold
 		for range 20 {
-			holds = append(holds, semTake(s, m, 1))
+			holds = append(holds, s.Take(locktest.Permits(m, 1)))
 		}
-		var waiters []*simCall
-		var clients []*simClient
+		var waiters []*locktest.Call
+		var clients []*locktest.Client
 		for range 10 {
-			clients = append(clients, s.client())
-			waiters = append(waiters, semAside(s, clients[len(clients)-1].Semaphore(dir, 20), 1))
+			clients = append(clients, s.Client())
+			waiters = append(waiters, s.Start(locktest.Permits(clients[len(clients)-1].Semaphore(dir, 20), 1)))
 		}
 		require.NoError(s, m.Resize(s.Context(), 10))
 		time.Sleep(time.Minute)
 		woken := func() (n int) {
 			for _, c := range clients {
-				n += s.notified(c.id())
+				n += s.Notified(c.SessionID())
 			}
 			return n
 		}
 		for i, h := range holds[:19] {
 			before := woken()
-			s.unlock(h)
+			s.Unlock(h)
 			synctest.Wait()
 			require.LessOrEqual(s, woken()-before, 4, "release %d", i) // two, and each wakes the next as it begins to hold
 		}
 		for _, w := range waiters {
-			s.unlock(w.get(s))
+			s.Unlock(w.Get(s))
 		}
-		s.unlock(holds[19])
-		semNothingLeft(s, dir)
+		s.Unlock(holds[19])
+		s.NothingLeft(dir)
 	})
 }
 
@@ -147,14 +149,14 @@ func TestASemaphoreWhoseDirectoryGoesDuringACallGoesOn(t *testing.T) {
 				continue // makes nothing
 			}
 			t.Run(op.String()+" of "+what, func(t *testing.T) {
-				simTest(t, func(s *sim) {
-					dir, c := s.dir("/locks/a"), s.client() // without a size: it is written
+				locktest.Simulate(t, func(s *locktest.Sim) {
+					dir, c := s.Dir("/locks/a"), s.Client() // without a size: it is written
 					if op != zktest.OpSetData {
-						s.unlock(semTake(s, s.client().Semaphore(dir, 3, zklock.WithContainer()), 1))
+						s.Unlock(s.Take(locktest.Permits(s.Client().Semaphore(dir, 3, zklock.WithContainer()), 1)))
 					}
-					in := s.srv.Inject(zktest.Hold().Op(op).Session(c.id()).Once())
+					in := s.Server.Inject(zktest.Hold().Op(op).Session(c.SessionID()).Once())
 					m := c.Semaphore(dir, 3, zklock.WithContainer())
-					call := simGo(s.Context(), func(ctx context.Context) (*zklock.Hold, error) {
+					call := locktest.Go(s.Context(), func(ctx context.Context) (*zklock.Hold, error) {
 						switch what {
 						case "acquire":
 							return m.Acquire(ctx, 2)
@@ -164,16 +166,16 @@ func TestASemaphoreWhoseDirectoryGoesDuringACallGoesOn(t *testing.T) {
 						return nil, m.Resize(ctx, 7)
 					})
 					<-in.Hit()
-					require.NoError(s, s.srv.Delete(dir))
+					require.NoError(s, s.Server.Delete(dir))
 					in.Release()
-					<-call.done
-					require.NoError(s, call.err)
-					if call.hold != nil {
-						s.owned(c, call.hold)
-						s.unlock(call.hold)
+					<-call.Done
+					require.NoError(s, call.Err)
+					if call.Hold != nil {
+						s.Owned(c, call.Hold)
+						s.Unlock(call.Hold)
 						return
 					}
-					s.unlock(semTake(s, s.client().Semaphore(dir, 7), 7))
+					s.Unlock(s.Take(locktest.Permits(s.Client().Semaphore(dir, 7), 7)))
 				})
 			})
 		}
@@ -184,69 +186,69 @@ func TestASemaphoreWhoseDirectoryGoesDuringACallGoesOn(t *testing.T) {
 func TestASizeThatWasResizedOutlivesTheContainer(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		t.Run(map[bool]string{true: "resized before use", false: "resized in use"}[first], func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				s.dir("/locks")
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				s.Dir("/locks")
 				const dir = "/locks/a"
-				m := s.client().Semaphore(dir, 2, zklock.WithContainer())
+				m := s.Client().Semaphore(dir, 2, zklock.WithContainer())
 				if !first {
-					s.unlock(semTake(s, m, 1))
+					s.Unlock(s.Take(locktest.Permits(m, 1)))
 				}
 				require.NoError(s, m.Resize(s.Context(), 5))
 				require.NoError(s, m.Resize(s.Context(), 4), "again")
-				s.unlock(semTake(s, m, 4))
+				s.Unlock(s.Take(locktest.Permits(m, 4)))
 				time.Sleep(time.Hour)
-				fresh := s.client()
+				fresh := s.Client()
 				_, err := fresh.Semaphore(dir, 2, zklock.WithContainer()).Acquire(s.Context(), 1)
 				require.ErrorIs(s, err, zklock.ErrConflict)
 				require.ErrorContains(s, err, "has 4 permits at the ensemble, not 2")
-				h := semTake(s, fresh.Semaphore(dir, 4, zklock.WithContainer()), 4)
+				h := s.Take(locktest.Permits(fresh.Semaphore(dir, 4, zklock.WithContainer()), 4))
 				line, err := fresh.Queue(s.Context(), dir)
 				require.NoError(s, err)
 				require.Len(s, line, 1)
-				s.unlock(h)
+				s.Unlock(h)
 			})
 		})
 	}
-	simTest(t, func(s *sim) { // one that was never resized
-		s.dir("/locks")
-		s.unlock(semTake(s, s.client().Semaphore("/locks/a", 2, zklock.WithContainer()), 1))
-		s.until(time.Hour, "the container goes", func() bool { _, ok := s.srv.Node("/locks/a"); return !ok })
-		s.unlock(semTake(s, s.client().Semaphore("/locks/a", 3, zklock.WithContainer()), 3))
+	locktest.Simulate(t, func(s *locktest.Sim) { // one that was never resized
+		s.Dir("/locks")
+		s.Unlock(s.Take(locktest.Permits(s.Client().Semaphore("/locks/a", 2, zklock.WithContainer()), 1)))
+		s.Until(time.Hour, "the container goes", func() bool { _, ok := s.Server.Node("/locks/a"); return !ok })
+		s.Unlock(s.Take(locktest.Permits(s.Client().Semaphore("/locks/a", 3, zklock.WithContainer()), 3)))
 	})
 }
 
 // A size that was read from a server that lags behind is no reason to refuse a call.
 func TestASizeThatAServerHasNotHeardOfYetRefusesNobody(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, a, b := s.dir("/locks/a"), s.client(), s.client()
-		s.unlock(semTake(s, a.Semaphore(dir, 2), 2))
-		f := s.follower()
-		b.at(f)
-		s.srv.Leader().DropConnections()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
+		s.Unlock(s.Take(locktest.Permits(a.Semaphore(dir, 2), 2)))
+		f := s.Follower()
+		b.LeadTo(f)
+		s.Server.Leader().DropConnections()
 		old, open := b.Semaphore(dir, 2), b.Semaphore(dir, 5)
-		s.unlock(semTake(s, old, 2))
-		s.until(10*time.Second, "both are connected", func() bool {
-			info, ok := s.srv.Session(b.id())
+		s.Unlock(s.Take(locktest.Permits(old, 2)))
+		s.Until(10*time.Second, "both are connected", func() bool {
+			info, ok := s.Server.Session(b.SessionID())
 			return ok && info.Member == f && info.Connected && a.SessionStatus().Server != ""
 		})
 		f.Lag(1)
 		require.NoError(s, a.Semaphore(dir, 2).Resize(s.Context(), 5))
-		s.unlock(semTake(s, open, 1))
+		s.Unlock(s.Take(locktest.Permits(open, 1)))
 		f.Lag(0)
 		require.NoError(s, a.Semaphore(dir, 2).Resize(s.Context(), 6))
 		f.Lag(1)
 		require.NoError(s, a.Semaphore(dir, 2).Resize(s.Context(), 9))
-		s.unlock(semTake(s, old, 9))
+		s.Unlock(s.Take(locktest.Permits(old, 9)))
 	})
 }
 
 // Scenario 65: a call whose context comes from holds of the same semaphore, and that can't be served beside them, would
 // wait for itself. One that can be, or that does not wait, is no deadlock.
 func TestScenario65_ASemaphoreDoesNotWaitForItsOwnCaller(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, c, other := s.dir("/locks/a"), s.client(), s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, c, other := s.Dir("/locks/a"), s.Client(), s.Client()
 		m := c.Semaphore(dir, 3)
-		one := semTake(s, m, 1)
+		one := s.Take(locktest.Permits(m, 1))
 		under := func(h *zklock.Hold, m *zklock.Semaphore, n int) (*zklock.Hold, error) {
 			return m.Acquire(h.Context(), n)
 		}
@@ -262,31 +264,31 @@ func TestScenario65_ASemaphoreDoesNotWaitForItsOwnCaller(t *testing.T) {
 		require.ErrorIs(s, err, zklock.ErrDeadlock)
 		_, err = m.TryAcquire(two.Context(), 2)
 		require.ErrorIs(s, err, zklock.ErrBusy, "it does not wait")
-		elsewhere, err := under(two, c.Semaphore(s.dir("/locks/b"), 1), 1)
+		elsewhere, err := under(two, c.Semaphore(s.Dir("/locks/b"), 1), 1)
 		require.NoError(s, err, "another semaphore")
-		s.unlock(elsewhere)
+		s.Unlock(elsewhere)
 
-		s.unlock(two)
+		s.Unlock(two)
 		three, err := under(two, m, 2) // its context has ended, and so the call has no time: but not for a deadlock
 		require.ErrorIs(s, err, context.Canceled)
 		require.NotErrorIs(s, err, zklock.ErrDeadlock)
 		require.Nil(s, three)
 
-		busy := semTake(s, other.Semaphore(dir, 3), 2)
-		wait := simGo(one.Context(), semAcquire(m, 2))
-		require.False(s, wait.over(), "for somebody else, who will release")
-		s.unlock(busy)
-		s.unlock(wait.get(s))
+		busy := s.Take(locktest.Permits(other.Semaphore(dir, 3), 2))
+		wait := locktest.Go(one.Context(), locktest.Permits(m, 2))
+		require.False(s, wait.Over(), "for somebody else, who will release")
+		s.Unlock(busy)
+		s.Unlock(wait.Get(s))
 
 		require.NoError(s, m.Resize(s.Context(), 4))
 		big, err := under(one, m, 3)
 		require.NoError(s, err, "the size counts that is at the ensemble")
-		s.unlock(big)
-		s.unlock(one)
+		s.Unlock(big)
+		s.Unlock(one)
 		require.NoError(s, c.Semaphore("/locks/c", 1).Do(s.Context(), 1, func(ctx context.Context) error {
 			require.ErrorIs(s, c.Semaphore("/locks/c", 1).Do(ctx, 1, func(context.Context) error { return nil }), zklock.ErrDeadlock)
 			return nil
 		}))
-		semNothingLeft(s, dir)
+		s.NothingLeft(dir)
 	})
 }

@@ -10,36 +10,38 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/zklock"
 )
 
-// semWorld is a semaphore that many use in every way at once, and what has to be true of it after every step.
-type semWorld struct {
-	s     *sim
+// semaphoreWorld is a semaphore that many use in every way at once, and what has to be true of it after every step.
+type semaphoreWorld struct {
+	s     *locktest.Sim
 	dir   string
 	size  int
 	rnd   *rand.Rand
-	cs    []*simClient
-	calls []semCall
+	cs    []*locktest.Client
+	calls []permitsCall
 	log   []string
 }
 
-// semCall is a request under way, or the hold that came of it.
-type semCall struct {
-	*simCall
+// permitsCall is a request under way, or the hold that came of it.
+type permitsCall struct {
+	*locktest.Call
 	leave  context.CancelFunc
 	client int
 }
 
-func (w *semWorld) note(format string, args ...any) {
+func (w *semaphoreWorld) note(format string, args ...any) {
 	w.log = append(w.log, fmt.Sprintf(format, args...))
 }
 
 // step does something at random.
-func (w *semWorld) step() {
+func (w *semaphoreWorld) step() {
 	i := w.rnd.IntN(len(w.cs))
 	switch pick := w.rnd.IntN(100); {
 	case pick < 45:
@@ -47,16 +49,16 @@ func (w *semWorld) step() {
 		ctx, leave := context.WithCancel(w.s.Context())
 		m := w.cs[i].Semaphore(w.dir, w.size)
 		w.note("client %d asks for %d", i, n)
-		w.calls = append(w.calls, semCall{simGo(ctx, semAcquire(m, n)), leave, i})
+		w.calls = append(w.calls, permitsCall{locktest.Go(ctx, locktest.Permits(m, n)), leave, i})
 	case pick < 80 && len(w.calls) > 0:
 		j := w.rnd.IntN(len(w.calls))
 		call := w.calls[j]
 		w.calls = slices.Delete(w.calls, j, j+1)
-		w.note("call %d of client %d ends, it held: %v", j, call.client, call.over())
+		w.note("call %d of client %d ends, it held: %v", j, call.client, call.Over())
 		call.leave()
-		<-call.done
-		if call.err == nil {
-			_ = call.hold.Unlock(w.s.Context()) // it may have been lost
+		<-call.Done
+		if call.Err == nil {
+			_ = call.Hold.Unlock(w.s.Context()) // it may have been lost
 		}
 	case pick < 88:
 		w.size = 1 + w.rnd.IntN(6)
@@ -64,17 +66,17 @@ func (w *semWorld) step() {
 		require.NoError(w.s, w.cs[i].Semaphore(w.dir, w.size).Resize(w.s.Context(), w.size))
 	case pick < 92:
 		w.note("connections break")
-		w.s.srv.DropConnections()
+		w.s.Server.DropConnections()
 		time.Sleep(5 * time.Second)
 	case pick < 95:
 		w.note("client %d expires", i)
-		require.NoError(w.s, w.s.srv.Expire(w.cs[i].id()))
+		require.NoError(w.s, w.s.Server.Expire(w.cs[i].SessionID()))
 		time.Sleep(5 * time.Second)
 	case pick < 97:
-		if names := contenders(w.s.srv.Children(w.dir)); len(names) > 0 {
+		if names := locktest.Contenders(w.s.Server.Children(w.dir)); len(names) > 0 {
 			name := names[w.rnd.IntN(len(names))]
 			w.note("%s is deleted", name)
-			require.NoError(w.s, w.s.srv.Delete(w.dir+"/"+name))
+			require.NoError(w.s, w.s.Server.Delete(w.dir+"/"+name))
 			time.Sleep(time.Second) // one that has held for less than 300 ms does not hear of it at once
 		}
 	default:
@@ -84,18 +86,18 @@ func (w *semWorld) step() {
 }
 
 // check demands that nobody waits for whom there is room, and that nobody is forgotten.
-func (w *semWorld) check(seed uint64) {
+func (w *semaphoreWorld) check(seed uint64) {
 	synctest.Wait()
-	line := contenders(w.s.srv.Children(w.dir))
+	line := locktest.Contenders(w.s.Server.Children(w.dir))
 	held := map[string]bool{}
-	w.calls = slices.DeleteFunc(w.calls, func(c semCall) bool {
-		if !c.over() {
+	w.calls = slices.DeleteFunc(w.calls, func(c permitsCall) bool {
+		if !c.Over() {
 			return false
 		}
-		if c.err != nil || c.hold.Err() != nil {
+		if c.Err != nil || c.Hold.Err() != nil {
 			return true // its size had been lowered under it, or it was lost
 		}
-		held[path.Base(c.hold.Node())] = true
+		held[path.Base(c.Hold.Node())] = true
 		return false
 	})
 	for name := range held {
@@ -117,15 +119,15 @@ func (w *semWorld) check(seed uint64) {
 // nobody else: no wake-up is ever missing.
 func TestASemaphoreUsedInEveryWayForgetsNobody(t *testing.T) {
 	rounds := 40
-	if siteLong() {
+	if locktest.Long() {
 		rounds = 300
 	}
 	for range rounds {
 		seed := rand.Uint64()
-		simTest(t, func(s *sim) {
-			w := &semWorld{s: s, dir: s.dir("/locks/a"), size: 3, rnd: rand.New(rand.NewPCG(seed, 6))}
+		locktest.Simulate(t, func(s *locktest.Sim) {
+			w := &semaphoreWorld{s: s, dir: s.Dir("/locks/a"), size: 3, rnd: rand.New(rand.NewPCG(seed, 6))}
 			for range 4 {
-				w.cs = append(w.cs, s.client(zklock.WithSessionTimeout(20*time.Second)))
+				w.cs = append(w.cs, s.Client(zklock.WithSessionTimeout(20*time.Second)))
 			}
 			for range 60 {
 				w.step()
@@ -133,12 +135,12 @@ func TestASemaphoreUsedInEveryWayForgetsNobody(t *testing.T) {
 			}
 			for _, call := range w.calls {
 				call.leave()
-				<-call.done
-				if call.err == nil {
-					_ = call.hold.Unlock(s.Context())
+				<-call.Done
+				if call.Err == nil {
+					_ = call.Hold.Unlock(s.Context())
 				}
 			}
-			semNothingLeft(s, w.dir)
+			s.NothingLeft(w.dir)
 		})
 		if t.Failed() {
 			return

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
@@ -17,25 +19,25 @@ import (
 
 // Fewer permits let those who hold finish; nobody comes in before there is room.
 func TestALowerSizeLetsHoldersFinish(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, a := s.dir("/locks/a"), s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, a := s.Dir("/locks/a"), s.Client()
 		m := a.Semaphore(dir, 3)
-		holds := []*zklock.Hold{semTake(s, m, 1), semTake(s, m, 1), semTake(s, m, 1)}
+		holds := []*zklock.Hold{s.Take(locktest.Permits(m, 1)), s.Take(locktest.Permits(m, 1)), s.Take(locktest.Permits(m, 1))}
 		require.NoError(s, m.Resize(s.Context(), 1))
 		time.Sleep(time.Hour)
 		for _, h := range holds {
-			s.owned(a, h)
+			s.Owned(a, h)
 			require.NoError(s, h.Check(s.Context()))
 		}
 		_, err := m.TryAcquire(s.Context(), 1)
 		require.ErrorIs(s, err, zklock.ErrBusy)
-		s.unlock(holds[2])
-		s.unlock(holds[1])
+		s.Unlock(holds[2])
+		s.Unlock(holds[1])
 		_, err = m.TryAcquire(s.Context(), 1)
 		require.ErrorIs(s, err, zklock.ErrBusy)
-		s.unlock(holds[0])
-		s.unlock(semTake(s, m, 1))
-		semNothingLeft(s, dir)
+		s.Unlock(holds[0])
+		s.Unlock(s.Take(locktest.Permits(m, 1)))
+		s.NothingLeft(dir)
 	})
 }
 
@@ -46,29 +48,29 @@ func TestAfterALowerSizeAnyReleaseThatMakesRoomLetsTheHeadIn(t *testing.T) {
 		for leaver := range 2 {
 			name := map[bool]string{true: "waited before", false: "came after"}[before] + ", " + []string{"first", "second"}[leaver] + " holder goes"
 			t.Run(name, func(t *testing.T) {
-				simTest(t, func(s *sim) {
-					dir := s.dir("/locks/a")
-					m := s.client().Semaphore(dir, 4)
-					holds := []*zklock.Hold{semTake(s, s.client().Semaphore(dir, 4), 2), semTake(s, s.client().Semaphore(dir, 4), 2)}
-					var head *simCall
+				locktest.Simulate(t, func(s *locktest.Sim) {
+					dir := s.Dir("/locks/a")
+					m := s.Client().Semaphore(dir, 4)
+					holds := []*zklock.Hold{s.Take(locktest.Permits(s.Client().Semaphore(dir, 4), 2)), s.Take(locktest.Permits(s.Client().Semaphore(dir, 4), 2))}
+					var head *locktest.Call
 					if before {
-						head = semAside(s, s.client().Semaphore(dir, 4), 1)
+						head = s.Start(locktest.Permits(s.Client().Semaphore(dir, 4), 1))
 					}
 					require.NoError(s, m.Resize(s.Context(), 3))
 					if !before {
-						head = semAside(s, s.client().Semaphore(dir, 3), 1)
+						head = s.Start(locktest.Permits(s.Client().Semaphore(dir, 3), 1))
 					}
-					next := semAside(s, s.client().Semaphore(dir, 3), 3)
+					next := s.Start(locktest.Permits(s.Client().Semaphore(dir, 3), 3))
 					time.Sleep(time.Minute)
-					require.False(s, head.over())
-					s.unlock(holds[leaver])
-					require.True(s, head.over(), "two of three are held: there is room for one")
-					require.False(s, next.over())
-					s.unlock(holds[1-leaver])
-					require.False(s, next.over())
-					s.unlock(head.get(s))
-					s.unlock(next.get(s))
-					semNothingLeft(s, dir)
+					require.False(s, head.Over())
+					s.Unlock(holds[leaver])
+					require.True(s, head.Over(), "two of three are held: there is room for one")
+					require.False(s, next.Over())
+					s.Unlock(holds[1-leaver])
+					require.False(s, next.Over())
+					s.Unlock(head.Get(s))
+					s.Unlock(next.Get(s))
+					s.NothingLeft(dir)
 				})
 			})
 		}
@@ -79,26 +81,26 @@ func TestAfterALowerSizeAnyReleaseThatMakesRoomLetsTheHeadIn(t *testing.T) {
 func TestALowerSizeThatIsRaisedAgainWakesTheHead(t *testing.T) {
 	for _, before := range []bool{true, false} {
 		t.Run(map[bool]string{true: "waited before", false: "came after"}[before], func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dir := s.dir("/locks/a")
-				m := s.client().Semaphore(dir, 4)
-				one, two := semTake(s, s.client().Semaphore(dir, 4), 2), semTake(s, s.client().Semaphore(dir, 4), 2)
-				var head *simCall
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir := s.Dir("/locks/a")
+				m := s.Client().Semaphore(dir, 4)
+				one, two := s.Take(locktest.Permits(s.Client().Semaphore(dir, 4), 2)), s.Take(locktest.Permits(s.Client().Semaphore(dir, 4), 2))
+				var head *locktest.Call
 				if before {
-					head = semAside(s, s.client().Semaphore(dir, 4), 1)
+					head = s.Start(locktest.Permits(s.Client().Semaphore(dir, 4), 1))
 				}
 				require.NoError(s, m.Resize(s.Context(), 2))
 				if !before {
-					head = semAside(s, s.client().Semaphore(dir, 2), 1)
+					head = s.Start(locktest.Permits(s.Client().Semaphore(dir, 2), 1))
 				}
 				time.Sleep(time.Minute)
-				require.False(s, head.over())
+				require.False(s, head.Over())
 				require.NoError(s, m.Resize(s.Context(), 5))
-				require.True(s, head.over())
-				s.unlock(head.get(s))
-				s.unlock(one)
-				s.unlock(two)
-				semNothingLeft(s, dir)
+				require.True(s, head.Over())
+				s.Unlock(head.Get(s))
+				s.Unlock(one)
+				s.Unlock(two)
+				s.NothingLeft(dir)
 			})
 		})
 	}
@@ -107,21 +109,21 @@ func TestALowerSizeThatIsRaisedAgainWakesTheHead(t *testing.T) {
 // A request that waits for more than there are after a Resize waits on, and comes in when the size is raised again;
 // it lets nobody past meanwhile.
 func TestARequestThatBecameLargerThanTheSizeWaitsForARaise(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir := s.dir("/locks/a")
-		m := s.client().Semaphore(dir, 4)
-		h := semTake(s, m, 1)
-		large, small := semAside(s, s.client().Semaphore(dir, 4), 4), semAside(s, s.client().Semaphore(dir, 4), 1)
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir := s.Dir("/locks/a")
+		m := s.Client().Semaphore(dir, 4)
+		h := s.Take(locktest.Permits(m, 1))
+		large, small := s.Start(locktest.Permits(s.Client().Semaphore(dir, 4), 4)), s.Start(locktest.Permits(s.Client().Semaphore(dir, 4), 1))
 		require.NoError(s, m.Resize(s.Context(), 2))
-		s.unlock(h)
+		s.Unlock(h)
 		time.Sleep(time.Hour)
-		require.False(s, large.over())
-		require.False(s, small.over())
+		require.False(s, large.Over())
+		require.False(s, small.Over())
 		require.NoError(s, m.Resize(s.Context(), 4))
-		require.True(s, large.over())
-		s.unlock(large.get(s))
-		s.unlock(small.get(s))
-		semNothingLeft(s, dir)
+		require.True(s, large.Over())
+		s.Unlock(large.Get(s))
+		s.Unlock(small.Get(s))
+		s.NothingLeft(dir)
 	})
 }
 
@@ -129,13 +131,13 @@ func TestARequestThatBecameLargerThanTheSizeWaitsForARaise(t *testing.T) {
 func TestASizeThatIsLoweredBeforeACallTakesItsPlaceCounts(t *testing.T) {
 	for _, try := range []bool{false, true} {
 		t.Run(map[bool]string{false: "acquire", true: "try acquire"}[try], func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dir, a, b := s.dir("/locks/a"), s.client(), s.client()
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
 				m := a.Semaphore(dir, 2)
-				h := semTake(s, m, 1)
-				in := s.srv.Inject(zktest.Hold().Op(zktest.OpCreate).Session(b.id()).Once())
+				h := s.Take(locktest.Permits(m, 1))
+				in := s.Server.Inject(zktest.Hold().Op(zktest.OpCreate).Session(b.SessionID()).Once())
 				other := b.Semaphore(dir, 2)
-				call := simGo(s.Context(), func(ctx context.Context) (*zklock.Hold, error) {
+				call := locktest.Go(s.Context(), func(ctx context.Context) (*zklock.Hold, error) {
 					if try {
 						return other.TryAcquire(ctx, 1)
 					}
@@ -146,16 +148,16 @@ func TestASizeThatIsLoweredBeforeACallTakesItsPlaceCounts(t *testing.T) {
 				time.Sleep(time.Second) // as long as it takes: the session lives
 				in.Release()
 				if try {
-					require.True(s, call.over())
-					require.ErrorIs(s, call.err, zklock.ErrBusy)
+					require.True(s, call.Over())
+					require.ErrorIs(s, call.Err, zklock.ErrBusy)
 				} else {
-					require.False(s, call.over(), "two permits of one are out")
+					require.False(s, call.Over(), "two permits of one are out")
 				}
-				s.unlock(h)
+				s.Unlock(h)
 				if !try {
-					s.unlock(call.get(s))
+					s.Unlock(call.Get(s))
 				}
-				semNothingLeft(s, dir)
+				s.NothingLeft(dir)
 			})
 		})
 	}
@@ -164,20 +166,20 @@ func TestASizeThatIsLoweredBeforeACallTakesItsPlaceCounts(t *testing.T) {
 // Resize makes the semaphore when it is not there, costs no write when there is nothing to change, and several at once
 // end with one of the sizes asked for.
 func TestResizeOfASemaphoreThatIsNotThereAndOfManyAtOnce(t *testing.T) {
-	simTest(t, func(s *sim) {
-		c := s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
 		m := c.Semaphore("/locks/new", 2)
 		require.NoError(s, m.Resize(s.Context(), 7))
-		s.unlock(semTake(s, c.Semaphore("/locks/new", 7), 7))
-		s.unlock(semTake(s, m, 7))
-		before := s.srv.Requests()[zktest.OpSetData]
+		s.Unlock(s.Take(locktest.Permits(c.Semaphore("/locks/new", 7), 7)))
+		s.Unlock(s.Take(locktest.Permits(m, 7)))
+		before := s.Server.Requests()[zktest.OpSetData]
 		require.NoError(s, m.Resize(s.Context(), 7))
-		require.Equal(s, before, s.srv.Requests()[zktest.OpSetData])
+		require.Equal(s, before, s.Server.Requests()[zktest.OpSetData])
 
 		var all sync.WaitGroup
 		for i := range 10 {
 			all.Go(func() {
-				if err := s.client().Semaphore("/locks/new", 7).Resize(s.Context(), 20+i); err != nil {
+				if err := s.Client().Semaphore("/locks/new", 7).Resize(s.Context(), 20+i); err != nil {
 					s.Error(err)
 				}
 			})
@@ -193,16 +195,16 @@ func TestResizeOfASemaphoreThatIsNotThereAndOfManyAtOnce(t *testing.T) {
 func TestAResizeThatLosesItsConnectionIsCarriedOut(t *testing.T) {
 	for name, f := range map[string]zktest.Fault{"the request": zktest.CloseBefore(), "the reply": zktest.CloseAfter()} {
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dir, a := s.dir("/locks/a"), s.client()
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir, a := s.Dir("/locks/a"), s.Client()
 				m := a.Semaphore(dir, 2)
-				h := semTake(s, m, 2)
-				waiter := semAside(s, s.client().Semaphore(dir, 2), 1)
-				s.srv.Inject(f.Op(zktest.OpSetData).Path(dir).Session(a.id()).Once())
+				h := s.Take(locktest.Permits(m, 2))
+				waiter := s.Start(locktest.Permits(s.Client().Semaphore(dir, 2), 1))
+				s.Server.Inject(f.Op(zktest.OpSetData).Path(dir).Session(a.SessionID()).Once())
 				require.NoError(s, m.Resize(s.Context(), 3))
-				s.unlock(waiter.get(s))
-				s.unlock(h)
-				semNothingLeft(s, dir)
+				s.Unlock(waiter.Get(s))
+				s.Unlock(h)
+				s.NothingLeft(dir)
 			})
 		})
 	}
@@ -211,12 +213,12 @@ func TestAResizeThatLosesItsConnectionIsCarriedOut(t *testing.T) {
 // Data at the path that somebody else keeps there are not overwritten, whatever is called, and the refusal names them
 // (scenario 67).
 func TestASemaphoreDoesNotOverwriteSomebodyElsesData(t *testing.T) {
-	simTest(t, func(s *sim) {
-		s.dir("/locks")
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		s.Dir("/locks")
 		for i, data := range []string{"hello", `{"size":"3"}`, `{"size":-3}`, `{"size":3,"owner":"me"}`, `[3]`, "3", "null", "\xff\xfe", `{"size":1e99}`, "\u202egnp"} {
 			dir := "/locks/" + string(rune('a'+i))
-			require.NoError(s, s.srv.Create(dir, []byte(data)))
-			m := s.client().Semaphore(dir, 3)
+			require.NoError(s, s.Server.Create(dir, []byte(data)))
+			m := s.Client().Semaphore(dir, 3)
 			for _, err := range []error{
 				func() error { _, err := m.Acquire(s.Context(), 1); return err }(),
 				func() error { _, err := m.TryAcquire(s.Context(), 1); return err }(),
@@ -226,15 +228,15 @@ func TestASemaphoreDoesNotOverwriteSomebodyElsesData(t *testing.T) {
 				require.ErrorContains(s, err, dir+" has data that no lock has written")
 				require.NotContains(s, err.Error(), "\u202e")
 			}
-			n, _ := s.srv.Node(dir)
+			n, _ := s.Server.Node(dir)
 			require.Equal(s, data, string(n.Data))
-			require.Empty(s, s.srv.Children(dir))
+			require.Empty(s, s.Server.Children(dir))
 		}
 		for i, data := range []string{"", `{"size":0}`, "{}", ` { "size": 3 } `} { // nobody's, or a size
 			dir := "/locks/" + string(rune('A'+i))
-			require.NoError(s, s.srv.Create(dir, []byte(data)))
-			s.unlock(semTake(s, s.client().Semaphore(dir, 3), 3))
-			_, err := s.client().Semaphore(dir, 4).TryAcquire(s.Context(), 1)
+			require.NoError(s, s.Server.Create(dir, []byte(data)))
+			s.Unlock(s.Take(locktest.Permits(s.Client().Semaphore(dir, 3), 3)))
+			_, err := s.Client().Semaphore(dir, 4).TryAcquire(s.Context(), 1)
 			require.ErrorIs(s, err, zklock.ErrConflict, "data %q", data)
 		}
 	})
@@ -242,51 +244,51 @@ func TestASemaphoreDoesNotOverwriteSomebodyElsesData(t *testing.T) {
 
 // A semaphore's size and a lock delay share the path's data, and neither costs the other its own (scenario 67).
 func TestASemaphoreWithALockDelayKeepsBothInThePathsData(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, a, b := s.dir("/locks/a"), s.client(), s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
 		delay := zklock.WithLockDelay(30 * time.Second)
 		m := a.Semaphore(dir, 3, delay)
-		one, two := semTake(s, m, 1), semTake(s, b.Semaphore(dir, 3, delay), 1)
+		one, two := s.Take(locktest.Permits(m, 1)), s.Take(locktest.Permits(b.Semaphore(dir, 3, delay), 1))
 		require.NoError(s, m.Resize(s.Context(), 2))
 		_, err := b.Semaphore(dir, 3, delay).TryAcquire(s.Context(), 1)
 		require.ErrorIs(s, err, zklock.ErrConflict)
-		require.NoError(s, s.srv.Delete(two.Node()))
+		require.NoError(s, s.Server.Delete(two.Node()))
 		time.Sleep(time.Second)
 		require.ErrorIs(s, two.Unlock(s.Context()), zklock.ErrNodeDeleted)
 		began := time.Now()
-		next := semTake(s, m, 1)
+		next := s.Take(locktest.Permits(m, 1))
 		require.Equal(s, 30*time.Second, time.Since(began), "after a loss")
-		s.unlock(one)
-		s.unlock(next)
-		n, _ := s.srv.Node(dir)
+		s.Unlock(one)
+		s.Unlock(next)
+		n, _ := s.Server.Node(dir)
 		require.JSONEq(s, `{"size":2,"was":3}`, string(n.Data))
-		semNothingLeft(s, dir)
+		s.NothingLeft(dir)
 	})
 }
 
 // Many clients begin at once on a path that is not there: one size wins, and all who name it get permits.
 func TestManyClientsThatBeginAtOnceAgreeOnTheSize(t *testing.T) {
-	simTest(t, func(s *sim) {
-		var calls []*simCall
-		var cs []*simClient
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		var calls []*locktest.Call
+		var cs []*locktest.Client
 		for range 8 {
-			cs = append(cs, s.client())
+			cs = append(cs, s.Client())
 		}
 		for i, c := range cs {
-			calls = append(calls, simGo(s.Context(), semAcquire(c.Semaphore("/locks/new", 8+i%2), 1)))
+			calls = append(calls, locktest.Go(s.Context(), locktest.Permits(c.Semaphore("/locks/new", 8+i%2), 1)))
 		}
 		synctest.Wait()
 		held := 0
 		for _, call := range calls {
-			<-call.done
-			if call.err != nil {
-				require.ErrorIs(s, call.err, zklock.ErrConflict)
+			<-call.Done
+			if call.Err != nil {
+				require.ErrorIs(s, call.Err, zklock.ErrConflict)
 				continue
 			}
 			held++
-			s.unlock(call.hold)
+			s.Unlock(call.Hold)
 		}
 		require.Equal(s, 4, held)
-		semNothingLeft(s, "/locks/new")
+		s.NothingLeft("/locks/new")
 	})
 }

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -20,44 +22,44 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// poolLeast is the smallest room that a session can be given for ephemerals: for some 190 locks.
-const poolLeast = 16 << 10
+// leastRoom is the smallest room that a session can be given for ephemerals: for some 190 locks.
+const leastRoom = 16 << 10
 
-// poolDefault is the default room.
-const poolDefault = 512 << 10
+// defaultRoom is the default room.
+const defaultRoom = 512 << 10
 
-// poolDial opens a client whose sessions have the smallest room.
-func poolDial(t testing.TB, srv *zktest.Server, opts ...zklock.Option) *zklock.Client {
-	return apiDial(t, srv, append([]zklock.Option{zklock.WithEphemeralBytes(poolLeast)}, opts...)...)
+// dialCramped opens a client whose sessions have the smallest room.
+func dialCramped(t testing.TB, srv *zktest.Server, opts ...zklock.Option) *zklock.Client {
+	return locktest.Dial(t, srv, append([]zklock.Option{zklock.WithEphemeralBytes(leastRoom)}, opts...)...)
 }
 
-// poolFill takes nearly all the room in the client's first session with an ephemeral of the program's own, which it
+// fillFirst takes nearly all the room in the client's first session with an ephemeral of the program's own, which it
 // returns.
-func poolFill(t testing.TB, c *zklock.Client) (full []string) {
+func fillFirst(t testing.TB, c *zklock.Client) (full []string) {
 	t.Helper()
-	ctx := apiWithin(t, apiSoon)
+	ctx := locktest.Soon(t)
 	s, err := c.Session(ctx)
 	require.NoError(t, err)
-	for i := 0; poolLeast-s.EphemeralBytes() > 100; i++ {
+	for i := 0; leastRoom-s.EphemeralBytes() > 100; i++ {
 		path := fmt.Sprintf("/full-%d-", i)
-		path += strings.Repeat("f", min(4000, poolLeast-s.EphemeralBytes()-4-len(path)))
-		_, err := s.Create(ctx, path, nil, session.Ephemeral, siteWorld)
+		path += strings.Repeat("f", min(4000, leastRoom-s.EphemeralBytes()-4-len(path)))
+		_, err := s.Create(ctx, path, nil, session.Ephemeral, session.WorldACL())
 		require.NoError(t, err)
 		full = append(full, path)
 	}
 	return full
 }
 
-// poolOwner returns the session that has the hold's znode.
-func poolOwner(t testing.TB, srv *zktest.Server, h *zklock.Hold) int64 {
+// ownerOf returns the session that has the hold's znode.
+func ownerOf(t testing.TB, srv *zktest.Server, h *zklock.Hold) int64 {
 	t.Helper()
 	n, ok := srv.Node(h.Node())
 	require.True(t, ok)
 	return n.Stat.EphemeralOwner
 }
 
-// poolWithin checks that no session has more ephemerals than it may.
-func poolWithin(t testing.TB, srv *zktest.Server, limit int) (ephemerals int) {
+// ephemeralsWithin checks that no session has more ephemerals than it may.
+func ephemeralsWithin(t testing.TB, srv *zktest.Server, limit int) (ephemerals int) {
 	t.Helper()
 	for _, ss := range srv.Sessions() {
 		list := 0
@@ -70,8 +72,8 @@ func poolWithin(t testing.TB, srv *zktest.Server, limit int) (ephemerals int) {
 	return ephemerals
 }
 
-// poolLockMany takes n locks, each on a path of its own, by a number of goroutines.
-func poolLockMany(t testing.TB, c *zklock.Client, n int) []*zklock.Hold {
+// lockMany takes n locks, each on a path of its own, by a number of goroutines.
+func lockMany(t testing.TB, c *zklock.Client, n int) []*zklock.Hold {
 	t.Helper()
 	holds := make([]*zklock.Hold, n)
 	var all sync.WaitGroup
@@ -91,7 +93,7 @@ func poolLockMany(t testing.TB, c *zklock.Client, n int) []*zklock.Hold {
 	return holds
 }
 
-func poolUnlockAll(t testing.TB, holds []*zklock.Hold) {
+func unlockAll(t testing.TB, holds []*zklock.Hold) {
 	t.Helper()
 	var all sync.WaitGroup
 	for part := range slices.Chunk(holds, max(1, len(holds)/64)) {
@@ -106,39 +108,39 @@ func poolUnlockAll(t testing.TB, holds []*zklock.Hold) {
 
 func TestManyLocksOfOneClientAreSpreadOverSessionsThatMayEnd(t *testing.T) {
 	n := 13_000 // in three sessions
-	if siteLong() {
+	if locktest.Long() {
 		n = 40_000
 	}
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := apiDial(t, srv)
-		holds := poolLockMany(t, c, n)
-		require.Equal(t, n, poolWithin(t, srv, poolDefault))
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
+		holds := lockMany(t, c, n)
+		require.Equal(t, n, ephemeralsWithin(t, srv, defaultRoom))
 		st := c.Status()
 		require.Len(t, st.Holds, n)
 		require.Len(t, st.Sessions, len(srv.Sessions()))
-		require.Len(t, st.Sessions, 1+n*(len(holds[n-1].Node())+4)/poolDefault)
-		poolUnlockAll(t, holds[:n/2])
+		require.Len(t, st.Sessions, 1+n*(len(holds[n-1].Node())+4)/defaultRoom)
+		unlockAll(t, holds[:n/2])
 		require.NoError(t, c.Close())
 		require.NoError(t, srv.Failure())
 		require.Empty(t, srv.Sessions())
-		require.ErrorIs(t, apiEnd(holds[n-1]), zklock.ErrClosed)
+		require.ErrorIs(t, locktest.End(holds[n-1]), zklock.ErrClosed)
 	})
 }
 
 func TestNothingGrowsWithFurtherSessionsThatWereClosed(t *testing.T) {
 	rounds, locks := 6, 1000
-	if siteLong() {
+	if locktest.Long() {
 		rounds, locks = 200, 1000
 	}
-	simAlone(t, func(s *sim) {
-		t, srv := s.T, s.srv
-		c := poolDial(t, srv)
+	locktest.SimulateAlone(t, func(s *locktest.Sim) {
+		t, srv := s.T, s.Server
+		c := dialCramped(t, srv)
 		var heap, goroutines int
 		for round := range rounds {
-			holds := poolLockMany(t, c, locks)
+			holds := lockMany(t, c, locks)
 			require.Greater(t, len(c.Status().Sessions), 2)
-			poolWithin(t, srv, poolLeast)
-			poolUnlockAll(t, holds)
+			ephemeralsWithin(t, srv, leastRoom)
+			unlockAll(t, holds)
 			time.Sleep(2 * time.Minute)
 			synctest.Wait()
 			require.Len(t, srv.Sessions(), 1)
@@ -164,15 +166,15 @@ func TestNothingGrowsWithFurtherSessionsThatWereClosed(t *testing.T) {
 }
 
 func TestEveryKindOfLockWorksInAFurtherSession(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := poolDial(t, srv)
-		poolFill(t, c)
-		ctx := apiWithin(t, apiSoon)
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := dialCramped(t, srv)
+		fillFirst(t, c)
+		ctx := locktest.Soon(t)
 		first := c.Status().Session.ID
 		further := func(h *zklock.Hold, err error) *zklock.Hold {
 			t.Helper()
 			require.NoError(t, err)
-			require.NotEqual(t, first, poolOwner(t, srv, h))
+			require.NotEqual(t, first, ownerOf(t, srv, h))
 			require.NoError(t, h.Check(ctx))
 			return h
 		}
@@ -181,23 +183,23 @@ func TestEveryKindOfLockWorksInAFurtherSession(t *testing.T) {
 		h := further(m.Lock(ctx))
 		inner, err := m.Lock(h.Context())
 		require.NoError(t, err)
-		apiUnlock(t, inner)
+		locktest.Unlock(t, inner)
 		_, err = c.Mutex("/m").Lock(h.Context())
 		require.ErrorIs(t, err, zklock.ErrDeadlock)
 		_, err = c.Mutex("/m").TryLock(ctx)
 		require.ErrorIs(t, err, zklock.ErrBusy)
-		apiUnlock(t, h)
+		locktest.Unlock(t, h)
 
 		rw := c.RWMutex("/rw")
 		r, err := rw.Downgrade(ctx, further(rw.Lock(ctx)))
-		apiUnlock(t, further(r, err))
-		apiUnlock(t, further(c.Semaphore("/s", 3).Acquire(ctx, 2)))
+		locktest.Unlock(t, further(r, err))
+		locktest.Unlock(t, further(c.Semaphore("/s", 3).Acquire(ctx, 2)))
 		h = further(c.MultiLock([]string{"/m1", "/m2", "/m3"}).Lock(ctx))
 		for _, node := range h.Nodes() {
 			n, _ := srv.Node(node)
-			require.Equal(t, poolOwner(t, srv, h), n.Stat.EphemeralOwner, "all in one session")
+			require.Equal(t, ownerOf(t, srv, h), n.Stat.EphemeralOwner, "all in one session")
 		}
-		apiUnlock(t, h)
+		locktest.Unlock(t, h)
 		l, err := c.Election("/e").Campaign(ctx, []byte("v"))
 		require.NoError(t, err)
 		further(l.Hold, nil)
@@ -206,11 +208,11 @@ func TestEveryKindOfLockWorksInAFurtherSession(t *testing.T) {
 		require.Equal(t, "v", string(leader.Value))
 		require.NoError(t, l.Resign(ctx))
 		local := c.Mutex("/local", zklock.WithLocalHandoff(3), zklock.WithIdleKeep(time.Minute))
-		apiUnlock(t, further(local.Lock(ctx)))
+		locktest.Unlock(t, further(local.Lock(ctx)))
 		h = further(local.Lock(ctx))
-		apiUnlock(t, h)
+		locktest.Unlock(t, h)
 		h = further(c.Mutex("/delay", zklock.WithLockDelay(time.Second)).Lock(ctx))
-		apiUnlock(t, h)
+		locktest.Unlock(t, h)
 
 		s, err := c.Session(ctx)
 		require.NoError(t, err)
@@ -219,51 +221,51 @@ func TestEveryKindOfLockWorksInAFurtherSession(t *testing.T) {
 }
 
 func TestAWriterInAFullSessionCanStillBeDowngraded(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := poolDial(t, srv)
-		ctx := apiWithin(t, apiSoon)
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := dialCramped(t, srv)
+		ctx := locktest.Soon(t)
 		rw := c.RWMutex("/rw")
 		w, err := rw.Lock(ctx)
 		require.NoError(t, err)
-		poolFill(t, c)
+		fillFirst(t, c)
 		r, err := rw.Downgrade(ctx, w)
 		require.NoError(t, err)
-		apiUnlock(t, r)
+		locktest.Unlock(t, r)
 	})
 }
 
 func TestTheLossOfOneSessionLosesItsHoldsAndNoOthers(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := poolDial(t, srv)
-		inFirst := apiLock(t, c.Mutex("/a"))
-		poolFill(t, c)
-		inFurther := apiLock(t, c.Mutex("/b"))
-		require.NoError(t, srv.Expire(poolOwner(t, srv, inFurther)))
-		require.ErrorIs(t, apiEnd(inFurther), zklock.ErrLost)
-		require.NoError(t, inFirst.Check(apiWithin(t, apiSoon)))
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := dialCramped(t, srv)
+		inFirst := locktest.Lock(t, c.Mutex("/a"))
+		fillFirst(t, c)
+		inFurther := locktest.Lock(t, c.Mutex("/b"))
+		require.NoError(t, srv.Expire(ownerOf(t, srv, inFurther)))
+		require.ErrorIs(t, locktest.End(inFurther), zklock.ErrLost)
+		require.NoError(t, inFirst.Check(locktest.Soon(t)))
 
-		again := apiLock(t, c.Mutex("/b"))
-		require.NoError(t, srv.Expire(poolOwner(t, srv, inFirst)))
-		require.ErrorIs(t, apiEnd(inFirst), zklock.ErrLost)
-		require.NoError(t, again.Check(apiWithin(t, apiSoon)))
-		apiUnlock(t, again)
+		again := locktest.Lock(t, c.Mutex("/b"))
+		require.NoError(t, srv.Expire(ownerOf(t, srv, inFirst)))
+		require.ErrorIs(t, locktest.End(inFirst), zklock.ErrLost)
+		require.NoError(t, again.Check(locktest.Soon(t)))
+		locktest.Unlock(t, again)
 	})
 }
 
 func TestAFurtherSessionStaysWhileItIsUsedAndIsClosedAMinuteLater(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		var mu sync.Mutex
 		over := map[int64]error{}
-		c := poolDial(t, srv, zklock.WithHooks(zklock.Hooks{Session: func(i zklock.SessionInfo) {
+		c := dialCramped(t, srv, zklock.WithHooks(zklock.Hooks{Session: func(i zklock.SessionInfo) {
 			mu.Lock()
 			defer mu.Unlock()
 			if i.State == session.Over {
 				over[i.ID] = i.Err
 			}
 		}}))
-		other := apiDial(t, srv)
-		poolFill(t, c)
-		theirs := apiLock(t, other.Mutex("/a"))
+		other := locktest.Dial(t, srv)
+		fillFirst(t, c)
+		theirs := locktest.Lock(t, other.Mutex("/a"))
 		waits := make(chan *zklock.Hold)
 		go func() {
 			h, err := c.Mutex("/a").Lock(context.Background())
@@ -272,13 +274,13 @@ func TestAFurtherSessionStaysWhileItIsUsedAndIsClosedAMinuteLater(t *testing.T) 
 		}()
 		time.Sleep(time.Hour) // a wait
 		require.Len(t, c.Status().Sessions, 2)
-		apiUnlock(t, theirs)
+		locktest.Unlock(t, theirs)
 		h := <-waits
 		time.Sleep(time.Hour) // a hold
 		require.Len(t, c.Status().Sessions, 2)
 		require.NoError(t, h.Err())
-		id := poolOwner(t, srv, h)
-		apiUnlock(t, h)
+		id := ownerOf(t, srv, h)
+		locktest.Unlock(t, h)
 		time.Sleep(59 * time.Second)
 		require.Len(t, c.Status().Sessions, 2)
 		time.Sleep(30 * time.Second)
@@ -292,12 +294,12 @@ func TestAFurtherSessionStaysWhileItIsUsedAndIsClosedAMinuteLater(t *testing.T) 
 
 // A session that is closed because nobody uses it must not take a lock along that somebody takes in that moment.
 func TestALockThatIsTakenWhileAFurtherSessionIsClosedIsNotLost(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := poolDial(t, srv)
-		poolFill(t, c)
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := dialCramped(t, srv)
+		fillFirst(t, c)
 		r := rand.New(rand.NewPCG(1, 2))
 		for range 60 {
-			apiUnlock(t, apiLock(t, c.Mutex("/m")))
+			locktest.Unlock(t, locktest.Lock(t, c.Mutex("/m")))
 			time.Sleep(time.Minute + time.Duration(r.IntN(5))*time.Minute/16)
 			var all sync.WaitGroup
 			for i := range 4 {
@@ -315,17 +317,17 @@ func TestALockThatIsTakenWhileAFurtherSessionIsClosedIsNotLost(t *testing.T) {
 }
 
 func TestACallThatWaitsForAFurtherSessionTakesRoomThatComesFreeInTheFirst(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := poolDial(t, srv)
-		full := poolFill(t, c)
-		first, err := c.Session(apiWithin(t, apiSoon))
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := dialCramped(t, srv)
+		full := fillFirst(t, c)
+		first, err := c.Session(locktest.Soon(t))
 		require.NoError(t, err)
 		srv.Inject(zktest.Refuse()) // as a server does that has enough connections from our address
 		got := make(chan error, 1)
 		go func() {
-			h, err := c.Mutex("/l").Lock(apiWithin(t, time.Hour))
+			h, err := c.Mutex("/l").Lock(locktest.Within(t, time.Hour))
 			if err == nil {
-				err = h.Unlock(apiWithin(t, apiSoon))
+				err = h.Unlock(locktest.Soon(t))
 			}
 			got <- err
 		}()
@@ -333,7 +335,7 @@ func TestACallThatWaitsForAFurtherSessionTakesRoomThatComesFreeInTheFirst(t *tes
 		require.Empty(t, got)
 		require.Len(t, c.Status().Sessions, 2)
 		for _, path := range full {
-			require.NoError(t, first.Delete(apiWithin(t, apiSoon), path, -1))
+			require.NoError(t, first.Delete(locktest.Soon(t), path, -1))
 		}
 		time.Sleep(2 * time.Second)
 		require.Len(t, got, 1, "it waits for a session that it does not need any more")
@@ -342,14 +344,14 @@ func TestACallThatWaitsForAFurtherSessionTakesRoomThatComesFreeInTheFirst(t *tes
 }
 
 func TestBeyondAllSessionsALockIsRefusedUntilThereIsRoom(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := poolDial(t, srv)
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := dialCramped(t, srv)
 		long := "/" + strings.Repeat("x", 3900) // four in a session
 		var holds []*zklock.Hold
 		var err error
 		for i := 0; ; i++ {
 			var h *zklock.Hold
-			if h, err = c.Mutex(fmt.Sprintf("%s/%d", long, i)).Lock(apiWithin(t, apiSoon)); err != nil {
+			if h, err = c.Mutex(fmt.Sprintf("%s/%d", long, i)).Lock(locktest.Soon(t)); err != nil {
 				break
 			}
 			holds = append(holds, h)
@@ -358,48 +360,48 @@ func TestBeyondAllSessionsALockIsRefusedUntilThereIsRoom(t *testing.T) {
 		require.ErrorContains(t, err, "the 32 sessions of this client are full (WithEphemeralBytes)")
 		require.Len(t, srv.Sessions(), 32)
 		require.Len(t, holds, 32*4)
-		poolWithin(t, srv, poolLeast)
-		apiUnlock(t, holds[77])
-		apiUnlock(t, apiLock(t, c.Mutex(long)))
+		ephemeralsWithin(t, srv, leastRoom)
+		locktest.Unlock(t, holds[77])
+		locktest.Unlock(t, locktest.Lock(t, c.Mutex(long)))
 	})
 }
 
 func TestAMultiLockThatIsTooLargeForASessionIsRefused(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := poolDial(t, srv)
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := dialCramped(t, srv)
 		var paths []string
 		for i := range 250 {
 			paths = append(paths, fmt.Sprintf("/m/%d", i))
 		}
-		h := apiLock(t, c.Mutex("/other"))
-		_, err := c.MultiLock(paths).Lock(apiWithin(t, apiSoon))
+		h := locktest.Lock(t, c.Mutex("/other"))
+		_, err := c.MultiLock(paths).Lock(locktest.Soon(t))
 		require.ErrorIs(t, err, zklock.ErrNoRoom)
 		require.ErrorContains(t, err, "of 16384 are used")
 		require.LessOrEqual(t, len(c.Status().Sessions), 2)
-		all, err := c.MultiLock(paths[:200]).Lock(apiWithin(t, apiSoon)) // it fits in an empty one
+		all, err := c.MultiLock(paths[:200]).Lock(locktest.Soon(t)) // it fits in an empty one
 		require.NoError(t, err)
-		require.NotEqual(t, poolOwner(t, srv, h), poolOwner(t, srv, all))
-		poolWithin(t, srv, poolLeast)
+		require.NotEqual(t, ownerOf(t, srv, h), ownerOf(t, srv, all))
+		ephemeralsWithin(t, srv, leastRoom)
 	})
 }
 
 func TestSessionsThatEndAtOnceAreNoStorm(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := poolDial(t, srv)
-		poolFill(t, c)
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := dialCramped(t, srv)
+		fillFirst(t, c)
 		in := srv.Inject(zktest.ExpireSession().Op(zktest.OpCreate))
-		_, err := c.Mutex("/m").Lock(apiWithin(t, time.Minute))
+		_, err := c.Mutex("/m").Lock(locktest.Within(t, time.Minute))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Less(t, in.Hits(), 130, "two in a second at most")
 		in.Remove()
-		apiUnlock(t, apiLock(t, c.Mutex("/m")))
+		locktest.Unlock(t, locktest.Lock(t, c.Mutex("/m")))
 	})
 }
 
 func TestTheClientClosesWhileItOpensSessions(t *testing.T) {
 	for i := range 6 {
-		apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-			c := poolDial(t, srv)
+		locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+			c := dialCramped(t, srv)
 			srv.Inject(zktest.DelayReply(time.Millisecond)) // else no time passes
 			var all sync.WaitGroup
 			for j := range 500 {

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
@@ -14,11 +16,11 @@ import (
 // Scenario 56: writes take longer than a quarter of the timeout, on every server. Locks are taken, kept and handed over
 // all the same.
 func TestScenarioLocksWorkWhileWritesAreSlow(t *testing.T) {
-	simTest(t, func(s *sim) {
-		a, b := s.client(), s.client()
-		s.srv.Inject(zktest.DelayReply(3*time.Second).Op(zktest.OpCreate, zktest.OpDelete, zktest.OpSetData, zktest.OpMulti, zktest.OpSync))
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		a, b := s.Client(), s.Client()
+		s.Server.Inject(zktest.DelayReply(3*time.Second).Op(zktest.OpCreate, zktest.OpDelete, zktest.OpSetData, zktest.OpMulti, zktest.OpSync))
 		for range 5 {
-			for _, c := range []*simClient{a, b} {
+			for _, c := range []*locktest.Client{a, b} {
 				ctx, cancel := context.WithTimeout(s.Context(), 2*time.Minute)
 				began := time.Now()
 				hold, err := c.Mutex("/locks/slow").Lock(ctx)
@@ -36,19 +38,19 @@ func TestScenarioLocksWorkWhileWritesAreSlow(t *testing.T) {
 // Scenarios 51 and 52: a directory whose list no client can read fails the lock in it, and not the client's other locks; and
 // so does a transaction that no server would take.
 func TestScenarioWhatIsTooLargeFailsItsOwnLock(t *testing.T) {
-	simTest(t, func(s *sim) {
-		c := s.client()
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
 		other, err := c.Mutex("/locks/other").Lock(s.Context())
 		require.NoError(s, err)
-		require.NoError(s, s.srv.Create("/locks/long", nil))
+		require.NoError(s, s.Server.Create("/locks/long", nil))
 		name := make([]byte, 900<<10)
 		for i := range name {
 			name[i] = 'n'
 		}
 		for i := range 40 {
-			require.NoError(s, s.srv.Create("/locks/long/"+string(rune('a'+i%26))+string(rune('a'+i/26))+string(name), nil))
+			require.NoError(s, s.Server.Create("/locks/long/"+string(rune('a'+i%26))+string(rune('a'+i/26))+string(name), nil))
 		}
-		connects := s.srv.Requests()[zktest.OpConnect]
+		connects := s.Server.Requests()[zktest.OpConnect]
 		for range 3 {
 			_, err = c.Mutex("/locks/long").Lock(s.Context())
 			require.ErrorIs(s, err, zklock.ErrTooLarge)
@@ -57,7 +59,7 @@ func TestScenarioWhatIsTooLargeFailsItsOwnLock(t *testing.T) {
 			require.ErrorIs(s, err, zklock.ErrTooLarge)
 		}
 		time.Sleep(5 * time.Second)
-		for _, name := range s.srv.Children("/locks/long") {
+		for _, name := range s.Server.Children("/locks/long") {
 			require.Greater(s, len(name), 1000, "nothing of ours is left there")
 		}
 
@@ -70,7 +72,7 @@ func TestScenarioWhatIsTooLargeFailsItsOwnLock(t *testing.T) {
 		_, err = c.MultiLock(paths, zklock.WithData(make([]byte, 60<<10))).Lock(ctx)
 		require.ErrorIs(s, err, zklock.ErrTooLarge)
 
-		require.Equal(s, connects, s.srv.Requests()[zktest.OpConnect], "no connection was lost")
+		require.Equal(s, connects, s.Server.Requests()[zktest.OpConnect], "no connection was lost")
 		require.NoError(s, other.Check(s.Context()))
 		require.NoError(s, other.Unlock(s.Context()))
 	})

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/session"
@@ -17,9 +19,9 @@ import (
 )
 
 func TestStatusShowsTheSession(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := apiDial(t, srv)
-		s, err := c.Session(apiWithin(t, apiSoon))
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
+		s, err := c.Session(locktest.Soon(t))
 		require.NoError(t, err)
 		st := c.Status()
 		require.Equal(t, zklock.SessionStatus{ID: s.ID(), State: session.Connected, Server: srv.Addr(), Timeout: 10 * time.Second,
@@ -31,7 +33,7 @@ func TestStatusShowsTheSession(t *testing.T) {
 		c.Status()
 		require.Equal(t, before, srv.Requests(), "without I/O")
 
-		h := apiLock(t, c.Mutex("/l"))
+		h := locktest.Lock(t, c.Mutex("/l"))
 		require.True(t, c.Status().Session.SafeUntil.After(time.Now()))
 		srv.Leader().Down()
 		synctest.Wait()
@@ -40,12 +42,12 @@ func TestStatusShowsTheSession(t *testing.T) {
 		require.Empty(t, st.Session.Server)
 		require.Len(t, st.Holds, 1, "in doubt, and still ours")
 		require.Equal(t, h.SafeUntil(), st.Holds[0].SafeUntil)
-		require.ErrorIs(t, apiEnd(h), zklock.ErrLeaseOver)
+		require.ErrorIs(t, locktest.End(h), zklock.ErrLeaseOver)
 		synctest.Wait()
 		require.Empty(t, c.Status().Holds)
 
 		srv.Leader().Up()
-		next, err := c.Session(apiWithin(t, apiSoon))
+		next, err := c.Session(locktest.Soon(t))
 		require.NoError(t, err)
 		require.Equal(t, next.ID(), c.Status().Session.ID)
 		require.NotEqual(t, s.ID(), next.ID())
@@ -58,11 +60,11 @@ func TestStatusShowsTheSession(t *testing.T) {
 }
 
 func TestStatusShowsHoldsAndWaitsOfEveryKind(t *testing.T) {
-	for _, k := range taleKinds() {
+	for _, k := range journalKinds() {
 		t.Run(k.name, func(t *testing.T) {
-			apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-				c, other := apiDial(t, srv), apiDial(t, srv)
-				theirs, err := k.other(other)(apiWithin(t, apiSoon))
+			locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+				c, other := locktest.Dial(t, srv), locktest.Dial(t, srv)
+				theirs, err := k.other(other)(locktest.Soon(t))
 				require.NoError(t, err)
 				asked := time.Now()
 				got := make(chan *zklock.Hold, 1)
@@ -84,14 +86,14 @@ func TestStatusShowsHoldsAndWaitsOfEveryKind(t *testing.T) {
 				require.Equal(t, theirs.Node(), w.Holder)
 				require.Contains(t, w.Who, ":", "host and process")
 
-				require.NoError(t, theirs.Unlock(apiWithin(t, apiSoon)))
+				require.NoError(t, theirs.Unlock(locktest.Soon(t)))
 				h, held := <-got
 				require.True(t, held)
 				st = c.Status()
 				require.Empty(t, st.Waits)
 				require.Equal(t, []zklock.HeldLock{{LockInfo: w.LockInfo, Node: h.Node(), Token: h.Token(), Since: time.Now(),
 					SafeUntil: h.SafeUntil(), Count: 1}}, st.Holds)
-				require.NoError(t, h.Unlock(apiWithin(t, apiSoon)))
+				require.NoError(t, h.Unlock(locktest.Soon(t)))
 				require.Empty(t, c.Status().Holds)
 				require.Len(t, other.Status().Holds, 0)
 			})
@@ -100,31 +102,31 @@ func TestStatusShowsHoldsAndWaitsOfEveryKind(t *testing.T) {
 }
 
 func TestStatusOfAReentrantHoldCountsIt(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := apiDial(t, srv)
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
 		m := c.Mutex("/l", zklock.WithReentrancy())
-		outer := apiLock(t, m)
+		outer := locktest.Lock(t, m)
 		inner, err := m.Lock(outer.Context())
 		require.NoError(t, err)
 		st := c.Status()
 		require.Len(t, st.Holds, 1)
 		require.Equal(t, 2, st.Holds[0].Count)
 		require.Empty(t, st.Waits)
-		apiUnlock(t, outer)
+		locktest.Unlock(t, outer)
 		require.Equal(t, 1, c.Status().Holds[0].Count)
-		apiUnlock(t, inner)
+		locktest.Unlock(t, inner)
 		require.Empty(t, c.Status().Holds)
 	})
 }
 
 func TestStatusOfADowngradedHoldIsAReaders(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := apiDial(t, srv)
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
 		m := c.RWMutex("/l")
-		h, err := m.Lock(apiWithin(t, apiSoon))
+		h, err := m.Lock(locktest.Soon(t))
 		require.NoError(t, err)
 		before := c.Status().Holds
-		r, err := m.Downgrade(apiWithin(t, apiSoon), h)
+		r, err := m.Downgrade(locktest.Soon(t), h)
 		require.NoError(t, err)
 		after := c.Status().Holds
 		require.Len(t, after, 1)
@@ -133,22 +135,22 @@ func TestStatusOfADowngradedHoldIsAReaders(t *testing.T) {
 		require.Equal(t, r.Node(), after[0].Node)
 		require.NotEqual(t, before[0].Node, after[0].Node)
 		require.Equal(t, before[0].Call, after[0].Call)
-		require.NoError(t, r.Unlock(apiWithin(t, apiSoon)))
+		require.NoError(t, r.Unlock(locktest.Soon(t)))
 		require.Empty(t, c.Status().Holds)
 	})
 }
 
 func TestStatusDropsWhatIsLostOrInVain(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c, other := apiDial(t, srv), apiDial(t, srv)
-		h := apiLock(t, c.Mutex("/deleted"))
-		apiLock(t, c.Mutex("/too/long", zklock.WithMaxHold(time.Minute)))
-		theirs := apiLock(t, other.Mutex("/busy"))
-		_, err := c.Mutex("/busy").TryLock(apiWithin(t, apiSoon))
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c, other := locktest.Dial(t, srv), locktest.Dial(t, srv)
+		h := locktest.Lock(t, c.Mutex("/deleted"))
+		locktest.Lock(t, c.Mutex("/too/long", zklock.WithMaxHold(time.Minute)))
+		theirs := locktest.Lock(t, other.Mutex("/busy"))
+		_, err := c.Mutex("/busy").TryLock(locktest.Soon(t))
 		require.ErrorIs(t, err, zklock.ErrBusy)
-		_, err = c.Mutex("/busy").Lock(apiWithin(t, time.Second))
+		_, err = c.Mutex("/busy").Lock(locktest.Within(t, time.Second))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		_, err = c.Mutex("busy").Lock(apiWithin(t, time.Second))
+		_, err = c.Mutex("busy").Lock(locktest.Within(t, time.Second))
 		require.ErrorIs(t, err, zklock.ErrPath)
 		require.Empty(t, c.Status().Waits)
 		require.Len(t, c.Status().Holds, 2)
@@ -173,17 +175,17 @@ func TestStatusDropsWhatIsLostOrInVain(t *testing.T) {
 		require.ErrorIs(t, <-done, context.Canceled)
 		require.Empty(t, c.Status().Waits)
 		srv.Leader().Up()
-		require.Error(t, theirs.Unlock(apiWithin(t, apiSoon)))
+		require.Error(t, theirs.Unlock(locktest.Soon(t)))
 	})
 }
 
 func TestStatusOfHoldsThatShareAZnode(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c, other := apiDial(t, srv), apiDial(t, srv)
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c, other := locktest.Dial(t, srv), locktest.Dial(t, srv)
 		m := c.Mutex("/l", zklock.WithLocalHandoff(10), zklock.WithIdleKeep(time.Minute))
-		first := apiLock(t, m)
+		first := locktest.Lock(t, m)
 		got := make(chan *zklock.Hold, 1)
-		go func() { got <- apiLock(t, m) }()
+		go func() { got <- locktest.Lock(t, m) }()
 		time.Sleep(time.Second)
 		st := c.Status()
 		require.Len(t, st.Holds, 1)
@@ -191,23 +193,23 @@ func TestStatusOfHoldsThatShareAZnode(t *testing.T) {
 		require.Equal(t, 1, st.Waits[0].Ahead)
 		require.Equal(t, first.Node(), st.Waits[0].Holder)
 		require.Empty(t, st.Kept)
-		apiUnlock(t, first)
+		locktest.Unlock(t, first)
 		second := <-got
 		st = c.Status()
 		require.Len(t, st.Holds, 1)
 		require.NotEqual(t, first, second)
 		require.Equal(t, second.Node(), st.Holds[0].Node)
 		require.Empty(t, st.Waits)
-		apiUnlock(t, second)
+		locktest.Unlock(t, second)
 		idle := time.Now()
 		time.Sleep(time.Second)
 		st = c.Status()
 		require.Empty(t, st.Holds)
 		require.Equal(t, []zklock.KeptLock{{Path: "/l", Node: second.Node(), Token: second.Token(), Since: idle, SafeUntil: st.Session.SafeUntil}}, st.Kept)
-		theirs := apiLock(t, other.Mutex("/l"))
+		theirs := locktest.Lock(t, other.Mutex("/l"))
 		require.Empty(t, c.Status().Kept, "given up for who came")
-		apiUnlock(t, theirs)
-		apiUnlock(t, apiLock(t, m))
+		locktest.Unlock(t, theirs)
+		locktest.Unlock(t, locktest.Lock(t, m))
 		require.Len(t, c.Status().Kept, 1)
 		time.Sleep(2 * time.Minute)
 		require.Empty(t, c.Status().Kept)
@@ -215,14 +217,14 @@ func TestStatusOfHoldsThatShareAZnode(t *testing.T) {
 }
 
 func TestHooksMayAskForTheStatus(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		var c *zklock.Client
 		var seen []string
 		see := func(event string) {
 			st := c.Status()
 			seen = append(seen, fmt.Sprintf("%s: %d held, %d waiting", event, len(st.Holds), len(st.Waits)))
 		}
-		c = apiDial(t, srv, zklock.WithHooks(zklock.Hooks{
+		c = locktest.Dial(t, srv, zklock.WithHooks(zklock.Hooks{
 			Asked:      func(zklock.LockInfo) { see("asked") },
 			Acquired:   func(zklock.AcquiredInfo) { see("acquired") },
 			Downgraded: func(zklock.DowngradedInfo) { see("downgraded") },
@@ -230,12 +232,12 @@ func TestHooksMayAskForTheStatus(t *testing.T) {
 			Lost:       func(zklock.LostInfo) { see("lost") },
 		}))
 		m := c.RWMutex("/l")
-		h, err := m.Lock(apiWithin(t, apiSoon))
+		h, err := m.Lock(locktest.Soon(t))
 		require.NoError(t, err)
-		h, err = m.Downgrade(apiWithin(t, apiSoon), h)
+		h, err = m.Downgrade(locktest.Soon(t), h)
 		require.NoError(t, err)
-		require.NoError(t, h.Unlock(apiWithin(t, apiSoon)))
-		h = apiLock(t, c.Mutex("/k", zklock.WithMaxHold(time.Second)))
+		require.NoError(t, h.Unlock(locktest.Soon(t)))
+		h = locktest.Lock(t, c.Mutex("/k", zklock.WithMaxHold(time.Second)))
 		<-h.Context().Done()
 		synctest.Wait()
 		require.Equal(t, []string{"asked: 0 held, 1 waiting", "acquired: 1 held, 0 waiting", "downgraded: 1 held, 0 waiting",
@@ -245,8 +247,8 @@ func TestHooksMayAskForTheStatus(t *testing.T) {
 
 // Whatever many callers do at once, each finds its own hold in the status while it has it, and nothing is left.
 func TestStatusUnderConcurrentUse(t *testing.T) {
-	apiBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := apiDial(t, srv)
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
 		var calls sync.WaitGroup
 		for i := range 20 {
 			calls.Go(func() {

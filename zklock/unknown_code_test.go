@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
@@ -20,22 +22,22 @@ func TestACreateThatIsAnsweredWithAnUnknownCodeLeavesNothingBehind(t *testing.T)
 	}
 	for name, c := range map[string]struct {
 		op   zktest.Op
-		lock func(c *simClient, dirs []string) func(context.Context) (*zklock.Hold, error)
+		lock func(c *locktest.Client, dirs []string) func(context.Context) (*zklock.Hold, error)
 	}{
-		"one path": {zktest.OpCreate, func(c *simClient, dirs []string) func(context.Context) (*zklock.Hold, error) {
+		"one path": {zktest.OpCreate, func(c *locktest.Client, dirs []string) func(context.Context) (*zklock.Hold, error) {
 			return c.Mutex(dirs[0]).Lock
 		}},
-		"several paths": {zktest.OpMulti, func(c *simClient, dirs []string) func(context.Context) (*zklock.Hold, error) {
+		"several paths": {zktest.OpMulti, func(c *locktest.Client, dirs []string) func(context.Context) (*zklock.Hold, error) {
 			return c.MultiLock(dirs).Lock
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				dirs, client := s.multiDirs(3), s.client()
-				s.srv.Inject(zktest.Garble(trouble).Op(c.op).Once())
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dirs, client := dirs(s, 3), s.Client()
+				s.Server.Inject(zktest.Garble(trouble).Op(c.op).Once())
 				_, err := c.lock(client, dirs)(s.Context())
 				require.Error(s, err)
-				s.multiEmpty(5*time.Second, dirs)
+				emptyAll(s, 5*time.Second, dirs)
 			})
 		})
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -17,8 +19,8 @@ func verifiedACL() []zk.ACL {
 }
 
 func TestAVerifiedLockIsRefusedInADirectoryThatANeighbourMade(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir, c := s.dir("/locks/a"), s.client(zklock.WithAuth("digest", []byte("alice:a")))
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, c := s.Dir("/locks/a"), s.Client(zklock.WithAuth("digest", []byte("alice:a")))
 		acl := zklock.WithACL(verifiedACL()...)
 		for name, lock := range map[string]func(context.Context) (*zklock.Hold, error){
 			"mutex":   c.Mutex(dir, acl, zklock.WithVerifiedACL()).Lock,
@@ -34,13 +36,13 @@ func TestAVerifiedLockIsRefusedInADirectoryThatANeighbourMade(t *testing.T) {
 			require.ErrorIs(s, err, zklock.ErrConflict, name)
 			require.ErrorContains(s, err, "the ACL of "+dir+" differs from the lock's: it does not grant cdrwa to digest:alice:", name)
 			require.ErrorContains(s, err, ", grants cdrwa to world:anyone", name)
-			s.empty(0, dir)
-			s.empty(0, "/locks/ours")
+			s.Empty(0, dir)
+			s.Empty(0, "/locks/ours")
 		}
 
 		// Why one should ask: the neighbour may delete the holder's znode, which the holder alone owns.
-		h := s.lock(c.Mutex(dir, acl))
-		neighbour := s.stranger()
+		h := s.Lock(c.Mutex(dir, acl))
+		neighbour := s.Stranger()
 		require.NoError(s, neighbour.Delete(s.Context(), h.Node(), -1))
 		<-h.Context().Done()
 		require.ErrorIs(s, h.Err(), zklock.ErrNodeDeleted)
@@ -48,44 +50,44 @@ func TestAVerifiedLockIsRefusedInADirectoryThatANeighbourMade(t *testing.T) {
 }
 
 func TestAVerifiedLockIsTakenInADirectoryThatItsUsersMade(t *testing.T) {
-	simTest(t, func(s *sim) {
-		dir := s.dir("/locks") + "/a"
-		alice := s.client(zklock.WithAuth("digest", []byte("alice:a")))
-		bob := s.client(zklock.WithAuth("digest", []byte("bob:b")))
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir := s.Dir("/locks") + "/a"
+		alice := s.Client(zklock.WithAuth("digest", []byte("alice:a")))
+		bob := s.Client(zklock.WithAuth("digest", []byte("bob:b")))
 		ours := []zklock.LockOption{zklock.WithACL(verifiedACL()...), zklock.WithVerifiedACL()}
-		for _, c := range []*simClient{alice, bob, alice} {
-			s.unlock(s.lock(c.Mutex(dir, ours...)))
+		for _, c := range []*locktest.Client{alice, bob, alice} {
+			s.Unlock(s.Lock(c.Mutex(dir, ours...)))
 		}
 		own := alice.Mutex(dir+"2", zklock.WithACL(zk.ACL{Perms: zk.PermAll, Scheme: "auth"}), zklock.WithVerifiedACL())
-		s.unlock(s.lock(own))
-		s.unlock(s.lock(own))
-		s.unlock(s.lock(bob.Mutex(dir+"3", zklock.WithVerifiedACL())))
+		s.Unlock(s.Lock(own))
+		s.Unlock(s.Lock(own))
+		s.Unlock(s.Lock(bob.Mutex(dir+"3", zklock.WithVerifiedACL())))
 
 		// Bob opens the directory to everybody, who may then do what they like in it.
-		sess := bob.session()
+		sess := bob.Current()
 		_, err := sess.SetACL(s.Context(), dir, append(verifiedACL(), zk.ACL{Perms: zk.PermDelete, Scheme: "world", ID: "anyone"}), -1)
 		require.NoError(s, err)
 		_, err = alice.Mutex(dir, ours...).Lock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrConflict)
 		require.ErrorContains(s, err, "it grants d to world:anyone")
 		require.NotContains(s, err.Error(), "does not")
-		s.empty(0, dir)
+		s.Empty(0, dir)
 	})
 }
 
 func TestAVerifiedLockOnARealServer(t *testing.T) {
-	s := siteOf(t, 1)
+	s := locktest.SiteOf(t, 1)
 	dir := s.Path(t)
 	acl := []zklock.LockOption{zklock.WithACL(verifiedACL()...), zklock.WithVerifiedACL()}
 	alice := s.Client(t, zklock.WithAuth("digest", []byte("alice:a")))
 	bob := s.Client(t, zklock.WithAuth("digest", []byte("bob:b")))
 	for _, c := range []*zklock.Client{alice, bob} {
-		siteUnlock(t, siteLock(t, c.Mutex(dir, acl...)))
+		locktest.Unlock(t, locktest.Lock(t, c.Mutex(dir, acl...)))
 	}
-	sess, err := s.Client(t).Session(siteContext(t))
+	sess, err := s.Client(t).Session(locktest.Soon(t))
 	require.NoError(t, err)
-	require.NoError(t, sess.CreateAll(siteContext(t), dir+"-open", nil, session.Persistent, session.WorldACL()))
-	_, err = alice.Mutex(dir+"-open", acl...).Lock(siteContext(t))
+	require.NoError(t, sess.CreateAll(locktest.Soon(t), dir+"-open", nil, session.Persistent, session.WorldACL()))
+	_, err = alice.Mutex(dir+"-open", acl...).Lock(locktest.Soon(t))
 	require.ErrorIs(t, err, zklock.ErrConflict)
 	require.ErrorContains(t, err, "grants cdrwa to world:anyone")
 }

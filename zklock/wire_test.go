@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/ensemble"
@@ -18,12 +20,12 @@ import (
 // What each call costs on the wire. A proxy's tap counts; pings and the heartbeat of a held lock (TestHeartbeat…) are
 // left out, since they do not depend on the number of calls.
 
-// wireSettle is how long a wait or a hold lasts before it costs two more reads, or one.
-const wireSettle = 300 * time.Millisecond
+// quietFor is how long a wait or a hold lasts before it costs two more reads, or one.
+const quietFor = 300 * time.Millisecond
 
-// wirePassed returns what passed, one word a message, without heartbeats: "create", "→create" for its reply,
+// passed returns what passed, one word a message, without heartbeats: "create", "→create" for its reply,
 // "notification". With requests only, the replies and notifications are left out.
-func wirePassed(tap *ensemble.Tap, requestsOnly bool) []string {
+func passed(tap *ensemble.Tap, requestsOnly bool) []string {
 	all := []string{}
 	for _, f := range tap.Frames() {
 		switch {
@@ -39,9 +41,9 @@ func wirePassed(tap *ensemble.Tap, requestsOnly bool) []string {
 	return all
 }
 
-// wireWithin runs a scene until it took less than wireSettle, so that what a longer one costs is not in the count. A scene
+// eventually runs a scene until it took less than quietFor, so that what a longer one costs is not in the count. A scene
 // returns what passed. One that shows what it should is right however long it took.
-func wireWithin(t *testing.T, want []string, scene func(t *testing.T) []string) {
+func eventually(t *testing.T, want []string, scene func(t *testing.T) []string) {
 	t.Helper()
 	const attempts = 50
 	for range attempts {
@@ -51,198 +53,198 @@ func wireWithin(t *testing.T, want []string, scene func(t *testing.T) []string) 
 		if slices.Equal(got, want) {
 			return
 		}
-		if took < wireSettle {
+		if took < quietFor {
 			require.Equal(t, want, got, "the scene took %v", took)
 		}
 	}
-	t.Fatalf("%d times the scene took longer than %v: the machine is too busy to tell", attempts, wireSettle)
+	t.Fatalf("%d times the scene took longer than %v: the machine is too busy to tell", attempts, quietFor)
 }
 
 func TestFreeLockCostsACreateAndAListInOneRoundTrip(t *testing.T) {
-	s := siteOf(t, 3)
+	s := locktest.SiteOf(t, 3)
 	c, p := s.Tapped(t)
 	m := c.Mutex(s.Path(t))
-	siteUnlock(t, siteLock(t, m)) // the directory is there from now on
+	locktest.Unlock(t, locktest.Lock(t, m)) // the directory is there from now on
 
 	// A reply that takes this long to arrive leaves no doubt about what was sent before it did.
 	const delay = 40 * time.Millisecond
 	p.Delay(delay, delay)
-	wireWithin(t, []string{"create", "getChildren2", "→create", "→getChildren2"}, func(t *testing.T) []string {
+	eventually(t, []string{"create", "getChildren2", "→create", "→getChildren2"}, func(t *testing.T) []string {
 		p.Tap().Reset()
-		h := siteLock(t, m)
-		got := wirePassed(p.Tap(), false)
-		siteUnlock(t, h)
+		h := locktest.Lock(t, m)
+		got := passed(p.Tap(), false)
+		locktest.Unlock(t, h)
 		return got
 	})
 }
 
 func TestUnlockCostsADelete(t *testing.T) {
-	s := siteOf(t, 3)
+	s := locktest.SiteOf(t, 3)
 	c, p := s.Tapped(t)
 	m := c.Mutex(s.Path(t))
-	wireWithin(t, []string{"delete", "→delete"}, func(t *testing.T) []string {
-		h := siteLock(t, m)
+	eventually(t, []string{"delete", "→delete"}, func(t *testing.T) []string {
+		h := locktest.Lock(t, m)
 		p.Tap().Reset()
-		siteUnlock(t, h)
-		return wirePassed(p.Tap(), false)
+		locktest.Unlock(t, h)
+		return passed(p.Tap(), false)
 	})
 }
 
-// wireCzxid reads a znode's czxid, behind a sync.
-func wireCzxid(t *testing.T, c *zklock.Client, node string) int64 {
+// czxidOf reads a znode's czxid, behind a sync.
+func czxidOf(t *testing.T, c *zklock.Client, node string) int64 {
 	t.Helper()
-	s, err := c.Session(siteContext(t))
+	s, err := c.Session(locktest.Soon(t))
 	require.NoError(t, err)
 	b := s.Batch()
 	b.Sync(node)
 	stat := b.Exists(node)
-	require.NoError(t, b.Do(siteContext(t)))
+	require.NoError(t, b.Do(locktest.Soon(t)))
 	return stat.Value.Czxid
 }
 
 func TestTokenCostsNothingAndIsTheZnodesCzxid(t *testing.T) {
-	s := siteOf(t, 3)
+	s := locktest.SiteOf(t, 3)
 	c, p := s.Tapped(t)
 	witness := s.Client(t)
 	dir := s.Path(t)
 	m := c.Mutex(dir)
-	first := siteLock(t, m)
-	siteUnlock(t, first)
+	first := locktest.Lock(t, m)
+	locktest.Unlock(t, first)
 
-	wireWithin(t, []string{"create", "getChildren2", "delete"}, func(t *testing.T) []string {
+	eventually(t, []string{"create", "getChildren2", "delete"}, func(t *testing.T) []string {
 		p.Tap().Reset()
-		h := siteLock(t, m)
+		h := locktest.Lock(t, m)
 		token := h.Token()
-		require.Equal(t, wireCzxid(t, witness, h.Node()), int64(token))
+		require.Equal(t, czxidOf(t, witness, h.Node()), int64(token))
 		require.Greater(t, token, first.Token())
-		siteUnlock(t, h)
-		return wirePassed(p.Tap(), true)
+		locktest.Unlock(t, h)
+		return passed(p.Tap(), true)
 	})
 
 	// After a wait, too: its create was answered long before.
-	holder := siteLock(t, witness.Mutex(dir))
-	w := siteLockAside(t, m)
-	siteAwaitQueue(t, witness, dir, 2)
-	siteUnlock(t, holder)
+	holder := locktest.Lock(t, witness.Mutex(dir))
+	w := locktest.LockAside(t, m)
+	locktest.AwaitContenders(t, witness, dir, 2)
+	locktest.Unlock(t, holder)
 	h := w.Result(t)
-	require.Equal(t, wireCzxid(t, witness, h.Node()), int64(h.Token()))
+	require.Equal(t, czxidOf(t, witness, h.Node()), int64(h.Token()))
 	require.Greater(t, h.Token(), holder.Token())
-	siteUnlock(t, h)
+	locktest.Unlock(t, h)
 }
 
 func TestBusyTryLockCostsAReadAndNoWrite(t *testing.T) {
-	s := siteOf(t, 3)
+	s := locktest.SiteOf(t, 3)
 	dir := s.Path(t)
-	h := siteLock(t, s.Client(t).Mutex(dir))
+	h := locktest.Lock(t, s.Client(t).Mutex(dir))
 	c, p := s.Tapped(t)
-	_, err := c.Mutex(dir).TryLock(siteContext(t))
+	_, err := c.Mutex(dir).TryLock(locktest.Soon(t))
 	require.ErrorIs(t, err, zklock.ErrBusy)
 
 	p.Tap().Reset()
 	for range 10 {
-		_, err := c.Mutex(dir).TryLock(siteContext(t))
+		_, err := c.Mutex(dir).TryLock(locktest.Soon(t))
 		require.ErrorIs(t, err, zklock.ErrBusy)
 	}
-	require.Equal(t, slices.Repeat([]string{"getChildren2"}, 10), wirePassed(p.Tap(), true))
-	siteUnlock(t, h)
+	require.Equal(t, slices.Repeat([]string{"getChildren2"}, 10), passed(p.Tap(), true))
+	locktest.Unlock(t, h)
 }
 
 // A TryLock that succeeds looks first, so that a busy one writes nothing, and then does what Lock does.
 func TestFreeTryLockCostsAListMoreThanLock(t *testing.T) {
-	s := siteOf(t, 3)
+	s := locktest.SiteOf(t, 3)
 	c, p := s.Tapped(t)
 	m := c.Mutex(s.Path(t))
-	siteUnlock(t, siteLock(t, m))
-	wireWithin(t, []string{"getChildren2", "create", "getChildren2", "delete"}, func(t *testing.T) []string {
+	locktest.Unlock(t, locktest.Lock(t, m))
+	eventually(t, []string{"getChildren2", "create", "getChildren2", "delete"}, func(t *testing.T) []string {
 		p.Tap().Reset()
-		h, err := m.TryLock(siteContext(t))
+		h, err := m.TryLock(locktest.Soon(t))
 		require.NoError(t, err)
-		siteUnlock(t, h)
-		return wirePassed(p.Tap(), true)
+		locktest.Unlock(t, h)
+		return passed(p.Tap(), true)
 	})
 }
 
 func TestQueuedLockCostsAWatchMoreAndTheHandOverNothing(t *testing.T) {
-	s := siteOf(t, 3)
+	s := locktest.SiteOf(t, 3)
 	dir := s.Path(t)
 	holder := s.Client(t).Mutex(dir)
 	c, p := s.Tapped(t)
 	tap := p.Tap()
 	m := c.Mutex(dir)
-	siteUnlock(t, siteLock(t, m))
+	locktest.Unlock(t, locktest.Lock(t, m))
 
 	// The requests of one connection pass in order: whatever the new holder had sent before its Lock returned would
 	// show before its delete.
-	wireWithin(t, []string{
+	eventually(t, []string{
 		"create", "getChildren2", "→create", "→getChildren2", "setWatches", "→setWatches", // queued
 		"notification",                      // handed over
 		"delete", "notification", "→delete", // released: its own znode is watched too
 	}, func(t *testing.T) []string {
-		h := siteLock(t, holder)
+		h := locktest.Lock(t, holder)
 		tap.Reset()
-		w := siteLockAside(t, m)
-		wireReplies(t, tap, ensemble.OpSetWatches, 1)
-		siteUnlock(t, h)
-		siteUnlock(t, w.Result(t))
-		return wirePassed(tap, false)
+		w := locktest.LockAside(t, m)
+		awaitReplies(t, tap, ensemble.OpSetWatches, 1)
+		locktest.Unlock(t, h)
+		locktest.Unlock(t, w.Result(t))
+		return passed(tap, false)
 	})
-	require.Equal(t, dir, path.Dir(wireLastPath(tap, ensemble.OpSetWatches)))
+	require.Equal(t, dir, path.Dir(lastPath(tap, ensemble.OpSetWatches)))
 }
 
 // One that has only ever seen itself third or further back has to look, once, when the one before it is gone: whether
 // that was the holder or a waiter, a deletion does not tell.
 func TestHandOverToOneThatHasSeenTwoBeforeItCostsAList(t *testing.T) {
-	s := siteOf(t, 3)
+	s := locktest.SiteOf(t, 3)
 	dir := s.Path(t)
 	first, second := s.Client(t).Mutex(dir), s.Client(t).Mutex(dir)
 	c, p := s.Tapped(t)
 	tap := p.Tap()
 	m := c.Mutex(dir)
-	siteUnlock(t, siteLock(t, m))
-	wireWithin(t, []string{
+	locktest.Unlock(t, locktest.Lock(t, m))
+	eventually(t, []string{
 		"create", "getChildren2", "→create", "→getChildren2", "setWatches", "→setWatches",
 		"notification", "getChildren2", "→getChildren2",
 		"delete", "notification", "→delete",
 	}, func(t *testing.T) []string {
-		h := siteLock(t, first)
-		w2 := siteLockAside(t, second)
-		siteAwaitQueue(t, c, dir, 2)
+		h := locktest.Lock(t, first)
+		w2 := locktest.LockAside(t, second)
+		locktest.AwaitContenders(t, c, dir, 2)
 		tap.Reset()
-		w3 := siteLockAside(t, m)
-		wireReplies(t, tap, ensemble.OpSetWatches, 1)
-		siteUnlock(t, h)
-		siteUnlock(t, w2.Result(t))
-		siteUnlock(t, w3.Result(t))
-		return wirePassed(tap, false)
+		w3 := locktest.LockAside(t, m)
+		awaitReplies(t, tap, ensemble.OpSetWatches, 1)
+		locktest.Unlock(t, h)
+		locktest.Unlock(t, w2.Result(t))
+		locktest.Unlock(t, w3.Result(t))
+		return passed(tap, false)
 	})
 }
 
 func TestThirdInLineLooksOnceMoreWhenTheSecondLeaves(t *testing.T) {
-	s := siteOf(t, 3)
+	s := locktest.SiteOf(t, 3)
 	dir := s.Path(t)
 	first, second := s.Client(t).Mutex(dir), s.Client(t).Mutex(dir)
 	c, p := s.Tapped(t)
 	tap := p.Tap()
 	m := c.Mutex(dir)
-	siteUnlock(t, siteLock(t, m))
+	locktest.Unlock(t, locktest.Lock(t, m))
 
-	wireWithin(t, []string{
+	eventually(t, []string{
 		"create", "getChildren2", "setWatches", // queued behind the second
 		"getChildren2", "setWatches", // the second has left: behind the first
 		"delete",
 	}, func(t *testing.T) []string {
-		h := siteLock(t, first)
-		w2 := siteLockAside(t, second)
-		siteAwaitQueue(t, c, dir, 2)
+		h := locktest.Lock(t, first)
+		w2 := locktest.LockAside(t, second)
+		locktest.AwaitContenders(t, c, dir, 2)
 		tap.Reset()
-		w3 := siteLockAside(t, m)
-		wireReplies(t, tap, ensemble.OpSetWatches, 1)
+		w3 := locktest.LockAside(t, m)
+		awaitReplies(t, tap, ensemble.OpSetWatches, 1)
 		require.ErrorIs(t, w2.Abandon(), context.Canceled)
-		wireReplies(t, tap, ensemble.OpSetWatches, 2)
-		require.Equal(t, h.Node(), wireLastPath(tap, ensemble.OpSetWatches))
-		siteUnlock(t, h)
-		siteUnlock(t, w3.Result(t))
-		return wirePassed(tap, true)
+		awaitReplies(t, tap, ensemble.OpSetWatches, 2)
+		require.Equal(t, h.Node(), lastPath(tap, ensemble.OpSetWatches))
+		locktest.Unlock(t, h)
+		locktest.Unlock(t, w3.Result(t))
+		return passed(tap, true)
 	})
 }
 
@@ -251,96 +253,96 @@ func TestThirdInLineLooksOnceMoreWhenTheSecondLeaves(t *testing.T) {
 // not be told of its end. All come once for each predecessor, whatever the
 // length of the wait. The watch on the own znode, set with the other one, is the hold's afterwards.
 func TestLongWaitCostsTwoReadsMore(t *testing.T) {
-	s := siteOf(t, 3)
+	s := locktest.SiteOf(t, 3)
 	dir := s.Path(t)
-	h := siteLock(t, s.Client(t).Mutex(dir))
+	h := locktest.Lock(t, s.Client(t).Mutex(dir))
 	c, p := s.Tapped(t)
 	tap := p.Tap()
-	w := siteLockAside(t, c.Mutex(dir))
-	wireReplies(t, tap, ensemble.OpGetData, 1)
-	sitePass(2 * wireSettle)
-	require.Equal(t, []string{"create", "getChildren2", "setWatches", "exists", "getData"}, wirePassed(tap, true))
-	require.Equal(t, h.Node(), wireLastPath(tap, ensemble.OpGetData))
+	w := locktest.LockAside(t, c.Mutex(dir))
+	awaitReplies(t, tap, ensemble.OpGetData, 1)
+	locktest.Pass(2 * quietFor)
+	require.Equal(t, []string{"create", "getChildren2", "setWatches", "exists", "getData"}, passed(tap, true))
+	require.Equal(t, h.Node(), lastPath(tap, ensemble.OpGetData))
 
 	tap.Reset()
-	siteUnlock(t, h)
+	locktest.Unlock(t, h)
 	mine := w.Result(t)
-	sitePass(2 * wireSettle)
-	require.Empty(t, wirePassed(tap, true), "neither the hand-over nor a long hold after it costs anything more")
-	siteUnlock(t, mine)
-	wireNotification(t, tap, mine.Node())
-	require.Equal(t, []string{"delete"}, wirePassed(tap, true))
+	locktest.Pass(2 * quietFor)
+	require.Empty(t, passed(tap, true), "neither the hand-over nor a long hold after it costs anything more")
+	locktest.Unlock(t, mine)
+	awaitNotification(t, tap, mine.Node())
+	require.Equal(t, []string{"delete"}, passed(tap, true))
 }
 
 // A waiter that has waited for long and moves up behind the same holder knows its name already.
 func TestThirdInLineAfterALongWaitReadsTheHolderNoMore(t *testing.T) {
-	s := siteOf(t, 3)
+	s := locktest.SiteOf(t, 3)
 	dir := s.Path(t)
-	h := siteLock(t, s.Client(t).Mutex(dir))
-	second := siteLockAside(t, s.Client(t).Mutex(dir))
+	h := locktest.Lock(t, s.Client(t).Mutex(dir))
+	second := locktest.LockAside(t, s.Client(t).Mutex(dir))
 	c, p := s.Tapped(t)
 	tap := p.Tap()
-	siteAwaitQueue(t, c, dir, 2)
-	third := siteLockAside(t, c.Mutex(dir))
-	wireReplies(t, tap, ensemble.OpGetData, 1)
-	require.Equal(t, h.Node(), wireLastPath(tap, ensemble.OpGetData))
-	wireFrames(t, tap, "a read of the second", 1, func(f ensemble.Frame) bool {
+	locktest.AwaitContenders(t, c, dir, 2)
+	third := locktest.LockAside(t, c.Mutex(dir))
+	awaitReplies(t, tap, ensemble.OpGetData, 1)
+	require.Equal(t, h.Node(), lastPath(tap, ensemble.OpGetData))
+	awaitFrames(t, tap, "a read of the second", 1, func(f ensemble.Frame) bool {
 		return f.Dir == ensemble.Requests && f.Op == ensemble.OpGetChildren2 && f.Path != dir
 	})
 
 	tap.Reset()
 	require.ErrorIs(t, second.Abandon(), context.Canceled)
-	wireReplies(t, tap, ensemble.OpSetWatches, 1)
-	sitePass(2 * wireSettle)
-	require.Equal(t, []string{"getChildren2", "setWatches"}, wirePassed(tap, true))
-	siteUnlock(t, h)
-	siteUnlock(t, third.Result(t))
+	awaitReplies(t, tap, ensemble.OpSetWatches, 1)
+	locktest.Pass(2 * quietFor)
+	require.Equal(t, []string{"getChildren2", "setWatches"}, passed(tap, true))
+	locktest.Unlock(t, h)
+	locktest.Unlock(t, third.Result(t))
 }
 
-// A hold that lasts watches its own znode, from wireSettle on, once.
+// A hold that lasts watches its own znode, from quietFor on, once.
 func TestLongHoldCostsAWatchMore(t *testing.T) {
-	s := siteOf(t, 3)
+	s := locktest.SiteOf(t, 3)
 	c, p := s.Tapped(t)
 	tap := p.Tap()
 	m := c.Mutex(s.Path(t))
-	siteUnlock(t, siteLock(t, m))
+	locktest.Unlock(t, locktest.Lock(t, m))
 	tap.Reset()
-	h := siteLock(t, m)
-	wireReplies(t, tap, ensemble.OpExists, 1) // behind the watch: is the znode still ours, and no other of its name?
-	sitePass(2 * wireSettle)
-	require.Equal(t, []string{"create", "getChildren2", "setWatches", "exists"}, wirePassed(tap, true))
-	require.Equal(t, h.Node(), wireLastPath(tap, ensemble.OpSetWatches))
-	siteUnlock(t, h)
-	wireNotification(t, tap, h.Node())
-	require.Equal(t, []string{"create", "getChildren2", "setWatches", "exists", "delete"}, wirePassed(tap, true))
+	h := locktest.Lock(t, m)
+	awaitReplies(t, tap, ensemble.OpExists, 1) // behind the watch: is the znode still ours, and no other of its name?
+	locktest.Pass(2 * quietFor)
+	require.Equal(t, []string{"create", "getChildren2", "setWatches", "exists"}, passed(tap, true))
+	require.Equal(t, h.Node(), lastPath(tap, ensemble.OpSetWatches))
+	locktest.Unlock(t, h)
+	awaitNotification(t, tap, h.Node())
+	require.Equal(t, []string{"create", "getChildren2", "setWatches", "exists", "delete"}, passed(tap, true))
 }
 
 // While anything is held a session asks the leader every fifth of its timeout, whatever the number of locks; while
 // nothing is, it only pings.
 func TestHeartbeatIsOneCheckOfAZnodePerFifthOfTheTimeoutWhileHeld(t *testing.T) {
-	s := siteOf(t, 3)
+	s := locktest.SiteOf(t, 3)
 	c, p := s.Tapped(t, zklock.WithSessionTimeout(s.ShortTimeout()))
 	tap := p.Tap()
-	ses, err := c.Session(siteContext(t))
+	ses, err := c.Session(locktest.Soon(t))
 	require.NoError(t, err)
 	timeout := ses.Timeout()
 	dir := s.Path(t)
-	siteUnlock(t, siteLock(t, c.Mutex(dir)))
+	locktest.Unlock(t, locktest.Lock(t, c.Mutex(dir)))
 
 	tap.Reset()
 	const idlePings = 7 // a timeout and more
-	tap.Await(t, siteBound, "pings", func(tap *ensemble.Tap) bool { return tap.Pings() >= idlePings })
+	tap.Await(t, locktest.Bound, "pings", func(tap *ensemble.Tap) bool { return tap.Pings() >= idlePings })
 	require.Zero(t, tap.Count(), "nothing is held, and yet passed:\n%s", tap)
 
 	for _, locks := range []int{1, 20} {
 		t.Run(fmt.Sprint(locks, " held"), func(t *testing.T) {
 			for i := range locks {
-				siteLock(t, c.Mutex(fmt.Sprint(dir, "/", locks, "-", i)))
+				locktest.Lock(t, c.Mutex(fmt.Sprint(dir, "/", locks, "-", i)))
 			}
-			wireReplies(t, tap, ensemble.OpMulti, 1) // what was written to lock puts the first one off
+			awaitReplies(t, tap, ensemble.OpMulti, 1) // what was written to lock puts the first one off
 			tap.Reset()
 			const beats = 5
-			tap.Await(t, siteBound, "heartbeats", func(tap *ensemble.Tap) bool { return tap.Count(ensemble.OpMulti) > beats })
+			tap.Await(t, locktest.Bound, "heartbeats", func(tap *ensemble.Tap) bool { return tap.Count(ensemble.OpMulti) > beats })
 			var at []time.Time
 			for _, f := range tap.Frames() {
 				if f.Dir == ensemble.Requests && f.Op == ensemble.OpMulti {
@@ -360,21 +362,21 @@ func TestHeartbeatIsOneCheckOfAZnodePerFifthOfTheTimeoutWhileHeld(t *testing.T) 
 // A wait that outlasts three quarters of the timeout without a write has only plain pings behind its lease: it takes
 // one question to the leader to begin a hold with a lease that is worth having.
 func TestHandOverAfterAVeryLongWaitConfirmsTheLease(t *testing.T) {
-	s := siteOf(t, 3)
+	s := locktest.SiteOf(t, 3)
 	dir := s.Path(t)
-	h := siteLock(t, s.Client(t).Mutex(dir))
+	h := locktest.Lock(t, s.Client(t).Mutex(dir))
 	c, p := s.Tapped(t, zklock.WithSessionTimeout(s.ShortTimeout()))
 	tap := p.Tap()
-	ses, err := c.Session(siteContext(t))
+	ses, err := c.Session(locktest.Soon(t))
 	require.NoError(t, err)
-	w := siteLockAside(t, c.Mutex(dir))
-	ensemble.Until(t, siteBound, "the create to confirm the lease", func() error {
+	w := locktest.LockAside(t, c.Mutex(dir))
+	ensemble.Until(t, locktest.Bound, "the create to confirm the lease", func() error {
 		if !ses.SafeUntil().After(time.Now()) {
 			return errors.New("it has not")
 		}
 		return nil
 	})
-	ensemble.Until(t, siteBound, "the lease of a session that only waits to run out", func() error {
+	ensemble.Until(t, locktest.Bound, "the lease of a session that only waits to run out", func() error {
 		if left := time.Until(ses.SafeUntil()); left > 0 {
 			return fmt.Errorf("it is safe for another %v", left)
 		}
@@ -384,37 +386,37 @@ func TestHandOverAfterAVeryLongWaitConfirmsTheLease(t *testing.T) {
 	require.Zero(t, tap.Count(ensemble.OpMulti), "and asks nothing of the leader")
 
 	tap.Reset()
-	siteUnlock(t, h)
+	locktest.Unlock(t, h)
 	mine := w.Result(t)
 	require.GreaterOrEqual(t, tap.Count(ensemble.OpMulti), 1)
 	require.Greater(t, time.Until(mine.SafeUntil()), ses.Timeout()/16, "half of what it begins with, for a slow test")
-	for _, passed := range wirePassed(tap, true) {
+	for _, passed := range passed(tap, true) {
 		require.Equal(t, "multi", passed, "beside the heartbeats")
 	}
-	siteUnlock(t, mine)
+	locktest.Unlock(t, mine)
 }
 
-// wireReplies waits until the nth reply to requests of one kind has passed.
-func wireReplies(t *testing.T, tap *ensemble.Tap, op int32, n int) {
+// awaitReplies waits until the nth reply to requests of one kind has passed.
+func awaitReplies(t *testing.T, tap *ensemble.Tap, op int32, n int) {
 	t.Helper()
-	wireFrames(t, tap, fmt.Sprintf("%d replies to %s", n, ensemble.OpName(op)), n, func(f ensemble.Frame) bool {
+	awaitFrames(t, tap, fmt.Sprintf("%d replies to %s", n, ensemble.OpName(op)), n, func(f ensemble.Frame) bool {
 		return f.Dir == ensemble.Replies && f.Xid != -1 && f.Op == op
 	})
 }
 
-// wireNotification waits for the word that something happened to a znode.
-func wireNotification(t *testing.T, tap *ensemble.Tap, node string) {
+// awaitNotification waits for the word that something happened to a znode.
+func awaitNotification(t *testing.T, tap *ensemble.Tap, node string) {
 	t.Helper()
-	wireFrames(t, tap, "a notification of "+node, 1, func(f ensemble.Frame) bool { return f.Xid == -1 && f.Path == node })
+	awaitFrames(t, tap, "a notification of "+node, 1, func(f ensemble.Frame) bool { return f.Xid == -1 && f.Path == node })
 }
 
-// wireFrames looks more often than ensemble.Until does: most of what is waited for here comes within a millisecond or
-// two, and the scene that it belongs to has wireSettle for everything.
-func wireFrames(t *testing.T, tap *ensemble.Tap, what string, n int, match func(ensemble.Frame) bool) {
+// awaitFrames looks more often than ensemble.Until does: most of what is waited for here comes within a millisecond or
+// two, and the scene that it belongs to has quietFor for everything.
+func awaitFrames(t *testing.T, tap *ensemble.Tap, what string, n int, match func(ensemble.Frame) bool) {
 	t.Helper()
 	ticker := time.NewTicker(time.Millisecond)
 	defer ticker.Stop()
-	for deadline := time.Now().Add(siteBound); ; <-ticker.C {
+	for deadline := time.Now().Add(locktest.Bound); ; <-ticker.C {
 		seen := 0
 		for _, f := range tap.Frames() {
 			if match(f) {
@@ -430,8 +432,8 @@ func wireFrames(t *testing.T, tap *ensemble.Tap, what string, n int, match func(
 	}
 }
 
-// wireLastPath is the path of the last request of one kind.
-func wireLastPath(tap *ensemble.Tap, op int32) (p string) {
+// lastPath is the path of the last request of one kind.
+func lastPath(tap *ensemble.Tap, op int32) (p string) {
 	for _, f := range tap.Frames() {
 		if f.Dir == ensemble.Requests && f.Op == op {
 			p = f.Path

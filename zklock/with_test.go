@@ -7,38 +7,42 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
 )
 
-type withKey string
+type key string
 
 func TestWorkWithAHoldEndsWithTheHoldAndWithItsCaller(t *testing.T) {
 	errCaller := errors.New("the caller's own")
 	for name, k := range map[string]struct {
-		end   func(s *sim, h *zklock.Hold, cancel context.CancelCauseFunc)
+		end   func(s *locktest.Sim, h *zklock.Hold, cancel context.CancelCauseFunc)
 		cause error
 		err   error
 	}{
-		"the caller ends it":    {func(_ *sim, _ *zklock.Hold, cancel context.CancelCauseFunc) { cancel(errCaller) }, errCaller, context.Canceled},
-		"the caller's deadline": {func(*sim, *zklock.Hold, context.CancelCauseFunc) { time.Sleep(time.Hour) }, context.DeadlineExceeded, context.DeadlineExceeded},
-		"the hold is released":  {func(s *sim, h *zklock.Hold, _ context.CancelCauseFunc) { s.unlock(h) }, zklock.ErrUnlocked, context.Canceled},
-		"the znode is deleted":  {func(s *sim, h *zklock.Hold, _ context.CancelCauseFunc) { require.NoError(s, s.srv.Delete(h.Node())) }, zklock.ErrNodeDeleted, context.Canceled},
-		"the servers are away": {func(s *sim, _ *zklock.Hold, _ context.CancelCauseFunc) {
-			s.srv.Leader().Down()
+		"the caller ends it":    {func(_ *locktest.Sim, _ *zklock.Hold, cancel context.CancelCauseFunc) { cancel(errCaller) }, errCaller, context.Canceled},
+		"the caller's deadline": {func(*locktest.Sim, *zklock.Hold, context.CancelCauseFunc) { time.Sleep(time.Hour) }, context.DeadlineExceeded, context.DeadlineExceeded},
+		"the hold is released":  {func(s *locktest.Sim, h *zklock.Hold, _ context.CancelCauseFunc) { s.Unlock(h) }, zklock.ErrUnlocked, context.Canceled},
+		"the znode is deleted": {func(s *locktest.Sim, h *zklock.Hold, _ context.CancelCauseFunc) {
+			require.NoError(s, s.Server.Delete(h.Node()))
+		}, zklock.ErrNodeDeleted, context.Canceled},
+		"the servers are away": {func(s *locktest.Sim, _ *zklock.Hold, _ context.CancelCauseFunc) {
+			s.Server.Leader().Down()
 			time.Sleep(time.Minute)
 		}, zklock.ErrLeaseOver, context.Canceled},
 		"the context is released": {nil, context.Canceled, context.Canceled},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simTest(t, func(s *sim) {
-				c := s.client()
-				outer := context.WithValue(context.WithValue(s.Context(), withKey("lock"), 1), withKey("both"), 1)
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				c := s.Client()
+				outer := context.WithValue(context.WithValue(s.Context(), key("lock"), 1), key("both"), 1)
 				h, err := c.Mutex("/l").Lock(outer)
 				require.NoError(s, err)
 				time.Sleep(time.Second) // the znode is watched
-				ctx, cancel := context.WithCancelCause(context.WithValue(context.WithValue(s.Context(), withKey("with"), 2), withKey("both"), 2))
+				ctx, cancel := context.WithCancelCause(context.WithValue(context.WithValue(s.Context(), key("with"), 2), key("both"), 2))
 				defer cancel(nil)
 				timed, done := context.WithTimeout(ctx, time.Hour)
 				defer done()
@@ -53,7 +57,7 @@ func TestWorkWithAHoldEndsWithTheHoldAndWithItsCaller(t *testing.T) {
 				found, ok := zklock.HoldFrom(child)
 				require.True(s, ok)
 				require.Same(s, h, found)
-				require.Equal(s, []any{1, 2, 1}, []any{child.Value(withKey("lock")), child.Value(withKey("with")), child.Value(withKey("both"))})
+				require.Equal(s, []any{1, 2, 1}, []any{child.Value(key("lock")), child.Value(key("with")), child.Value(key("both"))})
 				_, err = c.Mutex("/l").Lock(child)
 				require.ErrorIs(s, err, zklock.ErrDeadlock)
 

@@ -89,6 +89,8 @@ func TestRulesFindWhatBreaksThem(t *testing.T) {
 		"an example on the test server":     {"examples/quickstart/main.go", `import _ "github.com/zklock/locker/zktest"`, ""},
 		"a program starts servers":          {"cmd/zklock/main.go", `import _ "github.com/zklock/locker/internal/ensemble"`, "only tests start servers"},
 		"a test starts servers":             {"zklock/mutex_test.go", `import _ "github.com/zklock/locker/internal/ensemble"`, ""},
+		"what tests share starts servers":   {"internal/locktest/site.go", `import _ "github.com/zklock/locker/internal/ensemble"`, ""},
+		"a program uses what tests share":   {"cmd/zklock/main.go", `import _ "github.com/zklock/locker/internal/locktest"`, "only tests use"},
 		"the library records by itself":     {"zklock/client.go", `import _ "go.opentelemetry.io/otel/metric"`, "nested module"},
 		"the library asserts":               {"zklock/mutex.go", `import _ ` + testify, "only tests assert"},
 		"a test asserts":                    {"zklock/mutex_test.go", `import _ ` + testify, ""},

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
@@ -20,9 +22,9 @@ import (
 )
 
 func TestWithoutWithWaitARequestWaitsForTheDefaultWait(t *testing.T) {
-	webBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c, other := webDial(t, srv), webDial(t, srv)
-		theirs := webLock(t, other, "/locks/approve/k")
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c, other := locktest.Dial(t, srv), locktest.Dial(t, srv)
+		theirs := locktest.Lock(t, other.Mutex("/locks/approve/k"))
 		for want, opts := range map[time.Duration][]zklock.LockOption{
 			lockhttp.DefaultWait: nil,
 			time.Second:          {zklock.WithWait(time.Second)},
@@ -34,15 +36,15 @@ func TestWithoutWithWaitARequestWaitsForTheDefaultWait(t *testing.T) {
 			cancel()
 			require.Equal(t, want, time.Since(began))
 		}
-		webUnlock(t, theirs)
+		locktest.Unlock(t, theirs)
 	})
 }
 
 // net/http reads on, and so notices the end of the connection, when the request's body has been read.
 func TestAClientThatHangsUpWithItsBodyUnreadLeavesTheLine(t *testing.T) {
 	zoo := zktest.Run(t)
-	c := webDial(t, zoo, zklock.WithSessionTimeout(20*time.Second))
-	defer webUnlock(t, webLock(t, c, "/locks/approve/k")) // before the server is closed, which waits for its handlers
+	c := locktest.Dial(t, zoo, zklock.WithSessionTimeout(20*time.Second))
+	defer locktest.Unlock(t, locktest.Lock(t, c.Mutex("/locks/approve/k"))) // before the server is closed, which waits for its handlers
 	srv := httptest.NewServer(lockhttp.Middleware(c, byKey, zklock.WithWait(time.Hour))(ok))
 	t.Cleanup(srv.Close)
 	const clients = 50
@@ -55,7 +57,7 @@ func TestAClientThatHangsUpWithItsBodyUnreadLeavesTheLine(t *testing.T) {
 		require.NoError(t, err)
 		conns = append(conns, conn)
 	}
-	ctx := webContext(t)
+	ctx := locktest.Soon(t)
 	require.NoError(t, zoo.Await(ctx, func() bool { return len(zoo.Children("/locks/approve/k")) == 1+clients }))
 	for _, conn := range conns {
 		require.NoError(t, conn.Close())
@@ -65,7 +67,7 @@ func TestAClientThatHangsUpWithItsBodyUnreadLeavesTheLine(t *testing.T) {
 
 func TestTheHandlerReadsTheBodyAsItWasSent(t *testing.T) {
 	zoo := zktest.Run(t)
-	c := webDial(t, zoo)
+	c := locktest.Dial(t, zoo)
 	echo := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		var large *http.MaxBytesError
@@ -100,7 +102,7 @@ func TestTheHandlerReadsTheBodyAsItWasSent(t *testing.T) {
 		"over a bound before": {"/bounded", strings.NewReader("some body"), false, 413, "som\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			req, err := http.NewRequestWithContext(webContext(t), http.MethodPost, srv.URL+k.path+"?key=k", k.body)
+			req, err := http.NewRequestWithContext(locktest.Soon(t), http.MethodPost, srv.URL+k.path+"?key=k", k.body)
 			require.NoError(t, err)
 			if k.expect {
 				req.Header.Set("Expect", "100-continue")
@@ -118,7 +120,7 @@ func TestTheHandlerReadsTheBodyAsItWasSent(t *testing.T) {
 
 func TestARequestWhoseBodyBreaksOffGetsNoLock(t *testing.T) {
 	zoo := zktest.Run(t)
-	c := webDial(t, zoo)
+	c := locktest.Dial(t, zoo)
 	srv := httptest.NewServer(lockhttp.Middleware(c, byKey)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a handler without a body") })))
 	t.Cleanup(srv.Close)
 	conn, err := net.Dial("tcp", srv.Listener.Addr().String())

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/chromium"
@@ -20,14 +22,14 @@ import (
 func TestStatusInABrowser(t *testing.T) {
 	b := chromium.Start(t)
 	zoo := zktest.Run(t)
-	c := webDial(t, zoo)
+	c := locktest.Dial(t, zoo)
 	plant(t, zoo, c, "/locks/a")
 	for text := range hostile {
 		if !strings.Contains(text, "\xff") {
-			webLock(t, c, zklock.KeyPath("/locks/mine", text), zklock.WithOwner(text))
+			locktest.Lock(t, c.Mutex(zklock.KeyPath("/locks/mine", text), zklock.WithOwner(text)))
 		}
 	}
-	_, err := c.MultiLock([]string{"/locks/account/1", "/locks/account/2"}).Lock(webContext(t))
+	_, err := c.MultiLock([]string{"/locks/account/1", "/locks/account/2"}).Lock(locktest.Soon(t))
 	require.NoError(t, err)
 	waitAside(t, c, "/locks/account/2")
 	mux := http.NewServeMux()

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
@@ -21,7 +23,7 @@ import (
 // Four instances, a network that breaks, clients that leave, handlers that panic: never two handlers of one key that
 // both still may work, every answer one of the few that are promised, and nothing left in the end.
 func TestMiddlewareUnderFire(t *testing.T) {
-	webBubble(t, func(t *testing.T, srv *zktest.Server) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		inside := map[string]*atomic.Int32{"a": {}, "b": {}, "c": {}}
 		var tokens sync.Map // key → the latest
 		work := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -51,7 +53,7 @@ func TestMiddlewareUnderFire(t *testing.T) {
 		var answers [600]atomic.Int32
 		var clients []*zklock.Client
 		for range 4 {
-			c := webDial(t, srv)
+			c := locktest.Dial(t, srv)
 			clients = append(clients, c)
 			h := lockhttp.Middleware(c, byKey, zklock.WithWait(2*time.Second), zklock.WithMaxHold(5*time.Second))(work)
 			for range 6 {

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock/lockhttp"
@@ -24,9 +26,9 @@ func probe(t *testing.T, h http.Handler, path string) (status int, answer map[st
 }
 
 func TestHealthIsReadyWhileAServerIsConnectedAndLiveUntilTheClientIsClosed(t *testing.T) {
-	webBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := webDial(t, srv)
-		webLock(t, c, "/locks/a") // so that the lease is confirmed
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
+		locktest.Lock(t, c.Mutex("/locks/a")) // so that the lease is confirmed
 		h := lockhttp.HealthHandler(c)
 		status, answer := probe(t, h, "/health/ready")
 		require.Equal(t, 200, status)

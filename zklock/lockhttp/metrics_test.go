@@ -14,6 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
@@ -35,16 +37,16 @@ func scrape(t testing.TB, h http.Handler) string {
 // live has every metric with every label come up once, and all be over, and returns the handler.
 func live(t *testing.T, srv *zktest.Server) http.Handler {
 	metrics, hooks := lockhttp.MetricsHandler()
-	c, other := webDial(t, srv, zklock.WithHooks(hooks)), webDial(t, srv)
+	c, other := locktest.Dial(t, srv, zklock.WithHooks(hooks)), locktest.Dial(t, srv)
 	require.Contains(t, scrape(t, metrics), "\nzklock_session_count 1\n")
 
-	h := webLock(t, c, "/locks/a")
+	h := locktest.Lock(t, c.Mutex("/locks/a"))
 	time.Sleep(2 * time.Second)
 	require.Contains(t, scrape(t, metrics), `zklock_lock_hold_count{zklock_lock_kind="mutex"} 1`)
-	_, err := c.Mutex("/locks/a").TryLock(webContext(t))
+	_, err := c.Mutex("/locks/a").TryLock(locktest.Soon(t))
 	require.ErrorIs(t, err, zklock.ErrBusy)
 	waited := make(chan error, 1)
-	ctx, cancel := context.WithCancel(webContext(t))
+	ctx, cancel := context.WithCancel(locktest.Soon(t))
 	go func() {
 		_, err := c.Mutex("/locks/a").Lock(ctx)
 		waited <- err
@@ -53,50 +55,50 @@ func live(t *testing.T, srv *zktest.Server) http.Handler {
 	require.Contains(t, scrape(t, metrics), `zklock_lock_wait_count{zklock_lock_kind="mutex"} 1`)
 	cancel()
 	require.ErrorIs(t, <-waited, context.Canceled)
-	webUnlock(t, h)
+	locktest.Unlock(t, h)
 
 	rw := c.RWMutex("/locks/rw")
-	w, err := rw.Lock(webContext(t))
+	w, err := rw.Lock(locktest.Soon(t))
 	require.NoError(t, err)
-	r, err := rw.Downgrade(webContext(t), w)
+	r, err := rw.Downgrade(locktest.Soon(t), w)
 	require.NoError(t, err)
 	require.Contains(t, scrape(t, metrics), `zklock_lock_hold_count{zklock_lock_kind="read"} 1`)
 	require.Contains(t, scrape(t, metrics), `zklock_lock_hold_count{zklock_lock_kind="write"} 0`)
-	webUnlock(t, r)
+	locktest.Unlock(t, r)
 
 	// A reentrant call is a wait, and no hold of its own.
 	m := c.Mutex("/locks/again", zklock.WithReentrancy())
-	outer, err := m.Lock(webContext(t))
+	outer, err := m.Lock(locktest.Soon(t))
 	require.NoError(t, err)
 	inner, err := m.Lock(outer.Context())
 	require.NoError(t, err)
 	require.Contains(t, scrape(t, metrics), `zklock_lock_hold_count{zklock_lock_kind="mutex"} 1`)
-	webUnlock(t, inner)
-	webUnlock(t, outer)
+	locktest.Unlock(t, inner)
+	locktest.Unlock(t, outer)
 
-	webLock(t, c, "/locks/b") // is lost with the session, and a waiter queues again
-	webUnlockLater := webLock(t, other, "/locks/c")
+	locktest.Lock(t, c.Mutex("/locks/b")) // is lost with the session, and a waiter queues again
+	webUnlockLater := locktest.Lock(t, other.Mutex("/locks/c"))
 	again := make(chan error, 1)
 	go func() {
-		h, err := c.Mutex("/locks/c").Lock(webContext(t))
+		h, err := c.Mutex("/locks/c").Lock(locktest.Soon(t))
 		if err == nil {
-			err = h.Unlock(webContext(t))
+			err = h.Unlock(locktest.Soon(t))
 		}
 		again <- err
 	}()
 	synctest.Wait()
 	require.NoError(t, srv.Expire(srv.Sessions()[0].ID))
 	time.Sleep(time.Minute / 2)
-	webUnlock(t, webUnlockLater)
+	locktest.Unlock(t, webUnlockLater)
 	require.NoError(t, <-again)
-	_, err = c.Semaphore("/locks/sem", 2).Acquire(webContext(t), 1)
+	_, err = c.Semaphore("/locks/sem", 2).Acquire(locktest.Soon(t), 1)
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
 	return metrics
 }
 
 func TestMetricsTellWhatHappensToLocks(t *testing.T) {
-	webBubble(t, func(t *testing.T, srv *zktest.Server) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		text := scrape(t, live(t, srv))
 		for _, want := range []string{
 			`zklock_lock_wait_count{zklock_lock_kind="mutex"} 0`,
@@ -132,7 +134,7 @@ var (
 )
 
 func TestMetricsAreInTheTextFormat(t *testing.T) {
-	webBubble(t, func(t *testing.T, srv *zktest.Server) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		metrics := live(t, srv)
 		seen := map[string]bool{}
 		for line := range strings.Lines(scrape(t, metrics)) {
@@ -180,7 +182,7 @@ func TestTheDashboardAndTheAlertsNameWhatThereIs(t *testing.T) {
 	alerts, err := os.ReadFile("../../docs/monitoring/alerts.yaml")
 	require.NoError(t, err)
 	queries = append(queries, string(alerts))
-	webBubble(t, func(t *testing.T, srv *zktest.Server) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		shown := scrape(t, live(t, srv))
 		named := 0
 		for _, q := range queries {

@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -22,7 +24,7 @@ import (
 )
 
 func TestRequestsOfOneKeyEnterOneByOneAndOthersSideBySide(t *testing.T) {
-	webBubble(t, func(t *testing.T, srv *zktest.Server) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		inside := map[string]*atomic.Int32{"a": {}, "b": {}}
 		var most sync.Map
 		var total atomic.Int32
@@ -38,7 +40,7 @@ func TestRequestsOfOneKeyEnterOneByOneAndOthersSideBySide(t *testing.T) {
 		began := time.Now()
 		var all sync.WaitGroup
 		for instance := range 2 { // two processes of one service
-			h := lockhttp.Middleware(webDial(t, srv), byKey)(work)
+			h := lockhttp.Middleware(locktest.Dial(t, srv), byKey)(work)
 			for i := range 10 {
 				all.Go(func() {
 					answer := ask(h, post(context.Background(), []string{"a", "b"}[i%2]))
@@ -57,9 +59,9 @@ func TestRequestsOfOneKeyEnterOneByOneAndOthersSideBySide(t *testing.T) {
 }
 
 func TestABusyLockIsAConflictAndSaysWhenToComeBack(t *testing.T) {
-	webBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c, other := webDial(t, srv), webDial(t, srv)
-		theirs := webLock(t, other, zklock.KeyPath("/locks/approve", "secret"), zklock.WithOwner("somebody"))
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c, other := locktest.Dial(t, srv), locktest.Dial(t, srv)
+		theirs := locktest.Lock(t, other.Mutex(zklock.KeyPath("/locks/approve", "secret"), zklock.WithOwner("somebody")))
 		for _, wait := range []time.Duration{0, 2 * time.Second} {
 			began := time.Now()
 			answer := ask(lockhttp.Middleware(c, byKey, zklock.WithWait(wait))(ok), post(context.Background(), "secret"))
@@ -75,15 +77,15 @@ func TestABusyLockIsAConflictAndSaysWhenToComeBack(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		require.Equal(t, http.StatusConflict, ask(lockhttp.Middleware(c, byKey)(ok), post(ctx, "secret")).StatusCode)
-		webUnlock(t, theirs)
+		locktest.Unlock(t, theirs)
 		synctest.Wait() // for the znode of the one that gave up, which goes in the background
 		require.Equal(t, http.StatusNoContent, ask(lockhttp.Middleware(c, byKey, zklock.WithWait(0))(ok), post(context.Background(), "secret")).StatusCode)
 	})
 }
 
 func TestAnEnsembleThatCannotBeReachedIsUnavailable(t *testing.T) {
-	webBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := webDial(t, srv)
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
 		never := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a handler without a lock") })
 		srv.Leader().Down()
 		for name, k := range map[string]struct {
@@ -116,9 +118,9 @@ func TestAnEnsembleThatCannotBeReachedIsUnavailable(t *testing.T) {
 }
 
 func TestAShortOutageCostsAWaitingRequestNothing(t *testing.T) {
-	webBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c, other := webDial(t, srv), webDial(t, srv)
-		theirs := webLock(t, other, "/locks/approve/k")
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c, other := locktest.Dial(t, srv), locktest.Dial(t, srv)
+		theirs := locktest.Lock(t, other.Mutex("/locks/approve/k"))
 		answer := make(chan *http.Response, 1)
 		go func() {
 			answer <- ask(lockhttp.Middleware(c, byKey, zklock.WithWait(time.Hour))(ok), post(context.Background(), "k"))
@@ -131,14 +133,14 @@ func TestAShortOutageCostsAWaitingRequestNothing(t *testing.T) {
 			time.Sleep(3 * time.Second)
 		}
 		require.Empty(t, answer)
-		webUnlock(t, theirs)
+		locktest.Unlock(t, theirs)
 		require.Equal(t, http.StatusNoContent, (<-answer).StatusCode)
 	})
 }
 
 func TestARequestThatNamesNoLock(t *testing.T) {
-	webBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := webDial(t, srv)
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
 		secret := errors.New("/secret/path of somebody")
 		for name, k := range map[string]struct {
 			path   string
@@ -167,16 +169,16 @@ func TestARequestThatNamesNoLock(t *testing.T) {
 }
 
 func TestALockThatCannotWorkIsTheServersFault(t *testing.T) {
-	webBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := webDial(t, srv)
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
 		fail := func(opts ...zklock.LockOption) *http.Response {
 			return ask(lockhttp.Middleware(c, byKey, opts...)(ok), post(context.Background(), "k"))
 		}
 		require.Equal(t, 500, fail(zklock.WithMaxHold(-1)).StatusCode)
-		reader, err := c.RWMutex("/locks/approve/k").RLock(webContext(t))
+		reader, err := c.RWMutex("/locks/approve/k").RLock(locktest.Soon(t))
 		require.NoError(t, err)
 		require.Equal(t, 500, fail().StatusCode, "another kind of lock")
-		webUnlock(t, reader)
+		locktest.Unlock(t, reader)
 		twice := lockhttp.Middleware(c, byKey)(lockhttp.Middleware(c, byKey)(ok))
 		require.Equal(t, 500, ask(twice, post(context.Background(), "k")).StatusCode, "a deadlock")
 		twice = lockhttp.Middleware(c, byKey)(lockhttp.Middleware(c, byKey, zklock.WithReentrancy())(ok))
@@ -187,8 +189,8 @@ func TestALockThatCannotWorkIsTheServersFault(t *testing.T) {
 }
 
 func TestTheHandlersContext(t *testing.T) {
-	webBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := webDial(t, srv)
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
 		type key struct{}
 		ctx, cancel := context.WithTimeout(context.WithValue(context.Background(), key{}, "of the request"), time.Hour)
 		defer cancel()
@@ -225,7 +227,7 @@ func TestTheHandlersContext(t *testing.T) {
 			require.True(t, served, name)
 			require.Equal(t, http.StatusTeapot, answer.StatusCode, "%s: the handler's answer is not replaced", name)
 			srv.Leader().Up()
-			_, err := c.Session(webContext(t))
+			_, err := c.Session(locktest.Soon(t))
 			require.NoError(t, err)
 			if name != "the ensemble is gone" && name != "the session is closed" {
 				synctest.Wait()
@@ -236,8 +238,8 @@ func TestTheHandlersContext(t *testing.T) {
 }
 
 func TestAPanicGoesOnUnchangedAndReleases(t *testing.T) {
-	webBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := webDial(t, srv)
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
 		for _, what := range []any{http.ErrAbortHandler, "something else"} {
 			h := lockhttp.Middleware(c, byKey)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 				require.Len(t, c.Status().Holds, 1)
@@ -254,9 +256,9 @@ func TestAPanicGoesOnUnchangedAndReleases(t *testing.T) {
 }
 
 func TestAClientThatGoesAwayWhileItWaitsLeavesTheLine(t *testing.T) {
-	webBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c, other := webDial(t, srv), webDial(t, srv)
-		theirs := webLock(t, other, "/locks/approve/k")
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c, other := locktest.Dial(t, srv), locktest.Dial(t, srv)
+		theirs := locktest.Lock(t, other.Mutex("/locks/approve/k"))
 		ctx, cancel := context.WithCancel(context.Background())
 		answer := make(chan *http.Response, 1)
 		never := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a handler without a lock") })
@@ -268,6 +270,6 @@ func TestAClientThatGoesAwayWhileItWaitsLeavesTheLine(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, srv.Children("/locks/approve/k"), 1)
 		require.Empty(t, c.Status().Waits)
-		webUnlock(t, theirs)
+		locktest.Unlock(t, theirs)
 	})
 }

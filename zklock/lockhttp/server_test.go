@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
@@ -18,10 +20,10 @@ import (
 // What a real server and a real client see.
 func TestBehindARealServer(t *testing.T) {
 	zoo := zktest.Run(t)
-	c := webDial(t, zoo)
+	c := locktest.Dial(t, zoo)
 	var served atomic.Int32
 	mux := http.NewServeMux()
-	lock := lockhttp.Middleware(c, byKey, zklock.WithWait(webBound))
+	lock := lockhttp.Middleware(c, byKey, zklock.WithWait(locktest.Bound))
 	mux.Handle("/short", lock(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		served.Add(1)
 		_, err := io.WriteString(w, "done")
@@ -57,7 +59,7 @@ func TestBehindARealServer(t *testing.T) {
 	srv := httptest.NewServer(mux)
 	t.Cleanup(srv.Close)
 	get := func(path string) (*http.Response, error) {
-		req, err := http.NewRequestWithContext(webContext(t), http.MethodGet, srv.URL+path, nil)
+		req, err := http.NewRequestWithContext(locktest.Soon(t), http.MethodGet, srv.URL+path, nil)
 		require.NoError(t, err)
 		return srv.Client().Do(req)
 	}
@@ -85,12 +87,12 @@ func TestBehindARealServer(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "line\n", line)
 	require.NoError(t, answer.Body.Close())
-	webUnlock(t, webLock(t, c, "/locks/approve/b"))
+	locktest.Unlock(t, locktest.Lock(t, c.Mutex("/locks/approve/b")))
 
 	_, err = get("/abort?key=c")
 	require.Error(t, err, "no answer")
 	answer, err = get("/hijack?key=c")
 	require.NoError(t, err)
 	require.Equal(t, 299, answer.StatusCode)
-	webUnlock(t, webLock(t, c, "/locks/approve/c"))
+	locktest.Unlock(t, locktest.Lock(t, c.Mutex("/locks/approve/c")))
 }

@@ -14,6 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklock/locker/internal/locktest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
@@ -90,10 +92,10 @@ func waitAside(t *testing.T, c *zklock.Client, path string, opts ...zklock.LockO
 }
 
 func TestStatusAsJSON(t *testing.T) {
-	webBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c, other := webDial(t, srv), webDial(t, srv)
-		hold := webLock(t, c, "/locks/a", zklock.WithOwner("me"), zklock.WithData([]byte("job 42")))
-		theirs := webLock(t, other, "/locks/b", zklock.WithOwner("they"))
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c, other := locktest.Dial(t, srv), locktest.Dial(t, srv)
+		hold := locktest.Lock(t, c.Mutex("/locks/a", zklock.WithOwner("me"), zklock.WithData([]byte("job 42"))))
+		theirs := locktest.Lock(t, other.Mutex("/locks/b", zklock.WithOwner("they")))
 		waitAside(t, c, "/locks/b")
 		time.Sleep(time.Second)
 		h := lockhttp.StatusHandler(c)
@@ -143,13 +145,13 @@ func TestStatusAsJSON(t *testing.T) {
 }
 
 func TestStatusShowsWhatIsKept(t *testing.T) {
-	webBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := webDial(t, srv)
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
 		h := lockhttp.StatusHandler(c)
 		_, body := see(t, h, "/")
 		require.NotContains(t, body, "Kept here")
-		hold := webLock(t, c, "/locks/hot", zklock.WithLocalHandoff(10), zklock.WithIdleKeep(time.Minute))
-		webUnlock(t, hold)
+		hold := locktest.Lock(t, c.Mutex("/locks/hot", zklock.WithLocalHandoff(10), zklock.WithIdleKeep(time.Minute)))
+		locktest.Unlock(t, hold)
 		_, body = see(t, h, "/")
 		require.Contains(t, body, "Held here: 0")
 		require.Contains(t, body, "Kept here, with nobody holding: 1")
@@ -160,8 +162,8 @@ func TestStatusShowsWhatIsKept(t *testing.T) {
 }
 
 func TestStatusChoosesTheFormat(t *testing.T) {
-	webBubble(t, func(t *testing.T, srv *zktest.Server) {
-		h := lockhttp.StatusHandler(webDial(t, srv))
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		h := lockhttp.StatusHandler(locktest.Dial(t, srv))
 		for _, k := range []struct {
 			target, accept, want string
 		}{
@@ -190,8 +192,8 @@ func TestStatusChoosesTheFormat(t *testing.T) {
 }
 
 func TestStatusIsReadOnlyAndKeepsTheBrowserIn(t *testing.T) {
-	webBubble(t, func(t *testing.T, srv *zktest.Server) {
-		h := lockhttp.StatusHandler(webDial(t, srv))
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		h := lockhttp.StatusHandler(locktest.Dial(t, srv))
 		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch, http.MethodOptions, "BREW"} {
 			answer := ask(h, httptest.NewRequest(method, "/?path=/l", nil))
 			require.Equal(t, http.StatusMethodNotAllowed, answer.StatusCode, method)
@@ -213,9 +215,9 @@ func TestStatusIsReadOnlyAndKeepsTheBrowserIn(t *testing.T) {
 
 // What the last of several servers answered may be what matters: that it has no quorum.
 func TestStatusTellsWhatWasTheMatterWithEachServer(t *testing.T) {
-	webBubble(t, func(t *testing.T, srv *zktest.Server) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		far := errors.New(strings.Repeat("far away ", 12))
-		c, err := zklock.Dial(webContext(t), srv.Addr()+",zk2:2181,zk3:2181", zklock.WithDialer(
+		c, err := zklock.Dial(locktest.Soon(t), srv.Addr()+",zk2:2181,zk3:2181", zklock.WithDialer(
 			func(network, addr string, timeout time.Duration) (net.Conn, error) {
 				if addr != srv.Addr() {
 					return nil, far
@@ -237,9 +239,9 @@ func TestStatusTellsWhatWasTheMatterWithEachServer(t *testing.T) {
 }
 
 func TestStatusWithoutTheEnsemble(t *testing.T) {
-	webBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := webDial(t, srv)
-		webLock(t, c, "/locks/a")
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
+		locktest.Lock(t, c.Mutex("/locks/a"))
 		h := lockhttp.StatusHandler(c)
 		srv.Leader().Down()
 		synctest.Wait()
@@ -258,7 +260,7 @@ func TestStatusWithoutTheEnsemble(t *testing.T) {
 		_, body = see(t, h, "/")
 		require.Contains(t, body, "Held here: 0")
 		srv.Leader().Up()
-		_, err := c.Session(webContext(t))
+		_, err := c.Session(locktest.Soon(t))
 		require.NoError(t, err)
 		require.NoError(t, c.Close())
 		answer, s = seeJSON(t, h, "/?path=/locks/a")
@@ -269,12 +271,12 @@ func TestStatusWithoutTheEnsemble(t *testing.T) {
 }
 
 func TestStatusShowsTheFirstThousand(t *testing.T) {
-	webBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := webDial(t, srv)
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
 		paths := make([]string, 1001)
 		for i := range paths {
 			paths[i] = fmt.Sprint("/locks/", i)
-			webLock(t, c, paths[i])
+			locktest.Lock(t, c.Mutex(paths[i]))
 		}
 		h := lockhttp.StatusHandler(c)
 		_, s := seeJSON(t, h, "/")
@@ -302,7 +304,7 @@ var hostile = map[string]string{ // to how it is shown
 // plant puts every hostile text into a queue, as another client's data.
 func plant(t testing.TB, srv *zktest.Server, c *zklock.Client, dir string) {
 	t.Helper()
-	webUnlock(t, webLock(t, c, dir))
+	locktest.Unlock(t, locktest.Lock(t, c.Mutex(dir)))
 	n := 100
 	for text := range hostile {
 		n++
@@ -311,12 +313,12 @@ func plant(t testing.TB, srv *zktest.Server, c *zklock.Client, dir string) {
 }
 
 func TestStatusEscapesWhatOthersWrote(t *testing.T) {
-	webBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := webDial(t, srv)
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
 		plant(t, srv, c, "/locks/a")
 		for text := range hostile {
 			if !strings.Contains(text, "\xff") { // JSON can't carry it as an owner
-				webLock(t, c, zklock.KeyPath("/locks/mine", text), zklock.WithOwner(text))
+				locktest.Lock(t, c.Mutex(zklock.KeyPath("/locks/mine", text), zklock.WithOwner(text)))
 			}
 		}
 		h := lockhttp.StatusHandler(c)
@@ -337,15 +339,15 @@ func TestStatusEscapesWhatOthersWrote(t *testing.T) {
 // queueAt puts n contenders with data into the queue of dir, which others made.
 func queueAt(t testing.TB, srv *zktest.Server, c *zklock.Client, dir string, n int, data []byte) {
 	t.Helper()
-	webUnlock(t, webLock(t, c, dir))
+	locktest.Unlock(t, locktest.Lock(t, c.Mutex(dir)))
 	for i := range n {
 		require.NoError(t, srv.Create(fmt.Sprintf("%s/x-lock-%010d", dir, i), data))
 	}
 }
 
 func TestStatusShowsALongQueueByPages(t *testing.T) {
-	webBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := webDial(t, srv)
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
 		queueAt(t, srv, c, "/locks/a", 450, []byte("somebody"))
 		h := lockhttp.StatusHandler(c)
 		before := srv.Requests()[zktest.OpGetData]
@@ -382,8 +384,8 @@ func TestStatusShowsALongQueueByPages(t *testing.T) {
 
 // Scenario 50: the page reads and holds a bounded amount of what others have put there.
 func TestStatusOfContendersWithMuchDataIsBounded(t *testing.T) {
-	webBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := webDial(t, srv)
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
 		queueAt(t, srv, c, "/locks/big", 300, make([]byte, 1_000_000))
 		queueAt(t, srv, c, "/locks/middle", 300, make([]byte, 200_000))
 		h := lockhttp.StatusHandler(c)
@@ -402,9 +404,9 @@ func TestStatusOfContendersWithMuchDataIsBounded(t *testing.T) {
 
 // However many look, at most four queues are read at a time.
 func TestStatusReadsAFewQueuesAtATime(t *testing.T) {
-	webBubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := webDial(t, srv)
-		webLock(t, c, "/locks/a")
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
+		locktest.Lock(t, c.Mutex("/locks/a"))
 		h := lockhttp.StatusHandler(c)
 		held := srv.Inject(zktest.DelayReply(time.Second).Op(zktest.OpSync))
 		before := srv.Requests()[zktest.OpSync]

@@ -1,4 +1,4 @@
-package zklock_test
+package locktest
 
 import (
 	"errors"
@@ -11,40 +11,40 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// siteUsage is what a client's work may leave behind.
-type siteUsage struct {
+// Usage is what a client's work may leave behind.
+type Usage struct {
 	Goroutines int
 	Heap       int64
 	Stack      int64
 }
 
-// siteUse measures after the collector has done what it can.
-func siteUse() siteUsage {
+// Used measures after the collector has done what it can.
+func Used() Usage {
 	var m runtime.MemStats
 	for range 3 { // finalizers and pools give up what they hold in the second round
 		runtime.GC()
 	}
 	runtime.ReadMemStats(&m)
-	return siteUsage{runtime.NumGoroutine(), int64(m.HeapAlloc), int64(m.StackInuse)}
+	return Usage{runtime.NumGoroutine(), int64(m.HeapAlloc), int64(m.StackInuse)}
 }
 
-// siteExclusion watches over a critical section: no two live holds in it at once.
-type siteExclusion struct {
+// Exclusion watches over a critical section: no two live holds in it at once.
+type Exclusion struct {
 	mu      sync.Mutex // guards what follows
 	inside  *zklock.Hold
 	broken  []error
-	entries []siteEntry
+	entries []entry
 	count   int
 }
 
-// siteEntry is one acquisition, in the order in which they happened.
-type siteEntry struct {
+// entry is one acquisition, in the order in which they happened.
+type entry struct {
 	Token zklock.Token
 	Node  string
 }
 
 // Enter notes a hold that has just begun. It must be the only live one.
-func (x *siteExclusion) Enter(h *zklock.Hold) {
+func (x *Exclusion) Enter(h *zklock.Hold) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if other := x.inside; other != nil && other.Context().Err() == nil {
@@ -52,11 +52,11 @@ func (x *siteExclusion) Enter(h *zklock.Hold) {
 	}
 	x.inside = h
 	x.count++
-	x.entries = append(x.entries, siteEntry{h.Token(), h.Node()})
+	x.entries = append(x.entries, entry{h.Token(), h.Node()})
 }
 
 // Leave notes that a holder is about to release.
-func (x *siteExclusion) Leave(h *zklock.Hold) {
+func (x *Exclusion) Leave(h *zklock.Hold) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.inside == h {
@@ -67,14 +67,14 @@ func (x *siteExclusion) Leave(h *zklock.Hold) {
 }
 
 // Count returns how many entries there were so far.
-func (x *siteExclusion) Count() int {
+func (x *Exclusion) Count() int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.count
 }
 
 // Err returns what was broken, and whether tokens and sequence numbers grew from holder to holder.
-func (x *siteExclusion) Err() error {
+func (x *Exclusion) Err() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	broken := slices.Clone(x.broken)
@@ -83,7 +83,7 @@ func (x *siteExclusion) Err() error {
 		if a.Token >= b.Token {
 			broken = append(broken, fmt.Errorf("token %d of %s was followed by token %d of %s", a.Token, a.Node, b.Token, b.Node))
 		}
-		if siteNumber(a.Node) >= siteNumber(b.Node) {
+		if number(a.Node) >= number(b.Node) {
 			broken = append(broken, fmt.Errorf("%s was followed by %s, which queued earlier", a.Node, b.Node))
 		}
 	}
@@ -93,8 +93,8 @@ func (x *siteExclusion) Err() error {
 	return errors.Join(broken...)
 }
 
-// siteNumber is the sequence number at the end of a znode's name.
-func siteNumber(node string) int {
+// number is the sequence number at the end of a znode's name.
+func number(node string) int {
 	n, err := strconv.Atoi(node[max(0, len(node)-10):])
 	if err != nil {
 		return -1

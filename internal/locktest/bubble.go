@@ -1,0 +1,106 @@
+package locktest
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zktest"
+)
+
+// Bound is how long a test waits for what must happen: far beyond what it takes, so that only what never happens
+// fails, and short of the test command's own time limit, so that the failure says what was missing.
+const Bound = 60 * time.Second
+
+// Within returns a context that ends after d.
+func Within(tb testing.TB, d time.Duration) context.Context {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	tb.Cleanup(cancel)
+	return ctx
+}
+
+// patience bounds one call: more than any needs, in simulated time as in real time.
+const patience = 5 * Bound
+
+// Soon returns a context for calls that must return: it ends after five minutes.
+func Soon(tb testing.TB) context.Context { return Within(tb, patience) }
+
+// Late returns a context for work that takes minutes when the machine is slow.
+func Late(tb testing.TB) context.Context { return Within(tb, 20*Bound) }
+
+// Bubble runs fn with a server in simulated time; a goroutine that is left behind fails the test. Simulate is Bubble for
+// tests that lead the clients' connections. Bubbles run beside each other, and not beside tests in real time.
+func Bubble(t *testing.T, fn func(t *testing.T, srv *zktest.Server), opts ...zktest.Option) {
+	t.Helper()
+	beside(t)
+	synctest.Test(t, func(t *testing.T) { fn(t, zktest.Run(t, append(opts, zktest.WithoutListener())...)) })
+}
+
+// Dial opens a client of srv over memory, which is closed with the test.
+func Dial(tb testing.TB, srv *zktest.Server, opts ...zklock.Option) *zklock.Client {
+	tb.Helper()
+	c, err := zklock.Dial(Soon(tb), srv.Addr(), append([]zklock.Option{zklock.WithDialer(srv.Dial)}, opts...)...)
+	require.NoError(tb, err)
+	tb.Cleanup(func() { require.NoError(tb, c.Close()) })
+	return c
+}
+
+// Acquire is a call that acquires a lock: Mutex.Lock, RWMutex.RLock, and so on.
+type Acquire = func(context.Context) (*zklock.Hold, error)
+
+// Permits is the call that acquires n permits of a semaphore.
+func Permits(m *zklock.Semaphore, n int) Acquire {
+	return func(ctx context.Context) (*zklock.Hold, error) { return m.Acquire(ctx, n) }
+}
+
+// Lock acquires a mutex, which must succeed.
+func Lock(tb testing.TB, m *zklock.Mutex) *zklock.Hold {
+	tb.Helper()
+	return Take(tb, m.Lock)
+}
+
+// Take acquires a lock of any kind, which must succeed.
+func Take(tb testing.TB, call Acquire) *zklock.Hold {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	h, err := call(ctx)
+	require.NoError(tb, err)
+	return h
+}
+
+// Unlock releases a hold, which must succeed.
+func Unlock(tb testing.TB, h *zklock.Hold) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	require.NoError(tb, h.Unlock(ctx))
+}
+
+// End waits for the end of a hold's context and returns the cause.
+func End(h *zklock.Hold) error {
+	<-h.Context().Done()
+	return context.Cause(h.Context())
+}
+
+// Loss is the end of a hold, as its holder learned of it.
+type Loss struct {
+	At    time.Time
+	Cause error
+	Safe  time.Time // Hold.SafeUntil when the context had ended
+}
+
+// LossOf sends the hold's loss when its context has ended.
+func LossOf(h *zklock.Hold) <-chan Loss {
+	ch := make(chan Loss, 1)
+	go func() { // ends with the hold
+		<-h.Context().Done()
+		ch <- Loss{time.Now(), context.Cause(h.Context()), h.SafeUntil()}
+	}()
+	return ch
+}

@@ -1,0 +1,15 @@
+package zklock_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/zklock/locker/internal/locktest"
+)
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(childEnv); role != "" {
+		os.Exit(playChild(role))
+	}
+	os.Exit(locktest.Main(m))
+}
