@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -68,9 +69,13 @@ var neighbourKinds = map[string]struct {
 
 // scenario 48: whatever he creates, no two hold at once, no hold ends, and when he has gone everybody has his turn.
 func TestANeighbourWhoMayOnlyCreateChangesNobodysOrder(t *testing.T) {
+	seeds := uint64(10)
+	if os.Getenv("ZKLOCK_LONG") != "" {
+		seeds = 200
+	}
 	for kind := range neighbourKinds {
 		t.Run(kind, func(t *testing.T) {
-			for seed := range uint64(10) {
+			for seed := range seeds {
 				if !t.Run(fmt.Sprint(seed), func(t *testing.T) { besideANeighbour(t, kind, seed) }) {
 					return
 				}
