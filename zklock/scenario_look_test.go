@@ -227,11 +227,11 @@ func TestQueueEndsWithItsContext(t *testing.T) {
 // Many calls of one client on a lock whose list is long do not ask for it all at once.
 func TestScenario50_ManyCallsOnALockWithALongListCostNoOtherHold(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
-		dir, c := s.Dir("/l"), slowClient(s, 10_000_000)
+		dir, c := s.Dir("/l"), slowClient(s, 2_500_000)
 		other, err := c.Mutex("/other").Lock(s.Context())
 		require.NoError(s, err)
 		for i := range 25 {
-			require.NoError(s, s.Server.Create(fmt.Sprintf("%s/%s-lock-%010d", dir, strings.Repeat("n", 1_000_000), i), nil))
+			require.NoError(s, s.Server.Create(fmt.Sprintf("%s/%s-lock-%010d", dir, strings.Repeat("n", 250_000), i), nil))
 		}
 		require.NoError(s, s.Server.SetSequence(dir, 25))
 		ctx, cancel := context.WithTimeout(s.Context(), time.Minute)

@@ -107,7 +107,7 @@ func unlockAll(t testing.TB, holds []*zklock.Hold) {
 }
 
 func TestManyLocksOfOneClientAreSpreadOverSessionsThatMayEnd(t *testing.T) {
-	n := 13_000 // in three sessions
+	n := 7_000 // in two sessions
 	if locktest.Long() {
 		n = 40_000
 	}
