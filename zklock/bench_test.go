@@ -6,10 +6,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/zklock/locker/internal/locktest"
-
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
 )
 

@@ -3,15 +3,16 @@ package zklock_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/zklock/locker/internal/locktest"
-
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
@@ -202,5 +203,122 @@ func TestUnlockWithAContextThatHasEndedReleasesAllTheSame(t *testing.T) {
 		require.Equal(t, zklock.ErrUnlocked, h.Err())
 		synctest.Wait()
 		require.Empty(t, srv.Children("/l"))
+	})
+}
+
+// shortLived ends right behind the handshake: when the deadline on that is taken away.
+type shortLived struct{ net.Conn }
+
+func (c shortLived) SetDeadline(t time.Time) error {
+	if t.IsZero() {
+		return io.ErrClosedPipe
+	}
+	return c.Conn.SetDeadline(t)
+}
+
+// The first connection breaks right behind the handshake, and when the client has found the next the ensemble has ended
+// the session. Dial goes on until there is one, or ctx ends.
+func TestDialOutlivesASessionThatEndsBeforeItIsHeardOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.Run(t, zktest.WithoutListener())
+		var dials atomic.Int32
+		c, err := zklock.Dial(t.Context(), srv.Addr(), zklock.WithDialer(func(n, a string, d time.Duration) (net.Conn, error) {
+			conn, err := srv.Dial(n, a, d)
+			if err == nil && dials.Add(1) == 1 {
+				return shortLived{conn}, nil
+			}
+			for _, s := range srv.Sessions() {
+				_ = srv.Expire(s.ID) // gone by itself, perhaps
+			}
+			return conn, err
+		}))
+		require.NoError(t, err)
+		h, err := c.Mutex("/locks/a").Lock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, h.Unlock(t.Context()))
+		require.NoError(t, c.Close())
+	})
+}
+
+// A server that enforces authentication answers the handshake, and refuses the first request: of every session.
+func TestALockWhereAuthenticationIsEnforcedSaysSoAtOnce(t *testing.T) {
+	srv := zktest.Run(t)
+	c := locktest.Dial(t, srv)
+	const required = -124 // SESSIONCLOSEDREQUIRESASLAUTH
+	srv.Inject(zktest.Answer(required))
+	for name, lock := range map[string]func(context.Context) (*zklock.Hold, error){
+		"Lock":    c.Mutex("/locks/a").Lock,
+		"TryLock": c.Mutex("/locks/a").TryLock,
+		"Acquire": func(ctx context.Context) (*zklock.Hold, error) { return c.Semaphore("/locks/s", 2).Acquire(ctx, 1) },
+	} {
+		_, err := lock(locktest.Within(t, 20*time.Second))
+		require.ErrorIs(t, err, session.ErrAuth, name)
+		require.ErrorContains(t, err, "enforces authentication", name)
+		require.NotErrorIs(t, err, context.DeadlineExceeded, name)
+	}
+}
+
+// Scenario 56: writes take longer than a quarter of the timeout, on every server. Locks are taken, kept and handed over
+// all the same.
+func TestScenarioLocksWorkWhileWritesAreSlow(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		a, b := s.Client(), s.Client()
+		s.Server.Inject(zktest.DelayReply(3*time.Second).Op(zktest.OpCreate, zktest.OpDelete, zktest.OpSetData, zktest.OpMulti, zktest.OpSync))
+		for range 5 {
+			for _, c := range []*locktest.Client{a, b} {
+				ctx, cancel := context.WithTimeout(s.Context(), 2*time.Minute)
+				began := time.Now()
+				hold, err := c.Mutex("/locks/slow").Lock(ctx)
+				require.NoError(s, err)
+				s.Logf("locked after %v", time.Since(began))
+				time.Sleep(30 * time.Second)
+				require.NoError(s, hold.Err())
+				require.NoError(s, hold.Unlock(ctx))
+				cancel()
+			}
+		}
+	})
+}
+
+// Scenarios 51 and 52: a directory whose list no client can read fails the lock in it, and not the client's other locks; and
+// so does a transaction that no server would take.
+func TestScenarioWhatIsTooLargeFailsItsOwnLock(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
+		other, err := c.Mutex("/locks/other").Lock(s.Context())
+		require.NoError(s, err)
+		require.NoError(s, s.Server.Create("/locks/long", nil))
+		name := make([]byte, 900<<10)
+		for i := range name {
+			name[i] = 'n'
+		}
+		for i := range 40 {
+			require.NoError(s, s.Server.Create("/locks/long/"+string(rune('a'+i%26))+string(rune('a'+i/26))+string(name), nil))
+		}
+		connects := s.Server.Requests()[zktest.OpConnect]
+		for range 3 {
+			_, err = c.Mutex("/locks/long").Lock(s.Context())
+			require.ErrorIs(s, err, zklock.ErrTooLarge)
+			require.Less(s, len(err.Error()), 400)
+			_, err = c.Mutex("/locks/long").TryLock(s.Context())
+			require.ErrorIs(s, err, zklock.ErrTooLarge)
+		}
+		time.Sleep(5 * time.Second)
+		for _, name := range s.Server.Children("/locks/long") {
+			require.Greater(s, len(name), 1000, "nothing of ours is left there")
+		}
+
+		paths := make([]string, 20)
+		for i := range paths {
+			paths[i] = "/locks/m" + string(rune('a'+i))
+		}
+		ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
+		defer cancel()
+		_, err = c.MultiLock(paths, zklock.WithData(make([]byte, 60<<10))).Lock(ctx)
+		require.ErrorIs(s, err, zklock.ErrTooLarge)
+
+		require.Equal(s, connects, s.Server.Requests()[zktest.OpConnect], "no connection was lost")
+		require.NoError(s, other.Check(s.Context()))
+		require.NoError(s, other.Unlock(s.Context()))
 	})
 }

@@ -16,11 +16,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zklock/locker/internal/locktest"
-
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
 )
 

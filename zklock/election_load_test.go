@@ -8,12 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zklock/locker/internal/locktest"
-
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/ensemble"
+	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
 )
 

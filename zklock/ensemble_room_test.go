@@ -7,13 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/zklock/locker/internal/locktest"
-
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/ensemble"
+	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 )

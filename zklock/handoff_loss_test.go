@@ -6,12 +6,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/zklock/locker/internal/locktest"
-	"github.com/zklock/locker/session"
-
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
 )
@@ -357,66 +355,4 @@ func TestLockDelayUnderALocalQueue(t *testing.T) {
 		require.Equal(s, 10*time.Second, time.Since(start))
 		clean(s, "/l")
 	})
-}
-
-func TestMultiAndCheckOfAHandedOnHold(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		m := s.Client().Mutex("/l", zklock.WithLocalHandoff(50))
-		first := s.Lock(m)
-		calls := inLine(s, m, 3)
-		s.Unlock(first)
-		h := calls[0].Get(s)
-		require.NoError(s, h.Check(s.Context()))
-		_, err := h.Multi(s.Context(), &zk.CreateRequest{Path: "/a", Acl: session.WorldACL()})
-		require.NoError(s, err)
-		_, err = first.Multi(s.Context(), &zk.CreateRequest{Path: "/b", Acl: session.WorldACL()})
-		require.ErrorIs(s, err, zklock.ErrUnlocked)
-		require.ErrorIs(s, first.Check(s.Context()), zklock.ErrUnlocked)
-		_, ok := s.Server.Node("/b")
-		require.False(s, ok)
-		s.Unlock(h)
-		h = calls[1].Get(s)
-		require.Equal(s, first.Token(), h.Token(), "a Multi that was answered is no reason to give the znode up")
-		require.NoError(s, s.Server.Delete(h.Node()))
-		_, err = h.Multi(s.Context(), &zk.CreateRequest{Path: "/c", Acl: session.WorldACL()})
-		require.ErrorIs(s, err, zklock.ErrNodeDeleted)
-		last := calls[2].Get(s)
-		require.Greater(s, last.Token(), h.Token())
-		s.Unlock(last)
-		clean(s, "/l")
-	})
-}
-
-// A Multi that is under way when the hold is released, or whose outcome is unknown, could be carried out while the next
-// hold has the znode that it checks. So the next hold gets another znode.
-func TestAZnodeThatAMultiMayStillCheckIsNotHandedOn(t *testing.T) {
-	for name, fault := range map[string]zktest.Fault{"under way": zktest.Hold(), "reply lost": zktest.CloseAfter()} {
-		t.Run(name, func(t *testing.T) {
-			locktest.Simulate(t, func(s *locktest.Sim) {
-				c := s.Client()
-				m := c.Mutex("/l", zklock.WithLocalHandoff(50), zklock.WithIdleKeep(time.Minute))
-				h := s.Lock(m)
-				w := inLine(s, m, 1)[0]
-				in := s.Server.Inject(fault.Op(zktest.OpMulti).Once())
-				done := make(chan error, 1)
-				go func() {
-					_, err := h.Multi(s.Context(), &zk.CreateRequest{Path: "/a", Acl: session.WorldACL()})
-					done <- err
-				}()
-				<-in.Hit()
-				synctest.Wait()
-				unlocked := make(chan error, 1)
-				go func() { unlocked <- h.Unlock(s.Context()) }()
-				synctest.Wait()
-				in.Remove()
-				require.NoError(s, <-unlocked)
-				if err := <-done; name == "reply lost" {
-					require.ErrorIs(s, err, zklock.ErrUnknownOutcome)
-				} else {
-					require.NoError(s, err)
-				}
-				require.Greater(s, w.Get(s).Token(), h.Token())
-			})
-		})
-	}
 }

@@ -9,11 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zklock/locker/internal/locktest"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/ensemble"
+	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
 )
 

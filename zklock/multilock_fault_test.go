@@ -9,11 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/zklock/locker/internal/locktest"
-
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
 )
@@ -283,4 +282,40 @@ func TestAWaitingMultiLockWhoseDirectoriesAreDeletedMakesThemAgain(t *testing.T)
 			})
 		})
 	}
+}
+
+// A hold that was held for too long counts as lost, also when its holder lets go at that very moment: for a lock of
+// several paths there are two then who give up the places.
+func TestAMultiLockThatIsUnlockedAtItsMaximumStillCountsAsLost(t *testing.T) {
+	for range 20 { // either of the two may be first
+		locktest.Simulate(t, func(s *locktest.Sim) {
+			dirs, c := dirs(s, 2), s.Client()
+			const delay = 2 * time.Second
+			h := takeAll(s, c.MultiLock(dirs, zklock.WithMaxHold(time.Second), zklock.WithLockDelay(delay)))
+			next := locktest.Go(s.Context(), s.Client().MultiLock(dirs, zklock.WithLockDelay(delay)).Lock)
+			<-h.Context().Done()
+			lost := time.Now()
+			require.ErrorIs(s, h.Unlock(s.Context()), zklock.ErrMaxHold)
+			after := next.Get(s)
+			require.GreaterOrEqual(s, next.At.Sub(lost), delay, "the next holder waits out the delay")
+			s.Unlock(after)
+			emptyAll(s, 0, dirs)
+		})
+	}
+}
+
+func TestAMultiLockThatMayNotReadItsZnodesHoldsNoneThatWasDeletedWhileItWaited(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		da, db, a, b, c := s.Dir("/locks/a"), s.Dir("/locks/b"), s.Client(), s.Client(), s.Client()
+		h := s.Lock(a.Mutex(da))
+		blind := b.MultiLock([]string{da, db}, zklock.WithACL(zk.ACL{Perms: zk.PermAll &^ zk.PermRead, Scheme: "world", ID: "anyone"}))
+		call := locktest.Go(s.Context(), blind.Lock)
+		synctest.Wait()
+		require.False(s, call.Over())
+		require.NoError(s, s.Server.Delete(db+"/"+locktest.Contenders(s.Server.Children(db))[0]))
+		other := s.Lock(c.Mutex(db))
+		s.Unlock(h)
+		synctest.Wait()
+		require.False(s, call.Over() && other.Err() == nil, "two hold %s: %v", db, other.Err())
+	})
 }

@@ -7,13 +7,11 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
-
-	"github.com/zklock/locker/internal/locktest"
-
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
 )
 

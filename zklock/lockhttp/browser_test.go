@@ -8,11 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/zklock/locker/internal/locktest"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/chromium"
+	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zklock/lockhttp"
 	"github.com/zklock/locker/zktest"

@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zklock/locker/internal/locktest"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/ensemble"
+	"github.com/zklock/locker/internal/locktest"
+	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 )
 
@@ -136,4 +136,37 @@ func steady(t *testing.T, what string, measure func() int) int {
 		return nil
 	})
 	return last
+}
+
+// A thousand callers that ask at once wait for each other's answers as well as their own. As long as answers keep
+// coming the server is well: a connection given up for that would have everything asked again, of a server that is
+// busy already, and again.
+func TestABurstOfRequestsIsNoReasonToGiveAConnectionUpThatAnswers(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		const callers, names = 1000, 400
+		dir, breaks := s.Dir("/l"), new(atomic.Int64)
+		for i := range names {
+			require.NoError(s, s.Server.Create(fmt.Sprintf("%s/%064d", dir, i), nil))
+		}
+		c := slowClient(s, 1_000_000, zklock.WithHooks(zklock.Hooks{Session: func(i zklock.SessionInfo) {
+			if i.State == session.Disconnected {
+				breaks.Add(1)
+			}
+		}}))
+		ses, err := c.Session(s.Context())
+		require.NoError(s, err)
+		began := time.Now()
+		ends := make(chan error, callers)
+		for range callers {
+			go func() {
+				_, _, err := ses.List(s.Context(), dir)
+				ends <- err
+			}()
+		}
+		for range callers {
+			require.NoError(s, <-ends)
+		}
+		require.Greater(s, time.Since(began), 2*ses.Timeout(), "the last answer is far behind the first")
+		require.Zero(s, breaks.Load())
+	})
 }

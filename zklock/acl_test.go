@@ -4,11 +4,10 @@ import (
 	"context"
 	"testing"
 
-	"github.com/zklock/locker/internal/locktest"
-
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 )
