@@ -37,7 +37,8 @@ func (d *deadline) set(end time.Time, every time.Duration) {
 // passed reports whether the deadline has come by now.
 func (d *deadline) passed(now time.Time) bool { return int64(now.Sub(origin)) >= d.at.Load() }
 
-// watchLease runs when the deadline's timer does. It takes no mutex before the session's context has ended.
+// watchLease runs when the deadline's timer does. It takes no mutex before the session's context has ended, and before
+// those who have a grace have been told none but theirs.
 func (s *Session) watchLease() {
 	if s.Err() != nil {
 		return
@@ -49,9 +50,11 @@ func (s *Session) watchLease() {
 	}
 	d := s.deadline
 	at := d.at.Load()
-	d.timer.Reset(time.Duration(max(0, min(at-int64(now.Sub(origin)), d.every.Load()))))
-	if d.at.Load() < at { // moved to an earlier instant meanwhile, and what that set was undone here
-		d.timer.Reset(0)
+	left := time.Duration(at - int64(now.Sub(origin)))
+	most, added := s.graces.fire(left)
+	d.timer.Reset(max(0, min(left-most, time.Duration(d.every.Load()))))
+	if _, late := s.graces.fire(left); late != added || d.at.Load() < at {
+		d.timer.Reset(0) // what was added, or moved to an earlier instant, has set the timer, which was undone here
 	}
 }
 

@@ -45,6 +45,7 @@
 //
 //	Session.mu   → conn.mu → replySizes.mu
 //	Session.mu   → notifier.mu
+//	Session.mu   → graces.mu
 //	watches.mu   → conn.mu → replySizes.mu
 //	watches.mu   → ephemerals.mu
 //

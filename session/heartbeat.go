@@ -17,6 +17,7 @@ const (
 	minPart      = 8  // no hold begins with a lease shorter than this
 	freshPart    = 4  // with one longer than this, it begins without asking
 	lookPart     = 20 // the heartbeat looks at the clock this often at least
+	gracePart    = 16 // a hold with a grace begins with that much more of the lease than its grace
 )
 
 // beatOnce is the function of the heartbeat's timer, and sets it again. Several may run at once: each does what is due at

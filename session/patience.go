@@ -42,7 +42,7 @@ func (s *Session) promptLocked() time.Duration {
 	}
 	limit := firstPatience(s.lease.timeout)
 	if s.held > 0 {
-		limit = min(limit, max(s.lease.steady()-s.lease.timeout/heldPingPart, s.lease.timeout/10))
+		limit = min(limit, max(s.lease.steady()-s.graces.most()-s.lease.timeout/heldPingPart, s.lease.timeout/10))
 	}
 	return limit
 }
@@ -57,7 +57,7 @@ var errThin = errors.New("writes take too long to confirm the lease on one conne
 func (s *Session) renewLocked(now time.Time) bool {
 	t := s.lease.timeout
 	return s.held > 0 && s.conn != nil && !s.unresumable && s.took > t/8 && now.Sub(s.connectedAt) > s.took &&
-		s.lease.prospect(now).Sub(now) < s.took+max(s.lease.beatEvery(), s.shook)+t/lookPart
+		s.lease.prospect(now).Sub(now)-s.graces.most() < s.took+max(s.lease.beatEvery(), s.shook)+t/lookPart
 }
 
 // leaseLeft returns for how long the lease lasts, and whether a lock is held by it.

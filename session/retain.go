@@ -223,7 +223,7 @@ func (s *Session) beatDueLocked(now time.Time) (at time.Time, due bool) {
 	if s.beaten.After(last) {
 		last = s.beaten
 	}
-	if s.lease.end(true).Sub(now) < s.lease.thin() {
+	if s.lease.end(true).Sub(now)-s.graces.most() < s.lease.thin() {
 		return last.Add(s.lease.timeout / 20), true
 	}
 	if s.heldSince.After(last) {

@@ -22,6 +22,7 @@ type Session struct {
 	driver     *driver
 	watches    *watches
 	ephemerals *ephemerals
+	graces     graces
 	notes      *notifier // nil when nobody listens
 
 	ctx context.Context // ends with the session; its cause is Err

@@ -24,6 +24,7 @@ import (
 //	ErrSessionExpired     the session: an answer of the ensemble                         lose, by the ticket's Guard
 //	ErrLeaseOver          the session: its timer, leaseContext.look, or the end of its   lose, by the ticket's Guard
 //	                      connection to ClickHouse Keeper
+//	graceError            the session's timer, leaseContext.look; it is ErrLeaseOver     fallShort
 //	session.ErrAuth       the session: the ensemble refuses its credentials              lose, by the ticket's Guard
 //	ErrClosed             Client.Close, which ends the sessions                          lose, by the ticket's Guard
 //	ErrNodeDeleted        the watch on the znode, a heartbeat, Check, Multi, Proclaim,   lose, by the ticket's Guard
@@ -41,6 +42,7 @@ type acquisition struct {
 	info   LockInfo      // of the call that acquired it
 	since  time.Time     // when it was acquired
 	limit  time.Duration // of WithMaxHold; 0: none
+	grace  time.Duration // of WithGrace; 0: none
 
 	mu          sync.Mutex // guards what follows; taken before the ticket's, and inUse.mu
 	state       acquisitionState
@@ -50,6 +52,7 @@ type acquisition struct {
 	downgrading *Hold       // the hold that a Downgrade is turning into one of the read lock
 	left        bool        // leave was called
 	maxHold     *time.Timer // of WithMaxHold; may be nil
+	stopGrace   func()      // ends what watches the lease for WithGrace; may be nil
 }
 
 type acquisitionState uint8
@@ -62,22 +65,25 @@ const (
 
 // newHold makes the acquisition, and its first hold, of a ticket that holds. Values are those of the call's context. One
 // allocation has both: with local handoff a hold may last for a microsecond.
-func (c *Client) newHold(values context.Context, t ticket, w *waiting, maxHold time.Duration) *Hold {
+func (c *Client) newHold(values context.Context, t ticket, w *waiting, o lockOptions) *Hold {
 	both := &struct {
 		a   acquisition
 		h   Hold
 		one [1]*Hold
-	}{a: acquisition{c: c, ticket: t, info: w.info, kind: w.info.Kind, since: time.Now(), limit: maxHold}}
+	}{a: acquisition{c: c, ticket: t, info: w.info, kind: w.info.Kind, since: time.Now(), limit: o.maxHold, grace: o.grace}}
 	a, h := &both.a, &both.h
 	a.holds = append(both.one[:0], h)
 	h.bind(a, values, a.kind == KindRead)
 	c.use.acquired(w, a)
 	c.tellAcquired(AcquiredInfo{a.info, h.Token(), h.Node(), a.since.Sub(w.since), 0})
-	if maxHold > 0 {
-		a.mu.Lock() // the timer may be early
-		a.maxHold = time.AfterFunc(maxHold, a.expire)
-		a.mu.Unlock()
+	a.mu.Lock() // what is begun here may be over at once
+	if a.limit > 0 {
+		a.maxHold = time.AfterFunc(a.limit, a.expire)
 	}
+	if a.grace > 0 {
+		a.stopGrace = a.lease().OnGrace(a.grace, a.fallShort)
+	}
+	a.mu.Unlock()
 	t.Guard(a.lose)
 	return h
 }
@@ -96,27 +102,48 @@ func (a *acquisition) end(to acquisitionState, cause error) bool {
 	if a.maxHold != nil && !a.leavableLocked() { // else what is left has to go at that time
 		a.maxHold.Stop()
 	}
+	if a.stopGrace != nil {
+		a.stopGrace()
+	}
 	a.c.use.ended(a)
 	return true
 }
 
-// lose ends an acquisition that was lost for cause: no other call of this process gets its ticket.
+// lose ends an acquisition that was lost for cause.
 func (a *acquisition) lose(cause error) {
 	if errors.Is(cause, recipe.ErrGone) {
 		cause = ErrNodeDeleted
 	}
-	if !a.end(lost, cause) {
-		return
+	if a.end(lost, cause) {
+		a.afterLoss(cause)
 	}
+}
+
+// afterLoss does what follows the end of a lost acquisition: no other call of this process gets its ticket.
+func (a *acquisition) afterLoss(cause error) {
 	defer a.c.holds.Done()
 	a.ticket.Lose(cause)
 	a.c.tellLost(LostInfo{a.infoNow(), Token(a.ticket.Czxid()), time.Since(a.since), cause})
 }
 
-// expire ends an acquisition that was held for too long: the contexts first, then the znodes; also those that it kept when
-// it was lost before. The holder did not let go, so for a lock delay it counts as lost.
+// expire ends an acquisition that was held for too long: the contexts first, then, after the grace, the znodes; also those
+// that it kept when it was lost before.
 func (a *acquisition) expire() {
 	a.lose(ErrMaxHold)
+	if a.grace == 0 {
+		a.leaveExpired()
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.left {
+		a.maxHold = time.AfterFunc(a.grace, a.leaveExpired)
+	}
+}
+
+// leaveExpired gives up the places of an acquisition that was held for too long. The holder did not let go, so for a lock
+// delay it counts as lost.
+func (a *acquisition) leaveExpired() {
 	if errors.Is(a.ended(), ErrUnlocked) {
 		return // the release, which came first, leaves the ticket
 	}

@@ -49,7 +49,7 @@ func (h *Hold) Context() context.Context {
 // bind makes h a hold of a, whose context is a child of the session's.
 func (h *Hold) bind(a *acquisition, values context.Context, read bool) {
 	s := a.ticket.Session()
-	h.a, h.read, h.ctx.s = a, read, s
+	h.a, h.read, h.ctx.s, h.ctx.a = a, read, s, a
 	h.ctx.Context, h.cancel = context.WithCancelCause(holdContext{s.Context(), values, h})
 }
 
@@ -73,8 +73,9 @@ func (h *Hold) Token() Token {
 // see Session.SafeUntil of package session for when it moves back.
 //
 // The context ends before this instant: when nothing is heard from the ensemble any more, a twenty-fifth of the session
-// timeout before it (0.4 s by default), which is the time that work has to notice. After the end it says until when the
-// ensemble keeps the session that the hold was in; after an Unlock that means nothing for the lock.
+// timeout before it (0.4 s by default), which is the time that work has to notice; with WithGrace that much earlier. After
+// the end it says until when the ensemble keeps the session that the hold was in; after an Unlock that means nothing for
+// the lock.
 func (h *Hold) SafeUntil() time.Time {
 	h.need()
 	return h.ctx.s.SafeUntil()

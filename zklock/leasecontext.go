@@ -16,6 +16,7 @@ import (
 type leaseContext struct {
 	context.Context
 	s *session.Session
+	a *acquisition // looks at its own grace
 }
 
 func (c *leaseContext) Err() error {
@@ -33,5 +34,11 @@ func (c *leaseContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// look costs a reading of the clock and takes no mutex, unless it is the one that finds the lease over.
-func (c *leaseContext) look() { _ = c.s.Alive() } // its error is the cause of the context's end
+// look costs a reading of the clock, or two with a grace, and takes no mutex, unless it is the one that finds the lease
+// over.
+func (c *leaseContext) look() {
+	_ = c.s.Alive() // its error is the cause of the context's end
+	if c.a.grace > 0 {
+		c.a.lookAtGrace()
+	}
+}

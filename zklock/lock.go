@@ -162,7 +162,13 @@ func (l *lock) explain(caller context.Context, err error) error {
 
 // newHold waits for a ticket that holds, and makes the hold.
 func (l *lock) newHold(ctx context.Context, r *request, w *waiting) (*Hold, error) {
+	if err := l.checkGrace(ctx); err != nil {
+		return nil, err
+	}
 	t, err := l.ticket(ctx, r, w)
+	if err == nil && l.o.grace > 0 {
+		t, err = l.withGrace(ctx, t, r, w)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +176,7 @@ func (l *lock) newHold(ctx context.Context, r *request, w *waiting) (*Hold, erro
 		l.c.giveUp(ctx, t)
 		return nil, closedError{}
 	}
-	return l.c.newHold(ctx, t, w, l.o.maxHold), nil
+	return l.c.newHold(ctx, t, w, l.o), nil
 }
 
 // ticket returns a ticket that holds, a new one or with local handoff a turn; it is of no use when there is an error.

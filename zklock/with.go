@@ -37,7 +37,7 @@ func (h *Hold) with(ctx context.Context) (*leaseContext, context.CancelCauseFunc
 			cancel(context.Cause(ctx))
 		}
 	})
-	return &leaseContext{work, h.ctx.s}, func(cause error) {
+	return &leaseContext{work, h.ctx.s, h.a}, func(cause error) {
 		stop()
 		cancel(cause)
 		release()

@@ -61,6 +61,7 @@ type tenure struct {
 	began   time.Duration // of the call
 	from    time.Duration
 	maxHold time.Duration
+	grace   time.Duration
 	session int64
 	token   zklock.Token
 
@@ -231,8 +232,8 @@ func (o *oracle) stand(t *tenure) {
 // safe checks that a live hold believes itself safe, and that it is: that the ensemble will not end the session before.
 func (o *oracle) safe(t *tenure) {
 	until := t.holds[0].SafeUntil()
-	if !time.Now().Before(until) {
-		o.w.violated("%s holds %v, and was safe only until %v", t.who, t.paths, until.Sub(o.w.start))
+	if !time.Now().Add(t.grace).Before(until) {
+		o.w.violated("%s holds %v with a grace of %v, and was safe only until %v", t.who, t.paths, t.grace, until.Sub(o.w.start))
 	}
 	if o.expired[t.session] || o.zxid%8 != 0 { // to look is dear
 		return
