@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/session"
 )
 
@@ -158,7 +159,7 @@ func (e *entry) sleep(ctx context.Context, d time.Duration, lost string) error {
 	case <-e.s.Done():
 		return e.s.Err()
 	case <-ctx.Done():
-		return session.Waited(ctx, Waiting{lostHolder(lost)})
+		return session.Waited(ctx, trusted.Caller{}, Waiting{lostHolder(lost)})
 	}
 }
 

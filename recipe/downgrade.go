@@ -34,7 +34,7 @@ func (t *Ticket) Downgrade(ctx context.Context) error {
 		select {
 		case <-other:
 		case <-ctx.Done():
-			return session.Waited(ctx, errors.New("waiting for another downgrade of the lock"))
+			return session.Waited(ctx, trusted.Caller{}, errors.New("waiting for another downgrade of the lock"))
 		}
 		t.mu.Lock()
 	}

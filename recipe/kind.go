@@ -14,6 +14,8 @@ const (
 	Write
 	// Permits is a semaphore's contender: the permits of those before it count. See tally in order.go.
 	Permits
+
+	kinds // how many there are
 )
 
 // String returns the kind in words.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/session"
 )
 
@@ -43,7 +44,7 @@ func (t *Ticket) Leave(ctx context.Context) error {
 	if !t.s.Go(finish) {
 		finish(t.s.Context()) // which is over
 	}
-	return session.Waited(ctx, errors.New("waiting for the write lock to become a read lock"))
+	return session.Waited(ctx, trusted.Caller{}, errors.New("waiting for the write lock to become a read lock"))
 }
 
 // beginLeave waits for another Leave that is under way. done: it, or an earlier one, has left, with err as its result; or
@@ -57,7 +58,7 @@ func (t *Ticket) beginLeave(ctx context.Context) (move <-chan struct{}, done boo
 		select {
 		case <-other:
 		case <-ctx.Done():
-			err = session.Waited(ctx, errors.New("waiting for another release of the lock"))
+			err = session.Waited(ctx, trusted.Caller{}, errors.New("waiting for another release of the lock"))
 		}
 		t.mu.Lock()
 		if err != nil {
@@ -215,7 +216,7 @@ func ended(ctx context.Context, err error) error {
 	if ctx.Err() == nil || errors.Is(err, ctx.Err()) {
 		return err
 	}
-	return session.Waited(ctx, err)
+	return session.Waited(ctx, trusted.Caller{}, err)
 }
 
 // persist calls fn until it succeeds, there is nothing to do, or we are not allowed to: then the session's end has to do.

@@ -64,7 +64,7 @@ func NewListing(names []string, stat zk.Stat) Listing {
 
 // tally counts contenders by what they want. It has the one rule of who holds.
 type tally struct {
-	of      [Permits + 1]int
+	of      [kinds]int
 	permits int // of those of a semaphore
 }
 

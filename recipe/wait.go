@@ -384,7 +384,7 @@ func (w *waiter) waited(ctx context.Context, err error) error {
 		return err // it says what it waited for
 	}
 	if err == ctx.Err() { //nolint:errorlint // bare: there is nothing more in it
-		return session.Waited(ctx, Waiting{w.e.line})
+		return session.Waited(ctx, trusted.Caller{}, Waiting{w.e.line})
 	}
 	return fmt.Errorf("%w, %w", err, Waiting{w.e.line})
 }

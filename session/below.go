@@ -146,7 +146,7 @@ func (b batch) turn(ctx context.Context, requests []*request) error {
 	select {
 	case b.s.looking <- struct{}{}:
 	case <-ctx.Done():
-		return requests[0].opError(Waited(ctx, errors.New("waiting for other reads of many znodes")), false)
+		return requests[0].opError(waited(ctx, errors.New("waiting for other reads of many znodes")), false)
 	case <-b.s.ctx.Done():
 		return requests[0].opError(b.s.Err(), false)
 	}

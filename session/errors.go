@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/zklock/locker/internal/text"
+	"github.com/zklock/locker/internal/trusted"
 )
 
 // Ends of a session. Each is the cause of Session.Err and of every context derived from Session.Context.
@@ -133,10 +134,12 @@ type waitError struct {
 func (e *waitError) Error() string   { return e.err.Error() + " while " + e.what.Error() }
 func (e *waitError) Unwrap() []error { return []error{e.err, e.what} }
 
-// Waited joins the end of ctx with what was being waited for, so that errors.Is finds both. ctx must have ended. When ctx
-// was cancelled with a cause of its own, errors.Is finds that too; but if the cause could be taken for the outcome of the
-// operation, only its text is kept.
-func Waited(ctx context.Context, what error) error {
+// Waited is for the packages of this module: it joins the end of ctx with what was being waited for, so that errors.Is
+// finds both. ctx must have ended. When ctx was cancelled with a cause of its own, errors.Is finds that too; but if the
+// cause could be taken for the outcome of the operation, only its text is kept.
+func Waited(ctx context.Context, _ trusted.Caller, what error) error { return waited(ctx, what) }
+
+func waited(ctx context.Context, what error) error {
 	err := ctx.Err()
 	switch cause := context.Cause(ctx); {
 	case cause == err: //nolint:errorlint // identity: is there a cause beside the plain error?

@@ -177,7 +177,7 @@ func (s *Session) exchange(ctx context.Context, c *conn, requests []*request) (s
 			answered = next
 			continue
 		case <-ctx.Done():
-			err = Waited(ctx, errors.New("waiting for the reply of "+c.server))
+			err = waited(ctx, errors.New("waiting for the reply of "+c.server))
 		case <-s.ctx.Done():
 			err = s.Err()
 		}

@@ -89,7 +89,7 @@ func (s *Session) pause(ctx context.Context, d time.Duration) error {
 	case <-s.ctx.Done():
 		return s.Err()
 	case <-ctx.Done():
-		return Waited(ctx, errors.New("waiting for the leader to confirm the session"))
+		return waited(ctx, errors.New("waiting for the leader to confirm the session"))
 	}
 }
 

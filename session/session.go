@@ -253,7 +253,7 @@ func (s *Session) dialled(c *conn) bool {
 func (s *Session) await(ctx context.Context) (*conn, error) {
 	for {
 		if err := ctx.Err(); err != nil {
-			return nil, Waited(ctx, s.waitingFor())
+			return nil, waited(ctx, s.waitingFor())
 		}
 		s.mu.Lock()
 		c, ready := s.conn, s.ready

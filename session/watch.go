@@ -76,9 +76,9 @@ func (w *Watch) set(ctx context.Context) error {
 			return s.Err()
 		case <-ctx.Done():
 			if s.State() != Connected {
-				return Waited(ctx, s.waitingFor())
+				return waited(ctx, s.waitingFor())
 			}
-			return Waited(ctx, errors.New("waiting for the watch to be set"))
+			return waited(ctx, errors.New("waiting for the watch to be set"))
 		}
 	}
 	w.Exists = w.t.exists

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
 )
@@ -115,6 +116,6 @@ func (a *acquisition) downgradeForReaders(ctx context.Context) error {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return session.Waited(ctx, errors.New("waiting for the write lock to become a read lock"))
+		return session.Waited(ctx, trusted.Caller{}, errors.New("waiting for the write lock to become a read lock"))
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
 )
@@ -124,7 +125,7 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 		case errors.Is(lost, ErrUnlocked): // lead resigned by itself
 			return leadErr
 		case ctx.Err() != nil && !errors.Is(err, ctx.Err()):
-			return &lockError{"run", e.lock.path, session.Waited(ctx, err)}
+			return &lockError{"run", e.lock.path, session.Waited(ctx, trusted.Caller{}, err)}
 		case ctx.Err() != nil, errors.Is(lost, ErrClosed):
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/zklock/locker/internal/handoff"
 	"github.com/zklock/locker/internal/text"
+	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
 )
@@ -116,7 +117,7 @@ func (l *lock) acquire(ctx context.Context, r request) (*Hold, error) {
 		return nil, &lockError{r.op, l.path, l.err}
 	}
 	if ctx.Err() != nil {
-		return nil, &lockError{r.op, l.path, session.Waited(ctx, errors.New("about to queue"))}
+		return nil, &lockError{r.op, l.path, session.Waited(ctx, trusted.Caller{}, errors.New("about to queue"))}
 	}
 	caller := ctx
 	if l.o.waitSet && l.o.wait == 0 {
@@ -213,7 +214,7 @@ func (l *lock) obtain(ctx context.Context, queues []recipe.Queue, try bool) (*re
 		case l.c.ctx.Err() != nil:
 			return nil, closedError{}
 		case ctx.Err() != nil && !errors.Is(err, ctx.Err()):
-			return nil, session.Waited(ctx, err)
+			return nil, session.Waited(ctx, trusted.Caller{}, err)
 		case ctx.Err() != nil:
 			return nil, err
 		case errors.As(err, &full) && full.Need <= full.Limit:

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
 )
@@ -40,7 +41,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 			case e.lock.c.ctx.Err() != nil:
 				err = ErrClosed
 			case ctx.Err() != nil && !errors.Is(err, ctx.Err()):
-				err = session.Waited(ctx, err)
+				err = session.Waited(ctx, trusted.Caller{}, err)
 			case ctx.Err() != nil, s == nil:
 			case s.Err() != nil:
 				continue // in the next session
@@ -215,7 +216,7 @@ func sleep(ctx context.Context, s *session.Session, w *session.Watch, certain bo
 	case <-s.Done():
 		return s.Err()
 	case <-ctx.Done():
-		return session.Waited(ctx, errors.New("waiting for a change of leader"))
+		return session.Waited(ctx, trusted.Caller{}, errors.New("waiting for a change of leader"))
 	}
 }
 

@@ -214,7 +214,7 @@ func (p *sessions) await(ctx context.Context, pick func() (*session.Session, err
 		case <-changed:
 		case <-p.c.ctx.Done():
 		case <-ctx.Done():
-			return nil, session.Waited(ctx, errors.New("waiting for the next session"))
+			return nil, session.Waited(ctx, trusted.Caller{}, errors.New("waiting for the next session"))
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
 )
@@ -41,7 +42,7 @@ func (c *Client) WaitFree(ctx context.Context, path string) error {
 			return fail(closedError{})
 		case ctx.Err() != nil:
 			if !errors.Is(err, ctx.Err()) {
-				err = session.Waited(ctx, errors.New("waiting until nobody is in line"))
+				err = session.Waited(ctx, trusted.Caller{}, errors.New("waiting until nobody is in line"))
 			}
 			if ahead > 0 {
 				err = fmt.Errorf("%w: %d in line: %w", ErrBusy, ahead, err)

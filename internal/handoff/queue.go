@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
 )
@@ -228,9 +229,9 @@ func (q *queue) waitEnded(ctx context.Context, at recipe.Line, known bool) error
 		}
 	}
 	if at.Ahead == 0 {
-		return session.Waited(ctx, errors.New("about to enter the line"))
+		return session.Waited(ctx, trusted.Caller{}, errors.New("about to enter the line"))
 	}
-	return session.Waited(ctx, recipe.Waiting{Line: at})
+	return session.Waited(ctx, trusted.Caller{}, recipe.Waiting{Line: at})
 }
 
 // busyLocked is the answer to a TryLock.
