@@ -46,84 +46,87 @@ func TestCloseOfAConnectedSessionFreesItsZnodesAtOnce(t *testing.T) {
 	})
 }
 
+// closingStates are the states in which a session may be closed.
+var closingStates = map[string]func(t *testing.T, srv *zktest.Server) *session.Session{
+	"refused": func(t *testing.T, srv *zktest.Server) *session.Session {
+		srv.Inject(zktest.Refuse())
+		return start(t, srv.Dial)
+	},
+	"just begun": func(t *testing.T, srv *zktest.Server) *session.Session { return start(t, srv.Dial) },
+	"handshaking with a silent server": func(t *testing.T, srv *zktest.Server) *session.Session {
+		srv.Inject(zktest.DropRequest().Op(zktest.OpConnect))
+		s := start(t, srv.Dial)
+		synctest.Wait()
+		require.Equal(t, session.Connecting, s.State())
+		return s
+	},
+	"handshaking over a frozen link": func(t *testing.T, srv *zktest.Server) *session.Session {
+		srv.Inject(zktest.Freeze())
+		s := start(t, srv.Dial)
+		synctest.Wait()
+		return s
+	},
+	"disconnected": func(t *testing.T, srv *zktest.Server) *session.Session {
+		s := open(t, srv)
+		srv.Leader().Down()
+		synctest.Wait()
+		require.Equal(t, session.Disconnected, s.State())
+		return s
+	},
+	"in the pause before a dial": func(t *testing.T, srv *zktest.Server) *session.Session {
+		srv.Inject(zktest.Refuse())
+		s := start(t, srv.Dial)
+		time.Sleep(3333 * time.Millisecond)
+		return s
+	},
+	"re-attaching to a silent server": func(t *testing.T, srv *zktest.Server) *session.Session {
+		s := open(t, srv)
+		srv.Inject(zktest.DropRequest().Op(zktest.OpConnect))
+		srv.DropConnections()
+		time.Sleep(100 * time.Millisecond)
+		return s
+	},
+	"frozen": func(t *testing.T, srv *zktest.Server) *session.Session {
+		s := open(t, srv)
+		srv.Inject(zktest.Freeze())
+		return s
+	},
+	"no replies": func(t *testing.T, srv *zktest.Server) *session.Session {
+		s := open(t, srv)
+		srv.Inject(zktest.FreezeReplies())
+		return s
+	},
+	"no requests": func(t *testing.T, srv *zktest.Server) *session.Session {
+		s := open(t, srv)
+		srv.Inject(zktest.FreezeRequests())
+		return s
+	},
+	"with requests that are never answered": func(t *testing.T, srv *zktest.Server) *session.Session {
+		s := open(t, srv)
+		srv.Inject(zktest.Hold().Op(zktest.OpSetData))
+		for range 3000 { // more than the driver's own queues hold
+			s.Go(func(ctx context.Context) { _, _ = s.Set(ctx, "/", nil, -1) })
+		}
+		synctest.Wait()
+		return s
+	},
+	"expired": func(t *testing.T, srv *zktest.Server) *session.Session {
+		s := open(t, srv)
+		require.NoError(t, srv.Expire(s.ID()))
+		srv.DropConnections()
+		<-s.Done()
+		return s
+	},
+	"refused credentials": func(t *testing.T, srv *zktest.Server) *session.Session {
+		s, err := session.Start(srv.Addr(), session.Config{Dial: srv.Dial, Auth: []session.Auth{{Scheme: "nonesuch"}}})
+		require.NoError(t, err)
+		<-s.Done()
+		return s
+	},
+}
+
 func TestCloseIsBoundedInEveryState(t *testing.T) {
-	for name, begin := range map[string]func(t *testing.T, srv *zktest.Server) *session.Session{
-		"refused": func(t *testing.T, srv *zktest.Server) *session.Session {
-			srv.Inject(zktest.Refuse())
-			return start(t, srv.Dial)
-		},
-		"just begun": func(t *testing.T, srv *zktest.Server) *session.Session { return start(t, srv.Dial) },
-		"handshaking with a silent server": func(t *testing.T, srv *zktest.Server) *session.Session {
-			srv.Inject(zktest.DropRequest().Op(zktest.OpConnect))
-			s := start(t, srv.Dial)
-			synctest.Wait()
-			require.Equal(t, session.Connecting, s.State())
-			return s
-		},
-		"handshaking over a frozen link": func(t *testing.T, srv *zktest.Server) *session.Session {
-			srv.Inject(zktest.Freeze())
-			s := start(t, srv.Dial)
-			synctest.Wait()
-			return s
-		},
-		"disconnected": func(t *testing.T, srv *zktest.Server) *session.Session {
-			s := open(t, srv)
-			srv.Leader().Down()
-			synctest.Wait()
-			require.Equal(t, session.Disconnected, s.State())
-			return s
-		},
-		"in the pause before a dial": func(t *testing.T, srv *zktest.Server) *session.Session {
-			srv.Inject(zktest.Refuse())
-			s := start(t, srv.Dial)
-			time.Sleep(3333 * time.Millisecond)
-			return s
-		},
-		"re-attaching to a silent server": func(t *testing.T, srv *zktest.Server) *session.Session {
-			s := open(t, srv)
-			srv.Inject(zktest.DropRequest().Op(zktest.OpConnect))
-			srv.DropConnections()
-			time.Sleep(100 * time.Millisecond)
-			return s
-		},
-		"frozen": func(t *testing.T, srv *zktest.Server) *session.Session {
-			s := open(t, srv)
-			srv.Inject(zktest.Freeze())
-			return s
-		},
-		"no replies": func(t *testing.T, srv *zktest.Server) *session.Session {
-			s := open(t, srv)
-			srv.Inject(zktest.FreezeReplies())
-			return s
-		},
-		"no requests": func(t *testing.T, srv *zktest.Server) *session.Session {
-			s := open(t, srv)
-			srv.Inject(zktest.FreezeRequests())
-			return s
-		},
-		"with requests that are never answered": func(t *testing.T, srv *zktest.Server) *session.Session {
-			s := open(t, srv)
-			srv.Inject(zktest.Hold().Op(zktest.OpSetData))
-			for range 3000 { // more than the driver's own queues hold
-				s.Go(func(ctx context.Context) { _, _ = s.Set(ctx, "/", nil, -1) })
-			}
-			synctest.Wait()
-			return s
-		},
-		"expired": func(t *testing.T, srv *zktest.Server) *session.Session {
-			s := open(t, srv)
-			require.NoError(t, srv.Expire(s.ID()))
-			srv.DropConnections()
-			<-s.Done()
-			return s
-		},
-		"refused credentials": func(t *testing.T, srv *zktest.Server) *session.Session {
-			s, err := session.Start(srv.Addr(), session.Config{Dial: srv.Dial, Auth: []session.Auth{{Scheme: "nonesuch"}}})
-			require.NoError(t, err)
-			<-s.Done()
-			return s
-		},
-	} {
+	for name, begin := range closingStates {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
 				s := begin(t, srv)

@@ -29,18 +29,65 @@ func TestNoWatchMissesAChangeWhateverItSharesItsPathWith(t *testing.T) {
 
 const watchSeeds = 200
 
+// randomWatch is a watch that a random call has set.
+type randomWatch struct {
+	*session.Watch
+	path string // or "/dir*", the children of /dir
+	all  bool   // by WatchAll
+	zxid int64  // of the list
+}
+
+// requireTold demands that a watch which has not fired has missed nothing, and closes it.
+func requireTold(t *testing.T, srv *zktest.Server, w randomWatch) {
+	t.Helper()
+	if fired(w.Watch) {
+		return
+	}
+	if w.path == "/dir*" {
+		n, _ := srv.Node("/dir")
+		require.LessOrEqual(t, n.Stat.Pzxid, w.zxid, "children have changed, and nobody tells")
+	} else {
+		_, stands := srv.Node(w.path)
+		require.Equal(t, stands, w.Exists, w.path)
+		require.True(t, stands || !w.all, "%s is gone, and nobody tells", w.path)
+	}
+	w.Close()
+}
+
+// watchAny sets a watch of one of the three kinds, in a goroutine of its own, and returns how many it sets.
+func watchAny(t *testing.T, s *session.Session, kind int, paths []string, results chan<- randomWatch) (watches int) {
+	switch kind {
+	case 0:
+		go func() {
+			w, err := s.Watch(t.Context(), paths[0])
+			require.NoError(t, err)
+			results <- randomWatch{w, paths[0], false, 0}
+		}()
+	case 1:
+		go func() {
+			ws, err := s.WatchAll(t.Context(), paths...)
+			require.NoError(t, err)
+			for i, w := range ws {
+				results <- randomWatch{w, paths[i], true, 0}
+			}
+		}()
+		return len(paths)
+	case 2:
+		go func() {
+			w, _, stat, err := s.WatchChildren(t.Context(), "/dir")
+			require.NoError(t, err)
+			results <- randomWatch{w, "/dir*", false, stat.Pzxid}
+		}()
+	}
+	return 1
+}
+
 func watchAtRandom(t *testing.T, srv *zktest.Server, seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	require.NoError(t, srv.Create("/dir", nil))
 	s := open(t, srv)
-	type watch struct {
-		*session.Watch
-		path string
-		all  bool
-		zxid int64 // of the list
-	}
 	var names []string // of unique names, never used again
-	results := make(chan watch, 10000)
+	results := make(chan randomWatch, 10000)
 	calls := 0
 	next := 0
 	for range 80 {
@@ -62,12 +109,7 @@ func watchAtRandom(t *testing.T, srv *zktest.Server, seed uint64) {
 		case 5:
 			srv.DropConnections()
 		case 6, 7:
-			calls++
-			go func() {
-				w, err := s.Watch(t.Context(), path)
-				require.NoError(t, err)
-				results <- watch{w, path, false, 0}
-			}()
+			calls += watchAny(t, s, 0, []string{path}, results)
 		case 8, 9:
 			paths := []string{path}
 			if len(names) > 0 {
@@ -78,21 +120,9 @@ func watchAtRandom(t *testing.T, srv *zktest.Server, seed uint64) {
 			if path == "/dir" {
 				paths = paths[1:]
 			}
-			calls += len(paths)
-			go func() {
-				ws, err := s.WatchAll(t.Context(), paths...)
-				require.NoError(t, err)
-				for i, w := range ws {
-					results <- watch{w, paths[i], true, 0}
-				}
-			}()
+			calls += watchAny(t, s, 1, paths, results)
 		case 10:
-			calls++
-			go func() {
-				w, _, stat, err := s.WatchChildren(t.Context(), "/dir")
-				require.NoError(t, err)
-				results <- watch{w, "/dir*", false, stat.Pzxid}
-			}()
+			calls += watchAny(t, s, 2, nil, results)
 		case 11:
 			select {
 			case w := <-results:
@@ -111,20 +141,7 @@ func watchAtRandom(t *testing.T, srv *zktest.Server, seed uint64) {
 	synctest.Wait()
 	require.Len(t, results, calls)
 	for range calls {
-		w := <-results
-		if fired(w.Watch) {
-			continue
-		}
-		path := w.path
-		if path == "/dir*" {
-			n, _ := srv.Node("/dir")
-			require.LessOrEqual(t, n.Stat.Pzxid, w.zxid, "children have changed, and nobody tells")
-		} else {
-			_, stands := srv.Node(path)
-			require.Equal(t, stands, w.Exists, path)
-			require.True(t, stands || !w.all, "%s is gone, and nobody tells", path)
-		}
-		w.Close()
+		requireTold(t, srv, <-results)
 	}
 	requireNoWatches(t, srv, s)
 }

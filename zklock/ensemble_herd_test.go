@@ -15,6 +15,27 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
+// grant is a lock that a waiter got, by the number of its client.
+type grant struct {
+	hold   *zklock.Hold
+	client int
+}
+
+// awaitSettled returns when all waiters have waited for long enough to have asked whether they may read the znode before
+// theirs: by a list of its children, but for the second in line, which has read the holder's data.
+func awaitSettled(t *testing.T, tap *ensemble.Tap, dir string, waiters int) {
+	t.Helper()
+	tap.Await(t, 2*locktest.Bound, "all to wait", func(tap *ensemble.Tap) bool {
+		asked := 0
+		for _, f := range tap.Frames() {
+			if f.Dir == ensemble.Requests && f.Op == ensemble.OpGetChildren2 && f.Path != dir {
+				asked++
+			}
+		}
+		return asked == waiters-1
+	})
+}
+
 // Scenario 27: with 1,000 waiters in line, spread over 20 sessions, a release wakes exactly one. What is counted are
 // the notifications that cross the wire to the waiters.
 //
@@ -33,12 +54,8 @@ func TestOneReleaseWakesOneOfAThousandWaiters(t *testing.T) {
 	for i := range clients {
 		clients[i] = s.ClientAt(t, p.Addr())
 	}
-	type got struct {
-		hold   *zklock.Hold
-		client int
-	}
 	ctx, cancel := context.WithCancel(locktest.Late(t))
-	granted := make(chan got, waiters)
+	granted := make(chan grant, waiters)
 	var calls sync.WaitGroup
 	t.Cleanup(func() { cancel(); calls.Wait() })
 	began := time.Now()
@@ -50,33 +67,23 @@ func TestOneReleaseWakesOneOfAThousandWaiters(t *testing.T) {
 			h, err := clients[i%sessions].Mutex(dir).Lock(ctx)
 			switch {
 			case err == nil:
-				granted <- got{h, i % sessions}
+				granted <- grant{h, i % sessions}
 			case !errors.Is(err, context.Canceled):
 				t.Error(err)
 			}
 		})
 	}
-	// Everybody has waited for long enough to have asked whether it may read the znode before it: by a list of its children, but
-	// for the second in line, which has read the holder's data.
-	tap.Await(t, 2*locktest.Bound, "all to wait", func(tap *ensemble.Tap) bool {
-		asked := 0
-		for _, f := range tap.Frames() {
-			if f.Dir == ensemble.Requests && f.Op == ensemble.OpGetChildren2 && f.Path != dir {
-				asked++
-			}
-		}
-		return asked == waiters-1
-	})
+	awaitSettled(t, tap, dir, waiters)
 	awaitQuiet(t, clients, dir)
 	t.Logf("%d waiters in line after %v", waiters, time.Since(began).Round(time.Millisecond))
 	require.Len(t, locktest.Children(t, outsider, dir), waiters+1)
 
 	// Only the one who was woken may look, and need not if it has seen itself second in line.
-	release := func(h *zklock.Hold, looks int) got {
+	release := func(h *zklock.Hold, looks int) grant {
 		t.Helper()
 		tap.Reset()
 		locktest.Unlock(t, h)
-		var next got
+		var next grant
 		select {
 		case next = <-granted:
 		case <-locktest.Soon(t).Done():

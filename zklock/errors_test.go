@@ -40,86 +40,89 @@ func free(s *locktest.Sim, path string) {
 	s.Unlock(h)
 }
 
+// endedCalls are calls whose context ends with a cause.
+var endedCalls = map[string]func(s *locktest.Sim, c *locktest.Client, cause error){
+	"unlock": func(s *locktest.Sim, c *locktest.Client, cause error) {
+		h := s.Lock(c.Mutex("/l"))
+		err := h.Unlock(ended(cause))
+		require.ErrorIs(s, err, context.Canceled)
+		require.NotErrorIs(s, err, zklock.ErrNodeDeleted)
+		free(s, "/l")
+	},
+	"unlock, local handoff": func(s *locktest.Sim, c *locktest.Client, cause error) {
+		h := s.Lock(c.Mutex("/l", zklock.WithLocalHandoff(5)))
+		_ = h.Unlock(ended(cause)) // whatever it says, the place is given up
+		free(s, "/l")
+	},
+	"unlock, several paths": func(s *locktest.Sim, c *locktest.Client, cause error) {
+		h := takeAll(s, c.MultiLock([]string{"/l", "/m"}))
+		require.ErrorIs(s, h.Unlock(ended(cause)), context.Canceled)
+		free(s, "/l")
+		free(s, "/m")
+	},
+	"wait": func(s *locktest.Sim, c *locktest.Client, cause error) {
+		h := s.Lock(s.Client().Mutex("/l"))
+		ctx, end := withCause(cause)
+		call := locktest.Go(ctx, c.Mutex("/l").Lock)
+		time.Sleep(time.Second)
+		end()
+		<-call.Done
+		require.ErrorIs(s, call.Err, context.Canceled)
+		s.Unlock(h)
+		free(s, "/l")
+	},
+	"create in flight": func(s *locktest.Sim, c *locktest.Client, cause error) {
+		s.Unlock(s.Lock(s.Client().Mutex("/l")))
+		in := s.Server.Inject(zktest.Hold().Op(zktest.OpCreate).Session(c.SessionID()))
+		ctx, end := withCause(cause)
+		call := locktest.Go(ctx, c.Mutex("/l").Lock)
+		time.Sleep(100 * time.Millisecond)
+		end()
+		<-call.Done
+		require.ErrorIs(s, call.Err, context.Canceled)
+		in.Remove()
+		free(s, "/l")
+	},
+	"check": func(s *locktest.Sim, c *locktest.Client, cause error) {
+		h := s.Lock(c.Mutex("/l"))
+		require.ErrorIs(s, h.Check(ended(cause)), context.Canceled)
+		require.NoError(s, h.Err())
+		s.Unlock(h)
+	},
+	"downgrade": func(s *locktest.Sim, c *locktest.Client, cause error) {
+		rw := c.RWMutex("/rw")
+		h, err := rw.Lock(s.Context())
+		require.NoError(s, err)
+		_, err = rw.Downgrade(ended(cause), h)
+		require.ErrorIs(s, err, context.Canceled)
+	},
+	"proclaim": func(s *locktest.Sim, c *locktest.Client, cause error) {
+		l, err := c.Election("/e").Campaign(s.Context(), nil)
+		require.NoError(s, err)
+		require.ErrorIs(s, l.Proclaim(ended(cause), []byte("x")), context.Canceled)
+		require.NoError(s, l.Err())
+	},
+	"queue": func(s *locktest.Sim, c *locktest.Client, cause error) {
+		h := s.Lock(c.Mutex("/l"))
+		in := s.Server.Inject(zktest.Hold().Op(zktest.OpGetChildren2))
+		ctx, end := withCause(cause)
+		time.AfterFunc(100*time.Millisecond, end)
+		_, err := c.Queue(ctx, "/l")
+		require.ErrorIs(s, err, context.Canceled)
+		in.Remove()
+		s.Unlock(h)
+	},
+	"create a directory": func(s *locktest.Sim, c *locktest.Client, cause error) {
+		err := c.Current().CreateAll(ended(cause), "/made", nil, 0, zk.WorldACL(zk.PermAll))
+		require.ErrorIs(s, err, context.Canceled)
+	},
+}
+
 func TestTheCauseOfAContextIsNotTakenForAnAnswer(t *testing.T) {
 	for _, cause := range causes {
-		for name, f := range map[string]func(s *locktest.Sim, c *locktest.Client){
-			"unlock": func(s *locktest.Sim, c *locktest.Client) {
-				h := s.Lock(c.Mutex("/l"))
-				err := h.Unlock(ended(cause))
-				require.ErrorIs(s, err, context.Canceled)
-				require.NotErrorIs(s, err, zklock.ErrNodeDeleted)
-				free(s, "/l")
-			},
-			"unlock, local handoff": func(s *locktest.Sim, c *locktest.Client) {
-				h := s.Lock(c.Mutex("/l", zklock.WithLocalHandoff(5)))
-				_ = h.Unlock(ended(cause)) // whatever it says, the place is given up
-				free(s, "/l")
-			},
-			"unlock, several paths": func(s *locktest.Sim, c *locktest.Client) {
-				h := takeAll(s, c.MultiLock([]string{"/l", "/m"}))
-				require.ErrorIs(s, h.Unlock(ended(cause)), context.Canceled)
-				free(s, "/l")
-				free(s, "/m")
-			},
-			"wait": func(s *locktest.Sim, c *locktest.Client) {
-				h := s.Lock(s.Client().Mutex("/l"))
-				ctx, end := withCause(cause)
-				call := locktest.Go(ctx, c.Mutex("/l").Lock)
-				time.Sleep(time.Second)
-				end()
-				<-call.Done
-				require.ErrorIs(s, call.Err, context.Canceled)
-				s.Unlock(h)
-				free(s, "/l")
-			},
-			"create in flight": func(s *locktest.Sim, c *locktest.Client) {
-				s.Unlock(s.Lock(s.Client().Mutex("/l")))
-				in := s.Server.Inject(zktest.Hold().Op(zktest.OpCreate).Session(c.SessionID()))
-				ctx, end := withCause(cause)
-				call := locktest.Go(ctx, c.Mutex("/l").Lock)
-				time.Sleep(100 * time.Millisecond)
-				end()
-				<-call.Done
-				require.ErrorIs(s, call.Err, context.Canceled)
-				in.Remove()
-				free(s, "/l")
-			},
-			"check": func(s *locktest.Sim, c *locktest.Client) {
-				h := s.Lock(c.Mutex("/l"))
-				require.ErrorIs(s, h.Check(ended(cause)), context.Canceled)
-				require.NoError(s, h.Err())
-				s.Unlock(h)
-			},
-			"downgrade": func(s *locktest.Sim, c *locktest.Client) {
-				rw := c.RWMutex("/rw")
-				h, err := rw.Lock(s.Context())
-				require.NoError(s, err)
-				_, err = rw.Downgrade(ended(cause), h)
-				require.ErrorIs(s, err, context.Canceled)
-			},
-			"proclaim": func(s *locktest.Sim, c *locktest.Client) {
-				l, err := c.Election("/e").Campaign(s.Context(), nil)
-				require.NoError(s, err)
-				require.ErrorIs(s, l.Proclaim(ended(cause), []byte("x")), context.Canceled)
-				require.NoError(s, l.Err())
-			},
-			"queue": func(s *locktest.Sim, c *locktest.Client) {
-				h := s.Lock(c.Mutex("/l"))
-				in := s.Server.Inject(zktest.Hold().Op(zktest.OpGetChildren2))
-				ctx, end := withCause(cause)
-				time.AfterFunc(100*time.Millisecond, end)
-				_, err := c.Queue(ctx, "/l")
-				require.ErrorIs(s, err, context.Canceled)
-				in.Remove()
-				s.Unlock(h)
-			},
-			"create a directory": func(s *locktest.Sim, c *locktest.Client) {
-				err := c.Current().CreateAll(ended(cause), "/made", nil, 0, zk.WorldACL(zk.PermAll))
-				require.ErrorIs(s, err, context.Canceled)
-			},
-		} {
+		for name, f := range endedCalls {
 			t.Run(name+"/"+cause.Error(), func(t *testing.T) {
-				locktest.Simulate(t, func(s *locktest.Sim) { f(s, s.Client()) })
+				locktest.Simulate(t, func(s *locktest.Sim) { f(s, s.Client(), cause) })
 			})
 		}
 	}

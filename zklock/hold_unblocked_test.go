@@ -97,52 +97,78 @@ func TestAWriteAndAReadUnderItReleasedInOneMomentBothSucceed(t *testing.T) {
 	})
 }
 
+// hookUser is a client whose hooks use the client, and all holds that the test has got so far.
+type hookUser struct {
+	s *locktest.Sim
+	c *locktest.Client
+
+	mu    sync.Mutex // guards what follows
+	known []*zklock.Hold
+	told  map[string]int
+}
+
+// know adds a hold to those that the hooks use.
+func (u *hookUser) know(h *zklock.Hold) *zklock.Hold {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.known = append(u.known, h)
+	return h
+}
+
+// use is called by each hook.
+func (u *hookUser) use(event string) {
+	u.mu.Lock()
+	u.told[event]++
+	c, holds := u.c, slices.Clone(u.known)
+	u.mu.Unlock()
+	done := make(chan struct{})
+	go func() { // somebody else, who would wait for a mutex that the hook's caller holds
+		defer close(done)
+		c.Status()
+		for _, h := range holds {
+			_, _, _, _ = h.Err(), h.Token(), h.Nodes(), h.SafeUntil()
+		}
+		if event == "downgraded" || event == "released" || event == "lost" {
+			for _, h := range holds {
+				_ = h.Unlock(u.s.Context()) // ErrNotHeld, mostly
+			}
+		}
+	}()
+	<-done
+}
+
+func (u *hookUser) hooks() zklock.Hooks {
+	return zklock.Hooks{
+		Asked:      func(zklock.LockInfo) { u.use("asked") },
+		Queued:     func(zklock.QueuedInfo) { u.use("queued") },
+		Acquired:   func(zklock.AcquiredInfo) { u.use("acquired") },
+		Failed:     func(zklock.FailedInfo) { u.use("failed") },
+		Downgraded: func(zklock.DowngradedInfo) { u.use("downgraded") },
+		Released:   func(zklock.ReleasedInfo) { u.use("released") },
+		Lost:       func(zklock.LostInfo) { u.use("lost") },
+		Retried:    func(zklock.RetriedInfo) { u.use("retried") },
+	}
+}
+
+// requireTold demands that each of these hooks was called.
+func (u *hookUser) requireTold(events []string) {
+	u.s.Helper()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, event := range events {
+		require.NotZero(u.s, u.told[event], event)
+	}
+}
+
 // No hook runs under a mutex of this package: whatever it is told of, the locks, and the hold that it concerns, can be
 // used, by the hook itself and by others (scenario 62).
 func TestAHookMayUseTheHoldsThatItIsToldOf(t *testing.T) {
 	for _, kind := range []string{"mutex", "handoff", "rw", "reentrant rw", "multi", "semaphore"} {
 		t.Run(kind, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
-				var c *locktest.Client
-				var mu sync.Mutex // guards what follows
-				var known []*zklock.Hold
-				told := map[string]int{}
-				know := func(h *zklock.Hold) *zklock.Hold {
-					mu.Lock()
-					defer mu.Unlock()
-					known = append(known, h)
-					return h
-				}
-				use := func(event string) {
-					mu.Lock()
-					told[event]++
-					holds := slices.Clone(known)
-					mu.Unlock()
-					done := make(chan struct{})
-					go func() { // somebody else, who would wait for a mutex that the hook's caller holds
-						defer close(done)
-						c.Status()
-						for _, h := range holds {
-							_, _, _, _ = h.Err(), h.Token(), h.Nodes(), h.SafeUntil()
-						}
-						if event == "downgraded" || event == "released" || event == "lost" {
-							for _, h := range holds {
-								_ = h.Unlock(s.Context()) // ErrNotHeld, mostly
-							}
-						}
-					}()
-					<-done
-				}
-				c = s.Client(zklock.WithHooks(zklock.Hooks{
-					Asked:      func(zklock.LockInfo) { use("asked") },
-					Queued:     func(zklock.QueuedInfo) { use("queued") },
-					Acquired:   func(zklock.AcquiredInfo) { use("acquired") },
-					Failed:     func(zklock.FailedInfo) { use("failed") },
-					Downgraded: func(zklock.DowngradedInfo) { use("downgraded") },
-					Released:   func(zklock.ReleasedInfo) { use("released") },
-					Lost:       func(zklock.LostInfo) { use("lost") },
-					Retried:    func(zklock.RetriedInfo) { use("retried") },
-				}))
+				u := &hookUser{s: s, told: map[string]int{}}
+				c := s.Client(zklock.WithHooks(u.hooks()))
+				u.c = c
 				dirs := dirs(s, 2)
 				var lock locktest.Acquire
 				rw := c.RWMutex(dirs[0], zklock.WithReentrancy())
@@ -163,13 +189,13 @@ func TestAHookMayUseTheHoldsThatItIsToldOf(t *testing.T) {
 				defer cancel()
 				_, err := lock(short)
 				require.ErrorIs(s, err, context.DeadlineExceeded)
-				know(h)
+				u.know(h)
 				switch kind {
 				case "rw":
 					_, err := rw.Downgrade(s.Context(), h)
 					require.NoError(s, err)
 				case "reentrant rw":
-					know(s.Take(under(h, rw.RLock)))
+					u.know(s.Take(under(h, rw.RLock)))
 					s.Unlock(h) // the hook releases the read lock
 				}
 				if kind != "reentrant rw" {
@@ -180,7 +206,7 @@ func TestAHookMayUseTheHoldsThatItIsToldOf(t *testing.T) {
 						require.NoError(s, s.Server.Delete(dirs[0]+"/"+s.Server.Children(dirs[0])[0]))
 						time.Sleep(time.Second)
 					}
-					require.NoError(s, s.Server.Delete(know(s.Take(lock)).Node()))
+					require.NoError(s, s.Server.Delete(u.know(s.Take(lock)).Node()))
 					time.Sleep(time.Second)
 				}
 				emptyAll(s, time.Second, dirs)
@@ -191,11 +217,7 @@ func TestAHookMayUseTheHoldsThatItIsToldOf(t *testing.T) {
 				if kind == "rw" || kind == "reentrant rw" {
 					want = append(want, "downgraded")
 				}
-				mu.Lock()
-				defer mu.Unlock()
-				for _, event := range want {
-					require.NotZero(s, told[event], event)
-				}
+				u.requireTold(want)
 			})
 		})
 	}

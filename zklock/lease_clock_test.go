@@ -48,15 +48,10 @@ type scene struct {
 	each  func(i int)
 }
 
-// run plays so many trials at once. It returns those in which the fault met a holder: on a machine that stood still
-// for longer than a lease, some may have lost their locks before.
-func (sc scene) run(t *testing.T, trials int) []*trial {
+// hold has a client of its own take the lock of each trial.
+func (sc scene) hold(ctx context.Context, t *testing.T, dir string, trials int) []*trial {
 	t.Helper()
 	s := sc.site
-	dir := s.Path(t)
-	ctx, cancel := context.WithTimeout(context.Background(), locktest.Bound)
-	defer cancel()
-	others := []*zklock.Client{s.ClientAt(t, sc.next), s.ClientAt(t, sc.next)}
 	all := make([]*trial, trials)
 	var setUp sync.WaitGroup
 	for i := range all {
@@ -83,6 +78,44 @@ func (sc scene) run(t *testing.T, trials int) []*trial {
 	}
 	setUp.Wait()
 	require.False(t, t.Failed())
+	return all
+}
+
+// strike begins the fault, at once for all or for each at a moment of its own, and notes when for those who still hold.
+func (sc scene) strike(all []*trial, calls *sync.WaitGroup) {
+	strike := func(tr *trial) {
+		tr.mu.Lock()
+		defer tr.mu.Unlock()
+		if tr.hold.Err() == nil {
+			tr.cut = time.Now()
+		}
+	}
+	if sc.each != nil {
+		for i, tr := range all {
+			calls.Go(func() {
+				locktest.Pass(rand.N(sc.site.ShortTimeout() / 5)) // as in hold
+				strike(tr)
+				sc.each(i)
+			})
+		}
+	} else {
+		for _, tr := range all {
+			strike(tr)
+		}
+		sc.fault()
+	}
+}
+
+// run plays so many trials at once. It returns those in which the fault met a holder: on a machine that stood still
+// for longer than a lease, some may have lost their locks before.
+func (sc scene) run(t *testing.T, trials int) []*trial {
+	t.Helper()
+	s := sc.site
+	dir := s.Path(t)
+	ctx, cancel := context.WithTimeout(context.Background(), locktest.Bound)
+	defer cancel()
+	others := []*zklock.Client{s.ClientAt(t, sc.next), s.ClientAt(t, sc.next)}
+	all := sc.hold(ctx, t, dir, trials)
 
 	var calls sync.WaitGroup
 	for i, tr := range all {
@@ -106,27 +139,7 @@ func (sc scene) run(t *testing.T, trials int) []*trial {
 		})
 	}
 
-	strike := func(tr *trial) {
-		tr.mu.Lock()
-		defer tr.mu.Unlock()
-		if tr.hold.Err() == nil {
-			tr.cut = time.Now()
-		}
-	}
-	if sc.each != nil {
-		for i, tr := range all {
-			calls.Go(func() {
-				locktest.Pass(rand.N(s.ShortTimeout() / 5)) // as above
-				strike(tr)
-				sc.each(i)
-			})
-		}
-	} else {
-		for _, tr := range all {
-			strike(tr)
-		}
-		sc.fault()
-	}
+	sc.strike(all, &calls)
 	calls.Wait()
 	var holders []*zklock.Client
 	for _, tr := range all {

@@ -2,18 +2,16 @@ package main
 
 import "github.com/spf13/cobra"
 
-// topics are pages of help that are no commands: zklock help TOPIC.
-func topics() []*cobra.Command {
-	var all []*cobra.Command
-	for _, t := range []struct{ name, short, text string }{
-		{"exit-codes", "What the exit codes mean", exitTable + `
+// topicTexts are the pages of help that are no command.
+var topicTexts = []struct{ name, short, text string }{
+	{"exit-codes", "What the exit codes mean", exitTable + `
 
 run, elect, hold and wait use all of them; the other commands 0, 1, 64, 69, 77 and 128+N. leader and break end with 1 when
 there is no leader, or no such contender.
 
 On a terminal, when Ctrl-C has ended the command, zklock ends by SIGINT itself: a shell shows 130 all the same, and a
 script around zklock is interrupted too.`},
-		{"environment", "Variables that are read, and that a command finds", `Read, where the flag is not given:
+	{"environment", "Variables that are read, and that a command finds", `Read, where the flag is not given:
   ` + envZK + `         --zk: the ensemble, "zk1:2181,zk2:2181,zk3:2181", with a /chroot behind it if there is one
   ` + envAuth + `       --auth: scheme:credential, one a line
   ` + envAuthFile + `  --auth-file
@@ -37,7 +35,7 @@ Set for the command of run and elect, whatever it would have inherited:
 
 The list of "zklock queue --json $ZKLOCK_PATH" tells a command how its lock stands; its exit code, whether the ensemble
 could be asked.`},
-		{"paths", "What the path of a lock may be", `A path begins with a slash: /locks/nightly-report. Its parts are separated by slashes, and none of them is empty, "."
+	{"paths", "What the path of a lock may be", `A path begins with a slash: /locks/nightly-report. Its parts are separated by slashes, and none of them is empty, "."
 or "..". It does not end with a slash, is not the root, and not below /zookeeper. It is UTF-8 without control characters,
 and at most 4,096 bytes long, less 80 for the contenders' names. What is missing of it is made; --container has the
 ensemble remove the lock's znode when it is not used any more.
@@ -47,7 +45,7 @@ permits (run -n N --of SIZE). Another kind on the same path is refused, with 64.
 
 A chroot behind the servers, --zk zk1:2181,zk2:2181/team-a, is put in front of every path. One that does not
 exist is an error, 64; --create-chroot has run, elect and hold make it.`},
-		{"safety", "When a command is stopped, and what is not covered", `The lock is ours as long as the ensemble hears of us in time. zklock knows from its own clock until when nobody else can
+	{"safety", "When a command is stopped, and what is not covered", `The lock is ours as long as the ensemble hears of us in time. zklock knows from its own clock until when nobody else can
 have it, with what the ensemble's leader has confirmed, and allows for clocks that differ by two per cent. For a session
 timeout T (--timeout, 10 s; the servers may grant another):
 
@@ -81,20 +79,20 @@ Not covered:
   - a machine that stands still (a paused virtual machine) and goes on when the lock is somebody else's: a process may
     run for a moment before it is killed. What it wrote before, and what is under way in the network, nobody can call back.
 For these, pass ZKLOCK_TOKEN on to what you write to.`},
-		{"terminal", "How a command and the terminal get along", `A command in its own process group reads from the terminal as it would without zklock: it has the terminal from the start
+	{"terminal", "How a command and the terminal get along", `A command in its own process group reads from the terminal as it would without zklock: it has the terminal from the start
 when standard input and output are the terminal, and otherwise, in a pipeline, when it first asks for it. Ctrl-C goes to
 it. After Ctrl-Z both are stopped, and the lease runs out: after fg or bg the command goes on if the lock is still
 ours, and is killed if not.
 
 While zklock waits with standard error on a terminal, one line there shows the place in line and who is ahead; it is
 removed when the wait is over. --quiet does without.`},
-		{"interop", "Locks of other clients on the same path", `zklock's plain lock is Apache Curator's InterProcessMutex, go-zookeeper's zk.Lock and this library's Mutex: they exclude
+	{"interop", "Locks of other clients on the same path", `zklock's plain lock is Apache Curator's InterProcessMutex, go-zookeeper's zk.Lock and this library's Mutex: they exclude
 each other on one path. --shared and --exclusive are Curator's InterProcessReadWriteLock and this library's RWMutex; -n and
 --of its Semaphore; elect its Election. Kazoo's Lock joins with a subclass that sets _NODE_NAME = "-lock-" and
 _EXCLUDE_NAMES = ["-lock-"].
 
 A holder of another client does not have to let go before its session has ended, nor to look at a lease.`},
-		{"json", "What --json writes", `ls writes an array of locks, queue one lock, top an array of locks a line, again and again:
+	{"json", "What --json writes", `ls writes an array of locks, queue one lock, top an array of locks a line, again and again:
   {"path": "/locks/a", "kind": "mutex", "holding": 1, "waiting": 1, "line": [
     {"position": 1, "holds": true, "kind": "mutex", "owner": "report.sh", "host": "host7", "pid": 4711,
      "since": "2006-01-02T15:04:05.123Z", "session": "0x100003e8582000f", "token": 4294967321,
@@ -111,7 +109,12 @@ leader writes {"path", "at", "leader", "value"}: leader is like a member of a li
 data; value is left out when it is not text. With --follow a line for every change.
 
 More fields may come; these stay.`},
-	} {
+}
+
+// topics are pages of help that are no commands: zklock help TOPIC.
+func topics() []*cobra.Command {
+	var all []*cobra.Command
+	for _, t := range topicTexts {
 		all = append(all, &cobra.Command{Use: t.name, Short: t.short, Long: t.text})
 	}
 	return all

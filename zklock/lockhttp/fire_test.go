@@ -19,34 +19,49 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
+// askAborting is ask for a handler that may abort; then it returns 0.
+func askAborting(t *testing.T, h http.Handler, r *http.Request) (status int) {
+	defer func() {
+		if p := recover(); p != nil && p != http.ErrAbortHandler {
+			t.Error(p)
+		}
+	}()
+	return ask(h, r).StatusCode
+}
+
+// alone is a handler that demands to be the only one of its key, and a token above the last one. Now and then it aborts.
+func alone(t *testing.T, inside map[string]*atomic.Int32, tokens *sync.Map) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		key := r.URL.Query().Get("key")
+		if n := inside[key].Add(1); n > 1 {
+			t.Errorf("%d handlers of %s", n, key)
+		}
+		hold, _ := zklock.HoldFrom(r.Context())
+		if last, ok := tokens.Swap(key, hold.Token()); ok && last.(zklock.Token) >= hold.Token() {
+			t.Errorf("token %d after %d", hold.Token(), last)
+		}
+		timer := time.NewTimer(rand.N(300 * time.Millisecond))
+		defer timer.Stop()
+		defer inside[key].Add(-1)
+		select {
+		case <-timer.C:
+			w.WriteHeader(http.StatusNoContent)
+		case <-r.Context().Done(): // lost, or nobody waits for the answer
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+		if rand.N(20) == 0 {
+			panic(http.ErrAbortHandler)
+		}
+	})
+}
+
 // Four instances, a network that breaks, clients that leave, handlers that panic: never two handlers of one key that
 // both still may work, every answer one of the few that are promised, and nothing left in the end.
 func TestMiddlewareUnderFire(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		inside := map[string]*atomic.Int32{"a": {}, "b": {}, "c": {}}
 		var tokens sync.Map // key → the latest
-		work := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			key := r.URL.Query().Get("key")
-			if n := inside[key].Add(1); n > 1 {
-				t.Errorf("%d handlers of %s", n, key)
-			}
-			hold, _ := zklock.HoldFrom(r.Context())
-			if last, ok := tokens.Swap(key, hold.Token()); ok && last.(zklock.Token) >= hold.Token() {
-				t.Errorf("token %d after %d", hold.Token(), last)
-			}
-			timer := time.NewTimer(rand.N(300 * time.Millisecond))
-			defer timer.Stop()
-			defer inside[key].Add(-1)
-			select {
-			case <-timer.C:
-				w.WriteHeader(http.StatusNoContent)
-			case <-r.Context().Done(): // lost, or nobody waits for the answer
-				w.WriteHeader(http.StatusInternalServerError)
-			}
-			if rand.N(20) == 0 {
-				panic(http.ErrAbortHandler)
-			}
-		})
+		work := alone(t, inside, &tokens)
 		var all sync.WaitGroup
 		stop := make(chan struct{})
 		var answers [600]atomic.Int32
@@ -64,14 +79,10 @@ func TestMiddlewareUnderFire(t *testing.T) {
 						default:
 						}
 						ctx, cancel := context.WithTimeout(context.Background(), rand.N(10*time.Second))
-						func() {
-							defer func() {
-								if p := recover(); p != nil && p != http.ErrAbortHandler {
-									t.Error(p)
-								}
-							}()
-							answers[ask(h, post(ctx, []string{"a", "b", "c"}[rand.N(3)])).StatusCode].Add(1)
-						}()
+						request := post(ctx, []string{"a", "b", "c"}[rand.N(3)])
+						if status := askAborting(t, h, request); status != 0 {
+							answers[status].Add(1)
+						}
 						cancel()
 					}
 				})
