@@ -136,7 +136,9 @@ func (t *Ticket) leave(ctx context.Context) error {
 	for i, e := range t.entries {
 		ops[i] = &zk.DeleteRequest{Path: e.node, Version: -1}
 	}
-	_, err := t.s.Multi(ctx, ops...)
+	b := t.s.Grouped(trusted.Caller{})
+	b.Multi(ops...)
+	err := b.Do(ctx)
 	switch {
 	case err == nil:
 		for _, e := range t.entries {
@@ -203,7 +205,9 @@ func (e *entry) delete(ctx context.Context) (err error) {
 	if e.delayNoted {
 		err = e.deleteNoted(ctx)
 	} else {
-		err = e.s.Delete(ctx, e.node, -1)
+		b := e.s.Grouped(trusted.Caller{})
+		b.Delete(e.node, -1)
+		err = b.Do(ctx)
 	}
 	if err == nil {
 		e.renewed()

@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/text"
+	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/session"
 )
 
@@ -52,7 +53,7 @@ func (q *Queue) makeDir(ctx context.Context, s *session.Session, data []byte) er
 	if q.Container {
 		mode = session.Container
 	}
-	return q.refused(s.CreateAll(ctx, q.Dir, data, mode, q.ACL))
+	return q.refused(s.CreateAllGrouped(ctx, trusted.Caller{}, q.Dir, data, mode, q.ACL))
 }
 
 // refused explains a directory that can't have children: it is a contender's znode, or another ephemeral one.

@@ -129,7 +129,7 @@ func (w *sweeper) work(ctx context.Context, l leftovers) (rest leftovers, troubl
 	remove := func(znodes []string) {
 		for len(znodes) > 0 {
 			n := min(len(znodes), atOnce)
-			b := w.s.Batch()
+			b := w.s.Grouped(trusted.Caller{})
 			deleted := make([]*session.Result[session.None], n)
 			for i, znode := range znodes[:n] {
 				deleted[i] = b.Delete(znode, -1)

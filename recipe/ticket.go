@@ -244,7 +244,7 @@ func (t *Ticket) enter(ctx context.Context) (err error) {
 // create makes the znodes and lists the directories, in one round trip. When the znodes were made, their paths are set,
 // whatever became of the lists.
 func (t *Ticket) create(ctx context.Context) error {
-	b := t.s.Batch()
+	b := t.s.Grouped(trusted.Caller{})
 	if len(t.entries) == 1 {
 		e := t.entries[0]
 		made := b.Create(e.q.Dir+"/"+e.prefix, e.q.Data, session.EphemeralSequential, e.q.ACL)

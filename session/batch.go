@@ -18,8 +18,9 @@ import (
 // Each method adds a request, and returns the Result that will have its outcome. The contracts of Session's operations of
 // the same names hold here. A Batch is for one goroutine, and for one Do.
 type Batch struct {
-	s    *Session
-	asks []answerable
+	s       *Session
+	grouped bool // see Grouped
+	asks    []answerable
 }
 
 // Result is the outcome of one request of a Batch, from the moment in which Do has returned.
@@ -60,7 +61,21 @@ func (s *Session) Batch() *Batch { return &Batch{s: s} }
 // znodes, keeps all from being sent.) Reads whose reply is lost are sent again, and so are requests that were not sent; a
 // write whose reply is lost has an error that matches ErrUnknownOutcome, and what is behind it in the batch may have been
 // carried out or not. Do returns the first Err of the batch's results; nil says that everything was carried out.
-func (b *Batch) Do(ctx context.Context) error { return b.s.do(ctx, b.asks...) }
+func (b *Batch) Do(ctx context.Context) error {
+	var writes, reads []*request
+	for _, a := range b.asks {
+		if r := a.request(); r != nil && r.member != nil {
+			writes = append(writes, r)
+		} else if r != nil {
+			r.behind = writes
+			reads = append(reads, r)
+		}
+	}
+	if len(writes) == 1 && len(reads) == 1 {
+		writes[0].member.look = reads[0]
+	}
+	return b.s.do(ctx, b.asks...)
+}
 
 func (s *Session) do(ctx context.Context, asks ...answerable) error {
 	requests := make([]*request, 0, len(asks))
@@ -96,12 +111,16 @@ func added[T any](b *Batch, a *Result[T]) *Result[T] {
 
 // Create makes a znode.
 func (b *Batch) Create(path string, data []byte, mode Mode, acl []zk.ACL) *Result[Created] {
-	return added(b, b.s.create(path, data, mode, acl))
+	a := added(b, b.s.create(path, data, mode, acl))
+	b.mayShare(a.r, &zk.CreateRequest{Path: path, Flags: int32(mode)})
+	return a
 }
 
 // Delete removes a znode; version −1 means any.
 func (b *Batch) Delete(path string, version int32) *Result[None] {
-	return added(b, b.s.delete(path, version))
+	a := added(b, b.s.delete(path, version))
+	b.mayShare(a.r, &zk.DeleteRequest{Path: path})
+	return a
 }
 
 // Get reads a znode.
@@ -120,4 +139,8 @@ func (b *Batch) ACL(path string) *Result[ACL] { return added(b, b.s.acl(path)) }
 func (b *Batch) Sync(path string) *Result[None] { return added(b, b.s.sync(path)) }
 
 // Multi carries out several writes in one transaction: see Session.Transact.
-func (b *Batch) Multi(ops ...any) *Result[Transaction] { return added(b, b.s.multi(ops)) }
+func (b *Batch) Multi(ops ...any) *Result[Transaction] {
+	a := added(b, b.s.multi(ops))
+	b.mayShare(a.r, ops...)
+	return a
+}

@@ -55,6 +55,7 @@ const (
 	codeAuthFailed       int32 = -115
 	codeSessionMoved     int32 = -118
 	codeAuthRequired     int32 = -124
+	codeThrottled        int32 = -127
 )
 
 // undecided reports whether a write that was answered with code may be carried out yet: ClickHouse Keeper answers so when
@@ -300,5 +301,5 @@ var codes = map[int32]error{
 	-123:                 errors.New("reconfiguration is disabled"),
 	codeAuthRequired:     ErrAuth,
 	-125:                 errors.New("quota exceeded"),
-	-127:                 errors.New("the server has too much to do and has dropped the request"),
+	codeThrottled:        errors.New("the server has too much to do and has dropped the request"),
 }

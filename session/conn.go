@@ -33,12 +33,16 @@ type conn struct {
 	in   *bufio.Reader
 	read time.Time // not earlier than the latest frame's arrival
 
-	out []byte // run's write buffer
+	out    []byte // run's write buffer
+	claims claims // run's, of the group that it makes
 
 	mu      sync.Mutex // guards what follows
 	state   connState
 	began   time.Time    // when the connect request was sent
 	queue   requestQueue // to be written
+	writes  requestQueue // to be written as well: those that may be members of a group
+	parked  requestQueue // of those, the ones that wait for the answer to a read: see member
+	seq     int64        // of the latest request
 	pending requestQueue // written, in order
 	full    bool         // the window keeps what is in queue from being written
 	xid     int32
@@ -91,7 +95,7 @@ var (
 )
 
 func newConn(s *Session, netConn net.Conn, server string, limit time.Duration) *conn {
-	return &conn{net: netConn, s: s, server: server, limit: limit, in: bufio.NewReaderSize(netConn, 4096), xid: firstXid,
+	return &conn{net: netConn, s: s, server: server, limit: limit, in: bufio.NewReaderSize(netConn, 4096), xid: firstXid, claims: claims{},
 		wake: make(chan struct{}, 1), dead: make(chan struct{})}
 }
 
@@ -167,25 +171,30 @@ func (c *conn) fail(err error) {
 		return
 	}
 	c.state, c.err = connFailed, err
-	queue, pending := c.queue, c.pending
-	c.queue, c.pending = requestQueue{}, requestQueue{}
+	unsent, pending := []requestQueue{c.parked, c.writes, c.queue}, c.pending
+	c.parked, c.writes, c.queue, c.pending = requestQueue{}, requestQueue{}, requestQueue{}, requestQueue{}
 	close(c.dead)
 	c.mu.Unlock()
 
 	// The session is informed first, so that every caller, woken by a failed request or awake, finds the conn gone.
 	c.s.connDown(c, err)
-	for r := queue.pop(); r != nil; r = queue.pop() {
-		r.lost(ErrNotSent)
-	}
-	first := pending.head
-	for r := pending.pop(); r != nil; r = pending.pop() {
-		if r == first && errors.Is(err, ErrGarbled) {
-			// Its reply can't be read, and would not be on the next conn either: too long, or not ZooKeeper's.
-			r.unreadable = true
-			r.lost(fmt.Errorf("%s: %w", c.server, err))
-			continue
+	for _, q := range unsent {
+		for r := q.pop(); r != nil; r = q.pop() {
+			r.lost(ErrNotSent)
 		}
-		r.lost(fmt.Errorf("%w (%s: %w)", ErrConnection, c.server, err))
+	}
+	// The reply to the first can't be read, and would not be on the next conn either: it is too long, or not ZooKeeper's.
+	unreadable := errors.Is(err, ErrGarbled)
+	for r := pending.pop(); r != nil; r = pending.pop() {
+		for _, r := range r.calls() {
+			if unreadable {
+				r.unreadable = true
+				r.lost(fmt.Errorf("%s: %w", c.server, err))
+			} else {
+				r.lost(fmt.Errorf("%w (%s: %w)", ErrConnection, c.server, err))
+			}
+		}
+		unreadable = false
 	}
 	// Closing may block, in a connection of the user's or of package tls; our caller, perhaps the heartbeat, must not.
 	if !c.s.spawn(c.hangUp) {

@@ -170,12 +170,21 @@ func (c *conn) handle(body []byte, size int, at time.Time) (foreign []byte, err 
 		c.putBack(r)
 		return nil, err
 	}
+	if r.members != nil {
+		return nil, c.answerGroup(r, head, d.b)
+	}
 	c.s.sizes.answered(r, size)
+	if r.tooSoon() && c.readTooSoon(r, head) {
+		return nil, nil
+	}
 	if r.hook != nil {
 		r.hook(code)
 	}
 	if r.foreign {
 		return body[:replyHeaderLen], nil
+	}
+	if r.member != nil {
+		r.member.open = false
 	}
 	if r.done != nil {
 		r.head, r.reply = head, d.b
@@ -223,14 +232,19 @@ func (c *conn) take(xid int32, at time.Time) (*request, error) {
 // putBack makes a request that was refused because of the conn or the session, and not carried out, what it was before
 // it was sent.
 func (c *conn) putBack(r *request) {
+	if r.members != nil {
+		c.undo(r.members)
+		return
+	}
 	c.mu.Lock()
-	failed := c.state == connFailed
-	if !failed {
+	over := c.state == connFailed || r.left
+	if !over {
 		r.sent = time.Time{}
-		c.queue.pushFront(r)
+		c.queueOf(r).pushFront(r)
 	}
 	c.mu.Unlock()
-	if failed { // nobody looks at the queue any more
+	poke(c.wake)
+	if over { // nobody looks at the queue any more, or at the reply
 		r.lost(ErrNotSent)
 	}
 }

@@ -26,10 +26,11 @@ func (c *conn) enqueue(requests ...*request) bool {
 	}
 	c.numberLocked(requests)
 	for _, r := range requests {
-		if r.urgent {
+		switch {
+		case r.urgent:
 			c.queue.pushFront(r)
-		} else {
-			c.queue.push(r)
+		default:
+			c.queueOf(r).push(r)
 		}
 	}
 	c.mu.Unlock()
@@ -37,10 +38,38 @@ func (c *conn) enqueue(requests ...*request) bool {
 	return true
 }
 
+// queueOf returns the queue in which r waits to be written.
+func (c *conn) queueOf(r *request) *requestQueue {
+	switch {
+	case r.member == nil:
+		return &c.queue
+	case r.member.parked:
+		return &c.parked
+	}
+	return &c.writes
+}
+
+// nextLocked returns the queue whose first request is to be written next; nil: there is none. They are written in the order
+// in which they came, but for those that are urgent, and for the members of a group, which go with its first.
+func (c *conn) nextLocked() *requestQueue {
+	write, other := c.writes.head, c.queue.head
+	switch {
+	case write == nil && other == nil:
+		return nil
+	case write == nil, other != nil && (other.urgent || other.seq < write.seq):
+		return &c.queue
+	}
+	return &c.writes
+}
+
 // numberLocked gives requests of ours their transaction ids.
 func (c *conn) numberLocked(requests []*request) {
 	for _, r := range requests {
-		r.conn = c
+		c.seq++
+		r.conn, r.seq = c, c.seq
+		if r.member != nil {
+			r.member.open, r.member.parked = false, false
+		}
 		if r.foreign {
 			continue
 		}
@@ -63,8 +92,12 @@ func (c *conn) abandon(requests []*request) (sent bool) {
 	for _, r := range requests {
 		if !r.sent.IsZero() {
 			sent = sent || !r.repeatable
+			r.left = true
 		} else if c.state != connFailed { // else fail has taken them all
-			c.queue.remove(r)
+			c.queueOf(r).remove(r)
+			if r.member != nil {
+				r.member.parked = false
+			}
 		}
 	}
 	return sent
@@ -149,12 +182,20 @@ func (c *conn) flush(first *request) (more bool, err error) {
 	}
 	now := c.s.clock.stamp()
 	out := c.out[:0]
-	for c.queue.n > 0 && (len(out) == 0 || len(out)+len(c.queue.head.frame) <= maxWrite) {
-		if c.full = !c.queue.head.urgent && first == nil && (c.pending.n >= window || c.pending.bytes >= windowBytes); c.full {
+	for q := c.nextLocked(); q != nil && (len(out) == 0 || len(out)+len(q.head.frame) <= maxWrite); q = c.nextLocked() {
+		if c.full = !q.head.urgent && first == nil && (c.pending.n >= window || c.pending.bytes >= windowBytes); c.full {
 			break
 		}
-		r := c.queue.pop()
+		var r *request
+		if q == &c.writes {
+			r = c.gatherLocked()
+		} else {
+			r = q.pop()
+		}
 		r.sent, c.last = now, now
+		for _, m := range r.members {
+			m.sent = now
+		}
 		r.expect = c.s.sizes.expect(r)
 		c.pending.push(r)
 		out = append(out, r.frame...) // copied under mu: when the conn fails, the frame goes to the next one
@@ -162,7 +203,7 @@ func (c *conn) flush(first *request) (more bool, err error) {
 			break
 		}
 	}
-	more = first == nil && !c.full && c.queue.n > 0
+	more = first == nil && !c.full && c.nextLocked() != nil
 	c.mu.Unlock()
 	if cap(out) <= maxKept {
 		c.out = out

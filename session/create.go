@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/internal/trusted"
 )
 
 // Mode is the kind of a znode.
@@ -46,6 +48,16 @@ func (s *Session) create(path string, data []byte, mode Mode, acl []zk.ACL) *Res
 // mode, Persistent or Container. A chroot that is missing is an error (ErrConfig), or, with Config.CreateChroot, is made
 // as well. A znode that exists already is left as it is, whatever its kind. Any number of clients may do this at once.
 func (s *Session) CreateAll(ctx context.Context, path string, data []byte, mode Mode, acl []zk.ACL) error {
+	return s.createAll(ctx, false, path, data, mode, acl)
+}
+
+// CreateAllGrouped is CreateAll for the packages of this module: its creates may be members of a group, as those of a
+// Grouped batch.
+func (s *Session) CreateAllGrouped(ctx context.Context, _ trusted.Caller, path string, data []byte, mode Mode, acl []zk.ACL) error {
+	return s.createAll(ctx, true, path, data, mode, acl)
+}
+
+func (s *Session) createAll(ctx context.Context, grouped bool, path string, data []byte, mode Mode, acl []zk.ACL) error {
 	if err := CheckPath(path); err != nil {
 		return err
 	}
@@ -62,7 +74,7 @@ func (s *Session) CreateAll(ctx context.Context, path string, data []byte, mode 
 		if end == len(full) {
 			m, content = mode, data
 		}
-		err := s.createOne(ctx, full[:end], content, m, acl)
+		err := s.createOne(ctx, grouped, full[:end], content, m, acl)
 		switch {
 		case err == nil || errors.Is(err, zk.ErrNodeExists):
 			if end == len(full) {
@@ -102,9 +114,12 @@ func (s *Session) checkChroot(ctx context.Context) error {
 
 // createOne makes the znode full, which the chroot is part of. Below a parent that is closed to us the server refuses the
 // create before it looks whether the znode exists, which then is all that matters.
-func (s *Session) createOne(ctx context.Context, full string, data []byte, mode Mode, acl []zk.ACL) error {
+func (s *Session) createOne(ctx context.Context, grouped bool, full string, data []byte, mode Mode, acl []zk.ACL) error {
 	path := s.strip(full)
-	_, err := one(ctx, s, s.createFull(full, path, data, mode, acl))
+	b := &Batch{s: s, grouped: grouped}
+	a := added(b, s.createFull(full, path, data, mode, acl))
+	b.mayShare(a.r, &zk.CreateRequest{Path: path, Flags: int32(mode)})
+	err := b.Do(ctx)
 	if !errors.Is(err, zk.ErrNoAuth) {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -23,6 +24,7 @@ type request struct {
 	conn    *conn
 	xid     int32
 	sent    time.Time // on the session's clock; zero while it waits to be written
+	left    bool      // nobody waits for it any more
 	foreign bool      // the header of its reply is for whoever calls receive
 	urgent  bool      // waits neither for the window nor behind others
 
@@ -39,6 +41,12 @@ type request struct {
 	skipped    int  // the reply came, of so many bytes, and was too long to be kept
 
 	prev, next *request // in a requestQueue
+	seq        int64    // its place among the requests of its conn
+
+	// See group.go.
+	member  *member    // what a write has that may be carried out together with those of other calls
+	members []*request // the writes that this one, a group, carries out
+	behind  []*request // the writes of the same batch that this one, a read, has to see
 
 	// What it does to the session's ephemerals: see there. Of the goroutine that runs it.
 	changes  []change
@@ -65,6 +73,14 @@ func (r *request) opError(err error, unknown bool) error {
 // unsentError is the error for r, which has never left.
 func (r *request) unsentError(err error) error {
 	return &OpError{Op: r.name, Path: r.path, Err: err, unsent: true}
+}
+
+// calls returns the requests that calls wait for: r, or the members of a group.
+func (r *request) calls() []*request {
+	if r.members != nil {
+		return r.members
+	}
+	return []*request{r}
 }
 
 // lost ends a request that got no reply.
@@ -170,11 +186,15 @@ func (s *Session) exchange(ctx context.Context, c *conn, requests []*request) (s
 			}
 			sent += n
 		}
-		// Replies come in order: when the last one is there, all are, and one wait wakes once.
+		// Replies come in order: when the last one is there, all are, but for members of groups, and one wait wakes once.
 		next := min(answered+burst, sent)
-		select {
-		case <-requests[next-1].done:
+		last := lastWaiting(requests[answered:next])
+		if last == nil {
 			answered = next
+			continue
+		}
+		select {
+		case <-last.done:
 			continue
 		case <-ctx.Done():
 			err = waited(ctx, errors.New("waiting for the reply of "+c.server))
@@ -189,6 +209,18 @@ func (s *Session) exchange(ctx context.Context, c *conn, requests []*request) (s
 		return sent, r.opError(err, left)
 	}
 	return sent, nil
+}
+
+// lastWaiting returns the last of requests that has not been answered or failed; nil when all have.
+func lastWaiting(requests []*request) *request {
+	for _, r := range slices.Backward(requests) {
+		select {
+		case <-r.done:
+		default:
+			return r
+		}
+	}
+	return nil
 }
 
 // first returns the first of requests that has got no reply, or else the last. With write it is the first write, if there

@@ -31,6 +31,26 @@ func (q *requestQueue) pushFront(r *request) {
 	q.bytes += len(r.frame) + r.expect
 }
 
+// insert puts r before the first that came after it.
+func (q *requestQueue) insert(r *request) {
+	next := q.head
+	for next != nil && next.seq < r.seq {
+		next = next.next
+	}
+	switch {
+	case next == nil:
+		q.push(r)
+		return
+	case next.prev == nil:
+		q.pushFront(r)
+		return
+	}
+	r.prev, r.next = next.prev, next
+	next.prev.next, next.prev = r, r
+	q.n++
+	q.bytes += len(r.frame) + r.expect
+}
+
 // pop takes the first; nil when there is none.
 func (q *requestQueue) pop() *request {
 	r := q.head

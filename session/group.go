@@ -1,0 +1,362 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/internal/trusted"
+)
+
+// A transaction costs an ensemble about the same whether it makes one znode or a hundred. So the creates and deletes of
+// locks that wait to be written at the same moment leave as one transaction, a group; its members are writes of different
+// calls. Nothing ever waits in order to be grouped: a member that is alone is written as the request that it is.
+//
+// A call can't tell whether its write was a member of a group:
+//
+//   - Each has the result that it would have had alone. The server refuses the group as a whole for one operation, and names
+//     it: the call of that member gets the refusal, and the others, of which nothing was done, go again without it; alone,
+//     when that has happened to them some times.
+//   - That refusal is right also without the group, because the members of one group are independent: no two touch the same
+//     znode, or one the parent of the other's.
+//   - All znodes of a transaction have one czxid. So no two members make a contender in the same directory: they would be
+//     equal in the order, and would have equal tokens.
+//   - What a call reads behind its write is read behind it: if the write has to go again, so has the read (member.open).
+//     Only when the read says that there is no such directory, that is the answer to the create as well: a thousand locks
+//     that are used for the first time need not be refused one by one.
+//   - When the reply is lost, each call learns that the outcome of its own write is unknown, and finds it out.
+//   - A call that gives up takes its member away, if that has not been written, or has to be written again.
+//
+// The program's own writes are never members.
+
+const (
+	maxGroup      = 100      // operations of a group
+	maxGroupBytes = 32 << 10 // of its members' frames
+	maxUndone     = 3        // groups in which a member is undone for another's sake; then it goes alone
+)
+
+// member is what a request has that may be a member of a group.
+type member struct {
+	ops     int
+	touches []touch
+
+	open bool // it was undone, and has not been answered since; of the conn's reader
+
+	look *request // the only read of the batch, if this is the only write; it does not change
+
+	// Guarded by conn.mu.
+	undone int  // the groups that it was a member of, and that were refused because of another member
+	parked bool // it waits for the answer to look, which is on its way, before it goes again
+}
+
+// touch is a znode that an operation of a member is about.
+type touch struct {
+	path      string
+	contender bool // an ephemeral one is made
+}
+
+// Grouped is Batch for the packages of this module: the creates, deletes and multis of the batch may be carried out in one
+// transaction with those of other such batches. They must come before the batch's reads, which see them, and are carried out
+// in no particular order among themselves.
+func (s *Session) Grouped(trusted.Caller) *Batch { return &Batch{s: s, grouped: true} }
+
+// mayShare marks the request of ops as a possible member of a group.
+func (b *Batch) mayShare(r *request, ops ...any) {
+	if !b.grouped || r == nil {
+		return
+	}
+	m := &member{ops: len(ops), touches: make([]touch, len(ops))}
+	for i, op := range ops {
+		switch op := op.(type) {
+		case *zk.CreateRequest:
+			mode := Mode(op.Flags)
+			m.touches[i] = touch{op.Path, mode == Ephemeral || mode == EphemeralSequential}
+		case *zk.DeleteRequest:
+			m.touches[i].path = op.Path
+		case *zk.SetDataRequest:
+			m.touches[i].path = op.Path
+		case *zk.CheckVersionRequest:
+			m.touches[i].path = op.Path
+		}
+	}
+	r.member = m
+}
+
+// claims are the znodes that a group's members need for themselves.
+type claims map[string]claim
+
+type claim uint8
+
+const (
+	onIt    claim = 1 << iota // an operation is about this znode
+	belowIt                   // about a child of it
+	entered                   // a contender is made below it
+)
+
+// free reports whether a member with these touches is independent of all that have claimed.
+func (cs claims) free(touches []touch) bool {
+	for _, t := range touches {
+		dir := cs[parent(t.path)]
+		if cs[t.path]&(onIt|belowIt) != 0 || dir&onIt != 0 || t.contender && dir&entered != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (cs claims) add(touches []touch) {
+	for _, t := range touches {
+		cs[t.path] |= onIt
+		below := belowIt
+		if t.contender {
+			below |= entered
+		}
+		cs[parent(t.path)] |= below
+	}
+}
+
+// parent returns the path of the parent; of the root, the root.
+func parent(path string) string { return path[:max(strings.LastIndexByte(path, '/'), 1)] }
+
+// gatherLocked takes the first of the writes that may be members of a group, and with it those behind it that are
+// independent, as far as a group goes. One that is passed over is overtaken by none that depends on it.
+func (c *conn) gatherLocked() *request {
+	first := c.writes.pop()
+	if c.writes.n == 0 || first.member.undone >= maxUndone || c.s.ungrouped.Load() {
+		return first
+	}
+	clear(c.claims)
+	c.claims.add(first.member.touches)
+	members, ops, size := []*request{first}, first.member.ops, len(first.frame)
+	limit := min(maxGroupBytes, c.s.cfg.packetLimit)
+	looked := 0
+	for r := c.writes.head; r != nil && ops < maxGroup && looked < 2*maxGroup; looked++ {
+		next, m := r.next, r.member
+		if m.undone < maxUndone && ops+m.ops <= maxGroup && size+len(r.frame) <= limit && c.claims.free(m.touches) {
+			c.writes.remove(r)
+			members, ops, size = append(members, r), ops+m.ops, size+len(r.frame)
+		}
+		c.claims.add(m.touches)
+		r = next
+	}
+	if len(members) == 1 {
+		return first
+	}
+	return c.groupLocked(members, size)
+}
+
+// opFrame is where a request's body begins, behind length, xid and opcode.
+const opFrame = 12
+
+// multiEnd is the length of the header that ends a multi's operations, or its results.
+const multiEnd = 9
+
+// groupLocked returns the transaction of members, whose frames take size bytes.
+func (c *conn) groupLocked(members []*request, size int) *request {
+	b := appendHeader(make([]byte, 0, size+multiEnd), opMulti)
+	for _, r := range members {
+		if r.op == opMulti {
+			b = append(b, r.frame[opFrame:len(r.frame)-multiEnd]...)
+		} else {
+			b = append(appendMultiHeader(b, r.op, false), r.frame[opFrame:]...)
+		}
+	}
+	g := &request{op: opMulti, name: "group", path: members[0].path, members: members, frame: appendMultiHeader(b, -1, true)}
+	c.numberLocked([]*request{g})
+	return g
+}
+
+// answerGroup gives the members of a group what head and body, its reply, say of each. An error: the reply is no reply to it,
+// and the members have been told.
+func (c *conn) answerGroup(g *request, head replyHeader, body []byte) error {
+	results, ok := splitResults(body)
+	ops := 0
+	for _, r := range g.members {
+		ops += r.member.ops
+	}
+	whole := ok && len(results) == ops
+	failed, code := refused(results)
+	switch {
+	case whole && failed >= 0 && definite(code):
+		c.undoOthers(g, head, body, results, failed)
+	case whole && failed >= 0: // a server in trouble: it says so to each
+		head.code = code
+		c.answerAlike(g, head)
+	case whole && head.code == codeOK && !slices.ContainsFunc(results, func(r result) bool { return r.failed }):
+		c.answerMembers(g, head, body, results)
+	case len(results) > 0 || head.code == codeOK:
+		return c.garbledGroup(g)
+	case definite(head.code) && head.code != codeThrottled:
+		c.s.ungrouped.Store(true) // it does not say which operation it has refused
+		c.undo(g.members)
+	default:
+		c.answerAlike(g, head)
+	}
+	return nil
+}
+
+// answerAlike tells all members of a group the same.
+func (c *conn) answerAlike(g *request, head replyHeader) {
+	for _, r := range g.members {
+		c.answerMember(r, head, nil)
+	}
+}
+
+// result is the result of one operation of a multi, as it came.
+type result struct {
+	code     int32
+	from, to int // of the body
+	failed   bool
+}
+
+// splitResults finds the results in the body of a multi's reply. False: it is not whole.
+func splitResults(body []byte) (results []result, ok bool) {
+	d := decoder{b: body}
+	for from := 0; ; from = len(body) - len(d.b) {
+		op, done, code := d.int(), d.bool(), d.int()
+		switch {
+		case d.err != nil:
+			return results, false
+		case done:
+			return results, true
+		case op == opCreate:
+			d.skipString()
+		case op == opCreate2:
+			d.skipString()
+			d.stat()
+		case op == opSetData:
+			d.stat()
+		case op == opDelete, op == opCheck:
+		case op == opError:
+			code = d.int()
+		default:
+			return results, false
+		}
+		if d.err != nil {
+			return results, false
+		}
+		results = append(results, result{code: code, from: from, to: len(body) - len(d.b), failed: op == opError})
+	}
+}
+
+// refused returns the operation for which a multi was refused, and the code; −1 when none was.
+func refused(results []result) (op int, code int32) {
+	for i, r := range results {
+		if r.code != codeOK && r.code != codeInconsistent {
+			return i, r.code
+		}
+	}
+	return -1, codeOK
+}
+
+// answerMembers tells each member of a group that was carried out what came of it.
+func (c *conn) answerMembers(g *request, head replyHeader, body []byte, results []result) {
+	next := 0
+	for _, r := range g.members {
+		mine := results[next : next+r.member.ops]
+		next += r.member.ops
+		c.answerMember(r, head, replyOf(r, body, mine))
+	}
+}
+
+// undoOthers tells the member with the refused operation its result. The others go again.
+func (c *conn) undoOthers(g *request, head replyHeader, body []byte, results []result, failed int) {
+	next := 0
+	for i, r := range g.members {
+		mine := results[next : next+r.member.ops]
+		if next += r.member.ops; failed >= next {
+			continue
+		}
+		c.undo(slices.Delete(slices.Clone(g.members), i, i+1)) // first: who is told now finds the others on their way
+		reply := replyOf(r, body, mine)
+		if r.op != opMulti {
+			head.code, reply = mine[0].code, nil
+		}
+		c.answerMember(r, head, reply)
+		return
+	}
+}
+
+// replyOf returns the body that the reply to r would have had if r had been sent alone.
+func replyOf(r *request, body []byte, results []result) []byte {
+	own := body[results[0].from:results[len(results)-1].to]
+	if r.op == opMulti {
+		return appendMultiHeader(slices.Clone(own), -1, true)
+	}
+	return own[multiEnd:] // a multi header is as long as the one at the end
+}
+
+// answerMember ends the wait for r.
+func (c *conn) answerMember(r *request, head replyHeader, reply []byte) {
+	r.member.open = false
+	r.head, r.head.xid, r.reply = head, r.xid, reply
+	close(r.done)
+}
+
+// undo has members written again, of whose group nothing was done.
+func (c *conn) undo(members []*request) {
+	var lost []*request
+	c.mu.Lock()
+	for _, r := range members {
+		m := r.member
+		if r.left || c.state == connFailed {
+			lost = append(lost, r)
+			continue
+		}
+		r.sent, m.open = time.Time{}, true
+		m.undone++
+		if m.parked = m.look != nil && !m.look.sent.IsZero(); m.parked {
+			c.parked.push(r)
+		} else {
+			c.writes.insert(r)
+		}
+	}
+	c.mu.Unlock()
+	for _, r := range lost {
+		r.lost(ErrNotSent)
+	}
+	poke(c.wake)
+}
+
+var errGroup = errors.New("the reply to a transaction, and not to this one")
+
+// garbledGroup tells the members of a group that its reply can't be read.
+func (c *conn) garbledGroup(g *request) error {
+	err := fmt.Errorf("%w: reply to %d operations: %w", ErrGarbled, len(g.members), errGroup)
+	for _, r := range g.members {
+		r.unreadable = true
+		r.lost(fmt.Errorf("%s: %w", c.server, err))
+	}
+	return err
+}
+
+// tooSoon reports whether r is a read that was carried out before a write that it has to see.
+func (r *request) tooSoon() bool {
+	return slices.ContainsFunc(r.behind, func(w *request) bool { return w.member.open })
+}
+
+// readTooSoon deals with the reply to a read that came too soon. False: it is the answer to the write as well.
+func (c *conn) readTooSoon(r *request, head replyHeader) (again bool) {
+	w := r.behind[0]
+	c.mu.Lock()
+	parked := w.member.parked && c.state != connFailed // else fail has taken it
+	if parked {
+		c.parked.remove(w)
+		w.member.parked = false
+	}
+	refused := parked && w.op == opCreate && head.code == codeNoNode && parent(w.path) == r.path
+	if parked && !refused {
+		c.writes.insert(w)
+	}
+	c.mu.Unlock()
+	if refused {
+		c.answerMember(w, head, nil)
+		return false
+	}
+	c.putBack(r)
+	return true
+}

@@ -1,0 +1,440 @@
+package session_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/internal/trusted"
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zktest"
+)
+
+func TestWritesOfDifferentCallsThatWaitToBeWrittenLeaveAsOneTransaction(t *testing.T) {
+	withLocks(t, 10, func(t *testing.T, l *lockers) {
+		all := l.enterAll(t.Context(), dirs(10)...)
+		for i, e := range all {
+			l.requireEntered(e, dir(i))
+			require.Equal(t, all[0].Czxid, e.Czxid)
+		}
+		require.Equal(t, 1, l.at(zktest.OpMulti))
+		require.Zero(t, l.at(zktest.OpCreate))
+		require.Equal(t, 10, l.at(zktest.OpGetChildren2), "each directory was listed once")
+		used := l.EphemeralBytes()
+		require.Positive(t, used)
+
+		var calls []func()
+		for _, e := range all {
+			calls = append(calls, func() { require.NoError(t, l.leave(t.Context(), e.Path)) })
+		}
+		l.together(calls...)()
+		require.Equal(t, 2, l.at(zktest.OpMulti))
+		require.Zero(t, l.at(zktest.OpDelete))
+		require.Zero(t, l.EphemeralBytes())
+	})
+}
+
+func TestAWriteThatWaitsAloneIsTheRequestThatItIs(t *testing.T) {
+	withLocks(t, 1, func(t *testing.T, l *lockers) {
+		e := l.enter(t.Context(), dir(0))
+		l.requireEntered(e, dir(0))
+		require.NoError(t, l.leave(t.Context(), e.Path))
+		require.Zero(t, l.at(zktest.OpMulti))
+		require.Equal(t, 1, l.at(zktest.OpCreate))
+		require.Equal(t, 1, l.at(zktest.OpDelete))
+	})
+}
+
+func TestTheProgramsOwnWritesAreInNoGroup(t *testing.T) {
+	withLocks(t, 4, func(t *testing.T, l *lockers) {
+		own := func(i int) func() {
+			return func() {
+				_, names, err := createAndList(t.Context(), l, dir(i)+"/own", nil, session.Ephemeral, everybody)
+				require.NoError(t, err)
+				require.Contains(t, names, "own")
+			}
+		}
+		var e [2]entered
+		l.together(own(0), func() { e[0] = l.enter(t.Context(), dir(1)) }, own(2), func() { e[1] = l.enter(t.Context(), dir(3)) })()
+		l.requireEntered(e[0], dir(1))
+		l.requireEntered(e[1], dir(3))
+		require.Equal(t, 1, l.at(zktest.OpMulti), "that of the locks")
+		require.Equal(t, 2, l.at(zktest.OpCreate), "the program's")
+	})
+}
+
+func TestOneRefusedMemberCostsTheOthersOneMoreTry(t *testing.T) {
+	for _, bad := range []int{0, 3, 7} {
+		t.Run(fmt.Sprint(bad), func(t *testing.T) {
+			withLocks(t, 8, func(t *testing.T, l *lockers) {
+				where := dirs(8)
+				where[bad] = "/none"
+				all := l.enterAll(t.Context(), where...)
+				for i, e := range all {
+					if i == bad {
+						require.ErrorIs(t, e.err, zk.ErrNoNode)
+						require.NotErrorIs(t, e.err, session.ErrUnknownOutcome)
+						require.ErrorContains(t, e.err, "/none/n-")
+						require.ErrorIs(t, e.listErr, zk.ErrNoNode)
+						continue
+					}
+					l.requireEntered(e, dir(i))
+				}
+				require.Equal(t, 2, l.at(zktest.OpMulti))
+				require.Zero(t, l.at(zktest.OpCreate))
+			})
+		})
+	}
+}
+
+func TestAMemberThatWasUndoneThreeTimesGoesAlone(t *testing.T) {
+	withLocks(t, 3, func(t *testing.T, l *lockers) {
+		for i := range 6 { // not empty, so that each is refused
+			_, err := l.Create(t.Context(), fmt.Sprintf("/full%d", i), nil, session.Persistent, everybody)
+			require.NoError(t, err)
+			_, err = l.Create(t.Context(), fmt.Sprintf("/full%d/x", i), nil, session.Persistent, everybody)
+			require.NoError(t, err)
+		}
+		l.base = l.srv.Requests()
+		var calls []func()
+		for i := range 6 {
+			calls = append(calls, func() { require.ErrorIs(t, l.leave(t.Context(), fmt.Sprintf("/full%d", i)), zk.ErrNotEmpty) })
+		}
+		good := make([]entered, 3)
+		for i := range good {
+			calls = append(calls, func() { good[i] = l.enter(t.Context(), dir(i)) })
+		}
+		l.together(calls...)()
+		for i, e := range good {
+			l.requireEntered(e, dir(i))
+		}
+		require.Equal(t, 3, l.at(zktest.OpMulti))
+		require.Equal(t, 3, l.at(zktest.OpDelete))
+		require.Equal(t, 3, l.at(zktest.OpCreate))
+	})
+}
+
+func TestNoTwoContendersOfOneDirectoryAreMadeInOneTransaction(t *testing.T) {
+	withLocks(t, 3, func(t *testing.T, l *lockers) {
+		where := []string{dir(0), dir(1), dir(0), dir(2), dir(0)}
+		all := l.enterAll(t.Context(), where...)
+		for i, e := range all {
+			l.requireEntered(e, where[i])
+		}
+		require.Less(t, all[0].Czxid, all[2].Czxid)
+		require.Less(t, all[2].Czxid, all[4].Czxid)
+		require.Equal(t, all[0].Czxid, all[1].Czxid)
+		require.Equal(t, all[0].Czxid, all[3].Czxid)
+	})
+}
+
+func TestWritesThatDependOnEachOtherAreInNoGroup(t *testing.T) {
+	withLocks(t, 2, func(t *testing.T, l *lockers) {
+		child, err := l.Create(t.Context(), "/d0/x", nil, session.Ephemeral, everybody)
+		require.NoError(t, err)
+		l.base = l.srv.Requests()
+		var twice [2]error
+		l.together(
+			func() { twice[0] = l.leave(t.Context(), child.Path) },
+			func() { twice[1] = l.leave(t.Context(), child.Path) },
+			func() { require.NoError(t, l.leave(t.Context(), "/d0"), "behind the deletion of its child") },
+			func() {
+				b := l.Grouped(trusted.Caller{})
+				b.Create("/d0", nil, session.Persistent, everybody)
+				require.NoError(t, b.Do(t.Context()), "behind the deletion")
+			},
+			func() { l.requireEntered(l.enter(t.Context(), "/d0"), "/d0") },
+		)()
+		require.NoError(t, twice[0])
+		require.ErrorIs(t, twice[1], zk.ErrNoNode)
+		require.Zero(t, l.at(zktest.OpMulti))
+	})
+}
+
+func TestATransactionOfACallStaysWholeInAGroup(t *testing.T) {
+	withLocks(t, 6, func(t *testing.T, l *lockers) {
+		several := func(dirs ...string) (tx session.Transaction, names []string, err error) {
+			b := l.Grouped(trusted.Caller{})
+			var ops []any
+			for _, d := range dirs {
+				ops = append(ops, &zk.CreateRequest{Path: d + "/m-", Acl: everybody, Flags: int32(session.EphemeralSequential)})
+			}
+			made, list := b.Multi(ops...), b.List(dirs[0])
+			err = b.Do(t.Context())
+			return made.Value, list.Value.Names, err
+		}
+		var e [2]entered
+		l.together(
+			func() { e[0] = l.enter(t.Context(), dir(0)) },
+			func() {
+				tx, names, err := several(dir(1), dir(2), dir(3))
+				require.NoError(t, err)
+				require.Len(t, tx.Responses, 3)
+				require.Len(t, names, 1)
+				for i, r := range tx.Responses {
+					require.Contains(t, l.srv.Children(dir(1+i)), r.String[len("/d0/"):])
+					stat, err := l.Exists(t.Context(), r.String)
+					require.NoError(t, err)
+					require.Equal(t, tx.Zxid, stat.Czxid)
+				}
+			},
+			func() {
+				tx, _, err := several(dir(4), "/none", dir(5))
+				require.ErrorIs(t, err, zk.ErrNoNode)
+				require.ErrorContains(t, err, "/none/m-")
+				require.Len(t, tx.Responses, 3)
+				require.NoError(t, tx.Responses[0].Error)
+				require.ErrorIs(t, tx.Responses[1].Error, zk.ErrNoNode)
+				require.Error(t, tx.Responses[2].Error)
+			},
+			func() { e[1] = l.enter(t.Context(), dir(5)) },
+		)()
+		l.requireEntered(e[0], dir(0))
+		l.requireEntered(e[1], dir(5))
+		require.Empty(t, l.srv.Children(dir(4)))
+		require.Len(t, l.srv.Children(dir(5)), 1)
+		require.Equal(t, 1, l.at(zktest.OpCreate), "of whom a member would have met in its directory")
+	})
+}
+
+func TestAGroupIsBounded(t *testing.T) {
+	withLocks(t, 250, func(t *testing.T, l *lockers) {
+		all := l.enterAll(t.Context(), dirs(250)...)
+		sizes := map[int64]int{}
+		for i, e := range all {
+			l.requireEntered(e, dir(i))
+			sizes[e.Czxid]++
+		}
+		for zxid, n := range sizes {
+			require.LessOrEqual(t, n, 100, "zxid %d", zxid)
+		}
+		require.Equal(t, 3, l.at(zktest.OpMulti))
+	})
+}
+
+func TestWhoGivesUpBeforeTheWriteIsInNoGroup(t *testing.T) {
+	withLocks(t, 4, func(t *testing.T, l *lockers) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var all [4]entered
+		var calls []func()
+		for i := range all {
+			calls = append(calls, func() {
+				if i == 2 {
+					all[i] = l.enter(ctx, dir(i))
+				} else {
+					all[i] = l.enter(t.Context(), dir(i))
+				}
+			})
+		}
+		wait := l.together(append(calls, cancel)...)
+		wait()
+		require.ErrorIs(t, all[2].err, context.Canceled)
+		require.NotErrorIs(t, all[2].err, session.ErrUnknownOutcome)
+		require.Empty(t, l.srv.Children(dir(2)))
+		for _, i := range []int{0, 1, 3} {
+			l.requireEntered(all[i], dir(i))
+		}
+	})
+}
+
+func TestWhoGivesUpInAGroupThatIsRefusedIsNotInTheNext(t *testing.T) {
+	withLocks(t, 3, func(t *testing.T, l *lockers) {
+		ctx, cancel := context.WithCancel(t.Context())
+		in := l.srv.Inject(zktest.HoldReply().Op(zktest.OpMulti).Once())
+		var all [3]entered
+		wait := l.together(
+			func() { all[0] = l.enter(t.Context(), "/none") },
+			func() { all[1] = l.enter(ctx, dir(1)) },
+			func() { all[2] = l.enter(t.Context(), dir(2)) },
+		)
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		in.Remove()
+		wait()
+		require.ErrorIs(t, all[0].err, zk.ErrNoNode)
+		require.ErrorIs(t, all[1].err, session.ErrUnknownOutcome, "it was under way")
+		require.Empty(t, l.srv.Children(dir(1)))
+		l.requireEntered(all[2], dir(2))
+		require.NoError(t, l.leave(t.Context(), all[2].Path))
+		require.Equal(t, 4, l.at(zktest.OpGetChildren2), "nobody reads again what nobody waits for")
+	})
+}
+
+func TestWhenTheReplyToAGroupIsLostEachCallSaysSo(t *testing.T) {
+	withLocks(t, 5, func(t *testing.T, l *lockers) {
+		l.srv.Inject(zktest.CloseAfter().Op(zktest.OpMulti).Once())
+		for i, e := range l.enterAll(t.Context(), dirs(5)...) {
+			require.ErrorIs(t, e.err, session.ErrUnknownOutcome)
+			require.Len(t, l.srv.Children(dir(i)), 1, "it was carried out")
+			l.ForLocks(trusted.Caller{}).Found(dir(i)+"/n-", "", 0)
+		}
+		require.Zero(t, l.EphemeralBytes(), "each of them had kept its room until it was found out")
+	})
+}
+
+func TestAGroupThatWasNotSentIsSentOnTheNextConnection(t *testing.T) {
+	withLocks(t, 5, func(t *testing.T, l *lockers) {
+		l.srv.Inject(zktest.CloseBefore().Op(zktest.OpSync).Once()) // in front of them
+		for i, e := range l.enterAll(t.Context(), dirs(5)...) {
+			if e.err != nil { // it was written, in vain, before the end of the connection was seen
+				require.ErrorIs(t, e.err, session.ErrUnknownOutcome)
+				require.Empty(t, l.srv.Children(dir(i)))
+				continue
+			}
+			l.requireEntered(e, dir(i))
+		}
+	})
+}
+
+func TestAServerThatDoesNotSayWhichMemberItRefusesIsSentNoMoreGroups(t *testing.T) {
+	for name, opts := range map[string][]zktest.Option{"refuses all": nil, "Keeper": {zktest.WithVersion(zktest.Keeper22)}} {
+		t.Run(name, func(t *testing.T) {
+			withLocks(t, 4, func(t *testing.T, l *lockers) {
+				closed := dir(2)
+				if opts == nil {
+					l.srv.Inject(zktest.Answer(zktest.CodeNoAuth).Op(zktest.OpMulti))
+				} else {
+					closed = "/closed"
+					nobody := []zk.ACL{{Perms: zk.PermRead, Scheme: "digest", ID: "x:y"}}
+					_, err := l.Create(t.Context(), closed, nil, session.Persistent, nobody)
+					require.NoError(t, err)
+					l.base = l.srv.Requests()
+				}
+				where := []string{dir(0), dir(1), closed, dir(3)}
+				for i, e := range l.enterAll(t.Context(), where...) {
+					if where[i] == "/closed" {
+						require.ErrorIs(t, e.err, zk.ErrNoAuth)
+						continue
+					}
+					l.requireEntered(e, where[i])
+				}
+				require.Equal(t, 1, l.at(zktest.OpMulti))
+				for i, e := range l.enterAll(t.Context(), dir(0), dir(1)) {
+					l.requireEntered(e, dir(i))
+				}
+				require.Equal(t, 1, l.at(zktest.OpMulti))
+			}, opts...)
+		})
+	}
+}
+
+func TestAServerInTroubleSaysSoToEachMember(t *testing.T) {
+	for _, inside := range []bool{false, true} {
+		withLocks(t, 3, func(t *testing.T, l *lockers) {
+			answer := zktest.Answer
+			if inside {
+				answer = zktest.AnswerInside
+			}
+			l.srv.Inject(answer(zktest.CodeOperationTimeout).Op(zktest.OpMulti).Once())
+			for _, e := range l.enterAll(t.Context(), dirs(3)...) {
+				require.ErrorIs(t, e.err, session.ErrUnknownOutcome)
+			}
+		})
+	}
+}
+
+func TestAGroupThatHearsThatTheSessionMovedGoesOnTheNextConnection(t *testing.T) {
+	withLocks(t, 4, func(t *testing.T, l *lockers) {
+		l.srv.Inject(zktest.AnswerInside(zktest.CodeSessionMoved).Op(zktest.OpMulti).Once())
+		for i, e := range l.enterAll(t.Context(), dirs(4)...) {
+			l.requireEntered(e, dir(i))
+			require.Len(t, l.srv.Children(dir(i)), 1)
+		}
+	})
+}
+
+func TestAGroupThatHearsThatTheSessionIsOverEndsIt(t *testing.T) {
+	withLocks(t, 3, func(t *testing.T, l *lockers) {
+		l.srv.Inject(zktest.AnswerInside(zktest.CodeSessionExpired).Op(zktest.OpMulti).Once())
+		for _, e := range l.enterAll(t.Context(), dirs(3)...) {
+			require.ErrorIs(t, e.err, session.ErrExpired)
+		}
+		require.ErrorIs(t, l.Err(), session.ErrExpired)
+	})
+}
+
+func TestAReplyToAGroupThatCanNotBeReadGivesUpTheConnection(t *testing.T) {
+	const headers = 16 // of a reply
+	for name, garble := range map[string]func(b []byte) []byte{
+		"one result too few": func(b []byte) []byte { return slices.Concat(b[:len(b)-9-9-4-len("/d2/n-0000000000")], b[len(b)-9:]) },
+		"no end":             func(b []byte) []byte { return b[:len(b)-9] },
+		"nothing":            func(b []byte) []byte { return b[:headers] },
+		"an unknown result":  func(b []byte) []byte { b[headers+3] = 77; return b },
+	} {
+		t.Run(name, func(t *testing.T) {
+			withLocks(t, 3, func(t *testing.T, l *lockers) {
+				l.srv.Inject(zktest.Garble(garble).Op(zktest.OpMulti).Once())
+				for _, e := range l.enterAll(t.Context(), dirs(3)...) {
+					require.ErrorIs(t, e.err, session.ErrGarbled)
+					require.ErrorIs(t, e.err, session.ErrUnknownOutcome)
+				}
+				l.requireEntered(l.enter(t.Context(), dir(0)), dir(0))
+			})
+		})
+	}
+}
+
+func TestTheResultsOfAGroupAreThoseOfItsMembersWhateverTheyDo(t *testing.T) {
+	withLocks(t, 4, func(t *testing.T, l *lockers) {
+		old := l.enter(t.Context(), dir(0))
+		two := []entered{l.enter(t.Context(), dir(1)), l.enter(t.Context(), dir(2))}
+		var e entered
+		var box session.Created
+		l.together(
+			func() { require.NoError(t, l.leave(t.Context(), old.Path)) },
+			func() {
+				b := l.Grouped(trusted.Caller{})
+				made := b.Create("/box", nil, session.Container, everybody) // it is answered with a Stat
+				require.NoError(t, b.Do(t.Context()))
+				box = made.Value
+			},
+			func() { require.NoError(t, l.leave(t.Context(), two[0].Path, two[1].Path)) },
+			func() { e = l.enter(t.Context(), dir(3)) },
+			func() { require.ErrorIs(t, l.leave(t.Context(), "/d1/none"), zk.ErrNoNode) },
+		)()
+		require.Equal(t, "/box", box.Path)
+		l.requireEntered(e, dir(3))
+		for _, p := range []string{old.Path, two[0].Path, two[1].Path} {
+			_, ok := l.srv.Node(p)
+			require.False(t, ok, p)
+		}
+		require.Equal(t, 2, l.at(zktest.OpMulti))
+	})
+}
+
+func TestLocksThatHaveNoDirectoryYetAreRefusedTogether(t *testing.T) {
+	withLocks(t, 2, func(t *testing.T, l *lockers) {
+		var where []string
+		for i := range 50 {
+			where = append(where, fmt.Sprintf("/new%d", i))
+		}
+		where = append(where, dir(0), dir(1))
+		for i, e := range l.enterAll(t.Context(), where...) {
+			if i < 50 {
+				require.ErrorIs(t, e.err, zk.ErrNoNode)
+				require.ErrorIs(t, e.listErr, zk.ErrNoNode)
+				continue
+			}
+			l.requireEntered(e, where[i])
+		}
+		require.Equal(t, 2, l.at(zktest.OpMulti), "one was refused, and one made what there are directories for")
+		require.Zero(t, l.at(zktest.OpCreate))
+		require.Equal(t, 50+2*2, l.at(zktest.OpGetChildren2))
+
+		var calls []func()
+		for i := range 50 {
+			calls = append(calls, func() {
+				require.NoError(t, l.CreateAllGrouped(t.Context(), trusted.Caller{}, where[i], nil, session.Persistent, everybody))
+			})
+		}
+		l.together(calls...)()
+		require.Equal(t, 3, l.at(zktest.OpMulti), "so are the directories")
+		require.Zero(t, l.at(zktest.OpCreate))
+	})
+}
