@@ -438,3 +438,17 @@ func TestLocksThatHaveNoDirectoryYetAreRefusedTogether(t *testing.T) {
 		require.Zero(t, l.at(zktest.OpCreate))
 	})
 }
+
+func TestWhoMayNotListADirectoryEntersItInAGroupAllTheSame(t *testing.T) {
+	withLocks(t, 2, func(t *testing.T, l *lockers) {
+		unread := []zk.ACL{{Perms: zk.PermCreate | zk.PermDelete, Scheme: "world", ID: "anyone"}}
+		_, err := l.Create(t.Context(), "/unread", nil, session.Persistent, unread)
+		require.NoError(t, err)
+		all := l.enterAll(t.Context(), "/none", "/unread", dir(1))
+		require.ErrorIs(t, all[0].err, zk.ErrNoNode)
+		require.NoError(t, all[1].err)
+		require.ErrorIs(t, all[1].listErr, zk.ErrNoAuth)
+		require.Len(t, l.srv.Children("/unread"), 1)
+		l.requireEntered(all[2], dir(1))
+	})
+}

@@ -34,6 +34,7 @@ type Cell struct {
 	Round      int     `json:"round"`
 	Load       float64 `json:"load"` // of the machine, one minute's average, at its end
 	stats.Figures
+	Cost servers.Cost `json:"cost"` // to the ensemble; zero where it is not known
 }
 
 // Wire is what one contestant sent and got in one setting.

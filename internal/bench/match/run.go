@@ -212,7 +212,7 @@ func (m *run) cell(ctx context.Context, s Setting, c Contestant, round int) {
 			err = errors.New("no cycle came to an end in time")
 		}
 		if err == nil {
-			m.r.Cells = append(m.r.Cells, Cell{s.Name, c.Name, round, loadAverage(), f})
+			m.r.Cells = append(m.r.Cells, Cell{s.Name, c.Name, round, loadAverage(), f, w.Cost})
 			m.Log("  %-42s %9.0f/s  acquire %8v %8v  hand-over %8v %8v", c.Title, f.Rate, short(f.Acquire.P50), short(f.Acquire.P99), short(f.HandOver.P50), short(f.HandOver.P99))
 			return
 		}
@@ -226,6 +226,7 @@ func short(d time.Duration) time.Duration { return d.Round(time.Microsecond) }
 type measured struct {
 	stats.Window
 	servers.Traffic
+	servers.Cost
 }
 
 // race has a contestant run a setting.
@@ -249,17 +250,32 @@ func (m *run) race(ctx context.Context, s Setting, c Contestant, round int, way 
 	}
 	var start, end answer
 	var before, after servers.Traffic
+	var cost [2]servers.Cost
 	if start, err = ch.expect(ctx, "start"); err == nil {
 		before = m.traffic(c, start)
+		cost[0] = m.cost(c)
 		if end, err = ch.expect(ctx, "end"); err == nil {
 			after = m.traffic(c, end)
+			cost[1] = m.cost(c)
 			ops, _, err = ch.ops(ctx)
 		}
 	}
 	if err != nil || len(start.numbers) == 0 || len(end.numbers) == 0 {
 		return nil, w, errors.Join(err)
 	}
-	return ops, measured{stats.Window{Start: start.numbers[0], End: end.numbers[0]}, after.Less(before)}, nil
+	return ops, measured{stats.Window{Start: start.numbers[0], End: end.numbers[0]}, after.Less(before), cost[1].Less(cost[0])}, nil
+}
+
+// cost is what the ensemble has done until now; nothing where it can't be known.
+func (m *run) cost(c Contestant) servers.Cost {
+	cost, known, err := m.site.Cost(c.Kind)
+	if err != nil {
+		m.Log("what it costs the ensemble is not known: %v", err)
+	}
+	if !known {
+		return servers.Cost{}
+	}
+	return cost
 }
 
 // traffic is what passed until now: by the taps, or where they can't read it, by what the contestant says.

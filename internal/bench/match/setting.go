@@ -25,6 +25,7 @@ var Settings = []Setting{
 	{Name: "many", Title: "64 clients, one lock", Clients: 64, Workers: 1, Locks: 1},
 	{Name: "goroutines", Title: "16 goroutines or threads of one session, one lock", Clients: 1, Workers: 16, Locks: 1, modes: []string{"local"}},
 	{Name: "crowd", Title: "1,000 waiters in 20 sessions, one lock", Clients: 20, Workers: 50, Locks: 1, modes: []string{"local"}},
+	{Name: "hundred", Title: "100 locks at once, one session", Clients: 1, Workers: 100, Locks: 100},
 	{Name: "locks", Title: "1,000 locks at once, one session", Clients: 1, Workers: 1000, Locks: 1000},
 	{Name: "alone-1ms", Title: "one client alone, 1 ms each way", Clients: 1, Workers: 1, Locks: 1, Delay: time.Millisecond, modes: []string{"keep"}},
 	{Name: "sixteen-1ms", Title: "16 clients, one lock, 1 ms each way", Clients: 16, Workers: 1, Locks: 1, Delay: time.Millisecond},
@@ -37,7 +38,7 @@ func (s Setting) has(c Contestant) bool { return !c.Mode || slices.Contains(s.mo
 var extras = []string{"wire", "line", "kill"}
 
 // wired are the settings whose traffic is counted.
-var wired = []string{"alone", "two", "sixteen", "many", "goroutines", "crowd"}
+var wired = []string{"alone", "two", "sixteen", "many", "goroutines", "crowd", "hundred", "locks"}
 
 // ends are those of them at which it shows whether traffic grows with the number of waiters.
 var ends = []string{"alone", "two", "crowd"}

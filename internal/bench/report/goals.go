@@ -28,10 +28,14 @@ func Goals(r *match.Result) []Goal {
 	j.most("1 ms each way, 16 clients: hand-over, × zk.Lock's", 0.5,
 		ratio(cells(r, "sixteen-1ms", "zklock"), cells(r, "sixteen-1ms", "zk.Lock"), handOver, handOver))
 	j.constant()
-	j.least("1,000 locks at once: cycles/s, × floor with a list", 0.95,
-		ratio(cells(j.r, "locks", "zklock"), cells(j.r, "locks", FloorWithList), rate, rate))
-	j.least("1,000 locks at once: cycles/s, × floor", 0.95,
+	j.least("1,000 locks at once: cycles/s, × floor", 2.5,
 		ratio(cells(r, "locks", "zklock"), cells(r, "locks", Floor), rate, rate))
+	j.faster("locks", "1,000 locks at once: cycles/s, × zk.Lock", "zk.Lock", 4)
+	j.faster("locks", "1,000 locks at once: cycles/s, × Curator", "curator", 4)
+	j.least("1,000 locks at once: transactions, zk.Lock's × ours", 5,
+		ratio(cells(r, "locks", "zk.Lock"), cells(r, "locks", "zklock"), transactions, transactions))
+	j.least("100 locks at once: cycles/s, × floor", 1.5,
+		ratio(cells(r, "hundred", "zklock"), cells(r, "hundred", Floor), rate, rate))
 	return j.goals
 }
 

@@ -79,6 +79,12 @@ func perHandOver(r *match.Result, l match.LineUp) (requests, notifications float
 	return 0, 0, false
 }
 
+// What a cycle costs the ensemble.
+func transactions(c match.Cell) float64 {
+	return float64(c.Cost.Transactions) / float64(max(c.Cycles, 1))
+}
+func ensembleCPU(c match.Cell) float64 { return float64(c.Cost.CPU) / float64(max(c.Cycles, 1)) }
+
 func rate(c match.Cell) float64     { return c.Rate }
 func handOver(c match.Cell) float64 { return float64(c.HandOver.P50) }
 func write(c match.Cell) float64    { return float64(c.Write.P50) }

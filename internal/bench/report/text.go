@@ -40,6 +40,7 @@ func Text(r *match.Result, md bool) string {
 		title string
 		table *table
 	}{
+		{"What it costs the ensemble, for each cycle", costTable(r)},
 		{"On the wire, for each cycle", wireTable(r)},
 		{"A line that is let through, and nobody comes back: for each hand-over", lineTable(r)},
 		{"Until the next one has the lock of a holder that was killed", killTable(r)},
@@ -92,6 +93,20 @@ func settingTable(r *match.Result, s match.Setting) *table {
 			x = fmt.Sprintf("%.2f", q)
 		}
 		t.add(c.Title, count(middle(r, s.Name, c.Name, rate)), x, of(acquire, false), of(acquire, true), of(hand, false), of(hand, true))
+	}
+	return t
+}
+
+func costTable(r *match.Result) *table {
+	t := &table{head: []string{"", "setting", "transactions", "CPU time of the servers"}}
+	for _, c := range r.Contestants {
+		for _, s := range r.Settings {
+			cpu := middle(r, s.Name, c.Name, ensembleCPU)
+			if cpu == 0 {
+				continue
+			}
+			t.add(c.Title, s.Name, fmt.Sprintf("%.3f", middle(r, s.Name, c.Name, transactions)), duration(time.Duration(cpu)))
+		}
 	}
 	return t
 }

@@ -192,6 +192,36 @@ func (s *Site) Traffic(k Kind) (t Traffic) {
 	return t
 }
 
+// Cost is what something has cost the ensemble.
+type Cost struct {
+	Transactions int64         `json:"transactions"`
+	CPU          time.Duration `json:"cpu"` // of all servers together
+}
+
+// Less is what it cost since an earlier look.
+func (c Cost) Less(earlier Cost) Cost {
+	return Cost{c.Transactions - earlier.Transactions, c.CPU - earlier.CPU}
+}
+
+// Cost returns what the ZooKeeper servers have done so far; false: they are not ours, or of another kind.
+func (s *Site) Cost(k Kind) (c Cost, known bool, err error) {
+	if k != ZooKeeper || s.zk == nil {
+		return c, false, nil
+	}
+	for _, n := range s.zk.Nodes {
+		zxid, err := n.Zxid()
+		if err != nil {
+			return c, false, err
+		}
+		cpu, err := n.CPU()
+		if err != nil {
+			return c, false, err
+		}
+		c.Transactions, c.CPU = max(c.Transactions, zxid), c.CPU+cpu
+	}
+	return c, true, nil
+}
+
 // InLine returns how many stand in line at a lock's path.
 func (s *Site) InLine(ctx context.Context, k Kind, path string) (int, error) {
 	return s.lines.count(ctx, k, path)
