@@ -15,6 +15,9 @@
 // session, no goroutine. What is removed by force is the documented exception, znode by znode: there only the token
 // and Hold.Multi are held to their word.
 //
+// In a quarter of the seeds the clients take several locks at the same instant, and what they write waits, so that their
+// creates and deletes leave as transactions of several calls.
+//
 // In half of the seeds there is a neighbour (neighbour_test.go): a foreign client that creates znodes of any name, number
 // and size in the locks' directories, and deletes its own.
 //

@@ -69,7 +69,31 @@ func (l *listener) ask(frame []byte) {
 		}
 	}
 	l.waiting[xid] = r
-	l.c.asked(r)
+	if r.op != zktest.OpMulti {
+		l.c.asked(r)
+		return
+	}
+	for {
+		part := request{op: zktest.Op(d.int32())}
+		if end := d.byte() != 0; end || len(d.b) == 0 {
+			return
+		}
+		d.int32()
+		part.paths = []string{d.string()}
+		switch part.op {
+		case zktest.OpCreate, zktest.OpCreateContainer:
+			d.string() // the data
+			for n := d.int32(); n > 0 && len(d.b) > 0; n-- {
+				d.int32()
+				d.string()
+				d.string()
+			}
+		case zktest.OpSetData:
+			d.string()
+		}
+		d.int32() // a mode, or a version
+		l.c.asked(part)
+	}
 }
 
 // Read hears a frame before its last byte is given to the client.

@@ -76,6 +76,7 @@ func (p *player) dial(network, addr string, timeout time.Duration) (net.Conn, er
 		slowest = time.Second
 	}
 	w := newWire(conn, key, 11+4*p.i, slowest)
+	w.slow = p.w.busy
 	if p.follow != nil {
 		return listen(w, p.follow.conn()), nil
 	}
@@ -146,8 +147,14 @@ func (p *player) within(began, limit time.Duration, what string) {
 // play does the operations, and waits for their ends.
 func (p *player) play(ctx context.Context) {
 	p.ensure(ctx)
+	together := 0 // further operations at this instant
 	for n := range operations {
-		pause(ctx, upTo(p.rnd, 600*time.Millisecond), p.r(n, 0))
+		if together--; together < 0 {
+			pause(ctx, upTo(p.rnd, 600*time.Millisecond), p.r(n, 0))
+			if p.w.busy {
+				together = p.rnd.IntN(8)
+			}
+		}
 		if c := p.ensure(ctx); c != nil {
 			p.operate(ctx, c, n)
 		}

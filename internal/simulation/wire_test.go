@@ -62,8 +62,9 @@ func travel(h uint64) time.Duration {
 type wire struct {
 	net.Conn               // the server's end of the way
 	key      uint64        // of seed, client and connection
-	r        int           // remainder of the client's messages; r+1 is that of the server's
+	r        int           // remainder of the client's messages; r+1 is that of the server's, r+2 that of slow writes
 	longest  time.Duration // of a delay
+	slow     bool          // a write takes some time
 
 	mu     sync.Mutex        // guards what follows
 	queue  []message         // on their way to the server
@@ -145,6 +146,10 @@ func (w *wire) carry() {
 
 // Write sends the frames in b, one message each.
 func (w *wire) Write(b []byte) (int, error) {
+	if w.slow {
+		now := time.Now()
+		time.Sleep(at(now, time.Duration(mix(w.key, uint64(now.UnixNano()))%uint64(2*time.Millisecond)), w.r+2).Sub(now))
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {

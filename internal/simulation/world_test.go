@@ -37,6 +37,7 @@ type world struct {
 	oracle    *oracle
 	handoff   int           // WithLocalHandoff of the mutexes; 0: without
 	idle      time.Duration // their WithIdleKeep; 0: without
+	busy      bool          // clients do several things at the same instant, and each write takes a while
 	neighbour bool          // somebody else creates znodes in the locks' directories
 	aged      bool          // a directory's counter may be near its end
 	garbles   bool          // faults under which a client is shown replies that are out of order
@@ -92,6 +93,13 @@ func newWorld(seed uint64, srv *zktest.Server, version zktest.Version) (*world, 
 		}
 	}
 	w.neighbour = rnd.IntN(2) == 0
+	w.busy = w.rand(1<<41).IntN(4) == 0
+	for i := len(w.paths); w.busy && i < 9; i++ {
+		w.paths, w.fam, w.size = append(w.paths, fmt.Sprintf("/locks/%c", 'a'+i)), append(w.fam, famMutex), append(w.size, 1)
+		if err := srv.Create(register(w.paths[i]), nil); err != nil {
+			return nil, err
+		}
+	}
 	w.oracle = newOracle(w)
 	for i := range 3 + rnd.IntN(3) {
 		w.players = append(w.players, newPlayer(w, i))
