@@ -45,3 +45,28 @@ func parsed(t *testing.T, s string) time.Duration {
 	require.NoError(t, err)
 	return d
 }
+
+// sizeRow is "| 5 s: an election | 14 | 11 | 9 |": an interruption, and the timeouts in seconds that survive it with ticks of 2 s,
+// 1 s and 500 ms.
+var sizeRow = regexp.MustCompile(`(?m)^\| (\d+) s: [^|]+ \| (\d+) \| (\d+) \| (\d+) \|$`)
+
+func TestTheRunbookSaysWhichTimeoutSurvivesAnInterruption(t *testing.T) {
+	page, err := os.ReadFile("../docs/runbook.md")
+	require.NoError(t, err)
+	rows := sizeRow.FindAllStringSubmatch(string(page), -1)
+	require.Len(t, rows, 5)
+	for _, m := range rows {
+		interruption := parsed(t, m[1]+"s")
+		for i, tick := range []time.Duration{2 * time.Second, time.Second, 500 * time.Millisecond} {
+			shortest := max(2*tick, time.Second).Truncate(time.Second)
+			for ; ; shortest += time.Second {
+				var l session.Lease
+				l.Begin(time.Now(), shortest, tick)
+				if l.Steady() >= interruption {
+					break
+				}
+			}
+			assert.Equal(t, parsed(t, m[2+i]+"s"), shortest, "%v with a tick of %v", interruption, tick)
+		}
+	}
+}
