@@ -242,6 +242,9 @@ func (r *Run) check(rep *Report) {
 			rep.Problems = append(rep.Problems, fmt.Sprintf("%s: no cycle at all", l))
 		}
 	}
+	if r.conf.Pictures != "" {
+		rep.problem(h.Draw(r.conf.Pictures, linearizeBound))
+	}
 	if len(rep.Problems) > 0 || r.conf.Keep {
 		rep.problem(r.keep(h, rep))
 	}

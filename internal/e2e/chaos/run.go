@@ -30,6 +30,8 @@ type Config struct {
 	Overlap bool
 	// Keep writes every round's history to a file, not only those with problems.
 	Keep bool
+	// Pictures is a folder for porcupine's pictures of the latest round; "" for none.
+	Pictures string
 }
 
 // Run is an ensemble and its clients. It must not be used concurrently.

@@ -2,6 +2,7 @@ package history
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"sort"
 	"strconv"
@@ -155,6 +156,19 @@ func (h *History) Linearize(each time.Duration) (bad []string) {
 		}
 	}
 	return bad
+}
+
+// Draw writes porcupine's picture of each path's operations, and of the order that explains them, to dir: pages for a browser,
+// named after the workload and the path. Each check may take the given time.
+func (h *History) Draw(dir string, each time.Duration) error {
+	for _, p := range h.parts() {
+		_, info := porcupine.CheckOperationsVerbose(p.model, p.ops, each)
+		name := strings.ReplaceAll(string(p.load), " ", "-") + "-" + p.path[strings.LastIndexByte(p.path, '/')+1:] + ".html"
+		if err := porcupine.VisualizePath(p.model, info, filepath.Join(dir, name)); err != nil {
+			return fmt.Errorf("history: picture of %s: %w", p.path, err)
+		}
+	}
+	return nil
 }
 
 // part is the operations on one path.

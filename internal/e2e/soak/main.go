@@ -35,6 +35,7 @@ func main() {
 	flag.IntVar(&f.outside, "outside", 3, "clients in processes of their own, which can be stopped")
 	flag.StringVar(&f.only, "only", "", "only the faults whose names contain this")
 	flag.BoolVar(&f.overlap, "overlap", false, "break a server also while another one still catches up, which ZooKeeper itself does not always survive")
+	flag.StringVar(&f.pictures, "pictures", "", "write porcupine's pictures of the last round to this `folder`")
 	flag.BoolVar(&f.verbose, "v", false, "say every fault")
 	flag.Parse()
 	if err := soak(f); err != nil {
@@ -46,6 +47,7 @@ func main() {
 type flags struct {
 	length          time.Duration
 	on, only        string
+	pictures        string
 	seed            uint64
 	inside, outside int
 	verbose         bool
@@ -73,7 +75,7 @@ func (t *totals) on(f flags, began time.Time) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
-	conf := chaos.Config{Ensemble: e, Inside: f.inside, Outside: f.outside, Seed: f.seed, Only: f.only, Overlap: f.overlap}
+	conf := chaos.Config{Ensemble: e, Inside: f.inside, Outside: f.outside, Seed: f.seed, Only: f.only, Overlap: f.overlap, Pictures: f.pictures}
 	if f.verbose {
 		conf.Out = os.Stdout
 	}
