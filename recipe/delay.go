@@ -21,6 +21,8 @@ import (
 // living holder's only while the znode of its name belongs to the session in the note. Of a mutex and a writer nothing
 // need be read for that: the contender that is first in line holds alone, so all other notes are of lost holders.
 //
+// What a holder that was lost leaves is its note: the directory has to stay for as long, so it can't be a container.
+//
 // Source: Consul's lock-delay.
 
 // MaxDelay bounds a lock delay.
@@ -52,7 +54,7 @@ func (t *Ticket) waitOutDelays(ctx context.Context, try bool) error {
 }
 
 // waitOutDelay makes one that is first in line wait out the delays of holders that were lost, and then notes its own. It
-// costs two reads and a write. A delay is counted from the moment at which the next in line finds the note.
+// costs two reads and a write. A delay is counted from the moment at which the first in line found the note.
 //
 // Nil: the entry may hold. With try it does not wait out anything: ErrBusy. ErrConflict: the directory has data that are
 // not this library's.
@@ -61,6 +63,7 @@ func (e *entry) waitOutDelay(ctx context.Context, try bool) error {
 		return nil
 	}
 	until := map[string]time.Time{} // when the delay of a lost holder is over
+	seen := map[string]bool{}       // notes without a znode
 	for {
 		data, stat, err := e.q.readData(ctx, e.s)
 		if errors.Is(err, zk.ErrNoNode) {
@@ -72,27 +75,30 @@ func (e *entry) waitOutDelay(ctx context.Context, try bool) error {
 		if err := e.list(ctx); err != nil { // after the data: a contender that wrote a note meanwhile is in the list
 			return err
 		}
-		last, err := e.lastDelay(ctx, data, until)
-		if err != nil {
+		lost, again, err := e.lostHolders(ctx, data, seen)
+		switch {
+		case err != nil:
 			return err
-		}
-		if rest := time.Until(until[last]); rest > 0 {
-			if try {
-				return &busyError{lostHolder(last)}
-			}
-			if err := e.sleep(ctx, rest, last); err != nil {
-				return err
-			}
+		case again:
 			continue
 		}
-		for name := range until {
-			data.forget(name)
+		if stat.Version, err = e.noteFound(ctx, data, stat.Version, lost, until); err == nil {
+			if last, rest := lastOf(lost, until); rest > 0 {
+				if try {
+					return &busyError{lostHolder(last)}
+				}
+				if err := e.sleep(ctx, rest, last); err != nil {
+					return err
+				}
+				continue
+			}
+			for name := range until {
+				data.forget(name)
+			}
+			data.note(e.name(), e.q.Delay, e.s.ID())
+			e.delayNoted = true // from here on: a note whose reply is lost has to be removed as well
+			_, err = e.writeNotes(ctx, data, stat.Version)
 		}
-		data.note(e.name(), e.q.Delay, e.s.ID())
-		e.delayNoted = true // from here on: a note whose reply is lost has to be removed as well
-		_, err = e.s.Multi(ctx,
-			&zk.CheckVersionRequest{Path: e.node, Version: -1},
-			&zk.SetDataRequest{Path: e.q.Dir, Data: data.encode(), Version: stat.Version})
 		switch {
 		case err == nil:
 			return nil
@@ -106,9 +112,70 @@ func (e *entry) waitOutDelay(ctx context.Context, try bool) error {
 	}
 }
 
-// lastDelay enters into until the lost holders that data has notes of, and returns the one whose delay ends last; "" when
-// there is none. It reads e.names, and who owns the znodes of those that may hold beside us.
-func (e *entry) lastDelay(ctx context.Context, data dirData, until map[string]time.Time) (last string, err error) {
+// writeNotes writes the directory's data if they are still those of version and the entry's own znode exists.
+func (e *entry) writeNotes(ctx context.Context, data dirData, version int32) (zk.Stat, error) {
+	resps, err := e.s.Multi(ctx,
+		&zk.CheckVersionRequest{Path: e.node, Version: -1},
+		&zk.SetDataRequest{Path: e.q.Dir, Data: data.encode(), Version: version})
+	if err != nil {
+		return zk.Stat{}, err
+	}
+	return *resps[1].Stat, nil
+}
+
+// noteFound enters into until when the delays of lost end, and returns the version of the directory's data. The first to
+// find a loss writes into the note when that was, by the leader's clock, so that the delay ends also for callers each of
+// which waits for less. Who comes later counts from there: differences between the servers' clocks, and their adjustments,
+// then lengthen or shorten what is left.
+func (e *entry) noteFound(ctx context.Context, data dirData, version int32, lost []string, until map[string]time.Time) (int32, error) {
+	unknown, first := false, false
+	for _, name := range lost {
+		_, known := until[name]
+		unknown = unknown || !known
+	}
+	if !unknown {
+		return version, nil
+	}
+	stat, err := e.writeNotes(ctx, data, version) // as they are: the answer has the leader's clock
+	if err != nil {
+		return 0, err
+	}
+	now := time.Now()
+	for _, name := range lost {
+		if data.Found[name] == 0 {
+			data.Found[name], first = stat.Mtime, true
+		}
+	}
+	if first {
+		if stat, err = e.writeNotes(ctx, data, stat.Version); err != nil {
+			return 0, err
+		}
+	}
+	for _, name := range lost {
+		if _, known := until[name]; !known {
+			delay := min(data.Delays[name], MaxDelay) // the data may be anybody's
+			ago := time.Duration(stat.Mtime-data.Found[name]) * time.Millisecond
+			until[name] = now.Add(min(delay-ago, delay))
+		}
+	}
+	return stat.Version, nil
+}
+
+// lastOf returns the one of names whose delay ends last, and how long that is from now.
+func lastOf(names []string, until map[string]time.Time) (last string, rest time.Duration) {
+	for _, name := range names {
+		if last == "" || until[name].After(until[last]) {
+			last = name
+		}
+	}
+	return last, time.Until(until[last])
+}
+
+// lostHolders returns the holders that data has notes of and that were lost: their znodes do not exist, by a list that was
+// read after data. A holder that released between the two is not lost, which only the next data tell, that have no note of
+// it. So a note must be seen twice: again is true when one is seen for the first time, and seen remembers it. It reads
+// e.names, and who owns the znodes of those that may hold beside us.
+func (e *entry) lostHolders(ctx context.Context, data dirData, seen map[string]bool) (lost []string, again bool, err error) {
 	exists := map[string]bool{}
 	for _, name := range e.names {
 		exists[name] = true
@@ -122,25 +189,21 @@ func (e *entry) lastDelay(ctx context.Context, data dirData, until map[string]ti
 	}
 	nodes, err := e.s.StatsBelow(ctx, e.q.Dir, beside)
 	if err != nil {
-		return "", err
+		return nil, false, err
 	}
 	living := map[string]bool{e.name(): true}
 	for i, n := range nodes {
 		name := beside[i]
 		living[name] = n.Err == nil && n.Stat.EphemeralOwner == data.Owners[name] || errors.Is(n.Err, zk.ErrNoAuth)
 	}
-	for name, d := range data.Delays {
-		if living[name] {
-			continue
-		}
-		if _, known := until[name]; !known {
-			until[name] = time.Now().Add(min(d, MaxDelay)) // the data may be anybody's
-		}
-		if last == "" || until[name].After(until[last]) {
-			last = name
+	for name := range data.Delays {
+		if !living[name] {
+			lost = append(lost, name)
+			again = again || !seen[name]
+			seen[name] = true
 		}
 	}
-	return last, nil
+	return lost, again, nil
 }
 
 // letsBeside reports whether the contender that wrote a note may hold beside this entry, which is first in line.

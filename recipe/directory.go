@@ -25,6 +25,8 @@ type dirData struct {
 	Delays map[string]time.Duration `json:"claims_ns,omitempty"`
 	// Owners are the ids of their sessions.
 	Owners map[string]int64 `json:"owners,omitempty"`
+	// Found is when those of them that were lost were first found to be, by the leader's clock, in milliseconds since 1970.
+	Found map[string]int64 `json:"found_ms,omitempty"`
 }
 
 // note notes that the contender name of the session owner holds with a lock delay.
@@ -36,6 +38,7 @@ func (d *dirData) note(name string, delay time.Duration, owner int64) {
 func (d *dirData) forget(name string) {
 	delete(d.Delays, name)
 	delete(d.Owners, name)
+	delete(d.Found, name)
 }
 
 // parseData reads a directory's data; false: they are not ours.
@@ -53,6 +56,9 @@ func parseData(data []byte) (d dirData, ok bool) {
 	}
 	if d.Owners == nil {
 		d.Owners = map[string]int64{}
+	}
+	if d.Found == nil {
+		d.Found = map[string]int64{}
 	}
 	return d, true
 }
@@ -158,22 +164,24 @@ func tooMany(n, size int) error {
 // readSize returns the semaphore's size as its directory has it, and makes the directory, or writes size into one that
 // has none.
 func (q *Queue) readSize(ctx context.Context, s *session.Session, size int) (int, error) {
+	var before Doubt
 	for {
 		d, stat, err := q.readData(ctx, s)
 		switch {
 		case errors.Is(err, zk.ErrNoNode):
 			if err := q.makeDir(ctx, s, dirData{Size: size}.encode()); err != nil {
-				return 0, err
+				return 0, before.Add(err)
 			}
 			continue
 		case err != nil:
-			return 0, err
+			return 0, before.Add(err)
 		case d.Size > 0:
 			return d.Size, nil
 		}
 		d.Size = size
-		if err := q.writeData(ctx, s, d, stat.Version); err != nil && !writeAgain(ctx, err) {
-			return 0, err
+		err = q.writeData(ctx, s, d, stat.Version)
+		if before.Note(err); err != nil && !writeAgain(ctx, err) {
+			return 0, before.Add(err)
 		}
 	}
 }
@@ -187,9 +195,10 @@ const resized = "resized"
 func (z *Size) Resize(ctx context.Context, s *session.Session, q Queue, size int) error {
 	pin := q.Container
 	q.Container = false
+	var before Doubt
 	for {
 		if _, err := q.readSize(ctx, s, size); err != nil {
-			return err
+			return before.Add(err)
 		}
 		d, stat, err := q.readData(ctx, s)
 		if err == nil && d.Size == size && !pin {
@@ -212,8 +221,8 @@ func (z *Size) Resize(ctx context.Context, s *session.Session, q Queue, size int
 		}
 		if pin && errors.Is(err, zk.ErrNodeExists) {
 			pin = false // it is there already
-		} else if !writeAgain(ctx, err) {
-			return err
+		} else if before.Note(err); !writeAgain(ctx, err) {
+			return before.Add(err)
 		}
 	}
 	z.agreed.Store(int64(size))

@@ -3,6 +3,7 @@ package recipe
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/go-zookeeper/zk"
@@ -37,15 +38,15 @@ func (t *Ticket) Check(ctx context.Context) error {
 	return nil
 }
 
-// Multi carries out writes in one transaction that commits only if all znodes of the ticket exist. It asks held first, and
-// returns its error if it has one. Otherwise it is session.Session.Multi; the responses are those to ops. ErrGone: a znode
+// Multi carries out writes in one transaction that commits only if all znodes of the ticket exist: those that it had before
+// held was asked, whose error it returns if it has one. Otherwise it is session.Session.Multi; the responses are those to ops. ErrGone: a znode
 // does not exist, and nothing was done.
 func (t *Ticket) Multi(ctx context.Context, held func() error, ops ...any) ([]zk.MultiResponse, error) {
 	for {
+		nodes := t.Nodes()
 		if err := held(); err != nil {
 			return nil, err
 		}
-		nodes := t.Nodes()
 		var guarded []any
 		for _, node := range nodes {
 			guarded = append(guarded, &zk.CheckVersionRequest{Path: node, Version: -1})
@@ -79,17 +80,35 @@ func (t *Ticket) movedFrom(ctx context.Context, node string) bool {
 	return !slices.Contains(t.Nodes(), node)
 }
 
-// SetData replaces the data of the ticket's znode, which is one. It sets them again when a reply was lost.
+// SetData replaces the data of the ticket's znode, which is one. It sets them again when a reply was lost; an error then
+// matches session.ErrUnknownOutcome, whatever the last attempt met.
 func (t *Ticket) SetData(ctx context.Context, data []byte) error {
 	node := t.Nodes()[0]
+	var before Doubt
 	for {
 		_, err := t.s.Set(ctx, node, data, -1)
 		switch {
 		case transient(err) && ctx.Err() == nil && t.s.Err() == nil:
+			before.Note(err)
 			continue // on the next connection
 		case errors.Is(err, zk.ErrNoNode):
 			t.Missing(node)
 		}
+		return before.Add(err)
+	}
+}
+
+// Doubt remembers, while a write is tried again and again, that an attempt may have been carried out. The zero value is
+// ready.
+type Doubt struct{ unknown bool }
+
+// Note notes the error of one attempt.
+func (d *Doubt) Note(err error) { d.unknown = d.unknown || errors.Is(err, session.ErrUnknownOutcome) }
+
+// Add returns the error of the last attempt, so that it matches session.ErrUnknownOutcome if any attempt's did.
+func (d *Doubt) Add(err error) error {
+	if err == nil || !d.unknown || errors.Is(err, session.ErrUnknownOutcome) {
 		return err
 	}
+	return fmt.Errorf("%w (%w)", err, session.ErrUnknownOutcome)
 }

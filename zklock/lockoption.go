@@ -53,6 +53,12 @@ func newLockOptions(opts []LockOption) (lockOptions, error) {
 	if o.keep > 0 && o.handoff == 0 {
 		return o, fmt.Errorf("%w: idle keeping for %v: needs WithLocalHandoff", ErrOption, o.keep)
 	}
+	if o.delaySet && o.container {
+		return o, fmt.Errorf("%w: lock delay %v: not with WithContainer: the note of a lost holder would go with the container", ErrOption, o.delay)
+	}
+	if o.forOnce && o.reentrant {
+		return o, fmt.Errorf("%w: WithReentrancy is not for Client.Once: two calls under one hold would both run the job", ErrOption)
+	}
 	if o.onceOnly && !o.forOnce {
 		return o, fmt.Errorf("%w: WithAtMostOnce and WithRemembered are for Client.Once; this is a lock", ErrOption)
 	}
@@ -175,11 +181,14 @@ func WithContainer() LockOption {
 }
 
 // WithLockDelay keeps the lock from the next holder for d after a loss (not after a release), so that work of the lost
-// holder that is still under way can end. d is counted from the moment at which the next contender in line finds the
-// loss. Every contender of the path must use the option; the delay that counts is the lost holder's. A hold that ended by
-// WithMaxHold counts as lost. The holder is noted in the data of the lock's path; data there that are not this library's
-// stay, and are ErrConflict. It costs two more reads and a write for each Lock, and a read for each Unlock; for readers
-// and semaphores, one more read for each other holder. At most an hour; default: no delay.
+// holder that is still under way can end. d is counted from the moment at which a contender that is first in line finds the
+// loss. The finding is noted with the ensemble's time, so that d ends also for calls each of which waits for less; for
+// those that come later, differences between the servers' clocks lengthen or shorten what is left. Every contender of the
+// path must use the option; the delay that counts is the lost holder's. A hold that ended by WithMaxHold counts as lost.
+// Not with WithContainer (ErrOption): the note of a lost holder would go with the container. The holder is noted in the
+// data of the lock's path; data there that are not this library's stay, and are ErrConflict. It costs two more reads and a
+// write for each Lock, and a read for each Unlock; for readers and semaphores, one more read for each other holder; for
+// each call that finds a lost holder, two reads and two writes. At most an hour; default: no delay.
 func WithLockDelay(d time.Duration) LockOption {
 	return LockOption{func(o *lockOptions) error {
 		if d < 0 || d > recipe.MaxDelay {
