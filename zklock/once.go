@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
 )
 
@@ -42,6 +43,8 @@ const recordSuffix = ".done"
 // is reported by every call (ErrPath, ErrOption). The options are those of a Mutex, and WithAtMostOnce and
 // WithRemembered. WithACL is the record's access list, too; a client that runs the job needs READ and WRITE on it, and
 // CREATE in the directory of path while there is no record. WithVerifiedACL does not check the record.
+//
+// WithReentrancy is refused: two calls under one hold would both run the job.
 func (c *Client) Once(path string, opts ...LockOption) *Once {
 	return &Once{*c.Mutex(path, append(opts[:len(opts):len(opts)], forOnce)...), path + recordSuffix}
 }
@@ -53,10 +56,12 @@ func (c *Client) Once(path string, opts ...LockOption) *Once {
 // Nil: fn has returned nil while the lock was held, and the run is recorded. ErrDone: the record has the key, and fn was
 // not called; errors.As with *DoneError gives who did it, when, and with which token. Other errors are Mutex.Do's: one
 // that matches ErrNotRun says that fn was not called, any other one that it was. An error of fn's own is returned
-// unchanged, and the run is then recorded only with WithAtMostOnce. When fn has returned nil and the run could not be
-// recorded the error says so, and matches ErrLost when the lock was lost; ErrUnknownOutcome when it may have been
-// recorded all the same. With WithAtMostOnce an error may match both ErrNotRun and ErrUnknownOutcome: the run may have
-// been recorded and is not made. ErrConflict: the record has data that are not a record.
+// unchanged, except that ErrDone of another Once inside fn is not matched any more; the run is then recorded only with
+// WithAtMostOnce. When fn has returned nil and the run could not be recorded the error says so, and matches ErrLost when
+// the lock was lost; ErrUnknownOutcome when it may have been recorded all the same. With WithAtMostOnce an error may match
+// both ErrNotRun and ErrUnknownOutcome: the run may have been recorded and is not made. ErrConflict: the record's znode
+// has data that are not a record, or is the directory of a lock. ErrTooLarge: the record would be longer than
+// WithPacketLimit allows, and fn was not called (WithRemembered makes it shorter).
 //
 // It blocks as Mutex.Do does. Before fn is called it also waits, while there is no connection, until ctx or the hold has
 // ended. After fn has returned nil it waits until the run is recorded or the hold has ended, also when ctx is over, since
@@ -116,6 +121,7 @@ func (o *Once) do(ctx context.Context, key string, d time.Duration, fn func(ctx 
 		return notRunError{err}
 	}
 	var refused error // why fn was not called
+	recorded := false // behind a run that was made: what becomes of the lock then is no failure of the run
 	err = h.do(ctx, func(work context.Context) error {
 		var r recording
 		if r, refused = o.prepare(work, h, key, d); refused != nil {
@@ -125,21 +131,45 @@ func (o *Once) do(ctx context.Context, key string, d time.Duration, fn func(ctx 
 			if refused = r.write(work); refused != nil {
 				return nil
 			}
-			return fn(work)
+			return ofAnother(fn(work))
 		}
 		if err := fn(work); err != nil {
-			return err
+			return ofAnother(err)
 		}
 		// Also when ctx is over: what was done is to be recorded as long as the lock is held.
 		if err := r.write(h.Context()); err != nil {
 			return o.fail(fmt.Errorf("the function has returned nil, and the run is not known to be recorded: %w", err))
 		}
+		recorded = true
 		return nil
 	})
-	if refused != nil {
+	switch {
+	case refused != nil:
 		return notRunError{o.fail(refused)}
+	case recorded:
+		return nil
 	}
 	return err
+}
+
+// ofAnother wraps an error of the job's function that comes from another Once, so that it does not say of this one that it
+// was done before.
+func ofAnother(err error) error {
+	if errors.Is(err, ErrDone) {
+		return otherDoneError{err}
+	}
+	return err
+}
+
+type otherDoneError struct{ err error }
+
+func (e otherDoneError) Error() string { return e.err.Error() }
+func (e otherDoneError) Is(target error) bool {
+	return target != ErrDone && target != ErrNotRun && errors.Is(e.err, target)
+}
+func (e otherDoneError) As(target any) bool {
+	_, done := target.(**DoneError)
+	return !done && errors.As(e.err, target)
 }
 
 // look returns a DoneError when the record has the key, as the connected server knows it, so that nobody queues for that.
@@ -196,7 +226,7 @@ func (o *Once) prepare(ctx context.Context, h *Hold, key string, d time.Duration
 			}
 		}
 		r.run, r.runs, r.version = newRun(key, h.Token(), o.m.lock.o.owner, began), runs, r.stat.Version
-		return r, nil
+		return r, r.fits()
 	}
 }
 
@@ -208,6 +238,26 @@ type recording struct {
 	runs    []Run // what the record has
 	version int32 // of the record
 	stat    *zk.Stat
+}
+
+// fits refuses, before the run, a record that could not be written behind it.
+func (r *recording) fits() error {
+	const around = 256 // bytes of a transaction with a check and a write, beside paths and data
+	limit := r.o.m.lock.c.opts.session.PacketLimit
+	if limit == 0 {
+		limit = session.DefaultPacketLimit
+	}
+	paths := len(r.o.record) + len(r.h.Node()) + 2*r.o.m.lock.c.sessions.chroot
+	if size := len(encodeRuns(r.next())) + paths + around; size > limit {
+		return fmt.Errorf("%w: a record of %d runs takes %d bytes, and %d is the limit (WithPacketLimit): have fewer remembered (WithRemembered)",
+			ErrTooLarge, len(r.next()), size, limit)
+	}
+	return nil
+}
+
+// next returns the runs that the record is to have.
+func (r *recording) next() []Run {
+	return append(r.runs[max(0, len(r.runs)+1-r.o.m.lock.o.remembered()):len(r.runs):len(r.runs)], r.run)
 }
 
 // multi carries out a write in the holder's name and keeps what it says of the record.
@@ -228,11 +278,11 @@ func (r *recording) unknown(ctx context.Context, err error) bool {
 // write records the run. A write whose reply is lost is made again with the version that it would have changed: the
 // leader refuses it if the first one was carried out, and then the record has the run.
 func (r *recording) write(ctx context.Context) error {
-	o := r.o
 	lost := false // the reply of an earlier one
+	var before recipe.Doubt
 	for {
-		runs := append(r.runs[max(0, len(r.runs)+1-o.m.lock.o.remembered()):len(r.runs):len(r.runs)], r.run)
-		err := r.multi(ctx, &zk.SetDataRequest{Path: o.record, Data: encodeRuns(runs), Version: r.version})
+		err := r.multi(ctx, &zk.SetDataRequest{Path: r.o.record, Data: encodeRuns(r.next()), Version: r.version})
+		before.Note(err)
 		switch {
 		case err == nil:
 			return nil
@@ -240,12 +290,12 @@ func (r *recording) write(ctx context.Context) error {
 			lost = true
 			continue
 		case !errors.Is(err, zk.ErrBadVersion) && !errors.Is(err, zk.ErrNoNode):
-			return err
+			return before.Add(err)
 		}
 		// It was written, or deleted, by somebody who does not hold the lock, or by ourselves.
 		now, stat, err := r.reread(ctx)
 		if err != nil {
-			return err
+			return before.Add(err)
 		}
 		if lost && len(now) > 0 && now[len(now)-1].is(r.run) {
 			return nil
@@ -276,6 +326,9 @@ func (o *Once) read(ctx context.Context, s *session.Session) ([]Run, zk.Stat, er
 	data, stat, err := s.Get(ctx, o.record)
 	if err != nil {
 		return nil, stat, err
+	}
+	if len(data) == 0 && stat.Cversion != 0 { // it has had children
+		return nil, stat, fmt.Errorf("%w: %s, where the record of %s would be, is the directory of a lock", ErrConflict, o.record, o.m.lock.path)
 	}
 	runs, err := parseRuns(o.record, data)
 	return runs, stat, err

@@ -1,0 +1,133 @@
+package zklock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/internal/locktest"
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zktest"
+)
+
+// The run is recorded, in a transaction that says that the lock was held: what happens to the lock behind that can't undo
+// it.
+func TestARunThatIsRecordedIsNoFailure(t *testing.T) {
+	t.Run("an administrator deletes the znode behind the record", func(t *testing.T) {
+		locktest.Simulate(t, func(s *locktest.Sim) {
+			c := s.Client()
+			release := s.Server.Inject(zktest.Hold().Op(zktest.OpDelete).Session(c.SessionID()).Once())
+			deleted := make(chan struct{})
+			go func() { // joined below
+				defer close(deleted)
+				<-release.Hit()
+				for _, n := range s.Server.Children("/jobs/nightly") {
+					if err := s.Server.Delete("/jobs/nightly/" + n); err != nil {
+						s.Error(err)
+					}
+				}
+				release.Release()
+			}()
+			var job job
+			require.NoError(s, c.Once("/jobs/nightly").Do(s.Context(), "k", job.run))
+			<-deleted
+			require.EqualValues(s, 1, job.runs.Load())
+			runs, err := c.Once("/jobs/nightly").Runs(s.Context())
+			require.NoError(s, err)
+			require.Len(s, runs, 1)
+		})
+	})
+	t.Run("the maximum of the hold ends while the answer to the record travels", func(t *testing.T) {
+		locktest.Simulate(t, func(s *locktest.Sim) {
+			c := s.Client()
+			s.Server.Inject(zktest.DelayReply(time.Second).Op(zktest.OpMulti).Path(record).Session(c.SessionID()).Nth(3))
+			var job job
+			err := c.Once("/jobs/nightly", zklock.WithMaxHold(500*time.Millisecond)).Do(s.Context(), "k", job.run)
+			runs, readErr := c.Once("/jobs/nightly").Runs(s.Context())
+			require.NoError(s, readErr)
+			require.Len(s, runs, 1)
+			require.True(s, err == nil || errors.Is(err, zklock.ErrUnknownOutcome), "%v", err)
+		})
+	})
+}
+
+// Where the ensemble's jute.maxbuffer is small (WithPacketLimit), the record comes to that limit before it
+// has 100 runs. From then on the function is called before anybody finds out that the run can't be recorded: a job that
+// must run once runs each time that it is asked for.
+func TestARecordThatWouldBeTooLongIsRefusedBeforeTheRun(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client(zklock.WithPacketLimit(16 << 10))
+		o := c.Once("/jobs/nightly", zklock.WithOwner(strings.Repeat("o", 64)))
+		for i := range 150 {
+			key := fmt.Sprintf("%03d-%s", i, strings.Repeat("k", 100))
+			var job job
+			var last error
+			for range 3 {
+				if last = o.Do(s.Context(), key, job.run); last == nil || errors.Is(last, zklock.ErrDone) {
+					break
+				}
+			}
+			require.LessOrEqual(s, job.runs.Load(), int32(1), "run %d: %v", i, last)
+		}
+	}, zktest.WithPacketLimit(16<<10))
+}
+
+// A function that fails because a job that it needs was done before, by another Once, is reported as done
+// itself: "ErrDone: the record has the key, and fn was not called". A caller that goes on at ErrDone, as docs/recipes.md
+// has it for migrations, goes on without it.
+func TestErrDoneOfAnotherJobInsideIsNotTheJobsOwn(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
+		inner, outer := c.Once("/jobs/inner"), c.Once("/jobs/outer")
+		require.NoError(s, inner.Do(s.Context(), "k", func(context.Context) error { return nil }))
+		called := false
+		err := outer.Do(s.Context(), "k", func(ctx context.Context) error {
+			called = true
+			return inner.Do(ctx, "k", func(context.Context) error { return nil })
+		})
+		require.True(s, called)
+		runs, readErr := outer.Runs(s.Context())
+		require.NoError(s, readErr)
+		require.Empty(s, runs, "the outer job failed, and is not recorded")
+		require.Error(s, err)
+		require.NotErrorIs(s, err, zklock.ErrNotRun)
+		var done *zklock.DoneError
+		require.False(s, errors.As(err, &done), "%v", err)
+		require.NotErrorIs(s, err, zklock.ErrDone)
+	})
+}
+
+// KeyPath leaves a dot as it is, so the record of the Once for the key "a" is where the directory of the lock for "a.done"
+// is. Were that taken for an empty record, a container would take the record along.
+func TestADirectoryOfALockIsNotTakenForARecord(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		s.Dir("/m")
+		c := s.Client()
+		s.Unlock(s.Lock(c.Mutex(zklock.KeyPath("/m", "a.done"), zklock.WithContainer())))
+		var job job
+		err := c.Once(zklock.KeyPath("/m", "a")).Do(s.Context(), "k", job.run)
+		require.ErrorIs(s, err, zklock.ErrConflict)
+		require.ErrorIs(s, err, zklock.ErrNotRun)
+		require.ErrorContains(s, err, "/m/a.done, where the record of /m/a would be, is the directory of a lock")
+		require.Zero(s, job.runs.Load())
+	})
+}
+
+// Two calls under one reentrant hold would both hold the lock, and so both run the job.
+func TestOnceRefusesReentrancy(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
+		err := c.Once("/jobs/nightly", zklock.WithReentrancy()).Do(s.Context(), "k", func(context.Context) error { return nil })
+		require.ErrorIs(s, err, zklock.ErrOption)
+		require.ErrorContains(s, err, "two calls under one hold would both run the job")
+		err = c.Mutex("/jobs/nightly").Do(s.Context(), func(ctx context.Context) error {
+			return c.Once("/jobs/nightly").Do(ctx, "k", func(context.Context) error { return nil })
+		})
+		require.ErrorIs(s, err, zklock.ErrDeadlock)
+	})
+}

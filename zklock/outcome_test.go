@@ -1,0 +1,104 @@
+package zklock_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/internal/locktest"
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zktest"
+)
+
+// cutBehind loses the reply to the n-th (from 1) request that f selects, after it was carried out, and keeps the client from every server from
+// then on, until the returned function is called.
+func cutBehind(s *locktest.Sim, c *locktest.Client, f zktest.Fault, n int) (heal func()) {
+	in := s.Server.Inject(f.Session(c.SessionID()).Nth(n))
+	refuse := make(chan *zktest.Injection, 1)
+	go func() {
+		<-in.Hit()
+		refuse <- s.Server.Inject(zktest.Refuse())
+	}()
+	return func() { (<-refuse).Remove() }
+}
+
+// The reply to the write of the record is lost, and the connection does not come back before ctx ends. The run
+// IS recorded, and nobody will ever make it; the error claims only that it was not run.
+func TestAnAtMostOnceRunThatMayBeRecordedSaysSo(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
+		heal := cutBehind(s, c, zktest.CloseAfter().Op(zktest.OpMulti).Path(record), 3) // create, write again, record
+		ctx, cancel := context.WithTimeout(s.Context(), 3*time.Second)
+		defer cancel()
+		var job job
+		err := c.Once("/jobs/nightly", zklock.WithAtMostOnce()).Do(ctx, "k", job.run)
+		require.ErrorIs(s, err, zklock.ErrNotRun)
+		require.Zero(s, job.runs.Load())
+		heal()
+		runs, readErr := s.Client().Once("/jobs/nightly").Runs(s.Context())
+		require.NoError(s, readErr)
+		require.Len(s, runs, 1, "it is recorded")
+		require.ErrorIs(s, err, zklock.ErrUnknownOutcome, "and the error must not hide that")
+	})
+}
+
+// The same where the run was made: the record stands, the error says that it is not known to be, and does not match
+// ErrUnknownOutcome.
+func TestARunThatMayBeRecordedSaysSo(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
+		heal := cutBehind(s, c, zktest.CloseAfter().Op(zktest.OpMulti).Path(record), 3)
+		var job job
+		err := c.Once("/jobs/nightly").Do(s.Context(), "k", job.run)
+		require.Error(s, err)
+		require.EqualValues(s, 1, job.runs.Load())
+		heal()
+		runs, readErr := s.Client().Once("/jobs/nightly").Runs(s.Context())
+		require.NoError(s, readErr)
+		require.Len(s, runs, 1, "it is recorded")
+		require.ErrorIs(s, err, zklock.ErrUnknownOutcome, "and the error must not hide that")
+	})
+}
+
+// Proclaim, the same. "ErrUnknownOutcome: the value may have been changed."
+func TestAProclamationThatMayHaveBeenMadeSaysSo(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
+		l, err := c.Election("/e").Campaign(s.Context(), []byte("old"))
+		require.NoError(s, err)
+		heal := cutBehind(s, c, zktest.CloseAfter().Op(zktest.OpSetData).Path(l.Node()), 1)
+		ctx, cancel := context.WithTimeout(s.Context(), time.Second)
+		defer cancel()
+		err = l.Proclaim(ctx, []byte("new"))
+		require.ErrorIs(s, err, context.DeadlineExceeded)
+		heal()
+		leader, readErr := s.Client().Election("/e").Leader(s.Context())
+		require.NoError(s, readErr)
+		require.Equal(s, "new", string(leader.Value), "it was changed")
+		require.ErrorIs(s, err, zklock.ErrUnknownOutcome)
+	})
+}
+
+// Resize, the same. "after an error that matches ErrUnknownOutcome the size may have been changed"; after this
+// one, which does not, it has been.
+func TestAResizeThatMayHaveBeenMadeSaysSo(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
+		m := c.Semaphore("/s", 3)
+		h, err := m.Acquire(s.Context(), 1)
+		require.NoError(s, err)
+		s.Unlock(h)
+		heal := cutBehind(s, c, zktest.CloseAfter().Op(zktest.OpSetData).Path("/s"), 1)
+		ctx, cancel := context.WithTimeout(s.Context(), time.Second)
+		defer cancel()
+		err = m.Resize(ctx, 5)
+		require.ErrorIs(s, err, context.DeadlineExceeded)
+		heal()
+		size, _, readErr := s.Client().Semaphore("/s", 3).Size(s.Context())
+		require.NoError(s, readErr)
+		require.Equal(s, 5, size, "it was changed")
+		require.ErrorIs(s, err, zklock.ErrUnknownOutcome)
+	})
+}
