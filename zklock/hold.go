@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -125,7 +126,7 @@ func (h *Hold) Check(ctx context.Context) error {
 func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
 	h.need()
 	needContext(ctx)
-	resps, err := h.a.ticket.Multi(ctx, h.Err, ops...)
+	resps, err := h.a.ticket.Multi(ctx, h.mayWrite, ops...)
 	if errors.Is(err, recipe.ErrGone) && h.Err() == nil { // it is about to end
 		err = errors.Join(err, ErrNodeDeleted)
 	}
@@ -133,6 +134,20 @@ func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error
 		return resps, h.fail("multi", err)
 	}
 	return resps, nil
+}
+
+// mayWrite is Err, but for a hold of a write lock that a Downgrade has made a read lock, and that is about to end.
+func (h *Hold) mayWrite() error {
+	if err := h.Err(); err != nil {
+		return err
+	}
+	if !h.read && h.a.info.Kind == KindWrite {
+		node := h.a.ticket.Nodes()[0]
+		if n, ok := recipe.Parse(node[strings.LastIndexByte(node, '/')+1:]); ok && n.Kind == recipe.Read {
+			return ErrUnlocked
+		}
+	}
+	return nil
 }
 
 // Unlock releases the lock: the hold's context ends, then its znode is deleted, and nothing else. Nil: it is deleted,

@@ -60,6 +60,9 @@ func (m *RWMutex) RDo(ctx context.Context, fn func(ctx context.Context) error) e
 // no writer gets the lock in between, and readers that wait behind get it too. h is released (its context ends with
 // ErrUnlocked); the new hold has the same token, the context values that h has, and what is left of WithMaxHold.
 //
+// End all work that needs the write lock before the call: other readers may hold the lock as soon as the ensemble has
+// carried it out, and h's context ends only with the answer. A Multi of h is refused from then on.
+//
 // It blocks for one round trip. If h is unlocked meanwhile, that Unlock waits for it no longer than its own context
 // lasts; Downgrade then returns ErrNotHeld, and the write lock or the read lock, whichever it is by then, is released.
 // Errors: ErrNotHeld (h is no hold of this write lock, or released before), ErrLost. When ctx ends before the reply, it

@@ -204,7 +204,9 @@ func (p *sessions) await(ctx context.Context, pick func() (*session.Session, err
 			case late && ctx.Err() == nil:
 				continue
 			case late:
-				err = s.Established(ctx) // says for which ctx, and why
+				if err = s.Established(ctx); err == nil { // else it says for which ctx, and why
+					return s, nil // it was established meanwhile
+				}
 			}
 			if ctx.Err() != nil || errors.Is(err, session.ErrAuth) { // waiting would not help
 				return nil, err

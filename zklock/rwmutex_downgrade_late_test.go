@@ -1,0 +1,40 @@
+package zklock_test
+
+import (
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/internal/locktest"
+	"github.com/zklock/locker/zklock"
+)
+
+// A write hold's Multi is carried out when the lock is only a read lock any more, beside readers of other clients: the
+// fence does not hold.
+func TestAWriteHoldsMultiIsRefusedOnceTheLockIsAReaders(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		s.Dir("/data")
+		b := s.Client()
+		hooked := make(chan struct{})
+		proceed := make(chan struct{})
+		a := s.Client(zklock.WithHooks(zklock.Hooks{Downgraded: func(zklock.DowngradedInfo) { close(hooked); <-proceed }}))
+		w, err := a.RWMutex("/l").Lock(s.Context())
+		require.NoError(s, err)
+		down := make(chan error, 1)
+		go func() {
+			_, err := a.RWMutex("/l").Downgrade(s.Context(), w)
+			down <- err
+		}()
+		<-hooked
+		r, err := b.RWMutex("/l").RLock(s.Context())
+		require.NoError(s, err)
+		_, err = w.Multi(s.Context(), &zk.SetDataRequest{Path: "/data", Data: []byte("written"), Version: -1})
+		node, _ := s.Server.Node("/data")
+		require.NoError(s, r.Err())
+		close(proceed)
+		require.NoError(s, <-down)
+		require.Error(s, err, "a write under the write lock while another client reads")
+		require.Empty(s, node.Data)
+	})
+}

@@ -1,0 +1,45 @@
+package zklock_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/internal/locktest"
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zktest"
+)
+
+// A call whose context ends at the moment at which the session's first connection comes and goes gets a session or an
+// error.
+func TestACallThatEndsAsTheFirstConnectionBreaksDoesNotPanic(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		for range 100 {
+			const at = 500 * time.Millisecond
+			s.Server.Inject(zktest.DelayReply(at).Op(zktest.OpConnect).Once())
+			time.AfterFunc(at, s.Server.DropConnections)
+			c, err := zklock.Open(s.Server.Addr(), zklock.WithDialer(s.Server.Dial))
+			require.NoError(s, err)
+			var all sync.WaitGroup
+			for range 100 {
+				all.Go(func() {
+					ctx, cancel := context.WithTimeout(s.Context(), at)
+					defer cancel()
+					h, err := c.Mutex("/l").Lock(ctx)
+					if err != nil {
+						return
+					}
+					if err := h.Unlock(s.Context()); err != nil && !errors.Is(err, zklock.ErrLost) {
+						s.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			require.NoError(s, c.Close())
+		}
+	})
+}
