@@ -90,7 +90,7 @@ func (e *entry) reader(czxid int64) *entry {
 	q := *e.q
 	q.Kind = Read
 	r := &entry{s: e.s, q: &q, delayNoted: e.delayNoted}
-	r.prefix = fmt.Sprintf("%s-0x%x%s", newID(), czxid, Read.mark()) // which keeps its place in line: see order.go
+	r.prefix = fmt.Sprintf("%s-0x%x%s", newID(), czxid, Read.label()) // which keeps its place in line: see order.go
 	r.node = e.q.Dir + "/" + r.prefix + e.name()[len(e.prefix):]
 	return r
 }

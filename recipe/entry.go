@@ -26,6 +26,7 @@ type entry struct {
 	strays  int      // how many names were looked at as possible strays
 	line    Line     // the place in line as last seen
 	first   string   // the name of the first in line then, or what is kept of it
+	queued  bool     // others were in its way when it entered
 
 	// The watch on our own znode; nil: there is none yet. Guarded by Ticket.mu after Wait.
 	own *session.Watch

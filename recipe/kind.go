@@ -33,8 +33,8 @@ func (k Kind) String() string {
 	return "nothing"
 }
 
-// mark is the text between the id and the number in the names that we make.
-func (k Kind) mark() string {
+// label is the text between the id and the number in the names that we make.
+func (k Kind) label() string {
 	switch k {
 	case Read:
 		return "-__READ__"
@@ -54,6 +54,9 @@ func (k Kind) shares(other Kind) bool {
 	rw := func(k Kind) bool { return k == Read || k == Write }
 	return k == other || rw(k) && rw(other)
 }
+
+// alone reports whether a contender of kind k that holds has nobody before it: no contender holds beside it.
+func (k Kind) alone() bool { return k == Lock || k == Write }
 
 // final reports whether the numbers below a contender of kind k that are in its way can only disappear, so that it need
 // not list again when the only one has gone. For a writer they may appear: a writer that downgrades leaves a reader with

@@ -118,11 +118,12 @@ func (t *Ticket) leave(ctx context.Context) error {
 		}
 	}
 	noted := slices.ContainsFunc(t.entries, func(e *entry) bool { return e.delayNoted })
+	held := t.held
 	t.mu.Unlock()
 	switch {
 	case twin != nil: // one of the two exists, or did
-		err := twin.leave(ctx)
-		if ownErr := t.entries[0].leave(ctx); err == nil || errors.Is(err, ErrGone) && !errors.Is(ownErr, ErrGone) {
+		err := twin.leave(ctx, false)
+		if ownErr := t.entries[0].leave(ctx, false); err == nil || errors.Is(err, ErrGone) && !errors.Is(ownErr, ErrGone) {
 			if errors.Is(ownErr, ErrGone) {
 				return nil
 			}
@@ -130,15 +131,9 @@ func (t *Ticket) leave(ctx context.Context) error {
 		}
 		return err
 	case len(t.entries) == 1 || noted:
-		return t.leaveEach(ctx)
+		return t.leaveEach(ctx, held)
 	}
-	ops := make([]any, len(t.entries))
-	for i, e := range t.entries {
-		ops[i] = &zk.DeleteRequest{Path: e.node, Version: -1}
-	}
-	b := t.s.Grouped(trusted.Caller{})
-	b.Multi(ops...)
-	err := b.Do(ctx)
+	err := t.deleteAll(ctx, held)
 	switch {
 	case err == nil:
 		for _, e := range t.entries {
@@ -148,14 +143,14 @@ func (t *Ticket) leave(ctx context.Context) error {
 		return nil
 	case errors.Is(err, zk.ErrNoNode):
 		// One was deleted by somebody else, and so none has been deleted here.
-		if leaveErr := t.leaveEach(ctx); leaveErr != nil {
+		if leaveErr := t.leaveEach(ctx, held); leaveErr != nil {
 			return leaveErr
 		}
 		return ErrGone
 	case t.s.Err() != nil:
 		return err
 	case ctx.Err() == nil && transient(err):
-		if err := t.leaveEach(ctx); !errors.Is(err, ErrGone) {
+		if err := t.leaveEach(ctx, held); !errors.Is(err, ErrGone) {
 			return err
 		}
 		return nil // the transaction whose reply was lost was ours
@@ -164,19 +159,42 @@ func (t *Ticket) leave(ctx context.Context) error {
 	return ended(ctx, err)
 }
 
-// leaveEach leaves one queue after the other, and returns the first failure.
-func (t *Ticket) leaveEach(ctx context.Context) (first error) {
+// deleteAll deletes the znodes in one transaction; of a ticket that has held, with their release marks, if it may.
+func (t *Ticket) deleteAll(ctx context.Context, held bool) error {
+	marked := false
+	var ops []any
 	for _, e := range t.entries {
-		if err := e.leave(ctx); err != nil && first == nil {
+		mark := held && e.leavesMark()
+		marked = marked || mark
+		ops = append(ops, e.release(mark)...)
+	}
+	err := grouped(ctx, t.s, ops...)
+	if marked && markRefused(ctx, t.s, err) {
+		return t.deleteAll(ctx, false)
+	}
+	return err
+}
+
+// grouped carries out ops, all or none, perhaps together with what other calls write.
+func grouped(ctx context.Context, s *session.Session, ops ...any) error {
+	b := s.Grouped(trusted.Caller{})
+	b.Multi(ops...)
+	return b.Do(ctx)
+}
+
+// leaveEach leaves one queue after the other, and returns the first failure.
+func (t *Ticket) leaveEach(ctx context.Context, held bool) (first error) {
+	for _, e := range t.entries {
+		if err := e.leave(ctx, held); err != nil && first == nil {
 			first = err
 		}
 	}
 	return first
 }
 
-// leave is Ticket.Leave for one znode.
-func (e *entry) leave(ctx context.Context) error {
-	err := e.delete(ctx)
+// leave is Ticket.Leave for one znode, of a ticket that has held or has not.
+func (e *entry) leave(ctx context.Context, held bool) error {
+	err := e.delete(ctx, held)
 	for first := true; ; first = false {
 		switch {
 		case err == nil:
@@ -191,7 +209,7 @@ func (e *entry) leave(ctx context.Context) error {
 		case e.s.Err() != nil:
 			return err
 		case ctx.Err() == nil && transient(err):
-			err = e.delete(ctx)
+			err = e.delete(ctx, held)
 			continue
 		}
 		e.discard()
@@ -199,12 +217,19 @@ func (e *entry) leave(ctx context.Context) error {
 	}
 }
 
-// delete deletes the znode once. A watch on it needs no taking away: the deletion makes it fire. A note of its lock delay
-// in the directory's data goes with it.
-func (e *entry) delete(ctx context.Context) (err error) {
-	if e.delayNoted {
+// delete deletes the znode once. A watch on it needs no taking away: the deletion makes it fire. Of a ticket that has
+// held, its release mark goes before it, if the server lets us make one; a note of its lock delay in the directory's data
+// goes with it.
+func (e *entry) delete(ctx context.Context, held bool) (err error) {
+	switch {
+	case e.delayNoted:
 		err = e.deleteNoted(ctx)
-	} else {
+	case held && e.leavesMark():
+		if err = grouped(ctx, e.s, e.release(true)...); !markRefused(ctx, e.s, err) {
+			break
+		}
+		fallthrough
+	default:
 		b := e.s.Grouped(trusted.Caller{})
 		b.Delete(e.node, -1)
 		err = b.Do(ctx)

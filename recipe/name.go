@@ -19,14 +19,17 @@ import (
 //	_c_<uuid>-lease-3-0000000012      a semaphore's contender for three permits
 //	_c_<uuid>-0x64-__READ__0000000012 a reader that was a writer: see Downgrade
 //
-// Other clients' names for the same things are understood: what counts is the mark and the number behind it.
+// Other clients' names for the same things are understood: what counts is the label and the number behind it.
+
+// idLength is the length of an id.
+const idLength = 39
 
 // newID returns a fresh id for one znode: "_c_" and a random UUID (version 4, lower case).
 func newID() string {
 	var b [16]byte
 	rand.Read(b[:]) // never fails: crypto/rand ends the program instead
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	var out [39]byte
+	var out [idLength]byte
 	copy(out[:], "_c_")
 	u := out[3:]
 	hex.Encode(u[0:8], b[0:4])
@@ -46,9 +49,9 @@ type Name struct {
 	Czxid   int64 // of the writer that this reader was, in hexadecimal behind the id; else 0
 }
 
-// marks maps the text before the number to the contender's kind. "lock-" and "__lock__" are mutexes of Curator,
+// labels maps the text before the number to the contender's kind. "lock-" and "__lock__" are mutexes of Curator,
 // go-zookeeper and Kazoo; "__rlock__" is Kazoo's reader.
-var marks = []struct {
+var labels = []struct {
 	text string
 	kind Kind
 }{{"lock-", Lock}, {"__lock__", Lock}, {"__READ__", Read}, {"__WRIT__", Write}, {"__rlock__", Read}}
@@ -60,7 +63,7 @@ func Parse(name string) (Name, bool) {
 	for i > 0 && isDigit(name[i-1]) {
 		i--
 	}
-	// "lock-" ends with what may also be a sign; so the marks are tried first without one, then with.
+	// "lock-" ends with what may also be a sign; so the labels are tried first without one, then with.
 	for sign := range 2 {
 		if sign > i || sign == 1 && name[i-1] != '-' {
 			continue
@@ -70,7 +73,7 @@ func Parse(name string) (Name, bool) {
 			continue
 		}
 		head := name[:i-sign]
-		for _, m := range marks {
+		for _, m := range labels {
 			if rest, ok := strings.CutSuffix(head, m.text); ok {
 				n := Name{Kind: m.kind, Number: number}
 				if m.kind == Read {

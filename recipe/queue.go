@@ -40,7 +40,7 @@ type Queue struct {
 
 // newPrefix returns what the name of a new contender begins with, up to the number.
 func (q *Queue) newPrefix() string {
-	prefix := newID() + q.Kind.mark()
+	prefix := newID() + q.Kind.label()
 	if q.Kind == Permits {
 		prefix += strconv.Itoa(q.Permits) + "-"
 	}

@@ -143,7 +143,7 @@ func (w *waiter) decideAnew(ctx context.Context, z *sizing) (Verdict, error) {
 // waitBehind waits behind one that waits, until that one has gone or holds. It also reports whether that one turned out
 // to hold already, or may, though not by the size as it is now: then we are the head.
 func (w *waiter) waitBehind(ctx context.Context, was Verdict, z *sizing) (v Verdict, head bool, err error) {
-	before, err := w.watchBefore(ctx, was.Watch)
+	before, err := w.watchBefore(ctx, was.Watch, "")
 	if err != nil {
 		return was, false, err
 	}

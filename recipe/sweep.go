@@ -145,7 +145,7 @@ func (w *sweeper) work(ctx context.Context, l leftovers) (rest leftovers, troubl
 	}
 	remove(l.znodes)
 	for _, e := range l.noted {
-		if failed(e.delete(ctx)) {
+		if failed(e.delete(ctx, false)) {
 			rest.noted = append(rest.noted, e)
 		}
 	}

@@ -28,6 +28,7 @@ type Ticket struct {
 
 	mu      sync.Mutex        // guards what follows, and the entries after Wait; sessions' mutexes are taken inside it
 	life    life              //
+	held    bool              // Wait has returned nil
 	keep    trusted.Retention // of the session's lease, while it holds
 	lost    func(error)       // Guard's
 	unhook  func() bool       // stops the callback for the session's end; nil before Guard

@@ -12,20 +12,6 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// A ticket holds only while its own znodes are known to exist. A waiter watches two znodes, which one request registers:
-// its own, and that of the contender before it, its predecessor. When the predecessor goes, there are two ways to hold.
-//
-//   - By a list: a list of the directory is the state of the tree at one moment. If our znode is in it, and no contender
-//     in our way is, we held at that moment.
-//   - By the event alone, which saves the list: if the predecessor was the only one before us, nobody can have come
-//     before us since, and our own znode existed when the predecessor's was deleted. We know that it existed if its
-//     deletion was not notified before: the server watches both for one connection, and notifies in the order of the
-//     events. For znodes already gone when the watches are set, it sends notifications in request order, and our own
-//     znode comes first in the request. After a reconnection, and where we may not be allowed to read our own znode and
-//     so would not be notified, the list decides. See session.Watch.StoodWhen.
-//
-// From then on the watch on our own znode serves the holder (Guard): a znode that is removed later was a holder's.
-
 // WatchAfter is how long a wait or a hold lasts before it is worth further reads: for a waiter, to learn who holds, so
 // that an error can say behind whom it waited, and whether it may read its predecessor, since otherwise it is not
 // notified of its deletion; for a holder that did not wait, to watch its own znode. Shorter waits and holds cost nothing.
@@ -92,7 +78,7 @@ func (t *Ticket) hold(ctx context.Context, try bool) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.keep = keep
+	t.keep, t.held = keep, true
 	return nil
 }
 
@@ -107,10 +93,14 @@ type waiter struct {
 	before   string        // the predecessor's name; "" when any release may be the one that counts
 	blind    bool          // we may not read it, and so are not notified of its deletion
 	pause    time.Duration // then: between two lists
+
+	mark  *session.Watch // on the predecessor's release mark; nil: none
+	heard bool           // it has woken us once
 }
 
 // wait waits until the entry is first.
 func (w *waiter) wait(ctx context.Context) error {
+	defer w.forgetMark()
 	if w.e.q.Kind == Permits {
 		return w.waited(ctx, w.permits(ctx))
 	}
@@ -134,6 +124,7 @@ func (w *waiter) turn(ctx context.Context) error {
 		if w.try {
 			return &busyError{w.e.line}
 		}
+		w.e.queued = true
 		v.First = "" // noted by place; a neighbour's name may be long
 		next, err := w.await(ctx, v)
 		if next {
@@ -147,116 +138,6 @@ func (w *waiter) turn(ctx context.Context) error {
 			return err
 		}
 	}
-}
-
-// await waits until the predecessor is gone, or the directory has to be listed again. next: it is our turn, and no list
-// is needed.
-func (w *waiter) await(ctx context.Context, v Verdict) (next bool, err error) {
-	for {
-		pred, err := w.watchBefore(ctx, v.Watch)
-		if err != nil {
-			return false, err
-		}
-		err = w.sleep(ctx, fired(pred), nil)
-		if pred != nil {
-			pred.Close()
-		}
-		switch {
-		case err != nil || !hasFired(pred):
-			return false, err
-		case pred.Event() == zk.EventNodeDeleted:
-			return v.Ahead == 1 && w.e.q.Kind.final() && w.t.existedWhen(pred), nil
-		} // else its data were set, and it is still before us
-	}
-}
-
-// watchBefore watches the predecessor, and those own znodes that are not watched yet. A nil Watch: we may not read the
-// predecessor, and have to list from time to time.
-func (w *waiter) watchBefore(ctx context.Context, name string) (*session.Watch, error) {
-	if name != w.before {
-		w.before, w.blind, w.pause = name, false, WatchAfter
-		w.timer.Reset(WatchAfter)
-	}
-	if w.blind {
-		err := w.checkOwn(ctx)
-		if errors.Is(err, zk.ErrNoAuth) {
-			err = nil
-		}
-		return nil, err
-	}
-	ws, err := w.watch(ctx, w.e.q.Dir+"/"+name)
-	switch {
-	case errors.Is(err, zk.ErrNoAuth): // of a server that sets watches by exists
-		w.blind = true
-		return nil, nil
-	case err != nil:
-		return nil, err
-	}
-	return ws[0], nil
-}
-
-// watch watches nodes and, in the same request and before them, those own znodes of the ticket that are not watched yet,
-// or whose watch has fired because another client has set their data. ErrGone: one of our own znodes is gone.
-func (w *waiter) watch(ctx context.Context, nodes ...string) ([]*session.Watch, error) {
-	var own []*entry
-	var paths []string
-	again := false
-	for _, e := range w.t.entries {
-		if e.gone() {
-			return nil, ErrGone
-		}
-		if e.own == nil || hasFired(e.own) {
-			again = again || e.own != nil
-			own, paths = append(own, e), append(paths, e.node)
-		}
-	}
-	if len(paths)+len(nodes) == 0 {
-		return nil, nil
-	}
-	ws, err := w.t.s.WatchAll(ctx, append(paths, nodes...)...)
-	if err != nil {
-		return nil, err
-	}
-	for i, e := range own {
-		e.own = ws[i]
-		e.own.Wake(w.ownFired)
-	}
-	ws = ws[len(own):]
-	for _, e := range own {
-		gone := e.gone()
-		if !gone && again { // another client has set its data, or made another znode of its name while we were disconnected
-			gone = errors.Is(checkOwner(ctx, w.t.s, e.node), ErrGone)
-		}
-		if gone {
-			for _, other := range ws {
-				other.Close()
-			}
-			return nil, ErrGone
-		}
-	}
-	return ws, nil
-}
-
-// checkOwn returns ErrGone when an own znode is known to be gone, and nil otherwise. Those whose data were set are
-// watched again.
-func (w *waiter) checkOwn(ctx context.Context) error {
-	for _, e := range w.t.entries {
-		if hasFired(e.own) {
-			_, err := w.watch(ctx)
-			return err
-		}
-	}
-	return nil
-}
-
-// existedWhen reports whether all own znodes are known to have existed when the one that w watches was deleted.
-func (t *Ticket) existedWhen(w *session.Watch) bool {
-	for _, e := range t.entries {
-		if e.own == nil || !e.own.StoodWhen(w) || !e.notified() {
-			return false
-		}
-	}
-	return true
 }
 
 // fired is closed when w has fired; a nil one never does.

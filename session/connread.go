@@ -203,7 +203,7 @@ func (c *conn) notification(d *decoder, head replyHeader) error {
 		return fmt.Errorf("%w: notification: %w", ErrGarbled, d.err)
 	}
 	c.s.ephemerals.deleted(typ, c.s.strip(path))
-	if !c.s.watches.fire(c, typ, path) {
+	if !c.s.watches.fire(c, typ, path, head.zxid) {
 		return c.failure() // no watch was fired: the next conn has to report it, so its zxid must not count as seen
 	}
 	c.s.notified(head.zxid)

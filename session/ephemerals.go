@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"sync"
 	"time"
 
@@ -55,7 +54,8 @@ func (e *RoomError) Error() string {
 // Unwrap returns ErrNoRoom.
 func (e *RoomError) Unwrap() error { return ErrNoRoom }
 
-// change is what a request does to the session's ephemerals when it is carried out.
+// change is what a request does to the session's ephemerals when it is carried out. A znode that a transaction both makes
+// and deletes is none.
 type change struct {
 	kind changeKind
 	path string // as the caller named it
@@ -117,13 +117,10 @@ func (e *ephemerals) reserve(r *request) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	gross, net, more := 0, 0, 0
-	for i, ch := range r.changes {
+	for _, ch := range r.changes {
 		if ch.kind != deletes {
 			gross, net, more = gross+e.size(ch), net+e.size(ch), more+1
-			continue
-		}
-		made := func(b change) bool { return b.kind == makes && b.path == ch.path }
-		if _, ok := e.made[ch.path]; ok || slices.ContainsFunc(r.changes[:i], made) {
+		} else if _, ok := e.made[ch.path]; ok {
 			net, more = net-e.size(ch), more-1
 		}
 	}

@@ -46,6 +46,11 @@ func (s *Session) multi(ops []any) *Result[Transaction] {
 		case *zk.CreateRequest:
 			changes = append(changes, changeOf(op.Path, Mode(op.Flags), i)...)
 		case *zk.DeleteRequest:
+			made := slices.IndexFunc(changes, func(ch change) bool { return ch.kind == makes && ch.path == op.Path })
+			if made >= 0 { // it is gone when the transaction is over
+				changes = slices.Delete(changes, made, made+1)
+				break
+			}
 			changes = append(changes, change{deletes, op.Path, i})
 		}
 	}

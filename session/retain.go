@@ -24,6 +24,12 @@ func (f forLocks) Retire(unused time.Duration) bool {
 }
 func (f forLocks) Found(path, made string, czxid int64) { f.s.ephemerals.found(path, made, czxid) }
 func (f forLocks) Gone(path string)                     { f.s.ephemerals.gone(path, math.MaxInt64, true) }
+func (f forLocks) TellsCreations() bool {
+	ws := f.s.watches
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	return !ws.plain
+}
 
 func (f forLocks) Retain(ctx context.Context, nodes ...string) (trusted.Retention, error) {
 	r, err := f.s.retain(ctx, nodes)

@@ -14,7 +14,8 @@ type Watch struct {
 	s     *Session
 	fired chan struct{}
 	event zk.EventType // set before fired is closed
-	conn  uint64       // the number of the conn that told it; guarded by watches.mu, as are those that follow
+	zxid  int64        // of what happened, if the server has told it; guarded by watches.mu, as are those that follow
+	conn  uint64       // the number of the conn that told it
 	then  func(zk.EventType)
 	wake  chan<- struct{}
 	// Exists says whether the znode existed when the watch was set. A watch that is shared with an earlier waiter was set

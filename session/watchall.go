@@ -24,23 +24,49 @@ import (
 // The request is setWatches, with which a client that comes back sets its watches again: as of a zxid far ahead, so that
 // no change of data counts as missed.
 func (s *Session) WatchAll(ctx context.Context, paths ...string) ([]*Watch, error) {
-	all := make([]*Watch, len(paths))
+	all, _, err := s.WatchAllAndCreation(ctx, "", paths...)
+	return all, err
+}
+
+// WatchAllAndCreation is WatchAll that also, in the same request, watches for the creation of one znode that does not
+// exist, and that may be deleted again in the same transaction: created fires then. Close takes it away if that never
+// comes. Should the znode exist already, created may never fire. It is nil, for want of the request, on a server that sets
+// watches by exists, one by one; and when unmade is "".
+func (s *Session) WatchAllAndCreation(ctx context.Context, unmade string, paths ...string) (all []*Watch, created *Watch, err error) {
+	all = make([]*Watch, len(paths))
 	for i := range all {
 		all[i] = newWatch(s)
 	}
-	s.watches.addAll(paths, all)
+	if unmade != "" {
+		created = newWatch(s)
+	}
+	if !s.watches.addAll(paths, all, unmade, created) {
+		created = nil
+	}
 	for i, w := range all {
-		if err := w.set(ctx); err != nil {
-			for _, w := range all {
-				w.Close()
-			}
-			return nil, &OpError{Op: "watch", Path: paths[i], Err: err}
+		if err = w.set(ctx); err != nil {
+			err = &OpError{Op: "watch", Path: paths[i], Err: err}
+			break
 		}
 		if !w.Exists {
 			s.watches.missing(w)
 		}
 	}
-	return all, nil
+	if err == nil && created != nil {
+		if err = created.set(ctx); err != nil {
+			err = &OpError{Op: "watch", Path: unmade, Err: err}
+		}
+	}
+	if err == nil {
+		return all, created, nil
+	}
+	for _, w := range all {
+		w.Close()
+	}
+	if created != nil {
+		created.Close()
+	}
+	return nil, nil, err
 }
 
 // missing ends w with its znode's deletion, if that has not been told: it shares the watch of a Watch that has found no
@@ -70,6 +96,15 @@ func (w *Watch) StoodWhen(o *Watch) bool {
 	return w.event == 0 && w.t.exists && o.event == zk.EventNodeDeleted && w.t.conn == o.conn
 }
 
+// FiredWith reports whether w fired by the same transaction as o, and whether that is known: servers since 3.9 tell which
+// transaction it was, unless it came before the watch was set. Both are watches of one session that have fired.
+func (w *Watch) FiredWith(o *Watch) (same, known bool) {
+	ws := w.s.watches
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	return w.zxid == o.zxid && w.zxid > 0, w.zxid > 0 || o.zxid > 0
+}
+
 // Wake sends to ch, without blocking, when the watch fires; at once if it has fired. A watch has one ch.
 func (w *Watch) Wake(ch chan<- struct{}) {
 	ws := w.s.watches
@@ -88,12 +123,20 @@ func poke(ch chan<- struct{}) {
 	}
 }
 
-// addAll enters all for paths, and asks the server for those for which nobody has. What is named first is entered last:
-// see restore.
-func (ws *watches) addAll(paths []string, all []*Watch) {
+// addAll enters all for paths, and created, which may be nil, for unmade, if the server has setWatches; and asks it for
+// those for which nobody has. What is named first is entered last: see restore.
+func (ws *watches) addAll(paths []string, all []*Watch, unmade string, created *Watch) (entered bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	fresh := make([]*watched, 0, len(paths))
+	fresh := make([]*watched, 0, len(paths)+1)
+	if entered = created != nil && !ws.plain; entered {
+		before := len(ws.byPath)
+		t, ask := ws.enterLocked(watchKey{ws.s.join(unmade), false}, created)
+		t.unmade = t.unmade || len(ws.byPath) > before
+		if ask {
+			fresh = append(fresh, t)
+		}
+	}
 	for i := len(paths) - 1; i >= 0; i-- {
 		before := len(ws.byPath)
 		t, ask := ws.enterLocked(watchKey{ws.s.join(paths[i]), false}, all[i])
@@ -106,9 +149,10 @@ func (ws *watches) addAll(paths []string, all []*Watch) {
 	}
 	slices.Reverse(fresh)
 	ws.armAllLocked(fresh)
+	return entered
 }
 
-// armAllLocked asks the server to watch ts, which stood when they were last seen.
+// armAllLocked asks the server to watch ts, which stood, or did not exist, when they were last seen.
 func (ws *watches) armAllLocked(ts []*watched) {
 	switch c := ws.conn; {
 	case len(ts) == 0:

@@ -271,3 +271,102 @@ func TestWatchAllAsksInTheOrderOfItsPaths(t *testing.T) {
 		require.Equal(t, []string{"/own", "/before", "/own", "/before"}, regexp.MustCompile("/(own|before)").FindAllString(string(wrote.b), -1))
 	})
 }
+
+func TestACreationIsToldTogetherWithTheDeletionOfTheSameTransaction(t *testing.T) {
+	for name, c := range map[string]struct {
+		opts  []zktest.Option
+		known bool
+	}{
+		"3.8":                  {[]zktest.Option{zktest.WithVersion(zktest.Version38)}, false},
+		"3.9":                  {[]zktest.Option{zktest.WithVersion(zktest.Version39)}, true},
+		"events after replies": {[]zktest.Option{zktest.WithVersion(zktest.Version38), zktest.WithLateEvents()}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
+				require.NoError(t, srv.Create("/own", nil))
+				require.NoError(t, srv.Create("/other", nil))
+				s := open(t, srv)
+				ws, created, err := s.WatchAllAndCreation(within(t, soon), "/word", "/own", "/other")
+				require.NoError(t, err)
+				require.Equal(t, 1, srv.Requests()[zktest.OpSetWatches])
+				require.False(t, created.Exists)
+				srv.DropConnections() // a watch that has been set lasts
+				time.Sleep(time.Second)
+				require.False(t, fired(created))
+				_, err = s.Multi(within(t, soon),
+					&zk.CreateRequest{Path: "/word", Acl: everybody, Flags: int32(session.Ephemeral)},
+					&zk.DeleteRequest{Path: "/word", Version: -1},
+					&zk.DeleteRequest{Path: "/other", Version: -1})
+				require.NoError(t, err)
+				synctest.Wait()
+				require.Equal(t, zk.EventNodeCreated, created.Event())
+				require.Equal(t, zk.EventNodeDeleted, ws[1].Event())
+				same, known := created.FiredWith(ws[1])
+				require.Equal(t, []bool{c.known, c.known}, []bool{same, known})
+				require.Zero(t, s.EphemeralBytes(), "what a transaction makes and deletes needs no room")
+				ws[0].Close()
+				requireNoWatches(t, srv, s)
+			}, c.opts...)
+		})
+	}
+}
+
+func TestACreationAndALaterDeletionAreToldApart(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		require.NoError(t, srv.Create("/other", nil))
+		s := open(t, srv)
+		ws, created, err := s.WatchAllAndCreation(within(t, soon), "/word", "/other")
+		require.NoError(t, err)
+		require.NoError(t, srv.Create("/word", nil))
+		require.NoError(t, srv.Delete("/other"))
+		synctest.Wait()
+		same, known := created.FiredWith(ws[0])
+		require.Equal(t, []bool{false, true}, []bool{same, known})
+	}, zktest.WithVersion(zktest.Version39))
+}
+
+func TestACreationThatNeverComesIsTakenAway(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		require.NoError(t, srv.Create("/own", nil))
+		require.NoError(t, srv.Create("/there", nil))
+		s := open(t, srv)
+		for _, unmade := range []string{"/word", "/there"} {
+			ws, created, err := s.WatchAllAndCreation(within(t, soon), unmade, "/own")
+			require.NoError(t, err)
+			require.False(t, fired(created))
+			ws[0].Close()
+			created.Close()
+			requireNoWatches(t, srv, s)
+		}
+	})
+}
+
+// What was asked for on a connection that broke is asked for on the next in one request again.
+func TestACreationThatWasAskedForWithoutAConnectionIsWatchedOnTheNext(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		require.NoError(t, srv.Create("/own", nil))
+		s := open(t, srv)
+		srv.Leader().Down()
+		synctest.Wait()
+		type watched struct {
+			own, created *session.Watch
+		}
+		got := make(chan watched, 1)
+		go func() {
+			ws, created, err := s.WatchAllAndCreation(within(t, soon), "/word", "/own")
+			if err != nil {
+				t.Error(err)
+			}
+			got <- watched{ws[0], created}
+		}()
+		synctest.Wait()
+		srv.Leader().Up()
+		w := <-got
+		require.Equal(t, 1, srv.Requests()[zktest.OpSetWatches])
+		require.Zero(t, srv.Requests()[zktest.OpExists])
+		require.NoError(t, srv.Create("/word", nil))
+		synctest.Wait()
+		require.True(t, fired(w.created))
+		w.own.Close()
+	})
+}

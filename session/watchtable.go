@@ -41,6 +41,7 @@ type watched struct {
 	older   *watched
 	waiters []*Watch      // in the order in which they came
 	stands  bool          // it is believed to exist: see WatchAll
+	unmade  bool          // it is believed not to exist: see WatchAllAndCreation
 	gone    bool          // and was reported deleted instead, before the reply
 	armed   bool          // the server has answered: exists and err are set
 	conn    uint64        // the number of the conn on which it has
@@ -146,7 +147,7 @@ func (ws *watches) setLocked(t *watched, code int32) {
 	t.armed, t.conn = true, ws.conns
 	switch code {
 	case codeOK:
-		t.exists = !t.gone
+		t.exists = !t.gone && !t.unmade
 	case codeNoNode:
 		t.gone = t.stands
 		ws.s.ephemerals.deleted(int32(zk.EventNodeDeleted), ws.s.strip(t.path))
@@ -161,7 +162,7 @@ func (ws *watches) setLocked(t *watched, code int32) {
 		if code == codeNoNode { // of exists, which has left a watch for its creation
 			ws.takeAway(t.watchKey)
 		}
-		ws.fireLocked(t, zk.EventNodeDeleted) // nobody wants to be called yet
+		ws.fireLocked(t, zk.EventNodeDeleted, 0) // nobody wants to be called yet
 	case len(t.waiters) == 0:
 		ws.remove(t)
 	}
@@ -194,8 +195,8 @@ const (
 )
 
 // fire delivers a notification that c has read. False: c is not in use any more, and nobody was told.
-func (ws *watches) fire(c *conn, typ int32, path string) bool {
-	then, ok := ws.take(c, zk.EventType(typ), path)
+func (ws *watches) fire(c *conn, typ int32, path string, zxid int64) bool {
+	then, ok := ws.take(c, zk.EventType(typ), path, zxid)
 	ws.callBack(then)
 	return ok
 }
@@ -208,7 +209,7 @@ func (ws *watches) callBack(then []*Watch) {
 }
 
 // take wakes those who wait for path, and returns those who want to be called. False: as for fire.
-func (ws *watches) take(c *conn, event zk.EventType, path string) (then []*Watch, ok bool) {
+func (ws *watches) take(c *conn, event zk.EventType, path string, zxid int64) (then []*Watch, ok bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if ws.conn != c {
@@ -216,32 +217,32 @@ func (ws *watches) take(c *conn, event zk.EventType, path string) (then []*Watch
 	}
 	switch event {
 	case zk.EventNodeDeleted: // one notification for both kinds
-		then = append(ws.wakeLocked(watchKey{path, false}, event), ws.wakeLocked(watchKey{path, true}, event)...)
+		then = append(ws.wakeLocked(watchKey{path, false}, event, zxid), ws.wakeLocked(watchKey{path, true}, event, zxid)...)
 	case zk.EventNodeCreated, zk.EventNodeDataChanged:
-		then = ws.wakeLocked(watchKey{path, false}, event)
+		then = ws.wakeLocked(watchKey{path, false}, event, zxid)
 	case zk.EventNodeChildrenChanged:
-		then = ws.wakeLocked(watchKey{path, true}, event)
+		then = ws.wakeLocked(watchKey{path, true}, event, zxid)
 	} // others are of no watch of ours
 	return then, true
 }
 
 // wakeLocked is take for one kind.
-func (ws *watches) wakeLocked(key watchKey, event zk.EventType) (then []*Watch) {
+func (ws *watches) wakeLocked(key watchKey, event zk.EventType, zxid int64) (then []*Watch) {
 	switch t := ws.byPath[key]; {
 	case t == nil: // of a watch that was given up
 	case t.armed:
-		return ws.fireLocked(t, event)
+		return ws.fireLocked(t, event, zxid)
 	case t.stands && event == zk.EventNodeDeleted:
 		t.gone = true // what setWatches finds gone is told before its reply, and counts from the reply on
 	}
 	return nil
 }
 
-// fireLocked ends t with event.
-func (ws *watches) fireLocked(t *watched, event zk.EventType) (then []*Watch) {
+// fireLocked ends t with event, which happened at zxid, as far as is known.
+func (ws *watches) fireLocked(t *watched, event zk.EventType, zxid int64) (then []*Watch) {
 	ws.dropLocked(t)
 	for _, w := range t.waiters {
-		w.event, w.conn = event, ws.conns
+		w.event, w.zxid, w.conn = event, zxid, ws.conns
 		close(w.fired)
 		poke(w.wake)
 		if w.then != nil {
@@ -301,10 +302,10 @@ func (ws *watches) restoreStep(c *conn, zxid int64) (fired []*Watch, more bool) 
 		case !t.armed && len(t.waiters) == 0:
 			ws.dropLocked(t) // its hook would have found nobody waiting, and will not run any more
 		case t.armed && ws.tooLong(t): // the server can't be asked what has changed: they will look
-			fired = append(fired, ws.fireLocked(t, zk.EventNodeDataChanged)...)
+			fired = append(fired, ws.fireLocked(t, zk.EventNodeDataChanged, 0)...)
 		case t.armed:
 			again = append(again, t)
-		case t.stands:
+		case t.stands, t.unmade:
 			t.gone = false
 			stand = append(stand, t)
 		default:
@@ -340,7 +341,7 @@ func (ws *watches) suspect(c *conn, ts []*watched) {
 		if t.child {
 			event = zk.EventNodeChildrenChanged
 		}
-		then = append(then, ws.fireLocked(t, event)...)
+		then = append(then, ws.fireLocked(t, event, 0)...)
 	}
 	ws.mu.Unlock()
 	ws.callBack(then)

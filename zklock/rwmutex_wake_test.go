@@ -74,6 +74,9 @@ func TestAReaderWatchesTheNearestWriterAndAWriterItsPredecessor(t *testing.T) {
 					if before >= 0 {
 						want = append(want, nodes[before])
 					}
+					if i == 5 || i == 6 { // behind a writer that waits: it hears whether that has held
+						want = append(want, nodes[before]+"-released")
+					}
 					if settled || before >= 0 {
 						want = append(want, nodes[i]) // its own, so as to hear of its deletion: who waits does so from the first moment
 					}

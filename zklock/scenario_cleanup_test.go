@@ -24,7 +24,7 @@ func TestScenario8_AnyErrorAfterTheCreateLeavesNoNode(t *testing.T) {
 	refused := zktest.Answer(zktest.CodeNoAuth)
 	for name, c := range map[string]struct {
 		fault     zktest.Fault
-		contended bool // somebody else holds the lock, and releases it after a second
+		contended bool // somebody else holds the lock, and who waits for it gives up after a second
 		opts      []zklock.LockOption
 		want      error
 	}{
@@ -39,11 +39,12 @@ func TestScenario8_AnyErrorAfterTheCreateLeavesNoNode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				dir, other, cl := s.Dir("/locks/a"), s.Client(), s.Client()
-				var first *zklock.Hold
 				var second *locktest.Call
+				ctx, giveUp := context.WithCancel(s.Context())
+				defer giveUp()
 				if c.contended {
-					first = s.Lock(other.Mutex(dir))
-					second = locktest.Go(s.Context(), other.Mutex(dir).Lock)
+					s.Lock(other.Mutex(dir))
+					second = locktest.Go(ctx, other.Mutex(dir).Lock)
 					require.False(s, second.Over())
 				}
 				left := len(s.Server.Children(dir))
@@ -54,9 +55,9 @@ func TestScenario8_AnyErrorAfterTheCreateLeavesNoNode(t *testing.T) {
 				require.Len(s, cl.Created(), 1, "it got past its create")
 				if c.contended && !call.Over() {
 					time.Sleep(time.Second)
-					s.Unlock(first)
-					s.Unlock(second.Get(s))
-					left = 0
+					giveUp()
+					<-second.Done
+					left = 1
 				}
 				<-call.Done
 				require.Error(s, call.Err)

@@ -37,7 +37,7 @@ func TestLongWaitCostsTwoReadsMore(t *testing.T) {
 	require.Empty(t, passed(tap, true), "neither the hand-over nor a long hold after it costs anything more")
 	locktest.Unlock(t, mine)
 	awaitNotification(t, tap, mine.Node())
-	require.Equal(t, []string{"delete"}, passed(tap, true))
+	require.Equal(t, []string{"multi"}, passed(tap, true))
 }
 
 // A waiter that has waited for long and moves up behind the same holder knows its name already.
@@ -60,7 +60,7 @@ func TestThirdInLineAfterALongWaitReadsTheHolderNoMore(t *testing.T) {
 	require.ErrorIs(t, second.Abandon(), context.Canceled)
 	awaitReplies(t, tap, ensemble.OpSetWatches, 1)
 	locktest.Pass(2 * quietFor)
-	require.Equal(t, []string{"getChildren2", "setWatches"}, passed(tap, true))
+	require.Equal(t, []string{"getChildren2", "removeWatches", "setWatches"}, passed(tap, true))
 	locktest.Unlock(t, h)
 	locktest.Unlock(t, third.Result(t))
 }

@@ -173,11 +173,11 @@ func TestQueuedLockCostsAWatchMoreAndTheHandOverNothing(t *testing.T) {
 	locktest.Unlock(t, locktest.Lock(t, m))
 
 	// The requests of one connection pass in order: whatever the new holder had sent before its Lock returned would
-	// show before its delete.
+	// show before its release.
 	eventually(t, []string{
 		"create", "getChildren2", "→create", "→getChildren2", "setWatches", "→setWatches", // queued
-		"notification",                      // handed over
-		"delete", "notification", "→delete", // released: its own znode is watched too
+		"notification",                    // handed over
+		"multi", "notification", "→multi", // released, with a mark: its own znode is watched too
 	}, func(t *testing.T) []string {
 		h := locktest.Lock(t, holder)
 		tap.Reset()
@@ -190,9 +190,8 @@ func TestQueuedLockCostsAWatchMoreAndTheHandOverNothing(t *testing.T) {
 	require.Equal(t, dir, path.Dir(lastPath(tap, ensemble.OpSetWatches)))
 }
 
-// One that has only ever seen itself third or further back has to look, once, when the one before it is gone: whether
-// that was the holder or a waiter, a deletion does not tell.
-func TestHandOverToOneThatHasSeenTwoBeforeItCostsAList(t *testing.T) {
+// One that has only ever seen itself third or further back hears from the one before it that this has held.
+func TestHandOverToOneThatHasSeenTwoBeforeItCostsNothingEither(t *testing.T) {
 	s := locktest.SiteOf(t, 3)
 	dir := s.Path(t)
 	first, second := s.Client(t).Mutex(dir), s.Client(t).Mutex(dir)
@@ -202,8 +201,8 @@ func TestHandOverToOneThatHasSeenTwoBeforeItCostsAList(t *testing.T) {
 	locktest.Unlock(t, locktest.Lock(t, m))
 	eventually(t, []string{
 		"create", "getChildren2", "→create", "→getChildren2", "setWatches", "→setWatches",
-		"notification", "getChildren2", "→getChildren2",
-		"delete", "notification", "→delete",
+		"notification", "notification", // the mark, and the deletion
+		"multi", "notification", "→multi",
 	}, func(t *testing.T) []string {
 		h := locktest.Lock(t, first)
 		w2 := locktest.LockAside(t, second)
@@ -229,8 +228,8 @@ func TestThirdInLineLooksOnceMoreWhenTheSecondLeaves(t *testing.T) {
 
 	eventually(t, []string{
 		"create", "getChildren2", "setWatches", // queued behind the second
-		"getChildren2", "setWatches", // the second has left: behind the first
-		"delete",
+		"getChildren2", "removeWatches", "setWatches", // the second has left, without a mark: behind the first
+		"multi",
 	}, func(t *testing.T) []string {
 		h := locktest.Lock(t, first)
 		w2 := locktest.LockAside(t, second)

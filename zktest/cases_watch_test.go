@@ -104,6 +104,9 @@ setwatches2 recursive: b setwatches2 z=1 r=$ | a create $/x | a set $/x d=1 | b 
 setwatches2 all kinds: a create $/x | b setwatches2 z=999 d=$/x e=$/n c=$/x p=$/p r=$/x | a set $/x d=1 | a create $/n | a create $/p | a delete $/x | b ping
 setwatches far ahead: a create $/x | a set $/x d=1 | b setwatches z=9000000000000000000 d=$/gone,$/x,$/also | a set $/x d=2 | a create $/gone | b ping
 setwatches far ahead of two that go: a create $/x m=e | a create $/y m=e | b setwatches z=9000000000000000000 d=$/y,$/x | a multi delete $/x ; delete $/y | b ping
+setwatches far ahead of one that goes with a mark: a create $/p m=e | a create $/o m=e | b setwatches z=9000000000000000000 d=$/o,$/p e=$/p-released | a multi create $/p-released m=e acl=1:world:anyone ; delete $/p-released ; delete $/p | b ls $ | b rmwatch $/o t=2 | b rmwatch $/p-released t=2
+setwatches far ahead of a mark that some may not read: a auth digest u:p | a create $/p m=e acl=31:auth: | b setwatches z=9000000000000000000 d=$/p e=$/p-released | a multi create $/p-released m=e acl=1:world:anyone ; delete $/p-released ; delete $/p | b ping
+setwatches far ahead of a mark that is there: a create $/m | b setwatches z=9000000000000000000 e=$/m | a delete $/m | b rmwatch $/m t=2
 setwatches far ahead of an own znode: a create $/x m=e | a create $/y m=e | a setwatches z=9000000000000000000 d=$/y,$/x | a delete $/x | a delete $/y
 setwatches far ahead twice: a create $/x | b setwatches z=9000000000000000000 d=$/x | b setwatches z=9000000000000000000 d=$/x | b rmwatch $/x t=2 | a delete $/x | b setwatches z=9000000000000000000 d=$/x | b rmwatch $/x t=2
 setwatches many: a create $/x | a create $/y | b setwatches z=1 d=$/x,$/y,$/z e=$/x,$/y,$/z c=$/x,$/y,$/z | b ping

@@ -25,8 +25,10 @@ import (
 //	watching  only the own znode and a predecessor are watched
 //	told      the last one's deletion is told, on a connection on which the own znode is watched, and its deletion has
 //	          not been told on it: it may hold; so also when the own znode is found there after that deletion was told
+//	word      its release mark's creation is told, and then its deletion, both of one transaction, under the same condition
+//	          but for its being the last one: it may hold
 //	holding   a call that returns with a hold may hold by one of these
-//	leaving   only a znode of one's own is deleted
+//	leaving   only a znode of one's own is deleted; with a mark only by one that may hold, and has had to wait
 //
 // The runs are those of mutexes alone, under the same faults as all others.
 
@@ -60,13 +62,14 @@ type conn struct {
 	f       *follower
 	watched map[string]bool
 	gone    map[string]bool
+	marked  map[string]int64 // contenders whose marks' creation has been told, and by which transaction
 }
 
 func (f *follower) conn() *conn {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.conns++
-	return &conn{f: f, watched: map[string]bool{}, gone: map[string]bool{}}
+	return &conn{f: f, watched: map[string]bool{}, gone: map[string]bool{}, marked: map[string]int64{}}
 }
 
 func (f *follower) departs(format string, args ...any) {
@@ -105,16 +108,12 @@ func (c *conn) asked(r request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch r.op {
-	case zktest.OpCreate, zktest.OpCreate2:
-		if strings.HasSuffix(r.paths[0], "-lock-") {
-			f.ids[r.paths[0]] = true
-			f.steps["create"]++
+	case zktest.OpCreate, zktest.OpCreate2, zktest.OpDelete:
+		f.writes(r, nil)
+	case zktest.OpMulti:
+		for i, part := range r.parts {
+			f.writes(part, r.parts[i+1:])
 		}
-	case zktest.OpDelete:
-		if _, ok := number(path.Base(r.paths[0])); ok && !f.mine(r.paths[0]) {
-			f.departs("it deletes %s", r.paths[0])
-		}
-		f.steps["leave"]++
 	case zktest.OpSetWatches, zktest.OpExists:
 		for _, node := range r.paths {
 			c.watch(node)
@@ -122,10 +121,39 @@ func (c *conn) asked(r request) {
 	}
 }
 
+const markSuffix = "-released"
+
+// writes is a create or a delete that leaves; rest is what is behind it in its transaction.
+func (f *follower) writes(r request, rest []request) {
+	node := r.paths[0]
+	owner, mark := strings.CutSuffix(node, markSuffix)
+	switch {
+	case r.op == zktest.OpDelete && mark:
+	case r.op == zktest.OpDelete:
+		if _, ok := number(path.Base(node)); ok && !f.mine(node) {
+			f.departs("it deletes %s", node)
+		}
+		f.steps["leave"]++
+	case mark:
+		k := f.own[owner]
+		if k == nil || k.may == "" || len(k.near) == 0 {
+			f.departs("it makes the mark of %s, which has not held, or had nobody before it", owner)
+		}
+		if len(rest) < 2 || rest[0].op != zktest.OpDelete || rest[0].paths[0] != node || rest[1].op != zktest.OpDelete || rest[1].paths[0] != owner {
+			f.departs("it makes the mark of %s in a transaction of another kind: %v", owner, rest)
+		}
+		f.steps["leave by mark"]++
+	case strings.HasSuffix(node, "-lock-"):
+		f.ids[node] = true
+		f.steps["create"]++
+	}
+}
+
 // watch checks that a contender that is watched is one's own or a predecessor.
 func (c *conn) watch(node string) {
 	f := c.f
 	c.watched[node] = true
+	node = strings.TrimSuffix(node, markSuffix)
 	if _, ok := number(path.Base(node)); !ok || f.mine(node) {
 		return
 	}
@@ -170,15 +198,29 @@ func (c *conn) listed(dir string, names []string) {
 	}
 }
 
-// told is the word of a deletion.
-func (c *conn) told(node string) {
+// made tells of a creation.
+func (c *conn) made(node string, zxid int64) {
+	f := c.f
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if owner, ok := strings.CutSuffix(node, markSuffix); ok {
+		c.marked[owner] = zxid
+	}
+}
+
+// told tells of a deletion.
+func (c *conn) told(node string, zxid int64) {
 	f := c.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c.gone[node] = true
 	for own, k := range f.own {
-		if k.last[node] && k.may == "" && c.watched[own] && !c.gone[own] {
+		switch {
+		case k.may != "" || !c.watched[own] || c.gone[own]:
+		case k.last[node]:
 			k.may = "event"
+		case k.near[node] && c.marked[node] == zxid && zxid > 0:
+			k.may = "word"
 		}
 	}
 }
@@ -267,7 +309,7 @@ func TestWhatClientsDoIsWhatTheModelAllows(t *testing.T) {
 		}
 	}
 	t.Logf("%d seeds: %v", ran, steps)
-	for _, step := range []string{"create", "watch", "hold by list", "hold by event", "leave"} { // "hold by watch" is rare
+	for _, step := range []string{"create", "watch", "hold by list", "hold by event", "hold by word", "leave by mark", "leave"} { // "hold by watch" is rare
 		require.Greater(t, steps[step], ran, "of the model's step %q nearly none was seen", step)
 	}
 }

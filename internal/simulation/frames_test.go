@@ -12,6 +12,7 @@ import (
 type request struct {
 	op    zktest.Op
 	paths []string
+	parts []request // of a multi
 }
 
 // listener hears what passes over a connection, whole frames, in the order in which the client sends and reads them.
@@ -62,6 +63,8 @@ func (l *listener) ask(frame []byte) {
 		if d.byte() != 0 {
 			r.paths = []string{node}
 		}
+	case zktest.OpMulti:
+		r.parts = d.multi()
 	case zktest.OpSetWatches:
 		d.take(8)
 		for range 3 {
@@ -116,19 +119,23 @@ func (l *listener) Read(b []byte) (int, error) {
 
 const (
 	notification = -1
+	created      = 1
 	deleted      = 2
 )
 
 func (l *listener) hear(frame []byte) {
 	d := &reader{b: frame}
 	xid := d.int32()
-	d.take(8)
+	zxid := d.int64()
 	code := d.int32()
 	if xid == notification {
 		kind := d.int32()
 		d.int32()
-		if node := d.string(); kind == deleted {
-			l.c.told(node)
+		switch node := d.string(); kind {
+		case created:
+			l.c.made(node, zxid)
+		case deleted:
+			l.c.told(node, zxid)
 		}
 		return
 	}
@@ -169,6 +176,32 @@ func (d *reader) int32() int32 {
 		return int32(binary.BigEndian.Uint32(p))
 	}
 	return 0
+}
+
+func (d *reader) int64() int64 { return int64(d.int32())<<32 | int64(uint32(d.int32())) }
+
+// multi reads the parts of one, as far as they are creates, deletes, checks and writes of data.
+func (d *reader) multi() (parts []request) {
+	for {
+		op, done := zktest.Op(d.int32()), d.byte() != 0
+		d.int32()
+		if done || len(d.b) == 0 {
+			return parts
+		}
+		parts = append(parts, request{op: op, paths: []string{d.string()}})
+		switch op {
+		case zktest.OpCreate:
+			d.take(max(0, int(d.int32())))
+			for range d.int32() {
+				d.int32()
+				d.take(int(d.int32()))
+				d.take(int(d.int32()))
+			}
+		case zktest.OpSetData:
+			d.take(max(0, int(d.int32())))
+		}
+		d.int32() // flags, or version
+	}
 }
 
 func (d *reader) string() string { return string(d.take(int(d.int32()))) }

@@ -61,6 +61,10 @@ type Session interface {
 	// Gone is told that the ephemeral znode path is gone for good, by whoever has learned it from something else than an
 	// answer about it: a transaction whose reply was lost, and of which another znode shows that it was carried out.
 	Gone(path string)
+
+	// TellsCreations reports whether, as far as is known, the servers set several watches in one request, without which
+	// session.Session.WatchAllAndCreation watches for no creation.
+	TellsCreations() bool
 }
 
 // Retention is one lock's claim that the session's lease is kept: see Session.Retain. Its methods may be called

@@ -1,0 +1,153 @@
+package recipe
+
+import (
+	"context"
+	"errors"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/session"
+)
+
+// A ticket holds only while its own znodes are known to exist. A waiter watches its own znode and that of the contender
+// before it, its predecessor, and, where that is worth it, the predecessor's release mark (see mark.go): one request
+// registers all of them. When the predecessor goes, there are three ways to hold.
+//
+//   - By a list: a list of the directory is the state of the tree at one moment. If our znode is in it, and no contender
+//     in our way is, we held at that moment.
+//   - By the event alone, which saves the list: if the predecessor was the only one before us, nobody can have come
+//     before us since.
+//   - By the predecessor's word, which saves it as well: the mark says that the predecessor held, so that nobody was left
+//     before it; and when we listed nobody was between the two of us.
+//
+// The last two also need that our own znode existed when the predecessor's was deleted. We know that it did if its
+// deletion was not notified before: the server watches both for one connection, and notifies in the order of the
+// events. For znodes already gone when the watches are set, it sends notifications in request order, and our own
+// znode comes first in the request. After a reconnection, and where we may not be allowed to read our own znode and
+// so would not be notified, the list decides. See session.Watch.StoodWhen.
+//
+// From then on the watch on our own znode serves the holder (Guard): a znode that is removed later was a holder's.
+
+// await waits until the predecessor is gone, or the directory has to be listed again. next: it is our turn, and no list
+// is needed.
+func (w *waiter) await(ctx context.Context, v Verdict) (next bool, err error) {
+	for {
+		pred, err := w.watchBefore(ctx, v.Watch, w.markBefore(v))
+		if err != nil {
+			return false, err
+		}
+		var word <-chan struct{}
+		if pred == nil && !w.heard { // else the deletion is what counts, and it is notified right behind the mark
+			word = fired(w.mark)
+		}
+		err = w.sleep(ctx, fired(pred), word)
+		if pred != nil {
+			pred.Close()
+		}
+		switch {
+		case err != nil || !hasFired(pred):
+			w.heard = w.heard || hasFired(w.mark)
+			return false, err
+		case pred.Event() == zk.EventNodeDeleted:
+			alone := v.Ahead == 1 && w.e.q.Kind.final()
+			return (alone || w.released(pred)) && w.t.existedWhen(pred), nil
+		} // else its data were set, and it is still before us
+	}
+}
+
+// watchBefore watches the predecessor, its release mark if that is not watched yet and mark is its path, and those own
+// znodes that are not watched yet. A nil Watch: we may not read the predecessor, and have to list from time to time.
+func (w *waiter) watchBefore(ctx context.Context, name, mark string) (*session.Watch, error) {
+	if name != w.before {
+		w.forgetMark()
+		w.before, w.blind, w.pause = name, false, WatchAfter
+		w.timer.Reset(WatchAfter)
+	}
+	if w.blind {
+		err := w.checkOwn(ctx)
+		if errors.Is(err, zk.ErrNoAuth) {
+			err = nil
+		}
+		return nil, err
+	}
+	if w.mark != nil {
+		mark = ""
+	}
+	ws, err := w.watch(ctx, mark, w.e.q.Dir+"/"+name)
+	switch {
+	case errors.Is(err, zk.ErrNoAuth): // of a server that sets watches by exists
+		w.blind = true
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return ws[0], nil
+}
+
+// watch watches nodes and, in the same request and before them, those own znodes of the ticket that are not watched yet,
+// or whose watch has fired because another client has set their data; and the creation of mark, unless that is "".
+// ErrGone: one of our own znodes is gone.
+func (w *waiter) watch(ctx context.Context, mark string, nodes ...string) ([]*session.Watch, error) {
+	var own []*entry
+	var paths []string
+	again := false
+	for _, e := range w.t.entries {
+		if e.gone() {
+			return nil, ErrGone
+		}
+		if e.own == nil || hasFired(e.own) {
+			again = again || e.own != nil
+			own, paths = append(own, e), append(paths, e.node)
+		}
+	}
+	if len(paths)+len(nodes) == 0 {
+		return nil, nil
+	}
+	ws, created, err := w.t.s.WatchAllAndCreation(ctx, mark, append(paths, nodes...)...)
+	if err != nil {
+		return nil, err
+	}
+	if created != nil {
+		w.mark = created
+	}
+	for i, e := range own {
+		e.own = ws[i]
+		e.own.Wake(w.ownFired)
+	}
+	ws = ws[len(own):]
+	for _, e := range own {
+		gone := e.gone()
+		if !gone && again { // another client has set its data, or made another znode of its name while we were disconnected
+			gone = errors.Is(checkOwner(ctx, w.t.s, e.node), ErrGone)
+		}
+		if gone {
+			for _, other := range ws {
+				other.Close()
+			}
+			return nil, ErrGone
+		}
+	}
+	return ws, nil
+}
+
+// checkOwn returns ErrGone when an own znode is known to be gone, and nil otherwise. Those whose data were set are
+// watched again.
+func (w *waiter) checkOwn(ctx context.Context) error {
+	for _, e := range w.t.entries {
+		if hasFired(e.own) {
+			_, err := w.watch(ctx, "")
+			return err
+		}
+	}
+	return nil
+}
+
+// existedWhen reports whether all own znodes are known to have existed when the one that w watches was deleted.
+func (t *Ticket) existedWhen(w *session.Watch) bool {
+	for _, e := range t.entries {
+		if e.own == nil || !e.own.StoodWhen(w) || !e.notified() {
+			return false
+		}
+	}
+	return true
+}
