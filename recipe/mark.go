@@ -33,7 +33,7 @@ import (
 //   - both were one transaction. Then its author was permitted to delete the predecessor, and whoever may delete in a
 //     directory can have two hold anyway. One who may only create could make a mark for a contender that is about to go
 //     by itself; but that is another transaction. Servers since 3.9 tell which transaction a notification is of. Where they
-//     don't, the mark counts if the lock's ACL lets nobody create who may not delete as well;
+//     don't, the mark counts if the directory's ACL lets nobody create who may not delete as well: see Permitted;
 //   - its own znode existed when the predecessor's was deleted: see predecessor.go.
 //
 // In every other case the list decides, as if there were no marks. A mark that was notified on a connection which then
@@ -101,22 +101,14 @@ func ours(name string, k Kind) bool {
 }
 
 // released reports whether the predecessor, whose deletion pred was notified of, has left by its mark.
-func (w *waiter) released(pred *session.Watch) bool {
+func (w *waiter) released(ctx context.Context, pred *session.Watch) (bool, error) {
 	if !hasFired(w.mark) || w.mark.Event() != zk.EventNodeCreated {
-		return false
+		return false, nil
 	}
-	same, known := w.mark.FiredWith(pred)
-	return same || !known && !createsOnly(w.e.q.ACL)
-}
-
-// createsOnly reports whether acl lets somebody create who may not delete.
-func createsOnly(acl []zk.ACL) bool {
-	for _, a := range acl {
-		if a.Perms&(zk.PermCreate|zk.PermDelete) == zk.PermCreate {
-			return true
-		}
+	if same, known := w.mark.FiredWith(pred); known {
+		return same, nil
 	}
-	return false
+	return w.e.q.Permitted.alike(ctx, w.t.s, w.e.version)
 }
 
 // forgetMark gives up the watch on the predecessor's mark.

@@ -53,7 +53,15 @@ func line(t *testing.T, srv *zktest.Server, n int, kind func(i int) recipe.Queue
 	return all
 }
 
-func mutexes(int) recipe.Queue { return queue() }
+// mutexes shares what is known of access lists, as the calls of one client do.
+func mutexes() func(int) recipe.Queue {
+	permitted := recipe.NewPermitted()
+	return func(int) recipe.Queue {
+		q := queue()
+		q.Permitted = permitted
+		return q
+	}
+}
 
 func lists(srv *zktest.Server) int { return srv.Requests()[zktest.OpGetChildren2] }
 
@@ -85,9 +93,9 @@ func TestWhoHadToWaitHandsOverByItsWordAndNobodyLists(t *testing.T) {
 		first int // lists when the first one leaves, which leaves no mark
 		opts  []zktest.Option
 	}{
-		"3.8":                  {mutexes, 0, []zktest.Option{zktest.WithVersion(zktest.Version38)}},
-		"3.9":                  {mutexes, 0, []zktest.Option{zktest.WithVersion(zktest.Version39)}},
-		"events after replies": {mutexes, 0, []zktest.Option{zktest.WithLateEvents()}},
+		"3.8":                  {mutexes(), 0, []zktest.Option{zktest.WithVersion(zktest.Version38)}},
+		"3.9":                  {mutexes(), 0, []zktest.Option{zktest.WithVersion(zktest.Version39)}},
+		"events after replies": {mutexes(), 0, []zktest.Option{zktest.WithLateEvents()}},
 		"writers":              {writers, 1, nil},
 		"a reader at the end": {func(i int) recipe.Queue {
 			q := writer()
@@ -138,7 +146,7 @@ func TestServersWithoutSetWatchesAreNotAskedForMarks(t *testing.T) {
 				if c.unimplemented {
 					srv.Inject(zktest.Answer(zktest.CodeUnimplemented).Op(zktest.OpSetWatches))
 				}
-				all := line(t, srv, 4, mutexes)
+				all := line(t, srv, 4, mutexes())
 				for i, p := range all {
 					require.NoError(t, p.Leave(within(t, soon)))
 					if i+1 < len(all) {
@@ -167,7 +175,7 @@ func TestWithoutAMarkTheListDecides(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			markBubble(t, func(t *testing.T, srv *zktest.Server) {
-				all := line(t, srv, 3, mutexes)
+				all := line(t, srv, 3, mutexes())
 				require.Equal(t, 1, marksWatched(srv))
 				before := lists(srv)
 				c.goes(t, srv, all[1])
@@ -196,7 +204,7 @@ func marksWatched(srv *zktest.Server) (n int) {
 // A holder that had to wait, and goes without a word: crashed, or removed.
 func TestAHolderThatGoesWithoutAWordCostsAList(t *testing.T) {
 	markBubble(t, func(t *testing.T, srv *zktest.Server) {
-		all := line(t, srv, 4, mutexes)
+		all := line(t, srv, 4, mutexes())
 		require.NoError(t, all[0].Leave(within(t, soon)))
 		require.NoError(t, <-all[1].done)
 		before := lists(srv)
@@ -227,7 +235,7 @@ func TestAReleaseWhoseMarkIsRefusedIsAPlainDelete(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			markBubble(t, func(t *testing.T, srv *zktest.Server) {
-				all := line(t, srv, 3, mutexes)
+				all := line(t, srv, 3, mutexes())
 				refuse(t, srv, all[1])
 				require.NoError(t, all[0].Leave(within(t, soon)))
 				require.NoError(t, <-all[1].done)
@@ -241,31 +249,41 @@ func TestAReleaseWhoseMarkIsRefusedIsAPlainDelete(t *testing.T) {
 	}
 }
 
-// A lie: somebody else makes the mark of a contender that does not hold, and that then goes by itself.
+// A lie: somebody else makes the mark of a contender that does not hold, and that then goes by itself. What counts is the
+// directory's access list as it is, not the one that the lock would give it.
 func TestAMarkThatAnotherTransactionMadeIsNotBelieved(t *testing.T) {
-	mayCreate := []zk.ACL{{Perms: zk.PermAll, Scheme: "digest", ID: "x:y"}, {Perms: zk.PermAll &^ zk.PermDelete, Scheme: "world", ID: "anyone"}}
+	all := session.WorldACL()
+	owner := zk.ACL{Perms: zk.PermAll, Scheme: "digest", ID: "x:y"}
+	mayCreate := []zk.ACL{owner, {Perms: zk.PermAll &^ zk.PermDelete, Scheme: "world", ID: "anyone"}}
+	hidden := []zk.ACL{owner, {Perms: zk.PermAll &^ (zk.PermRead | zk.PermAdmin), Scheme: "world", ID: "anyone"}}
 	for name, c := range map[string]struct {
-		version zktest.Version
-		acl     []zk.ACL
+		version  zktest.Version
+		dir      []zk.ACL
+		believed bool
 	}{
-		"a server that tells transactions":                    {zktest.Version39, session.WorldACL()},
-		"one that does not, where all who create also delete": {zktest.Version38, session.WorldACL()},
-		"one that does not, where some only create":           {zktest.Version38, mayCreate},
+		"a server that tells transactions":                    {zktest.Version39, all, false},
+		"one that does not, where all who create also delete": {zktest.Version38, all, true}, // they may as well delete who holds
+		"one that does not, where some only create":           {zktest.Version38, mayCreate, false},
+		"one that does not, where nobody may know":            {zktest.Version38, hidden, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			markBubble(t, func(t *testing.T, srv *zktest.Server) {
-				kind := func(int) recipe.Queue {
-					q := queue()
-					q.ACL = c.acl
-					return q
-				}
-				all := line(t, srv, 3, kind)
+				first := open(t, srv)
+				_, err := first.Create(within(t, soon), "/l", nil, session.Persistent, session.WorldACL())
+				require.NoError(t, err)
+				all := line(t, srv, 3, mutexes())
+				_, err = first.SetACL(within(t, soon), "/l", c.dir, -1)
+				require.NoError(t, err)
 				require.NoError(t, srv.Create(all[1].node+"-released", nil))
 				pending(t, all[2].done) // the mark alone says nothing
 				require.NoError(t, srv.Delete(all[1].node))
 				synctest.Wait()
-				if c.version == zktest.Version38 && len(c.acl) == 1 { // they may as well delete who holds
+				if c.believed {
 					require.NoError(t, <-all[2].done)
+					return
+				}
+				if c.dir[len(c.dir)-1].Perms&zk.PermRead == 0 {
+					require.ErrorIs(t, <-all[2].done, zk.ErrNoAuth, "the list may not be read either")
 					return
 				}
 				pending(t, all[2].done)
@@ -276,10 +294,34 @@ func TestAMarkThatAnotherTransactionMadeIsNotBelieved(t *testing.T) {
 	}
 }
 
+// Where servers do not tell transactions, a client reads a directory's access list once, in the place of a list, and again
+// when it has been changed.
+func TestADirectorysAccessListIsReadOnceForManyMarks(t *testing.T) {
+	markBubble(t, func(t *testing.T, srv *zktest.Server) {
+		kind := mutexes()
+		all := line(t, srv, 7, kind)
+		read := func() int { return srv.Requests()[zktest.OpGetACL] }
+		for i, p := range all[:6] {
+			require.NoError(t, p.Leave(within(t, soon)))
+			require.NoError(t, <-all[i+1].done)
+			require.Equal(t, min(i, 1), read())
+		}
+		require.NoError(t, all[6].Leave(within(t, soon)))
+		_, err := all[0].s.SetACL(within(t, soon), "/l", session.WorldACL(), -1)
+		require.NoError(t, err)
+		again := line(t, srv, 4, kind)
+		for i, p := range again[:3] {
+			require.NoError(t, p.Leave(within(t, soon)))
+			require.NoError(t, <-again[i+1].done)
+		}
+		require.Equal(t, 2, read())
+	}, zktest.WithVersion(zktest.Version38))
+}
+
 // A mark is for a holder that goes: what is made beside one that stays wakes nobody, and is asked for again by nobody.
 func TestAMarkOfAHolderThatStaysIsNoRelease(t *testing.T) {
 	markBubble(t, func(t *testing.T, srv *zktest.Server) {
-		all := line(t, srv, 3, mutexes)
+		all := line(t, srv, 3, mutexes())
 		before := lists(srv)
 		for range 3 {
 			require.NoError(t, srv.Create(all[1].node+"-released", nil))
@@ -303,7 +345,7 @@ func TestAfterAReconnectionTheListDecidesWhateverTheMarkSaid(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			markBubble(t, func(t *testing.T, srv *zktest.Server) {
-				all := line(t, srv, 3, mutexes)
+				all := line(t, srv, 3, mutexes())
 				require.NoError(t, all[0].Leave(within(t, soon)))
 				require.NoError(t, <-all[1].done)
 				before := lists(srv)
@@ -342,7 +384,7 @@ func TestAWordDoesNotHelpAWaiterWhoseOwnZnodeIsGone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			markBubble(t, func(t *testing.T, srv *zktest.Server) {
-				all := line(t, srv, 3, mutexes)
+				all := line(t, srv, 3, mutexes())
 				require.NoError(t, all[0].Leave(within(t, soon)))
 				require.NoError(t, <-all[1].done)
 				c(t, srv, all)
@@ -357,7 +399,7 @@ func TestAReleaseThatComesBeforeTheWatchesAreSetCostsAList(t *testing.T) {
 	for name, opts := range map[string][]zktest.Option{"before the reply": nil, "behind it": {zktest.WithLateEvents()}} {
 		t.Run(name, func(t *testing.T) {
 			markBubble(t, func(t *testing.T, srv *zktest.Server) {
-				all := line(t, srv, 2, mutexes)
+				all := line(t, srv, 2, mutexes())
 				s := open(t, srv)
 				held := srv.Inject(zktest.Hold().Op(zktest.OpSetWatches).Session(s.ID()))
 				third := enter(t, queue(), s)
@@ -436,7 +478,7 @@ func TestAReleaseWhoseReplyIsLostIsMadeAgain(t *testing.T) {
 	for name, fault := range map[string]zktest.Fault{"carried out": zktest.CloseAfter(), "not carried out": zktest.CloseBefore()} {
 		t.Run(name, func(t *testing.T) {
 			markBubble(t, func(t *testing.T, srv *zktest.Server) {
-				all := line(t, srv, 3, mutexes)
+				all := line(t, srv, 3, mutexes())
 				require.NoError(t, all[0].Leave(within(t, soon)))
 				require.NoError(t, <-all[1].done)
 				srv.Inject(fault.Op(zktest.OpMulti).Path(all[1].node + "*").Once())
@@ -524,7 +566,7 @@ func TestAWriterThatBecameAReaderLeavesNoMark(t *testing.T) {
 func TestAForeignPredecessorHasNoMark(t *testing.T) {
 	for _, name := range []string{"_c_0123456789abcdef0123456789abcdef-lock-%010d", "0123456789abcdef0123456789abcdef__lock__%010d"} {
 		markBubble(t, func(t *testing.T, srv *zktest.Server) {
-			all := line(t, srv, 1, mutexes)
+			all := line(t, srv, 1, mutexes())
 			foreign := path.Join("/l", fmt.Sprintf(name, 1))
 			require.NoError(t, srv.Create(foreign, nil))
 			s := open(t, srv)
@@ -545,7 +587,7 @@ func TestAForeignPredecessorHasNoMark(t *testing.T) {
 // A waiter whose context ends takes the watch on the mark with it.
 func TestAWaitThatEndsLeavesNoWatchOnAMark(t *testing.T) {
 	markBubble(t, func(t *testing.T, srv *zktest.Server) {
-		all := line(t, srv, 2, mutexes)
+		all := line(t, srv, 2, mutexes())
 		third := enter(t, queue(), open(t, srv))
 		require.ErrorIs(t, third.Wait(within(t, time.Second)), context.DeadlineExceeded)
 		synctest.Wait()

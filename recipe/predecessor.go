@@ -49,8 +49,11 @@ func (w *waiter) await(ctx context.Context, v Verdict) (next bool, err error) {
 			w.heard = w.heard || hasFired(w.mark)
 			return false, err
 		case pred.Event() == zk.EventNodeDeleted:
-			alone := v.Ahead == 1 && w.e.q.Kind.final()
-			return (alone || w.released(pred)) && w.t.existedWhen(pred), nil
+			next = v.Ahead == 1 && w.e.q.Kind.final()
+			if !next {
+				next, err = w.released(ctx, pred)
+			}
+			return next && w.t.existedWhen(pred), err
 		} // else its data were set, and it is still before us
 	}
 }

@@ -30,7 +30,8 @@ type Queue struct {
 	Delays bool          // this lock's holders have lock delays; all contenders of a directory have them, or none
 	Delay  time.Duration // ours: see delay.go
 
-	Heads *Heads // knows who is first in line, for messages; nil knows nobody
+	Heads     *Heads     // knows who is first in line, for messages; nil knows nobody
+	Permitted *Permitted // knows the directories' access lists; nil reads them each time
 	// Queued, if not nil, is called with the place in line once it has been taken, and again whenever it, or the holder,
 	// is known to have changed.
 	Queued func(Line)

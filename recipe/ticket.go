@@ -253,6 +253,7 @@ func (t *Ticket) create(ctx context.Context) error {
 		err := b.Do(ctx)
 		if made.Err == nil {
 			e.node, e.names, e.counter, t.czxid = made.Value.Path, lists[0].Value.Names, 0, made.Value.Czxid
+			e.sawDir(lists[0].Value.Stat)
 		}
 		return err
 	}
@@ -268,6 +269,7 @@ func (t *Ticket) create(ctx context.Context) error {
 	t.czxid = made.Value.Zxid
 	for i, e := range t.entries {
 		e.node, e.names, e.counter = made.Value.Responses[i].String, lists[i].Value.Names, 0
+		e.sawDir(lists[i].Value.Stat)
 	}
 	return err
 }

@@ -27,10 +27,11 @@ type Client struct {
 
 	sessions *sessions
 
-	holds   sync.WaitGroup  // acquisitions that have not ended
-	use     inUse           // what Status shows
-	handoff *handoff.Queues // of goroutines that share a place in line
-	heads   *recipe.Heads   // who heads the lines that are waited in
+	holds     sync.WaitGroup    // acquisitions that have not ended
+	use       inUse             // what Status shows
+	handoff   *handoff.Queues   // of goroutines that share a place in line
+	heads     *recipe.Heads     // who heads the lines that are waited in
+	permitted *recipe.Permitted // whose release marks count
 
 	bg sync.WaitGroup // see spawn
 
@@ -88,7 +89,7 @@ func newClient(connect string, opts []Option) (*Client, *session.Session, error)
 	if err != nil {
 		return nil, nil, fmt.Errorf("zklock: dial: %w", err)
 	}
-	c := &Client{connect: connect, opts: o, log: o.session.Logger, heads: recipe.NewHeads(describe)}
+	c := &Client{connect: connect, opts: o, log: o.session.Logger, heads: recipe.NewHeads(describe), permitted: recipe.NewPermitted()}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}
