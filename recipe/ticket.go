@@ -242,21 +242,13 @@ func (t *Ticket) enter(ctx context.Context) (err error) {
 	}
 }
 
-// create makes the znodes and lists the directories, in one round trip. When the znodes were made, their paths are set,
-// whatever became of the lists.
+// create makes the znodes and lists the directories, in one round trip, or, in a crowd, in two. When the znodes were made,
+// their paths are set, whatever became of the lists.
 func (t *Ticket) create(ctx context.Context) error {
-	b := t.s.Grouped(trusted.Caller{})
 	if len(t.entries) == 1 {
-		e := t.entries[0]
-		made := b.Create(e.q.Dir+"/"+e.prefix, e.q.Data, session.EphemeralSequential, e.q.ACL)
-		lists := t.list(b)
-		err := b.Do(ctx)
-		if made.Err == nil {
-			e.node, e.names, e.counter, t.czxid = made.Value.Path, lists[0].Value.Names, 0, made.Value.Czxid
-			e.sawDir(lists[0].Value.Stat)
-		}
-		return err
+		return t.createOne(ctx, t.entries[0])
 	}
+	b := t.s.Grouped(trusted.Caller{})
 	ops := make([]any, len(t.entries))
 	for i, e := range t.entries {
 		ops[i] = &zk.CreateRequest{Path: e.q.Dir + "/" + e.prefix, Data: e.q.Data, Acl: e.q.ACL, Flags: int32(session.EphemeralSequential)}
@@ -271,6 +263,32 @@ func (t *Ticket) create(ctx context.Context) error {
 		e.node, e.names, e.counter = made.Value.Responses[i].String, lists[i].Value.Names, 0
 		e.sawDir(lists[i].Value.Stat)
 	}
+	return err
+}
+
+// createOne is create for one queue.
+func (t *Ticket) createOne(ctx context.Context, e *entry) error {
+	k := crowdKey{t.s, e.q.Dir}
+	many := joinCrowd(k)
+	defer leaveCrowd(k)
+	b := t.s.Grouped(trusted.Caller{})
+	made := b.Create(e.q.Dir+"/"+e.prefix, e.q.Data, session.EphemeralSequential, e.q.ACL)
+	var lists []*session.Result[session.Children]
+	if !many {
+		lists = t.list(b)
+	}
+	err := b.Do(ctx)
+	if made.Err != nil {
+		return err
+	}
+	var seen session.Children
+	if many {
+		seen, err = listInCrowd(ctx, k)
+	} else {
+		seen = lists[0].Value
+	}
+	e.node, e.names, e.counter, t.czxid = made.Value.Path, seen.Names, 0, made.Value.Czxid
+	e.sawDir(seen.Stat)
 	return err
 }
 

@@ -1,0 +1,103 @@
+package recipe
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/zklock/locker/internal/trusted"
+	"github.com/zklock/locker/session"
+)
+
+// Each contender lists the directory once when it has entered. Where a few calls of one session enter one directory, each
+// sends its list right behind its create, in one round trip. Where many do at once, that would be bytes in proportion to
+// the square of their number. So those of a crowd create first, and then share lists: of each list that begins after
+// their create was acknowledged, which therefore shows it, all that wait for one take the result.
+
+// crowdFrom is how many calls of one session that enter one directory at the same time are a crowd.
+const crowdFrom = 8
+
+// crowd is what calls that enter one directory at the same time share.
+type crowd struct {
+	calls int         // that enter
+	next  *sharedList // which has not begun; nil: nobody waits for one
+	busy  bool        // a goroutine of the session's makes lists
+}
+
+// sharedList is one list for many.
+type sharedList struct {
+	done chan struct{} // closed when the others are set
+	session.Children
+	err error
+}
+
+type crowdKey struct {
+	s   *session.Session
+	dir string
+}
+
+// crowds holds those directories that calls are entering.
+var crowds = struct {
+	mu sync.Mutex
+	of map[crowdKey]*crowd
+}{of: map[crowdKey]*crowd{}}
+
+// joinCrowd counts a call that enters, until leaveCrowd. many: it is one of a crowd.
+func joinCrowd(k crowdKey) (many bool) {
+	crowds.mu.Lock()
+	defer crowds.mu.Unlock()
+	c := crowds.of[k]
+	if c == nil {
+		c = &crowd{}
+		crowds.of[k] = c
+	}
+	c.calls++
+	return c.calls >= crowdFrom
+}
+
+func leaveCrowd(k crowdKey) {
+	crowds.mu.Lock()
+	defer crowds.mu.Unlock()
+	c := crowds.of[k]
+	if c.calls--; c.calls == 0 {
+		delete(crowds.of, k)
+	}
+}
+
+// listInCrowd returns a list of the directory that began after the call did. The names are others' as well, and are not to
+// be changed. The caller is in the crowd.
+func listInCrowd(ctx context.Context, k crowdKey) (session.Children, error) {
+	crowds.mu.Lock()
+	c := crowds.of[k]
+	if c.next == nil {
+		c.next = &sharedList{done: make(chan struct{})}
+	}
+	list, start := c.next, !c.busy
+	c.busy = true
+	crowds.mu.Unlock()
+	if start && !k.s.Go(func(ctx context.Context) { c.makeLists(ctx, k) }) {
+		c.makeLists(k.s.Context(), k) // which is over: for those who wait
+	}
+	select {
+	case <-list.done:
+		return list.Children, list.err
+	case <-ctx.Done():
+		return session.Children{}, session.Waited(ctx, trusted.Caller{}, errors.New("waiting for the list of "+k.dir))
+	}
+}
+
+// makeLists makes one list after the other, as long as somebody waits for one. ctx is the session's.
+func (c *crowd) makeLists(ctx context.Context, k crowdKey) {
+	for {
+		crowds.mu.Lock()
+		list := c.next
+		c.next = nil
+		c.busy = list != nil
+		crowds.mu.Unlock()
+		if list == nil {
+			return
+		}
+		list.Names, list.Stat, list.err = k.s.List(ctx, k.dir)
+		close(list.done)
+	}
+}
