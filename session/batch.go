@@ -35,21 +35,21 @@ type Result[T any] struct {
 // answerable is a Result of whatever type.
 type answerable interface {
 	request() *request
-	settle(lost error)
+	settle(noReply error)
 	failure() error
 }
 
 func (a *Result[T]) request() *request { return a.r }
 func (a *Result[T]) failure() error    { return a.Err }
 
-// settle decodes the reply; lost says why there is none, if there is none.
-func (a *Result[T]) settle(lost error) {
+// settle decodes the reply; noReply says why there is none.
+func (a *Result[T]) settle(noReply error) {
 	switch {
 	case a.r == nil:
 	case a.r.replied():
 		a.Value, a.Err = a.decode()
 	default:
-		a.Err = lost
+		a.Err = noReply
 	}
 }
 
@@ -79,18 +79,18 @@ func (b *Batch) Do(ctx context.Context) error {
 
 func (s *Session) do(ctx context.Context, asks ...answerable) error {
 	requests := make([]*request, 0, len(asks))
-	var lost error // why a request has no reply
+	var noReply error // why a request has none
 	for _, a := range asks {
 		if r := a.request(); r != nil {
 			requests = append(requests, r)
 		}
 	}
 	if len(requests) > 0 {
-		lost = s.run(ctx, requests...)
+		noReply = s.run(ctx, requests...)
 	}
 	var first error
 	for _, a := range asks {
-		if a.settle(lost); first == nil {
+		if a.settle(noReply); first == nil {
 			first = a.failure()
 		}
 	}

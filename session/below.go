@@ -125,7 +125,7 @@ func (b batch) run(ctx context.Context, names []string, sizes []int, take func(i
 		if len(requests) == 0 {
 			continue
 		}
-		if err := b.turn(ctx, requests); err != nil {
+		if err := b.oneAtATime(ctx, requests); err != nil {
 			return err
 		}
 		for k, r := range requests {
@@ -141,8 +141,8 @@ func (b batch) run(ctx context.Context, names []string, sizes []int, take func(i
 	return nil
 }
 
-// turn sends one batch when no other is on its way.
-func (b batch) turn(ctx context.Context, requests []*request) error {
+// oneAtATime sends one batch when no other is on its way.
+func (b batch) oneAtATime(ctx context.Context, requests []*request) error {
 	select {
 	case b.s.looking <- struct{}{}:
 	case <-ctx.Done():

@@ -180,7 +180,7 @@ func (c *conn) fail(err error) {
 	c.s.connDown(c, err)
 	for _, q := range unsent {
 		for r := q.pop(); r != nil; r = q.pop() {
-			r.lost(ErrNotSent)
+			r.fail(ErrNotSent)
 		}
 	}
 	// The reply to the first can't be read, and would not be on the next conn either: it is too long, or not ZooKeeper's.
@@ -189,9 +189,9 @@ func (c *conn) fail(err error) {
 		for _, r := range r.calls() {
 			if unreadable {
 				r.unreadable = true
-				r.lost(fmt.Errorf("%s: %w", c.server, err))
+				r.fail(fmt.Errorf("%s: %w", c.server, err))
 			} else {
-				r.lost(fmt.Errorf("%w (%s: %w)", ErrConnection, c.server, err))
+				r.fail(fmt.Errorf("%w (%s: %w)", ErrConnection, c.server, err))
 			}
 		}
 		unreadable = false

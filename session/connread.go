@@ -19,22 +19,22 @@ const (
 )
 
 // receive reads one frame and handles it. It returns the body of the connect response, and the headers of the replies to
-// foreign requests, which are its caller's; nil for all others. With an error the conn has failed.
-func (c *conn) receive() (foreign []byte, err error) {
+// requests of the driver's, which is its caller; nil for all others. With an error the conn has failed.
+func (c *conn) receive() (forDriver []byte, err error) {
 	joined := c.joined()
 	body, size, err := c.readFrame(joined)
 	switch {
 	case err != nil:
 	case joined:
-		foreign, err = c.handle(body, size, c.read)
+		forDriver, err = c.handle(body, size, c.read)
 	default:
-		foreign, err = body, c.handshake(body)
+		forDriver, err = body, c.handshake(body)
 	}
 	if err != nil {
 		c.fail(err)
 		return nil, c.failure()
 	}
-	return foreign, nil
+	return forDriver, nil
 }
 
 // readFrame reads one frame, of size bytes. Of a reply that is too long it keeps the header only. Memory grows with the
@@ -153,9 +153,9 @@ func (c *conn) readError(err error) error {
 	return plain(err)
 }
 
-// handle deals with one frame of size bytes that had arrived by at. It returns the header of the reply to a foreign
+// handle deals with one frame of size bytes that had arrived by at. It returns the header of the reply to a driver's
 // request. An error gives up the conn.
-func (c *conn) handle(body []byte, size int, at time.Time) (foreign []byte, err error) {
+func (c *conn) handle(body []byte, size int, at time.Time) (forDriver []byte, err error) {
 	d := decoder{b: body}
 	head := d.header()
 	if head.xid == xidNotification {
@@ -180,7 +180,7 @@ func (c *conn) handle(body []byte, size int, at time.Time) (foreign []byte, err 
 	if r.hook != nil {
 		r.hook(code)
 	}
-	if r.foreign {
+	if r.fromDriver {
 		return body[:replyHeaderLen], nil
 	}
 	if r.member != nil {
@@ -237,7 +237,7 @@ func (c *conn) putBack(r *request) {
 		return
 	}
 	c.mu.Lock()
-	over := c.state == connFailed || r.left
+	over := c.state == connFailed || r.abandoned
 	if !over {
 		r.sent = time.Time{}
 		c.queueOf(r).pushFront(r)
@@ -245,6 +245,6 @@ func (c *conn) putBack(r *request) {
 	c.mu.Unlock()
 	poke(c.wake)
 	if over { // nobody looks at the queue any more, or at the reply
-		r.lost(ErrNotSent)
+		r.fail(ErrNotSent)
 	}
 }

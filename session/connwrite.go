@@ -70,7 +70,7 @@ func (c *conn) numberLocked(requests []*request) {
 		if r.member != nil {
 			r.member.open, r.member.parked = false, false
 		}
-		if r.foreign {
+		if r.fromDriver {
 			continue
 		}
 		if c.xid++; c.xid < firstXid { // after a thousand million requests on one connection
@@ -92,7 +92,7 @@ func (c *conn) abandon(requests []*request) (sent bool) {
 	for _, r := range requests {
 		if !r.sent.IsZero() {
 			sent = sent || !r.repeatable
-			r.left = true
+			r.abandoned = true
 		} else if c.state != connFailed { // else fail has taken them all
 			c.queueOf(r).remove(r)
 			if r.member != nil {

@@ -25,7 +25,7 @@ import (
 type dialer struct {
 	cfg   *config
 	ctx   context.Context // the session's own: ends with it
-	lease func() (left time.Duration, held bool)
+	lease func() (remaining time.Duration, held bool)
 
 	mu    sync.Mutex // guards what follows
 	order []string   // this round's servers still to be tried
@@ -58,14 +58,14 @@ func (d *dialer) limit() time.Duration {
 	round, others := d.round, len(d.order) > 0
 	d.mu.Unlock()
 	least := attempt(d.cfg.timeout)
-	left, held := d.lease()
+	remaining, held := d.lease()
 	switch {
 	case !held:
 		return min(least<<min(max(round-1, 0), 10), max(d.cfg.timeout, least))
-	case others && left >= 2*least:
+	case others && remaining >= 2*least:
 		return least
 	}
-	return max(left, least)
+	return max(remaining, least)
 }
 
 // attempt is where that bound begins.

@@ -89,7 +89,7 @@ func (d *driverConn) Write(b []byte) (int, error) {
 		return len(b), d.c.shakeHands(frame)
 	}
 	if !d.c.enqueue(&request{op: int32(binary.BigEndian.Uint32(b[8:])), xid: int32(binary.BigEndian.Uint32(b[4:])),
-		frame: frame, foreign: true, urgent: true}) {
+		frame: frame, fromDriver: true, urgent: true}) {
 		return 0, d.c.failure()
 	}
 	return len(b), nil

@@ -236,8 +236,8 @@ func (e *ephemerals) goneLocked(path string, zxid int64, written bool) {
 	}
 }
 
-// left is called when the caller of r gives up without having learned from a reply whether r was carried out.
-func (e *ephemerals) left(r *request) {
+// unanswered is called when the caller of r gives up without having learned from a reply whether r was carried out.
+func (e *ephemerals) unanswered(r *request) {
 	if r.reserved == 0 {
 		return
 	}

@@ -303,7 +303,7 @@ func (c *conn) undo(members []*request) {
 	c.mu.Lock()
 	for _, r := range members {
 		m := r.member
-		if r.left || c.state == connFailed {
+		if r.abandoned || c.state == connFailed {
 			lost = append(lost, r)
 			continue
 		}
@@ -317,7 +317,7 @@ func (c *conn) undo(members []*request) {
 	}
 	c.mu.Unlock()
 	for _, r := range lost {
-		r.lost(ErrNotSent)
+		r.fail(ErrNotSent)
 	}
 	poke(c.wake)
 }
@@ -329,7 +329,7 @@ func (c *conn) garbledGroup(g *request) error {
 	err := fmt.Errorf("%w: reply to %d operations: %w", ErrGarbled, len(g.members), errGroup)
 	for _, r := range g.members {
 		r.unreadable = true
-		r.lost(fmt.Errorf("%s: %w", c.server, err))
+		r.fail(fmt.Errorf("%s: %w", c.server, err))
 	}
 	return err
 }

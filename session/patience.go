@@ -61,7 +61,7 @@ func (s *Session) renewLocked(now time.Time) bool {
 }
 
 // leaseLeft returns for how long the lease lasts, and whether a lock is held by it.
-func (s *Session) leaseLeft() (left time.Duration, held bool) {
+func (s *Session) leaseLeft() (remaining time.Duration, held bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lease.end(true).Sub(s.clock.now()), s.held > 0

@@ -21,12 +21,12 @@ type request struct {
 	hook func(code int32)
 
 	// Guarded by conn.mu until done is closed.
-	conn    *conn
-	xid     int32
-	sent    time.Time // on the session's clock; zero while it waits to be written
-	left    bool      // nobody waits for it any more
-	foreign bool      // the header of its reply is for whoever calls receive
-	urgent  bool      // waits neither for the window nor behind others
+	conn       *conn
+	xid        int32
+	sent       time.Time // on the session's clock; zero while it waits to be written
+	abandoned  bool      // nobody waits for it any more
+	fromDriver bool      // the header of its reply is for whoever calls receive
+	urgent     bool      // waits neither for the window nor behind others
 
 	// expect is how many bytes the reply to a list or a read will have, as far as is known; see replySizes. It does not
 	// change while the request is in a queue.
@@ -83,8 +83,8 @@ func (r *request) calls() []*request {
 	return []*request{r}
 }
 
-// lost ends a request that got no reply.
-func (r *request) lost(err error) {
+// fail ends a request that got no reply.
+func (r *request) fail(err error) {
 	if r.done != nil {
 		r.err = err
 		close(r.done)
@@ -133,7 +133,7 @@ func (s *Session) run(ctx context.Context, requests ...*request) error {
 		if r.replied() {
 			s.ephemerals.answered(r)
 		} else {
-			s.ephemerals.left(r)
+			s.ephemerals.unanswered(r)
 		}
 	}
 	return err
@@ -201,12 +201,12 @@ func (s *Session) exchange(ctx context.Context, c *conn, requests []*request) (s
 		case <-s.ctx.Done():
 			err = s.Err()
 		}
-		left := c.abandon(requests[answered:sent])
-		r := first(requests, left)
-		if !left && !r.repeatable {
+		mayHaveGone := c.abandon(requests[answered:sent])
+		r := first(requests, mayHaveGone)
+		if !mayHaveGone && !r.repeatable {
 			return sent, r.unsentError(err)
 		}
-		return sent, r.opError(err, left)
+		return sent, r.opError(err, mayHaveGone)
 	}
 	return sent, nil
 }

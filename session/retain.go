@@ -202,8 +202,8 @@ func (s *Session) check(node string) *Result[Transaction] {
 
 // beatLocked returns the heartbeat that confirms the lease now. There is a znode to check.
 func (s *Session) beatLocked(now time.Time) *request {
-	s.turn = (s.turn + 1) % len(s.retained)
-	r := s.retained[s.turn]
+	s.nextChecked = (s.nextChecked + 1) % len(s.retained)
+	r := s.retained[s.nextChecked]
 	node := r.nodes[r.next]
 	r.next = (r.next + 1) % len(r.nodes)
 	req := s.check(node).r

@@ -51,7 +51,7 @@ type Session struct {
 	held        int       // retentions that have not been released
 	heldSince   time.Time // since when there is one
 	retained    []*retention
-	turn        int           // of retained: whose znode the next heartbeat checks
+	nextChecked int           // of retained: whose znode the next heartbeat checks
 	asked       time.Time     // when the latest request through the leader that has been acknowledged was sent
 	beaten      time.Time     // when the latest heartbeat was queued on this conn
 	shook       time.Duration // by the latest handshake

@@ -150,8 +150,8 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// enter counts a hold that Close has to wait for; false when Close came first.
-func (c *Client) enter() bool {
+// countHold counts a hold that Close has to wait for; false when Close came first.
+func (c *Client) countHold() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {

@@ -131,7 +131,7 @@ func (l *lock) acquire(ctx context.Context, r request) (*Hold, error) {
 		Owner: l.o.owner, Try: r.try, Context: context.WithoutCancel(caller)}
 	began := time.Now()
 	w := l.c.use.asked(l.c, info, began)
-	defer l.c.use.left(w)
+	defer l.c.use.returned(w)
 	l.c.tellAsked(info)
 	h, err := l.reenter(ctx, &r)
 	if h != nil {
@@ -173,7 +173,7 @@ func (l *lock) newHold(ctx context.Context, r *request, w *waiting) (*Hold, erro
 	if err != nil {
 		return nil, err
 	}
-	if !l.c.enter() {
+	if !l.c.countHold() {
 		l.c.giveUp(ctx, t)
 		return nil, closedError{}
 	}

@@ -139,7 +139,7 @@ type inUse struct {
 	holds map[*acquisition]struct{}
 }
 
-// asked enters a call that wants a lock.
+// asked adds a call that wants a lock.
 func (u *inUse) asked(c *Client, info LockInfo, since time.Time) *waiting {
 	w := &waiting{c: c, info: info, since: since}
 	u.mu.Lock()
@@ -166,8 +166,8 @@ func (u *inUse) acquired(w *waiting, a *acquisition) {
 	u.holds[a] = struct{}{}
 }
 
-// left removes a call that has ended, with a lock or without.
-func (u *inUse) left(w *waiting) {
+// returned removes a call that has ended, with a lock or without.
+func (u *inUse) returned(w *waiting) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	delete(u.waits, w)

@@ -71,19 +71,19 @@ type Turn struct {
 	inDoubt atomic.Int32
 
 	// Guarded by q.mu.
-	state     turnState
-	cause     error       // why it has ended
-	lost      func(error) // of the hold, when held
-	looking   bool        // watch was started
-	others    contention
-	left      int       // how often it may still be handed on unless others is none
-	until     time.Time // and until when, once others is present
-	idleSince time.Time // when idle
+	state        turnState
+	cause        error       // why it has ended
+	lost         func(error) // of the hold, when held
+	looking      bool        // watch was started
+	others       contention
+	handoffsLeft int       // how often it may still be handed on unless others is none
+	until        time.Time // and until when, once others is present
+	idleSince    time.Time // when idle
 }
 
 // beginLocked makes the turn of a ticket that holds. No call has it yet: the caller grants it.
 func (q *queue) beginLocked(ticket *recipe.Ticket) *Turn {
-	t := &Turn{Ticket: ticket, q: q, nodes: ticket.Nodes(), left: q.lock.Handoffs}
+	t := &Turn{Ticket: ticket, q: q, nodes: ticket.Nodes(), handoffsLeft: q.lock.Handoffs}
 	t.ctx, t.cancel = context.WithCancel(ticket.Session().Context())
 	q.moveLocked(taken)
 	q.turn = t
@@ -106,14 +106,14 @@ func (t *Turn) moveLocked(to turnState) {
 }
 
 // mayHandOnLocked reports whether the turn may be handed on, as far as is known now.
-func (t *Turn) mayHandOnLocked() bool { return t.others == none || t.left > 0 }
+func (t *Turn) mayHandOnLocked() bool { return t.others == none || t.handoffsLeft > 0 }
 
 // countLocked counts a hand-over and reports whether it was against the limit.
 func (t *Turn) countLocked() bool {
 	if t.others == none {
 		return false
 	}
-	t.left--
+	t.handoffsLeft--
 	return true
 }
 
@@ -134,7 +134,7 @@ func (t *Turn) nextLocked() (giveUp bool) {
 	case t.state == ended:
 		return false // the caller that ended it deletes the znode
 	case t.inDoubt.Load() > 0,
-		t.others == present && (t.left == 0 || !waiting || !time.Now().Before(t.until)),
+		t.others == present && (t.handoffsLeft == 0 || !waiting || !time.Now().Before(t.until)),
 		!waiting && t.idleTimer == nil:
 		t.endLocked(errGivenUp)
 		return true
@@ -217,7 +217,7 @@ func (t *Turn) check() error {
 func (t *Turn) decline(ctx context.Context, counted bool) {
 	t.q.mu.Lock()
 	if counted {
-		t.left++
+		t.handoffsLeft++
 	}
 	giveUp := t.nextLocked()
 	t.q.mu.Unlock()

@@ -95,7 +95,7 @@ func (t *Turn) found(others contention) {
 	if others == present && t.others != present {
 		t.until = time.Now().Add(contendedLimit)
 		if t.others == none {
-			t.left = t.q.lock.Handoffs // else it has counted already
+			t.handoffsLeft = t.q.lock.Handoffs // else it has counted already
 		}
 	}
 	t.others = others

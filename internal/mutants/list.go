@@ -177,7 +177,7 @@ var mutants = []mutant{
 	{"turn handed on with a write in doubt", "a Multi of one holder is carried out in the time of the next", "internal/handoff/turn.go",
 		[]edit{{"	case t.inDoubt.Load() > 0,\n", "	case false,\n"}}, []string{"./zklock -run=TestAZnodeThatAMultiMayStillCheck"}},
 	{"turn handed on for ever", "a process keeps the lock from those who wait elsewhere", "internal/handoff/turn.go",
-		[]edit{{"t.others == present && (t.left == 0 || !waiting || !time.Now().Before(t.until))", "false"}}, []string{"./zklock -run=TestNHandOvers|TestASecondAtMost"}},
+		[]edit{{"t.others == present && (t.handoffsLeft == 0 || !waiting || !time.Now().Before(t.until))", "false"}}, []string{"./zklock -run=TestNHandOvers|TestASecondAtMost"}},
 	{"Break whoever it is", "the next holder is removed in the place of the one that hung", "zklock/queue.go",
 		[]edit{{"n.Err == nil && Token(n.Stat.Czxid) == t {", "n.Err == nil {"}}, []string{"./zklock -run=Break|Queue|Scenario"}},
 	{"own lock waited for", "a call waits for the hold that its caller has", "zklock/lock.go",
