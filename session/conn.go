@@ -94,8 +94,12 @@ var (
 	errNoConnect  = errors.New("session: not a connect request")
 )
 
+// readerBuffer holds the replies to some 20 requests of locks, which one read then takes from the socket. What is longer is
+// read past it.
+const readerBuffer = 2 << 10
+
 func newConn(s *Session, netConn net.Conn, server string, limit time.Duration) *conn {
-	return &conn{net: netConn, s: s, server: server, limit: limit, in: bufio.NewReaderSize(netConn, 4096), xid: firstXid, claims: claims{},
+	return &conn{net: netConn, s: s, server: server, limit: limit, in: bufio.NewReaderSize(netConn, readerBuffer), xid: firstXid, claims: claims{},
 		wake: make(chan struct{}, 1), dead: make(chan struct{})}
 }
 

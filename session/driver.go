@@ -23,7 +23,7 @@ type driver struct {
 }
 
 // driverBuffer is the size of the driver's two buffers. All that goes through them are handshakes and headers.
-const driverBuffer = 4 << 10
+const driverBuffer = 1 << 10
 
 func newDriver(s *Session) *driver { return &driver{s: s, started: make(chan struct{})} }
 
