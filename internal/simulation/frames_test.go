@@ -72,31 +72,7 @@ func (l *listener) ask(frame []byte) {
 		}
 	}
 	l.waiting[xid] = r
-	if r.op != zktest.OpMulti {
-		l.c.asked(r)
-		return
-	}
-	for {
-		part := request{op: zktest.Op(d.int32())}
-		if end := d.byte() != 0; end || len(d.b) == 0 {
-			return
-		}
-		d.int32()
-		part.paths = []string{d.string()}
-		switch part.op {
-		case zktest.OpCreate, zktest.OpCreateContainer:
-			d.string() // the data
-			for n := d.int32(); n > 0 && len(d.b) > 0; n-- {
-				d.int32()
-				d.string()
-				d.string()
-			}
-		case zktest.OpSetData:
-			d.string()
-		}
-		d.int32() // a mode, or a version
-		l.c.asked(part)
-	}
+	l.c.asked(r)
 }
 
 // Read hears a frame before its last byte is given to the client.
@@ -190,7 +166,7 @@ func (d *reader) multi() (parts []request) {
 		}
 		parts = append(parts, request{op: op, paths: []string{d.string()}})
 		switch op {
-		case zktest.OpCreate:
+		case zktest.OpCreate, zktest.OpCreateContainer:
 			d.take(max(0, int(d.int32())))
 			for range d.int32() {
 				d.int32()
