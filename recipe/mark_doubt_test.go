@@ -1,0 +1,229 @@
+package recipe_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zktest"
+)
+
+// What a waiter makes of marks that it may not, or can't, believe.
+
+func TestAMarkThatAnotherTransactionMadeIsNotBelieved(t *testing.T) {
+	all := session.WorldACL()
+	owner := zk.ACL{Perms: zk.PermAll, Scheme: "digest", ID: "x:y"}
+	mayCreate := []zk.ACL{owner, {Perms: zk.PermAll &^ zk.PermDelete, Scheme: "world", ID: "anyone"}}
+	hidden := []zk.ACL{owner, {Perms: zk.PermAll &^ (zk.PermRead | zk.PermAdmin), Scheme: "world", ID: "anyone"}}
+	for name, c := range map[string]struct {
+		version  zktest.Version
+		dir      []zk.ACL
+		believed bool
+	}{
+		"a server that tells transactions":                    {zktest.Version39, all, false},
+		"one that does not, where all who create also delete": {zktest.Version38, all, true}, // they may as well delete who holds
+		"one that does not, where some only create":           {zktest.Version38, mayCreate, false},
+		"one that does not, where nobody may know":            {zktest.Version38, hidden, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			markBubble(t, func(t *testing.T, srv *zktest.Server) {
+				first := open(t, srv)
+				_, err := first.Create(within(t, soon), "/l", nil, session.Persistent, session.WorldACL())
+				require.NoError(t, err)
+				all := line(t, srv, 3, mutexes())
+				_, err = first.SetACL(within(t, soon), "/l", c.dir, -1)
+				require.NoError(t, err)
+				require.NoError(t, srv.Create(all[1].node+"-released", nil))
+				pending(t, all[2].done) // the mark alone says nothing
+				require.NoError(t, srv.Delete(all[1].node))
+				synctest.Wait()
+				if c.believed {
+					require.NoError(t, <-all[2].done)
+					return
+				}
+				if c.dir[len(c.dir)-1].Perms&zk.PermRead == 0 {
+					require.ErrorIs(t, <-all[2].done, zk.ErrNoAuth, "the list may not be read either")
+					return
+				}
+				pending(t, all[2].done)
+				require.NoError(t, srv.Delete(all[0].node))
+				require.NoError(t, <-all[2].done)
+			}, zktest.WithVersion(c.version))
+		})
+	}
+}
+
+func TestADirectorysAccessListIsReadOnceForManyMarks(t *testing.T) {
+	markBubble(t, func(t *testing.T, srv *zktest.Server) {
+		kind := mutexes()
+		all := line(t, srv, 7, kind)
+		read := func() int { return srv.Requests()[zktest.OpGetACL] }
+		for i, p := range all[:6] {
+			require.NoError(t, p.Leave(within(t, soon)))
+			require.NoError(t, <-all[i+1].done)
+			require.Equal(t, min(i, 1), read())
+		}
+		require.NoError(t, all[6].Leave(within(t, soon)))
+		_, err := all[0].s.SetACL(within(t, soon), "/l", session.WorldACL(), -1)
+		require.NoError(t, err)
+		again := line(t, srv, 4, kind)
+		for i, p := range again[:3] {
+			require.NoError(t, p.Leave(within(t, soon)))
+			require.NoError(t, <-again[i+1].done)
+		}
+		require.Equal(t, 2, read())
+	}, zktest.WithVersion(zktest.Version38))
+}
+
+func TestAMarkOfAHolderThatStaysIsNoRelease(t *testing.T) {
+	markBubble(t, func(t *testing.T, srv *zktest.Server) {
+		all := line(t, srv, 3, mutexes())
+		before := lists(srv)
+		for range 3 {
+			require.NoError(t, srv.Create(all[1].node+"-released", nil))
+			require.NoError(t, srv.Delete(all[1].node+"-released"))
+			pending(t, all[2].done)
+		}
+		require.Equal(t, before, lists(srv))
+		require.NoError(t, all[0].Leave(within(t, soon)))
+		require.NoError(t, <-all[1].done)
+		require.NoError(t, all[1].Leave(within(t, soon))) // by a mark that is not watched any more
+		holdsAtOnce(t, srv, all[2], before, 1)
+	})
+}
+
+func TestAfterAReconnectionTheListDecidesWhateverTheMarkSaid(t *testing.T) {
+	for name, opts := range map[string][]zktest.Option{
+		"3.8":                  {zktest.WithVersion(zktest.Version38)},
+		"3.9":                  {zktest.WithVersion(zktest.Version39)},
+		"events after replies": {zktest.WithLateEvents()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			markBubble(t, func(t *testing.T, srv *zktest.Server) {
+				all := line(t, srv, 3, mutexes())
+				require.NoError(t, all[0].Leave(within(t, soon)))
+				require.NoError(t, <-all[1].done)
+				before := lists(srv)
+				cut := srv.Inject(zktest.Refuse().Session(all[2].s.ID()))
+				away := srv.Inject(zktest.FreezeReplies().Session(all[2].s.ID()))
+				require.NoError(t, all[1].Leave(within(t, soon))) // mark and deletion are lost together with the connection
+				synctest.Wait()
+				cut.Remove()
+				away.Remove()
+				srv.DropConnections()
+				require.NoError(t, <-all[2].done)
+				require.LessOrEqual(t, lists(srv)-before, 1)
+				require.NoError(t, all[2].Leave(within(t, soon)))
+				requireLeft(t, srv, all)
+			}, opts...)
+		})
+	}
+}
+
+func TestAWordDoesNotHelpAWaiterWhoseOwnZnodeIsGone(t *testing.T) {
+	for name, c := range map[string]func(t *testing.T, srv *zktest.Server, all []placed){
+		"while it is connected": func(t *testing.T, srv *zktest.Server, all []placed) {
+			held := srv.Inject(zktest.Delay(time.Second).Op(zktest.OpNotify).Session(all[2].s.ID()))
+			defer held.Remove()
+			require.NoError(t, srv.Delete(all[2].node))
+			require.NoError(t, all[1].Leave(within(t, soon)))
+		},
+		"while it is not": func(t *testing.T, srv *zktest.Server, all []placed) {
+			srv.Leader().Down()
+			synctest.Wait()
+			require.NoError(t, srv.Delete(all[2].node))
+			require.NoError(t, srv.Delete(all[1].node))
+			srv.Leader().Up()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			markBubble(t, func(t *testing.T, srv *zktest.Server) {
+				all := line(t, srv, 3, mutexes())
+				require.NoError(t, all[0].Leave(within(t, soon)))
+				require.NoError(t, <-all[1].done)
+				c(t, srv, all)
+				require.ErrorIs(t, <-all[2].done, recipe.ErrGone)
+			})
+		})
+	}
+}
+
+func TestAReleaseThatComesBeforeTheWatchesAreSetCostsAList(t *testing.T) {
+	for name, opts := range map[string][]zktest.Option{"before the reply": nil, "behind it": {zktest.WithLateEvents()}} {
+		t.Run(name, func(t *testing.T) {
+			markBubble(t, func(t *testing.T, srv *zktest.Server) {
+				all := line(t, srv, 2, mutexes())
+				s := open(t, srv)
+				held := srv.Inject(zktest.Hold().Op(zktest.OpSetWatches).Session(s.ID()))
+				third := enter(t, queue(), s)
+				done := wait(third, within(t, time.Hour))
+				pending(t, done)
+				require.NoError(t, all[0].Leave(within(t, soon)))
+				require.NoError(t, <-all[1].done)
+				require.NoError(t, all[1].Leave(within(t, soon)))
+				before := lists(srv)
+				pending(t, done)
+				held.Release()
+				require.NoError(t, <-done)
+				require.Equal(t, 1, lists(srv)-before)
+				require.NoError(t, third.Leave(within(t, soon)))
+				requireLeft(t, srv, all)
+			}, opts...)
+		})
+	}
+}
+
+func TestAWaiterThatMayNotReadHearsAReleaseByItsMark(t *testing.T) {
+	for _, version := range []zktest.Version{zktest.Version38, zktest.Version39} {
+		t.Run(string(version), func(t *testing.T) {
+			markBubble(t, func(t *testing.T, srv *zktest.Server) {
+				kind := func(i int) recipe.Queue {
+					q := queue()
+					if i == 1 {
+						q.ACL = []zk.ACL{{Perms: zk.PermAll, Scheme: "digest", ID: "x:y"}}
+					}
+					return q
+				}
+				require.NoError(t, srv.Create("/l", nil))
+				all := line(t, srv, 3, kind)
+				time.Sleep(2 * time.Second) // it finds out that it may not read, and lists from time to time
+				require.NoError(t, all[0].Leave(within(t, soon)))
+				require.NoError(t, <-all[1].done)
+				time.Sleep(7 * time.Second)
+				synctest.Wait()
+				before := lists(srv)
+				require.NoError(t, all[1].Leave(within(t, soon)))
+				holdsAtOnce(t, srv, all[2], before, 1)
+				require.NoError(t, all[2].Leave(within(t, soon)))
+				requireLeft(t, srv, all)
+			}, zktest.WithVersion(version))
+		})
+	}
+}
+
+func TestABlindWaiterIsNotKeptBusyByAMark(t *testing.T) {
+	markBubble(t, func(t *testing.T, srv *zktest.Server) {
+		kind := func(i int) recipe.Queue {
+			q := queue()
+			if i == 1 {
+				q.ACL = []zk.ACL{{Perms: zk.PermAll, Scheme: "digest", ID: "x:y"}}
+			}
+			return q
+		}
+		require.NoError(t, srv.Create("/l", nil))
+		all := line(t, srv, 3, kind)
+		time.Sleep(2 * time.Second)
+		require.NoError(t, srv.Create(all[1].node+"-released", nil))
+		synctest.Wait()
+		before := lists(srv)
+		time.Sleep(10 * time.Second)
+		require.Less(t, lists(srv)-before, 40)
+		pending(t, all[2].done)
+		require.NoError(t, srv.Delete(all[1].node+"-released"))
+	})
+}
