@@ -176,6 +176,16 @@ func (p *process) exit() int {
 	return p.ProcessState.ExitCode()
 }
 
+// over reports whether zklock has ended.
+func (p *process) over() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // exits asserts the exit code.
 func (p *process) exits(code int) {
 	p.Helper()
