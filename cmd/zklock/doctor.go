@@ -23,10 +23,11 @@ func (a *app) doctorCommand() *cobra.Command {
 		Short:   "Examine the ensemble: releases, limits, permissions, clocks",
 		Long: `Ask each server of the ensemble what it is and what it allows, and say what of that endangers locks: releases that can
 lose data, a tickTime that --tick does not match, session limits that differ between servers, a jute.maxbuffer that is too
-small, permissions that are missing at PATH (default /), clocks that are apart.
+small, a session with more ephemeral znodes than servers can delete at once, permissions that are missing at PATH (default /),
+clocks that are apart.
 
-Version, tick and clock are told by the four-letter words srvr, conf and cons, where 4lw.commands.whitelist allows them,
-or, for the first two, by the port that --admin-port names. The limits are found out by what is granted, the permissions
+Version, tick, clock and ephemeral znodes are told by the four-letter words srvr, conf, cons and dump, where
+4lw.commands.whitelist allows them, or, for the first two, by the port that --admin-port names. The limits are found out by what is granted, the permissions
 by operations that have no effect. Nothing is left behind.
 
 It ends with 1 when it finds a danger (locks are not safe, or don't work), with 0 when it finds none, warnings or not, and with

@@ -49,6 +49,9 @@ type Report struct {
 	Offset   *Offset       `json:"leader_clock,omitempty"` // the leader's clock, which dates znodes; nil: could not be read
 	Asked    time.Duration `json:"asked_timeout_ns"`       // the session timeout that the client asks for
 	Findings []Finding     `json:"findings"`               // the gravest first
+
+	// Longest are the ephemeral znodes of the session that has most, in bytes; nil: there are none, or they are unknown.
+	Longest *Ephemerals `json:"longest_session,omitempty"`
 }
 
 // Server is what one server told, or showed. Zero values are unknown.
@@ -61,7 +64,9 @@ type Server struct {
 	Tick       time.Duration `json:"tick_ns,omitempty"`        // as configured
 	MinTimeout time.Duration `json:"min_timeout_ns,omitempty"` // of sessions, as granted
 	MaxTimeout time.Duration `json:"max_timeout_ns,omitempty"`
-	Packet     bool          `json:"packet_limit_taken"` // it takes requests as long as the client's packet limit
+	// Packet says that it takes requests as long as the client's packet limit. No word and no command of the admin port
+	// tells its jute.maxbuffer; only JMX does.
+	Packet bool `json:"packet_limit_taken"`
 
 	Read   time.Duration `json:"read_ns,omitempty"`  // how long a read took
 	Write  time.Duration `json:"write_ns,omitempty"` // and a write
@@ -122,6 +127,7 @@ func Examine(ctx context.Context, connect string, conf Config) (*Report, error) 
 	for i := range r.Servers {
 		if r.Servers[i].Error == "" {
 			r.Access, r.Offset = x.access(ctx, r.Servers[i].Addr)
+			r.Longest = x.ephemerals(ctx, &r.Servers[i])
 			break
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -186,6 +187,100 @@ func TestAnEnsembleThatServesNobodyIsFound(t *testing.T) {
 	srv.Inject(zktest.CloseBefore().Op(zktest.OpConnect))
 	r := examine(t, srv.Addr()+"/nowhere", doctor.Config{Patience: 2 * time.Second})
 	found(t, r, doctor.Danger, "no server serves this client")
+}
+
+// A server without a quorum closes every connection, and answers words by saying so.
+func TestAServerWithoutAQuorumIsFound(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ended := make(chan struct{})
+	go func() { // ends with the listener
+		defer close(ended)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			word := make([]byte, 4)
+			if _, err := io.ReadFull(c, word); err == nil && word[0] >= 'a' {
+				_, _ = c.Write([]byte("This ZooKeeper instance is not currently serving requests\n"))
+			}
+			_ = c.Close()
+		}
+	}()
+	defer func() {
+		require.NoError(t, l.Close())
+		<-ended
+	}()
+	r := examine(t, l.Addr().String(), doctor.Config{Patience: 5 * time.Second})
+	found(t, r, doctor.Warning, "does not serve this client: the server serves no requests: it has no quorum (")
+	found(t, r, doctor.Danger, "no server serves this client")
+}
+
+func TestASessionWithTooManyEphemeralsIsFound(t *testing.T) {
+	srv := zktest.Run(t)
+	ctx := within(t, time.Minute)
+	s, err := session.Open(ctx, srv.Addr(), session.Config{})
+	require.NoError(t, err)
+	defer s.Close()
+	require.Nil(t, examine(t, srv.Addr(), doctor.Config{}).Longest)
+	paths := []string{"/a", "/" + strings.Repeat("b", 1000), "/" + strings.Repeat("c", 2000)}
+	list := 4
+	for _, p := range paths {
+		_, err := s.Create(ctx, p, nil, session.Ephemeral, session.WorldACL())
+		require.NoError(t, err)
+		list += 4 + len(p)
+	}
+	for limit, severity := range map[int]doctor.Severity{list - 1: doctor.Warning, list/2 - 1: doctor.Danger} {
+		r := examine(t, srv.Addr(), doctor.Config{Client: []zklock.Option{zklock.WithPacketLimit(limit)}})
+		require.Equal(t, &doctor.Ephemerals{Session: s.ID(), Count: 3, Bytes: list}, r.Longest)
+		found(t, r, severity, "has 3 ephemeral znodes")
+	}
+}
+
+func TestClocksThatAreApartAreFound(t *testing.T) {
+	srv := zktest.Run(t)
+	f, err := srv.Follower()
+	require.NoError(t, err)
+	ahead := zklock.WithDialer(func(network, addr string, timeout time.Duration) (net.Conn, error) {
+		conn, err := net.DialTimeout(network, addr, timeout)
+		if addr != f.Addr() {
+			return conn, err
+		}
+		return &fast{Conn: conn}, err
+	})
+	r := examine(t, srv.Addr()+","+f.Addr(), doctor.Config{Client: []zklock.Option{ahead}})
+	found(t, r, doctor.Warning, "the clock of "+f.Addr()+" is ")
+}
+
+// fast is a connection to a server whose clock is an hour ahead.
+type fast struct {
+	net.Conn
+	answer *strings.Reader // to cons
+}
+
+var accepted = regexp.MustCompile(`est=\d+`)
+
+func (c *fast) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	if string(b) == "cons" {
+		text, readErr := io.ReadAll(c.Conn)
+		if readErr != nil {
+			return n, readErr
+		}
+		c.answer = strings.NewReader(accepted.ReplaceAllStringFunc(string(text), func(est string) string {
+			ms, _ := strconv.ParseInt(est[4:], 10, 64)
+			return fmt.Sprintf("est=%d", ms+time.Hour.Milliseconds())
+		}))
+	}
+	return n, err
+}
+
+func (c *fast) Read(b []byte) (int, error) {
+	if c.answer != nil {
+		return c.answer.Read(b)
+	}
+	return c.Conn.Read(b)
 }
 
 func TestAChrootThatDoesNotExistIsFound(t *testing.T) {

@@ -29,6 +29,7 @@ func (x *examination) findings(r *Report) []Finding {
 	all = append(all, ofReleases(r)...)
 	all = append(all, ofClocks(r)...)
 	all = append(all, x.ofTimeout(r)...)
+	all = append(all, x.ofEphemerals(r)...)
 	all = append(all, x.ofAccess(r)...)
 	if !slices.ContainsFunc(r.Servers, func(v Server) bool { return v.Error == "" }) {
 		all = append(all, Finding{Danger, "", "no server serves this client"})
@@ -172,6 +173,21 @@ func (x *examination) ofTimeout(r *Report) (found []Finding) {
 		}
 	}
 	return found
+}
+
+// ofEphemerals holds the longest list of ephemeral znodes against what servers read: as much again as jute.maxbuffer, by
+// default, of which only that it is no smaller than the packet limit is known.
+func (x *examination) ofEphemerals(r *Report) []Finding {
+	if r.Longest == nil || r.Longest.Bytes <= x.packet() {
+		return nil
+	}
+	severity := Warning
+	if r.Longest.Bytes > 2*x.packet() {
+		severity = Danger
+	}
+	return []Finding{{severity, "", fmt.Sprintf("session %#x has %d ephemeral znodes, with paths of %d bytes together: its end is one transaction, "+
+		"and servers whose jute.maxbuffer is %d read none beyond %d bytes, and stop at it for good", r.Longest.Session, r.Longest.Count,
+		r.Longest.Bytes, x.packet(), 2*x.packet())}}
 }
 
 // ofAccess judges the permissions at the path.

@@ -22,8 +22,12 @@ func (x *examination) server(ctx context.Context, addr string) Server {
 	defer cancel()
 	v := Server{Addr: addr}
 	v.Error = said(x.limits(ctx, &v))
-	if x.words(ctx, &v); v.Error == "" {
+	serves := x.words(ctx, &v)
+	switch {
+	case v.Error == "":
 		v.Error = said(x.speed(ctx, &v))
+	case !serves: // it closes every connection, and says why to those alone who ask a word
+		v.Error = errNoQuorum.Error() + " (" + v.Error + ")"
 	}
 	return v
 }
@@ -103,17 +107,19 @@ func errWord(word, answer string) error {
 	case answer == "":
 		return fmt.Errorf("no answer to the four-letter word %s", word)
 	case strings.Contains(answer, "not currently serving requests"):
-		return errors.New("the server serves no requests: it has no quorum")
+		return errNoQuorum
 	}
 	return fmt.Errorf("can't read the answer to the four-letter word %s", word)
 }
+
+var errNoQuorum = errors.New("the server serves no requests: it has no quorum")
 
 func (v *Server) unknown(what string, why error) {
 	v.Unknown = append(v.Unknown, what+": "+said(why))
 }
 
-// words asks what only four-letter words tell, or the admin port.
-func (x *examination) words(ctx context.Context, v *Server) {
+// words asks what only four-letter words tell, or the admin port. It returns false if they say that there is no quorum.
+func (x *examination) words(ctx context.Context, v *Server) (serves bool) {
 	srvr, err := session.FourLetter(ctx, trusted.Caller{}, x.session, v.Addr, "srvr")
 	if err == nil {
 		v.Version, v.Mode = field(srvr, "Zookeeper version: "), field(srvr, "Mode: ")
@@ -129,6 +135,7 @@ func (x *examination) words(ctx context.Context, v *Server) {
 			confErr = errWord("conf", conf)
 		}
 	}
+	serves = !errors.Is(err, errNoQuorum)
 	if (err != nil || confErr != nil) && x.AdminPort > 0 {
 		if adminErr := x.admin(ctx, v); adminErr != nil {
 			err, confErr = both(err, adminErr), both(confErr, adminErr)
@@ -147,6 +154,7 @@ func (x *examination) words(ctx context.Context, v *Server) {
 	} else {
 		v.Version = text.Short(v.Version, 60)
 	}
+	return serves
 }
 
 // both says why neither way told something; nil when the first did.
