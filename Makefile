@@ -21,12 +21,12 @@ BEGAN     := $(shell date +%s)
 export PARALLEL TESTFLAGS FUZZTIME BENCHTIME
 
 .DEFAULT_GOAL := help
-.PHONY: help test quick servers check portable vuln unit model docs playground long release soak matrix bench gobench fuzz cover
+.PHONY: help test quick servers check portable vuln unit model docs playground long release soak newer matrix bench gobench fuzz cover
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-test: servers check vuln unit ## everything: set up servers, static checks, race tests in every module
+test: servers check vuln unit newer ## everything: set up servers, static checks, race tests in every module
 	@echo "== make test took $$(($$(date +%s) - $(BEGAN))) s"
 
 quick: ## what a contributor runs while working: go vet, and the library's tests on the in-process server; no Java
@@ -66,6 +66,9 @@ release: ## the commit and the tags of a release: make release VERSION=v0.1.0
 
 soak: servers ## everything breaks for ten minutes (FOR), with a line of figures for each
 	@go -C internal/e2e run ./soak -for $(FOR)
+
+newer: servers ## a few tests of each suite on a newer Debian suite's ZooKeeper; says so where there is none to be had
+	@scripts/newest.sh
 
 matrix: servers ## the suites that need real servers, on every version that is there
 	@go -C internal/e2e run ./matrix $(MATRIXFLAGS) $(abspath $(HOMES))
