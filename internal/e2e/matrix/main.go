@@ -221,7 +221,6 @@ func (s suite) once(ctx context.Context, root string, v server) result {
 		case strings.HasPrefix(line, "--- FAIL: "):
 			name, _, _ := strings.Cut(strings.TrimPrefix(line, "--- FAIL: "), " ")
 			r.failed = append(r.failed, name)
-			fmt.Fprintf(os.Stderr, "  %s", line)
 		case strings.HasPrefix(line, "panic: "), strings.HasPrefix(line, "fatal error: "): // the tests behind it did not run
 			r.err = errors.New(strings.TrimSpace(line))
 		case strings.HasPrefix(line, "--- SKIP: "):
@@ -231,10 +230,22 @@ func (s suite) once(ctx context.Context, root string, v server) result {
 	if err != nil && len(r.failed) == 0 && r.err == nil {
 		r.err = err
 	}
-	if r.err != nil {
-		fmt.Fprintf(os.Stderr, "%s", text[max(0, len(text)-4000):])
+	if err != nil {
+		fmt.Fprint(os.Stderr, failures(string(text)))
 	}
 	return r
+}
+
+// failures leaves of go test's output what the tests that failed said, as far as a page goes.
+func failures(text string) string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		start := strings.TrimLeft(line, " ")
+		if !strings.HasPrefix(start, "=== ") && !strings.HasPrefix(start, "--- PASS") && !strings.HasPrefix(start, "--- SKIP") {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines[max(0, len(lines)-100):], "")
 }
 
 func (r result) String() string {
