@@ -57,7 +57,8 @@ func AwaitGone(ctx context.Context, s *session.Session, dir, name string) error 
 				return nil
 			}
 			if ok, err := Readable(ctx, s, dir, name); ok {
-				continue // the watch tells
+				look.Reset(max(WatchAfter, s.Timeout())) // the watch tells, unless its owner hides the znode meanwhile
+				continue
 			} else if errors.Is(err, zk.ErrNoNode) {
 				return nil
 			}

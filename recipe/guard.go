@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/session"
 )
 
@@ -115,6 +116,7 @@ func (t *Ticket) Missing(node string) {
 	t.missed = t.missed || current && moving
 	t.mu.Unlock()
 	if current && !moving {
+		t.s.ForLocks(trusted.Caller{}).Gone(node) // however it was found: it takes no room any more
 		t.lose(ErrGone)
 	}
 }

@@ -17,7 +17,8 @@ import (
 
 // Observe yields who leads now, and then every change, once and in order: (leader, nil) for a new leader or a new value
 // of the same one, and (zero, ErrNoLeader) when there is no leader, always between two leaders. If values change faster
-// than they can be read, only the last is yielded. It survives disconnects and sessions that end, and costs the
+// than they can be read, only the last is yielded; one that the leader had to send again, because a reply was lost, may be
+// yielded twice. It survives disconnects and sessions that end, and costs the
 // candidates nothing: an observer watches the leader's znode, and the list only while there is no leader.
 //
 // It ends with ctx, or when nothing more can be observed (ErrClosed, ErrPath); the last pair then has that error. Each
@@ -200,18 +201,22 @@ func (o *observer) await(ctx context.Context, s *session.Session) error {
 // read, since its data are too long to be read, and at a directory that does not exist.
 const observeAgain = 10 * time.Second
 
-// sleep waits until w fires, or, unless that is certain, until it is time to look again.
-func sleep(ctx context.Context, s *session.Session, w *session.Watch, certain bool) error {
-	var again <-chan time.Time
-	if !certain {
-		timer := time.NewTimer(observeAgain)
-		defer timer.Stop()
-		again = timer.C
+// hidden is how often it looks at a znode that it could read: the owner may have hidden it since, and then nobody is told
+// of its end.
+const hidden = time.Minute
+
+// sleep waits until w fires, or until it is time to look again.
+func sleep(ctx context.Context, s *session.Session, w *session.Watch, readable bool) error {
+	pause := observeAgain
+	if readable {
+		pause = hidden
 	}
+	again := time.NewTimer(pause)
+	defer again.Stop()
 	select {
 	case <-w.Fired():
 		return nil
-	case <-again:
+	case <-again.C:
 		return nil
 	case <-s.Done():
 		return s.Err()

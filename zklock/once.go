@@ -297,6 +297,7 @@ func (r *recording) write(ctx context.Context) error {
 		if err != nil {
 			return before.Add(err)
 		}
+		before = recipe.Doubt{} // the version has changed: what was lost can't be carried out any more
 		if lost && len(now) > 0 && now[len(now)-1].is(r.run) {
 			return nil
 		}

@@ -1,0 +1,141 @@
+package zklock_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/internal/locktest"
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zktest"
+)
+
+// A neighbour who may only create queues, lets the one behind read its znode, takes READ away from everybody
+// by the access list of its own znode, and goes. Nobody is told (3.8.4, 3.9.2 and later), and the one behind waits for
+// ever for a lock that nobody has. SECURITY.md: he can't "keep a lock after his znodes have gone".
+func TestANeighbourWhoHidesItsZnodeAndGoesKeepsNobodyWaiting(t *testing.T) {
+	for name, opts := range map[string][]zktest.Option{"3.8": nil, "3.9": {zktest.WithVersion(zktest.Version39)}} {
+		t.Run(name, func(t *testing.T) {
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				s.Dir("/l")
+				neighbour := s.Stranger()
+				node := "/l/_c_00000000-0000-4000-8000-000000000000-lock-"
+				made, err := neighbour.Create(s.Context(), node, nil, session.EphemeralSequential, session.WorldACL())
+				require.NoError(s, err)
+
+				c := s.Client()
+				call := locktest.Go(s.Context(), c.Mutex("/l").Lock)
+				time.Sleep(5 * time.Second)
+				require.False(s, call.Over())
+
+				_, err = neighbour.SetACL(s.Context(), made.Path, zk.DigestACL(zk.PermAll, "neighbour", "x"), -1)
+				require.NoError(s, err)
+				require.NoError(s, neighbour.Close())
+				require.Empty(s, without(s.Server.Children("/l"), c), "nobody else is in line")
+
+				s.Until(10*time.Minute, "the only one in line has the lock", call.Over)
+				s.Unlock(call.Get(s))
+			}, opts...)
+		})
+	}
+}
+
+// without returns names without the client's own.
+func without(names []string, c *locktest.Client) (others []string) {
+	for _, n := range names {
+		own := false
+		for _, mine := range c.Created() {
+			own = own || len(n) > len(mine) && n[:len(mine)] == mine
+		}
+		if !own {
+			others = append(others, n)
+		}
+	}
+	return others
+}
+
+// The same on a real server.
+func TestANeighbourWhoHidesItsZnodeAndGoesOnARealServer(t *testing.T) {
+	e := locktest.SiteOf(t, 1)
+	a, b := e.Client(t), e.Client(t)
+	ctx := locktest.Soon(t)
+	path := e.Path(t)
+	neighbour, err := session.Open(ctx, e.Connect(), session.Config{Timeout: e.LongTimeout(), ServerTick: e.Tick})
+	require.NoError(t, err)
+	defer neighbour.Close()
+	h := locktest.Lock(t, a.Mutex(path)) // makes the directory
+	locktest.Unlock(t, h)
+	made, err := neighbour.Create(ctx, path+"/_c_00000000-0000-4000-8000-000000000000-lock-", nil, session.EphemeralSequential, session.WorldACL())
+	require.NoError(t, err)
+	w := locktest.LockAside(t, b.Mutex(path))
+	locktest.AwaitContenders(t, a, path, 2)
+	locktest.Pass(2 * time.Second)
+	_, err = neighbour.SetACL(ctx, made.Path, zk.DigestACL(zk.PermAll, "neighbour", "x"), -1)
+	require.NoError(t, err)
+	require.NoError(t, neighbour.Close())
+	locktest.AwaitContenders(t, a, path, 1)
+	locktest.Unlock(t, w.Result(t))
+}
+
+// Whoever else waits for the end of a znode: an observer of an election, WaitFree, a permit's waiter behind a waiter.
+func TestANeighbourWhoHidesItsZnodeAndGoesFromOnlookersAndReaders(t *testing.T) {
+	hide := func(s *locktest.Sim, neighbour *session.Session, node string) {
+		_, err := neighbour.SetACL(s.Context(), node, zk.DigestACL(zk.PermAll, "neighbour", "x"), -1)
+		require.NoError(s, err)
+		require.NoError(s, neighbour.Close())
+	}
+	queue := func(s *locktest.Sim, mark string) (*session.Session, string) {
+		neighbour := s.Stranger()
+		made, err := neighbour.Create(s.Context(), "/l/_c_00000000-0000-4000-8000-000000000000-"+mark, nil, session.EphemeralSequential, session.WorldACL())
+		require.NoError(s, err)
+		return neighbour, made.Path
+	}
+	t.Run("WaitFree", func(t *testing.T) {
+		locktest.Simulate(t, func(s *locktest.Sim) {
+			s.Dir("/l")
+			n, node := queue(s, "lock-")
+			c := s.Client()
+			done := make(chan error, 1)
+			go func() { done <- c.WaitFree(s.Context(), "/l") }()
+			time.Sleep(5 * time.Second)
+			hide(s, n, node)
+			s.Until(10*time.Minute, "WaitFree returns", func() bool { return len(done) == 1 })
+		})
+	})
+	t.Run("Observe", func(t *testing.T) {
+		locktest.Simulate(t, func(s *locktest.Sim) {
+			s.Dir("/l")
+			n, node := queue(s, "lock-")
+			c := s.Client()
+			ctx, cancel := context.WithCancel(s.Context())
+			changes := make(chan error, 10)
+			go func() {
+				for _, err := range c.Election("/l").Observe(ctx) {
+					changes <- err
+				}
+				close(changes)
+			}()
+			time.Sleep(5 * time.Second)
+			hide(s, n, node)
+			l, err := s.Client().Election("/l").Campaign(s.Context(), []byte("new"))
+			require.NoError(s, err)
+			defer cancel()
+			s.Until(10*time.Minute, "the observer hears of the new leader", func() bool { return len(changes) >= 3 })
+			require.NoError(s, l.Resign(s.Context()))
+		})
+	})
+	t.Run("a reader behind a writer", func(t *testing.T) {
+		locktest.Simulate(t, func(s *locktest.Sim) {
+			s.Dir("/l")
+			n, node := queue(s, "__WRIT__")
+			call := locktest.Go(s.Context(), s.Client().RWMutex("/l").RLock)
+			time.Sleep(5 * time.Second)
+			hide(s, n, node)
+			s.Until(10*time.Minute, "the reader holds", call.Over)
+			s.Unlock(call.Get(s))
+		})
+	})
+}
