@@ -31,6 +31,10 @@ type entry struct {
 
 	// The watch on our own znode; nil: there is none yet. Guarded by Ticket.mu after Wait.
 	own *session.Watch
+	// Another client has set the znode's data while the ticket waited, and of which version they are known. Guarded by
+	// Ticket.mu after Wait.
+	set     bool
+	version int32
 	// The directory's data have this holder's lock delay: see delay.go. Guarded by Ticket.mu after Wait.
 	delayNoted bool
 }

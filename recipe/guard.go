@@ -40,6 +40,9 @@ func (t *Ticket) guardLocked() {
 	for _, e := range t.entries {
 		t.followLocked(e)
 	}
+	if slices.ContainsFunc(t.entries, func(e *entry) bool { return e.set }) {
+		t.s.Go(t.heedEarlier)
+	}
 }
 
 // watchOwn watches those own znodes that are not watched, in one request. It finds out behind that whose they are: a
@@ -64,7 +67,8 @@ func (t *Ticket) watchOwn(ctx context.Context) {
 		return // the session has ended; or a znode may not be read, and only heartbeats look after it
 	}
 	for i, w := range ws {
-		if w.Exists && errors.Is(checkOwner(ctx, t.s, nodes[i]), ErrGone) {
+		stat, err := ownStat(ctx, t.s, nodes[i])
+		if w.Exists && errors.Is(err, ErrGone) {
 			w.Close()
 			t.Missing(nodes[i])
 			continue
@@ -77,21 +81,24 @@ func (t *Ticket) watchOwn(ctx context.Context) {
 			t.followLocked(e)
 		}
 		t.mu.Unlock()
+		if err == nil {
+			t.heed(ctx, nodes[i], stat.Version)
+		}
 	}
 }
 
-// checkOwner returns ErrGone when node, one of the session's, is gone, or is a neighbour's, who has seen ours go before
-// we did and made another one of its name. Nil also when that may not be asked.
-func checkOwner(ctx context.Context, s *session.Session, node string) error {
+// ownStat returns the Stat of node, one of the session's. ErrGone: it is gone, or is a neighbour's, who has seen ours go
+// before we did and made another one of its name. Any other error says that this could not be asked.
+func ownStat(ctx context.Context, s *session.Session, node string) (zk.Stat, error) {
 	dir, name := path.Split(node)
 	nodes, err := s.StatsBelow(ctx, path.Clean(dir), []string{name})
 	switch {
 	case err != nil:
-		return err
+		return zk.Stat{}, err
 	case errors.Is(nodes[0].Err, zk.ErrNoNode), nodes[0].Err == nil && nodes[0].Stat.EphemeralOwner != s.ID():
-		return ErrGone
+		return zk.Stat{}, ErrGone
 	}
-	return nil
+	return nodes[0].Stat, nodes[0].Err
 }
 
 // followLocked has Missing called when the znode that e.own watches is deleted, and watches it again when its data were

@@ -99,7 +99,8 @@ func (w *waiter) watch(ctx context.Context, mark string, nodes ...string) ([]*se
 			return nil, ErrGone
 		}
 		if e.own == nil || hasFired(e.own) {
-			again = again || e.own != nil
+			e.set = e.set || e.own != nil
+			again = again || e.set
 			own, paths = append(own, e), append(paths, e.node)
 		}
 	}
@@ -121,7 +122,8 @@ func (w *waiter) watch(ctx context.Context, mark string, nodes ...string) ([]*se
 	for _, e := range own {
 		gone := e.gone()
 		if !gone && again { // another client has set its data, or made another znode of its name while we were disconnected
-			gone = errors.Is(checkOwner(ctx, w.t.s, e.node), ErrGone)
+			_, err := ownStat(ctx, w.t.s, e.node)
+			gone = errors.Is(err, ErrGone)
 		}
 		if gone {
 			for _, other := range ws {

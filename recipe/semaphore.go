@@ -202,10 +202,13 @@ func (w *waiter) waitAsHead(ctx context.Context, was Verdict, z *sizing) (Verdic
 
 // announce wakes the one behind us, now that we hold: it may be its turn too.
 func (w *waiter) announce() {
-	s, node, data := w.t.s, w.e.node, w.e.q.Data
-	s.Go(func(ctx context.Context) {
-		persist(ctx, func() error { // if our znode is gone, its deletion has woken the next one
-			_, err := s.Set(ctx, node, data, -1)
+	t, node, data := w.t, w.e.node, w.e.q.Data
+	t.s.Go(func(ctx context.Context) {
+		persist(ctx, func() error { // if our znode is gone, its deletion has woken the next one, and so has who has set its data
+			stat, err := t.s.Set(ctx, node, data, 0)
+			if err == nil {
+				t.known(node, stat.Version)
+			}
 			return err
 		})
 	})

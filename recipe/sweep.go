@@ -244,7 +244,7 @@ func (w *sweeper) own(ctx context.Context, dir string, creates []lostCreate) (ma
 // final reports whether an attempt that ended so needs no other: it is done, there is nothing to do, or it would be
 // refused again; then the session's end has to do.
 func final(err error) bool {
-	for _, end := range []error{zk.ErrNoNode, zk.ErrNoAuth, session.ErrTooLarge, session.ErrPath} {
+	for _, end := range []error{zk.ErrNoNode, zk.ErrNoAuth, zk.ErrBadVersion, session.ErrTooLarge, session.ErrPath} {
 		if errors.Is(err, end) {
 			return true
 		}

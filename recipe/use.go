@@ -86,8 +86,10 @@ func (t *Ticket) SetData(ctx context.Context, data []byte) error {
 	node := t.Nodes()[0]
 	var before Doubt
 	for {
-		_, err := t.s.Set(ctx, node, data, -1)
+		stat, err := t.s.Set(ctx, node, data, -1)
 		switch {
+		case err == nil:
+			t.known(node, stat.Version)
 		case transient(err) && ctx.Err() == nil && t.s.Err() == nil:
 			before.Note(err)
 			continue // on the next connection

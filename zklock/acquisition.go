@@ -46,13 +46,14 @@ type acquisition struct {
 
 	mu          sync.Mutex // guards what follows; taken before the ticket's, and inUse.mu
 	state       acquisitionState
-	cause       error       // why it is not held
-	holds       []*Hold     // that have not been released
-	kind        Kind        // that of info, or KindRead after a Downgrade
-	downgrading *Hold       // the hold that a Downgrade is turning into one of the read lock
-	left        bool        // leave was called
-	maxHold     *time.Timer // of WithMaxHold; may be nil
-	stopGrace   func()      // ends what watches the lease for WithGrace; may be nil
+	cause       error           // why it is not held
+	holds       []*Hold         // that have not been released
+	kind        Kind            // that of info, or KindRead after a Downgrade
+	asked       *ReleaseRequest // the latest; may be nil
+	downgrading *Hold           // the hold that a Downgrade is turning into one of the read lock
+	left        bool            // leave was called
+	maxHold     *time.Timer     // of WithMaxHold; may be nil
+	stopGrace   func()          // ends what watches the lease for WithGrace; may be nil
 }
 
 type acquisitionState uint8
@@ -84,6 +85,7 @@ func (c *Client) newHold(values context.Context, t ticket, w *waiting, o lockOpt
 		a.stopGrace = a.lease().OnGrace(a.grace, a.fallShort)
 	}
 	a.mu.Unlock()
+	t.OnSet(a.dataSet)
 	t.Guard(a.lose)
 	return h
 }

@@ -21,8 +21,9 @@ type Contender struct {
 	Owner   string    // WithOwner; for other clients the text that they put there
 	Host    string
 	PID     int
-	Data    []byte // WithData; for other clients all that they put there; nil when they were too many to be read
-	Size    int    // of all the data of its znode, in bytes, read or not
+	Data    []byte          // WithData; for other clients all that they put there; nil when they were too many to be read
+	Asked   *ReleaseRequest // to let go; nil: it has not been asked, or its data were not read
+	Size    int             // of all the data of its znode, in bytes, read or not
 }
 
 // newContender reads the child name of dir.
@@ -36,13 +37,14 @@ func newContender(dir, name string, n session.Node, holds bool) Contender {
 	if n.Err != nil {
 		return k
 	}
+	k.Asked = releaseRequest(n.Data, time.UnixMilli(n.Stat.Mtime))
 	var id identity
 	if json.Unmarshal(n.Data, &id) == nil && id.Host != "" {
 		k.Owner, k.Host, k.PID, k.Data = id.Owner, id.Host, id.PID, id.Data
 		if id.Kind == KindElection && k.Kind == KindMutex {
 			k.Kind = KindElection
 		}
-	} else {
+	} else if string(n.Data) != revoke { // which has taken the place of what it said of itself
 		k.Owner, k.Data = describe(n.Data), n.Data
 	}
 	return k

@@ -64,6 +64,12 @@ func (c *Client) tellDowngraded(i DowngradedInfo) {
 	call(c.opts.hooks.Downgraded, i)
 }
 
+func (c *Client) tellAskedToRelease(i AskedToReleaseInfo) {
+	c.note(slog.LevelInfo, "lock asked to be released", &i.LockInfo, slog.Int64("token", int64(i.Token)),
+		slog.String("by", i.By), slog.String("why", i.Why))
+	call(c.opts.hooks.AskedToRelease, i)
+}
+
 func (c *Client) tellReleased(i ReleasedInfo) {
 	more := []slog.Attr{slog.Int64("token", int64(i.Token)), slog.Duration("held", i.Held)}
 	if i.Err != nil {

@@ -25,6 +25,8 @@ type Hold struct {
 	ctx    leaseContext // made once by bind
 	cancel context.CancelCauseFunc
 
+	asked chan ReleaseRequest // of Asked; nil before that. Guarded by the acquisition's mu
+
 	released atomic.Bool // by Unlock, or turned into another by Downgrade
 }
 

@@ -21,15 +21,16 @@ import (
 // the call whose hold it joins. Released, after the last Unlock, or Lost is reported with the number of that joined call
 // only.
 type Hooks struct {
-	Session    func(SessionInfo)    // a session came up, is in doubt, or is over
-	Asked      func(LockInfo)       // a call asks for a lock
-	Queued     func(QueuedInfo)     // it waits in line; again whenever its place in line was seen to change
-	Acquired   func(AcquiredInfo)   // it holds the lock
-	Failed     func(FailedInfo)     // it gave up: busy, ctx, closed
-	Downgraded func(DowngradedInfo) // a hold of a write lock became one of the read lock
-	Released   func(ReleasedInfo)   // Unlock was called on a lock that was held
-	Lost       func(LostInfo)       // a hold ended without Unlock
-	Retried    func(RetriedInfo)    // a step failed and is made again
+	Session        func(SessionInfo)        // a session came up, is in doubt, or is over
+	Asked          func(LockInfo)           // a call asks for a lock
+	Queued         func(QueuedInfo)         // it waits in line; again whenever its place in line was seen to change
+	Acquired       func(AcquiredInfo)       // it holds the lock
+	Failed         func(FailedInfo)         // it gave up: busy, ctx, closed
+	AskedToRelease func(AskedToReleaseInfo) // a holder was asked to let go: see Client.Ask
+	Downgraded     func(DowngradedInfo)     // a hold of a write lock became one of the read lock
+	Released       func(ReleasedInfo)       // Unlock was called on a lock that was held
+	Lost           func(LostInfo)           // a hold ended without Unlock
+	Retried        func(RetriedInfo)        // a step failed and is made again
 }
 
 // JoinHooks returns hooks that call each of hooks, in that order: the program's own beside a library's for metrics.
@@ -41,6 +42,7 @@ func JoinHooks(hooks ...Hooks) Hooks {
 		j.Queued = both(j.Queued, h.Queued)
 		j.Acquired = both(j.Acquired, h.Acquired)
 		j.Failed = both(j.Failed, h.Failed)
+		j.AskedToRelease = both(j.AskedToRelease, h.AskedToRelease)
 		j.Downgraded = both(j.Downgraded, h.Downgraded)
 		j.Released = both(j.Released, h.Released)
 		j.Lost = both(j.Lost, h.Lost)
@@ -107,6 +109,13 @@ type FailedInfo struct {
 	LockInfo
 	Waited time.Duration
 	Err    error
+}
+
+// AskedToReleaseInfo is a request to a holder to let go.
+type AskedToReleaseInfo struct {
+	LockInfo
+	Token Token
+	ReleaseRequest
 }
 
 // DowngradedInfo is a hold of a write lock that became one of the read lock, without having been free: by Downgrade, or

@@ -11,11 +11,12 @@ import (
 
 // identity is what a contender's znode says of it: JSON, so that any language can read it.
 type identity struct {
-	Owner string `json:"owner,omitempty"` // WithOwner
-	Host  string `json:"host,omitempty"`
-	PID   int    `json:"pid,omitempty"`
-	Data  []byte `json:"data,omitempty"` // WithData
-	Kind  Kind   `json:"kind,omitempty"` // where the znode's name does not tell: KindElection
+	Owner string       `json:"owner,omitempty"` // WithOwner
+	Host  string       `json:"host,omitempty"`
+	PID   int          `json:"pid,omitempty"`
+	Data  []byte       `json:"data,omitempty"`  // WithData
+	Asked *releaseWish `json:"asked,omitempty"` // Client.Ask
+	Kind  Kind         `json:"kind,omitempty"`  // where the znode's name does not tell: KindElection
 }
 
 var hostname = sync.OnceValue(func() string {

@@ -232,7 +232,7 @@ func (c *Client) Break(ctx context.Context, path string, t Token) error {
 	return nil
 }
 
-// breakSteps is how many contenders Break looks at before it sees whether the one is among them.
+// breakSteps is how many contenders Break and Ask look at before they see whether the one is among them.
 const breakSteps = 1000
 
 func (c *Client) breakOne(ctx context.Context, dir string, t Token) error {
@@ -240,6 +240,19 @@ func (c *Client) breakOne(ctx context.Context, dir string, t Token) error {
 	if err != nil {
 		return err
 	}
+	found, err := l.withToken(ctx, dir, t)
+	if err != nil {
+		return err
+	}
+	err = l.s.Delete(ctx, dir+"/"+found, -1) // by full name, which is never used again
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	return err
+}
+
+// withToken returns the name of the contender that has token t.
+func (l lineOf) withToken(ctx context.Context, dir string, t Token) (string, error) {
 	found := ""
 	for name, token := range claimed(l.names) {
 		if token == t {
@@ -251,7 +264,7 @@ func (c *Client) breakOne(ctx context.Context, dir string, t Token) error {
 		names = names[len(step):]
 		nodes, err := l.s.StatsBelow(ctx, dir, step)
 		if err != nil {
-			return err
+			return "", err
 		}
 		for i, n := range nodes {
 			if n.Err == nil && Token(n.Stat.Czxid) == t {
@@ -261,11 +274,7 @@ func (c *Client) breakOne(ctx context.Context, dir string, t Token) error {
 		}
 	}
 	if found == "" {
-		return fmt.Errorf("%w: nobody in line has the token %d", ErrNotHeld, t)
+		return "", fmt.Errorf("%w: nobody in line has the token %d", ErrNotHeld, t)
 	}
-	err = l.s.Delete(ctx, dir+"/"+found, -1) // by full name, which is never used again
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil
-	}
-	return err
+	return found, nil
 }

@@ -23,8 +23,8 @@ func (a *app) queueCommand() *cobra.Command {
 		GroupID: groupLook,
 		Short:   "Show who holds a lock and who waits for it",
 		Long: `Show who holds the lock at PATH and who waits for it, in order of arrival: its kind, owner, host and process, how long
-it has stood in line, its ZooKeeper session, and its token, by which zklock break removes it. Nobody in line is an empty
-table; when there is no znode at PATH, standard error says so. Contenders of other clients (Curator, Kazoo, go-zookeeper) are
+it has stood in line, its ZooKeeper session, and its token, by which zklock break removes it. Those whom zklock
+ask has asked to let go, and who have not, are named below. Nobody in line is an empty table; when there is no znode at PATH, standard error says so. Contenders of other clients (Curator, Kazoo, go-zookeeper) are
 shown as well; their semaphores are not. Of a long line --rows are shown, from the one on that has --from others before it; only
 their data are read.
 
@@ -146,7 +146,20 @@ func printQueue(out io.Writer, e lockEntry, now time.Time) error {
 		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", m.Position, state, kind, dash(short(m.Owner, 40)),
 			dash(short(m.Host, 60)), number(m.PID), waited, sessionOf(m), number(m.Token))
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, m := range e.Line {
+		if m.Asked == nil {
+			continue
+		}
+		why := ""
+		if m.Asked.Why != "" {
+			why = ": " + clean(m.Asked.Why)
+		}
+		fmt.Fprintf(out, "%d was asked to let go %s ago by %s%s\n", m.Position, age(now.Sub(m.Asked.At)), dash(short(m.Asked.By, 60)), why)
+	}
+	return nil
 }
 
 func dash(s string) string {

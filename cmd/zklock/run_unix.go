@@ -92,7 +92,7 @@ func (a *app) attempt(j *job, l *lockFlags, path string, under section) (like sy
 		}
 		return nil
 	})
-	c, err := a.dialWithin(ctx, l, zklock.WithHooks(line.hooks()))
+	c, err := a.dialWithin(ctx, l, zklock.WithHooks(zklock.JoinHooks(line.hooks(), zklock.Hooks{AskedToRelease: a.tellAsked})))
 	if err == nil {
 		defer func() { err = errors.Join(err, c.Close()) }()
 		line.connected(c)

@@ -72,9 +72,11 @@ type Turn struct {
 
 	// Guarded by q.mu.
 	state        turnState
-	cause        error       // why it has ended
-	lost         func(error) // of the hold, when held
-	looking      bool        // watch was started
+	cause        error                             // why it has ended
+	lost         func(error)                       // of the hold, when held
+	set          func([]byte, time.Time)           // likewise
+	asked        func(set func([]byte, time.Time)) // tells a hold what somebody has set; nil: nobody has
+	looking      bool                              // watch was started
 	others       contention
 	handoffsLeft int       // how often it may still be handed on unless others is none
 	until        time.Time // and until when, once others is present
@@ -87,6 +89,7 @@ func (q *queue) beginLocked(ticket *recipe.Ticket) *Turn {
 	t.ctx, t.cancel = context.WithCancel(ticket.Session().Context())
 	q.moveLocked(taken)
 	q.turn = t
+	ticket.OnSet(t.dataSet)
 	ticket.Guard(t.lose)
 	if q.lock.IdleKeep > 0 {
 		t.idleTimer = time.NewTimer(q.lock.IdleKeep)
@@ -103,6 +106,9 @@ func (t *Turn) moveLocked(to turnState) {
 	}
 	t.state = to
 	t.lost = nil // of the hold that had it
+	if to != held {
+		t.set = nil
+	}
 }
 
 // mayHandOnLocked reports whether the turn may be handed on, as far as is known now.
@@ -246,6 +252,34 @@ func (t *Turn) Guard(fn func(error)) {
 	t.moveLocked(held)
 	t.lost = fn
 	t.q.mu.Unlock()
+}
+
+// OnSet calls fn when somebody sets the data of the turn's znode, as recipe.Ticket.OnSet does. Call it before Guard.
+func (t *Turn) OnSet(fn func(data []byte, at time.Time)) {
+	t.q.mu.Lock()
+	t.set = fn
+	asked := t.asked
+	t.q.mu.Unlock()
+	if asked != nil {
+		asked(fn)
+	}
+}
+
+// dataSet hears that another client has set the data of the znode, which asks this process to let go: the turn is not
+// handed on any more.
+func (t *Turn) dataSet(data []byte, at time.Time) {
+	t.q.mu.Lock()
+	t.others, t.left = present, 0
+	t.asked = func(set func([]byte, time.Time)) { set(data, at) }
+	set := t.set
+	giveUp := t.state == idle && t.nextLocked()
+	t.q.mu.Unlock()
+	if set != nil {
+		set(data, at)
+	}
+	if giveUp {
+		t.giveUp(t.ctx)
+	}
 }
 
 // Leave ends a hold: the turn is handed to the next call that waits here, or is kept, or its znode is deleted. Nil: that

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/zklock/locker/zklock"
+)
+
+func (a *app) askCommand() *cobra.Command {
+	var token int64
+	cmd := &cobra.Command{
+		Use:     "ask [flags] PATH --token TOKEN [MESSAGE...]",
+		GroupID: groupLook,
+		Short:   "Ask a holder to let go of a lock",
+		Long: `Ask the contender of PATH with this token to let go, and tell it why. zklock queue shows the tokens, and afterwards who
+was asked and has not let go. Nothing is taken away: zklock break does that.
+
+A program with this library hears of it by Hold.Asked or a hook, and decides by itself; one with Curator, by its revocation
+listener; other clients hear nothing. A command under zklock run, hold or elect goes on: zklock writes the request to
+standard error.
+
+It ends with 1 when there is no such contender.`,
+		Example: `  zklock queue /locks/nightly-report
+  zklock ask /locks/nightly-report --token 4294967321 deploying at noon`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case !cmd.Flags().Changed("token"):
+				return usagef("no --token: zklock queue shows the tokens")
+			case token <= 0:
+				return usagef("--token %d: must be more than 0", token)
+			}
+			return a.with(func(ctx context.Context, c *zklock.Client) error {
+				ctx, cancel := context.WithTimeout(ctx, a.conn.patience)
+				defer cancel()
+				if err := c.Ask(ctx, args[0], zklock.Token(token), strings.Join(args[1:], " ")); err != nil {
+					return err
+				}
+				if !a.quiet {
+					fmt.Fprintf(a.out, "asked token %d of %s to let go\n", token, clean(args[0]))
+				}
+				return nil
+			})
+		},
+	}
+	cmd.Flags().Int64Var(&token, "token", 0, "the contender's token")
+	return cmd
+}
+
+// tellAsked writes a request to let go to standard error.
+func (a *app) tellAsked(i zklock.AskedToReleaseInfo) {
+	if a.quiet {
+		return
+	}
+	by, why := "somebody", ""
+	if i.By != "" {
+		by = clean(i.By)
+	}
+	if i.Why != "" {
+		why = ": " + clean(i.Why)
+	}
+	notice(a.err, "%s: asked to let go by %s%s", clean(i.Path), by, why)
+}

@@ -1,0 +1,61 @@
+package recipe
+
+import (
+	"context"
+	"time"
+)
+
+// Whoever may write a contender's znode can ask it to let go, by setting its data: Curator's Revoker does, and
+// zklock.Client.Ask. The watch on the own znode, which every hold that lasts has for its deletion, tells of that too; so
+// to listen costs nothing until somebody asks, and then one read.
+
+// OnSet has fn called with the data of one of the ticket's znodes, and the ensemble's time of it, when they are not those
+// that the ticket has set itself: as soon as Guard has found that out, also if it was before the ticket held. fn runs in a
+// goroutine of the session's. Call it before Guard.
+func (t *Ticket) OnSet(fn func(data []byte, at time.Time)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.set = fn
+}
+
+// heed reads the data of node if its version is not one that is known.
+func (t *Ticket) heed(ctx context.Context, node string, version int32) {
+	t.mu.Lock()
+	fn, known := t.set, t.life == left
+	for _, e := range t.entries {
+		known = known || e.node == node && version <= e.version
+	}
+	t.mu.Unlock()
+	if fn == nil || known {
+		return
+	}
+	data, stat, err := t.s.Get(ctx, node)
+	if err != nil {
+		return // it is gone, or may not be read by us: then nobody can ask
+	}
+	if t.known(node, stat.Version) { // else another call has read them, or later ones
+		fn(data, time.UnixMilli(stat.Mtime))
+	}
+}
+
+// heedEarlier heeds what was set before the ticket held.
+func (t *Ticket) heedEarlier(ctx context.Context) {
+	for _, node := range t.Nodes() {
+		if stat, err := t.s.Exists(ctx, node); err == nil {
+			t.heed(ctx, node, stat.Version)
+		}
+	}
+}
+
+// known notes a version of a znode's data that nobody needs to be told of from now on. It reports whether it is news.
+func (t *Ticket) known(node string, version int32) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, e := range t.entries {
+		if e.node == node && e.version < version {
+			e.version = version
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,158 @@
+package zklock
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/session"
+)
+
+// ReleaseRequest is somebody's wish that a holder let go of its lock: see Client.Ask and Hold.Asked. What it says was
+// written by another client; escape it before you show it in a terminal or on a page.
+type ReleaseRequest struct {
+	By  string    // host:pid of who asked; "" if that was another library's client, which does not say
+	Why string    // what it said; may be ""
+	At  time.Time // when, by the ensemble's clock
+}
+
+// revoke is what Curator's Revoker sets as the data of the contender that is to let go.
+const revoke = "__REVOKE__"
+
+// maxWhy bounds what Ask says.
+const maxWhy = 4 << 10
+
+// releaseWish is what a contender's znode has beside its identity when it was asked to let go.
+type releaseWish struct {
+	By  string `json:"by"`
+	Why string `json:"why,omitempty"`
+}
+
+// releaseRequest returns the request in a contender's data; nil: there is none.
+func releaseRequest(data []byte, at time.Time) *ReleaseRequest {
+	if string(data) == revoke {
+		return &ReleaseRequest{At: at}
+	}
+	var id identity
+	if json.Unmarshal(data, &id) != nil || id.Asked == nil {
+		return nil
+	}
+	return &ReleaseRequest{By: id.Asked.By, Why: id.Asked.Why, At: at}
+}
+
+// Ask asks the contender of path that has token t to let go, and says why. It takes nothing away: a holder of this library
+// hears of it by Hold.Asked and a hook, and decides; one of Curator's by its revocation listener; any other client hears
+// nothing. Queue shows that it was asked, for as long as it stays. A contender that waits hears of it when it holds. To ask
+// again replaces the request. The message has at most 4 KB.
+//
+// Nil: its znode has the request. ErrNotHeld: there is no such contender any more. zk.ErrNoAuth: its znode may not be read
+// or written. Other errors as for Break. It costs two round trips more than Break.
+func (c *Client) Ask(ctx context.Context, path string, t Token, why string) error {
+	c.need()
+	needContext(ctx)
+	err := fmt.Errorf("%w: message of %d bytes: is longer than 4 KB", ErrOption, len(why))
+	if len(why) <= maxWhy {
+		err = c.ask(ctx, path, t, why)
+	}
+	if err != nil {
+		return &lockError{"ask", path, err}
+	}
+	return nil
+}
+
+func (c *Client) ask(ctx context.Context, dir string, t Token, why string) error {
+	l, err := c.readLine(ctx, dir)
+	if err != nil {
+		return err
+	}
+	name, err := l.withToken(ctx, dir, t)
+	if err != nil {
+		return err
+	}
+	for {
+		nodes, err := l.s.ReadBelow(ctx, dir, []string{name}, func(stat zk.Stat) bool { return stat.DataLength <= recipe.MaxData })
+		if err == nil {
+			err = nodes[0].Err
+		}
+		if err == nil {
+			_, err = l.s.Set(ctx, dir+"/"+name, wished(nodes[0], why), nodes[0].Stat.Version)
+		}
+		switch {
+		case errors.Is(err, zk.ErrNoNode):
+			return fmt.Errorf("%w: the contender with the token %d has gone", ErrNotHeld, t)
+		case !errors.Is(err, zk.ErrBadVersion):
+			return err
+		} // else somebody else has set them
+	}
+}
+
+// wished returns a contender's data with the request in it.
+func wished(n session.Node, why string) []byte {
+	var id identity
+	if json.Unmarshal(n.Data, &id) != nil || id.Host == "" {
+		return []byte(revoke)
+	}
+	id.Asked = &releaseWish{By: hostname() + ":" + strconv.Itoa(os.Getpid()), Why: why}
+	data, err := json.Marshal(id)
+	if err != nil {
+		return []byte(revoke) // not possible: these are strings, numbers and bytes
+	}
+	return data
+}
+
+// Asked returns a channel that receives when somebody asks this holder to let go, by Client.Ask, zklock ask or Curator's
+// Revoker: the latest request, if it has not been received yet. It is a wish: the hold goes on until it is unlocked, or
+// lost. It is never closed; wait for the end of Context beside it. Each hold has one channel, and reentrant holds one
+// each.
+//
+// A hold hears of it after 0.3 s at the earliest, when its znode is watched, and only if it may read its znode. With
+// WithLocalHandoff the hold that has the lock hears of it, and the process then gives the znode up when that one has
+// unlocked. A Proclaim that is made at the same time may overwrite the request.
+func (h *Hold) Asked() <-chan ReleaseRequest {
+	h.need()
+	h.a.mu.Lock()
+	defer h.a.mu.Unlock()
+	if h.asked == nil {
+		h.asked = make(chan ReleaseRequest, 1)
+		if h.a.asked != nil {
+			h.asked <- *h.a.asked
+		}
+	}
+	return h.asked
+}
+
+// dataSet hears that another client has set the data of one of the znodes.
+func (a *acquisition) dataSet(data []byte, at time.Time) {
+	r := releaseRequest(data, at)
+	if r == nil {
+		return
+	}
+	a.mu.Lock()
+	if a.asked != nil && r.At.Before(a.asked.At) { // two reads at once
+		a.mu.Unlock()
+		return
+	}
+	a.asked = r
+	over := a.state != held
+	for _, h := range a.holds {
+		if h.asked == nil {
+			continue
+		}
+		select {
+		case <-h.asked:
+		default:
+		}
+		h.asked <- *r // has room: only this function sends, under mu
+	}
+	a.mu.Unlock()
+	if !over {
+		a.c.tellAskedToRelease(AskedToReleaseInfo{a.infoNow(), Token(a.ticket.Czxid()), *r})
+	}
+}
