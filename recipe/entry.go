@@ -21,13 +21,13 @@ type entry struct {
 	prefix string // what the znode's name begins with, up to the number
 	node   string // its path; "" before it was made
 
-	names   []string // the directory as last listed; nil once it has been read
-	counter int32    // counter at that time; 0 if unknown (then our own number is used)
-	version dirVersion
-	strays  int    // how many names were looked at as possible strays
-	line    Line   // the place in line as last seen
-	first   string // the name of the first in line then, or what is kept of it
-	queued  bool   // others were in its way when it entered
+	names   []string   // the directory as last listed; nil once it has been read
+	counter int32      // counter at that time; 0 if unknown (then our own number is used)
+	dir     dirVersion // of the directory, then
+	strays  int        // how many names were looked at as possible strays
+	line    Line       // the place in line as last seen
+	first   string     // the name of the first in line then, or what is kept of it
+	queued  bool       // others were in its way when it entered
 
 	// The watch on our own znode; nil: there is none yet. Guarded by Ticket.mu after Wait.
 	own *session.Watch
@@ -72,7 +72,7 @@ func (e *entry) listed(names []string, stat zk.Stat) {
 }
 
 // sawDir notes which directory, with which access list, was listed.
-func (e *entry) sawDir(stat zk.Stat) { e.version = dirVersion{e.q.Dir, stat.Czxid, stat.Aversion} }
+func (e *entry) sawDir(stat zk.Stat) { e.dir = dirVersion{e.q.Dir, stat.Czxid, stat.Aversion} }
 
 // decide decides by e.names, and by the czxids that the order depends on, which it reads. It drops the list: a thousand
 // waiters would otherwise keep a thousand names each.

@@ -269,7 +269,7 @@ func (t *Turn) OnSet(fn func(data []byte, at time.Time)) {
 // handed on any more.
 func (t *Turn) dataSet(data []byte, at time.Time) {
 	t.q.mu.Lock()
-	t.others, t.left = present, 0
+	t.others, t.handoffsLeft = present, 0
 	t.asked = func(set func([]byte, time.Time)) { set(data, at) }
 	set := t.set
 	giveUp := t.state == idle && t.nextLocked()

@@ -164,6 +164,8 @@ var mutants = []mutant{
 		[]edit{{"if f.LeaseLeft() >= d+f.s.Timeout()/gracePart {", "if f.LeaseLeft() >= 0 {"}}, []string{"./zklock -run=Grace"}},
 	{"znode gone with the context", "with a maximum the next one holds while the work of the one before stops", "zklock/acquisition.go",
 		[]edit{{"	if a.grace == 0 {\n		a.leaveExpired()", "	if a.grace >= 0 {\n		a.leaveExpired()"}}, []string{"./zklock -run=Grace"}},
+	{"wish to let go forgotten", "who was asked to let go while it waited does not hear of it", "recipe/guard.go",
+		[]edit{{"func(e *entry) bool { return e.set })", "func(e *entry) bool { return false })"}}, []string{"./zklock -run=LetGo"}},
 	{"max hold keeps the znode", "the context ends and nobody else gets the lock", "zklock/acquisition.go",
 		[]edit{{"		if err := a.leave(ctx, true); err != nil {", "		if err := ctx.Err(); err != nil {"}}, []string{inScenarios, "./zklock -run=MaxHold"}},
 	{"release that meets a loss gives nothing up", "the other places of a lock of several paths stand until the session ends", "zklock/acquisition.go",
