@@ -19,6 +19,7 @@ var (
 	inScenarios = "./zklock -run=Scenario"
 	inLocks     = "./zklock"
 	inHandshake = "./session -run=Handshake|Hostile|Garbled|Peer|Frame|Order"
+	inGroups    = "./session -run=Group|Member|Together|DifferentCalls|Contenders|DependOn"
 	inLease     = "./session -run=Lease|Acknowledgement|Retain|Idle|Heartbeat"
 	onServers   = "./zklock -run=Holder|Lease|Wire|Crash|Killed"
 )
@@ -186,6 +187,22 @@ var mutants = []mutant{
 		[]edit{{"		if !l.o.reentrant {\n			return nil, ErrDeadlock\n", "		if !l.o.reentrant {\n			return nil, nil\n"}}, []string{"./zklock -run=Test.*(Deadlock|Reentr)|TestScenario"}},
 	{"reads of many znodes all at once", "a look at a line of contenders with much data delays the heartbeat", "session/below.go",
 		[]edit{{"bytes > batchBytes && len(requests) > 0", "false"}}, []string{"./session -run=Read"}},
+	{"one failure fails the group", "a call is refused because another one's directory is missing", "session/group.go",
+		[]edit{{"		c.undoOthers(g, head, body, results, failed)\n", "		head.code = code\n		c.answerAlike(g, head)\n"}}, []string{inGroups}},
+	{"two contenders of a directory in one group", "two places in line have one czxid, and two holds one token", "session/group.go",
+		[]edit{{" || t.contender && dir&entered != 0", ""}}, []string{inGroups}},
+	{"dependent writes in one group", "a call is refused for what was then not done", "session/group.go",
+		[]edit{{"cs[t.path]&(onIt|belowIt) != 0 || dir&onIt != 0 ||", ""}}, []string{inGroups}},
+	{"result given to the neighbour", "a call takes the znode of another one for its own", "session/group.go",
+		[]edit{{"replyOf(r, body, mine))\n	}\n", "replyOf(r, body, append(mine[:0:0], results[:r.member.ops]...)))\n	}\n"}}, []string{inGroups}},
+	{"rest of a refused group lost", "calls wait for what was never sent again", "session/group.go",
+		[]edit{{"c.undo(slices.Delete(slices.Clone(g.members), i, i+1))", "c.undo(nil)"}}, []string{inGroups}},
+	{"list in front of a create that went again", "a contender does not see itself in its list", "session/group.go",
+		[]edit{{"return slices.ContainsFunc(r.behind, func(w *request) bool { return w.member.open })", "return false"}}, []string{inGroups}},
+	{"who gave up goes again", "a contender is made for which nobody waits", "session/group.go",
+		[]edit{{"if r.left || c.state == connFailed {", "if c.state == connFailed {"}}, []string{inGroups}},
+	{"any refused list refuses the create", "who may not list a directory is told that there is none", "session/group.go",
+		[]edit{{"w.op == opCreate && head.code == codeNoNode", "w.op == opCreate && head.code != codeOK"}}, []string{inGroups}},
 	{"long lists not counted", "a burst of calls on a lock with a long list delays the heartbeat", "session/connwrite.go",
 		[]edit{{"r.expect = c.s.sizes.expect(r)", "r.expect = 0"}}, []string{"./session -run=List", inScenarios}},
 	{"holder's data read by every waiter", "many waiters behind a holder with much data delay the heartbeat", "recipe/heads.go",

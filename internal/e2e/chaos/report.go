@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -124,6 +125,12 @@ func (r *Run) atRest(o Orders, rep *Report) error {
 		names := []string{"lock"}
 		if l == history.Multi {
 			names = []string{"a", "b", "c"}
+		}
+		if l == history.Keys {
+			names = nil
+			for i := range keys {
+				names = append(names, strconv.Itoa(i))
+			}
 		}
 		for _, n := range names {
 			locks = append(locks, o.Root+"/"+loadName(l)+"/"+n)

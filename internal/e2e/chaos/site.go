@@ -66,10 +66,21 @@ const restBound = 45 * time.Second
 // them. The errors are what should not have happened.
 func (s *site) round(stop <-chan struct{}, o Orders, emit func(history.Op)) error {
 	var wg sync.WaitGroup
-	errs := make([]error, len(o.Loads))
-	for i, load := range o.Loads {
+	var names []string
+	var loads []history.Load
+	for _, load := range o.Loads {
+		if load != history.Keys {
+			names, loads = append(names, string(load)), append(loads, load)
+			continue
+		}
+		for i := range keyWorkers {
+			names, loads = append(names, fmt.Sprintf("%s %d", load, i)), append(loads, load)
+		}
+	}
+	errs := make([]error, len(loads))
+	for i, load := range loads {
 		w := &worker{
-			site: s, load: load, orders: o, emit: emit, name: fmt.Sprintf("client %d, %s", s.conf.Client, load),
+			site: s, load: load, orders: o, emit: emit, name: fmt.Sprintf("client %d, %s", s.conf.Client, names[i]),
 			rng: rand.New(rand.NewPCG(o.Seed, uint64(s.conf.Client*100+i))),
 		}
 		wg.Go(func() { errs[i] = w.run(stop) }) // ends a cycle after stop
@@ -77,6 +88,14 @@ func (s *site) round(stop <-chan struct{}, o Orders, emit func(history.Op)) erro
 	wg.Wait()
 	return errors.Join(errs...)
 }
+
+// Of the workload of keys: how many there are, how many workers of each client take them, and at what distance the instants
+// are at which these ask, so that what they write leaves together.
+const (
+	keys       = 12
+	keyWorkers = 6
+	keyBeat    = 20 * time.Millisecond
+)
 
 // lead is how long the process may be kept from running without that mattering for a lease: the twenty-fifth of the
 // timeout that the library allows for its own scheduling.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"time"
 
 	"github.com/zklock/locker/internal/e2e/history"
@@ -33,7 +34,11 @@ func (w *worker) run(stop <-chan struct{}) error {
 		if err := w.cycle(w.patience()); err != nil {
 			return fmt.Errorf("%s: %w", w.name, err)
 		}
-		w.sleep(w.upTo(20 * time.Millisecond))
+		if w.load == history.Keys {
+			w.sleep(keyBeat - time.Duration(time.Now().UnixNano())%keyBeat)
+		} else {
+			w.sleep(w.upTo(20 * time.Millisecond))
+		}
 	}
 }
 
@@ -149,6 +154,9 @@ func (w *worker) lock(ctx context.Context, try bool) (op history.Op, h *zklock.H
 			return l.Hold, nil
 		}
 	default:
+		if w.load == history.Keys {
+			op.Paths = []string{w.path(strconv.Itoa(w.rng.IntN(keys)))}
+		}
 		m := w.c.Mutex(op.Paths[0])
 		if take = m.Lock; try {
 			take = m.TryLock

@@ -13,10 +13,11 @@ const (
 	Fenced        Load = "fenced register"
 	MultiRegister Load = "Multi register"
 	Unfenced      Load = "unfenced register"
+	Keys          Load = "keys" // mutexes of many paths, several of which a client takes at the same moment
 )
 
 // Loads are all workloads.
-var Loads = []Load{Mutex, RW, Semaphore, Multi, Election, Fenced, MultiRegister, Unfenced}
+var Loads = []Load{Mutex, RW, Semaphore, Multi, Election, Fenced, MultiRegister, Unfenced, Keys}
 
 // Kind says what an Op is.
 type Kind string
