@@ -3,9 +3,13 @@ package zklock_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/assert"
@@ -88,6 +92,51 @@ func TestAnEnsembleSurvivesTheEndOfAClientWhoseSessionsAreFull(t *testing.T) {
 	}
 	other := site.Client(t)
 	require.Empty(t, locktest.Children(t, other, "/room"), "all gone with the session")
+}
+
+// A client takes 50,000 locks, a thousand of them at once, in as many sessions as that needs, and ends: the ensemble lives.
+func TestAClientHas50000LocksAndTheEnsembleSurvivesItsEnd(t *testing.T) {
+	locktest.NeedLong(t)
+	site, e := roomySite(t)
+	c := site.Client(t)
+	const locks, workers = 50_000, 1000
+	n := e.Nodes[0]
+	was, err := n.Zxid()
+	require.NoError(t, err)
+	before, began := heapInUse(), time.Now()
+	holds := make([]*zklock.Hold, locks)
+	var all sync.WaitGroup
+	for w := range workers {
+		all.Go(func() {
+			for i := w; i < locks; i += workers {
+				h, err := c.Mutex(fmt.Sprintf("/many/%d", i)).Lock(t.Context())
+				if !assert.NoError(t, err) {
+					return
+				}
+				holds[i] = h
+			}
+		})
+	}
+	all.Wait()
+	took := time.Since(began)
+	zxid, err := n.Zxid()
+	require.NoError(t, err)
+	t.Logf("%d locks in %v and %d transactions, directories included; %d bytes of heap each, in %d sessions",
+		locks, took.Round(time.Millisecond), zxid-was, (heapInUse()-before)/locks, len(c.Status().Sessions))
+	require.Less(t, zxid-was, int64(locks), "a create of a directory and one of a contender would be two for each")
+	require.NoError(t, c.Close())
+	for _, n := range e.Nodes {
+		require.NoError(t, serves(t, n.Addr()))
+	}
+	runtime.KeepAlive(holds)
+}
+
+// heapInUse is what is left of the heap after a collection.
+func heapInUse() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
 
 // What the bound is for: without it the same end takes servers down for good. It says something about the servers, and

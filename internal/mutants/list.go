@@ -196,7 +196,7 @@ var mutants = []mutant{
 	{"result given to the neighbour", "a call takes the znode of another one for its own", "session/group.go",
 		[]edit{{"replyOf(r, body, mine))\n	}\n", "replyOf(r, body, append(mine[:0:0], results[:r.member.ops]...)))\n	}\n"}}, []string{inGroups}},
 	{"rest of a refused group lost", "calls wait for what was never sent again", "session/group.go",
-		[]edit{{"c.undo(slices.Delete(slices.Clone(g.members), i, i+1))", "c.undo(nil)"}}, []string{inGroups}},
+		[]edit{{"c.undo(slices.Delete(slices.Clone(g.members), i, i+1))", "c.undo(slices.Delete(slices.Clone(g.members), i, len(g.members)))"}}, []string{inGroups}},
 	{"list in front of a create that went again", "a contender does not see itself in its list", "session/group.go",
 		[]edit{{"return slices.ContainsFunc(r.behind, func(w *request) bool { return w.member.open })", "return false"}}, []string{inGroups}},
 	{"who gave up goes again", "a contender is made for which nobody waits", "session/group.go",
