@@ -14,8 +14,9 @@ import (
 )
 
 // Token is a fencing token: the zxid of the transaction that made the holder's znode. It grows from holder to holder of a
-// path and is never used again; a store that remembers the greatest it has seen can refuse a holder that is late.
-// It is positive and fits an SQL BIGINT.
+// path and is never used again on it; a store that remembers the greatest it has seen can refuse a holder that is late.
+// Locks of different paths that were taken at the same moment may have the same token. It is positive and fits an SQL
+// BIGINT.
 type Token int64
 
 // Hold is one acquisition of one lock. Its methods may be called concurrently.
