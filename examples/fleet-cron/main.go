@@ -11,12 +11,8 @@
 package main
 
 import (
-	"context"
 	"flag"
-	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/zklock/locker/examples/internal/fleet"
@@ -34,17 +30,6 @@ func main() {
 	flag.Parse()
 	h.journal = fleet.Journal(*journal)
 
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	var err error
-	if h.name != "" {
-		err = h.run(ctx)
-	} else {
-		s.host, s.out = h, os.Stdout
-		err = s.run(ctx)
-	}
-	if err != nil && ctx.Err() == nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	s.host, s.out = h, os.Stdout
+	fleet.Main(h.name, h.run, s.run)
 }

@@ -14,12 +14,8 @@
 package main
 
 import (
-	"context"
 	"flag"
-	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/zklock/locker/examples/internal/fleet"
@@ -36,17 +32,6 @@ func main() {
 	flag.Parse()
 	w.journal = fleet.Journal(*journal)
 
-	leave, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	var err error
-	if w.name != "" {
-		err = w.run(leave)
-	} else {
-		s.worker, s.out = w, os.Stdout
-		err = s.run(leave)
-	}
-	if err != nil && leave.Err() == nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	s.worker, s.out = w, os.Stdout
+	fleet.Main(w.name, w.run, s.run)
 }

@@ -1,34 +1,17 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
+	"io"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
+	"github.com/zklock/locker/examples/internal/fleet/showtest"
 )
 
 func TestEveryPieceOfWorkIsDoneOnceWhateverHappensToTheLeader(t *testing.T) {
-	self := filepath.Join(t.TempDir(), "leader-worker")
-	build := exec.Command("go", "build", "-o", self, ".")
-	build.Stderr = os.Stderr
-	require.NoError(t, build.Run())
-
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
-	defer cancel()
-	var out bytes.Buffer
-	s := show{worker: worker{timeout: 2 * time.Second}, outage: 5 * time.Second, out: &out, self: self}
-	if os.Getenv("ZKLOCK_LONG") != "" {
-		s.outage = 20 * time.Second
-	}
-	require.NoError(t, s.run(ctx), "output so far:\n%s", &out) // it checks journal and tokens itself
-	text := out.String()
-	for _, what := range []string{"is told to leave", " leaves\n", "is killed", "all servers are down", "is stopped", "each done once: true"} {
-		require.Equal(t, 1, strings.Count(text, what), text)
-	}
+	showtest.Run(t, 3*time.Minute, func(ctx context.Context, self string, out io.Writer) error {
+		s := show{worker: worker{timeout: 2 * time.Second}, outage: showtest.Outage(), out: out, self: self}
+		return s.run(ctx) // it checks journal and tokens itself
+	}, "is told to leave", " leaves\n", "is killed", "all servers are down", "is stopped", "each done once: true")
 }

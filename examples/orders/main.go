@@ -12,13 +12,11 @@
 package main
 
 import (
-	"context"
 	"flag"
-	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
+
+	"github.com/zklock/locker/examples/internal/fleet"
 )
 
 func main() {
@@ -32,17 +30,6 @@ func main() {
 	flag.DurationVar(&s.outage, "outage", 20*time.Second, "how long all servers are down in the show")
 	flag.Parse()
 
-	leave, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	var err error
-	if w.name != "" {
-		err = w.run(leave)
-	} else {
-		s.worker, s.out = w, os.Stdout
-		err = s.run(leave)
-	}
-	if err != nil && leave.Err() == nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	s.worker, s.out = w, os.Stdout
+	fleet.Main(w.name, w.run, s.run)
 }

@@ -1,36 +1,25 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"os"
-	"os/exec"
+	"io"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/examples/internal/fleet/showtest"
 )
 
 func TestNoOrderIsLostAndNoneGoesThroughAStageTwice(t *testing.T) {
-	self := filepath.Join(t.TempDir(), "orders")
-	build := exec.Command("go", "build", "-o", self, ".")
-	build.Stderr = os.Stderr
-	require.NoError(t, build.Run())
-
-	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
-	defer cancel()
-	var out bytes.Buffer
-	s := show{worker: worker{timeout: 2 * time.Second}, orders: 1500, outage: 5 * time.Second, out: &out, self: self}
-	if os.Getenv("ZKLOCK_LONG") != "" {
-		s.orders, s.outage = 10_000, 20*time.Second
-	}
-	require.NoError(t, s.run(ctx), "output so far:\n%s", &out) // it checks the database itself
-	text := out.String()
-	for _, what := range []string{"is killed", "all servers are down", "is told to leave", "tokens in order: true"} {
-		require.Equal(t, 1, strings.Count(text, what), text)
-	}
+	text := showtest.Run(t, 8*time.Minute, func(ctx context.Context, self string, out io.Writer) error {
+		s := show{worker: worker{timeout: 2 * time.Second}, orders: 1500, outage: showtest.Outage(), out: out, self: self}
+		if showtest.Long() {
+			s.orders = 10_000
+		}
+		return s.run(ctx) // it checks the database itself
+	}, "is killed", "all servers are down", "is told to leave", "tokens in order: true")
 	require.Contains(t, text, "goes on")
 }
 
