@@ -153,7 +153,7 @@ var mutants = []mutant{
 		[]edit{{"	if all {\n		return true, nil\n	}\n	for", "	if all || t.czxid != 0 {\n		return true, nil\n	}\n	for"}},
 		[]string{inRecipe, "./zklock -run=Multi|Scenario"}},
 	{"lock delay without a loss noticed", "work of a holder that was lost overlaps with the next one's", "recipe/delay.go",
-		[]edit{{"		if living[name] {", "		if living[name] || d >= 0 {"}}, []string{inRecipe, "./zklock -run=Delay|Scenario"}},
+		[]edit{{"		if !living[name] {", "		if !living[name] && len(seen) < 0 {"}}, []string{inRecipe, "./zklock -run=Delay|Scenario"}},
 
 	{"hold apart from its session", "the session's end does not reach the hold", "zklock/hold.go",
 		[]edit{{"holdContext{s.Context(), values, h}", "holdContext{context.Background(), values, h}"}}, []string{inScenarios}},
@@ -200,7 +200,7 @@ var mutants = []mutant{
 	{"list in front of a create that went again", "a contender does not see itself in its list", "session/group.go",
 		[]edit{{"return slices.ContainsFunc(r.behind, func(w *request) bool { return w.member.open })", "return false"}}, []string{inGroups}},
 	{"who gave up goes again", "a contender is made for which nobody waits", "session/group.go",
-		[]edit{{"if r.left || c.state == connFailed {", "if c.state == connFailed {"}}, []string{inGroups}},
+		[]edit{{"if r.abandoned || c.state == connFailed {", "if c.state == connFailed {"}}, []string{inGroups}},
 	{"any refused list refuses the create", "who may not list a directory is told that there is none", "session/group.go",
 		[]edit{{"w.op == opCreate && head.code == codeNoNode", "w.op == opCreate && head.code != codeOK"}}, []string{inGroups}},
 	{"long lists not counted", "a burst of calls on a lock with a long list delays the heartbeat", "session/connwrite.go",
