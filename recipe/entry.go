@@ -90,7 +90,7 @@ func (e *entry) decide(ctx context.Context, czxid int64) (Verdict, error) {
 			return v, err
 		}
 		gone := slices.ContainsFunc(v.Unknown, func(name string) bool { return czxids[name] == 0 })
-		if !gone || e.q.Kind.final() {
+		if !gone || e.q.Kind.shrinks() {
 			return Decide(l, own, e.size, czxids), nil
 		}
 		// A writer that was downgraded after the list has a reader in its place, which the list does not show.

@@ -58,7 +58,7 @@ func (k Kind) shares(other Kind) bool {
 // alone reports whether a contender of kind k that holds has nobody before it: no contender holds beside it.
 func (k Kind) alone() bool { return k == Lock || k == Write }
 
-// final reports whether the numbers below a contender of kind k that are in its way can only disappear, so that it need
-// not list again when the only one has gone. For a writer they may appear: a writer that downgrades leaves a reader with
-// its number in its place (see Downgrade), and a reader under a writer's lock of Curator's has the writer's number.
-func (k Kind) final() bool { return k != Write }
+// shrinks reports whether the contenders in the way of one of kind k can only become fewer, so that it holds without another
+// list when the only one has gone. Before a writer new ones may appear: a writer that downgrades leaves a reader with its
+// number in its place (see Downgrade), and a reader under a writer's lock of Curator's has the writer's number.
+func (k Kind) shrinks() bool { return k != Write }

@@ -58,12 +58,12 @@ func TestContendersOfAnotherKindAreForeign(t *testing.T) {
 	} {
 		own, other := rwName(k.own, 2, 0), rwName(k.other, 1, 1)
 		v := recipe.Decide(recipe.Listing{Names: []string{other, own}}, own, 1, nil)
-		require.Equal(t, []string{other}, v.Foreign, "%c and %c", k.own, k.other)
+		require.Equal(t, []string{other}, v.OtherKinds, "%c and %c", k.own, k.other)
 		require.Zero(t, v.Ahead)
-		require.Equal(t, recipe.Verdict{Foreign: []string{other}}, recipe.Decide(recipe.Listing{Names: []string{other}}, own, 0, nil), "when its own is not there")
+		require.Equal(t, recipe.Verdict{OtherKinds: []string{other}}, recipe.Decide(recipe.Listing{Names: []string{other}}, own, 0, nil), "when its own is not there")
 	}
 	for _, k := range []struct{ own, other byte }{{'R', 'W'}, {'W', 'R'}, {'R', 'R'}, {'W', 'W'}} {
-		require.Empty(t, recipe.Decide(recipe.Listing{Names: []string{rwName(k.other, 1, 1), rwName(k.own, 2, 0)}}, rwName(k.own, 2, 0), 0, nil).Foreign)
+		require.Empty(t, recipe.Decide(recipe.Listing{Names: []string{rwName(k.other, 1, 1), rwName(k.own, 2, 0)}}, rwName(k.own, 2, 0), 0, nil).OtherKinds)
 	}
 }
 

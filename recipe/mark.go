@@ -41,7 +41,7 @@ import (
 //
 // Who does not leave by a mark: a call that gives up; a reader, before which other readers may hold; a writer that has
 // become one; a semaphore's contender; and one that was first in line when it entered: whoever is behind that one sees it
-// at the head, and holds by the event alone. (A writer that was first costs the one behind it a list: see Kind.final.)
+// at the head, and holds by the event alone. (A writer that was first costs the one behind it a list: see Kind.shrinks.)
 // With lock delays the next holder reads the directory anyway.
 //
 // The mark counts as a create of the directory.
@@ -82,7 +82,7 @@ func (w *waiter) markBefore(v Verdict) string {
 	q := w.e.q
 	switch pred, _ := Parse(v.Watch); {
 	case q.Delays, !pred.Kind.alone(), !ours(v.Watch, pred.Kind),
-		v.Ahead == 1 && q.Kind.final() && w.e.notified():
+		v.Ahead == 1 && q.Kind.shrinks() && w.e.notified():
 		return ""
 	}
 	return q.Dir + "/" + v.Watch + markSuffix

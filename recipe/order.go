@@ -93,7 +93,7 @@ func (t *tally) inWay(k Kind) (n int) {
 
 // Verdict is what a list of the directory means for one contender.
 type Verdict struct {
-	// Present: our own znode is in the list. When it is not, only Foreign is set: without a znode nobody holds.
+	// Present: our own znode is in the list. When it is not, only OtherKinds is set: without a znode nobody holds.
 	Present bool
 	// Holds: no contender is in its way, and nothing is Unknown.
 	Holds bool
@@ -109,12 +109,12 @@ type Verdict struct {
 	Permits int
 	// Unknown are contenders, ours among them, whose czxids have to be known. Until then the verdict is not final.
 	Unknown []string
-	// Foreign are contenders of other kinds of lock, which must not share the directory: foreignMax at most.
-	Foreign []string
+	// OtherKinds are contenders of other kinds of lock, which must not share the directory: otherKindsMax at most.
+	OtherKinds []string
 }
 
-// foreignMax bounds the contenders of other kinds that are looked at.
-const foreignMax = 16
+// otherKindsMax bounds the contenders of other kinds that are looked at.
+const otherKindsMax = 16
 
 // Decide decides, from a list of its directory, whether the contender own holds; size is that of a semaphore. czxids has
 // the known czxids by name: none in the first call, and then those of Verdict.Unknown. A znode that was found to be gone
@@ -139,8 +139,8 @@ func Decide(l Listing, own string, size int, czxids map[string]int64) Verdict {
 			v.Present = true
 			continue
 		case !me.Kind.shares(n.Kind):
-			if len(v.Foreign) < foreignMax {
-				v.Foreign = append(v.Foreign, name)
+			if len(v.OtherKinds) < otherKindsMax {
+				v.OtherKinds = append(v.OtherKinds, name)
 			}
 			continue
 		case !me.Kind.blocks(n.Kind):
@@ -165,7 +165,7 @@ func Decide(l Listing, own string, size int, czxids map[string]int64) Verdict {
 		}
 	}
 	if !v.Present {
-		return Verdict{Foreign: v.Foreign}
+		return Verdict{OtherKinds: v.OtherKinds}
 	}
 	v.Unknown = o.withOwn(v.Unknown, own, me)
 	v.Holds = all.lets(me, size) && len(v.Unknown) == 0
@@ -181,9 +181,9 @@ func Decide(l Listing, own string, size int, czxids map[string]int64) Verdict {
 
 // lookout is what a list means for a contender that has not entered.
 type lookout struct {
-	all     tally    // of those that would be before it
-	first   string   // the one of those in its way with the lowest number; near the counter's end another one may be the first
-	foreign []string // as in Verdict
+	all        tally    // of those that would be before it
+	first      string   // the one of those in its way with the lowest number; near the counter's end another one may be the first
+	otherKinds []string // as in Verdict
 }
 
 // newcomer reads a list for a contender of kind k that would enter now.
@@ -195,8 +195,8 @@ func newcomer(names []string, k Kind) (l lookout) {
 		case !ok:
 			continue
 		case !k.shares(n.Kind):
-			if len(l.foreign) < foreignMax {
-				l.foreign = append(l.foreign, name)
+			if len(l.otherKinds) < otherKindsMax {
+				l.otherKinds = append(l.otherKinds, name)
 			}
 			continue
 		case !k.blocks(n.Kind):

@@ -49,7 +49,7 @@ func (w *waiter) await(ctx context.Context, v Verdict) (next bool, err error) {
 			w.heard = w.heard || hasFired(w.mark)
 			return false, err
 		case pred.Event() == zk.EventNodeDeleted:
-			next = v.Ahead == 1 && w.e.q.Kind.final()
+			next = v.Ahead == 1 && w.e.q.Kind.shrinks()
 			if !next {
 				next, err = w.released(ctx, pred)
 			}

@@ -77,14 +77,15 @@ func (q *Queue) queued(l Line) {
 	}
 }
 
-// conflict returns ErrConflict when one of foreign, contenders of other kinds in the directory, is a lock that is in use
-// and was there before the zxid before: it is ephemeral. Others are of no lock's client: they are leftovers or made up,
-// and are ignored, as are those that may not be looked at, so that nobody can close a lock for ever by one znode.
-func (q *Queue) conflict(ctx context.Context, s *session.Session, foreign []string, before int64) error {
-	if len(foreign) == 0 {
+// conflict returns ErrConflict when one of others, contenders of other kinds in the directory, belongs to a lock in use: it
+// is ephemeral, and was made before the zxid before. A znode that is not ephemeral is no client's contender but a leftover or
+// made up, and one that may not be read cannot be told from that: both are ignored, so that nobody can close a lock for ever
+// by one znode.
+func (q *Queue) conflict(ctx context.Context, s *session.Session, others []string, before int64) error {
+	if len(others) == 0 {
 		return nil
 	}
-	nodes, err := s.StatsBelow(ctx, q.Dir, foreign)
+	nodes, err := s.StatsBelow(ctx, q.Dir, others)
 	if err != nil {
 		return err
 	}
@@ -92,9 +93,9 @@ func (q *Queue) conflict(ctx context.Context, s *session.Session, foreign []stri
 		if n.Err != nil || !ephemeral(n.Stat) || n.Stat.Czxid >= before {
 			continue
 		}
-		name, _ := Parse(foreign[i])
+		name, _ := Parse(others[i])
 		return neighbourError{fmt.Errorf("%w: %s is the directory of a %s (%s), not of a %s", ErrConflict, q.Dir, name.Kind,
-			text.Foreign(foreign[i]), q.Kind)}
+			text.Foreign(others[i]), q.Kind)}
 	}
 	return nil
 }

@@ -64,8 +64,8 @@ func TestPermitsOfOneWhoIsNotInLine(t *testing.T) {
 	require.Equal(t, recipe.Verdict{}, recipe.Decide(recipe.Listing{Names: []string{semName(1, 4, 2), semName(1, 6, 3)}}, own, 3, nil))
 	for _, kind := range []byte("RWM") {
 		foreign := rwName(kind, 4, 0)
-		require.Equal(t, []string{foreign}, recipe.Decide(recipe.Listing{Names: []string{foreign, own}}, own, 3, nil).Foreign)
-		require.Equal(t, recipe.Verdict{Foreign: []string{foreign}}, recipe.Decide(recipe.Listing{Names: []string{foreign}}, own, 3, nil))
+		require.Equal(t, []string{foreign}, recipe.Decide(recipe.Listing{Names: []string{foreign, own}}, own, 3, nil).OtherKinds)
+		require.Equal(t, recipe.Verdict{OtherKinds: []string{foreign}}, recipe.Decide(recipe.Listing{Names: []string{foreign}}, own, 3, nil))
 	}
 }
 

@@ -25,13 +25,13 @@ type sweeper struct {
 
 // leftovers is work for a sweeper.
 type leftovers struct {
-	creates []lostCreate
+	creates []doubtfulCreate
 	znodes  []string
 	noted   []entry // whose znodes go together with the notes of their lock delays: see delay.go
 }
 
-// lostCreate is a create that may have been carried out.
-type lostCreate struct{ dir, id string }
+// doubtfulCreate is a create that may have been carried out.
+type doubtfulCreate struct{ dir, id string }
 
 // sweepers holds the sweepers that are at work.
 var sweepers = struct {
@@ -169,14 +169,14 @@ func (w *sweeper) work(ctx context.Context, l leftovers) (rest leftovers, troubl
 
 // search looks for the znodes of creates, behind a request that makes the server catch up. Of a directory that can't be
 // listed for good, nothing is missing. An error: those that are missing may be there all the same.
-func (w *sweeper) search(ctx context.Context, creates []lostCreate, catchUp func() error) (missing []lostCreate, found []string, first error) {
+func (w *sweeper) search(ctx context.Context, creates []doubtfulCreate, catchUp func() error) (missing []doubtfulCreate, found []string, first error) {
 	if len(creates) == 0 {
 		return nil, nil, nil
 	}
 	if err := catchUp(); err != nil && !final(err) { // a refusal, too, comes from behind the writes before it
 		return creates, nil, err
 	}
-	ids := map[string][]lostCreate{}
+	ids := map[string][]doubtfulCreate{}
 	var dirs []string
 	for _, c := range creates {
 		if ids[c.dir] == nil {
@@ -213,7 +213,7 @@ func (w *sweeper) search(ctx context.Context, creates []lostCreate, catchUp func
 }
 
 // own returns the names of this session's znodes in dir that were made by creates, by their ids.
-func (w *sweeper) own(ctx context.Context, dir string, creates []lostCreate) (map[string][]string, error) {
+func (w *sweeper) own(ctx context.Context, dir string, creates []doubtfulCreate) (map[string][]string, error) {
 	names, _, err := w.s.List(ctx, dir)
 	if err != nil {
 		return nil, err

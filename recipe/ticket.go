@@ -169,7 +169,7 @@ func (t *Ticket) lookFirst(ctx context.Context) error {
 			return err
 		}
 		seen := newcomer(lists[i].Value.Names, e.q.Kind)
-		if err := e.q.conflict(ctx, t.s, seen.foreign, math.MaxInt64); err != nil {
+		if err := e.q.conflict(ctx, t.s, seen.otherKinds, math.MaxInt64); err != nil {
 			return err
 		}
 		if me := (Name{Kind: e.q.Kind, Permits: e.q.Permits}); !seen.all.lets(me, e.size) {
@@ -323,7 +323,7 @@ func (t *Ticket) admit(ctx context.Context) error {
 	err := func() error {
 		for _, e := range t.entries {
 			v := Decide(e.listing(), e.name(), e.size, nil)
-			if err := e.q.conflict(ctx, t.s, v.Foreign, t.czxid); err != nil {
+			if err := e.q.conflict(ctx, t.s, v.OtherKinds, t.czxid); err != nil {
 				return err
 			}
 		}
@@ -380,6 +380,6 @@ func (t *Ticket) discard() {
 // sweep has the sweeper find out whether a create was carried out, and delete what it made.
 func (t *Ticket) sweep() {
 	for _, e := range t.entries {
-		sweepLater(t.s, leftovers{creates: []lostCreate{{e.q.Dir, e.prefix}}})
+		sweepLater(t.s, leftovers{creates: []doubtfulCreate{{e.q.Dir, e.prefix}}})
 	}
 }

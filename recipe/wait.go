@@ -104,11 +104,11 @@ func (w *waiter) wait(ctx context.Context) error {
 	if w.e.q.Kind == Permits {
 		return w.waited(ctx, w.permits(ctx))
 	}
-	return w.waited(ctx, w.turn(ctx))
+	return w.waited(ctx, w.untilFirst(ctx))
 }
 
-// turn waits until no contender is in the way.
-func (w *waiter) turn(ctx context.Context) error {
+// untilFirst waits until no contender is in the way.
+func (w *waiter) untilFirst(ctx context.Context) error {
 	for {
 		v, err := w.e.decide(ctx, w.t.czxid)
 		if err != nil {
