@@ -21,7 +21,7 @@ import (
 // out what became of it (found; or a delete of that very path). A znode that somebody else deleted, and of which nothing
 // was heard, is counted until its path is used again or the session ends: then the session refuses too early, not too late.
 
-// Limits of Config.EphemeralBytes: a session has room for any single path; and what no server's buffers are set to.
+// Limits of Config.EphemeralBytes. The least has room for any single path; the most is beyond any server's buffers.
 const (
 	defaultEphemeralBytes = 512 << 10
 	minEphemeralBytes     = 16 << 10
@@ -31,7 +31,7 @@ const (
 // lengthBytes is what a path takes in a list beside its own bytes.
 const lengthBytes = 4
 
-// numberBytes is the longest that a sequential znode's number can be: the least is -2147483648.
+// numberBytes is the length of the longest number of a sequential znode, -2147483648.
 const numberBytes = 11
 
 // ErrNoRoom matches the error for a create that would bring the paths of the session's ephemeral znodes above
@@ -98,7 +98,7 @@ func newEphemerals(limit, chroot int) *ephemerals {
 	return &ephemerals{limit: limit, chroot: chroot, made: map[string]int64{}, doubt: map[change]int{}, empty: time.Now()}
 }
 
-// size is what a change of the number of znodes by one takes or gives back, at most.
+// size is the room that the znode of a change takes, at most.
 func (e *ephemerals) size(r change) int {
 	n := e.chroot + len(r.path) + lengthBytes
 	if r.kind == makesNumbered {
@@ -108,8 +108,8 @@ func (e *ephemerals) size(r change) int {
 }
 
 // reserve takes the room that a request may need; an error says that there is not enough. A transaction that also deletes
-// ephemerals of this session needs only what it adds; and when it does no more than to replace some, by such with longer
-// names, it may go beyond the limit by an eighth: a holder must be able to change what it has.
+// ephemerals of this session needs only what it adds. One that replaces some, by others with longer names, may exceed the
+// limit by an eighth: a full session must still be able to downgrade a lock.
 func (e *ephemerals) reserve(r *request) error {
 	if len(r.changes) == 0 || r.reserved > 0 {
 		return nil
@@ -241,7 +241,7 @@ func (e *ephemerals) unanswered(r *request) {
 	if r.reserved == 0 {
 		return
 	}
-	if r.mayHaveLeft() {
+	if r.mayBeSent() {
 		e.unknown(r)
 	} else {
 		e.refund(r)

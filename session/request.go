@@ -237,8 +237,8 @@ func first(requests []*request, write bool) *request {
 	return requests[len(requests)-1]
 }
 
-// mayHaveLeft reports whether r may be carried out though run has given up waiting for it.
-func (r *request) mayHaveLeft() bool {
+// mayBeSent reports whether r may be carried out though run has given up waiting for it.
+func (r *request) mayBeSent() bool {
 	select {
 	case <-r.done:
 		return !errors.Is(r.err, ErrNotSent)

@@ -45,8 +45,8 @@ type retention struct {
 
 	// Guarded by Session.mu.
 	nodes    []string // as the caller named them; not changed in place
-	next     int      // of nodes: what the next heartbeat that comes to this one checks
-	at       int      // in Session.retained; −1: it is not in there
+	next     int      // index in nodes: which one the next heartbeat of this retention checks
+	at       int      // its index in Session.retained; −1: it is not there
 	released bool
 	missing  string            // the znode that was found missing; "": none
 	tell     func(node string) // of that
@@ -62,7 +62,7 @@ func (s *Session) retain(ctx context.Context, nodes []string) (*retention, error
 		}
 		t := s.lease.timeout
 		enough := t / freshPart
-		if asked { // after a confirmation: an eighth, or, where writes take long, enough for the next heartbeat
+		if asked { // the leader has just confirmed: an eighth suffices or, where writes are slow, what the next heartbeat needs
 			enough = max(t/minPart, min(s.took+t/10, t/2))
 		}
 		if s.lease.end(true).Sub(s.clock.now()) >= enough {
@@ -103,7 +103,7 @@ func (s *Session) pause(ctx context.Context, d time.Duration) error {
 // most, is early enough.
 func (s *Session) retainLocked(nodes []string) *retention {
 	r := &retention{s: s, nodes: nodes}
-	s.enterLocked(r)
+	s.addLocked(r)
 	if s.held++; s.held == 1 {
 		s.heldSince = s.clock.stamp()
 		s.moveDeadlineLocked()
@@ -114,14 +114,14 @@ func (s *Session) retainLocked(nodes []string) *retention {
 	return r
 }
 
-// enterLocked has heartbeats check the znodes of r.
-func (s *Session) enterLocked(r *retention) {
+// addLocked has heartbeats check the znodes of r.
+func (s *Session) addLocked(r *retention) {
 	r.at = len(s.retained)
 	s.retained = append(s.retained, r)
 }
 
-// removeLocked undoes enterLocked.
-func (s *Session) removeLocked(r *retention) {
+// dropLocked undoes addLocked.
+func (s *Session) dropLocked(r *retention) {
 	if r.at < 0 {
 		return
 	}
@@ -140,7 +140,7 @@ func (r *retention) Release() {
 		return
 	}
 	r.released, r.tell = true, nil
-	r.s.removeLocked(r)
+	r.s.dropLocked(r)
 	if r.s.held--; r.s.held == 0 && r.s.id != 0 {
 		r.s.moveDeadlineLocked()
 	}
@@ -154,7 +154,7 @@ func (r *retention) Move(node string) {
 	}
 	r.nodes, r.next, r.missing = []string{node}, 0, ""
 	if r.at < 0 {
-		r.s.enterLocked(r)
+		r.s.addLocked(r)
 	}
 }
 
@@ -179,7 +179,7 @@ func (r *retention) found(node string) {
 		return
 	}
 	r.missing = node
-	r.s.removeLocked(r)
+	r.s.dropLocked(r)
 	tell := r.tell
 	r.s.mu.Unlock()
 	if tell != nil {
@@ -189,11 +189,11 @@ func (r *retention) found(node string) {
 
 // check is the write that confirms the lease: a multi that checks that a znode exists. It changes nothing, and takes a
 // majority to say so. A multi without an operation would not do: it is carried out without a look at the session. A
-// refusal, because the znode has gone or may not be read by us, confirms as well: the session is looked at first.
+// refusal, because the znode is gone or we may not read it, confirms as well: the leader checks the session first.
 func (s *Session) check(node string) *Result[Transaction] {
 	body, path, err := s.appendOp(nil, &zk.CheckVersionRequest{Path: node, Version: -1})
 	if err != nil {
-		path = node // a name that the ensemble gave us, whatever we would have to say to it
+		path = node // the ensemble gave us this name, so it is sent though our own rules would refuse it
 	}
 	a := s.transaction("heartbeat", body, []string{path})
 	a.r.repeatable = true // it changes nothing

@@ -131,7 +131,7 @@ func (ws *watches) addAll(paths []string, all []*Watch, unmade string, created *
 	fresh := make([]*watched, 0, len(paths)+1)
 	if entered = created != nil && !ws.plain; entered {
 		before := len(ws.byPath)
-		t, ask := ws.enterLocked(watchKey{ws.s.join(unmade), false}, created)
+		t, ask := ws.joinLocked(watchKey{ws.s.join(unmade), false}, created)
 		t.unmade = t.unmade || len(ws.byPath) > before
 		if ask {
 			fresh = append(fresh, t)
@@ -139,7 +139,7 @@ func (ws *watches) addAll(paths []string, all []*Watch, unmade string, created *
 	}
 	for i := len(paths) - 1; i >= 0; i-- {
 		before := len(ws.byPath)
-		t, ask := ws.enterLocked(watchKey{ws.s.join(paths[i]), false}, all[i])
+		t, ask := ws.joinLocked(watchKey{ws.s.join(paths[i]), false}, all[i])
 		if len(ws.byPath) > before {
 			t.stands = true
 		}

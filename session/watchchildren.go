@@ -41,9 +41,9 @@ func (ws *watches) listed(t *watched, code int32) {
 			ws.dropLocked(t)
 		}
 	case stands == nil: // an earlier watch of the same kind has fired since we asked: this one is nobody's
-		ws.takeAway(t.watchKey)
+		ws.takeAwayLocked(t.watchKey)
 	case len(stands.waiters) == 0:
-		ws.remove(stands)
+		ws.removeLocked(stands)
 	default:
 		stands.armed, stands.conn = true, ws.conns
 	}

@@ -13,10 +13,10 @@ import (
 // and after a reconnection the new server is told of those that are left. So neither side grows with the number of
 // past waits.
 //
-// Order does the rest. Requests and replies of a conn are strictly in order, and the hook of a reply runs before the
-// next frame is read; so a notification that is read before the reply to our request belongs to an earlier watch, and
-// one that is read after it to this one. But for one thing: a setWatches request is told of the znodes that are gone
-// before its reply, by ClickHouse Keeper right after it; see wakeLocked.
+// To which watch a notification belongs follows from the order of frames. Requests and replies of a conn are strictly in
+// order, and the hook of a reply runs before the next frame is read; so a notification that is read before the reply to our
+// request belongs to an earlier watch, and one that is read after it to this one. There is one exception: of znodes that are
+// gone already, ZooKeeper notifies before the reply to setWatches, ClickHouse Keeper right after it; see wakeLocked.
 type watches struct {
 	s *Session
 
@@ -62,18 +62,18 @@ func (ws *watches) closeLocked(w *Watch) {
 	}
 	switch {
 	case w.t.armed:
-		ws.remove(w.t)
+		ws.removeLocked(w.t)
 	case w.t.child, ws.conn == nil:
 		// Nothing is at the server; should a list with a watch still be answered, its hook takes that away.
 		ws.dropLocked(w.t)
-	} // else its hook, or restore, will find nobody waiting
+	} // else its hook, or restore, drops it when it finds nobody waiting
 }
 
-// add enters w for key, and asks the server when nobody has.
+// add has w wait for key, and asks the server when nobody has.
 func (ws *watches) add(key watchKey, w *Watch) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if t, ask := ws.enterLocked(key, w); ask {
+	if t, ask := ws.joinLocked(key, w); ask {
 		ws.armLocked(t)
 	}
 }
@@ -83,15 +83,15 @@ func (ws *watches) addExisting(key watchKey, w *Watch) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	_, shared := ws.byPath[key]
-	t, ask := ws.enterLocked(key, w)
+	t, ask := ws.joinLocked(key, w)
 	t.stands = t.stands || !shared
 	if ask {
 		ws.armLocked(t)
 	}
 }
 
-// enterLocked enters w for key. ask: the caller has to ask the server; else somebody has, or restore will.
-func (ws *watches) enterLocked(key watchKey, w *Watch) (t *watched, ask bool) {
+// joinLocked adds w to those who wait for key. ask: the caller has to ask the server; else somebody has, or restore will.
+func (ws *watches) joinLocked(key watchKey, w *Watch) (t *watched, ask bool) {
 	t = ws.byPath[key]
 	if t == nil {
 		t = &watched{watchKey: key, ready: make(chan struct{})}
@@ -160,22 +160,22 @@ func (ws *watches) setLocked(t *watched, code int32) {
 		ws.dropLocked(t)
 	case t.gone:
 		if code == codeNoNode { // of exists, which has left a watch for its creation
-			ws.takeAway(t.watchKey)
+			ws.takeAwayLocked(t.watchKey)
 		}
-		ws.fireLocked(t, zk.EventNodeDeleted, 0) // nobody wants to be called yet
+		ws.fireLocked(t, zk.EventNodeDeleted, 0) // Then has not been called yet
 	case len(t.waiters) == 0:
-		ws.remove(t)
+		ws.removeLocked(t)
 	}
 }
 
-// remove takes an armed watch off the table and off the server. The caller holds mu.
-func (ws *watches) remove(t *watched) {
+// removeLocked takes an armed watch off the table and off the server.
+func (ws *watches) removeLocked(t *watched) {
 	ws.dropLocked(t)
-	ws.takeAway(t.watchKey)
+	ws.takeAwayLocked(t.watchKey)
 }
 
-// takeAway takes a watch off the server. The caller holds mu.
-func (ws *watches) takeAway(t watchKey) {
+// takeAwayLocked takes a watch off the server.
+func (ws *watches) takeAwayLocked(t watchKey) {
 	if ws.conn == nil || ws.conn.unresumable {
 		return // the server forgot it with the connection, or may not know the request
 	}
@@ -233,7 +233,7 @@ func (ws *watches) wakeLocked(key watchKey, event zk.EventType, zxid int64) (the
 	case t.armed:
 		return ws.fireLocked(t, event, zxid)
 	case t.stands && event == zk.EventNodeDeleted:
-		t.gone = true // what setWatches finds gone is told before its reply, and counts from the reply on
+		t.gone = true // setWatches found it gone and says so before its reply: setLocked fires the watch
 	}
 	return nil
 }
@@ -253,7 +253,7 @@ func (ws *watches) fireLocked(t *watched, event zk.EventType, zxid int64) (then 
 	return then
 }
 
-// attach makes c the conn that the table is for, unless it has failed already: then somebody may have attached a later one.
+// attach makes c the conn of the table, unless c has failed already: then a later one may have been attached.
 func (ws *watches) attach(c *conn) bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -277,7 +277,7 @@ func (ws *watches) detach(c *conn) {
 	}
 }
 
-// restore asks the server of c, which has been attached, for the watches of the table. Those that were set are set again
+// restore asks the server of c, which is attached, for the watches of the table. Those that were set are set again
 // as of zxid, the latest that we have seen, so that the server reports at once what has changed since; the others are
 // asked for anew. The newest come first, as WatchAll has them. It goes a step at a time, between which others have the
 // table.
@@ -300,8 +300,8 @@ func (ws *watches) restoreStep(c *conn, zxid int64) (fired []*Watch, more bool) 
 		size += watchBytes + len(t.path)
 		switch {
 		case !t.armed && len(t.waiters) == 0:
-			ws.dropLocked(t) // its hook would have found nobody waiting, and will not run any more
-		case t.armed && ws.tooLong(t): // the server can't be asked what has changed: they will look
+			ws.dropLocked(t) // nobody waits, and the hook that would have dropped it died with the last conn
+		case t.armed && ws.tooLong(t): // setWatches can't name it: its waiters look for themselves what has changed
 			fired = append(fired, ws.fireLocked(t, zk.EventNodeDataChanged, 0)...)
 		case t.armed:
 			again = append(again, t)
