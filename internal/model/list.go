@@ -1,5 +1,7 @@
 package main
 
+import "strings"
+
 // configuration is one set of parameters of a model.
 type configuration struct {
 	model      string // its file, without .pml
@@ -8,6 +10,10 @@ type configuration struct {
 	parameters string // of spin
 	wrong      string // what is wrong with a mutant; "" for what has to hold
 }
+
+// bounded reports whether the calls and faults of a small configuration are bounded, so that no run may come back to a state
+// that it was in: it would go on for ever. That search takes far longer than the one of all states.
+func (c configuration) bounded() bool { return strings.Contains(c.parameters, rounds) }
 
 // promises are what the models assert, in the order in which an assertion's text is looked at.
 var promises = []struct{ assertion, name string }{
@@ -32,6 +38,8 @@ const (
 	sessions    = "-DN=2 -DSLOTS=2 -DLAG=1 -DFORCE=0 -DKILL=0"
 	expiry      = "-DN=2 -DSLOTS=2 -DLAG=1 -DCUT=0"
 	ends        = "-DN=3 -DSLOTS=2 -DLAG=2 -DCALLS=3 -DFAULTS=2"
+	rounds      = "-DCALLS=2 -DFAULTS=2"
+	bounded     = "-DN=2 -DSLOTS=2 -DLAG=1 " + rounds
 	two         = "-DN=2 -DSLOTS=1 -DLAG=1 -DLOSE=0"
 	marks       = " -DMARKS=1"
 	lease       = "-DTIMEOUT=5 -DDRIFT=5"
@@ -45,12 +53,14 @@ var configurations = []configuration{
 	{"queue", "sessions", "two clients that give sessions up and queue again, broken connections, cancelled calls", sessions, ""},
 	{"queue", "expiry", "the same without broken connections, and with force", expiry, ""},
 	{"queue", "ends", "three clients, three calls, every fault, two of them: every run ends, and nothing is left", ends, ""},
+	{"queue", "rounds", "two clients, two calls, every fault, two of them: no run goes round in a cycle", bounded, ""},
 	{"queue", "two clients, marks", "as above; a holder that has waited leaves with a mark", two + marks, ""},
 	{"queue", "connections, marks", "", connections + marks, ""},
 	{"queue", "force, marks", "", force + marks, ""},
 	{"queue", "laggards, marks", "", laggards + marks, ""},
 	{"queue", "sessions, marks", "", sessions + marks, ""},
 	{"queue", "ends, marks", "", ends + marks, ""},
+	{"queue", "rounds, marks", "", bounded + marks, ""},
 	{"lease", "lease", "a timeout of five reports", lease, ""},
 	{"lease", "longer lease", "of six", "-DTIMEOUT=6 -DDRIFT=6", ""},
 }
@@ -65,6 +75,7 @@ var mutants = []configuration{
 	{"queue", "create forgotten", "", connections + " -DMUTANT=7", "a call that is given up during its create does not look for the znode"},
 	{"queue", "order of two connections believed", "", two + " -DMUTANT=8", "a new connection's tale of what happened before it counts as its order"},
 	{"queue", "watches not set again", "", connections + " -DMUTANT=11", "after a reconnection nobody is woken"},
+	{"queue", "hangs up", "", bounded + " -DMUTANT=12", "a client leaves a connection that nobody has broken, again and again"},
 	{"queue", "mark without a hold", "", connections + marks + " -DMUTANT=9", "a call that is given up leaves with the mark of a release"},
 	{"queue", "held by the mark alone", "", connections + marks + " -DMUTANT=10", "the mark comes before the deletion, and its reader does not wait for that"},
 	{"lease", "pings confirm", "", lease + " -DMUTANT=1", "a server that is cut off keeps a lease alive"},

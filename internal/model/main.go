@@ -99,17 +99,27 @@ func (c configuration) check(ctx context.Context) (r result, err error) {
 	if out, err := command(ctx, lab, "spin", append(strings.Fields(c.parameters), "-a", c.model+".pml")...); err != nil {
 		return r, fmt.Errorf("spin: %w\n%s", err, out)
 	}
-	// No reduction: the number of states is that of the model, not of a method.
-	if out, err := command(ctx, lab, "gcc", "-O1", "-w", "-DSAFETY", "-DNOREDUCE", "-DMEMLIM=6000", "-o", "checker", "pan.c"); err != nil {
-		return r, fmt.Errorf("gcc: %w\n%s", err, out)
+	r, err = search(ctx, lab, "-DSAFETY")
+	if err == nil && r.broken == "" && c.bounded() {
+		var cycles result
+		cycles, err = search(ctx, lab, "-DNP", "-l")
+		r.broken = cycles.broken
 	}
-	out, err := command(ctx, lab, "./checker", "-m4000000")
-	if err != nil {
-		return r, fmt.Errorf("checker: %w\n%s", err, out)
-	}
-	r, err = parse(out)
 	r.took = time.Since(began)
 	return r, err
+}
+
+// search compiles spin's checker in the lab, and runs it.
+func search(ctx context.Context, lab, mode string, flags ...string) (result, error) {
+	// No reduction: the number of states is that of the model, not of a method.
+	if out, err := command(ctx, lab, "gcc", "-O1", "-w", mode, "-DNOREDUCE", "-DMEMLIM=6000", "-o", "checker", "pan.c"); err != nil {
+		return result{}, fmt.Errorf("gcc: %w\n%s", err, out)
+	}
+	out, err := command(ctx, lab, "./checker", append(flags, "-m4000000")...)
+	if err != nil {
+		return result{}, fmt.Errorf("checker: %w\n%s", err, out)
+	}
+	return parse(out)
 }
 
 var (
@@ -140,6 +150,10 @@ func parse(out string) (result, error) {
 	}
 	if failed > 0 {
 		m := violated.FindStringSubmatch(out)
+		if m == nil && strings.Contains(out, "non-progress cycle") {
+			r.broken = "every run ends"
+			return r, nil
+		}
 		if m == nil {
 			return r, fmt.Errorf("an error that is no assertion's:\n%s", out)
 		}

@@ -18,7 +18,7 @@ func TestTheSmallModelsHoldAndTheirMutantsDoNot(t *testing.T) {
 	}
 	text, err := os.ReadFile("RESULT.md")
 	require.NoError(t, err)
-	for _, name := range []string{"two clients", "two clients, marks", "lease", "order of two connections believed", "pings confirm"} {
+	for _, name := range []string{"two clients", "two clients, marks", "lease", "order of two connections believed", "hangs up", "pings confirm"} {
 		t.Run(name, func(t *testing.T) {
 			for _, c := range append(configurations[:len(configurations):len(configurations)], mutants...) {
 				if c.name != name {
@@ -49,8 +49,8 @@ func TestTheTranscriptOfTheQueueIsTheModel(t *testing.T) {
 		require.Contains(t, string(text), fmt.Sprintf("| `%s` | %d | ", p, n))
 	}
 	for _, c := range mutants {
-		if c.model != "queue" || c.name == "mark without a hold" { // which takes a million states
-			continue
+		if c.model != "queue" || c.name == "mark without a hold" || c.name == "hangs up" {
+			continue // which take a million states, and break no state, but the end of the run
 		}
 		_, broken := states(parameters(c.parameters))
 		require.Contains(t, string(text), fmt.Sprintf("| %s | %s | %s |", c.name, c.wrong, broken))

@@ -23,8 +23,8 @@
  * Parameters: N clients; SLOTS znodes a client (2: one in a session that was given up, one in the next); LAG; MARKS=1: a
  * holder that has waited leaves by a transaction whose first operation tells its successor that it did hold; CUT,
  * GIVEUP, LOSE, FORCE, KILL: 0 leaves out broken connections, cancelled calls, sessions given up, znodes removed by
- * force, sessions ended by force. CALLS and FAULTS bound how many there are in a run; then every run has to end with
- * everybody idle and an empty tree. MUTANT: one of the ways to break it, named below.
+ * force, sessions ended by force. CALLS and FAULTS bound how many there are in a run; then every run has to end (there is
+ * no cycle of states) with everybody idle and an empty tree. MUTANT: one of the ways to break it, named below.
  */
 
 #ifndef N
@@ -69,6 +69,7 @@
 #define MARK_WITHOUT_HOLD 9  /* a cancelled call leaves with the mark of a release */
 #define MARK_FIRST        10 /* the mark is a transaction of its own, before the deletion, and the waiter holds on it */
 #define NOT_WATCHED       11 /* reconnects without setting its watches again */
+#define HANGS_UP          12 /* leaves a connection that nobody has broken, again and again */
 
 #define IDS  (N * SLOTS)
 #define BIT(i) (1 << (i))
@@ -330,8 +331,8 @@ end:	do
 		tidy() }
 
 	/* Faults. */
-	:: d_step { CUT && FAULT && !cut[c] && st[c] != IDLE ->
-		FAILED;
+	:: d_step { CUT && (FAULT || MUTANT == HANGS_UP) && !cut[c] && st[c] != IDLE ->
+		if :: MUTANT == HANGS_UP -> skip :: else -> FAILED fi;
 		cut[c] = 1;
 		tidy() }
 	:: d_step { cut[c] && seen[c] < n && st[c] != IDLE -> /* the server of the next one is further on */
