@@ -32,7 +32,7 @@ type Created struct {
 
 // Create makes a znode. Its parent must exist.
 func (s *Session) Create(ctx context.Context, path string, data []byte, mode Mode, acl []zk.ACL) (Created, error) {
-	return one(ctx, s, s.create(path, data, s.modeFor(ctx, mode), acl))
+	return one(ctx, s, s.create(path, data, mode, acl))
 }
 
 func (s *Session) create(path string, data []byte, mode Mode, acl []zk.ACL) *Result[Created] {
@@ -68,7 +68,7 @@ func (s *Session) createAll(ctx context.Context, grouped bool, path string, data
 	if path == "/" && chroot > 0 {
 		return s.checkChroot(ctx)
 	}
-	full, mode := s.join(path), s.modeFor(ctx, mode)
+	full := s.join(path)
 	for end := len(full); ; { // leaf first: mostly it is all that is missing, and the parents may be closed to us
 		m, content := Persistent, []byte(nil)
 		if end == len(full) {
@@ -140,13 +140,16 @@ func checkCreate(path string, mode Mode) error {
 
 // createFull is create for the path full, which the chroot is part of, and which has been checked.
 func (s *Session) createFull(full, path string, data []byte, mode Mode, acl []zk.ACL) *Result[Created] {
-	op, mode := opCreate, s.knownMode(mode)
+	op := opCreate
 	if mode == Container {
 		op = opCreateContainer
 	}
 	a := &Result[Created]{r: newRequest(op, "create", path, func(b []byte) []byte {
 		return appendInt(appendACL(appendBytes(appendString(b, full), data), acl), int32(mode))
 	})}
+	if mode == Container {
+		a.r.containers = []container{{op: opFrame - 4, mode: len(a.r.frame) - 4}}
+	}
 	a.decode = func() (Created, error) {
 		made, err := s.decodeCreated(a.r)
 		s.ephemerals.settle(a.r, err, func(change) string { return made.Path })

@@ -36,14 +36,19 @@ func (s *Session) multi(ops []any) *Result[Transaction] {
 	}
 	var body []byte
 	var changes []change
+	var containers []container
 	paths := make([]string, len(ops)) // as the caller named them
 	for i, op := range ops {
 		var err error
+		begin := len(body)
 		if body, paths[i], err = s.appendOp(body, op); err != nil {
 			return &Result[Transaction]{Err: fmt.Errorf("session: multi: %w", err)}
 		}
 		switch op := op.(type) {
 		case *zk.CreateRequest:
+			if Mode(op.Flags) == Container {
+				containers = append(containers, container{op: opFrame + begin, mode: opFrame + len(body) - 4})
+			}
 			changes = append(changes, changeOf(op.Path, Mode(op.Flags), i)...)
 		case *zk.DeleteRequest:
 			made := slices.IndexFunc(changes, func(ch change) bool { return ch.kind == makes && ch.path == op.Path })
@@ -55,7 +60,7 @@ func (s *Session) multi(ops []any) *Result[Transaction] {
 		}
 	}
 	a := s.transaction("multi", body, paths)
-	a.r.changes = changes
+	a.r.changes, a.r.containers = changes, containers
 	return a
 }
 
@@ -113,7 +118,7 @@ func (s *Session) appendOp(b []byte, op any) ([]byte, string, error) {
 		if op == nil {
 			break
 		}
-		code, mode := opCreate, s.knownMode(Mode(op.Flags))
+		code, mode := opCreate, Mode(op.Flags)
 		if mode == Container {
 			code = opCreateContainer
 		}

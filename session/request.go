@@ -48,6 +48,8 @@ type request struct {
 	members []*request // the writes that this one, a group, carries out
 	behind  []*request // the writes of the same batch that this one, a read, has to see
 
+	containers []container // the creates of containers in frame: see unresumable.go
+
 	// What it does to the session's ephemerals: see there. Of the goroutine that runs it.
 	changes  []change
 	reserved int  // bytes
@@ -145,6 +147,11 @@ func (s *Session) deliver(ctx context.Context, requests []*request) error {
 		c, err := s.await(ctx)
 		if err != nil {
 			return requests[0].unsentError(err)
+		}
+		if c.unresumable {
+			for _, r := range requests {
+				r.leaveContainers()
+			}
 		}
 		sent, err := s.exchange(ctx, c, requests)
 		if err != nil {

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"context"
 	"encoding/binary"
 	"fmt"
 	"time"
@@ -50,24 +49,18 @@ func (c *conn) refuse(r connectResponse, ours int64) error {
 	return why
 }
 
-// modeFor is knownMode behind the first connection, as long as ctx lasts: when there is none, the request will say why.
-func (s *Session) modeFor(ctx context.Context, mode Mode) Mode {
-	if mode == Container && s.Established(ctx) != nil {
-		return mode
-	}
-	return s.knownMode(mode)
-}
+// container is a create of a container in a request's frame: where its type is, and where its mode.
+type container struct{ op, mode int }
 
-// knownMode returns the mode in which a znode is made: Persistent for Container where the server may not know containers.
-// Before the first connection that is not known.
-func (s *Session) knownMode(mode Mode) Mode {
-	if mode != Container {
-		return mode
+// leaveContainers has r make persistent znodes in the place of containers. It is called when the connection is there that
+// r goes to, since nothing tells before what its server may not know.
+func (r *request) leaveContainers() {
+	for _, c := range r.containers {
+		binary.BigEndian.PutUint32(r.frame[c.op:], uint32(opCreate))
+		binary.BigEndian.PutUint32(r.frame[c.mode:], uint32(Persistent))
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.unresumable {
-		return Persistent
+	if r.op == opCreateContainer {
+		r.op = opCreate
 	}
-	return mode
+	r.containers = nil
 }

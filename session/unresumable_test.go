@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zktest"
 )
@@ -90,6 +91,36 @@ func TestScenario66_OnAKeeperNothingIsAskedThatAnOldOneDoesNotKnow(t *testing.T)
 		}
 		_, there := srv.Node("/a/d")
 		assert.True(t, there)
+	})
+}
+
+// The requests are made before anything is known of the server.
+func TestOnAKeeperAContainerThatIsAskedForBeforeTheFirstConnectionIsPersistent(t *testing.T) {
+	onKeepers(t, func(t *testing.T, srv *zktest.Server) {
+		for name, ask := range map[string]func(s *session.Session, b *session.Batch){
+			"/create": func(_ *session.Session, b *session.Batch) {
+				b.Create("/create", nil, session.Container, session.WorldACL())
+			},
+			"/multi": func(_ *session.Session, b *session.Batch) {
+				b.Multi(&zk.CreateRequest{Path: "/multi", Acl: session.WorldACL(), Flags: int32(session.Container)},
+					&zk.CreateRequest{Path: "/multi/child", Acl: session.WorldACL()})
+			},
+			"/grouped": func(s *session.Session, b *session.Batch) {
+				*b = *s.Grouped(trusted.Caller{})
+				b.Create("/grouped", nil, session.Container, session.WorldACL())
+			},
+		} {
+			s, err := session.Start(srv.Addr(), session.Config{Dial: srv.Dial})
+			require.NoError(t, err)
+			b := s.Batch()
+			ask(s, b)
+			require.NoError(t, b.Do(within(t, soon)), name)
+			require.NoError(t, s.Err(), name)
+			_, there := srv.Node(name)
+			assert.True(t, there, name)
+			require.NoError(t, s.Close())
+		}
+		assert.Zero(t, srv.Requests()[zktest.OpCreateContainer])
 	})
 }
 
