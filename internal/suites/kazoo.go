@@ -62,24 +62,9 @@ func (w *workshop) pytest(ctx context.Context) (string, error) {
 	if w.python(ctx, "PYTHONPATH=", "-c", "import pytest, mock, objgraph, pytest_timeout").Run() == nil {
 		return "", nil
 	}
-	debs := filepath.Join(w.dir, "deb")
-	if err := os.Mkdir(debs, 0o755); err != nil {
-		return "", err
-	}
-	fetch := exec.CommandContext(ctx, "apt-get", append([]string{"-qq", "-o", "APT::Sandbox::User=root", "download"}, pytestPackages...)...)
-	fetch.Dir, fetch.Stderr = debs, os.Stderr
-	if err := fetch.Run(); err != nil {
-		return "", fmt.Errorf("pytest is not installed, and apt-get does not fetch it: %w", err)
-	}
-	files, err := filepath.Glob(filepath.Join(debs, "*.deb"))
+	root, err := w.debian(ctx, pytestPackages)
 	if err != nil {
 		return "", err
-	}
-	root := filepath.Join(w.dir, "root")
-	for _, f := range files {
-		if out, err := exec.CommandContext(ctx, "dpkg-deb", "-x", f, root).CombinedOutput(); err != nil {
-			return "", fmt.Errorf("dpkg-deb: %s: %w", out, err)
-		}
 	}
 	return filepath.Join(root, "usr/lib/python3/dist-packages"), nil
 }

@@ -1,18 +1,19 @@
 // Suites runs other projects' own tests against zktest, as if it were the ZooKeeper that they start, and prints what
 // came of them.
 //
-//	go run ./internal/suites                       # Kazoo's and go-zookeeper's
+//	go run ./internal/suites                       # Kazoo's, go-zookeeper's, and Curator's of locks
 //	go run ./internal/suites -only kazoo -v        # one of them, with its output
 //	go run ./internal/suites -like 3.8             # on the behaviour of another version
 //	go run ./internal/suites -kazoo ~/kazoo        # the tests of a checkout
+//	go run ./internal/suites -curator ~/curator    # those of a checkout of the release that is installed
 //
 // Nothing of these projects is part of this one. Kazoo's tests come with Debian's package python3-kazoo, and pytest, if
 // it is not installed, is fetched through apt into a folder of its own; go-zookeeper's come with its module, through the Go
-// proxy. Both start their servers as processes: they are given a program of this command in place of java and zkServer.sh,
-// which passes connections on to zktest's servers in the process that runs the suites, and stops a server when it is killed.
+// proxy; Curator's are cloned from its repository, and compiled with the jars and JUnit of Debian's packages. All start
+// their servers as processes: they are given a program of this command in place of java and zkServer.sh, which passes connections on to zktest's servers in the process that runs the suites, and stops a server when it is killed.
 //
 // It exits with 1 when a suite could not be run. A test that fails is a line of the report, not an error: some want what
-// zktest does not have (a super user, reconfig, read-only servers).
+// zktest does not have (a super user, reconfig, read-only servers). Curator's get three tries, as in its own build.
 package main
 
 import (
@@ -22,6 +23,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -38,7 +40,7 @@ type suite struct {
 	run  func(ctx context.Context, w *workshop) (report, error)
 }
 
-var suites = []suite{{"kazoo", kazoo}, {"go-zookeeper", goZooKeeper}}
+var suites = []suite{{"kazoo", kazoo}, {"go-zookeeper", goZooKeeper}, {"curator", curator}}
 
 // report is what a suite came to.
 type report struct {
@@ -70,6 +72,8 @@ type workshop struct {
 	control string // the address of the servers' controller
 	like    zktest.Version
 	kazoo   string // a directory with Kazoo's package
+	curator string // a checkout of Curator's release; empty: it is cloned
+	java    string // the real one
 	limit   time.Duration
 	output  io.Writer // of the suites
 }
@@ -80,6 +84,7 @@ func command(ctx context.Context) (err error) {
 	only := flag.String("only", "", "run this `suite` alone")
 	verbose := flag.Bool("v", false, "show the suites' output")
 	flag.StringVar(&w.kazoo, "kazoo", "/usr/lib/python3/dist-packages", "the `directory` that holds Kazoo's package")
+	flag.StringVar(&w.curator, "curator", "", "a checkout of the release of Curator that is installed, in this `directory`; default: it is cloned")
 	flag.DurationVar(&w.limit, "limit", 20*time.Minute, "end a suite after this long")
 	flag.Parse()
 	if *verbose {
@@ -96,6 +101,9 @@ func command(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, servers.close()) }()
 	w.control = servers.addr()
+	if w.java, err = exec.LookPath("java"); err != nil {
+		return err
+	}
 	if err := w.program("java", "zkServer.sh"); err != nil {
 		return err
 	}
@@ -136,6 +144,30 @@ func (w *workshop) program(names ...string) error {
 		}
 	}
 	return nil
+}
+
+// debian fetches packages into a directory of the workshop, and returns where they are unpacked.
+func (w *workshop) debian(ctx context.Context, packages []string) (root string, err error) {
+	dir, err := os.MkdirTemp(w.dir, "debian")
+	if err != nil {
+		return "", err
+	}
+	fetch := exec.CommandContext(ctx, "apt-get", append([]string{"-qq", "-o", "APT::Sandbox::User=root", "download"}, packages...)...)
+	fetch.Dir, fetch.Stderr = dir, os.Stderr
+	if err := fetch.Run(); err != nil {
+		return "", fmt.Errorf("apt-get download %q: %w", packages, err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.deb"))
+	if err != nil {
+		return "", err
+	}
+	root = filepath.Join(dir, "root")
+	for _, f := range files {
+		if out, err := exec.CommandContext(ctx, "dpkg-deb", "-x", f, root).CombinedOutput(); err != nil {
+			return "", fmt.Errorf("dpkg-deb: %s: %w", out, err)
+		}
+	}
+	return root, nil
 }
 
 func (w *workshop) bin() string { return filepath.Join(w.dir, "bin") }

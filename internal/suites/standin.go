@@ -223,7 +223,8 @@ func (c *controller) member(key, id string) (*zktest.Member, error) {
 	defer c.mu.Unlock()
 	e := c.ensembles[key]
 	if e == nil {
-		srv, err := zktest.Start(zktest.WithVersion(c.like), zktest.WithSessionTimeouts(time.Second, time.Minute))
+		srv, err := zktest.Start(zktest.WithVersion(c.like), zktest.WithSessionTimeouts(time.Second, time.Minute),
+			zktest.WithSweepInterval(100*time.Millisecond)) // Curator's tests wait for the end of a container
 		if err != nil {
 			return nil, err
 		}
