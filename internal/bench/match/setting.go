@@ -29,6 +29,7 @@ var Settings = []Setting{
 	{Name: "locks", Title: "1,000 locks at once, one session", Clients: 1, Workers: 1000, Locks: 1000},
 	{Name: "alone-1ms", Title: "one client alone, 1 ms each way", Clients: 1, Workers: 1, Locks: 1, Delay: time.Millisecond, modes: []string{"keep"}},
 	{Name: "sixteen-1ms", Title: "16 clients, one lock, 1 ms each way", Clients: 16, Workers: 1, Locks: 1, Delay: time.Millisecond},
+	{Name: "many-1ms", Title: "64 clients, one lock, 1 ms each way", Clients: 64, Workers: 1, Locks: 1, Delay: time.Millisecond},
 }
 
 // has reports whether a contestant takes part in a setting.
