@@ -72,7 +72,10 @@ func (e *entry) listed(names []string, stat zk.Stat) {
 }
 
 // sawDir notes which directory, with which access list, was listed.
-func (e *entry) sawDir(stat zk.Stat) { e.dir = dirVersion{e.q.Dir, stat.Czxid, stat.Aversion} }
+func (e *entry) sawDir(stat zk.Stat) {
+	e.dir = dirVersion{stat.Czxid, stat.Aversion}
+	e.q.Permitted.seen(e.q.Dir, e.dir)
+}
 
 // decide decides by e.names, and by the czxids that the order depends on, which it reads. It drops the list: a thousand
 // waiters would otherwise keep a thousand names each.
@@ -117,7 +120,7 @@ func (e *entry) find(ctx context.Context) (czxid int64, err error) {
 	if err := e.s.Sync(ctx, e.q.Dir); err != nil {
 		return 0, err
 	}
-	names, _, err := e.s.List(ctx, e.q.Dir)
+	names, stat, err := e.s.List(ctx, e.q.Dir)
 	if errors.Is(err, zk.ErrNoNode) {
 		return 0, nil
 	}
@@ -144,6 +147,7 @@ func (e *entry) find(ctx context.Context) (czxid int64, err error) {
 			continue // of an earlier session of ours, whose znodes the server removes; or of another client
 		}
 		e.node, e.names, e.counter = e.q.Dir+"/"+made[i], names, 0
+		e.sawDir(stat)
 		return n.Stat.Czxid, nil
 	}
 	return 0, unreadable

@@ -108,7 +108,7 @@ func (w *waiter) released(ctx context.Context, pred *session.Watch) (bool, error
 	if same, known := w.mark.FiredWith(pred); known {
 		return same, nil
 	}
-	return w.e.q.Permitted.alike(ctx, w.t.s, w.e.dir)
+	return w.e.q.Permitted.alike(ctx, w.t.s, w.e.q.Dir, w.e.dir)
 }
 
 // forgetMark gives up the watch on the predecessor's mark.

@@ -36,8 +36,10 @@ func TestAMarkThatAnotherTransactionMadeIsNotBelieved(t *testing.T) {
 				_, err := first.Create(within(t, soon), "/l", nil, session.Persistent, session.WorldACL())
 				require.NoError(t, err)
 				all := line(t, srv, 3, mutexes())
-				_, err = first.SetACL(within(t, soon), "/l", c.dir, -1)
-				require.NoError(t, err)
+				if !c.believed { // else it stays as it was when they queued
+					_, err = first.SetACL(within(t, soon), "/l", c.dir, -1)
+					require.NoError(t, err)
+				}
 				require.NoError(t, srv.Create(all[1].node+"-released", nil))
 				pending(t, all[2].done) // the mark alone says nothing
 				require.NoError(t, srv.Delete(all[1].node))
@@ -226,4 +228,64 @@ func TestABlindWaiterIsNotKeptBusyByAMark(t *testing.T) {
 		pending(t, all[2].done)
 		require.NoError(t, srv.Delete(all[1].node+"-released"))
 	})
+}
+
+// Whose create lost its reply has adopted its znode. Its predecessor leaves by a mark, on a server that tells no transaction.
+func TestAWaiterThatWasFoundAgainHearsAMark(t *testing.T) {
+	markBubble(t, func(t *testing.T, srv *zktest.Server) {
+		kind := mutexes()
+		all := line(t, srv, 2, kind)
+		s := open(t, srv)
+		srv.Inject(zktest.CloseAfter().Op(zktest.OpCreate).Session(s.ID()).Once())
+		third := enter(t, kind(2), s)
+		done := wait(third, within(t, time.Hour))
+		pending(t, done)
+		require.NoError(t, all[0].Leave(within(t, soon)))
+		require.NoError(t, <-all[1].done)
+		require.NoError(t, all[1].Leave(within(t, soon)))
+		require.NoError(t, <-done)
+	}, zktest.WithVersion(zktest.Version38))
+}
+
+// The directory's access list is tightened while contenders are in line: what is remembered of the older one does not count.
+func TestAMarkIsNotBelievedByAnAccessListThatWasTightenedSince(t *testing.T) {
+	markBubble(t, func(t *testing.T, srv *zktest.Server) {
+		admin := open(t, srv)
+		kind := mutexes()
+		all := line(t, srv, 5, kind)
+		for i := range 2 { // the client learns what the access list says
+			require.NoError(t, all[i].Leave(within(t, soon)))
+			require.NoError(t, <-all[i+1].done)
+		}
+		require.Equal(t, 1, srv.Requests()[zktest.OpGetACL])
+		owner := zk.ACL{Perms: zk.PermAll, Scheme: "digest", ID: "x:y"}
+		mayCreate := []zk.ACL{owner, {Perms: zk.PermAll &^ zk.PermDelete, Scheme: "world", ID: "anyone"}}
+		_, err := admin.SetACL(within(t, soon), "/l", mayCreate, -1)
+		require.NoError(t, err)
+		time.Sleep(time.Hour / 2) // all the time in the world
+		// all[2] holds. A neighbour who may only create makes the mark of the one behind it, who then gives up.
+		_, err = admin.Create(within(t, soon), all[3].node+"-released", nil, session.Ephemeral, session.WorldACL())
+		require.NoError(t, err)
+		require.NoError(t, srv.Delete(all[3].node))
+		synctest.Wait()
+		_, stands := srv.Node(all[2].node)
+		require.True(t, stands)
+		pending(t, all[4].done)
+	}, zktest.WithVersion(zktest.Version38))
+}
+
+// The directory and what is in it are removed while the waiter asks for the access list.
+func TestADirectoryThatIsRemovedBehindAMarkIsGone(t *testing.T) {
+	markBubble(t, func(t *testing.T, srv *zktest.Server) {
+		all := line(t, srv, 3, mutexes())
+		require.NoError(t, all[0].Leave(within(t, soon)))
+		require.NoError(t, <-all[1].done)
+		held := srv.Inject(zktest.Hold().Op(zktest.OpGetACL))
+		require.NoError(t, all[1].Leave(within(t, soon)))
+		pending(t, all[2].done)
+		require.NoError(t, srv.Delete(all[2].node))
+		require.NoError(t, srv.Delete("/l"))
+		held.Release()
+		require.ErrorIs(t, <-all[2].done, recipe.ErrGone)
+	}, zktest.WithVersion(zktest.Version38))
 }

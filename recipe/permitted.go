@@ -2,67 +2,91 @@ package recipe
 
 import (
 	"context"
-	"errors"
 	"sync"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/session"
 )
 
-// Permitted knows of which directories it is certain that all who may create in them may delete as well. A directory's
-// list is read once, and again when it has been changed. It is shared by all calls of a client, and may be used
-// concurrently; nil reads the list each time.
+// Permitted knows of which directories all who may create in them may delete as well. It is shared by all calls of a
+// client, and may be used concurrently; nil knows nothing, and reads.
+//
+// A directory's access list is read once, and from then on its version, which comes with every list of the children,
+// says whether it is still the same. Who relies on it needs a version not older than permittedFresh: a list that is
+// tightened counts from then on, at the latest, for all who wait.
 type Permitted struct {
 	mu    sync.Mutex // guards what follows
-	known map[dirVersion]bool
+	known map[string]dirACL
 }
 
 // dirVersion is a directory with one access list.
 type dirVersion struct {
-	dir      string
 	czxid    int64
 	aversion int32
 }
 
-// permittedKept is how many directories are remembered.
-const permittedKept = 256
-
-// NewPermitted returns a Permitted that knows nothing yet.
-func NewPermitted() *Permitted { return &Permitted{known: map[dirVersion]bool{}} }
-
-// alike reports whether all who may create in the directory, which was listed with stat, may delete as well. False also
-// where its list may not be read. An error says that ctx or the session has ended.
-func (p *Permitted) alike(ctx context.Context, s *session.Session, v dirVersion) (bool, error) {
-	if alike, known := p.look(v); known {
-		return alike, nil
-	}
-	acl, stat, err := s.ACL(ctx, v.dir)
-	switch {
-	case err == nil:
-		v.czxid, v.aversion = stat.Czxid, stat.Aversion
-	case !errors.Is(err, zk.ErrNoAuth):
-		return false, err
-	}
-	alike := err == nil
-	for _, a := range acl {
-		alike = alike && a.Perms&(zk.PermCreate|zk.PermDelete) != zk.PermCreate
-	}
-	p.note(v, alike)
-	return alike, nil
+// dirACL is what is known of a directory.
+type dirACL struct {
+	dirVersion
+	alike bool
+	at    time.Time // of the last look at its version
 }
 
-func (p *Permitted) look(v dirVersion) (alike, known bool) {
+const (
+	permittedKept  = 256 // directories that are remembered
+	permittedFresh = time.Second
+)
+
+// NewPermitted returns a Permitted that knows nothing yet.
+func NewPermitted() *Permitted { return &Permitted{known: map[string]dirACL{}} }
+
+// seen notes that the directory has been listed, and had that version.
+func (p *Permitted) seen(dir string, v dirVersion) {
 	if p == nil {
-		return false, false
+		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	alike, known = p.known[v]
-	return alike, known
+	if a, ok := p.known[dir]; ok && a.dirVersion == v {
+		a.at = time.Now()
+		p.known[dir] = a
+	}
 }
 
-func (p *Permitted) note(v dirVersion, alike bool) {
+// alike reports whether all who may create in the directory may delete as well, and could not have done otherwise since it
+// had the version v. False also when that can't be known. An error says that ctx or the session has ended.
+func (p *Permitted) alike(ctx context.Context, s *session.Session, dir string, v dirVersion) (bool, error) {
+	if a, ok := p.look(dir); ok && a.dirVersion == v && time.Since(a.at) <= permittedFresh {
+		return a.alike, nil
+	}
+	acl, stat, err := s.ACL(ctx, dir)
+	if err != nil {
+		if ctx.Err() != nil || s.Err() != nil {
+			return false, err
+		}
+		return false, nil // it is gone, or may not be read
+	}
+	a := dirACL{dirVersion{stat.Czxid, stat.Aversion}, true, time.Now()}
+	for _, entry := range acl {
+		a.alike = a.alike && entry.Perms&(zk.PermCreate|zk.PermDelete) != zk.PermCreate
+	}
+	p.note(dir, a)
+	return a.alike && a.dirVersion == v, nil
+}
+
+func (p *Permitted) look(dir string) (a dirACL, ok bool) {
+	if p == nil {
+		return a, false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	a, ok = p.known[dir]
+	return a, ok
+}
+
+func (p *Permitted) note(dir string, a dirACL) {
 	if p == nil {
 		return
 	}
@@ -71,5 +95,5 @@ func (p *Permitted) note(v dirVersion, alike bool) {
 	if len(p.known) >= permittedKept {
 		clear(p.known)
 	}
-	p.known[v] = alike
+	p.known[dir] = a
 }

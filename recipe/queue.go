@@ -31,7 +31,7 @@ type Queue struct {
 	Delay  time.Duration // ours: see delay.go
 
 	Heads     *Heads     // knows who is first in line, for messages; nil knows nobody
-	Permitted *Permitted // knows the directories' access lists; nil reads them each time
+	Permitted *Permitted // knows the directories' access lists: see mark.go; nil knows none
 	// Queued, if not nil, is called with the place in line once it has been taken, and again whenever it, or the holder,
 	// is known to have changed.
 	Queued func(Line)
