@@ -65,7 +65,7 @@ var mutants = []mutant{
 	{"watches not set again", "after a reconnection nobody is woken", "session/watchtable.go",
 		[]edit{{"ws.setWatchesLocked(again, zxid", "ws.setWatchesLocked(again[:0], zxid"}}, []string{"./session -run=Watch", inScenarios}},
 	{"watches left at the server", "every cancelled wait costs the server memory for ever", "session/watchtable.go",
-		[]edit{{"	case w.t.armed:\n		ws.remove(w.t)\n", "	case w.t.armed:\n		ws.dropLocked(w.t)\n"}}, []string{"./session -run=Watch", inScenarios}},
+		[]edit{{"	case w.t.armed:\n		ws.removeLocked(w.t)\n", "	case w.t.armed:\n		ws.dropLocked(w.t)\n"}}, []string{"./session -run=Watch", inScenarios}},
 
 	{"locks and waits take no room", "a session's end is longer than servers can read", "session/ephemerals.go",
 		[]edit{{"	case EphemeralSequential:\n		return", "	case -1:\n		return"}}, []string{"./session -run=Room|Counted"}},
