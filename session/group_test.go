@@ -3,7 +3,6 @@ package session_test
 import (
 	"context"
 	"fmt"
-	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -268,18 +267,6 @@ func TestWhoGivesUpInAGroupThatIsRefusedIsNotInTheNext(t *testing.T) {
 	})
 }
 
-func TestWhenTheReplyToAGroupIsLostEachCallSaysSo(t *testing.T) {
-	withLocks(t, 5, func(t *testing.T, l *lockers) {
-		l.srv.Inject(zktest.CloseAfter().Op(zktest.OpMulti).Once())
-		for i, e := range l.enterAll(t.Context(), dirs(5)...) {
-			require.ErrorIs(t, e.err, session.ErrUnknownOutcome)
-			require.Len(t, l.srv.Children(dir(i)), 1, "it was carried out")
-			l.ForLocks(trusted.Caller{}).Found(dir(i)+"/n-", "", 0)
-		}
-		require.Zero(t, l.EphemeralBytes(), "each of them had kept its room until it was found out")
-	})
-}
-
 func TestAGroupThatWasNotSentIsSentOnTheNextConnection(t *testing.T) {
 	withLocks(t, 5, func(t *testing.T, l *lockers) {
 		l.srv.Inject(zktest.CloseBefore().Op(zktest.OpSync).Once()) // in front of them
@@ -322,62 +309,6 @@ func TestAServerThatDoesNotSayWhichMemberItRefusesIsSentNoMoreGroups(t *testing.
 				}
 				require.Equal(t, 1, l.at(zktest.OpMulti))
 			}, opts...)
-		})
-	}
-}
-
-func TestAServerInTroubleSaysSoToEachMember(t *testing.T) {
-	for _, inside := range []bool{false, true} {
-		withLocks(t, 3, func(t *testing.T, l *lockers) {
-			answer := zktest.Answer
-			if inside {
-				answer = zktest.AnswerInside
-			}
-			l.srv.Inject(answer(zktest.CodeOperationTimeout).Op(zktest.OpMulti).Once())
-			for _, e := range l.enterAll(t.Context(), dirs(3)...) {
-				require.ErrorIs(t, e.err, session.ErrUnknownOutcome)
-			}
-		})
-	}
-}
-
-func TestAGroupThatHearsThatTheSessionMovedGoesOnTheNextConnection(t *testing.T) {
-	withLocks(t, 4, func(t *testing.T, l *lockers) {
-		l.srv.Inject(zktest.AnswerInside(zktest.CodeSessionMoved).Op(zktest.OpMulti).Once())
-		for i, e := range l.enterAll(t.Context(), dirs(4)...) {
-			l.requireEntered(e, dir(i))
-			require.Len(t, l.srv.Children(dir(i)), 1)
-		}
-	})
-}
-
-func TestAGroupThatHearsThatTheSessionIsOverEndsIt(t *testing.T) {
-	withLocks(t, 3, func(t *testing.T, l *lockers) {
-		l.srv.Inject(zktest.AnswerInside(zktest.CodeSessionExpired).Op(zktest.OpMulti).Once())
-		for _, e := range l.enterAll(t.Context(), dirs(3)...) {
-			require.ErrorIs(t, e.err, session.ErrExpired)
-		}
-		require.ErrorIs(t, l.Err(), session.ErrExpired)
-	})
-}
-
-func TestAReplyToAGroupThatCanNotBeReadGivesUpTheConnection(t *testing.T) {
-	const headers = 16 // of a reply
-	for name, garble := range map[string]func(b []byte) []byte{
-		"one result too few": func(b []byte) []byte { return slices.Concat(b[:len(b)-9-9-4-len("/d2/n-0000000000")], b[len(b)-9:]) },
-		"no end":             func(b []byte) []byte { return b[:len(b)-9] },
-		"nothing":            func(b []byte) []byte { return b[:headers] },
-		"an unknown result":  func(b []byte) []byte { b[headers+3] = 77; return b },
-	} {
-		t.Run(name, func(t *testing.T) {
-			withLocks(t, 3, func(t *testing.T, l *lockers) {
-				l.srv.Inject(zktest.Garble(garble).Op(zktest.OpMulti).Once())
-				for _, e := range l.enterAll(t.Context(), dirs(3)...) {
-					require.ErrorIs(t, e.err, session.ErrGarbled)
-					require.ErrorIs(t, e.err, session.ErrUnknownOutcome)
-				}
-				l.requireEntered(l.enter(t.Context(), dir(0)), dir(0))
-			})
 		})
 	}
 }

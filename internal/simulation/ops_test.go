@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
-
-	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
@@ -20,8 +17,8 @@ type op struct {
 	c     *zklock.Client
 	n     int
 	path  string
-	t     *tenure // for what needs a hold
-	g     *grasp
+	t     *acquisition // for what needs a hold
+	g     *hold
 	limit time.Duration
 	began time.Duration
 
@@ -152,11 +149,11 @@ func (o *op) acquire(ctx context.Context) {
 	o.keep(t, t.holds[0])
 }
 
-// enter makes the tenure of a fresh hold known.
-func (o *op) enter(h *zklock.Hold, lead *zklock.Leadership) *tenure {
-	t := &tenure{who: fmt.Sprintf("%s#%d", o.p.name, o.n), p: o.p, kind: o.kind, paths: o.paths, permits: o.permits,
+// enter tells the oracle of a new acquisition.
+func (o *op) enter(h *zklock.Hold, lead *zklock.Leadership) *acquisition {
+	t := &acquisition{who: fmt.Sprintf("%s#%d", o.p.name, o.n), p: o.p, kind: o.kind, paths: o.paths, permits: o.permits,
 		began: o.began, maxHold: o.maxHold, grace: o.grace, token: h.Token(), nodes: h.Nodes(), read: o.kind == "read"}
-	t.holds = []*grasp{{Hold: h, lead: lead, read: t.read}}
+	t.holds = []*hold{{Hold: h, lead: lead, read: t.read}}
 	for _, node := range t.nodes { // one of several may have been removed already
 		if n, ok := o.p.w.srv.Node(node); ok {
 			t.session = n.Stat.EphemeralOwner
@@ -170,7 +167,7 @@ func (o *op) enter(h *zklock.Hold, lead *zklock.Leadership) *tenure {
 }
 
 // keep holds g for its time and then releases it.
-func (o *op) keep(t *tenure, g *grasp) {
+func (o *op) keep(t *acquisition, g *hold) {
 	pause(g.Context(), o.hold, o.p.r(o.n, 2))
 	if o.release(t, g) {
 		ctx, done := context.WithTimeout(context.Background(), 3*time.Second)
@@ -183,7 +180,7 @@ func (o *op) keep(t *tenure, g *grasp) {
 }
 
 // release claims the right to release g.
-func (o *op) release(t *tenure, g *grasp) bool {
+func (o *op) release(t *acquisition, g *hold) bool {
 	or := o.p.w.oracle
 	or.mu.Lock()
 	defer or.mu.Unlock()
@@ -208,7 +205,7 @@ func (o *op) release(t *tenure, g *grasp) bool {
 }
 
 // let releases g.
-func (o *op) let(ctx context.Context, t *tenure, g *grasp) {
+func (o *op) let(ctx context.Context, t *acquisition, g *hold) {
 	began := o.p.w.now()
 	err := g.Unlock(ctx)
 	o.p.note("#%d unlocks %s: %v", o.n, t.who, errText{err})
@@ -260,134 +257,6 @@ func (o *op) refused(ctx context.Context, err error) {
 	}
 }
 
-// check asks the ensemble about a hold.
-func (o *op) check(ctx context.Context) {
-	or := o.p.w.oracle
-	or.mu.Lock()
-	gone := false
-	for i := range o.t.nodes {
-		gone = gone || or.void(o.t, i)
-	}
-	or.mu.Unlock()
-	err := o.g.Check(ctx)
-	o.p.note("#%d checks %s: %v", o.n, o.t.who, errText{err})
-	o.p.within(o.began, o.limit, "check")
-	if err == nil && gone {
-		o.p.w.violated("%s was told that it holds, after its znode was removed", o.t.who)
-	}
-	o.used(ctx, "check", err)
-}
-
-// used checks the error of a call on a hold.
-func (o *op) used(ctx context.Context, what string, err error) {
-	switch {
-	case err == nil, errors.Is(err, zklock.ErrLost), errors.Is(err, zklock.ErrUnlocked), errors.Is(err, zklock.ErrNotHeld):
-	case errors.Is(err, zklock.ErrClosed) && o.p.isClosing():
-	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
-	case errors.Is(err, zklock.ErrUnknownOutcome) && what != "check":
-	case errors.Is(err, session.ErrGarbled) && o.p.w.garbled():
-	default:
-		o.p.w.violated("%s: %s: unexpected error: %v", o.t.who, what, err)
-	}
-}
-
-// multi writes the registers of a hold's paths.
-func (o *op) multi(ctx context.Context) {
-	var writes []any
-	for _, p := range o.t.paths {
-		writes = append(writes, &zk.SetDataRequest{Path: register(p), Data: []byte(strconv.FormatInt(int64(o.t.token), 10)), Version: -1})
-	}
-	_, err := o.g.Multi(ctx, writes...)
-	o.p.note("#%d writes for %s: %v", o.n, o.t.who, errText{err})
-	o.p.within(o.began, o.limit, "multi")
-	if err == nil {
-		o.p.w.oracle.acknowledged(o.t)
-	}
-	o.used(ctx, "multi", err)
-}
-
-// proclaim changes a leader's value.
-func (o *op) proclaim(ctx context.Context) {
-	err := o.g.lead.Proclaim(ctx, []byte(fmt.Sprintf("%s/%d", o.p.name, o.n)))
-	o.p.note("#%d proclaims for %s: %v", o.n, o.t.who, errText{err})
-	o.p.within(o.began, o.limit, "proclaim")
-	o.used(ctx, "proclaim", err)
-}
-
-// downgrade turns a write lock into a read lock.
-func (o *op) downgrade(ctx context.Context) {
-	or := o.p.w.oracle
-	or.mu.Lock()
-	if o.g.read || o.g.released || o.t.moving || len(o.t.holds) > 1 {
-		or.mu.Unlock()
-		return
-	}
-	o.g.released, o.t.moving = true, true
-	or.mu.Unlock()
-	h, err := o.c.RWMutex(o.path).Downgrade(ctx, o.g.Hold)
-	o.p.note("#%d downgrades %s: %v", o.n, o.t.who, errText{err})
-	o.p.within(o.began, o.limit, "downgrade")
-	if err != nil && !errors.Is(err, zk.ErrNoNode) {
-		o.used(ctx, "downgrade", err)
-	}
-	or.mu.Lock()
-	next := o.g
-	if err == nil {
-		next = &grasp{Hold: h, read: true}
-		o.t.holds = append(o.t.holds, next)
-		o.t.read, o.t.moving, o.t.nodes = true, false, h.Nodes()
-		or.stand(o.t)
-	} else if o.g.Err() == nil {
-		o.t.moving, o.g.released = false, false // it is what it was
-		or.stand(o.t)
-	}
-	or.mu.Unlock()
-	o.patient, o.hold = true, 300*time.Millisecond
-	o.keep(o.t, next)
-}
-
-// reenter takes the lock again under its own hold.
-func (o *op) reenter(ctx context.Context) {
-	h := o.g.Hold
-	inner, done := context.WithCancel(h.Context())
-	defer done()
-	defer context.AfterFunc(ctx, done)()
-	var again *zklock.Hold
-	var err error
-	reading := false
-	switch o.t.kind {
-	case "mutex":
-		again, err = o.c.Mutex(o.t.paths[0], zklock.WithReentrancy()).Lock(inner)
-	case "multi":
-		again, err = o.c.MultiLock(o.t.paths, zklock.WithReentrancy()).Lock(inner)
-	case "write":
-		m := o.c.RWMutex(o.t.paths[0], zklock.WithReentrancy())
-		if reading = o.reading; reading {
-			again, err = m.RLock(inner)
-		} else {
-			again, err = m.Lock(inner)
-		}
-	}
-	o.p.note("#%d enters again under %s, reading %v: %v", o.n, o.t.who, reading, errText{err})
-	o.p.within(o.began, o.limit, "re-entry")
-	if err != nil {
-		if inner.Err() == nil && !errors.Is(err, zklock.ErrDeadlock) {
-			o.used(inner, "re-entry", err)
-		}
-		return
-	}
-	if again.Token() != o.t.token {
-		o.p.w.violated("%s entered again and got the token %d, not %d", o.t.who, again.Token(), o.t.token)
-	}
-	or := o.p.w.oracle
-	g := &grasp{Hold: again, read: reading}
-	or.mu.Lock()
-	o.t.holds = append(o.t.holds, g)
-	or.mu.Unlock()
-	o.patient = true
-	o.keep(o.t, g)
-}
-
 // queue asks who is in line.
 func (o *op) queue(ctx context.Context) {
 	sure := o.p.w.oracle.certain(o.path)
@@ -404,7 +273,7 @@ func (o *op) queue(ctx context.Context) {
 		}
 	}
 	for _, t := range o.p.w.oracle.still(o.path, sure) {
-		if o.p.w.oracle.resized(t.tenure) {
+		if o.p.w.oracle.resized(t.acquisition) {
 			continue // a list does not tell those who hold beyond a lowered size from those who wait
 		}
 		if i := slices.IndexFunc(line, func(k zklock.Contender) bool { return k.Session == t.session && k.Holds }); i >= 0 {
@@ -428,7 +297,7 @@ func (o *op) breakOne(ctx context.Context) {
 		return
 	}
 	k := line[o.victim%len(line)]
-	o.p.w.oracle.doom(k.Node)
+	o.p.w.oracle.noteForced(k.Node)
 	err = o.c.Break(ctx, o.path, k.Token)
 	o.p.note("#%d breaks %s: %v", o.n, short(k.Node), errText{err})
 	o.p.within(o.began, o.limit, "break")

@@ -6,25 +6,22 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"path"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/zklock"
-	"github.com/zklock/locker/zktest"
 )
 
 // oracle knows what has to hold. It sees the tree as the leader has it, without a delay, and the holds as their
 // holders see them, and compares the two whenever something has happened in the server or a call has returned.
 //
-// Removal by force is the documented exception, and is modelled znode by znode: a hold whose znode an administrator
-// deleted, or whose session one ended, is void from that instant on, for that path and until it hears of it. Void
-// holds may stand beside others; their tokens and their Multi still count.
+// Removal by force is the documented exception, and is modelled znode by znode: when an administrator has deleted the znode of
+// a hold, or ended its session, another client may hold beside it, on that path, until it hears of that. Its tokens and its
+// Multi still count.
 type oracle struct {
 	w *world
 
@@ -34,7 +31,7 @@ type oracle struct {
 	waited    map[string]bool // znodes that were removed by force while another one stood in their way
 	expired   map[int64]bool  // sessions that were ended by force
 	strangers map[string]bool // znodes of the neighbour
-	held      []*tenure       // may have ended
+	held      []*acquisition  // may have ended
 	tokens    map[string]zklock.Token
 	writers   map[string]zklock.Token
 	sizes     map[string][]sized
@@ -51,8 +48,8 @@ type sized struct {
 	size int
 }
 
-// tenure is one acquisition, with all the holds that it has by re-entry.
-type tenure struct {
+// acquisition is a lock that a player acquired, with all its holds, which are several by re-entry.
+type acquisition struct {
 	who     string
 	p       *player
 	kind    string
@@ -69,12 +66,12 @@ type tenure struct {
 	nodes  []string
 	read   bool // holds for reading only
 	moving bool // a write lock that is being turned into a read lock: which of the two it is, only the server knows
-	holds  []*grasp
-	voided time.Duration // since when it is known to be void
+	holds  []*hold
+	voided time.Duration // when the oracle first saw that a znode of it was removed by force
 }
 
-// grasp is one hold.
-type grasp struct {
+// hold is one of them.
+type hold struct {
 	*zklock.Hold
 	lead     *zklock.Leadership
 	read     bool
@@ -98,15 +95,15 @@ func (o *oracle) owner(session int64) string {
 	return "a new client"
 }
 
-func (t *tenure) live() bool {
-	return slices.ContainsFunc(t.holds, func(g *grasp) bool { return g.Context().Err() == nil })
+func (t *acquisition) live() bool {
+	return slices.ContainsFunc(t.holds, func(g *hold) bool { return g.Context().Err() == nil })
 }
 
 // reads reports whether others may read beside it.
-func (t *tenure) reads() bool { return t.read || t.moving }
+func (t *acquisition) reads() bool { return t.read || t.moving }
 
-// void reports whether its place on its ith path was taken away by force.
-func (o *oracle) void(t *tenure, i int) bool {
+// removedByForce reports whether the znode of its ith path was removed by force.
+func (o *oracle) removedByForce(t *acquisition, i int) bool {
 	if !o.forced[t.nodes[i]] && !o.expired[t.session] {
 		return false
 	}
@@ -115,36 +112,36 @@ func (o *oracle) void(t *tenure, i int) bool {
 }
 
 // acquired enters a hold at the instant at which its call returned.
-func (o *oracle) acquired(t *tenure) {
+func (o *oracle) acquired(t *acquisition) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.look()
 	t.from = o.w.now()
-	o.held = slices.DeleteFunc(o.held, func(t *tenure) bool { return !t.live() })
+	o.held = slices.DeleteFunc(o.held, func(t *acquisition) bool { return !t.live() })
 	for i, p := range t.paths {
 		if o.waited[t.nodes[i]] {
 			o.w.violated("%s holds %s by %s, which was removed while it waited", t.who, p, short(t.nodes[i]))
 		}
-		if o.void(t, i) {
+		if o.removedByForce(t, i) {
 			continue
 		}
 		for _, other := range o.held {
 			j := slices.Index(other.paths, p)
-			if j < 0 || t.kind == "semaphore" || t.reads() && other.reads() || o.void(other, j) {
+			if j < 0 || t.kind == "semaphore" || t.reads() && other.reads() || o.removedByForce(other, j) {
 				continue
 			}
 			o.w.violated("two holders of %s: %s (%s, token %d) and %s (%s, token %d)", p, t.who, t.kind, t.token,
 				other.who, other.kind, other.token)
 		}
-		o.inLine(t, i)
+		o.checkOrder(t, i)
 		o.ordered(t, p)
 	}
 	o.held = append(o.held, t)
-	o.stand(t)
+	o.checkZnodes(t)
 }
 
 // ordered checks that the token is greater than those of the holders before that it excludes.
-func (o *oracle) ordered(t *tenure, p string) {
+func (o *oracle) ordered(t *acquisition, p string) {
 	before := o.tokens[p]
 	switch t.kind {
 	case "read":
@@ -162,8 +159,8 @@ func (o *oracle) ordered(t *tenure, p string) {
 	}
 }
 
-// inLine checks, in the tree as it is, that nobody who came before stands in the way: nobody was overtaken.
-func (o *oracle) inLine(t *tenure, i int) {
+// checkOrder checks in the tree that no contender that came before is in its way: nobody was overtaken.
+func (o *oracle) checkOrder(t *acquisition, i int) {
 	dir, own := path.Split(t.nodes[i])
 	me, _ := recipe.Parse(own)
 	sum, limit := me.Permits, o.limit(t.paths[i], t.began)
@@ -200,8 +197,8 @@ func (o *oracle) limit(p string, began time.Duration) int {
 	return limit
 }
 
-// stand checks that a live hold's znodes stand, in its session's name, unless they were removed by force.
-func (o *oracle) stand(t *tenure) {
+// checkZnodes checks that the znodes of a live hold exist and belong to its session, unless they were removed by force.
+func (o *oracle) checkZnodes(t *acquisition) {
 	if !t.live() {
 		return
 	}
@@ -209,7 +206,7 @@ func (o *oracle) stand(t *tenure) {
 		t.nodes = t.holds[len(t.holds)-1].Nodes()
 		return
 	}
-	o.safe(t)
+	o.checkSafe(t)
 	for i, node := range t.nodes {
 		n, ok := o.w.srv.Node(node)
 		switch {
@@ -229,13 +226,13 @@ func (o *oracle) stand(t *tenure) {
 	}
 }
 
-// safe checks that a live hold believes itself safe, and that it is: that the ensemble will not end the session before.
-func (o *oracle) safe(t *tenure) {
+// checkSafe checks that a live hold is before its SafeUntil, and that the ensemble will not end its session before that.
+func (o *oracle) checkSafe(t *acquisition) {
 	until := t.holds[0].SafeUntil()
 	if !time.Now().Add(t.grace).Before(until) {
 		o.w.violated("%s holds %v with a grace of %v, and was safe only until %v", t.who, t.paths, t.grace, until.Sub(o.w.start))
 	}
-	if o.expired[t.session] || o.zxid%8 != 0 { // to look is dear
+	if o.expired[t.session] || o.zxid%8 != 0 { // the look is expensive
 		return
 	}
 	if s, ok := o.w.srv.Session(t.session); ok && time.Now().Add(s.ExpiresIn).Before(until) {
@@ -265,7 +262,7 @@ func (o *oracle) look() {
 	}
 	o.zxid = zxid
 	for _, t := range o.held {
-		o.stand(t)
+		o.checkZnodes(t)
 	}
 	for i, p := range o.w.paths {
 		if o.w.fam[i] == famSem {
@@ -302,7 +299,7 @@ func (o *oracle) fence(p string) {
 }
 
 // acknowledged checks that a write of t's was carried out.
-func (o *oracle) acknowledged(t *tenure) {
+func (o *oracle) acknowledged(t *acquisition) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.look()
@@ -325,7 +322,7 @@ func (o *oracle) nobodyHolds() {
 }
 
 // ended checks that a hold ended for a reason.
-func (o *oracle) ended(t *tenure, g *grasp) {
+func (o *oracle) ended(t *acquisition, g *hold) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	forced := o.expired[t.session] || slices.ContainsFunc(t.nodes, func(n string) bool { return o.forced[n] }) || t.moving
@@ -349,77 +346,8 @@ func (o *oracle) ended(t *tenure, g *grasp) {
 }
 
 // shared reports whether t stands, by WithLocalHandoff, on the znode of the holder before it, in the same client.
-func (o *oracle) shared(t *tenure, p string) bool {
+func (o *oracle) shared(t *acquisition, p string) bool {
 	return o.w.handoff > 0 && t.kind == "mutex" && t.token == o.tokens[p] && o.last[p] == t.p && t.session == o.lastSession[p]
-}
-
-// expire ends a session by force.
-func (o *oracle) expire(s zktest.Session) {
-	o.w.expired.Store(true)
-	o.mu.Lock()
-	o.expired[s.ID] = true
-	for _, node := range s.Ephemerals {
-		o.forced[node] = true
-	}
-	o.mu.Unlock()
-	if err := o.w.srv.Expire(s.ID); err != nil && !errors.Is(err, zktest.CodeUnknownSession) {
-		o.w.violated("expire: %v", err)
-	}
-}
-
-// doom notes that a znode is removed by force, or may be from now on.
-func (o *oracle) doom(node string) {
-	o.mu.Lock()
-	o.forced[node] = true
-	o.mu.Unlock()
-}
-
-// remove deletes one contender, mostly the first in line.
-func (o *oracle) remove(dir string, rnd *rand.Rand) {
-	names, _ := recipe.Listing{Names: o.w.srv.Children(dir)}.Line(nil)
-	if len(names) == 0 {
-		return
-	}
-	name := names[0]
-	if rnd.IntN(3) == 0 {
-		name = names[rnd.IntN(len(names))]
-	}
-	o.w.note("fault", "%s/%s is deleted", dir, short(name))
-	o.doom(dir + "/" + name)
-	switch err := o.w.srv.Delete(dir + "/" + name); {
-	case err == nil:
-		o.removed(dir, name)
-	case !errors.Is(err, zktest.CodeNoNode):
-		o.w.violated("delete: %v", err)
-	}
-}
-
-// removed notes that a contender was removed that can't have held: one that stands in its way still stands. (Of a semaphore
-// only the size tells, and of the neighbour's znodes nothing.)
-func (o *oracle) removed(dir, name string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	me, _ := recipe.Parse(name)
-	for _, other := range o.w.srv.Children(dir) {
-		n, ok := recipe.Parse(other)
-		if ok && !o.strangers[dir+"/"+other] && n.Number < me.Number && me.Kind != recipe.Permits &&
-			(me.Kind != recipe.Read || n.Kind != recipe.Read) {
-			o.waited[dir+"/"+name] = true
-			return
-		}
-	}
-}
-
-// removeAll deletes a lock's directory with all that is in it.
-func (o *oracle) removeAll(dir string) {
-	o.w.note("fault", "%s is deleted with all in it", dir)
-	names := o.w.srv.Children(dir)
-	slices.SortFunc(names, func(a, b string) int { return strings.Compare(short(a), short(b)) })
-	for _, name := range names {
-		o.doom(dir + "/" + name)
-		_ = o.w.srv.Delete(dir + "/" + name) // gone by itself, perhaps
-	}
-	_ = o.w.srv.Delete(dir) // somebody may have come
 }
 
 // short is a contender's name without its random id, so that two runs have the same history.
@@ -431,36 +359,8 @@ func short(name string) string {
 	return fmt.Sprintf("%s %d", n.Kind, n.Number)
 }
 
-// standing is a hold and the znodes that it stood on when it was looked at.
-type standing struct {
-	*tenure
-	nodes []string
-}
-
-// certain returns the holds of a path that are beyond doubt now.
-func (o *oracle) certain(p string) []standing {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	var sure []standing
-	for _, t := range o.held {
-		if i := slices.Index(t.paths, p); i >= 0 && t.live() && !t.moving && !o.forced[t.nodes[i]] && !o.expired[t.session] {
-			sure = append(sure, standing{t, t.nodes})
-		}
-	}
-	return sure
-}
-
-// still returns those of before that have been so until now, on the same znodes: one that was downgraded meanwhile may
-// have been looked for on either.
-func (o *oracle) still(p string, before []standing) []standing {
-	now := o.certain(p)
-	return slices.DeleteFunc(before, func(s standing) bool {
-		return !slices.ContainsFunc(now, func(n standing) bool { return n.tenure == s.tenure && slices.Equal(n.nodes, s.nodes) })
-	})
-}
-
 // resized reports whether the size of t's semaphore has changed since t was asked for.
-func (o *oracle) resized(t *tenure) bool {
+func (o *oracle) resized(t *acquisition) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	all := o.sizes[t.paths[0]]

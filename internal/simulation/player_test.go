@@ -34,7 +34,7 @@ type player struct {
 	c       *zklock.Client
 	closing bool // c is being closed, or was
 	dials   uint64
-	held    []*tenure
+	held    []*acquisition
 
 	wg sync.WaitGroup // its operations
 }
@@ -241,13 +241,13 @@ func (p *player) start(ctx context.Context, o *op, f func(ctx context.Context)) 
 }
 
 // any returns one of the client's holds that has not been released, or nil.
-func (p *player) any() (*tenure, *grasp) {
+func (p *player) any() (*acquisition, *hold) {
 	p.w.oracle.mu.Lock()
 	defer p.w.oracle.mu.Unlock()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := p.rnd.IntN(1 << 20)
-	var all []*tenure
+	var all []*acquisition
 	for _, t := range p.held {
 		if t.open() != nil {
 			all = append(all, t)
@@ -262,7 +262,7 @@ func (p *player) any() (*tenure, *grasp) {
 }
 
 // open returns a hold that has not been released.
-func (t *tenure) open() *grasp {
+func (t *acquisition) open() *hold {
 	for _, g := range t.holds {
 		if !g.released {
 			return g

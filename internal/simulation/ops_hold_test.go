@@ -1,0 +1,142 @@
+package simulation_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zklock"
+)
+
+// check asks the ensemble about a hold.
+func (o *op) check(ctx context.Context) {
+	or := o.p.w.oracle
+	or.mu.Lock()
+	gone := false
+	for i := range o.t.nodes {
+		gone = gone || or.removedByForce(o.t, i)
+	}
+	or.mu.Unlock()
+	err := o.g.Check(ctx)
+	o.p.note("#%d checks %s: %v", o.n, o.t.who, errText{err})
+	o.p.within(o.began, o.limit, "check")
+	if err == nil && gone {
+		o.p.w.violated("%s was told that it holds, after its znode was removed", o.t.who)
+	}
+	o.used(ctx, "check", err)
+}
+
+// used checks the error of a call on a hold.
+func (o *op) used(ctx context.Context, what string, err error) {
+	switch {
+	case err == nil, errors.Is(err, zklock.ErrLost), errors.Is(err, zklock.ErrUnlocked), errors.Is(err, zklock.ErrNotHeld):
+	case errors.Is(err, zklock.ErrClosed) && o.p.isClosing():
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+	case errors.Is(err, zklock.ErrUnknownOutcome) && what != "check":
+	case errors.Is(err, session.ErrGarbled) && o.p.w.garbled():
+	default:
+		o.p.w.violated("%s: %s: unexpected error: %v", o.t.who, what, err)
+	}
+}
+
+// multi writes the registers of a hold's paths.
+func (o *op) multi(ctx context.Context) {
+	var writes []any
+	for _, p := range o.t.paths {
+		writes = append(writes, &zk.SetDataRequest{Path: register(p), Data: []byte(strconv.FormatInt(int64(o.t.token), 10)), Version: -1})
+	}
+	_, err := o.g.Multi(ctx, writes...)
+	o.p.note("#%d writes for %s: %v", o.n, o.t.who, errText{err})
+	o.p.within(o.began, o.limit, "multi")
+	if err == nil {
+		o.p.w.oracle.acknowledged(o.t)
+	}
+	o.used(ctx, "multi", err)
+}
+
+// proclaim changes a leader's value.
+func (o *op) proclaim(ctx context.Context) {
+	err := o.g.lead.Proclaim(ctx, []byte(fmt.Sprintf("%s/%d", o.p.name, o.n)))
+	o.p.note("#%d proclaims for %s: %v", o.n, o.t.who, errText{err})
+	o.p.within(o.began, o.limit, "proclaim")
+	o.used(ctx, "proclaim", err)
+}
+
+// downgrade turns a write lock into a read lock.
+func (o *op) downgrade(ctx context.Context) {
+	or := o.p.w.oracle
+	or.mu.Lock()
+	if o.g.read || o.g.released || o.t.moving || len(o.t.holds) > 1 {
+		or.mu.Unlock()
+		return
+	}
+	o.g.released, o.t.moving = true, true
+	or.mu.Unlock()
+	h, err := o.c.RWMutex(o.path).Downgrade(ctx, o.g.Hold)
+	o.p.note("#%d downgrades %s: %v", o.n, o.t.who, errText{err})
+	o.p.within(o.began, o.limit, "downgrade")
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		o.used(ctx, "downgrade", err)
+	}
+	or.mu.Lock()
+	next := o.g
+	if err == nil {
+		next = &hold{Hold: h, read: true}
+		o.t.holds = append(o.t.holds, next)
+		o.t.read, o.t.moving, o.t.nodes = true, false, h.Nodes()
+		or.checkZnodes(o.t)
+	} else if o.g.Err() == nil {
+		o.t.moving, o.g.released = false, false // it is what it was
+		or.checkZnodes(o.t)
+	}
+	or.mu.Unlock()
+	o.patient, o.hold = true, 300*time.Millisecond
+	o.keep(o.t, next)
+}
+
+// reenter takes the lock again under its own hold.
+func (o *op) reenter(ctx context.Context) {
+	h := o.g.Hold
+	inner, done := context.WithCancel(h.Context())
+	defer done()
+	defer context.AfterFunc(ctx, done)()
+	var again *zklock.Hold
+	var err error
+	reading := false
+	switch o.t.kind {
+	case "mutex":
+		again, err = o.c.Mutex(o.t.paths[0], zklock.WithReentrancy()).Lock(inner)
+	case "multi":
+		again, err = o.c.MultiLock(o.t.paths, zklock.WithReentrancy()).Lock(inner)
+	case "write":
+		m := o.c.RWMutex(o.t.paths[0], zklock.WithReentrancy())
+		if reading = o.reading; reading {
+			again, err = m.RLock(inner)
+		} else {
+			again, err = m.Lock(inner)
+		}
+	}
+	o.p.note("#%d enters again under %s, reading %v: %v", o.n, o.t.who, reading, errText{err})
+	o.p.within(o.began, o.limit, "re-entry")
+	if err != nil {
+		if inner.Err() == nil && !errors.Is(err, zklock.ErrDeadlock) {
+			o.used(inner, "re-entry", err)
+		}
+		return
+	}
+	if again.Token() != o.t.token {
+		o.p.w.violated("%s entered again and got the token %d, not %d", o.t.who, again.Token(), o.t.token)
+	}
+	or := o.p.w.oracle
+	g := &hold{Hold: again, read: reading}
+	or.mu.Lock()
+	o.t.holds = append(o.t.holds, g)
+	or.mu.Unlock()
+	o.patient = true
+	o.keep(o.t, g)
+}

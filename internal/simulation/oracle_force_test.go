@@ -1,0 +1,108 @@
+package simulation_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/zktest"
+)
+
+// expire ends a session by force.
+func (o *oracle) expire(s zktest.Session) {
+	o.w.expired.Store(true)
+	o.mu.Lock()
+	o.expired[s.ID] = true
+	for _, node := range s.Ephemerals {
+		o.forced[node] = true
+	}
+	o.mu.Unlock()
+	if err := o.w.srv.Expire(s.ID); err != nil && !errors.Is(err, zktest.CodeUnknownSession) {
+		o.w.violated("expire: %v", err)
+	}
+}
+
+// noteForced notes that a znode is removed by force, or may be from now on.
+func (o *oracle) noteForced(node string) {
+	o.mu.Lock()
+	o.forced[node] = true
+	o.mu.Unlock()
+}
+
+// remove deletes one contender, mostly the first in line.
+func (o *oracle) remove(dir string, rnd *rand.Rand) {
+	names, _ := recipe.Listing{Names: o.w.srv.Children(dir)}.Line(nil)
+	if len(names) == 0 {
+		return
+	}
+	name := names[0]
+	if rnd.IntN(3) == 0 {
+		name = names[rnd.IntN(len(names))]
+	}
+	o.w.note("fault", "%s/%s is deleted", dir, short(name))
+	o.noteForced(dir + "/" + name)
+	switch err := o.w.srv.Delete(dir + "/" + name); {
+	case err == nil:
+		o.removed(dir, name)
+	case !errors.Is(err, zktest.CodeNoNode):
+		o.w.violated("delete: %v", err)
+	}
+}
+
+// removed notes that a contender was removed that can't have held: one that stands in its way still stands. (Of a semaphore
+// only the size tells, and of the neighbour's znodes nothing.)
+func (o *oracle) removed(dir, name string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	me, _ := recipe.Parse(name)
+	for _, other := range o.w.srv.Children(dir) {
+		n, ok := recipe.Parse(other)
+		if ok && !o.strangers[dir+"/"+other] && n.Number < me.Number && me.Kind != recipe.Permits &&
+			(me.Kind != recipe.Read || n.Kind != recipe.Read) {
+			o.waited[dir+"/"+name] = true
+			return
+		}
+	}
+}
+
+// removeAll deletes a lock's directory with all that is in it.
+func (o *oracle) removeAll(dir string) {
+	o.w.note("fault", "%s is deleted with all in it", dir)
+	names := o.w.srv.Children(dir)
+	slices.SortFunc(names, func(a, b string) int { return strings.Compare(short(a), short(b)) })
+	for _, name := range names {
+		o.noteForced(dir + "/" + name)
+		_ = o.w.srv.Delete(dir + "/" + name) // gone by itself, perhaps
+	}
+	_ = o.w.srv.Delete(dir) // somebody may have come
+}
+
+// standing is a hold and the znodes that it stood on when it was looked at.
+type standing struct {
+	*acquisition
+	nodes []string
+}
+
+// certain returns the holds of a path that are beyond doubt now.
+func (o *oracle) certain(p string) []standing {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var sure []standing
+	for _, t := range o.held {
+		if i := slices.Index(t.paths, p); i >= 0 && t.live() && !t.moving && !o.forced[t.nodes[i]] && !o.expired[t.session] {
+			sure = append(sure, standing{t, t.nodes})
+		}
+	}
+	return sure
+}
+
+// still returns those of before that have been so until now, on the same znodes: one that was downgraded meanwhile may
+// have been looked for on either.
+func (o *oracle) still(p string, before []standing) []standing {
+	now := o.certain(p)
+	return slices.DeleteFunc(before, func(s standing) bool {
+		return !slices.ContainsFunc(now, func(n standing) bool { return n.acquisition == s.acquisition && slices.Equal(n.nodes, s.nodes) })
+	})
+}
