@@ -41,7 +41,8 @@ type conn struct {
 	began   time.Time    // when the connect request was sent
 	queue   requestQueue // to be written
 	writes  requestQueue // to be written as well: those that may be members of a group
-	parked  requestQueue // of those, the ones that wait for the answer to a read: see member
+	parked  requestQueue // of those, the ones that wait for the answers to reads: see member
+	untold  int          // of those that are parked: whose read has not been answered
 	seq     int64        // of the latest request
 	pending requestQueue // written, in order
 	full    bool         // the window keeps what is in queue from being written
@@ -185,6 +186,9 @@ func (c *conn) fail(err error) {
 	for _, q := range unsent {
 		for r := q.pop(); r != nil; r = q.pop() {
 			r.fail(ErrNotSent)
+			if m := r.member; m != nil && m.parked && m.told {
+				m.look.fail(ErrNotSent)
+			}
 		}
 	}
 	// The reply to the first can't be read, and would not be on the next conn either: it is too long, or not ZooKeeper's.

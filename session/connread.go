@@ -243,7 +243,6 @@ func (c *conn) putBack(r *request) {
 		c.queueOf(r).pushFront(r)
 	}
 	c.mu.Unlock()
-	poke(c.wake)
 	if over { // nobody looks at the queue any more, or at the reply
 		r.fail(ErrNotSent)
 	}

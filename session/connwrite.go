@@ -40,13 +40,10 @@ func (c *conn) enqueue(requests ...*request) bool {
 
 // queueOf returns the queue in which r waits to be written.
 func (c *conn) queueOf(r *request) *requestQueue {
-	switch {
-	case r.member == nil:
-		return &c.queue
-	case r.member.parked:
-		return &c.parked
+	if r.member != nil {
+		return &c.writes
 	}
-	return &c.writes
+	return &c.queue
 }
 
 // nextLocked returns the queue whose first request is to be written next; nil: there is none. They are written in the order
@@ -94,9 +91,12 @@ func (c *conn) abandon(requests []*request) (sent bool) {
 			sent = sent || !r.repeatable
 			r.abandoned = true
 		} else if c.state != connFailed { // else fail has taken them all
-			c.queueOf(r).remove(r)
-			if r.member != nil {
-				r.member.parked = false
+			if r.member != nil && r.member.parked {
+				c.unparkLocked(r)
+				c.releaseLocked()
+				poke(c.wake)
+			} else {
+				c.queueOf(r).remove(r)
 			}
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/internal/trusted"
 )
 
 // The only door for the tests of this package to its inside.
@@ -72,7 +74,7 @@ func (s *Session) QueuedCalls() (queued, pending int) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.queue.n, l.pending.n
+	return l.queue.n + l.writes.n + l.parked.n, l.pending.n
 }
 
 // Attempt and Patience are the bounds that follow from a timeout.
@@ -319,4 +321,28 @@ func EndedBeforeItsDriver(dial Dialer) (s *Session, start func() error) {
 	s.driver = newDriver(s)
 	s.end(ErrAuth)
 	return s, s.driver.start
+}
+
+// GiveUpAtTheAnswerOfALook has a create be undone, and answered by its look, and its caller give up at that moment, while
+// another create waits to be written. It returns how many creates wait then.
+func (r *Rig) GiveUpAtTheAnswerOfALook() (waiting int) {
+	c := r.c
+	enter := func(dir string) (create, look *request) {
+		b := r.Grouped(trusted.Caller{})
+		b.Create(dir+"/n-", nil, EphemeralSequential, WorldACL())
+		b.List(dir)
+		create, look = b.asks[0].request(), b.asks[1].request()
+		create.member.look, look.behind = look, []*request{create}
+		c.enqueue(create, look)
+		return create, look
+	}
+	create, look := enter("/none")
+	create.sent, look.sent = c.s.clock.now(), c.s.clock.now()
+	c.pending.push(c.queue.pop())
+	c.undo([]*request{c.writes.pop()})
+	enter("/other")
+	c.pending.pop()
+	c.readTooSoon(look, replyHeader{xid: look.xid, code: codeNoNode})
+	c.abandon([]*request{create, look}) // the look's own wait has not ended yet
+	return c.writes.n
 }

@@ -1,11 +1,7 @@
 package session
 
 import (
-	"errors"
-	"fmt"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -50,7 +46,8 @@ type member struct {
 
 	// Guarded by conn.mu.
 	undone int  // the groups that it was a member of, and that were refused because of another member
-	parked bool // it waits for the answer to look, which is on its way, before it goes again
+	parked bool // it waits, before it goes again, for the answers to the looks of all that are parked, which are on their way
+	told   bool // while parked: look has been answered, and goes again behind it
 }
 
 // touch is a znode that an operation of a member is about.
@@ -168,195 +165,4 @@ func (c *conn) groupLocked(members []*request, size int) *request {
 	g := &request{op: opMulti, name: "group", path: members[0].path, members: members, frame: appendMultiHeader(b, -1, true)}
 	c.numberLocked([]*request{g})
 	return g
-}
-
-// answerGroup gives the members of a group what head and body, its reply, say of each. An error: the reply is no reply to it,
-// and the members have been told.
-func (c *conn) answerGroup(g *request, head replyHeader, body []byte) error {
-	results, ok := splitResults(body)
-	ops := 0
-	for _, r := range g.members {
-		ops += r.member.ops
-	}
-	whole := ok && len(results) == ops
-	failed, code := refused(results)
-	switch {
-	case whole && failed >= 0 && definite(code):
-		c.undoOthers(g, head, body, results, failed)
-	case whole && failed >= 0: // a server in trouble: it says so to each
-		head.code = code
-		c.answerAlike(g, head)
-	case whole && head.code == codeOK && !slices.ContainsFunc(results, func(r result) bool { return r.failed }):
-		c.answerMembers(g, head, body, results)
-	case len(results) > 0 || head.code == codeOK:
-		return c.garbledGroup(g)
-	case definite(head.code) && head.code != codeThrottled:
-		c.s.ungrouped.Store(true) // it does not say which operation it has refused
-		c.undo(g.members)
-	default:
-		c.answerAlike(g, head)
-	}
-	return nil
-}
-
-// answerAlike tells all members of a group the same.
-func (c *conn) answerAlike(g *request, head replyHeader) {
-	for _, r := range g.members {
-		c.answerMember(r, head, nil)
-	}
-}
-
-// result is the result of one operation of a multi, as it came.
-type result struct {
-	code     int32
-	from, to int // of the body
-	failed   bool
-}
-
-// splitResults finds the results in the body of a multi's reply. False: it is not whole.
-func splitResults(body []byte) (results []result, ok bool) {
-	d := decoder{b: body}
-	for from := 0; ; from = len(body) - len(d.b) {
-		op, done, code := d.int(), d.bool(), d.int()
-		switch {
-		case d.err != nil:
-			return results, false
-		case done:
-			return results, true
-		case op == opCreate:
-			d.skipString()
-		case op == opCreate2:
-			d.skipString()
-			d.stat()
-		case op == opSetData:
-			d.stat()
-		case op == opDelete, op == opCheck:
-		case op == opError:
-			code = d.int()
-		default:
-			return results, false
-		}
-		if d.err != nil {
-			return results, false
-		}
-		results = append(results, result{code: code, from: from, to: len(body) - len(d.b), failed: op == opError})
-	}
-}
-
-// refused returns the operation for which a multi was refused, and the code; −1 when none was.
-func refused(results []result) (op int, code int32) {
-	for i, r := range results {
-		if r.code != codeOK && r.code != codeInconsistent {
-			return i, r.code
-		}
-	}
-	return -1, codeOK
-}
-
-// answerMembers tells each member of a group that was carried out what came of it.
-func (c *conn) answerMembers(g *request, head replyHeader, body []byte, results []result) {
-	next := 0
-	for _, r := range g.members {
-		mine := results[next : next+r.member.ops]
-		next += r.member.ops
-		c.answerMember(r, head, replyOf(r, body, mine))
-	}
-}
-
-// undoOthers tells the member with the refused operation its result. The others go again.
-func (c *conn) undoOthers(g *request, head replyHeader, body []byte, results []result, failed int) {
-	next := 0
-	for i, r := range g.members {
-		mine := results[next : next+r.member.ops]
-		if next += r.member.ops; failed >= next {
-			continue
-		}
-		c.undo(slices.Delete(slices.Clone(g.members), i, i+1)) // first: who is told now finds the others on their way
-		reply := replyOf(r, body, mine)
-		if r.op != opMulti {
-			head.code, reply = mine[0].code, nil
-		}
-		c.answerMember(r, head, reply)
-		return
-	}
-}
-
-// replyOf returns the body that the reply to r would have had if r had been sent alone.
-func replyOf(r *request, body []byte, results []result) []byte {
-	own := body[results[0].from:results[len(results)-1].to]
-	if r.op == opMulti {
-		return appendMultiHeader(slices.Clone(own), -1, true)
-	}
-	return own[multiEnd:] // a multi header is as long as the one at the end
-}
-
-// answerMember ends the wait for r.
-func (c *conn) answerMember(r *request, head replyHeader, reply []byte) {
-	r.member.open = false
-	r.head, r.head.xid, r.reply = head, r.xid, reply
-	close(r.done)
-}
-
-// undo has members written again, of whose group nothing was done.
-func (c *conn) undo(members []*request) {
-	var lost []*request
-	c.mu.Lock()
-	for _, r := range members {
-		m := r.member
-		if r.abandoned || c.state == connFailed {
-			lost = append(lost, r)
-			continue
-		}
-		r.sent, m.open = time.Time{}, true
-		m.undone++
-		if m.parked = m.look != nil && !m.look.sent.IsZero(); m.parked {
-			c.parked.push(r)
-		} else {
-			c.writes.insert(r)
-		}
-	}
-	c.mu.Unlock()
-	for _, r := range lost {
-		r.fail(ErrNotSent)
-	}
-	poke(c.wake)
-}
-
-var errGroup = errors.New("the reply to a transaction, and not to this one")
-
-// garbledGroup tells the members of a group that its reply can't be read.
-func (c *conn) garbledGroup(g *request) error {
-	err := fmt.Errorf("%w: reply to %d operations: %w", ErrGarbled, len(g.members), errGroup)
-	for _, r := range g.members {
-		r.unreadable = true
-		r.fail(fmt.Errorf("%s: %w", c.server, err))
-	}
-	return err
-}
-
-// tooSoon reports whether r is a read that was carried out before a write that it has to see.
-func (r *request) tooSoon() bool {
-	return slices.ContainsFunc(r.behind, func(w *request) bool { return w.member.open })
-}
-
-// readTooSoon deals with the reply to a read that came too soon. False: it is the answer to the write as well.
-func (c *conn) readTooSoon(r *request, head replyHeader) (again bool) {
-	w := r.behind[0]
-	c.mu.Lock()
-	parked := w.member.parked && c.state != connFailed // else fail has taken it
-	if parked {
-		c.parked.remove(w)
-		w.member.parked = false
-	}
-	refused := parked && w.op == opCreate && head.code == codeNoNode && parent(w.path) == r.path
-	if parked && !refused {
-		c.writes.insert(w)
-	}
-	c.mu.Unlock()
-	if refused {
-		c.answerMember(w, head, nil)
-		return false
-	}
-	c.putBack(r)
-	return true
 }

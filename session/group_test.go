@@ -1,10 +1,8 @@
 package session_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
-	"testing/synctest"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
@@ -114,7 +112,7 @@ func TestAMemberThatWasUndoneThreeTimesGoesAlone(t *testing.T) {
 			l.requireEntered(e, dir(i))
 		}
 		require.Equal(t, 3, l.at(zktest.OpDelete))
-		require.LessOrEqual(t, l.at(zktest.OpCreate), 3, "where their lists were answered late, some have met in a group of their own")
+		require.LessOrEqual(t, l.at(zktest.OpCreate), 3, "those who wait for their lists may meet in a group of their own")
 		require.GreaterOrEqual(t, l.at(zktest.OpMulti), 3)
 	})
 }
@@ -216,101 +214,6 @@ func TestAGroupIsBounded(t *testing.T) {
 		}
 		require.Equal(t, 3, l.at(zktest.OpMulti))
 	})
-}
-
-func TestWhoGivesUpBeforeTheWriteIsInNoGroup(t *testing.T) {
-	withLocks(t, 4, func(t *testing.T, l *lockers) {
-		ctx, cancel := context.WithCancel(t.Context())
-		var all [4]entered
-		var calls []func()
-		for i := range all {
-			calls = append(calls, func() {
-				if i == 2 {
-					all[i] = l.enter(ctx, dir(i))
-				} else {
-					all[i] = l.enter(t.Context(), dir(i))
-				}
-			})
-		}
-		wait := l.together(append(calls, cancel)...)
-		wait()
-		require.ErrorIs(t, all[2].err, context.Canceled)
-		require.NotErrorIs(t, all[2].err, session.ErrUnknownOutcome)
-		require.Empty(t, l.srv.Children(dir(2)))
-		for _, i := range []int{0, 1, 3} {
-			l.requireEntered(all[i], dir(i))
-		}
-	})
-}
-
-func TestWhoGivesUpInAGroupThatIsRefusedIsNotInTheNext(t *testing.T) {
-	withLocks(t, 3, func(t *testing.T, l *lockers) {
-		ctx, cancel := context.WithCancel(t.Context())
-		in := l.srv.Inject(zktest.HoldReply().Op(zktest.OpMulti).Once())
-		var all [3]entered
-		wait := l.together(
-			func() { all[0] = l.enter(t.Context(), "/none") },
-			func() { all[1] = l.enter(ctx, dir(1)) },
-			func() { all[2] = l.enter(t.Context(), dir(2)) },
-		)
-		synctest.Wait()
-		cancel()
-		synctest.Wait()
-		in.Remove()
-		wait()
-		require.ErrorIs(t, all[0].err, zk.ErrNoNode)
-		require.ErrorIs(t, all[1].err, session.ErrUnknownOutcome, "it was under way")
-		require.Empty(t, l.srv.Children(dir(1)))
-		l.requireEntered(all[2], dir(2))
-		require.NoError(t, l.leave(t.Context(), all[2].Path))
-		require.Equal(t, 4, l.at(zktest.OpGetChildren2), "nobody reads again what nobody waits for")
-	})
-}
-
-func TestAGroupThatWasNotSentIsSentOnTheNextConnection(t *testing.T) {
-	withLocks(t, 5, func(t *testing.T, l *lockers) {
-		l.srv.Inject(zktest.CloseBefore().Op(zktest.OpSync).Once()) // in front of them
-		for i, e := range l.enterAll(t.Context(), dirs(5)...) {
-			if e.err != nil { // it was written, in vain, before the end of the connection was seen
-				require.ErrorIs(t, e.err, session.ErrUnknownOutcome)
-				require.Empty(t, l.srv.Children(dir(i)))
-				continue
-			}
-			l.requireEntered(e, dir(i))
-		}
-	})
-}
-
-func TestAServerThatDoesNotSayWhichMemberItRefusesIsSentNoMoreGroups(t *testing.T) {
-	for name, opts := range map[string][]zktest.Option{"refuses all": nil, "Keeper": {zktest.WithVersion(zktest.Keeper22)}} {
-		t.Run(name, func(t *testing.T) {
-			withLocks(t, 4, func(t *testing.T, l *lockers) {
-				closed := dir(2)
-				if opts == nil {
-					l.srv.Inject(zktest.Answer(zktest.CodeNoAuth).Op(zktest.OpMulti))
-				} else {
-					closed = "/closed"
-					nobody := []zk.ACL{{Perms: zk.PermRead, Scheme: "digest", ID: "x:y"}}
-					_, err := l.Create(t.Context(), closed, nil, session.Persistent, nobody)
-					require.NoError(t, err)
-					l.base = l.srv.Requests()
-				}
-				where := []string{dir(0), dir(1), closed, dir(3)}
-				for i, e := range l.enterAll(t.Context(), where...) {
-					if where[i] == "/closed" {
-						require.ErrorIs(t, e.err, zk.ErrNoAuth)
-						continue
-					}
-					l.requireEntered(e, where[i])
-				}
-				require.Equal(t, 1, l.at(zktest.OpMulti))
-				for i, e := range l.enterAll(t.Context(), dir(0), dir(1)) {
-					l.requireEntered(e, dir(i))
-				}
-				require.Equal(t, 1, l.at(zktest.OpMulti))
-			}, opts...)
-		})
-	}
 }
 
 func TestTheResultsOfAGroupAreThoseOfItsMembersWhateverTheyDo(t *testing.T) {

@@ -1,0 +1,183 @@
+package session_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/internal/trusted"
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zktest"
+)
+
+func TestWhoGivesUpBeforeTheWriteIsInNoGroup(t *testing.T) {
+	withLocks(t, 4, func(t *testing.T, l *lockers) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var all [4]entered
+		var calls []func()
+		for i := range all {
+			calls = append(calls, func() {
+				if i == 2 {
+					all[i] = l.enter(ctx, dir(i))
+				} else {
+					all[i] = l.enter(t.Context(), dir(i))
+				}
+			})
+		}
+		wait := l.together(append(calls, cancel)...)
+		wait()
+		require.ErrorIs(t, all[2].err, context.Canceled)
+		require.NotErrorIs(t, all[2].err, session.ErrUnknownOutcome)
+		require.Empty(t, l.srv.Children(dir(2)))
+		for _, i := range []int{0, 1, 3} {
+			l.requireEntered(all[i], dir(i))
+		}
+	})
+}
+
+func TestWhoGivesUpInAGroupThatIsRefusedIsNotInTheNext(t *testing.T) {
+	withLocks(t, 3, func(t *testing.T, l *lockers) {
+		ctx, cancel := context.WithCancel(t.Context())
+		in := l.srv.Inject(zktest.HoldReply().Op(zktest.OpMulti).Once())
+		var all [3]entered
+		wait := l.together(
+			func() { all[0] = l.enter(t.Context(), "/none") },
+			func() { all[1] = l.enter(ctx, dir(1)) },
+			func() { all[2] = l.enter(t.Context(), dir(2)) },
+		)
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		in.Remove()
+		wait()
+		require.ErrorIs(t, all[0].err, zk.ErrNoNode)
+		require.ErrorIs(t, all[1].err, session.ErrUnknownOutcome, "it was under way")
+		require.Empty(t, l.srv.Children(dir(1)))
+		l.requireEntered(all[2], dir(2))
+		require.NoError(t, l.leave(t.Context(), all[2].Path))
+		require.Equal(t, 4, l.at(zktest.OpGetChildren2), "nobody reads again what nobody waits for")
+	})
+}
+
+func TestWhenTheReplyToAGroupIsLostEachCallSaysSo(t *testing.T) {
+	withLocks(t, 5, func(t *testing.T, l *lockers) {
+		l.srv.Inject(zktest.CloseAfter().Op(zktest.OpMulti).Once())
+		for i, e := range l.enterAll(t.Context(), dirs(5)...) {
+			require.ErrorIs(t, e.err, session.ErrUnknownOutcome)
+			require.Len(t, l.srv.Children(dir(i)), 1, "it was carried out")
+			l.ForLocks(trusted.Caller{}).Found(dir(i)+"/n-", "", 0)
+		}
+		require.Zero(t, l.EphemeralBytes(), "each of them had kept its room until it was found out")
+	})
+}
+
+func TestAGroupThatWasNotSentIsSentOnTheNextConnection(t *testing.T) {
+	withLocks(t, 5, func(t *testing.T, l *lockers) {
+		l.srv.Inject(zktest.CloseBefore().Op(zktest.OpSync).Once()) // in front of them
+		for i, e := range l.enterAll(t.Context(), dirs(5)...) {
+			if e.err != nil { // it was written, in vain, before the end of the connection was seen
+				require.ErrorIs(t, e.err, session.ErrUnknownOutcome)
+				require.Empty(t, l.srv.Children(dir(i)))
+				continue
+			}
+			l.requireEntered(e, dir(i))
+		}
+	})
+}
+
+func TestAServerThatDoesNotSayWhichMemberItRefusesIsSentNoMoreGroups(t *testing.T) {
+	for name, opts := range map[string][]zktest.Option{"refuses all": nil, "Keeper": {zktest.WithVersion(zktest.Keeper22)}} {
+		t.Run(name, func(t *testing.T) {
+			withLocks(t, 4, func(t *testing.T, l *lockers) {
+				closed := dir(2)
+				if opts == nil {
+					l.srv.Inject(zktest.Answer(zktest.CodeNoAuth).Op(zktest.OpMulti))
+				} else {
+					closed = "/closed"
+					nobody := []zk.ACL{{Perms: zk.PermRead, Scheme: "digest", ID: "x:y"}}
+					_, err := l.Create(t.Context(), closed, nil, session.Persistent, nobody)
+					require.NoError(t, err)
+					l.base = l.srv.Requests()
+				}
+				where := []string{dir(0), dir(1), closed, dir(3)}
+				for i, e := range l.enterAll(t.Context(), where...) {
+					if where[i] == "/closed" {
+						require.ErrorIs(t, e.err, zk.ErrNoAuth)
+						continue
+					}
+					l.requireEntered(e, where[i])
+				}
+				require.Equal(t, 1, l.at(zktest.OpMulti))
+				for i, e := range l.enterAll(t.Context(), dir(0), dir(1)) {
+					l.requireEntered(e, dir(i))
+				}
+				require.Equal(t, 1, l.at(zktest.OpMulti))
+			}, opts...)
+		})
+	}
+}
+
+func TestAServerInTroubleSaysSoToEachMember(t *testing.T) {
+	for _, inside := range []bool{false, true} {
+		withLocks(t, 3, func(t *testing.T, l *lockers) {
+			answer := zktest.Answer
+			if inside {
+				answer = zktest.AnswerInside
+			}
+			l.srv.Inject(answer(zktest.CodeOperationTimeout).Op(zktest.OpMulti).Once())
+			for _, e := range l.enterAll(t.Context(), dirs(3)...) {
+				require.ErrorIs(t, e.err, session.ErrUnknownOutcome)
+			}
+		})
+	}
+}
+
+func TestAGroupThatHearsThatTheSessionMovedGoesOnTheNextConnection(t *testing.T) {
+	withLocks(t, 4, func(t *testing.T, l *lockers) {
+		l.srv.Inject(zktest.AnswerInside(zktest.CodeSessionMoved).Op(zktest.OpMulti).Once())
+		for i, e := range l.enterAll(t.Context(), dirs(4)...) {
+			l.requireEntered(e, dir(i))
+			require.Len(t, l.srv.Children(dir(i)), 1)
+		}
+	})
+}
+
+func TestAGroupThatHearsThatTheSessionIsOverEndsIt(t *testing.T) {
+	withLocks(t, 3, func(t *testing.T, l *lockers) {
+		l.srv.Inject(zktest.AnswerInside(zktest.CodeSessionExpired).Op(zktest.OpMulti).Once())
+		for _, e := range l.enterAll(t.Context(), dirs(3)...) {
+			require.ErrorIs(t, e.err, session.ErrExpired)
+		}
+		require.ErrorIs(t, l.Err(), session.ErrExpired)
+	})
+}
+
+func TestAReplyToAGroupThatCanNotBeReadGivesUpTheConnection(t *testing.T) {
+	const headers = 16 // of a reply
+	for name, garble := range map[string]func(b []byte) []byte{
+		"one result too few": func(b []byte) []byte { return slices.Concat(b[:len(b)-9-9-4-len("/d2/n-0000000000")], b[len(b)-9:]) },
+		"no end":             func(b []byte) []byte { return b[:len(b)-9] },
+		"nothing":            func(b []byte) []byte { return b[:headers] },
+		"an unknown result":  func(b []byte) []byte { b[headers+3] = 77; return b },
+	} {
+		t.Run(name, func(t *testing.T) {
+			withLocks(t, 3, func(t *testing.T, l *lockers) {
+				l.srv.Inject(zktest.Garble(garble).Op(zktest.OpMulti).Once())
+				for _, e := range l.enterAll(t.Context(), dirs(3)...) {
+					require.ErrorIs(t, e.err, session.ErrGarbled)
+					require.ErrorIs(t, e.err, session.ErrUnknownOutcome)
+				}
+				l.requireEntered(l.enter(t.Context(), dir(0)), dir(0))
+			})
+		})
+	}
+}
+
+func TestWhoGivesUpAtTheAnswerOfALookLeavesTheOthersInTheirQueue(t *testing.T) {
+	r := session.NewRig()
+	require.Equal(t, 1, r.GiveUpAtTheAnswerOfALook())
+}
