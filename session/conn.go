@@ -42,6 +42,7 @@ type conn struct {
 	queue   requestQueue // to be written
 	writes  requestQueue // to be written as well: those that may be members of a group
 	parked  requestQueue // of those, the ones that wait for the answers to reads: see member
+	caution int          // groups for which contenders whose directory may be missing keep to themselves
 	untold  int          // of those that are parked: whose read has not been answered
 	seq     int64        // of the latest request
 	pending requestQueue // written, in order

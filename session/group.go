@@ -33,6 +33,7 @@ const (
 	maxGroup      = 100      // operations of a group
 	maxGroupBytes = 32 << 10 // of its members' frames
 	maxUndone     = 3        // groups in which a member is undone for another's sake; then it goes alone
+	cautionLasts  = 16       // groups, after one that was refused because a contender's directory is missing
 )
 
 // member is what a request has that may be a member of a group.
@@ -119,6 +120,10 @@ func (cs claims) add(touches []touch) {
 // parent returns the path of the parent; of the root, the root.
 func parent(path string) string { return path[:max(strings.LastIndexByte(path, '/'), 1)] }
 
+// untried reports whether m makes a contender in a directory of which nothing has been heard yet. While locks are used for
+// the first time these are refused again and again: then they go with their like, and leave the others alone.
+func (m *member) untried() bool { return m.look != nil && m.undone == 0 }
+
 // gatherLocked takes the first of the writes that may be members of a group, and with it those behind it that are
 // independent, as far as a group goes. One that is passed over is overtaken by none that depends on it.
 func (c *conn) gatherLocked() *request {
@@ -133,7 +138,8 @@ func (c *conn) gatherLocked() *request {
 	looked := 0
 	for r := c.writes.head; r != nil && ops < maxGroup && looked < 2*maxGroup; looked++ {
 		next, m := r.next, r.member
-		if m.undone < maxUndone && ops+m.ops <= maxGroup && size+len(r.frame) <= limit && c.claims.free(m.touches) {
+		alike := c.caution == 0 || m.untried() == first.member.untried()
+		if alike && m.undone < maxUndone && ops+m.ops <= maxGroup && size+len(r.frame) <= limit && c.claims.free(m.touches) {
 			c.writes.remove(r)
 			members, ops, size = append(members, r), ops+m.ops, size+len(r.frame)
 		}

@@ -288,3 +288,23 @@ func TestWhoMayNotListADirectoryEntersItInAGroupAllTheSame(t *testing.T) {
 		l.requireEntered(all[2], dir(1))
 	})
 }
+
+func TestLocksThatHaveNoDirectoryYetLeaveTheOthersAlone(t *testing.T) {
+	withLocks(t, 40, func(t *testing.T, l *lockers) {
+		held := l.enterAll(t.Context(), dirs(40)...)
+		l.enterAll(t.Context(), "/none", "/none2") // it is known now that there are such
+		l.base = l.srv.Requests()
+		var calls []func()
+		for i, e := range held {
+			calls = append(calls,
+				func() { require.ErrorIs(t, l.enter(t.Context(), fmt.Sprintf("/new%d", i)).err, zk.ErrNoNode) },
+				func() { require.NoError(t, l.leave(t.Context(), e.Path)) },
+				func() {
+					require.NoError(t, l.CreateAllGrouped(t.Context(), trusted.Caller{}, fmt.Sprintf("/made%d", i), nil, session.Persistent, everybody))
+				})
+		}
+		l.together(calls...)()
+		require.Zero(t, l.at(zktest.OpDelete))
+		require.Equal(t, 2, l.at(zktest.OpMulti), "one was refused, and all that could be done was done in one")
+	})
+}

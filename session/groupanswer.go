@@ -92,6 +92,9 @@ func refused(results []result) (op int, code int32) {
 
 // answerMembers tells each member of a group that was carried out what came of it.
 func (c *conn) answerMembers(g *request, head replyHeader, body []byte, results []result) {
+	c.mu.Lock()
+	c.caution = max(c.caution-1, 0)
+	c.mu.Unlock()
 	next := 0
 	for _, r := range g.members {
 		mine := results[next : next+r.member.ops]
@@ -107,6 +110,11 @@ func (c *conn) undoOthers(g *request, head replyHeader, body []byte, results []r
 		mine := results[next : next+r.member.ops]
 		if next += r.member.ops; failed >= next {
 			continue
+		}
+		if r.member.look != nil && mine[failed-(next-r.member.ops)].code == codeNoNode {
+			c.mu.Lock()
+			c.caution = cautionLasts
+			c.mu.Unlock()
 		}
 		c.undo(slices.Delete(slices.Clone(g.members), i, i+1)) // first: who is told now finds the others on their way
 		reply := replyOf(r, body, mine)
