@@ -135,7 +135,7 @@ func TestAPredecessorWithManyChildrenCostsNothing(t *testing.T) {
 		time.Sleep(time.Hour)
 		pending(t, done)
 		require.Equal(t, lists, srv.Requests()[zktest.OpGetChildren2])
-		require.Equal(t, 1, int(srv.Requests()[zktest.OpGetData]))
+		require.Less(t, int(srv.Requests()[zktest.OpGetData]), 65, "one short read a minute")
 		for _, name := range srv.Children("/l/x-lock-0000000000") {
 			require.NoError(t, srv.Delete("/l/x-lock-0000000000/"+name))
 		}

@@ -63,7 +63,7 @@ func (w *waiter) await(ctx context.Context, v Verdict) (next bool, err error) {
 func (w *waiter) watchBefore(ctx context.Context, name, mark string) (*session.Watch, error) {
 	if name != w.before {
 		w.forgetMark()
-		w.before, w.blind, w.pause = name, false, WatchAfter
+		w.before, w.blind, w.looked, w.pause = name, false, false, WatchAfter
 		w.timer.Reset(WatchAfter)
 	}
 	if w.blind {

@@ -21,6 +21,10 @@ const WatchAfter = 300 * time.Millisecond
 // by it, but not less than WatchAfter.
 const lookPart = 8
 
+// lookAgainMost bounds the pause between two looks of a waiter at a predecessor that it can read; the first pause is the
+// session timeout.
+const lookAgainMost = time.Minute
+
 // Wait returns nil when the ticket holds: it is first in every queue, or its permits are free; the lock delays of holders
 // that were lost are over; its znodes exist; and the session's lease is confirmed, and kept until Leave. It keeps its
 // place across reconnections.
@@ -92,7 +96,8 @@ type waiter struct {
 	timer    *time.Timer   // for readMore; nil with try
 	before   string        // the predecessor's name; "" when any release may be the one that counts
 	blind    bool          // we may not read it, and so are not notified of its deletion
-	pause    time.Duration // then: between two lists
+	looked   bool          // it could be read when we last looked
+	pause    time.Duration // between two lists when blind, else between two looks at it
 
 	mark  *session.Watch // on the predecessor's release mark; nil: none
 	heard bool           // it has woken us once
@@ -189,7 +194,8 @@ func (w *waiter) sleep(ctx context.Context, a, b <-chan struct{}) error {
 	}
 }
 
-// readMore makes the reads that a longer wait is worth, once for each predecessor. due: the directory has to be listed,
+// readMore makes the reads that a longer wait is worth: for each predecessor, and from time to time again, since its owner
+// may take our permission to read it away. due: the directory has to be listed,
 // because the predecessor is gone, or because we may not read it: servers notify a deletion only to those that may read
 // the znode, and some refuse only a read, not the watch.
 func (w *waiter) readMore(ctx context.Context) (due bool, err error) {
@@ -198,9 +204,14 @@ func (w *waiter) readMore(ctx context.Context) (due bool, err error) {
 		w.timer.Reset(w.pause)
 		return true, nil
 	}
-	readable, err := w.describeHolder(ctx)
-	if err != nil || w.before == "" {
-		return false, err
+	readable := false
+	if !w.looked {
+		if readable, err = w.describeHolder(ctx); err != nil {
+			return false, err
+		}
+	}
+	if w.before == "" {
+		return false, nil
 	}
 	if !readable {
 		readable, err = Readable(ctx, w.t.s, w.e.q.Dir, w.before)
@@ -210,10 +221,19 @@ func (w *waiter) readMore(ctx context.Context) (due bool, err error) {
 	}
 	switch {
 	case readable:
+		// Its owner may take READ away from us yet, and go: nobody would be told.
+		if w.looked {
+			w.pause = min(2*w.pause, lookAgainMost)
+		} else {
+			w.looked, w.pause = true, 0
+		}
+		w.pause = max(w.pause, w.t.s.Timeout())
+		w.timer.Reset(w.pause)
 		return false, nil
 	case !errors.Is(err, zk.ErrNoNode):
 		w.blind = true
 	}
+	w.looked, w.pause = false, WatchAfter
 	w.timer.Reset(w.pause)
 	return true, nil
 }
@@ -248,6 +268,7 @@ func (w *waiter) place(v Verdict) {
 	if first == e.first {
 		line.Who = e.line.Who
 	} else if w.timer != nil {
+		w.looked = false
 		w.timer.Reset(WatchAfter) // to find out who that is
 	}
 	e.first, e.line = first, line
