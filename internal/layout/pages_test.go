@@ -116,12 +116,14 @@ var (
 	failures  = regexp.MustCompile(`(\d+) ways in which distributed locks have failed`)
 )
 
-// The rates of the speed table are those of the last run of the benchmark; the hand-overs are rounded there.
+// The rates of the speed table, which is the page's first, are those of the last whole run of the benchmark; the hand-overs
+// are rounded there.
 func TestTheRatesOfThePerformancePageAreThoseOfTheBenchmark(t *testing.T) {
 	result, err := os.ReadFile(root + "/internal/bench/RESULT.md")
 	require.NoError(t, err)
 	checked := 0
-	for line := range strings.Lines(pages(t)["docs/performance.md"]) {
+	table, _, _ := strings.Cut(pages(t)["docs/performance.md"], "\n## ")
+	for line := range strings.Lines(table) {
 		if !strings.HasPrefix(line, "| ") {
 			continue
 		}
