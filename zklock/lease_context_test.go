@@ -39,31 +39,37 @@ func askedAt(s *locktest.Sim, c *locktest.Client, h *zklock.Hold, ask func() boo
 	require.ErrorIs(s, h.Err(), zklock.ErrLeaseOver)
 }
 
+// childKey is the key of the value that has a child of the hold's context.
+type childKey struct{}
+
+// isDone reports whether a context is done.
+func isDone(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// asks are the ways to ask whether a hold's context has ended.
+var asks = map[string]func(ctx context.Context) bool{
+	"Err":         func(ctx context.Context) bool { return ctx.Err() != nil },
+	"Done":        isDone,
+	"Cause":       func(ctx context.Context) bool { return context.Cause(ctx) != nil },
+	"a value's":   func(ctx context.Context) bool { return context.WithValue(ctx, childKey{}, 1).Err() != nil },
+	"a new child": func(ctx context.Context) bool { c, end := context.WithCancel(ctx); defer end(); return c.Err() != nil },
+	"HoldFrom":    func(ctx context.Context) bool { h, _ := zklock.HoldFrom(ctx); return h.Err() != nil },
+	"a value of a child": func(ctx context.Context) bool {
+		child := ctx.Value(childKey{}).(context.Context) //nolint:forcetypeassert // put there below
+		_ = child.Value("what a tracer or a client asks for")
+		return child.Err() != nil && isDone(child)
+	},
+}
+
 // Scenario 63: whoever asks a hold's context, or one of Do's, Guard's or Election.Run's, is told that the lock is lost,
 // although no timer has run.
 func TestScenario63_WhoeverAsksIsToldThatTheLockIsLost(t *testing.T) {
-	type key struct{}
-	ready := func(ctx context.Context) bool {
-		select {
-		case <-ctx.Done():
-			return true
-		default:
-			return false
-		}
-	}
-	asks := map[string]func(ctx context.Context) bool{
-		"Err":         func(ctx context.Context) bool { return ctx.Err() != nil },
-		"Done":        ready,
-		"Cause":       func(ctx context.Context) bool { return context.Cause(ctx) != nil },
-		"a value's":   func(ctx context.Context) bool { return context.WithValue(ctx, key{}, 1).Err() != nil },
-		"a new child": func(ctx context.Context) bool { c, end := context.WithCancel(ctx); defer end(); return c.Err() != nil },
-		"HoldFrom":    func(ctx context.Context) bool { h, _ := zklock.HoldFrom(ctx); return h.Err() != nil },
-		"a value of a child": func(ctx context.Context) bool {
-			child := ctx.Value(key{}).(context.Context) //nolint:forcetypeassert // put there below
-			_ = child.Value("what a tracer or a client asks for")
-			return child.Err() != nil && ready(child)
-		},
-	}
 	kinds := map[string]func(s *locktest.Sim, c *locktest.Client, use func(ctx context.Context, h *zklock.Hold)){
 		"Lock": func(s *locktest.Sim, c *locktest.Client, use func(context.Context, *zklock.Hold)) {
 			h := s.Lock(c.Mutex("/locks/a"))
@@ -111,7 +117,7 @@ func TestScenario63_WhoeverAsksIsToldThatTheLockIsLost(t *testing.T) {
 					with(s, c, func(ctx context.Context, h *zklock.Hold) {
 						child, end := context.WithTimeout(ctx, time.Hour)
 						defer end()
-						ctx = context.WithValue(ctx, key{}, child)
+						ctx = context.WithValue(ctx, childKey{}, child)
 						askedAt(s, c, h, func() bool { return ask(ctx) })
 					})
 				})

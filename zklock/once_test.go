@@ -86,46 +86,53 @@ func TestScenario68_AJobThatManyHostsStartRunsOnceAPeriod(t *testing.T) {
 	}
 }
 
+// killHost ends the session of a client.
+func killHost(s *locktest.Sim, c *locktest.Client) {
+	require.NoError(s, s.Server.Expire(c.SessionID()))
+	synctest.Wait()
+}
+
+// onRecord has a fault strike the writes of the record.
+func onRecord(f zktest.Fault) zktest.Fault { return f.Op(zktest.OpMulti).Path(record) }
+
+// hostEnds are what may happen to the host that runs a job.
+var hostEnds = map[string]struct {
+	before          func(s *locktest.Sim, c *locktest.Client)
+	during          func(s *locktest.Sim, c *locktest.Client)
+	least, most     int32 // runs in all, when another host tries again
+	lost, lostFirst bool  // the first host is told of a loss; lostFirst: with at most once as well
+}{
+	"nothing happens": {least: 1, most: 1},
+	"before the function": {before: func(s *locktest.Sim, c *locktest.Client) {
+		s.Server.Inject(onRecord(zktest.ExpireSession()).Session(c.SessionID()).After(1).Once()) // the first one makes the record
+	}, least: 1, most: 1, lost: true, lostFirst: true},
+	"during the function": {during: killHost, least: 2, most: 1, lost: true},
+	"behind the function, before the record": {during: func(s *locktest.Sim, c *locktest.Client) {
+		s.Server.Inject(onRecord(zktest.ExpireSession()).Session(c.SessionID()).Once())
+	}, least: 2, most: 1, lost: true},
+	"the znode is removed, and the host does not hear of it": {during: func(s *locktest.Sim, c *locktest.Client) {
+		s.Server.Inject(zktest.DropReply().Op(zktest.OpNotify).Session(c.SessionID()))
+		for _, name := range s.Server.Children("/jobs/nightly") {
+			require.NoError(s, s.Server.Delete("/jobs/nightly/"+name))
+		}
+	}, least: 2, most: 1, lost: true, lostFirst: true},
+	"the record's reply is lost": {during: func(s *locktest.Sim, c *locktest.Client) {
+		s.Server.Inject(onRecord(zktest.CloseAfter()).Session(c.SessionID()).Once())
+	}, least: 1, most: 1},
+	"the record's request is lost": {during: func(s *locktest.Sim, c *locktest.Client) {
+		s.Server.Inject(onRecord(zktest.CloseBefore()).Session(c.SessionID()).Once())
+	}, least: 1, most: 1},
+	"every reply is lost once": {before: func(s *locktest.Sim, c *locktest.Client) {
+		s.Server.Inject(onRecord(zktest.CloseAfter()).Session(c.SessionID()).Times(3))
+	}, least: 1, most: 1},
+	"the host hears nothing any more, and its record arrived": {during: func(s *locktest.Sim, c *locktest.Client) {
+		s.Server.Inject(zktest.FreezeReplies().Session(c.SessionID()))
+	}, least: 1, most: 1, lost: true},
+}
+
 // A crash at any point: at least once makes the run again unless it was recorded, at most once never makes it twice.
 func TestAOnceWhoseHostDiesIsRunAgainOrNeverAsItWasAskedFor(t *testing.T) {
-	kill := func(s *locktest.Sim, c *locktest.Client) {
-		require.NoError(s, s.Server.Expire(c.SessionID()))
-		synctest.Wait()
-	}
-	record := func(f zktest.Fault) zktest.Fault { return f.Op(zktest.OpMulti).Path(record) }
-	for name, k := range map[string]struct {
-		before          func(s *locktest.Sim, c *locktest.Client)
-		during          func(s *locktest.Sim, c *locktest.Client)
-		least, most     int32 // runs in all, when another host tries again
-		lost, lostFirst bool  // the first host is told of a loss; lostFirst: with at most once as well
-	}{
-		"nothing happens": {least: 1, most: 1},
-		"before the function": {before: func(s *locktest.Sim, c *locktest.Client) {
-			s.Server.Inject(record(zktest.ExpireSession()).Session(c.SessionID()).After(1).Once()) // the first one makes the record
-		}, least: 1, most: 1, lost: true, lostFirst: true},
-		"during the function": {during: kill, least: 2, most: 1, lost: true},
-		"behind the function, before the record": {during: func(s *locktest.Sim, c *locktest.Client) {
-			s.Server.Inject(record(zktest.ExpireSession()).Session(c.SessionID()).Once())
-		}, least: 2, most: 1, lost: true},
-		"the znode is removed, and the host does not hear of it": {during: func(s *locktest.Sim, c *locktest.Client) {
-			s.Server.Inject(zktest.DropReply().Op(zktest.OpNotify).Session(c.SessionID()))
-			for _, name := range s.Server.Children("/jobs/nightly") {
-				require.NoError(s, s.Server.Delete("/jobs/nightly/"+name))
-			}
-		}, least: 2, most: 1, lost: true, lostFirst: true},
-		"the record's reply is lost": {during: func(s *locktest.Sim, c *locktest.Client) {
-			s.Server.Inject(record(zktest.CloseAfter()).Session(c.SessionID()).Once())
-		}, least: 1, most: 1},
-		"the record's request is lost": {during: func(s *locktest.Sim, c *locktest.Client) {
-			s.Server.Inject(record(zktest.CloseBefore()).Session(c.SessionID()).Once())
-		}, least: 1, most: 1},
-		"every reply is lost once": {before: func(s *locktest.Sim, c *locktest.Client) {
-			s.Server.Inject(record(zktest.CloseAfter()).Session(c.SessionID()).Times(3))
-		}, least: 1, most: 1},
-		"the host hears nothing any more, and its record arrived": {during: func(s *locktest.Sim, c *locktest.Client) {
-			s.Server.Inject(zktest.FreezeReplies().Session(c.SessionID()))
-		}, least: 1, most: 1, lost: true},
-	} {
+	for name, k := range hostEnds {
 		for _, atMostOnce := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, at most once: %v", name, atMostOnce), func(t *testing.T) {
 				locktest.Simulate(t, func(s *locktest.Sim) {

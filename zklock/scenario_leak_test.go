@@ -12,8 +12,47 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/locktest"
+	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
 )
+
+// lockByMany has workers lock and unlock m, n times each.
+func lockByMany(s *locktest.Sim, m *zklock.Mutex, workers, n int) {
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for range n {
+				h, err := m.Lock(s.Context())
+				if err == nil {
+					err = h.Unlock(s.Context())
+				}
+				if err != nil {
+					s.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// waitInVainFor makes n calls for a lock that is held, which give up after up to 0.7 s, 20 at a time.
+func waitInVainFor(s *locktest.Sim, held *zklock.Mutex, n int) {
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(s.Context(), time.Duration(i%100)*7*time.Millisecond)
+			defer cancel()
+			if _, err := held.Lock(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				s.Errorf("wait %d: %v", i, err)
+			}
+		})
+		if i%20 == 19 {
+			wg.Wait()
+		}
+	}
+	wg.Wait()
+}
 
 // Nothing grows: scenario 15.
 
@@ -28,40 +67,8 @@ func TestScenario15_NothingGrowsWithThePastCycles(t *testing.T) {
 		id, m, long := c.SessionID(), c.Mutex("/locks/a"), c.Mutex("/locks/long")
 		held := s.Lock(long)
 
-		contend := func(n int) {
-			var wg sync.WaitGroup
-			for range workers {
-				wg.Go(func() {
-					for range n {
-						h, err := m.Lock(s.Context())
-						if err == nil {
-							err = h.Unlock(s.Context())
-						}
-						if err != nil {
-							s.Error(err)
-							return
-						}
-					}
-				})
-			}
-			wg.Wait()
-		}
-		timeOut := func(n int) {
-			var wg sync.WaitGroup
-			for i := range n {
-				wg.Go(func() {
-					ctx, cancel := context.WithTimeout(s.Context(), time.Duration(i%100)*7*time.Millisecond)
-					defer cancel()
-					if _, err := long.Lock(ctx); !errors.Is(err, context.DeadlineExceeded) {
-						s.Errorf("wait %d: %v", i, err)
-					}
-				})
-				if i%20 == 19 {
-					wg.Wait()
-				}
-			}
-			wg.Wait()
-		}
+		contend := func(n int) { lockByMany(s, m, workers, n) }
+		timeOut := func(n int) { waitInVainFor(s, long, n) }
 		contend(20) // what is made once has been made
 		timeOut(20)
 		time.Sleep(time.Second)

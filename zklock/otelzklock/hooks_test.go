@@ -95,55 +95,58 @@ func TestSpansBelongToTheTraceOfTheCaller(t *testing.T) {
 	})
 }
 
+// mishaps are calls and holds that end badly, and what is recorded of each.
+var mishaps = map[string]struct {
+	act    func(t *testing.T, srv *zktest.Server, c *zklock.Client)
+	span   string
+	typ    string
+	status codes.Code
+	wait   bool // else it is a hold
+	end    string
+}{
+	"busy": {func(t *testing.T, srv *zktest.Server, c *zklock.Client) {
+		lock(t, dial(t, srv).Mutex("/l"))
+		_, err := c.Mutex("/l", zklock.WithWait(time.Second)).Lock(within(t, bound))
+		require.ErrorIs(t, err, zklock.ErrBusy)
+	}, "lock mutex", "busy", codes.Error, true, ""},
+	"busy for TryLock, which is no failure": {func(t *testing.T, srv *zktest.Server, c *zklock.Client) {
+		lock(t, dial(t, srv).Mutex("/l"))
+		_, err := c.Mutex("/l").TryLock(within(t, bound))
+		require.ErrorIs(t, err, zklock.ErrBusy)
+	}, "lock mutex", "busy", codes.Unset, true, ""},
+	"out of time": {func(t *testing.T, srv *zktest.Server, c *zklock.Client) {
+		lock(t, dial(t, srv).Mutex("/l"))
+		_, err := c.Mutex("/l").Lock(within(t, time.Second))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	}, "lock mutex", "timeout", codes.Error, true, ""},
+	"another kind of lock": {func(t *testing.T, srv *zktest.Server, c *zklock.Client) {
+		_, err := dial(t, srv).RWMutex("/l").RLock(within(t, bound))
+		require.NoError(t, err)
+		_, err = c.Mutex("/l").Lock(within(t, bound))
+		require.ErrorIs(t, err, zklock.ErrConflict)
+	}, "lock mutex", "conflict", codes.Error, true, ""},
+	"deleted": {func(t *testing.T, srv *zktest.Server, c *zklock.Client) {
+		h := lock(t, c.Mutex("/l"))
+		time.Sleep(time.Second)
+		require.NoError(t, srv.Delete(h.Node()))
+		<-h.Context().Done()
+	}, "hold mutex", "node_deleted", codes.Error, false, "lost"},
+	"held for too long": {func(t *testing.T, _ *zktest.Server, c *zklock.Client) {
+		<-lock(t, c.Mutex("/l", zklock.WithMaxHold(time.Second))).Context().Done()
+	}, "hold mutex", "max_hold", codes.Error, false, "lost"},
+	"cut off": {func(t *testing.T, srv *zktest.Server, c *zklock.Client) {
+		h := lock(t, c.Mutex("/l"))
+		srv.Leader().Down()
+		<-h.Context().Done()
+	}, "hold mutex", "lease_over", codes.Error, false, "lost"},
+	"closed by the program, which is no loss": {func(t *testing.T, _ *zktest.Server, c *zklock.Client) {
+		lock(t, c.Mutex("/l"))
+		require.NoError(t, c.Close())
+	}, "hold mutex", "closed", codes.Unset, false, "closed"},
+}
+
 func TestWhatGoesWrongHasItsType(t *testing.T) {
-	for name, k := range map[string]struct {
-		act    func(t *testing.T, srv *zktest.Server, c *zklock.Client)
-		span   string
-		typ    string
-		status codes.Code
-		wait   bool // else it is a hold
-		end    string
-	}{
-		"busy": {func(t *testing.T, srv *zktest.Server, c *zklock.Client) {
-			lock(t, dial(t, srv).Mutex("/l"))
-			_, err := c.Mutex("/l", zklock.WithWait(time.Second)).Lock(within(t, bound))
-			require.ErrorIs(t, err, zklock.ErrBusy)
-		}, "lock mutex", "busy", codes.Error, true, ""},
-		"busy for TryLock, which is no failure": {func(t *testing.T, srv *zktest.Server, c *zklock.Client) {
-			lock(t, dial(t, srv).Mutex("/l"))
-			_, err := c.Mutex("/l").TryLock(within(t, bound))
-			require.ErrorIs(t, err, zklock.ErrBusy)
-		}, "lock mutex", "busy", codes.Unset, true, ""},
-		"out of time": {func(t *testing.T, srv *zktest.Server, c *zklock.Client) {
-			lock(t, dial(t, srv).Mutex("/l"))
-			_, err := c.Mutex("/l").Lock(within(t, time.Second))
-			require.ErrorIs(t, err, context.DeadlineExceeded)
-		}, "lock mutex", "timeout", codes.Error, true, ""},
-		"another kind of lock": {func(t *testing.T, srv *zktest.Server, c *zklock.Client) {
-			_, err := dial(t, srv).RWMutex("/l").RLock(within(t, bound))
-			require.NoError(t, err)
-			_, err = c.Mutex("/l").Lock(within(t, bound))
-			require.ErrorIs(t, err, zklock.ErrConflict)
-		}, "lock mutex", "conflict", codes.Error, true, ""},
-		"deleted": {func(t *testing.T, srv *zktest.Server, c *zklock.Client) {
-			h := lock(t, c.Mutex("/l"))
-			time.Sleep(time.Second)
-			require.NoError(t, srv.Delete(h.Node()))
-			<-h.Context().Done()
-		}, "hold mutex", "node_deleted", codes.Error, false, "lost"},
-		"held for too long": {func(t *testing.T, _ *zktest.Server, c *zklock.Client) {
-			<-lock(t, c.Mutex("/l", zklock.WithMaxHold(time.Second))).Context().Done()
-		}, "hold mutex", "max_hold", codes.Error, false, "lost"},
-		"cut off": {func(t *testing.T, srv *zktest.Server, c *zklock.Client) {
-			h := lock(t, c.Mutex("/l"))
-			srv.Leader().Down()
-			<-h.Context().Done()
-		}, "hold mutex", "lease_over", codes.Error, false, "lost"},
-		"closed by the program, which is no loss": {func(t *testing.T, _ *zktest.Server, c *zklock.Client) {
-			lock(t, c.Mutex("/l"))
-			require.NoError(t, c.Close())
-		}, "hold mutex", "closed", codes.Unset, false, "closed"},
-	} {
+	for name, k := range mishaps {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server, r *record, c *zklock.Client) {
 				k.act(t, srv, c)
