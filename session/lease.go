@@ -185,8 +185,8 @@ func (l *lease) ack(sent, at time.Time, leader bool) {
 	l.marks = append(l.marks, mark{sent, at, ready})
 }
 
-// hear counts bytes of a long reply that arrived at at. They prove nothing, and so confirm nothing; but as long as they come,
-// whoever has nothing at stake goes on.
+// hear counts bytes of a long reply that arrived at at. They confirm nothing; but as long as they come, a session that
+// protects no lock goes on.
 func (l *lease) hear(at time.Time) {
 	if end := at.Add(l.timeout); end.After(l.acked) {
 		l.acked = end

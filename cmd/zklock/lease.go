@@ -2,10 +2,10 @@ package main
 
 import "time"
 
-// The rule by which a command is stopped before its lock can be somebody else's.
+// The rule by which a command is stopped before another client can get its lock.
 //
 // The ensemble confirms the lease about every fifth of the session timeout, or a third of what two ticks leave of it.
-// While that goes well, SafeUntil stays ahead by what healthy works out. Of a lease that is not confirmed any more,
+// While that goes well, at least healthy of the lease is left. When a lease is not confirmed any more,
 //
 //	doubt  begins when no more than grace + margin is left, or less than a healthy lease has: SIGTERM
 //	end    comes when no more than margin is left: SIGKILL
@@ -17,10 +17,10 @@ const (
 	marginPart = 16 // of the timeout: margin
 	gracePart  = 4  // the most that grace may be
 	lookPart   = 20 // the lease is looked at this often at least
-	latePart   = 15 // so late a confirmation is no reason for doubt
+	latePart   = 15 // of the timeout: a confirmation may be so late without a doubt
 )
 
-// verdict is what has to be done about a lease.
+// verdict is what a lease demands.
 type verdict int
 
 const (
@@ -34,7 +34,7 @@ type lease struct {
 	timeout time.Duration
 	grace   time.Duration
 	margin  time.Duration
-	doubt   time.Duration // with no more left than this
+	doubt   time.Duration // the lease is in doubt with no more left than this
 }
 
 // newLease makes the rule for a session timeout, on an ensemble with this tick.

@@ -128,7 +128,7 @@ func (l *lockFlags) graceOf(timeout time.Duration) time.Duration {
 	return timeout / 5
 }
 
-// options are the lock's. left is what is left of --wait.
+// options returns the options of the lock; left is the rest of --wait.
 func (l *lockFlags) options(left time.Duration) []zklock.LockOption {
 	opts := []zklock.LockOption{zklock.WithOwner(l.owner)}
 	if l.waitSet {
@@ -146,14 +146,14 @@ func (l *lockFlags) options(left time.Duration) []zklock.LockOption {
 	return opts
 }
 
-// taker waits for a lock; left is what is left of --wait.
+// taker waits for a lock, for the rest of --wait.
 type taker func(ctx context.Context, c *zklock.Client, left time.Duration) (*zklock.Hold, error)
 
-// take takes the lock of run and hold; left is what is left of --wait.
+// take takes the lock of run and hold; left is the rest of --wait.
 func (l *lockFlags) take(ctx context.Context, a *app, c *zklock.Client, path string, left time.Duration) (*zklock.Hold, error) {
 	if l.try {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, a.conn.patience) // for a connection: it waits for nobody
+		ctx, cancel = context.WithTimeout(ctx, a.conn.patience) // for a connection: --wait does not count here
 		defer cancel()
 	}
 	h, err := l.lock(ctx, c, path, left)
@@ -185,7 +185,7 @@ func (l *lockFlags) lock(ctx context.Context, c *zklock.Client, path string, lef
 	return c.Mutex(path, opts...).Lock(ctx)
 }
 
-// release gives the lock up. Should that not be possible in time it goes with the session, which is closed next.
+// release releases the lock. If that takes too long, the end of the session, which is closed next, releases it.
 func (a *app) release(h *zklock.Hold) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()

@@ -23,10 +23,10 @@ type job struct {
 	reaper  *reaper
 	guard   *guard
 	notify  *notifier // nil: nobody is told
-	lent    bool      // the command had the terminal: Ctrl-C went to it alone
+	lent    bool      // the command had the terminal, so Ctrl-C went to it alone
 }
 
-// death is the signal that the command gets when we die.
+// death is the signal that the kernel sends the command when zklock dies.
 func (j *job) death() syscall.Signal {
 	if j.onLoss == lossKill {
 		return syscall.SIGKILL
@@ -35,9 +35,9 @@ func (j *job) death() syscall.Signal {
 }
 
 const (
-	// stubborn is how long a group may take to go after SIGKILL: a process that hangs in the kernel does not go.
+	// stubborn is how long to wait for a group to end after SIGKILL: a process that hangs in the kernel never does.
 	stubborn = 10 * time.Second
-	// idle is how long nothing needs to be looked at when nothing is due.
+	// idle is the longest time between two looks, when nothing is due.
 	idle = time.Minute
 )
 
@@ -52,7 +52,7 @@ type supervisor struct {
 	until time.Time // SafeUntil as the guard knows it
 
 	status syscall.WaitStatus
-	ended  bool      // the first process has: status is valid
+	ended  bool      // the first process has ended, and status is valid
 	told   bool      // the command was told to end for the lock's sake
 	lost   bool      // said that the lock is lost
 	killed time.Time // the first SIGKILL
@@ -88,8 +88,8 @@ func (j *job) run(h *zklock.Hold, timeout time.Duration, env []string) (like sys
 	return s.result()
 }
 
-// settle waits until the lease of a hold that has just begun, which may be short after a long wait, has been confirmed:
-// what is started then is not told to end at once.
+// settle waits until the lease of a new hold has been confirmed. After a long wait it may be so short that a command started
+// at once would be told to end at once.
 func (s *supervisor) settle() error {
 	t := s.lease.timeout
 	for end := time.Now().Add(t / 4); ; time.Sleep(5 * time.Millisecond) {
@@ -116,14 +116,14 @@ func (s *supervisor) watch() error {
 		select {
 		case c, more := <-s.child.changes:
 			if !more {
-				s.guard.group(0) // at once: its id may become another group's
+				s.guard.group(0) // before anything else: the kernel may give its id to another group
 				return nil
 			}
 			s.changed(c)
 		case <-s.guard.gone():
 			s.reguard()
 		case <-s.guard.stops():
-			s.guard.proc.kill() // a guard that is stopped is none
+			s.guard.proc.kill() // a stopped guard guards nothing
 		case sig := <-s.sigs.c:
 			s.child.signal(sig.(syscall.Signal))
 		case <-lost:
@@ -137,12 +137,12 @@ func (s *supervisor) watch() error {
 	}
 }
 
-// changed deals with the first process being stopped or having ended.
+// changed is called when the first process was stopped or has ended.
 func (s *supervisor) changed(c change) {
 	if c.stopped != 0 {
 		if s.tty.stopped(c.stopped) {
 			s.sigs.whileRunning()
-			if s.look(); s.killed.IsZero() { // first: what was stopped must not run on without the lock
+			if s.look(); s.killed.IsZero() { // look first: a command that was stopped must not run on without the lock
 				s.child.signal(syscall.SIGCONT)
 			}
 		}
@@ -152,8 +152,8 @@ func (s *supervisor) changed(c change) {
 	s.tty.take()
 }
 
-// reguard replaces a guard that has ended. Without one the command would outlive zklock, so when there is no hope for
-// another the command is told to end while the lock is still held, if loss is a reason to end it.
+// reguard replaces a guard that has ended. Without a guard the command would outlive zklock; so when no other can be started,
+// the command is told to end while the lock is still held, unless --on-loss says that a loss does not end it.
 func (s *supervisor) reguard() {
 	had := s.guard.err == nil
 	switch err := s.guard.replace(); {
@@ -194,7 +194,7 @@ func (s *supervisor) look() time.Duration {
 	until := s.hold.SafeUntil()
 	if s.onLoss == lossKill && until.Sub(s.until).Abs() > time.Millisecond {
 		s.until = until
-		s.guard.until(s.lease.deadline(until)) // whichever of us is first
+		s.guard.until(s.lease.deadline(until)) // the guard or this process kills, whichever is first
 	}
 	verdict, wait := s.lease.judge(now, until)
 	left := until.Sub(now).Round(time.Millisecond)
@@ -207,7 +207,7 @@ func (s *supervisor) look() time.Duration {
 	return min(next, wait)
 }
 
-// overtime looks after --max-hold.
+// overtime ends the command when --max-hold is over.
 func (s *supervisor) overtime(now time.Time) time.Duration {
 	if s.maxHold == 0 {
 		return idle
@@ -237,7 +237,7 @@ func (s *supervisor) term(why string) {
 	s.told = true
 	s.say("%s: SIGTERM to the command", why)
 	s.child.signal(syscall.SIGTERM)
-	s.child.signal(syscall.SIGCONT) // one that is stopped has to hear it
+	s.child.signal(syscall.SIGCONT) // a stopped process gets no SIGTERM before it continues
 }
 
 // kill ends the group.

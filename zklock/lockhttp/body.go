@@ -11,10 +11,10 @@ import (
 // aheadBytes is how long a body may be that is read before the wait for the lock.
 const aheadBytes = 64 << 10
 
-// readAhead reads a request's body into memory where that has net/http notice that the client goes away, and returns the
-// body for the handler. HTTP/2 notices without. A body of unknown length is left alone, since its client may wait for
-// an answer before it sends the rest, and so is one that is sent only when it is asked for. An error is that of a
-// connection that has ended; any other one, such as that of http.MaxBytesReader, the handler reads in its place.
+// readAhead reads a request's body into memory, since net/http notices that an HTTP/1 client goes away only when the body has
+// been read, and returns the body for the handler. Over HTTP/2 it reads nothing. It does not read a body of unknown length,
+// whose client may wait for an answer before it sends the rest, nor one that waits for "100 Continue". Its error is that of a
+// connection that has ended; any other, such as that of http.MaxBytesReader, the handler gets when it reads the body.
 func readAhead(r *http.Request) (io.ReadCloser, error) {
 	if r.ProtoMajor != 1 || r.ContentLength <= 0 || r.ContentLength > aheadBytes || r.Body == nil || r.Header.Get("Expect") != "" {
 		return r.Body, nil

@@ -100,8 +100,7 @@ var errUnreachable = errors.New("lockhttp: no server reachable")
 // request gives up waiting.
 const looks = 4
 
-// reach watches over a request that waits, so that it does not wait for an ensemble that is not there. It costs a timer,
-// and no goroutine while nothing fires.
+// reach ends the wait of a request when no server is connected. It costs a timer, and no goroutine until that fires.
 type reach struct {
 	c      *zklock.Client
 	cancel context.CancelCauseFunc
@@ -119,7 +118,7 @@ func newReach(c *zklock.Client, cancel context.CancelCauseFunc) *reach {
 	return o
 }
 
-// look is the timer's.
+// look is the function of the timer.
 func (o *reach) look() {
 	if o.c.SessionStatus().State == session.Connected {
 		o.missed = 0
@@ -169,8 +168,8 @@ func refusePath(w http.ResponseWriter, err error) {
 	}
 }
 
-// refuse answers a request that did not get its lock. One whose client has gone is answered as well, to nobody: its
-// context may have been cancelled by somebody else, and then no answer would be "200 OK".
+// refuse answers a request that did not get its lock. It answers one whose client seems to be gone, too: middleware may have
+// cancelled the context, and a request without an answer would be answered with "200 OK".
 func refuse(w http.ResponseWriter, err error) {
 	const retryBusy, retryUnreachable = "1", "5" // seconds
 	var line recipe.Waiting
