@@ -170,7 +170,9 @@ func (t *Ticket) deleteAll(ctx context.Context, held bool) error {
 	}
 	err := grouped(ctx, t.s, ops...)
 	if marked && markRefused(ctx, t.s, err) {
-		return t.deleteAll(ctx, false)
+		if plain := t.deleteAll(ctx, false); !carriedOut(err, plain) {
+			return plain
+		}
 	}
 	return err
 }
@@ -225,19 +227,28 @@ func (e *entry) delete(ctx context.Context, held bool) (err error) {
 	case e.delayNoted:
 		err = e.deleteNoted(ctx)
 	case held && e.leavesMark():
-		if err = grouped(ctx, e.s, e.release(true)...); !markRefused(ctx, e.s, err) {
-			break
+		err = grouped(ctx, e.s, e.release(true)...)
+		if markRefused(ctx, e.s, err) {
+			if plain := e.deletePlain(ctx); carriedOut(err, plain) {
+				err = nil
+			} else {
+				err = plain
+			}
 		}
-		fallthrough
 	default:
-		b := e.s.Grouped(trusted.Caller{})
-		b.Delete(e.node, -1)
-		err = b.Do(ctx)
+		err = e.deletePlain(ctx)
 	}
 	if err == nil {
 		e.renewed()
 	}
 	return err
+}
+
+// deletePlain deletes the znode and nothing else.
+func (e *entry) deletePlain(ctx context.Context) error {
+	b := e.s.Grouped(trusted.Caller{})
+	b.Delete(e.node, -1)
+	return b.Do(ctx)
 }
 
 // ended makes sure that the error of a call whose ctx has ended says so, whatever else went wrong.

@@ -75,6 +75,12 @@ func markRefused(ctx context.Context, s *session.Session, err error) bool {
 	return err != nil && ctx.Err() == nil && s.Err() == nil && !errors.Is(err, zk.ErrNoNode) && !transient(err)
 }
 
+// carriedOut reports whether a release by a mark may have been carried out though the server answered marked, as one in
+// trouble may: the deletion tried behind it, plain, has found no znode.
+func carriedOut(marked, plain error) bool {
+	return errors.Is(plain, zk.ErrNoNode) && !errors.Is(marked, zk.ErrNoAuth) && !errors.Is(marked, zk.ErrNodeExists)
+}
+
 // markBefore returns the path of the mark that the predecessor leaves by if it holds before; "" if it leaves none, or we
 // don't need it: whose only predecessor it is holds by its deletion. One that may not read its own znode, and most
 // likely not its predecessor's, is not notified of the deletion; it is woken by the mark.
