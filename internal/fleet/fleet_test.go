@@ -30,6 +30,7 @@ const minute = time.Minute
 
 var rows = []row{
 	{"1,000 clients on 100 locks", setup{clients: 1000, paths: 100, timeout: 30 * time.Second, hold: 10 * time.Second, warm: 2 * minute, measure: 5 * minute}},
+	{"– with the default timeout", setup{clients: 1000, paths: 100, timeout: 10 * time.Second, hold: 10 * time.Second, warm: 2 * minute, measure: 3 * minute}},
 	{"– that hold for a second", setup{clients: 1000, paths: 100, timeout: 30 * time.Second, hold: time.Second, warm: 2 * minute, measure: 3 * minute}},
 	{"1,000 holders", setup{clients: 1000, paths: 1000, timeout: 30 * time.Second, warm: 2 * minute, measure: 3 * minute}},
 }
