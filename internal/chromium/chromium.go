@@ -49,7 +49,7 @@ func Start(t testing.TB) *Browser {
 	must(t, err)
 	out, theirOut, err := os.Pipe()
 	must(t, err)
-	ctx, kill := context.WithTimeout(context.Background(), 2*bound) // a browser that hangs: its pipe ends, and so does the test
+	ctx, kill := context.WithTimeout(context.Background(), 5*bound) // a browser that hangs: its pipe ends, and so does the test
 	cmd := exec.CommandContext(ctx, program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
 		"--no-first-run", "--disable-extensions", "--disable-background-networking", "--remote-debugging-pipe",
 		"--user-data-dir="+profile, "about:blank")

@@ -21,9 +21,9 @@ const over = "document.body.dataset.ended === 'true'"
 
 // Each story plays to its end in a browser, and the page shows what a run of the same story outside of it shows.
 func TestEveryStoryInABrowserIsTheRunOfTheSameCodeOutside(t *testing.T) {
-	b := chromium.Start(t)
 	file := filepath.Join(t.TempDir(), "playground.html")
-	require.NoError(t, build(file))
+	require.NoError(t, build(file)) // first, since it may take long, and a browser does not live for ever
+	b := chromium.Start(t)
 	for _, script := range playground.Scripts {
 		b.Open(t, "file://"+file+"#"+script.Name)
 		ready(t, b, script.Name)
@@ -70,9 +70,9 @@ func told(t *testing.T, script playground.Script) (end playground.State) {
 
 // The reader breaks things himself: whatever he does, the guarantees hold.
 func TestAReaderPlaysByHimself(t *testing.T) {
-	b := chromium.Start(t)
 	file := filepath.Join(t.TempDir(), "playground.html")
-	require.NoError(t, build(file))
+	require.NoError(t, build(file)) // first, since it may take long, and a browser does not live for ever
+	b := chromium.Start(t)
 	b.Open(t, "file://"+file)
 	ready(t, b, "free")
 	chromium.Eval[any](t, b, "void (document.querySelector('#speed').value = '16')")
