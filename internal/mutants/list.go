@@ -123,7 +123,7 @@ var mutants = []mutant{
 	{"access list believed for ever", "the same after the directory's access list was tightened", "recipe/permitted.go",
 		[]edit{{" && time.Since(a.at) <= permittedFresh", ""}}, []string{inRecipe}},
 	{"mark refused, znode kept", "where marks are refused, a release leaves its znode to a background that repeats it", "recipe/leave.go",
-		[]edit{{"!markRefused(ctx, e.s, err) {\n			break", "err == nil || err != nil {\n			break"}}, []string{inRecipe}},
+		[]edit{{"		if markRefused(ctx, e.s, err) {\n", "		if markRefused(ctx, e.s, err) && ctx == nil {\n"}}, []string{inRecipe}},
 	{"watch on a mark left", "every predecessor that gives up costs the server a watch for ever", "recipe/mark.go",
 		[]edit{{"		w.mark.Close()\n", "		_ = w.mark\n"}}, []string{inRecipe}},
 	{"orphan not deleted", "a create whose caller gave up stands in everybody's way", "recipe/ticket.go",
