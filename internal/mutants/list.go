@@ -131,13 +131,13 @@ var mutants = []mutant{
 	{"place kept by a cancelled wait", "who gave up still stands in line", "zklock/lock.go",
 		[]edit{{"	if err := t.Wait(ctx); err != nil {\n		l.c.giveUp(ctx, t)\n", "	if err := t.Wait(ctx); err != nil {\n		if ctx.Err() == nil {\n			l.c.giveUp(ctx, t)\n		}\n"}}, []string{inScenarios}},
 	{"release by prefix", "an unlock deletes somebody else's znode", "recipe/leave.go",
-		[]edit{{"		b := e.s.Grouped(trusted.Caller{})\n		b.Delete(e.node, -1)\n		err = b.Do(ctx)\n", `		names, _, listErr := e.s.List(ctx, e.q.Dir)
-		err = listErr
-		for _, name := range names {
-			if name[:3] == e.prefix[:3] {
-				return e.s.Delete(ctx, e.q.Dir+"/"+name, -1)
-			}
+		[]edit{{"	b := e.s.Grouped(trusted.Caller{})\n	b.Delete(e.node, -1)\n	return b.Do(ctx)\n", `	names, _, listErr := e.s.List(ctx, e.q.Dir)
+	for _, name := range names {
+		if name[:3] == e.prefix[:3] {
+			return e.s.Delete(ctx, e.q.Dir+"/"+name, -1)
 		}
+	}
+	return listErr
 `}}, []string{inRecipe, inScenarios, inLocks}},
 	{"release not repeated", "a deletion whose reply was lost is given up", "recipe/leave.go",
 		[]edit{{"		case ctx.Err() == nil && transient(err):\n			err = e.delete(ctx, held)\n			continue\n		}\n		e.discard()", "		}"}}, []string{inRecipe, inScenarios}},
