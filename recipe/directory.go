@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -162,7 +163,7 @@ func tooMany(n, size int) error {
 }
 
 // readSize returns the semaphore's size as its directory has it, and makes the directory, or writes size into one that
-// has none.
+// has none. ErrConflict: the directory is that of a lock of another kind that is in use, which gets no size.
 func (q *Queue) readSize(ctx context.Context, s *session.Session, size int) (int, error) {
 	var before Doubt
 	for {
@@ -177,6 +178,16 @@ func (q *Queue) readSize(ctx context.Context, s *session.Session, size int) (int
 			return 0, before.Add(err)
 		case d.Size > 0:
 			return d.Size, nil
+		}
+		names, _, err := s.List(ctx, q.Dir)
+		if err == nil {
+			err = q.conflict(ctx, s, newcomer(names, q.Kind).foreign, math.MaxInt64)
+		}
+		if errors.Is(err, zk.ErrNoNode) {
+			continue
+		}
+		if err != nil {
+			return 0, err
 		}
 		d.Size = size
 		err = q.writeData(ctx, s, d, stat.Version)

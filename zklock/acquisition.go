@@ -111,10 +111,13 @@ func (a *acquisition) end(to acquisitionState, cause error) bool {
 	return true
 }
 
-// lose ends an acquisition that was lost for cause.
+// lose ends an acquisition that was lost for cause. After a stop of the process it may hear of its znode's deletion before
+// anybody has looked at the clock: then the cause is that the lease is over, with which the deletion came.
 func (a *acquisition) lose(cause error) {
 	if errors.Is(cause, recipe.ErrGone) {
-		cause = ErrNodeDeleted
+		if cause = a.ticket.Session().Alive(); cause == nil {
+			cause = ErrNodeDeleted
+		}
 	}
 	if a.end(lost, cause) {
 		a.afterLoss(cause)

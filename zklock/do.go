@@ -11,6 +11,7 @@ import (
 
 // do calls fn while it has what lock returns.
 func do(ctx context.Context, lock func(context.Context) (*Hold, error), fn func(context.Context) error) error {
+	needFunction(fn == nil)
 	h, err := lock(ctx)
 	if err != nil {
 		return notRunError{err}

@@ -99,6 +99,8 @@ func (l *Leadership) Resign(ctx context.Context) error {
 // a second later. Once it has campaigned it does so, too, while a contender of another kind of lock, or one that may not
 // be read, is at the path: any client that may create znodes there can make one.
 func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.Context, l *Leadership) error) error {
+	e.use().need(ctx)
+	needFunction(lead == nil)
 	for first := true; ; first = false {
 		asked := time.Now()
 		l, err := e.Campaign(ctx, value)

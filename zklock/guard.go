@@ -15,6 +15,7 @@ import (
 // has returned nil while the lock was held; one that matches ErrNotRun when the lock was not acquired. An error of path,
 // and the empty path, are returned before any I/O (ErrPath), and match ErrNotRun as well.
 func Guard[A, R any](c *Client, path func(A) (string, error), fn func(context.Context, A) (R, error), opts ...LockOption) func(context.Context, A) (R, error) {
+	needFunction(path == nil || fn == nil)
 	return func(ctx context.Context, arg A) (result R, err error) {
 		p, err := path(arg)
 		if err != nil {

@@ -182,17 +182,37 @@ func (h *Hold) Unlock(ctx context.Context) error {
 		defer done()
 	}
 	last, downgrade := h.a.drop(h)
-	err := lost
-	switch {
-	case downgrade:
-		err = h.a.downgradeForReaders(ctx)
-	case last:
-		err = h.a.release(ctx)
-	}
-	if err != nil {
+	if err := h.a.afterDrop(ctx, last, downgrade, lost); err != nil {
 		return h.fail("unlock", err)
 	}
 	return nil
+}
+
+// UnlockSoon is Unlock that does not wait for the ensemble's answer: when it returns, the hold's context has ended, and the
+// deletion is on its way in the background, where it goes on until it has succeeded or the session is over. Close joins
+// what runs here. Use it where the caller has nothing to do with the result, to save a round trip. What Unlock would return
+// is told by the hooks: Released has the error, Lost a loss from before. It does nothing for a hold that was released
+// before. It does not block, and takes a goroutine until there is an answer, or for one session timeout.
+func (h *Hold) UnlockSoon() {
+	h.need()
+	if !h.released.CompareAndSwap(false, true) {
+		return
+	}
+	lost := h.Err()
+	last, downgrade := h.a.drop(h)
+	if !last && !downgrade {
+		return
+	}
+	finish := func(ctx context.Context) {
+		_ = h.a.afterDrop(ctx, last, downgrade, lost) // the hooks have it
+	}
+	if !h.a.c.spawn(func() {
+		ctx, done := context.WithTimeout(context.Background(), h.ctx.s.Timeout())
+		defer done()
+		finish(ctx)
+	}) {
+		finish(h.ctx.s.Context()) // closed: it is over
+	}
 }
 
 func (h *Hold) fail(op string, err error) error { return &lockError{op, h.a.info.Path, err} }

@@ -2,12 +2,19 @@ package zklock
 
 import "context"
 
-// A nil context, and a Client, lock or hold that is nil or the zero value, are a programmer's errors that no input can
+// A nil context or function, and a Client, lock or hold that is nil or the zero value, are a programmer's errors that no input can
 // cause. Each call panics then, before it does anything, and says which rule was broken.
 
 func needContext(ctx context.Context) {
 	if ctx == nil {
 		panic("zklock: nil context")
+	}
+}
+
+// needFunction is for a function that would be called under a lock.
+func needFunction(missing bool) {
+	if missing {
+		panic("zklock: nil function")
 	}
 }
 

@@ -108,6 +108,7 @@ func (o *Once) Runs(ctx context.Context) ([]Run, error) {
 // do is Do with a key, or, with d, Every.
 func (o *Once) do(ctx context.Context, key string, d time.Duration, fn func(ctx context.Context) error) error {
 	o.use().need(ctx)
+	needFunction(fn == nil)
 	if d == 0 && o.m.lock.err == nil {
 		if err := checkKey(key); err != nil {
 			return notRunError{o.fail(err)}

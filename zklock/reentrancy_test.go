@@ -33,7 +33,7 @@ func TestLockingAgainUnderOnesOwnHoldIsADeadlockAndNotAHang(t *testing.T) {
 		other := locktest.Lock(t, c.Mutex("/other"))
 		_, err := c.Mutex("/l").TryLock(other.Context())
 		require.ErrorIs(t, err, zklock.ErrBusy, "another lock's hold")
-		require.ErrorIs(t, c.Mutex("/other").Do(other.Context(), nil), zklock.ErrDeadlock)
+		require.ErrorIs(t, c.Mutex("/other").Do(other.Context(), func(context.Context) error { return nil }), zklock.ErrDeadlock)
 	})
 }
 

@@ -1,0 +1,83 @@
+package zklock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/internal/locktest"
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zktest"
+)
+
+// A nil function panics before anything is taken, or asked for.
+func TestANilFunctionPanicsBeforeAnythingIsTaken(t *testing.T) {
+	srv := zktest.Run(t)
+	c, ctx := locktest.Dial(t, srv), context.Background()
+	for name, call := range map[string]func(){
+		"Do":           func() { _ = c.Mutex("/l").Do(ctx, nil) },
+		"semaphore Do": func() { _ = c.Semaphore("/l", 1).Do(ctx, 1, nil) },
+		"Once.Do":      func() { _ = c.Once("/l").Do(ctx, "key", nil) },
+		"Run":          func() { _ = c.Election("/l").Run(ctx, nil, nil) },
+		"Guard":        func() { zklock.Guard[int, int](c, func(int) (string, error) { return "/l", nil }, nil) },
+		"Guard's path": func() { zklock.Guard(c, nil, func(context.Context, int) (int, error) { return 0, nil }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.PanicsWithValue(t, "zklock: nil function", call)
+			_, made := srv.Node("/l")
+			require.False(t, made)
+		})
+	}
+}
+
+// Without time for anything nothing is taken and nothing is run; a release needs no time.
+func TestAContextThatHasEndedTakesNothingAndReleasesAll(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
+		over, end := context.WithCancel(s.Context())
+		end()
+		err := c.Once("/l").Do(over, "key", func(context.Context) error { s.Error("run"); return nil })
+		require.ErrorIs(s, err, zklock.ErrNotRun)
+		require.ErrorIs(s, err, context.Canceled)
+		err = c.Mutex("/l").Do(over, func(context.Context) error { s.Error("run"); return nil })
+		require.ErrorIs(s, err, zklock.ErrNotRun)
+		h := s.Lock(c.Mutex("/l"))
+		require.ErrorIs(s, h.Unlock(over), context.Canceled)
+		require.Equal(s, zklock.ErrUnlocked, h.Err())
+		s.Unlock(s.Lock(s.Client().Mutex("/l")))
+	})
+}
+
+// A semaphore that is refused at another lock's path leaves nothing there; the mutex goes on.
+func TestASemaphoreThatIsRefusedLeavesNoSize(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
+		h := s.Lock(c.Mutex("/l"))
+		for _, acquire := range []locktest.Acquire{
+			locktest.Permits(c.Semaphore("/l", 3), 1),
+			func(ctx context.Context) (*zklock.Hold, error) { return c.Semaphore("/l", 3).TryAcquire(ctx, 1) },
+			func(ctx context.Context) (*zklock.Hold, error) { return nil, c.Semaphore("/l", 3).Resize(ctx, 5) },
+		} {
+			_, err := acquire(s.Context())
+			require.ErrorIs(s, err, zklock.ErrConflict)
+			n, _ := s.Server.Node("/l")
+			require.Empty(s, n.Data)
+		}
+		s.Unlock(h)
+	})
+}
+
+// After a stop of the process (here: nobody looks at the clock until the lease is over) the deletion that came with the
+// session's end may be told first: the cause is the lease all the same.
+func TestAfterTheLeaseTheCauseIsTheLease(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
+		h := s.Lock(c.Mutex("/l"))
+		askedAt(s, c, h, func() bool {
+			zklock.HeardGone(h)
+			return errors.Is(h.Err(), zklock.ErrLeaseOver)
+		})
+	})
+}
