@@ -149,7 +149,7 @@ func (z *Size) agree(ctx context.Context, s *session.Session, q *Queue, try bool
 func (z *Size) refuse(q *Queue, try bool, size int) error {
 	switch {
 	case z.agreed.Load() == 0 && size != z.want:
-		return fmt.Errorf("%w: semaphore %s has %d permits at the ensemble, not %d", ErrConflict, q.Dir, size, z.want)
+		return fmt.Errorf("%w: semaphore %s has %d permits at the ensemble, not %d: Resize changes it", ErrConflict, q.Dir, size, z.want)
 	case q.Permits > size:
 		return tooMany(q.Permits, size)
 	case !try && q.Held+q.Permits > size:

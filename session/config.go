@@ -164,6 +164,9 @@ func (c Config) check(connect string) (config, error) {
 func (c *config) tell(ch Change) {
 	if c.log != nil {
 		id := fmt.Sprintf("%#x", uint64(ch.ID)) // as the ensemble's own logs have it
+		if ch.ID == 0 {
+			id = "none yet"
+		}
 		switch ch.State {
 		case Connected: // with both timeouts: an operator wonders why a crash takes longer to be noticed than he configured
 			c.log.Info("session connected", "session", id, "server", ch.Addr, "timeout", ch.Timeout, "asked", c.timeout)

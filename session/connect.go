@@ -12,10 +12,13 @@ const defaultPort = "2181"
 const maxServers = 256
 
 // ParseConnect splits a connect string, "zk1:2181,zk2:2181,zk3:2181/chroot", into its servers (host:port, the port 2181
-// when none is given) and the chroot ("" when none is given). An IPv6 address with a port is written in brackets. The
+// when none is given) and the chroot ("" when none is given). Space around a server is ignored. An IPv6 address with a port is written in brackets. The
 // error matches ErrConfig, or ErrPath for the chroot, and names the part and the rule. No I/O.
 func ParseConnect(connect string) (servers []string, chroot string, err error) {
 	hosts := connect
+	if scheme, _, ok := strings.Cut(connect, "://"); ok {
+		return nil, "", configError("connect string", connect, "begins with "+strconv.Quote(scheme+"://")+", and is no URL: write host:port,host:port/chroot")
+	}
 	if i := strings.IndexByte(connect, '/'); i >= 0 {
 		hosts, chroot = connect[:i], connect[i:]
 		if chroot == "/" {
@@ -29,7 +32,7 @@ func ParseConnect(connect string) (servers []string, chroot string, err error) {
 	}
 	seen := map[string]bool{}
 	for h := range strings.SplitSeq(hosts, ",") {
-		addr, rule := parseServer(h)
+		addr, rule := parseServer(strings.TrimSpace(h))
 		if rule != "" {
 			return nil, "", configError("server", h, rule+" (connect string "+strconv.Quote(connect)+")")
 		}

@@ -107,7 +107,7 @@ func (s *Session) createAll(ctx context.Context, grouped bool, path string, data
 func (s *Session) checkChroot(ctx context.Context) error {
 	_, err := s.Exists(ctx, "/")
 	if errors.Is(err, zk.ErrNoNode) {
-		return configError("chroot", s.cfg.chroot, "does not exist, and is made only with CreateChroot")
+		return configError("chroot", s.cfg.chroot, "does not exist, and is made only with WithCreateChroot (session.Config.CreateChroot, zklock --create-chroot)")
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -126,7 +127,7 @@ func (c *Client) established(ctx context.Context, s *session.Session) error {
 		if !late {
 			return err
 		}
-		log.WarnContext(ctx, "zklock: dial: no server yet, and it goes on", "servers", c.connect, "error", err)
+		log.WarnContext(ctx, "zklock: dial: no server yet, and it goes on", "servers", c.connect, "cause", strings.TrimPrefix(bare(err), bounded.Err().Error()+", "))
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zklock/locker/internal/text"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
@@ -111,7 +113,8 @@ func bare(err error) string {
 	for _, name := range []string{"zklock: ", "recipe: ", "session: "} {
 		msg = strings.TrimPrefix(msg, name)
 	}
-	return msg
+	// "not authenticated" is the driver's text for an access list that says no, also to who is.
+	return strings.ReplaceAll(msg, zk.ErrNoAuth.Error(), "refused by an access list")
 }
 
 // busyError is ErrBusy with what was found in the way.

@@ -26,7 +26,7 @@ standard error.
 It ends with 1 when there is no such contender.`,
 		Example: `  zklock queue /locks/nightly-report
   zklock ask /locks/nightly-report --token 4294967321 deploying at noon`,
-		Args: cobra.MinimumNArgs(1),
+		Args: onePathAtLeast,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case !cmd.Flags().Changed("token"):

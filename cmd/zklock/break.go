@@ -34,7 +34,7 @@ It ends with 1 when there is no such contender, or when the answer was no.`,
 		Example: `  zklock queue /locks/nightly-report
   zklock break /locks/nightly-report --token 4294967321
   zklock break --yes /locks/nightly-report --token 4294967321`,
-		Args: cobra.ExactArgs(1),
+		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case !cmd.Flags().Changed("token"):

@@ -90,8 +90,8 @@ func report(w io.Writer, err error) {
 	if err == nil || errors.As(err, &own) && own.err == nil || errors.Is(err, syscall.EPIPE) {
 		return // of a pipe whose reader has seen enough, nothing is to be said either
 	}
-	if errors.Is(err, zk.ErrNoAuth) { // "not authenticated", says the driver, also to who is
-		err = fmt.Errorf("%w: an access list refuses it to these credentials: see --auth", err)
+	if errors.Is(err, zk.ErrNoAuth) {
+		err = fmt.Errorf("%w: see --auth", err)
 	}
 	notice(w, "%s", err)
 }

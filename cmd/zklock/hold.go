@@ -27,7 +27,7 @@ Where standard input is closed or empty from the start, as under cron, it ends a
 		Example: `  zklock hold /locks/maintenance                      # until Ctrl-D
   coproc L { zklock hold --try /locks/deploy; }; read -r token znode <&"${L[0]}"   # bash
   …; exec {L[1]}>&-                                   # release`,
-		Args: cobra.ExactArgs(1),
+		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := l.check(a, cmd, []string{"zklock hold"}); err != nil {
 				return err

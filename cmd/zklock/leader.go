@@ -31,7 +31,7 @@ func (a *app) leaderCommand() *cobra.Command {
 With --follow it goes on to show every change, and that nobody leads, until it is interrupted.`,
 		Example: `  zklock leader /elections/scheduler
   zklock leader --follow --json /elections/scheduler`,
-		Args: cobra.ExactArgs(1),
+		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			show := func(l zklock.Leader, err error) error {
 				return a.printLeader(args[0], l, err, asJSON, follow)

@@ -84,12 +84,20 @@ line are shown. It ends with 77 when PATH itself may not be read.`,
 // locks, and each costs a list.
 func lookRoot(cmd *cobra.Command, args []string) (string, error) {
 	if len(args) == 1 {
-		return args[0], nil
+		return slashless(args[0]), nil
 	}
 	if root := os.Getenv(envRoot); root != "" {
 		return root, nil
 	}
 	return "", usagef("no PATH: name the directory of the locks, or set %s; %s / looks at the whole ensemble", envRoot, cmd.CommandPath())
+}
+
+// slashless is a path as a shell completes it, without the slash at its end.
+func slashless(path string) string {
+	if cut := strings.TrimRight(path, "/"); cut != "" {
+		return cut
+	}
+	return path
 }
 
 func rowsFlag(cmd *cobra.Command, rows *int) {

@@ -36,7 +36,7 @@ goes before it has queued there makes it again.`,
 		Example: `  zklock prune /locks/workflow-approve                # list only
   zklock prune --yes /locks/workflow-approve
   zklock prune --yes --older-than 24h --depth 3 /locks`,
-		Args: cobra.ExactArgs(1),
+		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p.root = args[0]
 			switch {

@@ -33,7 +33,7 @@ hold are shown as waiting until they are done: they may still be at work.`,
 		Example: `  zklock queue /locks/nightly-report
   zklock queue --from 1000 /locks/nightly-report
   zklock queue --json /locks/nightly-report | jq .waiting`,
-		Args: cobra.ExactArgs(1),
+		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case from < 0:

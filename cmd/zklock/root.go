@@ -62,6 +62,37 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 	return usagef("unknown command %q for %q%s", args[0], cmd.CommandPath(), meant)
 }
 
+// onePath wants one argument, a lock's path.
+func onePath(cmd *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return usagef("one PATH, not %d", len(args))
+	}
+	return onePathAtLeast(cmd, args)
+}
+
+func onePathAtLeast(_ *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return usagef("no PATH: name the lock, as in /locks/nightly-report")
+	}
+	return nil
+}
+
+// helpCommand has help fail for what there is no help for, as every other command does.
+func helpCommand(root *cobra.Command) {
+	help, _, err := root.Find([]string{"help"})
+	if err != nil {
+		return // there is one: see root
+	}
+	help.Run = nil
+	help.RunE = func(cmd *cobra.Command, args []string) error {
+		found, rest, err := root.Find(args)
+		if err != nil || len(rest) > 0 {
+			return usagef("no help for %q: zklock help lists the commands", strings.Join(args, " "))
+		}
+		return found.Help()
+	}
+}
+
 // busyFlag has a command end with a code of the user's choice when the lock is busy, as flock(1) does.
 func (a *app) busyFlag(cmd *cobra.Command) {
 	cmd.Flags().Uint8VarP(&a.busy, "conflict-exit-code", "E", exitBusy, "exit `code` for a lock that is busy, 0 to 255")
@@ -105,6 +136,8 @@ A command that it runs under a lock is stopped before anybody else can have the 
 		a.lsCommand(), a.queueCommand(), a.topCommand(), a.leaderCommand(), a.askCommand(), a.breakCommand(), a.resizeCommand(), a.pruneCommand(), a.pingCommand(), a.doctorCommand(),
 		a.demoCommand(), a.serveCommand(), a.completionCommand(), a.manCommand(), a.versionCommand())
 	root.AddCommand(topics()...)
+	root.InitDefaultHelpCmd()
+	helpCommand(root)
 	a.completePaths(root)
 	return root
 }

@@ -26,7 +26,7 @@ anything: it ends with 0, and says so, since the path may be misspelt. A chroot 
 		Example: `  zklock wait /locks/deploy && echo "no deployment under way"
   zklock wait --wait 5m /locks/deploy
   zklock wait --try /locks/deploy                     # only look: 0 free, 75 not`,
-		Args: cobra.ExactArgs(1),
+		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			set := cmd.Flags().Changed("wait")
 			switch {

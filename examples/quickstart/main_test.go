@@ -165,5 +165,5 @@ func TestAFailureEndsTheRunAndIsNamed(t *testing.T) {
 	var out, errs bytes.Buffer
 	assert.Equal(t, exitFailed, run(t.Context(), []string{"-zk", srv.Addr()}, &out, &errs))
 	assert.Contains(t, errs.String(), "worker-")
-	assert.Contains(t, errs.String(), "not authenticated")
+	assert.Contains(t, errs.String(), "refused by an access list")
 }
