@@ -183,7 +183,7 @@ func TestAMultiLockOfPathsThatCanNotWorkIsRefusedBeforeAnyRequest(t *testing.T) 
 				require.ErrorIs(s, err, bad.want, name)
 				require.ErrorContains(s, err, bad.says, name)
 			}
-			require.ErrorIs(s, bad.lock.Do(s.Context(), nil), bad.want, name)
+			require.ErrorIs(s, bad.lock.Do(s.Context(), neverRun), bad.want, name)
 		}
 		require.Empty(s, cost())
 	})

@@ -185,7 +185,7 @@ func TestZeroValuesPanicWithTheRule(t *testing.T) {
 			_, _ = zklock.Guard(c, func(string) (string, error) { return "/l", nil }, func(context.Context, string) (int, error) { return 0, nil })(ctx, "")
 		},
 		"mutex": func() { _, _ = new(zklock.Mutex).Lock(ctx) }, "try": func() { _, _ = new(zklock.Mutex).TryLock(ctx) },
-		"do": func() { _ = new(zklock.Mutex).Do(ctx, nil) }, "rw": func() { _, _ = new(zklock.RWMutex).Lock(ctx) },
+		"do": func() { _ = new(zklock.Mutex).Do(ctx, neverRun) }, "rw": func() { _, _ = new(zklock.RWMutex).Lock(ctx) },
 		"read": func() { _, _ = new(zklock.RWMutex).TryRLock(ctx) }, "downgrade": func() { _, _ = new(zklock.RWMutex).Downgrade(ctx, nil) },
 		"semaphore": func() { _, _ = new(zklock.Semaphore).Acquire(ctx, 1) }, "resize": func() { _ = new(zklock.Semaphore).Resize(ctx, 1) },
 		"multi": func() { _, _ = new(zklock.MultiLock).Lock(ctx) }, "campaign": func() { _, _ = new(zklock.Election).Campaign(ctx, nil) },
@@ -193,7 +193,7 @@ func TestZeroValuesPanicWithTheRule(t *testing.T) {
 		"observe": func() { new(zklock.Election).Observe(ctx) },
 
 		"nil mutex": func() { _, _ = (*zklock.Mutex)(nil).Lock(ctx) }, "nil try": func() { _, _ = (*zklock.Mutex)(nil).TryLock(ctx) },
-		"nil do": func() { _ = (*zklock.Mutex)(nil).Do(ctx, nil) }, "nil rw": func() { _, _ = (*zklock.RWMutex)(nil).Lock(ctx) },
+		"nil do": func() { _ = (*zklock.Mutex)(nil).Do(ctx, neverRun) }, "nil rw": func() { _, _ = (*zklock.RWMutex)(nil).Lock(ctx) },
 		"nil try rw": func() { _, _ = (*zklock.RWMutex)(nil).TryLock(ctx) }, "nil read": func() { _, _ = (*zklock.RWMutex)(nil).RLock(ctx) },
 		"nil try read":    func() { _, _ = (*zklock.RWMutex)(nil).TryRLock(ctx) },
 		"nil downgrade":   func() { _, _ = (*zklock.RWMutex)(nil).Downgrade(ctx, nil) },

@@ -201,7 +201,7 @@ func TestWorkThatIsDoneIsRecordedAlsoWhenItsContextIsOver(t *testing.T) {
 		c := s.Client()
 		ctx, cancel := context.WithCancel(s.Context())
 		require.NoError(s, c.Once("/jobs/nightly").Do(ctx, "k", func(context.Context) error { cancel(); return nil }))
-		require.ErrorIs(s, c.Once("/jobs/nightly").Do(s.Context(), "k", nil), zklock.ErrDone)
+		require.ErrorIs(s, c.Once("/jobs/nightly").Do(s.Context(), "k", neverRun), zklock.ErrDone)
 	})
 }
 
@@ -212,7 +212,7 @@ func TestEveryCountsFromTheBeginningOfTheLastRunByTheEnsemblesClock(t *testing.T
 		began := time.Now()
 		require.NoError(s, o.Every(s.Context(), time.Hour, func(context.Context) error { time.Sleep(50 * time.Minute); return nil }))
 		time.Sleep(time.Until(began.Add(59 * time.Minute)))
-		err := o.Every(s.Context(), time.Hour, nil)
+		err := o.Every(s.Context(), time.Hour, neverRun)
 		var done *zklock.DoneError
 		require.ErrorAs(s, err, &done)
 		require.WithinDuration(s, began.Add(time.Hour), done.Next, time.Second)
@@ -225,7 +225,7 @@ func TestEveryCountsFromTheBeginningOfTheLastRunByTheEnsemblesClock(t *testing.T
 		time.Sleep(2 * time.Hour)
 		s.Unlock(hold)
 		require.NoError(s, <-got)
-		require.ErrorIs(s, o.Every(s.Context(), time.Hour, nil), zklock.ErrDone)
+		require.ErrorIs(s, o.Every(s.Context(), time.Hour, neverRun), zklock.ErrDone)
 
 		time.Sleep(time.Second)
 		require.EqualError(s, o.Every(s.Context(), time.Second, func(context.Context) error { return errors.New("failed") }), "failed")
@@ -244,7 +244,7 @@ func TestALastRunInTheFutureIsNotLongAgo(t *testing.T) {
 			fmt.Sprintf(`"began_ms":%d`, time.Now().Add(30*time.Minute).UnixMilli())).Replace(string(node.Data))
 		require.NotEqual(s, ahead, string(node.Data))
 		require.NoError(s, s.Server.SetData(record, []byte(ahead))) // as a leader would have whose clock was ahead
-		require.ErrorIs(s, c.Once("/jobs/nightly").Every(s.Context(), time.Hour, nil), zklock.ErrDone)
+		require.ErrorIs(s, c.Once("/jobs/nightly").Every(s.Context(), time.Hour, neverRun), zklock.ErrDone)
 	})
 }
 
@@ -260,7 +260,7 @@ func TestARecordOutlivesTheLocksDirectory(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		_, there := s.Server.Node("/jobs/nightly")
 		require.False(s, there, "a container, which nobody has used")
-		require.ErrorIs(s, o.Do(s.Context(), "k", nil), zklock.ErrDone)
+		require.ErrorIs(s, o.Do(s.Context(), "k", neverRun), zklock.ErrDone)
 
 		plain := c.Once("/jobs/nightly")
 		require.NoError(s, plain.Do(s.Context(), "l", new(job).run))
@@ -271,7 +271,7 @@ func TestARecordOutlivesTheLocksDirectory(t *testing.T) {
 		after, _ := s.Server.Node("/jobs/nightly")
 		require.Greater(s, after.Stat.Czxid, before.Stat.Czxid, "the directory was made again")
 		for _, key := range []string{"k", "l", "m"} {
-			require.ErrorIs(s, plain.Do(s.Context(), key, nil), zklock.ErrDone, key)
+			require.ErrorIs(s, plain.Do(s.Context(), key, neverRun), zklock.ErrDone, key)
 		}
 
 		require.NoError(s, s.Server.Delete(record))
@@ -287,7 +287,7 @@ func TestAKeyThatIsDoneCostsOneRead(t *testing.T) {
 		hold := s.Lock(c.Mutex("/jobs/nightly")) // also while somebody holds the lock
 		synctest.Wait()
 		before := s.Server.Requests()
-		require.ErrorIs(s, o.Do(s.Context(), "k", nil), zklock.ErrDone)
+		require.ErrorIs(s, o.Do(s.Context(), "k", neverRun), zklock.ErrDone)
 		after := s.Server.Requests()
 		for op, n := range after {
 			want := before[op]
@@ -296,8 +296,8 @@ func TestAKeyThatIsDoneCostsOneRead(t *testing.T) {
 			}
 			require.Equal(s, want, n, "%v", op)
 		}
-		require.ErrorIs(s, c.Once("/jobs/nightly", zklock.WithWait(0)).Do(s.Context(), "l", nil), zklock.ErrBusy)
-		require.ErrorIs(s, c.Once("/jobs/nightly", zklock.WithWait(time.Second)).Do(s.Context(), "l", nil), zklock.ErrBusy)
+		require.ErrorIs(s, c.Once("/jobs/nightly", zklock.WithWait(0)).Do(s.Context(), "l", neverRun), zklock.ErrBusy)
+		require.ErrorIs(s, c.Once("/jobs/nightly", zklock.WithWait(time.Second)).Do(s.Context(), "l", neverRun), zklock.ErrBusy)
 		s.Unlock(hold)
 	})
 }
@@ -320,7 +320,7 @@ func TestARecordKeepsTheLastRunsOnly(t *testing.T) {
 		require.NoError(s, big.Do(s.Context(), strings.Repeat(`"`, 128), new(job).run))
 		node, _ := s.Server.Node("/jobs/big.done")
 		require.Less(s, 1000*len(node.Data), 1_000_000)
-		require.ErrorIs(s, big.Do(s.Context(), strings.Repeat(`"`, 128), nil), zklock.ErrDone)
+		require.ErrorIs(s, big.Do(s.Context(), strings.Repeat(`"`, 128), neverRun), zklock.ErrDone)
 	})
 }
 
@@ -332,7 +332,7 @@ func TestSomebodyElsesDataInPlaceOfARecordAreRefused(t *testing.T) {
 			o := s.Client().Once("/jobs/nightly")
 			require.NoError(s, s.Server.Create("/jobs", nil))
 			require.NoError(s, s.Server.Create(record, []byte(data)))
-			for _, err := range []error{o.Do(s.Context(), "k", nil), o.Every(s.Context(), time.Hour, nil)} {
+			for _, err := range []error{o.Do(s.Context(), "k", neverRun), o.Every(s.Context(), time.Hour, neverRun)} {
 				require.ErrorIs(s, err, zklock.ErrConflict, data)
 				require.ErrorIs(s, err, zklock.ErrNotRun)
 				require.ErrorContains(s, err, record+" is not a record of runs")
@@ -355,17 +355,17 @@ func TestABadKeyPeriodOrOptionOfAOnceIsRefused(t *testing.T) {
 		c := s.Client()
 		o := c.Once("/jobs/nightly")
 		for _, key := range []string{"", "\xff", "a\nb", strings.Repeat("x", 129)} {
-			err := o.Do(s.Context(), key, nil)
+			err := o.Do(s.Context(), key, neverRun)
 			require.ErrorIs(s, err, zklock.ErrOption, "%q", key)
 			require.ErrorIs(s, err, zklock.ErrNotRun)
 		}
-		require.ErrorIs(s, o.Every(s.Context(), 0, nil), zklock.ErrOption)
-		require.ErrorIs(s, o.Every(s.Context(), -time.Hour, nil), zklock.ErrOption)
+		require.ErrorIs(s, o.Every(s.Context(), 0, neverRun), zklock.ErrOption)
+		require.ErrorIs(s, o.Every(s.Context(), -time.Hour, neverRun), zklock.ErrOption)
 		for _, n := range []int{0, -1, 1001} {
-			require.ErrorIs(s, c.Once("/jobs/nightly", zklock.WithRemembered(n)).Do(s.Context(), "k", nil), zklock.ErrOption)
+			require.ErrorIs(s, c.Once("/jobs/nightly", zklock.WithRemembered(n)).Do(s.Context(), "k", neverRun), zklock.ErrOption)
 		}
-		require.ErrorIs(s, c.Once("jobs").Do(s.Context(), "k", nil), zklock.ErrPath)
-		require.ErrorIs(s, c.Once("jobs").Every(s.Context(), -1, nil), zklock.ErrPath)
+		require.ErrorIs(s, c.Once("jobs").Do(s.Context(), "k", neverRun), zklock.ErrPath)
+		require.ErrorIs(s, c.Once("jobs").Every(s.Context(), -1, neverRun), zklock.ErrPath)
 		_, err := c.Once("jobs").Runs(s.Context())
 		require.ErrorIs(s, err, zklock.ErrPath)
 		for _, opt := range []zklock.LockOption{zklock.WithAtMostOnce(), zklock.WithRemembered(3)} {
@@ -377,3 +377,6 @@ func TestABadKeyPeriodOrOptionOfAOnceIsRefused(t *testing.T) {
 		require.Empty(s, runs)
 	})
 }
+
+// neverRun is for a call that does not come to it.
+func neverRun(context.Context) error { panic("run") }
