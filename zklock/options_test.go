@@ -58,8 +58,9 @@ func TestBadOptionsAreRefusedBeforeAnyDial(t *testing.T) {
 
 func TestBadConnectStringsAreRefusedBeforeAnyDial(t *testing.T) {
 	for connect, want := range map[string]error{
-		"": zklock.ErrOption, ",": zklock.ErrOption, "zk1:": zklock.ErrOption, "zk1:99999": zklock.ErrOption, "zk1, zk2": zklock.ErrOption,
-		"/app": zklock.ErrOption, "zk1/app/": zklock.ErrPath, "zk1//": zklock.ErrPath, "zk1/a/../b": zklock.ErrPath, "zk1/\x00": zklock.ErrPath,
+		"": zklock.ErrOption, ",": zklock.ErrOption, "zk1:": zklock.ErrOption, "zk1:99999": zklock.ErrOption, "zk1 zk2": zklock.ErrOption,
+		"zookeeper://zk1/app": zklock.ErrOption,
+		"/app":                zklock.ErrOption, "zk1/app/": zklock.ErrPath, "zk1//": zklock.ErrPath, "zk1/a/../b": zklock.ErrPath, "zk1/\x00": zklock.ErrPath,
 	} {
 		_, err := zklock.Dial(context.Background(), connect, noDial(t))
 		require.ErrorIs(t, err, want, "%q", connect)
