@@ -161,11 +161,18 @@ func (a *acquisition) leaveExpired() {
 
 // release ends an acquisition whose last hold was unlocked. One that was lost before leaves what the loss has left, and
 // returns the loss.
-func (a *acquisition) release(ctx context.Context) error {
+func (a *acquisition) release(ctx context.Context) error { return a.endRelease(ctx, a.beginRelease()) }
+
+// beginRelease ends the contexts. first: the acquisition was not lost before.
+func (a *acquisition) beginRelease() (first bool) {
 	if cause := a.ended(); cause != nil {
 		a.lose(cause) // Guard may be about to
 	}
-	if !a.end(released, ErrUnlocked) {
+	return a.end(released, ErrUnlocked)
+}
+
+func (a *acquisition) endRelease(ctx context.Context, first bool) error {
+	if !first {
 		if err := a.leave(ctx, false); err != nil {
 			a.c.unreleased(ctx, a.ticket, err)
 		}

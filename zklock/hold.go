@@ -182,7 +182,14 @@ func (h *Hold) Unlock(ctx context.Context) error {
 		defer done()
 	}
 	last, downgrade := h.a.drop(h)
-	if err := h.a.afterDrop(ctx, last, downgrade, lost); err != nil {
+	err := lost
+	switch {
+	case downgrade:
+		err = h.a.downgradeForReaders(ctx)
+	case last:
+		err = h.a.release(ctx)
+	}
+	if err != nil {
 		return h.fail("unlock", err)
 	}
 	return nil
@@ -198,13 +205,17 @@ func (h *Hold) UnlockSoon() {
 	if !h.released.CompareAndSwap(false, true) {
 		return
 	}
-	lost := h.Err()
 	last, downgrade := h.a.drop(h)
 	if !last && !downgrade {
 		return
 	}
-	finish := func(ctx context.Context) {
-		_ = h.a.afterDrop(ctx, last, downgrade, lost) // the hooks have it
+	first := last && h.a.beginRelease()
+	finish := func(ctx context.Context) { // the hooks have its error
+		if downgrade {
+			_ = h.a.downgradeForReaders(ctx)
+		} else {
+			_ = h.a.endRelease(ctx, first)
+		}
 	}
 	if !h.a.c.spawn(func() {
 		ctx, done := context.WithTimeout(context.Background(), h.ctx.s.Timeout())

@@ -49,17 +49,6 @@ func (a *acquisition) drop(h *Hold) (last, downgrade bool) {
 	return last, !last && !h.read && a.kind == KindWrite && a.state == held && !a.writingLocked()
 }
 
-// afterDrop does what the release of a hold that was dropped leaves to do, and returns what it comes to.
-func (a *acquisition) afterDrop(ctx context.Context, last, downgrade bool, lost error) error {
-	switch {
-	case downgrade:
-		return a.downgradeForReaders(ctx)
-	case last:
-		return a.release(ctx)
-	}
-	return lost
-}
-
 // removeLocked finds a hold from the end: the innermost is released first.
 func (a *acquisition) removeLocked(h *Hold) {
 	for i, other := range slices.Backward(a.holds) {
