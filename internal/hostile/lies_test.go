@@ -269,5 +269,6 @@ func (o outcome) String() string {
 	if !o.held {
 		return fmt.Sprintf("lock: %s; connections %d", say(o.lock), o.dials)
 	}
-	return fmt.Sprintf("lock: ok, check: %s, multi: %s, unlock: %s; connections %d", say(o.check), say(o.multi), say(o.unlock), o.dials)
+	return fmt.Sprintf("lock: ok, check: %s, multi: %s, unlock: %s, again: %s; connections %d",
+		say(o.check), say(o.multi), say(o.unlock), say(o.again), o.dials)
 }

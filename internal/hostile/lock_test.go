@@ -23,9 +23,9 @@ const (
 
 // outcome is what became of the calls on the client that was lied to.
 type outcome struct {
-	lock, check, multi, unlock error
-	held                       bool
-	dials                      int
+	lock, check, multi, unlock, again error
+	held                              bool
+	dials                             int
 }
 
 // life is a lock's whole life beside somebody else who holds it first: asking, waiting for longer than it takes to
@@ -131,6 +131,17 @@ func use(t *testing.T, srv *zktest.Server, m *zklock.Mutex, before *zklock.Hold,
 		require.False(t, stands, "unlocked")
 	}
 	require.Error(t, h.Context().Err())
+	if o.unlock != nil {
+		return o
+	}
+	// Once more, first in line at once: that release is a plain deletion.
+	if o.again = call(20*time.Second, "Lock, again", func(ctx context.Context) (err error) {
+		h, err = m.Lock(ctx)
+		return err
+	}); o.again == nil {
+		o.again = call(5*time.Second, "Unlock, again", h.Unlock)
+		require.Error(t, h.Context().Err())
+	}
 	return o
 }
 
