@@ -22,6 +22,7 @@ type crowd struct {
 	calls int         // that enter
 	next  *sharedList // which has not begun; nil: nobody waits for one
 	busy  bool        // a goroutine of the session's makes lists
+	stop  func()      // ends its wait for a list, when the last call has left; nil before there is such a goroutine
 }
 
 // sharedList is one list for many.
@@ -61,6 +62,9 @@ func leaveCrowd(k crowdKey) {
 	c := crowds.of[k]
 	if c.calls--; c.calls == 0 {
 		delete(crowds.of, k)
+		if c.stop != nil {
+			c.stop()
+		}
 	}
 }
 
@@ -86,8 +90,15 @@ func listInCrowd(ctx context.Context, k crowdKey) (session.Children, error) {
 	}
 }
 
-// makeLists makes one list after the other, as long as somebody waits for one. ctx is the session's.
+// makeLists makes one list after the other, as long as somebody waits for one and the crowd has calls. ctx is the session's.
 func (c *crowd) makeLists(ctx context.Context, k crowdKey) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	crowds.mu.Lock()
+	if c.stop = stop; c.calls == 0 {
+		stop()
+	}
+	crowds.mu.Unlock()
 	for {
 		crowds.mu.Lock()
 		list := c.next
