@@ -61,7 +61,8 @@ func TestAProclamationThatCanNotBeMadeChangesNothing(t *testing.T) {
 		tooLong := make([]byte, 64<<10+1)
 		_, err := e.Campaign(s.Context(), tooLong)
 		require.ErrorIs(s, err, zklock.ErrOption)
-		require.ErrorIs(s, e.Run(s.Context(), tooLong, nil), zklock.ErrOption)
+		leads := func(context.Context, *zklock.Leadership) error { s.Error("it leads"); return nil }
+		require.ErrorIs(s, e.Run(s.Context(), tooLong, leads), zklock.ErrOption)
 		l := lead(s, e, "v")
 		require.ErrorIs(s, l.Proclaim(s.Context(), tooLong), zklock.ErrOption)
 		require.NoError(s, l.Err())
