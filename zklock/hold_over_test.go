@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -48,6 +49,7 @@ func TestAHoldThatHasEndedSaysWhyAndAsksNothing(t *testing.T) {
 
 				require.ErrorIs(s, l.Err(), k.want)
 				require.Equal(s, l.Err(), context.Cause(l.Context()))
+				synctest.Wait() // until what the end has caused, a deletion perhaps, has been asked for
 				asked := s.Server.Requests()
 				_, multiErr := l.Multi(s.Context(), &zk.CreateRequest{Path: "/done", Acl: zk.WorldACL(zk.PermAll)})
 				for op, err := range map[string]error{"check": l.Check(s.Context()), "multi": multiErr, "proclaim": l.Proclaim(s.Context(), []byte("w"))} {

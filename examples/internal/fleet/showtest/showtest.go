@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -36,14 +37,33 @@ func Run(t *testing.T, limit time.Duration, show func(ctx context.Context, self 
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	var out bytes.Buffer
+	var out printed
 	if err := show(ctx, self, &out); err != nil {
-		t.Fatalf("%v\noutput so far:\n%s", err, &out)
+		t.Fatalf("%v\noutput so far:\n%s", err, out.String())
 	}
 	for _, phrase := range once {
 		if n := strings.Count(out.String(), phrase); n != 1 {
-			t.Fatalf("%q was printed %d times:\n%s", phrase, n, &out)
+			t.Fatalf("%q was printed %d times:\n%s", phrase, n, out.String())
 		}
 	}
 	return out.String()
+}
+
+// printed takes what the show and its hosts print at the same time.
+type printed struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (p *printed) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.b.Write(b)
+}
+
+// String returns what has been printed so far.
+func (p *printed) String() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.b.String()
 }
