@@ -1,0 +1,35 @@
+package zklock_test
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/internal/locktest"
+	"github.com/zklock/locker/zklock"
+)
+
+// A hold has neither a goroutine nor a connection of its own: one session's timers and heartbeats serve all.
+func TestAHoldHasNoGoroutineOfItsOwn(t *testing.T) {
+	locktest.SimulateAlone(t, func(s *locktest.Sim) {
+		dir, c := s.Dir("/l"), s.Client()
+		s.Unlock(s.Lock(c.Mutex(dir)))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		before := runtime.NumGoroutine()
+		var holds []*zklock.Hold
+		for i := range 500 {
+			holds = append(holds, s.Lock(c.Mutex(fmt.Sprintf("%s/%d", dir, i))))
+		}
+		time.Sleep(time.Minute) // past the moment from which a hold is watched
+		synctest.Wait()
+		require.LessOrEqual(s, runtime.NumGoroutine(), before+2, "goroutines of 500 holds")
+		for _, h := range holds {
+			s.Unlock(h)
+		}
+	})
+}
