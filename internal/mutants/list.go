@@ -119,7 +119,7 @@ var mutants = []mutant{
 	{"mark of another transaction believed", "who may only create lets a waiter in beside the holder", "recipe/mark.go",
 		[]edit{{"		return same, nil\n", "		return same || known, nil\n"}}, []string{inRecipe}},
 	{"mark believed whoever may create", "the same with servers that do not tell transactions", "recipe/permitted.go",
-		[]edit{{"a.alike = a.alike && entry.Perms&(zk.PermCreate|zk.PermDelete) != zk.PermCreate", "a.alike = a.alike && entry.Perms >= 0"}}, []string{inRecipe}},
+		[]edit{{"a.alike = a.alike && entry.Perms&(zk.PermCreate|zk.PermDelete) != zk.PermCreate", "a.alike = a.alike && entry.Perms&(zk.PermCreate|zk.PermDelete) >= 0"}}, []string{inRecipe}},
 	{"access list believed for ever", "the same after the directory's access list was tightened", "recipe/permitted.go",
 		[]edit{{" && time.Since(a.at) <= permittedFresh", ""}}, []string{inRecipe}},
 	{"mark refused, znode kept", "where marks are refused, a release leaves its znode to a background that repeats it", "recipe/leave.go",
