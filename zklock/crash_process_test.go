@@ -92,6 +92,37 @@ func crashKill(next *zklock.Client, path string, holder *crashChild) (time.Durat
 	return took, hold.Unlock(ctx)
 }
 
+// stopped is a holder that is stopped, and its lock's next holder.
+type stopped struct {
+	role  string
+	child *crashChild
+	data  string // a znode that a holder may write
+	wait  *locktest.Aside
+	hold  *zklock.Hold // the next holder's
+	ours  int32        // version of data after the next holder's write
+}
+
+// requireLost lets the stopped holder report: its context has ended, and its write was refused.
+func (p *stopped) requireLost(t *testing.T, ses *session.Session) {
+	t.Helper()
+	w, err := p.child.Listen()
+	require.NoError(t, err)
+	t.Logf("%s: stopped for %v; context ended %d ticks of %v later: %s; write: %s; writes that succeeded: %d",
+		p.role, locktest.Millis(w.Stopped), w.Ticks, childClock, w.Cause, w.Refused, w.Written)
+	require.True(t, w.Lost, "cause %q, write %q", w.Cause, w.Refused)
+	require.LessOrEqual(t, w.Ticks, 1)
+	if p.role == childWrites {
+		require.Positive(t, w.Written)
+	}
+	require.NoError(t, p.hold.Check(locktest.Soon(t)), "the other holder is not disturbed")
+	require.NoError(t, ses.Sync(locktest.Soon(t), p.data))
+	data, stat, err := ses.Get(locktest.Soon(t), p.data)
+	require.NoError(t, err)
+	require.Equal(t, "-1", string(data), "what the new holder wrote")
+	require.Equal(t, p.ours, stat.Version)
+	locktest.Unlock(t, p.hold)
+}
+
 // Scenario 20: a holder process that is stopped for twice its session timeout and then goes on finds its context ended,
 // at the latest at the next tick of its clock, and its next guarded write refused. Another holder has had the lock
 // meanwhile, and nothing that the first one tried shows in what both write to.
@@ -104,16 +135,9 @@ func TestStoppedHolderFindsItsContextEndedAndItsWritesRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, ses.CreateAll(locktest.Soon(t), dir, nil, session.Persistent, session.WorldACL()))
 
-	type part struct {
-		child *crashChild
-		data  string
-		wait  *locktest.Aside
-		hold  *zklock.Hold
-		ours  int32 // version of data after the next holder's write
-	}
-	parts := map[string]*part{}
+	parts := map[string]*stopped{}
 	for _, role := range []string{childLooks, childWrites} {
-		p := &part{data: dir + "/data-" + role}
+		p := &stopped{role: role, data: dir + "/data-" + role}
 		parts[role] = p
 		_, err := ses.Create(locktest.Soon(t), p.data, nil, session.Persistent, session.WorldACL())
 		require.NoError(t, err)
@@ -131,13 +155,13 @@ func TestStoppedHolderFindsItsContextEndedAndItsWritesRefused(t *testing.T) {
 		return err
 	})
 
-	stopped := time.Now()
+	began := time.Now()
 	for _, p := range parts {
 		p.child.Signal(t, syscall.SIGSTOP)
 	}
 	for role, p := range parts {
 		p.hold = p.wait.Result(t)
-		t.Logf("%s: another holder after %v", role, locktest.Millis(time.Since(stopped)))
+		t.Logf("%s: another holder after %v", role, locktest.Millis(time.Since(began)))
 		require.Greater(t, p.hold.Token(), p.child.Hello.Token)
 		_, err := childMulti(childOrders{Data: p.data}, p.hold, -1)
 		require.NoError(t, err)
@@ -145,28 +169,13 @@ func TestStoppedHolderFindsItsContextEndedAndItsWritesRefused(t *testing.T) {
 		require.NoError(t, err)
 		p.ours = stat.Version
 	}
-	locktest.Pass(time.Until(stopped.Add(2 * timeout)))
+	locktest.Pass(time.Until(began.Add(2 * timeout)))
 	for _, p := range parts {
 		p.child.Signal(t, syscall.SIGCONT)
 	}
 
-	for role, p := range parts {
-		w, err := p.child.Listen()
-		require.NoError(t, err)
-		t.Logf("%s: stopped for %v; context ended %d ticks of %v later: %s; write: %s; writes that succeeded: %d",
-			role, locktest.Millis(w.Stopped), w.Ticks, childClock, w.Cause, w.Refused, w.Written)
-		require.True(t, w.Lost, "cause %q, write %q", w.Cause, w.Refused)
-		require.LessOrEqual(t, w.Ticks, 1)
-		if role == childWrites {
-			require.Positive(t, w.Written)
-		}
-		require.NoError(t, p.hold.Check(locktest.Soon(t)), "the other holder is not disturbed")
-		require.NoError(t, ses.Sync(locktest.Soon(t), p.data))
-		data, stat, err := ses.Get(locktest.Soon(t), p.data)
-		require.NoError(t, err)
-		require.Equal(t, "-1", string(data), "what the new holder wrote")
-		require.Equal(t, p.ours, stat.Version)
-		locktest.Unlock(t, p.hold)
+	for _, p := range parts {
+		p.requireLost(t, ses)
 	}
 }
 

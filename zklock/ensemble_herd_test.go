@@ -37,6 +37,58 @@ func awaitSettled(t *testing.T, tap *ensemble.Tap, dir string, waiters int) {
 	})
 }
 
+// herd is a crowd that waits for one lock.
+type herd struct {
+	dir      string
+	outsider *zklock.Client // whose own notifications are not among those counted
+	tap      *ensemble.Tap  // on the wire of the clients
+	clients  []*zklock.Client
+	granted  chan grant
+	calls    sync.WaitGroup
+}
+
+// enter has that many calls wait, and returns when all do.
+func (h *herd) enter(t *testing.T, ctx context.Context, waiters int) {
+	t.Helper()
+	for i := range waiters {
+		if i%100 == 0 { // each lists those before it: not all at once
+			locktest.AwaitContenders(t, h.outsider, h.dir, i+1)
+		}
+		client := i % len(h.clients)
+		h.calls.Go(func() {
+			hold, err := h.clients[client].Mutex(h.dir).Lock(ctx)
+			switch {
+			case err == nil:
+				h.granted <- grant{hold, client}
+			case !errors.Is(err, context.Canceled):
+				t.Error(err)
+			}
+		})
+	}
+	awaitSettled(t, h.tap, h.dir, waiters)
+	awaitQuiet(t, h.clients, h.dir)
+	require.Len(t, locktest.Children(t, h.outsider, h.dir), waiters+1)
+}
+
+// release returns the one waiter that a release has woken. Nobody has listed the directory, not even that one: it has seen
+// itself second in line, or hears that the one before it held.
+func (h *herd) release(t *testing.T, hold *zklock.Hold) grant {
+	t.Helper()
+	h.tap.Reset()
+	locktest.Unlock(t, hold)
+	var next grant
+	select {
+	case next = <-h.granted:
+	case <-locktest.Soon(t).Done():
+		t.Fatal("nobody was woken")
+	}
+	awaitQuiet(t, h.clients, h.dir)
+	require.Empty(t, h.granted, "one release, one new holder")
+	require.Zero(t, h.tap.Count(ensemble.OpGetChildren2, ensemble.OpGetChildren, ensemble.OpExists, ensemble.OpSetWatches, ensemble.OpGetData),
+		"requests: %v", h.tap.Requests())
+	return next
+}
+
 // Scenario 27: with 1,000 waiters in line, spread over 20 sessions, a release wakes exactly one. What is counted are
 // the notifications that cross the wire to the waiters.
 //
@@ -45,61 +97,21 @@ func awaitSettled(t *testing.T, tap *ensemble.Tap, dir string, waiters int) {
 func TestOneReleaseWakesOneOfAThousandWaiters(t *testing.T) {
 	const waiters, sessions = 1000, 20
 	s := locktest.SiteOf(t, 3)
-	dir := s.Path(t)
-	outsider := s.Client(t) // whose own notifications are not among those counted
-	holder := locktest.Lock(t, outsider.Mutex(dir))
-
 	p := ensemble.NewProxy(t, s.Addrs[0])
-	tap := p.Tap()
-	clients := make([]*zklock.Client, sessions)
-	for i := range clients {
-		clients[i] = s.ClientAt(t, p.Addr())
+	h := &herd{dir: s.Path(t), outsider: s.Client(t), tap: p.Tap(), granted: make(chan grant, waiters)}
+	holder := locktest.Lock(t, h.outsider.Mutex(h.dir))
+	for range sessions {
+		h.clients = append(h.clients, s.ClientAt(t, p.Addr()))
 	}
 	ctx, cancel := context.WithCancel(locktest.Late(t))
-	granted := make(chan grant, waiters)
-	var calls sync.WaitGroup
-	t.Cleanup(func() { cancel(); calls.Wait() })
+	t.Cleanup(func() { cancel(); h.calls.Wait() })
 	began := time.Now()
-	for i := range waiters {
-		if i%100 == 0 { // each lists those before it: not all at once
-			locktest.AwaitContenders(t, outsider, dir, i+1)
-		}
-		calls.Go(func() {
-			h, err := clients[i%sessions].Mutex(dir).Lock(ctx)
-			switch {
-			case err == nil:
-				granted <- grant{h, i % sessions}
-			case !errors.Is(err, context.Canceled):
-				t.Error(err)
-			}
-		})
-	}
-	awaitSettled(t, tap, dir, waiters)
-	awaitQuiet(t, clients, dir)
+	h.enter(t, ctx, waiters)
 	t.Logf("%d waiters in line after %v", waiters, time.Since(began).Round(time.Millisecond))
-	require.Len(t, locktest.Children(t, outsider, dir), waiters+1)
-
-	// Nobody looks, not even the one who was woken: it has seen itself second in line, or hears that the one before it held.
-	release := func(h *zklock.Hold) grant {
-		t.Helper()
-		tap.Reset()
-		locktest.Unlock(t, h)
-		var next grant
-		select {
-		case next = <-granted:
-		case <-locktest.Soon(t).Done():
-			t.Fatal("nobody was woken")
-		}
-		awaitQuiet(t, clients, dir)
-		require.Empty(t, granted, "one release, one new holder")
-		require.Zero(t, tap.Count(ensemble.OpGetChildren2, ensemble.OpGetChildren, ensemble.OpExists, ensemble.OpSetWatches, ensemble.OpGetData),
-			"requests: %v", tap.Requests())
-		return next
-	}
 
 	// The holder outside releases: among the waiters there is one notification.
-	next := release(holder)
-	require.Equal(t, 1, tap.Notifications())
+	next := h.release(t, holder)
+	require.Equal(t, 1, h.tap.Notifications())
 
 	// A waiter that has become the holder releases, and so on: the one behind it hears of its mark and of its deletion. Its
 	// own session watches its znode too, and hears of the deletion that it asked for: that is the only other notification,
@@ -107,12 +119,12 @@ func TestOneReleaseWakesOneOfAThousandWaiters(t *testing.T) {
 	for range 10 {
 		want := 3
 		before := next
-		next = release(before.hold)
+		next = h.release(t, before.hold)
 		if before.client == next.client {
 			want = 2
 		}
-		require.Equal(t, want, tap.Notifications())
-		for _, f := range tap.Frames() {
+		require.Equal(t, want, h.tap.Notifications())
+		for _, f := range h.tap.Frames() {
 			if f.Xid == -1 {
 				require.Equal(t, before.hold.Node(), strings.TrimSuffix(f.Path, "-released"))
 			}
@@ -121,9 +133,9 @@ func TestOneReleaseWakesOneOfAThousandWaiters(t *testing.T) {
 
 	// All others give up at once, while each one's watch is on a znode that goes as well.
 	cancel()
-	calls.Wait()
+	h.calls.Wait()
 	locktest.Unlock(t, next.hold)
-	locktest.AwaitContenders(t, outsider, dir, 0)
+	locktest.AwaitContenders(t, h.outsider, h.dir, 0)
 }
 
 // awaitQuiet returns when every session has been answered a request that was sent after the call began: so each has got all

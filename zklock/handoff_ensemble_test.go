@@ -14,59 +14,72 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
+// handoffs is what two processes have done with one lock.
+type handoffs struct {
+	inside atomic.Int32
+	mu     sync.Mutex // guards what follows, where the lock does not: no race detector sees that across processes
+	of     [2]struct{ holds, turns int }
+	last   int // process
+	token  zklock.Token
+	shared int // holds with the token of the one before
+}
+
+// enough reports whether each process has had n turns.
+func (s *handoffs) enough(n int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.of[0].turns >= n && s.of[1].turns >= n
+}
+
+// hold enters a hold of a process.
+func (s *handoffs) hold(t *testing.T, process int, token zklock.Token) {
+	if !s.inside.CompareAndSwap(0, 1) {
+		t.Error("two holders")
+	}
+	s.mu.Lock()
+	switch {
+	case token < s.token:
+		t.Errorf("token %d after %d", token, s.token)
+	case token == s.token:
+		s.shared++
+		if s.last != process {
+			t.Errorf("token %d is of two processes", token)
+		}
+	}
+	if s.last != process {
+		s.of[process].turns++
+	}
+	s.of[process].holds++
+	s.last, s.token = process, token
+	s.mu.Unlock()
+	if !s.inside.CompareAndSwap(1, 0) {
+		t.Error("two holders")
+	}
+}
+
 // Two processes of 16 goroutines each want one lock, for as long as it takes until both have had it often.
 func TestLocalHandoffUnderLoadOnServers(t *testing.T) {
 	s := locktest.SiteOf(t, 1)
 	dir, ctx := s.Path(t), locktest.Soon(t)
-	d, turns := 500*time.Millisecond, 10
+	d, n := 500*time.Millisecond, 10
 	if locktest.Long() {
-		d, turns = 20*time.Second, 100
+		d, n = 20*time.Second, 100
 	}
-	type process struct{ holds, turns int }
-	var inside atomic.Int32
-	var mu sync.Mutex // guards what follows, where the lock does not: no race detector sees that across processes
-	var all [2]process
-	last, lastToken, shared := -1, zklock.Token(0), 0
+	seen := handoffs{last: -1}
 	began := time.Now()
-	enough := func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		return time.Since(began) > d && all[0].turns >= turns && all[1].turns >= turns
-	}
 	clients := []*zklock.Client{s.Client(t), s.Client(t)}
 	var workers sync.WaitGroup
 	for i, c := range clients {
 		m := c.Mutex(dir, zklock.WithLocalHandoff(20), zklock.WithIdleKeep(time.Second))
 		for range 16 {
 			workers.Go(func() {
-				for !enough() {
+				for time.Since(began) <= d || !seen.enough(n) {
 					h, err := m.Lock(ctx)
 					if err != nil {
 						t.Error(err)
 						return
 					}
-					if !inside.CompareAndSwap(0, 1) {
-						t.Error("two holders")
-					}
-					mu.Lock()
-					switch {
-					case h.Token() == lastToken:
-						shared++
-					case h.Token() < lastToken:
-						t.Errorf("token %d after %d", h.Token(), lastToken)
-					}
-					if h.Token() == lastToken && last != i {
-						t.Errorf("token %d is of two processes", lastToken)
-					}
-					if last != i {
-						all[i].turns++
-					}
-					all[i].holds++
-					last, lastToken = i, h.Token()
-					mu.Unlock()
-					if !inside.CompareAndSwap(1, 0) {
-						t.Error("two holders")
-					}
+					seen.hold(t, i, h.Token())
 					if err := h.Unlock(ctx); err != nil {
 						t.Error(err)
 						return
@@ -76,12 +89,12 @@ func TestLocalHandoffUnderLoadOnServers(t *testing.T) {
 		}
 	}
 	workers.Wait()
-	t.Logf("%v: %+v; %d of the holds were handed on inside", time.Since(began).Round(time.Millisecond), all, shared)
-	require.Greater(t, shared, (all[0].holds+all[1].holds)/2)
+	t.Logf("%v: %+v; %d of the holds were handed on inside", time.Since(began).Round(time.Millisecond), seen.of, seen.shared)
+	require.Greater(t, seen.shared, (seen.of[0].holds+seen.of[1].holds)/2)
 	locktest.AwaitContenders(t, s.Client(t), dir, 0)
 	for _, c := range clients {
 		require.Empty(t, c.Status().Holds)
-		ensemble.Until(t, locktest.Bound, "no local line left", func() error {
+		ensemble.Until(t, locktest.Bound, "no local queue left", func() error {
 			if n := zklock.LocalQueues(c); n > 0 {
 				return fmt.Errorf("there are %d", n)
 			}

@@ -160,84 +160,96 @@ func TestRandomProgramsAreAnsweredAsByARealServer(t *testing.T) {
 
 // program makes a random program of n operations from three sessions on a small tree, so that they meet often.
 func program(seed uint64, n int) []string {
-	r := rand.New(rand.NewPCG(seed, 17))
-	pick := func(v ...string) string { return v[r.IntN(len(v))] }
-	path := func() string {
-		p := "$/" + pick("a", "b", "c")
-		for depth := r.IntN(10); depth >= 5; depth -= 4 { // half of them one deep, few three
-			p += "/" + pick("a", "b", "c")
-		}
-		return p
-	}
-	version := func() string { return pick("", "", " v=0", " v=1", " v=2") }
-	acl := func() string {
-		return pick("", "", "", "", " acl=read", " acl=31:auth:", " acl=12:world:anyone,31:auth:", " acl=31:ip:127.0.0.1")
-	}
-	create := func() string {
-		return path() + pick("", "/", "/s-") + " d=" + pick("1", "22", "null") + acl() + " m=" +
-			pick("p", "p", "p", "e", "s", "es", "c")
-	}
-	watch := func() string { return pick("", " w") }
-	part := func() string {
-		switch r.IntN(5) {
-		case 0, 1:
-			return "create " + create()
-		case 2:
-			return "delete " + path() + version()
-		case 3:
-			return "set " + path() + " d=m" + version()
-		}
-		return "check " + path() + version()
-	}
-	op := func() string {
-		switch x := r.IntN(100); {
-		case x < 22:
-			return pick("create ", "create ", "create2 ", "createc ") + create()
-		case x < 36:
-			return "delete " + path() + version()
-		case x < 46:
-			return "set " + path() + " d=" + pick("x", "yy", "null") + version()
-		case x < 58:
-			return "exists " + path() + watch()
-		case x < 66:
-			return "get " + path() + watch()
-		case x < 74:
-			return pick("ls ", "ls2 ") + path() + watch()
-		case x < 77:
-			return "setacl " + path() + acl() + version()
-		case x < 79:
-			return pick("getacl ", "count ", "sync ") + path()
-		case x < 82:
-			return "addwatch " + path() + " t=" + pick("0", "1")
-		case x < 84:
-			return pick("rmwatch ", "chkwatch ") + path() + " t=" + pick("1", "2", "3")
-		case x < 85:
-			return "ephemerals " + path()
-		case x < 87:
-			return "auth digest " + pick("u:p", "v:q")
-		case x < 88:
-			return "multiread get " + path() + " ; ls " + path() + " ; get " + path()
-		case x < 90:
-			return "setwatches2 z=" + pick("0", "20", "60") + " d=" + path() + " e=" + path() + " c=" + path() + " p=" +
-				path() + " r=" + path()
-		default:
-			parts := []string{part()}
-			for range r.IntN(4) {
-				parts = append(parts, part())
-			}
-			return "multi " + strings.Join(parts, " ; ")
-		}
-	}
+	p := author{rand.New(rand.NewPCG(seed, 17))}
 	lines := []string{"a create $/a", "b create $/b", "c create $/c", "a create $/a/b d=x", "b create $/b/a"}
 	for range n - len(lines) {
-		who := pick("a", "b", "c")
-		if r.IntN(60) == 0 { // a new session in its place
+		who := p.pick("a", "b", "c")
+		if p.IntN(60) == 0 { // a new session in its place
 			lines = append(lines, who+" close", who+" connect")
 			continue
 		}
-		lines = append(lines, who+" "+op())
+		lines = append(lines, who+" "+p.op())
 	}
 	return lines
+}
+
+// author writes the lines of a random program.
+type author struct{ *rand.Rand }
+
+func (p author) pick(v ...string) string { return v[p.IntN(len(v))] }
+
+func (p author) path() string {
+	path := "$/" + p.pick("a", "b", "c")
+	for depth := p.IntN(10); depth >= 5; depth -= 4 { // half of them one deep, few three
+		path += "/" + p.pick("a", "b", "c")
+	}
+	return path
+}
+
+func (p author) version() string { return p.pick("", "", " v=0", " v=1", " v=2") }
+
+func (p author) watch() string { return p.pick("", " w") }
+
+func (p author) acl() string {
+	return p.pick("", "", "", "", " acl=read", " acl=31:auth:", " acl=12:world:anyone,31:auth:", " acl=31:ip:127.0.0.1")
+}
+
+func (p author) create() string {
+	return p.path() + p.pick("", "/", "/s-") + " d=" + p.pick("1", "22", "null") + p.acl() + " m=" +
+		p.pick("p", "p", "p", "e", "s", "es", "c")
+}
+
+// part is one operation of a multi.
+func (p author) part() string {
+	switch p.IntN(5) {
+	case 0, 1:
+		return "create " + p.create()
+	case 2:
+		return "delete " + p.path() + p.version()
+	case 3:
+		return "set " + p.path() + " d=m" + p.version()
+	}
+	return "check " + p.path() + p.version()
+}
+
+func (p author) op() string {
+	switch x := p.IntN(100); {
+	case x < 22:
+		return p.pick("create ", "create ", "create2 ", "createc ") + p.create()
+	case x < 36:
+		return "delete " + p.path() + p.version()
+	case x < 46:
+		return "set " + p.path() + " d=" + p.pick("x", "yy", "null") + p.version()
+	case x < 58:
+		return "exists " + p.path() + p.watch()
+	case x < 66:
+		return "get " + p.path() + p.watch()
+	case x < 74:
+		return p.pick("ls ", "ls2 ") + p.path() + p.watch()
+	case x < 77:
+		return "setacl " + p.path() + p.acl() + p.version()
+	case x < 79:
+		return p.pick("getacl ", "count ", "sync ") + p.path()
+	case x < 82:
+		return "addwatch " + p.path() + " t=" + p.pick("0", "1")
+	case x < 84:
+		return p.pick("rmwatch ", "chkwatch ") + p.path() + " t=" + p.pick("1", "2", "3")
+	case x < 85:
+		return "ephemerals " + p.path()
+	case x < 87:
+		return "auth digest " + p.pick("u:p", "v:q")
+	case x < 88:
+		return "multiread get " + p.path() + " ; ls " + p.path() + " ; get " + p.path()
+	case x < 90:
+		return "setwatches2 z=" + p.pick("0", "20", "60") + " d=" + p.path() + " e=" + p.path() + " c=" + p.path() + " p=" +
+			p.path() + " r=" + p.path()
+	default:
+		parts := []string{p.part()}
+		for range p.IntN(4) {
+			parts = append(parts, p.part())
+		}
+		return "multi " + strings.Join(parts, " ; ")
+	}
 }
 
 func showTrace(t *testing.T, tr []string) { t.Logf("trace:\n%s", strings.Join(tr, "\n")) }

@@ -21,6 +21,30 @@ import (
 // postgresEnv names a PostgreSQL database to test with, as a URL.
 const postgresEnv = "ZKLOCK_TEST_POSTGRES"
 
+// postgresAttributes are those of PostgreSQL's processes: root, for whom it refuses to run, gives them and dir to the user
+// postgres.
+func postgresAttributes(t *testing.T, dir string) *syscall.SysProcAttr {
+	t.Helper()
+	attributes := attributes()
+	if os.Getuid() != 0 {
+		return attributes
+	}
+	account, err := user.Lookup("postgres")
+	if err != nil {
+		t.Skip("PostgreSQL does not run as root, and there is no user postgres: ", err)
+	}
+	uid, err := strconv.ParseUint(account.Uid, 10, 32)
+	require.NoError(t, err)
+	gid, err := strconv.ParseUint(account.Gid, 10, 32)
+	require.NoError(t, err)
+	require.NoError(t, os.Chown(dir, int(uid), int(gid)))
+	if attributes == nil {
+		attributes = &syscall.SysProcAttr{}
+	}
+	attributes.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	return attributes
+}
+
 // postgres returns the URL of a database: the named one, or that of a server that is started for the test and ends with
 // it. The test is skipped where no server is installed: SQLite runs the same statements.
 func postgres(t *testing.T) string {
@@ -35,22 +59,7 @@ func postgres(t *testing.T) string {
 	dir, err := os.MkdirTemp("", "approvals-postgres-") // not below the test's own directory, which only its user may enter
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	attributes := attributes()
-	if os.Getuid() == 0 { // for whom PostgreSQL refuses to run
-		account, err := user.Lookup("postgres")
-		if err != nil {
-			t.Skip("PostgreSQL does not run as root, and there is no user postgres: ", err)
-		}
-		uid, err := strconv.ParseUint(account.Uid, 10, 32)
-		require.NoError(t, err)
-		gid, err := strconv.ParseUint(account.Gid, 10, 32)
-		require.NoError(t, err)
-		require.NoError(t, os.Chown(dir, int(uid), int(gid)))
-		if attributes == nil {
-			attributes = &syscall.SysProcAttr{}
-		}
-		attributes.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
-	}
+	attributes := postgresAttributes(t, dir)
 	start := func(name string, args ...string) (*exec.Cmd, *bytes.Buffer) {
 		cmd := exec.Command(name, args...)
 		cmd.Dir, cmd.SysProcAttr = dir, attributes

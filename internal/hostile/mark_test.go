@@ -3,13 +3,13 @@ package hostile_test
 import (
 	"context"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
 )
@@ -18,76 +18,41 @@ const markSuffix = "-released"
 
 // threeInLine has a client behind two others, the second of which gives up or is released; liar stands between the third
 // and its server from then on. holds: the third holds when the second is gone.
-func threeInLine(t *testing.T, version zktest.Version, release bool, liar func(second string) liar) (holds bool, lists int) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := zktest.Run(t, zktest.WithoutListener(), zktest.WithVersion(version))
-		dial := func(p *peer) *zklock.Mutex {
-			opts := []zklock.Option{zklock.WithDialer(srv.Dial)}
-			if p != nil {
-				opts = []zklock.Option{zklock.WithDialer(p.dial)}
+func threeInLine(t *testing.T, version zktest.Version, release bool, liesAbout func(second string) liar) (holds bool, lists int) {
+	locktest.SimulateAlone(t, func(s *locktest.Sim) {
+		var lie atomic.Pointer[liar] // nil: honest
+		p := &peer{srv: s.Server, lie: func(f said) ([]byte, bool, bool) {
+			if lie := lie.Load(); lie != nil {
+				return (*lie)(f)
 			}
-			c, err := zklock.Dial(t.Context(), srv.Addr(), opts...)
-			require.NoError(t, err)
-			t.Cleanup(func() { require.NoError(t, c.Close()) })
-			return c.Mutex(dir)
-		}
-		var mu sync.Mutex
-		lie := honest
-		p := &peer{srv: srv, lie: func(f said) ([]byte, bool, bool) {
-			mu.Lock()
-			defer mu.Unlock()
-			return lie(f)
+			return honest(f)
 		}}
-		first, err := dial(nil).Lock(t.Context())
-		require.NoError(t, err)
-		second, third := make(chan *zklock.Hold, 1), make(chan *zklock.Hold, 1)
-		giveUp, cancel := context.WithCancel(t.Context())
-		queue := func(ctx context.Context, m *zklock.Mutex, got chan *zklock.Hold) {
-			go func() {
-				h, err := m.Lock(ctx)
-				if err == nil {
-					got <- h
-				}
-			}()
+		mutex := func(opts ...zklock.Option) *zklock.Mutex { return locktest.Dial(s, s.Server, opts...).Mutex(dir) }
+		first := s.Lock(mutex())
+		giveUp, cancel := context.WithCancel(s.Context())
+		defer cancel()
+		second := locktest.Go(giveUp, mutex().Lock)
+		synctest.Wait()
+		third := s.Start(mutex(zklock.WithDialer(p.dial)).Lock)
+		liar := liesAbout(dir + "/" + locktest.Contenders(s.Server.Children(dir))[1])
+		lie.Store(&liar)
+		if release {
+			s.Unlock(first)
+			first = second.Get(s)
 			synctest.Wait()
 		}
-		queue(giveUp, dial(nil), second)
-		node := ""
-		for _, name := range srv.Children(dir) {
-			if dir+"/"+name != first.Node() {
-				node = dir + "/" + name
-			}
-		}
-		queue(t.Context(), dial(p), third)
-		mu.Lock()
-		lie = liar(node)
-		mu.Unlock()
+		lists = -s.Server.Requests()[zktest.OpGetChildren2]
 		if release {
-			require.NoError(t, first.Unlock(t.Context()))
-			first = <-second
-		}
-		synctest.Wait()
-		lists = srv.Requests()[zktest.OpGetChildren2]
-		if release {
-			require.NoError(t, first.Unlock(t.Context()))
+			s.Unlock(first)
 		}
 		cancel()
-		synctest.Wait()
-		holds = len(third) > 0
-		lists = srv.Requests()[zktest.OpGetChildren2] - lists
+		holds = third.Over()
+		lists += s.Server.Requests()[zktest.OpGetChildren2]
 		if !release {
-			require.NoError(t, first.Unlock(t.Context()))
+			s.Unlock(first)
 		}
-		ctx, done := context.WithTimeout(t.Context(), time.Minute)
-		defer done()
-		select {
-		case h := <-third:
-			require.NoError(t, h.Unlock(ctx))
-		case <-ctx.Done():
-			t.Fatal("it never holds")
-		}
-		cancel()
-	})
+		s.Unlock(third.Get(s))
+	}, zktest.WithVersion(version))
 	return holds, lists
 }
 

@@ -16,13 +16,10 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// What a real server and a real client see.
-func TestBehindARealServer(t *testing.T) {
-	zoo := zktest.Run(t)
-	c := locktest.Dial(t, zoo)
-	var served atomic.Int32
+// handlers has handlers under lock: one that answers and counts, one whose answer comes in parts, one that aborts, and one that
+// takes the connection over.
+func handlers(t *testing.T, lock func(http.Handler) http.Handler, served *atomic.Int32) http.Handler {
 	mux := http.NewServeMux()
-	lock := lockhttp.Middleware(c, byKey, zklock.WithWait(locktest.Bound))
 	mux.Handle("/short", lock(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		served.Add(1)
 		_, err := io.WriteString(w, "done")
@@ -55,7 +52,15 @@ func TestBehindARealServer(t *testing.T) {
 			t.Error(err)
 		}
 	})))
-	srv := httptest.NewServer(mux)
+	return mux
+}
+
+// What a real server and a real client see.
+func TestBehindARealServer(t *testing.T) {
+	zoo := zktest.Run(t)
+	c := locktest.Dial(t, zoo)
+	var served atomic.Int32
+	srv := httptest.NewServer(handlers(t, lockhttp.Middleware(c, byKey, zklock.WithWait(locktest.Bound)), &served))
 	t.Cleanup(srv.Close)
 	get := func(path string) (*http.Response, error) {
 		req, err := http.NewRequestWithContext(locktest.Soon(t), http.MethodGet, srv.URL+path, nil)
