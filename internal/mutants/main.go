@@ -32,8 +32,9 @@ import (
 // result says what became of a mutant.
 type result struct {
 	mutant
-	by   string // the test that failed; "" when none did
-	took string // in seconds
+	by    string // the test that failed; "" when none did
+	took  string // in seconds
+	trace string // what the model of the queue says of its runs
 }
 
 func main() {
@@ -74,24 +75,22 @@ func run(ctx context.Context, only, out string, each time.Duration) (err error) 
 	survived, ran := 0, false
 	for _, m := range mutants {
 		if !wanted.MatchString(m.name) {
-			if line := m.line(string(last)); line != nil && out != "" {
-				results = append(results, result{mutant: m, by: line[1], took: line[2]})
+			if r, ok := m.last(string(last)); ok && out != "" {
+				results = append(results, r)
 			}
 			continue
 		}
 		ran = true
-		began := time.Now()
 		m.tests = append(m.again(string(last)), m.tests...)
-		by, err := m.try(ctx, lab, each)
+		r, err := m.try(ctx, lab, each)
 		if err != nil {
 			return fmt.Errorf("%s: %w", m.name, err)
 		}
-		r := result{m, by, fmt.Sprintf("%.0f", time.Since(began).Seconds())}
 		results = append(results, r)
-		if by == "" {
+		if !r.caught() {
 			survived++
 		}
-		fmt.Fprintf(os.Stderr, "%-36s %6s s  %s\n", m.name, r.took, caught(by))
+		fmt.Fprintf(os.Stderr, "%-36s %6s s  %s; %s\n", m.name, r.took, r.test(), r.trace)
 	}
 	if !ran {
 		return fmt.Errorf("no mutant's name matches %q", only)
@@ -114,26 +113,47 @@ func run(ctx context.Context, only, out string, each time.Duration) (err error) 
 	return nil
 }
 
-func caught(by string) string {
-	if by == "" {
-		return "NOT CAUGHT"
+// In the place of the test that has noticed.
+const (
+	notCaught   = "NOT CAUGHT"
+	noTestAlone = "only by its runs against the model"
+)
+
+// caught reports whether anything has noticed.
+func (r result) caught() bool { return r.by != "" || r.traced() }
+
+// test names the test that has noticed.
+func (r result) test() string {
+	switch {
+	case r.by != "":
+		return r.by
+	case r.caught():
+		return noTestAlone
 	}
-	return by
+	return notCaught
 }
 
-// line finds the mutant's line in a table: [1] is the test that has caught it, [2] after how many seconds.
-func (m mutant) line(table string) []string {
-	return regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(m.name+" | "+m.wrong) + ` \| [^|]* \| ([^|]*) \| (\d+) s \|$`).FindStringSubmatch(table)
+// last finds what became of the mutant according to a table.
+func (m mutant) last(table string) (r result, ok bool) {
+	line := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(m.name+" | "+m.wrong) + ` \| [^|]* \| ([^|]*) \| (\d+) s \| ([^|]*) \|$`).FindStringSubmatch(table)
+	if line == nil {
+		return r, false
+	}
+	r = result{m, line[1], line[2], line[3]}
+	if r.by == notCaught || r.by == noTestAlone {
+		r.by = ""
+	}
+	return r, true
 }
 
 // again returns runs of the test alone that has caught the mutant according to a table, one for each package that has tests
 // for it.
 func (m mutant) again(table string) (runs []string) {
-	line := m.line(table)
-	if line == nil || !strings.HasPrefix(line[1], "Test") {
+	last, _ := m.last(table)
+	if !strings.HasPrefix(last.by, "Test") {
 		return nil
 	}
-	test, _, _ := strings.Cut(line[1], " ") // (does not end)
+	test, _, _ := strings.Cut(last.by, " ") // (does not end)
 	for _, args := range m.tests {
 		if run := fmt.Sprintf("%s -run=^%s$", strings.Fields(args)[0], test); !slices.Contains(runs, run) {
 			runs = append(runs, run)
@@ -142,27 +162,39 @@ func (m mutant) again(table string) (runs []string) {
 	return runs
 }
 
-// try breaks the code in lab, runs the tests, and mends it. by is the first test that failed.
-func (m mutant) try(ctx context.Context, lab string, each time.Duration) (by string, err error) {
+// try breaks the code in lab, runs the tests, holds it against the model, and mends it.
+func (m mutant) try(ctx context.Context, lab string, each time.Duration) (r result, err error) {
 	file := filepath.Join(lab, m.file)
 	sound, err := os.ReadFile(file)
 	if err != nil {
-		return "", err
+		return r, err
 	}
 	broken, err := m.apply(sound)
 	if err != nil {
-		return "", err
+		return r, err
 	}
 	if err := os.WriteFile(file, broken, 0o644); err != nil {
-		return "", err
+		return r, err
 	}
 	defer func() { err = errors.Join(err, os.WriteFile(file, sound, 0o644)) }()
 	if text, err := goRun(ctx, lab, "build", "./"+filepath.Dir(m.file)); err != nil { // what imports it, the tests build
-		return "", fmt.Errorf("does not compile: %w\n%s", err, text)
+		return r, fmt.Errorf("does not compile: %w\n%s", err, text)
 	}
+	r.mutant = m
+	began := time.Now()
+	if r.by, err = m.test(ctx, lab, each); err != nil {
+		return r, err
+	}
+	r.took = fmt.Sprintf("%.0f", time.Since(began).Seconds())
+	r.trace, err = m.trace(ctx, lab, each)
+	return r, err
+}
+
+// test runs the tests until one fails, and returns its name.
+func (m mutant) test(ctx context.Context, lab string, each time.Duration) (by string, err error) {
 	for _, args := range m.tests {
 		began := time.Now()
-		text, err := goRun(ctx, lab, append([]string{"test", "-count=1", "-vet=off", "-failfast", "-timeout=" + each.String()}, strings.Fields(args)...)...)
+		text, err := goTest(ctx, lab, args+" -failfast", each)
 		if ctx.Err() != nil {
 			return "", ctx.Err()
 		}
@@ -203,6 +235,10 @@ func failure(text, args string, late bool) (string, error) {
 		return args + ": " + m, nil
 	}
 	return "", fmt.Errorf("go test %s failed without a failed test:\n%s", args, text)
+}
+
+func goTest(ctx context.Context, lab, args string, each time.Duration) (string, error) {
+	return goRun(ctx, lab, append([]string{"test", "-count=1", "-vet=off", "-timeout=" + each.String()}, strings.Fields(args)...)...)
 }
 
 func goRun(ctx context.Context, dir string, args ...string) (string, error) {
@@ -261,14 +297,23 @@ func table(results []result) string {
 	fmt.Fprintf(&b, "# Mutants\n\nEach line is one way to break the code, and the first test that noticed. "+
 		"Made by `go run ./internal/mutants -o internal/mutants/RESULT.md` (%s, %s/%s).\n\n",
 		runtime.Version(), runtime.GOOS, runtime.GOARCH)
-	b.WriteString("| mutant | what is wrong with it | file | caught by | after |\n|---|---|---|---|---|\n")
-	n := 0
+	fmt.Fprintf(&b, "The last column is what the model of the queue says of simulated runs of the broken code (`go test %s`): "+
+		"the code %s from the model, or %s that the same runs check, or %s; %s where the model is not about that code.\n\n",
+		traceArgs, departed, broke, accepted, notTraced)
+	b.WriteString("| mutant | what is wrong with it | file | caught by | after | model |\n|---|---|---|---|---|---|\n")
+	n, noticed, about := 0, 0, 0
 	for _, r := range results {
-		if r.by != "" {
+		if r.caught() {
 			n++
 		}
-		fmt.Fprintf(&b, "| %s | %s | `%s` | %s | %s s |\n", r.name, r.wrong, r.file, caught(r.by), r.took)
+		if r.traced() {
+			noticed++
+		}
+		if r.trace != notTraced {
+			about++
+		}
+		fmt.Fprintf(&b, "| %s | %s | `%s` | %s | %s s | %s |\n", r.name, r.wrong, r.file, r.test(), r.took, r.trace)
 	}
-	fmt.Fprintf(&b, "\n%d of %d caught.\n", n, len(results))
+	fmt.Fprintf(&b, "\n%d of %d caught; %d of the %d that the model is about are noticed by these runs.\n", n, len(results), noticed, about)
 	return b.String()
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,10 +30,15 @@ func TestEveryMutantFitsTheCode(t *testing.T) {
 func TestEveryMutantWasCaught(t *testing.T) {
 	text, err := os.ReadFile("RESULT.md")
 	require.NoError(t, err)
-	require.NotContains(t, string(text), caught(""))
+	require.NotContains(t, string(text), notCaught)
 	require.Equal(t, len(mutants), strings.Count(string(text), "\n| ")-1, "made for another list: run it again")
 	for _, m := range mutants {
-		require.Contains(t, string(text), "| "+m.name+" | "+m.wrong+" |")
+		r, ok := m.last(string(text))
+		require.True(t, ok, m.name)
+		require.Equal(t, slices.Contains(traced, m.name), r.trace != notTraced, "%s: its runs against the model", m.name)
+	}
+	for _, name := range traced {
+		require.True(t, slices.ContainsFunc(mutants, func(m mutant) bool { return m.name == name }), name)
 	}
 }
 
@@ -53,7 +59,7 @@ func TestTheTestThatFailedIsNamed(t *testing.T) {
 func TestTheTestThatCaughtAMutantGoesFirst(t *testing.T) {
 	m := mutant{name: "no drift (at all)", wrong: "what is wrong", file: "a.go", tests: []string{"./a -run=X", "./a", "./b"}}
 	require.Equal(t, []string{"./a -run=^TestOne$", "./b -run=^TestOne$"},
-		m.again("| no drift (at all) | what is wrong | `a.go` | TestOne (does not end) | 7 s |\n"))
-	require.Empty(t, m.again("| another | what is wrong | `a.go` | TestOne | 7 s |\n"))
-	require.Empty(t, m.again("| no drift (at all) | what is wrong | `a.go` | NOT CAUGHT | 7 s |\n"))
+		m.again("| no drift (at all) | what is wrong | `a.go` | TestOne (does not end) | 7 s | – |\n"))
+	require.Empty(t, m.again("| another | what is wrong | `a.go` | TestOne | 7 s | – |\n"))
+	require.Empty(t, m.again("| no drift (at all) | what is wrong | `a.go` | NOT CAUGHT | 7 s | – |\n"))
 }

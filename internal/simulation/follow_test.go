@@ -258,12 +258,14 @@ func (f *follower) holds(node string) {
 // simulateFollowed runs one seed with mutexes alone; nil if it is not one of those that are followed.
 func simulateFollowed(t *testing.T, seed uint64) (w *world) {
 	defer func() {
-		p := recover()
-		switch {
+		switch p := recover(); {
 		case p != nil && w == nil:
 			panic(p)
-		case p != nil || w != nil && len(w.bad) > 0:
-			t.Errorf("%s\npanic: %v", w.report(), p)
+		case p != nil:
+			w.violated("panic: %v", p)
+		}
+		if w != nil && len(w.bad) > 0 {
+			t.Error(w.report())
 		}
 	}()
 	synctest.Test(t, func(t *testing.T) {
@@ -292,13 +294,16 @@ func TestWhatClientsDoIsWhatTheModelAllows(t *testing.T) {
 	defer collectRarely()()
 	steps := map[string]int{}
 	late := time.Now().Add(*limit / 2)
-	ran := 0
-	for seed := *first; seed < *first+*follows && (time.Now().Before(late) || ran < 10) && !t.Failed(); seed++ {
+	ran, failed := 0, int64(0)
+	for seed := *first; seed < *first+*follows && (time.Now().Before(late) || ran < 10) && (*stop == 0 || failed < *stop); seed++ {
 		w := simulateFollowed(t, seed)
 		if w == nil {
 			continue
 		}
 		ran++
+		if len(w.bad) > 0 {
+			failed++
+		}
 		for _, p := range w.players {
 			for step, n := range p.follow.steps {
 				steps[step] += n
