@@ -67,12 +67,12 @@ func (b *Batch) Do(ctx context.Context) error {
 		if r := a.request(); r != nil && r.member != nil {
 			writes = append(writes, r)
 		} else if r != nil {
-			r.behind = writes
+			r.after = writes
 			reads = append(reads, r)
 		}
 	}
 	if len(writes) == 1 && len(reads) == 1 {
-		writes[0].member.look = reads[0]
+		writes[0].member.read = reads[0]
 	}
 	return b.s.do(ctx, b.asks...)
 }

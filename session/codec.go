@@ -58,6 +58,12 @@ const (
 	codeThrottled        int32 = -127
 )
 
+// definite tells the answers of a server that has looked at the request from those of one in trouble, after which
+// the request may have been carried out. Below -100 are the codes of ZooKeeper's API.
+func definite(code int32) bool {
+	return code == codeOK || code <= codeAPIError || code == codeUnimplemented || code == codeBadArguments
+}
+
 // undecided reports whether a write that was answered with code may be carried out yet: ClickHouse Keeper answers so when
 // its Raft has not accepted the request in time, or has lost its leader.
 func undecided(code int32) bool { return code == codeConnectionLoss || code == codeOperationTimeout }

@@ -42,8 +42,8 @@ type conn struct {
 	queue   requestQueue // to be written
 	writes  requestQueue // to be written as well: those that may be members of a group
 	parked  requestQueue // of those, the ones that wait for the answers to reads: see member
-	caution int          // groups for which contenders whose directory may be missing keep to themselves
-	untold  int          // of those that are parked: whose read has not been answered
+	caution int          // for how many groups untried creates keep apart: see member.untried
+	unread  int          // of those that are parked: whose read has not been answered
 	seq     int64        // of the latest request
 	pending requestQueue // written, in order
 	full    bool         // the window keeps what is in queue from being written
@@ -187,8 +187,8 @@ func (c *conn) fail(err error) {
 	for _, q := range unsent {
 		for r := q.pop(); r != nil; r = q.pop() {
 			r.fail(ErrNotSent)
-			if m := r.member; m != nil && m.parked && m.told {
-				m.look.fail(ErrNotSent)
+			if m := r.member; m != nil && m.parked && m.heard {
+				m.read.fail(ErrNotSent)
 			}
 		}
 	}

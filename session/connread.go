@@ -233,7 +233,7 @@ func (c *conn) take(xid int32, at time.Time) (*request, error) {
 // it was sent.
 func (c *conn) putBack(r *request) {
 	if r.members != nil {
-		c.undo(r.members)
+		c.requeue(r.members)
 		return
 	}
 	c.mu.Lock()

@@ -93,7 +93,7 @@ func (c *conn) abandon(requests []*request) (sent bool) {
 		} else if c.state != connFailed { // else fail has taken them all
 			if r.member != nil && r.member.parked {
 				c.unparkLocked(r)
-				c.releaseLocked()
+				c.resumeParkedLocked()
 				poke(c.wake)
 			} else {
 				c.queueOf(r).remove(r)

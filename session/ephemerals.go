@@ -270,12 +270,6 @@ func (e *ephemerals) settle(r *request, err error, path func(change) string) {
 	}
 }
 
-// definite tells the answers of a server that has looked at the request from those of one in trouble, after which
-// the request may have been carried out. Below -100 are the codes of ZooKeeper's API.
-func definite(code int32) bool {
-	return code == codeOK || code <= codeAPIError || code == codeUnimplemented || code == codeBadArguments
-}
-
 // deleted hears of a notification.
 func (e *ephemerals) deleted(typ int32, path string) {
 	if zk.EventType(typ) == zk.EventNodeDeleted {

@@ -332,14 +332,14 @@ func (r *Rig) GiveUpAtTheAnswerOfALook() (waiting int) {
 		b.Create(dir+"/n-", nil, EphemeralSequential, WorldACL())
 		b.List(dir)
 		create, look = b.asks[0].request(), b.asks[1].request()
-		create.member.look, look.behind = look, []*request{create}
+		create.member.read, look.after = look, []*request{create}
 		c.enqueue(create, look)
 		return create, look
 	}
 	create, look := enter("/none")
 	create.sent, look.sent = c.s.clock.now(), c.s.clock.now()
 	c.pending.push(c.queue.pop())
-	c.undo([]*request{c.writes.pop()})
+	c.requeue([]*request{c.writes.pop()})
 	enter("/other")
 	c.pending.pop()
 	c.readTooSoon(look, replyHeader{xid: look.xid, code: codeNoNode})

@@ -8,22 +8,24 @@ import (
 	"github.com/zklock/locker/internal/trusted"
 )
 
-// A transaction costs an ensemble about the same whether it makes one znode or a hundred. So the creates and deletes of
-// locks that wait to be written at the same moment leave as one transaction, a group; its members are writes of different
-// calls. Nothing ever waits in order to be grouped: a member that is alone is written as the request that it is.
+// A transaction costs an ensemble about the same whether it makes one znode or a hundred. So the creates, deletes and small
+// transactions of locks that wait to be written at the same moment are sent as one transaction, a group; its members are
+// writes of different calls. Nothing ever waits in order to be grouped: a member that is alone is sent as the request that
+// it is.
 //
 // A call can't tell whether its write was a member of a group:
 //
-//   - Each has the result that it would have had alone. The server refuses the group as a whole for one operation, and names
-//     it: the call of that member gets the refusal, and the others, of which nothing was done, go again without it; alone,
-//     when that has happened to them some times.
+//   - Each has the result that it would have had alone. The server refuses the group as a whole because of one operation,
+//     and names it: the call of that member gets the refusal. Nothing was done of the others, and they are sent again
+//     without it. A member to which that has happened maxRefusals times is sent alone.
 //   - That refusal is right also without the group, because the members of one group are independent: no two touch the same
 //     znode, or one the parent of the other's.
 //   - All znodes of a transaction have one czxid. So no two members make a contender in the same directory: they would be
 //     equal in the order, and would have equal tokens.
-//   - What a call reads behind its write is read behind it: if the write has to go again, so has the read (member.open).
-//     Only when the read says that there is no such directory, that is the answer to the create as well: a thousand locks
-//     that are used for the first time need not be refused one by one.
+//   - A call's read sees its write: if the write has to be sent again, so has the read (member.open). Exception: the group was
+//     refused, and the list behind a create answers that there is no such directory. The create would be refused for the
+//     same reason, so its caller gets that answer at once: a thousand locks that are used for the first time need not be
+//     refused one by one.
 //   - When the reply is lost, each call learns that the outcome of its own write is unknown, and finds it out.
 //   - A call that gives up takes its member away, if that has not been written, or has to be written again.
 //
@@ -32,8 +34,8 @@ import (
 const (
 	maxGroup      = 100      // operations of a group
 	maxGroupBytes = 32 << 10 // of its members' frames
-	maxUndone     = 3        // groups in which a member is undone for another's sake; then it goes alone
-	cautionLasts  = 16       // groups, after one that was refused because a contender's directory is missing
+	maxRefusals   = 3        // groups of a member that were refused because of another; then it is sent alone
+	cautionLasts  = 16       // for so many groups after one that was refused for a missing directory, untried creates keep apart
 )
 
 // member is what a request has that may be a member of a group.
@@ -41,14 +43,16 @@ type member struct {
 	ops     int
 	touches []touch
 
-	open bool // it was undone, and has not been answered since; of the conn's reader
+	// It is to be sent again, and has not been answered since. It belongs to the goroutine that reads from the conn;
+	// numberLocked resets it before a conn gets the request, when deliver has seen the whole batch answered by the last one.
+	open bool
 
-	look *request // the only read of the batch, if this is the only write; it does not change
+	read *request // the only read of the batch, if this is the only write; it does not change
 
 	// Guarded by conn.mu.
-	undone int  // the groups that it was a member of, and that were refused because of another member
-	parked bool // it waits, before it goes again, for the answers to the looks of all that are parked, which are on their way
-	told   bool // while parked: look has been answered, and goes again behind it
+	refusals int  // groups that it was a member of, and that were refused because of another member
+	parked   bool // held back until the read behind every parked write has been answered; then all are sent again, together
+	heard    bool // while parked: read has been answered, and will be sent again behind the write
 }
 
 // touch is a znode that an operation of a member is about.
@@ -120,15 +124,16 @@ func (cs claims) add(touches []touch) {
 // parent returns the path of the parent; of the root, the root.
 func parent(path string) string { return path[:max(strings.LastIndexByte(path, '/'), 1)] }
 
-// untried reports whether m makes a contender in a directory of which nothing has been heard yet. While locks are used for
-// the first time these are refused again and again: then they go with their like, and leave the others alone.
-func (m *member) untried() bool { return m.look != nil && m.undone == 0 }
+// untried reports whether m is the create of a batch of one create and one list that has not been refused yet: its directory
+// may be missing. While c.caution lasts, such creates are grouped only with each other, so that a refusal because of one of
+// them hits no others.
+func (m *member) untried() bool { return m.read != nil && m.refusals == 0 }
 
 // gatherLocked takes the first of the writes that may be members of a group, and with it those behind it that are
 // independent, as far as a group goes. One that is passed over is overtaken by none that depends on it.
 func (c *conn) gatherLocked() *request {
 	first := c.writes.pop()
-	if c.writes.n == 0 || first.member.undone >= maxUndone || c.s.ungrouped.Load() {
+	if c.writes.n == 0 || first.member.refusals >= maxRefusals || c.s.ungrouped.Load() {
 		return first
 	}
 	clear(c.claims)
@@ -139,7 +144,7 @@ func (c *conn) gatherLocked() *request {
 	for r := c.writes.head; r != nil && ops < maxGroup && looked < 2*maxGroup; looked++ {
 		next, m := r.next, r.member
 		alike := c.caution == 0 || m.untried() == first.member.untried()
-		if alike && m.undone < maxUndone && ops+m.ops <= maxGroup && size+len(r.frame) <= limit && c.claims.free(m.touches) {
+		if alike && m.refusals < maxRefusals && ops+m.ops <= maxGroup && size+len(r.frame) <= limit && c.claims.free(m.touches) {
 			c.writes.remove(r)
 			members, ops, size = append(members, r), ops+m.ops, size+len(r.frame)
 		}
@@ -155,15 +160,15 @@ func (c *conn) gatherLocked() *request {
 // opFrame is where a request's body begins, behind length, xid and opcode.
 const opFrame = 12
 
-// multiEnd is the length of the header that ends a multi's operations, or its results.
-const multiEnd = 9
+// multiHeader is the length of the header before each of a multi's operations, or results, and of the one behind the last.
+const multiHeader = 9
 
 // groupLocked returns the transaction of members, whose frames take size bytes.
 func (c *conn) groupLocked(members []*request, size int) *request {
-	b := appendHeader(make([]byte, 0, size+multiEnd), opMulti)
+	b := appendHeader(make([]byte, 0, size+multiHeader), opMulti)
 	for _, r := range members {
 		if r.op == opMulti {
-			b = append(b, r.frame[opFrame:len(r.frame)-multiEnd]...)
+			b = append(b, r.frame[opFrame:len(r.frame)-multiHeader]...)
 		} else {
 			b = append(appendMultiHeader(b, r.op, false), r.frame[opFrame:]...)
 		}

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// answerGroup gives the members of a group what head and body, its reply, say of each. An error: the reply is no reply to it,
-// and the members have been told.
+// answerGroup splits the reply to a group, head and body, among its members. An error says that the reply does not fit the
+// group; the members have failed by then.
 func (c *conn) answerGroup(g *request, head replyHeader, body []byte) error {
 	results, ok := splitResults(body)
 	ops := 0
@@ -19,8 +19,8 @@ func (c *conn) answerGroup(g *request, head replyHeader, body []byte) error {
 	failed, code := refused(results)
 	switch {
 	case whole && failed >= 0 && definite(code):
-		c.undoOthers(g, head, body, results, failed)
-	case whole && failed >= 0: // a server in trouble: it says so to each
+		c.requeueOthers(g, head, body, results, failed)
+	case whole && failed >= 0: // a code that does not prove that nothing was done: each member gets it, as if it had been alone
 		head.code = code
 		c.answerAlike(g, head)
 	case whole && head.code == codeOK && !slices.ContainsFunc(results, func(r result) bool { return r.failed }):
@@ -29,7 +29,7 @@ func (c *conn) answerGroup(g *request, head replyHeader, body []byte) error {
 		return c.garbledGroup(g)
 	case definite(head.code) && head.code != codeThrottled:
 		c.s.ungrouped.Store(true) // it does not say which operation it has refused
-		c.undo(g.members)
+		c.requeue(g.members)
 	default:
 		c.answerAlike(g, head)
 	}
@@ -103,25 +103,27 @@ func (c *conn) answerMembers(g *request, head replyHeader, body []byte, results 
 	}
 }
 
-// undoOthers tells the member with the refused operation its result. The others go again.
-func (c *conn) undoOthers(g *request, head replyHeader, body []byte, results []result, failed int) {
-	next := 0
+// requeueOthers tells the member with the refused operation its result, and has the others sent again.
+func (c *conn) requeueOthers(g *request, head replyHeader, body []byte, results []result, failed int) {
+	start := 0
 	for i, r := range g.members {
-		mine := results[next : next+r.member.ops]
-		if next += r.member.ops; failed >= next {
+		mine := results[start : start+r.member.ops]
+		if failed >= start+r.member.ops {
+			start += r.member.ops
 			continue
 		}
-		if r.member.look != nil && mine[failed-(next-r.member.ops)].code == codeNoNode {
+		if r.member.read != nil && mine[failed-start].code == codeNoNode {
 			c.mu.Lock()
 			c.caution = cautionLasts
 			c.mu.Unlock()
 		}
-		c.undo(slices.Delete(slices.Clone(g.members), i, i+1)) // first: who is told now finds the others on their way
-		reply := replyOf(r, body, mine)
-		if r.op != opMulti {
-			head.code, reply = mine[0].code, nil
+		c.requeue(slices.Delete(slices.Clone(g.members), i, i+1)) // first: the caller that is told now finds the others on their way
+		if r.op == opMulti {
+			c.answerMember(r, head, replyOf(r, body, mine))
+		} else {
+			head.code = mine[0].code
+			c.answerMember(r, head, nil)
 		}
-		c.answerMember(r, head, reply)
 		return
 	}
 }
@@ -132,7 +134,7 @@ func replyOf(r *request, body []byte, results []result) []byte {
 	if r.op == opMulti {
 		return appendMultiHeader(slices.Clone(own), -1, true)
 	}
-	return own[multiEnd:] // a multi header is as long as the one at the end
+	return own[multiHeader:]
 }
 
 // answerMember ends the wait for r.
@@ -142,8 +144,8 @@ func (c *conn) answerMember(r *request, head replyHeader, reply []byte) {
 	close(r.done)
 }
 
-// undo has members written again, of whose group nothing was done.
-func (c *conn) undo(members []*request) {
+// requeue has the members of a group sent again of which nothing was done.
+func (c *conn) requeue(members []*request) {
 	var lost []*request
 	c.mu.Lock()
 	for _, r := range members {
@@ -153,11 +155,11 @@ func (c *conn) undo(members []*request) {
 			continue
 		}
 		r.sent, m.open = time.Time{}, true
-		m.undone++
-		if m.parked = m.look != nil && !m.look.sent.IsZero(); m.parked {
-			m.told = false
+		m.refusals++
+		if m.parked = m.read != nil && !m.read.sent.IsZero(); m.parked {
+			m.heard = false
 			c.parked.push(r)
-			c.untold++
+			c.unread++
 		} else {
 			c.writes.insert(r)
 		}
@@ -181,14 +183,15 @@ func (c *conn) garbledGroup(g *request) error {
 	return err
 }
 
-// tooSoon reports whether r is a read that was carried out before a write that it has to see.
+// tooSoon reports whether r is a read that was carried out before a write of its batch that it has to see.
 func (r *request) tooSoon() bool {
-	return slices.ContainsFunc(r.behind, func(w *request) bool { return w.member.open })
+	return slices.ContainsFunc(r.after, func(w *request) bool { return w.member.open })
 }
 
-// readTooSoon deals with the reply to a read that came too soon. False: it is the answer to the write as well.
+// readTooSoon deals with the reply to a read that was carried out too soon. again: the read is sent again, behind its write;
+// else its reply answers the write too.
 func (c *conn) readTooSoon(r *request, head replyHeader) (again bool) {
-	w := r.behind[0]
+	w := r.after[0]
 	c.mu.Lock()
 	if !w.member.parked || c.state == connFailed { // when it has failed, fail has taken the write
 		c.mu.Unlock()
@@ -199,12 +202,12 @@ func (c *conn) readTooSoon(r *request, head replyHeader) (again bool) {
 	refused := w.op == opCreate && head.code == codeNoNode && parent(w.path) == r.path
 	if refused {
 		c.unparkLocked(w)
-		w.sent = r.sent // it is in no queue, and answered: a caller who gives up now must find it so
+		w.sent = r.sent // it is in no queue any more; marked as sent, so that abandon does not try to take it out of one
 	} else {
-		w.member.told = true
-		c.untold--
+		w.member.heard = true
+		c.unread--
 	}
-	c.releaseLocked()
+	c.resumeParkedLocked()
 	c.mu.Unlock()
 	poke(c.wake)
 	if refused {
@@ -217,21 +220,21 @@ func (c *conn) readTooSoon(r *request, head replyHeader) (again bool) {
 func (c *conn) unparkLocked(w *request) {
 	c.parked.remove(w)
 	w.member.parked = false
-	if !w.member.told {
-		c.untold--
+	if !w.member.heard {
+		c.unread--
 	}
 }
 
-// releaseLocked has those that are parked written again, with their looks behind them, when all looks have been answered.
-// It is for all of them at once, so that they go in one group.
-func (c *conn) releaseLocked() {
-	if c.untold > 0 {
+// resumeParkedLocked has the parked writes sent again, each with its read behind it, when all these reads have been answered:
+// all at once, so that they share a group.
+func (c *conn) resumeParkedLocked() {
+	if c.unread > 0 {
 		return
 	}
 	for w := c.parked.head; w != nil; w = c.parked.head {
 		c.unparkLocked(w)
 		c.writes.insert(w)
-		w.member.look.sent = time.Time{}
-		c.queue.pushFront(w.member.look)
+		w.member.read.sent = time.Time{}
+		c.queue.pushFront(w.member.read)
 	}
 }

@@ -20,8 +20,8 @@ const (
 	gracePart    = 16 // a hold with a grace begins with that much more of the lease than its grace
 )
 
-// beatOnce is the function of the heartbeat's timer, and sets it again. Several may run at once: each does what is due at
-// that time.
+// beatOnce is the function of the heartbeat's timer, and sets the timer again. Several may run at once: each does what is
+// due at that time. One that starts when the session is over does nothing, so shutdown need not wait for it.
 func (s *Session) beatOnce() {
 	s.mu.Lock()
 	if s.Err() != nil {

@@ -46,7 +46,7 @@ type request struct {
 	// See group.go.
 	member  *member    // what a write has that may be carried out together with those of other calls
 	members []*request // the writes that this one, a group, carries out
-	behind  []*request // the writes of the same batch that this one, a read, has to see
+	after   []*request // the writes of the same batch that this one, a read, has to see
 
 	containers []container // the creates of containers in frame: see unresumable.go
 
