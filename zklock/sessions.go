@@ -30,7 +30,7 @@ type sessions struct {
 
 	joined chan struct{} // closed when keep has ended
 
-	mu      sync.Mutex // guards what follows; taken outside Client.mu
+	mu      sync.Mutex // guards what follows; taken outside ephemerals.mu
 	first   *session.Session
 	further []*session.Session // in the order in which they were opened; one that has ended, until tend takes it out
 	opening bool               // a further one is about to be there
