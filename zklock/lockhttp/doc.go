@@ -6,5 +6,5 @@
 // or a process that was stopped, may act for a moment after the lock has been lost. The token is for that:
 //
 //	hold, _ := zklock.HoldFrom(r.Context())
-//	db.ExecContext(r.Context(), `UPDATE … WHERE token <= $1`, int64(hold.Token())) // no row: somebody else was later
+//	db.ExecContext(r.Context(), `UPDATE … WHERE token <= $1`, int64(hold.Token())) // no error and no row: refused
 package lockhttp
