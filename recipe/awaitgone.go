@@ -63,7 +63,7 @@ func AwaitGone(ctx context.Context, s *session.Session, dir, name string) error 
 				return nil
 			}
 			pausing = true
-			look.Reset(s.Timeout() / lookPart)
+			look.Reset(s.Timeout() / blindPart)
 		case <-s.Done():
 			return s.Err()
 		case <-ctx.Done():

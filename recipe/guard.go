@@ -22,7 +22,7 @@ import (
 func (t *Ticket) Guard(fn func(error)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.life != waits {
+	if t.life != entered {
 		return
 	}
 	t.life, t.lost = guarded, fn

@@ -65,8 +65,8 @@ func (t *Ticket) beginLeave(ctx context.Context) (move <-chan struct{}, done boo
 			return nil, true, err
 		}
 	}
-	if t.gone {
-		return nil, true, t.goneErr
+	if t.leaveDone {
+		return nil, true, t.leaveErr
 	}
 	if t.life != left {
 		t.endLocked(left)
@@ -79,11 +79,11 @@ func (t *Ticket) beginLeave(ctx context.Context) (move <-chan struct{}, done boo
 func (t *Ticket) endLeave(err error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if errors.Is(err, ErrGone) && t.tried {
+	if errors.Is(err, ErrGone) && t.leaveTried {
 		err = nil // it was our own attempt that deleted them
 	}
-	if t.tried = true; err == nil || errors.Is(err, ErrGone) {
-		t.gone, t.goneErr = true, err
+	if t.leaveTried = true; err == nil || errors.Is(err, ErrGone) {
+		t.leaveDone, t.leaveErr = true, err
 	}
 	if t.keep != nil {
 		t.keep.Release()
@@ -166,7 +166,7 @@ func (t *Ticket) deleteAll(ctx context.Context, held bool) error {
 	for _, e := range t.entries {
 		mark := held && e.leavesMark()
 		marked = marked || mark
-		ops = append(ops, e.release(mark)...)
+		ops = append(ops, e.releaseOps(mark)...)
 	}
 	err := grouped(ctx, t.s, ops...)
 	if marked && markRefused(ctx, t.s, err) {
@@ -227,7 +227,7 @@ func (e *entry) delete(ctx context.Context, held bool) (err error) {
 	case e.delayNoted:
 		err = e.deleteNoted(ctx)
 	case held && e.leavesMark():
-		err = grouped(ctx, e.s, e.release(true)...)
+		err = grouped(ctx, e.s, e.releaseOps(true)...)
 		if markRefused(ctx, e.s, err) {
 			if plain := e.deletePlain(ctx); carriedOut(err, plain) {
 				err = nil

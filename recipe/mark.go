@@ -12,22 +12,23 @@ import (
 )
 
 // Who queued behind several contenders can't tell from its predecessor's deletion that it is next: the predecessor may
-// have given up, or crashed, while others are still before it. So it lists the directory, and that list is all that
-// stands between a hand-over and its limit, one write and one event. A release mark saves it. A mutex's holder, or a
-// writer, that had to queue leaves by one transaction:
+// have given up, or crashed, while others are still before it. So it lists the directory, and that list is all that stands
+// between a hand-over and the least that it can cost, one write and one event. A release mark makes the list unnecessary. A
+// mutex's holder, or a writer, that had to queue leaves by one transaction:
 //
 //  1. create its mark, an ephemeral znode whose name follows from its own,
 //  2. delete the mark,
 //  3. delete its own znode.
 //
-// The mark never exists between two transactions, so that no list shows it; but its creation is notified to those that
-// watch for it, and that is the one behind the holder.
+// The mark never exists between two transactions, so no list shows it; but its creation is notified to whoever watches for
+// it, which is the one behind the holder.
 //
 // Safety. The mark says: at some moment while this znode existed, no contender in its way was left before it. That is
-// what holding means; and what is true once stays true, since numbers below it can only disappear (doc.go). So whoever
-// was immediately behind it in a list holds as soon as it has gone. The waiter believes the word if
+// what holding means; and what is true once stays true, since numbers below it can only disappear (doc.go). (A writer's
+// Downgrade puts a reader in the writer's place; but that writer held, so no other writer did.) So whoever was immediately
+// behind it in a list holds as soon as it has gone. The waiter believes the mark if
 //
-//   - it is notified of the mark's creation and, behind it, of the predecessor's deletion. The server notifies in the order
+//   - it is notified of the mark's creation and, behind that, of the predecessor's deletion. The server notifies in the order
 //     of a transaction's operations, so the mark never comes later. The mark alone says nothing: the predecessor may
 //     still hold;
 //   - both were one transaction. Then its author was permitted to delete the predecessor, and whoever may delete in a
@@ -37,25 +38,26 @@ import (
 //   - its own znode existed when the predecessor's was deleted: see predecessor.go.
 //
 // In every other case the list decides, as if there were no marks. A mark that was notified on a connection which then
-// broke is worth nothing without the deletion on the same connection: StoodWhen.
+// broke is worth nothing without the deletion on the same connection: ExistedWhen.
 //
-// Who does not leave by a mark: a call that gives up; a reader, before which other readers may hold; a writer that has
-// become one; a semaphore's contender; and one that was first in line when it entered: whoever is behind that one sees it
-// at the head, and holds by the event alone. (A writer that was first costs the one behind it a list: see Kind.shrinks.)
-// With lock delays the next holder reads the directory anyway.
+// These leave without a mark: a call that gives up; a reader, before which other readers may hold; a writer that has
+// become one; a semaphore's contender; and one that was first in line when it entered: the contender behind that one sees
+// it at the head, and holds by the event alone. (Behind a writer that was first, a list is needed: see Kind.shrinks.) With
+// lock delays the next holder reads the directory anyway.
 //
-// The mark counts as a create of the directory.
+// Creating the mark advances the directory's counter by one, as any create in it does.
 
 // markSuffix makes a contender's name its mark's: no contender's, since it does not end with a number.
 const markSuffix = "-released"
 
-// leavesMark reports whether the entry, which has held, leaves by its mark.
+// leavesMark reports whether the entry, which has held, leaves by its mark: not where servers do not have setWatches, since
+// the waiter behind us then most likely can't watch for it.
 func (e *entry) leavesMark() bool {
-	return e.queued && e.q.Kind.alone() && !e.q.Delays && e.s.ForLocks(trusted.Caller{}).TellsCreations()
+	return e.queued && e.q.Kind.alone() && !e.q.Delays && e.s.ForLocks(trusted.Caller{}).HasSetWatches()
 }
 
-// release returns the operations by which the entry leaves, with its mark or without.
-func (e *entry) release(marked bool) []any {
+// releaseOps returns the operations by which the entry leaves, with its mark or without.
+func (e *entry) releaseOps(marked bool) []any {
 	gone := &zk.DeleteRequest{Path: e.node, Version: -1}
 	if !marked {
 		return []any{gone}
@@ -75,27 +77,30 @@ func markRefused(ctx context.Context, s *session.Session, err error) bool {
 	return err != nil && ctx.Err() == nil && s.Err() == nil && !errors.Is(err, zk.ErrNoNode) && !transient(err)
 }
 
-// carriedOut reports whether a release by a mark may have been carried out though the server answered marked, as one in
-// trouble may: the deletion tried behind it, plain, has found no znode.
-func carriedOut(marked, plain error) bool {
-	return errors.Is(plain, zk.ErrNoNode) && !errors.Is(marked, zk.ErrNoAuth) && !errors.Is(marked, zk.ErrNodeExists)
+// carriedOut reports whether a release by a mark may have been carried out after all. It failed with markedErr, and the plain deletion
+// behind it with plainErr: that one found no znode, and markedErr, of a server in trouble, does not prove that nothing was
+// done.
+func carriedOut(markedErr, plainErr error) bool {
+	return errors.Is(plainErr, zk.ErrNoNode) && !errors.Is(markedErr, zk.ErrNoAuth) && !errors.Is(markedErr, zk.ErrNodeExists)
 }
 
-// markBefore returns the path of the mark that the predecessor leaves by if it holds before; "" if it leaves none, or we
-// don't need it: whose only predecessor it is holds by its deletion. One that may not read its own znode, and most
-// likely not its predecessor's, is not notified of the deletion; it is woken by the mark.
-func (w *waiter) markBefore(v Verdict) string {
+// predMark returns the path of the release mark to watch. It is "" if the predecessor will leave none, and if we need none:
+// when it is the only contender before us, its deletion is enough (not for a writer: Kind.shrinks). That takes notice of our
+// own znode's deletion; where we may not read our own znode, and so most likely not the predecessor's, we watch the mark
+// all the same.
+func (w *waiter) predMark(v Verdict) string {
 	q := w.e.q
 	switch pred, _ := Parse(v.Watch); {
-	case q.Delays, !pred.Kind.alone(), !ours(v.Watch, pred.Kind),
+	case q.Delays, !pred.Kind.alone(), !hasOurForm(v.Watch, pred.Kind),
 		v.Ahead == 1 && q.Kind.shrinks() && w.e.notified():
 		return ""
 	}
 	return q.Dir + "/" + v.Watch + markSuffix
 }
 
-// ours reports whether the name of a contender of kind k has the form that this library gives it. Curator's have it too.
-func ours(name string, k Kind) bool {
+// hasOurForm reports whether the name of a contender of kind k has the form that this library gives it. Curator's have it
+// too: they leave no mark, and the watch for one does not fire.
+func hasOurForm(name string, k Kind) bool {
 	if len(name) < idLength || !strings.HasPrefix(name, "_c_") {
 		return false
 	}

@@ -15,16 +15,16 @@ import (
 //
 //   - By a list: a list of the directory is the state of the tree at one moment. If our znode is in it, and no contender
 //     in our way is, we held at that moment.
-//   - By the event alone, which saves the list: if the predecessor was the only one before us, nobody can have come
-//     before us since.
-//   - By the predecessor's word, which saves it as well: the mark says that the predecessor held, so that nobody was left
-//     before it; and when we listed nobody was between the two of us.
+//   - By the event alone, without a list: if the predecessor was the only one before us, nobody can have come before us
+//     since.
+//   - By the release mark, without a list: the mark says that the predecessor held, so that nobody was left before it; and
+//     when we listed, nobody was between the two of us.
 //
 // The last two also need that our own znode existed when the predecessor's was deleted. We know that it did if its
 // deletion was not notified before: the server watches both for one connection, and notifies in the order of the
 // events. For znodes already gone when the watches are set, it sends notifications in request order, and our own
 // znode comes first in the request. After a reconnection, and where we may not be allowed to read our own znode and
-// so would not be notified, the list decides. See session.Watch.StoodWhen.
+// so would not be notified, the list decides. See session.Watch.ExistedWhen.
 //
 // From then on the watch on our own znode serves the holder (Guard): a znode that is removed later was a holder's.
 
@@ -32,15 +32,17 @@ import (
 // is needed.
 func (w *waiter) await(ctx context.Context, v Verdict) (next bool, err error) {
 	for {
-		pred, err := w.watchBefore(ctx, v.Watch, w.markBefore(v))
+		pred, err := w.watchPred(ctx, v.Watch, w.predMark(v))
 		if err != nil {
 			return false, err
 		}
-		var word <-chan struct{}
-		if pred == nil && !w.heard { // else the deletion is what counts, and it is notified right behind the mark
-			word = fired(w.mark)
+		// Blind, only the mark can wake us, and once is enough. Otherwise we wait for the deletion, which is notified right
+		// behind the mark.
+		var markFired <-chan struct{}
+		if pred == nil && !w.heard {
+			markFired = fired(w.mark)
 		}
-		err = w.sleep(ctx, fired(pred), word)
+		err = w.sleep(ctx, fired(pred), markFired)
 		if pred != nil {
 			pred.Close()
 		}
@@ -54,16 +56,16 @@ func (w *waiter) await(ctx context.Context, v Verdict) (next bool, err error) {
 				next, err = w.released(ctx, pred)
 			}
 			return next && w.t.existedWhen(pred), err
-		} // else its data were set, and it is still before us
+		} // else the predecessor's data were set, and it is still before us
 	}
 }
 
-// watchBefore watches the predecessor, its release mark if that is not watched yet and mark is its path, and those own
+// watchPred watches the predecessor, its release mark if that is not watched yet and mark is its path, and those own
 // znodes that are not watched yet. A nil Watch: we may not read the predecessor, and have to list from time to time.
-func (w *waiter) watchBefore(ctx context.Context, name, mark string) (*session.Watch, error) {
-	if name != w.before {
+func (w *waiter) watchPred(ctx context.Context, name, mark string) (*session.Watch, error) {
+	if name != w.pred {
 		w.forgetMark()
-		w.before, w.blind, w.looked, w.pause = name, false, false, WatchAfter
+		w.pred, w.blind, w.looked, w.pause = name, false, false, WatchAfter
 		w.timer.Reset(WatchAfter)
 	}
 	if w.blind {
@@ -150,7 +152,7 @@ func (w *waiter) checkOwn(ctx context.Context) error {
 // existedWhen reports whether all own znodes are known to have existed when the one that w watches was deleted.
 func (t *Ticket) existedWhen(w *session.Watch) bool {
 	for _, e := range t.entries {
-		if e.own == nil || !e.own.StoodWhen(w) || !e.notified() {
+		if e.own == nil || !e.own.ExistedWhen(w) || !e.notified() {
 			return false
 		}
 	}

@@ -101,7 +101,7 @@ func (t *Ticket) standAside(ctx context.Context) error {
 		for _, e := range t.entries {
 			var err error
 			if before, err = e.asideFor(ctx, t.czxid); err != nil {
-				return (&waiter{t: t, e: e}).waited(ctx, err)
+				return (&waiter{t: t, e: e}).explain(ctx, err)
 			}
 			if before != "" {
 				aside = e
@@ -120,7 +120,7 @@ func (t *Ticket) standAside(ctx context.Context) error {
 			err = t.enter(ctx)
 		}
 		if err != nil {
-			return (&waiter{t: t, e: aside}).waited(ctx, err)
+			return (&waiter{t: t, e: aside}).explain(ctx, err)
 		}
 	}
 	return nil

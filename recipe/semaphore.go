@@ -143,7 +143,7 @@ func (w *waiter) decideAnew(ctx context.Context, z *sizing) (Verdict, error) {
 // waitBehind waits behind one that waits, until that one has gone or holds. It also reports whether that one turned out
 // to hold already, or may, though not by the size as it is now: then we are the head.
 func (w *waiter) waitBehind(ctx context.Context, was Verdict, z *sizing) (v Verdict, head bool, err error) {
-	before, err := w.watchBefore(ctx, was.Watch, "")
+	before, err := w.watchPred(ctx, was.Watch, "")
 	if err != nil {
 		return was, false, err
 	}
@@ -172,7 +172,7 @@ func (w *waiter) waitBehind(ctx context.Context, was Verdict, z *sizing) (v Verd
 
 // waitAsHead waits as the first of those that wait, until one that holds has gone or the size has changed.
 func (w *waiter) waitAsHead(ctx context.Context, was Verdict, z *sizing) (Verdict, error) {
-	w.before, w.blind = "", false
+	w.pred, w.blind = "", false
 	dir, err := w.t.s.Watch(ctx, w.e.q.Dir)
 	if err != nil {
 		return was, err

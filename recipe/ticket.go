@@ -36,21 +36,21 @@ type Ticket struct {
 	watcher *time.Timer             // until our own znodes are watched; may be nil
 
 	move   chan struct{} // closed at the end of the Downgrade that is under way; nil: none is
-	missed bool          // meanwhile the znode was found missing
+	missed bool          // during that Downgrade Missing was called
 	twin   *entry        // the reader's znode that a Downgrade with an unknown outcome may have made
 
 	delayStays bool          // KeepDelay was called
 	leaving    chan struct{} // closed at the end of the Leave that is under way; nil: none is
-	tried      bool          // a Leave has ended
-	gone       bool          // a Leave has found out that the znodes are gone
-	goneErr    error         // and its result
+	leaveTried bool          // a Leave has ended
+	leaveDone  bool          // the znodes are gone: a Leave has deleted them, or has found none
+	leaveErr   error         // the result of that Leave
 }
 
 // life is the state of a ticket. It only moves forward: see Guard, lose and beginLeave.
 type life int
 
 const (
-	waits   life = iota // Enter, Wait
+	entered life = iota // Enter, Wait
 	guarded             // Guard was called: a loss will be reported
 	lost                // a loss was reported, or Lose was called
 	left                // Leave was called: losses are not reported any more
@@ -105,7 +105,7 @@ func newTicket(s *session.Session, queues []Queue) *Ticket {
 // lock, or can't have such children; a semaphore has another size. session.ErrConfig, ErrDeadlock: see Size.
 func Enter(ctx context.Context, s *session.Session, queues ...Queue) (*Ticket, error) {
 	t := newTicket(s, queues)
-	if err := t.agree(ctx, false); err != nil {
+	if err := t.readSizes(ctx, false); err != nil {
 		return nil, err
 	}
 	if err := t.enter(ctx); err != nil {
@@ -120,16 +120,16 @@ func Enter(ctx context.Context, s *session.Session, queues ...Queue) (*Ticket, e
 // Errors are those of Enter and Wait; nothing is left behind by any.
 func Try(ctx context.Context, s *session.Session, queues ...Queue) (*Ticket, error) {
 	t := newTicket(s, queues)
-	if err := t.agree(ctx, true); err != nil {
+	if err := t.readSizes(ctx, true); err != nil {
 		return nil, err
 	}
-	if err := t.lookFirst(ctx); err != nil {
+	if err := t.lookBeforeEntering(ctx); err != nil {
 		return nil, err
 	}
 	if err := t.enter(ctx); err != nil {
 		return nil, err
 	}
-	err := t.isFirst(ctx)
+	err := t.confirmFirst(ctx)
 	if err == nil {
 		err = t.hold(ctx, true)
 	}
@@ -143,8 +143,8 @@ func Try(ctx context.Context, s *session.Session, queues ...Queue) (*Ticket, err
 	return nil, err
 }
 
-// agree finds out the size of each semaphore.
-func (t *Ticket) agree(ctx context.Context, try bool) error {
+// readSizes finds out the size of each semaphore.
+func (t *Ticket) readSizes(ctx context.Context, try bool) error {
 	for _, e := range t.entries {
 		if e.q.Kind != Permits {
 			continue
@@ -157,10 +157,10 @@ func (t *Ticket) agree(ctx context.Context, try bool) error {
 	return nil
 }
 
-// lookFirst returns ErrBusy when a contender that entered now would not hold. It costs a list of each directory.
-func (t *Ticket) lookFirst(ctx context.Context) error {
+// lookBeforeEntering returns ErrBusy when a contender that entered now would not hold. It costs a list of each directory.
+func (t *Ticket) lookBeforeEntering(ctx context.Context) error {
 	b := t.s.Batch()
-	lists := t.list(b)
+	lists := t.addLists(b)
 	if err := b.Do(ctx); err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return err
 	}
@@ -179,8 +179,8 @@ func (t *Ticket) lookFirst(ctx context.Context) error {
 	return nil
 }
 
-// isFirst returns nil when the ticket, which has entered, is first in every queue, and ErrBusy when it is not.
-func (t *Ticket) isFirst(ctx context.Context) error {
+// confirmFirst returns nil when the ticket, which has entered, is first in every queue, and ErrBusy when it is not.
+func (t *Ticket) confirmFirst(ctx context.Context) error {
 	for _, e := range t.entries {
 		w := &waiter{t: t, e: e, try: true}
 		if err := w.wait(ctx); err != nil {
@@ -192,8 +192,8 @@ func (t *Ticket) isFirst(ctx context.Context) error {
 
 // enter makes the znodes.
 func (t *Ticket) enter(ctx context.Context) (err error) {
-	// A create that was looked for once, and not found, may have been carried out all the same: see sweeper.work. The list
-	// behind the next one is the second look, if it comes to that.
+	// doubt: a create's reply was lost, and one look did not find its znode, which is no proof: see sweeper.work. If another
+	// create succeeds, the list behind it is the second look (removeStrays); if the call ends first, the sweeper looks.
 	doubt := false
 	defer func() {
 		if err != nil && doubt {
@@ -207,7 +207,7 @@ func (t *Ticket) enter(ctx context.Context) (err error) {
 		err := t.create(ctx)
 		switch {
 		case err == nil:
-			return t.admit(ctx)
+			return t.checkDirectories(ctx)
 		case t.entries[0].node != "": // they were made, but the list failed
 			t.discard()
 			if errors.Is(err, zk.ErrNoNode) {
@@ -230,7 +230,7 @@ func (t *Ticket) enter(ctx context.Context) (err error) {
 				return findErr
 			}
 			if found {
-				return t.admit(ctx)
+				return t.checkDirectories(ctx)
 			}
 			doubt = true
 			t.entries[0].q.retried(err)
@@ -254,7 +254,7 @@ func (t *Ticket) create(ctx context.Context) error {
 	for i, e := range t.entries {
 		ops[i] = &zk.CreateRequest{Path: e.q.Dir + "/" + e.prefix, Data: e.q.Data, Acl: e.q.ACL, Flags: int32(session.EphemeralSequential)}
 	}
-	made, lists := b.Multi(ops...), t.list(b)
+	made, lists := b.Multi(ops...), t.addLists(b)
 	err := b.Do(ctx)
 	if made.Err != nil {
 		return err
@@ -276,7 +276,7 @@ func (t *Ticket) createOne(ctx context.Context, e *entry) error {
 	made := b.Create(e.q.Dir+"/"+e.prefix, e.q.Data, session.EphemeralSequential, e.q.ACL)
 	var lists []*session.Result[session.Children]
 	if !many {
-		lists = t.list(b)
+		lists = t.addLists(b)
 	}
 	err := b.Do(ctx)
 	if made.Err != nil {
@@ -293,8 +293,8 @@ func (t *Ticket) createOne(ctx context.Context, e *entry) error {
 	return err
 }
 
-// list adds a list of each directory to b.
-func (t *Ticket) list(b *session.Batch) []*session.Result[session.Children] {
+// addLists adds a list of each directory to b.
+func (t *Ticket) addLists(b *session.Batch) []*session.Result[session.Children] {
 	lists := make([]*session.Result[session.Children], len(t.entries))
 	for i, e := range t.entries {
 		lists[i] = b.List(e.q.Dir)
@@ -303,9 +303,9 @@ func (t *Ticket) list(b *session.Batch) []*session.Result[session.Children] {
 }
 
 // refusal reports whether the error of a create proves that nothing was made: the request was never sent, or the server
-// refused it. Any other code, from a server in trouble or from something that is not ZooKeeper, proves nothing. (If the
-// request was never sent, err may wrap a server's answer to another request: the reason why ctx has ended.)
+// refused it. Any other code, from a server in trouble or from something that is not ZooKeeper, proves nothing.
 func refusal(err error) bool {
+	// First, because such an error may wrap the cause of ctx, and that may be any error.
 	if errors.Is(err, session.ErrNotSent) {
 		return true
 	}
@@ -318,8 +318,8 @@ func refusal(err error) bool {
 	return false
 }
 
-// admit refuses a directory of another kind, or with another ACL, before anybody waits in it.
-func (t *Ticket) admit(ctx context.Context) error {
+// checkDirectories refuses a directory of another kind, or with another ACL, before anybody waits in it.
+func (t *Ticket) checkDirectories(ctx context.Context) error {
 	err := func() error {
 		for _, e := range t.entries {
 			v := Decide(e.listing(), e.name(), e.size, nil)

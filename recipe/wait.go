@@ -12,14 +12,16 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// WatchAfter is how long a wait or a hold lasts before it is worth further reads: for a waiter, to learn who holds, so
-// that an error can say behind whom it waited, and whether it may read its predecessor, since otherwise it is not
-// notified of its deletion; for a holder that did not wait, to watch its own znode. Shorter waits and holds cost nothing.
+// WatchAfter is how long a wait or a hold lasts before it is worth further reads. Shorter ones cost nothing.
+//
+//   - A waiter reads who holds, for messages, and whether it may read its predecessor: if not, it is not notified of that
+//     one's deletion.
+//   - A holder that did not wait watches its own znode.
 const WatchAfter = 300 * time.Millisecond
 
-// lookPart bounds the pause between two lists of a waiter that may not read its predecessor: the session timeout divided
+// blindPart bounds the pause between two lists of a waiter that may not read its predecessor: the session timeout divided
 // by it, but not less than WatchAfter.
-const lookPart = 8
+const blindPart = 8
 
 // lookAgainMost bounds the pause between two looks of a waiter at a predecessor that it can read; the first pause is the
 // session timeout.
@@ -36,10 +38,10 @@ func (t *Ticket) Wait(ctx context.Context) error {
 		return err
 	}
 	ownFired := make(chan struct{}, 1)
-	for waited := true; waited; {
-		waited = false
+	for relist := true; relist; {
+		relist = false
 		for _, e := range t.entries { // in any order, since all have entered already
-			if e.names == nil { // its list was read before a wait during which the deletion of its znode was not watched
+			if e.names == nil {
 				if err := e.list(ctx); err != nil {
 					return err
 				}
@@ -50,9 +52,11 @@ func (t *Ticket) Wait(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			waited = waited || len(t.entries) > 1 && w.before != "" && !e.notified()
+			// While we waited in this queue, our znode in another may have been deleted. Where we may not read it nobody tells
+			// us: list all queues again.
+			relist = relist || len(t.entries) > 1 && w.pred != "" && !e.notified()
 		}
-		if waited {
+		if relist {
 			for _, e := range t.entries {
 				e.names = nil
 			}
@@ -94,9 +98,9 @@ type waiter struct {
 
 	ownFired chan struct{} // receives when the watch on one of the ticket's own znodes has fired; capacity 1
 	timer    *time.Timer   // for readMore; nil with try
-	before   string        // the predecessor's name; "" when any release may be the one that counts
-	blind    bool          // we may not read it, and so are not notified of its deletion
-	looked   bool          // it could be read when we last looked
+	pred     string        // the predecessor's name; "" of a semaphore's head, which any release may wake
+	blind    bool          // we may not read the predecessor, and so are not notified of its deletion
+	looked   bool          // the predecessor could be read when we last looked
 	pause    time.Duration // between two lists when blind, else between two looks at it
 
 	mark  *session.Watch // on the predecessor's release mark; nil: none
@@ -107,9 +111,9 @@ type waiter struct {
 func (w *waiter) wait(ctx context.Context) error {
 	defer w.forgetMark()
 	if w.e.q.Kind == Permits {
-		return w.waited(ctx, w.permits(ctx))
+		return w.explain(ctx, w.permits(ctx))
 	}
-	return w.waited(ctx, w.untilFirst(ctx))
+	return w.explain(ctx, w.untilFirst(ctx))
 }
 
 // untilFirst waits until no contender is in the way.
@@ -130,10 +134,10 @@ func (w *waiter) untilFirst(ctx context.Context) error {
 			return &busyError{w.e.line}
 		}
 		w.e.queued = true
-		v.First = "" // noted by place; a neighbour's name may be long
+		v.First = "" // place has noted it: a neighbour's name may be long, and is not kept for as long as we wait
 		next, err := w.await(ctx, v)
 		if next {
-			w.place(Verdict{First: w.e.name()})
+			w.place(Verdict{First: w.e.name()}) // at the head
 			return nil
 		}
 		if err == nil {
@@ -162,8 +166,8 @@ func hasFired(w *session.Watch) bool {
 	}
 }
 
-// sleep returns nil when a or b is closed or the directory has to be listed again, and an error when ctx or the session
-// ends, or an own znode is gone. After WatchAfter it calls readMore.
+// sleep returns nil when a or b is closed, or when the directory has to be listed again. It returns an error when ctx or the
+// session ends, or when an own znode is gone. After WatchAfter it calls readMore.
 func (w *waiter) sleep(ctx context.Context, a, b <-chan struct{}) error {
 	for {
 		select {
@@ -183,7 +187,7 @@ func (w *waiter) sleep(ctx context.Context, a, b <-chan struct{}) error {
 				return err
 			}
 		case <-w.timer.C:
-			if due, err := w.readMore(ctx); due || err != nil {
+			if relist, err := w.readMore(ctx); relist || err != nil {
 				return err
 			}
 		case <-w.t.s.Done():
@@ -195,12 +199,12 @@ func (w *waiter) sleep(ctx context.Context, a, b <-chan struct{}) error {
 }
 
 // readMore makes the reads that a longer wait is worth: for each predecessor, and from time to time again, since its owner
-// may take our permission to read it away. due: the directory has to be listed,
-// because the predecessor is gone, or because we may not read it: servers notify a deletion only to those that may read
-// the znode, and some refuse only a read, not the watch.
-func (w *waiter) readMore(ctx context.Context) (due bool, err error) {
+// may take away our permission to read it. relist: the directory has to be listed, because the predecessor is gone, or
+// because we may not read it. (Servers notify a deletion only to those that may read the znode, and some refuse only a
+// read, not the watch.)
+func (w *waiter) readMore(ctx context.Context) (relist bool, err error) {
 	if w.blind {
-		w.pause = min(2*w.pause, max(WatchAfter, w.t.s.Timeout()/lookPart))
+		w.pause = min(2*w.pause, max(WatchAfter, w.t.s.Timeout()/blindPart))
 		w.timer.Reset(w.pause)
 		return true, nil
 	}
@@ -210,11 +214,11 @@ func (w *waiter) readMore(ctx context.Context) (due bool, err error) {
 			return false, err
 		}
 	}
-	if w.before == "" {
+	if w.pred == "" {
 		return false, nil
 	}
 	if !readable {
-		readable, err = Readable(ctx, w.t.s, w.e.q.Dir, w.before)
+		readable, err = Readable(ctx, w.t.s, w.e.q.Dir, w.pred)
 		if err != nil && (ctx.Err() != nil || w.t.s.Err() != nil) {
 			return false, err
 		}
@@ -255,7 +259,7 @@ func (w *waiter) describeHolder(ctx context.Context) (read bool, err error) {
 		e.line.Who = who
 		e.q.queued(e.line)
 	}
-	return read && e.first == w.before, nil
+	return read && e.first == w.pred, nil
 }
 
 // place notes the place in line, and reports it when it has changed.
@@ -277,8 +281,8 @@ func (w *waiter) place(v Verdict) {
 	}
 }
 
-// waited adds the place in line to the end of ctx.
-func (w *waiter) waited(ctx context.Context, err error) error {
+// explain adds the place in line to the error of a wait that the end of ctx has ended.
+func (w *waiter) explain(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() == nil || errors.Is(err, ErrGone) || w.t.s.Err() != nil {
 		return err
 	}

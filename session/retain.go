@@ -24,7 +24,7 @@ func (f forLocks) Retire(unused time.Duration) bool {
 }
 func (f forLocks) Found(path, made string, czxid int64) { f.s.ephemerals.found(path, made, czxid) }
 func (f forLocks) Gone(path string)                     { f.s.ephemerals.gone(path, math.MaxInt64, true) }
-func (f forLocks) TellsCreations() bool {
+func (f forLocks) HasSetWatches() bool {
 	ws := f.s.watches
 	ws.mu.Lock()
 	defer ws.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 // with its deletion when WatchAll returns: Exists is false then. (A server that is not ZooKeeper's may report it a moment
 // later.) Otherwise it is like Watch, for all of them: with an error none is left.
 //
-// List your own znode first: if several are already gone, the server reports them in the order of paths. See StoodWhen
+// List your own znode first: if several are already gone, the server reports them in the order of paths. See ExistedWhen
 // for what the order proves. The names must be unique ones, that are never used again, as a contender's are. They are the
 // ensemble's own, and are not checked.
 //
@@ -82,14 +82,14 @@ func (ws *watches) missing(w *Watch) {
 	close(w.fired)
 }
 
-// StoodWhen reports whether w's znode is known to have existed when o's was deleted: w had not fired then, and the server
+// ExistedWhen reports whether w's znode is known to have existed when o's was deleted: w had not fired then, and the server
 // that reported o's deletion was watching w's znode too. False means that it is not known: the connection was lost in
 // between, and another server may report earlier events later; or w has fired since.
 //
 // A server reports the events that it watches for on one connection in the order in which they happen, and znodes that it
 // finds gone when watches are set in the order of WatchAll's paths. So if w's znode had been deleted before o's, that
 // would have been reported before.
-func (w *Watch) StoodWhen(o *Watch) bool {
+func (w *Watch) ExistedWhen(o *Watch) bool {
 	ws := w.s.watches
 	ws.mu.Lock()
 	defer ws.mu.Unlock()

@@ -52,7 +52,7 @@ func TestWatchAllTellsOfWhatGoesAndOfWhatIsGone(t *testing.T) {
 		for _, i := range []int{0, 2, 3} {
 			require.True(t, ws[i].Exists)
 			require.False(t, fired(ws[i]), "%d", i)
-			require.True(t, ws[i].StoodWhen(ws[1]), "%d", i)
+			require.True(t, ws[i].ExistedWhen(ws[1]), "%d", i)
 		}
 		require.Equal(t, 3, srv.WatchCount())
 		require.NoError(t, srv.Delete("/deleted"))
@@ -62,9 +62,9 @@ func TestWatchAllTellsOfWhatGoesAndOfWhatIsGone(t *testing.T) {
 		require.Equal(t, zk.EventNodeDeleted, ws[2].Event())
 		require.Equal(t, zk.EventNodeDataChanged, ws[3].Event())
 		require.False(t, fired(ws[0]))
-		require.True(t, ws[0].StoodWhen(ws[2]))
-		require.False(t, ws[0].StoodWhen(ws[3]), "nothing was deleted")
-		require.False(t, ws[3].StoodWhen(ws[2]), "it does not watch any more")
+		require.True(t, ws[0].ExistedWhen(ws[2]))
+		require.False(t, ws[0].ExistedWhen(ws[3]), "nothing was deleted")
+		require.False(t, ws[3].ExistedWhen(ws[2]), "it does not watch any more")
 		ws[0].Close()
 		requireNoWatches(t, srv, s)
 	})
@@ -221,18 +221,18 @@ func TestWhatTwoConnectionsTellIsInNoOrder(t *testing.T) {
 	require.NoError(t, r.Answer(0, nil))
 	own = (<-again)[0]
 	require.True(t, own.Exists)
-	require.False(t, own.StoodWhen(before), "it may have been deleted first, and this server not know it yet")
+	require.False(t, own.ExistedWhen(before), "it may have been deleted first, and this server not know it yet")
 
 	// On one connection they are.
 	before = nil
 	next := set("/d/next")
 	require.NoError(t, r.Answer(0, nil))
 	before = (<-next)[0]
-	require.False(t, own.StoodWhen(before), "that stands")
+	require.False(t, own.ExistedWhen(before), "that stands")
 	require.NoError(t, r.Notify(zk.EventNodeDeleted, "/app/d/next"))
-	require.True(t, own.StoodWhen(before))
+	require.True(t, own.ExistedWhen(before))
 	require.NoError(t, r.Notify(zk.EventNodeDeleted, "/app/d/own"))
-	require.False(t, own.StoodWhen(before), "now it has fired too: nobody asks for the order")
+	require.False(t, own.ExistedWhen(before), "now it has fired too: nobody asks for the order")
 }
 
 // recorder keeps what is written.

@@ -99,7 +99,7 @@ var mutants = []mutant{
 		[]edit{{"next = v.Ahead == 1 && w.e.q.Kind.shrinks()", "next = w.e.q.Kind.shrinks()"}}, []string{inRecipe, inScenarios}},
 	{"own znode not watched", "a waiter whose znode was removed holds when its turn would have come", "recipe/predecessor.go",
 		[]edit{{"if e.own == nil || hasFired(e.own) {", "if e.own != nil && hasFired(e.own) {"},
-			{"if e.own == nil || !e.own.StoodWhen(w) || !e.notified() {", "if e.own != nil && !e.own.StoodWhen(w) {"}},
+			{"if e.own == nil || !e.own.ExistedWhen(w) || !e.notified() {", "if e.own != nil && !e.own.ExistedWhen(w) {"}},
 		[]string{inRecipe, inScenarios}},
 	{"predecessor first in the list", "of two znodes that are gone, the predecessor's end is told first, and believed", "session/watchall.go",
 		[]edit{{"slices.Reverse(fresh)", "slices.Reverse(fresh[:0])"}}, []string{"./session -run=Watch", inScenarios}},

@@ -62,9 +62,9 @@ type Session interface {
 	// answer about it: a transaction whose reply was lost, and of which another znode shows that it was carried out.
 	Gone(path string)
 
-	// TellsCreations reports whether, as far as is known, the servers set several watches in one request, without which
+	// HasSetWatches reports whether, as far as is known, the servers set several watches in one request, without which
 	// session.Session.WatchAllAndCreation watches for no creation.
-	TellsCreations() bool
+	HasSetWatches() bool
 }
 
 // Retention is one lock's claim that the session's lease is kept: see Session.Retain. Its methods may be called
