@@ -15,6 +15,8 @@ import (
 
 // What a waiter makes of marks that it may not, or can't, believe.
 
+// A lie: somebody else makes the mark of a contender that does not hold, and that then goes by itself. What counts is the
+// directory's access list as it is, not the one that the lock would give it.
 func TestAMarkThatAnotherTransactionMadeIsNotBelieved(t *testing.T) {
 	all := session.WorldACL()
 	owner := zk.ACL{Perms: zk.PermAll, Scheme: "digest", ID: "x:y"}
@@ -60,6 +62,44 @@ func TestAMarkThatAnotherTransactionMadeIsNotBelieved(t *testing.T) {
 	}
 }
 
+// An administrator has made the directory of which everybody may have a place, and only the owner may take one away. A
+// neighbour makes the mark of a waiter that gives up: the one behind it must not hold beside the holder.
+func TestAMarkIsNotBelievedWhereSomebodyMayCreateAndNotDelete(t *testing.T) {
+	user := session.Auth{Scheme: "digest", Credential: []byte("owner:secret")}
+	owner := zk.DigestACL(zk.PermAll, "owner", "secret")
+	for name, acl := range map[string][]zk.ACL{
+		"everybody":                append(zk.WorldACL(zk.PermRead|zk.PermCreate), owner...),
+		"the entry that is last":   append(owner[:1:1], zk.WorldACL(zk.PermRead|zk.PermCreate)...),
+		"somebody with a password": append(owner[:1:1], zk.DigestACL(zk.PermAll&^zk.PermDelete, "neighbour", "secret")...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			markBubble(t, func(t *testing.T, srv *zktest.Server) {
+				admin := open(t, srv, user)
+				_, err := admin.Create(within(t, soon), "/l", nil, session.Persistent, acl)
+				require.NoError(t, err)
+				kind := mutexes()
+				all := line(t, srv, 5, kind, user)
+				neighbour := open(t, srv, session.Auth{Scheme: "digest", Credential: []byte("neighbour:secret")})
+				for i := range 2 { // what is read of the access list once, and what is remembered of it
+					giver, behind := all[2*i+1], all[2*i+2]
+					before := lists(srv)
+					_, err = neighbour.Create(within(t, soon), giver.node+"-released", nil, session.Ephemeral, zk.WorldACL(zk.PermRead))
+					require.NoError(t, err)
+					require.ErrorIs(t, neighbour.Delete(within(t, soon), giver.node, -1), zk.ErrNoAuth)
+					require.NoError(t, giver.Leave(within(t, soon)))
+					pending(t, behind.done)
+					require.Equal(t, 1, lists(srv)-before, "the list decides")
+				}
+				require.NoError(t, all[0].Leave(within(t, soon)))
+				require.NoError(t, <-all[2].done)
+				pending(t, all[4].done)
+			}, zktest.WithVersion(zktest.Version38))
+		})
+	}
+}
+
+// Where servers do not tell transactions, a client reads a directory's access list once, in the place of a list, and again
+// when it has been changed.
 func TestADirectorysAccessListIsReadOnceForManyMarks(t *testing.T) {
 	markBubble(t, func(t *testing.T, srv *zktest.Server) {
 		kind := mutexes()
@@ -82,6 +122,7 @@ func TestADirectorysAccessListIsReadOnceForManyMarks(t *testing.T) {
 	}, zktest.WithVersion(zktest.Version38))
 }
 
+// A mark is for a holder that goes: what is made beside one that stays wakes nobody, and is asked for again by nobody.
 func TestAMarkOfAHolderThatStaysIsNoRelease(t *testing.T) {
 	markBubble(t, func(t *testing.T, srv *zktest.Server) {
 		all := line(t, srv, 3, mutexes())
@@ -99,6 +140,7 @@ func TestAMarkOfAHolderThatStaysIsNoRelease(t *testing.T) {
 	})
 }
 
+// What is told on a new connection may be told in another order: the list decides.
 func TestAfterAReconnectionTheListDecidesWhateverTheMarkSaid(t *testing.T) {
 	for name, opts := range map[string][]zktest.Option{
 		"3.8":                  {zktest.WithVersion(zktest.Version38)},
@@ -127,6 +169,7 @@ func TestAfterAReconnectionTheListDecidesWhateverTheMarkSaid(t *testing.T) {
 	}
 }
 
+// Scenario: the waiter's own znode goes before its predecessor does, or both at once. It must not hold without one.
 func TestAWordDoesNotHelpAWaiterWhoseOwnZnodeIsGone(t *testing.T) {
 	for name, c := range map[string]func(t *testing.T, srv *zktest.Server, all []placed){
 		"while it is connected": func(t *testing.T, srv *zktest.Server, all []placed) {
@@ -155,6 +198,7 @@ func TestAWordDoesNotHelpAWaiterWhoseOwnZnodeIsGone(t *testing.T) {
 	}
 }
 
+// The request for the watches is answered late: everything that can happen before its reply does.
 func TestAReleaseThatComesBeforeTheWatchesAreSetCostsAList(t *testing.T) {
 	for name, opts := range map[string][]zktest.Option{"before the reply": nil, "behind it": {zktest.WithLateEvents()}} {
 		t.Run(name, func(t *testing.T) {
@@ -180,6 +224,7 @@ func TestAReleaseThatComesBeforeTheWatchesAreSetCostsAList(t *testing.T) {
 	}
 }
 
+// Who may not read its predecessor is not notified of its deletion; the mark is for everybody, and wakes it to list.
 func TestAWaiterThatMayNotReadHearsAReleaseByItsMark(t *testing.T) {
 	for _, version := range []zktest.Version{zktest.Version38, zktest.Version39} {
 		t.Run(string(version), func(t *testing.T) {
@@ -208,6 +253,7 @@ func TestAWaiterThatMayNotReadHearsAReleaseByItsMark(t *testing.T) {
 	}
 }
 
+// A blind waiter lists on a mark once, whatever others make of it.
 func TestABlindWaiterIsNotKeptBusyByAMark(t *testing.T) {
 	markBubble(t, func(t *testing.T, srv *zktest.Server) {
 		kind := func(i int) recipe.Queue {

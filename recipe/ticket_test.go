@@ -35,9 +35,9 @@ func bubble(t *testing.T, fn func(t *testing.T, srv *zktest.Server)) {
 	})
 }
 
-func open(t *testing.T, srv *zktest.Server) *session.Session {
+func open(t *testing.T, srv *zktest.Server, auth ...session.Auth) *session.Session {
 	t.Helper()
-	s, err := session.Open(within(t, soon), srv.Addr(), session.Config{Dial: srv.Dial})
+	s, err := session.Open(within(t, soon), srv.Addr(), session.Config{Dial: srv.Dial, Auth: auth})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s

@@ -1,0 +1,93 @@
+package recipe_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zktest"
+)
+
+// markBubble is bubble with a server of its own kind, and a watcher that sees every znode below the lock come and go.
+func markBubble(t *testing.T, fn func(t *testing.T, srv *zktest.Server), opts ...zktest.Option) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		hung := time.AfterFunc(4*time.Hour, func() { panic(t.Name() + " waits for ever") })
+		defer hung.Stop()
+		fn(t, zktest.Run(t, append(opts, zktest.WithoutListener())...))
+	})
+}
+
+// placed is a ticket in line, of a session of its own, and its Wait.
+type placed struct {
+	*recipe.Ticket
+	node string
+	done <-chan error
+	s    *session.Session
+}
+
+// line enters n tickets, one behind the other. The first holds; the others wait.
+func line(t *testing.T, srv *zktest.Server, n int, kind func(i int) recipe.Queue, auth ...session.Auth) []placed {
+	t.Helper()
+	var all []placed
+	for i := range n {
+		s := open(t, srv, auth...)
+		ticket := enter(t, kind(i), s)
+		p := placed{ticket, ticket.Nodes()[0], wait(ticket, within(t, time.Hour)), s}
+		if i == 0 {
+			require.NoError(t, <-p.done)
+		} else {
+			pending(t, p.done)
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// mutexes shares what is known of access lists, as the calls of one client do.
+func mutexes() func(int) recipe.Queue {
+	permitted := recipe.NewPermitted()
+	return func(int) recipe.Queue {
+		q := queue()
+		q.Permitted = permitted
+		return q
+	}
+}
+
+func lists(srv *zktest.Server) int { return srv.Requests()[zktest.OpGetChildren2] }
+
+// holdsAtOnce requires that p holds without the passage of any time, after so many further lists.
+func holdsAtOnce(t *testing.T, srv *zktest.Server, p placed, before, more int) {
+	t.Helper()
+	at := time.Now()
+	require.NoError(t, <-p.done)
+	require.Equal(t, at, time.Now())
+	require.Equal(t, more, lists(srv)-before, "lists")
+}
+
+func requireLeft(t *testing.T, srv *zktest.Server, all []placed) {
+	t.Helper()
+	synctest.Wait()
+	require.Empty(t, srv.Children("/l"))
+	require.Zero(t, srv.WatchCount(), "%v", srv.Watches())
+	for _, p := range all {
+		if p.s.Err() == nil {
+			require.Zero(t, p.s.EphemeralBytes())
+		}
+	}
+}
+
+// marksWatched counts the watches on marks.
+func marksWatched(srv *zktest.Server) (n int) {
+	for _, w := range srv.Watches() {
+		if strings.HasSuffix(w.Path, "-released") {
+			n++
+		}
+	}
+	return n
+}

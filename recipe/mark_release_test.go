@@ -1,0 +1,88 @@
+package recipe_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/zktest"
+)
+
+// A server that refuses the mark gets the plain delete.
+func TestAReleaseWhoseMarkIsRefusedIsAPlainDelete(t *testing.T) {
+	for name, refuse := range map[string]func(t *testing.T, srv *zktest.Server, p placed){
+		"permission": func(_ *testing.T, srv *zktest.Server, p placed) {
+			srv.Inject(zktest.AnswerInside(zktest.CodeNoAuth).Op(zktest.OpMulti).Path(p.node + "*"))
+		},
+		"quota": func(_ *testing.T, srv *zktest.Server, p placed) {
+			srv.Inject(zktest.AnswerInside(-125).Op(zktest.OpMulti).Path(p.node + "*"))
+		},
+		"a znode of its name": func(t *testing.T, srv *zktest.Server, p placed) {
+			require.NoError(t, srv.Create(p.node+"-released", nil))
+		},
+		"an answer to the whole": func(_ *testing.T, srv *zktest.Server, p placed) {
+			srv.Inject(zktest.Answer(zktest.CodeUnimplemented).Op(zktest.OpMulti).Path(p.node + "*"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			markBubble(t, func(t *testing.T, srv *zktest.Server) {
+				all := line(t, srv, 3, mutexes())
+				refuse(t, srv, all[1])
+				require.NoError(t, all[0].Leave(within(t, soon)))
+				require.NoError(t, <-all[1].done)
+				require.NoError(t, all[1].Leave(within(t, soon)))
+				require.NoError(t, <-all[2].done)
+				require.NoError(t, all[2].Leave(within(t, soon)))
+				_ = srv.Delete(all[1].node + "-released") // where it was made
+				requireLeft(t, srv, all)
+			})
+		})
+	}
+}
+
+// The reply to a release is lost: it was carried out, or was not; the one behind it holds either way, and nothing stays
+// counted.
+func TestAReleaseWhoseReplyIsLostIsMadeAgain(t *testing.T) {
+	for name, fault := range map[string]zktest.Fault{"carried out": zktest.CloseAfter(), "not carried out": zktest.CloseBefore()} {
+		t.Run(name, func(t *testing.T) {
+			markBubble(t, func(t *testing.T, srv *zktest.Server) {
+				all := line(t, srv, 3, mutexes())
+				require.NoError(t, all[0].Leave(within(t, soon)))
+				require.NoError(t, <-all[1].done)
+				srv.Inject(fault.Op(zktest.OpMulti).Path(all[1].node + "*").Once())
+				before := lists(srv)
+				require.NoError(t, all[1].Leave(within(t, soon)))
+				require.NoError(t, <-all[2].done)
+				require.Equal(t, before, lists(srv))
+				require.NoError(t, all[2].Leave(within(t, soon)))
+				requireLeft(t, srv, all)
+			})
+		})
+	}
+}
+
+// A server in trouble may answer so behind a transaction that it has carried out.
+func TestAReleaseWithAnAnswerThatProvesNothingIsNoLoss(t *testing.T) {
+	for _, marked := range []bool{false, true} {
+		t.Run(map[bool]string{false: "plain", true: "marked"}[marked], func(t *testing.T) {
+			markBubble(t, func(t *testing.T, srv *zktest.Server) {
+				all := line(t, srv, 3, mutexes())
+				who := all[0]
+				op := zktest.OpDelete
+				if marked {
+					require.NoError(t, all[0].Leave(within(t, soon)))
+					require.NoError(t, <-all[1].done)
+					who, op = all[1], zktest.OpMulti
+				}
+				srv.Inject(zktest.Garble(func(b []byte) []byte {
+					b = b[:16]
+					copy(b[12:], []byte{0xff, 0xff, 0xff, 0xfb}) // MarshallingError, -5
+					return b
+				}).Op(op).Path(who.node + "*").Once())
+				err := who.Leave(within(t, soon))
+				require.NotErrorIs(t, err, recipe.ErrGone)
+			})
+		})
+	}
+}

@@ -1,0 +1,86 @@
+package recipe_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zktest"
+)
+
+// Each queue of several has its own mark, and one transaction makes them all. In a queue in which the ticket was first
+// there is none.
+func TestSeveralPlacesAreLeftWithAMarkEach(t *testing.T) {
+	markBubble(t, func(t *testing.T, srv *zktest.Server) {
+		both := []recipe.Queue{{Dir: "/a", Kind: recipe.Lock, ACL: session.WorldACL()}, {Dir: "/b", Kind: recipe.Lock, ACL: session.WorldACL()}}
+		one := func(dir string, s *session.Session) (*recipe.Ticket, <-chan error) {
+			ticket, err := recipe.Enter(within(t, soon), s, recipe.Queue{Dir: dir, Kind: recipe.Lock, ACL: session.WorldACL()})
+			require.NoError(t, err)
+			return ticket, wait(ticket, within(t, time.Hour))
+		}
+		s := open(t, srv)
+		first, done := one("/a", s)
+		require.NoError(t, <-done)
+		several, err := recipe.Enter(within(t, soon), open(t, srv), both...)
+		require.NoError(t, err)
+		severalDone := wait(several, within(t, time.Hour))
+		pending(t, severalDone)
+		behindA, doneA := one("/a", open(t, srv))
+		behindB, doneB := one("/b", open(t, srv))
+		again, err := recipe.Enter(within(t, soon), open(t, srv), both...)
+		require.NoError(t, err)
+		againDone := wait(again, within(t, time.Hour))
+		pending(t, againDone)
+		pending(t, doneA)
+		pending(t, doneB)
+
+		require.NoError(t, first.Leave(within(t, soon)))
+		require.NoError(t, <-severalDone)
+		synctest.Wait()
+		before := lists(srv)
+		require.NoError(t, several.Leave(within(t, soon)))
+		require.NoError(t, <-doneA)
+		require.NoError(t, <-doneB)
+		require.Equal(t, before, lists(srv))
+		require.NoError(t, behindB.Leave(within(t, soon)))
+		pending(t, againDone)
+		require.NoError(t, behindA.Leave(within(t, soon)))
+		require.NoError(t, <-againDone)
+		require.NoError(t, again.Leave(within(t, soon)))
+		synctest.Wait()
+		require.Empty(t, srv.Children("/a"))
+		require.Empty(t, srv.Children("/b"))
+		require.Zero(t, srv.WatchCount(), "%v", srv.Watches())
+	})
+}
+
+// A ticket of several queues that gives up says of none of them that it held, not even of one in which it was first by then.
+func TestSeveralPlacesThatAreGivenUpAreLeftWithoutMarks(t *testing.T) {
+	markBubble(t, func(t *testing.T, srv *zktest.Server) {
+		place := func(dirs ...string) placed {
+			var queues []recipe.Queue
+			for _, dir := range dirs {
+				queues = append(queues, recipe.Queue{Dir: dir, Kind: recipe.Lock, ACL: session.WorldACL()})
+			}
+			s := open(t, srv)
+			ticket, err := recipe.Enter(within(t, soon), s, queues...)
+			require.NoError(t, err)
+			return placed{ticket, ticket.Nodes()[0], wait(ticket, within(t, time.Hour)), s}
+		}
+		first, other := place("/a"), place("/b")
+		require.NoError(t, <-first.done)
+		require.NoError(t, <-other.done)
+		several := place("/a", "/b")
+		pending(t, several.done)
+		behind := place("/a")
+		pending(t, behind.done)
+		require.NoError(t, several.Leave(within(t, soon)))
+		pending(t, behind.done)
+		require.NoError(t, first.Leave(within(t, soon)))
+		require.NoError(t, <-behind.done)
+	})
+}
