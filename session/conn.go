@@ -186,8 +186,10 @@ func (c *conn) fail(err error) {
 	c.s.connDown(c, err)
 	for _, q := range unsent {
 		for r := q.pop(); r != nil; r = q.pop() {
+			m := r.member
+			again := m != nil && m.parked && m.heard // its read was to be sent again behind it
 			r.fail(ErrNotSent)
-			if m := r.member; m != nil && m.parked && m.heard {
+			if again {
 				m.read.fail(ErrNotSent)
 			}
 		}

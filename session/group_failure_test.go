@@ -132,6 +132,8 @@ func TestAServerInTroubleSaysSoToEachMember(t *testing.T) {
 			for _, e := range l.enterAll(t.Context(), dirs(3)...) {
 				require.ErrorIs(t, e.err, session.ErrUnknownOutcome)
 			}
+			l.srv.Inject(answer(zktest.CodeOperationTimeout).Op(zktest.OpMulti).Once())
+			require.ErrorIs(t, l.leave(t.Context(), "/d0/x", "/d1/x"), session.ErrUnknownOutcome, "and to who is alone")
 		})
 	}
 }

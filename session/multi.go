@@ -99,7 +99,7 @@ func (s *Session) decodeTransaction(r *request, paths []string) (Transaction, er
 		if codes[failed] == codeNoNode && !slices.Contains(paths[:failed], paths[failed]) { // else it may be their doing
 			s.ephemerals.gone(paths[failed], r.head.zxid, true)
 		}
-		return Transaction{Responses: resps}, &OpError{Op: "multi", Path: paths[failed], Err: errOf(codes[failed])}
+		return Transaction{Responses: resps}, &OpError{Op: "multi", Path: paths[failed], Err: errOf(codes[failed]), unknown: undecided(codes[failed])}
 	}
 	for i, resp := range resps {
 		if resp.String != "" && !mayHaveMade(paths[i], resp.String) { // only a create answers with a path
