@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/zklock/locker/internal/errtype"
 	"github.com/zklock/locker/session"
@@ -26,8 +27,10 @@ import (
 //
 //	zklock_lock_wait_duration_seconds  histogram  from asking for a lock to having it, or not
 //	zklock_lock_wait_count             gauge      calls that wait now
+//	zklock_lock_wait_oldest_seconds    gauge      for how long the one that has waited longest has
 //	zklock_lock_hold_duration_seconds  histogram  from having a lock to its release or loss
 //	zklock_lock_hold_count             gauge      locks that are held now
+//	zklock_lock_hold_oldest_seconds    gauge      for how long the one that has been held longest has
 //	zklock_lock_losses_total           counter    holds that were lost, by cause
 //	zklock_lock_retries_total          counter    steps that failed and were made again
 //	zklock_session_changes_total       counter    by zklock_session_state: connected, disconnected, over
@@ -35,10 +38,10 @@ import (
 //
 // Those of locks have the label zklock_lock_kind, those of what went wrong error_type, and the hold's duration
 // zklock_lock_end (released, lost, closed). None has a path, since there may be one for each key. What is kept does not grow
-// with the number of calls. The handler answers GET and HEAD, without I/O.
+// with the number of past calls. The handler answers GET and HEAD, without I/O.
 func MetricsHandler() (http.Handler, zklock.Hooks) {
 	m := &metrics{
-		waited: map[labels]*histogram{}, held: map[labels]*histogram{}, waits: map[labels]int64{}, holds: map[labels]int64{},
+		waited: map[labels]*histogram{}, held: map[labels]*histogram{}, calls: map[uint64]call{}, kinds: map[labels]bool{},
 		losses: map[labels]int64{}, retries: map[labels]int64{}, changes: map[labels]int64{}, connected: map[int64]bool{},
 	}
 	return m, zklock.Hooks{Session: m.session, Asked: m.asked, Acquired: m.acquired, Failed: m.failed,
@@ -49,9 +52,17 @@ func MetricsHandler() (http.Handler, zklock.Hooks) {
 type metrics struct {
 	mu                       sync.Mutex // guards what follows; held for a map entry, or to write them all
 	waited, held             map[labels]*histogram
-	waits, holds             map[labels]int64
+	calls                    map[uint64]call // that wait or hold now, by LockInfo.Call
+	kinds                    map[labels]bool // that there have been
 	losses, retries, changes map[labels]int64
 	connected                map[int64]bool // session ids
+}
+
+// call is one that waits or holds now.
+type call struct {
+	kind  labels
+	since time.Time
+	holds bool
 }
 
 // labels are those of one series; "" for one that it has not. All values are from fixed lists.
@@ -62,42 +73,51 @@ func kindOf(i zklock.LockInfo) labels { return labels{kind: string(i.Kind)} }
 func (m *metrics) asked(i zklock.LockInfo) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.waits[kindOf(i)]++
+	m.begin(i, false)
+}
+
+// begin notes that a call waits, or holds, from now on.
+func (m *metrics) begin(i zklock.LockInfo, holds bool) {
+	m.kinds[kindOf(i)] = true
+	m.calls[i.Call] = call{kindOf(i), time.Now(), holds}
 }
 
 func (m *metrics) acquired(i zklock.AcquiredInfo) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	k := kindOf(i.LockInfo)
-	m.waits[k]--
-	observe(m.waited, k, i.Waited.Seconds())
-	if i.Joined == 0 { // else the hold is another call's
-		m.holds[k]++
+	observe(m.waited, kindOf(i.LockInfo), i.Waited.Seconds())
+	if i.Joined == 0 {
+		m.begin(i.LockInfo, true)
+	} else { // the hold is another call's
+		delete(m.calls, i.Call)
 	}
 }
 
 func (m *metrics) failed(i zklock.FailedInfo) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	delete(m.calls, i.Call)
 	k := kindOf(i.LockInfo)
-	m.waits[k]--
 	k.errorType = errtype.Of(i.Err)
 	observe(m.waited, k, i.Waited.Seconds())
 }
 
-// downgraded may be told behind the end of the hold, whose kind is that of a reader by then: the sum is right all the same.
+// downgraded may be told behind the end of the hold.
 func (m *metrics) downgraded(i zklock.DowngradedInfo) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.holds[labels{kind: string(zklock.KindWrite)}]--
-	m.holds[kindOf(i.LockInfo)]++
+	m.kinds[kindOf(i.LockInfo)] = true
+	if c, ok := m.calls[i.Call]; ok {
+		c.kind = kindOf(i.LockInfo)
+		m.calls[i.Call] = c
+	}
 }
 
 func (m *metrics) released(i zklock.ReleasedInfo) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	delete(m.calls, i.Call)
 	k := kindOf(i.LockInfo)
-	m.holds[k]--
 	k.end = "released"
 	observe(m.held, k, i.Held.Seconds())
 }
@@ -105,8 +125,8 @@ func (m *metrics) released(i zklock.ReleasedInfo) {
 func (m *metrics) lost(i zklock.LostInfo) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	delete(m.calls, i.Call)
 	k := kindOf(i.LockInfo)
-	m.holds[k]--
 	if k.errorType = errtype.Of(i.Cause); k.errorType == errtype.Closed { // by the program itself
 		k.end = "closed"
 	} else {
@@ -164,11 +184,15 @@ func reads(w http.ResponseWriter, r *http.Request) bool {
 func (m *metrics) text() []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	waits, oldestWait := m.present(false)
+	holds, oldestHold := m.present(true)
 	var b bytes.Buffer
 	histograms(&b, "zklock_lock_wait_duration_seconds", "Time from asking for a lock to having it, or giving up.", m.waited)
-	numbers(&b, "zklock_lock_wait_count", "gauge", "Calls that wait for a lock now.", m.waits)
+	numbers(&b, "zklock_lock_wait_count", "gauge", "Calls that wait for a lock now.", waits)
+	numbers(&b, "zklock_lock_wait_oldest_seconds", "gauge", "How long the call has waited that has waited longest.", oldestWait)
 	histograms(&b, "zklock_lock_hold_duration_seconds", "Time from having a lock to its release or loss.", m.held)
-	numbers(&b, "zklock_lock_hold_count", "gauge", "Locks that are held now.", m.holds)
+	numbers(&b, "zklock_lock_hold_count", "gauge", "Locks that are held now.", holds)
+	numbers(&b, "zklock_lock_hold_oldest_seconds", "gauge", "How long the lock has been held that has been held longest.", oldestHold)
 	numbers(&b, "zklock_lock_losses_total", "counter", "Holds that ended without having been released.", m.losses)
 	numbers(&b, "zklock_lock_retries_total", "counter", "Steps towards a lock that failed and were made again.", m.retries)
 	numbers(&b, "zklock_session_changes_total", "counter", "Changes of the ZooKeeper session's state.", m.changes)
@@ -177,14 +201,29 @@ func (m *metrics) text() []byte {
 	return b.Bytes()
 }
 
+// present counts the calls that hold now, or those that wait, and says for how many seconds the first of them has.
+func (m *metrics) present(holds bool) (count map[labels]int64, oldest map[labels]float64) {
+	count, oldest = map[labels]int64{}, map[labels]float64{}
+	for k := range m.kinds {
+		count[k], oldest[k] = 0, 0
+	}
+	for _, c := range m.calls {
+		if c.holds == holds {
+			count[c.kind]++
+			oldest[c.kind] = max(oldest[c.kind], time.Since(c.since).Seconds())
+		}
+	}
+	return count, oldest
+}
+
 func head(b *bytes.Buffer, name, kind, help string) {
 	fmt.Fprintf(b, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
 }
 
-func numbers(b *bytes.Buffer, name, kind, help string, all map[labels]int64) {
+func numbers[V int64 | float64](b *bytes.Buffer, name, kind, help string, all map[labels]V) {
 	head(b, name, kind, help)
 	for _, k := range inOrder(all) {
-		fmt.Fprintf(b, "%s%s %d\n", name, k.text(""), all[k])
+		fmt.Fprintf(b, "%s%s %v\n", name, k.text(""), all[k])
 	}
 }
 

@@ -42,6 +42,7 @@ func live(t *testing.T, srv *zktest.Server) http.Handler {
 	h := locktest.Lock(t, c.Mutex("/locks/a"))
 	time.Sleep(2 * time.Second)
 	require.Contains(t, scrape(t, metrics), `zklock_lock_hold_count{zklock_lock_kind="mutex"} 1`)
+	require.Contains(t, scrape(t, metrics), `zklock_lock_hold_oldest_seconds{zklock_lock_kind="mutex"} 2`)
 	_, err := c.Mutex("/locks/a").TryLock(locktest.Soon(t))
 	require.ErrorIs(t, err, zklock.ErrBusy)
 	waited := make(chan error, 1)
@@ -52,6 +53,9 @@ func live(t *testing.T, srv *zktest.Server) http.Handler {
 	}()
 	synctest.Wait()
 	require.Contains(t, scrape(t, metrics), `zklock_lock_wait_count{zklock_lock_kind="mutex"} 1`)
+	time.Sleep(3 * time.Second)
+	require.Contains(t, scrape(t, metrics), `zklock_lock_wait_oldest_seconds{zklock_lock_kind="mutex"} 3`)
+	require.Contains(t, scrape(t, metrics), `zklock_lock_hold_oldest_seconds{zklock_lock_kind="mutex"} 5`)
 	cancel()
 	require.ErrorIs(t, <-waited, context.Canceled)
 	locktest.Unlock(t, h)
@@ -64,6 +68,10 @@ func live(t *testing.T, srv *zktest.Server) http.Handler {
 	require.Contains(t, scrape(t, metrics), `zklock_lock_hold_count{zklock_lock_kind="read"} 1`)
 	require.Contains(t, scrape(t, metrics), `zklock_lock_hold_count{zklock_lock_kind="write"} 0`)
 	locktest.Unlock(t, r)
+
+	leadership, err := c.Election("/locks/leader").Campaign(locktest.Soon(t), nil)
+	require.NoError(t, err)
+	require.NoError(t, leadership.Resign(locktest.Soon(t)))
 
 	// A reentrant call is a wait, and no hold of its own.
 	m := c.Mutex("/locks/again", zklock.WithReentrancy())
@@ -101,6 +109,8 @@ func TestMetricsTellWhatHappensToLocks(t *testing.T) {
 		text := scrape(t, live(t, srv))
 		for _, want := range []string{
 			`zklock_lock_wait_count{zklock_lock_kind="mutex"} 0`,
+			`zklock_lock_wait_oldest_seconds{zklock_lock_kind="mutex"} 0`,
+			`zklock_lock_hold_oldest_seconds{zklock_lock_kind="mutex"} 0`,
 			`zklock_lock_hold_count{zklock_lock_kind="mutex"} 0`,
 			`zklock_lock_hold_count{zklock_lock_kind="read"} 0`,
 			`zklock_lock_hold_count{zklock_lock_kind="semaphore"} 0`,
@@ -108,9 +118,9 @@ func TestMetricsTellWhatHappensToLocks(t *testing.T) {
 			`zklock_lock_wait_duration_seconds_count{error_type="busy",zklock_lock_kind="mutex"} 1`,
 			`zklock_lock_wait_duration_seconds_count{error_type="canceled",zklock_lock_kind="mutex"} 1`,
 			`zklock_lock_hold_duration_seconds_bucket{zklock_lock_end="released",zklock_lock_kind="mutex",le="1"} 2`,
-			`zklock_lock_hold_duration_seconds_bucket{zklock_lock_end="released",zklock_lock_kind="mutex",le="2.5"} 3`,
+			`zklock_lock_hold_duration_seconds_bucket{zklock_lock_end="released",zklock_lock_kind="mutex",le="5"} 3`,
 			`zklock_lock_hold_duration_seconds_bucket{zklock_lock_end="released",zklock_lock_kind="mutex",le="+Inf"} 3`,
-			`zklock_lock_hold_duration_seconds_sum{zklock_lock_end="released",zklock_lock_kind="mutex"} 2`,
+			`zklock_lock_hold_duration_seconds_sum{zklock_lock_end="released",zklock_lock_kind="mutex"} 5`,
 			`zklock_lock_hold_duration_seconds_count{error_type="closed",zklock_lock_end="closed",zklock_lock_kind="semaphore"} 1`,
 			`zklock_lock_losses_total{error_type="session_expired",zklock_lock_kind="mutex"} 1`,
 			`zklock_session_changes_total{zklock_session_state="connected"} 2`,

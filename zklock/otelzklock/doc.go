@@ -8,8 +8,10 @@
 //
 //	zklock.lock.wait.duration   histogram, s          from asking for a lock to having it, or not
 //	zklock.lock.wait.count      up/down, {call}       calls that wait now
+//	zklock.lock.wait.oldest     gauge, s              for how long the one that has waited longest has
 //	zklock.lock.hold.duration   histogram, s          from having a lock to its release or loss
 //	zklock.lock.hold.count      up/down, {hold}       locks that are held now
+//	zklock.lock.hold.oldest     gauge, s              for how long the one that has been held longest has
 //	zklock.lock.losses          counter, {loss}       holds that were lost, by cause
 //	zklock.lock.retries         counter, {retry}      steps that failed and were made again
 //	zklock.session.changes      counter, {change}     by state: connected, disconnected, over

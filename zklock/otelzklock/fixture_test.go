@@ -135,6 +135,11 @@ func (r *record) metric(t testing.TB, name string) (points []point) {
 				for _, p := range data.DataPoints {
 					points = append(points, point{p.Attributes.Encoded(enc), p.Count, p.Sum})
 				}
+			case metricdata.Gauge[float64]:
+				require.Equal(t, "s", m.Unit)
+				for _, p := range data.DataPoints {
+					points = append(points, point{p.Attributes.Encoded(enc), 0, p.Value})
+				}
 			case metricdata.Sum[int64]:
 				require.NotEmpty(t, m.Unit)
 				for _, p := range data.DataPoints {

@@ -2,6 +2,7 @@ package otelzklock
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -19,7 +20,8 @@ import (
 // zklock.JoinHooks. Instruments that the provider refuses are told to OpenTelemetry's error handler, and left out.
 func Hooks(opts ...Option) zklock.Hooks {
 	c := newConfig(opts)
-	r := &recorder{config: c, tracer: c.tracers.Tracer(ScopeName), metrics: newMetrics(c.meters.Meter(ScopeName)),
+	p := &present{calls: map[uint64]since{}}
+	r := &recorder{config: c, tracer: c.tracers.Tracer(ScopeName), metrics: newMetrics(c.meters.Meter(ScopeName), p), present: p,
 		calls: map[uint64]*call{}, connected: map[int64]bool{}}
 	return zklock.Hooks{Session: r.session, Asked: r.asked, Queued: r.queued, Acquired: r.acquired, Failed: r.failed,
 		Downgraded: r.downgraded, Released: r.released, Lost: r.lost, Retried: r.retried}
@@ -30,6 +32,7 @@ type recorder struct {
 	config
 	tracer  trace.Tracer
 	metrics metrics
+	present *present
 
 	mu        sync.Mutex       // guards what follows
 	calls     map[uint64]*call // that wait or hold, by LockInfo.Call
@@ -53,6 +56,11 @@ func (k *call) with(more ...attribute.KeyValue) metric.MeasurementOption {
 	return metric.WithAttributes(append(all, more...)...)
 }
 
+// set is the call's attributes.
+func (k *call) set() attribute.Set {
+	return attribute.NewSet(append(slices.Clone(k.attrs), kindKey.String(k.kind))...)
+}
+
 // on has fn record an event of a call, one at a time. last: there is none after it. Nothing is recorded of a call whose
 // Asked these hooks were not told of, or which is over.
 func (r *recorder) on(number uint64, last bool, fn func(k *call)) {
@@ -70,6 +78,9 @@ func (r *recorder) on(number uint64, last bool, fn func(k *call)) {
 	if !k.over {
 		k.over = last
 		fn(k)
+		if last {
+			r.present.end(number)
+		}
 	}
 }
 
@@ -80,6 +91,7 @@ func (r *recorder) asked(i zklock.LockInfo) {
 	r.mu.Lock()
 	r.calls[i.Call] = k
 	r.mu.Unlock()
+	r.present.begin(i.Call, k.set(), false)
 	r.metrics.waits.Add(k.ctx, 1, k.with())
 }
 
@@ -116,6 +128,7 @@ func (r *recorder) acquired(i zklock.AcquiredInfo) {
 			return
 		}
 		r.metrics.holds.Add(k.ctx, 1, k.with())
+		r.present.begin(i.Call, k.set(), true)
 		k.span = noop.Span{}
 		if r.holds {
 			_, k.span = r.tracer.Start(i.Context, "hold "+string(i.Kind), trace.WithSpanKind(trace.SpanKindInternal),
@@ -141,6 +154,7 @@ func (r *recorder) downgraded(i zklock.DowngradedInfo) {
 	r.on(i.Call, false, func(k *call) {
 		r.metrics.holds.Add(k.ctx, -1, k.with())
 		k.kind = string(i.Kind)
+		r.present.rename(i.Call, k.set())
 		r.metrics.holds.Add(k.ctx, 1, k.with())
 		k.span.AddEvent("downgraded", trace.WithAttributes(nodeKey.String(i.Node)))
 	})

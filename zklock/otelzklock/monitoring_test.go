@@ -22,6 +22,8 @@ func TestTheDashboardAndTheAlertsNameWhatThereIs(t *testing.T) {
 		h := lock(t, c.Mutex("/l"))
 		require.NoError(t, srv.Delete(h.Node()))
 		<-h.Context().Done()
+		lock(t, c.Mutex("/held"))
+		go c.Mutex("/held").Lock(t.Context()) // for the metrics of what there is now
 		synctest.Wait()
 		var all metricdata.ResourceMetrics
 		require.NoError(t, r.reader.Collect(within(t, bound), &all))
@@ -35,6 +37,9 @@ func TestTheDashboardAndTheAlertsNameWhatThereIs(t *testing.T) {
 					for _, part := range []string{"bucket", "sum", "count"} {
 						there[name+"_seconds_"+part] = true
 					}
+				case metricdata.Gauge[float64]:
+					require.Equal(t, "s", m.Unit)
+					there[name+"_seconds"] = true
 				case metricdata.Sum[int64]:
 					if data.IsMonotonic {
 						name += "_total"
