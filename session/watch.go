@@ -34,7 +34,7 @@ func (s *Session) Watch(ctx context.Context, path string) (*Watch, error) {
 	}
 	for {
 		w := newWatch(s)
-		s.watches.add(watchKey{s.join(path), false}, w)
+		s.watches.add(watchKey{s.join(path), false}, w, noBelief)
 		if err := w.set(ctx); err != nil {
 			w.Close()
 			return nil, &OpError{Op: "watch", Path: path, Err: err}
@@ -52,13 +52,13 @@ func (s *Session) WatchExisting(ctx context.Context, path string) (*Watch, error
 		return nil, err
 	}
 	w := newWatch(s)
-	s.watches.addExisting(watchKey{s.join(path), false}, w)
+	s.watches.add(watchKey{s.join(path), false}, w, believedPresent)
 	if err := w.set(ctx); err != nil {
 		w.Close()
 		return nil, &OpError{Op: "watch", Path: path, Err: err}
 	}
 	if !w.Exists {
-		s.watches.missing(w)
+		s.watches.fireMissing(w)
 	}
 	return w, nil
 }

@@ -8,39 +8,39 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// WatchAll watches several znodes that existed when they were last seen, in one request, or none when the session watches
-// them all already. A watch fires when its znode is deleted or its data are set. One whose znode is gone by now has fired
-// with its deletion when WatchAll returns: Exists is false then. (A server that is not ZooKeeper's may report it a moment
-// later.) Otherwise it is like Watch, for all of them: with an error none is left.
+// WatchAll watches several znodes that existed when they were last seen: by one request, or by none when the session watches
+// them all already. A watch fires when its znode is deleted or its data are set. If the znode is gone by now, its watch has
+// fired with the deletion when WatchAll returns, and Exists is false. (A server that is not ZooKeeper's may report the
+// deletion a moment later.) Otherwise each is like Watch. After an error none is left.
 //
 // List your own znode first: if several are already gone, the server reports them in the order of paths. See ExistedWhen
-// for what the order proves. The names must be unique ones, that are never used again, as a contender's are. They are the
-// ensemble's own, and are not checked.
+// for what the order proves. No name may ever be used again; a contender's never is. Names are the ensemble's own, and are
+// not checked.
 //
 // No permission is needed to set them; but a client that may not read a znode is not notified of its deletion. (On a
 // server without the request for setting watches they are set by exists, one by one, and that may be refused:
 // zk.ErrNoAuth.)
 //
-// The request is setWatches, with which a client that comes back sets its watches again: as of a zxid far ahead, so that
-// no change of data counts as missed.
+// The request is setWatches, with which a client that comes back sets its watches again. It names the latest zxid that the
+// client has seen: here the greatest that there is, so that the server reports only deletions, and no changes of data.
 func (s *Session) WatchAll(ctx context.Context, paths ...string) ([]*Watch, error) {
 	all, _, err := s.WatchAllAndCreation(ctx, "", paths...)
 	return all, err
 }
 
-// WatchAllAndCreation is WatchAll that also, in the same request, watches for the creation of one znode that does not
-// exist, and that may be deleted again in the same transaction: created fires then. Close takes it away if that never
-// comes. Should the znode exist already, created may never fire. It is nil, for want of the request, on a server that sets
-// watches by exists, one by one; and when unmade is "".
-func (s *Session) WatchAllAndCreation(ctx context.Context, unmade string, paths ...string) (all []*Watch, created *Watch, err error) {
+// WatchAllAndCreation is WatchAll that also, in the same request, watches for the creation of absent, a znode that does not
+// exist: created fires when it is made, also if the same transaction deletes it again. Close created if it is not needed any
+// more. Should the znode exist already, created may never fire. created is nil if absent is "", and on servers without
+// setWatches.
+func (s *Session) WatchAllAndCreation(ctx context.Context, absent string, paths ...string) (all []*Watch, created *Watch, err error) {
 	all = make([]*Watch, len(paths))
 	for i := range all {
 		all[i] = newWatch(s)
 	}
-	if unmade != "" {
+	if absent != "" {
 		created = newWatch(s)
 	}
-	if !s.watches.addAll(paths, all, unmade, created) {
+	if !s.watches.addAll(paths, all, absent, created) {
 		created = nil
 	}
 	for i, w := range all {
@@ -49,12 +49,12 @@ func (s *Session) WatchAllAndCreation(ctx context.Context, unmade string, paths 
 			break
 		}
 		if !w.Exists {
-			s.watches.missing(w)
+			s.watches.fireMissing(w)
 		}
 	}
 	if err == nil && created != nil {
 		if err = created.set(ctx); err != nil {
-			err = &OpError{Op: "watch", Path: unmade, Err: err}
+			err = &OpError{Op: "watch", Path: absent, Err: err}
 		}
 	}
 	if err == nil {
@@ -69,9 +69,9 @@ func (s *Session) WatchAllAndCreation(ctx context.Context, unmade string, paths 
 	return nil, nil, err
 }
 
-// missing ends w with its znode's deletion, if that has not been told: it shares the watch of a Watch that has found no
-// znode and waits for its creation.
-func (ws *watches) missing(w *Watch) {
+// fireMissing fires w with its znode's deletion, unless it has fired. (It has not if it shares its entry of the table with an
+// earlier Watch, which found no znode and waits for its creation.)
+func (ws *watches) fireMissing(w *Watch) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if w.event != 0 {
@@ -83,8 +83,8 @@ func (ws *watches) missing(w *Watch) {
 }
 
 // ExistedWhen reports whether w's znode is known to have existed when o's was deleted: w had not fired then, and the server
-// that reported o's deletion was watching w's znode too. False means that it is not known: the connection was lost in
-// between, and another server may report earlier events later; or w has fired since.
+// that reported o's deletion was watching w's znode too. False means that this is not known: w has fired since, or the
+// connection was lost in between, and another server may report earlier events later.
 //
 // A server reports the events that it watches for on one connection in the order in which they happen, and znodes that it
 // finds gone when watches are set in the order of WatchAll's paths. So if w's znode had been deleted before o's, that
@@ -96,7 +96,7 @@ func (w *Watch) ExistedWhen(o *Watch) bool {
 	return w.event == 0 && w.t.exists && o.event == zk.EventNodeDeleted && w.t.conn == o.conn
 }
 
-// FiredWith reports whether w fired by the same transaction as o, and whether that is known: servers since 3.9 tell which
+// FiredWith reports whether the same transaction made w and o fire, and whether that is known: servers since 3.9 tell which
 // transaction it was, unless it came before the watch was set. Both are watches of one session that have fired.
 func (w *Watch) FiredWith(o *Watch) (same, known bool) {
 	ws := w.s.watches
@@ -123,36 +123,30 @@ func poke(ch chan<- struct{}) {
 	}
 }
 
-// addAll enters all for paths, and created, which may be nil, for unmade, if the server has setWatches; and asks it for
-// those for which nobody has. What is named first is entered last: see restore.
-func (ws *watches) addAll(paths []string, all []*Watch, unmade string, created *Watch) (entered bool) {
+// addAll registers all[i] for paths[i] and, unless it is nil or the server has no setWatches, created for absent. Then it asks
+// the server to watch what nobody had asked for. entered: created was registered. What is named first is registered last:
+// see restore.
+func (ws *watches) addAll(paths []string, all []*Watch, absent string, created *Watch) (entered bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	fresh := make([]*watched, 0, len(paths)+1)
-	if entered = created != nil && !ws.plain; entered {
-		before := len(ws.byPath)
-		t, ask := ws.joinLocked(watchKey{ws.s.join(unmade), false}, created)
-		t.unmade = t.unmade || len(ws.byPath) > before
-		if ask {
+	join := func(path string, w *Watch, b belief) {
+		if t, ask := ws.joinLocked(watchKey{ws.s.join(path), false}, w, b); ask {
 			fresh = append(fresh, t)
 		}
 	}
+	if entered = created != nil && !ws.plain; entered {
+		join(absent, created, believedAbsent)
+	}
 	for i := len(paths) - 1; i >= 0; i-- {
-		before := len(ws.byPath)
-		t, ask := ws.joinLocked(watchKey{ws.s.join(paths[i]), false}, all[i])
-		if len(ws.byPath) > before {
-			t.stands = true
-		}
-		if ask {
-			fresh = append(fresh, t)
-		}
+		join(paths[i], all[i], believedPresent)
 	}
 	slices.Reverse(fresh)
 	ws.armAllLocked(fresh)
 	return entered
 }
 
-// armAllLocked asks the server to watch ts, which stood, or did not exist, when they were last seen.
+// armAllLocked asks the server to watch ts. Each of them is believed to exist, or believed not to, and the request says which.
 func (ws *watches) armAllLocked(ts []*watched) {
 	switch c := ws.conn; {
 	case len(ts) == 0:
@@ -164,7 +158,7 @@ func (ws *watches) armAllLocked(ts []*watched) {
 		ts = slices.DeleteFunc(slices.Clone(ts), func(t *watched) bool {
 			long := ws.tooLong(t)
 			if long {
-				ws.armLocked(t) // what is gone by then its answer says as well
+				ws.armLocked(t) // the answer says as well whether the znode is gone
 			}
 			return long
 		})
@@ -189,15 +183,14 @@ func (ws *watches) armAllLocked(ts []*watched) {
 // setWatchesMax bounds one setWatches request, and half of Config.PacketLimit does.
 const setWatchesMax = 128 << 10
 
-// watchBytes is about what one path takes in it beside its own bytes.
-const watchBytes = 4
+const (
+	watchBytes     = 4  // that a path takes in a setWatches request beside its own
+	setWatchesRoom = 36 // bytes that a setWatches request of one path takes beside the path
+)
 
-// setWatchesRoom is what a setWatches request of one path takes beside that.
-const setWatchesRoom = 36
-
-// tooLong reports whether a setWatches request with t alone would be more than servers take, who would end the connection:
-// whoever may create a sequential znode can have it named so, since a create takes little more than the path, and the
-// server puts ten bytes behind that. The request exists has room for it.
+// tooLong reports whether a setWatches request with t alone would be longer than servers accept: they would close the
+// connection. Such paths exist, because the server appends ten bytes to the path in a sequential create. An exists request
+// has room for them.
 func (ws *watches) tooLong(t *watched) bool {
 	return !t.child && setWatchesRoom+len(t.path) > ws.s.cfg.packetLimit
 }
@@ -217,7 +210,7 @@ func (ws *watches) setWatchesLocked(ts []*watched, zxid int64, hook func(ts []*w
 			switch {
 			case t.child:
 				child = append(child, t.path)
-			case t.stands || t.exists:
+			case t.belief == believedPresent || t.exists:
 				data = append(data, t.path)
 			default:
 				exist = append(exist, t.path)

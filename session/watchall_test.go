@@ -330,8 +330,8 @@ func TestACreationThatNeverComesIsTakenAway(t *testing.T) {
 		require.NoError(t, srv.Create("/own", nil))
 		require.NoError(t, srv.Create("/there", nil))
 		s := open(t, srv)
-		for _, unmade := range []string{"/word", "/there"} {
-			ws, created, err := s.WatchAllAndCreation(within(t, soon), unmade, "/own")
+		for _, absent := range []string{"/word", "/there"} {
+			ws, created, err := s.WatchAllAndCreation(within(t, soon), absent, "/own")
 			require.NoError(t, err)
 			require.False(t, fired(created))
 			ws[0].Close()

@@ -18,7 +18,7 @@ func (s *Session) WatchChildren(ctx context.Context, path string) (*Watch, []str
 	}
 	key := watchKey{s.join(path), true}
 	w := newWatch(s)
-	s.watches.add(key, w)
+	s.watches.add(key, w, noBelief)
 	list := s.list(path, true)
 	list.r.hook = func(code int32) { s.watches.listed(w.t, code) }
 	c, err := one(ctx, s, list)
@@ -34,17 +34,17 @@ func (s *Session) WatchChildren(ctx context.Context, path string) (*Watch, []str
 func (ws *watches) listed(t *watched, code int32) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	stands := ws.byPath[t.watchKey]
+	current := ws.byPath[t.watchKey]
 	switch {
 	case code != codeOK: // the server has set nothing
-		if stands == t && !t.armed && len(t.waiters) <= 1 {
+		if current == t && !t.armed && len(t.waiters) <= 1 {
 			ws.dropLocked(t)
 		}
-	case stands == nil: // an earlier watch of the same kind has fired since we asked: this one is nobody's
+	case current == nil: // an earlier watch of the same kind has fired since we asked: this one is nobody's
 		ws.takeAwayLocked(t.watchKey)
-	case len(stands.waiters) == 0:
-		ws.removeLocked(stands)
+	case len(current.waiters) == 0:
+		ws.removeLocked(current)
 	default:
-		stands.armed, stands.conn = true, ws.conns
+		current.armed, current.conn = true, ws.conns
 	}
 }

@@ -8,10 +8,9 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// watches is the table of the session's watches: one of a kind for each path, however many wait for it. What stands in
-// the table stands at the server: a watch that nobody wants any more is taken away there by a removeWatches request,
-// and after a reconnection the new server is told of those that are left. So neither side grows with the number of
-// past waits.
+// watches is the table of the session's watches: one of a kind for each path, however many wait for it. The server has the
+// same watches as the table: one that nobody wants any more is taken away there by a removeWatches request, and after a
+// reconnection the new server is told of those that are left. So neither side grows with the number of past waits.
 //
 // To which watch a notification belongs follows from the order of frames. Requests and replies of a conn are strictly in
 // order, and the hook of a reply runs before the next frame is read; so a notification that is read before the reply to our
@@ -37,18 +36,25 @@ type watchKey struct {
 // watched is one path that somebody watches.
 type watched struct {
 	watchKey
-	newer   *watched // its neighbours in the list
-	older   *watched
-	waiters []*Watch      // in the order in which they came
-	stands  bool          // it is believed to exist: see WatchAll
-	unmade  bool          // it is believed not to exist: see WatchAllAndCreation
-	gone    bool          // and was reported deleted instead, before the reply
-	armed   bool          // the server has answered: exists and err are set
-	conn    uint64        // the number of the conn on which it has
-	exists  bool          // the znode stood when the watch was set
-	err     error         // the watch can't be set
-	ready   chan struct{} // closed when armed
+	newer, older *watched // in the list
+	waiters      []*Watch // in the order in which they came
+	belief       belief
+	gone         bool          // believed present, the znode was reported deleted, before the reply
+	armed        bool          // the server has answered: exists and err are set
+	conn         uint64        // the number of the conn on which it has
+	exists       bool          // the znode existed when the watch was set
+	err          error         // the watch can't be set
+	ready        chan struct{} // closed when armed
 }
+
+// belief is what those who watch a znode have last seen of it.
+type belief uint8
+
+const (
+	noBelief        belief = iota
+	believedPresent        // see WatchAll
+	believedAbsent         // see WatchAllAndCreation
+)
 
 func newWatches(s *Session) *watches { return &watches{s: s, byPath: map[watchKey]*watched{}} }
 
@@ -70,31 +76,20 @@ func (ws *watches) closeLocked(w *Watch) {
 }
 
 // add has w wait for key, and asks the server when nobody has.
-func (ws *watches) add(key watchKey, w *Watch) {
+func (ws *watches) add(key watchKey, w *Watch, b belief) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if t, ask := ws.joinLocked(key, w); ask {
+	if t, ask := ws.joinLocked(key, w, b); ask {
 		ws.armLocked(t)
 	}
 }
 
-// addExisting is add for a znode that is believed to exist.
-func (ws *watches) addExisting(key watchKey, w *Watch) {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	_, shared := ws.byPath[key]
-	t, ask := ws.joinLocked(key, w)
-	t.stands = t.stands || !shared
-	if ask {
-		ws.armLocked(t)
-	}
-}
-
-// joinLocked adds w to those who wait for key. ask: the caller has to ask the server; else somebody has, or restore will.
-func (ws *watches) joinLocked(key watchKey, w *Watch) (t *watched, ask bool) {
+// joinLocked adds w to those who wait for key; the first of them brings the belief. ask: the caller has to ask the server;
+// else somebody has, or restore will.
+func (ws *watches) joinLocked(key watchKey, w *Watch, b belief) (t *watched, ask bool) {
 	t = ws.byPath[key]
 	if t == nil {
-		t = &watched{watchKey: key, ready: make(chan struct{})}
+		t = &watched{watchKey: key, belief: b, ready: make(chan struct{})}
 		ws.byPath[key] = t
 		ask = ws.list.add(t, ws.conn == nil)
 	}
@@ -117,7 +112,7 @@ func (ws *watches) armLocked(t *watched) {
 		return
 	}
 	op := opExists
-	if ws.conn.unresumable && t.stands {
+	if ws.conn.unresumable && t.belief == believedPresent {
 		op = opGetData // leaves no watch if there is no znode: it could not be taken away
 	}
 	ws.askLocked(t, op)
@@ -147,9 +142,9 @@ func (ws *watches) setLocked(t *watched, code int32) {
 	t.armed, t.conn = true, ws.conns
 	switch code {
 	case codeOK:
-		t.exists = !t.gone && !t.unmade
+		t.exists = !t.gone && t.belief != believedAbsent
 	case codeNoNode:
-		t.gone = t.stands
+		t.gone = t.belief == believedPresent
 		ws.s.ephemerals.deleted(int32(zk.EventNodeDeleted), ws.s.strip(t.path))
 	default:
 		t.err = errOf(code)
@@ -232,7 +227,7 @@ func (ws *watches) wakeLocked(key watchKey, event zk.EventType, zxid int64) (the
 	case t == nil: // of a watch that was given up
 	case t.armed:
 		return ws.fireLocked(t, event, zxid)
-	case t.stands && event == zk.EventNodeDeleted:
+	case t.belief == believedPresent && event == zk.EventNodeDeleted:
 		t.gone = true // setWatches found it gone and says so before its reply: setLocked fires the watch
 	}
 	return nil
@@ -293,7 +288,7 @@ func (ws *watches) restore(c *conn, zxid int64) {
 func (ws *watches) restoreStep(c *conn, zxid int64) (fired []*Watch, more bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	var again, stand []*watched
+	var again, believed []*watched
 	for size := 0; ws.conn == c && ws.list.unasked != nil && size < setWatchesMax; {
 		t := ws.list.unasked
 		ws.list.unasked = t.older
@@ -305,9 +300,9 @@ func (ws *watches) restoreStep(c *conn, zxid int64) (fired []*Watch, more bool) 
 			fired = append(fired, ws.fireLocked(t, zk.EventNodeDataChanged, 0)...)
 		case t.armed:
 			again = append(again, t)
-		case t.stands, t.unmade:
+		case t.belief != noBelief:
 			t.gone = false
-			stand = append(stand, t)
+			believed = append(believed, t)
 		default:
 			ws.armLocked(t)
 		}
@@ -324,7 +319,7 @@ func (ws *watches) restoreStep(c *conn, zxid int64) (fired []*Watch, more bool) 
 			c.fail(fmt.Errorf("watches not restored: %w", errOf(code)))
 		}
 	})
-	ws.armAllLocked(stand)
+	ws.armAllLocked(believed)
 	return fired, ws.list.unasked != nil
 }
 
