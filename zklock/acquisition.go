@@ -17,19 +17,7 @@ import (
 //	held   lost       lose      anything else: see the causes
 //
 // A cause ends the contexts of all holds first. Those of a session's end come with the session itself: every hold's
-// context is a child of the session's.
-//
-//	cause                 noticed by                                                     arrives at
-//	ErrUnlocked           Hold.Unlock of the last hold, RWMutex.Downgrade if unknown     release
-//	ErrSessionExpired     the session: an answer of the ensemble                         lose, by the ticket's Guard
-//	ErrLeaseOver          the session: its timer, leaseContext.look, or the end of its   lose, by the ticket's Guard
-//	                      connection to ClickHouse Keeper
-//	graceError            the session's timer, leaseContext.look; it is ErrLeaseOver     fallShort
-//	session.ErrAuth       the session: the ensemble refuses its credentials              lose, by the ticket's Guard
-//	ErrClosed             Client.Close, which ends the sessions                          lose, by the ticket's Guard
-//	ErrNodeDeleted        the watch on the znode, a heartbeat, Check, Multi, Proclaim,   lose, by the ticket's Guard
-//	                      Downgrade, or the watch of a local turn
-//	ErrMaxHold            the acquisition's timer                                        expire, which calls lose
+// context is a child of the session's. ARCHITECTURE.md has the causes, who notices each, and where it arrives.
 //
 // A single hold ends with ErrUnlocked, and the acquisition goes on, when one of several reentrant holds is unlocked (drop)
 // and when a Downgrade succeeds, which returns another hold.
@@ -101,7 +89,8 @@ func (a *acquisition) end(to acquisitionState, cause error) bool {
 	for _, h := range a.holds {
 		h.cancel(cause) // under mu: a caller that finds it ended finds the contexts ended too
 	}
-	if a.maxHold != nil && !a.leavableLocked() { // else what is left has to go at that time
+	// The timer goes on if znodes are left after a loss: they have to be given up when WithMaxHold's time is over.
+	if a.maxHold != nil && !a.leavableLocked() {
 		a.maxHold.Stop()
 	}
 	if a.stopGrace != nil {
@@ -112,7 +101,8 @@ func (a *acquisition) end(to acquisitionState, cause error) bool {
 }
 
 // lose ends an acquisition that was lost for cause. After a stop of the process it may hear of its znode's deletion before
-// anybody has looked at the clock: then the cause is that the lease is over, with which the deletion came.
+// anybody has looked at the clock. If the lease was over by then, the ensemble has deleted the znode with the session, and the
+// cause is ErrLeaseOver.
 func (a *acquisition) lose(cause error) {
 	if errors.Is(cause, recipe.ErrGone) {
 		if cause = a.ticket.Session().Alive(); cause == nil {
@@ -159,8 +149,8 @@ func (a *acquisition) leaveExpired() {
 	})
 }
 
-// release ends an acquisition whose last hold was unlocked. One that was lost before leaves what the loss has left, and
-// returns the loss.
+// release ends an acquisition whose last hold was unlocked. If it was lost before, release deletes the znodes that still exist,
+// and returns the cause of the loss.
 func (a *acquisition) release(ctx context.Context) error { return a.endRelease(ctx, a.beginRelease()) }
 
 // beginRelease ends the contexts. first: the acquisition was not lost before.
@@ -187,9 +177,9 @@ func (a *acquisition) endRelease(ctx context.Context, first bool) error {
 	return err
 }
 
-// leave leaves the ticket of an acquisition that has ended. The first call does, and any other returns nil at once;
-// keepDelay says that it counts as lost for a lock delay. When ctx ends first the error is ctx's, and it goes on in the
-// background.
+// leave leaves the ticket of an acquisition that has ended. Only the first call does anything; any other returns nil at once.
+// With keepDelay it counts as a loss for a lock delay. If ctx ends first, leave returns ctx's error, and the deletion goes on
+// in the background.
 func (a *acquisition) leave(ctx context.Context, keepDelay bool) error {
 	a.mu.Lock()
 	leavable := a.leavableLocked()
@@ -204,7 +194,8 @@ func (a *acquisition) leave(ctx context.Context, keepDelay bool) error {
 		return nil
 	}
 	if state == lost {
-		a.ticket.Lose(cause) // before Leave, which would hand a turn on: lose may not have come to that
+		// With local handoff Leave would hand the turn on. afterLoss calls Lose too, but may not have got there yet.
+		a.ticket.Lose(cause)
 	}
 	if keepDelay {
 		a.ticket.KeepDelay()

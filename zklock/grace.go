@@ -42,7 +42,7 @@ func (l *lock) withGrace(ctx context.Context, t ticket, r *request, w *waiting) 
 			return nil, err
 		}
 		w.Retried(err) // the session is over, or the znode is gone
-		if t, err = l.ticket(ctx, r, w); err != nil {
+		if t, err = l.queueUp(ctx, r, w); err != nil {
 			return nil, err
 		}
 	}

@@ -43,9 +43,9 @@ type lock struct {
 	handoff *handoff.Lock // nil without local handoff
 }
 
-// newLock is shareable for a lock that has no local handoff.
+// newLock makes a lock of a kind that has no local handoff.
 func (c *Client) newLock(path string, opts []LockOption) lock {
-	l := c.shareable(path, opts)
+	l := c.newHandoffLock(path, opts)
 	if l.err == nil && l.o.handoff > 0 {
 		l.err = fmt.Errorf("%w: local handoff of %d: is for a Mutex, and so for Do and Guard; this is another kind of lock",
 			ErrOption, l.o.handoff)
@@ -53,8 +53,8 @@ func (c *Client) newLock(path string, opts []LockOption) lock {
 	return l
 }
 
-// shareable returns a lock that may have local handoff.
-func (c *Client) shareable(path string, opts []LockOption) lock {
+// newHandoffLock makes a lock of a kind that may have local handoff.
+func (c *Client) newHandoffLock(path string, opts []LockOption) lock {
 	l := lock{c: c, path: path}
 	if l.err = checkLockPath(path); l.err == nil {
 		if l.o, l.err = newLockOptions(opts); l.err == nil {
@@ -138,7 +138,7 @@ func (l *lock) acquire(ctx context.Context, r request) (*Hold, error) {
 	if h != nil {
 		l.c.tellAcquired(AcquiredInfo{info, h.Token(), h.Node(), time.Since(began), h.a.info.Call})
 	} else if err == nil {
-		h, err = l.newHold(ctx, &r, w)
+		h, err = l.take(ctx, &r, w)
 	}
 	if err != nil {
 		err = &lockError{r.op, l.path, l.explain(caller, err)}
@@ -162,12 +162,12 @@ func (l *lock) explain(caller context.Context, err error) error {
 	return err
 }
 
-// newHold waits for a ticket that holds, and makes the hold.
-func (l *lock) newHold(ctx context.Context, r *request, w *waiting) (*Hold, error) {
+// take waits until the lock is ours, and makes the hold.
+func (l *lock) take(ctx context.Context, r *request, w *waiting) (*Hold, error) {
 	if err := l.checkGrace(ctx); err != nil {
 		return nil, err
 	}
-	t, err := l.ticket(ctx, r, w)
+	t, err := l.queueUp(ctx, r, w)
 	if err == nil && l.o.grace > 0 {
 		t, err = l.withGrace(ctx, t, r, w)
 	}
@@ -181,8 +181,9 @@ func (l *lock) newHold(ctx context.Context, r *request, w *waiting) (*Hold, erro
 	return l.c.newHold(ctx, t, w, l.o), nil
 }
 
-// ticket returns a ticket that holds, a new one or with local handoff a turn; it is of no use when there is an error.
-func (l *lock) ticket(ctx context.Context, r *request, w *waiting) (ticket, error) {
+// queueUp returns a ticket that holds: a new one, or with local handoff a turn. With an error the result must be neither used
+// nor compared with nil.
+func (l *lock) queueUp(ctx context.Context, r *request, w *waiting) (ticket, error) {
 	switch {
 	case l.handoff != nil && r.try:
 		return l.c.handoff.TryLock(ctx, l.handoff, w)

@@ -14,7 +14,7 @@ type Mutex struct{ lock lock }
 // Mutex returns the mutex whose contenders queue below path, a znode that Lock makes when it is missing. It does no I/O;
 // a path or option that can't work is reported by every call on the Mutex (ErrPath, ErrOption).
 func (c *Client) Mutex(path string, opts ...LockOption) *Mutex {
-	return &Mutex{c.shareable(path, opts)}
+	return &Mutex{c.newHandoffLock(path, opts)}
 }
 
 // Lock waits its turn and returns the hold. The wait survives disconnects and sessions that end: in a new session it
