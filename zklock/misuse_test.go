@@ -2,7 +2,6 @@ package zklock_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -47,37 +46,5 @@ func TestAContextThatHasEndedTakesNothingAndReleasesAll(t *testing.T) {
 		require.ErrorIs(s, h.Unlock(over), context.Canceled)
 		require.Equal(s, zklock.ErrUnlocked, h.Err())
 		s.Unlock(s.Lock(s.Client().Mutex("/l")))
-	})
-}
-
-// A semaphore that is refused at another lock's path leaves nothing there; the mutex goes on.
-func TestASemaphoreThatIsRefusedLeavesNoSize(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		c := s.Client()
-		h := s.Lock(c.Mutex("/l"))
-		for _, acquire := range []locktest.Acquire{
-			locktest.Permits(c.Semaphore("/l", 3), 1),
-			func(ctx context.Context) (*zklock.Hold, error) { return c.Semaphore("/l", 3).TryAcquire(ctx, 1) },
-			func(ctx context.Context) (*zklock.Hold, error) { return nil, c.Semaphore("/l", 3).Resize(ctx, 5) },
-		} {
-			_, err := acquire(s.Context())
-			require.ErrorIs(s, err, zklock.ErrConflict)
-			n, _ := s.Server.Node("/l")
-			require.Empty(s, n.Data)
-		}
-		s.Unlock(h)
-	})
-}
-
-// After a stop of the process (here: nobody looks at the clock until the lease is over) the deletion that came with the
-// session's end may be told first: the cause is the lease all the same.
-func TestAfterTheLeaseTheCauseIsTheLease(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		c := s.Client()
-		h := s.Lock(c.Mutex("/l"))
-		askedAt(s, c, h, func() bool {
-			zklock.HeardGone(h)
-			return errors.Is(h.Err(), zklock.ErrLeaseOver)
-		})
 	})
 }
