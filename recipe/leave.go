@@ -155,7 +155,7 @@ func (t *Ticket) leave(ctx context.Context) error {
 		}
 		return nil // the transaction whose reply was lost was ours
 	}
-	t.discard()
+	discard(t.entries...)
 	return ended(ctx, err)
 }
 
@@ -214,7 +214,7 @@ func (e *entry) leave(ctx context.Context, held bool) error {
 			err = e.delete(ctx, held)
 			continue
 		}
-		e.discard()
+		discard(e)
 		return ended(ctx, err)
 	}
 }

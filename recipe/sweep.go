@@ -26,8 +26,15 @@ type sweeper struct {
 // leftovers is work for a sweeper.
 type leftovers struct {
 	creates []doubtfulCreate
+	sent    []sentDeletes
 	znodes  []string
 	noted   []entry // whose znodes go together with the notes of their lock delays: see delay.go
+}
+
+// sentDeletes are deletes of znodes that are on their way.
+type sentDeletes struct {
+	znodes  []string
+	answers func(ctx context.Context) []error
 }
 
 // doubtfulCreate is a create that may have been carried out.
@@ -39,17 +46,30 @@ var sweepers = struct {
 	of map[*session.Session]*sweeper
 }{of: map[*session.Session]*sweeper{}}
 
-// discard has the znode deleted in the background.
-func (e *entry) discard() {
-	if e.node == "" {
-		return // it was not made, or was not found
+// discard has the znodes of entries of one session deleted in the background. Where there is a connection the deletes have
+// left when it returns, as far as one batch goes: its caller gives up, and the program may exit next.
+func discard(entries ...*entry) {
+	var l leftovers
+	for _, e := range entries {
+		if e.node == "" {
+			continue // it was not made, or was not found
+		}
+		e.unwatch()
+		if e.delayNoted {
+			l.noted = append(l.noted, *e) // as it is now
+		} else {
+			l.znodes = append(l.znodes, e.node)
+		}
 	}
-	e.unwatch()
-	if e.delayNoted {
-		sweepLater(e.s, leftovers{noted: []entry{*e}}) // as it is now
-		return
+	s := entries[0].s
+	if n := min(len(l.znodes), atOnce); n > 0 {
+		if answers := s.ForLocks(trusted.Caller{}).SendDeletes(l.znodes[:n]...); answers != nil {
+			l.sent, l.znodes = []sentDeletes{{l.znodes[:n], answers}}, l.znodes[n:]
+		}
 	}
-	sweepLater(e.s, leftovers{znodes: []string{e.node}})
+	if !l.none() {
+		sweepLater(s, l)
+	}
 }
 
 // sweepLater gives work to the session's sweeper. When the session is over there is nothing to do: the server deletes its
@@ -75,9 +95,12 @@ func sweepLater(s *session.Session, work leftovers) {
 
 func (l *leftovers) add(more leftovers) {
 	l.creates = append(l.creates, more.creates...)
+	l.sent = append(l.sent, more.sent...)
 	l.znodes = append(l.znodes, more.znodes...)
 	l.noted = append(l.noted, more.noted...)
 }
+
+func (l *leftovers) none() bool { return len(l.creates)+len(l.sent)+len(l.znodes)+len(l.noted) == 0 }
 
 // take returns all work, what was left of the last among it. When there is none, the sweeper is at work no more.
 func (w *sweeper) take(rest leftovers, end bool) (work leftovers, more bool) {
@@ -86,7 +109,7 @@ func (w *sweeper) take(rest leftovers, end bool) (work leftovers, more bool) {
 	work = rest
 	work.add(w.leftovers)
 	w.leftovers = leftovers{}
-	more = !end && len(work.creates)+len(work.znodes)+len(work.noted) > 0
+	more = !end && !work.none()
 	if !more {
 		delete(sweepers.of, w.s)
 	}
@@ -141,6 +164,13 @@ func (w *sweeper) work(ctx context.Context, l leftovers) (rest leftovers, troubl
 				}
 			}
 			znodes = znodes[n:]
+		}
+	}
+	for _, d := range l.sent {
+		for i, err := range d.answers(ctx) {
+			if failed(err) {
+				rest.znodes = append(rest.znodes, d.znodes[i])
+			}
 		}
 	}
 	remove(l.znodes)

@@ -209,7 +209,7 @@ func (t *Ticket) enter(ctx context.Context) (err error) {
 		case err == nil:
 			return t.checkDirectories(ctx)
 		case t.entries[0].node != "": // they were made, but the list failed
-			t.discard()
+			discard(t.entries...)
 			if errors.Is(err, zk.ErrNoNode) {
 				return ErrGone // the directory was deleted after the create, and our znode before it
 			}
@@ -335,7 +335,7 @@ func (t *Ticket) checkDirectories(ctx context.Context) error {
 		return nil
 	}()
 	if err != nil {
-		t.discard()
+		discard(t.entries...)
 		return err
 	}
 	for _, e := range t.entries {
@@ -364,17 +364,11 @@ func (t *Ticket) find(ctx context.Context) (bool, error) {
 	}
 	for _, e := range t.entries {
 		if e.node != "" {
-			e.discard()
+			discard(e)
 			e.node, e.names = "", nil
 		}
 	}
 	return false, nil
-}
-
-func (t *Ticket) discard() {
-	for _, e := range t.entries {
-		e.discard()
-	}
 }
 
 // sweep has the sweeper find out whether a create was carried out, and delete what it made.

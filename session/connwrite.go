@@ -182,6 +182,7 @@ func (c *conn) flush(first *request) (more bool, err error) {
 	}
 	now := c.s.clock.stamp()
 	out := c.out[:0]
+	var written []chan struct{}
 	for q := c.nextLocked(); q != nil && (len(out) == 0 || len(out)+len(q.head.frame) <= maxWrite); q = c.nextLocked() {
 		if c.full = !q.head.urgent && first == nil && (c.pending.n >= window || c.pending.bytes >= windowBytes); c.full {
 			break
@@ -192,9 +193,10 @@ func (c *conn) flush(first *request) (more bool, err error) {
 		} else {
 			r = q.pop()
 		}
-		r.sent, c.last = now, now
+		c.last = now
+		written = r.leaves(now, written)
 		for _, m := range r.members {
-			m.sent = now
+			written = m.leaves(now, written)
 		}
 		r.expect = c.s.sizes.expect(r)
 		c.pending.push(r)
@@ -208,7 +210,21 @@ func (c *conn) flush(first *request) (more bool, err error) {
 	if cap(out) <= maxKept {
 		c.out = out
 	}
-	return more, c.write(out)
+	if err := c.write(out); err != nil {
+		return more, err
+	}
+	for _, w := range written {
+		close(w)
+	}
+	return more, nil
+}
+
+// leaves notes that r is about to be sent, and adds to written what is to be closed when it has been.
+func (r *request) leaves(now time.Time, written []chan struct{}) []chan struct{} {
+	if r.sent = now; r.written != nil {
+		written, r.written = append(written, r.written), nil
+	}
+	return written
 }
 
 // write sends b in chunks, each with its own deadline of one patience, so that a long request on a slow link is not taken

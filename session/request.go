@@ -32,6 +32,10 @@ type request struct {
 	// change while the request is in a queue.
 	expect int
 
+	// written, when set, is closed when the connection has taken the frame. It is the writer's from the moment in which the
+	// request is sent.
+	written chan struct{}
+
 	done  chan struct{} // closed when the fields below are final; nil when nobody waits
 	reply []byte        // behind the header
 	head  replyHeader

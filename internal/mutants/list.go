@@ -140,7 +140,7 @@ var mutants = []mutant{
 	return listErr
 `}}, []string{inRecipe, inScenarios, inLocks}},
 	{"release not repeated", "a deletion whose reply was lost is given up", "recipe/leave.go",
-		[]edit{{"		case ctx.Err() == nil && transient(err):\n			err = e.delete(ctx, held)\n			continue\n		}\n		e.discard()", "		}"}}, []string{inRecipe, inScenarios}},
+		[]edit{{"		case ctx.Err() == nil && transient(err):\n			err = e.delete(ctx, held)\n			continue\n		}\n		discard(e)", "		}"}}, []string{inRecipe, inScenarios}},
 	{"foreign kinds accepted", "a mutex and a read/write lock share a directory", "recipe/kind.go",
 		[]edit{{"return k == other || rw(k) && rw(other)", "return k == other || rw(k) || rw(other) || true"}}, []string{inRecipe, "./zklock -run=Conflict|Kind|Scenario"}},
 	{"readers overtake a writer", "a writer waits for ever behind readers that came later", "recipe/kind.go",

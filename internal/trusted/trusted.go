@@ -53,6 +53,12 @@ type Session interface {
 	// Close then takes nothing from anybody. It reports whether it did.
 	Retire(unused time.Duration) bool
 
+	// SendDeletes sends deletes of znodes for a caller that does not wait for the answers, and whose process may end next.
+	// It returns when the connection has taken them, or after some hundredths of a second. Whoever calls the function that it
+	// returns waits for the answers; it returns the errors of Session.Delete, in the order of paths. Nil: there is no
+	// connection, and nothing was sent.
+	SendDeletes(paths ...string) (answers func(ctx context.Context) []error)
+
 	// Found is told what became of creates of path, sequential and ephemeral, whose outcome was unknown, by whoever has
 	// looked: made is the znode's path and czxid its czxid, or "" when there is none. The path must be one that nobody
 	// else uses.
