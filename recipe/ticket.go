@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"path"
 	"slices"
 	"sync"
 	"time"
@@ -114,33 +115,51 @@ func Enter(ctx context.Context, s *session.Session, queues ...Queue) (*Ticket, e
 	return t, nil
 }
 
-// Try returns a ticket that holds, as after Wait, or an error that matches ErrBusy. While a contender is in the way in
-// one of the queues, the lists of the directories are all it costs. It never waits for another contender.
+// Try returns a ticket that holds, as after Wait, or an error that matches ErrBusy and names the holder. While a contender
+// is in the way in one of the queues, it costs the lists of the directories, and, unless Heads know the holder, two reads
+// more, for which it waits for at most WatchAfter. It never waits for another contender.
 //
 // Errors are those of Enter and Wait; nothing is left behind by any.
 func Try(ctx context.Context, s *session.Session, queues ...Queue) (*Ticket, error) {
 	t := newTicket(s, queues)
+	err := t.try(ctx)
+	if err == nil {
+		return t, nil
+	}
+	if busy := (*busyError)(nil); errors.As(err, &busy) && busy.line.Who == "" { // nobody waits for us any more
+		ctx, cancel := context.WithTimeout(ctx, WatchAfter)
+		defer cancel()
+		dir, name := path.Split(busy.line.Holder)
+		if who, _, err := t.entries[0].q.Heads.Who(ctx, s, path.Clean(dir), name); err == nil { // else it shows the znode
+			busy.line.Who = who
+		}
+	}
+	return nil, err
+}
+
+// try is Try without the holder's name.
+func (t *Ticket) try(ctx context.Context) error {
 	if err := t.readSizes(ctx, true); err != nil {
-		return nil, err
+		return err
 	}
 	if err := t.lookBeforeEntering(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	if err := t.enter(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	err := t.confirmFirst(ctx)
 	if err == nil {
 		err = t.hold(ctx, true)
 	}
 	if err == nil {
-		return t, nil
+		return nil
 	}
 	// Somebody entered between the list and the create. Our place must not keep anybody waiting.
 	if leaveErr := t.Leave(ctx); leaveErr != nil && !errors.Is(leaveErr, ErrGone) && ctx.Err() != nil {
-		return nil, leaveErr
+		return leaveErr
 	}
-	return nil, err
+	return err
 }
 
 // readSizes finds out the size of each semaphore.

@@ -146,3 +146,16 @@ func TestAMultiDuringADowngradeIsCarriedOutOrSaysThatTheHoldWasReleased(t *testi
 		}
 	})
 }
+
+// After a stop of the process (here: nobody looks at the clock until the lease is over) the deletion that came with the
+// session's end may be told first: the cause is the lease all the same.
+func TestAfterTheLeaseTheCauseIsTheLease(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
+		h := s.Lock(c.Mutex("/l"))
+		askedAt(s, c, h, func() bool {
+			zklock.HeardGone(h)
+			return errors.Is(h.Err(), zklock.ErrLeaseOver)
+		})
+	})
+}

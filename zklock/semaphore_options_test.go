@@ -324,3 +324,22 @@ func TestPermitsAreGivenWhereZnodesMayNotBeWritten(t *testing.T) {
 		s.Unlock(next.Get(s))
 	})
 }
+
+// A semaphore that is refused at another lock's path leaves nothing there; the mutex goes on.
+func TestASemaphoreThatIsRefusedLeavesNoSize(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
+		h := s.Lock(c.Mutex("/l"))
+		for _, acquire := range []locktest.Acquire{
+			locktest.Permits(c.Semaphore("/l", 3), 1),
+			func(ctx context.Context) (*zklock.Hold, error) { return c.Semaphore("/l", 3).TryAcquire(ctx, 1) },
+			func(ctx context.Context) (*zklock.Hold, error) { return nil, c.Semaphore("/l", 3).Resize(ctx, 5) },
+		} {
+			_, err := acquire(s.Context())
+			require.ErrorIs(s, err, zklock.ErrConflict)
+			n, _ := s.Server.Node("/l")
+			require.Empty(s, n.Data)
+		}
+		s.Unlock(h)
+	})
+}

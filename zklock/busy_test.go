@@ -1,0 +1,67 @@
+package zklock_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/internal/locktest"
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zktest"
+)
+
+// triesAt are calls that do not wait, on the lock of a directory, by its kind.
+var triesAt = map[string]func(c *locktest.Client, dir string) (hold, try locktest.Acquire){
+	"mutex": func(c *locktest.Client, dir string) (hold, try locktest.Acquire) {
+		return c.Mutex(dir, zklock.WithOwner("billing")).Lock, c.Mutex(dir).TryLock
+	},
+	"no wait": func(c *locktest.Client, dir string) (hold, try locktest.Acquire) {
+		return c.Mutex(dir, zklock.WithOwner("billing")).Lock, c.Mutex(dir, zklock.WithWait(0)).Lock
+	},
+	"write lock": func(c *locktest.Client, dir string) (hold, try locktest.Acquire) {
+		return c.RWMutex(dir, zklock.WithOwner("billing")).RLock, c.RWMutex(dir).TryLock
+	},
+	"read lock": func(c *locktest.Client, dir string) (hold, try locktest.Acquire) {
+		return c.RWMutex(dir, zklock.WithOwner("billing")).Lock, c.RWMutex(dir).TryRLock
+	},
+	"semaphore": func(c *locktest.Client, dir string) (hold, try locktest.Acquire) {
+		return locktest.Permits(c.Semaphore(dir, 2, zklock.WithOwner("billing")), 2),
+			func(ctx context.Context) (*zklock.Hold, error) { return c.Semaphore(dir, 2).TryAcquire(ctx, 1) }
+	},
+	"several paths": func(c *locktest.Client, dir string) (hold, try locktest.Acquire) {
+		return c.Mutex(dir, zklock.WithOwner("billing")).Lock, c.MultiLock([]string{"/free", dir}).TryLock
+	},
+}
+
+func TestACallThatDoesNotWaitNamesTheHolder(t *testing.T) {
+	for name, calls := range triesAt {
+		t.Run(name, func(t *testing.T) {
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				hold, try := calls(s.Client(), "/l")
+				h := s.Take(hold)
+				_, err := try(s.Context())
+				require.ErrorIs(s, err, zklock.ErrBusy)
+				require.ErrorContains(s, err, "held by billing (")
+				s.Unlock(h)
+			})
+		})
+	}
+}
+
+// The name is not worth a long wait.
+func TestACallThatDoesNotWaitIsNotKeptByTheHoldersName(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		hold, try := triesAt["mutex"](s.Client(), "/l")
+		h := s.Take(hold)
+		silent := s.Server.Inject(zktest.Hold().Op(zktest.OpExists))
+		began := time.Now()
+		_, err := try(s.Context())
+		require.ErrorIs(s, err, zklock.ErrBusy)
+		require.ErrorContains(s, err, "held by _c_")
+		require.LessOrEqual(s, time.Since(began), 400*time.Millisecond)
+		silent.Remove()
+		s.Unlock(h)
+	})
+}
