@@ -48,6 +48,14 @@ func TestAVerifiedLockIsRefusedInADirectoryThatANeighbourMade(t *testing.T) {
 	})
 }
 
+func TestWhatIsToBeVerifiedHasToBeSaid(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		_, err := s.Client().Mutex("/l", zklock.WithVerifiedACL()).Lock(s.Context())
+		require.ErrorIs(s, err, zklock.ErrOption)
+		require.ErrorContains(s, err, "WithVerifiedACL: needs WithACL")
+	})
+}
+
 func TestAVerifiedLockIsTakenInADirectoryThatItsUsersMade(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir := s.Dir("/locks") + "/a"
@@ -60,7 +68,7 @@ func TestAVerifiedLockIsTakenInADirectoryThatItsUsersMade(t *testing.T) {
 		own := alice.Mutex(dir+"2", zklock.WithACL(zk.ACL{Perms: zk.PermAll, Scheme: "auth"}), zklock.WithVerifiedACL())
 		s.Unlock(s.Lock(own))
 		s.Unlock(s.Lock(own))
-		s.Unlock(s.Lock(bob.Mutex(dir+"3", zklock.WithVerifiedACL())))
+		s.Unlock(s.Lock(bob.Mutex(dir+"3", zklock.WithACL(session.WorldACL()...), zklock.WithVerifiedACL())))
 
 		// Bob opens the directory to everybody, who may then do what they like in it.
 		sess := bob.Current()

@@ -89,6 +89,12 @@ func checkLockPath(path string) error {
 	if err := session.CheckPath(path); err != nil {
 		return err
 	}
+	for name := range strings.SplitSeq(path, "/") {
+		if _, contender := recipe.Parse(name); contender {
+			return fmt.Errorf("%w %q: %q is what a contender's znode is called: a lock at the path above it would wait for it for ever (see KeyPath)",
+				ErrPath, text.Foreign(path), text.Foreign(name))
+		}
+	}
 	if err := session.CheckPath(path + "/" + strings.Repeat("x", nameRoom)); err != nil {
 		return fmt.Errorf("%w %q: leaves no room for a contender's name in 4096 bytes", ErrPath, path[:200]+"…")
 	}

@@ -41,7 +41,7 @@ type lockOptions struct {
 const maxData = 64 << 10
 
 func newLockOptions(opts []LockOption) (lockOptions, error) {
-	o := lockOptions{acl: session.WorldACL()}
+	var o lockOptions
 	for _, opt := range opts {
 		if opt.set == nil {
 			return o, fmt.Errorf("%w: lock option: is the zero value", ErrOption)
@@ -49,6 +49,12 @@ func newLockOptions(opts []LockOption) (lockOptions, error) {
 		if err := opt.set(&o); err != nil {
 			return o, err
 		}
+	}
+	if o.verifyACL && o.acl == nil {
+		return o, fmt.Errorf("%w: WithVerifiedACL: needs WithACL, which says what is to be verified", ErrOption)
+	}
+	if o.acl == nil {
+		o.acl = session.WorldACL()
 	}
 	if o.keep > 0 && o.handoff == 0 {
 		return o, fmt.Errorf("%w: idle keeping for %v: needs WithLocalHandoff", ErrOption, o.keep)
@@ -121,7 +127,8 @@ func WithReentrancy() LockOption {
 	return LockOption{func(o *lockOptions) error { o.reentrant = true; return nil }}
 }
 
-// WithOwner names the owner for others who look at the line, beside host and process id. At most 64 KB. Default: none.
+// WithOwner names the owner for others who look at the line, beside host and process id. At most 64 KB; errors and lines of
+// the log show 64 characters of it, and escape what is not printable. Default: none.
 func WithOwner(name string) LockOption {
 	return LockOption{func(o *lockOptions) error {
 		if len(name) > maxData {
@@ -164,7 +171,7 @@ func WithACL(acl ...zk.ACL) LockOption {
 }
 
 // WithVerifiedACL refuses the lock (ErrConflict, with what differs) when its directory has another ACL than WithACL says,
-// or than the default: another client made the directory before, or has changed its ACL. Each call that queues checks
+// which it needs (ErrOption): another client made the directory before, or has changed its ACL. Each call that queues checks
 // once its znode is in the directory, which costs one more round trip, with two reads for each path; it needs READ or
 // ADMIN on both. A change that is made later, while the call waits or holds, is not noticed. The parents are not checked:
 // a client with DELETE on the directory's parent can at most delete an empty directory. Passwords of digest users are

@@ -5,8 +5,8 @@ import (
 	"os"
 	"strconv"
 	"sync"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/zklock/locker/internal/text"
 )
 
 // identity is what a contender's znode says of it: JSON, so that any language can read it.
@@ -32,23 +32,18 @@ func (o *lockOptions) identity() ([]byte, error) {
 }
 
 // describe names a contender by its data: "owner (host:pid)" for ours, the text itself for other clients' short texts,
-// "" for anything else. What others wrote is not trusted with a terminal: only printable characters pass.
+// "" for anything else. Only printable characters pass: what is not printable in an owner or a host is escaped.
 func describe(data []byte) string {
 	var id identity
 	if json.Unmarshal(data, &id) == nil && id.Host != "" {
-		at := id.Host + ":" + strconv.Itoa(id.PID)
+		at := text.Short(id.Host, maxWho) + ":" + strconv.Itoa(id.PID)
 		if id.Owner != "" {
-			at = id.Owner + " (" + at + ")"
+			return text.Short(id.Owner, maxWho) + " (" + at + ")"
 		}
-		data = []byte(at)
+		return at
 	}
-	if len(data) > 200 || !utf8.Valid(data) {
+	if len(data) > text.Limit || text.Clean(string(data)) != string(data) {
 		return ""
-	}
-	for _, r := range string(data) {
-		if !unicode.IsPrint(r) {
-			return ""
-		}
 	}
 	return string(data)
 }

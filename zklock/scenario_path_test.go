@@ -42,6 +42,8 @@ func TestScenario46_ABadPathIsRefusedWithThePathAndTheRule(t *testing.T) {
 		"no room for a contender":   {long[:4090], "no room for a contender"},
 		"only spaces and no slash":  {"  ", "does not begin with a slash"},
 		"a slash of another system": {`\locks\a`, "does not begin with a slash"},
+		"a contender's name":        {"/locks/lock-0000000001", "is what a contender's znode is called"},
+		"below a contender's name":  {"/locks/job-lease-1-0000000001/a", "is what a contender's znode is called"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
@@ -69,7 +71,7 @@ func TestScenario46_ABadPathIsRefusedWithThePathAndTheRule(t *testing.T) {
 func TestScenario46_AnOddPathThatIsAllowedWorks(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
-		for _, p := range []string{"/a", "/.a", "/...", "/a b", "/\u00e9\u3042", "/lock-0000000001", "/a/_c_x", "/zookeeperx", "/%2e%2e"} {
+		for _, p := range []string{"/a", "/.a", "/...", "/a b", "/\u00e9\u3042", "/lock-1", "/a/_c_x", "/zookeeperx", "/%2e%2e"} {
 			h := s.Lock(c.Mutex(p))
 			s.Owned(c, h)
 			require.Equal(s, p, path.Dir(h.Node()))

@@ -42,12 +42,12 @@ type Config struct {
 	Patience time.Duration
 }
 
-// Report is what was found.
+// Report is what was found. Its JSON has durations in seconds.
 type Report struct {
 	Servers  []Server      `json:"servers"` // in the order of the connect string
 	Access   Access        `json:"access"`
 	Offset   *Offset       `json:"leader_clock,omitempty"` // the leader's clock, which dates znodes; nil: could not be read
-	Asked    time.Duration `json:"asked_timeout_ns"`       // the session timeout that the client asks for
+	Asked    time.Duration `json:"-"`                      // the session timeout that the client asks for
 	Findings []Finding     `json:"findings"`               // the gravest first
 
 	// Longest are the ephemeral znodes of the session that has most, in bytes; nil: there are none, or they are unknown.
@@ -61,16 +61,16 @@ type Server struct {
 	Version string `json:"version,omitempty"`
 	Mode    string `json:"mode,omitempty"` // leader, follower, observer, standalone, read-only
 
-	Tick       time.Duration `json:"tick_ns,omitempty"`        // as configured
-	MinTimeout time.Duration `json:"min_timeout_ns,omitempty"` // of sessions, as granted
-	MaxTimeout time.Duration `json:"max_timeout_ns,omitempty"`
+	Tick       time.Duration `json:"-"` // as configured
+	MinTimeout time.Duration `json:"-"` // of sessions, as granted
+	MaxTimeout time.Duration `json:"-"`
 	// Packet says that it takes requests as long as the client's packet limit. No word and no command of the admin port
 	// tells its jute.maxbuffer; only JMX does.
 	Packet bool `json:"packet_limit_taken"`
 
-	Read   time.Duration `json:"read_ns,omitempty"`  // how long a read took
-	Write  time.Duration `json:"write_ns,omitempty"` // and a write
-	Offset *Offset       `json:"clock,omitempty"`    // the server's own clock
+	Read   time.Duration `json:"-"`               // how long a read took
+	Write  time.Duration `json:"-"`               // and a write
+	Offset *Offset       `json:"clock,omitempty"` // the server's own clock
 
 	// Unknown says what could not be found out, and why.
 	Unknown []string `json:"unknown,omitempty"`
@@ -78,8 +78,8 @@ type Server struct {
 
 // Offset is by how much a clock is ahead of this machine's, give or take Error.
 type Offset struct {
-	Ahead time.Duration `json:"ahead_ns"`
-	Error time.Duration `json:"error_ns"`
+	Ahead time.Duration `json:"-"`
+	Error time.Duration `json:"-"`
 }
 
 // Severity says how grave a finding is.

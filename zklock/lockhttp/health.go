@@ -18,9 +18,10 @@ import (
 //	live   200 unless the Client was closed. It finds its way back to an ensemble by itself; a restart would not help.
 //	ready  200 while a server is connected, 503 otherwise. Locks that are held stay held for as long as the lease lasts.
 //
-// The answer is JSON: {"status": "ready", "state": "connected", "session": "0x…", "server": "zk1:2181", "timeout_ms":
-// 10000, "lease_ms": 6500, "why": "…"}, with status live, ready, not ready or closed. lease_ms is how much longer the
-// session can't end by itself, at least 0; nobody confirms it while nothing is held. why is there when the session is over.
+// The answer is JSON: {"status": "ready", "state": "connected", "session": "0x…", "server": "zk1:2181",
+// "timeout_seconds": 10, "lease_seconds": 6.5, "why": "…"}, with status live, ready, not ready or closed. lease_seconds is
+// for how much longer the session can't end by itself, at least 0; nobody confirms it while nothing is held. why is there
+// when the session is over.
 // It answers GET and HEAD, without I/O.
 func HealthHandler(c *zklock.Client) http.Handler {
 	c.SessionStatus() // panics now, and not at the first probe, for a nil Client
@@ -31,7 +32,7 @@ func HealthHandler(c *zklock.Client) http.Handler {
 		h := healthOf(c.SessionStatus(), strings.HasSuffix(r.URL.Path, "/live"), time.Now())
 		body, err := json.Marshal(h)
 		if err != nil {
-			panic(err) // strings and integers always marshal
+			panic(err) // strings and numbers always marshal
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
@@ -46,18 +47,18 @@ func HealthHandler(c *zklock.Client) http.Handler {
 
 // health is the answer to a probe.
 type health struct {
-	Status  string `json:"status"`
-	State   string `json:"state"`
-	Session string `json:"session,omitempty"`
-	Server  string `json:"server,omitempty"`
-	Timeout int64  `json:"timeout_ms"`
-	Lease   int64  `json:"lease_ms"`
-	Why     string `json:"why,omitempty"`
+	Status  string  `json:"status"`
+	State   string  `json:"state"`
+	Session string  `json:"session,omitempty"`
+	Server  string  `json:"server,omitempty"`
+	Timeout float64 `json:"timeout_seconds"`
+	Lease   float64 `json:"lease_seconds"`
+	Why     string  `json:"why,omitempty"`
 }
 
 func healthOf(s zklock.SessionStatus, live bool, now time.Time) health {
-	h := health{State: s.State.String(), Server: s.Server, Timeout: s.Timeout.Milliseconds(),
-		Lease: max(0, s.SafeUntil.Sub(now)).Milliseconds()}
+	h := health{State: s.State.String(), Server: s.Server, Timeout: s.Timeout.Seconds(),
+		Lease: max(0, s.SafeUntil.Sub(now)).Seconds()}
 	if s.ID != 0 {
 		h.Session = fmt.Sprintf("0x%x", uint64(s.ID))
 	}
