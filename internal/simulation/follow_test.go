@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,6 +21,7 @@ import (
 // The code follows the model: what a client is told and asks on its connections, and what it concludes, are steps that
 // internal/model/queue.pml has. A contender is followed from its create to its deletion:
 //
+//	creating  a create whose reply was lost is made again only after a sync and a list behind it have not shown its znode
 //	listed    a list that shows the own znode: with nobody before it, it may hold; else the nearest before it is its
 //	          predecessor, and, if that is the only one, the last
 //	watching  only the own znode and a predecessor are watched
@@ -41,20 +43,33 @@ type contender struct {
 	may  string          // by which step it may hold; "" by none
 }
 
+// creation is what is known of a create that has left: whether it is unanswered, and how far the search for its znode is.
+type creation struct {
+	open   bool
+	search int
+}
+
+// The steps of a search; a list that does not show the znode ends it.
+const (
+	syncAsked = iota + 1
+	synced
+	listAsked
+)
+
 // follower holds what one client does against the model.
 type follower struct {
 	w    *world
 	name string
 
 	mu    sync.Mutex // guards what follows
-	ids   map[string]bool
+	ids   map[string]*creation
 	own   map[string]*contender
 	conns int
 	steps map[string]int
 }
 
 func newFollower(w *world, name string) *follower {
-	return &follower{w: w, name: name, ids: map[string]bool{}, own: map[string]*contender{}, steps: map[string]int{}}
+	return &follower{w: w, name: name, ids: map[string]*creation{}, own: map[string]*contender{}, steps: map[string]int{}}
 }
 
 // conn is one connection of the client's, as the follower sees it. It is used under the follower's mutex.
@@ -79,7 +94,7 @@ func (f *follower) departs(format string, args ...any) {
 // mine reports whether a znode can be one of this client's, by the id in its name. Adopted ones are found so.
 func (f *follower) mine(node string) bool {
 	i := strings.LastIndex(node, "-lock-")
-	return i >= 0 && f.ids[node[:i+len("-lock-")]]
+	return i >= 0 && f.ids[node[:i+len("-lock-")]] != nil
 }
 
 // contenderOf returns what is known of a znode of one's own.
@@ -118,6 +133,37 @@ func (c *conn) asked(r request) {
 		for _, node := range r.paths {
 			c.watch(node)
 		}
+	case zktest.OpSync:
+		f.searches(r.paths[0], 0, syncAsked)
+	case zktest.OpGetChildren, zktest.OpGetChildren2:
+		f.searches(r.paths[0], synced, listAsked)
+	}
+}
+
+// searches takes the searches in a directory from one step to another.
+func (f *follower) searches(dir string, from, to int) {
+	for id, k := range f.ids {
+		if k.open && k.search == from && path.Dir(id) == dir {
+			k.search = to
+		}
+	}
+}
+
+// synced is the answer to a sync.
+func (c *conn) synced(dir string) {
+	c.f.mu.Lock()
+	defer c.f.mu.Unlock()
+	c.f.searches(dir, syncAsked, synced)
+}
+
+// answered is a reply, whatever it says: what it answers is not lost.
+func (c *conn) answered(r request) {
+	c.f.mu.Lock()
+	defer c.f.mu.Unlock()
+	for _, part := range append(r.parts, r) {
+		if len(part.paths) > 0 && c.f.ids[part.paths[0]] != nil {
+			c.f.ids[part.paths[0]].open = false
+		}
 	}
 }
 
@@ -144,7 +190,12 @@ func (f *follower) writes(r request, rest []request) {
 		}
 		f.steps["leave by mark"]++
 	case strings.HasSuffix(node, "-lock-"):
-		f.ids[node] = true
+		if k := f.ids[node]; k != nil && k.open {
+			f.departs("it makes %s again, and has not looked for it behind a sync", node)
+		} else if k != nil && k.search == listAsked {
+			f.steps["create again"]++
+		}
+		f.ids[node] = &creation{open: true}
 		f.steps["create"]++
 	}
 }
@@ -171,6 +222,11 @@ func (c *conn) listed(dir string, names []string) {
 	f := c.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	for id, k := range f.ids {
+		if k.search == listAsked && path.Dir(id) == dir && !slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(dir+"/"+name, id) }) {
+			k.open = false
+		}
+	}
 	for _, name := range names {
 		node := dir + "/" + name
 		me, ok := number(name)

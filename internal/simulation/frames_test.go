@@ -33,30 +33,37 @@ func listen(to net.Conn, c *conn) *listener {
 	return &listener{Conn: to, c: c, waiting: map[int32]request{}}
 }
 
-// Write is given whole frames.
+// Write is given whole frames. They leave all together or not at all.
 func (l *listener) Write(b []byte) (int, error) {
 	l.mu.Lock()
+	var asked []request
 	for rest := b; len(rest) >= 4; {
 		n := 4 + int(binary.BigEndian.Uint32(rest))
 		if n > len(rest) {
 			break
 		}
 		if l.sent {
-			l.ask(rest[4:n])
+			asked = append(asked, l.ask(rest[4:n]))
 		}
 		l.sent = true
 		rest = rest[n:]
 	}
 	l.mu.Unlock()
-	return l.Conn.Write(b)
+	n, err := l.Conn.Write(b)
+	if err != nil {
+		for _, r := range asked {
+			l.c.answered(r) // nobody has to look for what has not left
+		}
+	}
+	return n, err
 }
 
-func (l *listener) ask(frame []byte) {
+func (l *listener) ask(frame []byte) request {
 	d := &reader{b: frame}
 	xid := d.int32()
 	r := request{op: zktest.Op(d.int32())}
 	switch r.op {
-	case zktest.OpCreate, zktest.OpCreate2, zktest.OpDelete, zktest.OpGetChildren, zktest.OpGetChildren2:
+	case zktest.OpCreate, zktest.OpCreate2, zktest.OpDelete, zktest.OpGetChildren, zktest.OpGetChildren2, zktest.OpSync:
 		r.paths = []string{d.string()}
 	case zktest.OpExists:
 		node := d.string()
@@ -73,6 +80,7 @@ func (l *listener) ask(frame []byte) {
 	}
 	l.waiting[xid] = r
 	l.c.asked(r)
+	return r
 }
 
 // Read hears a frame before its last byte is given to the client.
@@ -119,9 +127,15 @@ func (l *listener) hear(frame []byte) {
 	r := l.waiting[xid]
 	delete(l.waiting, xid)
 	l.mu.Unlock()
+	l.c.answered(r)
+	lists := r.op == zktest.OpGetChildren || r.op == zktest.OpGetChildren2
 	switch {
+	case lists && code == int32(zktest.CodeNoNode):
+		l.c.listed(r.paths[0], nil)
 	case code != 0:
-	case r.op == zktest.OpGetChildren, r.op == zktest.OpGetChildren2:
+	case r.op == zktest.OpSync:
+		l.c.synced(r.paths[0])
+	case lists:
 		l.c.listed(r.paths[0], d.strings())
 	case r.op == zktest.OpSetWatches:
 		l.c.set(r.paths)
