@@ -113,7 +113,7 @@ var (
 	figure    = regexp.MustCompile(`\d[\d,.]*`)
 	millis    = regexp.MustCompile(`(\d+\.\d+) ms`)
 	mutantRow = regexp.MustCompile(`(\d+) ways to break the code`)
-	failures  = regexp.MustCompile(`(\d+) ways in which distributed locks have failed`)
+	failures  = regexp.MustCompile(`(\d+) ways in which a lock on ZooKeeper can fail`)
 )
 
 // The rates of the speed table, which is the page's first, are those of the last whole run of the benchmark; the hand-overs
