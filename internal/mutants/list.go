@@ -19,7 +19,8 @@ var (
 	inScenarios = "./zklock -run=Scenario"
 	inLocks     = "./zklock"
 	inHandshake = "./session -run=Handshake|Hostile|Garbled|Peer|Frame|Order"
-	inGroups    = "./session -run=Group|Member|Together|DifferentCalls|Contenders|DependOn"
+	inGroups    = "./session -run=Group|Member|Together|DifferentCalls|Contenders|DependOn|NoDirectory|AtTheAnswer|Parked"
+	inOnce      = "./zklock -run=Scenario68|AOnce|Every|LastRun|ARecord|ARun|AJob"
 	inLease     = "./session -run=Lease|Acknowledgement|Retain|Idle|Heartbeat"
 	onServers   = "./zklock -run=Holder|Lease|Wire|Crash|Killed"
 )
@@ -169,6 +170,22 @@ var mutants = []mutant{
 		[]edit{{"	if a.grace == 0 {\n		a.leaveExpired()", "	if a.grace >= 0 {\n		a.leaveExpired()"}}, []string{"./zklock -run=Grace"}},
 	{"wish to let go forgotten", "who was asked to let go while it waited does not hear of it", "recipe/guard.go",
 		[]edit{{"func(e *entry) bool { return e.set })", "func(e *entry) bool { return false })"}}, []string{"./zklock -run=LetGo"}},
+	{"the holder asked, whoever was meant", "a holder is to let go in the place of a contender that waits, or has gone", "zklock/asked.go",
+		[]edit{{"	name, err := l.withToken(ctx, dir, t)\n", "	name, err := l.names[0], ctx.Err()\n"}}, []string{"./zklock -run=Asked|LetGo"}},
+	{"record apart from the hold", "a host that has lost the lock records a run, and another one makes it", "zklock/once.go",
+		[]edit{{"resps, err := r.h.Multi(ctx, op)", "resps, err := r.h.ctx.s.Multi(ctx, op)"}}, []string{inOnce}},
+	{"record not read under the lock", "who waited runs what another host has done meanwhile", "zklock/once.go",
+		[]edit{{"d == 0 && err != nil {\n				return r, err", "d < 0 && err != nil {\n				return r, err"}}, []string{inOnce}},
+	{"Every whatever the period", "a job runs again before its period is over", "zklock/once.go",
+		[]edit{{"		if d > 0 {\n			if err := doneSince", "		if d < 0 {\n			if err := doneSince"}}, []string{inOnce}},
+	{"run in the future long ago", "the same, when a leader's clock was ahead", "zklock/oncerecord.go",
+		[]edit{{"if now.Sub(r.Began) < d {", "if now.Sub(r.Began) < d && !now.Before(r.Began) {"}}, []string{"./zklock -run=ALastRunInTheFuture"}},
+	{"lost record taken for done", "a run is said to be recorded that is made again", "zklock/once.go",
+		[]edit{{"			lost = true\n			continue\n", "			lost = true\n			return nil\n"}}, []string{inOnce}},
+	{"changed record taken for one's own", "the same, when somebody else has written the record meanwhile", "zklock/once.go",
+		[]edit{{"if lost && len(now) > 0 && now[len(now)-1].is(r.run) {", "if lost {"}}, []string{inOnce}},
+	{"own record not found again", "a run whose record's reply was lost is recorded twice", "zklock/once.go",
+		[]edit{{"if lost && len(now) > 0 && now[len(now)-1].is(r.run) {", "if lost && len(now) < 0 {"}}, []string{inOnce}},
 	{"max hold keeps the znode", "the context ends and nobody else gets the lock", "zklock/acquisition.go",
 		[]edit{{"		if err := a.leave(ctx, true); err != nil {", "		if err := ctx.Err(); err != nil {"}}, []string{inScenarios, "./zklock -run=MaxHold"}},
 	{"release that meets a loss gives nothing up", "the other places of a lock of several paths stand until the session ends", "zklock/acquisition.go",
@@ -205,6 +222,14 @@ var mutants = []mutant{
 		[]edit{{"if r.abandoned || c.state == connFailed {", "if c.state == connFailed {"}}, []string{inGroups}},
 	{"any refused list refuses the create", "who may not list a directory is told that there is none", "session/groupanswer.go",
 		[]edit{{"w.op == opCreate && head.code == codeNoNode", "w.op == opCreate && head.code != codeOK"}}, []string{inGroups}},
+	{"answered create taken out of a queue", "with it all other writes go that wait to be sent", "session/groupanswer.go",
+		[]edit{{"		w.sent = r.sent //", "		//"}}, []string{inGroups}},
+	{"who gives up keeps the parked waiting", "writes of other calls are never sent again", "session/connwrite.go",
+		[]edit{{"				c.unparkLocked(r)\n				c.resumeParkedLocked()\n", "				c.unparkLocked(r)\n"}}, []string{inGroups}},
+	{"read of a parked write lost with the connection", "a call waits for an answer that nobody gives", "session/conn.go",
+		[]edit{{"			if again {\n				m.read", "			if again && err == nil {\n				m.read"}}, []string{"./session -run=Parked"}},
+	{"untried creates among the others", "one lock that is used for the first time has the whole group refused, again and again", "session/group.go",
+		[]edit{{"alike := c.caution == 0 ||", "alike := c.caution >= 0 ||"}}, []string{inGroups}},
 	{"long lists not counted", "a burst of calls on a lock with a long list delays the heartbeat", "session/connwrite.go",
 		[]edit{{"r.expect = c.s.sizes.expect(r)", "r.expect = 0"}}, []string{"./session -run=List", inScenarios}},
 	{"holder's data read by every waiter", "many waiters behind a holder with much data delay the heartbeat", "recipe/heads.go",
