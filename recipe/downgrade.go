@@ -75,7 +75,7 @@ func (t *Ticket) Downgrade(ctx context.Context) error {
 // movedLocked makes e the reader's entry.
 func (t *Ticket) movedLocked(e, reader *entry) {
 	e.unwatch()
-	e.q, e.prefix, e.node, e.delayNoted, e.own = reader.q, reader.prefix, reader.node, reader.delayNoted, nil
+	e.q, e.prefix, e.node, e.delayNoted, e.ownWatch = reader.q, reader.prefix, reader.node, reader.delayNoted, nil
 	if t.watcher != nil {
 		t.watcher.Stop()
 	}

@@ -30,7 +30,7 @@ type entry struct {
 	queued  bool       // others were in its way when it entered
 
 	// The watch on our own znode; nil: there is none yet. Guarded by Ticket.mu after Wait.
-	own *session.Watch
+	ownWatch *session.Watch
 	// Another client has set the znode's data while the ticket waited, and of which version they are known. Guarded by
 	// Ticket.mu after Wait.
 	set     bool

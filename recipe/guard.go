@@ -33,7 +33,7 @@ func (t *Ticket) Guard(fn func(error)) {
 
 // guardLocked follows the watches on our own znodes, or has them set a little later.
 func (t *Ticket) guardLocked() {
-	if slices.ContainsFunc(t.entries, func(e *entry) bool { return e.own == nil }) {
+	if slices.ContainsFunc(t.entries, func(e *entry) bool { return e.ownWatch == nil }) {
 		t.watcher = time.AfterFunc(WatchAfter, func() { t.s.Go(t.watchOwn) })
 		return
 	}
@@ -53,7 +53,7 @@ func (t *Ticket) watchOwn(ctx context.Context) {
 	var nodes []string
 	t.mu.Lock()
 	for _, e := range t.entries {
-		if e.own == nil || hasFired(e.own) {
+		if e.ownWatch == nil || hasFired(e.ownWatch) {
 			entries, nodes = append(entries, e), append(nodes, e.node)
 		}
 	}
@@ -77,7 +77,7 @@ func (t *Ticket) watchOwn(ctx context.Context) {
 		if e := entries[i]; t.life == left || e.node != nodes[i] {
 			w.Close() // given up, or replaced by a Downgrade, since
 		} else {
-			e.own = w
+			e.ownWatch = w
 			t.followLocked(e)
 		}
 		t.mu.Unlock()
@@ -101,11 +101,11 @@ func ownStat(ctx context.Context, s *session.Session, node string) (zk.Stat, err
 	return nodes[0].Stat, nodes[0].Err
 }
 
-// followLocked has Missing called when the znode that e.own watches is deleted, and watches it again when its data were
+// followLocked has Missing called when the znode that e.ownWatch watches is deleted, and watches it again when its data were
 // set.
 func (t *Ticket) followLocked(e *entry) {
 	node := e.node
-	e.own.Then(func(event zk.EventType) {
+	e.ownWatch.Then(func(event zk.EventType) {
 		if event == zk.EventNodeDeleted {
 			t.Missing(node)
 		} else {
@@ -167,7 +167,7 @@ func (t *Ticket) endLocked(to life) {
 }
 
 // gone reports whether the watch on our own znode has fired with its deletion. It does not block.
-func (e *entry) gone() bool { return hasFired(e.own) && e.own.Event() == zk.EventNodeDeleted }
+func (e *entry) gone() bool { return hasFired(e.ownWatch) && e.ownWatch.Event() == zk.EventNodeDeleted }
 
 // notified reports whether we are certainly notified of our own znode's deletion: only those that may read it are.
 func (e *entry) notified() bool { return e.s.Grants(e.q.ACL, zk.PermRead) }
@@ -175,7 +175,7 @@ func (e *entry) notified() bool { return e.s.Grants(e.q.ACL, zk.PermRead) }
 // unwatch gives up the watch on our own znode, which has been deleted or will be. It fires then by itself, unless the
 // znode may not be read.
 func (e *entry) unwatch() {
-	if e.own != nil && !e.notified() {
-		e.own.Close()
+	if e.ownWatch != nil && !e.notified() {
+		e.ownWatch.Close()
 	}
 }

@@ -93,17 +93,17 @@ func (w *waiter) watchPred(ctx context.Context, name, mark string) (*session.Wat
 // or whose watch has fired because another client has set their data; and the creation of mark, unless that is "".
 // ErrGone: one of our own znodes is gone.
 func (w *waiter) watch(ctx context.Context, mark string, nodes ...string) ([]*session.Watch, error) {
-	var own []*entry
+	var unwatched []*entry
 	var paths []string
 	again := false
 	for _, e := range w.t.entries {
 		if e.gone() {
 			return nil, ErrGone
 		}
-		if e.own == nil || hasFired(e.own) {
-			e.set = e.set || e.own != nil
+		if e.ownWatch == nil || hasFired(e.ownWatch) {
+			e.set = e.set || e.ownWatch != nil
 			again = again || e.set
-			own, paths = append(own, e), append(paths, e.node)
+			unwatched, paths = append(unwatched, e), append(paths, e.node)
 		}
 	}
 	if len(paths)+len(nodes) == 0 {
@@ -116,12 +116,12 @@ func (w *waiter) watch(ctx context.Context, mark string, nodes ...string) ([]*se
 	if created != nil {
 		w.mark = created
 	}
-	for i, e := range own {
-		e.own = ws[i]
-		e.own.Wake(w.ownFired)
+	for i, e := range unwatched {
+		e.ownWatch = ws[i]
+		e.ownWatch.Wake(w.ownFired)
 	}
-	ws = ws[len(own):]
-	for _, e := range own {
+	ws = ws[len(unwatched):]
+	for _, e := range unwatched {
 		gone := e.gone()
 		if !gone && again { // another client has set its data, or made another znode of its name while we were disconnected
 			_, err := ownStat(ctx, w.t.s, e.node)
@@ -141,7 +141,7 @@ func (w *waiter) watch(ctx context.Context, mark string, nodes ...string) ([]*se
 // watched again.
 func (w *waiter) checkOwn(ctx context.Context) error {
 	for _, e := range w.t.entries {
-		if hasFired(e.own) {
+		if hasFired(e.ownWatch) {
 			_, err := w.watch(ctx, "")
 			return err
 		}
@@ -152,7 +152,7 @@ func (w *waiter) checkOwn(ctx context.Context) error {
 // existedWhen reports whether all own znodes are known to have existed when the one that w watches was deleted.
 func (t *Ticket) existedWhen(w *session.Watch) bool {
 	for _, e := range t.entries {
-		if e.own == nil || !e.own.ExistedWhen(w) || !e.notified() {
+		if e.ownWatch == nil || !e.ownWatch.ExistedWhen(w) || !e.notified() {
 			return false
 		}
 	}
