@@ -156,19 +156,15 @@ func (d *decoder) bool() bool {
 	return p != nil && p[0] != 0
 }
 
-func (d *decoder) string() string {
+func (d *decoder) string() string { return string(d.stringBytes()) }
+
+// stringBytes is string without a copy.
+func (d *decoder) stringBytes() []byte {
 	n := d.int()
 	if n == -1 {
-		return ""
+		return nil
 	}
-	return string(d.take(int(n)))
-}
-
-// skipString is string without a copy.
-func (d *decoder) skipString() {
-	if n := d.int(); n != -1 {
-		d.take(int(n))
-	}
+	return d.take(int(n))
 }
 
 func (d *decoder) bytes() []byte {

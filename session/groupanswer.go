@@ -54,29 +54,11 @@ type result struct {
 func splitResults(body []byte) (results []result, ok bool) {
 	d := decoder{b: body}
 	for from := 0; ; from = len(body) - len(d.b) {
-		op, done, code := d.int(), d.bool(), d.int()
-		switch {
-		case d.err != nil:
-			return results, false
-		case done:
-			return results, true
-		case op == opCreate:
-			d.skipString()
-		case op == opCreate2:
-			d.skipString()
-			d.stat()
-		case op == opSetData:
-			d.stat()
-		case op == opDelete, op == opCheck:
-		case op == opError:
-			code = d.int()
-		default:
-			return results, false
+		r, done := d.opResult()
+		if done || d.err != nil {
+			return results, d.err == nil
 		}
-		if d.err != nil {
-			return results, false
-		}
-		results = append(results, result{code: code, from: from, to: len(body) - len(d.b), failed: op == opError})
+		results = append(results, result{code: r.code, from: from, to: len(body) - len(d.b), failed: r.op == opError})
 	}
 }
 

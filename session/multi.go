@@ -152,35 +152,60 @@ func appendMultiHeader(b []byte, op int32, done bool) []byte {
 
 // decodeMulti reads the responses up to the closing header, with the code of each; more than n are garbage.
 func (s *Session) decodeMulti(d *decoder, n int) (resps []zk.MultiResponse, codes []int32) {
-	for d.err == nil {
-		op, done, code := d.int(), d.bool(), d.int()
+	for {
+		r, done := d.opResult()
 		if done || d.err != nil {
-			break
+			return resps, codes
 		}
 		if len(resps) == n {
 			d.err = errShort
-			break
+			return resps, codes
 		}
-		var r zk.MultiResponse
-		switch op {
+		var m zk.MultiResponse
+		switch r.op {
 		case opCreate:
-			r.String = s.strip(d.string())
-		case opCreate2: // what the server makes of a container's create: it comes with a Stat
-			r.String = s.strip(d.string())
-			stat := d.stat()
-			r.Stat = &stat
+			m.String = s.strip(string(r.path))
+		case opCreate2:
+			stat := r.stat // a copy of its own, so that the results of other operations cost no heap
+			m.String, m.Stat = s.strip(string(r.path)), &stat
 		case opSetData:
-			stat := d.stat()
-			r.Stat = &stat
-		case opDelete, opCheck:
+			stat := r.stat
+			m.Stat = &stat
 		case opError:
-			if code = d.int(); code != codeOK {
-				r.Error = errOf(code)
+			if r.code != codeOK {
+				m.Error = errOf(r.code)
 			}
-		default:
-			d.err = errShort
 		}
-		resps, codes = append(resps, r), append(codes, code)
+		resps, codes = append(resps, m), append(codes, r.code)
 	}
-	return resps, codes
+}
+
+// opResult is what the reply to a multi says of one operation.
+type opResult struct {
+	op   int32 // opError: this one, or another, was refused
+	code int32
+	path []byte  // of what a create has made, as it stands in the reply
+	stat zk.Stat // with opCreate2, in which a server answers the create of a container, and opSetData
+}
+
+// opResult reads the result of the next operation of a multi. done: instead there was the header behind the last.
+func (d *decoder) opResult() (r opResult, done bool) {
+	r.op, done, r.code = d.int(), d.bool(), d.int()
+	if done || d.err != nil {
+		return r, done
+	}
+	switch r.op {
+	case opCreate:
+		r.path = d.stringBytes()
+	case opCreate2:
+		r.path, r.stat = d.stringBytes(), d.stat()
+	case opSetData:
+		r.stat = d.stat()
+	case opDelete, opCheck:
+	case opError:
+		r.code = d.int() // as in front of it
+	default:
+		d.err = errShort
+	}
+	return r, false
 }

@@ -10,27 +10,16 @@ func verdict(op int32, header int32, body []byte) int32 {
 	d := decoder{b: body}
 	first := codeOK
 	for {
-		op, done, code := d.int(), d.bool(), d.int()
+		r, done := d.opResult()
 		switch {
 		case d.err != nil:
 			return codeUnreadable // whoever waits for it finds that out
 		case done:
 			return first
-		case op == opCreate:
-			d.skipString()
-		case op == opCreate2:
-			d.skipString()
-			d.stat()
-		case op == opSetData:
-			d.stat()
-		case op == opError:
-			code = d.int() // as in front of it
-		}
-		switch {
-		case code == codeSessionExpired, code == codeSessionMoved:
-			return code
-		case first == codeOK && code != codeInconsistent:
-			first = code
+		case r.code == codeSessionExpired, r.code == codeSessionMoved:
+			return r.code
+		case first == codeOK && r.code != codeInconsistent:
+			first = r.code
 		}
 	}
 }
