@@ -46,6 +46,9 @@ var (
 	// match it, the function was called.
 	ErrNotRun = errors.New("zklock: not run")
 
+	// ErrNotRecorded matches the error of a Once whose function has returned nil, and whose run is not known to be recorded.
+	ErrNotRecorded = errors.New("zklock: the function has returned nil, and the run is not known to be recorded")
+
 	// ErrDeadlock says that the context of the call belongs to a hold of the same lock, so that the call would wait for its
 	// own caller for ever. See WithReentrancy, and Semaphore.Acquire.
 	ErrDeadlock = recipe.ErrDeadlock

@@ -54,14 +54,16 @@ func (c *Client) Once(path string, opts ...LockOption) *Once {
 // 128 bytes of printable UTF-8.
 //
 // Nil: fn has returned nil while the lock was held, and the run is recorded. ErrDone: the record has the key, and fn was
-// not called; errors.As with *DoneError gives who did it, when, and with which token. Other errors are Mutex.Do's: one
-// that matches ErrNotRun says that fn was not called, any other one that it was. An error of fn's own is returned
-// unchanged, except that ErrDone of another Once inside fn is not matched any more; the run is then recorded only with
-// WithAtMostOnce. When fn has returned nil and the run could not be recorded the error says so, and matches ErrLost when
-// the lock was lost; ErrUnknownOutcome when it may have been recorded all the same. With WithAtMostOnce an error may match
-// both ErrNotRun and ErrUnknownOutcome: the run may have been recorded and is not made. ErrConflict: the record's znode
-// has data that are not a record, or is the directory of a lock. ErrTooLarge: the record would be longer than
-// WithPacketLimit allows, and fn was not called (WithRemembered makes it shorter).
+// not called; errors.As with *DoneError gives who did it, when, and with which token. ErrNotRecorded: fn has returned nil,
+// and the run is not known to be recorded, so that the next caller may make it again; the error matches ErrLost when the
+// lock was lost, and ErrUnknownOutcome when the run may have been recorded all the same, which Runs tells later.
+//
+// Other errors are Mutex.Do's: one that matches ErrNotRun says that fn was not called, any other one that it was. An error
+// of fn's own is returned unchanged, except that ErrDone and ErrNotRecorded of another Once inside fn are not matched any
+// more; the run is then recorded only with WithAtMostOnce. With WithAtMostOnce an error may match both ErrNotRun and
+// ErrUnknownOutcome: the run may have been recorded and is not made. ErrConflict: the record's znode has data that are not
+// a record, or is the directory of a lock. ErrTooLarge: the record would be longer than WithPacketLimit allows, and fn was
+// not called (WithRemembered makes it shorter).
 //
 // It blocks as Mutex.Do does. Before fn is called it also waits, while there is no connection, until ctx or the hold has
 // ended. After fn has returned nil it waits until the run is recorded or the hold has ended, also when ctx is over, since
@@ -139,7 +141,7 @@ func (o *Once) do(ctx context.Context, key string, d time.Duration, fn func(ctx 
 		}
 		// Also when ctx is over: what was done is to be recorded as long as the lock is held.
 		if err := r.write(h.Context()); err != nil {
-			return o.fail(fmt.Errorf("the function has returned nil, and the run is not known to be recorded: %w", err))
+			return o.fail(fmt.Errorf("%w: %w", ErrNotRecorded, err))
 		}
 		recorded = true
 		return nil
@@ -154,21 +156,21 @@ func (o *Once) do(ctx context.Context, key string, d time.Duration, fn func(ctx 
 }
 
 // ofAnother wraps an error of the job's function that comes from another Once, so that it does not say of this one that it
-// was done before.
+// was done before, or that it is not recorded.
 func ofAnother(err error) error {
-	if errors.Is(err, ErrDone) {
-		return otherDoneError{err}
+	if errors.Is(err, ErrDone) || errors.Is(err, ErrNotRecorded) {
+		return otherOnceError{err}
 	}
 	return err
 }
 
-type otherDoneError struct{ err error }
+type otherOnceError struct{ err error }
 
-func (e otherDoneError) Error() string { return e.err.Error() }
-func (e otherDoneError) Is(target error) bool {
-	return target != ErrDone && target != ErrNotRun && errors.Is(e.err, target)
+func (e otherOnceError) Error() string { return e.err.Error() }
+func (e otherOnceError) Is(target error) bool {
+	return target != ErrDone && target != ErrNotRecorded && target != ErrNotRun && errors.Is(e.err, target)
 }
-func (e otherDoneError) As(target any) bool {
+func (e otherOnceError) As(target any) bool {
 	_, done := target.(**DoneError)
 	return !done && errors.As(e.err, target)
 }

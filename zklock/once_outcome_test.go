@@ -131,3 +131,43 @@ func TestOnceRefusesReentrancy(t *testing.T) {
 		require.ErrorIs(s, err, zklock.ErrDeadlock)
 	})
 }
+
+// A run that was made and is not known to be recorded is told apart from one that failed, and from one that was not made.
+func TestARunThatIsNotKnownToBeRecordedIsToldApart(t *testing.T) {
+	for name, k := range map[string]struct {
+		during  func(s *locktest.Sim, c *locktest.Client)
+		unknown bool // it may be recorded
+	}{
+		"the lock is lost before": {during: func(s *locktest.Sim, c *locktest.Client) {
+			for _, n := range s.Server.Children("/jobs/nightly") {
+				require.NoError(s, s.Server.Delete("/jobs/nightly/"+n))
+			}
+		}},
+		"the answers do not arrive": {during: func(s *locktest.Sim, c *locktest.Client) {
+			s.Server.Inject(onRecord(zktest.HoldReply()).Session(c.SessionID()))
+			s.Server.Inject(zktest.Refuse())
+		}, unknown: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				c := s.Client()
+				o := c.Once("/jobs/nightly")
+				err := o.Do(s.Context(), "k", func(context.Context) error { k.during(s, c); return nil })
+				require.ErrorIs(s, err, zklock.ErrNotRecorded)
+				require.ErrorIs(s, err, zklock.ErrLost)
+				require.NotErrorIs(s, err, zklock.ErrNotRun)
+				require.Equal(s, k.unknown, errors.Is(err, zklock.ErrUnknownOutcome), "%v", err)
+			})
+		})
+	}
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c, own := s.Client(), errors.New("own")
+		o := c.Once("/jobs/nightly")
+		err := o.Do(s.Context(), "k", func(context.Context) error { return own })
+		require.ErrorIs(s, err, own)
+		require.NotErrorIs(s, err, zklock.ErrNotRecorded)
+		err = o.Do(s.Context(), "k", func(context.Context) error { return fmt.Errorf("a step: %w", zklock.ErrNotRecorded) })
+		require.ErrorContains(s, err, "a step")
+		require.NotErrorIs(s, err, zklock.ErrNotRecorded, "it is another Once's")
+	})
+}
