@@ -22,7 +22,7 @@ import (
 // It is one persistent znode for each job, the path with ".done" behind it: no child of the lock's directory, where
 // contenders of other libraries would find it in their lists, and where it would keep the directory from ever being empty,
 // as WithContainer and the renewal of its counter need it. Its data are JSON, of the last runs only (WithRemembered). It is
-// written by Hold.Multi, so a host that has lost the lock writes nothing. Delete it to let the job run again.
+// written by Hold.Multi, so a host that has lost the lock writes nothing. Forget, or its deletion, lets the job run again.
 //
 // # At least once, or at most once
 //

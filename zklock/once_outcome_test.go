@@ -171,3 +171,28 @@ func TestARunThatIsNotKnownToBeRecordedIsToldApart(t *testing.T) {
 		require.NotErrorIs(s, err, zklock.ErrNotRecorded, "it is another Once's")
 	})
 }
+
+// A run that is under way when another is forgotten is recorded all the same, and what was forgotten is run again.
+func TestAKeyThatIsForgottenIsRunAgain(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		o := s.Client().Once("/jobs/nightly")
+		var first, second job
+		found, err := o.Forget(s.Context(), "first")
+		require.NoError(s, err)
+		require.False(s, found, "there is no record")
+		require.NoError(s, o.Do(s.Context(), "first", first.run))
+		require.NoError(s, o.Do(s.Context(), "second", func(ctx context.Context) error {
+			found, err := s.Client().Once("/jobs/nightly").Forget(ctx, "first")
+			require.NoError(s, err)
+			require.True(s, found)
+			return second.run(ctx)
+		}))
+		require.ErrorIs(s, o.Do(s.Context(), "second", second.run), zklock.ErrDone)
+		require.NoError(s, o.Do(s.Context(), "first", first.run))
+		require.EqualValues(s, 2, first.runs.Load())
+		require.EqualValues(s, 1, second.runs.Load())
+		found, err = o.Forget(s.Context(), "third")
+		require.NoError(s, err)
+		require.False(s, found)
+	})
+}

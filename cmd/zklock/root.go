@@ -133,7 +133,7 @@ A command that it runs under a lock is stopped before anybody else can have the 
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing but errors, and nothing of a busy lock: its exit code tells; no place in line while waiting")
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "log sessions, losses and retries to standard error")
 	root.AddCommand(a.runCommand(), a.electCommand(), a.holdCommand(), a.waitCommand(),
-		a.lsCommand(), a.queueCommand(), a.topCommand(), a.leaderCommand(), a.askCommand(), a.breakCommand(), a.resizeCommand(), a.pruneCommand(), a.pingCommand(), a.doctorCommand(),
+		a.lsCommand(), a.queueCommand(), a.topCommand(), a.leaderCommand(), a.askCommand(), a.breakCommand(), a.resizeCommand(), a.doneCommand(), a.pruneCommand(), a.pingCommand(), a.doctorCommand(),
 		a.demoCommand(), a.serveCommand(), a.completionCommand(), a.manCommand(), a.versionCommand())
 	root.AddCommand(topics()...)
 	root.InitDefaultHelpCmd()

@@ -108,6 +108,8 @@ lock are read; without them there is no data, and owner and host may be missing.
 leader writes {"path", "at", "leader", "value"}: leader is like a member of a line, null when nobody leads, with the value in
 data; value is left out when it is not text. With --follow a line for every change.
 
+done writes {"path", "runs"}: each run has key, which is left out for --every, owner, host, pid, token and began.
+
 More fields may come; these stay.`},
 }
 
