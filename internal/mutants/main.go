@@ -219,7 +219,8 @@ func (m mutant) apply(sound []byte) ([]byte, error) {
 
 var (
 	failedTest = regexp.MustCompile(`(?m)^--- FAIL: (\S+)`)
-	running    = regexp.MustCompile(`(?m)^\s+(Test\S+) \(`) // below "running tests:", when the time is over
+	running    = regexp.MustCompile(`(?m)^\s+(Test\S+) \(`)                    // below "running tests:", when the time is over
+	hangs      = regexp.MustCompile(`(?m)^panic: (Test\w+)\S* waits for ever`) // says the test itself
 	panicked   = regexp.MustCompile(`(?m)^panic: (.*)|^fatal error: (.*)`)
 )
 
@@ -229,6 +230,9 @@ func failure(text, args string, late bool) (string, error) {
 		return m[1], nil
 	}
 	if m := running.FindStringSubmatch(text); m != nil && (late || strings.Contains(text, "test timed out")) {
+		return m[1] + " (does not end)", nil
+	}
+	if m := hangs.FindStringSubmatch(text); m != nil {
 		return m[1] + " (does not end)", nil
 	}
 	if m := panicked.FindString(text); m != "" {

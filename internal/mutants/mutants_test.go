@@ -46,6 +46,7 @@ func TestTheTestThatFailedIsNamed(t *testing.T) {
 	for text, by := range map[string]string{
 		"ok\n--- FAIL: TestOne (0.00s)\n    --- FAIL: TestOne/sub (0.00s)\nFAIL\n":                                "TestOne",
 		"panic: test timed out after 1s\n\trunning tests:\n\t\tTestTwo (1s)\n\ngoroutine 1 [running]:\n":          "TestTwo (does not end)",
+		"panic: TestThree/0 waits for ever\n\ngoroutine 7 [running]:\n":                                           "TestThree (does not end)",
 		"panic: runtime error: index out of range\n\ngoroutine 7 [running]:\n\tsession.x()\nFAIL\texample 0.1s\n": "./x: panic: runtime error: index out of range",
 	} {
 		got, err := failure(text, "./x", false)
