@@ -130,7 +130,7 @@ var mutants = []mutant{
 	{"orphan not deleted", "a create whose caller gave up stands in everybody's way", "recipe/ticket.go",
 		[]edit{{"			if findErr != nil {\n				t.sweep()", "			if findErr != nil {"}}, []string{inRecipe, inScenarios}},
 	{"place kept by a cancelled wait", "who gave up still stands in line", "zklock/lock.go",
-		[]edit{{"	if err := t.Wait(ctx); err != nil {\n		l.c.giveUp(ctx, t)\n", "	if err := t.Wait(ctx); err != nil {\n		if ctx.Err() == nil {\n			l.c.giveUp(ctx, t)\n		}\n"}}, []string{inScenarios}},
+		[]edit{{"	if err := t.Wait(ctx); err != nil {\n		l.c.giveUp(ctx, t)\n", "	if err := t.Wait(ctx); err != nil {\n		if ctx.Err() == nil {\n			l.c.giveUp(ctx, t)\n		}\n"}}, []string{"./zklock -run=GivesUp", inScenarios}},
 	{"release by prefix", "an unlock deletes somebody else's znode", "recipe/leave.go",
 		[]edit{{"	b := e.s.Grouped(trusted.Caller{})\n	b.Delete(e.node, -1)\n	return b.Do(ctx)\n", `	names, _, listErr := e.s.List(ctx, e.q.Dir)
 	for _, name := range names {
@@ -193,7 +193,7 @@ var mutants = []mutant{
 	{"Check without the owner", "a znode of another session passes for ours", "recipe/use.go",
 		[]edit{{"look.Err == nil && look.Value.EphemeralOwner != t.s.ID():", "look.Err == nil && look.Value.EphemeralOwner == -1:"}}, []string{"./zklock -run=Check|Scenario"}},
 	{"Multi without the lock", "a holder that was lost goes on writing", "recipe/use.go",
-		[]edit{{"guarded = append(guarded, &zk.CheckVersionRequest{Path: node, Version: -1})", "_ = node"}}, []string{inScenarios, "./zklock -run=Multi"}},
+		[]edit{{"guarded = append(guarded, &zk.CheckVersionRequest{Path: node, Version: -1})", "_ = node"}}, []string{"./zklock -run=Multi", inScenarios}},
 	{"lost turn handed on", "after a hold that was lost the next one in the process has its znode and its token", "internal/handoff/turn.go",
 		[]edit{{"	t.lose(cause)\n	t.Ticket.Lose(cause)\n", ""}}, []string{"./zklock -run=TestAfterALoss|TestLocalHandoffWhile"}},
 	{"turn handed on with a write in doubt", "a Multi of one holder is carried out in the time of the next", "internal/handoff/turn.go",

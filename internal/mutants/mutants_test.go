@@ -60,7 +60,8 @@ func TestTheTestThatFailedIsNamed(t *testing.T) {
 func TestTheTestThatCaughtAMutantGoesFirst(t *testing.T) {
 	m := mutant{name: "no drift (at all)", wrong: "what is wrong", file: "a.go", tests: []string{"./a -run=X", "./a", "./b"}}
 	require.Equal(t, []string{"./a -run=^TestOne$", "./b -run=^TestOne$"},
-		m.again("| no drift (at all) | what is wrong | `a.go` | TestOne (does not end) | 7 s | – |\n"))
+		m.again("| no drift (at all) | what is wrong | `a.go` | TestOne | 7 s | – |\n"))
+	require.Empty(t, m.again("| no drift (at all) | what is wrong | `a.go` | TestOne (does not end) | 7 s | – |\n"))
 	require.Empty(t, m.again("| another | what is wrong | `a.go` | TestOne | 7 s | – |\n"))
 	require.Empty(t, m.again("| no drift (at all) | what is wrong | `a.go` | NOT CAUGHT | 7 s | – |\n"))
 }
