@@ -114,3 +114,27 @@ func TestACallThatGivesUpDoesNotWaitForTheAnswersToOthers(t *testing.T) {
 		require.NoError(t, srv.Await(within(t, soon), func() bool { return len(srv.Children("/l")) == 0 }))
 	})
 }
+
+// When the session ends, its znodes go with it: nothing has to be handed over.
+func TestACallThatGivesUpDoesNotWaitForASessionThatIsClosed(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		ticket := enter(t, queue(), s)
+		srv.Inject(zktest.Freeze())
+		var reads sync.WaitGroup
+		for range 300 { // more than a connection has outstanding
+			reads.Go(func() {
+				_, err := s.Exists(t.Context(), "/l")
+				require.Error(t, err)
+			})
+		}
+		synctest.Wait()
+		gone, give := context.WithCancel(context.Background())
+		give()
+		began := time.Now()
+		time.AfterFunc(time.Millisecond, func() { require.NoError(t, s.Close()) })
+		require.Error(t, ticket.Leave(gone))
+		require.Equal(t, time.Millisecond, time.Since(began))
+		reads.Wait()
+	})
+}

@@ -40,6 +40,7 @@ func (f forLocks) SendDeletes(paths ...string) func(ctx context.Context) []error
 		select {
 		case <-written:
 		case <-c.dead:
+		case <-s.ctx.Done(): // they go with it
 		case <-bound.C:
 		}
 	}

@@ -31,8 +31,20 @@ func (c *chaos) run(ctx context.Context) {
 		if len(c.until) < 4 {
 			c.strike()
 		}
+		if c.w.busy {
+			c.prune()
+		}
 	}
 	c.mend(1<<62 - 1)
+}
+
+// prune deletes the directories in which nobody is: whoever comes next has its transaction, and all that go with it, refused.
+func (c *chaos) prune() {
+	for i, path := range c.w.paths {
+		if c.w.fam[i] == famMutex && len(c.w.srv.Children(path)) == 0 && c.w.srv.Delete(path) == nil {
+			c.w.note("fault", "%s is empty, and deleted", path)
+		}
+	}
 }
 
 func (c *chaos) span(lo, hi time.Duration) time.Duration { return lo + upTo(c.rnd, hi-lo) }
