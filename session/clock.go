@@ -8,7 +8,9 @@ import (
 // clock is the time that leases are kept in: time.Now, plus the time for which the machine was suspended.
 //
 // Go's monotonic clock stands still while a laptop or a virtual machine sleeps; the ensemble's does not. A lease kept
-// in it would outlive the session by the length of the sleep. CLOCK_BOOTTIME runs on, but a process that is tested
+// in it would outlive the session by the length of the sleep. (A hypervisor that pauses a guest may have none of the
+// guest's clocks count that, as QEMU does with kvm-clock. Nothing here can notice it: only the ensemble's next answer
+// ends such a lease.) CLOCK_BOOTTIME runs on, but a process that is tested
 // under a simulated time.Now must follow that one; so the difference of the two system clocks is added to time.Now.
 type clock struct {
 	asleep atomic.Int64 // nanoseconds, as last read

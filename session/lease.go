@@ -43,7 +43,8 @@ import "time"
 // Assumed, each with the test that watches it, if there is one ("model" is TestTheLeaseNeverOutlivesTheLeadersPatience, which
 // draws runs in which the assumption is used to its limit):
 //
-//  1. The clocks of this machine and of the leader's differ in speed by at most two per cent. Model.
+//  1. The clocks of this machine and of the leader's differ in speed by at most two per cent, and ours counts the time
+//     for which the machine stood still (see clock: a paused guest's may not). Model.
 //  2. Our process runs, or asks Alive when it runs again. TestWhoeverAsksWhetherTheSessionLastsHasTheClockLookedAt.
 //  3. Config.ServerTick is not below the ensemble's tickTime. A grant that contradicts it is refused:
 //     TestAGrantThatNoLeaseCanBeHadWithIsRefusedWithTheRule.
