@@ -76,26 +76,14 @@ func newLockOptions(opts []LockOption) (lockOptions, error) {
 // which servers were tried. With d = 0 Lock does not wait at all, like TryLock. The context's own deadline counts as
 // well. Default: as long as the context lasts.
 func WithWait(d time.Duration) LockOption {
-	return LockOption{func(o *lockOptions) error {
-		if d < 0 {
-			return fmt.Errorf("%w: wait %v: is negative", ErrOption, d)
-		}
-		o.wait, o.waitSet = d, true
-		return nil
-	}}
+	return LockOption{unless(d < 0, func(o *lockOptions) { o.wait, o.waitSet = d, true }, "wait %v: is negative", d)}
 }
 
 // WithMaxHold ends a hold by itself after d, with the cause ErrMaxHold: its context, which has that time as its deadline,
 // ends first, then its znode is deleted. It is a safety net for work that hangs; work that ignores its context is then no
 // longer protected. Default: no limit.
 func WithMaxHold(d time.Duration) LockOption {
-	return LockOption{func(o *lockOptions) error {
-		if d <= 0 {
-			return fmt.Errorf("%w: max hold %v: is not positive", ErrOption, d)
-		}
-		o.maxHold = d
-		return nil
-	}}
+	return LockOption{unless(d <= 0, func(o *lockOptions) { o.maxHold = d }, "max hold %v: is not positive", d)}
 }
 
 // WithGrace ends a hold's context at least d before anybody else can hold, for work that needs d to stop: when nothing is
@@ -112,13 +100,7 @@ func WithMaxHold(d time.Duration) LockOption {
 // are shorter by d: with a long one, ask for a longer WithSessionTimeout. Default: none, and the context ends a
 // twenty-fifth of the session timeout before Hold.SafeUntil.
 func WithGrace(d time.Duration) LockOption {
-	return LockOption{func(o *lockOptions) error {
-		if d <= 0 {
-			return fmt.Errorf("%w: grace %v: is not positive", ErrOption, d)
-		}
-		o.grace = d
-		return nil
-	}}
+	return LockOption{unless(d <= 0, func(o *lockOptions) { o.grace = d }, "grace %v: is not positive", d)}
 }
 
 // WithReentrancy lets a Lock whose context comes from Hold.Context of the same lock succeed at once. Holds are counted,
@@ -130,24 +112,14 @@ func WithReentrancy() LockOption {
 // WithOwner names the owner for others who look at the line, beside host and process id. At most 64 KB; errors and lines of
 // the log show 64 characters of it, and escape what is not printable. Default: none.
 func WithOwner(name string) LockOption {
-	return LockOption{func(o *lockOptions) error {
-		if len(name) > maxData {
-			return fmt.Errorf("%w: owner of %d bytes: is longer than 64 KB", ErrOption, len(name))
-		}
-		o.owner = name
-		return nil
-	}}
+	return LockOption{unless(len(name) > maxData, func(o *lockOptions) { o.owner = name },
+		"owner of %d bytes: is longer than 64 KB", len(name))}
 }
 
 // WithData stores bytes of the program's own in the znode, for others who look at the line. At most 64 KB. Default: none.
 func WithData(data []byte) LockOption {
-	return LockOption{func(o *lockOptions) error {
-		if len(data) > maxData {
-			return fmt.Errorf("%w: data of %d bytes: are longer than 64 KB", ErrOption, len(data))
-		}
-		o.data = append([]byte{}, data...)
-		return nil
-	}}
+	return LockOption{unless(len(data) > maxData, func(o *lockOptions) { o.data = append([]byte{}, data...) },
+		"data of %d bytes: are longer than 64 KB", len(data))}
 }
 
 // WithACL sets the access list of every znode that the lock makes: the contenders' and, where they are missing, the
@@ -161,13 +133,8 @@ func WithData(data []byte) LockOption {
 // A directory that exists already keeps its ACL, whoever made it. A client with DELETE on the directory may delete any
 // contender's znode, also the holder's: see WithVerifiedACL.
 func WithACL(acl ...zk.ACL) LockOption {
-	return LockOption{func(o *lockOptions) error {
-		if len(acl) == 0 {
-			return fmt.Errorf("%w: ACL: is empty, so that nobody could ever delete the znode", ErrOption)
-		}
-		o.acl = append([]zk.ACL{}, acl...)
-		return nil
-	}}
+	return LockOption{unless(len(acl) == 0, func(o *lockOptions) { o.acl = append([]zk.ACL{}, acl...) },
+		"ACL: is empty, so that nobody could ever delete the znode")}
 }
 
 // WithVerifiedACL refuses the lock (ErrConflict, with what differs) when its directory has another ACL than WithACL says,
@@ -197,13 +164,8 @@ func WithContainer() LockOption {
 // write for each Lock, and a read for each Unlock; for readers and semaphores, one more read for each other holder; for
 // each call that finds a lost holder, two reads and two writes. At most an hour; default: no delay.
 func WithLockDelay(d time.Duration) LockOption {
-	return LockOption{func(o *lockOptions) error {
-		if d < 0 || d > recipe.MaxDelay {
-			return fmt.Errorf("%w: lock delay %v: is not between 0 and %v", ErrOption, d, recipe.MaxDelay)
-		}
-		o.delay, o.delaySet = d, true
-		return nil
-	}}
+	return LockOption{unless(d < 0 || d > recipe.MaxDelay, func(o *lockOptions) { o.delay, o.delaySet = d, true },
+		"lock delay %v: is not between 0 and %v", d, recipe.MaxDelay)}
 }
 
 // WithLocalHandoff lets the goroutines of this process that lock one Mutex, through one Client, share one znode in the
@@ -234,13 +196,7 @@ func WithLockDelay(d time.Duration) LockOption {
 // TryLock is ErrBusy, without a request, while anybody in the process holds the lock or waits for it. Unlock returns when
 // the lock is handed on.
 func WithLocalHandoff(n int) LockOption {
-	return LockOption{func(o *lockOptions) error {
-		if n < 1 {
-			return fmt.Errorf("%w: local handoff of %d: is less than 1", ErrOption, n)
-		}
-		o.handoff = n
-		return nil
-	}}
+	return LockOption{unless(n < 1, func(o *lockOptions) { o.handoff = n }, "local handoff of %d: is less than 1", n)}
 }
 
 // maxIdleKeep bounds WithIdleKeep: a kept znode has the session's lease confirmed as a held lock has.
@@ -252,11 +208,6 @@ const maxIdleKeep = time.Minute
 // use the option for locks that others take by TryLock, or by WithWait(0). Queue shows the process as the holder
 // meanwhile. It needs WithLocalHandoff. d is positive and at most a minute. Default: not kept.
 func WithIdleKeep(d time.Duration) LockOption {
-	return LockOption{func(o *lockOptions) error {
-		if d <= 0 || d > maxIdleKeep {
-			return fmt.Errorf("%w: idle keeping for %v: is not between 0 and %v", ErrOption, d, maxIdleKeep)
-		}
-		o.keep = d
-		return nil
-	}}
+	return LockOption{unless(d <= 0 || d > maxIdleKeep, func(o *lockOptions) { o.keep = d },
+		"idle keeping for %v: is not between 0 and %v", d, maxIdleKeep)}
 }

@@ -106,13 +106,8 @@ func WithAtMostOnce() LockOption {
 // WithRemembered is how many runs the record of a Once keeps, the last n; a key that has fallen out of it would be run
 // again. All who run the job should agree. For Once only. From 1 to 1,000, which takes up to 0.9 MB; default 100.
 func WithRemembered(n int) LockOption {
-	return LockOption{func(o *lockOptions) error {
-		if n < 1 || n > maxRemembered {
-			return fmt.Errorf("%w: %d runs remembered: not between 1 and %d", ErrOption, n, maxRemembered)
-		}
-		o.remember, o.onceOnly = n, true
-		return nil
-	}}
+	return LockOption{unless(n < 1 || n > maxRemembered, func(o *lockOptions) { o.remember, o.onceOnly = n, true },
+		"%d runs remembered: not between 1 and %d", n, maxRemembered)}
 }
 
 // forOnce marks the options of a Once.

@@ -32,6 +32,17 @@ func chosen(opts []Option) (o options, err error) {
 	return o, nil
 }
 
+// unless returns the function of an option, which refuses it for a reason when it is wrong.
+func unless[O any](wrong bool, set func(*O), reason string, args ...any) func(*O) error {
+	return func(o *O) error {
+		if wrong {
+			return fmt.Errorf("%w: %s", ErrOption, fmt.Sprintf(reason, args...))
+		}
+		set(o)
+		return nil
+	}
+}
+
 // SessionConfig returns what opts say of the sessions. It is for the packages of this module alone.
 func SessionConfig(_ trusted.Caller, opts ...Option) (session.Config, error) {
 	o, err := chosen(opts)
@@ -47,13 +58,7 @@ type Dialer = session.Dialer
 // hold is lost, safely, when its server hangs, because there is no time left to try another. From 100 ms to 24 h;
 // default 10 s.
 func WithSessionTimeout(d time.Duration) Option {
-	return Option{func(o *options) error {
-		if d <= 0 {
-			return fmt.Errorf("%w: session timeout %v: is not positive", ErrOption, d)
-		}
-		o.session.Timeout = d
-		return nil
-	}}
+	return Option{unless(d <= 0, func(o *options) { o.session.Timeout = d }, "session timeout %v: is not positive", d)}
 }
 
 // WithServerTick names the ensemble's tickTime: the lease counts an answer only when the server that gave it has had time
@@ -61,26 +66,15 @@ func WithSessionTimeout(d time.Duration) Option {
 // Too long a one shortens every lease, by two ticks and by half the session timeout at most; with a short timeout a change
 // of the ensemble's leader then ends every hold. Default 2 s, which is long for an ensemble with shorter ticks.
 func WithServerTick(d time.Duration) Option {
-	return Option{func(o *options) error {
-		if d <= 0 {
-			return fmt.Errorf("%w: server tick %v: is not positive", ErrOption, d)
-		}
-		o.session.ServerTick = d
-		return nil
-	}}
+	return Option{unless(d <= 0, func(o *options) { o.session.ServerTick = d }, "server tick %v: is not positive", d)}
 }
 
 // WithPacketLimit names the ensemble's jute.maxbuffer, in bytes, where it is not ZooKeeper's default: the length of the
 // longest request that its servers take. A longer one costs the connection, so it is refused before it leaves (ErrTooLarge).
 // From 1,024 to 2^31−1; default 1,048,575.
 func WithPacketLimit(bytes int) Option {
-	return Option{func(o *options) error {
-		if bytes <= 0 {
-			return fmt.Errorf("%w: packet limit %d: is not positive", ErrOption, bytes)
-		}
-		o.session.PacketLimit = bytes
-		return nil
-	}}
+	return Option{unless(bytes <= 0, func(o *options) { o.session.PacketLimit = bytes },
+		"packet limit %d: is not positive", bytes)}
 }
 
 // WithEphemeralBytes bounds the paths of the ephemeral znodes that one session may have, the client's holds, waits and
@@ -92,13 +86,8 @@ func WithPacketLimit(bytes int) Option {
 // session. The loss of a session loses the holds that live in it, and no others. From 16 KB to 64 MB; default 512 KB,
 // some 6,000 locks a session, or half of WithPacketLimit if that is less.
 func WithEphemeralBytes(n int) Option {
-	return Option{func(o *options) error {
-		if n <= 0 {
-			return fmt.Errorf("%w: room for ephemeral znodes of %d bytes: is not positive", ErrOption, n)
-		}
-		o.session.EphemeralBytes = n
-		return nil
-	}}
+	return Option{unless(n <= 0, func(o *options) { o.session.EphemeralBytes = n },
+		"room for ephemeral znodes of %d bytes: is not positive", n)}
 }
 
 // WithCreateChroot lets locks make the chroot of the connect string when it is missing. Default: a lock below a chroot
@@ -110,13 +99,10 @@ func WithCreateChroot() Option {
 // WithAuth presents credentials on every connection: WithAuth("digest", []byte("user:password")). It may be given
 // several times. Default: none.
 func WithAuth(scheme string, cred []byte) Option {
-	return Option{func(o *options) error {
-		if scheme == "" {
-			return fmt.Errorf("%w: auth scheme %q: is empty", ErrOption, scheme)
-		}
+	return Option{unless(scheme == "", func(o *options) {
 		o.session.Auth = append(o.session.Auth, session.Auth{Scheme: scheme, Credential: bytes.Clone(cred)})
-		return nil
-	}}
+	},
+		"auth scheme %q: is empty", scheme)}
 }
 
 // SASL is a mechanism by which the client proves to each server who it is: DigestMD5, Kerberos with the
@@ -130,36 +116,18 @@ func DigestMD5(user, password string) SASL { return session.DigestMD5(user, pass
 // WithSASL has each connection authenticate by a SASL mechanism, before it is used: WithSASL(DigestMD5("user", "password")).
 // What the servers refuse ends Dial, and every session, with session.ErrAuth. Default: none.
 func WithSASL(mechanism SASL) Option {
-	return Option{func(o *options) error {
-		if mechanism == nil {
-			return fmt.Errorf("%w: SASL mechanism: is nil", ErrOption)
-		}
-		o.session.SASL = mechanism
-		return nil
-	}}
+	return Option{unless(mechanism == nil, func(o *options) { o.session.SASL = mechanism }, "SASL mechanism: is nil")}
 }
 
 // WithTLS encrypts the connections. conf.ServerName defaults to the host of each server. Default: plain TCP.
 func WithTLS(conf *tls.Config) Option {
-	return Option{func(o *options) error {
-		if conf == nil {
-			return fmt.Errorf("%w: TLS configuration: is nil", ErrOption)
-		}
-		o.session.TLS = conf
-		return nil
-	}}
+	return Option{unless(conf == nil, func(o *options) { o.session.TLS = conf }, "TLS configuration: is nil")}
 }
 
 // WithDialer opens the connections with dial instead of TCP: through a proxy, or to an in-process server. TLS comes on
 // top of it.
 func WithDialer(dial Dialer) Option {
-	return Option{func(o *options) error {
-		if dial == nil {
-			return fmt.Errorf("%w: dialer: is nil", ErrOption)
-		}
-		o.session.Dial = dial
-		return nil
-	}}
+	return Option{unless(dial == nil, func(o *options) { o.session.Dial = dial }, "dialer: is nil")}
 }
 
 // WithLogger logs everything that Hooks report, and failures that no call returns: the ordinary course of locks at level
@@ -168,13 +136,7 @@ func WithDialer(dial Dialer) Option {
 // server, timeout, asked and cause for sessions. Lines about a lock are logged with the context of LockInfo. Default:
 // silent, but for a Dial that has no deadline and finds no server.
 func WithLogger(log *slog.Logger) Option {
-	return Option{func(o *options) error {
-		if log == nil {
-			return fmt.Errorf("%w: logger: is nil", ErrOption)
-		}
-		o.session.Logger = log
-		return nil
-	}}
+	return Option{unless(log == nil, func(o *options) { o.session.Logger = log }, "logger: is nil")}
 }
 
 // WithHooks calls h for every event. If the option is given twice the last one counts: see JoinHooks. Default: none.
