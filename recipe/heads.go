@@ -99,14 +99,24 @@ func (h *Heads) enter(key headKey) (e *head, first bool) {
 }
 
 func (h *Heads) read(ctx context.Context, s *session.Session, dir, name string) (who string, read bool, err error) {
-	nodes, err := s.ReadBelow(ctx, dir, []string{name}, func(stat zk.Stat) bool { return stat.DataLength <= MaxData })
+	n, err := ReadChild(ctx, s, dir, name)
 	switch {
+	case n.Err != nil:
+		return "", false, nil
 	case err != nil:
 		return "", false, err
-	case nodes[0].Err != nil:
-		return "", false, nil
-	case nodes[0].Stat.DataLength > MaxData:
-		return fmt.Sprintf("%s (%d bytes of data)", text.Foreign(name), nodes[0].Stat.DataLength), false, nil
+	case n.Stat.DataLength > MaxData:
+		return fmt.Sprintf("%s (%d bytes of data)", text.Foreign(name), n.Stat.DataLength), false, nil
 	}
-	return h.describe(nodes[0].Data), true, nil
+	return h.describe(n.Data), true, nil
+}
+
+// ReadChild reads the child name of dir: its Stat, and its data unless they are longer than MaxData. The server's refusal is
+// in Node.Err too.
+func ReadChild(ctx context.Context, s *session.Session, dir, name string) (session.Node, error) {
+	nodes, err := s.ReadBelow(ctx, dir, []string{name}, func(stat zk.Stat) bool { return stat.DataLength <= MaxData })
+	if err != nil {
+		return session.Node{}, err
+	}
+	return nodes[0], nodes[0].Err
 }

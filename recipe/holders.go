@@ -151,14 +151,11 @@ func Holders(ctx context.Context, s *session.Session, dir string, line []string)
 // directory has gone.
 func shownSize(ctx context.Context, s *session.Session, dir string) (int, error) {
 	parent, name := path.Split(dir)
-	nodes, err := s.ReadBelow(ctx, path.Clean(parent), []string{name}, func(stat zk.Stat) bool { return stat.DataLength <= MaxData })
-	if err == nil {
-		err = nodes[0].Err
-	}
+	n, err := ReadChild(ctx, s, path.Clean(parent), name)
 	if err != nil {
 		return 0, err
 	}
-	d, _ := parseData(nodes[0].Data)
+	d, _ := parseData(n.Data)
 	return d.Size, nil
 }
 

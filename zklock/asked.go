@@ -61,10 +61,7 @@ func (c *Client) Ask(ctx context.Context, path string, t Token, why string) erro
 	if len(why) <= maxWhy {
 		err = c.ask(ctx, path, t, why)
 	}
-	if err != nil {
-		return &lockError{"ask", path, err}
-	}
-	return nil
+	return failed("ask", path, err)
 }
 
 func (c *Client) ask(ctx context.Context, dir string, t Token, why string) error {
@@ -77,12 +74,9 @@ func (c *Client) ask(ctx context.Context, dir string, t Token, why string) error
 		return err
 	}
 	for {
-		nodes, err := l.s.ReadBelow(ctx, dir, []string{name}, func(stat zk.Stat) bool { return stat.DataLength <= recipe.MaxData })
+		n, err := recipe.ReadChild(ctx, l.s, dir, name)
 		if err == nil {
-			err = nodes[0].Err
-		}
-		if err == nil {
-			_, err = l.s.Set(ctx, dir+"/"+name, wished(nodes[0], why), nodes[0].Stat.Version)
+			_, err = l.s.Set(ctx, dir+"/"+name, wished(n, why), n.Stat.Version)
 		}
 		switch {
 		case errors.Is(err, zk.ErrNoNode):

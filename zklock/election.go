@@ -76,10 +76,7 @@ func (l *Leadership) Proclaim(ctx context.Context, value []byte) error {
 	if err = l.a.ticket.SetData(ctx, c.data); errors.Is(err, zk.ErrNoNode) {
 		err = errors.Join(err, l.Err())
 	}
-	if err != nil {
-		return l.fail("proclaim", err)
-	}
-	return nil
+	return l.fail("proclaim", err)
 }
 
 // Resign gives up the leadership: see Hold.Unlock.

@@ -104,6 +104,14 @@ type lockError struct {
 	err      error
 }
 
+// failed returns err as the failure of a call; nil when there is none.
+func failed(op, path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &lockError{op, path, err}
+}
+
 func (e *lockError) Error() string {
 	return "zklock: " + strings.TrimSuffix(e.op+" "+text.Foreign(e.path), " ") + ": " + bare(e.err)
 }

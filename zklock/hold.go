@@ -111,10 +111,7 @@ func (h *Hold) Check(ctx context.Context) error {
 	if lost := h.Err(); lost != nil {
 		err = lost
 	}
-	if err != nil {
-		return h.fail("check", err)
-	}
-	return nil
+	return h.fail("check", err)
 }
 
 // Multi carries out ZooKeeper writes in one transaction that commits only if the lock is still ours: whatever happened to
@@ -133,10 +130,7 @@ func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error
 	if errors.Is(err, recipe.ErrGone) && h.Err() == nil { // it is about to end
 		err = errors.Join(err, ErrNodeDeleted)
 	}
-	if err != nil {
-		return resps, h.fail("multi", err)
-	}
-	return resps, nil
+	return resps, h.fail("multi", err)
 }
 
 // mayWrite is Err, but for a hold of a write lock that a Downgrade has made a read lock, and that is about to end.
@@ -189,10 +183,7 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	case last:
 		err = h.a.release(ctx)
 	}
-	if err != nil {
-		return h.fail("unlock", err)
-	}
-	return nil
+	return h.fail("unlock", err)
 }
 
 // UnlockSoon is Unlock that does not wait for the ensemble's answer: when it returns, the hold's context has ended, and the
@@ -226,4 +217,4 @@ func (h *Hold) UnlockSoon() {
 	}
 }
 
-func (h *Hold) fail(op string, err error) error { return &lockError{op, h.a.info.Path, err} }
+func (h *Hold) fail(op string, err error) error { return failed(op, h.a.info.Path, err) }

@@ -53,10 +53,7 @@ func (c *Client) Locks(ctx context.Context, root string, opts ...SearchOption) (
 		}
 	}
 	err := s.run(ctx)
-	if err != nil {
-		err = &lockError{"locks", root, err}
-	}
-	return s.found, err
+	return s.found, failed("locks", root, err)
 }
 
 // search is one call of Locks.

@@ -227,13 +227,10 @@ func sleep(ctx context.Context, s *session.Session, w *session.Watch, readable b
 
 // read returns the candidate name as a leader, and the Stat of its znode.
 func (e *Election) read(ctx context.Context, s *session.Session, name string) (Leader, zk.Stat, error) {
-	nodes, err := s.ReadBelow(ctx, e.lock.path, []string{name}, func(stat zk.Stat) bool { return stat.DataLength <= recipe.MaxData })
-	if err == nil {
-		err = nodes[0].Err
-	}
+	n, err := recipe.ReadChild(ctx, s, e.lock.path, name)
 	if err != nil {
 		return Leader{}, zk.Stat{}, err
 	}
-	k := newContender(e.lock.path, name, nodes[0], true)
-	return Leader{Value: k.Data, Contender: k}, nodes[0].Stat, nil
+	k := newContender(e.lock.path, name, n, true)
+	return Leader{Value: k.Data, Contender: k}, n.Stat, nil
 }

@@ -226,10 +226,7 @@ func (c *Client) readLine(ctx context.Context, dir string) (lineOf, error) {
 func (c *Client) Break(ctx context.Context, path string, t Token) error {
 	c.need()
 	needContext(ctx)
-	if err := c.breakOne(ctx, path, t); err != nil {
-		return &lockError{"break", path, err}
-	}
-	return nil
+	return failed("break", path, c.breakOne(ctx, path, t))
 }
 
 // breakSteps is how many contenders Break and Ask look at before they see whether the one is among them.

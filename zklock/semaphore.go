@@ -64,20 +64,21 @@ func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 // lost. ErrOption: the size is not positive. ErrConflict: the path has data that are not this library's.
 func (s *Semaphore) Resize(ctx context.Context, size int) error {
 	s.use().need(ctx)
+	return failed("resize", s.lock.path, s.resize(ctx, size))
+}
+
+func (s *Semaphore) resize(ctx context.Context, size int) error {
 	if s.lock.err != nil {
-		return &lockError{"resize", s.lock.path, s.lock.err}
+		return s.lock.err
 	}
 	if err := checkSize(size); err != nil {
-		return &lockError{"resize", s.lock.path, err}
+		return err
 	}
 	z, err := s.lock.c.Session(ctx)
-	if err == nil {
-		err = s.size.Resize(ctx, z, s.lock.queue(recipe.Permits), size)
-	}
 	if err != nil {
-		return &lockError{"resize", s.lock.path, err}
+		return err
 	}
-	return nil
+	return s.size.Resize(ctx, z, s.lock.queue(recipe.Permits), size)
 }
 
 func (s *Semaphore) request(ctx context.Context, op string, n int, try bool) request {

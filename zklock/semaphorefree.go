@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/session"
 )
 
 // Size returns how many permits the semaphore has at the ensemble, and how many of them no contender has or waits for at
@@ -12,17 +13,13 @@ import (
 // reads, and writes nothing. ErrConflict: the path has data that are not this library's.
 func (s *Semaphore) Size(ctx context.Context) (size, free int, err error) {
 	s.use().need(ctx)
-	err = s.lock.err
-	if err == nil {
-		z, sessionErr := s.lock.c.Session(ctx)
-		if err = sessionErr; err == nil {
+	if err = s.lock.err; err == nil {
+		var z *session.Session
+		if z, err = s.lock.c.Session(ctx); err == nil {
 			size, free, err = s.size.Free(ctx, z, s.lock.queue(recipe.Permits))
 		}
 	}
-	if err != nil {
-		return 0, 0, &lockError{"size", s.lock.path, err}
-	}
-	return size, free, nil
+	return size, free, failed("size", s.lock.path, err)
 }
 
 // TryAcquireFree returns the hold of all permits that are free, one at least: see Hold.Permits for how many. ErrBusy:
