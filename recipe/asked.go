@@ -2,17 +2,18 @@ package recipe
 
 import (
 	"context"
-	"time"
+
+	"github.com/go-zookeeper/zk"
 )
 
 // Whoever may write a contender's znode can ask it to let go, by setting its data: Curator's Revoker does, and
 // zklock.Client.Ask. The watch on the own znode, which every hold that lasts has for its deletion, tells of that too; so
 // to listen costs nothing until somebody asks, and then one read.
 
-// OnSet has fn called with the data of one of the ticket's znodes, and the ensemble's time of it, when they are not those
-// that the ticket has set itself: as soon as Guard has found that out, also if it was before the ticket held. fn runs in a
-// goroutine of the session's. Call it before Guard.
-func (t *Ticket) OnSet(fn func(data []byte, at time.Time)) {
+// OnSet has fn called with the data of one of the ticket's znodes, and its Stat, when they are not those that the ticket has
+// set itself: as soon as Guard has found that out, also if it was before the ticket held. fn runs in a goroutine of the
+// session's, and two calls may come in either order: Mzxid says which data are the later ones. Call it before Guard.
+func (t *Ticket) OnSet(fn func(data []byte, stat zk.Stat)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.set = fn
@@ -34,7 +35,7 @@ func (t *Ticket) heed(ctx context.Context, node string, version int32) {
 		return // it is gone, or may not be read by us: then nobody can ask
 	}
 	if t.known(node, stat.Version) { // else another call has read them, or later ones
-		fn(data, time.UnixMilli(stat.Mtime))
+		fn(data, stat)
 	}
 }
 

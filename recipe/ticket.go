@@ -27,14 +27,14 @@ type Ticket struct {
 	entries []*entry // one for each queue; which they are never changes after Wait
 	czxid   int64
 
-	mu      sync.Mutex              // guards what follows, and the entries after Wait; sessions' mutexes are taken inside it
-	life    life                    //
-	held    bool                    // Wait has returned nil
-	keep    trusted.Retention       // of the session's lease, while it holds
-	lost    func(error)             // Guard's
-	set     func([]byte, time.Time) // OnSet's; may be nil
-	unhook  func() bool             // stops the callback for the session's end; nil before Guard
-	watcher *time.Timer             // until our own znodes are watched; may be nil
+	mu      sync.Mutex            // guards what follows, and the entries after Wait; sessions' mutexes are taken inside it
+	life    life                  //
+	held    bool                  // Wait has returned nil
+	keep    trusted.Retention     // of the session's lease, while it holds
+	lost    func(error)           // Guard's
+	set     func([]byte, zk.Stat) // OnSet's; may be nil
+	unhook  func() bool           // stops the callback for the session's end; nil before Guard
+	watcher *time.Timer           // until our own znodes are watched; may be nil
 
 	move   chan struct{} // closed at the end of the Downgrade that is under way; nil: none is
 	missed bool          // during that Downgrade Missing was called

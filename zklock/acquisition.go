@@ -38,6 +38,7 @@ type acquisition struct {
 	holds       []*Hold         // that have not been released
 	kind        Kind            // that of info, or KindRead after a Downgrade
 	asked       *ReleaseRequest // the latest; may be nil
+	askedZxid   int64           // of asked
 	downgrading *Hold           // the hold that a Downgrade is turning into one of the read lock
 	left        bool            // leave was called
 	maxHold     *time.Timer     // of WithMaxHold; may be nil

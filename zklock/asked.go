@@ -122,18 +122,19 @@ func (h *Hold) Asked() <-chan ReleaseRequest {
 	return h.asked
 }
 
-// dataSet hears that another client has set the data of one of the znodes.
-func (a *acquisition) dataSet(data []byte, at time.Time) {
-	r := releaseRequest(data, at)
+// dataSet hears that another client has set the data of one of the znodes. Of two requests the later write counts, whichever
+// is read first: their times may be the same.
+func (a *acquisition) dataSet(data []byte, stat zk.Stat) {
+	r := releaseRequest(data, time.UnixMilli(stat.Mtime))
 	if r == nil {
 		return
 	}
 	a.mu.Lock()
-	if a.asked != nil && r.At.Before(a.asked.At) { // two reads at once
+	if stat.Mzxid <= a.askedZxid {
 		a.mu.Unlock()
 		return
 	}
-	a.asked = r
+	a.asked, a.askedZxid = r, stat.Mzxid
 	over := a.state != held
 	for _, h := range a.holds {
 		if h.asked == nil {

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/locktest"
@@ -194,6 +195,20 @@ func TestToListenForRequestsCostsNothing(t *testing.T) {
 		_ = h.Asked()
 		time.Sleep(time.Minute)
 		require.Zero(s, s.Server.Requests()[zktest.OpGetData])
+		s.Unlock(h)
+	})
+}
+
+// Two requests of one millisecond, of which the later one was read first.
+func TestOfTwoRequestsToLetGoTheLaterWriteCounts(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		h := s.Lock(s.Client().Mutex("/l"))
+		asked := h.Asked()
+		at := time.Now().UnixMilli()
+		zklock.HeardSet(h, `{"asked":{"by":"b","why":"later"}}`, zk.Stat{Mzxid: 8, Mtime: at})
+		zklock.HeardSet(h, `{"asked":{"by":"a","why":"earlier"}}`, zk.Stat{Mzxid: 7, Mtime: at})
+		require.Equal(s, "later", (<-asked).Why)
+		require.Empty(s, asked)
 		s.Unlock(h)
 	})
 }

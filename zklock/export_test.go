@@ -1,11 +1,18 @@
 package zklock
 
-import "github.com/zklock/locker/recipe"
+import (
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/recipe"
+)
 
 // LocalQueues returns how many local queues a client has.
 func LocalQueues(c *Client) int {
 	return c.handoff.Len()
 }
+
+// HeardSet tells h that somebody has set the data of its znode.
+func HeardSet(h *Hold, data string, stat zk.Stat) { h.a.dataSet([]byte(data), stat) }
 
 // HeardGone tells h that its znode was deleted.
 func HeardGone(h *Hold) { h.a.lose(recipe.ErrGone) }

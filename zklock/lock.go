@@ -23,7 +23,7 @@ type ticket interface {
 	Nodes() []string
 	Czxid() int64
 	Guard(lost func(error))          // reports a loss, from now on
-	OnSet(func([]byte, time.Time))   // reports data that others set; Guard's goroutines do
+	OnSet(func([]byte, zk.Stat))     // reports data that others set; Guard's goroutines do
 	Check(ctx context.Context) error // asks whether it is still ours
 	SetData(context.Context, []byte) error
 	Multi(ctx context.Context, held func() error, ops ...any) ([]zk.MultiResponse, error)

@@ -72,11 +72,12 @@ type Turn struct {
 
 	// Guarded by q.mu.
 	state        turnState
-	cause        error                             // why it has ended
-	lost         func(error)                       // of the hold, when held
-	set          func([]byte, time.Time)           // likewise
-	asked        func(set func([]byte, time.Time)) // tells a hold what somebody has set; nil: nobody has
-	looking      bool                              // watch was started
+	cause        error                 // why it has ended
+	lost         func(error)           // of the hold, when held
+	set          func([]byte, zk.Stat) // likewise
+	asked        []byte                // the latest data that somebody has set
+	askedStat    zk.Stat               // theirs; zero: nobody has
+	looking      bool                  // watch was started
 	others       contention
 	handoffsLeft int       // how often it may still be handed on unless others is none
 	until        time.Time // and until when, once others is present
@@ -255,27 +256,29 @@ func (t *Turn) Guard(fn func(error)) {
 }
 
 // OnSet calls fn when somebody sets the data of the turn's znode, as recipe.Ticket.OnSet does. Call it before Guard.
-func (t *Turn) OnSet(fn func(data []byte, at time.Time)) {
+func (t *Turn) OnSet(fn func(data []byte, stat zk.Stat)) {
 	t.q.mu.Lock()
 	t.set = fn
-	asked := t.asked
+	data, stat := t.asked, t.askedStat
 	t.q.mu.Unlock()
-	if asked != nil {
-		asked(fn)
+	if stat.Mzxid != 0 {
+		fn(data, stat)
 	}
 }
 
 // dataSet hears that another client has set the data of the znode, which asks this process to let go: the turn is not
 // handed on any more.
-func (t *Turn) dataSet(data []byte, at time.Time) {
+func (t *Turn) dataSet(data []byte, stat zk.Stat) {
 	t.q.mu.Lock()
 	t.others, t.handoffsLeft = present, 0
-	t.asked = func(set func([]byte, time.Time)) { set(data, at) }
+	if stat.Mzxid > t.askedStat.Mzxid {
+		t.asked, t.askedStat = data, stat
+	}
 	set := t.set
 	giveUp := t.state == idle && t.nextLocked()
 	t.q.mu.Unlock()
 	if set != nil {
-		set(data, at)
+		set(data, stat)
 	}
 	if giveUp {
 		t.giveUp(t.ctx)
