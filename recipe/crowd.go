@@ -37,50 +37,60 @@ type crowdKey struct {
 	dir string
 }
 
-// crowds holds those directories that calls are entering.
-var crowds = struct {
-	mu sync.Mutex
+// Crowds knows which directories the calls of a client are entering. It may be used concurrently; with nil there are no
+// crowds.
+type Crowds struct {
+	mu sync.Mutex // guards what follows, and the crowds
 	of map[crowdKey]*crowd
-}{of: map[crowdKey]*crowd{}}
+}
 
-// joinCrowd counts a call that enters, until leaveCrowd. many: it is one of a crowd.
-func joinCrowd(k crowdKey) (many bool) {
-	crowds.mu.Lock()
-	defer crowds.mu.Unlock()
-	c := crowds.of[k]
+// NewCrowds returns a Crowds that knows none yet.
+func NewCrowds() *Crowds { return &Crowds{of: map[crowdKey]*crowd{}} }
+
+// join counts a call that enters, until leave. many: it is one of a crowd.
+func (cs *Crowds) join(k crowdKey) (many bool) {
+	if cs == nil {
+		return false
+	}
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	c := cs.of[k]
 	if c == nil {
 		c = &crowd{}
-		crowds.of[k] = c
+		cs.of[k] = c
 	}
 	c.calls++
 	return c.calls >= crowdFrom
 }
 
-func leaveCrowd(k crowdKey) {
-	crowds.mu.Lock()
-	defer crowds.mu.Unlock()
-	c := crowds.of[k]
+func (cs *Crowds) leave(k crowdKey) {
+	if cs == nil {
+		return
+	}
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	c := cs.of[k]
 	if c.calls--; c.calls == 0 {
-		delete(crowds.of, k)
+		delete(cs.of, k)
 		if c.stop != nil {
 			c.stop()
 		}
 	}
 }
 
-// listInCrowd returns a list of the directory that began after the call did. The names are others' as well, and are not to
-// be changed. The caller is in the crowd.
-func listInCrowd(ctx context.Context, k crowdKey) (session.Children, error) {
-	crowds.mu.Lock()
-	c := crowds.of[k]
+// list returns a list of the directory that began after the call did. The names are others' as well, and are not to be
+// changed. The caller is in the crowd.
+func (cs *Crowds) list(ctx context.Context, k crowdKey) (session.Children, error) {
+	cs.mu.Lock()
+	c := cs.of[k]
 	if c.next == nil {
 		c.next = &sharedList{done: make(chan struct{})}
 	}
 	list, start := c.next, !c.busy
 	c.busy = true
-	crowds.mu.Unlock()
-	if start && !k.s.Go(func(ctx context.Context) { c.makeLists(ctx, k) }) {
-		c.makeLists(k.s.Context(), k) // which is over: for those who wait
+	cs.mu.Unlock()
+	if start && !k.s.Go(func(ctx context.Context) { cs.makeLists(ctx, k, c) }) {
+		cs.makeLists(k.s.Context(), k, c) // which is over: for those who wait
 	}
 	select {
 	case <-list.done:
@@ -91,20 +101,20 @@ func listInCrowd(ctx context.Context, k crowdKey) (session.Children, error) {
 }
 
 // makeLists makes one list after the other, as long as somebody waits for one and the crowd has calls. ctx is the session's.
-func (c *crowd) makeLists(ctx context.Context, k crowdKey) {
+func (cs *Crowds) makeLists(ctx context.Context, k crowdKey, c *crowd) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	crowds.mu.Lock()
+	cs.mu.Lock()
 	if c.stop = stop; c.calls == 0 {
 		stop()
 	}
-	crowds.mu.Unlock()
+	cs.mu.Unlock()
 	for {
-		crowds.mu.Lock()
+		cs.mu.Lock()
 		list := c.next
 		c.next = nil
 		c.busy = list != nil
-		crowds.mu.Unlock()
+		cs.mu.Unlock()
 		if list == nil {
 			return
 		}

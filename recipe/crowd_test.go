@@ -19,12 +19,13 @@ import (
 // crowdOf has n calls of one session enter one directory at once.
 func crowdOf(t *testing.T, ctx context.Context, srv *zktest.Server, n int) (tickets []*recipe.Ticket, errs []error) {
 	t.Helper()
-	s := open(t, srv)
+	s, q := open(t, srv), queue()
+	q.Crowds = recipe.NewCrowds()
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	for range n {
 		all.Go(func() {
-			ticket, err := recipe.Enter(ctx, s, queue())
+			ticket, err := recipe.Enter(ctx, s, q)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {

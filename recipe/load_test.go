@@ -86,14 +86,14 @@ func newPress(t *testing.T, srv *zktest.Server, seed uint64, kinds []recipe.Kind
 
 func (p *press) run() {
 	var callers sync.WaitGroup
-	permitted, heads := recipe.NewPermitted(), recipe.NewHeads(func(b []byte) string { return string(b) })
+	permitted, crowds, heads := recipe.NewPermitted(), recipe.NewCrowds(), recipe.NewHeads(func(b []byte) string { return string(b) })
 	for i := range p.callers {
 		callers.Go(func() {
 			rnd := rand.New(rand.NewPCG(p.seed, uint64(i)))
 			for range 4 {
 				time.Sleep(time.Duration(rnd.IntN(3)) * time.Millisecond)
 				q := recipe.Queue{Dir: fmt.Sprint("/l", rnd.IntN(p.dirs)), Kind: p.kinds[rnd.IntN(len(p.kinds))],
-					ACL: session.WorldACL(), Permitted: permitted, Heads: heads}
+					ACL: session.WorldACL(), Permitted: permitted, Crowds: crowds, Heads: heads}
 				p.turn(rnd, p.sessions[i%len(p.sessions)], q)
 			}
 		})

@@ -32,6 +32,7 @@ type Queue struct {
 
 	Heads     *Heads     // knows who is first in line, for messages; nil knows nobody
 	Permitted *Permitted // knows the directories' access lists: see mark.go; nil knows none
+	Crowds    *Crowds    // has calls that enter one directory at once share their lists: see crowd.go; nil: each makes its own
 	// Queued, if not nil, is called with the place in line once it has been taken, and again whenever it, or the holder,
 	// is known to have changed.
 	Queued func(Line)

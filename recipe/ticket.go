@@ -289,8 +289,8 @@ func (t *Ticket) create(ctx context.Context) error {
 // createOne is create for one queue.
 func (t *Ticket) createOne(ctx context.Context, e *entry) error {
 	k := crowdKey{t.s, e.q.Dir}
-	many := joinCrowd(k)
-	defer leaveCrowd(k)
+	many := e.q.Crowds.join(k)
+	defer e.q.Crowds.leave(k)
 	b := t.s.Grouped(trusted.Caller{})
 	made := b.Create(e.q.Dir+"/"+e.prefix, e.q.Data, session.EphemeralSequential, e.q.ACL)
 	var lists []*session.Result[session.Children]
@@ -303,7 +303,7 @@ func (t *Ticket) createOne(ctx context.Context, e *entry) error {
 	}
 	var seen session.Children
 	if many {
-		seen, err = listInCrowd(ctx, k)
+		seen, err = e.q.Crowds.list(ctx, k)
 	} else {
 		seen = lists[0].Value
 	}

@@ -33,6 +33,7 @@ type Client struct {
 	handoff   *handoff.Queues   // of goroutines that share a place in line
 	heads     *recipe.Heads     // who heads the lines that are waited in
 	permitted *recipe.Permitted // whose release marks count
+	crowds    *recipe.Crowds    // of its own calls
 
 	bg sync.WaitGroup // see spawn
 
@@ -90,7 +91,7 @@ func newClient(connect string, opts []Option) (*Client, *session.Session, error)
 	if err != nil {
 		return nil, nil, fmt.Errorf("zklock: dial: %w", err)
 	}
-	c := &Client{connect: connect, opts: o, log: o.session.Logger, heads: recipe.NewHeads(describe), permitted: recipe.NewPermitted()}
+	c := &Client{connect: connect, opts: o, log: o.session.Logger, heads: recipe.NewHeads(describe), permitted: recipe.NewPermitted(), crowds: recipe.NewCrowds()}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}
