@@ -300,8 +300,8 @@ func table(results []result) string {
 	fmt.Fprintf(&b, "# Mutants\n\nEach line is one way to break the code, and the first test that noticed. "+
 		"Made by `go run ./internal/mutants -o internal/mutants/RESULT.md` (%s, %s/%s).\n\n",
 		runtime.Version(), runtime.GOOS, runtime.GOARCH)
-	fmt.Fprintf(&b, "The last column is what the model of the queue says of simulated runs of the broken code (`go test %s`): "+
-		"the code %s from the model, or %s that the same runs check, or %s; %s where the model is not about that code.\n\n",
+	fmt.Fprintf(&b, "The last column is what became of simulated runs of the broken code that were held against the model of the queue\n(`go test %s`):\n"+
+		"it %s from the model, or %s in another way, or is %s; %s where the model is not about that code.\n\n",
 		traceArgs, departed, broke, accepted, notTraced)
 	b.WriteString("| mutant | what is wrong with it | file | caught by | after | model |\n|---|---|---|---|---|---|\n")
 	n, noticed, about := 0, 0, 0
@@ -317,6 +317,6 @@ func table(results []result) string {
 		}
 		fmt.Fprintf(&b, "| %s | %s | `%s` | %s | %s s | %s |\n", r.name, r.wrong, r.file, r.test(), r.took, r.trace)
 	}
-	fmt.Fprintf(&b, "\n%d of %d caught; %d of the %d that the model is about are noticed by these runs.\n", n, len(results), noticed, about)
+	fmt.Fprintf(&b, "\n%d of %d caught; %d of the %d that the model is about are noticed by those runs.\n", n, len(results), noticed, about)
 	return b.String()
 }
