@@ -30,7 +30,7 @@ func TestManyCallersOfFewLocksAllHaveTheirTurn(t *testing.T) {
 		for _, version := range []zktest.Version{zktest.Version38, zktest.Version39} {
 			for seed := range seeds {
 				if !t.Run(fmt.Sprint(name, " ", version, " ", seed), func(t *testing.T) {
-					markBubble(t, func(t *testing.T, srv *zktest.Server) { newPress(t, srv, seed, kinds).run() }, zktest.WithVersion(version))
+					bubble(t, func(t *testing.T, srv *zktest.Server) { newPress(t, srv, seed, kinds).run() }, zktest.WithVersion(version))
 				}) {
 					return
 				}

@@ -20,7 +20,7 @@ func TestMarksAreMadeAcrossTheHalfAndTheThreeQuartersOfTheCounter(t *testing.T) 
 	for name, counter := range map[string]int32{"half": half - 20, "three quarters": three4 - 20} {
 		for _, version := range []zktest.Version{zktest.Version38, zktest.Version39} {
 			t.Run(name+", "+string(version), func(t *testing.T) {
-				markBubble(t, func(t *testing.T, srv *zktest.Server) {
+				bubble(t, func(t *testing.T, srv *zktest.Server) {
 					const clients, rounds = 6, 8
 					require.NoError(t, srv.Create("/l", nil))
 					require.NoError(t, srv.SetSequence("/l", counter))

@@ -33,7 +33,7 @@ func TestAMarkThatAnotherTransactionMadeIsNotBelieved(t *testing.T) {
 		"one that does not, where nobody may know":            {zktest.Version38, hidden, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			markBubble(t, func(t *testing.T, srv *zktest.Server) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
 				first := open(t, srv)
 				_, err := first.Create(within(t, soon), "/l", nil, session.Persistent, session.WorldACL())
 				require.NoError(t, err)
@@ -73,7 +73,7 @@ func TestAMarkIsNotBelievedWhereSomebodyMayCreateAndNotDelete(t *testing.T) {
 		"somebody with a password": append(owner[:1:1], zk.DigestACL(zk.PermAll&^zk.PermDelete, "neighbour", "secret")...),
 	} {
 		t.Run(name, func(t *testing.T) {
-			markBubble(t, func(t *testing.T, srv *zktest.Server) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
 				admin := open(t, srv, user)
 				_, err := admin.Create(within(t, soon), "/l", nil, session.Persistent, acl)
 				require.NoError(t, err)
@@ -101,7 +101,7 @@ func TestAMarkIsNotBelievedWhereSomebodyMayCreateAndNotDelete(t *testing.T) {
 // Where servers do not tell transactions, a client reads a directory's access list once, in the place of a list, and again
 // when it has been changed.
 func TestADirectorysAccessListIsReadOnceForManyMarks(t *testing.T) {
-	markBubble(t, func(t *testing.T, srv *zktest.Server) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		kind := mutexes()
 		all := line(t, srv, 7, kind)
 		read := func() int { return srv.Requests()[zktest.OpGetACL] }
@@ -124,7 +124,7 @@ func TestADirectorysAccessListIsReadOnceForManyMarks(t *testing.T) {
 
 // A mark is for a holder that goes: what is made beside one that stays wakes nobody, and is asked for again by nobody.
 func TestAMarkOfAHolderThatStaysIsNoRelease(t *testing.T) {
-	markBubble(t, func(t *testing.T, srv *zktest.Server) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		all := line(t, srv, 3, mutexes())
 		before := lists(srv)
 		for range 3 {
@@ -148,7 +148,7 @@ func TestAfterAReconnectionTheListDecidesWhateverTheMarkSaid(t *testing.T) {
 		"events after replies": {zktest.WithLateEvents()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			markBubble(t, func(t *testing.T, srv *zktest.Server) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
 				all := line(t, srv, 3, mutexes())
 				require.NoError(t, all[0].Leave(within(t, soon)))
 				require.NoError(t, <-all[1].done)
@@ -187,7 +187,7 @@ func TestAWordDoesNotHelpAWaiterWhoseOwnZnodeIsGone(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			markBubble(t, func(t *testing.T, srv *zktest.Server) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
 				all := line(t, srv, 3, mutexes())
 				require.NoError(t, all[0].Leave(within(t, soon)))
 				require.NoError(t, <-all[1].done)
@@ -202,7 +202,7 @@ func TestAWordDoesNotHelpAWaiterWhoseOwnZnodeIsGone(t *testing.T) {
 func TestAReleaseThatComesBeforeTheWatchesAreSetCostsAList(t *testing.T) {
 	for name, opts := range map[string][]zktest.Option{"before the reply": nil, "behind it": {zktest.WithLateEvents()}} {
 		t.Run(name, func(t *testing.T) {
-			markBubble(t, func(t *testing.T, srv *zktest.Server) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
 				all := line(t, srv, 2, mutexes())
 				s := open(t, srv)
 				held := srv.Inject(zktest.Hold().Op(zktest.OpSetWatches).Session(s.ID()))
@@ -228,7 +228,7 @@ func TestAReleaseThatComesBeforeTheWatchesAreSetCostsAList(t *testing.T) {
 func TestAWaiterThatMayNotReadHearsAReleaseByItsMark(t *testing.T) {
 	for _, version := range []zktest.Version{zktest.Version38, zktest.Version39} {
 		t.Run(string(version), func(t *testing.T) {
-			markBubble(t, func(t *testing.T, srv *zktest.Server) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
 				kind := func(i int) recipe.Queue {
 					q := queue()
 					if i == 1 {
@@ -255,7 +255,7 @@ func TestAWaiterThatMayNotReadHearsAReleaseByItsMark(t *testing.T) {
 
 // A blind waiter lists on a mark once, whatever others make of it.
 func TestABlindWaiterIsNotKeptBusyByAMark(t *testing.T) {
-	markBubble(t, func(t *testing.T, srv *zktest.Server) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		kind := func(i int) recipe.Queue {
 			q := queue()
 			if i == 1 {
@@ -278,7 +278,7 @@ func TestABlindWaiterIsNotKeptBusyByAMark(t *testing.T) {
 
 // Whose create lost its reply has adopted its znode. Its predecessor leaves by a mark, on a server that tells no transaction.
 func TestAWaiterThatWasFoundAgainHearsAMark(t *testing.T) {
-	markBubble(t, func(t *testing.T, srv *zktest.Server) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		kind := mutexes()
 		all := line(t, srv, 2, kind)
 		s := open(t, srv)
@@ -295,7 +295,7 @@ func TestAWaiterThatWasFoundAgainHearsAMark(t *testing.T) {
 
 // The directory's access list is tightened while contenders are in line: what is remembered of the older one does not count.
 func TestAMarkIsNotBelievedByAnAccessListThatWasTightenedSince(t *testing.T) {
-	markBubble(t, func(t *testing.T, srv *zktest.Server) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		admin := open(t, srv)
 		kind := mutexes()
 		all := line(t, srv, 5, kind)
@@ -322,7 +322,7 @@ func TestAMarkIsNotBelievedByAnAccessListThatWasTightenedSince(t *testing.T) {
 
 // The directory and what is in it are removed while the waiter asks for the access list.
 func TestADirectoryThatIsRemovedBehindAMarkIsGone(t *testing.T) {
-	markBubble(t, func(t *testing.T, srv *zktest.Server) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		all := line(t, srv, 3, mutexes())
 		require.NoError(t, all[0].Leave(within(t, soon)))
 		require.NoError(t, <-all[1].done)

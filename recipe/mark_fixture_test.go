@@ -13,16 +13,6 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// markBubble is bubble with a server of its own kind, and a watcher that sees every znode below the lock come and go.
-func markBubble(t *testing.T, fn func(t *testing.T, srv *zktest.Server), opts ...zktest.Option) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		hung := time.AfterFunc(4*time.Hour, func() { panic(t.Name() + " waits for ever") })
-		defer hung.Stop()
-		fn(t, zktest.Run(t, append(opts, zktest.WithoutListener())...))
-	})
-}
-
 // placed is a ticket in line, of a session of its own, and its Wait.
 type placed struct {
 	*recipe.Ticket

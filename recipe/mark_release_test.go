@@ -26,7 +26,7 @@ func TestAReleaseWhoseMarkIsRefusedIsAPlainDelete(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			markBubble(t, func(t *testing.T, srv *zktest.Server) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
 				all := line(t, srv, 3, mutexes())
 				refuse(t, srv, all[1])
 				require.NoError(t, all[0].Leave(within(t, soon)))
@@ -46,7 +46,7 @@ func TestAReleaseWhoseMarkIsRefusedIsAPlainDelete(t *testing.T) {
 func TestAReleaseWhoseReplyIsLostIsMadeAgain(t *testing.T) {
 	for name, fault := range map[string]zktest.Fault{"carried out": zktest.CloseAfter(), "not carried out": zktest.CloseBefore()} {
 		t.Run(name, func(t *testing.T) {
-			markBubble(t, func(t *testing.T, srv *zktest.Server) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
 				all := line(t, srv, 3, mutexes())
 				require.NoError(t, all[0].Leave(within(t, soon)))
 				require.NoError(t, <-all[1].done)
@@ -66,7 +66,7 @@ func TestAReleaseWhoseReplyIsLostIsMadeAgain(t *testing.T) {
 func TestAReleaseWithAnAnswerThatProvesNothingIsNoLoss(t *testing.T) {
 	for _, marked := range []bool{false, true} {
 		t.Run(map[bool]string{false: "plain", true: "marked"}[marked], func(t *testing.T) {
-			markBubble(t, func(t *testing.T, srv *zktest.Server) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
 				all := line(t, srv, 3, mutexes())
 				who := all[0]
 				op := zktest.OpDelete

@@ -15,7 +15,7 @@ import (
 // Each queue of several has its own mark, and one transaction makes them all. In a queue in which the ticket was first
 // there is none.
 func TestSeveralPlacesAreLeftWithAMarkEach(t *testing.T) {
-	markBubble(t, func(t *testing.T, srv *zktest.Server) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		both := []recipe.Queue{{Dir: "/a", Kind: recipe.Lock, ACL: session.WorldACL()}, {Dir: "/b", Kind: recipe.Lock, ACL: session.WorldACL()}}
 		one := func(dir string, s *session.Session) (*recipe.Ticket, <-chan error) {
 			ticket, err := recipe.Enter(within(t, soon), s, recipe.Queue{Dir: dir, Kind: recipe.Lock, ACL: session.WorldACL()})
@@ -60,7 +60,7 @@ func TestSeveralPlacesAreLeftWithAMarkEach(t *testing.T) {
 
 // A ticket of several queues that gives up says of none of them that it held, not even of one in which it was first by then.
 func TestSeveralPlacesThatAreGivenUpAreLeftWithoutMarks(t *testing.T) {
-	markBubble(t, func(t *testing.T, srv *zktest.Server) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		place := func(dirs ...string) placed {
 			var queues []recipe.Queue
 			for _, dir := range dirs {

@@ -34,7 +34,7 @@ func TestWhoHadToWaitHandsOverByItsWordAndNobodyLists(t *testing.T) {
 		}, 1, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			markBubble(t, func(t *testing.T, srv *zktest.Server) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
 				all := line(t, srv, 5, c.kind)
 				for i, p := range all {
 					synctest.Wait()
@@ -70,7 +70,7 @@ func TestServersWithoutSetWatchesAreNotAskedForMarks(t *testing.T) {
 		"old Keeper":    {false, []zktest.Option{zktest.WithVersion(zktest.Keeper22)}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			markBubble(t, func(t *testing.T, srv *zktest.Server) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
 				if c.unimplemented {
 					srv.Inject(zktest.Answer(zktest.CodeUnimplemented).Op(zktest.OpSetWatches))
 				}
@@ -102,7 +102,7 @@ func TestWithoutAMarkTheListDecides(t *testing.T) {
 		}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			markBubble(t, func(t *testing.T, srv *zktest.Server) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
 				all := line(t, srv, 3, mutexes())
 				require.Equal(t, 1, marksWatched(srv))
 				before := lists(srv)
@@ -121,7 +121,7 @@ func TestWithoutAMarkTheListDecides(t *testing.T) {
 
 // A holder that had to wait, and goes without a word: crashed, or removed.
 func TestAHolderThatGoesWithoutAWordCostsAList(t *testing.T) {
-	markBubble(t, func(t *testing.T, srv *zktest.Server) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		all := line(t, srv, 4, mutexes())
 		require.NoError(t, all[0].Leave(within(t, soon)))
 		require.NoError(t, <-all[1].done)
@@ -137,7 +137,7 @@ func TestAHolderThatGoesWithoutAWordCostsAList(t *testing.T) {
 
 // A writer that has become a reader leaves no mark: writers behind it would take the reader for gone.
 func TestAWriterThatBecameAReaderLeavesNoMark(t *testing.T) {
-	markBubble(t, func(t *testing.T, srv *zktest.Server) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		all := line(t, srv, 4, func(i int) recipe.Queue {
 			q := writer()
 			if i == 2 {
@@ -161,7 +161,7 @@ func TestAWriterThatBecameAReaderLeavesNoMark(t *testing.T) {
 // Other clients' contenders leave no marks, and are not asked for any.
 func TestAForeignPredecessorHasNoMark(t *testing.T) {
 	for _, name := range []string{"_c_0123456789abcdef0123456789abcdef-lock-%010d", "0123456789abcdef0123456789abcdef__lock__%010d"} {
-		markBubble(t, func(t *testing.T, srv *zktest.Server) {
+		bubble(t, func(t *testing.T, srv *zktest.Server) {
 			all := line(t, srv, 1, mutexes())
 			foreign := path.Join("/l", fmt.Sprintf(name, 1))
 			require.NoError(t, srv.Create(foreign, nil))
@@ -182,7 +182,7 @@ func TestAForeignPredecessorHasNoMark(t *testing.T) {
 
 // A waiter whose context ends takes the watch on the mark with it.
 func TestAWaitThatEndsLeavesNoWatchOnAMark(t *testing.T) {
-	markBubble(t, func(t *testing.T, srv *zktest.Server) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		all := line(t, srv, 2, mutexes())
 		third := enter(t, queue(), open(t, srv))
 		require.ErrorIs(t, third.Wait(within(t, time.Second)), context.DeadlineExceeded)

@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zktest"
@@ -17,23 +18,10 @@ import (
 
 const soon = 20 * time.Second
 
-func within(t *testing.T, d time.Duration) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), d)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-// bubble runs fn with a server under simulated time; a goroutine that is left behind fails the test, and so does a wait
-// without an end.
-func bubble(t *testing.T, fn func(t *testing.T, srv *zktest.Server)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		hung := time.AfterFunc(4*time.Hour, func() { panic(t.Name() + " waits for ever") })
-		defer hung.Stop()
-		fn(t, zktest.Run(t, zktest.WithoutListener()))
-	})
-}
+var (
+	within = locktest.Within
+	bubble = locktest.BubbleAlone
+)
 
 func open(t *testing.T, srv *zktest.Server, auth ...session.Auth) *session.Session {
 	t.Helper()

@@ -1,15 +1,14 @@
 package session_test
 
 import (
-	"context"
 	"os"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/ensemble"
+	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zktest"
@@ -20,25 +19,10 @@ func TestMain(m *testing.M) { os.Exit(ensemble.Run(m)) }
 // soon bounds everything that must not hang; no test waits as long.
 const soon = 20 * time.Second
 
-// within returns a context that ends after d.
-func within(t testing.TB, d time.Duration) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), d)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-// bubble runs fn with a server of its own under simulated time. When fn has returned and everything is closed, a
-// goroutine that is still there fails the test: that is how these tests see that nothing is left behind. A wait without an
-// end fails it as well.
-func bubble(t *testing.T, fn func(t *testing.T, srv *zktest.Server), opts ...zktest.Option) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		hung := time.AfterFunc(4*time.Hour, func() { panic(t.Name() + " waits for ever") })
-		defer hung.Stop()
-		fn(t, zktest.Run(t, append(opts, zktest.WithoutListener())...))
-	})
-}
+var (
+	within = locktest.Within
+	bubble = locktest.BubbleAlone
+)
 
 // open opens a session on srv that is closed with the test.
 func open(t testing.TB, srv *zktest.Server, change ...func(*session.Config)) *session.Session {

@@ -2,6 +2,7 @@ package locktest
 
 import (
 	"context"
+	"runtime/debug"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,7 +39,23 @@ func Late(tb testing.TB) context.Context { return Within(tb, 20*Bound) }
 func Bubble(t *testing.T, fn func(t *testing.T, srv *zktest.Server), opts ...zktest.Option) {
 	t.Helper()
 	beside(t)
-	synctest.Test(t, func(t *testing.T) { fn(t, zktest.Run(t, append(opts, zktest.WithoutListener())...)) })
+	BubbleAlone(t, fn, opts...)
+}
+
+// forever is more simulated time than any test has a use for. It passes in seconds, for all the heartbeats.
+const forever = 4 * time.Hour
+
+// BubbleAlone is Bubble beside no other test. A wait without an end fails it as well.
+func BubbleAlone(t *testing.T, fn func(t *testing.T, srv *zktest.Server), opts ...zktest.Option) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		hung := time.AfterFunc(forever, func() {
+			debug.SetTraceback("all")
+			panic(t.Name() + " waits for ever")
+		})
+		defer hung.Stop()
+		fn(t, zktest.Run(t, append(opts, zktest.WithoutListener())...))
+	})
 }
 
 // Dial opens a client of srv over memory, which is closed with the test.

@@ -2,7 +2,6 @@ package locktest
 
 import (
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -25,9 +24,6 @@ type Sim struct {
 	*testing.T
 	Server *zktest.Server
 }
-
-// forever is more simulated time than any test has a use for. It passes in seconds, for all the heartbeats.
-const forever = 4 * time.Hour
 
 // Simulate runs f in a bubble with a server of its own. Clients that it makes are closed, and everything is joined, at
 // its end; a goroutine that stays behind fails it, and so does a call that would wait for ever. Bubbles run beside each
@@ -52,14 +48,7 @@ func beside(t *testing.T) {
 // SimulateAlone is Simulate for what measures the heap of the process, or is asked for a result.
 func SimulateAlone(t *testing.T, f func(s *Sim), opts ...zktest.Option) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		hung := time.AfterFunc(forever, func() {
-			debug.SetTraceback("all")
-			panic(t.Name() + " waits for ever")
-		})
-		defer hung.Stop()
-		f(&Sim{t, zktest.Run(t, append(opts, zktest.WithoutListener())...)})
-	})
+	BubbleAlone(t, func(t *testing.T, srv *zktest.Server) { f(&Sim{t, srv}) }, opts...)
 }
 
 // Lock acquires a mutex, which must succeed.

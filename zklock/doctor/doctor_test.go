@@ -18,18 +18,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zklock/doctor"
 	"github.com/zklock/locker/zktest"
 )
 
-func within(t *testing.T, d time.Duration) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), d)
-	t.Cleanup(cancel)
-	return ctx
-}
+var within = locktest.Within
 
 func examine(t *testing.T, connect string, conf doctor.Config) *doctor.Report {
 	t.Helper()
