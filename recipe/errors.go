@@ -59,7 +59,7 @@ func (l Line) String() string {
 	if l.Ahead == 0 {
 		return "about to enter the line"
 	}
-	return fmt.Sprintf("%s in line behind %s", ordinal(l.Ahead+1), l.who())
+	return fmt.Sprintf("%s in line behind %s", text.Ordinal(l.Ahead+1), l.who())
 }
 
 func (l Line) who() string {
@@ -67,21 +67,6 @@ func (l Line) who() string {
 		return text.Foreign(path.Base(l.Holder))
 	}
 	return text.Foreign(l.Who)
-}
-
-func ordinal(n int) string {
-	suffix := "th"
-	if n%100 < 11 || n%100 > 13 {
-		switch n % 10 {
-		case 1:
-			suffix = "st"
-		case 2:
-			suffix = "nd"
-		case 3:
-			suffix = "rd"
-		}
-	}
-	return fmt.Sprintf("%d%s", n, suffix)
 }
 
 // Waiting is a Line as what was being waited for: found by errors.As in the error of a Wait whose context has ended.

@@ -77,3 +77,19 @@ func printable(s string, r rune) bool {
 	}
 	return strconv.IsPrint(r)
 }
+
+// Ordinal writes 1st, 2nd, 3rd, 4th.
+func Ordinal(n int) string {
+	suffix := "th"
+	if n%100 < 11 || n%100 > 13 {
+		switch n % 10 {
+		case 1:
+			suffix = "st"
+		case 2:
+			suffix = "nd"
+		case 3:
+			suffix = "rd"
+		}
+	}
+	return strconv.Itoa(n) + suffix
+}

@@ -10,6 +10,14 @@ import (
 	"github.com/zklock/locker/internal/text"
 )
 
+func TestOrdinal(t *testing.T) {
+	var all []string
+	for _, n := range []int{1, 2, 3, 4, 11, 12, 13, 21, 102, 113} {
+		all = append(all, text.Ordinal(n))
+	}
+	require.Equal(t, "1st 2nd 3rd 4th 11th 12th 13th 21st 102nd 113th", strings.Join(all, " "))
+}
+
 func TestNothingThatOthersWroteReachesAMessageAsItIs(t *testing.T) {
 	for in, want := range map[string]string{
 		"":                         "",
