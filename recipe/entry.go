@@ -71,7 +71,7 @@ func (e *entry) listed(names []string, stat zk.Stat) {
 	e.sawDir(stat)
 }
 
-// sawDir notes which directory, with which access list, was listed.
+// sawDir notes which directory, with which access list, was listed; stat is zero where that is not known.
 func (e *entry) sawDir(stat zk.Stat) {
 	e.dir = dirVersion{stat.Czxid, stat.Aversion}
 	e.q.Permitted.seen(e.q.Dir, e.dir)

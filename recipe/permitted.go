@@ -56,8 +56,11 @@ func (p *Permitted) seen(dir string, v dirVersion) {
 }
 
 // alike reports whether all who may create in the directory may delete as well, and could not have done otherwise since it
-// had the version v. False also when that can't be known. An error says that ctx or the session has ended.
+// had the version v; the zero version is of a directory that nothing is known of. False also when that can't be known. An error says that ctx or the session has ended.
 func (p *Permitted) alike(ctx context.Context, s *session.Session, dir string, v dirVersion) (bool, error) {
+	if v == (dirVersion{}) {
+		return false, nil
+	}
 	if a, ok := p.look(dir); ok && a.dirVersion == v && time.Since(a.at) <= permittedFresh {
 		return a.alike, nil
 	}

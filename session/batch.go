@@ -126,8 +126,14 @@ func (b *Batch) Delete(path string, version int32) *Result[None] {
 // Get reads a znode.
 func (b *Batch) Get(path string) *Result[Data] { return added(b, b.s.get(path)) }
 
-// List lists a znode's children.
-func (b *Batch) List(path string) *Result[Children] { return added(b, b.s.list(path, false)) }
+// List lists a znode's children. In a batch of Grouped its Stat may be missing: zero.
+func (b *Batch) List(path string) *Result[Children] {
+	a := added(b, b.s.list(path, false))
+	if a.r != nil {
+		a.r.together = b.grouped
+	}
+	return a
+}
 
 // Exists reads a znode's Stat.
 func (b *Batch) Exists(path string) *Result[zk.Stat] { return added(b, b.s.exists(path)) }

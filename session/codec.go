@@ -20,6 +20,7 @@ const (
 	opSetData         int32 = 5
 	opGetACL          int32 = 6
 	opSetACL          int32 = 7
+	opGetChildren     int32 = 8
 	opSync            int32 = 9
 	opPing            int32 = 11
 	opGetChildren2    int32 = 12
@@ -28,6 +29,7 @@ const (
 	opCreate2         int32 = 15
 	opRemoveWatches   int32 = 18
 	opCreateContainer int32 = 19
+	opMultiRead       int32 = 22
 	opAuth            int32 = 100
 	opSetWatches      int32 = 101
 	opSASL            int32 = 102
@@ -199,8 +201,18 @@ func (d *decoder) names() []string {
 	return names
 }
 
+// skipNames is names for who does not need them.
+func (d *decoder) skipNames() {
+	for n := d.int(); n > 0 && d.err == nil; n-- {
+		d.stringBytes()
+	}
+}
+
 // none reads nothing: whatever the reply holds does not matter.
 func (d *decoder) none() None { return None{} }
+
+// statLen is the length of a Stat.
+const statLen = 68
 
 func (d *decoder) stat() (s zk.Stat) {
 	s.Czxid, s.Mzxid, s.Ctime, s.Mtime = d.long(), d.long(), d.long(), d.long()

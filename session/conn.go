@@ -197,9 +197,10 @@ func (c *conn) fail(err error) {
 	// The reply to the first can't be read, and would not be on the next conn either: it is too long, or not ZooKeeper's.
 	unreadable := errors.Is(err, ErrGarbled)
 	for r := pending.pop(); r != nil; r = pending.pop() {
+		lists := r.op == opMultiRead // which of them can't be read, each finds out alone
 		for _, r := range r.calls() {
-			if unreadable {
-				r.unreadable = true
+			r.together = !unreadable && r.together
+			if r.unreadable = unreadable && !lists; r.unreadable {
 				r.fail(fmt.Errorf("%s: %w", c.server, err))
 			} else {
 				r.fail(fmt.Errorf("%w (%s: %w)", ErrConnection, c.server, err))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"time"
 )
 
@@ -170,7 +171,10 @@ func (c *conn) handle(body []byte, size int, at time.Time) (forDriver []byte, er
 		c.putBack(r)
 		return nil, err
 	}
-	if r.members != nil {
+	switch {
+	case r.op == opMultiRead:
+		return nil, c.answerLists(r, head, d.b, size)
+	case r.members != nil:
 		return nil, c.answerGroup(r, head, d.b)
 	}
 	c.s.sizes.answered(r, size)
@@ -232,7 +236,13 @@ func (c *conn) take(xid int32, at time.Time) (*request, error) {
 // putBack makes a request that was refused because of the conn or the session, and not carried out, what it was before
 // it was sent.
 func (c *conn) putBack(r *request) {
-	if r.members != nil {
+	switch {
+	case r.op == opMultiRead:
+		for _, list := range slices.Backward(r.members) { // each in front of the next
+			c.putBack(list)
+		}
+		return
+	case r.members != nil:
 		c.requeue(r.members)
 		return
 	}

@@ -191,14 +191,13 @@ func (c *conn) flush(first *request) (more bool, err error) {
 		if q == &c.writes {
 			r = c.gatherLocked()
 		} else {
-			r = q.pop()
+			r = c.nextReadLocked()
 		}
 		c.last = now
 		written = r.leaves(now, written)
 		for _, m := range r.members {
 			written = m.leaves(now, written)
 		}
-		r.expect = c.s.sizes.expect(r)
 		c.pending.push(r)
 		out = append(out, r.frame...) // copied under mu: when the conn fails, the frame goes to the next one
 		if first != nil {

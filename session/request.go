@@ -48,9 +48,10 @@ type request struct {
 	seq        int64    // its place among the requests of its conn
 
 	// See group.go.
-	member  *member    // what a write has that may be carried out together with those of other calls
-	members []*request // the writes that this one, a group, carries out
-	after   []*request // the writes of the same batch that this one, a read, has to see
+	member   *member    // what a write has that may be carried out together with those of other calls
+	members  []*request // the writes that this one, a group, carries out, or the lists that this one, a multiRead, reads
+	together bool       // a list that may be read together with those of other calls
+	after    []*request // the writes of the same batch that this one, a read, has to see
 
 	containers []container // the creates of containers in frame: see unresumable.go
 

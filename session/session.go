@@ -32,9 +32,10 @@ type Session struct {
 	joined chan struct{}  // closed when everything has been joined
 	bg     sync.WaitGroup // conns, heartbeats and Go
 
-	sizes     replySizes
-	ungrouped atomic.Bool   // no groups: see group.go
-	looking   chan struct{} // a batch of StatsBelow or ReadBelow is on its way; capacity 1
+	sizes      replySizes
+	ungrouped  atomic.Bool   // no groups: see group.go
+	listsAlone atomic.Bool   // no lists together: see grouplist.go
+	looking    chan struct{} // a batch of StatsBelow or ReadBelow is on its way; capacity 1
 
 	mu          sync.Mutex // guards what follows
 	state       State      // Over is the context's to say: see State

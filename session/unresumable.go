@@ -20,6 +20,7 @@ import (
 //	               it goes; so the watches that stay are no more than the znodes that exist, and the paths given to Watch
 //	createContainer
 //	               a persistent znode is made
+//	multiRead      each list is a request of its own
 //
 // The lease needs no other rule. Heartbeats are multis of checks, which Keeper passes through Raft as all multis
 // (ZooKeeperMultiRequest::isReadRequest in its src/Common/ZooKeeper/ZooKeeperCommon.cpp), and each request that went

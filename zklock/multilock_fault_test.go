@@ -88,8 +88,8 @@ func TestAMultiLockWhoseContextEndsInFlightLeavesNothing(t *testing.T) {
 	for name, fault := range map[string]zktest.Fault{
 		"transaction on its way":     zktest.Hold().Op(zktest.OpMulti),
 		"its reply on its way":       zktest.HoldReply().Op(zktest.OpMulti),
-		"a list on its way":          zktest.Hold().Op(zktest.OpGetChildren2).Path("/m/b"),
-		"the last list's reply":      zktest.HoldReply().Op(zktest.OpGetChildren2).Path("/m/c"),
+		"the lists on their way":     zktest.Hold().Op(zktest.OpMultiRead),
+		"the lists' reply":           zktest.HoldReply().Op(zktest.OpMultiRead),
 		"everything is stuck":        zktest.Freeze(),
 		"nothing comes back":         zktest.FreezeReplies(),
 		"the connection then breaks": zktest.CloseAfter().Op(zktest.OpMulti),

@@ -12,7 +12,7 @@ import (
 type request struct {
 	op    zktest.Op
 	paths []string
-	parts []request // of a multi
+	parts []request // of a multi or multiRead
 }
 
 // listener hears what passes over a connection, whole frames, in the order in which the client sends and reads them.
@@ -70,7 +70,7 @@ func (l *listener) ask(frame []byte) request {
 		if d.byte() != 0 {
 			r.paths = []string{node}
 		}
-	case zktest.OpMulti:
+	case zktest.OpMulti, zktest.OpMultiRead:
 		r.parts = d.multi()
 	case zktest.OpSetWatches:
 		d.take(8)
@@ -137,6 +137,15 @@ func (l *listener) hear(frame []byte) {
 		l.c.synced(r.paths[0])
 	case lists:
 		l.c.listed(r.paths[0], d.strings())
+	case r.op == zktest.OpMultiRead:
+		for _, part := range r.parts {
+			if result := d.int32(); result == int32(part.op) {
+				d.take(5)
+				l.c.listed(part.paths[0], d.strings())
+			} else {
+				d.take(9)
+			}
+		}
 	case r.op == zktest.OpSetWatches:
 		l.c.set(r.paths)
 	}
@@ -170,7 +179,7 @@ func (d *reader) int32() int32 {
 
 func (d *reader) int64() int64 { return int64(d.int32())<<32 | int64(uint32(d.int32())) }
 
-// multi reads the parts of one, as far as they are creates, deletes, checks and writes of data.
+// multi reads the parts of one, as far as they are creates, deletes, checks, writes of data and lists.
 func (d *reader) multi() (parts []request) {
 	for {
 		op, done := zktest.Op(d.int32()), d.byte() != 0
@@ -190,7 +199,11 @@ func (d *reader) multi() (parts []request) {
 		case zktest.OpSetData:
 			d.take(max(0, int(d.int32())))
 		}
-		d.int32() // flags, or version
+		if op == zktest.OpGetChildren {
+			d.byte() // no watch
+		} else {
+			d.int32() // flags, or version
+		}
 	}
 }
 
