@@ -178,7 +178,7 @@ func (t *Ticket) readSizes(ctx context.Context, try bool) error {
 
 // lookBeforeEntering returns ErrBusy when a contender that entered now would not hold. It costs a list of each directory.
 func (t *Ticket) lookBeforeEntering(ctx context.Context) error {
-	b := t.s.Batch()
+	b := t.s.Grouped(trusted.Caller{})
 	lists := t.addLists(b)
 	if err := b.Do(ctx); err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return err
