@@ -35,7 +35,7 @@ func (o *op) check(ctx context.Context) {
 func (o *op) used(ctx context.Context, what string, err error) {
 	switch {
 	case err == nil, errors.Is(err, zklock.ErrLost), errors.Is(err, zklock.ErrUnlocked), errors.Is(err, zklock.ErrNotHeld):
-	case errors.Is(err, zklock.ErrClosed) && o.p.isClosing():
+	case errors.Is(err, zklock.ErrClosed) && o.p.closedSince(o.began):
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 	case errors.Is(err, zklock.ErrUnknownOutcome) && what != "check":
 	case errors.Is(err, session.ErrGarbled) && o.p.w.garbled():

@@ -224,7 +224,7 @@ func (o *op) let(ctx context.Context, t *acquisition, g *hold) {
 				o.p.w.violated("%s was unlocked, and %s stands", t.who, node)
 			}
 		}
-	case errors.Is(err, zklock.ErrLost), errors.Is(err, zklock.ErrClosed) && o.p.isClosing():
+	case errors.Is(err, zklock.ErrLost), errors.Is(err, zklock.ErrClosed) && o.p.closedSince(o.began):
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 	case errors.Is(err, zklock.ErrUnknownOutcome) && t.moving: // neither lock, then, and both are given up
 	case errors.Is(err, session.ErrGarbled) && o.p.w.garbled():
@@ -248,7 +248,7 @@ func (o *op) refused(ctx context.Context, err error) {
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 	case errors.Is(err, zklock.ErrBusy) && (o.try || o.wait > 0):
 	case errors.Is(err, context.DeadlineExceeded) && o.wait > 0:
-	case errors.Is(err, zklock.ErrClosed) && o.p.isClosing():
+	case errors.Is(err, zklock.ErrClosed) && o.p.closedSince(o.began):
 	case errors.Is(err, zklock.ErrConflict) && (o.kind == "semaphore" || o.p.w.neighbour): // another kind's mark
 	case errors.Is(err, zklock.ErrOption) && o.kind == "semaphore":
 	case errors.Is(err, session.ErrGarbled) && o.p.w.garbled():
@@ -324,7 +324,7 @@ func (o *op) looked(ctx context.Context, what string, err error) {
 	switch {
 	case err == nil:
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
-	case errors.Is(err, zklock.ErrClosed) && o.p.isClosing():
+	case errors.Is(err, zklock.ErrClosed) && o.p.closedSince(o.began):
 	case errors.Is(err, session.ErrGarbled) && o.p.w.garbled():
 	case errors.Is(err, session.ErrLost): // the session ended on the way
 	default:

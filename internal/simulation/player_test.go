@@ -32,7 +32,8 @@ type player struct {
 
 	mu      sync.Mutex // guards what follows
 	c       *zklock.Client
-	closing bool // c is being closed, or was
+	closing bool          // c is being closed, or was
+	closed  time.Duration // when a client of its was last closed
 	dials   uint64
 	held    []*acquisition
 
@@ -57,6 +58,13 @@ func (p *player) isClosing() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.closing
+}
+
+// closedSince reports whether a client of the player's was closed then or later.
+func (p *player) closedSince(began time.Duration) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.closing || p.closed >= began && p.closed > 0
 }
 
 // dial leads the client's next connection to a random member, over a wire of its own.
@@ -127,10 +135,10 @@ func (p *player) session(info zklock.SessionInfo) {
 func (p *player) close() {
 	p.mu.Lock()
 	c := p.c
-	p.closing = true
+	began := p.w.now()
+	p.closing, p.closed = true, began
 	p.mu.Unlock()
 	p.note("close")
-	began := p.w.now()
 	if err := c.Close(); err != nil {
 		p.w.violated("%s: close: %v", p.name, err)
 	}
