@@ -112,7 +112,10 @@ func (w *world) run() {
 	}
 	time.Sleep(w.warm)
 	w.begin()
-	time.Sleep(w.measure)
+	for left := w.measure; left > 0; left -= minute {
+		w.t.Logf("%v more", left) // a large fleet takes long
+		time.Sleep(min(left, minute))
+	}
 }
 
 // begin forgets what was measured so far.
