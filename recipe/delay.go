@@ -125,7 +125,7 @@ func (e *entry) writeNotes(ctx context.Context, data dirData, version int32) (zk
 
 // noteFound enters into until when the delays of lost end, and returns the version of the directory's data. The first to
 // find a loss writes into the note when that was, by the leader's clock, so that the delay ends also for callers each of
-// which waits for less. Who comes later counts from there: differences between the servers' clocks, and their adjustments,
+// which waits for less. Those that come later count from there: differences between the servers' clocks, and their adjustments,
 // then lengthen or shorten what is left.
 func (e *entry) noteFound(ctx context.Context, data dirData, version int32, lost []string, until map[string]time.Time) (int32, error) {
 	unknown, first := false, false

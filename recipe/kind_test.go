@@ -17,7 +17,7 @@ func rwName(kind byte, number int32, id int) string {
 	return fmt.Sprintf("_c_%08x-0000-4000-8000-000000000000-%s%010d", id, mark, number)
 }
 
-// Who holds and whom one watches, by table: a line of readers (R) and writers (W) in order of arrival, and from the
+// Which contender holds and which one it watches, by table: a line of readers (R) and writers (W) in order of arrival, and from the
 // point of view of the contender at own the one it watches (-1: it holds), the first in its way, and how many are.
 func TestWhoStandsInAReadersAndAWritersWay(t *testing.T) {
 	for _, k := range []struct {

@@ -11,8 +11,8 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// Who queued behind several contenders can't tell from its predecessor's deletion that it is next: the predecessor may
-// have given up, or crashed, while others are still before it. So it lists the directory, and that list is all that stands
+// A contender that queued behind several others can't tell from its predecessor's deletion that it is next: the predecessor
+// may have given up, or crashed, while others are still before it. So it lists the directory, and that list is all that stands
 // between a hand-over and the least that it can cost, one write and one event. A release mark makes the list unnecessary. A
 // mutex's holder, or a writer, that had to queue leaves by one transaction:
 //

@@ -224,7 +224,8 @@ func TestAReleaseThatComesBeforeTheWatchesAreSetCostsAList(t *testing.T) {
 	}
 }
 
-// Who may not read its predecessor is not notified of its deletion; the mark is for everybody, and wakes it to list.
+// A waiter that may not read its predecessor is not notified of the deletion. Everybody may read the mark, which wakes the
+// waiter to list.
 func TestAWaiterThatMayNotReadHearsAReleaseByItsMark(t *testing.T) {
 	for _, version := range []zktest.Version{zktest.Version38, zktest.Version39} {
 		t.Run(string(version), func(t *testing.T) {

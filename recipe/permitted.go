@@ -14,7 +14,7 @@ import (
 // client, and may be used concurrently; nil knows nothing, and reads.
 //
 // A directory's access list is read once, and from then on its version, which comes with every list of the children,
-// says whether it is still the same. Who relies on it needs a version not older than permittedFresh: a list that is
+// says whether it is still the same. A call relies on it only if the version was seen within permittedFresh: a list that is
 // tightened counts from then on, at the latest, for all who wait.
 type Permitted struct {
 	mu    sync.Mutex // guards what follows

@@ -257,7 +257,7 @@ func TestALockDelayIsWaitedOutAcrossARenewal(t *testing.T) {
 }
 
 // Past three quarters who would have to wait waits outside, until those before it have gone and the directory is renewed;
-// then all go on in the new one, one at a time, with greater tokens. Who waits says what for.
+// then all go on in the new one, one at a time, with greater tokens. A waiting call says what it waits for.
 func TestPastThreeQuartersWaitersStandOutsideUntilTheDirectoryIsRenewed(t *testing.T) {
 	for _, kind := range anyKinds {
 		if kind.name == "semaphore" {

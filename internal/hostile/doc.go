@@ -5,5 +5,5 @@
 // And it puts a neighbour beside locks of every kind: a client that may create znodes in their directories, with names,
 // numbers, data and access lists of its choice, and nothing else.
 //
-// What is a frame's business of package session alone is tested there; here it is the lock that is looked at.
+// Lies that concern only package session are tested there. Here the lock is what counts.
 package hostile

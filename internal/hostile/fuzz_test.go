@@ -12,9 +12,9 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// scripted answers by a script: for each frame of the server's a byte that says what happens to it, and what that takes
-// from the script; when the script is over, the truth. granted is set when what was said may be taken for a grant: a
-// list in which the client alone is first, or the deletion of who stood before it.
+// scripted answers by a script. For each frame of the server's, a byte of the script says what happens to it, and the bytes
+// behind that with what; when the script has ended, frames pass unchanged. granted is set when the client may take an answer
+// for a grant: a list in which it is first, or the deletion of the contender before it.
 func scripted(script []byte, granted *atomic.Bool) liar {
 	take := func(n int) []byte {
 		n = min(n, len(script))
@@ -62,8 +62,7 @@ func scripted(script []byte, granted *atomic.Bool) liar {
 	}
 }
 
-// heed notes what a client has to believe: that it reads so is all that any server can say. Headers apart, which are
-// the link's affair.
+// heed notes what a client has to believe, since no server can say more. Headers do not count: package session checks them.
 func heed(stream []byte, f said, granted *atomic.Bool) {
 	for len(stream) >= 20 {
 		n := int(int32(binary.BigEndian.Uint32(stream)))

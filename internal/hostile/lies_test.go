@@ -44,7 +44,7 @@ func note(typ, state int, path string) []byte {
 	return framed(slices.Concat(header(-1, -1, 0), be32(typ), be32(state), text(path)))
 }
 
-// with is a copy of the frame with bytes put over it at an offset.
+// with returns a copy of the frame in which b replaces what is at an offset.
 func with(f said, at int, b []byte) []byte {
 	c := bytes.Clone(f.body)
 	if at+len(b) > len(c) {
@@ -66,7 +66,7 @@ func reply(op zktest.Op, rest func(f said) []byte) func(said) ([]byte, bool, boo
 	})
 }
 
-// listing is a lie about a list: whatever stat there was stays.
+// listing is a lie about the names of a list. The Stat stays as it was.
 func listing(names func(real []string) []string) func(said) ([]byte, bool, bool) {
 	return bytesOf(func(f said) []byte {
 		if f.op != zktest.OpGetChildren2 || len(f.body) < 20 {
@@ -206,7 +206,7 @@ var lies = []lie{
 	{name: "multi: none", say: reply(zktest.OpMulti, func(said) []byte { return []byte{0xff, 0xff, 0xff, 0xff, 1, 0xff, 0xff, 0xff, 0xff} })},
 }
 
-// at has the lie told once, instead of the nth frame.
+// at returns a liar that tells the lie once, in place of the nth frame.
 func (l lie) at(n int) liar {
 	return func(f said) ([]byte, bool, bool) {
 		if f.n != n || !l.fits(f) {

@@ -28,10 +28,10 @@ type outcome struct {
 	dials                             int
 }
 
-// life is a lock's whole life beside somebody else who holds it first: asking, waiting for longer than it takes to
-// settle, holding through several heartbeats, using it in all ways, letting go. Each call has to end by its deadline,
-// a hold has to be one, unless trust says by then that what was said could be taken for a grant, and in the end, when nobody lies any more, the
-// lock is to be had, and nothing is left of what was done before.
+// life is a lock's whole life: another client holds it first; ours asks, waits for longer than WatchAfter, holds through
+// several heartbeats, uses the hold in all ways, and releases it. Each call has to end by its deadline. A hold has to be
+// genuine, unless trust says that the client could take what it was told for a grant. In the end, when nobody lies any more,
+// the lock has to be free, and nothing may be left of what was done before.
 func life(t *testing.T, lie liar, trust *atomic.Bool) (o outcome) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Run(t, zktest.WithoutListener())
@@ -145,7 +145,7 @@ func use(t *testing.T, srv *zktest.Server, m *zklock.Mutex, before *zklock.Hold,
 	return o
 }
 
-// granted demands that a hold that is believed to be one is one: unless its context has ended since.
+// granted demands that the ensemble has granted a hold that its holder believes in, unless its context has ended since.
 func granted(t *testing.T, srv *zktest.Server, h *zklock.Hold) {
 	t.Helper()
 	if h.Err() != nil {

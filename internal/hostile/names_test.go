@@ -130,7 +130,7 @@ func TestANeighbourCannotShortenALockDelay(t *testing.T) {
 	})
 }
 
-// Break removes whom Queue shows with the token, and nobody else.
+// Break removes the contender that Queue shows with the token, and no other.
 func TestANeighbourCannotLendItsTokenToBreak(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Run(t, zktest.WithoutListener())
@@ -153,7 +153,7 @@ func TestANeighbourCannotLendItsTokenToBreak(t *testing.T) {
 	})
 }
 
-// What a waiter asks for when the neighbour has made many names that begin with its id.
+// A waiter asks for a bounded number of the names that begin with its id, however many the neighbour has made.
 func TestANeighbourCannotHaveAWaiterAskForEachOfManyNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Run(t, zktest.WithoutListener())
@@ -192,7 +192,7 @@ func TestANeighbourCannotHaveAWaiterAskForEachOfManyNames(t *testing.T) {
 	})
 }
 
-// What waiters keep of a long name of the neighbour's, and what is told of it.
+// Waiters store, and show, only the beginning of a long name that the neighbour has made.
 func TestANeighbourCannotHaveWaitersKeepALongName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Run(t, zktest.WithoutListener())

@@ -67,7 +67,7 @@ var neighbourKinds = map[string]struct {
 	}},
 }
 
-// scenario 48: whatever he creates, no two hold at once, no hold ends, and when he has gone everybody has his turn.
+// Scenario 48: whatever he creates, no two hold at once, no hold ends, and when he has gone everybody gets the lock.
 func TestANeighbourWhoMayOnlyCreateChangesNobodysOrder(t *testing.T) {
 	seeds := uint64(10)
 	if os.Getenv("ZKLOCK_LONG") != "" {

@@ -29,7 +29,7 @@ func framed(body []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
 }
 
-// peer is who stands between a client and its server.
+// peer stands between a client and its server, and changes what the server says.
 type peer struct {
 	srv *zktest.Server
 	lie liar
