@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// testCommand is the command that zklock done in tests. Its arguments are what it does, in order:
+// testCommand is the command that zklock runs in tests. Its arguments are what it does, in order:
 //
 //	diary FILE     write down there what follows and, from live or until-term on, every 5 ms that it is alive: whoever
 //	               sees that knows that everything before has been done

@@ -27,7 +27,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// The tests run this test binary as zklock, and as the commands that zklock done: by the name it is called by.
+// The tests run this test binary as zklock, and as the commands that zklock runs: by the name it is called by.
 func TestMain(m *testing.M) {
 	testscript.Main(tests{m}, map[string]func(){
 		"zklock":    main,
