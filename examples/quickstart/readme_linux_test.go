@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/zklock"
+)
+
+// The README's servers that need no Docker, started as it says, but for the port and the folder.
+func TestReadmesServersServe(t *testing.T) {
+	text, err := os.ReadFile(readme)
+	require.NoError(t, err)
+	_, sh, _ := strings.Cut(string(text), "```sh\n")
+	sh, _, _ = strings.Cut(sh, "```\n")
+	for _, begins := range []string{"go -C cmd/zklock run . serve ", "java -cp "} {
+		t.Run(begins, func(t *testing.T) {
+			start := strings.Index(sh, begins)
+			require.GreaterOrEqual(t, start, 0, sh)
+			line, _, _ := strings.Cut(sh[start:], "    #")
+			free, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			addr := free.Addr().String()
+			require.NoError(t, free.Close())
+			_, port, _ := net.SplitHostPort(addr)
+			line = strings.NewReplacer("2181", port, "/tmp/zookeeper", t.TempDir()).Replace(line)
+			if jars := os.Getenv("ZOOKEEPER_HOME"); jars != "" {
+				line = strings.Replace(line, "/usr/share/java/*", jars+"/*:"+jars+"/lib/*", 1)
+			}
+			server := exec.Command("bash", "-c", line)
+			server.Dir = root
+			server.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // go run has a child
+			require.NoError(t, server.Start())
+			defer func() {
+				require.NoError(t, syscall.Kill(-server.Process.Pid, syscall.SIGKILL))
+				_ = server.Wait() // that it was killed
+			}()
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			c, err := zklock.Dial(ctx, addr)
+			require.NoError(t, err, line)
+			defer c.Close()
+			require.NoError(t, c.Mutex("/l").Do(ctx, func(context.Context) error { return nil }))
+		})
+	}
+}
