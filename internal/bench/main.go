@@ -38,7 +38,7 @@ func main() {
 type flags struct {
 	quick, md                 bool
 	only, zk, etcd, svg, json string
-	from, contestant          string
+	from, contestant, disk    string
 	rounds                    int
 	duration                  time.Duration
 }
@@ -51,6 +51,7 @@ func parse(args []string) (f flags, err error) {
 	set.DurationVar(&f.duration, "duration", 2*time.Second, "of each measurement")
 	set.StringVar(&f.zk, "zk", "", "ZooKeeper servers to use, host:port,…; started otherwise")
 	set.StringVar(&f.etcd, "etcd", "", "etcd servers to use, host:port,…; started otherwise")
+	set.StringVar(&f.disk, "disk", "", "have the servers keep their data in this directory, and wait for its disk with every write (forceSync); in memory otherwise")
 	set.BoolVar(&f.md, "md", false, "print Markdown")
 	set.StringVar(&f.svg, "svg", "", "draw the rates into this file")
 	set.StringVar(&f.json, "json", "", "write everything that was measured into this file")
@@ -117,7 +118,7 @@ func result(ctx context.Context, f flags, args []string) (*match.Result, error) 
 		Self: self, Source: func(name string) ([]byte, error) { return sources.ReadFile(match.Sources + "/" + name) },
 		Command: strings.TrimSpace("bench " + strings.Join(args, " ")), Only: split(f.only), Rounds: f.rounds, Run: f.duration,
 		Warm: 500 * time.Millisecond, First: 10 * time.Second, Expiry: 4 * time.Second,
-		Servers: servers.Config{ZooKeeper: split(f.zk), Etcd: split(f.etcd), StartEtcd: servers.EtcdInstalled(), Nodes: 3},
+		Servers: servers.Config{ZooKeeper: split(f.zk), Etcd: split(f.etcd), StartEtcd: servers.EtcdInstalled(), Nodes: 3, Disk: f.disk},
 		Log: func(format string, args ...any) {
 			fmt.Fprintf(os.Stderr, "%5.0fs "+format+"\n", append([]any{time.Since(began).Seconds()}, args...)...)
 		},

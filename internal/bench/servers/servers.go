@@ -45,7 +45,8 @@ type Site struct {
 type Config struct {
 	ZooKeeper, Etcd []string
 	StartEtcd       bool
-	Nodes           int // of each kind: one or three
+	Nodes           int    // of each kind: one or three
+	Disk            string // the directory where they keep their data, and wait until these are on the disk; empty: in memory
 }
 
 // memory is where servers keep their data, so that no disk is measured: etcd can't be told not to wait for one.
@@ -60,11 +61,11 @@ func Open(ctx context.Context, c Config) (s *Site, err error) {
 			s = nil
 		}
 	}()
-	if err := s.makeDir(); err != nil {
+	if err := s.makeDir(c.Disk); err != nil {
 		return s, err
 	}
 	if len(c.ZooKeeper) == 0 {
-		if err := s.startZooKeeper(c.Nodes); err != nil {
+		if err := s.startZooKeeper(c); err != nil {
 			return s, err
 		}
 	} else {
@@ -83,7 +84,12 @@ func Open(ctx context.Context, c Config) (s *Site, err error) {
 	return s, s.lines.open(s.addrs)
 }
 
-func (s *Site) makeDir() (err error) {
+func (s *Site) makeDir(disk string) (err error) {
+	if disk != "" {
+		s.Notes = append(s.Notes, "the servers keep their data on a disk, and wait for it with every write")
+		s.dir, err = os.MkdirTemp(disk, "bench-")
+		return err
+	}
 	base := ""
 	if info, err := os.Stat(memory); err == nil && info.IsDir() {
 		base = memory
@@ -101,13 +107,17 @@ func (s *Site) makeDir() (err error) {
 }
 
 // startZooKeeper starts servers with a JVM as it is by default, but for the size of its heap.
-func (s *Site) startZooKeeper(nodes int) (err error) {
+func (s *Site) startZooKeeper(c Config) (err error) {
 	// The ensemble keeps its data where temporary files are.
 	old, set := os.LookupEnv("TMPDIR")
 	if err := os.Setenv("TMPDIR", s.dir); err != nil {
 		return err
 	}
-	s.zk, err = ensemble.Open(nodes, ensemble.WithDirectQuorum(), ensemble.WithJVM("-Xmx768m", "-XX:TieredStopAtLevel=4"))
+	jvm := []string{"-Xmx768m", "-XX:TieredStopAtLevel=4"}
+	if c.Disk != "" {
+		jvm = append(jvm, "-Dzookeeper.forceSync=yes")
+	}
+	s.zk, err = ensemble.Open(c.Nodes, ensemble.WithDirectQuorum(), ensemble.WithJVM(jvm...))
 	if set {
 		err = errors.Join(err, os.Setenv("TMPDIR", old))
 	} else {
