@@ -14,6 +14,12 @@ import (
 // back, and is that of ctx. When then has run, the answer comes.
 func parked(t *testing.T, ctx context.Context, l *lockers, then func()) (other, own entered) {
 	t.Helper()
+	l.srv.Inject(zktest.Answer(zktest.CodeUnimplemented).Op(zktest.OpMultiRead)) // so each reads by itself
+	for _, e := range l.enterAll(t.Context(), dirs(3)...) {
+		require.NoError(t, e.err)
+		require.NoError(t, l.leave(t.Context(), e.Path))
+	}
+	l.base = l.srv.Requests()
 	in := l.srv.Inject(zktest.HoldReply().Op(zktest.OpGetChildren2).Path(dir(2)).Once())
 	wait := l.together(
 		func() { l.enter(t.Context(), "/none") },
