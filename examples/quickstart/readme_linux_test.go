@@ -25,7 +25,7 @@ func TestReadmesServersServe(t *testing.T) {
 		t.Run(begins, func(t *testing.T) {
 			start := strings.Index(sh, begins)
 			require.GreaterOrEqual(t, start, 0, sh)
-			line, _, _ := strings.Cut(sh[start:], "    #")
+			line, _, _ := strings.Cut(sh[start:], "\n")
 			free, err := net.Listen("tcp", "127.0.0.1:0")
 			require.NoError(t, err)
 			addr := free.Addr().String()
