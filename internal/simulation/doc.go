@@ -26,6 +26,6 @@
 // Two runs of a seed draw the same. No two messages travel at the same instant, so that the order of events is the
 // simulated time's and not the scheduler's, and how long each travels depends on what it says and not on what was sent
 // before it. What is left to chance is which of several goroutines that one event wakes comes first, and in which order
-// the contexts below a session's end; -cpu 1 without the race detector leaves least of it: nine repetitions in ten have
+// the contexts below a session's end; -cpu 1 without the race detector leaves least of it: six repetitions in ten have
 // the very same history, to the nanosecond and to the last line (-again 2 counts them).
 package simulation

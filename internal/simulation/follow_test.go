@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,7 +20,7 @@ import (
 // The code follows the model: what a client is told and asks on its connections, and what it concludes, are steps that
 // internal/model/queue.pml has. A contender is followed from its create to its deletion:
 //
-//	creating  a create whose reply was lost is made again only after a sync and a list behind it have not shown its znode
+//	creating  a create whose reply was lost is made again only after its znode was looked for by a sync and a list behind it
 //	listed    a list that shows the own znode: with nobody before it, it may hold; else the nearest before it is its
 //	          predecessor, and, if that is the only one, the last
 //	watching  only the own znode and a predecessor are watched
@@ -49,7 +48,7 @@ type creation struct {
 	search int
 }
 
-// The steps of a search; a list that does not show the znode ends it.
+// The steps of a search; an answer to the list ends it.
 const (
 	syncAsked = iota + 1
 	synced
@@ -223,8 +222,8 @@ func (c *conn) listed(dir string, names []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for id, k := range f.ids {
-		if k.search == listAsked && path.Dir(id) == dir && !slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(dir+"/"+name, id) }) {
-			k.open = false
+		if k.search == listAsked && path.Dir(id) == dir {
+			k.open = false // if it shows the znode, that may be of a session before this one, or be gone when it is read
 		}
 	}
 	for _, name := range names {
