@@ -29,6 +29,28 @@ type site struct {
 	c     *zklock.Client
 	store *rpc.Client
 	ids   atomic.Int64
+
+	beats atomic.Int64 // of time for which this process has run
+	quit  chan struct{}
+	over  chan struct{} // count has ended
+}
+
+// beat is the measure of time that a process has run: while it is stopped or starved, beats are missed and not made up for.
+const beat = 50 * time.Millisecond
+
+// count counts beats until quit is closed.
+func (s *site) count() {
+	defer close(s.over)
+	t := time.NewTicker(beat)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			s.beats.Add(1)
+		case <-s.quit:
+			return
+		}
+	}
 }
 
 // dialBound is how long a client may take to get its first session, on a busy machine.
@@ -45,10 +67,16 @@ func openSite(conf SiteConfig) (*site, error) {
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	return &site{conf: conf, c: c, store: store}, nil
+	s := &site{conf: conf, c: c, store: store, quit: make(chan struct{}), over: make(chan struct{})}
+	go s.count()
+	return s, nil
 }
 
-func (s *site) close() error { return errors.Join(s.c.Close(), s.store.Close()) }
+func (s *site) close() error {
+	close(s.quit)
+	<-s.over
+	return errors.Join(s.c.Close(), s.store.Close())
+}
 
 // Orders is what the workers are told for one round.
 type Orders struct {
@@ -81,7 +109,7 @@ func (s *site) round(stop <-chan struct{}, o Orders, emit func(history.Op)) erro
 	for i, load := range loads {
 		w := &worker{
 			site: s, load: load, orders: o, emit: emit, name: fmt.Sprintf("client %d, %s", s.conf.Client, names[i]),
-			rng: rand.New(rand.NewPCG(o.Seed, uint64(s.conf.Client*100+i))),
+			rng: rand.New(rand.NewPCG(o.Seed, uint64(s.conf.Client*1000+i))),
 		}
 		wg.Go(func() { errs[i] = w.run(stop) }) // ends a cycle after stop
 	}
@@ -92,9 +120,9 @@ func (s *site) round(stop <-chan struct{}, o Orders, emit func(history.Op)) erro
 // Of the workload of keys: how many there are, how many workers of each client take them, and at what distance the instants
 // are at which these ask, so that what they write leaves together.
 const (
-	keys       = 12
-	keyWorkers = 6
-	keyBeat    = 20 * time.Millisecond
+	keys       = 300
+	keyWorkers = 100
+	keyBeat    = 500 * time.Millisecond
 )
 
 // lead is how long the process may be kept from running without that mattering for a lease: the twenty-fifth of the

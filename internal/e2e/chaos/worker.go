@@ -89,14 +89,15 @@ func (w *worker) cycle(patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	try := w.chance(15)
+	began := w.beats.Load()
 	op, h, err := w.lock(ctx, try)
 	if err != nil {
 		op.Kind, op.Err = history.Failed, err.Error()
 		w.emit(op)
-		late := op.Return.Sub(op.Call) - patience
+		late := time.Duration(w.beats.Load()-began)*beat - patience
 		switch {
-		case late > overrun && late > 3*w.conf.Timeout: // else it was stopped
-			return fmt.Errorf("a call outlived its context by %v: %w", late, err)
+		case late > overrun:
+			return fmt.Errorf("a call outlived its context by %v in which its process ran: %w", late, err)
 		case ctx.Err() != nil && errors.Is(err, ctx.Err()), try && errors.Is(err, zklock.ErrBusy):
 			return nil
 		}
