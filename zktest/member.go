@@ -73,7 +73,7 @@ func (s *Server) addMemberLocked(m *Member) error {
 		}
 		l, err := net.Listen("tcp", addr)
 		if err != nil {
-			return fmt.Errorf("zktest: listen: %w", err)
+			return fmt.Errorf("zktest: %w", err) // it begins with "listen tcp"
 		}
 		m.listener, m.addr = l, l.Addr().String()
 		s.wg.Add(1)
