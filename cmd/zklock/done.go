@@ -53,6 +53,11 @@ key next; --forget '' those of --every. It ends with 1 when there are none.`,
 				if err != nil {
 					return err
 				}
+				if len(runs) == 0 {
+					if err := a.noteNoRecord(ctx, c, args[0]); err != nil {
+						return err
+					}
+				}
 				if asJSON {
 					return a.printJSON(newRunRecord(args[0], runs))
 				}
@@ -64,6 +69,15 @@ key next; --forget '' those of --every. It ends with 1 when there are none.`,
 	cmd.Flags().StringVar(&key, "forget", "", "have the job run again for this `key`")
 	noFiles(cmd, "forget")
 	return cmd
+}
+
+// noteNoRecord says so when there is no record, as when path is misspelt; one whose runs were all forgotten is there, and empty.
+func (a *app) noteNoRecord(ctx context.Context, c *zklock.Client, path string) error {
+	missing, err := a.missing(ctx, c, path+".done")
+	if missing && !a.quiet {
+		notice(a.err, "%s has no record: no job was run there with --once-per or --every", path)
+	}
+	return err
 }
 
 func (a *app) forget(ctx context.Context, c *zklock.Client, path, key string) error {

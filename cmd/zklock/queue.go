@@ -83,23 +83,29 @@ hold are shown as waiting until they are done: they may still be at work.`,
 	return cmd
 }
 
-// noteMissing says so when there is no znode at path: nobody has used it, or it is misspelt. That the chroot is missing is an
-// error: nothing that was found there says anything of the locks that were meant.
+// noteMissing says so when there is no znode at path: nobody has used it, or it is misspelt.
 func (a *app) noteMissing(ctx context.Context, c *zklock.Client, path string) error {
-	s, err := c.Session(ctx)
-	if err != nil {
-		return err
-	}
-	if _, err = s.Exists(ctx, path); !errors.Is(err, zk.ErrNoNode) {
-		return readable(err)
-	}
-	if _, err := s.Exists(ctx, "/"); errors.Is(err, zk.ErrNoNode) {
-		return usagef("the chroot of --zk %s does not exist", a.conn.zk)
-	}
-	if !a.quiet {
+	missing, err := a.missing(ctx, c, path)
+	if missing && !a.quiet {
 		notice(a.err, "%s does not exist: nobody has used it as a lock, or it was removed since", path)
 	}
-	return nil
+	return err
+}
+
+// missing reports whether there is no znode at path. That the chroot is missing is an error: nothing that was found there says
+// anything of the locks that were meant.
+func (a *app) missing(ctx context.Context, c *zklock.Client, path string) (bool, error) {
+	s, err := c.Session(ctx)
+	if err != nil {
+		return false, err
+	}
+	if _, err = s.Exists(ctx, path); !errors.Is(err, zk.ErrNoNode) {
+		return false, readable(err)
+	}
+	if _, err := s.Exists(ctx, "/"); errors.Is(err, zk.ErrNoNode) {
+		return false, usagef("the chroot of --zk %s does not exist", a.conn.zk)
+	}
+	return true, nil
 }
 
 func jsonFlag(cmd *cobra.Command, on *bool) {
