@@ -126,7 +126,8 @@ func fragment(name, code string) string {
 	fmt.Fprintf(&b, `)
 
 func %s(ctx context.Context, servers string, client *zklock.Client, report, value []byte, db *sql.DB, mux *http.ServeMux, approve http.Handler,
-	item func(context.Context, zklock.Token) error, all []struct {
+	work func(context.Context) error, lead func(context.Context, *zklock.Leadership) error, item func(context.Context, zklock.Token) error,
+	all []struct {
 		Name string
 		Up   func(context.Context, *sql.DB) error
 	}) (err error) {
