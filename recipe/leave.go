@@ -14,8 +14,8 @@ import (
 
 // Leave gives up the place: it deletes the znodes, by their full names, and nothing else; several in one transaction, if
 // all are still there. Nil: they are deleted. ErrGone: another client had deleted one before. Any other error: ctx or the
-// session ended first; then the deletion goes on in the background, until it has succeeded or the session is over and the
-// server deletes the znodes.
+// session ended first; then the deletion goes on in the background, until it has succeeded, was refused for good (final),
+// or the session is over and the server deletes the znodes.
 //
 // It blocks for one round trip, or until ctx ends, and waits for a Downgrade or another Leave that is under way. A ctx
 // that has ended already does not keep the znodes from being deleted. After a Leave that was done, others return its

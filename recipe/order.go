@@ -8,8 +8,10 @@ import (
 )
 
 // This file decides who holds. Everything in it is a pure function of a list of the directory. Elsewhere the same rule
-// (tally.lets) decides whether TryLock enters at all, and what onlookers are shown (holders.go); and a waiter whose only
-// predecessor has been deleted holds without another list, where that is safe (waiter.await in wait.go).
+// (tally.lets) decides whether TryLock enters at all, and what onlookers are shown (holders.go, which lets Curator's
+// readers under their own write lock hold as well); and a waiter whose only predecessor has been deleted, or whose
+// predecessor left by its release mark (waiter.released in mark.go), holds without another list, where that is safe
+// (waiter.await in predecessor.go).
 //
 // # Who holds
 //

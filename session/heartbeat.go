@@ -6,9 +6,10 @@ import (
 )
 
 // The heartbeat keeps a session's lease going. It gives up a conn that does not answer; it sends a ping when the conn has
-// been silent, which costs the leader nothing; and while something is held it sends a write about every fifth of the
-// timeout, which confirms the lease (see retain.go). A session has one heartbeat, however many locks it holds: a timer,
-// Session.heartbeat, whose calls shutdown joins. The end of the lease is noticed elsewhere: see deadline.go.
+// been silent, which costs the leader nothing; and while something is held it sends a write when none of any kind has
+// been acknowledged for about a fifth of the timeout, which confirms the lease (see retain.go). A session has one
+// heartbeat, however many locks it holds: a timer, Session.heartbeat, whose calls shutdown joins. The end of the lease is
+// noticed elsewhere: see deadline.go.
 
 // Fractions of the timeout.
 const (

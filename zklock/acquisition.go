@@ -12,9 +12,9 @@ import (
 // acquisition is a lock that was acquired: what its holds share. There is one hold, or with reentrancy several. It is in
 // one of three states, and ends once, for the first cause that comes:
 //
-//	from   to         by        when
-//	held   released   release   the last hold was unlocked, or a Downgrade has an unknown outcome
-//	held   lost       lose      anything else: see the causes
+//	from   to         by                when
+//	held   released   beginRelease      the last hold was unlocked, or a Downgrade has an unknown outcome
+//	held   lost       lose, fallShort   anything else: see the causes
 //
 // A cause ends the contexts of all holds first. Those of a session's end come with the session itself: every hold's
 // context is a child of the session's. ARCHITECTURE.md has the causes, who notices each, and where it arrives.
@@ -22,8 +22,9 @@ import (
 // A single hold ends with ErrUnlocked, and the acquisition goes on, when one of several reentrant holds is unlocked (drop)
 // and when a Downgrade succeeds, which returns another hold.
 //
-// The ticket is left once, in one place (leave), whichever of these comes first: by the last Unlock, or when WithMaxHold's
-// time is over. Znodes that the ensemble has deleted, or will delete with the session, need no leaving.
+// The ticket is left once, by leave, whichever of these comes first: the last Unlock, or the end of WithMaxHold's time.
+// (When a release has come first, downgradeForReaders calls the ticket's Leave too, for its result.) Znodes that the
+// ensemble has deleted, or will delete with the session, need no leaving.
 type acquisition struct {
 	c      *Client
 	ticket ticket

@@ -150,7 +150,8 @@ func (h *Hold) mayWrite() error {
 // Unlock releases the lock: the hold's context ends, then its znode is deleted, and nothing else. Nil: it is deleted,
 // and the next in line may hold. It blocks for one round trip, or for as long as there is no connection and neither ctx
 // nor the session has ended. When ctx ends first, or has ended before, the error is ctx's, the hold counts as released,
-// and the deletion goes on in the background until it has succeeded or the session is over.
+// and the deletion goes on in the background until it has succeeded, the ensemble has refused it for good (zk.ErrNoAuth, for
+// instance), or the session is over.
 //
 // If ctx comes from this hold (Context, With, the context inside Do) and has not ended, it would end with the hold, so its
 // cancellation does not count, nor does that of its parents: the call then waits until ctx's deadline, or, if there is
@@ -186,11 +187,11 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	return h.fail("unlock", err)
 }
 
-// UnlockSoon is Unlock that does not wait for the ensemble's answer: when it returns, the hold's context has ended, and the
-// deletion is on its way in the background, where it goes on until it has succeeded or the session is over. Close joins
-// what runs here. Use it where the caller has nothing to do with the result, to save a round trip. What Unlock would return
-// is told by the hooks: Released has the error, Lost a loss from before. It does nothing for a hold that was released
-// before. It does not block, and takes a goroutine until there is an answer, or for one session timeout.
+// UnlockSoon is Unlock that does not wait for the ensemble's answer: when it returns, the hold's context has ended, and
+// the deletion is on its way in the background, where it goes on as after Unlock. Close joins what runs here. Use it
+// where the caller has nothing to do with the result, to save a round trip. What Unlock would return is told by the
+// hooks: Released has the error, Lost a loss from before. It does nothing for a hold that was released before. It does
+// not block, and takes a goroutine until there is an answer, or for one session timeout.
 func (h *Hold) UnlockSoon() {
 	h.need()
 	if !h.released.CompareAndSwap(false, true) {

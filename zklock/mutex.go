@@ -22,8 +22,10 @@ func (c *Client) Mutex(path string, opts ...LockOption) *Mutex {
 //
 // It blocks until the lock is held, ctx ends, the Client is closed, or WithWait's time is over. ctx bounds the waiting
 // and not the hold. When ctx ends, the error matches ctx's and says what was being waited for. The deletion of the
-// contender's znode has then been sent, but not answered; without a connection it is sent as soon as there is one.
-// Uncontended a Lock costs two requests and the time of one.
+// contender's znode has then been sent, as a rule, but not answered. It is sent later, in the background, if there is no
+// connection, or one that takes nothing, if a lock delay was noted, or if ctx ended before the create's outcome was
+// known: Client.Close has what that means for a process that exits. Uncontended a Lock costs two requests and the time of
+// one.
 //
 // Errors: ErrBusy (WithWait), ErrDeadlock, ErrClosed, ErrPath, ErrOption, ErrConflict, session.ErrAuth, the driver's
 // (zk.ErrNoAuth, …) when the ensemble refuses a step.
