@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -187,7 +188,7 @@ func (w *waiter) sleep(ctx context.Context, a, b <-chan struct{}) error {
 				return err
 			}
 		case <-w.timer.C:
-			if relist, err := w.readMore(ctx); relist || err != nil {
+			if relist, err := w.readUntil(ctx, a); relist || err != nil {
 				return err
 			}
 		case <-w.t.s.Done():
@@ -196,6 +197,31 @@ func (w *waiter) sleep(ctx context.Context, a, b <-chan struct{}) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// readUntil is readMore, but ends when woken is closed: a contender whose turn comes waits for none of its reads.
+func (w *waiter) readUntil(ctx context.Context, woken <-chan struct{}) (relist bool, err error) {
+	if woken == nil {
+		return w.readMore(ctx)
+	}
+	reading, stop := context.WithCancel(ctx)
+	var watcher sync.WaitGroup
+	watcher.Go(func() {
+		select {
+		case <-woken:
+			stop()
+		case <-reading.Done():
+		}
+	})
+	relist, err = w.readMore(reading)
+	cut := reading.Err() != nil && ctx.Err() == nil
+	stop()
+	watcher.Wait()
+	if cut && err != nil {
+		w.timer.Reset(WatchAfter) // should the predecessor, of which we have been told, still be there
+		return false, nil
+	}
+	return relist, err
 }
 
 // readMore makes the reads that a longer wait is worth: for each predecessor, and from time to time again, since its owner
