@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -27,7 +28,8 @@ type conn struct {
 	server string
 	limit  time.Duration // of the handshake, and of each answer to credentials
 
-	unresumable bool // set by the handshake: see unresumable.go
+	unresumable bool        // set by the handshake: see unresumable.go
+	stuck       atomic.Bool // a hand-over has ended before it was written, and nothing has been written since: see send.go
 
 	// Of the goroutine that calls receive.
 	in   *bufio.Reader

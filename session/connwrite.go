@@ -212,6 +212,9 @@ func (c *conn) flush(first *request) (more bool, err error) {
 	if err := c.write(out); err != nil {
 		return more, err
 	}
+	if len(out) > 0 {
+		c.stuck.Store(false)
+	}
 	for _, w := range written {
 		close(w)
 	}

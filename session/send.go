@@ -35,13 +35,18 @@ func (f forLocks) SendDeletes(paths ...string) func(ctx context.Context) []error
 		if !c.enqueue(requests...) {
 			return nil
 		}
-		bound := time.NewTimer(handOver)
+		wait := handOver
+		if c.stuck.Load() { // who has waited once for it, as a call that gives up in two places, need not do so again
+			wait = 0
+		}
+		bound := time.NewTimer(wait)
 		defer bound.Stop()
 		select {
 		case <-written:
 		case <-c.dead:
 		case <-s.ctx.Done(): // they go with it
 		case <-bound.C:
+			c.stuck.Store(true)
 		}
 	}
 	return func(ctx context.Context) []error {
