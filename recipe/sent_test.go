@@ -115,6 +115,36 @@ func TestACallThatGivesUpDoesNotWaitForTheAnswersToOthers(t *testing.T) {
 	})
 }
 
+// A network that takes nothing is waited for once, however many calls give up on it.
+func TestAConnectionThatHasNotTakenADeletionIsNotWaitedForAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		other := queue()
+		other.Dir = "/m"
+		first, second := enter(t, queue(), s), enter(t, other, s)
+		frozen := srv.Inject(zktest.Freeze())
+		ctx, cancel := context.WithCancel(context.Background())
+		var reads sync.WaitGroup
+		for range 300 { // more than a connection has outstanding
+			reads.Go(func() {
+				_, err := s.Exists(ctx, "/l")
+				require.Error(t, err)
+			})
+		}
+		synctest.Wait()
+		gone, give := context.WithCancel(context.Background())
+		give()
+		require.ErrorIs(t, first.Leave(gone), context.Canceled)
+		began := time.Now()
+		require.ErrorIs(t, second.Leave(gone), context.Canceled)
+		require.Zero(t, time.Since(began))
+		cancel()
+		reads.Wait()
+		frozen.Remove()
+		require.NoError(t, srv.Await(within(t, soon), func() bool { return len(srv.Children("/l"))+len(srv.Children("/m")) == 0 }))
+	})
+}
+
 // When the session ends, its znodes go with it: nothing has to be handed over.
 func TestACallThatGivesUpDoesNotWaitForASessionThatIsClosed(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {

@@ -196,3 +196,27 @@ func TestAKeyThatIsForgottenIsRunAgain(t *testing.T) {
 		require.False(s, found)
 	})
 }
+
+// A run that is recorded between the read and the write of Forget stays recorded.
+func TestForgetLosesNoRunThatIsRecordedMeanwhile(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		o, operator := s.Client().Once("/jobs/nightly"), s.Client()
+		var first, second job
+		require.NoError(s, o.Do(s.Context(), "first", first.run))
+		gate := s.Server.Inject(zktest.HoldReply().Op(zktest.OpGetData).Path(record).Session(operator.SessionID()).Once())
+		found := make(chan bool, 1)
+		go func() {
+			ok, err := operator.Once("/jobs/nightly").Forget(s.Context(), "first")
+			require.NoError(s, err)
+			found <- ok
+		}()
+		s.Until(time.Minute, "Forget has read", func() bool { return gate.Hits() == 1 })
+		require.NoError(s, o.Do(s.Context(), "second", second.run))
+		gate.Remove()
+		require.True(s, <-found)
+		require.ErrorIs(s, o.Do(s.Context(), "second", second.run), zklock.ErrDone)
+		require.NoError(s, o.Do(s.Context(), "first", first.run))
+		require.EqualValues(s, 2, first.runs.Load())
+		require.EqualValues(s, 1, second.runs.Load())
+	})
+}
