@@ -21,13 +21,8 @@ func (t *Ticket) OnSet(fn func(data []byte, stat zk.Stat)) {
 
 // heed reads the data of node if its version is not one that is known.
 func (t *Ticket) heed(ctx context.Context, node string, version int32) {
-	t.mu.Lock()
-	fn, known := t.set, t.life == left
-	for _, e := range t.entries {
-		known = known || e.node == node && version <= e.version
-	}
-	t.mu.Unlock()
-	if fn == nil || known {
+	fn := t.unheard(node, version)
+	if fn == nil {
 		return
 	}
 	data, stat, err := t.s.Get(ctx, node)
@@ -37,6 +32,20 @@ func (t *Ticket) heed(ctx context.Context, node string, version int32) {
 	if t.known(node, stat.Version) { // else another call has read them, or later ones
 		fn(data, stat)
 	}
+}
+
+// unheard returns who is to be told of the data of node if its version is not one that is known; else nil.
+func (t *Ticket) unheard(node string, version int32) func([]byte, zk.Stat) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	known := t.life == left
+	for _, e := range t.entries {
+		known = known || e.node == node && version <= e.version
+	}
+	if known {
+		return nil
+	}
+	return t.set
 }
 
 // heedEarlier heeds what was set before the ticket held.

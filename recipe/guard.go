@@ -2,15 +2,11 @@ package recipe
 
 import (
 	"context"
-	"errors"
-	"path"
 	"slices"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/trusted"
-	"github.com/zklock/locker/session"
 )
 
 // Guard calls fn, once, when the ticket, which holds, is lost: with ErrGone when one of its znodes was deleted by another
@@ -34,7 +30,7 @@ func (t *Ticket) Guard(fn func(error)) {
 // guardLocked follows the watches on our own znodes, or has them set a little later.
 func (t *Ticket) guardLocked() {
 	if slices.ContainsFunc(t.entries, func(e *entry) bool { return e.ownWatch == nil }) {
-		t.watcher = time.AfterFunc(WatchAfter, func() { t.s.Go(t.watchOwn) })
+		t.watchLater()
 		return
 	}
 	for _, e := range t.entries {
@@ -45,62 +41,6 @@ func (t *Ticket) guardLocked() {
 	}
 }
 
-// watchOwn watches those own znodes that are not watched, in one request. It finds out behind that whose they are: a
-// watch knows a znode by its name alone, and a neighbour's may have the name by now. No deletion behind the watch is
-// missed.
-func (t *Ticket) watchOwn(ctx context.Context) {
-	var entries []*entry
-	var nodes []string
-	t.mu.Lock()
-	for _, e := range t.entries {
-		if e.ownWatch == nil || hasFired(e.ownWatch) {
-			entries, nodes = append(entries, e), append(nodes, e.node)
-		}
-	}
-	over := t.life == left
-	t.mu.Unlock()
-	if over || len(nodes) == 0 {
-		return
-	}
-	ws, err := t.s.WatchAll(ctx, nodes...)
-	if err != nil {
-		return // the session has ended; or a znode may not be read, and only heartbeats look after it
-	}
-	for i, w := range ws {
-		stat, err := ownStat(ctx, t.s, nodes[i])
-		if w.Exists && errors.Is(err, ErrGone) {
-			w.Close()
-			t.Missing(nodes[i])
-			continue
-		}
-		t.mu.Lock()
-		if e := entries[i]; t.life == left || e.node != nodes[i] {
-			w.Close() // given up, or replaced by a Downgrade, since
-		} else {
-			e.ownWatch = w
-			t.followLocked(e)
-		}
-		t.mu.Unlock()
-		if err == nil {
-			t.heed(ctx, nodes[i], stat.Version)
-		}
-	}
-}
-
-// ownStat returns the Stat of node, one of the session's. ErrGone: it is gone, or is a neighbour's, who has seen ours go
-// before we did and made another one of its name. Any other error says that this could not be asked.
-func ownStat(ctx context.Context, s *session.Session, node string) (zk.Stat, error) {
-	dir, name := path.Split(node)
-	nodes, err := s.StatsBelow(ctx, path.Clean(dir), []string{name})
-	switch {
-	case err != nil:
-		return zk.Stat{}, err
-	case errors.Is(nodes[0].Err, zk.ErrNoNode), nodes[0].Err == nil && nodes[0].Stat.EphemeralOwner != s.ID():
-		return zk.Stat{}, ErrGone
-	}
-	return nodes[0].Stat, nodes[0].Err
-}
-
 // followLocked has Missing called when the znode that e.ownWatch watches is deleted, and watches it again when its data were
 // set.
 func (t *Ticket) followLocked(e *entry) {
@@ -109,7 +49,7 @@ func (t *Ticket) followLocked(e *entry) {
 		if event == zk.EventNodeDeleted {
 			t.Missing(node)
 		} else {
-			t.watchOwn(t.s.Context())
+			watchOwn(t.s.Context(), t)
 		}
 	})
 }
@@ -158,9 +98,7 @@ func (t *Ticket) Lose(error) {
 // endLocked ends what Guard began. After Leave the lease is kept until the znodes are gone: see there.
 func (t *Ticket) endLocked(to life) {
 	t.life = to
-	if t.watcher != nil {
-		t.watcher.Stop()
-	}
+	t.forgetWatch()
 	if t.unhook != nil {
 		t.unhook()
 	}

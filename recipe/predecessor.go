@@ -124,8 +124,7 @@ func (w *waiter) watch(ctx context.Context, mark string, nodes ...string) ([]*se
 	for _, e := range unwatched {
 		gone := e.gone()
 		if !gone && again { // another client has set its data, or made another znode of its name while we were disconnected
-			_, err := ownStat(ctx, w.t.s, e.node)
-			gone = errors.Is(err, ErrGone)
+			gone = errors.Is(ownStats(ctx, w.t.s, []string{e.node})[0].Err, ErrGone)
 		}
 		if gone {
 			for _, other := range ws {

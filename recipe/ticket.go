@@ -7,7 +7,6 @@ import (
 	"path"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -27,14 +26,13 @@ type Ticket struct {
 	entries []*entry // one for each queue; which they are never changes after Wait
 	czxid   int64
 
-	mu      sync.Mutex            // guards what follows, and the entries after Wait; sessions' mutexes are taken inside it
-	life    life                  //
-	held    bool                  // Wait has returned nil
-	keep    trusted.Retention     // of the session's lease, while it holds
-	lost    func(error)           // Guard's
-	set     func([]byte, zk.Stat) // OnSet's; may be nil
-	unhook  func() bool           // stops the callback for the session's end; nil before Guard
-	watcher *time.Timer           // until our own znodes are watched; may be nil
+	mu     sync.Mutex            // guards what follows, and the entries after Wait; sessions' mutexes are taken inside it
+	life   life                  //
+	held   bool                  // Wait has returned nil
+	keep   trusted.Retention     // of the session's lease, while it holds
+	lost   func(error)           // Guard's
+	set    func([]byte, zk.Stat) // OnSet's; may be nil
+	unhook func() bool           // stops the callback for the session's end; nil before Guard
 
 	move   chan struct{} // closed at the end of the Downgrade that is under way; nil: none is
 	missed bool          // during that Downgrade Missing was called
@@ -45,6 +43,8 @@ type Ticket struct {
 	leaveTried bool          // a Leave has ended
 	leaveDone  bool          // the znodes are gone: a Leave has deleted them, or has found none
 	leaveErr   error         // the result of that Leave
+
+	due due // until our own znodes are watched
 }
 
 // life is the state of a ticket. It only moves forward: see Guard, lose and beginLeave.

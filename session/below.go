@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/internal/trusted"
 )
 
 // Reads of many children of one znode, whose number, names and data others have chosen. Two things follow. The names
@@ -36,8 +38,20 @@ type Node struct {
 // why. The names may be any that a list of dir has returned. It blocks for a round trip per batch of 128 (less when the
 // names are long), and waits for other calls of it and of ReadBelow in this session between two batches.
 func (s *Session) StatsBelow(ctx context.Context, dir string, names []string) ([]Node, error) {
+	if err := checkNamed(dir); err != nil {
+		return nil, err
+	}
+	return s.stats(ctx, batch{s: s, dir: dir}, names)
+}
+
+// StatsOf is StatsBelow for znodes of any directories, by their paths. It is for the packages of this module.
+func (s *Session) StatsOf(ctx context.Context, _ trusted.Caller, paths []string) ([]Node, error) {
+	return s.stats(ctx, batch{s: s}, paths)
+}
+
+func (s *Session) stats(ctx context.Context, b batch, names []string) ([]Node, error) {
 	nodes := make([]Node, len(names))
-	b := batch{s: s, dir: dir, op: opExists, opName: "exists"}
+	b.op, b.opName = opExists, "exists"
 	err := b.run(ctx, names, nil, func(i int, d *decoder, err error) bool {
 		if nodes[i].Err = err; err == nil {
 			nodes[i].Stat = d.stat()
@@ -88,7 +102,7 @@ func (s *Session) ReadBelow(ctx context.Context, dir string, names []string, wan
 // batch is a series of reads of one kind.
 type batch struct {
 	s      *Session
-	dir    string
+	dir    string // whose children they are; "": they are named by their paths
 	op     int32
 	opName string
 }
@@ -97,26 +111,23 @@ type batch struct {
 // the data; nil: there are none. take returns false when the reply was far longer than that: what follows is then read
 // one at a time.
 func (b batch) run(ctx context.Context, names []string, sizes []int, take func(i int, d *decoder, err error) bool) error {
-	if err := checkNamed(b.dir); err != nil {
-		return err
-	}
 	most := batchRequests
 	for from := 0; from < len(names); {
 		var requests []*request
 		var index []int
 		for bytes := 0; from < len(names) && len(requests) < most; from++ {
-			n := 2*(len(b.s.cfg.chroot)+len(b.dir)) + len(names[from]) + statBytes
+			path, err := b.path(names[from])
+			if err != nil {
+				take(from, nil, err)
+				continue
+			}
+			n := 2*(len(b.s.cfg.chroot)+len(path)) + statBytes
 			if sizes != nil {
 				n += sizes[from]
 			}
 			if bytes += n; bytes > batchBytes && len(requests) > 0 {
 				break
 			}
-			if err := checkName(names[from]); err != nil {
-				take(from, nil, err)
-				continue
-			}
-			path := strings.TrimSuffix(b.dir, "/") + "/" + names[from]
 			requests = append(requests, newRequest(b.op, b.opName, path, func(buf []byte) []byte {
 				return appendBool(appendString(buf, b.s.join(path)), false)
 			}))
@@ -152,6 +163,14 @@ func (b batch) oneAtATime(ctx context.Context, requests []*request) error {
 	}
 	defer func() { <-b.s.looking }()
 	return b.s.run(ctx, requests...)
+}
+
+// path returns the path of the znode that is named name.
+func (b batch) path(name string) (string, error) {
+	if b.dir == "" {
+		return name, checkNamed(name)
+	}
+	return strings.TrimSuffix(b.dir, "/") + "/" + name, checkName(name)
 }
 
 // checkName refuses a child's name that would lead to another znode. No server has one.

@@ -1,0 +1,78 @@
+package recipe_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/zktest"
+)
+
+// Holds that did not wait share the request that sets their watches, whether they began together or not; each is told of its
+// own znode's deletion, and those that were left before cost nothing.
+func TestHoldsOfASessionAreWatchedTogether(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		hold := func(i int, lost chan<- error) *recipe.Ticket {
+			q := queue()
+			q.Dir = fmt.Sprintf("/l%d", i)
+			ticket := enter(t, q, s)
+			require.NoError(t, ticket.Wait(within(t, soon)))
+			ticket.Guard(func(err error) { lost <- err })
+			return ticket
+		}
+		const together, later = 1500, 10
+		tickets, lost := make([]*recipe.Ticket, together+later), make([]chan error, together+later)
+		for i := range tickets {
+			if i == together {
+				require.NoError(t, tickets[0].Leave(within(t, soon)))
+				require.NoError(t, tickets[7].Leave(within(t, soon)))
+				time.Sleep(recipe.WatchAfter / 2)
+			}
+			lost[i] = make(chan error, 1)
+			tickets[i] = hold(i, lost[i])
+		}
+		before := srv.Requests()
+		time.Sleep(recipe.WatchAfter / 2)
+		synctest.Wait()
+		require.Equal(t, together-2, srv.WatchCount())
+		time.Sleep(recipe.WatchAfter / 2)
+		synctest.Wait()
+		require.Equal(t, together-2+later, srv.WatchCount())
+		require.LessOrEqual(t, srv.Requests()[zktest.OpSetWatches]-before[zktest.OpSetWatches], 3)
+
+		for _, i := range []int{1, together - 1, together + later - 1} {
+			require.NoError(t, srv.Delete(tickets[i].Nodes()[0]))
+			require.ErrorIs(t, <-lost[i], recipe.ErrGone)
+		}
+		for i, c := range lost {
+			require.Empty(t, c, i)
+		}
+	})
+}
+
+// Where watches are set by exists, one that is refused keeps no others from being set.
+func TestARefusedWatchOfOneHoldIsNotThatOfOthers(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		srv.Inject(zktest.Answer(zktest.CodeUnimplemented).Op(zktest.OpSetWatches))
+		tickets, lost := make([]*recipe.Ticket, 10), make(chan error, 10)
+		for i := range tickets {
+			q := queue()
+			q.Dir = fmt.Sprintf("/l%d", i)
+			tickets[i] = enter(t, q, s)
+			require.NoError(t, tickets[i].Wait(within(t, soon)))
+			tickets[i].Guard(func(err error) { lost <- err })
+		}
+		srv.Inject(zktest.Answer(zktest.CodeNoAuth).Op(zktest.OpExists).Path(tickets[5].Nodes()[0]))
+		time.Sleep(2 * recipe.WatchAfter)
+		require.Equal(t, len(tickets)-1, srv.WatchCount())
+		require.NoError(t, srv.Delete(tickets[9].Nodes()[0]))
+		require.ErrorIs(t, <-lost, recipe.ErrGone)
+		require.Empty(t, lost)
+	})
+}
