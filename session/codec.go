@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 
 	"github.com/go-zookeeper/zk"
 )
@@ -280,7 +281,7 @@ func errOf(code int32) error {
 	if err, ok := codes[code]; ok {
 		return err
 	}
-	return &codeError{code}
+	return fmt.Errorf("server's error code %d", code)
 }
 
 // codes are those of ZooKeeper's KeeperException.

@@ -125,15 +125,6 @@ func (e *strangerError) Error() string {
 
 func (e *strangerError) Is(target error) bool { return target == ErrGarbled }
 
-// waitError is a context's end together with what was being waited for.
-type waitError struct {
-	err  error // context.Canceled or context.DeadlineExceeded, or the context's own cause
-	what error // what was being waited for
-}
-
-func (e *waitError) Error() string   { return e.err.Error() + " while " + e.what.Error() }
-func (e *waitError) Unwrap() []error { return []error{e.err, e.what} }
-
 // Waited is for the packages of this module: it joins the end of ctx with what was being waited for, so that errors.Is
 // finds both. ctx must have ended. When ctx was cancelled with a cause of its own, errors.Is finds that too; but if the
 // cause could be taken for the outcome of the operation, only its text is kept.
@@ -148,7 +139,7 @@ func waited(ctx context.Context, what error) error {
 	default:
 		err = fmt.Errorf("%w (%w)", err, cause)
 	}
-	return &waitError{err, what}
+	return fmt.Errorf("%w while %w", err, what)
 }
 
 // outcome reports whether err would be taken for a server's answer, or for what became of a request.
@@ -179,8 +170,3 @@ func configError(what string, value any, rule string) error {
 	}
 	return fmt.Errorf("%w: %s %q: %s", ErrConfig, what, value, rule)
 }
-
-// codeError is a server's error code that has no name here.
-type codeError struct{ code int32 }
-
-func (e *codeError) Error() string { return fmt.Sprintf("server's error code %d", e.code) }
