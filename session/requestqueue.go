@@ -9,27 +9,8 @@ type requestQueue struct {
 	bytes      int // of their frames, and of the replies to lists and reads
 }
 
-func (q *requestQueue) push(r *request) {
-	if r.prev = q.tail; q.tail != nil {
-		q.tail.next = r
-	} else {
-		q.head = r
-	}
-	q.tail = r
-	q.n++
-	q.bytes += len(r.frame) + r.expect
-}
-
-func (q *requestQueue) pushFront(r *request) {
-	if r.next = q.head; q.head != nil {
-		q.head.prev = r
-	} else {
-		q.tail = r
-	}
-	q.head = r
-	q.n++
-	q.bytes += len(r.frame) + r.expect
-}
+func (q *requestQueue) push(r *request)      { q.link(q.tail, r, nil) }
+func (q *requestQueue) pushFront(r *request) { q.link(nil, r, q.head) }
 
 // insert puts r before the first that came after it.
 func (q *requestQueue) insert(r *request) {
@@ -37,16 +18,25 @@ func (q *requestQueue) insert(r *request) {
 	for next != nil && next.seq < r.seq {
 		next = next.next
 	}
-	switch {
-	case next == nil:
+	if next == nil {
 		q.push(r)
-		return
-	case next.prev == nil:
-		q.pushFront(r)
-		return
+	} else {
+		q.link(next.prev, r, next)
 	}
-	r.prev, r.next = next.prev, next
-	next.prev.next, next.prev = r, r
+}
+
+// link puts r between two neighbours; nil: there is none on that side.
+func (q *requestQueue) link(prev, r, next *request) {
+	if r.prev, r.next = prev, next; prev != nil {
+		prev.next = r
+	} else {
+		q.head = r
+	}
+	if next != nil {
+		next.prev = r
+	} else {
+		q.tail = r
+	}
 	q.n++
 	q.bytes += len(r.frame) + r.expect
 }

@@ -16,8 +16,7 @@ func (l *watchList) add(t *watched, detached bool) (ask bool) {
 	} else {
 		l.unasked = t
 	}
-	t.older = before
-	if before != nil {
+	if t.older = before; before != nil {
 		t.newer, before.newer = before.newer, t
 	}
 	if t.newer != nil {
