@@ -44,7 +44,6 @@
 // but for what one request is about:
 //
 //	Session.mu   → conn.mu → replySizes.mu
-//	Session.mu   → notifier.mu
 //	Session.mu   → graces.mu
 //	watches.mu   → conn.mu → replySizes.mu
 //	watches.mu   → ephemerals.mu

@@ -41,7 +41,7 @@ func (s State) String() string {
 func (s *Session) connectedLocked(c *conn) {
 	s.state, s.conn, s.connectedAt = Connected, c, s.clock.stamp()
 	close(s.ready)
-	s.notes.add(Change{State: Connected, ID: s.id, Addr: c.server, Timeout: s.granted})
+	s.notes.addLocked(Change{State: Connected, ID: s.id, Addr: c.server, Timeout: s.granted})
 }
 
 // disconnectedLocked has requests wait for the next conn; the present one has failed for err.
@@ -49,7 +49,7 @@ func (s *Session) disconnectedLocked(err error) {
 	server := s.conn.server
 	s.state, s.conn, s.ready = Disconnected, nil, make(chan struct{})
 	if s.Err() == nil {
-		s.notes.add(Change{State: Disconnected, ID: s.id, Addr: server, Err: err})
+		s.notes.addLocked(Change{State: Disconnected, ID: s.id, Addr: server, Err: err})
 	}
 }
 
