@@ -1,8 +1,6 @@
 package session
 
 import (
-	"crypto/sha1"
-	"encoding/base64"
 	"slices"
 	"strings"
 
@@ -23,19 +21,13 @@ func (s *Session) Grants(acl []zk.ACL, perm int32) bool {
 		case "auth":
 			return true // or else the create is refused
 		case "digest":
-			for _, auth := range s.cfg.auth {
-				if auth.Scheme == "digest" && digestID(string(auth.Credential)) == a.ID {
+			for _, auth := range s.cfg.Auth {
+				user, password, _ := strings.Cut(string(auth.Credential), ":")
+				if auth.Scheme == "digest" && zk.DigestACL(0, user, password)[0].ID == a.ID {
 					return true
 				}
 			}
 		}
 		return false
 	})
-}
-
-// digestID is what the scheme "digest" makes of a credential, user:password.
-func digestID(credential string) string {
-	user, _, _ := strings.Cut(credential, ":")
-	sum := sha1.Sum([]byte(credential))
-	return user + ":" + base64.StdEncoding.EncodeToString(sum[:])
 }

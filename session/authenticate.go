@@ -29,7 +29,7 @@ var errNoSASL = errors.New("the server has no SASL: its JAAS configuration has n
 // authenticate sends the credentials and waits for the verdict, before any other request may go: the server answers them
 // out of turn, and refuses what came before them.
 func (c *conn) authenticate() error {
-	for _, a := range c.s.cfg.auth {
+	for _, a := range c.s.cfg.Auth {
 		r := newRequest(opAuth, "authenticate", a.Scheme, func(b []byte) []byte {
 			return appendBytes(appendString(appendInt(b, 0), a.Scheme), a.Credential)
 		})
@@ -42,7 +42,7 @@ func (c *conn) authenticate() error {
 
 // negotiate runs the SASL mechanism of the configuration on c. Source: ZooKeeperServer.processSasl, ZooKeeperSaslClient.
 func (c *conn) negotiate() error {
-	mechanism := c.s.cfg.sasl
+	mechanism := c.s.cfg.SASL
 	if mechanism == nil {
 		return nil
 	}

@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
@@ -97,23 +98,11 @@ type Change struct {
 	Err     error         // why, for Disconnected and Over
 }
 
-// config is a Config with its defaults filled in and checked, and the connect string parsed.
+// config is a Config with its defaults filled in and checked, and the parts of the connect string.
 type config struct {
+	Config
 	servers []string
 	chroot  string
-	timeout time.Duration
-	tick    time.Duration
-	room    int // for ephemerals
-	auth    []Auth
-	sasl    SASL
-
-	packetLimit  int
-	createChroot bool
-
-	tls     *tls.Config
-	dial    Dialer
-	log     *slog.Logger
-	onState func(Change)
 }
 
 // check validates before any I/O.
@@ -122,15 +111,9 @@ func (c Config) check(connect string) (config, error) {
 	if err != nil {
 		return config{}, err
 	}
-	if c.Timeout == 0 {
-		c.Timeout = DefaultTimeout
-	}
-	if c.ServerTick == 0 {
-		c.ServerTick = DefaultServerTick
-	}
-	if c.PacketLimit == 0 {
-		c.PacketLimit = DefaultPacketLimit
-	}
+	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
+	c.ServerTick = cmp.Or(c.ServerTick, DefaultServerTick)
+	c.PacketLimit = cmp.Or(c.PacketLimit, DefaultPacketLimit)
 	if c.PacketLimit < 1024 || c.PacketLimit > math.MaxInt32 {
 		return config{}, configError("packet limit", fmt.Sprint(c.PacketLimit), "is not between 1024 and 2^31-1 bytes")
 	}
@@ -156,28 +139,28 @@ func (c Config) check(connect string) (config, error) {
 		}
 		auth = append(auth, Auth{a.Scheme, bytes.Clone(a.Credential)}) // the caller may wipe his
 	}
-	return config{servers: servers, chroot: chroot, timeout: c.Timeout, tick: c.ServerTick, room: c.EphemeralBytes, auth: auth, sasl: c.SASL, packetLimit: c.PacketLimit,
-		createChroot: c.CreateChroot, tls: c.TLS, dial: c.Dial, log: c.Logger, onState: c.OnState}, nil
+	c.Auth = auth
+	return config{c, servers, chroot}, nil
 }
 
 // tell logs a change and passes it on. It runs in the notifier's goroutine: a handler that blocks holds up nothing else.
 func (c *config) tell(ch Change) {
-	if c.log != nil {
+	if c.Logger != nil {
 		id := fmt.Sprintf("%#x", uint64(ch.ID)) // as the ensemble's own logs have it
 		if ch.ID == 0 {
 			id = "none yet"
 		}
 		switch ch.State {
 		case Connected: // with both timeouts: an operator wonders why a crash takes longer to be noticed than he configured
-			c.log.Info("session connected", "session", id, "server", ch.Addr, "timeout", ch.Timeout, "asked", c.timeout)
+			c.Logger.Info("session connected", "session", id, "server", ch.Addr, "timeout", ch.Timeout, "asked", c.Timeout)
 		case Disconnected: // in doubt, and with it every hold
-			c.log.Warn("session disconnected", "session", id, "server", ch.Addr, "cause", ch.Err)
+			c.Logger.Warn("session disconnected", "session", id, "server", ch.Addr, "cause", ch.Err)
 		case Over:
-			c.log.Info("session over", "session", id, "cause", ch.Err)
+			c.Logger.Info("session over", "session", id, "cause", ch.Err)
 		}
 	}
-	if c.onState != nil {
-		c.onState(ch)
+	if c.OnState != nil {
+		c.OnState(ch)
 	}
 }
 

@@ -38,12 +38,12 @@ func (s *Session) moveDeadlineLocked() {
 // keeps the shorter one: see lease.begin.)
 func (s *Session) mayGrantLocked(granted time.Duration) error {
 	switch {
-	case s.id == 0 && granted > max(s.cfg.timeout, 2*s.cfg.tick):
+	case s.id == 0 && granted > max(s.cfg.Timeout, 2*s.cfg.ServerTick):
 		return fmt.Errorf("granted a session timeout of %v, and %v was asked for: if the servers' minSessionTimeout is above two ticks, ask for that much",
-			granted, s.cfg.timeout)
-	case granted < s.cfg.tick:
+			granted, s.cfg.Timeout)
+	case granted < s.cfg.ServerTick:
 		return fmt.Errorf("granted a session timeout of %v, which is shorter than a server tick of %v: "+
-			"ask for at least two ticks, and give the ensemble's tickTime as the server tick", granted, s.cfg.tick)
+			"ask for at least two ticks, and give the ensemble's tickTime as the server tick", granted, s.cfg.ServerTick)
 	}
 	return nil
 }
@@ -77,7 +77,7 @@ func (s *Session) shaken(r connectResponse, sent time.Time) error {
 	fresh := s.id == 0
 	at := s.clock.stamp()
 	s.id, s.granted, s.shook, s.unresumable = r.id, granted, at.Sub(sent), r.unresumable
-	s.lease.begin(sent, at, granted, s.cfg.tick, fresh)
+	s.lease.begin(sent, at, granted, s.cfg.ServerTick, fresh)
 	s.moveDeadlineLocked()
 	s.mu.Unlock()
 	return nil

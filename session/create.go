@@ -62,7 +62,7 @@ func (s *Session) createAll(ctx context.Context, grouped bool, path string, data
 		return err
 	}
 	chroot := len(s.cfg.chroot)
-	if s.cfg.createChroot {
+	if s.cfg.CreateChroot {
 		chroot = 0
 	}
 	if path == "/" && chroot > 0 {

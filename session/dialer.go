@@ -57,11 +57,11 @@ func (d *dialer) limit() time.Duration {
 	d.mu.Lock()
 	round, others := d.round, len(d.order) > 0
 	d.mu.Unlock()
-	least := attempt(d.cfg.timeout)
+	least := attempt(d.cfg.Timeout)
 	remaining, held := d.lease()
 	switch {
 	case !held:
-		return min(least<<min(max(round-1, 0), 10), max(d.cfg.timeout, least))
+		return min(least<<min(max(round-1, 0), 10), max(d.cfg.Timeout, least))
 	case others && remaining >= 2*least:
 		return least
 	}
@@ -79,7 +79,7 @@ func (d *dialer) next() (string, error) {
 	var pause time.Duration
 	if len(d.order) == 0 {
 		if d.round > 0 {
-			top := min(firstPause<<min(d.round, 10), lastPause, max(d.cfg.timeout/8, firstPause))
+			top := min(firstPause<<min(d.round, 10), lastPause, max(d.cfg.Timeout/8, firstPause))
 			pause = top/2 + jitter.Below(top/2)
 		}
 		d.round++
@@ -135,7 +135,7 @@ func (d *dialer) open(server string, limit time.Duration) (net.Conn, error) {
 
 	var conn net.Conn
 	var err error
-	if d.cfg.dial != nil {
+	if d.cfg.Dial != nil {
 		conn, err = d.custom(server, limit)
 	} else {
 		conn, err = dialOne(ctx, server)
@@ -143,10 +143,10 @@ func (d *dialer) open(server string, limit time.Duration) (net.Conn, error) {
 	if err != nil {
 		return nil, dialError(err, limit)
 	}
-	if d.cfg.tls == nil {
+	if d.cfg.TLS == nil {
 		return conn, nil
 	}
-	conf := d.cfg.tls
+	conf := d.cfg.TLS
 	if conf.ServerName == "" && !conf.InsecureSkipVerify {
 		host, _, err := net.SplitHostPort(server)
 		if err != nil {
@@ -171,7 +171,7 @@ func (d *dialer) custom(server string, limit time.Duration) (net.Conn, error) {
 	}
 	dialled := make(chan result, 1)
 	go func() {
-		conn, err := d.cfg.dial("tcp", server, limit)
+		conn, err := d.cfg.Dial("tcp", server, limit)
 		dialled <- result{conn, err}
 	}()
 	select {

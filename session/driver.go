@@ -29,7 +29,7 @@ func newDriver(s *Session) *driver { return &driver{s: s, started: make(chan str
 
 // start starts the driver's loop. Owner: shutdown, which stops and joins it.
 func (d *driver) start() error {
-	conn, events, err := zk.Connect([]string{"ensemble"}, d.s.cfg.timeout,
+	conn, events, err := zk.Connect([]string{"ensemble"}, d.s.cfg.Timeout,
 		zk.WithDialer(d.dial), zk.WithHostProvider(provider{d.s}), zk.WithLogger(quiet{}), zk.WithLogInfo(false),
 		zk.WithMaxBufferSize(driverBuffer), zk.WithMaxConnBufferSize(driverBuffer))
 	if err != nil {

@@ -285,15 +285,15 @@ func (s *Session) EphemeralBytes() int {
 	return s.ephemerals.bytes
 }
 
-// hasRoom is trusted.Session.HasRoom.
-func (e *ephemerals) hasRoom(n int) bool {
+func (f forLocks) HasRoom(n int) bool {
+	e := f.s.ephemerals
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return !e.retired && (e.bytes == 0 || e.bytes+n <= e.limit)
 }
 
-// retire is trusted.Session.Retire.
-func (e *ephemerals) retire(unused time.Duration) bool {
+func (f forLocks) Retire(unused time.Duration) bool {
+	e := f.s.ephemerals
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.retired && e.bytes == 0 && time.Since(e.empty) >= unused {
@@ -302,8 +302,8 @@ func (e *ephemerals) retire(unused time.Duration) bool {
 	return e.retired
 }
 
-// found is trusted.Session.Found.
-func (e *ephemerals) found(path, made string, czxid int64) {
+func (f forLocks) Found(path, made string, czxid int64) {
+	e := f.s.ephemerals
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if made != "" {
@@ -311,3 +311,5 @@ func (e *ephemerals) found(path, made string, czxid int64) {
 	}
 	e.clearLocked(change{kind: makesNumbered, path: path}, math.MaxInt)
 }
+
+func (f forLocks) Gone(path string) { f.s.ephemerals.gone(path, math.MaxInt64, true) }

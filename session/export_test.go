@@ -98,10 +98,10 @@ func NewRig() *Rig {
 	s := newSession(cfg)
 	s.driver = newDriver(s)
 	s.heartbeat = time.AfterFunc(time.Hour, func() {})
-	s.id, s.granted = 7, cfg.timeout
+	s.id, s.granted = 7, cfg.Timeout
 	s.ending.Do(func() {}) // there is no driver to shut down, should the lease of a rig that nobody closes be over
 	now := s.clock.stamp()
-	s.lease.begin(now, now, cfg.timeout, cfg.tick, true)
+	s.lease.begin(now, now, cfg.Timeout, cfg.ServerTick, true)
 	s.lease.ack(now, now, true)
 	r := &Rig{Session: s}
 	r.connect(sink{}, "rig:1")
@@ -281,9 +281,6 @@ func (s *Session) HoldMutexes() (release func()) {
 	all := []sync.Locker{&s.mu, &s.watches.mu, &s.dialer.mu}
 	if s.conn != nil {
 		all = append(all, &s.conn.mu)
-	}
-	if s.notes != nil {
-		all = append(all, &s.notes.mu)
 	}
 	for _, m := range all[1:] {
 		m.Lock()

@@ -110,7 +110,7 @@ func (f forLocks) AwaitGrace(ctx context.Context, d time.Duration, node string) 
 		if f.LeaseLeft() >= d+f.s.Timeout()/gracePart {
 			return nil
 		}
-		if asked { // see retain
+		if asked { // see Retain
 			if err := f.s.pause(ctx, f.s.Timeout()/20); err != nil {
 				return err
 			}

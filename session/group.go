@@ -139,7 +139,7 @@ func (c *conn) gatherLocked() *request {
 	clear(c.claims)
 	c.claims.add(first.member.touches)
 	members, ops, size := []*request{first}, first.member.ops, len(first.frame)
-	limit := min(maxGroupBytes, c.s.cfg.packetLimit)
+	limit := min(maxGroupBytes, c.s.cfg.PacketLimit)
 	looked := 0
 	for r := c.writes.head; r != nil && ops < maxGroup && looked < 2*maxGroup; looked++ {
 		next, m := r.next, r.member

@@ -20,7 +20,7 @@ const maxStalls = 4
 func (s *Session) patience() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := s.cfg.timeout
+	t := s.cfg.Timeout
 	if s.lease.timeout > 0 {
 		t = s.lease.timeout
 	}
@@ -38,7 +38,7 @@ func (s *Session) patience() time.Duration {
 // promptLocked is how long a reply takes at most when all is well.
 func (s *Session) promptLocked() time.Duration {
 	if s.lease.timeout == 0 {
-		return firstPatience(s.cfg.timeout)
+		return firstPatience(s.cfg.Timeout)
 	}
 	limit := firstPatience(s.lease.timeout)
 	if s.held > 0 {

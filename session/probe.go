@@ -141,7 +141,7 @@ func (c Config) dialAlone(ctx context.Context, server string) (net.Conn, error) 
 	if err != nil {
 		return nil, err
 	}
-	limit := attempt(cfg.timeout)
+	limit := attempt(cfg.Timeout)
 	if end, ok := ctx.Deadline(); ok {
 		limit = min(limit, time.Until(end))
 	}

@@ -123,8 +123,8 @@ const burst = window / 2
 // A request that may make ephemeral znodes for which the session has no room does not leave (ErrNoRoom).
 func (s *Session) run(ctx context.Context, requests ...*request) error {
 	for _, r := range requests {
-		if size := len(r.frame) - 4; size > s.cfg.packetLimit { // without the length itself, as the servers count
-			return r.unsentError(&sizeError{"request", size, s.cfg.packetLimit})
+		if size := len(r.frame) - 4; size > s.cfg.PacketLimit { // without the length itself, as the servers count
+			return r.unsentError(&sizeError{"request", size, s.cfg.PacketLimit})
 		}
 	}
 	for i, r := range requests {

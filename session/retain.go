@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"time"
 
@@ -17,26 +16,13 @@ func (s *Session) ForLocks(trusted.Caller) trusted.Session { return forLocks{s} 
 
 type forLocks struct{ s *Session }
 
-func (f forLocks) Abandon()           { f.s.end(ErrClosed) }
-func (f forLocks) HasRoom(n int) bool { return f.s.ephemerals.hasRoom(n) }
-func (f forLocks) Retire(unused time.Duration) bool {
-	return f.s.ephemerals.retire(unused)
-}
-func (f forLocks) Found(path, made string, czxid int64) { f.s.ephemerals.found(path, made, czxid) }
-func (f forLocks) Gone(path string)                     { f.s.ephemerals.gone(path, math.MaxInt64, true) }
+func (f forLocks) Abandon() { f.s.end(ErrClosed) }
+
 func (f forLocks) HasSetWatches() bool {
 	ws := f.s.watches
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	return !ws.plain
-}
-
-func (f forLocks) Retain(ctx context.Context, nodes ...string) (trusted.Retention, error) {
-	r, err := f.s.retain(ctx, nodes)
-	if err != nil {
-		return nil, err
-	}
-	return r, nil
 }
 
 // retention is one lock's claim that the session's lease is kept.
@@ -52,8 +38,8 @@ type retention struct {
 	tell     func(node string) // of that
 }
 
-// retain is trusted.Session.Retain.
-func (s *Session) retain(ctx context.Context, nodes []string) (*retention, error) {
+func (f forLocks) Retain(ctx context.Context, nodes ...string) (trusted.Retention, error) {
+	s := f.s
 	for asked := false; ; asked = true {
 		s.mu.Lock()
 		if err := s.Err(); err != nil {

@@ -87,7 +87,7 @@ func Start(connect string, conf Config) (*Session, error) {
 		return nil, err
 	}
 	s := newSession(cfg)
-	if cfg.onState != nil || cfg.log != nil {
+	if cfg.OnState != nil || cfg.Logger != nil {
 		s.notes = newNotifier(cfg.tell)
 	}
 	s.driver = newDriver(s)
@@ -107,7 +107,7 @@ func newSession(cfg config) *Session {
 	s.heartbeat = time.AfterFunc(math.MaxInt64, s.beatOnce)
 	s.dialer = newDialer(s.ctx, &s.cfg, s.leaseLeft)
 	s.watches = newWatches(s)
-	s.ephemerals = newEphemerals(cfg.room, len(cfg.chroot))
+	s.ephemerals = newEphemerals(cfg.EphemeralBytes, len(cfg.chroot))
 	return s
 }
 
@@ -133,7 +133,7 @@ func (s *Session) Timeout() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.granted == 0 {
-		return s.cfg.timeout
+		return s.cfg.Timeout
 	}
 	return s.granted
 }
@@ -199,7 +199,7 @@ func (s *Session) shutdown() {
 	s.deadline.timer.Stop()
 	s.mu.Lock() // whoever spawns from here on finds the session over
 	open, latest := s.conn, s.latest
-	s.notes.add(Change{State: Over, ID: s.id, Err: s.Err()})
+	s.notes.addLocked(Change{State: Over, ID: s.id, Err: s.Err()})
 	s.mu.Unlock()
 	// The server is asked to end the session only if our caller asked for that. A session that was lost may still be alive
 	// for as long as SafeUntil has promised: nothing may free its locks before, so the connection is cut and the
@@ -211,7 +211,7 @@ func (s *Session) shutdown() {
 	stopped := s.driver.stop()
 	if asked && open != nil {
 		// The close is on its way. On a connection whose replies do not arrive it may still reach the server.
-		grace := time.NewTimer(min(time.Second, s.cfg.timeout/4))
+		grace := time.NewTimer(min(time.Second, s.cfg.Timeout/4))
 		defer grace.Stop()
 		select {
 		case <-open.dead:

@@ -29,18 +29,10 @@ type Watch struct {
 //
 // It blocks until the watch is set, and returns an error, with nothing left behind, when ctx or the session ends first.
 func (s *Session) Watch(ctx context.Context, path string) (*Watch, error) {
-	if err := checkNamed(path); err != nil {
-		return nil, err
-	}
 	for {
-		w := newWatch(s)
-		s.watches.add(watchKey{s.join(path), false}, w, noBelief)
-		if err := w.set(ctx); err != nil {
-			w.Close()
-			return nil, &OpError{Op: "watch", Path: path, Err: err}
-		}
-		if !w.t.gone { // else it was asked for by a WatchAll, and nothing waits for the znode to be created
-			return w, nil
+		w, err := s.watch(ctx, path, noBelief)
+		if err != nil || !w.t.gone { // else it was asked for by a WatchAll, and nothing waits for the znode to be created
+			return w, err
 		}
 	}
 }
@@ -48,17 +40,23 @@ func (s *Session) Watch(ctx context.Context, path string) (*Watch, error) {
 // WatchExisting is Watch for a znode that is believed to exist: when it does not, Exists is false, the watch has fired with
 // its deletion, and nothing waits for its creation.
 func (s *Session) WatchExisting(ctx context.Context, path string) (*Watch, error) {
+	w, err := s.watch(ctx, path, believedPresent)
+	if err == nil && !w.Exists {
+		s.watches.fireMissing(w)
+	}
+	return w, err
+}
+
+// watch watches path by a request of its own.
+func (s *Session) watch(ctx context.Context, path string, b belief) (*Watch, error) {
 	if err := checkNamed(path); err != nil {
 		return nil, err
 	}
 	w := newWatch(s)
-	s.watches.add(watchKey{s.join(path), false}, w, believedPresent)
+	s.watches.add(watchKey{s.join(path), false}, w, b)
 	if err := w.set(ctx); err != nil {
 		w.Close()
 		return nil, &OpError{Op: "watch", Path: path, Err: err}
-	}
-	if !w.Exists {
-		s.watches.fireMissing(w)
 	}
 	return w, nil
 }

@@ -192,13 +192,13 @@ const (
 // connection. Such paths exist, because the server appends ten bytes to the path in a sequential create. An exists request
 // has room for them.
 func (ws *watches) tooLong(t *watched) bool {
-	return !t.child && setWatchesRoom+len(t.path) > ws.s.cfg.packetLimit
+	return !t.child && setWatchesRoom+len(t.path) > ws.s.cfg.PacketLimit
 }
 
 // setWatchesLocked sends setWatches requests for ts, in their order, as of zxid. hook runs for each of them in the conn's
 // reader, without mu.
 func (ws *watches) setWatchesLocked(ts []*watched, zxid int64, hook func(ts []*watched, code int32)) {
-	most := min(setWatchesMax, ws.s.cfg.packetLimit/2)
+	most := min(setWatchesMax, ws.s.cfg.PacketLimit/2)
 	for len(ts) > 0 {
 		var data, exist, child []string
 		n, size := 0, 0

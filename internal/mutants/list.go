@@ -241,7 +241,7 @@ var mutants = []mutant{
 	{"long reply gives up the connection", "a neighbour's long names make every lock of the client reconnect, for ever", "session/connread.go",
 		[]edit{{"case size < replyHeaderLen:", "case size < replyHeaderLen, size > maxFrame:"}}, []string{"./session -run=TooLong", "./zklock -run=TooLarge"}},
 	{"request of any size leaves", "the server hangs up on it, at every attempt", "session/request.go",
-		[]edit{{"size > s.cfg.packetLimit {", "size > 1<<30 {"}}, []string{"./session -run=BeyondTheServersLimit|PacketLimit"}},
+		[]edit{{"size > s.cfg.PacketLimit {", "size > 1<<30 {"}}, []string{"./session -run=BeyondTheServersLimit|PacketLimit"}},
 	{"patience does not adapt", "where writes are slow on every server, all holds are lost", "session/connevents.go",
 		[]edit{{"s.stalls = min(s.stalls+1, maxStalls)", "s.stalls = 0"}}, []string{"./session -run=Patience|SlowEverywhere"}},
 	{"no sync behind an event", "after a reconnection a lagging server shows what was before the last holder's write", "session/connevents.go",
