@@ -18,10 +18,10 @@ const (
 	PermAdmin
 )
 
-// Access is decided per node and never inherited: each node has its own list, and a client may do what any entry
-// grants to any of its identities. The schemes are those a plain server has: world (everybody), digest (a user who
-// gave the password), ip (an address, or a network), sasl (a user by WithSASLUsers) and, in requests only, auth (whoever
-// the client is).
+// Access is decided per node and never inherited: each node has its own list, and a client may do what any entry grants
+// to any of its identities. The schemes are those of a plain server: world (everybody), digest (a user, proved by a
+// password), ip (an address or a network), sasl (a user by WithSASLUsers) and, in requests only, auth (the client's own
+// identities).
 
 // identity is one thing a connection has proved about itself. Every connection has its address as the first.
 type identity struct{ scheme, id string }
@@ -38,7 +38,7 @@ func allowed(acl []ACL, perm int32, ids []identity) bool {
 		if a.Scheme == "world" && a.ID == "anyone" {
 			return true
 		}
-		// Entries of schemes that this server does not know match nobody; they cannot be set either.
+		// Entries of schemes unknown to this server match no client; they cannot be set either.
 		for _, who := range ids {
 			if who.scheme != a.Scheme {
 				continue
@@ -58,16 +58,16 @@ func allowed(acl []ACL, perm int32, ids []identity) bool {
 	return false
 }
 
-// fixACL checks a list that a client wants to set, drops doubles, and puts the client's own identities in place of
-// the scheme "auth". sasl says whether the server has that scheme.
+// fixACL validates a list that a client wants to set, removes duplicates, and replaces the scheme "auth" by the
+// client's own identities. sasl says whether the server has that scheme.
 func fixACL(acl []ACL, ids []identity, sasl bool) ([]ACL, Code) {
-	// The first bad entry decides; an entry that is merely pointless (no permission, a network nobody is in) is none.
+	// The first bad entry decides. An entry that is merely pointless (no permission, an empty network) is not an error.
 	var out []ACL
 	for i, a := range acl {
 		if slices.Contains(acl[:i], a) {
 			continue
 		}
-		switch { // "world" knows one id only; any other is as bad as a scheme that nobody knows
+		switch { // "world" knows one id only; any other is as invalid as an unknown scheme
 		case a.Scheme == "world" && a.ID == "anyone":
 			out = append(out, a)
 		case a.Scheme == "auth":
@@ -94,20 +94,20 @@ func fixACL(acl []ACL, ids []identity, sasl bool) ([]ACL, Code) {
 
 // digestID turns "user:password" into the identity that ACLs name: user, colon, base64 of SHA-1 of the whole.
 func digestID(cred string) string {
-	// Without a colon the whole is the user, and an empty credential is an identity, too. Nothing here is a check:
-	// whoever says so is that user, and owning a node means having said the same password when it was made.
+	// Without a colon the whole is the user, and an empty credential is an identity, too. Nothing is verified: a client
+	// is the user it claims to be, and owns the nodes that were created with the same password.
 	user, _, _ := strings.Cut(cred, ":")
 	sum := sha1.Sum([]byte(cred))
 	return user + ":" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// validDigest accepts exactly two parts, where empty parts at the end do not count (they vanish in Java's split).
+// validDigest accepts exactly two parts. Empty parts at the end do not count, because Java's split drops them.
 func validDigest(id string) bool {
 	return strings.Count(strings.TrimRight(id, ":"), ":") == 1
 }
 
-// parseIP reads "address" or "address/bits". Parts of an IPv4 address are plain decimal numbers to ZooKeeper, so
-// that 010.0.0.1 is 10.0.0.1, which the standard parser refuses.
+// parseIP reads "address" or "address/bits". ZooKeeper reads parts of an IPv4 address as plain decimal numbers:
+// 010.0.0.1, which the standard parser refuses, is 10.0.0.1.
 func parseIP(expr string) (addr netip.Addr, bits int, ok bool) {
 	a, b, slash := strings.Cut(expr, "/")
 	if strings.Contains(a, ":") {
@@ -143,13 +143,13 @@ func parseIP(expr string) (addr netip.Addr, bits int, ok bool) {
 	return addr, bits, true
 }
 
-// validIP says whether an expression may stand in an ACL.
+// validIP says whether an expression is allowed in an ACL.
 func validIP(expr string) bool {
 	_, _, ok := parseIP(expr)
 	return ok
 }
 
-// matchIP says whether an address is the one, or in the network, that an ACL names.
+// matchIP says whether an address is the one that an ACL names, or in its network.
 func matchIP(id, expr string) bool {
 	addr, bits, ok := parseIP(expr)
 	if !ok {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// What the test itself does to the server goes through the same transactions as what its clients do: it takes a
-// zxid, fires watches and reaches the followers. No ACL applies to it, and it has no session.
+// What the test does to the server directly goes through the same transactions as its clients' writes: it takes a zxid,
+// fires watches and reaches the followers. No ACL applies to it, and it has no session.
 
 // Create makes a persistent znode that everybody may use, as another client would. Errors wrap a Code.
 func (s *Server) Create(path string, data []byte) error {
@@ -20,7 +20,7 @@ func (s *Server) SetData(path string, data []byte) error {
 	return s.admin(request{op: OpSetData, path: path, data: data, version: -1})
 }
 
-// Delete removes a znode whatever its version, also an ephemeral of a living session. Errors wrap a Code.
+// Delete removes a znode whatever its version, including an ephemeral of a live session. Errors wrap a Code.
 func (s *Server) Delete(path string) error {
 	return s.admin(request{op: OpDelete, path: path, version: -1})
 }
@@ -39,7 +39,7 @@ func (s *Server) DeleteAll(path string) error {
 		return fmt.Errorf("zktest: delete %s: %w", path, CodeNoNode)
 	}
 	slices.Sort(all)
-	// Not one multi: clients see a tree vanish leaf by leaf, as when an administrator does it.
+	// Not one multi: clients see a tree vanish leaf by leaf, as after an administrator's deleteall.
 	slices.Reverse(all) // children sort behind their parents
 	for _, p := range all {
 		if err := s.Delete(p); err != nil && !errors.Is(err, CodeNoNode) {
@@ -49,7 +49,7 @@ func (s *Server) DeleteAll(path string) error {
 	return nil
 }
 
-// admin prepares and commits one write of the test's own. One that is refused takes a zxid like a client's.
+// admin prepares and commits one write of the test's own. A refused one takes a zxid, as a client's does.
 func (s *Server) admin(r request) error {
 	r.operation = operationOf(r.op)
 	s.mu.Lock()
@@ -68,10 +68,10 @@ func (s *Server) admin(r request) error {
 	return nil
 }
 
-// SetSequence makes n the number that the next sequential child of path gets, so that a test can begin just before
-// the counter's end (2147483647) or beyond it (-2147483648, as servers before 3.6 go on). As on a real server since 3.6,
-// a counter at its end stays there, but for creates of one multi and for those that overlap: see Overlap. The error wraps
-// CodeNoNode.
+// SetSequence makes n the number of the next sequential child of path, so that a test can begin just before the
+// counter's end (2147483647) or beyond it (-2147483648, where servers before 3.6 continue). As on a real server since
+// 3.6, a counter at its end stays there, except for creates of one multi and for overlapping ones: see Overlap. The
+// error wraps CodeNoNode.
 func (s *Server) SetSequence(path string, n int32) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,9 +82,9 @@ func (s *Server) SetSequence(path string, n int32) error {
 	return nil
 }
 
-// Overlap has the next n creates below path overlap in the server's pipeline, as those of a loaded real server do: each
-// is numbered behind the one before it though that has not been applied yet. It makes a difference only at the counter's
-// end, where the numbers go on with the negative ones and come back to 2147483647 when the pipeline has run dry, after
+// Overlap makes the next n creates below path overlap in the server's pipeline, as on a loaded real server: each is
+// numbered after the one before it although that one has not been applied yet. It makes a difference only at the
+// counter's end: the numbers continue with the negative ones and return to 2147483647 when the pipeline is empty, after
 // the n. Zero ends it at once. The error wraps CodeNoNode.
 func (s *Server) Overlap(path string, n int) error {
 	s.mu.Lock()
@@ -99,7 +99,7 @@ func (s *Server) Overlap(path string, n int) error {
 	return nil
 }
 
-// overlap is a row of creates below one znode that overlap.
+// overlap is a series of overlapping creates below one znode.
 type overlap struct {
 	left    int
 	going   bool  // the first of them has been prepared
@@ -127,7 +127,7 @@ func (s *Server) overlappedLocked(muts []mutation) {
 	}
 }
 
-// Expire ends a session now, as if its time were up. The error wraps CodeUnknownSession.
+// Expire ends a session now, as if its timeout had passed. The error wraps CodeUnknownSession.
 func (s *Server) Expire(session int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +157,7 @@ func (s *Server) SendFrame(session int64, payload []byte) error {
 // SendRaw is SendFrame without the length field.
 func (s *Server) SendRaw(session int64, b []byte) error { return s.send(session, slices.Clone(b)) }
 
-// send queues bytes as they are, past all faults but a freeze.
+// send queues bytes as they are; no fault but a freeze applies to them.
 func (s *Server) send(session int64, b []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

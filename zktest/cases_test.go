@@ -11,8 +11,8 @@ type scripted struct {
 	lines []string
 }
 
-// cases is the table of scripts: one per line, "name: step | step | step", in the groups of the cases_*_test.go
-// files, and those that follow a pattern.
+// cases is the table of scripts: one per line, "name: step | step | step", grouped in the cases_*_test.go files, and
+// those generated from a pattern.
 func cases() []scripted {
 	var all []scripted
 	add := func(name string, lines ...string) { all = append(all, scripted{name, lines}) }
@@ -38,8 +38,8 @@ func cases() []scripted {
 	return all
 }
 
-// permissions tries every operation on nodes that allow one thing only, or all but one, first as a stranger and
-// then as the one whom the ACL names.
+// permissions tries every operation on nodes that allow one permission only, or all but one, first without an identity
+// and then with the one that the ACL names.
 func permissions(add func(string, ...string)) {
 	ops := []string{
 		"create $/x/new", "create $/x/new m=s", "create $/x/new m=e acl=read", "createc $/x/new m=c",
@@ -67,7 +67,7 @@ func permissions(add func(string, ...string)) {
 	}
 }
 
-// badPaths tries every path that is no path, and some that only look like it, with every operation that takes one.
+// badPaths tries every kind of invalid path, and some that only look invalid, with every operation that takes one.
 func badPaths(add func(string, ...string)) {
 	for _, p := range []string{"<empty>", "a", "$x/", "$/", "$//x", "$/./x", "$/../x", "$/.", "$/..", "$/...", "$/.x",
 		"$/x..", "$/a<nul>b", "$/a<bel>b", "$/a<9f>b", "$/a<e000>b", "$/a<fff0>b", "$/a<bad>b", "$/a<sp>b", "$/ä", "$/日本",
@@ -76,10 +76,10 @@ func badPaths(add func(string, ...string)) {
 		for _, op := range []string{"exists", "get", "ls", "ls2", "getacl", "sync", "set", "setacl",
 			"multi check", "multi set", "create", "create2", "delete", "chkwatch", "count"} {
 			if strings.HasPrefix(p, "/") && (op == "setacl" || strings.HasSuffix(op, "set")) || p == "<empty>" && op == "create" {
-				continue // not what belongs to all scripts
+				continue // not part of every script
 			}
 			if p == "a" && op == "chkwatch" || strings.Contains(p, "😀") && op == "sync" {
-				continue // depends on the watches of others; see the differences that doc.go lists
+				continue // depends on others' watches; see the differences that doc.go lists
 			}
 			l := "a " + op + " " + p
 			if op == "chkwatch" {
@@ -87,7 +87,7 @@ func badPaths(add func(string, ...string)) {
 			}
 			lines = append(lines, l)
 		}
-		if p == "/" || p == "/zookeeper" || p == "<empty>" || p == "//" { // how much is below depends on the other scripts
+		if p == "/" || p == "/zookeeper" || p == "<empty>" || p == "//" { // the number of descendants depends on the other scripts
 			lines = lines[:len(lines)-1]
 		}
 		if strings.HasPrefix(p, "$") {
@@ -97,7 +97,7 @@ func badPaths(add func(string, ...string)) {
 	}
 }
 
-// badParts tries what a multi may not or can hardly hold.
+// badParts tries parts that a multi may not, or can hardly, have.
 func badParts(add func(string, ...string)) {
 	good := "create $/g"
 	for _, part := range []string{"set $/no d=1", "delete $/no", "check $/no", "create $/no/x", "create $", "delete $",

@@ -5,30 +5,30 @@ import "strconv"
 // Code is the result of an operation, as its number on the wire.
 type Code int32
 
-// Code 0 is success. Codes above -100 say that the request or the server is at fault, those from -100 on that the
-// operation could not be done. Only a Code of this list ever leaves the server, unless a fault says otherwise.
+// Code 0 is success. Codes above -100 mean that the request or the server is at fault, those from -100 down that the
+// operation could not be done. Without a fault, the server sends only the Codes of this list.
 
-// The results this server gives, and a few that only faults give. The names follow ZooKeeper's own.
+// The results that this server gives, and a few that only faults produce. The names follow ZooKeeper's own.
 const (
 	CodeOK                      Code = 0    // carried out
-	CodeRuntimeInconsistency    Code = -2   // a part of a multi behind the one that failed
-	CodeConnectionLoss          Code = -4   // what SendFrame returns; clients say it to themselves
+	CodeRuntimeInconsistency    Code = -2   // a part of a multi after the one that failed
+	CodeConnectionLoss          Code = -4   // what SendFrame returns; on real clients only the client itself reports it
 	CodeMarshallingError        Code = -5   // the request could not be read, or its handler could not take it
 	CodeUnimplemented           Code = -6   // no such operation; the connection ends
 	CodeOperationTimeout        Code = -7   // only by Answer
-	CodeBadArguments            Code = -8   // a path, mode or TTL that cannot be
+	CodeBadArguments            Code = -8   // an impossible path, mode or TTL
 	CodeUnknownSession          Code = -12  // Expire returns it for a session that is over
-	CodeNoNode                  Code = -101 // also for a parent that is not there
-	CodeNoAuth                  Code = -102 // the ACL does not allow it to any of the client's identities
-	CodeBadVersion              Code = -103 // the node has another version than the request names
+	CodeNoNode                  Code = -101 // also for a missing parent
+	CodeNoAuth                  Code = -102 // the ACL grants it to none of the client's identities
+	CodeBadVersion              Code = -103 // the node's version is not the request's
 	CodeNoChildrenForEphemerals Code = -108 // the parent would be an ephemeral
 	CodeNodeExists              Code = -110 // also for the name that a sequence number makes
 	CodeNotEmpty                Code = -111 // a node with children is not deleted
-	CodeSessionExpired          Code = -112 // only by Answer: a session that is over gets no answers
+	CodeSessionExpired          Code = -112 // only by Answer: an expired session gets no answers
 	CodeInvalidACL              Code = -114 // no entry, an unknown scheme, an id of the wrong form, auth without any
 	CodeAuthFailed              Code = -115 // the connection ends
-	CodeSessionMoved            Code = -118 // only by Answer: leftover connections are closed without one
-	CodeNoWatcher               Code = -121 // there was no such watch to remove or to find
+	CodeSessionMoved            Code = -118 // only by Answer: leftover connections are closed without an answer
+	CodeNoWatcher               Code = -121 // there is no such watch to remove or to find
 	CodeReconfigDisabled        Code = -123 // what every reconfig gets
 )
 

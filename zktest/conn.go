@@ -16,17 +16,17 @@ import (
 //
 //	socket → read → frames → work (takes the lock, one request at a time) → outbox → write → socket
 //
-// Whatever happens under the lock only ever appends to outboxes, of the connection's own and of others, so the order
-// in which things happened is the order in which every client hears of them. Whatever may wait (the socket, a fault,
-// a cut-off leader) waits in one of these goroutines and without the lock.
+// What runs under the lock only appends to outboxes, the connection's own and others', so every client hears of events
+// in the order in which they happened. Whatever may block (the socket, a fault, a cut-off leader) blocks one of these
+// goroutines, without the lock.
 //
-// A connection ends in three steps that need not come together: it is gone (detach: the client left or is sent away;
-// watches end, the session stays), it is closing (finish: what is in the outbox still goes out), it is killed (the
-// socket is closed and the goroutines end).
+// A connection ends in three steps that need not coincide: it is gone (detach: the client hung up or is being
+// disconnected; its watches end, the session stays), it is closing (finish: the outbox is still sent), it is killed
+// (the socket is closed and the goroutines end).
 
-// conn is one client's connection. Three goroutines serve it, all owned by the server and ended by done at the
-// latest: read turns bytes into frames, work answers them one by one, write sends what is in the outbox. Reading
-// and working are apart so that a client that hangs up is noticed while a fault holds its request.
+// conn is one client's connection. Three goroutines serve it, all owned by the server and ended by done at the latest:
+// read turns bytes into frames, work answers them one by one, write sends the outbox. Reading and working are separate
+// so that the server notices a hang-up while a fault holds the client's request.
 type conn struct {
 	s      *Server
 	member *Member
@@ -38,19 +38,19 @@ type conn struct {
 	out    *outbox
 	in     gate // requests
 	outG   gate // replies
-	mute   bool // nothing is sent any more; only write looks at it
+	mute   bool // nothing is sent any more; only write reads it
 
 	// guarded by s.mu
 	session   int64         // 0 before the handshake
-	timeout   time.Duration // what this connection negotiated; it counts for each touch
-	ids       []identity    // go with the connection: a client that comes back authenticates again
-	saslNonce string        // of a SASL negotiation that is under way
-	gone      bool          // the client hung up, or we did: takes no watches and no notifications
-	closing   bool          // what is in the outbox is the last
+	timeout   time.Duration // as negotiated on this connection; each touch uses it
+	ids       []identity    // of the connection: a client that reconnects authenticates again
+	saslNonce string        // of a SASL negotiation in progress
+	gone      bool          // the client hung up, or we did: no more watches and notifications for it
+	closing   bool          // nothing is sent after what is in the outbox
 	killed    bool
 	received  int64
 	sent      int64
-	late      []func() // WithLateEvents: to be told behind the reply
+	late      []func() // WithLateEvents: sends events after the reply
 	lastOp    Op
 	lastXid   int32
 	lastZxid  int64
@@ -65,7 +65,7 @@ func (s *Server) serveLocked(m *Member, nc net.Conn) {
 	s.lastConn++
 	c := &conn{s: s, member: m, nc: nc, number: s.lastConn, born: time.Now(), done: make(chan struct{}),
 		frames: make(chan []byte, 1000), out: newOutbox(), lastXid: -1, lastZxid: -1, lastOp: opError}
-	// The address is the first identity of every client: ACLs of the scheme "ip" are matched with it.
+	// The address is the first identity of every client: ACLs of the scheme "ip" are matched against it.
 	host, _, err := net.SplitHostPort(nc.RemoteAddr().String())
 	if err != nil {
 		host = nc.RemoteAddr().String()
@@ -83,13 +83,13 @@ func (s *Server) serveLocked(m *Member, nc net.Conn) {
 	s.changedLocked()
 }
 
-// inOrder lists connections in the order of their arrival: what happens to several at a time must happen in the same
-// order in every run.
+// inOrder lists connections in the order of their arrival: what affects several at once must happen in the same order
+// in every run.
 func inOrder[V any](conns map[*conn]V) []*conn {
 	return slices.SortedFunc(maps.Keys(conns), func(a, b *conn) int { return cmp.Compare(a.number, b.number) })
 }
 
-// killLocked ends the connection at once; what was not sent is lost.
+// killLocked ends the connection at once; what has not been sent is lost.
 func (c *conn) killLocked() {
 	c.detachLocked()
 	if !c.killed {
@@ -101,7 +101,7 @@ func (c *conn) killLocked() {
 		if t, ok := nc.(*tls.Conn); ok {
 			nc = t.NetConn() // closing the TLS layer may wait for the client, and the lock is held
 		}
-		_ = nc.Close() // nothing is left that an error could spoil
+		_ = nc.Close() // no error matters here
 	}
 }
 
@@ -134,8 +134,8 @@ func (c *conn) read() {
 	defer c.s.wg.Done()
 	defer close(c.frames)
 	err := c.readFrames()
-	// Only detached, not killed: what arrived before the end is still to be carried out, and the answers are sent
-	// in case the client only closed its own half.
+	// Only detached, not killed: requests that arrived before the end are still carried out, and the answers are sent
+	// in case the client closed only its own half.
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	c.detachLocked()
@@ -146,7 +146,7 @@ func (c *conn) read() {
 
 var errFrame = errors.New("zktest: frame length out of bounds")
 
-// readFrames returns why there are no more frames; nil after a four-letter word.
+// readFrames returns the reason why there are no more frames; nil after a four-letter word.
 func (c *conn) readFrames() error {
 	if err := c.nc.SetReadDeadline(time.Now().Add(handshakeTimeout)); err != nil {
 		return err
@@ -154,13 +154,13 @@ func (c *conn) readFrames() error {
 	for first := true; ; first = false {
 		var head [4]byte
 		if _, err := io.ReadFull(c.nc, head[:]); err != nil {
-			c.in.pass(c.done) // a frozen link hides that the other end is gone, too
+			c.in.pass(c.done) // a frozen link also hides the end of the connection
 			return err
 		}
 		if first && c.fourLetterWord(string(head[:])) {
 			return nil
 		}
-		// As an unsigned number, a length below zero is beyond any limit, too. The limit is checked before a byte is
+		// As an unsigned number, a negative length exceeds every limit, too. The limit is checked before a byte is
 		// allocated.
 		n := binary.BigEndian.Uint32(head[:])
 		if n > uint32(c.s.opt.maxPacket) {
@@ -179,11 +179,11 @@ func (c *conn) readFrames() error {
 				return err
 			}
 		}
-		// The frame came in while the gate was being shut, or the gate was shut before: it has not arrived yet.
+		// The frame was read while the gate was being shut, or it was shut before: the frame has not arrived yet.
 		if !c.in.pass(c.done) {
 			return net.ErrClosed
 		}
-		select { // a client that sends a thousand requests ahead is made to wait, as by a real server
+		select { // as a real server does, make a client wait that sends a thousand requests ahead
 		case c.frames <- b:
 		case <-c.done:
 			return net.ErrClosed
@@ -191,12 +191,12 @@ func (c *conn) readFrames() error {
 	}
 }
 
-// work is the second of a connection's goroutines. It ends with the frames, and then hangs up: requests that
-// arrived before the client left are still carried out, as in a real server's pipeline.
+// work is the second of a connection's goroutines. It ends with the frames, and then hangs up: requests that arrived
+// before the client hung up are still carried out, as in a real server's pipeline.
 func (c *conn) work() {
 	defer c.s.wg.Done()
 	for b := range c.frames {
-		// A freeze holds back what was read but not yet begun, too.
+		// A freeze also holds back what was read but not begun.
 		if !c.in.pass(c.done) || !c.handleFrame(b) {
 			break
 		}
@@ -204,11 +204,11 @@ func (c *conn) work() {
 	c.s.mu.Lock()
 	c.finishLocked()
 	c.s.mu.Unlock()
-	for range c.frames { // after the end nobody listens, but read must not block
+	for range c.frames { // discarded, but read must not block
 	}
 }
 
-// write is the third of a connection's goroutines. It hangs up when the outbox says so.
+// write is the third of a connection's goroutines. It hangs up when the outbox ends.
 func (c *conn) write() {
 	defer c.s.wg.Done()
 	for {
@@ -217,7 +217,7 @@ func (c *conn) write() {
 		case <-c.done:
 			return
 		}
-		// All that has gathered is taken at once: the lock of the outbox is not held while the client is slow.
+		// It takes the whole queue at once: the outbox's lock is not held while the client is slow.
 		ps, last := c.out.take()
 		for i := range ps {
 			if !c.send(&ps[i]) {
@@ -225,12 +225,12 @@ func (c *conn) write() {
 			}
 		}
 		if last {
-			// A frozen link shows the client no end either.
+			// A frozen link does not show the client the end either.
 			if !c.outG.pass(c.done) {
 				return
 			}
 			if t, ok := c.nc.(*tls.Conn); ok {
-				_ = t.CloseWrite() // a courtesy: without it the client sees the same end, less politely
+				_ = t.CloseWrite() // best effort: without it the client sees a reset
 			}
 			c.s.mu.Lock()
 			c.killLocked()
@@ -240,7 +240,7 @@ func (c *conn) write() {
 	}
 }
 
-// send puts one frame on the wire, with what faults do to it. False means that the connection is over.
+// send puts one frame on the wire, with the effects of faults. False means that the connection is over.
 func (c *conn) send(p *parcel) bool {
 	for _, h := range p.holds {
 		select {
@@ -268,7 +268,7 @@ func (c *conn) send(p *parcel) bool {
 	if p.cut >= 0 && p.cut < len(b) {
 		b = b[:p.cut]
 	}
-	// One frame, one write: clients that look at what a single read brings see what a real server shows them.
+	// One frame, one write: clients that depend on what a single read returns see what a real server shows them.
 	if !p.lost && !c.mute && len(b) > 0 {
 		if _, err := c.nc.Write(b); err != nil {
 			p.hangUp = true
@@ -284,11 +284,11 @@ func (c *conn) send(p *parcel) bool {
 	return true
 }
 
-// noZxid is what an event carries in 3.8, and later one that setWatches finds to have happened before.
+// noZxid is the zxid of an event in 3.8, and in later versions of one that setWatches finds to have happened before.
 const noZxid = -1
 
-// notifyLocked queues an event. The server's lock is held, which is what puts it before the reply to the operation that
-// caused it.
+// notifyLocked queues an event. Since the caller holds the server's lock, the event precedes the reply to the operation
+// that caused it.
 func (c *conn) notifyLocked(path string, ev event, zxid int64) {
 	if c.gone {
 		return
@@ -308,7 +308,7 @@ func (c *conn) notifyLocked(path string, ev event, zxid int64) {
 	c.postLocked(e.b, c.s.matchLocked(c, OpNotify, []string{path}))
 }
 
-// postLocked queues a payload for the client, with the faults that struck it.
+// postLocked queues a payload for the client, with the faults that apply to it.
 func (c *conn) postLocked(payload []byte, struck []*Injection) {
 	p := parcel{frame: frame(payload), cut: -1}
 	for _, in := range struck {

@@ -9,9 +9,10 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// A client has left a follower that is cut off, with a create on its way, has been elsewhere, and knocks at that same
-// follower again. The leader hears of the create first, when the session is still the other member's, and refuses it:
-// so whoever comes back, and looks after a sync, sees all that its earlier connections will ever have done.
+// A client has left a follower that is cut off, with a create on its way, has been connected elsewhere, and reconnects
+// to that same follower. The leader gets the create first, when the session still belongs to the other member, and
+// refuses it: so a client that reconnects and reads after a sync sees all that its earlier connections will ever have
+// done.
 func TestWhatWaitedAtACutOffFollowerIsNotCarriedOutAfterItsClientHasComeBack(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		m, err := s.Follower()
@@ -21,7 +22,7 @@ func TestWhatWaitedAtACutOffFollowerIsNotCarriedOutAfterItsClientHasComeBack(t *
 		c.dial = follower
 		c.do(t, "a connect t=10000")
 		m.CutOff()
-		late := s.Inject(zktest.Hold().Op(zktest.OpCreate)) // until it is behind the handshake of the third connection
+		late := s.Inject(zktest.Hold().Op(zktest.OpCreate)) // until after the third connection's handshake
 		c.do(t, "a quiet create /late m=e")
 		synctest.Wait()
 		c.do(t, "a drop")

@@ -13,7 +13,7 @@ import (
 )
 
 // cutOffStory is what a client of a follower sees while that follower is cut off from its leader, for longer than the
-// client's session can last, and what the leader says meanwhile.
+// client's session can last, and what the leader answers meanwhile.
 func cutOffStory(t *testing.T, leader, follower string, cut, heal func()) []string {
 	t.Helper()
 	at := func(addr string) *script {

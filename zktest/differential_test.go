@@ -16,9 +16,8 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// The same scripts on this server and on a real one must be answered alike, field by field. TestScripts runs the
-// cases of cases_test.go, TestRandomPrograms programs of 100 operations from several sessions. To run more of the
-// latter than the suite does:
+// This server must answer the same scripts as a real one does, field by field. TestScripts runs the cases of
+// cases_test.go, TestRandomPrograms programs of 100 operations from several sessions. To run more of those:
 //
 //	ZKTEST_SEEDS=100000 go test ./zktest -run TestRandomPrograms -timeout 0      seeds 0 to 99999
 //	ZKTEST_SEED=4711 go test ./zktest -run TestRandomPrograms -v                 that one, with its trace
@@ -30,7 +29,7 @@ type target struct {
 	home *raw // creates the scripts' directories
 }
 
-// noSweep is beyond any run: containers must not go, and take zxids, at two different moments.
+// noSweep is longer than any run: containers must not be deleted, and take zxids, at two different moments.
 const noSweep = 24 * time.Hour
 
 // targets starts both servers. The real one has the same tick, and TTL nodes switched on.
@@ -53,7 +52,7 @@ func targets(t *testing.T) []*target {
 	return ts
 }
 
-// sameVersion makes this server one of the real one's version. Debian's 3.8.0 stands for its line.
+// sameVersion gives this server the real one's version. Debian's 3.8.0 stands for its line.
 func sameVersion(t *testing.T, real *ensemble.Ensemble) zktest.Option {
 	t.Helper()
 	v, err := real.Leader(t).Version()
@@ -65,7 +64,7 @@ func sameVersion(t *testing.T, real *ensemble.Ensemble) zktest.Option {
 	return zktest.WithVersion(line)
 }
 
-// run executes a program in a directory of its own and returns what was answered.
+// run executes a program in a directory of its own and returns the answers.
 func (tg *target) run(dir string, lines []string, sorted bool) ([]string, error) {
 	o := (&out{}).i32(1).i32(1).str(dir).i32(0).i32(1).i32(31).str("world").str("anyone").i32(0)
 	if err := tg.home.send(o.b); err != nil {
@@ -164,7 +163,7 @@ func program(seed uint64, n int) []string {
 	lines := []string{"a create $/a", "b create $/b", "c create $/c", "a create $/a/b d=x", "b create $/b/a"}
 	for range n - len(lines) {
 		who := p.pick("a", "b", "c")
-		if p.IntN(60) == 0 { // a new session in its place
+		if p.IntN(60) == 0 { // a new session replaces it
 			lines = append(lines, who+" close", who+" connect")
 			continue
 		}

@@ -2,20 +2,20 @@ package zktest
 
 import "time"
 
-// effect is what a fault does to what it strikes, in one function for each step of a request at which it does anything.
-// The functions are called with the server's lock held.
+// effect is what a fault does, in one function for each step of a request at which it acts. The functions are called
+// with the server's lock held.
 type effect struct {
-	// before meets a request that has arrived. wait, if it is not nil, is called without the lock and holds the request
-	// back; it returns false if the connection ends first.
+	// before acts on a request that has arrived. wait, if it is not nil, is called without the lock and holds the
+	// request back; it returns false if the connection ends first.
 	before func(in *Injection, c *conn) (wait func() bool, f fate)
 
 	// instead answers a request in the operation's place, if it returns true.
 	instead func(c *conn, r *request) (answer, bool)
 
-	// reply meets the reply, or a notification.
+	// reply acts on the reply, or on a notification.
 	reply func(in *Injection, p *parcel)
 
-	// freeze is what connections are kept from: what clients send, what the server sends.
+	// freeze names the directions that are held back: what clients send, what the server sends.
 	freeze direction
 
 	// refuse turns new connections away.
@@ -30,7 +30,7 @@ const (
 	replies
 )
 
-// none says that the fault was made by no constructor.
+// none says that no constructor made the fault.
 func (e *effect) none() bool {
 	return e.before == nil && e.instead == nil && e.reply == nil && e.freeze == 0 && !e.refuse
 }
@@ -40,27 +40,26 @@ func onReply(f func(p *parcel)) Fault {
 	return Fault{effect: effect{reply: func(_ *Injection, p *parcel) { f(p) }}}
 }
 
-// onArrival makes a fault that ends requests or lets them pass, at once.
+// onArrival makes a fault that ends requests or lets them pass without delay.
 func onArrival(f func(c *conn) fate) Fault {
 	return Fault{effect: effect{before: func(_ *Injection, c *conn) (func() bool, fate) { return nil, f(c) }}}
 }
 
-// DropReply carries the request out and loses its reply. The connection stays up, and later replies arrive, which
-// no real network does within one connection; most clients then hang up. CloseAfter is the usual way to lose one.
+// DropReply carries the request out and loses its reply. The connection stays up and later replies arrive, which no
+// real network does within one connection; most clients then hang up. CloseAfter is the usual way to lose a reply.
 func DropReply() Fault { return onReply(func(p *parcel) { p.lost = true }) }
 
 // DropRequest loses the request: it is not carried out, not answered, and is no sign of life of its session.
 func DropRequest() Fault { return onArrival(func(*conn) fate { return lost }) }
 
-// Delay lets the request, and what its connection sends behind it, arrive d later.
+// Delay delays the arrival of the request, and of what its connection sends after it, by d.
 func Delay(d time.Duration) Fault {
 	return Fault{effect: effect{before: func(_ *Injection, c *conn) (func() bool, fate) {
 		return func() bool { return c.sleep(d) }, carriedOut
 	}}}
 }
 
-// DelayReply carries the request out at once and lets the reply, and what follows it on its connection, arrive d
-// later.
+// DelayReply carries the request out at once and delays the reply, and what follows it on its connection, by d.
 func DelayReply(d time.Duration) Fault {
 	return onReply(func(p *parcel) {
 		if at := time.Now().Add(d); at.After(p.after) {
@@ -69,11 +68,11 @@ func DelayReply(d time.Duration) Fault {
 	})
 }
 
-// Hold stops the request before it is carried out, and what its connection sends behind it, until the Injection's
-// Release or Remove.
+// Hold stops the request, and what its connection sends after it, before the request is carried out, until the
+// Injection's Release or Remove.
 func Hold() Fault {
 	return Fault{effect: effect{before: func(in *Injection, c *conn) (func() bool, fate) {
-		ch := in.gate // the one of now: Release opens it and makes another for those who come later
+		ch := in.gate // the current one: Release opens it and makes another for later requests
 		return func() bool { return c.wait(ch) }, carriedOut
 	}}}
 }
@@ -92,8 +91,8 @@ func CloseBefore() Fault {
 	})
 }
 
-// CloseAfter carries the request out and closes the connection instead of replying. What was queued before it still
-// goes out: notifications that it caused, for one.
+// CloseAfter carries the request out and closes the connection instead of replying. What was queued before the reply is
+// still sent, for instance notifications that the request caused.
 func CloseAfter() Fault { return onReply(func(p *parcel) { p.lost, p.hangUp = true, true }) }
 
 // ExpireSession ends the session that sent the request before the request is carried out.
@@ -111,32 +110,32 @@ func Answer(code Code) Fault {
 	return Fault{effect: effect{instead: func(c *conn, _ *request) (answer, bool) { return c.result(code, nil), true }}}
 }
 
-// AnswerInside replies to a multi with a code as the result of its first operation, under a header that says OK, without
-// carrying it out: where a server says that the session has expired or moved while it prepares a multi. Other requests
-// are not touched.
+// AnswerInside replies to a multi with a code as the result of its first operation, under a header that says OK,
+// without carrying it out: a server reports a session that expired or moved while it prepares a multi in that place.
+// Other requests are not touched.
 func AnswerInside(code Code) Fault {
 	return Fault{effect: effect{instead: func(c *conn, r *request) (answer, bool) {
 		return c.ok(func(e *encoder) { encodeFailure(e, len(r.parts), 0, code) }), r.op == OpMulti
 	}}}
 }
 
-// Truncate carries the request out, sends only the first n bytes of the reply (its length field counts), and closes
+// Truncate carries the request out, sends only the first n bytes of the reply (including its length field), and closes
 // the connection.
 func Truncate(n int) Fault { return onReply(func(p *parcel) { p.cut, p.hangUp = max(n, 0), true }) }
 
-// Stall carries the request out, sends only the first n bytes of the reply, and then nothing ever again on that
-// connection, which stays open.
+// Stall carries the request out, sends only the first n bytes of the reply, and then nothing more on that connection,
+// which stays open.
 func Stall(n int) Fault { return onReply(func(p *parcel) { p.cut, p.silent = max(n, 0), true }) }
 
-// Garble carries the request out and sends what f makes of the reply, which is handed to it without its length
-// field. f is called on the connection's own goroutine and must not call the server.
+// Garble carries the request out and sends the result of f, which gets the reply without its length field. f is called
+// on the connection's own goroutine and must not call the server.
 func Garble(f func(reply []byte) []byte) Fault {
 	return onReply(func(p *parcel) { p.alter = append(p.alter, f) })
 }
 
 // Freeze lets nothing through in either direction, not even the end of a connection; what is sent arrives when the
-// Injection is removed. Without Op and Path it takes effect at once on all connections selected, those of the future
-// included. With them, it begins on a connection with the request that it strikes.
+// Injection is removed. Without Op and Path it takes effect at once on all selected connections, present and future.
+// With them, it takes effect on a connection at the first request that it selects.
 func Freeze() Fault { return freeze(requests | replies) }
 
 // FreezeRequests is Freeze for what clients send: replies and notifications still arrive.
@@ -153,5 +152,5 @@ func freeze(d direction) Fault {
 	}}}
 }
 
-// Refuse lets no new connection in. Only Member, Nth, Times, After and Once select; there is no session yet.
+// Refuse refuses new connections. Only Member, Nth, Times, After and Once select; there is no session yet.
 func Refuse() Fault { return Fault{effect: effect{refuse: true}} }

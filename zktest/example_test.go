@@ -27,14 +27,14 @@ func ExampleRun() {
 		fmt.Println(path, err)
 	}
 	_, there := srv.Node("/b")
-	fmt.Println("but /b is there:", there)
+	fmt.Println("but /b exists:", there)
 	// Output:
 	// /a <nil>
 	// /b zk: connection closed
-	// but /b is there: true
+	// but /b exists: true
 }
 
-// exampleT stands in for the *testing.T that an example has not got.
+// exampleT replaces the *testing.T that an example does not have.
 type exampleT struct{ cleanups []func() }
 
 func (*exampleT) Helper()                           {}

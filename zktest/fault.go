@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Fault describes something that goes wrong: what happens, to which requests, and how often. It is a value; the
-// methods return changed copies, so that one reads like a sentence and may be kept and used again:
+// Fault describes something that goes wrong: what happens, to which requests, and how often. It is a value: the methods
+// return changed copies, which read like a sentence and can be kept and reused:
 //
 //	zktest.DropReply().Op(zktest.OpCreate).Path("/locks/*").Nth(3)
 //
@@ -19,18 +19,18 @@ type Fault struct {
 	sessions []int64
 	members  []*Member
 	skip     int
-	times    int // 0: no end
+	times    int // 0: no limit
 }
 
-// Op selects requests by type; OpNotify stands for notifications on their way out (which know no "before": only what
-// happens to replies can happen to them), OpConnect for the handshake. A multi is OpMulti, whatever is in it.
+// Op selects requests by type; OpNotify stands for outgoing notifications (only effects on replies apply to them),
+// OpConnect for the handshake. A multi is OpMulti, whatever is in it.
 func (f Fault) Op(ops ...Op) Fault {
 	f.ops = append(slices.Clone(f.ops), ops...)
 	return f
 }
 
-// Path selects requests by any of the paths they name, the one a sequential create asks for being without its
-// number. A pattern is one of package path ("/locks/*"); "/locks/**" means everything below /locks.
+// Path selects requests by any of the paths they name; that of a sequential create is without its number. A pattern is
+// one of package path ("/locks/*"); "/locks/**" means everything below /locks.
 func (f Fault) Path(patterns ...string) Fault {
 	f.paths = append(slices.Clone(f.paths), patterns...)
 	return f
@@ -48,24 +48,24 @@ func (f Fault) Member(ms ...*Member) Fault {
 	return f
 }
 
-// After leaves the first n requests that are selected alone.
+// After exempts the first n selected requests.
 func (f Fault) After(n int) Fault { f.skip = n; return f }
 
-// Times lets the fault strike n times and then never again. The default, 0, is without end.
+// Times limits the fault to n strikes. The default, 0, is no limit.
 func (f Fault) Times(n int) Fault { f.times = n; return f }
 
 // Once is Times(1).
 func (f Fault) Once() Fault { return f.Times(1) }
 
-// Nth strikes the nth of the selected requests only, counted from 1 and from Inject on.
+// Nth strikes only the nth of the selected requests, counted from 1 since Inject.
 func (f Fault) Nth(n int) Fault { return f.After(n - 1).Once() }
 
-// selects says whether the fault is meant for such a request, its counts aside.
+// selects says whether the fault selects a request; its counts are left out.
 func (f *Fault) selects(c *conn, op Op, paths []string) bool {
 	if len(f.ops) > 0 && !slices.Contains(f.ops, op) {
 		return false
 	}
-	// Notifications are nobody's request. Only who asks for them gets them.
+	// Notifications are not requests. Only faults that name OpNotify get them.
 	if op == OpNotify && !slices.Contains(f.ops, op) {
 		return false
 	}
@@ -100,5 +100,5 @@ func matchPath(pattern, p string) bool {
 	return ok && err == nil // a bad pattern was refused by Inject
 }
 
-// standing says whether the fault is about connections, not about requests.
+// standing says whether the fault selects connections instead of requests.
 func (f *Fault) standing() bool { return f.freeze != 0 && len(f.ops) == 0 && len(f.paths) == 0 }

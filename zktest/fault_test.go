@@ -68,7 +68,7 @@ func TestDelayedRequestIsCarriedOutLater(t *testing.T) {
 		time.Sleep(3*time.Second - 1)
 		synctest.Wait()
 		assert.False(t, exists(s, "/x"))
-		c.ok(t, "a ping") // takes the create's reply for its own: that comes first
+		c.ok(t, "a ping") // reads the create's reply as its own: that comes first
 		assert.Equal(t, 3*time.Second, time.Since(start))
 	})
 }
@@ -81,7 +81,7 @@ func TestDelayedReplyIsOfARequestDoneAtOnce(t *testing.T) {
 		require.NoError(t, c.step("a quiet create /x"))
 		synctest.Wait()
 		assert.True(t, exists(s, "/x"))
-		c.ok(t, "a ping") // takes the create's reply for its own: that comes first
+		c.ok(t, "a ping") // reads the create's reply as its own: that comes first
 		assert.Equal(t, 3*time.Second, time.Since(start))
 	})
 }
@@ -115,7 +115,7 @@ func TestHeldReplyIsOfARequestDoneAtOnce(t *testing.T) {
 		require.NoError(t, in.Wait(t.Context(), 1))
 		synctest.Wait()
 		assert.True(t, exists(s, "/x"))
-		assert.Equal(t, "a ping: silent", c.do(t, "a ping")) // it waits behind
+		assert.Equal(t, "a ping: silent", c.do(t, "a ping")) // it waits behind the create
 		in.Release()
 	})
 }

@@ -74,7 +74,7 @@ func TestFollowerCutOffFromItsLeaderAnswersPingsWhileTheSessionExpires(t *testin
 			time.Sleep(time.Second)
 			c.ok(t, "f ping", "f exists /e")
 		}
-		assert.False(t, exists(s, "/e"), "the leader's clock has taken it away")
+		assert.False(t, exists(s, "/e"), "the leader's clock has expired its session")
 		lead.ok(t, "a create /e")
 		require.NoError(t, c.step("f quiet create /held"))
 		synctest.Wait()

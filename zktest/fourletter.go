@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// The four-letter words are what scripts and monitors ask a server with nothing but netcat. Their forms are those of
-// 3.8, line by line, because that is what gets parsed; what has no meaning here (latencies, queues) is zero.
+// The four-letter words are the commands that scripts and monitors send with netcat. Their forms are those of 3.8, line
+// by line, because tools parse them; what has no meaning here (latencies, queues) is zero.
 
-// fourLetterWord answers one of the administrator's commands if the first four bytes of a connection are one. No
-// handshake can be mistaken for it: as a length it would be over a gigabyte.
+// fourLetterWord answers an administrator's command if the first four bytes of a connection are one. It cannot be
+// mistaken for a handshake: as a length it would be over a gigabyte.
 func (c *conn) fourLetterWord(w string) bool {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -38,7 +38,7 @@ func (c *conn) fourLetterWord(w string) bool {
 			o.received, o.sent = 0, 0
 		}
 		text = "Connection stats reset.\n"
-	case "gtmk", "stmk": // what to trace: nothing is, whatever is asked for
+	case "gtmk", "stmk": // trace masks: nothing is traced, whatever is asked for
 		text = "306"
 	case "srvr":
 		text = c.member.srvrLocked("")
@@ -72,18 +72,18 @@ func (c *conn) fourLetterWord(w string) bool {
 	return true
 }
 
-// release follows the form of a real one; the suffix says that it is zktest that answers.
+// release has the form of a real one; the suffix says that zktest answers.
 func (s *Server) release() string {
 	return s.opt.dialect.release + "-zktest, built on 2024-01-01 00:00 UTC"
 }
 
-// environment is what envi tells, without Java's part: clients read the version there.
+// environment is the text of envi, without Java's part: clients read the version there.
 func (s *Server) environment() string {
 	return fmt.Sprintf("Environment:\nzookeeper.version=%s\nhost.name=localhost\nos.name=%s\nos.arch=%s\n",
 		s.release(), runtime.GOOS, runtime.GOARCH)
 }
 
-// modeLocked is standalone until there is a follower: an ensemble of one is none.
+// modeLocked is standalone until there is a follower: a single server is no ensemble.
 func (m *Member) modeLocked() string {
 	switch {
 	case len(m.s.members) == 1:
@@ -130,7 +130,7 @@ func (c *conn) briefLocked() string {
 		c.received, c.sent)
 }
 
-// detailLocked is what cons adds to that. Only connections with a session have any.
+// detailLocked is what cons adds to that. Only connections with a session have it.
 func (c *conn) detailLocked() string {
 	if c.session == 0 {
 		return ""
@@ -144,7 +144,7 @@ func (c *conn) detailLocked() string {
 		uint64(c.lastZxid), c.lastAt.Sub(c.s.born).Milliseconds())
 }
 
-// lastNameLocked is the server's name of the connection's last operation.
+// lastNameLocked is the server's name for the connection's last operation.
 func (c *conn) lastNameLocked() string {
 	if c.lastOp == opError {
 		return "NA"
@@ -154,7 +154,7 @@ func (c *conn) lastNameLocked() string {
 
 // mntrLocked is one line per metric, name and value separated by a tab.
 func (m *Member) mntrLocked() string {
-	// Counted when asked: nobody asks often, and a counter that is kept can be wrong.
+	// Computed on demand: it is rarely asked for, and a maintained counter can be wrong.
 	size := 0
 	for p, n := range m.tree.nodes {
 		size += len(p) + len(n.data)
@@ -212,7 +212,7 @@ func (m *Member) wchcLocked() string {
 	return b.String()
 }
 
-// dumpLocked shows the sessions by the moment of their expiry, which is the best view there is of the tick buckets.
+// dumpLocked shows the sessions by their instant of expiry, which is the best available view of the tick buckets.
 func (m *Member) dumpLocked() string {
 	const layout = "Mon Jan 02 15:04:05 MST 2006"
 	buckets := map[time.Duration][]int64{}

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// A request goes through three steps: the faults that come before it (arrive), the wait for a leader that a cut-off
-// member has not got (lockWithLeader), and the operation with the faults that its reply meets (carryOutLocked). The first
-// two may wait and hold no lock; the last one holds it without a break, so that no notification can slip in between a
-// change and the reply to the one who made it.
+// A request goes through three steps: the faults before it (arrive), the wait for the leader on a member that is cut
+// off (lockWithLeader), and the operation with the faults of its reply (carryOutLocked). The first two may block and
+// hold no lock; the last one holds it throughout, so that no notification can come between a change and the reply to
+// it.
 
-// handleFrame deals with one frame, be it the handshake or a request. False ends the connection.
+// handleFrame handles one frame, a handshake or a request. False ends the connection.
 func (c *conn) handleFrame(b []byte) bool {
 	s := c.s
 	s.mu.Lock()
@@ -25,7 +25,7 @@ func (c *conn) handleFrame(b []byte) bool {
 	if err != nil {
 		return c.hangUp()
 	}
-	// Decoded first, because faults are selected by path. A body that makes no sense is the operation's affair.
+	// Decoded first, because faults are selected by path. The operation itself answers a malformed body.
 	r := decodeRequest(xid, op, body)
 	struck, fate := c.arrive(op, r.allPaths())
 	if fate != carriedOut {
@@ -38,7 +38,7 @@ func (c *conn) handleFrame(b []byte) bool {
 	return c.carryOutLocked(r, struck)
 }
 
-// hangUp ends the connection without a word, for frames that are no requests at all.
+// hangUp ends the connection without a reply, for frames that are no requests at all.
 func (c *conn) hangUp() bool {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -46,21 +46,21 @@ func (c *conn) hangUp() bool {
 	return false
 }
 
-// fate is what the faults that strike a request upon its arrival leave of it.
+// fate is what remains of a request after the faults at its arrival.
 type fate uint8
 
 const (
 	carriedOut fate = iota
-	lost            // it never arrived
+	lost            // it has not arrived
 	cutOff          // its connection is over
 )
 
-// arrive lets the faults strike that come before a request is carried out. Several that strike one request add up.
+// arrive applies the faults that act before a request is carried out. Several that strike one request add up.
 func (c *conn) arrive(op Op, paths []string) (struck []*Injection, f fate) {
 	s := c.s
 	s.mu.Lock()
 	struck = s.matchLocked(c, op, paths)
-	// What has to wait is only collected under the lock.
+	// The waits are only collected under the lock.
 	var waits []func() bool
 	for _, in := range struck {
 		if in.f.before == nil {
@@ -86,8 +86,8 @@ func (c *conn) arrive(op Op, paths []string) (struck []*Injection, f fate) {
 	return struck, f
 }
 
-// wait returns false if the connection is killed first. That the client left does not end the wait: its request is
-// on its way and will be carried out.
+// wait returns false if the connection is killed first. A client's hang-up does not end the wait: its request is on its
+// way and will be carried out.
 func (c *conn) wait(ch <-chan struct{}) bool {
 	select {
 	case <-ch:
@@ -110,11 +110,11 @@ func (c *conn) sleep(d time.Duration) bool {
 }
 
 // lockWithLeader takes the server's lock, after waiting for the leader if one is needed and the member is cut off.
-// What the client sent behind it waits, too. A deposed leader needs nobody for a sync. False means that the connection ended,
-// and the lock is free.
+// Later requests of the client wait, too. A deposed leader answers a sync by itself. False means that the connection
+// ended, and the lock is free.
 func (c *conn) lockWithLeader(needed, sync bool) bool {
 	c.s.mu.Lock()
-	// Again and again: it may be cut off anew between the healing and the lock.
+	// In a loop: the member may be cut off again between Heal and the lock.
 	for needed && c.member.isCutLocked() && !(sync && c.member.deposed) {
 		ch := c.member.healed
 		c.s.mu.Unlock()
@@ -126,16 +126,16 @@ func (c *conn) lockWithLeader(needed, sync bool) bool {
 	return true
 }
 
-// answer is what a request is told, and what becomes of its connection then.
+// answer is the reply to a request, and what then becomes of its connection.
 type answer struct {
 	zxid   int64
 	code   Code
-	body   func(*encoder) // nil for none; whatever the code is
+	body   func(*encoder) // nil for none; independent of the code
 	silent bool           // there is no reply
-	end    bool           // the connection ends, after what is queued
+	end    bool           // the connection ends after the queue
 }
 
-// ok answers with what the member has applied last.
+// ok answers with the zxid that the member has applied last.
 func (c *conn) ok(body func(*encoder)) answer { return c.result(CodeOK, body) }
 
 // result is ok for any code.
@@ -153,8 +153,8 @@ func (c *conn) carryOutLocked(r *request, struck []*Injection) bool {
 	}
 	defer s.changedLocked()
 	c.noteLocked(r)
-	// The client has come back to this member on another connection. A real one has passed on, or thrown away, all that
-	// the old one brought before it lets the new one in: what a fault has held back until now comes too late.
+	// The client has reconnected to this member. A real member has passed on, or discarded, all requests of the old
+	// connection before it accepts the new one: what a fault has held back until now comes too late.
 	if ss != nil && ss.owner == c.member && ss.latest != c.number {
 		return false
 	}
@@ -191,19 +191,19 @@ func (c *conn) answerOfFaultLocked(r *request, struck []*Injection) (a answer, o
 	return a, false
 }
 
-// answerLocked checks that the session may ask for the operation, and serves it. ss is nil if the session is over.
+// answerLocked checks that the session may request the operation, and serves it. ss is nil if the session is over.
 func (c *conn) answerLocked(r *request, ss *session) answer {
 	s := c.s
 	if r.sessionless && !s.opt.dialect.keeper {
 		return r.serve(c, r)
 	}
-	// A follower asks its leader about sessions only for writes; what it knows itself ends with the transaction
-	// that ends the session.
+	// A follower asks its leader about sessions only for writes; its own knowledge of a session ends with the
+	// transaction that ends the session.
 	onLeader, leader := c.member == s.leader, s.opt.dialect.needsLeader(r)
-	// Signs of life count only where the leader hears of them.
+	// Signs of life count only where the leader learns of them.
 	heard := !c.member.isCutLocked() && (onLeader || leader || !s.opt.dialect.keeper)
 	if heard && !s.touchLocked(c.session, c.timeout) && (onLeader || leader) {
-		return answer{silent: true} // of a session that is over: dropped without a word, while the connection is closed
+		return answer{silent: true} // of a session that is over: dropped without a reply while the connection is closed
 	}
 	switch {
 	case s.opt.dialect.keeper && (r.err != nil || !s.opt.dialect.serves(r)):
@@ -211,14 +211,14 @@ func (c *conn) answerLocked(r *request, ss *session) answer {
 	case !s.opt.dialect.serves(r): // the session stays: only the connection is lost
 		return answer{zxid: -1, code: CodeUnimplemented, end: true}
 	case (onLeader || r.write) && ss.owner != c.member:
-		// The client may have moved on, and this connection be a leftover. The leader asks at each request, a follower
-		// only at those that it passes on.
+		// The client may have moved on, and this connection be a leftover. The leader checks that at each request, a
+		// follower only at those that it forwards.
 		return answer{silent: true, end: true}
 	}
 	return r.serve(c, r)
 }
 
-// noteLocked keeps what the four-letter words show.
+// noteLocked records what the four-letter words show.
 func (c *conn) noteLocked(r *request) {
 	c.lastOp, c.lastAt = r.op, time.Now()
 	if r.xid >= 0 {
@@ -226,8 +226,8 @@ func (c *conn) noteLocked(r *request) {
 	}
 }
 
-// authenticate adds an identity to the connection. A failure costs the client its connection.
-// (A second authentication with the same credentials is none: identities are a set.)
+// authenticate adds an identity to the connection. A failure ends the connection.
+// (A second authentication with the same credentials adds nothing: identities are a set.)
 func (c *conn) authenticate(r *request) answer {
 	switch {
 	case c.s.opt.dialect.keeper:
@@ -239,7 +239,7 @@ func (c *conn) authenticate(r *request) answer {
 		if !slices.Contains(c.ids, id) {
 			c.ids = append(c.ids, id)
 		}
-	case r.scheme == "ip": // it knows that already
+	case r.scheme == "ip": // the address is known already
 	default:
 		return answer{code: CodeAuthFailed, end: true}
 	}

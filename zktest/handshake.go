@@ -2,11 +2,11 @@ package zktest
 
 import "time"
 
-// The handshake is the one frame without a header. A client that names a session and the session's password gets it
-// back, from whatever address it comes; that is all there is to a reconnect. What the client has seen (its last zxid)
-// keeps it from going back in time: a member that has seen less does not serve it.
+// The handshake is the one frame without a header. A client that names a session and the session's password resumes it,
+// from any address; nothing else is needed to reconnect. The client's last zxid keeps it from going back in time: a
+// member that has seen less does not serve it.
 
-// handshake opens a session or takes one up again. False ends the connection, after what is queued.
+// handshake opens or resumes a session. False ends the connection, after what is queued.
 func (c *conn) handshake(b []byte) bool {
 	d := &decoder{b: b}
 	d.int32() // protocol version: there is only one
@@ -15,9 +15,9 @@ func (c *conn) handshake(b []byte) bool {
 	if d.err != nil {
 		return c.hangUp()
 	}
-	hasReadOnly := len(d.b) > 0 // clients from before 3.4 do not send it, and do not want it back
+	hasReadOnly := len(d.b) > 0 // clients before 3.4 do not send it, and do not expect it back
 	c.s.mu.Lock()
-	c.session = id // what the client claims to be: faults are selected by it
+	c.session = id // the client's claim: faults select by it
 	c.s.freezeNewLocked(c)
 	c.s.mu.Unlock()
 	if !c.in.pass(c.done) {
@@ -39,16 +39,16 @@ func (c *conn) handshake(b []byte) bool {
 	c.session = 0
 	s.requests[OpConnect]++
 	c.lastOp, c.lastAt = OpConnect, time.Now()
-	// Left while a fault held its handshake.
+	// The client hung up while a fault held its handshake.
 	if c.gone {
-		return false // nobody is there to learn the id of a session
+		return false // no client would learn the session's id
 	}
 	keeper := s.opt.dialect.keeper
 	if seen > c.member.tree.zxid && !keeper {
 		s.log.Info("zktest: client is ahead of us", "conn", c.number)
 		return false
 	}
-	// Negotiated anew each time, also when a session is taken up again.
+	// Negotiated anew each time, also when a session is resumed.
 	c.timeout = c.member.clampTimeoutLocked(ms)
 	if id == 0 || keeper {
 		ss := s.openSessionLocked(c, c.timeout)
@@ -59,7 +59,7 @@ func (c *conn) handshake(b []byte) bool {
 	return c.reattachLocked(id, pw, hasReadOnly, struck)
 }
 
-// forgetClaim deals with a handshake that got lost: the client may try again on the same connection.
+// forgetClaim handles a lost handshake: the client may try again on the same connection.
 func (c *conn) forgetClaim() bool {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -67,8 +67,8 @@ func (c *conn) forgetClaim() bool {
 	return true
 }
 
-// reattachLocked takes up a session. The one connection that the member may still have for it is closed before the
-// password is looked at: in a real server, too, the claim alone is enough for that.
+// reattachLocked resumes a session. A connection that the member still has for it is closed before the password is
+// checked: in a real server, too, the claim alone is enough for that.
 func (c *conn) reattachLocked(id int64, pw []byte, hasReadOnly bool, struck []*Injection) bool {
 	s := c.s
 	for old := range c.member.conns {
@@ -81,8 +81,8 @@ func (c *conn) reattachLocked(id int64, pw []byte, hasReadOnly bool, struck []*I
 		c.welcomeLocked(0, hasReadOnly, struck)
 		return false
 	}
-	// From here on the session belongs to this connection. One that another member still holds learns that with its
-	// next write.
+	// From here on the session belongs to this connection. A connection of another member learns that with its next
+	// write.
 	ss := s.sessions[id]
 	ss.timeout, ss.owner, ss.conn, ss.latest = c.timeout, c.member, c, c.number
 	c.welcomeLocked(id, hasReadOnly, struck)

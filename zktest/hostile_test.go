@@ -33,7 +33,7 @@ func throwGarbage(t *testing.T, s *zktest.Server) {
 		nc, err := s.Dial("", "", 0)
 		require.NoError(t, err)
 		rw := &raw{nc: nc}
-		if i%4 != 0 { // the rest is garbage from the first byte on
+		if i%4 != 0 { // the rest is random from the first byte on
 			_, _, err := rw.shake(4000, 0)
 			require.NoError(t, err)
 		}
@@ -41,7 +41,7 @@ func throwGarbage(t *testing.T, s *zktest.Server) {
 		for k := range b {
 			b[k] = byte(r.Uint32())
 		}
-		if i%4 > 1 && len(b) >= 12 { // a header that makes sense, and a plausible first length
+		if i%4 > 1 && len(b) >= 12 { // a valid header, and a plausible first length
 			binary.BigEndian.PutUint32(b[4:], uint32(r.IntN(120)))
 			binary.BigEndian.PutUint32(b[8:], uint32(r.IntN(20)))
 		}

@@ -8,25 +8,25 @@ import (
 	"strings"
 )
 
-// Faults are looked up twice per request, once when it arrives and once, for notifications, when one leaves; a reply
-// meets the faults that struck its request, so that one count is one request. Those about whole connections (Freeze
-// and Refuse without a selector for requests) act when injected and when a connection begins.
+// Faults are looked up when a request arrives and when a notification leaves; a reply gets the faults that struck its
+// request, so that one count is one request. Faults of whole connections (Freeze and Refuse without a selector for
+// requests) act when injected and when a connection begins.
 
-// Injection is a Fault at work in a server. Its methods may be called at any time from any goroutine.
+// Injection is a Fault in effect in a server. Its methods may be called at any time from any goroutine.
 type Injection struct {
 	s *Server
 	f Fault
 
 	// guarded by s.mu
-	seen    int // selected, struck or not
-	hits    int // struck
+	seen    int // requests selected, struck or not
+	hits    int // requests struck
 	over    bool
 	gate    chan struct{}  // what Hold and HoldReply wait for
 	first   chan struct{}  // closed by the first hit
-	freezes map[*conn]bool // the connections whose gates this fault has shut, to open each as often
+	freezes map[*conn]bool // the connections whose gates this fault has shut; each is opened once
 }
 
-// Inject puts a fault to work until its count is used up, Remove, or the end of the server. Faults that select the
+// Inject puts a fault into effect until its count is used up, Remove, or the end of the server. Faults that select the
 // same request all strike it, in the order of their injection. It panics if a path pattern is malformed.
 func (s *Server) Inject(f Fault) *Injection {
 	if f.none() {
@@ -53,7 +53,7 @@ func (s *Server) Inject(f Fault) *Injection {
 	return in
 }
 
-// Remove ends the fault: what it holds or has frozen goes on. Removing twice is harmless.
+// Remove ends the fault: held requests and frozen connections continue. Removing twice is harmless.
 func (in *Injection) Remove() {
 	in.s.mu.Lock()
 	defer in.s.mu.Unlock()
@@ -72,7 +72,7 @@ func (in *Injection) removeLocked() {
 	in.s.faults = slices.DeleteFunc(in.s.faults, func(o *Injection) bool { return o == in })
 }
 
-// Release lets go what a Hold or HoldReply holds now. The fault goes on for later requests, as its count allows.
+// Release releases what a Hold or HoldReply holds now. The fault still applies to later requests, as its count allows.
 func (in *Injection) Release() {
 	in.s.mu.Lock()
 	defer in.s.mu.Unlock()
@@ -90,15 +90,15 @@ func (in *Injection) Hits() int {
 }
 
 // Hit returns a channel that is closed when the fault strikes for the first time: before the request is carried out.
-// (To see what a request did that HoldReply stops, wait with Server.Await for that.)
+// (To see the effect of a request whose reply HoldReply stops, use Server.Await.)
 func (in *Injection) Hit() <-chan struct{} { return in.first }
 
-// Wait returns nil when the fault has struck n times, or ctx's error if that ends first.
+// Wait returns nil when the fault has struck n times, or ctx's error if ctx ends first.
 func (in *Injection) Wait(ctx context.Context, n int) error {
 	return in.s.Await(ctx, func() bool { return in.Hits() >= n })
 }
 
-// strikeLocked counts one more request that the fault selects and says whether it hits that one.
+// strikeLocked counts one more request that the fault selects, and reports whether it strikes that one.
 func (in *Injection) strikeLocked() bool {
 	in.seen++
 	if in.over || in.seen <= in.f.skip || in.f.times > 0 && in.hits >= in.f.times {
@@ -123,10 +123,10 @@ func (s *Server) matchLocked(c *conn, op Op, paths []string) []*Injection {
 	return struck
 }
 
-// refusedLocked says whether a new connection is turned away.
+// refusedLocked says whether a new connection is refused.
 func (s *Server) refusedLocked(m *Member) bool {
 	no := false
-	// All of them are asked, so that each keeps its own count.
+	// Every fault is asked, because each keeps its own count.
 	for _, in := range s.faults {
 		if in.f.refuse && (len(in.f.members) == 0 || slices.Contains(in.f.members, m)) && in.strikeLocked() {
 			no = true
@@ -141,7 +141,7 @@ func (in *Injection) freezeLocked(c *conn) {
 		return
 	}
 	in.freezes[c] = true
-	// One that is bound to requests was counted when it struck the request.
+	// A fault bound to requests was counted when it struck the request.
 	if in.f.standing() && !in.strikeLocked() {
 		delete(in.freezes, c)
 		return
@@ -168,7 +168,7 @@ func (in *Injection) thawLocked(c *conn) {
 	}
 }
 
-// freezeNewLocked applies the standing freezes to a connection whose session is not known yet, or just became known.
+// freezeNewLocked applies the standing freezes to a connection whose session is unknown or has just become known.
 func (s *Server) freezeNewLocked(c *conn) {
 	for _, in := range s.faults {
 		if in.f.standing() && in.f.reaches(c) {

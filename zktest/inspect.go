@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// What is returned here are copies, made at one moment under the server's lock: they can be kept and compared, and
-// they do not change any more. To wait for something that is not so yet, see Server.Await.
+// These functions return copies, all made at one moment under the server's lock: they can be kept and compared, and do
+// not change. To wait for a state, see Server.Await.
 
-// Session is what the server knows of one session at the moment of the question.
+// Session is the server's state of one session at the moment of the call.
 type Session struct {
 	ID            int64         // as in Stat.EphemeralOwner
 	Timeout       time.Duration // as negotiated
@@ -52,7 +52,7 @@ func (s *Server) Session(id int64) (info Session, ok bool) {
 	return s.describeLocked(ss), true
 }
 
-// describeLocked copies what is known of a session.
+// describeLocked copies the state of a session.
 func (s *Server) describeLocked(ss *session) Session {
 	return Session{
 		ID: ss.id, Timeout: ss.timeout, Connected: ss.conn != nil, Member: ss.owner,
@@ -70,7 +70,7 @@ func (s *Server) Watches() []Watch {
 	return s.watchesLocked(func(Watch) bool { return true })
 }
 
-// watchesLocked lists the watches of all members that want is true for.
+// watchesLocked lists the watches of all members for which want is true.
 func (s *Server) watchesLocked(want func(Watch) bool) []Watch {
 	var out []Watch
 	for _, m := range s.members {
@@ -104,19 +104,19 @@ func (m *Member) Nodes() map[string]Node {
 	defer m.s.mu.Unlock()
 	out := make(map[string]Node, len(m.tree.nodes))
 	for p, n := range m.tree.nodes {
-		if p != "" { // the root's second name
+		if p != "" { // "" is a second name of the root
 			out[p] = n.export()
 		}
 	}
 	return out
 }
 
-// export copies a node: what the test does to the copy does not reach the tree.
+// export copies a node: changes to the copy do not reach the tree.
 func (n *node) export() Node {
 	return Node{Data: bytes.Clone(n.data), ACL: slices.Clone(n.acl), Stat: n.stat()}
 }
 
-// Node returns a copy of one znode; ok is false if it is not there.
+// Node returns a copy of one znode; ok is false if it does not exist.
 func (s *Server) Node(path string) (n Node, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +126,7 @@ func (s *Server) Node(path string) (n Node, ok bool) {
 	return Node{}, false
 }
 
-// Children returns the sorted names of a znode's children, nil if it is not there.
+// Children returns the sorted names of a znode's children, nil if it does not exist.
 func (s *Server) Children(path string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +136,7 @@ func (s *Server) Children(path string) []string {
 	return nil
 }
 
-// Requests returns how many requests of each type have been carried out or answered; those a fault lost do not
+// Requests returns how many requests of each type have been carried out or answered; those lost to a fault do not
 // count. OpConnect counts the handshakes.
 func (s *Server) Requests() map[Op]int {
 	s.mu.Lock()

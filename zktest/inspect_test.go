@@ -117,7 +117,7 @@ func TestDroppedConnectionsLeaveSessions(t *testing.T) {
 		require.Error(t, err)
 		time.Sleep(40 * time.Second)
 		synctest.Wait()
-		assert.Len(t, s.Sessions(), 1, "nobody leads, and so nobody ends a session")
+		assert.Len(t, s.Sessions(), 1, "without a leader no session ends")
 		s.Leader().Up()
 		time.Sleep(40 * time.Second)
 		synctest.Wait()

@@ -7,8 +7,8 @@ import (
 
 // What ClickHouse Keeper does with access lists and credentials, by its src/Coordination/KeeperStorage.cpp.
 
-// fixKeeperACL is fixACL as Keeper does it: entries for the whole world need not be kept, those of unknown schemes are
-// passed over, and a list of nothing at all is as good as an open one.
+// fixKeeperACL is fixACL as Keeper does it: entries for the whole world are dropped, those of unknown schemes are
+// skipped, and an empty list is the same as an open one.
 func fixKeeperACL(acl []ACL, ids []identity) ([]ACL, Code) {
 	var out []ACL
 	valid := len(acl) == 0

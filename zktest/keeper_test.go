@@ -11,7 +11,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// What ClickHouse Keeper does is read from its sources (see zktest.Keeper22): no server of it is compared here.
+// ClickHouse Keeper's behaviour is taken from its sources (see zktest.Keeper22): no real one is compared here.
 
 // keepers runs a test on a Keeper of each version.
 func keepers(t *testing.T, f func(t *testing.T, s *zktest.Server, c *script)) {

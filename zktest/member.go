@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// An ensemble is one place that orders the writes and knows the sessions (the Server), and for each member a replica of
-// the tree that applies the same transactions in the same order, now or later. A member that lags leaves some of them in
-// the queue; one that is cut off leaves all of them there, and what needs the leader waits. Since every member fires the
-// watches of its own clients from its own replica, they lag along.
+// An ensemble is one Server, which orders the writes and knows the sessions, and for each member a replica of the tree
+// that applies the same transactions in the same order, now or later. A member that lags leaves some of them in its
+// queue; a member that is cut off leaves all of them there, and requests that need the leader wait. Every member fires
+// its own clients' watches from its own replica, so they lag as well.
 
 // Member is one server of the simulated ensemble: an address of its own, its own connections and watches, and a
 // replica of the tree. A Server has one, the leader; Follower adds more. Sessions live in all of them.
@@ -25,14 +25,14 @@ type Member struct {
 
 	// guarded by s.mu
 	tree         *tree
-	pending      []*txn        // committed, not yet seen here
-	lag          int           // how many of these are to stay
+	pending      []*txn        // committed, not yet applied here
+	lag          int           // how many pending transactions stay unapplied
 	healed       chan struct{} // closed while connected to the leader
-	deposed      bool          // of those that are cut off: it answers syncs by itself
+	deposed      bool          // of a member that is cut off: it answers syncs by itself
 	down         bool
 	minTimeout   time.Duration
 	maxTimeout   time.Duration
-	conns        map[*conn]struct{} // whose clients are there
+	conns        map[*conn]struct{} // the connections of its clients
 	dataWatches  *watchTable
 	childWatches *watchTable
 }
@@ -64,7 +64,7 @@ func (s *Server) Follower() (*Member, error) {
 func (s *Server) addMemberLocked(m *Member) error {
 	m.number = len(s.members)
 	if s.opt.noListener {
-		// Nobody listens there, but it looks like an address to whoever parses it, and needs no name server.
+		// Nothing listens there, but it parses as an address and needs no name server.
 		m.addr = fmt.Sprintf("127.0.0.1:%d", 2181+m.number)
 	} else {
 		addr := "127.0.0.1:0"
@@ -73,7 +73,7 @@ func (s *Server) addMemberLocked(m *Member) error {
 		}
 		l, err := net.Listen("tcp", addr)
 		if err != nil {
-			return fmt.Errorf("zktest: %w", err) // it begins with "listen tcp"
+			return fmt.Errorf("zktest: %w", err) // err begins with "listen tcp"
 		}
 		m.listener, m.addr = l, l.Addr().String()
 		s.wg.Add(1)
@@ -96,7 +96,7 @@ func (m *Member) Dial(network, addr string, timeout time.Duration) (net.Conn, er
 	if m.s.closed || m.down || m.s.refusedLocked(m) {
 		return nil, &net.OpError{Op: "dial", Net: "zktest", Err: errRefused}
 	}
-	// The channels of the pipe are made here, by the caller's goroutine: so they belong to the caller's bubble.
+	// The caller's goroutine makes the pipe's channels, so they belong to the caller's bubble.
 	client, server := newPipe(m.addr)
 	m.s.serveLocked(m, server)
 	return client, nil
@@ -117,7 +117,7 @@ func (m *Member) accept() {
 		}
 		m.s.mu.Lock()
 		if m.s.closed || m.down || m.s.refusedLocked(m) {
-			// A reset is as near to "connection refused" as a listener that is open can get.
+			// A reset is as close to "connection refused" as an open listener can get.
 			if t, ok := nc.(*net.TCPConn); ok {
 				_ = t.SetLinger(0)
 			}
@@ -133,7 +133,7 @@ func (m *Member) accept() {
 }
 
 // catchUpLocked applies pending transactions until only keep of them are left, and returns the stats of the last one
-// applied. A member that is cut off sees nothing.
+// applied. A member that is cut off applies nothing.
 func (m *Member) catchUpLocked(keep int) []Stat {
 	var stats []Stat
 	if m.isCutLocked() {
@@ -142,7 +142,7 @@ func (m *Member) catchUpLocked(keep int) []Stat {
 	for len(m.pending) > keep {
 		x := m.pending[0]
 		m.pending = m.pending[1:]
-		stats = stats[:0] // only those of the last one are asked for: it is the asker's own
+		stats = stats[:0] // only those of the last one, the caller's own, are used
 		for i := range x.muts {
 			stats = append(stats, m.tree.apply(&x.muts[i], x, m.eventLocked))
 		}
@@ -154,7 +154,7 @@ func (m *Member) catchUpLocked(keep int) []Stat {
 	return stats
 }
 
-// closeSessionLocked hangs up on a session that has ended, once what is on its way has gone out.
+// closeSessionLocked closes the connections of a session that has ended, after their queues have been sent.
 func (m *Member) closeSessionLocked(id int64) {
 	for c := range m.conns {
 		if c.session == id && !c.closing {
@@ -184,9 +184,9 @@ func (m *Member) LimitSessions(minimum, maximum time.Duration) {
 	m.minTimeout, m.maxTimeout = minimum, maximum
 }
 
-// Lag makes the member stay n transactions behind the leader from now on. Its clients' reads are served from that
-// older state, and its watches fire that much later; a sync or a write through it brings it up to date for the
-// moment. Lag(0) lets it catch up. A leader cannot lag; for it the call does nothing.
+// Lag makes the member stay n transactions behind the leader from now on. It serves its clients' reads from that older
+// state, and its watches fire that much later; a sync or a write through it brings it up to date for that moment.
+// Lag(0) lets it catch up. For the leader the call does nothing.
 func (m *Member) Lag(n int) {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
@@ -198,9 +198,9 @@ func (m *Member) Lag(n int) {
 	m.s.changedLocked()
 }
 
-// CutOff separates the member from the leader: it goes on answering pings and reads from what it knows, but writes,
-// syncs and handshakes wait, and the leader hears of no sign of life from its clients, so that their sessions expire
-// by the leader's clock. It lasts until Heal. For a leader the call does nothing.
+// CutOff separates the member from the leader: it still answers pings and reads from its own state, but writes, syncs
+// and handshakes wait, and the leader gets no signs of life of its clients, so their sessions expire by the leader's
+// clock. It lasts until Heal. For a leader the call does nothing.
 func (m *Member) CutOff() {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
@@ -209,8 +209,9 @@ func (m *Member) CutOff() {
 	}
 }
 
-// Depose is CutOff for a member that plays the leader whom the others have left: it answers syncs too, by itself, as a real
-// one does until it notices. The zktest leader orders the writes of the others all the time, and for it the call does nothing.
+// Depose is CutOff for a member in the role of a leader that has lost its followers: it answers syncs too, by itself,
+// as a real one does until it notices. The zktest leader still orders the others' writes, and for it the call does
+// nothing.
 func (m *Member) Depose() {
 	m.CutOff()
 	m.s.mu.Lock()
@@ -218,7 +219,8 @@ func (m *Member) Depose() {
 	m.deposed = m.isCutLocked()
 }
 
-// Heal ends CutOff and Depose: the member catches up, drops the clients whose sessions are over, and goes on with what waited.
+// Heal ends CutOff and Depose: the member catches up, drops the clients whose sessions are over, and carries out the
+// requests that waited.
 func (m *Member) Heal() {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
@@ -230,9 +232,9 @@ func (m *Member) Heal() {
 	}
 }
 
-// Down drops the member's connections without another byte and refuses new ones until Up. As long as another member
-// is up the ensemble's clock goes on, and sessions expire unless their clients find that one. Once all are down it
-// stands still: see Server.StopClock.
+// Down drops the member's connections without another byte and refuses new ones until Up. As long as another member is
+// up the ensemble's clock runs, and sessions expire unless their clients connect to that one. Once all are down the
+// clock stops: see Server.StopClock.
 func (m *Member) Down() {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
@@ -258,7 +260,8 @@ func (m *Member) DropConnections() {
 	m.s.changedLocked()
 }
 
-// killLocked ends all of the member's connections, also those whose clients have left while a fault held their requests.
+// killLocked ends all of the member's connections, including those whose clients hung up while a fault held their
+// requests.
 func (m *Member) killLocked() {
 	for _, c := range inOrder(m.s.conns) {
 		if c.member == m {

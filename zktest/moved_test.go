@@ -13,8 +13,8 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// A session that moves to another member leaves its old connection open. What that connection can still do is compared
-// with a real ensemble, for each pair of roles that the two members can have.
+// A session that moves to another member leaves its old connection open. The answers on that connection are compared
+// with a real ensemble's, for each pair of roles that the two members can have.
 func TestLeftoverConnectionsOfMovedSessionsAreThoseOfARealEnsemble(t *testing.T) {
 	real := ensemble.Start(t, 3, ensemble.WithTick(500*time.Millisecond))
 	ours := zktest.Run(t, zktest.WithTick(500*time.Millisecond), sameVersion(t, real))
@@ -57,5 +57,5 @@ func TestLeftoverConnectionsOfMovedSessionsAreThoseOfARealEnsemble(t *testing.T)
 	}
 }
 
-// zxids are an epoch and a count in a real ensemble, and what else went on there is in them.
+// In a real ensemble a zxid is an epoch and a count, and includes the ensemble's other writes.
 var zxids = regexp.MustCompile(`z[+-]\d+`)

@@ -5,19 +5,19 @@ import "strconv"
 // Op is the type of a request, as its number on the wire. Faults and counters are selected by it.
 type Op int32
 
-// The operations a client can ask for, and two pseudo operations that only faults and counters know:
-// OpNotify stands for a notification on its way to a client, OpConnect for the handshake.
+// The operations that a client can request, and two pseudo operations that only faults and counters know: OpNotify
+// stands for a notification on its way to a client, OpConnect for the handshake.
 const (
 	OpNotify               Op = 0   // an event on its way to a client
 	OpCreate               Op = 1   // persistent, ephemeral or sequential, by its flags; answers with the path
-	OpDelete               Op = 2   // if it has no children
+	OpDelete               Op = 2   // a node without children
 	OpExists               Op = 3   // with a watch, also for a node that does not exist yet
 	OpGetData              Op = 4   // with a watch
 	OpSetData              Op = 5   // answers with the stat
 	OpGetACL               Op = 6   // digests masked for clients without ADMIN
-	OpSetACL               Op = 7   // has a version of its own
+	OpSetACL               Op = 7   // checks and increments a version of its own
 	OpGetChildren          Op = 8   // with a watch; without the stat
-	OpSync                 Op = 9   // answers once the member knows all that the leader knew
+	OpSync                 Op = 9   // answers once the member has applied all that the leader had
 	OpPing                 Op = 11  // keeps an idle session alive
 	OpGetChildren2         Op = 12  // with a watch and the stat
 	OpCheck                Op = 13  // the version of a node; meant for a multi
@@ -27,8 +27,8 @@ const (
 	OpCheckWatches         Op = 17  // whether there is a watch
 	OpRemoveWatches        Op = 18  // of this connection
 	OpCreateContainer      Op = 19  // a node that is deleted some time after its last child
-	OpDeleteContainer      Op = 20  // sent by servers to themselves; see the package's comment for clients
-	OpCreateTTL            Op = 21  // a node that is deleted when it was idle and childless for so long
+	OpDeleteContainer      Op = 20  // sent by servers to themselves; for clients see the package's comment
+	OpCreateTTL            Op = 21  // a node that is deleted after that long without children and writes
 	OpMultiRead            Op = 22  // several reads, each answered by itself
 	OpAuth                 Op = 100 // does not keep the session alive
 	OpSetWatches           Op = 101 // sent by clients that have reconnected
@@ -53,18 +53,18 @@ func (o Op) String() string {
 	return "op(" + strconv.Itoa(int(o)) + ")"
 }
 
-// operation is everything that one type of request needs on its way through the server.
+// operation is all that the server needs to serve one type of request.
 type operation struct {
 	name string // ZooKeeper's spelling
-	last string // what the four-letter word cons calls it
+	last string // its name in the four-letter word cons
 
-	// decode reads the body, nil for none that matters. It keeps null and invalid values: serve answers them.
+	// decode reads the body, nil for a body that does not matter. It keeps null and invalid values: serve answers them.
 	decode func(r *request, d *decoder)
 
-	// paths lists the paths for the selection of faults; nil stands for the one path of the request.
+	// paths lists the paths that faults are selected by; nil stands for the one path of the request.
 	paths func(r *request) []string
 
-	// takesNull says that serve answers a null path itself. For others it is a marshalling error.
+	// takesNull says that serve answers a null path itself. For other operations it is a marshalling error.
 	takesNull bool
 
 	// part says whether the operation may be part of a multi or of a multiRead.
@@ -74,11 +74,11 @@ type operation struct {
 	// sessionless, that it concerns the connection alone, so that it neither needs a session nor keeps one alive.
 	leader, write, sessionless bool
 
-	// perm is the permission it takes: that of creates and deletes on the parent, the others' on the node.
+	// perm is the permission required: for creates and deletes on the parent, for others on the node.
 	perm int32
 
 	// serve carries the request out, nil for what is no request. It and what it calls in read.go, write.go and sasl.go
-	// run with the server's lock held; their names do not say so, since they are reached from here alone.
+	// otherReads change no znode either; they take a path of any form, of no node or of several.
 	serve func(c *conn, r *request) answer
 
 	// prepare checks a write against the leader's state; encode writes the body of its reply, nil for none.

@@ -16,7 +16,7 @@ type Option func(*options)
 // options are the result of all Options, checked and complete.
 type options struct {
 	version    Version
-	dialect    *dialect // of the version
+	dialect    *dialect // the version's
 	addr       string
 	tick       time.Duration
 	minTimeout time.Duration
@@ -31,7 +31,7 @@ type options struct {
 	saslUsers  map[string]string
 }
 
-// newOptions fills in the defaults, some of which follow from others, and refuses what cannot work.
+// newOptions fills in the defaults, some of which follow from others, and refuses impossible values.
 func newOptions(opts []Option) (options, error) {
 	asked := options{version: Version39}
 	for _, f := range opts {
@@ -43,7 +43,7 @@ func newOptions(opts []Option) (options, error) {
 	}
 	o := options{dialect: d, tick: d.tick, minTimeout: d.minTimeout, maxTimeout: d.maxTimeout, sweep: time.Minute,
 		maxPacket: 0xfffff, lateEvents: d.keeper, log: slog.New(slog.DiscardHandler)}
-	for _, f := range opts { // again, for what depends on the version
+	for _, f := range opts { // again, for the defaults that depend on the version
 		f(&o)
 	}
 	o.minTimeout, o.maxTimeout = cmp.Or(o.minTimeout, 2*o.tick), cmp.Or(o.maxTimeout, 20*o.tick)
@@ -62,8 +62,8 @@ func newOptions(opts []Option) (options, error) {
 	return o, nil
 }
 
-// WithVersion sets which release the server behaves like, default Version39. The package's comment says how they
-// differ.
+// WithVersion sets the release whose behaviour the server has, default Version39. The package's comment lists the
+// differences.
 func WithVersion(v Version) Option { return func(o *options) { o.version = v } }
 
 // WithAddr sets the TCP address at which the server listens, host:port, default a free port of 127.0.0.1. Clients
@@ -74,8 +74,8 @@ func WithAddr(addr string) Option { return func(o *options) { o.addr = addr } }
 // of the session timeout follow from it unless WithSessionTimeouts sets them.
 func WithTick(d time.Duration) Option { return func(o *options) { o.tick = d } }
 
-// WithLateEvents has the server tell what a setWatches finds changed right behind its reply, as ClickHouse Keeper does, and
-// not before it, as ZooKeeper does.
+// WithLateEvents makes the server send the changes that a setWatches finds right after its reply, as ClickHouse Keeper
+// does, and not before it, as ZooKeeper does.
 func WithLateEvents() Option { return func(o *options) { o.lateEvents = true } }
 
 // WithSessionTimeouts sets the bounds of the session timeout that clients can negotiate, default 2 and 20 ticks
@@ -84,24 +84,23 @@ func WithSessionTimeouts(minimum, maximum time.Duration) Option {
 	return func(o *options) { o.minTimeout, o.maxTimeout = minimum, maximum }
 }
 
-// WithSweepInterval sets how often empty containers and TTL nodes are looked for, default 1 min.
+// WithSweepInterval sets how often the server looks for empty containers and expired TTL nodes, default 1 min.
 func WithSweepInterval(d time.Duration) Option { return func(o *options) { o.sweep = d } }
 
-// WithPacketLimit sets the largest frame the server takes, in bytes, default 1,048,575 (a real server's
-// jute.maxbuffer). A longer one costs the client its connection.
+// WithPacketLimit sets the largest frame that the server accepts, in bytes, default 1,048,575 (a real server's
+// jute.maxbuffer). A longer one ends the client's connection.
 func WithPacketLimit(n int) Option { return func(o *options) { o.maxPacket = n } }
 
-// WithoutTTL makes createTTL answer "unimplemented", as a real server does that was started without
-// zookeeper.extendedTypesEnabled. The default is to serve it.
+// WithoutTTL makes createTTL answer "unimplemented", as a real server started without zookeeper.extendedTypesEnabled
+// does. The default is to serve it.
 func WithoutTTL() Option { return func(o *options) { o.noTTL = true } }
 
-// WithoutListener starts no TCP listener: clients connect with Dial only, and Addr is a name nobody listens at. A
-// server inside a testing/synctest bubble needs it, because a goroutine that waits for the network keeps a bubble's
-// time from moving.
+// WithoutListener starts no TCP listener: clients connect with Dial only, and nothing listens at Addr. A server inside
+// a testing/synctest bubble needs this option, because a goroutine that waits for the network stops a bubble's clock.
 func WithoutListener() Option { return func(o *options) { o.noListener = true } }
 
 // WithTLS makes the listener speak TLS, as a real server's secureClientPort does. Connections made by Dial stay plain.
 func WithTLS(cfg *tls.Config) Option { return func(o *options) { o.tls = cfg } }
 
-// WithLogger sets where the server tells what it does, default nowhere.
+// WithLogger sets the logger for the server's own messages, default none.
 func WithLogger(l *slog.Logger) Option { return func(o *options) { o.log = l } }

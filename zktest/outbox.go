@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// An outbox and two gates stand between a connection and its socket. They have locks of their own, below the server's:
-// whoever holds one of these takes no other.
+// An outbox and two gates lie between a connection and its socket. They have locks of their own, below the server's: no
+// other lock is taken while one of these is held.
 
-// outbox is the queue of frames on their way to one client. It has no bound: what fills it is the client's own
-// requests and watches, and a server that waited for a slow reader while holding its lock would stop everybody.
+// outbox is the queue of frames on their way to one client. It has no bound: the client's own requests and watches fill
+// it, and a server that waited for a slow reader with its lock held would stop all clients.
 type outbox struct {
 	mu    sync.Mutex // guards queue and last
 	queue []parcel
-	last  bool          // no more will come; hang up after the queue
+	last  bool          // nothing will follow; hang up after the queue
 	ready chan struct{} // holds one
 }
 
-// parcel is a frame and what faults do to it.
+// parcel is a frame and the effects of faults on it.
 type parcel struct {
 	frame  []byte
 	after  time.Time             // not before this moment
 	holds  []<-chan struct{}     // not before these are closed
-	alter  []func([]byte) []byte // applied to the payload
+	alter  []func([]byte) []byte // applied to the payload in order
 	cut    int                   // send only so many bytes; -1 for all
 	hangUp bool                  // close the connection after it
 	silent bool                  // send nothing more after it
@@ -31,7 +31,7 @@ type parcel struct {
 
 func newOutbox() *outbox { return &outbox{ready: make(chan struct{}, 1)} }
 
-// put queues a frame and returns at once. Behind the end nothing is queued any more.
+// put queues a frame and returns at once. After the end nothing is queued any more.
 func (o *outbox) put(p parcel) {
 	o.mu.Lock()
 	if !o.last {
@@ -41,7 +41,7 @@ func (o *outbox) put(p parcel) {
 	o.signal()
 }
 
-// finish lets the queue run empty and then hangs up.
+// finish hangs up once the queue has been sent.
 func (o *outbox) finish() {
 	o.mu.Lock()
 	o.last = true
@@ -57,7 +57,7 @@ func (o *outbox) signal() {
 	}
 }
 
-// take returns what has gathered, and whether it is the end.
+// take returns the queue, and whether the end follows it.
 func (o *outbox) take() (ps []parcel, last bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -65,21 +65,21 @@ func (o *outbox) take() (ps []parcel, last bool) {
 	return ps, o.last
 }
 
-// len is how many frames wait, not counting those that the writer has taken.
+// len is the number of frames that wait, without those that the writer has taken.
 func (o *outbox) len() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.queue)
 }
 
-// gate holds one direction of a connection back while any fault wants it to.
+// gate holds one direction of a connection back as long as a fault requires it.
 type gate struct {
 	mu     sync.Mutex // guards the rest
 	shut   int
 	opened chan struct{} // closed when shut returns to 0
 }
 
-// close shuts the gate once more. It has to be opened as often.
+// close shuts the gate once more. It must be opened as often.
 func (g *gate) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -89,7 +89,7 @@ func (g *gate) close() {
 	g.shut++
 }
 
-// open takes back one close.
+// open undoes one close.
 func (g *gate) open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -2,8 +2,8 @@ package zktest
 
 import "strings"
 
-// ZooKeeper checks paths unevenly: what is written must be a path, what is only read is looked up as it is and not
-// found. So these rules are applied operation by operation, not once at the door.
+// ZooKeeper checks paths unevenly: a write's path must be valid, a read's path is looked up as it is and not found. So
+// each operation applies these rules for itself.
 
 // validPath is ZooKeeper's rule for the path of a znode: absolute, no slash at the end, no empty, "." or ".."
 // component, and none of the characters that are hard to show (control, surrogate, private use, specials).
@@ -28,7 +28,7 @@ func validPath(p string) bool {
 	return true
 }
 
-// parentOf is the rule for a path that is about to come or go; ok is false for one without any slash.
+// parentOf is the rule for a path that is to be created or deleted; ok is false for one without any slash.
 func parentOf(p string) (parent string, ok bool) {
 	if !strings.Contains(p, "/") || strings.Contains(p, "\x00") {
 		return "", false

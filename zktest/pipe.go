@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// pipeBuffer is how much one direction of an in-memory connection holds before a write waits: about what a socket
-// on loopback does, so that a server that does not read has the same effect on a client.
+// pipeBuffer is how much one direction of an in-memory connection holds before a write blocks: about as much as a
+// loopback socket, so that a server that does not read has the same effect on a client.
 const pipeBuffer = 256 << 10
 
 // newPipe returns the two ends of an in-memory connection. Unlike net.Pipe it is buffered: a client that writes a
-// request from the goroutine that would read the reply must not wait for the server. All waiting is on channels
-// made by the caller, so that it is durably blocking in the bubble of a synctest that created it.
+// request from the goroutine that reads the reply must not wait for the server. All waits are on channels made by the
+// caller, so they are durably blocking in the synctest bubble that created it.
 func newPipe(serverAddr string) (client, server net.Conn) {
 	up, down := newHalf(), newHalf()
-	// The client has no port that would mean anything, but what prints or parses addresses wants one.
+	// The client's port has no meaning, but code that prints or parses addresses expects one.
 	ca, sa := pipeAddr("127.0.0.1:1"), pipeAddr(serverAddr)
 	return &pipeEnd{in: down, out: up, local: ca, remote: sa}, &pipeEnd{in: up, out: down, local: sa, remote: ca}
 }
 
-// pipeAddr is what an end of a pipe calls itself; servers match ACLs of the scheme "ip" with it.
+// pipeAddr is the address of an end of a pipe; servers match ACLs of the scheme "ip" against it.
 type pipeAddr string
 
 func (pipeAddr) Network() string  { return "zktest" }
@@ -34,13 +34,13 @@ type half struct {
 	buf     []byte
 	eof     bool          // the writer closed: what is in buf can still be read
 	broken  bool          // the reader closed: nothing can be written
-	changed chan struct{} // closed and replaced whenever any of the above changes
+	changed chan struct{} // closed and replaced at each change of the above
 }
 
 // newHalf makes an empty direction.
 func newHalf() *half { return &half{changed: make(chan struct{})} }
 
-// update changes the state and wakes who waits for it.
+// update changes the state and wakes the waiting calls.
 func (h *half) update(f func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -57,8 +57,8 @@ type pipeEnd struct {
 	read, write   deadline
 }
 
-// Read returns what is there, and waits only if nothing is. The state is looked at and the channel that tells of its
-// next change is taken under one lock, so that no change is missed.
+// Read returns what has arrived, and blocks only if nothing has. One critical section reads the state and takes the
+// channel that reports its next change, so that no change is missed.
 func (e *pipeEnd) Read(b []byte) (int, error) {
 	for {
 		expired := e.read.channel()
@@ -68,7 +68,7 @@ func (e *pipeEnd) Read(b []byte) (int, error) {
 		h := e.in
 		h.mu.Lock()
 		switch {
-		case h.broken: // closed by ourselves
+		case h.broken: // closed by this end
 			h.mu.Unlock()
 			return 0, io.ErrClosedPipe
 		case len(b) == 0:
@@ -97,7 +97,7 @@ func (e *pipeEnd) Read(b []byte) (int, error) {
 	}
 }
 
-// Write waits while the buffer is full. What it wrote before a deadline or the end stays written, as with a socket.
+// Write blocks while the buffer is full. What it wrote before a deadline or the end stays written, as on a socket.
 func (e *pipeEnd) Write(b []byte) (n int, err error) {
 	for {
 		expired := e.write.channel()
@@ -130,9 +130,9 @@ func (e *pipeEnd) Write(b []byte) (n int, err error) {
 	}
 }
 
-// Close lets the other end read what is on its way and then the end; what the other end sent is lost.
+// Close lets the other end read what is on its way and then the end of the stream; what the other end sent is lost.
 func (e *pipeEnd) Close() error {
-	// Both ends and both directions learn of it; timers of deadlines are stopped, so that a bubble can end.
+	// Both ends and both directions are notified, and the timers of deadlines are stopped, so that a bubble can end.
 	e.closeOnce.Do(func() {
 		e.out.update(func() { e.out.eof = true })
 		e.in.update(func() { e.in.broken, e.in.buf = true, nil })
@@ -145,7 +145,7 @@ func (e *pipeEnd) Close() error {
 func (e *pipeEnd) LocalAddr() net.Addr  { return e.local }
 func (e *pipeEnd) RemoteAddr() net.Addr { return e.remote }
 
-// SetDeadline and its two halves also count for a Read or Write that waits already: it takes a look at the new one.
+// SetDeadline, SetReadDeadline and SetWriteDeadline also apply to a Read or Write that is blocked already.
 func (e *pipeEnd) SetDeadline(t time.Time) error {
 	e.read.set(t)
 	e.write.set(t)
@@ -165,13 +165,13 @@ func (e *pipeEnd) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// wake makes those who wait look at the new deadline.
+// wake makes blocked calls look at the new deadline.
 func (e *pipeEnd) wake() {
 	e.in.update(func() {})
 	e.out.update(func() {})
 }
 
-// deadline closes a channel when its time has come. A new deadline brings a new channel.
+// deadline closes a channel when it has passed. A new deadline has a new channel.
 type deadline struct {
 	mu    sync.Mutex // guards the rest
 	timer *time.Timer
@@ -195,7 +195,7 @@ func (d *deadline) set(t time.Time) {
 		d.timer.Stop()
 		d.timer = nil
 	}
-	// The timer closes its own channel and no other: one that fires late hurts no later deadline.
+	// The timer closes its own channel and no other: one that fires late does not affect later deadlines.
 	ch := make(chan struct{})
 	d.ch = ch
 	if t.IsZero() {

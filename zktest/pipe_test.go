@@ -29,7 +29,7 @@ func TestInMemoryConnectionHonoursDeadlines(t *testing.T) {
 		_, err = nc.Read(nil)
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 
-		// A deadline that moves while somebody waits is the new one.
+		// A deadline set during a call applies to that call.
 		require.NoError(t, nc.SetDeadline(time.Time{}))
 		go func() {
 			time.Sleep(time.Second)
@@ -49,7 +49,7 @@ func TestInMemoryConnectionHonoursDeadlines(t *testing.T) {
 func TestInMemoryConnectionIsBufferedUpToAnEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		c.ok(t, "a ping")
-		in := s.Inject(zktest.Freeze()) // the server reads one frame more and then no further
+		in := s.Inject(zktest.Freeze()) // the server reads one more frame and then stops reading
 		nc := c.sessions["a"].nc
 		frame := make([]byte, 1000)
 		frame[2], frame[3], frame[11] = 0x03, 0xe4, 11

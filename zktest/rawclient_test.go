@@ -44,7 +44,7 @@ func (o *out) data(s string) *out {
 	return o.str(s)
 }
 
-// in takes an answer apart. It panics with errTorn where the answer ends early; do recovers.
+// in parses an answer. It panics with errTorn where the answer ends early; do recovers.
 type in struct{ b []byte }
 
 var errTorn = errors.New("answer ends early")
@@ -110,7 +110,7 @@ func (r *raw) recv() ([]byte, error) {
 	return b, err
 }
 
-// shake does the handshake; id and password are those of a session to take up again, or zero.
+// shake does the handshake; id and password are those of a session to resume, or zero.
 func (r *raw) shake(timeout int32, seen int64) (got int32, tail []byte, err error) {
 	o := (&out{}).i32(0).i64(seen).i32(timeout).i64(r.id)
 	if r.password == nil {

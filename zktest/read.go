@@ -2,14 +2,14 @@ package zktest
 
 import "strings"
 
-// Reads never leave the member that the client is connected to, and their replies carry the zxid of the last
-// transaction that this member has applied, not of the node. A watch is set in the same step as the read: nothing can
-// happen in between that the client would not hear of.
+// Reads are served by the member that the client is connected to, and their replies carry the zxid of the last
+// transaction that this member has applied, not of the node. A watch is set in the same step as the read, so the client
+// misses no change in between.
 
 // body writes the body of a reply; nil stands for none.
 type body = func(*encoder)
 
-// reads makes a serve of a function that changes no znode.
+// reads makes a serve function of one that changes no znode.
 func reads(read func(c *conn, r *request) (body, Code)) func(*conn, *request) answer {
 	return func(c *conn, r *request) answer {
 		if r.err != nil || r.noPath && !r.takesNull {
@@ -20,7 +20,7 @@ func reads(read func(c *conn, r *request) (body, Code)) func(*conn, *request) an
 	}
 }
 
-// readsNode makes a serve of a function that reads a znode. The client has to be allowed to.
+// readsNode makes a serve function of one that reads a znode, with a check of the client's permission.
 func readsNode(read func(c *conn, r *request, n *node) body) func(*conn, *request) answer {
 	return reads(func(c *conn, r *request) (body, Code) {
 		n, code := c.reach(r)
@@ -31,7 +31,7 @@ func readsNode(read func(c *conn, r *request, n *node) body) func(*conn, *reques
 	})
 }
 
-// reach asks for the node of a read and the permission on it.
+// reach returns the node of a read and checks the permission on it.
 func (c *conn) reach(r *request) (*node, Code) {
 	n := c.member.tree.nodes[r.path]
 	switch {
@@ -78,7 +78,7 @@ func (c *conn) getAllChildrenNumber(r *request, _ *node) body {
 	return func(e *encoder) { e.int32(n) }
 }
 
-// exists sets its watch whether or not the node is there: that is how a client waits for one.
+// exists sets its watch whether or not the node exists: that is how a client waits for one.
 func (c *conn) exists(r *request) (body, Code) {
 	if strings.Contains(r.path, "\x00") {
 		return nil, CodeBadArguments
@@ -97,8 +97,8 @@ func (c *conn) exists(r *request) (body, Code) {
 	return func(e *encoder) { e.stat(&st) }, CodeOK
 }
 
-// multiRead answers each part by itself; one that fails does not touch the others. A part that the handler cannot
-// take ends it with an error, and the real server sends along what it has by then.
+// multiRead answers each part by itself; a failed part does not affect the others. A part that the handler cannot take
+// ends it with an error, and the real server sends the results up to there along.
 func (c *conn) multiRead(r *request) (body, Code) {
 	var results encoder
 	code := CodeOK
@@ -146,7 +146,7 @@ func (c *conn) findWatches(r *request) (body, Code) {
 	default:
 		return nil, CodeMarshallingError
 	}
-	// Both tables are asked in any case: removing stops at no half.
+	// Both tables are asked in any case: a removal does not stop at the first.
 	found := false
 	for _, w := range tables {
 		if r.op == OpCheckWatches {
@@ -161,7 +161,7 @@ func (c *conn) findWatches(r *request) (body, Code) {
 	return nil, CodeOK
 }
 
-// addWatch minds neither the node nor the path's form, and a null path adds none.
+// addWatch checks neither the node nor the path's form, and a null path adds none.
 func (c *conn) addWatch(r *request) (body, Code) {
 	if !r.noPath {
 		if r.flags != 0 && r.flags != 1 {
@@ -178,7 +178,7 @@ func (c *conn) setWatches(r *request) (body, Code) {
 	return nil, CodeOK
 }
 
-// getEphemerals lists the session's own ephemerals under a prefix, which is one of letters, not of path components.
+// getEphemerals lists the session's own ephemerals under a prefix of the string, not of path components.
 func (c *conn) getEphemerals(r *request) (body, Code) {
 	prefix := ""
 	if r.prefix != nil && strings.TrimSpace(*r.prefix) != "/" && strings.TrimSpace(*r.prefix) != "" {
@@ -211,7 +211,7 @@ func (c *conn) whoAmI(*request) (body, Code) {
 	return func(e *encoder) {
 		e.int32(int32(len(c.ids)))
 		for _, id := range c.ids {
-			user := id.id // of a digest only the name is for other eyes
+			user := id.id // other clients see only the name of a digest
 			if id.scheme == "digest" {
 				user, _, _ = strings.Cut(user, ":")
 			}

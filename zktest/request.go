@@ -2,14 +2,14 @@ package zktest
 
 import "errors"
 
-// Decoding is apart from carrying out, and strict about nothing but the form: a request with a path that no znode can
-// have, or a mode that does not exist, is decoded all the same, because the order of the server's checks decides which
-// error such a request earns. Empty and null are kept apart.
+// Decoding is separate from execution, and strict about the form only: a request with an impossible path or mode is
+// decoded all the same, because the order of the server's checks decides which error it gets. Empty and null are
+// distinguished.
 
 // request is any request, decoded. One flat struct serves all of them: the operations share most fields, and faults
 // are selected by the path of each.
 type request struct {
-	*operation // of an unknown type for what is not in the table
+	*operation // with an unknown type if it is not in the table
 	xid        int32
 	op         Op
 	err        error // the body did not decode; the operation answers "marshalling error"
@@ -24,7 +24,7 @@ type request struct {
 	version int32
 	watch   bool
 
-	since int64       // setWatches: the zxid up to which the client knows everything
+	since int64       // setWatches: the last zxid that the client has seen
 	lists [5][]string // setWatches: data, exist, child, persistent, recursive
 	parts []request   // multi, multiRead
 
@@ -35,10 +35,10 @@ type request struct {
 
 var errMixed = errors.New("zktest: reads and writes in one multi")
 
-// unknownOperation stands for the operation of a request that no server knows.
+// unknownOperation is the operation of a request of an unknown type.
 var unknownOperation = &operation{}
 
-// operationOf looks a type of request up.
+// operationOf looks up a type of request.
 func operationOf(op Op) *operation {
 	if o := operations[op]; o != nil {
 		return o
@@ -54,8 +54,8 @@ func decodeHeader(b []byte) (xid int32, op Op, body []byte, err error) {
 	return xid, op, d.b, d.err
 }
 
-// decodeRequest never fails: what is wrong with the body is kept in the request's err, because the real server
-// answers such a request, and takes a zxid for it if it is a write.
+// decodeRequest never fails: the request's err has the error of a malformed body, because the real server answers such
+// a request, and takes a zxid for it if it is a write.
 func decodeRequest(xid int32, op Op, body []byte) *request {
 	r := &request{xid: xid, op: op, operation: operationOf(op)}
 	if r.decode != nil {
@@ -66,7 +66,7 @@ func decodeRequest(xid int32, op Op, body []byte) *request {
 	return r
 }
 
-// decodePath reads a path alone. Null passes: operations differ in what they answer to it.
+// decodePath reads a path alone. Null passes: operations answer it differently.
 func decodePath(r *request, d *decoder) {
 	p := d.optional()
 	if p == nil {
@@ -76,7 +76,7 @@ func decodePath(r *request, d *decoder) {
 	r.path = *p
 }
 
-// decodePrefix reads the one path that may be null, of getEphemerals.
+// decodePrefix reads the path of getEphemerals, which may be null.
 func decodePrefix(r *request, d *decoder) {
 	if r.prefix = d.optional(); r.prefix != nil {
 		r.path = *r.prefix
@@ -89,7 +89,7 @@ func decodeVersioned(r *request, d *decoder) {
 	r.version = d.int32()
 }
 
-// decodeWatched reads what may set a watch.
+// decodeWatched reads a request that may set a watch.
 func decodeWatched(r *request, d *decoder) {
 	decodePath(r, d)
 	r.watch = d.bool()
@@ -124,8 +124,8 @@ func decodeSetACL(r *request, d *decoder) {
 	r.version = d.int32()
 }
 
-// decodeReconfig reads joining, leaving and new members, and the configuration's version, and keeps nothing: a
-// reconfig is refused, but only if it could be read.
+// decodeReconfig reads joining, leaving and new members, and the configuration's version, and keeps nothing: a reconfig
+// is refused, but only if it is well-formed.
 func decodeReconfig(_ *request, d *decoder) {
 	d.optional()
 	d.optional()
@@ -133,11 +133,11 @@ func decodeReconfig(_ *request, d *decoder) {
 	d.int64()
 }
 
-// decodePing gives the request the xid of all pings' replies, whatever the client put there. Bodies don't matter.
+// decodePing gives the request the xid of all pings' replies, whatever xid the client sent. The body is ignored.
 func decodePing(r *request, _ *decoder) { r.xid = -2 }
 
 func decodeAuth(r *request, d *decoder) {
-	d.int32() // a type that nobody uses
+	d.int32() // an unused type
 	r.scheme = d.str()
 	r.auth = d.buffer()
 }
@@ -158,7 +158,7 @@ func decodeWatchLists(n int) func(*request, *decoder) {
 	}
 }
 
-// decodeACL reads a list of ACLs. A null list is as good as an empty one: both are refused later.
+// decodeACL reads a list of ACLs. A null list is the same as an empty one: both are refused later.
 func (r *request) decodeACL(d *decoder) {
 	r.acl = []ACL{}
 	d.vector(func() {
@@ -180,11 +180,11 @@ func (r *request) decodeACL(d *decoder) {
 	})
 }
 
-// decodeParts reads the parts of a multi or multiRead up to the closing header. Unlike other requests it refuses a
-// part it does not know at once, because it cannot tell where the next one begins.
+// decodeParts reads the parts of a multi or multiRead up to the closing header. Unlike other requests it refuses an
+// unknown part at once, because it cannot find the start of the next one.
 func decodeParts(r *request, d *decoder) {
 	for d.err == nil {
-		// Each part has a header of its own, and the one that says done has no part behind it.
+		// Each part has a header of its own; the closing header has no part after it.
 		op := Op(d.int32())
 		done := d.bool()
 		d.int32() // an error code, which only replies have
@@ -205,7 +205,7 @@ func decodeParts(r *request, d *decoder) {
 	}
 }
 
-// allPaths lists every path the request names, for the selection of faults.
+// allPaths lists every path the request names; faults are selected by them.
 func (r *request) allPaths() []string {
 	if r.paths != nil {
 		return r.paths(r)

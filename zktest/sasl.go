@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// SASL as a real server speaks it with DigestLoginModule: the mechanism DIGEST-MD5 of RFC 2831, of which three messages
-// are looked at. The client's first is empty; the second answers the challenge; the server's last shows that it knows
+// SASL as a real server with DigestLoginModule speaks it: the mechanism DIGEST-MD5 of RFC 2831, of which three messages
+// are checked. The client's first is empty; its second answers the challenge; the server's last proves that it knows
 // the password too.
 
-// WithSASLUsers has the server know users by SASL (DIGEST-MD5), each with its password, and take access lists of the
-// scheme sasl. Default: no SASL; a client that begins it is answered with nothing, as by a server without JAAS.
+// WithSASLUsers makes the server know users by SASL (DIGEST-MD5), each with its password, and accept access lists of
+// the scheme sasl. Default: no SASL; a client that begins it gets an empty answer, as from a server without JAAS.
 func WithSASLUsers(passwords map[string]string) Option {
 	return func(o *options) { o.saslUsers = maps.Clone(passwords) }
 }
@@ -48,12 +48,12 @@ func (c *conn) sasl(r *request) answer {
 	if id := (identity{"sasl", user}); !slices.Contains(c.ids, id) {
 		c.ids = append(c.ids, id)
 	}
-	c.saslNonce = "" // whoever begins again gets another one
+	c.saslNonce = "" // a new negotiation gets a new one
 	proof := "rspauth=" + saslProof(":", user, password, said)
 	return answer{body: func(e *encoder) { e.buffer([]byte(proof)) }}
 }
 
-// saslProof is what either side computes from the password; who says whose it is.
+// saslProof is what either side computes from the password; who says which side.
 func saslProof(who, user, password string, said map[string]string) string {
 	secret := md5.Sum([]byte(user + ":" + said["realm"] + ":" + password))
 	session := saslHex(string(secret[:]) + ":" + said["nonce"] + ":" + said["cnonce"])
@@ -65,7 +65,7 @@ func saslHex(s string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// saslFields reads name=value or name="value", separated by commas. Values with escapes are none that it knows.
+// saslFields reads name=value or name="value", separated by commas. It does not know values with escapes.
 func saslFields(s string) map[string]string {
 	fields := map[string]string{}
 	for s != "" {

@@ -13,9 +13,9 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// A wire client of the tests' own. It runs scripts, one request per line, and writes down every answer in a form
-// that two servers can be compared by: zxids as distances from the script's beginning, session ids as names,
-// times as "t", paths relative to the script's own directory.
+// A wire client of the tests' own. It runs scripts, one request per line, and records every answer in a form in which
+// two servers can be compared: zxids as distances from the script's beginning, session ids as names, times as "t",
+// paths relative to the script's own directory.
 //
 //	a create $/x d=hello m=es acl=open    session a creates; sessions connect when first named
 //	b exists $/x w                        with a watch
@@ -29,7 +29,7 @@ type script struct {
 	sessions map[string]*raw
 	order    []string
 	trace    []string
-	sorted   bool // put notifications between two answers in order: who deletes many nodes at once picks any
+	sorted   bool // sort the notifications between two answers: a multi that deletes many nodes fires in any order
 	pending  []string
 }
 
@@ -113,7 +113,7 @@ func (s *script) step(line string) (err error) {
 		r.dead = true
 		return nil
 	}
-	if op == "quiet" { // quiet op …: and do not wait for an answer
+	if op == "quiet" { // quiet op …: do not wait for an answer
 		return nil
 	}
 	s.await(r, op, r.xid)
@@ -123,8 +123,8 @@ func (s *script) step(line string) (err error) {
 	return nil
 }
 
-// givenUp waits for the server to hang up after it has refused to know a request. What a real one does with requests that
-// reach it before it has closed the connection is a matter of moments: it is not compared.
+// givenUp waits for the server to hang up after it has refused an unknown request. What a real one does with requests
+// that arrive before it has closed the connection depends on timing: it is not compared.
 func (s *script) givenUp(r *raw, op string) {
 	for {
 		if _, err := r.recv(); err != nil {
@@ -136,8 +136,8 @@ func (s *script) givenUp(r *raw, op string) {
 	}
 }
 
-// ended waits for the server to hang up after the answer to a close: a real one takes the connection's watches away
-// only then, and another session's next step may be faster.
+// ended waits for the server to hang up after the answer to a close: a real one removes the connection's watches only
+// then, and another session's next step may be faster.
 func (s *script) ended(r *raw) {
 	for {
 		if _, err := r.recv(); err != nil {
@@ -147,7 +147,7 @@ func (s *script) ended(r *raw) {
 	}
 }
 
-// request builds the frame of a line, given from the operation on.
+// request builds the frame of a line, from the operation on.
 func (s *script) request(r *raw, f []string) (*out, error) {
 	o := &out{}
 	op := f[0]

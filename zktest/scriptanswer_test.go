@@ -25,7 +25,7 @@ func (s *script) who(id int64) string {
 	if id == 0 {
 		return "0"
 	}
-	for _, n := range s.order { // in order: two names may mean one session
+	for _, n := range s.order { // in order: two names may be of one session
 		if s.sessions[n].id == id {
 			return n
 		}

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// args are the words of a line behind the operation.
+// args are the words of a line after the operation.
 type args struct {
 	pos []string
 	kv  map[string]string

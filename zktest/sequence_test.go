@@ -17,23 +17,23 @@ import (
 // sequenceSeed is where the tests begin: two numbers before the largest.
 const sequenceSeed = 2147483646
 
-// sequenced returns one of our servers whose counter of /w is there.
+// sequenced returns one of our servers whose counter of /w has that value.
 func sequenced(t *testing.T) *zktest.Server {
 	t.Helper()
 	ours := zktest.Run(t)
 	require.NoError(t, ours.Create("/w", nil))
 	require.NoError(t, ours.Create("/w/seed", nil))
-	require.NoError(t, ours.SetSequence("/w", sequenceSeed)) // takes a zxid, for which the real one has a znode more
+	require.NoError(t, ours.SetSequence("/w", sequenceSeed)) // takes a zxid; the real server gets one more znode for it
 	return ours
 }
 
-// scenario 49, of the servers: the counter ends, and sticks, as on a real one.
+// scenario 49, of the servers: the counter stays at its end, as on a real server.
 func TestSequenceWrapsAsOnARealServer(t *testing.T) {
 	lines := []string{
 		"a create $/s- m=s", "a create2 $/s- m=es", "a create $/s- m=s", "a create $/other", "a exists $",
 		"a create $/t- m=s", "a multi create $/m- m=s ; create $/m- m=s ; create $/m- m=es", "a exists $",
 		"a delete $/s-2147483647", "a create $/s- m=s", "a create $/s- m=s", "a ls2 $",
-		// A directory that is deleted and made again in one transaction begins at zero.
+		// A directory that is deleted and created in one transaction begins at zero.
 		"a create $/d", "a create $/d/s- m=s", "a delete $/d/s-0000000000", "a create $/d/s- m=s",
 		"a multi delete $/d v=-1 ; create $/d", "a delete $/d/s-0000000001",
 		"a multi delete $/d v=-1 ; create $/d d=x", "a exists $/d", "a create $/d/s- m=s", "a ls2 $/d",
@@ -56,7 +56,7 @@ func TestSequenceWrapsAsOnARealServer(t *testing.T) {
 	require.Equal(t, traces[1], traces[0])
 }
 
-var bursts int // so that no name comes twice
+var bursts int // so that no name is used twice
 
 // burst sends n creates without waiting for an answer, and returns the numbers that they got.
 func burst(t *testing.T, addr string, n int) []int32 {
@@ -89,8 +89,9 @@ func burst(t *testing.T, addr string, n int) []int32 {
 	return numbers
 }
 
-// scenario 49, of the servers: creates that overlap in a real server's pipeline get negative numbers, until it has run
-// dry. Which overlap is chance there; where ours are told the same ones, they give the same numbers.
+// scenario 49, of the servers: creates that overlap in a real server's pipeline get negative numbers, until the
+// pipeline is empty. Which creates overlap is chance there; if ours are told the same ones, they assign the same
+// numbers.
 func TestOverlappingCreatesAreNumberedAsOnARealServer(t *testing.T) {
 	real := ensemble.Start(t, 1, ensemble.WithCounter(t, "/w", sequenceSeed))
 	ours := sequenced(t)
@@ -117,7 +118,7 @@ func TestOverlappingCreatesAreNumberedAsOnARealServer(t *testing.T) {
 			end++
 		}
 		if i > 0 {
-			require.Equal(t, int32(math.MaxInt32), seen[i], "the pipeline has run dry: back to the end")
+			require.Equal(t, int32(math.MaxInt32), seen[i], "the pipeline is empty: back to the end")
 		}
 		require.NoError(t, ours.Overlap("/w", end-i))
 		require.Equal(t, seen[i:end], burst(t, ours.Addr(), end-i))

@@ -30,21 +30,21 @@ type Server struct {
 	opt    options
 	log    *slog.Logger
 	born   time.Time     // the origin of the server's clock: ticks are counted from here, so that tests can count along
-	secret [16]byte      // what passwords are derived from; each server has its own, so a session fits no other
+	secret [16]byte      // passwords are derived from it; each server has its own, so a session fits no other
 	done   chan struct{} // closed by Close
 	poked  chan struct{} // wakes the clock; holds one
 	wg     sync.WaitGroup
 
-	// mu guards everything below, and what Member, conn, session and Injection say it guards. It is held for one
+	// mu guards everything below, and the fields that Member, conn, session and Injection name. It is held for one
 	// request at a time and never while waiting for a client, a timer or the test.
 	mu          sync.Mutex
 	closed      bool
 	stopped     bool               // the clock, by StopClock
-	failure     error              // what the ensemble died of; then all members are down for good
+	failure     error              // why the ensemble failed; then all members are down for good
 	leader      *Member            // members[0]; never changes: there are no elections
 	members     []*Member          // only grows
-	conns       map[*conn]struct{} // all that are not killed, also those whose client has left
-	zxid        int64              // the last one given away; members may have applied less
+	conns       map[*conn]struct{} // all that are not killed, including those whose client has hung up
+	zxid        int64              // the last one assigned; members may have applied less
 	sessions    map[int64]*session
 	nextSession int64
 	nextSweep   time.Duration // on the server's clock
@@ -58,8 +58,8 @@ type Server struct {
 	awaiting    chan struct{} // closed and forgotten at each change, if Await made one
 }
 
-// Run starts a server for a test and closes it when the test ends. A server that does not start ends the test; one
-// that leaves a goroutine behind, or has failed (see Failure), fails it.
+// Run starts a server for a test and closes it when the test ends. A start that fails ends the test; a goroutine left
+// behind, or a failure of the ensemble (see Failure), fails it.
 func Run(tb TB, opts ...Option) *Server {
 	tb.Helper()
 	s, err := Start(opts...)
@@ -96,7 +96,7 @@ func Start(opts ...Option) (*Server, error) {
 	if _, err := rand.Read(s.secret[:]); err != nil {
 		return nil, fmt.Errorf("zktest: secret: %w", err)
 	}
-	// The listener's goroutine may have a client at once: it waits here until everything is in place.
+	// A client may connect at once; the listener's goroutine waits here until the server is complete.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.leader = newMember(s, newTree(o.dialect))
@@ -108,13 +108,13 @@ func Start(opts ...Option) (*Server, error) {
 	return s, nil
 }
 
-// Addr returns the server's address, "127.0.0.1:port", fit to be a connect string.
+// Addr returns the server's address, "127.0.0.1:port", usable as a connect string.
 func (s *Server) Addr() string { return s.leader.addr }
 
-// Dial connects to the server in memory; timeout is ignored. An addr that is a follower's leads to that follower,
-// any other to the server itself, so that it can stand in for a client's dialer whatever its connect string says.
-// What is written is buffered (256 KiB each way) as by a socket, deadlines are honoured, and waiting is durably
-// blocking in a synctest bubble. It fails with a *net.OpError while connections are refused.
+// Dial connects to the server in memory; timeout is ignored. A follower's addr leads to that follower, any other to the
+// server itself, so Dial can replace a client's dialer whatever its connect string is. Writes are buffered (256 KiB
+// each way) as by a socket, deadlines are honoured, and waits are durably blocking in a synctest bubble. It fails with
+// a *net.OpError while connections are refused.
 func (s *Server) Dial(network, addr string, timeout time.Duration) (net.Conn, error) {
 	s.mu.Lock()
 	m := s.leader
@@ -127,21 +127,21 @@ func (s *Server) Dial(network, addr string, timeout time.Duration) (net.Conn, er
 	return m.Dial(network, addr, timeout)
 }
 
-// Failure returns nil, and after something that no real ensemble survives what it was: a session that ended with so many
-// ephemerals that the list of their paths is longer than twice the packet limit (WithPacketLimit). Real servers can't
-// read the transaction that has it, neither from their leader nor, when they start again, from their own log. From
-// then on all members are down, and Up does nothing.
+// Failure returns nil as long as the ensemble works, and otherwise why it failed: a session ended with so many
+// ephemerals that the list of their paths is longer than twice the packet limit (WithPacketLimit). Real servers cannot
+// read such a transaction, neither from their leader nor, when they restart, from their own log. From then on all
+// members are down, and Up does nothing.
 func (s *Server) Failure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.failure
 }
 
-// joinTimeout bounds how long Close waits for goroutines that have nothing left to wait for.
+// joinTimeout bounds how long Close waits for goroutines that have no reason left to wait.
 const joinTimeout = 10 * time.Second
 
-// Close drops all connections, stops listening, and returns when every goroutine of the server has ended. It returns
-// an error that shows the goroutines' stacks if one has not after 10 s. Closing twice is harmless.
+// Close drops all connections, stops listening, and returns when every goroutine of the server has ended. If one has
+// not after 10 s, it returns an error with the goroutines' stacks. Closing twice is harmless.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	if !s.closed {
@@ -156,7 +156,7 @@ func (s *Server) Close() error {
 		s.changedLocked()
 	}
 	s.mu.Unlock()
-	// A second caller waits like the first: Close means that nothing is left, whoever asked.
+	// A second caller waits like the first: when any Close returns, nothing is left.
 	joined := make(chan struct{})
 	go func() { // ends with the last goroutine it waits for
 		s.wg.Wait()
@@ -173,7 +173,7 @@ func (s *Server) Close() error {
 	}
 }
 
-// changedLocked wakes those who wait in Await.
+// changedLocked wakes the calls of Await.
 func (s *Server) changedLocked() {
 	if s.awaiting != nil {
 		close(s.awaiting)
@@ -181,9 +181,9 @@ func (s *Server) changedLocked() {
 	}
 }
 
-// Await returns nil as soon as cond is true, and ctx's error if that ends first. cond is called at once and after
-// everything that happens in the server: a request, a transaction, a connection that comes or goes, a fault that
-// strikes. It is called without any lock held, so it may look inside the server.
+// Await returns nil as soon as cond is true, and ctx's error if ctx ends first. cond is called at once and after every
+// event in the server: a request, a transaction, a connection that opens or closes, a fault that strikes. It is called
+// without any lock held, so it may inspect the server.
 func (s *Server) Await(ctx context.Context, cond func() bool) error {
 	for {
 		s.mu.Lock()
@@ -192,7 +192,7 @@ func (s *Server) Await(ctx context.Context, cond func() bool) error {
 		}
 		ch := s.awaiting
 		s.mu.Unlock()
-		// The channel is taken first and the condition looked at then, so that no change falls between the two.
+		// The channel is taken before the condition is evaluated, so that no change falls between the two.
 		if cond() {
 			return nil
 		}
@@ -204,8 +204,8 @@ func (s *Server) Await(ctx context.Context, cond func() bool) error {
 	}
 }
 
-// sortedSessionsLocked lists the sessions in the order of their ids, which is that of their beginnings: what happens to
-// several at a time must happen in the same order in every run.
+// sortedSessionsLocked lists the sessions in the order of their ids, which is the order of their creation: what affects
+// several at once must happen in the same order in every run.
 func (s *Server) sortedSessionsLocked() []*session {
 	all := make([]*session, 0, len(s.sessions))
 	for _, ss := range s.sessions {

@@ -9,27 +9,27 @@ import (
 	"time"
 )
 
-// Sessions live in the leader, whoever serves their clients. What keeps one alive is each request and each ping
-// (touchLocked); what ends it is its client (closeSession), the clock, or the test (Expire), and all three end in
-// endSessionLocked, one transaction that takes its ephemerals along.
+// Sessions are the leader's, whichever member serves their clients. Each request and each ping keeps one alive
+// (touchLocked); its client (closeSession), the clock, or the test (Expire) ends it, in each case by endSessionLocked,
+// one transaction that also deletes its ephemerals.
 //
-// The clock is that of the process, read as the distance from the server's start, and cut into ticks. A session's
-// expiry is always at the end of a tick. So a test in a bubble can say to the nanosecond when it will be.
+// The clock is the process's, read as the time since the server's start and divided into ticks. A session always
+// expires at the end of a tick, so a test in a bubble can predict the instant to the nanosecond.
 
-// session is what the leader knows of one. All of it is guarded by the server's lock.
+// session is the leader's state of one. All of it is guarded by the server's lock.
 type session struct {
 	id       int64
 	timeout  time.Duration // as last negotiated
 	expires  time.Duration // the end of its bucket, on the server's clock
-	owner    *Member       // where its client was last seen; writes from elsewhere are refused
+	owner    *Member       // the member where its client was last seen; writes from elsewhere are refused
 	conn     *conn         // the latest connection; nil while the client is away
 	latest   int64         // that connection's number, also while the client is away
 	requests map[Op]int
 	notified int
 }
 
-// serverNumber keeps the session ids of all servers in one process apart: a client that comes back to the wrong one
-// must not find a stranger's session.
+// serverNumber separates the session ids of all servers in one process: a client that reconnects to the wrong one must
+// not find another client's session.
 var serverNumber atomic.Int64
 
 // firstSession puts the server's number in the top byte and the time in the next five. 0xff is left out: owners
@@ -39,7 +39,7 @@ func firstSession(now time.Time) int64 {
 	return n<<56 | int64(uint64(now.UnixMilli())<<24>>8)
 }
 
-// password derives a session's password from its id, so that nothing needs to be kept.
+// password derives a session's password from its id, so that nothing has to be stored.
 func (s *Server) password(id int64) []byte {
 	if s.opt.dialect.keeper {
 		return make([]byte, 16)
@@ -50,39 +50,39 @@ func (s *Server) password(id int64) []byte {
 	return h.Sum(nil)[:16]
 }
 
-// passwordIs checks a claim to a session. Nobody has session 0.
+// passwordIs checks a claim to a session. Session 0 belongs to no client.
 func (s *Server) passwordIs(id int64, pw []byte) bool {
 	return id != 0 && subtle.ConstantTimeCompare(pw, s.password(id)) == 1
 }
 
-// clampTimeoutLocked negotiates. What the client asks for only ever moves to the nearer bound.
+// clampTimeoutLocked negotiates the timeout: the client's value, moved to the nearer bound if it exceeds one.
 func (m *Member) clampTimeoutLocked(ms int32) time.Duration {
 	return min(max(time.Duration(ms)*time.Millisecond, m.minTimeout), m.maxTimeout)
 }
 
-// bucket is the moment at which a session touched now expires: sessions go in batches, at the first full tick
-// after their timeout, which leaves each between zero and one tick longer than promised, never less.
+// bucket is the instant at which a session touched now expires: sessions expire in batches, at the first full tick
+// after their timeout, so each lasts up to one tick longer than promised, never less.
 func (s *Server) bucket(now time.Time, timeout time.Duration) time.Duration {
 	t := now.Sub(s.born).Truncate(time.Millisecond) + timeout
 	return (t/s.opt.tick + 1) * s.opt.tick
 }
 
-// touchLocked notes a sign of life. It reports false if there is no such session any more.
+// touchLocked records a sign of life. It reports false if the session no longer exists.
 func (s *Server) touchLocked(id int64, timeout time.Duration) bool {
 	ss := s.sessions[id]
 	if ss == nil {
 		return false
 	}
-	// The deadline only depends on the latest touch; a shorter timeout may bring it nearer.
+	// The deadline depends on the latest touch only; a shorter timeout may advance it.
 	b := s.bucket(time.Now(), timeout)
 	if b < ss.expires {
-		defer s.poke() // the client came back with a shorter timeout: the clock may sleep too long
+		defer s.poke() // the client reconnected with a shorter timeout: the clock may sleep too long
 	}
 	ss.expires = b
 	return true
 }
 
-// openSessionLocked begins a session; like any write it takes a zxid.
+// openSessionLocked creates a session; like any write it takes a zxid.
 func (s *Server) openSessionLocked(c *conn, timeout time.Duration) *session {
 	ss := &session{id: s.nextSession, timeout: timeout, owner: c.member, conn: c, latest: c.number, requests: map[Op]int{}}
 	s.nextSession++
@@ -93,8 +93,8 @@ func (s *Server) openSessionLocked(c *conn, timeout time.Duration) *session {
 	return ss
 }
 
-// clock expires sessions and sweeps containers. It sleeps until the next moment at which anything can be due, so
-// that an idle server costs nothing and a synctest bubble can jump. Owned by the server; ends with s.done.
+// clock expires sessions and sweeps containers. It sleeps until the next instant at which anything can be due, so that
+// an idle server costs nothing and a synctest bubble can jump. Owned by the server; ends with s.done.
 func (s *Server) clock() {
 	defer s.wg.Done()
 	timer := time.NewTimer(time.Hour)
@@ -111,7 +111,7 @@ func (s *Server) clock() {
 	}
 }
 
-// runDue does what is due and returns how long nothing will be.
+// runDue does what is due and returns the time until the next due instant.
 func (s *Server) runDue() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,7 +130,7 @@ func (s *Server) runDue() time.Duration {
 		s.sweepLocked(now)
 		s.nextSweep = (at/s.opt.sweep + 1) * s.opt.sweep
 	}
-	// With nothing to expire it sleeps for weeks, not for ever: timers want a number.
+	// With nothing to expire it sleeps for weeks: a timer needs a finite duration.
 	wait := 1000 * time.Hour
 	for _, ss := range s.sessions {
 		wait = min(wait, ss.expires-at)
@@ -141,15 +141,15 @@ func (s *Server) runDue() time.Duration {
 	return max(wait, 0)
 }
 
-// StopClock keeps the ensemble from ending sessions and removing containers until StartClock, however much time passes:
-// so it is while no leader serves. Clients are served on.
+// StopClock keeps the ensemble from ending sessions and removing containers until StartClock, however much time passes,
+// as while there is no leader. Clients are still served.
 func (s *Server) StopClock() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stopped = true
 }
 
-// StartClock ends StopClock, as a new leader begins: every session has its whole timeout again.
+// StartClock ends StopClock, as a new leader does: every session gets its whole timeout again.
 func (s *Server) StartClock() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,12 +158,12 @@ func (s *Server) StartClock() {
 	s.restartLocked(wasStill)
 }
 
-// stillLocked reports whether the clock stands still: nobody leads, or the test stopped it.
+// stillLocked reports whether the clock is stopped: no member is up, or the test stopped it.
 func (s *Server) stillLocked() bool {
 	return s.stopped || !slices.ContainsFunc(s.members, func(m *Member) bool { return !m.down })
 }
 
-// restartLocked gives every session its whole timeout if the clock stood still and runs now.
+// restartLocked gives every session its whole timeout if the clock was stopped and runs now.
 func (s *Server) restartLocked(wasStill bool) {
 	if !wasStill || s.stillLocked() {
 		return
@@ -174,7 +174,7 @@ func (s *Server) restartLocked(wasStill bool) {
 	s.poke()
 }
 
-// poke wakes the clock because something may now be due earlier than it thinks.
+// poke wakes the clock because something may now be due earlier than it expects.
 func (s *Server) poke() {
 	select {
 	case s.poked <- struct{}{}:

@@ -14,8 +14,8 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// What counts as a sign of life cannot be compared in fake time: here both servers run by the same real clock. Each
-// session repeats one request, four times per timeout, for twice as long as it would live without.
+// Signs of life cannot be compared in fake time: here both servers run by the same real clock. Each session repeats one
+// request, four times per timeout, for twice as long as it would live without.
 func TestSignsOfLifeAreThoseOfARealServer(t *testing.T) {
 	const tick = 100 * time.Millisecond
 	real := ensemble.Start(t, 1, ensemble.WithTick(tick))

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Stat is what ZooKeeper tells about a znode. Times are milliseconds since the epoch.
+// Stat is ZooKeeper's metadata of a znode. Times are milliseconds since the epoch.
 type Stat struct {
 	Czxid, Mzxid, Ctime, Mtime  int64
 	Version, Cversion, Aversion int32
@@ -18,20 +18,20 @@ type Stat struct {
 	Pzxid                       int64
 }
 
-// ACL grants Perms (bits: read 1, write 2, create 4, delete 8, admin 16) to whom Scheme and ID name.
+// ACL grants Perms (bits: read 1, write 2, create 4, delete 8, admin 16) to the identity that Scheme and ID name.
 type ACL struct {
 	Perms      int32
 	Scheme, ID string
 }
 
-// kind says who takes a znode away.
+// kind says what deletes a znode.
 type kind uint8
 
 const (
 	persistent kind = iota
-	ephemeral       // goes with its session
-	container       // goes some time after its last child
-	ttlNode         // goes when it had no child and no write for its time to live
+	ephemeral       // deleted with its session
+	container       // deleted some time after its last child
+	ttlNode         // deleted after its time to live without a child and a write
 )
 
 // node is one znode of one replica.
@@ -50,8 +50,8 @@ type node struct {
 	ttl                 int64 // milliseconds
 }
 
-// stat derives the client's view. The counter of created children becomes one of changes to the list of children:
-// every child created and gone counts twice, every one still there once.
+// stat derives the client's view. cversion counts changes of the list of children: every child created and deleted
+// counts twice, every existing one once.
 func (n *node) stat() Stat {
 	num := int32(len(n.children))
 	return Stat{
@@ -61,8 +61,8 @@ func (n *node) stat() Stat {
 	}
 }
 
-// tree is the state that transactions build. Every member has its own copy and applies the same transactions to it
-// in the same order, which is why a member can lag.
+// tree is the state that transactions build. Every member has its own copy and applies the same transactions to it in
+// the same order, so a member can lag.
 type tree struct {
 	nodes      map[string]*node // "" is a second name of the root, as in the real server
 	ephemerals map[int64]map[string]struct{}
@@ -76,7 +76,7 @@ var (
 	readOnlyACL = []ACL{{Perms: 1, Scheme: "world", ID: "anyone"}}
 )
 
-// newTree holds what a fresh server holds: the root and three nodes of ZooKeeper's own.
+// newTree holds the nodes of a fresh server: the root and three of ZooKeeper's own.
 func newTree(d *dialect) *tree {
 	t := &tree{
 		keeper:     d.keeper,
@@ -84,8 +84,8 @@ func newTree(d *dialect) *tree {
 		ephemerals: map[int64]map[string]struct{}{},
 		expiring:   map[string]struct{}{},
 	}
-	// These four have all stats zero, and /zookeeper and the root count children that nobody created: that is why
-	// their cversion begins below zero.
+	// These four have all stats zero. /zookeeper and the root count children that no request created, so their cversion
+	// begins below zero.
 	root := &node{data: []byte{}, acl: openACL, children: map[string]struct{}{"zookeeper": {}}}
 	t.nodes["/"], t.nodes[""] = root, root
 	t.nodes["/zookeeper"] = &node{data: []byte{}, acl: openACL,
@@ -127,7 +127,7 @@ func split(p string) (parent, name string) {
 	return p[:i], p[i+1:]
 }
 
-// fire is told of every event a mutation causes, with the ACL that says who may hear of it.
+// fire gets every event that a mutation causes, with the ACL that decides which clients may get it.
 type fire func(path string, ev event, zxid int64, acl []ACL)
 
 // apply makes one mutation, which was checked before and cannot fail, and returns the stat it leaves behind.
@@ -160,9 +160,9 @@ func (t *tree) apply(m *mutation, x *txn, f fire) Stat {
 func (t *tree) create(m *mutation, x *txn, f fire) Stat {
 	parent, name := split(m.path)
 	p := t.nodes[parent]
-	// The counter comes with the transaction, so that replicas agree and the parts of a multi count on.
-	// Only ever upwards: so the counter stands still at its largest value once a transaction brings it the first
-	// negative one, and each later sequential child asks for the number 2147483647 again.
+	// The transaction carries the counter, so that replicas agree and the parts of a multi continue it. It only ever
+	// rises: so it stays at its largest value once a transaction brings the first negative one, and each later
+	// sequential child asks for the number 2147483647 again.
 	if m.creates > p.creates {
 		p.creates, p.pzxid = m.creates, x.zxid
 	}
@@ -182,8 +182,8 @@ func (t *tree) create(m *mutation, x *txn, f fire) Stat {
 	case container, ttlNode:
 		t.expiring[m.path] = struct{}{}
 	}
-	// The stat is that of this moment; later parts of the same multi may change the node again. The node is told of
-	// before its parent, and who may not read the parent does not learn that its list changed.
+	// The stat is that of this moment; later parts of the same multi may change the node again. The node's event comes
+	// before its parent's, and a client that may not read the parent gets no event of its list.
 	st := n.stat()
 	f(m.path, eventCreated, x.zxid, n.acl)
 	f(orRoot(parent), eventChildrenChanged, x.zxid, p.acl)
@@ -194,7 +194,7 @@ func (t *tree) delete(path string, zxid int64, f fire) {
 	parent, name := split(path)
 	n, p := t.nodes[path], t.nodes[parent]
 	delete(p.children, name)
-	// A deletion does not move the counter of created children: numbers are never given twice.
+	// A deletion does not change the counter of created children: numbers are never reused.
 	if !t.keeper {
 		p.pzxid = max(p.pzxid, zxid)
 	}
@@ -218,7 +218,7 @@ func orRoot(p string) string {
 	return p
 }
 
-// list returns a node's children in order; the real server promises none, so this is as good as any.
+// list returns a node's children in order; the real server promises none, so any order is valid.
 func (n *node) list() []string {
 	cs := make([]string, 0, len(n.children))
 	for c := range n.children {
@@ -242,7 +242,7 @@ func (t *tree) below(path string) int32 {
 	return int32(min(n, math.MaxInt32))
 }
 
-// owned lists a session's ephemerals in the order of their creation: their names may differ from run to run.
+// owned lists a session's ephemerals in the order of their creation, because their names may differ from run to run.
 func (t *tree) owned(session int64) []string {
 	return slices.SortedFunc(maps.Keys(t.ephemerals[session]), func(a, b string) int {
 		if c := cmp.Compare(t.nodes[a].czxid, t.nodes[b].czxid); c != 0 {

@@ -20,14 +20,14 @@ const (
 	mutDelete
 	mutSetData
 	mutSetACL
-	mutCheck    // changes nothing; keeps its place among the results of a multi
+	mutCheck    // changes nothing; takes a place among the results of a multi
 	mutSequence // only from the test itself
 )
 
-// mutation is one checked change of one znode. Replicas share it: nobody changes it after its commit.
+// mutation is one checked change of one znode. Replicas share it, so it does not change after its commit.
 type mutation struct {
 	kind    mutKind
-	op      Op // decides the form of the result
+	op      Op // selects the form of the result
 	path    string
 	data    []byte
 	acl     []ACL
@@ -38,7 +38,7 @@ type mutation struct {
 	ttl     int64
 }
 
-// txn is what members apply: everything that one zxid stands for.
+// txn is what members apply: all changes under one zxid.
 type txn struct {
 	zxid  int64
 	time  int64 // milliseconds since the epoch
@@ -46,7 +46,7 @@ type txn struct {
 	ended int64 // the session this transaction closes, or 0
 }
 
-// record is what preparing needs to know of one znode: the tree's state with the earlier parts on top.
+// record is what preparing needs of one znode: the tree's state with the earlier parts applied.
 type record struct {
 	gone              bool
 	acl               []ACL
@@ -56,17 +56,17 @@ type record struct {
 	kind              kind
 }
 
-// preparer checks the parts of one write. It lives for that write only; what it changes are its own records.
+// preparer checks the parts of one write. It exists for that write only and changes only its own records.
 type preparer struct {
 	tree    *tree
 	session int64
 	ids     []identity
 	admin   bool // the test itself: no ACL applies
 	noTTL   bool
-	sasl    bool // it is a scheme of access lists
+	sasl    bool // sasl is a scheme of access lists
 	dialect *dialect
 	over    map[string]*record
-	// overlaps are the server's: what is prepared but not applied while creates overlap.
+	// overlaps are the server's: creates that overlap, prepared but not applied.
 	overlaps map[string]*overlap
 }
 
@@ -79,7 +79,7 @@ func (p *preparer) record(path string) *record {
 		}
 		return r
 	}
-	// The first look makes a record, and later ones see what earlier parts made of it.
+	// The first access makes a record, and later ones see what earlier parts changed in it.
 	n := p.tree.nodes[path]
 	if n == nil {
 		return nil
@@ -94,7 +94,7 @@ func (p *preparer) record(path string) *record {
 	return r
 }
 
-// may asks the ACL of a node on behalf of the client.
+// may checks the ACL of a node for the client.
 func (p *preparer) may(r *record, perm int32) bool { return p.admin || allowed(r.acl, perm, p.ids) }
 
 // prepare checks one write. The order of the checks decides which of several errors a client sees.
@@ -151,7 +151,7 @@ func (p *preparer) check(r *request) (mutation, Code) {
 // reconfig is refused: there is nothing to configure.
 func (p *preparer) reconfig(*request) (mutation, Code) { return mutation{}, CodeReconfigDisabled }
 
-// fixACL is the package's fixACL for a request, with what only the wire can do to one.
+// fixACL is the package's fixACL for a request, with checks of forms that only the wire can carry.
 func (p *preparer) fixACL(r *request) ([]ACL, Code) {
 	if p.dialect.keeper {
 		return fixKeeperACL(r.acl, p.ids)
@@ -162,7 +162,7 @@ func (p *preparer) fixACL(r *request) ([]ACL, Code) {
 	return fixACL(r.acl, p.ids, p.sasl)
 }
 
-// reach asks for the node, the permission on it and the data version that a request takes.
+// reach checks that the node exists and has the version that the request names, and that the client has the permission.
 func (p *preparer) reach(n *record, r *request) Code {
 	switch {
 	case n == nil:
@@ -175,7 +175,7 @@ func (p *preparer) reach(n *record, r *request) Code {
 	return CodeOK
 }
 
-// next is the version after v. It may become -1, which no client can then ask for: so does the 3.8 server.
+// next is the version after v. It may become -1, which no client can then name: the 3.8 server does the same.
 func next(v int32) int32 { return v + 1 }
 
 // The create modes, as the flags of a create request number them.
@@ -191,9 +191,9 @@ const (
 
 const maxTTL = 1<<40 - 1 // milliseconds; five bytes of the owner field hold it
 
-// create checks, in this order: the mode, the path's form, the ACL, the parent, the name with its number, the name's
-// being free, and that the parent is no ephemeral. A container by the name of the operation needs no flag; a flag
-// alone makes a container only inside a multi.
+// create checks, in this order: the mode, the path's form, the ACL, the parent, the name with its number, that the name
+// is free, and that the parent is no ephemeral. The operation createContainer needs no flag; a flag alone makes a
+// container only inside a multi.
 func (p *preparer) create(r *request) (mutation, Code) {
 	none := mutation{}
 	if p.dialect.keeper && (r.op == OpCreate || r.op == OpCreate2) {
@@ -202,7 +202,7 @@ func (p *preparer) create(r *request) (mutation, Code) {
 	if r.flags < modePersistent || r.flags > modeTTLSequential {
 		return none, CodeBadArguments
 	}
-	// A TTL and a mode with a TTL go together or not at all; that the server was started without them is said first.
+	// A TTL requires a mode with a TTL and vice versa; the check that the server has TTL nodes comes first.
 	withTTL := r.flags == modeTTL || r.flags == modeTTLSequential
 	if withTTL && p.noTTL {
 		return none, CodeUnimplemented
@@ -237,7 +237,7 @@ func (p *preparer) create(r *request) (mutation, Code) {
 	case parent.kind == ephemeral:
 		return none, CodeNoChildrenForEphemerals
 	}
-	// Which kind of node it becomes is the operation's to say first, and the flags' then.
+	// The operation decides first which kind of node it becomes, then the flags.
 	m := mutation{kind: mutCreate, op: r.op, path: path, data: r.data, acl: acl, creates: parent.creates + 1}
 	switch {
 	case r.op == OpCreateContainer:
@@ -247,7 +247,7 @@ func (p *preparer) create(r *request) (mutation, Code) {
 	case r.flags == modeEphemeral || r.flags == modeEphemeralSequential:
 		m.node, m.owner = ephemeral, p.session
 	}
-	// In the record only, and there the counter does wrap: so a multi that crosses the end shows what lies beyond.
+	// Only in the record, and there the counter does wrap: so a multi that crosses the end shows the numbers beyond it.
 	parent.creates++
 	parent.children++
 	p.over[path] = &record{acl: acl, kind: m.node}
@@ -257,8 +257,8 @@ func (p *preparer) create(r *request) (mutation, Code) {
 // sequence is the suffix of a sequential node's name: ten digits, or a minus sign and nine once the counter wrapped.
 func sequence(n int32) string { return fmt.Sprintf("%010d", n) }
 
-// deleteContainer is what servers send to themselves. Of a client's, 3.8 never finds the path; later ones carry it out,
-// and ask for no permission.
+// deleteContainer is what servers send to themselves. For a client's, 3.8 never finds the path; later versions carry it
+// out without checking a permission.
 func (p *preparer) deleteContainer(r *request) (mutation, Code) {
 	parentPath, ok := parentOf(r.path)
 	if !p.dialect.deletesContainers || !ok {
@@ -278,7 +278,7 @@ func (p *preparer) deleteContainer(r *request) (mutation, Code) {
 	return mutation{kind: mutDelete, op: r.op, path: r.path}, CodeOK
 }
 
-// delete asks the parent for permission, not the node: who may delete is a matter of the directory.
+// delete checks the permission on the parent, not on the node: deleting changes the parent's list.
 func (p *preparer) delete(r *request) (mutation, Code) {
 	parentPath, ok := parentOf(r.path)
 	if !ok || special(r.path) {
@@ -305,20 +305,20 @@ func (p *preparer) delete(r *request) (mutation, Code) {
 	return mutation{kind: mutDelete, op: r.op, path: r.path}, CodeOK
 }
 
-// preparerLocked looks at the leader's state, wherever the client is connected: writes are ordered there.
+// preparerLocked reads the leader's state, whichever member the client is connected to: the leader orders writes.
 func (s *Server) preparerLocked(session int64, ids []identity) *preparer {
 	return &preparer{tree: s.leader.tree, session: session, ids: ids, noTTL: s.opt.noTTL, sasl: len(s.opt.saslUsers) > 0, dialect: s.opt.dialect,
 		over: map[string]*record{}, overlaps: s.overlaps}
 }
 
-// commitLocked gives the transaction its zxid and brings it to every member: at once to the one that asked, since it
-// cannot answer before it knows the outcome, and to the others as far behind as they lag. It returns the stats that
-// the mutations left in the asking member's replica.
+// commitLocked gives the transaction its zxid and passes it to every member: at once to the requesting one, which
+// cannot answer before it knows the outcome, and to the others as far as their lag allows. It returns the stats that
+// the mutations left in the requesting member's replica.
 func (s *Server) commitLocked(at *Member, muts []mutation, ended int64) []Stat {
 	s.zxid++
 	x := &txn{zxid: s.zxid, time: time.Now().UnixMilli(), muts: muts, ended: ended}
 	var stats []Stat
-	// Every member gets every transaction, the empty ones too: its zxid must go with the leader's.
+	// Every member gets every transaction, including empty ones: its zxid must follow the leader's.
 	for _, m := range s.members {
 		m.pending = append(m.pending, x)
 		if m == at {
@@ -337,9 +337,9 @@ func (s *Server) commitLocked(at *Member, muts []mutation, ended int64) []Stat {
 	return stats
 }
 
-// endSessionLocked closes a session for good: its ephemerals go in the one transaction that ends it.
+// endSessionLocked closes a session for good: the one transaction that ends it deletes its ephemerals.
 func (s *Server) endSessionLocked(at *Member, id int64) {
-	// Out of the table first: what its deletions trigger must not find it alive.
+	// Removed from the table first: what its deletions trigger must not find it alive.
 	delete(s.sessions, id)
 	var muts []mutation
 	list := 4
@@ -368,8 +368,8 @@ func (s *Server) failLocked(why error) {
 	s.changedLocked()
 }
 
-// sweepLocked deletes the containers and TTL nodes whose time has come.
-// A container that never had a child is left alone, or it might go between its creation and its first child.
+// sweepLocked deletes the containers and TTL nodes that are due. A container that never had a child stays, because
+// otherwise it could be deleted between its creation and its first child.
 func (s *Server) sweepLocked(now time.Time) {
 	t := s.leader.tree
 	var gone []string

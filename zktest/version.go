@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Version is a line of releases whose behaviour the server can have.
+// Version is a line of releases whose behaviour the server can reproduce.
 type Version string
 
-// The versions of ZooKeeper that the server speaks: what it does is compared with real servers of both.
+// The versions of ZooKeeper that the server speaks: its behaviour is compared with real servers of both.
 const (
-	Version38 Version = "3.8" // as Debian packages 3.8.0: events are kept from those who may not read, exists is not
+	Version38 Version = "3.8" // as Debian packages 3.8.0: events need READ, exists does not
 	Version39 Version = "3.9" // 3.9.2 and later: exists needs READ, and events carry their zxid
 )
 
@@ -25,8 +25,8 @@ const (
 //     checkWatches, removeWatches, addWatch and setWatches. What a version does not know, or can't decode, ends the
 //     connection without a reply. So does closeSession.
 //   - Pings go through the leader, as writes do. A follower's answers to reads don't keep a session alive.
-//   - Events go to clients whatever they may read, and without a zxid; who watches a node and its children is told
-//     twice that it was deleted.
+//   - Events are sent to clients whatever they may read, and without a zxid; a client that watches a node and its
+//     children gets its deletion twice.
 //   - The parent's pzxid does not move with deletions, and its cversion moves with each setData.
 //   - Entries of the scheme "world" for anyone are dropped from access lists, and an empty list lets everybody do
 //     everything. There is no scheme "ip". Keeper22 refuses a multi as a whole when a permission is missing.
@@ -36,9 +36,9 @@ const (
 	Keeper26 Version = "keeper-26" // the operations of 2026
 )
 
-// dialect is how a version answers where the versions differ.
+// dialect is the behaviour of a version where the versions differ.
 type dialect struct {
-	release string // what the four-letter words call it
+	release string // the release as the four-letter words report it
 
 	// tick, minTimeout and maxTimeout are the defaults; a timeout of 0 follows from the tick.
 	tick, minTimeout, maxTimeout time.Duration
@@ -50,7 +50,7 @@ type dialect struct {
 	zxidInEvents bool
 
 	// oneModePerWatch keeps one watch per connection, path and table, in the mode of the latest call. Without it,
-	// plain, persistent and recursive ones stand side by side, and checkWatches and removeWatches tell them apart.
+	// plain, persistent and recursive watches coexist, and checkWatches and removeWatches distinguish them.
 	oneModePerWatch bool
 
 	// checkAlone serves a check outside of a multi, and sends no reply if it succeeds.
@@ -59,10 +59,10 @@ type dialect struct {
 	// modeDecidesPart says that the mode alone decides which create a part of a multi is, and so its answer.
 	modeDecidesPart bool
 
-	// zxidBeforeBody says that writes take their zxid before their body is read. Without it, only a multi does.
+	// zxidBeforeBody says that writes take their zxid before their body is read. Otherwise only a multi does.
 	zxidBeforeBody bool
 
-	// deletesContainers carries out a client's deleteContainer, without asking for a permission.
+	// deletesContainers carries out a client's deleteContainer, without checking a permission.
 	deletesContainers bool
 
 	// keeper makes the server a ClickHouse Keeper: see Keeper22.
@@ -71,7 +71,7 @@ type dialect struct {
 	// multiAsksFirst refuses a multi as a whole when a permission is missing for one of its parts.
 	multiAsksFirst bool
 
-	// operations are those that are served, nil for all but a check alone.
+	// operations are those that are served; nil means all but a check outside of a multi.
 	operations []Op
 }
 
@@ -113,13 +113,13 @@ func (d *dialect) needsLeader(r *request) bool {
 	return r.leader || d.keeper && (r.op == OpPing || r.op == OpAuth)
 }
 
-// serves says whether a request of this type is carried out. Others are answered "unimplemented", which costs the
-// client its connection.
+// serves says whether a request of this type is carried out. Others are answered "unimplemented", which ends the
+// client's connection.
 func (d *dialect) serves(r *request) bool {
 	if d.operations == nil {
 		return r.serve != nil && (r.op != OpCheck || d.checkAlone)
 	}
-	// Unlike ZooKeeper, it looks at what is in a multi as well before it does anything.
+	// Unlike ZooKeeper, Keeper also checks the parts of a multi before it does anything.
 	unknown := func(part request) bool { return !slices.Contains(d.operations, part.op) }
 	return !unknown(*r) && !slices.ContainsFunc(r.parts, unknown)
 }

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Watches belong to connections, not to sessions: a client that comes back sets its own again (setWatches). Each
-// member keeps two tables, one for what exists and getData set, one for what getChildren sets, and asks them in a
-// fixed order for each change of its tree. The lock of the server is held in all of this; what is sent is only put
-// into outboxes.
+// Watches belong to connections, not to sessions: a client that reconnects sets its own again (setWatches). Each member
+// keeps two tables, one for the watches of exists and getData, one for those of getChildren, and searches them in a
+// fixed order at each change of its tree. All of this runs under the server's lock; what is sent is only appended to
+// outboxes.
 
 // event is what happened to a znode, as its number on the wire.
 type event int32
@@ -26,17 +26,17 @@ type watchMode uint8
 
 const (
 	watchOnce       watchMode = 1 << iota
-	watchPersistent           // stays
-	watchRecursive            // stays, and covers everything below; hears of no change of children as such
+	watchPersistent           // stays when it fires
+	watchRecursive            // stays, and covers all descendants; gets no events of changed lists of children
 )
 
 // watchTable is one of a member's two: dataWatches and childWatches. In 3.8 a connection has one watch per path in
-// each, and the mode of the latest call replaces that of the one before it, even if that turns a persistent watch
-// into a one-shot one. Since 3.9 the modes stand side by side.
+// each, and the mode of the latest call replaces the previous one, even if that turns a persistent watch into a
+// one-shot one. Since 3.9 the modes coexist.
 type watchTable struct {
 	byPath    map[string]map[*conn]watchMode
 	byConn    map[*conn]map[string]struct{} // keeps an empty entry for a connection whose watches have all fired
-	recursive int                           // how many recursive watches there are: without any, no walk up the path
+	recursive int                           // number of recursive watches: without any, no walk up the path
 	replaces  bool                          // dialect.oneModePerWatch
 }
 
@@ -46,7 +46,7 @@ func newWatchTable(d *dialect) *watchTable {
 }
 
 func (w *watchTable) add(c *conn, path string, mode watchMode) {
-	if c.gone { // nobody would ever take it away again
+	if c.gone { // nothing would ever remove it again
 		return
 	}
 	if w.byPath[path] == nil {
@@ -64,19 +64,19 @@ func (w *watchTable) add(c *conn, path string, mode watchMode) {
 
 // set changes the mode of a watch.
 func (w *watchTable) set(c *conn, path string, mode watchMode) {
-	w.count(w.byPath[path][c], -1) // of the mode that is replaced; of no watch at all it is none, and counts nothing
+	w.count(w.byPath[path][c], -1) // of the replaced mode; if there was no watch, the mode is none, and nothing is counted
 	w.byPath[path][c] = mode
 	w.count(mode, 1)
 }
 
-// count keeps the number of recursive watches, which spares nearly every event a walk up its path.
+// count maintains the number of recursive watches, which spares nearly every event a walk up its path.
 func (w *watchTable) count(m watchMode, d int) {
 	if m&watchRecursive != 0 {
 		w.recursive += d
 	}
 }
 
-// remove takes a watch away, as far as it is of the given modes, and says whether it was. 3.8 has no eye for modes.
+// remove removes a watch, as far as it has the given modes, and reports whether it existed. 3.8 ignores the modes.
 func (w *watchTable) remove(c *conn, path string, modes watchMode) bool {
 	mode, ok := w.byPath[path][c]
 	if !ok || !w.replaces && mode&modes == 0 {
@@ -90,7 +90,7 @@ func (w *watchTable) remove(c *conn, path string, modes watchMode) bool {
 	return true
 }
 
-// drop forgets a watch that is known to be there.
+// drop removes a watch that is known to exist.
 func (w *watchTable) drop(c *conn, path string, mode watchMode) {
 	w.count(mode, -1)
 	delete(w.byPath[path], c)
@@ -100,7 +100,7 @@ func (w *watchTable) drop(c *conn, path string, mode watchMode) {
 	delete(w.byConn[c], path)
 }
 
-// removeConn forgets all of a connection's watches. Nobody is told.
+// removeConn removes all of a connection's watches, without events.
 func (w *watchTable) removeConn(c *conn) {
 	for p := range w.byConn[c] {
 		w.drop(c, p, w.byPath[p][c])
@@ -108,7 +108,7 @@ func (w *watchTable) removeConn(c *conn) {
 	delete(w.byConn, c)
 }
 
-// contains answers checkWatches. To 3.8 any connection's watch on the path counts.
+// contains answers checkWatches. In 3.8 any connection's watch on the path counts.
 func (w *watchTable) contains(c *conn, path string, modes watchMode) bool {
 	if w.replaces {
 		return len(w.byPath[path]) > 0
@@ -125,7 +125,7 @@ func (w *watchTable) size() int {
 	return n
 }
 
-// fire returns who is to hear of an event, and takes the one-shot watches away. The order is that of the
+// fire returns the connections that get an event, and removes the one-shot watches. The order is that of the
 // connections' arrival, so that a run can be repeated.
 func (w *watchTable) fire(path string, ev event) []*conn {
 	var hear []*conn
@@ -133,8 +133,8 @@ func (w *watchTable) fire(path string, ev event) []*conn {
 		for c, mode := range w.byPath[at] {
 			switch {
 			case mode == watchRecursive || mode&watchRecursive != 0 && !top:
-				// Who watches the whole tree below hears of the child itself; that its parent's list changed, too,
-				// would be the same news twice.
+				// A recursive watch reports the child itself; an event of the parent's changed list would report the
+				// same twice.
 				if ev != eventChildrenChanged {
 					hear = append(hear, c)
 				}
@@ -158,8 +158,8 @@ func (w *watchTable) fire(path string, ev event) []*conn {
 	return slices.Compact(hear)
 }
 
-// notifyLocked sends an event to the connections whose clients may read the node. The others have lost their watch for
-// nothing. (So do later versions, and 3.8.0 as Debian packages it.)
+// notifyLocked sends an event to the connections whose clients may read the node. The others' watches are consumed
+// without an event. (Later versions do the same, and so does 3.8.0 as Debian packages it.)
 func (m *Member) notifyLocked(hear []*conn, path string, ev event, zxid int64, acl []ACL, except []*conn) {
 	for _, c := range hear {
 		if !m.s.opt.dialect.keeper && (slices.Contains(except, c) || !allowed(acl, PermRead, c.ids)) {
@@ -169,7 +169,8 @@ func (m *Member) notifyLocked(hear []*conn, path string, ev event, zxid int64, a
 	}
 }
 
-// eventLocked is what a tree calls for each change. A deletion reaches a connection once, though both tables may know it.
+// eventLocked is what a tree calls for each change. A connection gets a deletion once, even if both tables have a watch
+// of it.
 func (m *Member) eventLocked(path string, ev event, zxid int64, acl []ACL) {
 	switch ev {
 	case eventCreated, eventDataChanged:
@@ -177,17 +178,17 @@ func (m *Member) eventLocked(path string, ev event, zxid int64, acl []ACL) {
 	case eventChildrenChanged:
 		m.notifyLocked(m.childWatches.fire(path, ev), path, ev, zxid, acl, nil)
 	case eventDeleted:
-		// A node that goes concerns both who watches it and who watches its children.
+		// The deletion of a node fires the watches of the node and of its children.
 		heard := m.dataWatches.fire(path, ev)
 		m.notifyLocked(heard, path, ev, zxid, acl, nil)
 		m.notifyLocked(m.childWatches.fire(path, ev), path, ev, zxid, acl, heard)
 	}
 }
 
-// setWatchesLocked puts a reconnected client's watches back, and tells it at once what it missed.
+// setWatchesLocked restores a reconnected client's watches, and sends at once the events that it missed.
 func (m *Member) setWatchesLocked(c *conn, r *request) {
 	for _, p := range r.lists[0] {
-		switch n := m.tree.nodes[p]; { // the client had seen the node: it was there
+		switch n := m.tree.nodes[p]; { // the client had seen the node exist
 		case n == nil:
 			c.missedLocked(p, eventDeleted)
 		case n.mzxid > r.since:
@@ -197,7 +198,7 @@ func (m *Member) setWatchesLocked(c *conn, r *request) {
 		}
 	}
 	for _, p := range r.lists[1] {
-		if m.tree.nodes[p] != nil { // and this one was not
+		if m.tree.nodes[p] != nil { // the client had seen it missing
 			c.missedLocked(p, eventCreated)
 		} else {
 			m.dataWatches.add(c, p, watchOnce)
@@ -213,7 +214,7 @@ func (m *Member) setWatchesLocked(c *conn, r *request) {
 			m.childWatches.add(c, p, watchOnce)
 		}
 	}
-	// Persistent watches have missed nothing that they could be told of one by one: the client reads for itself.
+	// The events that persistent watches have missed cannot be listed one by one: the client reads for itself.
 	for i, mode := range []watchMode{watchPersistent, watchRecursive} {
 		for _, p := range r.lists[3+i] {
 			m.addWatchLocked(c, p, mode)
@@ -221,7 +222,7 @@ func (m *Member) setWatchesLocked(c *conn, r *request) {
 	}
 }
 
-// addWatchLocked sets a persistent watch, in both tables; but for a recursive one 3.9 has no use for that of children.
+// addWatchLocked sets a persistent watch, in both tables; 3.9 leaves a recursive one out of that of children.
 func (m *Member) addWatchLocked(c *conn, path string, mode watchMode) {
 	m.dataWatches.add(c, path, mode)
 	if mode != watchRecursive || m.s.opt.dialect.oneModePerWatch {
@@ -229,7 +230,7 @@ func (m *Member) addWatchLocked(c *conn, path string, mode watchMode) {
 	}
 }
 
-// missedLocked tells of a change that a setWatches has found.
+// missedLocked sends the event of a change that a setWatches has found.
 func (c *conn) missedLocked(path string, ev event) {
 	if c.s.opt.lateEvents {
 		c.late = append(c.late, func() { c.notifyLocked(path, ev, noZxid) })

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// The wire format is Hadoop's old "jute": big-endian integers, and strings, buffers and vectors behind a 32-bit
-// length, where -1 stands for null. This codec is written from that description alone and shares nothing with any
-// client, so that client and server cannot agree on a mistake.
+// The wire format is Hadoop's old "jute": big-endian integers, and strings, buffers and vectors after a 32-bit length,
+// where -1 stands for null. This codec is written from that description alone and shares nothing with any client, so
+// that client and server cannot agree on a mistake.
 
 var (
 	errShort  = errors.New("zktest: record ends early")
@@ -22,7 +22,7 @@ type decoder struct {
 	err error
 }
 
-// fail keeps the first error, and throws the rest of the record away so that nothing is read from the middle of it.
+// fail keeps the first error, and discards the rest of the record so that nothing is read from the middle of it.
 func (d *decoder) fail(err error) {
 	if d.err == nil {
 		d.err = err
@@ -30,7 +30,7 @@ func (d *decoder) fail(err error) {
 	d.b = nil
 }
 
-// take is the only place that looks at the record's bytes, so that one check guards all.
+// take is the only place that accesses the record's bytes, so that one check guards all.
 func (d *decoder) take(n int) []byte {
 	if n > len(d.b) {
 		d.fail(errShort)
@@ -41,7 +41,7 @@ func (d *decoder) take(n int) []byte {
 	return v
 }
 
-// int32, int64 and bool read what has a fixed size. Any byte but zero is true, as in Java.
+// int32, int64 and bool read fixed-size fields. Any byte but zero is true, as in Java.
 func (d *decoder) int32() int32 {
 	if v := d.take(4); v != nil {
 		return int32(binary.BigEndian.Uint32(v))
@@ -61,7 +61,7 @@ func (d *decoder) bool() bool {
 	return v != nil && v[0] != 0
 }
 
-// buffer reads bytes behind a length; null is nil, empty is not. The result is a copy: it outlives the frame.
+// buffer reads bytes after a length; null is nil, empty is not. The result is a copy: it outlives the frame.
 func (d *decoder) buffer() []byte {
 	n := d.int32()
 	if d.err != nil || n == -1 {
@@ -78,7 +78,7 @@ func (d *decoder) buffer() []byte {
 	return append([]byte{}, v...)
 }
 
-// optional reads a string that may be null. Bytes that are no UTF-8 turn into U+FFFD, as they do in Java.
+// optional reads a string that may be null. Invalid UTF-8 becomes U+FFFD, as in Java.
 func (d *decoder) optional() *string {
 	b := d.buffer()
 	if b == nil {
@@ -98,10 +98,10 @@ func (d *decoder) str() string {
 	return *s
 }
 
-// vector calls each once per element. A length below zero is an empty vector except for -1, which is null; the
-// loop ends with the first error, so that a length of two billion costs nothing.
+// vector calls each once per element. A negative length is an empty vector except for -1, which is null; the loop ends
+// at the first error, so that a length of two billion costs nothing.
 func (d *decoder) vector(each func()) (null bool) {
-	// Nothing is allocated by the length: the elements have to be there first.
+	// The length allocates nothing: the elements must be present first.
 	n := d.int32()
 	for i := int32(0); i < n && d.err == nil; i++ {
 		each()
@@ -109,7 +109,7 @@ func (d *decoder) vector(each func()) (null bool) {
 	return n == -1
 }
 
-// strs reads a vector of strings. Null is an error here: every request that has one walks through it.
+// strs reads a vector of strings. Null is an error here: every request that has one iterates over it.
 func (d *decoder) strs() []string {
 	var v []string
 	if d.vector(func() { v = append(v, d.str()) }) {
@@ -118,7 +118,7 @@ func (d *decoder) strs() []string {
 	return v
 }
 
-// encoder appends one record. Nothing it writes can fail: lengths fit, as everything once arrived in a frame.
+// encoder appends one record. It cannot fail: all lengths fit, because everything once arrived in a frame.
 type encoder struct{ b []byte }
 
 // int32 and the methods below append one field each, in the order of the record.
@@ -133,7 +133,7 @@ func (e *encoder) bool(v bool) {
 	}
 }
 
-// buffer keeps null (nil) and empty apart: a node's data can be either, and clients see which.
+// buffer distinguishes null (nil) and empty: a node's data can be either, and clients see which.
 func (e *encoder) buffer(v []byte) {
 	if v == nil {
 		e.int32(-1)
@@ -164,7 +164,7 @@ func (e *encoder) acls(v []ACL) {
 	}
 }
 
-// stat appends the eleven fields, 68 bytes, in an order that only history explains: pzxid came last.
+// stat appends the eleven fields, 68 bytes, in the historical order: pzxid was added last.
 func (e *encoder) stat(s *Stat) {
 	e.int64(s.Czxid)
 	e.int64(s.Mzxid)
@@ -186,7 +186,7 @@ func (e *encoder) header(xid int32, zxid int64, code Code) {
 	e.int32(int32(code))
 }
 
-// frame puts the length in front of a payload, ready for the wire.
+// frame prefixes a payload with its length.
 func frame(payload []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(payload)), uint32(len(payload))), payload...)
 }

@@ -2,10 +2,10 @@ package zktest
 
 import "slices"
 
-// Every write gets a zxid, whatever becomes of it, and its reply carries that zxid: clients take the zxid of a create
-// for the czxid of their node without asking again. The few ways around that below are the real server's own.
+// Every write gets a zxid, whether it succeeds or not, and its reply carries that zxid: clients take the zxid of a
+// create as the czxid of their node. The few exceptions below are the real server's own.
 
-// writeOne carries out a write that is no multi: prepare, commit, answer. A write that fails takes a zxid as well.
+// writeOne carries out a write that is no multi: prepare, commit, answer. A write that fails also takes a zxid.
 func (c *conn) writeOne(r *request) answer {
 	s := c.s
 	if r.err != nil && (r.op != OpDeleteContainer || s.opt.dialect.deletesContainers) {
@@ -15,13 +15,13 @@ func (c *conn) writeOne(r *request) answer {
 		return c.result(CodeMarshallingError, nil)
 	}
 	mu, code := s.preparerLocked(c.session, c.ids).prepare(r)
-	if code != CodeOK { // a refused write commits nothing, but it commits
+	if code != CodeOK { // a refused write commits an empty transaction
 		s.commitLocked(c.member, nil, 0)
 		return c.result(code, nil)
 	}
 	stats := s.commitLocked(c.member, []mutation{mu}, 0)
 	if r.op == OpCheck {
-		return answer{silent: true} // the server trips over its own reply here, and sends none
+		return answer{silent: true} // here the real server fails to build its reply, and sends none
 	}
 	return c.ok(func(e *encoder) {
 		if r.encode != nil {
@@ -40,23 +40,23 @@ func encodePathAndStat(e *encoder, m *mutation, st *Stat) {
 
 func encodeStat(e *encoder, _ *mutation, st *Stat) { e.stat(st) }
 
-// closeSession is the client's goodbye.
+// closeSession is the client's own end of its session.
 func (c *conn) closeSession(*request) answer {
-	c.closing = true // this connection still gets its reply; the others of the session are closed at once
-	// Its own watches fire for its own ephemerals, before the reply: the client may still be listening.
+	c.closing = true // this connection still gets its reply; the session's others are closed at once
+	// Its own watches fire for its own ephemerals, before the reply: the client may still be reading.
 	c.s.endSessionLocked(c.member, c.session)
 	a := c.ok(nil)
 	a.silent, a.end = c.s.opt.dialect.keeper, true
 	return a
 }
 
-// multi prepares the parts one by one and commits all or none. When one fails, those before it are told "ok", it
-// gets its own code, and those behind it "runtime inconsistency"; the reply as a whole says ok.
+// multi prepares the parts one by one and commits all or none. When one fails, the parts before it get "ok", the failed
+// one its own code, and those after it "runtime inconsistency"; the reply as a whole says ok.
 func (c *conn) multi(r *request) answer {
 	s := c.s
 	noPath := slices.ContainsFunc(r.parts, func(p request) bool { return p.noPath })
 	if r.err == nil && noPath && s.opt.dialect.zxidBeforeBody {
-		// The server trips after it took the zxid and before it made a transaction of it.
+		// The real server fails after it took the zxid and before it makes a transaction of it.
 		s.zxid++
 		return c.result(CodeMarshallingError, func(e *encoder) { s.opt.dialect.encodeResults(e, nil, nil) })
 	}
@@ -74,15 +74,15 @@ func (c *conn) multi(r *request) answer {
 	switch why {
 	case CodeOK:
 		return c.ok(func(e *encoder) { s.opt.dialect.encodeResults(e, muts, stats) })
-	case CodeMarshallingError: // not a failure of the part: the handler gives up on the whole
+	case CodeMarshallingError: // not a failure of the part: the handler aborts the whole multi
 		return c.result(why, nil)
 	}
 	return c.ok(func(e *encoder) { encodeFailure(e, len(r.parts), failed, why) })
 }
 
-// preparePartsLocked prepares the parts of a multi: each is checked against what the parts before it would leave. If one
-// fails there are no mutations: the preparer's records die with it, and so does what the earlier parts would have
-// done.
+// preparePartsLocked prepares the parts of a multi: each is checked against the state that the earlier parts would
+// leave. If one fails there are no mutations: the preparer's records, and with them the earlier parts' changes, are
+// discarded.
 func (s *Server) preparePartsLocked(c *conn, parts []request) (muts []mutation, failed int, why Code) {
 	p := s.preparerLocked(c.session, c.ids)
 	for i := range parts {
@@ -99,9 +99,8 @@ func (s *Server) preparePartsLocked(c *conn, parts []request) (muts []mutation, 
 	return muts, -1, CodeOK
 }
 
-// normalize gives a part of a multi the type that the real server gives it: it makes a container of a create by the
-// mode, and for some versions the mode alone decides. A TTL mode without a TTL is more than those can take, and so is
-// no mode at all to the others.
+// normalize gives a part of a multi the type that the real server gives it: the mode makes a create a container, and
+// for some versions the mode alone decides. Those fail on a TTL mode without a TTL, the others on a missing mode.
 func (r *request) normalize(d *dialect) bool {
 	withTTL := r.flags == modeTTL || r.flags == modeTTLSequential
 	switch r.op {
