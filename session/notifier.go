@@ -8,7 +8,7 @@ type notifier struct {
 }
 
 // maxNotes bounds what waits for a listener that does not return: the oldest changes are dropped.
-const maxNotes = 256
+const maxNotes = 64
 
 func newNotifier(tell func(Change)) *notifier {
 	n := &notifier{make(chan Change, maxNotes), make(chan struct{})}

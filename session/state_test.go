@@ -106,7 +106,7 @@ func TestASlowListenerHoldsNothingUp(t *testing.T) {
 		}
 		close(let)
 		require.NoError(t, s.Close())
-		require.InDelta(t, 256, heard, 2, "what waits for a listener is bounded, and the latest is what is kept")
+		require.InDelta(t, 64, heard, 2, "what waits for a listener is bounded, and the latest is what is kept")
 	})
 }
 
