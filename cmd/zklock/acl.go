@@ -7,8 +7,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// aclEntry is one entry of an access list as zkCli.sh writes it: scheme:id:perms. The scheme ends at the first colon,
-// the permissions begin behind the last one before a comma or the end: an id may have colons and commas, as those of
+// aclEntry is one entry of an access list in zkCli.sh's form: scheme:id:perms. The scheme ends at the first colon, the
+// permissions begin after the last one before a comma or the end: an id may contain colons and commas, as ids of
 // digest, ip and x509 do.
 var aclEntry = regexp.MustCompile(`^([a-zA-Z0-9]+):(.*?):([cdrwa]+)(?:,|$)`)
 

@@ -15,13 +15,13 @@ func (a *app) askCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "ask [flags] PATH --token TOKEN [MESSAGE...]",
 		GroupID: groupLook,
-		Short:   "Ask a holder to let go of a lock",
-		Long: `Ask the contender of PATH with this token to let go, and tell it why. zklock queue shows the tokens, and afterwards who
-was asked and has not let go. Nothing is taken away: zklock break does that.
+		Short:   "Ask a holder to release a lock",
+		Long: `Ask the contender of PATH with this token to release the lock, and tell it why. zklock queue shows the tokens, and afterwards
+the contenders that were asked and still hold. The lock is not taken away: zklock break does that.
 
-A program with this library hears of it by Hold.Asked or a hook, and decides by itself; one with Curator, by its revocation
-listener; other clients hear nothing. A command under zklock run, hold or elect goes on: zklock writes the request to
-standard error.
+A program with this library gets the request by Hold.Asked or a hook, and decides by itself; one with Curator, by its
+revocation listener; other clients get nothing. A command under zklock run, hold or elect goes on: zklock writes the request
+to standard error.
 
 It ends with 1 when there is no such contender.`,
 		Example: `  zklock queue /locks/nightly-report
@@ -41,7 +41,7 @@ It ends with 1 when there is no such contender.`,
 					return err
 				}
 				if !a.quiet {
-					fmt.Fprintf(a.out, "asked token %d of %s to let go\n", token, clean(args[0]))
+					fmt.Fprintf(a.out, "asked token %d of %s to release the lock\n", token, clean(args[0]))
 				}
 				return nil
 			})
@@ -51,7 +51,7 @@ It ends with 1 when there is no such contender.`,
 	return cmd
 }
 
-// tellAsked writes a request to let go to standard error.
+// tellAsked writes a request to release the lock to standard error.
 func (a *app) tellAsked(i zklock.AskedToReleaseInfo) {
 	if a.quiet {
 		return
@@ -63,5 +63,5 @@ func (a *app) tellAsked(i zklock.AskedToReleaseInfo) {
 	if i.Why != "" {
 		why = ": " + clean(i.Why)
 	}
-	notice(a.err, "%s: asked to let go by %s%s", clean(i.Path), by, why)
+	notice(a.err, "%s: asked to release the lock by %s%s", clean(i.Path), by, why)
 }

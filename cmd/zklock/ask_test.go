@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A command that holds a lock is told who asks for it, and why, and goes on; queue shows that it was asked.
+// A command that holds a lock reports a request to release it, with its sender and reason, and goes on; queue shows
+// that it was asked.
 func TestAHolderIsAskedToLetGo(t *testing.T) {
 	t.Parallel()
 	s := server(t)
@@ -20,8 +21,8 @@ func TestAHolderIsAskedToLetGo(t *testing.T) {
 	token := regexp.MustCompile(`(\d+)\n$`).FindStringSubmatch(lookAt(t, s.Addr(), "queue", "/l"))[1]
 	launch(t, s.Addr(), "ask", "/l", "--token", token, "deploying", "at", "noon").exits(0)
 	until(t, "it is told", func() bool { return strings.Contains(hold.err.String(), ": deploying at noon") })
-	require.Contains(t, hold.err.String(), "/l: asked to let go by ")
-	require.Regexp(t, `\n1 was asked to let go .* ago by .*: deploying at noon\n$`, lookAt(t, s.Addr(), "queue", "/l"))
+	require.Contains(t, hold.err.String(), "/l: asked to release the lock by ")
+	require.Regexp(t, `\n1 was asked to release the lock .* ago by .*: deploying at noon\n$`, lookAt(t, s.Addr(), "queue", "/l"))
 	require.Contains(t, lookAt(t, s.Addr(), "queue", "--json", "/l"), `"why":"deploying at noon"`)
 
 	launch(t, s.Addr(), "ask", "/l", "--token", "99999").exits(1)

@@ -22,13 +22,13 @@ func (a *app) breakCommand() *cobra.Command {
 		Use:     "break [flags] PATH --token TOKEN",
 		GroupID: groupLook,
 		Short:   "Remove a contender from a lock's line by force",
-		Long: `Remove the contender with this token from the line of PATH: a holder that hangs, mostly. zklock queue shows the tokens.
-On a terminal it asks first; elsewhere it wants --yes.
+		Long: `Remove the contender with this token from the line of PATH, usually a holder that hangs. zklock queue shows the tokens.
+On a terminal it asks first; elsewhere it requires --yes.
 
-A holder of this library hears of it at once, and a command under zklock run is killed. But what has been broken may still
-be at work for a moment, for what is left of the session timeout if zklock or its machine stands still (SIGSTOP, no
-network), or for long if it is another client's: the next holder is only safe if what both write to refuses the older token.
-Where the machine can be reached, end the process there instead: its lock goes with its session.
+A holder of this library is notified at once, and a command under zklock run is killed. But the removed holder may still work
+for a moment, for the rest of the session timeout if zklock or its machine is stopped or cut off (SIGSTOP, no network), or
+for long if it is another client's: the next holder is only safe if what both write to refuses the older token. If you can
+reach the machine, end the process there instead: its session's end releases the lock.
 
 It ends with 1 when there is no such contender, or when the answer was no.`,
 		Example: `  zklock queue /locks/nightly-report
@@ -67,7 +67,7 @@ It ends with 1 when there is no such contender, or when the answer was no.`,
 	return cmd
 }
 
-// ask shows who would be removed; nil: the answer is yes.
+// ask shows the contender to be removed; nil: the answer is yes.
 func (a *app) ask(ctx context.Context, c *zklock.Client, path string, token int64) error {
 	bounded, cancel := context.WithTimeout(ctx, a.conn.patience)
 	defer cancel()
@@ -84,7 +84,7 @@ func (a *app) ask(ctx context.Context, c *zklock.Client, path string, token int6
 	return answer(ctx, a)
 }
 
-// inLineWith finds the contender with that token, from the front on, where it mostly is: a page at a time.
+// inLineWith finds the contender with that token, from the front, where it usually is: a page at a time.
 func inLineWith(ctx context.Context, c *zklock.Client, path string, token int64) (queuejson.Member, error) {
 	const rows = 100
 	for from := 0; ; from += rows {

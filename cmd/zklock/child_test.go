@@ -14,12 +14,12 @@ import (
 	"time"
 )
 
-// testCommand is the command that zklock runs in tests. Its arguments are what it does, in order:
+// testCommand is the command that zklock runs in tests. Its arguments are its actions, in order:
 //
-//	diary FILE     write down there what follows and, from live or until-term on, every 5 ms that it is alive: whoever
-//	               sees that knows that everything before has been done
+//	diary FILE     record there the actions that follow and, from live or until-term on, a sign of life every 5 ms: it shows
+//	               that all earlier actions are done
 //	stubborn       ignore SIGTERM
-//	note           write down the signals that arrive
+//	note           record the signals that arrive
 //	family         start another one, with the same arguments, in the same process group
 //	orphan         as family, and end at once
 //	live           until it is killed

@@ -25,10 +25,10 @@ type change struct {
 	status  syscall.WaitStatus
 }
 
-// startChild runs path with args and env, on our standard input, output and error. It is killed by death if the thread
-// that started it ends: that thread is kept until the group is gone, by the goroutine that waits for it.
+// startChild runs path with args and env, on our standard input, output and error. It gets the signal death if the
+// thread that started it ends; the goroutine that waits for the group keeps that thread until the group is gone.
 func startChild(r *reaper, path string, args, env []string, death syscall.Signal, t *terminal) (*child, error) {
-	signal.Reset(syscall.SIGTTOU) // what is ignored is inherited
+	signal.Reset(syscall.SIGTTOU) // ignored signals are inherited
 	attr := &syscall.SysProcAttr{Setpgid: true}
 	if t.fromTheStart() {
 		attr.Foreground, attr.Ctty = true, t.fd()
@@ -37,7 +37,7 @@ func startChild(r *reaper, path string, args, env []string, death syscall.Signal
 	c := &child{changes: make(chan change)}
 	started := make(chan error)
 	go func() { // ends with the group
-		runtime.LockOSThread() // and is not unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // not unlocked: the thread ends with the goroutine
 		p, err := r.start(path, args, &syscall.ProcAttr{Env: env, Files: []uintptr{0, 1, 2}, Sys: attr})
 		if err == nil {
 			c.pgid = p.pid
@@ -75,21 +75,21 @@ func (c *child) wait(p *subprocess) {
 	}
 }
 
-// drain waits until the group is gone: what the first process left behind counts as the command still running.
+// drain waits until the group is gone: as long as processes of the group are left, the command still runs.
 func (c *child) drain() {
 	for pause := time.Millisecond; groupExists(c.pgid); pause = min(2*pause, 50*time.Millisecond) {
 		time.Sleep(pause)
 	}
 }
 
-// groupExists reports whether a process group has a process left, be it one that nobody has reaped.
+// groupExists reports whether a process group has a process left, including unreaped ones.
 func groupExists(pgid int) bool { return !errors.Is(unix.Kill(-pgid, 0), unix.ESRCH) }
 
-// signal sends sig to every process of the group. A group that is gone, or out of our rights, does not hear it.
+// signal sends sig to every process of the group. It has no effect on a group that is gone or that we may not signal.
 func (c *child) signal(sig syscall.Signal) { _ = unix.Kill(-c.pgid, sig) }
 
-// environment returns ours with the lock's variables, which win over inherited ones, and without the credentials: they
-// are zklock's, and the command may run or log what nobody should show them to.
+// environment returns ours with the lock's variables, which override inherited ones, and without the credentials: they
+// are zklock's, and the command might use or log them without the right to.
 func environment(own ...string) []string {
 	var env []string
 	for _, kv := range os.Environ() {

@@ -7,7 +7,7 @@ import (
 	"github.com/zklock/locker/internal/text"
 )
 
-// clean makes text that others wrote fit for a terminal and for one line.
+// clean makes text of foreign origin safe for a terminal and for one line.
 func clean(s string) string { return text.Clean(s) }
 
 // short is clean, cut to at most n characters.

@@ -13,7 +13,7 @@ import (
 // completePatience is how long a shell's TAB may wait for the ensemble.
 const completePatience = 2 * time.Second
 
-// completePath completes a PATH, the first word of a command, by what the ensemble has there. Behind it come files.
+// completePath completes a PATH, the first word of a command, with the ensemble's znodes. The words after it are files.
 func (a *app) completePath(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveDefault
@@ -28,7 +28,7 @@ func (a *app) completePath(cmd *cobra.Command, args []string, begun string) ([]c
 	defer cancel()
 	c, err := a.dial(ctx)
 	if err != nil {
-		return nil, none // there is nobody to tell in the middle of a command line
+		return nil, none // an error must not interrupt the command line
 	}
 	defer c.Close()
 	s, err := c.Session(ctx)
@@ -45,14 +45,14 @@ func (a *app) completePath(cmd *cobra.Command, args []string, begun string) ([]c
 		full := join("/"+strings.Trim(dir, "/"), name)
 		_, contender := recipe.Parse(name)
 		if contender || full == "/zookeeper" || clean(name) != name || strings.ContainsAny(name, " \t:") || !strings.HasPrefix(full, begun) {
-			continue // what a shell would not read as one word is to be typed by hand
+			continue // a name that a shell would not read as one word must be typed
 		}
 		found = append(found, full)
 	}
 	return found, none
 }
 
-// completePaths has every command that begins with a PATH complete it.
+// completePaths adds the completion to every command that begins with a PATH.
 func (a *app) completePaths(root *cobra.Command) {
 	for _, cmd := range root.Commands() {
 		if strings.Contains(cmd.Use, " PATH") {

@@ -32,11 +32,11 @@ func (a *app) completionCommand() *cobra.Command {
 	}
 }
 
-// noFiles has a flag completed by these values.
+// noFiles completes a flag with these values.
 func noFiles(cmd *cobra.Command, flag string, values ...string) {
 	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	if err != nil {
-		panic(err) // there is no such flag: a programmer's error
+		panic(err) // no such flag: a programmer's error
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// connFlags say which ensemble, and how to talk to it.
+// connFlags name the ensemble, and how to connect to it.
 type connFlags struct {
 	zk       string
 	auth     []string
@@ -33,7 +33,7 @@ type connFlags struct {
 	handed []string // variables for the command: see handedOn
 }
 
-// Variables that stand in for flags.
+// Variables that replace flags.
 const (
 	envZK       = "ZKLOCK_ZK"
 	envAuth     = "ZKLOCK_AUTH"
@@ -42,12 +42,12 @@ const (
 	envRoot     = "ZKLOCK_ROOT"
 )
 
-// handedOn are the flags that a command finds in its environment, so that a zklock in it uses the same ensemble in the
-// same way. Credentials are not among them: of those, and of keys, the file's name at most.
+// handedOn are the flags that a command gets in its environment, so that a zklock in it uses the same ensemble in the
+// same way. Credentials are not among them, only the names of files with credentials or keys.
 var handedOn = []string{"zk", "auth-file", "connect-timeout", "timeout", "tick", "create-chroot", "tls", "tls-ca", "tls-cert", "tls-key",
 	"tls-server-name"}
 
-// variable is the one that stands in for a flag.
+// variable is the name of the variable that replaces a flag.
 func variable(flag string) string {
 	return "ZKLOCK_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
@@ -58,7 +58,7 @@ func (c *connFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&c.authFile, "auth-file", "", "`file` with one scheme:credential a line; default $"+envAuthFile)
 	f.DurationVar(&c.patience, "connect-timeout", 15*time.Second, "how long to look for a server that answers")
 	f.DurationVar(&c.timeout, "timeout", session.DefaultTimeout, "session timeout: how soon the lock of a crashed holder is free; or $"+envTimeout)
-	f.DurationVar(&c.tick, "tick", session.DefaultServerTick, "the ensemble's tickTime; too short is unsafe, too long costs up to half of each lease: help safety")
+	f.DurationVar(&c.tick, "tick", session.DefaultServerTick, "the ensemble's tickTime; a value too short is unsafe, one too long costs up to half of each lease: help safety")
 	f.BoolVar(&c.createChroot, "create-chroot", false, "make the chroot of --zk when it is missing; default: an error, since it may be misspelt")
 	f.BoolVar(&c.tls, "tls", false, "encrypt the connections; also set by each of the flags below")
 	f.StringVar(&c.tlsCA, "tls-ca", "", "`file` with the certificates to trust, PEM; default the system's")
@@ -67,8 +67,8 @@ func (c *connFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&c.tlsServer, "tls-server-name", "", "the `name` to expect in the servers' certificates; default each one's host")
 }
 
-// environment takes what the flags don't say from the environment, before they are checked, and notes what they do say
-// for the command. Which ensemble and which credentials there are in the environment is asked for by options.
+// environment takes the values of flags that are not given from the environment, before they are checked, and notes the
+// given ones for the command. options reads the ensemble and the credentials from the environment.
 func (c *connFlags) environment(f *pflag.FlagSet) error {
 	for _, name := range handedOn {
 		key, text := variable(name), os.Getenv(variable(name))
@@ -90,7 +90,7 @@ func (c *connFlags) environment(f *pflag.FlagSet) error {
 	return nil
 }
 
-// options turns the flags into what Dial takes.
+// options turns the flags into options for Dial.
 func (c *connFlags) options() ([]zklock.Option, error) {
 	if c.zk == "" {
 		c.zk = os.Getenv(envZK)
@@ -134,7 +134,7 @@ func (c *connFlags) options() ([]zklock.Option, error) {
 	return opts, nil
 }
 
-// credential is one of them and where it comes from; errors name that, and never the secret.
+// credential is one credential and its source; errors name the source, and never the secret.
 type credential struct{ text, from string }
 
 // credentials come from the flags; without any, from the environment.
@@ -218,7 +218,7 @@ func (a *app) dial(ctx context.Context, more ...zklock.Option) (*zklock.Client, 
 	return c, err
 }
 
-// bare is an error without the name of the program in front, for the middle of a sentence.
+// bare is an error without the program's name in front, for the middle of a sentence.
 type bare struct{ error }
 
 func (b bare) Error() string { return strings.TrimPrefix(b.error.Error(), "zklock: ") }

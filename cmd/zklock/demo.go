@@ -22,7 +22,7 @@ const (
 	demoTick    = 500 * time.Millisecond
 	demoTimeout = 3 * time.Second        // of the sessions
 	demoWork    = 400 * time.Millisecond // under the lock
-	demoBound   = time.Minute            // of the whole show
+	demoBound   = time.Minute            // of the whole demo
 )
 
 func (a *app) demoCommand() *cobra.Command {
@@ -30,9 +30,9 @@ func (a *app) demoCommand() *cobra.Command {
 		Use:     "demo [flags]",
 		GroupID: groupRest,
 		Short:   "Show a lock at work: contention, and a crash of the holder",
-		Long: `Show three workers that want one lock, each a client of its own. One of them crashes while it holds the lock: it knows
-by itself when the lock is lost, before the next one has it. It takes some seconds and needs nothing: the server is inside
-this program. With --zk (not ` + envZK + `) it is an ensemble of yours; what is made there is removed at the end.`,
+		Long: `Show three workers that want one lock, each a client of its own. One of them crashes while it holds the lock: by its own
+clock it knows that the lock is lost before the next worker has it. The demo takes some seconds and needs no ensemble: the
+server is inside this program. With --zk (not ` + envZK + `) it uses your ensemble, and removes its znodes at the end.`,
 		Example: "  zklock demo\n  zklock demo --zk localhost:2181",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -45,7 +45,7 @@ this program. With --zk (not ` + envZK + `) it is an ensemble of yours; what is 
 	}
 }
 
-// demo runs the show.
+// demo runs the demonstration.
 func (a *app) demo(ctx context.Context) (err error) {
 	d := &demo{out: a.out, began: time.Now()}
 	a.conn.timeout = demoTimeout
@@ -79,12 +79,12 @@ func (a *app) demo(ctx context.Context) (err error) {
 	d.say("", "%d turns, never more than %d at once; worker-2's hold had ended by its own clock before the next one had the lock",
 		d.turns, d.most)
 	if d.most != 1 || !d.known {
-		return errors.New("two held the lock at once")
+		return errors.New("two workers held the lock at once")
 	}
 	return nil
 }
 
-// removeDemo deletes what the show made.
+// removeDemo deletes what the demo made.
 func removeDemo(c *zklock.Client, path string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -98,20 +98,20 @@ func removeDemo(c *zklock.Client, path string) error {
 	return nil
 }
 
-// demo is what the workers share.
+// demo is the state that the workers share.
 type demo struct {
 	out   io.Writer
 	path  string
 	began time.Time
 
-	mu        sync.Mutex     // guards what follows, and out
-	holds     []*zklock.Hold // all that there were
-	most      int            // that had not ended, by their own clocks, at one time
+	mu        sync.Mutex     // guards the fields below, and out
+	holds     []*zklock.Hold // all holds of the demo
+	most      int            // the most holds that had not ended, by their own clocks, at one time
 	turns     int
 	crashed   *zklock.Hold
-	cut       time.Time // when the crash was
-	recovered time.Time // when the next one had the lock
-	known     bool      // the crashed one's hold had ended by then
+	cut       time.Time // when the crash happened
+	recovered time.Time // when the next worker had the lock
+	known     bool      // the crashed worker's hold had ended by then
 }
 
 func (d *demo) say(who, format string, args ...any) {
@@ -120,7 +120,7 @@ func (d *demo) say(who, format string, args ...any) {
 	fmt.Fprintf(d.out, "%7.3fs  %-9s %s\n", time.Since(d.began).Seconds(), who, clean(fmt.Sprintf(format, args...)))
 }
 
-// enter counts one who holds, and those who still believe to; first: it is the first after the crash.
+// enter counts a hold, and those that have not ended by their own clocks; first: it is the first after the crash.
 func (d *demo) enter(hold *zklock.Hold) (after time.Duration, first bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -140,7 +140,7 @@ func (d *demo) enter(hold *zklock.Hold) (after time.Duration, first bool) {
 	return d.recovered.Sub(d.cut), true
 }
 
-// over reports whether the crash is got over.
+// over reports whether the workers have recovered from the crash.
 func (d *demo) over() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -194,7 +194,7 @@ func (w *demoWorker) work(ctx context.Context, a *app) (err error) {
 	return nil
 }
 
-// crash cuts the worker off, as a crash would, and has it wait until it knows that the lock is lost.
+// crash cuts the worker off, as a crash would, and waits until the worker knows that the lock is lost.
 func (w *demoWorker) crash(ctx context.Context, net *network, hold *zklock.Hold) error {
 	w.say(w.name, "CRASHES with the lock in hand: its network is cut")
 	w.mu.Lock()

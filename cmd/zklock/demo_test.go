@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The show went well, and what it made can't be removed, since somebody else has put a znode into it.
+// The demo succeeds, and its znodes can't be removed, since another client has put a znode into their directory.
 func TestADemoThatLeavesSomethingBehindSaysSo(t *testing.T) {
 	t.Parallel()
 	srv := server(t)

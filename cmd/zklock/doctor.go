@@ -21,17 +21,17 @@ func (a *app) doctorCommand() *cobra.Command {
 		Use:     "doctor [flags] [PATH]",
 		GroupID: groupLook,
 		Short:   "Examine the ensemble: releases, limits, permissions, clocks",
-		Long: `Ask each server of the ensemble what it is and what it allows, and say what of that endangers locks: releases that can
-lose data, a tickTime that --tick does not match, session limits that differ between servers, a jute.maxbuffer that is too
-small, a session with more ephemeral znodes than servers can delete at once, permissions that are missing at PATH (default /),
-clocks that are apart.
+		Long: `Ask each server of the ensemble for its release, limits and permissions, and report what of that endangers locks: releases
+that can lose data, a tickTime that --tick does not match, session limits that differ between servers, a jute.maxbuffer that
+is too small, a session with more ephemeral znodes than servers can delete at once, permissions that are missing at PATH
+(default /), clocks that differ.
 
-Version, tick, clock and ephemeral znodes are told by the four-letter words srvr, conf, cons and dump, where
-4lw.commands.whitelist allows them, or, for the first two, by the port that --admin-port names. The limits are found out by what is granted, the permissions
-by operations that have no effect. Nothing is left behind.
+Version, tick, clock and ephemeral znodes come from the four-letter words srvr, conf, cons and dump, where
+4lw.commands.whitelist allows them, or, the first two, from the port that --admin-port names. The limits are measured by what
+the servers grant, the permissions by operations without an effect. It leaves nothing behind.
 
-It ends with 1 when it finds a danger (locks are not safe, or don't work), with 0 when it finds none, warnings or not, and with
-69 when no server serves this client.`,
+It ends with 1 when it finds a danger (locks are not safe, or don't work), with 0 when it finds none, even with warnings, and
+with 69 when no server serves this client.`,
 		Example: "  zklock doctor /locks\n  zklock doctor --admin-port 8080 --json /locks | jq .findings",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -71,7 +71,7 @@ func (a *app) doctor(conf doctor.Config, asJSON bool) error {
 	return reportCode(r)
 }
 
-// reportCode turns a report into the command's end; what is wrong has been printed.
+// reportCode derives the exit code from a report; its findings have been printed.
 func reportCode(r *doctor.Report) error {
 	serves := false
 	for _, v := range r.Servers {
@@ -86,7 +86,7 @@ func reportCode(r *doctor.Report) error {
 	return nil
 }
 
-// reportText is the report for a person: a line a server, the path, and the findings.
+// reportText is the report for people: one line per server, the path, and the findings.
 func reportText(r *doctor.Report) string {
 	var b strings.Builder
 	for _, v := range r.Servers {

@@ -33,12 +33,12 @@ func (a *app) doneCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "done [flags] PATH",
 		GroupID: groupLook,
-		Short:   "Show when a job was run, and by whom, or have it run again",
+		Short:   "Show when a job was run, and by whom, or let it run again",
 		Long: `Show the record of the job that zklock run --once-per or --every runs at PATH: for each of the last runs its key, when it
-began by the ensemble's clock, who made it, and with which token. Only the job's own lock PATH has a record.
+began by the ensemble's clock, its owner, and its token. Only the job's own lock PATH has a record.
 
-With --forget KEY the runs of that key are taken out of the record, so that the job is run again when it is started for that
-key next; --forget '' those of --every. It ends with 1 when there are none.`,
+--forget KEY removes the runs of that key from the record, so that the next start for that key runs the job again;
+--forget '' removes those of --every. It ends with 1 when there are none.`,
 		Example: `  zklock done /locks/nightly-report
   zklock done --forget 2026-11-22 /locks/nightly-report`,
 		Args: onePath,
@@ -66,12 +66,13 @@ key next; --forget '' those of --every. It ends with 1 when there are none.`,
 		},
 	}
 	jsonFlag(cmd, &asJSON)
-	cmd.Flags().StringVar(&key, "forget", "", "have the job run again for this `key`")
+	cmd.Flags().StringVar(&key, "forget", "", "let the job run again for this `key`")
 	noFiles(cmd, "forget")
 	return cmd
 }
 
-// noteNoRecord says so when there is no record, as when path is misspelt; one whose runs were all forgotten is there, and empty.
+// noteNoRecord says so when there is no record, as when path is misspelt. A record whose runs were all forgotten exists
+// and is empty.
 func (a *app) noteNoRecord(ctx context.Context, c *zklock.Client, path string) error {
 	missing, err := a.missing(ctx, c, path+".done")
 	if missing && !a.quiet {

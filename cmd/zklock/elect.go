@@ -19,9 +19,8 @@ func (a *app) electCommand() *cobra.Command {
 		Use:     "elect [flags] PATH -- COMMAND [ARG…]",
 		GroupID: groupRun,
 		Short:   "Run a command as the leader of an election",
-		Long: `Stand for election at PATH, and run the command as soon as, and as long as, this is the leader. Others see the leader's
-value with zklock leader. The command is run, stopped and looked after as by zklock run. When it ends the leadership is
-given up.
+		Long: `Stand for election at PATH, and run the command when, and as long as, this process leads. zklock leader shows the leader's
+value to others. The command is run, supervised and stopped as by zklock run. When it ends, zklock resigns.
 
 ` + exitTable,
 		Example: `  zklock elect /elections/scheduler -- ./scheduler
@@ -43,7 +42,7 @@ given up.
 	}
 	l.register(a, cmd)
 	f := cmd.Flags()
-	f.StringVar(&value, "value", "", "what others see of the leader; default host:pid")
+	f.StringVar(&value, "value", "", "the leader's value, which others can read; default host:pid")
 	f.BoolVar(&again, "again", false, "stand for election again after the leadership was lost, instead of ending with 70")
 	return cmd
 }

@@ -21,7 +21,7 @@ func readEntry(ctx context.Context, c *zklock.Client, path string, from, rows in
 	return lockEntry{queuejson.New(page)}, err
 }
 
-// kind is the lock's, with how many permits it has.
+// kind is the lock's kind, with the number of its permits.
 func (e lockEntry) kind() string {
 	if e.Permits > 0 {
 		return e.Kind + " of " + strconv.Itoa(e.Permits)
@@ -29,7 +29,7 @@ func (e lockEntry) kind() string {
 	return e.Kind
 }
 
-// holder names who holds: one, or one and how many more.
+// holder names the holders: one, or one and the number of the others.
 func (e lockEntry) holder() string {
 	for _, m := range e.Line {
 		switch {
@@ -42,7 +42,7 @@ func (e lockEntry) holder() string {
 	return ""
 }
 
-// since is when the longest hold began to stand in line.
+// since is when the contender of the longest hold was created.
 func (e lockEntry) since() time.Time {
 	for _, m := range e.Line {
 		if m.Holds {
@@ -71,7 +71,7 @@ func who(m queuejson.Member) string {
 	return short(m.Owner, 40) + " (" + short(at, 60) + ")"
 }
 
-// contender reads a znode as Queue does, for one that has been read already.
+// contender parses a znode as Queue does, for one that has been read already.
 func contender(node string, data []byte, stat zk.Stat) zklock.Contender {
 	k := zklock.Contender{Node: node, Session: stat.EphemeralOwner, Token: zklock.Token(stat.Czxid)}
 	var id struct {

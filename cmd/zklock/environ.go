@@ -13,7 +13,7 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// lockEnvironment is what the command is told of its lock.
+// lockEnvironment is the variables that describe the lock to the command.
 func lockEnvironment(path string, h *zklock.Hold, session int64) []string {
 	return []string{
 		"ZKLOCK_PATH=" + path,
@@ -24,12 +24,12 @@ func lockEnvironment(path string, h *zklock.Hold, session int64) []string {
 	}
 }
 
-// envHeld lists what is held for a command: its own lock and those of the commands that it is part of, one a line, each
-// as its session and its znode.
+// envHeld lists what is held for a command: its own lock and those of the commands that it is part of, one per line,
+// each as its session and its znode.
 const envHeld = "ZKLOCK_HELD"
 
-// nested refuses to wait at path for what is held for the very command that this is part of, and so is not released
-// before: permits of a semaphore of that size, or, with 0 and 0, anything else.
+// nested refuses to wait at path for a hold of the very command that this is part of, which is not released before this
+// ends: permits of a semaphore of that size, or, with 0 and 0, any other lock.
 func nested(ctx context.Context, c *zklock.Client, path string, permits, size int) error {
 	for line := range strings.Lines(os.Getenv(envHeld)) {
 		id, node, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")

@@ -19,22 +19,22 @@ const (
 	exitFailed      = 1   // anything without a code of its own
 	exitUsage       = 64  // bad command line, path or option
 	exitUnreachable = 69  // no server answered in time
-	exitLost        = 70  // the lock was lost, or about to be, and the command was told to end
-	exitBusy        = 75  // somebody else has the lock
+	exitLost        = 70  // the lock was lost, or about to be, and the command was asked to terminate
+	exitBusy        = 75  // another client has the lock
 	exitRefused     = 77  // the ensemble refused the credentials, or an operation for lack of rights
 	exitNoExec      = 126 // the command was found and can't be run
 	exitNotFound    = 127 // there is no such command
 	exitSignal      = 128 // + the signal's number
 )
 
-// exitTable is the part of help that says so.
+// exitTable is the table of exit codes in the help.
 const exitTable = `Exit codes:
   0-255  the command's own; 128+N when signal N ended it
   1      anything without a code of its own
   64     usage: a bad flag, path or value
   69     no server could be reached in time
-  70     the lock was lost, or so nearly that the command was told to end
-  75     busy: somebody else has the lock, or the time to wait was over; -E gives it another code, -q no message
+  70     the lock was lost, or so nearly that the command got SIGTERM
+  75     busy: another client has the lock, or the wait timed out; -E sets another code, -q suppresses the message
   77     the ensemble refused the credentials or the access
   126    the command can't be run
   127    the command was not found
@@ -60,7 +60,7 @@ func usagef(format string, args ...any) error {
 	return &exitError{exitUsage, fmt.Errorf(format, args...)}
 }
 
-// codeOf tells the exit code of a failure.
+// codeOf returns the exit code of a failure.
 func codeOf(err error) int {
 	var own *exitError
 	switch {
@@ -84,11 +84,11 @@ func codeOf(err error) int {
 	return exitFailed
 }
 
-// report prints a failure on one line: what others wrote into znodes may be part of it.
+// report prints a failure on one line: it may contain foreign text from znodes.
 func report(w io.Writer, err error) {
 	var own *exitError
 	if err == nil || errors.As(err, &own) && own.err == nil || errors.Is(err, syscall.EPIPE) {
-		return // of a pipe whose reader has seen enough, nothing is to be said either
+		return // the reader of the pipe has closed it: no message about that either
 	}
 	if errors.Is(err, zk.ErrNoAuth) {
 		err = fmt.Errorf("%w: see --auth", err)
@@ -96,7 +96,7 @@ func report(w io.Writer, err error) {
 	notice(w, "%s", err)
 }
 
-// notice prints one line of ours.
+// notice prints one line of zklock's own.
 func notice(w io.Writer, format string, args ...any) {
 	text := strings.TrimPrefix(fmt.Sprintf(format, args...), "zklock: ")
 	fmt.Fprintf(w, "zklock: %s\n", clean(text))

@@ -28,7 +28,7 @@ func startError(name string, err error) error {
 // lookup finds the command, as a shell does and with its exit codes.
 func lookup(name string) (string, error) {
 	path, err := exec.LookPath(name)
-	if errors.Is(err, exec.ErrDot) { // "." is in PATH, and a shell would run it
+	if errors.Is(err, exec.ErrDot) { // found through "." in PATH: a shell would run it
 		err = nil
 	}
 	if err == nil {

@@ -29,7 +29,7 @@ func guards(zklock int) (pids []int) {
 	return pids
 }
 
-// childrenOf are the processes whose parent a process is, those included that have ended and were not reaped.
+// childrenOf are the child processes of a process, including those that have ended and were not reaped.
 func childrenOf(parent int) (pids []int) {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range dirs {
@@ -77,19 +77,19 @@ func TestTheCommandIsToldToEndWhenNoGuardLives(t *testing.T) {
 		}
 	})
 	p.exits(exitLost)
-	require.Contains(t, p.err.String(), "the guard process does not live: ended by signal 9 (killed): SIGTERM to the command")
+	require.Contains(t, p.err.String(), "the guard process keeps ending: ended by signal 9 (killed): SIGTERM to the command")
 	require.True(t, d.has("child", "told"))
 	queued(t, s, "/l", 0)
 }
 
-// The id of a group that is gone may be another group's soon, while zklock still tries to give the lock back.
+// The id of a group that is gone may be reused for another group, while zklock still tries to release the lock.
 func TestTheGuardIsToldAtOnceThatTheGroupIsGone(t *testing.T) {
 	s, d := server(t), newDiary(t)
 	orders := filepath.Join(t.TempDir(), "orders")
 	t.Setenv(notedOrders, orders)
 	p := launchAs(t, notedGuard, s.Addr(), "run", "/l", "--", testCommand, "diary", string(d), "until-term")
 	d.alive(t, "child")
-	s.Inject(zktest.Freeze()) // so that giving it back takes a while
+	s.Inject(zktest.Freeze()) // so that the release takes a while
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 	var text string
 	until(t, "the word", func() bool {
@@ -104,7 +104,7 @@ func TestTheGuardIsToldAtOnceThatTheGroupIsGone(t *testing.T) {
 	require.Regexp(t, `\ngroup 0\nend\n$`, string(b))
 }
 
-// notedGuard is the name of a zklock whose guard does nothing but write its orders into the file $TESTGUARD_ORDERS.
+// notedGuard is the name of a zklock whose guard only writes its orders into the file $TESTGUARD_ORDERS.
 const (
 	notedGuard  = "zklock-noted-guard"
 	notedOrders = "TESTGUARD_ORDERS"
@@ -151,7 +151,7 @@ func TestTheGuardKillsAGroupThatIsThereAndNoOther(t *testing.T) {
 			if c.gone {
 				there = false
 				w.look(50)
-				there = true // under the same id: another one
+				there = true // another one with the same id
 			}
 			w.look(100)
 			w.look(100)
@@ -178,7 +178,7 @@ func TestAGuardThatLooksForgetsAGroupThatIsGone(t *testing.T) {
 	w.end()
 }
 
-// A daemon is adopted by the nearest process that asked for it, which is zklock.
+// A daemon's parent becomes the nearest process that has asked for it, which is zklock.
 func TestWhatTheCommandLeavesBehindIsReapedWhileItRuns(t *testing.T) {
 	t.Parallel()
 	s := server(t)

@@ -17,45 +17,45 @@ import (
 )
 
 // The guard is a second process of zklock run. It ends the command's process group when zklock can't: when zklock is
-// killed, which the parent-death signal tells only to the first process of the group, and when zklock is stopped, so
-// that it does not see that the lease runs out. It reads its orders from a pipe,
+// killed (the parent-death signal reaches only the first process of the group), and when zklock is stopped and so does
+// not notice the end of the lease. It reads its orders from a pipe,
 //
 //	group 4711          the process group to guard; 0 when that is gone, and its id may become another group's
 //	until 123456789     kill it at this time, nanoseconds of the clock that counts suspended time too
 //	end                 nothing is left to do
 //
-// and takes the end of the pipe without the last for zklock's death. It is in a session of its own, out of the reach of
-// the terminal and of signals to zklock's process group. zklock replaces a guard that is killed or stopped.
+// and treats the end of the pipe without an "end" as zklock's death. It is in a session of its own, so that neither the
+// terminal nor signals to zklock's process group reach it. zklock replaces a guard that is killed or stopped.
 const guardCommand = "guard-process-group"
 
-// guard is zklock's end of it. One goroutine uses it at a time.
+// guard is zklock's side of it. One goroutine uses it at a time.
 type guard struct {
 	reaper *reaper
 	death  syscall.Signal
 	proc   *subprocess
 	pipe   *os.File
-	born   time.Time // when the last start was tried
+	born   time.Time // when the last start was attempted
 	err    error     // why there is no guard process
 	failed int       // guards in a row that could not be started, or ended within quick
 
-	// The orders that stand.
+	// The orders in force.
 	pgid     int
 	deadline int64 // by bootTime
 }
 
 const (
-	quick    = time.Second // a guard that lives for less is no guard, and the next one is not started at once
-	enough   = 3           // failures in a row after which there is no hope for a guard
+	quick    = time.Second // a guard that ends sooner has failed, and the next one is not started at once
+	enough   = 3           // failures in a row after which zklock runs without a guard
 	farewell = 10 * time.Second
 )
 
-// startGuard starts a guard that ends the group with death.
+// startGuard starts a guard that ends the group with the signal death.
 func startGuard(r *reaper, death syscall.Signal) (*guard, error) {
 	g := &guard{reaper: r, death: death}
 	return g, g.start()
 }
 
-// start starts the process and gives it the orders that stand.
+// start starts the process and gives it the orders in force.
 func (g *guard) start() error {
 	g.born = time.Now()
 	g.proc, g.pipe, g.err = launchGuard(g.reaper, g.death)
@@ -93,7 +93,8 @@ func launchGuard(r *reaper, death syscall.Signal) (*subprocess, *os.File, error)
 	return proc, out, nil
 }
 
-// gone is closed when the guard has ended, and stops tells that it was stopped. Without a guard neither says anything.
+// gone is closed when the guard has ended, and stops reports that it was stopped. Without a guard neither reports
+// anything.
 func (g *guard) gone() <-chan struct{} {
 	if g.err != nil {
 		return nil
@@ -108,14 +109,14 @@ func (g *guard) stops() <-chan syscall.Signal {
 	return g.proc.stops
 }
 
-// replace starts a guard in the place of one that has ended. When that fails, or the last one has lived for less than
-// quick, it returns why there is no guard now, and is to be called again after quick.
+// replace starts a guard in place of one that has ended. When that fails, or the last one ended within quick, it
+// returns why there is no guard now, and must be called again after quick.
 func (g *guard) replace() error {
 	if g.err == nil {
-		_ = g.pipe.Close() // nobody reads it
+		_ = g.pipe.Close() // nothing reads it any more
 		if time.Since(g.born) < quick {
 			g.failed++
-			g.err = fmt.Errorf("the guard process does not live: %s", ending(g.proc.status))
+			g.err = fmt.Errorf("the guard process keeps ending: %s", ending(g.proc.status))
 			return g.err
 		}
 		g.failed = 0
@@ -123,7 +124,7 @@ func (g *guard) replace() error {
 	return g.start()
 }
 
-// say gives an order. It does not block, and it may fail: a guard that has ended or was stopped does not read, and is
+// say sends an order. It does not block, and it may fail: a guard that has ended or was stopped does not read, and is
 // replaced.
 func (g *guard) say(format string, args ...any) {
 	if g.err != nil {
@@ -132,27 +133,27 @@ func (g *guard) say(format string, args ...any) {
 	order := fmt.Appendf(nil, format+"\n", args...)
 	if raw, err := g.pipe.SyscallConn(); err == nil {
 		_ = raw.Write(func(fd uintptr) bool {
-			_, _ = unix.Write(int(fd), order) // all or nothing, since it is short
+			_, _ = unix.Write(int(fd), order) // written whole or not at all, since it is short
 			return true
 		})
 	}
 }
 
-// group gives the process group to guard; 0: none any more.
+// group orders the process group to guard; 0: none any more.
 func (g *guard) group(pgid int) {
 	g.pgid = pgid
 	g.say("group %d", pgid)
 }
 
-// until orders the group's end for the time at which at will be. The clock is read first: what then holds us up makes
-// the order earlier and not later.
+// until orders the group's end at the instant at. The clock is read first: a delay after that makes the order earlier,
+// not later.
 func (g *guard) until(at time.Time) {
 	now := bootTime()
 	g.deadline = now + int64(time.Until(at))
 	g.say("until %d", g.deadline)
 }
 
-// end lets the guard go and joins it.
+// end ends the guard and joins it.
 func (g *guard) end() {
 	if g.err != nil {
 		return
@@ -171,7 +172,7 @@ func (g *guard) end() {
 	}
 }
 
-// ending says how a process has ended.
+// ending describes how a process has ended.
 func ending(status syscall.WaitStatus) string {
 	if status.Signaled() {
 		return fmt.Sprintf("ended by signal %d (%v)", int(status.Signal()), status.Signal())
@@ -202,12 +203,12 @@ func guardMain(args []string) int {
 	return 0
 }
 
-// watchman is what the guard process knows.
+// watchman is the guard process's state.
 type watchman struct {
 	group  int   // 0: none
 	until  int64 // by bootTime; 0: no time is set
 	exists func(pgid int) bool
-	kill   func(pgid int) // nobody to tell when it fails: the group is out of our rights as it was out of zklock's
+	kill   func(pgid int) // its failure has no consequence: if the guard may not signal the group, zklock may not either
 }
 
 // run carries out orders until the last one.
@@ -215,7 +216,7 @@ func (w *watchman) run(orders <-chan string) {
 	for {
 		var timer <-chan time.Time
 		if w.group != 0 {
-			// A timer does not run while the machine sleeps: look at the clock that does, every now and then.
+			// A timer does not run while the machine is suspended: check bootTime periodically.
 			next := 250 * time.Millisecond
 			if w.until != 0 {
 				next = min(time.Duration(w.until-bootTime()), next)
@@ -228,7 +229,7 @@ func (w *watchman) run(orders <-chan string) {
 		case order, more = <-orders:
 		case <-timer:
 			select {
-			case order, more = <-orders: // what was said before comes first
+			case order, more = <-orders: // earlier orders come first
 			default:
 			}
 		}
@@ -255,15 +256,15 @@ func (w *watchman) obey(order string) {
 	}
 }
 
-// look forgets a group that is gone, and ends one whose time has come. It looks often enough that an id can't have been
-// given to another group in between: they are given out in turn.
+// look forgets a group that is gone, and ends one whose deadline has passed. It looks so often that the id cannot have
+// been given to another group in between: the kernel assigns ids in turn.
 func (w *watchman) look(now int64) {
 	if w.group > 1 && !w.exists(w.group) {
 		w.group = 0
 	}
 	if w.until != 0 && now >= w.until {
 		w.end()
-		w.until = 0 // once; zklock's death, or its own word, is still to come
+		w.until = 0 // once; zklock's death, or its own order, may still follow
 	}
 }
 

@@ -20,8 +20,8 @@ func (a *app) holdCommand() *cobra.Command {
 		Long: `Take the lock at PATH, print its fencing token and its znode on one line, and hold it until standard input closes or a
 signal arrives, as etcdctl lock does. Then the lock is released, and the exit code is 0, or 128+N after signal N.
 
-When the lock is lost it ends with 70, but nobody stops what relies on the lock: to run a command under it, use zklock run.
-Where standard input is closed or empty from the start, as under cron, it ends at once.
+When the lock is lost it ends with 70, but nothing stops the work that relies on the lock: to run a command under it, use
+zklock run. If standard input is closed or empty from the start, as under cron, it ends at once.
 
 ` + exitTable,
 		Example: `  zklock hold /locks/maintenance                      # until Ctrl-D

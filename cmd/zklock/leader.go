@@ -13,12 +13,12 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// leaderEntry is a leader, or that there is none, as --json shows it.
+// leaderEntry is a leader, or that there is none, as --json writes it.
 type leaderEntry struct {
 	Path   string            `json:"path"`
 	At     time.Time         `json:"at"` // when it was seen; local clock
 	Leader *queuejson.Member `json:"leader"`
-	Value  string            `json:"value,omitempty"` // when it is text; else see leader.data
+	Value  string            `json:"value,omitempty"` // if it is text; else see leader.data
 }
 
 func (a *app) leaderCommand() *cobra.Command {
@@ -26,9 +26,9 @@ func (a *app) leaderCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "leader [flags] PATH",
 		GroupID: groupLook,
-		Short:   "Show who leads, and every change with --follow",
-		Long: `Show the value of the leader that the election at PATH has chosen, and who that is. It ends with 1 when nobody leads.
-With --follow it goes on to show every change, and that nobody leads, until it is interrupted.`,
+		Short:   "Show the leader, and every change with --follow",
+		Long: `Show the leader of the election at PATH and its value. It ends with 1 when there is no leader. With --follow it shows every
+change, including that there is no leader, until it is interrupted.`,
 		Example: `  zklock leader /elections/scheduler
   zklock leader --follow --json /elections/scheduler`,
 		Args: onePath,
@@ -64,7 +64,7 @@ With --follow it goes on to show every change, and that nobody leads, until it i
 	return cmd
 }
 
-// printLeader shows a leader, or that there is none; any other error it returns.
+// printLeader prints a leader, or that there is none; it returns any other error.
 func (a *app) printLeader(path string, l zklock.Leader, err error, asJSON, follow bool) error {
 	none := errors.Is(err, zklock.ErrNoLeader)
 	if err != nil && (!none || !asJSON && !follow) {

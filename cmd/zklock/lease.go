@@ -5,22 +5,22 @@ import "time"
 // The rule by which a command is stopped before another client can get its lock.
 //
 // The ensemble confirms the lease about every fifth of the session timeout, or a third of what two ticks leave of it.
-// While that goes well, at least healthy of the lease is left. When a lease is not confirmed any more,
+// As long as it does, at least healthy of the lease is left. When a lease is no longer confirmed,
 //
 //	doubt  begins when no more than grace + margin is left, or less than a healthy lease has: SIGTERM
 //	end    comes when no more than margin is left: SIGKILL
 //
 // so the command has grace to end by itself, and the kernel has margin to end it. An ensemble whose ticks are long for
-// the session timeout makes leases that are short by nature; there the grace is what is left of it. Should the connection
-// come back after the SIGTERM, the SIGKILL is put off, but the command has been told to end and goes on ending.
+// the session timeout makes short leases; there the grace is what is left of them. If the connection returns after the
+// SIGTERM, the SIGKILL is deferred, but the command has been asked to end and must still do so.
 const (
 	marginPart = 16 // of the timeout: margin
-	gracePart  = 4  // the most that grace may be
-	lookPart   = 20 // the lease is looked at this often at least
-	latePart   = 15 // of the timeout: a confirmation may be so late without a doubt
+	gracePart  = 4  // the upper bound of grace
+	lookPart   = 20 // the lease is checked at least this often
+	latePart   = 15 // of the timeout: a confirmation may be this late without a doubt
 )
 
-// verdict is what a lease demands.
+// verdict is what the state of the lease requires.
 type verdict int
 
 const (
@@ -34,10 +34,10 @@ type lease struct {
 	timeout time.Duration
 	grace   time.Duration
 	margin  time.Duration
-	doubt   time.Duration // the lease is in doubt with no more left than this
+	doubt   time.Duration // the lease is in doubt with no more than this left
 }
 
-// newLease makes the rule for a session timeout, on an ensemble with this tick.
+// newLease derives the rule for a session timeout, on an ensemble with this tick.
 func newLease(timeout, grace, tick time.Duration) lease {
 	l := lease{timeout: timeout, grace: min(grace, timeout/gracePart), margin: timeout / marginPart}
 	l.doubt = max(l.margin, min(l.margin+l.grace, healthy(timeout, tick)-timeout/latePart))
@@ -45,9 +45,9 @@ func newLease(timeout, grace, tick time.Duration) lease {
 }
 
 // healthy is the least that is left of a lease before its next confirmation. Package session counts an answer only when
-// a write that was sent two ticks later has been answered. So what is confirmed is a ping, a twentieth of the timeout, and a
-// sixteenth of two ticks older than two ticks; and the next confirmation comes after a heartbeat. A fiftieth is for
-// clocks that differ.
+// a write that was sent two ticks later has been answered. So what is confirmed is a ping, a twentieth of the timeout,
+// and a sixteenth of two ticks older than two ticks; and the next confirmation comes after a heartbeat. A fiftieth is
+// for differences between clocks.
 func healthy(timeout, tick time.Duration) time.Duration {
 	slack := min(2*tick, timeout/2)
 	return timeout - slack - slack/16 - timeout/20 - heartbeat(timeout, slack) - timeout/50
@@ -61,7 +61,7 @@ func heartbeat(timeout, slack time.Duration) time.Duration {
 // deadline is the instant at which the command must be killed.
 func (l lease) deadline(safeUntil time.Time) time.Time { return safeUntil.Add(-l.margin) }
 
-// judge says what SafeUntil means now, and after how long to look again.
+// judge returns what SafeUntil requires now, and the time until the next check.
 func (l lease) judge(now, safeUntil time.Time) (verdict, time.Duration) {
 	left := safeUntil.Sub(now)
 	switch {

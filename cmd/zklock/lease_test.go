@@ -24,7 +24,7 @@ func TestALeaseIsDoubtedInTimeAndEndsBeforeItIsOver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := newLease(c.timeout, c.grace, c.tick)
 			until := at(7)
-			// As the supervisor does: looking again when it was told to, or, as a timer may, a little later.
+			// As the supervisor does: checking again when the lease says so, or, as a timer may, a little later.
 			doubted := time.Time{}
 			for now := at(0); ; {
 				verdict, wait := l.judge(now, until)
@@ -44,8 +44,8 @@ func TestALeaseIsDoubtedInTimeAndEndsBeforeItIsOver(t *testing.T) {
 	}
 }
 
-// The library confirms a lease every fifth of the timeout, or a third of what two ticks leave of it: that is never
-// doubted, however short the leases of an ensemble with long ticks are.
+// The library confirms a lease every fifth of the timeout, or a third of what two ticks leave of it: such a lease is
+// never in doubt, however short the leases of an ensemble with long ticks are.
 func TestAHealthyLeaseIsNeverDoubted(t *testing.T) {
 	t.Parallel()
 	for _, tick := range []time.Duration{200 * time.Millisecond, time.Second, 2 * time.Second, 10 * time.Second} {
@@ -55,7 +55,7 @@ func TestAHealthyLeaseIsNeverDoubted(t *testing.T) {
 			now := time.Unix(0, 0)
 			until, asked := now.Add(timeout-slack), now
 			for range 5_000 {
-				if !now.Before(asked.Add(heartbeat(timeout, slack))) { // what was sent a slack ago, or by a ping before that, counts
+				if !now.Before(asked.Add(heartbeat(timeout, slack))) { // a ping sent a slack ago or earlier counts
 					asked = now
 					until = now.Add(timeout - slack - slack/16 - timeout/20 - timeout/50)
 				}

@@ -17,34 +17,34 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// line shows on a terminal, in one line that goes when the wait is over, how long the wait has lasted, the place in
-// line and who is ahead. The lock itself watches only the one before it; so, for a person who looks, line reads the
-// queue's names once a second.
+// line shows on a terminal, in one line that is removed when the wait ends, how long the wait has lasted, the place in
+// line and the contender ahead. The lock itself watches only its predecessor; so line reads the queue's names once a
+// second.
 type line struct {
 	out    io.Writer
 	path   string
 	began  time.Time
-	aside  bool // it has no place there itself
-	shown  bool // there is a terminal, and somebody who wants to see it
+	aside  bool // it has no place in line itself
+	shown  bool // there is a terminal, and the output is wanted
 	join   sync.WaitGroup
 	stop   context.CancelFunc
-	notify *notifier // is told, too; may be nil
+	notify *notifier // also gets the text; may be nil
 
-	mu     sync.Mutex     // guards what follows
-	c      *zklock.Client // once there is one
+	mu     sync.Mutex     // guards the fields below
+	c      *zklock.Client // nil before the client exists
 	over   bool
 	drawn  bool
 	queued bool
 	ahead  int
 	head   string // the znode of the first in line
-	who    string // that is
+	who    string // the contender that head belongs to
 }
 
 func (a *app) newLine(path string) *line {
 	return &line{out: a.err, path: path, began: time.Now(), shown: !a.quiet && term.IsTerminal(int(os.Stderr.Fd()))}
 }
 
-// hooks tell it what the lock sees by itself.
+// hooks pass it the lock's own observations.
 func (l *line) hooks() zklock.Hooks {
 	if !l.shown && l.notify == nil {
 		return zklock.Hooks{}
@@ -56,7 +56,7 @@ func (l *line) set(ahead int, head, who string) {
 	l.notify.waited(l.moved(ahead, head, who))
 }
 
-// moved takes in a place in line, shows it, and returns it in words.
+// moved records a place in line, shows it, and returns it in words.
 func (l *line) moved(ahead int, head, who string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,7 +68,7 @@ func (l *line) moved(ahead int, head, who string) string {
 	return l.place()
 }
 
-// connected lets it look for itself.
+// connected lets it read the queue for itself.
 func (l *line) connected(c *zklock.Client) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -107,7 +107,7 @@ func (l *line) follow(ctx context.Context) {
 	})
 }
 
-// count reads how many are in line, and who is the first.
+// count returns how many are in line, and the first of them.
 func (l *line) count(ctx context.Context, c *zklock.Client) {
 	page, err := c.QueuePage(ctx, l.path, 0, 1)
 	if err != nil || len(page.Contenders) == 0 {
@@ -117,7 +117,8 @@ func (l *line) count(ctx context.Context, c *zklock.Client) {
 	l.set(page.Holding+page.Waiting, first.Node, who(queuejson.NewMember(1, first)))
 }
 
-// look reads where own stands; it finds own first. What fails is tried again a second later: the wait itself goes on.
+// look reads the place of own, which it finds first. After an error it tries again a second later: the wait itself goes
+// on.
 func (l *line) look(ctx context.Context, c *zklock.Client, own, head string) string {
 	s, err := c.Session(ctx)
 	if err != nil {
@@ -165,7 +166,7 @@ func ownIn(ctx context.Context, s *session.Session, dir string, names []string) 
 	return own, err
 }
 
-// describe reads who a contender is.
+// describe returns the owner of a contender.
 func describe(ctx context.Context, s *session.Session, dir, name string) string {
 	nodes, err := s.ReadBelow(ctx, dir, []string{name}, func(stat zk.Stat) bool { return stat.DataLength <= recipe.MaxData })
 	if err != nil || nodes[0].Err != nil {
@@ -174,7 +175,7 @@ func describe(ctx context.Context, s *session.Session, dir, name string) string 
 	return who(queuejson.NewMember(1, contender(join(dir, name), nodes[0].Data, nodes[0].Stat)))
 }
 
-// place says where it stands in words. The caller holds mu.
+// place describes the place in words. The caller holds mu.
 func (l *line) place() string {
 	switch text := fmt.Sprintf("waiting %s in line", ordinal(l.ahead+1)); {
 	case l.aside && l.who != "":
@@ -192,7 +193,7 @@ func (l *line) place() string {
 func (l *line) draw() {
 	waited := time.Since(l.began)
 	if !l.shown || l.over || waited < 300*time.Millisecond {
-		return // what is over sooner would only flicker
+		return // a line for a shorter wait would only flicker
 	}
 	text := fmt.Sprintf("zklock: connecting … %s", age(waited))
 	if l.queued {
@@ -206,7 +207,7 @@ func (l *line) draw() {
 	l.drawn = true
 }
 
-// end removes the line and joins what kept it up to date.
+// end removes the line and joins the goroutine that updates it.
 func (l *line) end() {
 	l.mu.Lock()
 	l.over = true

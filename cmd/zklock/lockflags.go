@@ -20,7 +20,7 @@ const (
 	lossIgnore = "ignore" // nothing
 )
 
-// lockFlags say how a command is run under a lock.
+// lockFlags are the flags of a command that runs under a lock.
 type lockFlags struct {
 	wait      time.Duration
 	waitSet   bool
@@ -47,14 +47,14 @@ type lockFlags struct {
 	everySet bool
 }
 
-// register adds the flags of a command that is run under a lock.
+// register adds the flags common to commands that run under a lock.
 func (l *lockFlags) register(a *app, cmd *cobra.Command) {
 	l.registerLock(a, cmd)
 	f := cmd.Flags()
 	f.StringVar(&l.onLoss, "on-loss", lossKill, "`what` to do when the lock is lost: kill, term or ignore")
 	f.DurationVar(&l.grace, "grace", 0, "time from SIGTERM to SIGKILL, at most a quarter of the session timeout; default a fifth")
 	f.DurationVar(&l.maxHold, "max-hold", 0, "end the command when it has held the lock for so long: SIGTERM, then SIGKILL after the grace")
-	f.BoolVar(&l.notify, "notify", false, "tell systemd how it stands, for a service with Type=notify: ready when the command runs")
+	f.BoolVar(&l.notify, "notify", false, "notify systemd of the state, for a service with Type=notify: ready when the command runs")
 	noFiles(cmd, "on-loss", lossKill, lossTerm, lossIgnore)
 }
 
@@ -63,10 +63,10 @@ func (l *lockFlags) registerLock(a *app, cmd *cobra.Command) {
 	a.busyFlag(cmd)
 	f := cmd.Flags()
 	f.DurationVar(&l.wait, "wait", 0, "wait for at most this long; default as long as it takes")
-	f.DurationVar(&l.delay, "lock-delay", 0, "after a loss keep the next holder out for so long; for everybody on the path, or nobody")
+	f.DurationVar(&l.delay, "lock-delay", 0, "after a loss keep the next holder out for so long; all clients of the path must use it, or none")
 	f.StringVar(&l.owner, "owner", "", "the `name` that others see; default the command's")
-	f.BoolVar(&l.container, "container", false, "have the ensemble remove the lock's znode when it is not used any more")
-	f.StringArrayVar(&l.aclText, "acl", nil, "access `list` of the znodes that are made, as zkCli.sh writes it: scheme:id:perms,...\n(perms of c, d, r, w, a), for example auth::cdrwa with --auth; default world:anyone:cdrwa")
+	f.BoolVar(&l.container, "container", false, "let the ensemble remove the lock's znode when it is no longer used")
+	f.StringArrayVar(&l.aclText, "acl", nil, "access `list` of the znodes that it creates, as zkCli.sh writes it: scheme:id:perms,...\n(perms of c, d, r, w, a), for example auth::cdrwa with --auth; default world:anyone:cdrwa")
 	noFiles(cmd, "acl")
 }
 
@@ -74,13 +74,13 @@ func (l *lockFlags) registerLock(a *app, cmd *cobra.Command) {
 func (l *lockFlags) registerKind(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&l.try, "try", false, "don't wait: 75 when the lock is not free")
-	f.BoolVarP(&l.shared, "shared", "s", false, "share the lock with others that say so (the readers of a read/write lock)")
-	f.BoolVarP(&l.exclusive, "exclusive", "x", false, "keep those that say --shared out (the writer of a read/write lock); without\n--shared and --exclusive PATH is a plain lock, which can't be mixed with these")
+	f.BoolVarP(&l.shared, "shared", "s", false, "share the lock with others that use --shared (the readers of a read/write lock)")
+	f.BoolVarP(&l.exclusive, "exclusive", "x", false, "exclude those that use --shared (the writer of a read/write lock); without\n--shared and --exclusive PATH is a plain lock, which can't be mixed with these")
 	f.IntVarP(&l.permits, "permits", "n", 1, "take this many permits of a lock that has --of of them")
 	f.IntVar(&l.size, "of", 0, "how many permits there are")
 }
 
-// check refuses what can't work, before any I/O.
+// check refuses invalid combinations, before any I/O.
 func (l *lockFlags) check(a *app, cmd *cobra.Command, argv []string) error {
 	changed := cmd.Flags().Changed
 	l.waitSet, l.graceSet, l.delaySet = changed("wait"), changed("grace"), changed("lock-delay")
@@ -120,7 +120,7 @@ func (l *lockFlags) check(a *app, cmd *cobra.Command, argv []string) error {
 	return nil
 }
 
-// graceOf is the grace under the session timeout that was granted.
+// graceOf is the grace for the session timeout that was granted.
 func (l *lockFlags) graceOf(timeout time.Duration) time.Duration {
 	if l.graceSet {
 		return l.grace

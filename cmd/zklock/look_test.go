@@ -37,7 +37,7 @@ func plant(t *testing.T, srv *zktest.Server, dir string, names ...string) {
 	}
 }
 
-// Scenario 50: what others have named does not stop ls for the rest of the tree.
+// Scenario 50: foreign names do not stop ls for the rest of the tree.
 func TestLsIsNotStoppedByLongNames(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, srv *zktest.Server, c *zklock.Client) {
@@ -50,7 +50,7 @@ func TestLsIsNotStoppedByLongNames(t *testing.T) {
 		require.Len(t, w.locks, 3)
 		require.Equal(t, 1, w.locks[0].Waiting)
 		require.Len(t, w.locks[0].Line, 1)
-		require.Contains(t, string(w.locks[0].Line[0].Data), "right", "also what is below a long name is read")
+		require.Contains(t, string(w.locks[0].Line[0].Data), "right", "znodes below a long name are read, too")
 		var out bytes.Buffer
 		require.NoError(t, printLocks(&out, w.locks, time.Now()))
 		require.Less(t, out.Len(), 2000)
@@ -59,7 +59,7 @@ func TestLsIsNotStoppedByLongNames(t *testing.T) {
 	})
 }
 
-// A look at a tree that takes long is made less often: top is at work for a tenth of the time at most.
+// A look at a large tree is repeated less often: top spends at most a tenth of the time.
 func TestTopLooksLessOftenWhenALookTakesLong(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, srv *zktest.Server, c *zklock.Client) {
@@ -77,7 +77,7 @@ func TestTopLooksLessOftenWhenALookTakesLong(t *testing.T) {
 			select {
 			case s := <-seen:
 				if ctx.Err() != nil {
-					continue // it was interrupted
+					continue // interrupted
 				}
 				require.NoError(t, s.err)
 				require.GreaterOrEqual(t, s.took, 300*time.Millisecond)
@@ -92,7 +92,7 @@ func TestTopLooksLessOftenWhenALookTakesLong(t *testing.T) {
 	})
 }
 
-// The queue that is open is read by itself, at once and then at its own pace, however long a look at the tree takes.
+// The open queue is read by itself, at once and then at its own interval, however long a look at the tree takes.
 func TestTopReadsTheQueueThatIsOpen(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, srv *zktest.Server, c *zklock.Client) {

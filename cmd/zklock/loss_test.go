@@ -15,16 +15,16 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// What becomes of the command when the lock is lost. Sessions are short, so that nobody waits for long, and long enough
-// for a machine that has other things to do: between the SIGKILL and the moment at which the ensemble gives the lock
-// away there is more than a second.
+// These tests show what happens to the command when the lock is lost. Sessions are short, so that the tests do not take
+// long, and long enough for a busy machine: between the SIGKILL and the instant at which the ensemble frees the lock
+// there is more than a second.
 const lossTimeout = 6 * time.Second
 
 func lossFlags(more ...string) []string {
 	return append([]string{"run", "--timeout", lossTimeout.String(), "--tick", tick.String()}, more...)
 }
 
-// free waits until the lock is nobody's and returns when that was.
+// free waits until no contender holds the lock and returns when that was.
 func free(t *testing.T, s *zktest.Server, path string) time.Time {
 	t.Helper()
 	queued(t, s, path, 0)
@@ -45,7 +45,7 @@ func launchHold(t *testing.T, zk string, d diary, flags ...string) *process {
 	return launch(t, zk, append(lossFlags(flags...), "/l", "--", testCommand, "stubborn", "diary", string(d), "family", "live")...)
 }
 
-// late waits for the end of the command and its child and returns for how long one of them was alive after that time.
+// late waits for the end of the command and its child and returns for how long one of them was alive after at.
 func (d diary) late(t *testing.T, at time.Time) (most time.Duration) {
 	t.Helper()
 	d.silent(t, "child", "grandchild")
@@ -55,8 +55,8 @@ func (d diary) late(t *testing.T, at time.Time) (most time.Duration) {
 	return most
 }
 
-// inTime asserts that try, which returns by how much something was late, is not late. A machine that lets a process wait
-// for seconds before it runs proves nothing, so it may try again; what is wrong by itself is late every time.
+// inTime asserts that try, which returns a delay, returns none. It may be repeated, because a machine that stops a
+// process for seconds proves nothing; a defect is late every time.
 func inTime(t *testing.T, try func() time.Duration) {
 	t.Helper()
 	var all []time.Duration
@@ -65,7 +65,7 @@ func inTime(t *testing.T, try func() time.Duration) {
 			return
 		}
 	}
-	t.Fatalf("alive after the lock could be somebody else's: %v", all)
+	t.Fatalf("alive after another client could have the lock: %v", all)
 }
 
 func TestAFrozenServerKillsTheGroupBeforeTheLockIsFree(t *testing.T) {
@@ -83,8 +83,9 @@ $`, p.err)
 	})
 }
 
-// The same on a real server that is stopped: its client's connections stay open, and nothing is answered. Only its own
-// clock tells when the session is over; so what is compared is the time at which the client could be certain of it.
+// The same on a real server that is stopped: its client's connections stay open, and nothing is answered. Only the
+// client's own clock tells when the session is over; so the comparison is with the instant at which the client could be
+// certain of it.
 func TestAStoppedRealServerKillsTheGroupInTime(t *testing.T) {
 	e := ensemble.Shared(t, 1)
 	e.NeedControl(t)
@@ -129,7 +130,7 @@ func TestTheCommandHasTheGraceToEndByItself(t *testing.T) {
 		s, d := server(t), newDiary(t)
 		p := launch(t, s.Addr(), append(lossFlags("--timeout", "12s", "--grace", "3s"), "/l", "--", testCommand, "diary", string(d), "until-term")...)
 		d.alive(t, "child")
-		s.Inject(zktest.Refuse()) // a server that lets it in and says nothing would shorten the lease
+		s.Inject(zktest.Refuse()) // a server that accepts the connection and sends nothing would shorten the lease
 		s.Inject(zktest.Freeze())
 		p.exits(exitLost)
 		if d.has("child", "told") {
@@ -139,7 +140,7 @@ func TestTheCommandHasTheGraceToEndByItself(t *testing.T) {
 	}
 }
 
-// The connection comes back between SIGTERM and SIGKILL: the lock was never lost, and the command goes on ending.
+// The connection returns between SIGTERM and SIGKILL: the lock was never lost, and the command still ends.
 func TestAConnectionThatComesBackPutsTheKillOff(t *testing.T) {
 	t.Parallel()
 	s, d := server(t), newDiary(t)
@@ -153,14 +154,14 @@ func TestAConnectionThatComesBackPutsTheKillOff(t *testing.T) {
 	defer cancel()
 	before := confirmations(s)
 	require.NoError(t, s.Await(ctx, func() bool { return confirmations(s) > before+5 || inLine(s, "/l") == 0 }))
-	if inLine(s, "/l") == 1 { // a machine that is too busy may have lost it all the same
+	if inLine(s, "/l") == 1 { // a busy machine may have lost it all the same
 		require.NotContains(t, p.err.String(), "SIGKILL")
 	}
-	_ = syscall.Kill(d.pid(t, "child"), syscall.SIGKILL) // if it is there still
+	_ = syscall.Kill(d.pid(t, "child"), syscall.SIGKILL) // if it still exists
 	p.exits(exitLost)
 }
 
-// confirmations counts what a holder asks the leader for, and only that.
+// confirmations counts the holder's requests to the leader, and only those.
 func confirmations(s *zktest.Server) (n int) {
 	for op, count := range s.Requests() {
 		if op != zktest.OpPing && op != zktest.OpConnect {
@@ -207,7 +208,7 @@ func TestAnExpiredSessionAndABrokenLockKillAtOnce(t *testing.T) {
 			require.NoError(t, s.Delete("/l/"+s.Children("/l")[0]))
 		}
 		p.exits(exitLost)
-		// Of a session that is over, the word of its znode's end may come first.
+		// When a session is over, the deletion of its znode may be reported first.
 		require.Regexp(t, "^zklock: lock lost: .*(deleted|"+how+").*: SIGKILL to the command\n$", p.err)
 		d.silent(t, "child", "grandchild")
 	}
@@ -220,7 +221,7 @@ func TestMaxHoldEndsTheCommandBeforeTheLockIsFree(t *testing.T) {
 		p := launchHold(t, s.Addr(), d, "--timeout", calm, "--max-hold", most.String(), "--grace", "500ms")
 		until(t, "the command and its child, or the end", func() bool { return !d.seen("grandchild").IsZero() || p.over() })
 		if d.seen("grandchild").IsZero() && most < time.Minute {
-			continue // a busy machine had not begun it by then
+			continue // a busy machine had not started it by then
 		}
 		freed := free(t, s, "/l")
 		require.LessOrEqual(t, d.late(t, freed), time.Duration(0))
@@ -230,7 +231,7 @@ func TestMaxHoldEndsTheCommandBeforeTheLockIsFree(t *testing.T) {
 	}
 }
 
-// Killed, zklock can do nothing any more: the kernel ends its child, and the guard the rest.
+// When zklock is killed, the kernel kills its child, and the guard the rest.
 func TestTheCommandDiesWithAKilledZklock(t *testing.T) {
 	t.Parallel()
 	s, d := server(t), newDiary(t)
@@ -254,7 +255,7 @@ func TestTheCommandIsToldOfAKilledZklockWhenLossIsNoReasonToKill(t *testing.T) {
 	d.kill(t, "child", "grandchild")
 }
 
-// Stopped, zklock does not see the lease run out. The guard does.
+// When zklock is stopped, it does not notice the end of the lease. The guard does.
 func TestTheCommandOfAStoppedZklockIsKilledBeforeTheLockIsFree(t *testing.T) {
 	t.Parallel()
 	inTime(t, func() time.Duration {
@@ -269,7 +270,7 @@ func TestTheCommandOfAStoppedZklockIsKilledBeforeTheLockIsFree(t *testing.T) {
 	})
 }
 
-// The network is gone for longer than the session, and than connecting may take.
+// The network fails for longer than the session, and than connecting may take.
 func TestElectAgainOutlivesAnOutage(t *testing.T) {
 	t.Parallel()
 	s, d := server(t), newDiary(t)

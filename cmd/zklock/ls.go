@@ -27,11 +27,11 @@ func (a *app) lsCommand() *cobra.Command {
 		Use:     "ls [flags] PATH",
 		GroupID: groupLook,
 		Short:   "List the locks that are in use",
-		Long: `List the locks at PATH (default: $ZKLOCK_ROOT) and below it that somebody holds or waits for: who holds, for how long it has
-stood in line (its wait included: when it got the lock, the ensemble does not know), and how many wait. A znode is taken for a lock when it has children that are named as a lock's contenders
-are. ZooKeeper's own znodes are left out, and those that may not be read: it says how many. At most --limit znodes are
-looked at, a list for each, also where others than locks have put them: / is the whole ensemble. With --json, --rows of each
-line are shown. It ends with 77 when PATH itself may not be read.`,
+		Long: `List the locks in use at PATH (default: $ZKLOCK_ROOT) and below it: the holder, how long it has been in line (including its
+wait: the ensemble does not know when it got the lock), and how many wait. A znode counts as a lock when it has children
+with names of contenders. ZooKeeper's own znodes are left out, and those that may not be read: it prints their number. It
+reads at most --limit znodes, with a list for each, whether they belong to locks or not: / is the whole ensemble. With
+--json, it shows --rows of each line. It ends with 77 when PATH itself may not be read.`,
 		Example: `  zklock ls /locks
   zklock ls --json /locks | jq -r '.[] | select(.waiting > 10) | .path'`,
 		Args: cobra.MaximumNArgs(1),
@@ -47,7 +47,7 @@ line are shown. It ends with 77 when PATH itself may not be read.`,
 				return usagef("--rows %d: must be more than 0", rows)
 			}
 			if !asJSON {
-				rows = 1 // it holds, if anybody does
+				rows = 1 // the holder, if there is one
 			}
 			return a.with(func(ctx context.Context, c *zklock.Client) error {
 				ctx, cancel := context.WithTimeout(ctx, max(time.Minute, a.conn.patience))
@@ -57,7 +57,7 @@ line are shown. It ends with 77 when PATH itself may not be read.`,
 					return err
 				}
 				if found.cut && !a.quiet {
-					notice(a.err, "not everything was looked at: --limit %d znodes, --depth %d", limits.znodes, limits.depth)
+					notice(a.err, "some znodes were left out: --limit %d znodes, --depth %d", limits.znodes, limits.depth)
 				}
 				if found.hidden > 0 && !a.quiet {
 					notice(a.err, "%d znodes may not be read with these credentials: locks there are not shown", found.hidden)
@@ -80,8 +80,8 @@ line are shown. It ends with 77 when PATH itself may not be read.`,
 	return cmd
 }
 
-// lookRoot is the path below which ls and top look. Not by itself the root: an ensemble may have a million znodes that are no
-// locks, and each costs a list.
+// lookRoot is the path below which ls and top look. The default is not the root: an ensemble may have a million znodes
+// that are no locks, and each costs a list.
 func lookRoot(cmd *cobra.Command, args []string) (string, error) {
 	if len(args) == 1 {
 		return slashless(args[0]), nil
@@ -92,7 +92,7 @@ func lookRoot(cmd *cobra.Command, args []string) (string, error) {
 	return "", usagef("no PATH: name the directory of the locks, or set %s; %s / looks at the whole ensemble", envRoot, cmd.CommandPath())
 }
 
-// slashless is a path as a shell completes it, without the slash at its end.
+// slashless is a path without the slash that a shell's completion leaves at its end.
 func slashless(path string) string {
 	if cut := strings.TrimRight(path, "/"); cut != "" {
 		return cut
@@ -125,11 +125,11 @@ func (l *walkLimits) check() error {
 // atOnce is how many znodes are read at a time.
 const atOnce = 16
 
-// walk is what was found of a tree.
+// walk is the result of walking a tree.
 type walk struct {
 	locks  []lockEntry
-	looked int  // znodes that were looked at
-	hidden int  // of these, that may not be read
+	looked int  // znodes read
+	hidden int  // of these, the ones that may not be read
 	cut    bool // the limits left something out
 }
 
@@ -144,7 +144,7 @@ func findLocks(ctx context.Context, c *zklock.Client, root string, limits walkLi
 	return w, err
 }
 
-// readable is err, unless it says that one znode is gone, may not be read, or has more than can be read: that one is left
+// readable is err, unless it says that one znode is gone, may not be read, or is too large to read: that one is left
 // out.
 func readable(err error) error {
 	for _, one := range []error{zk.ErrNoNode, zk.ErrNoAuth, session.ErrTooLarge, session.ErrPath} {

@@ -4,7 +4,7 @@
 //	zklock ls /locks
 //	zklock demo
 //
-// The command runs while the lock is held, and is stopped before anybody else can have it: zklock help safety.
+// The command runs while the lock is held, and is stopped before another client can have it: zklock help safety.
 package main
 
 import "os"

@@ -27,7 +27,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// The tests run this test binary as zklock, and as the commands that zklock runs: by the name it is called by.
+// The tests run this test binary as zklock, and as the commands that zklock runs: its name selects which.
 func TestMain(m *testing.M) {
 	testscript.Main(tests{m}, map[string]func(){
 		"zklock":    main,
@@ -36,23 +36,23 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// tests are those of m, with the ensembles that they share.
+// tests are the tests of m, with the ensembles that they share.
 type tests struct{ m *testing.M }
 
 func (t tests) Run() int {
 	flag.Parse()
-	// What nohup, or a shell that has put the tests into the background, has this process ignore would stay ignored in all
-	// that it starts.
+	// Signals that this process ignores, because of nohup or a shell that runs the tests in the background, would stay
+	// ignored in all processes that it starts.
 	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM} {
 		if signal.Ignored(sig) {
 			signal.Notify(make(chan os.Signal, 1), sig)
 		}
 	}
-	// Most tests mostly wait, for a session to end.
+	// Most tests spend their time waiting for a session to end.
 	if err := flag.Set("test.parallel", strconv.Itoa(max(6, runtime.GOMAXPROCS(0)))); err != nil {
 		panic(err)
 	}
-	// A program with the race detector rests for a second before it ends, and here many end.
+	// A program with the race detector sleeps for a second before it ends, and here many end.
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")); err != nil {
 		panic(err)
 	}
@@ -60,14 +60,14 @@ func (t tests) Run() int {
 }
 
 const (
-	// bound is far more than anything here needs, also on a machine that has a lot else to do.
+	// bound is far longer than anything here takes, even on a busy machine.
 	bound = 60 * time.Second
-	// tick is the in-process servers'.
+	// tick is the in-process servers' tick.
 	tick = 500 * time.Millisecond
 )
 
-// longSessions lets a test have the sessions that it asks for. calm is the timeout where nothing is to be lost, however
-// busy the machine is.
+// longSessions gives a test the session timeouts that it asks for. calm is the timeout where no lock may be lost,
+// however busy the machine is.
 var longSessions = zktest.WithSessionTimeouts(2*tick, time.Hour)
 
 const calm = "10m"
@@ -88,16 +88,16 @@ func server(t testing.TB) *zktest.Server {
 	return zktest.Run(t, zktest.WithTick(tick), longSessions)
 }
 
-// inLine is how many stand in the line of a lock.
+// inLine is the number of contenders of a lock.
 func inLine(s *zktest.Server, path string) int { return len(names(s, path)) }
 
-// names is who stands in the line of a lock, in order.
+// names is the names of the contenders of a lock, in order.
 func names(s *zktest.Server, path string) []string {
 	line, _ := recipe.Listing{Names: s.Children(path)}.Line(nil)
 	return line
 }
 
-// queued waits until n stand in line.
+// queued waits until the line has n contenders.
 func queued(t testing.TB, s *zktest.Server, path string, n int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
@@ -132,7 +132,7 @@ func self(t testing.TB, name string, args ...string) *exec.Cmd {
 	return &exec.Cmd{Path: exe, Args: append([]string{name}, args...)}
 }
 
-// process is a zklock that runs.
+// process is a running zklock.
 type process struct {
 	testing.TB
 	*exec.Cmd
@@ -146,7 +146,7 @@ func launch(t testing.TB, zk string, args ...string) *process {
 	return launchAs(t, "zklock", zk, args...)
 }
 
-// launchAs is launch for a zklock that is called by another name.
+// launchAs is launch for a zklock with another name.
 func launchAs(t testing.TB, name, zk string, args ...string) *process {
 	t.Helper()
 	p := &process{TB: t, Cmd: self(t, name, args...), out: &buffer{}, err: &buffer{}, ended: make(chan struct{})}
@@ -155,7 +155,7 @@ func launchAs(t testing.TB, name, zk string, args ...string) *process {
 	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	require.NoError(t, p.Start())
 	go func() {
-		_ = p.Cmd.Wait() // how it ended is asked for below
+		_ = p.Cmd.Wait() // its exit code is checked below
 		close(p.ended)
 	}()
 	t.Cleanup(func() {
@@ -204,7 +204,7 @@ func commands(t testing.TB) string {
 	return dir
 }
 
-// diary is a file in which a test command writes down when it was alive, and what happened to it.
+// diary is a file in which a test command records when it was alive, and what happened to it.
 type diary string
 
 func newDiary(t testing.TB) diary { return diary(filepath.Join(t.TempDir(), "diary")) }
@@ -233,7 +233,7 @@ func (d diary) has(who, what string) bool {
 	return false
 }
 
-// first is when somebody was first seen alive.
+// first is when a member was first seen alive.
 func (d diary) first(t testing.TB, who string) time.Time {
 	t.Helper()
 	for _, e := range d.entries(who) {
@@ -245,7 +245,7 @@ func (d diary) first(t testing.TB, who string) time.Time {
 	return time.Time{}
 }
 
-// last is when somebody was last seen alive.
+// last is when a member was last seen alive.
 func (d diary) last(t testing.TB, who string) time.Time {
 	t.Helper()
 	at := d.seen(who)
@@ -253,7 +253,7 @@ func (d diary) last(t testing.TB, who string) time.Time {
 	return at
 }
 
-// alive waits until they are, and have done what they do before that.
+// alive waits until the members are alive, and so have done all that comes before.
 func (d diary) alive(t testing.TB, who ...string) {
 	t.Helper()
 	for _, w := range who {
@@ -261,7 +261,7 @@ func (d diary) alive(t testing.TB, who ...string) {
 	}
 }
 
-// seen is when somebody was last seen alive; the zero time when never.
+// seen is when a member was last seen alive; the zero time if never.
 func (d diary) seen(who string) (at time.Time) {
 	for _, e := range d.entries(who) {
 		if n, err := strconv.ParseInt(e, 10, 64); err == nil {
@@ -271,7 +271,7 @@ func (d diary) seen(who string) (at time.Time) {
 	return at
 }
 
-// silent waits until they are gone.
+// silent waits until the members are gone.
 func (d diary) silent(t testing.TB, who ...string) {
 	t.Helper()
 	for _, w := range who {
@@ -279,7 +279,7 @@ func (d diary) silent(t testing.TB, who ...string) {
 	}
 }
 
-// kill ends them.
+// kill ends the members.
 func (d diary) kill(t testing.TB, who ...string) {
 	t.Helper()
 	for _, w := range who {
@@ -294,7 +294,7 @@ func (d diary) pid(t testing.TB, who string) (pid int) {
 	return pid
 }
 
-// dead reports whether a process has ended, be it reaped or not.
+// dead reports whether a process has ended, reaped or not.
 func dead(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

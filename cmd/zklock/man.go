@@ -69,7 +69,7 @@ func (m *man) command(cmd *cobra.Command) {
 	if text == "" {
 		text = cmd.Short + "."
 	}
-	text, _, _ = strings.Cut(text, exitTable) // said once
+	text, _, _ = strings.Cut(text, exitTable) // printed once
 	m.text(text)
 	m.flags(cmd.LocalNonPersistentFlags())
 	if cmd.Example != "" {
@@ -95,7 +95,7 @@ func (m *man) flags(flags *pflag.FlagSet) {
 
 func quoted(s string) string { return `"` + s + `"` }
 
-// text writes paragraphs; one with lines that are indented is a table, and stays as it is.
+// text writes paragraphs; one with indented lines is a table, and stays as it is.
 func (m *man) text(text string) {
 	for part := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
 		if strings.Contains("\n"+part, "\n  ") {
@@ -106,10 +106,10 @@ func (m *man) text(text string) {
 	}
 }
 
-// block writes lines as they are.
+// block writes lines unchanged.
 func (m *man) block(text string) { m.line(".PP\n.nf\n%s\n.fi", roff(strings.TrimRight(text, "\n"))) }
 
-// roff escapes what roff would read as its own.
+// roff escapes characters that have a meaning in roff.
 func roff(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(text)
 	lines := strings.Split(text, "\n")

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// network is one worker's way to the ensemble, with a switch: after cut all its connections are gone, and it gets no new
-// ones. For the ensemble that is what a crash looks like.
+// network is one worker's access to the ensemble, with a switch: after cut all its connections are closed, and it gets
+// no new ones. To the ensemble that looks like a crash.
 type network struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	down  bool
 	conns []net.Conn
 }

@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// notifier tells systemd how the service stands, in the words of sd_notify(3): what it waits for, so that waiting in line is no
-// start that takes too long, and that it is ready when the command runs. A nil notifier tells nobody.
+// notifier sends systemd the service's state in the protocol of sd_notify(3): what it waits for, so that waiting in
+// line does not count as a slow start, and that it is ready when the command runs. A nil notifier sends nothing.
 type notifier struct {
 	conn *net.UnixConn
 
-	mu   sync.Mutex // guards what follows
-	last string     // what was told of the wait
+	mu   sync.Mutex // guards the fields below
+	last string     // the last state of the wait that was sent
 	stop chan struct{}
 	join sync.WaitGroup
 }
 
-// envNotify names the socket. The command does not get it when zklock notifies: it would speak for zklock.
+// envNotify names the socket. The command does not get it when zklock notifies, because it would notify for zklock.
 const envNotify = "NOTIFY_SOCKET"
 
 // openNotifier returns the notifier of --notify.
@@ -43,7 +43,7 @@ const (
 	noteExtend = 30 * time.Second
 )
 
-// waiting tells of the wait until ready or close.
+// waiting sends the state of the wait until ready or close.
 func (n *notifier) waiting(path string) {
 	if n == nil {
 		return
@@ -67,7 +67,7 @@ func (n *notifier) waiting(path string) {
 	})
 }
 
-// waited tells how the wait stands.
+// waited sends one state of the wait.
 func (n *notifier) waited(status string) {
 	if n == nil {
 		return
@@ -91,7 +91,7 @@ func (n *notifier) endWait() {
 	n.join.Wait()
 }
 
-// ready tells that the command runs.
+// ready sends that the command runs.
 func (n *notifier) ready(status string) {
 	if n == nil {
 		return
@@ -100,17 +100,17 @@ func (n *notifier) ready(status string) {
 	n.say("READY=1\nSTATUS=" + clean(status))
 }
 
-// close tells that this is the end.
+// close sends that the service ends.
 func (n *notifier) close() {
 	if n == nil {
 		return
 	}
 	n.endWait()
 	n.say("STOPPING=1")
-	_ = n.conn.Close() // a datagram socket: nothing is left in it
+	_ = n.conn.Close() // a datagram socket: nothing is buffered in it
 }
 
-// say sends one message. systemd that does not read, or is gone, is no reason to end the command.
+// say sends one message. If systemd does not read, or is gone, the command goes on.
 func (n *notifier) say(message string) {
 	_ = n.conn.SetWriteDeadline(time.Now().Add(time.Second))
 	_, _ = n.conn.Write([]byte(message))

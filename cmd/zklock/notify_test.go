@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A service with Type=notify: systemd is told of the wait, that the command runs, and of the end; the command does not speak
-// for zklock.
+// A service with Type=notify: systemd is notified of the wait, that the command runs, and of the end; the command does
+// not notify for zklock.
 func TestSystemdIsToldOfTheWaitAndThatTheCommandRuns(t *testing.T) {
 	s := server(t)
 	socket := filepath.Join(t.TempDir(), "notify")

@@ -11,7 +11,7 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// registerOnce adds the flags of a command that is run once in the fleet.
+// registerOnce adds the flags of a command that runs once in the fleet.
 func (l *lockFlags) registerOnce(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&l.key, "once-per", "", "run the command once in the fleet for this `key`; 0 at once when it was run")
@@ -20,7 +20,7 @@ func (l *lockFlags) registerOnce(cmd *cobra.Command) {
 	noFiles(cmd, "once-per")
 }
 
-// once reports whether the command is to be run once in the fleet.
+// once reports whether the command is to run once in the fleet.
 func (l *lockFlags) once() bool { return l.key != "" || l.everySet }
 
 func (l *lockFlags) checkOnce(changed func(string) bool) error {
@@ -40,10 +40,10 @@ func (l *lockFlags) checkOnce(changed func(string) bool) error {
 	return nil
 }
 
-// section calls fn while it has the lock; left is what is left of --wait.
+// section calls fn while the lock is held; left is the rest of --wait.
 type section func(ctx context.Context, c *zklock.Client, left time.Duration, fn func(h *zklock.Hold) error) error
 
-// onlyOnce is the section of a job that is run once in the fleet.
+// onlyOnce is the section of a job that runs once in the fleet.
 func (a *app) onlyOnce(l *lockFlags, path string) section {
 	return func(ctx context.Context, c *zklock.Client, left time.Duration, fn func(h *zklock.Hold) error) error {
 		opts := l.options(left)
@@ -53,7 +53,7 @@ func (a *app) onlyOnce(l *lockFlags, path string) section {
 		if l.try {
 			opts = append(opts, zklock.WithWait(0))
 			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, a.conn.patience) // for a connection; the command is not ended by it
+			ctx, cancel = context.WithTimeout(ctx, a.conn.patience) // for a connection; it does not end the command
 			defer cancel()
 		}
 		work := func(ctx context.Context) error {

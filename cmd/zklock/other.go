@@ -9,7 +9,7 @@ import (
 	"os/signal"
 )
 
-// Without process groups a command can't be ended with all that it started, so there is no run; the rest works.
+// Without process groups zklock cannot end a command with all that it started, so there is no run; the rest works.
 
 var errNoGroups = &exitError{exitFailed, errors.New("run and elect need a Unix: there are no process groups here")}
 
@@ -28,10 +28,10 @@ func (a *app) interruptible(fn func(ctx context.Context) error) error {
 	return err
 }
 
-// guardCommand is no command line.
+// guardCommand never matches here.
 const guardCommand = "\x00"
 
 func guardMain([]string) int { return exitUsage }
 
-// resize are the signals that tell of a new size of the terminal: none.
+// resize are the signals of a resized terminal: none.
 var resize []os.Signal

@@ -21,11 +21,11 @@ func (a *app) pingCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "ping [flags]",
 		GroupID: groupLook,
-		Short:   "Show whether the ensemble answers, and how soon",
-		Long: `Connect, and show which server answered, its version where it tells that (its "srvr" command), the session timeout that
-was granted, and how long a read and a write took. The write goes to the leader and its quorum; it deletes a znode that does
-not exist, and so changes nothing and needs no rights. It ends with 69 when no server answers, or a read or a write is not
-answered within --connect-timeout, and with 77 when the credentials are refused.`,
+		Short:   "Show whether the ensemble answers, and how fast",
+		Long: `Connect, and show the server that answered, its version if it answers "srvr", the session timeout that was granted, and how
+long a read and a write took. The write goes to the leader and its quorum; it deletes a znode that does not exist, and so
+changes nothing and needs no rights. It ends with 69 when no server answers, or a read or a write is not answered within
+--connect-timeout, and with 77 when the credentials are refused.`,
 		Example: "  zklock ping\n  zklock ping --zk zk1:2181 --connect-timeout 2s || echo down",
 		Args:    cobra.NoArgs,
 		RunE:    func(*cobra.Command, []string) error { return a.with(a.ping) },
@@ -60,7 +60,7 @@ func (a *app) ping(ctx context.Context, c *zklock.Client) error {
 	return err
 }
 
-// serverVersion is what a server says to "srvr", or why it is not known.
+// serverVersion is a server's answer to "srvr", or why it is unknown.
 func (a *app) serverVersion(ctx context.Context, server string) string {
 	conf, err := a.conn.tlsConfig()
 	var conn net.Conn
@@ -76,7 +76,7 @@ func (a *app) serverVersion(ctx context.Context, server string) string {
 	}
 	defer conn.Close()
 	if err := conn.SetDeadline(time.Now().Add(2 * time.Second)); err == nil {
-		_, _ = io.WriteString(conn, "srvr") // what fails is seen below
+		_, _ = io.WriteString(conn, "srvr") // a failure shows below
 	}
 	text, err := bufio.NewReader(io.LimitReader(conn, 1000)).ReadString('\n')
 	if version, ok := strings.CutPrefix(text, "Zookeeper version: "); ok && err == nil {

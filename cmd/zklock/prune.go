@@ -23,16 +23,16 @@ func (a *app) pruneCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "prune [flags] PATH",
 		GroupID: groupLook,
-		Short:   "Remove the empty directories of locks that are not used any more",
+		Short:   "Remove the empty directories of unused locks",
 		Long: `List the empty lock directories below PATH, and with --yes remove them. Each key that was ever locked leaves a znode, its
 lock's directory, unless it was locked with --container; the ensemble keeps all of them in memory.
 
-PATH must hold nothing but locks: a znode below it is taken for a lock's directory when it is persistent, has neither
-children nor data, has had children before, and is older than --older-than. PATH itself stays, and so does a semaphore's
-directory, which has its size as data.
+PATH must contain only locks: a znode below it counts as a lock's directory when it is persistent, has neither children nor
+data, has had children before, and is older than --older-than. PATH itself stays, and so does a semaphore's directory, which
+has its size as data.
 
-Nothing is removed that is used: the ensemble refuses to delete a znode that has children, and a lock whose directory
-goes before it has queued there makes it again.`,
+Directories in use stay: the ensemble refuses to delete a znode that has children, and a lock whose directory is deleted
+before it has queued there creates it again.`,
 		Example: `  zklock prune /locks/workflow-approve                # list only
   zklock prune --yes /locks/workflow-approve
   zklock prune --yes --older-than 24h --depth 3 /locks`,
@@ -66,23 +66,23 @@ type pruner struct {
 	age   time.Duration
 	depth int
 
-	patience time.Duration // for each answer of the ensemble: how many there are to ask for, nobody knows before
+	patience time.Duration // for each answer of the ensemble: the number of requests is not known in advance
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	empty   []emptyDir
 	seen    int // znodes below root
-	hidden  int // of these, that may not be read
+	hidden  int // of these, the ones that may not be read
 	removed int
-	refused int // the ensemble did not let us delete
+	refused int // deletions that the ensemble refused
 }
 
-// emptyDir is the directory of a lock that nobody uses.
+// emptyDir is the directory of an unused lock.
 type emptyDir struct {
 	path    string
-	version int32 // of its data: nobody may write something down there before it is deleted
+	version int32 // of its data: a write in between must stop the deletion
 }
 
-// run lists what there is to remove, or removes it.
+// run lists the removable directories, or removes them.
 func (p *pruner) run(ctx context.Context, a *app, c *zklock.Client, yes bool) error {
 	p.patience = a.conn.patience
 	bounded, cancel := context.WithTimeout(ctx, p.patience)
@@ -121,7 +121,7 @@ func (p *pruner) run(ctx context.Context, a *app, c *zklock.Client, yes bool) er
 	return err
 }
 
-// find walks the tree below root, level by level. Contenders are nobody's directory and are not looked into.
+// find walks the tree below root, level by level. Contenders are no directories and are skipped.
 func (p *pruner) find(ctx context.Context, s *session.Session, now time.Time) error {
 	level := []string{p.root}
 	for depth := 0; depth <= p.depth && len(level) > 0; depth++ {
@@ -171,7 +171,7 @@ func (p *pruner) unused(stat zk.Stat, now time.Time) bool {
 		now.Sub(time.UnixMilli(stat.Ctime)) >= p.age
 }
 
-// remove deletes what find has found, but for what has been used or written since.
+// remove deletes the directories that find has found, except those used or written since.
 func (p *pruner) remove(ctx context.Context, s *session.Session) error {
 	paths := make([]string, len(p.empty))
 	for i, dir := range p.empty {

@@ -15,7 +15,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// A Lock whose directory goes between its making and the contender's creation makes it again.
+// A Lock whose directory is deleted between its creation and the contender's creates it again.
 func TestLocksWorkWhileTheirDirectoriesArePruned(t *testing.T) {
 	t.Parallel()
 	s := server(t)
@@ -59,7 +59,7 @@ func TestLocksWorkWhileTheirDirectoriesArePruned(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				inside[k]++ // the race detector watches
+				inside[k]++ // the race detector checks this
 				if err := h.Unlock(ctx); err != nil {
 					t.Error(err)
 				}

@@ -22,14 +22,15 @@ func (a *app) queueCommand() *cobra.Command {
 		Use:     "queue [flags] PATH",
 		GroupID: groupLook,
 		Short:   "Show who holds a lock and who waits for it",
-		Long: `Show who holds the lock at PATH and who waits for it, in order of arrival: its kind, owner, host and process, how long
-it has stood in line, its ZooKeeper session, and its token, by which zklock break removes it. Those whom zklock
-ask has asked to let go, and who have not, are named below. Nobody in line is an empty table; when there is no znode at PATH, standard error says so. Contenders of other clients (Curator, Kazoo, go-zookeeper) are
-shown as well; their semaphores are not. Of a long line --rows are shown, from the one on that has --from others before it; only
-their data are read.
+		Long: `Show the holders of the lock at PATH and the contenders that wait for it, in order of arrival: kind, owner, host and process,
+how long each has been in line, its ZooKeeper session, and its token, by which zklock break removes it. Holders that zklock
+ask has asked to release the lock, and that still hold it, are listed below. An empty line is an empty table; when there is
+no znode at PATH, standard error says so. Contenders of other clients (Curator, Kazoo, go-zookeeper) are shown as well; their
+semaphores are not. Of a long line it shows --rows contenders, from the one with --from others before it, and reads only
+their data.
 
-It shows who has a right to the lock as the line stands now. Of a semaphore that was made smaller, the latest of those who
-hold are shown as waiting until they are done: they may still be at work.`,
+It shows who has a right to the lock by the current line. When a semaphore has shrunk, its latest holders are shown as
+waiting until they release: they may still be at work.`,
 		Example: `  zklock queue /locks/nightly-report
   zklock queue --from 1000 /locks/nightly-report
   zklock queue --json /locks/nightly-report | jq .waiting`,
@@ -78,22 +79,22 @@ hold are shown as waiting until they are done: they may still be at work.`,
 		},
 	}
 	jsonFlag(cmd, &asJSON)
-	cmd.Flags().IntVar(&from, "from", 0, "leave out this many who stand in front")
+	cmd.Flags().IntVar(&from, "from", 0, "leave out this many at the front")
 	cmd.Flags().IntVar(&rows, "rows", 1000, "show this many at most")
 	return cmd
 }
 
-// noteMissing says so when there is no znode at path: nobody has used it, or it is misspelt.
+// noteMissing says so when there is no znode at path: it was never used as a lock, or it is misspelt.
 func (a *app) noteMissing(ctx context.Context, c *zklock.Client, path string) error {
 	missing, err := a.missing(ctx, c, path)
 	if missing && !a.quiet {
-		notice(a.err, "%s does not exist: nobody has used it as a lock, or it was removed since", path)
+		notice(a.err, "%s does not exist: it was never used as a lock, or it was removed since", path)
 	}
 	return err
 }
 
-// missing reports whether there is no znode at path. That the chroot is missing is an error: nothing that was found there says
-// anything of the locks that were meant.
+// missing reports whether there is no znode at path. A missing chroot is an error: it says nothing about the locks that
+// were meant.
 func (a *app) missing(ctx context.Context, c *zklock.Client, path string) (bool, error) {
 	s, err := c.Session(ctx)
 	if err != nil {
@@ -120,7 +121,7 @@ func (a *app) printJSON(v any) error {
 	return err
 }
 
-// with dials, calls fn with a context that ends with the first signal that ends programs, and closes.
+// with dials, calls fn with a context that ends with the first terminating signal, and closes.
 func (a *app) with(fn func(ctx context.Context, c *zklock.Client) error, more ...zklock.Option) error {
 	return a.interruptible(func(ctx context.Context) error {
 		c, err := a.dial(ctx, more...)
@@ -132,7 +133,7 @@ func (a *app) with(fn func(ctx context.Context, c *zklock.Client) error, more ..
 	})
 }
 
-// printQueue prints one line of contenders as a table.
+// printQueue prints the contenders of a line as a table.
 func printQueue(out io.Writer, e lockEntry, now time.Time) error {
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "POS\tSTATE\tKIND\tOWNER\tHOST\tPID\tIN LINE\tSESSION\tTOKEN")
@@ -163,7 +164,7 @@ func printQueue(out io.Writer, e lockEntry, now time.Time) error {
 		if m.Asked.Why != "" {
 			why = ": " + clean(m.Asked.Why)
 		}
-		fmt.Fprintf(out, "%d was asked to let go %s ago by %s%s\n", m.Position, age(now.Sub(m.Asked.At)), dash(short(m.Asked.By, 60)), why)
+		fmt.Fprintf(out, "%d was asked to release the lock %s ago by %s%s\n", m.Position, age(now.Sub(m.Asked.At)), dash(short(m.Asked.By, 60)), why)
 	}
 	return nil
 }
@@ -175,7 +176,7 @@ func dash(s string) string {
 	return s
 }
 
-// number shows a process id or token that is known.
+// number formats a process id or token; 0 is unknown.
 func number[N int | int64](n N) string {
 	if n == 0 {
 		return "-"
@@ -183,7 +184,7 @@ func number[N int | int64](n N) string {
 	return fmt.Sprint(n)
 }
 
-// sessionOf shows a session that is known: from ZooKeeper 3.8.4 on, that of a znode that may not be read is not.
+// sessionOf formats a session. From ZooKeeper 3.8.4 on, that of a znode that may not be read is unknown.
 func sessionOf(m queuejson.Member) string {
 	if m.Token == 0 {
 		return "-"

@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reaper reaps every process whose parent is zklock: those that zklock started, whose ends somebody waits for, and those
-// that the command has left behind and that zklock has adopted (see adopt), which nobody asks for.
+// reaper reaps every process whose parent is zklock: those that zklock started, whose ends are awaited, and those that
+// the command left behind and zklock has adopted (see adopt), whose ends are not.
 type reaper struct {
 	sigchld chan os.Signal
 	stop    chan struct{}
 	stopped chan struct{}
 
 	// mu guards own. It is held from the start of a process until the process is in own, so that one that ends at once
-	// is not taken for an adopted one.
+	// is not mistaken for an adopted one.
 	mu  sync.Mutex
 	own map[int]*subprocess
 }
@@ -28,8 +28,8 @@ type reaper struct {
 // subprocess is a process that zklock started.
 type subprocess struct {
 	pid    int
-	stops  chan syscall.Signal // that stopped it; dropped when nobody has taken the last ones
-	ended  chan struct{}       // closed when it has ended and has been reaped: status is valid
+	stops  chan syscall.Signal // the signals that stopped it; dropped if the last ones have not been received
+	ended  chan struct{}       // closed when it has ended and was reaped: status is valid then
 	status syscall.WaitStatus
 	reaper *reaper
 }
@@ -71,7 +71,7 @@ func (r *reaper) start(path string, args []string, attr *syscall.ProcAttr) (*sub
 	return p, nil
 }
 
-// reap reaps all that have ended. One signal may stand for several of them.
+// reap reaps all processes that have ended. One signal may stand for several of them.
 func (r *reaper) reap() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,7 +100,7 @@ func (r *reaper) reap() {
 	}
 }
 
-// kill ends the process, unless it has been reaped: its id may be somebody else's then.
+// kill ends the process, unless it has been reaped: its id may belong to another process then.
 func (p *subprocess) kill() {
 	p.reaper.mu.Lock()
 	defer p.reaper.mu.Unlock()

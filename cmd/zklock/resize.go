@@ -19,8 +19,8 @@ func (a *app) resizeCommand() *cobra.Command {
 		Use:     "resize [flags] PATH N",
 		GroupID: groupLook,
 		Short:   "Change how many permits a lock with permits has",
-		Long: `Change the size of the lock with permits at PATH to N, for everybody: more permits wake those who wait for them, fewer let
-the holders finish. Who comes later has to say --of N. A path that has no permits is left alone, and ends it with 1.`,
+		Long: `Change the size of the lock with permits at PATH to N, for all clients: more permits wake waiting contenders, fewer let the
+holders finish. Later commands must use --of N. A path without permits is not changed, and ends it with 1.`,
 		Example: "  zklock resize /locks/converters 8",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -36,7 +36,7 @@ the holders finish. Who comes later has to say --of N. A path that has no permit
 func (a *app) resize(ctx context.Context, c *zklock.Client, path string, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, a.conn.patience)
 	defer cancel()
-	if _, err := c.QueuePage(ctx, path, 0, 0); err != nil { // says what is wrong with the path
+	if _, err := c.QueuePage(ctx, path, 0, 0); err != nil { // returns the error of an invalid path
 		return err
 	}
 	s, err := c.Session(ctx)

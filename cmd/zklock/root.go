@@ -12,7 +12,7 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// app is what the commands share.
+// app is the state that the commands share.
 type app struct {
 	in       io.Reader
 	out, err io.Writer
@@ -34,7 +34,7 @@ func execute(args []string) int {
 	cmd, err := root.ExecuteC()
 	var own *exitError
 	if err != nil && !a.started && !errors.As(err, &own) {
-		err = &exitError{exitUsage, err} // cobra's word on the command line
+		err = &exitError{exitUsage, err} // cobra's error about the command line
 	}
 	if codeOf(err) == exitUsage {
 		err = fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())
@@ -49,7 +49,7 @@ func execute(args []string) int {
 	return codeOf(err)
 }
 
-// noSuchCommand says what a word may have meant that is no command.
+// noSuchCommand suggests commands for an unknown word.
 func noSuchCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -77,7 +77,7 @@ func onePathAtLeast(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// helpCommand has help fail for what there is no help for, as every other command does.
+// helpCommand makes help fail for an unknown topic, as every other command does.
 func helpCommand(root *cobra.Command) {
 	help, _, err := root.Find([]string{"help"})
 	if err != nil {
@@ -93,7 +93,7 @@ func helpCommand(root *cobra.Command) {
 	}
 }
 
-// busyFlag has a command end with a code of the user's choice when the lock is busy, as flock(1) does.
+// busyFlag lets the user choose the exit code for a busy lock, as flock(1) does.
 func (a *app) busyFlag(cmd *cobra.Command) {
 	cmd.Flags().Uint8VarP(&a.busy, "conflict-exit-code", "E", exitBusy, "exit `code` for a lock that is busy, 0 to 255")
 }
@@ -104,7 +104,7 @@ func (a *app) root() *cobra.Command {
 		Short: "Locks on a ZooKeeper ensemble for shell scripts, cron jobs and operators",
 		Long: `zklock takes locks on a ZooKeeper ensemble for shell scripts, cron jobs and operators.
 
-A command that it runs under a lock is stopped before anybody else can have the lock, also when the network is gone.
+A command that it runs under a lock is stopped before another client can have the lock, also when the network fails.
 
 ` + exitTable,
 		Example: `  export ZKLOCK_ZK=zk1:2181,zk2:2181,zk3:2181
@@ -130,7 +130,7 @@ A command that it runs under a lock is stopped before anybody else can have the 
 	root.SetHelpCommandGroupID(groupRest)
 	flags := root.PersistentFlags()
 	a.conn.register(flags)
-	flags.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing but errors, and nothing of a busy lock: its exit code tells; no place in line while waiting")
+	flags.BoolVarP(&a.quiet, "quiet", "q", false, "print only errors, no message for a busy lock (its exit code tells), no place in line while waiting")
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "log sessions, losses and retries to standard error")
 	root.AddCommand(a.runCommand(), a.electCommand(), a.holdCommand(), a.waitCommand(),
 		a.lsCommand(), a.queueCommand(), a.topCommand(), a.leaderCommand(), a.askCommand(), a.breakCommand(), a.resizeCommand(), a.doneCommand(), a.pruneCommand(), a.pingCommand(), a.doctorCommand(),

@@ -10,32 +10,32 @@ func (a *app) runCommand() *cobra.Command {
 		Use:     "run [flags] PATH -- COMMAND [ARG…]",
 		GroupID: groupRun,
 		Short:   "Run a command while holding a lock",
-		Long: `Run a command while holding the lock at PATH, a znode that is made when it is missing. The lock is released when the
-command, and whatever it left running in its process group, has ended.
+		Long: `Run a command while holding the lock at PATH, a znode that is created if it is missing. The lock is released when the
+command, and all that it left running in its process group, has ended.
 
-The command is run as it stands, without a shell, with zklock's standard input, output and error, in a process group of
-its own. Every signal that zklock gets is passed on to that group; one that arrives while zklock waits ends the wait.
-The command finds in its environment: ZKLOCK_PATH, ZKLOCK_NODE, ZKLOCK_TOKEN (a number that grows from holder to holder:
-give it to what you write to) and ZKLOCK_SESSION; and what zklock was told of the ensemble, but no credentials:
-see zklock help environment. A run inside it that would wait for the same lock, and so for itself, ends with 64 at once.
+The command is run as given, without a shell, with zklock's standard input, output and error, in a process group of its
+own. zklock forwards every signal it gets to that group; one that arrives while zklock waits ends the wait. The command's
+environment contains ZKLOCK_PATH, ZKLOCK_NODE, ZKLOCK_TOKEN (a number that grows from holder to holder: pass it on to what
+you write to) and ZKLOCK_SESSION, and zklock's own flags for the ensemble, but no credentials: see zklock help environment.
+A run inside it that would wait for the same lock, and so for itself, ends with 64 at once.
 
-When the lock is about to be lost the group gets SIGTERM, and SIGKILL before anybody else can have the lock; the same
-when zklock itself is killed. See zklock help safety.
+When the lock is about to be lost the group gets SIGTERM, and SIGKILL before another client can have the lock; the same
+happens when zklock itself is killed. See zklock help safety.
 
-With --notify it tells systemd how it stands, as a service with Type=notify does: its place in line as the status, as long
-as it waits that the start may take longer, and that it is ready when the command runs.
+With --notify it notifies systemd as a service with Type=notify: its place in line as the status, extensions of the start
+timeout while it waits, and that it is ready when the command runs.
 
-A lock alone does not keep a job that many hosts start from being run again by the one whose clock is late. With --once-per
-KEY, a date for example, the command is run unless somebody has run it for that key; with --every 20h, unless the last run
-began less than 20 h ago, by the ensemble's clock. What was run is kept beside the lock, at PATH.done. When it was run already
-zklock ends with 0 at once and says so on a terminal only, so that cron sends no mail. A run counts when the command has
-ended with 0; with --at-most-once from its start, so that one that fails or crashes is not made again.
+A lock alone does not keep a job that many hosts start from being run again by a host whose clock is late. With --once-per
+KEY, a date for example, the command runs unless it has been run for that key; with --every 20h, unless the last run began
+less than 20 h ago, by the ensemble's clock. The record of the runs is kept beside the lock, at PATH.done. If the job was run
+already, zklock ends with 0 at once and says so on a terminal only, so that cron sends no mail. A run counts when the command
+has ended with 0; with --at-most-once it counts from its start, so that a run that fails or crashes is not repeated.
 
 ` + exitTable,
 		Example: `  zklock run /locks/nightly-report -- ./report.sh --all
-  zklock run --try /locks/nightly-report -- ./report.sh           # 75 when somebody else has it
+  zklock run --try /locks/nightly-report -- ./report.sh           # 75 when another client has it
   zklock run --wait 30s /locks/nightly-report -- ./report.sh      # 75 after 30 s in line
-  zklock run -q --try -E 0 /locks/nightly-report -- ./report.sh   # busy is fine: nothing to say, 0
+  zklock run -q --try -E 0 /locks/nightly-report -- ./report.sh   # busy is fine: no message, 0
   zklock run --shared /locks/config -- ./read-config.sh           # together with other readers …
   zklock run --exclusive /locks/config -- ./write-config.sh       # … and not with a writer
   zklock run --once-per "$(date -u +%F)" /locks/nightly-report -- ./report.sh  # on all hosts, by cron

@@ -33,7 +33,7 @@ func TestASignalWhileWaitingEndsTheWaitAndLeavesNothingInLine(t *testing.T) {
 
 func TestASignalWhileConnectingEndsTheCommand(t *testing.T) {
 	t.Parallel()
-	mute, err := net.Listen("tcp", "127.0.0.1:0") // accepts, and says nothing
+	mute, err := net.Listen("tcp", "127.0.0.1:0") // accepts, and sends nothing
 	require.NoError(t, err)
 	defer mute.Close()
 	p := launch(t, mute.Addr().String(), "run", "--connect-timeout", "1h", "/l", "--", testCommand, "exit", "0")

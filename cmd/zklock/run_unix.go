@@ -23,7 +23,7 @@ func (a *app) run(l *lockFlags, path string, argv []string) error {
 	}))
 }
 
-// holding is the section of a lock that is taken and released.
+// holding is the section of an ordinary lock: taken and released.
 func (a *app) holding(take taker) section {
 	return func(ctx context.Context, c *zklock.Client, left time.Duration, fn func(h *zklock.Hold) error) error {
 		h, err := take(ctx, c, left)
@@ -35,14 +35,15 @@ func (a *app) holding(take taker) section {
 	}
 }
 
-// underLock takes the lock and runs the command; again does so until the command has ended with the lock in hand.
+// underLock takes the lock and runs the command; with again it repeats that until the command has ended while the lock
+// was held.
 func (a *app) underLock(l *lockFlags, path string, argv []string, again bool, under section) (err error) {
 	j := &job{a: a, args: argv, onLoss: l.onLoss, maxHold: l.maxHold}
 	if j.file, err = lookup(argv[0]); err != nil {
 		return err
 	}
 	if err := adopt(); err != nil {
-		return fmt.Errorf("can't reap what the command leaves behind: %w", err)
+		return fmt.Errorf("can't reap the processes that the command leaves behind: %w", err)
 	}
 	if j.notify, err = openNotifier(l.notify); err != nil {
 		return err
@@ -61,9 +62,9 @@ func (a *app) underLock(l *lockFlags, path string, argv []string, again bool, un
 		if code == exitUnreachable {
 			notice(a.err, "%v; trying again", err)
 		}
-		time.Sleep(time.Second) // what is lost at once must not become a storm
+		time.Sleep(time.Second) // keeps repeated immediate losses from loading the ensemble
 	}
-	if like != 0 { // Ctrl-C went to the command only: a script around us has to hear of it as well
+	if like != 0 { // Ctrl-C went to the command only: a script around zklock must be interrupted as well
 		if j.lent {
 			_ = syscall.Kill(0, like)
 		}
@@ -84,7 +85,7 @@ func (a *app) attempt(j *job, l *lockFlags, path string, under section) (like sy
 	line.follow(ctx)
 	j.notify.waiting(path)
 	began := time.Now()
-	waited := sync.OnceValue(func() error { // ends the wait; an error says that a signal has
+	waited := sync.OnceValue(func() error { // ends the wait; returns an error if a signal has
 		sig, interrupted := heard()
 		line.end()
 		if interrupted {

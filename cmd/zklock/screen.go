@@ -20,7 +20,7 @@ const (
 	keyBack
 )
 
-// screen is a terminal that is ours as a whole, until close gives it back as it was.
+// screen is a terminal of which we use the whole; close restores it.
 type screen struct {
 	in, out       *os.File
 	old           *term.State
@@ -28,7 +28,7 @@ type screen struct {
 	width, height int
 }
 
-// The terminal's other screen, without a cursor; and back.
+// Switch to the terminal's alternate screen without a cursor; and back.
 const (
 	enterScreen = "\x1b[?1049h\x1b[?25l"
 	leaveScreen = "\x1b[?25h\x1b[?1049l"
@@ -46,10 +46,10 @@ func openScreen(in, out *os.File) (*screen, error) {
 	return s, nil
 }
 
-// close gives the terminal back.
+// close restores the terminal.
 func (s *screen) close() {
 	fmt.Fprint(s.out, leaveScreen)
-	_ = term.Restore(int(s.in.Fd()), s.old) // what fails here, a hang-up, nobody is left to see
+	_ = term.Restore(int(s.in.Fd()), s.old) // it fails after a hang-up, when there is no one to see it
 }
 
 func (s *screen) measure() {
@@ -73,7 +73,7 @@ func (s *screen) draw(lines []string) {
 	fmt.Fprint(s.out, b.String())
 }
 
-// read reads keys. It ends with the terminal, or with the process: a read from a terminal can't be called off.
+// read reads keys. It ends with the terminal, or with the process: a read from a terminal cannot be cancelled.
 func (s *screen) read() {
 	buf := make([]byte, 64)
 	for {
@@ -88,7 +88,7 @@ func (s *screen) read() {
 	}
 }
 
-// parseKeys reads what arrived at once; an arrow arrives in one piece.
+// parseKeys parses one read; the bytes of an arrow key arrive together.
 func parseKeys(b []byte) (keys []key) {
 	for len(b) > 0 {
 		n, k := 1, keyOther

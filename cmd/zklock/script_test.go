@@ -14,13 +14,13 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// The scripts in testdata/script run zklock as a user does, each on a server of its own. Beside testscript's own commands
-// they have
+// The scripts in testdata/script run zklock as a user does, each on a server of its own. In addition to testscript's
+// own commands they have
 //
-//	queued N PATH       wait until N stand in the line of PATH
-//	code N COMMAND…     run it, and want this exit code; then stdout and stderr work as after exec
+//	queued N PATH       wait until the line of PATH has N contenders
+//	code N COMMAND…     run it, and expect this exit code; then stdout and stderr work as after exec
 //	token VAR PATH      set VAR to the first one's token
-//	znode PATH TEXT     make a znode, as somebody else might; TEXT is read as a Go string without quotes
+//	znode PATH TEXT     create a foreign znode; TEXT is read as a Go string without quotes
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{

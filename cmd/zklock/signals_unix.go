@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// kept are the signals that are not forwarded: those that are about us and our children, and SIGURG, which Go's
+// kept are the signals that are not forwarded: those that concern zklock and its children, and SIGURG, which Go's
 // scheduler sends to itself all the time.
 var kept = []os.Signal{syscall.SIGCHLD, syscall.SIGURG, syscall.SIGPIPE, syscall.SIGTTIN, syscall.SIGTTOU}
 
-// harmless are the signals that don't end a process; while waiting they do what they always do.
+// harmless are the signals that don't end a process; while waiting they have their default effect.
 var harmless = []os.Signal{syscall.SIGCONT, syscall.SIGTSTP, syscall.SIGWINCH}
 
-// signals catches what is to be forwarded. A signal that was ignored when we began (nohup, or a job in the background
-// of a script) stays ignored, by us and by the command.
+// signals catches the signals that are forwarded. A signal that was ignored at our start (nohup, or a background job of
+// a script) stays ignored, by zklock and by the command.
 type signals struct {
 	c       chan os.Signal
-	waiting []os.Signal // that end a wait
-	running []os.Signal // that only a running command gets
+	waiting []os.Signal // signals that end a wait
+	running []os.Signal // signals that only a running command gets
 }
 
 func catchSignals() *signals {
@@ -39,7 +39,7 @@ func catchSignals() *signals {
 		}
 	}
 	signal.Notify(s.c, s.waiting...)
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // a write to a closed pipe is an error, and not our end
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // a write to a closed pipe becomes an error and does not end us
 	return s
 }
 
@@ -73,17 +73,17 @@ func (s *signals) whileWaiting(parent context.Context) (ctx context.Context, don
 // whileRunning catches the other signals too, from now on.
 func (s *signals) whileRunning() { signal.Notify(s.c, s.running...) }
 
-// dieOf ends this process by sig, if that still ends processes: for a shell it is the same exit code, and tells it that a
-// person at the terminal wanted the end.
+// dieOf ends this process by sig, if sig still ends processes: a shell sees the same exit code, and learns that the
+// user at the terminal interrupted it.
 func dieOf(sig syscall.Signal) {
 	if signal.Ignored(sig) {
 		return
 	}
 	signal.Reset(sig)
 	if syscall.Kill(os.Getpid(), sig) == nil {
-		time.Sleep(time.Second) // it arrives before that
+		time.Sleep(time.Second) // the signal arrives before that
 	}
 }
 
-// resize are the signals that tell of a new size of the terminal.
+// resize are the signals of a resized terminal.
 var resize = []os.Signal{syscall.SIGWINCH}

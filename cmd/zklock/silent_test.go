@@ -13,7 +13,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// A server that accepts clients and answers pings, but nothing else, keeps nobody who does not wait for a lock.
+// A server that accepts clients and answers pings, but nothing else, blocks only commands that wait for a lock.
 func TestWhatDoesNotWaitForALockDoesNotWaitForAnswersForEver(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -41,7 +41,7 @@ func TestWhatDoesNotWaitForALockDoesNotWaitForAnswersForEver(t *testing.T) {
 	}
 }
 
-// From ZooKeeper 3.8.4 on nothing is known of a znode that may not be read but its name.
+// From ZooKeeper 3.8.4 on only the name of a znode that may not be read is known.
 func TestQueueSaysWhichContendersHaveNoTokenToBreakThemBy(t *testing.T) {
 	t.Parallel()
 	s, err := zktest.Start(zktest.WithVersion(zktest.Version39))

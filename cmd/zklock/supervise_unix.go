@@ -14,7 +14,7 @@ import (
 // job is a command to run under a lock.
 type job struct {
 	a       *app
-	file    string // what is executed
+	file    string // the file to execute
 	args    []string
 	onLoss  string
 	grace   time.Duration
@@ -22,7 +22,7 @@ type job struct {
 	sigs    *signals
 	reaper  *reaper
 	guard   *guard
-	notify  *notifier // nil: nobody is told
+	notify  *notifier // nil: no notifications
 	lent    bool      // the command had the terminal, so Ctrl-C went to it alone
 }
 
@@ -35,13 +35,13 @@ func (j *job) death() syscall.Signal {
 }
 
 const (
-	// stubborn is how long to wait for a group to end after SIGKILL: a process that hangs in the kernel never does.
+	// stubborn is how long to wait for a group to end after SIGKILL: a process blocked in the kernel never does.
 	stubborn = 10 * time.Second
-	// idle is the longest time between two looks, when nothing is due.
+	// idle is the longest time between two checks.
 	idle = time.Minute
 )
 
-// supervisor watches over one running command, its lock and its terminal. One goroutine uses it.
+// supervisor supervises one running command, its lock and its terminal. One goroutine uses it.
 type supervisor struct {
 	*job
 	hold  *zklock.Hold
@@ -49,17 +49,17 @@ type supervisor struct {
 	child *child
 	tty   *terminal
 	began time.Time
-	until time.Time // SafeUntil as the guard knows it
+	until time.Time // SafeUntil as the guard last got it
 
 	status syscall.WaitStatus
 	ended  bool      // the first process has ended, and status is valid
-	told   bool      // the command was told to end for the lock's sake
-	lost   bool      // said that the lock is lost
-	killed time.Time // the first SIGKILL
+	told   bool      // the command got SIGTERM because of the lock
+	lost   bool      // the loss of the lock was reported
+	killed time.Time // the time of the first SIGKILL
 }
 
 // run runs the command under hold and returns when its process group is gone: with its exit code, and, on a terminal,
-// the signal that we should die of as it did.
+// the signal that ended the command and must end us too.
 func (j *job) run(h *zklock.Hold, timeout time.Duration, env []string) (like syscall.Signal, err error) {
 	s := &supervisor{job: j, hold: h, lease: newLease(timeout, j.grace, j.a.conn.tick), tty: openTerminal(), began: time.Now()}
 	defer func() { err = errors.Join(err, s.tty.close()) }()
@@ -88,8 +88,8 @@ func (j *job) run(h *zklock.Hold, timeout time.Duration, env []string) (like sys
 	return s.result()
 }
 
-// settle waits until the lease of a new hold has been confirmed. After a long wait it may be so short that a command started
-// at once would be told to end at once.
+// settle waits until the lease of a new hold has been confirmed. After a long wait the lease may be so short that a
+// command started at once would get SIGTERM at once.
 func (s *supervisor) settle() error {
 	t := s.lease.timeout
 	for end := time.Now().Add(t / 4); ; time.Sleep(5 * time.Millisecond) {
@@ -116,14 +116,14 @@ func (s *supervisor) watch() error {
 		select {
 		case c, more := <-s.child.changes:
 			if !more {
-				s.guard.group(0) // before anything else: the kernel may give its id to another group
+				s.guard.group(0) // first: the kernel may reuse its id for another group
 				return nil
 			}
 			s.changed(c)
 		case <-s.guard.gone():
 			s.reguard()
 		case <-s.guard.stops():
-			s.guard.proc.kill() // a stopped guard guards nothing
+			s.guard.proc.kill() // a stopped guard does not guard
 		case sig := <-s.sigs.c:
 			s.child.signal(sig.(syscall.Signal))
 		case <-lost:
@@ -132,7 +132,7 @@ func (s *supervisor) watch() error {
 		}
 		look.Reset(s.look())
 		if !s.killed.IsZero() && time.Since(s.killed) > stubborn {
-			return &exitError{exitLost, fmt.Errorf("%s was killed, but does not go", s.args[0])}
+			return &exitError{exitLost, fmt.Errorf("%s was killed, but has not ended", s.args[0])}
 		}
 	}
 }
@@ -142,7 +142,7 @@ func (s *supervisor) changed(c change) {
 	if c.stopped != 0 {
 		if s.tty.stopped(c.stopped) {
 			s.sigs.whileRunning()
-			if s.look(); s.killed.IsZero() { // look first: a command that was stopped must not run on without the lock
+			if s.look(); s.killed.IsZero() { // look first: a stopped command must not be continued without the lock
 				s.child.signal(syscall.SIGCONT)
 			}
 		}
@@ -152,13 +152,13 @@ func (s *supervisor) changed(c change) {
 	s.tty.take()
 }
 
-// reguard replaces a guard that has ended. Without a guard the command would outlive zklock; so when no other can be started,
-// the command is told to end while the lock is still held, unless --on-loss says that a loss does not end it.
+// reguard replaces a guard that has ended. Without a guard the command could outlive zklock; so when no other can be
+// started, the command gets SIGTERM while the lock is still held, unless --on-loss says that a loss does not end it.
 func (s *supervisor) reguard() {
 	had := s.guard.err == nil
 	switch err := s.guard.replace(); {
 	case err == nil:
-		s.say("the guard process was gone, and has been started again")
+		s.say("the guard process had ended, and has been started again")
 	case s.guard.failed >= enough && s.onLoss == lossKill:
 		s.term(err.Error())
 	case had:
@@ -166,7 +166,7 @@ func (s *supervisor) reguard() {
 	}
 }
 
-// look does what is due and returns when to look again.
+// look does what is due and returns the time until the next check.
 func (s *supervisor) look() time.Duration {
 	now := time.Now()
 	next := s.overtime(now)
@@ -207,7 +207,7 @@ func (s *supervisor) look() time.Duration {
 	return min(next, wait)
 }
 
-// overtime ends the command when --max-hold is over.
+// overtime ends the command when --max-hold has passed.
 func (s *supervisor) overtime(now time.Time) time.Duration {
 	if s.maxHold == 0 {
 		return idle
@@ -229,7 +229,7 @@ func (s *supervisor) overtime(now time.Time) time.Duration {
 	return s.lease.timeout / lookPart
 }
 
-// term tells the command to end, once.
+// term asks the command to end, once.
 func (s *supervisor) term(why string) {
 	if s.told {
 		return

@@ -19,10 +19,11 @@ func bootTime() int64 {
 	return t.Nano()
 }
 
-// dieWithUs has the kernel send sig to the command when the thread that starts it ends.
+// dieWithUs makes the kernel send sig to the command when the thread that starts it ends.
 func dieWithUs(attr *syscall.SysProcAttr, sig syscall.Signal) { attr.Pdeathsig = sig }
 
-// adopt makes us the parent of what the command leaves behind, so that it is reaped also where process 1 does not reap.
+// adopt makes us the parent of processes that the command leaves behind, so that they are reaped even where process 1
+// does not reap.
 func adopt() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
 // lastSignal is the greatest signal number there is.
@@ -36,6 +37,6 @@ func parentOf(pid int) (parent int, ok bool) {
 	}
 	var state string
 	text := string(stat)
-	_, err = fmt.Sscan(text[strings.LastIndexByte(text, ')')+1:], &state, &parent) // a name may hold anything
+	_, err = fmt.Sscan(text[strings.LastIndexByte(text, ')')+1:], &state, &parent) // a name may contain any character
 	return parent, err == nil && parent > 0
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// bootTime is the clock that both processes read. It may be set: a step back makes the guard late, not zklock.
+// bootTime is the clock that both processes read. It can be set: a step back delays the guard, not zklock.
 func bootTime() int64 { return time.Now().UnixNano() }
 
 // dieWithUs does nothing: there is no parent-death signal here. The guard process ends the group.
@@ -19,5 +19,5 @@ func adopt() error { return nil }
 // lastSignal is the greatest signal number there is.
 const lastSignal = 31
 
-// parentOf knows nothing of other processes' parents. A script around us then does not stop by Ctrl-Z.
+// parentOf cannot find other processes' parents. A script around zklock then does not stop by Ctrl-Z.
 func parentOf(int) (parent int, ok bool) { return 0, false }

@@ -13,20 +13,21 @@ import (
 	"golang.org/x/term"
 )
 
-// The command is in a process group of its own, so that it can be ended with all that it started. A terminal lets only
-// one group read, the foreground group; a shell has put us there, so we pass that on and take it back, as shells do:
+// The command is in a process group of its own, so that zklock can end it with all that it started. A terminal lets
+// only one group read, the foreground group. A shell has put us there, so we hand that over and take it back, as shells
+// do:
 //
 //   - with standard input and output on the terminal the command gets it from the start, and Ctrl-C and Ctrl-Z go
-//     straight to it;
-//   - in a pipeline or with a redirection it gets it when it first asks (SIGTTIN, SIGTTOU), so that a pager at the
-//     other end keeps it until then; until then Ctrl-C and Ctrl-Z come to us and are forwarded;
+//     straight to the command;
+//   - in a pipeline or with a redirection the command gets it at its first access (SIGTTIN, SIGTTOU), so that a pager
+//     at the other end keeps it until then; until then Ctrl-C and Ctrl-Z come to us and are forwarded;
 //   - when the command is stopped, we stop too, so that the shell has its prompt; when the shell continues us, we
 //     continue the command, if the lock is still ours.
 type terminal struct {
 	file *os.File // /dev/tty
 	own  int      // our process group
 	pgid int      // the command's
-	lent bool     // the command's group has been in the foreground by our hand
+	lent bool     // we have put the command's group in the foreground
 }
 
 // openTerminal returns nil where there is no controlling terminal.
@@ -56,13 +57,13 @@ func (t *terminal) ours() bool {
 	return err == nil && group == t.own
 }
 
-// fromTheStart reports whether the command is to begin in the foreground.
+// fromTheStart reports whether the command starts in the foreground.
 func (t *terminal) fromTheStart() bool {
 	return t.ours() && term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd()))
 }
 
-// give puts the command's group in the foreground, if ours is there. SIGTTOU is ignored while a command runs, so that we
-// may.
+// give puts the command's group in the foreground, if ours is there. SIGTTOU is ignored while a command runs, so that
+// this is allowed.
 func (t *terminal) give() bool {
 	if !t.ours() || unix.IoctlSetPointerInt(t.fd(), unix.TIOCSPGRP, t.pgid) != nil {
 		return false
@@ -77,13 +78,13 @@ func (t *terminal) take() {
 		return
 	}
 	group, err := unix.IoctlGetInt(t.fd(), unix.TIOCGPGRP)
-	if err == nil && (group == t.pgid || errors.Is(unix.Kill(-group, 0), unix.ESRCH)) { // or of a command that did not start
-		_ = unix.IoctlSetPointerInt(t.fd(), unix.TIOCSPGRP, t.own) // a terminal that hung up can't be taken
+	if err == nil && (group == t.pgid || errors.Is(unix.Kill(-group, 0), unix.ESRCH)) { // or a command that did not start
+		_ = unix.IoctlSetPointerInt(t.fd(), unix.TIOCSPGRP, t.own) // fails only on a terminal that hung up
 	}
 }
 
-// stopped deals with a command that sig has stopped. It returns when the command is to be continued; false: it is not
-// our matter. While we are stopped, the guard looks after the lease.
+// stopped handles a command that sig has stopped. It returns true when the command is to be continued, false without a
+// terminal. While we are stopped, the guard watches the lease.
 func (t *terminal) stopped(sig syscall.Signal) bool {
 	if t == nil {
 		return false
@@ -101,8 +102,8 @@ func (t *terminal) stopped(sig syscall.Signal) bool {
 	return true
 }
 
-// suspend stops our process group as the terminal would have, and returns when we run again. The others get SIGTSTP; we
-// stop by SIGSTOP, since Go does not give SIGTSTP its first meaning back once it has been caught.
+// suspend stops our process group as the terminal would have, and returns when it is continued. The others get SIGTSTP;
+// zklock stops by SIGSTOP, since Go does not restore the default action of SIGTSTP once it has been caught.
 func suspend() {
 	woken := make(chan os.Signal, 1)
 	signal.Notify(woken, syscall.SIGCONT)
@@ -112,13 +113,13 @@ func suspend() {
 	if syscall.Kill(os.Getpid(), syscall.SIGSTOP) == nil {
 		select {
 		case <-woken:
-		case <-time.After(time.Second): // it goes on while we are stopped
+		case <-time.After(time.Second): // the timer runs on while we are stopped
 		}
 	}
 }
 
-// wakeable reports whether there is a shell that could continue us: a process of our session, outside of our process
-// group, above us. Without one, a terminal does not stop a process group either.
+// wakeable reports whether there is a shell that could continue us: an ancestor in our session, outside of our process
+// group. Without one, a terminal does not stop a process group either.
 func wakeable() bool {
 	session, err := unix.Getsid(0)
 	if err != nil {

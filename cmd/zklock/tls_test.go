@@ -57,9 +57,9 @@ func TestServersThatSpeakTLSOnly(t *testing.T) {
 	}{
 		"as it must be":           {[]string{"--tls-ca", cert, "--tls-cert", cert, "--tls-key", key}, 0},
 		"by another name":         {[]string{"--tls-ca", cert, "--tls-cert", cert, "--tls-key", key, "--tls-server-name", "zk.example"}, 0},
-		"by a name it has not":    {[]string{"--tls-ca", cert, "--tls-cert", cert, "--tls-key", key, "--tls-server-name", "other"}, exitUnreachable},
+		"by a wrong name":         {[]string{"--tls-ca", cert, "--tls-cert", cert, "--tls-key", key, "--tls-server-name", "other"}, exitUnreachable},
 		"without a certificate":   {[]string{"--tls-ca", cert}, exitUnreachable},
-		"nobody vouches for it":   {[]string{"--tls", "--tls-cert", cert, "--tls-key", key}, exitUnreachable},
+		"no trusted authority":    {[]string{"--tls", "--tls-cert", cert, "--tls-key", key}, exitUnreachable},
 		"without TLS":             {nil, exitUnreachable},
 		"a key in place of a pem": {[]string{"--tls-ca", key}, exitUsage},
 	} {

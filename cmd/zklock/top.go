@@ -18,11 +18,12 @@ func (a *app) topCommand() *cobra.Command {
 		Use:     "top [flags] PATH",
 		GroupID: groupLook,
 		Short:   "Watch locks and their queues live",
-		Long: `Watch the locks at PATH (default: $ZKLOCK_ROOT) and below it, as zklock ls lists them, and the queue of the one that is chosen, as
-zklock queue shows it; on a terminal. With --json it writes the list again and again, one line each time, and needs none.
+		Long: `Watch, on a terminal, the locks at PATH (default: $ZKLOCK_ROOT) and below it, as zklock ls lists them, and the queue of the
+chosen one, as zklock queue shows it. With --json it writes the list again and again, one line each time, and needs no
+terminal.
 
-A look costs a list for each znode below PATH, --limit of them at most, and some reads for each lock. The next one comes
-after --interval, and not before nine times as long as the last one took has passed; on the terminal that is shown.
+A look costs a list for each znode below PATH, --limit of them at most, and some reads for each lock. The next one follows
+after --interval, but not before nine times the duration of the last one has passed; the terminal shows that.
 
 Keys: up and down (or k and j) choose a lock, Enter shows its queue, Esc goes back, q ends.`,
 		Example: `  zklock top /locks
@@ -67,22 +68,22 @@ type top struct {
 	limits walkLimits
 }
 
-// queueRows is how much of the queue that is open is read: more than any screen has lines.
+// queueRows is how much of the open queue is read: more than the lines of any screen.
 const queueRows = 200
 
-// sight is what was found at one look: at the tree, or at the queue that is open.
+// sight is the result of one look: at the tree, or at the open queue.
 type sight struct {
 	at   time.Time
 	took time.Duration
 	err  error
 	walk
-	queue *lockEntry // if it was that
+	queue *lockEntry // if it is the latter
 }
 
-// restFor is how long after a look the next one may begin: the ensemble has others to serve as well.
+// restFor is the time from one look to the next: the ensemble must serve other clients as well.
 func restFor(every, took time.Duration) time.Duration { return max(every, 9*took) }
 
-// stream writes one line of JSON for each look. A look that fails ends it.
+// stream writes one line of JSON per look. A look that fails ends it.
 func (t *top) stream(ctx context.Context, c *zklock.Client) error {
 	for {
 		s := t.look(ctx, c, t.rows)
@@ -116,10 +117,10 @@ func (t *top) lookInto(ctx context.Context, c *zklock.Client, path string) sight
 	return sight{at: time.Now(), took: time.Since(began), queue: &e, err: err}
 }
 
-// watch looks at the tree, and into the queue of the path that came last from open, each at its own pace, until ctx ends.
+// watch reads the tree, and the queue of the latest path from open, each at its own interval, until ctx ends.
 func (t *top) watch(ctx context.Context, c *zklock.Client, open <-chan string, seen chan<- sight) {
 	path := ""
-	var tree, queue time.Time // when the next look at each may begin
+	var tree, queue time.Time // when the next look at each is due
 	for ctx.Err() == nil {
 		var s sight
 		next := tree
@@ -155,7 +156,7 @@ func (t *top) watch(ctx context.Context, c *zklock.Client, open <-chan string, s
 	}
 }
 
-// live shows what it sees on a screen until q is pressed.
+// live shows the looks on a screen until q is pressed.
 func (t *top) live(ctx context.Context, c *zklock.Client) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	screen, err := openScreen(os.Stdin, os.Stdout)
@@ -163,7 +164,7 @@ func (t *top) live(ctx context.Context, c *zklock.Client) (err error) {
 		cancel()
 		return err
 	}
-	defer screen.close() // also when what follows panics
+	defer screen.close() // also when the code below panics
 	seen, open, looked := make(chan sight), make(chan string, 1), make(chan struct{})
 	go func() { // joined below
 		defer close(looked)

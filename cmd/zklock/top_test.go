@@ -25,7 +25,7 @@ func tokenOf(t testing.TB, s *zktest.Server, lock string) string {
 	return fmt.Sprint(n.Stat.Czxid)
 }
 
-// frame is what the last complete frame shows, line by line.
+// frame is the lines of the last complete frame.
 func (c *console) frame() []string {
 	text := c.out.String()
 	end := strings.LastIndex(text, "\x1b[J")
@@ -39,7 +39,7 @@ func (c *console) frame() []string {
 	return strings.Split(strings.ReplaceAll(text[begin+len("\x1b[H"):end], "\x1b[K", ""), "\r\n")
 }
 
-// shows waits for a frame with a line in which all the words are.
+// shows waits for a frame with a line that contains all the words.
 func (c *console) shows(words ...string) {
 	c.Helper()
 	until(c, fmt.Sprintf("a frame with %q", words), func() bool {
@@ -124,7 +124,7 @@ func TestTopGivesTheTerminalBackHoweverItEnds(t *testing.T) {
 	}
 }
 
-// mode tells whether a terminal hands over lines or keys.
+// mode reports whether a terminal delivers lines or keys.
 func mode(t testing.TB, c *console) string {
 	t.Helper()
 	mode, err := unix.IoctlGetTermios(c.fd, unix.TCGETS)
@@ -135,7 +135,7 @@ func mode(t testing.TB, c *console) string {
 	return "cooked"
 }
 
-// entry is a mutex at path with so many who wait.
+// entry is a mutex at path with that many waiting contenders.
 func entry(path string, waiting int) lockEntry {
 	return lockEntry{Queue: queuejson.Queue{Path: path, Kind: "mutex", Waiting: waiting}}
 }
@@ -149,7 +149,7 @@ func TestTopSaysWhenItHearsNothing(t *testing.T) {
 	require.Contains(t, v.render(time.Unix(63, 0), 100, 10)[0], "no answer for 1m01s")
 	v.saw(sight{at: time.Unix(64, 0), err: fmt.Errorf("no server\x1b[2J")})
 	require.Contains(t, v.render(time.Unix(65, 0), 100, 10)[0], `NOT UP TO DATE: no server\x1b[2J`)
-	require.Contains(t, strings.Join(v.render(time.Unix(65, 0), 100, 10), "\n"), "> /locks/a", "what was seen last")
+	require.Contains(t, strings.Join(v.render(time.Unix(65, 0), 100, 10), "\n"), "> /locks/a", "the last look")
 }
 
 func TestTopFitsIntoAnyTerminal(t *testing.T) {

@@ -2,7 +2,7 @@ package main
 
 import "github.com/spf13/cobra"
 
-// topicTexts are the pages of help that are no command.
+// topicTexts are the help pages that are not commands.
 var topicTexts = []struct{ name, short, text string }{
 	{"exit-codes", "What the exit codes mean", exitTable + `
 
@@ -11,109 +11,109 @@ there is no leader, or no such contender.
 
 On a terminal, when Ctrl-C has ended the command, zklock ends by SIGINT itself: a shell shows 130 all the same, and a
 script around zklock is interrupted too.`},
-	{"environment", "Variables that are read, and that a command finds", `Read, where the flag is not given:
-  ` + envZK + `         --zk: the ensemble, "zk1:2181,zk2:2181,zk3:2181", with a /chroot behind it if there is one
-  ` + envAuth + `       --auth: scheme:credential, one a line
+	{"environment", "Variables that zklock reads, and that it sets for a command", `Read if the flag is not given:
+  ` + envZK + `         --zk: the ensemble, "zk1:2181,zk2:2181,zk3:2181", with a /chroot after it if there is one
+  ` + envAuth + `       --auth: scheme:credential, one per line
   ` + envAuthFile + `  --auth-file
   ` + envTimeout + `    --timeout: the session timeout, for example 30s
   ` + envRoot + `       PATH of ls and top: the directory of your locks
   ZKLOCK_CONNECT_TIMEOUT, ZKLOCK_TICK, ZKLOCK_CREATE_CHROOT, ZKLOCK_TLS (true), ZKLOCK_TLS_CA, ZKLOCK_TLS_CERT, ZKLOCK_TLS_KEY,
   ZKLOCK_TLS_SERVER_NAME: --connect-timeout and so on
 
-The command of run and elect finds in these, ` + envAuth + ` apart, what zklock was given by flags: a zklock in it uses the same
-ensemble. It never gets --auth, nor ` + envAuth + `: one that talks to the ensemble itself needs credentials of its own, or
-rights to read the file that ` + envAuthFile + ` names.
+zklock passes its own flags on to the command of run and elect in these variables, except ` + envAuth + `: a zklock in it uses
+the same ensemble. The command never gets --auth or ` + envAuth + `: one that connects to the ensemble itself needs credentials
+of its own, or the right to read the file that ` + envAuthFile + ` names.
 
 Set for the command of run and elect, whatever it would have inherited:
   ZKLOCK_PATH       the lock's path
   ZKLOCK_NODE       the znode that holds it
-  ZKLOCK_TOKEN      the fencing token, a positive number below 2^63 that grows from holder to holder and is never used
-                    again: have what you write to refuse a token that is lower than the last
+  ZKLOCK_TOKEN      the fencing token, a positive number below 2^63 that grows from holder to holder and is never reused:
+                    let what you write to refuse a token that is lower than the last
   ZKLOCK_SESSION    the ZooKeeper session, as 0x…
-  ` + envHeld + `       the sessions and znodes of this lock and of those that it is run under, one a line: a run, elect or wait
-                    in it that would wait for one of these, and so for itself, ends with 64 at once
+  ` + envHeld + `       the sessions and znodes of this lock and of those that it is run under, one per line: a run, elect or
+                    wait in it that would wait for one of these, and so for itself, ends with 64 at once
 
-The list of "zklock queue --json $ZKLOCK_PATH" tells a command how its lock stands; its exit code, whether the ensemble
-could be asked.`},
+The output of "zklock queue --json $ZKLOCK_PATH" shows a command the state of its lock; its exit code, whether the ensemble
+has answered.`},
 	{"paths", "What the path of a lock may be", `A path begins with a slash: /locks/nightly-report. Its parts are separated by slashes, and none of them is empty, "."
 or "..". It does not end with a slash, is not the root, and not below /zookeeper. It is UTF-8 without control characters,
-and at most 4,096 bytes long, less 80 for the contenders' names. What is missing of it is made; --container has the
-ensemble remove the lock's znode when it is not used any more.
+and at most 4,096 bytes long, less 80 for the contenders' names. Missing znodes of it are created; --container lets the
+ensemble remove the lock's znode when it is no longer used.
 
 One path is one kind of lock: a plain one (run, elect), a read/write lock (run --shared, run --exclusive), or one with
 permits (run -n N --of SIZE). Another kind on the same path is refused, with 64.
 
-A chroot behind the servers, --zk zk1:2181,zk2:2181/team-a, is put in front of every path. One that does not
-exist is an error, 64; --create-chroot has run, elect and hold make it.`},
-	{"safety", "When a command is stopped, and what is not covered", `The lock is ours as long as the ensemble hears of us in time. zklock knows from its own clock until when nobody else can
-have it, with what the ensemble's leader has confirmed, and allows for clocks that differ by two per cent. For a session
-timeout T (--timeout, 10 s; the servers may grant another):
+A chroot after the servers, --zk zk1:2181,zk2:2181/team-a, is prefixed to every path. One that does not exist is an
+error, 64; with --create-chroot run, elect and hold create it.`},
+	{"safety", "When a command is stopped, and what is not covered", `zklock holds the lock as long as the ensemble hears from it in time. From the leader's confirmations and its own clock it
+computes the instant until which no other client can have the lock, allowing for clock rates that differ by two per cent.
+For a session timeout T (--timeout, 10 s; the servers may grant another):
 
-  - only --grace and T/16 of the lease are left, which is less than there ever is while the ensemble answers: the
-    command's process group gets SIGTERM. (With a T of less than six ticks the grace is shorter than asked for: --tick; and so it is when a server lets zklock
-    connect again and then says nothing, which leaves two ticks);
-  - only T/16 is left: it gets SIGKILL. What is left is time for the kernel, and for zklock being late;
-  - should the connection come back in between, the SIGKILL is put off; the command has been told to end all the same;
-  - the znode was removed by force, or the session was ended: SIGKILL at once. The lock is gone already then;
-  - --max-hold is over: SIGTERM, and SIGKILL after the grace.
+  - only --grace and T/16 of the lease are left, which never happens while the ensemble answers: the command's process group
+    gets SIGTERM. (The grace is shorter than requested with a T of less than six ticks, see --tick, and when a server lets
+    zklock reconnect and then sends nothing, which leaves two ticks);
+  - only T/16 is left: it gets SIGKILL. The rest is time for the kernel, and for delays of zklock;
+  - the connection returns in between: the SIGKILL is deferred; the command has got its SIGTERM all the same;
+  - the znode was removed by force, or the session was ended: SIGKILL at once. The lock is lost already then;
+  - --max-hold has passed: SIGTERM, and SIGKILL after the grace.
 
-In all these cases zklock ends with 70. --on-loss term sends SIGTERM only, and the command may go on when somebody else has
-the lock; --on-loss ignore only says so, and passes the command's exit code on. The lock is released when no process of
-the group is left: what the command leaves running in the background keeps the lock.
+In all these cases zklock ends with 70. --on-loss term sends SIGTERM only, and the command may go on when another client has
+the lock; --on-loss ignore only prints a message, and passes the command's exit code on. The lock is released when no process
+of the group is left: processes that the command leaves in the background keep the lock.
 
---tick is the ensemble's tickTime, 2 s unless it is given. Two ticks, but at most half of T, are taken off the lease: that
-is how late a server may report to its leader. With one that is too short a command may run on when the lock is somebody
-else's already; set it when the ensemble's ticks are longer than 2 s. With one that is too long leases are short: for a T of
-4 s on an ensemble with ticks of 500 ms, a change of the ensemble's leader ends every command, and with --tick 500ms none.
+--tick is the ensemble's tickTime, default 2 s. Two ticks, but at most half of T, are subtracted from the lease: a server may
+be that late in reporting to its leader. With a value too short a command may still run when another client has the lock; set
+it when the ensemble's ticks are longer than 2 s. With a value too long leases are short: for a T of 4 s on an ensemble with
+ticks of 500 ms, a change of the ensemble's leader ends every command, and with --tick 500ms none.
 
-If zklock is killed, the command is killed by the kernel (on Linux), and the rest of its group by a second process of
-zklock, the guard. If zklock is stopped (SIGSTOP, or Ctrl-Z, which stops the command as well), the guard kills the group
-when the lease is over. With --on-loss term or ignore, a death of zklock is SIGTERM for the group, and there is no deadline.
-A guard that is killed or stopped is replaced at once. When three in a row don't live, the command gets SIGTERM (not with
---on-loss term or ignore) while the lock is still held, since without a guard it could outlive zklock.
+If zklock is killed, the kernel kills the command (on Linux), and a second process of zklock, the guard, the rest of its
+group. If zklock is stopped (SIGSTOP, or Ctrl-Z, which stops the command as well), the guard kills the group at the end of
+the lease. With --on-loss term or ignore, the group gets SIGTERM when zklock dies, and there is no deadline. A guard that is
+killed or stopped is replaced at once. When three in a row fail, the command gets SIGTERM (not with --on-loss term or ignore)
+while the lock is still held, since without a guard it could outlive zklock.
 
 Not covered:
   - processes that leave the group (setsid, daemons) or run with other rights (sudo): zklock can't end them;
-  - the group but for its first process, when zklock and its guard are killed at the same moment; on systems other than
-    Linux that one too;
-  - a machine that stands still (a paused virtual machine) and goes on when the lock is somebody else's: a process may
-    run for a moment before it is killed. What it wrote before, and what is under way in the network, nobody can call back.
+  - all of the group except its first process, when zklock and its guard are killed at the same moment; on systems other than
+    Linux that process too;
+  - a machine that is paused (a virtual machine, for example) and resumes when another client has the lock: a process may run
+    for a moment before it is killed. Its earlier writes, and those still in the network, can't be undone.
 For these, pass ZKLOCK_TOKEN on to what you write to.`},
-	{"terminal", "How a command and the terminal get along", `A command in its own process group reads from the terminal as it would without zklock: it has the terminal from the start
-when standard input and output are the terminal, and otherwise, in a pipeline, when it first asks for it. Ctrl-C goes to
-it. After Ctrl-Z both are stopped, and the lease runs out: after fg or bg the command goes on if the lock is still
-ours, and is killed if not.
+	{"terminal", "How a command uses the terminal", `A command in its own process group reads from the terminal as it would without zklock: it has the terminal from the start
+when standard input and output are the terminal, and otherwise, in a pipeline, from its first access. It gets Ctrl-C.
+Ctrl-Z stops both, and the lease runs out: after fg or bg the command continues if zklock still holds the lock, and is killed
+if not.
 
-While zklock waits with standard error on a terminal, one line there shows the place in line and who is ahead; it is
-removed when the wait is over. --quiet does without.`},
+While zklock waits with standard error on a terminal, one line there shows the place in line and the contender ahead; it is
+removed when the wait ends. --quiet turns it off.`},
 	{"interop", "Locks of other clients on the same path", `zklock's plain lock is Apache Curator's InterProcessMutex, go-zookeeper's zk.Lock and this library's Mutex: they exclude
 each other on one path. --shared and --exclusive are Curator's InterProcessReadWriteLock and this library's RWMutex; -n and
 --of its Semaphore; elect its Election. Kazoo's Lock joins with a subclass that sets _NODE_NAME = "-lock-" and
 _EXCLUDE_NAMES = ["-lock-"].
 
-A holder of another client does not have to let go before its session has ended, nor to look at a lease.`},
+Other clients know no lease: their holders may go on after their session has ended.`},
 	{"json", "What --json writes", `ls writes an array of locks, queue one lock, top an array of locks a line, again and again:
   {"path": "/locks/a", "kind": "mutex", "holding": 1, "waiting": 1, "line": [
     {"position": 1, "holds": true, "kind": "mutex", "owner": "report.sh", "host": "host7", "pid": 4711,
      "since": "2006-01-02T15:04:05.123Z", "session": "0x100003e8582000f", "token": 4294967321,
      "node": "/locks/a/_c_…-lock-0000000003", "data": "am9iIDQy", "size": 96}, …]}
-kind is that of the first in line: "mutex", "election", "read", "write" or "semaphore", of which permits says how many there are. holding and waiting count the whole
-line; line has --rows of it, and each one's position. owner, host, pid, permits (of a semaphore's contender) and data
-(base64) are left out when there are none; since when the znode may not be read: session is
-"0x0" and token 0 then, from ZooKeeper 3.8.4 on. since is the ensemble's clock, session
-hexadecimal, token a number below 2^63, size the bytes of data in the znode. Of those at most 256 KB a contender and 16 MB a
-lock are read; without them there is no data, and owner and host may be missing. Others' texts are cut, owner and host to
-1,000 characters, node to 5,000. What is not printable is written as \u….
+kind is that of the first in line: "mutex", "election", "read", "write" or "semaphore", whose size is permits. holding and
+waiting count the whole line; line has --rows of it, with each one's position. owner, host, pid, permits (of a semaphore's
+contender) and data (base64) are left out when there are none; since is left out when the znode may not be read: session is
+"0x0" and token 0 then, from ZooKeeper 3.8.4 on. since is by the ensemble's clock, session hexadecimal, token a number below
+2^63, size the bytes of data in the znode. Of those at most 256 KB per contender and 16 MB per lock are read; without them
+there is no data, and owner and host may be missing. Foreign texts are cut, owner and host to 1,000 characters, node to
+5,000. Unprintable characters are written as \u….
 
-leader writes {"path", "at", "leader", "value"}: leader is like a member of a line, null when nobody leads, with the value in
-data; value is left out when it is not text. With --follow a line for every change.
+leader writes {"path", "at", "leader", "value"}: leader is like a member of a line, null when there is no leader, with the
+value in data; value is left out when it is not text. With --follow it writes a line for every change.
 
 done writes {"path", "runs"}: each run has key, which is left out for --every, owner, host, pid, token and began.
 
-More fields may come; these stay.`},
+Fields may be added; these stay.`},
 }
 
-// topics are pages of help that are no commands: zklock help TOPIC.
+// topics are help pages without a command: zklock help TOPIC.
 func topics() []*cobra.Command {
 	var all []*cobra.Command
 	for _, t := range topicTexts {

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// console is a terminal with a program on it, as a person has it in front of him.
+// console is a terminal with a program on it, as a user has it.
 type console struct {
 	testing.TB
 	cmd   *exec.Cmd
@@ -78,7 +78,7 @@ func (c *console) types(text string) {
 	require.NoError(c, err)
 }
 
-// sees waits until text has come since the last that was seen, and forgets what came before it.
+// sees waits until text has appeared since the last match, and discards what came before it.
 func (c *console) sees(text string) {
 	c.Helper()
 	defer func() {
@@ -123,7 +123,7 @@ func TestAnInteractiveCommandReadsTheTerminal(t *testing.T) {
 	c.types("three\n")
 	c.sees("shell three")
 
-	// A shell under the lock is a shell with job control.
+	// A shell under the lock has job control.
 	c.types("zklock run /l -- bash --norc --noprofile -i; echo \"code $?\"\n")
 	queued(t, s, "/l", 1)
 	d := newDiary(t)
@@ -136,7 +136,7 @@ func TestAnInteractiveCommandReadsTheTerminal(t *testing.T) {
 	c.sees("code 5")
 }
 
-// In a pipeline the command's terminal is the one that the pager at its end needs as well.
+// In a pipeline the pager at the end needs the same terminal as the command.
 func TestACommandInAPipelineGetsTheTerminalWhenItAsks(t *testing.T) {
 	t.Parallel()
 	s := server(t)
@@ -189,7 +189,7 @@ func TestCtrlZStopsBothAndFgContinuesThem(t *testing.T) {
 	queued(t, s, "/l", 0)
 }
 
-// Both are stopped for longer than the lease lasts: the command does not run on without the lock.
+// Both are stopped for longer than the lease lasts: the command does not continue without the lock.
 func TestAJobThatWasStoppedForTooLongIsKilled(t *testing.T) {
 	t.Parallel()
 	s, d := server(t), newDiary(t)

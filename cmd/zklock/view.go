@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// view is what top shows: what was last seen, and where its user is. It does no I/O.
+// view is the state of top: the last looks, and the user's position. It does no I/O.
 type view struct {
 	root   string
 	began  time.Time
-	last   sight  // the last one of the tree that was not an error
-	queue  sight  // the last one of a queue, likewise
-	failed sight  // the last one that was, since then
+	last   sight  // the last one of the tree without an error
+	queue  sight  // the last one of a queue without an error
+	failed sight  // the last one with an error since
 	chosen string // the path of the lock
 	open   bool   // its queue is shown
-	row    int    // of the chosen lock, should it go
-	first  bool   // something was seen
+	row    int    // of the chosen lock, in case it disappears
+	first  bool   // there was a look
 }
 
-// saw takes in what was seen.
+// saw records a look.
 func (v *view) saw(s sight) {
 	switch {
 	case s.err != nil:
@@ -32,7 +32,7 @@ func (v *view) saw(s sight) {
 		return
 	}
 	if !v.first && len(s.locks) == 1 && s.locks[0].Path == v.root {
-		v.open = true // the path is a lock: its queue is what was asked for
+		v.open = true // the path is a lock: its queue was asked for
 	}
 	v.first, v.last, v.failed = true, s, sight{}
 	if i := v.index(); i >= 0 {
@@ -45,7 +45,7 @@ func (v *view) saw(s sight) {
 	}
 }
 
-// queuePath is the lock whose queue is shown; "" when the list is.
+// queuePath is the lock whose queue is shown; "" when the list is shown.
 func (v *view) queuePath() string {
 	if !v.open {
 		return ""
@@ -65,7 +65,7 @@ func (v *view) choose(row int) {
 	v.chosen = v.last.locks[v.row].Path
 }
 
-// key does what a key means; true: it is the end.
+// key handles a key; true: quit.
 func (v *view) key(k key) bool {
 	switch k {
 	case keyQuit:
@@ -141,7 +141,7 @@ func (v *view) title(now time.Time) string {
 	return what
 }
 
-// table returns the lines of what is open, and which of them, behind the head, is marked; -1: none.
+// table returns the lines of the open list or queue, and which of them, after the head, is marked; -1: none.
 func (v *view) table(now time.Time) ([]string, int) {
 	var out bytes.Buffer
 	mark := -1
@@ -158,7 +158,7 @@ func (v *view) table(now time.Time) ([]string, int) {
 			fmt.Fprintf(&out, ", %d permits", e.Permits)
 		}
 		fmt.Fprintln(&out)
-		_ = printQueue(&out, e, now) // a buffer takes everything
+		_ = printQueue(&out, e, now) // a buffer does not fail
 		return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n"), mark
 	}
 	_ = printLocks(&out, v.last.locks, now)

@@ -17,10 +17,11 @@ func (a *app) waitCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "wait [flags] PATH",
 		GroupID: groupRun,
-		Short:   "Wait until nobody holds a lock or waits for it",
-		Long: `Wait until nobody holds the lock at PATH or waits for it, and end with 0; 75 when that is not so within --wait, or at once with --try. It takes no
-place in line and keeps nobody waiting; the lock may be taken again the moment after. Where there is no znode nobody holds
-anything: it ends with 0, and says so, since the path may be misspelt. A chroot that does not exist is an error, 64.
+		Short:   "Wait until no contender holds a lock or waits for it",
+		Long: `Wait until no contender holds the lock at PATH or waits for it, and end with 0; with 75 if that takes longer than --wait, or
+at once with --try if the lock is not free. It takes no place in line and delays no contender; the lock may be taken again a
+moment later. Where there is no znode the lock is free: it ends with 0, and says so, since the path may be misspelt. A chroot
+that does not exist is an error, 64.
 
 ` + exitTable,
 		Example: `  zklock wait /locks/deploy && echo "no deployment under way"
@@ -49,7 +50,7 @@ anything: it ends with 0, and says so, since the path may be misspelt. A chroot 
 				}
 				if try {
 					var cancel context.CancelFunc
-					ctx, cancel = context.WithTimeout(ctx, a.conn.patience) // for answers: it waits for nobody
+					ctx, cancel = context.WithTimeout(ctx, a.conn.patience) // for answers: --try waits for no contender
 					defer cancel()
 				} else if err := nested(ctx, c, args[0], 0, 0); err != nil {
 					return err
@@ -70,11 +71,11 @@ anything: it ends with 0, and says so, since the path may be misspelt. A chroot 
 	return cmd
 }
 
-var errWaited = errors.New("the time to wait is over")
+var errWaited = errors.New("the wait timed out")
 
-// untilFree returns nil when nobody is in the line of path.
+// untilFree returns nil when the line of path is empty.
 func untilFree(ctx context.Context, c *zklock.Client, path string, try bool) error {
-	page, err := c.QueuePage(ctx, path, 0, 0) // also says what is wrong with the path
+	page, err := c.QueuePage(ctx, path, 0, 0) // also returns the error of an invalid path
 	ahead := page.Holding + page.Waiting
 	switch {
 	case err != nil || ahead == 0:
@@ -84,7 +85,7 @@ func untilFree(ctx context.Context, c *zklock.Client, path string, try bool) err
 	}
 	err = c.WaitFree(ctx, path)
 	if errors.Is(context.Cause(ctx), errWaited) && errors.Is(err, zklock.ErrBusy) {
-		return fmt.Errorf("%w: %s: somebody is in line (%w)", zklock.ErrBusy, path, errWaited)
+		return fmt.Errorf("%w: %s: contenders are in line (%w)", zklock.ErrBusy, path, errWaited)
 	}
 	return err
 }
