@@ -112,14 +112,14 @@ func added[T any](b *Batch, a *Result[T]) *Result[T] {
 // Create makes a znode.
 func (b *Batch) Create(path string, data []byte, mode Mode, acl []zk.ACL) *Result[Created] {
 	a := added(b, b.s.create(path, data, mode, acl))
-	b.mayShare(a.r, &zk.CreateRequest{Path: path, Flags: int32(mode)})
+	b.mayShare(a.r, touch{path, mode.ephemeral()})
 	return a
 }
 
 // Delete removes a znode; version −1 means any.
 func (b *Batch) Delete(path string, version int32) *Result[None] {
 	a := added(b, b.s.delete(path, version))
-	b.mayShare(a.r, &zk.DeleteRequest{Path: path})
+	b.mayShare(a.r, touch{path: path})
 	return a
 }
 
@@ -146,7 +146,7 @@ func (b *Batch) Sync(path string) *Result[None] { return added(b, b.s.sync(path)
 
 // Multi carries out several writes in one transaction: see Session.Transact.
 func (b *Batch) Multi(ops ...any) *Result[Transaction] {
-	a := added(b, b.s.multi(ops))
-	b.mayShare(a.r, ops...)
-	return a
+	a, touches := b.s.multi(ops)
+	b.mayShare(a.r, touches...)
+	return added(b, a)
 }

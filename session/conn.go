@@ -199,20 +199,28 @@ func (c *conn) fail(err error) {
 	// The reply to the first can't be read, and would not be on the next conn either: it is too long, or not ZooKeeper's.
 	unreadable := errors.Is(err, ErrGarbled)
 	for r := pending.pop(); r != nil; r = pending.pop() {
-		lists := r.op == opMultiRead // which of them can't be read, each finds out alone
-		for _, r := range r.calls() {
-			r.together = !unreadable && r.together
-			if r.unreadable = unreadable && !lists; r.unreadable {
-				r.fail(fmt.Errorf("%s: %w", c.server, err))
-			} else {
-				r.fail(fmt.Errorf("%w (%s: %w)", ErrConnection, c.server, err))
-			}
-		}
+		c.lose(r, err, unreadable)
 		unreadable = false
 	}
 	// Closing may block, in a connection of the user's or of package tls; our caller, perhaps the heartbeat, must not.
 	if !c.s.spawn(c.hangUp) {
 		c.hangUp()
+	}
+}
+
+// lose fails those who wait for the reply to r, on a conn that fails for err. unreadable: because of that reply.
+func (c *conn) lose(r *request, err error, unreadable bool) {
+	waiting := r.members
+	if waiting == nil {
+		waiting = []*request{r}
+	}
+	for _, w := range waiting {
+		w.together = w.together && !unreadable
+		if w.unreadable = unreadable && r.op != opMultiRead; w.unreadable { // which list can't be read, each finds out alone
+			w.fail(fmt.Errorf("%s: %w", c.server, err))
+		} else {
+			w.fail(fmt.Errorf("%w (%s: %w)", ErrConnection, c.server, err))
+		}
 	}
 }
 

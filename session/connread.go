@@ -173,9 +173,15 @@ func (c *conn) handle(body []byte, size int, at time.Time) (forDriver []byte, er
 	}
 	switch {
 	case r.op == opMultiRead:
-		return nil, c.answerLists(r, head, d.b, size)
+		err = c.answerLists(r, head, d.b, size)
 	case r.members != nil:
-		return nil, c.answerGroup(r, head, d.b)
+		err = c.answerGroup(r, head, d.b)
+	}
+	if r.members != nil {
+		if err != nil {
+			c.lose(r, err, true)
+		}
+		return nil, err
 	}
 	c.s.sizes.answered(r, size)
 	if r.tooSoon() && c.readTooSoon(r, head) {

@@ -24,6 +24,9 @@ const (
 	Container            Mode = 4 // the ensemble deletes it some time after its last child; since ZooKeeper 3.6; Persistent on ClickHouse Keeper
 )
 
+// ephemeral reports whether a znode of this mode goes with its session.
+func (m Mode) ephemeral() bool { return m == Ephemeral || m == EphemeralSequential }
+
 // Created is what a create made.
 type Created struct {
 	Path  string // with the number behind it, for a sequential znode
@@ -118,7 +121,7 @@ func (s *Session) createOne(ctx context.Context, grouped bool, full string, data
 	path := s.strip(full)
 	b := &Batch{s: s, grouped: grouped}
 	a := added(b, s.createFull(full, path, data, mode, acl))
-	b.mayShare(a.r, &zk.CreateRequest{Path: path, Flags: int32(mode)})
+	b.mayShare(a.r, touch{path, mode.ephemeral()})
 	err := b.Do(ctx)
 	if !errors.Is(err, zk.ErrNoAuth) {
 		return err

@@ -3,8 +3,6 @@ package session
 import (
 	"strings"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zklock/locker/internal/trusted"
 )
 
@@ -40,8 +38,7 @@ const (
 
 // member is what a request has that may be a member of a group.
 type member struct {
-	ops     int
-	touches []touch
+	touches []touch // of each of its operations
 
 	// It is to be sent again, and has not been answered since. It belongs to the goroutine that reads from the conn;
 	// numberLocked resets it before a conn gets the request, when deliver has seen the whole batch answered by the last one.
@@ -66,26 +63,11 @@ type touch struct {
 // in no particular order among themselves.
 func (s *Session) Grouped(trusted.Caller) *Batch { return &Batch{s: s, grouped: true} }
 
-// mayShare marks the request of ops as a possible member of a group.
-func (b *Batch) mayShare(r *request, ops ...any) {
-	if !b.grouped || r == nil {
-		return
+// mayShare marks r, which touches these znodes, as a possible member of a group.
+func (b *Batch) mayShare(r *request, touches ...touch) {
+	if b.grouped && r != nil {
+		r.member = &member{touches: touches}
 	}
-	m := &member{ops: len(ops), touches: make([]touch, len(ops))}
-	for i, op := range ops {
-		switch op := op.(type) {
-		case *zk.CreateRequest:
-			mode := Mode(op.Flags)
-			m.touches[i] = touch{op.Path, mode == Ephemeral || mode == EphemeralSequential}
-		case *zk.DeleteRequest:
-			m.touches[i].path = op.Path
-		case *zk.SetDataRequest:
-			m.touches[i].path = op.Path
-		case *zk.CheckVersionRequest:
-			m.touches[i].path = op.Path
-		}
-	}
-	r.member = m
 }
 
 // claims are the znodes that a group's members need for themselves.
@@ -138,15 +120,15 @@ func (c *conn) gatherLocked() *request {
 	}
 	clear(c.claims)
 	c.claims.add(first.member.touches)
-	members, ops, size := []*request{first}, first.member.ops, len(first.frame)
+	members, ops, size := []*request{first}, len(first.member.touches), len(first.frame)
 	limit := min(maxGroupBytes, c.s.cfg.PacketLimit)
 	looked := 0
 	for r := c.writes.head; r != nil && ops < maxGroup && looked < 2*maxGroup; looked++ {
 		next, m := r.next, r.member
 		alike := c.caution == 0 || m.untried() == first.member.untried()
-		if alike && m.refusals < maxRefusals && ops+m.ops <= maxGroup && size+len(r.frame) <= limit && c.claims.free(m.touches) {
+		if alike && m.refusals < maxRefusals && ops+len(m.touches) <= maxGroup && size+len(r.frame) <= limit && c.claims.free(m.touches) {
 			c.writes.remove(r)
-			members, ops, size = append(members, r), ops+m.ops, size+len(r.frame)
+			members, ops, size = append(members, r), ops+len(m.touches), size+len(r.frame)
 		}
 		c.claims.add(m.touches)
 		r = next

@@ -1,32 +1,31 @@
 package session
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 )
 
 // answerGroup splits the reply to a group, head and body, among its members. An error says that the reply does not fit the
-// group; the members have failed by then.
+// group.
 func (c *conn) answerGroup(g *request, head replyHeader, body []byte) error {
-	results, ok := splitResults(body)
+	results, ok := splitResults(opMulti, body)
 	ops := 0
 	for _, r := range g.members {
-		ops += r.member.ops
+		ops += len(r.member.touches)
 	}
 	whole := ok && len(results) == ops
-	failed, code := refused(results)
+	failed := slices.IndexFunc(results, func(r result) bool { return r.code != codeOK && r.code != codeInconsistent })
 	switch {
-	case whole && failed >= 0 && definite(code):
-		c.requeueOthers(g, head, body, results, failed)
+	case whole && failed >= 0 && definite(results[failed].code):
+		c.requeueOthers(g, head, results, failed)
 	case whole && failed >= 0: // a code that does not prove that nothing was done: each member gets it, as if it had been alone
-		head.code = code
+		head.code = results[failed].code
 		c.answerAlike(g, head)
-	case whole && head.code == codeOK && !slices.ContainsFunc(results, func(r result) bool { return r.failed }):
-		c.answerMembers(g, head, body, results)
+	case whole && head.code == codeOK && !slices.ContainsFunc(results, func(r result) bool { return r.op == opError }):
+		c.answerMembers(g, head, results)
 	case len(results) > 0 || head.code == codeOK:
-		return c.garbledGroup(g)
+		return fmt.Errorf("%w: reply to %d operations, and not those of this transaction", ErrGarbled, len(g.members))
 	case definite(head.code) && head.code != codeThrottled:
 		c.s.ungrouped.Store(true) // it does not say which operation it has refused
 		c.requeue(g.members)
@@ -43,67 +42,56 @@ func (c *conn) answerAlike(g *request, head replyHeader) {
 	}
 }
 
-// result is the result of one operation of a multi, as it came.
+// result is the result of one operation of a multi or a multiRead.
 type result struct {
-	code     int32
-	from, to int // of the body
-	failed   bool
+	op   int32 // opError: see opResult
+	code int32
+	raw  []byte // as it came, with its header
 }
 
-// splitResults finds the results in the body of a multi's reply. False: it is not whole.
-func splitResults(body []byte) (results []result, ok bool) {
-	d := decoder{b: body}
-	for from := 0; ; from = len(body) - len(d.b) {
-		r, done := d.opResult()
+// splitResults finds the results in the body of the reply to a request of, opMulti or opMultiRead. False: it is not whole.
+func splitResults(of int32, body []byte) (results []result, ok bool) {
+	for d := (decoder{b: body}); ; {
+		from := d.b
+		r, done := d.opResult(of)
 		if done || d.err != nil {
 			return results, d.err == nil
 		}
-		results = append(results, result{code: r.code, from: from, to: len(body) - len(d.b), failed: r.op == opError})
+		results = append(results, result{r.op, r.code, from[:len(from)-len(d.b)]})
 	}
-}
-
-// refused returns the operation for which a multi was refused, and the code; −1 when none was.
-func refused(results []result) (op int, code int32) {
-	for i, r := range results {
-		if r.code != codeOK && r.code != codeInconsistent {
-			return i, r.code
-		}
-	}
-	return -1, codeOK
 }
 
 // answerMembers tells each member of a group that was carried out what came of it.
-func (c *conn) answerMembers(g *request, head replyHeader, body []byte, results []result) {
+func (c *conn) answerMembers(g *request, head replyHeader, results []result) {
 	c.mu.Lock()
 	c.caution = max(c.caution-1, 0)
 	c.mu.Unlock()
-	next := 0
 	for _, r := range g.members {
-		mine := results[next : next+r.member.ops]
-		next += r.member.ops
-		c.answerMember(r, head, replyOf(r, body, mine))
+		ops := len(r.member.touches)
+		c.answerMember(r, head, replyOf(r, results[:ops]))
+		results = results[ops:]
 	}
 }
 
 // requeueOthers tells the member with the refused operation its result, and has the others sent again.
-func (c *conn) requeueOthers(g *request, head replyHeader, body []byte, results []result, failed int) {
-	start := 0
+func (c *conn) requeueOthers(g *request, head replyHeader, results []result, failed int) {
+	code := results[failed].code
 	for i, r := range g.members {
-		mine := results[start : start+r.member.ops]
-		if failed >= start+r.member.ops {
-			start += r.member.ops
+		ops := len(r.member.touches)
+		if failed >= ops {
+			results, failed = results[ops:], failed-ops
 			continue
 		}
-		if r.member.read != nil && mine[failed-start].code == codeNoNode {
+		if r.member.read != nil && code == codeNoNode {
 			c.mu.Lock()
 			c.caution = cautionLasts
 			c.mu.Unlock()
 		}
 		c.requeue(slices.Delete(slices.Clone(g.members), i, i+1)) // first: the caller that is told now finds the others on their way
 		if r.op == opMulti {
-			c.answerMember(r, head, replyOf(r, body, mine))
+			c.answerMember(r, head, replyOf(r, results[:ops]))
 		} else {
-			head.code = mine[0].code
+			head.code = code
 			c.answerMember(r, head, nil)
 		}
 		return
@@ -111,12 +99,15 @@ func (c *conn) requeueOthers(g *request, head replyHeader, body []byte, results 
 }
 
 // replyOf returns the body that the reply to r would have had if r had been sent alone.
-func replyOf(r *request, body []byte, results []result) []byte {
-	own := body[results[0].from:results[len(results)-1].to]
-	if r.op == opMulti {
-		return appendMultiHeader(slices.Clone(own), -1, true)
+func replyOf(r *request, results []result) []byte {
+	if r.op != opMulti {
+		return results[0].raw[multiHeader:]
 	}
-	return own[multiHeader:]
+	var b []byte
+	for _, res := range results {
+		b = append(b, res.raw...)
+	}
+	return appendMultiHeader(b, -1, true)
 }
 
 // answerMember ends the wait for r.
@@ -151,18 +142,6 @@ func (c *conn) requeue(members []*request) {
 		r.fail(ErrNotSent)
 	}
 	poke(c.wake)
-}
-
-var errGroup = errors.New("the reply to a transaction, and not to this one")
-
-// garbledGroup tells the members of a group that its reply can't be read.
-func (c *conn) garbledGroup(g *request) error {
-	err := fmt.Errorf("%w: reply to %d operations: %w", ErrGarbled, len(g.members), errGroup)
-	for _, r := range g.members {
-		r.unreadable = true
-		r.fail(fmt.Errorf("%s: %w", c.server, err))
-	}
-	return err
 }
 
 // tooSoon reports whether r is a read that was carried out before a write of its batch that it has to see.

@@ -54,7 +54,7 @@ func (c *conn) nextReadLocked() *request {
 // answerLists gives the lists of g, a multiRead, what head and body, the reply of size bytes, say of each. An error: the
 // reply is no reply to it.
 func (c *conn) answerLists(g *request, head replyHeader, body []byte, size int) error {
-	results, ok := splitLists(body)
+	results, ok := splitResults(opMultiRead, body)
 	switch {
 	case size > maxFrame:
 		c.listAlone(g)
@@ -66,41 +66,17 @@ func (c *conn) answerLists(g *request, head replyHeader, body []byte, size int) 
 		c.s.listsAlone.Store(true)
 		c.listAlone(g)
 	case !ok || len(results) != len(g.members):
-		return c.garbledLists(g)
+		return fmt.Errorf("%w: reply to %d lists", ErrGarbled, len(g.members))
 	default:
 		for i, r := range g.members {
-			head.code = results[i].code
-			c.answerList(r, head, results[i].names)
+			var names []byte
+			if head.code = results[i].code; results[i].op == opGetChildren {
+				names = results[i].raw[multiHeader:]
+			}
+			c.answerList(r, head, names)
 		}
 	}
 	return nil
-}
-
-// listResult is what the reply to a multiRead says of one list.
-type listResult struct {
-	code  int32
-	names []byte // as they stand in the reply
-}
-
-// splitLists finds the results in the body of a multiRead's reply. False: it is not whole.
-func splitLists(body []byte) (results []listResult, ok bool) {
-	d := decoder{b: body}
-	for {
-		op, done, code := d.int(), d.bool(), d.int()
-		from := d.b
-		switch {
-		case done || d.err != nil:
-			return results, d.err == nil
-		case op == opGetChildren:
-			d.skipNames()
-			results = append(results, listResult{codeOK, from[:len(from)-len(d.b)]})
-		case op == opError:
-			d.int() // the code once more
-			results = append(results, listResult{code: code})
-		default:
-			return nil, false
-		}
-	}
 }
 
 // answerList ends the wait for r, the reply to which consists of names alone.
@@ -120,15 +96,4 @@ func (c *conn) listAlone(g *request) {
 	}
 	c.putBack(g)
 	poke(c.wake)
-}
-
-// garbledLists has the lists of g asked for again on the next conn, each as a request of its own. It returns why this one is
-// given up.
-func (c *conn) garbledLists(g *request) error {
-	err := fmt.Errorf("%w: reply to %d lists", ErrGarbled, len(g.members))
-	for _, r := range g.members {
-		r.together = false
-		r.fail(fmt.Errorf("%w (%s: %w)", ErrConnection, c.server, err))
-	}
-	return err
 }

@@ -26,23 +26,24 @@ type Transaction struct {
 
 // Transact is Multi that also returns the transaction's zxid.
 func (s *Session) Transact(ctx context.Context, ops ...any) (Transaction, error) {
-	return one(ctx, s, s.multi(ops))
+	a, _ := s.multi(ops)
+	return one(ctx, s, a)
 }
 
 // multi encodes a multi. One without an operation is not sent: it would do nothing.
-func (s *Session) multi(ops []any) *Result[Transaction] {
+func (s *Session) multi(ops []any) (*Result[Transaction], []touch) {
 	if len(ops) == 0 {
-		return &Result[Transaction]{}
+		return &Result[Transaction]{}, nil
 	}
 	var body []byte
 	var changes []change
 	var containers []container
-	paths := make([]string, len(ops)) // as the caller named them
+	touches := make([]touch, len(ops))
 	for i, op := range ops {
 		var err error
 		begin := len(body)
-		if body, paths[i], err = s.appendOp(body, op); err != nil {
-			return &Result[Transaction]{Err: fmt.Errorf("session: multi: %w", err)}
+		if body, touches[i], err = s.appendOp(body, op); err != nil {
+			return &Result[Transaction]{Err: fmt.Errorf("session: multi: %w", err)}, nil
 		}
 		switch op := op.(type) {
 		case *zk.CreateRequest:
@@ -59,26 +60,26 @@ func (s *Session) multi(ops []any) *Result[Transaction] {
 			changes = append(changes, change{deletes, op.Path, i})
 		}
 	}
-	a := s.transaction("multi", body, paths)
+	a := s.transaction("multi", body, touches)
 	a.r.changes, a.r.containers = changes, containers
-	return a
+	return a, touches
 }
 
-// transaction is a multi with the operations of body, on paths.
-func (s *Session) transaction(name string, body []byte, paths []string) *Result[Transaction] {
+// transaction is a multi with the operations of body, on the znodes that they touch.
+func (s *Session) transaction(name string, body []byte, touches []touch) *Result[Transaction] {
 	body = appendMultiHeader(body, -1, true)
-	a := &Result[Transaction]{r: newRequest(opMulti, name, paths[0], func(b []byte) []byte { return append(b, body...) })}
+	a := &Result[Transaction]{r: newRequest(opMulti, name, touches[0].path, func(b []byte) []byte { return append(b, body...) })}
 	a.decode = func() (Transaction, error) {
-		tx, err := s.decodeTransaction(a.r, paths)
+		tx, err := s.decodeTransaction(a.r, touches)
 		s.ephemerals.settle(a.r, err, func(ch change) string { return tx.Responses[ch.op].String })
 		return tx, err
 	}
 	return a
 }
 
-func (s *Session) decodeTransaction(r *request, paths []string) (Transaction, error) {
+func (s *Session) decodeTransaction(r *request, touches []touch) (Transaction, error) {
 	d := &decoder{b: r.reply}
-	resps, codes := s.decodeMulti(d, len(paths))
+	resps, codes := s.decodeMulti(d, len(touches))
 	failed := -1
 	for i, code := range codes {
 		// Beside the operation that failed, those before it are answered with "rolled back" (0 on the wire) and those
@@ -91,18 +92,19 @@ func (s *Session) decodeTransaction(r *request, paths []string) (Transaction, er
 	case d.err != nil && r.head.code != codeOK: // refused as a whole, without a word on the operations
 		_, err := r.result()
 		return Transaction{}, err
-	case d.err != nil || len(resps) != len(paths):
+	case d.err != nil || len(resps) != len(touches):
 		return Transaction{}, s.garbled(r, errShort)
 	case failed < 0 && r.head.code != codeOK:
 		return Transaction{}, s.garbled(r, fmt.Errorf("refused (%w), and every operation done", errOf(r.head.code)))
 	case failed >= 0:
-		if codes[failed] == codeNoNode && !slices.Contains(paths[:failed], paths[failed]) { // else it may be their doing
-			s.ephemerals.gone(paths[failed], r.head.zxid, true)
+		code, path := codes[failed], touches[failed].path
+		if code == codeNoNode && !slices.ContainsFunc(touches[:failed], func(t touch) bool { return t.path == path }) { // else it may be their doing
+			s.ephemerals.gone(path, r.head.zxid, true)
 		}
-		return Transaction{Responses: resps}, &OpError{Op: "multi", Path: paths[failed], Err: errOf(codes[failed]), unknown: undecided(codes[failed])}
+		return Transaction{Responses: resps}, &OpError{Op: "multi", Path: path, Err: errOf(code), unknown: undecided(code)}
 	}
 	for i, resp := range resps {
-		if resp.String != "" && !mayHaveMade(paths[i], resp.String) { // only a create answers with a path
+		if resp.String != "" && !mayHaveMade(touches[i].path, resp.String) { // only a create answers with a path
 			return Transaction{}, s.garbled(r, errOtherPath)
 		}
 	}
@@ -111,39 +113,35 @@ func (s *Session) decodeTransaction(r *request, paths []string) (Transaction, er
 
 const codeInconsistent int32 = -2
 
-// appendOp encodes one operation, and returns its path as the caller named it.
-func (s *Session) appendOp(b []byte, op any) ([]byte, string, error) {
+// appendOp encodes one operation, and returns what it touches, as the caller named it.
+func (s *Session) appendOp(b []byte, op any) ([]byte, touch, error) {
+	begin := func(code int32, path string) []byte {
+		return appendString(appendMultiHeader(b, code, false), s.join(path))
+	}
 	switch op := op.(type) {
 	case *zk.CreateRequest:
-		if op == nil {
-			break
+		if op != nil {
+			code, mode := opCreate, Mode(op.Flags)
+			if mode == Container {
+				code = opCreateContainer
+			}
+			b = appendACL(appendBytes(begin(code, op.Path), op.Data), op.Acl)
+			return appendInt(b, op.Flags), touch{op.Path, mode.ephemeral()}, checkCreate(op.Path, mode)
 		}
-		code, mode := opCreate, Mode(op.Flags)
-		if mode == Container {
-			code = opCreateContainer
-		}
-		b = appendString(appendMultiHeader(b, code, false), s.join(op.Path))
-		return appendInt(appendACL(appendBytes(b, op.Data), op.Acl), int32(mode)), op.Path, checkCreate(op.Path, mode)
 	case *zk.DeleteRequest:
-		if op == nil {
-			break
+		if op != nil {
+			return appendInt(begin(opDelete, op.Path), op.Version), touch{path: op.Path}, CheckPath(op.Path)
 		}
-		b = appendString(appendMultiHeader(b, opDelete, false), s.join(op.Path))
-		return appendInt(b, op.Version), op.Path, CheckPath(op.Path)
 	case *zk.SetDataRequest:
-		if op == nil {
-			break
+		if op != nil {
+			return appendInt(appendBytes(begin(opSetData, op.Path), op.Data), op.Version), touch{path: op.Path}, CheckPath(op.Path)
 		}
-		b = appendString(appendMultiHeader(b, opSetData, false), s.join(op.Path))
-		return appendInt(appendBytes(b, op.Data), op.Version), op.Path, CheckPath(op.Path)
 	case *zk.CheckVersionRequest:
-		if op == nil {
-			break
+		if op != nil {
+			return appendInt(begin(opCheck, op.Path), op.Version), touch{path: op.Path}, CheckPath(op.Path)
 		}
-		b = appendString(appendMultiHeader(b, opCheck, false), s.join(op.Path))
-		return appendInt(b, op.Version), op.Path, CheckPath(op.Path)
 	}
-	return nil, "", fmt.Errorf("%T is not a (non-nil) *zk.CreateRequest, *zk.DeleteRequest, *zk.SetDataRequest or *zk.CheckVersionRequest", op)
+	return nil, touch{}, fmt.Errorf("%T is not a (non-nil) *zk.CreateRequest, *zk.DeleteRequest, *zk.SetDataRequest or *zk.CheckVersionRequest", op)
 }
 
 func appendMultiHeader(b []byte, op int32, done bool) []byte {
@@ -153,7 +151,7 @@ func appendMultiHeader(b []byte, op int32, done bool) []byte {
 // decodeMulti reads the responses up to the closing header, with the code of each; more than n are garbage.
 func (s *Session) decodeMulti(d *decoder, n int) (resps []zk.MultiResponse, codes []int32) {
 	for {
-		r, done := d.opResult()
+		r, done := d.opResult(opMulti)
 		if done || d.err != nil {
 			return resps, codes
 		}
@@ -180,7 +178,7 @@ func (s *Session) decodeMulti(d *decoder, n int) (resps []zk.MultiResponse, code
 	}
 }
 
-// opResult is what the reply to a multi says of one operation.
+// opResult is what the reply to a multi, or a multiRead, says of one operation.
 type opResult struct {
 	op   int32 // opError: this one, or another, was refused
 	code int32
@@ -188,24 +186,55 @@ type opResult struct {
 	stat zk.Stat // with opCreate2, in which a server answers the create of a container, and opSetData
 }
 
-// opResult reads the result of the next operation of a multi. done: instead there was the header behind the last.
-func (d *decoder) opResult() (r opResult, done bool) {
+// opResult reads the result of the next operation of a request of, opMulti or opMultiRead. done: instead there was the header
+// behind the last.
+func (d *decoder) opResult(of int32) (r opResult, done bool) {
 	r.op, done, r.code = d.int(), d.bool(), d.int()
 	if done || d.err != nil {
 		return r, done
 	}
-	switch r.op {
-	case opCreate:
-		r.path = d.stringBytes()
-	case opCreate2:
-		r.path, r.stat = d.stringBytes(), d.stat()
-	case opSetData:
-		r.stat = d.stat()
-	case opDelete, opCheck:
-	case opError:
+	switch {
+	case r.op == opError:
 		r.code = d.int() // as in front of it
-	default:
+	case of == opMultiRead:
+		if d.skipNames(); r.op != opGetChildren {
+			d.err = errShort
+		}
+	case r.op == opCreate:
+		r.path = d.stringBytes()
+	case r.op == opCreate2:
+		r.path, r.stat = d.stringBytes(), d.stat()
+	case r.op == opSetData:
+		r.stat = d.stat()
+	case r.op != opDelete && r.op != opCheck:
 		d.err = errShort
 	}
 	return r, false
 }
+
+// verdict is what a reply says of its request: the header's code or, since a multi's header says OK also when one of its
+// operations was refused, the first code of theirs that is neither OK nor a mere consequence of another's. "Session
+// expired" and "session moved" come before all others: for a multi servers say them nowhere else.
+func verdict(op int32, header int32, body []byte) int32 {
+	if op != opMulti || header != codeOK {
+		return header
+	}
+	d := decoder{b: body}
+	first := codeOK
+	for {
+		r, done := d.opResult(op)
+		switch {
+		case d.err != nil:
+			return codeUnreadable // whoever waits for it finds that out
+		case done:
+			return first
+		case r.code == codeSessionExpired, r.code == codeSessionMoved:
+			return r.code
+		case first == codeOK && r.code != codeInconsistent:
+			first = r.code
+		}
+	}
+}
+
+// codeUnreadable is no code of a server's: the reply to a multi can't be read.
+const codeUnreadable int32 = -1 << 30

@@ -82,14 +82,6 @@ func (r *request) unsentError(err error) error {
 	return &OpError{Op: r.name, Path: r.path, Err: err, unsent: true}
 }
 
-// calls returns the requests that calls wait for: r, or the members of a group.
-func (r *request) calls() []*request {
-	if r.members != nil {
-		return r.members
-	}
-	return []*request{r}
-}
-
 // fail ends a request that got no reply.
 func (r *request) fail(err error) {
 	if r.done != nil {

@@ -177,11 +177,9 @@ func (r *retention) found(node string) {
 // majority to say so. A multi without an operation would not do: it is carried out without a look at the session. A
 // refusal, because the znode is gone or we may not read it, confirms as well: the leader checks the session first.
 func (s *Session) check(node string) *Result[Transaction] {
-	body, path, err := s.appendOp(nil, &zk.CheckVersionRequest{Path: node, Version: -1})
-	if err != nil {
-		path = node // the ensemble gave us this name, so it is sent though our own rules would refuse it
-	}
-	a := s.transaction("heartbeat", body, []string{path})
+	// The ensemble gave us this name, so it is sent even if our own rules would refuse it.
+	body, touched, _ := s.appendOp(nil, &zk.CheckVersionRequest{Path: node, Version: -1})
+	a := s.transaction("heartbeat", body, []touch{touched})
 	a.r.repeatable = true // it changes nothing
 	return a
 }
