@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"slices"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 )
 
 const (
@@ -44,9 +45,6 @@ func (c *conn) readFrame(joined bool) (body []byte, size int, err error) {
 	had := c.in.Buffered()
 	head, err := c.in.Peek(4)
 	if err != nil {
-		if err == io.EOF && len(head) > 0 { //nolint:errorlint // as it comes from the connection
-			err = io.ErrUnexpectedEOF
-		}
 		return nil, 0, c.readError(err)
 	}
 	size = int(int32(binary.BigEndian.Uint32(head)))
@@ -99,11 +97,7 @@ func (c *conn) readRest(b []byte, size int) ([]byte, error) {
 			b = append(b, make([]byte, min(len(b), size-len(b)))...)[:len(b)]
 		}
 		n, err := c.in.Read(b[len(b):min(cap(b), size)])
-		b = b[:len(b)+n]
-		switch {
-		case err == io.EOF && len(b) < size: //nolint:errorlint // as it comes from the connection
-			return nil, io.ErrUnexpectedEOF
-		case err != nil && len(b) < size:
+		if b = b[:len(b)+n]; err != nil && len(b) < size {
 			return nil, err
 		}
 		if reply && len(b)-counted >= progressStep {
@@ -140,11 +134,10 @@ func (c *conn) readError(err error) error {
 	c.mu.Lock()
 	shaking, answered := c.state <= connShaking, !c.moved.IsZero()
 	c.mu.Unlock()
-	var timeout net.Error
 	switch {
 	case hungUp(err) && shaking:
 		return errUnanswered
-	case errors.As(err, &timeout) && timeout.Timeout() && shaking:
+	case isTimeout(err) && shaking:
 		return fmt.Errorf("no answer to the handshake within %v", c.limit)
 	case hungUp(err) && !answered:
 		return errors.New("closed the connection behind the handshake, before any answer: is authentication enforced?")
@@ -212,8 +205,11 @@ func (c *conn) notification(d *decoder, head replyHeader) error {
 	if d.err != nil {
 		return fmt.Errorf("%w: notification: %w", ErrGarbled, d.err)
 	}
-	c.s.ephemerals.deleted(typ, c.s.strip(path))
-	if !c.s.watches.fire(c, typ, path, head.zxid) {
+	event := zk.EventType(typ)
+	if event == zk.EventNodeDeleted {
+		c.s.ephemerals.deleted(c.s.strip(path))
+	}
+	if !c.s.watches.fire(c, event, path, head.zxid) {
 		return c.failure() // no watch was fired: the next conn has to report it, so its zxid must not count as seen
 	}
 	c.s.notified(head.zxid)

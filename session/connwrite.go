@@ -2,9 +2,7 @@ package session
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"net"
 	"runtime"
 	"time"
 )
@@ -103,29 +101,24 @@ func (c *conn) abandon(requests []*request) (sent bool) {
 	return sent
 }
 
-// silence returns for how long nothing has been heard although a reply is due; false when none is.
-func (c *conn) silence(now time.Time) (time.Duration, bool) {
+// quiet returns for how long nothing has been sent, and for how long nothing has been heard although a reply is due; due is
+// false when none is.
+func (c *conn) quiet(now time.Time) (unsent, unheard time.Duration, due bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	unsent = now.Sub(c.last)
 	if c.pending.n == 0 {
-		return 0, false
+		return unsent, 0, false
 	}
 	since := c.pending.head.sent
 	if c.moved.After(since) {
 		since = c.moved
 	}
-	return now.Sub(since), true
+	return unsent, now.Sub(since), true
 }
 
 // maxKept bounds the write buffer that a conn keeps.
 const maxKept = 16 << 10
-
-// lastSent returns when something was last sent; the zero time when nothing was yet.
-func (c *conn) lastSent() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.last
-}
 
 // run opens the conn, behind the credentials and the watches, and then writes what is queued until the conn has failed.
 // Owner: the session, which joins it.
@@ -237,7 +230,7 @@ func (c *conn) write(b []byte) error {
 			return c.readError(err)
 		}
 		n, err := c.net.Write(b[:min(len(b), maxKept)])
-		if timeout := net.Error(nil); errors.As(err, &timeout) && timeout.Timeout() {
+		if isTimeout(err) {
 			return fmt.Errorf("%w: it takes no more of the requests", errSilent)
 		} else if err != nil {
 			return c.readError(err)

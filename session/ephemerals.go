@@ -6,8 +6,6 @@ import (
 	"math"
 	"sync"
 	"time"
-
-	"github.com/go-zookeeper/zk"
 )
 
 // When a session ends, its leader writes one transaction that lists the paths of all its ephemeral znodes. Since 3.6.0 a
@@ -136,16 +134,6 @@ func (e *ephemerals) reserve(r *request) error {
 	return nil
 }
 
-// refund gives back the room of a request that was certainly not carried out.
-func (e *ephemerals) refund(r *request) {
-	if len(r.changes) == 0 {
-		return
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.releaseLocked(r)
-}
-
 // releaseLocked gives back what was reserved for r, or, when its reply came after all, what was kept since.
 func (e *ephemerals) releaseLocked(r *request) {
 	for _, ch := range r.changes {
@@ -164,10 +152,8 @@ func (e *ephemerals) freeLocked(n int) {
 	}
 }
 
-// unknown keeps the room of a request that may have been carried out.
-func (e *ephemerals) unknown(r *request) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+// doubtLocked keeps the room of a request that may have been carried out.
+func (e *ephemerals) doubtLocked(r *request) {
 	if r.reserved == 0 {
 		return
 	}
@@ -177,23 +163,6 @@ func (e *ephemerals) unknown(r *request) {
 			e.doubt[change{kind: ch.kind, path: ch.path}]++
 		}
 	}
-}
-
-// carriedOut counts what a request made and deleted: path returns the path of the znode that a change has made.
-func (e *ephemerals) carriedOut(r *request, path func(change) string) {
-	if len(r.changes) == 0 {
-		return
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, ch := range r.changes {
-		if ch.kind == deletes {
-			e.goneLocked(ch.path, r.head.zxid, true)
-			continue
-		}
-		e.addLocked(path(ch), r.head.zxid)
-	}
-	e.releaseLocked(r)
 }
 
 // addLocked counts the znode path.
@@ -241,10 +210,13 @@ func (e *ephemerals) unanswered(r *request) {
 	if r.reserved == 0 {
 		return
 	}
-	if r.mayBeSent() {
-		e.unknown(r)
+	sent := r.mayBeSent()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if sent {
+		e.doubtLocked(r)
 	} else {
-		e.refund(r)
+		e.releaseLocked(r)
 	}
 }
 
@@ -258,24 +230,32 @@ func (e *ephemerals) answered(r *request) {
 	}
 }
 
-// settle counts the outcome of a request that has been answered, and whose answer came to err.
+// settle counts the outcome of a request that has been answered, and whose answer came to err: path returns the path of the
+// znode that a change has made.
 func (e *ephemerals) settle(r *request, err error, path func(change) string) {
-	switch {
-	case err == nil:
-		e.carriedOut(r, path)
-	case errors.Is(err, ErrUnknownOutcome), !definite(r.head.code):
-		e.unknown(r)
-	default:
-		e.refund(r)
+	if len(r.changes) == 0 {
+		return
 	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err != nil && (errors.Is(err, ErrUnknownOutcome) || !definite(r.head.code)) {
+		e.doubtLocked(r)
+		return
+	}
+	for _, ch := range r.changes {
+		switch {
+		case err != nil:
+		case ch.kind == deletes:
+			e.goneLocked(ch.path, r.head.zxid, true)
+		default:
+			e.addLocked(path(ch), r.head.zxid)
+		}
+	}
+	e.releaseLocked(r)
 }
 
-// deleted hears of a notification.
-func (e *ephemerals) deleted(typ int32, path string) {
-	if zk.EventType(typ) == zk.EventNodeDeleted {
-		e.gone(path, math.MaxInt64, false) // in the order of the replies, so after the create that we know of
-	}
-}
+// deleted hears from the conn's reader that path is gone: in the order of the replies, so after the create that we know of.
+func (e *ephemerals) deleted(path string) { e.gone(path, math.MaxInt64, false) }
 
 // EphemeralBytes returns what the paths of the session's ephemeral znodes take of Config.EphemeralBytes: of those that
 // exist, and of those that may have been made or may still exist.

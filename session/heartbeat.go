@@ -70,13 +70,13 @@ func (s *Session) beat() time.Duration {
 		c.fail(errThin)
 		return wait
 	}
-	silent, waiting := c.silence(now)
+	unsent, unheard, waiting := c.quiet(now)
 	limit := s.patience()
-	if waiting && silent >= limit {
+	if waiting && unheard >= limit {
 		c.fail(fmt.Errorf("%w within %v", errSilent, limit))
 		return wait
 	} else if waiting {
-		wait = min(wait, limit-silent)
+		wait = min(wait, limit-unheard)
 	}
 	if confirm != nil {
 		c.enqueue(confirm)
@@ -89,12 +89,11 @@ func (s *Session) beat() time.Duration {
 		wait = min(wait, max(next.Sub(now), 0))
 	}
 	// Also while a reply is due: the server has to hear of us, however long it takes for that.
-	quiet := now.Sub(c.lastSent())
-	if quiet >= every {
+	if unsent >= every {
 		c.enqueue(newPing())
-		quiet = 0
+		unsent = 0
 	}
-	wait = min(wait, every-quiet)
+	wait = min(wait, every-unsent)
 	return wait + time.Millisecond
 }
 

@@ -122,7 +122,7 @@ func (s *Session) run(ctx context.Context, requests ...*request) error {
 	for i, r := range requests {
 		if err := s.ephemerals.reserve(r); err != nil {
 			for _, before := range requests[:i] {
-				s.ephemerals.refund(before)
+				s.ephemerals.unanswered(before)
 			}
 			return r.unsentError(err)
 		}
@@ -218,9 +218,7 @@ func (s *Session) exchange(ctx context.Context, c *conn, requests []*request) (s
 // lastWaiting returns the last of requests that has not been answered or failed; nil when all have.
 func lastWaiting(requests []*request) *request {
 	for _, r := range slices.Backward(requests) {
-		select {
-		case <-r.done:
-		default:
+		if !r.ended() {
 			return r
 		}
 	}
@@ -243,10 +241,8 @@ func first(requests []*request, write bool) *request {
 
 // mayBeSent reports whether r may be carried out though run has given up waiting for it.
 func (r *request) mayBeSent() bool {
-	select {
-	case <-r.done:
+	if r.ended() {
 		return !errors.Is(r.err, ErrNotSent)
-	default:
 	}
 	if r.conn == nil {
 		return false
@@ -265,10 +261,13 @@ func (s *Session) garbled(r *request, err error) error {
 
 // replied reports whether r has got its reply. For use after run has returned. If run gave up waiting, the reply may still
 // come, and replied be true a moment later.
-func (r *request) replied() bool {
+func (r *request) replied() bool { return r.ended() && r.err == nil }
+
+// ended reports whether r has got its reply, or failed.
+func (r *request) ended() bool {
 	select {
 	case <-r.done:
-		return r.err == nil
+		return true
 	default:
 		return false
 	}

@@ -56,7 +56,7 @@ func (s *Session) watch(ctx context.Context, path string, b belief) (*Watch, err
 	s.watches.add(watchKey{s.join(path), false}, w, b)
 	if err := w.set(ctx); err != nil {
 		w.Close()
-		return nil, &OpError{Op: "watch", Path: path, Err: err}
+		return nil, err
 	}
 	return w, nil
 }
@@ -65,23 +65,29 @@ func newWatch(s *Session) *Watch { return &Watch{s: s, fired: make(chan struct{}
 
 // set waits until the server has answered.
 func (w *Watch) set(ctx context.Context) error {
-	s := w.s
+	s, err := w.s, error(nil)
 	select {
 	case <-w.t.ready:
 	default: // not there yet: only now is the end of ctx a reason to stop
 		select {
 		case <-w.t.ready:
 		case <-s.ctx.Done():
-			return s.Err()
+			err = s.Err()
 		case <-ctx.Done():
+			what := errors.New("waiting for the watch to be set")
 			if s.State() != Connected {
-				return waited(ctx, s.waitingFor())
+				what = s.waitingFor()
 			}
-			return waited(ctx, errors.New("waiting for the watch to be set"))
+			err = waited(ctx, what)
 		}
 	}
-	w.Exists = w.t.exists
-	return w.t.err
+	if err == nil {
+		w.Exists, err = w.t.exists, w.t.err
+	}
+	if err != nil {
+		return &OpError{Op: "watch", Path: s.strip(w.t.path), Err: err}
+	}
+	return nil
 }
 
 // Fired is closed when the watch has fired. It does not fire at the end of the session: see Session.Done.

@@ -33,7 +33,7 @@ func (s *Session) WatchAll(ctx context.Context, paths ...string) ([]*Watch, erro
 // more. Should the znode exist already, created may never fire. created is nil if absent is "", and on servers without
 // setWatches.
 func (s *Session) WatchAllAndCreation(ctx context.Context, absent string, paths ...string) (all []*Watch, created *Watch, err error) {
-	all = make([]*Watch, len(paths))
+	all = make([]*Watch, len(paths), len(paths)+1)
 	for i := range all {
 		all[i] = newWatch(s)
 	}
@@ -43,30 +43,22 @@ func (s *Session) WatchAllAndCreation(ctx context.Context, absent string, paths 
 	if !s.watches.addAll(paths, all, absent, created) {
 		created = nil
 	}
-	for i, w := range all {
-		if err = w.set(ctx); err != nil {
-			err = &OpError{Op: "watch", Path: paths[i], Err: err}
-			break
+	set := all
+	if created != nil {
+		set = append(set, created)
+	}
+	for _, w := range set {
+		if err := w.set(ctx); err != nil {
+			for _, w := range set {
+				w.Close()
+			}
+			return nil, nil, err
 		}
-		if !w.Exists {
+		if w != created && !w.Exists {
 			s.watches.fireMissing(w)
 		}
 	}
-	if err == nil && created != nil {
-		if err = created.set(ctx); err != nil {
-			err = &OpError{Op: "watch", Path: absent, Err: err}
-		}
-	}
-	if err == nil {
-		return all, created, nil
-	}
-	for _, w := range all {
-		w.Close()
-	}
-	if created != nil {
-		created.Close()
-	}
-	return nil, nil, err
+	return all, created, nil
 }
 
 // fireMissing fires w with its znode's deletion, unless it has fired. (It has not if it shares its entry of the table with an

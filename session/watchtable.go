@@ -145,7 +145,7 @@ func (ws *watches) setLocked(t *watched, code int32) {
 		t.exists = !t.gone && t.belief != believedAbsent
 	case codeNoNode:
 		t.gone = t.belief == believedPresent
-		ws.s.ephemerals.deleted(int32(zk.EventNodeDeleted), ws.s.strip(t.path))
+		ws.s.ephemerals.deleted(ws.s.strip(t.path))
 	default:
 		t.err = errOf(code)
 	}
@@ -189,11 +189,24 @@ const (
 	dataWatcher  = 2
 )
 
-// fire delivers a notification that c has read. False: c is not in use any more, and nobody was told.
-func (ws *watches) fire(c *conn, typ int32, path string, zxid int64) bool {
-	then, ok := ws.take(c, zk.EventType(typ), path, zxid)
+// fire delivers a notification that c has read, of what happened at zxid. False: c is not in use any more, and nobody was told:
+// the next conn sets the watches again, as of before this notification.
+func (ws *watches) fire(c *conn, event zk.EventType, path string, zxid int64) bool {
+	ws.mu.Lock()
+	current := ws.conn == c
+	var then []*Watch
+	switch {
+	case !current:
+	case event == zk.EventNodeDeleted: // one notification for both kinds
+		then = append(ws.wakeLocked(watchKey{path, false}, event, zxid), ws.wakeLocked(watchKey{path, true}, event, zxid)...)
+	case event == zk.EventNodeCreated, event == zk.EventNodeDataChanged:
+		then = ws.wakeLocked(watchKey{path, false}, event, zxid)
+	case event == zk.EventNodeChildrenChanged:
+		then = ws.wakeLocked(watchKey{path, true}, event, zxid)
+	} // others are of no watch of ours
+	ws.mu.Unlock()
 	ws.callBack(then)
-	return ok
+	return current
 }
 
 // callBack has the functions of those watches that have one called. The caller does not hold mu: spawn takes Session.mu.
@@ -203,25 +216,7 @@ func (ws *watches) callBack(then []*Watch) {
 	}
 }
 
-// take wakes those who wait for path, and returns those who want to be called. False: as for fire.
-func (ws *watches) take(c *conn, event zk.EventType, path string, zxid int64) (then []*Watch, ok bool) {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	if ws.conn != c {
-		return nil, false // the next conn sets the watches again, as of before this notification
-	}
-	switch event {
-	case zk.EventNodeDeleted: // one notification for both kinds
-		then = append(ws.wakeLocked(watchKey{path, false}, event, zxid), ws.wakeLocked(watchKey{path, true}, event, zxid)...)
-	case zk.EventNodeCreated, zk.EventNodeDataChanged:
-		then = ws.wakeLocked(watchKey{path, false}, event, zxid)
-	case zk.EventNodeChildrenChanged:
-		then = ws.wakeLocked(watchKey{path, true}, event, zxid)
-	} // others are of no watch of ours
-	return then, true
-}
-
-// wakeLocked is take for one kind.
+// wakeLocked wakes those who wait for key, and returns those who want to be called.
 func (ws *watches) wakeLocked(key watchKey, event zk.EventType, zxid int64) (then []*Watch) {
 	switch t := ws.byPath[key]; {
 	case t == nil: // of a watch that was given up
