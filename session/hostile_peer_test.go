@@ -19,12 +19,18 @@ type peer struct {
 	mu    sync.Mutex
 	dials []time.Time
 	addrs []string
+	over  bool // the test is
 }
 
 // newPeer returns a peer whose connections have ended when the test has.
 func newPeer(t testing.TB, script func(c *peerConn)) *peer {
 	p := &peer{script: script}
-	t.Cleanup(p.wg.Wait)
+	t.Cleanup(func() {
+		p.mu.Lock()
+		p.over = true
+		p.mu.Unlock()
+		p.wg.Wait()
+	})
 	return p
 }
 
@@ -37,10 +43,13 @@ type peerConn struct {
 // dial is the session's dialer.
 func (p *peer) dial(_, addr string, _ time.Duration) (net.Conn, error) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over { // the session does not wait for its dialer
+		return nil, net.ErrClosed
+	}
 	p.dials = append(p.dials, time.Now())
 	p.addrs = append(p.addrs, addr)
 	n := len(p.dials)
-	p.mu.Unlock()
 	client, server := net.Pipe()
 	p.wg.Go(func() {
 		p.script(&peerConn{Conn: server, n: n})
