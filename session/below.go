@@ -21,7 +21,7 @@ const (
 	// batchBytes bounds the bytes of a batch: requests and expected replies. A line of 600 KB/s carries it in less than
 	// two seconds.
 	batchBytes = 1 << 20
-	// batchCalls bounds the requests of a batch.
+	// batchRequests bounds the requests of a batch.
 	batchRequests = 128
 	// statBytes is about what the reply to exists takes, and what a reply to get takes beside the data.
 	statBytes = 100
@@ -41,21 +41,18 @@ func (s *Session) StatsBelow(ctx context.Context, dir string, names []string) ([
 	if err := checkNamed(dir); err != nil {
 		return nil, err
 	}
-	return s.stats(ctx, batch{s: s, dir: dir}, names)
+	return s.stats(ctx, dir, names)
 }
 
 // StatsOf is StatsBelow for znodes of any directories, by their paths. It is for the packages of this module.
 func (s *Session) StatsOf(ctx context.Context, _ trusted.Caller, paths []string) ([]Node, error) {
-	return s.stats(ctx, batch{s: s}, paths)
+	return s.stats(ctx, "", paths)
 }
 
-func (s *Session) stats(ctx context.Context, b batch, names []string) ([]Node, error) {
+func (s *Session) stats(ctx context.Context, dir string, names []string) ([]Node, error) {
 	nodes := make([]Node, len(names))
-	b.op, b.opName = opExists, "exists"
-	err := b.run(ctx, names, nil, func(i int, d *decoder, err error) bool {
-		if nodes[i].Err = err; err == nil {
-			nodes[i].Stat = d.stat()
-		}
+	err := readMany(ctx, s, dir, names, nil, s.exists, func(i int, stat zk.Stat, err error) bool {
+		nodes[i].Stat, nodes[i].Err = stat, err
 		return true
 	})
 	if err != nil {
@@ -79,18 +76,16 @@ func (s *Session) ReadBelow(ctx context.Context, dir string, names []string, wan
 			wanted, at, sizes = append(wanted, names[i]), append(at, i), append(sizes, int(n.Stat.DataLength))
 		}
 	}
-	b := batch{s: s, dir: dir, op: opGetData, opName: "get"}
-	err = b.run(ctx, wanted, sizes, func(k int, d *decoder, err error) bool {
+	err = readMany(ctx, s, dir, wanted, sizes, s.get, func(k int, d Data, err error) bool {
 		n := &nodes[at[k]]
 		if n.Err = err; err != nil {
 			return true
 		}
-		data, stat := d.bytes(), d.stat()
-		n.Stat = stat
-		if len(data) > sizes[k] && !want(stat) {
+		n.Stat = d.Stat
+		if len(d.Bytes) > sizes[k] && !want(d.Stat) {
 			return false
 		}
-		n.Data = data
+		n.Data = d.Bytes
 		return true
 	})
 	if err != nil {
@@ -99,78 +94,66 @@ func (s *Session) ReadBelow(ctx context.Context, dir string, names []string, wan
 	return nodes, nil
 }
 
-// batch is a series of reads of one kind.
-type batch struct {
-	s      *Session
-	dir    string // whose children they are; "": they are named by their paths
-	op     int32
-	opName string
-}
-
-// run makes the reads of names and hands each reply to take, or the server's refusal. sizes are the expected lengths of
-// the data; nil: there are none. take returns false when the reply was far longer than that: what follows is then read
-// one at a time.
-func (b batch) run(ctx context.Context, names []string, sizes []int, take func(i int, d *decoder, err error) bool) error {
+// readMany asks for dir's children names, or, if dir is "", for the znodes of which these are the paths, and hands to take
+// what each answered: the server's refusal is an error. sizes are the expected lengths of the data; nil: there are none. take
+// returns false when the reply was far longer than that: what follows is then read one at a time.
+func readMany[T any](ctx context.Context, s *Session, dir string, names []string, sizes []int,
+	ask func(path string) *Result[T], take func(i int, value T, err error) bool,
+) error {
 	most := batchRequests
 	for from := 0; from < len(names); {
+		var asked []*Result[T]
 		var requests []*request
 		var index []int
-		for bytes := 0; from < len(names) && len(requests) < most; from++ {
-			path, err := b.path(names[from])
+		for bytes := 0; from < len(names) && len(asked) < most; from++ {
+			path, err := pathBelow(dir, names[from])
 			if err != nil {
-				take(from, nil, err)
+				take(from, *new(T), err)
 				continue
 			}
-			n := 2*(len(b.s.cfg.chroot)+len(path)) + statBytes
+			n := 2*(len(s.cfg.chroot)+len(path)) + statBytes
 			if sizes != nil {
 				n += sizes[from]
 			}
-			if bytes += n; bytes > batchBytes && len(requests) > 0 {
+			if bytes += n; bytes > batchBytes && len(asked) > 0 {
 				break
 			}
-			requests = append(requests, newRequest(b.op, b.opName, path, func(buf []byte) []byte {
-				return appendBool(appendString(buf, b.s.join(path)), false)
-			}))
-			index = append(index, from)
+			a := ask(path)
+			asked, requests, index = append(asked, a), append(requests, a.r), append(index, from)
 		}
-		if len(requests) == 0 {
+		if len(asked) == 0 {
 			continue
 		}
-		if err := b.oneAtATime(ctx, requests); err != nil {
+		select { // one batch at a time
+		case s.looking <- struct{}{}:
+		case <-ctx.Done():
+			return requests[0].opError(waited(ctx, errors.New("waiting for other reads of many znodes")), false)
+		case <-s.ctx.Done():
+			return requests[0].opError(s.Err(), false)
+		}
+		err := s.run(ctx, requests...)
+		<-s.looking
+		if err != nil {
 			return err
 		}
-		for k, r := range requests {
-			d, err := r.result()
-			if !take(index[k], d, err) {
-				most = 1
+		for k, a := range asked {
+			if a.settle(nil); errors.Is(a.Err, ErrGarbled) {
+				return a.Err
 			}
-			if err == nil && d.err != nil {
-				return b.s.garbled(r, d.err)
+			if !take(index[k], a.Value, a.Err) {
+				most = 1
 			}
 		}
 	}
 	return nil
 }
 
-// oneAtATime sends one batch when no other is on its way.
-func (b batch) oneAtATime(ctx context.Context, requests []*request) error {
-	select {
-	case b.s.looking <- struct{}{}:
-	case <-ctx.Done():
-		return requests[0].opError(waited(ctx, errors.New("waiting for other reads of many znodes")), false)
-	case <-b.s.ctx.Done():
-		return requests[0].opError(b.s.Err(), false)
-	}
-	defer func() { <-b.s.looking }()
-	return b.s.run(ctx, requests...)
-}
-
-// path returns the path of the znode that is named name.
-func (b batch) path(name string) (string, error) {
-	if b.dir == "" {
+// pathBelow returns the path of dir's child name, or, if dir is "", name itself.
+func pathBelow(dir, name string) (string, error) {
+	if dir == "" {
 		return name, checkNamed(name)
 	}
-	return strings.TrimSuffix(b.dir, "/") + "/" + name, checkName(name)
+	return strings.TrimSuffix(dir, "/") + "/" + name, checkName(name)
 }
 
 // checkName refuses a child's name that would lead to another znode. No server has one.

@@ -205,7 +205,7 @@ var mutants = []mutant{
 	{"own lock waited for", "a call waits for the hold that its caller has", "zklock/lock.go",
 		[]edit{{"		if !l.o.reentrant {\n			return nil, ErrDeadlock\n", "		if !l.o.reentrant {\n			return nil, nil\n"}}, []string{"./zklock -run=Test.*(Deadlock|Reentr)|TestScenario"}},
 	{"reads of many znodes all at once", "a look at a line of contenders with much data delays the heartbeat", "session/below.go",
-		[]edit{{"bytes > batchBytes && len(requests) > 0", "false"}}, []string{"./session -run=Read"}},
+		[]edit{{"bytes > batchBytes && len(asked) > 0", "false"}}, []string{"./session -run=Read"}},
 	{"one failure fails the group", "a call is refused because another one's directory is missing", "session/groupanswer.go",
 		[]edit{{"		c.requeueOthers(g, head, results, failed)\n", "		head.code = results[failed].code\n		c.answerAlike(g, head)\n"}}, []string{inGroups}},
 	{"two contenders of a directory in one group", "two places in line have one czxid, and two holds one token", "session/group.go",
