@@ -32,46 +32,32 @@ type sharedList struct {
 	err error
 }
 
-type crowdKey struct {
-	s   *session.Session
-	dir string
-}
-
-// Crowds knows which directories the calls of a client are entering. It may be used concurrently; with nil there are no
-// crowds.
-type Crowds struct {
+// crowds knows which directories the calls of a session are entering. It may be used concurrently.
+type crowds struct {
+	s  *session.Session
 	mu sync.Mutex // guards what follows, and the crowds
-	of map[crowdKey]*crowd
+	of map[string]*crowd
 }
-
-// NewCrowds returns a Crowds that knows none yet.
-func NewCrowds() *Crowds { return &Crowds{of: map[crowdKey]*crowd{}} }
 
 // join counts a call that enters, until leave. many: it is one of a crowd.
-func (cs *Crowds) join(k crowdKey) (many bool) {
-	if cs == nil {
-		return false
-	}
+func (cs *crowds) join(dir string) (many bool) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	c := cs.of[k]
+	c := cs.of[dir]
 	if c == nil {
 		c = &crowd{}
-		cs.of[k] = c
+		cs.of[dir] = c
 	}
 	c.calls++
 	return c.calls >= crowdFrom
 }
 
-func (cs *Crowds) leave(k crowdKey) {
-	if cs == nil {
-		return
-	}
+func (cs *crowds) leave(dir string) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	c := cs.of[k]
+	c := cs.of[dir]
 	if c.calls--; c.calls == 0 {
-		delete(cs.of, k)
+		delete(cs.of, dir)
 		if c.stop != nil {
 			c.stop()
 		}
@@ -80,28 +66,28 @@ func (cs *Crowds) leave(k crowdKey) {
 
 // list returns a list of the directory that began after the call did. The names are others' as well, and are not to be
 // changed. The caller is in the crowd.
-func (cs *Crowds) list(ctx context.Context, k crowdKey) (session.Children, error) {
+func (cs *crowds) list(ctx context.Context, dir string) (session.Children, error) {
 	cs.mu.Lock()
-	c := cs.of[k]
+	c := cs.of[dir]
 	if c.next == nil {
 		c.next = &sharedList{done: make(chan struct{})}
 	}
 	list, start := c.next, !c.busy
 	c.busy = true
 	cs.mu.Unlock()
-	if start && !k.s.Go(func(ctx context.Context) { cs.makeLists(ctx, k, c) }) {
-		cs.makeLists(k.s.Context(), k, c) // which is over: for those who wait
+	if start && !cs.s.Go(func(ctx context.Context) { cs.makeLists(ctx, dir, c) }) {
+		cs.makeLists(cs.s.Context(), dir, c) // which is over: for those who wait
 	}
 	select {
 	case <-list.done:
 		return list.Children, list.err
 	case <-ctx.Done():
-		return session.Children{}, session.Waited(ctx, trusted.Caller{}, errors.New("waiting for the list of "+k.dir))
+		return session.Children{}, session.Waited(ctx, trusted.Caller{}, errors.New("waiting for the list of "+dir))
 	}
 }
 
 // makeLists makes one list after the other, as long as somebody waits for one and the crowd has calls. ctx is the session's.
-func (cs *Crowds) makeLists(ctx context.Context, k crowdKey, c *crowd) {
+func (cs *crowds) makeLists(ctx context.Context, dir string, c *crowd) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	cs.mu.Lock()
@@ -118,7 +104,7 @@ func (cs *Crowds) makeLists(ctx context.Context, k crowdKey, c *crowd) {
 		if list == nil {
 			return
 		}
-		list.Names, list.Stat, list.err = k.s.List(ctx, k.dir)
+		list.Names, list.Stat, list.err = cs.s.List(ctx, dir)
 		close(list.done)
 	}
 }

@@ -20,7 +20,6 @@ import (
 func crowdOf(t *testing.T, ctx context.Context, srv *zktest.Server, n int) (tickets []*recipe.Ticket, errs []error) {
 	t.Helper()
 	s, q := open(t, srv), queue()
-	q.Crowds = recipe.NewCrowds()
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	for range n {

@@ -129,7 +129,7 @@ func TestAPredecessorWithManyChildrenCostsNothing(t *testing.T) {
 			require.NoError(t, srv.Create("/l/x-lock-0000000000/"+strings.Repeat(name, 1000), nil))
 		}
 		q := queue()
-		q.Heads = nil
+		q.Describe = nil
 		done := wait(enter(t, q, open(t, srv)), context.Background())
 		lists := srv.Requests()[zktest.OpGetChildren2]
 		time.Sleep(time.Hour)

@@ -74,7 +74,7 @@ func (e *entry) listed(names []string, stat zk.Stat) {
 // sawDir notes which directory, with which access list, was listed; stat is zero where that is not known.
 func (e *entry) sawDir(stat zk.Stat) {
 	e.dir = dirVersion{stat.Czxid, stat.Aversion}
-	e.q.Permitted.seen(e.q.Dir, e.dir)
+	sharedIn(e.s).permitted.seen(e.q.Dir, e.dir)
 }
 
 // decide decides by e.names, and by the czxids that the order depends on, which it reads. It drops the list: a thousand
@@ -173,7 +173,7 @@ func (e *entry) removeStrays() {
 		nodes, err := s.StatsBelow(ctx, dir, names)
 		for i := range nodes {
 			if err == nil && nodes[i].Err == nil && nodes[i].Stat.EphemeralOwner == s.ID() {
-				sweepLater(s, leftovers{znodes: []string{dir + "/" + names[i]}})
+				sharedIn(s).sweeper.sweep(leftovers{znodes: []string{dir + "/" + names[i]}})
 			}
 		}
 	})

@@ -11,12 +11,13 @@ func NewID() string { return newID() }
 func (k Kind) Shares(other Kind) bool { return k.shares(other) }
 func (k Kind) Blocks(ahead Kind) bool { return k.blocks(ahead) }
 
-// Sweepers returns how many sweepers are at work.
-func Sweepers() int {
-	sweepers.mu.Lock()
-	defer sweepers.mu.Unlock()
-	return len(sweepers.of)
+// Sweeping reports whether the sweeper of s is at work.
+func Sweeping(s *session.Session) bool {
+	w := &sharedIn(s).sweeper
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.running
 }
 
 // Sweep has znodes deleted in the background.
-func Sweep(s *session.Session, znodes ...string) { sweepLater(s, leftovers{znodes: znodes}) }
+func Sweep(s *session.Session, znodes ...string) { sharedIn(s).sweeper.sweep(leftovers{znodes: znodes}) }

@@ -22,19 +22,12 @@ const (
 	headFresh = 10 * time.Second // for how long: its owner may change the data
 )
 
-// Heads finds out which contenders are first in the lines that a client waits in. However many wait behind one, its data
-// are read once in ten seconds per session, and not at all when they are longer than MaxData. It may be used
-// concurrently; nil returns no names.
-type Heads struct {
-	describe func(data []byte) string
-
-	mu    sync.Mutex // guards what follows
-	known map[headKey]*head
-}
-
-type headKey struct {
-	session int64
-	path    [sha256.Size]byte // its hash: names are as long as others like
+// heads finds out which contenders are first in the lines that a session waits in. However many wait behind one, its data
+// are read once in ten seconds, and not at all when they are longer than MaxData. It may be used concurrently.
+type heads struct {
+	s     *session.Session
+	mu    sync.Mutex                  // guards what follows
+	known map[[sha256.Size]byte]*head // by the paths' hashes: names are as long as others like
 }
 
 // head is one contender that is known, or is being read by the first who has asked for it.
@@ -46,22 +39,17 @@ type head struct {
 	err  error
 }
 
-// NewHeads returns a Heads. describe turns a contender's data into its name for messages; "" if they have none.
-func NewHeads(describe func(data []byte) string) *Heads {
-	return &Heads{describe: describe, known: map[headKey]*head{}}
-}
-
-// Who returns a display name for contender name in dir; "" when it is gone, may not be read, or its data have none.
-// read: its data were read, so the session may read it. An error says that ctx or the session has ended.
-func (h *Heads) Who(ctx context.Context, s *session.Session, dir, name string) (who string, read bool, err error) {
-	if h == nil {
+// who returns what describe makes of the data of contender name in dir; "" when it is gone, may not be read, or describe is
+// nil. read: its data were read, so the session may read it. An error says that ctx or the session has ended.
+func (h *heads) who(ctx context.Context, describe func([]byte) string, dir, name string) (who string, read bool, err error) {
+	if describe == nil {
 		return "", false, nil
 	}
-	key := headKey{s.ID(), sha256.Sum256([]byte(dir + "/" + name))}
+	key := sha256.Sum256([]byte(dir + "/" + name))
 	for {
 		e, first := h.enter(key)
 		if first {
-			e.who, e.read, e.err = h.read(ctx, s, dir, name)
+			e.who, e.read, e.err = h.read(ctx, describe, dir, name)
 			h.mu.Lock()
 			if e.at = time.Now(); e.err != nil && h.known[key] == e {
 				delete(h.known, key) // whoever asks next tries again
@@ -75,8 +63,8 @@ func (h *Heads) Who(ctx context.Context, s *session.Session, dir, name string) (
 			if e.err == nil {
 				return e.who, e.read, nil
 			}
-		case <-s.Done():
-			return "", false, s.Err()
+		case <-h.s.Done():
+			return "", false, h.s.Err()
 		case <-ctx.Done():
 			return "", false, ctx.Err()
 		}
@@ -84,7 +72,7 @@ func (h *Heads) Who(ctx context.Context, s *session.Session, dir, name string) (
 }
 
 // enter returns what is known of a contender, or, first, a new entry that the caller has to fill in.
-func (h *Heads) enter(key headKey) (e *head, first bool) {
+func (h *heads) enter(key [sha256.Size]byte) (e *head, first bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if e := h.known[key]; e != nil && (e.at.IsZero() || time.Since(e.at) < headFresh) {
@@ -98,8 +86,8 @@ func (h *Heads) enter(key headKey) (e *head, first bool) {
 	return e, true
 }
 
-func (h *Heads) read(ctx context.Context, s *session.Session, dir, name string) (who string, read bool, err error) {
-	n, err := ReadChild(ctx, s, dir, name)
+func (h *heads) read(ctx context.Context, describe func([]byte) string, dir, name string) (who string, read bool, err error) {
+	n, err := ReadChild(ctx, h.s, dir, name)
 	switch {
 	case n.Err != nil:
 		return "", false, nil
@@ -108,7 +96,7 @@ func (h *Heads) read(ctx context.Context, s *session.Session, dir, name string) 
 	case n.Stat.DataLength > MaxData:
 		return fmt.Sprintf("%s (%d bytes of data)", text.Foreign(name), n.Stat.DataLength), false, nil
 	}
-	return h.describe(n.Data), true, nil
+	return describe(n.Data), true, nil
 }
 
 // ReadChild reads the child name of dir: its Stat, and its data unless they are longer than MaxData. The server's refusal is

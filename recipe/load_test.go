@@ -86,14 +86,13 @@ func newPress(t *testing.T, srv *zktest.Server, seed uint64, kinds []recipe.Kind
 
 func (p *press) run() {
 	var callers sync.WaitGroup
-	permitted, crowds, heads := recipe.NewPermitted(), recipe.NewCrowds(), recipe.NewHeads(func(b []byte) string { return string(b) })
 	for i := range p.callers {
 		callers.Go(func() {
 			rnd := rand.New(rand.NewPCG(p.seed, uint64(i)))
 			for range 4 {
 				time.Sleep(time.Duration(rnd.IntN(3)) * time.Millisecond)
 				q := recipe.Queue{Dir: fmt.Sprint("/l", rnd.IntN(p.dirs)), Kind: p.kinds[rnd.IntN(len(p.kinds))],
-					ACL: session.WorldACL(), Permitted: permitted, Crowds: crowds, Heads: heads}
+					ACL: session.WorldACL(), Describe: func(b []byte) string { return string(b) }}
 				p.turn(rnd, p.sessions[i%len(p.sessions)], q)
 			}
 		})
@@ -204,8 +203,8 @@ func (p *press) settle() {
 		require.Empty(p.t, p.srv.Children(fmt.Sprint("/l", i)))
 	}
 	require.Zero(p.t, p.srv.WatchCount(), "%v", p.srv.Watches())
-	require.Zero(p.t, recipe.Sweepers())
 	for _, s := range p.sessions {
+		require.False(p.t, recipe.Sweeping(s))
 		require.Zero(p.t, s.EphemeralBytes())
 	}
 	require.NotZero(p.t, p.srv.Requests()[zktest.OpMulti])

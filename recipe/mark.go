@@ -34,7 +34,7 @@ import (
 //   - both were one transaction. Then its author was permitted to delete the predecessor, and whoever may delete in a
 //     directory can have two hold anyway. One who may only create could make a mark for a contender that is about to go
 //     by itself; but that is another transaction. Servers since 3.9 tell which transaction a notification is of. Where they
-//     don't, the mark counts if the directory's ACL lets nobody create who may not delete as well: see Permitted;
+//     don't, the mark counts if the directory's ACL lets nobody create who may not delete as well: see permitted.go;
 //   - its own znode existed when the predecessor's was deleted: see predecessor.go.
 //
 // In every other case the list decides, as if there were no marks. A mark that was notified on a connection which then
@@ -119,7 +119,7 @@ func (w *waiter) released(ctx context.Context, pred *session.Watch) (bool, error
 	if same, known := w.mark.FiredWith(pred); known {
 		return same, nil
 	}
-	return w.e.q.Permitted.alike(ctx, w.t.s, w.e.q.Dir, w.e.dir)
+	return sharedIn(w.t.s).permitted.alike(ctx, w.e.q.Dir, w.e.dir)
 }
 
 // forgetMark gives up the watch on the predecessor's mark.

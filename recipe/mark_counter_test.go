@@ -24,7 +24,7 @@ func TestMarksAreMadeAcrossTheHalfAndTheThreeQuartersOfTheCounter(t *testing.T) 
 					const clients, rounds = 6, 8
 					require.NoError(t, srv.Create("/l", nil))
 					require.NoError(t, srv.SetSequence("/l", counter))
-					kind := mutexes()
+					kind := mutex
 					var holders, held atomic.Int32
 					var all sync.WaitGroup
 					for range clients {

@@ -37,7 +37,7 @@ func TestAMarkThatAnotherTransactionMadeIsNotBelieved(t *testing.T) {
 				first := open(t, srv)
 				_, err := first.Create(within(t, soon), "/l", nil, session.Persistent, session.WorldACL())
 				require.NoError(t, err)
-				all := line(t, srv, 3, mutexes())
+				all := line(t, srv, 3, mutex)
 				if !c.believed { // else it stays as it was when they queued
 					_, err = first.SetACL(within(t, soon), "/l", c.dir, -1)
 					require.NoError(t, err)
@@ -77,7 +77,7 @@ func TestAMarkIsNotBelievedWhereSomebodyMayCreateAndNotDelete(t *testing.T) {
 				admin := open(t, srv, user)
 				_, err := admin.Create(within(t, soon), "/l", nil, session.Persistent, acl)
 				require.NoError(t, err)
-				kind := mutexes()
+				kind := mutex
 				all := line(t, srv, 5, kind, user)
 				neighbour := open(t, srv, session.Auth{Scheme: "digest", Credential: []byte("neighbour:secret")})
 				for i := range 2 { // what is read of the access list once, and what is remembered of it
@@ -98,12 +98,13 @@ func TestAMarkIsNotBelievedWhereSomebodyMayCreateAndNotDelete(t *testing.T) {
 	}
 }
 
-// Where servers do not tell transactions, a client reads a directory's access list once, in the place of a list, and again
+// Where servers do not tell transactions, a session reads a directory's access list once, in the place of a list, and again
 // when it has been changed.
 func TestADirectorysAccessListIsReadOnceForManyMarks(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		kind := mutexes()
-		all := line(t, srv, 7, kind)
+		s := open(t, srv)
+		one := func() *session.Session { return s }
+		all := lineIn(t, 7, mutex, one)
 		read := func() int { return srv.Requests()[zktest.OpGetACL] }
 		for i, p := range all[:6] {
 			require.NoError(t, p.Leave(within(t, soon)))
@@ -113,7 +114,7 @@ func TestADirectorysAccessListIsReadOnceForManyMarks(t *testing.T) {
 		require.NoError(t, all[6].Leave(within(t, soon)))
 		_, err := all[0].s.SetACL(within(t, soon), "/l", session.WorldACL(), -1)
 		require.NoError(t, err)
-		again := line(t, srv, 4, kind)
+		again := lineIn(t, 4, mutex, one)
 		for i, p := range again[:3] {
 			require.NoError(t, p.Leave(within(t, soon)))
 			require.NoError(t, <-again[i+1].done)
@@ -125,7 +126,7 @@ func TestADirectorysAccessListIsReadOnceForManyMarks(t *testing.T) {
 // A mark is for a holder that goes: what is made beside one that stays wakes nobody, and is asked for again by nobody.
 func TestAMarkOfAHolderThatStaysIsNoRelease(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		all := line(t, srv, 3, mutexes())
+		all := line(t, srv, 3, mutex)
 		before := lists(srv)
 		for range 3 {
 			require.NoError(t, srv.Create(all[1].node+"-released", nil))
@@ -149,7 +150,7 @@ func TestAfterAReconnectionTheListDecidesWhateverTheMarkSaid(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
-				all := line(t, srv, 3, mutexes())
+				all := line(t, srv, 3, mutex)
 				require.NoError(t, all[0].Leave(within(t, soon)))
 				require.NoError(t, <-all[1].done)
 				before := lists(srv)
@@ -188,7 +189,7 @@ func TestAWordDoesNotHelpAWaiterWhoseOwnZnodeIsGone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
-				all := line(t, srv, 3, mutexes())
+				all := line(t, srv, 3, mutex)
 				require.NoError(t, all[0].Leave(within(t, soon)))
 				require.NoError(t, <-all[1].done)
 				c(t, srv, all)
@@ -203,7 +204,7 @@ func TestAReleaseThatComesBeforeTheWatchesAreSetCostsAList(t *testing.T) {
 	for name, opts := range map[string][]zktest.Option{"before the reply": nil, "behind it": {zktest.WithLateEvents()}} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
-				all := line(t, srv, 2, mutexes())
+				all := line(t, srv, 2, mutex)
 				s := open(t, srv)
 				held := srv.Inject(zktest.Hold().Op(zktest.OpSetWatches).Session(s.ID()))
 				third := enter(t, queue(), s)
@@ -280,7 +281,7 @@ func TestABlindWaiterIsNotKeptBusyByAMark(t *testing.T) {
 // Whose create lost its reply has adopted its znode. Its predecessor leaves by a mark, on a server that tells no transaction.
 func TestAWaiterThatWasFoundAgainHearsAMark(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		kind := mutexes()
+		kind := mutex
 		all := line(t, srv, 2, kind)
 		s := open(t, srv)
 		srv.Inject(zktest.CloseAfter().Op(zktest.OpCreate).Session(s.ID()).Once())
@@ -298,9 +299,9 @@ func TestAWaiterThatWasFoundAgainHearsAMark(t *testing.T) {
 func TestAMarkIsNotBelievedByAnAccessListThatWasTightenedSince(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		admin := open(t, srv)
-		kind := mutexes()
-		all := line(t, srv, 5, kind)
-		for i := range 2 { // the client learns what the access list says
+		one := open(t, srv)
+		all := lineIn(t, 5, mutex, func() *session.Session { return one })
+		for i := range 2 { // the session learns what the access list says
 			require.NoError(t, all[i].Leave(within(t, soon)))
 			require.NoError(t, <-all[i+1].done)
 		}
@@ -324,7 +325,7 @@ func TestAMarkIsNotBelievedByAnAccessListThatWasTightenedSince(t *testing.T) {
 // The directory and what is in it are removed while the waiter asks for the access list.
 func TestADirectoryThatIsRemovedBehindAMarkIsGone(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		all := line(t, srv, 3, mutexes())
+		all := line(t, srv, 3, mutex)
 		require.NoError(t, all[0].Leave(within(t, soon)))
 		require.NoError(t, <-all[1].done)
 		held := srv.Inject(zktest.Hold().Op(zktest.OpGetACL))

@@ -24,9 +24,15 @@ type placed struct {
 // line enters n tickets, one behind the other. The first holds; the others wait.
 func line(t *testing.T, srv *zktest.Server, n int, kind func(i int) recipe.Queue, auth ...session.Auth) []placed {
 	t.Helper()
+	return lineIn(t, n, kind, func() *session.Session { return open(t, srv, auth...) })
+}
+
+// lineIn is line with the sessions that in returns.
+func lineIn(t *testing.T, n int, kind func(i int) recipe.Queue, in func() *session.Session) []placed {
+	t.Helper()
 	var all []placed
 	for i := range n {
-		s := open(t, srv, auth...)
+		s := in()
 		ticket := enter(t, kind(i), s)
 		p := placed{ticket, ticket.Nodes()[0], wait(ticket, within(t, time.Hour)), s}
 		if i == 0 {
@@ -39,15 +45,7 @@ func line(t *testing.T, srv *zktest.Server, n int, kind func(i int) recipe.Queue
 	return all
 }
 
-// mutexes shares what is known of access lists, as the calls of one client do.
-func mutexes() func(int) recipe.Queue {
-	permitted := recipe.NewPermitted()
-	return func(int) recipe.Queue {
-		q := queue()
-		q.Permitted = permitted
-		return q
-	}
-}
+func mutex(int) recipe.Queue { return queue() }
 
 func lists(srv *zktest.Server) int { return srv.Requests()[zktest.OpGetChildren2] }
 

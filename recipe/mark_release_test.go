@@ -27,7 +27,7 @@ func TestAReleaseWhoseMarkIsRefusedIsAPlainDelete(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
-				all := line(t, srv, 3, mutexes())
+				all := line(t, srv, 3, mutex)
 				refuse(t, srv, all[1])
 				require.NoError(t, all[0].Leave(within(t, soon)))
 				require.NoError(t, <-all[1].done)
@@ -47,7 +47,7 @@ func TestAReleaseWhoseReplyIsLostIsMadeAgain(t *testing.T) {
 	for name, fault := range map[string]zktest.Fault{"carried out": zktest.CloseAfter(), "not carried out": zktest.CloseBefore()} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
-				all := line(t, srv, 3, mutexes())
+				all := line(t, srv, 3, mutex)
 				require.NoError(t, all[0].Leave(within(t, soon)))
 				require.NoError(t, <-all[1].done)
 				srv.Inject(fault.Op(zktest.OpMulti).Path(all[1].node + "*").Once())
@@ -67,7 +67,7 @@ func TestAReleaseWithAnAnswerThatProvesNothingIsNoLoss(t *testing.T) {
 	for _, marked := range []bool{false, true} {
 		t.Run(map[bool]string{false: "plain", true: "marked"}[marked], func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
-				all := line(t, srv, 3, mutexes())
+				all := line(t, srv, 3, mutex)
 				who := all[0]
 				op := zktest.OpDelete
 				if marked {

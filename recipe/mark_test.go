@@ -21,9 +21,9 @@ func TestWhoHadToWaitHandsOverByItsWordAndNobodyLists(t *testing.T) {
 		first int // lists when the first one leaves, which leaves no mark
 		opts  []zktest.Option
 	}{
-		"3.8":                  {mutexes(), 0, []zktest.Option{zktest.WithVersion(zktest.Version38)}},
-		"3.9":                  {mutexes(), 0, []zktest.Option{zktest.WithVersion(zktest.Version39)}},
-		"events after replies": {mutexes(), 0, []zktest.Option{zktest.WithLateEvents()}},
+		"3.8":                  {mutex, 0, []zktest.Option{zktest.WithVersion(zktest.Version38)}},
+		"3.9":                  {mutex, 0, []zktest.Option{zktest.WithVersion(zktest.Version39)}},
+		"events after replies": {mutex, 0, []zktest.Option{zktest.WithLateEvents()}},
 		"writers":              {writers, 1, nil},
 		"a reader at the end": {func(i int) recipe.Queue {
 			q := writer()
@@ -74,7 +74,7 @@ func TestServersWithoutSetWatchesAreNotAskedForMarks(t *testing.T) {
 				if c.unimplemented {
 					srv.Inject(zktest.Answer(zktest.CodeUnimplemented).Op(zktest.OpSetWatches))
 				}
-				all := line(t, srv, 4, mutexes())
+				all := line(t, srv, 4, mutex)
 				for i, p := range all {
 					require.NoError(t, p.Leave(within(t, soon)))
 					if i+1 < len(all) {
@@ -103,7 +103,7 @@ func TestWithoutAMarkTheListDecides(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
-				all := line(t, srv, 3, mutexes())
+				all := line(t, srv, 3, mutex)
 				require.Equal(t, 1, marksWatched(srv))
 				before := lists(srv)
 				c.goes(t, srv, all[1])
@@ -122,7 +122,7 @@ func TestWithoutAMarkTheListDecides(t *testing.T) {
 // A holder that had to wait, and goes without a word: crashed, or removed.
 func TestAHolderThatGoesWithoutAWordCostsAList(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		all := line(t, srv, 4, mutexes())
+		all := line(t, srv, 4, mutex)
 		require.NoError(t, all[0].Leave(within(t, soon)))
 		require.NoError(t, <-all[1].done)
 		before := lists(srv)
@@ -162,7 +162,7 @@ func TestAWriterThatBecameAReaderLeavesNoMark(t *testing.T) {
 func TestAForeignPredecessorHasNoMark(t *testing.T) {
 	for _, name := range []string{"_c_0123456789abcdef0123456789abcdef-lock-%010d", "0123456789abcdef0123456789abcdef__lock__%010d"} {
 		bubble(t, func(t *testing.T, srv *zktest.Server) {
-			all := line(t, srv, 1, mutexes())
+			all := line(t, srv, 1, mutex)
 			foreign := path.Join("/l", fmt.Sprintf(name, 1))
 			require.NoError(t, srv.Create(foreign, nil))
 			s := open(t, srv)
@@ -183,7 +183,7 @@ func TestAForeignPredecessorHasNoMark(t *testing.T) {
 // A waiter whose context ends takes the watch on the mark with it.
 func TestAWaitThatEndsLeavesNoWatchOnAMark(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		all := line(t, srv, 2, mutexes())
+		all := line(t, srv, 2, mutex)
 		third := enter(t, queue(), open(t, srv))
 		require.ErrorIs(t, third.Wait(within(t, time.Second)), context.DeadlineExceeded)
 		synctest.Wait()

@@ -10,13 +10,13 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// Permitted knows of which directories all who may create in them may delete as well. It is shared by all calls of a
-// client, and may be used concurrently; nil knows nothing, and reads.
+// permitted knows of which directories all who may create in them may delete as well. It may be used concurrently.
 //
 // A directory's access list is read once, and from then on its version, which comes with every list of the children,
 // says whether it is still the same. A call relies on it only if the version was seen within permittedFresh: a list that is
 // tightened counts from then on, at the latest, for all who wait.
-type Permitted struct {
+type permitted struct {
+	s     *session.Session
 	mu    sync.Mutex // guards what follows
 	known map[string]dirACL
 }
@@ -39,14 +39,8 @@ const (
 	permittedFresh = time.Second
 )
 
-// NewPermitted returns a Permitted that knows nothing yet.
-func NewPermitted() *Permitted { return &Permitted{known: map[string]dirACL{}} }
-
 // seen notes that the directory has been listed, and had that version.
-func (p *Permitted) seen(dir string, v dirVersion) {
-	if p == nil {
-		return
-	}
+func (p *permitted) seen(dir string, v dirVersion) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if a, ok := p.known[dir]; ok && a.dirVersion == v {
@@ -56,42 +50,28 @@ func (p *Permitted) seen(dir string, v dirVersion) {
 }
 
 // alike reports whether all who may create in the directory may delete as well, and could not have done otherwise since it
-// had the version v; the zero version is of a directory that nothing is known of. False also when that can't be known. An error says that ctx or the session has ended.
-func (p *Permitted) alike(ctx context.Context, s *session.Session, dir string, v dirVersion) (bool, error) {
+// had the version v; the zero version is of a directory that nothing is known of. False also when that can't be known. An
+// error says that ctx or the session has ended.
+func (p *permitted) alike(ctx context.Context, dir string, v dirVersion) (bool, error) {
 	if v == (dirVersion{}) {
 		return false, nil
 	}
-	if a, ok := p.look(dir); ok && a.dirVersion == v && time.Since(a.at) <= permittedFresh {
+	p.mu.Lock()
+	a := p.known[dir]
+	p.mu.Unlock()
+	if a.dirVersion == v && time.Since(a.at) <= permittedFresh {
 		return a.alike, nil
 	}
-	acl, stat, err := s.ACL(ctx, dir)
+	acl, stat, err := p.s.ACL(ctx, dir)
 	if err != nil {
-		if ctx.Err() != nil || s.Err() != nil {
+		if ctx.Err() != nil || p.s.Err() != nil {
 			return false, err
 		}
 		return false, nil // it is gone, or may not be read
 	}
-	a := dirACL{dirVersion{stat.Czxid, stat.Aversion}, true, time.Now()}
+	a = dirACL{dirVersion{stat.Czxid, stat.Aversion}, true, time.Now()}
 	for _, entry := range acl {
 		a.alike = a.alike && entry.Perms&(zk.PermCreate|zk.PermDelete) != zk.PermCreate
-	}
-	p.note(dir, a)
-	return a.alike && a.dirVersion == v, nil
-}
-
-func (p *Permitted) look(dir string) (a dirACL, ok bool) {
-	if p == nil {
-		return a, false
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	a, ok = p.known[dir]
-	return a, ok
-}
-
-func (p *Permitted) note(dir string, a dirACL) {
-	if p == nil {
-		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,4 +79,5 @@ func (p *Permitted) note(dir string, a dirACL) {
 		clear(p.known)
 	}
 	p.known[dir] = a
+	return a.alike && a.dirVersion == v, nil
 }

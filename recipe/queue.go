@@ -30,9 +30,9 @@ type Queue struct {
 	Delays bool          // this lock's holders have lock delays; all contenders of a directory have them, or none
 	Delay  time.Duration // ours: see delay.go
 
-	Heads     *Heads     // knows who is first in line, for messages; nil knows nobody
-	Permitted *Permitted // knows the directories' access lists: see mark.go; nil knows none
-	Crowds    *Crowds    // has calls that enter one directory at once share their lists: see crowd.go; nil: each makes its own
+	// Describe makes a name for messages of the data of a contender's znode, "" of data without one; nil: none is made, and
+	// nothing is read for it.
+	Describe func(data []byte) string
 	// Queued, if not nil, is called with the place in line once it has been taken, and again whenever it, or the holder,
 	// is known to have changed.
 	Queued func(Line)

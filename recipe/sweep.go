@@ -20,7 +20,9 @@ type sweeper struct {
 	s    *session.Session
 	wake chan struct{} // there is more; capacity 1
 
-	leftovers // guarded by sweepers.mu
+	mu        sync.Mutex // guards what follows
+	leftovers            // that are to be taken
+	running   bool       // run has been started, and takes what comes
 }
 
 // leftovers is work for a sweeper.
@@ -39,12 +41,6 @@ type sentDeletes struct {
 
 // doubtfulCreate is a create that may have been carried out.
 type doubtfulCreate struct{ dir, id string }
-
-// sweepers holds the sweepers that are at work.
-var sweepers = struct {
-	mu sync.Mutex
-	of map[*session.Session]*sweeper
-}{of: map[*session.Session]*sweeper{}}
 
 // discard has the znodes of entries of one session deleted in the background. Where there is a connection the deletes have
 // left when it returns, as far as one batch goes: its caller gives up, and the program may exit next.
@@ -68,24 +64,19 @@ func discard(entries ...*entry) {
 		}
 	}
 	if !l.none() {
-		sweepLater(s, l)
+		sharedIn(s).sweeper.sweep(l)
 	}
 }
 
-// sweepLater gives work to the session's sweeper. When the session is over there is nothing to do: the server deletes its
-// znodes.
-func sweepLater(s *session.Session, work leftovers) {
-	sweepers.mu.Lock()
-	w := sweepers.of[s]
-	fresh := w == nil
-	if fresh {
-		w = &sweeper{s: s, wake: make(chan struct{}, 1)}
-		sweepers.of[s] = w
-	}
+// sweep gives the sweeper work. When the session is over there is nothing to do: the server deletes its znodes.
+func (w *sweeper) sweep(work leftovers) {
+	w.mu.Lock()
 	w.add(work)
-	sweepers.mu.Unlock()
-	if fresh && !s.Go(w.run) {
-		w.take(leftovers{}, true)
+	start := !w.running
+	w.running = true
+	w.mu.Unlock()
+	if start {
+		w.s.Go(w.run)
 	}
 	select {
 	case w.wake <- struct{}{}:
@@ -103,25 +94,21 @@ func (l *leftovers) add(more leftovers) {
 func (l *leftovers) none() bool { return len(l.creates)+len(l.sent)+len(l.znodes)+len(l.noted) == 0 }
 
 // take returns all work, what was left of the last among it. When there is none, the sweeper is at work no more.
-func (w *sweeper) take(rest leftovers, end bool) (work leftovers, more bool) {
-	sweepers.mu.Lock()
-	defer sweepers.mu.Unlock()
-	work = rest
-	work.add(w.leftovers)
+func (w *sweeper) take(rest leftovers) leftovers {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	rest.add(w.leftovers)
 	w.leftovers = leftovers{}
-	more = !end && !work.none()
-	if !more {
-		delete(sweepers.of, w.s)
-	}
-	return work, more
+	w.running = !rest.none()
+	return rest
 }
 
 // run works until nothing is left, or the session is over.
 func (w *sweeper) run(ctx context.Context) {
 	var rest leftovers
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		work, more := w.take(rest, ctx.Err() != nil)
-		if !more {
+	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, lastPause) {
+		work := w.take(rest)
+		if work.none() {
 			return
 		}
 		trouble := false

@@ -116,7 +116,7 @@ func Enter(ctx context.Context, s *session.Session, queues ...Queue) (*Ticket, e
 }
 
 // Try returns a ticket that holds, as after Wait, or an error that matches ErrBusy and names the holder. While a contender
-// is in the way in one of the queues, it costs the lists of the directories, and, unless Heads know the holder, two reads
+// is in the way in one of the queues, it costs the lists of the directories, and, unless the holder's name is known, two reads
 // more, for which it waits for at most WatchAfter. It never waits for another contender.
 //
 // Errors are those of Enter and Wait; nothing is left behind by any.
@@ -130,7 +130,7 @@ func Try(ctx context.Context, s *session.Session, queues ...Queue) (*Ticket, err
 		ctx, cancel := context.WithTimeout(ctx, WatchAfter)
 		defer cancel()
 		dir, name := path.Split(busy.line.Holder)
-		if who, _, err := t.entries[0].q.Heads.Who(ctx, s, path.Clean(dir), name); err == nil { // else it shows the znode
+		if who, _, err := sharedIn(s).heads.who(ctx, t.entries[0].q.Describe, path.Clean(dir), name); err == nil { // else it shows the znode
 			busy.line.Who = who
 		}
 	}
@@ -288,9 +288,9 @@ func (t *Ticket) create(ctx context.Context) error {
 
 // createOne is create for one queue.
 func (t *Ticket) createOne(ctx context.Context, e *entry) error {
-	k := crowdKey{t.s, e.q.Dir}
-	many := e.q.Crowds.join(k)
-	defer e.q.Crowds.leave(k)
+	crowds := &sharedIn(t.s).crowds
+	many := crowds.join(e.q.Dir)
+	defer crowds.leave(e.q.Dir)
 	b := t.s.Grouped(trusted.Caller{})
 	made := b.Create(e.q.Dir+"/"+e.prefix, e.q.Data, session.EphemeralSequential, e.q.ACL)
 	var lists []*session.Result[session.Children]
@@ -303,7 +303,7 @@ func (t *Ticket) createOne(ctx context.Context, e *entry) error {
 	}
 	var seen session.Children
 	if many {
-		seen, err = e.q.Crowds.list(ctx, k)
+		seen, err = crowds.list(ctx, e.q.Dir)
 	} else {
 		seen = lists[0].Value
 	}
@@ -393,6 +393,6 @@ func (t *Ticket) find(ctx context.Context) (bool, error) {
 // sweep has the sweeper find out whether a create was carried out, and delete what it made.
 func (t *Ticket) sweep() {
 	for _, e := range t.entries {
-		sweepLater(t.s, leftovers{creates: []doubtfulCreate{{e.q.Dir, e.prefix}}})
+		sharedIn(t.s).sweeper.sweep(leftovers{creates: []doubtfulCreate{{e.q.Dir, e.prefix}}})
 	}
 }

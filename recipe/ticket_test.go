@@ -32,7 +32,7 @@ func open(t *testing.T, srv *zktest.Server, auth ...session.Auth) *session.Sessi
 }
 
 func queue() recipe.Queue {
-	return recipe.Queue{Dir: "/l", Kind: recipe.Lock, ACL: session.WorldACL(), Data: []byte("me"), Heads: recipe.NewHeads(func(b []byte) string { return string(b) })}
+	return recipe.Queue{Dir: "/l", Kind: recipe.Lock, ACL: session.WorldACL(), Data: []byte("me"), Describe: func(b []byte) string { return string(b) }}
 }
 
 func enter(t *testing.T, q recipe.Queue, s *session.Session) *recipe.Ticket {

@@ -274,7 +274,7 @@ func (w *waiter) describeHolder(ctx context.Context) (read bool, err error) {
 	if e.line.Ahead == 0 {
 		return false, nil
 	}
-	who, read, err := e.q.Heads.Who(ctx, w.t.s, e.q.Dir, e.first)
+	who, read, err := sharedIn(w.t.s).heads.who(ctx, e.q.Describe, e.q.Dir, e.first)
 	if err != nil {
 		if ctx.Err() != nil || w.t.s.Err() != nil {
 			return false, err

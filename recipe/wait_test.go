@@ -16,7 +16,7 @@ import (
 func TestAWaiterWhoseTurnComesWaitsForNoneOfItsReads(t *testing.T) {
 	for _, op := range []zktest.Op{zktest.OpExists, zktest.OpGetChildren2} { // who holds; may the predecessor be read
 		bubble(t, func(t *testing.T, srv *zktest.Server) {
-			all := line(t, srv, 3, mutexes())
+			all := line(t, srv, 3, mutex)
 			var reads []*zktest.Injection
 			for _, next := range all[1:] {
 				reads = append(reads, srv.Inject(zktest.Hold().Op(op).Session(next.s.ID())))

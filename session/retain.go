@@ -18,6 +18,11 @@ type forLocks struct{ s *Session }
 
 func (f forLocks) Abandon() { f.s.end(ErrClosed) }
 
+func (f forLocks) Attached(create func() any) any {
+	f.s.attaching.Do(func() { f.s.attached = create() })
+	return f.s.attached
+}
+
 func (f forLocks) HasSetWatches() bool {
 	ws := f.s.watches
 	ws.mu.Lock()

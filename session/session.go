@@ -37,6 +37,9 @@ type Session struct {
 	listsAlone atomic.Bool   // no lists together: see grouplist.go
 	looking    chan struct{} // a batch of StatsBelow or ReadBelow is on its way; capacity 1
 
+	attaching sync.Once // of attached, which is the locks'
+	attached  any
+
 	mu          sync.Mutex // guards what follows
 	state       State      // Over is the context's to say: see State
 	id          int64

@@ -11,7 +11,6 @@ import (
 
 	"github.com/zklock/locker/internal/handoff"
 	"github.com/zklock/locker/internal/trusted"
-	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
 )
 
@@ -28,12 +27,9 @@ type Client struct {
 
 	sessions *sessions
 
-	holds     sync.WaitGroup    // acquisitions that have not ended
-	use       inUse             // what Status shows
-	handoff   *handoff.Queues   // of goroutines that share a place in line
-	heads     *recipe.Heads     // who heads the lines that are waited in
-	permitted *recipe.Permitted // whose release marks count
-	crowds    *recipe.Crowds    // of its own calls
+	holds   sync.WaitGroup  // acquisitions that have not ended
+	use     inUse           // what Status shows
+	handoff *handoff.Queues // of goroutines that share a place in line
 
 	bg sync.WaitGroup // see spawn
 
@@ -91,7 +87,7 @@ func newClient(connect string, opts []Option) (*Client, *session.Session, error)
 	if err != nil {
 		return nil, nil, fmt.Errorf("zklock: dial: %w", err)
 	}
-	c := &Client{connect: connect, opts: o, log: o.session.Logger, heads: recipe.NewHeads(describe), permitted: recipe.NewPermitted(), crowds: recipe.NewCrowds()}
+	c := &Client{connect: connect, opts: o, log: o.session.Logger}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}

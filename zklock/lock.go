@@ -114,7 +114,7 @@ type request struct {
 func (l *lock) queue(kind recipe.Kind) recipe.Queue {
 	l.needClient()
 	return recipe.Queue{Dir: l.path, Kind: kind, ACL: l.o.acl, VerifyACL: l.o.verifyACL, Container: l.o.container, Data: l.data,
-		Delays: l.o.delaySet, Delay: l.o.delay, Heads: l.c.heads, Permitted: l.c.permitted, Crowds: l.c.crowds}
+		Delays: l.o.delaySet, Delay: l.o.delay, Describe: describe}
 }
 
 // acquire returns a hold: the one that ctx carries, counted up, or a new one. WithWait bounds a call that is no try.

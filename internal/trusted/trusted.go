@@ -68,6 +68,9 @@ type Session interface {
 	// answer about it: a transaction whose reply was lost, and of which another znode shows that it was carried out.
 	Gone(path string)
 
+	// Attached returns what the locks of this session have in common: what create returned in the first call of all.
+	Attached(create func() any) any
+
 	// HasSetWatches reports whether, as far as is known, the servers set several watches in one request, without which
 	// session.Session.WatchAllAndCreation watches for no creation.
 	HasSetWatches() bool
