@@ -76,7 +76,7 @@ func (t *Ticket) Downgrade(ctx context.Context) error {
 func (t *Ticket) movedLocked(e, reader *entry) {
 	e.unwatch()
 	e.q, e.prefix, e.node, e.delayNoted, e.ownWatch = reader.q, reader.prefix, reader.node, reader.delayNoted, nil
-	t.forgetWatch()
+	sharedIn(t.s).toWatch.forget(t)
 	if t.life == guarded {
 		t.keep.Move(e.node)
 		t.guardLocked()

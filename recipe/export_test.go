@@ -20,4 +20,6 @@ func Sweeping(s *session.Session) bool {
 }
 
 // Sweep has znodes deleted in the background.
-func Sweep(s *session.Session, znodes ...string) { sharedIn(s).sweeper.sweep(leftovers{znodes: znodes}) }
+func Sweep(s *session.Session, znodes ...string) {
+	sharedIn(s).sweeper.sweep(leftovers{znodes: znodes})
+}

@@ -30,7 +30,7 @@ func (t *Ticket) Guard(fn func(error)) {
 // guardLocked follows the watches on our own znodes, or has them set a little later.
 func (t *Ticket) guardLocked() {
 	if slices.ContainsFunc(t.entries, func(e *entry) bool { return e.ownWatch == nil }) {
-		t.watchLater()
+		sharedIn(t.s).toWatch.later(t)
 		return
 	}
 	for _, e := range t.entries {
@@ -98,7 +98,7 @@ func (t *Ticket) Lose(error) {
 // endLocked ends what Guard began. After Leave the lease is kept until the znodes are gone: see there.
 func (t *Ticket) endLocked(to life) {
 	t.life = to
-	t.forgetWatch()
+	sharedIn(t.s).toWatch.forget(t)
 	if t.unhook != nil {
 		t.unhook()
 	}

@@ -1,6 +1,7 @@
 package recipe
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"sync"
@@ -18,91 +19,42 @@ import (
 type toWatch struct {
 	s *session.Session
 
-	// Guarded by toWatches.mu.
-	timer       *time.Timer
-	busy        bool    // the timer runs, or a goroutine watches what was due
-	first, last *Ticket // in the order in which they are due
+	mu      sync.Mutex // guards what follows, and the tickets' due and dueAt
+	busy    bool       // a timer runs, or a goroutine watches what was due
+	tickets list.List  // in the order in which they are due
 }
 
-// toWatches has those of the sessions that last.
-var toWatches = struct {
-	mu sync.Mutex
-	of map[*session.Session]*toWatch
-}{of: map[*session.Session]*toWatch{}}
-
-// due is a ticket's place in a toWatch. Guarded by toWatches.mu.
-type due struct {
-	in         *toWatch // nil: none
-	at         time.Time
-	prev, next *Ticket
-}
-
-// watchLater has the ticket's znodes watched WatchAfter from now, unless forgetWatch comes first.
-func (t *Ticket) watchLater() {
-	toWatches.mu.Lock()
-	defer toWatches.mu.Unlock()
-	w := toWatches.of[t.s]
-	if w == nil {
-		w = &toWatch{s: t.s}
-		toWatches.of[t.s] = w
-		context.AfterFunc(t.s.Context(), func() {
-			toWatches.mu.Lock()
-			defer toWatches.mu.Unlock()
-			delete(toWatches.of, w.s)
-		})
-	}
-	t.due = due{in: w, at: time.Now().Add(WatchAfter), prev: w.last}
-	if w.last != nil {
-		w.last.due.next = t
-	} else {
-		w.first = t
-	}
-	w.last = t
+// later has the znodes of t watched WatchAfter from now, unless forget comes first.
+func (w *toWatch) later(t *Ticket) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t.due, t.dueAt = w.tickets.PushBack(t), time.Now().Add(WatchAfter)
 	if !w.busy {
 		w.busy = true
-		w.wakeLocked(WatchAfter)
+		time.AfterFunc(WatchAfter, w.wake)
 	}
 }
 
-// forgetWatch undoes watchLater.
-func (t *Ticket) forgetWatch() {
-	toWatches.mu.Lock()
-	defer toWatches.mu.Unlock()
-	t.forgetWatchLocked()
+// forget undoes later.
+func (w *toWatch) forget(t *Ticket) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.forgetLocked(t)
 }
 
-func (t *Ticket) forgetWatchLocked() {
-	d := t.due
-	if d.in == nil {
-		return
-	}
-	if d.prev != nil {
-		d.prev.due.next = d.next
-	} else {
-		d.in.first = d.next
-	}
-	if d.next != nil {
-		d.next.due.prev = d.prev
-	} else {
-		d.in.last = d.prev
-	}
-	t.due = due{}
-}
-
-func (w *toWatch) wakeLocked(after time.Duration) {
-	if w.timer == nil {
-		w.timer = time.AfterFunc(after, w.wake)
-	} else {
-		w.timer.Reset(after)
+func (w *toWatch) forgetLocked(t *Ticket) {
+	if t.due != nil {
+		w.tickets.Remove(t.due)
+		t.due = nil
 	}
 }
 
 // wake has what is due watched.
 func (w *toWatch) wake() {
-	if tickets := w.take(); len(tickets) > 0 {
+	if due := w.take(); len(due) > 0 {
 		w.s.Go(func(ctx context.Context) {
-			for ; len(tickets) > 0; tickets = w.take() {
-				watchOwn(ctx, tickets...)
+			for ; len(due) > 0; due = w.take() {
+				watchOwn(ctx, due...)
 			}
 		})
 	}
@@ -111,23 +63,23 @@ func (w *toWatch) wake() {
 // watchedAtOnce bounds the tickets whose znodes are watched together.
 const watchedAtOnce = 1000
 
-// take takes out what is due. When nothing is, it sets the timer for the next one.
-func (w *toWatch) take() (tickets []*Ticket) {
-	toWatches.mu.Lock()
-	defer toWatches.mu.Unlock()
-	now := time.Now()
-	for t := w.first; t != nil && len(tickets) < watchedAtOnce && !t.due.at.After(now); t = w.first {
-		t.forgetWatchLocked()
-		tickets = append(tickets, t)
+// take takes out what is due. When nothing is, it sets a timer for the next one.
+func (w *toWatch) take() (due []*Ticket) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for w.tickets.Len() > 0 && len(due) < watchedAtOnce {
+		t := w.tickets.Front().Value.(*Ticket)
+		if rest := time.Until(t.dueAt); rest > 0 {
+			if len(due) == 0 {
+				time.AfterFunc(rest, w.wake)
+			}
+			return due
+		}
+		w.forgetLocked(t)
+		due = append(due, t)
 	}
-	switch {
-	case len(tickets) > 0:
-	case w.first == nil:
-		w.busy = false
-	default:
-		w.wakeLocked(w.first.due.at.Sub(now))
-	}
-	return tickets
+	w.busy = len(due) > 0
+	return due
 }
 
 // watchOwn watches those own znodes of tickets of one session that are not watched, in one request. It finds out behind that

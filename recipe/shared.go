@@ -13,6 +13,7 @@ type shared struct {
 	heads     heads
 	permitted permitted
 	sweeper   sweeper
+	toWatch   toWatch
 }
 
 func sharedIn(s *session.Session) *shared {
@@ -22,6 +23,7 @@ func sharedIn(s *session.Session) *shared {
 			heads:     heads{s: s, known: map[[sha256.Size]byte]*head{}},
 			permitted: permitted{s: s, known: map[string]dirACL{}},
 			sweeper:   sweeper{s: s, wake: make(chan struct{}, 1)},
+			toWatch:   toWatch{s: s},
 		}
 	}).(*shared)
 }

@@ -1,12 +1,14 @@
 package recipe
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"math"
 	"path"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -44,7 +46,8 @@ type Ticket struct {
 	leaveDone  bool          // the znodes are gone: a Leave has deleted them, or has found none
 	leaveErr   error         // the result of that Leave
 
-	due due // until our own znodes are watched
+	due   *list.Element // of toWatch, until our own znodes are watched; nil: none
+	dueAt time.Time
 }
 
 // life is the state of a ticket. It only moves forward: see Guard, lose and beginLeave.
