@@ -20,7 +20,7 @@ func (e *entry) verify(ctx context.Context) error {
 	if !e.q.VerifyACL {
 		return nil
 	}
-	b := e.s.Batch()
+	b := e.t.s.Batch()
 	own, dir := b.ACL(e.node), b.ACL(e.q.Dir)
 	err := b.Do(ctx)
 	switch {

@@ -30,9 +30,9 @@ const MaxDelay = time.Hour
 
 // waitOutDelays waits out the delays of lost holders, and writes the ticket's own notes, in all queues side by side. It
 // returns the first error.
-func (t *Ticket) waitOutDelays(ctx context.Context, try bool) error {
+func (t *Ticket) waitOutDelays(ctx context.Context) error {
 	if len(t.entries) == 1 {
-		return t.entries[0].waitOutDelay(ctx, try)
+		return t.entries[0].waitOutDelay(ctx)
 	}
 	if !t.entries[0].q.Delays {
 		return nil
@@ -41,7 +41,7 @@ func (t *Ticket) waitOutDelays(ctx context.Context, try bool) error {
 	defer cancel()
 	errs := make(chan error, len(t.entries))
 	for _, e := range t.entries {
-		go func() { errs <- e.waitOutDelay(ctx, try) }() // joined below
+		go func() { errs <- e.waitOutDelay(ctx) }() // joined below
 	}
 	var first error
 	for range t.entries {
@@ -56,16 +56,16 @@ func (t *Ticket) waitOutDelays(ctx context.Context, try bool) error {
 // waitOutDelay makes one that is first in line wait out the delays of holders that were lost, and then notes its own. It
 // costs two reads and a write. A delay is counted from the moment at which the first in line found the note.
 //
-// Nil: the entry may hold. With try it does not wait out anything: ErrBusy. ErrConflict: the directory has data that are
+// Nil: the entry may hold. A Try does not wait out anything: ErrBusy. ErrConflict: the directory has data that are
 // not this library's.
-func (e *entry) waitOutDelay(ctx context.Context, try bool) error {
+func (e *entry) waitOutDelay(ctx context.Context) error {
 	if !e.q.Delays {
 		return nil
 	}
 	until := map[string]time.Time{} // when the delay of a lost holder is over
 	seen := map[string]bool{}       // notes without a znode
 	for {
-		data, stat, err := e.q.readData(ctx, e.s)
+		data, stat, err := e.q.readData(ctx, e.t.s)
 		if errors.Is(err, zk.ErrNoNode) {
 			return ErrGone
 		}
@@ -84,7 +84,7 @@ func (e *entry) waitOutDelay(ctx context.Context, try bool) error {
 		}
 		if stat.Version, err = e.noteFound(ctx, data, stat.Version, lost, until); err == nil {
 			if last, rest := lastOf(lost, until); rest > 0 {
-				if try {
+				if e.t.try {
 					return &busyError{lostHolder(last)}
 				}
 				if err := e.sleep(ctx, rest, last); err != nil {
@@ -95,7 +95,7 @@ func (e *entry) waitOutDelay(ctx context.Context, try bool) error {
 			for name := range until {
 				data.forget(name)
 			}
-			data.note(e.name(), e.q.Delay, e.s.ID())
+			data.note(e.name(), e.q.Delay, e.t.s.ID())
 			e.delayNoted = true // from here on: a note whose reply is lost has to be removed as well
 			_, err = e.writeNotes(ctx, data, stat.Version)
 		}
@@ -114,7 +114,7 @@ func (e *entry) waitOutDelay(ctx context.Context, try bool) error {
 
 // writeNotes writes the directory's data if they are still those of version and the entry's own znode exists.
 func (e *entry) writeNotes(ctx context.Context, data dirData, version int32) (zk.Stat, error) {
-	resps, err := e.s.Multi(ctx,
+	resps, err := e.t.s.Multi(ctx,
 		&zk.CheckVersionRequest{Path: e.node, Version: -1},
 		&zk.SetDataRequest{Path: e.q.Dir, Data: data.encode(), Version: version})
 	if err != nil {
@@ -187,7 +187,7 @@ func (e *entry) lostHolders(ctx context.Context, data dirData, seen map[string]b
 			beside = append(beside, name)
 		}
 	}
-	nodes, err := e.s.StatsBelow(ctx, e.q.Dir, beside)
+	nodes, err := e.t.s.StatsBelow(ctx, e.q.Dir, beside)
 	if err != nil {
 		return nil, false, err
 	}
@@ -219,8 +219,8 @@ func (e *entry) sleep(ctx context.Context, d time.Duration, lost string) error {
 	select {
 	case <-timer.C:
 		return nil
-	case <-e.s.Done():
-		return e.s.Err()
+	case <-e.t.s.Done():
+		return e.t.s.Err()
 	case <-ctx.Done():
 		return session.Waited(ctx, trusted.Caller{}, Waiting{lostHolder(lost)})
 	}
@@ -229,15 +229,15 @@ func (e *entry) sleep(ctx context.Context, d time.Duration, lost string) error {
 // deleteNoted deletes the znode and removes the note of its delay, both or neither.
 func (e *entry) deleteNoted(ctx context.Context) error {
 	for {
-		data, stat, err := e.q.readData(ctx, e.s)
+		data, stat, err := e.q.readData(ctx, e.t.s)
 		if errors.Is(err, ErrConflict) { // somebody has overwritten the note
-			return e.s.Delete(ctx, e.node, -1)
+			return e.t.s.Delete(ctx, e.node, -1)
 		}
 		if err != nil {
 			return err
 		}
 		data.forget(e.name())
-		resps, err := e.s.Multi(ctx,
+		resps, err := e.t.s.Multi(ctx,
 			&zk.DeleteRequest{Path: e.node, Version: -1},
 			&zk.SetDataRequest{Path: e.q.Dir, Data: data.encode(), Version: stat.Version})
 		switch {
@@ -245,7 +245,7 @@ func (e *entry) deleteNoted(ctx context.Context) error {
 			return err
 		case !errors.Is(err, zk.ErrBadVersion):
 			// The note can't be removed: access was taken from us. The place has to go all the same.
-			return e.s.Delete(ctx, e.node, -1)
+			return e.t.s.Delete(ctx, e.node, -1)
 		}
 	}
 }

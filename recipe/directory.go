@@ -181,7 +181,7 @@ func (q *Queue) readSize(ctx context.Context, s *session.Session, size int) (int
 		}
 		names, _, err := s.List(ctx, q.Dir)
 		if err == nil {
-			err = q.conflict(ctx, s, newcomer(names, q.Kind).otherKinds, math.MaxInt64)
+			err = q.conflict(ctx, s, foresee(names, q.Kind, q.Permits, d.Size).OtherKinds, math.MaxInt64)
 		}
 		if errors.Is(err, zk.ErrNoNode) {
 			continue

@@ -49,7 +49,7 @@ func (t *Ticket) Downgrade(ctx context.Context) error {
 		t.mu.Unlock()
 		return nil
 	}
-	move, reader := make(chan struct{}), e.reader(t.czxid)
+	move, reader := make(chan struct{}), e.reader()
 	t.move, t.missed = move, false
 	t.mu.Unlock()
 
@@ -84,11 +84,11 @@ func (t *Ticket) movedLocked(e, reader *entry) {
 }
 
 // reader returns the reader's entry that takes the place of a writer's.
-func (e *entry) reader(czxid int64) *entry {
+func (e *entry) reader() *entry {
 	q := *e.q
 	q.Kind = Read
-	r := &entry{s: e.s, q: &q, delayNoted: e.delayNoted}
-	r.prefix = fmt.Sprintf("%s-0x%x%s", newID(), czxid, Read.label()) // which keeps its place in line: see order.go
+	r := &entry{t: e.t, q: &q, delayNoted: e.delayNoted}
+	r.prefix = fmt.Sprintf("%s-0x%x%s", newID(), e.t.czxid, Read.label()) // which keeps its place in line: see order.go
 	r.node = e.q.Dir + "/" + r.prefix + e.name()[len(e.prefix):]
 	return r
 }
@@ -112,13 +112,13 @@ func (e *entry) replace(ctx context.Context, r *entry) error {
 			return err
 		}
 		// It exists: an attempt whose reply was lost was carried out after we had looked for it, and not found it.
-		b := e.s.Batch()
+		b := e.t.s.Batch()
 		b.Sync(r.node)
 		look := b.Exists(r.node)
 		lookErr := b.Do(ctx)
 		switch {
-		case lookErr == nil && look.Value.EphemeralOwner == e.s.ID():
-			e.s.ForLocks(trusted.Caller{}).Gone(e.node) // in the same transaction
+		case lookErr == nil && look.Value.EphemeralOwner == e.t.s.ID():
+			e.t.s.ForLocks(trusted.Caller{}).Gone(e.node) // in the same transaction
 			return nil
 		case lookErr == nil: // of somebody else, who has guessed a random name
 			return err
@@ -136,14 +136,14 @@ func (e *entry) moveTo(ctx context.Context, r *entry) error {
 		&zk.DeleteRequest{Path: e.node, Version: -1},
 	}
 	if e.delayNoted {
-		data, stat, err := e.q.readData(ctx, e.s)
+		data, stat, err := e.q.readData(ctx, e.t.s)
 		if err != nil {
 			return err
 		}
-		data.note(r.name(), data.Delays[e.name()], e.s.ID())
+		data.note(r.name(), data.Delays[e.name()], e.t.s.ID())
 		data.forget(e.name())
 		ops = append(ops, &zk.SetDataRequest{Path: e.q.Dir, Data: data.encode(), Version: stat.Version})
 	}
-	_, err := e.s.Transact(ctx, ops...)
+	_, err := e.t.s.Transact(ctx, ops...)
 	return err
 }

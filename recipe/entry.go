@@ -15,7 +15,7 @@ import (
 
 // entry is a ticket's place in one queue: one znode.
 type entry struct {
-	s      *session.Session
+	t      *Ticket
 	q      *Queue
 	size   int    // of the semaphore, as it was before the znode was made
 	prefix string // what the znode's name begins with, up to the number
@@ -54,32 +54,27 @@ func (e *entry) firstData() []byte {
 
 // list reads the directory anew.
 func (e *entry) list(ctx context.Context) error {
-	names, stat, err := e.s.List(ctx, e.q.Dir)
+	names, stat, err := e.t.s.List(ctx, e.q.Dir)
 	if errors.Is(err, zk.ErrNoNode) {
 		return ErrGone
 	}
 	if err != nil {
 		return err
 	}
-	e.listed(names, stat)
+	e.listed(session.Children{Names: names, Stat: stat})
 	e.removeStrays()
 	return nil
 }
 
-func (e *entry) listed(names []string, stat zk.Stat) {
-	e.names, e.counter = names, NewListing(nil, stat).Counter
-	e.sawDir(stat)
-}
-
-// sawDir notes which directory, with which access list, was listed; stat is zero where that is not known.
-func (e *entry) sawDir(stat zk.Stat) {
-	e.dir = dirVersion{stat.Czxid, stat.Aversion}
-	sharedIn(e.s).permitted.seen(e.q.Dir, e.dir)
+// listed notes a list of the directory. Its Stat may be zero, which is not known then.
+func (e *entry) listed(l session.Children) {
+	e.names, e.counter, e.dir = l.Names, NewListing(nil, l.Stat).Counter, dirVersion{l.Stat.Czxid, l.Stat.Aversion}
+	sharedIn(e.t.s).permitted.seen(e.q.Dir, e.dir)
 }
 
 // decide decides by e.names, and by the czxids that the order depends on, which it reads. It drops the list: a thousand
 // waiters would otherwise keep a thousand names each.
-func (e *entry) decide(ctx context.Context, czxid int64) (Verdict, error) {
+func (e *entry) decide(ctx context.Context) (Verdict, error) {
 	own := e.name()
 	for {
 		l := e.listing()
@@ -88,7 +83,7 @@ func (e *entry) decide(ctx context.Context, czxid int64) (Verdict, error) {
 		if len(v.Unknown) == 0 {
 			return v, nil
 		}
-		czxids, err := e.czxidsFor(ctx, own, czxid, v.Unknown)
+		czxids, err := e.czxidsFor(ctx, own, v.Unknown)
 		if err != nil {
 			return v, err
 		}
@@ -114,13 +109,13 @@ func (e *entry) find(ctx context.Context) (czxid int64, err error) {
 			if czxid != 0 {
 				made = session.Created{Path: e.node, Czxid: czxid}
 			}
-			e.s.ForLocks(trusted.Caller{}).Found(e.q.Dir+"/"+e.prefix, made.Path, made.Czxid)
+			e.t.s.ForLocks(trusted.Caller{}).Found(e.q.Dir+"/"+e.prefix, made.Path, made.Czxid)
 		}
 	}()
-	if err := e.s.Sync(ctx, e.q.Dir); err != nil {
+	if err := e.t.s.Sync(ctx, e.q.Dir); err != nil {
 		return 0, err
 	}
-	names, stat, err := e.s.List(ctx, e.q.Dir)
+	names, stat, err := e.t.s.List(ctx, e.q.Dir)
 	if errors.Is(err, zk.ErrNoNode) {
 		return 0, nil
 	}
@@ -133,7 +128,7 @@ func (e *entry) find(ctx context.Context) (czxid int64, err error) {
 			made = append(made, name)
 		}
 	}
-	nodes, err := e.s.StatsBelow(ctx, e.q.Dir, made)
+	nodes, err := e.t.s.StatsBelow(ctx, e.q.Dir, made)
 	if err != nil {
 		return 0, err
 	}
@@ -143,11 +138,11 @@ func (e *entry) find(ctx context.Context) (czxid int64, err error) {
 		case n.Err != nil && !errors.Is(n.Err, zk.ErrNoNode):
 			unreadable = n.Err
 			continue
-		case n.Err != nil || n.Stat.EphemeralOwner != e.s.ID():
+		case n.Err != nil || n.Stat.EphemeralOwner != e.t.s.ID():
 			continue // of an earlier session of ours, whose znodes the server removes; or of another client
 		}
-		e.node, e.names, e.counter = e.q.Dir+"/"+made[i], names, 0
-		e.sawDir(stat)
+		e.node = e.q.Dir + "/" + made[i]
+		e.listed(session.Children{Names: names, Stat: stat})
 		return n.Stat.Czxid, nil
 	}
 	return 0, unreadable
@@ -168,7 +163,7 @@ func (e *entry) removeStrays() {
 	if len(names) == 0 {
 		return
 	}
-	s, dir := e.s, e.q.Dir
+	s, dir := e.t.s, e.q.Dir
 	s.Go(func(ctx context.Context) {
 		nodes, err := s.StatsBelow(ctx, dir, names)
 		for i := range nodes {

@@ -108,7 +108,7 @@ func (t *Ticket) endLocked(to life) {
 func (e *entry) gone() bool { return hasFired(e.ownWatch) && e.ownWatch.Event() == zk.EventNodeDeleted }
 
 // notified reports whether we are certainly notified of our own znode's deletion: only those that may read it are.
-func (e *entry) notified() bool { return e.s.Grants(e.q.ACL, zk.PermRead) }
+func (e *entry) notified() bool { return e.t.s.Grants(e.q.ACL, zk.PermRead) }
 
 // unwatch gives up the watch on our own znode, which has been deleted or will be. It fires then by itself, unless the
 // znode may not be read.

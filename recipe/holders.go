@@ -60,11 +60,11 @@ func First(ctx context.Context, s *session.Session, dir string, names []string) 
 	return first.name, nil
 }
 
-// czxidsFor reads what a contender's decision depends on; own and its czxid are known. Without it nobody can tell who
+// czxidsFor reads what a contender's decision depends on; own is. Without it nobody can tell who
 // came first.
-func (e *entry) czxidsFor(ctx context.Context, own string, czxid int64, unknown []string) (map[string]int64, error) {
-	czxids := map[string]int64{own: czxid}
-	if err := readCzxids(ctx, e.s, e.q.Dir, unknown, czxids); err != nil {
+func (e *entry) czxidsFor(ctx context.Context, own string, unknown []string) (map[string]int64, error) {
+	czxids := map[string]int64{own: e.t.czxid}
+	if err := readCzxids(ctx, e.t.s, e.q.Dir, unknown, czxids); err != nil {
 		return nil, err
 	}
 	me, _ := Parse(own)

@@ -208,7 +208,7 @@ func (e *entry) leave(ctx context.Context, held bool) error {
 				return ErrGone
 			}
 			return nil // the deletion whose reply was lost was ours
-		case e.s.Err() != nil:
+		case e.t.s.Err() != nil:
 			return err
 		case ctx.Err() == nil && transient(err):
 			err = e.delete(ctx, held)
@@ -227,8 +227,8 @@ func (e *entry) delete(ctx context.Context, held bool) (err error) {
 	case e.delayNoted:
 		err = e.deleteNoted(ctx)
 	case held && e.leavesMark():
-		err = grouped(ctx, e.s, e.releaseOps(true)...)
-		if markRefused(ctx, e.s, err) {
+		err = grouped(ctx, e.t.s, e.releaseOps(true)...)
+		if markRefused(ctx, e.t.s, err) {
 			if plain := e.deletePlain(ctx); carriedOut(err, plain) {
 				err = nil
 			} else {
@@ -246,7 +246,7 @@ func (e *entry) delete(ctx context.Context, held bool) (err error) {
 
 // deletePlain deletes the znode and nothing else.
 func (e *entry) deletePlain(ctx context.Context) error {
-	b := e.s.Grouped(trusted.Caller{})
+	b := e.t.s.Grouped(trusted.Caller{})
 	b.Delete(e.node, -1)
 	return b.Do(ctx)
 }

@@ -53,7 +53,7 @@ const markSuffix = "-released"
 // leavesMark reports whether the entry, which has held, leaves by its mark: not where servers do not have setWatches, since
 // the waiter behind us then most likely can't watch for it.
 func (e *entry) leavesMark() bool {
-	return e.queued && e.q.Kind.alone() && !e.q.Delays && e.s.ForLocks(trusted.Caller{}).HasSetWatches()
+	return e.queued && e.q.Kind.alone() && !e.q.Delays && e.t.s.ForLocks(trusted.Caller{}).HasSetWatches()
 }
 
 // releaseOps returns the operations by which the entry leaves, with its mark or without.

@@ -122,16 +122,20 @@ const otherKindsMax = 16
 // the known czxids by name: none in the first call, and then those of Verdict.Unknown. A znode that was found to be gone
 // after the list has the czxid zero, and is in no contender's way. It is a pure function.
 func Decide(l Listing, own string, size int, czxids map[string]int64) Verdict {
-	var v Verdict
 	me, ok := Parse(own)
 	if !ok {
-		return v
+		return Verdict{}
 	}
+	return decide(l, own, me, size, czxids)
+}
+
+// decide is Decide; own is "" in foresee.
+func decide(l Listing, own string, me Name, size int, czxids map[string]int64) Verdict {
+	v := Verdict{First: own}
 	o := order{late: Late(me.Number) || Late(l.Counter), czxids: czxids}
 	var before []rank // of a semaphore, all before it: which of them wait depends on their order
 	var near, far rank
 	var all tally
-	v.First = own
 	for _, name := range l.Names {
 		n, ok := Parse(name)
 		switch {
@@ -166,7 +170,7 @@ func Decide(l Listing, own string, size int, czxids map[string]int64) Verdict {
 			before = append(before, r)
 		}
 	}
-	if !v.Present {
+	if !v.Present && own != "" {
 		return Verdict{OtherKinds: v.OtherKinds}
 	}
 	v.Unknown = o.withOwn(v.Unknown, own, me)
@@ -181,35 +185,10 @@ func Decide(l Listing, own string, size int, czxids map[string]int64) Verdict {
 	return v
 }
 
-// lookout is what a list means for a contender that has not entered.
-type lookout struct {
-	all        tally    // of those that would be before it
-	first      string   // the one of those in its way with the lowest number; near the counter's end another one may be the first
-	otherKinds []string // as in Verdict
-}
-
-// newcomer reads a list for a contender of kind k that would enter now.
-func newcomer(names []string, k Kind) (l lookout) {
-	var first rank
-	for _, name := range names {
-		n, ok := Parse(name)
-		switch {
-		case !ok:
-			continue
-		case !k.shares(n.Kind):
-			if len(l.otherKinds) < otherKindsMax {
-				l.otherKinds = append(l.otherKinds, name)
-			}
-			continue
-		case !k.blocks(n.Kind):
-			continue
-		}
-		l.all.add(n)
-		if r := (order{}).rank(name, n); l.first == "" || r.compare(first) < 0 {
-			l.first, first = name, r
-		}
-	}
-	return l
+// foresee is Decide for a contender for k that has not entered: all that names lists would be before it. Near the counter's
+// end another one may be the first.
+func foresee(names []string, k Kind, permits, size int) Verdict {
+	return decide(Listing{Names: names}, "", Name{Kind: k, Permits: permits}, size, nil)
 }
 
 // waitingIn returns how many of a semaphore's contenders, which are all that there are up to the last of them, wait.
@@ -315,6 +294,9 @@ func (o order) withOwn(unknown []string, own string, me Name) []string {
 
 // before reports whether the contender with rank r entered before own, if that is known.
 func (o order) before(r rank, own string, me Name) (before, known bool) {
+	if own == "" {
+		return true, true
+	}
 	if !o.late && r.first != int64(me.Number) {
 		return r.first < int64(me.Number), true
 	}

@@ -80,7 +80,7 @@ func (e *entry) renewed() {
 	if n, _ := Parse(e.name()); n.Number >= 0 && n.Number < renewFrom {
 		return
 	}
-	s, q := e.s, e.q
+	s, q := e.t.s, e.q
 	s.Go(func(ctx context.Context) {
 		stat, err := s.Exists(ctx, q.Dir)
 		if err == nil && stat.NumChildren == 0 && NewListing(nil, stat).Counter >= renewFrom {
@@ -100,7 +100,7 @@ func (t *Ticket) standAside(ctx context.Context) error {
 		var before string
 		for _, e := range t.entries {
 			var err error
-			if before, err = e.asideFor(ctx, t.czxid); err != nil {
+			if before, err = e.asideFor(ctx); err != nil {
 				return (&waiter{t: t, e: e}).explain(ctx, err)
 			}
 			if before != "" {
@@ -128,17 +128,17 @@ func (t *Ticket) standAside(ctx context.Context) error {
 
 // asideFor returns the contender that an entry had better wait for outside; "" for one that had better stay. A
 // semaphore's contender stays in line: those before it may go in any order, and none of them tells when it is its turn.
-func (e *entry) asideFor(ctx context.Context, czxid int64) (before string, err error) {
+func (e *entry) asideFor(ctx context.Context) (before string, err error) {
 	if n, _ := Parse(e.name()); !Late(n.Number) || n.Kind == Permits {
 		return "", nil
 	}
 	names := e.names
-	v, err := e.decide(ctx, czxid)
+	v, err := e.decide(ctx)
 	e.names = names
 	if err != nil || !v.Present || v.Holds {
 		return "", err
 	}
-	if err := e.q.renew(ctx, e.s); !errors.Is(err, zk.ErrNotEmpty) {
+	if err := e.q.renew(ctx, e.t.s); !errors.Is(err, zk.ErrNotEmpty) {
 		return "", ctx.Err() // it can't be renewed by us: there is nothing to wait for outside
 	}
 	e.line = Line{Ahead: v.Ahead, Holder: e.q.Dir + "/" + kept(v.First),

@@ -5,6 +5,8 @@ import (
 	"errors"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/session"
 )
 
 // A semaphore is a queue whose first contenders hold together, as far as their permits go:
@@ -95,7 +97,7 @@ func (w *waiter) permits(ctx context.Context) error {
 				w.announce()
 			}
 			return nil
-		case w.try:
+		case w.t.try:
 			return &busyError{e.line}
 		}
 		if head = head || v.Ahead == 1; head {
@@ -121,7 +123,7 @@ func writable(acl []zk.ACL) bool {
 }
 
 func (w *waiter) decidePermits(ctx context.Context) (Verdict, error) {
-	v, err := w.e.decide(ctx, w.t.czxid)
+	v, err := w.e.decide(ctx)
 	if err == nil {
 		w.place(v)
 	}
@@ -186,7 +188,7 @@ func (w *waiter) waitAsHead(ctx context.Context, was Verdict, z *sizing) (Verdic
 		return was, err
 	}
 	defer list.Close()
-	w.e.listed(names, stat)
+	w.e.listed(session.Children{Names: names, Stat: stat})
 	if _, err := w.readSize(ctx, z); err != nil { // after the watches: a change from here on wakes us
 		return was, err
 	}

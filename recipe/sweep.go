@@ -57,7 +57,7 @@ func discard(entries ...*entry) {
 			l.znodes = append(l.znodes, e.node)
 		}
 	}
-	s := entries[0].s
+	s := entries[0].t.s
 	if n := min(len(l.znodes), atOnce); n > 0 {
 		if answers := s.ForLocks(trusted.Caller{}).SendDeletes(l.znodes[:n]...); answers != nil {
 			l.sent, l.znodes = []sentDeletes{{l.znodes[:n], answers}}, l.znodes[n:]

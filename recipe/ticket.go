@@ -26,6 +26,7 @@ import (
 type Ticket struct {
 	s       *session.Session
 	entries []*entry // one for each queue; which they are never changes after Wait
+	try     bool     // nothing is waited for: ErrBusy
 	czxid   int64
 
 	mu     sync.Mutex            // guards what follows, and the entries after Wait; sessions' mutexes are taken inside it
@@ -87,14 +88,14 @@ func newTicket(s *session.Session, queues []Queue) *Ticket {
 	t := &one.t
 	t.s = s
 	if len(queues) == 1 {
-		one.e = entry{s: s, q: &queues[0]}
+		one.e = entry{t: t, q: &queues[0]}
 		one.entries[0] = &one.e
 		t.entries = one.entries[:]
 		return t
 	}
 	queues = slices.Clone(queues)
 	for i := range queues {
-		t.entries = append(t.entries, &entry{s: s, q: &queues[i]})
+		t.entries = append(t.entries, &entry{t: t, q: &queues[i]})
 	}
 	return t
 }
@@ -109,7 +110,7 @@ func newTicket(s *session.Session, queues []Queue) *Ticket {
 // lock, or can't have such children; a semaphore has another size. session.ErrConfig, ErrDeadlock: see Size.
 func Enter(ctx context.Context, s *session.Session, queues ...Queue) (*Ticket, error) {
 	t := newTicket(s, queues)
-	if err := t.readSizes(ctx, false); err != nil {
+	if err := t.readSizes(ctx); err != nil {
 		return nil, err
 	}
 	if err := t.enter(ctx); err != nil {
@@ -125,7 +126,8 @@ func Enter(ctx context.Context, s *session.Session, queues ...Queue) (*Ticket, e
 // Errors are those of Enter and Wait; nothing is left behind by any.
 func Try(ctx context.Context, s *session.Session, queues ...Queue) (*Ticket, error) {
 	t := newTicket(s, queues)
-	err := t.try(ctx)
+	t.try = true
+	err := t.tryToHold(ctx)
 	if err == nil {
 		return t, nil
 	}
@@ -140,9 +142,9 @@ func Try(ctx context.Context, s *session.Session, queues ...Queue) (*Ticket, err
 	return nil, err
 }
 
-// try is Try without the holder's name.
-func (t *Ticket) try(ctx context.Context) error {
-	if err := t.readSizes(ctx, true); err != nil {
+// tryToHold is Try without the holder's name.
+func (t *Ticket) tryToHold(ctx context.Context) error {
+	if err := t.readSizes(ctx); err != nil {
 		return err
 	}
 	if err := t.lookBeforeEntering(ctx); err != nil {
@@ -151,10 +153,7 @@ func (t *Ticket) try(ctx context.Context) error {
 	if err := t.enter(ctx); err != nil {
 		return err
 	}
-	err := t.confirmFirst(ctx)
-	if err == nil {
-		err = t.hold(ctx, true)
-	}
+	err := t.Wait(ctx)
 	if err == nil {
 		return nil
 	}
@@ -166,13 +165,13 @@ func (t *Ticket) try(ctx context.Context) error {
 }
 
 // readSizes finds out the size of each semaphore.
-func (t *Ticket) readSizes(ctx context.Context, try bool) error {
+func (t *Ticket) readSizes(ctx context.Context) error {
 	for _, e := range t.entries {
 		if e.q.Kind != Permits {
 			continue
 		}
 		var err error
-		if e.size, err = e.q.Size.agree(ctx, t.s, e.q, try); err != nil {
+		if e.size, err = e.q.Size.agree(ctx, t.s, e.q, t.try); err != nil {
 			return err
 		}
 	}
@@ -190,23 +189,12 @@ func (t *Ticket) lookBeforeEntering(ctx context.Context) error {
 		if err := lists[i].Err; err != nil && !errors.Is(err, zk.ErrNoNode) { // one that does not exist has no children
 			return err
 		}
-		seen := newcomer(lists[i].Value.Names, e.q.Kind)
-		if err := e.q.conflict(ctx, t.s, seen.otherKinds, math.MaxInt64); err != nil {
+		v := foresee(lists[i].Value.Names, e.q.Kind, e.q.Permits, e.size)
+		if err := e.q.conflict(ctx, t.s, v.OtherKinds, math.MaxInt64); err != nil {
 			return err
 		}
-		if me := (Name{Kind: e.q.Kind, Permits: e.q.Permits}); !seen.all.lets(me, e.size) {
-			return &busyError{Line{Ahead: seen.all.inWay(me.Kind), Holder: e.q.Dir + "/" + kept(seen.first)}}
-		}
-	}
-	return nil
-}
-
-// confirmFirst returns nil when the ticket, which has entered, is first in every queue, and ErrBusy when it is not.
-func (t *Ticket) confirmFirst(ctx context.Context) error {
-	for _, e := range t.entries {
-		w := &waiter{t: t, e: e, try: true}
-		if err := w.wait(ctx); err != nil {
-			return err
+		if !v.Holds {
+			return &busyError{Line{Ahead: v.Ahead, Holder: e.q.Dir + "/" + kept(v.First)}}
 		}
 	}
 	return nil
@@ -214,8 +202,8 @@ func (t *Ticket) confirmFirst(ctx context.Context) error {
 
 // enter makes the znodes.
 func (t *Ticket) enter(ctx context.Context) (err error) {
-	// doubt: a create's reply was lost, and one look did not find its znode, which is no proof: see sweeper.work. If another
-	// create succeeds, the list behind it is the second look (removeStrays); if the call ends first, the sweeper looks.
+	// doubt: a create may have been carried out. That one look did not find its znode is no proof: see sweeper.work. If
+	// another create succeeds, the list behind it is the second look (removeStrays); if the call ends first, the sweeper looks.
 	doubt := false
 	defer func() {
 		if err != nil && doubt {
@@ -244,8 +232,8 @@ func (t *Ticket) enter(ctx context.Context) (err error) {
 			}
 		case errors.Is(err, session.ErrUnknownOutcome):
 			found, findErr := t.find(ctx)
+			doubt = doubt || !found
 			if findErr != nil {
-				t.sweep()
 				if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 					return err // it says what it waited for
 				}
@@ -254,12 +242,9 @@ func (t *Ticket) enter(ctx context.Context) (err error) {
 			if found {
 				return t.checkDirectories(ctx)
 			}
-			doubt = true
 			t.entries[0].q.retried(err)
 		default:
-			if !refusal(err) {
-				t.sweep()
-			}
+			doubt = doubt || !refusal(err)
 			return t.entries[0].q.refused(err)
 		}
 	}
@@ -283,8 +268,8 @@ func (t *Ticket) create(ctx context.Context) error {
 	}
 	t.czxid = made.Value.Zxid
 	for i, e := range t.entries {
-		e.node, e.names, e.counter = made.Value.Responses[i].String, lists[i].Value.Names, 0
-		e.sawDir(lists[i].Value.Stat)
+		e.node = made.Value.Responses[i].String
+		e.listed(lists[i].Value)
 	}
 	return err
 }
@@ -310,8 +295,8 @@ func (t *Ticket) createOne(ctx context.Context, e *entry) error {
 	} else {
 		seen = lists[0].Value
 	}
-	e.node, e.names, e.counter, t.czxid = made.Value.Path, seen.Names, 0, made.Value.Czxid
-	e.sawDir(seen.Stat)
+	e.node, t.czxid = made.Value.Path, made.Value.Czxid
+	e.listed(seen)
 	return err
 }
 

@@ -35,8 +35,10 @@ const lookAgainMost = time.Minute
 // It returns an error when ctx ends (ctx's, with the place in line), when the session ends (why it ended), or when a
 // znode does not exist any more (ErrGone). After any error the ticket still has what is left of its place: call Leave.
 func (t *Ticket) Wait(ctx context.Context) error {
-	if err := t.standAside(ctx); err != nil {
-		return err
+	if !t.try {
+		if err := t.standAside(ctx); err != nil {
+			return err
+		}
 	}
 	ownFired := make(chan struct{}, 1)
 	for relist := true; relist; {
@@ -63,13 +65,13 @@ func (t *Ticket) Wait(ctx context.Context) error {
 			}
 		}
 	}
-	return t.hold(ctx, false)
+	return t.hold(ctx)
 }
 
 // hold makes a ticket that is first in every queue one that holds: it waits out the delays of holders that were lost, and
 // has the session's lease confirmed.
-func (t *Ticket) hold(ctx context.Context, try bool) error {
-	if err := t.waitOutDelays(ctx, try); err != nil {
+func (t *Ticket) hold(ctx context.Context) error {
+	if err := t.waitOutDelays(ctx); err != nil {
 		return err
 	}
 	keep, err := t.s.ForLocks(trusted.Caller{}).Retain(ctx, t.Nodes()...)
@@ -93,12 +95,11 @@ func (t *Ticket) hold(ctx context.Context, try bool) error {
 
 // waiter waits for one entry of a ticket to be first.
 type waiter struct {
-	t   *Ticket
-	e   *entry
-	try bool // it does not wait: ErrBusy
+	t *Ticket
+	e *entry
 
 	ownFired chan struct{} // receives when the watch on one of the ticket's own znodes has fired; capacity 1
-	timer    *time.Timer   // for readMore; nil with try
+	timer    *time.Timer   // for readMore
 	pred     string        // the predecessor's name; "" of a semaphore's head, which any release may wake
 	blind    bool          // we may not read the predecessor, and so are not notified of its deletion
 	looked   bool          // the predecessor could be read when we last looked
@@ -120,7 +121,7 @@ func (w *waiter) wait(ctx context.Context) error {
 // untilFirst waits until no contender is in the way.
 func (w *waiter) untilFirst(ctx context.Context) error {
 	for {
-		v, err := w.e.decide(ctx, w.t.czxid)
+		v, err := w.e.decide(ctx)
 		if err != nil {
 			return err
 		}
@@ -131,7 +132,7 @@ func (w *waiter) untilFirst(ctx context.Context) error {
 		if v.Holds {
 			return w.checkOwn(ctx)
 		}
-		if w.try {
+		if w.t.try {
 			return &busyError{w.e.line}
 		}
 		w.e.queued = true
@@ -297,7 +298,7 @@ func (w *waiter) place(v Verdict) {
 	line := Line{Ahead: v.Ahead, Holder: e.q.Dir + "/" + first}
 	if first == e.first {
 		line.Who = e.line.Who
-	} else if w.timer != nil {
+	} else {
 		w.looked = false
 		w.timer.Reset(WatchAfter) // to find out who that is
 	}

@@ -74,9 +74,9 @@ var mutants = []mutant{
 		[]edit{{"	if sent {", "	if false {"}}, []string{"./session -run=Room|Counted"}},
 
 	{"no owner check", "a znode of a session that is over is taken for one's own", "recipe/entry.go",
-		[]edit{{"case n.Err != nil || n.Stat.EphemeralOwner != e.s.ID():", "case n.Err != nil:"}}, []string{inRecipe, inScenarios}},
+		[]edit{{"case n.Err != nil || n.Stat.EphemeralOwner != e.t.s.ID():", "case n.Err != nil:"}}, []string{inRecipe, inScenarios}},
 	{"no sync before the search", "a follower that lags behind says that the znode was not made", "recipe/entry.go",
-		[]edit{{"	if err := e.s.Sync(ctx, e.q.Dir); err != nil {\n		return 0, err\n	}\n	names, stat, err := e.s.List", "	names, stat, err := e.s.List"}},
+		[]edit{{"	if err := e.t.s.Sync(ctx, e.q.Dir); err != nil {\n		return 0, err\n	}\n	names, stat, err := e.t.s.List", "	names, stat, err := e.t.s.List"}},
 		[]string{inRecipe, inScenarios}},
 	{"order by string", "the id in front of the number decides who is first", "recipe/order.go",
 		[]edit{{"		} else if !earlier {", "		} else if earlier = name < own; !earlier {"}}, []string{inRecipe}},
@@ -124,18 +124,18 @@ var mutants = []mutant{
 	{"access list believed for ever", "the same after the directory's access list was tightened", "recipe/permitted.go",
 		[]edit{{" && time.Since(a.at) <= permittedFresh", ""}}, []string{inRecipe}},
 	{"mark refused, znode kept", "where marks are refused, a release leaves its znode to a background that repeats it", "recipe/leave.go",
-		[]edit{{"		if markRefused(ctx, e.s, err) {\n", "		if markRefused(ctx, e.s, err) && ctx == nil {\n"}}, []string{inRecipe}},
+		[]edit{{"		if markRefused(ctx, e.t.s, err) {\n", "		if markRefused(ctx, e.t.s, err) && ctx == nil {\n"}}, []string{inRecipe}},
 	{"watch on a mark left", "every predecessor that gives up costs the server a watch for ever", "recipe/mark.go",
 		[]edit{{"		w.mark.Close()\n", "		_ = w.mark\n"}}, []string{inRecipe}},
 	{"orphan not deleted", "a create whose caller gave up stands in everybody's way", "recipe/ticket.go",
-		[]edit{{"			if findErr != nil {\n				t.sweep()", "			if findErr != nil {"}}, []string{inRecipe, inScenarios}},
+		[]edit{{"doubt = doubt || !found\n", "doubt = doubt || !found && findErr == nil\n"}}, []string{inRecipe, inScenarios}},
 	{"place kept by a cancelled wait", "who gave up still stands in line", "zklock/lock.go",
 		[]edit{{"	if err := t.Wait(ctx); err != nil {\n		l.c.giveUp(ctx, t)\n", "	if err := t.Wait(ctx); err != nil {\n		if ctx.Err() == nil {\n			l.c.giveUp(ctx, t)\n		}\n"}}, []string{"./zklock -run=GivesUp", inScenarios}},
 	{"release by prefix", "an unlock deletes somebody else's znode", "recipe/leave.go",
-		[]edit{{"	b := e.s.Grouped(trusted.Caller{})\n	b.Delete(e.node, -1)\n	return b.Do(ctx)\n", `	names, _, listErr := e.s.List(ctx, e.q.Dir)
+		[]edit{{"	b := e.t.s.Grouped(trusted.Caller{})\n	b.Delete(e.node, -1)\n	return b.Do(ctx)\n", `	names, _, listErr := e.t.s.List(ctx, e.q.Dir)
 	for _, name := range names {
 		if name[:3] == e.prefix[:3] {
-			return e.s.Delete(ctx, e.q.Dir+"/"+name, -1)
+			return e.t.s.Delete(ctx, e.q.Dir+"/"+name, -1)
 		}
 	}
 	return listErr
