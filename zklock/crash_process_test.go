@@ -27,7 +27,7 @@ import (
 // leaves half of the second tick for everything else.
 func TestKilledHoldersLockIsFreeWithinTheTimeoutAndTwoTicks(t *testing.T) {
 	const trials = 6
-	s := locktest.SiteOf(t, 3)
+	s := locktest.SiteBeside(t, 3)
 	dir := s.Path(t)
 	next := s.Client(t)
 	timeout := s.ShortTimeout()
@@ -127,7 +127,7 @@ func (p *stopped) requireLost(t *testing.T, ses *session.Session) {
 // at the latest at the next tick of its clock, and its next guarded write refused. Another holder has had the lock
 // meanwhile, and nothing that the first one tried shows in what both write to.
 func TestStoppedHolderFindsItsContextEndedAndItsWritesRefused(t *testing.T) {
-	s := locktest.SiteOf(t, 3)
+	s := locktest.SiteBeside(t, 3)
 	dir := s.Path(t)
 	timeout := s.ShortTimeout()
 	next := s.Client(t)

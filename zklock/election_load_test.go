@@ -52,7 +52,7 @@ func (r *reign) state() (leader *zklock.Leadership, who, terms int) {
 // nothing any more, until their sessions have expired. There are never two leaders by their own clocks, each term's
 // token is greater than the last, and observers see each of the terms that lasts.
 func TestLeadersThatAreCutOffOneAfterTheOther(t *testing.T) {
-	s := locktest.SiteOf(t, 3)
+	s := locktest.SiteBeside(t, 3)
 	path := s.Path(t)
 	var reign reign
 	ctx, cancel := context.WithCancel(locktest.Late(t))
@@ -105,7 +105,7 @@ func (r *reign) token() zklock.Token {
 
 // The znodes of leaders are deleted by force: only the token tells then who is the last.
 func TestLeadersThatAreBrokenByForce(t *testing.T) {
-	s := locktest.SiteOf(t, 3)
+	s := locktest.SiteBeside(t, 3)
 	path := s.Path(t)
 	var reign reign
 	ctx, cancel := context.WithCancel(locktest.Late(t))

@@ -33,7 +33,7 @@ func sessionOf(t *testing.T, s *locktest.Site) *session.Session {
 // scenario 48 on a real server, which lists in no order: a neighbour that has nothing but CREATE makes up contenders half
 // of the circle away. Nobody gets in beside the holder, and everybody is shown who leads.
 func TestScenario48_ANeighbourThatMayOnlyCreateLetsNobodyInOnARealServer(t *testing.T) {
-	s := locktest.SiteOf(t, 1)
+	s := locktest.SiteBeside(t, 1)
 	auth := zklock.WithAuth("digest", []byte("owner:secret"))
 	acl := append(zk.DigestACL(zk.PermAll, "owner", "secret"), zk.ACL{Perms: zk.PermCreate, Scheme: "world", ID: "anyone"})
 	a, b := s.Client(t, auth), s.Client(t, auth)
@@ -78,7 +78,7 @@ func TestScenario48_ANeighbourThatMayOnlyCreateLetsNobodyInOnARealServer(t *test
 // siteAtCounter is a server of its own whose counter of /w is at n.
 func siteAtCounter(t *testing.T, n int32, opts ...ensemble.Option) *locktest.Site {
 	t.Helper()
-	return locktest.SiteOn(t, ensemble.Start(t, 1, append(opts, ensemble.WithTick(locktest.Tick), ensemble.WithCounter(t, "/w", n))...))
+	return locktest.OwnSite(t, 1, append(opts, ensemble.WithCounter(t, "/w", n))...)
 }
 
 // scenario 49 on a real server: at the end of its counter, where numbers repeat and, with creates that overlap, are negative,

@@ -59,7 +59,7 @@ func (s *handoffs) hold(t *testing.T, process int, token zklock.Token) {
 
 // Two processes of 16 goroutines each want one lock, for as long as it takes until both have had it often.
 func TestLocalHandoffUnderLoadOnServers(t *testing.T) {
-	s := locktest.SiteOf(t, 1)
+	s := locktest.SiteBeside(t, 1)
 	dir, ctx := s.Path(t), locktest.Soon(t)
 	d, n := 500*time.Millisecond, 10
 	if locktest.Long() {

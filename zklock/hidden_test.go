@@ -60,6 +60,7 @@ func without(names []string, c *locktest.Client) (others []string) {
 // The same on a real server.
 func TestANeighbourWhoHidesItsZnodeAndGoesOnARealServer(t *testing.T) {
 	e := locktest.SiteOf(t, 1)
+	e.Processes(t, "the in-process one is asked above, in simulated time")
 	a, b := e.Client(t), e.Client(t)
 	ctx := locktest.Soon(t)
 	path := e.Path(t)

@@ -195,7 +195,7 @@ func rounds() int {
 
 // One network fault for each holder, on all its ways to the ensemble.
 func TestHolderStopsBeforeTheNextBeginsWhenItsNetworkFails(t *testing.T) {
-	s := locktest.SiteOf(t, 3)
+	s := locktest.SiteBeside(t, 3)
 	for name, fault := range map[string]func(*ensemble.Proxy){
 		"full cut":      (*ensemble.Proxy).Freeze,
 		"requests lost": (*ensemble.Proxy).DropRequests,
@@ -227,7 +227,7 @@ func TestHolderStopsBeforeTheNextBeginsWhenItsNetworkFails(t *testing.T) {
 
 // The holders' server goes on answering them, reads and pings, for some ticks after it has lost its leader.
 func TestHolderStopsBeforeTheNextBeginsWhenItsFollowerIsCutOff(t *testing.T) {
-	s := locktest.SiteOf(t, 3)
+	s := locktest.SiteBeside(t, 3)
 	s.Control(t)
 	play(t, rounds(), func() scene {
 		node := (s.Leader(t) + 1) % 3
@@ -238,7 +238,7 @@ func TestHolderStopsBeforeTheNextBeginsWhenItsFollowerIsCutOff(t *testing.T) {
 
 // The holders know no other server than the leader, so that they can't move.
 func TestHolderStopsBeforeTheNextBeginsWhenItsLeaderIsKilled(t *testing.T) {
-	s := locktest.SiteOf(t, 3)
+	s := locktest.SiteBeside(t, 3)
 	s.Control(t)
 	play(t, rounds(), func() scene {
 		node := s.Leader(t)

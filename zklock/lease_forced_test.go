@@ -27,7 +27,7 @@ const forcedWithin = time.Second
 
 // Scenario 22, at every age of a hold: before it watches its own znode and after.
 func TestZnodeDeletedByAnAdminEndsTheHoldWithinASecond(t *testing.T) {
-	s := locktest.SiteOf(t, 3)
+	s := locktest.SiteBeside(t, 3)
 	dir := s.Path(t)
 	c, admin := s.Client(t), s.Client(t)
 	ses, err := admin.Session(locktest.Soon(t))
@@ -48,7 +48,7 @@ func TestZnodeDeletedByAnAdminEndsTheHoldWithinASecond(t *testing.T) {
 }
 
 func TestSessionClosedByForceEndsItsHoldsWithinASecond(t *testing.T) {
-	s := locktest.SiteOf(t, 3)
+	s := locktest.SiteBeside(t, 3)
 	dir := s.Path(t)
 	for i := range 5 {
 		var spy spy

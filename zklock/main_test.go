@@ -4,12 +4,12 @@ import (
 	"os"
 	"testing"
 
-	"github.com/zklock/locker/internal/locktest"
+	"github.com/zklock/locker/internal/ensemble"
 )
 
 func TestMain(m *testing.M) {
 	if role := os.Getenv(childEnv); role != "" {
 		os.Exit(playChild(role))
 	}
-	os.Exit(locktest.Main(m))
+	os.Exit(ensemble.Run(m))
 }

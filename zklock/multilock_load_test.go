@@ -11,14 +11,19 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/ensemble"
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
 )
 
-// loadTime is how long the loads go on.
+// loadTime is how long the loads go on: on the in-process server, only as long as it takes until everybody has had some
+// turns.
 func loadTime() time.Duration {
-	if locktest.Long() {
+	switch {
+	case locktest.Long():
 		return time.Minute
+	case ensemble.InProcess():
+		return time.Second
 	}
 	return 5 * time.Second
 }
@@ -26,7 +31,7 @@ func loadTime() time.Duration {
 // Many clients on three nodes take random subsets of six locks in random order: nobody meets anybody, tokens grow, and
 // nothing locks up, as everybody's last turn shows.
 func TestManyClientsTakeRandomSubsetsOfLocks(t *testing.T) {
-	s := locktest.SiteOf(t, 3)
+	s := locktest.SiteBeside(t, 3)
 	base := s.Path(t)
 	var paths []string
 	for i := range 6 {

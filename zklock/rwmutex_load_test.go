@@ -89,7 +89,7 @@ func (x *readersInside) leave(h *zklock.Hold) {
 // readers do overlap.
 func TestManyReadersAndWritersNeverHaveAWriterBesideAnyone(t *testing.T) {
 	const clients = 32
-	s := locktest.SiteOf(t, 3)
+	s := locktest.SiteBeside(t, 3)
 	path := s.Path(t)
 	inside := readersInside{readers: map[*zklock.Hold]bool{}}
 	var workers sync.WaitGroup
@@ -98,7 +98,7 @@ func TestManyReadersAndWritersNeverHaveAWriterBesideAnyone(t *testing.T) {
 		all[i] = s.Client(t)
 	}
 	ctx := locktest.Late(t)
-	end := time.Now().Add(semaphoreLoadTime())
+	end := time.Now().Add(loadTime())
 	for i, c := range all {
 		workers.Go(func() {
 			m, rnd := c.RWMutex(path), rand.New(rand.NewPCG(uint64(i), 5))

@@ -15,14 +15,6 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// semaphoreLoadTime is for how long clients go on taking and releasing.
-func semaphoreLoadTime() time.Duration {
-	if locktest.Long() {
-		return time.Minute
-	}
-	return 5 * time.Second
-}
-
 // permits watches over the permits that are out.
 type permits struct {
 	mu     sync.Mutex // guards what follows
@@ -62,7 +54,7 @@ func (p *permits) give(h *zklock.Hold) {
 // the size, and reach it.
 func TestManyClientsNeverHaveMorePermitsThanThereAreAndHaveAllOfThem(t *testing.T) {
 	const clients, size = 32, 7
-	s := locktest.SiteOf(t, 3)
+	s := locktest.SiteBeside(t, 3)
 	path := s.Path(t)
 	out := permits{size: size, out: map[*zklock.Hold]int{}}
 	var workers sync.WaitGroup
@@ -71,7 +63,7 @@ func TestManyClientsNeverHaveMorePermitsThanThereAreAndHaveAllOfThem(t *testing.
 		all[i] = s.Client(t)
 	}
 	ctx := locktest.Late(t)
-	end := time.Now().Add(semaphoreLoadTime())
+	end := time.Now().Add(loadTime())
 	for i, c := range all {
 		workers.Go(func() {
 			m, rnd := c.Semaphore(path, size), rand.New(rand.NewPCG(uint64(i), 4))

@@ -4,7 +4,8 @@
 // because a JVM takes seconds to start. Servers come from Debian's jars (libzookeeper-java), listen on loopback only,
 // and die with the test process. Where the environment variable ZKLOCK_TEST_SERVERS names a running ensemble
 // ("host:port,host:port,host:port"), that one is used instead, and tests that would have to signal or configure its
-// servers skip themselves (see Ensemble.NeedControl).
+// servers skip themselves (see Ensemble.NeedControl). With ZKLOCK_TEST_BACKEND=inprocess all tests that ask for an ensemble
+// are skipped: what is left needs no Java.
 //
 // A Proxy stands between a client and a server (or between two servers) and cuts, freezes, delays or loses what passes;
 // its Tap counts ZooKeeper requests and notifications, so that a test can state a call's cost exactly.

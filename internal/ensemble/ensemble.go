@@ -14,6 +14,20 @@ import (
 // serversEnv names a running ensemble to use instead of starting one: "host:port,host:port,host:port".
 const serversEnv = "ZKLOCK_TEST_SERVERS"
 
+// backendEnv chooses what tests run on: real servers, or, as "inprocess", only servers inside the test's own process.
+const backendEnv = "ZKLOCK_TEST_BACKEND"
+
+// InProcess reports whether tests must do without real servers: Start and Shared skip them then.
+func InProcess() bool { return os.Getenv(backendEnv) != "" }
+
+// needProcesses skips a test that would start servers where it must do without.
+func needProcesses(tb testing.TB) {
+	tb.Helper()
+	if InProcess() {
+		tb.Skipf("needs real servers, and %s=%s has none", backendEnv, os.Getenv(backendEnv))
+	}
+}
+
 // Ensemble is one ZooKeeper server or three that form a quorum. Its methods may be called concurrently, but a test that
 // breaks a shared ensemble must not run in parallel with others.
 type Ensemble struct {
@@ -30,9 +44,10 @@ type Ensemble struct {
 // Start returns an ensemble of one or three nodes, all serving, which ends with the test. The test fails, with the end
 // of the servers' logs, when they don't serve within a minute, and with what to install when java or the jars are
 // missing. With ZKLOCK_TEST_SERVERS set it returns that ensemble instead, whatever its size and tick, and skips the
-// test if it has too few nodes or the options cannot hold there.
+// test if it has too few nodes or the options cannot hold there. With ZKLOCK_TEST_BACKEND=inprocess it skips the test.
 func Start(tb testing.TB, nodes int, opts ...Option) *Ensemble {
 	tb.Helper()
+	needProcesses(tb)
 	c, err := newConfig(nodes, opts)
 	if err != nil {
 		tb.Fatal(err)

@@ -20,8 +20,13 @@ var shared struct {
 //
 //	func TestMain(m *testing.M) { os.Exit(ensemble.Run(m)) }
 //
-// It returns the exit code: that of the tests, or 1 when the ensembles could not be ended cleanly.
+// It returns the exit code: that of the tests, 1 when the ensembles could not be ended cleanly, or 2 when
+// ZKLOCK_TEST_BACKEND has a value that it does not know.
 func Run(m *testing.M) int {
+	if b := os.Getenv(backendEnv); b != "" && b != "inprocess" {
+		fmt.Fprintf(os.Stderr, "%s=%q: is neither empty nor \"inprocess\"\n", backendEnv, b)
+		return 2
+	}
 	shared.mu.Lock()
 	shared.running = true
 	shared.started, shared.failed = map[string]*Ensemble{}, map[string]error{}
@@ -43,10 +48,11 @@ func Run(m *testing.M) int {
 
 // Shared returns an ensemble of one or three nodes that all tests of the package use which ask for the same number and
 // options; the first call starts it. Everything that earlier tests broke is restored before it returns. Tests keep
-// apart by using paths of their own (Ensemble.Path). It fails the test as Start does, and where TestMain does not
-// call Run.
+// apart by using paths of their own (Ensemble.Path). It fails or skips the test as Start does, and fails it where
+// TestMain does not call Run.
 func Shared(tb testing.TB, nodes int, opts ...Option) *Ensemble {
 	tb.Helper()
+	needProcesses(tb)
 	c, err := newConfig(nodes, opts)
 	if err != nil {
 		tb.Fatal(err)

@@ -2,7 +2,6 @@ package locktest
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -17,22 +16,8 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// backend chooses what the tests of this package run on: real servers, or, with "inprocess", package zktest.
-const backend = "ZKLOCK_TEST_BACKEND"
-
 // longEnv turns on the variants that take minutes.
 const longEnv = "ZKLOCK_LONG"
-
-// Main runs the tests of a package, on the servers that the environment names, and returns the exit code.
-func Main(m *testing.M) int {
-	if b := os.Getenv(backend); b != "" && b != "inprocess" {
-		fmt.Fprintf(os.Stderr, "%s=%q: is neither empty nor \"inprocess\"\n", backend, b)
-		return 2
-	}
-	return ensemble.Run(m)
-}
-
-func inProcess() bool { return os.Getenv(backend) != "" }
 
 // NeedLong skips a test that takes minutes, unless those are to run.
 func NeedLong(tb testing.TB) {
@@ -62,7 +47,7 @@ type Site struct {
 // is mended before the next gets it, and each uses paths of its own.
 func SiteOf(tb testing.TB, nodes int) *Site {
 	tb.Helper()
-	if !inProcess() {
+	if !ensemble.InProcess() {
 		return SiteOn(tb, ensemble.Shared(tb, nodes, ensemble.WithTick(Tick)))
 	}
 	srv := zktest.Run(tb, zktest.WithTick(Tick))
@@ -78,12 +63,19 @@ func SiteOf(tb testing.TB, nodes int) *Site {
 	return s
 }
 
+// SiteBeside is SiteOf for a test that waits more than it works, and counts nothing that a busy machine adds to. In
+// process, where it has a server of its own, it runs beside others.
+func SiteBeside(t *testing.T, nodes int) *Site {
+	t.Helper()
+	if ensemble.InProcess() {
+		beside(t)
+	}
+	return SiteOf(t, nodes)
+}
+
 // OwnSite starts servers of the test's own: it may leave them as it likes. On the in-process server the test is skipped.
 func OwnSite(tb testing.TB, nodes int, opts ...ensemble.Option) *Site {
 	tb.Helper()
-	if inProcess() {
-		tb.Skipf("needs servers with processes of their own, and %s=%s has none", backend, os.Getenv(backend))
-	}
 	return SiteOn(tb, ensemble.Start(tb, nodes, append(opts, ensemble.WithTick(Tick))...))
 }
 
@@ -190,7 +182,7 @@ func (s *Site) Ensemble() *ensemble.Ensemble { return s.real }
 func (s *Site) Processes(tb testing.TB, why string) {
 	tb.Helper()
 	if s.inproc != nil {
-		tb.Skipf("needs servers with processes of their own, and %s=%s has none: %s", backend, os.Getenv(backend), why)
+		tb.Skipf("needs servers with processes of their own: %s", why)
 	}
 }
 
