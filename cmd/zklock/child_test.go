@@ -115,9 +115,8 @@ func (t *testProcess) live() {
 		return
 	}
 	go func() { // ends with the process
-		for {
+		for beats := time.NewTicker(5 * time.Millisecond); ; <-beats.C {
 			t.write(time.Now().UnixNano())
-			time.Sleep(5 * time.Millisecond)
 		}
 	}()
 }

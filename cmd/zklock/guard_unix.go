@@ -132,8 +132,8 @@ func (g *guard) say(format string, args ...any) {
 	}
 	order := fmt.Appendf(nil, format+"\n", args...)
 	if raw, err := g.pipe.SyscallConn(); err == nil {
-		_ = raw.Write(func(fd uintptr) bool {
-			_, _ = unix.Write(int(fd), order) // written whole or not at all, since it is short
+		_ = raw.Write(func(fd uintptr) bool { // it fails when the pipe is closed: there is no guard any more
+			_, _ = unix.Write(int(fd), order) // written whole or not at all, since it is short; see above for what fails
 			return true
 		})
 	}

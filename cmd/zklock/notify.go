@@ -112,6 +112,6 @@ func (n *notifier) close() {
 
 // say sends one message. If systemd does not read, or is gone, the command goes on.
 func (n *notifier) say(message string) {
-	_ = n.conn.SetWriteDeadline(time.Now().Add(time.Second))
-	_, _ = n.conn.Write([]byte(message))
+	_ = n.conn.SetWriteDeadline(time.Now().Add(time.Second)) // a socket has deadlines, and a closed one takes no message either
+	_, _ = n.conn.Write([]byte(message))                     // see above
 }

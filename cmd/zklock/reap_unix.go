@@ -105,6 +105,6 @@ func (p *subprocess) kill() {
 	p.reaper.mu.Lock()
 	defer p.reaper.mu.Unlock()
 	if p.reaper.own[p.pid] == p {
-		_ = unix.Kill(p.pid, unix.SIGKILL)
+		_ = unix.Kill(p.pid, unix.SIGKILL) // our own child, and not reaped: at worst it has ended already
 	}
 }

@@ -66,7 +66,7 @@ func (a *app) underLock(l *lockFlags, path string, argv []string, again bool, un
 	}
 	if like != 0 { // Ctrl-C went to the command only: a script around zklock must be interrupted as well
 		if j.lent {
-			_ = syscall.Kill(0, like)
+			_ = syscall.Kill(0, like) // we are one of the group, so there is somebody whom we may signal
 		}
 		dieOf(like)
 	}

@@ -109,7 +109,7 @@ func suspend() {
 	signal.Notify(woken, syscall.SIGCONT)
 	defer signal.Stop(woken)
 	signal.Ignore(syscall.SIGTSTP)
-	_ = syscall.Kill(0, syscall.SIGTSTP)
+	_ = syscall.Kill(0, syscall.SIGTSTP) // we are one of the group, so there is somebody whom we may signal
 	if syscall.Kill(os.Getpid(), syscall.SIGSTOP) == nil {
 		select {
 		case <-woken:

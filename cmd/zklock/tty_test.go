@@ -78,8 +78,8 @@ func (c *console) types(text string) {
 	require.NoError(c, err)
 }
 
-// sees waits until text has appeared since the last match, and discards what came before it.
-func (c *console) sees(text string) {
+// sees waits until text has appeared since the last match, and returns and discards what came before it.
+func (c *console) sees(text string) (before string) {
 	c.Helper()
 	defer func() {
 		if c.Failed() {
@@ -89,13 +89,15 @@ func (c *console) sees(text string) {
 	until(c, "see "+text, func() bool {
 		c.out.mu.Lock()
 		defer c.out.mu.Unlock()
-		_, rest, found := strings.Cut(c.out.buf.String(), text)
+		first, rest, found := strings.Cut(c.out.buf.String(), text)
 		if found {
+			before = first
 			c.out.buf.Reset()
 			c.out.buf.WriteString(rest)
 		}
 		return found
 	})
+	return before
 }
 
 func (c *console) exits(code int) {
@@ -214,9 +216,8 @@ func TestAJobInTheBackgroundStopsWhenItReadsAndGoesOnInTheForeground(t *testing.
 	c.types("zklock run /l -- sh -c 'read x; echo \"got $x\"' &\n")
 	queued(t, s, "/l", 1)
 	until(t, "stopped", func() bool {
-		c.types("jobs\n")
-		time.Sleep(50 * time.Millisecond)
-		return strings.Contains(c.out.String(), "Stopped")
+		c.types("jobs; echo \"looked $?\"\n")
+		return strings.Contains(c.sees("looked 0"), "Stopped")
 	})
 	c.types("fg\n")
 	c.types("one\n")

@@ -58,9 +58,11 @@ func TestHoldIsNotProlongedByALeaderThatHasBeenReplaced(t *testing.T) {
 		got <- next{err, history.Now()}
 	}()
 	var last history.Stamp // the first one certainly held
+	looks := time.NewTicker(time.Millisecond)
+	defer looks.Stop()
 	for now := history.Now(); held.Err() == nil; now = history.Now() {
 		last = now
-		time.Sleep(time.Millisecond)
+		<-looks.C
 	}
 	n := <-got
 	require.NoError(t, n.err)

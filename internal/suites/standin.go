@@ -53,8 +53,8 @@ func standIn(control, config string) error {
 	if err != nil {
 		return fmt.Errorf("the controller has no member %s of %s: %w", id, key, err)
 	}
-	context.AfterFunc(ctx, func() { _ = l.Close() })
-	go func() { // ends with the controller, which says no more, or with the process
+	context.AfterFunc(ctx, func() { _ = l.Close() }) // whatever it says, Accept ends; so below
+	go func() {                                      // ends with the controller, which says no more, or with the process
 		_, _ = told.ReadByte()
 		_ = l.Close()
 	}()
@@ -65,7 +65,7 @@ func standIn(control, config string) error {
 		}
 		to, err := d.DialContext(ctx, "tcp", strings.TrimSpace(member))
 		if err != nil {
-			_ = from.Close()
+			_ = from.Close() // nothing has been said on it
 			continue
 		}
 		go pass(from, to)
@@ -73,7 +73,8 @@ func standIn(control, config string) error {
 	}
 }
 
-// pass copies what arrives, and ends both when one has ended. Owner: the process, with which it ends.
+// pass copies what arrives, and ends both when one has ended: closing what has broken may fail. Owner: the process, with
+// which it ends.
 func pass(from, to net.Conn) {
 	_, _ = io.Copy(to, from) // an error is an end, too
 	_ = to.Close()
@@ -164,7 +165,7 @@ func (c *controller) close() error {
 	err := c.l.Close()
 	c.mu.Lock()
 	for conn := range c.conns {
-		_ = conn.Close()
+		_ = conn.Close() // its stand-in may have ended
 	}
 	c.mu.Unlock()
 	c.wg.Wait()
@@ -196,7 +197,7 @@ func (c *controller) serve(conn net.Conn) {
 		c.mu.Lock()
 		delete(c.conns, conn)
 		c.mu.Unlock()
-		_ = conn.Close()
+		_ = conn.Close() // close may have done it
 	}()
 	r := bufio.NewReader(conn)
 	line, err := r.ReadString('\n')
