@@ -105,7 +105,7 @@ func (t *Ticket) endLocked(to life) {
 }
 
 // gone reports whether the watch on our own znode has fired with its deletion. It does not block.
-func (e *entry) gone() bool { return hasFired(e.ownWatch) && e.ownWatch.Event() == zk.EventNodeDeleted }
+func (e *entry) gone() bool { return e.ownWatch != nil && e.ownWatch.Event() == zk.EventNodeDeleted }
 
 // notified reports whether we are certainly notified of our own znode's deletion: only those that may read it are.
 func (e *entry) notified() bool { return e.t.s.Grants(e.q.ACL, zk.PermRead) }

@@ -113,7 +113,7 @@ func hasOurForm(name string, k Kind) bool {
 
 // released reports whether the predecessor, whose deletion pred was notified of, has left by its mark.
 func (w *waiter) released(ctx context.Context, pred *session.Watch) (bool, error) {
-	if !hasFired(w.mark) || w.mark.Event() != zk.EventNodeCreated {
+	if w.mark == nil || w.mark.Event() != zk.EventNodeCreated {
 		return false, nil
 	}
 	if same, known := w.mark.FiredWith(pred); known {

@@ -3,21 +3,23 @@ package session
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/go-zookeeper/zk"
 )
 
 // Watch is one waiter for a change of one znode. It fires once.
 type Watch struct {
-	t     *watched
-	s     *Session
-	fired chan struct{}
-	event zk.EventType // set before fired is closed
-	zxid  int64        // of what happened, if the server has told it; guarded by watches.mu, as are those that follow
-	conn  uint64       // the number of the conn that told it
+	t *watched
+	s *Session
+
+	// Guarded by watches.mu.
+	event zk.EventType  // what happened; 0: it has not fired
+	fired chan struct{} // of Fired; nil: nobody has asked for it, as most holders do not
+	zxid  int64         // of what happened, if the server has told it
+	conn  uint64        // the number of the conn that told it
 	then  func(zk.EventType)
 	wake  chan<- struct{}
+
 	// Exists says whether the znode existed when the watch was set. A watch that is shared with an earlier waiter was set
 	// for that one, and has not fired since.
 	Exists bool
@@ -52,7 +54,7 @@ func (s *Session) watch(ctx context.Context, path string, b belief) (*Watch, err
 	if err := checkNamed(path); err != nil {
 		return nil, err
 	}
-	w := newWatch(s)
+	w := &Watch{s: s}
 	s.watches.add(watchKey{s.join(path), false}, w, b)
 	if err := w.set(ctx); err != nil {
 		w.Close()
@@ -61,16 +63,12 @@ func (s *Session) watch(ctx context.Context, path string, b belief) (*Watch, err
 	return w, nil
 }
 
-func newWatch(s *Session) *Watch { return &Watch{s: s, fired: make(chan struct{})} }
-
 // set waits until the server has answered.
 func (w *Watch) set(ctx context.Context) error {
 	s, err := w.s, error(nil)
-	select {
-	case <-w.t.ready:
-	default: // not there yet: only now is the end of ctx a reason to stop
+	if ready := s.watches.ready(w.t); ready != nil { // not there yet: only now is the end of ctx a reason to stop
 		select {
-		case <-w.t.ready:
+		case <-ready:
 		case <-s.ctx.Done():
 			err = s.Err()
 		case <-ctx.Done():
@@ -91,10 +89,35 @@ func (w *Watch) set(ctx context.Context) error {
 }
 
 // Fired is closed when the watch has fired. It does not fire at the end of the session: see Session.Done.
-func (w *Watch) Fired() <-chan struct{} { return w.fired }
+func (w *Watch) Fired() <-chan struct{} {
+	ws := w.s.watches
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if w.fired == nil {
+		w.fired = make(chan struct{})
+		if w.event != 0 {
+			close(w.fired)
+		}
+	}
+	return w.fired
+}
 
-// Event returns what happened: created, deleted, or data changed. Valid once Fired is closed.
-func (w *Watch) Event() zk.EventType { return w.event }
+// Event returns what happened: created, deleted, or data changed; 0 while the watch has not fired.
+func (w *Watch) Event() zk.EventType {
+	ws := w.s.watches
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	return w.event
+}
+
+// fireLocked ends w with event.
+func (w *Watch) fireLocked(event zk.EventType, zxid int64, conn uint64) {
+	w.event, w.zxid, w.conn = event, zxid, conn
+	if w.fired != nil {
+		close(w.fired)
+	}
+	poke(w.wake)
+}
 
 // Close gives up the watch; the last one for its path takes it away at the server, without waiting for that. It may be
 // called more than once, before and after the watch has fired.
@@ -111,14 +134,9 @@ func (w *Watch) Then(fn func(zk.EventType)) {
 	ws := w.s.watches
 	ws.mu.Lock()
 	w.then = fn
-	waiting := slices.Contains(w.t.waiters, w)
+	event := w.event
 	ws.mu.Unlock()
-	if waiting {
-		return
-	}
-	select {
-	case <-w.fired:
-		w.s.spawn(func() { fn(w.event) })
-	default: // closed
+	if event != 0 {
+		w.s.spawn(func() { fn(event) })
 	}
 }

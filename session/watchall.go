@@ -35,10 +35,10 @@ func (s *Session) WatchAll(ctx context.Context, paths ...string) ([]*Watch, erro
 func (s *Session) WatchAllAndCreation(ctx context.Context, absent string, paths ...string) (all []*Watch, created *Watch, err error) {
 	all = make([]*Watch, len(paths), len(paths)+1)
 	for i := range all {
-		all[i] = newWatch(s)
+		all[i] = &Watch{s: s}
 	}
 	if absent != "" {
-		created = newWatch(s)
+		created = &Watch{s: s}
 	}
 	if !s.watches.addAll(paths, all, absent, created) {
 		created = nil
@@ -70,8 +70,7 @@ func (ws *watches) fireMissing(w *Watch) {
 		return
 	}
 	ws.closeLocked(w)
-	w.event, w.conn = zk.EventNodeDeleted, w.t.conn
-	close(w.fired)
+	w.fireLocked(zk.EventNodeDeleted, 0, w.t.conn)
 }
 
 // ExistedWhen reports whether w's znode is known to have existed when o's was deleted: w had not fired then, and the server

@@ -17,7 +17,7 @@ func (s *Session) WatchChildren(ctx context.Context, path string) (*Watch, []str
 		return nil, nil, zk.Stat{}, err
 	}
 	key := watchKey{s.join(path), true}
-	w := newWatch(s)
+	w := &Watch{s: s}
 	s.watches.add(key, w, noBelief)
 	list := s.list(path, true)
 	list.r.hook = func(code int32) { s.watches.listed(w.t, code) }

@@ -44,7 +44,7 @@ type watched struct {
 	conn         uint64        // the number of the conn on which it has
 	exists       bool          // the znode existed when the watch was set
 	err          error         // the watch can't be set
-	ready        chan struct{} // closed when armed
+	ready        chan struct{} // closed when armed; nil: nobody waits for that
 }
 
 // belief is what those who watch a znode have last seen of it.
@@ -89,7 +89,7 @@ func (ws *watches) add(key watchKey, w *Watch, b belief) {
 func (ws *watches) joinLocked(key watchKey, w *Watch, b belief) (t *watched, ask bool) {
 	t = ws.byPath[key]
 	if t == nil {
-		t = &watched{watchKey: key, belief: b, ready: make(chan struct{})}
+		t = &watched{watchKey: key, belief: b}
 		ws.byPath[key] = t
 		ask = ws.list.add(t, ws.conn == nil)
 	}
@@ -137,6 +137,16 @@ func (ws *watches) askLocked(t *watched, op int32) {
 	ws.conn.enqueue(r)
 }
 
+// ready returns a channel that is closed when the server has answered for t; nil: it has.
+func (ws *watches) ready(t *watched) <-chan struct{} {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if !t.armed && t.ready == nil {
+		t.ready = make(chan struct{})
+	}
+	return t.ready
+}
+
 // setLocked takes the server's answer for t.
 func (ws *watches) setLocked(t *watched, code int32) {
 	t.armed, t.conn = true, ws.conns
@@ -149,7 +159,10 @@ func (ws *watches) setLocked(t *watched, code int32) {
 	default:
 		t.err = errOf(code)
 	}
-	close(t.ready)
+	if t.ready != nil {
+		close(t.ready)
+		t.ready = nil
+	}
 	switch {
 	case t.err != nil:
 		ws.dropLocked(t)
@@ -232,9 +245,7 @@ func (ws *watches) wakeLocked(key watchKey, event zk.EventType, zxid int64) (the
 func (ws *watches) fireLocked(t *watched, event zk.EventType, zxid int64) (then []*Watch) {
 	ws.dropLocked(t)
 	for _, w := range t.waiters {
-		w.event, w.zxid, w.conn = event, zxid, ws.conns
-		close(w.fired)
-		poke(w.wake)
+		w.fireLocked(event, zxid, ws.conns)
 		if w.then != nil {
 			then = append(then, w)
 		}

@@ -135,7 +135,7 @@ func (o *observer) look(ctx context.Context, s *session.Session, node string) (e
 	switch {
 	case err != nil && !errors.Is(err, zk.ErrNoNode):
 		return false, err
-	case err != nil || !w.Exists || !o.stopped && fired(w) && w.Event() == zk.EventNodeDeleted:
+	case err != nil || !w.Exists || !o.stopped && w.Event() == zk.EventNodeDeleted:
 		if o.node == node {
 			o.none()
 		}
@@ -162,15 +162,6 @@ func (o *observer) value(ctx context.Context, s *session.Session, node string) (
 	}
 	o.leader(l, stat.Mzxid)
 	return stat.DataLength <= recipe.MaxData, nil
-}
-
-func fired(w *session.Watch) bool {
-	select {
-	case <-w.Fired():
-		return true
-	default:
-		return false
-	}
 }
 
 // await yields "no leader" and waits for a candidate, or for the directory.
