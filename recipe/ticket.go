@@ -83,12 +83,14 @@ func newTicket(s *session.Session, queues []Queue) *Ticket {
 	one := &struct { // most tickets have one
 		t       Ticket
 		e       entry
+		q       Queue
 		entries [1]*entry
 	}{}
 	t := &one.t
 	t.s = s
 	if len(queues) == 1 {
-		one.e = entry{t: t, q: &queues[0]}
+		one.q = queues[0]
+		one.e = entry{t: t, q: &one.q}
 		one.entries[0] = &one.e
 		t.entries = one.entries[:]
 		return t

@@ -90,6 +90,9 @@ func (t *Ticket) hold(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.keep, t.held = keep, true
+	for _, e := range t.entries {
+		e.q.Queued, e.q.Retried = nil, nil // a hold keeps nothing of the call that got it
+	}
 	return nil
 }
 
@@ -159,14 +162,7 @@ func fired(w *session.Watch) <-chan struct{} {
 	return w.Fired()
 }
 
-func hasFired(w *session.Watch) bool {
-	select {
-	case <-fired(w):
-		return true
-	default:
-		return false
-	}
-}
+func hasFired(w *session.Watch) bool { return w != nil && w.Event() != 0 }
 
 // sleep returns nil when a or b is closed, or when the directory has to be listed again. It returns an error when ctx or the
 // session ends, or when an own znode is gone. After WatchAfter it calls readMore.
@@ -291,11 +287,16 @@ func (w *waiter) describeHolder(ctx context.Context) (read bool, err error) {
 
 // place notes the place in line, and reports it when it has changed.
 func (w *waiter) place(v Verdict) {
-	e, first := w.e, kept(v.First)
+	e := w.e
+	first, holder := e.name(), e.node
+	if v.First != first {
+		first = kept(v.First)
+		holder = e.q.Dir + "/" + first
+	}
 	if first == e.first && v.Ahead == e.line.Ahead {
 		return
 	}
-	line := Line{Ahead: v.Ahead, Holder: e.q.Dir + "/" + first}
+	line := Line{Ahead: v.Ahead, Holder: holder}
 	if first == e.first {
 		line.Who = e.line.Who
 	} else {

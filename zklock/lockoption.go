@@ -40,6 +40,9 @@ type lockOptions struct {
 // maxData bounds WithData and WithOwner: a znode is no place for documents, and the server's limit is 1 MB.
 const maxData = 64 << 10
 
+// openToAll is the access list of locks without WithACL. Nobody changes it.
+var openToAll = session.WorldACL()
+
 func newLockOptions(opts []LockOption) (lockOptions, error) {
 	var o lockOptions
 	for _, opt := range opts {
@@ -54,7 +57,7 @@ func newLockOptions(opts []LockOption) (lockOptions, error) {
 		return o, fmt.Errorf("%w: WithVerifiedACL: needs WithACL, which says what is to be verified", ErrOption)
 	}
 	if o.acl == nil {
-		o.acl = session.WorldACL()
+		o.acl = openToAll
 	}
 	if o.keep > 0 && o.handoff == 0 {
 		return o, fmt.Errorf("%w: idle keeping for %v: needs WithLocalHandoff", ErrOption, o.keep)
