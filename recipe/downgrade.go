@@ -26,50 +26,46 @@ var ErrLeft = errors.New("recipe: the place was given up")
 // It blocks for one round trip, and waits for another Downgrade that is under way. A Leave that comes meanwhile waits for
 // it.
 func (t *Ticket) Downgrade(ctx context.Context) error {
+	if err := t.begin(ctx, true); err != nil {
+		return err
+	}
 	e := t.entries[0]
-	t.mu.Lock()
-	for t.move != nil {
-		other := t.move
-		t.mu.Unlock()
-		select {
-		case <-other:
-		case <-ctx.Done():
-			return session.Waited(ctx, trusted.Caller{}, errors.New("waiting for another downgrade of the lock"))
-		}
-		t.mu.Lock()
-	}
+	var reader *entry
+	var err error
 	switch {
-	case t.life == left:
-		t.mu.Unlock()
-		return ErrLeft
 	case t.twin != nil:
-		t.mu.Unlock()
-		return fmt.Errorf("an earlier downgrade: %w", session.ErrUnknownOutcome)
-	case e.q.Kind == Read:
-		t.mu.Unlock()
-		return nil
+		err = fmt.Errorf("an earlier downgrade: %w", session.ErrUnknownOutcome)
+	case e.q.Kind != Read:
+		reader = e.reader()
+		err = e.replace(ctx, reader)
 	}
-	move, reader := make(chan struct{}), e.reader()
-	t.move, t.missed = move, false
-	t.mu.Unlock()
-
-	err := e.replace(ctx, reader)
-
 	t.mu.Lock()
-	t.move = nil
+	stays := true // the ticket's znode is the one that it was
 	switch {
+	case reader == nil:
 	case err == nil:
 		t.movedLocked(e, reader)
+		stays = false
 	case errors.Is(err, session.ErrUnknownOutcome):
-		t.twin = reader
+		t.twin, stays = reader, false
 	}
-	gone := err != nil && t.twin == nil && (t.missed || errors.Is(err, ErrGone))
+	gone, node := stays && (t.missed || errors.Is(err, ErrGone)), e.node
+	t.missed = false
+	t.finishLocked()
 	t.mu.Unlock()
-	close(move)
 	if gone {
-		t.lose(ErrGone)
+		t.Missing(node)
 	}
 	return err
+}
+
+// movingLocked returns a channel that is closed at the end of the Downgrade that is under way; nil: none is, or Leave was
+// called.
+func (t *Ticket) movingLocked() <-chan struct{} {
+	if t.life == left {
+		return nil
+	}
+	return t.change
 }
 
 // movedLocked makes e the reader's entry.

@@ -59,7 +59,7 @@ func (t *Ticket) followLocked(e *entry) {
 func (t *Ticket) Missing(node string) {
 	t.mu.Lock()
 	current := slices.ContainsFunc(t.entries, func(e *entry) bool { return e.node == node })
-	moving := t.move != nil
+	moving := t.movingLocked() != nil
 	t.missed = t.missed || current && moving
 	t.mu.Unlock()
 	if current && !moving {

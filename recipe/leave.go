@@ -1,9 +1,9 @@
 package recipe
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -21,75 +21,76 @@ import (
 // that has ended already does not keep the znodes from being deleted. After a Leave that was done, others return its
 // result.
 func (t *Ticket) Leave(ctx context.Context) error {
-	move, done, err := t.beginLeave(ctx)
-	if done {
-		return err
-	}
-	if move == nil {
-		return t.endLeave(t.leave(ctx))
-	}
-	select {
-	case <-move:
-		return t.endLeave(t.leave(ctx))
-	case <-ctx.Done():
-	}
-	finish := func(ctx context.Context) {
-		select {
-		case <-move:
-			_ = t.endLeave(t.leave(ctx)) // what it can't delete is deleted by the sweeper
-		case <-ctx.Done():
-			_ = t.endLeave(ctx.Err())
-		}
-	}
-	if !t.s.Go(finish) {
-		finish(t.s.Context()) // which is over
-	}
-	return session.Waited(ctx, trusted.Caller{}, errors.New("waiting for the write lock to become a read lock"))
-}
-
-// beginLeave waits for another Leave that is under way. done: it, or an earlier one, has left, with err as its result; or
-// ctx has ended. move is closed when a Downgrade that is under way has ended; nil: none is.
-func (t *Ticket) beginLeave(ctx context.Context) (move <-chan struct{}, done bool, err error) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	for t.leaving != nil {
-		other := t.leaving
-		t.mu.Unlock()
-		select {
-		case <-other:
-		case <-ctx.Done():
-			err = session.Waited(ctx, trusted.Caller{}, errors.New("waiting for another release of the lock"))
-		}
-		t.mu.Lock()
-		if err != nil {
-			return nil, true, err
-		}
-	}
-	if t.leaveDone {
-		return nil, true, t.leaveErr
-	}
 	if t.life != left {
 		t.endLocked(left)
 	}
-	t.leaving = make(chan struct{})
-	return t.move, false, nil
+	t.mu.Unlock()
+	err := t.begin(ctx, false)
+	if err != nil {
+		t.s.Go(func(ctx context.Context) {
+			if t.begin(ctx, false) == nil {
+				_ = t.leave(ctx) // what it can't delete is deleted by the sweeper
+			}
+		})
+		return err
+	}
+	return t.leave(ctx)
 }
 
-// endLeave notes the result of a Leave, and returns it.
-func (t *Ticket) endLeave(err error) error {
+// begin waits until no Leave or Downgrade is under way, and begins one, which finishLocked ends. unlessLeft: ErrLeft once Leave was
+// called.
+func (t *Ticket) begin(ctx context.Context, unlessLeft bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if errors.Is(err, ErrGone) && t.leaveTried {
-		err = nil // it was our own attempt that deleted them
+	for {
+		other := t.change
+		switch {
+		case unlessLeft && t.life == left:
+			return ErrLeft
+		case other == nil:
+			t.change = make(chan struct{})
+			return nil
+		}
+		t.mu.Unlock()
+		var err error
+		select {
+		case <-other:
+		case <-ctx.Done():
+			err = session.Waited(ctx, trusted.Caller{}, errors.New("waiting for another release of the lock, or its downgrade"))
+		}
+		t.mu.Lock()
+		if err != nil {
+			return err
+		}
 	}
-	if t.leaveTried = true; err == nil || errors.Is(err, ErrGone) {
-		t.leaveDone, t.leaveErr = true, err
+}
+
+// finishLocked ends what begin began.
+func (t *Ticket) finishLocked() {
+	close(t.change)
+	t.change = nil
+}
+
+// errNoLeave stands for the result of a Leave before there was one.
+var errNoLeave = errors.New("recipe: not left")
+
+// leave is Leave after begin.
+func (t *Ticket) leave(ctx context.Context) error {
+	err := t.leaveErr
+	if err != nil && !errors.Is(err, ErrGone) {
+		first := errors.Is(err, errNoLeave)
+		if err = t.leaveQueues(ctx); errors.Is(err, ErrGone) && !first {
+			err = nil // it was our own attempt that deleted them
+		}
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.leaveErr = err
 	if t.keep != nil {
 		t.keep.Release()
 	}
-	close(t.leaving)
-	t.leaving = nil
+	t.finishLocked()
 	return err
 }
 
@@ -101,154 +102,115 @@ func (t *Ticket) KeepDelay() {
 	t.delayStays = true
 }
 
-// leave is Leave when no Downgrade is under way. A ticket that has given up its place to wait outside, and has not got another
-// one, has none.
-func (t *Ticket) leave(ctx context.Context) error {
+// leaveQueues gives up the places. A ticket that has given up its place to wait outside, and has not got another one, has
+// none.
+func (t *Ticket) leaveQueues(ctx context.Context) error {
 	if t.entries[0].node == "" {
 		return ErrGone
 	}
 	t.mu.Lock()
-	twin := t.twin
-	if t.delayStays {
-		for _, e := range t.entries {
-			e.delayNoted = false
-		}
-		if twin != nil {
-			twin.delayNoted = false
-		}
+	held, twin, noted := t.held, t.twin, false
+	for _, e := range t.entries {
+		e.delayNoted = e.delayNoted && !t.delayStays
+		noted = noted || e.delayNoted
 	}
-	noted := slices.ContainsFunc(t.entries, func(e *entry) bool { return e.delayNoted })
-	held := t.held
+	if twin != nil {
+		twin.delayNoted = twin.delayNoted && !t.delayStays
+	}
 	t.mu.Unlock()
 	switch {
 	case twin != nil: // one of the two exists, or did
-		err := twin.leave(ctx, false)
-		if ownErr := t.entries[0].leave(ctx, false); err == nil || errors.Is(err, ErrGone) && !errors.Is(ownErr, ErrGone) {
-			if errors.Is(ownErr, ErrGone) {
-				return nil
-			}
-			return ownErr
-		}
-		return err
-	case len(t.entries) == 1 || noted:
-		return t.leaveEach(ctx, held)
-	}
-	err := t.deleteAll(ctx, held)
-	switch {
-	case err == nil:
-		for _, e := range t.entries {
-			e.renewed()
-			e.unwatch()
-		}
-		return nil
-	case errors.Is(err, zk.ErrNoNode):
-		// One was deleted by somebody else, and so none has been deleted here.
-		if leaveErr := t.leaveEach(ctx, held); leaveErr != nil {
-			return leaveErr
-		}
-		return ErrGone
-	case t.s.Err() != nil:
-		return err
-	case ctx.Err() == nil && transient(err):
-		if err := t.leaveEach(ctx, held); !errors.Is(err, ErrGone) {
+		err, ownErr := t.remove(ctx, false, twin), t.remove(ctx, false, t.entries...)
+		if errors.Is(ownErr, ErrGone) || err != nil && !errors.Is(err, ErrGone) {
 			return err
 		}
-		return nil // the transaction whose reply was lost was ours
+		return ownErr
+	case noted:
+		return t.removeEach(ctx, held)
 	}
-	discard(t.entries...)
-	return ended(ctx, err)
+	return t.remove(ctx, held, t.entries...)
 }
 
-// deleteAll deletes the znodes in one transaction; of a ticket that has held, with their release marks, if it may.
-func (t *Ticket) deleteAll(ctx context.Context, held bool) error {
-	marked := false
-	var ops []any
+// removeEach leaves one queue after the other, and returns the first failure.
+func (t *Ticket) removeEach(ctx context.Context, held bool) (first error) {
 	for _, e := range t.entries {
-		mark := held && e.leavesMark()
-		marked = marked || mark
-		ops = append(ops, e.releaseOps(mark)...)
-	}
-	err := grouped(ctx, t.s, ops...)
-	if marked && markRefused(ctx, t.s, err) {
-		if plain := t.deleteAll(ctx, false); !carriedOut(err, plain) {
-			return plain
-		}
-	}
-	return err
-}
-
-// grouped carries out ops, all or none, perhaps together with what other calls write.
-func grouped(ctx context.Context, s *session.Session, ops ...any) error {
-	b := s.Grouped(trusted.Caller{})
-	b.Multi(ops...)
-	return b.Do(ctx)
-}
-
-// leaveEach leaves one queue after the other, and returns the first failure.
-func (t *Ticket) leaveEach(ctx context.Context, held bool) (first error) {
-	for _, e := range t.entries {
-		if err := e.leave(ctx, held); err != nil && first == nil {
+		if err := t.remove(ctx, held, e); err != nil && first == nil {
 			first = err
 		}
 	}
 	return first
 }
 
-// leave is Ticket.Leave for one znode, of a ticket that has held or has not.
-func (e *entry) leave(ctx context.Context, held bool) error {
-	err := e.delete(ctx, held)
+// remove is Leave for znodes of a ticket that has held or has not; several go in one transaction, if all are still there.
+func (t *Ticket) remove(ctx context.Context, held bool, entries ...*entry) error {
+	err := t.delete(ctx, held, entries...)
 	for first := true; ; first = false {
+		gone, several := errors.Is(err, zk.ErrNoNode), len(entries) > 1
+		again := ctx.Err() == nil && transient(err)
 		switch {
-		case err == nil:
-			e.unwatch()
-			return nil
-		case errors.Is(err, zk.ErrNoNode):
-			e.unwatch()
-			if first {
+		case err == nil || gone && !several:
+			for _, e := range entries {
+				e.unwatch()
+			}
+			if gone && first {
 				return ErrGone
 			}
-			return nil // the deletion whose reply was lost was ours
-		case e.t.s.Err() != nil:
+			return nil // also if it was our own deletion, whose reply was lost
+		case t.s.Err() != nil:
 			return err
-		case ctx.Err() == nil && transient(err):
-			err = e.delete(ctx, held)
+		case several && gone: // one was deleted by somebody else, and so none has been deleted here
+			return cmp.Or(t.removeEach(ctx, held), ErrGone)
+		case several && again:
+			if err := t.removeEach(ctx, held); !errors.Is(err, ErrGone) {
+				return err
+			}
+			return nil // the transaction whose reply was lost was ours
+		case again:
+			err = t.delete(ctx, held, entries...)
 			continue
 		}
-		discard(e)
+		discard(entries...)
 		return ended(ctx, err)
 	}
 }
 
-// delete deletes the znode once. A watch on it needs no taking away: the deletion makes it fire. Of a ticket that has
-// held, its release mark goes before it, if the server lets us make one; a note of its lock delay in the directory's data
-// goes with it.
-func (e *entry) delete(ctx context.Context, held bool) (err error) {
-	switch {
-	case e.delayNoted:
+// delete deletes the znodes once, all or none. A watch on one needs no taking away: the deletion makes it fire. Of a ticket
+// that has held, its release mark goes before each, if the server lets us make one; a note of its lock delay in the
+// directory's data goes with one that is alone.
+func (t *Ticket) delete(ctx context.Context, held bool, entries ...*entry) (err error) {
+	if e := entries[0]; e.delayNoted {
 		err = e.deleteNoted(ctx)
-	case held && e.leavesMark():
-		err = grouped(ctx, e.t.s, e.releaseOps(true)...)
-		if markRefused(ctx, e.t.s, err) {
-			if plain := e.deletePlain(ctx); carriedOut(err, plain) {
+	} else {
+		marked := false
+		var ops []any
+		for _, e := range entries {
+			mark := held && e.leavesMark()
+			marked = marked || mark
+			ops = append(ops, e.releaseOps(mark)...)
+		}
+		b := t.s.Grouped(trusted.Caller{})
+		if len(ops) == 1 {
+			b.Delete(e.node, -1)
+		} else {
+			b.Multi(ops...)
+		}
+		err = b.Do(ctx)
+		if marked && markRefused(ctx, t.s, err) {
+			plain := t.delete(ctx, false, entries...)
+			switch {
+			case !carriedOut(err, plain):
+				return plain
+			case len(entries) == 1:
 				err = nil
-			} else {
-				err = plain
 			}
 		}
-	default:
-		err = e.deletePlain(ctx)
 	}
 	if err == nil {
-		e.renewed()
+		for _, e := range entries {
+			e.renewed()
+		}
 	}
 	return err
-}
-
-// deletePlain deletes the znode and nothing else.
-func (e *entry) deletePlain(ctx context.Context) error {
-	b := e.t.s.Grouped(trusted.Caller{})
-	b.Delete(e.node, -1)
-	return b.Do(ctx)
 }
 
 // ended makes sure that the error of a call whose ctx has ended says so, whatever else went wrong.

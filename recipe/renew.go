@@ -111,7 +111,7 @@ func (t *Ticket) standAside(ctx context.Context) error {
 		if aside == nil {
 			return nil
 		}
-		err := t.leave(ctx)
+		err := t.leaveQueues(ctx)
 		if err == nil {
 			err = AwaitGone(ctx, t.s, aside.q.Dir, before)
 		}

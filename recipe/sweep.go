@@ -162,7 +162,7 @@ func (w *sweeper) work(ctx context.Context, l leftovers) (rest leftovers, troubl
 	}
 	remove(l.znodes)
 	for _, e := range l.noted {
-		if failed(e.delete(ctx, false)) {
+		if failed(e.t.delete(ctx, false, &e)) {
 			rest.noted = append(rest.noted, e)
 		}
 	}

@@ -37,21 +37,18 @@ type Ticket struct {
 	set    func([]byte, zk.Stat) // OnSet's; may be nil
 	unhook func() bool           // stops the callback for the session's end; nil before Guard
 
-	move   chan struct{} // closed at the end of the Downgrade that is under way; nil: none is
+	change chan struct{} // closed at the end of the Leave or Downgrade that is under way; nil: none is
 	missed bool          // during that Downgrade Missing was called
 	twin   *entry        // the reader's znode that a Downgrade with an unknown outcome may have made
 
-	delayStays bool          // KeepDelay was called
-	leaving    chan struct{} // closed at the end of the Leave that is under way; nil: none is
-	leaveTried bool          // a Leave has ended
-	leaveDone  bool          // the znodes are gone: a Leave has deleted them, or has found none
-	leaveErr   error         // the result of that Leave
+	delayStays bool  // KeepDelay was called
+	leaveErr   error // the result of the last Leave, for the one that is under way; nil or ErrGone: the znodes are gone
 
 	due   *list.Element // of toWatch, until our own znodes are watched; nil: none
 	dueAt time.Time
 }
 
-// life is the state of a ticket. It only moves forward: see Guard, lose and beginLeave.
+// life is the state of a ticket. It only moves forward: see Guard, lose and Leave.
 type life int
 
 const (
@@ -87,7 +84,7 @@ func newTicket(s *session.Session, queues []Queue) *Ticket {
 		entries [1]*entry
 	}{}
 	t := &one.t
-	t.s = s
+	t.s, t.leaveErr = s, errNoLeave
 	if len(queues) == 1 {
 		one.q = queues[0]
 		one.e = entry{t: t, q: &one.q}

@@ -69,7 +69,7 @@ func (t *Ticket) Multi(ctx context.Context, held func() error, ops ...any) ([]zk
 // movedFrom reports whether a Downgrade has put another znode in the place of node, and waits for one that is under way.
 func (t *Ticket) movedFrom(ctx context.Context, node string) bool {
 	t.mu.Lock()
-	move := t.move
+	move := t.movingLocked()
 	t.mu.Unlock()
 	if move != nil {
 		select {
