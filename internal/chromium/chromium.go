@@ -24,10 +24,10 @@ type Browser struct {
 	out     *bufio.Reader
 	last    int
 	session string
-	Logged  []string // what the browser complained of, and what the page wrote to its console
+	Logged  []string // the browser's errors, and the page's console messages
 }
 
-// bound is for what a busy machine should have done by then.
+// bound is enough for a busy machine.
 const bound = time.Minute
 
 // Start starts Chromium, or skips the test where there is none. It ends with the test.
@@ -49,13 +49,13 @@ func Start(t testing.TB) *Browser {
 	must(t, err)
 	out, theirOut, err := os.Pipe()
 	must(t, err)
-	ctx, kill := context.WithTimeout(context.Background(), 5*bound) // a browser that hangs: its pipe ends, and so does the test
+	ctx, kill := context.WithTimeout(context.Background(), 5*bound) // if the browser hangs, its pipe ends, and so does the test
 	cmd := exec.CommandContext(ctx, program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
 		"--no-first-run", "--disable-extensions", "--disable-background-networking", "--remote-debugging-pipe",
 		"--user-data-dir="+profile, "about:blank")
 	cmd.ExtraFiles = []*os.File{theirIn, theirOut} // 3 and 4, as the switch says
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // with its helpers
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // including its helper processes
 	cmd.WaitDelay = bound
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -65,7 +65,7 @@ func Start(t testing.TB) *Browser {
 		if err := cmd.Wait(); err != nil && cmd.ProcessState == nil {
 			t.Error(err)
 		}
-		// Helpers that were killed too may be on their way out, with a file still to write.
+		// Killed helpers may still be ending, with a file to write.
 		for deadline := time.Now().Add(bound); os.RemoveAll(profile) != nil && time.Now().Before(deadline); {
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -88,7 +88,7 @@ func Start(t testing.TB) *Browser {
 	return b
 }
 
-// call has the browser carry out a command, and reads its result.
+// call makes the browser carry out a command, and reads its result.
 func (b *Browser) call(t testing.TB, method string, params map[string]any, result any) {
 	t.Helper()
 	b.last++
@@ -127,8 +127,8 @@ func (b *Browser) call(t testing.TB, method string, params map[string]any, resul
 	}
 }
 
-// Eval returns the value of a JavaScript expression in the page, as the debugger sees it: a page that forbids scripts
-// forbids this as little as it forbids a debugger.
+// Eval returns the value of a JavaScript expression in the page, as the debugger evaluates it: a page's ban on scripts
+// does not apply to the debugger.
 func Eval[T any](t testing.TB, b *Browser, expression string) T {
 	t.Helper()
 	var answer struct {
@@ -148,7 +148,7 @@ func (b *Browser) Until(t testing.TB, expression string) {
 	t.Helper()
 	for deadline := time.Now().Add(bound); !Eval[bool](t, b, expression); {
 		if time.Now().After(deadline) {
-			t.Fatalf("still not so after %v: %s", bound, expression)
+			t.Fatalf("still not true after %v: %s", bound, expression)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -168,7 +168,7 @@ func (b *Browser) Resize(t testing.TB, width int, mobile bool) {
 	t.Helper()
 	b.call(t, "Emulation.setDeviceMetricsOverride",
 		map[string]any{"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": mobile}, nil)
-	b.Until(t, fmt.Sprintf("innerWidth >= %d", width)) // more, should the page not fit
+	b.Until(t, fmt.Sprintf("innerWidth >= %d", width)) // wider if the page does not fit
 }
 
 // Scheme turns the system's colours light or dark.
@@ -201,7 +201,7 @@ func must(t testing.TB, err error, doing ...string) {
 	}
 }
 
-// empty ends the test if the browser has complained.
+// empty ends the test if the browser has logged an error.
 func empty(t testing.TB, complaint, of string) {
 	t.Helper()
 	if complaint != "" {

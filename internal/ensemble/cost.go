@@ -24,7 +24,7 @@ func (n *Node) Zxid() (int64, error) {
 // clockTick is the unit of the kernel's counts of processor time, wherever Go runs.
 const clockTick = 10 * time.Millisecond
 
-// CPU returns the processor time that the running server has taken so far, by /proc. It may be called concurrently.
+// CPU returns the processor time of the running server so far, from /proc. It may be called concurrently.
 func (n *Node) CPU() (time.Duration, error) {
 	n.mu.Lock()
 	proc := n.proc
@@ -36,7 +36,7 @@ func (n *Node) CPU() (time.Duration, error) {
 	if err != nil {
 		return 0, fmt.Errorf("ensemble: %w", err)
 	}
-	_, rest, _ := strings.Cut(string(text), ") ") // behind the command's name; from here the third field on
+	_, rest, _ := strings.Cut(string(text), ") ") // after the command's name; from here the third field on
 	fields := strings.Fields(rest)
 	var ticks int64
 	for _, i := range []int{11, 12} { // utime and stime

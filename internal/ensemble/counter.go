@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// WithCounter starts a server with a znode path, a child of the root that everybody may use, whose counter of creates
-// stands at n, which no client could bring about in less than days. It writes the transaction log that such a server
-// would have. The znode has a child "seed". For one node only.
+// WithCounter starts a server with a znode path, a child of the root with an open ACL, whose counter of creates is n,
+// which would take a client days to reach. It writes the transaction log that such a server would have. The znode has a
+// child "seed". For one node only.
 func WithCounter(tb testing.TB, path string, n int32) Option {
 	tb.Helper()
 	log := appendInts([]byte("ZKLG"), 2, 0, 0)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// fourLetterBound is how long one four-letter word may take; a stopped server accepts the connection and says nothing.
+// fourLetterBound is how long one four-letter word may take; a stopped server accepts the connection and sends nothing.
 const fourLetterBound = 2 * time.Second
 
 // FourLetter sends one of ZooKeeper's four-letter words and returns the whole answer. It blocks for at most 2 s.
@@ -39,16 +39,16 @@ func (n *Node) FourLetter(word string) (answer string, err error) {
 func (n *Node) Mode() string {
 	mode, err := n.mode()
 	if err != nil {
-		return "" // every reason means the same to the caller; the wait helpers report it
+		return "" // the caller treats every reason alike; the wait helpers report it
 	}
 	return mode
 }
 
-// mode is Mode with the reason why there is none.
+// mode is Mode with the error if there is none.
 func (n *Node) mode() (string, error) { return n.srvr("Mode: ") }
 
-// Version returns the server's release, for example "3.8.0". The error says whether the server did not answer, which
-// one without a quorum does not, or told no version. It blocks for at most 2 s. It may be called concurrently.
+// Version returns the server's release, for example "3.8.0". The error says whether the server did not answer, as one
+// without a quorum does, or returned no version. It blocks for at most 2 s. It may be called concurrently.
 func (n *Node) Version() (string, error) {
 	version, err := n.srvr("Zookeeper version: ")
 	if err != nil {

@@ -52,7 +52,7 @@ var opNames = map[int32]string{
 	OpCloseSession: "closeSession",
 }
 
-// OpName returns ZooKeeper's name of an opcode, or the number of one that is not known.
+// OpName returns ZooKeeper's name of an opcode, or the number of an unknown one.
 func OpName(op int32) string {
 	if name, ok := opNames[op]; ok {
 		return name
@@ -60,7 +60,7 @@ func OpName(op int32) string {
 	return fmt.Sprintf("op(%d)", op)
 }
 
-// hasPath says whether a request begins with the path it is about.
+// hasPath says whether a request begins with its path.
 func hasPath(op int32) bool {
 	switch op {
 	case OpMulti, OpMultiRead, OpReconfig, OpAuth, OpSASL, OpSetWatches, OpSetWatches2, OpWhoAmI, OpCloseSession:
@@ -72,7 +72,7 @@ func hasPath(op int32) bool {
 // longestFrame is far above what ZooKeeper sends; a longer length means another protocol ("srvr" is 1.9 GB).
 const longestFrame = 64 << 20
 
-// stream cuts one direction of a connection into frames: a length of 4 bytes, then so many.
+// stream cuts one direction of a connection into frames: a length of 4 bytes, then that many bytes.
 type stream struct {
 	buf    []byte
 	frames int // complete so far

@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// homeEnv chooses the servers' software: the folder of an unpacked release, a folder of jars, or a list of jars as in
-// a class path. Unset: Debian's package. Jars that come without a logger are taken to be Debian's own of another
-// version, and run on the other jars of the installed package.
+// homeEnv selects the servers' software: the folder of an unpacked release, a folder of jars, or a list of jars as in a
+// class path. Unset: Debian's package. Jars without a logger count as Debian's own of another version, and run with the
+// other jars of the installed package.
 const homeEnv = "ZOOKEEPER_HOME"
 
 const (
@@ -21,13 +21,13 @@ const (
 	install = "apt-get install libzookeeper-java default-jre-headless"
 )
 
-// debian are the jars that a server of Debian's needs beside zookeeper.jar, whose manifest names the rest, by their
-// absolute paths: a logger that prints to standard error, and the parts of netty that the manifest forgets.
+// debian are the jars that a Debian server needs besides zookeeper.jar, whose manifest names the rest, by their
+// absolute paths: a logger that prints to standard error, and the parts of netty that the manifest omits.
 var debian = []string{
 	"slf4j-simple.jar", "netty-codec.jar", "netty-resolver.jar", "netty-transport-native-unix-common.jar",
 }
 
-// classpath returns the paths that java is given. The error says what is missing, and what to do.
+// classpath returns the paths for java. The error names what is missing, and the remedy.
 func classpath(home string) ([]string, error) {
 	var paths []string
 	if home == "" {
@@ -102,5 +102,5 @@ func ordered(jars []string) ([]string, error) {
 	return jars, nil
 }
 
-// isLogger reports whether a jar is the logging interface that every release brings along.
+// isLogger reports whether a jar is the logging interface that every release includes.
 func isLogger(path string) bool { return strings.HasPrefix(filepath.Base(path), "slf4j-api") }

@@ -11,8 +11,8 @@ import (
 )
 
 // link is one connection through a proxy: the client's end, the server's end, and a pump for each direction. A pump is
-// a reader and a writer with a queue between them: the reader stamps what it read with the time at which it may pass,
-// so that a delay does not limit throughput.
+// a reader and a writer with a queue between them: the reader stamps each chunk with the time at which it may pass, so
+// that a delay does not limit throughput.
 type link struct {
 	p    *Proxy
 	id   int
@@ -27,7 +27,7 @@ type link struct {
 	watch *conversation // nil without a tap
 }
 
-// chunk is what one read returned. err ends the direction once the bytes passed.
+// chunk is the result of one read. err ends the direction once the bytes have passed.
 type chunk struct {
 	b   []byte
 	due time.Time
@@ -39,7 +39,7 @@ const queueLen = 4096
 
 const dialBound = 5 * time.Second
 
-// run lives as long as the link, joined by the proxy's close.
+// run lasts as long as the link, joined by the proxy's close.
 func (k *link) run() {
 	if k.connect() {
 		var pumps sync.WaitGroup // each pump ends with the link at the latest
@@ -58,7 +58,7 @@ func (k *link) run() {
 	p.changed.Broadcast()
 }
 
-// connect dials the target, after the thaw if the proxy is frozen: a frozen network passes no SYN either.
+// connect dials the target, after the thaw if the proxy is frozen: a frozen network does not pass a SYN either.
 func (k *link) connect() bool {
 	p := k.p
 	p.mu.Lock()
@@ -75,7 +75,7 @@ func (k *link) connect() bool {
 		server, err = k.dial()
 	}
 	if err != nil {
-		return false // the client sees its connection close, as behind any dead backend
+		return false // the client's connection closes, as with any dead backend
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,7 +90,7 @@ func (k *link) connect() bool {
 	return true
 }
 
-// dial connects to the target and gives up when the link ends.
+// dial connects to the target and stops when the link ends.
 func (k *link) dial() (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), dialBound)
 	var watching sync.WaitGroup
@@ -106,8 +106,8 @@ func (k *link) dial() (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, "tcp", k.p.target)
 }
 
-// read moves bytes from one end into the queue. While its gate holds it does not read, so that a full socket pushes
-// back on the sender as a real network does.
+// read moves bytes from one end into the queue. While its gate holds it does not read, so that a full socket blocks the
+// sender as a real network does.
 func (k *link) read(d Direction, queue chan<- chunk) {
 	p := k.p
 	p.mu.Lock()
@@ -136,7 +136,7 @@ func (k *link) read(d Direction, queue chan<- chunk) {
 	}
 }
 
-// write moves chunks from the queue to the other end, each at its time and if its gate lets it.
+// write moves chunks from the queue to the other end, each when it is due and its gate is open.
 func (k *link) write(d Direction, queue <-chan chunk) {
 	for {
 		var c chunk
@@ -181,7 +181,7 @@ func (k *link) forward(d Direction, b []byte) bool {
 			return true
 		}
 		if !seen && k.watch != nil {
-			k.watch.pass(d, b) // before the write: whoever acts on these bytes finds them counted
+			k.watch.pass(d, b) // before the write: the bytes are counted before their receiver can act on them
 		}
 		seen = true
 		n, err := k.ends[d].Write(b)
@@ -197,8 +197,8 @@ func (k *link) forward(d Direction, b []byte) bool {
 	return true
 }
 
-// mayPass waits while the gate of this direction holds, and returns what then becomes of the bytes: pass or drop;
-// hold when the link is over. With toWrite it registers a write that passes, for set to wait for, or a loss.
+// mayPass waits while the gate of this direction holds, and returns what happens to the bytes: pass or drop; hold when
+// the link is over. With toWrite it registers a write that passes, for set to wait for, or a loss.
 func (k *link) mayPass(d Direction, toWrite bool) gate {
 	p := k.p
 	p.mu.Lock()
@@ -224,7 +224,7 @@ func (k *link) mayPass(d Direction, toWrite bool) gate {
 	return g
 }
 
-// finish passes the end of a stream on: a FIN as a FIN, everything else as the end of both ends. A gate that holds or
+// finish passes the end of a stream on: a FIN as a FIN, any other end as the end of both ends. A gate that holds or
 // drops keeps it back.
 func (k *link) finish(d Direction, err error) {
 	p := k.p
@@ -242,7 +242,7 @@ func (k *link) finish(d Direction, err error) {
 	}
 }
 
-// callBack makes a write that is under way return. It needs p.mu.
+// callBack interrupts a write in progress. It needs p.mu.
 func (k *link) callBack(d Direction) {
 	if err := k.ends[d].SetWriteDeadline(time.Unix(1, 0)); err != nil {
 		k.end() // closed already: the write returns by itself
@@ -264,6 +264,6 @@ func (k *link) end() {
 	k.p.changed.Broadcast()
 }
 
-// discard closes a connection whose fate no longer matters: the peer may have closed it first, which is all that Close
+// discard closes a connection that is no longer needed: the peer may have closed it first, which is all that Close
 // could report.
 func discard(c io.Closer) { _ = c.Close() }

@@ -23,7 +23,7 @@ type Node struct {
 	ID int
 
 	addr string
-	dir  string // empty for a server of somebody else's
+	dir  string // empty for a server that was not started here
 	jars []string
 	jvm  []string
 
@@ -33,18 +33,18 @@ type Node struct {
 	isolated bool     // guarded by mu
 }
 
-// process is one life of a server. done is closed by the goroutine that reaps it, after err is set.
+// process is one run of a server. done is closed by the goroutine that reaps it, after err is set.
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
 	err  error
 }
 
-// Addr returns the host:port at which the server takes clients. It does not change when the server is restarted.
+// Addr returns the host:port at which the server accepts clients. It does not change when the server is restarted.
 func (n *Node) Addr() string { return n.addr }
 
-// Use chooses the software of the server's next start: what ZOOKEEPER_HOME may name, "" for the installed package. The
-// error says what is missing there.
+// Use selects the software of the server's next start: a value of ZOOKEEPER_HOME, or "" for the installed package. The
+// error names what is missing there.
 func (n *Node) Use(home string) error {
 	jars, err := classpath(home)
 	if err != nil {
@@ -91,8 +91,8 @@ func (n *Node) args() []string {
 	args := []string{
 		"-Xmx160m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
 		"-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
-		"-Dzookeeper.forceSync=no", // no fsync per write: these servers lose nothing that a test would miss
-		// Without this an isolated server asks for votes ever more rarely, up to once a minute, and comes back late.
+		"-Dzookeeper.forceSync=no", // no fsync per write: the tests do not need its durability
+		// Otherwise an isolated server asks for votes at growing intervals, up to a minute, and rejoins late.
 		"-Dzookeeper.fastleader.maxNotificationInterval=400",
 	}
 	args = append(args, n.jvm...)
@@ -100,7 +100,7 @@ func (n *Node) args() []string {
 }
 
 // Kill ends the server with SIGKILL and returns when it is gone; its data stays for the next start. It does nothing
-// when the server is not running. The error is not nil for a server that is not ours.
+// when the server is not running. For a server that was not started here it returns an error.
 func (n *Node) Kill() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -129,10 +129,11 @@ func (n *Node) Restart(tb testing.TB) {
 	n.WaitServing(tb)
 }
 
-// Pause stops the server with SIGSTOP: connections stay open, the kernel still accepts new ones, nothing is answered.
+// Pause stops the server with SIGSTOP: connections stay open, the kernel still accepts new ones, the server answers
+// nothing.
 func (n *Node) Pause() error { return n.signal(stopSignal, true) }
 
-// Resume lets a paused server go on (SIGCONT).
+// Resume continues a paused server (SIGCONT).
 func (n *Node) Resume() error { return n.signal(continueSignal, false) }
 
 func (n *Node) signal(sig syscall.Signal, paused bool) error {
@@ -176,7 +177,7 @@ func (n *Node) waitServing(atMost time.Duration) error {
 	var ended error
 	err := poll(atMost, fmt.Sprintf("server %d (%s) to serve", n.ID, n.addr), func() error {
 		if ended = n.ended(); ended != nil {
-			return nil // no use in waiting on
+			return nil // further waiting is useless
 		}
 		_, err := n.mode()
 		return err
@@ -187,7 +188,7 @@ func (n *Node) waitServing(atMost time.Duration) error {
 	return nil
 }
 
-// ended is not nil when a server that should run does not.
+// ended returns an error if a server that should run does not.
 func (n *Node) ended() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -205,7 +206,7 @@ func (n *Node) ended() error {
 	}
 }
 
-// reachable says whether nothing that a test did keeps the server from serving.
+// reachable says whether no action of a test keeps the server from serving.
 func (n *Node) reachable() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What follows is for programs that run for hours, which have no testing.TB.
+// The functions below are for programs that run for hours, which have no testing.TB.
 
 // Open starts an ensemble of one or three servers of our own, whatever ZKLOCK_TEST_SERVERS says, and returns when all
 // serve, at most a minute later. Close ends it.
@@ -21,21 +21,22 @@ func Open(nodes int, opts ...Option) (*Ensemble, error) {
 // Close ends the servers, removes their data and joins all goroutines. It is for an ensemble from Open only.
 func (e *Ensemble) Close() error { return e.close() }
 
-// At returns a node for a server of somebody else's, by its host:port: it can be asked, and not signalled.
+// At returns a node for a server that was not started here, by its host:port: it answers four-letter words, and cannot
+// be signalled.
 func At(addr string) *Node { return &Node{addr: addr} }
 
-// OpenProxy is NewProxy without a test, and without a Tap, whose counts would grow for ever.
+// OpenProxy is NewProxy without a test, and without a Tap, whose counts would grow without limit.
 func OpenProxy(target string) (*Proxy, error) { return openProxy(target, nil, 0) }
 
-// OpenTapped is OpenProxy with a Tap, for a program that resets it now and then.
+// OpenTapped is OpenProxy with a Tap, for a program that resets it from time to time.
 func OpenTapped(target string) (*Proxy, error) { return openProxy(target, newTap(), 0) }
 
 // Close closes every connection and the listener, and joins all goroutines. It is for a proxy
 // from OpenProxy or OpenTapped only.
 func (p *Proxy) Close() error { return p.close() }
 
-// Revive undoes what was done to the ensemble, as Restore does, and returns when all its servers serve; the error says
-// which one does not, after the given time.
+// Revive undoes what was done to the ensemble, as Restore does, and returns when all its servers serve; otherwise,
+// after the given time, the error names the server that does not.
 func (e *Ensemble) Revive(atMost time.Duration) error {
 	e.Heal()
 	var errs []error
@@ -53,15 +54,15 @@ func (e *Ensemble) Revive(atMost time.Duration) error {
 	return nil
 }
 
-// Mute keeps what a node says from the other servers, while it goes on hearing them; Heal ends it. See Isolate.
+// Mute drops a node's messages to the other servers, while it still receives theirs; Heal ends it. See Isolate.
 func (e *Ensemble) Mute(n *Node) { e.oneWay(n, "Mute", (*Proxy).HoldRequests, (*Proxy).HoldReplies) }
 
-// Deafen keeps what the other servers say from a node, while they go on hearing it; Heal ends it. See Isolate.
+// Deafen drops the other servers' messages to a node, while they still receive its own; Heal ends it. See Isolate.
 func (e *Ensemble) Deafen(n *Node) {
 	e.oneWay(n, "Deafen", (*Proxy).HoldReplies, (*Proxy).HoldRequests)
 }
 
-// oneWay breaks one direction between a node and the others: on the connections that it opened, and on theirs.
+// oneWay breaks one direction between a node and the others, on connections opened by either side.
 func (e *Ensemble) oneWay(n *Node, what string, its, theirs func(*Proxy)) {
 	if len(e.links) == 0 {
 		panic(fmt.Sprintf("ensemble: %s needs three servers started here: call NeedControl first", what))
@@ -77,8 +78,8 @@ func (e *Ensemble) oneWay(n *Node, what string, its, theirs func(*Proxy)) {
 	}
 }
 
-// Slow makes every byte between a node and the other servers arrive later by d, in both directions: a long wire, or
-// what a disk that takes so long for each write looks like to the rest. Zero, or Heal, ends it.
+// Slow delays every byte between a node and the other servers by d, in both directions: like a long wire, or, to the
+// others, like a disk that takes that long for each write. Zero, or Heal, ends it.
 func (e *Ensemble) Slow(n *Node, d time.Duration) {
 	for _, l := range e.links {
 		if l.from == n.ID || l.to == n.ID {

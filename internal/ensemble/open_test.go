@@ -44,7 +44,7 @@ func TestOpenedEnsembleIsRevivedAndEndsWhenItIsClosed(t *testing.T) {
 	require.NoError(t, err)
 	n := ensemble.At(e.Connect())
 	require.Equal(t, "standalone", n.Mode())
-	require.Error(t, n.Kill(), "a server of somebody else's")
+	require.Error(t, n.Kill(), "a server that was not started here")
 	p, err := ensemble.OpenTapped(e.Connect())
 	require.NoError(t, err)
 	connect(t, p.Addr(), 10*time.Second)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// config is what the options add up to. It is comparable through fmt, which is how Shared tells two requests apart.
+// config is the sum of the options. Shared compares configs by their fmt output.
 type config struct {
 	nodes     int
 	tick      time.Duration
@@ -24,14 +24,15 @@ type Option func(*config)
 // ZooKeeper counts in milliseconds; smaller parts are cut off.
 func WithTick(d time.Duration) Option { return func(c *config) { c.tick = d } }
 
-// WithSyncLimit sets syncLimit: how many ticks a follower and its leader may hear nothing of each other. Default 5.
+// WithSyncLimit sets syncLimit: for how many ticks a follower and its leader may receive nothing from each other.
+// Default 5.
 func WithSyncLimit(ticks int) Option { return func(c *config) { c.syncLimit = ticks } }
 
 // WithDirectQuorum lets three servers reach each other without proxies between them, for measurements: then Isolate, Mute
 // and Deafen panic, and Slow does nothing.
 func WithDirectQuorum() Option { return func(c *config) { c.direct = true } }
 
-// WithObserver makes the last of three servers an observer: it serves clients and has no vote.
+// WithObserver makes the last of three servers an observer: it serves clients and does not vote.
 func WithObserver() Option { return func(c *config) { c.observer = true } }
 
 // WithConfig appends lines to every server's configuration file, for example "maxSessionTimeout=60000".

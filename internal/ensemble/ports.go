@@ -10,16 +10,16 @@ import (
 
 const loopback = "127.0.0.1"
 
-// The pool lies below the range from which Linux takes the local ports of outgoing connections (32768 and up), so a
-// server that was killed finds its port still free when it comes back.
+// The pool lies below the range from which Linux takes the local ports of outgoing connections (32768 and up), so the
+// port of a killed server is still free when it restarts.
 const (
 	firstPort = 10000
 	lastPort  = 29999
 )
 
 // A claim reserves one TCP port of the loopback address against every other user of this package, in any process,
-// without listening on it: the claim is a UDP socket bound to the same number, which the kernel takes back when the
-// process dies.
+// without listening on it: the claim is a UDP socket bound to the same number, which the kernel frees when the process
+// dies.
 type claim struct {
 	port string
 	held net.PacketConn
@@ -39,7 +39,7 @@ func claimPort() (*claim, error) {
 		if err == nil {
 			err = probe.Close()
 		}
-		if err != nil { // some other program has it
+		if err != nil { // another program has it
 			last = errors.Join(err, held.Close())
 			continue
 		}

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Direction is the way that bytes take through a Proxy.
+// Direction is the direction of bytes through a Proxy.
 type Direction int
 
 // Requests flow from the client to the server, replies (and notifications) back.
@@ -21,7 +21,7 @@ const (
 
 func (d Direction) String() string { return [...]string{"request", "reply"}[d] }
 
-// gate says what happens to the bytes of one direction.
+// gate decides what happens to the bytes of one direction.
 type gate int
 
 const (
@@ -30,9 +30,9 @@ const (
 	drop      // lost
 )
 
-// Proxy forwards TCP connections on a loopback address to one target and can break them in the ways networks do.
-// A change of mode is exact: when Freeze, Hold… or Drop… returns, no further byte passes. Modes hold for
-// connections that exist and for those to come. All methods may be called concurrently.
+// Proxy forwards TCP connections on a loopback address to one target and can break them in the ways that networks do. A
+// change of mode is exact: when Freeze, Hold… or Drop… returns, no further byte passes. Modes apply to existing and
+// future connections. All methods may be called concurrently.
 //
 // When the target cannot be reached the proxy accepts a connection and closes it at once.
 type Proxy struct {
@@ -44,7 +44,7 @@ type Proxy struct {
 	// patience is how long a connection is kept while the target refuses it.
 	patience time.Duration
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	changed  *sync.Cond // on mu: a gate, a link's or the proxy's end, a write that finished
 	gates    [2]gate
 	isFrozen bool
@@ -123,11 +123,11 @@ func (p *Proxy) accept(l net.Listener) {
 // Addr returns the host:port at which the proxy listens. It does not change.
 func (p *Proxy) Addr() string { return p.addr }
 
-// Tap returns the observer of everything that passes.
+// Tap returns the observer of all traffic.
 func (p *Proxy) Tap() *Tap { return p.tap }
 
 // Cut closes every connection that is open now, on both sides, and returns when none of their bytes moves any more.
-// What was held or delayed is lost. New connections are taken, unless Refuse.
+// Held and delayed bytes are lost. New connections are accepted, unless Refuse.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -153,8 +153,8 @@ func (p *Proxy) cut(match func(*link) bool) {
 // has needs p.mu.
 func (p *Proxy) has(k *link) bool { _, ok := p.links[k]; return ok }
 
-// Refuse stops or starts taking new connections: while on, a dial is refused by the kernel, as by a server that is
-// down. Connections that are open stay open. The error is not nil when the port was lost meanwhile.
+// Refuse stops or starts accepting new connections: while on, the kernel refuses a dial, as for a server that is down.
+// Open connections stay open. It returns an error if the port was lost meanwhile.
 func (p *Proxy) Refuse(on bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -171,8 +171,8 @@ func (p *Proxy) Refuse(on bool) error {
 	return nil
 }
 
-// Freeze holds everything in both directions, as a cable that was pulled: no byte, no FIN and no reset passes.
-// Connections still open, and new ones, look established to the client. Thaw ends it.
+// Freeze holds everything in both directions, as a pulled cable does: no byte, no FIN and no reset passes. To the
+// client, open and new connections look established. Thaw ends it.
 func (p *Proxy) Freeze() { p.set(true, hold, Requests, Replies) }
 
 // HoldRequests holds what clients send, until Thaw; replies still pass.
@@ -181,14 +181,14 @@ func (p *Proxy) HoldRequests() { p.set(false, hold, Requests) }
 // HoldReplies holds what the server sends, until Thaw; requests still pass.
 func (p *Proxy) HoldReplies() { p.set(false, hold, Replies) }
 
-// DropRequests loses what clients send, until Thaw, which then closes the connections that lost something: a stream
-// with a hole is of no use to anybody.
+// DropRequests drops what clients send, until Thaw, which then closes the connections that lost something: a stream
+// with a hole is useless.
 func (p *Proxy) DropRequests() { p.set(false, drop, Requests) }
 
-// DropReplies loses what the server sends, until Thaw, which then closes the connections that lost something.
+// DropReplies drops what the server sends, until Thaw, which then closes the connections that lost something.
 func (p *Proxy) DropReplies() { p.set(false, drop, Replies) }
 
-// Thaw ends Freeze, Hold… and Drop…: what was held passes, in order.
+// Thaw ends Freeze, Hold… and Drop…: held bytes pass, in order.
 func (p *Proxy) Thaw() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -197,8 +197,8 @@ func (p *Proxy) Thaw() {
 	p.changed.Broadcast()
 }
 
-// Delay makes every byte arrive later, by so much for each direction, as a longer wire would: order is kept, and
-// throughput is not limited. Zero ends it; what is on its way keeps the delay it had.
+// Delay delays every byte by the given time per direction, as a longer wire would: order is kept, and throughput is not
+// limited. Zero ends it; bytes already in transit keep their delay.
 func (p *Proxy) Delay(requests, replies time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -212,7 +212,7 @@ func (p *Proxy) Open() int {
 	return len(p.links)
 }
 
-// gated reports whether something does not pass.
+// gated reports whether a gate is closed.
 func (p *Proxy) gated() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -225,8 +225,8 @@ func (p *Proxy) setOpening(f func(io.Reader) ([]byte, error)) {
 	p.opening = f
 }
 
-// set closes gates and waits for the writes that had passed them; a write that is stuck in a full socket is called back
-// through its deadline and keeps the rest of its bytes.
+// set closes gates and waits for the writes that had passed them; a write blocked by a full socket is interrupted by
+// its deadline and keeps the rest of its bytes.
 func (p *Proxy) set(freeze bool, g gate, dirs ...Direction) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

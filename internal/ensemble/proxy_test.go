@@ -19,7 +19,7 @@ import (
 
 const bound = 10 * time.Second
 
-// a moment is how long nothing must arrive for a test to believe that nothing passes.
+// a moment is how long nothing must arrive before a test concludes that nothing passes.
 const moment = 150 * time.Millisecond
 
 // echo is a server that sends back what it gets, and ends with the test.

@@ -11,19 +11,19 @@ import (
 )
 
 // Three servers reach each other through proxies only, one for every ordered pair and each of the two kinds of traffic
-// between them: server i's configuration names, for its peer j, the proxies from i to j. So any member can be taken
-// away from the others while clients still reach it.
+// between them: server i's configuration names, for its peer j, the proxies from i to j. So any member can be separated
+// from the others while clients still reach it.
 //
 // One detour remains: an election connection begins with its opener's own election address, and a server with a higher
-// number answers one with a lower by closing the connection and dialling that address, which is not a proxy's. Hence
-// the proxies for election traffic rewrite it (electionOpening).
+// number closes a connection from a lower one and dials that address, which is not a proxy's. So the proxies for
+// election traffic rewrite it (electionOpening).
 
-// A proxy takes a connection before it knows whether the target does. A new leader is often dialled some milliseconds
-// before it listens: a server that is refused tries again at once, but one whose connection breaks goes back to voting
-// and leaves that leader waiting for a quorum until initLimit is over. Hence these proxies try again themselves.
+// A proxy accepts a connection before it knows whether the target does. A new leader is often dialled some milliseconds
+// before it listens: a server whose dial is refused retries at once, but one whose connection breaks returns to voting,
+// and that leader waits for a quorum until initLimit has passed. So these proxies retry themselves.
 const quorumPatience = time.Second
 
-// peer is where a server really listens for the other servers.
+// peer is the address at which a server listens for the other servers.
 type peer struct {
 	id               int
 	quorum, election *claim
@@ -121,7 +121,7 @@ func electionOpening(r io.Reader, addr string) ([]byte, error) {
 	}
 	size := int32(binary.BigEndian.Uint32(head[16:]))
 	if int64(binary.BigEndian.Uint64(head)) >= 0 || size < 1 || size > longest {
-		return head, nil // not what we know: let it pass as it is
+		return head, nil // an unknown form: pass it unchanged
 	}
 	old := make([]byte, size)
 	if n, err := io.ReadFull(r, old); err != nil {
@@ -134,10 +134,10 @@ func electionOpening(r io.Reader, addr string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Isolate takes a node away from the other servers, as a pulled cable would: from its return on, no byte and no FIN
-// passes between them, in either direction. Clients still reach the node; it goes on answering reads and pings until it
-// notices, after about syncLimit ticks. Heal ends it. It panics unless the ensemble is three servers of our own, which
-// NeedControl makes sure of.
+// Isolate separates a node from the other servers, as a pulled cable would: after its return no byte and no FIN passes
+// between them, in either direction. Clients still reach the node; it answers reads and pings until it notices, after
+// about syncLimit ticks. Heal ends it. It panics unless the ensemble is three servers started here, which NeedControl
+// ensures.
 func (e *Ensemble) Isolate(n *Node) {
 	if len(e.links) == 0 {
 		panic("ensemble: Isolate needs three servers started here: call NeedControl first")
@@ -152,7 +152,7 @@ func (e *Ensemble) Isolate(n *Node) {
 
 // Heal ends every isolation, Mute, Deafen and Slow and returns at once; Ensemble.WaitServing waits until the ensemble
 // is whole again.
-// Connections that were held are cut, so that nothing said before the isolation arrives after it.
+// Held connections are cut, so that nothing sent before the isolation arrives after it.
 func (e *Ensemble) Heal() {
 	for _, n := range e.Nodes {
 		n.setIsolated(false)

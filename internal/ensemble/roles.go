@@ -7,7 +7,7 @@ import (
 )
 
 // WaitServing returns when every node serves clients, except those that were killed, paused or isolated. The test
-// fails, with the end of the log of the server that is missing, when that takes longer than a minute.
+// fails, with the end of the missing server's log, when that takes longer than a minute.
 func (e *Ensemble) WaitServing(tb testing.TB) {
 	tb.Helper()
 	for _, n := range e.Nodes {
@@ -17,8 +17,8 @@ func (e *Ensemble) WaitServing(tb testing.TB) {
 	}
 }
 
-// Leader waits until exactly one of the nodes that can be reached leads, and returns it; of a single node, that node.
-// It fails the test after a minute. An isolated or paused leader does not count, even if it has not noticed yet.
+// Leader waits until exactly one of the reachable nodes leads, and returns it; of a single node, that node. It fails
+// the test after a minute. An isolated or paused leader does not count, even if it has not noticed yet.
 func (e *Ensemble) Leader(tb testing.TB) *Node {
 	tb.Helper()
 	leader, _ := e.roles(tb)
@@ -74,7 +74,7 @@ func (e *Ensemble) Restore(tb testing.TB) {
 	e.WaitServing(tb)
 }
 
-// revive brings a server of ours back to life without waiting for it.
+// revive restarts or resumes a server of ours without waiting for it.
 func (n *Node) revive() error {
 	if n.dir == "" {
 		return nil

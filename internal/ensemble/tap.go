@@ -13,7 +13,7 @@ import (
 
 // Frame is one ZooKeeper message that passed through a proxy.
 type Frame struct {
-	At   time.Time // when it was passed on
+	At   time.Time // when it was forwarded
 	Conn int       // the connection's number, from 1
 	Dir  Direction
 	Xid  int32  // -1: notification, -4: auth, -8: set watches
@@ -42,11 +42,11 @@ func (f Frame) String() string {
 // mostFrames bounds the log; a frame takes about 100 bytes and its path.
 const mostFrames = 1 << 16
 
-// Tap observes the ZooKeeper messages that pass through a Proxy: what was held back or dropped is not counted, and a
-// message is counted before its receiver can act on it. Pings and handshakes are counted apart and not logged; streams
+// Tap observes the ZooKeeper messages that pass through a Proxy: held and dropped ones are not counted, and a message
+// is counted before its receiver can act on it. Pings and handshakes are counted separately and not logged; streams
 // that are not ZooKeeper's (four-letter words, TLS) are ignored. All methods may be called concurrently.
 type Tap struct {
-	mu            sync.Mutex // guards what follows
+	mu            sync.Mutex // guards the fields below
 	requests      map[int32]int
 	notifications int
 	pings         int

@@ -12,16 +12,16 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// Classes that are no failure of the lock's.
+// Classes that are no failure of a lock.
 const (
 	Busy   = "busy"
 	Closed = "closed"
 )
 
-// Other is the class of an error that has none here, as OpenTelemetry's conventions write it.
+// Other is the class of all other errors, as OpenTelemetry's conventions name it.
 const Other = "_OTHER"
 
-// classes are in order: the first that an error matches is its own.
+// classes are in order: the first one that an error matches is its class.
 var classes = []struct {
 	err  error
 	name string

@@ -38,7 +38,7 @@ var rows = []row{
 	{"10,000 holders", setup{clients: 10_000, paths: 10_000, timeout: 30 * time.Second, warm: 5 * minute, measure: 3 * minute}},
 }
 
-// result is what a fleet did, each second.
+// result is a fleet's work per second.
 type result struct {
 	pings, reads float64 // of the busiest region, for each of its servers
 	writes       float64 // of the leader
@@ -51,7 +51,7 @@ type result struct {
 	heap         uint64
 }
 
-// play lets a fleet work in simulated time.
+// play runs a fleet in simulated time.
 func play(t *testing.T, s setup) (r result) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -81,7 +81,8 @@ func play(t *testing.T, s setup) (r result) {
 	return r
 }
 
-// The traffic of a fleet is what docs/capacity.md says: it grows with the sessions and the turns, and with nothing else.
+// The traffic of a fleet is what docs/capacity.md says: it grows with the sessions and the turns, and with nothing
+// else.
 func TestTheTrafficOfAFleetIsThatOfTheRules(t *testing.T) {
 	const n, locks = 250, 25 // not a multiple of three: clients of all regions meet at each lock
 	timeout, hold := 30*time.Second, 5*time.Second
@@ -108,7 +109,7 @@ func (f row) begins() string {
 	return fmt.Sprintf("| %s | %.0f s | %.0f min |", f.name, f.timeout.Seconds(), f.measure.Minutes())
 }
 
-// With -full it makes the table; without, it looks whether that has every fleet.
+// With -full it makes the table; without, it checks that the table has every fleet.
 func TestCapacity(t *testing.T) {
 	last, err := os.ReadFile("RESULT.md")
 	require.NoError(t, err)

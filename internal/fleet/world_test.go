@@ -20,12 +20,12 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// setup is a fleet and what it does.
+// setup is a fleet and its work.
 type setup struct {
 	clients int
-	paths   int           // as many as clients: nobody waits
+	paths   int           // as many as clients: none waits
 	timeout time.Duration // of the sessions
-	hold    time.Duration // for so long a client holds; 0 is for ever
+	hold    time.Duration // how long a client holds; 0 is for ever
 	warm    time.Duration // until every client is there, and has had its first turn if holds are short
 	measure time.Duration
 }
@@ -38,11 +38,11 @@ type region struct {
 	addrs   string
 }
 
-// forwarded are the requests that a server passes on to its leader.
+// forwarded are the requests that a server forwards to its leader.
 var forwarded = []zktest.Op{zktest.OpConnect, zktest.OpCloseSession, zktest.OpCreate, zktest.OpCreate2, zktest.OpDelete,
 	zktest.OpMulti, zktest.OpSync, zktest.OpSetData}
 
-// world is a fleet at work.
+// world is a running fleet.
 type world struct {
 	setup
 	t       *testing.T
@@ -56,7 +56,7 @@ type world struct {
 	counts  [3]counts      // by region
 	perTick []atomic.Int64 // requests in each second since the beginning
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	freed []time.Time
 	waits []sample
 	turns int
@@ -65,17 +65,17 @@ type world struct {
 	from  time.Time // of the measuring
 }
 
-// counts are requests by what they cost a server.
+// counts are requests by their cost to a server.
 type counts struct{ pings, reads, writes, handshakes atomic.Int64 }
 
 // sample is a hand-over.
 type sample struct {
-	region int // of the one who got the lock
+	region int // of the client that got the lock
 	took   time.Duration
 }
 
-// build sets up the ensemble: the leader, which serves nobody, and two servers a region: those of the first vote, the others
-// observe.
+// build sets up the ensemble: the leader, which has no clients, and two servers per region: those of the first vote,
+// the others observe.
 func build(t *testing.T, s setup) *world {
 	t.Helper()
 	w := &world{setup: s, t: t, srv: zktest.Run(t, zktest.WithoutListener(), zktest.WithSessionTimeouts(4*time.Second, 40*time.Second)),
@@ -104,7 +104,7 @@ func build(t *testing.T, s setup) *world {
 
 func path(i int) string { return fmt.Sprintf("/locks/%04d", i) }
 
-// run lets the fleet work, and returns when it has gone.
+// run runs the fleet, and returns when it has ended.
 func (w *world) run() {
 	w.t.Helper()
 	for i := range w.clients {
@@ -118,7 +118,7 @@ func (w *world) run() {
 	}
 }
 
-// begin forgets what was measured so far.
+// begin resets the measurements.
 func (w *world) begin() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -136,7 +136,7 @@ func (w *world) end() {
 	w.all.Wait()
 }
 
-// client is one client's life: it arrives at some time, and takes its turns at one path.
+// client is one client's run: it arrives at some time, and takes its turns at one path.
 func (w *world) client(i int) {
 	rng := rand.New(rand.NewPCG(uint64(i), 7))
 	if !w.pause(time.Duration(rng.Int64N(int64(w.warm / 2)))) {
@@ -152,7 +152,7 @@ func (w *world) client(i int) {
 		w.t.Error(err)
 		return
 	}
-	defer func() { _ = c.Close() }() // the fleet goes as it is
+	defer func() { _ = c.Close() }() // the fleet ends without a clean release
 	which := i % w.paths
 	lock := c.Mutex(path(which))
 	for w.ctx.Err() == nil {
@@ -172,7 +172,7 @@ func (w *world) client(i int) {
 			w.over(h)
 			continue
 		}
-		// Nothing is as even as a simulation: each hold takes half to one and a half of its time.
+		// A simulation is too regular: each hold takes half to one and a half of its time.
 		if !w.pause(w.hold/2 + time.Duration(rng.Int64N(int64(w.hold)))) {
 			return
 		}

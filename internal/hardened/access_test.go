@@ -34,14 +34,14 @@ func TestLocksWorkWhereEverythingAboveThemIsClosed(t *testing.T) {
 			life(t, c.connect, c.path, app, zklock.WithCreateChroot())
 		})
 	}
-	t.Run("and a stranger is told", func(t *testing.T) {
+	t.Run("a client without credentials gets an error", func(t *testing.T) {
 		t.Parallel()
 		_, err := dial(t, e.Connect()).Mutex("/tenants/app/new").Lock(within(t, soon))
 		require.ErrorIs(t, err, zk.ErrNoAuth)
 	})
 }
 
-// Servers that close the connection of whoever has not authenticated.
+// Servers that close the connection of a client that has not authenticated.
 func TestLocksWorkWhereAuthenticationIsEnforced(t *testing.T) {
 	e := ensemble.Start(t, 1, ensemble.WithConfig("4lw.commands.whitelist=srvr"),
 		ensemble.WithJVM("-Dzookeeper.enforce.auth.enabled=true", "-Dzookeeper.enforce.auth.schemes=digest"))
@@ -61,7 +61,7 @@ func TestLocksWorkWhereAccessListsAreSkipped(t *testing.T) {
 	life(t, e.Connect(), e.Path(t), zklock.WithAuth("digest", []byte("app:pw")))
 }
 
-// What a quota refuses is said, and leaves nothing behind; with room again the same client goes on.
+// A call that a quota refuses returns an error, and leaves nothing behind; with room again the same client continues.
 func TestAQuotaThatIsFullIsSaidAndNothingIsLeft(t *testing.T) {
 	e := ensemble.Start(t, 1, ensemble.WithJVM("-Dzookeeper.enforceQuota=true"))
 	s, ctx := administrator(t, e), within(t, soon)

@@ -17,7 +17,7 @@ import (
 func TestMain(m *testing.M) { os.Exit(ensemble.Run(m)) }
 
 const (
-	soon    = 30 * time.Second // bounds what must not hang
+	soon    = 30 * time.Second // a bound for calls that must not hang
 	tick    = 500 * time.Millisecond
 	timeout = 4 * time.Second
 )
@@ -55,8 +55,8 @@ func dial(t *testing.T, connect string, opts ...zklock.Option) *zklock.Client {
 	return c
 }
 
-// life has one client hold a lock for longer than its session timeout while another one waits, and then that one have it.
-// In the end nothing is left but the directory.
+// life makes one client hold a lock for longer than its session timeout while another one waits and then gets it. In
+// the end only the directory is left.
 func life(t *testing.T, connect, path string, opts ...zklock.Option) {
 	t.Helper()
 	first, second := dial(t, connect, opts...), dial(t, connect, opts...)

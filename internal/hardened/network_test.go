@@ -18,7 +18,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// idleConn is a connection through a balancer that cuts what is idle.
+// idleConn is a connection through a balancer that cuts idle connections.
 type idleConn struct {
 	net.Conn
 	patience time.Duration
@@ -54,7 +54,7 @@ func TestHoldsSurviveABalancerThatCutsIdleConnections(t *testing.T) {
 					}
 					dials.Add(1)
 					idle := &idleConn{Conn: conn, patience: patience}
-					idle.cut = time.AfterFunc(patience, func() { _ = conn.Close() }) // what the client sees is the end
+					idle.cut = time.AfterFunc(patience, func() { _ = conn.Close() }) // the client sees the end of the connection
 					return idle, nil
 				}))
 				require.NoError(t, err)
@@ -67,7 +67,7 @@ func TestHoldsSurviveABalancerThatCutsIdleConnections(t *testing.T) {
 				require.NoError(t, hold.Err())
 				require.NoError(t, hold.Unlock(t.Context()))
 
-				time.Sleep(10 * time.Minute) // nothing is held: pings are rarer than the balancer likes
+				time.Sleep(10 * time.Minute) // nothing is held: pings are too rare for the balancer
 				require.NoError(t, s.Err(), "the session")
 				require.Greater(t, dials.Load(), int64(100), "connections that were cut")
 				hold, err = c.Mutex("/locks/a").Lock(t.Context())
@@ -78,7 +78,7 @@ func TestHoldsSurviveABalancerThatCutsIdleConnections(t *testing.T) {
 	}
 }
 
-// name is a DNS server that tells one address, whatever it is asked.
+// name is a DNS server that answers every query with one address.
 type name struct {
 	pc net.PacketConn
 	ip atomic.Pointer[[4]byte]

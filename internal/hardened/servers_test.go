@@ -28,7 +28,7 @@ func TestLocksWorkThroughAnObserver(t *testing.T) {
 	life(t, observer.Addr(), e.Path(t))
 }
 
-// A server without a quorum that serves reads is no server for locks.
+// A server without a quorum that serves reads cannot serve locks.
 func TestAReadOnlyServerIsLeftForOneThatWrites(t *testing.T) {
 	e := ensemble.Start(t, 3, ensemble.WithJVM("-Dreadonlymode.enabled=true"))
 	e.NeedControl(t)
@@ -42,7 +42,7 @@ func TestAReadOnlyServerIsLeftForOneThatWrites(t *testing.T) {
 		return nil
 	})
 	const said = "without an answer to the handshake"
-	for limit := 3 * time.Second; ; limit *= 2 { // it has longer from trial to trial: a busy machine's servers take their time
+	for limit := 3 * time.Second; ; limit *= 2 { // the time doubles with each trial: a busy machine's servers are slow
 		_, err := zklock.Dial(within(t, limit), alone.Addr())
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		if limit > soon || strings.Contains(err.Error(), said) {
@@ -59,14 +59,15 @@ func TestAReadOnlyServerIsLeftForOneThatWrites(t *testing.T) {
 	require.NoError(t, hold.Unlock(within(t, soon)))
 }
 
-// counter is a znode that is counted up under a lock by several clients.
+// counter is a znode that several clients increment under a lock.
 type counter struct {
 	path, lock     string
 	done, doubtful atomic.Int64
 	last           atomic.Int64 // token of the latest turn
 }
 
-// work counts up until stop is closed. What a lost hold or a broken connection leaves is counted apart.
+// work increments until stop is closed. Increments that a lost hold or a broken connection leaves in doubt are counted
+// separately.
 func (n *counter) work(ctx context.Context, c *zklock.Client, stop <-chan struct{}) error {
 	for m := c.Mutex(n.lock); ; {
 		select {

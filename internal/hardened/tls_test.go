@@ -63,7 +63,7 @@ func (a *authority) pair(t *testing.T, name string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert}
 }
 
-// Servers that talk TLS to whoever shows a certificate, which is then who he is in access lists.
+// Servers that require client certificates, and use them as identities in access lists.
 func TestLocksWorkByClientCertificates(t *testing.T) {
 	a, dir := newAuthority(t), t.TempDir()
 	_, key, cert := a.issue(t, "server")

@@ -12,9 +12,9 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// scripted answers by a script. For each frame of the server's, a byte of the script says what happens to it, and the bytes
-// behind that with what; when the script has ended, frames pass unchanged. granted is set when the client may take an answer
-// for a grant: a list in which it is first, or the deletion of the contender before it.
+// scripted answers by a script. For each frame of the server's, a byte of the script selects what happens to it, and
+// the bytes after that the replacement; when the script has ended, frames pass unchanged. granted is set when the
+// client may take an answer for a grant: a list in which it is first, or the deletion of the contender before it.
 func scripted(script []byte, granted *atomic.Bool) liar {
 	take := func(n int) []byte {
 		n = min(n, len(script))
@@ -33,8 +33,8 @@ func scripted(script []byte, granted *atomic.Bool) liar {
 		}
 		body := bytes.Clone(f.body)
 		switch how % 12 {
-		case 0, 1, 2: // the truth
-		case 3: // the header is true
+		case 0, 1, 2: // unchanged
+		case 3: // with a true header
 			body = append(body[:min(16, len(body))], take(size)...)
 		case 4: // some bytes are put over it
 			copy(body[min(size, len(body)):], take(8))
@@ -54,7 +54,7 @@ func scripted(script []byte, granted *atomic.Bool) liar {
 			return framed(body)[:min(size, 4+len(body))], true, false
 		case 10:
 			return framed(body)[:min(size, 4+len(body))], false, true
-		case 11: // a bit is turned
+		case 11: // one bit is flipped
 			body[size*len(body)/256] ^= 1 << (how / 12 % 8)
 		}
 		heed(framed(body), f, granted)
@@ -62,7 +62,8 @@ func scripted(script []byte, granted *atomic.Bool) liar {
 	}
 }
 
-// heed notes what a client has to believe, since no server can say more. Headers do not count: package session checks them.
+// heed notes answers that a client must trust, since no server can prove more. Headers do not count: package session
+// checks them.
 func heed(stream []byte, f said, granted *atomic.Bool) {
 	for len(stream) >= 20 {
 		n := int(int32(binary.BigEndian.Uint32(stream)))
@@ -75,7 +76,7 @@ func heed(stream []byte, f said, granted *atomic.Bool) {
 			continue
 		}
 		switch {
-		case binary.BigEndian.Uint32(body) == 0xffffffff: // a notification, perhaps of the deletion that is waited for
+		case binary.BigEndian.Uint32(body) == 0xffffffff: // a notification, perhaps of the awaited deletion
 			if bytes.Contains(body, []byte(dir)) {
 				granted.Store(true)
 			}
@@ -92,7 +93,7 @@ func heed(stream []byte, f said, granted *atomic.Bool) {
 	}
 }
 
-// FuzzLife has a lock live its life while the server's frames are changed by a script. Whatever it says: no crash, no
+// FuzzLife runs a lock through its life while a script changes the server's frames. Whatever the script: no crash, no
 // hang, no call beyond its deadline, nothing left behind, and a hold only where a server could have granted one.
 func FuzzLife(f *testing.F) {
 	f.Add([]byte{})

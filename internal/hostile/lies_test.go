@@ -19,9 +19,10 @@ import (
 // lie is one way to answer wrongly.
 type lie struct {
 	name string
-	// say is what the client gets instead of the frame; nil, false, false: the lie does not fit it, which is passed on.
+	// say returns what the client gets instead of the frame; nil, false, false: the lie does not apply to the frame,
+	// which passes unchanged.
 	say func(f said) (b []byte, over, mute bool)
-	// trust: what it says is well-formed and may be true, and a client has to believe its server.
+	// trust: the lie is well-formed and may be true, so a client has to trust it.
 	trust bool
 }
 
@@ -222,7 +223,7 @@ func (l lie) fits(f said) bool {
 	return b != nil || over || mute
 }
 
-// moments is how many frames of one kind are lied about: heartbeats are all alike.
+// moments is how many frames of one kind are replaced: heartbeats are all alike.
 const moments = 3
 
 func TestALieAtAnyMomentOfALocksLifeCostsAConnectionAndNeverMore(t *testing.T) {

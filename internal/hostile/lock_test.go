@@ -21,17 +21,17 @@ const (
 	timeout = 6 * time.Second
 )
 
-// outcome is what became of the calls on the client that was lied to.
+// outcome is the results of the calls on the client that got the lie.
 type outcome struct {
 	lock, check, multi, unlock, again error
 	held                              bool
 	dials                             int
 }
 
-// life is a lock's whole life: another client holds it first; ours asks, waits for longer than WatchAfter, holds through
-// several heartbeats, uses the hold in all ways, and releases it. Each call has to end by its deadline. A hold has to be
-// genuine, unless trust says that the client could take what it was told for a grant. In the end, when nobody lies any more,
-// the lock has to be free, and nothing may be left of what was done before.
+// life is a lock's whole life: another client holds it first; ours asks, waits for longer than WatchAfter, holds
+// through several heartbeats, uses the hold in all ways, and releases it. Each call has to end by its deadline. A hold
+// has to be genuine, unless trust says that the client could take the answer for a grant. In the end, when the server
+// is honest again, the lock has to be free, and nothing may be left of what was done before.
 func life(t *testing.T, lie liar, trust *atomic.Bool) (o outcome) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Run(t, zktest.WithoutListener())
@@ -64,18 +64,18 @@ func life(t *testing.T, lie liar, trust *atomic.Bool) (o outcome) {
 		m := c.Mutex(dir)
 		o = use(t, srv, m, before, trust)
 		truthful.Store(true)
-		if trust.Load() { // whom one believes that the own place is gone, one leaves it to: it goes with the session
+		if trust.Load() { // a client that must trust that its own znode is gone leaves it to the session's end
 			require.NoError(t, c.Close())
 			c, err = zklock.Dial(t.Context(), srv.Addr(), zklock.WithDialer(p.dial), zklock.WithSessionTimeout(timeout))
 			require.NoError(t, err)
 			m = c.Mutex(dir)
 		}
 
-		// Honest from here on: it works, soon.
+		// Honest from here on: the lock works soon.
 		ctx, done := context.WithTimeout(t.Context(), time.Minute)
 		defer done()
 		h, err := m.Lock(ctx)
-		if errors.Is(err, session.ErrGarbled) { // what was said before may still be read
+		if errors.Is(err, session.ErrGarbled) { // earlier lies may still be read
 			h, err = m.Lock(ctx)
 		}
 		require.NoError(t, err, "after the last lie")
@@ -90,7 +90,7 @@ func life(t *testing.T, lie liar, trust *atomic.Bool) (o outcome) {
 	return o
 }
 
-// use is what one would do with a lock.
+// use exercises a held lock.
 func use(t *testing.T, srv *zktest.Server, m *zklock.Mutex, before *zklock.Hold, trust *atomic.Bool) (o outcome) {
 	call := func(d time.Duration, what string, f func(ctx context.Context) error) error {
 		ctx, done := context.WithTimeout(t.Context(), d)
@@ -145,7 +145,8 @@ func use(t *testing.T, srv *zktest.Server, m *zklock.Mutex, before *zklock.Hold,
 	return o
 }
 
-// granted demands that the ensemble has granted a hold that its holder believes in, unless its context has ended since.
+// granted demands that the ensemble has granted a hold that its holder takes for held, unless its context has ended
+// since.
 func granted(t *testing.T, srv *zktest.Server, h *zklock.Hold) {
 	t.Helper()
 	if h.Err() != nil {

@@ -16,8 +16,8 @@ import (
 
 const markSuffix = "-released"
 
-// threeInLine has a client behind two others, the second of which gives up or is released; liar stands between the third
-// and its server from then on. holds: the third holds when the second is gone.
+// threeInLine puts a client behind two others, the second of which stops waiting or is released; from then on liar sits
+// between the third and its server. holds: the third holds when the second is gone.
 func threeInLine(t *testing.T, version zktest.Version, release bool, liesAbout func(second string) liar) (holds bool, lists int) {
 	locktest.SimulateAlone(t, func(s *locktest.Sim) {
 		var lie atomic.Pointer[liar] // nil: honest
@@ -66,7 +66,7 @@ func TestAMarkThatNobodyMadeLetsNobodyIn(t *testing.T) {
 				return honest(f)
 			}
 		})
-		// Before 3.9 a notification does not tell its transaction: what such a server says is believed.
+		// Before 3.9 a notification does not name its transaction: such a server's notification is trusted.
 		require.Equal(t, version == zktest.Version38, holds, "%v", version)
 	}
 }
@@ -75,7 +75,7 @@ func TestAMarkWithoutADeletionLetsNobodyIn(t *testing.T) {
 	for _, version := range []zktest.Version{zktest.Version38, zktest.Version39} {
 		holds, lists := threeInLine(t, version, false, func(second string) liar {
 			return func(f said) ([]byte, bool, bool) {
-				if f.op == zktest.OpNotify && f.path == second { // there was one; it is told of the mark in its place
+				if f.op == zktest.OpNotify && f.path == second { // there was one; the client gets the mark in its place
 					return note(1, 3, second+markSuffix), false, false
 				}
 				return honest(f)

@@ -21,7 +21,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// mayCreate is a directory's and its contenders' access list: we may do everything, others may create and list.
+// mayCreate is the access list of a directory and its contenders: we may do everything, others may create and list.
 func mayCreate() []zk.ACL {
 	return append(zk.DigestACL(zk.PermAll, "we", "secret"), zk.WorldACL(zk.PermCreate|zk.PermRead)...)
 }
@@ -40,7 +40,7 @@ func attacker(t *testing.T, srv *zktest.Server) *session.Session {
 	return s
 }
 
-// A holder is removed by Break while it does not listen, and the neighbour makes a znode of the same name.
+// Break removes a holder while it is not listening, and the neighbour creates a znode of the same name.
 func TestANeighbourCannotHideARemovalByANodeOfTheSameName(t *testing.T) {
 	for _, how := range []string{"before the watch", "while cut off", "heard"} {
 		t.Run(how, func(t *testing.T) {
@@ -97,7 +97,7 @@ func TestANeighbourCannotHideARemovalByANodeOfTheSameName(t *testing.T) {
 	}
 }
 
-// The lock delay of a lost holder is not waited out when the neighbour makes a znode of the lost one's name at once.
+// A lost holder's lock delay is waited out even if the neighbour creates a znode of the lost one's name at once.
 func TestANeighbourCannotShortenALockDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Run(t, zktest.WithoutListener())
@@ -116,7 +116,7 @@ func TestANeighbourCannotShortenALockDelay(t *testing.T) {
 			next.Unlock(context.Background())
 		}()
 		time.Sleep(2 * time.Second)
-		// The neighbour is quicker than the next in line: its create is behind the session's end, and b's reads are slow.
+		// The neighbour is faster than the next in line: its create follows the session's end, and b's reads are slow.
 		slow := srv.Inject(zktest.DelayReply(50 * time.Millisecond).Op(zktest.OpGetData))
 		s, err := a.Session(t.Context())
 		require.NoError(t, err)
@@ -153,7 +153,7 @@ func TestANeighbourCannotLendItsTokenToBreak(t *testing.T) {
 	})
 }
 
-// A waiter asks for a bounded number of the names that begin with its id, however many the neighbour has made.
+// A waiter requests a bounded number of the names that begin with its id, however many the neighbour has created.
 func TestANeighbourCannotHaveAWaiterAskForEachOfManyNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Run(t, zktest.WithoutListener())
@@ -161,7 +161,7 @@ func TestANeighbourCannotHaveAWaiterAskForEachOfManyNames(t *testing.T) {
 		a, b, evil := attacked(t, srv), attacked(t, srv), attacker(t, srv)
 		h, err := a.Mutex(dir, opt).Lock(t.Context())
 		require.NoError(t, err)
-		// One unreadable contender before it makes it look from time to time.
+		// An unreadable predecessor makes it list from time to time.
 		_, err = evil.Create(t.Context(), dir+"/~-lock-0000000000", nil, session.Ephemeral, zk.WorldACL(zk.PermCreate))
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -235,7 +235,7 @@ func TestANeighbourCannotHaveWaitersKeepALongName(t *testing.T) {
 	})
 }
 
-// Observers go on when the neighbour has seemed to lead with a znode that they may not read, and has gone.
+// Observers continue when a neighbour that appeared to lead, with a znode that they may not read, has gone.
 func TestANeighbourCannotEndObservers(t *testing.T) {
 	for _, version := range []zktest.Version{zktest.Version38, zktest.Version39} {
 		synctest.Test(t, func(t *testing.T) {
@@ -278,7 +278,7 @@ func TestANeighbourCannotEndObservers(t *testing.T) {
 	}
 }
 
-// Candidates campaign on when the neighbour's znode of another kind, or with their number, has gone.
+// Candidates continue to campaign when the neighbour's znode of another kind, or with their number, is gone.
 func TestANeighbourCannotEndRun(t *testing.T) {
 	for _, name := range []string{"x-lease-3-0000000000", "x-lock-0000000002", "x-__READ__0000000000"} {
 		t.Run(name, func(t *testing.T) {
@@ -321,8 +321,8 @@ func TestANeighbourCannotEndRun(t *testing.T) {
 	}
 }
 
-// A name as long as a server can be made to take (a sequential one is ten bytes longer than what was asked for) must not
-// cost those who wait behind it their connections, and the other holds of their client.
+// A name of the greatest length that a server accepts (a sequential one is ten bytes longer than the requested name)
+// must not cost the waiters behind it their connections, or their client its other holds.
 func TestANeighbourCannotCutConnectionsWithAVeryLongName(t *testing.T) {
 	for _, more := range []int{-60, -37, -30} {
 		t.Run(fmt.Sprint(more), func(t *testing.T) {

@@ -20,13 +20,13 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// A neighbour is another client of the same ensemble, who may create znodes in a lock's directory and nothing else.
-// He may name and number them, fill them and close them to others as he likes. As any contender he can make others wait;
-// he must not be able to let two of them hold, to end a hold, or to keep a lock from anybody when he has gone.
+// A neighbour is another client of the same ensemble, which may create znodes in a lock's directory and nothing else.
+// It may name, number, fill and protect them at will. As any contender it can make others wait; it must not be able to
+// make two of them hold, to end a hold, or to keep a lock taken after it has gone.
 //
-// (internal/simulation has one too, beside all other faults; here the ensemble's access lists say what he may do.)
+// (internal/simulation has one too, beside all other faults; here the ensemble's access lists restrict it.)
 
-// neighbourKinds are all kinds of locks: a call takes a lock on paths and says how much of it it has taken.
+// neighbourKinds are all kinds of locks: a call takes a lock on paths and returns how much of it it has taken.
 var neighbourKinds = map[string]struct {
 	size int // how much may be held at once
 	mark []string
@@ -67,7 +67,7 @@ var neighbourKinds = map[string]struct {
 	}},
 }
 
-// Scenario 48: whatever he creates, no two hold at once, no hold ends, and when he has gone everybody gets the lock.
+// Scenario 48: whatever it creates, no two hold at once, no hold ends, and when it has gone every client gets the lock.
 func TestANeighbourWhoMayOnlyCreateChangesNobodysOrder(t *testing.T) {
 	seeds := uint64(10)
 	if os.Getenv("ZKLOCK_LONG") != "" {
@@ -84,7 +84,7 @@ func TestANeighbourWhoMayOnlyCreateChangesNobodysOrder(t *testing.T) {
 	}
 }
 
-// besideANeighbour has three clients take a lock again and again, and in the end without him.
+// besideANeighbour makes three clients take a lock repeatedly, and in the end without the neighbour.
 func besideANeighbour(t *testing.T, kind string, seed uint64) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Run(t, zktest.WithoutListener())
@@ -128,7 +128,7 @@ func besideANeighbour(t *testing.T, kind string, seed uint64) {
 					t.Error(err)
 				}
 			}
-			turn(time.Minute, true) // makes the directory
+			turn(time.Minute, true) // creates the directory
 			all.Go(func() {
 				for range 12 {
 					turn(time.Duration(1+rnd.IntN(6000))*time.Millisecond, false)
@@ -147,7 +147,7 @@ func besideANeighbour(t *testing.T, kind string, seed uint64) {
 	})
 }
 
-// annoy is one session of the neighbour's. It may not delete anything: what it has created goes with the session.
+// annoy is one session of the neighbour's. It may not delete anything: its znodes end with the session.
 func annoy(t *testing.T, srv *zktest.Server, marks []string, rnd *rand.Rand) {
 	s, err := session.Open(t.Context(), srv.Addr(), session.Config{Dial: srv.Dial})
 	require.NoError(t, err)
@@ -169,13 +169,13 @@ func annoy(t *testing.T, srv *zktest.Server, marks []string, rnd *rand.Rand) {
 			name, mode = head+mark, session.EphemeralSequential
 		}
 		data := make([]byte, []int{0, 0, 30, 0, 30, 0, 30, 900 << 10}[rnd.IntN(8)])
-		acl := [][]zk.ACL{zk.WorldACL(zk.PermAll), zk.WorldACL(zk.PermCreate)}[rnd.IntN(2)] // nobody may read it
+		acl := [][]zk.ACL{zk.WorldACL(zk.PermAll), zk.WorldACL(zk.PermCreate)}[rnd.IntN(2)] // may not be read
 		if _, err := s.Create(t.Context(), dir+"/"+name, data, mode, acl); err != nil && !errors.Is(err, zk.ErrNodeExists) {
 			t.Errorf("the neighbour: %v", err)
 		}
 	}
 	names := srv.Children(dir)
 	if len(names) > 0 {
-		require.ErrorIs(t, s.Delete(t.Context(), dir+"/"+names[0], -1), zk.ErrNoAuth, "he may only create")
+		require.ErrorIs(t, s.Delete(t.Context(), dir+"/"+names[0], -1), zk.ErrNoAuth, "it may only create")
 	}
 }

@@ -12,14 +12,14 @@ import (
 
 // said is one frame of the server's on its way to the client, and the request that it answers.
 type said struct {
-	n    int    // how many the client has been sent before, on all connections, handshakes left out
-	body []byte // behind the length: xid, zxid, code, and the rest
+	n    int    // the number of frames that the client has got before, on all connections, without handshakes
+	body []byte // after the length: xid, zxid, code, and the rest
 	op   zktest.Op
 	path string // of the request; of the notification
 }
 
-// liar decides what the client gets instead of f: bytes as they are, lengths included. over ends the connection after
-// them; mute lets nothing more through on it.
+// liar decides what the client gets instead of f: raw bytes, lengths included. over ends the connection after them;
+// mute lets nothing more through on it.
 type liar func(f said) (b []byte, over, mute bool)
 
 // honest passes everything on.
@@ -29,12 +29,12 @@ func framed(body []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
 }
 
-// peer stands between a client and its server, and changes what the server says.
+// peer sits between a client and its server, and changes the server's messages.
 type peer struct {
 	srv *zktest.Server
 	lie liar
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	n     int
 	dials int
 }
@@ -71,7 +71,7 @@ type between struct {
 	mute  bool
 }
 
-// Write notes what is asked.
+// Write records the requests.
 func (b *between) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	for rest := p; len(rest) >= 12; {
@@ -89,7 +89,7 @@ func (b *between) Write(p []byte) (int, error) {
 	return b.Conn.Write(p)
 }
 
-// Read gives the client what the liar makes of the server's next frame.
+// Read gives the client the liar's version of the server's next frame.
 func (b *between) Read(out []byte) (int, error) {
 	for len(b.rest) == 0 {
 		if b.over {

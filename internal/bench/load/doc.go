@@ -1,13 +1,13 @@
 // Package load is the half of the benchmark that runs in a process of its own for each contestant: it opens sessions,
-// has workers lock and unlock, and tells what happened when. The programs below testdata do the same in Java and
-// Python, word for word, so that every contestant is measured by one method and one clock: CLOCK_MONOTONIC, which all
-// processes of a machine share.
+// runs workers that lock and unlock, and reports the times. The programs below testdata do exactly the same in Java and
+// Python, so that every contestant is measured by one method and one clock: CLOCK_MONOTONIC, which all processes of a
+// machine share.
 //
 // # Protocol
 //
 // Commands are lines on standard input, answers lines on standard output; words are separated by single spaces, times
 // are nanoseconds of CLOCK_MONOTONIC. SERVERS is host:port,host:port,…; client i uses the one server (i+OFFSET) mod n,
-// so that all contestants of a round stand at the same servers. ROOT is a path; lock i is ROOT/i.
+// so that all contestants of a round use the same servers. ROOT is a path; lock i is ROOT/i.
 //
 //	run SERVERS OFFSET TIMEOUT-MS ROOT CLIENTS WORKERS LOCKS WARM-MS RUN-MS
 //		CLIENTS sessions with WORKERS threads each lock and unlock without a pause; worker i uses lock i mod LOCKS.
@@ -24,8 +24,8 @@
 //	hold SERVERS OFFSET TIMEOUT-MS ROOT
 //		Takes lock 0. Answers: opened; held T. It is kept until drain.
 //
-// A contestant whose protocol the benchmark can't read on the wire appends, behind start, end, memory and drain's done,
-// how many requests its clients have sent so far and how many notifications came.
+// A contestant whose protocol the benchmark can't read on the wire appends, after start, end, memory and drain's done,
+// the number of requests that its clients have sent and of notifications that they have received so far.
 //
 // Any command may be answered by error TEXT instead. The end of the input ends the program.
 package load

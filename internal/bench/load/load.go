@@ -20,7 +20,7 @@ type Peer interface {
 	Open(ctx context.Context, server string, timeout time.Duration) (Client, error)
 }
 
-// Counter is a Peer that knows what its clients sent and were told, because nobody reads its protocol on the wire.
+// Counter is a Peer that counts its clients' requests and notifications, for a protocol that no tap can read.
 type Counter interface {
 	Counts() (requests, notifications int64)
 }
@@ -78,7 +78,7 @@ func Serve(in io.Reader, out io.Writer, peer Peer) error {
 	return errors.Join(lines.Err(), s.end())
 }
 
-// server is what is left between two commands: what park and hold opened.
+// server is the state between two commands: the sessions that park and hold opened.
 type server struct {
 	peer    Peer
 	say     func(string, ...any) error
@@ -86,7 +86,7 @@ type server struct {
 	clients []Client
 	held    Locker
 	base    int64         // bytes of memory before the waiters
-	waiting chan struct{} // closed when the last of those who wait is done
+	waiting chan struct{} // closed when the last waiter is done
 	cancel  func()        // ends their wait
 	ops     []op
 	failed  error
@@ -113,7 +113,7 @@ func (s *server) do(words []string) error {
 	return fmt.Errorf("unknown command %q", words[0])
 }
 
-// parse reads the words of run, park and hold; what a command does not have is one, or zero for a time.
+// parse reads the words of run, park and hold; a word that a command does not have is one, or zero for a time.
 func parse(words []string) (spec, error) {
 	names := map[string]int{"run": 10, "park": 7, "hold": 5}
 	if len(words) != names[words[0]] {
@@ -230,7 +230,7 @@ func (s *server) run(ctx context.Context, c spec) (err error) {
 			}
 		})
 	}
-	// On a busy machine the times alone would leave nothing to measure.
+	// On a busy machine the times alone could leave nothing to measure.
 	enough := func(n int64) bool { return cycles.Load() >= n || over.Load() }
 	few := int64(max(c.locks, len(lockers)/20))
 	err = s.at("start", c.warm, func() bool { return enough(few) })
@@ -247,7 +247,7 @@ func (s *server) run(ctx context.Context, c spec) (err error) {
 	return s.say("done")
 }
 
-// at says a word after so long, and when there is enough.
+// at sends a word after that time, and when there is enough.
 func (s *server) at(word string, after time.Duration, enough func() bool) error {
 	for time.Sleep(after); !enough(); {
 		time.Sleep(time.Millisecond)
@@ -270,7 +270,7 @@ func (s *server) report(ops []op) {
 	}
 }
 
-// park is the command of that name, and hold, which has one worker.
+// park is the command of that name, and also hold, which has one worker.
 func (s *server) park(ctx context.Context, cancel func(), c spec) error {
 	defer func() {
 		if s.cancel == nil {
@@ -298,7 +298,7 @@ func (s *server) park(ctx context.Context, cancel func(), c spec) error {
 	return s.say("held %d", got)
 }
 
-// wait has the others wait, each in a goroutine of its own; drain joins them.
+// wait makes the others wait, each in a goroutine of its own; drain joins them.
 func (s *server) wait(ctx context.Context, lockers []Locker) {
 	var mu sync.Mutex // guards ops and failed
 	var all sync.WaitGroup
@@ -319,7 +319,7 @@ func (s *server) wait(ctx context.Context, lockers []Locker) {
 
 func (s *server) drain() (err error) {
 	if s.held == nil {
-		return errors.New("nothing is held")
+		return errors.New("no lock is held")
 	}
 	defer func() { err = errors.Join(err, s.end()) }()
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
@@ -327,7 +327,7 @@ func (s *server) drain() (err error) {
 	leaving := Now()
 	err = s.held.Unlock(ctx)
 	left := Now()
-	<-s.waiting // each of them ends at the latest when the bound of park is over
+	<-s.waiting // each of them ends by the bound of park
 	if err = errors.Join(err, s.failed); err != nil {
 		return err
 	}

@@ -86,7 +86,7 @@ func TestBadCommandsAreAnswered(t *testing.T) {
 		"run s 0 10 /r 1 1 x 0 1":            `word 7, "x", is not a number in range`,
 		"run s 0 10 /r 0 1 1 0 1":            `word 5, "0", is not a number in range`,
 		"run s:1:1 0 10000 /r 1 1 1 0 1":     "client 0",
-		"drain":                              "nothing is held",
+		"drain":                              "no lock is held",
 		"park 127.0.0.1:1 0 10000 bad 1 1 1": "8 words instead of 7",
 	} {
 		got := serve(t, "zklock", command)

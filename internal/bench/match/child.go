@@ -17,7 +17,7 @@ import (
 	"github.com/zklock/locker/internal/bench/stats"
 )
 
-// child is a contestant's process: see package load for what is said.
+// child is a contestant's process: package load describes its protocol.
 type child struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
@@ -113,7 +113,7 @@ func (ch *child) ops(ctx context.Context) (ops []stats.Op, done answer, err erro
 	}
 }
 
-// resident is how much memory the process has at the moment, by the kernel's count; −1 where that can't be read.
+// resident is the process's current resident memory, by the kernel's count; −1 if that can't be read.
 func (ch *child) resident() int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", ch.cmd.Process.Pid))
 	if err != nil {
@@ -132,7 +132,7 @@ func (ch *child) resident() int64 {
 // patience is how long a process may take to close its sessions.
 const patience = 20 * time.Second
 
-// end ends the process, gently if it can, and joins it.
+// end ends the process, gracefully if possible, and joins it.
 func (ch *child) end() {
 	killer := time.AfterFunc(patience, ch.kill)
 	defer killer.Stop()
@@ -140,13 +140,13 @@ func (ch *child) end() {
 	for range ch.lines {
 	}
 	ch.reader.Wait()
-	_ = ch.cmd.Wait() // how it ended does not matter any more
+	_ = ch.cmd.Wait() // its exit code does not matter any more
 }
 
 // kill ends the process as a crash would.
 func (ch *child) kill() { _ = ch.cmd.Process.Kill() }
 
-// tail is the last of what was written to it.
+// tail is the end of what was written to it.
 type tail struct {
 	mu sync.Mutex // guards b
 	b  []byte

@@ -1,4 +1,4 @@
-// Package match has the contestants do the same things at the same servers, one after the other, round after round.
+// Package match makes the contestants do the same things at the same servers, one after the other, round after round.
 package match
 
 import (
@@ -20,7 +20,7 @@ type Contestant struct {
 	Name  string       `json:"name"` // short, for -only
 	Title string       `json:"title"`
 	Kind  servers.Kind `json:"kind"`
-	Lock  bool         `json:"lock"` // false: the floor, which excludes nobody
+	Lock  bool         `json:"lock"` // false: the floor, which excludes no one
 	Mode  bool         `json:"mode"` // an option of ours, for the settings in which it matters
 
 	command func(tools) (*exec.Cmd, error)
@@ -64,7 +64,7 @@ func classpath(dir string) string {
 	return strings.Join([]string{dir, jars + "curator-recipes.jar", jars + "slf4j-nop.jar"}, string(os.PathListSeparator))
 }
 
-// interpreter is Debian's own: another one first on the PATH does not see Debian's packages.
+// interpreter is Debian's own: another one earlier on the PATH does not find Debian's packages.
 const interpreter = "/usr/bin/python3"
 
 func python(t tools) (*exec.Cmd, error) {
@@ -86,7 +86,7 @@ func newTools(self, dir string, source func(name string) ([]byte, error)) (tools
 	return t, nil
 }
 
-// missing says why a contestant can't take part; nil when it can. It compiles what has to be compiled.
+// missing returns why a contestant can't take part; nil if it can. It compiles the contestant's program if necessary.
 func (c Contestant) missing(ctx context.Context, t tools, s *servers.Site) error {
 	if !s.Has(c.Kind) {
 		return errors.New("no etcd: apt-get install etcd-server, or -etcd")
@@ -116,7 +116,7 @@ func lastLine(s string) string {
 	return s[strings.LastIndexByte(s, '\n')+1:]
 }
 
-// find returns the contestants and settings that -only names; all of a sort when it names none of them.
+// find returns the contestants and settings that -only names; all of a category of which it names none.
 func find(only []string) (cs []Contestant, ss []Setting, err error) {
 	for _, name := range only {
 		c := slices.IndexFunc(Contestants, func(c Contestant) bool { return c.Name == name })

@@ -14,7 +14,7 @@ import (
 	"github.com/zklock/locker/internal/bench/stats"
 )
 
-// wires counts what everybody sends and gets, once: counts hardly vary.
+// wires counts all requests and replies, once: counts hardly vary.
 func (m *run) wires(ctx context.Context) {
 	for _, s := range scaled(Settings, m.Small) {
 		if !slices.Contains(wired, s.Name) || (m.Brief || m.Small) && !slices.Contains(ends, s.Name) {
@@ -39,7 +39,7 @@ func (m *run) wires(ctx context.Context) {
 	}
 }
 
-// lineUps measures what waiters take, and what a release costs when nobody comes back.
+// lineUps measures the memory of waiters, and the cost of a release when the releasing client does not queue again.
 func (m *run) lineUps(ctx context.Context) {
 	lines := lineUps
 	switch {
@@ -64,7 +64,7 @@ func (m *run) lineUps(ctx context.Context) {
 	}
 }
 
-// lineUp has a fresh process wait in line: memory that an earlier measurement used would not be seen to grow.
+// lineUp lets a fresh process wait in line: growth of a process that has used memory before would not show.
 func (m *run) lineUp(ctx context.Context, c Contestant, l Line) (one LineUp, err error) {
 	ctx, cancel := context.WithTimeout(ctx, slack)
 	defer cancel()
@@ -109,8 +109,7 @@ func (m *run) lineUp(ctx context.Context, c Contestant, l Line) (one LineUp, err
 	return one, nil
 }
 
-// settled is how long everybody stands in line before it counts: what a contestant does for a wait that lasts, it has
-// done by then.
+// settled is how long all contenders wait before the measurement: a contestant's work for a long wait is done by then.
 func (m *run) settled() time.Duration {
 	if m.Small {
 		return 10 * time.Millisecond

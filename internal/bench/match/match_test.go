@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Everything is measured, as short and small as can be: who is installed appears in every table, and the figures agree
-// with each other. How fast anybody is, it does not ask.
+// Everything is measured, as briefly as possible: every installed contestant appears in every table, and the figures
+// agree with each other. It does not check speeds.
 func TestEverybodyInstalledIsInEveryTable(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)
@@ -46,7 +46,7 @@ func TestEverybodyInstalledIsInEveryTable(t *testing.T) {
 		})
 		require.NoError(t, err)
 	}
-	if len(r.Failures) > 0 { // a machine on which sessions end of themselves: then all there is to ask is that it says so
+	if len(r.Failures) > 0 { // sessions expire by themselves on this machine: then check only that the result says so
 		for _, f := range r.Failures {
 			require.Contains(t, report.Text(r, false), f)
 		}
@@ -90,8 +90,8 @@ func TestEverybodyInstalledIsInEveryTable(t *testing.T) {
 	require.Contains(t, string(report.SVG(r)), "<svg")
 }
 
-// checkExtras checks what the recipe fixes: what a cycle writes and reads when nobody else is there, and who can't be
-// early.
+// checkExtras checks what the recipe fixes: the writes and reads of a cycle without other contenders, and that no
+// contestant gets the lock early.
 func checkExtras(t *testing.T, r *match.Result) {
 	t.Helper()
 	locks := 0
@@ -113,7 +113,7 @@ func checkExtras(t *testing.T, r *match.Result) {
 	seen := map[string]bool{}
 	for _, w := range r.Wire {
 		seen[w.Setting] = true
-		// How much passed between two lines of the contestant's, a millisecond apart, is not to be known on a busy machine.
+		// On a busy machine the amount between two of the contestant's lines, a millisecond apart, is not predictable.
 		require.GreaterOrEqual(t, w.Bytes[0], int64(0))
 		require.GreaterOrEqual(t, w.Bytes[1], int64(0))
 	}

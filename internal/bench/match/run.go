@@ -23,18 +23,18 @@ type Config struct {
 	Rounds  int
 	Run     time.Duration // of each measurement
 	Warm    time.Duration // before each measurement
-	First   time.Duration // before the first one: what a virtual machine needs to compile what is hot
+	First   time.Duration // before the first one: a virtual machine compiles hot code meanwhile
 	Expiry  time.Duration // the session timeout of a holder that is killed
-	Brief   bool          // leave out what is in between
-	Small   bool          // tens instead of hundreds and thousands: to see that everything works
+	Brief   bool          // leave out intermediate settings
+	Small   bool          // tens instead of hundreds and thousands: to check that everything works
 	Servers servers.Config
 	Log     func(format string, args ...any)
 }
 
-// Timeout is the session timeout, for everybody.
+// Timeout is the session timeout of all contestants.
 const Timeout = 10 * time.Second
 
-// slack is what a measurement may take beyond its own time: until a thousand waiters had the lock once, in Python.
+// slack is how long a measurement may take beyond its own time: until a thousand waiters had the lock once, in Python.
 const slack = 3 * time.Minute
 
 // run is a Run under way.
@@ -49,8 +49,9 @@ type run struct {
 	r        *Result
 }
 
-// Run does all measurements and returns what came out. A contestant that fails in one of them is noted and goes on with
-// the next; the error is of everything else. When ctx ends, what has been measured by then is returned with its error.
+// Run does all measurements and returns the result. A contestant that fails in one of them is noted and continues with
+// the next; the error is of everything else. When ctx ends, Run returns what has been measured so far, with ctx's
+// error.
 func Run(ctx context.Context, c Config) (res *Result, err error) {
 	m := &run{Config: c, children: map[string]*child{}, r: &Result{Command: c.Command, Began: time.Now(), Machine: machine(),
 		Rounds: c.Rounds, Seconds: c.Run.Seconds()}}
@@ -96,7 +97,7 @@ func (m *run) all(ctx context.Context) {
 		for _, s := range m.settings {
 			m.Log("round %d of %d: %s", round+1, m.Rounds, s.Title)
 			for i := range m.taking {
-				// Whoever comes first in one round comes second in the next.
+				// The first contestant of one round is the second of the next.
 				if c := m.taking[(i+round)%len(m.taking)]; s.has(c) && ctx.Err() == nil {
 					m.cell(ctx, s, c, round)
 				}
@@ -157,10 +158,10 @@ func (m *run) child(c Contestant) (*child, error) {
 	return ch, err
 }
 
-// failed notes a failure. Its process may be anywhere in its work: the next measurement gets a new one.
+// failed notes a failure. The process may be in any state: the next measurement gets a new one.
 func (m *run) failed(ctx context.Context, c Contestant, where string, err error) {
 	if ctx.Err() != nil {
-		return // everybody is being ended
+		return // all processes are being ended
 	}
 	m.r.Failures = append(m.r.Failures, fmt.Sprintf("%s, %s: %v", c.Title, where, err))
 	m.Log("FAILED: %s", m.r.Failures[len(m.r.Failures)-1])
@@ -184,7 +185,7 @@ func (m *run) path() string {
 	return fmt.Sprintf("/bench-%d-%d", m.r.Began.Unix(), m.paths)
 }
 
-// warmUp has everybody do for a while what the measurements will ask for.
+// warmUp runs the operations that the measurements need for a while.
 func (m *run) warmUp(ctx context.Context) {
 	for _, c := range m.taking {
 		if c.Mode || ctx.Err() != nil {
@@ -222,7 +223,7 @@ func (m *run) cell(ctx context.Context, s Setting, c Contestant, round int) {
 
 func short(d time.Duration) time.Duration { return d.Round(time.Microsecond) }
 
-// measured is the time that counted, and what passed the taps in it.
+// measured is the time that counted, and the traffic through the taps during it.
 type measured struct {
 	stats.Window
 	servers.Traffic
@@ -266,7 +267,7 @@ func (m *run) race(ctx context.Context, s Setting, c Contestant, round int, way 
 	return ops, measured{stats.Window{Start: start.numbers[0], End: end.numbers[0]}, after.Less(before), cost[1].Less(cost[0])}, nil
 }
 
-// cost is what the ensemble has done until now; nothing where it can't be known.
+// cost is the ensemble's work so far; nothing if that is unknown.
 func (m *run) cost(c Contestant) servers.Cost {
 	cost, known, err := m.site.Cost(c.Kind)
 	if err != nil {
@@ -278,7 +279,7 @@ func (m *run) cost(c Contestant) servers.Cost {
 	return cost
 }
 
-// traffic is what passed until now: by the taps, or where they can't read it, by what the contestant says.
+// traffic is what has passed so far: by the taps, or where they can't read it, by the contestant's own counts.
 func (m *run) traffic(c Contestant, a answer) servers.Traffic {
 	t := m.site.Traffic(c.Kind)
 	if n := len(a.numbers); n >= 2 && c.Kind == servers.Etcd {
@@ -301,7 +302,7 @@ func loadAverage() float64 {
 	return f
 }
 
-// machine says on what was measured.
+// machine describes the machine that was measured.
 func machine() string {
 	model := "unknown processor"
 	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Setting is who locks what.
+// Setting is which clients lock what.
 type Setting struct {
 	Name    string        `json:"name"`
 	Title   string        `json:"title"`
@@ -14,7 +14,7 @@ type Setting struct {
 	Workers int           `json:"workers"` // threads or goroutines in each
 	Locks   int           `json:"locks"`
 	Delay   time.Duration `json:"delay"` // each way
-	modes   []string      // which of the modes of ours take part
+	modes   []string      // which of our modes take part
 }
 
 // Settings are in the order in which they are run and shown.
@@ -41,13 +41,13 @@ var extras = []string{"wire", "line", "kill"}
 // wired are the settings whose traffic is counted.
 var wired = []string{"alone", "two", "sixteen", "many", "goroutines", "crowd", "hundred", "locks"}
 
-// ends are those of them at which it shows whether traffic grows with the number of waiters.
+// ends are the two of them that show whether traffic grows with the number of waiters.
 var ends = []string{"alone", "two", "crowd"}
 
-// Line is so many in one line, who are then let through: what a hand-over costs.
+// Line is a number of waiters in one line, each of which gets the lock once: the cost of a hand-over.
 type Line struct{ Clients, Workers int }
 
-// lineUps is what is let through. One alone shows what leaving costs without anybody behind.
+// lineUps are the lengths of the lines. A line of one shows the cost of leaving without a waiter.
 var lineUps = []Line{{1, 1}, {3, 1}, {16, 1}, {20, 50}}
 
 // Names lists what -only may name.

@@ -30,7 +30,7 @@ func (d driver) Open(ctx context.Context, server string, timeout time.Duration) 
 		return nil, err
 	}
 	go func() { // ends with the connection
-		for range events { //nolint:revive // the channel has to be emptied
+		for range events { //nolint:revive // the channel must be drained
 		}
 	}()
 	if err := connected(ctx, func() bool { return conn.State() == zk.StateHasSession }); err != nil {
@@ -56,7 +56,7 @@ func newDriverLock(c *zk.Conn, path string) (load.Locker, error) {
 func (l driverLock) Lock(context.Context) error   { return l.l.LockWithData(data) }
 func (l driverLock) Unlock(context.Context) error { return l.l.Unlock() }
 
-// raw is the floor: what any lock of this recipe has to do at least, without the lock. It excludes nobody.
+// raw is the floor: the least that any lock of this recipe has to do, without the lock. It excludes no one.
 type raw struct {
 	c         *zk.Conn
 	path, own string

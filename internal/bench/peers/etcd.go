@@ -16,7 +16,7 @@ import (
 	"github.com/zklock/locker/internal/bench/load"
 )
 
-// etcd is concurrency.Mutex. It knows no znodes, but keys that belong to a lease; and as its key is named after its
+// etcd is concurrency.Mutex. It has no znodes, but keys that belong to a lease; and as its key is named after its
 // lease, workers of one client that want the same lock need a lease each.
 type etcd struct {
 	*traffic
@@ -80,7 +80,7 @@ type etcdLock struct{ m *concurrency.Mutex }
 func (l etcdLock) Lock(ctx context.Context) error   { return l.m.Lock(ctx) }
 func (l etcdLock) Unlock(ctx context.Context) error { return l.m.Unlock(ctx) }
 
-// rawEtcd is etcd's floor: what its lock has to do at least.
+// rawEtcd is etcd's floor: the least that its lock has to do.
 type rawEtcd struct {
 	c     *clientv3.Client
 	lease clientv3.LeaseID

@@ -58,8 +58,8 @@ func (l *ourLock) Lock(ctx context.Context) (err error) {
 
 func (l *ourLock) Unlock(ctx context.Context) error { return l.h.Unlock(ctx) }
 
-// rawSession is the floor on this library's sessions; with list, it also asks who else is there, behind each create, as no
-// lock can do without.
+// rawSession is the floor on this library's sessions; with list, it also lists the contenders after each create, as
+// every lock must.
 type rawSession struct{ list bool }
 
 type rawSessionClient struct {

@@ -24,7 +24,7 @@ var All = map[string]load.Peer{
 	"etcd":        etcd{&traffic{}, false},
 }
 
-// data is what every contestant that can stores in its znodes: as long as what zklock writes by default.
+// data is what every contestant that can do so stores in its znodes: as long as zklock's default.
 var data = identity()
 
 func identity() []byte {

@@ -6,13 +6,13 @@ import (
 	"github.com/zklock/locker/internal/bench/match"
 )
 
-// Goal is something that the library wants to reach, and whether it did in this run.
+// Goal is a goal of the library, and whether this run reached it.
 type Goal struct {
 	What, Goal, Measured string
 	Reached              bool
 }
 
-// Goals judges a run. What was not measured is left out.
+// Goals judges a run. It leaves out goals that were not measured.
 func Goals(r *match.Result) []Goal {
 	j := judge{r: r}
 	j.alone("alone", "alone")
@@ -75,8 +75,8 @@ func (j *judge) handOver() {
 	}
 }
 
-// growth is what may be added from a short line to a long one: in a short one those at its end, who have fewer behind
-// them, weigh more.
+// growth is the permitted growth from a short line to a long one: in a short one the contenders at the end, with fewer
+// waiters after them, have more weight.
 const growth = 1.15
 
 // constant compares a line of sixteen with the longest.

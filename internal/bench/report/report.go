@@ -1,4 +1,4 @@
-// Package report turns what was measured into tables, a verdict on the goals, and a drawing.
+// Package report turns the measurements into tables, a verdict on the goals, and a drawing.
 package report
 
 import (
@@ -31,7 +31,7 @@ func ReadJSON(file string) (*match.Result, error) {
 // Floor is the contestant that everything is compared with.
 const Floor = "raw"
 
-// FloorWithList is what a lock of this recipe can't do without: the floor, and a list behind each create.
+// FloorWithList is the least that a lock of this recipe needs: the floor, and a list after each create.
 const FloorWithList = "raw-list"
 
 // cells returns what a contestant did in a setting, by round.
@@ -65,7 +65,7 @@ func ratio(a, b map[int]match.Cell, ofA, ofB func(match.Cell) float64) float64 {
 	return stats.Median(all)
 }
 
-// perHandOver is what one hand-over costs in a line, less what the last one in it needs to leave.
+// perHandOver is the cost of one hand-over in a line, less what the last contender needs to leave.
 func perHandOver(r *match.Result, l match.LineUp) (requests, notifications float64, ok bool) {
 	if l.Waiters == 0 {
 		return 0, 0, false

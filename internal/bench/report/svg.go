@@ -65,8 +65,8 @@ func SVG(r *match.Result) []byte {
 	return []byte(out.String())
 }
 
-// barsOf leaves out what would dwarf everything else: our modes, and the floor where all contestants but that one wait
-// for each other.
+// barsOf leaves out bars that would dwarf all others: our modes, and the floor where all other contestants wait for
+// each other.
 func barsOf(r *match.Result, s match.Setting) []bar {
 	setting, wait := s.Name, s.Clients*s.Workers > s.Locks
 	var bars []bar

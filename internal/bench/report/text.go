@@ -9,7 +9,7 @@ import (
 	"github.com/zklock/locker/internal/bench/stats"
 )
 
-// none stands where nothing was, or can be, measured.
+// none is printed where nothing was, or can be, measured.
 const none = "–"
 
 // Text prints everything, as text or as Markdown.
@@ -42,7 +42,7 @@ func Text(r *match.Result, md bool) string {
 	}{
 		{"What it costs the ensemble, for each cycle", costTable(r)},
 		{"On the wire, for each cycle", wireTable(r)},
-		{"A line that is let through, and nobody comes back: for each hand-over", lineTable(r)},
+		{"A line in which each waiter gets the lock once: for each hand-over", lineTable(r)},
 		{"Until the next one has the lock of a holder that was killed", killTable(r)},
 		{"Goals", goalTable(r)},
 	} {
@@ -60,7 +60,7 @@ func Text(r *match.Result, md bool) string {
 	return b.String()
 }
 
-// preamble says what was measured, where and how.
+// preamble describes what was measured, where and how.
 func preamble(r *match.Result) []string {
 	lines := []string{r.Command, fmt.Sprintf("%s, load average %.1f before and %.1f after", r.Machine, r.Load[0], r.Load[1])}
 	lines = append(lines, r.Notes...)

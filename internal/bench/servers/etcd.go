@@ -24,10 +24,10 @@ type cluster struct {
 	logs    []string
 }
 
-// attempts at starting: between the choice of a free port and its use somebody else may take it.
+// attempts at starting: another process may take a free port between its choice and its use.
 const attempts = 3
 
-// EtcdInstalled reports whether there is an etcd to start.
+// EtcdInstalled reports whether etcd is installed.
 func EtcdInstalled() bool {
 	_, err := exec.LookPath("etcd")
 	return err == nil
@@ -45,7 +45,7 @@ func startEtcd(ctx context.Context, dir string, nodes int) (*cluster, error) {
 	return nil, errors.Join(errs...)
 }
 
-// tryEtcd starts servers as they are by default. It returns what it has started also with an error.
+// tryEtcd starts servers with their default configuration. On an error it also returns what it has started.
 func tryEtcd(ctx context.Context, dir string, nodes int) (*cluster, error) {
 	c := &cluster{}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -122,7 +122,7 @@ func (c *cluster) awaitOne(ctx context.Context, addr string) error {
 		}
 		cancel()
 		if ctx.Err() == nil {
-			err = nil // it has not come up yet
+			err = nil // it is not up yet
 		}
 	}
 	return errors.Join(err, client.Close())

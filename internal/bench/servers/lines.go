@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// lines looks at locks from outside, so that a measurement can begin when everybody is in line.
+// lines reads the locks' queues from outside, so that a measurement can begin when all contenders are in line.
 type lines struct {
 	zk   *zk.Conn
 	etcd *clientv3.Client
@@ -25,7 +25,7 @@ func (l *lines) open(addrs map[Kind][]string) (err error) {
 	}
 	l.zk = conn
 	go func() { // ends with the connection
-		for range events { //nolint:revive // the channel has to be emptied
+		for range events { //nolint:revive // the channel must be drained
 		}
 	}()
 	if len(addrs[Etcd]) > 0 {

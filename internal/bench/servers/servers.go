@@ -1,4 +1,4 @@
-// Package servers starts what the contestants lock at: three ZooKeeper servers and three etcd servers, and in front of
+// Package servers starts the contestants' servers: three ZooKeeper servers and three etcd servers, and in front of
 // them, when a setting asks for it, proxies that delay or count.
 package servers
 
@@ -31,7 +31,7 @@ type Way struct {
 
 // Site is all the servers.
 type Site struct {
-	Notes []string // what a reader of the figures has to know about the servers
+	Notes []string // what is to be known about the servers when reading the figures
 
 	zk      *ensemble.Ensemble
 	etcd    *cluster
@@ -46,10 +46,10 @@ type Config struct {
 	ZooKeeper, Etcd []string
 	StartEtcd       bool
 	Nodes           int    // of each kind: one or three
-	Disk            string // the directory where they keep their data, and wait until these are on the disk; empty: in memory
+	Disk            string // the directory where they keep their data, with every write synced to disk; empty: in memory
 }
 
-// memory is where servers keep their data, so that no disk is measured: etcd can't be told not to wait for one.
+// memory is where servers keep their data, so that no disk is measured: etcd cannot be configured not to sync.
 const memory = "/dev/shm"
 
 // Open starts the servers, or finds those of the configuration, within some two minutes.
@@ -106,7 +106,7 @@ func (s *Site) makeDir(disk string) (err error) {
 	return err
 }
 
-// startZooKeeper starts servers with a JVM as it is by default, but for the size of its heap.
+// startZooKeeper starts servers with the JVM's defaults, except for the size of its heap.
 func (s *Site) startZooKeeper(c Config) (err error) {
 	// The ensemble keeps its data where temporary files are.
 	old, set := os.LookupEnv("TMPDIR")
@@ -172,11 +172,11 @@ func (s *Site) Addrs(k Kind, w Way) ([]string, error) {
 	return addrs, nil
 }
 
-// Traffic is what has passed the taps.
+// Traffic is what has passed through the taps.
 type Traffic struct {
-	Requests      int64    `json:"requests"` // without pings, and without what opens and closes sessions
+	Requests      int64    `json:"requests"` // without pings, and without requests that open and close sessions
 	Notifications int64    `json:"notifications"`
-	Bytes         [2]int64 `json:"bytes"` // to the servers, and from them; with everything
+	Bytes         [2]int64 `json:"bytes"` // to the servers, and from them; all traffic
 }
 
 // Less is what passed since an earlier look.
@@ -189,7 +189,7 @@ func (t Traffic) Less(earlier Traffic) Traffic {
 	return t
 }
 
-// Traffic returns what has passed the taps so far. Of etcd's protocol only the bytes are known.
+// Traffic returns the traffic through the taps so far. Of etcd's protocol only the bytes are known.
 func (s *Site) Traffic(k Kind) (t Traffic) {
 	for _, p := range s.proxies[Way{Tap: true}][k] {
 		tap := p.Tap()
@@ -202,18 +202,18 @@ func (s *Site) Traffic(k Kind) (t Traffic) {
 	return t
 }
 
-// Cost is what something has cost the ensemble.
+// Cost is the ensemble's work.
 type Cost struct {
 	Transactions int64         `json:"transactions"`
 	CPU          time.Duration `json:"cpu"` // of all servers together
 }
 
-// Less is what it cost since an earlier look.
+// Less is the cost since an earlier look.
 func (c Cost) Less(earlier Cost) Cost {
 	return Cost{c.Transactions - earlier.Transactions, c.CPU - earlier.CPU}
 }
 
-// Cost returns what the ZooKeeper servers have done so far; false: they are not ours, or of another kind.
+// Cost returns the work of the ZooKeeper servers so far; false: they are not ours, or of another kind.
 func (s *Site) Cost(k Kind) (c Cost, known bool, err error) {
 	if k != ZooKeeper || s.zk == nil {
 		return c, false, nil
@@ -232,7 +232,7 @@ func (s *Site) Cost(k Kind) (c Cost, known bool, err error) {
 	return c, true, nil
 }
 
-// InLine returns how many stand in line at a lock's path.
+// InLine returns the number of contenders at a lock's path.
 func (s *Site) InLine(ctx context.Context, k Kind, path string) (int, error) {
 	return s.lines.count(ctx, k, path)
 }

@@ -1,4 +1,5 @@
-// Package stats is the benchmark's arithmetic: from what happened when to figures. It is the same for every contestant.
+// Package stats is the benchmark's arithmetic: it turns recorded times into figures. It is the same for every
+// contestant.
 package stats
 
 import (
@@ -8,36 +9,37 @@ import (
 	"time"
 )
 
-// Op is one cycle of one worker: when it asked for the lock, had it, let it go, and heard that it was free. Times are
-// nanoseconds of one clock.
+// Op is one cycle of one worker: when it asked for the lock, had it, began to release it, and learned that it was free.
+// Times are nanoseconds of one clock.
 type Op struct {
 	Lock                      int
 	Asked, Got, Leaving, Left int64
 }
 
-// Window is the time that counts.
+// Window is the measured period.
 type Window struct{ Start, End int64 }
 
 func (w Window) has(t int64) bool { return t >= w.Start && t < w.End }
 
-// Spread is the middle and the bad end of some durations.
+// Spread is the median and the 99th percentile of some durations.
 type Spread struct {
 	N        int           `json:"n"`
 	P50, P99 time.Duration // zero when N is
 }
 
-// Figures are what a window's cycles come to.
+// Figures are computed from the cycles of a window.
 type Figures struct {
 	Cycles   int     `json:"cycles"`    // that ended in the window
 	Rate     float64 `json:"rate"`      // of those, a second
-	Write    Spread  `json:"write"`     // one of the two halves of a cycle, whichever
+	Write    Spread  `json:"write"`     // either half of a cycle
 	Acquire  Spread  `json:"acquire"`   // asked → got
 	Release  Spread  `json:"release"`   // leaving → left
-	HandOver Spread  `json:"hand_over"` // leaving → got by the next one, if that had been waiting by then
-	Overlaps int     `json:"overlaps"`  // times at which the next one got the lock before it was let go
+	HandOver Spread  `json:"hand_over"` // leaving → got by the next one, if that was already waiting
+	Overlaps int     `json:"overlaps"`  // times at which the next one got the lock before it was released
 }
 
-// Of computes the figures of a window. exclusive: the contestant is a lock, and what one let go the next one got.
+// Of computes the figures of a window. exclusive: the contestant is a lock, and each holder gets it from the one
+// before.
 func Of(ops []Op, w Window, exclusive bool) Figures {
 	var f Figures
 	var acquire, release []time.Duration

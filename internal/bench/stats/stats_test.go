@@ -51,9 +51,9 @@ func TestFiguresOfAWindow(t *testing.T) {
 	require.Equal(t, 6, f.Write.N)
 	require.Equal(t, stats.Spread{N: 1, P50: 30 * time.Millisecond, P99: 30 * time.Millisecond}, f.HandOver)
 	require.Zero(t, f.Overlaps)
-	require.Zero(t, stats.Of(ops, w, false).HandOver, "the floor hands nothing over")
+	require.Zero(t, stats.Of(ops, w, false).HandOver, "the floor has no hand-overs")
 	require.Equal(t, stats.Figures{}, stats.Of(nil, stats.Window{}, true))
 
 	ops[0].Got = 1199 * ms
-	require.Equal(t, 1, stats.Of(ops, w, true).Overlaps, "it had the lock before it was let go")
+	require.Equal(t, 1, stats.Of(ops, w, true).Overlaps, "it had the lock before it was released")
 }
