@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
-	"os"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zktest"
@@ -22,35 +21,11 @@ import (
 // Many callers of a few clients want a few locks. Contexts end and connections break at any moment. Never do two hold, every
 // call ends, and nobody is left in line.
 func TestManyCallersOfFewLocksAllHaveTheirTurn(t *testing.T) {
-	seeds := uint64(10)
-	if os.Getenv("ZKLOCK_LONG") != "" {
-		seeds = 300
-	}
 	for name, kinds := range map[string][]recipe.Kind{"mutex": {recipe.Lock}, "read/write": {recipe.Write, recipe.Write, recipe.Read}} {
-		for _, version := range []zktest.Version{zktest.Version38, zktest.Version39} {
-			for seed := range seeds {
-				if !t.Run(fmt.Sprint(name, " ", version, " ", seed), func(t *testing.T) {
-					bubble(t, func(t *testing.T, srv *zktest.Server) { newPress(t, srv, seed, kinds).run() }, zktest.WithVersion(version))
-				}) {
-					return
-				}
-			}
-		}
+		t.Run(name, func(t *testing.T) {
+			locktest.Seeds(t, 10, func(t *testing.T, srv *zktest.Server, seed uint64) { newPress(t, srv, seed, kinds).run() })
+		})
 	}
-}
-
-// slowConn takes a moment for everything, so that requests come together.
-type slowConn struct{ net.Conn }
-
-func (c slowConn) Write(b []byte) (int, error) {
-	time.Sleep(rand.N(time.Millisecond))
-	return c.Conn.Write(b)
-}
-
-func (c slowConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	time.Sleep(rand.N(2 * time.Millisecond))
-	return n, err
 }
 
 // press is callers of locks.
@@ -73,10 +48,7 @@ func newPress(t *testing.T, srv *zktest.Server, seed uint64, kinds []recipe.Kind
 	p := &press{t: t, srv: srv, seed: seed, kinds: kinds, callers: 16 + rnd.IntN(35), dirs: 1 + rnd.IntN(3),
 		inside: map[string]map[recipe.Kind]int{}, had: map[string]int64{}}
 	for range 1 + rnd.IntN(4) {
-		s, err := session.Open(within(t, soon), srv.Addr(), session.Config{Dial: func(network, addr string, timeout time.Duration) (net.Conn, error) {
-			conn, err := srv.Dial(network, addr, timeout)
-			return slowConn{conn}, err
-		}})
+		s, err := session.Open(within(t, soon), srv.Addr(), session.Config{Dial: locktest.SlowDial(srv)})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, s.Close()) })
 		p.sessions = append(p.sessions, s)
@@ -85,61 +57,21 @@ func newPress(t *testing.T, srv *zktest.Server, seed uint64, kinds []recipe.Kind
 }
 
 func (p *press) run() {
-	var callers sync.WaitGroup
-	for i := range p.callers {
-		callers.Go(func() {
-			rnd := rand.New(rand.NewPCG(p.seed, uint64(i)))
-			for range 4 {
-				time.Sleep(time.Duration(rnd.IntN(3)) * time.Millisecond)
-				q := recipe.Queue{Dir: fmt.Sprint("/l", rnd.IntN(p.dirs)), Kind: p.kinds[rnd.IntN(len(p.kinds))],
-					ACL: session.WorldACL(), Describe: func(b []byte) string { return string(b) }}
-				p.turn(rnd, p.sessions[i%len(p.sessions)], q)
-			}
-		})
-	}
-	quiet := make(chan struct{})
-	var trouble sync.WaitGroup
-	trouble.Go(func() { p.trouble(quiet) })
-	callers.Wait()
-	close(quiet)
-	trouble.Wait()
+	locktest.Load{Server: p.srv, Seed: p.seed, Callers: p.callers, Turns: 4, Skip: 4, Every: 300 * time.Millisecond, Drop: 4,
+		Faults: []zktest.Fault{zktest.CloseAfter().Op(zktest.OpMulti), zktest.CloseBefore().Op(zktest.OpMulti),
+			zktest.CloseAfter().Op(zktest.OpDelete), zktest.CloseAfter().Op(zktest.OpCreate), zktest.CloseAfter().Op(zktest.OpGetChildren2),
+			zktest.CloseBefore().Op(zktest.OpSetWatches), zktest.CloseAfter().Op(zktest.OpNotify)},
+	}.Run(func(rnd *rand.Rand, caller, _ int) {
+		q := recipe.Queue{Dir: fmt.Sprint("/l", rnd.IntN(p.dirs)), Kind: p.kinds[rnd.IntN(len(p.kinds))],
+			ACL: session.WorldACL(), Describe: func(b []byte) string { return string(b) }}
+		p.turn(rnd, p.sessions[caller%len(p.sessions)], q)
+	})
 	p.settle()
-}
-
-// trouble breaks connections, and has transactions fail, until quiet is closed.
-func (p *press) trouble(quiet <-chan struct{}) {
-	rnd := rand.New(rand.NewPCG(p.seed, 1<<32))
-	faults := []zktest.Fault{zktest.CloseAfter().Op(zktest.OpMulti), zktest.CloseBefore().Op(zktest.OpMulti),
-		zktest.CloseAfter().Op(zktest.OpDelete), zktest.CloseAfter().Op(zktest.OpCreate), zktest.CloseAfter().Op(zktest.OpGetChildren2),
-		zktest.CloseBefore().Op(zktest.OpSetWatches), zktest.CloseAfter().Op(zktest.OpNotify)}
-	for {
-		in := p.srv.Inject(faults[rnd.IntN(len(faults))].After(rnd.IntN(4)).Once())
-		select {
-		case <-quiet:
-			in.Remove()
-			return
-		case <-time.After(time.Duration(rnd.IntN(300)) * time.Millisecond):
-		}
-		in.Remove()
-		if rnd.IntN(4) == 0 {
-			p.srv.DropConnections()
-		}
-	}
-}
-
-// contextFor returns a context that may end at any moment.
-func contextFor(rnd *rand.Rand, most int) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	if rnd.IntN(3) > 0 {
-		return ctx, cancel
-	}
-	stop := time.AfterFunc(time.Duration(rnd.IntN(most))*time.Millisecond, cancel)
-	return ctx, func() { stop.Stop(); cancel() }
 }
 
 // turn is one call of a lock, from its beginning to its release.
 func (p *press) turn(rnd *rand.Rand, s *session.Session, q recipe.Queue) {
-	ctx, cancel := contextFor(rnd, []int{10, 1000}[rnd.IntN(2)])
+	ctx, cancel := locktest.Perhaps(rnd, []int{10, 1000}[rnd.IntN(2)])
 	defer cancel()
 	ticket, err := recipe.Enter(ctx, s, q)
 	if err != nil {
@@ -154,7 +86,7 @@ func (p *press) turn(rnd *rand.Rand, s *session.Session, q recipe.Queue) {
 		time.Sleep(time.Duration(rnd.IntN(3)) * time.Millisecond)
 		p.enter(ticket, q, -1)
 	}
-	ctx, cancel = contextFor(rnd, 5)
+	ctx, cancel = locktest.Perhaps(rnd, 5)
 	defer cancel()
 	if err := ticket.Leave(ctx); err != nil {
 		p.ended(ctx, err)

@@ -88,29 +88,38 @@ func TestTheDeletionOfACallThatGivesUpIsWrittenBeforeItReturns(t *testing.T) {
 	}
 }
 
+// clog freezes the server and gives s more reads than a connection has outstanding. free ends both.
+func clog(t *testing.T, srv *zktest.Server, s *session.Session) (free func()) {
+	t.Helper()
+	frozen := srv.Inject(zktest.Freeze())
+	ctx, cancel := context.WithCancel(context.Background())
+	var reads sync.WaitGroup
+	for range 300 {
+		reads.Go(func() {
+			_, err := s.Exists(ctx, "/l")
+			require.Error(t, err)
+		})
+	}
+	synctest.Wait()
+	return func() {
+		cancel()
+		reads.Wait()
+		frozen.Remove()
+	}
+}
+
 // Whoever gives up does not wait for what a silent server owes others.
 func TestACallThatGivesUpDoesNotWaitForTheAnswersToOthers(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
 		ticket := enter(t, queue(), s)
-		frozen := srv.Inject(zktest.Freeze())
-		ctx, cancel := context.WithCancel(context.Background())
-		var reads sync.WaitGroup
-		for range 300 { // more than a connection has outstanding
-			reads.Go(func() {
-				_, err := s.Exists(ctx, "/l")
-				require.Error(t, err)
-			})
-		}
-		synctest.Wait()
+		free := clog(t, srv, s)
 		gone, give := context.WithCancel(context.Background())
 		give()
 		began := time.Now()
 		require.ErrorIs(t, ticket.Leave(gone), context.Canceled)
 		require.LessOrEqual(t, time.Since(began), 100*time.Millisecond)
-		cancel()
-		reads.Wait()
-		frozen.Remove()
+		free()
 		require.NoError(t, srv.Await(within(t, soon), func() bool { return len(srv.Children("/l")) == 0 }))
 	})
 }
@@ -122,25 +131,14 @@ func TestAConnectionThatHasNotTakenADeletionIsNotWaitedForAgain(t *testing.T) {
 		other := queue()
 		other.Dir = "/m"
 		first, second := enter(t, queue(), s), enter(t, other, s)
-		frozen := srv.Inject(zktest.Freeze())
-		ctx, cancel := context.WithCancel(context.Background())
-		var reads sync.WaitGroup
-		for range 300 { // more than a connection has outstanding
-			reads.Go(func() {
-				_, err := s.Exists(ctx, "/l")
-				require.Error(t, err)
-			})
-		}
-		synctest.Wait()
+		free := clog(t, srv, s)
 		gone, give := context.WithCancel(context.Background())
 		give()
 		require.ErrorIs(t, first.Leave(gone), context.Canceled)
 		began := time.Now()
 		require.ErrorIs(t, second.Leave(gone), context.Canceled)
 		require.Zero(t, time.Since(began))
-		cancel()
-		reads.Wait()
-		frozen.Remove()
+		free()
 		require.NoError(t, srv.Await(within(t, soon), func() bool { return len(srv.Children("/l"))+len(srv.Children("/m")) == 0 }))
 	})
 }
@@ -150,21 +148,13 @@ func TestACallThatGivesUpDoesNotWaitForASessionThatIsClosed(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
 		ticket := enter(t, queue(), s)
-		srv.Inject(zktest.Freeze())
-		var reads sync.WaitGroup
-		for range 300 { // more than a connection has outstanding
-			reads.Go(func() {
-				_, err := s.Exists(t.Context(), "/l")
-				require.Error(t, err)
-			})
-		}
-		synctest.Wait()
+		free := clog(t, srv, s)
 		gone, give := context.WithCancel(context.Background())
 		give()
 		began := time.Now()
 		time.AfterFunc(time.Millisecond, func() { require.NoError(t, s.Close()) })
 		require.Error(t, ticket.Leave(gone))
 		require.Equal(t, time.Millisecond, time.Since(began))
-		reads.Wait()
+		free()
 	})
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -18,6 +16,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zktest"
@@ -26,40 +25,10 @@ import (
 // Many calls make and delete contenders at once. Contexts end and connections break at any moment; some directories are
 // missing, and one is closed to us. Whatever a call was told is what the tree shows, no call hangs, and nothing is left.
 func TestWhatCallsAreToldOfTheirMembersIsWhatTheTreeShows(t *testing.T) {
-	seeds := uint64(20)
-	if os.Getenv("ZKLOCK_LONG") != "" {
-		seeds = 300
-	}
-	for _, version := range []zktest.Version{zktest.Version38, zktest.Version39} {
-		for seed := range seeds {
-			if !t.Run(fmt.Sprint(version, " ", seed), func(t *testing.T) {
-				bubble(t, func(t *testing.T, srv *zktest.Server) { newCrush(t, srv, seed).run() }, zktest.WithVersion(version))
-			}) {
-				return
-			}
-		}
-	}
+	locktest.Seeds(t, 20, func(t *testing.T, srv *zktest.Server, seed uint64) { newCrush(t, srv, seed).run() })
 }
 
-const (
-	crushCallers = 40
-	crushSteps   = 6 // of each
-	crushDirs    = 10
-)
-
-// slowConn takes a moment for everything, so that requests come together.
-type slowConn struct{ net.Conn }
-
-func (c slowConn) Write(b []byte) (int, error) {
-	time.Sleep(rand.N(time.Millisecond))
-	return c.Conn.Write(b)
-}
-
-func (c slowConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	time.Sleep(rand.N(2 * time.Millisecond))
-	return n, err
-}
+const crushDirs = 10
 
 // crush is a session with many callers.
 type crush struct {
@@ -76,12 +45,7 @@ type crush struct {
 
 func newCrush(t *testing.T, srv *zktest.Server, seed uint64) *crush {
 	c := &crush{t: t, srv: srv, seed: seed, czxids: map[string][]string{}}
-	c.Session = open(t, srv, func(conf *session.Config) {
-		conf.Dial = func(network, addr string, timeout time.Duration) (net.Conn, error) {
-			conn, err := srv.Dial(network, addr, timeout)
-			return slowConn{conn}, err
-		}
-	})
+	c.Session = open(t, srv, func(conf *session.Config) { conf.Dial = locktest.SlowDial(srv) })
 	for i := range crushDirs {
 		require.NoError(t, srv.Create(dir(i), nil))
 	}
@@ -91,53 +55,18 @@ func newCrush(t *testing.T, srv *zktest.Server, seed uint64) *crush {
 }
 
 func (c *crush) run() {
-	var callers sync.WaitGroup
-	for i := range crushCallers {
-		callers.Go(func() {
-			rnd := rand.New(rand.NewPCG(c.seed, uint64(i)))
-			for step := range crushSteps {
-				time.Sleep(time.Duration(rnd.IntN(3)) * time.Millisecond)
-				c.step(rnd, fmt.Sprintf("%d-%d-", i, step))
-			}
-		})
-	}
-	quiet := make(chan struct{})
-	var trouble sync.WaitGroup
-	trouble.Go(func() { c.trouble(quiet) })
-	callers.Wait()
-	close(quiet)
-	trouble.Wait()
+	locktest.Load{Server: c.srv, Seed: c.seed, Callers: 40, Turns: 6, Skip: 3, Every: 50 * time.Millisecond, Drop: 3,
+		Faults: []zktest.Fault{zktest.CloseAfter().Op(zktest.OpMulti), zktest.CloseBefore().Op(zktest.OpMulti),
+			zktest.AnswerInside(zktest.CodeSessionMoved).Op(zktest.OpMulti), zktest.AnswerInside(zktest.CodeOperationTimeout).Op(zktest.OpMulti),
+			zktest.Answer(zktest.CodeConnectionLoss).Op(zktest.OpMulti)},
+	}.Run(func(rnd *rand.Rand, caller, turn int) { c.step(rnd, fmt.Sprintf("%d-%d-", caller, turn)) })
 	c.settle()
-}
-
-// trouble breaks connections, and has transactions fail, until quiet is closed.
-func (c *crush) trouble(quiet <-chan struct{}) {
-	rnd := rand.New(rand.NewPCG(c.seed, 1<<32))
-	faults := []zktest.Fault{zktest.CloseAfter(), zktest.CloseBefore(), zktest.AnswerInside(zktest.CodeSessionMoved),
-		zktest.AnswerInside(zktest.CodeOperationTimeout), zktest.Answer(zktest.CodeConnectionLoss)}
-	for {
-		in := c.srv.Inject(faults[rnd.IntN(len(faults))].Op(zktest.OpMulti).After(rnd.IntN(3)).Once())
-		select {
-		case <-quiet:
-			in.Remove()
-			return
-		case <-time.After(time.Duration(rnd.IntN(50)) * time.Millisecond):
-		}
-		in.Remove()
-		if rnd.IntN(3) == 0 {
-			c.srv.DropConnections()
-		}
-	}
 }
 
 // step makes a contender or two, and deletes them.
 func (c *crush) step(rnd *rand.Rand, id string) {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := locktest.Perhaps(rnd, 8)
 	defer cancel()
-	if rnd.IntN(3) == 0 {
-		stop := time.AfterFunc(time.Duration(rnd.IntN(8))*time.Millisecond, cancel)
-		defer stop.Stop()
-	}
 	where := []string{dir(rnd.IntN(crushDirs))}
 	switch rnd.IntN(8) {
 	case 0:
@@ -157,12 +86,8 @@ func (c *crush) step(rnd *rand.Rand, id string) {
 	if len(made) == 0 {
 		return
 	}
-	ctx, cancel = context.WithCancel(context.Background())
+	ctx, cancel = locktest.Perhaps(rnd, 4)
 	defer cancel()
-	if rnd.IntN(3) == 0 {
-		stop := time.AfterFunc(time.Duration(rnd.IntN(4))*time.Millisecond, cancel)
-		defer stop.Stop()
-	}
 	c.leave(ctx, made, false)
 }
 

@@ -124,16 +124,22 @@ func TestProxyToADeadTargetAcceptsAndCloses(t *testing.T) {
 	ended(t, dial(t, ensemble.NewProxy(t, l.Addr().String()).Addr()))
 }
 
-func TestFrozenProxyPassesNeitherBytesNorTheEndOfAStream(t *testing.T) {
+// pair returns both ends of a connection through a proxy.
+func pair(t *testing.T) (p *ensemble.Proxy, client, server net.Conn) {
+	t.Helper()
 	target, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer target.Close()
-	p := ensemble.NewProxy(t, target.Addr().String())
-	client := dial(t, p.Addr())
-	server, err := target.Accept()
+	p = ensemble.NewProxy(t, target.Addr().String())
+	client = dial(t, p.Addr())
+	server, err = target.Accept()
 	require.NoError(t, err)
-	defer server.Close()
+	t.Cleanup(func() { _ = server.Close() }) // nothing more is asked of it
+	return p, client, server
+}
 
+func TestFrozenProxyPassesNeitherBytesNorTheEndOfAStream(t *testing.T) {
+	p, client, server := pair(t)
 	p.Freeze()
 	say(t, client, "held")
 	require.NoError(t, client.Close())
@@ -159,15 +165,7 @@ func TestProxyHoldsOneDirection(t *testing.T) {
 		"replies":  (*ensemble.Proxy).HoldReplies,
 	} {
 		t.Run(name, func(t *testing.T) {
-			target, err := net.Listen("tcp", "127.0.0.1:0")
-			require.NoError(t, err)
-			defer target.Close()
-			p := ensemble.NewProxy(t, target.Addr().String())
-			client := dial(t, p.Addr())
-			server, err := target.Accept()
-			require.NoError(t, err)
-			defer server.Close()
-
+			p, client, server := pair(t)
 			mode(p)
 			say(t, client, "request")
 			say(t, server, "reply")
@@ -228,17 +226,9 @@ func TestDelayPipelines(t *testing.T) {
 }
 
 func TestFreezeReturnsAlthoughAReceiverDoesNotRead(t *testing.T) {
-	target, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer target.Close()
-	p := ensemble.NewProxy(t, target.Addr().String())
-	client := dial(t, p.Addr())
-	server, err := target.Accept()
-	require.NoError(t, err)
-	defer server.Close()
-
+	p, client, server := pair(t)
 	sent := make([]byte, 32<<20) // more than all the buffers on the way hold
-	_, err = rand.Read(sent)
+	_, err := rand.Read(sent)
 	require.NoError(t, err)
 	sent[0] = 0xff // no frame of ZooKeeper's: the tap need not keep it
 	var writing sync.WaitGroup

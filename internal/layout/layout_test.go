@@ -50,13 +50,31 @@ func nested(dir string) bool {
 }
 
 func TestImportsRunOneWay(t *testing.T) {
-	all := files(t, false)
+	requireNone(t, files(t, false), violations)
+}
+
+// requireNone demands that a check finds nothing in any file.
+func requireNone(t *testing.T, all []source, check func(source) ([]string, error)) {
+	t.Helper()
 	require.NotEmpty(t, all)
 	for _, s := range all {
-		found, err := violations(s)
+		found, err := check(s)
 		require.NoError(t, err)
 		assert.Empty(t, found)
 	}
+}
+
+// requireFound demands that a check finds one thing, of which want is a part, in a file; nothing, if want is empty.
+func requireFound(t *testing.T, check func(source) ([]string, error), s source, want string) {
+	t.Helper()
+	found, err := check(s)
+	require.NoError(t, err)
+	if want == "" {
+		require.Empty(t, found)
+		return
+	}
+	require.Len(t, found, 1)
+	require.Contains(t, found[0], want)
 }
 
 func TestRulesFindWhatBreaksThem(t *testing.T) {
@@ -98,14 +116,7 @@ func TestRulesFindWhatBreaksThem(t *testing.T) {
 		"a sibling that begins with zktest": {"zktestutil/dial.go", `import _ "github.com/go-zookeeper/zk"`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			found, err := violations(source{name: c.file, text: "package p\n" + c.text + "\n"})
-			require.NoError(t, err)
-			if c.want == "" {
-				require.Empty(t, found)
-				return
-			}
-			require.Len(t, found, 1)
-			require.Contains(t, found[0], c.want)
+			requireFound(t, violations, source{name: c.file, text: "package p\n" + c.text + "\n"}, c.want)
 		})
 	}
 }

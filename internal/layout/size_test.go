@@ -7,21 +7,12 @@ import (
 	"go/token"
 	"strings"
 	"testing"
-
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 const longestFile, longestFunction = 400, 70 // lines
 
 func TestNoFileAndNoFunctionIsTooLong(t *testing.T) {
-	all := files(t, true)
-	require.NotEmpty(t, all)
-	for _, s := range all {
-		found, err := tooLong(s)
-		require.NoError(t, err)
-		assert.Empty(t, found)
-	}
+	requireNone(t, files(t, true), tooLong)
 }
 
 func TestWhatIsTooLongIsFound(t *testing.T) {
@@ -36,16 +27,7 @@ func TestWhatIsTooLongIsFound(t *testing.T) {
 		"a function one line longer":        {"package p\nfunc f() {" + lines(longestFunction) + "}\n", "p.go:2:1: f has 71 lines"},
 		"a method":                          {"package p\nfunc (x t) f() {" + lines(longestFunction) + "}\n", "p.go:2:1: f has 71 lines"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			found, err := tooLong(source{name: "p.go", text: c.text})
-			require.NoError(t, err)
-			if c.want == "" {
-				require.Empty(t, found)
-				return
-			}
-			require.Len(t, found, 1)
-			require.Contains(t, found[0], c.want)
-		})
+		t.Run(name, func(t *testing.T) { requireFound(t, tooLong, source{name: "p.go", text: c.text}, c.want) })
 	}
 }
 

@@ -1,0 +1,111 @@
+package locktest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/zklock/locker/zktest"
+)
+
+// Seeds runs a test on servers of both versions with that many seeds each, or with 300 where the variants that take
+// minutes are to run. The first seed that fails ends it.
+func Seeds(t *testing.T, seeds uint64, fn func(t *testing.T, srv *zktest.Server, seed uint64)) {
+	t.Helper()
+	if Long() {
+		seeds = 300
+	}
+	for _, version := range []zktest.Version{zktest.Version38, zktest.Version39} {
+		for seed := range seeds {
+			if !t.Run(fmt.Sprint(version, " ", seed), func(t *testing.T) {
+				BubbleAlone(t, func(t *testing.T, srv *zktest.Server) { fn(t, srv, seed) }, zktest.WithVersion(version))
+			}) {
+				return
+			}
+		}
+	}
+}
+
+// SlowDial dials a server over connections that take a moment for everything, so that requests come together.
+func SlowDial(srv *zktest.Server) func(network, addr string, timeout time.Duration) (net.Conn, error) {
+	return func(network, addr string, timeout time.Duration) (net.Conn, error) {
+		conn, err := srv.Dial(network, addr, timeout)
+		return slowConn{conn}, err
+	}
+}
+
+type slowConn struct{ net.Conn }
+
+func (c slowConn) Write(b []byte) (int, error) {
+	time.Sleep(rand.N(time.Millisecond))
+	return c.Conn.Write(b)
+}
+
+func (c slowConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	time.Sleep(rand.N(2 * time.Millisecond))
+	return n, err
+}
+
+// Load is callers of a server, and trouble for them: all of it follows from the seed.
+type Load struct {
+	Server         *zktest.Server
+	Seed           uint64
+	Callers, Turns int // turns of each caller
+
+	Faults []zktest.Fault
+	Skip   int           // a fault may strike so many requests later, less one
+	Every  time.Duration // longest time for which a fault is there
+	Drop   int           // after one fault of so many, all connections end as well
+}
+
+// Run returns when every caller has had its turns, and no fault is left.
+func (l Load) Run(turn func(rnd *rand.Rand, caller, turn int)) {
+	var callers, trouble sync.WaitGroup
+	for i := range l.Callers {
+		callers.Go(func() {
+			rnd := rand.New(rand.NewPCG(l.Seed, uint64(i)))
+			for n := range l.Turns {
+				time.Sleep(time.Duration(rnd.IntN(3)) * time.Millisecond)
+				turn(rnd, i, n)
+			}
+		})
+	}
+	quiet := make(chan struct{})
+	trouble.Go(func() { l.trouble(quiet) })
+	callers.Wait()
+	close(quiet)
+	trouble.Wait()
+}
+
+// trouble injects faults and breaks connections until quiet is closed.
+func (l Load) trouble(quiet <-chan struct{}) {
+	rnd := rand.New(rand.NewPCG(l.Seed, 1<<32))
+	for {
+		in := l.Server.Inject(l.Faults[rnd.IntN(len(l.Faults))].After(rnd.IntN(l.Skip)).Once())
+		select {
+		case <-quiet:
+			in.Remove()
+			return
+		case <-time.After(time.Duration(rnd.Int64N(int64(l.Every)))):
+		}
+		in.Remove()
+		if rnd.IntN(l.Drop) == 0 {
+			l.Server.DropConnections()
+		}
+	}
+}
+
+// Perhaps returns a context that may end by itself, within less than most milliseconds.
+func Perhaps(rnd *rand.Rand, most int) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	if rnd.IntN(3) > 0 {
+		return ctx, cancel
+	}
+	stop := time.AfterFunc(time.Duration(rnd.IntN(most))*time.Millisecond, cancel)
+	return ctx, func() { stop.Stop(); cancel() }
+}
