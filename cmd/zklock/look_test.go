@@ -9,25 +9,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zktest"
 )
-
-// bubble runs fn with a server and a client in simulated time.
-func bubble(t *testing.T, fn func(t *testing.T, srv *zktest.Server, c *zklock.Client)) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := zktest.Run(t, zktest.WithoutListener())
-		c, err := zklock.Dial(t.Context(), srv.Addr(), zklock.WithDialer(srv.Dial))
-		require.NoError(t, err)
-		defer c.Close()
-		fn(t, srv, c)
-	})
-}
 
 func plant(t *testing.T, srv *zktest.Server, dir string, names ...string) {
 	t.Helper()
@@ -39,8 +27,8 @@ func plant(t *testing.T, srv *zktest.Server, dir string, names ...string) {
 
 // Scenario 50: foreign names do not stop ls for the rest of the tree.
 func TestLsIsNotStoppedByLongNames(t *testing.T) {
-	t.Parallel()
-	bubble(t, func(t *testing.T, srv *zktest.Server, c *zklock.Client) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
 		long := strings.Repeat("n", 10_000)
 		plant(t, srv, "/"+long, "x-lock-0000000000")
 		plant(t, srv, "/a", long+"-lock-0000000000", "x-lock-0000000001")
@@ -61,8 +49,8 @@ func TestLsIsNotStoppedByLongNames(t *testing.T) {
 
 // A look at a large tree is repeated less often: top spends at most a tenth of the time.
 func TestTopLooksLessOftenWhenALookTakesLong(t *testing.T) {
-	t.Parallel()
-	bubble(t, func(t *testing.T, srv *zktest.Server, c *zklock.Client) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
 		plant(t, srv, "/a", "x-lock-0000000000")
 		srv.Inject(zktest.DelayReply(100 * time.Millisecond).Op(zktest.OpGetChildren2)) // three one after the other
 		top := top{a: &app{out: &bytes.Buffer{}}, root: "/", every: time.Second, rows: 1, limits: walkLimits{1000, 32}}
@@ -94,8 +82,8 @@ func TestTopLooksLessOftenWhenALookTakesLong(t *testing.T) {
 
 // The open queue is read by itself, at once and then at its own interval, however long a look at the tree takes.
 func TestTopReadsTheQueueThatIsOpen(t *testing.T) {
-	t.Parallel()
-	bubble(t, func(t *testing.T, srv *zktest.Server, c *zklock.Client) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
 		plant(t, srv, "/a", "x-lock-0000000000", "x-lock-0000000001")
 		plant(t, srv, "/b", "x-lock-0000000000")
 		for i := range 300 {

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/ensemble"
+	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zktest"
 )
 
@@ -150,8 +150,7 @@ func TestAConnectionThatComesBackPutsTheKillOff(t *testing.T) {
 	until(t, "SIGTERM", func() bool { return d.has("child", "signal 15") })
 	freeze.Remove()
 	s.DropConnections()
-	ctx, cancel := context.WithTimeout(t.Context(), bound)
-	defer cancel()
+	ctx := locktest.Within(t, locktest.Bound)
 	before := confirmations(s)
 	require.NoError(t, s.Await(ctx, func() bool { return confirmations(s) > before+5 || inLine(s, "/l") == 0 }))
 	if inLine(s, "/l") == 1 { // a busy machine may have lost it all the same

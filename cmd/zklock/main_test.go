@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -23,7 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/ensemble"
-	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zktest"
 )
 
@@ -59,12 +58,8 @@ func (t tests) Run() int {
 	return ensemble.Run(t.m)
 }
 
-const (
-	// bound is far longer than anything here takes, even on a busy machine.
-	bound = 60 * time.Second
-	// tick is the in-process servers' tick.
-	tick = 500 * time.Millisecond
-)
+// tick is the in-process servers' tick.
+const tick = 500 * time.Millisecond
 
 // longSessions gives a test the session timeouts that it asks for. calm is the timeout where no lock may be lost,
 // however busy the machine is.
@@ -75,9 +70,9 @@ const calm = "10m"
 // until waits for a condition.
 func until(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	for end := time.Now().Add(bound); !cond(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(locktest.Bound); !cond(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("after %v still not: %s", bound, what)
+			t.Fatalf("after %v still not: %s", locktest.Bound, what)
 		}
 	}
 }
@@ -89,19 +84,12 @@ func server(t testing.TB) *zktest.Server {
 }
 
 // inLine is the number of contenders of a lock.
-func inLine(s *zktest.Server, path string) int { return len(names(s, path)) }
-
-// names is the names of the contenders of a lock, in order.
-func names(s *zktest.Server, path string) []string {
-	line, _ := recipe.Listing{Names: s.Children(path)}.Line(nil)
-	return line
-}
+func inLine(s *zktest.Server, path string) int { return len(locktest.Contenders(s.Children(path))) }
 
 // queued waits until the line has n contenders.
 func queued(t testing.TB, s *zktest.Server, path string, n int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), bound)
-	defer cancel()
+	ctx := locktest.Within(t, locktest.Bound)
 	err := s.Await(ctx, func() bool { return inLine(s, path) == n })
 	require.NoError(t, err, "%d in line of %s, want %d", inLine(s, path), path, n)
 }
@@ -170,8 +158,8 @@ func (p *process) exit() int {
 	p.Helper()
 	select {
 	case <-p.ended:
-	case <-time.After(bound):
-		p.Fatalf("zklock %q has not ended after %v\nstdout: %s\nstderr: %s", p.Args, bound, p.out, p.err)
+	case <-time.After(locktest.Bound):
+		p.Fatalf("zklock %q has not ended after %v\nstdout: %s\nstderr: %s", p.Args, locktest.Bound, p.out, p.err)
 	}
 	return p.ProcessState.ExitCode()
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/internal/locktest"
 )
 
 // A service with Type=notify: systemd is notified of the wait, that the command runs, and of the end; the command does
@@ -21,7 +23,7 @@ func TestSystemdIsToldOfTheWaitAndThatTheCommandRuns(t *testing.T) {
 	systemd, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
 	require.NoError(t, err)
 	defer systemd.Close()
-	require.NoError(t, systemd.SetReadDeadline(time.Now().Add(bound)))
+	require.NoError(t, systemd.SetReadDeadline(time.Now().Add(locktest.Bound)))
 	var heard []string
 	hears := func(want string) { // reads on until it comes
 		t.Helper()

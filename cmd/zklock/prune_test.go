@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
 )
@@ -19,8 +19,7 @@ import (
 func TestLocksWorkWhileTheirDirectoriesArePruned(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	ctx, cancel := context.WithTimeout(t.Context(), bound)
-	defer cancel()
+	ctx := locktest.Within(t, locktest.Bound)
 	c, err := zklock.Dial(ctx, s.Addr(), zklock.WithSessionTimeout(time.Hour))
 	require.NoError(t, err)
 	defer c.Close()
@@ -36,7 +35,7 @@ func TestLocksWorkWhileTheirDirectoriesArePruned(t *testing.T) {
 				return
 			default:
 			}
-			p := pruner{root: "/locks", depth: 1, patience: bound}
+			p := pruner{root: "/locks", depth: 1, patience: locktest.Bound}
 			if err := p.find(ctx, session, time.Now()); err != nil {
 				t.Error(err)
 				return
@@ -76,8 +75,7 @@ func TestLocksWorkWhileTheirDirectoriesArePruned(t *testing.T) {
 func TestPruneLeavesWhatIsUsedBetweenItsLookAndItsHand(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	ctx, cancel := context.WithTimeout(t.Context(), bound)
-	defer cancel()
+	ctx := locktest.Within(t, locktest.Bound)
 	c, err := zklock.Dial(ctx, s.Addr())
 	require.NoError(t, err)
 	defer c.Close()
@@ -88,7 +86,7 @@ func TestPruneLeavesWhatIsUsedBetweenItsLookAndItsHand(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, h.Unlock(ctx))
 	}
-	p := pruner{root: "/locks", depth: 1, patience: bound}
+	p := pruner{root: "/locks", depth: 1, patience: locktest.Bound}
 	require.NoError(t, p.find(ctx, session, time.Now().Add(time.Second)))
 	require.Len(t, p.empty, 4)
 	h, err := c.Mutex("/locks/used").Lock(ctx)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zktest"
 )
 
@@ -49,7 +50,7 @@ func TestScripts(t *testing.T) {
 				n, err := strconv.Atoi(args[0])
 				ts.Check(err)
 				s := ts.Value(serverKey{}).(*zktest.Server)
-				ctx, cancel := context.WithTimeout(context.Background(), bound)
+				ctx, cancel := context.WithTimeout(context.Background(), locktest.Bound)
 				defer cancel()
 				if err := s.Await(ctx, func() bool { return inLine(s, args[1]) == n }); err != nil {
 					ts.Fatalf("%d in line of %s, want %d: %v", inLine(s, args[1]), args[1], n, err)

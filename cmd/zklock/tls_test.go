@@ -19,6 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zktest"
 )
 
@@ -67,7 +68,7 @@ func TestServersThatSpeakTLSOnly(t *testing.T) {
 			t.Parallel()
 			patience := "3s"
 			if c.code == 0 {
-				patience = bound.String()
+				patience = locktest.Bound.String()
 			}
 			p := launch(t, s.Addr(), append([]string{"run", "--connect-timeout", patience}, append(c.flags, "/l", "--", testCommand, "exit", "0")...)...)
 			p.exits(c.code)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/internal/queuejson"
 	"github.com/zklock/locker/zktest"
 )
@@ -19,7 +20,7 @@ import (
 // tokenOf is the token of the first in line.
 func tokenOf(t testing.TB, s *zktest.Server, lock string) string {
 	t.Helper()
-	first := names(s, lock)[0]
+	first := locktest.Contenders(s.Children(lock))[0]
 	n, ok := s.Node(lock + "/" + first)
 	require.True(t, ok)
 	return fmt.Sprint(n.Stat.Czxid)

@@ -13,6 +13,8 @@ import (
 	"github.com/creack/pty"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/zklock/locker/internal/locktest"
 )
 
 // console is a terminal with a program on it, as a user has it.
@@ -104,7 +106,7 @@ func (c *console) exits(code int) {
 	c.Helper()
 	select {
 	case <-c.ended:
-	case <-time.After(bound):
+	case <-time.After(locktest.Bound):
 		c.Fatalf("has not ended; on the terminal: %q", c.out)
 	}
 	require.Equal(c, code, c.cmd.ProcessState.ExitCode(), "%q", c.out)

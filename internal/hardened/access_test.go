@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/ensemble"
+	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 )
@@ -14,7 +15,7 @@ import (
 // Heartbeats, waits and clean-up need no permission on the root, nor on anything above the chroot.
 func TestLocksWorkWhereEverythingAboveThemIsClosed(t *testing.T) {
 	e := ensemble.Start(t, 1)
-	s, ctx := administrator(t, e), within(t, soon)
+	s, ctx := administrator(t, e), locktest.Within(t, soon)
 	_, err := s.Create(ctx, "/tenants", nil, session.Persistent, only(t, "nobody", "x"))
 	require.NoError(t, err)
 	_, err = s.Create(ctx, "/tenants/app", nil, session.Persistent, only(t, "app", "pw"))
@@ -36,7 +37,7 @@ func TestLocksWorkWhereEverythingAboveThemIsClosed(t *testing.T) {
 	}
 	t.Run("a client without credentials gets an error", func(t *testing.T) {
 		t.Parallel()
-		_, err := dial(t, e.Connect()).Mutex("/tenants/app/new").Lock(within(t, soon))
+		_, err := dial(t, e.Connect()).Mutex("/tenants/app/new").Lock(locktest.Within(t, soon))
 		require.ErrorIs(t, err, zk.ErrNoAuth)
 	})
 }
@@ -47,9 +48,9 @@ func TestLocksWorkWhereAuthenticationIsEnforced(t *testing.T) {
 		ensemble.WithJVM("-Dzookeeper.enforce.auth.enabled=true", "-Dzookeeper.enforce.auth.schemes=digest"))
 	life(t, e.Connect(), e.Path(t), zklock.WithAuth("digest", []byte("app:pw")))
 
-	c, err := zklock.Dial(within(t, soon), e.Connect())
+	c, err := zklock.Dial(locktest.Within(t, soon), e.Connect())
 	if err == nil { // the handshake needs no credentials; the first request does
-		_, err = c.Mutex("/x").Lock(within(t, soon))
+		_, err = c.Mutex("/x").Lock(locktest.Within(t, soon))
 		require.NoError(t, c.Close())
 	}
 	require.ErrorIs(t, err, session.ErrAuth)
@@ -64,7 +65,7 @@ func TestLocksWorkWhereAccessListsAreSkipped(t *testing.T) {
 // A call that a quota refuses returns an error, and leaves nothing behind; with room again the same client continues.
 func TestAQuotaThatIsFullIsSaidAndNothingIsLeft(t *testing.T) {
 	e := ensemble.Start(t, 1, ensemble.WithJVM("-Dzookeeper.enforceQuota=true"))
-	s, ctx := administrator(t, e), within(t, soon)
+	s, ctx := administrator(t, e), locktest.Within(t, soon)
 	require.NoError(t, s.CreateAll(ctx, "/app/lock", nil, session.Persistent, session.WorldACL()))
 	require.NoError(t, s.CreateAll(ctx, "/zookeeper/quota/app", nil, session.Persistent, session.WorldACL()))
 	limit := func(n string) []byte { return []byte("count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=" + n) }
@@ -74,14 +75,14 @@ func TestAQuotaThatIsFullIsSaidAndNothingIsLeft(t *testing.T) {
 	require.NoError(t, err)
 
 	c := dial(t, e.Connect())
-	hold, err := c.Mutex("/app/lock").Lock(within(t, soon)) // the third znode
+	hold, err := c.Mutex("/app/lock").Lock(locktest.Within(t, soon)) // the third znode
 	require.NoError(t, err)
-	_, err = dial(t, e.Connect()).Mutex("/app/lock").Lock(within(t, soon))
+	_, err = dial(t, e.Connect()).Mutex("/app/lock").Lock(locktest.Within(t, soon))
 	require.ErrorContains(t, err, "quota exceeded")
 	names, _, err := s.List(ctx, "/app/lock")
 	require.NoError(t, err)
 	require.Len(t, names, 1)
-	require.NoError(t, hold.Unlock(within(t, soon)))
+	require.NoError(t, hold.Unlock(locktest.Within(t, soon)))
 
 	_, err = s.Set(ctx, "/zookeeper/quota/app/zookeeper_limits", limit("100"), -1)
 	require.NoError(t, err)

@@ -1,7 +1,6 @@
 package hardened_test
 
 import (
-	"context"
 	"os"
 	"testing"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/ensemble"
+	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 )
@@ -24,17 +24,10 @@ const (
 
 var admin = session.Auth{Scheme: "digest", Credential: []byte("admin:secret")}
 
-func within(t *testing.T, d time.Duration) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), d)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 // administrator opens a session with the administrator's rights.
 func administrator(t *testing.T, e *ensemble.Ensemble) *session.Session {
 	t.Helper()
-	s, err := session.Open(within(t, soon), e.Connect(), session.Config{Auth: []session.Auth{admin}})
+	s, err := session.Open(locktest.Within(t, soon), e.Connect(), session.Config{Auth: []session.Auth{admin}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
@@ -48,7 +41,7 @@ func only(t *testing.T, user, password string) []zk.ACL {
 
 func dial(t *testing.T, connect string, opts ...zklock.Option) *zklock.Client {
 	t.Helper()
-	c, err := zklock.Dial(within(t, soon), connect,
+	c, err := zklock.Dial(locktest.Within(t, soon), connect,
 		append([]zklock.Option{zklock.WithSessionTimeout(timeout), zklock.WithServerTick(tick)}, opts...)...)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
@@ -60,16 +53,16 @@ func dial(t *testing.T, connect string, opts ...zklock.Option) *zklock.Client {
 func life(t *testing.T, connect, path string, opts ...zklock.Option) {
 	t.Helper()
 	first, second := dial(t, connect, opts...), dial(t, connect, opts...)
-	held, err := first.Mutex(path).Lock(within(t, soon))
+	held, err := first.Mutex(path).Lock(locktest.Within(t, soon))
 	require.NoError(t, err)
-	_, err = second.Mutex(path).TryLock(within(t, soon))
+	_, err = second.Mutex(path).TryLock(locktest.Within(t, soon))
 	require.ErrorIs(t, err, zklock.ErrBusy)
 
 	type got struct {
 		hold *zklock.Hold
 		err  error
 	}
-	ctx, next := within(t, soon), make(chan got, 1)
+	ctx, next := locktest.Within(t, soon), make(chan got, 1)
 	go func() { // ends with ctx at the latest
 		h, err := second.Mutex(path).Lock(ctx)
 		next <- got{h, err}
@@ -83,13 +76,13 @@ func life(t *testing.T, connect, path string, opts ...zklock.Option) {
 	case g := <-next:
 		require.Failf(t, "two holders", "%v", g.err)
 	}
-	require.NoError(t, held.Check(within(t, soon)))
-	require.NoError(t, held.Unlock(within(t, soon)))
+	require.NoError(t, held.Check(locktest.Within(t, soon)))
+	require.NoError(t, held.Unlock(locktest.Within(t, soon)))
 	g := <-next
 	require.NoError(t, g.err)
 	require.Greater(t, g.hold.Token(), held.Token())
-	require.NoError(t, g.hold.Unlock(within(t, soon)))
-	queue, err := first.Queue(within(t, soon), path)
+	require.NoError(t, g.hold.Unlock(locktest.Within(t, soon)))
+	queue, err := first.Queue(locktest.Within(t, soon), path)
 	require.NoError(t, err)
 	require.Empty(t, queue)
 }

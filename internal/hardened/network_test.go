@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
 )
@@ -178,12 +179,12 @@ func TestAHoldFollowsANameThatMoves(t *testing.T) {
 	n.ip.Store(&[4]byte{127, 0, 0, 2})
 
 	c := dial(t, net.JoinHostPort("zk.test", port), zklock.WithSessionTimeout(20*time.Second))
-	hold, err := c.Mutex("/locks/a").Lock(within(t, soon))
+	hold, err := c.Mutex("/locks/a").Lock(locktest.Within(t, soon))
 	require.NoError(t, err)
 	_, endNew := forward(t, net.JoinHostPort("127.0.0.3", port), srv.Addr())
 	defer endNew()
 	n.ip.Store(&[4]byte{127, 0, 0, 3})
 	endOld()
-	require.NoError(t, hold.Check(within(t, soon)), "at the new address")
-	require.NoError(t, hold.Unlock(within(t, soon)))
+	require.NoError(t, hold.Check(locktest.Within(t, soon)), "at the new address")
+	require.NoError(t, hold.Unlock(locktest.Within(t, soon)))
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/ensemble"
+	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 )
@@ -43,7 +44,7 @@ func TestAReadOnlyServerIsLeftForOneThatWrites(t *testing.T) {
 	})
 	const said = "without an answer to the handshake"
 	for limit := 3 * time.Second; ; limit *= 2 { // the time doubles with each trial: a busy machine's servers are slow
-		_, err := zklock.Dial(within(t, limit), alone.Addr())
+		_, err := zklock.Dial(locktest.Within(t, limit), alone.Addr())
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		if limit > soon || strings.Contains(err.Error(), said) {
 			require.ErrorContains(t, err, said)
@@ -51,12 +52,12 @@ func TestAReadOnlyServerIsLeftForOneThatWrites(t *testing.T) {
 		}
 	}
 
-	hold, err := c.Mutex(e.Path(t)).Lock(within(t, soon))
+	hold, err := c.Mutex(e.Path(t)).Lock(locktest.Within(t, soon))
 	require.NoError(t, err)
-	s, err := c.Session(within(t, soon))
+	s, err := c.Session(locktest.Within(t, soon))
 	require.NoError(t, err)
 	require.NotEqual(t, alone.Addr(), s.Server())
-	require.NoError(t, hold.Unlock(within(t, soon)))
+	require.NoError(t, hold.Unlock(locktest.Within(t, soon)))
 }
 
 // counter is a znode that several clients increment under a lock.
@@ -126,7 +127,7 @@ func TestTurnsGoOnThroughARollingUpgrade(t *testing.T) {
 	e.NeedControl(t)
 	from, err := e.Nodes[0].Version()
 	require.NoError(t, err)
-	s, ctx := administrator(t, e), within(t, 4*time.Minute)
+	s, ctx := administrator(t, e), locktest.Within(t, 4*time.Minute)
 	n := &counter{path: e.Path(t), lock: e.Path(t) + "-lock"}
 	_, err = s.Create(ctx, n.path, []byte("0"), session.Persistent, session.WorldACL())
 	require.NoError(t, err)

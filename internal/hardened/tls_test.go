@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/ensemble"
+	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
 )
 
@@ -90,14 +91,14 @@ func TestLocksWorkByClientCertificates(t *testing.T) {
 	life(t, secure.String(), "/locks/a", ann)
 
 	acl := zklock.WithACL(zk.ACL{Perms: zk.PermAll, Scheme: "x509", ID: "CN=ann"})
-	hold, err := dial(t, secure.String(), ann).Mutex("/locks/anns", acl).Lock(within(t, soon))
+	hold, err := dial(t, secure.String(), ann).Mutex("/locks/anns", acl).Lock(locktest.Within(t, soon))
 	require.NoError(t, err)
-	require.NoError(t, hold.Unlock(within(t, soon)))
-	_, err = dial(t, secure.String(), as(a.pair(t, "bob"))).Mutex("/locks/anns").Lock(within(t, soon))
+	require.NoError(t, hold.Unlock(locktest.Within(t, soon)))
+	_, err = dial(t, secure.String(), as(a.pair(t, "bob"))).Mutex("/locks/anns").Lock(locktest.Within(t, soon))
 	require.ErrorIs(t, err, zk.ErrNoAuth)
 
 	for who, opt := range map[string]zklock.Option{"nobody": as(), "a stranger": as(newAuthority(t).pair(t, "ann"))} {
-		_, err = zklock.Dial(within(t, 3*time.Second), secure.String(), opt)
+		_, err = zklock.Dial(locktest.Within(t, 3*time.Second), secure.String(), opt)
 		require.Error(t, err, who)
 		t.Log(who, "is told:", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zklock/kerberos"
@@ -14,7 +15,7 @@ import (
 
 func open(t *testing.T, connect string, mechanism zklock.SASL) *session.Session {
 	t.Helper()
-	s, err := session.Open(within(t, soon), connect, session.Config{SASL: mechanism})
+	s, err := session.Open(locktest.Within(t, soon), connect, session.Config{SASL: mechanism})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
@@ -28,47 +29,47 @@ func TestARealServerTakesKerberosAndEnforcesIt(t *testing.T) {
 	ann := k.mechanism(t, "ann")
 	s := open(t, link.Addr(), ann)
 	path, annsOnly := e.Path(t), []zk.ACL{{Perms: zk.PermAll, Scheme: "sasl", ID: "ann@" + realm}}
-	_, err := s.Create(within(t, soon), path, nil, session.Persistent, annsOnly)
+	_, err := s.Create(locktest.Within(t, soon), path, nil, session.Persistent, annsOnly)
 	require.NoError(t, err)
 
 	t.Run("on every connection", func(t *testing.T) {
 		for range 3 {
 			link.Cut()
-			_, _, err = s.Get(within(t, soon), path)
+			_, _, err = s.Get(locktest.Within(t, soon), path)
 			require.NoError(t, err)
 		}
 	})
 	t.Run("another user", func(t *testing.T) {
-		_, _, err := open(t, e.Connect(), k.mechanism(t, "bob")).Get(within(t, soon), path)
+		_, _, err := open(t, e.Connect(), k.mechanism(t, "bob")).Get(locktest.Within(t, soon), path)
 		require.ErrorIs(t, err, zk.ErrNoAuth)
 	})
 	t.Run("without", func(t *testing.T) {
-		stranger, err := session.Open(within(t, soon), e.Connect(), session.Config{})
+		stranger, err := session.Open(locktest.Within(t, soon), e.Connect(), session.Config{})
 		if err == nil { // the handshake needs no credentials; the first request does
-			_, err = stranger.Exists(within(t, soon), "/")
+			_, err = stranger.Exists(locktest.Within(t, soon), "/")
 			require.NoError(t, stranger.Close())
 		}
 		require.ErrorIs(t, err, session.ErrAuth)
 	})
 	t.Run("a lock", func(t *testing.T) {
-		c, err := zklock.Dial(within(t, soon), e.Connect(), zklock.WithSASL(ann))
+		c, err := zklock.Dial(locktest.Within(t, soon), e.Connect(), zklock.WithSASL(ann))
 		require.NoError(t, err)
 		defer func() { require.NoError(t, c.Close()) }()
-		hold, err := c.Mutex(path+"/lock", zklock.WithACL(annsOnly...)).Lock(within(t, soon))
+		hold, err := c.Mutex(path+"/lock", zklock.WithACL(annsOnly...)).Lock(locktest.Within(t, soon))
 		require.NoError(t, err)
-		require.NoError(t, hold.Unlock(within(t, soon)))
+		require.NoError(t, hold.Unlock(locktest.Within(t, soon)))
 	})
 	t.Run("a principal that the server does not have", func(t *testing.T) {
 		mechanism := k.mechanism(t, "ann", kerberos.WithPrincipal(func(string) string { return "zookeeper/elsewhere" }))
-		_, err := session.Open(within(t, 2*time.Second), e.Connect(), session.Config{SASL: mechanism})
+		_, err := session.Open(locktest.Within(t, 2*time.Second), e.Connect(), session.Config{SASL: mechanism})
 		require.ErrorContains(t, err, "no ticket for zookeeper/elsewhere")
 		require.NotErrorIs(t, err, session.ErrAuth)
 	})
 	t.Run("while the center is down", func(t *testing.T) {
 		k.stop()
-		_, _, err := open(t, e.Connect(), ann).Get(within(t, soon), path)
+		_, _, err := open(t, e.Connect(), ann).Get(locktest.Within(t, soon), path)
 		require.NoError(t, err, "the ticket is still good")
-		_, err = session.Open(within(t, 2*time.Second), e.Connect(), session.Config{SASL: k.mechanism(t, "bob")})
+		_, err = session.Open(locktest.Within(t, 2*time.Second), e.Connect(), session.Config{SASL: k.mechanism(t, "bob")})
 		require.ErrorContains(t, err, "no ticket for zookeeper/127.0.0.1")
 	})
 }

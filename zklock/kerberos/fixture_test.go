@@ -1,7 +1,6 @@
 package kerberos_test
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -27,13 +26,6 @@ const (
 	soon  = time.Minute // bounds what must not hang
 	realm = "ZK.TEST"
 )
-
-func within(t *testing.T, d time.Duration) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), d)
-	t.Cleanup(cancel)
-	return ctx
-}
 
 // kdc is a key distribution center: MIT's, as Debian packages it, with a database of its own.
 type kdc struct {

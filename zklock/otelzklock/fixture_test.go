@@ -5,7 +5,6 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
@@ -14,13 +13,11 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zklock/otelzklock"
 	"github.com/zklock/locker/zktest"
 )
-
-// bound is simulated time, of which there is plenty.
-const bound = 10 * time.Minute
 
 // record is what a program's locks leave in OpenTelemetry.
 type record struct {
@@ -44,32 +41,10 @@ func (r *record) hooks(opts ...otelzklock.Option) zklock.Hooks {
 // bubble runs fn under simulated time, with a server and a client that records.
 func bubble(t *testing.T, fn func(t *testing.T, srv *zktest.Server, r *record, c *zklock.Client), opts ...otelzklock.Option) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		srv := zktest.Run(t, zktest.WithoutListener())
+	locktest.BubbleAlone(t, func(t *testing.T, srv *zktest.Server) {
 		r := newRecord()
-		fn(t, srv, r, dial(t, srv, zklock.WithHooks(r.hooks(opts...))))
+		fn(t, srv, r, locktest.Dial(t, srv, zklock.WithHooks(r.hooks(opts...))))
 	})
-}
-
-func dial(t testing.TB, srv *zktest.Server, opts ...zklock.Option) *zklock.Client {
-	t.Helper()
-	c, err := zklock.Dial(within(t, bound), srv.Addr(), append([]zklock.Option{zklock.WithDialer(srv.Dial)}, opts...)...)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	return c
-}
-
-func within(t testing.TB, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), d)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func lock(t testing.TB, m *zklock.Mutex) *zklock.Hold {
-	t.Helper()
-	h, err := m.Lock(within(t, bound))
-	require.NoError(t, err)
-	return h
 }
 
 // span returns the only span of a name, as attributes and all.

@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zklock/otelzklock"
 	"github.com/zklock/locker/zktest"
@@ -23,7 +24,7 @@ import (
 
 func TestAWaitAndAHoldAreMeasured(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server, r *record, c *zklock.Client) {
-		theirs := lock(t, dial(t, srv).Mutex("/l"))
+		theirs := locktest.Lock(t, locktest.Dial(t, srv).Mutex("/l"))
 		got := make(chan *zklock.Hold, 1)
 		go func() {
 			h, err := c.Mutex("/l").Lock(context.Background())
@@ -37,7 +38,7 @@ func TestAWaitAndAHoldAreMeasured(t *testing.T) {
 		require.Equal(t, []point{{"zklock.lock.kind=mutex", 0, 3}}, r.metric(t, "zklock.lock.wait.oldest"))
 		require.Empty(t, r.metric(t, "zklock.lock.hold.count"))
 		require.Empty(t, r.metric(t, "zklock.lock.hold.oldest"))
-		require.NoError(t, theirs.Unlock(within(t, bound)))
+		require.NoError(t, theirs.Unlock(locktest.Soon(t)))
 		h, held := <-got
 		require.True(t, held)
 		require.Empty(t, r.metric(t, "zklock.lock.wait.count"))
@@ -46,7 +47,7 @@ func TestAWaitAndAHoldAreMeasured(t *testing.T) {
 		require.Empty(t, r.metric(t, "zklock.lock.wait.oldest"))
 		time.Sleep(time.Minute)
 		require.Equal(t, []point{{"zklock.lock.kind=mutex", 0, 60}}, r.metric(t, "zklock.lock.hold.oldest"))
-		require.NoError(t, h.Unlock(within(t, bound)))
+		require.NoError(t, h.Unlock(locktest.Soon(t)))
 		require.Empty(t, r.metric(t, "zklock.lock.hold.count"))
 		require.Empty(t, r.metric(t, "zklock.lock.hold.oldest"))
 		require.Equal(t, []point{{"zklock.lock.end=released,zklock.lock.kind=mutex", 1, 60}}, r.metric(t, "zklock.lock.hold.duration"))
@@ -58,8 +59,8 @@ func TestAWaitAndAHoldAreMeasured(t *testing.T) {
 
 func TestSpansBelongToTheTraceOfTheCaller(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server, r *record, c *zklock.Client) {
-		theirs := lock(t, dial(t, srv).Mutex("/l", zklock.WithOwner("they")))
-		ctx, request := r.tracer.Tracer("test").Start(within(t, bound), "request")
+		theirs := locktest.Lock(t, locktest.Dial(t, srv).Mutex("/l", zklock.WithOwner("they")))
+		ctx, request := r.tracer.Tracer("test").Start(locktest.Soon(t), "request")
 		got := make(chan *zklock.Hold, 1)
 		go func() {
 			h, err := c.Mutex("/l", zklock.WithOwner("me"), zklock.WithWait(time.Minute)).Lock(ctx)
@@ -69,12 +70,12 @@ func TestSpansBelongToTheTraceOfTheCaller(t *testing.T) {
 			close(got)
 		}()
 		time.Sleep(time.Second)
-		require.NoError(t, theirs.Unlock(within(t, bound)))
+		require.NoError(t, theirs.Unlock(locktest.Soon(t)))
 		h, held := <-got
 		require.True(t, held)
 		time.Sleep(time.Second)
 		request.End()
-		require.NoError(t, h.Unlock(within(t, bound)))
+		require.NoError(t, h.Unlock(locktest.Soon(t)))
 
 		parent := r.span(t, "request").SpanContext
 		wait := r.span(t, "lock mutex")
@@ -110,42 +111,42 @@ var mishaps = map[string]struct {
 	end    string
 }{
 	"busy": {func(t *testing.T, srv *zktest.Server, c *zklock.Client) {
-		lock(t, dial(t, srv).Mutex("/l"))
-		_, err := c.Mutex("/l", zklock.WithWait(time.Second)).Lock(within(t, bound))
+		locktest.Lock(t, locktest.Dial(t, srv).Mutex("/l"))
+		_, err := c.Mutex("/l", zklock.WithWait(time.Second)).Lock(locktest.Soon(t))
 		require.ErrorIs(t, err, zklock.ErrBusy)
 	}, "lock mutex", "busy", codes.Error, true, ""},
 	"busy for TryLock, which is no failure": {func(t *testing.T, srv *zktest.Server, c *zklock.Client) {
-		lock(t, dial(t, srv).Mutex("/l"))
-		_, err := c.Mutex("/l").TryLock(within(t, bound))
+		locktest.Lock(t, locktest.Dial(t, srv).Mutex("/l"))
+		_, err := c.Mutex("/l").TryLock(locktest.Soon(t))
 		require.ErrorIs(t, err, zklock.ErrBusy)
 	}, "lock mutex", "busy", codes.Unset, true, ""},
 	"out of time": {func(t *testing.T, srv *zktest.Server, c *zklock.Client) {
-		lock(t, dial(t, srv).Mutex("/l"))
-		_, err := c.Mutex("/l").Lock(within(t, time.Second))
+		locktest.Lock(t, locktest.Dial(t, srv).Mutex("/l"))
+		_, err := c.Mutex("/l").Lock(locktest.Within(t, time.Second))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	}, "lock mutex", "timeout", codes.Error, true, ""},
 	"another kind of lock": {func(t *testing.T, srv *zktest.Server, c *zklock.Client) {
-		_, err := dial(t, srv).RWMutex("/l").RLock(within(t, bound))
+		_, err := locktest.Dial(t, srv).RWMutex("/l").RLock(locktest.Soon(t))
 		require.NoError(t, err)
-		_, err = c.Mutex("/l").Lock(within(t, bound))
+		_, err = c.Mutex("/l").Lock(locktest.Soon(t))
 		require.ErrorIs(t, err, zklock.ErrConflict)
 	}, "lock mutex", "conflict", codes.Error, true, ""},
 	"deleted": {func(t *testing.T, srv *zktest.Server, c *zklock.Client) {
-		h := lock(t, c.Mutex("/l"))
+		h := locktest.Lock(t, c.Mutex("/l"))
 		time.Sleep(time.Second)
 		require.NoError(t, srv.Delete(h.Node()))
 		<-h.Context().Done()
 	}, "hold mutex", "node_deleted", codes.Error, false, "lost"},
 	"held for too long": {func(t *testing.T, _ *zktest.Server, c *zklock.Client) {
-		<-lock(t, c.Mutex("/l", zklock.WithMaxHold(time.Second))).Context().Done()
+		<-locktest.Lock(t, c.Mutex("/l", zklock.WithMaxHold(time.Second))).Context().Done()
 	}, "hold mutex", "max_hold", codes.Error, false, "lost"},
 	"cut off": {func(t *testing.T, srv *zktest.Server, c *zklock.Client) {
-		h := lock(t, c.Mutex("/l"))
+		h := locktest.Lock(t, c.Mutex("/l"))
 		srv.Leader().Down()
 		<-h.Context().Done()
 	}, "hold mutex", "lease_over", codes.Error, false, "lost"},
 	"closed by the program, which is no loss": {func(t *testing.T, _ *zktest.Server, c *zklock.Client) {
-		lock(t, c.Mutex("/l"))
+		locktest.Lock(t, c.Mutex("/l"))
 		require.NoError(t, c.Close())
 	}, "hold mutex", "closed", codes.Unset, false, "closed"},
 }
@@ -179,7 +180,7 @@ func TestWhatGoesWrongHasItsType(t *testing.T) {
 
 func TestEndedSessionsAndRetriesAreCounted(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server, r *record, c *zklock.Client) {
-		theirs := lock(t, dial(t, srv).Mutex("/l"))
+		theirs := locktest.Lock(t, locktest.Dial(t, srv).Mutex("/l"))
 		got := make(chan *zklock.Hold, 1)
 		go func() {
 			if h, err := c.Mutex("/l").Lock(context.Background()); err == nil {
@@ -188,14 +189,14 @@ func TestEndedSessionsAndRetriesAreCounted(t *testing.T) {
 			close(got)
 		}()
 		time.Sleep(5 * time.Second)
-		s, err := c.Session(within(t, bound))
+		s, err := c.Session(locktest.Soon(t))
 		require.NoError(t, err)
 		require.NoError(t, srv.Expire(s.ID()))
 		time.Sleep(5 * time.Second)
-		require.NoError(t, theirs.Unlock(within(t, bound)))
+		require.NoError(t, theirs.Unlock(locktest.Soon(t)))
 		h, held := <-got
 		require.True(t, held)
-		require.NoError(t, h.Unlock(within(t, bound)))
+		require.NoError(t, h.Unlock(locktest.Soon(t)))
 		require.Contains(t, eventNames(r.span(t, "lock mutex")), "retried")
 		require.NotEmpty(t, r.metric(t, "zklock.lock.retries"), "once or twice: the znode's end may be heard of before the session's")
 		require.Contains(t, r.metric(t, "zklock.session.changes"), point{"error.type=session_expired,zklock.session.state=over", 0, 1})
@@ -209,7 +210,7 @@ func TestEndedSessionsAndRetriesAreCounted(t *testing.T) {
 func TestReentrantAndDowngradedHoldsCountOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server, r *record, c *zklock.Client) {
 		m := c.RWMutex("/l", zklock.WithReentrancy())
-		outer, err := m.Lock(within(t, bound))
+		outer, err := m.Lock(locktest.Soon(t))
 		require.NoError(t, err)
 		inner, err := m.Lock(outer.Context())
 		require.NoError(t, err)
@@ -219,13 +220,13 @@ func TestReentrantAndDowngradedHoldsCountOnce(t *testing.T) {
 			joined += attrs(s.Attributes)["zklock.call.joined"]
 		}
 		require.NotEmpty(t, joined)
-		require.NoError(t, inner.Unlock(within(t, bound)))
+		require.NoError(t, inner.Unlock(locktest.Soon(t)))
 		time.Sleep(time.Second)
-		read, err := m.Downgrade(within(t, bound), outer)
+		read, err := m.Downgrade(locktest.Soon(t), outer)
 		require.NoError(t, err)
 		require.Equal(t, []point{{"zklock.lock.kind=read", 0, 1}}, r.metric(t, "zklock.lock.hold.oldest"), "since it was a writer's")
 		require.Equal(t, []point{{"zklock.lock.kind=read", 0, 1}}, r.metric(t, "zklock.lock.hold.count"))
-		require.NoError(t, read.Unlock(within(t, bound)))
+		require.NoError(t, read.Unlock(locktest.Soon(t)))
 		require.Empty(t, r.metric(t, "zklock.lock.hold.count"))
 		require.Equal(t, []string{"downgraded"}, eventNames(r.span(t, "hold write")))
 		require.Len(t, r.metric(t, "zklock.lock.hold.duration"), 1)
@@ -238,9 +239,9 @@ func TestOptions(t *testing.T) {
 		return []attribute.KeyValue{attribute.String("class", class)}
 	})
 	bubble(t, func(t *testing.T, srv *zktest.Server, r *record, c *zklock.Client) {
-		require.NoError(t, lock(t, c.Mutex("/approvals/1")).Unlock(within(t, bound)))
-		require.NoError(t, lock(t, c.Mutex("/approvals/2")).Unlock(within(t, bound)))
-		require.NoError(t, lock(t, c.Mutex("/reports/1")).Unlock(within(t, bound)))
+		require.NoError(t, locktest.Lock(t, c.Mutex("/approvals/1")).Unlock(locktest.Soon(t)))
+		require.NoError(t, locktest.Lock(t, c.Mutex("/approvals/2")).Unlock(locktest.Soon(t)))
+		require.NoError(t, locktest.Lock(t, c.Mutex("/reports/1")).Unlock(locktest.Soon(t)))
 		points := r.metric(t, "zklock.lock.wait.duration")
 		require.Len(t, points, 2)
 		require.Equal(t, point{"class=approvals,zklock.lock.kind=mutex", 2, points[0].sum}, points[0])
@@ -252,8 +253,8 @@ func TestOptions(t *testing.T) {
 func TestHooksWithTheGlobalProvidersDoNothingByDefault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Run(t, zktest.WithoutListener())
-		c := dial(t, srv, zklock.WithHooks(otelzklock.Hooks(otelzklock.WithTracerProvider(nil), otelzklock.WithMeterProvider(nil))))
-		require.NoError(t, lock(t, c.Mutex("/l")).Unlock(within(t, bound)))
+		c := locktest.Dial(t, srv, zklock.WithHooks(otelzklock.Hooks(otelzklock.WithTracerProvider(nil), otelzklock.WithMeterProvider(nil))))
+		require.NoError(t, locktest.Lock(t, c.Mutex("/l")).Unlock(locktest.Soon(t)))
 	})
 }
 

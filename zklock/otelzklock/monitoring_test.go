@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
+	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
 )
@@ -19,14 +20,14 @@ import (
 // OpenTelemetry's exporter for Prometheus gives it: underscores, the unit behind the name, _total behind a counter's.
 func TestTheDashboardAndTheAlertsNameWhatThereIs(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server, r *record, c *zklock.Client) {
-		h := lock(t, c.Mutex("/l"))
+		h := locktest.Lock(t, c.Mutex("/l"))
 		require.NoError(t, srv.Delete(h.Node()))
 		<-h.Context().Done()
-		lock(t, c.Mutex("/held"))
+		locktest.Lock(t, c.Mutex("/held"))
 		go c.Mutex("/held").Lock(t.Context()) // for the metrics of what there is now
 		synctest.Wait()
 		var all metricdata.ResourceMetrics
-		require.NoError(t, r.reader.Collect(within(t, bound), &all))
+		require.NoError(t, r.reader.Collect(locktest.Soon(t), &all))
 		there := map[string]bool{"zklock_lock_retries_total": true} // of which there was none
 		for _, scope := range all.ScopeMetrics {
 			for _, m := range scope.Metrics {
