@@ -35,15 +35,13 @@ type Result[T any] struct {
 // answerable is a Result of whatever type.
 type answerable interface {
 	request() *request
-	settle(noReply error)
-	failure() error
+	settle(noReply error) error
 }
 
 func (a *Result[T]) request() *request { return a.r }
-func (a *Result[T]) failure() error    { return a.Err }
 
-// settle decodes the reply; noReply says why there is none.
-func (a *Result[T]) settle(noReply error) {
+// settle decodes the reply, and returns Err; noReply says why there is none.
+func (a *Result[T]) settle(noReply error) error {
 	switch {
 	case a.r == nil:
 	case a.r.replied():
@@ -51,6 +49,7 @@ func (a *Result[T]) settle(noReply error) {
 	default:
 		a.Err = noReply
 	}
+	return a.Err
 }
 
 // Batch returns an empty batch.
@@ -90,8 +89,8 @@ func (s *Session) do(ctx context.Context, asks ...answerable) error {
 	}
 	var first error
 	for _, a := range asks {
-		if a.settle(noReply); first == nil {
-			first = a.failure()
+		if err := a.settle(noReply); first == nil {
+			first = err
 		}
 	}
 	return first

@@ -137,10 +137,11 @@ func readMany[T any](ctx context.Context, s *Session, dir string, names []string
 			return err
 		}
 		for k, a := range asked {
-			if a.settle(nil); errors.Is(a.Err, ErrGarbled) {
-				return a.Err
+			err := a.settle(nil)
+			if errors.Is(err, ErrGarbled) {
+				return err
 			}
-			if !take(index[k], a.Value, a.Err) {
+			if !take(index[k], a.Value, err) {
 				most = 1
 			}
 		}

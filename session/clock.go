@@ -50,3 +50,17 @@ func wallAhead(t time.Time) int64 { return t.UnixNano() - int64(t.Sub(origin)) }
 
 // local turns an instant of this clock into one that compares with time.Now.
 func (c *clock) local(t time.Time) time.Time { return t.Add(-time.Duration(c.asleep.Load())) }
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}

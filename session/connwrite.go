@@ -24,10 +24,9 @@ func (c *conn) enqueue(requests ...*request) bool {
 	}
 	c.numberLocked(requests)
 	for _, r := range requests {
-		switch {
-		case r.urgent:
+		if r.urgent {
 			c.queue.pushFront(r)
-		default:
+		} else {
 			c.queueOf(r).push(r)
 		}
 	}
@@ -110,11 +109,7 @@ func (c *conn) quiet(now time.Time) (unsent, unheard time.Duration, due bool) {
 	if c.pending.n == 0 {
 		return unsent, 0, false
 	}
-	since := c.pending.head.sent
-	if c.moved.After(since) {
-		since = c.moved
-	}
-	return unsent, now.Sub(since), true
+	return unsent, now.Sub(later(c.pending.head.sent, c.moved)), true
 }
 
 // maxKept bounds the write buffer that a conn keeps.

@@ -1,11 +1,9 @@
 package session
 
 import (
-	"bytes"
 	"context"
 	"crypto/md5"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -65,10 +63,10 @@ func (r *digestRun) answer(challenge []byte) ([]byte, error) {
 	}
 	realm, nonce, cnonce := said["realm"], said["nonce"], rand.Text()
 	utf8 := said["charset"] == "utf-8"
-	secret := sum(joined(latin(r.user, utf8), latin(realm, utf8), latin(r.password, utf8)))
-	session := hexSum(joined(secret, []byte(nonce), []byte(cnonce)))
+	secret := md5.Sum([]byte(latin(r.user, utf8) + ":" + latin(realm, utf8) + ":" + latin(r.password, utf8)))
+	session := hexSum(string(secret[:]) + ":" + nonce + ":" + cnonce)
 	proof := func(a2 string) string {
-		return hexSum([]byte(session + ":" + nonce + ":00000001:" + cnonce + ":auth:" + hexSum([]byte(a2))))
+		return hexSum(session + ":" + nonce + ":00000001:" + cnonce + ":auth:" + hexSum(a2))
 	}
 	r.proof = proof(":" + digestURI)
 	var b strings.Builder
@@ -80,23 +78,19 @@ func (r *digestRun) answer(challenge []byte) ([]byte, error) {
 	return []byte(b.String()), nil
 }
 
-func sum(b []byte) []byte    { s := md5.Sum(b); return s[:] }
-func hexSum(b []byte) string { return hex.EncodeToString(sum(b)) }
-
-// joined puts colons between parts.
-func joined(parts ...[]byte) []byte { return bytes.Join(parts, []byte{':'}) }
+func hexSum(s string) string { return fmt.Sprintf("%x", md5.Sum([]byte(s))) }
 
 // latin is how a name or a password is hashed: in ISO 8859-1 if all its characters are of that, else as UTF-8, if the
 // server takes that.
-func latin(s string, utf8 bool) []byte {
+func latin(s string, utf8 bool) string {
 	var b []byte
 	for _, r := range s {
 		if r > 0xff && utf8 {
-			return []byte(s)
+			return s
 		}
 		b = append(b, byte(r))
 	}
-	return b
+	return string(b)
 }
 
 func quoted(s string) string {

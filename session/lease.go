@@ -118,11 +118,10 @@ func (l *lease) begin(sent, at time.Time, timeout, tick time.Duration, fresh boo
 	if shorter || end.After(l.acked) {
 		l.acked = end
 	}
-	switch {
-	case fresh:
+	if fresh {
 		l.confirmed = sent // nothing is promised yet
-	case shorter && end.Before(l.confirmed):
-		l.confirmed = end
+	} else if shorter {
+		l.confirmed = earlier(l.confirmed, end)
 	}
 	// Forget acknowledgements by the previous server: no write on this connection can confirm them.
 	l.marks = append(l.marks[:0], mark{sent, at.Add(-l.slack), at}) // what follows is not merged with it
@@ -144,37 +143,25 @@ func (l *lease) unanswered(closed bool) bool {
 
 // shorten has the leader end the session at an instant that may be earlier than what has been confirmed.
 func (l *lease) shorten(end time.Time) {
-	if end.Before(l.confirmed) {
-		l.confirmed = end
-	}
-	if end.Before(l.acked) {
-		l.acked = end
-	}
+	l.confirmed, l.acked = earlier(l.confirmed, end), earlier(l.acked, end)
 	l.marks = l.marks[:0]
 }
 
 // ack counts the reply, arrived at at, to a request sent at sent; leader says that it was a write, which a majority
 // has.
 func (l *lease) ack(sent, at time.Time, leader bool) {
-	if end := sent.Add(l.timeout); end.After(l.acked) {
-		l.acked = end
-	}
+	l.acked = later(l.acked, sent.Add(l.timeout))
 	if leader {
 		n := 0
 		for n < len(l.marks) && !l.marks[n].ready.After(sent) {
 			n++
 		}
 		if n > 0 {
-			if end := l.marks[n-1].sent.Add(l.timeout); end.After(l.confirmed) {
-				l.confirmed = end
-			}
+			l.confirmed = later(l.confirmed, l.marks[n-1].sent.Add(l.timeout))
 			l.marks = append(l.marks[:0], l.marks[n:]...)
 		}
 	}
-	ready := at.Add(l.settle)
-	if late := sent.Add(l.slack); late.After(ready) {
-		ready = late
-	}
+	ready := later(at.Add(l.settle), sent.Add(l.slack))
 	// Merging widens a mark only towards a later arrival, which delays its confirmation and never hastens it.
 	if n := len(l.marks); n > 0 && at.Sub(l.marks[n-1].first) < l.slack/mergePart {
 		l.marks[n-1].sent, l.marks[n-1].ready = sent, ready
@@ -189,17 +176,15 @@ func (l *lease) ack(sent, at time.Time, leader bool) {
 // hear counts bytes of a long reply that arrived at at. They confirm nothing; but as long as they come, a session that
 // protects no lock goes on.
 func (l *lease) hear(at time.Time) {
-	if end := at.Add(l.timeout); end.After(l.acked) {
-		l.acked = end
-	}
+	l.acked = later(l.acked, at.Add(l.timeout))
 }
 
 // prospect is the end of the lease for one that holds something, when a write that is sent now will have been answered.
 func (l *lease) prospect(now time.Time) time.Time {
 	then := *l
 	for _, m := range l.marks {
-		if end := m.sent.Add(l.timeout); !m.ready.After(now) && end.After(then.confirmed) {
-			then.confirmed = end
+		if !m.ready.After(now) {
+			then.confirmed = later(then.confirmed, m.sent.Add(l.timeout))
 		}
 	}
 	return then.end(true)
@@ -227,12 +212,8 @@ func (l *lease) before(drift, lead time.Duration) time.Time {
 	}
 	end := l.confirmed.Add(-less(l.timeout))
 	for _, sent := range [...]time.Time{l.asking, l.doubt} {
-		if sent.IsZero() {
-			continue
-		}
-		left := min(2*l.tick, l.timeout)
-		if least := sent.Add(left - less(left)); least.Before(end) {
-			end = least
+		if left := min(2*l.tick, l.timeout); !sent.IsZero() {
+			end = earlier(end, sent.Add(left-less(left)))
 		}
 	}
 	return end

@@ -214,15 +214,9 @@ func (s *Session) beatDueLocked(now time.Time) (at time.Time, due bool) {
 	if len(s.retained) == 0 {
 		return time.Time{}, false
 	}
-	last := s.asked
-	if s.beaten.After(last) {
-		last = s.beaten
-	}
+	last := later(s.asked, s.beaten)
 	if s.lease.end(true).Sub(now)-s.graces.most() < s.lease.thin() {
 		return last.Add(s.lease.timeout / 20), true
 	}
-	if s.heldSince.After(last) {
-		last = s.heldSince
-	}
-	return last.Add(s.lease.beatEvery()), true
+	return later(last, s.heldSince).Add(s.lease.beatEvery()), true
 }

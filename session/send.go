@@ -52,10 +52,9 @@ func (f forLocks) SendDeletes(paths ...string) func(ctx context.Context) []error
 	return func(ctx context.Context) []error {
 		errs := make([]error, len(paths))
 		for i, d := range deleted {
-			if d.r != nil {
-				d.settle(s.answerTo(ctx, d.r))
+			if errs[i] = d.Err; d.r != nil {
+				errs[i] = d.settle(s.answerTo(ctx, d.r))
 			}
-			errs[i] = d.Err
 		}
 		return errs
 	}

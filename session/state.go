@@ -24,15 +24,9 @@ const (
 
 // String returns the state's name in lower case.
 func (s State) String() string {
-	switch s {
-	case Connecting:
-		return "connecting"
-	case Connected:
-		return "connected"
-	case Disconnected:
-		return "disconnected"
-	case Over:
-		return "over"
+	names := [...]string{Connecting: "connecting", Connected: "connected", Disconnected: "disconnected", Over: "over"}
+	if s >= 0 && int(s) < len(names) {
+		return names[s]
 	}
 	return fmt.Sprintf("State(%d)", int(s))
 }

@@ -176,6 +176,25 @@ func (ws *watches) setLocked(t *watched, code int32) {
 	}
 }
 
+// listed is the hook of the reply to a list with a watch.
+func (ws *watches) listed(t *watched, code int32) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	current := ws.byPath[t.watchKey]
+	switch {
+	case code != codeOK: // the server has set nothing
+		if current == t && !t.armed && len(t.waiters) <= 1 {
+			ws.dropLocked(t)
+		}
+	case current == nil: // an earlier watch of the same kind has fired since we asked: this one is nobody's
+		ws.takeAwayLocked(t.watchKey)
+	case len(current.waiters) == 0:
+		ws.removeLocked(current)
+	default:
+		current.armed, current.conn = true, ws.conns
+	}
+}
+
 // removeLocked takes an armed watch off the table and off the server.
 func (ws *watches) removeLocked(t *watched) {
 	ws.dropLocked(t)
