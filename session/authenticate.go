@@ -83,11 +83,9 @@ func (c *conn) present(r *request, what string) error {
 	if _, err := c.flush(r); err != nil {
 		return err
 	}
-	timer := time.NewTimer(c.limit)
-	defer timer.Stop()
 	select {
 	case <-r.done:
-	case <-timer.C:
+	case <-time.After(c.limit):
 		return fmt.Errorf("no answer to the %s credentials within %v", what, c.limit)
 	}
 	if r.err != nil {

@@ -31,28 +31,28 @@ type conn struct {
 	unresumable bool        // set by the handshake: see unresumable.go
 	stuck       atomic.Bool // a hand-over has ended before it was written, and nothing has been written since: see send.go
 
-	// Of the goroutine that calls receive.
-	in   *bufio.Reader
-	read time.Time // not earlier than the latest frame's arrival
+	// Of the goroutine that calls shakeHands and receive.
+	in      *bufio.Reader
+	began   time.Time // when the connect request was sent
+	arrived time.Time // not earlier than the latest frame's arrival
 
 	out    []byte // run's write buffer
 	claims claims // run's, of the group that it makes
 
-	mu      sync.Mutex // guards what follows
-	state   connState
-	began   time.Time    // when the connect request was sent
-	queue   requestQueue // to be written
-	writes  requestQueue // to be written as well: those that may be members of a group
-	parked  requestQueue // of those, the ones that wait for the answers to reads: see member
-	caution int          // for how many groups untried creates keep apart: see member.untried
-	unread  int          // of those that are parked: whose read has not been answered
-	seq     int64        // of the latest request
-	pending requestQueue // written, in order
-	full    bool         // the window keeps what is in queue from being written
-	xid     int32
-	last    time.Time // when something was last sent
-	moved   time.Time // when something of a reply, or of a long request, last passed
-	err     error     // why the conn has failed
+	mu       sync.Mutex // guards what follows
+	state    connState
+	queue    requestQueue // to be written
+	writes   requestQueue // to be written as well: those that may be members of a group
+	parked   requestQueue // of those, the ones that wait for the answers to reads: see member
+	caution  int          // for how many groups untried creates keep apart: see member.untried
+	unread   int          // of those that are parked: whose read has not been answered
+	seq      int64        // of the latest request
+	pending  requestQueue // written, in order
+	full     bool         // the window keeps what is in queue from being written
+	xid      int32
+	lastSent time.Time
+	moved    time.Time // when something of a reply, or of a long request, last passed
+	err      error     // why the conn has failed
 
 	wake chan struct{} // something was queued; capacity 1
 	dead chan struct{} // closed by fail
@@ -74,20 +74,15 @@ const (
 	connFailed
 )
 
-// moveLocked makes the move from one state to the next; false: the conn is not in the first.
-func (c *conn) moveLocked(from connState) bool {
+// move makes the move from one state to the next; false: the conn is not in the first.
+func (c *conn) move(from connState) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.state != from {
 		return false
 	}
 	c.state++
 	return true
-}
-
-// move is moveLocked.
-func (c *conn) move(from connState) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.moveLocked(from)
 }
 
 // firstXid keeps our transaction ids apart from the driver's, which count up from one.
@@ -114,15 +109,11 @@ func (c *conn) shakeHands(frame []byte) error {
 		c.fail(errNoConnect)
 		return errNoConnect
 	}
-	now := c.s.clock.stamp() // before the bytes leave
-	c.mu.Lock()
-	c.began = now
-	ok := c.moveLocked(connDialled)
-	c.mu.Unlock()
-	if !ok {
+	c.began = c.s.clock.stamp() // before the bytes leave
+	if !c.move(connDialled) {
 		return c.failure()
 	}
-	zxid, err := c.s.mayConnect(int64(binary.BigEndian.Uint64(frame[20:])), now)
+	zxid, err := c.s.mayConnect(int64(binary.BigEndian.Uint64(frame[20:])), c.began)
 	if err == nil {
 		binary.BigEndian.PutUint64(frame[8:], uint64(zxid))
 		if _, err = c.net.Write(frame); err != nil {
@@ -141,14 +132,11 @@ func (c *conn) handshake(body []byte) error {
 	if err != nil {
 		return fmt.Errorf("%w: handshake: %w", ErrGarbled, err)
 	}
-	c.mu.Lock()
-	began := c.began
-	c.mu.Unlock()
 	if old := c.s.ID(); r.unresumable && old != 0 && r.id != 0 && r.id != old {
 		return c.refuse(r, old)
 	}
 	c.unresumable = r.unresumable
-	if err := c.s.shaken(r, began); err != nil { // from here on the driver has to hear of it too
+	if err := c.s.shaken(r, c.began); err != nil { // from here on the driver has to hear of it too
 		return err
 	}
 	if !c.move(connShaking) {

@@ -28,7 +28,7 @@ func (c *conn) receive() (forDriver []byte, err error) {
 	switch {
 	case err != nil:
 	case joined:
-		forDriver, err = c.handle(body, size, c.read)
+		forDriver, err = c.handle(body, size, c.arrived)
 	default:
 		forDriver, err = body, c.handshake(body)
 	}
@@ -69,8 +69,8 @@ func (c *conn) readFrame(joined bool) (body []byte, size int, err error) {
 	if err != nil {
 		return nil, 0, c.readError(err)
 	}
-	if had < len(head)+size || c.read.IsZero() { // else it came along with the one before, of which the time is known
-		c.read = c.s.clock.now()
+	if had < len(head)+size || c.arrived.IsZero() { // else it came along with the one before, of which the time is known
+		c.arrived = c.s.clock.now()
 	}
 	return body, size, nil
 }
@@ -172,6 +172,7 @@ func (c *conn) handle(body []byte, size int, at time.Time) (forDriver []byte, er
 	}
 	if r.members != nil {
 		if err != nil {
+			c.fail(err) // first: who is told asks again, and must not find this conn
 			c.lose(r, err, true)
 		}
 		return nil, err

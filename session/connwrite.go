@@ -105,7 +105,7 @@ func (c *conn) abandon(requests []*request) (sent bool) {
 func (c *conn) quiet(now time.Time) (unsent, unheard time.Duration, due bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	unsent = now.Sub(c.last)
+	unsent = now.Sub(c.lastSent)
 	if c.pending.n == 0 {
 		return unsent, 0, false
 	}
@@ -181,7 +181,7 @@ func (c *conn) flush(first *request) (more bool, err error) {
 		} else {
 			r = c.nextReadLocked()
 		}
-		c.last = now
+		c.lastSent = now
 		written = r.leaves(now, written)
 		for _, m := range r.members {
 			written = m.leaves(now, written)

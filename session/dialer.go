@@ -93,20 +93,16 @@ func (d *dialer) next() (string, error) {
 	d.order = d.order[1:]
 	d.mu.Unlock()
 
-	if pause == 0 {
-		if d.ctx.Err() != nil {
-			return "", errStopped
+	if pause > 0 {
+		select {
+		case <-time.After(pause):
+		case <-d.ctx.Done():
 		}
-		return server, nil
 	}
-	t := time.NewTimer(pause)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return server, nil
-	case <-d.ctx.Done():
+	if d.ctx.Err() != nil {
 		return "", errStopped
 	}
+	return server, nil
 }
 
 // dial opens a connection to the next server. The deadline on it caps the handshake, by limit.

@@ -118,9 +118,6 @@ func (d *driverConn) SetReadDeadline(time.Time) error { return nil }
 // SetWriteDeadline does nothing: the conn bounds each write.
 func (d *driverConn) SetWriteDeadline(time.Time) error { return nil }
 
-// SetDeadline does nothing, for the same reason; the driver does not call it.
-func (d *driverConn) SetDeadline(time.Time) error { return nil }
-
 // Close gives up the connection.
 func (d *driverConn) Close() error {
 	d.c.fail(errors.New("closed by the driver"))

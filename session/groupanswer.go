@@ -88,12 +88,10 @@ func (c *conn) requeueOthers(g *request, head replyHeader, results []result, fai
 			c.mu.Unlock()
 		}
 		c.requeue(slices.Delete(slices.Clone(g.members), i, i+1)) // first: the caller that is told now finds the others on their way
-		if r.op == opMulti {
-			c.answerMember(r, head, replyOf(r, results[:ops]))
-		} else {
+		if r.op != opMulti {
 			head.code = code
-			c.answerMember(r, head, nil)
 		}
+		c.answerMember(r, head, replyOf(r, results[:ops]))
 		return
 	}
 }
@@ -103,11 +101,12 @@ func replyOf(r *request, results []result) []byte {
 	if r.op != opMulti {
 		return results[0].raw[multiHeader:]
 	}
-	var b []byte
+	n := 0
 	for _, res := range results {
-		b = append(b, res.raw...)
+		n += len(res.raw)
 	}
-	return appendMultiHeader(b, -1, true)
+	own := results[0].raw[:n] // they came one behind the other
+	return appendMultiHeader(append(make([]byte, 0, n+multiHeader), own...), -1, true)
 }
 
 // answerMember ends the wait for r.

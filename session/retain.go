@@ -27,7 +27,7 @@ func (f forLocks) HasSetWatches() bool {
 	ws := f.s.watches
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	return !ws.plain
+	return !ws.noSetWatches
 }
 
 // retention is one lock's claim that the session's lease is kept.
@@ -78,10 +78,8 @@ func (f forLocks) Retain(ctx context.Context, nodes ...string) (trusted.Retentio
 
 // pause waits for d, or less when ctx or the session ends.
 func (s *Session) pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 		return nil
 	case <-s.ctx.Done():
 		return s.Err()

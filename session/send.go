@@ -39,13 +39,11 @@ func (f forLocks) SendDeletes(paths ...string) func(ctx context.Context) []error
 		if c.stuck.Load() { // who has waited once for it, as a call that gives up in two places, need not do so again
 			wait = 0
 		}
-		bound := time.NewTimer(wait)
-		defer bound.Stop()
 		select {
 		case <-written:
 		case <-c.dead:
 		case <-s.ctx.Done(): // they go with it
-		case <-bound.C:
+		case <-time.After(wait):
 			c.stuck.Store(true)
 		}
 	}

@@ -214,11 +214,9 @@ func (s *Session) shutdown() {
 	stopped := s.driver.stop()
 	if asked && open != nil {
 		// The close is on its way. On a connection whose replies do not arrive it may still reach the server.
-		grace := time.NewTimer(min(time.Second, s.cfg.Timeout/4))
-		defer grace.Stop()
 		select {
 		case <-open.dead:
-		case <-grace.C:
+		case <-time.After(min(time.Second, s.cfg.Timeout/4)):
 		}
 	}
 	s.mu.Lock()

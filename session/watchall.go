@@ -126,7 +126,7 @@ func (ws *watches) addAll(paths []string, all []*Watch, absent string, created *
 			fresh = append(fresh, t)
 		}
 	}
-	if entered = created != nil && !ws.plain; entered {
+	if entered = created != nil && !ws.noSetWatches; entered {
 		join(absent, created, believedAbsent)
 	}
 	for i := len(paths) - 1; i >= 0; i-- {
@@ -141,7 +141,7 @@ func (ws *watches) addAll(paths []string, all []*Watch, absent string, created *
 func (ws *watches) armAllLocked(ts []*watched) {
 	switch c := ws.conn; {
 	case len(ts) == 0:
-	case ws.plain:
+	case ws.noSetWatches:
 		for _, t := range ts {
 			ws.armLocked(t)
 		}
@@ -159,9 +159,9 @@ func (ws *watches) armAllLocked(ts []*watched) {
 			if ws.conn != c {
 				return // the next conn has asked again, and its reply counts
 			}
-			ws.plain = code == codeUnimplemented
+			ws.noSetWatches = code == codeUnimplemented
 			for _, t := range ts {
-				if ws.plain {
+				if ws.noSetWatches {
 					ws.armLocked(t)
 				} else {
 					ws.setLocked(t, code)

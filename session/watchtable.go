@@ -19,12 +19,12 @@ import (
 type watches struct {
 	s *Session
 
-	mu     sync.Mutex // guards what follows; never held together with Session.mu, and outside conn.mu
-	conn   *conn
-	conns  uint64 // how many there have been: the number of conn
-	byPath map[watchKey]*watched
-	list   watchList // of byPath's, in the order in which a new conn's server is asked for them
-	plain  bool      // the server has no setWatches
+	mu           sync.Mutex // guards what follows; never held together with Session.mu, and outside conn.mu
+	conn         *conn
+	conns        uint64 // how many there have been: the number of conn
+	byPath       map[watchKey]*watched
+	list         watchList // of byPath's, in the order in which a new conn's server is asked for them
+	noSetWatches bool      // the server does not know the request
 }
 
 // watchKey is a path, as the server knows it, and what of it is watched: the znode, or the list of its children.
@@ -282,7 +282,7 @@ func (ws *watches) attach(c *conn) bool {
 	}
 	ws.conn = c
 	ws.conns++
-	ws.plain = ws.plain || c.unresumable
+	ws.noSetWatches = ws.noSetWatches || c.unresumable
 	ws.list.askAgain()
 	return true
 }
@@ -352,7 +352,7 @@ func (ws *watches) restoreStep(c *conn, zxid int64) (fired []*Watch, more bool) 
 func (ws *watches) suspect(c *conn, ts []*watched) {
 	var then []*Watch
 	ws.mu.Lock()
-	ws.plain = true
+	ws.noSetWatches = true
 	for _, t := range ts {
 		if ws.conn != c || ws.byPath[t.watchKey] != t {
 			continue

@@ -33,7 +33,7 @@ var mutants = []mutant{
 	{"lease from the reply's arrival", "a slow reply makes the lease longer than the leader's", "session/connevents.go",
 		[]edit{{"s.lease.ack(r.sent, at, leader)", "s.lease.ack(at, at, leader)"}}, []string{inLease, inSession, inScenarios}},
 	{"arrival of an earlier reply", "an acknowledgement is confirmed before the follower can have reported it", "session/connread.go",
-		[]edit{{"if had < len(head)+size || c.read.IsZero() {", "if had < 0 || c.read.IsZero() {"}}, []string{inLease}},
+		[]edit{{"if had < len(head)+size || c.arrived.IsZero() {", "if had < 0 || c.arrived.IsZero() {"}}, []string{inLease}},
 	{"lease from an answer to credentials", "authentication does not touch the session at the server", "session/connevents.go",
 		[]edit{{"if r.op == opAuth || r.op == opSASL ||", "if r.op == opSASL ||"}}, []string{"./session -run=Auth|Credential", inSession}},
 	{"lease from an answer to SASL", "a SASL negotiation does not touch the session at the server", "session/connevents.go",
