@@ -122,30 +122,31 @@ func (e *entry) find(ctx context.Context) (czxid int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	var made []string
-	for _, name := range names {
-		if e.mayHaveMade(name) {
-			made = append(made, name)
-		}
-	}
-	nodes, err := e.t.s.StatsBelow(ctx, e.q.Dir, made)
-	if err != nil {
+	own, hidden, err := ownBelow(ctx, e.t.s, e.q.Dir, slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !e.mayHaveMade(name) }))
+	switch {
+	case err != nil:
 		return 0, err
+	case len(own) == 0:
+		return 0, hidden // it may be ours
 	}
-	var unreadable error // one that may be ours
+	e.node = own[0].Path
+	e.listed(session.Children{Names: names, Stat: stat})
+	return own[0].Czxid, nil
+}
+
+// ownBelow returns those of names, children of dir, that are this session's. hidden says why one could not be looked at.
+func ownBelow(ctx context.Context, s *session.Session, dir string, names []string) (own []session.Created, hidden, err error) {
+	nodes, err := s.StatsBelow(ctx, dir, names)
 	for i, n := range nodes {
 		switch {
 		case n.Err != nil && !errors.Is(n.Err, zk.ErrNoNode):
-			unreadable = n.Err
-			continue
-		case n.Err != nil || n.Stat.EphemeralOwner != e.t.s.ID():
-			continue // of an earlier session of ours, whose znodes the server removes; or of another client
+			hidden = n.Err
+		case n.Err != nil || n.Stat.EphemeralOwner != s.ID(): // of a session that is over: the server removes it; or of another client
+		default:
+			own = append(own, session.Created{Path: dir + "/" + names[i], Czxid: n.Stat.Czxid})
 		}
-		e.node = e.q.Dir + "/" + made[i]
-		e.listed(session.Children{Names: names, Stat: stat})
-		return n.Stat.Czxid, nil
 	}
-	return 0, unreadable
+	return own, hidden, err
 }
 
 // removeStrays deletes other znodes of this session's with our prefix: they would come from a create that was not found,
@@ -165,11 +166,9 @@ func (e *entry) removeStrays() {
 	}
 	s, dir := e.t.s, e.q.Dir
 	s.Go(func(ctx context.Context) {
-		nodes, err := s.StatsBelow(ctx, dir, names)
-		for i := range nodes {
-			if err == nil && nodes[i].Err == nil && nodes[i].Stat.EphemeralOwner == s.ID() {
-				sharedIn(s).sweeper.sweep(leftovers{znodes: []string{dir + "/" + names[i]}})
-			}
+		own, _, _ := ownBelow(ctx, s, dir, names)
+		for _, stray := range own {
+			sharedIn(s).sweeper.sweep(leftovers{znodes: []string{stray.Path}})
 		}
 	})
 }

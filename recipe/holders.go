@@ -43,21 +43,13 @@ func First(ctx context.Context, s *session.Session, dir string, names []string) 
 	if err := readCzxids(ctx, s, dir, names, czxids); err != nil {
 		return "", err
 	}
-	var first rank
 	for _, name := range names {
-		czxid, known := czxids[name]
-		if known && czxid == 0 {
-			continue // gone since the list
-		}
-		if !known {
-			czxid = math.MaxInt64
-		}
-		n, _ := Parse(name)
-		if r := (rank{czxid, int64(n.Number), name}); first.name == "" || r.compare(first) < 0 {
-			first = r
+		if _, known := czxids[name]; !known {
+			czxids[name] = math.MaxInt64
 		}
 	}
-	return first.name, nil
+	line, _ := Listing{names, lateFrom}.Line(czxids) // by the czxids alone
+	return append(line, "")[0], nil
 }
 
 // czxidsFor reads what a contender's decision depends on; own is. Without it nobody can tell who

@@ -18,33 +18,24 @@ const (
 	kinds // how many there are
 )
 
+var words = [kinds]struct{ kind, label string }{
+	None:    {"nothing", ""},
+	Lock:    {"mutex", "-lock-"},
+	Read:    {"read lock", "-__READ__"},
+	Write:   {"write lock", "-__WRIT__"},
+	Permits: {"semaphore", "-lease-"},
+}
+
 // String returns the kind in words.
 func (k Kind) String() string {
-	switch k {
-	case Lock:
-		return "mutex"
-	case Read:
-		return "read lock"
-	case Write:
-		return "write lock"
-	case Permits:
-		return "semaphore"
+	if k < 0 || k >= kinds {
+		k = None
 	}
-	return "nothing"
+	return words[k].kind
 }
 
 // label is the text between the id and the number in the names that we make.
-func (k Kind) label() string {
-	switch k {
-	case Read:
-		return "-__READ__"
-	case Write:
-		return "-__WRIT__"
-	case Permits:
-		return "-lease-"
-	}
-	return "-lock-"
-}
+func (k Kind) label() string { return words[k].label }
 
 // blocks reports whether a contender of kind ahead that is before one of kind k is in its way.
 func (k Kind) blocks(ahead Kind) bool { return k.shares(ahead) && (k != Read || ahead != Read) }

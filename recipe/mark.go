@@ -34,7 +34,7 @@ import (
 //   - both were one transaction. Then its author was permitted to delete the predecessor, and whoever may delete in a
 //     directory can have two hold anyway. One who may only create could make a mark for a contender that is about to go
 //     by itself; but that is another transaction. Servers since 3.9 tell which transaction a notification is of. Where they
-//     don't, the mark counts if the directory's ACL lets nobody create who may not delete as well: see permitted.go;
+//     don't, the mark counts if the directory's ACL lets nobody create who may not delete as well: see acl.go;
 //   - its own znode existed when the predecessor's was deleted: see predecessor.go.
 //
 // In every other case the list decides, as if there were no marks. A mark that was notified on a connection which then

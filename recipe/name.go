@@ -29,16 +29,8 @@ func newID() string {
 	var b [16]byte
 	rand.Read(b[:]) // never fails: crypto/rand ends the program instead
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	var out [idLength]byte
-	copy(out[:], "_c_")
-	u := out[3:]
-	hex.Encode(u[0:8], b[0:4])
-	hex.Encode(u[9:13], b[4:6])
-	hex.Encode(u[14:18], b[6:8])
-	hex.Encode(u[19:23], b[8:10])
-	hex.Encode(u[24:36], b[10:16])
-	u[8], u[13], u[18], u[23] = '-', '-', '-', '-'
-	return string(out[:])
+	u := hex.EncodeToString(b[:])
+	return "_c_" + u[:8] + "-" + u[8:12] + "-" + u[12:16] + "-" + u[16:20] + "-" + u[20:]
 }
 
 // Name is a contender as its znode's name shows it.

@@ -39,14 +39,8 @@ import (
 // one write: those that it concerns watch the data, and nothing depends on whether the caller of Resize learns of its
 // success, or does anything afterwards.
 
-// sizing is what a waiter knows of the semaphore's size; the size itself is the entry's.
-type sizing struct {
-	largest int   // that it ever was
-	written int64 // the zxid of the directory's data
-}
-
 // readSize reads the size; false: there is none, or somebody else's data in its place, and it stays as it was last known.
-func (w *waiter) readSize(ctx context.Context, z *sizing) (known bool, err error) {
+func (w *waiter) readSize(ctx context.Context) (known bool, err error) {
 	d, stat, err := w.e.q.readData(ctx, w.t.s)
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
@@ -56,9 +50,9 @@ func (w *waiter) readSize(ctx context.Context, z *sizing) (known bool, err error
 	case err != nil:
 		return false, err
 	}
-	z.written = stat.Mzxid
+	w.written = stat.Mzxid
 	if d.Size > 0 {
-		w.e.size, z.largest = d.Size, max(d.Size, d.Was)
+		w.e.size, w.largest = d.Size, max(d.Size, d.Was)
 	}
 	return d.Size > 0, nil
 }
@@ -67,31 +61,28 @@ func (w *waiter) readSize(ctx context.Context, z *sizing) (known bool, err error
 func (w *waiter) permits(ctx context.Context) error {
 	e := w.e
 	names := e.names
-	v, err := w.decidePermits(ctx)
+	v, err := w.decide(ctx)
 	if err != nil {
 		return err
 	}
-	var z sizing
 	if v.Holds { // by a size that was read before the znode was made, however long ago that is: it may have been lowered
 		was := e.size
-		known, err := w.readSize(ctx, &z)
+		known, err := w.readSize(ctx)
 		if err == nil && !known { // the directory was deleted after the size was read, and has been made again without
 			e.size, err = e.q.readSize(ctx, w.t.s, was)
 		}
 		if err == nil && e.size < was {
 			e.names = names
-			v, err = w.decidePermits(ctx)
+			v, err = w.decide(ctx)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	silent := z.written < w.t.czxid // whoever is behind us goes by the same size
+	silent := w.written < w.t.czxid // whoever is behind us goes by the same size
 	head := !writable(e.q.ACL)      // once the head, always the head: those before it hold until they go
 	for ; ; silent = false {
 		switch {
-		case !v.Present:
-			return ErrGone
 		case v.Holds:
 			if !silent {
 				w.announce()
@@ -101,9 +92,9 @@ func (w *waiter) permits(ctx context.Context) error {
 			return &busyError{e.line}
 		}
 		if head = head || v.Ahead == 1; head {
-			v, err = w.waitAsHead(ctx, v, &z)
+			v, err = w.waitAsHead(ctx, v)
 		} else {
-			v, head, err = w.waitBehind(ctx, v, &z)
+			v, head, err = w.waitBehind(ctx, v)
 		}
 		if err != nil {
 			return err
@@ -122,29 +113,21 @@ func writable(acl []zk.ACL) bool {
 	return true
 }
 
-func (w *waiter) decidePermits(ctx context.Context) (Verdict, error) {
-	v, err := w.e.decide(ctx)
-	if err == nil {
-		w.place(v)
-	}
-	return v, err
-}
-
 // decideAnew reads the list, and then the size: contenders before us only disappear, so an older list is safe, while an
 // older size is not.
-func (w *waiter) decideAnew(ctx context.Context, z *sizing) (Verdict, error) {
+func (w *waiter) decideAnew(ctx context.Context) (Verdict, error) {
 	if err := w.e.list(ctx); err != nil {
 		return Verdict{}, err
 	}
-	if _, err := w.readSize(ctx, z); err != nil {
+	if _, err := w.readSize(ctx); err != nil {
 		return Verdict{}, err
 	}
-	return w.decidePermits(ctx)
+	return w.decide(ctx)
 }
 
 // waitBehind waits behind one that waits, until that one has gone or holds. It also reports whether that one turned out
 // to hold already, or may, though not by the size as it is now: then we are the head.
-func (w *waiter) waitBehind(ctx context.Context, was Verdict, z *sizing) (v Verdict, head bool, err error) {
+func (w *waiter) waitBehind(ctx context.Context, was Verdict) (v Verdict, head bool, err error) {
 	before, err := w.watchPred(ctx, was.Watch, "")
 	if err != nil {
 		return was, false, err
@@ -153,12 +136,12 @@ func (w *waiter) waitBehind(ctx context.Context, was Verdict, z *sizing) (v Verd
 		defer before.Close()
 	}
 	// It may have begun to hold between our list and the watch: look again, now that nothing can be missed.
-	v, err = w.decideAnew(ctx, z)
-	if err != nil || !v.Present || v.Holds || v.Ahead == 1 || v.Watch != was.Watch || hasFired(before) {
+	v, err = w.decideAnew(ctx)
+	if err != nil || v.Holds || v.Ahead == 1 || v.Watch != was.Watch || hasFired(before) {
 		return v, false, err
 	}
 	switch stat, err := w.t.s.Exists(ctx, w.e.q.Dir+"/"+was.Watch); {
-	case err == nil && (stat.Version > 0 || v.Permits <= z.largest && stat.Czxid < z.written):
+	case err == nil && (stat.Version > 0 || v.Permits <= w.largest && stat.Czxid < w.written):
 		return v, true, nil
 	case errors.Is(err, zk.ErrNoAuth): // nor shall we hear when it begins to hold; a head does not depend on that
 		return v, true, nil
@@ -168,12 +151,12 @@ func (w *waiter) waitBehind(ctx context.Context, was Verdict, z *sizing) (v Verd
 	if err := w.sleep(ctx, fired(before), nil); err != nil {
 		return v, false, err
 	}
-	v, err = w.decideAnew(ctx, z)
+	v, err = w.decideAnew(ctx)
 	return v, false, err
 }
 
 // waitAsHead waits as the first of those that wait, until one that holds has gone or the size has changed.
-func (w *waiter) waitAsHead(ctx context.Context, was Verdict, z *sizing) (Verdict, error) {
+func (w *waiter) waitAsHead(ctx context.Context, was Verdict) (Verdict, error) {
 	w.pred, w.blind = "", false
 	dir, err := w.t.s.Watch(ctx, w.e.q.Dir)
 	if err != nil {
@@ -189,17 +172,17 @@ func (w *waiter) waitAsHead(ctx context.Context, was Verdict, z *sizing) (Verdic
 	}
 	defer list.Close()
 	w.e.listed(session.Children{Names: names, Stat: stat})
-	if _, err := w.readSize(ctx, z); err != nil { // after the watches: a change from here on wakes us
+	if _, err := w.readSize(ctx); err != nil { // after the watches: a change from here on wakes us
 		return was, err
 	}
-	v, err := w.decidePermits(ctx)
-	if err != nil || !v.Present || v.Holds {
+	v, err := w.decide(ctx)
+	if err != nil || v.Holds {
 		return v, err
 	}
 	if err := w.sleep(ctx, list.Fired(), dir.Fired()); err != nil {
 		return v, err
 	}
-	return w.decideAnew(ctx, z)
+	return w.decideAnew(ctx)
 }
 
 // announce wakes the one behind us, now that we hold: it may be its turn too.

@@ -3,6 +3,7 @@ package recipe
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -202,7 +203,14 @@ func (w *sweeper) search(ctx context.Context, creates []doubtfulCreate, catchUp 
 		ids[c.dir] = append(ids[c.dir], c)
 	}
 	for _, dir := range dirs {
-		own, err := w.own(ctx, dir, ids[dir])
+		made := func(name string) bool {
+			return slices.ContainsFunc(ids[dir], func(c doubtfulCreate) bool { return strings.HasPrefix(name, c.id) })
+		}
+		names, _, err := w.s.List(ctx, dir)
+		var own []session.Created
+		if err == nil {
+			own, _, err = ownBelow(ctx, w.s, dir, slices.DeleteFunc(names, func(name string) bool { return !made(name) }))
+		}
 		switch {
 		case err == nil, errors.Is(err, zk.ErrNoNode): // none is there
 		case final(err):
@@ -216,9 +224,10 @@ func (w *sweeper) search(ctx context.Context, creates []doubtfulCreate, catchUp 
 		}
 		for _, c := range ids[dir] {
 			create, made := dir+"/"+c.id, session.Created{}
-			for _, name := range own[c.id] { // more than one, if it was made again because a first look had missed it
-				made.Path = dir + "/" + name
-				found = append(found, made.Path)
+			for _, znode := range own { // more than one, if it was made again because a first look had missed it
+				if strings.HasPrefix(znode.Path, create) {
+					made, found = znode, append(found, znode.Path)
+				}
 			}
 			if made.Path == "" {
 				missing = append(missing, c)
@@ -227,35 +236,6 @@ func (w *sweeper) search(ctx context.Context, creates []doubtfulCreate, catchUp 
 		}
 	}
 	return missing, found, first
-}
-
-// own returns the names of this session's znodes in dir that were made by creates, by their ids.
-func (w *sweeper) own(ctx context.Context, dir string, creates []doubtfulCreate) (map[string][]string, error) {
-	names, _, err := w.s.List(ctx, dir)
-	if err != nil {
-		return nil, err
-	}
-	idOf := map[string]string{}
-	var candidates []string
-	for _, name := range names {
-		for _, c := range creates {
-			if strings.HasPrefix(name, c.id) {
-				idOf[name] = c.id
-				candidates = append(candidates, name)
-			}
-		}
-	}
-	nodes, err := w.s.StatsBelow(ctx, dir, candidates)
-	if err != nil {
-		return nil, err
-	}
-	own := map[string][]string{}
-	for i, n := range nodes {
-		if n.Err == nil && n.Stat.EphemeralOwner == w.s.ID() { // else of a session that is over: the server will remove it
-			own[idOf[candidates[i]]] = append(own[idOf[candidates[i]]], candidates[i])
-		}
-	}
-	return own, nil
 }
 
 // final reports whether an attempt that ended so needs no other: it is done, there is nothing to do, or it would be

@@ -110,6 +110,9 @@ type waiter struct {
 
 	mark  *session.Watch // on the predecessor's release mark; nil: none
 	heard bool           // it has woken us once
+
+	largest int   // the semaphore's size may have been as much
+	written int64 // the zxid of the directory's data, as read with the size
 }
 
 // wait waits until the entry is first.
@@ -124,14 +127,10 @@ func (w *waiter) wait(ctx context.Context) error {
 // untilFirst waits until no contender is in the way.
 func (w *waiter) untilFirst(ctx context.Context) error {
 	for {
-		v, err := w.e.decide(ctx)
+		v, err := w.decide(ctx)
 		if err != nil {
 			return err
 		}
-		if !v.Present {
-			return ErrGone
-		}
-		w.place(v)
 		if v.Holds {
 			return w.checkOwn(ctx)
 		}
@@ -152,6 +151,19 @@ func (w *waiter) untilFirst(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// decide decides by the latest list, and notes the place in line. ErrGone: our own znode is not in the list.
+func (w *waiter) decide(ctx context.Context) (Verdict, error) {
+	v, err := w.e.decide(ctx)
+	if err != nil {
+		return v, err
+	}
+	if !v.Present {
+		return v, ErrGone
+	}
+	w.place(v)
+	return v, nil
 }
 
 // fired is closed when w has fired; a nil one never does.
