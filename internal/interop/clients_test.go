@@ -27,9 +27,9 @@ const (
 var kinds = []string{ours, driver, curator, kazoo}
 
 const (
-	// bound is far beyond what any step takes: it only keeps a test that failed from hanging.
+	// bound is far longer than any step takes: it only keeps a failed test from hanging.
 	bound = 2 * time.Minute
-	// calm is the session timeout of clients that are to live: long enough for a machine that has other things to do.
+	// calm is the session timeout of clients that must keep their sessions: long enough for a busy machine.
 	calm = 10 * time.Second
 )
 
@@ -75,10 +75,10 @@ func needClients(t *testing.T) {
 	}
 }
 
-// python is Debian's own interpreter: another one first on the PATH does not see Debian's packages.
+// python is Debian's own interpreter: another one earlier on the PATH does not find Debian's packages.
 const python = "/usr/bin/python3"
 
-// jars are Curator's, and what Debian's manifests forget.
+// jars are Curator's, and those that Debian's manifests omit.
 func jars() []string {
 	names := strings.Fields("curator-recipes curator-framework curator-client zookeeper zookeeper-jute guava failureaccess" +
 		" slf4j-api slf4j-nop jackson-databind jackson-core jackson-annotations netty-all netty-codec netty-common" +

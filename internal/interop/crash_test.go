@@ -10,8 +10,8 @@ import (
 	"github.com/zklock/locker/internal/ensemble"
 )
 
-// Whichever kind of client is killed while it holds, the next in line has the lock when its session is over, and then
-// the others, in the order of their arrival: ours behind each of theirs, and each of theirs behind ours.
+// Whichever kind of client is killed while it holds, the next in line gets the lock when its session is over, and then
+// the others, in the order of their arrival: ours after each of the other kinds, and each of them after ours.
 func TestTheLockOfAKilledHolderPassesToTheNextKind(t *testing.T) {
 	needClients(t)
 	t.Parallel() // both mostly wait for sessions to end
@@ -29,7 +29,7 @@ func TestTheLockOfAKilledHolderPassesToTheNextKind(t *testing.T) {
 			must(t, holder.acquire("lock"))
 			var line []*pending
 			for j := range kinds {
-				p := alive[(i+1+j)%len(alive)] // each kind is next to each other's once
+				p := alive[(i+1+j)%len(alive)] // each pair of kinds is adjacent once
 				line = append(line, p.open(t, fmt.Sprint("behind-", i), path).start("lock"))
 				w.awaitLine(t, j+2)
 			}

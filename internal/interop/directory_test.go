@@ -12,8 +12,8 @@ import (
 	"github.com/zklock/locker/internal/ensemble"
 )
 
-// Curator makes a lock's directory as a container, which the ensemble removes some time after its last contender has
-// gone. Whoever comes next makes it again. Only a Kazoo lock that has been used before does not look: it fails, and
+// Curator creates a lock's directory as a container, which the ensemble removes some time after its last contender has
+// gone. The next contender creates it again. Only a Kazoo lock object that has been used before does not: it fails, and
 // a new one does not.
 func TestADirectoryThatCuratorMadeMayGoBetweenTwoHolds(t *testing.T) {
 	needClients(t)

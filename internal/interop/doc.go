@@ -3,9 +3,9 @@
 // set up to use the same names.
 //
 // Every kind of client is a process of its own, ours too, so that each can be killed like a program. The processes are
-// puppets: they do what a line on their standard input says (see testdata) and answer with a line. So the test alone
-// knows who is inside, and asks the ensemble, too.
+// puppets: each line on their standard input is a step that they make (see testdata) and answer with a line. So the
+// test alone knows which contenders are inside, and asks the ensemble, too.
 //
-// Curator and Kazoo come from Debian's packages. The tests install nothing; where something is missing they fail and
-// say what to install. ZKTEST_CLIENTS=skip skips them, here as in zktest.
+// Curator and Kazoo come from Debian's packages. The tests install nothing; where a package is missing they fail and
+// name it. ZKTEST_CLIENTS=skip skips them, here as in zktest.
 package interop

@@ -13,8 +13,8 @@ import (
 	"github.com/zklock/locker/internal/ensemble"
 )
 
-// Four kinds of clients, two of each, want one mutex at once. There are never two inside, nobody fails on a place that
-// another kind has made, and nobody starves: whoever enters came after all who entered before.
+// Four kinds of clients, two of each, contend for one mutex. There are never two inside, none fails on another kind's
+// znode, and none is overtaken: each that enters arrived after all that entered before.
 func TestFourKindsOfClientsShareOneMutex(t *testing.T) {
 	needClients(t)
 	const each = 2
@@ -73,7 +73,7 @@ func TestFourKindsOfClientsShareOneMutex(t *testing.T) {
 	require.Empty(t, w.awaitLine(t, 0))
 }
 
-// Each kind sees the others in line, and our Queue shows who they are, as far as they say.
+// Each kind sees the others in line, and our Queue shows their owners, as far as their znodes have them.
 func TestTheQueueShowsOtherClientsAsTheyStand(t *testing.T) {
 	needClients(t)
 	e := ensemble.Shared(t, 3)

@@ -2,5 +2,5 @@ package interop_test
 
 import "syscall"
 
-// attributes has a client's process end with its test, whatever ends the test.
+// attributes makes a client's process end with its test, however the test ends.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

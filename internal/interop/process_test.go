@@ -23,12 +23,12 @@ import (
 type process struct {
 	kind  string
 	cmd   *exec.Cmd
-	calls sync.WaitGroup // steps that are waited for aside; over when the process is
+	calls sync.WaitGroup // steps in goroutines of their own; they end with the process
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	stdin  io.WriteCloser
-	answer map[string]chan string // by contender: what it says to its one step under way
-	ended  error                  // why no more answers come
+	answer map[string]chan string // by contender: the answer to its step in progress
+	ended  error                  // why there are no more answers
 }
 
 // launch starts a program, which ends with the test at the latest.
@@ -47,7 +47,7 @@ func launch(t *testing.T, kind string, e *ensemble.Ensemble, timeout time.Durati
 	var reader sync.WaitGroup
 	reader.Go(func() { p.listen(stdout) }) // ends with the process, which the cleanup ends
 	t.Cleanup(func() {
-		// It would end by itself with its input; but what a test left waiting must not be waited for.
+		// It ends by itself with its input; but the cleanup must not wait for steps that a test left waiting.
 		err := errors.Join(ignore(stdin.Close()), ignore(cmd.Process.Kill()))
 		reader.Wait()
 		p.calls.Wait()
@@ -62,7 +62,7 @@ func launch(t *testing.T, kind string, e *ensemble.Ensemble, timeout time.Durati
 	return p
 }
 
-// listen hands answers to who waits for them.
+// listen passes answers to the steps that wait for them.
 func (p *process) listen(stdout io.Reader) {
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() {
@@ -71,7 +71,7 @@ func (p *process) listen(stdout io.Reader) {
 		ch := p.answer[id]
 		p.mu.Unlock()
 		if ch == nil {
-			break // nobody with that id was asked: what it prints is not ours to understand
+			break // not an answer to any contender: ignored
 		}
 		ch <- text // has room for the one answer
 	}
@@ -113,7 +113,7 @@ func (p *process) open(t *testing.T, id, path string) *contender {
 	return c
 }
 
-// ask has the contender make a step and returns its answer. One step at a time.
+// ask makes the contender do a step and returns its answer. One step at a time.
 func (c *contender) ask(words ...string) (string, error) {
 	step := strings.Join(words, " ")
 	c.mu.Lock()
@@ -143,7 +143,7 @@ func (c *contender) ask(words ...string) (string, error) {
 	}
 }
 
-// want is ask for a step that has one good answer.
+// want is ask for a step with one valid answer.
 func (c *contender) want(answer string, words ...string) error {
 	text, err := c.ask(words...)
 	if err == nil && text != answer {
@@ -166,7 +166,7 @@ func must(t *testing.T, err error) {
 	require.NoError(t, err)
 }
 
-// pending is an acquisition that is under way.
+// pending is an acquisition in progress.
 type pending struct {
 	*contender
 	mode string

@@ -16,8 +16,8 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// puppetEnv makes the test binary a process with contenders of the kind that it names, one of the two in Go. What it
-// reads and prints is described in testdata/Contender.java.
+// puppetEnv makes the test binary a process with contenders of the kind that it names, one of the two in Go.
+// testdata/Contender.java describes its input and output.
 const puppetEnv = "ZKLOCK_TEST_PUPPET"
 
 // puppet is one contender of such a process: it makes one step.
@@ -47,7 +47,7 @@ func puppetMain(kind string, args []string, in io.Reader, out io.Writer) int {
 			if kind == driver {
 				p = &driverPuppet{connect: args[0], timeout: timeout, id: id}
 			}
-			steps := make(chan []string, 1) // a contender is told its next step when it has answered
+			steps := make(chan []string, 1) // a contender gets its next step after its answer
 			all[id] = steps
 			go func() { // ends with the process, which nothing outlives
 				for words := range steps {

@@ -126,7 +126,7 @@ func TestReadersOfBothKindsReadTogetherAndWritersOfBothWait(t *testing.T) {
 	}
 }
 
-// A writer of ours that becomes a reader lets Curator's readers in that wait behind it, and none of Curator's writers.
+// A writer of ours that downgrades lets Curator's waiting readers in, and none of Curator's writers.
 func TestDowngradeLetsCuratorsReadersInAndKeepsItsWritersOut(t *testing.T) {
 	needClients(t)
 	e := ensemble.Shared(t, 3)
@@ -179,11 +179,11 @@ func TestDowngradeLetsCuratorsReadersInAndKeepsItsWritersOut(t *testing.T) {
 	}
 }
 
-// A writer of Curator's that reads under its own lock and then gives up the write lock lets our readers in, and a writer
-// of ours when it has read.
+// A writer of Curator's that reads under its own lock and then releases the write lock lets our readers in, and a
+// writer of ours when it has released the read lock.
 //
-// Up to 5.4.0 Curator gives that reader a new place, at the end of the line: a writer that stood before it, Curator's
-// own too, does not wait for it (CURATOR-621). Since 5.5.0 it stands where the writer stood. Our writer comes last here,
+// Up to 5.4.0 Curator gives that reader a new place, at the end of the line: a writer before that place, Curator's own
+// too, does not wait for it (CURATOR-621). Since 5.5.0 the reader keeps the writer's place. Our writer comes last here,
 // so that both are right.
 func TestCuratorsOwnDowngradeLetsOurReadersInAndKeepsALaterWriterOut(t *testing.T) {
 	needClients(t)

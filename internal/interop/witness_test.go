@@ -16,12 +16,12 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// witness watches over one lock: it is told who is inside, and asks the ensemble who ought to be.
+// witness checks one lock: it records which contenders are inside, and asks the ensemble for the holders.
 type witness struct {
 	client *zklock.Client
 	path   string
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	inside  map[*contender]string
 	last    int            // the number of the latest holder's place in line
 	entries map[string]int // by kind
@@ -47,10 +47,10 @@ func newWitness(t *testing.T, e *ensemble.Ensemble, path string) *witness {
 // mark is a znode beside the lock.
 func (w *witness) mark() string { return w.path + "-witness" }
 
-// queue returns who stands in line, everything included that any client has heard of before the call. The sync in Queue
-// is not enough for that when the witness is connected to the leader: in 3.8.0 the leader answers a sync before it has
-// carried out itself what it has told a follower to carry out, and a client of that follower may have heard of it. What
-// a server answers after a write of ours has everything that was committed before the write.
+// queue returns the contenders in line, including all that any client has seen before the call. The sync in Queue is
+// not enough for that when the witness is connected to the leader: in 3.8.0 the leader answers a sync before it has
+// itself applied what it has told a follower to commit, and a client of that follower may have seen it. A server's
+// answers after a write of ours include everything that was committed before the write.
 func (w *witness) queue(ctx context.Context) ([]zklock.Contender, error) {
 	for {
 		s, err := w.client.Session(ctx)
@@ -60,7 +60,7 @@ func (w *witness) queue(ctx context.Context) ([]zklock.Contender, error) {
 		if err == nil {
 			return w.client.Queue(ctx, w.path)
 		}
-		if !errors.Is(err, session.ErrUnknownOutcome) { // twice does no harm
+		if !errors.Is(err, session.ErrUnknownOutcome) { // a second create is harmless
 			return nil, err
 		}
 	}
@@ -85,7 +85,7 @@ func (w *witness) shares() string {
 	return strings.Join(text, ", ")
 }
 
-// enter is told that a contender holds now. It must be alone, or be a reader among readers.
+// enter records that a contender holds now. It must be alone, or a reader among readers.
 func (w *witness) enter(c *contender, mode string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -100,15 +100,15 @@ func (w *witness) enter(c *contender, mode string) {
 	w.entries[c.kind]++
 }
 
-// leave is told that a contender is about to release.
+// leave records that a contender is about to release.
 func (w *witness) leave(c *contender) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.inside, c)
 }
 
-// check asks the ensemble: the one who says that it holds is the one shown as holder, alone, and its place in line
-// comes after that of all who held before, so that nobody was overtaken. For a mutex; called between enter and leave.
+// check asks the ensemble: the contender that holds is shown as the holder, alone, and its place in line comes after
+// that of all earlier holders, so that none was overtaken. For a mutex; called between enter and leave.
 func (w *witness) check(ctx context.Context, c *contender) error {
 	line, err := w.queue(ctx)
 	if err != nil {
@@ -139,7 +139,8 @@ func (w *witness) check(ctx context.Context, c *contender) error {
 	return nil
 }
 
-// checkShared is check for a read/write lock: who says that it holds is shown as a holder, and a writer as the only one.
+// checkShared is check for a read/write lock: a contender that holds is shown as a holder, and a writer as the only
+// one.
 func (w *witness) checkShared(ctx context.Context, c *contender, mode string) error {
 	line, err := w.queue(ctx)
 	if err != nil {
@@ -158,7 +159,7 @@ func (w *witness) checkShared(ctx context.Context, c *contender, mode string) er
 	return nil
 }
 
-// awaitLine returns when so many stand in line, and returns the line.
+// awaitLine returns the line when it has that many contenders.
 func (w *witness) awaitLine(t *testing.T, n int) []zklock.Contender {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), bound)

@@ -89,21 +89,21 @@ func TestEveryRelativeLinkOfEveryPageResolves(t *testing.T) {
 	}
 }
 
-// Whoever begins at the README finds every page; the decisions by their index.
+// Every page can be found from the README; the decisions from their index.
 func TestTheReadmeLinksToEveryPage(t *testing.T) {
 	all := pages(t)
 	for name := range all {
 		index := path.Join(path.Dir(name), "README.md")
 		switch {
 		case path.Dir(name) == "docs/adr" && name != index:
-			assert.Contains(t, all[index], "]("+path.Base(name)+")", "a decision that nobody finds")
+			assert.Contains(t, all[index], "]("+path.Base(name)+")", "a decision without a link")
 		case name != "README.md":
-			assert.Contains(t, all["README.md"], "]("+name, "a page that nobody finds")
+			assert.Contains(t, all["README.md"], "]("+name, "a page without a link")
 		}
 	}
 }
 
-// The README is what somebody reads who does not know yet whether to read more.
+// The README is for readers who decide whether to read more.
 func TestTheReadmeStaysShort(t *testing.T) {
 	assert.Less(t, len(pages(t)["README.md"]), 11<<10, "move what is not needed to begin to docs/")
 }

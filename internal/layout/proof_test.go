@@ -15,7 +15,7 @@ var (
 	testName   = regexp.MustCompile("`([\\w/]+\\.(?:Test|Fuzz)\\w+)`")
 )
 
-// Each assumption of the proof points to the tests that watch it, or says that none does.
+// Each assumption of the proof names the tests that watch it, or says that none does.
 func TestEveryAssumptionOfTheProofPointsToTestsThatExist(t *testing.T) {
 	exist := map[string]bool{}
 	eachTest(t, func(name, _ string) { exist[name] = true })

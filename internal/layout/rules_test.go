@@ -77,7 +77,7 @@ func violations(s source) ([]string, error) {
 		return found, nil
 	}
 	if driverName == "." {
-		return append(found, fmt.Sprintf("%s: a dot import of %s hides who uses its connections", s.name, driver)), nil
+		return append(found, fmt.Sprintf("%s: a dot import of %s hides the use of its connections", s.name, driver)), nil
 	}
 	ast.Inspect(file, func(n ast.Node) bool {
 		sel, ok := n.(*ast.SelectorExpr)

@@ -31,7 +31,7 @@ func TestWhatIsTooLongIsFound(t *testing.T) {
 	}
 }
 
-// tooLong returns what is too long in a file, or as a file, one line each.
+// tooLong returns a file's violations of the limits, one line each.
 func tooLong(s source) ([]string, error) {
 	var found []string
 	if n := strings.Count(s.text, "\n"); n > longestFile {

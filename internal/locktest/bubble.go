@@ -13,8 +13,8 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Bound is how long a test waits for what must happen: far beyond what it takes, so that only what never happens
-// fails, and short of the test command's own time limit, so that the failure says what was missing.
+// Bound is how long a test waits for an event: far longer than it takes, so that only an event that never happens
+// fails, and shorter than the test command's own time limit, so that the failure names the event.
 const Bound = 60 * time.Second
 
 // Within returns a context that ends after d.
@@ -34,15 +34,15 @@ func Soon(tb testing.TB) context.Context { return Within(tb, patience) }
 // Late returns a context for work that takes minutes when the machine is slow.
 func Late(tb testing.TB) context.Context { return Within(tb, 20*Bound) }
 
-// Bubble runs fn with a server in simulated time; a goroutine that is left behind fails the test. Simulate is Bubble for
-// tests that lead the clients' connections. Bubbles run beside each other, and not beside tests in real time.
+// Bubble runs fn with a server in simulated time; a goroutine that is left behind fails the test. Simulate is Bubble
+// for tests that direct the clients' connections. Bubbles run beside each other, and not beside tests in real time.
 func Bubble(t *testing.T, fn func(t *testing.T, srv *zktest.Server), opts ...zktest.Option) {
 	t.Helper()
 	beside(t)
 	BubbleAlone(t, fn, opts...)
 }
 
-// forever is more simulated time than any test has a use for. It passes in seconds, for all the heartbeats.
+// forever is more simulated time than any test needs. It passes in seconds, despite all the heartbeats.
 const forever = 4 * time.Hour
 
 // BubbleAlone is Bubble beside no other test. A wait without an end fails it as well.

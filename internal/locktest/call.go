@@ -10,7 +10,7 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// Call is a lock call that goes on while the test does something else.
+// Call is a lock call that runs while the test does something else.
 type Call struct {
 	Done chan struct{}
 	// Set when done is closed.

@@ -15,12 +15,12 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Client is a client whose connections the test leads where it wants.
+// Client is a client whose connections the test directs to servers of its choice.
 type Client struct {
 	*zklock.Client
 	s *Sim
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	member *zktest.Member
 	names  []string // see Created
 }
@@ -44,14 +44,14 @@ func (c *Client) dial(network, addr string, timeout time.Duration) (net.Conn, er
 	return &tap{conn, c}, nil
 }
 
-// LeadTo makes m the server that the client's next connection leads to.
+// LeadTo makes m the server of the client's next connection.
 func (c *Client) LeadTo(m *zktest.Member) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.member = m
 }
 
-// Member returns the server that the client's next connection leads to.
+// Member returns the server of the client's next connection.
 func (c *Client) Member() *zktest.Member {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,17 +84,17 @@ func (c *Client) Current() *session.Session {
 // SessionID returns the current session's id.
 func (c *Client) SessionID() int64 { return c.Current().ID() }
 
-// mostNames is how many names a tap keeps: memory must not grow with what the client does.
+// mostNames bounds the names that a tap keeps: memory must not grow with the client's work.
 const mostNames = 100
 
-// Created returns the names, still without a number, of the first contenders that the client has asked for.
+// Created returns the names, still without a number, of the first contenders that the client has requested.
 func (c *Client) Created() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]string(nil), c.names...)
 }
 
-// tap reads along what a client writes.
+// tap parses what a client writes.
 type tap struct {
 	net.Conn
 	c *Client

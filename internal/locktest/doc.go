@@ -1,4 +1,4 @@
-// Package locktest is what the tests of the locks share: of zklock, its handlers, and the programs on top of it.
+// Package locktest is shared by the tests of the locks: of zklock, its handlers, and the programs on top of it.
 //
 // Bubble and Simulate run a test on an in-process server in simulated time (testing/synctest): faults strike at exact
 // moments, time costs nothing, and after synctest.Wait everything that could happen has happened. SiteOf gives a test

@@ -28,18 +28,18 @@ func Close(tb testing.TB, clients ...*zklock.Client) {
 	all.Wait()
 }
 
-// Millis rounds a duration to what a reader wants to see.
+// Millis rounds a duration for printing.
 func Millis(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
 
-// Pass lets time go by. It is only for showing that something does not happen, of which there is no sign to wait
-// for.
+// Pass lets time pass. It is only for showing that something does not happen, because there is no event to wait for
+// then.
 func Pass(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	<-timer.C
 }
 
-// Aside is a Lock call under way.
+// Aside is a Lock call in progress.
 type Aside struct {
 	hold   *zklock.Hold
 	err    error
@@ -109,7 +109,7 @@ func AwaitWatches(tb testing.TB, s *Site, n int) {
 }
 
 // Stalls measures, until the returned function is called, the longest time for which this process was kept from
-// running: what a bound on elapsed time has to allow for on a machine that does other things as well.
+// running: a bound on elapsed time has to allow for that on a busy machine.
 func Stalls(tb testing.TB) func() time.Duration {
 	stop, done := make(chan struct{}), make(chan struct{})
 	var longest time.Duration // the goroutine's until done

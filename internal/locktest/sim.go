@@ -25,9 +25,9 @@ type Sim struct {
 	Server *zktest.Server
 }
 
-// Simulate runs f in a bubble with a server of its own. Clients that it makes are closed, and everything is joined, at
-// its end; a goroutine that stays behind fails it, and so does a call that would wait for ever. Bubbles run beside each
-// other, and not beside tests in real time.
+// Simulate runs f in a bubble with a server of its own. At its end it closes f's clients and joins everything; a
+// goroutine that stays behind fails it, and so does a call that would wait for ever. Bubbles run beside each other, and
+// not beside tests in real time.
 func Simulate(t *testing.T, f func(s *Sim), opts ...zktest.Option) {
 	t.Helper()
 	beside(t)
@@ -45,7 +45,7 @@ func beside(t *testing.T) {
 	}
 }
 
-// SimulateAlone is Simulate for what measures the heap of the process, or is asked for a result.
+// SimulateAlone is Simulate for tests that measure the heap of the process, or return a result.
 func SimulateAlone(t *testing.T, f func(s *Sim), opts ...zktest.Option) {
 	t.Helper()
 	BubbleAlone(t, func(t *testing.T, srv *zktest.Server) { f(&Sim{t, srv}) }, opts...)
@@ -100,7 +100,7 @@ func (s *Sim) Follower() *zktest.Member {
 	return m
 }
 
-// Stranger opens a session of some other program.
+// Stranger opens a session of another program.
 func (s *Sim) Stranger() *session.Session {
 	s.Helper()
 	sess, err := session.Open(s.Context(), s.Server.Addr(), session.Config{Dial: s.Server.Dial})
@@ -116,7 +116,7 @@ func (s *Sim) Plant(sess *session.Session, node string) {
 	require.NoError(s, err)
 }
 
-// RemoveDir deletes dir and what is in it in one transaction, as another program, so that nothing can come between: the
+// RemoveDir deletes dir and its children in one transaction, as another program, so that nothing can come between: the
 // children in the given order of their numbers, or downwards.
 func (s *Sim) RemoveDir(dir string, upwards bool) {
 	s.Helper()
@@ -134,12 +134,12 @@ func (s *Sim) RemoveDir(dir string, upwards bool) {
 	require.NoError(s, other.Close())
 }
 
-// Owned demands that the hold's znode stands, is the current session's, and has the token as its czxid, or a greater one
-// where the holder was a writer before it became a reader.
+// Owned demands that the hold's znode exists, belongs to the current session, and has the token as its czxid, or a
+// greater one where the holder was a writer before it became a reader.
 func (s *Sim) Owned(c *Client, h *zklock.Hold) {
 	s.Helper()
 	n, ok := s.Server.Node(h.Node())
-	require.True(s, ok, "the hold's znode does not stand")
+	require.True(s, ok, "the hold's znode does not exist")
 	require.Equal(s, c.SessionID(), n.Stat.EphemeralOwner, "owner of the hold's znode")
 	if strings.Contains(h.Node(), "__READ__") {
 		require.LessOrEqual(s, int64(h.Token()), n.Stat.Czxid)
@@ -160,7 +160,7 @@ func (s *Sim) Watched(id int64) []string {
 	return paths
 }
 
-// Notified returns how many events a session was sent.
+// Notified returns how many events a session has been sent.
 func (s *Sim) Notified(id int64) int {
 	info, _ := s.Server.Session(id)
 	return info.Notifications
@@ -180,13 +180,13 @@ func (s *Sim) Until(limit time.Duration, what string, cond func() bool) {
 	}
 }
 
-// Empty demands that nothing stands below dir within limit.
+// Empty demands that dir is empty within limit.
 func (s *Sim) Empty(limit time.Duration, dir string) {
 	s.Helper()
 	s.Until(limit, "nothing left below "+dir, func() bool { return len(s.Server.Children(dir)) == 0 })
 }
 
-// NothingLeft demands that nothing stands below dir, and no watch anywhere, within ten seconds.
+// NothingLeft demands that dir is empty, and that there is no watch anywhere, within ten seconds.
 func (s *Sim) NothingLeft(dir string) {
 	s.Helper()
 	s.Empty(10*time.Second, dir)

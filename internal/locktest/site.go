@@ -43,8 +43,8 @@ type Site struct {
 	members []*zktest.Member   // of inproc
 }
 
-// SiteOf returns an ensemble of that many nodes, all serving. The real one is shared by all tests: what a test breaks
-// is mended before the next gets it, and each uses paths of its own.
+// SiteOf returns an ensemble of that many nodes, all serving. All tests share the real one: it is repaired before the
+// next test gets it, and each test uses paths of its own.
 func SiteOf(tb testing.TB, nodes int) *Site {
 	tb.Helper()
 	if !ensemble.InProcess() {
@@ -73,7 +73,7 @@ func SiteBeside(t *testing.T, nodes int) *Site {
 	return SiteOf(t, nodes)
 }
 
-// OwnSite starts servers of the test's own: it may leave them as it likes. On the in-process server the test is skipped.
+// OwnSite starts servers of the test's own, which it need not repair. On the in-process server the test is skipped.
 func OwnSite(tb testing.TB, nodes int, opts ...ensemble.Option) *Site {
 	tb.Helper()
 	return SiteOn(tb, ensemble.Start(tb, nodes, append(opts, ensemble.WithTick(Tick))...))
@@ -89,7 +89,7 @@ func SiteOn(tb testing.TB, e *ensemble.Ensemble) *Site {
 	return s
 }
 
-// tickOf asks a server for its tick: an ensemble that somebody named may have any.
+// tickOf asks a server for its tick: an ensemble that was named may have any.
 func tickOf(tb testing.TB, e *ensemble.Ensemble) time.Duration {
 	conf, err := e.Nodes[0].FourLetter("conf")
 	require.NoError(tb, err)
@@ -100,7 +100,7 @@ func tickOf(tb testing.TB, e *ensemble.Ensemble) time.Duration {
 			return time.Duration(ms) * time.Millisecond
 		}
 	}
-	return 2 * time.Second // the word is not on the server's list: ZooKeeper's default
+	return 2 * time.Second // the four-letter word is not allowed: ZooKeeper's default
 }
 
 // Connect returns the connect string of all nodes.
@@ -126,7 +126,7 @@ func (s *Site) Client(tb testing.TB, opts ...zklock.Option) *zklock.Client {
 	return s.ClientAt(tb, s.Connect(), opts...)
 }
 
-// ClientAt is Client for a connect string of the caller's. Options of the caller's win.
+// ClientAt is Client for a connect string of the caller's. The caller's options take precedence.
 func (s *Site) ClientAt(tb testing.TB, connect string, opts ...zklock.Option) *zklock.Client {
 	tb.Helper()
 	c, err := s.Dial(tb, connect, opts...)
@@ -166,7 +166,7 @@ func (s *Site) Leader(tb testing.TB) int {
 	return slices.Index(s.real.Nodes, leader)
 }
 
-// Control skips a test that breaks servers where they are somebody else's.
+// Control skips a test that breaks servers if they were not started here.
 func (s *Site) Control(tb testing.TB) {
 	tb.Helper()
 	if s.real != nil {
@@ -177,8 +177,8 @@ func (s *Site) Control(tb testing.TB) {
 // Ensemble returns the real servers; nil on the in-process server.
 func (s *Site) Ensemble() *ensemble.Ensemble { return s.real }
 
-// Processes skips a test that says something only about server processes of their own: they can be killed, elect, and
-// take no memory of ours.
+// Processes skips a test that applies only to server processes of their own: they can be killed, elect, and take no
+// memory of ours.
 func (s *Site) Processes(tb testing.TB, why string) {
 	tb.Helper()
 	if s.inproc != nil {

@@ -11,26 +11,26 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// Usage is what a client's work may leave behind.
+// Usage is the resources that a client's work may leave behind.
 type Usage struct {
 	Goroutines int
 	Heap       int64
 	Stack      int64
 }
 
-// Used measures after the collector has done what it can.
+// Used measures after garbage collection.
 func Used() Usage {
 	var m runtime.MemStats
-	for range 3 { // finalizers and pools give up what they hold in the second round
+	for range 3 { // finalizers and pools free their memory in the second round
 		runtime.GC()
 	}
 	runtime.ReadMemStats(&m)
 	return Usage{runtime.NumGoroutine(), int64(m.HeapAlloc), int64(m.StackInuse)}
 }
 
-// Exclusion watches over a critical section: no two live holds in it at once.
+// Exclusion checks a critical section: no two live holds in it at once.
 type Exclusion struct {
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	inside  *zklock.Hold
 	broken  []error
 	entries []entry
@@ -43,7 +43,7 @@ type entry struct {
 	Node  string
 }
 
-// Enter notes a hold that has just begun. It must be the only live one.
+// Enter records a hold that has just begun. It must be the only live one.
 func (x *Exclusion) Enter(h *zklock.Hold) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -55,25 +55,25 @@ func (x *Exclusion) Enter(h *zklock.Hold) {
 	x.entries = append(x.entries, entry{h.Token(), h.Node()})
 }
 
-// Leave notes that a holder is about to release.
+// Leave records that a holder is about to release.
 func (x *Exclusion) Leave(h *zklock.Hold) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.inside == h {
 		x.inside = nil
 	} else if h.Context().Err() == nil {
-		x.broken = append(x.broken, fmt.Errorf("somebody entered while %s (token %d) held", h.Node(), h.Token()))
+		x.broken = append(x.broken, fmt.Errorf("another holder entered while %s (token %d) held", h.Node(), h.Token()))
 	}
 }
 
-// Count returns how many entries there were so far.
+// Count returns the number of entries so far.
 func (x *Exclusion) Count() int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.count
 }
 
-// Err returns what was broken, and whether tokens and sequence numbers grew from holder to holder.
+// Err returns the violations so far, and whether tokens and sequence numbers grew from holder to holder.
 func (x *Exclusion) Err() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()

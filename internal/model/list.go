@@ -6,16 +6,16 @@ import "strings"
 type configuration struct {
 	model      string // its file, without .pml
 	name       string
-	what       string // for those who read the table
+	what       string // description for the table
 	parameters string // of spin
-	wrong      string // what is wrong with a mutant; "" for what has to hold
+	wrong      string // the defect of a mutant; "" for a configuration that must hold
 }
 
-// bounded reports whether the calls and faults of a small configuration are bounded, so that no run may come back to a state
-// that it was in: it would go on for ever. That search takes far longer than the one of all states.
+// bounded reports whether the calls and faults of a small configuration are bounded, so that no run may return to an
+// earlier state: it would go on for ever. That search takes far longer than the one of all states.
 func (c configuration) bounded() bool { return strings.Contains(c.parameters, rounds) }
 
-// promises are what the models assert, in the order in which an assertion's text is looked at.
+// promises are what the models assert, in the order in which they are matched against an assertion's text.
 var promises = []struct{ assertion, name string }{
 	{"headed", "exclusion"},
 	{"!((tree[n]&before", "exclusion"},

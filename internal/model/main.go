@@ -1,5 +1,5 @@
-// Model checks the two models of the locks in full, by spin: the queue (queue.pml) and the lease (lease.pml). Then it breaks
-// them, one way at a time, and expects spin to find what is wrong.
+// Model checks the two models of the locks in full, by spin: the queue (queue.pml) and the lease (lease.pml). Then it
+// breaks them, one way at a time, and expects spin to find each defect.
 //
 //	go run ./internal/model                          # all, and the table on standard output
 //	go run ./internal/model -only lease
@@ -30,7 +30,7 @@ import (
 //go:embed *.pml
 var models embed.FS
 
-// result is what spin's checker found.
+// result is the result of spin's checker.
 type result struct {
 	states, transitions, depth int
 	broken                     string // the promise that does not hold; "" when all hold
@@ -85,7 +85,7 @@ func run(ctx context.Context, only, out string) error {
 	return os.WriteFile(out, []byte(table(results)), 0o644)
 }
 
-// check has spin write a checker for the configuration, and runs it.
+// check lets spin write a checker for the configuration, and runs it.
 func (c configuration) check(ctx context.Context) (r result, err error) {
 	began := time.Now()
 	lab, err := os.MkdirTemp("", "model-")
@@ -111,7 +111,7 @@ func (c configuration) check(ctx context.Context) (r result, err error) {
 
 // search compiles spin's checker in the lab, and runs it.
 func search(ctx context.Context, lab, mode string, flags ...string) (result, error) {
-	// No reduction: the number of states is that of the model, not of a method.
+	// No reduction: the number of states is the model's, not the method's.
 	if out, err := command(ctx, lab, "gcc", "-O1", "-w", mode, "-DNOREDUCE", "-DMEMLIM=6000", "-o", "checker", "pan.c"); err != nil {
 		return result{}, fmt.Errorf("gcc: %w\n%s", err, out)
 	}
@@ -129,7 +129,7 @@ var (
 	violated    = regexp.MustCompile(`assertion violated (.*) \(at depth`)
 )
 
-// parse reads a checker's report. A search that was not complete and has found nothing is an error.
+// parse reads a checker's report. An incomplete search that has found nothing is an error.
 func parse(out string) (result, error) {
 	var r result
 	var err error
@@ -180,7 +180,7 @@ func command(ctx context.Context, dir, name string, args ...string) (string, err
 	return out.String(), err
 }
 
-// table is what the repository keeps of a run.
+// table is the record of a run in the repository.
 func table(results map[string]result) string {
 	var b strings.Builder
 	b.WriteString("# Models\n\nChecked in full by spin; made by `make model`. " +

@@ -39,7 +39,8 @@ func TestTheSmallModelsHoldAndTheirMutantsDoNot(t *testing.T) {
 	}
 }
 
-// The transcript of the queue has as many states as the table says of the model, and its mutants break what the model's do.
+// The transcript of the queue has as many states as the table gives for the model, and its mutants break the same
+// promises.
 func TestTheTranscriptOfTheQueueIsTheModel(t *testing.T) {
 	text, err := os.ReadFile("RESULT.md")
 	require.NoError(t, err)
@@ -50,7 +51,7 @@ func TestTheTranscriptOfTheQueueIsTheModel(t *testing.T) {
 	}
 	for _, c := range mutants {
 		if c.model != "queue" || c.name == "mark without a hold" || c.name == "hangs up" {
-			continue // which take a million states, and break no state, but the end of the run
+			continue // these take a million states, and break no state, but the end of the run
 		}
 		_, broken := states(parameters(c.parameters))
 		require.Contains(t, string(text), fmt.Sprintf("| %s | %s | %s |", c.name, c.wrong, broken))
@@ -70,7 +71,7 @@ func TestTheTableHasEveryConfigurationAndEveryMutant(t *testing.T) {
 	require.Equal(t, rows, strings.Count(string(text), "\n| queue")+strings.Count(string(text), "\n| lease"))
 }
 
-// Every mutant that a model has a word for is in the list.
+// Every mutant that a model implements is in the list.
 func TestEveryMutantOfTheModelsIsChecked(t *testing.T) {
 	number := regexp.MustCompile(`(?m)^#define [A-Z_]+ +(\d+) +/\* `)
 	for _, model := range []string{"queue", "lease"} {

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// A transcript of queue.pml, step by step, by other means: it has as many states, or one of the two has a mistake. It
-// knows no bounds of calls and faults.
+// A second, independent implementation of queue.pml, step by step: unless one of the two has a mistake, both have the
+// same number of states. It has no bounds of calls and faults.
 
-// What a client is at, and what is on its way, as queue.pml numbers it.
+// A client's position, and the messages on their way, as queue.pml numbers them.
 const (
 	idle uint8 = iota
 	creating
@@ -103,17 +103,17 @@ func parameters(text string) settings {
 	return p
 }
 
-// walk is a search through all states.
+// walk is a search of all states.
 type walk struct {
 	settings
-	state         // the one that a step is made from, and changes
+	state         // the state from which the step is made; the step changes it
 	c      int    // the client that makes it
 	broken string // the promise that the step breaks
 	found  map[state]bool
 	todo   []state
 }
 
-// states returns how many there are, and the first promise that is found broken.
+// states returns the number of states, and the first promise that is found broken.
 func states(p settings) (count int, broken string) {
 	w := &walk{settings: p, found: map[state]bool{{}: true}, todo: []state{{}}}
 	for len(w.todo) > 0 && w.broken == "" {
@@ -135,7 +135,7 @@ func states(p settings) (count int, broken string) {
 	return len(w.found), w.broken
 }
 
-// assert notes the promise that does not hold.
+// assert records the first promise that does not hold.
 func (w *walk) assert(holds bool, promise string) {
 	if !holds && w.broken == "" {
 		w.broken = promise
@@ -150,7 +150,7 @@ func (w *walk) room() bool      { return int(w.state.n) < w.lag }
 func (w *walk) replied() bool   { return w.reply[w.c] > 0 && w.seen[w.c]+1 >= w.reply[w.c] }
 func (w *walk) at(s uint8) bool { return w.st[w.c] == s }
 
-// tidy cuts off what everybody has read, and forgets the znodes that nobody can see any more.
+// tidy drops transactions that every server has applied, and znodes that no client can see any more.
 func (w *walk) tidy() {
 	m := w.state.n
 	for i := range w.settings.n {

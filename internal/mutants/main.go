@@ -1,11 +1,11 @@
-// Mutants breaks the code on purpose, one way at a time, in a copy, and runs the tests that are expected to notice.
+// Mutants breaks the code on purpose, one way at a time, in a copy, and runs the tests that are expected to fail.
 //
 //	go run ./internal/mutants            # all, and the table on standard output
 //	go run ./internal/mutants -only lease
 //	go run ./internal/mutants -o internal/mutants/RESULT.md
 //	go run ./internal/mutants -only lease -o internal/mutants/RESULT.md   # and the other lines stay
 //
-// The test that noticed the last time, as RESULT.md has it, goes first.
+// The test that failed the last time, as RESULT.md has it, runs first.
 //
 // It exits with 1 when a mutant is not caught. A mutant that does not compile counts as an error, not as caught.
 package main
@@ -29,12 +29,12 @@ import (
 	"time"
 )
 
-// result says what became of a mutant.
+// result is the outcome of a mutant.
 type result struct {
 	mutant
 	by    string // the test that failed; "" when none did
 	took  string // in seconds
-	trace string // what the model of the queue says of its runs
+	trace string // the verdict of the model of the queue on its runs
 }
 
 func main() {
@@ -119,10 +119,10 @@ const (
 	noTestAlone = "only by its runs against the model"
 )
 
-// caught reports whether anything has noticed.
+// caught reports whether a test has failed.
 func (r result) caught() bool { return r.by != "" || r.traced() }
 
-// test names the test that has noticed.
+// test names the test that has failed.
 func (r result) test() string {
 	switch {
 	case r.by != "":
@@ -133,7 +133,7 @@ func (r result) test() string {
 	return notCaught
 }
 
-// last finds what became of the mutant according to a table.
+// last finds the mutant's outcome in a table.
 func (m mutant) last(table string) (r result, ok bool) {
 	line := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(m.name+" | "+m.wrong) + ` \| [^|]* \| ([^|]*) \| (\d+) s \| ([^|]*) \|$`).FindStringSubmatch(table)
 	if line == nil {
@@ -146,8 +146,8 @@ func (m mutant) last(table string) (r result, ok bool) {
 	return r, true
 }
 
-// again returns runs of the test alone that has caught the mutant according to a table, one for each package that has tests
-// for it; none of a test that did not end, since another one may be quicker.
+// again returns runs of only the test that has caught the mutant according to a table, one for each package that has
+// tests for it; none if that test did not end, since another one may be faster.
 func (m mutant) again(table string) (runs []string) {
 	last, _ := m.last(table)
 	if !strings.HasPrefix(last.by, "Test") || strings.Contains(last.by, " ") {
@@ -161,7 +161,7 @@ func (m mutant) again(table string) (runs []string) {
 	return runs
 }
 
-// try breaks the code in lab, runs the tests, holds it against the model, and mends it.
+// try breaks the code in lab, runs the tests, compares it with the model, and restores it.
 func (m mutant) try(ctx context.Context, lab string, each time.Duration) (r result, err error) {
 	file := filepath.Join(lab, m.file)
 	sound, err := os.ReadFile(file)
@@ -263,7 +263,7 @@ func moduleRoot(ctx context.Context) (string, error) {
 	return filepath.Dir(strings.TrimSpace(text)), nil
 }
 
-// copyModule copies what the tests of the root module need: everything but version control and other modules.
+// copyModule copies the files that the tests of the root module need: everything but version control and other modules.
 func copyModule(from, to string) error {
 	return filepath.WalkDir(from, func(file string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -294,7 +294,7 @@ func isModule(dir string) bool {
 	return err == nil
 }
 
-// table is what the repository keeps of a run.
+// table is the record of a run in the repository.
 func table(results []result) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Mutants\n\nEach line is one way to break the code, and the first test that noticed. "+

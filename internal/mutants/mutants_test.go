@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The list follows the code: a mutant whose text has gone would be one that nobody notices.
+// The list follows the code: a mutant whose text is gone would go unnoticed.
 func TestEveryMutantFitsTheCode(t *testing.T) {
 	require.GreaterOrEqual(t, len(mutants), 15)
 	names := map[string]bool{}
@@ -26,7 +26,7 @@ func TestEveryMutantFitsTheCode(t *testing.T) {
 	}
 }
 
-// The table in the repository is that of this list, and has nobody who got away.
+// The table in the repository is made from this list, and every mutant in it is caught.
 func TestEveryMutantWasCaught(t *testing.T) {
 	text, err := os.ReadFile("RESULT.md")
 	require.NoError(t, err)

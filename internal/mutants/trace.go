@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// traced are the mutants whose code decides what the model of the queue is about: who enters, whom it watches, by what it
-// holds, what it deletes. Their simulated runs are held against that model as well (internal/simulation, follow_test.go).
+// traced are the mutants of code that the model of the queue covers: which contender enters, which one it watches, why
+// it holds, which znodes it deletes. Their simulated runs are compared with that model as well (internal/simulation,
+// follow_test.go).
 var traced = []string{
 	"expired session goes on",
 	"write repeated after a lost reply",
@@ -42,7 +43,7 @@ var traced = []string{
 	"unsent creates are swept",
 }
 
-// What the table says of a mutant's runs against the model.
+// The table's verdicts on a mutant's runs against the model.
 const (
 	notTraced = "–"
 	departed  = "departs"
@@ -56,7 +57,7 @@ const traceArgs = "./internal/simulation -run=^TestWhatClientsDoIsWhatTheModelAl
 // traced reports whether the mutant's runs against the model have shown it.
 func (r result) traced() bool { return r.trace == departed || r.trace == broke }
 
-// trace holds the broken code in lab against the model of the queue.
+// trace compares the broken code in lab with the model of the queue.
 func (m mutant) trace(ctx context.Context, lab string, each time.Duration) (string, error) {
 	if !slices.Contains(traced, m.name) {
 		return notTraced, nil

@@ -13,33 +13,33 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// client is one of those that share the lock. It may be started again after it was killed, as another process.
+// client is one of the clients that share the lock. It may be restarted after it was killed, as another process.
 type client struct {
 	s     *Stage
 	name  string
-	home  *server   // a client that trusts pings would stay there
-	knows []*server // those that it may connect to
+	home  *server   // the server at which a client that trusts pings would stay
+	knows []*server // the servers that it may connect to
 	p     *process  // guarded by Stage.mu
 	drawn bool      // its znode has a watcher; guarded by Stage.mu
 }
 
-// process is a life of a client. Its fields are guarded by Stage.mu.
+// process is one run of a client. Its fields are guarded by Stage.mu.
 type process struct {
 	zk       *zklock.Client
 	link     link
 	freeze   *zktest.Injection // while the link is down
 	opened   chan struct{}     // closed when a link that is down comes up again
 	asked    bool              // a call waits for the lock, or holds it
-	hold     *zklock.Hold      // nil before it has the lock, and after the call has been told that it has not
-	believes bool              // as the referee saw it last
-	ended    *zklock.Hold      // the latest that is over, for who unlocks it after all
-	slip     bool              // it was stopped between its look at the context and its write
+	hold     *zklock.Hold      // nil before it has the lock, and after the call has learned that the lock is lost
+	believes bool              // whether it goes on as a holder, by the referee's last look
+	ended    *zklock.Hold      // the latest hold that has ended, for a late Unlock
+	slip     bool              // it was stopped between its check of the context and its write
 	next     time.Time         // its next write
 	writes   int
-	last     string // what it was told last
+	last     string // the cause of its last loss
 }
 
-// link says what is the matter with a process, or with its link to the servers.
+// link is the state of a process, or of its link to the servers.
 type link string
 
 const (
@@ -70,7 +70,7 @@ func (s *Stage) start(c *client) error {
 	return nil
 }
 
-// dial is a process's dialer: over a link that is down nothing is ever heard.
+// dial is a process's dialer: over a link that is down no message ever arrives.
 func (s *Stage) dial(p *process, network, addr string, timeout time.Duration) (net.Conn, error) {
 	s.mu.Lock()
 	down, opened := p.link != up, p.opened
@@ -105,7 +105,7 @@ func (p *process) thawLocked() {
 	}
 }
 
-// lock takes the lock and tells of the wait, of the hold, of its end, and of its znode. It waits until the lock is held.
+// lock takes the lock and draws the wait, the hold, its end, and its znode. It waits until the lock is held.
 func (s *Stage) lock(c *client) (*zklock.Hold, error) {
 	s.mu.Lock()
 	p := c.p
@@ -125,7 +125,7 @@ func (s *Stage) lock(c *client) (*zklock.Hold, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.p != p || p.link == dead {
-		return nil, nil // nobody is there to hear of it
+		return nil, nil // no process is left to get the result
 	}
 	s.picture.End(c.name, timeline.Waits)
 	if err != nil {
@@ -157,7 +157,7 @@ func (s *Stage) watchZnode(c *client) {
 	s.picture.Tell(c.name, "%s's znode is gone", c.name)
 }
 
-// watchHold tells of a hold's end.
+// watchHold draws a hold's end.
 func (s *Stage) watchHold(c *client, p *process, h *zklock.Hold) {
 	<-h.Context().Done()
 	s.mu.Lock()
@@ -191,9 +191,9 @@ func why(cause error) string {
 	return first
 }
 
-// holdsOn reports whether the client's process goes on as the lock's holder. One that is stopped or dead goes on with
-// nothing. With a lease clock its context says so; without one, what the ensemble tells it over a link that is up, by a
-// server that knows.
+// holdsOn reports whether the client's process goes on as the lock's holder. A stopped or dead process does not. With a
+// lease clock its context decides; without one, the ensemble's answers over a link that is up, from a server that
+// knows.
 func (c *client) holdsOnLocked() bool {
 	p := c.p
 	if p.hold == nil || p.link == dead || p.link == stopped {
@@ -206,7 +206,7 @@ func (c *client) holdsOnLocked() bool {
 	return p.link == cut || c.home.cut
 }
 
-// believeLocked notes a change of what the client believes.
+// believeLocked records a change of whether the client takes itself for the holder.
 func (s *Stage) believeLocked(c *client) {
 	p, now := c.p, c.holdsOnLocked()
 	switch {

@@ -13,11 +13,11 @@ import (
 const (
 	writesEvery = time.Second           // a holder
 	looksEvery  = 10 * time.Millisecond // the referee
-	settles     = time.Second           // after that nothing of a client that is idle may be left
+	settles     = time.Second           // after that an idle client may have nothing left
 )
 
-// store is what the holders write to: a row with the latest writer and the highest token. Its lanes in a picture show both
-// stores, one that compares tokens and one that does not.
+// store is what the holders write to: a row with the latest writer and the highest token. Its lanes in a picture show
+// both stores, one that compares tokens and one that does not.
 type store struct {
 	Writer  string
 	Token   zklock.Token // the highest it has seen
@@ -26,17 +26,17 @@ type store struct {
 	Lost    int // writes of older holders that it took over those of newer ones
 }
 
-// judge has what would break the guarantees.
+// judge records violations of the guarantees.
 type judge struct {
-	together time.Duration // for so long two clients held
+	together time.Duration // how long two clients held at the same time
 	pair     string
 	order    bool         // a token was lower than one before it
 	latest   zklock.Token // of all holds
-	left     string       // a znode that nobody needs
+	left     string       // a znode that no client needs
 	idle     map[string]time.Time
 }
 
-// referee has the holders write, and looks at everybody, until the stage is closed.
+// referee makes the holders write, and checks all clients, until the stage is closed.
 func (s *Stage) referee() {
 	tick := time.NewTicker(looksEvery)
 	defer tick.Stop()
@@ -52,7 +52,7 @@ func (s *Stage) referee() {
 	}
 }
 
-// lookLocked is one look at everybody.
+// lookLocked is one check of all clients.
 func (s *Stage) lookLocked() {
 	now := time.Now()
 	var holders []string
@@ -77,7 +77,7 @@ func (s *Stage) lookLocked() {
 	s.searchLocked(now)
 }
 
-// writeLocked has a holder write to the store.
+// writeLocked makes a holder write to the store.
 func (s *Stage) writeLocked(c *client, h *zklock.Hold) {
 	c.p.writes++
 	stale, first := h.Token() < s.store.Token, h.Token() > s.store.Token
@@ -107,7 +107,7 @@ func (s *Stage) writeLocked(c *client, h *zklock.Hold) {
 	}
 }
 
-// tellStore notes an event of a store, if the picture has a lane for it.
+// tellStore records an event of a store, if the picture has a lane for it.
 func (s *Stage) tellStore(lane string, bad bool, format string, args ...any) {
 	switch {
 	case !slices.Contains(s.lanes, lane):
@@ -118,13 +118,13 @@ func (s *Stage) tellStore(lane string, bad bool, format string, args ...any) {
 	}
 }
 
-// heldLocked notes that a client has got the lock.
+// heldLocked records that a client has got the lock.
 func (j *judge) heldLocked(h *zklock.Hold) {
 	j.order = j.order || h.Token() <= j.latest
 	j.latest = max(j.latest, h.Token())
 }
 
-// searchLocked looks for znodes of clients that hear well and have asked for nothing for some time.
+// searchLocked looks for znodes of connected clients that have requested nothing for some time.
 func (s *Stage) searchLocked(now time.Time) {
 	if s.judge.idle == nil {
 		s.judge.idle = map[string]time.Time{}

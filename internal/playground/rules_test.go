@@ -9,7 +9,8 @@ import (
 	"github.com/zklock/locker/internal/playground"
 )
 
-// With the library's rules every guarantee holds in every story. What others do breaks them, in the stories where it must.
+// With the library's rules every guarantee holds in every story. Other libraries' rules break them, in the stories
+// where they must.
 func TestWhatOthersDoBreaksTheGuaranteesInTheirStories(t *testing.T) {
 	for _, tc := range []struct {
 		name   string

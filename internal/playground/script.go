@@ -13,7 +13,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Script is a story to be played: by itself, or by the reader.
+// Script is a story: played by itself, or by the user.
 type Script struct {
 	Name      string // of its picture's file
 	Title     string
@@ -22,12 +22,12 @@ type Script struct {
 	More      []string      // lanes besides the clients'
 	OneServer bool          // each client knows only one
 	First     int           // the server of the first client: 0 leads
-	steps     []step        // none: the reader acts
+	steps     []step        // none: the user acts
 }
 
 func (sc Script) lanes() []string { return append(strings.Split(sc.Clients, ""), sc.More...) }
 
-// Acts reports whether the script has no steps, and the reader acts.
+// Acts reports whether the script has no steps, and the user acts.
 func (sc Script) Acts() bool { return sc.steps == nil }
 
 // Play plays the script's steps, one after the other.
@@ -35,7 +35,7 @@ func (sc Script) Play(s *Stage) error { return inTurn(sc.steps...)(s) }
 
 const coarse = 100 * time.Millisecond
 
-// Free is the stage for a reader who acts by himself.
+// Free is the stage for a user who acts alone.
 var Free = Script{Name: "free", Title: "Five clients and a lock", Step: travels, Clients: "ABCDE", More: []string{"servers", "store"}}
 
 // Scripts are the stories of docs/when-things-fail.md, in its order.
@@ -70,7 +70,7 @@ func Find(name string) (Script, bool) {
 	return Scripts[i], true
 }
 
-// step is something that happens in a story, or that the reader does. It returns when it has been done.
+// step is an event in a story, or an action of the user. It returns when it has been done.
 type step func(s *Stage) error
 
 // inTurn is steps one after the other.
@@ -142,7 +142,7 @@ func late(name string) step {
 		s.mu.Lock()
 		h := c.p.ended
 		if h == nil {
-			h = c.p.hold // without a lease clock it does not know yet
+			h = c.p.hold // without a lease clock it does not know yet that the lock is lost
 		}
 		s.mu.Unlock()
 		if err := h.Unlock(s.ctx); !errors.Is(err, zklock.ErrLost) {
@@ -153,7 +153,7 @@ func late(name string) step {
 	})
 }
 
-// check has a holder ask its server whether the lock is still its own.
+// check makes a holder ask its server whether the lock is still its own.
 func check(name string) step {
 	return with(name, func(s *Stage, c *client) error {
 		s.mu.Lock()
@@ -213,7 +213,7 @@ func mend(name string) step {
 	})
 }
 
-// resume ends stop: a process that was about to write does so, and looks at its context only then.
+// resume ends stop: a process that was about to write does so, and checks its context only then.
 func resume(name string) step {
 	return with(name, func(s *Stage, c *client) error {
 		s.mu.Lock()
@@ -249,7 +249,7 @@ func restart(name string) step {
 	})
 }
 
-// expire has an administrator end the client's session.
+// expire ends the client's session as an administrator would.
 func expire(name string) step {
 	return with(name, func(s *Stage, c *client) error {
 		s.picture.Tell(c.name, "somebody ends %s's session", c.name)
@@ -274,7 +274,7 @@ func loseReply(name string) step {
 	})
 }
 
-// found says what the client has found after that.
+// found draws the result of the client's search after that.
 func found(name string) step {
 	return with(name, func(s *Stage, c *client) error {
 		s.picture.End(c.name, timeline.Trouble)
@@ -335,7 +335,7 @@ func heal(name, lane string) step {
 	}
 }
 
-// named begins a text in a lane that several servers share.
+// named prefixes a text with the server's name in a lane that several servers share.
 func (s *Stage) named(lane string, m *server) string {
 	if lane == "servers" {
 		return m.name + ": "
@@ -357,7 +357,7 @@ func (s *Stage) clientsOf(m *server) string {
 	return strings.Join(names, " and ")
 }
 
-// Actions are what a reader may do to a client, by name.
+// Actions are the user's actions on a client, by name.
 var Actions = map[string]func(name string) step{
 	"lock": lock, "unlock": unlock, "cut": cutOff, "mend": mend, "kill": kill, "restart": restart,
 	"stop": stop, "resume": resume, "expire": expire,
@@ -365,7 +365,7 @@ var Actions = map[string]func(name string) step{
 	"heal":  func(name string) step { return heal(name, "servers") },
 }
 
-// Act begins what the reader asks for. What it says when it cannot be done arrives with State.
+// Act begins an action of the user. Why it cannot be done arrives with State.
 func (s *Stage) Act(what, who string) error {
 	do, ok := Actions[what]
 	if !ok {

@@ -1,7 +1,7 @@
-// Package playground plays what happens to locks: clients of this library on the in-process server, a store that they write
-// to, and a referee who sees whether the guarantees hold. Its stories are the pictures of docs/when-things-fail.md; its
-// reader may also play alone, in the page that build makes. Everything runs in the time that time.Now shows: simulated in a
-// test (testing/synctest) as in the page, which sets the clock of its Go program by itself.
+// Package playground plays stories of locks: clients of this library on the in-process server, a store that they write
+// to, and a referee that checks the guarantees. Its stories are the pictures of docs/when-things-fail.md; a user may
+// also act alone, in the page that build makes. Everything runs in the time that time.Now shows: simulated in a test
+// (testing/synctest) as in the page, which sets the clock of its Go program by itself.
 package playground
 
 import (
@@ -22,10 +22,11 @@ const (
 	travels = 5 * time.Millisecond // a request
 )
 
-// Rules are what the clients and the store do. The zero value is this library with a store that compares tokens.
+// Rules are the behaviour of the clients and the store. The zero value is this library with a store that compares
+// tokens.
 type Rules struct {
 	NoToken      bool // the store takes every write
-	NoLeaseClock bool // a holder goes on until the ensemble tells it that the lock is gone, as most libraries' do
+	NoLeaseClock bool // a holder goes on until the ensemble reports the loss, as most libraries' holders do
 }
 
 // Stage is where a story is played. Its methods may be called concurrently.
@@ -39,19 +40,19 @@ type Stage struct {
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
-	wg     sync.WaitGroup // what runs until Close
-	after  sync.WaitGroup // what watches the ends of holds and znodes, and what a story has started
+	wg     sync.WaitGroup // goroutines that run until Close
+	after  sync.WaitGroup // watchers of the ends of holds and znodes, and goroutines that a story has started
 
-	mu        sync.Mutex // guards what follows, and what client and process say it guards
+	mu        sync.Mutex // guards the fields below, and the fields that client and process name
 	processes []*process // all that were started
 	store     store
 	judge     judge
-	failed    error // of what was started
+	failed    error // of the started goroutines
 	ended     bool  // the story
 }
 
-// server is one of the ensemble's three. The one that leads is a matter of names: writes are ordered by the in-process
-// server's own leader, which nobody sees, and to be cut off from it is to be cut off from the majority.
+// server is one of the ensemble's three. Leading is only a name here: the in-process server's own hidden leader orders
+// writes, and a server that is cut off from it is cut off from the majority.
 type server struct {
 	*zktest.Member
 	name  string
@@ -124,8 +125,8 @@ func (s *Stage) Play(script Script) error {
 	return errors.Join(err, s.failed)
 }
 
-// Close ends everything that goes on, and joins it. The links of clients that were cut off are mended first: a client that
-// hears nothing would take its time to leave.
+// Close ends all activity, and joins it. It first restores the links of clients that were cut off, because such a
+// client would take long to close.
 func (s *Stage) Close() error {
 	s.cancel()
 	for _, m := range s.servers {
@@ -142,7 +143,7 @@ func (s *Stage) Close() error {
 	return s.srv.Close()
 }
 
-// begin runs what somebody waits for while the stage goes on. An error that is not the end of the stage is kept.
+// begin runs a function of the story in a goroutine. It keeps an error unless that is the end of the stage.
 func (s *Stage) begin(f func() error) {
 	s.after.Go(func() {
 		if err := f(); err != nil && s.ctx.Err() == nil {

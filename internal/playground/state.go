@@ -12,7 +12,7 @@ import (
 type State struct {
 	At         time.Duration // since the story's beginning
 	Ended      bool          // the story
-	Error      string        // of what went wrong with the play itself
+	Error      string        // of the playground itself
 	Clients    []ClientState
 	Queue      []Contender
 	Servers    []ServerState
@@ -20,17 +20,17 @@ type State struct {
 	Guarantees []Guarantee
 }
 
-// ClientState is a client as it sees itself, and its session as the ensemble does.
+// ClientState is a client's own view of itself, and the ensemble's of its session.
 type ClientState struct {
 	Name      string
 	Link      string // "", "cut off", "stopped", "dead"
 	Server    string // that it is connected to; "" when it is not
 	Asked     bool   // a call waits, or holds
 	Holds     bool   // it goes on as a holder
-	Ahead     int    // of a call that waits: how many it has seen in its way
+	Ahead     int    // for a call that waits: how many contenders it has seen in its way
 	Token     zklock.Token
 	Lease     time.Duration // what is left of a hold's lease; may be negative
-	ExpiresIn time.Duration // when the ensemble ends its session unless it hears of it; 0: there is none
+	ExpiresIn time.Duration // when the ensemble ends its session without a sign of life; 0: there is none
 	Writes    int
 	Last      string // why the latest hold ended
 }

@@ -33,7 +33,7 @@ func tell(t *testing.T, script playground.Script, rules playground.Rules) (pictu
 	return picture, end
 }
 
-// The pictures of docs/when-things-fail.md are what the code does now, and whoever runs it again sees the same.
+// The pictures of docs/when-things-fail.md show the code's current behaviour, and every run gives the same.
 func TestThePicturesAreWhatTheCodeDoesNow(t *testing.T) {
 	page, err := os.ReadFile("../../docs/when-things-fail.md")
 	require.NoError(t, err)
@@ -54,5 +54,5 @@ func TestThePicturesAreWhatTheCodeDoesNow(t *testing.T) {
 	}
 	drawn, err := filepath.Glob(pictures + "/*.svg")
 	require.NoError(t, err)
-	require.Len(t, drawn, len(playground.Scripts), "a picture of no story")
+	require.Len(t, drawn, len(playground.Scripts), "a picture without a story")
 }

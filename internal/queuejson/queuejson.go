@@ -17,7 +17,7 @@ import (
 // Queue is a lock's queue, or a part of it.
 type Queue struct {
 	Path    string   `json:"path"`
-	Error   string   `json:"error,omitempty"`   // why there is nothing else
+	Error   string   `json:"error,omitempty"`   // why the other fields are empty
 	Kind    string   `json:"kind,omitempty"`    // of the first in line
 	Holding int      `json:"holding"`           // contenders that hold, whether they are in Line or not
 	Waiting int      `json:"waiting"`           // contenders that wait, likewise
@@ -25,7 +25,7 @@ type Queue struct {
 	Permits int      `json:"permits,omitempty"` // of a semaphore: how many there are
 }
 
-// Member is one who holds or waits.
+// Member is one contender.
 type Member struct {
 	Position int       `json:"position"` // from 1
 	Holds    bool      `json:"holds"`
@@ -35,28 +35,28 @@ type Member struct {
 	Host     string    `json:"host,omitempty"`
 	PID      int       `json:"pid,omitempty"`
 	Since    time.Time `json:"since,omitzero"`  // the ensemble's clock; unknown when the znode may not be read
-	Asked    *Asked    `json:"asked,omitempty"` // to let go
-	Session  string    `json:"session"`         // hexadecimal, as the ensemble's logs have it
+	Asked    *Asked    `json:"asked,omitempty"` // to release the lock
+	Session  string    `json:"session"`         // hexadecimal, as in the ensemble's logs
 	Token    int64     `json:"token"`
 	Node     string    `json:"node"`
 	Data     []byte    `json:"data,omitempty"` // base64
-	Size     int       `json:"size,omitempty"` // of all data of the znode, in bytes, also when they are not here
+	Size     int       `json:"size,omitempty"` // of all data of the znode, in bytes, also when they are not included
 }
 
-// Asked is a request that a contender let go.
+// Asked is a request that a contender release the lock.
 type Asked struct {
 	By  string    `json:"by,omitempty"`
 	Why string    `json:"why,omitempty"`
 	At  time.Time `json:"at"`
 }
 
-// Lengths, in characters, to which others' texts are cut.
+// Lengths, in characters, to which foreign texts are cut.
 const (
 	maxText = 1000
-	maxPath = 5000 // more than any path of this library's has
+	maxPath = 5000 // longer than any path of this library
 )
 
-// New returns a page as JSON has it.
+// New returns a page in its JSON form.
 func New(p zklock.QueuePage) Queue {
 	q := Queue{Path: cut(p.Path, maxPath), Kind: string(p.Kind), Holding: p.Holding, Waiting: p.Waiting, Line: []Member{}, Permits: p.Permits}
 	for i, k := range p.Contenders {
@@ -65,7 +65,7 @@ func New(p zklock.QueuePage) Queue {
 	return q
 }
 
-// NewMember returns a contender as JSON has it.
+// NewMember returns a contender in its JSON form.
 func NewMember(position int, k zklock.Contender) Member {
 	m := Member{Position: position, Holds: k.Holds, Kind: string(k.Kind), Permits: k.Permits, Owner: cut(k.Owner, maxText),
 		Host: cut(k.Host, maxText), PID: k.PID, Since: k.Since.UTC(), Session: fmt.Sprintf("%#x", uint64(k.Session)),
@@ -93,8 +93,8 @@ func cut(s string, n int) string {
 	return s
 }
 
-// Marshal is json.MarshalIndent, without indentation if indent is "", and safe for a terminal: what is not printable is
-// written as an escape of JSON's. A line feed ends it.
+// Marshal is json.MarshalIndent, without indentation if indent is "", and safe for a terminal: unprintable characters
+// are JSON escapes. A line feed ends it.
 func Marshal(v any, indent string) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

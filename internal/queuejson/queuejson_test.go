@@ -12,7 +12,7 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// Scenario 50: what others wrote is cut, and shows a terminal nothing that it could stumble over, without being changed.
+// Scenario 50: foreign texts are cut, and their control characters are escaped, so that JSON decodes them unchanged.
 func TestOthersTextIsCutAndEscaped(t *testing.T) {
 	owner := "a\u202eb\u2028c\u009bd\x1b[2Je\x7ff\U000e0001g<&>世"
 	q := queuejson.New(zklock.QueuePage{Path: "/l", Kind: "mutex", Holding: 1, From: 7, Contenders: []zklock.Contender{

@@ -21,9 +21,9 @@ const (
 	version    = "v0.99.0"
 )
 
-// What users do after a release: get a module, and install the tool. The release is made in a copy of the checkout, and
-// published to a directory that is a module proxy; modules of others come from the module cache, or from where they
-// always come from.
+// The test does what users do after a release: get a module, and install the tool. The release is made in a copy of the
+// checkout, and published to a directory that is a module proxy; other modules come from the module cache, or from
+// where they always come from.
 func TestEveryModuleOfAReleaseCanBeUsedFromOutside(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -45,7 +45,7 @@ func TestEveryModuleOfAReleaseCanBeUsedFromOutside(t *testing.T) {
 	require.Contains(t, run(t, dir, env, zklock, "version"), "zklock "+version+", locker "+version)
 	require.Contains(t, run(t, dir, env, zklock, "help", "run"), "PATH -- COMMAND")
 
-	for _, at := range modules { // a module that nobody can import has its requirements resolved
+	for _, at := range modules { // a module that no program can import has its requirements resolved
 		run(t, importer(t, dir), env, "go", "get", path.Join(rootModule, at)+"@"+version)
 	}
 
@@ -82,7 +82,7 @@ func TestAReleaseIsACommitWithChangelogRequirementsAndTags(t *testing.T) {
 		}
 		text := read(t, filepath.Join(repo, at, "go.mod"))
 		require.Contains(t, text, rootModule+" "+version+"\n", at)
-		require.NotContains(t, text, "\nreplace", "go install refuses a module with a replace directive, and who requires it gets none")
+		require.NotContains(t, text, "\nreplace", "go install refuses a module with a replace directive, and modules that require it ignore it")
 	}
 	require.Contains(t, read(t, filepath.Join(repo, "go.work")), "replace "+rootModule+" "+version+" => .\n")
 	log := read(t, filepath.Join(repo, "CHANGELOG.md"))
@@ -197,7 +197,7 @@ func in(dirs []string, file string) bool {
 	return false
 }
 
-// importer makes an empty module of somebody else's.
+// importer makes an empty module of a user.
 func importer(t *testing.T, dir string) string {
 	t.Helper()
 	at, err := os.MkdirTemp(dir, "importer")

@@ -1,4 +1,4 @@
-// Package releases says which releases of ZooKeeper can lose data: which of the tickets that tell of lost or diverging
+// Package releases lists the releases of ZooKeeper that can lose data: which of the tickets about lost or diverging
 // data are open in a release, and where each was fixed. It is the one table that the doctor and the documents use.
 //
 // Source: the release tags of github.com/apache/zookeeper, up to 3.8.6 and 3.9.5: a ticket is fixed in a release when
@@ -15,8 +15,8 @@ import (
 type Ticket struct {
 	ID    string   // "ZOOKEEPER-4785"
 	What  string   // what happens, and when
-	Since string   // the first release that has it; empty: all that are not named in Fixed
-	Fixed []string // the first release without it, of each line that has one; lines after the last have it fixed too
+	Since string   // the first release that has it; empty: all except those from Fixed on
+	Fixed []string // the first release without it, of each line that has one; later lines have it fixed too
 }
 
 // First is the earliest release without any ticket that has been fixed anywhere.
@@ -62,7 +62,7 @@ var Tickets = []Ticket{
 // Version is a release's number.
 type Version struct{ Major, Minor, Patch int }
 
-// Parse reads the number at the beginning of what a server says of itself ("3.8.0-${mvngit.commit.id}, built on …").
+// Parse reads the number at the beginning of a server's version text ("3.8.0-${mvngit.commit.id}, built on …").
 func Parse(s string) (v Version, ok bool) {
 	end := strings.IndexFunc(s, func(r rune) bool { return r != '.' && (r < '0' || r > '9') })
 	if end < 0 {
@@ -142,7 +142,7 @@ func (t Ticket) number() int {
 	return n
 }
 
-// releases says in words where the ticket is open.
+// releases describes where the ticket is open.
 func (t Ticket) releases() string {
 	switch {
 	case len(t.Fixed) == 0:

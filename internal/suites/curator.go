@@ -20,7 +20,7 @@ const (
 	javaDir       = "/usr/share/java"
 )
 
-// junitPackages are what Curator's tests need beside Curator, as Debian names them.
+// junitPackages are what Curator's tests need besides Curator, by their Debian names.
 var junitPackages = []string{"junit5", "libopentest4j-java", "libapiguardian-java"}
 
 // curatorJars are Curator's, ZooKeeper's client's and those that they need, as Debian installs them.

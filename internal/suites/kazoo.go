@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// pytestPackages are what Kazoo's tests need beside Kazoo, as Debian names them.
+// pytestPackages are what Kazoo's tests need besides Kazoo, by their Debian names.
 var pytestPackages = []string{"python3-pytest", "python3-pluggy", "python3-iniconfig", "python3-attr", "python3-packaging",
 	"python3-mock", "python3-pbr", "python3-objgraph", "python3-pytest-timeout"}
 
-// kazooLeaves out what is about Kazoo's own build, and what wants a Kerberos server or another event loop.
+// kazooLeaves excludes tests of Kazoo's own build, and tests that need a Kerberos server or another event loop.
 var kazooLeaves = []string{"test_build.py", "test_eventlet_handler.py", "test_gevent_handler.py", "test_sasl.py"}
 
 // kazoo runs Kazoo's tests.

@@ -1,5 +1,5 @@
-// Suites runs other projects' own tests against zktest, as if it were the ZooKeeper that they start, and prints what
-// came of them.
+// Suites runs other projects' own tests against zktest, in place of the ZooKeeper that they start, and prints the
+// results.
 //
 //	go run ./internal/suites                       # Kazoo's, go-zookeeper's, and Curator's of locks
 //	go run ./internal/suites -only kazoo -v        # one of them, with its output
@@ -8,12 +8,14 @@
 //	go run ./internal/suites -curator ~/curator    # those of a checkout of the release that is installed
 //
 // Nothing of these projects is part of this one. Kazoo's tests come with Debian's package python3-kazoo, and pytest, if
-// it is not installed, is fetched through apt into a folder of its own; go-zookeeper's come with its module, through the Go
-// proxy; Curator's are cloned from its repository, and compiled with the jars and JUnit of Debian's packages. All start
-// their servers as processes: they are given a program of this command in place of java and zkServer.sh, which passes connections on to zktest's servers in the process that runs the suites, and stops a server when it is killed.
+// it is not installed, is fetched through apt into a folder of its own; go-zookeeper's come with its module, through
+// the Go proxy; Curator's are cloned from its repository, and compiled with the jars and JUnit of Debian's packages.
+// All start their servers as processes: in place of java and zkServer.sh they get a program of this command, which
+// forwards connections to zktest's servers in the process that runs the suites, and stops a server when it is killed.
 //
-// It exits with 1 when a suite could not be run. A test that fails is a line of the report, not an error: some want what
-// zktest does not have (a super user, reconfig, read-only servers). Curator's get three tries, as in its own build.
+// It exits with 1 when a suite could not be run. A test that fails is a line of the report, not an error: some need
+// features that zktest does not have (a super user, reconfig, read-only servers). Curator's get three tries, as in its
+// own build.
 package main
 
 import (
@@ -42,7 +44,7 @@ type suite struct {
 
 var suites = []suite{{"kazoo", kazoo}, {"go-zookeeper", goZooKeeper}, {"curator", curator}}
 
-// report is what a suite came to.
+// report is the result of a suite.
 type report struct {
 	version         string // of the project
 	passed, skipped int
@@ -66,7 +68,7 @@ func main() {
 	}
 }
 
-// workshop is what the suites are run with.
+// workshop is the environment that the suites run in.
 type workshop struct {
 	dir     string // for files, removed at the end
 	control string // the address of the servers' controller
@@ -128,7 +130,7 @@ func command(ctx context.Context) (err error) {
 	return failed
 }
 
-// program puts programs of these names into the workshop's bin: all are this one's stand-in.
+// program puts programs of these names into the workshop's bin: all are this program's stand-in.
 func (w *workshop) program(names ...string) error {
 	self, err := os.Executable()
 	if err != nil {

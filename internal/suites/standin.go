@@ -20,9 +20,9 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// A suite starts each server as a process with a configuration file. The process is a stand-in: it tells the controller,
-// over a connection that lasts as long as it does, which member of which ensemble it is, and passes the connections to its
-// client port on to that member. When the connection ends, the member is down.
+// A suite starts each server as a process with a configuration file. The process is a stand-in: over a connection that
+// lasts as long as it does, it names its ensemble and member to the controller, and forwards the connections of its
+// client port to that member. When the connection ends, the member is down.
 
 // controlVariable names the environment variable with the controller's address.
 const controlVariable = "ZKTEST_SUITES_CONTROL"
@@ -53,8 +53,8 @@ func standIn(control, config string) error {
 	if err != nil {
 		return fmt.Errorf("the controller has no member %s of %s: %w", id, key, err)
 	}
-	context.AfterFunc(ctx, func() { _ = l.Close() }) // whatever it says, Accept ends; so below
-	go func() {                                      // ends with the controller, which says no more, or with the process
+	context.AfterFunc(ctx, func() { _ = l.Close() }) // whatever it returns, Accept ends; so below
+	go func() {                                      // ends with the controller, which sends no more, or with the process
 		_, _ = told.ReadByte()
 		_ = l.Close()
 	}()
@@ -65,7 +65,7 @@ func standIn(control, config string) error {
 		}
 		to, err := d.DialContext(ctx, "tcp", strings.TrimSpace(member))
 		if err != nil {
-			_ = from.Close() // nothing has been said on it
+			_ = from.Close() // nothing has been sent on it
 			continue
 		}
 		go pass(from, to)
@@ -81,11 +81,11 @@ func pass(from, to net.Conn) {
 	_ = from.Close()
 }
 
-// buildDate is how servers since 3.7 tell when they were built.
+// buildDate is the form in which servers since 3.7 give their build date.
 var buildDate = regexp.MustCompile(`built on (\d{4})-(\d\d)-(\d\d)`)
 
-// answer is pass for what a server says. go-zookeeper's tests wait until they can read the answer to srvr, and know the
-// dates of servers before 3.7 alone: so all are given those.
+// answer is pass for a server's answers. go-zookeeper's tests wait until they can parse the answer to srvr, and know
+// only the date format of servers before 3.7: so all answers get that.
 func answer(from, to net.Conn) {
 	b := make([]byte, 4096)
 	n, err := from.Read(b)
@@ -100,7 +100,7 @@ func answer(from, to net.Conn) {
 	pass(from, to)
 }
 
-// readConfig returns what names the ensemble, the server's id in it and its client port.
+// readConfig returns the name of the ensemble, the server's id in it and its client port.
 func readConfig(file string) (key, id, port string, err error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -136,7 +136,7 @@ type controller struct {
 	l    net.Listener
 	wg   sync.WaitGroup // of connections
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	ensembles map[string]*ensemble
 	conns     map[net.Conn]bool
 }
@@ -190,7 +190,7 @@ func (c *controller) accept() {
 	}
 }
 
-// serve has a member up for as long as its stand-in lives.
+// serve keeps a member up as long as its stand-in runs.
 func (c *controller) serve(conn net.Conn) {
 	defer c.wg.Done()
 	defer func() {

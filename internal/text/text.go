@@ -1,6 +1,6 @@
-// Package text makes text that somebody else wrote (names and data of znodes, owners, what a server or a dialer says) fit
-// for an error, a log line, a terminal and a page: nothing in it that can't be seen, that ends the line, or that turns the
-// direction of what follows, and no more of it than a person reads.
+// Package text makes foreign text (names and data of znodes, owners, messages of a server or a dialer) fit for an
+// error, a log line, a terminal and a page: no invisible characters, no line ends, no change of the writing direction,
+// and no more of it than is readable.
 package text
 
 import (
@@ -14,12 +14,12 @@ import (
 // Limit is the length, in characters, to which Foreign cuts.
 const Limit = 200
 
-// Foreign is Short with the length that an error or a log line has room for.
+// Foreign is Short with a length that suits an error or a log line.
 func Foreign(s string) string { return Short(s, Limit) }
 
-// Clean writes what is not printable as Go does in a string literal: control characters (\n, \x1b, \u009b), marks that
-// turn the direction of writing (\u202e), separators of lines (\u2028), bytes that are not UTF-8 (\xff). Everything else
-// stays, the backslash too: the result is to be read, not to be parsed.
+// Clean writes unprintable characters as Go does in a string literal: control characters (\n, \x1b, \u009b), marks that
+// turn the direction of writing (\u202e), separators of lines (\u2028), bytes that are not UTF-8 (\xff). Everything
+// else stays, including the backslash: the result is for reading, not for parsing.
 func Clean(s string) string {
 	for i, r := range s {
 		if !printable(s[i:], r) {
@@ -29,7 +29,7 @@ func Clean(s string) string {
 	return s
 }
 
-// Short is Clean, cut to at most n characters with an ellipsis as the last. It looks at no more of s than it shows.
+// Short is Clean, cut to at most n characters with an ellipsis as the last. It reads no more of s than it shows.
 func Short(s string, n int) string {
 	if len(s) <= n { // as many characters at most
 		if c := Clean(s); len(c) <= n {
@@ -69,7 +69,7 @@ func escape(out []byte, s string, n int) []byte {
 	return out
 }
 
-// printable reports whether r, which s begins with, may stand as it is.
+// printable reports whether r, which s begins with, may stay as it is.
 func printable(s string, r rune) bool {
 	if r == utf8.RuneError {
 		_, size := utf8.DecodeRuneInString(s)

@@ -11,7 +11,7 @@ import (
 // Sizes, in units of the picture, which is as wide as a phone and grows with the page.
 const (
 	width     = 420
-	left      = 84 // of the chart; the names of the lanes stand before it
+	left      = 84 // of the chart; the names of the lanes are left of it
 	right     = 24
 	top       = 42
 	laneHigh  = 46
@@ -29,7 +29,7 @@ text{font:13px system-ui,sans-serif;fill:#1f2328}.t{font-weight:600;font-size:15
 </style>
 `
 
-// bars are the places of the kinds in a lane: from its top, and how high.
+// bars are the positions of the kinds in a lane: distance from its top, and height.
 var bars = map[Kind][2]int{Trouble: {2, 40}, Holds: {8, 18}, Waits: {12, 10}, Stopped: {8, 18}, Znode: {30, 5}}
 
 // SVG draws the story, after Close.
@@ -104,7 +104,8 @@ func (s *Story) drawAxis(b *strings.Builder, y int) {
 	}
 }
 
-// drawEvents draws their numbers into the lanes, and their texts below. Numbers that would cover one another stand side by side.
+// drawEvents draws their numbers into the lanes, and their texts below. Numbers that would overlap are drawn side by
+// side.
 func (s *Story) drawEvents(b *strings.Builder, list [][]string, y int) {
 	taken := map[string]float64{}
 	for i, e := range s.events {
@@ -129,7 +130,7 @@ func (s *Story) drawEvents(b *strings.Builder, list [][]string, y int) {
 	}
 }
 
-// at puts an instant into words.
+// at formats an instant.
 func at(t time.Duration) string {
 	if t < time.Second && t%(100*time.Millisecond) != 0 {
 		return fmt.Sprintf("%d ms", t.Milliseconds())

@@ -1,4 +1,4 @@
-// Package timeline draws what happened in a run as a picture for the documents: who waited and held when, which znodes
+// Package timeline draws a run as a picture for the documents: which clients waited and held when, which znodes
 // existed, what a store accepted. The runs are those of internal/playground.
 package timeline
 
@@ -23,19 +23,19 @@ const (
 	Trouble Kind = "trouble"
 )
 
-// Span is something that lasted.
+// Span is a period of a run.
 type Span struct {
 	Lane     string
 	Kind     Kind
 	From, To time.Duration
 }
 
-// Event is something that happened.
+// Event is an instant of a run.
 type Event struct {
 	Lane string
 	At   time.Duration
 	Text string
-	Bad  bool // what must not happen, and does without a token
+	Bad  bool // a violation that a token would prevent
 }
 
 // Story is one run. Its methods may be called concurrently.
@@ -47,7 +47,7 @@ type Story struct {
 	begin time.Time
 	step  time.Duration
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	spans  []Span
 	open   map[string]int // by lane and kind: the index in spans of the one that has not ended
 	events []Event
@@ -56,8 +56,8 @@ type Story struct {
 	closed bool
 }
 
-// New begins a story now. What lies closer together than step is drawn as one instant: the order of goroutines that one
-// event wakes is nobody's.
+// New begins a story now. Events closer together than step are drawn as one instant, because the order of goroutines
+// that one event wakes is undefined.
 func New(name, title string, step time.Duration, lanes ...string) *Story {
 	return &Story{Name: name, Title: title, Lanes: lanes, begin: time.Now(), step: step, open: map[string]int{}}
 }
@@ -80,10 +80,10 @@ func (s *Story) End(lane string, kind Kind) {
 	}
 }
 
-// Tell notes an event.
+// Tell records an event.
 func (s *Story) Tell(lane, format string, args ...any) { s.tell(Event{Lane: lane}, format, args) }
 
-// Warn notes an event that does harm.
+// Warn records a harmful event.
 func (s *Story) Warn(lane, format string, args ...any) {
 	s.tell(Event{Lane: lane, Bad: true}, format, args)
 }
@@ -95,7 +95,7 @@ func (s *Story) tell(e Event, format string, args []any) {
 	s.events = append(s.events, e)
 }
 
-// Close ends the story, and with it what goes on.
+// Close ends the story, and with it its open spans.
 func (s *Story) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +118,7 @@ func (s *Story) finishLocked() {
 	})
 }
 
-// Latest returns what happened in the latest time, as a story that is over.
+// Latest returns the most recent events, as a story that is over.
 func (s *Story) Latest(d time.Duration) *Story {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,6 +1,5 @@
-// Package trusted is what package session does for the locks that live in a session, out of the reach of programs: a
-// method with a Caller among its parameters can be called by the packages of this module only, since nobody else can
-// name one.
+// Package trusted is the part of package session that only the locks in a session may use: a method with a Caller among
+// its parameters can be called by the packages of this module only, since no other code can name one.
 package trusted
 
 import (
@@ -8,18 +7,18 @@ import (
 	"time"
 )
 
-// Caller says that a package of this module calls.
+// Caller proves that the caller is a package of this module.
 type Caller struct{ _ struct{} }
 
 // Session is the side of a session.Session that locks use: see session.Session.ForLocks. Its methods may be called
 // concurrently.
 type Session interface {
-	// Retain marks the session as protecting a lock: until Release its lease is confirmed through the leader by heartbeats,
-	// each of which checks one of the znodes retained, and the session is over, for its holders, when the confirmed
-	// lease is. Whoever could release what he has not retained would end the protection of others.
+	// Retain marks the session as protecting a lock: until Release its lease is confirmed through the leader by
+	// heartbeats, each of which checks one of the znodes retained, and the session is over, for its holders, when the
+	// confirmed lease is. A Release without a Retain would end the protection of others.
 	//
-	// nodes, one at least, are ephemeral znodes of the session's, which stand and fall together: heartbeats check one after
-	// the other. When Retain returns nil, SafeUntil is at least an eighth of the timeout ahead. Mostly that is so already and
+	// nodes, one at least, are ephemeral znodes of the session, which exist only together: heartbeats check them in
+	// turn. When Retain returns nil, SafeUntil is at least an eighth of the timeout ahead. Mostly it is already, and
 	// nothing is sent; after a long time without a write it takes one round trip to the leader. An error says that the
 	// session, or ctx, ended first, or that there is no such znode (zk.ErrNoNode); then there is nothing to Release.
 	Retain(ctx context.Context, nodes ...string) (Retention, error)
@@ -28,8 +27,8 @@ type Session interface {
 	// finds out that nothing is.
 	LeaseLeft() time.Duration
 
-	// GraceLimit returns what a grace has to stay below: what is left of the lease before each heartbeat is answered, when
-	// all goes well. It is very long while the session has not been granted a timeout.
+	// GraceLimit returns the bound that a grace has to stay below: the rest of the lease before each heartbeat is
+	// answered, when all goes well. It is very long while the session has not been granted a timeout.
 	GraceLimit() time.Duration
 
 	// AwaitGrace returns nil when more than d is left of the lease, which is retained: at once, or after the leader has
@@ -42,30 +41,29 @@ type Session interface {
 	// not block.
 	OnGrace(d time.Duration, fn func()) (stop func())
 
-	// Abandon is Close that does not wait: what the session had running ends by itself, within some seconds.
+	// Abandon is Close without waiting: the session's goroutines end by themselves, within some seconds.
 	Abandon()
 
 	// HasRoom reports whether the paths of further ephemeral znodes may take n bytes, each counted with its chroot, its
-	// number, and 4 bytes more, or the session has none yet: whoever needs more than there can be is told so by his create.
+	// number, and 4 bytes more, or the session has none yet: a create that exceeds all room returns the error itself.
 	HasRoom(n int) bool
 
-	// Retire has the session refuse further ephemeral znodes (session.ErrNoRoom), for good, if it has had none for unused:
-	// Close then takes nothing from anybody. It reports whether it did.
+	// Retire makes the session refuse further ephemeral znodes (session.ErrNoRoom), for good, if it has had none for
+	// unused: Close then affects no hold. It reports whether it did.
 	Retire(unused time.Duration) bool
 
-	// SendDeletes sends deletes of znodes for a caller that does not wait for the answers, and whose process may end next.
-	// It returns when the connection has taken them, or after some hundredths of a second. Whoever calls the function that it
-	// returns waits for the answers; it returns the errors of Session.Delete, in the order of paths. Nil: there is no
-	// connection, and nothing was sent.
+	// SendDeletes sends deletes of znodes for a caller that does not wait for the answers, and whose process may end
+	// next. It returns when the connection has accepted them, or after some hundredths of a second. The function that
+	// it returns waits for the answers and returns the errors of Session.Delete, in the order of paths. Nil: there is
+	// no connection, and nothing was sent.
 	SendDeletes(paths ...string) (answers func(ctx context.Context) []error)
 
-	// Found is told what became of creates of path, sequential and ephemeral, whose outcome was unknown, by whoever has
-	// looked: made is the znode's path and czxid its czxid, or "" when there is none. The path must be one that nobody
-	// else uses.
+	// Found records the outcome of creates of path, sequential and ephemeral, that was unknown, after a search: made is
+	// the znode's path and czxid its czxid, or "" when there is none. No other caller may use path.
 	Found(path, made string, czxid int64)
 
-	// Gone is told that the ephemeral znode path is gone for good, by whoever has learned it from something else than an
-	// answer about it: a transaction whose reply was lost, and of which another znode shows that it was carried out.
+	// Gone records that the ephemeral znode path is gone for good, by other evidence than an answer about it: a
+	// transaction whose reply was lost, and which another znode shows to have been carried out.
 	Gone(path string)
 
 	// Attached returns what the locks of this session have in common: what create returned in the first call of all.

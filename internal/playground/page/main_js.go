@@ -53,5 +53,5 @@ func run(name string, rules []string) error {
 			return err
 		}
 	}
-	select {} // the page throws the program away
+	select {} // the page discards the program
 }

@@ -22,7 +22,7 @@ const over = "document.body.dataset.ended === 'true'"
 // Each story plays to its end in a browser, and the page shows what a run of the same story outside of it shows.
 func TestEveryStoryInABrowserIsTheRunOfTheSameCodeOutside(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "playground.html")
-	require.NoError(t, build(file)) // first, since it may take long, and a browser does not live for ever
+	require.NoError(t, build(file)) // first, since it may take long, and the browser has a time limit
 	b := chromium.Start(t)
 	for _, script := range playground.Scripts {
 		b.Open(t, "file://"+file+"#"+script.Name)
@@ -38,7 +38,7 @@ func TestEveryStoryInABrowserIsTheRunOfTheSameCodeOutside(t *testing.T) {
 		require.Zero(t, chromium.Eval[int](t, b, "document.querySelectorAll('#guarantees .broken').length"))
 	}
 
-	// What others do, in the same page.
+	// Other libraries' behaviour, in the same page.
 	b.Open(t, "file://"+file+"#cut-holder")
 	ready(t, b, "cut-holder")
 	chromium.Eval[any](t, b, "void document.querySelector('#clock').click()")
@@ -68,10 +68,10 @@ func told(t *testing.T, script playground.Script) (end playground.State) {
 	return end
 }
 
-// The reader breaks things himself: whatever he does, the guarantees hold.
+// The user breaks things at random: whatever happens, the guarantees hold.
 func TestAReaderPlaysByHimself(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "playground.html")
-	require.NoError(t, build(file)) // first, since it may take long, and a browser does not live for ever
+	require.NoError(t, build(file)) // first, since it may take long, and the browser has a time limit
 	b := chromium.Start(t)
 	b.Open(t, "file://"+file)
 	ready(t, b, "free")
