@@ -82,6 +82,8 @@ func throughLeader(op int32) bool {
 
 func appendInt(b []byte, v int32) []byte { return binary.BigEndian.AppendUint32(b, uint32(v)) }
 
+func appendLong(b []byte, v int64) []byte { return binary.BigEndian.AppendUint64(b, uint64(v)) }
+
 func appendString(b []byte, s string) []byte { return append(appendInt(b, int32(len(s))), s...) }
 
 func appendBytes(b, p []byte) []byte {

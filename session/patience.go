@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"errors"
 	"time"
 )
@@ -20,10 +21,7 @@ const maxStalls = 4
 func (s *Session) patience() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := s.cfg.Timeout
-	if s.lease.timeout > 0 {
-		t = s.lease.timeout
-	}
+	t := cmp.Or(s.lease.timeout, s.cfg.Timeout)
 	if s.unresumable {
 		return t // there is no other server to try
 	}
@@ -37,10 +35,7 @@ func (s *Session) patience() time.Duration {
 
 // promptLocked is how long a reply takes at most when all is well.
 func (s *Session) promptLocked() time.Duration {
-	if s.lease.timeout == 0 {
-		return firstPatience(s.cfg.Timeout)
-	}
-	limit := firstPatience(s.lease.timeout)
+	limit := firstPatience(cmp.Or(s.lease.timeout, s.cfg.Timeout))
 	if s.held > 0 {
 		limit = min(limit, max(s.lease.steady()-s.graces.most()-s.lease.timeout/heldPingPart, s.lease.timeout/10))
 	}

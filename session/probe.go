@@ -57,11 +57,9 @@ func OpenProbe(ctx context.Context, _ trusted.Caller, conf Config, server string
 		return nil, err
 	}
 	p.conn = conn
-	// Protocol version, last zxid, timeout, session id, password, read-only.
+	// The frame's length, protocol version, last zxid, timeout, session id, password, read-only.
 	ms := int32(min(timeout.Milliseconds(), math.MaxInt32))
-	b := appendInt(appendInt(nil, 0), 0)
-	b = binary.BigEndian.AppendUint64(b, 0)
-	b = binary.BigEndian.AppendUint64(appendInt(b, ms), 0)
+	b := appendLong(appendInt(appendLong(appendInt(appendInt(nil, 0), 0), 0), ms), 0)
 	b = appendBool(appendBytes(b, make([]byte, 16)), false)
 	body, err := p.exchange(b)
 	if err == nil {

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -135,10 +136,7 @@ func (s *Session) ID() int64 {
 func (s *Session) Timeout() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.granted == 0 {
-		return s.cfg.Timeout
-	}
-	return s.granted
+	return cmp.Or(s.granted, s.cfg.Timeout)
 }
 
 // SafeUntil returns the instant before which the ensemble can't have ended the session by itself, as far as has been

@@ -209,8 +209,7 @@ func (ws *watches) setWatchesLocked(ts []*watched, zxid int64, hook func(ts []*w
 		}
 		some := ts[:n]
 		ts = ts[n:]
-		b := appendHeader(make([]byte, 0, size+64), opSetWatches)
-		b = appendInt(appendInt(b, int32(zxid>>32)), int32(zxid))
+		b := appendLong(appendHeader(make([]byte, 0, size+64), opSetWatches), zxid)
 		b = appendStrings(appendStrings(appendStrings(b, data), exist), child)
 		ws.conn.enqueue(&request{op: opSetWatches, name: "set watches", repeatable: true, frame: b,
 			hook: func(code int32) { hook(some, code) }})
