@@ -100,7 +100,7 @@ func TestCallsThatEndWhileDisconnectedLeaveNothingBehind(t *testing.T) {
 }
 
 // Scenario 55: what may have been made while the connection broke is looked for together, by one goroutine.
-func TestWhatManyCallsMayHaveLeftIsLookedForTogether(t *testing.T) {
+func TestZnodesThatManyCallsMayHaveLeftAreSearchedTogether(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
 		for i := range 10 {
@@ -128,7 +128,7 @@ func TestWhatManyCallsMayHaveLeftIsLookedForTogether(t *testing.T) {
 }
 
 // Znodes that nobody could wait for to be deleted go together too, in the order of a few round trips.
-func TestWhatManyCallsGiveUpDuringAnOutageGoesTogether(t *testing.T) {
+func TestZnodesThatManyCallsGaveUpDuringAnOutageAreDeletedTogether(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
 		var tickets []*recipe.Ticket

@@ -77,7 +77,7 @@ func TestCreateAllBelowParentsThatAreClosedToUs(t *testing.T) {
 	})
 }
 
-func TestCreateAllOfWhatIsThereBelowAParentThatIsClosedToUs(t *testing.T) {
+func TestCreateAllOfAnExistingZnodeInADirectoryWhereWeMayNotCreate(t *testing.T) {
 	everywhere(t, func(t *testing.T, g *ground) {
 		readers := []zk.ACL{{Perms: zk.PermRead, Scheme: "world", ID: "anyone"}}
 		require.NoError(t, g.CreateAll(g.ctx, g.path("/closed"), nil, session.Persistent, everybody))

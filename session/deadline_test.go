@@ -77,7 +77,7 @@ func TestACallOf100000RequestsThatIsGivenUpDoesNotKeepALeaseAlive(t *testing.T) 
 }
 
 // Whoever asks is not told that the session lasts when its lease is over, whether or not a timer has run.
-func TestWhoeverAsksWhetherTheSessionLastsHasTheClockLookedAt(t *testing.T) {
+func TestAliveReadsTheClockAndWaitsForNoTimer(t *testing.T) {
 	srv := zktest.Run(t)
 	s := openAt(t, srv.Addr())
 	retain(t, s, ephemeral(t, s))

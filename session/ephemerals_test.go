@@ -302,7 +302,7 @@ func TestOnlyASessionThatHasHadNoEphemeralsForSoLongIsRetired(t *testing.T) {
 
 // Random creates, deletions by this session and by others, reads and watches, while replies are lost: never less is counted
 // than stands, and in the end, when everything has been looked at, just that.
-func TestWhatIsCountedIsNeverLessThanWhatStands(t *testing.T) {
+func TestNoFewerEphemeralZnodesAreCountedThanStand(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {

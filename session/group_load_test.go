@@ -24,7 +24,7 @@ import (
 
 // Many calls make and delete contenders at once. Contexts end and connections break at any moment; some directories are
 // missing, and one is closed to us. Whatever a call was told is what the tree shows, no call hangs, and nothing is left.
-func TestWhatCallsAreToldOfTheirMembersIsWhatTheTreeShows(t *testing.T) {
+func TestEveryMembersResultAgreesWithTheTree(t *testing.T) {
 	locktest.Seeds(t, 20, func(t *testing.T, srv *zktest.Server, seed uint64) { newCrush(t, srv, seed).run() })
 }
 

@@ -66,7 +66,7 @@ func TestTheProgramsOwnWritesAreInNoGroup(t *testing.T) {
 	})
 }
 
-func TestOneRefusedMemberCostsTheOthersOneMoreTry(t *testing.T) {
+func TestARefusedMemberOfAGroupCostsTheOthersOneMoreTry(t *testing.T) {
 	for _, bad := range []int{0, 3, 7} {
 		t.Run(fmt.Sprint(bad), func(t *testing.T) {
 			withLocks(t, 8, func(t *testing.T, l *lockers) {

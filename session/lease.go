@@ -45,7 +45,7 @@ import "time"
 //
 //  1. The clocks of this machine and of the leader's differ in speed by at most two per cent, and ours counts the time
 //     for which the machine stood still (see clock: a paused guest's may not). Model.
-//  2. Our process runs, or asks Alive when it runs again. TestWhoeverAsksWhetherTheSessionLastsHasTheClockLookedAt.
+//  2. Our process runs, or asks Alive when it runs again. TestAliveReadsTheClockAndWaitsForNoTimer.
 //  3. Config.ServerTick is not below the ensemble's tickTime. A grant that contradicts it is refused:
 //     TestAGrantThatNoLeaseCanBeHadWithIsRefusedWithTheRule.
 //  4. A follower tells its leader of touched sessions twice a tick, on the ordered stream that carries its writes; an

@@ -204,7 +204,7 @@ func TestRetainOfAZnodeThatIsNotThereIsRefused(t *testing.T) {
 
 // A program gets the session from Client.Session. What would end the protection of its holds it can't call: the methods
 // take a value that only packages of this module can make.
-func TestWhatKeepsHoldsSafeCanNotBeCalledByPrograms(t *testing.T) {
+func TestProgramsCannotCallTheMethodsThatHoldsRelyOn(t *testing.T) {
 	typ := reflect.TypeFor[*session.Session]()
 	caller := reflect.TypeFor[trusted.Caller]()
 	guarded := map[string]bool{}

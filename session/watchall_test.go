@@ -194,7 +194,7 @@ func TestWakeSendsOnceAWatchHasFired(t *testing.T) {
 
 // Deletions are told without their zxid. A server that lags behind may say that a znode stands which was deleted before
 // what another server has told of.
-func TestWhatTwoConnectionsTellIsInNoOrder(t *testing.T) {
+func TestEventsOfTwoConnectionsHaveNoOrder(t *testing.T) {
 	r := session.NewRig()
 	set := func(paths ...string) <-chan []*session.Watch {
 		got := make(chan []*session.Watch, 1)

@@ -48,7 +48,7 @@ func TestAVerifiedLockIsRefusedInADirectoryThatANeighbourMade(t *testing.T) {
 	})
 }
 
-func TestWhatIsToBeVerifiedHasToBeSaid(t *testing.T) {
+func TestWithVerifiedACLNeedsWithACL(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		_, err := s.Client().Mutex("/l", zklock.WithVerifiedACL()).Lock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrOption)

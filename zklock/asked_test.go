@@ -177,7 +177,7 @@ func TestAProcessThatIsAskedToLetGoHandsOnNoMore(t *testing.T) {
 	})
 }
 
-func TestNobodyIsAskedWhoDoesNotStandInLine(t *testing.T) {
+func TestAskRefusesATokenThatHasNoContender(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
 		require.ErrorIs(s, c.Ask(s.Context(), "/l", 17, ""), zklock.ErrNotHeld)

@@ -282,7 +282,7 @@ func TestScenarioLocksWorkWhileWritesAreSlow(t *testing.T) {
 
 // Scenarios 51 and 52: a directory whose list no client can read fails the lock in it, and not the client's other locks; and
 // so does a transaction that no server would take.
-func TestScenarioWhatIsTooLargeFailsItsOwnLock(t *testing.T) {
+func TestALockThatIsTooLargeForARequestFailsAlone(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
 		other, err := c.Mutex("/locks/other").Lock(s.Context())

@@ -96,7 +96,7 @@ func TestAHoldThatWasLostToItsGraceKeepsItsPlaceUntilUnlock(t *testing.T) {
 }
 
 // Scenario 63 with a grace: whoever asks is told that less than the grace is left, although no timer has run.
-func TestWhoeverAsksIsToldThatTheGraceHasBegun(t *testing.T) {
+func TestAHoldIsInItsGraceAtOnceWithoutATimer(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
 		h := s.Lock(c.Mutex("/l", zklock.WithGrace(graceOf)))

@@ -62,7 +62,7 @@ func TestALockAtTheMomentAtWhichItsKeptTurnEndsIsNotForgotten(t *testing.T) {
 }
 
 // The lease is over, and Lock is the first to look at the clock.
-func TestALockThatFindsItsKeptTurnLostItselfQueuesAnew(t *testing.T) {
+func TestALockQueuesAnewWhenItFindsTheKeptTurnLost(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
 		m := c.Mutex("/l", zklock.WithLocalHandoff(5), zklock.WithIdleKeep(time.Minute))

@@ -100,7 +100,7 @@ func TestAKeptTurnThatIsLostIsNotLockedAgain(t *testing.T) {
 
 // The server is cut off, and nobody knows whether the session lives: the lock is handed on as long as the lease lasts, and
 // not a moment longer.
-func TestNobodyIsHandedALockWhoseLeaseIsOver(t *testing.T) {
+func TestALockWhoseLeaseIsOverIsNotHandedOn(t *testing.T) {
 	for name, fault := range map[string]zktest.Fault{
 		"nothing passes": zktest.Freeze(), "replies do not": zktest.FreezeReplies(), "requests do not": zktest.FreezeRequests(),
 	} {

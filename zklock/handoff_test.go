@@ -75,7 +75,7 @@ func TestGoroutinesOfOneProcessShareAZnode(t *testing.T) {
 	})
 }
 
-func TestLocalHandoffCostsNothingMoreForOneThatIsAlone(t *testing.T) {
+func TestLocalHandoffCostsASingleCallerNothingMore(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		m := s.Client().Mutex("/l", zklock.WithLocalHandoff(10))
 		s.Unlock(s.Lock(m))

@@ -197,7 +197,7 @@ func TestTwoProcessesTakeTurns(t *testing.T) {
 	})
 }
 
-func TestWhoeverQueuesOutsideMakesAKeptZnodeGoAtOnce(t *testing.T) {
+func TestAContenderOfAnotherProcessEndsAnIdleTurnAtOnce(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c, other := s.Client(), s.Client()
 		m := c.Mutex("/l", zklock.WithLocalHandoff(100), zklock.WithIdleKeep(time.Minute))

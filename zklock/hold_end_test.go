@@ -256,7 +256,7 @@ func endHold(t *testing.T, seed uint64) {
 
 // Whatever ends a hold, and in whichever order an Unlock, the loss of one of its znodes, WithMaxHold, a Downgrade, the
 // session's end and the Client's Close come, all its znodes are given up, and its end is told once (scenario 61).
-func TestWhateverEndsAHoldAllItsZnodesGo(t *testing.T) {
+func TestAllZnodesOfAHoldGoWhateverEndsIt(t *testing.T) {
 	runs := uint64(400)
 	if locktest.Long() {
 		runs = 20_000

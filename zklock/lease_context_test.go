@@ -69,7 +69,7 @@ var asks = map[string]func(ctx context.Context) bool{
 
 // Scenario 63: whoever asks a hold's context, or one of Do's, Guard's or Election.Run's, is told that the lock is lost,
 // although no timer has run.
-func TestScenario63_WhoeverAsksIsToldThatTheLockIsLost(t *testing.T) {
+func TestScenario63_EveryQuestionAboutALostHoldIsAnsweredWithTheLoss(t *testing.T) {
 	kinds := map[string]func(s *locktest.Sim, c *locktest.Client, use func(ctx context.Context, h *zklock.Hold)){
 		"Lock": func(s *locktest.Sim, c *locktest.Client, use func(context.Context, *zklock.Hold)) {
 			h := s.Lock(c.Mutex("/locks/a"))

@@ -229,7 +229,7 @@ func TestZeroValuesPanicWithTheRule(t *testing.T) {
 	}
 }
 
-func TestWhatIsPrintedIsAName(t *testing.T) {
+func TestClientsAndLocksArePrintedByKindAndPath(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client(zklock.WithAuth("digest", []byte("user:secret")))
 		require.Equal(s, "client of "+s.Server.Addr()+" (connected)", fmt.Sprint(c.Client))

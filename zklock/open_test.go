@@ -19,7 +19,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-func TestAClientThatIsOpenedWhileTheEnsembleIsDownLocksWhenThatIsUp(t *testing.T) {
+func TestAClientThatWasOpenedDuringAnOutageLocksWhenItIsOver(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		srv.Leader().Down()
 		c, err := zklock.Open(srv.Addr(), zklock.WithDialer(srv.Dial))

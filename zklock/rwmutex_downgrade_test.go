@@ -293,7 +293,7 @@ func TestTheWriterOfADowngradeWhoseReplyWasLostTakesNoRoom(t *testing.T) {
 
 // The reply to a downgrade is lost, and a server that has not heard of it yet says that it was not made: the second
 // attempt finds the first one's znode, which is our own.
-func TestADowngradeThatFindsItsOwnZnodeHasSucceeded(t *testing.T) {
+func TestADowngradeWithALostReplyThatFindsItsReadZnodeHasSucceeded(t *testing.T) {
 	for _, opts := range [][]zklock.LockOption{nil, {zklock.WithLockDelay(time.Minute)}} {
 		for _, again := range []bool{false, true} {
 			t.Run(map[bool]string{true: "with a delay"}[opts != nil]+map[bool]string{true: ", the second reply is lost too"}[again], func(t *testing.T) {

@@ -314,7 +314,7 @@ func TestPastThreeQuartersWaitersStandOutsideUntilTheDirectoryIsRenewed(t *testi
 
 // A newcomer that need not wait does not: a reader beside readers. Nor does anybody wait outside for ever where other clients
 // keep the line busy: after three times it queues inside, and gets its turn in order.
-func TestWhoeverStandsOutsideGetsItsTurnWhereOthersKeepTheLineBusy(t *testing.T) {
+func TestACallThatWaitsOutsideTheLineGetsItsTurnWhileOthersKeepTheLineBusy(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a, b, other := s.Dir("/locks/a"), s.Client(), s.Client(), s.Stranger()
 		require.NoError(s, s.Server.SetSequence(dir, counterThree4))

@@ -269,7 +269,7 @@ func TestScenario43_AWaitThatIsWokenAgainAndAgainKeepsOneDeadline(t *testing.T) 
 }
 
 // scenario 43, the other direction: the time of a wait that succeeds in the end is not cut short by being woken.
-func TestScenario43_AWaitThatIsWokenAgainAndAgainLastsAsLongAsItMay(t *testing.T) {
+func TestScenario43_BeingWokenAgainAndAgainShortensNoWait(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c, other := s.Dir("/locks/a"), s.Client(), s.Stranger()
 		for i := range 9 {

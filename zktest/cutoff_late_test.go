@@ -13,7 +13,7 @@ import (
 // to that same follower. The leader gets the create first, when the session still belongs to the other member, and
 // refuses it: so a client that reconnects and reads after a sync sees all that its earlier connections will ever have
 // done.
-func TestWhatWaitedAtACutOffFollowerIsNotCarriedOutAfterItsClientHasComeBack(t *testing.T) {
+func TestARequestThatWaitedAtACutOffFollowerIsNotCarriedOutAfterItsClientHasReconnected(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		m, err := s.Follower()
 		require.NoError(t, err)
@@ -45,7 +45,7 @@ func TestWhatWaitedAtACutOffFollowerIsNotCarriedOutAfterItsClientHasComeBack(t *
 	})
 }
 
-func TestWhatAFaultHeldBackIsNotCarriedOutAfterItsClientHasComeBack(t *testing.T) {
+func TestARequestThatAFaultHeldBackIsNotCarriedOutAfterItsClientHasReconnected(t *testing.T) {
 	for name, fault := range map[string]zktest.Fault{"held": zktest.Hold().Op(zktest.OpCreate).Once(),
 		"frozen": zktest.FreezeRequests().Op(zktest.OpCreate).Once()} {
 		t.Run(name, func(t *testing.T) {

@@ -179,7 +179,7 @@ func TestAGuardThatLooksForgetsAGroupThatIsGone(t *testing.T) {
 }
 
 // A daemon's parent becomes the nearest process that has asked for it, which is zklock.
-func TestWhatTheCommandLeavesBehindIsReapedWhileItRuns(t *testing.T) {
+func TestOrphansOfTheCommandAreReapedWhileItRuns(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	const n = 200

@@ -14,7 +14,7 @@ import (
 )
 
 // A server that accepts clients and answers pings, but nothing else, blocks only commands that wait for a lock.
-func TestWhatDoesNotWaitForALockDoesNotWaitForAnswersForEver(t *testing.T) {
+func TestCommandsThatDoNotWaitForALockEndWhenAServerDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string

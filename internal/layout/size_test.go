@@ -15,7 +15,7 @@ func TestNoFileAndNoFunctionIsTooLong(t *testing.T) {
 	requireNone(t, files(t, true), tooLong)
 }
 
-func TestWhatIsTooLongIsFound(t *testing.T) {
+func TestFilesAndFunctionsThatAreTooLongAreFound(t *testing.T) {
 	lines := func(n int) string { return strings.Repeat("\n", n) }
 	for name, c := range map[string]struct {
 		text string

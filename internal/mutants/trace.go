@@ -52,7 +52,7 @@ const (
 )
 
 // traceArgs are the runs against the model: as many as half a minute has room for.
-const traceArgs = "./internal/simulation -run=^TestWhatClientsDoIsWhatTheModelAllows$ -follows=200"
+const traceArgs = "./internal/simulation -run=^TestTheModelAllowsEveryStepOfTheClients$ -follows=200"
 
 // traced reports whether the mutant's runs against the model have shown it.
 func (r result) traced() bool { return r.trace == departed || r.trace == broke }

@@ -11,7 +11,7 @@ import (
 
 // With the library's rules every guarantee holds in every story. Other libraries' rules break them, in the stories
 // where they must.
-func TestWhatOthersDoBreaksTheGuaranteesInTheirStories(t *testing.T) {
+func TestTheLibrarysRulesKeepEveryGuaranteeAndOtherRulesBreakThem(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		rules  playground.Rules

@@ -345,7 +345,7 @@ func simulateFollowed(t *testing.T, seed uint64) (w *world) {
 }
 
 // The steps are those of internal/model/queue.pml.
-func TestWhatClientsDoIsWhatTheModelAllows(t *testing.T) {
+func TestTheModelAllowsEveryStepOfTheClients(t *testing.T) {
 	defer collectRarely()()
 	steps := map[string]int{}
 	late := time.Now().Add(*limit / 2)

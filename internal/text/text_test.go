@@ -35,7 +35,7 @@ func TestNothingThatOthersWroteReachesAMessageAsItIs(t *testing.T) {
 	}
 }
 
-func TestWhatIsTooLongIsCut(t *testing.T) {
+func TestALongTextIsCut(t *testing.T) {
 	require.Equal(t, "abcd…", text.Short("abcdefgh", 5))
 	require.Equal(t, `\x1b…`, text.Short("\x1b\x1b\x1b", 5))
 	require.Equal(t, "abcde", text.Short("abcde", 5))

@@ -122,7 +122,7 @@ func TestEachPermissionIsAskedForWithoutEffect(t *testing.T) {
 	}
 }
 
-func TestWhatIsUnsafeIsFound(t *testing.T) {
+func TestEveryUnsafeSettingIsFound(t *testing.T) {
 	for name, c := range map[string]struct {
 		server []zktest.Option
 		conf   doctor.Config
@@ -155,7 +155,7 @@ func TestWhatIsUnsafeIsFound(t *testing.T) {
 	}
 }
 
-func TestAPacketLimitThatIsGivenIsWhatIsTried(t *testing.T) {
+func TestDoctorTriesThePacketLimitThatItIsGiven(t *testing.T) {
 	srv := zktest.Run(t, zktest.WithPacketLimit(1<<16))
 	for bytes, taken := range map[int]bool{1 << 16: true, 1<<16 + 1: false} {
 		r := examine(t, srv.Addr(), doctor.Config{Client: []zklock.Option{zklock.WithPacketLimit(bytes)}})
@@ -345,7 +345,7 @@ func (c *wordless) Read(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
-func TestWhatCannotWorkIsRefusedBeforeAnythingIsAsked(t *testing.T) {
+func TestAConfigThatCannotWorkIsRefusedBeforeAServerIsAsked(t *testing.T) {
 	for _, c := range []struct {
 		connect string
 		conf    doctor.Config

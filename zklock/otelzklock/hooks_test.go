@@ -151,7 +151,7 @@ var mishaps = map[string]struct {
 	}, "hold mutex", "closed", codes.Unset, false, "closed"},
 }
 
-func TestWhatGoesWrongHasItsType(t *testing.T) {
+func TestEveryErrorHasItsTypeInSpansAndMetrics(t *testing.T) {
 	for name, k := range mishaps {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server, r *record, c *zklock.Client) {
