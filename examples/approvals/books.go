@@ -8,8 +8,7 @@ import (
 	"slices"
 )
 
-// books is what is left of a run: what clients were told, what the table of accepted updates has, and what the counters
-// say.
+// books is the record of a run: the answers that clients got, the rows of accepted updates, and the counters.
 type books struct {
 	lock     bool
 	accepted int   // rows in the table
@@ -40,7 +39,7 @@ func audit(ctx context.Context, st *store, l *load, lock bool) (books, error) {
 		b.counters += r.Updates
 	}
 
-	// What clients were told is what is in the table: every update once, under the number that its client was told.
+	// The answers must match the table: every update once, under the number that its client got.
 	if len(l.accepted) != l.updates {
 		b.fault("%d updates were asked for, and %d answered", l.updates, len(l.accepted))
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// drive is one run of the whole: instances, proxy, clients, and what goes wrong.
+// drive is one run: instances, proxy, clients, and faults.
 type drive struct {
 	config
 	stage  *stage
@@ -58,7 +58,7 @@ func (d *drive) run(ctx context.Context, name string) (b books, err error) {
 	return b, nil
 }
 
-// drive has the clients ask for their updates while things go wrong.
+// drive runs the clients and the faults.
 func (d *drive) drive(ctx context.Context, name string) (err error) {
 	p, err := startProxy(d.fleet)
 	if err != nil {
@@ -88,7 +88,7 @@ func (d *drive) drive(ctx context.Context, name string) (err error) {
 	return context.Cause(ctx)
 }
 
-// watch tells how far the clients are, and makes things go wrong on the way if there is a lock.
+// watch reports the clients' progress, and makes faults on the way if there is a lock.
 func (d *drive) watch(ctx context.Context) error {
 	for quarter := range 4 {
 		n := (quarter + 1) * d.updates / 4
@@ -96,7 +96,7 @@ func (d *drive) watch(ctx context.Context) error {
 		case <-d.load.after(n):
 			d.log.say("%d updates accepted", n)
 		case <-ctx.Done():
-			return nil // whoever ended it says why
+			return nil // the cause of the end is reported elsewhere
 		}
 		if !d.orders.Lock {
 			continue
@@ -115,14 +115,14 @@ func (d *drive) watch(ctx context.Context) error {
 	return nil
 }
 
-// killOne has an instance crash, whatever it is doing.
+// killOne makes an instance crash at any point of its work.
 func (d *drive) killOne(m *member) error {
 	d.log.say("%s KILLED; what it was doing is done or not, and its locks stay taken until its session ends", m.name)
 	return m.kill()
 }
 
 // freezeOne stops an instance right before a write that it is entitled to, until others have done the same work, and
-// then lets it make that write. Nothing here depends on time: each step waits for what must be so.
+// then lets it make that write. Nothing here depends on time: each step waits for its condition.
 func (d *drive) freezeOne(ctx context.Context, m *member) error {
 	if err := m.tell(closeGate); err != nil {
 		return err
@@ -215,7 +215,7 @@ func (d *drive) awaitNewer(ctx context.Context, w lateWrite) (r row, err error) 
 	return r, nil
 }
 
-// awaitRefused waits until the instance has told that all of the writes were refused.
+// awaitRefused waits until the instance has reported that all of the writes were refused.
 func (d *drive) awaitRefused(ctx context.Context, m *member, late []lateWrite) error {
 	for {
 		stale, changed := m.refused()
@@ -242,7 +242,7 @@ func (d *drive) awaitRefused(ctx context.Context, m *member, late []lateWrite) e
 	}
 }
 
-// await asks again and again until the answer is yes.
+// await polls until the answer is yes.
 func await(ctx context.Context, so func() (bool, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, updateBound, errors.New("not within "+updateBound.String()))
 	defer cancel()
@@ -257,7 +257,7 @@ func await(ctx context.Context, so func() (bool, error)) error {
 	}
 }
 
-// awaitGone waits until a place in line is no more, which is when the ensemble has ended its session.
+// awaitGone waits until a contender is gone, which is when the ensemble has ended its session.
 func (s *stage) awaitGone(ctx context.Context, path, node string) error {
 	err := await(ctx, func() (gone bool, err error) {
 		err = s.insist(ctx, func(ctx context.Context, _ *session.Session) error {
@@ -273,7 +273,7 @@ func (s *stage) awaitGone(ctx context.Context, path, node string) error {
 	return nil
 }
 
-// timeline prints what happens, and when.
+// timeline prints events with their times.
 type timeline struct {
 	mu    sync.Mutex // guards out
 	out   io.Writer

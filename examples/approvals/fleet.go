@@ -22,14 +22,14 @@ type member struct {
 	addr   string
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
-	stderr strings.Builder // of use after exited only
+	stderr strings.Builder // to be read after exited only
 
-	exited chan struct{} // closed when the process is gone and all it said has been heard
-	up     chan string   // its address; these three have room for what comes once
+	exited chan struct{} // closed when the process has ended and all its output has been read
+	up     chan string   // its address; these three channels have room for a single message
 	closed chan struct{}
 	ready  chan []lateWrite
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	changed chan struct{}
 	stale   []staleWrite
 	lost    int64
@@ -66,7 +66,7 @@ func startMember(o orders) (*member, error) {
 	return m, nil
 }
 
-// listen takes down what the instance says and reaps it in the end.
+// listen reads the instance's output and reaps it in the end.
 func (m *member) listen(stdout io.Reader) {
 	defer close(m.exited)
 	for lines := bufio.NewScanner(stdout); lines.Scan(); {
@@ -102,7 +102,7 @@ func (m *member) listen(stdout io.Reader) {
 	}
 }
 
-// hear waits for one of the things that an instance says once.
+// hear waits for a message that an instance sends once.
 func hear[T any](ctx context.Context, m *member, from <-chan T, what string) (said T, err error) {
 	select {
 	case said = <-from:
@@ -149,8 +149,8 @@ func (m *member) kill() error {
 func (m *member) freeze() error { return m.cmd.Process.Signal(syscall.SIGSTOP) }
 func (m *member) thaw() error   { return m.cmd.Process.Signal(syscall.SIGCONT) }
 
-// stop ends the instance, by its own means if it can, and returns when it is gone: within twice the time that an
-// instance may take.
+// stop ends the instance, gracefully if possible, and returns when it is gone: within twice the time that an instance
+// may take.
 func (m *member) stop() error {
 	err := m.stdin.Close()
 	if errors.Is(err, fs.ErrClosed) {

@@ -5,28 +5,27 @@ import (
 	"sync"
 )
 
-// gate stands before every access to the database. It is what makes a freeze show the same thing in every run: while it
-// is closed, an update stops where it hurts most, after its last look at the lock and before its write.
+// gate guards every access to the database. It makes a freeze show the same in every run: while it is closed, an update
+// stops at the worst point, after its last check of the lock and before its write.
 //
-// It also sees to it that nothing is under way in the database when the process is stopped. A transaction of a process
-// that has stopped keeps its locks: with SQLite no other instance could write at all then, and a row's lock of
-// PostgreSQL's stands until the server gives up on the client. That is a real danger of real pauses, and short
-// transactions and the database's own time limits (idle_in_transaction_session_timeout) are the answer to it; a lock
-// service can't help there.
+// It also ensures that no transaction is open when the process is stopped. A stopped process's transaction keeps its
+// locks: with SQLite no other instance could write at all then, and a row lock of PostgreSQL stays until the server
+// closes the client's connection. That is a real danger of real pauses; the remedies are short transactions and the
+// database's own time limits (idle_in_transaction_session_timeout), since a lock service can't help there.
 type gate struct {
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	changed *sync.Cond // broadcast after every change
 	armed   bool       // the next update to read closes the gate behind it
 	closed  bool
 	inside  int         // accesses to the database
 	begun   int         // updates that have read
-	late    []lateWrite // those of them that stand before their write
+	late    []lateWrite // those of them that wait before their write
 }
 
-// lateWrite is an update that is past its last look at the lock.
+// lateWrite is an update that has made its last check of the lock.
 type lateWrite struct {
 	Key   string
-	Node  string // its place in line
+	Node  string // its contender
 	Token int64
 	N     int64 // the number that it is about to write
 }
@@ -67,7 +66,7 @@ func (g *gate) write(w lateWrite) {
 	g.inside++
 }
 
-// done says that a read or a write is over.
+// done records that a read or a write is over.
 func (g *gate) done() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -82,16 +81,16 @@ func (g *gate) wait() {
 	}
 }
 
-// close closes the gate behind the updates that have read, or, when there are none, has the next one close it behind
-// itself. From its return on, no update that reads can write.
+// close closes the gate after the updates that have read, or, when there are none, makes the next one close it after
+// its read. After its return no update that reads can write.
 func (g *gate) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.armed, g.closed = true, g.begun > 0
 }
 
-// standing waits, after close, until every update that has read stands before its write, and at least one does, or
-// until somebody opens the gate. It returns the writes.
+// standing waits, after close, until every update that has read waits before its write, and at least one does, or until
+// the gate is opened. It returns the writes.
 func (g *gate) standing() []lateWrite {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -15,10 +15,10 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// instanceEnv, when it is set, makes the program one instance of the service; it holds the orders.
+// instanceEnv, when it is set, makes the program one instance of the service; its value is the orders.
 const instanceEnv = "APPROVALS_INSTANCE"
 
-// orders are what the parent process tells an instance, in JSON.
+// orders are the parent process's settings for an instance, in JSON.
 type orders struct {
 	Name     string
 	Connect  string        // the ensemble
@@ -41,7 +41,7 @@ type word struct {
 	Err    string      `json:",omitempty"` // why it ends
 }
 
-// What the parent writes to an instance's standard input. Its end ends the instance.
+// The parent's commands on an instance's standard input. Its end ends the instance.
 const (
 	closeGate = "close"
 	openGate  = "open"
@@ -56,7 +56,7 @@ func instanceMain(text string, stdin io.Reader, stdout io.Writer) int {
 	say := func(w word) {
 		mu.Lock()
 		defer mu.Unlock()
-		// If nobody listens any more, standard input ends, too.
+		// If the parent does not read any more, standard input ends, too.
 		_ = json.NewEncoder(stdout).Encode(w)
 	}
 	if err := instance(text, stdin, say); err != nil {
@@ -103,7 +103,7 @@ func instance(text string, stdin io.Reader, say func(word)) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), stopping)
 	defer cancel()
 	if server.Shutdown(ctx) != nil {
-		err = server.Close() // whoever still waits for a lock is told that the connection is gone
+		err = server.Close() // requests that still wait for a lock see their connection close
 	}
 	serving.Wait()
 	say(word{Lost: s.lost.Load()})
@@ -120,7 +120,7 @@ func dial(o orders) (*zklock.Client, error) {
 	return zklock.Dial(ctx, o.Connect, opts...)
 }
 
-// obey does what standard input says, until it ends. The gate is open then.
+// obey carries out the commands on standard input until it ends. The gate is open then.
 func obey(stdin io.Reader, g *gate, say func(word)) {
 	var closing sync.WaitGroup
 	for lines := bufio.NewScanner(stdin); lines.Scan(); {

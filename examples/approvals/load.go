@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// load is the clients of the service: so many updates, each asked for until it is answered.
+// load is the clients of the service: a number of updates, each requested until it is answered.
 type load struct {
 	url     string
 	prefix  string // of the updates' names
@@ -24,17 +24,17 @@ type load struct {
 
 	reserved bool // the last one is asked for by reserve, and not by the clients
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	next     int
-	accepted map[string]answer // by id, with the key's number that the client was told
-	busy     int               // answers: the lock was somebody else's for too long
+	accepted map[string]answer // by id, with the key's number from the client's answer
+	busy     int               // answers: another request held the lock for too long
 	refused  int               // answers: not done, try again
 	unknown  int               // no answer: it may have been done
-	already  int               // … and it had been, as the answer to the next question said
+	already  int               // … and it had been, by the next answer
 	reached  []chan struct{}
 }
 
-// updateBound is how long a client tries, altogether, before it gives up an update, which fails the run.
+// updateBound is how long a client tries in all before it abandons an update, which fails the run.
 const updateBound = 2 * time.Minute
 
 func newLoad(url, prefix string, c config) *load {
@@ -51,8 +51,8 @@ func newLoad(url, prefix string, c config) *load {
 // after returns a channel that is closed when so many updates were accepted.
 func (l *load) after(n int) <-chan struct{} { return l.reached[n] }
 
-// newClient returns a client for so many requests at a time. It waits for longer than any of them can take, for the lock
-// and holding it.
+// newClient returns a client for that many requests at a time. It waits for longer than any of them can take, including
+// the wait for the lock.
 func newClient(atOnce int) *http.Client {
 	return &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: atOnce}, Timeout: lockWait + lockMaxHold + stopping}
 }
@@ -132,7 +132,7 @@ func (l *load) name(i int) (id, key string) {
 	return fmt.Sprintf("%s-%04d", l.prefix, i), fmt.Sprintf("doc-%02d", i%l.keys)
 }
 
-// insist asks for an update, under the same name, until it is told that it was accepted.
+// insist requests an update, under the same name, until the answer is that it was accepted.
 func (l *load) insist(ctx context.Context, client *http.Client, id, key string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, updateBound, errors.New("not accepted within "+updateBound.String()))
 	defer cancel()
@@ -158,7 +158,7 @@ func (l *load) insist(ctx context.Context, client *http.Client, id, key string) 
 	}
 }
 
-// verdict is what an answer, or its absence, means to a client.
+// verdict is the meaning of an answer, or of its absence, to a client.
 type verdict int
 
 const (
@@ -175,7 +175,7 @@ type reply struct {
 	text string
 }
 
-// ask asks once. wait is what the service asks for before the next time.
+// ask sends one request. wait is the time that the service asks for before the next one.
 func (l *load) ask(ctx context.Context, client *http.Client, service, id, key string) (r reply, v verdict, wait time.Duration) {
 	target := service + "/approvals/" + url.PathEscape(key) + "?approver=" + url.QueryEscape("approver-of-"+id)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, nil)

@@ -1,5 +1,5 @@
-// Command approvals shows the case that a distributed lock is asked for most: several instances of one HTTP service,
-// and an update that must happen once at a time for each key.
+// Command approvals shows the most common use of a distributed lock: several instances of one HTTP service, and an
+// update that must happen once at a time for each key.
 //
 // Four processes serve POST /approvals/{key} behind a proxy. Each update takes the key's lock, through
 // lockhttp.Middleware, reads the key's row, takes a moment, and writes it back. Clients ask for 2,000 updates of 20
@@ -28,12 +28,12 @@ import (
 )
 
 const (
-	// sessionTimeout is how long a crash keeps its locks taken. Short, so that nobody has to wait long; the library's
-	// default is 10 s.
+	// sessionTimeout is how long a crash keeps its locks taken. It is short to keep the demonstration short; the
+	// library's default is 10 s.
 	sessionTimeout = 2 * time.Second
 	// tick is the in-process server's; a server grants no session timeout below two of its ticks.
 	tick = 500 * time.Millisecond
-	// patience bounds starting, connecting and tidying up.
+	// patience bounds starting, connecting and cleaning up.
 	patience = 30 * time.Second
 )
 
@@ -50,7 +50,7 @@ func main() {
 		os.Exit(instanceMain(text, os.Stdin, os.Stdout))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program the hard way
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 

@@ -79,7 +79,7 @@ func assertShow(t *testing.T, out string) {
 	assert.Positive(t, number(table["lost"][1]), "without the lock updates are lost")
 }
 
-// runsClean has the program run and leave no process behind.
+// runsClean runs the program and demands that it leaves no process behind.
 func runsClean(t *testing.T, args ...string) string {
 	t.Helper()
 	before := children(t)

@@ -21,8 +21,8 @@ import (
 // postgresEnv names a PostgreSQL database to test with, as a URL.
 const postgresEnv = "ZKLOCK_TEST_POSTGRES"
 
-// postgresAttributes are those of PostgreSQL's processes: root, for whom it refuses to run, gives them and dir to the user
-// postgres.
+// postgresAttributes are the attributes of PostgreSQL's processes: it refuses to run as root, so root gives them and
+// dir to the user postgres.
 func postgresAttributes(t *testing.T, dir string) *syscall.SysProcAttr {
 	t.Helper()
 	attributes := attributes()

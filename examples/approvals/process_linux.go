@@ -2,5 +2,5 @@ package main
 
 import "syscall"
 
-// attributes has an instance end with its parent, whatever ends that one.
+// attributes makes an instance end with its parent, however the parent ends.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// proxy spreads requests over the instances in turn and leaves out those that do not answer. It is as simple as one
-// can be, and does one thing that matters here: a request that may have reached an instance is never sent to another
-// one. Its client is told that the outcome is unknown (502) and knows what to do about that.
+// proxy spreads requests over the instances in turn and leaves out those that do not answer. It is as simple as
+// possible, with one property that matters here: a request that may have reached an instance is never sent to another
+// one. Its client gets 502, for an unknown outcome, and handles that.
 type proxy struct {
 	backends []*backend
 	turn     atomic.Int64
@@ -31,8 +31,8 @@ type backend struct {
 	url   *url.URL
 	proxy *httputil.ReverseProxy
 
-	mu    sync.Mutex      // guards what follows
-	alive context.Context // ends when it does not answer; requests on their way to it end with that
+	mu    sync.Mutex      // guards the fields below
+	alive context.Context // ends when it does not answer, and ends the requests in progress
 	dead  context.CancelFunc
 }
 
@@ -60,7 +60,7 @@ func startProxy(f fleet) (*proxy, error) {
 		b.proxy = &httputil.ReverseProxy{
 			Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(b.url) },
 			Transport: &http.Transport{MaxIdleConnsPerHost: 100},
-			ErrorLog:  log.New(io.Discard, "", 0), // of copies that broke, which clients notice
+			ErrorLog:  log.New(io.Discard, "", 0), // of broken copies, which clients notice
 			ErrorHandler: func(_ http.ResponseWriter, r *http.Request, err error) {
 				r.Context().Value(attemptKey{}).(*attempt).err = err
 			},
@@ -70,7 +70,7 @@ func startProxy(f fleet) (*proxy, error) {
 	}
 	p.server = &http.Server{Handler: p, ReadHeaderTimeout: stopping}
 	p.running.Go(func() {
-		// It ends with Close, and then has nothing to tell; clients notice any other end.
+		// It ends with Close, and then there is nothing to report; clients notice any other end.
 		_ = p.server.Serve(listener)
 	})
 	return p, nil
@@ -104,7 +104,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		var failed *net.OpError
 		if errors.As(err, &failed) && failed.Op == "dial" {
-			b.leaveOut() // it has not seen the request, so the next one may
+			b.leaveOut() // it has not got the request, so the next one may
 			continue
 		}
 		http.Error(w, "outcome unknown: "+err.Error(), http.StatusBadGateway)
@@ -114,7 +114,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, "no instance answers", http.StatusServiceUnavailable)
 }
 
-// serve returns nil when w has an answer, and else why it has none.
+// serve returns nil when w has an answer, and otherwise the reason why it has none.
 func (b *backend) serve(w http.ResponseWriter, r *http.Request, alive context.Context) error {
 	try := &attempt{}
 	ctx, cancel := context.WithCancel(context.WithValue(r.Context(), attemptKey{}, try))
@@ -136,7 +136,7 @@ func (b *backend) leaveOut() {
 	b.dead()
 }
 
-// probe asks again and again whether the instance answers.
+// probe polls whether the instance answers.
 func (b *backend) probe(ctx context.Context) {
 	client := &http.Client{Timeout: probeBound, Transport: &http.Transport{DisableKeepAlives: true}}
 	for pause(ctx, probeEvery) == nil {

@@ -33,7 +33,7 @@ func behind(t *testing.T, addrs ...string) *proxy {
 	return p
 }
 
-// answers starts a server that is healthy and otherwise does what do says.
+// answers starts a server that is healthy and otherwise runs do.
 func answers(t *testing.T, do http.HandlerFunc) string {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -44,7 +44,7 @@ func answers(t *testing.T, do http.HandlerFunc) string {
 	return s.Listener.Addr().String()
 }
 
-// nobody returns an address at which nobody listens.
+// nobody returns an address at which nothing listens.
 func nobody(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -68,8 +68,8 @@ func post(t *testing.T, url, id string) (*http.Response, string) {
 	return resp, strings.TrimSpace(string(body))
 }
 
-// calm posts until the answer is not that nobody answers, which a machine that has other things to do may cause: the
-// proxy leaves out an instance that takes a second to say that it is well.
+// calm posts until an instance answers. On a busy machine none may: the proxy leaves out an instance that takes a
+// second for its health check.
 func calm(t *testing.T, url, id string) (status int, body string) {
 	t.Helper()
 	ensemble.Until(t, time.Minute, "an answer", func() error {
@@ -106,7 +106,7 @@ func TestTheProxySaysWhenNobodyAnswers(t *testing.T) {
 	assert.Equal(t, "no instance answers", body)
 }
 
-// A request that an instance may have seen is not given to another one.
+// A request that an instance may have got is not sent to another one.
 func TestTheProxyDoesNotAskTwice(t *testing.T) {
 	var asked atomic.Int32
 	dies := func(w http.ResponseWriter, r *http.Request) {
@@ -120,7 +120,7 @@ func TestTheProxyDoesNotAskTwice(t *testing.T) {
 	assert.LessOrEqual(t, asked.Load(), int32(1))
 }
 
-// An instance that is frozen accepts connections and answers nothing: requests that wait for it are given up.
+// A frozen instance accepts connections and answers nothing: requests that wait for it are cancelled.
 func TestTheProxyGivesUpOnAnInstanceThatStopsAnswering(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -136,7 +136,7 @@ func TestTheProxyGivesUpOnAnInstanceThatStopsAnswering(t *testing.T) {
 	})
 }
 
-// One instance, asked by hand.
+// One instance, with requests by hand.
 func TestTheServiceAnswersWhatHappened(t *testing.T) {
 	srv := zktest.Run(t)
 	c, err := zklock.Dial(t.Context(), srv.Addr())
@@ -151,7 +151,7 @@ func TestTheServiceAnswersWhatHappened(t *testing.T) {
 	web := httptest.NewServer(s.handler(c, "/locks"))
 	defer web.Close()
 
-	// A lock that is free may be had too late on a machine that has other things to do.
+	// On a busy machine even a free lock may be acquired too late.
 	ask := func(key, id string) (status int, body string) {
 		t.Helper()
 		ensemble.Until(t, time.Minute, "the lock", func() error {
@@ -185,7 +185,7 @@ func TestTheServiceAnswersWhatHappened(t *testing.T) {
 	assert.NotEmpty(t, resp.Header.Get("Retry-After"))
 	require.NoError(t, hold.Unlock(t.Context()))
 
-	// Somebody with a newer token than any that this ensemble has given out yet.
+	// A holder with a token higher than any of this ensemble so far.
 	claims(t, st, update{ID: "x", Key: "k", Token: 1 << 40}, 1, false)
 	status, body = ask("k", "e")
 	assert.Equal(t, http.StatusServiceUnavailable, status)

@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	lockWait    = 2 * time.Second  // a request waits this long for its key's lock, then it is told: busy
-	lockMaxHold = 10 * time.Second // and has it for this long at most
-	maxKey      = 200              // bytes; a longer key is nobody's
+	lockWait    = 2 * time.Second  // a request waits this long for its key's lock, then the answer is: busy
+	lockMaxHold = 10 * time.Second // and holds it for this long at most
+	maxKey      = 200              // bytes; longer keys are refused
 )
 
-// service is what an instance of the approvals service does.
+// service is the approvals service of an instance.
 type service struct {
 	name  string
 	store *store
@@ -41,10 +41,10 @@ type staleWrite struct {
 // answer is the body of an accepted update.
 type answer struct {
 	N       int64 // the update is the key's nth
-	Already bool  // it had been accepted when it was asked for before
+	Already bool  // it had been accepted before this request
 }
 
-// handler returns the service's routes. With c, a key's updates go one at a time in the whole fleet; without, all at
+// handler returns the service's routes. With c, a key's updates run one at a time in the whole fleet; without, all at
 // once.
 func (s *service) handler(c *zklock.Client, root string) http.Handler {
 	approve := http.Handler(http.HandlerFunc(s.approve))
@@ -62,7 +62,7 @@ func (s *service) handler(c *zklock.Client, root string) http.Handler {
 
 func lockPath(root, key string) string { return zklock.KeyPath(root, "workflow-approve-"+key) }
 
-// check refuses a request that could never be carried out, before it waits for a lock.
+// check refuses an invalid request before it waits for a lock.
 func check(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -76,8 +76,8 @@ func check(next http.Handler) http.Handler {
 	})
 }
 
-// idHeader carries the client's name for an update. A client that did not get an answer does not know whether its
-// update was accepted: the instance may have been killed before its commit, or after it. It asks again, under the same
+// idHeader carries the client's name for an update. A client without an answer does not know whether its update was
+// accepted: the instance may have been killed before its commit, or after it. It repeats the request, under the same
 // name, and the instance that answers looks the name up under the lock.
 const idHeader = "Idempotency-Key"
 
@@ -93,18 +93,18 @@ func (s *service) approve(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err == nil:
 		w.Header().Set("Content-Type", "application/json")
-		// A client that has gone asks again.
+		// A client that has disconnected repeats the request.
 		_ = json.NewEncoder(w).Encode(a)
 	case errors.Is(err, errStale), errors.Is(err, zklock.ErrLost):
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, "the lock was lost; nothing was written", http.StatusServiceUnavailable)
 	default:
-		// A database that failed, in its commit perhaps: nobody knows.
+		// The database failed, perhaps in its commit: the outcome is unknown.
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 	}
 }
 
-// update reads, takes a moment, and writes: exactly what must not happen twice at a time for one key.
+// update reads, takes a moment, and writes: two of these at one time for one key would lose an update.
 func (s *service) update(ctx context.Context, u update, late lateWrite) (answer, error) {
 	s.gate.begin()
 	defer s.gate.end()
@@ -114,7 +114,7 @@ func (s *service) update(ctx context.Context, u update, late lateWrite) (answer,
 		s.stale(staleWrite{Key: u.Key, Token: u.Token})
 	}
 	if err == nil && !already {
-		err = pause(ctx, s.pause/2+rand.N(s.pause+1)) // some policy is asked, some mail is sent
+		err = pause(ctx, s.pause/2+rand.N(s.pause+1)) // a policy is checked, a mail is sent
 	}
 	if err != nil {
 		if cause := context.Cause(ctx); errors.Is(cause, zklock.ErrLost) {
@@ -127,9 +127,9 @@ func (s *service) update(ctx context.Context, u update, late lateWrite) (answer,
 		return answer{N: n, Already: true}, nil
 	}
 
-	// That was the last look at the lock. A process may be stopped right here, for longer than its session lasts, and
-	// then do as its next step what it had decided to do. No context helps against that; the token does. A write that
-	// has begun is not called back when the context ends: that could only make its outcome unknown.
+	// That was the last check of the lock. A process may be stopped right here, for longer than its session lasts, and
+	// then write. No context helps against that; the token does. A write that has begun is not cancelled when the
+	// context ends: that could only make its outcome unknown.
 	n++
 	late.N = n
 	s.gate.write(late)

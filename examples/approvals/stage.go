@@ -17,20 +17,20 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// stage is what both runs happen on: an ensemble with a place that is ours alone, and a database.
+// stage is the environment of both runs: an ensemble with a path that is ours alone, and a database.
 type stage struct {
-	id       string // random, so that several people can try this on one ensemble and one database
+	id       string // random, so that several users can share one ensemble and one database
 	connect  string
 	root     string
 	tick     time.Duration // 0: the library's default
 	database string
 	client   *zklock.Client // the stage's own
 
-	server *zktest.Server // nil on somebody else's ensemble
+	server *zktest.Server // nil on an external ensemble
 	dir    string         // of the SQLite database; "" with PostgreSQL
 }
 
-// openStage connects to what the command line names and makes the rest.
+// openStage connects to the servers that the command line names and creates the rest.
 func openStage(ctx context.Context, c config) (s *stage, err error) {
 	s = &stage{id: strings.ToLower(rand.Text()[:8]), connect: c.connect, database: c.database}
 	s.root = "/zklock-approvals-" + s.id
@@ -51,20 +51,20 @@ func openStage(ctx context.Context, c config) (s *stage, err error) {
 		}
 		s.database = filepath.Join(s.dir, "approvals.db")
 	}
-	// Five times the instances' timeout: the stage is to outlive what happens on it.
+	// Five times the instances' timeout: the stage must outlast the faults.
 	if s.client, err = dial(orders{Connect: s.connect, Timeout: 5 * sessionTimeout, Tick: s.tick}); err != nil {
 		return s, err
 	}
 	return s, s.insist(ctx, func(ctx context.Context, ses *session.Session) error {
 		err := ses.CreateAll(ctx, s.root, nil, session.Persistent, session.WorldACL())
-		if errors.Is(err, zk.ErrNodeExists) { // made by a try whose answer was lost
+		if errors.Is(err, zk.ErrNodeExists) { // created by an attempt whose answer was lost
 			return nil
 		}
 		return err
 	})
 }
 
-// insist does something with znodes that may be done twice, again after a connection or a session was lost.
+// insist runs an idempotent function on znodes, again after a lost connection or session.
 func (s *stage) insist(ctx context.Context, do func(context.Context, *session.Session) error) error {
 	for {
 		ses, err := s.client.Session(ctx)
@@ -78,7 +78,7 @@ func (s *stage) insist(ctx context.Context, do func(context.Context, *session.Se
 	}
 }
 
-// close removes what openStage and the runs have made. ctx may be over.
+// close removes all that openStage and the runs have created. ctx may be over.
 func (s *stage) close(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
@@ -98,7 +98,8 @@ func (s *stage) close(ctx context.Context) (err error) {
 	return err
 }
 
-// remove deletes a znode and all below it. What is gone meanwhile, as a dead session's places in line are, is no error.
+// remove deletes a znode and all below it. A znode that is gone meanwhile, as contenders of a dead session are, is no
+// error.
 func remove(ctx context.Context, s *session.Session, path string) error {
 	names, _, err := s.List(ctx, path)
 	for _, name := range names {

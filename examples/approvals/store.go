@@ -20,9 +20,10 @@ import (
 //   - claim, the first statement of an update, reads the row and puts the holder's token into it, in one statement;
 //   - apply, the last one, writes only if the token is not older than the row's.
 //
-// The second alone would not do for an update that reads before it writes. Without the first, a late holder could write
-// between a newer holder's read and that one's write: the row's token would still be older than both, so both writes
-// would be taken, and the newer one, made from what was read before, would undo the other. With it, nothing that an
+// The second alone is not enough for an update that reads before it writes. Without the first, a late holder could
+// write between a newer holder's read and write: the row's token would still be older than both, so both writes would
+// be accepted, and the newer one, computed from the earlier read, would undo the other. With it, no write of an older
+// holder counts once a newer one has read.
 // older holder does counts any more once a newer one has read.
 type store struct {
 	db       *sql.DB
@@ -31,14 +32,14 @@ type store struct {
 	accepted string
 }
 
-// errStale says that the row has seen a newer holder of the lock.
+// errStale says that a newer holder of the lock has left its token in the row.
 var errStale = errors.New("refused: the row has a newer token")
 
 // databaseBound limits every statement and transaction.
 const databaseBound = 30 * time.Second
 
-// openStore opens the database: a URL of PostgreSQL's, or the name of a file for SQLite. suffix tells the tables of
-// several runs apart.
+// openStore opens the database: a PostgreSQL URL, or the name of a file for SQLite. suffix distinguishes the tables of
+// several runs.
 func openStore(database, suffix string) (*store, error) {
 	s := &store{settings: "approval_settings_" + suffix, accepted: "approval_accepted_" + suffix}
 	s.postgres = isPostgres(database)
@@ -107,8 +108,8 @@ type update struct {
 	Instance string
 }
 
-// claim returns how many updates the key has seen, and whether u is one of them already: n is its number then. From its
-// return on, no older token is taken. errStale: there is a newer one.
+// claim returns how many updates the key has had, and whether u is one of them already: n is its number then. After its
+// return, no older token is accepted. errStale: there is a newer one.
 func (s *store) claim(ctx context.Context, u update) (n int64, already bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, databaseBound)
 	defer cancel()
@@ -121,7 +122,7 @@ func (s *store) claim(ctx context.Context, u update) (n int64, already bool, err
 	if err != nil {
 		return 0, false, fmt.Errorf("database: claim: %w", err)
 	}
-	// Only now: what an older holder did not write before the claim, it never will.
+	// Only now: an older holder that has not written before the claim never will.
 	var number int64
 	err = s.db.QueryRowContext(ctx, s.text(`SELECT n FROM ACCEPTED WHERE id = $1`), u.ID).Scan(&number)
 	switch {
@@ -133,8 +134,8 @@ func (s *store) claim(ctx context.Context, u update) (n int64, already bool, err
 	return number, true, nil
 }
 
-// apply writes u as the key's nth update, and notes its id in the same transaction: what is noted is what was done.
-// errStale: nothing was written.
+// apply writes u as the key's nth update, and records its id in the same transaction, so that exactly the updates that
+// were made are recorded. errStale: nothing was written.
 func (s *store) apply(ctx context.Context, u update, n int64) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, databaseBound)
 	defer cancel()
@@ -178,7 +179,7 @@ type row struct {
 	Instance       string // that claimed it or wrote it last
 }
 
-// row returns the zero row for a key that is not there.
+// row returns the zero row for a key that does not exist.
 func (s *store) row(ctx context.Context, key string) (r row, err error) {
 	err = s.db.QueryRowContext(ctx, s.text(`SELECT updates, token, instance FROM SETTINGS WHERE key = $1`), key).Scan(&r.Updates, &r.Token, &r.Instance)
 	if errors.Is(err, sql.ErrNoRows) {

@@ -40,7 +40,7 @@ func TestAnUpdateIsCountedAndNotedOnce(t *testing.T) {
 		claims(t, st, first, 0, false)
 		require.NoError(t, st.apply(t.Context(), first, 1))
 		again := first
-		again.Token, again.Instance = 7, "two" // its client got no answer and asks another instance
+		again.Token, again.Instance = 7, "two" // its client got no answer and sends the request to another instance
 		claims(t, st, again, 1, true)
 		claims(t, st, update{ID: "b", Key: "k", Token: 7}, 1, false)
 		require.Error(t, st.apply(t.Context(), again, 2), "an id is noted once")
@@ -54,8 +54,8 @@ func TestAnUpdateIsCountedAndNotedOnce(t *testing.T) {
 	})
 }
 
-// The holder with token 5 has read and is stopped; the one with token 7 has the lock now. Whether that one has only read
-// or written too, the late write does nothing; nor may the late holder read again.
+// The holder with token 5 has read and is stopped; the one with token 7 has the lock now. Whether the latter has only
+// read or written too, the late write does nothing; nor may the late holder read again.
 func TestAHolderIsRefusedAsSoonAsANewerOneHasRead(t *testing.T) {
 	stores(t, func(t *testing.T, st *store) {
 		late := update{ID: "late", Key: "k", Token: 5, Instance: "one"}
@@ -74,11 +74,11 @@ func TestAHolderIsRefusedAsSoonAsANewerOneHasRead(t *testing.T) {
 		r, err := st.row(t.Context(), "k")
 		require.NoError(t, err)
 		assert.Equal(t, row{Updates: 1, Token: 7, Instance: "two"}, r)
-		claims(t, st, update{ID: "late", Key: "k", Token: 9}, 1, false) // it was never accepted, and can be asked for again
+		claims(t, st, update{ID: "late", Key: "k", Token: 9}, 1, false) // it was never accepted, and can be requested again
 	})
 }
 
-// Books that were cooked are found out.
+// The audit finds falsified books.
 func TestTheAuditFindsWhatDoesNotAddUp(t *testing.T) {
 	for name, c := range map[string]struct {
 		change, says string

@@ -25,7 +25,7 @@ type host struct {
 	journal         fleet.Journal
 }
 
-// run starts the job period by period until ctx ends. A period that was missed is made up for.
+// run starts the job period by period until ctx ends. It makes up for missed periods.
 func (h host) run(ctx context.Context) error {
 	c, err := zklock.Dial(ctx, h.zk, zklock.WithSessionTimeout(h.timeout), zklock.WithServerTick(h.timeout/4))
 	if err != nil {
@@ -52,14 +52,14 @@ func (h host) run(ctx context.Context) error {
 	}
 }
 
-// start has the job of period n done, by this host or another: nil when it is.
+// start lets the job of period n be done, by this host or another: nil when it is done.
 func (h host) start(ctx context.Context, nightly *zklock.Once, n int) error {
 	key := strconv.Itoa(n)
 	err := nightly.Do(ctx, key, func(work context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		// Once begun the job is finished, also when this host is told to leave: its end is the lock's, and not ctx's.
+		// Once begun the job is finished, even if this host is asked to leave: it ends with the lock, and not with ctx.
 		hold, _ := zklock.HoldFrom(work)
 		return h.report(hold, n)
 	})
@@ -69,8 +69,8 @@ func (h host) start(ctx context.Context, nightly *zklock.Once, n int) error {
 	return err
 }
 
-// report is the job. It runs at least once: a host may end, or lose the lock, when the report is there and before the run is
-// recorded. So it looks for the report first.
+// report is the job. It runs at least once: a host may end, or lose the lock, after the report is written and before
+// the run is recorded. So it looks for the report first.
 func (h host) report(hold *zklock.Hold, n int) error {
 	if last, there, err := h.journal.Last("done"); err != nil || there && last.Item >= n {
 		return err
@@ -83,7 +83,8 @@ func (h host) report(hold *zklock.Hold, n int) error {
 	case <-time.After(work):
 	case <-hold.Context().Done():
 	}
-	// Asked last thing before the result is published: a process that was stopped meanwhile is told that the lock is lost.
+	// This is the last check before the result is published: if the process was stopped meanwhile, it shows that the
+	// lock is lost.
 	if err := hold.Err(); err != nil {
 		return err
 	}
@@ -91,7 +92,7 @@ func (h host) report(hold *zklock.Hold, n int) error {
 	return h.journal.Append(e)
 }
 
-// next is the period that the host begins with: the one behind the last one that is done.
+// next is the period that the host begins with: the one after the last one that is done.
 func (h host) next() (int, error) {
 	last, ok, err := h.journal.Last("done")
 	if err != nil || ok {
@@ -100,7 +101,7 @@ func (h host) next() (int, error) {
 	return int(time.Now().UnixNano()/int64(h.period)) + 1, nil
 }
 
-// begin is when period n begins, by the clock of this host, which is late by up to half a period.
+// begin is when period n begins by this host's clock, which is late by up to half a period.
 func (h host) begin(n int) time.Time {
 	hash := fnv.New32()
 	hash.Write([]byte(h.name))

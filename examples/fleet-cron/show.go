@@ -11,7 +11,7 @@ import (
 	"github.com/zklock/locker/examples/internal/fleet"
 )
 
-// show runs three hosts as processes, and does to them what happens to hosts.
+// show runs three hosts as processes, and subjects them to the faults of hosts.
 type show struct {
 	host
 	outage time.Duration
@@ -58,7 +58,7 @@ func (s show) run(ctx context.Context) (err error) {
 	return err
 }
 
-// hurt does what happens to hosts, one thing after the other, each while the fleet works.
+// hurt makes the faults, one after the other, each while the fleet works.
 func (s show) hurt(ctx context.Context) error {
 	for _, step := range []func() error{
 		func() error { return s.worker(ctx, s.fleet.Replace) },

@@ -13,7 +13,7 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// show runs three workers as processes, and does to them what happens to processes.
+// show runs three workers as processes, and subjects them to the faults of processes.
 type show struct {
 	worker
 	outage time.Duration
@@ -21,7 +21,7 @@ type show struct {
 	self   string // the program to run as worker; empty: this one
 
 	fleet *fleet.Fleet
-	e     *zklock.Election // as anybody can watch it
+	e     *zklock.Election // for observing it from outside
 }
 
 // run returns nil when every piece of work was done once, by leaders whose tokens grow.
@@ -83,7 +83,7 @@ func (s show) more(n int) func() (bool, error) {
 	}
 }
 
-// others is the condition that somebody else than name has worked on.
+// others is the condition that a worker other than name has worked on.
 func (s show) others(name string) func() (bool, error) {
 	more := s.more(5)
 	return func() (bool, error) {
@@ -95,7 +95,7 @@ func (s show) others(name string) func() (bool, error) {
 	}
 }
 
-// leader calls fn with the name of the leader, and tells how long it took until the next one led.
+// leader calls fn with the name of the leader, and reports how long it took until the next one led.
 func (s show) leader(ctx context.Context, fn func(name string) error) error {
 	old, err := s.e.Leader(ctx)
 	if err != nil {

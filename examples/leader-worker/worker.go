@@ -23,8 +23,8 @@ type worker struct {
 	journal  fleet.Journal
 }
 
-// run campaigns, and works while it leads, until leave ends: then it finishes its piece and resigns. A term that is lost
-// ends the work before anybody else can lead; Run then campaigns again.
+// run campaigns, and works while it leads, until leave ends: then it finishes its piece and resigns. A lost term ends
+// the work before another worker can lead; Run then campaigns again.
 func (w worker) run(leave context.Context) error {
 	c, err := zklock.Dial(leave, w.zk, zklock.WithSessionTimeout(w.timeout), zklock.WithServerTick(w.timeout/4))
 	if err != nil {
@@ -34,16 +34,16 @@ func (w worker) run(leave context.Context) error {
 	e := c.Election(partition, zklock.WithOwner(w.name))
 	err = e.Run(leave, []byte(w.name), func(_ context.Context, l *zklock.Leadership) error { return w.lead(leave, l) })
 	if errors.Is(err, context.Canceled) && leave.Err() != nil {
-		return nil // told to leave while another one led
+		return nil // asked to leave while another one led
 	}
 	return err
 }
 
-// lead is one term. Its pieces end with the term (l.Context), and are finished when this worker is told to leave; nil, and
-// Run resigns.
+// lead is one term. Its pieces end with the term (l.Context), and are finished when this worker is asked to leave; it
+// returns nil then, and Run resigns.
 func (w worker) lead(leave context.Context, l *zklock.Leadership) error {
 	fmt.Printf("%s leads, token %d\n", w.name, l.Token())
-	last, _, err := w.journal.Last("done") // where the one before has stopped
+	last, _, err := w.journal.Last("done") // the previous leader's last piece
 	if err != nil {
 		return err
 	}
@@ -67,8 +67,8 @@ func (w worker) piece(l *zklock.Leadership, item int) error {
 	case <-time.After(pace):
 	case <-l.Context().Done():
 	}
-	// Asked last thing before the result is written: a process that was stopped meanwhile is told that it leads no more.
-	// Whatever is written to a store of its own carries the token, so that the store can refuse a late one.
+	// This is the last check before the result is written: if the process was stopped meanwhile, it shows that it no
+	// longer leads. A write to a store carries the token, so that the store can refuse a late one.
 	if err := l.Err(); err != nil {
 		return err
 	}

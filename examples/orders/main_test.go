@@ -23,7 +23,7 @@ func TestNoOrderIsLostAndNoneGoesThroughAStageTwice(t *testing.T) {
 	require.Contains(t, text, "goes on")
 }
 
-// The check is not one that finds everything right.
+// The check does find errors.
 func TestTheCheckFindsWhatIsWrong(t *testing.T) {
 	for wrong, spoil := range map[string][]string{
 		"1 orders not finished":  {`UPDATE orders SET stage = 2 WHERE id = 1`},

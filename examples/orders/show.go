@@ -12,7 +12,7 @@ import (
 	"github.com/zklock/locker/examples/internal/fleet"
 )
 
-// show runs four workers as processes, and does to them what happens to processes.
+// show runs four workers as processes, and subjects them to the faults of processes.
 type show struct {
 	worker
 	orders int
@@ -68,10 +68,10 @@ func (s show) run(ctx context.Context) (err error) {
 	return err
 }
 
-// rest is how many orders are kept open, so that the work does not end before everything has happened to the workers.
+// rest is how many orders are kept open, so that the work does not end before all faults have happened.
 const rest = 500
 
-// until waits for cond, and sees to it that there is work to do meanwhile.
+// until waits for cond, and provides work meanwhile.
 func (s show) until(ctx context.Context, cond func() (bool, error)) error {
 	return s.fleet.Until(ctx, s.busily(ctx, cond))
 }
@@ -85,7 +85,7 @@ func (s show) busily(ctx context.Context, cond func() (bool, error)) func() (boo
 	}
 }
 
-// hurt does what happens to processes, each thing when another sixth of the work is done.
+// hurt makes the faults, each when another sixth of the work is done.
 func (s show) hurt(ctx context.Context) error {
 	for i, step := range []func() error{
 		func() error { return s.working(ctx, s.fleet.Replace) },
@@ -128,7 +128,7 @@ func (s show) working(ctx context.Context, fn func(name string) error) error {
 // errInTransaction says that a worker was stopped in the middle of a transaction, which locks all others out of SQLite.
 var errInTransaction = errors.New("stopped in a transaction")
 
-// freeze stops a worker until others have passed it by; when it is stopped in a transaction it is another time.
+// freeze stops a worker until others have overtaken it; if it is stopped in a transaction, freeze tries again.
 func (s show) freeze(ctx context.Context, name string) error {
 	for {
 		passed, looked := s.busily(ctx, s.passedBy(ctx, name)), false
@@ -146,8 +146,8 @@ func (s show) freeze(ctx context.Context, name string) error {
 	}
 }
 
-// passedBy is the condition that the ensemble has given a worker's locks away, and its order, if it was stopped in one, has
-// been finished by another one.
+// passedBy is the condition that the ensemble has freed a worker's locks, and that another worker has finished its
+// order, if it was stopped in one.
 func (s show) passedBy(ctx context.Context, name string) func() (bool, error) {
 	until := time.Now().Add(2 * s.timeout)
 	id, in, err := s.store.at(ctx, name)

@@ -11,11 +11,11 @@ import (
 	_ "modernc.org/sqlite"
 )
 
-// store is the table of orders, and beside it one row for each stage that an order has gone through, in the order in which
-// that happened. Nothing in it keeps a stage from being entered twice: the locks and the tokens do.
+// store is the table of orders, and beside it one row for each stage that an order has gone through, in that order. No
+// constraint keeps a stage from being entered twice: the locks and the tokens do.
 type store struct{ db *sql.DB }
 
-// errLate says that a newer holder of the order's lock has been here.
+// errLate says that a newer holder of the order's lock has left its token.
 var errLate = errors.New("refused: the order has a newer token")
 
 func openStore(file string) (*store, error) { return open(file, time.Minute) }
@@ -76,7 +76,7 @@ func (s *store) orders(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// some returns up to n orders that are not finished, each time others.
+// some returns up to n unfinished orders, each time others.
 func (s *store) some(ctx context.Context, n int) (ids []int, err error) {
 	rows, err := s.db.QueryContext(ctx, `SELECT id FROM orders WHERE stage < ? ORDER BY random() LIMIT ?`, stages, n)
 	if err != nil {
@@ -102,7 +102,7 @@ func (s *store) claim(ctx context.Context, id int, token int64) (stage int, err 
 	return stage, err
 }
 
-// advance has an order reach a stage.
+// advance records that an order has reached a stage.
 func (s *store) advance(ctx context.Context, id, stage int, token int64, worker string) (err error) {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -142,7 +142,7 @@ func (s *store) at(ctx context.Context, worker string) (id int, ok bool, err err
 	return id, err == nil && stage < stages, err
 }
 
-// check says what is wrong with the orders.
+// check reports errors in the orders.
 func (s *store) check(ctx context.Context) error {
 	var wrong []error
 	for what, query := range map[string]string{

@@ -44,7 +44,7 @@ func (w worker) run(leave context.Context) (err error) {
 			switch {
 			case leave.Err() != nil:
 				return nil
-			case err == nil, errors.Is(err, zklock.ErrBusy): // somebody else is at it
+			case err == nil, errors.Is(err, zklock.ErrBusy): // another worker has it
 			case errors.Is(err, zklock.ErrLost), errors.Is(err, errLate):
 				fmt.Printf("%s: order %d: %v\n", w.name, id, err)
 			default:
@@ -57,13 +57,14 @@ func (w worker) run(leave context.Context) (err error) {
 
 // order takes one order through the stages that are left. What waits ends with leave; what has begun, with the lock.
 func (w worker) order(leave context.Context, c *zklock.Client, s *store, id int) error {
-	// A container: the ensemble removes a key's directory when nobody uses it any more.
+	// A container: the ensemble removes the directory of an unused key.
 	hold, err := c.Mutex(zklock.KeyPath("/examples/orders", strconv.Itoa(id)), zklock.WithOwner(w.name), zklock.WithContainer()).TryLock(leave)
 	if err != nil {
 		return err
 	}
 	err = w.stages(hold, s, id)
-	// What is done is done, whatever becomes of the release: it goes on in the background, or the lock goes with the session.
+	// The stages are done, whatever the outcome of the release: it continues in the background, or the session's end
+	// releases the lock.
 	released, cancel := context.WithTimeout(context.WithoutCancel(leave), w.timeout/10)
 	defer cancel()
 	if unlock := hold.Unlock(released); unlock != nil && err == nil && !errors.Is(unlock, context.DeadlineExceeded) && !errors.Is(unlock, zklock.ErrLost) {
@@ -72,8 +73,8 @@ func (w worker) order(leave context.Context, c *zklock.Client, s *store, id int)
 	return err
 }
 
-// stages reads the order and takes it on from there. The first statement leaves our token with the row, so that nothing that
-// an earlier holder still does counts behind what we have read; each later one is refused if a newer holder has done that.
+// stages reads the order and continues from there. The first statement leaves our token in the row, so that no later
+// write of an earlier holder counts; each later statement is refused if a newer holder has done that.
 func (w worker) stages(hold *zklock.Hold, s *store, id int) error {
 	ctx, token := hold.Context(), int64(hold.Token())
 	stage, err := s.claim(ctx, id, token)
@@ -82,7 +83,8 @@ func (w worker) stages(hold *zklock.Hold, s *store, id int) error {
 	}
 	for stage++; stage <= stages; stage++ {
 		time.Sleep(pause)
-		// The database decides, and not this process's idea of whether it still holds the lock: a stop may come anywhere.
+		// The database decides, and not this process's view of whether it still holds the lock: a stop may come
+		// anywhere.
 		if err := s.advance(context.WithoutCancel(ctx), id, stage, token, w.name); err != nil {
 			return w.why(hold, err)
 		}
@@ -90,7 +92,7 @@ func (w worker) stages(hold *zklock.Hold, s *store, id int) error {
 	return nil
 }
 
-// why prefers the reason for which the lock was lost to what the database says of a context that has ended with it.
+// why prefers the reason for the loss of the lock to the database's error about a context that has ended with it.
 func (w worker) why(hold *zklock.Hold, err error) error {
 	if lost := hold.Err(); lost != nil && !errors.Is(err, errLate) {
 		return lost

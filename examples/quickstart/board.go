@@ -12,11 +12,11 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// board prints what happens, as it happens: one line for each event, with the time since the beginning.
+// board prints events as they happen: one line each, with the time since the beginning.
 type board struct {
-	recovered chan struct{} // closed when somebody holds the lock after the crash
+	recovered chan struct{} // closed when another worker holds the lock after the crash
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	out     io.Writer
 	began   time.Time
 	crash   time.Time // when the network was cut; zero before
@@ -29,8 +29,8 @@ func newBoard(out io.Writer) *board {
 	return &board{out: out, began: time.Now(), recovered: make(chan struct{})}
 }
 
-// hooks are what a worker's client tells the board. They are called in the middle of its lock calls, and the board's
-// mutex is held for the printing of a line only.
+// hooks are the hooks of a worker's client. They are called in the middle of its lock calls, and the board's mutex is
+// held for the printing of a line only.
 func (b *board) hooks(w *worker) zklock.Hooks {
 	return zklock.Hooks{
 		Queued: func(i zklock.QueuedInfo) {
@@ -79,7 +79,7 @@ func (b *board) crashed(name string, token zklock.Token) {
 	b.crash, b.victim = time.Now(), name
 }
 
-// lostBy reports that a hold ended that nobody released.
+// lostBy reports a hold that ended without a release.
 func (b *board) lostBy(name string, cause error) {
 	b.say(name, "knows by itself that the lock is lost: %v", cause)
 	b.mu.Lock()
@@ -89,7 +89,7 @@ func (b *board) lostBy(name string, cause error) {
 	}
 }
 
-// acquired notes the first holder after the crash.
+// acquired records the first holder after the crash.
 func (b *board) acquired(name string) {
 	b.mu.Lock()
 	if b.crash.IsZero() || b.resumed {

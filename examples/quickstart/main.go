@@ -1,6 +1,6 @@
-// Command quickstart shows what a lock is for. Several workers, each a ZooKeeper client of its own, count one number
-// up: read it, take a moment, write it back. With the lock every increment arrives, although one worker is cut off from
-// the network while it holds the lock. Without the lock most increments are lost.
+// Command quickstart shows the purpose of a lock. Several workers, each a ZooKeeper client of its own, increment one
+// counter: read it, take a moment, write it back. With the lock every increment arrives, although one worker is cut off
+// from the network while it holds the lock. Without the lock most increments are lost.
 //
 //	go run ./examples/quickstart                                  # on a server inside the program
 //	go run ./examples/quickstart -zk localhost:2181               # on an ensemble
@@ -25,12 +25,12 @@ import (
 )
 
 const (
-	// sessionTimeout is how long the ensemble waits for a silent client before it gives its lock to the next. Short, so
-	// that nobody has to wait long for the recovery; the library's default is 10 s.
+	// sessionTimeout is how long the ensemble waits for a silent client before it frees its lock. It is short to keep
+	// the wait for the recovery short; the library's default is 10 s.
 	sessionTimeout = 2 * time.Second
 	// tick is the in-process server's; a server grants no session timeout below two of its ticks.
 	tick = 500 * time.Millisecond
-	// patience bounds connecting, and the tidying up at the end.
+	// patience bounds connecting, and the clean-up at the end.
 	patience = 10 * time.Second
 )
 
@@ -43,7 +43,7 @@ const (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program the hard way
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// network is one worker's way to the ensemble, with a switch: after cut, all its connections are gone and it gets no
-// new ones. For the ensemble that is what a crash looks like: the client falls silent without having closed its
-// session, so that its ephemeral znodes, its place in the lock's line among them, stand until the session expires.
+// network is one worker's access to the ensemble, with a switch: after cut, all its connections are closed and it gets
+// no new ones. To the ensemble that looks like a crash: the client falls silent without having closed its session, so
+// its ephemeral znodes, its contender among them, exist until the session expires.
 type network struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	down  bool
 	conns []net.Conn
 }

@@ -114,7 +114,7 @@ var imports = map[string]string{
 	"otelzklock": "github.com/zklock/locker/zklock/otelzklock",
 }
 
-// fragment puts the inside of a function into one of what fragments take for granted.
+// fragment embeds the inside of a function into a program with the declarations that fragments assume.
 func fragment(name, code string) string {
 	var b strings.Builder
 	b.WriteString("package fragment\n\nimport (\n\t\"context\"\n\t\"database/sql\"\n\t\"net/http\"\n\n\t\"github.com/zklock/locker/zklock\"\n")

@@ -16,7 +16,7 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// stage is what both runs happen on: an ensemble, and a place in its tree that is ours alone.
+// stage is the environment of both runs: an ensemble, and a path in its tree that is ours alone.
 type stage struct {
 	connect string
 	opts    []zklock.Option
@@ -25,7 +25,7 @@ type stage struct {
 	timeout time.Duration // of sessions, as the ensemble granted it
 }
 
-// openStage connects and makes the root. The name is random, so that several people can try this on one ensemble.
+// openStage connects and creates the root. The name is random, so that several users can share one ensemble.
 func openStage(ctx context.Context, connect string, opts []zklock.Option) (*stage, error) {
 	dial, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -45,7 +45,7 @@ func openStage(ctx context.Context, connect string, opts []zklock.Option) (*stag
 	return st, nil
 }
 
-// count has the workers make their increments and returns what the counter then says.
+// count lets the workers make their increments and returns the counter.
 func (st *stage) count(ctx context.Context, c config, locked bool, out io.Writer) (int, error) {
 	counter := st.root + "/counter-without-lock"
 	lock := ""
@@ -79,7 +79,7 @@ func (st *stage) count(ctx context.Context, c config, locked bool, out io.Writer
 		}
 		all.Wait()
 	}
-	together(func(w *worker) error { return w.dial(ctx, st) }) // nobody has finished before the last one begins
+	together(func(w *worker) error { return w.dial(ctx, st) }) // no worker finishes before the last one begins
 	if ctx.Err() == nil {
 		together(func(w *worker) error { return w.work(ctx) })
 	}
@@ -112,8 +112,8 @@ func (st *stage) close(ctx context.Context) error {
 	return errors.Join(err, st.client.Close())
 }
 
-// remove deletes a znode and all below it. What somebody else deletes meanwhile, as the ensemble does with the znodes
-// of a session that is over, is no error.
+// remove deletes a znode and all below it. A znode deleted meanwhile, for instance by the ensemble with an expired
+// session, is no error.
 func remove(ctx context.Context, s *session.Session, path string) error {
 	names, _, err := s.List(ctx, path)
 	if errors.Is(err, zk.ErrNoNode) {

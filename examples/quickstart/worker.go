@@ -23,7 +23,7 @@ type worker struct {
 	net    network
 }
 
-// errCrashed ends the work of the worker that crashes. It is part of the show and no failure.
+// errCrashed ends the work of the worker that crashes. It is part of the demonstration and no failure.
 var errCrashed = errors.New("crashed")
 
 // dial connects.
@@ -61,7 +61,7 @@ func (w *worker) work(ctx context.Context) (err error) {
 	return nil
 }
 
-// unlocked makes one increment and hopes for the best.
+// unlocked makes one increment without protection.
 func (w *worker) unlocked(ctx context.Context) error {
 	from, err := w.increment(ctx)
 	if err == nil {
@@ -85,9 +85,9 @@ func (w *worker) locked(ctx context.Context) (err error) {
 		err = errors.Join(err, hold.Unlock(context.WithoutCancel(ctx)))
 	}()
 
-	// The work gets the hold's context: it ends when the lock is lost, and the write is then not made. It is not to
-	// outlive Ctrl-C either. Mutex.Do joins the two by itself, and unlocks; it is done by hand here because the board
-	// wants the token, which the Hold has.
+	// The work gets the hold's context: it ends when the lock is lost, and the write is then not made. Ctrl-C ends it
+	// as well. Mutex.Do joins the two by itself, and unlocks; it is done by hand here because the board needs the
+	// Hold's token.
 	work, cancel := context.WithCancelCause(hold.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
@@ -98,10 +98,10 @@ func (w *worker) locked(ctx context.Context) (err error) {
 	return err
 }
 
-// increment reads, waits and writes. It writes whatever the version of the znode is by now: ZooKeeper could refuse a
-// write to a counter that has changed since it was read, but here only the lock is to keep the workers apart.
+// increment reads, waits and writes. It writes whatever the znode's version is by now: ZooKeeper could refuse a write
+// to a counter that has changed since it was read, but here only the lock shall separate the workers.
 func (w *worker) increment(ctx context.Context) (from int, err error) {
-	s, err := w.client.Session(ctx) // the session that the lock lives in: no second connection is needed
+	s, err := w.client.Session(ctx) // the session of the lock: no second connection is needed
 	if err != nil {
 		return 0, err
 	}
@@ -120,7 +120,7 @@ func (w *worker) increment(ctx context.Context) (from int, err error) {
 }
 
 // crash cuts the worker's network after it has taken the lock and before it has written, and never calls Unlock. The
-// process goes on, so that one can see what it learns: that the lock is lost, before anybody else has it.
+// process goes on, to show that it learns of the loss before another worker has the lock.
 func (w *worker) crash(ctx context.Context, hold *zklock.Hold) error {
 	w.board.crashed(w.name, hold.Token())
 	if err := w.net.cut(); err != nil {
@@ -128,7 +128,7 @@ func (w *worker) crash(ctx context.Context, hold *zklock.Hold) error {
 	}
 	w.job.giveBack() // nothing was written
 	select {
-	case <-w.board.recovered: // until then the client stays as it is: closing it would be one more way to let go
+	case <-w.board.recovered: // until then the client stays open: closing it would release the lock
 		return errCrashed
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -147,20 +147,20 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// job is the increments that are to be made. Workers take them one at a time; one that fails before its write gives
-// its increment back, so that in the end exactly as many writes have been made as there were increments.
+// job is the increments to make. Workers take them one at a time; one that fails before its write returns its
+// increment, so that in the end there are exactly as many writes as increments.
 type job struct {
 	crashAt int // the increment, counted from 0, whose worker crashes
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	left  int        // not taken
 	begun int        // begun with the lock in hand
 }
 
-// newJob has the crash happen after the first third: there is something to see before it and after it.
+// newJob places the crash after the first third, so that there are increments before it and after it.
 func newJob(total int) *job { return &job{left: total, crashAt: total / 3} }
 
-// take hands out an increment; false when there is none left.
+// take assigns an increment; false when there is none left.
 func (j *job) take() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -178,7 +178,7 @@ func (j *job) giveBack() {
 	j.left++
 }
 
-// crashNow tells a holder that is about to make its increment whether this is where its worker crashes. One does.
+// crashNow reports to a holder that is about to make its increment whether its worker crashes here. One does.
 func (j *job) crashNow() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package fleet runs the hosts of an example as processes of this very program, with a ZooKeeper in this process, and does
-// to them what happens to hosts: they are killed, stopped for a while and told to leave, and their ensemble goes away.
+// Package fleet runs the hosts of an example as processes of this very program, with a ZooKeeper in this process, and
+// subjects them to faults: hosts are killed, stopped for a while and asked to leave, and their ensemble goes down.
 package fleet
 
 import (
@@ -32,8 +32,8 @@ type host struct {
 	err   error
 }
 
-// New starts the server. Hosts are started as self, "" for this program, with args and -zk and -name behind them; what they
-// print goes to out. Sessions may be as short as two ticks.
+// New starts the server. Hosts are started as self, "" for this program, with args followed by -zk and -name; their
+// output goes to out. Sessions may be as short as two ticks.
 func New(self string, tick time.Duration, out io.Writer, args ...string) (*Fleet, error) {
 	if self == "" {
 		var err error
@@ -63,7 +63,7 @@ func (f *Fleet) Start() (string, error) {
 	if err := h.cmd.Start(); err != nil {
 		return "", err
 	}
-	go func() { // ends with the process, which Close sees to
+	go func() { // ends with the process, which Close ends
 		defer close(h.ended)
 		h.err = h.cmd.Wait()
 	}()
@@ -84,10 +84,10 @@ func (f *Fleet) Replace(name string) error {
 	return err
 }
 
-// patience is how long a host may take to leave, or a condition to come true, on a machine that has much else to do.
+// patience is how long a host may take to leave, or a condition to come true, on a busy machine.
 const patience = time.Minute
 
-// Leave tells a host to leave, as Ctrl-C does, and starts another in its place. It has to end in order.
+// Leave asks a host to leave, as Ctrl-C does, and starts another in its place. It must exit without an error.
 func (f *Fleet) Leave(name string) error {
 	f.Say("%s is told to leave", name)
 	h := f.hosts[name]
@@ -119,7 +119,7 @@ func (f *Fleet) Freeze(ctx context.Context, name string, cond func() (bool, erro
 	return errors.Join(err, goOn(p))
 }
 
-// Outage takes the server away for d.
+// Outage takes the server down for d.
 func (f *Fleet) Outage(ctx context.Context, d time.Duration) error {
 	f.Say("all servers are down for %v", d)
 	f.zoo.Leader().Down()

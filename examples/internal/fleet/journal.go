@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Journal is a file that the hosts append to, one line each time, and that the example checks at its end: what was done,
-// by whom, and under which token.
+// Journal is a file that the hosts append to, one line each time, and that the example checks at its end: what was
+// done, by which host, and under which token.
 type Journal string
 
 // Entry is a line of a Journal.

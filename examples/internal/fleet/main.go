@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// Main is the program of an example, after its flags: one host when it has a name, else the show. A signal ends ctx, and that
-// is no failure; any other error ends the process with 1.
+// Main is the program of an example, after its flags: one host when it has a name, else the show. A signal ends ctx,
+// which is no failure; any other error ends the process with 1.
 func Main(name string, host, show func(ctx context.Context) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
