@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/zklock/locker/session"
@@ -31,9 +32,7 @@ func (h *Hold) do(ctx context.Context, fn func(context.Context) error) (err erro
 		if found := h.releaseAfterWork(ctx); lost == nil {
 			lost = found
 		}
-		if errors.Is(err, ErrNotRun) {
-			err = ownError{err}
-		}
+		err = hide(err, ErrNotRun)
 		if lost != nil {
 			lost = &lockError{"do", h.a.info.Path, fmt.Errorf("lost while in use: %w", lost)}
 			if err == nil {
@@ -72,13 +71,28 @@ type notRunError struct{ error }
 func (e notRunError) Unwrap() error        { return e.error }
 func (e notRunError) Is(target error) bool { return target == ErrNotRun }
 
-// ownError wraps fn's error if it comes from a nested Do that did not run, so that the outer error does not match
-// ErrNotRun.
-type ownError struct{ err error }
+// hide returns fn's error. If it comes from a nested call, so that it matches one of hidden, that is not to be taken for
+// the outer call's: what is returned then matches none of them.
+func hide(err error, hidden ...error) error {
+	if slices.ContainsFunc(hidden, func(h error) bool { return errors.Is(err, h) }) {
+		return hidingError{err, hidden}
+	}
+	return err
+}
 
-func (e ownError) Error() string        { return e.err.Error() }
-func (e ownError) Is(target error) bool { return target != ErrNotRun && errors.Is(e.err, target) }
-func (e ownError) As(target any) bool   { return errors.As(e.err, target) }
+type hidingError struct {
+	err    error
+	hidden []error
+}
+
+func (e hidingError) Error() string { return e.err.Error() }
+func (e hidingError) Is(target error) bool {
+	return !slices.Contains(e.hidden, target) && errors.Is(e.err, target)
+}
+func (e hidingError) As(target any) bool {
+	_, done := target.(**DoneError)
+	return !(done && slices.Contains(e.hidden, ErrDone)) && errors.As(e.err, target)
+}
 
 // ended waits for the end of a context whose deadline has come. A context with the same deadline and another parent has a
 // timer of its own, which may run first: a caller who sees that context end and then checks their own must find it ended too.

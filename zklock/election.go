@@ -15,12 +15,12 @@ import (
 
 // Election chooses one leader among the candidates of a path, in order of arrival. It is a Mutex whose holder has a value
 // that others can read and watch. Like a Mutex it is a description and stores no leadership.
-type Election struct{ lock lock }
+type Election struct{ lock }
 
 // Election returns the election whose candidates queue below path. It does no I/O; a path or option that can't work is
 // reported by every call on it (ErrPath, ErrOption). WithData and WithReentrancy do not apply: the data are the value.
 func (c *Client) Election(path string, opts ...LockOption) *Election {
-	return &Election{c.newLock(path, opts)}
+	return &Election{c.newLock("election", opts, path)}
 }
 
 // Leadership is one term of office: the hold of the election's lock, and what only a leader can do.
@@ -32,29 +32,24 @@ type Leadership struct {
 // Campaign waits until this candidate leads, with value for others to read. Contract and errors are those of Mutex.Lock.
 // A term ends as a hold ends: see Hold.Context.
 func (e *Election) Campaign(ctx context.Context, value []byte) (*Leadership, error) {
-	e.use().need(ctx)
-	c, err := e.candidate(value)
-	if err != nil {
-		return nil, err
-	}
-	h, err := c.acquire(ctx, request{op: "campaign", kind: KindElection, queues: []recipe.Queue{c.queue(recipe.Lock)}})
+	h, err := use(ctx, e).candidate(value).acquire(ctx, request{op: "campaign", kind: KindElection})
 	if err != nil {
 		return nil, err
 	}
 	return &Leadership{h, e}, nil
 }
 
-// candidate returns e's lock with value as its data.
-func (e *Election) candidate(value []byte) (*lock, error) {
-	c := e.lock
-	if c.err == nil {
-		if len(value) > maxData {
-			return nil, fmt.Errorf("zklock: campaign: %w: value of %d bytes: is longer than 64 KB", ErrOption, len(value))
-		}
-		c.o.data, c.o.reentrant, c.o.kind = value, false, KindElection
-		c.data, c.err = c.o.identity()
+// candidate returns the lock with value as its data.
+func (l lock) candidate(value []byte) *lock {
+	switch {
+	case l.err != nil:
+	case len(value) > maxData:
+		l.err = fmt.Errorf("%w: value of %d bytes: is longer than 64 KB", ErrOption, len(value))
+	default:
+		l.o.data, l.o.reentrant, l.o.kind = value, false, KindElection
+		l.data, l.err = l.o.identity()
 	}
-	return &c, nil
+	return &l
 }
 
 // Proclaim replaces the value that others read. Nil: they see it from now on. ErrLost, ErrUnlocked or ErrClosed: this
@@ -63,17 +58,14 @@ func (e *Election) candidate(value []byte) (*lock, error) {
 func (l *Leadership) Proclaim(ctx context.Context, value []byte) error {
 	l.need()
 	needContext(ctx)
-	if err := l.Err(); err != nil {
-		return l.fail("proclaim", err)
-	}
-	c, err := l.e.candidate(value)
+	err := l.Err()
 	if err == nil {
-		err = c.err
+		c := l.e.candidate(value)
+		if err = c.err; err == nil {
+			err = l.a.ticket.SetData(ctx, c.data)
+		}
 	}
-	if err != nil {
-		return l.fail("proclaim", err)
-	}
-	if err = l.a.ticket.SetData(ctx, c.data); errors.Is(err, zk.ErrNoNode) {
+	if errors.Is(err, zk.ErrNoNode) {
 		err = errors.Join(err, l.Err())
 	}
 	return l.fail("proclaim", err)
@@ -96,7 +88,7 @@ func (l *Leadership) Resign(ctx context.Context) error {
 // a second later. Once it has campaigned it does so, too, while a contender of another kind of lock, or one that may not
 // be read, is at the path: any client that may create znodes there can make one.
 func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.Context, l *Leadership) error) error {
-	e.use().need(ctx)
+	c := use(ctx, e).c
 	needFunction(lead == nil)
 	for first := true; ; first = false {
 		asked := time.Now()
@@ -107,8 +99,8 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 			if ctx.Err() != nil || hopeless(err) && !passes {
 				return err
 			}
-			e.lock.c.log.Warn("campaign failed, and is made again", "path", e.lock.path, "error", err)
-			e.lock.c.rest(ctx, time.Second)
+			c.log.Warn("campaign failed, and is made again", "path", e.path, "error", err)
+			c.rest(ctx, time.Second)
 			continue
 		}
 		var leadErr, lost error
@@ -124,12 +116,12 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 		case errors.Is(lost, ErrUnlocked): // lead resigned by itself
 			return leadErr
 		case ctx.Err() != nil && !errors.Is(err, ctx.Err()):
-			return &lockError{"run", e.lock.path, session.Waited(ctx, trusted.Caller{}, err)}
+			return e.fail("run", session.Waited(ctx, trusted.Caller{}, err))
 		case ctx.Err() != nil, errors.Is(lost, ErrClosed):
 			return err
 		}
 		if time.Since(began) < time.Second { // a term that is lost at once must not spin
-			e.lock.c.rest(ctx, 100*time.Millisecond)
+			c.rest(ctx, 100*time.Millisecond)
 		}
 	}
 }
@@ -167,46 +159,36 @@ type Leader struct {
 // connected server after a sync, and blocks for five round trips at most, or as long as there is no connection and ctx
 // lasts.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
-	e.use().need(ctx)
-	fail := func(err error) (Leader, error) { return Leader{}, &lockError{"leader", e.lock.path, err} }
-	if e.lock.err != nil {
-		return Leader{}, fmt.Errorf("zklock: leader: %w", e.lock.err)
-	}
-	s, err := e.lock.c.Session(ctx)
-	if err != nil {
-		return fail(err)
-	}
-	if err := s.Sync(ctx, e.lock.path); err != nil {
-		return fail(err)
-	}
-	for {
-		first, err := e.first(ctx, s)
-		if err != nil {
-			return fail(err)
+	var leader Leader
+	err := use(ctx, e).withSession(ctx, "leader", func(s *session.Session) error {
+		if err := s.Sync(ctx, e.path); err != nil {
+			return err
 		}
-		if first == "" {
-			return fail(ErrNoLeader)
+		for {
+			first, err := e.first(ctx, s)
+			if err == nil && first == "" {
+				err = ErrNoLeader
+			}
+			if err != nil {
+				return err
+			}
+			if leader, _, err = e.read(ctx, s, first); !errors.Is(err, zk.ErrNoNode) {
+				return err
+			} // else it has resigned since the list: who is next?
 		}
-		leader, _, err := e.read(ctx, s, first)
-		if errors.Is(err, zk.ErrNoNode) {
-			continue // resigned since the list: who is next?
-		}
-		if err != nil {
-			return fail(err)
-		}
-		return leader, nil
-	}
+	})
+	return leader, err
 }
 
 // first returns the name of the candidate that leads or is to lead next: the one that entered first; "" when there is
 // none.
 func (e *Election) first(ctx context.Context, s *session.Session) (string, error) {
-	names, _, err := s.List(ctx, e.lock.path)
+	names, _, err := s.List(ctx, e.path)
 	if errors.Is(err, zk.ErrNoNode) {
 		return "", nil
 	}
 	if err != nil {
 		return "", err
 	}
-	return recipe.First(ctx, s, e.lock.path, recipe.Family(names, recipe.Lock))
+	return recipe.First(ctx, s, e.path, recipe.Family(names, recipe.Lock))
 }

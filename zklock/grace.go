@@ -24,7 +24,7 @@ func (e graceError) Error() string {
 func (e graceError) Unwrap() error { return ErrLeaseOver }
 
 // withGrace returns t, or another ticket that holds, with more than the grace left of its lease.
-func (l *lock) withGrace(ctx context.Context, t ticket, r *request, w *waiting) (ticket, error) {
+func (l *lock) withGrace(ctx context.Context, t ticket, r request, w *waiting) (ticket, error) {
 	for {
 		s := t.Session()
 		lease := s.ForLocks(trusted.Caller{})

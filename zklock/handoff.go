@@ -47,9 +47,7 @@ func (l *lock) handoffLock() *handoff.Lock {
 	h.Sum(shared.Key.Rest[:0])
 	queuer := *l
 	shared.Acquire = func(ctx context.Context, try bool, c handoff.Caller) (*recipe.Ticket, error) {
-		q := queuer.queue(recipe.Lock)
-		q.Queued, q.Retried = c.Queued, c.Retried
-		return queuer.obtain(ctx, []recipe.Queue{q}, try)
+		return queuer.obtain(ctx, request{try: try, kind: KindMutex}, c)
 	}
 	return shared
 }

@@ -30,21 +30,26 @@ func kindOf(k recipe.Kind) Kind {
 	return KindMutex
 }
 
-// family is the kinds whose contenders queue in one directory, in words.
-type family string
-
-const (
-	familyMutex     family = "mutex"
-	familyRW        family = "read/write lock"
-	familySemaphore family = "semaphore"
-)
-
-func (k Kind) family() family {
+// contender is the kind that the name of its contenders tells.
+func (k Kind) contender() recipe.Kind {
 	switch k {
-	case KindRead, KindWrite:
-		return familyRW
+	case KindRead:
+		return recipe.Read
+	case KindWrite:
+		return recipe.Write
 	case KindSemaphore:
-		return familySemaphore
+		return recipe.Permits
 	}
-	return familyMutex
+	return recipe.Lock
+}
+
+// family is one kind for all those whose contenders queue in one directory.
+func (k Kind) family() Kind {
+	switch k {
+	case KindRead:
+		return KindWrite
+	case KindMulti, KindElection:
+		return KindMutex
+	}
+	return k
 }

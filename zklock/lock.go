@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,30 +37,34 @@ type ticket interface {
 // lock is what all kinds of locks are made of: where, with which options, on whose behalf. It stores no ownership.
 type lock struct {
 	c       *Client
-	path    string
+	noun    string   // what it is, for messages
+	path    string   // of a MultiLock all of them, for messages
+	dirs    []string // its path, or a MultiLock's paths
 	o       lockOptions
 	data    []byte        // the contenders'
 	err     error         // of the path or the options: reported by every call
+	size    *recipe.Size  // of a semaphore; nil for the others
 	handoff *handoff.Lock // nil without local handoff
 }
 
-// newLock makes a lock of a kind that has no local handoff.
-func (c *Client) newLock(path string, opts []LockOption) lock {
-	l := c.newHandoffLock(path, opts)
-	if l.err == nil && l.o.handoff > 0 {
-		l.err = fmt.Errorf("%w: local handoff of %d: is for a Mutex, and so for Do and Guard; this is another kind of lock",
-			ErrOption, l.o.handoff)
-	}
-	return l
-}
+// Kinds of locks that have options of their own.
+const (
+	nounMutex = "mutex"
+	nounOnce  = "once"
+)
 
-// newHandoffLock makes a lock of a kind that may have local handoff.
-func (c *Client) newHandoffLock(path string, opts []LockOption) lock {
-	l := lock{c: c, path: path}
-	if l.err = checkLockPath(path); l.err == nil {
-		if l.o, l.err = newLockOptions(opts); l.err == nil {
-			l.data, l.err = l.o.identity()
+func (c *Client) newLock(noun string, opts []LockOption, paths ...string) lock {
+	l := lock{c: c, noun: noun, path: strings.Join(paths, ","), dirs: paths}
+	for i, p := range paths {
+		if l.err = checkLockPath(p); l.err == nil && slices.Contains(paths[:i], p) {
+			l.err = fmt.Errorf("%w %q: is named twice", ErrPath, p)
 		}
+		if l.err != nil {
+			return l
+		}
+	}
+	if l.o, l.err = newLockOptions(noun, opts); l.err == nil {
+		l.data, l.err = l.o.identity()
 	}
 	if l.err == nil && l.o.handoff > 0 {
 		l.handoff = l.handoffLock()
@@ -101,30 +106,48 @@ func checkLockPath(path string) error {
 	return nil
 }
 
-// request is one call that wants a lock.
-type request struct {
-	op     string // for errors
-	try    bool
-	kind   Kind
-	paths  []string       // of a MultiLock; nil for the others
-	queues []recipe.Queue // one for each path
+// fail returns err as the failure of a call on the lock; nil when there is none.
+func (l *lock) fail(op string, err error) error { return failed(op, l.path, err) }
+
+// withSession has fn do what a call asks the ensemble for that takes no place in line.
+func (l *lock) withSession(ctx context.Context, op string, fn func(*session.Session) error) error {
+	err := l.err
+	if err == nil {
+		var s *session.Session
+		if s, err = l.c.Session(ctx); err == nil {
+			err = fn(s)
+		}
+	}
+	return l.fail(op, err)
 }
 
-// queue returns the queue that the options describe.
-func (l *lock) queue(kind recipe.Kind) recipe.Queue {
-	l.needClient()
-	return recipe.Queue{Dir: l.path, Kind: kind, ACL: l.o.acl, VerifyACL: l.o.verifyACL, Container: l.o.container, Data: l.data,
-		Delays: l.o.delaySet, Delay: l.o.delay, Describe: describe}
+// request is one call that wants a lock.
+type request struct {
+	op      string // for errors
+	try     bool
+	kind    Kind
+	permits int // of a semaphore
+}
+
+// queues returns the queues that the options describe, one for each path.
+func (l *lock) queues(ctx context.Context, r request) []recipe.Queue {
+	held, _ := ctx.Value(permitsKey{l.c, l.path}).(int)
+	queues := make([]recipe.Queue, len(l.dirs))
+	for i, dir := range l.dirs {
+		queues[i] = recipe.Queue{Dir: dir, Kind: r.kind.contender(), Permits: r.permits, Size: l.size, Held: held,
+			ACL: l.o.acl, VerifyACL: l.o.verifyACL, Container: l.o.container, Data: l.data, Delays: l.o.delaySet, Delay: l.o.delay,
+			Describe: describe}
+	}
+	return queues
 }
 
 // acquire returns a hold: the one that ctx carries, counted up, or a new one. WithWait bounds a call that is no try.
 func (l *lock) acquire(ctx context.Context, r request) (*Hold, error) {
-	l.need(ctx)
 	if l.err != nil {
-		return nil, &lockError{r.op, l.path, l.err}
+		return nil, l.fail(r.op, l.err)
 	}
 	if ctx.Err() != nil {
-		return nil, &lockError{r.op, l.path, session.Waited(ctx, trusted.Caller{}, errors.New("about to queue"))}
+		return nil, l.fail(r.op, session.Waited(ctx, trusted.Caller{}, errors.New("about to queue")))
 	}
 	caller := ctx
 	if l.o.waitSet && l.o.wait == 0 {
@@ -134,20 +157,23 @@ func (l *lock) acquire(ctx context.Context, r request) (*Hold, error) {
 		ctx, cancel = context.WithTimeout(ctx, l.o.wait)
 		defer cancel()
 	}
-	info := LockInfo{Call: lastCall.Add(1), Path: l.path, Paths: r.paths, Kind: r.kind, Permits: r.queues[0].Permits,
+	info := LockInfo{Call: lastCall.Add(1), Path: l.path, Kind: r.kind, Permits: r.permits,
 		Owner: l.o.owner, Try: r.try, Context: context.WithoutCancel(caller)}
+	if r.kind == KindMulti {
+		info.Paths = l.dirs
+	}
 	began := time.Now()
 	w := l.c.use.asked(l.c, info, began)
 	defer l.c.use.returned(w)
 	l.c.tellAsked(info)
-	h, err := l.reenter(ctx, &r)
+	h, err := l.reenter(ctx, r.kind)
 	if h != nil {
 		l.c.tellAcquired(AcquiredInfo{info, h.Token(), h.Node(), time.Since(began), h.a.info.Call})
 	} else if err == nil {
-		h, err = l.take(ctx, &r, w)
+		h, err = l.take(ctx, r, w)
 	}
 	if err != nil {
-		err = &lockError{r.op, l.path, l.explain(caller, err)}
+		err = l.fail(r.op, l.explain(caller, err))
 		l.c.tellFailed(FailedInfo{info, time.Since(began), err})
 		return nil, err
 	}
@@ -169,7 +195,7 @@ func (l *lock) explain(caller context.Context, err error) error {
 }
 
 // take waits until the lock is ours, and makes the hold.
-func (l *lock) take(ctx context.Context, r *request, w *waiting) (*Hold, error) {
+func (l *lock) take(ctx context.Context, r request, w *waiting) (*Hold, error) {
 	if err := l.checkGrace(ctx); err != nil {
 		return nil, err
 	}
@@ -189,31 +215,28 @@ func (l *lock) take(ctx context.Context, r *request, w *waiting) (*Hold, error) 
 
 // queueUp returns a ticket that holds: a new one, or with local handoff a turn. With an error the result must be neither used
 // nor compared with nil.
-func (l *lock) queueUp(ctx context.Context, r *request, w *waiting) (ticket, error) {
+func (l *lock) queueUp(ctx context.Context, r request, w *waiting) (ticket, error) {
 	switch {
 	case l.handoff != nil && r.try:
 		return l.c.handoff.TryLock(ctx, l.handoff, w)
 	case l.handoff != nil:
 		return l.c.handoff.Lock(ctx, l.handoff, w)
 	}
-	for i := range r.queues {
-		r.queues[i].Queued, r.queues[i].Retried = w.Queued, w.Retried
-	}
-	return l.obtain(ctx, r.queues, r.try)
+	return l.obtain(ctx, r, w)
 }
 
 // obtain returns a ticket that holds, and tries in one session after another.
-func (l *lock) obtain(ctx context.Context, queues []recipe.Queue, try bool) (*recipe.Ticket, error) {
-	room := 0
-	for _, q := range queues {
-		room += l.c.sessions.room(q.Dir)
+func (l *lock) obtain(ctx context.Context, r request, progress handoff.Caller) (*recipe.Ticket, error) {
+	queues := l.queues(ctx, r)
+	for i := range queues {
+		queues[i].Queued, queues[i].Retried = progress.Queued, progress.Retried
 	}
-	for {
+	for room := l.c.sessions.room(l.dirs...); ; {
 		s, err := l.c.sessions.withRoom(ctx, room)
 		if err != nil {
 			return nil, err
 		}
-		t, err := l.enter(ctx, s, queues, try)
+		t, err := l.enter(ctx, s, queues, r.try)
 		if err == nil {
 			return t, nil
 		}
@@ -233,7 +256,7 @@ func (l *lock) obtain(ctx context.Context, queues []recipe.Queue, try bool) (*re
 		case errors.Is(s.Err(), session.ErrAuth): // the next session would fare no better
 			return nil, s.Err()
 		}
-		queues[0].Retried(err) // our session is over, or our znode is gone: take another place
+		progress.Retried(err) // our session is over, or our znode is gone: take another place
 	}
 }
 
@@ -272,24 +295,24 @@ func (c *Client) unreleased(ctx context.Context, t ticket, err error) {
 // reenter looks for a hold of the same lock in ctx. With reentrancy it is counted up; without, waiting for it would never
 // end: ErrDeadlock, as for a hold of some of a MultiLock's paths, or of others. Nil, nil: there is none. Permits of a
 // semaphore are added up instead: see recipe.Size.
-func (l *lock) reenter(ctx context.Context, r *request) (*Hold, error) {
-	if r.kind == KindSemaphore {
+func (l *lock) reenter(ctx context.Context, kind Kind) (*Hold, error) {
+	if kind == KindSemaphore {
 		return nil, nil
 	}
-	for _, q := range r.queues {
-		a, err := l.c.heldIn(ctx, q.Dir, r.kind.family())
+	for _, dir := range l.dirs {
+		a, err := l.c.heldIn(ctx, dir, kind.family())
 		switch {
 		case err != nil:
 			return nil, err
 		case a == nil:
 			continue
-		case r.paths != nil && !samePaths(a.info.Paths, r.paths):
-			return nil, fmt.Errorf("%w: %s", ErrDeadlock, q.Dir)
+		case kind == KindMulti && !samePaths(a.info.Paths, l.dirs):
+			return nil, fmt.Errorf("%w: %s", ErrDeadlock, dir)
 		}
 		if !l.o.reentrant {
 			return nil, ErrDeadlock
 		}
-		return a.join(ctx, r.kind == KindRead)
+		return a.join(ctx, kind == KindRead)
 	}
 	return nil, nil
 }

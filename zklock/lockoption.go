@@ -34,7 +34,6 @@ type lockOptions struct {
 	atMostOnce bool
 	remember   int  // 0: the default
 	onceOnly   bool // an option was given that only a Once has
-	forOnce    bool // they are a Once's
 }
 
 // maxData bounds WithData and WithOwner: a znode is no place for documents, and the server's limit is 1 MB.
@@ -43,8 +42,7 @@ const maxData = 64 << 10
 // openToAll is the access list of locks without WithACL. Nobody changes it.
 var openToAll = session.WorldACL()
 
-func newLockOptions(opts []LockOption) (lockOptions, error) {
-	var o lockOptions
+func newLockOptions(noun string, opts []LockOption) (o lockOptions, err error) {
 	for _, opt := range opts {
 		if opt.set == nil {
 			return o, fmt.Errorf("%w: lock option: is the zero value", ErrOption)
@@ -65,11 +63,14 @@ func newLockOptions(opts []LockOption) (lockOptions, error) {
 	if o.delaySet && o.container {
 		return o, fmt.Errorf("%w: lock delay %v: not with WithContainer: the note of a lost holder would go with the container", ErrOption, o.delay)
 	}
-	if o.forOnce && o.reentrant {
+	if o.reentrant && noun == nounOnce {
 		return o, fmt.Errorf("%w: WithReentrancy is not for Client.Once: two calls under one hold would both run the job", ErrOption)
 	}
-	if o.onceOnly && !o.forOnce {
-		return o, fmt.Errorf("%w: WithAtMostOnce and WithRemembered are for Client.Once; this is a lock", ErrOption)
+	if o.onceOnly && noun != nounOnce {
+		return o, fmt.Errorf("%w: WithAtMostOnce and WithRemembered are for Client.Once; this is a %s", ErrOption, noun)
+	}
+	if o.handoff > 0 && noun != nounMutex && noun != nounOnce {
+		return o, fmt.Errorf("%w: local handoff of %d: is for a Mutex, and so for Do and Guard; this is a %s", ErrOption, o.handoff, noun)
 	}
 	return o, nil
 }

@@ -24,62 +24,20 @@ func (c *Client) need() {
 	}
 }
 
-func (l *lock) need(ctx context.Context) {
-	l.needClient()
+// use returns what is inside of a lock of any kind, for a call with ctx.
+func use[K any, P interface {
+	*K
+	inside() *lock
+}](ctx context.Context, kind P) *lock {
+	if kind == nil || kind.inside().c == nil {
+		panic("zklock: nil or zero value of a lock, or one of a nil Client: Client.Mutex and its like return one")
+	}
+	kind.inside().c.need()
 	needContext(ctx)
+	return kind.inside()
 }
 
-func (l *lock) needClient() {
-	if l.c == nil {
-		panic(noLock)
-	}
-	l.c.need()
-}
-
-const noLock = "zklock: nil or zero value of a lock, or one of a nil Client: Client.Mutex and its like return one"
-
-// use returns the lock, and panics for a nil one, as those of the other kinds do.
-func (m *Mutex) use() *lock {
-	if m == nil {
-		panic(noLock)
-	}
-	return &m.lock
-}
-
-func (m *RWMutex) use() *lock {
-	if m == nil {
-		panic(noLock)
-	}
-	return &m.lock
-}
-
-func (m *MultiLock) use() *lock {
-	if m == nil {
-		panic(noLock)
-	}
-	return &m.lock
-}
-
-func (s *Semaphore) use() *lock {
-	if s == nil {
-		panic(noLock)
-	}
-	return &s.lock
-}
-
-func (o *Once) use() *lock {
-	if o == nil {
-		panic(noLock)
-	}
-	return &o.m.lock
-}
-
-func (e *Election) use() *lock {
-	if e == nil {
-		panic(noLock)
-	}
-	return &e.lock
-}
+func (l *lock) inside() *lock { return l }
 
 func (h *Hold) need() {
 	if h == nil || h.a == nil {

@@ -1,20 +1,16 @@
 package zklock
 
-import (
-	"context"
-
-	"github.com/zklock/locker/recipe"
-)
+import "context"
 
 // Mutex is a lock that one holder in the whole ensemble can have. It is a description, and stores no ownership: that is
 // in the Hold that Lock returns. Any number of Mutexes may have the same path, and one Mutex may be used by any number of
 // goroutines.
-type Mutex struct{ lock lock }
+type Mutex struct{ lock }
 
 // Mutex returns the mutex whose contenders queue below path, a znode that Lock makes when it is missing. It does no I/O;
 // a path or option that can't work is reported by every call on the Mutex (ErrPath, ErrOption).
 func (c *Client) Mutex(path string, opts ...LockOption) *Mutex {
-	return &Mutex{c.newHandoffLock(path, opts)}
+	return &Mutex{c.newLock(nounMutex, opts, path)}
 }
 
 // Lock waits its turn and returns the hold. The wait survives disconnects and sessions that end: in a new session it
@@ -30,14 +26,14 @@ func (c *Client) Mutex(path string, opts ...LockOption) *Mutex {
 // Errors: ErrBusy (WithWait), ErrDeadlock, ErrClosed, ErrPath, ErrOption, ErrConflict, session.ErrAuth, the driver's
 // (zk.ErrNoAuth, …) when the ensemble refuses a step.
 func (m *Mutex) Lock(ctx context.Context) (*Hold, error) {
-	return m.use().acquire(ctx, m.request("lock", false))
+	return use(ctx, m).acquire(ctx, request{op: "lock", kind: KindMutex})
 }
 
 // TryLock returns the hold if nobody else holds the lock or waits for it, and ErrBusy otherwise, which names the holder and
 // costs a read and no write; two more reads, of 0.3 s at most, for the name of a holder that the client does not know yet.
 // It waits for a connection, never for another contender. Other errors: as for Lock.
 func (m *Mutex) TryLock(ctx context.Context) (*Hold, error) {
-	return m.use().acquire(ctx, m.request("try lock", true))
+	return use(ctx, m).acquire(ctx, request{op: "try lock", try: true, kind: KindMutex})
 }
 
 // Do calls fn while it holds the lock. fn's context ends with ctx and with the hold, whichever is first; the lock is
@@ -55,8 +51,4 @@ func (m *Mutex) TryLock(ctx context.Context) (*Hold, error) {
 // reason.
 func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context) error) error {
 	return do(ctx, m.Lock, fn)
-}
-
-func (m *Mutex) request(op string, try bool) request {
-	return request{op: op, try: try, kind: KindMutex, queues: []recipe.Queue{m.lock.queue(recipe.Lock)}}
 }

@@ -24,22 +24,22 @@ import (
 // It ends with ctx, or when nothing more can be observed (ErrClosed, ErrPath); the last pair then has that error. Each
 // use of the sequence starts over.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
-	e.use().need(ctx)
+	use(ctx, e)
 	return func(yield func(Leader, error) bool) {
-		if e.lock.err != nil {
-			yield(Leader{}, fmt.Errorf("zklock: observe: %w", e.lock.err))
+		if e.err != nil {
+			yield(Leader{}, e.fail("observe", e.err))
 			return
 		}
 		o := observer{e: e, yield: yield}
 		for !o.stopped {
-			s, err := e.lock.c.Session(ctx)
+			s, err := e.c.Session(ctx)
 			if err == nil {
 				err = o.watch(ctx, s)
 			}
 			switch {
 			case o.stopped:
 				return
-			case e.lock.c.ctx.Err() != nil:
+			case e.c.ctx.Err() != nil:
 				err = ErrClosed
 			case ctx.Err() != nil && !errors.Is(err, ctx.Err()):
 				err = session.Waited(ctx, trusted.Caller{}, err)
@@ -47,11 +47,11 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 			case s.Err() != nil:
 				continue // in the next session
 			case !hopeless(err):
-				e.lock.c.log.Warn("observing an election failed, and goes on", "path", e.lock.path, "error", err)
-				e.lock.c.rest(ctx, time.Second)
+				e.c.log.Warn("observing an election failed, and goes on", "path", e.path, "error", err)
+				e.c.rest(ctx, time.Second)
 				continue
 			}
-			yield(Leader{}, &lockError{"observe", e.lock.path, err})
+			yield(Leader{}, e.fail("observe", err))
 			return
 		}
 	}
@@ -109,7 +109,7 @@ func (o *observer) watch(ctx context.Context, s *session.Session) error {
 
 // follow yields the leader name and its values until its znode goes.
 func (o *observer) follow(ctx context.Context, s *session.Session, name string) error {
-	node := o.e.lock.path + "/" + name
+	node := o.e.path + "/" + name
 	for !o.stopped {
 		if exists, err := o.look(ctx, s, node); !exists {
 			return err
@@ -170,10 +170,10 @@ func (o *observer) await(ctx context.Context, s *session.Session) error {
 	if o.stopped {
 		return nil
 	}
-	w, names, _, err := s.WatchChildren(ctx, o.e.lock.path)
+	w, names, _, err := s.WatchChildren(ctx, o.e.path)
 	exists := err == nil
 	if errors.Is(err, zk.ErrNoNode) {
-		if w, err = s.Watch(ctx, o.e.lock.path); err == nil && w.Exists {
+		if w, err = s.Watch(ctx, o.e.path); err == nil && w.Exists {
 			w.Close()
 			return nil
 		}
@@ -218,10 +218,10 @@ func sleep(ctx context.Context, s *session.Session, w *session.Watch, readable b
 
 // read returns the candidate name as a leader, and the Stat of its znode.
 func (e *Election) read(ctx context.Context, s *session.Session, name string) (Leader, zk.Stat, error) {
-	n, err := recipe.ReadChild(ctx, s, e.lock.path, name)
+	n, err := recipe.ReadChild(ctx, s, e.path, name)
 	if err != nil {
 		return Leader{}, zk.Stat{}, err
 	}
-	k := newContender(e.lock.path, name, n, true)
+	k := newContender(e.path, name, n, true)
 	return Leader{Value: k.Data, Contender: k}, n.Stat, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -33,7 +34,7 @@ import (
 //
 // Like a Mutex it is a description, and its methods may be called concurrently.
 type Once struct {
-	m      Mutex
+	lock
 	record string // the znode
 }
 
@@ -46,7 +47,7 @@ const recordSuffix = ".done"
 //
 // WithReentrancy is refused: two calls under one hold would both run the job.
 func (c *Client) Once(path string, opts ...LockOption) *Once {
-	return &Once{*c.Mutex(path, append(opts[:len(opts):len(opts)], forOnce)...), path + recordSuffix}
+	return &Once{c.newLock(nounOnce, opts, path), path + recordSuffix}
 }
 
 // Do runs fn for key (a date, a migration's number, a message's id) unless that has been done before, by any host. It
@@ -71,6 +72,18 @@ func (c *Client) Once(path string, opts ...LockOption) *Once {
 // WithAtMostOnce nothing is recorded then.) It costs one read when the key is done; else a lock, two reads and two writes.
 // WithWait bounds the first look and then the waiting.
 func (o *Once) Do(ctx context.Context, key string, fn func(ctx context.Context) error) error {
+	use(ctx, o)
+	needFunction(fn == nil)
+	err := o.err
+	if err == nil {
+		err = checkKey(key)
+	}
+	if err = o.fail("once", err); err == nil {
+		err = o.look(ctx, key)
+	}
+	if err != nil {
+		return notRunError{err}
+	}
 	return o.do(ctx, key, 0, fn)
 }
 
@@ -82,44 +95,53 @@ func (o *Once) Do(ctx context.Context, key string, fn func(ctx context.Context) 
 // than the period that you mean, by more than the skew of servers and clients: 20 h for a nightly job. A last run in the
 // future, recorded while a leader's clock was ahead, counts as less than d ago.
 func (o *Once) Every(ctx context.Context, d time.Duration, fn func(ctx context.Context) error) error {
-	o.use().need(ctx)
-	if d <= 0 && o.m.lock.err == nil {
-		return notRunError{o.fail(fmt.Errorf("%w: every %v: is not positive", ErrOption, d))}
+	use(ctx, o)
+	needFunction(fn == nil)
+	if d <= 0 && o.err == nil {
+		return notRunError{o.fail("once", fmt.Errorf("%w: every %v: is not positive", ErrOption, d))}
 	}
 	return o.do(ctx, "", d, fn)
 }
 
 // Runs returns the runs that are recorded, the oldest first; none when there is no record. It is one read, of the
 // connected server.
-func (o *Once) Runs(ctx context.Context) ([]Run, error) {
-	o.use().need(ctx)
-	if err := o.m.lock.err; err != nil {
-		return nil, o.fail(err)
-	}
-	s, err := o.m.lock.c.Session(ctx)
-	if err != nil {
-		return nil, o.fail(err)
-	}
-	runs, _, err := o.read(ctx, s)
-	if err != nil && !errors.Is(err, zk.ErrNoNode) {
-		return nil, o.fail(err)
-	}
-	return runs, nil
+func (o *Once) Runs(ctx context.Context) (runs []Run, err error) {
+	err = use(ctx, o).withSession(ctx, "once", func(s *session.Session) (err error) {
+		runs, _, err = o.read(ctx, s)
+		return err
+	})
+	return runs, err
 }
 
-// do is Do with a key, or, with d, Every.
+// Forget takes the runs of key out of the record, "" those of Every, so that the next call runs the job again. It reports
+// whether there were any. It does not wait for the lock: a run that is under way is recorded behind it all the same. It
+// costs a sync, a read and a write.
+//
+// Errors: ErrConflict, when the record's znode has data that are not a record; after one that matches ErrUnknownOutcome
+// they may have been taken out.
+func (o *Once) Forget(ctx context.Context, key string) (found bool, err error) {
+	err = use(ctx, o).withSession(ctx, "once", func(s *session.Session) error {
+		for {
+			if err := s.Sync(ctx, o.record); err != nil {
+				return err
+			}
+			runs, stat, err := o.read(ctx, s)
+			rest := slices.DeleteFunc(slices.Clone(runs), func(r Run) bool { return r.Key == key })
+			if err != nil || len(rest) == len(runs) {
+				return err
+			}
+			_, err = s.Set(ctx, o.record, encodeRuns(rest), stat.Version)
+			if found = err == nil; found || !errors.Is(err, zk.ErrBadVersion) && !errors.Is(err, zk.ErrNoNode) {
+				return err
+			}
+		}
+	})
+	return found, err
+}
+
+// do runs the job under the lock, unless the record has the key, or, with d, a run that began less than that ago.
 func (o *Once) do(ctx context.Context, key string, d time.Duration, fn func(ctx context.Context) error) error {
-	o.use().need(ctx)
-	needFunction(fn == nil)
-	if d == 0 && o.m.lock.err == nil {
-		if err := checkKey(key); err != nil {
-			return notRunError{o.fail(err)}
-		}
-		if err := o.look(ctx, key); err != nil {
-			return notRunError{o.fail(err)}
-		}
-	}
-	h, err := o.m.Lock(ctx)
+	h, err := o.acquire(ctx, request{op: "lock", kind: KindMutex})
 	if err != nil {
 		return notRunError{err}
 	}
@@ -127,73 +149,43 @@ func (o *Once) do(ctx context.Context, key string, d time.Duration, fn func(ctx 
 	recorded := false // behind a run that was made: what becomes of the lock then is no failure of the run
 	err = h.do(ctx, func(work context.Context) error {
 		var r recording
-		if r, refused = o.prepare(work, h, key, d); refused != nil {
+		if r, refused = o.prepare(work, h, key, d); refused == nil && o.o.atMostOnce {
+			refused = r.write(work)
+		}
+		if refused != nil {
 			return nil
 		}
-		if o.m.lock.o.atMostOnce {
-			if refused = r.write(work); refused != nil {
-				return nil
-			}
-			return ofAnother(fn(work))
-		}
-		if err := fn(work); err != nil {
-			return ofAnother(err)
+		if err := fn(work); err != nil || o.o.atMostOnce {
+			return hide(err, ErrDone, ErrNotRecorded, ErrNotRun) // of another Once
 		}
 		// Also when ctx is over: what was done is to be recorded as long as the lock is held.
 		if err := r.write(h.Context()); err != nil {
-			return o.fail(fmt.Errorf("%w: %w", ErrNotRecorded, err))
+			return o.fail("once", fmt.Errorf("%w: %w", ErrNotRecorded, err))
 		}
 		recorded = true
 		return nil
 	})
 	switch {
 	case refused != nil:
-		return notRunError{o.fail(refused)}
+		return notRunError{o.fail("once", refused)}
 	case recorded:
 		return nil
 	}
 	return err
 }
 
-// ofAnother wraps an error of the job's function that comes from another Once, so that it does not say of this one that it
-// was done before, or that it is not recorded.
-func ofAnother(err error) error {
-	if errors.Is(err, ErrDone) || errors.Is(err, ErrNotRecorded) {
-		return otherOnceError{err}
-	}
-	return err
-}
-
-type otherOnceError struct{ err error }
-
-func (e otherOnceError) Error() string { return e.err.Error() }
-func (e otherOnceError) Is(target error) bool {
-	return target != ErrDone && target != ErrNotRecorded && target != ErrNotRun && errors.Is(e.err, target)
-}
-func (e otherOnceError) As(target any) bool {
-	_, done := target.(**DoneError)
-	return !done && errors.As(e.err, target)
-}
-
 // look returns a DoneError when the record has the key, as the connected server knows it, so that nobody queues for that.
 func (o *Once) look(ctx context.Context, key string) error {
-	if w := o.m.lock.o.wait; w > 0 {
+	if w := o.o.wait; w > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, w)
 		defer cancel()
 	}
-	s, err := o.m.lock.c.Session(ctx)
-	if err != nil {
-		return err
+	runs, err := o.Runs(ctx)
+	if err == nil {
+		err = o.fail("once", done(runs, key))
 	}
-	runs, _, err := o.read(ctx, s)
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return done(runs, key)
+	return err
 }
 
 // prepare decides, for the holder, whether the job is to run, by a record that is the last one and not to be changed by
@@ -203,15 +195,15 @@ func (o *Once) prepare(ctx context.Context, h *Hold, key string, d time.Duration
 	for {
 		// By the hold's own session: its server has seen the end of the holder before us, and so what that one wrote.
 		runs, stat, err := o.read(ctx, h.ctx.s)
-		if errors.Is(err, zk.ErrNoNode) {
-			if err = r.multi(ctx, &zk.CreateRequest{Path: o.record, Data: encodeRuns(nil), Acl: o.m.lock.o.acl}); errors.Is(err, zk.ErrNodeExists) {
-				continue
-			}
-		} else if err == nil {
-			if err = done(runs, key); d == 0 && err != nil {
-				return r, err
-			}
-			// The record as it is, again: the answer has the leader's clock, and says that nobody has written it since.
+		if err == nil && d == 0 {
+			err = done(runs, key)
+		}
+		if err != nil {
+			return r, err
+		}
+		if stat == nil {
+			err = r.create(ctx)
+		} else { // as it is, again: the answer has the leader's clock, and says that nobody has written it since
 			err = r.multi(ctx, &zk.SetDataRequest{Path: o.record, Data: encodeRuns(runs), Version: stat.Version})
 		}
 		switch {
@@ -228,7 +220,7 @@ func (o *Once) prepare(ctx context.Context, h *Hold, key string, d time.Duration
 				return r, err
 			}
 		}
-		r.run, r.runs, r.version = newRun(key, h.Token(), o.m.lock.o.owner, began), runs, r.stat.Version
+		r.run, r.runs, r.version = newRun(key, h.Token(), o.o.owner, began), runs, r.stat.Version
 		return r, r.fits()
 	}
 }
@@ -246,11 +238,11 @@ type recording struct {
 // fits refuses, before the run, a record that could not be written behind it.
 func (r *recording) fits() error {
 	const around = 256 // bytes of a transaction with a check and a write, beside paths and data
-	limit := r.o.m.lock.c.opts.session.PacketLimit
+	limit := r.o.c.opts.session.PacketLimit
 	if limit == 0 {
 		limit = session.DefaultPacketLimit
 	}
-	paths := len(r.o.record) + len(r.h.Node()) + 2*r.o.m.lock.c.sessions.chroot
+	paths := len(r.o.record) + len(r.h.Node()) + 2*r.o.c.sessions.chroot
 	if size := len(encodeRuns(r.next())) + paths + around; size > limit {
 		return fmt.Errorf("%w: a record of %d runs takes %d bytes, and %d is the limit (WithPacketLimit): have fewer remembered (WithRemembered)",
 			ErrTooLarge, len(r.next()), size, limit)
@@ -260,7 +252,16 @@ func (r *recording) fits() error {
 
 // next returns the runs that the record is to have.
 func (r *recording) next() []Run {
-	return append(r.runs[max(0, len(r.runs)+1-r.o.m.lock.o.remembered()):len(r.runs):len(r.runs)], r.run)
+	return append(r.runs[max(0, len(r.runs)+1-r.o.o.remembered()):len(r.runs):len(r.runs)], r.run)
+}
+
+// create makes a record without runs, unless there is one by now: who reads it then will know.
+func (r *recording) create(ctx context.Context) error {
+	err := r.multi(ctx, &zk.CreateRequest{Path: r.o.record, Data: encodeRuns(nil), Acl: r.o.o.acl})
+	if errors.Is(err, zk.ErrNodeExists) || r.unknown(ctx, err) {
+		return nil
+	}
+	return err
 }
 
 // multi carries out a write in the holder's name and keeps what it says of the record.
@@ -309,33 +310,33 @@ func (r *recording) write(ctx context.Context) error {
 }
 
 // reread returns the record as the leader has it, and makes one if there is none.
-func (r *recording) reread(ctx context.Context) ([]Run, zk.Stat, error) {
+func (r *recording) reread(ctx context.Context) ([]Run, *zk.Stat, error) {
 	s := r.h.ctx.s
 	for {
 		if err := s.Sync(ctx, r.o.record); err != nil {
-			return nil, zk.Stat{}, err
+			return nil, nil, err
 		}
 		runs, stat, err := r.o.read(ctx, s)
-		if !errors.Is(err, zk.ErrNoNode) {
+		if err != nil || stat != nil {
 			return runs, stat, err
 		}
-		err = r.multi(ctx, &zk.CreateRequest{Path: r.o.record, Data: encodeRuns(nil), Acl: r.o.m.lock.o.acl})
-		if err != nil && !errors.Is(err, zk.ErrNodeExists) && !r.unknown(ctx, err) {
-			return nil, zk.Stat{}, err
+		if err = r.create(ctx); err != nil {
+			return nil, nil, err
 		}
 	}
 }
 
-func (o *Once) read(ctx context.Context, s *session.Session) ([]Run, zk.Stat, error) {
+// read returns what the record has, as the session's server knows it. A nil Stat: there is no record.
+func (o *Once) read(ctx context.Context, s *session.Session) ([]Run, *zk.Stat, error) {
 	data, stat, err := s.Get(ctx, o.record)
-	if err != nil {
-		return nil, stat, err
-	}
-	if len(data) == 0 && stat.Cversion != 0 { // it has had children
-		return nil, stat, fmt.Errorf("%w: %s, where the record of %s would be, is the directory of a lock", ErrConflict, o.record, o.m.lock.path)
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		return nil, nil, nil
+	case err != nil:
+		return nil, nil, err
+	case len(data) == 0 && stat.Cversion != 0: // it has had children
+		return nil, nil, fmt.Errorf("%w: %s, where the record of %s would be, is the directory of a lock", ErrConflict, o.record, o.path)
 	}
 	runs, err := parseRuns(o.record, data)
-	return runs, stat, err
+	return runs, &stat, err
 }
-
-func (o *Once) fail(err error) error { return &lockError{"once", o.m.lock.path, err} }

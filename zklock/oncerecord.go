@@ -110,9 +110,6 @@ func WithRemembered(n int) LockOption {
 		"%d runs remembered: not between 1 and %d", n, maxRemembered)}
 }
 
-// forOnce marks the options of a Once.
-var forOnce = LockOption{func(o *lockOptions) error { o.forOnce = true; return nil }}
-
 func (o *lockOptions) remembered() int {
 	if o.remember == 0 {
 		return remembered

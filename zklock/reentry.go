@@ -67,12 +67,12 @@ type lockKey struct {
 
 // heldIn returns the acquisition of path that ctx carries and that is held, or nil. A hold of another family cannot be
 // joined, and a separate lock on the same path could never be acquired: ErrConflict.
-func (c *Client) heldIn(ctx context.Context, path string, f family) (*acquisition, error) {
+func (c *Client) heldIn(ctx context.Context, path string, family Kind) (*acquisition, error) {
 	a, ok := ctx.Value(lockKey{c, path}).(*acquisition)
 	switch {
 	case !ok || !a.live():
 		return nil, nil
-	case a.info.Kind.family() != f:
+	case a.info.Kind.family() != family:
 		return nil, fmt.Errorf("%w: the caller holds %s as a %s", ErrConflict, path, a.info.Kind)
 	}
 	return a, nil

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	"github.com/zklock/locker/recipe"
 )
 
 // RWMutex is a lock that one writer or any number of readers in the whole ensemble can have, in order of arrival: a
@@ -13,37 +11,37 @@ import (
 //
 // Its znodes are named as Apache Curator's InterProcessReadWriteLock names them, so that Java programs can share the
 // path. A Mutex can't: ErrConflict.
-type RWMutex struct{ lock lock }
+type RWMutex struct{ lock }
 
 // RWMutex returns the read/write lock whose contenders queue below path. It does no I/O; a path or option that can't work
 // is reported by every call on it (ErrPath, ErrOption). WithReentrancy lets the holder of the write lock take it again,
 // or take the read lock, which stays when the write lock is released first.
 func (c *Client) RWMutex(path string, opts ...LockOption) *RWMutex {
-	return &RWMutex{c.newLock(path, opts)}
+	return &RWMutex{c.newLock("read/write lock", opts, path)}
 }
 
 // Lock waits until nobody else reads or writes and returns the hold of the write lock. Contract and errors are those of
 // Mutex.Lock. Asking for it under one's own read lock is ErrDeadlock, with reentrancy too: the call would wait for that
 // read lock.
 func (m *RWMutex) Lock(ctx context.Context) (*Hold, error) {
-	return m.use().acquire(ctx, m.write("lock", false))
+	return use(ctx, m).acquire(ctx, request{op: "lock", kind: KindWrite})
 }
 
 // TryLock returns the hold of the write lock if no other contender is in line: see Mutex.TryLock.
 func (m *RWMutex) TryLock(ctx context.Context) (*Hold, error) {
-	return m.use().acquire(ctx, m.write("try lock", true))
+	return use(ctx, m).acquire(ctx, request{op: "try lock", try: true, kind: KindWrite})
 }
 
 // RLock waits until no writer that came before holds or waits, and returns a hold of the read lock. Contract and errors
 // are those of Mutex.Lock. Asking for it under one's own read lock needs WithReentrancy, since a writer may have queued
 // in between.
 func (m *RWMutex) RLock(ctx context.Context) (*Hold, error) {
-	return m.use().acquire(ctx, m.read("read lock", false))
+	return use(ctx, m).acquire(ctx, request{op: "read lock", kind: KindRead})
 }
 
 // TryRLock returns a hold of the read lock if no writer holds or waits: see Mutex.TryLock.
 func (m *RWMutex) TryRLock(ctx context.Context) (*Hold, error) {
-	return m.use().acquire(ctx, m.read("try read lock", true))
+	return use(ctx, m).acquire(ctx, request{op: "try read lock", try: true, kind: KindRead})
 }
 
 // Do calls fn while it holds the write lock: see Mutex.Do.
@@ -68,16 +66,16 @@ func (m *RWMutex) RDo(ctx context.Context, fn func(ctx context.Context) error) e
 // Errors: ErrNotHeld (h is no hold of this write lock, or released before), ErrLost. When ctx ends before the reply, it
 // is not known which of the two the lock is, so it is given up (ErrUnknownOutcome). After any other error h is unchanged.
 func (m *RWMutex) Downgrade(ctx context.Context, h *Hold) (*Hold, error) {
-	m.use().need(ctx)
-	fail := func(err error) (*Hold, error) { return nil, &lockError{"downgrade", m.lock.path, err} }
-	if m.lock.err != nil {
-		return fail(m.lock.err)
+	l := use(ctx, m)
+	fail := func(err error) (*Hold, error) { return nil, l.fail("downgrade", err) }
+	if l.err != nil {
+		return fail(l.err)
 	}
 	if h == nil || h.a == nil {
 		return fail(fmt.Errorf("%w: no hold", ErrNotHeld))
 	}
 	a := h.a
-	if h.read || a.info.Kind != KindWrite || !a.covers(lockKey{m.lock.c, m.lock.path}) {
+	if h.read || a.info.Kind != KindWrite || !a.covers(lockKey{l.c, l.path}) {
 		return fail(fmt.Errorf("%w: not a hold of this write lock", ErrNotHeld))
 	}
 	if err := h.Err(); err != nil && !h.released.Load() {
@@ -95,12 +93,4 @@ func (m *RWMutex) Downgrade(ctx context.Context, h *Hold) (*Hold, error) {
 	}
 	h.cancel(ErrUnlocked)
 	return reader, nil
-}
-
-func (m *RWMutex) write(op string, try bool) request {
-	return request{op: op, try: try, kind: KindWrite, queues: []recipe.Queue{m.lock.queue(recipe.Write)}}
-}
-
-func (m *RWMutex) read(op string, try bool) request {
-	return request{op: op, try: try, kind: KindRead, queues: []recipe.Queue{m.lock.queue(recipe.Read)}}
 }

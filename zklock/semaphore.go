@@ -2,18 +2,17 @@ package zklock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/session"
 )
 
 // Semaphore is a number of permits that holders in the whole ensemble share. Permits are given in order of arrival, all
 // that a call asks for or none: a large request waits its turn and is not starved by small ones. Like a Mutex it is a
 // description and stores no ownership.
-type Semaphore struct {
-	lock lock
-	size *recipe.Size
-}
+type Semaphore struct{ lock }
 
 // Semaphore returns the semaphore of size permits whose contenders queue below path. The first one to use it writes its
 // size at the path; one that comes with another size gets ErrConflict, which names both. It does no I/O; a path, size or
@@ -23,9 +22,10 @@ type Semaphore struct {
 // called. With an access list (WithACL) that does not let every contender write, each release wakes all waiters instead
 // of two at most.
 func (c *Client) Semaphore(path string, size int, opts ...LockOption) *Semaphore {
-	s := &Semaphore{lock: c.newLock(path, opts), size: recipe.NewSize(size)}
-	if s.lock.err == nil {
-		s.lock.err = checkSize(size)
+	s := &Semaphore{c.newLock("semaphore", opts, path)}
+	s.size = recipe.NewSize(size)
+	if s.err == nil {
+		s.err = checkSize(size)
 	}
 	return s
 }
@@ -43,13 +43,13 @@ func checkSize(size int) error {
 // are not released while the call waits, so it would wait for ever. (Deadlock between callers is not detected: two that
 // each hold one of two permits and want another wait for each other.)
 func (s *Semaphore) Acquire(ctx context.Context, n int) (*Hold, error) {
-	return s.use().acquire(ctx, s.request(ctx, "acquire", n, false))
+	return use(ctx, s).acquire(ctx, request{op: "acquire", kind: KindSemaphore, permits: n})
 }
 
 // TryAcquire returns the hold of n permits if they are free and no contender waits; otherwise ErrBusy, which costs reads
 // only. See Mutex.TryLock.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int) (*Hold, error) {
-	return s.use().acquire(ctx, s.request(ctx, "try acquire", n, true))
+	return use(ctx, s).acquire(ctx, request{op: "try acquire", try: true, kind: KindSemaphore, permits: n})
 }
 
 // Do calls fn while it holds n permits: see Mutex.Do.
@@ -63,30 +63,47 @@ func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 // same. With WithContainer the directory stays from then on, because of a znode "resized" in it, so that the size is not
 // lost. ErrOption: the size is not positive. ErrConflict: the path has data that are not this library's.
 func (s *Semaphore) Resize(ctx context.Context, size int) error {
-	s.use().need(ctx)
-	return failed("resize", s.lock.path, s.resize(ctx, size))
+	l := use(ctx, s)
+	if err := checkSize(size); l.err == nil && err != nil {
+		return l.fail("resize", err)
+	}
+	return l.withSession(ctx, "resize", func(z *session.Session) error {
+		return l.size.Resize(ctx, z, l.queues(ctx, request{kind: KindSemaphore})[0], size)
+	})
 }
 
-func (s *Semaphore) resize(ctx context.Context, size int) error {
-	if s.lock.err != nil {
-		return s.lock.err
-	}
-	if err := checkSize(size); err != nil {
+// Size returns how many permits the semaphore has at the ensemble, and how many of them no contender has or waits for at
+// that moment. A semaphore that has not been used has the size that this Semaphore would give it. It costs a sync and two
+// reads, and writes nothing. ErrConflict: the path has data that are not this library's.
+func (s *Semaphore) Size(ctx context.Context) (size, free int, err error) {
+	l := use(ctx, s)
+	err = l.withSession(ctx, "size", func(z *session.Session) (err error) {
+		size, free, err = l.size.Free(ctx, z, l.queues(ctx, request{kind: KindSemaphore})[0])
 		return err
-	}
-	z, err := s.lock.c.Session(ctx)
-	if err != nil {
-		return err
-	}
-	return s.size.Resize(ctx, z, s.lock.queue(recipe.Permits), size)
+	})
+	return size, free, err
 }
 
-func (s *Semaphore) request(ctx context.Context, op string, n int, try bool) request {
-	s.use().need(ctx)
-	q := s.lock.queue(recipe.Permits)
-	q.Permits, q.Size = n, s.size
-	q.Held, _ = ctx.Value(permitsKey{s.lock.c, s.lock.path}).(int)
-	return request{op: op, try: try, kind: KindSemaphore, queues: []recipe.Queue{q}}
+// TryAcquireFree returns the hold of all permits that are free, one at least: see Hold.Permits for how many. ErrBusy:
+// none is free, or a contender waits. Other errors as for TryAcquire.
+func (s *Semaphore) TryAcquireFree(ctx context.Context) (h *Hold, err error) {
+	const attempts = 3 // others may be quicker
+	for range attempts {
+		_, free, sizeErr := s.Size(ctx)
+		if sizeErr != nil {
+			return nil, sizeErr
+		}
+		if h, err = s.TryAcquire(ctx, max(free, 1)); free <= 1 || !errors.Is(err, ErrBusy) {
+			break
+		}
+	}
+	return h, err
+}
+
+// Permits returns how many permits of a semaphore the hold has; 0 for another kind of lock.
+func (h *Hold) Permits() int {
+	h.need()
+	return h.a.info.Permits
 }
 
 // permitsKey finds in a context how many permits of a semaphore the holds that it belongs to have.

@@ -11,25 +11,8 @@ import (
 
 // What %v and %s show: in a log line a name, and not what is inside.
 
-func (l lock) text(kind string) string { return kind + " " + text.Foreign(l.path) }
-
-// String returns "mutex" and the path.
-func (m *Mutex) String() string { return m.lock.text("mutex") }
-
-// String returns "read/write lock" and the path.
-func (m *RWMutex) String() string { return m.lock.text("read/write lock") }
-
-// String returns "semaphore" and the path.
-func (s *Semaphore) String() string { return s.lock.text("semaphore") }
-
-// String returns "election" and the path.
-func (e *Election) String() string { return e.lock.text("election") }
-
-// String returns "once" and the path.
-func (o *Once) String() string { return o.m.lock.text("once") }
-
-// String returns "multi lock" and the paths.
-func (m *MultiLock) String() string { return "multi lock " + text.Foreign(strings.Join(m.paths, ", ")) }
+// String returns "mutex", or what else the lock is, and the path or paths.
+func (l *lock) String() string { return l.noun + " " + text.Foreign(strings.Join(l.dirs, ", ")) }
 
 // String returns the path, or paths, and the token, and how the hold has ended.
 func (h *Hold) String() string {

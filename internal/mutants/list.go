@@ -175,7 +175,7 @@ var mutants = []mutant{
 	{"record apart from the hold", "a host that has lost the lock records a run, and another one makes it", "zklock/once.go",
 		[]edit{{"resps, err := r.h.Multi(ctx, op)", "resps, err := r.h.ctx.s.Multi(ctx, op)"}}, []string{inOnce}},
 	{"record not read under the lock", "who waited runs what another host has done meanwhile", "zklock/once.go",
-		[]edit{{"d == 0 && err != nil {\n				return r, err", "d < 0 && err != nil {\n				return r, err"}}, []string{inOnce}},
+		[]edit{{"if err == nil && d == 0 {\n			err = done", "if err == nil && d < 0 {\n			err = done"}}, []string{inOnce}},
 	{"Every whatever the period", "a job runs again before its period is over", "zklock/once.go",
 		[]edit{{"		if d > 0 {\n			if err := doneSince", "		if d < 0 {\n			if err := doneSince"}}, []string{inOnce}},
 	{"run in the future long ago", "the same, when a leader's clock was ahead", "zklock/oncerecord.go",
