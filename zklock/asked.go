@@ -57,34 +57,20 @@ func releaseRequest(data []byte, at time.Time) *ReleaseRequest {
 func (c *Client) Ask(ctx context.Context, path string, t Token, why string) error {
 	c.need()
 	needContext(ctx)
-	err := fmt.Errorf("%w: message of %d bytes: is longer than 4 KB", ErrOption, len(why))
-	if len(why) <= maxWhy {
-		err = c.ask(ctx, path, t, why)
+	if len(why) > maxWhy {
+		return failed("ask", path, fmt.Errorf("%w: message of %d bytes: is longer than 4 KB", ErrOption, len(why)))
+	}
+	l, name, err := c.find(ctx, path, t)
+	for again := err == nil; again; again = errors.Is(err, zk.ErrBadVersion) { // somebody else has set them
+		var n session.Node
+		if n, err = recipe.ReadChild(ctx, l.s, path, name); err == nil {
+			_, err = l.s.Set(ctx, path+"/"+name, wished(n, why), n.Stat.Version)
+		}
+	}
+	if errors.Is(err, zk.ErrNoNode) {
+		err = fmt.Errorf("%w: the contender with the token %d has gone", ErrNotHeld, t)
 	}
 	return failed("ask", path, err)
-}
-
-func (c *Client) ask(ctx context.Context, dir string, t Token, why string) error {
-	l, err := c.readLine(ctx, dir)
-	if err != nil {
-		return err
-	}
-	name, err := l.withToken(ctx, dir, t)
-	if err != nil {
-		return err
-	}
-	for {
-		n, err := recipe.ReadChild(ctx, l.s, dir, name)
-		if err == nil {
-			_, err = l.s.Set(ctx, dir+"/"+name, wished(n, why), n.Stat.Version)
-		}
-		switch {
-		case errors.Is(err, zk.ErrNoNode):
-			return fmt.Errorf("%w: the contender with the token %d has gone", ErrNotHeld, t)
-		case !errors.Is(err, zk.ErrBadVersion):
-			return err
-		} // else somebody else has set them
-	}
 }
 
 // wished returns a contender's data with the request in it.

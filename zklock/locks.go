@@ -157,29 +157,19 @@ const searchAtOnce = 16
 // each calls fn for all paths, several at a time, until one of the calls fails, and returns its error when all have
 // ended.
 func each(paths []string, fn func(i int, path string) error) error {
-	var (
-		all    sync.WaitGroup
-		mu     sync.Mutex // guards the rest
-		next   int
-		failed error
-	)
-	take := func() (i int, ok bool) {
-		mu.Lock()
-		defer mu.Unlock()
-		i, next = next, next+1
-		return i, failed == nil && i < len(paths)
-	}
-	for range min(searchAtOnce, len(paths)) {
+	var all sync.WaitGroup
+	failed := make(chan error, len(paths))
+	running := make(chan struct{}, searchAtOnce)
+	for i := 0; i < len(paths) && len(failed) == 0; i++ {
+		running <- struct{}{}
 		all.Go(func() {
-			for i, ok := take(); ok; i, ok = take() {
-				if err := fn(i, paths[i]); err != nil {
-					mu.Lock()
-					failed = err
-					mu.Unlock()
-				}
+			if err := fn(i, paths[i]); err != nil {
+				failed <- err
 			}
+			<-running
 		})
 	}
 	all.Wait()
-	return failed
+	close(failed)
+	return <-failed
 }

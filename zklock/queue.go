@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 
 	"github.com/go-zookeeper/zk"
 
@@ -45,11 +46,8 @@ const (
 func (c *Client) Queue(ctx context.Context, path string) ([]Contender, error) {
 	c.need()
 	needContext(ctx)
-	page, err := c.page(ctx, path, 0, -1)
-	if err != nil {
-		return nil, &lockError{"queue", path, err}
-	}
-	return page.Contenders, nil
+	page, err := c.page(ctx, path, 0, math.MaxInt)
+	return page.Contenders, failed("queue", path, err)
 }
 
 // QueuePage returns one page of the queue: up to limit contenders starting at index from, and the total numbers of
@@ -60,28 +58,28 @@ func (c *Client) QueuePage(ctx context.Context, path string, from, limit int) (Q
 	c.need()
 	needContext(ctx)
 	if from < 0 || limit < 0 {
-		return QueuePage{}, &lockError{"queue", path, fmt.Errorf("%w: from %d, limit %d: is less than 0", ErrOption, from, limit)}
+		return QueuePage{}, failed("queue", path, fmt.Errorf("%w: from %d, limit %d: is less than 0", ErrOption, from, limit))
 	}
 	page, err := c.page(ctx, path, from, limit)
-	if err != nil {
-		return QueuePage{}, &lockError{"queue", path, err}
-	}
-	return page, nil
+	return page, failed("queue", path, err)
 }
 
-// page reads a part of the line; limit -1: all of it.
-func (c *Client) page(ctx context.Context, dir string, from, limit int) (QueuePage, error) {
-	page := QueuePage{Path: dir, From: from}
+// page reads a part of the line. With an error it is the zero value.
+func (c *Client) page(ctx context.Context, dir string, from, limit int) (page QueuePage, err error) {
 	l, err := c.readLine(ctx, dir)
-	if err != nil || len(l.names) == 0 {
-		return page, err
+	if err != nil {
+		return QueuePage{}, err
+	}
+	page = QueuePage{Path: dir, From: from}
+	if len(l.names) == 0 {
+		return page, nil
 	}
 	holds, size, err := recipe.Holders(ctx, l.s, dir, l.names)
 	if errors.Is(err, zk.ErrNoNode) {
 		return page, nil // the directory is gone since the list
 	}
 	if err != nil {
-		return page, err
+		return QueuePage{}, err
 	}
 	first, _ := recipe.Parse(l.names[0])
 	page.Kind, page.Permits = kindOf(first.Kind), size
@@ -92,12 +90,9 @@ func (c *Client) page(ctx context.Context, dir string, from, limit int) (QueuePa
 	}
 	page.Waiting = len(holds) - page.Holding
 	from = min(from, len(holds))
-	end := len(holds)
-	if limit >= 0 {
-		end = from + min(limit, end-from)
-	}
+	shown := l.names[from:][:min(limit, len(holds)-from)]
 	room := int32(roomData)
-	nodes, err := l.s.ReadBelow(ctx, dir, l.names[from:end], func(stat zk.Stat) bool {
+	nodes, err := l.s.ReadBelow(ctx, dir, shown, func(stat zk.Stat) bool {
 		if stat.DataLength <= shortData {
 			return true
 		}
@@ -108,19 +103,18 @@ func (c *Client) page(ctx context.Context, dir string, from, limit int) (QueuePa
 		return true
 	})
 	if err != nil {
-		return page, err
+		return QueuePage{}, err
 	}
-	tokens, err := l.claimed(ctx, dir, l.names[from:end])
+	tokens, err := l.claimed(ctx, shown)
 	if err != nil {
-		return page, err
+		return QueuePage{}, err
 	}
 	for i, n := range nodes {
 		if errors.Is(n.Err, zk.ErrNoNode) {
 			continue // gone since the list
 		}
-		name := l.names[from+i]
-		k := newContender(dir, name, n, holds[from+i])
-		if t, ok := tokens[name]; ok {
+		k := newContender(dir, shown[i], n, holds[from+i])
+		if t, ok := tokens[shown[i]]; ok {
 			k.Token = t
 		}
 		if from+i == 0 {
@@ -164,7 +158,7 @@ func claimed(names []string) map[string]Token {
 
 // claimed is claimed for those of the line that are shown, without the tokens that others have by their znodes: Break
 // would remove those others.
-func (l lineOf) claimed(ctx context.Context, dir string, shown []string) (map[string]Token, error) {
+func (l lineOf) claimed(ctx context.Context, shown []string) (map[string]Token, error) {
 	tokens := claimed(l.names)
 	of := map[Token]string{}
 	for _, name := range shown {
@@ -175,7 +169,7 @@ func (l lineOf) claimed(ctx context.Context, dir string, shown []string) (map[st
 	if len(of) == 0 {
 		return nil, nil
 	}
-	nodes, err := l.s.StatsBelow(ctx, dir, l.names)
+	nodes, err := l.s.StatsBelow(ctx, l.dir, l.names)
 	if err != nil {
 		return nil, err
 	}
@@ -189,31 +183,31 @@ func (l lineOf) claimed(ctx context.Context, dir string, shown []string) (map[st
 
 // lineOf is the contenders of a directory, in order.
 type lineOf struct {
-	s     *session.Session
+	dir   string
+	s     *session.Session // that has read it; nil: there was none
 	names []string
 }
 
 // readLine lists dir after a sync. A directory that does not exist has nobody in line.
-func (c *Client) readLine(ctx context.Context, dir string) (lineOf, error) {
-	if err := checkLook(dir); err != nil {
-		return lineOf{}, err
+func (c *Client) readLine(ctx context.Context, dir string) (l lineOf, err error) {
+	l.dir = dir
+	if err = checkLook(dir); err != nil {
+		return l, err
 	}
-	s, err := c.Session(ctx)
-	if err != nil {
-		return lineOf{}, err
+	if l.s, err = c.Session(ctx); err != nil {
+		return l, err
 	}
-	if err := s.Sync(ctx, dir); err != nil {
-		return lineOf{}, err
+	if err = l.s.Sync(ctx, dir); err != nil {
+		return l, err
 	}
-	children, stat, err := s.List(ctx, dir)
+	children, stat, err := l.s.List(ctx, dir)
+	if err == nil {
+		l.names, err = recipe.InOrder(ctx, l.s, dir, children, stat)
+	}
 	if errors.Is(err, zk.ErrNoNode) {
-		return lineOf{}, nil
+		l.names, err = nil, nil
 	}
-	if err != nil {
-		return lineOf{}, err
-	}
-	names, err := recipe.InOrder(ctx, s, dir, children, stat)
-	return lineOf{s, names}, err
+	return l, err
 }
 
 // Break removes the contender with token t from the queue of path, whoever owns it: mostly a holder that hangs. It is a
@@ -226,31 +220,23 @@ func (c *Client) readLine(ctx context.Context, dir string) (lineOf, error) {
 func (c *Client) Break(ctx context.Context, path string, t Token) error {
 	c.need()
 	needContext(ctx)
-	return failed("break", path, c.breakOne(ctx, path, t))
+	l, name, err := c.find(ctx, path, t)
+	if err == nil {
+		if err = l.s.Delete(ctx, path+"/"+name, -1); errors.Is(err, zk.ErrNoNode) { // by full name, which is never used again
+			err = nil
+		}
+	}
+	return failed("break", path, err)
 }
 
 // breakSteps is how many contenders Break and Ask look at before they see whether the one is among them.
 const breakSteps = 1000
 
-func (c *Client) breakOne(ctx context.Context, dir string, t Token) error {
-	l, err := c.readLine(ctx, dir)
-	if err != nil {
-		return err
+// find returns the line of dir, and the name of the contender in it that has token t.
+func (c *Client) find(ctx context.Context, dir string, t Token) (l lineOf, found string, err error) {
+	if l, err = c.readLine(ctx, dir); err != nil {
+		return l, "", err
 	}
-	found, err := l.withToken(ctx, dir, t)
-	if err != nil {
-		return err
-	}
-	err = l.s.Delete(ctx, dir+"/"+found, -1) // by full name, which is never used again
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil
-	}
-	return err
-}
-
-// withToken returns the name of the contender that has token t.
-func (l lineOf) withToken(ctx context.Context, dir string, t Token) (string, error) {
-	found := ""
 	for name, token := range claimed(l.names) {
 		if token == t {
 			found = name // unless it is another's
@@ -261,7 +247,7 @@ func (l lineOf) withToken(ctx context.Context, dir string, t Token) (string, err
 		names = names[len(step):]
 		nodes, err := l.s.StatsBelow(ctx, dir, step)
 		if err != nil {
-			return "", err
+			return l, "", err
 		}
 		for i, n := range nodes {
 			if n.Err == nil && Token(n.Stat.Czxid) == t {
@@ -271,7 +257,7 @@ func (l lineOf) withToken(ctx context.Context, dir string, t Token) (string, err
 		}
 	}
 	if found == "" {
-		return "", fmt.Errorf("%w: nobody in line has the token %d", ErrNotHeld, t)
+		err = fmt.Errorf("%w: nobody in line has the token %d", ErrNotHeld, t)
 	}
-	return found, nil
+	return l, found, err
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
@@ -26,18 +24,18 @@ func (c *Client) WaitFree(ctx context.Context, path string) error {
 	c.need()
 	needContext(ctx)
 	fail := func(err error) error { return &lockError{"wait until free", path, err} }
-	if err := checkLook(path); err != nil {
-		return fail(err)
-	}
 	ahead := 0
 	for {
-		s, err := c.Session(ctx)
+		l, err := c.readLine(ctx, path)
 		if err == nil {
-			err = c.waitOnce(ctx, s, path, &ahead)
+			if ahead = len(l.names); ahead == 0 {
+				return nil
+			}
+			err = recipe.AwaitGone(ctx, l.s, path, l.names[ahead-1])
 		}
 		switch {
-		case err == nil && ahead == 0:
-			return nil
+		case errors.Is(err, ErrPath):
+			return fail(err)
 		case c.ctx.Err() != nil:
 			return fail(closedError{})
 		case ctx.Err() != nil:
@@ -48,29 +46,8 @@ func (c *Client) WaitFree(ctx context.Context, path string) error {
 				err = fmt.Errorf("%w: %d in line: %w", ErrBusy, ahead, err)
 			}
 			return fail(err)
-		case err != nil && (s == nil || s.Err() == nil):
+		case err != nil && (l.s == nil || l.s.Err() == nil):
 			return fail(err)
 		} // else look again, if the session is over in the next one
 	}
-}
-
-// waitOnce finds out how many are in line, and, if anybody is, waits until another look is due.
-func (c *Client) waitOnce(ctx context.Context, s *session.Session, path string, ahead *int) error {
-	if err := s.Sync(ctx, path); err != nil {
-		return err
-	}
-	names, stat, err := s.List(ctx, path)
-	if err == nil {
-		names, err = recipe.InOrder(ctx, s, path, names, stat)
-	}
-	switch {
-	case errors.Is(err, zk.ErrNoNode):
-		names = nil
-	case err != nil:
-		return err
-	}
-	if *ahead = len(names); *ahead == 0 {
-		return nil
-	}
-	return recipe.AwaitGone(ctx, s, path, names[*ahead-1])
 }
