@@ -118,7 +118,7 @@ func (a *acquisition) lose(cause error) {
 
 // afterLoss does what follows the end of a lost acquisition: no other call of this process gets its ticket.
 func (a *acquisition) afterLoss(cause error) {
-	defer a.c.holds.Done()
+	defer a.c.ends.Done()
 	a.ticket.Lose(cause)
 	a.c.tellLost(LostInfo{a.infoNow(), Token(a.ticket.Czxid()), time.Since(a.since), cause})
 }
@@ -170,7 +170,7 @@ func (a *acquisition) endRelease(ctx context.Context, first bool) error {
 		}
 		return a.ended()
 	}
-	defer a.c.holds.Done()
+	defer a.c.ends.Done()
 	err := a.leave(ctx, false)
 	if errors.Is(err, recipe.ErrGone) {
 		err = ErrNodeDeleted

@@ -2,7 +2,6 @@ package zklock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -10,7 +9,7 @@ import (
 	"time"
 
 	"github.com/zklock/locker/internal/handoff"
-	"github.com/zklock/locker/internal/trusted"
+	"github.com/zklock/locker/internal/text"
 	"github.com/zklock/locker/session"
 )
 
@@ -27,14 +26,13 @@ type Client struct {
 
 	sessions *sessions
 
-	holds   sync.WaitGroup  // acquisitions that have not ended
 	use     inUse           // what Status shows
 	handoff *handoff.Queues // of goroutines that share a place in line
 
-	bg sync.WaitGroup // see spawn
+	ends sync.WaitGroup // what Close waits for: acquisitions that have not ended, and goroutines of spawn
 
 	mu     sync.Mutex // guards what follows
-	closed bool
+	closed bool       // nothing is added to ends any more
 }
 
 // Dial connects to an ensemble: "zk1:2181,zk2:2181,zk3:2181/chroot". Nil error: a session exists. It blocks until then,
@@ -47,24 +45,14 @@ type Client struct {
 // again in that. See WithEphemeralBytes for when there are several.
 func Dial(ctx context.Context, connect string, opts ...Option) (*Client, error) {
 	needContext(ctx)
-	c, s, err := newClient(connect, opts)
+	c, err := Open(connect, opts...)
 	if err != nil {
 		return nil, err
 	}
-	for err := c.established(ctx, s); err != nil; err = c.established(ctx, s) {
-		s.ForLocks(trusted.Caller{}).Abandon() // what was started ends by itself
-		if ctx.Err() != nil || errors.Is(err, session.ErrAuth) {
-			c.cancel()
-			return nil, fmt.Errorf("zklock: dial %q: %w", connect, err)
-		}
-		// The session has ended before we could hear of it: its first connection broke at once, and there was no other.
-		c.rest(ctx, time.Second)
-		if s, err = c.sessions.start(); err != nil { // checked above, and no I/O is done
-			c.cancel()
-			return nil, fmt.Errorf("zklock: dial %q: %w", connect, err)
-		}
+	if err := c.established(ctx); err != nil {
+		c.cancel() // what was started ends by itself
+		return nil, fmt.Errorf("zklock: dial %q: %w", connect, err)
 	}
-	c.sessions.begin(s)
 	return c, nil
 }
 
@@ -73,19 +61,9 @@ func Dial(ctx context.Context, connect string, opts ...Option) (*Client, error) 
 // connect string or of an option (ErrOption, ErrPath); no I/O has been done. Credentials that the ensemble refuses are the
 // error of the first call, and of every other.
 func Open(connect string, opts ...Option) (*Client, error) {
-	c, s, err := newClient(connect, opts)
-	if err != nil {
-		return nil, err
-	}
-	c.sessions.begin(s)
-	return c, nil
-}
-
-// newClient returns a Client and a session of it that has been started, and is still to be begun with.
-func newClient(connect string, opts []Option) (*Client, *session.Session, error) {
 	o, err := chosen(opts)
 	if err != nil {
-		return nil, nil, fmt.Errorf("zklock: dial: %w", err)
+		return nil, fmt.Errorf("zklock: dial: %w", err)
 	}
 	c := &Client{connect: connect, opts: o, log: o.session.Logger}
 	if c.log == nil {
@@ -97,9 +75,10 @@ func newClient(connect string, opts []Option) (*Client, *session.Session, error)
 	s, err := c.sessions.start()
 	if err != nil {
 		c.cancel()
-		return nil, nil, fmt.Errorf("zklock: dial %q: %w", connect, err)
+		return nil, fmt.Errorf("zklock: dial %q: %w", connect, err)
 	}
-	return c, s, nil
+	c.sessions.begin(s)
+	return c, nil
 }
 
 const (
@@ -107,10 +86,11 @@ const (
 	dialTell  = time.Minute     // how often it warns from then on
 )
 
-// established is s.Established. If ctx has no deadline, it logs a warning after 5 s and every minute after that.
-func (c *Client) established(ctx context.Context, s *session.Session) error {
+// established waits for a session. If ctx has no deadline, it logs a warning after 5 s and every minute after that.
+func (c *Client) established(ctx context.Context) error {
 	if _, timed := ctx.Deadline(); timed {
-		return s.Established(ctx)
+		_, err := c.Session(ctx)
+		return err
 	}
 	log := c.opts.session.Logger
 	if log == nil {
@@ -118,7 +98,7 @@ func (c *Client) established(ctx context.Context, s *session.Session) error {
 	}
 	for d := dialQuiet; ; d = dialTell {
 		bounded, cancel := context.WithTimeout(ctx, d)
-		err := s.Established(bounded)
+		_, err := c.Session(bounded)
 		late := err != nil && bounded.Err() != nil && ctx.Err() == nil
 		cancel()
 		if !late {
@@ -143,30 +123,29 @@ func (c *Client) Close() error {
 	c.mu.Unlock()
 	c.cancel()
 	<-c.sessions.joined
-	c.bg.Wait()
-	c.holds.Wait() // they have ended with the session; their hooks may still run
+	c.ends.Wait() // the acquisitions have ended with their sessions; their hooks may still run
 	return nil
 }
 
-// countHold counts a hold that Close has to wait for; false when Close came first.
-func (c *Client) countHold() bool {
+// countEnd counts something whose end Close has to wait for; false when Close came first.
+func (c *Client) countEnd() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
-		return false
+	if !c.closed {
+		c.ends.Add(1)
 	}
-	c.holds.Add(1)
-	return true
+	return !c.closed
 }
 
 // spawn runs fn, which ends soon after the Client was closed, in a goroutine that Close joins; false when Close came first.
 func (c *Client) spawn(fn func()) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
+	if !c.countEnd() {
 		return false
 	}
-	c.bg.Go(fn)
+	go func() {
+		defer c.ends.Done()
+		fn()
+	}()
 	return true
 }
 
@@ -178,4 +157,10 @@ func (c *Client) Session(ctx context.Context) (*session.Session, error) {
 	c.need()
 	needContext(ctx)
 	return c.sessions.await(ctx, func() (*session.Session, error) { return c.sessions.current(), nil })
+}
+
+// String returns the connect string, which has no credentials, and how the first session stands.
+func (c *Client) String() string {
+	c.need()
+	return "client of " + text.Foreign(c.connect) + " (" + c.sessions.current().State().String() + ")"
 }

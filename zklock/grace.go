@@ -53,10 +53,7 @@ func (l *lock) checkGrace(ctx context.Context) error {
 	if l.o.grace == 0 {
 		return nil
 	}
-	s, err := l.c.sessions.await(ctx, func() (*session.Session, error) { return l.c.sessions.current(), nil })
-	if err == nil {
-		err = s.Established(ctx)
-	}
+	s, err := l.c.Session(ctx)
 	if err != nil {
 		return err
 	}

@@ -189,3 +189,18 @@ func TestAHoldWithAGraceOnAKeptZnodeBeginsWithItsLease(t *testing.T) {
 		}
 	})
 }
+
+func TestAGraceLongerThanTheMaxHoldIsRefused(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
+		for _, opts := range [][]zklock.LockOption{
+			{zklock.WithGrace(2 * time.Second), zklock.WithMaxHold(time.Second)},
+			{zklock.WithMaxHold(time.Second), zklock.WithGrace(2 * time.Second)},
+		} {
+			_, err := c.Mutex("/l", opts...).Lock(s.Context())
+			require.ErrorIs(s, err, zklock.ErrOption)
+			require.ErrorContains(s, err, "grace 2s: is longer than the max hold 1s")
+		}
+		s.Unlock(s.Lock(c.Mutex("/l", zklock.WithGrace(time.Second), zklock.WithMaxHold(time.Second))))
+	})
+}

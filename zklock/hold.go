@@ -3,13 +3,16 @@ package zklock
 import (
 	"context"
 	"errors"
+	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/text"
 	"github.com/zklock/locker/recipe"
 )
 
@@ -219,3 +222,19 @@ func (h *Hold) UnlockSoon() {
 }
 
 func (h *Hold) fail(op string, err error) error { return failed(op, h.a.info.Path, err) }
+
+// String returns the path, or paths, and the token, and how the hold has ended.
+func (h *Hold) String() string {
+	var paths []string
+	for _, node := range h.Nodes() {
+		paths = append(paths, path.Dir(node))
+	}
+	s := "hold of " + text.Foreign(strings.Join(paths, ", ")) + ", token " + strconv.FormatInt(int64(h.Token()), 10)
+	switch err := h.Err(); {
+	case errors.Is(err, ErrUnlocked):
+		s += ", released"
+	case err != nil:
+		s += ", lost: " + bare(err)
+	}
+	return s
+}

@@ -106,6 +106,9 @@ func checkLockPath(path string) error {
 	return nil
 }
 
+// String returns "mutex", or what else the lock is, and the path or paths.
+func (l *lock) String() string { return l.noun + " " + text.Foreign(strings.Join(l.dirs, ", ")) }
+
 // fail returns err as the failure of a call on the lock; nil when there is none.
 func (l *lock) fail(op string, err error) error { return failed(op, l.path, err) }
 
@@ -206,7 +209,7 @@ func (l *lock) take(ctx context.Context, r request, w *waiting) (*Hold, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !l.c.countHold() {
+	if !l.c.countEnd() {
 		l.c.giveUp(ctx, t)
 		return nil, closedError{}
 	}
@@ -300,16 +303,15 @@ func (l *lock) reenter(ctx context.Context, kind Kind) (*Hold, error) {
 		return nil, nil
 	}
 	for _, dir := range l.dirs {
-		a, err := l.c.heldIn(ctx, dir, kind.family())
+		a, ok := ctx.Value(lockKey{l.c, dir}).(*acquisition)
 		switch {
-		case err != nil:
-			return nil, err
-		case a == nil:
+		case !ok || !a.live():
 			continue
+		case a.info.Kind.family() != kind.family(): // a separate lock on the same path could never be acquired
+			return nil, fmt.Errorf("%w: the caller holds %s as a %s", ErrConflict, dir, a.info.Kind)
 		case kind == KindMulti && !samePaths(a.info.Paths, l.dirs):
 			return nil, fmt.Errorf("%w: %s", ErrDeadlock, dir)
-		}
-		if !l.o.reentrant {
+		case !l.o.reentrant:
 			return nil, ErrDeadlock
 		}
 		return a.join(ctx, kind == KindRead)

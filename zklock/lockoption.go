@@ -51,28 +51,27 @@ func newLockOptions(noun string, opts []LockOption) (o lockOptions, err error) {
 			return o, err
 		}
 	}
-	if o.verifyACL && o.acl == nil {
-		return o, fmt.Errorf("%w: WithVerifiedACL: needs WithACL, which says what is to be verified", ErrOption)
+	switch {
+	case o.verifyACL && o.acl == nil:
+		err = fmt.Errorf("%w: WithVerifiedACL: needs WithACL, which says what is to be verified", ErrOption)
+	case o.keep > 0 && o.handoff == 0:
+		err = fmt.Errorf("%w: idle keeping for %v: needs WithLocalHandoff", ErrOption, o.keep)
+	case o.maxHold > 0 && o.grace > o.maxHold:
+		err = fmt.Errorf("%w: grace %v: is longer than the max hold %v: work may not need longer to stop than it may hold the lock",
+			ErrOption, o.grace, o.maxHold)
+	case o.delaySet && o.container:
+		err = fmt.Errorf("%w: lock delay %v: not with WithContainer: the note of a lost holder would go with the container", ErrOption, o.delay)
+	case o.reentrant && noun == nounOnce:
+		err = fmt.Errorf("%w: WithReentrancy is not for Client.Once: two calls under one hold would both run the job", ErrOption)
+	case o.onceOnly && noun != nounOnce:
+		err = fmt.Errorf("%w: WithAtMostOnce and WithRemembered are for Client.Once; this is a %s", ErrOption, noun)
+	case o.handoff > 0 && noun != nounMutex && noun != nounOnce:
+		err = fmt.Errorf("%w: local handoff of %d: is for a Mutex, and so for Do and Guard; this is a %s", ErrOption, o.handoff, noun)
 	}
 	if o.acl == nil {
 		o.acl = openToAll
 	}
-	if o.keep > 0 && o.handoff == 0 {
-		return o, fmt.Errorf("%w: idle keeping for %v: needs WithLocalHandoff", ErrOption, o.keep)
-	}
-	if o.delaySet && o.container {
-		return o, fmt.Errorf("%w: lock delay %v: not with WithContainer: the note of a lost holder would go with the container", ErrOption, o.delay)
-	}
-	if o.reentrant && noun == nounOnce {
-		return o, fmt.Errorf("%w: WithReentrancy is not for Client.Once: two calls under one hold would both run the job", ErrOption)
-	}
-	if o.onceOnly && noun != nounOnce {
-		return o, fmt.Errorf("%w: WithAtMostOnce and WithRemembered are for Client.Once; this is a %s", ErrOption, noun)
-	}
-	if o.handoff > 0 && noun != nounMutex && noun != nounOnce {
-		return o, fmt.Errorf("%w: local handoff of %d: is for a Mutex, and so for Do and Guard; this is a %s", ErrOption, o.handoff, noun)
-	}
-	return o, nil
+	return o, err
 }
 
 // WithWait bounds every Lock on the lock: after d in line it returns ErrBusy. When there was no connection in all that
@@ -93,7 +92,8 @@ func WithMaxHold(d time.Duration) LockOption {
 // WithGrace ends a hold's context at least d before anybody else can hold, for work that needs d to stop: when nothing is
 // heard from the ensemble any more, with the cause ErrLeaseOver, d before the end that the lease would have; and with
 // WithMaxHold the znode is deleted d after the context has ended. The hold is lost then, even if the ensemble answers in
-// time; Unlock when the work has stopped, which lets the next in line hold.
+// time; Unlock when the work has stopped, which lets the next in line hold. A grace longer than WithMaxHold is refused
+// (ErrOption).
 //
 // No grace is possible where the lock is taken away: when the session is ended, or the znode deleted, by force; nor after
 // Unlock and Client.Close, which are the holder's word that the work has stopped.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"path"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -93,12 +92,11 @@ func (o *observer) none() {
 func (o *observer) watch(ctx context.Context, s *session.Session) error {
 	for !o.stopped {
 		first, err := o.e.first(ctx, s)
-		switch {
-		case err != nil:
-		case first != "":
-			err = o.follow(ctx, s, first)
-		default:
+		if err == nil && first == "" {
 			err = o.await(ctx, s)
+		}
+		for exists := first != ""; exists && !o.stopped; {
+			exists, err = o.look(ctx, s, first)
 		}
 		if err != nil {
 			return err
@@ -107,30 +105,24 @@ func (o *observer) watch(ctx context.Context, s *session.Session) error {
 	return nil
 }
 
-// follow yields the leader name and its values until its znode goes.
-func (o *observer) follow(ctx context.Context, s *session.Session, name string) error {
-	node := o.e.path + "/" + name
-	for !o.stopped {
-		if exists, err := o.look(ctx, s, node); !exists {
-			return err
-		}
-	}
-	return nil
-}
-
 // look yields the leader's value and waits for the next change. False: there is no such znode any more, or no watch.
-func (o *observer) look(ctx context.Context, s *session.Session, node string) (exists bool, err error) {
+func (o *observer) look(ctx context.Context, s *session.Session, name string) (exists bool, err error) {
+	node := o.e.path + "/" + name
 	w, err := s.WatchExisting(ctx, node)
 	if err != nil {
 		return false, unreadable(err)
 	}
 	defer w.Close() // also when yield panics
-	read := false
 	if w.Exists {
-		read, err = o.value(ctx, s, node)
-	}
-	if err == nil && w.Exists && !o.stopped {
-		err = sleep(ctx, s, w, read)
+		var l Leader
+		var stat zk.Stat
+		if l, stat, err = o.e.read(ctx, s, name); err == nil {
+			o.leader(l, stat.Mzxid)
+		}
+		if err = unreadable(err); err == nil && !o.stopped {
+			// Where the value was not too long to be read, the znode may be read, and the watch tells of its end.
+			err = sleep(ctx, s, w, stat.DataLength <= recipe.MaxData)
+		}
 	}
 	switch {
 	case err != nil && !errors.Is(err, zk.ErrNoNode):
@@ -151,17 +143,6 @@ func unreadable(err error) error {
 		return fmt.Errorf("the leader's znode may not be read: %v", err) //nolint:errorlint // as text: it is not hopeless
 	}
 	return err
-}
-
-// value reads the leader's value, after the watch was set, and yields it. read: it was not too long to be read, so the
-// znode may be read, and the watch tells of its end.
-func (o *observer) value(ctx context.Context, s *session.Session, node string) (read bool, err error) {
-	l, stat, err := o.e.read(ctx, s, path.Base(node))
-	if err != nil {
-		return false, unreadable(err)
-	}
-	o.leader(l, stat.Mzxid)
-	return stat.DataLength <= recipe.MaxData, nil
 }
 
 // await yields "no leader" and waits for a candidate, or for the directory.

@@ -15,22 +15,17 @@ import (
 func (qs *Queues) Lock(ctx context.Context, lock *Lock, c Caller) (*Turn, error) {
 	var me *waiter
 	for {
-		q := qs.openLocked(lock)
-		if t := q.freeLocked(); t != nil {
+		q, t := qs.openLocked(lock)
+		if t != nil {
 			q.mu.Unlock()
 			return t, nil
 		}
-		if q.state == forgotten { // the kept turn was found lost, and nobody waited: there is another queue now
-			q.mu.Unlock()
-			continue
-		}
-		if me == nil {
+		wasItsTurn := me != nil
+		if !wasItsTurn {
 			me = qs.waiter()
 			defer qs.recycle(me)
-			q.pushLocked(me, false)
-		} else {
-			q.pushLocked(me, true) // it was its turn
 		}
+		q.pushLocked(me, wasItsTurn)
 		if q.turn != nil {
 			q.turn.lookLocked()
 		}
@@ -44,7 +39,9 @@ func (qs *Queues) Lock(ctx context.Context, lock *Lock, c Caller) (*Turn, error)
 		if err != nil {
 			return nil, err
 		}
-		cause := t.check()
+		q.mu.Lock()
+		cause := t.checkLocked() // time may have passed since
+		q.mu.Unlock()
 		if cause == nil {
 			return t, nil
 		}
@@ -107,9 +104,7 @@ func (q *queue) freeLocked() *Turn {
 	if t == nil || t.state != idle || q.first != nil || !t.mayHandOnLocked() {
 		return nil
 	}
-	if err := t.Session().Alive(); err != nil {
-		t.endLocked(err)
-		t.dropLocked()
+	if t.checkLocked() != nil {
 		return nil
 	}
 	t.countLocked()
@@ -143,26 +138,21 @@ func (qs *Queues) TryLock(ctx context.Context, lock *Lock, c Caller) (*Turn, err
 // beginTry returns a turn that is free, or the queue, in which the caller is trying now.
 func (qs *Queues) beginTry(ctx context.Context, lock *Lock) (*queue, *Turn, error) {
 	for {
-		q := qs.openLocked(lock)
-		t := q.freeLocked()
+		q, t := qs.openLocked(lock)
+		// All local waiters have left, and the process's attempt at the ensemble is being cancelled:
+		leaving, entered := t == nil && q.state == entering && q.first == nil, q.entered
+		var err error
 		switch {
-		case t != nil:
-			q.mu.Unlock()
-			return q, t, nil
-		case q.state == forgotten:
-			q.mu.Unlock()
-			continue
+		case t != nil || leaving:
 		case q.state == empty:
 			q.moveLocked(trying)
-			q.mu.Unlock()
-			return q, nil, nil
-		case q.first != nil || q.state != entering:
-			err := q.busyLocked()
-			q.mu.Unlock()
-			return nil, nil, err
+		default:
+			err = q.busyLocked()
 		}
-		entered := q.entered // all local waiters have left, and the process's attempt at the ensemble is being cancelled
 		q.mu.Unlock()
+		if !leaving {
+			return q, t, err
+		}
 		select {
 		case <-entered:
 		case <-ctx.Done():

@@ -92,8 +92,8 @@ func (qs *Queues) Kept() (kept []Kept) {
 	return kept
 }
 
-// openLocked returns the queue of lock with its mutex held.
-func (qs *Queues) openLocked(lock *Lock) *queue {
+// openLocked returns the queue of lock with its mutex held, and its turn if that is free: it is the caller's then.
+func (qs *Queues) openLocked(lock *Lock) (*queue, *Turn) {
 	for {
 		qs.mu.Lock()
 		q := qs.all[lock.Key]
@@ -103,10 +103,10 @@ func (qs *Queues) openLocked(lock *Lock) *queue {
 		}
 		qs.mu.Unlock()
 		q.mu.Lock()
-		if q.state != forgotten {
-			return q
+		if t := q.freeLocked(); t != nil || q.state != forgotten {
+			return q, t
 		}
-		q.mu.Unlock()
+		q.mu.Unlock() // there is another queue now, or will be
 	}
 }
 

@@ -203,11 +203,9 @@ func (t *Turn) lose(cause error) {
 	t.drop()
 }
 
-// check returns nil when a turn that was granted is still there, and its session's lease with it: time may have passed
-// since. If not, it has ended, and check returns why.
-func (t *Turn) check() error {
-	t.q.mu.Lock()
-	defer t.q.mu.Unlock()
+// checkLocked returns nil when the turn is there, and its session's lease with it. If not, it has ended, and checkLocked
+// returns why.
+func (t *Turn) checkLocked() error {
 	if t.state == ended {
 		return t.cause
 	}
@@ -222,11 +220,18 @@ func (t *Turn) check() error {
 // decline hands on a turn that was granted to a call that has ended meanwhile. The call made no hold, so the hand-over
 // does not count.
 func (t *Turn) decline(ctx context.Context, counted bool) {
+	t.update(ctx, func() (giveUp bool) {
+		if counted {
+			t.handoffsLeft++
+		}
+		return t.nextLocked()
+	})
+}
+
+// update runs fn with the queue's mutex held. If fn has ended the turn, it returns true, and update gives the turn up.
+func (t *Turn) update(ctx context.Context, fn func() (giveUp bool)) {
 	t.q.mu.Lock()
-	if counted {
-		t.handoffsLeft++
-	}
-	giveUp := t.nextLocked()
+	giveUp := fn()
 	t.q.mu.Unlock()
 	if giveUp {
 		t.giveUp(ctx)

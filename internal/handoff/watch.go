@@ -91,30 +91,24 @@ func (t *Turn) await(fired <-chan struct{}) bool {
 
 // found notes what is known of contenders of other processes, and hands on, keeps or ends an idle turn accordingly.
 func (t *Turn) found(others contention) {
-	t.q.mu.Lock()
-	if others == present && t.others != present {
-		t.until = time.Now().Add(contendedLimit)
-		if t.others == none {
-			t.handoffsLeft = t.q.lock.Handoffs // else it has counted already
+	t.update(t.Session().Context(), func() (giveUp bool) {
+		if others == present && t.others != present {
+			t.until = time.Now().Add(contendedLimit)
+			if t.others == none {
+				t.handoffsLeft = t.q.lock.Handoffs // else it has counted already
+			}
 		}
-	}
-	t.others = others
-	giveUp := t.state == idle && t.nextLocked()
-	t.q.mu.Unlock()
-	if giveUp {
-		t.giveUp(t.Session().Context())
-	}
+		t.others = others
+		return t.state == idle && t.nextLocked()
+	})
 }
 
 // idleOver gives the turn up if nobody has had it for the idle time.
 func (t *Turn) idleOver() {
-	t.q.mu.Lock()
-	giveUp := t.state == idle && time.Since(t.idleSince) >= t.q.lock.IdleKeep
-	if giveUp {
-		t.endLocked(errGivenUp)
-	}
-	t.q.mu.Unlock()
-	if giveUp {
-		t.giveUp(t.Session().Context())
-	}
+	t.update(t.Session().Context(), func() (giveUp bool) {
+		if giveUp = t.state == idle && time.Since(t.idleSince) >= t.q.lock.IdleKeep; giveUp {
+			t.endLocked(errGivenUp)
+		}
+		return giveUp
+	})
 }
