@@ -69,7 +69,7 @@ func (e *entry) czxidsFor(ctx context.Context, own string, unknown []string) (ma
 			// of that number. To wait for it is safe.
 			czxids[name] = 1
 		} else {
-			return nil, neighbourError{fmt.Errorf("recipe: who came first, %s or %s: its Stat has to be read: %w", own,
+			return nil, neighbourError{fmt.Errorf("recipe: whether %s or %s came first can't be told, since the Stat of the second may not be read: %w", own,
 				text.Foreign(name), zk.ErrNoAuth)}
 		}
 	}

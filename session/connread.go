@@ -140,7 +140,7 @@ func (c *conn) readError(err error) error {
 	case isTimeout(err) && shaking:
 		return fmt.Errorf("no answer to the handshake within %v", c.limit)
 	case hungUp(err) && !answered:
-		return errors.New("closed the connection behind the handshake, before any answer: is authentication enforced?")
+		return errors.New("closed the connection right after the handshake, before any answer: is authentication enforced?")
 	case hungUp(err):
 		return errors.New("closed the connection")
 	}

@@ -29,13 +29,13 @@ import (
 
 // notResumed is the end of a session whose connection broke.
 func notResumed(server string, why error) error {
-	return fmt.Errorf("%w: %s takes no session up again, as ClickHouse Keeper does, and the connection broke: %w",
+	return fmt.Errorf("%w: the connection broke, and %s resumes no session, like every ClickHouse Keeper: %w",
 		ErrLeaseOver, server, why)
 }
 
 // refuse closes the session that a server has opened in place of ours, and ends ours.
 func (c *conn) refuse(r connectResponse, ours int64) error {
-	why := fmt.Errorf("%w: %s has opened session %#x in place of %#x: it takes none up again, as ClickHouse Keeper does",
+	why := fmt.Errorf("%w: %s has opened session %#x in place of %#x: it resumes none, like every ClickHouse Keeper",
 		ErrLeaseOver, c.server, r.id, ours)
 	closing := appendHeader(nil, opClose)
 	binary.BigEndian.PutUint32(closing, uint32(len(closing)-4))

@@ -35,7 +35,7 @@ func TestASessionOnAKeeperEndsWithItsConnectionAndIsNotDialledFor(t *testing.T) 
 		}
 		require.ErrorIs(t, s.Err(), session.ErrLeaseOver)
 		require.ErrorIs(t, s.Err(), session.ErrLost)
-		assert.ErrorContains(t, s.Err(), "takes no session up again")
+		assert.ErrorContains(t, s.Err(), "resumes no session")
 		time.Sleep(5 * time.Second)
 		require.Len(t, srv.Sessions(), 1, "no session but the old one, which has its timeout")
 		assert.Equal(t, id, srv.Sessions()[0].ID)

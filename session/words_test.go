@@ -49,7 +49,7 @@ func TestAServerThatClosesTheConnectionIsToldApart(t *testing.T) {
 		want   string
 	}{
 		"at once":              {func(*peerConn) {}, "without an answer to the handshake: no quorum, too many clients, or a port that wants TLS?"},
-		"behind the handshake": {func(c *peerConn) { c.hello(); c.welcome(8*time.Second, 77); c.read() }, "closed the connection behind the handshake, before any answer: is authentication enforced?"},
+		"behind the handshake": {func(c *peerConn) { c.hello(); c.welcome(8*time.Second, 77); c.read() }, "closed the connection right after the handshake, before any answer: is authentication enforced?"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

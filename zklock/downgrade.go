@@ -32,7 +32,7 @@ func (a *acquisition) beginDowngrade(h *Hold) error {
 	case a.state != held:
 		return a.cause
 	case a.downgrading != nil:
-		return errors.New("another downgrade of it is under way")
+		return errors.New("another Downgrade of the lock is under way")
 	case writing != 1:
 		return fmt.Errorf("the write lock is held %d times: only the last hold can be downgraded", writing)
 	}

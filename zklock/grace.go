@@ -18,7 +18,7 @@ import (
 type graceError struct{ d time.Duration }
 
 func (e graceError) Error() string {
-	return fmt.Sprintf("zklock: lease over but for the grace of %v, nothing heard from the ensemble", e.d)
+	return fmt.Sprintf("zklock: no more than the grace of %v is left of the lease, nothing heard from the ensemble", e.d)
 }
 
 func (e graceError) Unwrap() error { return ErrLeaseOver }

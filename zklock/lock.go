@@ -191,8 +191,15 @@ func (l *lock) explain(caller context.Context, err error) error {
 		return &busyError{0, err}
 	}
 	var line recipe.Waiting
-	if l.o.waitSet && caller.Err() == nil && errors.Is(err, context.DeadlineExceeded) && errors.As(err, &line) {
-		return &busyError{l.o.wait, line}
+	if !errors.As(err, &line) {
+		return err
+	}
+	var found error = line
+	if l.c.use.holding(l.dirs, line.Holder) {
+		found, err = fmt.Errorf("%w (this process)", line), fmt.Errorf("%w (this process)", err)
+	}
+	if l.o.waitSet && caller.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		return &busyError{l.o.wait, found}
 	}
 	return err
 }

@@ -69,7 +69,7 @@ func (s *search) run(ctx context.Context) error {
 		return err
 	}
 	if s.znodes < 1 || s.depth < 0 || s.rows < 0 {
-		return fmt.Errorf("%w: search of %d znodes, %d levels down, %d rows each: is too little", ErrOption, s.znodes, s.depth, s.rows)
+		return fmt.Errorf("%w: search of %d znodes, %d levels down, %d rows each: needs a znode at least, and no number may be negative", ErrOption, s.znodes, s.depth, s.rows)
 	}
 	z, err := s.c.Session(ctx)
 	if err == nil {

@@ -21,7 +21,7 @@ type MultiLock struct{ lock }
 func (c *Client) MultiLock(paths []string, opts ...LockOption) *MultiLock {
 	m := &MultiLock{c.newLock("multi lock", opts, slices.Clone(paths)...)}
 	if len(paths) == 0 {
-		m.err = fmt.Errorf("%w: a lock of several paths: there are none", ErrPath)
+		m.err = fmt.Errorf("%w: multi lock: has no paths", ErrPath)
 	}
 	return m
 }

@@ -17,7 +17,8 @@ func (c *Client) Mutex(path string, opts ...LockOption) *Mutex {
 // queues again, at the end of the line.
 //
 // It blocks until the lock is held, ctx ends, the Client is closed, or WithWait's time is over. ctx bounds the waiting
-// and not the hold. When ctx ends, the error matches ctx's and says what was being waited for. The deletion of the
+// and not the hold. When ctx ends, the error matches ctx's and says what was being waited for: who is first in line, by the
+// name of its znode until the wait has lasted for 0.3 s, and then by its owner, which costs a read. The deletion of the
 // contender's znode has then been sent, as a rule, but not answered. It is sent later, in the background, if there is no
 // connection, or one that takes nothing, if a lock delay was noted, or if ctx ended before the create's outcome was
 // known: Client.Close has what that means for a process that exits. Uncontended a Lock costs two requests and the time of

@@ -182,7 +182,7 @@ func parseRuns(path string, data []byte) ([]Run, error) {
 	runs := make([]Run, 0, len(all.Runs)+1)
 	for i, r := range all.Runs {
 		if err == nil && (r.Token <= 0 || r.Began <= 0 || r.Key != "" && checkKey(r.Key) != nil) {
-			err = fmt.Errorf("its run %d is none", i+1)
+			err = fmt.Errorf("its run %d is not valid", i+1)
 		}
 		runs = append(runs, Run{r.Key, r.Owner, r.Host, r.PID, r.Token, time.UnixMilli(r.Began)})
 	}

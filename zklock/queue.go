@@ -58,7 +58,7 @@ func (c *Client) QueuePage(ctx context.Context, path string, from, limit int) (Q
 	c.need()
 	needContext(ctx)
 	if from < 0 || limit < 0 {
-		return QueuePage{}, failed("queue", path, fmt.Errorf("%w: from %d, limit %d: is less than 0", ErrOption, from, limit))
+		return QueuePage{}, failed("queue", path, fmt.Errorf("%w: from %d, limit %d: neither may be negative", ErrOption, from, limit))
 	}
 	page, err := c.page(ctx, path, from, limit)
 	return page, failed("queue", path, err)

@@ -72,7 +72,7 @@ func (m *RWMutex) Downgrade(ctx context.Context, h *Hold) (*Hold, error) {
 		return fail(l.err)
 	}
 	if h == nil || h.a == nil {
-		return fail(fmt.Errorf("%w: no hold", ErrNotHeld))
+		return fail(fmt.Errorf("%w: the hold is nil, or the zero value", ErrNotHeld))
 	}
 	a := h.a
 	if h.read || a.info.Kind != KindWrite || !a.covers(lockKey{l.c, l.path}) {

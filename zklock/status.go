@@ -180,6 +180,19 @@ func (u *inUse) ended(a *acquisition) {
 	delete(u.holds, a)
 }
 
+// holding reports whether a lock of one of paths is held whose znode is node.
+func (u *inUse) holding(paths []string, node string) bool {
+	u.mu.Lock()
+	var held []*acquisition
+	for a := range u.holds {
+		if slices.ContainsFunc(paths, func(p string) bool { return a.covers(lockKey{a.c, p}) }) {
+			held = append(held, a)
+		}
+	}
+	u.mu.Unlock()
+	return slices.ContainsFunc(held, func(a *acquisition) bool { return slices.Contains(a.ticket.Nodes(), node) })
+}
+
 // all returns copies of the waits, and the acquisitions.
 func (u *inUse) all() ([]waiting, []*acquisition) {
 	u.mu.Lock()

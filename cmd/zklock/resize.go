@@ -48,7 +48,7 @@ func (a *app) resize(ctx context.Context, c *zklock.Client, path string, n int) 
 		return err
 	}
 	if was == 0 {
-		return fmt.Errorf("resize %s: has no permits to change: zklock run --of N makes them", path)
+		return fmt.Errorf("resize %s: is not a semaphore: the first zklock run --of N makes it one", path)
 	}
 	if err := c.Semaphore(path, n).Resize(ctx, n); err != nil {
 		return err

@@ -255,7 +255,7 @@ var mutants = []mutant{
 	{"stuck connection waited for again", "a call outlives its context by more than it says", "session/send.go",
 		[]edit{{"		if c.stuck.Load() {", "		if false {"}}, []string{"./recipe -run=NotWaitedForAgain"}},
 	{"unknown record told as a failed run", "a job whose work is done is run again", "zklock/once.go",
-		[]edit{{"o.fail(fmt.Errorf(\"%w: %w\", ErrNotRecorded, err))", "o.fail(err)"}}, []string{inOnce}},
-	{"record forgotten over another run", "a job that is recorded meanwhile is run again", "zklock/onceforget.go",
+		[]edit{{"o.fail(\"once\", fmt.Errorf(\"%w: %w\", ErrNotRecorded, err))", "o.fail(\"once\", err)"}}, []string{inOnce}},
+	{"record forgotten over another run", "a job that is recorded meanwhile is run again", "zklock/once.go",
 		[]edit{{"encodeRuns(rest), stat.Version)", "encodeRuns(rest), stat.Version-stat.Version-1)"}}, []string{inOnce + "|Forget"}},
 }
