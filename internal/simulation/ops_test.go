@@ -69,6 +69,9 @@ func (o *op) draw(k, fam int) {
 	}
 	if rnd.IntN(8) == 0 {
 		o.grace = time.Millisecond + upTo(rnd, o.p.timeout/8)
+		if o.maxHold > 0 {
+			o.grace = min(o.grace, o.maxHold) // a longer one is refused
+		}
 		o.opts = append(o.opts, zklock.WithGrace(o.grace))
 	}
 	if rnd.IntN(2) == 0 && o.kind != "semaphore" {
