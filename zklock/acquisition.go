@@ -145,9 +145,7 @@ func (a *acquisition) leaveExpired() {
 		return // the release, which came first, leaves the ticket
 	}
 	a.ticket.Session().Go(func(ctx context.Context) {
-		if err := a.leave(ctx, true); err != nil {
-			a.c.unreleased(ctx, a.ticket, err)
-		}
+		a.c.unreleased(ctx, a.ticket, a.leave(ctx, true))
 	})
 }
 
@@ -165,9 +163,7 @@ func (a *acquisition) beginRelease() (first bool) {
 
 func (a *acquisition) endRelease(ctx context.Context, first bool) error {
 	if !first {
-		if err := a.leave(ctx, false); err != nil {
-			a.c.unreleased(ctx, a.ticket, err)
-		}
+		a.c.unreleased(ctx, a.ticket, a.leave(ctx, false))
 		return a.ended()
 	}
 	defer a.c.ends.Done()

@@ -74,7 +74,7 @@ func (e notRunError) Is(target error) bool { return target == ErrNotRun }
 // hide returns fn's error. If it comes from a nested call, so that it matches one of hidden, that is not to be taken for
 // the outer call's: what is returned then matches none of them.
 func hide(err error, hidden ...error) error {
-	if slices.ContainsFunc(hidden, func(h error) bool { return errors.Is(err, h) }) {
+	if isAny(err, hidden...) {
 		return hidingError{err, hidden}
 	}
 	return err

@@ -129,13 +129,8 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 // hopeless reports whether the error of a campaign, or of an observer's read, is what every further attempt would meet as
 // well. Whatever else a server answers, or garbles, may be better the next time, or on another server.
 func hopeless(err error) bool {
-	for _, end := range []error{ErrClosed, ErrPath, ErrOption, ErrConflict, ErrDeadlock, ErrBusy, ErrTooLarge, session.ErrAuth,
-		zk.ErrNoAuth, zk.ErrInvalidACL, zk.ErrBadArguments} {
-		if errors.Is(err, end) {
-			return true
-		}
-	}
-	return false
+	return isAny(err, ErrClosed, ErrPath, ErrOption, ErrConflict, ErrDeadlock, ErrBusy, ErrTooLarge, session.ErrAuth,
+		zk.ErrNoAuth, zk.ErrInvalidACL, zk.ErrBadArguments)
 }
 
 // rest waits for d, or until ctx ends or the Client is closed.

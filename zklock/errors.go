@@ -2,6 +2,7 @@ package zklock
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -117,6 +118,11 @@ func (e *lockError) Error() string {
 }
 
 func (e *lockError) Unwrap() error { return e.err }
+
+// isAny reports whether err matches one of targets.
+func isAny(err error, targets ...error) bool {
+	return slices.ContainsFunc(targets, func(t error) bool { return errors.Is(err, t) })
+}
 
 // bare is an error's text without the name of the package of ours that it comes from: said once, in front.
 func bare(err error) string {

@@ -12,71 +12,67 @@ import (
 // lastCall numbers the calls of the process.
 var lastCall atomic.Uint64
 
-// note logs an event of one lock.
-func (c *Client) note(level slog.Level, event string, info *LockInfo, more ...slog.Attr) {
-	if !c.log.Enabled(info.Context, level) {
-		return
+// tell logs an event of one lock, and calls its hook, which may be nil.
+func tell[I any](c *Client, level slog.Level, event string, l *LockInfo, hook func(I), info I, more ...slog.Attr) {
+	if c.log.Enabled(l.Context, level) {
+		attrs := make([]slog.Attr, 0, 8+len(more))
+		attrs = append(attrs, slog.Uint64("call", l.Call), slog.String("kind", string(l.Kind)), slog.String("path", l.Path))
+		if l.Owner != "" {
+			attrs = append(attrs, slog.String("owner", l.Owner))
+		}
+		if l.Permits > 0 {
+			attrs = append(attrs, slog.Int("permits", l.Permits))
+		}
+		if l.Try {
+			attrs = append(attrs, slog.Bool("try", true))
+		}
+		c.log.LogAttrs(l.Context, level, event, append(attrs, more...)...)
 	}
-	attrs := make([]slog.Attr, 0, 8+len(more))
-	attrs = append(attrs, slog.Uint64("call", info.Call), slog.String("kind", string(info.Kind)), slog.String("path", info.Path))
-	if info.Owner != "" {
-		attrs = append(attrs, slog.String("owner", info.Owner))
+	if hook != nil {
+		hook(info)
 	}
-	if info.Permits > 0 {
-		attrs = append(attrs, slog.Int("permits", info.Permits))
-	}
-	if info.Try {
-		attrs = append(attrs, slog.Bool("try", true))
-	}
-	c.log.LogAttrs(info.Context, level, event, append(attrs, more...)...)
 }
 
+func (t Token) attr() slog.Attr { return slog.Int64("token", int64(t)) }
+
 func (c *Client) tellAsked(i LockInfo) {
-	c.note(slog.LevelDebug, "lock asked for", &i)
-	call(c.opts.hooks.Asked, i)
+	tell(c, slog.LevelDebug, "lock asked for", &i, c.opts.hooks.Asked, i)
 }
 
 func (c *Client) tellQueued(i QueuedInfo) {
-	c.note(slog.LevelDebug, "lock queued", &i.LockInfo, slog.Int("ahead", i.Ahead), slog.String("holder", i.Holder),
-		slog.String("who", i.Who))
-	call(c.opts.hooks.Queued, i)
+	tell(c, slog.LevelDebug, "lock queued", &i.LockInfo, c.opts.hooks.Queued, i,
+		slog.Int("ahead", i.Ahead), slog.String("holder", i.Holder), slog.String("who", i.Who))
 }
 
 func (c *Client) tellAcquired(i AcquiredInfo) {
+	event, more := "lock acquired", []slog.Attr{i.Token.attr(), slog.String("node", i.Node), slog.Duration("waited", i.Waited)}
 	if i.Joined != 0 {
-		c.note(slog.LevelDebug, "lock acquired again", &i.LockInfo, slog.Uint64("joined", i.Joined),
-			slog.Int64("token", int64(i.Token)), slog.String("node", i.Node))
-	} else {
-		c.note(slog.LevelDebug, "lock acquired", &i.LockInfo, slog.Int64("token", int64(i.Token)),
-			slog.String("node", i.Node), slog.Duration("waited", i.Waited))
+		event, more = "lock acquired again", append([]slog.Attr{slog.Uint64("joined", i.Joined)}, more[:2]...)
 	}
-	call(c.opts.hooks.Acquired, i)
+	tell(c, slog.LevelDebug, event, &i.LockInfo, c.opts.hooks.Acquired, i, more...)
 }
 
 func (c *Client) tellFailed(i FailedInfo) {
-	c.note(slog.LevelDebug, "lock not acquired", &i.LockInfo, slog.Duration("waited", i.Waited), slog.Any("error", i.Err))
-	call(c.opts.hooks.Failed, i)
+	tell(c, slog.LevelDebug, "lock not acquired", &i.LockInfo, c.opts.hooks.Failed, i,
+		slog.Duration("waited", i.Waited), slog.Any("error", i.Err))
 }
 
 func (c *Client) tellDowngraded(i DowngradedInfo) {
-	c.note(slog.LevelDebug, "lock downgraded", &i.LockInfo, slog.Int64("token", int64(i.Token)),
-		slog.String("node", i.Node), slog.Duration("held", i.Held))
-	call(c.opts.hooks.Downgraded, i)
+	tell(c, slog.LevelDebug, "lock downgraded", &i.LockInfo, c.opts.hooks.Downgraded, i,
+		i.Token.attr(), slog.String("node", i.Node), slog.Duration("held", i.Held))
 }
 
 func (c *Client) tellAskedToRelease(i AskedToReleaseInfo) {
-	c.note(slog.LevelInfo, "lock asked to be released", &i.LockInfo, slog.Int64("token", int64(i.Token)),
-		slog.String("by", i.By), slog.String("why", i.Why))
-	call(c.opts.hooks.AskedToRelease, i)
+	tell(c, slog.LevelInfo, "lock asked to be released", &i.LockInfo, c.opts.hooks.AskedToRelease, i,
+		i.Token.attr(), slog.String("by", i.By), slog.String("why", i.Why))
 }
 
 func (c *Client) tellReleased(i ReleasedInfo) {
-	more := []slog.Attr{slog.Int64("token", int64(i.Token)), slog.Duration("held", i.Held)}
+	more := []slog.Attr{i.Token.attr(), slog.Duration("held", i.Held)}
 	if i.Err != nil {
 		more = append(more, slog.Any("error", i.Err))
 	}
-	c.note(slog.LevelDebug, "lock released", &i.LockInfo, more...)
-	call(c.opts.hooks.Released, i)
+	tell(c, slog.LevelDebug, "lock released", &i.LockInfo, c.opts.hooks.Released, i, more...)
 }
 
 // tellLost warns of a loss, unless it is Close's doing.
@@ -85,12 +81,10 @@ func (c *Client) tellLost(i LostInfo) {
 	if errors.Is(i.Cause, ErrClosed) {
 		level = slog.LevelInfo
 	}
-	c.note(level, "lock lost", &i.LockInfo, slog.Int64("token", int64(i.Token)), slog.Duration("held", i.Held),
-		slog.Any("cause", i.Cause))
-	call(c.opts.hooks.Lost, i)
+	tell(c, level, "lock lost", &i.LockInfo, c.opts.hooks.Lost, i,
+		i.Token.attr(), slog.Duration("held", i.Held), slog.Any("cause", i.Cause))
 }
 
 func (c *Client) tellRetried(i RetriedInfo) {
-	c.note(slog.LevelDebug, "lock step retried", &i.LockInfo, slog.Any("error", i.Err))
-	call(c.opts.hooks.Retried, i)
+	tell(c, slog.LevelDebug, "lock step retried", &i.LockInfo, c.opts.hooks.Retried, i, slog.Any("error", i.Err))
 }

@@ -148,10 +148,3 @@ type RetriedInfo struct {
 	LockInfo
 	Err error
 }
-
-// call calls a hook that may be nil.
-func call[T any](hook func(T), info T) {
-	if hook != nil {
-		hook(info)
-	}
-}

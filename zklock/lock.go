@@ -288,15 +288,13 @@ func (l *lock) enter(ctx context.Context, s *session.Session, queues []recipe.Qu
 
 // giveUp leaves a place that is not wanted any more. ctx may be over; then the deletion goes on by itself.
 func (c *Client) giveUp(ctx context.Context, t ticket) {
-	if err := t.Leave(ctx); err != nil {
-		c.unreleased(ctx, t, err)
-	}
+	c.unreleased(ctx, t, t.Leave(ctx))
 }
 
-// unreleased warns of a place whose Leave has failed, unless its znodes are gone, are being deleted, or go with the
-// session.
+// unreleased warns of a place whose Leave has failed with err, unless its znodes are gone, are being deleted, or go with
+// the session.
 func (c *Client) unreleased(ctx context.Context, t ticket, err error) {
-	if errors.Is(err, recipe.ErrGone) || ctx.Err() != nil || t.Session().Err() != nil {
+	if err == nil || errors.Is(err, recipe.ErrGone) || ctx.Err() != nil || t.Session().Err() != nil {
 		return
 	}
 	c.log.Warn("place in line can't be given up before the session ends", "node", t.Nodes()[0], "error", err)

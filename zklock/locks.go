@@ -143,10 +143,8 @@ func (s *search) walk(ctx context.Context, z *session.Session) (locks []string, 
 // unlessOne is err, unless it says that one znode is gone, may not be read, or has more than can be read: that one is
 // left out.
 func unlessOne(err error) error {
-	for _, one := range []error{zk.ErrNoNode, zk.ErrNoAuth, ErrTooLarge, ErrPath} {
-		if errors.Is(err, one) {
-			return nil
-		}
+	if isAny(err, zk.ErrNoNode, zk.ErrNoAuth, ErrTooLarge, ErrPath) {
+		return nil
 	}
 	return err
 }

@@ -30,10 +30,9 @@ type sessions struct {
 
 	joined chan struct{} // closed when keep has ended
 
-	mu      sync.Mutex // guards what follows; taken outside ephemerals.mu
+	mu      sync.Mutex // guards what follows; taken outside Client.mu and ephemerals.mu
 	first   *session.Session
 	further []*session.Session // in the order in which they were opened; one that has ended, until tend takes it out
-	opening bool               // a further one is about to be there
 	changed chan struct{}      // closed when any of these has changed
 }
 
@@ -165,13 +164,7 @@ func (p *sessions) room(paths ...string) (n int) {
 // are as many sessions as there may be. A call that needs more than any session has gets an empty one, and is refused
 // by that.
 func (p *sessions) withRoom(ctx context.Context, room int) (*session.Session, error) {
-	return p.await(ctx, func() (*session.Session, error) {
-		s, open, err := p.choose(room)
-		if open {
-			s, err = p.open()
-		}
-		return s, err
-	})
+	return p.await(ctx, func() (*session.Session, error) { return p.choose(room) })
 }
 
 // pickAgain is how often a call that waits for a session to be established looks for another one.
@@ -221,38 +214,26 @@ func (p *sessions) await(ctx context.Context, pick func() (*session.Session, err
 	}
 }
 
-// choose returns a session that has room, or says that one is to be opened, by the caller. Neither: there will be one soon.
-func (p *sessions) choose(room int) (s *session.Session, open bool, err error) {
+// choose returns a session that has room, and opens one if there is none. Nil: there will be one soon.
+func (p *sessions) choose(room int) (*session.Session, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	soon := p.opening
+	soon := false
 	for _, s := range append([]*session.Session{p.first}, p.further...) {
 		switch {
 		case s.Err() != nil:
 			soon = true // it is about to be replaced, or to make way
 		case s.ForLocks(trusted.Caller{}).HasRoom(room):
-			return s, false, nil
+			return s, nil
 		}
 	}
 	if soon {
-		return nil, false, nil
+		return nil, nil
 	}
 	if n := 1 + len(p.further); n >= maxSessions {
-		return nil, false, fmt.Errorf("%w: the %d sessions of this client are full (WithEphemeralBytes), and it opens no more", ErrNoRoom, n)
+		return nil, fmt.Errorf("%w: the %d sessions of this client are full (WithEphemeralBytes), and it opens no more", ErrNoRoom, n)
 	}
-	p.opening = true
-	return nil, true, nil
-}
-
-// open opens a further session.
-func (p *sessions) open() (*session.Session, error) {
 	s, err := p.start()
-	p.change(func() {
-		p.opening = false
-		if err == nil {
-			p.further = append(p.further, s)
-		}
-	})
 	if err != nil {
 		return nil, err
 	}
@@ -260,5 +241,6 @@ func (p *sessions) open() (*session.Session, error) {
 		s.ForLocks(trusted.Caller{}).Abandon()
 		return nil, closedError{}
 	}
+	p.further = append(p.further, s)
 	return s, nil
 }
