@@ -33,8 +33,7 @@ func seed() uint64 {
 // finder finds or starts servers.
 type finder func(t *testing.T) *servers.Ensemble
 
-// mostVoid is how many rounds may prove nothing, since ZooKeeper itself failed (see chaos.Report), before a test takes
-// that for its own fault.
+// mostVoid is how many rounds may prove nothing because ZooKeeper itself failed (see chaos.Report) before the test fails.
 const mostVoid = 5
 
 // wreak runs n rounds and fails the test for every problem. A round that proves nothing is made again, on new servers.

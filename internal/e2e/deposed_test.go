@@ -13,9 +13,9 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// A leader that is cut off from the others goes on answering sync until syncLimit is over. Followers that are started
-// again meanwhile don't wait for that: they elect another leader, which counts the holder's session from its own
-// beginning. What the old one answers must not prolong a hold.
+// A leader that is cut off from its followers goes on answering sync until syncLimit is over. Followers that restart
+// meanwhile elect another leader at once, and that one counts the holder's session timeout from its own start. The old
+// leader's answers must not prolong a hold.
 func TestHoldIsNotProlongedByALeaderThatHasBeenReplaced(t *testing.T) {
 	const tick, timeout = 500 * time.Millisecond, 2 * time.Second
 	e, err := ensemble.Open(3, ensemble.WithTick(tick), ensemble.WithSyncLimit(60)) // half a minute
@@ -57,7 +57,7 @@ func TestHoldIsNotProlongedByALeaderThatHasBeenReplaced(t *testing.T) {
 		_, err := second.Mutex("/deposed").Lock(ctx)
 		got <- next{err, history.Now()}
 	}()
-	var last history.Stamp // the first one certainly held
+	var last history.Stamp // the first client certainly held the lock
 	looks := time.NewTicker(time.Millisecond)
 	defer looks.Stop()
 	for now := history.Now(); held.Err() == nil; now = history.Now() {
@@ -66,5 +66,5 @@ func TestHoldIsNotProlongedByALeaderThatHasBeenReplaced(t *testing.T) {
 	}
 	n := <-got
 	require.NoError(t, n.err)
-	require.Less(t, last, n.at, "the second one got the lock %v before the first one's hold had ended", last.Sub(n.at))
+	require.Less(t, last, n.at, "the second client got the lock %v before the first client's hold had ended", last.Sub(n.at))
 }

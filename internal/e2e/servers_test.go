@@ -12,7 +12,7 @@ import (
 	"github.com/zklock/locker/internal/e2e/servers"
 )
 
-// The same suite on what is here: an ensemble that the environment names, containers, or else local processes.
+// The same suite on the servers that this machine has: an ensemble that the environment names, containers, or local processes.
 func TestLocksKeepTheirPromisesOnWhateverServersThereAre(t *testing.T) {
 	wreak(t, func(t *testing.T) *servers.Ensemble {
 		e, why, err := servers.Choose(t.Context())

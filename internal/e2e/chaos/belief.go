@@ -11,16 +11,16 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// belief follows one hold: it looks every millisecond whether the hold's context has ended, and notes when it had
-// certainly not.
+// belief follows one hold: it checks every millisecond whether the hold's context has ended, and notes the latest instant
+// at which it certainly had not.
 type belief struct {
-	op    history.Op    // what follow writes belongs to follow until joined
+	op    history.Op    // the fields that follow writes may be read by others only after joined
 	ended chan struct{} // closed when the hold was found to have ended
 
 	stop   context.CancelFunc
 	joined sync.WaitGroup
 	lead   time.Duration
-	active bool // look at Err, which ends a session whose time is over: every second client must do without that help
+	active bool // ask Err as well, which ends a session whose lease is over: every second client does without
 }
 
 const lookEvery = time.Millisecond
@@ -54,8 +54,8 @@ func (b *belief) follow(ctx context.Context, h *zklock.Hold) {
 	}
 }
 
-// look looks at the hold; false when it has ended. Every call is made after now was read: what it finds true was true
-// then.
+// look checks the hold; false when it has ended. It asks after now was read, so that a hold which it finds alive was alive
+// at now.
 func (b *belief) look(now history.Stamp, h *zklock.Hold) bool {
 	if h.Context().Err() != nil {
 		return false
@@ -71,13 +71,13 @@ func (b *belief) look(now history.Stamp, h *zklock.Hold) bool {
 	case left > 0:
 		b.op.Sure = now
 	}
-	if after := history.Now(); after.Sub(now) > b.lead { // stopped, or starved, between two lines of this function
+	if after := history.Now(); after.Sub(now) > b.lead { // the process was stopped, or starved, between the two readings of the clock
 		b.op.Stall, b.op.Resumed = now-1, after
 	}
 	return true
 }
 
-// release ends the hold and records it. The error is something that should not have happened.
+// release ends the hold and records it. It returns an error for what must not happen.
 func (b *belief) release(w *worker, h *zklock.Hold) error {
 	b.stop()
 	b.joined.Wait()

@@ -16,8 +16,8 @@ import (
 )
 
 // A client that is to be stopped has to be a process of its own: this program started again, with childEnv set to its
-// SiteConfig. It is told what to do on its standard input and says what happens on its standard output, one line of
-// JSON at a time. It ends with its standard input.
+// SiteConfig. It reads orders from its standard input and writes what happens to its standard output, one line of JSON
+// each. It ends when its standard input is closed.
 
 const childEnv = "ZKLOCK_CHAOS_CLIENT"
 
@@ -37,7 +37,7 @@ type fromChild struct {
 	Err   string      `json:",omitempty"` // why the process can't go on
 }
 
-// Child plays a client's part when this process was started for that, and returns true and the exit code. A program
+// Child runs a client when this process was started for one, and returns true and the exit code. A program
 // that uses Open calls it first.
 func Child() (code int, is bool) {
 	text := os.Getenv(childEnv)
@@ -50,7 +50,7 @@ func Child() (code int, is bool) {
 		mu.Lock()
 		defer mu.Unlock()
 		if err := out.Encode(m); err != nil {
-			os.Exit(1) // nobody listens any more
+			os.Exit(1) // the parent process has ended
 		}
 	}
 	if err := play(text, say); err != nil {
@@ -105,7 +105,7 @@ type outside struct {
 	ready  chan struct{}
 	done   chan string
 	figure chan Stats
-	joined chan struct{} // closed when the process has said its last word
+	joined chan struct{} // closed when the process has written its last answer
 
 	mu   sync.Mutex // guards what follows
 	emit func(history.Op)

@@ -14,9 +14,9 @@ import (
 // compareBound is how long the servers may take to agree on a tree in which nothing moves any more.
 const compareBound = 15 * time.Second
 
-// compare returns the znodes of a round on which the servers don't agree, also a while after all has come to rest. Such
-// a server shows a lock's znode whose session has ended long ago, or does not show one that is held: also that is known
-// of ZooKeeper (ZOOKEEPER-4541), and no client can help it.
+// compare returns the znodes of a round on which the servers don't agree, even some time after the last request. A server
+// that has lost agreement shows a lock's znode whose session ended long ago, or does not show the znode of a hold: a known
+// fault of ZooKeeper (ZOOKEEPER-4541), against which a client can do nothing.
 func (r *Run) compare(o Orders) []string {
 	if len(r.conf.Ensemble.Addrs) < 2 {
 		return nil
@@ -27,7 +27,7 @@ func (r *Run) compare(o Orders) []string {
 		for i, addr := range r.conf.Ensemble.Addrs {
 			var err error
 			if trees[i], err = r.tree(addr, o.Root); err != nil {
-				return nil // a server that does not answer disagrees with nobody; what it lacks is found otherwise
+				return nil // a server that does not answer can't be compared; other checks find it
 			}
 		}
 		if differ = r.differences(trees); len(differ) == 0 {

@@ -13,7 +13,7 @@ import (
 // fault is one way to break something, and to mend it after a while.
 type fault struct {
 	name string
-	// run breaks, waits and mends; it returns early when ctx ends. what says what was broken.
+	// run breaks something, waits, and mends it; it returns early when ctx ends. It calls what to say what it broke.
 	run func(ctx context.Context, rng *rand.Rand, what func(format string, args ...any)) error
 }
 
@@ -77,7 +77,7 @@ func (r *Run) serverFaults() (can []fault, cannot []string) {
 			return r.span(ctx, rng, lead, between(rng, time.Second, 4*time.Second), what, slow, func(i int) error { return c.Slow(i, 0) })
 		})
 	}
-	// A leader that stands still for about a session timeout is the one that the lease clock can't see through.
+	// A leader that is stopped for about a session timeout: the case that the lease can't tell from a live leader.
 	add("leader pause of a timeout", c.Pause != nil, func(ctx context.Context, rng *rand.Rand, what func(string, ...any)) error {
 		all := timeouts(r.conf.Ensemble.Tick)
 		t := all[rng.IntN(len(all))]
@@ -124,7 +124,7 @@ func (r *Run) clientFaults() []fault {
 				wreck(x, rng)
 			}
 			rest(ctx, d)
-			p.mend(rng.IntN(2) == 0) // else what was held back arrives now, late
+			p.mend(rng.IntN(2) == 0) // false: the bytes that were held back arrive now, late
 			return nil
 		}})
 	}
@@ -137,7 +137,7 @@ func (r *Run) clientFaults() []fault {
 	network("client's link slow", long, func(p *ensemble.Proxy, rng *rand.Rand) {
 		p.Delay(between(rng, 0, 150*time.Millisecond), between(rng, 0, 150*time.Millisecond))
 	})
-	for range 2 { // it is the one that no lock can do anything about
+	for range 2 { // twice in the deck: no lock can prevent this fault, only tokens help
 		all = append(all, fault{"client process stopped", r.stopClient})
 	}
 	return all
@@ -183,7 +183,7 @@ func (d *deck) next() fault {
 	return f
 }
 
-// wreck deals faults until ctx ends: every 3 to 5 s, or when the one before is over, and ready.
+// wreck deals faults until ctx ends: one every 3 to 5 s, but not before the previous one is over and ready returns.
 func (r *Run) wreck(ctx context.Context, d *deck, ready func(context.Context)) error {
 	if len(d.all) == 0 {
 		return nil
@@ -207,8 +207,8 @@ func (r *Run) wreck(ctx context.Context, d *deck, ready func(context.Context)) e
 	return nil
 }
 
-// whole waits until all servers serve, so that the next of them is not broken while another one catches up: see
-// witness.go for what ZooKeeper does then. After half a minute it goes on all the same.
+// whole waits until all servers serve, for half a minute at most, so that no server is broken while another one catches
+// up: witness.go says what ZooKeeper does then.
 func (r *Run) whole(ctx context.Context) {
 	for until := time.Now().Add(30 * time.Second); ctx.Err() == nil && time.Now().Before(until); rest(ctx, 50*time.Millisecond) {
 		serving := 0

@@ -12,14 +12,14 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// The register workloads read a value, think, and write another one on top of it, without ever looking at the hold's
-// context: as a program does that was stopped between its look and its write. Every value is written once, so that a
-// history shows which write was made on top of which.
+// The register workloads read a value, wait, and replace it, without ever checking the hold's context: as a program does
+// that was stopped between its check and its write. Every value is written once, so that a history shows which value
+// each write has replaced.
 
-// thinkTime is long against the cycle of a lock, so that most stops hit somebody who thinks.
+// thinkTime, the wait, is long against the cycle of a lock, so that most stops hit a worker between its read and its write.
 const thinkTime = 40 * time.Millisecond
 
-// nextValue is a value that nobody else writes.
+// nextValue is a value that no other write has.
 func (w *worker) nextValue() string {
 	w.writes++
 	return fmt.Sprintf("%d-%s-%d", w.conf.Client, loadName(w.load), w.writes)
@@ -55,7 +55,7 @@ func (w *worker) useStore(h *zklock.Hold) {
 	if read.Outcome != history.OK {
 		return
 	}
-	if fenced { // else it may be late, as writes may
+	if fenced { // without a token the write may be late
 		w.emit(read)
 	}
 	prev := read.Value
@@ -88,7 +88,7 @@ func (w *worker) useMulti(h *zklock.Hold) {
 		return
 	}
 	read.Value, read.Outcome = string(data), history.OK
-	if h.Err() == nil { // else nobody promised that it is the latest
+	if h.Err() == nil { // a lost hold may have read an older value
 		w.emit(read)
 	}
 	prev := read.Value

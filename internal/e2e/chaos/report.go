@@ -172,7 +172,7 @@ func until(check func() error) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%v after all was healed: %w", opBound, err)
+	return fmt.Errorf("%v after everything was healed: %w", opBound, err)
 }
 
 func (r *Run) empty(locks []string) error {
@@ -192,7 +192,7 @@ func (r *Run) empty(locks []string) error {
 
 // lastReads reads what the registers hold in the end.
 func (r *Run) lastReads(o Orders) error {
-	const noToken = 1<<63 - 1 // greater than all: what is read last must be the last
+	const noToken = 1<<63 - 1 // greater than all tokens: the last read must see the last write
 	for _, l := range o.Loads {
 		op := history.Op{Load: l, Kind: history.Read, Worker: "the last reader", Token: noToken, Call: history.Now(), Outcome: history.OK}
 		switch l {
@@ -224,8 +224,8 @@ func (r *Run) lastReads(o Orders) error {
 // linearizeBound is how long porcupine may take for one path: it needs a small part of it.
 const linearizeBound = 2 * time.Minute
 
-// mostLate is how late a context may end, in a process that runs, because goroutines on a busy machine do: far more than
-// was ever seen, and far less than a lease that is wrong.
+// mostLate is how late a context may end in a process that runs, since goroutines on a busy machine run late: far more
+// than was ever seen, and far less than the error of a wrong lease.
 const mostLate = 250 * time.Millisecond
 
 // check checks the round's history and keeps it in a file if something is wrong.
@@ -238,7 +238,7 @@ func (r *Run) check(rep *Report) {
 	rep.UnfencedLosses = h.Losses(history.Unfenced)
 	rep.Problems = append(rep.Problems, h.Overlaps()...)
 	rep.Problems = append(rep.Problems, h.Linearize(linearizeBound)...)
-	if n := h.Losses(history.Fenced); n > 0 { // what porcupine found, said in a number
+	if n := h.Losses(history.Fenced); n > 0 { // porcupine has found these too; this is their number
 		rep.Problems = append(rep.Problems, fmt.Sprintf("%s: %d acknowledged writes were lost", history.Fenced, n))
 	}
 	if rep.Late > mostLate {

@@ -23,7 +23,7 @@ type Config struct {
 	Inside, Outside int
 	Loads           []history.Load // default: all
 	Seed            uint64         // of faults and workers
-	Out             io.Writer      // is told of every fault
+	Out             io.Writer      // gets a line for every fault
 	// Only, when not empty, keeps to the faults whose names contain it.
 	Only string
 	// Overlap breaks the next server also while another one still catches up after the last fault.
@@ -44,7 +44,7 @@ type Run struct {
 	server    *deck
 	client    *deck
 	lacks     []string
-	watched   int64 // watches at the servers before we came; -1: they don't tell
+	watched   int64 // watches at the servers before the run; -1: the servers don't tell
 	round     int
 
 	mu         sync.Mutex // guards what follows
@@ -62,7 +62,7 @@ type peer struct {
 	process *outside // nil: in this process
 }
 
-// mend ends what was done to the client's network. With cut, what was held back is lost; else it arrives now.
+// mend ends a fault of the client's network. With cut, the bytes that were held back are lost; otherwise they arrive now.
 func (p *peer) mend(cut bool) {
 	for _, x := range p.proxies {
 		if cut {
@@ -187,7 +187,7 @@ func (r *Run) Close() error {
 	return errors.Join(errs...)
 }
 
-// Head says what is tested on what, for the first lines of the output.
+// Head names the workloads, clients and servers, for the first lines of the output.
 func (r *Run) Head() string {
 	e := r.conf.Ensemble
 	var b strings.Builder
@@ -208,7 +208,7 @@ func (r *Run) say(format string, args ...any) {
 	}
 }
 
-// Round lets every worker work for d while faults come, heals all, lets all come to rest, and checks.
+// Round lets every worker work for d while faults strike, heals everything, waits for rest, and checks the history.
 func (r *Run) Round(d time.Duration) (*Report, error) {
 	r.round++
 	o := Orders{

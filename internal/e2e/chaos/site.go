@@ -14,7 +14,7 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// SiteConfig is what a site is told when it starts.
+// SiteConfig configures a site.
 type SiteConfig struct {
 	Client  int
 	Connect string
@@ -78,7 +78,7 @@ func (s *site) close() error {
 	return errors.Join(s.c.Close(), s.store.Close())
 }
 
-// Orders is what the workers are told for one round.
+// Orders configure the workers for one round.
 type Orders struct {
 	Root  string // the znode under which everything of the round is
 	Loads []history.Load
@@ -117,8 +117,8 @@ func (s *site) round(stop <-chan struct{}, o Orders, emit func(history.Op)) erro
 	return errors.Join(errs...)
 }
 
-// Of the workload of keys: how many there are, how many workers of each client take them, and at what distance the instants
-// are at which these ask, so that what they write leaves together.
+// The workload of keys: how many keys there are, how many workers of each client lock them, and the interval at whose
+// beginning all of them call Lock, so that their writes are sent together.
 const (
 	keys       = 300
 	keyWorkers = 100

@@ -14,11 +14,11 @@ import (
 
 // ZooKeeper itself can lose acknowledged writes when servers fail at a bad moment: among others in versions before
 // 3.8.4 and 3.9.2, where a follower that has been sent what it missed can go back to voting before that is in its log,
-// and still win (ZOOKEEPER-4785). Whatever stood in those writes, locks and registers alike, is as it was before, and
-// no client can help it. So that this is not taken for a fault of the locks, nor a fault of the locks for this, a
-// witness writes to a znode of its own through each server, with no lock at all, as often as it can without being a
-// burden. The version of a znode grows with every write; if a write that was acknowledged got a version that a later
-// one gets again, the ensemble has gone back in time, and the round proves nothing.
+// and still win (ZOOKEEPER-4785). The znodes of locks and of registers are then as they were before those writes, and a
+// client can do nothing against it. To tell this fault of ZooKeeper from a fault of the locks, a witness for each server
+// writes through it to a znode of its own, without a lock, with a short pause. The version of a znode grows with
+// every write; when two acknowledged writes get the same version, the ensemble has lost the first, and the round proves
+// nothing.
 
 // witnessEvery is the pause between two writes of a witness.
 const witnessEvery = 10 * time.Millisecond

@@ -101,7 +101,7 @@ func (w *worker) cycle(patience time.Duration) error {
 		case ctx.Err() != nil && errors.Is(err, ctx.Err()), try && errors.Is(err, zklock.ErrBusy):
 			return nil
 		}
-		return fmt.Errorf("a call failed that should have waited: %w", err)
+		return fmt.Errorf("a call failed and should have waited: %w", err)
 	}
 	b := watch(w.site, op, h)
 	w.body(op, b.ended, h)

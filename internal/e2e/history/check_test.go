@@ -21,7 +21,7 @@ type scene struct {
 	ids int
 }
 
-// hold adds a hold that was asked for at call, given before ret, seen alive until end, and released just after that.
+// hold adds a hold: Lock was called at call and returned at ret; the hold was seen alive until end, and released just after.
 func (s *scene) hold(l history.Load, token int64, call, ret, end history.Stamp, change ...func(*history.Op)) *scene {
 	s.ids++
 	op := history.Op{
@@ -199,7 +199,7 @@ func TestLossesCountsWritesOnTopOfSomethingElse(t *testing.T) {
 
 func TestCheckThatTakesTooLongFails(t *testing.T) {
 	s := newScene()
-	for i := range 400 { // all at once, and impossible at the end: porcupine would look for ever
+	for i := range 400 { // all at once, and impossible at the end: porcupine would search for ever
 		s.write(history.MultiRegister, 0, "", "", 0, 1000, func(o *history.Op) {
 			o.Prev, o.Value = string(rune('a'+i%20)), string(rune('a'+(i*7+3)%20))
 		})

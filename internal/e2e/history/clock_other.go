@@ -4,5 +4,5 @@ package history
 
 import "time"
 
-// Slept is zero where there is no clock that tells.
+// Slept is zero where no clock measures it.
 func Slept() time.Duration { return 0 }

@@ -12,7 +12,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// step is what a model is asked to take: one operation on one path.
+// step is one operation on one path, which a model accepts or not.
 type step struct {
 	what    string // lock, unlock, lose, check, leader; write, maybe, read
 	hold    int
@@ -23,7 +23,7 @@ type step struct {
 	worker      string
 }
 
-// lockState is the state of a lock: who holds it, how, and the last token that was given.
+// lockState is the state of a lock: its holders, their permits, and the latest token.
 type lockState struct {
 	holders string // ids, each with its permits ("17:2"); sorted, so that states compare
 	used    int    // permits in use; a mutex and a writer use them all
@@ -57,12 +57,12 @@ func (s lockState) take(in step, size int) (bool, lockState) {
 		}
 		held = append(held, holder{in.hold, in.permits})
 		return true, newLockState(held, in.token)
-	case "unlock": // returned nil: it was ours until then
+	case "unlock": // returned nil: the lock was held until then
 		if mine < 0 {
 			return false, s
 		}
 		return true, newLockState(slices.Delete(held, mine, mine+1), s.token)
-	case "lose": // also an Unlock without an answer: the ensemble takes it away at some time, and perhaps has
+	case "lose": // also an Unlock without an answer: the ensemble deletes the znode at some time, or has deleted it
 		if mine < 0 {
 			return true, s
 		}
@@ -75,7 +75,7 @@ func (s lockState) take(in step, size int) (bool, lockState) {
 			return s.used == 0, s
 		case s.used > 0:
 			return in.token == s.token, s
-		default: // the next one is first in line already, and Campaign is about to tell it
+		default: // the next candidate is first in line already, and its Campaign is about to return
 			return in.token > s.token, s
 		}
 	}
@@ -117,8 +117,8 @@ type registerState struct {
 	token int64
 }
 
-// registerModel is the model of a register that only its lock's holder may write, and each only on top of what it has
-// read: a write on top of anything else has lost somebody's acknowledged write.
+// registerModel is the model of a register that only its lock's holder may write, and where each write replaces the value
+// that the writer has read: one that replaces another value has undone an acknowledged write.
 var registerModel = porcupine.Model{
 	Init: func() any { return registerState{} },
 	Step: func(state, input, _ any) (bool, any) {
@@ -126,7 +126,7 @@ var registerModel = porcupine.Model{
 		switch in.what {
 		case "write":
 			return in.prev == s.value && in.token >= s.token, registerState{in.value, in.token}
-		case "maybe": // without an answer: made at any time at which it may be, or never
+		case "maybe": // without an answer: made at any time at which the model allows it, or never
 			if in.prev == s.value && in.token >= s.token {
 				return true, registerState{in.value, in.token}
 			}
@@ -276,7 +276,7 @@ func (h *History) addLock(p *part, o *Op) {
 	switch o.Outcome {
 	case OK:
 		p.add(o.Client, o.Release, o.Released, with("unlock"))
-	default: // from when it was last certainly held; it may go long after the holder has given it up
+	default: // from the latest instant at which it was certainly held: the znode may go long after the holder has given the lock up
 		from := o.Sure
 		if from == 0 { // never, since Lock returned: the process was stopped just then
 			from = o.Call

@@ -32,14 +32,14 @@ const (
 	Read   Kind = "read"   // of a register
 )
 
-// Outcome says how a hold ended, or what became of a write.
+// Outcome is how a hold ended, or whether a write was made.
 type Outcome string
 
 // Outcomes.
 const (
 	OK      Outcome = "ok"      // released: Unlock returned nil; written
-	Lost    Outcome = "lost"    // the hold was lost: the ensemble takes it away at some time, or has
-	Unknown Outcome = "unknown" // the call's effect comes at any later time, or never
+	Lost    Outcome = "lost"    // the hold was lost: the ensemble has deleted its znode, or will
+	Unknown Outcome = "unknown" // no answer: the call may take effect at any later time, or never
 	Refused Outcome = "refused" // no effect
 )
 
@@ -59,14 +59,14 @@ type Op struct {
 	Shared  bool `json:"shared,omitempty"`  // a read lock
 	Permits int  `json:"permits,omitempty"` // of a semaphore
 
-	// Of a hold. Alive and Sure are instants before a look at Context.Err, and at Err, which found it held: the context
-	// had not ended then. Safe is the greatest SafeUntil that was seen.
+	// Of a hold. Alive is the latest instant before a call of Context.Err that returned nil, Sure before one of Err that
+	// did. Safe is the greatest SafeUntil that was seen.
 	Alive Stamp `json:"alive,omitempty"`
 	Sure  Stamp `json:"sure,omitempty"`
 	Safe  Stamp `json:"safe,omitempty"`
 
-	// Stall and Resumed are the two ends of the last time for which the holder's process was kept from running long
-	// enough to matter for its lease, as seen by a goroutine that looks every millisecond.
+	// Stall and Resumed begin and end the latest interval in which the holder's process did not run for long enough to
+	// matter for its lease. A goroutine that reads the clock every millisecond measures it.
 	Stall   Stamp `json:"stall,omitempty"`
 	Resumed Stamp `json:"resumed,omitempty"`
 
@@ -77,7 +77,7 @@ type Op struct {
 	// Of a write or read.
 	Value string `json:"value,omitempty"`
 	Prev  string `json:"prev,omitempty"` // what the writer had read
-	Seq   int    `json:"seq,omitempty"`  // of a store's write: its place in the order in which they were made
+	Seq   int    `json:"seq,omitempty"`  // of a store's write: its number in the order of the writes
 
 	Outcome Outcome `json:"outcome,omitempty"`
 	Err     string  `json:"err,omitempty"`
@@ -89,7 +89,7 @@ type Stop struct {
 	From, To Stamp
 }
 
-// History is what happened in one round. It is complete: nobody adds to it any more.
+// History is what happened in one round. It is complete when it is returned.
 type History struct {
 	Size  int // of the semaphores
 	Ops   []Op

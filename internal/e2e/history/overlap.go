@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Overlaps returns every instant at which more was held than there is, by the clock of this machine, one line for
-// each pair at fault. A hold is counted from when Lock had returned until
+// Overlaps returns the pairs of holds that this machine's clock shows held at the same time though they exclude each
+// other, one line for each pair. A hold counts from the return of Lock until the latest of
 //
 //   - the last instant at which its Context had not ended, cut where its process was stopped or kept from running for
 //     longer than the lease allows for: a context can't end in a process that does not run;
@@ -101,8 +101,8 @@ func (h *History) overlapsBy(what string, end func(*Op) Stamp) (bad []string) {
 	return bad
 }
 
-// Losses counts, in the order in which a store made them, the writes on top of something else than what the writer
-// had read: each has undone what others had been told was written.
+// Losses counts, in the order in which a store made them, the writes that replaced another value than the writer had
+// read: each has undone an acknowledged write.
 func (h *History) Losses(l Load) int {
 	byPath := map[string][]*Op{}
 	for i := range h.Ops {
@@ -133,7 +133,7 @@ type Figures struct {
 	Refused int          // writes that were refused
 	Cut     int          // holds whose span was cut, because their process did not run
 
-	// Late is the longest time that a context was seen alive after its hold's last SafeUntil, in a process that ran.
+	// Late is the longest time for which a context was alive after its hold's last SafeUntil, in a process that ran.
 	Late time.Duration
 }
 

@@ -18,7 +18,7 @@ const Env = "ZKLOCK_TEST_SERVERS"
 
 // Ensemble is some ZooKeeper servers and the power over them.
 type Ensemble struct {
-	// Kind says what they are, in a few words.
+	// Kind names the kind of servers, in a few words.
 	Kind string
 	// Nodes can be asked: four-letter words.
 	Nodes []*ensemble.Node
@@ -26,7 +26,7 @@ type Ensemble struct {
 	Addrs []string
 	// Tick is their tickTime, or more.
 	Tick time.Duration
-	// Control breaks them; its fields are nil for what can't be done to these.
+	// Control breaks them; a field is nil where these servers can't be broken so.
 	Control Control
 
 	close func() error
@@ -50,7 +50,7 @@ func (e *Ensemble) Close() error { return e.close() }
 // Connect is the connect string.
 func (e *Ensemble) Connect() string { return strings.Join(e.Addrs, ",") }
 
-// Version returns what the first server that answers says of its version ("3.8.0-…").
+// Version returns the version of the first server that answers ("3.8.0-…").
 func (e *Ensemble) Version() string {
 	var errs []error
 	for _, n := range e.Nodes {

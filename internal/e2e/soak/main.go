@@ -168,7 +168,7 @@ func (t *totals) verdict(out io.Writer, seed uint64) error {
 		fmt.Fprintf(out, "in %d of %d rounds ZooKeeper itself lost acknowledged writes, or its servers disagreed for good; those rounds prove nothing\n", t.void, t.rounds)
 	}
 	if t.rounds == 0 {
-		return errors.New("the time was over before anything was tried: more of it by -for")
+		return errors.New("the time was over before the first round: set -for to a longer one")
 	}
 	if err := t.flat(); err != nil {
 		return err
