@@ -8,7 +8,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// chaos breaks things at random and mends each of them after a while.
+// chaos makes random faults and repairs each of them after a while.
 type chaos struct {
 	w     *world
 	rnd   *rand.Rand
@@ -24,7 +24,7 @@ type repair struct {
 
 func newChaos(w *world) *chaos { return &chaos{w: w, rnd: w.rand(1)} }
 
-// run goes on until ctx ends, and then mends everything.
+// run goes on until ctx ends, and then repairs everything.
 func (c *chaos) run(ctx context.Context) {
 	for pause(ctx, c.span(50*time.Millisecond, 1500*time.Millisecond), 800) {
 		c.mend(c.w.now())
@@ -38,7 +38,7 @@ func (c *chaos) run(ctx context.Context) {
 	c.mend(1<<62 - 1)
 }
 
-// prune deletes the directories in which nobody is: whoever comes next has its transaction, and all that go with it, refused.
+// prune deletes the empty directories: the next contender's transaction, and all that go with it, are refused.
 func (c *chaos) prune() {
 	for i, path := range c.w.paths {
 		if c.w.fam[i] == famMutex && len(c.w.srv.Children(path)) == 0 && c.w.srv.Delete(path) == nil {

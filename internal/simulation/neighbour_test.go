@@ -57,7 +57,7 @@ func (n *neighbour) clear(now time.Duration) {
 	})
 }
 
-// plant creates one znode. What stands in the others' way goes soon: they are to have their turns.
+// plant creates one znode. One in the others' way is deleted soon, so that they get their turns.
 func (n *neighbour) plant() {
 	k := n.rnd.IntN(len(n.w.paths))
 	dir := n.w.paths[k]
@@ -163,7 +163,7 @@ func (o *oracle) stranger(node string) bool {
 	return o.strangers[node]
 }
 
-// ours leaves the neighbour's znodes out of the contenders of a directory. The caller holds mu.
+// ours removes the neighbour's znodes from the contenders of a directory. The caller holds mu.
 func (o *oracle) ours(dir string) []string {
 	return slices.DeleteFunc(o.w.srv.Children(dir), func(name string) bool {
 		_, contender := recipe.Parse(name)

@@ -130,7 +130,7 @@ func (o *op) ask(ctx context.Context) (*zklock.Hold, *zklock.Leadership, error) 
 	return h, nil, err
 }
 
-// acquire asks for a lock, holds it for a while, and lets it go.
+// acquire requests a lock, holds it for a while, and releases it.
 func (o *op) acquire(ctx context.Context) {
 	o.p.note("#%d asks: %s %s x%d try %v wait %v max %v grace %v, for %v", o.n, o.kind, o.paths, o.permits, o.try, o.wait, o.maxHold, o.grace, o.limit)
 	h, lead, err := o.ask(ctx)
@@ -260,7 +260,7 @@ func (o *op) refused(ctx context.Context, err error) {
 	}
 }
 
-// queue asks who is in line.
+// queue asks for the contenders in line.
 func (o *op) queue(ctx context.Context) {
 	sure := o.p.w.oracle.certain(o.path)
 	line, err := o.c.Queue(ctx, o.path)
@@ -282,8 +282,8 @@ func (o *op) queue(ctx context.Context) {
 		if i := slices.IndexFunc(line, func(k zklock.Contender) bool { return k.Session == t.session && k.Holds }); i >= 0 {
 			continue
 		}
-		// The neighbour may put himself before others, and so seem to hold in their place, also when he has gone since the
-		// list. But he can't hide them, nor put one of them before another.
+		// The neighbour may put itself before others, and so appear to hold in their place, even when it has gone since
+		// the list. But it can't hide them, nor put one of them before another.
 		ours := func(k zklock.Contender) bool { return k.Holds && !o.p.w.oracle.stranger(k.Node) }
 		if i := slices.IndexFunc(line, func(k zklock.Contender) bool { return slices.Contains(t.nodes, k.Node) }); i < 0 ||
 			!o.p.w.neighbour || slices.ContainsFunc(line[i:], ours) {
@@ -335,7 +335,7 @@ func (o *op) looked(ctx context.Context, what string, err error) {
 	}
 }
 
-// leader asks who leads.
+// leader asks for the leader.
 func (o *op) leader(ctx context.Context) {
 	sure := o.p.w.oracle.certain(o.path)
 	l, err := o.c.Election(o.path).Leader(ctx)

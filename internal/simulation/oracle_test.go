@@ -16,12 +16,12 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// oracle knows what has to hold. It sees the tree as the leader has it, without a delay, and the holds as their
-// holders see them, and compares the two whenever something has happened in the server or a call has returned.
+// oracle knows what has to hold. It sees the tree as the leader has it, without a delay, and the holds as their holders
+// see them, and compares the two after every event in the server and every return of a call.
 //
-// Removal by force is the documented exception, and is modelled znode by znode: when an administrator has deleted the znode of
-// a hold, or ended its session, another client may hold beside it, on that path, until it hears of that. Its tokens and its
-// Multi still count.
+// Removal by force is the documented exception, and is modelled znode by znode: when an administrator has deleted the
+// znode of a hold, or ended its session, another client may hold beside it, on that path, until the holder is notified.
+// Its tokens and its Multi still count.
 type oracle struct {
 	w *world
 
@@ -310,7 +310,7 @@ func (o *oracle) acknowledged(t *acquisition) {
 	}
 }
 
-// nobodyHolds checks, at the end, that nobody believes to hold anything, and why each hold has ended.
+// nobodyHolds checks, at the end, that no client takes itself for a holder, and why each hold has ended.
 func (o *oracle) nobodyHolds() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

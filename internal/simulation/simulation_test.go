@@ -27,12 +27,12 @@ var (
 	like  = flag.String("like", "", "run all seeds on this zktest.Version: by default seeds differ in it")
 )
 
-// stuck is how long a seed may take in real time: some thousand times what it takes.
+// stuck is how long a seed may take in real time: some thousand times its usual duration.
 const stuck = 3 * time.Minute
 
-// simulate runs one seed. A failure prints its history and what was violated.
+// simulate runs one seed. A failure prints its history and the violations.
 func simulate(t *testing.T, seed uint64) (w *world) {
-	// What does not move any more in a bubble moves no clock in there either.
+	// Outside the bubble: a bubble that is stuck does not advance its clock.
 	watchdog := time.AfterFunc(stuck, func() {
 		buf := make([]byte, 1<<20)
 		panic(fmt.Sprintf("seed %d does not end\n%s\n%s", seed, w.report(), buf[:runtime.Stack(buf, true)]))

@@ -58,7 +58,7 @@ type event struct {
 	args   []any
 }
 
-// newWorld draws what a seed stands for.
+// newWorld draws the parameters of a seed.
 func newWorld(seed uint64, srv *zktest.Server, version zktest.Version) (*world, error) {
 	w := &world{seed: seed, start: time.Now(), srv: srv, members: []*zktest.Member{srv.Leader()}}
 	w.keeper = version == zktest.Keeper22 || version == zktest.Keeper26
@@ -156,7 +156,7 @@ func (w *world) note(who, format string, args ...any) {
 	w.mu.Unlock()
 }
 
-// violated notes that a promise was broken.
+// violated records a broken guarantee.
 func (w *world) violated(format string, args ...any) {
 	msg := fmt.Sprintf(format, args...)
 	w.note("CHECK", "%s", msg)
@@ -178,7 +178,7 @@ func pause(ctx context.Context, d time.Duration, r int) bool {
 	}
 }
 
-// run plays the seed to its end and has the end checked.
+// run plays the seed to its end and checks the end.
 func (w *world) run(ctx context.Context) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -266,7 +266,7 @@ func (w *world) lines() []string {
 	return lines
 }
 
-// report is what a failure prints.
+// report is the output of a failure.
 func (w *world) report() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d failed; again: go test ./internal/simulation -seeds 1 -first %d -cpu 1 -again 20\n", w.seed, w.seed)
