@@ -3,6 +3,7 @@ package recipe
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -128,19 +129,15 @@ func (e *entry) writeNotes(ctx context.Context, data dirData, version int32) (zk
 // which waits for less. Those that come later count from there: differences between the servers' clocks, and their adjustments,
 // then lengthen or shorten what is left.
 func (e *entry) noteFound(ctx context.Context, data dirData, version int32, lost []string, until map[string]time.Time) (int32, error) {
-	unknown, first := false, false
-	for _, name := range lost {
-		_, known := until[name]
-		unknown = unknown || !known
-	}
-	if !unknown {
+	fresh := slices.DeleteFunc(slices.Clone(lost), func(name string) bool { _, known := until[name]; return known })
+	if len(fresh) == 0 {
 		return version, nil
 	}
 	stat, err := e.writeNotes(ctx, data, version) // as they are: the answer has the leader's clock
 	if err != nil {
 		return 0, err
 	}
-	now := time.Now()
+	now, first := time.Now(), false
 	for _, name := range lost {
 		if data.Found[name] == 0 {
 			data.Found[name], first = stat.Mtime, true
@@ -151,12 +148,10 @@ func (e *entry) noteFound(ctx context.Context, data dirData, version int32, lost
 			return 0, err
 		}
 	}
-	for _, name := range lost {
-		if _, known := until[name]; !known {
-			delay := min(data.Delays[name], MaxDelay) // the data may be anybody's
-			ago := time.Duration(stat.Mtime-data.Found[name]) * time.Millisecond
-			until[name] = now.Add(min(delay-ago, delay))
-		}
+	for _, name := range fresh {
+		delay := min(data.Delays[name], MaxDelay) // the data may be anybody's
+		ago := time.Duration(stat.Mtime-data.Found[name]) * time.Millisecond
+		until[name] = now.Add(min(delay-ago, delay))
 	}
 	return stat.Version, nil
 }
@@ -208,8 +203,8 @@ func (e *entry) lostHolders(ctx context.Context, data dirData, seen map[string]b
 
 // letsBeside reports whether the contender that wrote a note may hold beside this entry, which is first in line.
 func (e *entry) letsBeside(noted string) bool {
-	n, ok := Parse(noted)
-	return ok && (e.q.Kind == Permits && n.Kind == Permits || e.q.Kind == Read && n.Kind == Read)
+	n, _ := Parse(noted)
+	return n.Kind == e.q.Kind && (n.Kind == Permits || n.Kind == Read)
 }
 
 // sleep waits for a delay at the head of the line.
@@ -222,7 +217,7 @@ func (e *entry) sleep(ctx context.Context, d time.Duration, lost string) error {
 	case <-e.t.s.Done():
 		return e.t.s.Err()
 	case <-ctx.Done():
-		return session.Waited(ctx, trusted.Caller{}, Waiting{lostHolder(lost)})
+		return session.Waited(ctx, trusted.Caller{}, LineError{lostHolder(lost)})
 	}
 }
 

@@ -99,9 +99,7 @@ func (e *entry) decide(ctx context.Context) (Verdict, error) {
 }
 
 // find looks for the znode after a create whose reply was lost, and adopts it if it exists and belongs to this session.
-// It returns its czxid; 0: it was not found, and most likely was not made. A single look may miss it (see sweeper.work).
-// The caller makes the create again with the same id, and the list behind that is the second look (removeStrays); if the
-// call ends before, the sweeper looks again.
+// It returns its czxid; 0: it was not found, and most likely was not made. A single look may miss it: see Ticket.enter.
 func (e *entry) find(ctx context.Context) (czxid int64, err error) {
 	defer func() { // either way the session's count of ephemerals is right again
 		if err == nil {

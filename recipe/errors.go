@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 
 	"github.com/zklock/locker/internal/text"
 )
@@ -69,8 +70,8 @@ func (l Line) who() string {
 	return text.Foreign(l.Who)
 }
 
-// Waiting is a Line as what was being waited for: found by errors.As in the error of a Wait whose context has ended.
-type Waiting struct{ Line }
+// LineError is a Line as what was being waited for: found by errors.As in the error of a Wait whose context has ended.
+type LineError struct{ Line }
 
 // lostHolder describes a lost holder whose lock delay is being waited out.
 func lostHolder(name string) Line {
@@ -78,4 +79,9 @@ func lostHolder(name string) Line {
 }
 
 // Error reads "waiting 3rd in line behind host:pid".
-func (e Waiting) Error() string { return "waiting " + e.Line.String() }
+func (e LineError) Error() string { return "waiting " + e.Line.String() }
+
+// isOne reports whether err matches one of the others.
+func isOne(err error, others ...error) bool {
+	return slices.ContainsFunc(others, func(other error) bool { return errors.Is(err, other) })
+}

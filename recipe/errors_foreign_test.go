@@ -16,7 +16,7 @@ func TestNamesThatOthersGaveAreCutAndEscapedInErrors(t *testing.T) {
 	for _, msg := range []string{
 		recipe.Line{Ahead: 1, Holder: "/locks/a/" + name}.String(),
 		recipe.Line{Ahead: 1, Who: name}.String(),
-		recipe.Waiting{Line: recipe.Line{Ahead: 3, Holder: "/locks/a/" + name}}.Error(),
+		recipe.LineError{Line: recipe.Line{Ahead: 3, Holder: "/locks/a/" + name}}.Error(),
 		(&session.OpError{Op: "delete", Path: "/locks/a/" + name, Err: session.ErrConnection}).Error(),
 	} {
 		require.Contains(t, msg, `\u202eevil\u2028\u009bxxx`)

@@ -23,17 +23,17 @@ func TestPlacesInLineInWords(t *testing.T) {
 	}
 	require.Equal(t, "2nd in line behind _c_x-lock-0000000001", recipe.Line{Ahead: 1, Holder: "/l/_c_x-lock-0000000001"}.String(),
 		"the znode's name, as long as nobody knows more")
-	require.Equal(t, "waiting 2nd in line behind host:7", recipe.Waiting{Line: recipe.Line{Ahead: 1, Who: "host:7"}}.Error())
+	require.Equal(t, "waiting 2nd in line behind host:7", recipe.LineError{Line: recipe.Line{Ahead: 1, Who: "host:7"}}.Error())
 }
 
 func TestTheEndOfAWaitIsFoundInItsError(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	own := errors.New("own reason")
 	cancel(own)
-	err := fmt.Errorf("lock: %w", session.Waited(ctx, trusted.Caller{}, recipe.Waiting{Line: recipe.Line{Ahead: 2, Who: "host:7"}}))
+	err := fmt.Errorf("lock: %w", session.Waited(ctx, trusted.Caller{}, recipe.LineError{Line: recipe.Line{Ahead: 2, Who: "host:7"}}))
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorIs(t, err, own)
-	var line recipe.Waiting
+	var line recipe.LineError
 	require.ErrorAs(t, err, &line)
 	require.Equal(t, 2, line.Ahead)
 	require.EqualError(t, err, "lock: context canceled (own reason) while waiting 3rd in line behind host:7")

@@ -24,8 +24,8 @@ func InOrder(ctx context.Context, s *session.Session, dir string, names []string
 	if len(unknown) == 0 {
 		return line, nil
 	}
-	czxids := map[string]int64{}
-	if err := readCzxids(ctx, s, dir, unknown, czxids); err != nil {
+	czxids, err := readCzxids(ctx, s, dir, unknown)
+	if err != nil {
 		return nil, err
 	}
 	line, _ = l.Line(czxids)
@@ -39,8 +39,8 @@ func First(ctx context.Context, s *session.Session, dir string, names []string) 
 	if len(names) == 1 {
 		return names[0], nil
 	}
-	czxids := map[string]int64{}
-	if err := readCzxids(ctx, s, dir, names, czxids); err != nil {
+	czxids, err := readCzxids(ctx, s, dir, names)
+	if err != nil {
 		return "", err
 	}
 	for _, name := range names {
@@ -55,10 +55,12 @@ func First(ctx context.Context, s *session.Session, dir string, names []string) 
 // czxidsFor reads what a contender's decision depends on; own is. Without it nobody can tell who
 // came first.
 func (e *entry) czxidsFor(ctx context.Context, own string, unknown []string) (map[string]int64, error) {
-	czxids := map[string]int64{own: e.t.czxid}
-	if err := readCzxids(ctx, e.t.s, e.q.Dir, unknown, czxids); err != nil {
+	others := slices.DeleteFunc(slices.Clone(unknown), func(name string) bool { return name == own })
+	czxids, err := readCzxids(ctx, e.t.s, e.q.Dir, others)
+	if err != nil {
 		return nil, err
 	}
+	czxids[own] = e.t.czxid
 	me, _ := Parse(own)
 	for _, name := range unknown {
 		if _, known := czxids[name]; known {
@@ -76,23 +78,22 @@ func (e *entry) czxidsFor(ctx context.Context, own string, unknown []string) (ma
 	return czxids, nil
 }
 
-// readCzxids enters the czxids of those of names that are not in czxids yet; 0 for those that are gone, and none for
-// those that may not be read.
-func readCzxids(ctx context.Context, s *session.Session, dir string, names []string, czxids map[string]int64) error {
-	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { _, known := czxids[name]; return known })
+// readCzxids returns the czxids of names in dir: 0 for those that are gone, and none for those that may not be read.
+func readCzxids(ctx context.Context, s *session.Session, dir string, names []string) (map[string]int64, error) {
 	nodes, err := s.StatsBelow(ctx, dir, names)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	czxids := map[string]int64{}
 	for i, n := range nodes {
 		switch {
 		case n.Err == nil, errors.Is(n.Err, zk.ErrNoNode):
 			czxids[names[i]] = n.Stat.Czxid
 		case !errors.Is(n.Err, zk.ErrNoAuth):
-			return n.Err
+			return nil, n.Err
 		}
 	}
-	return nil
+	return czxids, nil
 }
 
 // Holders returns, for each contender of a line that InOrder has put in order, whether it holds, and the size of a

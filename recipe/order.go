@@ -11,7 +11,7 @@ import (
 // (tally.lets) decides whether TryLock enters at all, and what onlookers are shown (holders.go, which lets Curator's
 // readers under their own write lock hold as well); and a waiter whose only predecessor has been deleted, or whose
 // predecessor left by its release mark (waiter.released in mark.go), holds without another list, where that is safe
-// (waiter.await in predecessor.go).
+// (waiter.waitForPred in predecessor.go).
 //
 // # Who holds
 //
@@ -179,7 +179,7 @@ func decide(l Listing, own string, me Name, size int, czxids map[string]int64) V
 	if me.Kind == Permits {
 		v.Ahead = 0
 		if !v.Holds {
-			v.Ahead = 1 + waitingIn(before, size)
+			v.Ahead = 1 + waitersIn(before, size)
 		}
 	}
 	return v
@@ -191,8 +191,8 @@ func foresee(names []string, k Kind, permits, size int) Verdict {
 	return decide(Listing{Names: names}, "", Name{Kind: k, Permits: permits}, size, nil)
 }
 
-// waitingIn returns how many of a semaphore's contenders, which are all that there are up to the last of them, wait.
-func waitingIn(line []rank, size int) (n int) {
+// waitersIn returns how many of a semaphore's contenders, which are all that there are up to the last of them, wait.
+func waitersIn(line []rank, size int) (n int) {
 	slices.SortFunc(line, rank.compare)
 	var all tally
 	for _, r := range line {

@@ -29,9 +29,9 @@ import (
 //
 // From then on the watch on our own znode serves the holder (Guard): a znode that is removed later was a holder's.
 
-// await waits until the predecessor is gone, or the directory has to be listed again. next: it is our turn, and no list
+// waitForPred waits until the predecessor is gone, or the directory has to be listed again. next: it is our turn, and no list
 // is needed.
-func (w *waiter) await(ctx context.Context, v Verdict) (next bool, err error) {
+func (w *waiter) waitForPred(ctx context.Context, v Verdict) (next bool, err error) {
 	for {
 		pred, err := w.watchPred(ctx, v.Watch, w.predMark(v))
 		if err != nil {

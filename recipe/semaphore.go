@@ -57,8 +57,8 @@ func (w *waiter) readSize(ctx context.Context) (known bool, err error) {
 	return d.Size > 0, nil
 }
 
-// permits waits until the entry's permits are free.
-func (w *waiter) permits(ctx context.Context) error {
+// untilRoom waits until the entry's permits are free.
+func (w *waiter) untilRoom(ctx context.Context) error {
 	e := w.e
 	names := e.names
 	v, err := w.decide(ctx)

@@ -171,8 +171,7 @@ func (w *sweeper) work(ctx context.Context, l leftovers) (rest leftovers, troubl
 	remove(found)
 	if len(missing) > 0 && err == nil {
 		// A leader's answer to a sync may miss what a follower had just acknowledged (see session.Sync), and no later
-		// look would find it: so once more behind a write. (Where the create is made again, the list behind that is the
-		// second look.)
+		// look would find it: so once more behind a write.
 		_, found, err = w.search(ctx, missing, func() error {
 			_, err := w.s.Multi(ctx, &zk.CheckVersionRequest{Path: missing[0].dir, Version: -1})
 			return err
@@ -241,10 +240,5 @@ func (w *sweeper) search(ctx context.Context, creates []doubtfulCreate, catchUp 
 // final reports whether an attempt that ended so needs no other: it is done, there is nothing to do, or it would be
 // refused again; then the session's end has to do.
 func final(err error) bool {
-	for _, end := range []error{zk.ErrNoNode, zk.ErrNoAuth, zk.ErrBadVersion, session.ErrTooLarge, session.ErrPath} {
-		if errors.Is(err, end) {
-			return true
-		}
-	}
-	return false
+	return isOne(err, zk.ErrNoNode, zk.ErrNoAuth, zk.ErrBadVersion, session.ErrTooLarge, session.ErrPath)
 }

@@ -311,17 +311,8 @@ func (t *Ticket) addLists(b *session.Batch) []*session.Result[session.Children] 
 // refusal reports whether the error of a create proves that nothing was made: the request was never sent, or the server
 // refused it. Any other code, from a server in trouble or from something that is not ZooKeeper, proves nothing.
 func refusal(err error) bool {
-	// First, because such an error may wrap the cause of ctx, and that may be any error.
-	if errors.Is(err, session.ErrNotSent) {
-		return true
-	}
-	for _, no := range []error{zk.ErrNoAuth, zk.ErrInvalidACL, zk.ErrNoChildrenForEphemerals, zk.ErrNodeExists,
-		zk.ErrBadArguments, zk.ErrBadVersion, session.ErrExpired, session.ErrClosed, session.ErrPath} {
-		if errors.Is(err, no) {
-			return true
-		}
-	}
-	return false
+	return isOne(err, session.ErrNotSent, zk.ErrNoAuth, zk.ErrInvalidACL, zk.ErrNoChildrenForEphemerals, zk.ErrNodeExists,
+		zk.ErrBadArguments, zk.ErrBadVersion, session.ErrExpired, session.ErrClosed, session.ErrPath)
 }
 
 // checkDirectories refuses a directory of another kind, or with another ACL, before anybody waits in it.

@@ -119,7 +119,7 @@ type waiter struct {
 func (w *waiter) wait(ctx context.Context) error {
 	defer w.forgetMark()
 	if w.e.q.Kind == Permits {
-		return w.explain(ctx, w.permits(ctx))
+		return w.explain(ctx, w.untilRoom(ctx))
 	}
 	return w.explain(ctx, w.untilFirst(ctx))
 }
@@ -139,7 +139,7 @@ func (w *waiter) untilFirst(ctx context.Context) error {
 		}
 		w.e.queued = true
 		v.First = "" // place has noted it: a neighbour's name may be long, and is not kept for as long as we wait
-		next, err := w.await(ctx, v)
+		next, err := w.waitForPred(ctx, v)
 		if next {
 			w.place(Verdict{First: w.e.name()}) // at the head
 			return nil
@@ -330,7 +330,7 @@ func (w *waiter) explain(ctx context.Context, err error) error {
 		return err // it says what it waited for
 	}
 	if err == ctx.Err() { //nolint:errorlint // bare: there is nothing more in it
-		return session.Waited(ctx, trusted.Caller{}, Waiting{w.e.line})
+		return session.Waited(ctx, trusted.Caller{}, LineError{w.e.line})
 	}
-	return fmt.Errorf("%w, %w", err, Waiting{w.e.line})
+	return fmt.Errorf("%w, %w", err, LineError{w.e.line})
 }

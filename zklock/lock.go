@@ -190,7 +190,7 @@ func (l *lock) explain(caller context.Context, err error) error {
 	if errors.Is(err, recipe.ErrBusy) {
 		return &busyError{0, err}
 	}
-	var line recipe.Waiting
+	var line recipe.LineError
 	if !errors.As(err, &line) {
 		return err
 	}

@@ -231,7 +231,7 @@ func (q *queue) waitEnded(ctx context.Context, at recipe.Line, known bool) error
 	if at.Ahead == 0 {
 		return session.Waited(ctx, trusted.Caller{}, errors.New("about to enter the line"))
 	}
-	return session.Waited(ctx, trusted.Caller{}, recipe.Waiting{Line: at})
+	return session.Waited(ctx, trusted.Caller{}, recipe.LineError{Line: at})
 }
 
 // busyLocked is the answer to a TryLock.

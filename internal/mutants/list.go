@@ -247,7 +247,7 @@ var mutants = []mutant{
 	{"no sync behind an event", "after a reconnection a lagging server shows what was before the last holder's write", "session/connevents.go",
 		[]edit{{"	if s.unseen { // before", "	if false { // before"}}, []string{"./session -run=BehindAReconnect"}},
 	{"unsent creates are swept", "an outage ends with requests for what was never sent", "recipe/ticket.go",
-		[]edit{{"	if errors.Is(err, session.ErrNotSent) {\n		return true", "	if errors.Is(err, session.ErrNotSent) {\n		return false"}}, []string{"./recipe -run=Disconnected"}},
+		[]edit{{"return isOne(err, session.ErrNotSent, zk.ErrNoAuth", "return isOne(err, zk.ErrNoAuth"}}, []string{"./recipe -run=Disconnected"}},
 	{"waiter's turn behind its reads", "a contender whose turn comes holds later, by the reads that it has just begun", "recipe/wait.go",
 		[]edit{{"		case <-woken:\n			stop()\n", "		case <-woken:\n"}}, []string{"./recipe -run=WhoseTurnComes"}},
 	{"deletion left to the connection", "a program that gives up and exits leaves a contender until its session ends", "session/send.go",

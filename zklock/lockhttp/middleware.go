@@ -172,7 +172,7 @@ func refusePath(w http.ResponseWriter, err error) {
 // cancelled the context, and a request without an answer would be answered with "200 OK".
 func refuse(w http.ResponseWriter, err error) {
 	const retryBusy, retryUnreachable = "1", "5" // seconds
-	var line recipe.Waiting
+	var line recipe.LineError
 	switch {
 	case errors.Is(err, zklock.ErrPath):
 		http.Error(w, "the request names no lock", http.StatusBadRequest)
