@@ -32,11 +32,11 @@ const MaxDelay = time.Hour
 // waitOutDelays waits out the delays of lost holders, and writes the ticket's own notes, in all queues side by side. It
 // returns the first error.
 func (t *Ticket) waitOutDelays(ctx context.Context) error {
-	if len(t.entries) == 1 {
-		return t.entries[0].waitOutDelay(ctx)
-	}
-	if !t.entries[0].q.Delays {
+	switch {
+	case !t.entries[0].q.Delays:
 		return nil
+	case len(t.entries) == 1:
+		return t.entries[0].waitOutDelay(ctx)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -60,9 +60,6 @@ func (t *Ticket) waitOutDelays(ctx context.Context) error {
 // Nil: the entry may hold. A Try does not wait out anything: ErrBusy. ErrConflict: the directory has data that are
 // not this library's.
 func (e *entry) waitOutDelay(ctx context.Context) error {
-	if !e.q.Delays {
-		return nil
-	}
 	until := map[string]time.Time{} // when the delay of a lost holder is over
 	seen := map[string]bool{}       // notes without a znode
 	for {

@@ -91,12 +91,6 @@ func (q *Queue) readData(ctx context.Context, s *session.Session) (dirData, zk.S
 	return d, stat, nil
 }
 
-// writeData writes the directory's data if they are still those of version.
-func (q *Queue) writeData(ctx context.Context, s *session.Session, d dirData, version int32) error {
-	_, err := s.Set(ctx, q.Dir, d.encode(), version)
-	return err
-}
-
 // writeAgain reports whether a write to the directory's data should be tried again, after another read: somebody else
 // wrote, the directory is gone, or the outcome is unknown.
 func writeAgain(ctx context.Context, err error) bool {
@@ -190,7 +184,7 @@ func (q *Queue) readSize(ctx context.Context, s *session.Session, size int) (int
 			return 0, err
 		}
 		d.Size = size
-		err = q.writeData(ctx, s, d, stat.Version)
+		_, err = s.Set(ctx, q.Dir, d.encode(), stat.Version)
 		if before.Note(err); err != nil && !writeAgain(ctx, err) {
 			return 0, before.Add(err)
 		}
@@ -224,7 +218,7 @@ func (z *Size) Resize(ctx context.Context, s *session.Session, q Queue, size int
 				_, err = s.Multi(ctx, &zk.CreateRequest{Path: q.Dir + "/" + resized, Acl: q.ACL, Flags: int32(session.Persistent)},
 					&zk.SetDataRequest{Path: q.Dir, Data: d.encode(), Version: stat.Version})
 			} else {
-				err = q.writeData(ctx, s, d, stat.Version)
+				_, err = s.Set(ctx, q.Dir, d.encode(), stat.Version)
 			}
 		}
 		if err == nil {
