@@ -2,6 +2,7 @@ package zklock_test
 
 import (
 	"context"
+	"path"
 	"testing"
 	"time"
 
@@ -63,5 +64,19 @@ func TestACallThatDoesNotWaitIsNotKeptByTheHoldersName(t *testing.T) {
 		require.LessOrEqual(s, time.Since(began), 400*time.Millisecond)
 		silent.Remove()
 		s.Unlock(h)
+	})
+}
+
+// Whoever waits behind its own program's hold is told so, by the names alone: it costs no request.
+func TestAWaitBehindAHoldOfTheSameClientSaysSo(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
+		h := s.Lock(c.Mutex("/l"))
+		_, err := c.Mutex("/l", zklock.WithWait(100*time.Millisecond)).Lock(s.Context())
+		require.ErrorIs(s, err, zklock.ErrBusy)
+		require.ErrorContains(s, err, path.Base(h.Node())+" (this process)")
+		_, err = s.Client().Mutex("/l", zklock.WithWait(100*time.Millisecond)).Lock(s.Context())
+		require.ErrorIs(s, err, zklock.ErrBusy)
+		require.NotContains(s, err.Error(), "(this process)", "another client's")
 	})
 }
