@@ -12,24 +12,28 @@ import (
 type deadline struct {
 	at    atomic.Int64 // nanoseconds after origin, on the session's clock; none: there is no session yet
 	every atomic.Int64 // the timer looks at the clock this often at least
+	clock *clock
 	timer *time.Timer
+	looks atomic.Int64 // when the timer runs at the latest: nanoseconds after origin, by time.Now
 }
 
 const none = math.MaxInt64
 
 // newDeadline returns one that calls look, in a goroutine of its own, when the instant may have come.
-func newDeadline(look func()) *deadline {
-	d := &deadline{timer: time.AfterFunc(math.MaxInt64, look)}
+func newDeadline(c *clock, look func()) *deadline {
+	d := &deadline{clock: c, timer: time.AfterFunc(math.MaxInt64, look)}
 	d.at.Store(none)
+	d.looks.Store(none)
 	return d
 }
 
 // set moves the deadline. A timer does not run while the machine sleeps, so it looks at the clock, which does count that
-// time, every so often.
+// time, every so often. Mostly that is soon enough for an earlier end as well, and the timer is not touched: each hold of a
+// session without another one moves the deadline back.
 func (d *deadline) set(end time.Time, every time.Duration) {
 	d.every.Store(int64(every))
 	at := int64(end.Sub(origin))
-	if before := d.at.Swap(at); at < before {
+	if before := d.at.Swap(at); at < before && int64(time.Since(origin)+end.Sub(d.clock.glance())) < d.looks.Load() {
 		d.timer.Reset(0) // it would look too late
 	}
 }
@@ -52,7 +56,9 @@ func (s *Session) watchLease() {
 	at := d.at.Load()
 	left := time.Duration(at - int64(now.Sub(origin)))
 	most, added := s.graces.fire(left)
-	d.timer.Reset(max(0, min(left-most, time.Duration(d.every.Load()))))
+	wait := max(0, min(left-most, time.Duration(d.every.Load())))
+	d.looks.Store(int64(time.Since(origin) + wait))
+	d.timer.Reset(wait)
 	if _, late := s.graces.fire(left); late != added || d.at.Load() < at {
 		d.timer.Reset(0) // what was added, or moved to an earlier instant, has set the timer, which was undone here
 	}

@@ -107,7 +107,7 @@ func Start(connect string, conf Config) (*Session, error) {
 func newSession(cfg config) *Session {
 	s := &Session{cfg: cfg, joined: make(chan struct{}), looking: make(chan struct{}, 1), ready: make(chan struct{})}
 	s.ctx, s.cut = context.WithCancelCause(context.Background())
-	s.deadline = newDeadline(s.watchLease)
+	s.deadline = newDeadline(&s.clock, s.watchLease)
 	s.heartbeat = time.AfterFunc(math.MaxInt64, s.beatOnce)
 	s.dialer = newDialer(s.ctx, &s.cfg, s.leaseLeft)
 	s.watches = newWatches(s)
