@@ -3,6 +3,7 @@ package recipe
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -120,31 +121,37 @@ func (e *entry) find(ctx context.Context) (czxid int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	own, hidden, err := ownBelow(ctx, e.t.s, e.q.Dir, slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !e.mayHaveMade(name) }))
-	switch {
-	case err != nil:
+	own, err := ownBelow(ctx, e.t.s, e.q.Dir, slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !madeWith(e.prefix, name) }))
+	if err != nil {
 		return 0, err
-	case len(own) == 0:
-		return 0, hidden // it may be ours
 	}
-	e.node = own[0].Path
-	e.listed(session.Children{Names: names, Stat: stat})
-	return own[0].Czxid, nil
+	for _, made := range own {
+		if made.Czxid != 0 {
+			e.node = made.Path
+			e.listed(session.Children{Names: names, Stat: stat})
+			return made.Czxid, nil
+		}
+	}
+	if len(own) > 0 {
+		return 0, fmt.Errorf("recipe: whether %s is ours: its Stat has to be read: %w", own[0].Path, zk.ErrNoAuth)
+	}
+	return 0, nil
 }
 
-// ownBelow returns those of names, children of dir, that are this session's. hidden says why one could not be looked at.
-func ownBelow(ctx context.Context, s *session.Session, dir string, names []string) (own []session.Created, hidden, err error) {
+// ownBelow returns those of names, children of dir with an id of ours, that are this session's. Servers since 3.9 refuse the
+// Stat of a znode that may not be read: such a one counts as ours, with the czxid zero, since a neighbour has no use for our
+// id, and ours would be in everybody's way. An error: a server in trouble did not say whose one of them is.
+func ownBelow(ctx context.Context, s *session.Session, dir string, names []string) (own []session.Created, err error) {
 	nodes, err := s.StatsBelow(ctx, dir, names)
 	for i, n := range nodes {
 		switch {
-		case n.Err != nil && !errors.Is(n.Err, zk.ErrNoNode):
-			hidden = n.Err
-		case n.Err != nil || n.Stat.EphemeralOwner != s.ID(): // of a session that is over: the server removes it; or of another client
-		default:
+		case n.Err == nil && n.Stat.EphemeralOwner == s.ID(), errors.Is(n.Err, zk.ErrNoAuth):
 			own = append(own, session.Created{Path: dir + "/" + names[i], Czxid: n.Stat.Czxid})
-		}
+		case n.Err != nil && !errors.Is(n.Err, zk.ErrNoNode):
+			err = n.Err
+		} // else it is gone; or of a session that is over: the server removes it; or of another client
 	}
-	return own, hidden, err
+	return own, err
 }
 
 // removeStrays deletes other znodes of this session's with our prefix: they would come from a create that was not found,
@@ -154,7 +161,7 @@ func (e *entry) removeStrays() {
 	own := e.name()
 	var names []string
 	for _, name := range e.names {
-		if name != own && e.strays < straysMax && e.mayHaveMade(name) {
+		if name != own && e.strays < straysMax && madeWith(e.prefix, name) {
 			names = append(names, name)
 			e.strays++
 		}
@@ -164,7 +171,7 @@ func (e *entry) removeStrays() {
 	}
 	s, dir := e.t.s, e.q.Dir
 	s.Go(func(ctx context.Context) {
-		own, _, _ := ownBelow(ctx, s, dir, names)
+		own, _ := ownBelow(ctx, s, dir, names)
 		for _, stray := range own {
 			sharedIn(s).sweeper.sweep(leftovers{znodes: []string{stray.Path}})
 		}
@@ -175,9 +182,9 @@ func (e *entry) removeStrays() {
 // of znodes with its prefix.
 const straysMax = 16
 
-// mayHaveMade reports whether the entry's create may have made the znode name.
-func (e *entry) mayHaveMade(name string) bool {
-	number, ok := strings.CutPrefix(name, e.prefix)
+// madeWith reports whether a sequential create of prefix may have made the znode name.
+func madeWith(prefix, name string) bool {
+	number, ok := strings.CutPrefix(name, prefix)
 	if ok {
 		_, ok = numberOf(number)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/recipe"
@@ -65,4 +66,41 @@ func TestTheSweeperDeletesAllThatOneContenderHasMade(t *testing.T) {
 		require.False(t, recipe.Sweeping(s))
 		require.Empty(t, srv.Children("/a"))
 	})
+}
+
+// Servers since 3.9 refuse the Stat of a znode that may not be read, and one in trouble refuses any: the znode is there all
+// the same, and in everybody's way.
+func TestACreateWhoseReplyIsLostLeavesNoZnodeWhoseStatIsRefused(t *testing.T) {
+	hidden := []zk.ACL{{Perms: zk.PermAll &^ zk.PermRead, Scheme: "world", ID: "anyone"}}
+	for name, c := range map[string]struct {
+		acl    []zk.ACL
+		faults []zktest.Fault
+	}{
+		"it may not be read":          {hidden, nil},
+		"nor was it seen at first":    {hidden, []zktest.Fault{zktest.Garble(noChildren).Op(zktest.OpGetChildren2).Nth(2)}},
+		"the server is in trouble":    {session.WorldACL(), []zktest.Fault{zktest.Answer(zktest.CodeMarshallingError).Op(zktest.OpExists).Times(5)}},
+		"it may be read, and is read": {session.WorldACL(), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
+				require.NoError(t, srv.Create("/l", nil))
+				s := open(t, srv)
+				srv.Inject(zktest.CloseAfter().Op(zktest.OpCreate).Once())
+				for _, fault := range c.faults {
+					srv.Inject(fault)
+				}
+				q := queue()
+				q.ACL = c.acl
+				ticket, err := recipe.Enter(within(t, soon), s, q)
+				if err == nil {
+					require.NoError(t, ticket.Wait(within(t, soon)), "nobody else is there")
+					require.NoError(t, ticket.Leave(within(t, soon)))
+				}
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				require.NoError(t, s.Err())
+				require.Empty(t, srv.Children("/l"))
+			}, zktest.WithVersion(zktest.Version39))
+		})
+	}
 }

@@ -203,12 +203,12 @@ func (w *sweeper) search(ctx context.Context, creates []doubtfulCreate, catchUp 
 	}
 	for _, dir := range dirs {
 		made := func(name string) bool {
-			return slices.ContainsFunc(ids[dir], func(c doubtfulCreate) bool { return strings.HasPrefix(name, c.id) })
+			return slices.ContainsFunc(ids[dir], func(c doubtfulCreate) bool { return madeWith(c.id, name) })
 		}
 		names, _, err := w.s.List(ctx, dir)
 		var own []session.Created
 		if err == nil {
-			own, _, err = ownBelow(ctx, w.s, dir, slices.DeleteFunc(names, func(name string) bool { return !made(name) }))
+			own, err = ownBelow(ctx, w.s, dir, slices.DeleteFunc(names, func(name string) bool { return !made(name) }))
 		}
 		switch {
 		case err == nil, errors.Is(err, zk.ErrNoNode): // none is there
