@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -202,6 +203,8 @@ func (t *Ticket) delete(ctx context.Context, held bool, entries ...*entry) (err 
 				return plain
 			case len(entries) == 1:
 				err = nil
+			default: // or one was deleted by somebody else, and none here: remove asks for each
+				err = fmt.Errorf("%w (%w)", session.ErrUnknownOutcome, err)
 			}
 		}
 	}

@@ -84,3 +84,48 @@ func TestSeveralPlacesThatAreGivenUpAreLeftWithoutMarks(t *testing.T) {
 		require.NoError(t, <-behind.done)
 	})
 }
+
+// As for one znode: a release that was carried out is a release, whatever a server in trouble says of it; and one that was
+// not leaves none of its znodes.
+func TestAReleaseOfSeveralPlacesWithAnAnswerThatProvesNothingIsARelease(t *testing.T) {
+	trouble := zktest.Garble(func(b []byte) []byte {
+		b = b[:16]
+		copy(b[12:], []byte{0xff, 0xff, 0xff, 0xfb}) // MarshallingError, -5
+		return b
+	})
+	for name, c := range map[string]struct {
+		fault zktest.Fault
+		other bool // another client deletes one of the znodes
+	}{
+		"carried out":                   {trouble, false},
+		"refused, and one was deleted":  {zktest.AnswerInside(-125), true}, // quota
+		"in doubt, and one was deleted": {zktest.Answer(zktest.CodeMarshallingError), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
+				place := func(dirs ...string) placed {
+					var queues []recipe.Queue
+					for _, dir := range dirs {
+						queues = append(queues, recipe.Queue{Dir: dir, Kind: recipe.Lock, ACL: session.WorldACL()})
+					}
+					s := open(t, srv)
+					ticket, err := recipe.Enter(within(t, soon), s, queues...)
+					require.NoError(t, err)
+					return placed{ticket, ticket.Nodes()[0], wait(ticket, within(t, time.Hour)), s}
+				}
+				first := place("/a")
+				several := place("/a", "/b")
+				pending(t, several.done)
+				require.NoError(t, first.Leave(within(t, soon)))
+				require.NoError(t, <-several.done)
+				if c.other {
+					require.NoError(t, srv.Delete(several.node))
+				}
+				srv.Inject(c.fault.Op(zktest.OpMulti).Path(several.node + "*").Once())
+				require.NoError(t, several.Leave(within(t, soon)))
+				require.Empty(t, srv.Children("/a"))
+				require.Empty(t, srv.Children("/b"))
+			})
+		})
+	}
+}
