@@ -72,6 +72,7 @@ func (t *Ticket) movingLocked() <-chan struct{} {
 func (t *Ticket) movedLocked(e, reader *entry) {
 	e.unwatch()
 	e.q, e.prefix, e.node, e.delayNoted, e.ownWatch = reader.q, reader.prefix, reader.node, reader.delayNoted, nil
+	e.set, e.version = false, 0 // nobody has set the data of the new znode
 	sharedIn(t.s).toWatch.forget(t)
 	if t.life == guarded {
 		t.keep.Move(e.node)

@@ -212,3 +212,29 @@ func TestOfTwoRequestsToLetGoTheLaterWriteCounts(t *testing.T) {
 		s.Unlock(h)
 	})
 }
+
+// A reader that was a writer has another znode. Whoever asks it was not heard before.
+func TestAHolderThatWasAskedHearsWhoAsksAfterADowngrade(t *testing.T) {
+	for _, before := range []int{1, 2, 3} {
+		locktest.Simulate(t, func(s *locktest.Sim) {
+			m := s.Client().RWMutex("/l")
+			w := s.Take(m.Lock)
+			time.Sleep(time.Second)
+			for range before {
+				require.NoError(s, s.Client().Ask(s.Context(), "/l", w.Token(), "readers wait"))
+				_, ok := received(w)
+				require.True(s, ok)
+			}
+			r, err := m.Downgrade(s.Context(), w)
+			require.NoError(s, err)
+			time.Sleep(time.Second)
+			received(r) // of the earlier ones
+			require.NoError(s, s.Client().Ask(s.Context(), "/l", r.Token(), "a writer waits"))
+			time.Sleep(time.Second)
+			got, ok := received(r)
+			require.True(s, ok, "asked %d times before", before)
+			require.Equal(s, "a writer waits", got.Why)
+			s.Unlock(r)
+		})
+	}
+}
