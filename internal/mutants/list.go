@@ -74,7 +74,7 @@ var mutants = []mutant{
 		[]edit{{"	if sent {", "	if sent && false {"}}, []string{"./session -run=Room|Counted"}},
 
 	{"no owner check", "a znode of a session that is over is taken for one's own", "recipe/entry.go",
-		[]edit{{"case n.Err != nil || n.Stat.EphemeralOwner != s.ID():", "case n.Err != nil:"}}, []string{inRecipe, inScenarios}},
+		[]edit{{"case n.Err == nil && n.Stat.EphemeralOwner == s.ID(), errors.Is", "case n.Err == nil, errors.Is"}}, []string{inRecipe, inScenarios}},
 	{"no sync before the search", "a follower that lags behind says that the znode was not made", "recipe/entry.go",
 		[]edit{{"	if err := e.t.s.Sync(ctx, e.q.Dir); err != nil {\n		return 0, err\n	}\n	names, stat, err := e.t.s.List", "	names, stat, err := e.t.s.List"}},
 		[]string{inRecipe, inScenarios}},
