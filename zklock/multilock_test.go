@@ -168,7 +168,7 @@ func TestAMultiLockOfPathsThatCanNotWorkIsRefusedBeforeAnyRequest(t *testing.T) 
 			want error
 			says string
 		}{
-			"none":     {c.MultiLock(nil), zklock.ErrPath, "none"},
+			"none":     {c.MultiLock(nil), zklock.ErrPath, "has no paths"},
 			"twice":    {c.MultiLock([]string{dirs[0], dirs[1], dirs[0]}), zklock.ErrPath, dirs[0]},
 			"empty":    {c.MultiLock([]string{dirs[0], ""}), zklock.ErrPath, "empty"},
 			"relative": {c.MultiLock([]string{"a", dirs[0]}), zklock.ErrPath, "a"},

@@ -149,7 +149,7 @@ func heartbeats(t *testing.T, s *locktest.Site, locks, n int) (time.Duration, er
 // A wait that outlasts three quarters of the timeout without a write has only plain pings behind its lease: it takes
 // one question to the leader to begin a hold with a lease that is worth having.
 func TestHandOverAfterAVeryLongWaitConfirmsTheLease(t *testing.T) {
-	s := locktest.SiteBeside(t, 3)
+	s := locktest.SiteOf(t, 3)
 	dir := s.Path(t)
 	h := locktest.Lock(t, s.Client(t).Mutex(dir))
 	c, p := s.Tapped(t, zklock.WithSessionTimeout(s.ShortTimeout()))
