@@ -39,20 +39,20 @@ type conn struct {
 	out    []byte // run's write buffer
 	claims claims // run's, of the group that it makes
 
-	mu       sync.Mutex // guards what follows
-	state    connState
-	queue    requestQueue // to be written
-	writes   requestQueue // to be written as well: those that may be members of a group
-	parked   requestQueue // of those, the ones that wait for the answers to reads: see member
-	caution  int          // for how many groups untried creates keep apart: see member.untried
-	unread   int          // of those that are parked: whose read has not been answered
-	seq      int64        // of the latest request
-	pending  requestQueue // written, in order
-	full     bool         // the window keeps what is in queue from being written
-	xid      int32
-	lastSent time.Time
-	moved    time.Time // when something of a reply, or of a long request, last passed
-	err      error     // why the conn has failed
+	mu         sync.Mutex // guards what follows
+	state      connState
+	queue      requestQueue // to be written
+	writes     requestQueue // to be written as well: those that may be members of a group
+	parked     requestQueue // of those, the ones that wait for the answers to reads: see member
+	caution    int          // for how many groups untried creates keep apart: see member.untried
+	unread     int          // of those that are parked: whose read has not been answered
+	seq        int64        // of the latest request
+	pending    requestQueue // written, in order
+	full       bool         // the window keeps what is in queue from being written
+	xid        int32
+	lastSent   time.Time
+	progressAt time.Time // when something of a reply, or of a long request, last passed
+	err        error     // why the conn has failed
 
 	wake chan struct{} // something was queued; capacity 1
 	dead chan struct{} // closed by fail

@@ -76,7 +76,7 @@ func (s *Session) shaken(r connectResponse, sent time.Time) error {
 	}
 	fresh := s.id == 0
 	at := s.clock.stamp()
-	s.id, s.granted, s.shook, s.unresumable = r.id, granted, at.Sub(sent), r.unresumable
+	s.id, s.granted, s.handshakeTook, s.unresumable = r.id, granted, at.Sub(sent), r.unresumable
 	s.lease.begin(sent, at, granted, s.cfg.ServerTick, fresh)
 	s.moveDeadlineLocked()
 	s.mu.Unlock()
@@ -102,7 +102,7 @@ func (s *Session) connUp(c *conn) bool {
 		c.enqueue(&request{op: opSync, name: "sync", repeatable: true, urgent: true,
 			frame: appendString(appendHeader(nil, opSync), s.join("/"))})
 	}
-	s.asked, s.beaten = time.Time{}, time.Time{} // what the handshake proved is still to be confirmed
+	s.writeSent, s.beatAt = time.Time{}, time.Time{} // what the handshake proved is still to be confirmed
 	now := s.clock.now()
 	if at, due := s.beatDueLocked(now); due && !at.After(now) {
 		c.enqueue(s.beatLocked(now)) // before everybody else's requests
@@ -173,8 +173,8 @@ func (s *Session) replied(r *request, head replyHeader, code int32, at time.Time
 	s.lease.ack(r.sent, at, leader)
 	s.moveDeadlineLocked()
 	if leader {
-		s.asked, s.took = r.sent, at.Sub(r.sent)
-		if s.took < s.promptLocked() {
+		s.writeSent, s.writeTook = r.sent, at.Sub(r.sent)
+		if s.writeTook < s.promptLocked() {
 			s.stalls = 0
 		}
 	}

@@ -124,7 +124,7 @@ func (c *conn) skip(n int) error {
 func (c *conn) progress() time.Time {
 	now := c.s.clock.stamp()
 	c.mu.Lock()
-	c.moved = now
+	c.progressAt = now
 	c.mu.Unlock()
 	return now
 }
@@ -132,7 +132,7 @@ func (c *conn) progress() time.Time {
 // readError says in a person's words why nothing more can be read or written.
 func (c *conn) readError(err error) error {
 	c.mu.Lock()
-	shaking, answered := c.state <= connShaking, !c.moved.IsZero()
+	shaking, answered := c.state <= connShaking, !c.progressAt.IsZero()
 	c.mu.Unlock()
 	switch {
 	case hungUp(err) && shaking:
@@ -226,7 +226,7 @@ func (c *conn) take(xid int32, at time.Time) (*request, error) {
 		return nil, fmt.Errorf("%w: reply to request %d out of order", ErrGarbled, xid)
 	}
 	c.pending.remove(r)
-	c.moved = at
+	c.progressAt = at
 	more := c.full && c.pending.n <= window/2 && c.pending.bytes <= windowBytes/2
 	c.full = c.full && !more
 	c.mu.Unlock()

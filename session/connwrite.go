@@ -109,7 +109,7 @@ func (c *conn) quiet(now time.Time) (unsent, unheard time.Duration, due bool) {
 	if c.pending.n == 0 {
 		return unsent, 0, false
 	}
-	return unsent, now.Sub(later(c.pending.head.sent, c.moved)), true
+	return unsent, now.Sub(later(c.pending.head.sent, c.progressAt)), true
 }
 
 // maxKept bounds the write buffer that a conn keeps.
@@ -155,9 +155,9 @@ func (c *conn) busy() bool {
 // maxWrite bounds what flush copies and writes in one piece, but for a single frame that is longer.
 const maxWrite = 64 << 10
 
-// flush writes first, or else what is queued, as far as the window goes, a piece at a time: more says that there is
-// another one, before which a heartbeat may have come. They count as sent from the instant before the first byte leaves;
-// from then on only the server knows their outcome.
+// flush writes the request first, if that is not nil; otherwise one piece of what is queued, as far as the window goes, and
+// more says that there is another piece, before which a heartbeat may have come. A request counts as sent from the instant
+// before the first byte leaves; from then on only the server knows its outcome.
 func (c *conn) flush(first *request) (more bool, err error) {
 	c.mu.Lock()
 	if c.state == connFailed {

@@ -7,11 +7,11 @@ import (
 )
 
 // deadline is the instant at which the session is over unless its lease is moved on before. It waits for nothing: it is
-// read and written without a mutex, and a timer of its own watches it. Whoever changes the lease, under Session.mu,
-// stores the new instant; whoever wants to know whether the lease is over compares it with the clock.
+// read and written without a mutex, and a timer of its own watches it. Each change of the lease, under Session.mu, stores the
+// new instant (moveDeadlineLocked); Alive and watchLease compare it with the clock.
 type deadline struct {
 	at    atomic.Int64 // nanoseconds after origin, on the session's clock; none: there is no session yet
-	every atomic.Int64 // the timer looks at the clock this often at least
+	every atomic.Int64 // nanoseconds: the timer looks at the clock this often at least
 	clock *clock
 	timer *time.Timer
 	looks atomic.Int64 // when the timer runs at the latest: nanoseconds after origin, by time.Now
@@ -41,8 +41,8 @@ func (d *deadline) set(end time.Time, every time.Duration) {
 // passed reports whether the deadline has come by now.
 func (d *deadline) passed(now time.Time) bool { return int64(now.Sub(origin)) >= d.at.Load() }
 
-// watchLease runs when the deadline's timer does. It takes no mutex before the session's context has ended, and before
-// those who have a grace have been told none but theirs.
+// watchLease runs when the deadline's timer does. It ends the session without a mutex, and takes only graces.mu until the
+// graces have been called.
 func (s *Session) watchLease() {
 	if s.Err() != nil {
 		return
@@ -60,7 +60,7 @@ func (s *Session) watchLease() {
 	d.looks.Store(int64(time.Since(origin) + wait))
 	d.timer.Reset(wait)
 	if _, late := s.graces.fire(left); late != added || d.at.Load() < at {
-		d.timer.Reset(0) // what was added, or moved to an earlier instant, has set the timer, which was undone here
+		d.timer.Reset(0) // a grace was added, or the deadline moved to an earlier instant; our Reset above undid theirs: look again
 	}
 }
 

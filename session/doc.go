@@ -35,8 +35,9 @@
 //
 // A connected session has four: three of the driver's, of which one reads (driver.go), and conn.run, which writes. With a
 // Logger or OnState there is a fifth, which calls them (notifier.go). The heartbeat and the end of the lease are timers.
-// Close joins them all, and whatever Session.Go has started. A user's dialer is called in a goroutine of its own, which Close
-// does not join while the dialer does not return: what it still opens is closed (dialer.custom).
+// Close joins all of these and what Session.Go has started, with two exceptions: a call of watchLease, the function of the
+// lease's timer, which does not block and does nothing once the session is over; and the goroutine that calls a user's dialer,
+// if the session ends before the dialer returns: a connection that it still opens is closed (dialer.custom).
 //
 // # Mutexes
 //

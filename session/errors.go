@@ -26,7 +26,8 @@ var (
 	// Its ephemeral znodes may still exist for a while. The ensemble deletes them.
 	ErrLeaseOver error = &lossError{"session: lease over, nothing heard from the ensemble"}
 
-	// ErrAuth says that the ensemble refused the credentials of Config.Auth.
+	// ErrAuth says that the ensemble refused the credentials of Config.Auth or Config.SASL, or that it demands credentials of
+	// a kind that was not given.
 	ErrAuth error = &lossError{"session: credentials refused"}
 
 	// ErrClosed says that Close was called. It does not match ErrLost.

@@ -12,16 +12,16 @@ import (
 	"github.com/zklock/locker/internal/trusted"
 )
 
-// graces are the holders that have to stop some time before the lease is over, each with a grace of its own; those with
-// the longest come first. Whoever moves the deadline to an earlier instant has watchLease look at once; it looks at them
-// before it sleeps until the next of them is due.
+// graces are the holders that have to stop some time before the lease is over, each with a grace of its own; the longest
+// comes first. When the deadline moves to an earlier instant, deadline.set makes watchLease look at once. watchLease calls
+// the graces that are due, and sleeps until the next one is.
 type graces struct {
 	mu    sync.Mutex // guards what follows; taken inside Session.mu, and held for O(log n)
 	heap  graceHeap
-	added int // so that watchLease sees what came while it was looking
+	added int // how many have been added: watchLease sees by it that one came while it was looking
 }
 
-// grace has fn called when less than d of the lease is left.
+// grace has fn called when no more than d of the lease is left.
 type grace struct {
 	d  time.Duration
 	fn func()
@@ -43,7 +43,7 @@ func (gs *graces) remove(g *grace) {
 	}
 }
 
-// most is the longest grace; 0: nobody has one.
+// most is the longest grace; 0: there is none.
 func (gs *graces) most() time.Duration {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
@@ -57,8 +57,8 @@ func (gs *graces) mostLocked() time.Duration {
 	return gs.heap[0].d
 }
 
-// fire calls those who need as much as is left of the lease. It returns the longest grace of the others, and a number that
-// changes when one is added.
+// fire calls and removes each grace that is at least left, which is what is left of the lease. It returns the longest of the
+// others, and a number that changes when one is added.
 func (gs *graces) fire(left time.Duration) (most time.Duration, added int) {
 	for {
 		gs.mu.Lock()

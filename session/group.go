@@ -48,7 +48,7 @@ type member struct {
 
 	// Guarded by conn.mu.
 	refusals int  // groups that it was a member of, and that were refused because of another member
-	parked   bool // held back until the read behind every parked write has been answered; then all are sent again, together
+	parked   bool // waits until the reads of all parked writes have been answered; then all are sent again, together
 	heard    bool // while parked: read has been answered, and will be sent again behind the write
 }
 

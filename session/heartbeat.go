@@ -5,16 +5,21 @@ import (
 	"time"
 )
 
-// The heartbeat keeps a session's lease going. It gives up a conn that does not answer; it sends a ping when the conn has
-// been silent, which costs the leader nothing; and while something is held it sends a write when none of any kind has
-// been acknowledged for about a fifth of the timeout, which confirms the lease (see retain.go). A session has one
-// heartbeat, however many locks it holds: a timer, Session.heartbeat, whose calls shutdown joins. The end of the lease is
-// noticed elsewhere: see deadline.go.
+// The heartbeat keeps a session's lease going:
+//
+//   - It gives up a conn whose server has owed an answer for too long (patience), or on which the lease can't be confirmed in
+//     time (renewLocked).
+//   - It sends a ping when we have sent nothing for a while, which costs the leader nothing.
+//   - While something is held it sends a write, which confirms the lease, about a fifth of the timeout after the latest write
+//     that has been acknowledged was sent: see beatDueLocked.
+//
+// A session has one heartbeat, however many locks it holds: a timer, Session.heartbeat, whose calls shutdown joins. The end of
+// the lease is noticed elsewhere: see deadline.go.
 
 // Fractions of the timeout.
 const (
 	heldPingPart = 20 // while something is held a ping this often, so that there is something recent for a write to confirm
-	idlePingPart = 6  // else a ping this often: the driver pings at a third, after which the lease is too old to begin a hold
+	idlePingPart = 6  // else a ping this often: the driver pings at a third, when the lease is already too old to begin a hold
 	minPart      = 8  // no hold begins with a lease shorter than this
 	freshPart    = 4  // with one longer than this, it begins without asking
 	lookPart     = 20 // the heartbeat looks at the clock this often at least
@@ -34,7 +39,7 @@ func (s *Session) beatOnce() {
 	defer s.bg.Done()
 	woken := s.wakes.Load()
 	s.heartbeat.Reset(s.beat())
-	if s.wakes.Load() != woken { // meanwhile, and what that set was undone here
+	if s.wakes.Load() != woken { // wakeHeartbeat set the timer meanwhile, and the Reset above has undone that
 		s.heartbeat.Reset(0)
 	}
 }
@@ -88,7 +93,7 @@ func (s *Session) beat() time.Duration {
 	if due {
 		wait = min(wait, max(next.Sub(now), 0))
 	}
-	// Also while a reply is due: the server has to hear of us, however long it takes for that.
+	// Also while a reply is due: the server has to hear of us, however long its reply takes.
 	if unsent >= every {
 		c.enqueue(newPing())
 		unsent = 0
@@ -97,7 +102,7 @@ func (s *Session) beat() time.Duration {
 	return wait + time.Millisecond
 }
 
-// newPing is a request that nobody waits for.
+// newPing returns a ping. No call waits for its reply.
 func newPing() *request {
 	return &request{op: opPing, name: "ping", repeatable: true, urgent: true, frame: appendHeader(make([]byte, 0, 12), opPing)}
 }

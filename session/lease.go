@@ -16,17 +16,18 @@ import "time"
 //	           later write was sent, at s', which has been acknowledged
 //
 // Safety: the report that names our session left the server at most half a tick after the reply, and, from an observer
-// that is behind another observer, half a tick later once more. (Two ticks from the request
-// are twice the bound when replies are fast, which covers a leader that polls late. Counting them from a slow reply would
-// leave no lease.) It went on the same ordered
-// stream that carried the write to the leader. As that was answered, the report had arrived before; so the leader
-// counts from an instant after s. It has to be a write: a leader that was cut off from the others answers a sync alone,
-// for syncLimit ticks, when they may have chosen another one that counts from its own beginning. A write is acknowledged
-// by a majority, so no other leader began before it, and one that begins later gives every session its whole timeout
-// again. And the write has to be one for which the leader looked at the session, as it does for each operation of a
-// multi; a refusal because of the session may stand inside a multi whose header says OK (see verdict).
+// that is behind another observer, half a tick later once more. It went on the same ordered stream that carried the write
+// to the leader. As the write was answered, the report had arrived before it; so the leader counts from an instant after s.
+// It has to be a write: a leader that was cut off from the others answers a sync alone, for syncLimit ticks, when they may
+// have chosen another one that counts from its own beginning. A write is acknowledged by a majority, so no other leader
+// began before it, and one that begins later gives every session its whole timeout again. And the write has to be one for
+// which the leader looked at the session, as it does for each operation of a multi; a refusal because of the session may
+// stand inside a multi whose header says OK (see verdict).
 //
-// A handshake is not believed before the first write on its connection has been answered: that of a new session may
+// Why two ticks from the request and one from the reply: when replies are fast, two ticks are twice what the report needs,
+// which covers a leader that polls late. Two ticks from a slow reply would leave no lease.
+//
+// A handshake counts as confirmed only when the first write on its connection has been answered: that of a new session may
 // have been seen by the connected server alone (local sessions), that of a re-attached one was validated by the leader
 // that the server has, which may not be the leader any more. That write needs no slack: the create that makes a session
 // global begins the leader's count, a re-attachment was told to the leader itself, and a server that changes its leader
@@ -71,7 +72,7 @@ import "time"
 //
 // Source: measured on a three-node ensemble, where a lease of the first kind outlived the session by 4.0 s.
 type lease struct {
-	timeout time.Duration // what is believed of the granted one
+	timeout time.Duration // the least that was granted to this session
 	tick    time.Duration // of the servers, or longer
 	settle  time.Duration // one tick, or half the timeout: from a reply to the write that confirms it
 	slack   time.Duration // two ticks, or half the timeout: from its request
@@ -80,8 +81,8 @@ type lease struct {
 	confirmed time.Time
 	marks     []mark // acknowledgements not yet confirmed, oldest first, at most maxMarks
 
-	asking time.Time // a re-attachment was asked for then; zero: it has been answered
-	doubt  time.Time // the earliest that was never answered since one was
+	reattachSent   time.Time // when the re-attachment that waits for its answer was sent; zero: none waits
+	unansweredSent time.Time // when the earliest re-attachment since the latest answer was sent that will get none; zero: none
 }
 
 // mark is a span of acknowledgements: the last one's sending, the first one's arrival, and from when on a write that is
@@ -111,7 +112,7 @@ func (l *lease) begin(sent, at time.Time, timeout, tick time.Duration, fresh boo
 	}
 	// A server's least session timeout is two ticks, so a shorter timeout proves a shorter tick than we were told.
 	l.tick, l.settle, l.slack = tick, min(tick, timeout/2), min(2*tick, timeout/2)
-	l.asking, l.doubt = time.Time{}, time.Time{}
+	l.reattachSent, l.unansweredSent = time.Time{}, time.Time{}
 	end := sent.Add(timeout)
 	shorter := timeout < l.timeout // granted by another server: the leader counts anew, and less
 	l.timeout = timeout
@@ -128,16 +129,16 @@ func (l *lease) begin(sent, at time.Time, timeout, tick time.Duration, fresh boo
 }
 
 // reattach notes that a handshake for the session is about to be sent.
-func (l *lease) reattach(sent time.Time) { l.asking = sent }
+func (l *lease) reattach(sent time.Time) { l.reattachSent = sent }
 
-// unanswered notes that the handshake, if one waits for its answer, will get none. closed: the server closed the
-// connection. It reports whether one did.
+// unanswered notes that the handshake, if one waits for its answer, will get none, and reports whether one waited. closed: the
+// server closed the connection, and so has not carried it out.
 func (l *lease) unanswered(closed bool) bool {
-	waited := !l.asking.IsZero()
-	if waited && !closed && l.doubt.IsZero() {
-		l.doubt = l.asking
+	waited := !l.reattachSent.IsZero()
+	if waited && !closed && l.unansweredSent.IsZero() {
+		l.unansweredSent = l.reattachSent
 	}
-	l.asking = time.Time{}
+	l.reattachSent = time.Time{}
 	return waited
 }
 
@@ -179,7 +180,7 @@ func (l *lease) hear(at time.Time) {
 	l.acked = later(l.acked, at.Add(l.timeout))
 }
 
-// prospect is the end of the lease for one that holds something, when a write that is sent now will have been answered.
+// prospect is when the lease of a session that holds something would end if a write that is sent now were acknowledged.
 func (l *lease) prospect(now time.Time) time.Time {
 	then := *l
 	for _, m := range l.marks {
@@ -193,7 +194,7 @@ func (l *lease) prospect(now time.Time) time.Time {
 // safeUntil is the instant before which the ensemble can't have ended the session, drift allowed for.
 func (l *lease) safeUntil() time.Time { return l.before(driftPart, 0) }
 
-// end is when the session has to be given up here: for one that holds something, early enough that everybody has
+// end is when the session has to be given up here: for one that holds something, early enough that every holder has
 // heard of it before safeUntil; for one that holds nothing, when the plain acknowledgements run out.
 func (l *lease) end(held bool) time.Time {
 	if held {
@@ -211,7 +212,7 @@ func (l *lease) before(drift, lead time.Duration) time.Time {
 		return d/drift + d/lead
 	}
 	end := l.confirmed.Add(-less(l.timeout))
-	for _, sent := range [...]time.Time{l.asking, l.doubt} {
+	for _, sent := range [...]time.Time{l.reattachSent, l.unansweredSent} {
 		if left := min(2*l.tick, l.timeout); !sent.IsZero() {
 			end = earlier(end, sent.Add(left-less(left)))
 		}

@@ -212,9 +212,9 @@ func (d *decoder) opResult(of int32) (r opResult, done bool) {
 	return r, false
 }
 
-// verdict is what a reply says of its request: the header's code or, since a multi's header says OK also when one of its
-// operations was refused, the first code of theirs that is neither OK nor a mere consequence of another's. "Session
-// expired" and "session moved" come before all others: for a multi servers say them nowhere else.
+// verdict is what a reply says of its request: the header's code. A multi's header says OK also when an operation was refused;
+// then it is the first operation's code other than OK and RuntimeInconsistency. "Session expired" and "session moved" come
+// before all others: for a multi servers say them nowhere else.
 func verdict(op int32, header int32, body []byte) int32 {
 	if op != opMulti || header != codeOK {
 		return header
@@ -225,7 +225,7 @@ func verdict(op int32, header int32, body []byte) int32 {
 		r, done := d.opResult(op)
 		switch {
 		case d.err != nil:
-			return codeUnreadable // whoever waits for it finds that out
+			return codeUnreadable // the call that waits for it finds that out
 		case done:
 			return first
 		case r.code == codeSessionExpired, r.code == codeSessionMoved:

@@ -45,14 +45,14 @@ func (s *Session) promptLocked() time.Duration {
 // errThin says that the connection was given up for a new one, though the server answers.
 var errThin = errors.New("writes take too long to confirm the lease on one connection")
 
-// renewLocked reports whether only a new connection can still confirm the lease in time. A write confirms an
-// acknowledgement that came some time before it. Where writes take long, that acknowledgement is so old that the lease
-// would be over before the heartbeat after the next is answered. A handshake needs no such interval: the first write
-// after it confirms it.
+// renewLocked reports whether only a new connection can still confirm the lease in time. A write's reply confirms only
+// acknowledgements that came at least lease.settle before the write was sent. Where writes take long, these are so old that
+// the lease would be over before the heartbeat after the next is answered. A handshake needs no such interval: the first
+// write after it confirms it.
 func (s *Session) renewLocked(now time.Time) bool {
 	t := s.lease.timeout
-	return s.held > 0 && s.conn != nil && !s.unresumable && s.took > t/8 && now.Sub(s.connectedAt) > s.took &&
-		s.lease.prospect(now).Sub(now)-s.graces.most() < s.took+max(s.lease.beatEvery(), s.shook)+t/lookPart
+	return s.held > 0 && s.conn != nil && !s.unresumable && s.writeTook > t/8 && now.Sub(s.connectedAt) > s.writeTook &&
+		s.lease.prospect(now).Sub(now)-s.graces.most() < s.writeTook+max(s.lease.beatEvery(), s.handshakeTook)+t/lookPart
 }
 
 // leaseLeft returns for how long the lease lasts, and whether a lock is held by it.

@@ -54,14 +54,14 @@ func (f forLocks) Retain(ctx context.Context, nodes ...string) (trusted.Retentio
 		t := s.lease.timeout
 		enough := t / freshPart
 		if asked { // the leader has just confirmed: an eighth suffices or, where writes are slow, what the next heartbeat needs
-			enough = max(t/minPart, min(s.took+t/10, t/2))
+			enough = max(t/minPart, min(s.writeTook+t/10, t/2))
 		}
 		if s.lease.end(true).Sub(s.clock.now()) >= enough {
 			r := s.retainLocked(nodes)
 			s.mu.Unlock()
 			return r, nil
 		}
-		c, slow := s.conn, s.took > t/minPart && !s.unresumable
+		c, slow := s.conn, s.writeTook > t/minPart && !s.unresumable
 		s.mu.Unlock()
 		if asked && slow && c != nil {
 			c.fail(errThin)
@@ -200,19 +200,19 @@ func (s *Session) beatLocked(now time.Time) *request {
 			r.found(node)
 		}
 	}
-	s.beaten = now
+	s.beatAt = now
 	return req
 }
 
-// beatDueLocked is when the next heartbeat has to go out: some time after the leader was last asked, or the latest
-// heartbeat, which may still be under way, was sent; sooner when the lease is running thin. A hold that has just begun
-// waits as long, so that a short one costs none at all. due is false when no znode is left to check: the loss of all that
-// was held has been reported.
+// beatDueLocked is when the next heartbeat has to go out. That is lease.beatEvery after the latest of three instants: the
+// latest acknowledged write was sent; the latest heartbeat, which may still be under way, was queued; the first hold began, so
+// that a short hold costs no heartbeat. When the lease runs thin, it is a twentieth of the timeout after the first two. due is
+// false when no znode is left to check: the loss of all that was held has been reported.
 func (s *Session) beatDueLocked(now time.Time) (at time.Time, due bool) {
 	if len(s.retained) == 0 {
 		return time.Time{}, false
 	}
-	last := later(s.asked, s.beaten)
+	last := later(s.writeSent, s.beatAt)
 	if s.lease.end(true).Sub(now)-s.graces.most() < s.lease.thin() {
 		return last.Add(s.lease.timeout / 20), true
 	}

@@ -41,27 +41,27 @@ type Session struct {
 	attaching sync.Once // of attached, which is the locks'
 	attached  any
 
-	mu          sync.Mutex // guards what follows
-	state       State      // Over is the context's to say: see State
-	id          int64
-	granted     time.Duration // the timeout, by the latest handshake
-	unresumable bool          // the session ends with its connection: see unresumable.go
-	lease       lease
-	zxid        int64 // the latest that any reply showed
-	unseen      bool  // a notification has told of something later, and no reply since
-	conn        *conn // the one that carries requests; nil unless Connected
-	latest      *conn // the latest that was dialled, perhaps still shaking hands
-	ready       chan struct{}
-	connectedAt time.Time
-	held        int       // retentions that have not been released
-	heldSince   time.Time // since when there is one
-	retained    []*retention
-	nextChecked int           // of retained: whose znode the next heartbeat checks
-	asked       time.Time     // when the latest request through the leader that has been acknowledged was sent
-	beaten      time.Time     // when the latest heartbeat was queued on this conn
-	shook       time.Duration // by the latest handshake
-	took        time.Duration // by the latest answer through the leader
-	stalls      int           // conns given up for silence since the last prompt answer through the leader
+	mu            sync.Mutex // guards what follows
+	state         State      // Over is the context's to say: see State
+	id            int64
+	granted       time.Duration // the timeout, by the latest handshake
+	unresumable   bool          // the session ends with its connection: see unresumable.go
+	lease         lease
+	zxid          int64 // the latest that any reply showed
+	unseen        bool  // a notification without a zxid has come, and no reply with one since
+	conn          *conn // the one that carries requests; nil unless Connected
+	latest        *conn // the latest that was dialled, perhaps still shaking hands
+	ready         chan struct{}
+	connectedAt   time.Time
+	held          int       // retentions that have not been released
+	heldSince     time.Time // since when there is one
+	retained      []*retention
+	nextChecked   int           // of retained: whose znode the next heartbeat checks
+	writeSent     time.Time     // when the latest write that has been acknowledged was sent
+	beatAt        time.Time     // when the latest heartbeat was queued on this conn
+	handshakeTook time.Duration // the latest one
+	writeTook     time.Duration // the latest write that has been acknowledged
+	stalls        int           // conns given up for silence since the last prompt reply to a write
 }
 
 // Open opens a session with the ensemble of the connect string ("zk1:2181,zk2:2181/chroot") and waits for its first

@@ -51,7 +51,7 @@ var mutants = []mutant{
 	{"close that frees the lock", "the next holder begins before the time that was promised", "session/session.go",
 		[]edit{{"asked := errors.Is(s.Err(), ErrClosed)", "asked := true"}}, []string{"./session -run=Scenario58|Promised"}},
 	{"re-attachment without an answer not counted", "a server with a lower limit ends the session before the lease is over", "session/lease.go",
-		[]edit{{"{ l.asking = sent }", "{}"}}, []string{inLease}},
+		[]edit{{"{ l.reattachSent = sent }", "{}"}}, []string{inLease}},
 	{"expired session goes on", "the driver's next session is taken for the one that is over", "session/connevents.go",
 		[]edit{{"	case r.id == 0 && s.id != 0:\n		s.mu.Unlock()\n		s.end(ErrExpired)\n		return ErrExpired\n", "	case r.id == 0 && s.id != 0:\n		s.mu.Unlock()\n		return ErrGarbled\n"}},
 		[]string{"./session -run=Expir|Over", inScenarios}},
