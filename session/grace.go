@@ -13,8 +13,8 @@ import (
 )
 
 // graces are the holders that have to stop some time before the lease is over, each with a grace of its own; the longest
-// comes first. When the deadline moves to an earlier instant, deadline.set makes watchLease look at once. watchLease calls
-// the graces that are due, and sleeps until the next one is.
+// comes first. When the deadline moves to an earlier instant and watchLease would look too late for the longest, deadline.set
+// makes it look at once. watchLease calls the graces that are due, and sleeps until the next one is.
 type graces struct {
 	mu    sync.Mutex // guards what follows; taken inside Session.mu, and held for O(log n)
 	heap  graceHeap
