@@ -89,7 +89,7 @@ func (e *entry) decide(ctx context.Context) (Verdict, error) {
 			return v, err
 		}
 		gone := slices.ContainsFunc(v.Unknown, func(name string) bool { return czxids[name] == 0 })
-		if !gone || e.q.Kind.shrinks() {
+		if !gone || e.q.Kind.wayOnlyShrinks() {
 			return Decide(l, own, e.size, czxids), nil
 		}
 		// A writer that was downgraded after the list has a reader in its place, which the list does not show.
@@ -154,9 +154,10 @@ func ownBelow(ctx context.Context, s *session.Session, dir string, names []strin
 	return own, err
 }
 
-// removeStrays deletes other znodes of this session's with our prefix: they would come from a create that was not found,
-// was made again, and was carried out late after all. The server's rules exclude that; the check is free, since the list
-// was read anyway.
+// removeStrays deletes other znodes of this session's with our prefix. Such a znode is that of a create whose reply was lost,
+// and which find missed although it had been carried out, since a sync may be answered too early (session.Session.Sync); the
+// create was then made again. (A create that is carried out only after find has looked is excluded by the
+// server's rules.) The check costs no request, since the list was read anyway.
 func (e *entry) removeStrays() {
 	own := e.name()
 	var names []string

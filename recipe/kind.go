@@ -46,10 +46,10 @@ func (k Kind) shares(other Kind) bool {
 	return k == other || rw(k) && rw(other)
 }
 
-// alone reports whether a contender of kind k that holds has nobody before it: no contender holds beside it.
+// alone reports whether a contender of kind k holds only when no other contender is before it: none holds beside it.
 func (k Kind) alone() bool { return k == Lock || k == Write }
 
-// shrinks reports whether the contenders in the way of one of kind k can only become fewer, so that it holds without another
-// list when the only one has gone. Before a writer new ones may appear: a writer that downgrades leaves a reader with its
-// number in its place (see Downgrade), and a reader under a writer's lock of Curator's has the writer's number.
-func (k Kind) shrinks() bool { return k != Write }
+// wayOnlyShrinks reports whether the set of contenders in the way of one of kind k can only shrink, so that it holds without another
+// list when the only one of them has gone. In the way of a writer new ones may appear: a writer that downgrades leaves a reader
+// with its number in its place (see Downgrade), and a reader under a writer's lock of Curator's has the writer's number.
+func (k Kind) wayOnlyShrinks() bool { return k != Write }

@@ -20,8 +20,9 @@ import (
 //  2. delete the mark,
 //  3. delete its own znode.
 //
-// The mark never exists between two transactions, so no list shows it; but its creation is notified to whoever watches for
-// it, which is the one behind the holder.
+// The mark never exists between two transactions, so no list shows it; but its creation is notified to the contenders that
+// watch for it: those whose predecessor the holder is. Of a mutex that is one; behind a writer it is a writer, or all readers up
+// to the next writer.
 //
 // Safety. The mark says: at some moment while this znode existed, no contender in its way was left before it. That is
 // what holding means; and what is true once stays true, since numbers below it can only disappear (doc.go). (A writer's
@@ -42,7 +43,7 @@ import (
 //
 // These leave without a mark: a call that gives up; a reader, before which other readers may hold; a writer that has
 // become one; a semaphore's contender; and one that was first in line when it entered: the contender behind that one sees
-// it at the head, and holds by the event alone. (Behind a writer that was first, a list is needed: see Kind.shrinks.) With
+// it at the head, and holds by the event alone. (Behind a writer that was first, a list is needed: see Kind.wayOnlyShrinks.) With
 // lock delays the next holder reads the directory anyway.
 //
 // Creating the mark advances the directory's counter by one, as any create in it does.
@@ -77,22 +78,21 @@ func markRefused(ctx context.Context, s *session.Session, err error) bool {
 	return err != nil && ctx.Err() == nil && s.Err() == nil && !errors.Is(err, zk.ErrNoNode) && !transient(err)
 }
 
-// carriedOut reports whether a release by a mark may have been carried out after all. It failed with markedErr, and the plain deletion
-// behind it with plainErr: that one found no znode, and markedErr, of a server in trouble, does not prove that nothing was
-// done.
+// carriedOut reports whether a release by a mark, which failed with markedErr, may have been carried out after all: the plain
+// deletion behind it found no znode (plainErr), and markedErr does not prove a refusal.
 func carriedOut(markedErr, plainErr error) bool {
 	return errors.Is(plainErr, zk.ErrNoNode) && !errors.Is(markedErr, zk.ErrNoAuth) && !errors.Is(markedErr, zk.ErrNodeExists)
 }
 
 // predMark returns the path of the release mark to watch. It is "" if the predecessor will leave none, and if we need none:
-// when it is the only contender before us, its deletion is enough (not for a writer: Kind.shrinks). That takes notice of our
-// own znode's deletion; where we may not read our own znode, and so most likely not the predecessor's, we watch the mark
-// all the same.
+// when the predecessor is the only contender in our way, its deletion is enough (not for a writer: Kind.wayOnlyShrinks). This works
+// only if we are notified of our own znode's deletion. Where we may not read our own znode, and so most likely not the
+// predecessor's, we watch the mark all the same.
 func (w *waiter) predMark(v Verdict) string {
 	q := w.e.q
 	switch pred, _ := Parse(v.Watch); {
 	case q.Delays, !pred.Kind.alone(), !hasOurForm(v.Watch, pred.Kind),
-		v.Ahead == 1 && q.Kind.shrinks() && w.e.notified():
+		v.Ahead == 1 && q.Kind.wayOnlyShrinks() && w.e.notified():
 		return ""
 	}
 	return q.Dir + "/" + v.Watch + markSuffix

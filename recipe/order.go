@@ -7,11 +7,13 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// This file decides who holds. Everything in it is a pure function of a list of the directory. Elsewhere the same rule
-// (tally.lets) decides whether TryLock enters at all, and what onlookers are shown (holders.go, which lets Curator's
-// readers under their own write lock hold as well); and a waiter whose only predecessor has been deleted, or whose
-// predecessor left by its release mark (waiter.released in mark.go), holds without another list, where that is safe
-// (waiter.waitForPred in predecessor.go).
+// This file decides who holds. Everything in it is a pure function: of a list of the directory, our own name, the czxids of
+// contenders whose numbers can't be compared and, of a semaphore, its size. Elsewhere
+//
+//   - the same rule, tally.lets, decides whether TryLock enters at all (foresee), and what onlookers are shown (holders.go,
+//     which lets Curator's readers under their own write lock hold as well);
+//   - a waiter holds without another list, where that is safe (waiter.waitForPred in predecessor.go), when the only contender
+//     in its way has been deleted, or when its predecessor has left by its release mark (waiter.released in mark.go).
 //
 // # Who holds
 //
@@ -38,8 +40,8 @@ import (
 // their creates, one number each: the counter began at zero with the directory, which can't be deleted while it has
 // children, and has not come to its end. So both rules put any two honest contenders in the order of their creates,
 // whatever else is in the list, and whichever rule each of the two uses when it looks. Hence a contender with a made-up
-// name may come anywhere in the order, as if its owner had queued there; but it does not change which of two others is
-// first. (On 3.5 the counter passes through the negative numbers back to zero. The order holds there too, unless a
+// name may come anywhere in the order, as if its owner had queued there; but it can't change the order of two honest
+// contenders. (On 3.5 the counter passes through the negative numbers back to zero. The order holds there too, unless a
 // contender stays in line while 2³¹ others are created. But Stat does not distinguish a counter of 2³¹ from one of 0, so an
 // onlooker may see a wrong order while contenders from before and after that point are in line.)
 //

@@ -19,7 +19,7 @@ import (
 type toWatch struct {
 	s *session.Session
 
-	mu      sync.Mutex // guards what follows, and the tickets' due and dueAt
+	mu      sync.Mutex // guards what follows, and the tickets' inToWatch and dueAt
 	busy    bool       // a timer runs, or a goroutine watches what was due
 	tickets list.List  // in the order in which they are due
 }
@@ -28,7 +28,7 @@ type toWatch struct {
 func (w *toWatch) later(t *Ticket) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	t.due, t.dueAt = w.tickets.PushBack(t), time.Now().Add(WatchAfter)
+	t.inToWatch, t.dueAt = w.tickets.PushBack(t), time.Now().Add(WatchAfter)
 	if !w.busy {
 		w.busy = true
 		time.AfterFunc(WatchAfter, w.wake)
@@ -43,13 +43,13 @@ func (w *toWatch) forget(t *Ticket) {
 }
 
 func (w *toWatch) forgetLocked(t *Ticket) {
-	if t.due != nil {
-		w.tickets.Remove(t.due)
-		t.due = nil
+	if t.inToWatch != nil {
+		w.tickets.Remove(t.inToWatch)
+		t.inToWatch = nil
 	}
 }
 
-// wake has what is due watched.
+// wake starts watching the znodes of the tickets that are due.
 func (w *toWatch) wake() {
 	if due := w.take(); len(due) > 0 {
 		w.s.Go(func(ctx context.Context) {

@@ -16,15 +16,15 @@ import (
 //
 //   - By a list: a list of the directory is the state of the tree at one moment. If our znode is in it, and no contender
 //     in our way is, we held at that moment.
-//   - By the event alone, without a list: if the predecessor was the only one before us, nobody can have come before us
-//     since.
-//   - By the release mark, without a list: the mark says that the predecessor held, so that nobody was left before it; and
-//     when we listed, nobody was between the two of us.
+//   - By the event alone, without a list: if the predecessor was the only contender in our way (Verdict.Ahead is 1), and no
+//     other can have come into our way since (Kind.wayOnlyShrinks).
+//   - By the release mark, without a list: the mark says that the predecessor held, so that no contender in its way was left
+//     before it; and when we listed, none was between the two of us.
 //
 // The last two also need that our own znode existed when the predecessor's was deleted. We know that it did if its
 // deletion was not notified before: the server watches both for one connection, and notifies in the order of the
-// events. For znodes already gone when the watches are set, it sends notifications in request order, and our own
-// znode comes first in the request. After a reconnection, and where we may not be allowed to read our own znode and
+// events. If a znode is gone before its watch is set, the server notifies at once, in the order of the request's paths, and
+// our own znode comes first in the request. After a reconnection, and where we may not be allowed to read our own znode and
 // so would not be notified, the list decides. See session.Watch.ExistedWhen.
 //
 // From then on the watch on our own znode serves the holder (Guard): a znode that is removed later was a holder's.
@@ -52,7 +52,7 @@ func (w *waiter) waitForPred(ctx context.Context, v Verdict) (next bool, err err
 			w.heard = w.heard || hasFired(w.mark)
 			return false, err
 		case pred.Event() == zk.EventNodeDeleted:
-			next = v.Ahead == 1 && w.e.q.Kind.shrinks()
+			next = v.Ahead == 1 && w.e.q.Kind.wayOnlyShrinks()
 			if !next {
 				next, err = w.released(ctx, pred)
 			}

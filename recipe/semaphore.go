@@ -16,15 +16,15 @@ import (
 // So permits are given in order of arrival, all or none, and a large request is not overtaken by small ones for ever. It
 // is safe, because contenders before us can only disappear, so that the sum before us only falls.
 //
-// Waking. Whoever waits watches the contender immediately before it: that one's end wakes it, and so does that one's
-// beginning to hold, which after a wait it announces by setting its own znode's data. The first of those that wait, the
-// head, sees that all before it hold; it watches the list of children, and so wakes whichever of them releases, and the
-// directory's data, which have the size. A release hence wakes the head, and the one behind the znode that went if that
-// one waits: two at most, however many wait.
+// Waking. A waiter watches the contender immediately before it. It wakes when that contender's znode is deleted, and when
+// that contender, after a wait of its own, begins to hold: it announces that by setting its own znode's data. The first of
+// those that wait, the head, sees that all before it hold; it watches the list of children, and so wakes when any of them
+// releases, and the directory's data, which have the size. A release hence wakes the head, and the contender behind the
+// deleted znode if that one waits: two at most, however many wait.
 //
 // The directory's data have the size, which the first contender writes. When it is lowered, those that hold may have more
-// permits than there are, and a list does not tell them from those that wait: whoever came in without a wait has not
-// announced it. So with the size, in one write, goes the largest that it ever was; and a waiter is a head, too, if the
+// permits than there are, and neither a list nor their data tell them from those that wait: a contender that held at once has
+// not set its data. So with the size, in one write, goes the largest that it ever was; and a waiter is a head, too, if the
 // one before it may hold by a larger size than the present one:
 //
 //   - the permits before us are no more than the largest size, and
@@ -79,7 +79,7 @@ func (w *waiter) untilRoom(ctx context.Context) error {
 			return err
 		}
 	}
-	silent := w.written < w.t.czxid // whoever is behind us goes by the same size
+	silent := w.written < w.t.czxid // the contender behind us decides by the same size
 	head := !writable(e.q.ACL)      // once the head, always the head: those before it hold until they go
 	for ; ; silent = false {
 		switch {
@@ -125,8 +125,8 @@ func (w *waiter) decideAnew(ctx context.Context) (Verdict, error) {
 	return w.decide(ctx)
 }
 
-// waitBehind waits behind one that waits, until that one has gone or holds. It also reports whether that one turned out
-// to hold already, or may, though not by the size as it is now: then we are the head.
+// waitBehind waits behind a contender that waits, until that one has gone or holds. head: that contender holds, or may hold by
+// an earlier, larger size, or may not be read; then we are the head.
 func (w *waiter) waitBehind(ctx context.Context, was Verdict) (v Verdict, head bool, err error) {
 	before, err := w.watchPred(ctx, was.Watch, "")
 	if err != nil {
@@ -185,7 +185,7 @@ func (w *waiter) waitAsHead(ctx context.Context, was Verdict) (Verdict, error) {
 	return w.decideAnew(ctx)
 }
 
-// announce wakes the one behind us, now that we hold: it may be its turn too.
+// announce wakes the contender behind us, now that we hold: it may be its turn too.
 func (w *waiter) announce() {
 	t, node, data := w.t, w.e.node, w.e.q.Data
 	t.s.Go(func(ctx context.Context) {

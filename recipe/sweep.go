@@ -14,8 +14,8 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// sweeper deletes what calls of one session have left behind: znodes that nobody needs any more, and those of creates
-// whose caller gave up before the outcome was known. However many there are, after an outage for instance, it is one
+// sweeper deletes what calls of one session have left behind: znodes that no call needs any more, and those of creates
+// whose call ended before the outcome was known. However many there are, after an outage for instance, it is one
 // goroutine, which works through them together and ends when nothing is left.
 type sweeper struct {
 	s    *session.Session
@@ -184,8 +184,8 @@ func (w *sweeper) work(ctx context.Context, l leftovers) (rest leftovers, troubl
 	return rest, trouble
 }
 
-// search looks for the znodes of creates, behind a request that makes the server catch up. Of a directory that can't be
-// listed for good, nothing is missing. An error: those that are missing may be there all the same.
+// search looks for the znodes of creates, behind a request that makes the server catch up. A directory
+// that we may never list yields no missing creates. An error: those that are missing may be there all the same.
 func (w *sweeper) search(ctx context.Context, creates []doubtfulCreate, catchUp func() error) (missing []doubtfulCreate, found []string, first error) {
 	if len(creates) == 0 {
 		return nil, nil, nil

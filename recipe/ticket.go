@@ -44,8 +44,8 @@ type Ticket struct {
 	delayStays bool  // KeepDelay was called
 	leaveErr   error // the result of the last Leave, for the one that is under way; nil or ErrGone: the znodes are gone
 
-	due   *list.Element // of toWatch, until our own znodes are watched; nil: none
-	dueAt time.Time
+	inToWatch *list.Element // the ticket's place in toWatch; nil: it is not there
+	dueAt     time.Time     // when its znodes are to be watched
 }
 
 // life is the state of a ticket. It only moves forward: see Guard, lose and Leave.

@@ -14,10 +14,10 @@ import (
 //
 //	from   to         by                when
 //	held   released   beginRelease      the last hold was unlocked, or a Downgrade has an unknown outcome
-//	held   lost       lose, fallShort   anything else: see the causes
+//	held   lost       lose, loseToGrace   anything else: see the causes
 //
-// A cause ends the contexts of all holds first. Those of a session's end come with the session itself: every hold's
-// context is a child of the session's. ARCHITECTURE.md has the causes, who notices each, and where it arrives.
+// A cause ends the contexts of all holds first. When the session ends, they end with it, before the acquisition does: every
+// hold's context is a child of the session's. ARCHITECTURE.md has the causes, which function notices each, and where it arrives.
 //
 // A single hold ends with ErrUnlocked, and the acquisition goes on, when one of several reentrant holds is unlocked (drop)
 // and when a Downgrade succeeds, which returns another hold.
@@ -72,7 +72,7 @@ func (c *Client) newHold(values context.Context, t ticket, w *waiting, o lockOpt
 		a.maxHold = time.AfterFunc(a.limit, a.expire)
 	}
 	if a.grace > 0 {
-		a.stopGrace = a.lease().OnGrace(a.grace, a.fallShort)
+		a.stopGrace = a.lease().OnGrace(a.grace, a.loseToGrace)
 	}
 	a.mu.Unlock()
 	t.OnSet(a.dataSet)
@@ -123,8 +123,8 @@ func (a *acquisition) afterLoss(cause error) {
 	a.c.tellLost(LostInfo{a.infoNow(), Token(a.ticket.Czxid()), time.Since(a.since), cause})
 }
 
-// expire ends an acquisition that was held for too long: the contexts first, then, after the grace, the znodes; also those
-// that it kept when it was lost before.
+// expire ends an acquisition that was held for too long: the contexts first, then, after the grace, it deletes the znodes. The
+// znodes that are left of an acquisition that was lost earlier are deleted too.
 func (a *acquisition) expire() {
 	a.lose(ErrMaxHold)
 	if a.grace == 0 {

@@ -44,7 +44,7 @@
 // # How
 //
 // Each Lock of a mutex makes an ephemeral sequential znode below the lock's path, lists the path, and holds if its number
-// is the lowest; otherwise it watches the znode before it, and no other. Unlock deletes the znode; after a crash the
-// ensemble deletes it with the session. Package recipe has the algorithm and its safety argument, package session the
-// lease clock and its own.
+// is the lowest; otherwise it watches its own znode and the znode before it (and at times for a mark with which that one
+// leaves), and no others. Unlock deletes the znode; after a crash the ensemble deletes it with the session. Package recipe has
+// the algorithm and its safety argument, package session the lease clock and its own.
 package zklock

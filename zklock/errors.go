@@ -15,8 +15,9 @@ import (
 
 // Ends of a hold: what context.Cause of its context, and Hold.Err, are or wrap.
 var (
-	// ErrUnlocked says that the hold was released by Unlock, or by Downgrade, which returns another hold or, when its
-	// outcome is unknown, gives the lock up. It does not match ErrLost.
+	// ErrUnlocked says that the hold was released by Unlock or UnlockSoon, or replaced by Downgrade, which returns another
+	// hold. When the outcome of a Downgrade is unknown, or of an Unlock that releases a write lock above read locks, the lock
+	// is given up: its other reentrant holds end with ErrUnlocked too. It does not match ErrLost.
 	ErrUnlocked = errors.New("zklock: unlocked")
 
 	// ErrLost matches, by errors.Is, every end that the holder did not ask for: the four below, and
@@ -26,7 +27,9 @@ var (
 	// ErrSessionExpired says that the ensemble ended the session.
 	ErrSessionExpired = session.ErrExpired
 
-	// ErrLeaseOver says that nothing was heard from the ensemble for so long that it may have ended the session.
+	// ErrLeaseOver says that nothing was heard from the ensemble for so long that it may have ended the session; that no
+	// more than the grace of WithGrace is left until then; or that the connection broke and the server resumes no session, as
+	// ClickHouse Keeper does not.
 	ErrLeaseOver = session.ErrLeaseOver
 
 	// ErrNodeDeleted says that another client deleted the hold's znode: an administrator's, or one that called Break. It may

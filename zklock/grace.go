@@ -77,13 +77,13 @@ func (a *acquisition) lease() trusted.Session { return a.ticket.Session().ForLoc
 // lookAtGrace ends the acquisition if no more than its grace is left of the lease.
 func (a *acquisition) lookAtGrace() {
 	if a.lease().LeaseLeft() <= a.grace {
-		a.fallShort()
+		a.loseToGrace()
 	}
 }
 
-// fallShort ends the acquisition because no more than its grace is left of the lease. It does not block: what follows is
+// loseToGrace ends the acquisition because no more than its grace is left of the lease. It does not block: what follows is
 // done by a goroutine that Close waits for, as it does for every hold.
-func (a *acquisition) fallShort() {
+func (a *acquisition) loseToGrace() {
 	cause := graceError{a.grace}
 	if a.end(lost, cause) {
 		go a.afterLoss(cause)

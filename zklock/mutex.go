@@ -21,8 +21,8 @@ func (c *Client) Mutex(path string, opts ...LockOption) *Mutex {
 // name of its znode until the wait has lasted for 0.3 s, and then by its owner, which costs a read. The deletion of the
 // contender's znode has then been sent, as a rule, but not answered. It is sent later, in the background, if there is no
 // connection, or one that takes nothing, if a lock delay was noted, or if ctx ended before the create's outcome was
-// known: Client.Close has what that means for a process that exits. Uncontended a Lock costs two requests and the time of
-// one.
+// known: Client.Close has what that means for a process that exits. Uncontended a Lock costs two requests in one round
+// trip.
 //
 // Errors: ErrBusy (WithWait), ErrDeadlock, ErrClosed, ErrPath, ErrOption, ErrConflict, session.ErrAuth, the driver's
 // (zk.ErrNoAuth, …) when the ensemble refuses a step.

@@ -28,17 +28,17 @@ import (
 // read turns bytes into frames, work answers them one by one, write sends the outbox. Reading and working are separate
 // so that the server notices a hang-up while a fault holds the client's request.
 type conn struct {
-	s      *Server
-	member *Member
-	nc     net.Conn
-	number int64 // in order of arrival
-	born   time.Time
-	done   chan struct{} // closed by kill
-	frames chan []byte
-	out    *outbox
-	in     gate // requests
-	outG   gate // replies
-	mute   bool // nothing is sent any more; only write reads it
+	s       *Server
+	member  *Member
+	nc      net.Conn
+	number  int64 // in order of arrival
+	born    time.Time
+	done    chan struct{} // closed by kill
+	frames  chan []byte
+	out     *outbox
+	in      gate // requests
+	outGate gate // replies
+	mute    bool // nothing is sent any more; only write reads it
 
 	// guarded by s.mu
 	session   int64         // 0 before the handshake
@@ -226,7 +226,7 @@ func (c *conn) write() {
 		}
 		if last {
 			// A frozen link does not show the client the end either.
-			if !c.outG.pass(c.done) {
+			if !c.outGate.pass(c.done) {
 				return
 			}
 			if t, ok := c.nc.(*tls.Conn); ok {
@@ -258,7 +258,7 @@ func (c *conn) send(p *parcel) bool {
 			return false
 		}
 	}
-	if !c.outG.pass(c.done) {
+	if !c.outGate.pass(c.done) {
 		return false
 	}
 	b := p.frame

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Faults are looked up when a request arrives and when a notification leaves; a reply gets the faults that struck its
-// request, so that one count is one request. Faults of whole connections (Freeze and Refuse without a selector for
+// Faults are looked up when a request arrives and when a notification leaves; a reply gets the faults of its request, so that
+// one count is one request. Faults of whole connections (Freeze and Refuse without a selector for
 // requests) act when injected and when a connection begins.
 
 // Injection is a Fault in effect in a server. Its methods may be called at any time from any goroutine.
@@ -141,7 +141,7 @@ func (in *Injection) freezeLocked(c *conn) {
 		return
 	}
 	in.freezes[c] = true
-	// A fault bound to requests was counted when it struck the request.
+	// A Freeze with Op or Path was already counted in matchLocked.
 	if in.f.standing() && !in.strikeLocked() {
 		delete(in.freezes, c)
 		return
@@ -150,7 +150,7 @@ func (in *Injection) freezeLocked(c *conn) {
 		c.in.close()
 	}
 	if in.f.effect.freeze&replies != 0 {
-		c.outG.close()
+		c.outGate.close()
 	}
 }
 
@@ -164,7 +164,7 @@ func (in *Injection) thawLocked(c *conn) {
 		c.in.open()
 	}
 	if in.f.effect.freeze&replies != 0 {
-		c.outG.open()
+		c.outGate.open()
 	}
 }
 

@@ -15,7 +15,8 @@ type Caller struct{ _ struct{} }
 type Session interface {
 	// Retain marks the session as protecting a lock: until Release its lease is confirmed through the leader by
 	// heartbeats, each of which checks one of the znodes retained, and the session is over, for its holders, when the
-	// confirmed lease is. A Release without a Retain would end the protection of others.
+	// confirmed lease is. Each lock releases only its own Retention; with a counter, a second Release would end the protection
+	// of another lock.
 	//
 	// nodes, one at least, are ephemeral znodes of the session, which exist only together: heartbeats check them in
 	// turn. When Retain returns nil, SafeUntil is at least an eighth of the timeout ahead. Mostly it is already, and
@@ -23,8 +24,8 @@ type Session interface {
 	// session, or ctx, ended first, or that there is no such znode (zk.ErrNoNode); then there is nothing to Release.
 	Retain(ctx context.Context, nodes ...string) (Retention, error)
 
-	// LeaseLeft returns how much is left of the lease by which the session ends for its holders. It takes no mutex. Alive
-	// finds out that nothing is.
+	// LeaseLeft returns how much is left of the lease by which the session ends for its holders; it takes no mutex, and does
+	// not end the session. When nothing is left, session.Session.Alive ends it.
 	LeaseLeft() time.Duration
 
 	// GraceLimit returns the bound that a grace has to stay below: the rest of the lease before each heartbeat is
@@ -45,7 +46,7 @@ type Session interface {
 	Abandon()
 
 	// HasRoom reports whether the paths of further ephemeral znodes may take n bytes, each counted with its chroot, its
-	// number, and 4 bytes more, or the session has none yet: a create that exceeds all room returns the error itself.
+	// number, and 4 bytes more; or the session has no ephemeral znode: a create that never fits is refused by itself.
 	HasRoom(n int) bool
 
 	// Retire makes the session refuse further ephemeral znodes (session.ErrNoRoom), for good, if it has had none for
@@ -62,8 +63,8 @@ type Session interface {
 	// the znode's path and czxid its czxid, or "" when there is none. No other caller may use path.
 	Found(path, made string, czxid int64)
 
-	// Gone records that the ephemeral znode path is gone for good, by other evidence than an answer about it: a
-	// transaction whose reply was lost, and which another znode shows to have been carried out.
+	// Gone records that the ephemeral znode path is gone for good, by other evidence than an answer about it: for example, a
+	// transaction's reply was lost, and another znode proves that it was carried out.
 	Gone(path string)
 
 	// Attached returns what the locks of this session have in common: what create returned in the first call of all.
