@@ -7,7 +7,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Grants reports whether a znode that this session makes with acl certainly grants perm to this session: to everybody, to
+// Grants reports whether a znode that this session makes with acl certainly grants perm to this session: to all clients, to
 // the creator (scheme "auth"), or to a user of its digest credentials. False: it may still do so, by another scheme; only
 // the ensemble knows.
 func (s *Session) Grants(acl []zk.ACL, perm int32) bool {

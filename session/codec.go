@@ -125,7 +125,7 @@ var errShort = errors.New("frame too short")
 var errNoName = errors.New("a child without a name")
 
 // decoder reads a frame. After the first failure every read returns a zero value and err stays set, so that a caller
-// checks once. No length from the wire is believed before the bytes behind it have been seen.
+// checks once. No length from the wire is relied on before the bytes behind it have been seen.
 type decoder struct {
 	b   []byte
 	err error

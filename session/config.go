@@ -66,7 +66,7 @@ type Config struct {
 	EphemeralBytes int
 
 	// CreateChroot lets CreateAll make the connect string's chroot when it is missing, which otherwise is an error: with
-	// a misspelt chroot locks would exclude nobody.
+	// a misspelt chroot locks would not exclude other clients.
 	CreateChroot bool
 
 	// Auth is presented on every connection before anything else.
@@ -164,5 +164,5 @@ func (c *config) tell(ch Change) {
 	}
 }
 
-// WorldACL is the access list that lets everybody do everything: ZooKeeper's default.
+// WorldACL is the access list that lets every client do everything: ZooKeeper's default.
 func WorldACL() []zk.ACL { return zk.WorldACL(zk.PermAll) }

@@ -16,7 +16,7 @@ import (
 // The driver (driver.go) owns the connection: it dials, calls shakeHands for the connect request, calls receive in a loop,
 // and dials again when the conn has failed. It may send its own requests; receive returns their replies to it. All others
 // are encoded here, so that they take a context, can be sent several at a time in a known order, show the zxid of
-// their replies and can take a watch away; and every length that the server sends is checked before it is believed.
+// their replies and can take a watch away; and every length that the server sends is checked before it is used.
 //
 // ZooKeeper answers the requests of one connection strictly in order. So a conn is two queues, what waits to be
 // written and what waits for its reply, and every reply must belong to the head of the second.
@@ -62,7 +62,7 @@ type conn struct {
 //
 //	connDialled  → connShaking    shakeHands: the connect request is about to be sent
 //	connShaking  → connJoined     handshake: the server has the session; its credentials and watches come first
-//	connJoined   → connOpen       Session.connUp: everybody's requests
+//	connJoined   → connOpen       Session.connUp: the requests of all calls
 //	any          → connFailed     fail
 type connState uint8
 
@@ -172,7 +172,7 @@ func (c *conn) fail(err error) {
 	close(c.dead)
 	c.mu.Unlock()
 
-	// The session is informed first, so that every caller, woken by a failed request or awake, finds the conn gone.
+	// The session is informed first, so that every call, woken by a failed request or not, finds the conn gone.
 	c.s.connDown(c, err)
 	for _, q := range unsent {
 		for r := q.pop(); r != nil; r = q.pop() {
@@ -196,7 +196,7 @@ func (c *conn) fail(err error) {
 	}
 }
 
-// lose fails those who wait for the reply to r, on a conn that fails for err. unreadable: because of that reply.
+// lose fails the calls that wait for the reply to r, on a conn that fails for err. unreadable: because of that reply.
 func (c *conn) lose(r *request, err error, unreadable bool) {
 	waiting := r.members
 	if waiting == nil {

@@ -105,14 +105,14 @@ func (s *Session) connUp(c *conn) bool {
 	s.writeSent, s.beatAt = time.Time{}, time.Time{} // what the handshake proved is still to be confirmed
 	now := s.clock.now()
 	if at, due := s.beatDueLocked(now); due && !at.After(now) {
-		c.enqueue(s.beatLocked(now)) // before everybody else's requests
+		c.enqueue(s.beatLocked(now)) // before the requests of calls
 	}
 	s.connectedLocked(c)
 	s.wakeHeartbeat()
 	return true
 }
 
-// connDown hears that c has failed, and why.
+// connDown takes c, which has failed for err, out of use.
 func (s *Session) connDown(c *conn, err error) {
 	s.watches.detach(c)
 	s.mu.Lock()

@@ -172,7 +172,7 @@ func (c *conn) handle(body []byte, size int, at time.Time) (forDriver []byte, er
 	}
 	if r.members != nil {
 		if err != nil {
-			c.fail(err) // first: who is told asks again, and must not find this conn
+			c.fail(err) // first: a call that gets the error sends again, and must not find this conn
 			c.lose(r, err, true)
 		}
 		return nil, err
@@ -256,7 +256,7 @@ func (c *conn) putBack(r *request) {
 		c.queueOf(r).pushFront(r)
 	}
 	c.mu.Unlock()
-	if over { // nobody looks at the queue any more, or at the reply
+	if over { // the queue is not written any more, or no call waits for the reply
 		r.fail(ErrNotSent)
 	}
 }

@@ -85,7 +85,7 @@ func (d *dialer) next() (string, error) {
 		d.round++
 		d.order = slices.Clone(d.cfg.servers)
 		rand.Shuffle(len(d.order), func(i, j int) { d.order[i], d.order[j] = d.order[j], d.order[i] })
-		if last := len(d.order) - 1; d.order[0] == d.latest { // the one that has just failed: the others come first
+		if last := len(d.order) - 1; d.order[0] == d.latest { // this server has just failed: the others come first
 			d.order[0], d.order[last] = d.order[last], d.order[0]
 		}
 	}
@@ -158,8 +158,8 @@ func (d *dialer) open(server string, limit time.Duration) (net.Conn, error) {
 	return secure, nil
 }
 
-// custom calls the user's dialer, which knows a time limit but not that the session may be over: then nobody waits
-// for it, and what it still opens is closed.
+// custom calls the user's dialer, which knows a time limit but not that the session may be over: then custom
+// does not wait for it, and a connection that it still opens is closed.
 func (d *dialer) custom(server string, limit time.Duration) (net.Conn, error) {
 	type result struct {
 		conn net.Conn
@@ -176,7 +176,7 @@ func (d *dialer) custom(server string, limit time.Duration) (net.Conn, error) {
 	case <-d.ctx.Done():
 		go func() {
 			if r := <-dialled; r.conn != nil {
-				_ = r.conn.Close() // nobody is left to hear of a failure
+				_ = r.conn.Close() // the session is over: no call needs the error
 			}
 		}()
 		return nil, errStopped

@@ -26,7 +26,7 @@
 // # How
 //
 // A session has one conn at a time, on which its requests travel: with a context, in a known order, and with every reply
-// checked before it is believed (conn.go, request.go); creates and deletes of several locks share a transaction (group.go).
+// checked before it is used (conn.go, request.go); creates and deletes of several locks share a transaction (group.go).
 // When a conn fails, the library github.com/go-zookeeper/zk makes the next one, behind driver.go. The lease and its safety
 // argument are in lease.go, its end in deadline.go, its heartbeats in heartbeat.go and retain.go; the states of a session in
 // state.go, those of a conn in conn.go; the watches in watchtable.go.

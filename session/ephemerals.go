@@ -15,9 +15,9 @@ import (
 //
 // What is counted is never less than what stands at the ensemble. Room is reserved before a create leaves, and given back
 // only when the ensemble has said no, or has said that the znode is gone: in the answer to a delete, in a NoNode that is
-// younger than the create (zxids tell), or by a watch. A create whose reply was lost keeps its room until somebody finds
-// out what became of it (found; or a delete of that very path). A znode that somebody else deleted, and of which nothing
-// was heard, is counted until its path is used again or the session ends: then the session refuses too early, not too late.
+// younger than the create (zxids tell), or by a watch. A create whose reply was lost keeps its room until its outcome
+// is known (Found; or a delete of that very path). A znode that another client deleted without our being notified is counted
+// until its path is used again or the session ends: then the session refuses too early, not too late.
 
 // Limits of Config.EphemeralBytes. The least has room for any single path; the most is beyond any server's buffers.
 const (
@@ -187,7 +187,7 @@ func (e *ephemerals) clearLocked(ch change, n int) {
 	e.freeLocked(n * e.size(ch))
 }
 
-// gone hears that path did not exist at zxid. written: the leader said so in answer to a write, and so after everything
+// gone records that path did not exist at zxid. written: the leader said so in answer to a write, and so after everything
 // that was sent before.
 func (e *ephemerals) gone(path string, zxid int64, written bool) {
 	e.mu.Lock()
@@ -254,7 +254,8 @@ func (e *ephemerals) settle(r *request, err error, path func(change) string) {
 	e.releaseLocked(r)
 }
 
-// deleted hears from the conn's reader that path is gone: in the order of the replies, so after the create that we know of.
+// deleted records that path is gone. The conn's reader calls it in the order of the replies, so after the create that is
+// counted.
 func (e *ephemerals) deleted(path string) { e.gone(path, math.MaxInt64, false) }
 
 // EphemeralBytes returns what the paths of the session's ephemeral znodes take of Config.EphemeralBytes: of those that

@@ -62,7 +62,7 @@ var (
 	ErrConfig = errors.New("session: bad configuration")
 )
 
-// lossError is an end of a session that nobody asked for.
+// lossError is an end of a session that the caller did not ask for.
 type lossError struct{ msg string }
 
 func (e *lossError) Error() string        { return e.msg }
@@ -136,7 +136,7 @@ func waited(ctx context.Context, what error) error {
 	switch cause := context.Cause(ctx); {
 	case cause == err: //nolint:errorlint // identity: is there a cause beside the plain error?
 	case outcome(cause):
-		err = fmt.Errorf("%w (%s)", err, text.Foreign(cause.Error())) //nolint:errorlint // what somebody else's operation met is not ours
+		err = fmt.Errorf("%w (%s)", err, text.Foreign(cause.Error())) //nolint:errorlint // the outcome of another operation is not this one's
 	default:
 		err = fmt.Errorf("%w (%w)", err, cause)
 	}

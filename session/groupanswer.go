@@ -87,7 +87,7 @@ func (c *conn) requeueOthers(g *request, head replyHeader, results []result, fai
 			c.caution = cautionLasts
 			c.mu.Unlock()
 		}
-		c.requeue(slices.Delete(slices.Clone(g.members), i, i+1)) // first: the caller that is told now finds the others on their way
+		c.requeue(slices.Delete(slices.Clone(g.members), i, i+1)) // first: the call that gets its answer now finds the others on their way
 		if r.op != opMulti {
 			head.code = code
 		}

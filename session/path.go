@@ -6,7 +6,7 @@ import (
 )
 
 // maxPath keeps a path with a name of ours behind it well inside the server's packet limit (1 MB by default)
-// and inside what tools show; nobody has a use for more.
+// and inside what tools show; no lock needs more.
 const maxPath = 4096
 
 // CheckPath reports why ZooKeeper, or this package, refuses path: the error matches ErrPath and names path and rule.

@@ -24,8 +24,8 @@ type request struct {
 	conn       *conn
 	xid        int32
 	sent       time.Time // on the session's clock; zero while it waits to be written
-	abandoned  bool      // nobody waits for it any more
-	fromDriver bool      // the header of its reply is for whoever calls receive
+	abandoned  bool      // no call waits for it any more
+	fromDriver bool      // the header of its reply is returned by receive, to the driver
 	urgent     bool      // waits neither for the window nor behind others
 
 	// expect is how many bytes the reply to a list or a read will have, as far as is known; see replySizes. It does not
@@ -36,7 +36,7 @@ type request struct {
 	// request is sent.
 	written chan struct{}
 
-	done  chan struct{} // closed when the fields below are final; nil when nobody waits
+	done  chan struct{} // closed when the fields below are final; nil when no call waits
 	reply []byte        // behind the header
 	head  replyHeader
 	err   error // no reply came: why
@@ -58,7 +58,7 @@ type request struct {
 	// What it does to the session's ephemerals: see there. Of the goroutine that runs it.
 	changes  []change
 	reserved int  // bytes
-	doubted  bool // nobody waits for it, and it may be carried out
+	doubted  bool // no call waits for it, and it may be carried out
 
 	room [frameRoom]byte // for frame, when it is short
 }
@@ -102,7 +102,7 @@ func (r *request) result() (*decoder, error) {
 }
 
 // burst is how many requests of one caller are put on a conn at once, twice at most: enough to fill the window. The rest
-// waits with its caller, where it is in nobody's way and costs nothing to give up.
+// waits with its caller, where it delays no other request and costs nothing to give up.
 const burst = window / 2
 
 // run sends requests one behind the other and waits for all replies: back to back on one conn, as far as a burst goes.
@@ -170,7 +170,7 @@ func (s *Session) deliver(ctx context.Context, requests []*request) error {
 				return r.opError(r.err, true)
 			}
 		}
-		if leaderless { // who asks again at once is told the same again; the end of ctx or the session changes nothing
+		if leaderless { // asked again at once, the server answers the same; an end of ctx or the session is noticed by the next await
 			_ = s.pause(ctx, firstPause)
 		}
 		if requests = append(again, requests[sent:]...); len(requests) == 0 {

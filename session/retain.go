@@ -160,7 +160,7 @@ func (r *retention) OnMissing(fn func(node string)) {
 	}
 }
 
-// found hears from a heartbeat that there is no node.
+// found is called when a heartbeat has found that node does not exist.
 func (r *retention) found(node string) {
 	r.s.mu.Lock()
 	if r.released || !slices.Contains(r.nodes, node) {
@@ -194,7 +194,7 @@ func (s *Session) beatLocked(now time.Time) *request {
 	node := r.nodes[r.next]
 	r.next = (r.next + 1) % len(r.nodes)
 	req := s.check(node).r
-	req.urgent, req.done = true, nil // nobody waits for it
+	req.urgent, req.done = true, nil // no call waits for it
 	req.hook = func(code int32) {
 		if code == codeNoNode {
 			r.found(node)

@@ -24,7 +24,7 @@ type Session struct {
 	watches    *watches
 	ephemerals *ephemerals
 	graces     graces
-	notes      *notifier // nil when nobody listens
+	notes      *notifier // nil when there is neither OnState nor Logger
 
 	ctx context.Context // ends with the session; its cause is Err
 	cut context.CancelCauseFunc
@@ -198,7 +198,7 @@ func (s *Session) spawn(fn func()) bool {
 func (s *Session) shutdown() {
 	defer close(s.joined)
 	s.deadline.timer.Stop()
-	s.mu.Lock() // whoever spawns from here on finds the session over
+	s.mu.Lock() // spawn finds the session over from here on
 	open, latest := s.conn, s.latest
 	s.notes.addLocked(Change{State: Over, ID: s.id, Err: s.Err()})
 	s.mu.Unlock()
@@ -244,7 +244,7 @@ func (s *Session) dialled(c *conn) bool {
 		s.latest = c
 	}
 	s.mu.Unlock()
-	if over { // nobody would cut short the handshake any more
+	if over { // shutdown does not know c, and would not cut off its handshake
 		c.fail(errStopped)
 	}
 	return !over

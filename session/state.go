@@ -16,9 +16,9 @@ const (
 	Over
 )
 
-// A session moves from one state to the other here and nowhere else. Each move is told to Config.OnState.
+// A session moves from one state to the other here and nowhere else. Config.OnState is called for each move.
 //
-//	Connecting, Disconnected  → Connected      connectedLocked, by connUp: the conn carries everybody's requests
+//	Connecting, Disconnected  → Connected      connectedLocked, by connUp: the conn carries the requests of all calls
 //	Connected                 → Disconnected   disconnectedLocked, by connDown: the conn has failed
 //	any                       → Over           end: for the first cause that comes; the context knows, and no mutex is needed
 

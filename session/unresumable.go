@@ -15,8 +15,8 @@ import (
 // another one: a server that is silent, or slow, has until the lease ends. Nor may it ask for what an older
 // Keeper does not know, since that ends the connection without an answer:
 //
-//	setWatches     a znode that is believed to exist is watched by getData, others by exists
-//	removeWatches  a watch that nobody wants any more stays until it fires. That of getData needs a znode, and fires when
+//	setWatches     a znode that existed when last seen is watched by getData, others by exists
+//	removeWatches  a watch that no call needs any more stays until it fires. That of getData needs a znode, and fires when
 //	               it goes; so the watches that stay are no more than the znodes that exist, and the paths given to Watch
 //	createContainer
 //	               a persistent znode is made

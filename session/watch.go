@@ -14,7 +14,7 @@ type Watch struct {
 
 	// Guarded by watches.mu.
 	event zk.EventType  // what happened; 0: it has not fired
-	fired chan struct{} // of Fired; nil: nobody has asked for it, as most holders do not
+	fired chan struct{} // of Fired; nil: Fired has not been called, as for most holds
 	zxid  int64         // of what happened, if the server has told it
 	conn  uint64        // the number of the conn that told it
 	then  func(zk.EventType)
@@ -39,7 +39,7 @@ func (s *Session) Watch(ctx context.Context, path string) (*Watch, error) {
 	}
 }
 
-// WatchExisting is Watch for a znode that is believed to exist: when it does not, Exists is false, the watch has fired with
+// WatchExisting is Watch for a znode that existed when last seen: when it does not, Exists is false, the watch has fired with
 // its deletion, and nothing waits for its creation.
 func (s *Session) WatchExisting(ctx context.Context, path string) (*Watch, error) {
 	w, err := s.watch(ctx, path, believedPresent)

@@ -115,7 +115,7 @@ func poke(ch chan<- struct{}) {
 }
 
 // addAll registers all[i] for paths[i] and, unless it is nil or the server has no setWatches, created for absent. Then it asks
-// the server to watch what nobody had asked for. entered: created was registered. What is named first is registered last:
+// the server to watch what it had not been asked for. entered: created was registered. What is named first is registered last:
 // see restore.
 func (ws *watches) addAll(paths []string, all []*Watch, absent string, created *Watch) (entered bool) {
 	ws.mu.Lock()

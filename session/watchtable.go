@@ -9,7 +9,7 @@ import (
 )
 
 // watches is the table of the session's watches: one of a kind for each path, however many wait for it. The server has the
-// same watches as the table: one that nobody wants any more is taken away there by a removeWatches request, and after a
+// same watches as the table: one that no call needs any more is taken away there by a removeWatches request, and after a
 // reconnection the new server is told of those that are left. So neither side grows with the number of past waits.
 //
 // To which watch a notification belongs follows from the order of frames. Requests and replies of a conn are strictly in
@@ -33,7 +33,7 @@ type watchKey struct {
 	child bool
 }
 
-// watched is one path that somebody watches.
+// watched is one path with the Watches that wait for it.
 type watched struct {
 	watchKey
 	newer, older *watched // in the list
@@ -44,10 +44,10 @@ type watched struct {
 	conn         uint64        // the number of the conn on which it has
 	exists       bool          // the znode existed when the watch was set
 	err          error         // the watch can't be set
-	ready        chan struct{} // closed when armed; nil: nobody waits for that
+	ready        chan struct{} // closed when armed; nil: no call waits for that
 }
 
-// belief is what those who watch a znode have last seen of it.
+// belief is what the first Watch of a znode says that its caller last saw: whether the znode existed.
 type belief uint8
 
 const (
@@ -72,10 +72,10 @@ func (ws *watches) closeLocked(w *Watch) {
 	case w.t.child, ws.conn == nil:
 		// Nothing is at the server; should a list with a watch still be answered, its hook takes that away.
 		ws.dropLocked(w.t)
-	} // else its hook, or restore, drops it when it finds nobody waiting
+	} // else its hook, or restore, drops it when it finds no Watch waiting
 }
 
-// add has w wait for key, and asks the server when nobody has.
+// add has w wait for key, and asks the server if it has not been asked.
 func (ws *watches) add(key watchKey, w *Watch, b belief) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -84,8 +84,8 @@ func (ws *watches) add(key watchKey, w *Watch, b belief) {
 	}
 }
 
-// joinLocked adds w to those who wait for key; the first of them brings the belief. ask: the caller has to ask the server;
-// else somebody has, or restore will.
+// joinLocked adds w to the Watches that wait for key; the first of them brings the belief. ask: the caller has to ask the
+// server; else the server has been asked, or restore will ask it.
 func (ws *watches) joinLocked(key watchKey, w *Watch, b belief) (t *watched, ask bool) {
 	t = ws.byPath[key]
 	if t == nil {
@@ -108,7 +108,7 @@ func (ws *watches) dropLocked(t *watched) {
 
 // armLocked asks the server to watch t. There is a conn.
 func (ws *watches) armLocked(t *watched) {
-	if t.child { // a list with a watch is somebody's own request: see WatchChildren
+	if t.child { // WatchChildren sends the list with the watch itself
 		return
 	}
 	op := opExists
@@ -186,7 +186,7 @@ func (ws *watches) listed(t *watched, code int32) {
 		if current == t && !t.armed && len(t.waiters) <= 1 {
 			ws.dropLocked(t)
 		}
-	case current == nil: // an earlier watch of the same kind has fired since we asked: this one is nobody's
+	case current == nil: // an earlier watch of the same kind has fired since we asked: no Watch waits for this one
 		ws.takeAwayLocked(t.watchKey)
 	case len(current.waiters) == 0:
 		ws.removeLocked(current)
@@ -221,8 +221,8 @@ const (
 	dataWatcher  = 2
 )
 
-// fire delivers a notification that c has read, of what happened at zxid. False: c is not in use any more, and nobody was told:
-// the next conn sets the watches again, as of before this notification.
+// fire delivers a notification that c has read, of what happened at zxid. False: c is not in use any more, and no Watch was
+// fired: the next conn sets the watches again, as of before this notification.
 func (ws *watches) fire(c *conn, event zk.EventType, path string, zxid int64) bool {
 	ws.mu.Lock()
 	current := ws.conn == c
@@ -248,7 +248,7 @@ func (ws *watches) callBack(then []*Watch) {
 	}
 }
 
-// wakeLocked wakes those who wait for key, and returns those who want to be called.
+// wakeLocked fires the Watches that wait for key, and returns those that have a function to be called.
 func (ws *watches) wakeLocked(key watchKey, event zk.EventType, zxid int64) (then []*Watch) {
 	switch t := ws.byPath[key]; {
 	case t == nil: // of a watch that was given up
@@ -287,7 +287,7 @@ func (ws *watches) attach(c *conn) bool {
 	return true
 }
 
-// detach hears that c has failed.
+// detach takes c, which has failed, out of use.
 func (ws *watches) detach(c *conn) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -320,7 +320,7 @@ func (ws *watches) restoreStep(c *conn, zxid int64) (fired []*Watch, more bool) 
 		size += watchBytes + len(t.path)
 		switch {
 		case !t.armed && len(t.waiters) == 0:
-			ws.dropLocked(t) // nobody waits, and the hook that would have dropped it died with the last conn
+			ws.dropLocked(t) // no Watch waits, and the hook that would have dropped it was lost with the last conn
 		case t.armed && ws.tooLong(t): // setWatches can't name it: its waiters look for themselves what has changed
 			fired = append(fired, ws.fireLocked(t, zk.EventNodeDataChanged, 0)...)
 		case t.armed:
@@ -340,7 +340,7 @@ func (ws *watches) restoreStep(c *conn, zxid int64) (fired []*Watch, more bool) 
 		case codeOK:
 		case codeUnimplemented:
 			ws.suspect(c, ts)
-		default: // nobody would ever be woken
+		default: // else no Watch would ever fire
 			c.fail(fmt.Errorf("watches not restored: %w", errOf(code)))
 		}
 	})
@@ -348,7 +348,7 @@ func (ws *watches) restoreStep(c *conn, zxid int64) (fired []*Watch, more bool) 
 	return fired, ws.list.unasked != nil
 }
 
-// suspect wakes those who wait for ts, of which the server can't say what has changed: they will look.
+// suspect fires the Watches that wait for ts, of which the server can't say what has changed: their callers will look.
 func (ws *watches) suspect(c *conn, ts []*watched) {
 	var then []*Watch
 	ws.mu.Lock()
