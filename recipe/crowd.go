@@ -20,7 +20,7 @@ const crowdFrom = 8
 // crowd is what calls that enter one directory at the same time share.
 type crowd struct {
 	calls int         // that enter
-	next  *sharedList // which has not begun; nil: nobody waits for one
+	next  *sharedList // which has not begun; nil: no call waits for one
 	busy  bool        // a goroutine of the session's makes lists
 	stop  func()      // ends its wait for a list, when the last call has left; nil before there is such a goroutine
 }
@@ -76,7 +76,7 @@ func (cs *crowds) list(ctx context.Context, dir string) (session.Children, error
 	c.busy = true
 	cs.mu.Unlock()
 	if start && !cs.s.Go(func(ctx context.Context) { cs.makeLists(ctx, dir, c) }) {
-		cs.makeLists(cs.s.Context(), dir, c) // which is over: for those who wait
+		cs.makeLists(cs.s.Context(), dir, c) // the session is over: the calls that wait get its error
 	}
 	select {
 	case <-list.done:
@@ -86,7 +86,7 @@ func (cs *crowds) list(ctx context.Context, dir string) (session.Children, error
 	}
 }
 
-// makeLists makes one list after the other, as long as somebody waits for one and the crowd has calls. ctx is the session's.
+// makeLists makes one list after the other, as long as a call waits for one and the crowd has calls. ctx is the session's.
 func (cs *crowds) makeLists(ctx context.Context, dir string, c *crowd) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

@@ -103,7 +103,7 @@ func (e *entry) waitOutDelay(ctx context.Context) error {
 		case errors.Is(err, zk.ErrNoNode):
 			return ErrGone
 		case errors.Is(err, zk.ErrBadVersion), transient(err) && ctx.Err() == nil:
-			// Somebody else wrote, or our own write's reply was lost: read again.
+			// Another write came first, or our own write's reply was lost: read again.
 		default:
 			return err
 		}
@@ -146,7 +146,7 @@ func (e *entry) noteFound(ctx context.Context, data dirData, version int32, lost
 		}
 	}
 	for _, name := range fresh {
-		delay := min(data.Delays[name], MaxDelay) // the data may be anybody's
+		delay := min(data.Delays[name], MaxDelay) // any client may have written the data
 		ago := time.Duration(stat.Mtime-data.Found[name]) * time.Millisecond
 		until[name] = now.Add(min(delay-ago, delay))
 	}
@@ -222,7 +222,7 @@ func (e *entry) sleep(ctx context.Context, d time.Duration, lost string) error {
 func (e *entry) deleteNoted(ctx context.Context) error {
 	for {
 		data, stat, err := e.q.readData(ctx, e.t.s)
-		if errors.Is(err, ErrConflict) { // somebody has overwritten the note
+		if errors.Is(err, ErrConflict) { // another client has overwritten the note
 			return e.t.s.Delete(ctx, e.node, -1)
 		}
 		if err != nil {

@@ -91,8 +91,8 @@ func (q *Queue) readData(ctx context.Context, s *session.Session) (dirData, zk.S
 	return d, stat, nil
 }
 
-// writeAgain reports whether a write to the directory's data should be tried again, after another read: somebody else
-// wrote, the directory is gone, or the outcome is unknown.
+// writeAgain reports whether a write to the directory's data should be tried again, after another read: another write
+// came first, the directory is gone, or the outcome is unknown.
 func writeAgain(ctx context.Context, err error) bool {
 	return errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNoNode) || transient(err) && ctx.Err() == nil
 }
@@ -110,7 +110,7 @@ func NewSize(n int) *Size { return &Size{want: n} }
 // agree returns the semaphore's size as the ensemble has it, for a call that asks for q.Permits of them. The first
 // contender writes the size that it expects.
 //
-// ErrConflict: the ensemble has another size than the expected one, or data that are somebody else's. session.ErrConfig:
+// ErrConflict: the ensemble has another size than the expected one, or data that are not this library's. session.ErrConfig:
 // the call asks for more permits than there are. ErrDeadlock: it asks for more than there are beside those that its
 // caller has.
 func (z *Size) agree(ctx context.Context, s *session.Session, q *Queue, try bool) (int, error) {
@@ -196,7 +196,7 @@ func (q *Queue) readSize(ctx context.Context, s *session.Session, size int) (int
 const resized = "resized"
 
 // Resize writes a new size of q's semaphore. After an error it may have been written. ErrConflict: the directory has data
-// that are somebody else's. With Container, the ensemble does not remove the directory any more.
+// that are not this library's. With Container, the ensemble does not remove the directory any more.
 func (z *Size) Resize(ctx context.Context, s *session.Session, q Queue, size int) error {
 	pin := q.Container
 	q.Container = false
@@ -235,7 +235,7 @@ func (z *Size) Resize(ctx context.Context, s *session.Session, q Queue, size int
 }
 
 // Free returns the size of q's semaphore at the ensemble, the expected one where it has none yet, and how many permits
-// nobody has or waits for. It writes nothing. ErrConflict: the directory has data that are not this library's.
+// no contender has or waits for. It writes nothing. ErrConflict: the directory has data that are not this library's.
 func (z *Size) Free(ctx context.Context, s *session.Session, q Queue) (size, free int, err error) {
 	if err := s.Sync(ctx, q.Dir); err != nil {
 		return 0, 0, err

@@ -1,4 +1,5 @@
-// Package recipe is the queue under every lock: who is in line, who holds, whom to watch, how to enter and leave.
+// Package recipe is the queue under every lock: which contenders are in line, which hold, which one a waiter watches, how to
+// enter and leave.
 //
 // When Wait returns nil, the ticket holds: its znodes exist, as far as this session has been told, and no contender's
 // znode that is in its way and was made before does; and the session's lease is confirmed. In one directory at most one
@@ -24,7 +25,7 @@
 //
 // Safety. The server numbers the children of a directory in the order in which it creates them, and a session sees its
 // own create before the list that follows it. So the list shows every contender with a lower number that still exists,
-// and nobody can enter below us later: numbers below ours can only disappear, as long as the directory lives, and it
+// and no contender can enter below us later: numbers below ours can only disappear, as long as the directory lives, and it
 // can't be deleted while our znode is in it. Hence step 3 may skip the list when the watched contender was the only one
 // before us, or has held, and our own znode is known to have existed when that one was deleted: see predecessor.go. And
 // hence two tickets never hold at once: of two znodes that exist, the later one has found out that the earlier one is
@@ -32,7 +33,7 @@
 //
 // Liveness. Each znode is deleted by its owner, or by the ensemble with its session, and those that watch it are notified:
 // of a mutex its immediate follower, so that a release wakes one contender, however many wait. All readers queued behind a
-// writer watch that writer, and its release wakes them all. A semaphore's release wakes two at most, or everyone who waits
+// writer watch that writer, and its release wakes them all. A semaphore's release wakes two at most, or all waiters
 // where the ACL denies WRITE: see semaphore.go.
 //
 // Source: "ZooKeeper Recipes and Solutions: Locks", zookeeper.apache.org; the names are Apache Curator's.
@@ -40,7 +41,7 @@
 // # Other kinds
 //
 // A read/write lock is the same queue, in which readers are not in each other's way: a reader waits for the nearest
-// writer before it, a writer for whoever is immediately before it. See Kind. A semaphore is a queue whose first
+// writer before it, a writer for the contender immediately before it. See Kind. A semaphore is a queue whose first
 // contenders hold together: see semaphore.go. Several locks at once are places in several queues, made in one
 // transaction: see Ticket. An election is a mutex whose holder publishes a value.
 //

@@ -72,7 +72,7 @@ func (t *Ticket) movingLocked() <-chan struct{} {
 func (t *Ticket) movedLocked(e, reader *entry) {
 	e.unwatch()
 	e.q, e.prefix, e.node, e.delayNoted, e.ownWatch = reader.q, reader.prefix, reader.node, reader.delayNoted, nil
-	e.set, e.version = false, 0 // nobody has set the data of the new znode
+	e.set, e.version = false, 0 // no client has set the data of the new znode
 	sharedIn(t.s).toWatch.forget(t)
 	if t.life == guarded {
 		t.keep.Move(e.node)
@@ -98,7 +98,7 @@ func (e *entry) replace(ctx context.Context, r *entry) error {
 		switch {
 		case err == nil:
 			return nil
-		case errors.Is(err, zk.ErrBadVersion): // somebody else wrote a note in between
+		case errors.Is(err, zk.ErrBadVersion): // another holder wrote a note in between
 			continue
 		case errors.Is(err, zk.ErrNoNode):
 			return ErrGone
@@ -117,7 +117,7 @@ func (e *entry) replace(ctx context.Context, r *entry) error {
 		case lookErr == nil && look.Value.EphemeralOwner == e.t.s.ID():
 			e.t.s.ForLocks(trusted.Caller{}).Gone(e.node) // in the same transaction
 			return nil
-		case lookErr == nil: // of somebody else, who has guessed a random name
+		case lookErr == nil: // of another client, which has guessed a random name
 			return err
 		case !errors.Is(lookErr, zk.ErrNoNode):
 			return fmt.Errorf("%w (%w)", ended(ctx, err), session.ErrUnknownOutcome)

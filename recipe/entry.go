@@ -140,7 +140,7 @@ func (e *entry) find(ctx context.Context) (czxid int64, err error) {
 
 // ownBelow returns those of names, children of dir with an id of ours, that are this session's. Servers since 3.9 refuse the
 // Stat of a znode that may not be read: such a one counts as ours, with the czxid zero, since a neighbour has no use for our
-// id, and ours would be in everybody's way. An error: a server in trouble did not say whose one of them is.
+// id, and ours would be in the way of all. An error: a server in trouble did not say whose one of them is.
 func ownBelow(ctx context.Context, s *session.Session, dir string, names []string) (own []session.Created, err error) {
 	nodes, err := s.StatsBelow(ctx, dir, names)
 	for i, n := range nodes {

@@ -52,7 +52,7 @@ func (e *busyError) Is(target error) bool { return target == ErrBusy }
 type Line struct {
 	Ahead  int    // contenders in its way
 	Holder string // the first of them: its znode's path
-	Who    string // who that is, by its znode's data; "" as long as nobody has read them
+	Who    string // who that is, by its znode's data; "" before they were read
 }
 
 // String reads "3rd in line behind host:pid".

@@ -52,7 +52,7 @@ func (h *heads) who(ctx context.Context, describe func([]byte) string, dir, name
 			e.who, e.read, e.err = h.read(ctx, describe, dir, name)
 			h.mu.Lock()
 			if e.at = time.Now(); e.err != nil && h.known[key] == e {
-				delete(h.known, key) // whoever asks next tries again
+				delete(h.known, key) // the next call tries again
 			}
 			h.mu.Unlock()
 			close(e.done)
@@ -79,7 +79,7 @@ func (h *heads) enter(key [sha256.Size]byte) (e *head, first bool) {
 		return e, false
 	}
 	if len(h.known) >= headsKept {
-		clear(h.known) // those that are being read are read for whoever waits for them
+		clear(h.known) // those that are being read are still read for the calls that wait for them
 	}
 	e = &head{done: make(chan struct{})}
 	h.known[key] = e

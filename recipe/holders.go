@@ -67,7 +67,7 @@ func (e *entry) czxidsFor(ctx context.Context, own string, unknown []string) (ma
 			continue
 		}
 		if n, _ := Parse(name); !Late(e.counter) && !Late(me.Number) && n.Number == me.Number {
-			// The server gave our own number to nobody else: this one was made up, or is Curator's reader under a writer
+			// The server gave our own number to no other contender: this one was made up, or is Curator's reader under a writer
 			// of that number. To wait for it is safe.
 			czxids[name] = 1
 		} else {

@@ -159,7 +159,7 @@ func (t *Ticket) remove(ctx context.Context, held bool, entries ...*entry) error
 			return nil // also if it was our own deletion, whose reply was lost
 		case t.s.Err() != nil:
 			return err
-		case several && gone: // one was deleted by somebody else, and so none has been deleted here
+		case several && gone: // another client had deleted one, and so none has been deleted here
 			return cmp.Or(t.removeEach(ctx, held), ErrGone)
 		case several && again:
 			if err := t.removeEach(ctx, held); !errors.Is(err, ErrGone) {

@@ -26,16 +26,16 @@ import (
 //
 // Safety. The mark says: at some moment while this znode existed, no contender in its way was left before it. That is
 // what holding means; and what is true once stays true, since numbers below it can only disappear (doc.go). (A writer's
-// Downgrade puts a reader in the writer's place; but that writer held, so no other writer did.) So whoever was immediately
-// behind it in a list holds as soon as it has gone. The waiter believes the mark if
+// Downgrade puts a reader in the writer's place; but that writer held, so no other writer did.) So a waiter whose
+// predecessor it was in a list holds as soon as it has gone. The waiter relies on the mark if
 //
 //   - it is notified of the mark's creation and, behind that, of the predecessor's deletion. The server notifies in the order
 //     of a transaction's operations, so the mark never comes later. The mark alone says nothing: the predecessor may
 //     still hold;
-//   - both were one transaction. Then its author was permitted to delete the predecessor, and whoever may delete in a
-//     directory can have two hold anyway. One who may only create could make a mark for a contender that is about to go
+//   - both were one transaction. Then its author was permitted to delete the predecessor, and a client that may delete in a
+//     directory can make two hold anyway. A client that may only create could make a mark for a contender that is about to go
 //     by itself; but that is another transaction. Servers since 3.9 tell which transaction a notification is of. Where they
-//     don't, the mark counts if the directory's ACL lets nobody create who may not delete as well: see acl.go;
+//     don't, the mark counts if the directory's ACL lets no client create that may not delete as well: see acl.go;
 //   - its own znode existed when the predecessor's was deleted: see predecessor.go.
 //
 // In every other case the list decides, as if there were no marks. A mark that was notified on a connection which then

@@ -20,11 +20,11 @@ import (
 // A contender holds when no contender before it is in its way (Kind.blocks), or, for a semaphore, when the permits of all
 // contenders before it, plus its own, are at most the semaphore's size. See tally.lets.
 //
-// # Who is before whom
+// # Which contender is before which
 //
 // The server numbers a directory's sequential children by its counter of creates, so the number in a name tells the
 // order, and costs nothing. That ends near the counter's last value, 2147483647: from there on, servers since 3.6 give
-// that number to everybody, and negative ones while creates overlap in their pipeline; 3.5 goes on with negative numbers.
+// that number to every contender, and negative ones while creates overlap in their pipeline; 3.5 goes on with negative numbers.
 // The czxid of a znode always tells the order, and costs a read. And a client that may create a child may choose its
 // name, and any number in it, but not its czxid.
 //
@@ -97,7 +97,7 @@ func (t *tally) inWay(k Kind) (n int) {
 
 // Verdict is what a list of the directory means for one contender.
 type Verdict struct {
-	// Present: our own znode is in the list. When it is not, only OtherKinds is set: without a znode nobody holds.
+	// Present: our own znode is in the list. When it is not, only OtherKinds is set: no contender holds without a znode.
 	Present bool
 	// Holds: no contender is in its way, and nothing is Unknown.
 	Holds bool

@@ -156,9 +156,9 @@ func ownStats(ctx context.Context, s *session.Session, nodes []string) []session
 	return found
 }
 
-// Whoever may write a contender's znode can ask it to let go, by setting its data: Curator's Revoker does, and
+// A client that may write a contender's znode can ask it to let go, by setting its data: Curator's Revoker does, and
 // zklock.Client.Ask. The watch on the own znode, which every hold that lasts has for its deletion, tells of that too; so
-// to listen costs nothing until somebody asks, and then one read.
+// to listen costs nothing until a client asks, and then one read.
 
 // OnSet has fn called with the data of one of the ticket's znodes, and its Stat, when they are not those that the ticket has
 // set itself: as soon as Guard has found that out, also if it was before the ticket held. fn runs in a goroutine of the
@@ -177,14 +177,14 @@ func (t *Ticket) heed(ctx context.Context, node string, version int32) {
 	}
 	data, stat, err := t.s.Get(ctx, node)
 	if err != nil {
-		return // it is gone, or may not be read by us: then nobody can ask
+		return // it is gone, or we may not read it: then a request can't reach us
 	}
 	if t.known(node, stat.Version) { // else another call has read them, or later ones
 		fn(data, stat)
 	}
 }
 
-// unheard returns who is to be told of the data of node if its version is not one that is known; else nil.
+// unheard returns the function to call with the data of node if their version is not known yet; else nil.
 func (t *Ticket) unheard(node string, version int32) func([]byte, zk.Stat) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -207,7 +207,8 @@ func (t *Ticket) heedEarlier(ctx context.Context) {
 	}
 }
 
-// known notes a version of a znode's data that nobody needs to be told of from now on. It reports whether it is news.
+// known notes a version of a znode's data that OnSet's function need not be called for from now on. It reports whether the
+// version is new.
 func (t *Ticket) known(node string, version int32) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

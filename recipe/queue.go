@@ -80,7 +80,7 @@ func (q *Queue) queued(l Line) {
 
 // conflict returns ErrConflict when one of others, contenders of other kinds in the directory, belongs to a lock in use: it
 // is ephemeral, and was made before the zxid before. A znode that is not ephemeral is no client's contender but a leftover or
-// made up, and one that may not be read cannot be told from that: both are ignored, so that nobody can close a lock for ever
+// made up, and one that may not be read cannot be told from that: both are ignored, so that no client can close a lock for ever
 // by one znode.
 func (q *Queue) conflict(ctx context.Context, s *session.Session, others []string, before int64) error {
 	if len(others) == 0 {

@@ -15,7 +15,7 @@ import (
 // A directory's counter comes to its end after 2³¹ creates (see order.go), and starts again only with a new directory. So
 // a directory is renewed, deleted and made again with the same data, ACL and kind in one transaction, when
 //
-//   - a contender with a number past renewFrom, half of the way, has left and nobody is left in it; and when
+//   - a contender with a number past renewFrom, half of the way, has left, and no contender is left in it; and when
 //   - a contender that would have to wait gets a number past lateFrom, three quarters of the way. That
 //     happens only if the directory has stayed non-empty for half a billion creates, because its waiters keep it so. So
 //     this one leaves, waits outside until those before it have gone, then renews the directory if it is empty, and takes
@@ -24,15 +24,15 @@ import (
 //
 // An ordinary directory costs no request: the number in our own name says how far the counter is.
 //
-// Safety. The server deletes only a directory that has no child, whatever else has been seen of it; so nobody in line is
+// Safety. The server deletes only a directory that has no child, whatever else has been seen of it; so no contender in line is
 // affected, and a create is made before, and keeps the directory from being deleted, or after, in the new one. What the
 // numbers promise holds within one life of the directory. The delete carries the version of the data that are written
 // back: a write in between is not lost. (One of the ACL is, since its version can't be asked for. And a writer of the
 // data that has read version v before the renewal can't tell it from version v of the new directory.) Tokens are czxids,
 // which grow all the same. A watch on the directory reports a deletion.
 //
-// Whoever waits outside has no place in line, so those that come in together when the line has drained are not in order
-// of arrival: once in half of the counter's life.
+// A contender that waits outside has no place in line, so those that come in together when the line has drained are not in
+// order of arrival: once in half of the counter's life.
 
 // renewFrom is half of the counter's way.
 const renewFrom = 1 << 30
@@ -41,14 +41,14 @@ const renewFrom = 1 << 30
 var errNotRenewed = errors.New("recipe: directory is not renewed")
 
 // renew replaces the directory, if it is empty, by one that is the same but for its counter. An error that matches
-// zk.ErrNotEmpty says that somebody is in it and that it could be renewed otherwise.
+// zk.ErrNotEmpty says that the directory has a child, and that nothing else keeps it from being renewed.
 func (q *Queue) renew(ctx context.Context, s *session.Session) error {
 	data, stat, err := s.Get(ctx, q.Dir)
 	if err != nil {
 		return err
 	}
 	if NewListing(nil, stat).Counter < renewFrom {
-		return errNotRenewed // somebody else has just done it
+		return errNotRenewed // another call has just renewed it
 	}
 	acl, _, err := s.ACL(ctx, q.Dir)
 	if err != nil {
@@ -61,8 +61,8 @@ func (q *Queue) renew(ctx context.Context, s *session.Session) error {
 	}
 	dir := &zk.CreateRequest{Path: q.Dir, Data: data, Acl: acl, Flags: int32(session.Persistent)}
 	ops := []any{&zk.DeleteRequest{Path: q.Dir, Version: stat.Version}, dir}
-	// No request tells whether a directory is a container. Where we would make one, it is taken for one, unless somebody
-	// else keeps data there, which must not go with it.
+	// No request tells whether a directory is a container. Where we would make one, it is taken for one, unless another
+	// program keeps data there, which must not go with it.
 	if _, ours := parseData(data); q.Container && ours {
 		// The ensemble leaves a container alone that never had a child; so this one gets one.
 		dir.Flags = int32(session.Container)
@@ -74,7 +74,7 @@ func (q *Queue) renew(ctx context.Context, s *session.Session) error {
 	return err
 }
 
-// renewed renews the directory in the background when a znode of ours has gone from it, if it is time to and nobody is
+// renewed renews the directory in the background when a znode of ours has gone from it, if it is time to and no child is
 // left. A failure needs no report: the next one that leaves tries again.
 func (e *entry) renewed() {
 	if n, _ := Parse(e.name()); n.Number >= 0 && n.Number < renewFrom {
@@ -116,7 +116,7 @@ func (t *Ticket) standAside(ctx context.Context) error {
 			err = AwaitGone(ctx, t.s, aside.q.Dir, before)
 		}
 		if err == nil {
-			_ = aside.q.renew(ctx, t.s) // if somebody has come in since, we queue behind them
+			_ = aside.q.renew(ctx, t.s) // if others have come in since, we queue behind them
 			err = t.enter(ctx)
 		}
 		if err != nil {

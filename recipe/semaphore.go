@@ -39,7 +39,8 @@ import (
 // one write: those that it concerns watch the data, and nothing depends on whether the caller of Resize learns of its
 // success, or does anything afterwards.
 
-// readSize reads the size; false: there is none, or somebody else's data in its place, and it stays as it was last known.
+// readSize reads the size; false: there is none, or data that are not this library's in its place, and it stays as it was
+// last known.
 func (w *waiter) readSize(ctx context.Context) (known bool, err error) {
 	d, stat, err := w.e.q.readData(ctx, w.t.s)
 	switch {

@@ -130,7 +130,7 @@ func Try(ctx context.Context, s *session.Session, queues ...Queue) (*Ticket, err
 	if err == nil {
 		return t, nil
 	}
-	if busy := (*busyError)(nil); errors.As(err, &busy) && busy.line.Who == "" { // nobody waits for us any more
+	if busy := (*busyError)(nil); errors.As(err, &busy) && busy.line.Who == "" { // no contender waits for us any more
 		ctx, cancel := context.WithTimeout(ctx, WatchAfter)
 		defer cancel()
 		dir, name := path.Split(busy.line.Holder)
@@ -156,7 +156,7 @@ func (t *Ticket) tryToHold(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	// Somebody entered between the list and the create. Our place must not keep anybody waiting.
+	// Another contender entered between the list and the create. Our place must not keep others waiting.
 	if leaveErr := t.Leave(ctx); leaveErr != nil && !errors.Is(leaveErr, ErrGone) && ctx.Err() != nil {
 		return leaveErr
 	}
@@ -315,7 +315,7 @@ func refusal(err error) bool {
 		zk.ErrBadArguments, zk.ErrBadVersion, session.ErrExpired, session.ErrClosed, session.ErrPath)
 }
 
-// checkDirectories refuses a directory of another kind, or with another ACL, before anybody waits in it.
+// checkDirectories refuses a directory of another kind, or with another ACL, before the ticket waits in it.
 func (t *Ticket) checkDirectories(ctx context.Context) error {
 	err := func() error {
 		for _, e := range t.entries {
@@ -342,7 +342,7 @@ func (t *Ticket) checkDirectories(ctx context.Context) error {
 }
 
 // find looks for the znodes after a create whose reply was lost, and adopts them. The transaction made all or none; if
-// some are missing, somebody has deleted those, and the rest is deleted too, since it would block our next attempt.
+// some are missing, another client has deleted those, and the rest is deleted too, since it would block our next attempt.
 func (t *Ticket) find(ctx context.Context) (bool, error) {
 	all := true
 	for _, e := range t.entries {

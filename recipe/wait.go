@@ -55,8 +55,8 @@ func (t *Ticket) Wait(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			// While we waited in this queue, our znode in another may have been deleted. Where we may not read it nobody tells
-			// us: list all queues again.
+			// While we waited in this queue, our znode in another may have been deleted. Where we may not read it we are not
+			// notified: list all queues again.
 			relist = relist || len(t.entries) > 1 && w.pred != "" && !e.notified()
 		}
 		if relist {
@@ -260,7 +260,7 @@ func (w *waiter) readMore(ctx context.Context) (relist bool, err error) {
 	}
 	switch {
 	case readable:
-		// Its owner may take READ away from us yet, and go: nobody would be told.
+		// Its owner may take READ away from us yet, and go: we would not be notified.
 		if w.looked {
 			w.pause = min(2*w.pause, lookAgainMost)
 		} else {

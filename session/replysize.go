@@ -5,9 +5,9 @@ import "sync"
 // replySizes knows how long the replies are whose length others choose: to lists and to reads of data. Requests and other
 // replies are short, but a client that may create znodes can make the list of a directory as long as it likes, a hundred
 // thousand contenders, or names of 1 MB each; and a client that may write a directory's data can make them 1 MB. A burst of
-// calls on such a lock would ask for that as often at once, and the reply to the next heartbeat would come behind all those bytes. So such
-// a read counts in a conn's window with the length of the znode's last reply. Until a znode's first reply has arrived, its
-// first read counts as 0 bytes and each further one as half the window, so that only a few are in flight.
+// calls on such a lock would ask for that as often at once, and the reply to the next heartbeat would come behind all those
+// bytes. So such a read counts in a conn's window with the length of the znode's last reply. Until a znode's first reply has
+// arrived, its first read counts as 0 bytes and each further one as half the window, so that only a few are in flight.
 type replySizes struct {
 	mu    sync.Mutex // guards what follows; a leaf, inside conn.mu
 	known map[replyKey]int

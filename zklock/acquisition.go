@@ -102,9 +102,9 @@ func (a *acquisition) end(to acquisitionState, cause error) bool {
 	return true
 }
 
-// lose ends an acquisition that was lost for cause. After a stop of the process it may hear of its znode's deletion before
-// anybody has looked at the clock. If the lease was over by then, the ensemble has deleted the znode with the session, and the
-// cause is ErrLeaseOver.
+// lose ends an acquisition that was lost for cause. After a stop of the process, its znode's deletion may be reported before
+// any goroutine has looked at the clock. If the lease was over by then, the ensemble has deleted the znode with the session,
+// and the cause is ErrLeaseOver.
 func (a *acquisition) lose(cause error) {
 	if errors.Is(cause, recipe.ErrGone) {
 		if cause = a.ticket.Session().Alive(); cause == nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// ReleaseRequest is somebody's wish that a holder let go of its lock: see Client.Ask and Hold.Asked. What it says was
+// ReleaseRequest is a wish that a holder let go of its lock: see Client.Ask and Hold.Asked. What it says was
 // written by another client; escape it before you show it in a terminal or on a page.
 type ReleaseRequest struct {
 	By  string    // host:pid of who asked; "" if that was another library's client, which does not say
@@ -61,7 +61,7 @@ func (c *Client) Ask(ctx context.Context, path string, t Token, why string) erro
 		return failed("ask", path, fmt.Errorf("%w: message of %d bytes: is longer than 4 KB", ErrOption, len(why)))
 	}
 	l, name, err := c.find(ctx, path, t)
-	for again := err == nil; again; again = errors.Is(err, zk.ErrBadVersion) { // somebody else has set them
+	for again := err == nil; again; again = errors.Is(err, zk.ErrBadVersion) { // they were set in between
 		var n session.Node
 		if n, err = recipe.ReadChild(ctx, l.s, path, name); err == nil {
 			_, err = l.s.Set(ctx, path+"/"+name, wished(n, why), n.Stat.Version)
@@ -87,7 +87,7 @@ func wished(n session.Node, why string) []byte {
 	return data
 }
 
-// Asked returns a channel that receives when somebody asks this holder to let go, by Client.Ask, zklock ask or Curator's
+// Asked returns a channel that receives when a client asks this holder to let go, by Client.Ask, zklock ask or Curator's
 // Revoker: the latest request, if it has not been received yet. It is a wish: the hold goes on until it is unlocked, or
 // lost. It is never closed; wait for the end of Context beside it. Each hold has one channel, and reentrant holds one
 // each.
@@ -108,8 +108,8 @@ func (h *Hold) Asked() <-chan ReleaseRequest {
 	return h.asked
 }
 
-// dataSet hears that another client has set the data of one of the znodes. Of two requests the later write counts, whichever
-// is read first: their times may be the same.
+// dataSet is called when another client has set the data of one of the znodes. Of two requests the later write counts, in
+// whatever order they are read: their times may be the same.
 func (a *acquisition) dataSet(data []byte, stat zk.Stat) {
 	r := releaseRequest(data, time.UnixMilli(stat.Mtime))
 	if r == nil {

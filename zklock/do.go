@@ -50,7 +50,7 @@ const releasePart = 10
 
 // releaseAfterWork releases the hold when Do's function has returned. It waits for the answer only while there is a
 // connection, and a tenth of the session timeout at most, also when ctx is over. Without an answer the release goes on in
-// the background; the Released hook has the reason. The error is ErrNodeDeleted when the release finds that somebody else
+// the background; the Released hook has the reason. The error is ErrNodeDeleted when the release finds that another client
 // has deleted the znode, which may have been before the function returned.
 func (h *Hold) releaseAfterWork(ctx context.Context) error {
 	s := h.ctx.s

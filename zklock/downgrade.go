@@ -16,7 +16,7 @@ import (
 // lock that was taken under it. The ticket becomes a reader's, in place; it carries out one Downgrade at a time. No mutex
 // is held for that: if the hold is unlocked meanwhile, the ticket is left when the Downgrade is done.
 
-// beginDowngrade notes that h is to become a hold of the read lock: nobody else joins for writing from here on.
+// beginDowngrade notes that h is to become a hold of the read lock: no other call joins for writing from here on.
 func (a *acquisition) beginDowngrade(h *Hold) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

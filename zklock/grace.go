@@ -11,7 +11,7 @@ import (
 
 // WithGrace: a hold that needs some time to stop ends that much before its session's lease does, while the session goes on.
 // Safety: the lease has more than the grace left when the hold begins; from then on its end is watched as the session's own
-// end is, by a timer and by everybody who asks the context. Nothing that the client does frees the lock before its Unlock:
+// end is, by a timer and by every call of the context's methods. Nothing that the client does frees the lock before its Unlock:
 // its znode stays.
 
 // graceError is why a hold with a grace ended before its lease. It matches ErrLeaseOver, and ErrLost.

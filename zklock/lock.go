@@ -75,7 +75,7 @@ func (c *Client) newLock(noun string, opts []LockOption, paths ...string) lock {
 // nameRoom is what a contender's name takes behind the lock's path.
 const nameRoom = 80
 
-// checkLook refuses a path that can't be a lock's for anybody. What else others have called theirs may be looked at.
+// checkLook refuses a path that can't be any client's lock. Whatever else other clients have called theirs may be looked at.
 func checkLook(path string) error {
 	switch {
 	case path == "/":

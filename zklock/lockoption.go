@@ -39,7 +39,7 @@ type lockOptions struct {
 // maxData bounds WithData and WithOwner: a znode is no place for documents, and the server's limit is 1 MB.
 const maxData = 64 << 10
 
-// openToAll is the access list of locks without WithACL. Nobody changes it.
+// openToAll is the access list of locks without WithACL. It is never changed.
 var openToAll = session.WorldACL()
 
 func newLockOptions(noun string, opts []LockOption) (o lockOptions, err error) {

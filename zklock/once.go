@@ -174,7 +174,7 @@ func (o *Once) do(ctx context.Context, key string, d time.Duration, fn func(ctx 
 	return err
 }
 
-// look returns a DoneError when the record has the key, as the connected server knows it, so that nobody queues for that.
+// look returns a DoneError when the record has the key, as the connected server knows it, so that no call queues for that.
 func (o *Once) look(ctx context.Context, key string) error {
 	if w := o.o.wait; w > 0 {
 		var cancel context.CancelFunc
@@ -203,7 +203,7 @@ func (o *Once) prepare(ctx context.Context, h *Hold, key string, d time.Duration
 		}
 		if stat == nil {
 			err = r.create(ctx)
-		} else { // as it is, again: the answer has the leader's clock, and says that nobody has written it since
+		} else { // as it is, again: the answer has the leader's clock, and says that it has not been written since
 			err = r.multi(ctx, &zk.SetDataRequest{Path: o.record, Data: encodeRuns(runs), Version: stat.Version})
 		}
 		switch {
@@ -296,7 +296,7 @@ func (r *recording) write(ctx context.Context) error {
 		case !errors.Is(err, zk.ErrBadVersion) && !errors.Is(err, zk.ErrNoNode):
 			return before.Add(err)
 		}
-		// It was written, or deleted, by somebody who does not hold the lock, or by ourselves.
+		// It was written, or deleted, by a client that does not hold the lock, or by ourselves.
 		now, stat, err := r.reread(ctx)
 		if err != nil {
 			return before.Add(err)

@@ -94,7 +94,7 @@ const (
 	remembered    = 100
 )
 
-// maxRecord is more than any record that Once writes: beyond it somebody else has.
+// maxRecord is more than any record that Once writes: a longer one was written by another program.
 const maxRecord = 1 << 20
 
 // WithAtMostOnce has a Once record a run before it is made: one that fails or crashes is not made again. For Once only.

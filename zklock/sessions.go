@@ -20,7 +20,7 @@ import (
 //	         Client.Session returns.
 //	further  are opened when no session has room for a call's znodes. One that has ended is not replaced. One that has had
 //	         no ephemeral znode for furtherIdle, and so no hold and no wait, is closed: session.Retire sees to it that
-//	         nobody takes a place in it any more.
+//	         no call takes a place in it any more.
 //
 // A call takes the first session that has room, so that further ones empty when there is less to do. The room is taken
 // by the create itself: when others were quicker, the call chooses again.
@@ -129,7 +129,7 @@ func (p *sessions) close(s *session.Session) {
 	}
 }
 
-// change makes a change and wakes those who wait for one.
+// change makes a change and wakes the calls that wait for one.
 func (p *sessions) change(do func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -7,9 +7,10 @@ import (
 	"github.com/zklock/locker/recipe"
 )
 
-// Lock returns a turn that is the caller's: granted, and still to be guarded (Turn.Guard). It waits for it behind those
-// who came before, here and at the ensemble. It blocks until then, or until ctx ends or the client is closed, and leaves
-// nothing behind then. A turn that is there and free costs no request: the session's lease is looked at.
+// Lock returns a turn that is the caller's: granted, and still to be guarded (Turn.Guard). It waits behind the calls that
+// came before, here, and behind the contenders that came before, at the ensemble. It blocks until then, or until ctx ends or
+// the client is closed, and leaves nothing behind then. A turn that is there and free costs no request: the session's lease
+// is looked at.
 //
 // Errors are those of Lock.Acquire, ctx's with the place in line, and Config.Closed.
 func (qs *Queues) Lock(ctx context.Context, lock *Lock, c Caller) (*Turn, error) {
@@ -98,7 +99,7 @@ func (q *queue) leave(ctx context.Context, w *waiter) error {
 	return q.waitEnded(ctx, at, known)
 }
 
-// freeLocked grants the turn to a call when nobody here is before it and it may be handed on. Nil: there is none.
+// freeLocked grants the turn to a call when no other call waits here and the turn may be handed on. Nil: there is none.
 func (q *queue) freeLocked() *Turn {
 	t := q.turn
 	if t == nil || t.state != idle || q.first != nil || !t.mayHandOnLocked() {
@@ -112,7 +113,7 @@ func (q *queue) freeLocked() *Turn {
 	return t
 }
 
-// TryLock is Lock for when nobody in this process has the lock, waits for it, or asks for it: recipe.ErrBusy, without a
+// TryLock is Lock for when no call in this process has the lock, waits for it, or asks for it: recipe.ErrBusy, without a
 // request, otherwise. It asks the ensemble once. ctx's error: it ended first.
 func (qs *Queues) TryLock(ctx context.Context, lock *Lock, c Caller) (*Turn, error) {
 	q, t, err := qs.beginTry(ctx, lock)

@@ -19,13 +19,13 @@ const (
 	entering                    // its goroutine queues at the ensemble for the calls that wait here
 	trying                      // a TryLock asks the ensemble; later calls wait for the outcome
 	taken                       // there is a turn
-	forgotten                   // nobody waits and there is no turn: Queues has it no more
+	forgotten                   // no call waits and there is no turn: Queues has it no more
 )
 
 // queueMoves are all transitions of a queue.
 var queueMoves = [...]uint8{
 	empty:     1<<entering | 1<<trying | 1<<forgotten,
-	entering:  1<<taken | 1<<empty, // we hold; an error, or all who waited have left
+	entering:  1<<taken | 1<<empty, // we hold; an error, or all calls that waited have left
 	trying:    1<<taken | 1<<empty, // we hold; busy, or an error
 	taken:     1 << empty,          // the turn is over
 	forgotten: 0,
@@ -41,7 +41,7 @@ type queue struct {
 	turn        *Turn // when taken
 	first, last *waiter
 	n           int                // of them
-	cancel      context.CancelFunc // of entering: nobody waits here any more
+	cancel      context.CancelFunc // of entering: no call waits here any more
 	entered     chan struct{}      // of entering: closed at its end
 	outside     recipe.Line        // of entering: our place at the ensemble, as last heard
 }
@@ -140,7 +140,7 @@ func (q *queue) advanceLocked() {
 	q.cancel, q.entered = cancel, make(chan struct{})
 }
 
-// enter queues at the ensemble on behalf of all who wait here. It goes on when the first of them, or any other, leaves;
+// enter queues at the ensemble on behalf of all calls that wait here. It goes on when the first of them, or any other, leaves;
 // ctx ends when the last has left, and when the client is closed.
 func (q *queue) enter(ctx context.Context) {
 	ticket, err := q.lock.Acquire(ctx, false, q)
@@ -163,7 +163,7 @@ func (q *queue) enter(ctx context.Context) {
 		return
 	}
 	t := q.beginLocked(ticket)
-	unwanted := q.first == nil // the last left when it was our turn; it is not kept, as nobody has had it
+	unwanted := q.first == nil // the last call left when it was our turn; it is not kept, as no call has had it
 	if unwanted {
 		t.endLocked(errGivenUp)
 	} else {

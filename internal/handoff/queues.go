@@ -35,7 +35,7 @@ type Lock struct {
 	Key      Key
 	Self     string        // who this process is, for messages
 	Handoffs int           // how often a turn may be handed on while others wait, or may wait, at the ensemble
-	IdleKeep time.Duration // for how long a turn that nobody has is kept; 0: not
+	IdleKeep time.Duration // for how long a turn that no call has is kept; 0: not
 	// Acquire queues at the ensemble, and returns a ticket that holds. With try it does not wait: recipe.ErrBusy.
 	Acquire func(ctx context.Context, try bool, c Caller) (*recipe.Ticket, error)
 }
@@ -70,7 +70,7 @@ func (qs *Queues) Len() int {
 	return len(qs.all)
 }
 
-// Kept is a turn that nobody has, and that is kept for the next call.
+// Kept is a turn that no call has, and that is kept for the next one.
 type Kept struct {
 	Turn  *Turn
 	Path  string
@@ -118,7 +118,7 @@ func (qs *Queues) waiter() *waiter {
 	return &waiter{granted: make(chan grant, 1), news: make(chan struct{}, 1)}
 }
 
-// recycle takes back a waiter that is in no queue, so that nobody will send to it.
+// recycle takes back a waiter that is in no queue, so that no goroutine will send to it.
 func (qs *Queues) recycle(w *waiter) {
 	select {
 	case <-w.news:

@@ -17,10 +17,10 @@ import (
 type turnState uint8
 
 const (
-	idle    turnState = iota // nobody: it is kept, or waits to hear whether it may be handed on
+	idle    turnState = iota // no call: it is kept, or waits until it is known whether it may be handed on
 	granted                  // a call of this process, which has not made its hold yet
 	held                     // a hold: from Guard until Leave
-	ended                    // nobody any more
+	ended                    // no call any more
 )
 
 // turnMoves are all transitions of a turn.
@@ -29,10 +29,10 @@ const (
 //	idle     granted   a call takes it, or is handed it (begin, freeLocked, nextLocked)
 //	granted  held      the call makes its hold (Guard)
 //	granted  granted   the call has ended meanwhile, and the next in the queue is handed the turn (decline)
-//	granted  idle      the call has ended meanwhile, and nobody waits here (decline)
+//	granted  idle      the call has ended meanwhile, and no other waits here (decline)
 //	held     granted   it was released, and handed on (Leave)
-//	held     idle      it was released, and nobody waits here, or others may wait outside (Leave)
-//	any      ended     it is lost; or nobody has it, and it is not kept, or others wait outside (nextLocked, idleOver)
+//	held     idle      it was released, and no call waits here, or others may wait outside (Leave)
+//	any      ended     it is lost; or no call has it, and it is not kept, or others wait outside (nextLocked, idleOver)
 var turnMoves = [...]uint8{
 	idle:    1<<granted | 1<<ended,
 	granted: 1<<held | 1<<granted | 1<<idle | 1<<ended,
@@ -75,8 +75,8 @@ type Turn struct {
 	cause        error                 // why it has ended
 	lost         func(error)           // of the hold, when held
 	set          func([]byte, zk.Stat) // likewise
-	asked        []byte                // the latest data that somebody has set
-	askedStat    zk.Stat               // theirs; zero: nobody has
+	asked        []byte                // the latest data that another client has set
+	askedStat    zk.Stat               // of these data; zero: none were set
 	looking      bool                  // watch was started
 	others       contention
 	handoffsLeft int       // how often it may still be handed on unless others is none
@@ -260,7 +260,7 @@ func (t *Turn) Guard(fn func(error)) {
 	t.q.mu.Unlock()
 }
 
-// OnSet calls fn when somebody sets the data of the turn's znode, as recipe.Ticket.OnSet does. Call it before Guard.
+// OnSet calls fn when another client sets the data of the turn's znode, as recipe.Ticket.OnSet does. Call it before Guard.
 func (t *Turn) OnSet(fn func(data []byte, stat zk.Stat)) {
 	t.q.mu.Lock()
 	t.set = fn
@@ -271,7 +271,7 @@ func (t *Turn) OnSet(fn func(data []byte, stat zk.Stat)) {
 	}
 }
 
-// dataSet hears that another client has set the data of the znode, which asks this process to let go: the turn is not
+// dataSet is called when another client has set the data of the znode, which asks this process to let go: the turn is not
 // handed on any more.
 func (t *Turn) dataSet(data []byte, stat zk.Stat) {
 	t.q.mu.Lock()

@@ -103,7 +103,7 @@ func (t *Turn) found(others contention) {
 	})
 }
 
-// idleOver gives the turn up if nobody has had it for the idle time.
+// idleOver gives the turn up if no call has had it for the idle time.
 func (t *Turn) idleOver() {
 	t.update(t.Session().Context(), func() (giveUp bool) {
 		if giveUp = t.state == idle && time.Since(t.idleSince) >= t.q.lock.IdleKeep; giveUp {
