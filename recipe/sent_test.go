@@ -3,7 +3,9 @@ package recipe_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -63,7 +65,13 @@ func openRecorded(t *testing.T, srv *zktest.Server) (*session.Session, *wire) {
 func TestTheDeletionOfACallThatGivesUpIsWrittenBeforeItReturns(t *testing.T) {
 	other := queue()
 	other.Dir = "/m"
-	for name, queues := range map[string][]recipe.Queue{"one": {queue()}, "several": {queue(), other}} {
+	many := []recipe.Queue{queue()}
+	for i := range 100 { // more than one write of the connection takes
+		q := queue()
+		q.Dir = fmt.Sprintf("/m%d%s", i, strings.Repeat("-", 10*(100-i))) // the last ones may be written before longer ones
+		many = append(many, q)
+	}
+	for name, queues := range map[string][]recipe.Queue{"one": {queue()}, "several": {queue(), other}, "many": many} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
 				enter(t, queue(), open(t, srv))

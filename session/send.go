@@ -24,29 +24,18 @@ func (f forLocks) SendDeletes(paths ...string) func(ctx context.Context) []error
 	b := s.Grouped(trusted.Caller{})
 	deleted := make([]*Result[None], len(paths))
 	var requests []*request
+	var written []chan struct{} // each its own: in groups a later one may be written first
 	for i, path := range paths {
 		if deleted[i] = b.Delete(path, -1); deleted[i].r != nil {
-			requests = append(requests, deleted[i].r)
+			w := make(chan struct{})
+			deleted[i].r.written = w
+			requests, written = append(requests, deleted[i].r), append(written, w)
 		}
 	}
-	if len(requests) > 0 {
-		written := make(chan struct{})
-		requests[len(requests)-1].written = written
-		if !c.enqueue(requests...) {
-			return nil
-		}
-		wait := handOver
-		if c.stuck.Load() { // who has waited once for it, as a call that gives up in two places, need not do so again
-			wait = 0
-		}
-		select {
-		case <-written:
-		case <-c.dead:
-		case <-s.ctx.Done(): // they go with it
-		case <-time.After(wait):
-			c.stuck.Store(true)
-		}
+	if !c.enqueue(requests...) {
+		return nil
 	}
+	f.untilWritten(c, written)
 	return func(ctx context.Context) []error {
 		errs := make([]error, len(paths))
 		for i, d := range deleted {
@@ -55,6 +44,26 @@ func (f forLocks) SendDeletes(paths ...string) func(ctx context.Context) []error
 			}
 		}
 		return errs
+	}
+}
+
+// untilWritten waits until all written are closed, for handOver at most.
+func (f forLocks) untilWritten(c *conn, written []chan struct{}) {
+	wait := handOver
+	if c.stuck.Load() { // a call that gives up in two places waits for such a conn once
+		wait = 0
+	}
+	bound := time.After(wait)
+	for _, w := range written {
+		select {
+		case <-w:
+			continue
+		case <-c.dead:
+		case <-f.s.ctx.Done(): // the znodes go with it
+		case <-bound:
+			c.stuck.Store(true)
+		}
+		return
 	}
 }
 
