@@ -14,8 +14,8 @@
 //
 //  1. creates an ephemeral sequential znode in the directory, and lists the directory, in one round trip;
 //  2. holds, if no contender's number is lower than its own;
-//  3. otherwise watches its own znode and the contender immediately before it, in one request, waits until that one is
-//     gone, and goes on with 2, unless it knows without a list that it holds;
+//  3. otherwise watches its own znode, the contender immediately before it and, where that helps, that one's release mark, in
+//     one request; waits until that contender is gone; and goes on with 2, unless it knows without a list that it holds;
 //  4. deletes its znode to leave. A mutex's holder, or a writer, that had to wait says in the same transaction that it has
 //     held: see mark.go.
 //
@@ -27,9 +27,9 @@
 // own create before the list that follows it. So the list shows every contender with a lower number that still exists,
 // and no contender can enter below us later: numbers below ours can only disappear, as long as the directory lives, and it
 // can't be deleted while our znode is in it. Hence step 3 may skip the list when the watched contender was the only one
-// before us, or has held, and our own znode is known to have existed when that one was deleted: see predecessor.go. And
-// hence two tickets never hold at once: of two znodes that exist, the later one has found out that the earlier one is
-// there, and holds only when that has gone.
+// in our way, or has held, and our own znode is known to have existed when that contender was deleted: see predecessor.go.
+// And hence two tickets never hold at once: of two znodes that exist, the owner of the later one has found out that the
+// earlier one is there, and holds only when that has gone.
 //
 // Liveness. Each znode is deleted by its owner, or by the ensemble with its session, and those that watch it are notified:
 // of a mutex its immediate follower, so that a release wakes one contender, however many wait. All readers queued behind a

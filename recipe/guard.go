@@ -79,7 +79,7 @@ func (t *Ticket) lose(why error) {
 	fn := t.lost
 	t.mu.Unlock()
 	fn(why)
-	t.keep.Release() // not before the holder has heard: the lease protects what is left
+	t.keep.Release() // not before fn has ended the hold: the lease protects it until then
 }
 
 // Lose says that the hold on the ticket has ended otherwise than by its release: Guard reports no loss any more, and the

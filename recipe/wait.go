@@ -227,7 +227,7 @@ func (w *waiter) readUntil(ctx context.Context, woken <-chan struct{}) (relist b
 	stop()
 	watcher.Wait()
 	if cut && err != nil {
-		w.timer.Reset(WatchAfter) // should the predecessor, of which we have been told, still be there
+		w.timer.Reset(WatchAfter) // the event may not have been the predecessor's deletion: then read again later
 		return false, nil
 	}
 	return relist, err

@@ -136,7 +136,7 @@ func (c *conn) handshake(body []byte) error {
 		return c.refuse(r, old)
 	}
 	c.unresumable = r.unresumable
-	if err := c.s.shaken(r, c.began); err != nil { // from here on the driver has to hear of it too
+	if err := c.s.shaken(r, c.began); err != nil { // from here on the driver has to get the response too
 		return err
 	}
 	if !c.move(connShaking) {

@@ -35,7 +35,7 @@ func (c *conn) answerGroup(g *request, head replyHeader, body []byte) error {
 	return nil
 }
 
-// answerAlike tells all members of a group the same.
+// answerAlike gives all members of a group the same answer.
 func (c *conn) answerAlike(g *request, head replyHeader) {
 	for _, r := range g.members {
 		c.answerMember(r, head, nil)
@@ -61,7 +61,7 @@ func splitResults(of int32, body []byte) (results []result, ok bool) {
 	}
 }
 
-// answerMembers tells each member of a group that was carried out what came of it.
+// answerMembers gives each member of a group that was carried out its own result.
 func (c *conn) answerMembers(g *request, head replyHeader, results []result) {
 	c.mu.Lock()
 	c.caution = max(c.caution-1, 0)
@@ -73,7 +73,7 @@ func (c *conn) answerMembers(g *request, head replyHeader, results []result) {
 	}
 }
 
-// requeueOthers tells the member with the refused operation its result, and has the others sent again.
+// requeueOthers gives the member with the refused operation its result, and has the others sent again.
 func (c *conn) requeueOthers(g *request, head replyHeader, results []result, failed int) {
 	code := results[failed].code
 	for i, r := range g.members {

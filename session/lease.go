@@ -35,8 +35,8 @@ import "time"
 //
 // A re-attachment can shorten the leader's count when the server has a lower maxSessionTimeout than the others; its
 // answer says so. As long as the answer is missing the lease ends two ticks after the handshake was sent, which no
-// server grants less than, unless its minSessionTimeout is set lower. A server that closes the connection has nothing
-// to tell: that is what one without a leader does.
+// server grants less than, unless its minSessionTimeout is set lower. A server that closes the connection instead,
+// as one without a leader does, has not carried out the re-attachment.
 //
 // Two allowances make instants of ours comparable with the leader's: drift, for clocks that run at different speeds,
 // and lead, for the time that our own goroutines need to hear of the end.

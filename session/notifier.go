@@ -1,7 +1,7 @@
 package session
 
-// notifier tells one listener of changes, in order, from a goroutine of its own, so that nothing in the session waits
-// for a listener and none is called under a lock. A nil notifier has no listener.
+// notifier calls one listener with each change, in order, in a goroutine of its own, so that nothing in the session waits for
+// the listener, and it is not called under a mutex. A nil notifier has no listener.
 type notifier struct {
 	queue chan Change
 	done  chan struct{}
@@ -39,7 +39,7 @@ func (n *notifier) addLocked(c Change) {
 	}
 }
 
-// close lets the listener hear what is queued and joins it.
+// close has the listener called with what is queued, and joins its goroutine.
 func (n *notifier) close() {
 	if n != nil {
 		close(n.queue)

@@ -48,9 +48,9 @@ func releaseRequest(data []byte, at time.Time) *ReleaseRequest {
 }
 
 // Ask asks the contender of path that has token t to let go, and says why. It takes nothing away: a holder of this library
-// hears of it by Hold.Asked and a hook, and decides; one of Curator's by its revocation listener; any other client hears
-// nothing. Queue shows that it was asked, for as long as it stays. A contender that waits hears of it when it holds. To ask
-// again replaces the request. The message has at most 4 KB.
+// gets the request by Hold.Asked and a hook, and decides; one of Curator's by its revocation listener; any other client does
+// not notice it. Queue shows that the contender was asked, for as long as it stays. One that waits gets the request when it
+// holds. To ask again replaces the request. The message has at most 4 KB.
 //
 // Nil: its znode has the request. ErrNotHeld: there is no such contender any more. zk.ErrNoAuth: its znode may not be read
 // or written. Other errors as for Break. It costs two round trips more than Break.
@@ -92,8 +92,8 @@ func wished(n session.Node, why string) []byte {
 // lost. It is never closed; wait for the end of Context beside it. Each hold has one channel, and reentrant holds one
 // each.
 //
-// A hold hears of it after 0.3 s at the earliest, when its znode is watched, and only if it may read its znode. With
-// WithLocalHandoff the hold that has the lock hears of it, and the process then gives the znode up when that one has
+// A hold gets a request 0.3 s after its beginning at the earliest, when its znode is watched, and only if it may read its
+// znode. With WithLocalHandoff the hold that has the lock gets it, and the process gives the znode up when that hold has been
 // unlocked. A Proclaim that is made at the same time may overwrite the request.
 func (h *Hold) Asked() <-chan ReleaseRequest {
 	h.need()

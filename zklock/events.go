@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// What happens to a lock is told here, to the logger first and then to the hooks: Debug for the ordinary course, Warn
+// What happens to a lock is reported here, to the logger first and then to the hooks: Debug for the ordinary course, Warn
 // for a loss. The session's own changes are logged by package session.
 
 // lastCall numbers the calls of the process.

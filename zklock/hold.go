@@ -190,11 +190,11 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	return h.fail("unlock", err)
 }
 
-// UnlockSoon is Unlock that does not wait for the ensemble's answer: when it returns, the hold's context has ended, and
-// the deletion is on its way in the background, where it goes on as after Unlock. Close joins what runs here. Use it
-// where the caller has nothing to do with the result, to save a round trip. What Unlock would return is told by the
-// hooks: Released has the error, Lost a loss from before. It does nothing for a hold that was released before. It does
-// not block, and takes a goroutine until there is an answer, or for one session timeout.
+// UnlockSoon is Unlock that does not wait for the ensemble's answer: when it returns, the hold's context has ended, and the
+// deletion is on its way in the background, where it goes on as after Unlock. Close joins what runs here. Use it where the
+// caller has nothing to do with the result, to save a round trip. The hooks have what Unlock would return: Released the
+// error, Lost a loss from before. It does nothing for a hold that was released before. It does not block, and takes a
+// goroutine until there is an answer, or for one session timeout.
 func (h *Hold) UnlockSoon() {
 	h.need()
 	if !h.released.CompareAndSwap(false, true) {

@@ -173,8 +173,8 @@ func (o *observer) await(ctx context.Context, s *session.Session) error {
 // read, since its data are too long to be read, and at a directory that does not exist.
 const observeAgain = 10 * time.Second
 
-// hidden is how often it looks at a znode that it could read: the owner may have hidden it since, and then nobody is told
-// of its end.
+// hidden is how often it looks at a znode that it could read: the owner may have hidden it since, and then the
+// observer is not notified of its end.
 const hidden = time.Minute
 
 // sleep waits until w fires, or until it is time to look again.
