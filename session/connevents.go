@@ -98,7 +98,7 @@ func (s *Session) connUp(c *conn) bool {
 	if s.conn != nil {
 		s.disconnectedLocked(s.conn.failure()) // it has failed as well; its handler has not run yet
 	}
-	if s.unseen { // before all other requests: what is read behind it is not older than what an event has reported
+	if s.unseen { // before the calls' requests: what is read behind it is not older than what an event has reported
 		c.enqueue(&request{op: opSync, name: "sync", repeatable: true, urgent: true,
 			frame: appendString(appendHeader(nil, opSync), s.join("/"))})
 	}

@@ -78,7 +78,7 @@ type driverConn struct {
 var errNotAFrame = errors.New("session: the driver wrote something else than a frame")
 
 // Write takes the driver's frames, one per call: first its connect request, which goes out at once, then pings and the
-// close, which queue behind our requests.
+// close, which are urgent.
 func (d *driverConn) Write(b []byte) (int, error) {
 	if len(b) < 12 || int(binary.BigEndian.Uint32(b)) != len(b)-4 {
 		return 0, errNotAFrame
