@@ -130,7 +130,7 @@ func (n *Node) Restart(tb testing.TB) {
 }
 
 // Pause stops the server with SIGSTOP: connections stay open, the kernel still accepts new ones, the server answers
-// nothing.
+// nothing once Pause has returned.
 func (n *Node) Pause() error { return n.signal(stopSignal, true) }
 
 // Resume continues a paused server (SIGCONT).
@@ -149,6 +149,11 @@ func (n *Node) signal(sig syscall.Signal, paused bool) error {
 		return fmt.Errorf("ensemble: %v to server %d: %w", sig, n.ID, err)
 	}
 	n.paused = paused
+	if paused {
+		if err := awaitStopped(n.proc.cmd.Process.Pid); err != nil {
+			return fmt.Errorf("ensemble: %v to server %d: %w", sig, n.ID, err)
+		}
+	}
 	return nil
 }
 
