@@ -58,19 +58,22 @@ func TestSeveralPlacesAreLeftWithAMarkEach(t *testing.T) {
 	})
 }
 
+// placeInAll enters the mutexes at dirs with one ticket of a session of its own, and waits for them in the background.
+func placeInAll(t *testing.T, srv *zktest.Server, dirs ...string) placed {
+	var queues []recipe.Queue
+	for _, dir := range dirs {
+		queues = append(queues, recipe.Queue{Dir: dir, Kind: recipe.Lock, ACL: session.WorldACL()})
+	}
+	s := open(t, srv)
+	ticket, err := recipe.Enter(within(t, soon), s, queues...)
+	require.NoError(t, err)
+	return placed{ticket, ticket.Nodes()[0], wait(ticket, within(t, time.Hour)), s}
+}
+
 // A ticket of several queues that gives up says of none of them that it held, not even of one in which it was first by then.
 func TestSeveralPlacesThatAreGivenUpAreLeftWithoutMarks(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		place := func(dirs ...string) placed {
-			var queues []recipe.Queue
-			for _, dir := range dirs {
-				queues = append(queues, recipe.Queue{Dir: dir, Kind: recipe.Lock, ACL: session.WorldACL()})
-			}
-			s := open(t, srv)
-			ticket, err := recipe.Enter(within(t, soon), s, queues...)
-			require.NoError(t, err)
-			return placed{ticket, ticket.Nodes()[0], wait(ticket, within(t, time.Hour)), s}
-		}
+		place := func(dirs ...string) placed { return placeInAll(t, srv, dirs...) }
 		first, other := place("/a"), place("/b")
 		require.NoError(t, <-first.done)
 		require.NoError(t, <-other.done)
@@ -103,16 +106,7 @@ func TestAReleaseOfSeveralPlacesWithAnAnswerThatProvesNothingIsARelease(t *testi
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
-				place := func(dirs ...string) placed {
-					var queues []recipe.Queue
-					for _, dir := range dirs {
-						queues = append(queues, recipe.Queue{Dir: dir, Kind: recipe.Lock, ACL: session.WorldACL()})
-					}
-					s := open(t, srv)
-					ticket, err := recipe.Enter(within(t, soon), s, queues...)
-					require.NoError(t, err)
-					return placed{ticket, ticket.Nodes()[0], wait(ticket, within(t, time.Hour)), s}
-				}
+				place := func(dirs ...string) placed { return placeInAll(t, srv, dirs...) }
 				first := place("/a")
 				several := place("/a", "/b")
 				pending(t, several.done)
