@@ -309,6 +309,7 @@ func TestAContenderOfAnotherKindThatCameLaterRefusesNobody(t *testing.T) {
 			entered <- err
 		}()
 		<-made.Hit()
+		synctest.Wait() // the create has been carried out
 		_, err := a.Create(within(t, soon), "/l/_c_x-__READ__0000000000", nil, session.Ephemeral, session.WorldACL())
 		require.NoError(t, err)
 		lists.Remove()
