@@ -184,11 +184,8 @@ func (c *conn) fail(err error) {
 			}
 		}
 	}
-	// The reply to the first can't be read, and would not be on the next conn either: it is too long, or not ZooKeeper's.
-	unreadable := errors.Is(err, ErrGarbled)
 	for r := pending.pop(); r != nil; r = pending.pop() {
-		c.lose(r, err, unreadable)
-		unreadable = false
+		c.lose(r, err)
 	}
 	// Closing may block, in a connection of the user's or of package tls; our caller, perhaps the heartbeat, must not.
 	if !c.s.spawn(c.hangUp) {
@@ -196,15 +193,15 @@ func (c *conn) fail(err error) {
 	}
 }
 
-// lose fails the calls that wait for the reply to r, on a conn that fails for err. unreadable: because of that reply.
-func (c *conn) lose(r *request, err error, unreadable bool) {
+// lose fails the calls that wait for the reply to r, on a conn that fails for err.
+func (c *conn) lose(r *request, err error) {
 	waiting := r.members
 	if waiting == nil {
 		waiting = []*request{r}
 	}
 	for _, w := range waiting {
-		w.together = w.together && !unreadable
-		if w.unreadable = unreadable && r.op != opMultiRead; w.unreadable { // which list can't be read, each finds out alone
+		w.together = w.together && !r.unreadable
+		if w.unreadable = r.unreadable && r.op != opMultiRead; w.unreadable { // which list can't be read, each finds out alone
 			w.fail(fmt.Errorf("%s: %w", c.server, err))
 		} else {
 			w.fail(fmt.Errorf("%w (%s: %w)", ErrConnection, c.server, err))

@@ -33,10 +33,23 @@ func (c *conn) receive() (forDriver []byte, err error) {
 		forDriver, err = body, c.handshake(body)
 	}
 	if err != nil {
+		if errors.Is(err, ErrGarbled) {
+			c.blameNext()
+		}
 		c.fail(err)
 		return nil, c.failure()
 	}
 	return forDriver, nil
+}
+
+// blameNext marks the request whose reply is due: what has come in its place can't be read, and would not be on the next
+// conn either.
+func (c *conn) blameNext() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r := c.pending.head; r != nil {
+		r.unreadable = true
+	}
 }
 
 // readFrame reads one frame, of size bytes. Of a reply that is too long it keeps the header only. Memory grows with the
@@ -172,8 +185,9 @@ func (c *conn) handle(body []byte, size int, at time.Time) (forDriver []byte, er
 	}
 	if r.members != nil {
 		if err != nil {
+			r.unreadable = true
 			c.fail(err) // first: a call that gets the error sends again, and must not find this conn
-			c.lose(r, err, true)
+			c.lose(r, err)
 		}
 		return nil, err
 	}

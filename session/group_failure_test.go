@@ -180,6 +180,23 @@ func TestAReplyToAGroupThatCanNotBeReadGivesUpTheConnection(t *testing.T) {
 	}
 }
 
+func TestAReadBehindAGroupWhoseReplyCanNotBeReadIsSentAgain(t *testing.T) {
+	withLocks(t, 2, func(t *testing.T, l *lockers) {
+		l.srv.Inject(zktest.Garble(func(b []byte) []byte { return b[:len(b)-9] }).Op(zktest.OpMulti).Once())
+		var left [2]error
+		var readErr error
+		l.together(
+			func() { left[0] = l.leave(t.Context(), "/d0/x") },
+			func() { left[1] = l.leave(t.Context(), "/d1/x") },
+			func() { _, readErr = l.Exists(t.Context(), dir(0)) },
+		)()
+		for _, err := range left {
+			require.ErrorIs(t, err, session.ErrGarbled)
+		}
+		require.NoError(t, readErr)
+	})
+}
+
 func TestWhoGivesUpAtTheAnswerOfALookLeavesTheOthersInTheirQueue(t *testing.T) {
 	r := session.NewRig()
 	require.Equal(t, 1, r.GiveUpAtTheAnswerOfALook())

@@ -135,6 +135,16 @@ func TestOneGarbledAnswerCostsOneCall(t *testing.T) {
 }
 
 func TestReadsBehindAGarbledAnswerAreAskedAgain(t *testing.T) {
+	for name, garbled := range map[string]func(c *peerConn, xid int32){
+		"no frame":                  func(c *peerConn, _ int32) { c.send(nil) },
+		"a reply that is too short": func(c *peerConn, xid int32) { c.reply(xid, 0, nil) },
+	} {
+		t.Run(name, func(t *testing.T) { readsBehindAGarbledAnswer(t, garbled) })
+	}
+}
+
+func readsBehindAGarbledAnswer(t *testing.T, garbled func(c *peerConn, xid int32)) {
+	t.Helper()
 	withPeer(t, func(c *peerConn) {
 		if c.n > 1 {
 			c.serve(8*time.Second, 77)
@@ -144,12 +154,14 @@ func TestReadsBehindAGarbledAnswerAreAskedAgain(t *testing.T) {
 			return
 		}
 		c.welcome(8*time.Second, 77)
-		for range 3 {
-			if _, _, ok := c.request(); !ok {
+		var xids [3]int32
+		for i := range xids {
+			var ok bool
+			if xids[i], _, ok = c.request(); !ok {
 				return
 			}
 		}
-		c.send(nil)
+		garbled(c, xids[0])
 		c.silence()
 	}, func(t *testing.T, p *peer, s *session.Session) {
 		answers := make(chan error, 3)

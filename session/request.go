@@ -41,7 +41,7 @@ type request struct {
 	head  replyHeader
 	err   error // no reply came: why
 
-	unreadable bool // the reply came and could not be read: not to be repeated
+	unreadable bool // something came in the place of the reply, and could not be read: not to be repeated
 	skipped    int  // the reply came, of so many bytes, and was too long to be kept
 
 	prev, next *request // in a requestQueue
