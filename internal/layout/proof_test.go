@@ -15,7 +15,7 @@ var (
 	testName   = regexp.MustCompile("`([\\w/]+\\.(?:Test|Fuzz)\\w+)`")
 )
 
-// Each assumption of the proof names the tests that watch it, or says that none does.
+// Each assumption of the proof names its tests, or says that it has none.
 func TestEveryAssumptionOfTheProofPointsToTestsThatExist(t *testing.T) {
 	exist := map[string]bool{}
 	eachTest(t, func(name, _ string) { exist[name] = true })
@@ -29,7 +29,7 @@ func TestEveryAssumptionOfTheProofPointsToTestsThatExist(t *testing.T) {
 		}
 		rows++
 		tests := testName.FindAllStringSubmatch(m[2], -1)
-		assert.True(t, len(tests) > 0 || m[2] == "*stated, not watched*", "nothing watches A%s", m[1])
+		assert.True(t, len(tests) > 0 || m[2] == "*stated, not tested*", "no test of A%s", m[1])
 		for _, name := range tests {
 			assert.True(t, exist[name[1]], "A%s: there is no %s", m[1], name[1])
 		}
