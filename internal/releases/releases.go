@@ -26,36 +26,36 @@ const First = "3.9.4"
 var Tickets = []Ticket{
 	{
 		ID:    "ZOOKEEPER-4925",
-		What:  "a server that rejoined keeps a gap in what it has of the latest writes and, once it leads, hands the gap on: acknowledged writes are lost",
+		What:  "a server that has rejoined lacks some of the latest writes and, once it leads, so do its followers: acknowledged writes are lost",
 		Since: "3.9.3", Fixed: []string{"3.9.4"},
 	},
 	{
 		ID:    "ZOOKEEPER-4785",
-		What:  "a server counts as up to date before the writes it has just been sent are on its disk: acknowledged writes are lost when it crashes then (also reported as 4643 and 4646)",
+		What:  "a server that joins counts as up to date before the writes that it was sent are on its disk: acknowledged writes are lost if it crashes then (also reported as 4643 and 4646)",
 		Fixed: []string{"3.8.5", "3.9.2"},
 	},
 	{
 		ID:    "ZOOKEEPER-3911",
-		What:  "a server that was sent writes as it joined holds them uncommitted in memory only: servers diverge when the leader changes",
+		What:  "a server that joins keeps the writes that it is sent meanwhile uncommitted, in memory only: servers diverge when the leader changes",
 		Fixed: []string{"3.5.10", "3.6.3", "3.7.0"},
 	},
 	{
 		ID:    "ZOOKEEPER-4712",
-		What:  "a server that leaves its leader goes on writing to its log in the background: its data may diverge",
+		What:  "a server that has left its leader still writes to its log in the background: its data may diverge",
 		Fixed: []string{"3.9.3"},
 	},
 	{
 		ID:    "ZOOKEEPER-4394",
-		What:  "a server that is told of a commit while it joins stops with a NullPointerException, and joins again",
+		What:  "a server that receives a commit while it joins stops with a NullPointerException, and joins again",
 		Fixed: []string{"3.9.3"},
 	},
 	{
 		ID:   "ZOOKEEPER-4837",
-		What: "a server that lost its network may keep an ephemeral znode whose session is over: a lock stays taken for whoever asks there",
+		What: "a server whose network failed may keep an ephemeral znode whose session is over: for that server's clients the lock stays taken",
 	},
 	{
 		ID:   "ZOOKEEPER-4882",
-		What: "a server whose disk failed for a while may miss writes after it has rejoined and restarted",
+		What: "a server whose disk failed for a while may lack writes after it has rejoined and restarted",
 	},
 }
 
