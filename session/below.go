@@ -11,20 +11,14 @@ import (
 	"github.com/zklock/locker/internal/trusted"
 )
 
-// Reads of many children of one znode, whose number, names and data others have chosen. Two things follow. The names
-// come from the ensemble and are not held to CheckPath: a contender with a name of 10,000 bytes can be looked at. And
-// the reads must not delay a heartbeat, which shares the connection with them and whose reply comes behind theirs: so
-// they go out in batches, one batch of one caller at a time, and what a batch brings back is bounded. A session's holds
-// are safe however many look, at however much.
+// Reads of many children of one znode, whose number, names and data others have chosen. The names come from the ensemble and
+// are not held to CheckPath. The reads must not delay a heartbeat, whose reply comes behind theirs on the same connection: so
+// they go out in batches, one of one caller at a time, and what a batch brings back is bounded.
 
 const (
-	// batchBytes bounds the bytes of a batch: requests and expected replies. A line of 600 KB/s carries it in less than
-	// two seconds.
-	batchBytes = 1 << 20
-	// batchRequests bounds the requests of a batch.
+	batchBytes    = 1 << 20 // of a batch, requests and expected replies: a line of 600 KB/s carries it in two seconds
 	batchRequests = 128
-	// statBytes is about what the reply to exists takes, and what a reply to get takes beside the data.
-	statBytes = 100
+	statBytes     = 100 // about what the reply to exists takes, and what a reply to get takes beside the data
 )
 
 // Node is a child as StatsBelow or ReadBelow found it.
@@ -149,18 +143,14 @@ func readMany[T any](ctx context.Context, s *Session, dir string, names []string
 	return nil
 }
 
-// pathBelow returns the path of dir's child name, or, if dir is "", name itself.
+// pathBelow returns the path of dir's child name, or, if dir is "", name itself. It refuses a name that would lead to another
+// znode. No server has one.
 func pathBelow(dir, name string) (string, error) {
-	if dir == "" {
+	switch {
+	case dir == "":
 		return name, checkNamed(name)
+	case name == "" || name == "." || name == ".." || strings.Contains(name, "/"):
+		return "", fmt.Errorf("%w: the server has listed a child %q", ErrPath, name)
 	}
-	return strings.TrimSuffix(dir, "/") + "/" + name, checkName(name)
-}
-
-// checkName refuses a child's name that would lead to another znode. No server has one.
-func checkName(name string) error {
-	if name == "" || name == "." || name == ".." || strings.Contains(name, "/") {
-		return fmt.Errorf("%w: the server has listed a child %q", ErrPath, name)
-	}
-	return nil
+	return strings.TrimSuffix(dir, "/") + "/" + name, nil
 }

@@ -80,10 +80,8 @@ func throughLeader(op int32) bool {
 	return false
 }
 
-func appendInt(b []byte, v int32) []byte { return binary.BigEndian.AppendUint32(b, uint32(v)) }
-
-func appendLong(b []byte, v int64) []byte { return binary.BigEndian.AppendUint64(b, uint64(v)) }
-
+func appendInt(b []byte, v int32) []byte     { return binary.BigEndian.AppendUint32(b, uint32(v)) }
+func appendLong(b []byte, v int64) []byte    { return binary.BigEndian.AppendUint64(b, uint64(v)) }
 func appendString(b []byte, s string) []byte { return append(appendInt(b, int32(len(s))), s...) }
 
 func appendBytes(b, p []byte) []byte {
@@ -119,10 +117,10 @@ func appendACL(b []byte, acl []zk.ACL) []byte {
 // appendHeader begins a frame: room for the length, the transaction id (filled in when it is sent), the opcode.
 func appendHeader(b []byte, op int32) []byte { return appendInt(appendInt(appendInt(b, 0), 0), op) }
 
-// errShort says that a frame ends inside a field or holds a length that can't be.
-var errShort = errors.New("frame too short")
-
-var errNoName = errors.New("a child without a name")
+var (
+	errShort  = errors.New("frame too short") // it ends inside a field, or holds a length that can't be
+	errNoName = errors.New("a child without a name")
+)
 
 // decoder reads a frame. After the first failure every read returns a zero value and err stays set, so that a caller
 // checks once. No length from the wire is relied on before the bytes behind it have been seen.
@@ -131,7 +129,6 @@ type decoder struct {
 	err error
 }
 
-// take returns the next n bytes.
 func (d *decoder) take(n int) []byte {
 	if d.err != nil || n < 0 || n > len(d.b) {
 		d.err = errShort
@@ -163,7 +160,6 @@ func (d *decoder) bool() bool {
 
 func (d *decoder) string() string { return string(d.stringBytes()) }
 
-// stringBytes is string without a copy.
 func (d *decoder) stringBytes() []byte {
 	n := d.int()
 	if n == -1 {
@@ -204,7 +200,6 @@ func (d *decoder) names() []string {
 	return names
 }
 
-// skipNames is names for who does not need them.
 func (d *decoder) skipNames() {
 	for n := d.int(); n > 0 && d.err == nil; n-- {
 		d.stringBytes()
@@ -214,7 +209,6 @@ func (d *decoder) skipNames() {
 // none reads nothing: whatever the reply holds does not matter.
 func (d *decoder) none() None { return None{} }
 
-// statLen is the length of a Stat.
 const statLen = 68
 
 func (d *decoder) stat() (s zk.Stat) {
@@ -239,7 +233,6 @@ func (d *decoder) acl() []zk.ACL {
 	return acl
 }
 
-// replyHeader begins every reply and notification.
 type replyHeader struct {
 	xid  int32
 	zxid int64
@@ -254,7 +247,7 @@ func (d *decoder) header() replyHeader { return replyHeader{d.int(), d.long(), d
 type connectResponse struct {
 	timeoutMs   int32
 	id          int64
-	unresumable bool // see unresumable.go
+	unresumable bool // see conn.go
 }
 
 func parseConnectResponse(b []byte) (connectResponse, error) {

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/tls"
-	"fmt"
 	"log/slog"
 	"math"
 	"net"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-zookeeper/zk"
 )
@@ -89,15 +91,6 @@ type Config struct {
 	OnState func(Change)
 }
 
-// Change is a change of a session's state.
-type Change struct {
-	State   State
-	ID      int64         // of the session; 0 before the first handshake
-	Addr    string        // of the server, for Connected and Disconnected
-	Timeout time.Duration // that the ensemble granted, for Connected
-	Err     error         // why, for Disconnected and Over
-}
-
 // config is a Config with its defaults filled in and checked, and the parts of the connect string.
 type config struct {
 	Config
@@ -105,7 +98,6 @@ type config struct {
 	chroot  string
 }
 
-// check validates before any I/O.
 func (c Config) check(connect string) (config, error) {
 	servers, chroot, err := ParseConnect(connect)
 	if err != nil {
@@ -114,21 +106,17 @@ func (c Config) check(connect string) (config, error) {
 	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
 	c.ServerTick = cmp.Or(c.ServerTick, DefaultServerTick)
 	c.PacketLimit = cmp.Or(c.PacketLimit, DefaultPacketLimit)
-	if c.PacketLimit < 1024 || c.PacketLimit > math.MaxInt32 {
-		return config{}, configError("packet limit", fmt.Sprint(c.PacketLimit), "is not between 1024 and 2^31-1 bytes")
-	}
-	if c.Timeout < minTimeout || c.Timeout > maxTimeout {
-		return config{}, configError("session timeout", c.Timeout, "is not between 100ms and 24h")
-	}
-	if c.ServerTick < 0 || c.ServerTick > maxTimeout {
-		return config{}, configError("server tick", c.ServerTick, "is not between 0 and 24h")
-	}
 	switch {
-	case c.EphemeralBytes == 0:
-		c.EphemeralBytes = min(defaultEphemeralBytes, c.PacketLimit/2)
-	case c.EphemeralBytes < minEphemeralBytes || c.EphemeralBytes > maxEphemeralBytes:
+	case c.PacketLimit < 1024 || c.PacketLimit > math.MaxInt32:
+		return config{}, configError("packet limit", strconv.Itoa(c.PacketLimit), "is not between 1024 and 2^31-1 bytes")
+	case c.Timeout < minTimeout || c.Timeout > maxTimeout:
+		return config{}, configError("session timeout", c.Timeout, "is not between 100ms and 24h")
+	case c.ServerTick < 0 || c.ServerTick > maxTimeout:
+		return config{}, configError("server tick", c.ServerTick, "is not between 0 and 24h")
+	case c.EphemeralBytes != 0 && (c.EphemeralBytes < minEphemeralBytes || c.EphemeralBytes > maxEphemeralBytes):
 		return config{}, configError("room for ephemeral znodes", strconv.Itoa(c.EphemeralBytes), "is not between 16384 and 67108864 bytes")
 	}
+	c.EphemeralBytes = cmp.Or(c.EphemeralBytes, min(defaultEphemeralBytes, c.PacketLimit/2))
 	var auth []Auth
 	for _, a := range c.Auth {
 		if a.Scheme == "" {
@@ -143,26 +131,140 @@ func (c Config) check(connect string) (config, error) {
 	return config{c, servers, chroot}, nil
 }
 
-// tell logs a change and passes it on. It runs in the notifier's goroutine: a handler that blocks holds up nothing else.
-func (c *config) tell(ch Change) {
-	if c.Logger != nil {
-		id := fmt.Sprintf("%#x", uint64(ch.ID)) // as the ensemble's own logs have it
-		if ch.ID == 0 {
-			id = "none yet"
-		}
-		switch ch.State {
-		case Connected: // with both timeouts: an operator wonders why a crash takes longer to be noticed than he configured
-			c.Logger.Info("session connected", "session", id, "server", ch.Addr, "timeout", ch.Timeout, "asked", c.Timeout)
-		case Disconnected: // in doubt, and with it every hold
-			c.Logger.Warn("session disconnected", "session", id, "server", ch.Addr, "cause", ch.Err)
-		case Over:
-			c.Logger.Info("session over", "session", id, "cause", ch.Err)
-		}
-	}
-	if c.OnState != nil {
-		c.OnState(ch)
-	}
-}
-
 // WorldACL is the access list that lets every client do everything: ZooKeeper's default.
 func WorldACL() []zk.ACL { return zk.WorldACL(zk.PermAll) }
+
+const defaultPort = "2181"
+
+// maxServers bounds a connect string; ensembles have three, five or seven members.
+const maxServers = 256
+
+// ParseConnect splits a connect string, "zk1:2181,zk2:2181,zk3:2181/chroot", into its servers (host:port, the port 2181
+// when none is given) and the chroot ("" when none is given). Space around a server is ignored. An IPv6 address with a port
+// is written in brackets. The error matches ErrConfig, or ErrPath for the chroot, and names the part and the rule. No I/O.
+func ParseConnect(connect string) (servers []string, chroot string, err error) {
+	if scheme, _, ok := strings.Cut(connect, "://"); ok {
+		return nil, "", configError("connect string", connect, "begins with "+strconv.Quote(scheme+"://")+", and is no URL: write host:port,host:port/chroot")
+	}
+	hosts, below, _ := strings.Cut(connect, "/")
+	if below != "" {
+		chroot = "/" + below
+		if err := CheckPath(chroot); err != nil {
+			return nil, "", err
+		}
+	}
+	if hosts == "" {
+		return nil, "", configError("connect string", connect, "names no server")
+	}
+	for h := range strings.SplitSeq(hosts, ",") {
+		addr, rule := parseServer(strings.TrimSpace(h))
+		if rule != "" {
+			return nil, "", configError("server", h, rule+" (connect string "+strconv.Quote(connect)+")")
+		}
+		if !slices.Contains(servers, addr) { // a server that is named twice is dialled once a round
+			servers = append(servers, addr)
+		}
+		if len(servers) > maxServers {
+			return nil, "", configError("connect string", connect[:40]+"…", "names more than 256 servers")
+		}
+	}
+	return servers, chroot, nil
+}
+
+// parseServer returns host:port for one server of a connect string, or the rule that it breaks.
+func parseServer(h string) (addr, rule string) {
+	if h == "" {
+		return "", "is empty"
+	}
+	if strings.ContainsAny(h, " \t\r\n\x00@?#") {
+		return "", "holds a character that no host name has"
+	}
+	bare := h
+	if strings.HasPrefix(h, "[") && strings.HasSuffix(h, "]") {
+		bare = h[1 : len(h)-1]
+	}
+	host, port, err := net.SplitHostPort(h)
+	switch {
+	case err == nil:
+	case net.ParseIP(bare) != nil: // an address alone, IPv6 with or without brackets
+		host, port = bare, defaultPort
+	case !strings.Contains(h, ":"):
+		host, port = h, defaultPort
+	default:
+		return "", "is not host:port"
+	}
+	switch n, err := strconv.ParseUint(port, 10, 16); {
+	case host == "":
+		return "", "has no host"
+	case strings.ContainsAny(host, "[]"):
+		return "", "has brackets in its host"
+	case err != nil || n == 0:
+		return "", "has a port that is not a number from 1 to 65535"
+	}
+	return net.JoinHostPort(host, port), ""
+}
+
+// maxPath keeps a path with a name of ours behind it well inside the server's packet limit (1 MB by default)
+// and inside what tools show; no lock needs more.
+const maxPath = 4096
+
+// CheckPath reports why ZooKeeper, or this package, refuses path: the error matches ErrPath and names path and rule.
+// A path begins with a slash, does not end with one (but for the root itself), has no empty, "." or ".." component,
+// is UTF-8 without control characters, surrogates and other code points that ZooKeeper excludes, and is at most
+// 4,096 bytes long. No I/O.
+func CheckPath(path string) error {
+	err := checkNamed(path)
+	switch {
+	case len(path) > maxPath:
+		err = pathError(path, "is longer than 4096 bytes")
+	case !utf8.ValidString(path):
+		err = pathError(path, "is not UTF-8")
+	case err == nil && strings.ContainsFunc(path, excluded):
+		err = pathError(path, "holds a character that ZooKeeper excludes")
+	}
+	return err
+}
+
+// checkNamed is what is left of CheckPath where a znode is read, watched, changed or deleted: the components must lead
+// to one znode. What else its name may be is for the server to say, which has it or not: names that a list brought are
+// others' choice, and a contender with a name of 10,000 bytes has to be waited for, shown and removed like any other.
+func checkNamed(path string) error {
+	switch {
+	case path == "":
+		return pathError(path, "is empty")
+	case path[0] != '/':
+		return pathError(path, "does not begin with a slash")
+	case path == "/":
+		return nil
+	case path[len(path)-1] == '/':
+		return pathError(path, "ends with a slash")
+	}
+	for name := range strings.SplitSeq(path[1:], "/") {
+		switch name {
+		case "":
+			return pathError(path, "has an empty component")
+		case ".", "..":
+			return pathError(path, "has a relative component "+name)
+		}
+	}
+	return nil
+}
+
+// excluded lists the code points that ZooKeeper's PathUtils refuses: controls, the private use area, specials.
+// Code points above the basic plane reach the Java server as surrogate pairs, which it refuses as well.
+func excluded(r rune) bool {
+	return r <= 0x1f || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0
+}
+
+// join puts the chroot before a path of the caller's.
+func (s *Session) join(path string) string {
+	if path == "/" {
+		return cmp.Or(s.cfg.chroot, path)
+	}
+	return s.cfg.chroot + path
+}
+
+// strip takes the chroot off a path of the server's.
+func (s *Session) strip(path string) string {
+	return cmp.Or(strings.TrimPrefix(path, s.cfg.chroot), "/")
+}

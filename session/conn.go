@@ -11,15 +11,12 @@ import (
 	"time"
 )
 
-// conn is one network connection of a session, and the queue on which the session's requests travel.
+// conn is one network connection of a session. ZooKeeper answers the requests of a connection strictly in order. So a conn is
+// two queues, what waits to be written and what waits for its reply, and every reply must belong to the head of the second.
 //
-// The driver (driver.go) owns the connection: it dials, calls shakeHands for the connect request, calls receive in a loop,
-// and dials again when the conn has failed. It may send its own requests; receive returns their replies to it. All others
-// are encoded here, so that they take a context, can be sent several at a time in a known order, show the zxid of
-// their replies and can take a watch away; and every length that the server sends is checked before it is used.
-//
-// ZooKeeper answers the requests of one connection strictly in order. So a conn is two queues, what waits to be
-// written and what waits for its reply, and every reply must belong to the head of the second.
+// The driver (driver.go) owns the connection: it dials, calls shakeHands for the connect request, calls receive in a loop, and
+// dials again when the conn has failed; receive returns the replies to its own requests to it. All others are encoded here, so
+// that they take a context, can be sent several at a time, show the zxid of their replies and can take a watch away.
 //
 // Two goroutines work on a conn: the one that calls receive, and run, which the handshake starts.
 type conn struct {
@@ -28,8 +25,8 @@ type conn struct {
 	server string
 	limit  time.Duration // of the handshake, and of each answer to credentials
 
-	unresumable bool        // set by the handshake: see unresumable.go
-	stuck       atomic.Bool // a hand-over has ended before it was written, and nothing has been written since: see send.go
+	unresumable bool        // set by the handshake: see ClickHouse Keeper below
+	stuck       atomic.Bool // a hand-over has ended before it was written, and nothing has been written since: see untilWritten
 
 	// Of the goroutine that calls shakeHands and receive.
 	in      *bufio.Reader
@@ -152,7 +149,6 @@ func (c *conn) handshake(body []byte) error {
 	return nil
 }
 
-// joined reports whether the handshake has been answered.
 func (c *conn) joined() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -225,4 +221,62 @@ func (c *conn) failure() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
+}
+
+// ClickHouse Keeper speaks ZooKeeper's protocol, but its sessions last as long as their connections: a handshake that names a
+// session is answered with a new one, in silence. The old one, and its ephemeral znodes, stay until its timeout. Such a server
+// is known by its first handshake: the password, by which the session could be taken up again, is all zeros.
+//
+// So the session ends with its connection; and no connection is given up for another one: a server that is silent, or slow,
+// has until the lease ends. Nor may it be asked for what an older Keeper does not know, since that ends the connection
+// without an answer:
+//
+//	setWatches       a znode that existed when last seen is watched by getData, others by exists
+//	removeWatches    a watch that no call needs any more stays until it fires. That of getData needs a znode, and fires when
+//	                 it goes; so the watches that stay are no more than the znodes that exist, and the paths given to Watch
+//	createContainer  a persistent znode is made
+//	multiRead        each list is a request of its own
+//
+// The lease needs no other rule. Heartbeats are multis of checks, which Keeper passes through Raft as all multis
+// (ZooKeeperMultiRequest::isReadRequest in its src/Common/ZooKeeper/ZooKeeperCommon.cpp), and each request that went
+// through Raft lets the session's timeout begin anew on every server that applies it (KeeperStorage::processRequest in
+// src/Coordination/KeeperStorage.cpp).
+
+// notResumed is the end of a session whose connection broke.
+func notResumed(server string, why error) error {
+	return fmt.Errorf("%w: the connection broke, and %s resumes no session, like every ClickHouse Keeper: %w",
+		ErrLeaseOver, server, why)
+}
+
+// refuse closes the session that a server has opened in place of ours, and ends ours.
+func (c *conn) refuse(r connectResponse, ours int64) error {
+	why := fmt.Errorf("%w: %s has opened session %#x in place of %#x: it resumes none, like every ClickHouse Keeper",
+		ErrLeaseOver, c.server, r.id, ours)
+	closing := appendHeader(nil, opClose)
+	binary.BigEndian.PutUint32(closing, uint32(len(closing)-4))
+	err := c.net.SetDeadline(time.Now().Add(c.limit))
+	if err == nil {
+		_, err = c.net.Write(closing)
+	}
+	if err != nil {
+		why = fmt.Errorf("%w (and closing that one failed: %w)", why, err)
+	}
+	c.s.end(why)
+	return why
+}
+
+// container is a create of a container in a request's frame: where its type is, and where its mode.
+type container struct{ op, mode int }
+
+// leaveContainers has r make persistent znodes in the place of containers. It is called when the connection is there that
+// r goes to, since nothing tells before what its server may not know.
+func (r *request) leaveContainers() {
+	for _, c := range r.containers {
+		binary.BigEndian.PutUint32(r.frame[c.op:], uint32(opCreate))
+		binary.BigEndian.PutUint32(r.frame[c.mode:], uint32(Persistent))
+	}
+	if r.op == opCreateContainer {
+		r.op = opCreate
+	}
+	r.containers = nil
 }

@@ -27,7 +27,6 @@ func (s *Session) mayConnect(id int64, sent time.Time) (zxid int64, err error) {
 	return s.zxid, nil
 }
 
-// moveDeadlineLocked has the deadline follow the lease.
 func (s *Session) moveDeadlineLocked() {
 	s.deadline.set(s.lease.end(s.held > 0), s.graces.most(), s.lease.timeout/lookPart)
 }
@@ -50,36 +49,30 @@ func (s *Session) mayGrantLocked(granted time.Duration) error {
 
 // shaken takes the server's half of a handshake that was sent at sent.
 func (s *Session) shaken(r connectResponse, sent time.Time) error {
-	s.mu.Lock()
-	if err := s.Err(); err != nil {
-		s.mu.Unlock()
-		return err
-	}
-	granted := time.Duration(r.timeoutMs) * time.Millisecond
-	switch {
-	case r.id == 0 && s.id != 0:
-		s.mu.Unlock()
+	if r.id == 0 && s.ID() != 0 {
 		s.end(ErrExpired)
 		return ErrExpired
-	case r.id == 0 || s.id != 0 && r.id != s.id:
-		id := s.id
-		s.mu.Unlock()
-		return fmt.Errorf("%w: handshake for session %#x answered with %#x", ErrGarbled, id, r.id)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.Err(); err != nil {
+		return err
+	}
+	if r.id == 0 || s.id != 0 && r.id != s.id {
+		return fmt.Errorf("%w: handshake for session %#x answered with %#x", ErrGarbled, s.id, r.id)
+	}
+	granted := time.Duration(r.timeoutMs) * time.Millisecond
 	if err := s.mayGrantLocked(granted); err != nil {
 		if s.id != 0 { // it is what the leader counts from now on
 			s.lease.shorten(sent.Add(granted))
 			s.moveDeadlineLocked()
 		}
-		s.mu.Unlock()
 		return err
 	}
-	fresh := s.id == 0
-	at := s.clock.stamp()
+	fresh, at := s.id == 0, s.clock.stamp()
 	s.id, s.granted, s.handshakeTook, s.unresumable = r.id, granted, at.Sub(sent), r.unresumable
 	s.lease.begin(sent, at, granted, s.cfg.ServerTick, fresh)
 	s.moveDeadlineLocked()
-	s.mu.Unlock()
 	return nil
 }
 
@@ -89,7 +82,10 @@ func (s *Session) connUp(c *conn) bool {
 	if !s.watches.attach(c) {
 		return false
 	}
-	s.watches.restore(c, s.lastZxid()) // nothing is written meanwhile, and mu is free
+	s.mu.Lock()
+	zxid := s.zxid
+	s.mu.Unlock()
+	s.watches.restore(c, zxid) // nothing is written meanwhile, and mu is free
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.Err() != nil || !c.move(connJoined) {
@@ -136,13 +132,6 @@ func (s *Session) connDown(c *conn, err error) {
 		s.dialer.good() // before the failure is noted: it is the first of a new search
 	}
 	s.dialer.failed(c.server, err)
-}
-
-// lastZxid is the latest zxid that any reply showed.
-func (s *Session) lastZxid() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.zxid
 }
 
 // replied counts the reply to r, which arrived at at; code is its verdict. An error gives up the conn.

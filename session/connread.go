@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"time"
 
@@ -222,7 +223,7 @@ func (c *conn) notification(d *decoder, head replyHeader) error {
 	}
 	event := zk.EventType(typ)
 	if event == zk.EventNodeDeleted {
-		c.s.ephemerals.deleted(c.s.strip(path))
+		c.s.ephemerals.gone(c.s.strip(path), math.MaxInt64, false)
 	}
 	if !c.s.watches.fire(c, event, path, head.zxid) {
 		return c.failure() // no watch was fired: the next conn has to report it, so its zxid must not count as seen

@@ -19,13 +19,12 @@ import (
 )
 
 // dialer decides which server is dialled next, and when. It resolves names at every dial, takes the servers in random order,
-// each once a round, and waits longer from round to round, with jitter, so that a thousand clients of a server that
-// died do not come back as one. (The driver's own list resolves names once and, given servers that accept and then drop,
-// dials without a pause.)
+// each once a round, and waits longer from round to round, with jitter, so that a thousand clients of a server that died do
+// not come back as one. (The driver's own list resolves names once, and dials servers that accept and drop without a pause.)
 type dialer struct {
 	cfg   *config
-	ctx   context.Context // the session's own: ends with it
-	lease func() (remaining time.Duration, held bool)
+	ctx   context.Context                             // the session's own: ends with it
+	lease func() (remaining time.Duration, held bool) // of the session; held: by a lock
 
 	mu    sync.Mutex // guards what follows
 	order []string   // this round's servers still to be tried
@@ -42,17 +41,14 @@ const (
 
 var errStopped = errors.New("session is over")
 
-// newDialer returns a dialer of cfg's servers. lease says for how long the session's lease lasts, and whether a lock is held
-// by it.
 func newDialer(ctx context.Context, cfg *config, lease func() (time.Duration, bool)) *dialer {
 	return &dialer{ctx: ctx, cfg: cfg, lease: lease, tried: map[string]error{}}
 }
 
 // limit bounds one try at one server: name look-up and dialling, and again the handshake. It begins with a part of the
-// timeout, so that a holder whose server died can try a few others before its lease is over. When no server of a round has
-// answered in that time, more time may help: each round has twice as much as the one before, up to the timeout, after
-// which the lease of a session that was just made would be over. While a lock is held there is no time for that; but the
-// last try before the lease is over has all that is left of it.
+// timeout, so that a holder whose server died can try a few others before its lease is over. Where no server has answered in
+// that time, each round has twice as much as the one before, up to the timeout, after which the lease of a session that was
+// just made would be over. While a lock is held there is no time for that; but the last try has all that is left of the lease.
 func (d *dialer) limit() time.Duration {
 	d.mu.Lock()
 	round, others := d.round, len(d.order) > 0
@@ -165,20 +161,21 @@ func (d *dialer) custom(server string, limit time.Duration) (net.Conn, error) {
 		conn net.Conn
 		err  error
 	}
-	dialled := make(chan result, 1)
+	dialled := make(chan result)
 	go func() {
 		conn, err := d.cfg.Dial("tcp", server, limit)
-		dialled <- result{conn, err}
+		select {
+		case dialled <- result{conn, err}:
+		case <-d.ctx.Done():
+			if conn != nil {
+				_ = conn.Close() // no call needs the error
+			}
+		}
 	}()
 	select {
 	case r := <-dialled:
 		return r.conn, r.err
 	case <-d.ctx.Done():
-		go func() {
-			if r := <-dialled; r.conn != nil {
-				_ = r.conn.Close() // the session is over: no call needs the error
-			}
-		}()
 		return nil, errStopped
 	}
 }

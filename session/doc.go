@@ -6,8 +6,8 @@
 //
 // What is not guaranteed: the lease clock holds for clocks whose speeds differ by at most two per cent and for a
 // process that runs. A process that was stopped learns of the end when it runs again: at once when it asks Alive, by Done
-// when a timer has run. The end of a session that another client closes by force is noticed only
-// when the network has reported it. What else is assumed of the servers is listed, with the tests that watch it, in lease.go.
+// when a timer has run. The end of a session that another client closes by force is noticed only when the network has
+// reported it. What else is assumed of the servers is listed, with the tests that watch it, in lease.go.
 //
 // # Operations
 //
@@ -28,16 +28,10 @@
 // A session has one conn at a time, on which its requests travel: with a context, in a known order, and with every reply
 // checked before it is used (conn.go, request.go); creates and deletes of several locks share a transaction (group.go).
 // When a conn fails, the library github.com/go-zookeeper/zk makes the next one, behind driver.go. The lease and its safety
-// argument are in lease.go, its end in deadline.go, its heartbeats in heartbeat.go and retain.go; the states of a session in
-// state.go, those of a conn in conn.go; the watches in watchtable.go.
+// argument are in lease.go, its end in deadline.go, its heartbeats in heartbeat.go; the watches in watchtable.go.
 //
-// # Goroutines
-//
-// A connected session has four: three of the driver's, of which one reads (driver.go), and conn.run, which writes. With a
-// Logger or OnState there is a fifth, which calls them (notifier.go). The heartbeat and the end of the lease are timers.
-// Close joins all of these and what Session.Go has started, with two exceptions: a call of watchLease, the function of the
-// lease's timer, which does not block and does nothing once the session is over; and the goroutine that calls a user's dialer,
-// if the session ends before the dialer returns: a connection that it still opens is closed (dialer.custom).
+// A connected session has four goroutines, and with a Logger or OnState a fifth. Close joins them and what Session.Go has
+// started, with one exception: the goroutine that calls a user's dialer, if the session ends before the dialer returns.
 //
 // # Mutexes
 //

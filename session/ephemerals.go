@@ -8,10 +8,9 @@ import (
 	"time"
 )
 
-// When a session ends, its leader writes one transaction that lists the paths of all its ephemeral znodes. Since 3.6.0 a
-// server refuses to read a transaction that is longer than jute.maxbuffer and its extra (1 MB each by default), from its
-// leader as well as from its own log: followers fall out of the ensemble and can't start again. So a session counts its
-// ephemerals' paths, and refuses a create for which there is no room.
+// When a session ends, its leader writes one transaction that lists the paths of all its ephemeral znodes. Since 3.6.0 a server
+// refuses to read one that is longer than jute.maxbuffer and its extra (1 MB each by default), from its leader as well as from
+// its own log: followers fall out of the ensemble and can't start again. So a session refuses a create that has no room.
 //
 // What is counted is never less than what stands at the ensemble. Room is reserved before a create leaves, and given back
 // only when the ensemble has said no, or has said that the znode is gone: in the answer to a delete, in a NoNode that is
@@ -24,13 +23,10 @@ const (
 	defaultEphemeralBytes = 512 << 10
 	minEphemeralBytes     = 16 << 10
 	maxEphemeralBytes     = 64 << 20
+
+	lengthBytes = 4  // that a path takes in a list beside its own
+	numberBytes = 11 // of the longest number of a sequential znode, -2147483648
 )
-
-// lengthBytes is what a path takes in a list beside its own bytes.
-const lengthBytes = 4
-
-// numberBytes is the length of the longest number of a sequential znode, -2147483648.
-const numberBytes = 11
 
 // ErrNoRoom matches the error for a create that would bring the paths of the session's ephemeral znodes above
 // Config.EphemeralBytes: nothing was sent. The error is a *RoomError, inside an OpError.
@@ -68,7 +64,6 @@ const (
 	deletes
 )
 
-// changeOf returns what a create of the given mode changes.
 func changeOf(path string, mode Mode, op int) []change {
 	switch mode {
 	case Ephemeral:
@@ -109,7 +104,7 @@ func (e *ephemerals) size(r change) int {
 // ephemerals of this session needs only what it adds. One that replaces some, by others with longer names, may exceed the
 // limit by an eighth: a full session must still be able to downgrade a lock.
 func (e *ephemerals) reserve(r *request) error {
-	if len(r.changes) == 0 || r.reserved > 0 {
+	if len(r.changes) == 0 {
 		return nil
 	}
 	e.mu.Lock()
@@ -145,14 +140,13 @@ func (e *ephemerals) releaseLocked(r *request) {
 	r.reserved, r.doubted = 0, false
 }
 
-// freeLocked counts n bytes less.
 func (e *ephemerals) freeLocked(n int) {
 	if e.bytes -= n; e.bytes == 0 && n > 0 {
 		e.empty = time.Now()
 	}
 }
 
-// doubtLocked keeps the room of a request that may have been carried out.
+// doubtLocked keeps the room of r, which may have been carried out.
 func (e *ephemerals) doubtLocked(r *request) {
 	if r.reserved == 0 {
 		return
@@ -165,7 +159,6 @@ func (e *ephemerals) doubtLocked(r *request) {
 	}
 }
 
-// addLocked counts the znode path.
 func (e *ephemerals) addLocked(path string, czxid int64) {
 	if _, known := e.made[path]; !known {
 		e.bytes += e.size(change{path: path})
@@ -175,20 +168,15 @@ func (e *ephemerals) addLocked(path string, czxid int64) {
 
 // clearLocked forgets at most n creates whose outcome was unknown.
 func (e *ephemerals) clearLocked(ch change, n int) {
-	have := e.doubt[ch]
-	if n = min(n, have); n == 0 {
-		return
-	}
-	if n == have {
+	n = min(n, e.doubt[ch])
+	if e.doubt[ch] -= n; e.doubt[ch] == 0 {
 		delete(e.doubt, ch)
-	} else {
-		e.doubt[ch] = have - n
 	}
 	e.freeLocked(n * e.size(ch))
 }
 
-// gone records that path did not exist at zxid. written: the leader said so in answer to a write, and so after everything
-// that was sent before.
+// gone records that path did not exist at zxid; math.MaxInt64: it is gone now, as the conn's reader says in the order of the
+// replies. written: the leader said so in answer to a write, and so after everything that was sent before.
 func (e *ephemerals) gone(path string, zxid int64, written bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -253,10 +241,6 @@ func (e *ephemerals) settle(r *request, err error, path func(change) string) {
 	}
 	e.releaseLocked(r)
 }
-
-// deleted records that path is gone. The conn's reader calls it in the order of the replies, so after the create that is
-// counted.
-func (e *ephemerals) deleted(path string) { e.gone(path, math.MaxInt64, false) }
 
 // EphemeralBytes returns what the paths of the session's ephemeral znodes take of Config.EphemeralBytes: of those that
 // exist, and of those that may have been made or may still exist.

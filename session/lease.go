@@ -1,6 +1,9 @@
 package session
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // The lease clock: until when can the ensemble certainly not have ended the session?
 //
@@ -231,3 +234,60 @@ func (l *lease) steady() time.Duration {
 
 // thin is how little of a lease makes heartbeats more frequent.
 func (l *lease) thin() time.Duration { return (l.timeout - l.slack) / 4 }
+
+// clock is the time that leases are kept in: time.Now, plus the time for which the machine was suspended.
+//
+// Go's monotonic clock stands still while a laptop or a virtual machine sleeps, and a lease kept in it would outlive the
+// session by that time. CLOCK_BOOTTIME runs on, but a process that is tested under a simulated time.Now must follow that one;
+// so the difference of the two system clocks is added to time.Now. (A hypervisor that pauses a guest may have none of the
+// guest's clocks count that, as QEMU does with kvm-clock: only the ensemble's next answer ends such a lease.)
+type clock struct {
+	asleep atomic.Int64 // nanoseconds, as last read
+	apart  atomic.Int64 // wall − monotonic time, nanoseconds, when it was read
+}
+
+// stamp is the present instant with the sleep as last read: cheap, and never ahead of now, which for the time at
+// which a request was sent is the safe side.
+func (c *clock) stamp() time.Time { return time.Now().Add(time.Duration(c.asleep.Load())) }
+
+// now is the present instant; it asks the system how long the machine has slept.
+func (c *clock) now() time.Time {
+	apart := wallAhead(time.Now()) // before: a sleep in between is then asked for once more, and not missed
+	c.asleep.Store(int64(suspended()))
+	c.apart.Store(apart)
+	return c.stamp()
+}
+
+// glance is now without its system calls, unless the machine may have slept since the last now. When it wakes, the kernel sets
+// the wall clock and CLOCK_BOOTTIME forward by the same step, and the monotonic clock not; so as long as wall and monotonic time
+// are as far apart as they were, to a millisecond, it has not slept. A wall clock that is set, or slewed, only has us ask. One
+// that is set back by just the length of a sleep right after it hides that until the heartbeat looks, which calls now.
+func (c *clock) glance() time.Time {
+	t := time.Now()
+	if d := wallAhead(t) - c.apart.Load(); d < int64(-time.Millisecond) || d > int64(time.Millisecond) {
+		return c.now()
+	}
+	return t.Add(time.Duration(c.asleep.Load()))
+}
+
+var origin = time.Now() // some instant with both readings
+
+// wallAhead is how far the wall clock of t is ahead of its monotonic reading, but for a constant.
+func wallAhead(t time.Time) int64 { return t.UnixNano() - int64(t.Sub(origin)) }
+
+// local turns an instant of this clock into one that compares with time.Now.
+func (c *clock) local(t time.Time) time.Time { return t.Add(-time.Duration(c.asleep.Load())) }
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}

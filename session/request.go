@@ -53,7 +53,7 @@ type request struct {
 	together bool       // a list that may be read together with those of other calls
 	after    []*request // the writes of the same batch that this one, a read, has to see
 
-	containers []container // the creates of containers in frame: see unresumable.go
+	containers []container // the creates of containers in frame: see leaveContainers
 
 	// What it does to the session's ephemerals: see there. Of the goroutine that runs it.
 	changes  []change
@@ -101,18 +101,15 @@ func (r *request) result() (*decoder, error) {
 	return &decoder{b: r.reply}, nil
 }
 
-// burst is how many requests of one caller are put on a conn at once, twice at most: enough to fill the window. The rest
-// waits with its caller, where it delays no other request and costs nothing to give up.
+// burst is how many requests of one caller are put on a conn at once, twice at most: enough to fill the window. The rest waits
+// with its caller, where it delays no other request.
 const burst = window / 2
 
-// run sends requests one behind the other and waits for all replies: back to back on one conn, as far as a burst goes.
-// Those that are repeatable and lose their reply are sent again on the next conn, together with everything that never left;
-// when a write's reply is lost, run returns and that request's error matches ErrUnknownOutcome. It waits for a connection
-// as long as ctx and the session last. Requests that servers would refuse for their size are refused here, all of them.
-//
-// Nil says that every request has a reply; whether that is a yes or a no says request.result.
-//
-// A request that may make ephemeral znodes for which the session has no room does not leave (ErrNoRoom).
+// run sends requests back to back on one conn, as far as a burst goes, and waits for all replies. Those that are repeatable and
+// lose their reply are sent again on the next conn, together with everything that never left; when a write's reply is lost, run
+// returns and that request's error matches ErrUnknownOutcome. It waits for a connection as long as ctx and the session last. If
+// one of them is too long, or has no room for its ephemeral znodes, none is sent. Nil says that every request has a reply;
+// whether that is a yes or a no says request.result.
 func (s *Session) run(ctx context.Context, requests ...*request) error {
 	for _, r := range requests {
 		if size := len(r.frame) - 4; size > s.cfg.PacketLimit { // without the length itself, as the servers count
@@ -138,7 +135,6 @@ func (s *Session) run(ctx context.Context, requests ...*request) error {
 	return err
 }
 
-// deliver is run, for requests for whose ephemerals there is room.
 func (s *Session) deliver(ctx context.Context, requests []*request) error {
 	for {
 		c, err := s.await(ctx)
@@ -215,7 +211,7 @@ func (s *Session) exchange(ctx context.Context, c *conn, requests []*request) (s
 	return sent, nil
 }
 
-// lastWaiting returns the last of requests that has not been answered or failed; nil when all have.
+// lastWaiting returns the last of requests that has not ended; nil when all have.
 func lastWaiting(requests []*request) *request {
 	for _, r := range slices.Backward(requests) {
 		if !r.ended() {
@@ -263,7 +259,6 @@ func (s *Session) garbled(r *request, err error) error {
 // come, and replied be true a moment later.
 func (r *request) replied() bool { return r.ended() && r.err == nil }
 
-// ended reports whether r has got its reply, or failed.
 func (r *request) ended() bool {
 	select {
 	case <-r.done:

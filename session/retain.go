@@ -109,7 +109,6 @@ func (s *Session) addLocked(r *retention) {
 	s.retained = append(s.retained, r)
 }
 
-// dropLocked undoes addLocked.
 func (s *Session) dropLocked(r *retention) {
 	if r.at < 0 {
 		return
@@ -128,7 +127,7 @@ func (r *retention) Release() {
 	if r.released {
 		return
 	}
-	r.released, r.tell = true, nil
+	r.released, r.missing, r.tell = true, "", nil
 	r.s.dropLocked(r)
 	if r.s.held--; r.s.held == 0 && r.s.id != 0 {
 		r.s.moveDeadlineLocked()
@@ -151,9 +150,6 @@ func (r *retention) OnMissing(fn func(node string)) {
 	r.s.mu.Lock()
 	r.tell = fn
 	missing := r.missing
-	if r.released {
-		missing = ""
-	}
 	r.s.mu.Unlock()
 	if missing != "" {
 		r.s.spawn(func() { fn(missing) })

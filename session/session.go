@@ -45,7 +45,7 @@ type Session struct {
 	state         State      // Over is the context's to say: see State
 	id            int64
 	granted       time.Duration // the timeout, by the latest handshake
-	unresumable   bool          // the session ends with its connection: see unresumable.go
+	unresumable   bool          // the session ends with its connection, as on ClickHouse Keeper: see conn.go
 	lease         lease
 	zxid          int64 // the latest that any reply showed
 	unseen        bool  // a notification without a zxid has come, and no reply with one since
@@ -103,7 +103,6 @@ func Start(connect string, conf Config) (*Session, error) {
 	return s, nil
 }
 
-// newSession returns a session that does nothing yet.
 func newSession(cfg config) *Session {
 	s := &Session{cfg: cfg, joined: make(chan struct{}), looking: make(chan struct{}, 1), ready: make(chan struct{})}
 	s.ctx, s.cut = context.WithCancelCause(context.Background())
@@ -198,42 +197,32 @@ func (s *Session) spawn(fn func()) bool {
 func (s *Session) shutdown() {
 	defer close(s.joined)
 	s.deadline.timer.Stop()
-	s.mu.Lock() // spawn finds the session over from here on
-	open, latest := s.conn, s.latest
+	s.mu.Lock() // spawn and dialled find the session over from here on
+	latest, connected := s.latest, s.conn != nil
 	s.notes.addLocked(Change{State: Over, ID: s.id, Err: s.Err()})
 	s.mu.Unlock()
 	// The server is asked to end the session only if our caller asked for that. A session that was lost may still be alive
 	// for as long as SafeUntil has promised: nothing may free its locks before, so the connection is cut and the
 	// session runs out.
 	asked := errors.Is(s.Err(), ErrClosed)
-	if !asked {
-		cutOff(s.Err(), open, latest)
+	if !asked && latest != nil {
+		latest.fail(s.Err())
 	}
 	stopped := s.driver.stop()
-	if asked && open != nil {
+	if asked && connected {
 		// The close is on its way. On a connection whose replies do not arrive it may still reach the server.
 		select {
-		case <-open.dead:
+		case <-latest.dead:
 		case <-time.After(min(time.Second, s.cfg.Timeout/4)):
 		}
 	}
-	s.mu.Lock()
-	latest = s.latest
-	s.mu.Unlock()
-	cutOff(ErrClosed, latest) // whatever the driver thinks: a socket left open would keep the session alive
+	if latest != nil { // whatever the driver thinks: a socket left open would keep the session alive
+		latest.fail(ErrClosed)
+	}
 	<-stopped
 	s.bg.Wait()
 	s.heartbeat.Stop()
 	s.notes.close()
-}
-
-// cutOff gives up conns, of which there may be none.
-func cutOff(why error, conns ...*conn) {
-	for _, c := range conns {
-		if c != nil {
-			c.fail(why)
-		}
-	}
 }
 
 // dialled notes the conn that is about to shake hands. False: the session is over, and c has been given up.
@@ -244,7 +233,7 @@ func (s *Session) dialled(c *conn) bool {
 		s.latest = c
 	}
 	s.mu.Unlock()
-	if over { // shutdown does not know c, and would not cut off its handshake
+	if over { // shutdown does not know c
 		c.fail(errStopped)
 	}
 	return !over

@@ -1,6 +1,9 @@
 package session
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // State is the state of a session.
 type State int
@@ -62,4 +65,81 @@ func (s *Session) State() State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state
+}
+
+// Change is a change of a session's state.
+type Change struct {
+	State   State
+	ID      int64         // of the session; 0 before the first handshake
+	Addr    string        // of the server, for Connected and Disconnected
+	Timeout time.Duration // that the ensemble granted, for Connected
+	Err     error         // why, for Disconnected and Over
+}
+
+// notifier calls one listener with each change, in order, in a goroutine of its own, so that nothing in the session waits for
+// the listener, and it is not called under a mutex. A nil notifier has no listener.
+type notifier struct {
+	queue chan Change
+	done  chan struct{}
+}
+
+// maxNotes bounds what waits for a listener that does not return: the oldest changes are dropped.
+const maxNotes = 64
+
+func newNotifier(tell func(Change)) *notifier {
+	n := &notifier{make(chan Change, maxNotes), make(chan struct{})}
+	go func() { // ends after close
+		defer close(n.done)
+		for c := range n.queue {
+			tell(c)
+		}
+	}()
+	return n
+}
+
+// addLocked is called with Session.mu held, and not once the session is over and that has been added.
+func (n *notifier) addLocked(c Change) {
+	if n == nil {
+		return
+	}
+	for {
+		select {
+		case n.queue <- c:
+			return
+		default:
+		}
+		select {
+		case <-n.queue:
+		default: // the listener has just taken it
+		}
+	}
+}
+
+// close has the listener called with what is queued, and joins its goroutine.
+func (n *notifier) close() {
+	if n != nil {
+		close(n.queue)
+		<-n.done
+	}
+}
+
+// tell is the notifier's listener: it logs a change and passes it on.
+func (c *config) tell(ch Change) {
+	if c.Logger != nil {
+		id := fmt.Sprintf("%#x", uint64(ch.ID)) // as the ensemble's own logs have it
+		if ch.ID == 0 {
+			id = "none yet"
+		}
+		switch ch.State {
+		case Connected: // with both timeouts: an operator wonders why a crash takes longer to be noticed than he configured
+			c.Logger.Info("session connected", "session", id, "server", ch.Addr, "timeout", ch.Timeout, "asked", c.Timeout)
+		case Disconnected: // in doubt, and with it every hold
+			c.Logger.Warn("session disconnected", "session", id, "server", ch.Addr, "cause", ch.Err)
+		case Over:
+			c.Logger.Info("session over", "session", id, "cause", ch.Err)
+		}
+	}
+	if c.OnState != nil {
+		c.OnState(ch)
+	}
 }

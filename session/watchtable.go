@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 
@@ -58,7 +59,6 @@ const (
 
 func newWatches(s *Session) *watches { return &watches{s: s, byPath: map[watchKey]*watched{}} }
 
-// closeLocked is Close.
 func (ws *watches) closeLocked(w *Watch) {
 	if i := slices.Index(w.t.waiters, w); i >= 0 {
 		w.t.waiters = slices.Delete(w.t.waiters, i, i+1)
@@ -75,7 +75,6 @@ func (ws *watches) closeLocked(w *Watch) {
 	} // else its hook, or restore, drops it when it finds no Watch waiting
 }
 
-// add has w wait for key, and asks the server if it has not been asked.
 func (ws *watches) add(key watchKey, w *Watch, b belief) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -98,7 +97,6 @@ func (ws *watches) joinLocked(key watchKey, w *Watch, b belief) (t *watched, ask
 	return t, ask
 }
 
-// dropLocked takes t off the table.
 func (ws *watches) dropLocked(t *watched) {
 	if ws.byPath[t.watchKey] == t {
 		delete(ws.byPath, t.watchKey)
@@ -106,19 +104,17 @@ func (ws *watches) dropLocked(t *watched) {
 	}
 }
 
-// armLocked asks the server to watch t. There is a conn.
+// armLocked asks the server to watch t, in a request of its own. There is a conn.
 func (ws *watches) armLocked(t *watched) {
-	if t.child { // WatchChildren sends the list with the watch itself
-		return
+	switch {
+	case t.child: // WatchChildren sends the list with the watch itself
+	case ws.conn.unresumable && t.belief == believedPresent:
+		ws.askLocked(t, opGetData) // leaves no watch if there is no znode: it could not be taken away
+	default:
+		ws.askLocked(t, opExists)
 	}
-	op := opExists
-	if ws.conn.unresumable && t.belief == believedPresent {
-		op = opGetData // leaves no watch if there is no znode: it could not be taken away
-	}
-	ws.askLocked(t, op)
 }
 
-// askLocked asks the server to watch t by exists or getData.
 func (ws *watches) askLocked(t *watched, op int32) {
 	r := &request{op: op, name: "watch", path: t.path, repeatable: true}
 	r.frame = appendBool(appendString(appendHeader(make([]byte, 0, 32+len(t.path)), op), t.path), true)
@@ -137,16 +133,6 @@ func (ws *watches) askLocked(t *watched, op int32) {
 	ws.conn.enqueue(r)
 }
 
-// ready returns a channel that is closed when the server has answered for t; nil: it has.
-func (ws *watches) ready(t *watched) <-chan struct{} {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	if !t.armed && t.ready == nil {
-		t.ready = make(chan struct{})
-	}
-	return t.ready
-}
-
 // setLocked takes the server's answer for t.
 func (ws *watches) setLocked(t *watched, code int32) {
 	t.armed, t.conn = true, ws.conns
@@ -155,7 +141,7 @@ func (ws *watches) setLocked(t *watched, code int32) {
 		t.exists = !t.gone && t.belief != believedAbsent
 	case codeNoNode:
 		t.gone = t.belief == believedPresent
-		ws.s.ephemerals.deleted(ws.s.strip(t.path))
+		ws.s.ephemerals.gone(ws.s.strip(t.path), math.MaxInt64, false)
 	default:
 		t.err = errOf(code)
 	}
@@ -206,20 +192,14 @@ func (ws *watches) takeAwayLocked(t watchKey) {
 	if ws.conn == nil || ws.conn.unresumable {
 		return // the server forgot it with the connection, or may not know the request
 	}
-	kind := int32(dataWatcher)
+	kind := int32(2) // the server's type of watch: set by exists and getData
 	if t.child {
-		kind = childWatcher
+		kind = 1 // by getChildren
 	}
 	r := &request{op: opRemoveWatches, name: "remove watch", path: t.path, repeatable: true}
 	r.frame = appendInt(appendString(appendHeader(make([]byte, 0, 32+len(t.path)), opRemoveWatches), t.path), kind)
 	ws.conn.enqueue(r) // no reply is waited for: "no such watch" says that it has just fired
 }
-
-// The server's types of watches: set by getChildren, and by exists and getData.
-const (
-	childWatcher = 1
-	dataWatcher  = 2
-)
 
 // fire delivers a notification that c has read, of what happened at zxid. False: c is not in use any more, and no Watch was
 // fired: the next conn sets the watches again, as of before this notification.
@@ -241,14 +221,14 @@ func (ws *watches) fire(c *conn, event zk.EventType, path string, zxid int64) bo
 	return current
 }
 
-// callBack has the functions of those watches that have one called. The caller does not hold mu: spawn takes Session.mu.
+// callBack calls the functions of Watches. The caller does not hold mu: spawn takes Session.mu.
 func (ws *watches) callBack(then []*Watch) {
 	for _, w := range then {
 		ws.s.spawn(func() { w.then(w.event) })
 	}
 }
 
-// wakeLocked fires the Watches that wait for key, and returns those that have a function to be called.
+// wakeLocked fires the Watches that wait for key.
 func (ws *watches) wakeLocked(key watchKey, event zk.EventType, zxid int64) (then []*Watch) {
 	switch t := ws.byPath[key]; {
 	case t == nil: // of a watch that was given up
@@ -260,7 +240,7 @@ func (ws *watches) wakeLocked(key watchKey, event zk.EventType, zxid int64) (the
 	return nil
 }
 
-// fireLocked ends t with event, which happened at zxid, as far as is known.
+// fireLocked ends t with event, which happened at zxid, as far as is known, and returns the Watches with a function to call.
 func (ws *watches) fireLocked(t *watched, event zk.EventType, zxid int64) (then []*Watch) {
 	ws.dropLocked(t)
 	for _, w := range t.waiters {
@@ -283,24 +263,22 @@ func (ws *watches) attach(c *conn) bool {
 	ws.conn = c
 	ws.conns++
 	ws.noSetWatches = ws.noSetWatches || c.unresumable
-	ws.list.askAgain()
+	ws.list.unasked = ws.list.newest
 	return true
 }
 
-// detach takes c, which has failed, out of use.
 func (ws *watches) detach(c *conn) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if ws.conn == c {
 		ws.conn = nil
-		ws.list.askAgain()
+		ws.list.unasked = ws.list.newest
 	}
 }
 
-// restore asks the server of c, which is attached, for the watches of the table. Those that were set are set again
-// as of zxid, the latest that we have seen, so that the server reports at once what has changed since; the others are
-// asked for anew. The newest come first, as WatchAll has them. It goes a step at a time, between which others have the
-// table.
+// restore asks the server of c, which is attached, for the watches of the table. Those that were set are set again as of
+// zxid, the latest that we have seen, so that the server reports at once what has changed since; the others are asked for
+// anew. The newest come first, as WatchAll has them. Others have the table between the steps, of one request each.
 func (ws *watches) restore(c *conn, zxid int64) {
 	for more := true; more; {
 		var fired []*Watch
@@ -309,7 +287,6 @@ func (ws *watches) restore(c *conn, zxid int64) {
 	}
 }
 
-// restoreStep asks for as many watches as one request takes.
 func (ws *watches) restoreStep(c *conn, zxid int64) (fired []*Watch, more bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -365,4 +342,46 @@ func (ws *watches) suspect(c *conn, ts []*watched) {
 	}
 	ws.mu.Unlock()
 	ws.callBack(then)
+}
+
+// watchList lists what is in the watch table, mostly the newest first, and knows how far the server of the present conn has
+// been asked for it. Every method takes a few instructions, however long the list is. Guarded by watches.mu.
+type watchList struct {
+	newest  *watched
+	unasked *watched // newest watch not yet sent to the current server; all older ones are unsent too
+}
+
+// add enters t. detached: there is no server to ask, and unasked is the newest. It reports whether the caller has to ask for
+// t now; else t is the next one that restore asks for.
+func (l *watchList) add(t *watched, detached bool) (ask bool) {
+	before := l.unasked
+	if ask = !detached && before == nil; ask {
+		before = l.newest
+	} else {
+		l.unasked = t
+	}
+	if t.older = before; before != nil {
+		t.newer, before.newer = before.newer, t
+	}
+	if t.newer != nil {
+		t.newer.older = t
+	} else {
+		l.newest = t
+	}
+	return ask
+}
+
+func (l *watchList) remove(t *watched) {
+	if l.unasked == t {
+		l.unasked = t.older
+	}
+	if t.newer != nil {
+		t.newer.older = t.older
+	} else {
+		l.newest = t.older
+	}
+	if t.older != nil {
+		t.older.newer = t.newer
+	}
+	t.newer, t.older = nil, nil
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // Scenario 66 as users meet it: on ClickHouse Keeper, which knows no removeWatches, no containers in its old versions, and
-// takes no session up again. session/unresumable_test.go has what single requests do there.
+// takes no session up again. session/conn_unresumable_test.go has what single requests do there.
 
 // onKeepers runs f on a ClickHouse Keeper of each version.
 func onKeepers(t *testing.T, f func(s *locktest.Sim)) {
