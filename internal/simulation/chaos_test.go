@@ -8,7 +8,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// chaos makes random faults and repairs each of them after a while.
+// chaos causes random faults, and repairs each of them after a while.
 type chaos struct {
 	w     *world
 	rnd   *rand.Rand
@@ -24,7 +24,7 @@ type repair struct {
 
 func newChaos(w *world) *chaos { return &chaos{w: w, rnd: w.rand(1)} }
 
-// run goes on until ctx ends, and then repairs everything.
+// run causes faults until ctx ends, and then repairs all of them.
 func (c *chaos) run(ctx context.Context) {
 	for pause(ctx, c.span(50*time.Millisecond, 1500*time.Millisecond), 800) {
 		c.mend(c.w.now())
@@ -38,11 +38,11 @@ func (c *chaos) run(ctx context.Context) {
 	c.mend(1<<62 - 1)
 }
 
-// prune deletes the empty directories: the next contender's transaction, and all that go with it, are refused.
+// prune deletes the empty directories, so that the server refuses the transaction with the next create there.
 func (c *chaos) prune() {
 	for i, path := range c.w.paths {
 		if c.w.fam[i] == famMutex && len(c.w.srv.Children(path)) == 0 && c.w.srv.Delete(path) == nil {
-			c.w.note("fault", "%s is empty, and deleted", path)
+			c.w.note("fault", "%s is empty, and is deleted", path)
 		}
 	}
 }
@@ -63,7 +63,7 @@ func (c *chaos) mend(now time.Duration) {
 	c.until = rest
 }
 
-// last is how long a fault lasts: mostly for less than a client notices, sometimes for longer than a session.
+// last draws the duration of a fault: mostly shorter than a client notices, sometimes longer than a session.
 func (c *chaos) last() time.Duration {
 	if c.rnd.IntN(4) == 0 {
 		return c.span(4*time.Second, maxTimeout+4*time.Second)
@@ -77,13 +77,13 @@ func (c *chaos) begin(name string, mend func()) {
 	c.until = append(c.until, repair{c.w.now() + d, name, mend})
 }
 
-// inject is begin for a fault of the server's.
+// inject begins a fault of the server.
 func (c *chaos) inject(name string, f zktest.Fault) {
 	in := c.w.srv.Inject(f)
 	c.begin(name, in.Remove)
 }
 
-// struck are the requests whose loss matters.
+// struck are the operations that faults hit.
 var struck = []zktest.Op{zktest.OpCreate, zktest.OpDelete, zktest.OpMulti, zktest.OpGetChildren2, zktest.OpExists,
 	zktest.OpSync, zktest.OpSetData, zktest.OpConnect, zktest.OpNotify, zktest.OpSetWatches, zktest.OpCreate2}
 
@@ -100,36 +100,36 @@ func (c *chaos) strike() {
 	m := w.members[member]
 	op := struck[c.rnd.IntN(len(struck))]
 	pick := c.rnd.IntN(100)
-	if w.calm { // a lag, or something that is removed
+	if w.calm { // a lag, or a removal by force
 		pick = []int{67, 88, 96}[pick%3]
 	}
 	switch {
 	case pick < 8:
 		c.inject("cut "+who, zktest.Freeze().Session(victim.ID))
 	case pick < 15:
-		c.inject("one-way cut: no replies to "+who, zktest.FreezeReplies().Session(victim.ID))
+		c.inject("one direction is cut: no replies to "+who, zktest.FreezeReplies().Session(victim.ID))
 	case pick < 22:
-		c.inject("one-way cut: no requests from "+who, zktest.FreezeRequests().Session(victim.ID))
+		c.inject("one direction is cut: no requests from "+who, zktest.FreezeRequests().Session(victim.ID))
 	case pick < 27:
 		w.note("fault", "member %d drops its connections", member)
 		m.DropConnections()
 	case pick < 41:
-		w.note("fault", "connection ends instead of the reply to the next %v", op)
+		w.note("fault", "the connection ends instead of the reply to the next %v", op)
 		w.srv.Inject(zktest.CloseAfter().Op(op).After(c.rnd.IntN(3)).Once())
 	case pick < 49 && op != zktest.OpNotify:
-		w.note("fault", "connection ends instead of the next %v", op)
+		w.note("fault", "the connection ends instead of the next %v", op)
 		w.srv.Inject(zktest.CloseBefore().Op(op).After(c.rnd.IntN(3)).Once())
 	case pick < 52:
-		w.note("fault", "the reply to the next %v is cut", op)
+		w.note("fault", "the reply to the next %v is truncated", op)
 		w.srv.Inject(zktest.Truncate(c.rnd.IntN(40)).Op(op).Once())
 	case pick < 55:
 		w.note("fault", "the reply to the next %v is late", op)
 		w.srv.Inject(zktest.DelayReply(c.last()).Op(op).Once())
 	case pick < 60 && w.garbles && op != zktest.OpConnect:
-		w.note("fault", "the reply to the next %v is lost, and nothing else", op)
+		w.note("fault", "only the reply to the next %v is lost", op)
 		w.srv.Inject(zktest.DropReply().Op(op).Once())
 	case pick < 63 && w.garbles && op != zktest.OpNotify && op != zktest.OpConnect:
-		w.note("fault", "the next %v is lost, and nothing else", op)
+		w.note("fault", "only the next %v is lost", op)
 		w.srv.Inject(zktest.DropRequest().Op(op).Once())
 	case pick < 67:
 		m.Down()
@@ -142,7 +142,7 @@ func (c *chaos) strike() {
 		m.CutOff()
 		c.begin("member is cut off from the leader", m.Heal)
 	case pick < 84:
-		c.inject("no connection is let in", zktest.Refuse())
+		c.inject("the servers refuse connections", zktest.Refuse())
 	case pick < 88:
 		w.note("fault", "the session of %s is ended by force", who)
 		w.oracle.expire(victim)

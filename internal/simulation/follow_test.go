@@ -17,45 +17,46 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// The code follows the model: what a client is told and asks on its connections, and what it concludes, are steps that
-// internal/model/queue.pml has. A contender is followed from its create to its deletion:
+// The code follows the model: the requests, replies and notifications of a client, and the holds that it returns, are steps
+// of internal/model/queue.pml. The follower follows each contender from its create to its deletion:
 //
-//	creating  a create whose reply was lost is made again only after its znode was looked for by a sync and a list behind it
-//	listed    a list that shows the own znode: with nobody before it, it may hold; else the nearest before it is its
-//	          predecessor, and, if that is the only one, the last
-//	watching  only the own znode and a predecessor are watched
-//	told      the last one's deletion is told, on a connection on which the own znode is watched, and its deletion has
-//	          not been told on it: it may hold; so also when the own znode is found there after that deletion was told
-//	word      its release mark's creation is told, and then its deletion, both of one transaction, under the same condition
-//	          but for its being the last one: it may hold
-//	holding   a call that returns with a hold may hold by one of these
-//	leaving   only a znode of one's own is deleted; with a mark only by one that may hold, and has had to wait
+//	create    a create whose reply was lost is repeated only after the client has looked for its znode by a sync and then a list
+//	list      if a list shows the contender and none before it, it may hold; otherwise the nearest one before it is its
+//	          predecessor, and, if that is the only one before it, the last
+//	watch     the client watches only the contender and its predecessors
+//	event     the contender may hold when the client is notified of the deletion of the last one, on a connection on which it
+//	          watches the contender and has not been notified of the contender's deletion; or when a watch that is set behind
+//	          that notification finds the contender ("hold by watch")
+//	mark      it may hold when the client is notified of the creation of a predecessor's release mark and then of the
+//	          predecessor's deletion, both of one transaction, under the conditions of event; it need not be the last one
+//	hold      a call returns with a hold only if its contender may hold
+//	leave     the client deletes only contenders of its own, and makes a mark only if the contender may hold and had to wait
 //
-// The runs are those of mutexes alone, under the same faults as all others.
+// The runs have only mutexes, and the same faults as all others.
 
-var follows = flag.Uint64("follows", 80, "how many seeds to hold against the model")
+var follows = flag.Uint64("follows", 80, "how many seeds to compare with the model")
 
-// contender is what one znode's owner knows.
+// contender is what the owner of one znode has learned about it.
 type contender struct {
 	near map[string]bool // predecessors that lists have shown
 	last map[string]bool // those of them that were the only ones before it
-	may  string          // by which step it may hold; "" by none
+	may  string          // the step by which it may hold; "": it may not
 }
 
-// creation is what is known of a create that has left: whether it is unanswered, and how far the search for its znode is.
+// creation is the state of a create that was sent: whether it is unanswered, and how far the search for its znode is.
 type creation struct {
 	open   bool
 	search int
 }
 
-// The steps of a search; an answer to the list ends it.
+// The steps of a search. The reply to the list ends it.
 const (
 	syncAsked = iota + 1
 	synced
 	listAsked
 )
 
-// follower holds what one client does against the model.
+// follower compares what one client does with the model.
 type follower struct {
 	w    *world
 	name string
@@ -71,12 +72,12 @@ func newFollower(w *world, name string) *follower {
 	return &follower{w: w, name: name, ids: map[string]*creation{}, own: map[string]*contender{}, steps: map[string]int{}}
 }
 
-// conn is one connection of the client's, as the follower sees it. It is used under the follower's mutex.
+// conn is one connection of the client, as the follower sees it. Its maps are guarded by the follower's mutex.
 type conn struct {
 	f       *follower
 	watched map[string]bool
-	gone    map[string]bool
-	marked  map[string]int64 // contenders whose marks' creation has been told, and by which transaction
+	gone    map[string]bool  // znodes of whose deletion the client was notified
+	marked  map[string]int64 // contenders of whose mark's creation the client was notified, and the transactions' zxids
 }
 
 func (f *follower) conn() *conn {
@@ -90,13 +91,13 @@ func (f *follower) departs(format string, args ...any) {
 	f.w.violated("%s departs from the model: %s", f.name, fmt.Sprintf(format, args...))
 }
 
-// mine reports whether a znode can be one of this client's, by the id in its name. Adopted ones are found so.
+// mine reports whether a znode may be this client's: its name has the id of one of the client's creates.
 func (f *follower) mine(node string) bool {
 	i := strings.LastIndex(node, "-lock-")
 	return i >= 0 && f.ids[node[:i+len("-lock-")]] != nil
 }
 
-// contenderOf returns what is known of a znode of one's own.
+// contenderOf returns the contender of one of the client's znodes.
 func (f *follower) contenderOf(node string) *contender {
 	c := f.own[node]
 	if c == nil {
@@ -106,7 +107,7 @@ func (f *follower) contenderOf(node string) *contender {
 	return c
 }
 
-// number returns a contender's; the runs end long before the counter does.
+// number returns the sequence number of a contender. The runs end long before the counter reaches its end.
 func number(name string) (int, bool) {
 	i := strings.LastIndex(name, "-lock-")
 	if i < 0 {
@@ -116,7 +117,7 @@ func number(name string) (int, bool) {
 	return n, err == nil
 }
 
-// asked is a request that leaves.
+// asked is called with each request, before it is sent.
 func (c *conn) asked(r request) {
 	f := c.f
 	f.mu.Lock()
@@ -139,7 +140,7 @@ func (c *conn) asked(r request) {
 	}
 }
 
-// searches takes the searches in a directory from one step to another.
+// searches moves the searches in a directory from one step to another.
 func (f *follower) searches(dir string, from, to int) {
 	for id, k := range f.ids {
 		if k.open && k.search == from && path.Dir(id) == dir {
@@ -148,14 +149,14 @@ func (f *follower) searches(dir string, from, to int) {
 	}
 }
 
-// synced is the answer to a sync.
+// synced is called with the reply to a sync.
 func (c *conn) synced(dir string) {
 	c.f.mu.Lock()
 	defer c.f.mu.Unlock()
 	c.f.searches(dir, syncAsked, synced)
 }
 
-// answered is a reply, whatever it says: what it answers is not lost.
+// answered is called with each reply, even an error: the reply to r is not lost.
 func (c *conn) answered(r request) {
 	c.f.mu.Lock()
 	defer c.f.mu.Unlock()
@@ -168,7 +169,7 @@ func (c *conn) answered(r request) {
 
 const markSuffix = "-released"
 
-// writes is a create or a delete that leaves; rest is what is behind it in its transaction.
+// writes is called with each create and delete that is sent. rest are the operations behind it in its transaction.
 func (f *follower) writes(r request, rest []request) {
 	node := r.paths[0]
 	owner, mark := strings.CutSuffix(node, markSuffix)
@@ -176,21 +177,21 @@ func (f *follower) writes(r request, rest []request) {
 	case r.op == zktest.OpDelete && mark:
 	case r.op == zktest.OpDelete:
 		if _, ok := number(path.Base(node)); ok && !f.mine(node) {
-			f.departs("it deletes %s", node)
+			f.departs("it deletes %s, which is not its own", node)
 		}
 		f.steps["leave"]++
 	case mark:
 		k := f.own[owner]
 		if k == nil || k.may == "" || len(k.near) == 0 {
-			f.departs("it makes the mark of %s, which has not held, or had nobody before it", owner)
+			f.departs("it makes the mark of %s, which has not held, or did not have to wait", owner)
 		}
 		if len(rest) < 2 || rest[0].op != zktest.OpDelete || rest[0].paths[0] != node || rest[1].op != zktest.OpDelete || rest[1].paths[0] != owner {
-			f.departs("it makes the mark of %s in a transaction of another kind: %v", owner, rest)
+			f.departs("it makes the mark of %s in a transaction with other operations: %v", owner, rest)
 		}
 		f.steps["leave by mark"]++
 	case strings.HasSuffix(node, "-lock-"):
 		if k := f.ids[node]; k != nil && k.open {
-			f.departs("it makes %s again, and has not looked for it behind a sync", node)
+			f.departs("it repeats the create of %s, and has not looked for it after a sync", node)
 		} else if k != nil && k.search == listAsked {
 			f.steps["create again"]++
 		}
@@ -199,7 +200,7 @@ func (f *follower) writes(r request, rest []request) {
 	}
 }
 
-// watch checks that a contender that is watched is one's own or a predecessor.
+// watch checks that a watched contender is the client's own or a predecessor.
 func (c *conn) watch(node string) {
 	f := c.f
 	c.watched[node] = true
@@ -213,17 +214,17 @@ func (c *conn) watch(node string) {
 			return
 		}
 	}
-	f.departs("it watches %s, which is nobody's predecessor", node)
+	f.departs("it watches %s, which is not the predecessor of any of its contenders", node)
 }
 
-// listed is a list that arrives.
+// listed is called with each list of a directory.
 func (c *conn) listed(dir string, names []string) {
 	f := c.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for id, k := range f.ids {
 		if k.search == listAsked && path.Dir(id) == dir {
-			k.open = false // if it shows the znode, that may be of a session before this one, or be gone when it is read
+			k.open = false // if the list shows the znode, it may be of an earlier session, or be gone when it is read
 		}
 	}
 	for _, name := range names {
@@ -253,8 +254,8 @@ func (c *conn) listed(dir string, names []string) {
 	}
 }
 
-// made tells of a creation.
-func (c *conn) made(node string, zxid int64) {
+// created is called with the notification of a creation.
+func (c *conn) created(node string, zxid int64) {
 	f := c.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -263,8 +264,8 @@ func (c *conn) made(node string, zxid int64) {
 	}
 }
 
-// told tells of a deletion.
-func (c *conn) told(node string, zxid int64) {
+// deleted is called with the notification of a deletion.
+func (c *conn) deleted(node string, zxid int64) {
 	f := c.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -275,13 +276,13 @@ func (c *conn) told(node string, zxid int64) {
 		case k.last[node]:
 			k.may = "event"
 		case k.near[node] && c.marked[node] == zxid && zxid > 0:
-			k.may = "word"
+			k.may = "mark"
 		}
 	}
 }
 
-// set is the answer to a request for watches: what it has found gone has been told before.
-func (c *conn) set(nodes []string) {
+// watchesSet is called with the reply to setWatches. The server has notified of deleted znodes before it.
+func (c *conn) watchesSet(nodes []string) {
 	f := c.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -291,14 +292,14 @@ func (c *conn) set(nodes []string) {
 			continue
 		}
 		for pred := range k.last {
-			if c.gone[pred] { // told, on this connection, before the own znode was seen to exist
+			if c.gone[pred] { // the client was notified of that on this connection, and then the server found the contender
 				k.may = "watch"
 			}
 		}
 	}
 }
 
-// holds is a call that returns with a hold of a znode.
+// holds is called when a call returns with a hold of a znode.
 func (f *follower) holds(node string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -310,7 +311,7 @@ func (f *follower) holds(node string) {
 	f.steps["hold by "+k.may]++
 }
 
-// simulateFollowed runs one seed with mutexes alone; nil if it is not one of those that are followed.
+// simulateFollowed runs one seed with only mutexes. It returns nil for a seed that is not followed.
 func simulateFollowed(t *testing.T, seed uint64) (w *world) {
 	defer func() {
 		switch p := recover(); {
@@ -328,7 +329,7 @@ func simulateFollowed(t *testing.T, seed uint64) (w *world) {
 		var err error
 		w, err = newWorld(seed, srv, zktest.Version39)
 		require.NoError(t, err)
-		if w.aged { // the order is that of the numbers here
+		if w.aged { // the follower orders contenders by number
 			w = nil
 			return
 		}
@@ -369,7 +370,7 @@ func TestTheModelAllowsEveryStepOfTheClients(t *testing.T) {
 		}
 	}
 	t.Logf("%d seeds: %v", ran, steps)
-	for _, step := range []string{"create", "watch", "hold by list", "hold by event", "hold by word", "leave by mark", "leave"} { // "hold by watch" is rare
-		require.Greater(t, steps[step], ran, "of the model's step %q nearly none was seen", step)
+	for _, step := range []string{"create", "watch", "hold by list", "hold by event", "hold by mark", "leave by mark", "leave"} { // "hold by watch" is rare
+		require.Greater(t, steps[step], ran, "too few of the model's step %q", step)
 	}
 }

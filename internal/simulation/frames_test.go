@@ -8,32 +8,32 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// request is what of a request the model knows.
+// request is the part of a request that the model knows.
 type request struct {
 	op    zktest.Op
 	paths []string
 	parts []request // of a multi or multiRead
 }
 
-// listener hears what passes over a connection, whole frames, in the order in which the client sends and reads them.
+// listener reads the frames that pass over a connection, in the order in which the client sends and receives them.
 type listener struct {
 	net.Conn
 	c *conn
 
 	mu      sync.Mutex // guards what follows
-	sent    bool       // the handshake
+	sent    bool       // the handshake was sent
 	waiting map[int32]request
 
-	// Of the one goroutine that reads.
-	in    []byte
-	greet bool // the handshake has been answered
+	// Used only by the goroutine that reads.
+	in      []byte
+	greeted bool // the handshake was answered
 }
 
 func listen(to net.Conn, c *conn) *listener {
 	return &listener{Conn: to, c: c, waiting: map[int32]request{}}
 }
 
-// Write is given whole frames. They leave all together or not at all.
+// Write sends whole frames: all of b or nothing.
 func (l *listener) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	var asked []request
@@ -52,7 +52,7 @@ func (l *listener) Write(b []byte) (int, error) {
 	n, err := l.Conn.Write(b)
 	if err != nil {
 		for _, r := range asked {
-			l.c.answered(r) // nobody has to look for what has not left
+			l.c.answered(r) // the client need not look for a znode of a create that was not sent
 		}
 	}
 	return n, err
@@ -83,7 +83,7 @@ func (l *listener) ask(frame []byte) request {
 	return r
 }
 
-// Read hears a frame before its last byte is given to the client.
+// Read passes each frame to receive before the client gets its last byte.
 func (l *listener) Read(b []byte) (int, error) {
 	n, err := l.Conn.Read(b)
 	l.in = append(l.in, b[:n]...)
@@ -92,10 +92,10 @@ func (l *listener) Read(b []byte) (int, error) {
 		if size > len(l.in) {
 			break
 		}
-		if l.greet {
-			l.hear(l.in[4:size])
+		if l.greeted {
+			l.receive(l.in[4:size])
 		}
-		l.greet = true
+		l.greeted = true
 		l.in = l.in[size:]
 	}
 	return n, err
@@ -107,7 +107,7 @@ const (
 	deleted      = 2
 )
 
-func (l *listener) hear(frame []byte) {
+func (l *listener) receive(frame []byte) {
 	d := &reader{b: frame}
 	xid := d.int32()
 	zxid := d.int64()
@@ -117,9 +117,9 @@ func (l *listener) hear(frame []byte) {
 		d.int32()
 		switch node := d.string(); kind {
 		case created:
-			l.c.made(node, zxid)
+			l.c.created(node, zxid)
 		case deleted:
-			l.c.told(node, zxid)
+			l.c.deleted(node, zxid)
 		}
 		return
 	}
@@ -147,11 +147,11 @@ func (l *listener) hear(frame []byte) {
 			}
 		}
 	case r.op == zktest.OpSetWatches:
-		l.c.set(r.paths)
+		l.c.watchesSet(r.paths)
 	}
 }
 
-// reader takes a frame apart. What is missing is empty.
+// reader decodes a frame. Missing bytes count as zeros.
 type reader struct{ b []byte }
 
 func (d *reader) take(n int) []byte {
@@ -179,7 +179,7 @@ func (d *reader) int32() int32 {
 
 func (d *reader) int64() int64 { return int64(d.int32())<<32 | int64(uint32(d.int32())) }
 
-// multi reads the parts of one, as far as they are creates, deletes, checks, writes of data and lists.
+// multi decodes the operations of a multi: creates, deletes, checks, setData and lists.
 func (d *reader) multi() (parts []request) {
 	for {
 		op, done := zktest.Op(d.int32()), d.byte() != 0

@@ -14,25 +14,25 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// neighbour is a foreign client that may create znodes in the locks' directories and delete its own, and nothing else.
-// It names and numbers them as it likes. It can make the others wait, as any contender can; it must not be able to change
-// their order, to let two of them hold, or to end a hold.
+// neighbour is a foreign client that may create znodes, with any names and numbers, in the locks' directories and delete its
+// own, and nothing else. It can make the others wait, as any contender can; it must not be able to change their order, to
+// make two of them hold, or to end a hold.
 type neighbour struct {
 	w    *world
 	rnd  *rand.Rand
 	mine []planted
 }
 
-// planted is one of its znodes.
+// planted is one of the neighbour's znodes.
 type planted struct {
 	node string
-	text string        // of it, for the history, in which a random id of another's has no place
+	text string        // its name in the history, without another contender's random id
 	due  time.Duration // when it is deleted
 }
 
 func newNeighbour(w *world) *neighbour { return &neighbour{w: w, rnd: w.rand(2)} }
 
-// run goes on until ctx ends, and then deletes what it has created.
+// run creates and deletes znodes until ctx ends, and then deletes the rest.
 func (n *neighbour) run(ctx context.Context) {
 	for pause(ctx, time.Millisecond+upTo(n.rnd, 800*time.Millisecond), 801) {
 		n.clear(n.w.now())
@@ -50,27 +50,27 @@ func (n *neighbour) clear(now time.Duration) {
 			return false
 		}
 		n.w.note("foreign", "deletes %s", p.text)
-		if err := n.w.srv.Delete(p.node); err != nil && !errors.Is(err, zktest.CodeNoNode) { // somebody may have broken it
+		if err := n.w.srv.Delete(p.node); err != nil && !errors.Is(err, zktest.CodeNoNode) { // a client may have broken it
 			n.w.violated("the neighbour deletes %s: %v", p.text, err)
 		}
 		return true
 	})
 }
 
-// plant creates one znode. One in the others' way is deleted soon, so that they get their turns.
+// plant creates one znode. One that may be in the way of other contenders is deleted soon, so that they get their turns.
 func (n *neighbour) plant() {
 	k := n.rnd.IntN(len(n.w.paths))
 	dir := n.w.paths[k]
 	number, blocks := n.number(dir)
-	tail := n.mark(n.w.fam[k]) + number
+	tail := n.label(n.w.fam[k]) + number
 	node := dir + "/" + n.head(dir) + tail
 	data := n.data()
 	last := upTo(n.rnd, 4*time.Second)
 	if blocks {
 		last = upTo(n.rnd, 300*time.Millisecond)
 	}
-	n.w.oracle.foreign(node)
-	if err := n.w.srv.Create(node, data); err != nil { // no such directory, for instance
+	n.w.oracle.noteForeign(node)
+	if err := n.w.srv.Create(node, data); err != nil { // for example because there is no such directory
 		return
 	}
 	text := fmt.Sprintf("%s/…%s, named by %d bytes", dir, tail, len(node))
@@ -78,7 +78,7 @@ func (n *neighbour) plant() {
 	n.mine = append(n.mine, planted{node, text, n.w.now() + last})
 }
 
-// number draws one, as the server prints them, and says whether it can stand before those of the others.
+// number draws a sequence number, in the server's form. blocks: it may be lower than those of other contenders.
 func (n *neighbour) number(dir string) (text string, blocks bool) {
 	next := int32(0) // of the directory's counter
 	if node, ok := n.w.srv.Node(dir); ok {
@@ -98,9 +98,9 @@ func (n *neighbour) number(dir string) (text string, blocks bool) {
 		v = next + math.MaxInt32/2 + n.rnd.Int32N(100)
 	case 5:
 		v = int32(n.rnd.Uint32())
-	case 6: // the next ones to be given out
+	case 6: // the next ones that the server assigns
 		v = next + n.rnd.Int32N(4)
-	case 7: // those that stand, and between them
+	case 7: // those of existing contenders, and those between them
 		v = max(0, next-n.rnd.Int32N(6))
 	case 8: // none
 		return []string{"99999999999", "-000000000", "12", "lock", "9999999999", "0000000000x"}[n.rnd.IntN(6)], false
@@ -108,8 +108,8 @@ func (n *neighbour) number(dir string) (text string, blocks bool) {
 	return fmt.Sprintf("%010d", v), v-next < 3
 }
 
-// mark is mostly that of the path's own kind.
-func (n *neighbour) mark(fam int) string {
+// label draws the part of a name that tells the kind of lock, mostly of the path's own kind.
+func (n *neighbour) label(fam int) string {
 	own := [][]string{{"-lock-", "__lock__"}, {"-__READ__", "-__WRIT__", "__rlock__"}, {"-lease-1-", "-lease-2-", "-lease-1000000-"}}
 	if n.rnd.IntN(12) == 0 {
 		fam = n.rnd.IntN(len(own))
@@ -117,7 +117,7 @@ func (n *neighbour) mark(fam int) string {
 	return own[fam][n.rnd.IntN(len(own[fam]))]
 }
 
-// head is what stands before the mark: another contender's id, too, and what is longer than a path may be for us.
+// head draws what comes before the label: sometimes another contender's id, or more bytes than our paths may have.
 func (n *neighbour) head(dir string) string {
 	switch n.rnd.IntN(24) {
 	case 0, 4, 5:
@@ -133,7 +133,7 @@ func (n *neighbour) head(dir string) string {
 			}
 		}
 	}
-	// A list has them before or behind all others, whose ids are random, so that two runs have the same order.
+	// These sort before or behind all contenders with random ids, so that two runs have the same order.
 	return fmt.Sprintf("_c_%c%016x", "!z"[n.rnd.IntN(2)], n.rnd.Uint64())
 }
 
@@ -149,24 +149,24 @@ func (n *neighbour) data() []byte {
 	return nil
 }
 
-// foreign notes a znode that is no client's of ours.
-func (o *oracle) foreign(node string) {
+// noteForeign notes a znode of the neighbour.
+func (o *oracle) noteForeign(node string) {
 	o.mu.Lock()
-	o.strangers[node] = true
+	o.foreign[node] = true
 	o.mu.Unlock()
 }
 
-// stranger reports whether a znode is the neighbour's.
-func (o *oracle) stranger(node string) bool {
+// isForeign reports whether a znode is the neighbour's.
+func (o *oracle) isForeign(node string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.strangers[node]
+	return o.foreign[node]
 }
 
-// ours removes the neighbour's znodes from the contenders of a directory. The caller holds mu.
+// ours returns the contenders of a directory without the neighbour's. The caller holds mu.
 func (o *oracle) ours(dir string) []string {
 	return slices.DeleteFunc(o.w.srv.Children(dir), func(name string) bool {
 		_, contender := recipe.Parse(name)
-		return !contender || o.strangers[dir+"/"+name]
+		return !contender || o.foreign[dir+"/"+name]
 	})
 }

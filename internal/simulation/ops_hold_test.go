@@ -13,7 +13,7 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// check asks the ensemble about a hold.
+// check calls Check on a hold.
 func (o *op) check(ctx context.Context) {
 	or := o.p.w.oracle
 	or.mu.Lock()
@@ -26,7 +26,7 @@ func (o *op) check(ctx context.Context) {
 	o.p.note("#%d checks %s: %v", o.n, o.t.who, errText{err})
 	o.p.within(o.began, o.limit, "check")
 	if err == nil && gone {
-		o.p.w.violated("%s was told that it holds, after its znode was removed", o.t.who)
+		o.p.w.violated("Check said that %s holds, after its znode was removed", o.t.who)
 	}
 	o.used(ctx, "check", err)
 }
@@ -91,7 +91,7 @@ func (o *op) downgrade(ctx context.Context) {
 		o.t.read, o.t.moving, o.t.nodes = true, false, h.Nodes()
 		or.checkZnodes(o.t)
 	} else if o.g.Err() == nil {
-		o.t.moving, o.g.released = false, false // it is what it was
+		o.t.moving, o.g.released = false, false // it is still the write lock
 		or.checkZnodes(o.t)
 	}
 	or.mu.Unlock()

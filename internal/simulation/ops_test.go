@@ -11,13 +11,13 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// op is one operation: what was drawn for it, and when it began. One that acquires also holds, and releases.
+// op is one operation: the random choices for it, and when it began. An op that acquires a lock also holds and releases it.
 type op struct {
 	p     *player
 	c     *zklock.Client
 	n     int
 	path  string
-	t     *acquisition // for what needs a hold
+	t     *acquisition // for operations on a hold
 	g     *hold
 	limit time.Duration
 	began time.Duration
@@ -36,7 +36,7 @@ type op struct {
 	victim  int
 }
 
-// draw chooses what to acquire.
+// draw chooses the lock to acquire, and its options.
 func (o *op) draw(k, fam int) {
 	rnd := o.p.rnd
 	o.paths = []string{o.path}
@@ -89,13 +89,13 @@ func (o *op) draw(k, fam int) {
 	switch rnd.IntN(24) {
 	case 0, 1, 2:
 		o.hold = upTo(rnd, 5*time.Second)
-	case 3: // longer than a session that is not heard of
+	case 3: // longer than a session without a connection lasts
 		o.hold = 4*time.Second + upTo(rnd, 10*time.Second)
 	}
 	o.patient = rnd.IntN(5) > 0
 }
 
-// ask calls the library.
+// ask calls the method of the library that acquires the lock.
 func (o *op) ask(ctx context.Context) (*zklock.Hold, *zklock.Leadership, error) {
 	var lock, try func(context.Context) (*zklock.Hold, error)
 	switch o.kind {
@@ -132,7 +132,7 @@ func (o *op) ask(ctx context.Context) (*zklock.Hold, *zklock.Leadership, error) 
 
 // acquire requests a lock, holds it for a while, and releases it.
 func (o *op) acquire(ctx context.Context) {
-	o.p.note("#%d asks: %s %s x%d try %v wait %v max %v grace %v, for %v", o.n, o.kind, o.paths, o.permits, o.try, o.wait, o.maxHold, o.grace, o.limit)
+	o.p.note("#%d requests: %s %s x%d try %v wait %v max %v grace %v, deadline %v", o.n, o.kind, o.paths, o.permits, o.try, o.wait, o.maxHold, o.grace, o.limit)
 	h, lead, err := o.ask(ctx)
 	limit := o.limit
 	if slices.ContainsFunc(o.opts, func(zklock.LockOption) bool { return o.wait > 0 }) && !o.try {
@@ -152,7 +152,7 @@ func (o *op) acquire(ctx context.Context) {
 	o.keep(t, t.holds[0])
 }
 
-// enter tells the oracle of a new acquisition.
+// enter reports a new acquisition to the oracle.
 func (o *op) enter(h *zklock.Hold, lead *zklock.Leadership) *acquisition {
 	t := &acquisition{who: fmt.Sprintf("%s#%d", o.p.name, o.n), p: o.p, kind: o.kind, paths: o.paths, permits: o.permits,
 		began: o.began, maxHold: o.maxHold, grace: o.grace, token: h.Token(), nodes: h.Nodes(), read: o.kind == "read"}
@@ -169,7 +169,7 @@ func (o *op) enter(h *zklock.Hold, lead *zklock.Leadership) *acquisition {
 	return t
 }
 
-// keep holds g for its time and then releases it.
+// keep holds g for the time that was drawn, and then releases it.
 func (o *op) keep(t *acquisition, g *hold) {
 	pause(g.Context(), o.hold, o.p.r(o.n, 2))
 	if o.release(t, g) {
@@ -182,7 +182,7 @@ func (o *op) keep(t *acquisition, g *hold) {
 	}
 }
 
-// release claims the right to release g.
+// release reports whether the caller is the one to release g: true for the first call only.
 func (o *op) release(t *acquisition, g *hold) bool {
 	or := o.p.w.oracle
 	or.mu.Lock()
@@ -207,7 +207,7 @@ func (o *op) release(t *acquisition, g *hold) bool {
 	return true
 }
 
-// let releases g.
+// let calls Unlock on g, and checks what it returns and leaves.
 func (o *op) let(ctx context.Context, t *acquisition, g *hold) {
 	began := o.p.w.now()
 	err := g.Unlock(ctx)
@@ -219,24 +219,24 @@ func (o *op) let(ctx context.Context, t *acquisition, g *hold) {
 	defer or.mu.Unlock()
 	switch {
 	case err == nil:
-		if t.live() || t.moving || t.open() != nil || o.p.w.handoff > 0 && t.kind == "mutex" { // handed on, perhaps
+		if t.live() || t.moving || t.open() != nil || o.p.w.handoff > 0 && t.kind == "mutex" { // another hold may have the znode
 			return
 		}
 		for _, node := range t.nodes {
 			if _, ok := o.p.w.srv.Node(node); ok {
-				o.p.w.violated("%s was unlocked, and %s stands", t.who, node)
+				o.p.w.violated("%s was unlocked, and %s still exists", t.who, node)
 			}
 		}
 	case errors.Is(err, zklock.ErrLost), errors.Is(err, zklock.ErrClosed) && o.p.closedSince(o.began):
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
-	case errors.Is(err, zklock.ErrUnknownOutcome) && t.moving: // neither lock, then, and both are given up
+	case errors.Is(err, zklock.ErrUnknownOutcome) && t.moving: // the downgrade's outcome is unknown, and both locks are given up
 	case errors.Is(err, session.ErrGarbled) && o.p.w.garbled():
 	default:
 		o.p.w.violated("%s: unlock: %v", t.who, err)
 	}
 }
 
-// unlock releases a hold before its time.
+// unlock releases a hold before the time that was drawn.
 func (o *op) unlock(ctx context.Context) {
 	if o.release(o.t, o.g) {
 		ctx, done := context.WithTimeout(ctx, 3*time.Second)
@@ -245,14 +245,14 @@ func (o *op) unlock(ctx context.Context) {
 	}
 }
 
-// refused checks the error of a call that got no lock.
+// refused checks the error of a call that has not acquired its lock.
 func (o *op) refused(ctx context.Context, err error) {
 	switch {
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 	case errors.Is(err, zklock.ErrBusy) && (o.try || o.wait > 0):
 	case errors.Is(err, context.DeadlineExceeded) && o.wait > 0:
 	case errors.Is(err, zklock.ErrClosed) && o.p.closedSince(o.began):
-	case errors.Is(err, zklock.ErrConflict) && (o.kind == "semaphore" || o.p.w.neighbour): // another kind's mark
+	case errors.Is(err, zklock.ErrConflict) && (o.kind == "semaphore" || o.p.w.neighbour): // a neighbour's contender of another kind
 	case errors.Is(err, zklock.ErrOption) && o.kind == "semaphore":
 	case errors.Is(err, session.ErrGarbled) && o.p.w.garbled():
 	default:
@@ -260,7 +260,7 @@ func (o *op) refused(ctx context.Context, err error) {
 	}
 }
 
-// queue asks for the contenders in line.
+// queue lists the contenders of a lock.
 func (o *op) queue(ctx context.Context) {
 	sure := o.p.w.oracle.certain(o.path)
 	line, err := o.c.Queue(ctx, o.path)
@@ -272,19 +272,19 @@ func (o *op) queue(ctx context.Context) {
 	}
 	for i := 1; i < len(line); i++ {
 		if line[i-1].Node == line[i].Node {
-			o.p.w.violated("queue of %s: %s twice", o.path, line[i].Node)
+			o.p.w.violated("queue of %s: it has %s twice", o.path, line[i].Node)
 		}
 	}
 	for _, t := range o.p.w.oracle.still(o.path, sure) {
 		if o.p.w.oracle.resized(t.acquisition) {
-			continue // a list does not tell those who hold beyond a lowered size from those who wait
+			continue // a list does not tell contenders that hold beyond a lowered size from waiters
 		}
 		if i := slices.IndexFunc(line, func(k zklock.Contender) bool { return k.Session == t.session && k.Holds }); i >= 0 {
 			continue
 		}
-		// The neighbour may put itself before others, and so appear to hold in their place, even when it has gone since
-		// the list. But it can't hide them, nor put one of them before another.
-		ours := func(k zklock.Contender) bool { return k.Holds && !o.p.w.oracle.stranger(k.Node) }
+		// A neighbour's contender may come before others, and so seem to hold in their place, even if it has gone since the
+		// list. But it can't hide the others, nor change their order.
+		ours := func(k zklock.Contender) bool { return k.Holds && !o.p.w.oracle.isForeign(k.Node) }
 		if i := slices.IndexFunc(line, func(k zklock.Contender) bool { return slices.Contains(t.nodes, k.Node) }); i < 0 ||
 			!o.p.w.neighbour || slices.ContainsFunc(line[i:], ours) {
 			o.p.w.violated("queue of %s does not show the holder %s: %+v", o.path, t.who, line)
@@ -292,7 +292,7 @@ func (o *op) queue(ctx context.Context) {
 	}
 }
 
-// breakOne removes one of those in line.
+// breakOne breaks the lock of one contender.
 func (o *op) breakOne(ctx context.Context) {
 	line, err := o.c.Queue(ctx, o.path)
 	o.looked(ctx, "queue", err)
@@ -305,7 +305,7 @@ func (o *op) breakOne(ctx context.Context) {
 	o.p.note("#%d breaks %s: %v", o.n, short(k.Node), errText{err})
 	o.p.within(o.began, o.limit, "break")
 	if _, stands := o.p.w.srv.Node(k.Node); stands && err == nil {
-		o.p.w.violated("%s was broken, and stands", k.Node)
+		o.p.w.violated("%s was broken, and still exists", k.Node)
 	}
 	if !errors.Is(err, zklock.ErrNotHeld) && !errors.Is(err, zklock.ErrUnknownOutcome) {
 		o.looked(ctx, "break", err)
@@ -329,21 +329,21 @@ func (o *op) looked(ctx context.Context, what string, err error) {
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 	case errors.Is(err, zklock.ErrClosed) && o.p.closedSince(o.began):
 	case errors.Is(err, session.ErrGarbled) && o.p.w.garbled():
-	case errors.Is(err, session.ErrLost): // the session ended on the way
+	case errors.Is(err, session.ErrLost): // the session ended during the call
 	default:
 		o.p.w.violated("%s#%d: %s: unexpected error: %v", o.p.name, o.n, what, err)
 	}
 }
 
-// leader asks for the leader.
+// leader calls Leader, and compares its answer with the oracle.
 func (o *op) leader(ctx context.Context) {
 	sure := o.p.w.oracle.certain(o.path)
 	l, err := o.c.Election(o.path).Leader(ctx)
 	o.p.note("#%d sees the leader %d: %v", o.n, l.Token, errText{err})
 	o.p.within(o.began, o.limit, "leader")
 	for _, t := range o.p.w.oracle.still(o.path, sure) {
-		if err == nil && l.Token != t.token && !o.p.w.oracle.stranger(l.Node) || errors.Is(err, zklock.ErrNoLeader) {
-			o.p.w.violated("leader of %s is %s, token %d; told: %d, %v", o.path, t.who, t.token, l.Token, err)
+		if err == nil && l.Token != t.token && !o.p.w.oracle.isForeign(l.Node) || errors.Is(err, zklock.ErrNoLeader) {
+			o.p.w.violated("the leader of %s is %s, token %d, and Leader returned token %d, %v", o.path, t.who, t.token, l.Token, err)
 		}
 	}
 	if !errors.Is(err, zklock.ErrNoLeader) {
@@ -351,7 +351,7 @@ func (o *op) leader(ctx context.Context) {
 	}
 }
 
-// observe follows the leaders.
+// observe follows the leaders until its deadline.
 func (o *op) observe(ctx context.Context) {
 	var last zklock.Token
 	var was string
@@ -359,7 +359,7 @@ func (o *op) observe(ctx context.Context) {
 		switch {
 		case errors.Is(err, zklock.ErrNoLeader):
 			if was == "none" {
-				o.p.w.violated("%s#%d observes no leader twice", o.p.name, o.n)
+				o.p.w.violated("%s#%d observes twice in succession that there is no leader", o.p.name, o.n)
 			}
 			was = "none"
 		case err != nil:
@@ -368,7 +368,7 @@ func (o *op) observe(ctx context.Context) {
 			if was != "" && was != "none" && was != l.Node {
 				o.p.w.violated("%s#%d observes %s right after %s", o.p.name, o.n, l.Node, was)
 			}
-			if o.p.w.oracle.stranger(l.Node) {
+			if o.p.w.oracle.isForeign(l.Node) {
 				was = l.Node
 				continue
 			}

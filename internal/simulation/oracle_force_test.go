@@ -31,7 +31,7 @@ func (o *oracle) noteForced(node string) {
 	o.mu.Unlock()
 }
 
-// remove deletes one contender, mostly the first in line.
+// remove deletes one contender of a directory, mostly the first in line.
 func (o *oracle) remove(dir string, rnd *rand.Rand) {
 	names, _ := recipe.Listing{Names: o.w.srv.Children(dir)}.Line(nil)
 	if len(names) == 0 {
@@ -51,15 +51,15 @@ func (o *oracle) remove(dir string, rnd *rand.Rand) {
 	}
 }
 
-// removed notes that a contender was removed that can't have held: one that stands in its way still stands. (Of a semaphore
-// only the size tells, and of the neighbour's znodes nothing.)
+// removed notes a contender that can't have held when it was removed: another one in its way still exists. (For a semaphore
+// that depends on the size, and the neighbour's znodes prove nothing.)
 func (o *oracle) removed(dir, name string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	me, _ := recipe.Parse(name)
 	for _, other := range o.w.srv.Children(dir) {
 		n, ok := recipe.Parse(other)
-		if ok && !o.strangers[dir+"/"+other] && n.Number < me.Number && me.Kind != recipe.Permits &&
+		if ok && !o.foreign[dir+"/"+other] && n.Number < me.Number && me.Kind != recipe.Permits &&
 			(me.Kind != recipe.Read || n.Kind != recipe.Read) {
 			o.waited[dir+"/"+name] = true
 			return
@@ -67,25 +67,25 @@ func (o *oracle) removed(dir, name string) {
 	}
 }
 
-// removeAll deletes a lock's directory with all that is in it.
+// removeAll deletes a lock's directory and everything in it.
 func (o *oracle) removeAll(dir string) {
-	o.w.note("fault", "%s is deleted with all in it", dir)
+	o.w.note("fault", "%s is deleted with everything in it", dir)
 	names := o.w.srv.Children(dir)
 	slices.SortFunc(names, func(a, b string) int { return strings.Compare(short(a), short(b)) })
 	for _, name := range names {
 		o.noteForced(dir + "/" + name)
-		_ = o.w.srv.Delete(dir + "/" + name) // gone by itself, perhaps
+		_ = o.w.srv.Delete(dir + "/" + name) // it may be gone already
 	}
-	_ = o.w.srv.Delete(dir) // somebody may have come
+	_ = o.w.srv.Delete(dir) // fails if a call has entered meanwhile
 }
 
-// standing is a hold and the znodes that it stood on when it was looked at.
+// standing is an acquisition, with the znodes that it had when it was looked up.
 type standing struct {
 	*acquisition
 	nodes []string
 }
 
-// certain returns the holds of a path that are beyond doubt now.
+// certain returns the acquisitions of a path that certainly hold now.
 func (o *oracle) certain(p string) []standing {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -98,8 +98,8 @@ func (o *oracle) certain(p string) []standing {
 	return sure
 }
 
-// still returns those of before that have been so until now, on the same znodes: one that was downgraded meanwhile may
-// have been looked for on either.
+// still returns those of before that still certainly hold, with the same znodes: a call may have seen either znode of one
+// that was downgraded meanwhile.
 func (o *oracle) still(p string, before []standing) []standing {
 	now := o.certain(p)
 	return slices.DeleteFunc(before, func(s standing) bool {

@@ -16,39 +16,39 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// oracle knows what has to hold. It sees the tree as the leader has it, without a delay, and the holds as their holders
-// see them, and compares the two after every event in the server and every return of a call.
+// oracle checks the guarantees. It reads the leader's tree, without a delay, and the holds as their holders see them, and
+// compares the two after every event in the server and every return of a call.
 //
-// Removal by force is the documented exception, and is modelled znode by znode: when an administrator has deleted the
-// znode of a hold, or ended its session, another client may hold beside it, on that path, until the holder is notified.
-// Its tokens and its Multi still count.
+// Removal by force is the documented exception, and is noted for each znode: when an administrator has deleted the znode
+// of a hold, or ended its session, another client may hold that path at the same time, until the holder is notified. The
+// guarantees of tokens and Multi apply even then.
 type oracle struct {
 	w *world
 
-	mu        sync.Mutex // guards what follows
-	names     map[int64]string
-	forced    map[string]bool // znodes that were removed by force, or may be by a Break that is under way
-	waited    map[string]bool // znodes that were removed by force while another one stood in their way
-	expired   map[int64]bool  // sessions that were ended by force
-	strangers map[string]bool // znodes of the neighbour
-	held      []*acquisition  // may have ended
-	tokens    map[string]zklock.Token
-	writers   map[string]zklock.Token
-	sizes     map[string][]sized
-	written   map[string]int64 // the registers
+	mu      sync.Mutex       // guards what follows
+	names   map[int64]string // clients, by session
+	forced  map[string]bool  // znodes that were removed by force, or may be, by a Break under way
+	waited  map[string]bool  // znodes that were removed by force while another contender was in their way
+	expired map[int64]bool   // sessions that were ended by force
+	foreign map[string]bool  // znodes of the neighbour
+	held    []*acquisition   // some of them may have ended
+	tokens  map[string]zklock.Token
+	writers map[string]zklock.Token
+	sizes   map[string][]sized
+	written map[string]int64 // the latest token in the register of a path
 
-	last        map[string]*player // whose hold had the greatest token of a path
-	lastSession map[string]int64
+	last        map[string]*player // the player whose hold had the greatest token of a path
+	lastSession map[string]int64   // and the session of that hold
 	zxid        int64
 }
 
-// sized is a semaphore's size from an instant on.
+// sized is the size that a semaphore has had since an instant.
 type sized struct {
 	from time.Duration
 	size int
 }
 
-// acquisition is a lock that a player acquired, with all its holds, which are several by re-entry.
+// acquisition is a lock that a player acquired. Re-entry gives it several holds.
 type acquisition struct {
 	who     string
 	p       *player
@@ -64,13 +64,13 @@ type acquisition struct {
 
 	// guarded by oracle.mu
 	nodes  []string
-	read   bool // holds for reading only
-	moving bool // a write lock that is being turned into a read lock: which of the two it is, only the server knows
+	read   bool // a read lock
+	moving bool // a write lock during its downgrade: only the server knows which of the two it is
 	holds  []*hold
 	voided time.Duration // when the oracle first saw that a znode of it was removed by force
 }
 
-// hold is one of them.
+// hold is one hold of an acquisition.
 type hold struct {
 	*zklock.Hold
 	lead     *zklock.Leadership
@@ -80,12 +80,12 @@ type hold struct {
 
 func newOracle(w *world) *oracle {
 	return &oracle{w: w, names: map[int64]string{}, forced: map[string]bool{}, waited: map[string]bool{},
-		expired: map[int64]bool{}, strangers: map[string]bool{},
+		expired: map[int64]bool{}, foreign: map[string]bool{},
 		tokens: map[string]zklock.Token{}, writers: map[string]zklock.Token{}, sizes: map[string][]sized{},
 		written: map[string]int64{}, last: map[string]*player{}, lastSession: map[string]int64{}}
 }
 
-// owner names a session's client.
+// owner returns the name of a session's client.
 func (o *oracle) owner(session int64) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -99,7 +99,7 @@ func (t *acquisition) live() bool {
 	return slices.ContainsFunc(t.holds, func(g *hold) bool { return g.Context().Err() == nil })
 }
 
-// reads reports whether others may read beside it.
+// reads reports whether other readers may hold at the same time.
 func (t *acquisition) reads() bool { return t.read || t.moving }
 
 // removedByForce reports whether the znode of its ith path was removed by force.
@@ -111,7 +111,7 @@ func (o *oracle) removedByForce(t *acquisition, i int) bool {
 	return !stands
 }
 
-// acquired enters a hold at the instant at which its call returned.
+// acquired adds an acquisition at the instant at which its call returned, and checks that the call may have it.
 func (o *oracle) acquired(t *acquisition) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -120,7 +120,7 @@ func (o *oracle) acquired(t *acquisition) {
 	o.held = slices.DeleteFunc(o.held, func(t *acquisition) bool { return !t.live() })
 	for i, p := range t.paths {
 		if o.waited[t.nodes[i]] {
-			o.w.violated("%s holds %s by %s, which was removed while it waited", t.who, p, short(t.nodes[i]))
+			o.w.violated("%s holds %s by %s, which was removed while the call waited", t.who, p, short(t.nodes[i]))
 		}
 		if o.removedByForce(t, i) {
 			continue
@@ -140,14 +140,14 @@ func (o *oracle) acquired(t *acquisition) {
 	o.checkZnodes(t)
 }
 
-// ordered checks that the token is greater than those of the holders before that it excludes.
+// ordered checks that the token is greater than those of all earlier holders that could not have held beside t.
 func (o *oracle) ordered(t *acquisition, p string) {
 	before := o.tokens[p]
 	switch t.kind {
 	case "read":
 		before = o.writers[p]
 	case "semaphore":
-		before = 0 // holders together: in order of arrival, as inLine sees, but told in any
+		before = 0 // they hold together: checkOrder checks their order, and their calls may return in any order
 	case "write":
 		o.writers[p] = max(o.writers[p], t.token)
 	}
@@ -159,12 +159,12 @@ func (o *oracle) ordered(t *acquisition, p string) {
 	}
 }
 
-// checkOrder checks in the tree that no contender that came before is in its way: nobody was overtaken.
+// checkOrder checks in the tree that no earlier contender is in the way: t has overtaken none.
 func (o *oracle) checkOrder(t *acquisition, i int) {
 	dir, own := path.Split(t.nodes[i])
 	me, _ := recipe.Parse(own)
 	sum, limit := me.Permits, o.limit(t.paths[i], t.began)
-	entered := func(name string, n recipe.Name) int64 { // by the order of the transactions, which no number tells for certain
+	entered := func(name string, n recipe.Name) int64 { // in the order of the transactions, which the sequence number need not show
 		node, _ := o.w.srv.Node(dir + name)
 		return cmp.Or(n.Czxid, node.Stat.Czxid)
 	}
@@ -178,15 +178,15 @@ func (o *oracle) checkOrder(t *acquisition, i int) {
 		case me.Kind == recipe.Permits:
 			sum += n.Permits
 		case me.Kind != recipe.Read || n.Kind != recipe.Read:
-			o.w.violated("%s holds %s with %s while %s stands before it", t.who, t.paths[i], own, name)
+			o.w.violated("%s holds %s with %s while %s is before it", t.who, t.paths[i], own, name)
 		}
 	}
 	if sum > limit && me.Kind == recipe.Permits {
-		o.w.violated("%s holds permits of %s with %s: the %dth of %d", t.who, t.paths[i], own, sum, limit)
+		o.w.violated("%s holds permits of %s with %s, and %d of %d permits are held", t.who, t.paths[i], own, sum, limit)
 	}
 }
 
-// limit is the greatest size that a semaphore has had since began.
+// limit returns the greatest size that a semaphore has had since began.
 func (o *oracle) limit(p string, began time.Duration) int {
 	limit := 0
 	for i, s := range o.sizes[p] {
@@ -211,36 +211,36 @@ func (o *oracle) checkZnodes(t *acquisition) {
 		n, ok := o.w.srv.Node(node)
 		switch {
 		case ok && n.Stat.EphemeralOwner != t.session && t.session != 0:
-			o.w.violated("%s holds %s by the znode %s of session %#x, and has %#x", t.who, t.paths[i], node,
+			o.w.violated("%s holds %s by the znode %s of session %#x, and its own session is %#x", t.who, t.paths[i], node,
 				n.Stat.EphemeralOwner, t.session)
 		case ok:
 		case !o.forced[node] && !o.expired[t.session]:
-			o.w.violated("%s holds %s without a znode: %s is gone, since %v at most", t.who, t.paths[i], node, o.w.now())
-			o.forced[node] = true // said once
+			o.w.violated("%s holds %s without a znode: %s is gone, seen at %v", t.who, t.paths[i], node, o.w.now())
+			o.forced[node] = true // report it once
 		case t.voided == 0:
 			t.voided = o.w.now()
 		case o.w.now()-t.voided > maxTimeout+3*time.Second:
-			o.w.violated("%s has not heard since %v that %s was removed", t.who, t.voided, node)
+			o.w.violated("%s has not been notified since %v that %s was removed", t.who, t.voided, node)
 			t.voided = o.w.now()
 		}
 	}
 }
 
-// checkSafe checks that a live hold is before its SafeUntil, and that the ensemble will not end its session before that.
+// checkSafe checks that the SafeUntil of a live hold is in the future, and that the ensemble will not end the session before it.
 func (o *oracle) checkSafe(t *acquisition) {
 	until := t.holds[0].SafeUntil()
 	if !time.Now().Add(t.grace).Before(until) {
-		o.w.violated("%s holds %v with a grace of %v, and was safe only until %v", t.who, t.paths, t.grace, until.Sub(o.w.start))
+		o.w.violated("%s holds %v with a grace of %v, and its SafeUntil was %v", t.who, t.paths, t.grace, until.Sub(o.w.start))
 	}
-	if o.expired[t.session] || o.zxid%8 != 0 { // the look is expensive
+	if o.expired[t.session] || o.zxid%8 != 0 { // the next check is expensive
 		return
 	}
 	if s, ok := o.w.srv.Session(t.session); ok && time.Now().Add(s.ExpiresIn).Before(until) {
-		o.w.violated("%s believes to be safe until %v, and its session ends in %v", t.who, until.Sub(o.w.start), s.ExpiresIn)
+		o.w.violated("the SafeUntil of %s is %v, and its session ends in %v", t.who, until.Sub(o.w.start), s.ExpiresIn)
 	}
 }
 
-// follow looks whenever something has happened in the server.
+// follow runs the checks after every event in the server.
 func (o *oracle) follow(ctx context.Context) {
 	_ = o.w.srv.Await(ctx, func() bool { // until ctx ends
 		o.step()
@@ -248,7 +248,7 @@ func (o *oracle) follow(ctx context.Context) {
 	})
 }
 
-// step checks what has to hold at all times.
+// step checks the guarantees that hold at all times.
 func (o *oracle) step() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -288,17 +288,17 @@ func (o *oracle) measure(p string) {
 	}
 }
 
-// fence checks that what the holders write with Multi is never overwritten by one that held before.
+// fence checks that no earlier holder overwrites what a holder has written with Multi.
 func (o *oracle) fence(p string) {
 	n, _ := o.w.srv.Node(register(p))
-	v, _ := strconv.ParseInt(string(n.Data), 10, 64) // empty: nobody wrote yet
+	v, _ := strconv.ParseInt(string(n.Data), 10, 64) // empty: not written yet
 	if v < o.written[p] {
-		o.w.violated("the register of %s was set to %d after %d: a late write was let through", p, v, o.written[p])
+		o.w.violated("the register of %s was set to %d after %d: a late write was made", p, v, o.written[p])
 	}
 	o.written[p] = v
 }
 
-// acknowledged checks that a write of t's was carried out.
+// acknowledged checks that a write of t was carried out.
 func (o *oracle) acknowledged(t *acquisition) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -310,8 +310,8 @@ func (o *oracle) acknowledged(t *acquisition) {
 	}
 }
 
-// nobodyHolds checks, at the end, that no client takes itself for a holder, and why each hold has ended.
-func (o *oracle) nobodyHolds() {
+// noneHolds checks, at the end, that the context of every hold has ended.
+func (o *oracle) noneHolds() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, t := range o.held {
@@ -321,7 +321,7 @@ func (o *oracle) nobodyHolds() {
 	}
 }
 
-// ended checks that a hold ended for a reason.
+// ended checks that a hold's context ended with a cause that applies.
 func (o *oracle) ended(t *acquisition, g *hold) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -341,16 +341,16 @@ func (o *oracle) ended(t *acquisition, g *hold) {
 		ok = t.p.isClosing()
 	}
 	if !ok {
-		o.w.violated("hold of %v by %s ended with %v", t.paths, t.who, cause)
+		o.w.violated("the hold of %v by %s ended with %v", t.paths, t.who, cause)
 	}
 }
 
-// shared reports whether t stands, by WithLocalHandoff, on the znode of the holder before it, in the same client.
+// shared reports whether t has the znode of the holder before it, by WithLocalHandoff: both are of one client.
 func (o *oracle) shared(t *acquisition, p string) bool {
 	return o.w.handoff > 0 && t.kind == "mutex" && t.token == o.tokens[p] && o.last[p] == t.p && t.session == o.lastSession[p]
 }
 
-// short is a contender's name without its random id, so that two runs have the same history.
+// short returns a contender's name without its random id, so that two runs have the same history.
 func short(name string) string {
 	n, ok := recipe.Parse(path.Base(name))
 	if !ok {
@@ -359,7 +359,7 @@ func short(name string) string {
 	return fmt.Sprintf("%s %d", n.Kind, n.Number)
 }
 
-// resized reports whether the size of t's semaphore has changed since t was asked for.
+// resized reports whether the size of t's semaphore has changed since the call of t began.
 func (o *oracle) resized(t *acquisition) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -15,12 +15,12 @@ import (
 
 const (
 	maxTimeout = 10 * time.Second // of a session
-	// longest is how long any call may take, by its deadline, and what it holds is held, before it is let go.
+	// longest bounds the time for which any operation lasts: its call, by its deadline, and then its hold.
 	longest = 60 * time.Second
 )
 
-// player is one client and the program that uses it: fifty operations, each in a goroutine of its own, at random
-// instants.
+// player is one client and the program that uses it: it starts fifty operations at random instants, each in a goroutine of
+// its own.
 type player struct {
 	w        *world
 	i        int
@@ -28,12 +28,12 @@ type player struct {
 	rnd      *rand.Rand
 	timeout  time.Duration
 	finished chan struct{} // closed when it has begun its last operation
-	follow   *follower     // holds it against the model, and has it take mutexes alone; nil: does not
+	follow   *follower     // compares the player, which then uses only mutexes, with the model; nil: no comparison
 
 	mu      sync.Mutex // guards what follows
 	c       *zklock.Client
 	closing bool          // c is being closed, or was
-	closed  time.Duration // when a client of its was last closed
+	closed  time.Duration // when a client of the player was last closed
 	dials   uint64
 	held    []*acquisition
 
@@ -44,12 +44,12 @@ func newPlayer(w *world, i int) *player {
 	p := &player{w: w, i: i, name: fmt.Sprintf("c%d", i), rnd: w.rand(10 + uint64(i)), finished: make(chan struct{})}
 	p.timeout = []time.Duration{4, 6, 10}[p.rnd.IntN(3)] * time.Second
 	if w.keeper {
-		p.timeout = maxTimeout // it grants no less
+		p.timeout = maxTimeout // Keeper grants no less
 	}
 	return p
 }
 
-// r returns remainders for the nth operation: its own instants, its end's, and its cancellation's.
+// r returns the remainder (see grain) of the nth operation, one for each kind of its instants.
 func (p *player) r(n, kind int) int { return 1000 + kind*500 + p.i*64 + n }
 
 func (p *player) note(format string, args ...any) { p.w.note(p.name, format, args...) }
@@ -60,14 +60,14 @@ func (p *player) isClosing() bool {
 	return p.closing
 }
 
-// closedSince reports whether a client of the player's was closed then or later.
+// closedSince reports whether a client of the player was closed at began or later.
 func (p *player) closedSince(began time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.closing || p.closed >= began && p.closed > 0
 }
 
-// dial leads the client's next connection to a random member, over a wire of its own.
+// dial connects the client to a random member, over a new wire.
 func (p *player) dial(network, addr string, timeout time.Duration) (net.Conn, error) {
 	p.mu.Lock()
 	p.dials++
@@ -91,7 +91,7 @@ func (p *player) dial(network, addr string, timeout time.Duration) (net.Conn, er
 	return w, nil
 }
 
-// ensure has the player be connected, and returns its client; nil when ctx ended first.
+// ensure returns the player's client, and dials a new one if that was closed. It returns nil if ctx ends first.
 func (p *player) ensure(ctx context.Context) *zklock.Client {
 	for ctx.Err() == nil {
 		p.mu.Lock()
@@ -113,7 +113,7 @@ func (p *player) ensure(ctx context.Context) *zklock.Client {
 			p.c, p.closing = fresh, false
 		}
 		p.mu.Unlock()
-		// A session that was ended by force before the word of its beginning had arrived is the one other reason.
+		// The only other reason: the session was ended by force before the client got the reply to its handshake.
 		if err != nil && !(ended != nil && errors.Is(err, ended)) && !errors.Is(err, zklock.ErrSessionExpired) {
 			p.w.violated("%s: dial: %v", p.name, err)
 		}
@@ -121,7 +121,7 @@ func (p *player) ensure(ctx context.Context) *zklock.Client {
 	return nil
 }
 
-// session hears of the client's sessions.
+// session is the client's hook: it notes the client's sessions.
 func (p *player) session(info zklock.SessionInfo) {
 	if info.State == session.Connected {
 		p.w.oracle.mu.Lock()
@@ -145,18 +145,18 @@ func (p *player) close() {
 	p.within(began, 2500*time.Millisecond, "close")
 }
 
-// handOver is how much longer a call may take that gives up: for so long at most it waits until the connection has taken the
-// deletion of its znode. It may do so on two connections, the second of which comes meanwhile.
+// handOver is the time for which a call that gives up waits at most until the connection has accepted the deletion of its
+// znode. It may wait on two connections, when the second one opens meanwhile.
 const handOver = 50 * time.Millisecond
 
-// within checks that a call took no longer than it may.
+// within checks that a call took no longer than its limit and twice handOver.
 func (p *player) within(began, limit time.Duration, what string) {
 	if took := p.w.now() - began; took > limit+2*handOver+time.Millisecond {
-		p.w.violated("%s: %s took %v of %v", p.name, what, took, limit)
+		p.w.violated("%s: %s took %v, with a limit of %v", p.name, what, took, limit)
 	}
 }
 
-// play does the operations, and waits for their ends.
+// play starts the operations, and waits until they have ended.
 func (p *player) play(ctx context.Context) {
 	p.ensure(ctx)
 	together := 0 // further operations at this instant
@@ -175,7 +175,7 @@ func (p *player) play(ctx context.Context) {
 	p.wg.Wait()
 }
 
-// operate begins one operation.
+// operate starts one operation.
 func (p *player) operate(ctx context.Context, c *zklock.Client, n int) {
 	k := p.rnd.IntN(len(p.w.paths))
 	path, fam := p.w.paths[k], p.w.fam[k]
@@ -220,8 +220,8 @@ func (p *player) operate(ctx context.Context, c *zklock.Client, n int) {
 	}
 }
 
-// span draws a deadline: mostly seconds, sometimes shorter than a round trip, and where calls share their transactions
-// often such that it ends while these are under way.
+// span draws a time limit: mostly seconds, sometimes shorter than a round trip. Where calls share transactions it is often
+// so short that it ends while these are in flight.
 func (p *player) span() time.Duration {
 	switch n := p.rnd.IntN(10); {
 	case n == 0:
@@ -234,7 +234,7 @@ func (p *player) span() time.Duration {
 	return 50*time.Millisecond + upTo(p.rnd, 4*time.Second)
 }
 
-// start runs an operation, with a deadline or, one time in four, with a cancellation at the same instant.
+// start runs an operation, with a deadline or, in one of four cases, with a cancellation at that instant.
 func (p *player) start(ctx context.Context, o *op, f func(ctx context.Context)) {
 	cancels := p.rnd.IntN(4) == 0
 	now := time.Now()
@@ -276,7 +276,7 @@ func (p *player) any() (*acquisition, *hold) {
 	return t, t.open()
 }
 
-// open returns a hold that has not been released.
+// open returns a hold of t that has not been released, or nil.
 func (t *acquisition) open() *hold {
 	for _, g := range t.holds {
 		if !g.released {
@@ -286,10 +286,10 @@ func (t *acquisition) open() *hold {
 	return nil
 }
 
-// errText shows an error without what differs from run to run.
+// errText formats an error without the parts that differ from run to run.
 type errText struct{ err error }
 
-// String names the sentinels that the error matches.
+// String returns the name of the first sentinel that the error matches.
 func (e errText) String() string {
 	if e.err == nil {
 		return "ok"

@@ -2,5 +2,5 @@
 
 package simulation_test
 
-// raceFactor makes the run under the race detector, which is in the ordinary run as well, half as long.
+// raceFactor divides the time for a run with the race detector.
 const raceFactor = 2

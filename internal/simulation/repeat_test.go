@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The race detector mixes up the order of goroutines on purpose; without it, and on one processor, a seed that failed
-// is to fail again. A run in which the operating system kept the process waiting may differ, since the scheduler looks at
-// the clock: so a seed is run until it has repeated itself, at most six times.
+// A seed that failed should fail again, on one processor and without the race detector, which changes the order of
+// goroutines on purpose. A run during which the operating system stopped the process may differ, since Go's scheduler reads
+// the clock. So each seed is run until a history has come twice, at most six times.
 func TestARepeatedSeedHasTheSameHistory(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	defer collectRarely()()

@@ -20,26 +20,26 @@ import (
 var (
 	seeds = flag.Uint64("seeds", 1000, "how many seeds to run")
 	first = flag.Uint64("first", 1, "the first of them")
-	limit = flag.Duration("limit", time.Minute/raceFactor, "begin no more seeds after this long; for the number that is given with -seeds: never")
-	again = flag.Int("again", 1, "how often to run each")
+	limit = flag.Duration("limit", time.Minute/raceFactor, "start no more seeds after this time; unlimited with -seeds")
+	again = flag.Int("again", 1, "how often to run each seed")
 	stop  = flag.Int64("stop", 5, "after how many failures to stop; 0: never")
 	print = flag.Bool("print", false, "print the history of every seed")
-	like  = flag.String("like", "", "run all seeds on this zktest.Version: by default seeds differ in it")
+	like  = flag.String("like", "", "run all seeds on this zktest.Version; by default the seed determines it")
 )
 
-// stuck is how long a seed may take in real time: some thousand times its usual duration.
+// stuck is the real time that a seed may take: some thousand times its usual duration.
 const stuck = 3 * time.Minute
 
 // simulate runs one seed. A failure prints its history and the violations.
 func simulate(t *testing.T, seed uint64) (w *world) {
-	// Outside the bubble: a bubble that is stuck does not advance its clock.
+	// The timer is outside the bubble: a bubble that is stuck does not advance its clock.
 	watchdog := time.AfterFunc(stuck, func() {
 		buf := make([]byte, 1<<20)
-		panic(fmt.Sprintf("seed %d does not end\n%s\n%s", seed, w.report(), buf[:runtime.Stack(buf, true)]))
+		panic(fmt.Sprintf("seed %d has not ended\n%s\n%s", seed, w.report(), buf[:runtime.Stack(buf, true)]))
 	})
 	defer watchdog.Stop()
 	defer func() {
-		p := recover() // goroutines that stay behind, among others
+		p := recover() // for example when a goroutine is left
 		if p != nil || len(w.bad) > 0 || t.Failed() {
 			t.Errorf("%s\npanic: %v", w.report(), p)
 		} else if *print {
@@ -61,7 +61,7 @@ func simulate(t *testing.T, seed uint64) (w *world) {
 	return w
 }
 
-// versionOf is the version of the servers that a seed runs on.
+// versionOf returns the version of the servers that a seed runs on.
 func versionOf(seed uint64) zktest.Version {
 	switch {
 	case *like != "":
@@ -74,14 +74,14 @@ func versionOf(seed uint64) zktest.Version {
 	return zktest.Version38
 }
 
-func TestNothingIsPromisedThatRandomUseAndRandomFaultsCanBreak(t *testing.T) {
+func TestRandomUseAndRandomFaultsBreakNoGuarantee(t *testing.T) {
 	defer collectRarely()()
 	var next atomic.Uint64
 	var ran, failed, alike atomic.Int64
-	var tales sync.Map // digests of histories, by their seeds
+	var digests sync.Map // of histories, by seed
 	began, late := time.Now(), time.Now().Add(*limit)
 	flag.Visit(func(f *flag.Flag) {
-		if f.Name == "seeds" { // these, and all of them
+		if f.Name == "seeds" { // all that were requested
 			late = began.Add(1 << 62)
 		}
 	})
@@ -102,8 +102,8 @@ func TestNothingIsPromisedThatRandomUseAndRandomFaultsCanBreak(t *testing.T) {
 						if *again == 1 {
 							return
 						}
-						tale := digest(w)
-						if before, told := tales.Swap(seed, tale); told && before == tale {
+						sum := digest(w)
+						if before, known := digests.Swap(seed, sum); known && before == sum {
 							alike.Add(1)
 						}
 					}) {
@@ -114,13 +114,13 @@ func TestNothingIsPromisedThatRandomUseAndRandomFaultsCanBreak(t *testing.T) {
 		}
 	})
 	if *again > 1 {
-		t.Logf("%d of %d repetitions had the very same history", alike.Load(), *seeds*uint64(*again-1))
+		t.Logf("%d of %d repetitions had exactly the same history", alike.Load(), *seeds*uint64(*again-1))
 	}
 	t.Logf("%d seeds from %d: %d failed, in %v", ran.Load(), *first, failed.Load(), time.Since(began).Round(time.Millisecond))
 }
 
-// collectRarely has the garbage collector run rarely, since seeds leave much garbage and keep nothing; and with one
-// processor only between seeds, since it changes the order in which goroutines run.
+// collectRarely has the garbage collector run rarely, since seeds make much garbage and keep nothing; and with one processor
+// only between seeds, since a collection changes the order in which goroutines run.
 func collectRarely() (restore func()) {
 	percent := 400
 	if runtime.GOMAXPROCS(0) == 1 {
@@ -130,14 +130,14 @@ func collectRarely() (restore func()) {
 	return func() { debug.SetGCPercent(before) }
 }
 
-// collect collects the garbage that waits for the end of a seed.
+// collect runs the garbage collector, if it was put off until the end of a seed.
 func collect() {
 	if runtime.GOMAXPROCS(0) == 1 {
 		runtime.GC()
 	}
 }
 
-// digest is a history in a number.
+// digest returns a hash of a seed's history.
 func digest(w *world) uint64 {
 	h := fnv.New64a()
 	for _, line := range w.lines() {

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// grain is the distance of the instants that belong to one source of events. Every source has a remainder of its own
-// below it, so that no two of them ever act at one instant and their order does not depend on the scheduler.
+// grain is the distance between the instants at which one source of events may act. Every source has a remainder of its own
+// below it, so that no two sources ever act at one instant, and their order does not depend on the scheduler.
 const grain = 4096 * time.Nanosecond
 
-// at returns the first instant of the source with remainder r that is d or more from now.
+// at returns the first instant of the source with remainder r that is at least d after now.
 func at(now time.Time, d time.Duration, r int) time.Time {
 	ns := now.UnixNano() + int64(max(d, 0))
 	ns += (int64(r) - ns%int64(grain) + int64(grain)) % int64(grain)
@@ -24,7 +24,7 @@ func at(now time.Time, d time.Duration, r int) time.Time {
 	return time.Unix(0, ns)
 }
 
-// mix is a hash (splitmix64): what it is fed says for what, not when, a number is drawn, so that no order matters.
+// mix is a hash (splitmix64). Numbers are drawn by hashing what they are for, so that the order of the draws does not matter.
 func mix(words ...uint64) uint64 {
 	h := uint64(0)
 	for _, w := range words {
@@ -38,12 +38,12 @@ func mix(words ...uint64) uint64 {
 	return h
 }
 
-// A delay is drawn from what a message says and how often that was said before on the connection, and not from the
-// messages' order: where several goroutines of a client send at one instant, their requests may change places and
-// leave everything else as it was.
+// A delay is drawn from a message's contents and the number of earlier messages with the same contents on the connection,
+// and not from the order of the messages: if several goroutines of a client send at one instant, the order of their
+// requests changes nothing else.
 
-// travel is how long one message is on its way: mostly below 2 ms, one in ten up to 30 ms, one in a hundred up to half
-// a second, one in a thousand up to six.
+// travel returns the delay of one message: mostly below 2 ms, one in ten up to 30 ms, one in a hundred up to half a second,
+// one in a thousand up to six seconds.
 func travel(h uint64) time.Duration {
 	share, frac := h%1000, time.Duration(h>>32%1000)
 	switch {
@@ -57,10 +57,10 @@ func travel(h uint64) time.Duration {
 	return frac * 6 * time.Millisecond
 }
 
-// wire is a client's end of a connection on which every message, in either direction, travels for a time of its own.
-// Their order is kept, as on a real one. What was written before Close still arrives.
+// wire is a client's end of a connection on which every message, in either direction, has a delay of its own. Messages stay in
+// order, as on a real connection, and those that were written before Close still arrive.
 type wire struct {
-	net.Conn               // the server's end of the way
+	net.Conn               // to the server
 	key      uint64        // of seed, client and connection
 	r        int           // remainder of the client's messages; r+1 is that of the server's, r+2 that of slow writes
 	longest  time.Duration // of a delay
@@ -68,20 +68,20 @@ type wire struct {
 
 	mu     sync.Mutex        // guards what follows
 	queue  []message         // on their way to the server
-	sent   map[uint64]uint64 // how often what was sent, by the hash of what it says
-	asked  map[int32]uint64  // what the delay of a request was drawn from, by its xid
+	sent   map[uint64]uint64 // how many messages with the same contents were sent, by the hash of the contents
+	asked  map[int32]uint64  // the hash from which the delay of a request was drawn, by its xid
 	last   time.Time         // when the latest message arrives
 	closed bool
-	wake   chan struct{} // something was queued; holds one
+	wake   chan struct{} // capacity 1: has an element when a message was queued
 	over   chan struct{} // closed by Close
 
-	// Touched by the one goroutine that reads.
-	heard map[uint64]uint64 // as sent
-	rest  []byte
-	err   error
+	// Used only by the goroutine that reads.
+	received map[uint64]uint64 // as sent
+	rest     []byte
+	err      error
 }
 
-// message is on its way to the server until due. The last one is the connection's end.
+// message is on its way to the server until due. The last one has end set, and closes the connection.
 type message struct {
 	due   time.Time
 	frame []byte
@@ -89,17 +89,17 @@ type message struct {
 }
 
 func newWire(conn net.Conn, key uint64, r int, longest time.Duration) *wire {
-	w := &wire{Conn: conn, key: key, r: r, longest: longest, sent: map[uint64]uint64{}, heard: map[uint64]uint64{}, asked: map[int32]uint64{},
+	w := &wire{Conn: conn, key: key, r: r, longest: longest, sent: map[uint64]uint64{}, received: map[uint64]uint64{}, asked: map[int32]uint64{},
 		wake: make(chan struct{}, 1), over: make(chan struct{})}
-	go w.carry() // ends some time after Close, which the client owes
+	go w.carry() // ends after Close, which the client has to call
 	return w
 }
 
-// send puts a message on its way. The caller holds mu.
+// send queues a message with its delay. The caller holds mu.
 func (w *wire) send(frame []byte, end bool) {
 	now := time.Now()
 	h := w.key
-	if len(w.sent) > 0 { // the handshake says little, and the session's id
+	if len(w.sent) > 0 { // not the handshake: all of these are alike but for the session's id
 		to := 25
 		if len(frame) >= 12 && frame[11] == 101 { // setWatches has a zxid and lengths before its first path
 			to = 37
@@ -123,7 +123,7 @@ func (w *wire) send(frame []byte, end bool) {
 	}
 }
 
-// carry delivers what the client sends.
+// carry delivers the client's messages.
 func (w *wire) carry() {
 	for {
 		w.mu.Lock()
@@ -136,7 +136,7 @@ func (w *wire) carry() {
 				_ = w.Conn.Close()
 				return
 			}
-			_, _ = w.Conn.Write(m.frame) // the server may have hung up
+			_, _ = w.Conn.Write(m.frame) // the server may have closed the connection
 		}
 		if len(queue) == 0 {
 			<-w.wake
@@ -184,7 +184,7 @@ func (w *wire) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// receive waits for a message of the server's, or what there is of one before the end.
+// receive waits for a message of the server and its delay. If the connection ends within a message, it returns the part before.
 func (w *wire) receive() {
 	head := make([]byte, 4, 256)
 	n, err := io.ReadFull(w.Conn, head)
@@ -205,7 +205,8 @@ func (w *wire) receive() {
 	}
 }
 
-// draw is what the delay of a message of the server's is drawn from: the request that it answers, or what it tells.
+// draw returns the hash from which the delay of a server's message is drawn: of the request that it answers, or of the
+// notification.
 func (w *wire) draw(frame []byte) uint64 {
 	if len(frame) >= 8 {
 		w.mu.Lock()
@@ -215,19 +216,19 @@ func (w *wire) draw(frame []byte) uint64 {
 		}
 	}
 	h := mix(w.key, says(frame, 20, 41), 1) // the event, and the beginning of the path
-	w.heard[h]++
-	return mix(h, w.heard[h])
+	w.received[h]++
+	return mix(h, w.received[h])
 }
 
-// says is a hash of those bytes of a message that are the same in every run of a seed: not the numbers that depend on
-// what was said before, nor ids, nor what names this process.
+// says returns a hash of the bytes of a message that are the same in every run of a seed. They exclude numbers that depend on
+// earlier messages, ids, and the name of this process.
 func says(frame []byte, from, to int) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write(frame[min(from, len(frame)):min(to, len(frame))])
 	return h.Sum64()
 }
 
-// Close ends this end at once; the other one learns of it after the last message.
+// Close closes the client's end at once, and the server's after the last message.
 func (w *wire) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -240,13 +241,13 @@ func (w *wire) Close() error {
 	return w.Conn.SetReadDeadline(time.Unix(1, 0)) // wakes the reader
 }
 
-// SetDeadline is for reading: a write does not wait here.
+// SetDeadline sets the deadline of reads: writes do not block.
 func (w *wire) SetDeadline(t time.Time) error { return w.SetReadDeadline(t) }
 
 // SetWriteDeadline does nothing.
 func (w *wire) SetWriteDeadline(time.Time) error { return nil }
 
-// SetReadDeadline ends a Read that waits for longer.
+// SetReadDeadline bounds the wait of Read.
 func (w *wire) SetReadDeadline(t time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -14,17 +14,17 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Families of kinds: those whose contenders stand in the same lines.
+// Families of kinds: the contenders of one family may share a directory.
 const (
 	famMutex = iota // Mutex, MultiLock, Election
 	famRW
 	famSem
 )
 
-// operations is how many each client does.
+// operations is the number of operations of each client.
 const operations = 50
 
-// world is one run of one seed. It lives in a testing/synctest bubble.
+// world is one run of one seed, in a testing/synctest bubble.
 type world struct {
 	seed      uint64
 	start     time.Time
@@ -37,12 +37,12 @@ type world struct {
 	oracle    *oracle
 	handoff   int           // WithLocalHandoff of the mutexes; 0: without
 	idle      time.Duration // their WithIdleKeep; 0: without
-	busy      bool          // clients do several things at the same instant, and each write takes a while
-	neighbour bool          // somebody else creates znodes in the locks' directories
+	busy      bool          // clients start several operations at the same instant, and each write takes a while
+	neighbour bool          // a foreign client creates znodes in the locks' directories
 	aged      bool          // a directory's counter may be near its end
-	garbles   bool          // faults under which a client is shown replies that are out of order
+	garbles   bool          // there are faults under which a client reads replies out of order
 	keeper    bool          // the servers are ClickHouse Keepers, where a session ends with its connection
-	calm      bool          // no fault breaks or delays a connection, so that no session may end by itself
+	calm      bool          // no fault breaks a connection or delays it for long, so no session may end by itself
 	expired   atomic.Bool
 
 	mu      sync.Mutex // guards what follows
@@ -50,7 +50,7 @@ type world struct {
 	bad     []string
 }
 
-// event is one line of the history, put into words only when somebody wants to read it.
+// event is one line of the history. It is formatted only when it is read.
 type event struct {
 	at     time.Duration
 	who    string
@@ -107,8 +107,8 @@ func newWorld(seed uint64, srv *zktest.Server, version zktest.Version) (*world, 
 	return w, nil
 }
 
-// age makes some of the directories as old as the counters of theirs that are half through, or near the end. Some can't
-// be renewed: they are never empty.
+// age sets the counters of some directories to a half, three quarters or the end of their range. Some of these directories
+// can't be renewed, since they are never empty.
 func (w *world) age(rnd *rand.Rand) error {
 	if rnd.IntN(6) > 0 {
 		return nil
@@ -139,16 +139,16 @@ func (w *world) age(rnd *rand.Rand) error {
 // register is the znode that the holders of a path write with Hold.Multi.
 func register(path string) string { return "/reg/" + path[len("/locks/"):] }
 
-// rand is a generator of its own for each thing that draws.
+// rand returns the random generator of one stream: each part that draws has its own.
 func (w *world) rand(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(w.seed, stream)) }
 
-// garbled reports whether a client may have been shown replies that are out of order: by such a fault, or by a follower
-// that lags, and goes on answering reads of a session that has been ended by force.
+// garbled reports whether a client may have read replies out of order: by such a fault, or from a follower that lags, and
+// still answers reads of a session that has been ended by force.
 func (w *world) garbled() bool { return w.garbles || w.expired.Load() }
 
 func (w *world) now() time.Duration { return time.Since(w.start) }
 
-// note writes a line of the history. Arguments must not change later.
+// note adds a line to the history. The arguments must not change later.
 func (w *world) note(who, format string, args ...any) {
 	e := event{w.now(), who, format, args}
 	w.mu.Lock()
@@ -165,7 +165,7 @@ func (w *world) violated(format string, args ...any) {
 	w.mu.Unlock()
 }
 
-// pause waits until the instant of the source r that is d or more away; false when ctx ended first.
+// pause waits until the first instant of the source r that is at least d away. It returns false if ctx ends first.
 func pause(ctx context.Context, d time.Duration, r int) bool {
 	now := time.Now()
 	t := time.NewTimer(at(now, d, r).Sub(now))
@@ -178,7 +178,7 @@ func pause(ctx context.Context, d time.Duration, r int) bool {
 	}
 }
 
-// run plays the seed to its end and checks the end.
+// run runs the seed to its end, and then checks what is left.
 func (w *world) run(ctx context.Context) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -197,12 +197,12 @@ func (w *world) run(ctx context.Context) {
 		<-p.finished
 	}
 	calm()
-	chaos.Wait() // it mends everything when it ends
-	w.note("world", "healed")
+	chaos.Wait() // it repairs all faults when it ends
+	w.note("world", "all faults are repaired")
 	healed := w.now()
 	playing.Wait()
 	if late := w.now() - healed; late > longest {
-		w.violated("calls went on for %v after everything was mended", late)
+		w.violated("calls lasted for %v after all faults were repaired", late)
 	}
 	w.aftermath(ctx)
 	stop()
@@ -214,8 +214,8 @@ func (w *world) aftermath(ctx context.Context) {
 	for _, p := range w.players {
 		p.ensure(ctx)
 	}
-	// Sessions that were given up here live on at the server for their timeout and a tick. On Keeper one whose connection
-	// has fallen silent, before everything was mended, is given up only after its timeout.
+	// A session that its client has given up lasts at the server for its timeout and a tick. On Keeper a client gives up a
+	// session whose connection fell silent, before the repair, only after the timeout.
 	outlived := maxTimeout + 3*time.Second
 	if w.keeper {
 		outlived += maxTimeout
@@ -228,25 +228,26 @@ func (w *world) aftermath(ctx context.Context) {
 				continue
 			}
 			n, _ := w.srv.Node(path + "/" + name)
-			w.violated("left in the tree: %s/%s, of %s, made at %v", path, name, w.oracle.owner(n.Stat.EphemeralOwner),
+			w.violated("left in the tree: %s/%s, of %s, created at %v", path, name, w.oracle.owner(n.Stat.EphemeralOwner),
 				time.UnixMilli(n.Stat.Ctime).Sub(w.start))
 		}
 	}
 	for _, watch := range w.srv.Watches() {
-		// On Keeper watches are not taken away: they stay until they fire. But none may wait for what is never made again.
+		// On Keeper watches are not removed: they stay until they fire. But none may be left on a znode that is never created
+		// again.
 		_, there := w.srv.Node(watch.Path)
 		if !w.keeper || !there && !slices.Contains(w.paths, watch.Path) {
 			w.violated("watch left at the server: %+v", watch)
 		}
 	}
-	w.oracle.nobodyHolds()
+	w.oracle.noneHolds()
 	if n := len(w.srv.Sessions()); n != len(w.players) {
 		w.violated("%d sessions of %d clients", n, len(w.players))
 	}
 	for _, p := range w.players {
 		p.close()
 	}
-	pause(ctx, 13*time.Second, 901) // for what is on its way
+	pause(ctx, 13*time.Second, 901) // for messages on their way
 	if left := w.srv.Sessions(); len(left) > 0 {
 		w.violated("sessions left after Close: %+v", left)
 	}
@@ -255,7 +256,7 @@ func (w *world) aftermath(ctx context.Context) {
 	}
 }
 
-// lines returns the history in words.
+// lines returns the history, formatted.
 func (w *world) lines() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -266,7 +267,7 @@ func (w *world) lines() []string {
 	return lines
 }
 
-// report is the output of a failure.
+// report returns the output for a failed seed.
 func (w *world) report() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d failed; again: go test ./internal/simulation -seeds 1 -first %d -cpu 1 -again 20\n", w.seed, w.seed)
