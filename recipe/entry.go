@@ -3,7 +3,6 @@ package recipe
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -100,7 +99,8 @@ func (e *entry) decide(ctx context.Context) (Verdict, error) {
 }
 
 // find looks for the znode after a create whose reply was lost, and adopts it if it exists and belongs to this session.
-// It returns its czxid; 0: it was not found, and most likely was not made. A single look may miss it: see Ticket.enter.
+// It returns its czxid; 0: it was not found, and most likely was not made, or its czxid may not be read; then e.node is its
+// path. A single look may miss it: see Ticket.enter.
 func (e *entry) find(ctx context.Context) (czxid int64, err error) {
 	defer func() { // either way the session's count of ephemerals is right again
 		if err == nil {
@@ -133,7 +133,7 @@ func (e *entry) find(ctx context.Context) (czxid int64, err error) {
 		}
 	}
 	if len(own) > 0 {
-		return 0, fmt.Errorf("recipe: whether %s is ours: its Stat has to be read: %w", own[0].Path, zk.ErrNoAuth)
+		e.node = own[0].Path // to be deleted: without its czxid there is no token
 	}
 	return 0, nil
 }
@@ -172,10 +172,13 @@ func (e *entry) removeStrays() {
 	}
 	s, dir := e.t.s, e.q.Dir
 	s.Go(func(ctx context.Context) {
-		own, _ := ownBelow(ctx, s, dir, names)
-		for _, stray := range own {
-			sharedIn(s).sweeper.sweep(leftovers{znodes: []string{stray.Path}})
-		}
+		persist(ctx, func() error { // a server in trouble does not say whose they are: we may be waiting for one of them
+			own, err := ownBelow(ctx, s, dir, names)
+			for _, stray := range own {
+				sharedIn(s).sweeper.sweep(leftovers{znodes: []string{stray.Path}})
+			}
+			return err
+		})
 	})
 }
 

@@ -3,6 +3,7 @@ package recipe_test
 import (
 	"context"
 	"encoding/binary"
+	"path"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -112,6 +113,9 @@ func TestACreateWhoseReplyIsLostLeavesNoZnodeWhoseStatIsRefused(t *testing.T) {
 				q := queue()
 				q.ACL = c.acl
 				ticket, err := recipe.Enter(within(t, soon), s, q)
+				if name != "the server is in trouble" {
+					require.NoError(t, err)
+				}
 				if err == nil {
 					require.NoError(t, ticket.Wait(within(t, soon)), "nobody else is there")
 					require.NoError(t, ticket.Leave(within(t, soon)))
@@ -121,6 +125,23 @@ func TestACreateWhoseReplyIsLostLeavesNoZnodeWhoseStatIsRefused(t *testing.T) {
 				require.NoError(t, s.Err())
 				require.Empty(t, srv.Children("/l"))
 			}, zktest.WithVersion(zktest.Version39))
+		})
+	}
+}
+
+// The first look misses the znode, and the server is in trouble when the list behind the next create shows it.
+func TestAZnodeThatTheFirstLookMissedIsDeletedThoughItsStatIsRefusedForAWhile(t *testing.T) {
+	for _, refusals := range []int{1, 2, 10} {
+		bubble(t, func(t *testing.T, srv *zktest.Server) {
+			require.NoError(t, srv.Create("/l", nil))
+			s := open(t, srv)
+			srv.Inject(zktest.CloseAfter().Op(zktest.OpCreate).Once())
+			missed := missedByTheFirstLook(srv)
+			srv.Inject(zktest.Answer(zktest.CodeMarshallingError).Op(zktest.OpExists).Times(refusals))
+			ticket := enter(t, queue(), s)
+			require.EqualValues(t, 1, missed.Load())
+			require.NoError(t, ticket.Wait(within(t, soon)), "only its own znode is before it")
+			require.Equal(t, []string{path.Base(ticket.Nodes()[0])}, srv.Children("/l"))
 		})
 	}
 }

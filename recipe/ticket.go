@@ -342,7 +342,8 @@ func (t *Ticket) checkDirectories(ctx context.Context) error {
 }
 
 // find looks for the znodes after a create whose reply was lost, and adopts them. The transaction made all or none; if
-// some are missing, another client has deleted those, and the rest is deleted too, since it would block our next attempt.
+// some are missing, another client has deleted those, and the rest is deleted too, since it would block our next attempt. So
+// are those whose czxid may not be read: a ticket without it has no token.
 func (t *Ticket) find(ctx context.Context) (bool, error) {
 	all := true
 	for _, e := range t.entries {
