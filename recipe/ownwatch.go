@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,6 +29,7 @@ type toWatch struct {
 func (w *toWatch) later(t *Ticket) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.forgetLocked(t)
 	t.inToWatch, t.dueAt = w.tickets.PushBack(t), time.Now().Add(WatchAfter)
 	if !w.busy {
 		w.busy = true
@@ -82,59 +84,91 @@ func (w *toWatch) take() (due []*Ticket) {
 	return due
 }
 
-// watchOwn watches those own znodes of tickets of one session that are not watched, in one request. It finds out behind that
-// whose they are: a watch knows a znode by its name alone, and a neighbour's may have the name by now. No deletion behind the
-// watch is missed.
+// ownZnode is a ticket's znode, and the entry that it belonged to when this was noted.
+type ownZnode struct {
+	t    *Ticket
+	e    *entry
+	path string
+}
+
+// unwatchedLocked returns those own znodes of the ticket that are to be watched and are not.
+func (t *Ticket) unwatchedLocked() (own []ownZnode) {
+	for _, e := range t.entries {
+		if t.life != left && (e.ownWatch == nil || hasFired(e.ownWatch)) {
+			own = append(own, ownZnode{t, e, e.node})
+		}
+	}
+	return own
+}
+
+// watchOwn watches those own znodes of tickets of one session that are not watched.
 func watchOwn(ctx context.Context, tickets ...*Ticket) {
-	var owners []*Ticket
-	var entries []*entry
-	var nodes []string
+	s := tickets[0].s
+	var own []ownZnode
 	for _, t := range tickets {
 		t.mu.Lock()
-		for _, e := range t.entries {
-			if t.life != left && (e.ownWatch == nil || hasFired(e.ownWatch)) {
-				owners, entries, nodes = append(owners, t), append(entries, e), append(nodes, e.node)
-			}
-		}
+		own = append(own, t.unwatchedLocked()...)
 		t.mu.Unlock()
 	}
-	if len(nodes) == 0 {
+	if watchZnodes(ctx, s, own) == nil {
 		return
 	}
-	s := tickets[0].s
-	ws, err := s.WatchAll(ctx, nodes...)
-	switch {
-	case err != nil && len(tickets) > 1 && ctx.Err() == nil: // one of them may not be read: the others may
-		for _, t := range tickets {
-			watchOwn(ctx, t)
+	for i := range own { // one of them is refused: the others may not be
+		err := watchZnodes(ctx, s, own[i:i+1])
+		switch {
+		case ctx.Err() != nil: // the session has ended
+			return
+		case err != nil && !errors.Is(err, zk.ErrNoAuth): // of which only heartbeats look after the znode
+			for _, o := range slices.Concat(own[i+1:], own[i:i+1]) { // a server in trouble must not be hammered
+				sharedIn(s).toWatch.later(o.t)
+			}
+			return
 		}
-		return
-	case err != nil:
-		return // the session has ended; or the znode may not be read, and only heartbeats look after it
-	}
-	stats := ownStats(ctx, s, nodes)
-	for i, w := range ws {
-		owners[i].watched(entries[i], nodes[i], w, stats[i])
 	}
 }
 
-// watched notes the watch on node, e's when it was asked for, and what was found behind it.
-func (t *Ticket) watched(e *entry, node string, w *session.Watch, found session.Node) {
+// watchZnodes watches znodes in one request. It finds out behind that whose they are: a watch knows a znode by its name
+// alone, and a neighbour's may have the name by now. No deletion behind the watch is missed.
+func watchZnodes(ctx context.Context, s *session.Session, own []ownZnode) error {
+	nodes := make([]string, len(own))
+	for i, o := range own {
+		nodes[i] = o.path
+	}
+	ws, err := s.WatchAll(ctx, nodes...)
+	if err != nil {
+		return err
+	}
+	stats := ownStats(ctx, s, nodes)
+	for i, o := range own {
+		o.watched(ws[i], stats[i])
+	}
+	return nil
+}
+
+// watched notes the watch on the znode, and what was found behind it.
+func (o ownZnode) watched(w *session.Watch, found session.Node) {
+	t, e := o.t, o.e
 	if w.Exists && errors.Is(found.Err, ErrGone) {
 		w.Close()
-		t.s.Go(func(context.Context) { t.Missing(node) })
+		t.s.Go(func(context.Context) { t.Missing(o.path) })
 		return
 	}
 	t.mu.Lock()
-	if t.life == left || e.node != node {
-		w.Close() // given up, or replaced by a Downgrade, since
-	} else {
+	switch {
+	case t.life == left || e.node != o.path: // given up, or replaced by a Downgrade, since
+		w.Close()
+	case found.Err != nil && !isOne(found.Err, ErrGone, zk.ErrNoAuth): // nor is it known whose it is, or what it has
+		w.Close()
+		sharedIn(t.s).toWatch.later(t)
+	case e.ownWatch != nil && !hasFired(e.ownWatch): // another call was first
+		w.Close()
+	default:
 		e.ownWatch = w
 		t.followLocked(e)
 	}
 	t.mu.Unlock()
-	if found.Err == nil && t.unheard(node, found.Stat.Version) != nil {
-		t.s.Go(func(ctx context.Context) { t.heed(ctx, node, found.Stat.Version) })
+	if found.Err == nil && t.unheard(o.path, found.Stat.Version) != nil {
+		t.s.Go(func(ctx context.Context) { t.heed(ctx, o.path, found.Stat.Version) })
 	}
 }
 

@@ -6,9 +6,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zktest"
 )
 
@@ -74,5 +76,68 @@ func TestARefusedWatchOfOneHoldIsNotThatOfOthers(t *testing.T) {
 		require.NoError(t, srv.Delete(tickets[9].Nodes()[0]))
 		require.ErrorIs(t, <-lost, recipe.ErrGone)
 		require.Empty(t, lost)
+	})
+}
+
+// A server in trouble refuses to set the watches, at once and one by one. They are set when it is well again.
+func TestOwnZnodesAreWatchedOnceTheServerIsOutOfTrouble(t *testing.T) {
+	for name, ops := range map[string][]zktest.Op{"setWatches": {zktest.OpSetWatches}, "Stat": {zktest.OpExists}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
+				s := open(t, srv)
+				heard, lost := make(chan string, 10), make(chan error, 10)
+				tickets := make([]*recipe.Ticket, 3)
+				for i := range tickets {
+					q := queue()
+					q.Dir = fmt.Sprintf("/l%d", i)
+					tickets[i] = enter(t, q, s)
+					require.NoError(t, tickets[i].Wait(within(t, soon)))
+					tickets[i].OnSet(func(data []byte, _ zk.Stat) { heard <- string(data) })
+					tickets[i].Guard(func(err error) { lost <- err })
+				}
+				trouble := srv.Inject(zktest.Answer(zktest.CodeMarshallingError).Op(ops...))
+				require.NoError(t, srv.SetData(tickets[2].Nodes()[0], []byte("before")))
+				time.Sleep(10 * time.Second)
+				trouble.Remove()
+				time.Sleep(time.Second)
+				require.Equal(t, len(tickets), srv.WatchCount())
+				require.Equal(t, "before", <-heard)
+				require.NoError(t, srv.SetData(tickets[0].Nodes()[0], []byte("behind")))
+				require.Equal(t, "behind", <-heard)
+				require.NoError(t, srv.Delete(tickets[1].Nodes()[0]))
+				require.ErrorIs(t, <-lost, recipe.ErrGone)
+				time.Sleep(time.Second)
+				require.Empty(t, lost)
+				require.Empty(t, heard)
+			})
+		})
+	}
+}
+
+// Several znodes of one ticket are set at the same moment, again and again.
+func TestAZnodeThatIsSetIsWatchedAgainOnce(t *testing.T) {
+	multiRun(t, func(t *testing.T, srv *zktest.Server, s *session.Session, queues []recipe.Queue) {
+		g, err := recipe.Enter(t.Context(), s, queues...)
+		require.NoError(t, err)
+		require.NoError(t, g.Wait(t.Context()))
+		g.Guard(func(error) {})
+		time.Sleep(time.Second)
+		other := open(t, srv)
+		var ops []any
+		for _, node := range g.Nodes() {
+			ops = append(ops, &zk.SetDataRequest{Path: node, Data: []byte("x"), Version: -1})
+		}
+		asked := 0
+		for range 8 {
+			before := requests(srv, zktest.OpSetWatches, zktest.OpExists)
+			_, err = other.Multi(t.Context(), ops...)
+			require.NoError(t, err)
+			time.Sleep(time.Second)
+			asked = requests(srv, zktest.OpSetWatches, zktest.OpExists) - before
+		}
+		require.LessOrEqual(t, asked, 8, "requests for two events")
+		require.NoError(t, g.Leave(t.Context()))
+		time.Sleep(time.Second)
+		require.Zero(t, srv.WatchCount())
 	})
 }
