@@ -16,7 +16,8 @@ var ErrLeft = errors.New("recipe: the place was given up")
 
 // Downgrade turns a writer that holds into a reader that holds, in place: in one transaction a reader's znode with the
 // writer's number is made and the writer's is deleted, so that no writer can get the lock in between, and the readers
-// behind get it too. The ticket then has another znode; its czxid stays, and so does Guard.
+// behind get it too. The ticket then has another znode; its czxid stays, and so do Guard and the data that other clients have
+// set.
 //
 // Nil: the ticket is a reader that holds; perhaps it was one before. ErrLeft: Leave was called before. ErrGone: the
 // writer's znode was not there, and the ticket is lost. Any other error: ctx or the session ended first, or the ensemble
@@ -92,14 +93,21 @@ func (e *entry) reader() *entry {
 
 // replace makes r and deletes e, both or neither.
 func (e *entry) replace(ctx context.Context, r *entry) error {
-	doubt := false // an earlier attempt was looked for once, and not found; it may have been carried out all the same
-	for {
-		err := e.moveTo(ctx, r)
+	doubt := false      // an earlier attempt was looked for once, and not found; it may have been carried out all the same
+	version := int32(0) // of e's data: no other client has set them
+	for tries := 0; ; tries++ {
+		err := e.moveTo(ctx, r, version)
+		if errors.Is(err, zk.ErrBadVersion) { // they were set, or another holder wrote a note in between
+			if version, err = e.inherit(ctx, r); tries > inheritTimes {
+				version = -1
+			}
+			if err == nil {
+				continue
+			}
+		}
 		switch {
 		case err == nil:
 			return nil
-		case errors.Is(err, zk.ErrBadVersion): // another holder wrote a note in between
-			continue
 		case errors.Is(err, zk.ErrNoNode):
 			return ErrGone
 		case !errors.Is(err, session.ErrUnknownOutcome) && !errors.Is(err, zk.ErrNodeExists):
@@ -126,11 +134,31 @@ func (e *entry) replace(ctx context.Context, r *entry) error {
 	}
 }
 
-// moveTo makes one attempt to make r and delete e. A note of e's lock delay becomes r's.
-func (e *entry) moveTo(ctx context.Context, r *entry) error {
+// inheritTimes is how often a Downgrade reads data that are set again and again.
+const inheritTimes = 3
+
+// inherit makes the data of e's znode r's, heeds them, and returns their version; -1: we may not read them. The client that has
+// set them, to ask the holder to let go, knows that they were set, and not that the znode was replaced.
+func (e *entry) inherit(ctx context.Context, r *entry) (version int32, err error) {
+	data, stat, err := e.t.s.Get(ctx, e.node)
+	switch {
+	case errors.Is(err, zk.ErrNoAuth):
+		return -1, nil
+	case err != nil:
+		return 0, err
+	}
+	r.q.Data = data
+	if fn := e.t.unheard(e.node, stat.Version); fn != nil && e.t.known(e.node, stat.Version) {
+		e.t.s.Go(func(context.Context) { fn(data, stat) })
+	}
+	return stat.Version, nil
+}
+
+// moveTo makes one attempt to make r and delete e, whose data have version. A note of e's lock delay becomes r's.
+func (e *entry) moveTo(ctx context.Context, r *entry, version int32) error {
 	ops := []any{
 		&zk.CreateRequest{Path: r.node, Data: r.q.Data, Acl: r.q.ACL, Flags: int32(session.Ephemeral)},
-		&zk.DeleteRequest{Path: e.node, Version: -1},
+		&zk.DeleteRequest{Path: e.node, Version: version},
 	}
 	if e.delayNoted {
 		data, stat, err := e.q.readData(ctx, e.t.s)

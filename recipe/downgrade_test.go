@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/recipe"
@@ -108,6 +109,64 @@ func TestALostDowngradeLeavesNothing(t *testing.T) {
 			})
 		}
 	}
+}
+
+// What another client has set as the writer's data goes with the place, however shortly before the Downgrade that was.
+func TestWhatWasSetBeforeADowngradeIsHeardAndStaysInTheReadersZnode(t *testing.T) {
+	for name, q := range map[string]recipe.Queue{"plain": writer(), "with a lock delay": func() recipe.Queue {
+		q := writer()
+		q.Delays, q.Delay = true, time.Second
+		return q
+	}()} {
+		for _, age := range []time.Duration{0, time.Minute} { // watched or not
+			for _, earlier := range []bool{false, true} {
+				t.Run(name, func(t *testing.T) {
+					bubble(t, func(t *testing.T, srv *zktest.Server) {
+						ticket := enter(t, q, open(t, srv))
+						require.NoError(t, ticket.Wait(within(t, soon)))
+						heard := make(chan string, 10)
+						ticket.OnSet(func(data []byte, _ zk.Stat) { heard <- string(data) })
+						ticket.Guard(func(err error) { require.NoError(t, err) })
+						time.Sleep(age)
+						node := ticket.Nodes()[0]
+						if earlier {
+							require.NoError(t, srv.SetData(node, []byte("earlier")))
+							time.Sleep(time.Second)
+							require.Equal(t, "earlier", <-heard)
+						}
+						require.NoError(t, srv.SetData(node, []byte("let go")))
+						require.NoError(t, ticket.Downgrade(within(t, soon)))
+						time.Sleep(time.Second)
+						require.Equal(t, "let go", <-heard)
+						require.Empty(t, heard)
+						n, ok := srv.Node(ticket.Nodes()[0])
+						require.True(t, ok)
+						require.Equal(t, "let go", string(n.Data))
+						require.NoError(t, srv.SetData(ticket.Nodes()[0], []byte("once more")))
+						require.Equal(t, "once more", <-heard)
+						require.NoError(t, ticket.Leave(within(t, soon)))
+						require.Empty(t, srv.Children("/l"))
+					})
+				})
+			}
+		}
+	}
+}
+
+// A client that sets the writer's data without end is heard, and keeps no reader waiting.
+func TestADowngradeIsMadeThoughTheDataAreSetAllTheTime(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		ticket, told := holding(t, open(t, srv))
+		node := ticket.Nodes()[0]
+		srv.Inject(zktest.Garble(func(reply []byte) []byte { // behind each read of the data they are set again
+			_ = srv.SetData(node, []byte("noise"))
+			return reply
+		}).Op(zktest.OpGetData))
+		require.NoError(t, srv.SetData(node, []byte("noise")))
+		require.NoError(t, ticket.Downgrade(within(t, soon)))
+		require.Contains(t, ticket.Nodes()[0], "__READ__")
+		require.Empty(t, told)
+	})
 }
 
 func TestAWriterWhoseZnodeWasDeletedIsNotDowngraded(t *testing.T) {

@@ -60,17 +60,18 @@ func (c *Client) Ask(ctx context.Context, path string, t Token, why string) erro
 	if len(why) > maxWhy {
 		return failed("ask", path, fmt.Errorf("%w: message of %d bytes: is longer than 4 KB", ErrOption, len(why)))
 	}
-	l, name, err := c.find(ctx, path, t)
-	for again := err == nil; again; again = errors.Is(err, zk.ErrBadVersion) { // they were set in between
-		var n session.Node
-		if n, err = recipe.ReadChild(ctx, l.s, path, name); err == nil {
-			_, err = l.s.Set(ctx, path+"/"+name, wished(n, why), n.Stat.Version)
+	for {
+		l, name, err := c.find(ctx, path, t)
+		if err == nil {
+			var n session.Node
+			if n, err = recipe.ReadChild(ctx, l.s, path, name); err == nil {
+				_, err = l.s.Set(ctx, path+"/"+name, wished(n, why), n.Stat.Version)
+			}
+		}
+		if !errors.Is(err, zk.ErrBadVersion) && !errors.Is(err, zk.ErrNoNode) { // set, or replaced by a Downgrade, in between
+			return failed("ask", path, err)
 		}
 	}
-	if errors.Is(err, zk.ErrNoNode) {
-		err = fmt.Errorf("%w: the contender with the token %d has gone", ErrNotHeld, t)
-	}
-	return failed("ask", path, err)
 }
 
 // wished returns a contender's data with the request in it.

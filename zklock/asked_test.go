@@ -238,3 +238,36 @@ func TestAHolderThatWasAskedHearsWhoAsksAfterADowngrade(t *testing.T) {
 		})
 	}
 }
+
+// The writer becomes a reader while a client asks it: the request reaches it in either znode, or the client asks again.
+func TestAHolderThatIsAskedWhileItIsDowngradedHearsOfIt(t *testing.T) {
+	for _, op := range []zktest.Op{zktest.OpGetData, zktest.OpSetData, zktest.OpExists} {
+		for name, fault := range map[string]zktest.Fault{"before": zktest.Hold(), "behind": zktest.HoldReply()} {
+			t.Run(name, func(t *testing.T) {
+				locktest.Simulate(t, func(s *locktest.Sim) {
+					m := s.Client().RWMutex("/l")
+					w := s.Take(m.Lock)
+					other := s.Client()
+					session, err := other.Session(s.Context())
+					require.NoError(s, err)
+					held := s.Server.Inject(fault.Op(op).Session(session.ID()))
+					asked := make(chan error, 1)
+					go func() { asked <- other.Ask(s.Context(), "/l", w.Token(), "readers wait") }()
+					synctest.Wait()
+					r, err := m.Downgrade(s.Context(), w)
+					require.NoError(s, err)
+					held.Remove()
+					require.NoError(s, <-asked)
+					time.Sleep(time.Second)
+					got, ok := received(r)
+					require.True(s, ok)
+					require.Equal(s, "readers wait", got.Why)
+					line, err := other.Queue(s.Context(), "/l")
+					require.NoError(s, err)
+					require.Equal(s, &got, line[0].Asked)
+					s.Unlock(r)
+				})
+			})
+		}
+	}
+}
