@@ -6,8 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
-	"sync/atomic"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -97,165 +98,269 @@ func writeAgain(ctx context.Context, err error) bool {
 	return errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNoNode) || transient(err) && ctx.Err() == nil
 }
 
-// Size is the size of a semaphore as one program knows it: what it expects until it has once found that at the ensemble,
-// and what the ensemble has from then on. It is shared by all calls for that semaphore, and may be used concurrently.
-type Size struct {
-	want   int
-	agreed atomic.Int64 // the ensemble's; 0 before it has once been the one that is wanted
-}
-
-// NewSize returns the size of a semaphore that is expected to have n permits.
-func NewSize(n int) *Size { return &Size{want: n} }
-
-// agree returns the semaphore's size as the ensemble has it, for a call that asks for q.Permits of them. The first
-// contender writes the size that it expects.
-//
-// ErrConflict: the ensemble has another size than the expected one, or data that are not this library's. session.ErrConfig:
-// the call asks for more permits than there are. ErrDeadlock: it asks for more than there are beside those that its
-// caller has.
-func (z *Size) agree(ctx context.Context, s *session.Session, q *Queue, try bool) (int, error) {
-	if q.Permits < 1 {
-		return 0, fmt.Errorf("%w: %d permits: less than one", session.ErrConfig, q.Permits)
+// verify refuses a directory whose ACL is not the one that the queue's has, or would have if it were made: another client
+// has made it, or has changed it. A client with DELETE on it may delete any contender, whatever the contender's own ACL.
+// It is asked of the directory that our own znode is in, which can't be another one before the znode has gone, and
+// compared with the ACL of our own znode: for both the server has put the identities in place of the scheme "auth".
+func (e *entry) verify(ctx context.Context) error {
+	if !e.q.VerifyACL {
+		return nil
 	}
-	if z.agreed.Load() == 0 && q.Permits > z.want {
-		return 0, tooMany(q.Permits, z.want) // whatever the ensemble has: nothing need be made to know it
-	}
-	size, err := q.readSize(ctx, s, z.want)
-	if err != nil {
-		return 0, err
-	}
-	if z.refuse(q, try, size) != nil { // by what may be a server that lags behind: it asks its leader first
-		if err := s.Sync(ctx, q.Dir); err != nil {
-			return 0, err
-		}
-		if size, err = q.readSize(ctx, s, z.want); err != nil {
-			return 0, err
-		}
-		if err := z.refuse(q, try, size); err != nil {
-			return 0, err
-		}
-	}
-	z.agreed.Store(int64(size))
-	return size, nil
-}
-
-// refuse says why a call can't be served by a semaphore of that size.
-func (z *Size) refuse(q *Queue, try bool, size int) error {
+	b := e.t.s.Batch()
+	own, dir := b.ACL(e.node), b.ACL(e.q.Dir)
+	err := b.Do(ctx)
 	switch {
-	case z.agreed.Load() == 0 && size != z.want:
-		return fmt.Errorf("%w: semaphore %s has %d permits at the ensemble, not %d: Resize changes it", ErrConflict, q.Dir, size, z.want)
-	case q.Permits > size:
-		return tooMany(q.Permits, size)
-	case !try && q.Held+q.Permits > size:
-		return fmt.Errorf("%w: %d of %d permits, and asks for %d more", ErrDeadlock, q.Held, size, q.Permits)
+	case errors.Is(err, zk.ErrNoNode):
+		return ErrGone
+	case err != nil:
+		return fmt.Errorf("verifying the ACL of %s: %w", e.q.Dir, err)
+	}
+	if diff := compareACL(own.Value.List, dir.Value.List); diff != "" {
+		return fmt.Errorf("%w: the ACL of %s differs from the lock's: it %s", ErrConflict, e.q.Dir, diff)
 	}
 	return nil
 }
 
-func tooMany(n, size int) error {
-	return fmt.Errorf("%w: %d permits: more than the semaphore has, which is %d", session.ErrConfig, n, size)
+// compareACL says in words what have grants beyond want, and does not grant of it; "" when they are the same.
+func compareACL(want, have []zk.ACL) string {
+	w, h := grants(want), grants(have)
+	var diff []string
+	for who, perms := range h {
+		if more := perms &^ w[who]; more != 0 {
+			diff = append(diff, "grants "+letters(more)+" to "+text.Foreign(who))
+		}
+	}
+	for who, perms := range w {
+		if less := perms &^ h[who]; less != 0 {
+			diff = append(diff, "does not grant "+letters(less)+" to "+text.Foreign(who))
+		}
+	}
+	slices.Sort(diff)
+	return strings.Join(diff, ", ")
 }
 
-// readSize returns the semaphore's size as its directory has it, and makes the directory, or writes size into one that
-// has none. ErrConflict: the directory is that of a lock of another kind that is in use, which gets no size.
-func (q *Queue) readSize(ctx context.Context, s *session.Session, size int) (int, error) {
-	var before Doubt
-	for {
-		d, stat, err := q.readData(ctx, s)
-		switch {
-		case errors.Is(err, zk.ErrNoNode):
-			if err := q.makeDir(ctx, s, dirData{Size: size}.encode()); err != nil {
-				return 0, before.Add(err)
+func grants(acl []zk.ACL) map[string]int32 {
+	m := map[string]int32{}
+	for _, a := range acl {
+		m[a.Scheme+":"+a.ID] |= a.Perms & zk.PermAll
+	}
+	return m
+}
+
+// letters writes permissions as ZooKeeper's own tools do.
+func letters(perms int32) string {
+	var text []byte
+	for i, perm := range []int32{zk.PermCreate, zk.PermDelete, zk.PermRead, zk.PermWrite, zk.PermAdmin} {
+		if perms&perm != 0 {
+			text = append(text, "cdrwa"[i])
+		}
+	}
+	return string(text)
+}
+
+// permitted knows of which directories all who may create in them may delete as well. It may be used concurrently.
+//
+// A directory's access list is read once, and from then on its version, which comes with every list of the children,
+// says whether it is still the same. A call relies on it only if the version was seen within permittedFresh: a list that is
+// tightened counts from then on, at the latest, for all who wait.
+type permitted struct {
+	s     *session.Session
+	mu    sync.Mutex // guards what follows
+	known map[string]dirACL
+}
+
+// dirVersion is a directory with one access list.
+type dirVersion struct {
+	czxid    int64
+	aversion int32
+}
+
+// dirACL is what is known of a directory.
+type dirACL struct {
+	dirVersion
+	alike bool
+	at    time.Time // of the last look at its version
+}
+
+const (
+	permittedKept  = 256 // directories that are remembered
+	permittedFresh = time.Second
+)
+
+// seen notes that the directory has been listed, and had that version.
+func (p *permitted) seen(dir string, v dirVersion) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if a, ok := p.known[dir]; ok && a.dirVersion == v {
+		a.at = time.Now()
+		p.known[dir] = a
+	}
+}
+
+// alike reports whether all who may create in the directory may delete as well, and could not have done otherwise since it
+// had the version v; the zero version is of a directory that nothing is known of. False also when that can't be known. An
+// error says that ctx or the session has ended.
+func (p *permitted) alike(ctx context.Context, dir string, v dirVersion) (bool, error) {
+	if v == (dirVersion{}) {
+		return false, nil
+	}
+	p.mu.Lock()
+	a := p.known[dir]
+	p.mu.Unlock()
+	if a.dirVersion == v && time.Since(a.at) <= permittedFresh {
+		return a.alike, nil
+	}
+	acl, stat, err := p.s.ACL(ctx, dir)
+	if err != nil {
+		if ctx.Err() != nil || p.s.Err() != nil {
+			return false, err
+		}
+		return false, nil // it is gone, or may not be read
+	}
+	a = dirACL{dirVersion{stat.Czxid, stat.Aversion}, true, time.Now()}
+	for _, entry := range acl {
+		a.alike = a.alike && entry.Perms&(zk.PermCreate|zk.PermDelete) != zk.PermCreate
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.known) >= permittedKept {
+		clear(p.known)
+	}
+	p.known[dir] = a
+	return a.alike && a.dirVersion == v, nil
+}
+
+// A directory's counter comes to its end after 2³¹ creates (see order.go), and starts again only with a new directory. So
+// a directory is renewed, deleted and made again with the same data, ACL and kind in one transaction, when
+//
+//   - a contender with a number past renewFrom, half of the way, has left, and no contender is left in it; and when
+//   - a contender that would have to wait gets a number past lateFrom, three quarters of the way. That
+//     happens only if the directory has stayed non-empty for half a billion creates, because its waiters keep it so. So
+//     this one leaves, waits outside until those before it have gone, then renews the directory if it is empty, and takes
+//     a new place. It does so a few times at most: where the directory is kept busy, by other clients or by contenders
+//     that need not wait, it queues inside all the same.
+//
+// An ordinary directory costs no request: the number in our own name says how far the counter is.
+//
+// Safety. The server deletes only a directory that has no child, whatever else has been seen of it; so no contender in line is
+// affected, and a create is made before, and keeps the directory from being deleted, or after, in the new one. What the
+// numbers promise holds within one life of the directory. The delete carries the version of the data that are written
+// back: a write in between is not lost. (One of the ACL is, since its version can't be asked for. And a writer of the
+// data that has read version v before the renewal can't tell it from version v of the new directory.) Tokens are czxids,
+// which grow all the same. A watch on the directory reports a deletion.
+//
+// A contender that waits outside has no place in line, so those that come in together when the line has drained are not in
+// order of arrival: once in half of the counter's life.
+
+// renewFrom is half of the counter's way.
+const renewFrom = 1 << 30
+
+// errNotRenewed says that a directory can't be renewed by us, now or ever.
+var errNotRenewed = errors.New("recipe: directory is not renewed")
+
+// renew replaces the directory, if it is empty, by one that is the same but for its counter. An error that matches
+// zk.ErrNotEmpty says that the directory has a child, and that nothing else keeps it from being renewed.
+func (q *Queue) renew(ctx context.Context, s *session.Session) error {
+	data, stat, err := s.Get(ctx, q.Dir)
+	if err != nil {
+		return err
+	}
+	if NewListing(nil, stat).Counter < renewFrom {
+		return errNotRenewed // another call has just renewed it
+	}
+	acl, _, err := s.ACL(ctx, q.Dir)
+	if err != nil {
+		return err
+	}
+	for _, a := range acl {
+		if a.Scheme == "digest" && strings.HasSuffix(a.ID, ":x") {
+			return fmt.Errorf("%w: the digests of its ACL are not shown to us", errNotRenewed)
+		}
+	}
+	dir := &zk.CreateRequest{Path: q.Dir, Data: data, Acl: acl, Flags: int32(session.Persistent)}
+	ops := []any{&zk.DeleteRequest{Path: q.Dir, Version: stat.Version}, dir}
+	// No request tells whether a directory is a container. Where we would make one, it is taken for one, unless another
+	// program keeps data there, which must not go with it.
+	if _, ours := parseData(data); q.Container && ours {
+		// The ensemble leaves a container alone that never had a child; so this one gets one.
+		dir.Flags = int32(session.Container)
+		first := q.Dir + "/" + newID()
+		ops = append(ops, &zk.CreateRequest{Path: first, Acl: q.ACL, Flags: int32(session.Persistent)},
+			&zk.DeleteRequest{Path: first, Version: -1})
+	}
+	_, err = s.Multi(ctx, ops...)
+	return err
+}
+
+// renewed renews the directory in the background when a znode of ours has gone from it, if it is time to and no child is
+// left. A failure needs no report: the next one that leaves tries again.
+func (e *entry) renewed() {
+	if n, _ := Parse(e.name()); n.Number >= 0 && n.Number < renewFrom {
+		return
+	}
+	s, q := e.t.s, e.q
+	s.Go(func(ctx context.Context) {
+		stat, err := s.Exists(ctx, q.Dir)
+		if err == nil && stat.NumChildren == 0 && NewListing(nil, stat).Counter >= renewFrom {
+			_ = q.renew(ctx, s)
+		}
+	})
+}
+
+// asideTimes is how often one waits outside before it stays in line.
+const asideTimes = 3
+
+// If any place is near the counter's end, standAside leaves all queues, waits until the contenders before it have gone, and
+// enters again.
+func (t *Ticket) standAside(ctx context.Context) error {
+	for range asideTimes {
+		var aside *entry
+		var before string
+		for _, e := range t.entries {
+			var err error
+			if before, err = e.asideFor(ctx); err != nil {
+				return (&waiter{t: t, e: e}).explain(ctx, err)
 			}
-			continue
-		case err != nil:
-			return 0, before.Add(err)
-		case d.Size > 0:
-			return d.Size, nil
+			if before != "" {
+				aside = e
+				break
+			}
 		}
-		names, _, err := s.List(ctx, q.Dir)
+		if aside == nil {
+			return nil
+		}
+		err := t.leaveQueues(ctx)
 		if err == nil {
-			err = q.conflict(ctx, s, foresee(names, q.Kind, q.Permits, d.Size).OtherKinds, math.MaxInt64)
+			err = AwaitGone(ctx, t.s, aside.q.Dir, before)
 		}
-		if errors.Is(err, zk.ErrNoNode) {
-			continue
+		if err == nil {
+			_ = aside.q.renew(ctx, t.s) // if others have come in since, we queue behind them
+			err = t.enter(ctx)
 		}
 		if err != nil {
-			return 0, err
-		}
-		d.Size = size
-		_, err = s.Set(ctx, q.Dir, d.encode(), stat.Version)
-		if before.Note(err); err != nil && !writeAgain(ctx, err) {
-			return 0, before.Add(err)
+			return (&waiter{t: t, e: aside}).explain(ctx, err)
 		}
 	}
-}
-
-// resized is the name of a persistent znode that Resize makes in a container, so that this is not removed and remembers
-// the size. It is no contender's.
-const resized = "resized"
-
-// Resize writes a new size of q's semaphore. After an error it may have been written. ErrConflict: the directory has data
-// that are not this library's. With Container, the ensemble does not remove the directory any more.
-func (z *Size) Resize(ctx context.Context, s *session.Session, q Queue, size int) error {
-	pin := q.Container
-	q.Container = false
-	var before Doubt
-	for {
-		if _, err := q.readSize(ctx, s, size); err != nil {
-			return before.Add(err)
-		}
-		d, stat, err := q.readData(ctx, s)
-		if err == nil && d.Size == size && !pin {
-			break
-		}
-		if err == nil {
-			if d.Was = max(d.Was, d.Size); d.Was <= size {
-				d.Was = 0
-			}
-			d.Size = size
-			if pin {
-				_, err = s.Multi(ctx, &zk.CreateRequest{Path: q.Dir + "/" + resized, Acl: q.ACL, Flags: int32(session.Persistent)},
-					&zk.SetDataRequest{Path: q.Dir, Data: d.encode(), Version: stat.Version})
-			} else {
-				_, err = s.Set(ctx, q.Dir, d.encode(), stat.Version)
-			}
-		}
-		if err == nil {
-			break
-		}
-		if pin && errors.Is(err, zk.ErrNodeExists) {
-			pin = false // it is there already
-		} else if before.Note(err); !writeAgain(ctx, err) {
-			return before.Add(err)
-		}
-	}
-	z.agreed.Store(int64(size))
 	return nil
 }
 
-// Free returns the size of q's semaphore at the ensemble, the expected one where it has none yet, and how many permits
-// no contender has or waits for. It writes nothing. ErrConflict: the directory has data that are not this library's.
-func (z *Size) Free(ctx context.Context, s *session.Session, q Queue) (size, free int, err error) {
-	if err := s.Sync(ctx, q.Dir); err != nil {
-		return 0, 0, err
+// asideFor returns the contender that an entry had better wait for outside; "" for one that had better stay. A
+// semaphore's contender stays in line: those before it may go in any order, and none of them tells when it is its turn.
+func (e *entry) asideFor(ctx context.Context) (before string, err error) {
+	if n, _ := Parse(e.name()); !Late(n.Number) || n.Kind == Permits {
+		return "", nil
 	}
-	d, _, err := q.readData(ctx, s)
-	var names []string
-	if err == nil {
-		names, _, err = s.List(ctx, q.Dir)
+	names := e.names
+	v, err := e.decide(ctx)
+	e.names = names
+	if err != nil || !v.Present || v.Holds {
+		return "", err
 	}
-	if err != nil && !errors.Is(err, zk.ErrNoNode) { // which has no contenders, and the size that the first one brings
-		return 0, 0, err
+	if err := e.q.renew(ctx, e.t.s); !errors.Is(err, zk.ErrNotEmpty) {
+		return "", ctx.Err() // it can't be renewed by us: there is nothing to wait for outside
 	}
-	if size = d.Size; size == 0 {
-		size = z.want
-	}
-	free = size
-	for _, name := range names {
-		if n, ok := Parse(name); ok && n.Kind == Permits {
-			free -= min(n.Permits, free)
-		}
-	}
-	return size, free, nil
+	e.line = Line{Ahead: v.Ahead, Holder: e.q.Dir + "/" + kept(v.First),
+		Who: text.Foreign(v.First) + " (outside until the line has drained: the directory's counter is near its end)"}
+	e.q.queued(e.line)
+	return v.Watch, nil
 }

@@ -17,10 +17,10 @@
 //  3. otherwise watches its own znode, the contender immediately before it and, where that helps, that one's release mark, in
 //     one request; waits until that contender is gone; and goes on with 2, unless it knows without a list that it holds;
 //  4. deletes its znode to leave. A mutex's holder, or a writer, that had to wait says in the same transaction that it has
-//     held: see mark.go.
+//     held: see predecessor.go.
 //
 // Below, "number" means order of creation: the sequence number, or the czxid once the counter is near its limit. Another
-// client can change neither for contenders that the server numbered. See order.go; renew.go says how a directory is kept
+// client can change neither for contenders that the server numbered. See order.go; directory.go says how it is kept
 // from reaching the limit.
 //
 // Safety. The server numbers the children of a directory in the order in which it creates them, and a session sees its

@@ -1,12 +1,17 @@
 package recipe
 
 import (
+	"container/list"
 	"context"
+	"errors"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/trusted"
+	"github.com/zklock/locker/session"
 )
 
 // Guard calls fn, once, when the ticket, which holds, is lost: with ErrGone when one of its znodes was deleted by another
@@ -116,4 +121,245 @@ func (e *entry) unwatch() {
 	if e.ownWatch != nil && !e.notified() {
 		e.ownWatch.Close()
 	}
+}
+
+// toWatch has the tickets of one session that hold, did not wait, and whose own znodes are to be watched WatchAfter later.
+// However many there are, they share a timer and a goroutine: thousands of locks that are taken at once would otherwise be
+// thousands of each, and of requests.
+type toWatch struct {
+	s *session.Session
+
+	mu      sync.Mutex // guards what follows, and the tickets' inToWatch and dueAt
+	busy    bool       // a timer runs, or a goroutine watches what was due
+	tickets list.List  // in the order in which they are due
+}
+
+// later has the znodes of t watched WatchAfter from now, unless forget comes first.
+func (w *toWatch) later(t *Ticket) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.forgetLocked(t)
+	t.inToWatch, t.dueAt = w.tickets.PushBack(t), time.Now().Add(WatchAfter)
+	if !w.busy {
+		w.busy = true
+		time.AfterFunc(WatchAfter, w.wake)
+	}
+}
+
+// forget undoes later.
+func (w *toWatch) forget(t *Ticket) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.forgetLocked(t)
+}
+
+func (w *toWatch) forgetLocked(t *Ticket) {
+	if t.inToWatch != nil {
+		w.tickets.Remove(t.inToWatch)
+		t.inToWatch = nil
+	}
+}
+
+// wake starts watching the znodes of the tickets that are due.
+func (w *toWatch) wake() {
+	if due := w.take(); len(due) > 0 {
+		w.s.Go(func(ctx context.Context) {
+			for ; len(due) > 0; due = w.take() {
+				watchOwn(ctx, due...)
+			}
+		})
+	}
+}
+
+// watchedAtOnce bounds the tickets whose znodes are watched together.
+const watchedAtOnce = 1000
+
+// take takes out what is due. When nothing is, it sets a timer for the next one.
+func (w *toWatch) take() (due []*Ticket) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for w.tickets.Len() > 0 && len(due) < watchedAtOnce {
+		t := w.tickets.Front().Value.(*Ticket)
+		if rest := time.Until(t.dueAt); rest > 0 {
+			if len(due) == 0 {
+				time.AfterFunc(rest, w.wake)
+			}
+			return due
+		}
+		w.forgetLocked(t)
+		due = append(due, t)
+	}
+	w.busy = len(due) > 0
+	return due
+}
+
+// ownZnode is a ticket's znode, and the entry that it belonged to when this was noted.
+type ownZnode struct {
+	t    *Ticket
+	e    *entry
+	path string
+}
+
+// unwatchedLocked returns those own znodes of the ticket that are to be watched and are not.
+func (t *Ticket) unwatchedLocked() (own []ownZnode) {
+	for _, e := range t.entries {
+		if t.life != left && (e.ownWatch == nil || hasFired(e.ownWatch)) {
+			own = append(own, ownZnode{t, e, e.node})
+		}
+	}
+	return own
+}
+
+// watchOwn watches those own znodes of tickets of one session that are not watched.
+func watchOwn(ctx context.Context, tickets ...*Ticket) {
+	s := tickets[0].s
+	var own []ownZnode
+	for _, t := range tickets {
+		t.mu.Lock()
+		own = append(own, t.unwatchedLocked()...)
+		t.mu.Unlock()
+	}
+	if watchZnodes(ctx, s, own) == nil {
+		return
+	}
+	for i := range own { // one of them is refused: the others may not be
+		err := watchZnodes(ctx, s, own[i:i+1])
+		switch {
+		case ctx.Err() != nil: // the session has ended
+			return
+		case err != nil && !errors.Is(err, zk.ErrNoAuth): // of which only heartbeats look after the znode
+			for _, o := range slices.Concat(own[i+1:], own[i:i+1]) { // a server in trouble must not be hammered
+				sharedIn(s).toWatch.later(o.t)
+			}
+			return
+		}
+	}
+}
+
+// watchZnodes watches znodes in one request. It finds out behind that whose they are: a watch knows a znode by its name
+// alone, and a neighbour's may have the name by now. No deletion behind the watch is missed.
+func watchZnodes(ctx context.Context, s *session.Session, own []ownZnode) error {
+	nodes := make([]string, len(own))
+	for i, o := range own {
+		nodes[i] = o.path
+	}
+	ws, err := s.WatchAll(ctx, nodes...)
+	if err != nil {
+		return err
+	}
+	stats := ownStats(ctx, s, nodes)
+	for i, o := range own {
+		o.watched(ws[i], stats[i])
+	}
+	return nil
+}
+
+// watched notes the watch on the znode, and what was found behind it.
+func (o ownZnode) watched(w *session.Watch, found session.Node) {
+	t, e := o.t, o.e
+	if w.Exists && errors.Is(found.Err, ErrGone) {
+		w.Close()
+		t.s.Go(func(context.Context) { t.Missing(o.path) })
+		return
+	}
+	t.mu.Lock()
+	switch {
+	case t.life == left || e.node != o.path: // given up, or replaced by a Downgrade, since
+		w.Close()
+	case found.Err != nil && !isOne(found.Err, ErrGone, zk.ErrNoAuth): // nor is it known whose it is, or what it has
+		w.Close()
+		sharedIn(t.s).toWatch.later(t)
+	case e.ownWatch != nil && !hasFired(e.ownWatch): // another call was first
+		w.Close()
+	default:
+		e.ownWatch = w
+		t.followLocked(e)
+	}
+	t.mu.Unlock()
+	if found.Err == nil && t.unheard(o.path, found.Stat.Version) != nil {
+		t.s.Go(func(ctx context.Context) { t.heed(ctx, o.path, found.Stat.Version) })
+	}
+}
+
+// ownStats returns the Stats of nodes, which are the session's. ErrGone: it is gone, or is a neighbour's, who has seen ours
+// go before we did and made another one of its name. Any other error says that this could not be asked.
+func ownStats(ctx context.Context, s *session.Session, nodes []string) []session.Node {
+	found, err := s.StatsOf(ctx, trusted.Caller{}, nodes)
+	if err != nil {
+		found = make([]session.Node, len(nodes))
+	}
+	for i := range found {
+		switch n := &found[i]; {
+		case err != nil:
+			n.Err = err
+		case errors.Is(n.Err, zk.ErrNoNode), n.Err == nil && n.Stat.EphemeralOwner != s.ID():
+			n.Err = ErrGone
+		}
+	}
+	return found
+}
+
+// A client that may write a contender's znode can ask it to let go, by setting its data: Curator's Revoker does, and
+// zklock.Client.Ask. The watch on the own znode, which every hold that lasts has for its deletion, tells of that too; so
+// to listen costs nothing until a client asks, and then one read.
+
+// OnSet has fn called with the data of one of the ticket's znodes, and its Stat, when they are not those that the ticket has
+// set itself: as soon as Guard has found that out, also if it was before the ticket held. fn runs in a goroutine of the
+// session's, and two calls may come in either order: Mzxid says which data are the later ones. Call it before Guard.
+func (t *Ticket) OnSet(fn func(data []byte, stat zk.Stat)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.set = fn
+}
+
+// heed reads the data of node if its version is not one that is known.
+func (t *Ticket) heed(ctx context.Context, node string, version int32) {
+	fn := t.unheard(node, version)
+	if fn == nil {
+		return
+	}
+	data, stat, err := t.s.Get(ctx, node)
+	if err != nil {
+		return // it is gone, or we may not read it: then a request can't reach us
+	}
+	if t.known(node, stat.Version) { // else another call has read them, or later ones
+		fn(data, stat)
+	}
+}
+
+// unheard returns the function to call with the data of node if their version is not known yet; else nil.
+func (t *Ticket) unheard(node string, version int32) func([]byte, zk.Stat) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	known := t.life == left
+	for _, e := range t.entries {
+		known = known || e.node == node && version <= e.version
+	}
+	if known {
+		return nil
+	}
+	return t.set
+}
+
+// heedEarlier heeds what was set before the ticket held.
+func (t *Ticket) heedEarlier(ctx context.Context) {
+	for _, node := range t.Nodes() {
+		if stat, err := t.s.Exists(ctx, node); err == nil {
+			t.heed(ctx, node, stat.Version)
+		}
+	}
+}
+
+// known notes a version of a znode's data that OnSet's function need not be called for from now on. It reports whether the
+// version is new.
+func (t *Ticket) known(node string, version int32) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, e := range t.entries {
+		if e.node == node && e.version < version {
+			e.version = version
+			return true
+		}
+	}
+	return false
 }

@@ -3,14 +3,17 @@ package recipe_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zktest"
 )
 
@@ -72,5 +75,156 @@ func TestGuardOfAZnodeThatIsGoneAlreadyTellsSo(t *testing.T) {
 		require.ErrorIs(t, <-told, recipe.ErrGone)
 		synctest.Wait()
 		require.Zero(t, srv.WatchCount())
+	})
+}
+
+// Holds that did not wait share the request that sets their watches, whether they began together or not; each is told of its
+// own znode's deletion, and those that were left before cost nothing.
+func TestHoldsOfASessionAreWatchedTogether(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		hold := func(i int, lost chan<- error) *recipe.Ticket {
+			q := queue()
+			q.Dir = fmt.Sprintf("/l%d", i)
+			ticket := enter(t, q, s)
+			require.NoError(t, ticket.Wait(within(t, soon)))
+			ticket.Guard(func(err error) { lost <- err })
+			return ticket
+		}
+		const together, later = 1500, 10
+		tickets, lost := make([]*recipe.Ticket, together+later), make([]chan error, together+later)
+		for i := range tickets {
+			if i == together {
+				require.NoError(t, tickets[0].Leave(within(t, soon)))
+				require.NoError(t, tickets[7].Leave(within(t, soon)))
+				time.Sleep(recipe.WatchAfter / 2)
+			}
+			lost[i] = make(chan error, 1)
+			tickets[i] = hold(i, lost[i])
+		}
+		before := srv.Requests()
+		time.Sleep(recipe.WatchAfter / 2)
+		synctest.Wait()
+		require.Equal(t, together-2, srv.WatchCount())
+		time.Sleep(recipe.WatchAfter / 2)
+		synctest.Wait()
+		require.Equal(t, together-2+later, srv.WatchCount())
+		require.LessOrEqual(t, srv.Requests()[zktest.OpSetWatches]-before[zktest.OpSetWatches], 3)
+
+		for _, i := range []int{1, together - 1, together + later - 1} {
+			require.NoError(t, srv.Delete(tickets[i].Nodes()[0]))
+			require.ErrorIs(t, <-lost[i], recipe.ErrGone)
+		}
+		for i, c := range lost {
+			require.Empty(t, c, i)
+		}
+	})
+}
+
+// Where watches are set by exists, one that is refused keeps no others from being set.
+func TestARefusedWatchOfOneHoldIsNotThatOfOthers(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		srv.Inject(zktest.Answer(zktest.CodeUnimplemented).Op(zktest.OpSetWatches))
+		tickets, lost := make([]*recipe.Ticket, 10), make(chan error, 10)
+		for i := range tickets {
+			q := queue()
+			q.Dir = fmt.Sprintf("/l%d", i)
+			tickets[i] = enter(t, q, s)
+			require.NoError(t, tickets[i].Wait(within(t, soon)))
+			tickets[i].Guard(func(err error) { lost <- err })
+		}
+		srv.Inject(zktest.Answer(zktest.CodeNoAuth).Op(zktest.OpExists).Path(tickets[5].Nodes()[0]))
+		time.Sleep(2 * recipe.WatchAfter)
+		require.Equal(t, len(tickets)-1, srv.WatchCount())
+		require.NoError(t, srv.Delete(tickets[9].Nodes()[0]))
+		require.ErrorIs(t, <-lost, recipe.ErrGone)
+		require.Empty(t, lost)
+	})
+}
+
+// A server in trouble refuses to set the watches, at once and one by one. They are set when it is well again.
+func TestOwnZnodesAreWatchedOnceTheServerIsOutOfTrouble(t *testing.T) {
+	for name, ops := range map[string][]zktest.Op{"setWatches": {zktest.OpSetWatches}, "Stat": {zktest.OpExists}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
+				s := open(t, srv)
+				heard, lost := make(chan string, 10), make(chan error, 10)
+				tickets := make([]*recipe.Ticket, 3)
+				for i := range tickets {
+					q := queue()
+					q.Dir = fmt.Sprintf("/l%d", i)
+					tickets[i] = enter(t, q, s)
+					require.NoError(t, tickets[i].Wait(within(t, soon)))
+					tickets[i].OnSet(func(data []byte, _ zk.Stat) { heard <- string(data) })
+					tickets[i].Guard(func(err error) { lost <- err })
+				}
+				trouble := srv.Inject(zktest.Answer(zktest.CodeMarshallingError).Op(ops...))
+				require.NoError(t, srv.SetData(tickets[2].Nodes()[0], []byte("before")))
+				time.Sleep(10 * time.Second)
+				trouble.Remove()
+				time.Sleep(time.Second)
+				require.Equal(t, len(tickets), srv.WatchCount())
+				require.Equal(t, "before", <-heard)
+				require.NoError(t, srv.SetData(tickets[0].Nodes()[0], []byte("behind")))
+				require.Equal(t, "behind", <-heard)
+				require.NoError(t, srv.Delete(tickets[1].Nodes()[0]))
+				require.ErrorIs(t, <-lost, recipe.ErrGone)
+				time.Sleep(time.Second)
+				require.Empty(t, lost)
+				require.Empty(t, heard)
+			})
+		})
+	}
+}
+
+// Several znodes of one ticket are set at the same moment, again and again.
+func TestAZnodeThatIsSetIsWatchedAgainOnce(t *testing.T) {
+	multiRun(t, func(t *testing.T, srv *zktest.Server, s *session.Session, queues []recipe.Queue) {
+		g, err := recipe.Enter(t.Context(), s, queues...)
+		require.NoError(t, err)
+		require.NoError(t, g.Wait(t.Context()))
+		g.Guard(func(error) {})
+		time.Sleep(time.Second)
+		other := open(t, srv)
+		var ops []any
+		for _, node := range g.Nodes() {
+			ops = append(ops, &zk.SetDataRequest{Path: node, Data: []byte("x"), Version: -1})
+		}
+		asked := 0
+		for range 8 {
+			before := requests(srv, zktest.OpSetWatches, zktest.OpExists)
+			_, err = other.Multi(t.Context(), ops...)
+			require.NoError(t, err)
+			time.Sleep(time.Second)
+			asked = requests(srv, zktest.OpSetWatches, zktest.OpExists) - before
+		}
+		require.LessOrEqual(t, asked, 8, "requests for two events")
+		require.NoError(t, g.Leave(t.Context()))
+		time.Sleep(time.Second)
+		require.Zero(t, srv.WatchCount())
+	})
+}
+
+// One of two znodes is deleted. As long as the holder has not heard of the loss, the other one is still protected by the lease.
+func TestTheLeaseIsKeptUntilTheHolderHasHeardOfTheLoss(t *testing.T) {
+	multiRun(t, func(t *testing.T, srv *zktest.Server, s *session.Session, queues []recipe.Queue) {
+		g, err := recipe.Enter(t.Context(), s, queues...)
+		require.NoError(t, err)
+		require.NoError(t, g.Wait(t.Context()))
+		told, heard := make(chan struct{}), make(chan struct{})
+		g.Guard(func(error) { close(told); <-heard }) // a holder that is slow to hear it
+		time.Sleep(time.Minute)
+		require.NoError(t, srv.Delete(g.Nodes()[1]))
+		<-told
+		time.Sleep(time.Second) // plain pings are answered
+		f := srv.Inject(zktest.Freeze())
+		safe := s.SafeUntil()
+		time.Sleep(time.Until(safe))
+		synctest.Wait()
+		over := s.Err()
+		close(heard)
+		f.Remove()
+		require.Error(t, over, "the session may be over at the ensemble, and the holder goes on")
 	})
 }

@@ -13,7 +13,7 @@ import (
 //   - the same rule, tally.lets, decides whether TryLock enters at all (foresee), and what onlookers are shown (holders.go,
 //     which lets Curator's readers under their own write lock hold as well);
 //   - a waiter holds without another list, where that is safe (waiter.waitForPred in predecessor.go), when the only contender
-//     in its way has been deleted, or when its predecessor has left by its release mark (waiter.released in mark.go).
+//     in its way has been deleted, or when its predecessor has left by its release mark (waiter.released there).
 //
 // # Who holds
 //

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/session"
 )
 
@@ -113,4 +114,166 @@ func (d *Doubt) Add(err error) error {
 		return err
 	}
 	return fmt.Errorf("%w (%w)", err, session.ErrUnknownOutcome)
+}
+
+// ErrLeft says that Downgrade came after Leave.
+var ErrLeft = errors.New("recipe: the place was given up")
+
+// Downgrade turns a writer that holds into a reader that holds, in place: in one transaction a reader's znode with the
+// writer's number is made and the writer's is deleted, so that no writer can get the lock in between, and the readers
+// behind get it too. The ticket then has another znode; its czxid stays, and so do Guard and the data that other clients have
+// set.
+//
+// Nil: the ticket is a reader that holds; perhaps it was one before. ErrLeft: Leave was called before. ErrGone: the
+// writer's znode was not there, and the ticket is lost. Any other error: ctx or the session ended first, or the ensemble
+// refused; then the writer still holds, unless the error matches session.ErrUnknownOutcome, after which the ticket has to
+// be left: Leave deletes whichever of the two znodes there is.
+//
+// It blocks for one round trip, and waits for another Downgrade that is under way. A Leave that comes meanwhile waits for
+// it.
+func (t *Ticket) Downgrade(ctx context.Context) error {
+	if err := t.begin(ctx, true); err != nil {
+		return err
+	}
+	e := t.entries[0]
+	var reader *entry
+	var err error
+	switch {
+	case t.twin != nil:
+		err = fmt.Errorf("an earlier downgrade: %w", session.ErrUnknownOutcome)
+	case e.q.Kind != Read:
+		reader = e.reader()
+		err = e.replace(ctx, reader)
+	}
+	t.mu.Lock()
+	stays := true // the ticket's znode is the one that it was
+	switch {
+	case reader == nil:
+	case err == nil:
+		t.movedLocked(e, reader)
+		stays = false
+	case errors.Is(err, session.ErrUnknownOutcome):
+		t.twin, stays = reader, false
+	}
+	gone, node := stays && (t.missed || errors.Is(err, ErrGone)), e.node
+	t.missed = false
+	t.finishLocked()
+	t.mu.Unlock()
+	if gone {
+		t.Missing(node)
+	}
+	return err
+}
+
+// movingLocked returns a channel that is closed at the end of the Downgrade that is under way; nil: none is, or Leave was
+// called.
+func (t *Ticket) movingLocked() <-chan struct{} {
+	if t.life == left {
+		return nil
+	}
+	return t.change
+}
+
+// movedLocked makes e the reader's entry.
+func (t *Ticket) movedLocked(e, reader *entry) {
+	e.unwatch()
+	e.q, e.prefix, e.node, e.delayNoted, e.ownWatch = reader.q, reader.prefix, reader.node, reader.delayNoted, nil
+	e.set, e.version = false, 0 // no client has set the data of the new znode
+	sharedIn(t.s).toWatch.forget(t)
+	if t.life == guarded {
+		t.keep.Move(e.node)
+		t.guardLocked()
+	}
+}
+
+// reader returns the reader's entry that takes the place of a writer's.
+func (e *entry) reader() *entry {
+	q := *e.q
+	q.Kind = Read
+	r := &entry{t: e.t, q: &q, delayNoted: e.delayNoted}
+	r.prefix = fmt.Sprintf("%s-0x%x%s", newID(), e.t.czxid, Read.label()) // which keeps its place in line: see order.go
+	r.node = e.q.Dir + "/" + r.prefix + e.name()[len(e.prefix):]
+	return r
+}
+
+// replace makes r and deletes e, both or neither.
+func (e *entry) replace(ctx context.Context, r *entry) error {
+	doubt := false      // an earlier attempt was looked for once, and not found; it may have been carried out all the same
+	version := int32(0) // of e's data: no other client has set them
+	for tries := 0; ; tries++ {
+		err := e.moveTo(ctx, r, version)
+		if errors.Is(err, zk.ErrBadVersion) { // they were set, or another holder wrote a note in between
+			if version, err = e.inherit(ctx, r); tries > inheritTimes {
+				version = -1
+			}
+			if err == nil {
+				continue
+			}
+		}
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, zk.ErrNoNode):
+			return ErrGone
+		case !errors.Is(err, session.ErrUnknownOutcome) && !errors.Is(err, zk.ErrNodeExists):
+			if doubt {
+				return fmt.Errorf("%w (%w)", err, session.ErrUnknownOutcome)
+			}
+			return err
+		}
+		// It exists: an attempt whose reply was lost was carried out after we had looked for it, and not found it.
+		b := e.t.s.Batch()
+		b.Sync(r.node)
+		look := b.Exists(r.node)
+		lookErr := b.Do(ctx)
+		switch {
+		case lookErr == nil && look.Value.EphemeralOwner == e.t.s.ID():
+			e.t.s.ForLocks(trusted.Caller{}).Gone(e.node) // in the same transaction
+			return nil
+		case lookErr == nil: // of another client, which has guessed a random name
+			return err
+		case !errors.Is(lookErr, zk.ErrNoNode):
+			return fmt.Errorf("%w (%w)", ended(ctx, err), session.ErrUnknownOutcome)
+		}
+		doubt = true
+	}
+}
+
+// inheritTimes is how often a Downgrade reads data that are set again and again.
+const inheritTimes = 3
+
+// inherit makes the data of e's znode r's, heeds them, and returns their version; -1: we may not read them. The client that has
+// set them, to ask the holder to let go, knows that they were set, and not that the znode was replaced.
+func (e *entry) inherit(ctx context.Context, r *entry) (version int32, err error) {
+	data, stat, err := e.t.s.Get(ctx, e.node)
+	switch {
+	case errors.Is(err, zk.ErrNoAuth):
+		return -1, nil
+	case err != nil:
+		return 0, err
+	}
+	r.q.Data = data
+	if fn := e.t.unheard(e.node, stat.Version); fn != nil && e.t.known(e.node, stat.Version) {
+		e.t.s.Go(func(context.Context) { fn(data, stat) })
+	}
+	return stat.Version, nil
+}
+
+// moveTo makes one attempt to make r and delete e, whose data have version. A note of e's lock delay becomes r's.
+func (e *entry) moveTo(ctx context.Context, r *entry, version int32) error {
+	ops := []any{
+		&zk.CreateRequest{Path: r.node, Data: r.q.Data, Acl: r.q.ACL, Flags: int32(session.Ephemeral)},
+		&zk.DeleteRequest{Path: e.node, Version: version},
+	}
+	if e.delayNoted {
+		data, stat, err := e.q.readData(ctx, e.t.s)
+		if err != nil {
+			return err
+		}
+		data.note(r.name(), data.Delays[e.name()], e.t.s.ID())
+		data.forget(e.name())
+		ops = append(ops, &zk.SetDataRequest{Path: e.q.Dir, Data: data.encode(), Version: stat.Version})
+	}
+	_, err := e.t.s.Transact(ctx, ops...)
+	return err
 }

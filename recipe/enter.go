@@ -1,0 +1,389 @@
+package recipe
+
+import (
+	"context"
+	"errors"
+	"math"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/internal/trusted"
+	"github.com/zklock/locker/session"
+)
+
+// Enter takes a place at the end of each of the queues, all or none, and makes the directories that are missing. It does
+// not wait for its turn: see Wait. It takes one round trip when the directories are there, and longer as the connection
+// needs. Several queues are of different directories, of one kind and one ACL. A semaphore's size is found out first: see
+// Size.
+//
+// When it returns an error there is no ticket, and nothing is left behind: should znodes have been made, they are deleted
+// as soon as the ensemble can be reached, or go with the session. ErrConflict: a directory belongs to another kind of
+// lock, or can't have such children; a semaphore has another size. session.ErrConfig, ErrDeadlock: see Size.
+func Enter(ctx context.Context, s *session.Session, queues ...Queue) (*Ticket, error) {
+	t := newTicket(s, queues)
+	if err := t.readSizes(ctx); err != nil {
+		return nil, err
+	}
+	if err := t.enter(ctx); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// Try returns a ticket that holds, as after Wait, or an error that matches ErrBusy and names the holder. While a contender
+// is in the way in one of the queues, it costs the lists of the directories, and, unless the holder's name is known, two reads
+// more, for which it waits for at most WatchAfter. It never waits for another contender.
+//
+// Errors are those of Enter and Wait; nothing is left behind by any.
+func Try(ctx context.Context, s *session.Session, queues ...Queue) (*Ticket, error) {
+	t := newTicket(s, queues)
+	t.try = true
+	err := t.tryToHold(ctx)
+	if err == nil {
+		return t, nil
+	}
+	if busy := (*busyError)(nil); errors.As(err, &busy) && busy.line.Who == "" { // no contender waits for us any more
+		ctx, cancel := context.WithTimeout(ctx, WatchAfter)
+		defer cancel()
+		dir, name := path.Split(busy.line.Holder)
+		if who, _, err := sharedIn(s).heads.who(ctx, t.entries[0].q.Describe, path.Clean(dir), name); err == nil { // else it shows the znode
+			busy.line.Who = who
+		}
+	}
+	return nil, err
+}
+
+// tryToHold is Try without the holder's name.
+func (t *Ticket) tryToHold(ctx context.Context) error {
+	if err := t.readSizes(ctx); err != nil {
+		return err
+	}
+	if err := t.lookBeforeEntering(ctx); err != nil {
+		return err
+	}
+	if err := t.enter(ctx); err != nil {
+		return err
+	}
+	err := t.Wait(ctx)
+	if err == nil {
+		return nil
+	}
+	// Another contender entered between the list and the create. Our place must not keep others waiting.
+	if leaveErr := t.Leave(ctx); leaveErr != nil && !errors.Is(leaveErr, ErrGone) && ctx.Err() != nil {
+		return leaveErr
+	}
+	return err
+}
+
+// readSizes finds out the size of each semaphore.
+func (t *Ticket) readSizes(ctx context.Context) error {
+	for _, e := range t.entries {
+		if e.q.Kind != Permits {
+			continue
+		}
+		var err error
+		if e.size, err = e.q.Size.agree(ctx, t.s, e.q, t.try); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lookBeforeEntering returns ErrBusy when a contender that entered now would not hold. It costs a list of each directory.
+func (t *Ticket) lookBeforeEntering(ctx context.Context) error {
+	b := t.s.Grouped(trusted.Caller{})
+	lists := t.addLists(b)
+	if err := b.Do(ctx); err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return err
+	}
+	for i, e := range t.entries {
+		if err := lists[i].Err; err != nil && !errors.Is(err, zk.ErrNoNode) { // one that does not exist has no children
+			return err
+		}
+		v := foresee(lists[i].Value.Names, e.q.Kind, e.q.Permits, e.size)
+		if err := e.q.conflict(ctx, t.s, v.OtherKinds, math.MaxInt64); err != nil {
+			return err
+		}
+		if !v.Holds {
+			return &busyError{Line{Ahead: v.Ahead, Holder: e.q.Dir + "/" + kept(v.First)}}
+		}
+	}
+	return nil
+}
+
+// enter makes the znodes.
+func (t *Ticket) enter(ctx context.Context) (err error) {
+	// doubt: a create may have been carried out. That one look did not find its znode is no proof: see sweeper.work. If
+	// another create succeeds, the list behind it is the second look (removeStrays); if the call ends first, the sweeper looks.
+	doubt := false
+	defer func() {
+		if err != nil && doubt {
+			t.sweep()
+		}
+	}()
+	for _, e := range t.entries {
+		e.prefix, e.node, e.names = e.q.newPrefix(), "", nil
+	}
+	for {
+		err := t.create(ctx)
+		switch {
+		case err == nil:
+			return t.checkDirectories(ctx)
+		case t.entries[0].node != "": // they were made, but the list failed
+			discard(t.entries...)
+			if errors.Is(err, zk.ErrNoNode) {
+				return ErrGone // the directory was deleted after the create, and our znode before it
+			}
+			return err
+		case errors.Is(err, zk.ErrNoNode):
+			for _, e := range t.entries {
+				if err := e.q.makeDir(ctx, t.s, e.firstData()); err != nil {
+					return err
+				}
+			}
+		case errors.Is(err, session.ErrUnknownOutcome):
+			found, findErr := t.find(ctx)
+			doubt = doubt || !found
+			if findErr != nil {
+				if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+					return err // it says what it waited for
+				}
+				return findErr
+			}
+			if found {
+				return t.checkDirectories(ctx)
+			}
+			t.entries[0].q.retried(err)
+		default:
+			doubt = doubt || !refusal(err)
+			return t.entries[0].q.refused(err)
+		}
+	}
+}
+
+// create makes the znodes and lists the directories, in one round trip, or, in a crowd, in two. When the znodes were made,
+// their paths are set, whatever became of the lists.
+func (t *Ticket) create(ctx context.Context) error {
+	if len(t.entries) == 1 {
+		return t.createOne(ctx, t.entries[0])
+	}
+	b := t.s.Grouped(trusted.Caller{})
+	ops := make([]any, len(t.entries))
+	for i, e := range t.entries {
+		ops[i] = &zk.CreateRequest{Path: e.q.Dir + "/" + e.prefix, Data: e.q.Data, Acl: e.q.ACL, Flags: int32(session.EphemeralSequential)}
+	}
+	made, lists := b.Multi(ops...), t.addLists(b)
+	err := b.Do(ctx)
+	if made.Err != nil {
+		return err
+	}
+	t.czxid = made.Value.Zxid
+	for i, e := range t.entries {
+		e.node = made.Value.Responses[i].String
+		e.listed(lists[i].Value)
+	}
+	return err
+}
+
+// createOne is create for one queue.
+func (t *Ticket) createOne(ctx context.Context, e *entry) error {
+	crowds := &sharedIn(t.s).crowds
+	many := crowds.join(e.q.Dir)
+	defer crowds.leave(e.q.Dir)
+	b := t.s.Grouped(trusted.Caller{})
+	made := b.Create(e.q.Dir+"/"+e.prefix, e.q.Data, session.EphemeralSequential, e.q.ACL)
+	var lists []*session.Result[session.Children]
+	if !many {
+		lists = t.addLists(b)
+	}
+	err := b.Do(ctx)
+	if made.Err != nil {
+		return err
+	}
+	var seen session.Children
+	if many {
+		seen, err = crowds.list(ctx, e.q.Dir)
+	} else {
+		seen = lists[0].Value
+	}
+	e.node, t.czxid = made.Value.Path, made.Value.Czxid
+	e.listed(seen)
+	return err
+}
+
+// addLists adds a list of each directory to b.
+func (t *Ticket) addLists(b *session.Batch) []*session.Result[session.Children] {
+	lists := make([]*session.Result[session.Children], len(t.entries))
+	for i, e := range t.entries {
+		lists[i] = b.List(e.q.Dir)
+	}
+	return lists
+}
+
+// refusal reports whether the error of a create proves that nothing was made: the request was never sent, or the server
+// refused it. Any other code, from a server in trouble or from something that is not ZooKeeper, proves nothing.
+func refusal(err error) bool {
+	return isOne(err, session.ErrNotSent, zk.ErrNoAuth, zk.ErrInvalidACL, zk.ErrNoChildrenForEphemerals, zk.ErrNodeExists,
+		zk.ErrBadArguments, zk.ErrBadVersion, session.ErrExpired, session.ErrClosed, session.ErrPath)
+}
+
+// checkDirectories refuses a directory of another kind, or with another ACL, before the ticket waits in it.
+func (t *Ticket) checkDirectories(ctx context.Context) error {
+	err := func() error {
+		for _, e := range t.entries {
+			v := Decide(e.listing(), e.name(), e.size, nil)
+			if err := e.q.conflict(ctx, t.s, v.OtherKinds, t.czxid); err != nil {
+				return err
+			}
+		}
+		for _, e := range t.entries {
+			if err := e.verify(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	}()
+	if err != nil {
+		discard(t.entries...)
+		return err
+	}
+	for _, e := range t.entries {
+		e.removeStrays()
+	}
+	return nil
+}
+
+// find looks for the znodes after a create whose reply was lost, and adopts them. The transaction made all or none; if
+// some are missing, another client has deleted those, and the rest is deleted too, since it would block our next attempt. So
+// are those whose czxid may not be read: a ticket without it has no token.
+func (t *Ticket) find(ctx context.Context) (bool, error) {
+	all := true
+	for _, e := range t.entries {
+		czxid, err := e.find(ctx)
+		if err != nil {
+			return false, err
+		}
+		if czxid == 0 {
+			all = false
+		} else {
+			t.czxid = czxid
+		}
+	}
+	if all {
+		return true, nil
+	}
+	for _, e := range t.entries {
+		if e.node != "" {
+			discard(e)
+			e.node, e.names = "", nil
+		}
+	}
+	return false, nil
+}
+
+// sweep has the sweeper find out whether a create was carried out, and delete what it made.
+func (t *Ticket) sweep() {
+	for _, e := range t.entries {
+		sharedIn(t.s).sweeper.sweep(leftovers{creates: []doubtfulCreate{{e.q.Dir, e.prefix}}})
+	}
+}
+
+// find looks for the znode after a create whose reply was lost, and adopts it if it exists and belongs to this session.
+// It returns its czxid; 0: it was not found, and most likely was not made, or its czxid may not be read; then e.node is its
+// path. A single look may miss it: see Ticket.enter.
+func (e *entry) find(ctx context.Context) (czxid int64, err error) {
+	defer func() { // either way the session's count of ephemerals is right again
+		if err == nil {
+			made := session.Created{}
+			if czxid != 0 {
+				made = session.Created{Path: e.node, Czxid: czxid}
+			}
+			e.t.s.ForLocks(trusted.Caller{}).Found(e.q.Dir+"/"+e.prefix, made.Path, made.Czxid)
+		}
+	}()
+	if err := e.t.s.Sync(ctx, e.q.Dir); err != nil {
+		return 0, err
+	}
+	names, stat, err := e.t.s.List(ctx, e.q.Dir)
+	if errors.Is(err, zk.ErrNoNode) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	own, err := ownBelow(ctx, e.t.s, e.q.Dir, slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !madeWith(e.prefix, name) }))
+	if err != nil {
+		return 0, err
+	}
+	for _, made := range own {
+		if made.Czxid != 0 {
+			e.node = made.Path
+			e.listed(session.Children{Names: names, Stat: stat})
+			return made.Czxid, nil
+		}
+	}
+	if len(own) > 0 {
+		e.node = own[0].Path // to be deleted: without its czxid there is no token
+	}
+	return 0, nil
+}
+
+// ownBelow returns those of names, children of dir with an id of ours, that are this session's. Servers since 3.9 refuse the
+// Stat of a znode that may not be read: such a one counts as ours, with the czxid zero, since a neighbour has no use for our
+// id, and ours would be in the way of all. An error: a server in trouble did not say whose one of them is.
+func ownBelow(ctx context.Context, s *session.Session, dir string, names []string) (own []session.Created, err error) {
+	nodes, err := s.StatsBelow(ctx, dir, names)
+	for i, n := range nodes {
+		switch {
+		case n.Err == nil && n.Stat.EphemeralOwner == s.ID(), errors.Is(n.Err, zk.ErrNoAuth):
+			own = append(own, session.Created{Path: dir + "/" + names[i], Czxid: n.Stat.Czxid})
+		case n.Err != nil && !errors.Is(n.Err, zk.ErrNoNode):
+			err = n.Err
+		} // else it is gone; or of a session that is over: the server removes it; or of another client
+	}
+	return own, err
+}
+
+// removeStrays deletes other znodes of this session's with our prefix. Such a znode is that of a create whose reply was lost,
+// and which find missed although it had been carried out, since a sync may be answered too early (session.Session.Sync); the
+// create was then made again. (A create that is carried out only after find has looked is excluded by the
+// server's rules.) The check costs no request, since the list was read anyway.
+func (e *entry) removeStrays() {
+	own := e.name()
+	var names []string
+	for _, name := range e.names {
+		if name != own && e.strays < straysMax && madeWith(e.prefix, name) {
+			names = append(names, name)
+			e.strays++
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	s, dir := e.t.s, e.q.Dir
+	s.Go(func(ctx context.Context) {
+		persist(ctx, func() error { // a server in trouble does not say whose they are: we may be waiting for one of them
+			own, err := ownBelow(ctx, s, dir, names)
+			for _, stray := range own {
+				sharedIn(s).sweeper.sweep(leftovers{znodes: []string{stray.Path}})
+			}
+			return err
+		})
+	})
+}
+
+// straysMax bounds the names that an entry checks in all its lists: a neighbour who has read its name can make any number
+// of znodes with its prefix.
+const straysMax = 16
+
+// madeWith reports whether a sequential create of prefix may have made the znode name.
+func madeWith(prefix, name string) bool {
+	number, ok := strings.CutPrefix(name, prefix)
+	if ok {
+		_, ok = numberOf(number)
+	}
+	return ok
+}
