@@ -156,7 +156,9 @@ func (t *Ticket) enter(ctx context.Context) (err error) {
 			if found {
 				return t.checkDirectories(ctx)
 			}
-			t.entries[0].q.retried(err)
+			if retried := t.entries[0].q.Retried; retried != nil {
+				retried(err)
+			}
 		default:
 			doubt = doubt || !refusal(err)
 			return t.entries[0].q.refused(err)

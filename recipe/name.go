@@ -75,7 +75,6 @@ func (k Kind) wayOnlyShrinks() bool { return k != Write }
 //
 // Other clients' names for the same things are understood: what counts is the label and the number behind it.
 
-// idLength is the length of an id.
 const idLength = 39
 
 // newID returns a fresh id for one znode: "_c_" and a random UUID (version 4, lower case).
@@ -105,10 +104,7 @@ var labels = []struct {
 // Parse reads a contender's name; false for any other name, which this library ignores. The number has 32 bits and the
 // form that servers write, "%010d": ten digits, or a sign and nine or ten; no other form is accepted.
 func Parse(name string) (Name, bool) {
-	i := len(name)
-	for i > 0 && isDigit(name[i-1]) {
-		i--
-	}
+	i := len(strings.TrimRight(name, digits))
 	// "lock-" ends with what may also be a sign; so the labels are tried first without one, then with.
 	for sign := range 2 {
 		if sign > i || sign == 1 && name[i-1] != '-' {
@@ -118,9 +114,9 @@ func Parse(name string) (Name, bool) {
 		if !ok {
 			continue
 		}
-		head := name[:i-sign]
+		before := name[:i-sign]
 		for _, m := range labels {
-			if rest, ok := strings.CutSuffix(head, m.text); ok {
+			if rest, ok := strings.CutSuffix(before, m.text); ok {
 				n := Name{Kind: m.kind, Number: number}
 				if m.kind == Read {
 					n.Czxid = czxidOf(rest)
@@ -128,7 +124,7 @@ func Parse(name string) (Name, bool) {
 				return n, true
 			}
 		}
-		if n, ok := permitsOf(head); ok {
+		if n, ok := permitsOf(before); ok {
 			return Name{Kind: Permits, Number: number, Permits: n}, true
 		}
 	}
@@ -141,59 +137,39 @@ func numberOf(text string) (int32, bool) {
 		return 0, false
 	}
 	v, err := strconv.ParseInt(text, 10, 32)
-	if err != nil {
-		return 0, false
-	}
-	digits := 10
-	if v < 0 && v > -1_000_000_000 {
-		digits = 9
-	}
 	negative := text[0] == '-'
-	return int32(v), negative == (v < 0) && (len(text) == digits+1) == negative
+	return int32(v), err == nil && negative == (v < 0) && (len(text) == 10 || negative && text[1] != '0')
 }
 
 // czxidOf reads "…-0x64-".
-func czxidOf(head string) int64 {
-	head, ok := strings.CutSuffix(head, "-")
-	i := strings.LastIndex(head, "-0x")
-	if !ok || i < 0 {
-		return 0
-	}
-	text := head[i+len("-0x"):]
-	v, err := strconv.ParseInt(text, 16, 64)
-	if err != nil || v <= 0 || strconv.FormatInt(v, 16) != text {
+func czxidOf(text string) int64 {
+	text, ok := strings.CutSuffix(text, "-")
+	i := strings.LastIndex(text, "-")
+	v, err := strconv.ParseInt(text[i+1:], 0, 64)
+	if !ok || i < 0 || err != nil || v <= 0 || text[i+1:] != fmt.Sprintf("%#x", v) {
 		return 0
 	}
 	return v
 }
 
 // permitsOf reads "…-lease-3-".
-func permitsOf(head string) (int, bool) {
-	head, ok := strings.CutSuffix(head, "-")
-	if !ok {
-		return 0, false
-	}
-	i := len(head)
-	for i > 0 && isDigit(head[i-1]) {
-		i--
-	}
-	n, err := strconv.Atoi(head[i:])
-	return n, err == nil && n > 0 && n <= MaxPermits && strings.HasSuffix(head[:i], "-lease-")
+func permitsOf(text string) (int, bool) {
+	text, ok := strings.CutSuffix(text, "-")
+	label := strings.TrimRight(text, digits)
+	n, err := strconv.Atoi(text[len(label):])
+	return n, ok && err == nil && n > 0 && n <= MaxPermits && strings.HasSuffix(label, Permits.label())
 }
 
 // MaxPermits bounds the size of a semaphore, so that sums of permits can't overflow.
 const MaxPermits = 1 << 30
 
-func isDigit(c byte) bool { return c >= '0' && c <= '9' }
-
-// longName is longer than any name that a lock's client gives.
-const longName = 16 << 10
+const digits = "0123456789"
 
 // kept is a name as it is stored and shown. Long ones, which only neighbours make, are cut, since a thousand waiters
 // would store a thousand copies. Two cut names of one length and beginning count as the same, and such a contender's data
 // are not read.
 func kept(name string) string {
-	if len(name) <= longName {
+	if len(name) <= 16<<10 {
 		return strings.Clone(name)
 	}
 	return fmt.Sprintf("%s (%d bytes)", text.Foreign(name), len(name))

@@ -135,8 +135,9 @@ func Decide(l Listing, own string, size int, czxids map[string]int64) Verdict {
 func decide(l Listing, own string, me Name, size int, czxids map[string]int64) Verdict {
 	v := Verdict{First: own}
 	o := order{late: Late(me.Number) || Late(l.Counter), czxids: czxids}
-	var before []rank // of a semaphore, all before it: which of them wait depends on their order
-	var near, far rank
+	mine := o.contender(own, me)
+	var before []contender // of a semaphore, all before it: which of them wait depends on their order
+	var near, far contender
 	var all tally
 	for _, name := range l.Names {
 		n, ok := Parse(name)
@@ -154,33 +155,36 @@ func decide(l Listing, own string, me Name, size int, czxids map[string]int64) V
 		case !me.Kind.blocks(n.Kind):
 			continue
 		}
-		r := o.rank(name, n)
-		if earlier, known := o.before(r, own, me); !known {
+		c := o.contender(name, n)
+		if earlier, known := o.before(c, mine); !known {
 			v.Unknown = append(v.Unknown, name)
 			continue
 		} else if !earlier {
 			continue
 		}
 		all.add(n)
-		if v.Watch == "" || near.compare(r) < 0 {
-			v.Watch, near = name, r
+		if v.Watch == "" || o.compare(near, c) < 0 {
+			v.Watch, near = name, c
 		}
-		if v.First == own || r.compare(far) < 0 {
-			v.First, far = name, r
+		if v.First == own || o.compare(c, far) < 0 {
+			v.First, far = name, c
 		}
 		if me.Kind == Permits {
-			before = append(before, r)
+			before = append(before, c)
 		}
 	}
 	if !v.Present && own != "" {
 		return Verdict{OtherKinds: v.OtherKinds}
 	}
-	v.Unknown = o.withOwn(v.Unknown, own, me)
+	if len(v.Unknown) > 0 && !mine.known {
+		v.Unknown = append(v.Unknown, own)
+	}
 	v.Holds = all.lets(me, size) && len(v.Unknown) == 0
 	v.Ahead, v.Permits = all.inWay(me.Kind), all.permits
 	if me.Kind == Permits {
 		v.Ahead = 0
 		if !v.Holds {
+			slices.SortFunc(before, o.compare)
 			v.Ahead = 1 + waitersIn(before, size)
 		}
 	}
@@ -193,16 +197,14 @@ func foresee(names []string, k Kind, permits, size int) Verdict {
 	return decide(Listing{Names: names}, "", Name{Kind: k, Permits: permits}, size, nil)
 }
 
-// waitersIn returns how many of a semaphore's contenders, which are all that there are up to the last of them, wait.
-func waitersIn(line []rank, size int) (n int) {
-	slices.SortFunc(line, rank.compare)
+// waitersIn returns how many of a semaphore's contenders, which are all up to the last of them, in order, wait.
+func waitersIn(line []contender, size int) (n int) {
 	var all tally
-	for _, r := range line {
-		name, _ := Parse(r.name)
-		if !all.lets(name, size) {
+	for _, c := range line {
+		if !all.lets(c.Name, size) {
 			n++
 		}
-		all.add(name)
+		all.add(c.Name)
 	}
 	return n
 }
@@ -212,29 +214,21 @@ func waitersIn(line []rank, size int) (n int) {
 // be gone are left out.
 func (l Listing) Line(czxids map[string]int64) (line, unknown []string) {
 	o := order{late: Late(l.Counter), czxids: czxids}
-	var ranks []rank
+	var all []contender
 	for _, name := range l.Names {
-		n, ok := Parse(name)
-		if !ok {
-			continue
+		if n, ok := Parse(name); ok {
+			if c := o.contender(name, n); !c.known || c.czxid != 0 {
+				all = append(all, c)
+			}
 		}
-		if czxid, known := o.czxid(name, n); o.late && !known {
-			unknown = append(unknown, name)
-		} else if known && czxid == 0 {
-			continue
-		}
-		ranks = append(ranks, o.rank(name, n))
 	}
-	slices.SortFunc(ranks, rank.compare)
-	line = make([]string, len(ranks))
-	for i, r := range ranks {
-		line[i] = r.name
-		if o.late || !(i > 0 && ranks[i-1].first == r.first || i+1 < len(ranks) && ranks[i+1].first == r.first) {
-			continue
-		}
-		n, _ := Parse(r.name)
-		if _, known := o.czxid(r.name, n); !known { // equal numbers
-			unknown = append(unknown, r.name)
+	slices.SortFunc(all, o.compare)
+	line = make([]string, len(all))
+	for i, c := range all {
+		line[i] = c.name
+		equal := i > 0 && all[i-1].Number == c.Number || i+1 < len(all) && all[i+1].Number == c.Number
+		if !c.known && (o.late || equal) {
+			unknown = append(unknown, c.name)
 		}
 	}
 	return line, unknown
@@ -257,53 +251,39 @@ type order struct {
 	czxids map[string]int64
 }
 
-// rank is what contenders are compared by: the number and then the czxid, or the other way round, and at last the name,
-// so that no two are equal, and nothing depends on the order of a list.
-type rank struct {
-	first, second int64
-	name          string
+// contender is one of a list, with the zxid with which it entered; 0 stands for one that is not known.
+type contender struct {
+	name string
+	Name
+	czxid int64
+	known bool
 }
 
-func (r rank) compare(o rank) int {
-	return cmp.Or(cmp.Compare(r.first, o.first), cmp.Compare(r.second, o.second), cmp.Compare(r.name, o.name))
-}
-
-// rank returns the rank of a contender; 0 stands for an unknown czxid.
-func (o order) rank(name string, n Name) rank {
-	czxid, _ := o.czxid(name, n)
-	if o.late {
-		return rank{czxid, int64(n.Number), name}
-	}
-	return rank{int64(n.Number), czxid, name}
-}
-
-// czxid returns the zxid with which a contender entered.
-func (o order) czxid(name string, n Name) (czxid int64, known bool) {
+func (o order) contender(name string, n Name) contender {
+	czxid, known := o.czxids[name]
 	if n.Czxid != 0 {
-		return n.Czxid, true
+		czxid, known = n.Czxid, true
 	}
-	czxid, known = o.czxids[name]
-	return czxid, known
+	return contender{name, n, czxid, known}
 }
 
-// withOwn adds own to those whose czxids have to be known, if there are any and it is not.
-func (o order) withOwn(unknown []string, own string, me Name) []string {
-	if _, known := o.czxid(own, me); known || len(unknown) == 0 {
-		return unknown
+// compare compares by the number and then the czxid, or the other way round, and at last by the name, so that no two are
+// equal, and nothing depends on the order of a list.
+func (o order) compare(a, b contender) int {
+	first, second := cmp.Compare(a.Number, b.Number), cmp.Compare(a.czxid, b.czxid)
+	if o.late {
+		first, second = second, first
 	}
-	return append(unknown, own)
+	return cmp.Or(first, second, cmp.Compare(a.name, b.name))
 }
 
-// before reports whether the contender with rank r entered before own, if that is known.
-func (o order) before(r rank, own string, me Name) (before, known bool) {
-	if own == "" {
+// before reports whether c entered before own, if that is known. An own without a name has not entered.
+func (o order) before(c, own contender) (before, known bool) {
+	switch {
+	case own.name == "":
 		return true, true
+	case !o.late && c.Number != own.Number:
+		return c.Number < own.Number, true
 	}
-	if !o.late && r.first != int64(me.Number) {
-		return r.first < int64(me.Number), true
-	}
-	n, _ := Parse(r.name)
-	czxid, known := o.czxid(r.name, n)
-	_, ownKnown := o.czxid(own, me)
-	return czxid != 0 && r.compare(o.rank(own, me)) < 0, known && ownKnown
+	return c.czxid != 0 && o.compare(c, own) < 0, c.known && own.known
 }

@@ -68,12 +68,6 @@ func (q *Queue) refused(err error) error {
 	return err
 }
 
-func (q *Queue) retried(err error) {
-	if q.Retried != nil {
-		q.Retried(err)
-	}
-}
-
 func (q *Queue) queued(l Line) {
 	if q.Queued != nil {
 		q.Queued(l)

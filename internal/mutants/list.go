@@ -83,8 +83,8 @@ var mutants = []mutant{
 	{"order by numbers at the counter's end", "where all have one number, or negative ones, two hold", "recipe/order.go",
 		[]edit{{"return number < 0 || number >= lateFrom", "return false"}}, []string{inRecipe}},
 	{"order measured from the first listed", "a made-up number turns the order of the others round", "recipe/order.go",
-		[]edit{{"	slices.SortFunc(ranks, rank.compare)\n", `	base := append(ranks, rank{})[0].first
-	slices.SortStableFunc(ranks, func(a, b rank) int { return cmp.Compare(int32(a.first-base), int32(b.first-base)) })
+		[]edit{{"	slices.SortFunc(all, o.compare)\n", `	base := append(all, contender{})[0].Number
+	slices.SortStableFunc(all, func(a, b contender) int { return cmp.Compare(a.Number-base, b.Number-base) })
 `}}, []string{inRecipe}},
 	{"a downgraded reader's own czxid", "a writer comes in beside a reader that was a writer, at the counter's end", "recipe/order.go",
 		[]edit{{"	if n.Czxid != 0 {", "	if n.Czxid < 0 {"}}, []string{inRecipe}},
@@ -93,7 +93,7 @@ var mutants = []mutant{
 	{"renewal with hidden digests", "whoever had access to a directory by a digest has it no longer", "recipe/directory.go",
 		[]edit{{"if a.Scheme == \"digest\" && strings.HasSuffix(a.ID, \":x\") {", "if a.Scheme == \"\" && strings.HasSuffix(a.ID, \":x\") {"}}, []string{"./zklock -run=Renewed"}},
 	{"watch on the holder", "every release wakes everybody", "recipe/order.go",
-		[]edit{{"if v.Watch == \"\" || near.compare(r) < 0 {", "if v.Watch == \"\" || near.compare(r) > 0 {"}}, []string{inRecipe}},
+		[]edit{{"if v.Watch == \"\" || o.compare(near, c) < 0 {", "if v.Watch == \"\" || o.compare(near, c) > 0 {"}}, []string{inRecipe}},
 	{"list not validated", "who is not in the list believes to be the first", "recipe/wait.go",
 		[]edit{{"	if !v.Present {\n		return v, ErrGone\n	}\n", "	v.Holds = v.Holds || !v.Present\n"}}, []string{inRecipe, inScenarios}},
 	{"no second look", "the znode in front has gone, others in front of it have not", "recipe/predecessor.go",
