@@ -242,7 +242,7 @@ func (c *Client) find(ctx context.Context, dir string, t Token) (l lineOf, found
 			found = name // unless it is another's
 		}
 	}
-	downgraded := false // perhaps: a writer has gone since the list, and a reader in its place is not in the list
+	downgraded := false                              // perhaps: a writer has gone since the list, and a reader in its place is not in the list
 	for names := l.names; len(names) > 0 && t > 0; { // 0 is shown for a contender that may not be read
 		step := names[:min(len(names), breakSteps)]
 		names = names[len(step):]
