@@ -148,7 +148,7 @@ func TestAGraceThatTheLeaseDoesNotHaveIsRefusedWithTheRule(t *testing.T) {
 			"before each heartbeat is answered, with a session timeout of 10s and a server tick of 2s: ask for a longer session timeout")
 		require.Empty(s, s.Server.Children("/l"), "nothing was asked for")
 		h := s.Lock(long.Mutex("/l", zklock.WithGrace(10*time.Second)))
-		time.Sleep(time.Hour)
+		time.Sleep(locktest.LongTime)
 		s.Unlock(h)
 	})
 }

@@ -23,7 +23,7 @@ func TestWorkWithAHoldEndsWithTheHoldAndWithItsCaller(t *testing.T) {
 		err   error
 	}{
 		"the caller ends it":    {func(_ *locktest.Sim, _ *zklock.Hold, cancel context.CancelCauseFunc) { cancel(errCaller) }, errCaller, context.Canceled},
-		"the caller's deadline": {func(*locktest.Sim, *zklock.Hold, context.CancelCauseFunc) { time.Sleep(time.Hour) }, context.DeadlineExceeded, context.DeadlineExceeded},
+		"the caller's deadline": {func(*locktest.Sim, *zklock.Hold, context.CancelCauseFunc) { time.Sleep(locktest.LongTime) }, context.DeadlineExceeded, context.DeadlineExceeded},
 		"the hold is released":  {func(s *locktest.Sim, h *zklock.Hold, _ context.CancelCauseFunc) { s.Unlock(h) }, zklock.ErrUnlocked, context.Canceled},
 		"the znode is deleted": {func(s *locktest.Sim, h *zklock.Hold, _ context.CancelCauseFunc) {
 			require.NoError(s, s.Server.Delete(h.Node()))
@@ -43,15 +43,15 @@ func TestWorkWithAHoldEndsWithTheHoldAndWithItsCaller(t *testing.T) {
 				time.Sleep(time.Second) // the znode is watched
 				ctx, cancel := context.WithCancelCause(context.WithValue(context.WithValue(s.Context(), key("with"), 2), key("both"), 2))
 				defer cancel(nil)
-				timed, done := context.WithTimeout(ctx, time.Hour)
+				timed, done := context.WithTimeout(ctx, locktest.LongTime)
 				defer done()
 				work, release := h.With(timed)
 				defer release()
-				child, over := context.WithTimeout(work, 2*time.Hour)
+				child, over := context.WithTimeout(work, 2*locktest.LongTime)
 				defer over()
 				deadline, ok := work.Deadline()
 				require.True(s, ok)
-				require.Equal(s, time.Now().Add(time.Hour), deadline)
+				require.Equal(s, time.Now().Add(locktest.LongTime), deadline)
 				require.NoError(s, work.Err())
 				found, ok := zklock.HoldFrom(child)
 				require.True(s, ok)

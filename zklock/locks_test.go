@@ -150,7 +150,7 @@ func TestWaitFreeLooksAgainWhereItIsNotTold(t *testing.T) {
 				h := s.Lock(alice.Mutex("/l", zklock.WithACL(zk.ACL{Perms: zk.PermAll, Scheme: "auth"})))
 				done := make(chan error, 1)
 				go func() { done <- bob.WaitFree(s.Context(), "/l") }()
-				time.Sleep(time.Hour)
+				time.Sleep(locktest.LongTime)
 				require.Empty(s, done)
 				s.Unlock(h)
 				at := time.Now()

@@ -161,7 +161,7 @@ func TestAMultiLocksReleaseGoesOnAfterItsContext(t *testing.T) {
 // Somebody deletes one of the znodes of a hold: the whole hold is lost, and says why; Unlock gives the others free.
 func TestAMultiLockOneOfWhoseZnodesIsDeletedIsLostAsAWhole(t *testing.T) {
 	for i := range 3 {
-		for _, held := range []time.Duration{0, time.Second, time.Hour} {
+		for _, held := range []time.Duration{0, time.Second, locktest.LongTime} {
 			t.Run(fmt.Sprintf("%d after %v", i, held), func(t *testing.T) {
 				locktest.Simulate(t, func(s *locktest.Sim) {
 					dirs, c, other := dirs(s, 3), s.Client(), s.Client()
@@ -235,7 +235,7 @@ func TestAWaitingMultiLockOneOfWhoseZnodesIsDeletedQueuesAgain(t *testing.T) {
 // The znode in a line in which a waiter was first already is deleted, and somebody else takes that lock, in the very
 // moment before the rest of its locks becomes free.
 func TestAMultiLockDoesNotBeginWithAZnodeThatIsGone(t *testing.T) {
-	for _, waited := range []time.Duration{400 * time.Millisecond, time.Hour} {
+	for _, waited := range []time.Duration{400 * time.Millisecond, locktest.LongTime} {
 		t.Run(waited.String(), func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				dirs, c, other := dirs(s, 2), s.Client(), s.Client()

@@ -95,7 +95,7 @@ func TestAReadUnderTheWriteLockSurvivesItsUnlockAsARead(t *testing.T) {
 		early := s.Take(under(r, m.RLock))
 		_, err := m.Lock(r.Context())
 		require.ErrorIs(s, err, zklock.ErrDeadlock, "there is only a read lock left")
-		time.Sleep(time.Hour)
+		time.Sleep(locktest.LongTime)
 		require.NoError(s, r.Err(), "that the writer's znode went is no loss")
 		require.False(s, writer.Over())
 		require.False(s, reader.Over(), "it came behind the writer")

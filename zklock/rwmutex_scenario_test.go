@@ -39,7 +39,7 @@ func TestScenario29_AWriterThatDowngradesKeepsItsPlaceBeforeAQueuedWriter(t *tes
 				require.Len(s, line, 3)
 				require.Equal(s, path.Base(r.Node()), line[0], "its place is kept")
 
-				time.Sleep(time.Hour)
+				time.Sleep(locktest.LongTime)
 				require.False(s, second.Over(), "the writer waits for the reader")
 				require.False(s, third.Over(), "a reader behind a waiting writer waits")
 				require.NoError(s, r.Err())
@@ -71,7 +71,7 @@ func TestScenario30_OnlyLowerWritersBlockAReader(t *testing.T) {
 		r := reader.Get(s)
 		require.False(s, writer.Over(), "the later writer waits for the reader")
 		require.False(s, late.Over(), "and the reader behind it for the writer")
-		time.Sleep(time.Hour)
+		time.Sleep(locktest.LongTime)
 		require.NoError(s, r.Err())
 		require.False(s, writer.Over())
 		require.False(s, late.Over())

@@ -83,7 +83,7 @@ func TestScenario8_AnErrorWhileTheLeaseIsConfirmedLeavesNoNode(t *testing.T) {
 		first := s.Lock(other.Mutex(dir))
 		call := locktest.Go(s.Context(), c.Mutex(dir).Lock)
 		require.False(s, call.Over())
-		time.Sleep(time.Hour)
+		time.Sleep(locktest.LongTime)
 		id := c.SessionID()
 		fault := s.Server.Inject(zktest.Answer(zktest.CodeBadArguments).Op(zktest.OpMulti).Session(id))
 		s.Unlock(first)

@@ -102,7 +102,7 @@ func TestScenario49_AtTheCountersEndAWriterWaitsForADowngradedReader(t *testing.
 			r, err := m.Downgrade(s.Context(), w)
 			require.NoError(s, err)
 			late := s.Start(s.Client().RWMutex(dir).Lock)
-			time.Sleep(time.Hour)
+			time.Sleep(locktest.LongTime)
 			require.False(s, writer.Over() || reader.Over() || late.Over(), "beside a reader")
 			require.NoError(s, r.Err())
 			s.Unlock(r)

@@ -190,7 +190,7 @@ func TestScenario45_TheFirstOnesModeCountsForTheDirectoryAlone(t *testing.T) {
 				}
 				s.Unlock(s.Lock(first))
 				s.Unlock(s.Lock(second))
-				time.Sleep(time.Hour)
+				time.Sleep(locktest.LongTime)
 				_, there := s.Server.Node(dir)
 				require.Equal(s, !container, there)
 				_, there = s.Server.Node("/app/locks")
@@ -213,11 +213,11 @@ func TestScenario50_MuchDataAtALocksPathCostNoOtherHold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
-				dir, c := s.Dir("/l"), slowClient(s, 5_000_000)
+				dir, c := s.Dir("/l"), slowClient(s, 1_250_000)
 				require.NoError(s, s.Server.SetData(dir, bulk))
 				other, err := c.Mutex("/other").Lock(s.Context())
 				require.NoError(s, err)
-				ends := make(chan error, 100) // 20 s for their data, if all asked at once
+				ends := make(chan error, 25) // 20 s for their data, if all asked at once
 				for range cap(ends) {
 					go func() {
 						_, err := call(c, dir)(s.Context())

@@ -84,7 +84,7 @@ func TestScenario17_TheHoldersContextEndsBeforeTheLockGoesToTheNext(t *testing.T
 // scenario 17, by force: somebody ends the session, and the holder hears of it as soon as a server can be asked. A
 // server that still has the connection tells of the znode's end before the session's, so that either may be the cause.
 func TestScenario17_AForcedExpiryEndsTheHoldAtOnceWithItsCause(t *testing.T) {
-	for _, held := range []time.Duration{0, time.Second, time.Hour} {
+	for _, held := range []time.Duration{0, time.Second, locktest.LongTime} {
 		t.Run(held.String(), func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				var told []zklock.LostInfo
@@ -179,7 +179,7 @@ func TestScenario18_AServerWithoutItsLeaderDoesNotProlongTheLease(t *testing.T) 
 // scenario 19: a waiter's session expires: it queues again in the next session, with a znode of that one, and nothing
 // of the old one is waited on or left.
 func TestScenario19_AWaiterWhoseSessionExpiresQueuesAgain(t *testing.T) {
-	for _, waited := range []time.Duration{0, time.Second, time.Hour} {
+	for _, waited := range []time.Duration{0, time.Second, locktest.LongTime} {
 		t.Run(waited.String(), func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				dir, a, b, c := s.Dir("/locks/a"), s.Client(), s.Client(), s.Client()

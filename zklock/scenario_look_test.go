@@ -133,10 +133,10 @@ func TestScenario50_LookingAtManyContendersWithMuchDataCostsNoOtherHold(t *testi
 // Data that are short enough to be read one by one are not all kept: the rows are there, with what there was room for.
 func TestQueueKeepsNoMoreDataThanThereIsRoomFor(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
-		dir, c := s.Dir("/l"), slowClient(s, 30_000_000)
+		dir, c := s.Dir("/l"), slowClient(s, 12_000_000)
 		other, err := c.Mutex("/other").Lock(s.Context())
 		require.NoError(s, err)
-		const contenders = 300
+		const contenders = 120
 		plantData(s, dir, contenders, bulk[:200_000])
 		ctx, cancel := context.WithTimeout(s.Context(), 3*time.Second)
 		defer cancel()
@@ -226,13 +226,13 @@ func TestQueueEndsWithItsContext(t *testing.T) {
 // Many calls of one client on a lock whose list is long do not ask for it all at once.
 func TestScenario50_ManyCallsOnALockWithALongListCostNoOtherHold(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
-		dir, c := s.Dir("/l"), slowClient(s, 2_500_000)
+		dir, c := s.Dir("/l"), slowClient(s, 1_000_000)
 		other, err := c.Mutex("/other").Lock(s.Context())
 		require.NoError(s, err)
-		for i := range 25 {
+		for i := range 10 {
 			require.NoError(s, s.Server.Create(fmt.Sprintf("%s/%s-lock-%010d", dir, strings.Repeat("n", 250_000), i), nil))
 		}
-		require.NoError(s, s.Server.SetSequence(dir, 25))
+		require.NoError(s, s.Server.SetSequence(dir, 10))
 		ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
 		defer cancel()
 		ends := make(chan error, 12) // 30 s for their lists, if all asked at once

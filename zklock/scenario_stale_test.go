@@ -98,7 +98,7 @@ func TestScenario21_TokensGrowAcrossTheLivesOfAContainer(t *testing.T) {
 
 // scenario 22: an admin deletes the holder's znode: the holder's context is cancelled with a cause of its own.
 func TestScenario22_AnAdminWhoDeletesTheHoldersNodeEndsTheHoldWithItsOwnCause(t *testing.T) {
-	for _, held := range []time.Duration{0, 299 * time.Millisecond, 301 * time.Millisecond, time.Hour} {
+	for _, held := range []time.Duration{0, 299 * time.Millisecond, 301 * time.Millisecond, locktest.LongTime} {
 		for _, queued := range []bool{false, true} {
 			name := map[bool]string{false: "after ", true: "after a wait and "}[queued] + held.String()
 			t.Run(name, func(t *testing.T) {

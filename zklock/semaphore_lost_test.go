@@ -195,7 +195,7 @@ func TestASizeThatWasResizedOutlivesTheContainer(t *testing.T) {
 				require.NoError(s, m.Resize(s.Context(), 5))
 				require.NoError(s, m.Resize(s.Context(), 4), "again")
 				s.Unlock(s.Take(locktest.Permits(m, 4)))
-				time.Sleep(time.Hour)
+				time.Sleep(locktest.LongTime)
 				fresh := s.Client()
 				_, err := fresh.Semaphore(dir, 2, zklock.WithContainer()).Acquire(s.Context(), 1)
 				require.ErrorIs(s, err, zklock.ErrConflict)

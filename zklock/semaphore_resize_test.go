@@ -23,7 +23,7 @@ func TestALowerSizeLetsHoldersFinish(t *testing.T) {
 		m := a.Semaphore(dir, 3)
 		holds := []*zklock.Hold{s.Take(locktest.Permits(m, 1)), s.Take(locktest.Permits(m, 1)), s.Take(locktest.Permits(m, 1))}
 		require.NoError(s, m.Resize(s.Context(), 1))
-		time.Sleep(time.Hour)
+		time.Sleep(locktest.LongTime)
 		for _, h := range holds {
 			s.Owned(a, h)
 			require.NoError(s, h.Check(s.Context()))
@@ -115,7 +115,7 @@ func TestARequestThatBecameLargerThanTheSizeWaitsForARaise(t *testing.T) {
 		large, small := s.Start(locktest.Permits(s.Client().Semaphore(dir, 4), 4)), s.Start(locktest.Permits(s.Client().Semaphore(dir, 4), 1))
 		require.NoError(s, m.Resize(s.Context(), 2))
 		s.Unlock(h)
-		time.Sleep(time.Hour)
+		time.Sleep(locktest.LongTime)
 		require.False(s, large.Over())
 		require.False(s, small.Over())
 		require.NoError(s, m.Resize(s.Context(), 4))

@@ -27,7 +27,7 @@ func TestALargeRequestIsNotStarvedBySmallOnes(t *testing.T) {
 		for range 5 {
 			small = append(small, s.Start(locktest.Permits(s.Client().Semaphore(dir, size), 1)))
 		}
-		time.Sleep(time.Hour)
+		time.Sleep(locktest.LongTime)
 		require.False(s, large.Over())
 		for _, call := range small {
 			require.False(s, call.Over(), "there is a permit, and somebody before it")

@@ -271,11 +271,11 @@ func TestAFurtherSessionStaysWhileItIsUsedAndIsClosedAMinuteLater(t *testing.T) 
 			assert.NoError(t, err)
 			waits <- h
 		}()
-		time.Sleep(time.Hour) // a wait
+		time.Sleep(locktest.LongTime) // a wait
 		require.Len(t, c.Status().Sessions, 2)
 		locktest.Unlock(t, theirs)
 		h := <-waits
-		time.Sleep(time.Hour) // a hold
+		time.Sleep(locktest.LongTime) // a hold
 		require.Len(t, c.Status().Sessions, 2)
 		require.NoError(t, h.Err())
 		id := ownerOf(t, srv, h)

@@ -45,6 +45,10 @@ func Bubble(t *testing.T, fn func(t *testing.T, srv *zktest.Server), opts ...zkt
 // forever is more simulated time than any test needs. It passes in seconds, despite all the heartbeats.
 const forever = 4 * time.Hour
 
+// LongTime is the simulated length of a hold, or of a wait, that is long: sixty session timeouts of Simulate's clients,
+// and ten times the longest interval at which the library or the in-process server does anything by itself, a minute.
+const LongTime = 10 * time.Minute
+
 // BubbleAlone is Bubble beside no other test. A wait without an end fails it as well.
 func BubbleAlone(t *testing.T, fn func(t *testing.T, srv *zktest.Server), opts ...zktest.Option) {
 	t.Helper()
