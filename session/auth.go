@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -190,46 +191,22 @@ func quoted(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
 }
 
-var errDirectives = errors.New("the server's challenge can't be read")
+// directive is name=value or name="value", in which a backslash stands before a character that is not special.
+const directive = `^([^=]*)=(?:"((?s:[^"\\]|\\.)*)"|([^",][^,]*)?(?:,|$))`
 
-// directives reads name=value or name="value", separated by commas. Of a name that comes more than once the first counts.
+// directives reads those of a challenge, which commas separate. Of a name that comes more than once the first counts.
 func directives(b []byte) (map[string]string, error) {
-	found := map[string]string{}
+	pattern, found := regexp.MustCompile(directive), map[string]string{}
 	for rest := strings.Trim(string(b), ", \t"); rest != ""; rest = strings.TrimLeft(rest, ", \t") {
-		name, after, ok := strings.Cut(rest, "=")
-		if !ok {
-			return nil, errDirectives
+		m := pattern.FindStringSubmatch(rest)
+		if m == nil {
+			return nil, errors.New("the server's challenge can't be read")
 		}
-		value, left, err := directive(after)
-		if err != nil {
-			return nil, err
-		}
-		if name = strings.ToLower(strings.TrimSpace(name)); found[name] == "" {
+		value := regexp.MustCompile(`(?s)\\(.)`).ReplaceAllString(m[2], "$1") + strings.TrimSpace(m[3])
+		if name := strings.ToLower(strings.TrimSpace(m[1])); found[name] == "" {
 			found[name] = value
 		}
-		rest = left
+		rest = rest[len(m[0]):]
 	}
 	return found, nil
-}
-
-func directive(s string) (value, rest string, err error) {
-	if !strings.HasPrefix(s, `"`) {
-		end := strings.IndexByte(s+",", ',')
-		return strings.TrimSpace(s[:end]), s[end:], nil
-	}
-	var b strings.Builder
-	for i := 1; i < len(s); i++ {
-		switch s[i] {
-		case '"':
-			return b.String(), s[i+1:], nil
-		case '\\':
-			if i++; i == len(s) {
-				return "", "", errDirectives
-			}
-			fallthrough
-		default:
-			b.WriteByte(s[i])
-		}
-	}
-	return "", "", errDirectives
 }

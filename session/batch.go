@@ -39,13 +39,13 @@ type Result[T any] struct {
 // answerable is a Result of whatever type.
 type answerable interface {
 	request() *request
-	settle(noReply error) error
+	resolve(noReply error) error
 }
 
 func (a *Result[T]) request() *request { return a.r }
 
-// settle decodes the reply, and returns Err; noReply says why there is none.
-func (a *Result[T]) settle(noReply error) error {
+// resolve decodes the reply, and returns Err; noReply says why there is none.
+func (a *Result[T]) resolve(noReply error) error {
 	switch {
 	case a.r == nil:
 	case a.r.replied():
@@ -93,7 +93,7 @@ func (s *Session) do(ctx context.Context, asks ...answerable) error {
 	}
 	var first error
 	for _, a := range asks {
-		if err := a.settle(noReply); first == nil {
+		if err := a.resolve(noReply); first == nil {
 			first = err
 		}
 	}
@@ -184,7 +184,7 @@ func (f forLocks) SendDeletes(paths ...string) func(ctx context.Context) []error
 		errs := make([]error, len(paths))
 		for i, d := range deleted {
 			if errs[i] = d.Err; d.r != nil {
-				errs[i] = d.settle(s.answerTo(ctx, d.r))
+				errs[i] = d.resolve(s.answerTo(ctx, d.r))
 			}
 		}
 		return errs

@@ -96,10 +96,10 @@ func readMany[T any](ctx context.Context, s *Session, dir string, names []string
 ) error {
 	most := batchRequests
 	for from := 0; from < len(names); {
-		var asked []*Result[T]
+		var batch []*Result[T]
 		var requests []*request
 		var index []int
-		for bytes := 0; from < len(names) && len(asked) < most; from++ {
+		for bytes := 0; from < len(names) && len(batch) < most; from++ {
 			path, err := pathBelow(dir, names[from])
 			if err != nil {
 				take(from, *new(T), err)
@@ -109,13 +109,13 @@ func readMany[T any](ctx context.Context, s *Session, dir string, names []string
 			if sizes != nil {
 				n += sizes[from]
 			}
-			if bytes += n; bytes > batchBytes && len(asked) > 0 {
+			if bytes += n; bytes > batchBytes && len(batch) > 0 {
 				break
 			}
 			a := ask(path)
-			asked, requests, index = append(asked, a), append(requests, a.r), append(index, from)
+			batch, requests, index = append(batch, a), append(requests, a.r), append(index, from)
 		}
-		if len(asked) == 0 {
+		if len(batch) == 0 {
 			continue
 		}
 		select { // one batch at a time
@@ -130,8 +130,8 @@ func readMany[T any](ctx context.Context, s *Session, dir string, names []string
 		if err != nil {
 			return err
 		}
-		for k, a := range asked {
-			err := a.settle(nil)
+		for k, a := range batch {
+			err := a.resolve(nil)
 			if errors.Is(err, ErrGarbled) {
 				return err
 			}

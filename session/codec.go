@@ -61,8 +61,8 @@ const (
 	codeThrottled        int32 = -127
 )
 
-// definite tells the answers of a server that has looked at the request from those of one in trouble, after which
-// the request may have been carried out. Below -100 are the codes of ZooKeeper's API.
+// definite tells the answers of a server that has looked at the request from those of one in trouble, after which the request
+// may have been carried out.
 func definite(code int32) bool {
 	return code == codeOK || code <= codeAPIError || code == codeUnimplemented || code == codeBadArguments
 }

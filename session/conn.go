@@ -58,15 +58,15 @@ type conn struct {
 // connState is where a conn is in its life. It moves from one state to the next, and from each to connFailed:
 //
 //	connDialled  → connShaking    shakeHands: the connect request is about to be sent
-//	connShaking  → connJoined     handshake: the server has the session; its credentials and watches come first
-//	connJoined   → connOpen       Session.connUp: the requests of all calls
+//	connShaking  → connEstablished     handshake: the server has the session; its credentials and watches come first
+//	connEstablished   → connOpen       Session.connUp: the requests of all calls
 //	any          → connFailed     fail
 type connState uint8
 
 const (
 	connDialled connState = iota
 	connShaking
-	connJoined
+	connEstablished
 	connOpen
 	connFailed
 )
@@ -82,17 +82,18 @@ func (c *conn) move(from connState) bool {
 	return true
 }
 
-// firstXid keeps our transaction ids apart from the driver's, which count up from one.
-const firstXid = 0x40000000
+const (
+	firstXid = 0x40000000 // keeps our transaction ids apart from the driver's, which count up from one
+
+	// readerBuffer holds the replies to some 20 requests of locks, which one read then takes from the socket. What is longer
+	// is read past it.
+	readerBuffer = 2 << 10
+)
 
 var (
 	errUnanswered = errors.New("closed the connection without an answer to the handshake: no quorum, too many clients, or a port that wants TLS?")
 	errNoConnect  = errors.New("session: not a connect request")
 )
-
-// readerBuffer holds the replies to some 20 requests of locks, which one read then takes from the socket. What is longer is
-// read past it.
-const readerBuffer = 2 << 10
 
 func newConn(s *Session, netConn net.Conn, server string, limit time.Duration) *conn {
 	return &conn{net: netConn, s: s, server: server, limit: limit, in: bufio.NewReaderSize(netConn, readerBuffer), xid: firstXid, claims: claims{},
@@ -149,10 +150,10 @@ func (c *conn) handshake(body []byte) error {
 	return nil
 }
 
-func (c *conn) joined() bool {
+func (c *conn) established() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.state == connJoined || c.state == connOpen
+	return c.state == connEstablished || c.state == connOpen
 }
 
 // fail ends the conn once: fails every request on it, informs the session, and closes the socket.
@@ -181,7 +182,7 @@ func (c *conn) fail(err error) {
 		}
 	}
 	for r := pending.pop(); r != nil; r = pending.pop() {
-		c.lose(r, err)
+		c.failCalls(r, err)
 	}
 	// Closing may block, in a connection of the user's or of package tls; our caller, perhaps the heartbeat, must not.
 	if !c.s.spawn(c.hangUp) {
@@ -189,8 +190,8 @@ func (c *conn) fail(err error) {
 	}
 }
 
-// lose fails the calls that wait for the reply to r, on a conn that fails for err.
-func (c *conn) lose(r *request, err error) {
+// failCalls fails the calls that wait for the reply to r, on a conn that fails for err.
+func (c *conn) failCalls(r *request, err error) {
 	waiting := r.members
 	if waiting == nil {
 		waiting = []*request{r}

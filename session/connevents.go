@@ -88,7 +88,7 @@ func (s *Session) connUp(c *conn) bool {
 	s.watches.restore(c, zxid) // nothing is written meanwhile, and mu is free
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.Err() != nil || !c.move(connJoined) {
+	if s.Err() != nil || !c.move(connEstablished) {
 		return false
 	}
 	if s.conn != nil {

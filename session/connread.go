@@ -13,22 +13,18 @@ import (
 )
 
 const (
-	// maxFrame bounds a reply that is kept; a longer one is skipped. Servers refuse requests over 1 MB, but a list of a
-	// directory may be longer.
-	maxFrame = 32 << 20
-	// progressStep is how many bytes of a long frame count as a sign of life. A server that sends less within a patience
-	// is as good as silent.
-	progressStep = 4 << 10
+	maxFrame     = 32 << 20 // of a reply that is kept; a longer one is skipped, as the list of a directory may be
+	progressStep = 4 << 10  // bytes of a long frame that count as a sign of life
 )
 
 // receive reads one frame and handles it. It returns the body of the connect response, and the headers of the replies to
 // requests of the driver's, which is its caller; nil for all others. With an error the conn has failed.
 func (c *conn) receive() (forDriver []byte, err error) {
-	joined := c.joined()
-	body, size, err := c.readFrame(joined)
+	established := c.established()
+	body, size, err := c.readFrame(established)
 	switch {
 	case err != nil:
-	case joined:
+	case established:
 		forDriver, err = c.handle(body, size, c.arrived)
 	default:
 		forDriver, err = body, c.handshake(body)
@@ -55,18 +51,16 @@ func (c *conn) blameNext() {
 
 // readFrame reads one frame, of size bytes. Of a reply that is too long it keeps the header only. Memory grows with the
 // bytes that arrive, not with the length that was announced.
-func (c *conn) readFrame(joined bool) (body []byte, size int, err error) {
+func (c *conn) readFrame(established bool) (body []byte, size int, err error) {
 	had := c.in.Buffered()
-	head, err := c.in.Peek(4)
+	length, err := c.in.Peek(4)
 	if err != nil {
 		return nil, 0, c.readError(err)
 	}
-	size = int(int32(binary.BigEndian.Uint32(head)))
-	if _, err := c.in.Discard(len(head)); err != nil {
-		return nil, 0, c.readError(err)
-	}
+	size = int(int32(binary.BigEndian.Uint32(length)))
+	_, _ = c.in.Discard(len(length)) // it has been read
 	switch {
-	case !joined && (size < 0 || size > maxFrame):
+	case !established && (size < 0 || size > maxFrame):
 		return nil, 0, &strangerError{binary.BigEndian.AppendUint32(nil, uint32(size))}
 	case size < replyHeaderLen:
 		return nil, 0, fmt.Errorf("%w: length %d", ErrGarbled, size)
@@ -83,7 +77,7 @@ func (c *conn) readFrame(joined bool) (body []byte, size int, err error) {
 	if err != nil {
 		return nil, 0, c.readError(err)
 	}
-	if had < len(head)+size || c.arrived.IsZero() { // else it came along with the one before, of which the time is known
+	if had < len(length)+size || c.arrived.IsZero() { // else it came along with the one before, of which the time is known
 		c.arrived = c.s.clock.now()
 	}
 	return body, size, nil
@@ -122,7 +116,6 @@ func (c *conn) readRest(b []byte, size int) ([]byte, error) {
 	return b, nil
 }
 
-// skip reads n bytes and keeps none.
 func (c *conn) skip(n int) error {
 	for n > 0 {
 		k, err := c.in.Discard(min(n, progressStep))
@@ -134,7 +127,7 @@ func (c *conn) skip(n int) error {
 	return nil
 }
 
-// progress notes, and returns, that bytes of a long frame have passed now, in either direction.
+// progress notes that bytes of a long frame have passed, in either direction, and returns when: now.
 func (c *conn) progress() time.Time {
 	now := c.s.clock.stamp()
 	c.mu.Lock()
@@ -188,7 +181,7 @@ func (c *conn) handle(body []byte, size int, at time.Time) (forDriver []byte, er
 		if err != nil {
 			r.unreadable = true
 			c.fail(err) // first: a call that gets the error sends again, and must not find this conn
-			c.lose(r, err)
+			c.failCalls(r, err)
 		}
 		return nil, err
 	}

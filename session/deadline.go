@@ -27,7 +27,7 @@ type deadline struct {
 
 const none = math.MaxInt64
 
-// newDeadline returns one that calls look, in a goroutine of its own, when the instant may have come.
+// newDeadline returns one that calls look when the instant may have come.
 func newDeadline(c *clock, look func()) *deadline {
 	d := &deadline{clock: c, timer: time.AfterFunc(math.MaxInt64, look)}
 	d.at.Store(none)
@@ -85,9 +85,8 @@ func (s *Session) Alive() error {
 	return s.Err()
 }
 
-// graces are the holders that have to stop some time before the lease is over, each with a grace of its own; the longest
-// comes first. When the deadline moves to an earlier instant and watchLease would look too late for the longest, deadline.set
-// makes it look at once. watchLease calls the graces that are due, and sleeps until the next one is.
+// graces are the holders that have to stop some time before the lease is over, each with a grace of its own; the longest comes
+// first. watchLease calls the graces that are due, and sleeps until the next one is.
 type graces struct {
 	mu    sync.Mutex // guards what follows; taken inside Session.mu, and held for O(log n)
 	heap  graceHeap
@@ -174,14 +173,14 @@ func (f forLocks) GraceLimit() time.Duration {
 }
 
 func (f forLocks) AwaitGrace(ctx context.Context, d time.Duration, node string) error {
-	for asked := false; ; asked = true {
+	for checked := false; ; checked = true {
 		if err := f.s.Alive(); err != nil {
 			return err
 		}
 		if f.LeaseLeft() >= d+f.s.Timeout()/gracePart {
 			return nil
 		}
-		if asked { // see Retain
+		if checked { // see Retain
 			if err := f.s.pause(ctx, f.s.Timeout()/20); err != nil {
 				return err
 			}

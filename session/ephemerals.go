@@ -208,7 +208,7 @@ func (e *ephemerals) unanswered(r *request) {
 	}
 }
 
-// answered learns from a reply. A create's success is counted when its path has been decoded: see settle.
+// answered learns from a reply. A create's success is counted when its path has been decoded: see record.
 func (e *ephemerals) answered(r *request) {
 	switch {
 	case r.op == opDelete && (r.head.code == codeOK || r.head.code == codeNoNode):
@@ -218,9 +218,9 @@ func (e *ephemerals) answered(r *request) {
 	}
 }
 
-// settle counts the outcome of a request that has been answered, and whose answer came to err: path returns the path of the
+// record counts the outcome of a request that has been answered, and whose answer came to err: path returns the path of the
 // znode that a change has made.
-func (e *ephemerals) settle(r *request, err error, path func(change) string) {
+func (e *ephemerals) record(r *request, err error, path func(change) string) {
 	if len(r.changes) == 0 {
 		return
 	}

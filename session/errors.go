@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/zklock/locker/internal/text"
@@ -145,17 +147,9 @@ func waited(ctx context.Context, what error) error {
 
 // outcome reports whether err would be taken for a server's answer, or for what became of a request.
 func outcome(err error) bool {
-	for _, said := range codes {
-		if errors.Is(err, said) && !errors.Is(err, ErrLost) {
-			return true
-		}
-	}
-	for _, became := range []error{ErrUnknownOutcome, ErrNotSent, ErrTooLarge, ErrConnection, ErrGarbled, ErrPath} {
-		if errors.Is(err, became) {
-			return true
-		}
-	}
-	return false
+	is := func(target error) bool { return errors.Is(err, target) }
+	said := slices.ContainsFunc(slices.Collect(maps.Values(codes)), is) && !is(ErrLost)
+	return said || slices.ContainsFunc([]error{ErrUnknownOutcome, ErrNotSent, ErrTooLarge, ErrConnection, ErrGarbled, ErrPath}, is)
 }
 
 func pathError(path, rule string) error {

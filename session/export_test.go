@@ -112,7 +112,7 @@ func NewRig() *Rig {
 // connect gives the rig a conn that has shaken hands.
 func (r *Rig) connect(netConn net.Conn, server string) {
 	r.c = newConn(r.Session, netConn, server, time.Second)
-	r.c.state = connJoined
+	r.c.state = connEstablished
 }
 
 // Stop stops the rig's clocks.

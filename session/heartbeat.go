@@ -39,7 +39,6 @@ func (s *Session) beatOnce() {
 	}
 }
 
-// wakeHeartbeat makes the heartbeat check now whether something is due.
 func (s *Session) wakeHeartbeat() {
 	s.wakes.Add(1)
 	s.heartbeat.Reset(0)
@@ -61,40 +60,38 @@ func (s *Session) beat() time.Duration {
 	next, due := s.beatDueLocked(now)
 	renew := s.renewLocked(now)
 	s.mu.Unlock()
-
 	wait := t / lookPart
-	if c == nil {
+	switch {
+	case c == nil:
 		return wait
-	}
-	if renew {
+	case renew:
 		c.fail(errThin)
 		return wait
 	}
 	unsent, unheard, waiting := c.quiet(now)
 	limit := s.patience()
-	if waiting && unheard >= limit {
-		c.fail(fmt.Errorf("%w within %v", errSilent, limit))
-		return wait
-	} else if waiting {
+	if waiting {
+		if unheard >= limit {
+			c.fail(fmt.Errorf("%w within %v", errSilent, limit))
+			return wait
+		}
 		wait = min(wait, limit-unheard)
 	}
 	if confirm != nil {
 		c.enqueue(confirm)
 	}
+	if due {
+		wait = min(wait, max(next.Sub(now), 0))
+	}
 	every := t / idlePingPart
 	if held {
 		every = t / heldPingPart
 	}
-	if due {
-		wait = min(wait, max(next.Sub(now), 0))
-	}
-	// Also while a reply is due: the server has to hear of us, however long its reply takes.
-	if unsent >= every {
+	if unsent >= every { // also while a reply is due: the server has to hear of us, however long its reply takes
 		c.enqueue(newPing())
 		unsent = 0
 	}
-	wait = min(wait, every-unsent)
-	return wait + time.Millisecond
+	return min(wait, every-unsent) + time.Millisecond
 }
 
 func newPing() *request {
@@ -150,12 +147,12 @@ func (s *Session) renewLocked(now time.Time) bool {
 		s.lease.prospect(now).Sub(now)-s.graces.most() < s.writeTook+max(s.lease.beatEvery(), s.handshakeTook)+t/lookPart
 }
 
-// leaseLeft returns for how long the lease lasts, and whether a lock is held by it.
-func (s *Session) leaseLeft() (remaining time.Duration, held bool) {
+// remainingLease returns for how long the lease lasts, and whether a lock is held by it.
+func (s *Session) remainingLease() (remaining time.Duration, held bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lease.end(true).Sub(s.clock.now()), s.held > 0
 }
 
-// firstPatience is where the bound of the wait for a connected server's reply begins: see Session.patience.
+// firstPatience is where patience begins.
 func firstPatience(timeout time.Duration) time.Duration { return max(timeout/4, 100*time.Millisecond) }

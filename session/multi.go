@@ -71,7 +71,7 @@ func (s *Session) transaction(name string, body []byte, touches []touch) *Result
 	a := &Result[Transaction]{r: newRequest(opMulti, name, touches[0].path, func(b []byte) []byte { return append(b, body...) })}
 	a.decode = func() (Transaction, error) {
 		tx, err := s.decodeTransaction(a.r, touches)
-		s.ephemerals.settle(a.r, err, func(ch change) string { return tx.Responses[ch.op].String })
+		s.ephemerals.record(a.r, err, func(ch change) string { return tx.Responses[ch.op].String })
 		return tx, err
 	}
 	return a

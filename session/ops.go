@@ -291,7 +291,7 @@ func (s *Session) createFull(full, path string, data []byte, mode Mode, acl []zk
 	}
 	a.decode = func() (Created, error) {
 		made, err := s.decodeCreated(a.r)
-		s.ephemerals.settle(a.r, err, func(change) string { return made.Path })
+		s.ephemerals.record(a.r, err, func(change) string { return made.Path })
 		return made, err
 	}
 	return a

@@ -62,26 +62,19 @@ func OpenProbe(ctx context.Context, _ trusted.Caller, conf Config, server string
 	b := appendLong(appendInt(appendLong(appendInt(appendInt(nil, 0), 0), 0), ms), 0)
 	b = appendBool(appendBytes(b, make([]byte, 16)), false)
 	body, err := p.exchange(b)
-	if err == nil {
-		err = p.shaken(body)
-	}
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	return p, nil
-}
-
-func (p *Probe) shaken(body []byte) error {
 	p.Answered = time.Now()
 	r, err := parseConnectResponse(body)
-	switch {
-	case err != nil:
-		return fmt.Errorf("%w: handshake: %w", ErrGarbled, err)
-	case r.id == 0:
-		return fmt.Errorf("%w: a new session that has expired", ErrGarbled)
+	if err == nil && r.id == 0 {
+		err = errors.New("a new session that has expired")
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%w: handshake: %w", ErrGarbled, err), conn.Close())
 	}
 	p.ID, p.Granted = r.id, time.Duration(r.timeoutMs)*time.Millisecond
-	return nil
+	return p, nil
 }
 
 // Takes finds out whether the server accepts a request of so many bytes: it asks for a znode with a name of about that

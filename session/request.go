@@ -214,7 +214,7 @@ func (s *Session) exchange(ctx context.Context, c *conn, requests []*request) (s
 // lastWaiting returns the last of requests that has not ended; nil when all have.
 func lastWaiting(requests []*request) *request {
 	for _, r := range slices.Backward(requests) {
-		if !r.ended() {
+		if !r.finished() {
 			return r
 		}
 	}
@@ -237,7 +237,7 @@ func first(requests []*request, write bool) *request {
 
 // mayBeSent reports whether r may be carried out though run has given up waiting for it.
 func (r *request) mayBeSent() bool {
-	if r.ended() {
+	if r.finished() {
 		return !errors.Is(r.err, ErrNotSent)
 	}
 	if r.conn == nil {
@@ -257,9 +257,9 @@ func (s *Session) garbled(r *request, err error) error {
 
 // replied reports whether r has got its reply. For use after run has returned. If run gave up waiting, the reply may still
 // come, and replied be true a moment later.
-func (r *request) replied() bool { return r.ended() && r.err == nil }
+func (r *request) replied() bool { return r.finished() && r.err == nil }
 
-func (r *request) ended() bool {
+func (r *request) finished() bool {
 	select {
 	case <-r.done:
 		return true

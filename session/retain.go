@@ -35,17 +35,17 @@ type retention struct {
 	s *Session
 
 	// Guarded by Session.mu.
-	nodes    []string // as the caller named them; not changed in place
-	next     int      // index in nodes: which one the next heartbeat of this retention checks
-	at       int      // its index in Session.retained; −1: it is not there
-	released bool
-	missing  string            // the znode that was found missing; "": none
-	tell     func(node string) // of that
+	nodes     []string // as the caller named them; not changed in place
+	next      int      // index in nodes: which one the next heartbeat of this retention checks
+	at        int      // its index in Session.retained; −1: it is not there
+	released  bool
+	missing   string            // the znode that was found missing; "": none
+	onMissing func(node string) // of that
 }
 
 func (f forLocks) Retain(ctx context.Context, nodes ...string) (trusted.Retention, error) {
 	s := f.s
-	for asked := false; ; asked = true {
+	for checked := false; ; checked = true {
 		s.mu.Lock()
 		if err := s.Err(); err != nil {
 			s.mu.Unlock()
@@ -53,7 +53,7 @@ func (f forLocks) Retain(ctx context.Context, nodes ...string) (trusted.Retentio
 		}
 		t := s.lease.timeout
 		enough := t / freshPart
-		if asked { // the leader has just confirmed: an eighth suffices or, where writes are slow, what the next heartbeat needs
+		if checked { // the leader has just confirmed: an eighth suffices or, where writes are slow, what the next heartbeat needs
 			enough = max(t/minPart, min(s.writeTook+t/10, t/2))
 		}
 		if s.lease.end(true).Sub(s.clock.now()) >= enough {
@@ -63,9 +63,9 @@ func (f forLocks) Retain(ctx context.Context, nodes ...string) (trusted.Retentio
 		}
 		c, slow := s.conn, s.writeTook > t/minPart && !s.unresumable
 		s.mu.Unlock()
-		if asked && slow && c != nil {
+		if checked && slow && c != nil {
 			c.fail(errThin)
-		} else if asked { // too early: the follower needs time to report this session to the leader
+		} else if checked { // too early: the follower needs time to report this session to the leader
 			if err := s.pause(ctx, t/20); err != nil {
 				return nil, err
 			}
@@ -127,7 +127,7 @@ func (r *retention) Release() {
 	if r.released {
 		return
 	}
-	r.released, r.missing, r.tell = true, "", nil
+	r.released, r.missing, r.onMissing = true, "", nil
 	r.s.dropLocked(r)
 	if r.s.held--; r.s.held == 0 && r.s.id != 0 {
 		r.s.moveDeadlineLocked()
@@ -148,7 +148,7 @@ func (r *retention) Move(node string) {
 
 func (r *retention) OnMissing(fn func(node string)) {
 	r.s.mu.Lock()
-	r.tell = fn
+	r.onMissing = fn
 	missing := r.missing
 	r.s.mu.Unlock()
 	if missing != "" {
@@ -156,8 +156,8 @@ func (r *retention) OnMissing(fn func(node string)) {
 	}
 }
 
-// found is called when a heartbeat has found that node does not exist.
-func (r *retention) found(node string) {
+// reportMissing is called when a heartbeat has found that node does not exist.
+func (r *retention) reportMissing(node string) {
 	r.s.mu.Lock()
 	if r.released || !slices.Contains(r.nodes, node) {
 		r.s.mu.Unlock()
@@ -165,10 +165,10 @@ func (r *retention) found(node string) {
 	}
 	r.missing = node
 	r.s.dropLocked(r)
-	tell := r.tell
+	onMissing := r.onMissing
 	r.s.mu.Unlock()
-	if tell != nil {
-		r.s.spawn(func() { tell(node) })
+	if onMissing != nil {
+		r.s.spawn(func() { onMissing(node) })
 	}
 }
 
@@ -193,7 +193,7 @@ func (s *Session) beatLocked(now time.Time) *request {
 	req.urgent, req.done = true, nil // no call waits for it
 	req.hook = func(code int32) {
 		if code == codeNoNode {
-			r.found(node)
+			r.reportMissing(node)
 		}
 	}
 	s.beatAt = now

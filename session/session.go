@@ -108,7 +108,7 @@ func newSession(cfg config) *Session {
 	s.ctx, s.cut = context.WithCancelCause(context.Background())
 	s.deadline = newDeadline(&s.clock, s.watchLease)
 	s.heartbeat = time.AfterFunc(math.MaxInt64, s.beatOnce)
-	s.dialer = newDialer(s.ctx, &s.cfg, s.leaseLeft)
+	s.dialer = newDialer(s.ctx, &s.cfg, s.remainingLease)
 	s.watches = newWatches(s)
 	s.ephemerals = newEphemerals(cfg.EphemeralBytes, len(cfg.chroot))
 	return s
@@ -204,12 +204,12 @@ func (s *Session) shutdown() {
 	// The server is asked to end the session only if our caller asked for that. A session that was lost may still be alive
 	// for as long as SafeUntil has promised: nothing may free its locks before, so the connection is cut and the
 	// session runs out.
-	asked := errors.Is(s.Err(), ErrClosed)
-	if !asked && latest != nil {
+	byCaller := errors.Is(s.Err(), ErrClosed)
+	if !byCaller && latest != nil {
 		latest.fail(s.Err())
 	}
 	stopped := s.driver.stop()
-	if asked && connected {
+	if byCaller && connected {
 		// The close is on its way. On a connection whose replies do not arrive it may still reach the server.
 		select {
 		case <-latest.dead:

@@ -102,17 +102,16 @@ func (n *notifier) addLocked(c Change) {
 	if n == nil {
 		return
 	}
-	for {
-		select {
-		case n.queue <- c:
-			return
-		default:
-		}
-		select {
-		case <-n.queue:
-		default: // the listener has just taken it
-		}
+	select {
+	case n.queue <- c:
+		return
+	default:
 	}
+	select {
+	case <-n.queue:
+	default: // the listener has just taken it
+	}
+	n.queue <- c // there is room: no other call adds meanwhile
 }
 
 // close has the listener called with what is queued, and joins its goroutine.

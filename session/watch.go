@@ -282,16 +282,16 @@ func (ws *watches) addAll(paths []string, all []*Watch, absent string, created *
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	fresh := make([]*watched, 0, len(paths)+1)
-	join := func(path string, w *Watch, b belief) {
-		if t, ask := ws.joinLocked(watchKey{ws.s.join(path), false}, w, b); ask {
+	enlist := func(path string, w *Watch, b belief) {
+		if t, ask := ws.enlistLocked(watchKey{ws.s.join(path), false}, w, b); ask {
 			fresh = append(fresh, t)
 		}
 	}
 	if entered = created != nil && !ws.noSetWatches; entered {
-		join(absent, created, believedAbsent)
+		enlist(absent, created, believedAbsent)
 	}
 	for i := len(paths) - 1; i >= 0; i-- {
-		join(paths[i], all[i], believedPresent)
+		enlist(paths[i], all[i], believedPresent)
 	}
 	slices.Reverse(fresh)
 	ws.armAllLocked(fresh)

@@ -78,14 +78,14 @@ func (ws *watches) closeLocked(w *Watch) {
 func (ws *watches) add(key watchKey, w *Watch, b belief) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if t, ask := ws.joinLocked(key, w, b); ask {
+	if t, ask := ws.enlistLocked(key, w, b); ask {
 		ws.armLocked(t)
 	}
 }
 
-// joinLocked adds w to the Watches that wait for key; the first of them brings the belief. ask: the caller has to ask the
+// enlistLocked adds w to the Watches that wait for key; the first of them brings the belief. ask: the caller has to ask the
 // server; else the server has been asked, or restore will ask it.
-func (ws *watches) joinLocked(key watchKey, w *Watch, b belief) (t *watched, ask bool) {
+func (ws *watches) enlistLocked(key watchKey, w *Watch, b belief) (t *watched, ask bool) {
 	t = ws.byPath[key]
 	if t == nil {
 		t = &watched{watchKey: key, belief: b}
