@@ -152,7 +152,7 @@ func (s *Session) SafeUntil() time.Time {
 func (s *Session) Server() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.Err() != nil || s.state != Connected || s.conn == nil {
+	if s.Err() != nil || s.conn == nil {
 		return ""
 	}
 	return s.conn.server

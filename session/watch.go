@@ -11,8 +11,8 @@ import (
 
 // Watch is one waiter for a change of one znode. It fires once.
 type Watch struct {
-	t *watched
-	s *Session
+	t  *watched
+	ws *watches
 
 	// Guarded by watches.mu.
 	event zk.EventType  // what happened; 0: it has not fired
@@ -55,7 +55,7 @@ func (s *Session) watch(ctx context.Context, path string, b belief) (*Watch, err
 	if err := checkNamed(path); err != nil {
 		return nil, err
 	}
-	w := &Watch{s: s}
+	w := &Watch{ws: s.watches}
 	s.watches.add(watchKey{s.join(path), false}, w, b)
 	if err := w.set(ctx); err != nil {
 		w.Close()
@@ -75,7 +75,7 @@ func (s *Session) WatchChildren(ctx context.Context, path string) (*Watch, []str
 		return nil, nil, zk.Stat{}, err
 	}
 	key := watchKey{s.join(path), true}
-	w := &Watch{s: s}
+	w := &Watch{ws: s.watches}
 	s.watches.add(key, w, noBelief)
 	list := s.list(path, true)
 	list.r.hook = func(code int32) { s.watches.listed(w.t, code) }
@@ -89,7 +89,7 @@ func (s *Session) WatchChildren(ctx context.Context, path string) (*Watch, []str
 }
 
 func (w *Watch) set(ctx context.Context) error {
-	s, err := w.s, error(nil)
+	s, err := w.ws.s, error(nil)
 	s.watches.mu.Lock()
 	if !w.t.armed && w.t.ready == nil {
 		w.t.ready = make(chan struct{})
@@ -120,9 +120,8 @@ func (w *Watch) set(ctx context.Context) error {
 
 // Fired is closed when the watch has fired. It does not fire at the end of the session: see Session.Done.
 func (w *Watch) Fired() <-chan struct{} {
-	ws := w.s.watches
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
+	w.ws.mu.Lock()
+	defer w.ws.mu.Unlock()
 	if w.fired == nil {
 		w.fired = make(chan struct{})
 		if w.event != 0 {
@@ -134,9 +133,8 @@ func (w *Watch) Fired() <-chan struct{} {
 
 // Event returns what happened: created, deleted, or data changed; 0 while the watch has not fired.
 func (w *Watch) Event() zk.EventType {
-	ws := w.s.watches
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
+	w.ws.mu.Lock()
+	defer w.ws.mu.Unlock()
 	return w.event
 }
 
@@ -151,22 +149,20 @@ func (w *Watch) fireLocked(event zk.EventType, zxid int64, conn uint64) {
 // Close gives up the watch; the last one for its path takes it away at the server, without waiting for that. It may be
 // called more than once, before and after the watch has fired.
 func (w *Watch) Close() {
-	ws := w.s.watches
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	ws.closeLocked(w)
+	w.ws.mu.Lock()
+	defer w.ws.mu.Unlock()
+	w.ws.closeLocked(w)
 }
 
 // Then calls fn, in a goroutine of the session's, when the watch fires; at once if it has fired. It is not called when
 // the session ends or the watch is closed first. A watch has one fn.
 func (w *Watch) Then(fn func(zk.EventType)) {
-	ws := w.s.watches
-	ws.mu.Lock()
+	w.ws.mu.Lock()
 	w.then = fn
 	event := w.event
-	ws.mu.Unlock()
+	w.ws.mu.Unlock()
 	if event != 0 {
-		w.s.spawn(func() { fn(event) })
+		w.ws.s.spawn(func() { fn(event) })
 	}
 }
 
@@ -197,10 +193,10 @@ func (s *Session) WatchAll(ctx context.Context, paths ...string) ([]*Watch, erro
 func (s *Session) WatchAllAndCreation(ctx context.Context, absent string, paths ...string) (all []*Watch, created *Watch, err error) {
 	all = make([]*Watch, len(paths), len(paths)+1)
 	for i := range all {
-		all[i] = &Watch{s: s}
+		all[i] = &Watch{ws: s.watches}
 	}
 	if absent != "" {
-		created = &Watch{s: s}
+		created = &Watch{ws: s.watches}
 	}
 	if !s.watches.addAll(paths, all, absent, created) {
 		created = nil
@@ -243,26 +239,23 @@ func (ws *watches) fireMissing(w *Watch) {
 // finds gone when watches are set in the order of WatchAll's paths. So if w's znode had been deleted before o's, that
 // would have been reported before.
 func (w *Watch) ExistedWhen(o *Watch) bool {
-	ws := w.s.watches
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
+	w.ws.mu.Lock()
+	defer w.ws.mu.Unlock()
 	return w.event == 0 && w.t.exists && o.event == zk.EventNodeDeleted && w.t.conn == o.conn
 }
 
 // FiredWith reports whether the same transaction made w and o fire, and whether that is known: servers since 3.9 tell which
 // transaction it was, unless it came before the watch was set. Both are watches of one session that have fired.
 func (w *Watch) FiredWith(o *Watch) (same, known bool) {
-	ws := w.s.watches
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
+	w.ws.mu.Lock()
+	defer w.ws.mu.Unlock()
 	return w.zxid == o.zxid && w.zxid > 0, w.zxid > 0 || o.zxid > 0
 }
 
 // Wake sends to ch, without blocking, when the watch fires; at once if it has fired. A watch has one ch.
 func (w *Watch) Wake(ch chan<- struct{}) {
-	ws := w.s.watches
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
+	w.ws.mu.Lock()
+	defer w.ws.mu.Unlock()
 	if w.wake = ch; w.event != 0 {
 		poke(ch)
 	}
