@@ -123,11 +123,10 @@ func childPlay(role string, say func(childWord) error) (w childWord, err error) 
 func childLook(o childOrders, h *zklock.Hold) (w childWord) {
 	clock := time.NewTicker(childClock)
 	defer clock.Stop()
-	for last := time.Now(); ; last = time.Now() {
+	for last := time.Now(); w.Stopped <= o.Timeout; {
 		<-clock.C
-		if w.Stopped = time.Since(last); w.Stopped > o.Timeout {
-			break
-		}
+		now := time.Now() // once: the stop may come between any two readings of the clock
+		w.Stopped, last = now.Sub(last), now
 	}
 	// Context.Err is a look that changes nothing; Hold.Err would look at the lease clock itself.
 	for h.Context().Err() == nil && w.Ticks < int(locktest.Bound/childClock) {

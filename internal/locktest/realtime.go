@@ -67,6 +67,16 @@ func (w *Aside) Result(tb testing.TB) *zklock.Hold {
 	return w.hold
 }
 
+// Over reports whether the call has returned.
+func (w *Aside) Over() bool {
+	select {
+	case <-w.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // Abandon ends the call's context and returns the call's error.
 func (w *Aside) Abandon() error {
 	w.cancel()
