@@ -177,6 +177,24 @@ func TestAProcessThatIsAskedToLetGoHandsOnNoMore(t *testing.T) {
 	})
 }
 
+// A list of the directory that shows nobody else does not undo the request.
+func TestAProcessThatIsAskedToLetGoLetsGoWhateverALaterListShows(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c, other := s.Client(), s.Client()
+		m := c.Mutex("/l", zklock.WithLocalHandoff(1000))
+		h := s.Lock(m)
+		next := s.Start(m.Lock)
+		time.Sleep(time.Second)
+		require.NoError(s, other.Ask(s.Context(), "/l", h.Token(), ""))
+		synctest.Wait()
+		_, err := other.Current().Create(s.Context(), "/l/note", nil, session.Persistent, session.WorldACL())
+		require.NoError(s, err)
+		synctest.Wait() // the process has listed again
+		s.Unlock(h)
+		require.Greater(s, next.Get(s).Token(), h.Token())
+	})
+}
+
 func TestAskRefusesATokenThatHasNoContender(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/zklock/locker/internal/trusted"
@@ -36,14 +37,13 @@ type queue struct {
 	qs   *Queues
 	lock *Lock // of the first call; the others' are equal
 
-	mu          sync.Mutex // guards what follows, and the queue's waiters and turns
-	state       queueState
-	turn        *Turn // when taken
-	first, last *waiter
-	n           int                // of them
-	cancel      context.CancelFunc // of entering: no call waits here any more
-	entered     chan struct{}      // of entering: closed at its end
-	outside     recipe.Line        // of entering: our place at the ensemble, as last heard
+	mu      sync.Mutex // guards what follows, and the queue's waiters and turns
+	state   queueState
+	turn    *Turn              // when taken
+	waiters []*waiter          // in order of arrival
+	cancel  context.CancelFunc // of entering: no call waits here any more
+	entered chan struct{}      // of entering: closed at its end
+	outside recipe.Line        // of entering: our place at the ensemble, as last reported
 }
 
 // waiter is a call that waits in a queue.
@@ -52,10 +52,8 @@ type waiter struct {
 	news    chan struct{} // capacity 1
 
 	// Guarded by queue.mu.
-	prev, next *waiter
-	queued     bool
-	moved      bool  // news: the place in line
-	retried    error // news: a step was made again
+	moved   bool  // news: the place in line
+	retried error // news: a step was made again
 }
 
 // grant is what a waiter waited for.
@@ -73,48 +71,19 @@ func (q *queue) moveLocked(to queueState) {
 	q.state = to
 }
 
-// pushLocked puts w at the end of the queue, or, when it has been there before, at its head.
-func (q *queue) pushLocked(w *waiter, front bool) {
-	w.queued = true
-	q.n++
-	switch {
-	case q.first == nil:
-		q.first, q.last = w, w
-	case front:
-		w.next, q.first.prev, q.first = q.first, w, w
-	default:
-		w.prev, q.last.next, q.last = q.last, w, w
-	}
-}
-
-// removeLocked takes w out of the queue.
-func (q *queue) removeLocked(w *waiter) {
-	if w.prev != nil {
-		w.prev.next = w.next
-	} else {
-		q.first = w.next
-	}
-	if w.next != nil {
-		w.next.prev = w.prev
-	} else {
-		q.last = w.prev
-	}
-	w.prev, w.next, w.queued = nil, nil, false
-	q.n--
-}
-
 // grantLocked ends the first waiter's wait.
 func (q *queue) grantLocked(g grant) {
-	w := q.first
-	q.removeLocked(w)
+	w := q.waiters[0]
+	q.waiters = slices.Delete(q.waiters, 0, 1)
 	w.granted <- g
 }
 
 // refuseLocked ends the wait of all.
 func (q *queue) refuseLocked(err error) {
-	for q.first != nil {
-		q.grantLocked(grant{err: err})
+	for _, w := range q.waiters {
+		w.granted <- grant{err: err}
 	}
+	q.waiters = nil
 	q.advanceLocked()
 }
 
@@ -123,7 +92,7 @@ func (q *queue) advanceLocked() {
 	if q.state != empty {
 		return
 	}
-	if q.first == nil {
+	if len(q.waiters) == 0 {
 		q.moveLocked(forgotten)
 		q.qs.mu.Lock()
 		delete(q.qs.all, q.lock.Key)
@@ -163,7 +132,7 @@ func (q *queue) enter(ctx context.Context) {
 		return
 	}
 	t := q.beginLocked(ticket)
-	unwanted := q.first == nil // the last call left when it was our turn; it is not kept, as no call has had it
+	unwanted := len(q.waiters) == 0 // the last call left when it was our turn; it is not kept, as no call has had it
 	if unwanted {
 		t.endLocked(errGivenUp)
 	} else {
@@ -176,16 +145,16 @@ func (q *queue) enter(ctx context.Context) {
 }
 
 // Queued passes our place at the ensemble on to the calls that wait here, which report it themselves.
-func (q *queue) Queued(at recipe.Line) { q.heard(at, nil) }
+func (q *queue) Queued(at recipe.Line) { q.tell(at, nil) }
 
 // Retried is Queued for a step that is made again: our place is unknown until it was.
-func (q *queue) Retried(cause error) { q.heard(recipe.Line{}, cause) }
+func (q *queue) Retried(cause error) { q.tell(recipe.Line{}, cause) }
 
-func (q *queue) heard(at recipe.Line, retried error) {
+func (q *queue) tell(at recipe.Line, retried error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.outside = at
-	for w := q.first; w != nil; w = w.next {
+	for _, w := range q.waiters {
 		w.moved = true
 		if retried != nil {
 			w.retried = retried
@@ -197,9 +166,10 @@ func (q *queue) heard(at recipe.Line, retried error) {
 	}
 }
 
-// placeLocked returns w's place in line: behind the holder, the contenders of other processes before ours, and the calls
-// that came before it here. known: a contender is known to hold the lock, or to wait before this process.
-func (q *queue) placeLocked(w *waiter) (at recipe.Line, known bool) {
+// placeLocked returns the place in line of the waiter with index i: behind the holder, the contenders of other processes
+// before ours, and the calls that came before it here. known: a contender is known to hold the lock, or to wait before this
+// process.
+func (q *queue) placeLocked(i int) (at recipe.Line, known bool) {
 	at = q.outside
 	switch {
 	case q.turn != nil && q.turn.state != idle:
@@ -208,14 +178,59 @@ func (q *queue) placeLocked(w *waiter) (at recipe.Line, known bool) {
 		at.Who = q.lock.Self // only those before it here, if there are any
 	}
 	known = at.Ahead > 0
-	if w == q.last { // as one that has just come
-		at.Ahead += q.n - 1
-		return at, known
-	}
-	for p := w.prev; p != nil; p = p.prev {
-		at.Ahead++
-	}
+	at.Ahead += i
 	return at, known
+}
+
+// await waits until me is granted a turn, and reports to c where it is in line meanwhile.
+func (q *queue) await(ctx context.Context, me *waiter, c Caller) (*Turn, error) {
+	for {
+		select {
+		case g := <-me.granted:
+			return g.turn, g.err
+		case <-me.news:
+			q.mu.Lock()
+			i := slices.Index(q.waiters, me)
+			at, known := q.placeLocked(i)
+			moved, retried := i >= 0 && me.moved, me.retried
+			me.moved, me.retried = false, nil
+			q.mu.Unlock()
+			if retried != nil {
+				c.Retried(retried)
+			}
+			if moved && known {
+				c.Queued(at)
+			}
+			continue
+		case <-ctx.Done():
+		case <-q.qs.conf.Context.Done():
+		}
+		return nil, q.leave(ctx, me)
+	}
+}
+
+// leave takes w out of the queue because its call has ended, and returns what it was waiting for; ctx has ended, or the
+// client was closed. If it was granted a turn already, the turn is handed to the next call.
+func (q *queue) leave(ctx context.Context, w *waiter) error {
+	q.mu.Lock()
+	i := slices.Index(q.waiters, w)
+	if i < 0 {
+		g := <-w.granted
+		q.mu.Unlock()
+		if g.err != nil {
+			return g.err
+		}
+		g.turn.decline(ctx, g.counted)
+		return q.waitEnded(ctx, recipe.Line{}, false)
+	}
+	at, known := q.placeLocked(i)
+	q.waiters = slices.Delete(q.waiters, i, i+1)
+	if len(q.waiters) == 0 && q.state == entering {
+		q.cancel()
+	}
+	q.advanceLocked()
+	q.mu.Unlock()
+	return q.waitEnded(ctx, at, known)
 }
 
 // waitEnded is the error of a wait whose ctx has ended.
@@ -234,19 +249,30 @@ func (q *queue) waitEnded(ctx context.Context, at recipe.Line, known bool) error
 	return session.Waited(ctx, trusted.Caller{}, recipe.LineError{Line: at})
 }
 
+// freeLocked grants the turn to a call when no other call waits here and the turn may be handed on. Nil: there is none.
+func (q *queue) freeLocked() *Turn {
+	t := q.turn
+	if t == nil || t.state != idle || len(q.waiters) > 0 || !t.mayHandOnLocked() || t.checkLocked() != nil {
+		return nil
+	}
+	t.countLocked()
+	t.moveLocked(granted)
+	return t
+}
+
 // busyLocked is the answer to a TryLock.
 func (q *queue) busyLocked() error {
-	switch {
-	case q.turn != nil && q.n > 0:
-		return busyError{fmt.Sprintf("held by this process (%s), %d of it waiting", q.lock.Self, q.n)}
-	case q.turn != nil:
-		return busyError{fmt.Sprintf("held by this process (%s)", q.lock.Self)}
+	switch n := len(q.waiters); {
+	case q.turn == nil:
+		return busyError("this process (" + q.lock.Self + ") is in line for it already")
+	case n > 0:
+		return busyError(fmt.Sprintf("held by this process (%s), %d of it waiting", q.lock.Self, n))
 	}
-	return busyError{fmt.Sprintf("this process (%s) is in line for it already", q.lock.Self)}
+	return busyError("held by this process (" + q.lock.Self + ")")
 }
 
 // busyError is recipe.ErrBusy for a lock that this process has or waits for.
-type busyError struct{ msg string }
+type busyError string
 
-func (e busyError) Error() string        { return e.msg }
+func (e busyError) Error() string        { return string(e) }
 func (e busyError) Is(target error) bool { return target == recipe.ErrBusy }

@@ -1,8 +1,31 @@
+// Package handoff lets the goroutines of one process that want one mutex share one place in the ensemble's queue. They
+// wait in a queue of their own, and a turn is passed from one to the next inside the process, without a request.
+//
+//	Queues  the local queues of a client
+//	queue   the local queue of one lock: the calls that wait here
+//	Turn    the process's ticket while it holds, from the moment at which it does until it is given up; the holds of one
+//	        turn follow one another on one znode, and so with one token
+//
+// Safety. Inside the process exclusion is queue.mu: a turn has one holder, whose context has ended before the next is
+// chosen. Between processes, a turn is as safe as any other hold: its znode exists and is first, and its session's
+// lease is checked before each hold begins. If anything but a release ends a hold, the turn ends with it: it is never handed
+// on, and the next turn has its own znode and token.
+//
+// Fairness. While calls wait here, a goroutine of the turn watches the directory for contenders of other processes
+// (Turn.watch). As long as it does not know, and once it has seen one, the turn is handed on n times at most, and then, or
+// contendedLimit after one was seen, the znode is deleted; local waiters queue again, behind those of other processes.
+//
+// Source: lock cohorting (Dice, Marathe, Shavit: Lock Cohorting, PPoPP 2012): a local queue in front of a global lock,
+// with a bound on the local hand-overs.
+//
+// Order of mutexes: queue.mu is taken first, then that of Queues, of the client (Config.Go), of the ticket or of its
+// session. No function of a caller's is called under any of them.
 package handoff
 
 import (
 	"context"
 	"crypto/sha256"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -59,9 +82,7 @@ type Queues struct {
 }
 
 // New returns the queues of a client that has none yet.
-func New(conf Config) *Queues {
-	return &Queues{conf: conf, all: map[Key]*queue{}}
-}
+func New(conf Config) *Queues { return &Queues{conf: conf, all: map[Key]*queue{}} }
 
 // Len returns how many queues there are. One without waiters and without a turn is forgotten.
 func (qs *Queues) Len() int {
@@ -107,6 +128,98 @@ func (qs *Queues) openLocked(lock *Lock) (*queue, *Turn) {
 			return q, t
 		}
 		q.mu.Unlock() // there is another queue now, or will be
+	}
+}
+
+// Lock returns a turn that is the caller's: granted, and still to be guarded (Turn.Guard). It waits behind the calls that
+// came before, here, and behind the contenders that came before, at the ensemble. It blocks until then, or until ctx ends or
+// the client is closed, and leaves nothing behind then. A turn that is there and free costs no request: the session's lease
+// is looked at.
+//
+// Errors are those of Lock.Acquire, ctx's with the place in line, and Config.Closed.
+func (qs *Queues) Lock(ctx context.Context, lock *Lock, c Caller) (*Turn, error) {
+	var me *waiter
+	for {
+		q, t := qs.openLocked(lock)
+		if t != nil {
+			q.mu.Unlock()
+			return t, nil
+		}
+		i := 0 // it was our turn before
+		if me == nil {
+			me, i = qs.waiter(), len(q.waiters)
+			defer qs.recycle(me)
+		}
+		q.waiters = slices.Insert(q.waiters, i, me)
+		if q.turn != nil {
+			q.turn.lookLocked()
+		}
+		at, known := q.placeLocked(i)
+		q.advanceLocked()
+		q.mu.Unlock()
+		if known || at.Ahead > 0 {
+			c.Queued(at)
+		}
+		t, err := q.await(ctx, me, c)
+		if err != nil {
+			return nil, err
+		}
+		q.mu.Lock()
+		cause := t.checkLocked() // time may have passed since
+		q.mu.Unlock()
+		if cause == nil {
+			return t, nil
+		}
+		c.Retried(fmt.Errorf("it was our turn, but it is lost: %w", cause))
+	}
+}
+
+// TryLock is Lock for when no call in this process has the lock, waits for it, or asks for it: recipe.ErrBusy, without a
+// request, otherwise. It asks the ensemble once. ctx's error: it ended first.
+func (qs *Queues) TryLock(ctx context.Context, lock *Lock, c Caller) (*Turn, error) {
+	q, t, err := qs.beginTry(ctx, lock)
+	if t != nil || err != nil {
+		return t, err
+	}
+	ticket, err := lock.Acquire(ctx, true, c)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err != nil {
+		q.moveLocked(empty)
+		q.advanceLocked()
+		return nil, err
+	}
+	t = q.beginLocked(ticket)
+	t.moveLocked(granted)
+	if len(q.waiters) > 0 {
+		t.lookLocked()
+	}
+	return t, nil
+}
+
+// beginTry returns a turn that is free, or the queue, in which the caller is trying now.
+func (qs *Queues) beginTry(ctx context.Context, lock *Lock) (*queue, *Turn, error) {
+	for {
+		q, t := qs.openLocked(lock)
+		// All local waiters have left, and the process's attempt at the ensemble is being cancelled:
+		leaving, entered := t == nil && q.state == entering && len(q.waiters) == 0, q.entered
+		var err error
+		switch {
+		case t != nil || leaving:
+		case q.state == empty:
+			q.moveLocked(trying)
+		default:
+			err = q.busyLocked()
+		}
+		q.mu.Unlock()
+		if !leaving {
+			return q, t, err
+		}
+		select {
+		case <-entered:
+		case <-ctx.Done():
+			return nil, nil, q.waitEnded(ctx, recipe.Line{}, false)
+		}
 	}
 }
 

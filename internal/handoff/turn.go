@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -23,20 +25,12 @@ const (
 	ended                    // no call any more
 )
 
-// turnMoves are all transitions of a turn.
-//
-//	from     to        when
-//	idle     granted   a call takes it, or is handed it (begin, freeLocked, nextLocked)
-//	granted  held      the call makes its hold (Guard)
-//	granted  granted   the call has ended meanwhile, and the next in the queue is handed the turn (decline)
-//	granted  idle      the call has ended meanwhile, and no other waits here (decline)
-//	held     granted   it was released, and handed on (Leave)
-//	held     idle      it was released, and no call waits here, or others may wait outside (Leave)
-//	any      ended     it is lost; or no call has it, and it is not kept, or others wait outside (nextLocked, idleOver)
+// turnMoves are all transitions of a turn. From any state it ends when it is lost, and when no call has it and it is not kept,
+// or others wait outside (nextLocked, await).
 var turnMoves = [...]uint8{
-	idle:    1<<granted | 1<<ended,
-	granted: 1<<held | 1<<granted | 1<<idle | 1<<ended,
-	held:    1<<granted | 1<<idle | 1<<ended,
+	idle:    1<<granted | 1<<ended,                     // a call takes it (freeLocked), or is handed it (nextLocked)
+	granted: 1<<held | 1<<granted | 1<<idle | 1<<ended, // the call makes its hold (Guard), or has ended meanwhile (decline)
+	held:    1<<granted | 1<<idle | 1<<ended,           // it was released (Leave)
 	ended:   0,
 }
 
@@ -73,10 +67,10 @@ type Turn struct {
 	// Guarded by q.mu.
 	state        turnState
 	cause        error                 // why it has ended
-	lost         func(error)           // of the hold, when held
-	set          func([]byte, zk.Stat) // likewise
-	asked        []byte                // the latest data that another client has set
-	askedStat    zk.Stat               // of these data; zero: none were set
+	onLoss       func(error)           // of the hold, when held
+	onSet        func([]byte, zk.Stat) // likewise
+	data         []byte                // the latest that another client has set
+	dataStat     zk.Stat               // of these data; zero: none were set
 	looking      bool                  // watch was started
 	others       contention
 	handoffsLeft int       // how often it may still be handed on unless others is none
@@ -106,9 +100,9 @@ func (t *Turn) moveLocked(to turnState) {
 		panic(fmt.Sprintf("handoff: a turn goes from state %d to %d", t.state, to))
 	}
 	t.state = to
-	t.lost = nil // of the hold that had it
+	t.onLoss = nil // of the hold that had it
 	if to != held {
-		t.set = nil
+		t.onSet = nil
 	}
 }
 
@@ -127,7 +121,7 @@ func (t *Turn) countLocked() bool {
 // grantLocked gives the turn to the first waiter.
 func (t *Turn) grantLocked(counted bool) {
 	t.moveLocked(granted)
-	if t.q.first.next != nil {
+	if len(t.q.waiters) > 1 {
 		t.lookLocked()
 	}
 	t.q.grantLocked(grant{turn: t, counted: counted})
@@ -136,10 +130,10 @@ func (t *Turn) grantLocked(counted bool) {
 // nextLocked decides what happens to a turn whose holder has let go of it. giveUp: it has ended, and the
 // caller has to delete the znode and then drop the turn.
 func (t *Turn) nextLocked() (giveUp bool) {
-	waiting := t.q.first != nil
+	waiting := len(t.q.waiters) > 0
 	switch {
 	case t.state == ended:
-		return false // the caller that ended it deletes the znode
+		return false // who ended it deletes the znode
 	case t.inDoubt.Load() > 0,
 		t.others == present && (t.handoffsLeft == 0 || !waiting || !time.Now().Before(t.until)),
 		!waiting && t.idleTimer == nil:
@@ -194,11 +188,11 @@ func (t *Turn) lose(cause error) {
 		t.q.mu.Unlock()
 		return
 	}
-	lost := t.lost
+	onLoss := t.onLoss
 	t.endLocked(cause)
 	t.q.mu.Unlock()
-	if lost != nil {
-		lost(cause)
+	if onLoss != nil {
+		onLoss(cause)
 	}
 	t.drop()
 }
@@ -256,15 +250,15 @@ func (t *Turn) Guard(fn func(error)) {
 		return
 	}
 	t.moveLocked(held)
-	t.lost = fn
+	t.onLoss = fn
 	t.q.mu.Unlock()
 }
 
 // OnSet calls fn when another client sets the data of the turn's znode, as recipe.Ticket.OnSet does. Call it before Guard.
 func (t *Turn) OnSet(fn func(data []byte, stat zk.Stat)) {
 	t.q.mu.Lock()
-	t.set = fn
-	data, stat := t.asked, t.askedStat
+	t.onSet = fn
+	data, stat := t.data, t.dataStat
 	t.q.mu.Unlock()
 	if stat.Mzxid != 0 {
 		fn(data, stat)
@@ -274,19 +268,17 @@ func (t *Turn) OnSet(fn func(data []byte, stat zk.Stat)) {
 // dataSet is called when another client has set the data of the znode, which asks this process to let go: the turn is not
 // handed on any more.
 func (t *Turn) dataSet(data []byte, stat zk.Stat) {
-	t.q.mu.Lock()
-	t.others, t.handoffsLeft = present, 0
-	if stat.Mzxid > t.askedStat.Mzxid {
-		t.asked, t.askedStat = data, stat
-	}
-	set := t.set
-	giveUp := t.state == idle && t.nextLocked()
-	t.q.mu.Unlock()
-	if set != nil {
-		set(data, stat)
-	}
-	if giveUp {
-		t.giveUp(t.ctx)
+	var onSet func([]byte, zk.Stat) // of the hold: then nothing is given up here
+	t.update(t.Session().Context(), func() (giveUp bool) {
+		t.others, t.handoffsLeft = present, 0
+		if stat.Mzxid > t.dataStat.Mzxid {
+			t.data, t.dataStat = data, stat
+		}
+		onSet = t.onSet
+		return t.state == idle && t.nextLocked()
+	})
+	if onSet != nil {
+		onSet(data, stat)
 	}
 }
 
@@ -315,15 +307,102 @@ func (t *Turn) Lose(cause error) {
 }
 
 // Multi is recipe.Ticket.Multi. The turn is not handed on while it is under way or in doubt.
-func (t *Turn) Multi(ctx context.Context, held func() error, ops ...any) (_ []zk.MultiResponse, err error) {
-	t.inDoubt.Add(1) // before held is asked: the hold ends before Leave looks
+func (t *Turn) Multi(ctx context.Context, mayWrite func() error, ops ...any) (_ []zk.MultiResponse, err error) {
+	t.inDoubt.Add(1) // before mayWrite is asked: the hold ends before Leave looks
 	defer func() {
 		if !errors.Is(err, session.ErrUnknownOutcome) {
 			t.inDoubt.Add(-1)
 		}
 	}()
-	return t.Ticket.Multi(ctx, held, ops...)
+	return t.Ticket.Multi(ctx, mayWrite, ops...)
 }
 
 // Nodes returns the path of the znode. The caller must not change it.
 func (t *Turn) Nodes() []string { return t.nodes }
+
+// lookLocked starts the goroutine that watches for contenders outside, unless it was started: when a call waits here, or
+// the turn is to be kept. A turn that no other call in the process wants costs neither a goroutine nor a request.
+func (t *Turn) lookLocked() {
+	if !t.looking {
+		t.looking = t.q.qs.conf.Go(t.watch) // false: the client is closed, and the turn ends with its session
+	}
+}
+
+// watch looks for contenders outside until one was seen, or the turn is over, and gives up a turn that was idle for too
+// long.
+//
+// It lists the directory with a watch in one request, so that no contender is missed in between. Contenders that came
+// before we held are in the list. A stale list is safe: the watch is on the same server and fires when it catches up.
+// Across connections package session sets the watch again as of the latest state that was seen.
+func (t *Turn) watch() {
+	dir, own := path.Split(t.nodes[0])
+	for {
+		w, names, _, err := t.Session().WatchChildren(t.ctx, path.Clean(dir))
+		if err == nil && !slices.Contains(names, own) {
+			w.Close()
+			err = zk.ErrNoNode
+		}
+		switch {
+		case err == nil:
+		case t.ctx.Err() != nil:
+			return
+		case errors.Is(err, zk.ErrNoNode):
+			t.Missing(t.nodes[0])
+			return
+		default: // it is not known whether others wait: suppose that one does
+			t.q.qs.conf.Logger.Warn("can't watch for others who want a lock, which is not handed on for long",
+				"path", t.q.lock.Key.Path, "error", err)
+			t.found(present)
+			return
+		}
+		others := none
+		if slices.ContainsFunc(names, func(name string) bool { _, ok := recipe.Parse(name); return ok && name != own }) {
+			others = present
+		}
+		t.found(others)
+		if others == present || !t.await(w.Fired()) {
+			w.Close()
+			return
+		}
+	}
+}
+
+// await returns true when the watch has fired, and false when the turn is over.
+func (t *Turn) await(fired <-chan struct{}) bool {
+	var idleOver <-chan time.Time
+	if t.idleTimer != nil {
+		idleOver = t.idleTimer.C
+	}
+	for {
+		select {
+		case <-fired:
+			return true
+		case <-idleOver: // give the turn up if no call has had it for the idle time
+			t.update(t.Session().Context(), func() (giveUp bool) {
+				if giveUp = t.state == idle && time.Since(t.idleSince) >= t.q.lock.IdleKeep; giveUp {
+					t.endLocked(errGivenUp)
+				}
+				return giveUp
+			})
+		case <-t.ctx.Done():
+			return false
+		}
+	}
+}
+
+// found notes what is known of contenders of other processes, and hands on, keeps or ends an idle turn accordingly.
+func (t *Turn) found(others contention) {
+	t.update(t.Session().Context(), func() (giveUp bool) {
+		if t.dataStat.Mzxid != 0 { // it was asked to let go: no list undoes that
+			others = t.others
+		}
+		if others == present && t.others != present {
+			t.until = time.Now().Add(contendedLimit)
+			if t.others == none {
+				t.handoffsLeft = t.q.lock.Handoffs // else it has counted already
+			}
+		}
+		t.others = others
+		return t.state == idle && t.nextLocked()
+	})
+}
