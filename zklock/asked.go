@@ -138,3 +138,61 @@ func (a *acquisition) dataSet(data []byte, stat zk.Stat) {
 		a.c.tellAskedToRelease(AskedToReleaseInfo{a.infoNow(), Token(a.ticket.Czxid()), *r})
 	}
 }
+
+// Break removes the contender with token t from the queue of path, whoever owns it: mostly a holder that hangs. It is a
+// tool for administrators. Its znode is deleted only if it still has that token. If the holder uses this library, its hold
+// is lost at once (ErrNodeDeleted), but work that is under way is not stopped: only the token and Hold.Multi protect
+// against that.
+//
+// Nil: it was removed. ErrNotHeld: there is no such contender. Other errors as for Queue; after one that matches
+// ErrUnknownOutcome it may have been removed. It costs at most half as much as Queue.
+func (c *Client) Break(ctx context.Context, path string, t Token) error {
+	c.need()
+	needContext(ctx)
+	l, name, err := c.find(ctx, path, t)
+	if err == nil {
+		if err = l.s.Delete(ctx, path+"/"+name, -1); errors.Is(err, zk.ErrNoNode) { // by full name, which is never used again
+			err = nil
+		}
+	}
+	return failed("break", path, err)
+}
+
+// breakSteps is how many contenders Break and Ask look at before they see whether the one is among them.
+const breakSteps = 1000
+
+// find returns the line of dir, and the name of the contender in it that has token t.
+func (c *Client) find(ctx context.Context, dir string, t Token) (l lineOf, found string, err error) {
+	if l, err = c.readLine(ctx, dir); err != nil {
+		return l, "", err
+	}
+	for name, token := range claimed(l.names) {
+		if token == t {
+			found = name // unless it is another's
+		}
+	}
+	downgraded := false                              // perhaps: a writer has gone since the list, and a reader in its place is not in the list
+	for names := l.names; len(names) > 0 && t > 0; { // 0 is shown for a contender that may not be read
+		step := names[:min(len(names), breakSteps)]
+		names = names[len(step):]
+		nodes, err := l.s.StatsBelow(ctx, dir, step)
+		if err != nil {
+			return l, "", err
+		}
+		for i, n := range nodes {
+			if n.Err == nil && Token(n.Stat.Czxid) == t {
+				found, names = step[i], nil
+				break
+			}
+			writer, _ := recipe.Parse(step[i])
+			downgraded = downgraded || writer.Kind == recipe.Write && errors.Is(n.Err, zk.ErrNoNode)
+		}
+	}
+	if found == "" && downgraded {
+		return c.find(ctx, dir, t)
+	}
+	if found == "" {
+		err = fmt.Errorf("%w: nobody in line has the token %d", ErrNotHeld, t)
+	}
+	return l, found, err
+}

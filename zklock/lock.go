@@ -2,6 +2,7 @@ package zklock
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -70,40 +71,6 @@ func (c *Client) newLock(noun string, opts []LockOption, paths ...string) lock {
 		l.handoff = l.handoffLock()
 	}
 	return l
-}
-
-// nameRoom is what a contender's name takes behind the lock's path.
-const nameRoom = 80
-
-// checkLook refuses a path that can't be any client's lock. Whatever else other clients have called theirs may be looked at.
-func checkLook(path string) error {
-	switch {
-	case path == "/":
-		return fmt.Errorf("%w %q: is the root, which can't be a lock", ErrPath, path)
-	case path == "/zookeeper" || strings.HasPrefix(path, "/zookeeper/"):
-		return fmt.Errorf("%w %q: belongs to ZooKeeper itself", ErrPath, text.Foreign(path))
-	}
-	return nil
-}
-
-// checkLockPath is session.CheckPath for a path below which contenders are made.
-func checkLockPath(path string) error {
-	if err := checkLook(path); err != nil {
-		return err
-	}
-	if err := session.CheckPath(path); err != nil {
-		return err
-	}
-	for name := range strings.SplitSeq(path, "/") {
-		if _, contender := recipe.Parse(name); contender {
-			return fmt.Errorf("%w %q: %q is what a contender's znode is called: a lock at the path above it would wait for it for ever (see KeyPath)",
-				ErrPath, text.Foreign(path), text.Foreign(name))
-		}
-	}
-	if err := session.CheckPath(path + "/" + strings.Repeat("x", nameRoom)); err != nil {
-		return fmt.Errorf("%w %q: leaves no room for a contender's name in 4096 bytes", ErrPath, path[:200]+"…")
-	}
-	return nil
 }
 
 // String returns "mutex", or what else the lock is, and the path or paths.
@@ -322,4 +289,95 @@ func (l *lock) reenter(ctx context.Context, kind Kind) (*Hold, error) {
 		return a.join(ctx, kind == KindRead)
 	}
 	return nil, nil
+}
+
+// withGrace returns t, or another ticket that holds, with more than the grace left of its lease.
+func (l *lock) withGrace(ctx context.Context, t ticket, r request, w *waiting) (ticket, error) {
+	for {
+		s := t.Session()
+		lease := s.ForLocks(trusted.Caller{})
+		limit := lease.GraceLimit()
+		if l.o.grace >= limit {
+			l.c.giveUp(ctx, t)
+			return nil, l.graceTooLong(s, limit)
+		}
+		err := lease.AwaitGrace(ctx, l.o.grace, t.Nodes()[0])
+		if err == nil {
+			return t, nil
+		}
+		l.c.giveUp(ctx, t)
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		w.Retried(err) // the session is over, or the znode is gone
+		if t, err = l.queueUp(ctx, r, w); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// checkGrace refuses a grace that is too long for the present session.
+func (l *lock) checkGrace(ctx context.Context) error {
+	if l.o.grace == 0 {
+		return nil
+	}
+	s, err := l.c.Session(ctx)
+	if err != nil {
+		return err
+	}
+	if limit := s.ForLocks(trusted.Caller{}).GraceLimit(); l.o.grace >= limit {
+		return l.graceTooLong(s, limit)
+	}
+	return nil
+}
+
+func (l *lock) graceTooLong(s *session.Session, limit time.Duration) error {
+	tick := l.c.opts.session.ServerTick
+	if tick == 0 {
+		tick = session.DefaultServerTick
+	}
+	return fmt.Errorf("%w: grace %v: is not below %v, which is what a lease has left before each heartbeat is answered, with a session timeout of %v and a server tick of %v: ask for a longer session timeout",
+		ErrOption, l.o.grace, limit.Truncate(time.Millisecond), s.Timeout(), tick)
+}
+
+// newHandoff returns the client's local queues.
+func (c *Client) newHandoff() *handoff.Queues {
+	return handoff.New(handoff.Config{
+		Context:     c.ctx,
+		Closed:      closedError{},
+		Go:          c.spawn,
+		Logger:      c.log,
+		GiveUp:      func(ctx context.Context, t *recipe.Ticket) { c.giveUp(ctx, t) },
+		Unreachable: c.unreachable,
+	})
+}
+
+// unreachable returns why there is no connection, once ctx has ended; nil when there is one.
+func (c *Client) unreachable(ctx context.Context, path string) error {
+	s := c.sessions.current()
+	if s.State() == session.Connected {
+		return nil
+	}
+	if _, err := c.Session(ctx); err != nil {
+		return err
+	}
+	return s.Sync(ctx, path)
+}
+
+// handoffLock describes a mutex with local handoff. Calls share a local queue if they agree in the path and in what the
+// znode, and the time for which it exists, depend on.
+func (l *lock) handoffLock() *handoff.Lock {
+	h := sha256.New()
+	fmt.Fprintf(h, "%d %d %t %t %t %d\n", l.o.handoff, l.o.keep, l.o.container, l.o.verifyACL, l.o.delaySet, l.o.delay)
+	for _, a := range l.o.acl {
+		fmt.Fprintf(h, "%d %q %q\n", a.Perms, a.Scheme, a.ID)
+	}
+	h.Write(l.data)
+	shared := &handoff.Lock{Key: handoff.Key{Path: l.path}, Self: describe(l.data), Handoffs: l.o.handoff, IdleKeep: l.o.keep}
+	h.Sum(shared.Key.Rest[:0])
+	queuer := *l
+	shared.Acquire = func(ctx context.Context, try bool, c handoff.Caller) (*recipe.Ticket, error) {
+		return queuer.obtain(ctx, request{try: try, kind: KindMutex}, c)
+	}
+	return shared
 }

@@ -1,6 +1,14 @@
 package zklock
 
-import "context"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/zklock/locker/session"
+)
 
 // Mutex is a lock that one holder in the whole ensemble can have. It is a description, and stores no ownership: that is
 // in the Hold that Lock returns. Any number of Mutexes may have the same path, and one Mutex may be used by any number of
@@ -52,4 +60,171 @@ func (m *Mutex) TryLock(ctx context.Context) (*Hold, error) {
 // reason.
 func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context) error) error {
 	return do(ctx, m.Lock, fn)
+}
+
+// MultiLock is several mutexes that are held together: all or none. All places are taken in one transaction, so that
+// contenders are in the same order in every line, and there is no deadlock in whatever order the paths are named. It
+// takes one write to enter and one to release, however many paths there are. Mutexes of the same paths queue in the same
+// lines. Like a Mutex it is a description and stores no ownership.
+//
+// A hold that loses one of its places ends, and keeps the others until Unlock, or until WithMaxHold's time is over: its
+// holder may still be working on what they protect.
+type MultiLock struct{ lock }
+
+// MultiLock returns the lock of all paths. It does no I/O; no paths, a path that is named twice, and a path or option
+// that can't work are reported by every call on it (ErrPath, ErrOption). More paths than the ensemble takes in one
+// transaction are refused by each Lock (ErrTooLarge): see WithPacketLimit.
+func (c *Client) MultiLock(paths []string, opts ...LockOption) *MultiLock {
+	m := &MultiLock{c.newLock("multi lock", opts, slices.Clone(paths)...)}
+	if len(paths) == 0 {
+		m.err = fmt.Errorf("%w: multi lock: has no paths", ErrPath)
+	}
+	return m
+}
+
+// Lock waits until it holds all and returns one hold of them: one context, and one token, which is greater than that of
+// every earlier holder of any of the paths. Contract and errors are those of Mutex.Lock; one deadline covers all. Asking
+// for it under one's own hold of one of the paths is ErrDeadlock, with reentrancy too, unless that hold is of exactly
+// these paths.
+func (m *MultiLock) Lock(ctx context.Context) (*Hold, error) {
+	return use(ctx, m).acquire(ctx, request{op: "lock", kind: KindMulti})
+}
+
+// TryLock takes all or none: ErrBusy, without a write, when one of the lines is not empty. See Mutex.TryLock.
+func (m *MultiLock) TryLock(ctx context.Context) (*Hold, error) {
+	return use(ctx, m).acquire(ctx, request{op: "try lock", try: true, kind: KindMulti})
+}
+
+// Do calls fn while it holds all: see Mutex.Do.
+func (m *MultiLock) Do(ctx context.Context, fn func(ctx context.Context) error) error {
+	return do(ctx, m.Lock, fn)
+}
+
+// samePaths compares sets: neither names a path twice.
+func samePaths(a, b []string) bool {
+	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
+}
+
+// do calls fn while it has what lock returns.
+func do(ctx context.Context, lock func(context.Context) (*Hold, error), fn func(context.Context) error) error {
+	needFunction(fn == nil)
+	h, err := lock(ctx)
+	if err != nil {
+		return notRunError{err}
+	}
+	return h.do(ctx, fn)
+}
+
+// do is Mutex.Do after the lock was taken.
+func (h *Hold) do(ctx context.Context, fn func(context.Context) error) (err error) {
+	work, end := h.with(ctx)
+	defer func() {
+		if _, timed := ctx.Deadline(); timed && errors.Is(work.Context.Err(), context.DeadlineExceeded) {
+			ended(ctx)
+		}
+		lost := h.Err()
+		end(ErrUnlocked)
+		if found := h.releaseAfterWork(ctx); lost == nil {
+			lost = found
+		}
+		err = hide(err, ErrNotRun)
+		if lost != nil {
+			lost = &lockError{"do", h.a.info.Path, fmt.Errorf("lost while in use: %w", lost)}
+			if err == nil {
+				err = lost
+			} else {
+				err = fmt.Errorf("%w; %w", err, lost)
+			}
+		}
+	}()
+	return fn(work)
+}
+
+// releasePart is the part of the session timeout for which Do waits for the answer to its release.
+const releasePart = 10
+
+// releaseAfterWork releases the hold when Do's function has returned. It waits for the answer only while there is a
+// connection, and a tenth of the session timeout at most, also when ctx is over. Without an answer the release goes on in
+// the background; the Released hook has the reason. The error is ErrNodeDeleted when the release finds that another client
+// has deleted the znode, which may have been before the function returned.
+func (h *Hold) releaseAfterWork(ctx context.Context) error {
+	s := h.ctx.s
+	bounded, done := context.WithTimeout(context.WithoutCancel(ctx), s.Timeout()/releasePart)
+	defer done()
+	if s.State() != session.Connected {
+		done()
+	}
+	if err := h.Unlock(bounded); errors.Is(err, ErrNodeDeleted) {
+		return ErrNodeDeleted
+	}
+	return nil
+}
+
+// notRunError is why Do's function was not called.
+type notRunError struct{ error }
+
+func (e notRunError) Unwrap() error        { return e.error }
+func (e notRunError) Is(target error) bool { return target == ErrNotRun }
+
+// hide returns fn's error. If it comes from a nested call, so that it matches one of hidden, that is not to be taken for
+// the outer call's: what is returned then matches none of them.
+func hide(err error, hidden ...error) error {
+	if isAny(err, hidden...) {
+		return hidingError{err, hidden}
+	}
+	return err
+}
+
+type hidingError struct {
+	err    error
+	hidden []error
+}
+
+func (e hidingError) Error() string { return e.err.Error() }
+func (e hidingError) Is(target error) bool {
+	return !slices.Contains(e.hidden, target) && errors.Is(e.err, target)
+}
+func (e hidingError) As(target any) bool {
+	_, done := target.(**DoneError)
+	return !(done && slices.Contains(e.hidden, ErrDone)) && errors.As(e.err, target)
+}
+
+// ended waits for the end of a context whose deadline has come. A context with the same deadline and another parent has a
+// timer of its own, which may run first: a caller who sees that context end and then checks their own must find it ended too.
+func ended(ctx context.Context) {
+	const late = time.Second // for one that says a deadline and does not keep it
+	t := time.NewTimer(late)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// Guard returns fn with a lock around it: what an annotation on a method is elsewhere. For each call, path computes
+// the lock's path from the argument, mostly with KeyPath; fn is called while the Mutex of that path is held, with a
+// context that ends with the hold. Waiting and holding are bounded by options: WithWait, WithMaxHold. Calls of one
+// process for one path share a place in line with WithLocalHandoff, and with WithIdleKeep the next call finds it there:
+// both work across the calls of one guarded function, and of several with equal options.
+//
+// The returned function may be called concurrently. It returns fn's result, and an error as Mutex.Do does: nil, when fn
+// has returned nil while the lock was held; one that matches ErrNotRun when the lock was not acquired. An error of path,
+// and the empty path, are returned before any I/O (ErrPath), and match ErrNotRun as well.
+func Guard[A, R any](c *Client, path func(A) (string, error), fn func(context.Context, A) (R, error), opts ...LockOption) func(context.Context, A) (R, error) {
+	needFunction(path == nil || fn == nil)
+	return func(ctx context.Context, arg A) (result R, err error) {
+		p, err := path(arg)
+		if err != nil {
+			return result, notRunError{fmt.Errorf("zklock: guard: path of the argument: %w", err)}
+		}
+		if p == "" {
+			return result, notRunError{fmt.Errorf("zklock: guard: %w %q: is empty", ErrPath, p)}
+		}
+		err = c.Mutex(p, opts...).Do(ctx, func(ctx context.Context) error {
+			var fnErr error
+			result, fnErr = fn(ctx, arg)
+			return fnErr
+		})
+		return result, err
+	}
 }

@@ -7,7 +7,10 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zklock/locker/internal/trusted"
+	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
 )
 
@@ -145,4 +148,210 @@ func WithHooks(h Hooks) Option {
 		o.hooks = h
 		return nil
 	}}
+}
+
+// LockOption configures one lock. An option that can't work is reported by every call on the lock (ErrOption), before
+// any I/O.
+type LockOption struct{ set func(*lockOptions) error }
+
+type lockOptions struct {
+	wait      time.Duration
+	waitSet   bool
+	maxHold   time.Duration
+	grace     time.Duration
+	reentrant bool
+	owner     string
+	data      []byte
+	acl       []zk.ACL
+	verifyACL bool
+	container bool
+	delay     time.Duration
+	delaySet  bool
+	handoff   int           // 0: none
+	keep      time.Duration // 0: not
+	kind      Kind          // for others who look, where the znode's name does not tell; else ""
+
+	atMostOnce bool
+	remember   int  // 0: the default
+	onceOnly   bool // an option was given that only a Once has
+}
+
+// maxData bounds WithData and WithOwner: a znode is no place for documents, and the server's limit is 1 MB.
+const maxData = 64 << 10
+
+// openToAll is the access list of locks without WithACL. It is never changed.
+var openToAll = session.WorldACL()
+
+func newLockOptions(noun string, opts []LockOption) (o lockOptions, err error) {
+	for _, opt := range opts {
+		if opt.set == nil {
+			return o, fmt.Errorf("%w: lock option: is the zero value", ErrOption)
+		}
+		if err := opt.set(&o); err != nil {
+			return o, err
+		}
+	}
+	switch {
+	case o.verifyACL && o.acl == nil:
+		err = fmt.Errorf("%w: WithVerifiedACL: needs WithACL, which says what is to be verified", ErrOption)
+	case o.keep > 0 && o.handoff == 0:
+		err = fmt.Errorf("%w: idle keeping for %v: needs WithLocalHandoff", ErrOption, o.keep)
+	case o.maxHold > 0 && o.grace > o.maxHold:
+		err = fmt.Errorf("%w: grace %v: is longer than the max hold %v: work may not need longer to stop than it may hold the lock",
+			ErrOption, o.grace, o.maxHold)
+	case o.delaySet && o.container:
+		err = fmt.Errorf("%w: lock delay %v: not with WithContainer: the note of a lost holder would go with the container", ErrOption, o.delay)
+	case o.reentrant && noun == nounOnce:
+		err = fmt.Errorf("%w: WithReentrancy is not for Client.Once: two calls under one hold would both run the job", ErrOption)
+	case o.onceOnly && noun != nounOnce:
+		err = fmt.Errorf("%w: WithAtMostOnce and WithRemembered are for Client.Once; this is a %s", ErrOption, noun)
+	case o.handoff > 0 && noun != nounMutex && noun != nounOnce:
+		err = fmt.Errorf("%w: local handoff of %d: is for a Mutex, and so for Do and Guard; this is a %s", ErrOption, o.handoff, noun)
+	}
+	if o.acl == nil {
+		o.acl = openToAll
+	}
+	return o, err
+}
+
+// WithWait bounds every Lock on the lock: after d in line it returns ErrBusy. When there was no connection in all that
+// time, so that it is not known whether the lock is busy, the error matches context.DeadlineExceeded instead, and says
+// which servers were tried. With d = 0 Lock does not wait at all, like TryLock. The context's own deadline counts as
+// well. Default: as long as the context lasts.
+func WithWait(d time.Duration) LockOption {
+	return LockOption{unless(d < 0, func(o *lockOptions) { o.wait, o.waitSet = d, true }, "wait %v: is negative", d)}
+}
+
+// WithMaxHold ends a hold by itself after d, with the cause ErrMaxHold: its context, which has that time as its deadline,
+// ends first, then its znode is deleted. It is a safety net for work that hangs; work that ignores its context is then no
+// longer protected. Default: no limit.
+func WithMaxHold(d time.Duration) LockOption {
+	return LockOption{unless(d <= 0, func(o *lockOptions) { o.maxHold = d }, "max hold %v: is not positive", d)}
+}
+
+// WithGrace ends a hold's context at least d before anybody else can hold, for work that needs d to stop: when nothing is
+// heard from the ensemble any more, with the cause ErrLeaseOver, d before the end that the lease would have; and with
+// WithMaxHold the znode is deleted d after the context has ended. The hold is lost then, even if the ensemble answers in
+// time; Unlock when the work has stopped, which lets the next in line hold. A grace longer than WithMaxHold is refused
+// (ErrOption).
+//
+// No grace is possible where the lock is taken away: when the session is ended, or the znode deleted, by force; nor after
+// Unlock and Client.Close, which are the holder's word that the work has stopped.
+//
+// d must be below what a lease has left in ordinary times, before each heartbeat is answered, which depends on the session
+// timeout that was granted and on WithServerTick: about 2.6 s of 10 s, 16 s of 30 s. Otherwise each call is ErrOption, with
+// the figure, once there is a session. A hold with a grace has the ensemble asked more often, and survives hiccups that
+// are shorter by d: with a long one, ask for a longer WithSessionTimeout. Default: none, and the context ends a
+// twenty-fifth of the session timeout before Hold.SafeUntil.
+func WithGrace(d time.Duration) LockOption {
+	return LockOption{unless(d <= 0, func(o *lockOptions) { o.grace = d }, "grace %v: is not positive", d)}
+}
+
+// WithReentrancy lets a Lock whose context comes from Hold.Context of the same lock succeed at once. Holds are counted,
+// and the last Unlock releases the lock. Default: such a call is ErrDeadlock.
+func WithReentrancy() LockOption {
+	return LockOption{func(o *lockOptions) error { o.reentrant = true; return nil }}
+}
+
+// WithOwner names the owner for others who look at the line, beside host and process id. At most 64 KB; errors and lines of
+// the log show 64 characters of it, and escape what is not printable. Default: none.
+func WithOwner(name string) LockOption {
+	return LockOption{unless(len(name) > maxData, func(o *lockOptions) { o.owner = name },
+		"owner of %d bytes: is longer than 64 KB", len(name))}
+}
+
+// WithData stores bytes of the program's own in the znode, for others who look at the line. At most 64 KB. Default: none.
+func WithData(data []byte) LockOption {
+	return LockOption{unless(len(data) > maxData, func(o *lockOptions) { o.data = append([]byte{}, data...) },
+		"data of %d bytes: are longer than 64 KB", len(data))}
+}
+
+// WithACL sets the access list of every znode that the lock makes: the contenders' and, where they are missing, the
+// lock's directory and its parents. Contenders need create and read on the directory, delete on it too to release,
+// and, with WithLockDelay, write. Default: everybody may do everything.
+//
+// Contenders of one lock should be able to read each other's znodes: a client that may not read a znode is not notified
+// of its deletion. A client that waits behind such a znode finds that out after 0.3 s, and then lists the directory at
+// growing intervals, from 0.3 s to an eighth of the session timeout, so that it gets the lock later by as much.
+//
+// A directory that exists already keeps its ACL, whoever made it. A client with DELETE on the directory may delete any
+// contender's znode, also the holder's: see WithVerifiedACL.
+func WithACL(acl ...zk.ACL) LockOption {
+	return LockOption{unless(len(acl) == 0, func(o *lockOptions) { o.acl = append([]zk.ACL{}, acl...) },
+		"ACL: is empty, so that nobody could ever delete the znode")}
+}
+
+// WithVerifiedACL refuses the lock (ErrConflict, with what differs) when its directory has another ACL than WithACL says,
+// which it needs (ErrOption): another client made the directory before, or has changed its ACL. Each call that queues checks
+// once its znode is in the directory, which costs one more round trip, with two reads for each path; it needs READ or
+// ADMIN on both. A change that is made later, while the call waits or holds, is not noticed. The parents are not checked:
+// a client with DELETE on the directory's parent can at most delete an empty directory. Passwords of digest users are
+// compared as far as the ensemble shows them, which it does to clients with ADMIN. Default: not verified.
+func WithVerifiedACL() LockOption {
+	return LockOption{func(o *lockOptions) error { o.verifyACL = true; return nil }}
+}
+
+// WithContainer makes the lock's directory, if it is missing, a container: the ensemble deletes it some time after the
+// last contender has gone. Use it when the set of keys is unbounded. Needs ZooKeeper 3.6; on ClickHouse Keeper the
+// directory is persistent. Default: the directory stays.
+func WithContainer() LockOption {
+	return LockOption{func(o *lockOptions) error { o.container = true; return nil }}
+}
+
+// WithLockDelay keeps the lock from the next holder for d after a loss (not after a release), so that work of the lost
+// holder that is still under way can end. d is counted from the moment at which a contender that is first in line finds the
+// loss. The finding is noted with the ensemble's time, so that d ends also for calls each of which waits for less; for
+// those that come later, differences between the servers' clocks lengthen or shorten what is left. Every contender of the
+// path must use the option; the delay that counts is the lost holder's. A hold that ended by WithMaxHold counts as lost.
+// Not with WithContainer (ErrOption): the note of a lost holder would go with the container. The holder is noted in the
+// data of the lock's path; data there that are not this library's stay, and are ErrConflict. It costs two more reads and a
+// write for each Lock, and a read for each Unlock; for readers and semaphores, one more read for each other holder; for
+// each call that finds a lost holder, two reads and two writes. At most an hour; default: no delay.
+func WithLockDelay(d time.Duration) LockOption {
+	return LockOption{unless(d < 0 || d > recipe.MaxDelay, func(o *lockOptions) { o.delay, o.delaySet = d, true },
+		"lock delay %v: is not between 0 and %v", d, recipe.MaxDelay)}
+}
+
+// WithLocalHandoff lets the goroutines of this process that lock one Mutex, through one Client, share one znode in the
+// lock's queue: the process queues once, and a released hold is passed to the next call that waits in the process, in
+// order of arrival, without a request. That is many hundred times faster than a znode for each call, and is what other
+// libraries call an unfair lock. It is for a Mutex, and so for Do and Guard; the other kinds refuse it (ErrOption). n is
+// at least 1.
+//
+// Between processes it is fair in turns. While no other process waits, a process hands on without limit. When it sees
+// another contender (it watches the line while it hands on), it hands on at most n times more, and for at most a second;
+// then it deletes its znode, and its waiting calls queue again, at the end of the line. A holder that takes longer than
+// that second is not interrupted. Until the process has looked, which takes one round trip, it behaves as if another
+// process waited.
+//
+// Locks of one path share a znode if they agree in the options that the znode depends on: WithOwner, WithData, WithACL,
+// WithVerifiedACL, WithContainer, WithLockDelay, WithLocalHandoff and WithIdleKeep. Locks that differ, also in the same
+// process, exclude each other through the ensemble as always. WithWait, WithMaxHold and WithReentrancy may differ.
+//
+// A hold that was handed on inside the process may have the token of the one before it, since both use one znode; a store
+// that compares tokens takes both for the same holder, which is harmless: inside the process exclusion does not rest on a
+// lease, and the next hold begins only after the one before it was unlocked. It never has the token of another process's
+// hold. After any end but an Unlock – the session's, WithMaxHold, a znode that was deleted – the znode is not handed on,
+// and the next hold has a greater token. Nor is it after a Multi that was under way at Unlock, or whose outcome was
+// unknown. Everything else is as without the option; Queue shows one contender for the process, and Break ends the
+// present hold and makes the process's waiting calls queue again at the end of the line.
+//
+// Lock takes a znode that the process has without asking the ensemble: it checks the lease, and needs no connection.
+// TryLock is ErrBusy, without a request, while anybody in the process holds the lock or waits for it. Unlock returns when
+// the lock is handed on.
+func WithLocalHandoff(n int) LockOption {
+	return LockOption{unless(n < 1, func(o *lockOptions) { o.handoff = n }, "local handoff of %d: is less than 1", n)}
+}
+
+// maxIdleKeep bounds WithIdleKeep: a kept znode has the session's lease confirmed as a held lock has.
+const maxIdleKeep = time.Minute
+
+// WithIdleKeep keeps the znode for d after the last Unlock in this process, if no other process waits, so that the next
+// Lock here costs nothing. The process watches the line, and deletes the znode as soon as another contender queues. A
+// TryLock in another process does not queue, and is ErrBusy while the znode is kept, though nobody holds the lock: don't
+// use the option for locks that others take by TryLock, or by WithWait(0). Queue shows the process as the holder
+// meanwhile. It needs WithLocalHandoff. d is positive and at most a minute. Default: not kept.
+func WithIdleKeep(d time.Duration) LockOption {
+	return LockOption{unless(d <= 0 || d > maxIdleKeep, func(o *lockOptions) { o.keep = d },
+		"idle keeping for %v: is not between 0 and %v", d, maxIdleKeep)}
 }

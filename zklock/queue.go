@@ -2,16 +2,104 @@ package zklock
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"math"
+	"os"
+	"strconv"
+	"sync"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/text"
+	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
 )
+
+// Contender holds a lock or waits for it, as its znode shows. Node, Owner, Host and Data are what its client wrote, at
+// any length; escape them before you show them in a terminal or on a page.
+type Contender struct {
+	Node    string    // its znode
+	Kind    Kind      // KindMutex, KindRead, KindWrite, KindSemaphore, or KindElection if its data were read and say so
+	Holds   bool      // it holds; else it waits
+	Permits int       // of a semaphore's contender, else 0
+	Token   Token     // its fencing token, should it come to hold or hold already: what Hold.Token returns
+	Session int64     // the ZooKeeper session that owns it
+	Since   time.Time // when its znode was made, by the ensemble's clock: when it entered the line, or was downgraded
+	Owner   string    // WithOwner; for other clients the text that they put there
+	Host    string
+	PID     int
+	Data    []byte          // WithData; for other clients all that they put there; nil when they were too many to be read
+	Asked   *ReleaseRequest // to let go; nil: it has not been asked, or its data were not read
+	Size    int             // of all the data of its znode, in bytes, read or not
+}
+
+// newContender reads the child name of dir.
+func newContender(dir, name string, n session.Node, holds bool) Contender {
+	parsed, _ := recipe.Parse(name)
+	k := Contender{Node: dir + "/" + name, Kind: kindOf(parsed.Kind), Holds: holds, Permits: parsed.Permits,
+		Token: Token(n.Stat.Czxid), Session: n.Stat.EphemeralOwner, Size: int(n.Stat.DataLength)}
+	if n.Stat.Czxid != 0 {
+		k.Since = time.UnixMilli(n.Stat.Ctime)
+	}
+	if n.Err != nil {
+		return k
+	}
+	k.Asked = releaseRequest(n.Data, time.UnixMilli(n.Stat.Mtime))
+	var id identity
+	if json.Unmarshal(n.Data, &id) == nil && id.Host != "" {
+		k.Owner, k.Host, k.PID, k.Data = id.Owner, id.Host, id.PID, id.Data
+		if id.Kind == KindElection && k.Kind == KindMutex {
+			k.Kind = KindElection
+		}
+	} else if string(n.Data) != revoke { // which has taken the place of what it said of itself
+		k.Owner, k.Data = describe(n.Data), n.Data
+	}
+	return k
+}
+
+// identity is what a contender's znode says of it: JSON, so that any language can read it.
+type identity struct {
+	Owner string       `json:"owner,omitempty"` // WithOwner
+	Host  string       `json:"host,omitempty"`
+	PID   int          `json:"pid,omitempty"`
+	Data  []byte       `json:"data,omitempty"`  // WithData
+	Asked *releaseWish `json:"asked,omitempty"` // Client.Ask
+	Kind  Kind         `json:"kind,omitempty"`  // where the znode's name does not tell: KindElection
+}
+
+var hostname = sync.OnceValue(func() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "unknown-host" // no reason to refuse a lock
+	}
+	return name
+})
+
+func (o *lockOptions) identity() ([]byte, error) {
+	return json.Marshal(identity{Owner: o.owner, Host: hostname(), PID: os.Getpid(), Data: o.data, Kind: o.kind})
+}
+
+// describe names a contender by its data: "owner (host:pid)" for ours, the text itself for other clients' short texts,
+// "" for anything else. Only printable characters pass: what is not printable in an owner or a host is escaped.
+func describe(data []byte) string {
+	var id identity
+	if json.Unmarshal(data, &id) == nil && id.Host != "" {
+		at := text.Short(id.Host, maxWho) + ":" + strconv.Itoa(id.PID)
+		if id.Owner != "" {
+			return text.Short(id.Owner, maxWho) + " (" + at + ")"
+		}
+		return at
+	}
+	if len(data) > text.Limit || text.Clean(string(data)) != string(data) {
+		return ""
+	}
+	return string(data)
+}
 
 // QueuePage is a part of a lock's queue, and how many there are in all.
 type QueuePage struct {
@@ -210,60 +298,44 @@ func (c *Client) readLine(ctx context.Context, dir string) (l lineOf, err error)
 	return l, err
 }
 
-// Break removes the contender with token t from the queue of path, whoever owns it: mostly a holder that hangs. It is a
-// tool for administrators. Its znode is deleted only if it still has that token. If the holder uses this library, its hold
-// is lost at once (ErrNodeDeleted), but work that is under way is not stopped: only the token and Hold.Multi protect
-// against that.
+// WaitFree waits until nobody holds the lock at path or waits for it, whichever kind of lock it is. It takes no place in
+// line and keeps nobody waiting; the lock may be taken again the moment after. A path that does not exist is free.
 //
-// Nil: it was removed. ErrNotHeld: there is no such contender. Other errors as for Queue; after one that matches
-// ErrUnknownOutcome it may have been removed. It costs at most half as much as Queue.
-func (c *Client) Break(ctx context.Context, path string, t Token) error {
+// Nil: nobody was in line at some time during the call. It blocks until then, across disconnects and sessions that end,
+// or until ctx ends or the Client is closed; when ctx ends, the error matches ctx's. It watches the last contender in
+// line, so that a long line that moves does not wake it; one that it may not read it polls for every few seconds. It
+// costs a sync and a list for each look, and leaves nothing at the ensemble. It may be called concurrently.
+//
+// Errors: ErrClosed, ErrPath, zk.ErrNoAuth when the path may not be read, ErrTooLarge, session.ErrAuth. The error of a
+// ctx that has ended matches ErrBusy as well if the line was not empty at the latest look.
+func (c *Client) WaitFree(ctx context.Context, path string) error {
 	c.need()
 	needContext(ctx)
-	l, name, err := c.find(ctx, path, t)
-	if err == nil {
-		if err = l.s.Delete(ctx, path+"/"+name, -1); errors.Is(err, zk.ErrNoNode) { // by full name, which is never used again
-			err = nil
-		}
-	}
-	return failed("break", path, err)
-}
-
-// breakSteps is how many contenders Break and Ask look at before they see whether the one is among them.
-const breakSteps = 1000
-
-// find returns the line of dir, and the name of the contender in it that has token t.
-func (c *Client) find(ctx context.Context, dir string, t Token) (l lineOf, found string, err error) {
-	if l, err = c.readLine(ctx, dir); err != nil {
-		return l, "", err
-	}
-	for name, token := range claimed(l.names) {
-		if token == t {
-			found = name // unless it is another's
-		}
-	}
-	downgraded := false                              // perhaps: a writer has gone since the list, and a reader in its place is not in the list
-	for names := l.names; len(names) > 0 && t > 0; { // 0 is shown for a contender that may not be read
-		step := names[:min(len(names), breakSteps)]
-		names = names[len(step):]
-		nodes, err := l.s.StatsBelow(ctx, dir, step)
-		if err != nil {
-			return l, "", err
-		}
-		for i, n := range nodes {
-			if n.Err == nil && Token(n.Stat.Czxid) == t {
-				found, names = step[i], nil
-				break
+	fail := func(err error) error { return &lockError{"wait until free", path, err} }
+	ahead := 0
+	for {
+		l, err := c.readLine(ctx, path)
+		if err == nil {
+			if ahead = len(l.names); ahead == 0 {
+				return nil
 			}
-			writer, _ := recipe.Parse(step[i])
-			downgraded = downgraded || writer.Kind == recipe.Write && errors.Is(n.Err, zk.ErrNoNode)
+			err = recipe.AwaitGone(ctx, l.s, path, l.names[ahead-1])
 		}
+		switch {
+		case errors.Is(err, ErrPath):
+			return fail(err)
+		case c.ctx.Err() != nil:
+			return fail(closedError{})
+		case ctx.Err() != nil:
+			if !errors.Is(err, ctx.Err()) {
+				err = session.Waited(ctx, trusted.Caller{}, errors.New("waiting until nobody is in line"))
+			}
+			if ahead > 0 {
+				err = fmt.Errorf("%w: %d in line: %w", ErrBusy, ahead, err)
+			}
+			return fail(err)
+		case err != nil && (l.s == nil || l.s.Err() == nil):
+			return fail(err)
+		} // else look again, if the session is over in the next one
 	}
-	if found == "" && downgraded {
-		return c.find(ctx, dir, t)
-	}
-	if found == "" {
-		err = fmt.Errorf("%w: nobody in line has the token %d", ErrNotHeld, t)
-	}
-	return l, found, err
 }

@@ -3,9 +3,12 @@ package zklock
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"strings"
 
+	"github.com/zklock/locker/internal/text"
 	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/session"
 )
 
 // maxComponent bounds a component that KeyPath makes; a longer one is cut and told apart by a hash.
@@ -47,4 +50,38 @@ func KeyPath(root, key string) string {
 		name = name[:maxComponent-65] + "~" + hex.EncodeToString(sum[:])
 	}
 	return root + "/" + name
+}
+
+// nameRoom is what a contender's name takes behind the lock's path.
+const nameRoom = 80
+
+// checkLook refuses a path that can't be any client's lock. Whatever else other clients have called theirs may be looked at.
+func checkLook(path string) error {
+	switch {
+	case path == "/":
+		return fmt.Errorf("%w %q: is the root, which can't be a lock", ErrPath, path)
+	case path == "/zookeeper" || strings.HasPrefix(path, "/zookeeper/"):
+		return fmt.Errorf("%w %q: belongs to ZooKeeper itself", ErrPath, text.Foreign(path))
+	}
+	return nil
+}
+
+// checkLockPath is session.CheckPath for a path below which contenders are made.
+func checkLockPath(path string) error {
+	if err := checkLook(path); err != nil {
+		return err
+	}
+	if err := session.CheckPath(path); err != nil {
+		return err
+	}
+	for name := range strings.SplitSeq(path, "/") {
+		if _, contender := recipe.Parse(name); contender {
+			return fmt.Errorf("%w %q: %q is what a contender's znode is called: a lock at the path above it would wait for it for ever (see KeyPath)",
+				ErrPath, text.Foreign(path), text.Foreign(name))
+		}
+	}
+	if err := session.CheckPath(path + "/" + strings.Repeat("x", nameRoom)); err != nil {
+		return fmt.Errorf("%w %q: leaves no room for a contender's name in 4096 bytes", ErrPath, path[:200]+"…")
+	}
+	return nil
 }
