@@ -220,7 +220,12 @@ func (q *queue) leave(ctx context.Context, w *waiter) error {
 		if g.err != nil {
 			return g.err
 		}
-		g.turn.decline(ctx, g.counted)
+		g.turn.update(ctx, func() (giveUp bool) {
+			if g.counted { // it made no hold, so the hand-over does not count
+				g.turn.handoffsLeft++
+			}
+			return g.turn.nextLocked()
+		})
 		return q.waitEnded(ctx, recipe.Line{}, false)
 	}
 	at, known := q.placeLocked(i)

@@ -29,7 +29,7 @@ const (
 // or others wait outside (nextLocked, await).
 var turnMoves = [...]uint8{
 	idle:    1<<granted | 1<<ended,                     // a call takes it (freeLocked), or is handed it (nextLocked)
-	granted: 1<<held | 1<<granted | 1<<idle | 1<<ended, // the call makes its hold (Guard), or has ended meanwhile (decline)
+	granted: 1<<held | 1<<granted | 1<<idle | 1<<ended, // the call makes its hold (Guard), or has ended meanwhile (queue.leave)
 	held:    1<<granted | 1<<idle | 1<<ended,           // it was released (Leave)
 	ended:   0,
 }
@@ -46,7 +46,7 @@ const (
 // contendedLimit is how long a process goes on handing a turn on once it has seen another process's contender wait.
 const contendedLimit = time.Second
 
-// errGivenUp is why a turn has ended that was not lost.
+// errGivenUp is why a turn that was not lost has ended.
 var errGivenUp = errors.New("handoff: the turn was given up")
 
 // Turn is a ticket that holds, for as long as this process has it. To a hold it is its ticket: Leave hands it on, keeps
@@ -209,17 +209,6 @@ func (t *Turn) checkLocked() error {
 		t.dropLocked()
 	}
 	return err
-}
-
-// decline hands on a turn that was granted to a call that has ended meanwhile. The call made no hold, so the hand-over
-// does not count.
-func (t *Turn) decline(ctx context.Context, counted bool) {
-	t.update(ctx, func() (giveUp bool) {
-		if counted {
-			t.handoffsLeft++
-		}
-		return t.nextLocked()
-	})
 }
 
 // update runs fn with the queue's mutex held. If fn has ended the turn, it returns true, and update gives the turn up.
