@@ -171,7 +171,7 @@ var mutants = []mutant{
 	{"wish to let go forgotten", "who was asked to let go while it waited does not hear of it", "recipe/guard.go",
 		[]edit{{"func(e *entry) bool { return e.set })", "func(e *entry) bool { return false })"}}, []string{"./zklock -run=LetGo"}},
 	{"the holder asked, whoever was meant", "a holder is to let go in the place of a contender that waits, or has gone", "zklock/asked.go",
-		[]edit{{"	l, name, err := c.find(ctx, path, t)\n", "	l, err := c.readLine(ctx, path)\n	name := l.names[0]\n"}}, []string{"./zklock -run=Asked|LetGo"}},
+		[]edit{{"	for {\n		l, name, err := c.find(ctx, path, t)\n", "	for {\n		l, err := c.readLine(ctx, path)\n	name := l.names[0]\n"}}, []string{"./zklock -run=Asked|LetGo"}},
 	{"record apart from the hold", "a host that has lost the lock records a run, and another one makes it", "zklock/once.go",
 		[]edit{{"resps, err := r.h.Multi(ctx, op)", "resps, err := r.h.ctx.s.Multi(ctx, op)"}}, []string{inOnce}},
 	{"record not read under the lock", "who waited runs what another host has done meanwhile", "zklock/once.go",
