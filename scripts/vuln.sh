@@ -6,6 +6,13 @@ cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
 GOVULNCHECK=golang.org/x/vuln/cmd/govulncheck@v1.9.0
+DATABASE=https://vuln.go.dev
+
+# First, since building it and loading all packages takes twenty seconds.
+if command -v curl >/dev/null && ! says=$(curl -sSf --max-time 30 -o /dev/null "$DATABASE/index/db.json" 2>&1); then
+	say "govulncheck: skipped, it could not look: $says"
+	exit 0
+fi
 
 bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
@@ -16,7 +23,7 @@ fi
 
 code=0
 # shellcheck disable=SC2046 # several words
-timeout 300 "$bin/govulncheck" $(packages) >"$bin/log" 2>&1 || code=$?
+timeout 300 "$bin/govulncheck" -db "$DATABASE" $(packages) >"$bin/log" 2>&1 || code=$?
 case $code in
 0) say "govulncheck: nothing found" ;;
 3)
