@@ -300,7 +300,7 @@ func table(results []result) string {
 	fmt.Fprintf(&b, "# Mutants\n\nEach line is one way to break the code, and the first test that noticed. "+
 		"Made by `go run ./internal/mutants -o internal/mutants/RESULT.md` (%s, %s/%s).\n\n",
 		runtime.Version(), runtime.GOOS, runtime.GOARCH)
-	fmt.Fprintf(&b, "The last column is what became of simulated runs of the broken code that were held against the model of the queue\n(`go test %s`):\n"+
+	fmt.Fprintf(&b, "The last column has the result of simulated runs of the broken code, compared with the model of the queue\n(`go test %s`):\n"+
 		"it %s from the model, or %s in another way, or is %s; %s where the model is not about that code.\n\n",
 		traceArgs, departed, broke, accepted, notTraced)
 	b.WriteString("| mutant | what is wrong with it | file | caught by | after | model |\n|---|---|---|---|---|---|\n")
