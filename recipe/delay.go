@@ -64,11 +64,8 @@ func (e *entry) waitOutDelay(ctx context.Context) error {
 	seen := map[string]bool{}       // notes without a znode
 	for {
 		data, stat, err := e.q.readData(ctx, e.t.s)
-		if errors.Is(err, zk.ErrNoNode) {
-			return ErrGone
-		}
 		if err != nil {
-			return err
+			return asGone(err)
 		}
 		if err := e.list(ctx); err != nil { // after the data: a contender that wrote a note meanwhile is in the list
 			return err
@@ -97,15 +94,8 @@ func (e *entry) waitOutDelay(ctx context.Context) error {
 			e.delayNoted = true // from here on: a note whose reply is lost has to be removed as well
 			_, err = e.writeNotes(ctx, data, stat.Version)
 		}
-		switch {
-		case err == nil:
-			return nil
-		case errors.Is(err, zk.ErrNoNode):
-			return ErrGone
-		case errors.Is(err, zk.ErrBadVersion), transient(err) && ctx.Err() == nil:
-			// Another write came first, or our own write's reply was lost: read again.
-		default:
-			return err
+		if !errors.Is(err, zk.ErrBadVersion) && (!transient(err) || ctx.Err() != nil) { // else other data have come first, or the reply was lost
+			return asGone(err)
 		}
 	}
 }
@@ -206,10 +196,8 @@ func (e *entry) letsBeside(noted string) bool {
 
 // sleep waits for a delay at the head of the line.
 func (e *entry) sleep(ctx context.Context, d time.Duration, lost string) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	case <-e.t.s.Done():
 		return e.t.s.Err()

@@ -123,18 +123,16 @@ func (e *entry) verify(ctx context.Context) error {
 
 // compareACL says in words what have grants beyond want, and does not grant of it; "" when they are the same.
 func compareACL(want, have []zk.ACL) string {
-	w, h := grants(want), grants(have)
 	var diff []string
-	for who, perms := range h {
-		if more := perms &^ w[who]; more != 0 {
-			diff = append(diff, "grants "+letters(more)+" to "+text.Foreign(who))
+	beyond := func(a, b map[string]int32, grants string) {
+		for who, perms := range a {
+			if more := perms &^ b[who]; more != 0 {
+				diff = append(diff, grants+letters(more)+" to "+text.Foreign(who))
+			}
 		}
 	}
-	for who, perms := range w {
-		if less := perms &^ h[who]; less != 0 {
-			diff = append(diff, "does not grant "+letters(less)+" to "+text.Foreign(who))
-		}
-	}
+	beyond(grants(have), grants(want), "grants ")
+	beyond(grants(want), grants(have), "does not grant ")
 	slices.Sort(diff)
 	return strings.Join(diff, ", ")
 }

@@ -234,25 +234,15 @@ func refusal(err error) bool {
 
 // checkDirectories refuses a directory of another kind, or with another ACL, before the ticket waits in it.
 func (t *Ticket) checkDirectories(ctx context.Context) error {
-	err := func() error {
-		for _, e := range t.entries {
-			v := Decide(e.listing(), e.name(), e.size, nil)
-			if err := e.q.conflict(ctx, t.s, v.OtherKinds, t.czxid); err != nil {
-				return err
-			}
-		}
-		for _, e := range t.entries {
-			if err := e.verify(ctx); err != nil {
-				return err
-			}
-		}
-		return nil
-	}()
-	if err != nil {
-		discard(t.entries...)
-		return err
-	}
 	for _, e := range t.entries {
+		err := e.q.conflict(ctx, t.s, Decide(e.listing(), e.name(), e.size, nil).OtherKinds, t.czxid)
+		if err == nil {
+			err = e.verify(ctx)
+		}
+		if err != nil {
+			discard(t.entries...)
+			return err
+		}
 		e.removeStrays()
 	}
 	return nil

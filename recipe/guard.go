@@ -1,7 +1,6 @@
 package recipe
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"slices"
@@ -26,7 +25,7 @@ func (t *Ticket) Guard(fn func(error)) {
 	if t.life != entered {
 		return
 	}
-	t.life, t.lost = guarded, fn
+	t.life, t.onLoss = guarded, fn
 	t.guardLocked()
 	t.keep.OnMissing(t.Missing)
 	t.unhook = context.AfterFunc(t.s.Context(), func() { t.lose(t.s.Err()) })
@@ -42,7 +41,11 @@ func (t *Ticket) guardLocked() {
 		t.followLocked(e)
 	}
 	if slices.ContainsFunc(t.entries, func(e *entry) bool { return e.set }) {
-		t.s.Go(t.heedEarlier)
+		t.s.Go(func(ctx context.Context) {
+			for _, node := range t.Nodes() { // what was set before the ticket held
+				t.heed(ctx, node)
+			}
+		})
 	}
 }
 
@@ -81,7 +84,7 @@ func (t *Ticket) lose(why error) {
 		return
 	}
 	t.endLocked(lost)
-	fn := t.lost
+	fn := t.onLoss
 	t.mu.Unlock()
 	fn(why)
 	t.keep.Release() // not before fn has ended the hold: the lease protects it until then
@@ -103,7 +106,6 @@ func (t *Ticket) Lose(error) {
 // endLocked ends what Guard began. After Leave the lease is kept until the znodes are gone: see there.
 func (t *Ticket) endLocked(to life) {
 	t.life = to
-	sharedIn(t.s).toWatch.forget(t)
 	if t.unhook != nil {
 		t.unhook()
 	}
@@ -123,40 +125,30 @@ func (e *entry) unwatch() {
 	}
 }
 
-// toWatch has the tickets of one session that hold, did not wait, and whose own znodes are to be watched WatchAfter later.
-// However many there are, they share a timer and a goroutine: thousands of locks that are taken at once would otherwise be
-// thousands of each, and of requests.
+// toWatch has the tickets of one session whose own znodes are to be watched WatchAfter later: those that hold and did not
+// wait. However many there are, they share a timer and a goroutine: thousands of locks that are taken at once would otherwise
+// be thousands of each, and of requests.
 type toWatch struct {
 	s *session.Session
 
-	mu      sync.Mutex // guards what follows, and the tickets' inToWatch and dueAt
-	busy    bool       // a timer runs, or a goroutine watches what was due
-	tickets list.List  // in the order in which they are due
+	mu    sync.Mutex  // guards what follows
+	busy  bool        // a timer runs, or a goroutine watches what was due
+	queue []dueTicket // in the order in which they are due
 }
 
-// later has the znodes of t watched WatchAfter from now, unless forget comes first.
+type dueTicket struct {
+	t  *Ticket
+	at time.Time
+}
+
+// later has the znodes of t watched WatchAfter from now, unless it has left by then.
 func (w *toWatch) later(t *Ticket) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.forgetLocked(t)
-	t.inToWatch, t.dueAt = w.tickets.PushBack(t), time.Now().Add(WatchAfter)
+	w.queue = append(w.queue, dueTicket{t, time.Now().Add(WatchAfter)})
 	if !w.busy {
 		w.busy = true
 		time.AfterFunc(WatchAfter, w.wake)
-	}
-}
-
-// forget undoes later.
-func (w *toWatch) forget(t *Ticket) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.forgetLocked(t)
-}
-
-func (w *toWatch) forgetLocked(t *Ticket) {
-	if t.inToWatch != nil {
-		w.tickets.Remove(t.inToWatch)
-		t.inToWatch = nil
 	}
 }
 
@@ -178,18 +170,18 @@ const watchedAtOnce = 1000
 func (w *toWatch) take() (due []*Ticket) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for w.tickets.Len() > 0 && len(due) < watchedAtOnce {
-		t := w.tickets.Front().Value.(*Ticket)
-		if rest := time.Until(t.dueAt); rest > 0 {
-			if len(due) == 0 {
-				time.AfterFunc(rest, w.wake)
-			}
-			return due
+	now := time.Now()
+	for _, next := range w.queue {
+		if next.at.After(now) || len(due) == watchedAtOnce {
+			break
 		}
-		w.forgetLocked(t)
-		due = append(due, t)
+		due = append(due, next.t)
 	}
-	w.busy = len(due) > 0
+	w.queue = slices.Delete(w.queue, 0, len(due))
+	if len(due) == 0 && len(w.queue) > 0 {
+		time.AfterFunc(w.queue[0].at.Sub(now), w.wake)
+	}
+	w.busy = len(due)+len(w.queue) > 0
 	return due
 }
 
@@ -277,7 +269,7 @@ func (o ownZnode) watched(w *session.Watch, found session.Node) {
 	}
 	t.mu.Unlock()
 	if found.Err == nil && t.unheard(o.path, found.Stat.Version) != nil {
-		t.s.Go(func(ctx context.Context) { t.heed(ctx, o.path, found.Stat.Version) })
+		t.s.Go(func(ctx context.Context) { t.heed(ctx, o.path) })
 	}
 }
 
@@ -309,50 +301,34 @@ func ownStats(ctx context.Context, s *session.Session, nodes []string) []session
 func (t *Ticket) OnSet(fn func(data []byte, stat zk.Stat)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.set = fn
+	t.onSet = fn
 }
 
-// heed reads the data of node if its version is not one that is known.
-func (t *Ticket) heed(ctx context.Context, node string, version int32) {
-	fn := t.unheard(node, version)
-	if fn == nil {
-		return
-	}
+// heed reads node, and has OnSet's function called with its data if they are not known. If the znode is gone, or we may not read
+// it, a request can't reach us.
+func (t *Ticket) heed(ctx context.Context, node string) session.Node {
 	data, stat, err := t.s.Get(ctx, node)
-	if err != nil {
-		return // it is gone, or we may not read it: then a request can't reach us
+	if err == nil {
+		if fn := t.unheard(node, stat.Version); fn != nil && t.noteVersion(node, stat.Version) {
+			t.s.Go(func(context.Context) { fn(data, stat) })
+		}
 	}
-	if t.known(node, stat.Version) { // else another call has read them, or later ones
-		fn(data, stat)
-	}
+	return session.Node{Stat: stat, Data: data, Err: err}
 }
 
 // unheard returns the function to call with the data of node if their version is not known yet; else nil.
 func (t *Ticket) unheard(node string, version int32) func([]byte, zk.Stat) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	known := t.life == left
-	for _, e := range t.entries {
-		known = known || e.node == node && version <= e.version
-	}
-	if known {
+	if t.life == left || slices.ContainsFunc(t.entries, func(e *entry) bool { return e.node == node && version <= e.version }) {
 		return nil
 	}
-	return t.set
+	return t.onSet
 }
 
-// heedEarlier heeds what was set before the ticket held.
-func (t *Ticket) heedEarlier(ctx context.Context) {
-	for _, node := range t.Nodes() {
-		if stat, err := t.s.Exists(ctx, node); err == nil {
-			t.heed(ctx, node, stat.Version)
-		}
-	}
-}
-
-// known notes a version of a znode's data that OnSet's function need not be called for from now on. It reports whether the
+// noteVersion notes a version of a znode's data that OnSet's function need not be called for from now on. It reports whether the
 // version is new.
-func (t *Ticket) known(node string, version int32) bool {
+func (t *Ticket) noteVersion(node string, version int32) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, e := range t.entries {

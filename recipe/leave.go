@@ -227,7 +227,7 @@ func ended(ctx context.Context, err error) error {
 // persist calls fn until it succeeds, there is nothing to do, or we are not allowed to: then the session's end has to do.
 // ctx is the session's.
 func persist(ctx context.Context, fn func() error) {
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, lastPause) {
 		err := fn()
 		if err == nil || final(err) {
 			return
@@ -235,12 +235,9 @@ func persist(ctx context.Context, fn func() error) {
 		if transient(err) {
 			continue // the next attempt waits for a connection by itself
 		}
-		timer := time.NewTimer(pause) // a server in trouble must not be hammered
-		select {
-		case <-timer.C:
+		select { // a server in trouble must not be hammered
+		case <-time.After(pause):
 		case <-ctx.Done():
-			timer.Stop()
-			return
 		}
 	}
 }

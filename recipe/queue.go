@@ -177,6 +177,14 @@ func lostHolder(name string) Line {
 // Error reads "waiting 3rd in line behind host:pid".
 func (e LineError) Error() string { return "waiting " + e.Line.String() }
 
+// asGone makes ErrGone of the error for a directory, or a znode of ours, that is not there.
+func asGone(err error) error {
+	if errors.Is(err, zk.ErrNoNode) {
+		return ErrGone
+	}
+	return err
+}
+
 // isOne reports whether err matches one of the others.
 func isOne(err error, others ...error) bool {
 	return slices.ContainsFunc(others, func(other error) bool { return errors.Is(err, other) })

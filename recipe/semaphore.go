@@ -46,13 +46,11 @@ import (
 // last known.
 func (w *waiter) readSize(ctx context.Context) (known bool, err error) {
 	d, stat, err := w.e.q.readData(ctx, w.t.s)
-	switch {
-	case errors.Is(err, zk.ErrNoNode):
-		return false, ErrGone
-	case errors.Is(err, ErrConflict):
+	if errors.Is(err, ErrConflict) {
 		return false, nil
-	case err != nil:
-		return false, err
+	}
+	if err != nil {
+		return false, asGone(err)
 	}
 	w.written = stat.Mzxid
 	if d.Size > 0 {
@@ -168,11 +166,8 @@ func (w *waiter) waitAsHead(ctx context.Context, was Verdict) (Verdict, error) {
 	}
 	defer dir.Close()
 	list, names, stat, err := w.t.s.WatchChildren(ctx, w.e.q.Dir)
-	if errors.Is(err, zk.ErrNoNode) {
-		return was, ErrGone
-	}
 	if err != nil {
-		return was, err
+		return was, asGone(err)
 	}
 	defer list.Close()
 	w.e.listed(session.Children{Names: names, Stat: stat})
@@ -196,7 +191,7 @@ func (w *waiter) announce() {
 		persist(ctx, func() error { // if our znode is gone, its deletion has woken the next one, and so has who has set its data
 			stat, err := t.s.Set(ctx, node, data, 0)
 			if err == nil {
-				t.known(node, stat.Version)
+				t.noteVersion(node, stat.Version)
 			}
 			return err
 		})
@@ -226,23 +221,22 @@ func (z *Size) agree(ctx context.Context, s *session.Session, q *Queue, try bool
 	if z.agreed.Load() == 0 && q.Permits > z.want {
 		return 0, tooMany(q.Permits, z.want) // whatever the ensemble has: nothing need be made to know it
 	}
-	size, err := q.readSize(ctx, s, z.want)
-	if err != nil {
-		return 0, err
+	for synced := false; ; synced = true {
+		size, err := q.readSize(ctx, s, z.want)
+		if err != nil {
+			return 0, err
+		}
+		if err = z.refuse(q, try, size); err == nil {
+			z.agreed.Store(int64(size))
+			return size, nil
+		}
+		if !synced { // what refuses may be a server that lags behind: it asks its leader first
+			err = s.Sync(ctx, q.Dir)
+		}
+		if synced || err != nil {
+			return 0, err
+		}
 	}
-	if z.refuse(q, try, size) != nil { // by what may be a server that lags behind: it asks its leader first
-		if err := s.Sync(ctx, q.Dir); err != nil {
-			return 0, err
-		}
-		if size, err = q.readSize(ctx, s, z.want); err != nil {
-			return 0, err
-		}
-		if err := z.refuse(q, try, size); err != nil {
-			return 0, err
-		}
-	}
-	z.agreed.Store(int64(size))
-	return size, nil
 }
 
 // refuse says why a call can't be served by a semaphore of that size.

@@ -46,10 +46,11 @@ const crowdFrom = 8
 
 // crowd is what calls that enter one directory at the same time share.
 type crowd struct {
-	calls int         // that enter
-	next  *sharedList // which has not begun; nil: no call waits for one
-	busy  bool        // a goroutine of the session's makes lists
-	stop  func()      // ends its wait for a list, when the last call has left; nil before there is such a goroutine
+	calls int             // that enter
+	next  *sharedList     // which has not begun; nil: no call waits for one
+	busy  bool            // a goroutine of the session's makes lists
+	ctx   context.Context // of that goroutine; nil before there is one
+	stop  func()          // when the last call has left
 }
 
 // sharedList is one list for many.
@@ -99,11 +100,14 @@ func (cs *crowds) list(ctx context.Context, dir string) (session.Children, error
 	if c.next == nil {
 		c.next = &sharedList{done: make(chan struct{})}
 	}
+	if c.ctx == nil {
+		c.ctx, c.stop = context.WithCancel(cs.s.Context())
+	}
 	list, start := c.next, !c.busy
 	c.busy = true
 	cs.mu.Unlock()
-	if start && !cs.s.Go(func(ctx context.Context) { cs.makeLists(ctx, dir, c) }) {
-		cs.makeLists(cs.s.Context(), dir, c) // the session is over: the calls that wait get its error
+	if start && !cs.s.Go(func(context.Context) { cs.makeLists(dir, c) }) {
+		cs.makeLists(dir, c) // the session is over: the calls that wait get its error
 	}
 	select {
 	case <-list.done:
@@ -113,15 +117,8 @@ func (cs *crowds) list(ctx context.Context, dir string) (session.Children, error
 	}
 }
 
-// makeLists makes one list after the other, as long as a call waits for one and the crowd has calls. ctx is the session's.
-func (cs *crowds) makeLists(ctx context.Context, dir string, c *crowd) {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	cs.mu.Lock()
-	if c.stop = stop; c.calls == 0 {
-		stop()
-	}
-	cs.mu.Unlock()
+// makeLists makes one list after the other, as long as a call waits for one and the crowd has calls.
+func (cs *crowds) makeLists(dir string, c *crowd) {
 	for {
 		cs.mu.Lock()
 		list := c.next
@@ -131,7 +128,7 @@ func (cs *crowds) makeLists(ctx context.Context, dir string, c *crowd) {
 		if list == nil {
 			return
 		}
-		list.Names, list.Stat, list.err = cs.s.List(ctx, dir)
+		list.Names, list.Stat, list.err = cs.s.List(c.ctx, dir)
 		close(list.done)
 	}
 }

@@ -1,6 +1,7 @@
 package recipe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -41,7 +42,7 @@ type sentDeletes struct {
 }
 
 // doubtfulCreate is a create that may have been carried out.
-type doubtfulCreate struct{ dir, id string }
+type doubtfulCreate struct{ dir, prefix string }
 
 // discard has the znodes of entries of one session deleted in the background. Where there is a connection the deletes have
 // left when it returns, as far as one batch goes: its caller gives up, and the program may exit next.
@@ -117,13 +118,11 @@ func (w *sweeper) run(ctx context.Context) {
 			pause = firstPause / 2
 			continue // what is left waits for a connection by itself
 		}
-		timer := time.NewTimer(pause) // a server in trouble must not be hammered
-		select {
+		select { // a server in trouble must not be hammered
 		case <-w.wake:
-		case <-timer.C:
+		case <-time.After(pause):
 		case <-ctx.Done():
 		}
-		timer.Stop()
 	}
 }
 
@@ -138,20 +137,18 @@ func (w *sweeper) work(ctx context.Context, l leftovers) (rest leftovers, troubl
 		return again
 	}
 	remove := func(znodes []string) {
-		for len(znodes) > 0 {
-			n := min(len(znodes), atOnce)
+		for some := range slices.Chunk(znodes, atOnce) {
 			b := w.s.Grouped(trusted.Caller{})
-			deleted := make([]*session.Result[session.None], n)
-			for i, znode := range znodes[:n] {
+			deleted := make([]*session.Result[session.None], len(some))
+			for i, znode := range some {
 				deleted[i] = b.Delete(znode, -1)
 			}
 			_ = b.Do(ctx) // the results say the same
 			for i, d := range deleted {
 				if failed(d.Err) {
-					rest.znodes = append(rest.znodes, znodes[i])
+					rest.znodes = append(rest.znodes, some[i])
 				}
 			}
-			znodes = znodes[n:]
 		}
 	}
 	for _, d := range l.sent {
@@ -193,36 +190,29 @@ func (w *sweeper) search(ctx context.Context, creates []doubtfulCreate, catchUp 
 	if err := catchUp(); err != nil && !final(err) { // a refusal, too, comes from behind the writes before it
 		return creates, nil, err
 	}
-	ids := map[string][]doubtfulCreate{}
-	var dirs []string
+	below := map[string][]doubtfulCreate{}
 	for _, c := range creates {
-		if ids[c.dir] == nil {
-			dirs = append(dirs, c.dir)
-		}
-		ids[c.dir] = append(ids[c.dir], c)
+		below[c.dir] = append(below[c.dir], c)
 	}
-	for _, dir := range dirs {
-		made := func(name string) bool {
-			return slices.ContainsFunc(ids[dir], func(c doubtfulCreate) bool { return madeWith(c.id, name) })
+	for dir, creates := range below {
+		foreign := func(name string) bool {
+			return !slices.ContainsFunc(creates, func(c doubtfulCreate) bool { return madeWith(c.prefix, name) })
 		}
 		names, _, err := w.s.List(ctx, dir)
 		var own []session.Created
 		if err == nil {
-			own, err = ownBelow(ctx, w.s, dir, slices.DeleteFunc(names, func(name string) bool { return !made(name) }))
+			own, err = ownBelow(ctx, w.s, dir, slices.DeleteFunc(names, foreign))
 		}
 		switch {
 		case err == nil, errors.Is(err, zk.ErrNoNode): // none is there
 		case final(err):
 			continue
 		default:
-			missing = append(missing, ids[dir]...)
-			if first == nil {
-				first = err
-			}
+			missing, first = append(missing, creates...), cmp.Or(first, err)
 			continue
 		}
-		for _, c := range ids[dir] {
-			create, made := dir+"/"+c.id, session.Created{}
+		for _, c := range creates {
+			create, made := dir+"/"+c.prefix, session.Created{}
 			for _, znode := range own { // more than one, if it was made again because a first look had missed it
 				if strings.HasPrefix(znode.Path, create) {
 					made, found = znode, append(found, znode.Path)

@@ -1,13 +1,11 @@
 package recipe
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"path"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -32,8 +30,8 @@ type Ticket struct {
 	life   life                  //
 	held   bool                  // Wait has returned nil
 	keep   trusted.Retention     // of the session's lease, while it holds
-	lost   func(error)           // Guard's
-	set    func([]byte, zk.Stat) // OnSet's; may be nil
+	onLoss func(error)           // Guard's
+	onSet  func([]byte, zk.Stat) // may be nil
 	unhook func() bool           // stops the callback for the session's end; nil before Guard
 
 	change chan struct{} // closed at the end of the Leave or Downgrade that is under way; nil: none is
@@ -42,9 +40,6 @@ type Ticket struct {
 
 	delayStays bool  // KeepDelay was called
 	leaveErr   error // the result of the last Leave, for the one that is under way; nil or ErrGone: the znodes are gone
-
-	inToWatch *list.Element // the ticket's place in toWatch; nil: it is not there
-	dueAt     time.Time     // when its znodes are to be watched
 }
 
 // life is the state of a ticket. It only moves forward: see Guard, lose and Leave.
@@ -140,11 +135,8 @@ func (e *entry) firstData() []byte {
 // list reads the directory anew.
 func (e *entry) list(ctx context.Context) error {
 	names, stat, err := e.t.s.List(ctx, e.q.Dir)
-	if errors.Is(err, zk.ErrNoNode) {
-		return ErrGone
-	}
 	if err != nil {
-		return err
+		return asGone(err)
 	}
 	e.listed(session.Children{Names: names, Stat: stat})
 	e.removeStrays()

@@ -90,7 +90,7 @@ func (t *Ticket) SetData(ctx context.Context, data []byte) error {
 		stat, err := t.s.Set(ctx, node, data, -1)
 		switch {
 		case err == nil:
-			t.known(node, stat.Version)
+			t.noteVersion(node, stat.Version)
 		case transient(err) && ctx.Err() == nil && t.s.Err() == nil:
 			before.Note(err)
 			continue // on the next connection
@@ -179,7 +179,6 @@ func (t *Ticket) movedLocked(e, reader *entry) {
 	e.unwatch()
 	e.q, e.prefix, e.node, e.delayNoted, e.ownWatch = reader.q, reader.prefix, reader.node, reader.delayNoted, nil
 	e.set, e.version = false, 0 // no client has set the data of the new znode
-	sharedIn(t.s).toWatch.forget(t)
 	if t.life == guarded {
 		t.keep.Move(e.node)
 		t.guardLocked()
@@ -245,18 +244,14 @@ const inheritTimes = 3
 // inherit makes the data of e's znode r's, heeds them, and returns their version; -1: we may not read them. The client that has
 // set them, to ask the holder to let go, knows that they were set, and not that the znode was replaced.
 func (e *entry) inherit(ctx context.Context, r *entry) (version int32, err error) {
-	data, stat, err := e.t.s.Get(ctx, e.node)
+	n := e.t.heed(ctx, e.node)
 	switch {
-	case errors.Is(err, zk.ErrNoAuth):
+	case errors.Is(n.Err, zk.ErrNoAuth):
 		return -1, nil
-	case err != nil:
-		return 0, err
+	case n.Err == nil:
+		r.q.Data = n.Data
 	}
-	r.q.Data = data
-	if fn := e.t.unheard(e.node, stat.Version); fn != nil && e.t.known(e.node, stat.Version) {
-		e.t.s.Go(func(context.Context) { fn(data, stat) })
-	}
-	return stat.Version, nil
+	return n.Stat.Version, n.Err
 }
 
 // moveTo makes one attempt to make r and delete e, whose data have version. A note of e's lock delay becomes r's.
