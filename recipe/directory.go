@@ -31,12 +31,11 @@ type dirData struct {
 	Found map[string]int64 `json:"found_ms,omitempty"`
 }
 
-// note notes that the contender name of the session owner holds with a lock delay.
+// note notes that the contender name, of the session owner, holds with a lock delay.
 func (d *dirData) note(name string, delay time.Duration, owner int64) {
 	d.Delays[name], d.Owners[name] = delay, owner
 }
 
-// forget removes the note of name.
 func (d *dirData) forget(name string) {
 	delete(d.Delays, name)
 	delete(d.Owners, name)
@@ -253,7 +252,6 @@ func (p *permitted) alike(ctx context.Context, dir string, v dirVersion) (bool, 
 // renewFrom is half of the counter's way.
 const renewFrom = 1 << 30
 
-// errNotRenewed says that a directory can't be renewed by us, now or ever.
 var errNotRenewed = errors.New("recipe: directory is not renewed")
 
 // renew replaces the directory, if it is empty, by one that is the same but for its counter. An error that matches

@@ -10,7 +10,8 @@
 //
 // # Algorithm
 //
-// ZooKeeper's lock recipe without the herd effect. A contender
+// ZooKeeper's lock recipe without the herd effect ("ZooKeeper Recipes and Solutions: Locks", zookeeper.apache.org); the names
+// are Apache Curator's. A contender
 //
 //  1. creates an ephemeral sequential znode in the directory, and lists the directory, in one round trip;
 //  2. holds, if no contender's number is lower than its own;
@@ -36,14 +37,12 @@
 // writer watch that writer, and its release wakes them all. A semaphore's release wakes two at most, or all waiters
 // where the ACL denies WRITE: see semaphore.go.
 //
-// Source: "ZooKeeper Recipes and Solutions: Locks", zookeeper.apache.org; the names are Apache Curator's.
-//
 // # Other kinds
 //
 // A read/write lock is the same queue, in which readers are not in each other's way: a reader waits for the nearest
-// writer before it, a writer for the contender immediately before it. See Kind. A semaphore is a queue whose first
-// contenders hold together: see semaphore.go. Several locks at once are places in several queues, made in one
-// transaction: see Ticket. An election is a mutex whose holder publishes a value.
+// writer before it, a writer for the contender immediately before it. A semaphore is a queue whose first contenders hold
+// together: see semaphore.go. Several locks at once are places in several queues, made in one transaction: see Ticket. An
+// election is a mutex whose holder publishes a value.
 //
 // Locks of different kinds must not share a directory, and this package finds the mistake: a contender is refused
 // (ErrConflict) when one of another kind was in the directory before it, and is ephemeral, and so in use. Anything else

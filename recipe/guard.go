@@ -192,23 +192,17 @@ type ownZnode struct {
 	path string
 }
 
-// unwatchedLocked returns those own znodes of the ticket that are to be watched and are not.
-func (t *Ticket) unwatchedLocked() (own []ownZnode) {
-	for _, e := range t.entries {
-		if t.life != left && (e.ownWatch == nil || hasFired(e.ownWatch)) {
-			own = append(own, ownZnode{t, e, e.node})
-		}
-	}
-	return own
-}
-
 // watchOwn watches those own znodes of tickets of one session that are not watched.
 func watchOwn(ctx context.Context, tickets ...*Ticket) {
 	s := tickets[0].s
 	var own []ownZnode
 	for _, t := range tickets {
 		t.mu.Lock()
-		own = append(own, t.unwatchedLocked()...)
+		for _, e := range t.entries {
+			if t.life != left && (e.ownWatch == nil || hasFired(e.ownWatch)) {
+				own = append(own, ownZnode{t, e, e.node})
+			}
+		}
 		t.mu.Unlock()
 	}
 	if watchZnodes(ctx, s, own) == nil {

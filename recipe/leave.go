@@ -199,11 +199,11 @@ func (t *Ticket) delete(ctx context.Context, held bool, entries ...*entry) (err 
 		if marked && markRefused(ctx, t.s, err) {
 			plain := t.delete(ctx, false, entries...)
 			switch {
-			case !carriedOut(err, plain):
+			case !errors.Is(plain, zk.ErrNoNode), isOne(err, zk.ErrNoAuth, zk.ErrNodeExists): // it certainly was refused
 				return plain
-			case len(entries) == 1:
+			case len(entries) == 1: // carried out after all: the answer proved nothing
 				err = nil
-			default: // or one was deleted by somebody else, and none here: remove asks for each
+			default: // or another client deleted one, and none was deleted here: remove asks for each
 				err = fmt.Errorf("%w (%w)", session.ErrUnknownOutcome, err)
 			}
 		}

@@ -14,16 +14,11 @@ import (
 type Kind int
 
 const (
-	// None is the kind of a name that is no contender's.
-	None Kind = iota
-	// Lock is a mutex's contender, or a candidate of an election: every contender before it is in its way.
-	Lock
-	// Read is a reader of a read/write lock: writers before it are in its way.
-	Read
-	// Write is a writer of a read/write lock: readers and writers before it are in its way.
-	Write
-	// Permits is a semaphore's contender: the permits of those before it count. See tally in order.go.
-	Permits
+	None    Kind = iota // of a name that is no contender's
+	Lock                // a mutex's contender, or a candidate of an election: every contender before it is in its way
+	Read                // a reader of a read/write lock: writers before it are in its way
+	Write               // a writer of a read/write lock: readers and writers before it are in its way
+	Permits             // a semaphore's contender: the permits of those before it count
 
 	kinds // how many there are
 )
@@ -75,7 +70,10 @@ func (k Kind) wayOnlyShrinks() bool { return k != Write }
 //
 // Other clients' names for the same things are understood: what counts is the label and the number behind it.
 
-const idLength = 39
+const (
+	idLength = 39
+	digits   = "0123456789"
+)
 
 // newID returns a fresh id for one znode: "_c_" and a random UUID (version 4, lower case).
 func newID() string {
@@ -162,8 +160,6 @@ func permitsOf(text string) (int, bool) {
 
 // MaxPermits bounds the size of a semaphore, so that sums of permits can't overflow.
 const MaxPermits = 1 << 30
-
-const digits = "0123456789"
 
 // kept is a name as it is stored and shown. Long ones, which only neighbours make, are cut, since a thousand waiters
 // would store a thousand copies. Two cut names of one length and beginning count as the same, and such a contender's data

@@ -8,17 +8,8 @@ import (
 )
 
 // This file decides who holds. Everything in it is a pure function: of a list of the directory, our own name, the czxids of
-// contenders whose numbers can't be compared and, of a semaphore, its size. Elsewhere
-//
-//   - the same rule, tally.lets, decides whether TryLock enters at all (foresee), and what onlookers are shown (holders.go,
-//     which lets Curator's readers under their own write lock hold as well);
-//   - a waiter holds without another list, where that is safe (waiter.waitForPred in predecessor.go), when the only contender
-//     in its way has been deleted, or when its predecessor has left by its release mark (waiter.released there).
-//
-// # Who holds
-//
-// A contender holds when no contender before it is in its way (Kind.blocks), or, for a semaphore, when the permits of all
-// contenders before it, plus its own, are at most the semaphore's size. See tally.lets.
+// contenders whose numbers can't be compared and, of a semaphore, its size. The rule is tally.lets, also for TryLock (foresee)
+// and for onlookers (holders.go). Where that is safe, a waiter holds without another list: see predecessor.go.
 //
 // # Which contender is before which
 //
@@ -60,13 +51,13 @@ type Listing struct {
 	Counter int32 // how many children the directory has had, modulo 2³¹
 }
 
-// NewListing returns the listing of names, which were listed together with stat.
+// NewListing is a listing of names that were listed together with stat.
 func NewListing(names []string, stat zk.Stat) Listing {
 	// Cversion counts creates and deletions of children, and wraps.
 	return Listing{names, int32(uint32(stat.Cversion+stat.NumChildren) >> 1)}
 }
 
-// tally counts contenders by what they want. It has the one rule of who holds.
+// tally counts contenders by what they want.
 type tally struct {
 	of      [kinds]int
 	permits int // of those of a semaphore
@@ -77,7 +68,8 @@ func (t *tally) add(n Name) {
 	t.permits = min(t.permits+n.Permits, MaxPermits+1) // no sum overflows
 }
 
-// lets reports whether a contender holds when those counted are all that came before it. size is the semaphore's.
+// lets reports whether a contender holds when those counted are all that came before it: none is in its way or, of a semaphore,
+// their permits and its own are at most its size.
 func (t *tally) lets(n Name, size int) bool {
 	if n.Kind == Permits {
 		return t.permits+n.Permits <= size

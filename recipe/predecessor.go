@@ -29,7 +29,6 @@ import (
 // our own znode comes first in the request. After a reconnection, and where we may not be allowed to read our own znode and
 // so would not be notified, the list decides. See session.Watch.ExistedWhen.
 //
-// From then on the watch on our own znode serves the holder (Guard): a znode that is removed later was a holder's.
 
 // waitForPred waits until the predecessor is gone, or the directory has to be listed again. next: it is our turn, and no list
 // is needed.
@@ -42,7 +41,7 @@ func (w *waiter) waitForPred(ctx context.Context, v Verdict) (next bool, err err
 		// Blind, only the mark can wake us, and once is enough. Otherwise we wait for the deletion, which is notified right
 		// behind the mark.
 		var markFired <-chan struct{}
-		if pred == nil && !w.heard {
+		if pred == nil && !w.markWoke {
 			markFired = fired(w.mark)
 		}
 		err = w.sleep(ctx, fired(pred), markFired)
@@ -51,7 +50,7 @@ func (w *waiter) waitForPred(ctx context.Context, v Verdict) (next bool, err err
 		}
 		switch {
 		case err != nil || !hasFired(pred):
-			w.heard = w.heard || hasFired(w.mark)
+			w.markWoke = w.markWoke || hasFired(w.mark)
 			return false, err
 		case pred.Event() == zk.EventNodeDeleted:
 			next = v.Ahead == 1 && w.e.q.Kind.wayOnlyShrinks()
@@ -63,8 +62,8 @@ func (w *waiter) waitForPred(ctx context.Context, v Verdict) (next bool, err err
 	}
 }
 
-// watchPred watches the predecessor, its release mark if that is not watched yet and mark is its path, and those own
-// znodes that are not watched yet. A nil Watch: we may not read the predecessor, and have to list from time to time.
+// watchPred watches the predecessor, mark, which is its release mark's path or "", and own znodes, as watch does. A nil Watch: we
+// may not read the predecessor, and have to list from time to time.
 func (w *waiter) watchPred(ctx context.Context, name, mark string) (*session.Watch, error) {
 	if name != w.pred {
 		w.forgetMark()
@@ -161,10 +160,10 @@ func (t *Ticket) existedWhen(w *session.Watch) bool {
 	return true
 }
 
-// Readable reports whether this session may read the child name of dir, by a read of bounded cost, whatever others have
+// canRead reports whether this session may read the child name of dir, by a read of bounded cost, whatever others have
 // put there: of its list of children when it has none, else of its data when they are short. A znode with many of both
 // counts as unreadable. zk.ErrNoNode: it is gone.
-func Readable(ctx context.Context, s *session.Session, dir, name string) (bool, error) {
+func canRead(ctx context.Context, s *session.Session, dir, name string) (bool, error) {
 	const short = 64 << 10
 	node := dir + "/" + name
 	stat, err := s.Exists(ctx, node)
@@ -207,7 +206,7 @@ func AwaitGone(ctx context.Context, s *session.Session, dir, name string) error 
 			if pausing {
 				return nil
 			}
-			if ok, err := Readable(ctx, s, dir, name); ok {
+			if ok, err := canRead(ctx, s, dir, name); ok {
 				look.Reset(max(WatchAfter, s.Timeout())) // the watch tells, unless its owner hides the znode meanwhile
 				continue
 			} else if errors.Is(err, zk.ErrNoNode) {
@@ -223,10 +222,11 @@ func AwaitGone(ctx context.Context, s *session.Session, dir, name string) error 
 	}
 }
 
+// # Release marks
+//
 // A contender that queued behind several others can't tell from its predecessor's deletion that it is next: the predecessor
-// may have given up, or crashed, while others are still before it. So it lists the directory, and that list is all that stands
-// between a hand-over and the least that it can cost, one write and one event. A release mark makes the list unnecessary. A
-// mutex's holder, or a writer, that had to queue leaves by one transaction:
+// may have given up, or crashed, while others are still before it. A release mark makes a list unnecessary, so that a hand-over
+// costs one write and one event. A mutex's holder, or a writer, that had to queue leaves by one transaction:
 //
 //  1. create its mark, an ephemeral znode whose name follows from its own,
 //  2. delete the mark,
@@ -248,17 +248,14 @@ func AwaitGone(ctx context.Context, s *session.Session, dir, name string) error 
 //     directory can make two hold anyway. A client that may only create could make a mark for a contender that is about to go
 //     by itself; but that is another transaction. Servers since 3.9 tell which transaction a notification is of. Where they
 //     don't, the mark counts if the directory's ACL lets no client create that may not delete as well: see permitted;
-//   - its own znode existed when the predecessor's was deleted: see predecessor.go.
+//   - its own znode existed when the predecessor's was deleted, and both were notified on one connection (ExistedWhen).
 //
-// In every other case the list decides, as if there were no marks. A mark that was notified on a connection which then
-// broke is worth nothing without the deletion on the same connection: ExistedWhen.
+// In every other case the list decides, as if there were no marks.
 //
 // These leave without a mark: a call that gives up; a reader, before which other readers may hold; a writer that has
 // become one; a semaphore's contender; and one that was first in line when it entered: the contender behind that one sees
 // it at the head, and holds by the event alone. (Behind a writer that was first, a list is needed: see Kind.wayOnlyShrinks.) With
-// lock delays the next holder reads the directory anyway.
-//
-// Creating the mark advances the directory's counter by one, as any create in it does.
+// lock delays the next holder reads the directory anyway. A mark advances the directory's counter by one, as any create does.
 
 // markSuffix makes a contender's name its mark's: no contender's, since it does not end with a number.
 const markSuffix = "-released"
@@ -284,16 +281,10 @@ func (e *entry) releaseOps(marked bool) []any {
 	}
 }
 
-// markRefused reports whether the error of a release by a mark proves that it was refused though its znode is there: the
-// server does not let us make the mark, for a permission, a quota, or a znode of its name.
+// markRefused reports whether a release by a mark has failed as if the server did not let us make the mark: for a permission,
+// a quota, or a znode of its name.
 func markRefused(ctx context.Context, s *session.Session, err error) bool {
 	return err != nil && ctx.Err() == nil && s.Err() == nil && !errors.Is(err, zk.ErrNoNode) && !transient(err)
-}
-
-// carriedOut reports whether a release by a mark, which failed with markedErr, may have been carried out after all: the plain
-// deletion behind it found no znode (plainErr), and markedErr does not prove a refusal.
-func carriedOut(markedErr, plainErr error) bool {
-	return errors.Is(plainErr, zk.ErrNoNode) && !errors.Is(markedErr, zk.ErrNoAuth) && !errors.Is(markedErr, zk.ErrNodeExists)
 }
 
 // predMark returns the path of the release mark to watch. It is "" if the predecessor will leave none, and if we need none:
@@ -339,5 +330,5 @@ func (w *waiter) forgetMark() {
 	if w.mark != nil {
 		w.mark.Close()
 	}
-	w.mark, w.heard = nil, false
+	w.mark, w.markWoke = nil, false
 }

@@ -106,8 +106,7 @@ func ephemeral(stat zk.Stat) bool {
 }
 
 var (
-	// ErrGone says that the ticket's znode is not there any more, though its session lives: another client deleted it, or
-	// the whole directory.
+	// ErrGone says that the ticket's znode is not there any more, though its session lives: another client deleted it.
 	ErrGone = errors.New("recipe: own znode was deleted")
 
 	// ErrBusy matches the error of Try when another contender is in the way.
@@ -134,7 +133,6 @@ func (e neighbourError) Is(target error) bool { return target == ErrNeighbour }
 // busyError is ErrBusy with the place in line and the holder.
 type busyError struct{ line Line }
 
-// Error reads "held by host:pid, 3 waiting".
 func (e *busyError) Error() string {
 	if e.line.Ahead < 2 {
 		return "held by " + e.line.who()
@@ -174,7 +172,6 @@ func lostHolder(name string) Line {
 	return Line{Ahead: 1, Holder: name, Who: name + ", which was lost (lock delay)"}
 }
 
-// Error reads "waiting 3rd in line behind host:pid".
 func (e LineError) Error() string { return "waiting " + e.Line.String() }
 
 // asGone makes ErrGone of the error for a directory, or a znode of ours, that is not there.

@@ -36,10 +36,10 @@ func sharedIn(s *session.Session) *shared {
 	}).(*shared)
 }
 
-// Each contender lists the directory once when it has entered. Where a few calls of one session enter one directory, each
-// sends its list right behind its create, in one round trip. Where many do at once, that would be bytes in proportion to
-// the square of their number. So those of a crowd create first, and then share lists: of each list that begins after
-// their create was acknowledged, which therefore shows it, all that wait for one take the result.
+// Each contender lists the directory once when it has entered: right behind its create, in one round trip. Where many calls of
+// one session enter one directory at once, that would be bytes in proportion to the square of their number. So those of a
+// crowd create first, and then share lists: all that wait take the result of one that begins after their creates were
+// acknowledged, which therefore shows them.
 
 // crowdFrom is how many calls of one session that enter one directory at the same time are a crowd.
 const crowdFrom = 8

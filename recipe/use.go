@@ -12,10 +12,8 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// What a holder does with its ticket. If any of these finds a znode missing, it calls Missing, which triggers Guard's
-// callback.
-
-// Check asks the leader whether the znodes are still the ticket's. Nil: it has answered; a znode that is not was reported.
+// Check asks the leader whether the znodes are still the ticket's. Nil: it has answered; one that is not was reported, by Missing, as
+// by all uses of a ticket that find it so.
 func (t *Ticket) Check(ctx context.Context) error {
 	nodes := t.Nodes()
 	b := t.s.Batch()
@@ -40,12 +38,12 @@ func (t *Ticket) Check(ctx context.Context) error {
 }
 
 // Multi carries out writes in one transaction that commits only if all znodes of the ticket exist: those that it had before
-// held was asked, whose error it returns if it has one. Otherwise it is session.Session.Multi; the responses are those to ops. ErrGone: a znode
-// does not exist, and nothing was done.
-func (t *Ticket) Multi(ctx context.Context, held func() error, ops ...any) ([]zk.MultiResponse, error) {
+// check was called, whose error it returns if it has one. Otherwise it is session.Session.Multi; the responses are those to
+// ops. ErrGone: a znode does not exist, and nothing was done.
+func (t *Ticket) Multi(ctx context.Context, check func() error, ops ...any) ([]zk.MultiResponse, error) {
 	for {
 		nodes := t.Nodes()
-		if err := held(); err != nil {
+		if err := check(); err != nil {
 			return nil, err
 		}
 		var guarded []any
@@ -61,8 +59,8 @@ func (t *Ticket) Multi(ctx context.Context, held func() error, ops ...any) ([]zk
 			return resps[len(nodes):], err
 		}
 		t.Missing(nodes[gone])
-		if moved := t.movedFrom(ctx, nodes[gone]); !moved || held() != nil {
-			return nil, errors.Join(err, ErrGone, held())
+		if moved := t.movedFrom(ctx, nodes[gone]); !moved || check() != nil {
+			return nil, errors.Join(err, ErrGone, check())
 		}
 	}
 }

@@ -13,20 +13,17 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// WatchAfter is how long a wait or a hold lasts before it is worth further reads. Shorter ones cost nothing.
-//
-//   - A waiter reads who holds, for messages, and whether it may read its predecessor: if not, it is not notified of that
-//     one's deletion.
-//   - A holder that did not wait watches its own znode.
+// WatchAfter is how long a wait or a hold lasts before it is worth further reads: of a waiter, who holds, for messages, and
+// whether it may read its predecessor; of a holder that did not wait, the watch on its own znode.
 const WatchAfter = 300 * time.Millisecond
 
-// blindPart bounds the pause between two lists of a waiter that may not read its predecessor: the session timeout divided
-// by it, but not less than WatchAfter.
-const blindPart = 8
-
-// lookAgainMost bounds the pause between two looks of a waiter at a predecessor that it can read; the first pause is the
-// session timeout.
-const lookAgainMost = time.Minute
+const (
+	// The session timeout divided by blindPart, but at least WatchAfter, bounds the pause between two lists of a waiter that
+	// may not read its predecessor.
+	blindPart = 8
+	// lookAgainMost bounds the pause between two looks at a predecessor that can be read; the first is the session timeout.
+	lookAgainMost = time.Minute
+)
 
 // Wait returns nil when the ticket holds: it is first in every queue, or its permits are free; the lock delays of holders
 // that were lost are over; its znodes exist; and the session's lease is confirmed, and kept until Leave. It keeps its
@@ -41,8 +38,8 @@ func (t *Ticket) Wait(ctx context.Context) error {
 		}
 	}
 	ownFired := make(chan struct{}, 1)
-	for relist := true; relist; {
-		relist = false
+	for again := true; again; {
+		again = false
 		for _, e := range t.entries { // in any order, since all have entered already
 			if e.names == nil {
 				if err := e.list(ctx); err != nil {
@@ -57,12 +54,10 @@ func (t *Ticket) Wait(ctx context.Context) error {
 			}
 			// While we waited in this queue, our znode in another may have been deleted. Where we may not read it we are not
 			// notified: list all queues again.
-			relist = relist || len(t.entries) > 1 && w.pred != "" && !e.notified()
+			again = again || len(t.entries) > 1 && w.pred != "" && !e.notified()
 		}
-		if relist {
-			for _, e := range t.entries {
-				e.names = nil
-			}
+		for _, e := range t.entries {
+			e.names = nil
 		}
 	}
 	return t.hold(ctx)
@@ -108,8 +103,8 @@ type waiter struct {
 	looked   bool          // the predecessor could be read when we last looked
 	pause    time.Duration // between two lists when blind, else between two looks at it
 
-	mark  *session.Watch // on the predecessor's release mark; nil: none
-	heard bool           // it has woken us once
+	mark     *session.Watch // on the predecessor's release mark; nil: none
+	markWoke bool           // it has woken us once
 
 	largest int   // the semaphore's size may have been as much
 	written int64 // the zxid of the directory's data, as read with the size
@@ -253,7 +248,7 @@ func (w *waiter) readMore(ctx context.Context) (relist bool, err error) {
 		return false, nil
 	}
 	if !readable {
-		readable, err = Readable(ctx, w.t.s, w.e.q.Dir, w.pred)
+		readable, err = canRead(ctx, w.t.s, w.e.q.Dir, w.pred)
 		if err != nil && (ctx.Err() != nil || w.t.s.Err() != nil) {
 			return false, err
 		}

@@ -113,7 +113,7 @@ var mutants = []mutant{
 	{"mark of a reader", "a writer comes in beside the readers before the one that has left", "recipe/name.go",
 		[]edit{{"return k == Lock || k == Write }", "return k == Lock || k == Write || k == Read }"}}, []string{inRecipe, inScenarios}},
 	{"held by the mark alone", "the mark is told first, and the waiter holds before its predecessor has gone", "recipe/predecessor.go",
-		[]edit{{"if pred == nil && !w.heard {", "if !w.heard {"}, {"		switch {\n		case err != nil || !hasFired(pred):", "		switch {\n		case err == nil && hasFired(w.mark):\n			return true, nil\n		case err != nil || !hasFired(pred):"}},
+		[]edit{{"if pred == nil && !w.markWoke {", "if !w.markWoke {"}, {"		switch {\n		case err != nil || !hasFired(pred):", "		switch {\n		case err == nil && hasFired(w.mark):\n			return true, nil\n		case err != nil || !hasFired(pred):"}},
 		[]string{inRecipe, inScenarios}},
 	{"held without a mark", "a predecessor that gave up is taken for one that held", "recipe/predecessor.go",
 		[]edit{{"		return false, nil\n	}\n	if same, known", "		return true, nil\n	}\n	if same, known"}}, []string{inRecipe, inScenarios}},
