@@ -287,40 +287,37 @@ func (t *Ticket) sweep() {
 // It returns its czxid; 0: it was not found, and most likely was not made, or its czxid may not be read; then e.node is its
 // path. A single look may miss it: see Ticket.enter.
 func (e *entry) find(ctx context.Context) (czxid int64, err error) {
-	defer func() { // either way the session's count of ephemerals is right again
-		if err == nil {
-			made := session.Created{}
-			if czxid != 0 {
-				made = session.Created{Path: e.node, Czxid: czxid}
-			}
-			e.t.s.ForLocks(trusted.Caller{}).Found(e.q.Dir+"/"+e.prefix, made.Path, made.Czxid)
-		}
-	}()
 	if err := e.t.s.Sync(ctx, e.q.Dir); err != nil {
 		return 0, err
 	}
-	names, stat, err := e.t.s.List(ctx, e.q.Dir)
-	if errors.Is(err, zk.ErrNoNode) {
-		return 0, nil
-	}
+	own, seen, err := look(ctx, e.t.s, e.q.Dir, e.prefix)
 	if err != nil {
 		return 0, err
 	}
-	own, err := ownBelow(ctx, e.t.s, e.q.Dir, slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !madeWith(e.prefix, name) }))
-	if err != nil {
-		return 0, err
-	}
-	for _, made := range own {
-		if made.Czxid != 0 {
-			e.node = made.Path
-			e.listed(session.Children{Names: names, Stat: stat})
-			return made.Czxid, nil
+	var made session.Created
+	for _, znode := range own {
+		if e.node = znode.Path; znode.Czxid != 0 {
+			made = znode
+			e.listed(seen)
+			break
 		}
 	}
-	if len(own) > 0 {
-		e.node = own[0].Path // to be deleted: without its czxid there is no token
+	e.t.s.ForLocks(trusted.Caller{}).Found(e.q.Dir+"/"+e.prefix, made.Path, made.Czxid) // so that it knows what it has room for
+	return made.Czxid, nil
+}
+
+// look lists dir, and returns those of its children that are this session's and were made with one of prefixes.
+func look(ctx context.Context, s *session.Session, dir string, prefixes ...string) (own []session.Created, seen session.Children, err error) {
+	seen.Names, seen.Stat, err = s.List(ctx, dir)
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil, seen, nil
 	}
-	return 0, nil
+	if err == nil {
+		own, err = ownBelow(ctx, s, dir, slices.DeleteFunc(slices.Clone(seen.Names), func(name string) bool {
+			return !slices.ContainsFunc(prefixes, func(prefix string) bool { return madeWith(prefix, name) })
+		}))
+	}
+	return own, seen, err
 }
 
 // ownBelow returns those of names, children of dir with an id of ours, that are this session's. Servers since 3.9 refuse the

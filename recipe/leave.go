@@ -27,8 +27,7 @@ func (t *Ticket) Leave(ctx context.Context) error {
 		t.endLocked(left)
 	}
 	t.mu.Unlock()
-	err := t.begin(ctx, false)
-	if err != nil {
+	if err := t.begin(ctx, false); err != nil {
 		t.s.Go(func(ctx context.Context) {
 			if t.begin(ctx, false) == nil {
 				_ = t.leave(ctx) // what it can't delete is deleted by the sweeper
@@ -42,27 +41,23 @@ func (t *Ticket) Leave(ctx context.Context) error {
 // begin waits until no Leave or Downgrade is under way, and begins one, which finishLocked ends. unlessLeft: ErrLeft once Leave was
 // called.
 func (t *Ticket) begin(ctx context.Context, unlessLeft bool) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	for {
-		other := t.change
-		switch {
-		case unlessLeft && t.life == left:
-			return ErrLeft
-		case other == nil:
+		t.mu.Lock()
+		other, refused := t.change, unlessLeft && t.life == left
+		if other == nil && !refused {
 			t.change = make(chan struct{})
-			return nil
 		}
 		t.mu.Unlock()
-		var err error
+		switch {
+		case refused:
+			return ErrLeft
+		case other == nil:
+			return nil
+		}
 		select {
 		case <-other:
 		case <-ctx.Done():
-			err = session.Waited(ctx, trusted.Caller{}, errors.New("waiting for another release of the lock, or its downgrade"))
-		}
-		t.mu.Lock()
-		if err != nil {
-			return err
+			return session.Waited(ctx, trusted.Caller{}, errors.New("waiting for another release of the lock, or its downgrade"))
 		}
 	}
 }

@@ -3,7 +3,6 @@ package recipe
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -190,38 +189,29 @@ func (w *sweeper) search(ctx context.Context, creates []doubtfulCreate, catchUp 
 	if err := catchUp(); err != nil && !final(err) { // a refusal, too, comes from behind the writes before it
 		return creates, nil, err
 	}
-	below := map[string][]doubtfulCreate{}
+	below := map[string][]string{}
 	for _, c := range creates {
-		below[c.dir] = append(below[c.dir], c)
+		below[c.dir] = append(below[c.dir], c.prefix)
 	}
-	for dir, creates := range below {
-		foreign := func(name string) bool {
-			return !slices.ContainsFunc(creates, func(c doubtfulCreate) bool { return madeWith(c.prefix, name) })
-		}
-		names, _, err := w.s.List(ctx, dir)
-		var own []session.Created
-		if err == nil {
-			own, err = ownBelow(ctx, w.s, dir, slices.DeleteFunc(names, foreign))
-		}
-		switch {
-		case err == nil, errors.Is(err, zk.ErrNoNode): // none is there
-		case final(err):
-			continue
-		default:
-			missing, first = append(missing, creates...), cmp.Or(first, err)
+	for dir, prefixes := range below {
+		own, _, err := look(ctx, w.s, dir, prefixes...)
+		if final(err) {
 			continue
 		}
-		for _, c := range creates {
-			create, made := dir+"/"+c.prefix, session.Created{}
+		first = cmp.Or(first, err)
+		for _, prefix := range prefixes {
+			create, made := dir+"/"+prefix, session.Created{}
 			for _, znode := range own { // more than one, if it was made again because a first look had missed it
 				if strings.HasPrefix(znode.Path, create) {
 					made, found = znode, append(found, znode.Path)
 				}
 			}
-			if made.Path == "" {
-				missing = append(missing, c)
+			if made.Path == "" || err != nil {
+				missing = append(missing, doubtfulCreate{dir, prefix})
 			}
-			w.s.ForLocks(trusted.Caller{}).Found(create, made.Path, made.Czxid) // so that it knows what it has room for
+			if err == nil {
+				w.s.ForLocks(trusted.Caller{}).Found(create, made.Path, made.Czxid) // so that it knows what it has room for
+			}
 		}
 	}
 	return missing, found, first

@@ -26,8 +26,8 @@ type Ticket struct {
 	try     bool     // nothing is waited for: ErrBusy
 	czxid   int64
 
-	mu     sync.Mutex            // guards what follows, and the entries after Wait; sessions' mutexes are taken inside it
-	life   life                  //
+	mu     sync.Mutex // guards what follows, and the entries after Wait; sessions' mutexes are taken inside it
+	life   life
 	held   bool                  // Wait has returned nil
 	keep   trusted.Retention     // of the session's lease, while it holds
 	onLoss func(error)           // Guard's
@@ -71,24 +71,9 @@ func (t *Ticket) Nodes() []string {
 }
 
 func newTicket(s *session.Session, queues []Queue) *Ticket {
-	one := &struct { // most tickets have one
-		t       Ticket
-		e       entry
-		q       Queue
-		entries [1]*entry
-	}{}
-	t := &one.t
-	t.s, t.leaveErr = s, errNoLeave
-	if len(queues) == 1 {
-		one.q = queues[0]
-		one.e = entry{t: t, q: &one.q}
-		one.entries[0] = &one.e
-		t.entries = one.entries[:]
-		return t
-	}
-	queues = slices.Clone(queues)
-	for i := range queues {
-		t.entries = append(t.entries, &entry{t: t, q: &queues[i]})
+	t := &Ticket{s: s, leaveErr: errNoLeave, entries: make([]*entry, len(queues))}
+	for i, q := range queues {
+		t.entries[i] = &entry{t: t, q: &q}
 	}
 	return t
 }
@@ -109,14 +94,11 @@ type entry struct {
 	first   string     // the name of the first in line then, or what is kept of it
 	queued  bool       // others were in its way when it entered
 
-	// The watch on our own znode; nil: there is none yet. Guarded by Ticket.mu after Wait.
-	ownWatch *session.Watch
-	// Another client has set the znode's data while the ticket waited, and of which version they are known. Guarded by
-	// Ticket.mu after Wait.
-	set     bool
-	version int32
-	// The directory's data have this holder's lock delay: see delay.go. Guarded by Ticket.mu after Wait.
-	delayNoted bool
+	// Guarded by Ticket.mu after Wait:
+	ownWatch   *session.Watch // on the znode; nil: there is none yet
+	set        bool           // another client has set the znode's data while the ticket waited
+	version    int32          // of the znode's data, up to which they are known
+	delayNoted bool           // the directory's data have this holder's lock delay: see delay.go
 }
 
 // name returns the znode's name.

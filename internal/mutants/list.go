@@ -76,7 +76,7 @@ var mutants = []mutant{
 	{"no owner check", "a znode of a session that is over is taken for one's own", "recipe/enter.go",
 		[]edit{{"case n.Err == nil && n.Stat.EphemeralOwner == s.ID(), errors.Is", "case n.Err == nil, errors.Is"}}, []string{inRecipe, inScenarios}},
 	{"no sync before the search", "a follower that lags behind says that the znode was not made", "recipe/enter.go",
-		[]edit{{"	if err := e.t.s.Sync(ctx, e.q.Dir); err != nil {\n		return 0, err\n	}\n	names, stat, err := e.t.s.List", "	names, stat, err := e.t.s.List"}},
+		[]edit{{"	if err := e.t.s.Sync(ctx, e.q.Dir); err != nil {\n		return 0, err\n	}\n	own, seen, err := look", "	own, seen, err := look"}},
 		[]string{inRecipe, inScenarios}},
 	{"order by string", "the id in front of the number decides who is first", "recipe/order.go",
 		[]edit{{"		} else if !earlier {", "		} else if earlier = name < own; !earlier {"}}, []string{inRecipe}},
