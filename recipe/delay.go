@@ -78,7 +78,8 @@ func (e *entry) waitOutDelay(ctx context.Context) error {
 			continue
 		}
 		if stat.Version, err = e.noteFound(ctx, data, stat.Version, lost, until); err == nil {
-			if last, rest := lastOf(lost, until); rest > 0 {
+			last := slices.MaxFunc(append(lost, ""), func(a, b string) int { return until[a].Compare(until[b]) })
+			if rest := time.Until(until[last]); rest > 0 {
 				if e.t.try {
 					return &busyError{lostHolder(last)}
 				}
@@ -141,16 +142,6 @@ func (e *entry) noteFound(ctx context.Context, data dirData, version int32, lost
 		until[name] = now.Add(min(delay-ago, delay))
 	}
 	return stat.Version, nil
-}
-
-// lastOf returns the one of names whose delay ends last, and how long that is from now.
-func lastOf(names []string, until map[string]time.Time) (last string, rest time.Duration) {
-	for _, name := range names {
-		if last == "" || until[name].After(until[last]) {
-			last = name
-		}
-	}
-	return last, time.Until(until[last])
 }
 
 // lostHolders returns the holders that data has notes of and that were lost: their znodes do not exist, by a list that was

@@ -146,13 +146,13 @@ func grants(acl []zk.ACL) map[string]int32 {
 
 // letters writes permissions as ZooKeeper's own tools do.
 func letters(perms int32) string {
-	var text []byte
+	text := ""
 	for i, perm := range []int32{zk.PermCreate, zk.PermDelete, zk.PermRead, zk.PermWrite, zk.PermAdmin} {
 		if perms&perm != 0 {
-			text = append(text, "cdrwa"[i])
+			text += "cdrwa"[i : i+1]
 		}
 	}
-	return string(text)
+	return text
 }
 
 // permitted knows of which directories all who may create in them may delete as well. It may be used concurrently.

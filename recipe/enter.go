@@ -58,14 +58,10 @@ func Try(ctx context.Context, s *session.Session, queues ...Queue) (*Ticket, err
 
 // tryToHold is Try without the holder's name.
 func (t *Ticket) tryToHold(ctx context.Context) error {
-	if err := t.readSizes(ctx); err != nil {
-		return err
-	}
-	if err := t.lookBeforeEntering(ctx); err != nil {
-		return err
-	}
-	if err := t.enter(ctx); err != nil {
-		return err
+	for _, step := range []func(context.Context) error{t.readSizes, t.lookBeforeEntering, t.enter} {
+		if err := step(ctx); err != nil {
+			return err
+		}
 	}
 	err := t.Wait(ctx)
 	if err == nil {
@@ -121,7 +117,9 @@ func (t *Ticket) enter(ctx context.Context) (err error) {
 	doubt := false
 	defer func() {
 		if err != nil && doubt {
-			t.sweep()
+			for _, e := range t.entries {
+				sharedIn(t.s).sweeper.sweep(leftovers{creates: []doubtfulCreate{{e.q.Dir, e.prefix}}})
+			}
 		}
 	}()
 	for _, e := range t.entries {
@@ -140,7 +138,7 @@ func (t *Ticket) enter(ctx context.Context) (err error) {
 			return err
 		case errors.Is(err, zk.ErrNoNode):
 			for _, e := range t.entries {
-				if err := e.q.makeDir(ctx, t.s, e.firstData()); err != nil {
+				if err := e.q.makeDir(ctx, t.s, e.size); err != nil {
 					return err
 				}
 			}
@@ -274,13 +272,6 @@ func (t *Ticket) find(ctx context.Context) (bool, error) {
 		}
 	}
 	return false, nil
-}
-
-// sweep has the sweeper find out whether a create was carried out, and delete what it made.
-func (t *Ticket) sweep() {
-	for _, e := range t.entries {
-		sharedIn(t.s).sweeper.sweep(leftovers{creates: []doubtfulCreate{{e.q.Dir, e.prefix}}})
-	}
 }
 
 // find looks for the znode after a create whose reply was lost, and adopts it if it exists and belongs to this session.

@@ -105,18 +105,18 @@ func (t *Ticket) leaveQueues(ctx context.Context) error {
 		return ErrGone
 	}
 	t.mu.Lock()
-	held, twin, noted := t.held, t.twin, false
+	held, unsure, noted := t.held, t.unsure, false
 	for _, e := range t.entries {
 		e.delayNoted = e.delayNoted && !t.delayStays
 		noted = noted || e.delayNoted
 	}
-	if twin != nil {
-		twin.delayNoted = twin.delayNoted && !t.delayStays
+	if unsure != nil {
+		unsure.delayNoted = unsure.delayNoted && !t.delayStays
 	}
 	t.mu.Unlock()
 	switch {
-	case twin != nil: // one of the two exists, or did
-		err, ownErr := t.remove(ctx, false, twin), t.remove(ctx, false, t.entries...)
+	case unsure != nil: // one of the two exists, or did
+		err, ownErr := t.remove(ctx, false, unsure), t.remove(ctx, false, t.entries...)
 		if errors.Is(ownErr, ErrGone) || err != nil && !errors.Is(err, ErrGone) {
 			return err
 		}

@@ -51,13 +51,13 @@ func (q *Queue) newPrefix() string {
 	return prefix
 }
 
-// makeDir makes the directory, with data, and its missing parents.
-func (q *Queue) makeDir(ctx context.Context, s *session.Session, data []byte) error {
+// makeDir makes the directory, with the size of a semaphore in its data, and its missing parents.
+func (q *Queue) makeDir(ctx context.Context, s *session.Session, size int) error {
 	mode := session.Persistent
 	if q.Container {
 		mode = session.Container
 	}
-	return q.refused(s.CreateAllGrouped(ctx, trusted.Caller{}, q.Dir, data, mode, q.ACL))
+	return q.refused(s.CreateAllGrouped(ctx, trusted.Caller{}, q.Dir, dirData{Size: size}.encode(), mode, q.ACL))
 }
 
 // refused explains a directory that can't have children: it is a contender's znode, or another ephemeral one.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
@@ -82,7 +83,9 @@ func (w *waiter) untilRoom(ctx context.Context) error {
 		}
 	}
 	silent := w.written < w.t.czxid // the contender behind us decides by the same size
-	head := !writable(e.q.ACL)      // once the head, always the head: those before it hold until they go
+	// Once the head, always the head: those before it hold until they go. Where not all that enter may set the data of their
+	// znodes, and so announce that they hold, every waiter has to be a head.
+	head := slices.ContainsFunc(e.q.ACL, func(a zk.ACL) bool { return a.Perms&zk.PermWrite == 0 })
 	for ; ; silent = false {
 		switch {
 		case v.Holds:
@@ -102,17 +105,6 @@ func (w *waiter) untilRoom(ctx context.Context) error {
 			return err
 		}
 	}
-}
-
-// writable reports whether all that enter may set the data of their znodes, and so announce that they hold. Where they
-// may not, every waiter has to be a head.
-func writable(acl []zk.ACL) bool {
-	for _, entry := range acl {
-		if entry.Perms&zk.PermWrite == 0 {
-			return false
-		}
-	}
-	return true
 }
 
 // decideAnew reads the list, and then the size: contenders before us only disappear, so an older list is safe, while an
@@ -264,7 +256,7 @@ func (q *Queue) readSize(ctx context.Context, s *session.Session, size int) (int
 		d, stat, err := q.readData(ctx, s)
 		switch {
 		case errors.Is(err, zk.ErrNoNode):
-			if err := q.makeDir(ctx, s, dirData{Size: size}.encode()); err != nil {
+			if err := q.makeDir(ctx, s, size); err != nil {
 				return 0, before.Add(err)
 			}
 			continue
@@ -277,14 +269,10 @@ func (q *Queue) readSize(ctx context.Context, s *session.Session, size int) (int
 		if err == nil {
 			err = q.conflict(ctx, s, foresee(names, q.Kind, q.Permits, d.Size).OtherKinds, math.MaxInt64)
 		}
-		if errors.Is(err, zk.ErrNoNode) {
-			continue
+		if err == nil {
+			d.Size = size
+			_, err = s.Set(ctx, q.Dir, d.encode(), stat.Version)
 		}
-		if err != nil {
-			return 0, err
-		}
-		d.Size = size
-		_, err = s.Set(ctx, q.Dir, d.encode(), stat.Version)
 		if before.Note(err); err != nil && !writeAgain(ctx, err) {
 			return 0, before.Add(err)
 		}

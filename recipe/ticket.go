@@ -36,7 +36,7 @@ type Ticket struct {
 
 	change chan struct{} // closed at the end of the Leave or Downgrade that is under way; nil: none is
 	missed bool          // during that Downgrade Missing was called
-	twin   *entry        // the reader's znode that a Downgrade with an unknown outcome may have made
+	unsure *entry        // the reader's znode that a Downgrade with an unknown outcome may have made
 
 	delayStays bool  // KeepDelay was called
 	leaveErr   error // the result of the last Leave, for the one that is under way; nil or ErrGone: the znodes are gone
@@ -105,14 +105,6 @@ type entry struct {
 func (e *entry) name() string { return path.Base(e.node) }
 
 func (e *entry) listing() Listing { return Listing{e.names, e.counter} }
-
-// firstData returns the data that the directory gets when it is made.
-func (e *entry) firstData() []byte {
-	if e.q.Kind == Permits {
-		return dirData{Size: e.size}.encode()
-	}
-	return nil
-}
 
 // list reads the directory anew.
 func (e *entry) list(ctx context.Context) error {

@@ -137,28 +137,26 @@ func (t *Ticket) Downgrade(ctx context.Context) error {
 	var reader *entry
 	var err error
 	switch {
-	case t.twin != nil:
+	case t.unsure != nil:
 		err = fmt.Errorf("an earlier downgrade: %w", session.ErrUnknownOutcome)
 	case e.q.Kind != Read:
 		reader = e.reader()
 		err = e.replace(ctx, reader)
 	}
 	t.mu.Lock()
-	stays := true // the ticket's znode is the one that it was
+	node, gone := e.node, t.missed || errors.Is(err, ErrGone)
 	switch {
 	case reader == nil:
 	case err == nil:
 		t.movedLocked(e, reader)
-		stays = false
 	case errors.Is(err, session.ErrUnknownOutcome):
-		t.twin, stays = reader, false
+		t.unsure, gone = reader, false
 	}
-	gone, node := stays && (t.missed || errors.Is(err, ErrGone)), e.node
 	t.missed = false
 	t.finishLocked()
 	t.mu.Unlock()
 	if gone {
-		t.Missing(node)
+		t.Missing(node) // which is the ticket's no more after a success
 	}
 	return err
 }
