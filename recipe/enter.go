@@ -49,7 +49,7 @@ func Try(ctx context.Context, s *session.Session, queues ...Queue) (*Ticket, err
 		ctx, cancel := context.WithTimeout(ctx, WatchAfter)
 		defer cancel()
 		dir, name := path.Split(busy.line.Holder)
-		if who, _, err := sharedIn(s).heads.who(ctx, t.entries[0].q.Describe, path.Clean(dir), name); err == nil { // else it shows the znode
+		if who, _, err := sharedIn(s).holders.who(ctx, t.entries[0].q.Describe, path.Clean(dir), name); err == nil { // else it shows the znode
 			busy.line.Who = who
 		}
 	}

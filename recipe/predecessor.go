@@ -123,12 +123,12 @@ func (w *waiter) watch(ctx context.Context, mark string, nodes ...string) ([]*se
 		e.ownWatch.Wake(w.ownFired)
 	}
 	ws = ws[len(unwatched):]
-	for _, e := range unwatched {
-		gone := e.gone()
-		if !gone && again { // another client has set its data, or made another znode of its name while we were disconnected
-			gone = errors.Is(ownStats(ctx, w.t.s, []string{e.node})[0].Err, ErrGone)
-		}
-		if gone {
+	stats := make([]session.Node, len(paths))
+	if again { // another client has set data, or made another znode of one's name while we were disconnected
+		stats = ownStats(ctx, w.t.s, paths)
+	}
+	for i, e := range unwatched {
+		if e.gone() || errors.Is(stats[i].Err, ErrGone) {
 			for _, other := range ws {
 				other.Close()
 			}

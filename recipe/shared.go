@@ -18,7 +18,7 @@ import (
 // shared is what the calls of one session have in common, for as long as the session lasts.
 type shared struct {
 	crowds    crowds
-	heads     heads
+	holders   holders
 	permitted permitted
 	sweeper   sweeper
 	toWatch   toWatch
@@ -28,7 +28,7 @@ func sharedIn(s *session.Session) *shared {
 	return s.ForLocks(trusted.Caller{}).Attached(func() any {
 		return &shared{
 			crowds:    crowds{s: s, of: map[string]*crowd{}},
-			heads:     heads{s: s, known: map[[sha256.Size]byte]*head{}},
+			holders:   holders{s: s, known: map[[sha256.Size]byte]*holder{}},
 			permitted: permitted{s: s, known: map[string]dirACL{}},
 			sweeper:   sweeper{s: s, wake: make(chan struct{}, 1)},
 			toWatch:   toWatch{s: s},
@@ -46,18 +46,14 @@ const crowdFrom = 8
 
 // crowd is what calls that enter one directory at the same time share.
 type crowd struct {
-	calls int             // that enter
-	next  *sharedList     // which has not begun; nil: no call waits for one
-	busy  bool            // a goroutine of the session's makes lists
-	ctx   context.Context // of that goroutine; nil before there is one
-	stop  func()          // when the last call has left
-}
+	calls int           // that enter
+	turn  chan struct{} // has room for the one call that makes a list; nil before there was one
+	begun int           // lists that calls have begun
 
-// sharedList is one list for many.
-type sharedList struct {
-	done chan struct{} // closed when the others are set
-	session.Children
-	err error
+	// The latest list, and how many were begun before. For the call that has the turn.
+	list session.Children
+	err  error
+	at   int
 }
 
 // crowds knows which directories the calls of a session are entering. It may be used concurrently.
@@ -83,12 +79,8 @@ func (cs *crowds) join(dir string) (many bool) {
 func (cs *crowds) leave(dir string) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	c := cs.of[dir]
-	if c.calls--; c.calls == 0 {
+	if cs.of[dir].calls--; cs.of[dir].calls == 0 {
 		delete(cs.of, dir)
-		if c.stop != nil {
-			c.stop()
-		}
 	}
 }
 
@@ -97,40 +89,29 @@ func (cs *crowds) leave(dir string) {
 func (cs *crowds) list(ctx context.Context, dir string) (session.Children, error) {
 	cs.mu.Lock()
 	c := cs.of[dir]
-	if c.next == nil {
-		c.next = &sharedList{done: make(chan struct{})}
+	if c.turn == nil {
+		c.turn = make(chan struct{}, 1)
 	}
-	if c.ctx == nil {
-		c.ctx, c.stop = context.WithCancel(cs.s.Context())
-	}
-	list, start := c.next, !c.busy
-	c.busy = true
+	before := c.begun
 	cs.mu.Unlock()
-	if start && !cs.s.Go(func(context.Context) { cs.makeLists(dir, c) }) {
-		cs.makeLists(dir, c) // the session is over: the calls that wait get its error
-	}
 	select {
-	case <-list.done:
-		return list.Children, list.err
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
 	case <-ctx.Done():
 		return session.Children{}, session.Waited(ctx, trusted.Caller{}, errors.New("waiting for the list of "+dir))
 	}
-}
-
-// makeLists makes one list after the other, as long as a call waits for one and the crowd has calls.
-func (cs *crowds) makeLists(dir string, c *crowd) {
-	for {
+	if c.at <= before {
 		cs.mu.Lock()
-		list := c.next
-		c.next = nil
-		c.busy = list != nil
+		c.begun++
+		at := c.begun
 		cs.mu.Unlock()
-		if list == nil {
-			return
+		names, stat, err := cs.s.List(ctx, dir)
+		if err != nil && ctx.Err() != nil {
+			return session.Children{}, err // the next call makes one
 		}
-		list.Names, list.Stat, list.err = cs.s.List(c.ctx, dir)
-		close(list.done)
+		c.list, c.err, c.at = session.Children{Names: names, Stat: stat}, err, at
 	}
+	return c.list, c.err
 }
 
 // MaxData bounds the data of a contender that are read to be shown. What this library puts there is shorter; what others
@@ -138,75 +119,58 @@ func (cs *crowds) makeLists(dir string, c *crowd) {
 const MaxData = 256 << 10
 
 const (
-	headsKept = 256              // names of heads that are remembered
-	headFresh = 10 * time.Second // for how long: its owner may change the data
+	holdersKept = 256              // that are remembered
+	holderFresh = 10 * time.Second // for how long: its owner may change the data
 )
 
-// heads finds out which contenders are first in the lines that a session waits in. However many wait behind one, its data
+// holders finds out which contenders are first in the lines that a session waits in. However many wait behind one, its data
 // are read once in ten seconds, and not at all when they are longer than MaxData. It may be used concurrently.
-type heads struct {
+type holders struct {
 	s     *session.Session
-	mu    sync.Mutex                  // guards what follows
-	known map[[sha256.Size]byte]*head // by the paths' hashes: names are as long as others like
+	mu    sync.Mutex                    // guards what follows
+	known map[[sha256.Size]byte]*holder // by the paths' hashes: names are as long as others like
 }
 
-// head is one contender that is known, or is being read by the first who has asked for it.
-type head struct {
-	done chan struct{} // closed when the rest is final
+// holder is what is known of one contender.
+type holder struct {
+	turn chan struct{} // has room for the one call that may use what follows
 	who  string
 	read bool // its data were read
 	at   time.Time
-	err  error
 }
 
 // who returns what describe makes of the data of contender name in dir; "" when it is gone, may not be read, or describe is
 // nil. read: its data were read, so the session may read it. An error says that ctx or the session has ended.
-func (h *heads) who(ctx context.Context, describe func([]byte) string, dir, name string) (who string, read bool, err error) {
+func (h *holders) who(ctx context.Context, describe func([]byte) string, dir, name string) (who string, read bool, err error) {
 	if describe == nil {
 		return "", false, nil
 	}
 	key := sha256.Sum256([]byte(dir + "/" + name))
-	for {
-		e, first := h.enter(key)
-		if first {
-			e.who, e.read, e.err = h.read(ctx, describe, dir, name)
-			h.mu.Lock()
-			if e.at = time.Now(); e.err != nil && h.known[key] == e {
-				delete(h.known, key) // the next call tries again
-			}
-			h.mu.Unlock()
-			close(e.done)
-			return e.who, e.read, e.err
-		}
-		select {
-		case <-e.done:
-			if e.err == nil {
-				return e.who, e.read, nil
-			}
-		case <-h.s.Done():
-			return "", false, h.s.Err()
-		case <-ctx.Done():
-			return "", false, ctx.Err()
-		}
-	}
-}
-
-// enter returns what is known of a contender, or, first, a new entry that the caller has to fill in.
-func (h *heads) enter(key [sha256.Size]byte) (e *head, first bool) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	if e := h.known[key]; e != nil && (e.at.IsZero() || time.Since(e.at) < headFresh) {
-		return e, false
+	e := h.known[key]
+	if e == nil {
+		if len(h.known) >= holdersKept {
+			clear(h.known)
+		}
+		e = &holder{turn: make(chan struct{}, 1)}
+		h.known[key] = e
 	}
-	if len(h.known) >= headsKept {
-		clear(h.known) // those that are being read are still read for the calls that wait for them
+	h.mu.Unlock()
+	select {
+	case e.turn <- struct{}{}:
+		defer func() { <-e.turn }()
+	case <-ctx.Done():
+		return "", false, ctx.Err()
 	}
-	e = &head{done: make(chan struct{})}
-	h.known[key] = e
-	return e, true
+	if time.Since(e.at) >= holderFresh {
+		if e.who, e.read, err = h.read(ctx, describe, dir, name); err == nil {
+			e.at = time.Now() // else the next call tries again
+		}
+	}
+	return e.who, e.read, err
 }
 
-func (h *heads) read(ctx context.Context, describe func([]byte) string, dir, name string) (who string, read bool, err error) {
+func (h *holders) read(ctx context.Context, describe func([]byte) string, dir, name string) (who string, read bool, err error) {
 	n, err := ReadChild(ctx, h.s, dir, name)
 	switch {
 	case n.Err != nil:

@@ -278,7 +278,7 @@ func (w *waiter) describeHolder(ctx context.Context) (read bool, err error) {
 	if e.line.Ahead == 0 {
 		return false, nil
 	}
-	who, read, err := sharedIn(w.t.s).heads.who(ctx, e.q.Describe, e.q.Dir, e.first)
+	who, read, err := sharedIn(w.t.s).holders.who(ctx, e.q.Describe, e.q.Dir, e.first)
 	if err != nil {
 		if ctx.Err() != nil || w.t.s.Err() != nil {
 			return false, err
@@ -318,11 +318,8 @@ func (w *waiter) place(v Verdict) {
 
 // explain adds the place in line to the error of a wait that the end of ctx has ended.
 func (w *waiter) explain(ctx context.Context, err error) error {
-	if err == nil || ctx.Err() == nil || errors.Is(err, ErrGone) || w.t.s.Err() != nil {
-		return err
-	}
-	if w.e.line.Ahead == 0 {
-		return err // it says what it waited for
+	if err == nil || ctx.Err() == nil || errors.Is(err, ErrGone) || w.t.s.Err() != nil || w.e.line.Ahead == 0 {
+		return err // which says what it waited for, if that was not its turn
 	}
 	if err == ctx.Err() { //nolint:errorlint // bare: there is nothing more in it
 		return session.Waited(ctx, trusted.Caller{}, LineError{w.e.line})
