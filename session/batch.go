@@ -153,8 +153,8 @@ func (b *Batch) Multi(ops ...any) *Result[Transaction] {
 	return added(b, a)
 }
 
-// handOver bounds how long SendDeletes waits until its requests are written. They may be stuck behind a full window, or
-// on a network that takes nothing, and its caller is not to wait for what others are answered.
+// handOver bounds how long SendDeletes waits until its requests are written: they may be stuck behind a full window, or on a
+// network that takes nothing.
 const handOver = 50 * time.Millisecond
 
 func (f forLocks) SendDeletes(paths ...string) func(ctx context.Context) []error {

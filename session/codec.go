@@ -46,7 +46,9 @@ const (
 
 // Error codes that this package acts on.
 const (
+	codeUnreadable       int32 = -1 << 30 // no server's: the reply to a multi can't be read
 	codeOK               int32 = 0
+	codeInconsistent     int32 = -2
 	codeConnectionLoss   int32 = -4
 	codeUnimplemented    int32 = -6
 	codeOperationTimeout int32 = -7

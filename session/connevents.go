@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What a conn reports to its session. None of these is called with a mutex held; each takes mu for itself.
+// What a conn reports to its session. None of these is called with a mutex held.
 
 // mayConnect checks the connect request that is about to be sent, at the instant sent, for the session id, and returns the
 // last zxid that was seen. After an expiry the driver asks for a new session by itself, in which it would run what was
@@ -182,7 +182,6 @@ func (s *Session) notified(zxid int64) {
 	}
 }
 
-// hear notes that bytes of a long reply have arrived at at.
 func (s *Session) hear(at time.Time) {
 	s.mu.Lock()
 	s.lease.hear(at)

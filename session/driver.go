@@ -9,12 +9,10 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// driver keeps the session connected: the library github.com/go-zookeeper/zk dials through our dialer, shakes hands,
-// pings now and then, and dials again when a connection has failed. This file is all that knows of it. Everything else
-// is done by this package on the conn that the driver is given.
-//
-// What the driver reads is the handshake and the headers of the replies to its own pings and close: nothing that a
-// hostile server could upset it with.
+// driver keeps the session connected: the library github.com/go-zookeeper/zk dials through our dialer, shakes hands, pings now
+// and then, and dials again when a connection has failed. This file is all that knows of it; everything else is done on the
+// conn. The driver reads only the handshake and the headers of the replies to its own pings and close: nothing that a hostile
+// server could upset it with.
 type driver struct {
 	s       *Session
 	started chan struct{} // closed when what follows is set: the driver's loop dials before start has returned
@@ -22,10 +20,7 @@ type driver struct {
 	events  <-chan zk.Event // closed when the driver's loop has ended
 }
 
-// driverBuffer is the size of the driver's two buffers. All that goes through them are handshakes and headers.
-const driverBuffer = 1 << 10
-
-func newDriver(s *Session) *driver { return &driver{s: s, started: make(chan struct{})} }
+const driverBuffer = 1 << 10 // for handshakes and headers
 
 // start starts the driver's loop. Owner: shutdown, which stops and joins it.
 func (d *driver) start() error {
@@ -124,8 +119,8 @@ func (d *driverConn) Close() error {
 	return nil
 }
 
-// provider is the driver's list of servers: a single name, since our dialer knows better. The driver checks for
-// Close only at the start of its server list, so once the session is over Next always reports a restart.
+// provider is the driver's list of servers: a single name, since our dialer chooses. The driver checks for Close only at the
+// start of its list, so once the session is over Next always reports a restart.
 type provider struct{ s *Session }
 
 func (p provider) Init([]string) error { return nil }

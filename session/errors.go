@@ -145,7 +145,7 @@ func waited(ctx context.Context, what error) error {
 	return fmt.Errorf("%w while %w", err, what)
 }
 
-// outcome reports whether err would be taken for a server's answer, or for what became of a request.
+// outcome reports whether err would be taken for the outcome of a request.
 func outcome(err error) bool {
 	is := func(target error) bool { return errors.Is(err, target) }
 	said := slices.ContainsFunc(slices.Collect(maps.Values(codes)), is) && !is(ErrLost)

@@ -96,7 +96,6 @@ func NewRig() *Rig {
 		panic(err)
 	}
 	s := newSession(cfg)
-	s.driver = newDriver(s)
 	s.heartbeat = time.AfterFunc(time.Hour, func() {})
 	s.id, s.granted = 7, cfg.Timeout
 	s.ending.Do(func() {}) // there is no driver to shut down, should the lease of a rig that nobody closes be over
@@ -315,7 +314,6 @@ func EndedBeforeItsDriver(dial Dialer) (s *Session, start func() error) {
 		panic(err)
 	}
 	s = newSession(cfg)
-	s.driver = newDriver(s)
 	s.end(ErrAuth)
 	return s, s.driver.start
 }
@@ -324,22 +322,47 @@ func EndedBeforeItsDriver(dial Dialer) (s *Session, start func() error) {
 // another create waits to be written. It returns how many creates wait then.
 func (r *Rig) GiveUpAtTheAnswerOfALook() (waiting int) {
 	c := r.c
-	enter := func(dir string) (create, look *request) {
-		b := r.Grouped(trusted.Caller{})
-		b.Create(dir+"/n-", nil, EphemeralSequential, WorldACL())
-		b.List(dir)
-		create, look = b.asks[0].request(), b.asks[1].request()
-		create.member.read, look.after = look, []*request{create}
-		c.enqueue(create, look)
-		return create, look
-	}
-	create, look := enter("/none")
-	create.sent, look.sent = c.s.clock.now(), c.s.clock.now()
-	c.pending.push(c.queue.pop())
-	c.requeue([]*request{c.writes.pop()})
-	enter("/other")
+	create, look := r.park("/none")
+	r.enter("/other")
 	c.pending.pop()
 	c.readTooSoon(look, replyHeader{xid: look.xid, code: codeNoNode})
 	c.abandon([]*request{create, look}) // the look's own wait has not ended yet
 	return c.writes.n
+}
+
+// BeatBeforeALookIsSentAgain has a heartbeat wait to be written, behind a full window, when a look is to be sent again. It
+// reports whether the heartbeat is written.
+func (r *Rig) BeatBeforeALookIsSentAgain() (written bool) {
+	c := r.c
+	_, look := r.park("/d")
+	c.pending.pop()
+	for range window {
+		c.pending.push(newPing())
+	}
+	r.Beat()
+	c.readTooSoon(look, replyHeader{xid: look.xid})
+	if err := r.Send(); err != nil {
+		panic(err)
+	}
+	return c.pending.n > window
+}
+
+// enter queues a create and its look.
+func (r *Rig) enter(dir string) (create, look *request) {
+	b := r.Grouped(trusted.Caller{})
+	b.Create(dir+"/n-", nil, EphemeralSequential, WorldACL())
+	b.List(dir)
+	create, look = b.asks[0].request(), b.asks[1].request()
+	create.member.read, look.after = look, []*request{create}
+	r.c.enqueue(create, look)
+	return create, look
+}
+
+// park has a create be undone whose look waits for its reply, the first that does.
+func (r *Rig) park(dir string) (create, look *request) {
+	create, look = r.enter(dir)
+	create.sent, look.sent = r.clock.now(), r.clock.now()
+	r.c.pending.push(r.c.queue.pop())
+	r.c.requeue([]*request{r.c.writes.pop()})
+	return create, look
 }

@@ -111,8 +111,6 @@ func (s *Session) decodeTransaction(r *request, touches []touch) (Transaction, e
 	return Transaction{resps, r.head.zxid}, nil
 }
 
-const codeInconsistent int32 = -2
-
 // appendOp encodes one operation, and returns what it touches, as the caller named it.
 func (s *Session) appendOp(b []byte, op any) ([]byte, touch, error) {
 	begin := func(code int32, path string) []byte {
@@ -235,6 +233,3 @@ func verdict(op int32, header int32, body []byte) int32 {
 		}
 	}
 }
-
-// codeUnreadable is no code of a server's: the reply to a multi can't be read.
-const codeUnreadable int32 = -1 << 30

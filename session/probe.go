@@ -14,10 +14,9 @@ import (
 	"github.com/zklock/locker/internal/trusted"
 )
 
-// What a doctor asks one server, outside of any session that holds something. It is for the packages of this module alone.
+// What a doctor asks one server, outside of any session that holds something.
 
-// maxWords bounds the answer to a four-letter word; that to "cons" grows with the server's clients.
-const maxWords = 8 << 20
+const maxWords = 8 << 20 // bytes of the answer to a four-letter word; that to "cons" grows with the server's clients
 
 // FourLetter asks the server at host:port a four-letter word, on a connection of its own, dialled as conf says. It
 // blocks until the server closes the connection, or ctx ends. An answer may say that the word is not allowed.

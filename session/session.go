@@ -94,7 +94,6 @@ func Start(connect string, conf Config) (*Session, error) {
 	if cfg.OnState != nil || cfg.Logger != nil {
 		s.notes = newNotifier(cfg.tell)
 	}
-	s.driver = newDriver(s)
 	if err := s.driver.start(); err != nil {
 		s.cut(err)
 		s.notes.close()
@@ -111,6 +110,7 @@ func newSession(cfg config) *Session {
 	s.dialer = newDialer(s.ctx, &s.cfg, s.remainingLease)
 	s.watches = newWatches(s)
 	s.ephemerals = newEphemerals(cfg.EphemeralBytes, len(cfg.chroot))
+	s.driver = &driver{s: s, started: make(chan struct{})}
 	return s
 }
 
