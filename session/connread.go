@@ -249,7 +249,7 @@ func (c *conn) take(xid int32, at time.Time) (*request, error) {
 func (c *conn) putBack(r *request) {
 	switch {
 	case r.op == opMultiRead:
-		for _, list := range slices.Backward(r.members) { // each in front of the next
+		for _, list := range slices.Backward(r.members) { // the last first: each is inserted at the front
 			c.putBack(list)
 		}
 		return
@@ -261,7 +261,7 @@ func (c *conn) putBack(r *request) {
 	over := c.state == connFailed || r.abandoned
 	if !over {
 		r.sent = time.Time{}
-		c.queueOf(r).pushFront(r)
+		c.queueOf(r).insert(r)
 	}
 	c.mu.Unlock()
 	if over { // the queue is not written any more, or no call waits for the reply

@@ -201,3 +201,8 @@ func TestWhoGivesUpAtTheAnswerOfALookLeavesTheOthersInTheirQueue(t *testing.T) {
 	r := session.NewRig()
 	require.Equal(t, 1, r.GiveUpAtTheAnswerOfALook())
 }
+
+func TestAHeartbeatOvertakesALookThatIsSentAgain(t *testing.T) {
+	r := session.NewRig()
+	require.True(t, r.BeatBeforeALookIsSentAgain())
+}

@@ -191,10 +191,10 @@ func (c *conn) resumeParkedLocked() {
 	if c.unread > 0 {
 		return
 	}
-	for w := c.parked.head; w != nil; w = c.parked.head {
+	for w := c.parked.tail; w != nil; w = c.parked.tail { // the last first: each is inserted at the front
 		c.unparkLocked(w)
 		c.writes.insert(w)
 		w.member.read.sent = time.Time{}
-		c.queue.pushFront(w.member.read)
+		c.queue.insert(w.member.read)
 	}
 }

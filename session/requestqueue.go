@@ -12,10 +12,10 @@ type requestQueue struct {
 func (q *requestQueue) push(r *request)      { q.link(q.tail, r, nil) }
 func (q *requestQueue) pushFront(r *request) { q.link(nil, r, q.head) }
 
-// insert puts r before the first that came after it.
+// insert puts r, which is not urgent, before the first that came after it, and behind all that are urgent.
 func (q *requestQueue) insert(r *request) {
 	next := q.head
-	for next != nil && next.seq < r.seq {
+	for next != nil && (next.urgent || next.seq < r.seq) {
 		next = next.next
 	}
 	if next == nil {
