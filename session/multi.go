@@ -119,11 +119,8 @@ func (s *Session) appendOp(b []byte, op any) ([]byte, touch, error) {
 	switch op := op.(type) {
 	case *zk.CreateRequest:
 		if op != nil {
-			code, mode := opCreate, Mode(op.Flags)
-			if mode == Container {
-				code = opCreateContainer
-			}
-			b = appendACL(appendBytes(begin(code, op.Path), op.Data), op.Acl)
+			mode := Mode(op.Flags)
+			b = appendACL(appendBytes(begin(mode.op(), op.Path), op.Data), op.Acl)
 			return appendInt(b, op.Flags), touch{op.Path, mode.ephemeral()}, checkCreate(op.Path, mode)
 		}
 	case *zk.DeleteRequest:

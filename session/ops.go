@@ -164,6 +164,14 @@ const (
 // ephemeral reports whether a znode of this mode goes with its session.
 func (m Mode) ephemeral() bool { return m == Ephemeral || m == EphemeralSequential }
 
+// op is the operation that makes a znode of this mode.
+func (m Mode) op() int32 {
+	if m == Container {
+		return opCreateContainer
+	}
+	return opCreate
+}
+
 // Created is what a create made.
 type Created struct {
 	Path  string // with the number behind it, for a sequential znode
@@ -279,11 +287,7 @@ func checkCreate(path string, mode Mode) error {
 }
 
 func (s *Session) createFull(full, path string, data []byte, mode Mode, acl []zk.ACL) *Result[Created] {
-	op := opCreate
-	if mode == Container {
-		op = opCreateContainer
-	}
-	a := &Result[Created]{r: newRequest(op, "create", path, func(b []byte) []byte {
+	a := &Result[Created]{r: newRequest(mode.op(), "create", path, func(b []byte) []byte {
 		return appendInt(appendACL(appendBytes(appendString(b, full), data), acl), int32(mode))
 	})}
 	if mode == Container {
