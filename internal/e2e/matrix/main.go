@@ -23,6 +23,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -61,7 +62,11 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, choose(*quick, *brief, *only), *installed, *newer, *out, flag.Args()); err != nil {
+	atOnce := 1
+	if *brief { // so few tests mostly wait
+		atOnce = 3
+	}
+	if err := run(ctx, atOnce, choose(*quick, *brief, *only), *installed, *newer, *out, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "matrix:", err)
 		os.Exit(1)
 	}
@@ -97,7 +102,7 @@ type result struct {
 	err             error // go test's own, without a failed test
 }
 
-func run(ctx context.Context, chosen []suite, installed, newer bool, out string, homes []string) (err error) {
+func run(ctx context.Context, atOnce int, chosen []suite, installed, newer bool, out string, homes []string) (err error) {
 	root, err := moduleRoot(ctx)
 	if err != nil {
 		return err
@@ -123,18 +128,28 @@ func run(ctx context.Context, chosen []suite, installed, newer bool, out string,
 		return errors.New("no servers to run on")
 	}
 	results := make([][]result, len(chosen))
-	bad := 0
+	var all sync.WaitGroup
+	places := make(chan struct{}, atOnce)
 	for i, s := range chosen {
-		for _, v := range versions {
-			r := s.on(ctx, root, v)
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			if len(r.failed) > 0 || r.err != nil {
-				bad++
-			}
-			fmt.Fprintf(os.Stderr, "%-24s %-8s %s\n", s.name, v.version, r)
-			results[i] = append(results[i], r)
+		results[i] = make([]result, len(versions))
+		for j, v := range versions {
+			places <- struct{}{}
+			all.Go(func() {
+				r := s.on(ctx, root, v)
+				fmt.Fprintf(os.Stderr, "%-24s %-8s %s\n", s.name, v.version, r)
+				results[i][j] = r
+				<-places
+			})
+		}
+	}
+	all.Wait()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	bad := 0
+	for _, r := range slices.Concat(results...) {
+		if len(r.failed) > 0 || r.err != nil {
+			bad++
 		}
 	}
 	if err := report(out, chosen, versions, results); err != nil {
