@@ -109,10 +109,10 @@ func TestManyWaitersReadTheHoldersDataOnce(t *testing.T) {
 
 func TestScenario50_LookingAtManyContendersWithMuchDataCostsNoOtherHold(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
-		dir, c := s.Dir("/l"), slowClient(s, 30_000_000)
+		dir, c := s.Dir("/l"), slowClient(s, 10_000_000)
 		other, err := c.Mutex("/other").Lock(s.Context())
 		require.NoError(s, err)
-		const contenders = 300
+		const contenders = 100
 		plantData(s, dir, contenders, bulk)
 		ctx, cancel := context.WithTimeout(s.Context(), 3*time.Second)
 		defer cancel()

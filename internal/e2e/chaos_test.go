@@ -17,7 +17,7 @@ import (
 var (
 	seedFlag = flag.Uint64("chaos.seed", 0, "seed of faults and workers; 0: a new one")
 	forFlag  = flag.Duration("chaos.for", 20*time.Second, "length of a round")
-	rounds   = flag.Int("chaos.rounds", 2, "rounds of the run on local processes")
+	rounds   = flag.Int("chaos.rounds", 1, "rounds of the run on local processes")
 	keep     = flag.Bool("chaos.keep", false, "write every round's history to a file")
 	overlap  = flag.Bool("chaos.overlap", false, "break a server also while another one still catches up")
 	only     = flag.String("chaos.only", "", "only the faults whose names contain this")

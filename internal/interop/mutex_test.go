@@ -18,7 +18,7 @@ import (
 func TestFourKindsOfClientsShareOneMutex(t *testing.T) {
 	needClients(t)
 	const each = 2
-	times := 500 / each // acquisitions of each contender
+	times := 200 / each // acquisitions of each contender
 	if long() {
 		times *= 8
 	}
