@@ -12,15 +12,10 @@ import (
 	"github.com/zklock/locker/recipe"
 )
 
-// acquisition is a lock that was acquired: what its holds share. There is one hold, or with reentrancy several. It is in
-// one of three states, and ends once, for the first cause that comes:
-//
-//	from   to         by                when
-//	held   released   beginRelease      the last hold was unlocked, or a Downgrade has an unknown outcome
-//	held   lost       lose, loseToGrace   anything else: see the causes
-//
+// acquisition is a lock that was acquired: what its holds share. There is one hold, or with reentrancy several. It ends once,
+// for the first cause that comes, by end; ARCHITECTURE.md has the causes, which function notices each, and where it arrives.
 // A cause ends the contexts of all holds first. When the session ends, they end with it, before the acquisition does: every
-// hold's context is a child of the session's. ARCHITECTURE.md has the causes, which function notices each, and where it arrives.
+// hold's context is a child of the session's.
 //
 // A single hold ends with ErrUnlocked, and the acquisition goes on, when one of several reentrant holds is unlocked (drop)
 // and when a Downgrade succeeds, which returns another hold.
@@ -41,23 +36,23 @@ type acquisition struct {
 	cause       error           // why it is not held
 	holds       []*Hold         // that have not been released
 	kind        Kind            // that of info, or KindRead after a Downgrade
-	asked       *ReleaseRequest // the latest; may be nil
-	askedZxid   int64           // of asked
-	downgrading *Hold           // the hold that a Downgrade is turning into one of the read lock
-	left        bool            // leave was called
-	maxHold     *time.Timer     // of WithMaxHold; may be nil
-	stopGrace   func()          // ends what watches the lease for WithGrace; may be nil
+	request     *ReleaseRequest // to let go: the latest; may be nil
+	requestZxid int64
+	downgrading *Hold       // the hold that a Downgrade is turning into one of the read lock
+	left        bool        // leave was called
+	maxHold     *time.Timer // of WithMaxHold; may be nil
+	stopGrace   func()      // ends what watches the lease for WithGrace; may be nil
 }
 
 type acquisitionState uint8
 
 const (
-	held acquisitionState = iota
-	released
-	lost
+	held     acquisitionState = iota
+	released                  // the last hold was unlocked, or a Downgrade has an unknown outcome (beginRelease)
+	lost                      // anything else (lose, loseToGrace)
 )
 
-// newHold makes the acquisition, and its first hold, of a ticket that holds. Values are those of the call's context. One
+// newHold makes the acquisition, and its first hold, of a ticket that holds, with the values of the call's context. One
 // allocation has both: with local handoff a hold may last for a microsecond.
 func (c *Client) newHold(values context.Context, t ticket, w *waiting, o lockOptions) *Hold {
 	both := &struct {
@@ -68,7 +63,10 @@ func (c *Client) newHold(values context.Context, t ticket, w *waiting, o lockOpt
 	a, h := &both.a, &both.h
 	a.holds = append(both.one[:0], h)
 	h.bind(a, values, a.kind == KindRead)
-	c.use.acquired(w, a)
+	c.use.update(func() {
+		delete(c.use.waits, w)
+		c.use.holds[a] = struct{}{}
+	})
 	c.tellAcquired(AcquiredInfo{a.info, h.Token(), h.Node(), a.since.Sub(w.since), 0})
 	a.mu.Lock() // what is begun here may be over at once
 	if a.limit > 0 {
@@ -101,7 +99,7 @@ func (a *acquisition) end(to acquisitionState, cause error) bool {
 	if a.stopGrace != nil {
 		a.stopGrace()
 	}
-	a.c.use.ended(a)
+	a.c.use.update(func() { delete(a.c.use.holds, a) })
 	return true
 }
 
@@ -126,8 +124,7 @@ func (a *acquisition) afterLoss(cause error) {
 	a.c.tellLost(LostInfo{a.infoNow(), Token(a.ticket.Czxid()), time.Since(a.since), cause})
 }
 
-// expire ends an acquisition that was held for too long: the contexts first, then, after the grace, it deletes the znodes. The
-// znodes that are left of an acquisition that was lost earlier are deleted too.
+// expire ends an acquisition that was held for too long, and deletes its znodes after the grace, also if it was lost earlier.
 func (a *acquisition) expire() {
 	a.lose(ErrMaxHold)
 	if a.grace == 0 {
@@ -141,8 +138,7 @@ func (a *acquisition) expire() {
 	}
 }
 
-// leaveExpired gives up the places of an acquisition that was held for too long. The holder did not let go, so for a lock
-// delay it counts as lost.
+// leaveExpired gives up the places of an acquisition that was held for too long. For a lock delay it counts as lost.
 func (a *acquisition) leaveExpired() {
 	if errors.Is(a.ended(), ErrUnlocked) {
 		return // the release, which came first, leaves the ticket
@@ -152,8 +148,7 @@ func (a *acquisition) leaveExpired() {
 	})
 }
 
-// release ends an acquisition whose last hold was unlocked. If it was lost before, release deletes the znodes that still exist,
-// and returns the cause of the loss.
+// release ends an acquisition whose last hold was unlocked. Of one that was lost it deletes the znodes that are left.
 func (a *acquisition) release(ctx context.Context) error { return a.endRelease(ctx, a.beginRelease()) }
 
 // beginRelease ends the contexts. first: the acquisition was not lost before.
@@ -178,9 +173,8 @@ func (a *acquisition) endRelease(ctx context.Context, first bool) error {
 	return err
 }
 
-// leave leaves the ticket of an acquisition that has ended. Only the first call does anything; any other returns nil at once.
-// With keepDelay it counts as a loss for a lock delay. If ctx ends first, leave returns ctx's error, and the deletion goes on
-// in the background.
+// leave leaves the ticket of an acquisition that has ended, as recipe.Ticket.Leave does. Only the first call does anything.
+// With keepDelay it counts as a loss for a lock delay.
 func (a *acquisition) leave(ctx context.Context, keepDelay bool) error {
 	a.mu.Lock()
 	leavable := a.leavableLocked()
@@ -204,8 +198,7 @@ func (a *acquisition) leave(ctx context.Context, keepDelay bool) error {
 	return a.ticket.Leave(ctx)
 }
 
-// leavableLocked reports whether znodes of an acquisition that has ended may exist until the ticket is left. One that was
-// lost with its session has none, nor has one whose only znode was deleted.
+// leavableLocked reports whether an acquisition that has ended may have znodes: not if its session, or its only one, is gone.
 func (a *acquisition) leavableLocked() bool {
 	if a.left || errors.Is(a.cause, ErrNodeDeleted) && len(a.ticket.Nodes()) == 1 {
 		return false
@@ -213,15 +206,13 @@ func (a *acquisition) leavableLocked() bool {
 	return a.state == released || a.ticket.Session().Err() == nil
 }
 
-// ended returns why the lock is not held any more; nil while it is. The end of the session counts from its first moment
-// on: Guard may not have reported it yet.
+// ended returns why the lock is not held any more; nil while it is. Guard may not have reported the session's end yet.
 func (a *acquisition) ended() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.endedLocked()
 }
 
-// live reports whether the lock is held, and not about to be released.
 func (a *acquisition) live() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -247,32 +238,25 @@ func (a *acquisition) infoNow() LockInfo {
 }
 
 // status returns what Status shows; false: it has ended, or is about to.
-func (a *acquisition) status() (HeldLock, bool) {
+func (a *acquisition) status() (_ HeldLock, live bool) {
 	a.mu.Lock()
-	n, live := len(a.holds), a.liveLocked()
+	info, n, live := a.info, len(a.holds), a.liveLocked()
+	info.Kind, info.Context = a.kind, nil
 	a.mu.Unlock()
-	if !live {
-		return HeldLock{}, false
-	}
-	info := a.infoNow()
-	info.Context = nil
-	return HeldLock{info, a.ticket.Nodes()[0], Token(a.ticket.Czxid()), a.since, a.ticket.Session().SafeUntil(), n}, true
+	return HeldLock{info, a.ticket.Nodes()[0], Token(a.ticket.Czxid()), a.since, a.ticket.Session().SafeUntil(), n}, live
 }
-
-// Reentrancy is carried by contexts: the context of a hold leads to its acquisition (holdContext), for a Lock of the same
-// path to join it.
 
 // errNoWrite says that a hold for writing can't join: the acquisition is for reading, or is being downgraded.
 var errNoWrite = fmt.Errorf("%w, for reading", ErrDeadlock)
 
-// join adds a hold. Nil, nil: the lock is not held any more, or about to be released.
+// join adds a hold for a Lock whose context leads to the acquisition (holdContext). Nil, nil: it ends, or is about to.
 func (a *acquisition) join(values context.Context, read bool) (*Hold, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	switch {
-	case !a.liveLocked():
+	if !a.liveLocked() {
 		return nil, nil
-	case !read && !a.writingLocked():
+	}
+	if !read && a.writersLocked() == 0 {
 		return nil, errNoWrite
 	}
 	h := &Hold{}
@@ -281,9 +265,14 @@ func (a *acquisition) join(values context.Context, read bool) (*Hold, error) {
 	return h, nil
 }
 
-// writingLocked reports whether there is a hold that is not of the read lock, nor about to be.
-func (a *acquisition) writingLocked() bool {
-	return slices.ContainsFunc(a.holds, func(h *Hold) bool { return !h.read && h != a.downgrading })
+// writersLocked counts the holds that are not of the read lock, nor about to be.
+func (a *acquisition) writersLocked() (n int) {
+	for _, h := range a.holds {
+		if !h.read && h != a.downgrading {
+			n++
+		}
+	}
+	return n
 }
 
 // drop ends the context of a hold that was released, and removes it. last: no hold is left. downgrade: it was the last
@@ -291,15 +280,10 @@ func (a *acquisition) writingLocked() bool {
 func (a *acquisition) drop(h *Hold) (last, downgrade bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	h.cancel(ErrUnlocked)                            // in one step with the removal: else a loss in between would not reach it
-	for i, other := range slices.Backward(a.holds) { // the innermost is released first
-		if other == h {
-			a.holds = slices.Delete(a.holds, i, i+1)
-			break
-		}
-	}
+	h.cancel(ErrUnlocked) // in one step with the removal: else a loss in between would not reach it
+	a.holds = slices.DeleteFunc(a.holds, func(other *Hold) bool { return other == h })
 	last = len(a.holds) == 0
-	return last, !last && !h.read && a.kind == KindWrite && a.state == held && !a.writingLocked()
+	return last, !last && !h.read && a.kind == KindWrite && a.state == held && a.writersLocked() == 0
 }
 
 // lockKey finds an acquisition in a context.
@@ -308,23 +292,15 @@ type lockKey struct {
 	path string
 }
 
-// covers reports whether the acquisition is of the path of k.
 func (a *acquisition) covers(k lockKey) bool {
-	if k.c != a.c {
-		return false
-	}
-	if a.info.Paths == nil {
-		return k.path == a.info.Path
-	}
-	return slices.Contains(a.info.Paths, k.path)
+	return k.c == a.c && (slices.Contains(a.info.Paths, k.path) || a.info.Paths == nil && a.info.Path == k.path)
 }
 
+// graceError is why a hold with a grace ended before its lease. It matches ErrLeaseOver, and ErrLost.
+//
 // WithGrace: a hold that needs some time to stop ends that much before its session's lease does, while the session goes on.
 // Safety: the lease has more than the grace left when the hold begins; from then on its end is watched as the session's own
-// end is, by a timer and by every call of the context's methods. Nothing that the client does frees the lock before its Unlock:
-// its znode stays.
-
-// graceError is why a hold with a grace ended before its lease. It matches ErrLeaseOver, and ErrLost.
+// end is, by a timer and by every call of the context's methods. The znode stays until Unlock, or the end of WithMaxHold.
 type graceError struct{ d time.Duration }
 
 func (e graceError) Error() string {
@@ -342,8 +318,7 @@ func (a *acquisition) lookAtGrace() {
 	}
 }
 
-// loseToGrace ends the acquisition because no more than its grace is left of the lease. It does not block: what follows is
-// done by a goroutine that Close waits for, as it does for every hold.
+// loseToGrace ends the acquisition because no more than its grace is left of the lease. It does not block.
 func (a *acquisition) loseToGrace() {
 	cause := graceError{a.grace}
 	if a.end(lost, cause) {

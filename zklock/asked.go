@@ -23,11 +23,10 @@ type ReleaseRequest struct {
 	At  time.Time // when, by the ensemble's clock
 }
 
-// revoke is what Curator's Revoker sets as the data of the contender that is to let go.
-const revoke = "__REVOKE__"
-
-// maxWhy bounds what Ask says.
-const maxWhy = 4 << 10
+const (
+	revoke = "__REVOKE__" // what Curator's Revoker sets as the data of the contender that is to let go
+	maxWhy = 4 << 10      // bytes of what Ask says
+)
 
 // releaseWish is what a contender's znode has beside its identity when it was asked to let go.
 type releaseWish struct {
@@ -37,20 +36,20 @@ type releaseWish struct {
 
 // releaseRequest returns the request in a contender's data; nil: there is none.
 func releaseRequest(data []byte, at time.Time) *ReleaseRequest {
-	if string(data) == revoke {
-		return &ReleaseRequest{At: at}
-	}
 	var id identity
-	if json.Unmarshal(data, &id) != nil || id.Asked == nil {
+	switch {
+	case string(data) == revoke:
+		return &ReleaseRequest{At: at}
+	case json.Unmarshal(data, &id) != nil || id.Asked == nil:
 		return nil
 	}
-	return &ReleaseRequest{By: id.Asked.By, Why: id.Asked.Why, At: at}
+	return &ReleaseRequest{id.Asked.By, id.Asked.Why, at}
 }
 
-// Ask asks the contender of path that has token t to let go, and says why. It takes nothing away: a holder of this library
-// gets the request by Hold.Asked and a hook, and decides; one of Curator's by its revocation listener; any other client does
-// not notice it. Queue shows that the contender was asked, for as long as it stays. One that waits gets the request when it
-// holds. To ask again replaces the request. The message has at most 4 KB.
+// Ask asks the contender of path that has token t to let go, and says why, in 4 KB at most. It takes nothing away: a holder
+// of this library gets the request by Hold.Asked and a hook, and decides; one of Curator's by its revocation listener; any
+// other client does not notice it. Queue shows that the contender was asked, for as long as it stays. One that waits gets
+// the request when it holds. To ask again replaces the request.
 //
 // Nil: its znode has the request. ErrNotHeld: there is no such contender any more. zk.ErrNoAuth: its znode may not be read
 // or written. Other errors as for Break. It costs two round trips more than Break.
@@ -81,17 +80,12 @@ func wished(n session.Node, why string) []byte {
 		return []byte(revoke)
 	}
 	id.Asked = &releaseWish{By: hostname() + ":" + strconv.Itoa(os.Getpid()), Why: why}
-	data, err := json.Marshal(id)
-	if err != nil {
-		return []byte(revoke) // not possible: these are strings, numbers and bytes
-	}
-	return data
+	return id.encode()
 }
 
 // Asked returns a channel that receives when a client asks this holder to let go, by Client.Ask, zklock ask or Curator's
-// Revoker: the latest request, if it has not been received yet. It is a wish: the hold goes on until it is unlocked, or
-// lost. It is never closed; wait for the end of Context beside it. Each hold has one channel, and reentrant holds one
-// each.
+// Revoker: the latest request, if it has not been received yet. The hold goes on until it is unlocked, or lost. The channel
+// is never closed; wait for the end of Context beside it. Each hold has one, and reentrant holds one each.
 //
 // A hold gets a request 0.3 s after its beginning at the earliest, when its znode is watched, and only if it may read its
 // znode. With WithLocalHandoff the hold that has the lock gets it, and the process gives the znode up when that hold has been
@@ -102,26 +96,25 @@ func (h *Hold) Asked() <-chan ReleaseRequest {
 	defer h.a.mu.Unlock()
 	if h.asked == nil {
 		h.asked = make(chan ReleaseRequest, 1)
-		if h.a.asked != nil {
-			h.asked <- *h.a.asked
+		if h.a.request != nil {
+			h.asked <- *h.a.request
 		}
 	}
 	return h.asked
 }
 
-// dataSet is called when another client has set the data of one of the znodes. Of two requests the later write counts, in
-// whatever order they are read: their times may be the same.
+// dataSet is called when another client has set a znode's data. Of two requests the later write counts.
 func (a *acquisition) dataSet(data []byte, stat zk.Stat) {
 	r := releaseRequest(data, time.UnixMilli(stat.Mtime))
 	if r == nil {
 		return
 	}
 	a.mu.Lock()
-	if stat.Mzxid <= a.askedZxid {
+	if stat.Mzxid <= a.requestZxid {
 		a.mu.Unlock()
 		return
 	}
-	a.asked, a.askedZxid = r, stat.Mzxid
+	a.request, a.requestZxid = r, stat.Mzxid
 	over := a.state != held
 	for _, h := range a.holds {
 		if h.asked == nil {
@@ -139,10 +132,9 @@ func (a *acquisition) dataSet(data []byte, stat zk.Stat) {
 	}
 }
 
-// Break removes the contender with token t from the queue of path, whoever owns it: mostly a holder that hangs. It is a
-// tool for administrators. Its znode is deleted only if it still has that token. If the holder uses this library, its hold
-// is lost at once (ErrNodeDeleted), but work that is under way is not stopped: only the token and Hold.Multi protect
-// against that.
+// Break removes the contender with token t from the queue of path, whoever owns it: mostly a holder that hangs. Its znode is
+// deleted only if it still has that token. If the holder uses this library, its hold is lost at once (ErrNodeDeleted), but
+// work that is under way is not stopped: only the token and Hold.Multi protect against that.
 //
 // Nil: it was removed. ErrNotHeld: there is no such contender. Other errors as for Queue; after one that matches
 // ErrUnknownOutcome it may have been removed. It costs at most half as much as Queue.
@@ -171,8 +163,8 @@ func (c *Client) find(ctx context.Context, dir string, t Token) (l lineOf, found
 			found = name // unless it is another's
 		}
 	}
-	downgraded := false                              // perhaps: a writer has gone since the list, and a reader in its place is not in the list
-	for names := l.names; len(names) > 0 && t > 0; { // 0 is shown for a contender that may not be read
+	downgraded := false                              // perhaps: a writer has gone since the list, and a reader is in its place
+	for names := l.names; len(names) > 0 && t > 0; { // 0: it may not be read
 		step := names[:min(len(names), breakSteps)]
 		names = names[len(step):]
 		nodes, err := l.s.StatsBelow(ctx, dir, step)
@@ -188,11 +180,11 @@ func (c *Client) find(ctx context.Context, dir string, t Token) (l lineOf, found
 			downgraded = downgraded || writer.Kind == recipe.Write && errors.Is(n.Err, zk.ErrNoNode)
 		}
 	}
-	if found == "" && downgraded {
+	switch {
+	case found != "":
+		return l, found, nil
+	case downgraded:
 		return c.find(ctx, dir, t)
 	}
-	if found == "" {
-		err = fmt.Errorf("%w: nobody in line has the token %d", ErrNotHeld, t)
-	}
-	return l, found, err
+	return l, "", fmt.Errorf("%w: nobody in line has the token %d", ErrNotHeld, t)
 }

@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/zklock/locker/internal/handoff"
 	"github.com/zklock/locker/internal/text"
+	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
 )
 
@@ -41,8 +43,7 @@ type Client struct {
 // ErrPath). Refused credentials: session.ErrAuth. If ctx has no deadline, it logs at level Warn which servers it can't
 // reach, and why, after 5 s and then every minute; to slog's default if there is no logger.
 //
-// The Client keeps a session for as long as it lives: when one has ended it opens the next, and waiting calls queue
-// again in that. See WithEphemeralBytes for when there are several.
+// The Client keeps a session for as long as it lives: when one has ended it opens the next, and waiting calls queue again.
 func Dial(ctx context.Context, connect string, opts ...Option) (*Client, error) {
 	needContext(ctx)
 	c, err := Open(connect, opts...)
@@ -57,34 +58,24 @@ func Dial(ctx context.Context, connect string, opts ...Option) (*Client, error) 
 }
 
 // Open is Dial that does not wait: the Client connects in the background, for as long as it lives, and its calls wait for
-// that as they wait for a connection that is lost. So a service can start while the ensemble is down. An error is of the
-// connect string or of an option (ErrOption, ErrPath); no I/O has been done. Credentials that the ensemble refuses are the
-// error of the first call, and of every other.
+// that. So a service can start while the ensemble is down. An error is of the connect string or of an option (ErrOption,
+// ErrPath); no I/O has been done. Credentials that the ensemble refuses are the error of every call.
 func Open(connect string, opts ...Option) (*Client, error) {
 	o, err := chosen(opts)
 	if err != nil {
 		return nil, fmt.Errorf("zklock: dial: %w", err)
 	}
-	c := &Client{connect: connect, opts: o, log: o.session.Logger}
-	if c.log == nil {
-		c.log = slog.New(slog.DiscardHandler)
-	}
+	c := &Client{connect: connect, opts: o, log: cmp.Or(o.session.Logger, slog.New(slog.DiscardHandler)),
+		use: inUse{waits: map[*waiting]struct{}{}, holds: map[*acquisition]struct{}{}}}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.sessions = newSessions(c)
-	c.handoff = c.newHandoff()
-	s, err := c.sessions.start()
-	if err != nil {
+	c.handoff = handoff.New(handoff.Config{Context: c.ctx, Closed: closedError{}, Go: c.spawn, Logger: c.log,
+		GiveUp: func(ctx context.Context, t *recipe.Ticket) { c.giveUp(ctx, t) }, Unreachable: c.unreachable})
+	if c.sessions, err = newSessions(c); err != nil {
 		c.cancel()
 		return nil, fmt.Errorf("zklock: dial %q: %w", connect, err)
 	}
-	c.sessions.begin(s)
 	return c, nil
 }
-
-const (
-	dialQuiet = 5 * time.Second // how long a Dial without deadline waits before it logs a warning
-	dialTell  = time.Minute     // how often it warns from then on
-)
 
 // established waits for a session. If ctx has no deadline, it logs a warning after 5 s and every minute after that.
 func (c *Client) established(ctx context.Context) error {
@@ -92,11 +83,8 @@ func (c *Client) established(ctx context.Context) error {
 		_, err := c.Session(ctx)
 		return err
 	}
-	log := c.opts.session.Logger
-	if log == nil {
-		log = slog.Default()
-	}
-	for d := dialQuiet; ; d = dialTell {
+	log := cmp.Or(c.opts.session.Logger, slog.Default())
+	for d := 5 * time.Second; ; d = time.Minute {
 		bounded, cancel := context.WithTimeout(ctx, d)
 		_, err := c.Session(bounded)
 		late := err != nil && bounded.Err() != nil && ctx.Err() == nil
@@ -113,9 +101,9 @@ func (c *Client) established(ctx context.Context) error {
 // when everything that the Client had running has ended, after about 2 s at the latest. It may be called more than
 // once, and always returns nil.
 //
-// Call it before the process exits, also when a call has failed: log.Fatal and os.Exit skip deferred calls. A call whose
-// context has ended deletes its znode in the background; a process that exits at once may leave the znode in line, and
-// others behind it, until its session times out.
+// Call it before the process exits, also when a call has failed: log.Fatal and os.Exit skip deferred calls. A process that
+// exits without it may leave a znode in line, and others behind it, until its session times out: a call whose context has
+// ended deletes its znode in the background.
 func (c *Client) Close() error {
 	c.need()
 	c.mu.Lock()
@@ -150,9 +138,8 @@ func (c *Client) spawn(fn func()) bool {
 }
 
 // Session returns the current session, for the program's own reads and writes beside its locks; it waits for one as long
-// as ctx lasts. The session may end at any time, and the Client then opens another: ask again, and don't keep it. Don't
-// close it. If there are several (WithEphemeralBytes) it is always the first; locks may be in the others. ErrClosed: the
-// Client was closed.
+// as ctx lasts. When it ends the Client opens another: ask again, don't keep it, and don't close it. If there are several
+// (WithEphemeralBytes) it is always the first; locks may be in the others. ErrClosed: the Client was closed.
 func (c *Client) Session(ctx context.Context) (*session.Session, error) {
 	c.need()
 	needContext(ctx)

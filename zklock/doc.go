@@ -8,11 +8,10 @@
 // # What is not guaranteed
 //
 // No lock service can stop a program that does not look. A process that was stopped (SIGSTOP, a paused virtual machine, a
-// long collection) can go on for a moment as if it still held the lock, if it had asked just before; Hold.Context says
-// what reports the loss afterwards. So can work that ignores its context. Clocks that run apart by more than two per cent
-// void the lease. A session or a znode that is removed by force frees the lock at once, and the old holder learns of it a
-// moment later. For all of these, the Token and Hold.Multi are the guarantee: Multi's writes commit only while the lock
-// is ours.
+// long collection) can go on for a moment as if it still held the lock, if it had asked just before; Hold.Context says what
+// reports the loss afterwards. So can work that ignores its context. Clocks that run apart by more than two per cent void
+// the lease. A session or a znode that is removed by force frees the lock at once, and the old holder learns of it a moment
+// later. For all of these, the Token and Hold.Multi are the guarantee: Multi's writes commit only while the lock is ours.
 //
 // Order is the order in which the ensemble made the contenders' places. A contender whose session ends queues again, at
 // the end of the line.

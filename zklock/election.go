@@ -40,7 +40,6 @@ func (e *Election) Campaign(ctx context.Context, value []byte) (*Leadership, err
 	return &Leadership{h, e}, nil
 }
 
-// candidate returns the lock with value as its data.
 func (l lock) candidate(value []byte) *lock {
 	switch {
 	case l.err != nil:
@@ -48,7 +47,7 @@ func (l lock) candidate(value []byte) *lock {
 		l.err = fmt.Errorf("%w: value of %d bytes: is longer than 64 KB", ErrOption, len(value))
 	default:
 		l.o.data, l.o.reentrant, l.o.kind = value, false, KindElection
-		l.data, l.err = l.o.identity()
+		l.data = l.o.identity()
 	}
 	return &l
 }
@@ -86,8 +85,8 @@ func (l *Leadership) Resign(ctx context.Context) error {
 // It returns lead's error (nil too) when lead returned during its term, whether ctx has ended or not, after resigning (as
 // Do releases); ctx's error when ctx ended while it did not lead; otherwise the error of a campaign that can't succeed
 // (ErrClosed, ErrPath, zk.ErrNoAuth, …; ErrBusy after WithWait). After any other error of a campaign it campaigns again,
-// a second later. Once it has campaigned it does so, too, while a contender of another kind of lock, or one that may not
-// be read, is at the path: any client that may create znodes there can make one.
+// a second later; so it does, except the first time, while a contender of another kind of lock, or one that may not be
+// read, is at the path: any client that may create znodes there can make one.
 func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.Context, l *Leadership) error) error {
 	c := use(ctx, e).c
 	needFunction(lead == nil)
@@ -104,21 +103,21 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 			c.rest(ctx, time.Second)
 			continue
 		}
-		var leadErr, lost error
+		var leadErr, cause error // cause: of the term's end, if it ended before lead returned
 		began := time.Now()
 		err = l.do(ctx, func(work context.Context) error {
 			leadErr = lead(work, l)
-			lost = l.Err()
+			cause = l.Err()
 			return leadErr
 		})
 		switch {
-		case lost == nil:
+		case cause == nil:
 			return err
-		case errors.Is(lost, ErrUnlocked): // lead resigned by itself
+		case errors.Is(cause, ErrUnlocked): // lead resigned by itself
 			return leadErr
 		case ctx.Err() != nil && !errors.Is(err, ctx.Err()):
 			return e.fail("run", session.Waited(ctx, trusted.Caller{}, err))
-		case ctx.Err() != nil, errors.Is(lost, ErrClosed):
+		case ctx.Err() != nil, errors.Is(cause, ErrClosed):
 			return err
 		}
 		if time.Since(began) < time.Second { // a term that is lost at once must not spin
@@ -136,10 +135,8 @@ func hopeless(err error) bool {
 
 // rest waits for d, or until ctx ends or the Client is closed.
 func (c *Client) rest(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 	case <-ctx.Done():
 	case <-c.ctx.Done():
 	}
@@ -176,8 +173,7 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	return leader, err
 }
 
-// first returns the name of the candidate that leads or is to lead next: the one that entered first; "" when there is
-// none.
+// first returns the name of the candidate that entered first, which leads or is to lead next; "" when there is none.
 func (e *Election) first(ctx context.Context, s *session.Session) (string, error) {
 	names, _, err := s.List(ctx, e.path)
 	if errors.Is(err, zk.ErrNoNode) {
@@ -192,8 +188,8 @@ func (e *Election) first(ctx context.Context, s *session.Session) (string, error
 // Observe yields who leads now, and then every change, once and in order: (leader, nil) for a new leader or a new value
 // of the same one, and (zero, ErrNoLeader) when there is no leader, always between two leaders. If values change faster
 // than they can be read, only the last is yielded; one that the leader had to send again, because a reply was lost, may be
-// yielded twice. It survives disconnects and sessions that end, and costs the
-// candidates nothing: an observer watches the leader's znode, and the list only while there is no leader.
+// yielded twice. It survives disconnects and sessions that end, and costs the candidates nothing: an observer watches the
+// leader's znode, and the list only while there is no leader.
 //
 // It ends with ctx, or when nothing more can be observed (ErrClosed, ErrPath); the last pair then has that error. Each
 // use of the sequence starts over.
@@ -231,7 +227,6 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	}
 }
 
-// observer is one use of Observe.
 type observer struct {
 	e       *Election
 	yield   func(Leader, error) bool
@@ -242,7 +237,6 @@ type observer struct {
 	mzxid int64  // of its value
 }
 
-// leader yields l if it is news.
 func (o *observer) leader(l Leader, mzxid int64) {
 	if o.node != "" && o.node != l.Node {
 		o.none()
@@ -254,7 +248,6 @@ func (o *observer) leader(l Leader, mzxid int64) {
 	o.stopped = !o.yield(l, nil)
 }
 
-// none yields "no leader" if it is news.
 func (o *observer) none() {
 	if o.stopped || o.began && o.node == "" {
 		return
@@ -344,26 +337,23 @@ func (o *observer) await(ctx context.Context, s *session.Session) error {
 	return sleep(ctx, s, w, exists)
 }
 
-// observeAgain is how often an observer looks by itself where no watch may fire: at a znode that it may be unable to
-// read, since its data are too long to be read, and at a directory that does not exist.
-const observeAgain = 10 * time.Second
-
-// hidden is how often it looks at a znode that it could read: the owner may have hidden it since, and then the
-// observer is not notified of its end.
-const hidden = time.Minute
+const (
+	// How often an observer looks by itself: where no watch may fire, at a znode whose data are too long to be read, or a
+	// directory that does not exist; and at a znode that it could read, whose owner may have hidden it since.
+	observeAgain  = 10 * time.Second
+	observeHidden = time.Minute
+)
 
 // sleep waits until w fires, or until it is time to look again.
 func sleep(ctx context.Context, s *session.Session, w *session.Watch, readable bool) error {
 	pause := observeAgain
 	if readable {
-		pause = hidden
+		pause = observeHidden
 	}
-	again := time.NewTimer(pause)
-	defer again.Stop()
 	select {
 	case <-w.Fired():
 		return nil
-	case <-again.C:
+	case <-time.After(pause):
 		return nil
 	case <-s.Done():
 		return s.Err()
@@ -372,7 +362,6 @@ func sleep(ctx context.Context, s *session.Session, w *session.Watch, readable b
 	}
 }
 
-// read returns the candidate name as a leader, and the Stat of its znode.
 func (e *Election) read(ctx context.Context, s *session.Session, name string) (Leader, zk.Stat, error) {
 	n, err := recipe.ReadChild(ctx, s, e.path, name)
 	if err != nil {

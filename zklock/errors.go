@@ -16,27 +16,21 @@ import (
 
 // Ends of a hold: what context.Cause of its context, and Hold.Err, are or wrap.
 var (
-	// ErrUnlocked says that the hold was released by Unlock or UnlockSoon, or replaced by Downgrade, which returns another
-	// hold. When the outcome of a Downgrade is unknown, or of an Unlock that releases a write lock above read locks, the lock
-	// is given up: its other reentrant holds end with ErrUnlocked too. It does not match ErrLost.
+	// ErrUnlocked says that the hold was released by Unlock or UnlockSoon, or replaced by Downgrade. When the outcome of a
+	// Downgrade is unknown, or of an Unlock that releases a write lock above read locks, the lock is given up: its other
+	// reentrant holds end with ErrUnlocked too. It does not match ErrLost.
 	ErrUnlocked = errors.New("zklock: unlocked")
-
-	// ErrLost matches, by errors.Is, every end that the holder did not ask for: the four below, and
-	// session.ErrAuth.
+	// ErrLost matches, by errors.Is, every end that the holder did not ask for: the four below, and session.ErrAuth.
 	ErrLost = session.ErrLost
-
 	// ErrSessionExpired says that the ensemble ended the session.
 	ErrSessionExpired = session.ErrExpired
-
 	// ErrLeaseOver says that nothing was heard from the ensemble for so long that it may have ended the session; that no
 	// more than the grace of WithGrace is left until then; or that the connection broke and the server resumes no session, as
 	// ClickHouse Keeper does not.
 	ErrLeaseOver = session.ErrLeaseOver
-
 	// ErrNodeDeleted says that another client deleted the hold's znode: an administrator's, or one that called Break. It may
 	// also mean that the session was ended by force, if the deletion was reported before the session's end.
 	ErrNodeDeleted error = &lossError{"zklock: the lock's znode was deleted by somebody else"}
-
 	// ErrMaxHold says that the hold lasted longer than WithMaxHold allows, and so was ended.
 	ErrMaxHold error = &lossError{"zklock: held for longer than the maximum"}
 )
@@ -46,70 +40,53 @@ var (
 	// ErrBusy says that another contender holds the lock or waits for it (TryLock), or still did when WithWait's time was
 	// over. The message names it.
 	ErrBusy = errors.New("zklock: busy")
-
 	// ErrNotRun matches the error of Do, and of a guarded function, when the function was not called. If their error does not
 	// match it, the function was called.
 	ErrNotRun = errors.New("zklock: not run")
-
 	// ErrNotRecorded matches the error of a Once whose function has returned nil, and whose run is not known to be recorded.
 	ErrNotRecorded = errors.New("zklock: the function has returned nil, and the run is not known to be recorded")
-
 	// ErrDeadlock says that the context of the call belongs to a hold of the same lock, so that the call would wait for its
 	// own caller for ever. See WithReentrancy, and Semaphore.Acquire.
 	ErrDeadlock = recipe.ErrDeadlock
-
 	// ErrNoLeader says that the election has no leader now.
 	ErrNoLeader = errors.New("zklock: no leader")
-
 	// ErrNotHeld says that the hold has been released before.
 	ErrNotHeld = errors.New("zklock: not held")
-
 	// ErrClosed says that the Client was closed.
 	ErrClosed = session.ErrClosed
-
 	// ErrPath says that a path can't be a lock's; the message names the path and the rule.
 	ErrPath = session.ErrPath
-
 	// ErrConflict says that the path is in use by something that is not this kind of lock, or has data that are not this
 	// library's where this kind of lock keeps its own.
 	ErrConflict = recipe.ErrConflict
-
 	// ErrOption says that an option's value can't work; the message names the value and the rule.
 	ErrOption = session.ErrConfig
-
 	// ErrTooLarge says that what a call would have to send is longer than the ensemble takes (WithPacketLimit), or that
-	// the list of the lock's directory is longer than 32 MB. The client's other calls are not affected. The same call
-	// would fail again.
+	// the list of the lock's directory is longer than 32 MB. The same call would fail again; others are not affected.
 	ErrTooLarge = session.ErrTooLarge
-
 	// ErrNoRoom says that the locks that the client holds or waits for fill all its sessions: see WithEphemeralBytes. The
 	// message has the figures.
 	ErrNoRoom = session.ErrNoRoom
-
 	// ErrUnknownOutcome matches the error of a call whose write may or may not have been carried out, because the connection
 	// broke, or ctx or the session ended, before the reply: of Hold.Multi, Proclaim, Resize, Break, RWMutex.Downgrade, and Once.
 	ErrUnknownOutcome = session.ErrUnknownOutcome
 )
 
-// closedError is ErrClosed as a Client's call returns it.
 type closedError struct{}
 
 func (closedError) Error() string { return "zklock: client closed" }
 func (closedError) Unwrap() error { return ErrClosed }
 
-// lossError is an end of a hold that is not the session's.
 type lossError struct{ msg string }
 
 func (e *lossError) Error() string        { return e.msg }
 func (e *lossError) Is(target error) bool { return target == ErrLost }
 
-// lockError is the failure of one call on one lock.
 type lockError struct {
 	op, path string
 	err      error
 }
 
-// failed returns err as the failure of a call; nil when there is none.
 func failed(op, path string, err error) error {
 	if err == nil {
 		return nil
@@ -123,7 +100,6 @@ func (e *lockError) Error() string {
 
 func (e *lockError) Unwrap() error { return e.err }
 
-// isAny reports whether err matches one of targets.
 func isAny(err error, targets ...error) bool {
 	return slices.ContainsFunc(targets, func(t error) bool { return errors.Is(err, t) })
 }
@@ -154,8 +130,8 @@ func (e *busyError) Error() string {
 // Unwrap leads to ErrBusy only: the deadline inside err was not the caller's.
 func (e *busyError) Unwrap() error { return ErrBusy }
 
-// A nil context or function, and a Client, lock or hold that is nil or the zero value, are a programmer's errors that no input can
-// cause. Each call panics then, before it does anything, and says which rule was broken.
+// A nil context or function, and a Client, lock or hold that is nil or the zero value, are a programmer's errors that no input
+// can cause. Each call panics then, before it does anything, and says which rule was broken.
 
 func needContext(ctx context.Context) {
 	if ctx == nil {

@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path"
@@ -35,17 +36,17 @@ type Hold struct {
 	released atomic.Bool // by Unlock, or turned into another by Downgrade
 }
 
-// Context returns a context that is cancelled when the lock is no longer safely ours: before the ensemble can give it to
-// anybody else, also when nothing is received from the ensemble any more; provided that clocks run alike within two per
-// cent and the process runs. context.Cause says why: ErrUnlocked, ErrClosed, or an error that matches ErrLost.
+// Context returns a context that is cancelled before the ensemble can give the lock to anybody else, also when nothing is
+// received from the ensemble any more; provided that clocks run alike within two per cent and the process runs.
+// context.Cause says why: ErrUnlocked, ErrClosed, or an error that matches ErrLost.
 //
 // Its Err, Done and Value look at the clock, which takes about 50 ns. So a process that was stopped (SIGSTOP, a paused
 // virtual machine) until the lease was over finds the context ended as soon as it asks: in a loop on ctx.Err(), or in a
-// select on ctx.Done() that begins after the stop. The same holds for children that context.WithValue made, and for the
-// contexts of Do, Guard, Election.Run and package lockhttp. It does not hold for a select that was waiting already, nor
-// for a child that context.WithCancel, WithTimeout or another library made: those end when this context is asked, or when
-// a timer has run, mostly within a millisecond of waking; there HoldFrom(ctx) finds the hold, whose Err looks at the
-// clock. A process may also be stopped after it has asked and before it acts: the token and Multi protect against that.
+// select on ctx.Done() that begins after the stop. So do children that context.WithValue made, and the contexts of Do,
+// Guard, Election.Run and package lockhttp. A select that was waiting already, and a child that context.WithCancel,
+// WithTimeout or another library made, end when this context is asked, or when a timer has run, mostly within a
+// millisecond of waking; there HoldFrom(ctx) finds the hold, whose Err looks at the clock. A process may also be stopped
+// after it has asked and before it acts: the token and Multi protect against that.
 //
 // It carries the values of the context that Lock was called with, but does not end with it. A Lock of the same path with
 // a context that comes from it is reentrant, or ErrDeadlock: see WithReentrancy.
@@ -64,10 +65,8 @@ func (h *Hold) bind(a *acquisition, values context.Context, read bool) {
 // Err returns nil while the lock is held, and then the cause of Context's end. It looks at the clock as that does.
 func (h *Hold) Err() error {
 	h.need()
-	if h.ctx.Err() == nil {
-		return nil
-	}
-	return context.Cause(&h.ctx)
+	h.ctx.look()
+	return context.Cause(h.ctx.Context)
 }
 
 // Token returns the fencing token. Reentrant holds share it. It stays the same when the hold has ended.
@@ -78,12 +77,10 @@ func (h *Hold) Token() Token {
 
 // SafeUntil returns the instant before which nobody else can hold the lock, local clock, unless the session or the
 // znode is removed by force, or the lock is released here. It moves on with each heartbeat while the ensemble answers;
-// see Session.SafeUntil of package session for when it moves back.
-//
-// The context ends before this instant: when nothing is heard from the ensemble any more, a twenty-fifth of the session
-// timeout before it (0.4 s by default), which is the time that work has to notice; with WithGrace that much earlier. After
-// the end it says until when the ensemble keeps the session that the hold was in; after an Unlock that means nothing for
-// the lock.
+// see Session.SafeUntil of package session for when it moves back. When nothing is heard from the ensemble any more, the
+// context ends a twenty-fifth of the session timeout before it (0.4 s by default), which is the time that work has to
+// notice; with WithGrace that much earlier. After the end it says until when the ensemble keeps the session that the hold
+// was in; after an Unlock that means nothing for the lock.
 func (h *Hold) SafeUntil() time.Time {
 	h.need()
 	return h.ctx.s.SafeUntil()
@@ -102,9 +99,8 @@ func (h *Hold) Nodes() []string {
 // owner. Nil: the leader confirmed it after the call began (see Session.Sync for the remaining race). It blocks for one
 // round trip, or as long as there is no connection.
 //
-// Errors: ErrLost when it is not ours, and the hold is lost from then on; ErrUnlocked, or ErrClosed, when this hold has
-// been released, or the Client closed, before or meanwhile, and nothing was asked; ctx's when that ended first, which
-// says nothing about the lock.
+// Errors: ErrLost when it is not ours, and the hold is lost from then on; ErrUnlocked, or ErrClosed, when this hold was
+// released, or the Client closed, before or meanwhile; ctx's when that ended first, which says nothing about the lock.
 func (h *Hold) Check(ctx context.Context) error {
 	h.need()
 	needContext(ctx)
@@ -112,10 +108,7 @@ func (h *Hold) Check(ctx context.Context) error {
 	if err == nil {
 		err = h.a.ticket.Check(ctx)
 	}
-	if lost := h.Err(); lost != nil {
-		err = lost
-	}
-	return h.fail("check", err)
+	return h.fail("check", cmp.Or(h.Err(), err))
 }
 
 // Multi carries out ZooKeeper writes in one transaction that commits only if the lock is still ours: whatever happened to
@@ -139,23 +132,20 @@ func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error
 
 // mayWrite is Err, but for a hold of a write lock that a Downgrade has made a read lock, and that is about to end.
 func (h *Hold) mayWrite() error {
-	if err := h.Err(); err != nil {
-		return err
-	}
-	if !h.read && h.a.info.Kind == KindWrite {
-		node := h.a.ticket.Nodes()[0]
-		if n, ok := recipe.Parse(node[strings.LastIndexByte(node, '/')+1:]); ok && n.Kind == recipe.Read {
+	err := h.Err()
+	if err == nil && !h.read && h.a.info.Kind == KindWrite {
+		if n, _ := recipe.Parse(path.Base(h.a.ticket.Nodes()[0])); n.Kind == recipe.Read {
 			return ErrUnlocked
 		}
 	}
-	return nil
+	return err
 }
 
 // Unlock releases the lock: the hold's context ends, then its znode is deleted, and nothing else. Nil: it is deleted,
 // and the next in line may hold. It blocks for one round trip, or for as long as there is no connection and neither ctx
 // nor the session has ended. When ctx ends first, or has ended before, the error is ctx's, the hold counts as released,
-// and the deletion goes on in the background until it has succeeded, the ensemble has refused it for good (zk.ErrNoAuth, for
-// instance), or the session is over.
+// and the deletion goes on in the background until it has succeeded, the ensemble has refused it for good (as by
+// zk.ErrNoAuth), or the session is over.
 //
 // If ctx comes from this hold (Context, With, the context inside Do) and has not ended, it would end with the hold, so its
 // cancellation does not count, nor does that of its parents: the call then waits until ctx's deadline, or, if there is
@@ -169,7 +159,7 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	if !h.released.CompareAndSwap(false, true) {
 		return h.fail("unlock", ErrNotHeld)
 	}
-	lost := h.Err()
+	err := h.Err()
 	if from, ok := HoldFrom(ctx); ok && from.a == h.a && ctx.Err() == nil {
 		// ctx is about to end with the hold, which is no reason to give up its release.
 		var done context.CancelFunc
@@ -180,9 +170,7 @@ func (h *Hold) Unlock(ctx context.Context) error {
 		ctx, done = context.WithDeadline(ctx, deadline)
 		defer done()
 	}
-	last, downgrade := h.a.drop(h)
-	err := lost
-	switch {
+	switch last, downgrade := h.a.drop(h); {
 	case downgrade:
 		err = h.a.downgradeForReaders(ctx)
 	case last:
@@ -191,11 +179,10 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	return h.fail("unlock", err)
 }
 
-// UnlockSoon is Unlock that does not wait for the ensemble's answer: when it returns, the hold's context has ended, and the
-// deletion is on its way in the background, where it goes on as after Unlock. Close joins what runs here. Use it where the
-// caller has nothing to do with the result, to save a round trip. The hooks have what Unlock would return: Released the
-// error, Lost a loss from before. It does nothing for a hold that was released before. It does not block, and takes a
-// goroutine until there is an answer, or for one session timeout.
+// UnlockSoon is Unlock that does not wait for the ensemble's answer, to save a round trip: when it returns, the hold's
+// context has ended, and the deletion is on its way in the background, where it goes on as after Unlock. The hooks have what
+// Unlock would return: Released the error, Lost a loss from before. It does nothing for a hold that was released before. It
+// does not block, and takes a goroutine, which Close joins, until there is an answer, or for one session timeout.
 func (h *Hold) UnlockSoon() {
 	h.need()
 	if !h.released.CompareAndSwap(false, true) {
@@ -244,9 +231,8 @@ func (h *Hold) String() string {
 // of the whole process the lease may be over, and the timer that ends the session may not have run yet. A look that finds
 // the lease over ends the session, and so every context that was derived from it, before the answer is given.
 //
-// Package context finds the cancelCtx inside, by Value and the identity of Done's channel, so that it cancels children
-// directly, without a goroutine each. A child that context.WithCancel made answers Err and Done by itself: it does not ask
-// its parent, and so does not look. Its Value asks, since that walks up.
+// Package context finds the cancelCtx inside, by Value and the identity of Done's channel, and so needs no goroutine for a
+// child. A child of context.WithCancel asks its parent, and so looks, by its Value only.
 type leaseContext struct {
 	context.Context
 	s *session.Session
@@ -268,8 +254,7 @@ func (c *leaseContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// look costs a reading of the clock, or two with a grace, and takes no mutex, unless it is the one that finds the lease
-// over.
+// look costs a reading of the clock, or two with a grace, and no mutex, unless it finds the lease over.
 func (c *leaseContext) look() {
 	_ = c.s.Alive() // its error is the cause of the context's end
 	if c.a.grace > 0 {
@@ -324,8 +309,7 @@ func (c holdContext) Value(key any) any {
 
 // With returns a context for work under the hold: it ends with the hold, as Context does and with its cause, or with ctx,
 // whichever is first, and has the earlier of their deadlines. Its values are those of Context, and ctx's for keys that
-// Context does not have; so HoldFrom finds the hold. Call release when the work is done, as with package context: it
-// frees the context's resources, and does not release the hold.
+// Context does not have. Call release when the work is done: it frees the context's resources, not the hold.
 //
 //	hold, err := m.Lock(ctx)
 //	…

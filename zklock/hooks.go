@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -26,30 +27,12 @@ const (
 	KindElection Kind = "election"
 )
 
-// kindOf returns the kind that a contender's name tells.
-func kindOf(k recipe.Kind) Kind {
-	switch k {
-	case recipe.Read:
-		return KindRead
-	case recipe.Write:
-		return KindWrite
-	case recipe.Permits:
-		return KindSemaphore
-	}
-	return KindMutex
-}
+// kindOf has the kind that a contender's name tells.
+var kindOf = [...]Kind{recipe.Lock: KindMutex, recipe.Read: KindRead, recipe.Write: KindWrite, recipe.Permits: KindSemaphore}
 
-// contender is the kind that the name of its contenders tells.
+// contender is the kind that the name of its contenders tells: those of KindMulti and KindElection are a mutex's.
 func (k Kind) contender() recipe.Kind {
-	switch k {
-	case KindRead:
-		return recipe.Read
-	case KindWrite:
-		return recipe.Write
-	case KindSemaphore:
-		return recipe.Permits
-	}
-	return recipe.Lock
+	return recipe.Kind(max(int(recipe.Lock), slices.Index(kindOf[:], k)))
 }
 
 // family is one kind for all those whose contenders queue in one directory.
@@ -63,19 +46,17 @@ func (k Kind) family() Kind {
 	return k
 }
 
-// Hooks report what happens to locks and sessions, for metrics and traces. Each may be nil. They are called
-// synchronously, never while a mutex of this package is held, in the goroutine in which the event happens, and
-// concurrently. They should return soon, since the lock call that they report on waits for them, and must not call
-// Client.Close.
+// Hooks report what happens to locks and sessions, for metrics and traces. Each may be nil. They are called concurrently,
+// each in the goroutine in which its event happens, never while a mutex of this package is held. They should return soon,
+// since the lock call that they report on waits for them, and must not call Client.Close.
 //
-// LockInfo.Call ties events together. Each Asked is followed by one Acquired or Failed, with any number of Queued and
-// Retried in between. Each Acquired is followed by one Released or Lost. It may be Downgraded once in between; Released or
-// Lost may be reported before a concurrent Downgraded. All of these have the number of the call that asked. A call that is
-// refused before it asks for anything (a bad path or option, a context that has ended) is not reported.
+// LockInfo.Call, the number of the call that asked, ties events together. Each Asked is followed by one Acquired or Failed,
+// with any number of Queued and Retried in between. Each Acquired is followed by one Released or Lost. It may be Downgraded
+// once in between; Released or Lost may be reported before a concurrent Downgraded. A call that is refused before it asks
+// for anything (a bad path or option, a context that has ended) is not reported.
 //
 // With WithReentrancy, a call that joins a hold is Asked and Acquired under its own number, and Joined is the number of
-// the call whose hold it joins. Released, after the last Unlock, or Lost is reported with the number of that joined call
-// only.
+// the call whose hold it joins: Released, after the last Unlock, or Lost is reported with that number only.
 type Hooks struct {
 	Session        func(SessionInfo)        // a session came up, is in doubt, or is over
 	Asked          func(LockInfo)           // a call asks for a lock
@@ -205,17 +186,14 @@ type RetriedInfo struct {
 	Err error
 }
 
-// What happens to a lock is reported here, to the logger first and then to the hooks: Debug for the ordinary course, Warn
-// for a loss. The session's own changes are logged by package session.
-
 // lastCall numbers the calls of the process.
 var lastCall atomic.Uint64
 
-// tell logs an event of one lock, and calls its hook, which may be nil.
+// tell logs an event of one lock, and then calls its hook, which may be nil. The session's own changes are logged by
+// package session.
 func tell[I any](c *Client, level slog.Level, event string, l *LockInfo, hook func(I), info I, more ...slog.Attr) {
 	if c.log.Enabled(l.Context, level) {
-		attrs := make([]slog.Attr, 0, 8+len(more))
-		attrs = append(attrs, slog.Uint64("call", l.Call), slog.String("kind", string(l.Kind)), slog.String("path", l.Path))
+		attrs := []slog.Attr{slog.Uint64("call", l.Call), slog.String("kind", string(l.Kind)), slog.String("path", l.Path)}
 		if l.Owner != "" {
 			attrs = append(attrs, slog.String("owner", l.Owner))
 		}
@@ -244,11 +222,11 @@ func (c *Client) tellQueued(i QueuedInfo) {
 }
 
 func (c *Client) tellAcquired(i AcquiredInfo) {
-	event, more := "lock acquired", []slog.Attr{i.Token.attr(), slog.String("node", i.Node), slog.Duration("waited", i.Waited)}
+	event, more := "lock acquired", slog.Duration("waited", i.Waited)
 	if i.Joined != 0 {
-		event, more = "lock acquired again", append([]slog.Attr{slog.Uint64("joined", i.Joined)}, more[:2]...)
+		event, more = "lock acquired again", slog.Uint64("joined", i.Joined)
 	}
-	tell(c, slog.LevelDebug, event, &i.LockInfo, c.opts.hooks.Acquired, i, more...)
+	tell(c, slog.LevelDebug, event, &i.LockInfo, c.opts.hooks.Acquired, i, i.Token.attr(), slog.String("node", i.Node), more)
 }
 
 func (c *Client) tellFailed(i FailedInfo) {

@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -64,9 +65,8 @@ func (c *Client) newLock(noun string, opts []LockOption, paths ...string) lock {
 			return l
 		}
 	}
-	if l.o, l.err = newLockOptions(noun, opts); l.err == nil {
-		l.data, l.err = l.o.identity()
-	}
+	l.o, l.err = newLockOptions(noun, opts)
+	l.data = l.o.identity()
 	if l.err == nil && l.o.handoff > 0 {
 		l.handoff = l.handoffLock()
 	}
@@ -91,7 +91,6 @@ func (l *lock) withSession(ctx context.Context, op string, fn func(*session.Sess
 	return l.fail(op, err)
 }
 
-// request is one call that wants a lock.
 type request struct {
 	op      string // for errors
 	try     bool
@@ -99,7 +98,6 @@ type request struct {
 	permits int // of a semaphore
 }
 
-// queues returns the queues that the options describe, one for each path.
 func (l *lock) queues(ctx context.Context, r request) []recipe.Queue {
 	held, _ := ctx.Value(permitsKey{l.c, l.path}).(int)
 	queues := make([]recipe.Queue, len(l.dirs))
@@ -133,8 +131,9 @@ func (l *lock) acquire(ctx context.Context, r request) (*Hold, error) {
 		info.Paths = l.dirs
 	}
 	began := time.Now()
-	w := l.c.use.asked(l.c, info, began)
-	defer l.c.use.returned(w)
+	w, use := &waiting{c: l.c, info: info, since: began}, &l.c.use
+	use.update(func() { use.waits[w] = struct{}{} })
+	defer use.update(func() { delete(use.waits, w) })
 	l.c.tellAsked(info)
 	h, err := l.reenter(ctx, r.kind)
 	if h != nil {
@@ -173,8 +172,14 @@ func (l *lock) explain(caller context.Context, err error) error {
 
 // take waits until the lock is ours, and makes the hold.
 func (l *lock) take(ctx context.Context, r request, w *waiting) (*Hold, error) {
-	if err := l.checkGrace(ctx); err != nil {
-		return nil, err
+	if l.o.grace > 0 { // refuse one that is too long for the present session before anything is written
+		s, err := l.c.Session(ctx)
+		if err == nil {
+			err = l.checkGrace(s)
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
 	t, err := l.queueUp(ctx, r, w)
 	if err == nil && l.o.grace > 0 {
@@ -190,8 +195,7 @@ func (l *lock) take(ctx context.Context, r request, w *waiting) (*Hold, error) {
 	return l.c.newHold(ctx, t, w, l.o), nil
 }
 
-// queueUp returns a ticket that holds: a new one, or with local handoff a turn. With an error the result must be neither used
-// nor compared with nil.
+// queueUp returns a ticket that holds: a new one, or with local handoff a turn. With an error it may be a nil pointer.
 func (l *lock) queueUp(ctx context.Context, r request, w *waiting) (ticket, error) {
 	switch {
 	case l.handoff != nil && r.try:
@@ -209,7 +213,7 @@ func (l *lock) obtain(ctx context.Context, r request, progress handoff.Caller) (
 		queues[i].Queued, queues[i].Retried = progress.Queued, progress.Retried
 	}
 	for room := l.c.sessions.room(l.dirs...); ; {
-		s, err := l.c.sessions.withRoom(ctx, room)
+		s, err := l.c.sessions.await(ctx, func() (*session.Session, error) { return l.c.sessions.choose(room) })
 		if err != nil {
 			return nil, err
 		}
@@ -258,8 +262,7 @@ func (c *Client) giveUp(ctx context.Context, t ticket) {
 	c.unreleased(ctx, t, t.Leave(ctx))
 }
 
-// unreleased warns of a place whose Leave has failed with err, unless its znodes are gone, are being deleted, or go with
-// the session.
+// unreleased warns of a place whose Leave has failed, unless its znodes are gone, are being deleted, or go with the session.
 func (c *Client) unreleased(ctx context.Context, t ticket, err error) {
 	if err == nil || errors.Is(err, recipe.ErrGone) || ctx.Err() != nil || t.Session().Err() != nil {
 		return
@@ -295,18 +298,16 @@ func (l *lock) reenter(ctx context.Context, kind Kind) (*Hold, error) {
 func (l *lock) withGrace(ctx context.Context, t ticket, r request, w *waiting) (ticket, error) {
 	for {
 		s := t.Session()
-		lease := s.ForLocks(trusted.Caller{})
-		limit := lease.GraceLimit()
-		if l.o.grace >= limit {
-			l.c.giveUp(ctx, t)
-			return nil, l.graceTooLong(s, limit)
+		tooLong := l.checkGrace(s)
+		err := tooLong
+		if err == nil {
+			err = s.ForLocks(trusted.Caller{}).AwaitGrace(ctx, l.o.grace, t.Nodes()[0])
 		}
-		err := lease.AwaitGrace(ctx, l.o.grace, t.Nodes()[0])
 		if err == nil {
 			return t, nil
 		}
 		l.c.giveUp(ctx, t)
-		if ctx.Err() != nil {
+		if tooLong != nil || ctx.Err() != nil {
 			return nil, err
 		}
 		w.Retried(err) // the session is over, or the znode is gone
@@ -316,40 +317,15 @@ func (l *lock) withGrace(ctx context.Context, t ticket, r request, w *waiting) (
 	}
 }
 
-// checkGrace refuses a grace that is too long for the present session.
-func (l *lock) checkGrace(ctx context.Context) error {
-	if l.o.grace == 0 {
+// checkGrace refuses a grace that is too long for a session.
+func (l *lock) checkGrace(s *session.Session) error {
+	limit := s.ForLocks(trusted.Caller{}).GraceLimit()
+	if l.o.grace < limit {
 		return nil
 	}
-	s, err := l.c.Session(ctx)
-	if err != nil {
-		return err
-	}
-	if limit := s.ForLocks(trusted.Caller{}).GraceLimit(); l.o.grace >= limit {
-		return l.graceTooLong(s, limit)
-	}
-	return nil
-}
-
-func (l *lock) graceTooLong(s *session.Session, limit time.Duration) error {
-	tick := l.c.opts.session.ServerTick
-	if tick == 0 {
-		tick = session.DefaultServerTick
-	}
+	tick := cmp.Or(l.c.opts.session.ServerTick, session.DefaultServerTick)
 	return fmt.Errorf("%w: grace %v: is not below %v, which is what a lease has left before each heartbeat is answered, with a session timeout of %v and a server tick of %v: ask for a longer session timeout",
 		ErrOption, l.o.grace, limit.Truncate(time.Millisecond), s.Timeout(), tick)
-}
-
-// newHandoff returns the client's local queues.
-func (c *Client) newHandoff() *handoff.Queues {
-	return handoff.New(handoff.Config{
-		Context:     c.ctx,
-		Closed:      closedError{},
-		Go:          c.spawn,
-		Logger:      c.log,
-		GiveUp:      func(ctx context.Context, t *recipe.Ticket) { c.giveUp(ctx, t) },
-		Unreachable: c.unreachable,
-	})
 }
 
 // unreachable returns why there is no connection, once ctx has ended; nil when there is one.
@@ -364,8 +340,7 @@ func (c *Client) unreachable(ctx context.Context, path string) error {
 	return s.Sync(ctx, path)
 }
 
-// handoffLock describes a mutex with local handoff. Calls share a local queue if they agree in the path and in what the
-// znode, and the time for which it exists, depend on.
+// handoffLock describes a mutex with local handoff, of which Key has the path and all that the znode and its time depend on.
 func (l *lock) handoffLock() *handoff.Lock {
 	h := sha256.New()
 	fmt.Fprintf(h, "%d %d %t %t %t %d\n", l.o.handoff, l.o.keep, l.o.container, l.o.verifyACL, l.o.delaySet, l.o.delay)

@@ -38,8 +38,8 @@ func SearchRows(n int) SearchOption { return SearchOption{func(s *search) { s.ro
 // children that are named as a lock's contenders are. ZooKeeper's own znodes are left out, and those that may not be
 // read, or have more children than can be read, except root. Each lock is as QueuePage shows it, at a time of its own.
 //
-// It costs a list for each znode, 16 at a time, and for each lock what QueuePage costs; what bounds it are ctx and the
-// options. It blocks for that, or as long as there is no connection and ctx lasts. It may be called concurrently.
+// It costs a list for each znode, 16 at a time, and for each lock what QueuePage costs, and blocks for that, or as long as
+// there is no connection and ctx lasts. It may be called concurrently.
 //
 // Errors: ErrPath, ErrOption; zk.ErrNoAuth when root itself may not be read, since an empty list would say that nobody
 // holds anything; otherwise as for Queue. With an error the list is what was found before.
@@ -56,7 +56,6 @@ func (c *Client) Locks(ctx context.Context, root string, opts ...SearchOption) (
 	return s.found, failed("locks", root, err)
 }
 
-// search is one call of Locks.
 type search struct {
 	c                   *Client
 	root                string
@@ -140,8 +139,7 @@ func (s *search) walk(ctx context.Context, z *session.Session) (locks []string, 
 	return locks, nil
 }
 
-// unlessOne is err, unless it says that one znode is gone, may not be read, or has more than can be read: that one is
-// left out.
+// unlessOne is err, unless it says that one znode is to be left out: gone, not to be read, or with more than can be read.
 func unlessOne(err error) error {
 	if isAny(err, zk.ErrNoNode, zk.ErrNoAuth, ErrTooLarge, ErrPath) {
 		return nil
@@ -149,15 +147,11 @@ func unlessOne(err error) error {
 	return err
 }
 
-// searchAtOnce is how many znodes a search reads at a time.
-const searchAtOnce = 16
-
-// each calls fn for all paths, several at a time, until one of the calls fails, and returns its error when all have
-// ended.
+// each calls fn for all paths, several at a time, until one fails, and returns its error when all calls have ended.
 func each(paths []string, fn func(i int, path string) error) error {
 	var all sync.WaitGroup
 	failed := make(chan error, len(paths))
-	running := make(chan struct{}, searchAtOnce)
+	running := make(chan struct{}, 16)
 	for i := 0; i < len(paths) && len(failed) == 0; i++ {
 		running <- struct{}{}
 		all.Go(func() {

@@ -25,12 +25,11 @@ func (c *Client) Mutex(path string, opts ...LockOption) *Mutex {
 // queues again, at the end of the line.
 //
 // It blocks until the lock is held, ctx ends, the Client is closed, or WithWait's time is over. ctx bounds the waiting
-// and not the hold. When ctx ends, the error matches ctx's and says what was being waited for: who is first in line, by the
-// name of its znode until the wait has lasted for 0.3 s, and then by its owner, which costs a read. The deletion of the
-// contender's znode has then been sent, as a rule, but not answered. It is sent later, in the background, if there is no
-// connection, or one that takes nothing, if a lock delay was noted, or if ctx ended before the create's outcome was
-// known: Client.Close has what that means for a process that exits. Uncontended a Lock costs two requests in one round
-// trip.
+// and not the hold. When ctx ends, the error matches ctx's and says who is first in line: by the name of its znode until the
+// wait has lasted for 0.3 s, and then by its owner, which costs a read. The deletion of the contender's znode has then been
+// sent, as a rule, but not answered. It is sent later, in the background, if there is no connection, or one that takes
+// nothing, if a lock delay was noted, or if ctx ended before the create's outcome was known: Client.Close has what that
+// means for a process that exits. Uncontended a Lock costs two requests in one round trip.
 //
 // Errors: ErrBusy (WithWait), ErrDeadlock, ErrClosed, ErrPath, ErrOption, ErrConflict, session.ErrAuth, the driver's
 // (zk.ErrNoAuth, …) when the ensemble refuses a step.
@@ -54,18 +53,17 @@ func (m *Mutex) TryLock(ctx context.Context) (*Hold, error) {
 // fn's own, unchanged; the lock was held. (fn's own may match ErrLost for another lock that it used; if it comes from a
 // Do inside fn, it does not match ErrNotRun.)
 //
-// The result says nothing about the release. Do waits for its answer, even when ctx has ended, but only if a server is
-// connected, and for a tenth of the session timeout at most (1 s by default); otherwise the release goes on in the
-// background, and the lock is free when the ensemble can be reached, or when the session ends. Hooks.Released has the
-// reason.
+// The result says nothing about the release, for which Do waits, even when ctx has ended, if a server is connected, for a
+// tenth of the session timeout at most (1 s by default). Otherwise the release goes on in the background, and the lock is
+// free when the ensemble can be reached, or when the session ends. Hooks.Released has the reason.
 func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context) error) error {
 	return do(ctx, m.Lock, fn)
 }
 
 // MultiLock is several mutexes that are held together: all or none. All places are taken in one transaction, so that
 // contenders are in the same order in every line, and there is no deadlock in whatever order the paths are named. It
-// takes one write to enter and one to release, however many paths there are. Mutexes of the same paths queue in the same
-// lines. Like a Mutex it is a description and stores no ownership.
+// takes one write to enter and one to release. Mutexes of the same paths queue in the same lines. Like a Mutex it is a
+// description and stores no ownership.
 //
 // A hold that loses one of its places ends, and keeps the others until Unlock, or until WithMaxHold's time is over: its
 // holder may still be working on what they protect.
@@ -100,7 +98,6 @@ func (m *MultiLock) Do(ctx context.Context, fn func(ctx context.Context) error) 
 	return do(ctx, m.Lock, fn)
 }
 
-// samePaths compares sets: neither names a path twice.
 func samePaths(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
@@ -115,41 +112,35 @@ func do(ctx context.Context, lock func(context.Context) (*Hold, error), fn func(
 	return h.do(ctx, fn)
 }
 
-// do is Mutex.Do after the lock was taken.
 func (h *Hold) do(ctx context.Context, fn func(context.Context) error) (err error) {
 	work, end := h.with(ctx)
 	defer func() {
 		if _, timed := ctx.Deadline(); timed && errors.Is(work.Context.Err(), context.DeadlineExceeded) {
-			ended(ctx)
+			awaitDeadline(ctx)
 		}
-		lost := h.Err()
+		cause := h.Err()
 		end(ErrUnlocked)
-		if found := h.releaseAfterWork(ctx); lost == nil {
-			lost = found
+		if found := h.releaseAfterWork(ctx); cause == nil {
+			cause = found
 		}
 		err = hide(err, ErrNotRun)
-		if lost != nil {
-			lost = &lockError{"do", h.a.info.Path, fmt.Errorf("lost while in use: %w", lost)}
+		if cause != nil {
+			loss := &lockError{"do", h.a.info.Path, fmt.Errorf("lost while in use: %w", cause)}
 			if err == nil {
-				err = lost
+				err = loss
 			} else {
-				err = fmt.Errorf("%w; %w", err, lost)
+				err = fmt.Errorf("%w; %w", err, loss)
 			}
 		}
 	}()
 	return fn(work)
 }
 
-// releasePart is the part of the session timeout for which Do waits for the answer to its release.
-const releasePart = 10
-
-// releaseAfterWork releases the hold when Do's function has returned. It waits for the answer only while there is a
-// connection, and a tenth of the session timeout at most, also when ctx is over. Without an answer the release goes on in
-// the background; the Released hook has the reason. The error is ErrNodeDeleted when the release finds that another client
-// has deleted the znode, which may have been before the function returned.
+// releaseAfterWork releases the hold when Do's function has returned, and waits for the answer as Do says. ErrNodeDeleted:
+// another client has deleted the znode, maybe before the function returned.
 func (h *Hold) releaseAfterWork(ctx context.Context) error {
 	s := h.ctx.s
-	bounded, done := context.WithTimeout(context.WithoutCancel(ctx), s.Timeout()/releasePart)
+	bounded, done := context.WithTimeout(context.WithoutCancel(ctx), s.Timeout()/10)
 	defer done()
 	if s.State() != session.Connected {
 		done()
@@ -189,23 +180,19 @@ func (e hidingError) As(target any) bool {
 	return !(done && slices.Contains(e.hidden, ErrDone)) && errors.As(e.err, target)
 }
 
-// ended waits for the end of a context whose deadline has come. A context with the same deadline and another parent has a
-// timer of its own, which may run first: a caller who sees that context end and then checks their own must find it ended too.
-func ended(ctx context.Context) {
-	const late = time.Second // for one that says a deadline and does not keep it
-	t := time.NewTimer(late)
-	defer t.Stop()
+// awaitDeadline waits for the end of a context whose deadline has come. One with the same deadline and another parent has a
+// timer of its own, which may run first: a caller who sees that end and then checks their own must find it ended too.
+func awaitDeadline(ctx context.Context) {
 	select {
 	case <-ctx.Done():
-	case <-t.C:
+	case <-time.After(time.Second): // it does not keep the deadline that it says
 	}
 }
 
 // Guard returns fn with a lock around it: what an annotation on a method is elsewhere. For each call, path computes
 // the lock's path from the argument, mostly with KeyPath; fn is called while the Mutex of that path is held, with a
-// context that ends with the hold. Waiting and holding are bounded by options: WithWait, WithMaxHold. Calls of one
-// process for one path share a place in line with WithLocalHandoff, and with WithIdleKeep the next call finds it there:
-// both work across the calls of one guarded function, and of several with equal options.
+// context that ends with the hold. WithWait and WithMaxHold bound waiting and holding; WithLocalHandoff and WithIdleKeep
+// work across the calls of one guarded function, and of several with equal options.
 //
 // The returned function may be called concurrently. It returns fn's result, and an error as Mutex.Do does: nil, when fn
 // has returned nil while the lock was held; one that matches ErrNotRun when the lock was not acquired. An error of path,
@@ -216,9 +203,6 @@ func Guard[A, R any](c *Client, path func(A) (string, error), fn func(context.Co
 		p, err := path(arg)
 		if err != nil {
 			return result, notRunError{fmt.Errorf("zklock: guard: path of the argument: %w", err)}
-		}
-		if p == "" {
-			return result, notRunError{fmt.Errorf("zklock: guard: %w %q: is empty", ErrPath, p)}
 		}
 		err = c.Mutex(p, opts...).Do(ctx, func(ctx context.Context) error {
 			var fnErr error

@@ -1,14 +1,17 @@
 package zklock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/text"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
 )
@@ -20,10 +23,10 @@ import (
 //
 // # The record
 //
-// It is one persistent znode for each job, the path with ".done" behind it: no child of the lock's directory, where
-// contenders of other libraries would find it in their lists, and where it would keep the directory from ever being empty,
-// as WithContainer and the renewal of its counter need it. Its data are JSON, of the last runs only (WithRemembered). It is
-// written by Hold.Multi, so a host that has lost the lock writes nothing. Forget, or its deletion, lets the job run again.
+// It is one persistent znode for each job, the path with ".done" behind it: as a child of the lock's directory it would be in
+// the lists of other libraries' contenders, and keep the directory from ever being empty, as WithContainer and the renewal
+// of its counter need it. Its data are JSON, of the last runs only (WithRemembered). It is written by Hold.Multi, so a host
+// that has lost the lock writes nothing. Forget, or its deletion, lets the job run again.
 //
 // # At least once, or at most once
 //
@@ -60,15 +63,13 @@ func (c *Client) Once(path string, opts ...LockOption) *Once {
 // lock was lost, and ErrUnknownOutcome when the run may have been recorded all the same, which Runs tells later.
 //
 // Other errors are Mutex.Do's: one that matches ErrNotRun says that fn was not called, any other one that it was. An error
-// of fn's own is returned unchanged, except that ErrDone and ErrNotRecorded of another Once inside fn are not matched any
-// more; the run is then recorded only with WithAtMostOnce. With WithAtMostOnce an error may match both ErrNotRun and
-// ErrUnknownOutcome: the run may have been recorded and is not made. ErrConflict: the record's znode has data that are not
-// a record, or is the directory of a lock. ErrTooLarge: the record would be longer than WithPacketLimit allows, and fn was
-// not called (WithRemembered makes it shorter).
+// of fn's own is returned unchanged, but does not match ErrDone and ErrNotRecorded of another Once inside fn; the run is
+// then recorded only with WithAtMostOnce, with which an error may also match both ErrNotRun and ErrUnknownOutcome: the run
+// may have been recorded and is not made. ErrConflict: the record's znode has data that are not a record, or is the
+// directory of a lock. ErrTooLarge: the record would be longer than WithPacketLimit allows, and fn was not called.
 //
-// It blocks as Mutex.Do does. Before fn is called it also waits, while there is no connection, until ctx or the hold has
-// ended. After fn has returned nil it waits until the run is recorded or the hold has ended, also when ctx is over, since
-// what was done should be recorded: without a connection that is until the lease ends, less than a session timeout. (With
+// It blocks as Mutex.Do does; while there is no connection, before fn until ctx or the hold has ended, and after fn has
+// returned nil, also when ctx is over, until the run is recorded or the lease has ended, less than a session timeout. (With
 // WithAtMostOnce nothing is recorded then.) It costs one read when the key is done; else a lock, two reads and two writes.
 // WithWait bounds the first look and then the waiting.
 func (o *Once) Do(ctx context.Context, key string, fn func(ctx context.Context) error) error {
@@ -90,10 +91,10 @@ func (o *Once) Do(ctx context.Context, key string, fn func(ctx context.Context) 
 // Every runs fn unless the last recorded run began less than d ago; then it returns ErrDone. Otherwise it is like Do.
 //
 // Both times are the ensemble's: that of a write just before the last run called fn, and that of a write by this call
-// once it holds the lock, however long it has waited. Clients' clocks do not count. The leader's clock does, and each
-// time another server may lead: differences and adjustments of the servers' clocks shorten or lengthen d. So make d less
-// than the period that you mean, by more than the skew of servers and clients: 20 h for a nightly job. A last run in the
-// future, recorded while a leader's clock was ahead, counts as less than d ago.
+// once it holds the lock, however long it has waited. Clients' clocks do not count, but differences and adjustments of the
+// servers' clocks shorten or lengthen d. So make d less than the period that you mean, by more than the skew of servers and
+// clients: 20 h for a nightly job. A last run in the future, recorded while a leader's clock was ahead, counts as less than
+// d ago.
 func (o *Once) Every(ctx context.Context, d time.Duration, fn func(ctx context.Context) error) error {
 	use(ctx, o)
 	needFunction(fn == nil)
@@ -115,10 +116,8 @@ func (o *Once) Runs(ctx context.Context) (runs []Run, err error) {
 
 // Forget takes the runs of key out of the record, "" those of Every, so that the next call runs the job again. It reports
 // whether there were any. It does not wait for the lock: a run that is under way is recorded behind it all the same. It
-// costs a sync, a read and a write.
-//
-// Errors: ErrConflict, when the record's znode has data that are not a record; after one that matches ErrUnknownOutcome
-// they may have been taken out.
+// costs a sync, a read and a write. ErrConflict: the record's znode has data that are not a record. After an error that
+// matches ErrUnknownOutcome the runs may have been taken out.
 func (o *Once) Forget(ctx context.Context, key string) (found bool, err error) {
 	err = use(ctx, o).withSession(ctx, "once", func(s *session.Session) error {
 		for {
@@ -176,9 +175,9 @@ func (o *Once) do(ctx context.Context, key string, d time.Duration, fn func(ctx 
 
 // look returns a DoneError when the record has the key, as the connected server knows it, so that no call queues for that.
 func (o *Once) look(ctx context.Context, key string) error {
-	if w := o.o.wait; w > 0 {
+	if o.o.wait > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, w)
+		ctx, cancel = context.WithTimeout(ctx, o.o.wait)
 		defer cancel()
 	}
 	runs, err := o.Runs(ctx)
@@ -215,17 +214,15 @@ func (o *Once) prepare(ctx context.Context, h *Hold, key string, d time.Duration
 			continue
 		}
 		began := time.UnixMilli(r.stat.Mtime)
-		if d > 0 {
-			if err := doneSince(runs, began, d); err != nil {
-				return r, err
-			}
+		if err = doneSince(runs, began, d); d > 0 && err != nil {
+			return r, err
 		}
-		r.run, r.runs, r.version = newRun(key, h.Token(), o.o.owner, began), runs, r.stat.Version
+		r.run = Run{key, text.Short(o.o.owner, maxWho), text.Short(hostname(), maxWho), os.Getpid(), h.Token(), began}
+		r.runs, r.version = runs, r.stat.Version
 		return r, r.fits()
 	}
 }
 
-// recording is a run that is to be recorded, once.
 type recording struct {
 	o       *Once
 	h       *Hold
@@ -238,10 +235,7 @@ type recording struct {
 // fits refuses, before the run, a record that could not be written behind it.
 func (r *recording) fits() error {
 	const around = 256 // bytes of a transaction with a check and a write, beside paths and data
-	limit := r.o.c.opts.session.PacketLimit
-	if limit == 0 {
-		limit = session.DefaultPacketLimit
-	}
+	limit := cmp.Or(r.o.c.opts.session.PacketLimit, session.DefaultPacketLimit)
 	paths := len(r.o.record) + len(r.h.Node()) + 2*r.o.c.sessions.chroot
 	if size := len(encodeRuns(r.next())) + paths + around; size > limit {
 		return fmt.Errorf("%w: a record of %d runs takes %d bytes, and %d is the limit (WithPacketLimit): have fewer remembered (WithRemembered)",
@@ -252,7 +246,7 @@ func (r *recording) fits() error {
 
 // next returns the runs that the record is to have.
 func (r *recording) next() []Run {
-	return append(r.runs[max(0, len(r.runs)+1-r.o.o.remembered()):len(r.runs):len(r.runs)], r.run)
+	return append(r.runs[max(0, len(r.runs)+1-cmp.Or(r.o.o.remember, remembered)):len(r.runs):len(r.runs)], r.run)
 }
 
 // create makes a record without runs, unless there is one by now: who reads it then will know.
@@ -282,7 +276,7 @@ func (r *recording) unknown(ctx context.Context, err error) bool {
 // write records the run. A write whose reply is lost is made again with the version that it would have changed: the
 // leader refuses it if the first one was carried out, and then the record has the run.
 func (r *recording) write(ctx context.Context) error {
-	lost := false // the reply of an earlier one
+	unanswered := false // an earlier one
 	var before recipe.Doubt
 	for {
 		err := r.multi(ctx, &zk.SetDataRequest{Path: r.o.record, Data: encodeRuns(r.next()), Version: r.version})
@@ -291,7 +285,7 @@ func (r *recording) write(ctx context.Context) error {
 		case err == nil:
 			return nil
 		case r.unknown(ctx, err):
-			lost = true
+			unanswered = true
 			continue
 		case !errors.Is(err, zk.ErrBadVersion) && !errors.Is(err, zk.ErrNoNode):
 			return before.Add(err)
@@ -301,8 +295,8 @@ func (r *recording) write(ctx context.Context) error {
 		if err != nil {
 			return before.Add(err)
 		}
-		before = recipe.Doubt{} // the version has changed: what was lost can't be carried out any more
-		if lost && len(now) > 0 && now[len(now)-1].is(r.run) {
+		before = recipe.Doubt{} // the version has changed: what was not answered can't be carried out any more
+		if unanswered && len(now) > 0 && now[len(now)-1].is(r.run) {
 			return nil
 		}
 		r.runs, r.version = now, stat.Version

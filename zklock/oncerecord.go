@@ -5,8 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -58,21 +59,14 @@ func (r Run) By() string {
 	return text.Foreign(r.Owner) + " (" + at + ")"
 }
 
-func newRun(key string, token Token, owner string, began time.Time) Run {
-	return Run{Key: key, Owner: text.Short(owner, maxWho), Host: text.Short(hostname(), maxWho), PID: os.Getpid(), Token: token, Began: began}
-}
-
-// is reports whether two runs are the same.
 func (r Run) is(other Run) bool {
 	return r.Key == other.Key && r.Token == other.Token && r.Began.Equal(other.Began) && r.Host == other.Host && r.PID == other.PID
 }
 
 // done returns a DoneError when key is among the runs.
 func done(runs []Run, key string) error {
-	for _, r := range runs {
-		if r.Key == key {
-			return &DoneError{Run: r}
-		}
+	if i := slices.IndexFunc(runs, func(r Run) bool { return r.Key == key }); i >= 0 {
+		return &DoneError{Run: runs[i]}
 	}
 	return nil
 }
@@ -81,7 +75,7 @@ func done(runs []Run, key string) error {
 func doneSince(runs []Run, now time.Time, d time.Duration) error {
 	for _, r := range runs {
 		if now.Sub(r.Began) < d {
-			return &DoneError{Run: r, Next: r.Began.Add(d)}
+			return &DoneError{r, r.Began.Add(d)}
 		}
 	}
 	return nil
@@ -91,11 +85,9 @@ const (
 	maxKey        = 128 // bytes
 	maxWho        = 64  // characters of owner and host
 	maxRemembered = 1000
-	remembered    = 100
+	remembered    = 100     // by default
+	maxRecord     = 1 << 20 // bytes: more than any record that Once writes; a longer one was written by another program
 )
-
-// maxRecord is more than any record that Once writes: a longer one was written by another program.
-const maxRecord = 1 << 20
 
 // WithAtMostOnce has a Once record a run before it is made: one that fails or crashes is not made again. For Once only.
 // Default: a run is recorded when it has succeeded.
@@ -110,26 +102,16 @@ func WithRemembered(n int) LockOption {
 		"%d runs remembered: not between 1 and %d", n, maxRemembered)}
 }
 
-func (o *lockOptions) remembered() int {
-	if o.remember == 0 {
-		return remembered
-	}
-	return o.remember
-}
-
 func checkKey(key string) error {
 	if key == "" || len(key) > maxKey || !utf8.ValidString(key) {
 		return fmt.Errorf("%w: key %q: is not 1 to %d bytes of UTF-8", ErrOption, text.Foreign(key), maxKey)
 	}
-	for _, r := range key {
-		if !unicode.IsPrint(r) {
-			return fmt.Errorf("%w: key %q: has a character that is not printable", ErrOption, key)
-		}
+	if strings.ContainsFunc(key, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return fmt.Errorf("%w: key %q: has a character that is not printable", ErrOption, key)
 	}
 	return nil
 }
 
-// recordJSON is the data of a record.
 type recordJSON struct {
 	Format string    `json:"format"`
 	Runs   []runJSON `json:"runs"`

@@ -22,7 +22,6 @@ type options struct {
 	hooks   Hooks
 }
 
-// chosen is what opts add up to.
 func chosen(opts []Option) (o options, err error) {
 	for _, opt := range opts {
 		if opt.set == nil {
@@ -55,11 +54,10 @@ func SessionConfig(_ trusted.Caller, opts ...Option) (session.Config, error) {
 // Dialer opens a connection to one server, within timeout.
 type Dialer = session.Dialer
 
-// WithSessionTimeout asks for a session timeout of d: how long the ensemble waits for a client that is silent before
-// it gives its locks to others. The server may grant another one, usually between 2 and 20 of its ticks. Longer
-// survives longer hiccups, shorter frees the locks of a crashed process sooner. Below four of the ensemble's ticks a
-// hold is lost, safely, when its server hangs, because there is no time left to try another. From 100 ms to 24 h;
-// default 10 s.
+// WithSessionTimeout asks for a session timeout of d: how long the ensemble waits for a silent client before it gives its
+// locks to others. The server may grant another one, usually between 2 and 20 of its ticks. Longer survives longer hiccups,
+// shorter frees the locks of a crashed process sooner. Below four ticks a hold is lost, safely, when its server hangs,
+// because there is no time left to try another. From 100 ms to 24 h; default 10 s.
 func WithSessionTimeout(d time.Duration) Option {
 	return Option{unless(d <= 0, func(o *options) { o.session.Timeout = d }, "session timeout %v: is not positive", d)}
 }
@@ -72,9 +70,8 @@ func WithServerTick(d time.Duration) Option {
 	return Option{unless(d <= 0, func(o *options) { o.session.ServerTick = d }, "server tick %v: is not positive", d)}
 }
 
-// WithPacketLimit names the ensemble's jute.maxbuffer, in bytes, where it is not ZooKeeper's default: the length of the
-// longest request that its servers take. A longer one costs the connection, so it is refused before it leaves (ErrTooLarge).
-// From 1,024 to 2^31−1; default 1,048,575.
+// WithPacketLimit names the ensemble's jute.maxbuffer, in bytes: the length of the longest request that its servers take. A
+// longer one would cost the connection, and is refused (ErrTooLarge). From 1,024 to 2^31−1; default 1,048,575.
 func WithPacketLimit(bytes int) Option {
 	return Option{unless(bytes <= 0, func(o *options) { o.session.PacketLimit = bytes },
 		"packet limit %d: is not positive", bytes)}
@@ -83,11 +80,11 @@ func WithPacketLimit(bytes int) Option {
 // WithEphemeralBytes bounds the paths of the ephemeral znodes that one session may have, the client's holds, waits and
 // the program's own: their lengths, with chroot and number, and 4 bytes for each. When a session ends, the ensemble writes
 // one transaction that lists them all, and servers since 3.6.0 that read one longer than their jute.maxbuffer and its
-// extra are lost for good. So n must stay well below twice the least jute.maxbuffer in the ensemble. For more locks than
-// that the client opens further sessions by itself, 32 in all, and closes each when it has been without a lock for a
-// minute; what there is no room for then is refused (ErrNoRoom), and so is a MultiLock that is too large for one
-// session. The loss of a session loses the holds that live in it, and no others. From 16 KB to 64 MB; default 512 KB,
-// some 6,000 locks a session, or half of WithPacketLimit if that is less.
+// extra are lost for good. So n must stay well below twice the least jute.maxbuffer in the ensemble. For more locks the
+// client opens further sessions, 32 in all, and closes each when it has been without a lock for a minute; what there is no
+// room for then is refused (ErrNoRoom), and so is a MultiLock that is too large for one session. The loss of a session
+// loses the holds in it, and no others. From 16 KB to 64 MB; default 512 KB, some 6,000 locks a session, or half of
+// WithPacketLimit if that is less.
 func WithEphemeralBytes(n int) Option {
 	return Option{unless(n <= 0, func(o *options) { o.session.EphemeralBytes = n },
 		"room for ephemeral znodes of %d bytes: is not positive", n)}
@@ -102,9 +99,8 @@ func WithCreateChroot() Option {
 // WithAuth presents credentials on every connection: WithAuth("digest", []byte("user:password")). It may be given
 // several times. Default: none.
 func WithAuth(scheme string, cred []byte) Option {
-	return Option{unless(scheme == "", func(o *options) {
-		o.session.Auth = append(o.session.Auth, session.Auth{Scheme: scheme, Credential: bytes.Clone(cred)})
-	},
+	auth := session.Auth{Scheme: scheme, Credential: bytes.Clone(cred)}
+	return Option{unless(scheme == "", func(o *options) { o.session.Auth = append(o.session.Auth, auth) },
 		"auth scheme %q: is empty", scheme)}
 }
 
@@ -144,10 +140,7 @@ func WithLogger(log *slog.Logger) Option {
 
 // WithHooks calls h for every event. If the option is given twice the last one counts: see JoinHooks. Default: none.
 func WithHooks(h Hooks) Option {
-	return Option{func(o *options) error {
-		o.hooks = h
-		return nil
-	}}
+	return Option{func(o *options) error { o.hooks = h; return nil }}
 }
 
 // LockOption configures one lock. An option that can't work is reported by every call on the lock (ErrOption), before
@@ -155,29 +148,25 @@ func WithHooks(h Hooks) Option {
 type LockOption struct{ set func(*lockOptions) error }
 
 type lockOptions struct {
-	wait      time.Duration
-	waitSet   bool
-	maxHold   time.Duration
-	grace     time.Duration
-	reentrant bool
-	owner     string
-	data      []byte
-	acl       []zk.ACL
-	verifyACL bool
-	container bool
-	delay     time.Duration
-	delaySet  bool
-	handoff   int           // 0: none
-	keep      time.Duration // 0: not
-	kind      Kind          // for others who look, where the znode's name does not tell; else ""
+	wait, maxHold, grace, delay     time.Duration
+	waitSet, delaySet               bool
+	reentrant, verifyACL, container bool
+	owner                           string
+	data                            []byte
+	acl                             []zk.ACL
+	handoff                         int           // 0: none
+	keep                            time.Duration // 0: not
+	kind                            Kind          // for others who look, where the znode's name does not tell; else ""
 
 	atMostOnce bool
 	remember   int  // 0: the default
 	onceOnly   bool // an option was given that only a Once has
 }
 
-// maxData bounds WithData and WithOwner: a znode is no place for documents, and the server's limit is 1 MB.
-const maxData = 64 << 10
+const (
+	maxData     = 64 << 10    // bytes of WithData and WithOwner: a znode is no place for documents
+	maxIdleKeep = time.Minute // of WithIdleKeep: a kept znode has the session's lease confirmed as a held lock has
+)
 
 // openToAll is the access list of locks without WithACL. It is never changed.
 var openToAll = session.WorldACL()
@@ -215,9 +204,8 @@ func newLockOptions(noun string, opts []LockOption) (o lockOptions, err error) {
 }
 
 // WithWait bounds every Lock on the lock: after d in line it returns ErrBusy. When there was no connection in all that
-// time, so that it is not known whether the lock is busy, the error matches context.DeadlineExceeded instead, and says
-// which servers were tried. With d = 0 Lock does not wait at all, like TryLock. The context's own deadline counts as
-// well. Default: as long as the context lasts.
+// time, the error matches context.DeadlineExceeded instead, and says which servers were tried. With d = 0 Lock does not wait
+// at all, like TryLock. The context's own deadline counts as well. Default: as long as the context lasts.
 func WithWait(d time.Duration) LockOption {
 	return LockOption{unless(d < 0, func(o *lockOptions) { o.wait, o.waitSet = d, true }, "wait %v: is negative", d)}
 }
@@ -238,11 +226,11 @@ func WithMaxHold(d time.Duration) LockOption {
 // No grace is possible where the lock is taken away: when the session is ended, or the znode deleted, by force; nor after
 // Unlock and Client.Close, which are the holder's word that the work has stopped.
 //
-// d must be below what a lease has left in ordinary times, before each heartbeat is answered, which depends on the session
-// timeout that was granted and on WithServerTick: about 2.6 s of 10 s, 16 s of 30 s. Otherwise each call is ErrOption, with
-// the figure, once there is a session. A hold with a grace has the ensemble asked more often, and survives hiccups that
-// are shorter by d: with a long one, ask for a longer WithSessionTimeout. Default: none, and the context ends a
-// twenty-fifth of the session timeout before Hold.SafeUntil.
+// d must be below what a lease has left before each heartbeat is answered, which depends on the session timeout that was
+// granted and on WithServerTick: about 2.6 s of 10 s, 16 s of 30 s. Otherwise each call is ErrOption, with the figure, once
+// there is a session. A hold with a grace has the ensemble asked more often, and survives hiccups that are shorter by d:
+// with a long one, ask for a longer WithSessionTimeout. Default: none, and the context ends a twenty-fifth of the session
+// timeout before Hold.SafeUntil.
 func WithGrace(d time.Duration) LockOption {
 	return LockOption{unless(d <= 0, func(o *lockOptions) { o.grace = d }, "grace %v: is not positive", d)}
 }
@@ -270,9 +258,9 @@ func WithData(data []byte) LockOption {
 // lock's directory and its parents. Contenders need create and read on the directory, delete on it too to release,
 // and, with WithLockDelay, write. Default: everybody may do everything.
 //
-// Contenders of one lock should be able to read each other's znodes: a client that may not read a znode is not notified
-// of its deletion. A client that waits behind such a znode finds that out after 0.3 s, and then lists the directory at
-// growing intervals, from 0.3 s to an eighth of the session timeout, so that it gets the lock later by as much.
+// Contenders of one lock should be able to read each other's znodes: a client is not notified of the deletion of a znode
+// that it may not read. Behind such a znode it lists the directory instead, after 0.3 s and then at growing intervals, up to
+// an eighth of the session timeout, so that it gets the lock later by as much.
 //
 // A directory that exists already keeps its ACL, whoever made it. A client with DELETE on the directory may delete any
 // contender's znode, also the holder's: see WithVerifiedACL.
@@ -282,11 +270,11 @@ func WithACL(acl ...zk.ACL) LockOption {
 }
 
 // WithVerifiedACL refuses the lock (ErrConflict, with what differs) when its directory has another ACL than WithACL says,
-// which it needs (ErrOption): another client made the directory before, or has changed its ACL. Each call that queues checks
-// once its znode is in the directory, which costs one more round trip, with two reads for each path; it needs READ or
-// ADMIN on both. A change that is made later, while the call waits or holds, is not noticed. The parents are not checked:
-// a client with DELETE on the directory's parent can at most delete an empty directory. Passwords of digest users are
-// compared as far as the ensemble shows them, which it does to clients with ADMIN. Default: not verified.
+// which it needs (ErrOption). Each call that queues checks once its znode is in the directory, which costs one more round
+// trip, with two reads for each path; it needs READ or ADMIN on both. A change that is made later, while the call waits or
+// holds, is not noticed. The parents are not checked: a client with DELETE on the directory's parent can at most delete an
+// empty directory. Passwords of digest users are compared as far as the ensemble shows them, which it does to clients with
+// ADMIN. Default: not verified.
 func WithVerifiedACL() LockOption {
 	return LockOption{func(o *lockOptions) error { o.verifyACL = true; return nil }}
 }
@@ -314,9 +302,8 @@ func WithLockDelay(d time.Duration) LockOption {
 
 // WithLocalHandoff lets the goroutines of this process that lock one Mutex, through one Client, share one znode in the
 // lock's queue: the process queues once, and a released hold is passed to the next call that waits in the process, in
-// order of arrival, without a request. That is many hundred times faster than a znode for each call, and is what other
-// libraries call an unfair lock. It is for a Mutex, and so for Do and Guard; the other kinds refuse it (ErrOption). n is
-// at least 1.
+// order of arrival, without a request: many hundred times faster than a znode for each call, and what other libraries call
+// an unfair lock. It is for a Mutex, and so for Do and Guard; the other kinds refuse it (ErrOption). n is at least 1.
 //
 // Between processes it is fair in turns. While no other process waits, a process hands on without limit. When it sees
 // another contender (it watches the line while it hands on), it hands on at most n times more, and for at most a second;
@@ -328,9 +315,8 @@ func WithLockDelay(d time.Duration) LockOption {
 // WithVerifiedACL, WithContainer, WithLockDelay, WithLocalHandoff and WithIdleKeep. Locks that differ, also in the same
 // process, exclude each other through the ensemble as always. WithWait, WithMaxHold and WithReentrancy may differ.
 //
-// A hold that was handed on inside the process may have the token of the one before it, since both use one znode; a store
-// that compares tokens takes both for the same holder, which is harmless: inside the process exclusion does not rest on a
-// lease, and the next hold begins only after the one before it was unlocked. It never has the token of another process's
+// A hold that was handed on inside the process may have the token of the one before it, since both use one znode. That is
+// harmless: the next hold begins only after the one before it was unlocked. It never has the token of another process's
 // hold. After any end but an Unlock – the session's, WithMaxHold, a znode that was deleted – the znode is not handed on,
 // and the next hold has a greater token. Nor is it after a Multi that was under way at Unlock, or whose outcome was
 // unknown. Everything else is as without the option; Queue shows one contender for the process, and Break ends the
@@ -343,14 +329,11 @@ func WithLocalHandoff(n int) LockOption {
 	return LockOption{unless(n < 1, func(o *lockOptions) { o.handoff = n }, "local handoff of %d: is less than 1", n)}
 }
 
-// maxIdleKeep bounds WithIdleKeep: a kept znode has the session's lease confirmed as a held lock has.
-const maxIdleKeep = time.Minute
-
 // WithIdleKeep keeps the znode for d after the last Unlock in this process, if no other process waits, so that the next
 // Lock here costs nothing. The process watches the line, and deletes the znode as soon as another contender queues. A
-// TryLock in another process does not queue, and is ErrBusy while the znode is kept, though nobody holds the lock: don't
-// use the option for locks that others take by TryLock, or by WithWait(0). Queue shows the process as the holder
-// meanwhile. It needs WithLocalHandoff. d is positive and at most a minute. Default: not kept.
+// TryLock in another process, or a Lock WithWait(0), does not queue, and is ErrBusy while the znode is kept, though nobody
+// holds the lock. Queue shows the process as the holder meanwhile. It needs WithLocalHandoff. d is positive and at most a
+// minute. Default: not kept.
 func WithIdleKeep(d time.Duration) LockOption {
 	return LockOption{unless(d <= 0 || d > maxIdleKeep, func(o *lockOptions) { o.keep = d },
 		"idle keeping for %v: is not between 0 and %v", d, maxIdleKeep)}

@@ -2,7 +2,6 @@ package zklock
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"strings"
 
@@ -24,30 +23,21 @@ func KeyPath(root, key string) string {
 	var b strings.Builder
 	for i := range len(key) {
 		c := key[i]
-		switch {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_',
-			c == '.' && i > 0:
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.' && i > 0 {
 			b.WriteByte(c)
-		default:
-			const digits = "0123456789ABCDEF"
-			b.WriteByte('%')
-			b.WriteByte(digits[c>>4])
-			b.WriteByte(digits[c&15])
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
 		}
 	}
 	name := b.String()
-	escapeAt := -1
-	if root == "" && name == "zookeeper" {
-		escapeAt = 0
-	} else if _, ok := recipe.Parse(name); ok {
-		escapeAt = len(name) - 1
-	}
-	if escapeAt >= 0 {
-		name = name[:escapeAt] + "%" + hex.EncodeToString([]byte{name[escapeAt]}) + name[escapeAt+1:]
+	if _, contender := recipe.Parse(name); contender {
+		last := len(name) - 1
+		name = fmt.Sprintf("%s%%%02x", name[:last], name[last])
+	} else if root == "" && name == "zookeeper" {
+		name = "%7aookeeper"
 	}
 	if len(name) > maxComponent {
-		sum := sha256.Sum256([]byte(key))
-		name = name[:maxComponent-65] + "~" + hex.EncodeToString(sum[:])
+		name = fmt.Sprintf("%s~%x", name[:maxComponent-65], sha256.Sum256([]byte(key)))
 	}
 	return root + "/" + name
 }
@@ -57,16 +47,15 @@ const nameRoom = 80
 
 // checkLook refuses a path that can't be any client's lock. Whatever else other clients have called theirs may be looked at.
 func checkLook(path string) error {
-	switch {
-	case path == "/":
+	if path == "/" {
 		return fmt.Errorf("%w %q: is the root, which can't be a lock", ErrPath, path)
-	case path == "/zookeeper" || strings.HasPrefix(path, "/zookeeper/"):
+	}
+	if strings.HasPrefix(path+"/", "/zookeeper/") {
 		return fmt.Errorf("%w %q: belongs to ZooKeeper itself", ErrPath, text.Foreign(path))
 	}
 	return nil
 }
 
-// checkLockPath is session.CheckPath for a path below which contenders are made.
 func checkLockPath(path string) error {
 	if err := checkLook(path); err != nil {
 		return err

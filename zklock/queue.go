@@ -38,10 +38,9 @@ type Contender struct {
 	Size    int             // of all the data of its znode, in bytes, read or not
 }
 
-// newContender reads the child name of dir.
 func newContender(dir, name string, n session.Node, holds bool) Contender {
 	parsed, _ := recipe.Parse(name)
-	k := Contender{Node: dir + "/" + name, Kind: kindOf(parsed.Kind), Holds: holds, Permits: parsed.Permits,
+	k := Contender{Node: dir + "/" + name, Kind: kindOf[parsed.Kind], Holds: holds, Permits: parsed.Permits,
 		Token: Token(n.Stat.Czxid), Session: n.Stat.EphemeralOwner, Size: int(n.Stat.DataLength)}
 	if n.Stat.Czxid != 0 {
 		k.Since = time.UnixMilli(n.Stat.Ctime)
@@ -80,8 +79,16 @@ var hostname = sync.OnceValue(func() string {
 	return name
 })
 
-func (o *lockOptions) identity() ([]byte, error) {
-	return json.Marshal(identity{Owner: o.owner, Host: hostname(), PID: os.Getpid(), Data: o.data, Kind: o.kind})
+func (o *lockOptions) identity() []byte {
+	return identity{Owner: o.owner, Host: hostname(), PID: os.Getpid(), Data: o.data, Kind: o.kind}.encode()
+}
+
+func (id identity) encode() []byte {
+	data, err := json.Marshal(id)
+	if err != nil {
+		panic(err) // strings, integers and bytes always marshal
+	}
+	return data
 }
 
 // describe names a contender by its data: "owner (host:pid)" for ours, the text itself for other clients' short texts,
@@ -112,8 +119,8 @@ type QueuePage struct {
 	Contenders []Contender // without those that went while they were read
 }
 
-// Data of contenders that are read for one Queue or QueuePage: short ones always, so that every one is named whom this
-// library's usual data name; longer ones, up to recipe.MaxData, as long as there is room. It is taken in order.
+// Data of contenders that one Queue or QueuePage reads: short ones always, so that every contender of this library is named;
+// longer ones, up to recipe.MaxData, in order, as long as there is room.
 const (
 	shortData = 1 << 10
 	roomData  = 16 << 20
@@ -123,25 +130,21 @@ const (
 // other clients' contenders too. A path that does not exist has an empty line. What it returns was true at some time
 // during the call. It costs a sync, a list and two reads for each contender, 128 to a round trip, and blocks for those,
 // or as long as there is no connection and ctx lasts: for a long line use QueuePage. Contenders whose znodes may not be
-// read show what is in their names and, up to ZooKeeper 3.8.3, their token and session. Contenders of a semaphore count
-// as holders if its present size has room for them: after a Resize to fewer permits the latest of the holders show as
-// waiting until they are done. Where contenders of different kinds share a directory, each is judged among those of its
-// own kind.
+// read show what is in their names and, up to ZooKeeper 3.8.3, their token and session. After a Resize of a semaphore to
+// fewer permits the latest of its holders show as waiting until they are done. Where contenders of different kinds share a
+// directory, each is judged among those of its own kind.
 //
-// However many contenders there are, and whatever data they have, a call keeps up to 1 KB of data of each. Longer data,
-// of up to 256 KB each, are kept in order up to 16 MB in all; for the rest Data is nil, and Size has the length. The
-// reads are made in small pieces, for one call at a time, so that they do not endanger any hold of this Client.
+// A call keeps up to 1 KB of data of each contender. Longer data, of up to 256 KB each, are kept in order up to 16 MB in
+// all; for the rest Data is nil, and Size has the length. The reads are made in small pieces, for one call at a time, so
+// that they do not endanger any hold of this Client.
 func (c *Client) Queue(ctx context.Context, path string) ([]Contender, error) {
-	c.need()
-	needContext(ctx)
-	page, err := c.page(ctx, path, 0, math.MaxInt)
-	return page.Contenders, failed("queue", path, err)
+	page, err := c.QueuePage(ctx, path, 0, math.MaxInt)
+	return page.Contenders, err
 }
 
 // QueuePage returns one page of the queue: up to limit contenders starting at index from, and the total numbers of
-// holders and waiters. It reads the data of the contenders that it returns, and of no others.
-//
-// ErrOption: from or limit is less than 0. Other errors as for Queue.
+// holders and waiters. It reads the data of the contenders that it returns, and of no others. ErrOption: from or limit is
+// less than 0. Other errors as for Queue.
 func (c *Client) QueuePage(ctx context.Context, path string, from, limit int) (QueuePage, error) {
 	c.need()
 	needContext(ctx)
@@ -170,7 +173,7 @@ func (c *Client) page(ctx context.Context, dir string, from, limit int) (page Qu
 		return QueuePage{}, err
 	}
 	first, _ := recipe.Parse(l.names[0])
-	page.Kind, page.Permits = kindOf(first.Kind), size
+	page.Kind, page.Permits = kindOf[first.Kind], size
 	for _, h := range holds {
 		if h {
 			page.Holding++
@@ -184,16 +187,16 @@ func (c *Client) page(ctx context.Context, dir string, from, limit int) (page Qu
 		if stat.DataLength <= shortData {
 			return true
 		}
-		if stat.DataLength > min(room, recipe.MaxData) {
-			return false
+		fits := stat.DataLength <= min(room, recipe.MaxData)
+		if fits {
+			room -= stat.DataLength
 		}
-		room -= stat.DataLength
-		return true
+		return fits
 	})
 	if err != nil {
 		return QueuePage{}, err
 	}
-	tokens, err := l.claimed(ctx, shown)
+	tokens, err := l.believed(ctx, shown)
 	if err != nil {
 		return QueuePage{}, err
 	}
@@ -213,29 +216,17 @@ func (c *Client) page(ctx context.Context, dir string, from, limit int) (page Qu
 	return page, nil
 }
 
-// claimed returns the tokens that contenders have by their names instead of their znodes: a reader that a writer became
-// by Downgrade has the writer's. Anybody can write such a name; it is not believed while somebody else has its number, or
-// says that he has the same token.
+// claimed returns the tokens that contenders have by their names: a reader that a writer became by Downgrade has the writer's.
+// Any client can write such a name: it is not believed while another has its number, or its token.
 func claimed(names []string) map[string]Token {
-	tokens, numbers := map[string]Token{}, map[int32]int{}
-	for _, name := range names {
-		if n, _ := recipe.Parse(name); n.Czxid != 0 {
-			tokens[name] = Token(n.Czxid)
-			numbers[n.Number] = 0
-		}
-	}
-	if len(tokens) == 0 {
-		return nil
-	}
+	tokens, says, numbers := map[string]Token{}, map[Token]int{}, map[int32]int{}
 	for _, name := range names {
 		n, _ := recipe.Parse(name)
-		if _, counts := numbers[n.Number]; counts {
-			numbers[n.Number]++
+		numbers[n.Number]++
+		if t := Token(n.Czxid); t != 0 {
+			tokens[name] = t
+			says[t]++
 		}
-	}
-	says := map[Token]int{}
-	for _, t := range tokens {
-		says[t]++
 	}
 	maps.DeleteFunc(tokens, func(name string, t Token) bool {
 		n, _ := recipe.Parse(name)
@@ -244,9 +235,8 @@ func claimed(names []string) map[string]Token {
 	return tokens
 }
 
-// claimed is claimed for those of the line that are shown, without the tokens that others have by their znodes: Break
-// would remove those others.
-func (l lineOf) claimed(ctx context.Context, shown []string) (map[string]Token, error) {
+// believed is claimed for those that are shown, without tokens that others have by their znodes: Break would remove those.
+func (l lineOf) believed(ctx context.Context, shown []string) (map[string]Token, error) {
 	tokens := claimed(l.names)
 	of := map[Token]string{}
 	for _, name := range shown {
@@ -302,12 +292,12 @@ func (c *Client) readLine(ctx context.Context, dir string) (l lineOf, err error)
 // line and keeps nobody waiting; the lock may be taken again the moment after. A path that does not exist is free.
 //
 // Nil: nobody was in line at some time during the call. It blocks until then, across disconnects and sessions that end,
-// or until ctx ends or the Client is closed; when ctx ends, the error matches ctx's. It watches the last contender in
-// line, so that a long line that moves does not wake it; one that it may not read it polls for every few seconds. It
-// costs a sync and a list for each look, and leaves nothing at the ensemble. It may be called concurrently.
+// or until ctx ends or the Client is closed. It watches the last contender in line, so that a long line that moves does not
+// wake it; one that it may not read it polls for every few seconds. It costs a sync and a list for each look, and leaves
+// nothing at the ensemble. It may be called concurrently.
 //
-// Errors: ErrClosed, ErrPath, zk.ErrNoAuth when the path may not be read, ErrTooLarge, session.ErrAuth. The error of a
-// ctx that has ended matches ErrBusy as well if the line was not empty at the latest look.
+// Errors: ErrClosed, ErrPath, zk.ErrNoAuth when the path may not be read, ErrTooLarge, session.ErrAuth; ctx's when it has
+// ended, which matches ErrBusy as well if the line was not empty at the latest look.
 func (c *Client) WaitFree(ctx context.Context, path string) error {
 	c.need()
 	needContext(ctx)

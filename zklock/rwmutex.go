@@ -101,36 +101,27 @@ func (m *RWMutex) Downgrade(ctx context.Context, h *Hold) (*Hold, error) {
 	return reader, nil
 }
 
-// A hold of the write lock becomes one of the read lock by Downgrade, or because the write lock is released before a read
-// lock that was taken under it. The ticket becomes a reader's, in place; it carries out one Downgrade at a time. No mutex
-// is held for that: if the hold is unlocked meanwhile, the ticket is left when the Downgrade is done.
-
 // beginDowngrade notes that h is to become a hold of the read lock: no other call joins for writing from here on.
 func (a *acquisition) beginDowngrade(h *Hold) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	writing := 0
-	for _, other := range a.holds {
-		if !other.read {
-			writing++
-		}
-	}
-	switch {
+	switch writers := a.writersLocked(); {
 	case h.released.Load():
 		return ErrNotHeld
 	case a.state != held:
 		return a.cause
 	case a.downgrading != nil:
 		return errors.New("another Downgrade of the lock is under way")
-	case writing != 1:
-		return fmt.Errorf("the write lock is held %d times: only the last hold can be downgraded", writing)
+	case writers != 1:
+		return fmt.Errorf("the write lock is held %d times: only the last hold can be downgraded", writers)
 	}
 	a.downgrading = h
 	return nil
 }
 
-// downgrade makes the ticket a reader's, and h, unless it is nil, a hold of the read lock, which it returns. When it fails
-// all is as it was, unless the acquisition was lost, or the outcome is unknown: then it is released.
+// downgrade makes the ticket a reader's, in place, and h, unless it is nil, a hold of the read lock, which it returns. When it
+// fails all is as it was, unless the acquisition was lost, or the outcome is unknown: then it is released. If h is unlocked
+// meanwhile, the ticket is left when the ticket's Downgrade, of which there is one at a time, is done.
 func (a *acquisition) downgrade(ctx context.Context, h *Hold) (*Hold, error) {
 	err := a.ticket.Downgrade(ctx)
 	a.mu.Lock()
@@ -169,7 +160,6 @@ func (a *acquisition) downgrade(ctx context.Context, h *Hold) (*Hold, error) {
 	return nil, err
 }
 
-// replaceLocked puts a hold of the read lock in the place of h.
 func (a *acquisition) replaceLocked(h *Hold) (*Hold, error) {
 	if a.state == lost {
 		return nil, a.cause

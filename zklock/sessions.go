@@ -16,11 +16,9 @@ import (
 // sessions are the ZooKeeper sessions of a Client, since one has room for so many ephemeral znodes only
 // (session.Config.EphemeralBytes):
 //
-//	first    is always there: when it has ended the next one takes its place, until the Client is closed. It is what
-//	         Client.Session returns.
+//	first    is what Client.Session returns: when it has ended the next one takes its place, until the Client is closed.
 //	further  are opened when no session has room for a call's znodes. One that has ended is not replaced. One that has had
-//	         no ephemeral znode for furtherIdle, and so no hold and no wait, is closed: session.Retire sees to it that
-//	         no call takes a place in it any more.
+//	         no ephemeral znode for furtherIdle, and so no hold and no wait, is closed: Retire keeps calls from it then.
 //
 // A call takes the first session that has room, so that further ones empty when there is less to do. The room is taken
 // by the create itself: when others were quicker, the call chooses again.
@@ -36,19 +34,22 @@ type sessions struct {
 	changed chan struct{}      // closed when any of these has changed
 }
 
-// maxSessions bounds the sessions of a Client: servers take 60 connections from one address by default.
-const maxSessions = 32
+const (
+	maxSessions = 32          // of a Client: servers take 60 connections from one address by default
+	furtherIdle = time.Minute // how long a further session stays without an ephemeral znode
+	pickAgain   = time.Second // how often a call that waits for a session to be established looks for another one
+)
 
-// furtherIdle is how long a further session stays without an ephemeral znode.
-const furtherIdle = time.Minute
-
-// newSessions has no session yet: see begin.
-func newSessions(c *Client) *sessions {
-	p := &sessions{c: c, joined: make(chan struct{}), changed: make(chan struct{})}
-	if _, chroot, err := session.ParseConnect(c.connect); err == nil { // else start says so
-		p.chroot = len(chroot)
+// newSessions starts the first session. Errors are those of start.
+func newSessions(c *Client) (p *sessions, err error) {
+	p = &sessions{c: c, joined: make(chan struct{}), changed: make(chan struct{})}
+	if p.first, err = p.start(); err != nil {
+		return nil, err
 	}
-	return p
+	_, chroot, _ := session.ParseConnect(c.connect) // which start has accepted
+	p.chroot = len(chroot)
+	go p.keep(p.first)
+	return p, nil
 }
 
 // start starts a session. An error is of the connect string or of an option; no I/O has been done.
@@ -58,12 +59,6 @@ func (p *sessions) start() (*session.Session, error) {
 		conf.OnState = func(ch session.Change) { hook(SessionInfo(ch)) }
 	}
 	return session.Start(p.c.connect, conf)
-}
-
-// begin makes s the first.
-func (p *sessions) begin(s *session.Session) {
-	p.first = s
-	go p.keep(s)
 }
 
 // keep replaces the first session whenever it has ended, until Close, which joins it. The old one is joined in the
@@ -79,7 +74,7 @@ func (p *sessions) keep(s *session.Session) {
 		case <-p.c.ctx.Done():
 		}
 		ended := s
-		old.Go(func() { p.close(ended) })
+		old.Go(func() { _ = ended.Close() }) // always nil; its own end, when it had one, stays its cause
 		if p.c.ctx.Err() != nil || !p.rested(began) {
 			return
 		}
@@ -110,23 +105,16 @@ func (p *sessions) tend(s *session.Session) {
 		}
 	}
 	p.change(func() { p.further = slices.DeleteFunc(p.further, func(f *session.Session) bool { return f == s }) })
-	p.close(s)
+	_ = s.Close() // always nil
 }
 
-// rested waits a little if a session that began then has ended at once: such sessions must not become a storm. False:
-// the Client was closed.
+// rested waits a little if a session that began then has ended at once, against a storm. False: the Client was closed.
 func (p *sessions) rested(began time.Time) bool {
 	if time.Since(began) >= time.Second {
 		return true
 	}
 	p.c.rest(p.c.ctx, 500*time.Millisecond+jitter.Below(500*time.Millisecond))
 	return p.c.ctx.Err() == nil
-}
-
-func (p *sessions) close(s *session.Session) {
-	if err := s.Close(); err != nil { // its own end, when it had one, stays its cause
-		p.c.log.Warn("closing a session", "error", err)
-	}
 }
 
 // change makes a change and wakes the calls that wait for one.
@@ -138,14 +126,12 @@ func (p *sessions) change(do func()) {
 	p.changed = make(chan struct{})
 }
 
-// current returns the first session.
 func (p *sessions) current() *session.Session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.first
 }
 
-// all returns the first session and the further ones.
 func (p *sessions) all() []*session.Session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -159,16 +145,6 @@ func (p *sessions) room(paths ...string) (n int) {
 	}
 	return n
 }
-
-// withRoom returns a session that has room for so many bytes of paths, and opens one if there is none. ErrNoRoom: there
-// are as many sessions as there may be. A call that needs more than any session has gets an empty one, and is refused
-// by that.
-func (p *sessions) withRoom(ctx context.Context, room int) (*session.Session, error) {
-	return p.await(ctx, func() (*session.Session, error) { return p.choose(room) })
-}
-
-// pickAgain is how often a call that waits for a session to be established looks for another one.
-const pickAgain = time.Second
 
 // await returns the session that pick returns, once it is established. Pick returns nil to be called again after the
 // next change. It is called again from time to time while its session is not established: another one may have room by then.
@@ -214,7 +190,8 @@ func (p *sessions) await(ctx context.Context, pick func() (*session.Session, err
 	}
 }
 
-// choose returns a session that has room, and opens one if there is none. Nil: there will be one soon.
+// choose returns a session that has room for so many bytes of paths, and opens one if there is none. Nil: there will be one
+// soon. A call that needs more than any session has gets an empty one, and is refused by that.
 func (p *sessions) choose(room int) (*session.Session, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -28,9 +28,8 @@ type SessionStatus struct {
 	Timeout time.Duration // that the ensemble granted; before it has, the one that is asked for
 	// SafeUntil is the instant before which the ensemble can't have ended the session by itself: local clock. It is
 	// confirmed only while something is held, and may be past otherwise.
-	SafeUntil time.Time
-	// EphemeralBytes is what the paths of its ephemeral znodes take: see WithEphemeralBytes.
-	EphemeralBytes int
+	SafeUntil      time.Time
+	EphemeralBytes int   // that the paths of its ephemeral znodes take: see WithEphemeralBytes
 	Err            error // why the session is Over: then the next one is being opened, unless it matches ErrClosed
 }
 
@@ -63,10 +62,9 @@ type KeptLock struct {
 	SafeUntil time.Time // as Hold.SafeUntil
 }
 
-// Status returns what the Client has, without asking the ensemble: it never blocks, also when nothing can be reached,
-// and also after Close. Holds and waits are those of one moment; one whose Lock returned before Status was called is
-// in it, one whose Unlock was called, or that is known to be lost, is not. It costs a copy of them all, and Lock a map
-// entry; nothing is kept of calls that are over. Hooks may call it.
+// Status returns what the Client has, without asking the ensemble: it never blocks, and may be called after Close, and by
+// hooks. Holds and waits are those of one moment; one whose Lock returned before Status was called is in it, one whose
+// Unlock was called, or that is known to be lost, is not. It costs a copy of them all, and Lock a map entry.
 func (c *Client) Status() Status {
 	c.need()
 	var st Status
@@ -84,7 +82,10 @@ func (c *Client) Status() Status {
 			st.Holds = append(st.Holds, h)
 		}
 	}
-	st.Kept = c.kept()
+	for _, k := range c.handoff.Kept() {
+		st.Kept = append(st.Kept, KeptLock{k.Path, k.Turn.Nodes()[0], Token(k.Turn.Czxid()), k.Since, k.Turn.Session().SafeUntil()})
+	}
+	slices.SortFunc(st.Kept, func(a, b KeptLock) int { return cmp.Compare(a.Node, b.Node) })
 	slices.SortFunc(st.Waits, func(a, b WaitedLock) int { return cmp.Compare(a.Call, b.Call) })
 	slices.SortFunc(st.Holds, func(a, b HeldLock) int { return cmp.Compare(a.Call, b.Call) })
 	return st
@@ -101,16 +102,6 @@ func sessionStatus(s *session.Session) SessionStatus {
 		EphemeralBytes: s.EphemeralBytes(), Err: s.Err()}
 }
 
-// kept returns the kept locks, in the order of their znodes' paths.
-func (c *Client) kept() (kept []KeptLock) {
-	for _, k := range c.handoff.Kept() {
-		kept = append(kept, KeptLock{k.Path, k.Turn.Nodes()[0], Token(k.Turn.Czxid()), k.Since, k.Turn.Session().SafeUntil()})
-	}
-	slices.SortFunc(kept, func(a, b KeptLock) int { return cmp.Compare(a.Node, b.Node) })
-	return kept
-}
-
-// waiting is a call that wants a lock.
 type waiting struct {
 	c     *Client
 	info  LockInfo
@@ -121,63 +112,27 @@ type waiting struct {
 
 // Queued notes the call's place in line, and reports it.
 func (w *waiting) Queued(l recipe.Line) {
-	w.c.use.queued(w, l)
+	w.c.use.update(func() { w.line = l })
 	w.c.tellQueued(QueuedInfo{w.info, l.Ahead, l.Holder, l.Who})
 }
 
-// Retried reports that a step of the call is made again.
 func (w *waiting) Retried(cause error) {
-	w.c.use.queued(w, recipe.Line{})
+	w.c.use.update(func() { w.line = recipe.Line{} })
 	w.c.tellRetried(RetriedInfo{w.info, cause})
 }
 
-// inUse has the calls that wait and the locks that are held. A call is in it from the moment at which it asks, and what
-// it got until that has ended: it grows with what is going on and not with what has been.
+// inUse has the calls that wait, from the moment at which they ask, and the locks that are held, until they have ended.
 type inUse struct {
-	mu    sync.Mutex // guards what follows; held for a map entry, or a copy of all
+	mu    sync.Mutex // guards what follows, and waiting.line; held for a map entry, or a copy of all
 	waits map[*waiting]struct{}
 	holds map[*acquisition]struct{}
 }
 
-// asked adds a call that wants a lock.
-func (u *inUse) asked(c *Client, info LockInfo, since time.Time) *waiting {
-	w := &waiting{c: c, info: info, since: since}
+// update calls fn with the mutex held.
+func (u *inUse) update(fn func()) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.waits == nil {
-		u.waits, u.holds = map[*waiting]struct{}{}, map[*acquisition]struct{}{}
-	}
-	u.waits[w] = struct{}{}
-	return w
-}
-
-// queued notes where in line a call is.
-func (u *inUse) queued(w *waiting, line recipe.Line) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	w.line = line
-}
-
-// acquired replaces the call by what it acquired.
-func (u *inUse) acquired(w *waiting, a *acquisition) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	delete(u.waits, w)
-	u.holds[a] = struct{}{}
-}
-
-// returned removes a call that has ended, with a lock or without.
-func (u *inUse) returned(w *waiting) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	delete(u.waits, w)
-}
-
-// ended removes an acquisition that has ended.
-func (u *inUse) ended(a *acquisition) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	delete(u.holds, a)
+	fn()
 }
 
 // holding reports whether a lock of one of paths is held whose znode is node.
@@ -193,7 +148,6 @@ func (u *inUse) holding(paths []string, node string) bool {
 	return slices.ContainsFunc(held, func(a *acquisition) bool { return slices.Contains(a.ticket.Nodes(), node) })
 }
 
-// all returns copies of the waits, and the acquisitions.
 func (u *inUse) all() ([]waiting, []*acquisition) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -12,7 +12,6 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// queueState is what a queue does.
 type queueState uint8
 
 const (
@@ -32,7 +31,6 @@ var queueMoves = [...]uint8{
 	forgotten: 0,
 }
 
-// queue is the local queue of one lock.
 type queue struct {
 	qs   *Queues
 	lock *Lock // of the first call; the others' are equal
@@ -56,14 +54,12 @@ type waiter struct {
 	retried error // news: a step was made again
 }
 
-// grant is what a waiter waited for.
 type grant struct {
 	turn    *Turn
 	counted bool // against the turn's hand-overs
 	err     error
 }
 
-// moveLocked changes the state.
 func (q *queue) moveLocked(to queueState) {
 	if queueMoves[q.state]&(1<<to) == 0 {
 		panic(fmt.Sprintf("handoff: a local queue goes from state %d to %d", q.state, to))
@@ -71,14 +67,12 @@ func (q *queue) moveLocked(to queueState) {
 	q.state = to
 }
 
-// grantLocked ends the first waiter's wait.
 func (q *queue) grantLocked(g grant) {
 	w := q.waiters[0]
 	q.waiters = slices.Delete(q.waiters, 0, 1)
 	w.granted <- g
 }
 
-// refuseLocked ends the wait of all.
 func (q *queue) refuseLocked(err error) {
 	for _, w := range q.waiters {
 		w.granted <- grant{err: err}
@@ -109,8 +103,7 @@ func (q *queue) advanceLocked() {
 	q.cancel, q.entered = cancel, make(chan struct{})
 }
 
-// enter queues at the ensemble on behalf of all calls that wait here. It goes on when the first of them, or any other, leaves;
-// ctx ends when the last has left, and when the client is closed.
+// enter queues at the ensemble for all calls that wait here. ctx ends when the last has left, and when the client is closed.
 func (q *queue) enter(ctx context.Context) {
 	ticket, err := q.lock.Acquire(ctx, false, q)
 	q.mu.Lock()
@@ -209,8 +202,8 @@ func (q *queue) await(ctx context.Context, me *waiter, c Caller) (*Turn, error) 
 	}
 }
 
-// leave takes w out of the queue because its call has ended, and returns what it was waiting for; ctx has ended, or the
-// client was closed. If it was granted a turn already, the turn is handed to the next call.
+// leave takes w out of the queue because ctx has ended, or the client was closed, and returns what it was waiting for. If it
+// was granted a turn already, the turn is handed to the next call.
 func (q *queue) leave(ctx context.Context, w *waiter) error {
 	q.mu.Lock()
 	i := slices.Index(q.waiters, w)
@@ -238,7 +231,6 @@ func (q *queue) leave(ctx context.Context, w *waiter) error {
 	return q.waitEnded(ctx, at, known)
 }
 
-// waitEnded is the error of a wait whose ctx has ended.
 func (q *queue) waitEnded(ctx context.Context, at recipe.Line, known bool) error {
 	if q.qs.conf.Context.Err() != nil {
 		return q.qs.conf.Closed
@@ -265,7 +257,6 @@ func (q *queue) freeLocked() *Turn {
 	return t
 }
 
-// busyLocked is the answer to a TryLock.
 func (q *queue) busyLocked() error {
 	switch n := len(q.waiters); {
 	case q.turn == nil:

@@ -223,7 +223,6 @@ func (qs *Queues) beginTry(ctx context.Context, lock *Lock) (*queue, *Turn, erro
 	}
 }
 
-// waiter returns one that is in no queue.
 func (qs *Queues) waiter() *waiter {
 	if w, ok := qs.idle.Get().(*waiter); ok {
 		return w

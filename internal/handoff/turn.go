@@ -25,8 +25,8 @@ const (
 	ended                    // no call any more
 )
 
-// turnMoves are all transitions of a turn. From any state it ends when it is lost, and when no call has it and it is not kept,
-// or others wait outside (nextLocked, await).
+// turnMoves are all transitions of a turn. It also ends when it is lost, and when no call has it and it is not kept, or others
+// wait outside (nextLocked, await).
 var turnMoves = [...]uint8{
 	idle:    1<<granted | 1<<ended,                     // a call takes it (freeLocked), or is handed it (nextLocked)
 	granted: 1<<held | 1<<granted | 1<<idle | 1<<ended, // the call makes its hold (Guard), or has ended meanwhile (queue.leave)
@@ -94,7 +94,6 @@ func (q *queue) beginLocked(ticket *recipe.Ticket) *Turn {
 	return t
 }
 
-// moveLocked changes the state.
 func (t *Turn) moveLocked(to turnState) {
 	if turnMoves[t.state]&(1<<to) == 0 {
 		panic(fmt.Sprintf("handoff: a turn goes from state %d to %d", t.state, to))
@@ -127,8 +126,7 @@ func (t *Turn) grantLocked(counted bool) {
 	t.q.grantLocked(grant{turn: t, counted: counted})
 }
 
-// nextLocked decides what happens to a turn whose holder has let go of it. giveUp: it has ended, and the
-// caller has to delete the znode and then drop the turn.
+// nextLocked decides what happens to a turn whose holder has let go of it. giveUp: it has ended, and is to be given up.
 func (t *Turn) nextLocked() (giveUp bool) {
 	waiting := len(t.q.waiters) > 0
 	switch {
@@ -173,15 +171,13 @@ func (t *Turn) dropLocked() {
 	t.q.advanceLocked()
 }
 
-// drop is dropLocked for a caller that does not hold the mutex.
 func (t *Turn) drop() {
 	t.q.mu.Lock()
 	defer t.q.mu.Unlock()
 	t.dropLocked()
 }
 
-// lose ends a turn that was lost. If there is a hold on it, that ends first, before any other call can get the lock, here
-// or elsewhere.
+// lose ends a turn that was lost. If there is a hold on it, that ends before any other call can get the lock.
 func (t *Turn) lose(cause error) {
 	t.q.mu.Lock()
 	if t.state == ended {
@@ -197,8 +193,7 @@ func (t *Turn) lose(cause error) {
 	t.drop()
 }
 
-// checkLocked returns nil when the turn is there, and its session's lease with it. If not, it has ended, and checkLocked
-// returns why.
+// checkLocked returns why the turn has ended; nil when it is there, and its session's lease with it.
 func (t *Turn) checkLocked() error {
 	if t.state == ended {
 		return t.cause
@@ -221,8 +216,7 @@ func (t *Turn) update(ctx context.Context, fn func() (giveUp bool)) {
 	}
 }
 
-// giveUp deletes the znode of a turn that has ended. The znode is deleted first and local waiters queue again afterwards,
-// so that other processes do not wait behind them.
+// giveUp deletes the znode of a turn that has ended, and then has local waiters queue again: behind other processes'.
 func (t *Turn) giveUp(ctx context.Context) {
 	t.q.qs.conf.GiveUp(ctx, t.Ticket)
 	t.drop()
@@ -254,8 +248,7 @@ func (t *Turn) OnSet(fn func(data []byte, stat zk.Stat)) {
 	}
 }
 
-// dataSet is called when another client has set the data of the znode, which asks this process to let go: the turn is not
-// handed on any more.
+// dataSet is called when another client has set the znode's data, which asks this process to let go: no more is handed on.
 func (t *Turn) dataSet(data []byte, stat zk.Stat) {
 	var onSet func([]byte, zk.Stat) // of the hold: then nothing is given up here
 	t.update(t.Session().Context(), func() (giveUp bool) {
@@ -317,8 +310,7 @@ func (t *Turn) lookLocked() {
 	}
 }
 
-// watch looks for contenders outside until one was seen, or the turn is over, and gives up a turn that was idle for too
-// long.
+// watch looks for contenders outside until one was seen, or the turn is over, and gives up a turn that was idle for too long.
 //
 // It lists the directory with a watch in one request, so that no contender is missed in between. Contenders that came
 // before we held are in the list. A stale list is safe: the watch is on the same server and fires when it catches up.
