@@ -252,8 +252,6 @@ func (p *permitted) alike(ctx context.Context, dir string, v dirVersion) (bool, 
 // renewFrom is half of the counter's way.
 const renewFrom = 1 << 30
 
-var errNotRenewed = errors.New("recipe: directory is not renewed")
-
 // renew replaces the directory, if it is empty, by one that is the same but for its counter. An error that matches
 // zk.ErrNotEmpty says that the directory has a child, and that nothing else keeps it from being renewed.
 func (q *Queue) renew(ctx context.Context, s *session.Session) error {
@@ -262,7 +260,7 @@ func (q *Queue) renew(ctx context.Context, s *session.Session) error {
 		return err
 	}
 	if NewListing(nil, stat).Counter < renewFrom {
-		return errNotRenewed // another call has just renewed it
+		return errors.New("recipe: another call has just renewed the directory")
 	}
 	acl, _, err := s.ACL(ctx, q.Dir)
 	if err != nil {
@@ -270,7 +268,7 @@ func (q *Queue) renew(ctx context.Context, s *session.Session) error {
 	}
 	for _, a := range acl {
 		if a.Scheme == "digest" && strings.HasSuffix(a.ID, ":x") {
-			return fmt.Errorf("%w: the digests of its ACL are not shown to us", errNotRenewed)
+			return errors.New("recipe: the digests of the directory's ACL are not shown to us")
 		}
 	}
 	dir := &zk.CreateRequest{Path: q.Dir, Data: data, Acl: acl, Flags: int32(session.Persistent)}
@@ -306,35 +304,30 @@ func (e *entry) renewed() {
 // asideTimes is how often one waits outside before it stays in line.
 const asideTimes = 3
 
-// If any place is near the counter's end, standAside leaves all queues, waits until the contenders before it have gone, and
+// standAside, if any place is near the counter's end, leaves all queues, waits until the contenders before it have gone, and
 // enters again.
 func (t *Ticket) standAside(ctx context.Context) error {
 	for range asideTimes {
-		var aside *entry
+		var e *entry
 		var before string
-		for _, e := range t.entries {
-			var err error
-			if before, err = e.asideFor(ctx); err != nil {
-				return (&waiter{t: t, e: e}).explain(ctx, err)
-			}
-			if before != "" {
-				aside = e
+		var err error
+		for _, e = range t.entries {
+			if before, err = e.asideFor(ctx); err != nil || before != "" {
 				break
 			}
 		}
-		if aside == nil {
-			return nil
+		if before == "" {
+			return e.explain(ctx, err)
 		}
-		err := t.leaveQueues(ctx)
-		if err == nil {
-			err = AwaitGone(ctx, t.s, aside.q.Dir, before)
+		if err = t.leaveQueues(ctx); err == nil {
+			err = AwaitGone(ctx, t.s, e.q.Dir, before)
 		}
 		if err == nil {
-			_ = aside.q.renew(ctx, t.s) // if others have come in since, we queue behind them
+			_ = e.q.renew(ctx, t.s) // if others have come in since, we queue behind them
 			err = t.enter(ctx)
 		}
 		if err != nil {
-			return (&waiter{t: t, e: aside}).explain(ctx, err)
+			return e.explain(ctx, err)
 		}
 	}
 	return nil

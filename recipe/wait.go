@@ -114,9 +114,9 @@ type waiter struct {
 func (w *waiter) wait(ctx context.Context) error {
 	defer w.forgetMark()
 	if w.e.q.Kind == Permits {
-		return w.explain(ctx, w.untilRoom(ctx))
+		return w.e.explain(ctx, w.untilRoom(ctx))
 	}
-	return w.explain(ctx, w.untilFirst(ctx))
+	return w.e.explain(ctx, w.untilFirst(ctx))
 }
 
 // untilFirst waits until no contender is in the way.
@@ -317,12 +317,12 @@ func (w *waiter) place(v Verdict) {
 }
 
 // explain adds the place in line to the error of a wait that the end of ctx has ended.
-func (w *waiter) explain(ctx context.Context, err error) error {
-	if err == nil || ctx.Err() == nil || errors.Is(err, ErrGone) || w.t.s.Err() != nil || w.e.line.Ahead == 0 {
+func (e *entry) explain(ctx context.Context, err error) error {
+	switch {
+	case err == nil || ctx.Err() == nil || errors.Is(err, ErrGone) || e.t.s.Err() != nil || e.line.Ahead == 0:
 		return err // which says what it waited for, if that was not its turn
+	case err == ctx.Err(): //nolint:errorlint // bare: there is nothing more in it
+		return session.Waited(ctx, trusted.Caller{}, LineError{e.line})
 	}
-	if err == ctx.Err() { //nolint:errorlint // bare: there is nothing more in it
-		return session.Waited(ctx, trusted.Caller{}, LineError{w.e.line})
-	}
-	return fmt.Errorf("%w, %w", err, LineError{w.e.line})
+	return fmt.Errorf("%w, %w", err, LineError{e.line})
 }
