@@ -95,7 +95,7 @@ func (c *conn) present(r *request, what string) error {
 	if r.err != nil {
 		return r.err
 	}
-	if r.head.code != codeOK {
+	if r.header.code != codeOK {
 		err := fmt.Errorf("%w: %s at %s", ErrAuth, what, c.server)
 		c.s.end(err)
 		return err

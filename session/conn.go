@@ -41,7 +41,7 @@ type conn struct {
 	queue      requestQueue // to be written
 	writes     requestQueue // to be written as well: those that may be members of a group
 	parked     requestQueue // of those, the ones that wait for the answers to reads: see member
-	caution    int          // for how many groups untried creates keep apart: see member.untried
+	quarantine int          // for how many groups untried creates keep apart: see member.untried
 	unread     int          // of those that are parked: whose read has not been answered
 	seq        int64        // of the latest request
 	pending    requestQueue // written, in order
@@ -174,7 +174,7 @@ func (c *conn) fail(err error) {
 	for _, q := range unsent {
 		for r := q.pop(); r != nil; r = q.pop() {
 			m := r.member
-			again := m != nil && m.parked && m.heard // its read was to be sent again behind it
+			again := m != nil && m.parked && m.readAnswered // its read was to be sent again behind it
 			r.fail(ErrNotSent)
 			if again {
 				m.read.fail(ErrNotSent)

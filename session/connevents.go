@@ -135,12 +135,12 @@ func (s *Session) connDown(c *conn, err error) {
 }
 
 // replied counts the reply to r, which arrived at at; code is its verdict. An error gives up the conn.
-func (s *Session) replied(r *request, head replyHeader, code int32, at time.Time) error {
+func (s *Session) replied(r *request, header replyHeader, code int32, at time.Time) error {
 	if code == codeSessionExpired {
 		s.end(ErrExpired)
 		return ErrExpired
 	}
-	if head.code == codeAuthRequired && r.op != opSASL {
+	if header.code == codeAuthRequired && r.op != opSASL {
 		err := fmt.Errorf("%w: the server enforces authentication, of a kind that was not given", ErrAuth)
 		s.end(err)
 		return err
@@ -156,8 +156,8 @@ func (s *Session) replied(r *request, head replyHeader, code int32, at time.Time
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r.op != opPing {
-		s.zxid = max(s.zxid, head.zxid)
-		s.unseen = s.unseen && head.zxid <= 0
+		s.zxid = max(s.zxid, header.zxid)
+		s.unseen = s.unseen && header.zxid <= 0
 	}
 	s.lease.ack(r.sent, at, leader)
 	s.moveDeadlineLocked()

@@ -158,24 +158,24 @@ func (c *conn) readError(err error) error {
 // request. An error gives up the conn.
 func (c *conn) handle(body []byte, size int, at time.Time) (forDriver []byte, err error) {
 	d := decoder{b: body}
-	head := d.header()
-	if head.xid == xidNotification {
-		return nil, c.notification(&d, head)
+	header := d.header()
+	if header.xid == xidNotification {
+		return nil, c.notification(&d, header)
 	}
-	r, err := c.take(head.xid, at)
+	r, err := c.take(header.xid, at)
 	if err != nil {
 		return nil, err
 	}
-	code := verdict(r.op, head.code, d.b)
-	if err := c.s.replied(r, head, code, at); err != nil {
+	code := verdict(r.op, header.code, d.b)
+	if err := c.s.replied(r, header, code, at); err != nil {
 		c.putBack(r)
 		return nil, err
 	}
 	switch {
 	case r.op == opMultiRead:
-		err = c.answerLists(r, head, d.b, size)
+		err = c.answerLists(r, header, d.b, size)
 	case r.members != nil:
-		err = c.answerGroup(r, head, d.b)
+		err = c.answerGroup(r, header, d.b)
 	}
 	if r.members != nil {
 		if err != nil {
@@ -186,7 +186,7 @@ func (c *conn) handle(body []byte, size int, at time.Time) (forDriver []byte, er
 		return nil, err
 	}
 	c.s.sizes.answered(r, size)
-	if r.tooSoon() && c.readTooSoon(r, head) {
+	if r.tooSoon() && c.readTooSoon(r, header) {
 		return nil, nil
 	}
 	if r.hook != nil {
@@ -199,7 +199,7 @@ func (c *conn) handle(body []byte, size int, at time.Time) (forDriver []byte, er
 		r.member.open = false
 	}
 	if r.done != nil {
-		r.head, r.reply = head, d.b
+		r.header, r.reply = header, d.b
 		if size > maxFrame {
 			r.skipped = size
 		}
@@ -209,7 +209,7 @@ func (c *conn) handle(body []byte, size int, at time.Time) (forDriver []byte, er
 }
 
 // notification deals with one, of which d is behind the header.
-func (c *conn) notification(d *decoder, head replyHeader) error {
+func (c *conn) notification(d *decoder, header replyHeader) error {
 	typ, _, path := d.int(), d.int(), d.string()
 	if d.err != nil {
 		return fmt.Errorf("%w: notification: %w", ErrGarbled, d.err)
@@ -218,10 +218,10 @@ func (c *conn) notification(d *decoder, head replyHeader) error {
 	if event == zk.EventNodeDeleted {
 		c.s.ephemerals.gone(c.s.strip(path), math.MaxInt64, false)
 	}
-	if !c.s.watches.fire(c, event, path, head.zxid) {
+	if !c.s.watches.fire(c, event, path, header.zxid) {
 		return c.failure() // no watch was fired: the next conn has to report it, so its zxid must not count as seen
 	}
-	c.s.notified(head.zxid)
+	c.s.notified(header.zxid)
 	return nil
 }
 

@@ -211,10 +211,10 @@ func (e *ephemerals) unanswered(r *request) {
 // answered learns from a reply. A create's success is counted when its path has been decoded: see record.
 func (e *ephemerals) answered(r *request) {
 	switch {
-	case r.op == opDelete && (r.head.code == codeOK || r.head.code == codeNoNode):
-		e.gone(r.path, r.head.zxid, true)
-	case r.head.code == codeNoNode && r.op != opMulti:
-		e.gone(r.path, r.head.zxid, false)
+	case r.op == opDelete && (r.header.code == codeOK || r.header.code == codeNoNode):
+		e.gone(r.path, r.header.zxid, true)
+	case r.header.code == codeNoNode && r.op != opMulti:
+		e.gone(r.path, r.header.zxid, false)
 	}
 }
 
@@ -226,7 +226,7 @@ func (e *ephemerals) record(r *request, err error, path func(change) string) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if err != nil && (errors.Is(err, ErrUnknownOutcome) || !definite(r.head.code)) {
+	if err != nil && (errors.Is(err, ErrUnknownOutcome) || !definite(r.header.code)) {
 		e.doubtLocked(r)
 		return
 	}
@@ -234,9 +234,9 @@ func (e *ephemerals) record(r *request, err error, path func(change) string) {
 		switch {
 		case err != nil:
 		case ch.kind == deletes:
-			e.goneLocked(ch.path, r.head.zxid, true)
+			e.goneLocked(ch.path, r.header.zxid, true)
 		default:
-			e.addLocked(path(ch), r.head.zxid)
+			e.addLocked(path(ch), r.header.zxid)
 		}
 	}
 	e.releaseLocked(r)

@@ -1,7 +1,10 @@
 package session
 
 import (
+	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/zklock/locker/internal/trusted"
 )
@@ -30,10 +33,10 @@ import (
 // The program's own writes are never members.
 
 const (
-	maxGroup      = 100      // operations of a group
-	maxGroupBytes = 32 << 10 // of its members' frames
-	maxRefusals   = 3        // groups of a member that were refused because of another; then it is sent alone
-	cautionLasts  = 16       // for so many groups after one that was refused for a missing directory, untried creates keep apart
+	maxGroup        = 100      // operations of a group
+	maxGroupBytes   = 32 << 10 // of its members' frames
+	maxRefusals     = 3        // groups of a member that were refused because of another; then it is sent alone
+	quarantineLasts = 16       // for so many groups after one that was refused for a missing directory, untried creates keep apart
 )
 
 // member is what a request has that may be a member of a group.
@@ -47,9 +50,9 @@ type member struct {
 	read *request // the only read of the batch, if this is the only write; it does not change
 
 	// Guarded by conn.mu.
-	refusals int  // groups that it was a member of, and that were refused because of another member
-	parked   bool // waits until the reads of all parked writes have been answered; then all are sent again, together
-	heard    bool // while parked: read has been answered, and will be sent again behind the write
+	refusals     int  // groups that it was a member of, and that were refused because of another member
+	parked       bool // waits until the reads of all parked writes have been answered; then all are sent again, together
+	readAnswered bool // while parked: read has been answered, and will be sent again behind the write
 }
 
 // touch is a znode that an operation of a member is about.
@@ -71,9 +74,10 @@ func (b *Batch) mayShare(r *request, touches ...touch) {
 }
 
 // claims are the znodes that a group's members need for themselves.
-type claims map[string]claim
-
-type claim uint8
+type (
+	claims map[string]claim
+	claim  uint8
+)
 
 const (
 	onIt    claim = 1 << iota // an operation is about this znode
@@ -103,11 +107,11 @@ func (cs claims) add(touches []touch) {
 	}
 }
 
-// parent returns the path of the parent; of the root, the root.
+// parent of the root is the root.
 func parent(path string) string { return path[:max(strings.LastIndexByte(path, '/'), 1)] }
 
 // untried reports whether m is the create of a batch of one create and one list that has not been refused yet: its directory
-// may be missing. While c.caution lasts, such creates are grouped only with each other, so that a refusal because of one of
+// may be missing. While c.quarantine lasts, such creates are grouped only with each other, so that a refusal because of one of
 // them hits no others.
 func (m *member) untried() bool { return m.read != nil && m.refusals == 0 }
 
@@ -125,7 +129,7 @@ func (c *conn) gatherLocked() *request {
 	looked := 0
 	for r := c.writes.head; r != nil && ops < maxGroup && looked < 2*maxGroup; looked++ {
 		next, m := r.next, r.member
-		alike := c.caution == 0 || m.untried() == first.member.untried()
+		alike := c.quarantine == 0 || m.untried() == first.member.untried()
 		if alike && m.refusals < maxRefusals && ops+len(m.touches) <= maxGroup && size+len(r.frame) <= limit && c.claims.free(m.touches) {
 			c.writes.remove(r)
 			members, ops, size = append(members, r), ops+len(m.touches), size+len(r.frame)
@@ -139,11 +143,10 @@ func (c *conn) gatherLocked() *request {
 	return c.groupLocked(members, size)
 }
 
-// opFrame is where a request's body begins, behind length, xid and opcode.
-const opFrame = 12
-
-// multiHeader is the length of the header before each of a multi's operations, or results, and of the one behind the last.
-const multiHeader = 9
+const (
+	opFrame     = 12 // where a request's body begins, behind length, xid and opcode
+	multiHeader = 9  // bytes of the header before each of a multi's operations, or results, and of the one behind the last
+)
 
 // groupLocked returns the transaction of members, whose frames take size bytes.
 func (c *conn) groupLocked(members []*request, size int) *request {
@@ -158,4 +161,195 @@ func (c *conn) groupLocked(members []*request, size int) *request {
 	g := &request{op: opMulti, name: "group", path: members[0].path, members: members, frame: appendMultiHeader(b, -1, true)}
 	c.numberLocked([]*request{g})
 	return g
+}
+
+// answerGroup splits the reply to a group, header and body, among its members. An error says that the reply does not fit the
+// group.
+func (c *conn) answerGroup(g *request, header replyHeader, body []byte) error {
+	results, ok := splitResults(opMulti, body)
+	ops := 0
+	for _, r := range g.members {
+		ops += len(r.member.touches)
+	}
+	whole := ok && len(results) == ops
+	failed := slices.IndexFunc(results, func(r result) bool { return r.code != codeOK && r.code != codeInconsistent })
+	switch {
+	case whole && failed >= 0 && definite(results[failed].code):
+		c.requeueOthers(g, header, results, failed)
+	case whole && failed >= 0: // a code that does not prove that nothing was done: each member gets it, as if it had been alone
+		header.code = results[failed].code
+		c.answerAlike(g, header)
+	case whole && header.code == codeOK && !slices.ContainsFunc(results, func(r result) bool { return r.op == opError }):
+		c.answerMembers(g, header, results)
+	case len(results) > 0 || header.code == codeOK:
+		return fmt.Errorf("%w: reply to %d operations, and not those of this transaction", ErrGarbled, len(g.members))
+	case definite(header.code) && header.code != codeThrottled:
+		c.s.ungrouped.Store(true) // it does not say which operation it has refused
+		c.requeue(g.members)
+	default:
+		c.answerAlike(g, header)
+	}
+	return nil
+}
+
+func (c *conn) answerAlike(g *request, header replyHeader) {
+	for _, r := range g.members {
+		c.answerMember(r, header, nil)
+	}
+}
+
+// result is the result of one operation of a multi or a multiRead.
+type result struct {
+	op   int32 // opError: see opResult
+	code int32
+	raw  []byte // as it came, with its header
+}
+
+// splitResults finds the results in the body of the reply to a request of, opMulti or opMultiRead. False: it is not whole.
+func splitResults(of int32, body []byte) (results []result, ok bool) {
+	for d := (decoder{b: body}); ; {
+		from := d.b
+		r, done := d.opResult(of)
+		if done || d.err != nil {
+			return results, d.err == nil
+		}
+		results = append(results, result{r.op, r.code, from[:len(from)-len(d.b)]})
+	}
+}
+
+// answerMembers gives each member of a group that was carried out its own result.
+func (c *conn) answerMembers(g *request, header replyHeader, results []result) {
+	c.mu.Lock()
+	c.quarantine = max(c.quarantine-1, 0)
+	c.mu.Unlock()
+	for _, r := range g.members {
+		ops := len(r.member.touches)
+		c.answerMember(r, header, replyOf(r, results[:ops]))
+		results = results[ops:]
+	}
+}
+
+// requeueOthers gives the member with the refused operation its result, and has the others sent again.
+func (c *conn) requeueOthers(g *request, header replyHeader, results []result, failed int) {
+	code := results[failed].code
+	for i, r := range g.members {
+		ops := len(r.member.touches)
+		if failed >= ops {
+			results, failed = results[ops:], failed-ops
+			continue
+		}
+		if r.member.read != nil && code == codeNoNode {
+			c.mu.Lock()
+			c.quarantine = quarantineLasts
+			c.mu.Unlock()
+		}
+		c.requeue(slices.Delete(slices.Clone(g.members), i, i+1)) // first: the call that gets its answer now finds the others on their way
+		if r.op != opMulti {
+			header.code = code
+		}
+		c.answerMember(r, header, replyOf(r, results[:ops]))
+		return
+	}
+}
+
+// replyOf returns the body that the reply to r would have had if r had been sent alone.
+func replyOf(r *request, results []result) []byte {
+	if r.op != opMulti {
+		return results[0].raw[multiHeader:]
+	}
+	n := 0
+	for _, res := range results {
+		n += len(res.raw)
+	}
+	own := results[0].raw[:n] // they came one behind the other
+	return appendMultiHeader(append(make([]byte, 0, n+multiHeader), own...), -1, true)
+}
+
+// answerMember ends the wait for r.
+func (c *conn) answerMember(r *request, header replyHeader, reply []byte) {
+	r.member.open = false
+	r.header, r.header.xid, r.reply = header, r.xid, reply
+	close(r.done)
+}
+
+// requeue has the members of a group sent again of which nothing was done.
+func (c *conn) requeue(members []*request) {
+	var lost []*request
+	c.mu.Lock()
+	for _, r := range members {
+		m := r.member
+		if r.abandoned || c.state == connFailed {
+			lost = append(lost, r)
+			continue
+		}
+		r.sent, m.open = time.Time{}, true
+		m.refusals++
+		if m.parked = m.read != nil && !m.read.sent.IsZero(); m.parked {
+			m.readAnswered = false
+			c.parked.push(r)
+			c.unread++
+		} else {
+			c.writes.insert(r)
+		}
+	}
+	c.mu.Unlock()
+	for _, r := range lost {
+		r.fail(ErrNotSent)
+	}
+	poke(c.wake)
+}
+
+// tooSoon reports whether r is a read that was carried out before a write of its batch that it has to see.
+func (r *request) tooSoon() bool {
+	return slices.ContainsFunc(r.after, func(w *request) bool { return w.member.open })
+}
+
+// readTooSoon deals with the reply to a read that was carried out too soon. again: the read is sent again, behind its write;
+// else its reply answers the write too.
+func (c *conn) readTooSoon(r *request, header replyHeader) (again bool) {
+	w := r.after[0]
+	c.mu.Lock()
+	if !w.member.parked || c.state == connFailed { // when it has failed, fail has taken the write
+		c.mu.Unlock()
+		c.putBack(r)
+		poke(c.wake)
+		return true
+	}
+	refused := w.op == opCreate && header.code == codeNoNode && parent(w.path) == r.path
+	if refused {
+		c.unparkLocked(w)
+		w.sent = r.sent // it is in no queue any more; marked as sent, so that abandon does not try to take it out of one
+	} else {
+		w.member.readAnswered = true
+		c.unread--
+	}
+	c.resumeParkedLocked()
+	c.mu.Unlock()
+	poke(c.wake)
+	if refused {
+		c.answerMember(w, header, nil)
+	}
+	return !refused
+}
+
+func (c *conn) unparkLocked(w *request) {
+	c.parked.remove(w)
+	w.member.parked = false
+	if !w.member.readAnswered {
+		c.unread--
+	}
+}
+
+// resumeParkedLocked has the parked writes sent again, each with its read behind it, when all these reads have been answered:
+// all at once, so that they share a group.
+func (c *conn) resumeParkedLocked() {
+	if c.unread > 0 {
+		return
+	}
+	for w := c.parked.tail; w != nil; w = c.parked.tail { // the last first: each is inserted at the front
+		c.unparkLocked(w)
+		c.writes.insert(w)
+		w.member.read.sent = time.Time{}
+		c.queue.insert(w.member.read)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 )
 
 // A server spends about as much on one multiRead of a hundred lists as on one list. So the lists behind grouped writes, of
@@ -51,18 +52,18 @@ func (c *conn) nextReadLocked() *request {
 	return g
 }
 
-// answerLists gives the lists of g, a multiRead, what head and body, the reply of size bytes, say of each. An error: the
+// answerLists gives the lists of g, a multiRead, what header and body, the reply of size bytes, say of each. An error: the
 // reply is no reply to it.
-func (c *conn) answerLists(g *request, head replyHeader, body []byte, size int) error {
+func (c *conn) answerLists(g *request, header replyHeader, body []byte, size int) error {
 	results, ok := splitResults(opMultiRead, body)
 	switch {
 	case size > maxFrame:
 		c.listAlone(g)
-	case undecided(head.code), head.code == codeThrottled: // a server in trouble: it says so to each
+	case undecided(header.code), header.code == codeThrottled: // a server in trouble: it says so to each
 		for _, r := range g.members {
-			c.answerList(r, head, nil)
+			c.answerList(r, header, nil)
 		}
-	case head.code != codeOK:
+	case header.code != codeOK:
 		c.s.listsAlone.Store(true)
 		c.listAlone(g)
 	case !ok || len(results) != len(g.members):
@@ -70,22 +71,22 @@ func (c *conn) answerLists(g *request, head replyHeader, body []byte, size int) 
 	default:
 		for i, r := range g.members {
 			var names []byte
-			if head.code = results[i].code; results[i].op == opGetChildren {
+			if header.code = results[i].code; results[i].op == opGetChildren {
 				names = results[i].raw[multiHeader:]
 			}
-			c.answerList(r, head, names)
+			c.answerList(r, header, names)
 		}
 	}
 	return nil
 }
 
 // answerList ends the wait for r, the reply to which consists of names alone.
-func (c *conn) answerList(r *request, head replyHeader, names []byte) {
+func (c *conn) answerList(r *request, header replyHeader, names []byte) {
 	c.s.sizes.answered(r, len(names))
-	if r.tooSoon() && c.readTooSoon(r, head) {
+	if r.tooSoon() && c.readTooSoon(r, header) {
 		return
 	}
-	r.head, r.reply = head, append(slices.Grow(slices.Clone(names), statLen), make([]byte, statLen)...)
+	r.header, r.reply = header, append(slices.Grow(slices.Clone(names), statLen), make([]byte, statLen)...)
 	close(r.done)
 }
 
@@ -96,4 +97,60 @@ func (c *conn) listAlone(g *request) {
 	}
 	c.putBack(g)
 	poke(c.wake)
+}
+
+// replySizes knows how long the replies are whose length others choose: to lists, of a hundred thousand contenders or of names
+// of 1 MB each, and to reads of data, of 1 MB. A burst of calls on such a lock would ask for that as often at once, and the
+// reply to the next heartbeat would come behind all those bytes. So such a read counts in a conn's window with the length of
+// the znode's last reply. Until a znode's first reply has arrived, its first read counts as 0 bytes and each further one as
+// half the window, so that only a few are in flight.
+type replySizes struct {
+	mu    sync.Mutex // guards what follows; a leaf, inside conn.mu
+	known map[replyKey]int
+}
+
+type replyKey struct {
+	op   int32
+	path string
+}
+
+const (
+	repliesKept  = 4096            // znodes that are remembered
+	unknownReply = windowBytes / 2 // what a further read counts until the first has been answered
+)
+
+// keyOf returns the key of r; false when its reply is short.
+func (rs *replySizes) keyOf(r *request) (replyKey, bool) {
+	return replyKey{r.op, r.path}, r.op == opGetChildren2 || r.op == opGetData
+}
+
+// expect returns what r counts for its reply, now that it is about to be sent.
+func (rs *replySizes) expect(r *request) int {
+	key, ok := rs.keyOf(r)
+	if !ok {
+		return 0
+	}
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if size, known := rs.known[key]; known {
+		return size
+	}
+	if rs.known == nil || len(rs.known) >= repliesKept {
+		rs.known = map[replyKey]int{}
+	}
+	rs.known[key] = unknownReply
+	return 0
+}
+
+// answered notes the length of the reply to r.
+func (rs *replySizes) answered(r *request, size int) {
+	key, ok := rs.keyOf(r)
+	if !ok {
+		return
+	}
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if _, known := rs.known[key]; known {
+		rs.known[key] = size
+	}
 }

@@ -89,17 +89,17 @@ func (s *Session) decodeTransaction(r *request, touches []touch) (Transaction, e
 		}
 	}
 	switch {
-	case d.err != nil && r.head.code != codeOK: // refused as a whole, without a word on the operations
+	case d.err != nil && r.header.code != codeOK: // refused as a whole, without a word on the operations
 		_, err := r.result()
 		return Transaction{}, err
 	case d.err != nil || len(resps) != len(touches):
 		return Transaction{}, s.garbled(r, errShort)
-	case failed < 0 && r.head.code != codeOK:
-		return Transaction{}, s.garbled(r, fmt.Errorf("refused (%w), and every operation done", errOf(r.head.code)))
+	case failed < 0 && r.header.code != codeOK:
+		return Transaction{}, s.garbled(r, fmt.Errorf("refused (%w), and every operation done", errOf(r.header.code)))
 	case failed >= 0:
 		code, path := codes[failed], touches[failed].path
 		if code == codeNoNode && !slices.ContainsFunc(touches[:failed], func(t touch) bool { return t.path == path }) { // else it may be their doing
-			s.ephemerals.gone(path, r.head.zxid, true)
+			s.ephemerals.gone(path, r.header.zxid, true)
 		}
 		return Transaction{Responses: resps}, &OpError{Op: "multi", Path: path, Err: errOf(code), unknown: undecided(code)}
 	}
@@ -108,7 +108,7 @@ func (s *Session) decodeTransaction(r *request, touches []touch) (Transaction, e
 			return Transaction{}, s.garbled(r, errOtherPath)
 		}
 	}
-	return Transaction{resps, r.head.zxid}, nil
+	return Transaction{resps, r.header.zxid}, nil
 }
 
 // appendOp encodes one operation, and returns what it touches, as the caller named it.

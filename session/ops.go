@@ -314,7 +314,7 @@ func (s *Session) decodeCreated(r *request) (Created, error) {
 	if !mayHaveMade(r.path, path) {
 		return Created{}, s.garbled(r, errOtherPath)
 	}
-	return Created{Path: path, Czxid: r.head.zxid}, nil
+	return Created{Path: path, Czxid: r.header.zxid}, nil
 }
 
 var errOtherPath = errors.New("the path of another znode")

@@ -36,10 +36,10 @@ type request struct {
 	// request is sent.
 	written chan struct{}
 
-	done  chan struct{} // closed when the fields below are final; nil when no call waits
-	reply []byte        // behind the header
-	head  replyHeader
-	err   error // no reply came: why
+	done   chan struct{} // closed when the fields below are final; nil when no call waits
+	reply  []byte        // behind the header
+	header replyHeader
+	err    error // no reply came: why
 
 	unreadable bool // something came in the place of the reply, and could not be read: not to be repeated
 	skipped    int  // the reply came, of so many bytes, and was too long to be kept
@@ -93,10 +93,10 @@ func (r *request) fail(err error) {
 // result returns the decoder over the reply's body, or the server's refusal.
 func (r *request) result() (*decoder, error) {
 	if r.skipped > 0 { // a write says by its code whether it was done, but not what came of it
-		return nil, r.opError(&sizeError{"reply", r.skipped, maxFrame}, r.head.code == codeOK)
+		return nil, r.opError(&sizeError{"reply", r.skipped, maxFrame}, r.header.code == codeOK)
 	}
-	if r.head.code != codeOK {
-		return nil, r.opError(errOf(r.head.code), undecided(r.head.code))
+	if r.header.code != codeOK {
+		return nil, r.opError(errOf(r.header.code), undecided(r.header.code))
 	}
 	return &decoder{b: r.reply}, nil
 }
@@ -153,7 +153,7 @@ func (s *Session) deliver(ctx context.Context, requests []*request) error {
 		again, leaderless := make([]*request, 0, len(requests)-sent), false
 		for _, r := range requests[:sent] {
 			<-r.done // closed already, or soon: the conn fails them one after the other
-			leaderless = leaderless || r.err == nil && undecided(r.head.code)
+			leaderless = leaderless || r.err == nil && undecided(r.header.code)
 			switch {
 			case r.err == nil:
 			case errors.Is(r.err, ErrNotSent), r.repeatable && !r.unreadable: // never sent, or harmless twice
@@ -266,4 +266,70 @@ func (r *request) finished() bool {
 	default:
 		return false
 	}
+}
+
+// requestQueue is a queue of requests. They are linked to each other, so that one that is given up is taken out of the middle,
+// and a heartbeat put in front, without touching the others: the queue's owner holds a mutex for that long. A request is in
+// one queue at a time.
+type requestQueue struct {
+	head, tail *request
+	n          int // requests
+	bytes      int // of their frames, and of the replies to lists and reads
+}
+
+func (q *requestQueue) push(r *request)      { q.link(q.tail, r, nil) }
+func (q *requestQueue) pushFront(r *request) { q.link(nil, r, q.head) }
+
+// insert puts r, which is not urgent, before the first that came after it, and behind all that are urgent.
+func (q *requestQueue) insert(r *request) {
+	next := q.head
+	for next != nil && (next.urgent || next.seq < r.seq) {
+		next = next.next
+	}
+	if next == nil {
+		q.push(r)
+	} else {
+		q.link(next.prev, r, next)
+	}
+}
+
+// link puts r between two neighbours; nil: there is none on that side.
+func (q *requestQueue) link(prev, r, next *request) {
+	if r.prev, r.next = prev, next; prev != nil {
+		prev.next = r
+	} else {
+		q.head = r
+	}
+	if next != nil {
+		next.prev = r
+	} else {
+		q.tail = r
+	}
+	q.n++
+	q.bytes += len(r.frame) + r.expect
+}
+
+// pop takes the first; nil when there is none.
+func (q *requestQueue) pop() *request {
+	r := q.head
+	if r != nil {
+		q.remove(r)
+	}
+	return r
+}
+
+func (q *requestQueue) remove(r *request) {
+	if r.prev != nil {
+		r.prev.next = r.next
+	} else {
+		q.head = r.next
+	}
+	if r.next != nil {
+		r.next.prev = r.prev
+	} else {
+		q.tail = r.prev
+	}
+	r.prev, r.next = nil, nil
+	q.n--
+	q.bytes -= len(r.frame) + r.expect
 }
