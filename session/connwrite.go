@@ -13,6 +13,9 @@ import (
 const (
 	window      = 256
 	windowBytes = 1 << 20
+
+	maxWrite = 64 << 10 // what flush copies and writes in one piece, but for a single frame that is longer
+	maxKept  = 16 << 10 // of the write buffer that a conn keeps
 )
 
 // enqueue puts requests on the conn, next to each other. False: the conn has failed and none of them was taken.
@@ -112,9 +115,6 @@ func (c *conn) quiet(now time.Time) (unsent, unheard time.Duration, due bool) {
 	return unsent, now.Sub(later(c.pending.head.sent, c.progressAt)), true
 }
 
-// maxKept bounds the write buffer that a conn keeps.
-const maxKept = 16 << 10
-
 // run opens the conn, behind the credentials and the watches, and then writes what is queued until the conn has failed.
 // Owner: the session, which joins it.
 func (c *conn) run() {
@@ -145,15 +145,12 @@ func (c *conn) run() {
 	}
 }
 
-// busy reports whether replies to many requests are outstanding.
+// busy reports whether many replies are outstanding.
 func (c *conn) busy() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.pending.n >= 4
 }
-
-// maxWrite bounds what flush copies and writes in one piece, but for a single frame that is longer.
-const maxWrite = 64 << 10
 
 // flush writes the request first, if that is not nil; otherwise one piece of what is queued, as far as the window goes, and
 // more says that there is another piece, before which a heartbeat may have come. A request counts as sent from the instant

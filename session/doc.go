@@ -31,7 +31,7 @@
 // argument are in lease.go, its end in deadline.go, its heartbeats in heartbeat.go; the watches in watchtable.go.
 //
 // A connected session has four goroutines, and with a Logger or OnState a fifth. Close joins them and what Session.Go has
-// started, with one exception: the goroutine that calls a user's dialer, if the session ends before the dialer returns.
+// started, but not a user's dialer that has not returned: a connection that it still opens is closed.
 //
 // # Mutexes
 //

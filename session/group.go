@@ -11,8 +11,7 @@ import (
 
 // A transaction costs an ensemble about the same whether it makes one znode or a hundred. So the creates, deletes and small
 // transactions of locks that wait to be written at the same moment are sent as one transaction, a group; its members are
-// writes of different calls. Nothing ever waits in order to be grouped: a member that is alone is sent as the request that
-// it is.
+// writes of different calls. Nothing ever waits in order to be grouped.
 //
 // A call can't tell whether its write was a member of a group:
 //
@@ -24,9 +23,8 @@ import (
 //   - All znodes of a transaction have one czxid. So no two members make a contender in the same directory: they would be
 //     equal in the order, and would have equal tokens.
 //   - A call's read sees its write: if the write has to be sent again, so has the read (member.open). Exception: the group was
-//     refused, and the list behind a create answers that there is no such directory. The create would be refused for the
-//     same reason, so its caller gets that answer at once: a thousand locks that are used for the first time need not be
-//     refused one by one.
+//     refused, and the list behind a create answers that there is no such directory. The create's caller gets that answer at
+//     once: a thousand locks that are used for the first time need not be refused one by one.
 //   - When the reply is lost, each call learns that the outcome of its own write is unknown, and finds it out.
 //   - A call that gives up takes its member away, if that has not been written, or has to be written again.
 //

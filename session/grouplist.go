@@ -14,8 +14,7 @@ import (
 // Whatever is wrong with the reply as a whole – too long, garbled, refused by a server that knows no multiRead – costs
 // every call a second try, in which its list is a request of its own.
 
-// maxListBytes bounds the replies to lists that are read together with others, as far as earlier replies tell.
-const maxListBytes = 16 << 10
+const maxListBytes = 16 << 10 // of the replies to lists that are read together, as far as earlier replies tell
 
 // nextReadLocked takes the first request of c.queue and, if that is a list that may be read together with others, those
 // behind it, as far as they would be written next.

@@ -236,7 +236,6 @@ func (l *lease) steady() time.Duration {
 func (l *lease) thin() time.Duration { return (l.timeout - l.slack) / 4 }
 
 // clock is the time that leases are kept in: time.Now, plus the time for which the machine was suspended.
-//
 // Go's monotonic clock stands still while a laptop or a virtual machine sleeps, and a lease kept in it would outlive the
 // session by that time. CLOCK_BOOTTIME runs on, but a process that is tested under a simulated time.Now must follow that one;
 // so the difference of the two system clocks is added to time.Now. (A hypervisor that pauses a guest may have none of the

@@ -32,8 +32,7 @@ type request struct {
 	// change while the request is in a queue.
 	expect int
 
-	// written, when set, is closed when the connection has taken the frame. It is the writer's from the moment in which the
-	// request is sent.
+	// written, when set, is closed when the connection has taken the frame. It is the writer's once the request is sent.
 	written chan struct{}
 
 	done   chan struct{} // closed when the fields below are final; nil when no call waits
@@ -72,7 +71,7 @@ func newRequest(op int32, name, path string, body func([]byte) []byte) *request 
 	return r
 }
 
-// opError is the error for r. unknown: r may have been carried out.
+// opError: unknown says that r may have been carried out.
 func (r *request) opError(err error, unknown bool) error {
 	return &OpError{Op: r.name, Path: r.path, Err: err, unknown: unknown && !r.repeatable}
 }
@@ -268,9 +267,8 @@ func (r *request) finished() bool {
 	}
 }
 
-// requestQueue is a queue of requests. They are linked to each other, so that one that is given up is taken out of the middle,
-// and a heartbeat put in front, without touching the others: the queue's owner holds a mutex for that long. A request is in
-// one queue at a time.
+// requestQueue is a queue of requests, linked to each other: under its owner's mutex one that is given up is taken out of the
+// middle, and a heartbeat put in front, in constant time. A request is in one queue at a time.
 type requestQueue struct {
 	head, tail *request
 	n          int // requests

@@ -268,9 +268,8 @@ func poke(ch chan<- struct{}) {
 	}
 }
 
-// addAll registers all[i] for paths[i] and, unless it is nil or the server has no setWatches, created for absent. Then it asks
-// the server to watch what it had not been asked for. entered: created was registered. What is named first is registered last:
-// see restore.
+// addAll registers all[i] for paths[i] and, unless it is nil or the server has no setWatches, created for absent (entered: it
+// has), and asks the server to watch what is new to it. What is named first is registered last: see restore.
 func (ws *watches) addAll(paths []string, all []*Watch, absent string, created *Watch) (entered bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -331,9 +330,8 @@ const (
 	setWatchesRoom = 36        // that a setWatches request of one path takes beside the path
 )
 
-// tooLong reports whether a setWatches request with t alone would be longer than servers accept: they would close the
-// connection. Such paths exist, because the server appends ten bytes to the path in a sequential create. An exists request
-// has room for them.
+// tooLong reports whether a setWatches request with t alone would be longer than servers accept. Such paths exist, because the
+// server appends ten bytes to the path in a sequential create. An exists request has room for them.
 func (ws *watches) tooLong(t *watched) bool {
 	return !t.child && setWatchesRoom+len(t.path) > ws.s.cfg.PacketLimit
 }
