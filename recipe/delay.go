@@ -95,8 +95,8 @@ func (e *entry) waitOutDelay(ctx context.Context) error {
 			e.delayNoted = true // from here on: a note whose reply is lost has to be removed as well
 			_, err = e.writeNotes(ctx, data, stat.Version)
 		}
-		if !errors.Is(err, zk.ErrBadVersion) && (!transient(err) || ctx.Err() != nil) { // else other data have come first, or the reply was lost
-			return asGone(err)
+		if !errors.Is(err, zk.ErrBadVersion) && (!transient(err) || ctx.Err() != nil) {
+			return asGone(err) // else other data have come first, or the reply was lost
 		}
 	}
 }

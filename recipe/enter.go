@@ -298,7 +298,8 @@ func (e *entry) find(ctx context.Context) (czxid int64, err error) {
 }
 
 // look lists dir, and returns those of its children that are this session's and were made with one of prefixes.
-func look(ctx context.Context, s *session.Session, dir string, prefixes ...string) (own []session.Created, seen session.Children, err error) {
+func look(ctx context.Context, s *session.Session, dir string, prefixes ...string,
+) (own []session.Created, seen session.Children, err error) {
 	seen.Names, seen.Stat, err = s.List(ctx, dir)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, seen, nil

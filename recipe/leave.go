@@ -38,8 +38,8 @@ func (t *Ticket) Leave(ctx context.Context) error {
 	return t.leave(ctx)
 }
 
-// begin waits until no Leave or Downgrade is under way, and begins one, which finishLocked ends. unlessLeft: ErrLeft once Leave was
-// called.
+// begin waits until no Leave or Downgrade is under way, and begins one, which finishLocked ends. unlessLeft: ErrLeft once
+// Leave was called.
 func (t *Ticket) begin(ctx context.Context, unlessLeft bool) error {
 	for {
 		t.mu.Lock()

@@ -12,8 +12,8 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// Check asks the leader whether the znodes are still the ticket's. Nil: it has answered; one that is not was reported, by Missing, as
-// by all uses of a ticket that find it so.
+// Check asks the leader whether the znodes are still the ticket's. Nil: it has answered. One that is not is reported by Missing,
+// as by Multi and SetData.
 func (t *Ticket) Check(ctx context.Context) error {
 	nodes := t.Nodes()
 	b := t.s.Batch()
