@@ -30,7 +30,7 @@ func Long() bool { return os.Getenv("ZKLOCK_LONG") != "" }
 func Run(t *testing.T, limit time.Duration, show func(ctx context.Context, self string, out io.Writer) error, once ...string) string {
 	t.Helper()
 	self := filepath.Join(t.TempDir(), "example")
-	build := exec.Command("go", "build", "-o", self, ".")
+	build := exec.Command("go", "build", raceFlag, "-o", self, ".")
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {
 		t.Fatal(err)

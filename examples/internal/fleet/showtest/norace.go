@@ -1,0 +1,5 @@
+//go:build !race
+
+package showtest
+
+const raceFlag = "-race=false"
