@@ -125,8 +125,11 @@ func (t *Ticket) enter(ctx context.Context) (err error) {
 	for _, e := range t.entries {
 		e.prefix, e.node, e.names = e.q.newPrefix(), "", nil
 	}
-	for {
-		err := t.create(ctx)
+	tried := false // whether a transaction was to make the directory too
+	for together := false; ; {
+		err := t.create(ctx, together)
+		both := together
+		together = false
 		switch {
 		case err == nil:
 			return t.checkDirectories(ctx)
@@ -136,7 +139,10 @@ func (t *Ticket) enter(ctx context.Context) (err error) {
 				return ErrGone // the directory was deleted after the create, and our znode before it
 			}
 			return err
-		case errors.Is(err, zk.ErrNoNode):
+		case both && errors.Is(err, zk.ErrNodeExists): // another client was quicker to make the directory
+		case errors.Is(err, zk.ErrNoNode) && !tried && len(t.entries) == 1:
+			tried, together = true, true
+		case errors.Is(err, zk.ErrNoNode), both && refusal(err): // parents are missing, or closed to us
 			for _, e := range t.entries {
 				if err := e.q.makeDir(ctx, t.s, e.size); err != nil {
 					return err
@@ -165,15 +171,18 @@ func (t *Ticket) enter(ctx context.Context) (err error) {
 }
 
 // create makes the znodes and lists the directories, in one round trip, or, in a crowd, in two. When the znodes were made,
-// their paths are set, whatever became of the lists.
-func (t *Ticket) create(ctx context.Context) error {
-	if len(t.entries) == 1 {
+// their paths are set, whatever became of the lists. together, of a ticket with one entry: it makes the directory too.
+func (t *Ticket) create(ctx context.Context, together bool) error {
+	switch {
+	case together:
+		return t.createTogether(ctx, t.entries[0])
+	case len(t.entries) == 1:
 		return t.createOne(ctx, t.entries[0])
 	}
 	b := t.s.Grouped(trusted.Caller{})
 	ops := make([]any, len(t.entries))
 	for i, e := range t.entries {
-		ops[i] = &zk.CreateRequest{Path: e.q.Dir + "/" + e.prefix, Data: e.q.Data, Acl: e.q.ACL, Flags: int32(session.EphemeralSequential)}
+		ops[i] = e.request()
 	}
 	made, lists := b.Multi(ops...), t.addLists(b)
 	err := b.Do(ctx)
@@ -186,6 +195,11 @@ func (t *Ticket) create(ctx context.Context) error {
 		e.listed(lists[i].Value)
 	}
 	return err
+}
+
+// request is the create of the znode, in a transaction.
+func (e *entry) request() *zk.CreateRequest {
+	return &zk.CreateRequest{Path: e.q.Dir + "/" + e.prefix, Data: e.q.Data, Acl: e.q.ACL, Flags: int32(session.EphemeralSequential)}
 }
 
 // createOne is create for one queue.
@@ -212,6 +226,18 @@ func (t *Ticket) createOne(ctx context.Context, e *entry) error {
 	e.node, t.czxid = made.Value.Path, made.Value.Czxid
 	e.listed(seen)
 	return err
+}
+
+// createTogether makes the directory and the znode in one transaction: then it is the only one there, and no list is needed.
+func (t *Ticket) createTogether(ctx context.Context, e *entry) error {
+	b := t.s.Grouped(trusted.Caller{})
+	made := b.Multi(e.q.request(e.size), e.request())
+	if err := b.Do(ctx); err != nil {
+		return err
+	}
+	e.node, t.czxid = made.Value.Responses[1].String, made.Value.Zxid
+	e.listed(session.Children{Names: []string{e.name()}})
+	return nil
 }
 
 // addLists adds a list of each directory to b.

@@ -53,11 +53,17 @@ func (q *Queue) newPrefix() string {
 
 // makeDir makes the directory, with the size of a semaphore in its data, and its missing parents.
 func (q *Queue) makeDir(ctx context.Context, s *session.Session, size int) error {
+	r := q.request(size)
+	return q.refused(s.CreateAllGrouped(ctx, trusted.Caller{}, q.Dir, r.Data, session.Mode(r.Flags), q.ACL))
+}
+
+// request is the create of the directory, in a transaction.
+func (q *Queue) request(size int) *zk.CreateRequest {
 	mode := session.Persistent
 	if q.Container {
 		mode = session.Container
 	}
-	return q.refused(s.CreateAllGrouped(ctx, trusted.Caller{}, q.Dir, dirData{Size: size}.encode(), mode, q.ACL))
+	return &zk.CreateRequest{Path: q.Dir, Data: dirData{Size: size}.encode(), Acl: q.ACL, Flags: int32(mode)}
 }
 
 // refused explains a directory that can't have children: it is a contender's znode, or another ephemeral one.

@@ -86,7 +86,7 @@ func TestScenario6_TheIDIsPutOnceBeforeTheBaseNameHoweverOftenACreateIsRepeated(
 		s.Unlock(h)
 
 		// Also in another session, and when the directory has to be made in between.
-		expired := s.Server.Inject(zktest.ExpireSession().Op(zktest.OpCreate).Path("/locks/new/*").After(1).Times(1))
+		expired := s.Server.Inject(zktest.ExpireSession().Op(zktest.OpMulti).Path("/locks/new/*").Times(1))
 		h = s.Lock(c.Mutex("/locks/new"))
 		require.Equal(s, 1, expired.Hits())
 		require.Regexp(s, contenderName, path.Base(h.Node()))

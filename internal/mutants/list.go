@@ -127,6 +127,8 @@ var mutants = []mutant{
 		[]edit{{"if marked && markRefused(", "if marked && ctx == nil && markRefused("}}, []string{inRecipe}},
 	{"watch on a mark left", "every predecessor that gives up costs the server a watch for ever", "recipe/predecessor.go",
 		[]edit{{"		w.mark.Close()\n", "		_ = w.mark\n"}}, []string{inRecipe}},
+	{"first in a directory that exists", "the contender that would have made a directory holds beside the one that has made it", "recipe/enter.go",
+		[]edit{{"b.Multi(e.q.request(e.size), e.request())", "b.Multi(e.request(), e.request())"}}, []string{inRecipe}},
 	{"orphan not deleted", "a create whose caller gave up stands in everybody's way", "recipe/enter.go",
 		[]edit{{"doubt = doubt || !found\n", "doubt = doubt || !found && findErr == nil\n"}}, []string{inRecipe, inScenarios}},
 	{"place kept by a cancelled wait", "who gave up still stands in line", "zklock/lock.go",

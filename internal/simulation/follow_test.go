@@ -169,6 +169,19 @@ func (c *conn) answered(r request) {
 
 const markSuffix = "-released"
 
+// madeTogether is the success of a transaction with these parts, which made these paths. A contender that was made together
+// with its directory is the only one there.
+func (c *conn) madeTogether(parts []request, paths []string) {
+	f := c.f
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := 1; i < len(parts); i++ {
+		if dir := parts[i-1]; dir.op != zktest.OpDelete && dir.paths[0] == path.Dir(parts[i].paths[0]) && f.mine(paths[i]) {
+			f.contenderOf(paths[i]).may = "directory"
+		}
+	}
+}
+
 // writes is called with each create and delete that is sent. rest are the operations behind it in its transaction.
 func (f *follower) writes(r request, rest []request) {
 	node := r.paths[0]
@@ -370,7 +383,7 @@ func TestTheModelAllowsEveryStepOfTheClients(t *testing.T) {
 		}
 	}
 	t.Logf("%d seeds: %v", ran, steps)
-	for _, step := range []string{"create", "watch", "hold by list", "hold by event", "hold by mark", "leave by mark", "leave"} { // "hold by watch" is rare
+	for _, step := range []string{"create", "watch", "hold by list", "hold by directory", "hold by event", "hold by mark", "leave by mark", "leave"} { // "hold by watch" is rare
 		require.Greater(t, steps[step], ran, "too few of the model's step %q", step)
 	}
 }

@@ -146,6 +146,10 @@ func (l *listener) receive(frame []byte) {
 				d.take(9)
 			}
 		}
+	case r.op == zktest.OpMulti:
+		if paths, ok := d.made(len(r.parts)); ok {
+			l.c.madeTogether(r.parts, paths)
+		}
 	case r.op == zktest.OpSetWatches:
 		l.c.watchesSet(r.paths)
 	}
@@ -205,6 +209,30 @@ func (d *reader) multi() (parts []request) {
 			d.int32() // flags, or version
 		}
 	}
+}
+
+// statLen is the length of a Stat in a reply.
+const statLen = 68
+
+// made decodes the reply to a multi of n operations: the path of each create, "" of the others. False: it was refused, or has
+// results of other operations.
+func (d *reader) made(n int) (paths []string, ok bool) {
+	for range n {
+		op := zktest.Op(d.int32())
+		d.take(5)
+		switch op {
+		case zktest.OpCreate:
+			paths = append(paths, d.string())
+		case zktest.OpCreate2: // of a container
+			paths = append(paths, d.string())
+			d.take(statLen)
+		case zktest.OpDelete, zktest.OpCheck:
+			paths = append(paths, "")
+		default:
+			return nil, false
+		}
+	}
+	return paths, true
 }
 
 func (d *reader) string() string { return string(d.take(int(d.int32()))) }

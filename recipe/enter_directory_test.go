@@ -1,0 +1,113 @@
+package recipe_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/zktest"
+)
+
+// The first contender of a directory makes it in the transaction that makes its znode, and needs no list to hold.
+func TestTheFirstContenderOfADirectoryMakesItWithItsZnode(t *testing.T) {
+	for name, container := range map[string]bool{"persistent": false, "container": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
+				s, q := open(t, srv), queue()
+				q.Container = container
+				ticket := enter(t, q, s)
+				require.NoError(t, ticket.Wait(within(t, soon)))
+				made := srv.Requests()
+				require.Equal(t, []int{1, 1, 1}, []int{made[zktest.OpCreate], made[zktest.OpGetChildren2], made[zktest.OpMulti]},
+					"a create and a list, which find no directory, and the transaction")
+				require.Zero(t, made[zktest.OpCreateContainer])
+				dir, err := s.Exists(within(t, soon), "/l")
+				require.NoError(t, err)
+				require.Equal(t, ticket.Czxid(), dir.Czxid)
+				require.Len(t, srv.Children("/l"), 1)
+				require.NoError(t, ticket.Leave(within(t, soon)))
+				time.Sleep(time.Hour)
+				_, err = s.Exists(within(t, soon), "/l")
+				require.Equal(t, container, errors.Is(err, zk.ErrNoNode), "the ensemble removes an empty container")
+			})
+		})
+	}
+}
+
+// Whatever becomes of the transaction, the contender ends up with one znode.
+func TestADirectorysFirstContenderHasOneZnodeWhateverBecomesOfItsTransaction(t *testing.T) {
+	for name, fault := range map[string]zktest.Fault{
+		"request lost": zktest.CloseBefore(), "reply lost": zktest.CloseAfter(),
+		"refused": zktest.Answer(zktest.CodeNoAuth), "a server in trouble": zktest.Answer(zktest.CodeOperationTimeout),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
+				s := open(t, srv)
+				struck := srv.Inject(fault.Op(zktest.OpMulti).Once())
+				ticket := enter(t, queue(), s)
+				require.NoError(t, ticket.Wait(within(t, soon)))
+				require.Equal(t, 1, struck.Hits())
+				require.Equal(t, ticket.Nodes(), []string{"/l/" + srv.Children("/l")[0]})
+				require.Len(t, srv.Children("/l"), 1)
+				require.NoError(t, ticket.Leave(within(t, soon)))
+				require.Empty(t, srv.Children("/l"))
+			})
+		})
+	}
+}
+
+// Another client makes the directory, and holds, while the transaction is on its way: the contender waits behind it.
+func TestAContenderWhoseDirectoryIsMadeMeanwhileWaitsForItsPredecessor(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		a, b := open(t, srv), open(t, srv)
+		late := srv.Inject(zktest.Hold().Op(zktest.OpMulti).Session(b.ID()).Once())
+		entered := make(chan *recipe.Ticket, 1)
+		go func() {
+			ticket, err := recipe.Enter(t.Context(), b, queue())
+			if err != nil {
+				t.Error(err)
+			}
+			entered <- ticket
+		}()
+		<-late.Hit()
+		first := enter(t, queue(), a)
+		require.NoError(t, first.Wait(within(t, soon)))
+		late.Remove()
+		second := <-entered
+		held := wait(second, context.Background())
+		pending(t, held)
+		require.NoError(t, first.Leave(within(t, soon)))
+		require.NoError(t, <-held)
+		require.Greater(t, second.Czxid(), first.Czxid())
+		require.NoError(t, second.Leave(within(t, soon)))
+	})
+}
+
+func TestTheFirstContenderOfADirectoryMakesMissingParents(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s, q := open(t, srv), queue()
+		q.Dir = "/some/where/l"
+		ticket := enter(t, q, s)
+		require.NoError(t, ticket.Wait(within(t, soon)))
+		require.Len(t, srv.Children(q.Dir), 1)
+		require.NoError(t, ticket.Leave(within(t, soon)))
+	})
+}
+
+func TestADirectoryThatMayNotBeMadeIsRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		require.NoError(t, srv.Create("/closed", nil))
+		s, q := open(t, srv), queue()
+		_, err := s.SetACL(within(t, soon), "/closed", zk.WorldACL(zk.PermRead), -1)
+		require.NoError(t, err)
+		q.Dir = "/closed/l"
+		_, err = recipe.Enter(within(t, soon), s, q)
+		require.ErrorIs(t, err, zk.ErrNoAuth)
+		require.Empty(t, srv.Children("/closed"))
+	})
+}
