@@ -33,6 +33,9 @@ type process struct {
 	hold     *zklock.Hold      // nil before it has the lock, and after the call has learned that the lock is lost
 	believes bool              // whether it goes on as a holder, by the referee's last look
 	ended    *zklock.Hold      // the latest hold that has ended, for a late Unlock
+	unlocks  int               // calls of Unlock that have not returned
+	idle     time.Time         // since when there has been no call and no hold; zero: there is one, or the link is down
+	searched bool              // the referee has looked for znodes of it since then
 	slip     bool              // it was stopped between its check of the context and its write
 	next     time.Time         // its next write
 	writes   int
@@ -137,6 +140,18 @@ func (s *Stage) lock(c *client) (*zklock.Hold, error) {
 	s.believeLocked(c)
 	s.begin(func() error { s.watchHold(c, p, h); return nil })
 	return h, nil
+}
+
+// unlock releases a hold of the process. It waits until that is done.
+func (s *Stage) unlock(p *process, h *zklock.Hold) error {
+	s.mu.Lock()
+	p.unlocks++
+	s.mu.Unlock()
+	err := h.Unlock(s.ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.unlocks--
+	return err
 }
 
 // watchZnode draws the client's znode for as long as there is one.

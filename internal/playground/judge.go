@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
 )
@@ -13,7 +14,7 @@ import (
 const (
 	writesEvery = time.Second           // a holder
 	looksEvery  = 10 * time.Millisecond // the referee
-	settles     = time.Second           // after that an idle client may have nothing left
+	settles     = time.Second           // after that an idle client may have no znode
 )
 
 // store is what the holders write to: a row with the latest writer and the highest token. Its lanes in a picture show
@@ -32,8 +33,7 @@ type judge struct {
 	pair     string
 	order    bool         // a token was lower than one before it
 	latest   zklock.Token // of all holds
-	left     string       // a znode that no client needs
-	idle     map[string]time.Time
+	left     string       // a client that had a znode which it did not need
 }
 
 // referee makes the holders write, and checks all clients, until the stage is closed.
@@ -124,27 +124,27 @@ func (j *judge) heldLocked(h *zklock.Hold) {
 	j.latest = max(j.latest, h.Token())
 }
 
-// searchLocked looks for znodes of connected clients that have requested nothing for some time.
+// searchLocked looks for znodes of connected clients that have been idle for some time, once in each such time. A client
+// is not idle during an Unlock: that ends the hold first, and may need another connection before the znode is deleted.
 func (s *Stage) searchLocked(now time.Time) {
-	if s.judge.idle == nil {
-		s.judge.idle = map[string]time.Time{}
-	}
 	for _, c := range s.clients {
-		since, idle := s.judge.idle[c.name]
-		switch quiet := c.p.link == up && !c.p.asked && !c.home.cut; {
-		case !quiet:
-			delete(s.judge.idle, c.name)
-		case !idle:
-			s.judge.idle[c.name] = now
-		case now.Sub(since) > settles && now.Sub(since) <= settles+looksEvery && s.sessionHasZnode(c):
-			s.judge.left = c.name
+		p := c.p
+		switch {
+		case p.link != up || p.asked || p.unlocks > 0:
+			p.idle, p.searched = time.Time{}, false
+		case p.idle.IsZero():
+			p.idle = now
+		case !p.searched && now.Sub(p.idle) > settles:
+			own := p.zk.Status().Session
+			if p.searched = own.State == session.Connected; p.searched && s.sessionHasZnode(own.ID) {
+				s.judge.left = c.name
+			}
 		}
 	}
 }
 
-// sessionHasZnode reports whether the client's present session has a znode in the directory.
-func (s *Stage) sessionHasZnode(c *client) bool {
-	id := c.p.zk.Status().Session.ID
+// sessionHasZnode reports whether a session has a znode.
+func (s *Stage) sessionHasZnode(id int64) bool {
 	return slices.ContainsFunc(s.srv.Sessions(), func(ss zktest.Session) bool { return ss.ID == id && len(ss.Ephemerals) > 0 })
 }
 

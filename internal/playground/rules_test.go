@@ -3,8 +3,11 @@ package playground_test
 import (
 	"maps"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/playground"
 )
@@ -38,4 +41,31 @@ func TestTheLibrarysRulesKeepEveryGuaranteeAndOtherRulesBreakThem(t *testing.T) 
 			assert.True(t, maps.EqualFunc(tc.broken, broken, func(a, b []string) bool { return assert.ObjectsAreEqual(a, b) }), "broken: %v", broken)
 		})
 	}
+}
+
+// An Unlock goes on until the client has left a server that is cut off.
+func TestAZnodeWhoseUnlockIsUnderWayIsNotLeftBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := playground.Open(playground.Free, playground.Rules{})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, s.Close()) }()
+		act := func(what, who string) {
+			require.NoError(t, s.Act(what, who))
+			time.Sleep(100 * time.Millisecond)
+		}
+		act("lock", "A")
+		require.True(t, s.State().Clients[0].Holds)
+		act("leave", s.State().Clients[0].Server)
+		act("unlock", "A")
+		require.False(t, s.State().Clients[0].Holds)
+		var late time.Duration // the deletion, after the Unlock's beginning
+		for begun := time.Now(); len(s.State().Queue) > 0; late = time.Since(begun) {
+			time.Sleep(10 * time.Millisecond)
+		}
+		require.Greater(t, late, 1500*time.Millisecond, "the deletion was too early to be taken for one that is missing")
+		time.Sleep(2 * time.Second)
+		for _, g := range s.State().Guarantees {
+			require.True(t, g.Holds, "%s: %s", g.Name, g.Detail)
+		}
+	})
 }

@@ -123,13 +123,14 @@ func lock(name string) step {
 func unlock(name string) step {
 	return with(name, func(s *Stage, c *client) error {
 		s.mu.Lock()
-		h := c.p.hold
+		p := c.p
+		h := p.hold
 		s.mu.Unlock()
 		if h == nil {
 			return nil
 		}
 		s.picture.Tell(c.name, "%s unlocks", c.name)
-		if err := h.Unlock(s.ctx); err != nil && !errors.Is(err, zklock.ErrLost) {
+		if err := s.unlock(p, h); err != nil && !errors.Is(err, zklock.ErrLost) {
 			return err
 		}
 		return nil
@@ -140,12 +141,13 @@ func unlock(name string) step {
 func late(name string) step {
 	return with(name, func(s *Stage, c *client) error {
 		s.mu.Lock()
-		h := c.p.ended
+		p := c.p
+		h := p.ended
 		if h == nil {
-			h = c.p.hold // without a lease clock it does not know yet that the lock is lost
+			h = p.hold // without a lease clock it does not know yet that the lock is lost
 		}
 		s.mu.Unlock()
-		if err := h.Unlock(s.ctx); !errors.Is(err, zklock.ErrLost) {
+		if err := s.unlock(p, h); !errors.Is(err, zklock.ErrLost) {
 			return fmt.Errorf("playground: Unlock of a lost hold: %w", err)
 		}
 		s.picture.Tell(c.name, "%s is back; its Unlock says ErrLost", c.name)
