@@ -37,6 +37,7 @@ func TestAConnectedSessionHasFourGoroutines(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, 4, sessionGoroutines())
 		require.NoError(t, s.Close())
+		synctest.Wait() // each has done its work, but may not have exited
 		require.Zero(t, sessionGoroutines())
 	})
 }
