@@ -111,10 +111,11 @@ func AwaitContenders(tb testing.TB, c *zklock.Client, path string, n int) {
 func AwaitWatches(tb testing.TB, s *Site, n int) {
 	tb.Helper()
 	ensemble.Until(tb, Bound, fmt.Sprintf("%d watches", n), func() error {
-		if got := s.Watches(tb); got < n {
-			return fmt.Errorf("there are %d", got)
+		got, err := s.watches()
+		if err == nil && got < n {
+			err = fmt.Errorf("there are %d", got)
 		}
-		return nil
+		return err
 	})
 }
 

@@ -91,8 +91,11 @@ func SiteOn(tb testing.TB, e *ensemble.Ensemble) *Site {
 
 // tickOf asks a server for its tick: an ensemble that was named may have any.
 func tickOf(tb testing.TB, e *ensemble.Ensemble) time.Duration {
-	conf, err := e.Nodes[0].FourLetter("conf")
-	require.NoError(tb, err)
+	var conf string
+	ensemble.Until(tb, Bound, "the answer to conf", func() (err error) {
+		conf, err = e.Nodes[0].FourLetter("conf")
+		return err
+	})
 	for line := range strings.Lines(conf) {
 		if v, ok := strings.CutPrefix(strings.TrimSpace(line), "tickTime="); ok {
 			ms, err := strconv.Atoi(v)
@@ -218,17 +221,28 @@ func (s *Site) Mend(tb testing.TB) {
 	}
 }
 
-// Watches returns how many watches the servers keep.
-func (s *Site) Watches(tb testing.TB) int {
+// Watches returns how many watches the servers keep. Servers under load may not answer at once: they are asked again, for
+// Bound at most.
+func (s *Site) Watches(tb testing.TB) (sum int) {
 	tb.Helper()
+	ensemble.Until(tb, Bound, "the number of watches", func() (err error) {
+		sum, err = s.watches()
+		return err
+	})
+	return sum
+}
+
+// watches asks each server once.
+func (s *Site) watches() (sum int, err error) {
 	if s.inproc != nil {
-		return s.inproc.WatchCount()
+		return s.inproc.WatchCount(), nil
 	}
-	sum := 0
 	for _, n := range s.real.Nodes {
 		count, err := n.WatchCount()
-		require.NoError(tb, err)
+		if err != nil {
+			return 0, err
+		}
 		sum += int(count)
 	}
-	return sum
+	return sum, nil
 }
