@@ -164,6 +164,10 @@ func (c *conn) fail(err error) {
 		return
 	}
 	c.state, c.err = connFailed, err
+	// shutdown joins this call: the driver's writer closes its connection only when the driver's loop no longer waits for it.
+	// Add comes before shutdown's Wait, since by then shutdown, or the driver's loop, has found this state.
+	c.s.bg.Add(1)
+	defer c.s.bg.Done()
 	unsent, pending := []requestQueue{c.parked, c.writes, c.queue}, c.pending
 	c.parked, c.writes, c.queue, c.pending = requestQueue{}, requestQueue{}, requestQueue{}, requestQueue{}
 	close(c.dead)

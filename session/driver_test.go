@@ -5,6 +5,7 @@ import (
 	"net"
 	"regexp"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,6 +41,32 @@ func TestAConnectedSessionHasFourGoroutines(t *testing.T) {
 		synctest.Wait() // each has done its work, but may not have exited
 		require.Zero(t, sessionGoroutines())
 	})
+}
+
+func TestCloseReturnsWhenTheSocketIsClosed(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		var closed atomic.Bool
+		s := open(t, srv, func(c *session.Config) {
+			c.Dial = func(network, addr string, timeout time.Duration) (net.Conn, error) {
+				conn, err := srv.Dial(network, addr, timeout)
+				return slowToClose{conn, &closed}, err
+			}
+		})
+		require.NoError(t, s.Close())
+		require.True(t, closed.Load())
+	})
+}
+
+// slowToClose is a connection whose Close takes a moment.
+type slowToClose struct {
+	net.Conn
+	closed *atomic.Bool
+}
+
+func (c slowToClose) Close() error {
+	time.Sleep(time.Millisecond)
+	defer c.closed.Store(true)
+	return c.Conn.Close()
 }
 
 // sessionGoroutines counts the goroutines of the caller's bubble, but for the caller, that run a session or its driver.

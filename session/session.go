@@ -31,7 +31,7 @@ type Session struct {
 
 	ending sync.Once      // starts shutdown
 	joined chan struct{}  // closed when everything has been joined
-	bg     sync.WaitGroup // conns, heartbeats and Go
+	bg     sync.WaitGroup // conns, their ends, heartbeats and Go
 
 	sizes      replySizes
 	ungrouped  atomic.Bool   // no groups: see group.go
