@@ -69,7 +69,8 @@ func (q *queue) moveLocked(to queueState) {
 
 func (q *queue) grantLocked(g grant) {
 	w := q.waiters[0]
-	q.waiters = slices.Delete(q.waiters, 0, 1)
+	q.waiters[0] = nil // for the garbage collector; slices.Delete would move all others
+	q.waiters = q.waiters[1:]
 	w.granted <- g
 }
 
