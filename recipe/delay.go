@@ -38,11 +38,11 @@ func (t *Ticket) waitOutDelays(ctx context.Context) error {
 	case len(t.entries) == 1:
 		return t.entries[0].waitOutDelay(ctx)
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	all, cancel := context.WithCancel(ctx)
 	defer cancel()
 	errs := make(chan error, len(t.entries))
 	for _, e := range t.entries {
-		go func() { errs <- e.waitOutDelay(ctx) }() // joined below
+		go func() { errs <- e.waitOutDelay(all) }() // joined below
 	}
 	var first error
 	for range t.entries {

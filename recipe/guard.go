@@ -1,6 +1,7 @@
 package recipe
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"slices"
@@ -106,6 +107,7 @@ func (t *Ticket) Lose(error) {
 // endLocked ends what Guard began. After Leave the lease is kept until the znodes are gone: see there.
 func (t *Ticket) endLocked(to life) {
 	t.life = to
+	sharedIn(t.s).toWatch.forget(t)
 	if t.unhook != nil {
 		t.unhook()
 	}
@@ -131,24 +133,36 @@ func (e *entry) unwatch() {
 type toWatch struct {
 	s *session.Session
 
-	mu    sync.Mutex  // guards what follows
-	busy  bool        // a timer runs, or a goroutine watches what was due
-	queue []dueTicket // in the order in which they are due
+	mu      sync.Mutex // guards what follows, and the tickets' inToWatch and dueAt
+	busy    bool       // a timer runs, or a goroutine watches what was due
+	tickets list.List  // in the order in which they are due
 }
 
-type dueTicket struct {
-	t  *Ticket
-	at time.Time
-}
-
-// later has the znodes of t watched WatchAfter from now, unless it has left by then.
+// later has the znodes of t watched WatchAfter from now, unless forget comes first.
 func (w *toWatch) later(t *Ticket) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.queue = append(w.queue, dueTicket{t, time.Now().Add(WatchAfter)})
+	if t.inToWatch != nil {
+		return
+	}
+	t.inToWatch, t.dueAt = w.tickets.PushBack(t), time.Now().Add(WatchAfter)
 	if !w.busy {
 		w.busy = true
 		time.AfterFunc(WatchAfter, w.wake)
+	}
+}
+
+// forget undoes later.
+func (w *toWatch) forget(t *Ticket) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.forgetLocked(t)
+}
+
+func (w *toWatch) forgetLocked(t *Ticket) {
+	if t.inToWatch != nil {
+		w.tickets.Remove(t.inToWatch)
+		t.inToWatch = nil
 	}
 }
 
@@ -170,18 +184,18 @@ const watchedAtOnce = 1000
 func (w *toWatch) take() (due []*Ticket) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := time.Now()
-	for _, next := range w.queue {
-		if next.at.After(now) || len(due) == watchedAtOnce {
-			break
+	for w.tickets.Len() > 0 && len(due) < watchedAtOnce {
+		t := w.tickets.Front().Value.(*Ticket)
+		if rest := time.Until(t.dueAt); rest > 0 {
+			if len(due) == 0 {
+				time.AfterFunc(rest, w.wake)
+			}
+			return due
 		}
-		due = append(due, next.t)
+		w.forgetLocked(t)
+		due = append(due, t)
 	}
-	w.queue = slices.Delete(w.queue, 0, len(due))
-	if len(due) == 0 && len(w.queue) > 0 {
-		time.AfterFunc(w.queue[0].at.Sub(now), w.wake)
-	}
-	w.busy = len(due)+len(w.queue) > 0
+	w.busy = len(due) > 0
 	return due
 }
 

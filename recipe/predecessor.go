@@ -68,7 +68,7 @@ func (w *waiter) watchPred(ctx context.Context, name, mark string) (*session.Wat
 	if name != w.pred {
 		w.forgetMark()
 		w.pred, w.blind, w.looked, w.pause = name, false, false, WatchAfter
-		w.timer.Reset(WatchAfter)
+		w.readAfter(WatchAfter)
 	}
 	if w.blind {
 		err := w.checkOwn(ctx)

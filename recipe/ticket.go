@@ -1,11 +1,13 @@
 package recipe
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"path"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -40,6 +42,9 @@ type Ticket struct {
 
 	delayStays bool  // KeepDelay was called
 	leaveErr   error // the result of the last Leave, for the one that is under way; nil or ErrGone: the znodes are gone
+
+	inToWatch *list.Element // the ticket's place in toWatch; nil: it is not there
+	dueAt     time.Time     // when its znodes are to be watched
 }
 
 // life is the state of a ticket. It only moves forward: see Guard, lose and Leave.
@@ -71,9 +76,20 @@ func (t *Ticket) Nodes() []string {
 }
 
 func newTicket(s *session.Session, queues []Queue) *Ticket {
-	t := &Ticket{s: s, leaveErr: errNoLeave, entries: make([]*entry, len(queues))}
-	for i, q := range queues {
-		t.entries[i] = &entry{t: t, q: &q}
+	one := &struct { // most tickets have one queue: a single allocation is enough for them
+		t       Ticket
+		e       [1]entry
+		q       [1]Queue
+		entries [1]*entry
+	}{}
+	t, places, own := &one.t, one.e[:], append(one.q[:0], queues...)
+	t.s, t.leaveErr, t.entries = s, errNoLeave, one.entries[:0]
+	if len(queues) > 1 {
+		places = make([]entry, len(queues))
+	}
+	for i := range own {
+		places[i] = entry{t: t, q: &own[i]}
+		t.entries = append(t.entries, &places[i])
 	}
 	return t
 }

@@ -46,9 +46,11 @@ func (t *Ticket) Wait(ctx context.Context) error {
 					return err
 				}
 			}
-			w := &waiter{t: t, e: e, ownFired: ownFired, timer: time.NewTimer(WatchAfter)}
+			w := &waiter{t: t, e: e, ownFired: ownFired}
 			err := w.wait(ctx)
-			w.timer.Stop()
+			if w.timer != nil {
+				w.timer.Stop()
+			}
 			if err != nil {
 				return err
 			}
@@ -97,7 +99,7 @@ type waiter struct {
 	e *entry
 
 	ownFired chan struct{} // receives when the watch on one of the ticket's own znodes has fired; capacity 1
-	timer    *time.Timer   // for readMore
+	timer    *time.Timer   // for readMore; nil before the first sleep
 	pred     string        // the predecessor's name; "" of a semaphore's head, which any release may wake
 	blind    bool          // we may not read the predecessor, and so are not notified of its deletion
 	looked   bool          // the predecessor could be read when we last looked
@@ -171,9 +173,21 @@ func fired(w *session.Watch) <-chan struct{} {
 
 func hasFired(w *session.Watch) bool { return w != nil && w.Event() != 0 }
 
+// readAfter has sleep call readMore after d.
+func (w *waiter) readAfter(d time.Duration) {
+	if w.timer == nil {
+		w.timer = time.NewTimer(d)
+	} else {
+		w.timer.Reset(d)
+	}
+}
+
 // sleep returns nil when a or b is closed, or when the directory has to be listed again. It returns an error when ctx or the
 // session ends, or when an own znode is gone. After WatchAfter it calls readMore.
 func (w *waiter) sleep(ctx context.Context, a, b <-chan struct{}) error {
+	if w.timer == nil {
+		w.readAfter(WatchAfter)
+	}
 	for {
 		select {
 		case <-a: // first: the timer may have run as well
@@ -222,7 +236,7 @@ func (w *waiter) readUntil(ctx context.Context, woken <-chan struct{}) (relist b
 	stop()
 	watcher.Wait()
 	if cut && err != nil {
-		w.timer.Reset(WatchAfter) // the event may not have been the predecessor's deletion: then read again later
+		w.readAfter(WatchAfter) // the event may not have been the predecessor's deletion: then read again later
 		return false, nil
 	}
 	return relist, err
@@ -235,7 +249,7 @@ func (w *waiter) readUntil(ctx context.Context, woken <-chan struct{}) (relist b
 func (w *waiter) readMore(ctx context.Context) (relist bool, err error) {
 	if w.blind {
 		w.pause = min(2*w.pause, max(WatchAfter, w.t.s.Timeout()/blindPart))
-		w.timer.Reset(w.pause)
+		w.readAfter(w.pause)
 		return true, nil
 	}
 	readable := false
@@ -262,13 +276,13 @@ func (w *waiter) readMore(ctx context.Context) (relist bool, err error) {
 			w.looked, w.pause = true, 0
 		}
 		w.pause = max(w.pause, w.t.s.Timeout())
-		w.timer.Reset(w.pause)
+		w.readAfter(w.pause)
 		return false, nil
 	case !errors.Is(err, zk.ErrNoNode):
 		w.blind = true
 	}
 	w.looked, w.pause = false, WatchAfter
-	w.timer.Reset(w.pause)
+	w.readAfter(w.pause)
 	return true, nil
 }
 
@@ -308,7 +322,9 @@ func (w *waiter) place(v Verdict) {
 		line.Who = e.line.Who
 	} else {
 		w.looked = false
-		w.timer.Reset(WatchAfter) // to find out who that is
+		if v.Ahead > 0 {
+			w.readAfter(WatchAfter) // to find out who that is
+		}
 	}
 	e.first, e.line = first, line
 	if v.Ahead > 0 {

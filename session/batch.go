@@ -25,6 +25,7 @@ type Batch struct {
 	s       *Session
 	grouped bool // see Grouped
 	asks    []answerable
+	room    [3]answerable // for asks, when they are few
 }
 
 // Result is the outcome of one request of a Batch, from the moment in which Do has returned.
@@ -34,6 +35,7 @@ type Result[T any] struct {
 
 	r      *request // nil: refused before any I/O, for Err
 	decode func() (T, error)
+	d      decoder // decode's; here it is no allocation of its own
 }
 
 // answerable is a Result of whatever type.
@@ -57,7 +59,13 @@ func (a *Result[T]) resolve(noReply error) error {
 }
 
 // Batch returns an empty batch.
-func (s *Session) Batch() *Batch { return &Batch{s: s} }
+func (s *Session) Batch() *Batch { return newBatch(s, false) }
+
+func newBatch(s *Session, grouped bool) *Batch {
+	b := &Batch{s: s, grouped: grouped}
+	b.asks = b.room[:0]
+	return b
+}
 
 // Do sends the requests and waits for their replies, as long as ctx and the session last. One that is refused before any
 // I/O, as for a bad path, is not sent; the others are. (A request that is too long, or has no room for its ephemeral
@@ -65,17 +73,19 @@ func (s *Session) Batch() *Batch { return &Batch{s: s} }
 // write whose reply is lost has an error that matches ErrUnknownOutcome, and what is behind it in the batch may have been
 // carried out or not. Do returns the first Err of the batch's results; nil says that everything was carried out.
 func (b *Batch) Do(ctx context.Context) error {
-	var writes, reads []*request
+	var writes []*request
+	var read *request
+	reads := 0
 	for _, a := range b.asks {
 		if r := a.request(); r != nil && r.member != nil {
 			writes = append(writes, r)
 		} else if r != nil {
-			r.after = writes
-			reads = append(reads, r)
+			r.after, read = writes, r
+			reads++
 		}
 	}
-	if len(writes) == 1 && len(reads) == 1 {
-		writes[0].member.read = reads[0]
+	if len(writes) == 1 && reads == 1 {
+		writes[0].member.read = read
 	}
 	return b.s.do(ctx, b.asks...)
 }

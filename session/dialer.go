@@ -288,6 +288,9 @@ func hungUp(err error) bool {
 }
 
 func isTimeout(err error) bool {
+	if err == nil { // before the variable, which errors.As moves to the heap
+		return false
+	}
 	var timeout net.Error
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
 }

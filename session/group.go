@@ -62,7 +62,7 @@ type touch struct {
 // Grouped is Batch for the packages of this module: the creates, deletes and multis of the batch may be carried out in one
 // transaction with those of other such batches. They must come before the batch's reads, which see them, and are carried out
 // in no particular order among themselves.
-func (s *Session) Grouped(trusted.Caller) *Batch { return &Batch{s: s, grouped: true} }
+func (s *Session) Grouped(trusted.Caller) *Batch { return newBatch(s, true) }
 
 // mayShare marks r, which touches these znodes, as a possible member of a group.
 func (b *Batch) mayShare(r *request, touches ...touch) {

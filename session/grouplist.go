@@ -28,6 +28,9 @@ func (c *conn) nextReadLocked() *request {
 	if c.writes.head != nil {
 		write = c.writes.head.seq
 	}
+	if next := c.queue.head; next == nil || !next.together || next.seq >= write {
+		return first
+	}
 	lists, expect, size := []*request{first}, first.expect, len(first.frame)
 	for r := c.queue.head; r != nil && r.together && r.seq < write && len(lists) < maxGroup && size+len(r.frame) <= maxGroupBytes; r = c.queue.head {
 		reply := c.s.sizes.expect(r)

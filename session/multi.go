@@ -90,8 +90,7 @@ func (s *Session) decodeTransaction(r *request, touches []touch) (Transaction, e
 	}
 	switch {
 	case d.err != nil && r.header.code != codeOK: // refused as a whole, without a word on the operations
-		_, err := r.result()
-		return Transaction{}, err
+		return Transaction{}, r.result(d)
 	case d.err != nil || len(resps) != len(touches):
 		return Transaction{}, s.garbled(r, errShort)
 	case failed < 0 && r.header.code != codeOK:

@@ -103,13 +103,12 @@ func ask[T any](s *Session, op int32, name, path string, body func([]byte) []byt
 	}
 	a := &Result[T]{r: newRequest(op, name, path, body)}
 	a.decode = func() (v T, err error) {
-		d, err := a.r.result()
-		if err != nil {
+		if err := a.r.result(&a.d); err != nil {
 			return v, err
 		}
-		if v = read(d); d.err != nil {
+		if v = read(&a.d); a.d.err != nil {
 			var zero T
-			return zero, s.garbled(a.r, d.err)
+			return zero, s.garbled(a.r, a.d.err)
 		}
 		return v, nil
 	}
@@ -264,7 +263,7 @@ func (s *Session) checkChroot(ctx context.Context) error {
 // create before it looks whether the znode exists, which then is all that matters.
 func (s *Session) createOne(ctx context.Context, grouped bool, full string, data []byte, mode Mode, acl []zk.ACL) error {
 	path := s.strip(full)
-	b := &Batch{s: s, grouped: grouped}
+	b := newBatch(s, grouped)
 	a := added(b, s.createFull(full, path, data, mode, acl))
 	b.mayShare(a.r, touch{path, mode.ephemeral()})
 	err := b.Do(ctx)
@@ -302,8 +301,8 @@ func (s *Session) createFull(full, path string, data []byte, mode Mode, acl []zk
 }
 
 func (s *Session) decodeCreated(r *request) (Created, error) {
-	d, err := r.result()
-	if err != nil {
+	var d decoder
+	if err := r.result(&d); err != nil {
 		return Created{}, err
 	}
 	path := d.string()

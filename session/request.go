@@ -89,15 +89,16 @@ func (r *request) fail(err error) {
 	}
 }
 
-// result returns the decoder over the reply's body, or the server's refusal.
-func (r *request) result() (*decoder, error) {
+// result has d decode the reply's body, or returns the server's refusal.
+func (r *request) result(d *decoder) error {
 	if r.skipped > 0 { // a write says by its code whether it was done, but not what came of it
-		return nil, r.opError(&sizeError{"reply", r.skipped, maxFrame}, r.header.code == codeOK)
+		return r.opError(&sizeError{"reply", r.skipped, maxFrame}, r.header.code == codeOK)
 	}
 	if r.header.code != codeOK {
-		return nil, r.opError(errOf(r.header.code), undecided(r.header.code))
+		return r.opError(errOf(r.header.code), undecided(r.header.code))
 	}
-	return &decoder{b: r.reply}, nil
+	d.b = r.reply
+	return nil
 }
 
 // burst is how many requests of one caller are put on a conn at once, twice at most: enough to fill the window. The rest waits

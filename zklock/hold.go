@@ -87,7 +87,10 @@ func (h *Hold) SafeUntil() time.Time {
 }
 
 // Node returns the path of our znode, below the chroot; of a MultiLock's, the first path's.
-func (h *Hold) Node() string { return h.Nodes()[0] }
+func (h *Hold) Node() string {
+	h.need()
+	return h.a.ticket.Nodes()[0]
+}
 
 // Nodes returns the paths of our znodes: one, or for a MultiLock one for each path.
 func (h *Hold) Nodes() []string {

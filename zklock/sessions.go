@@ -161,6 +161,9 @@ func (p *sessions) await(ctx context.Context, pick func() (*session.Session, err
 			return nil, err
 		}
 		if s != nil {
+			if at := s.State(); at == session.Connected || at == session.Disconnected {
+				return s, nil
+			}
 			bounded, cancel := context.WithTimeout(ctx, pickAgain)
 			if err = s.Established(bounded); err == nil {
 				err = s.Err()
