@@ -208,6 +208,9 @@ func (e *entry) replace(ctx context.Context, r *entry) error {
 		switch {
 		case err == nil:
 			return nil
+		case errors.Is(err, session.ErrTooLarge) && len(r.q.Data) > len(e.q.Data): // no request has room for what was set
+			r.q.Data = e.q.Data
+			continue
 		case errors.Is(err, zk.ErrNoNode):
 			return ErrGone
 		case !errors.Is(err, session.ErrUnknownOutcome) && !errors.Is(err, zk.ErrNodeExists):

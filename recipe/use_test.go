@@ -169,6 +169,19 @@ func TestADowngradeIsMadeThoughTheDataAreSetAllTheTime(t *testing.T) {
 	})
 }
 
+// A neighbour who sets as much as a request carries can't keep a writer from becoming a reader.
+func TestADowngradeIsMadeThoughTheDataThatWereSetFitIntoNoTransaction(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		ticket, told := holding(t, open(t, srv))
+		require.NoError(t, srv.SetData(ticket.Nodes()[0], make([]byte, session.DefaultPacketLimit-100)))
+		require.NoError(t, ticket.Downgrade(within(t, soon)))
+		n, ok := srv.Node(ticket.Nodes()[0])
+		require.True(t, ok)
+		require.Equal(t, "me", string(n.Data))
+		require.Empty(t, told)
+	})
+}
+
 func TestAWriterWhoseZnodeWasDeletedIsNotDowngraded(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		ticket, told := holding(t, open(t, srv))
