@@ -143,8 +143,12 @@ func numberOf(text string) (int32, bool) {
 func czxidOf(text string) int64 {
 	text, ok := strings.CutSuffix(text, "-")
 	i := strings.LastIndex(text, "-")
-	v, err := strconv.ParseInt(text[i+1:], 0, 64)
-	if !ok || i < 0 || err != nil || v <= 0 || text[i+1:] != fmt.Sprintf("%#x", v) {
+	hex, was := strings.CutPrefix(text[i+1:], "0x")
+	if !ok || i < 0 || !was { // most readers never were writers
+		return 0
+	}
+	v, err := strconv.ParseInt(hex, 16, 64)
+	if err != nil || v <= 0 || hex != strconv.FormatInt(v, 16) {
 		return 0
 	}
 	return v
