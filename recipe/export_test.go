@@ -23,3 +23,14 @@ func Sweeping(s *session.Session) bool {
 func Sweep(s *session.Session, znodes ...string) {
 	sharedIn(s).sweeper.sweep(leftovers{znodes: znodes})
 }
+
+// ToBeWatched is how many tickets of s wait for the watches on their own znodes.
+func ToBeWatched(s *session.Session) int {
+	w := &sharedIn(s).toWatch
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.tickets.Len()
+}
+
+// NewTicket is newTicket, for one queue.
+func NewTicket(q Queue) *Ticket { return newTicket(nil, []Queue{q}) }

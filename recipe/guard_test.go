@@ -228,3 +228,22 @@ func TestTheLeaseIsKeptUntilTheHolderHasHeardOfTheLoss(t *testing.T) {
 		require.Error(t, over, "the session may be over at the ensemble, and the holder goes on")
 	})
 }
+
+// A short hold leaves nothing in the list of those that are to be watched, neither its memory nor a goroutine for it.
+func TestAHoldThatHasEndedIsNotToBeWatched(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		for _, end := range []func(*recipe.Ticket){
+			func(t *recipe.Ticket) { t.Lose(recipe.ErrGone) },
+			func(*recipe.Ticket) {},
+		} {
+			ticket := enter(t, queue(), s)
+			require.NoError(t, ticket.Wait(within(t, soon)))
+			ticket.Guard(func(error) {})
+			require.Equal(t, 1, recipe.ToBeWatched(s))
+			end(ticket)
+			require.NoError(t, ticket.Leave(within(t, soon)))
+			require.Zero(t, recipe.ToBeWatched(s))
+		}
+	})
+}

@@ -332,3 +332,11 @@ func TestLeaveGoesOnInTheBackgroundWhenItsContextEnds(t *testing.T) {
 		require.NoError(t, s.Err())
 	})
 }
+
+// Every Lock makes a ticket.
+func TestATicketTakesOnePieceOfTheHeap(t *testing.T) {
+	var ticket *recipe.Ticket
+	q := queue()
+	require.InDelta(t, 1, testing.AllocsPerRun(100, func() { ticket = recipe.NewTicket(q) }), 0)
+	require.NotNil(t, ticket)
+}
