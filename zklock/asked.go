@@ -141,35 +141,57 @@ func (a *acquisition) dataSet(data []byte, stat zk.Stat) {
 func (c *Client) Break(ctx context.Context, path string, t Token) error {
 	c.need()
 	needContext(ctx)
-	l, name, err := c.find(ctx, path, t)
-	if err == nil {
-		if err = l.s.Delete(ctx, path+"/"+name, -1); errors.Is(err, zk.ErrNoNode) { // by full name, which is never used again
+	for gone := false; ; {
+		l, name, err := c.find(ctx, path, t)
+		if err == nil {
+			err = l.s.Delete(ctx, path+"/"+name, -1) // by full name, which is never used again
+		}
+		switch {
+		case errors.Is(err, zk.ErrNoNode): // it has gone by itself, or a reader is in its place
+			gone = true
+			continue
+		case gone && errors.Is(err, ErrNotHeld):
 			err = nil
 		}
+		return failed("break", path, err)
 	}
-	return failed("break", path, err)
 }
 
 // breakSteps is how many contenders Break and Ask look at before they see whether the one is among them.
 const breakSteps = 1000
 
-// find returns the line of dir, and the name of the contender in it that has token t.
+// find returns the line of dir, and the name of the contender in it that has token t. A writer that has gone since the list may
+// have a reader in its place, which says its token in its name: a second list shows it.
 func (c *Client) find(ctx context.Context, dir string, t Token) (l lineOf, found string, err error) {
+	for range 2 {
+		var downgraded bool
+		l, found, downgraded, err = c.findOnce(ctx, dir, t)
+		if err != nil || found != "" {
+			return l, found, err
+		}
+		if !downgraded {
+			break
+		}
+	}
+	return l, "", fmt.Errorf("%w: nobody in line has the token %d", ErrNotHeld, t)
+}
+
+// findOnce is find with one list. downgraded: the one with t may have become a reader since.
+func (c *Client) findOnce(ctx context.Context, dir string, t Token) (l lineOf, found string, downgraded bool, err error) {
 	if l, err = c.readLine(ctx, dir); err != nil {
-		return l, "", err
+		return l, "", false, err
 	}
 	for name, token := range claimed(l.names) {
 		if token == t {
 			found = name // unless it is another's
 		}
 	}
-	downgraded := false                              // perhaps: a writer has gone since the list, and a reader is in its place
 	for names := l.names; len(names) > 0 && t > 0; { // 0: it may not be read
 		step := names[:min(len(names), breakSteps)]
 		names = names[len(step):]
 		nodes, err := l.s.StatsBelow(ctx, dir, step)
 		if err != nil {
-			return l, "", err
+			return l, "", false, err
 		}
 		for i, n := range nodes {
 			if n.Err == nil && Token(n.Stat.Czxid) == t {
@@ -180,11 +202,5 @@ func (c *Client) find(ctx context.Context, dir string, t Token) (l lineOf, found
 			downgraded = downgraded || writer.Kind == recipe.Write && errors.Is(n.Err, zk.ErrNoNode)
 		}
 	}
-	switch {
-	case found != "":
-		return l, found, nil
-	case downgraded:
-		return c.find(ctx, dir, t)
-	}
-	return l, "", fmt.Errorf("%w: nobody in line has the token %d", ErrNotHeld, t)
+	return l, found, downgraded, nil
 }

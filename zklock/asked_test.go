@@ -2,6 +2,7 @@ package zklock_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -288,4 +289,48 @@ func TestAHolderThatIsAskedWhileItIsDowngradedHearsOfIt(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Writers come and go all the time, behind each look: a token that none of them has is refused all the same.
+func TestAskAndBreakRefuseATokenThoughWritersComeAndGo(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
+		session, err := c.Session(s.Context())
+		require.NoError(s, err)
+		require.NoError(s, s.Server.Create("/l", nil))
+		n := 0
+		node := func() string { return fmt.Sprintf("/l/w-__WRIT__%010d", n) }
+		require.NoError(s, s.Server.Create(node(), nil))
+		s.Server.Inject(zktest.Garble(func(reply []byte) []byte {
+			_ = s.Server.Delete(node())
+			n++
+			_ = s.Server.Create(node(), nil)
+			return reply
+		}).Op(zktest.OpGetChildren2).Session(session.ID()))
+		require.ErrorIs(s, c.Ask(s.Context(), "/l", 1<<40, ""), zklock.ErrNotHeld)
+		require.ErrorIs(s, c.Break(s.Context(), "/l", 1<<40), zklock.ErrNotHeld)
+		require.Less(s, n, 10)
+	})
+}
+
+// The writer becomes a reader when Break has found it, and is about to delete it.
+func TestBreakRemovesAWriterThatIsDowngradedMeanwhile(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		m := s.Client().RWMutex("/l")
+		w := s.Take(m.Lock)
+		other := s.Client()
+		session, err := other.Session(s.Context())
+		require.NoError(s, err)
+		held := s.Server.Inject(zktest.Hold().Op(zktest.OpDelete).Session(session.ID()))
+		broken := make(chan error, 1)
+		go func() { broken <- other.Break(s.Context(), "/l", w.Token()) }()
+		synctest.Wait()
+		r, err := m.Downgrade(s.Context(), w)
+		require.NoError(s, err)
+		held.Remove()
+		require.NoError(s, <-broken)
+		require.Empty(s, s.Server.Children("/l"))
+		time.Sleep(time.Second)
+		require.ErrorIs(s, r.Err(), zklock.ErrNodeDeleted)
+	})
 }
