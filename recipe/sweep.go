@@ -3,6 +3,7 @@ package recipe
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -193,7 +194,8 @@ func (w *sweeper) search(ctx context.Context, creates []doubtfulCreate, catchUp 
 	for _, c := range creates {
 		below[c.dir] = append(below[c.dir], c.prefix)
 	}
-	for dir, prefixes := range below {
+	for _, dir := range slices.Sorted(maps.Keys(below)) { // a fixed order, so that a simulated run can be repeated
+		prefixes := below[dir]
 		own, _, err := look(ctx, w.s, dir, prefixes...)
 		if final(err) {
 			continue
