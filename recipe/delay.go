@@ -22,7 +22,7 @@ import (
 // living holder's only while the znode of its name belongs to the session in the note. Of a mutex and a writer nothing
 // need be read for that: the contender that is first in line holds alone, so all other notes are of lost holders.
 //
-// What a holder that was lost leaves is its note: the directory has to stay for as long, so it can't be a container.
+// Only its note is left of a lost holder, and the directory has to stay as long as the note counts: it can't be a container.
 //
 // Source: Consul's lock-delay.
 
@@ -112,10 +112,10 @@ func (e *entry) writeNotes(ctx context.Context, data dirData, version int32) (zk
 	return *resps[1].Stat, nil
 }
 
-// noteFound enters into until when the delays of lost end, and returns the version of the directory's data. The first to
-// find a loss writes into the note when that was, by the leader's clock, so that the delay ends also for callers each of
-// which waits for less. Those that come later count from there: differences between the servers' clocks, and their adjustments,
-// then lengthen or shorten what is left.
+// noteFound sets until[name] to the end of the delay of each of lost, and returns the version of the directory's data. The
+// first to find a loss writes into the data when that was, by the leader's clock, so that the delay ends even if no caller
+// waits for the whole of it. Those that come later count from there: differences between the servers' clocks, and their
+// adjustments, then lengthen or shorten what is left.
 func (e *entry) noteFound(ctx context.Context, data dirData, version int32, lost []string, until map[string]time.Time) (int32, error) {
 	fresh := slices.DeleteFunc(slices.Clone(lost), func(name string) bool { _, known := until[name]; return known })
 	if len(fresh) == 0 {
@@ -145,8 +145,8 @@ func (e *entry) noteFound(ctx context.Context, data dirData, version int32, lost
 }
 
 // lostHolders returns the holders that data has notes of and that were lost: their znodes do not exist, by a list that was
-// read after data. A holder that released between the two is not lost, which only the next data tell, that have no note of
-// it. So a note must be seen twice: again is true when one is seen for the first time, and seen remembers it. It reads
+// read after data. A holder that released between the two is not lost; the next data tell, since they have no note of it.
+// So a note must be seen twice: again is true when one is seen for the first time, and seen remembers it. It reads
 // e.names, and who owns the znodes of those that may hold beside us.
 func (e *entry) lostHolders(ctx context.Context, data dirData, seen map[string]bool) (lost []string, again bool, err error) {
 	exists := map[string]bool{}
@@ -185,7 +185,7 @@ func (e *entry) letsBeside(noted string) bool {
 	return n.Kind == e.q.Kind && (n.Kind == Permits || n.Kind == Read)
 }
 
-// sleep waits for a delay at the head of the line.
+// sleep waits for d, what is left of the delay of lost; the entry is first in line.
 func (e *entry) sleep(ctx context.Context, d time.Duration, lost string) error {
 	select {
 	case <-time.After(d):

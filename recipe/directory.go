@@ -97,10 +97,10 @@ func writeAgain(ctx context.Context, err error) bool {
 	return errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNoNode) || transient(err) && ctx.Err() == nil
 }
 
-// verify refuses a directory whose ACL is not the one that the queue's has, or would have if it were made: another client
-// has made it, or has changed it. A client with DELETE on it may delete any contender, whatever the contender's own ACL.
-// It is asked of the directory that our own znode is in, which can't be another one before the znode has gone, and
-// compared with the ACL of our own znode: for both the server has put the identities in place of the scheme "auth".
+// verify refuses a directory that does not have the queue's ACL: another client has made it, or has changed its ACL. A client
+// with DELETE on it may delete any contender, whatever the contender's own ACL. It is asked of the directory that our own
+// znode is in, which can't be another one before the znode has gone, and compared with the ACL of our own znode: for both the
+// server has put the identities in place of the scheme "auth".
 func (e *entry) verify(ctx context.Context) error {
 	if !e.q.VerifyACL {
 		return nil
@@ -120,7 +120,7 @@ func (e *entry) verify(ctx context.Context) error {
 	return nil
 }
 
-// compareACL says in words what have grants beyond want, and does not grant of it; "" when they are the same.
+// compareACL says in words what have grants and want does not, and the reverse; "" when they grant the same.
 func compareACL(want, have []zk.ACL) string {
 	var diff []string
 	beyond := func(a, b map[string]int32, grants string) {
@@ -242,9 +242,9 @@ func (p *permitted) alike(ctx context.Context, dir string, v dirVersion) (bool, 
 // Safety. The server deletes only a directory that has no child, whatever else has been seen of it; so no contender in line is
 // affected, and a create is made before, and keeps the directory from being deleted, or after, in the new one. What the
 // numbers promise holds within one life of the directory. The delete carries the version of the data that are written
-// back: a write in between is not lost. (One of the ACL is, since its version can't be asked for. And a writer of the
-// data that has read version v before the renewal can't tell it from version v of the new directory.) Tokens are czxids,
-// which grow all the same. A watch on the directory reports a deletion.
+// back: a write in between is not lost. (A write of the ACL in between is lost, since no request can demand the ACL's version.
+// And a writer of the data that has read version v before the renewal can't tell it from version v of the new directory.)
+// Tokens are czxids, which grow all the same. A watch on the directory reports a deletion.
 //
 // A contender that waits outside has no place in line, so those that come in together when the line has drained are not in
 // order of arrival: once in half of the counter's life.

@@ -28,9 +28,9 @@
 // own create before the list that follows it. So the list shows every contender with a lower number that still exists,
 // and no contender can enter below us later: numbers below ours can only disappear, as long as the directory lives, and it
 // can't be deleted while our znode is in it. Hence step 3 may skip the list when the watched contender was the only one
-// in our way, or has held, and our own znode is known to have existed when that contender was deleted: see predecessor.go.
-// And hence two tickets never hold at once: of two znodes that exist, the owner of the later one has found out that the
-// earlier one is there, and holds only when that has gone.
+// in our way (for a writer that is not enough: Kind.wayOnlyShrinks), or has held, and our own znode is known to have existed
+// when that contender was deleted: see predecessor.go. And hence two tickets never hold at once: of two znodes that exist, the
+// owner of the later one has found out that the earlier one is there, and holds only when that has gone.
 //
 // Liveness. Each znode is deleted by its owner, or by the ensemble with its session, and those that watch it are notified:
 // of a mutex its immediate follower, so that a release wakes one contender, however many wait. All readers queued behind a
@@ -54,8 +54,8 @@
 //
 // A create whose reply was lost may have been carried out. The znode's name begins with an id of ours; so, when there is
 // a connection again: sync, list, and look for the id. It is adopted if this session owns it, and made again if it is not
-// there: ZooKeeper refuses what an older connection of a session has not got through to the leader before the newer one
-// was accepted, so no create is carried out later. But the list may still miss one that was, since a leader's own answer
-// to a sync may come too early (session.Session.Sync). So the list behind the next create is a second look, and if the
-// call ends before that, the sweeper looks again.
+// there: when it accepts a newer connection of a session, ZooKeeper refuses from then on whatever of the older one has
+// not reached the leader, so no create is carried out later. But the list may miss one that was carried out, since a leader's
+// own answer to a sync may come too early (session.Session.Sync). So the list behind the next create is a second look, and if
+// the call ends before that, the sweeper looks again.
 package recipe

@@ -171,7 +171,7 @@ func (t *Ticket) enter(ctx context.Context) (err error) {
 }
 
 // create makes the znodes and lists the directories, in one round trip, or, in a crowd, in two. When the znodes were made,
-// their paths are set, whatever became of the lists. together, of a ticket with one entry: it makes the directory too.
+// their paths are set, whatever became of the lists. together: it makes the directory too; the ticket has one entry.
 func (t *Ticket) create(ctx context.Context, together bool) error {
 	switch {
 	case together:
@@ -256,7 +256,8 @@ func refusal(err error) bool {
 		zk.ErrBadArguments, zk.ErrBadVersion, session.ErrExpired, session.ErrClosed, session.ErrPath)
 }
 
-// checkDirectories refuses a directory of another kind, or with another ACL, before the ticket waits in it.
+// checkDirectories refuses a directory of another kind, or with another ACL, before the ticket waits in it, and has strays
+// removed.
 func (t *Ticket) checkDirectories(ctx context.Context) error {
 	for _, e := range t.entries {
 		err := e.q.conflict(ctx, t.s, Decide(e.listing(), e.name(), e.size, nil).OtherKinds, t.czxid)
@@ -301,8 +302,8 @@ func (t *Ticket) find(ctx context.Context) (bool, error) {
 }
 
 // find looks for the znode after a create whose reply was lost, and adopts it if it exists and belongs to this session.
-// It returns its czxid; 0: it was not found, and most likely was not made, or its czxid may not be read; then e.node is its
-// path. A single look may miss it: see Ticket.enter.
+// It returns the znode's czxid. 0: it was not found, and most likely was not made; or, if e.node is set, it was found, and its
+// czxid may not be read. A single look may miss it: see Ticket.enter.
 func (e *entry) find(ctx context.Context) (czxid int64, err error) {
 	if err := e.t.s.Sync(ctx, e.q.Dir); err != nil {
 		return 0, err

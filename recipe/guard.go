@@ -91,8 +91,8 @@ func (t *Ticket) lose(why error) {
 	t.keep.Release() // not before fn has ended the hold: the lease protects it until then
 }
 
-// Lose says that the hold on the ticket has ended otherwise than by its release: Guard reports no loss any more, and the
-// lease is not kept. The znodes that there are stay until Leave, which may be called or not.
+// Lose is told by the ticket's owner that the hold has ended otherwise than by its release: Guard reports no loss any more, and
+// the lease is not kept. The znodes that there are stay until Leave, which may be called or not.
 func (t *Ticket) Lose(error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -104,7 +104,7 @@ func (t *Ticket) Lose(error) {
 	}
 }
 
-// endLocked ends what Guard began. After Leave the lease is kept until the znodes are gone: see there.
+// endLocked ends what Guard began, but for the lease, which is kept: its callers, or leave, release that later.
 func (t *Ticket) endLocked(to life) {
 	t.life = to
 	sharedIn(t.s).toWatch.forget(t)
@@ -119,8 +119,8 @@ func (e *entry) gone() bool { return e.ownWatch != nil && e.ownWatch.Event() == 
 // notified reports whether we are certainly notified of our own znode's deletion: only those that may read it are.
 func (e *entry) notified() bool { return e.t.s.Grants(e.q.ACL, zk.PermRead) }
 
-// unwatch gives up the watch on our own znode, which has been deleted or will be. It fires then by itself, unless the
-// znode may not be read.
+// unwatch gives up the watch on our own znode, which has been deleted or will be. The deletion fires it, and so ends it, unless
+// we may not read the znode: only then it has to be closed.
 func (e *entry) unwatch() {
 	if e.ownWatch != nil && !e.notified() {
 		e.ownWatch.Close()

@@ -52,8 +52,8 @@ func First(ctx context.Context, s *session.Session, dir string, names []string) 
 	return append(line, "")[0], nil
 }
 
-// czxidsFor reads what a contender's decision depends on; own is. Without it nobody can tell who
-// came first.
+// czxidsFor returns the czxids of unknown, and that of own, our contender, which is known already. An ErrNeighbour says that
+// one of them may not be read, and that who came first depends on it.
 func (e *entry) czxidsFor(ctx context.Context, own string, unknown []string) (map[string]int64, error) {
 	others := slices.DeleteFunc(slices.Clone(unknown), func(name string) bool { return name == own })
 	czxids, err := readCzxids(ctx, e.t.s, e.q.Dir, others)
@@ -140,7 +140,7 @@ func Holders(ctx context.Context, s *session.Session, dir string, line []string)
 	return holds, size, nil
 }
 
-// shownSize reads a semaphore's size for one who looks on; 0: it has none, or somebody else's data. zk.ErrNoNode: the
+// shownSize reads a semaphore's size for an onlooker; 0: it has none, or somebody else's data. zk.ErrNoNode: the
 // directory has gone.
 func shownSize(ctx context.Context, s *session.Session, dir string) (int, error) {
 	parent, name := path.Split(dir)

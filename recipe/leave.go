@@ -19,8 +19,8 @@ import (
 // or the session is over and the server deletes the znodes.
 //
 // It blocks for one round trip, or until ctx ends, and waits for a Downgrade or another Leave that is under way. A ctx
-// that has ended already does not keep the znodes from being deleted. After a Leave that was done, others return its
-// result.
+// that has ended already does not keep the znodes from being deleted. Once a Leave has returned nil or ErrGone, all
+// others return the same.
 func (t *Ticket) Leave(ctx context.Context) error {
 	t.mu.Lock()
 	if t.life != left {
@@ -38,8 +38,8 @@ func (t *Ticket) Leave(ctx context.Context) error {
 	return t.leave(ctx)
 }
 
-// begin waits until no Leave or Downgrade is under way, and begins one, which finishLocked ends. unlessLeft: ErrLeft once
-// Leave was called.
+// begin waits until no Leave or Downgrade is under way, and begins one, which finishLocked ends. With unlessLeft it
+// returns ErrLeft once Leave was called.
 func (t *Ticket) begin(ctx context.Context, unlessLeft bool) error {
 	for {
 		t.mu.Lock()
@@ -137,7 +137,7 @@ func (t *Ticket) removeEach(ctx context.Context, held bool) (first error) {
 	return first
 }
 
-// remove is Leave for znodes of a ticket that has held or has not; several go in one transaction, if all are still there.
+// remove is Leave for some of the ticket's znodes; several go in one transaction, if all are still there. held: it has held.
 func (t *Ticket) remove(ctx context.Context, held bool, entries ...*entry) error {
 	err := t.delete(ctx, held, entries...)
 	for first := true; ; first = false {
@@ -170,9 +170,9 @@ func (t *Ticket) remove(ctx context.Context, held bool, entries ...*entry) error
 	}
 }
 
-// delete deletes the znodes once, all or none. A watch on one needs no taking away: the deletion makes it fire. Of a ticket
-// that has held, its release mark goes before each, if the server lets us make one; a note of its lock delay in the
-// directory's data goes with one that is alone.
+// delete deletes the znodes once, all or none. A watch on one needs no taking away: the deletion makes it fire. held: each
+// leaves by its release mark, if it is of those that do and the server lets us make one. One with a note of its lock delay is
+// deleted alone, together with the note.
 func (t *Ticket) delete(ctx context.Context, held bool, entries ...*entry) (err error) {
 	if e := entries[0]; e.delayNoted {
 		err = e.deleteNoted(ctx)
@@ -219,8 +219,7 @@ func ended(ctx context.Context, err error) error {
 	return session.Waited(ctx, trusted.Caller{}, err)
 }
 
-// persist calls fn until it succeeds, there is nothing to do, or we are not allowed to: then the session's end has to do.
-// ctx is the session's.
+// persist calls fn until it succeeds, or its error is final, or ctx, which is the session's, ends.
 func persist(ctx context.Context, fn func() error) {
 	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, lastPause) {
 		err := fn()

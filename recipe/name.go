@@ -56,7 +56,8 @@ func (k Kind) alone() bool { return k == Lock || k == Write }
 
 // wayOnlyShrinks reports whether the set of contenders in the way of one of kind k can only shrink, so that it holds without another
 // list when the only one of them has gone. In the way of a writer new ones may appear: a writer that downgrades leaves a reader
-// with its number in its place (see Downgrade), and a reader under a writer's lock of Curator's has the writer's number.
+// with its number in its place (see Downgrade), and a Curator client that takes the read lock while it has the write lock gives
+// its reader the writer's number.
 func (k Kind) wayOnlyShrinks() bool { return k != Write }
 
 // A contender's znode is named _c_<uuid>-<kind>-<number>, as Apache Curator names it: the id first, so that it can be

@@ -183,13 +183,13 @@ func decide(l Listing, own string, me Name, size int, czxids map[string]int64) V
 	return v
 }
 
-// foresee is Decide for a contender for k that has not entered: all that names lists would be before it. Near the counter's
-// end another one may be the first.
+// foresee is Decide for a contender of kind k that has not entered: all names would be before it. It goes by their numbers, so
+// near the counter's end First may be the wrong one.
 func foresee(names []string, k Kind, permits, size int) Verdict {
 	return decide(Listing{Names: names}, "", Name{Kind: k, Permits: permits}, size, nil)
 }
 
-// waitersIn returns how many of a semaphore's contenders, which are all up to the last of them, in order, wait.
+// waitersIn returns how many contenders of line wait. It is a semaphore's line from the first contender on, in order.
 func waitersIn(line []contender, size int) (n int) {
 	var all tally
 	for _, c := range line {
@@ -243,7 +243,7 @@ type order struct {
 	czxids map[string]int64
 }
 
-// contender is one of a list, with the zxid with which it entered; 0 stands for one that is not known.
+// contender is one of a list, with the zxid with which it entered, if that is known; a known 0 says that it is gone.
 type contender struct {
 	name string
 	Name

@@ -28,7 +28,6 @@ import (
 // events. If a znode is gone before its watch is set, the server notifies at once, in the order of the request's paths, and
 // our own znode comes first in the request. After a reconnection, and where we may not be allowed to read our own znode and
 // so would not be notified, the list decides. See session.Watch.ExistedWhen.
-//
 
 // waitForPred waits until the predecessor is gone, or the directory has to be listed again. next: it is our turn, and no list
 // is needed.
@@ -62,8 +61,8 @@ func (w *waiter) waitForPred(ctx context.Context, v Verdict) (next bool, err err
 	}
 }
 
-// watchPred watches the predecessor, mark, which is its release mark's path or "", and own znodes, as watch does. A nil Watch: we
-// may not read the predecessor, and have to list from time to time.
+// watchPred watches the predecessor, which is name, our own znodes, and, unless mark is "", the creation of the release mark at
+// that path, as watch does. It returns a nil Watch if we may not read the predecessor, and so have to list from time to time.
 func (w *waiter) watchPred(ctx context.Context, name, mark string) (*session.Watch, error) {
 	if name != w.pred {
 		w.forgetMark()
@@ -160,8 +159,8 @@ func (t *Ticket) existedWhen(w *session.Watch) bool {
 	return true
 }
 
-// canRead reports whether this session may read the child name of dir, by a read of bounded cost, whatever others have
-// put there: of its list of children when it has none, else of its data when they are short. A znode with many of both
+// canRead reports whether this session may read the child name of dir. Its cost is bounded, whatever others have put there: it
+// reads the list of children if there are none, else the data if they are short. A znode that has children and long data
 // counts as unreadable. zk.ErrNoNode: it is gone.
 func canRead(ctx context.Context, s *session.Session, dir, name string) (bool, error) {
 	const short = 64 << 10
@@ -254,8 +253,9 @@ func AwaitGone(ctx context.Context, s *session.Session, dir, name string) error 
 //
 // These leave without a mark: a call that gives up; a reader, before which other readers may hold; a writer that has
 // become one; a semaphore's contender; and one that was first in line when it entered: the contender behind that one sees
-// it at the head, and holds by the event alone. (Behind a writer that was first, a list is needed: see Kind.wayOnlyShrinks.) With
-// lock delays the next holder reads the directory anyway. A mark advances the directory's counter by one, as any create does.
+// it first in line, and holds by the event alone. (Behind a writer that was first, a list is needed: see Kind.wayOnlyShrinks.)
+// With lock delays the next holder reads the directory anyway. A mark advances the directory's counter by one, as any create
+// does.
 
 // markSuffix makes a contender's name its mark's: no contender's, since it does not end with a number.
 const markSuffix = "-released"
@@ -281,8 +281,8 @@ func (e *entry) releaseOps(marked bool) []any {
 	}
 }
 
-// markRefused reports whether a release by a mark has failed as if the server did not let us make the mark: for a permission,
-// a quota, or a znode of its name.
+// markRefused reports whether a release by a mark may have failed because the server does not let us make the mark: for want of
+// a permission or a quota, or because a znode has its name.
 func markRefused(ctx context.Context, s *session.Session, err error) bool {
 	return err != nil && ctx.Err() == nil && s.Err() == nil && !errors.Is(err, zk.ErrNoNode) && !transient(err)
 }

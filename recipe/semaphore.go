@@ -28,8 +28,8 @@ import (
 //
 // The directory's data have the size, which the first contender writes. When it is lowered, those that hold may have more
 // permits than there are, and neither a list nor their data tell them from those that wait: a contender that held at once has
-// not set its data. So with the size, in one write, goes the largest that it ever was; and a waiter is a head, too, if the
-// one before it may hold by a larger size than the present one:
+// not set its data. So the data also have the largest size that there ever was, from the same write; and a waiter is a
+// head, too, if the one before it may hold by a larger size than the present one:
 //
 //   - the permits before us are no more than the largest size, and
 //   - the one before us was created before the directory's data were last written. (One created
@@ -43,8 +43,8 @@ import (
 // one write: those that it concerns watch the data, and nothing depends on whether the caller of Resize learns of its
 // success, or does anything afterwards.
 
-// readSize reads the size; false: there is none, or data that are not this library's in its place, and it stays as it was
-// last known.
+// readSize reads the size, and writes nothing, unlike Queue.readSize. false: there is none, or data that are not this
+// library's in its place; then e.size stays.
 func (w *waiter) readSize(ctx context.Context) (known bool, err error) {
 	d, stat, err := w.e.q.readData(ctx, w.t.s)
 	if errors.Is(err, ErrConflict) {
@@ -248,8 +248,9 @@ func tooMany(n, size int) error {
 	return fmt.Errorf("%w: %d permits: more than the semaphore has, which is %d", session.ErrConfig, n, size)
 }
 
-// readSize returns the semaphore's size as its directory has it, and makes the directory, or writes size into one that
-// has none. ErrConflict: the directory is that of a lock of another kind that is in use, which gets no size.
+// readSize returns the semaphore's size as its directory has it. It writes, too: it makes a directory that is missing, and
+// writes size into one that has none. ErrConflict: the directory is that of a lock of another kind that is in use, which gets
+// no size.
 func (q *Queue) readSize(ctx context.Context, s *session.Session, size int) (int, error) {
 	var before Doubt
 	for {

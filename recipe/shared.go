@@ -50,7 +50,7 @@ type crowd struct {
 	turn  chan struct{} // has room for the one call that makes a list; nil before there was one
 	begun int           // lists that calls have begun
 
-	// The latest list, and how many were begun before. For the call that has the turn.
+	// The latest list, and which of those begun it is. Only the call that has the turn uses them.
 	list session.Children
 	err  error
 	at   int
@@ -123,8 +123,9 @@ const (
 	holderFresh = 10 * time.Second // for how long: its owner may change the data
 )
 
-// holders finds out which contenders are first in the lines that a session waits in. However many wait behind one, its data
-// are read once in ten seconds, and not at all when they are longer than MaxData. It may be used concurrently.
+// holders finds out, from their data, who the contenders are that are first in the lines that a session waits in. (Which
+// contenders hold, for onlookers, is in holders.go.) However many wait behind one, its data are read once in ten seconds, and
+// not at all when they are longer than MaxData. It may be used concurrently.
 type holders struct {
 	s     *session.Session
 	mu    sync.Mutex                    // guards what follows

@@ -95,7 +95,7 @@ func (l *leftovers) add(more leftovers) {
 
 func (l *leftovers) none() bool { return len(l.creates)+len(l.sent)+len(l.znodes)+len(l.noted) == 0 }
 
-// take returns all work, what was left of the last among it. When there is none, the sweeper is at work no more.
+// take returns all work: rest, which was left of the last, and what has come since. If there is none, run has to end.
 func (w *sweeper) take(rest leftovers) leftovers {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -181,8 +181,9 @@ func (w *sweeper) work(ctx context.Context, l leftovers) (rest leftovers, troubl
 	return rest, trouble
 }
 
-// search looks for the znodes of creates, behind a request that makes the server catch up. A directory
-// that we may never list yields no missing creates. An error: those that are missing may be there all the same.
+// search looks for the znodes of creates, after catchUp, a request that makes the server catch up. Creates in a directory that
+// we may not list are not among the missing: they go with the session. An error: those that are missing may be there all the
+// same.
 func (w *sweeper) search(ctx context.Context, creates []doubtfulCreate, catchUp func() error) (missing []doubtfulCreate, found []string, first error) {
 	if len(creates) == 0 {
 		return nil, nil, nil
@@ -219,8 +220,8 @@ func (w *sweeper) search(ctx context.Context, creates []doubtfulCreate, catchUp 
 	return missing, found, first
 }
 
-// final reports whether an attempt that ended so needs no other: it is done, there is nothing to do, or it would be
-// refused again; then the session's end has to do.
+// final reports whether after err another attempt is of no use: there is nothing left to do, or it would be refused again, and
+// the znode goes with the session.
 func final(err error) bool {
 	return isOne(err, zk.ErrNoNode, zk.ErrNoAuth, zk.ErrBadVersion, session.ErrTooLarge, session.ErrPath)
 }

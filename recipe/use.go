@@ -12,7 +12,7 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// Check asks the leader whether the znodes are still the ticket's. Nil: it has answered. One that is not is reported by Missing,
+// Check asks the leader whether the znodes are still the ticket's. Nil: it has answered yes or no. A no is reported by Missing,
 // as by Multi and SetData.
 func (t *Ticket) Check(ctx context.Context) error {
 	nodes := t.Nodes()
@@ -37,9 +37,9 @@ func (t *Ticket) Check(ctx context.Context) error {
 	return nil
 }
 
-// Multi carries out writes in one transaction that commits only if all znodes of the ticket exist: those that it had before
-// check was called, whose error it returns if it has one. Otherwise it is session.Session.Multi; the responses are those to
-// ops. ErrGone: a znode does not exist, and nothing was done.
+// Multi carries out writes in one transaction that commits only if all znodes exist that the ticket had before check was
+// called. If check returns an error, Multi returns it, and does nothing. Otherwise it is session.Session.Multi; the responses
+// are those to ops. ErrGone: a znode does not exist, and nothing was done.
 func (t *Ticket) Multi(ctx context.Context, check func() error, ops ...any) ([]zk.MultiResponse, error) {
 	for {
 		nodes := t.Nodes()
@@ -240,8 +240,8 @@ func (e *entry) replace(ctx context.Context, r *entry) error {
 // inheritTimes is how often a Downgrade reads data that are set again and again.
 const inheritTimes = 3
 
-// inherit makes the data of e's znode r's, heeds them, and returns their version; -1: we may not read them. The client that has
-// set them, to ask the holder to let go, knows that they were set, and not that the znode was replaced.
+// inherit gives r the data of e's znode, heeds them, and returns their version; -1: we may not read them. The client that has
+// set them, to ask the holder to let go, was told that they are set, and does not know that the znode is replaced.
 func (e *entry) inherit(ctx context.Context, r *entry) (version int32, err error) {
 	n := e.t.heed(ctx, e.node)
 	switch {

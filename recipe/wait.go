@@ -138,7 +138,7 @@ func (w *waiter) untilFirst(ctx context.Context) error {
 		v.First = "" // place has noted it: a neighbour's name may be long, and is not kept for as long as we wait
 		next, err := w.waitForPred(ctx, v)
 		if next {
-			w.place(Verdict{First: w.e.name()}) // at the head
+			w.place(Verdict{First: w.e.name()}) // first in line
 			return nil
 		}
 		if err == nil {

@@ -225,9 +225,9 @@ func CheckPath(path string) error {
 	return err
 }
 
-// checkNamed is what is left of CheckPath where a znode is read, watched, changed or deleted: the components must lead
-// to one znode. What else its name may be is for the server to say, which has it or not: names that a list brought are
-// others' choice, and a contender with a name of 10,000 bytes has to be waited for, shown and removed like any other.
+// checkNamed is the part of CheckPath that holds also where a znode is read, watched, changed or deleted: the path must lead
+// to one znode. The other rules do not hold there, since a list returns names that others chose: a contender with a name of
+// 10,000 bytes has to be waited for, shown and removed like any other.
 func checkNamed(path string) error {
 	switch {
 	case path == "":

@@ -15,10 +15,12 @@ import (
 // two queues, what waits to be written and what waits for its reply, and every reply must belong to the head of the second.
 //
 // The driver (driver.go) owns the connection: it dials, calls shakeHands for the connect request, calls receive in a loop, and
-// dials again when the conn has failed; receive returns the replies to its own requests to it. All others are encoded here, so
-// that they take a context, can be sent several at a time, show the zxid of their replies and can take a watch away.
+// dials again when the conn has failed; receive hands it the replies to its own requests. All other requests are encoded by
+// this package, so that they take a context, can be sent several at a time, show the zxid of their replies and can take a
+// watch away.
 //
-// Two goroutines work on a conn: the one that calls receive, and run, which the handshake starts.
+// Two goroutines work on a conn: the driver's reader, which calls receive (connread.go), and run (connwrite.go), which the
+// handshake starts.
 type conn struct {
 	net    net.Conn
 	s      *Session
@@ -57,10 +59,10 @@ type conn struct {
 
 // connState is where a conn is in its life. It moves from one state to the next, and from each to connFailed:
 //
-//	connDialled  → connShaking    shakeHands: the connect request is about to be sent
-//	connShaking  → connEstablished     handshake: the server has the session; its credentials and watches come first
-//	connEstablished   → connOpen       Session.connUp: the requests of all calls
-//	any          → connFailed     fail
+//	connDialled     → connShaking      shakeHands: the connect request is about to be sent
+//	connShaking     → connEstablished  handshake: the server has the session; credentials and watches are sent first
+//	connEstablished → connOpen         Session.connUp: the requests of all calls may be sent
+//	any             → connFailed       fail
 type connState uint8
 
 const (
@@ -164,7 +166,7 @@ func (c *conn) fail(err error) {
 		return
 	}
 	c.state, c.err = connFailed, err
-	// shutdown joins this call: the driver's writer closes its connection only when the driver's loop no longer waits for it.
+	// shutdown joins this call: the driver's writer may make it when the driver's loop has stopped waiting for that goroutine.
 	// Add comes before shutdown's Wait, since by then shutdown, or the driver's loop, has found this state.
 	c.s.bg.Add(1)
 	defer c.s.bg.Done()
@@ -210,7 +212,7 @@ func (c *conn) failCalls(r *request, err error) {
 	}
 }
 
-// hangUp closes the socket. TLS would first say goodbye, and wait until the server has taken it: it is passed by.
+// hangUp closes the socket, that below TLS, which would first say goodbye, and wait until the server has taken that.
 func (c *conn) hangUp() {
 	inner := c.net
 	if secure, ok := inner.(interface{ NetConn() net.Conn }); ok {

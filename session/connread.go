@@ -244,8 +244,8 @@ func (c *conn) take(xid int32, at time.Time) (*request, error) {
 	return r, nil
 }
 
-// putBack makes a request that was refused because of the conn or the session, and not carried out, what it was before
-// it was sent.
+// putBack queues r again, as if it had not been sent: it was not carried out, or its reply does not count. If the conn has
+// failed, or no call waits for r any more, r fails with ErrNotSent.
 func (c *conn) putBack(r *request) {
 	switch {
 	case r.op == opMultiRead:

@@ -152,7 +152,7 @@ func (c *conn) busy() bool {
 	return c.pending.n >= 4
 }
 
-// flush writes the request first, if that is not nil; otherwise one piece of what is queued, as far as the window goes, and
+// flush writes only first, if that is not nil; otherwise one piece of what is queued, as far as the window goes, and
 // more says that there is another piece, before which a heartbeat may have come. A request counts as sent from the instant
 // before the first byte leaves; from then on only the server knows its outcome.
 func (c *conn) flush(first *request) (more bool, err error) {

@@ -37,7 +37,7 @@ func newDeadline(c *clock, look func()) *deadline {
 
 // set moves the deadline. A timer does not run while the machine sleeps, so it looks at the clock, which does count that
 // time, every so often. Mostly that is soon enough for an earlier end as well, and the timer is not touched: each hold of a
-// session without another one moves the deadline back. grace is the longest that a holder has: the timer has to look that
+// session without another one makes the deadline earlier. grace is the longest that a holder has: the timer has to look that
 // much before the end.
 func (d *deadline) set(end time.Time, grace, every time.Duration) {
 	d.every.Store(int64(every))

@@ -64,7 +64,7 @@ func (d *dialer) limit() time.Duration {
 	return max(remaining, least)
 }
 
-// attempt is where that bound begins.
+// attempt is where dialer.limit begins.
 func attempt(timeout time.Duration) time.Duration {
 	return min(max(timeout/6, 250*time.Millisecond), 3*time.Second)
 }

@@ -26,9 +26,10 @@
 // # How
 //
 // A session has one conn at a time, on which its requests travel: with a context, in a known order, and with every reply
-// checked before it is used (conn.go, request.go); creates and deletes of several locks share a transaction (group.go).
-// When a conn fails, the library github.com/go-zookeeper/zk makes the next one, behind driver.go. The lease and its safety
-// argument are in lease.go, its end in deadline.go, its heartbeats in heartbeat.go; the watches in watchtable.go.
+// checked before it is used (request.go, connwrite.go, connread.go); creates and deletes of several locks share a transaction
+// (group.go), and their lists a request (grouplist.go). When a conn fails, the library github.com/go-zookeeper/zk makes the
+// next one, behind driver.go. The lease and its safety argument are in lease.go, its end in deadline.go, its heartbeats in
+// heartbeat.go and, while a lock is held, retain.go; the watches in watchtable.go.
 //
 // A connected session has four goroutines, and with a Logger or OnState a fifth. Close joins them and what Session.Go has
 // started, but not a user's dialer that has not returned: a connection that it still opens is closed.

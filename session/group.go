@@ -270,7 +270,7 @@ func (c *conn) answerMember(r *request, header replyHeader, reply []byte) {
 	close(r.done)
 }
 
-// requeue has the members of a group sent again of which nothing was done.
+// requeue sends members of a group again, of which nothing was done.
 func (c *conn) requeue(members []*request) {
 	var lost []*request
 	c.mu.Lock()

@@ -9,7 +9,8 @@ import (
 
 // The heartbeat of a session, one however many locks it holds, gives up a conn whose server has owed an answer for too long
 // (patience), or on which the lease can't be confirmed in time (renewLocked); it sends a ping, which costs the leader nothing,
-// when we have sent nothing for a while, and, while something is held, the writes that confirm the lease (beatDueLocked).
+// when we have sent nothing for a while, and, while something is held, the writes that confirm the lease (retain.go:
+// beatLocked, beatDueLocked).
 
 // Fractions of the timeout.
 const (

@@ -54,7 +54,7 @@ type request struct {
 
 	containers []container // the creates of containers in frame: see leaveContainers
 
-	// What it does to the session's ephemerals: see there. Of the goroutine that runs it.
+	// What it does to the session's ephemerals: see ephemerals.go. Used by the goroutine that runs it.
 	changes  []change
 	reserved int  // bytes
 	doubted  bool // no call waits for it, and it may be carried out
@@ -71,7 +71,7 @@ func newRequest(op int32, name, path string, body func([]byte) []byte) *request 
 	return r
 }
 
-// opError: unknown says that r may have been carried out.
+// opError is err as the error for r. unknown: r may have been carried out.
 func (r *request) opError(err error, unknown bool) error {
 	return &OpError{Op: r.name, Path: r.path, Err: err, unknown: unknown && !r.repeatable}
 }
@@ -101,8 +101,8 @@ func (r *request) result(d *decoder) error {
 	return nil
 }
 
-// burst is how many requests of one caller are put on a conn at once, twice at most: enough to fill the window. The rest waits
-// with its caller, where it delays no other request.
+// burst is how many requests of one caller are put on a conn at once. Two bursts at most are there at a time: enough to fill
+// the window. The rest waits with its caller, where it delays no other request.
 const burst = window / 2
 
 // run sends requests back to back on one conn, as far as a burst goes, and waits for all replies. Those that are repeatable and

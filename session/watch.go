@@ -88,6 +88,7 @@ func (s *Session) WatchChildren(ctx context.Context, path string) (*Watch, []str
 	return w, c.Names, c.Stat, nil
 }
 
+// set waits until the server has answered the request that sets w, and sets Exists.
 func (w *Watch) set(ctx context.Context) error {
 	s, err := w.ws.s, error(nil)
 	s.watches.mu.Lock()
