@@ -3,6 +3,7 @@ package zktest_test
 import (
 	"net"
 	"regexp"
+	"slices"
 	"testing"
 	"time"
 
@@ -33,28 +34,40 @@ func TestLeftoverConnectionsOfMovedSessionsAreThoseOfARealEnsemble(t *testing.T)
 	}
 	for _, roles := range [][2]string{{"follower", "leader"}, {"leader", "follower"}, {"follower", "follower"}} {
 		t.Run(roles[0]+" to "+roles[1], func(t *testing.T) {
-			var traces [2][]string
-			for i, a := range addrs {
-				from, to := a[roles[0]][0], a[roles[1]][len(a[roles[1]])-1]
-				addr := from
-				s := &script{dial: func() (net.Conn, error) { return net.Dial("tcp", addr) }, sessions: map[string]*raw{}}
-				require.NoError(t, s.step("a create /e m=e"))
-				require.NoError(t, s.step("old ping"))
-				old := s.sessions["a"]
-				addr = to
-				require.NoError(t, s.step("a reattach"))
-				s.sessions["old"] = old
-				for _, l := range []string{"a sync /", "old ping", "old exists /e", "a set /e d=1", "old set /e d=2", "old eof",
-					"a get /e", "a close"} {
-					require.NoError(t, s.step(l))
-				}
-				for _, l := range s.trace {
-					traces[i] = append(traces[i], zxids.ReplaceAllString(l, "z"))
+			// A real server that is short of time may close a connection before its reply to "close" has left, and carry out the
+			// deletion later: then the whole trial is made again.
+			var ours, theirs []string
+			for range 5 {
+				ours, theirs = moved(t, addrs[0], roles), moved(t, addrs[1], roles)
+				if slices.Equal(ours, theirs) {
+					return
 				}
 			}
-			assert.Equal(t, traces[1], traces[0])
+			assert.Equal(t, theirs, ours)
 		})
 	}
+}
+
+// moved returns the answers to a client whose session moves from a member of one role to another one's, and that goes on using
+// both connections.
+func moved(t *testing.T, addrs map[string][]string, roles [2]string) (trace []string) {
+	t.Helper()
+	from, to := addrs[roles[0]][0], addrs[roles[1]][len(addrs[roles[1]])-1]
+	addr := from
+	s := &script{dial: func() (net.Conn, error) { return net.Dial("tcp", addr) }, sessions: map[string]*raw{}}
+	require.NoError(t, s.step("a create /e m=e"))
+	require.NoError(t, s.step("old ping"))
+	old := s.sessions["a"]
+	addr = to
+	require.NoError(t, s.step("a reattach"))
+	s.sessions["old"] = old
+	for _, l := range []string{"a sync /", "old ping", "old exists /e", "a set /e d=1", "old set /e d=2", "old eof", "a get /e", "a close"} {
+		require.NoError(t, s.step(l))
+	}
+	for _, l := range s.trace {
+		trace = append(trace, zxids.ReplaceAllString(l, "z"))
+	}
+	return trace
 }
 
 // In a real ensemble a zxid is an epoch and a count, and includes the ensemble's other writes.
