@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,14 +21,42 @@ var (
 	goFile    = regexp.MustCompile(`\b[\w/]+/\w+\.go\b`)
 )
 
+// packages are those whose names the pages for contributors use, by their folders.
+var packages = []string{"session", "internal/trusted", "recipe", "internal/handoff", "zklock", "zktest"}
+
+func allDeclared(t *testing.T) map[string]bool {
+	t.Helper()
+	declared := map[string]bool{}
+	for _, dir := range packages {
+		require.NoError(t, declare(declared, filepath.Join("../..", dir)))
+	}
+	return declared
+}
+
+// The checklists name functions without their package: each must exist in one of them.
+func TestEveryNameInTheChecklistsExists(t *testing.T) {
+	page, err := os.ReadFile("../../CONTRIBUTING.md")
+	require.NoError(t, err)
+	declared := allDeclared(t)
+	found := 0
+	for _, span := range regexp.MustCompile("`[a-z]\\w*\\.\\w+`").FindAllString(string(page), -1) {
+		name := strings.Trim(span, "`")
+		switch filepath.Ext(name) {
+		case ".go", ".work", ".mod", ".sh", ".md":
+			continue
+		}
+		found++
+		require.True(t, declared[name] || slices.ContainsFunc(packages, func(dir string) bool {
+			return declared[filepath.Base(dir)+"."+name]
+		}), "%s is declared nowhere", name)
+	}
+	require.Positive(t, found)
+}
+
 func TestEveryNameOnTheArchitecturePageExists(t *testing.T) {
 	page, err := os.ReadFile("../../ARCHITECTURE.md")
 	require.NoError(t, err)
-	declared := map[string]bool{}
-	for _, dir := range []string{"session", "internal/trusted", "recipe", "internal/handoff", "zklock", "zktest"} {
-		require.NoError(t, declare(declared, filepath.Join("../..", dir)))
-	}
-	missing, found := missingNames(string(page), declared)
+	missing, found := missingNames(string(page), allDeclared(t))
 	require.Greater(t, found, 40)
 	require.Empty(t, missing)
 	for _, file := range goFile.FindAllString(string(page), -1) {
