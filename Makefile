@@ -5,13 +5,13 @@
 #   HOMES="dir …"        more of these for make matrix; MATRIXFLAGS=-quick leaves out what takes minutes, -brief all
 #                        but a few tests of each suite
 #   ZKLOCK_TEST_SERVERS=host:port,host:port,host:port   test against this ensemble instead of starting servers
-#   PARALLEL=1        packages tested at once; 4 by default, since tests of real servers wait much of their time
+#   PARALLEL=1        packages tested at once; 3 by default, since tests of real servers wait much of their time
 #   TESTFLAGS=-v      further flags for go test
 #   FUZZTIME=10s      time for each fuzz target
 #   BENCHTIME=1s      time for each Go benchmark
 #   BENCHFLAGS=-quick flags for make bench; -help lists them
 
-PARALLEL  ?= 4
+PARALLEL  ?= 3
 TESTFLAGS ?=
 FUZZTIME  ?= 10s
 BENCHTIME ?= 1s
