@@ -105,6 +105,10 @@ func (o *op) reenter(ctx context.Context) {
 	inner, done := context.WithCancel(h.Context())
 	defer done()
 	defer context.AfterFunc(ctx, done)()
+	or := o.p.w.oracle
+	or.mu.Lock()
+	o.t.entering++
+	or.mu.Unlock()
 	var again *zklock.Hold
 	var err error
 	reading := false
@@ -122,6 +126,12 @@ func (o *op) reenter(ctx context.Context) {
 		}
 	}
 	o.p.note("#%d enters again under %s, reading %v: %v", o.n, o.t.who, reading, errText{err})
+	g := &hold{Hold: again, read: reading}
+	or.mu.Lock()
+	if o.t.entering--; err == nil {
+		o.t.holds = append(o.t.holds, g)
+	}
+	or.mu.Unlock()
 	o.p.within(o.began, o.limit, "re-entry")
 	if err != nil {
 		if inner.Err() == nil && !errors.Is(err, zklock.ErrDeadlock) {
@@ -132,11 +142,6 @@ func (o *op) reenter(ctx context.Context) {
 	if again.Token() != o.t.token {
 		o.p.w.violated("%s entered again and got the token %d, not %d", o.t.who, again.Token(), o.t.token)
 	}
-	or := o.p.w.oracle
-	g := &hold{Hold: again, read: reading}
-	or.mu.Lock()
-	o.t.holds = append(o.t.holds, g)
-	or.mu.Unlock()
 	o.patient = true
 	o.keep(o.t, g)
 }

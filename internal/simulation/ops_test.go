@@ -219,7 +219,7 @@ func (o *op) let(ctx context.Context, t *acquisition, g *hold) {
 	defer or.mu.Unlock()
 	switch {
 	case err == nil:
-		if t.live() || t.moving || t.open() != nil || o.p.w.handoff > 0 && t.kind == "mutex" { // another hold may have the znode
+		if t.live() || t.moving || t.entering > 0 || t.open() != nil || o.p.w.handoff > 0 && t.kind == "mutex" { // another hold may have the znode
 			return
 		}
 		for _, node := range t.nodes {

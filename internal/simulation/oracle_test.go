@@ -63,11 +63,12 @@ type acquisition struct {
 	token   zklock.Token
 
 	// guarded by oracle.mu
-	nodes  []string
-	read   bool // a read lock
-	moving bool // a write lock during its downgrade: only the server knows which of the two it is
-	holds  []*hold
-	voided time.Duration // when the oracle first saw that a znode of it was removed by force
+	nodes    []string
+	read     bool // a read lock
+	moving   bool // a write lock during its downgrade: only the server knows which of the two it is
+	holds    []*hold
+	entering int           // re-entries under way: any of them may hold the lock already
+	voided   time.Duration // when the oracle first saw that a znode of it was removed by force
 }
 
 // hold is one hold of an acquisition.
