@@ -17,7 +17,7 @@ import (
 type client struct {
 	s     *Stage
 	name  string
-	home  *server   // the server at which a client that trusts pings would stay
+	home  *server   // its first server; a client that trusts pings would stay there
 	knows []*server // the servers that it may connect to
 	p     *process  // guarded by Stage.mu
 	drawn bool      // its znode has a watcher; guarded by Stage.mu
@@ -31,12 +31,12 @@ type process struct {
 	opened   chan struct{}     // closed when a link that is down comes up again
 	asked    bool              // a call waits for the lock, or holds it
 	hold     *zklock.Hold      // nil before it has the lock, and after the call has learned that the lock is lost
-	believes bool              // whether it goes on as a holder, by the referee's last look
+	believes bool              // whether it acts as the holder, as of the referee's last check
 	ended    *zklock.Hold      // the latest hold that has ended, for a late Unlock
 	unlocks  int               // calls of Unlock that have not returned
 	idle     time.Time         // since when there has been no call and no hold; zero: there is one, or the link is down
 	searched bool              // the referee has looked for znodes of it since then
-	slip     bool              // it was stopped between its check of the context and its write
+	slip     bool              // it was stopped between checking its context and writing
 	next     time.Time         // its next write
 	writes   int
 	last     string // the cause of its last loss
@@ -108,7 +108,7 @@ func (p *process) thawLocked() {
 	}
 }
 
-// lock takes the lock and draws the wait, the hold, its end, and its znode. It waits until the lock is held.
+// lock acquires the lock, and draws the wait, the hold, its end, and the znode. It returns when the lock is held.
 func (s *Stage) lock(c *client) (*zklock.Hold, error) {
 	s.mu.Lock()
 	p := c.p
@@ -128,7 +128,7 @@ func (s *Stage) lock(c *client) (*zklock.Hold, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.p != p || p.link == dead {
-		return nil, nil // no process is left to get the result
+		return nil, nil // the process that called is dead
 	}
 	s.picture.End(c.name, timeline.Waits)
 	if err != nil {
@@ -142,7 +142,7 @@ func (s *Stage) lock(c *client) (*zklock.Hold, error) {
 	return h, nil
 }
 
-// unlock releases a hold of the process. It waits until that is done.
+// unlock releases a hold of the process. It returns when that is done.
 func (s *Stage) unlock(p *process, h *zklock.Hold) error {
 	s.mu.Lock()
 	p.unlocks++
@@ -169,7 +169,7 @@ func (s *Stage) watchZnode(c *client) {
 		return
 	}
 	s.picture.End(c.name, timeline.Znode)
-	s.picture.Tell(c.name, "%s's znode is gone", c.name)
+	s.picture.Tell(c.name, "%s's znode is deleted", c.name)
 }
 
 // watchHold draws a hold's end.
@@ -183,7 +183,7 @@ func (s *Stage) watchHold(c *client, p *process, h *zklock.Hold) {
 	case errors.Is(cause, zklock.ErrLeaseOver) && (p.link == stopped || s.rules.NoLeaseClock):
 		s.picture.Tell(c.name, "%s's lease is over", c.name)
 	case errors.Is(cause, zklock.ErrLeaseOver):
-		s.picture.Tell(c.name, "%s's context ends by its own clock: lease over", c.name)
+		s.picture.Tell(c.name, "%s's own clock ends its context: lease over", c.name)
 	default:
 		s.picture.Tell(c.name, "%s's context ends: %s", c.name, why(cause))
 	}
@@ -206,9 +206,9 @@ func why(cause error) string {
 	return first
 }
 
-// holdsOn reports whether the client's process goes on as the lock's holder. A stopped or dead process does not. With a
-// lease clock its context decides; without one, the ensemble's answers over a link that is up, from a server that
-// knows.
+// holdsOnLocked reports whether the client's process acts as the lock's holder. A stopped or dead process does not. With a
+// lease clock the hold's context decides. Without one it acts until the ensemble can report the loss: the link is up, and
+// its server is not cut off.
 func (c *client) holdsOnLocked() bool {
 	p := c.p
 	if p.hold == nil || p.link == dead || p.link == stopped {
@@ -221,7 +221,7 @@ func (c *client) holdsOnLocked() bool {
 	return p.link == cut || c.home.cut
 }
 
-// believeLocked records a change of whether the client takes itself for the holder.
+// believeLocked records when the client begins or ceases to act as the holder.
 func (s *Stage) believeLocked(c *client) {
 	p, now := c.p, c.holdsOnLocked()
 	switch {
@@ -240,7 +240,7 @@ func (s *Stage) believeLocked(c *client) {
 	}
 	err := p.hold.Err()
 	if s.rules.NoLeaseClock && !errors.Is(err, zklock.ErrUnlocked) {
-		s.picture.Tell(c.name, "%s hears that the lock is gone", c.name)
+		s.picture.Tell(c.name, "%s learns that it has lost the lock", c.name)
 	}
 	p.last, p.ended, p.hold, p.asked, p.next = why(err), p.hold, nil, false, time.Time{}
 }

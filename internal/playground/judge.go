@@ -14,7 +14,7 @@ import (
 const (
 	writesEvery = time.Second           // a holder
 	looksEvery  = 10 * time.Millisecond // the referee
-	settles     = time.Second           // after that an idle client may have no znode
+	settles     = time.Second           // a client that has been idle for longer must have no znode
 )
 
 // store is what the holders write to: a row with the latest writer and the highest token. Its lanes in a picture show
@@ -24,7 +24,7 @@ type store struct {
 	Token   zklock.Token // the highest it has seen
 	Taken   int
 	Refused int
-	Lost    int // writes of older holders that it took over those of newer ones
+	Lost    int // writes of later holders that a write of an earlier one overwrote
 }
 
 // judge records violations of the guarantees.
@@ -33,7 +33,7 @@ type judge struct {
 	pair     string
 	order    bool         // a token was lower than one before it
 	latest   zklock.Token // of all holds
-	left     string       // a client that had a znode which it did not need
+	left     string       // a client that was idle and had a znode
 }
 
 // referee makes the holders write, and checks all clients, until the stage is closed.
@@ -86,12 +86,12 @@ func (s *Stage) writeLocked(c *client, h *zklock.Hold) {
 	switch {
 	case stale && !s.rules.NoToken:
 		s.store.Refused++
-		s.tellStore("store", false, "refuses %s's write: its token is too old", c.name)
+		s.tellStore("store", false, "refuses %s's write: its token is too low", c.name)
 	case stale:
 		s.store.Taken++
 		if newer != c.name {
 			s.store.Lost++
-			s.tellStore("store", true, "takes %s's old write: that of %s is lost", c.name, newer)
+			s.tellStore("store", true, "accepts %s's late write, which overwrites that of %s", c.name, newer)
 		}
 		s.store.Writer = c.name
 	default:
@@ -100,10 +100,10 @@ func (s *Stage) writeLocked(c *client, h *zklock.Hold) {
 	}
 	switch {
 	case stale:
-		s.tellStore("with token", false, "the store refuses %s's write: its token is too old", c.name)
-		s.tellStore("without", true, "a store that compares no tokens takes it: a write of a newer holder is lost")
+		s.tellStore("with token", false, "the store refuses %s's write: its token is too low", c.name)
+		s.tellStore("without", true, "a store that compares no tokens accepts it: it overwrites a later holder's write")
 	case first:
-		s.tellStore("with token", false, "the store takes %s's write", c.name)
+		s.tellStore("with token", false, "the store accepts %s's write", c.name)
 	}
 }
 
@@ -124,8 +124,8 @@ func (j *judge) heldLocked(h *zklock.Hold) {
 	j.latest = max(j.latest, h.Token())
 }
 
-// searchLocked looks for znodes of connected clients that have been idle for some time, once in each such time. A client
-// is not idle during an Unlock: that ends the hold first, and may need another connection before the znode is deleted.
+// searchLocked looks for znodes of clients that are connected and have been idle for longer than settles, once in each idle
+// period. A client is not idle during an Unlock: that ends the hold first, and may need another connection to delete the znode.
 func (s *Stage) searchLocked(now time.Time) {
 	for _, c := range s.clients {
 		p := c.p
@@ -158,21 +158,21 @@ type Guarantee struct {
 // guaranteesLocked is the referee's verdict so far.
 func (s *Stage) guaranteesLocked() []Guarantee {
 	j, st := &s.judge, &s.store
-	one := Guarantee{"One holder", j.together == 0, "no two clients went on as holders at any time"}
+	one := Guarantee{"One holder", j.together == 0, "no two clients acted as holders at the same time"}
 	if !one.Holds {
 		one.Detail = fmt.Sprintf("%s held together for %.2f s", j.pair, j.together.Seconds())
 	}
-	row := Guarantee{"No write is lost", st.Lost == 0, fmt.Sprintf("%d writes taken, %d of older holders refused", st.Taken, st.Refused)}
+	row := Guarantee{"No write is lost", st.Lost == 0, fmt.Sprintf("%d writes accepted, %d of earlier holders refused", st.Taken, st.Refused)}
 	if !row.Holds {
-		row.Detail = fmt.Sprintf("%d writes of older holders taken over those of newer ones", st.Lost)
+		row.Detail = fmt.Sprintf("%d writes of later holders overwritten by earlier ones", st.Lost)
 	}
 	order := Guarantee{"Tokens grow", !j.order, fmt.Sprintf("the latest is %d", j.latest)}
 	if j.order {
 		order.Detail = "a later holder got a lower token"
 	}
-	left := Guarantee{"Nothing left behind", j.left == "", "no client that has done has a znode"}
+	left := Guarantee{"Nothing left behind", j.left == "", "no idle client has a znode"}
 	if j.left != "" {
-		left.Detail = j.left + " has a znode that it does not need"
+		left.Detail = j.left + " is idle and has a znode"
 	}
 	return []Guarantee{one, row, order, left}
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/zklock/locker/internal/playground"
 )
 
-// With the library's rules every guarantee holds in every story. Other libraries' rules break them, in the stories
-// where they must.
-func TestTheLibrarysRulesKeepEveryGuaranteeAndOtherRulesBreakThem(t *testing.T) {
+// With the library's rules every guarantee holds in every story. Without tokens, or without the lease clock, exactly the
+// guarantees in the table break, in the stories that it names.
+func TestGuaranteesBreakOnlyWithoutTokensOrWithoutALeaseClock(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		rules  playground.Rules
@@ -43,8 +43,8 @@ func TestTheLibrarysRulesKeepEveryGuaranteeAndOtherRulesBreakThem(t *testing.T) 
 	}
 }
 
-// An Unlock goes on until the client has left a server that is cut off.
-func TestAZnodeWhoseUnlockIsUnderWayIsNotLeftBehind(t *testing.T) {
+// An Unlock at a server that is cut off takes until the client has connected to another one.
+func TestAZnodeOfAnUnlockThatIsUnderWayDoesNotCountAsLeftBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := playground.Open(playground.Free, playground.Rules{})
 		require.NoError(t, err)
@@ -62,7 +62,7 @@ func TestAZnodeWhoseUnlockIsUnderWayIsNotLeftBehind(t *testing.T) {
 		for begun := time.Now(); len(s.State().Queue) > 0; late = time.Since(begun) {
 			time.Sleep(10 * time.Millisecond)
 		}
-		require.Greater(t, late, 1500*time.Millisecond, "the deletion was too early to be taken for one that is missing")
+		require.Greater(t, late, 1500*time.Millisecond, "the deletion came too early to look as if it were missing")
 		time.Sleep(2 * time.Second)
 		for _, g := range s.State().Guarantees {
 			require.True(t, g.Holds, "%s: %s", g.Name, g.Detail)

@@ -13,7 +13,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Script is a story: played by itself, or by the user.
+// Script is a story. One without steps is an empty stage, on which the user acts.
 type Script struct {
 	Name      string // of its picture's file
 	Title     string
@@ -27,7 +27,7 @@ type Script struct {
 
 func (sc Script) lanes() []string { return append(strings.Split(sc.Clients, ""), sc.More...) }
 
-// Acts reports whether the script has no steps, and the user acts.
+// Acts reports whether the user acts, because the script has no steps.
 func (sc Script) Acts() bool { return sc.steps == nil }
 
 // Play plays the script's steps, one after the other.
@@ -70,7 +70,7 @@ func Find(name string) (Script, bool) {
 	return Scripts[i], true
 }
 
-// step is an event in a story, or an action of the user. It returns when it has been done.
+// step is an event in a story, or an action of the user. It returns when it is done.
 type step func(s *Stage) error
 
 // inTurn is steps one after the other.
@@ -150,12 +150,12 @@ func late(name string) step {
 		if err := s.unlock(p, h); !errors.Is(err, zklock.ErrLost) {
 			return fmt.Errorf("playground: Unlock of a lost hold: %w", err)
 		}
-		s.picture.Tell(c.name, "%s is back; its Unlock says ErrLost", c.name)
+		s.picture.Tell(c.name, "%s is connected again; its Unlock returns ErrLost", c.name)
 		return nil
 	})
 }
 
-// check makes a holder ask its server whether the lock is still its own.
+// check makes a holder call Check, which its server, a deposed leader, answers.
 func check(name string) step {
 	return with(name, func(s *Stage, c *client) error {
 		s.mu.Lock()
@@ -164,7 +164,7 @@ func check(name string) step {
 		if err := h.Check(s.ctx); err != nil {
 			return err
 		}
-		s.picture.Tell(c.name, "%s asks it, by a sync and a read: yes, the lock is %s's", c.name, c.name)
+		s.picture.Tell(c.name, "%s's Check (sync and read at this server) succeeds", c.name)
 		return nil
 	})
 }
@@ -196,7 +196,7 @@ func down(name string, why link, text string) step {
 	})
 }
 
-func cutOff(name string) step { return down(name, cut, "%s hears nothing any more") }
+func cutOff(name string) step { return down(name, cut, "%s's link to the servers is cut") }
 func kill(name string) step   { return down(name, dead, "%s's machine fails") }
 func stop(name string) step {
 	return down(name, stopped, "%s's process is stopped, just before its next write")
@@ -215,7 +215,7 @@ func mend(name string) step {
 	})
 }
 
-// resume ends stop: a process that was about to write does so, and checks its context only then.
+// resume ends stop: a process that was about to write does so, and checks its context only afterwards.
 func resume(name string) step {
 	return with(name, func(s *Stage, c *client) error {
 		s.mu.Lock()
@@ -228,7 +228,7 @@ func resume(name string) step {
 		p.thawLocked()
 		if p.slip {
 			p.slip = false
-			s.picture.Tell(c.name, "%s wakes, and writes before it looks at its context", c.name)
+			s.picture.Tell(c.name, "%s resumes, and writes before it checks its context", c.name)
 			s.writeLocked(c, p.hold)
 		}
 		s.believeLocked(c)
@@ -236,7 +236,7 @@ func resume(name string) step {
 	})
 }
 
-// restart opens a new process of a client that was killed.
+// restart starts a new process of a client that was killed.
 func restart(name string) step {
 	return with(name, func(s *Stage, c *client) error {
 		s.mu.Lock()
@@ -246,7 +246,7 @@ func restart(name string) step {
 			return nil
 		}
 		s.picture.End(c.name, timeline.Trouble)
-		s.picture.Tell(c.name, "%s is started again", c.name)
+		s.picture.Tell(c.name, "%s is restarted", c.name)
 		return s.start(c)
 	})
 }
@@ -254,7 +254,7 @@ func restart(name string) step {
 // expire ends the client's session as an administrator would.
 func expire(name string) step {
 	return with(name, func(s *Stage, c *client) error {
-		s.picture.Tell(c.name, "somebody ends %s's session", c.name)
+		s.picture.Tell(c.name, "an administrator ends %s's session", c.name)
 		s.srv.Expire(c.p.zk.Status().Session.ID)
 		return nil
 	})
@@ -276,11 +276,11 @@ func loseReply(name string) step {
 	})
 }
 
-// found draws the result of the client's search after that.
+// found draws the result of the client's search for its znode after a lost reply.
 func found(name string) step {
 	return with(name, func(s *Stage, c *client) error {
 		s.picture.End(c.name, timeline.Trouble)
-		s.picture.Tell(c.name, "found by its id on the next connection: %d znode", len(s.srv.Children(path)))
+		s.picture.Tell(c.name, "on the next connection %s finds its znode by the id in the name; znodes in the queue: %d", c.name, len(s.srv.Children(path)))
 		return nil
 	})
 }
@@ -300,7 +300,7 @@ func leave(name, lane string) step {
 		m.cut = true
 		if !m.leads {
 			m.CutOff()
-			s.picture.Tell(lane, "%scut off; it goes on answering %s's pings", s.named(lane, m), s.clientsOf(m))
+			s.picture.Tell(lane, "%scut off from the leader; it still answers pings of %s", s.named(lane, m), s.clientsOf(m))
 		} else {
 			m.Depose()
 			m.leads = false
@@ -310,7 +310,7 @@ func leave(name, lane string) step {
 					break
 				}
 			}
-			s.picture.Tell(lane, "%sthe others elect another leader; this one goes on answering %s's pings", s.named(lane, m), s.clientsOf(m))
+			s.picture.Tell(lane, "%sdeposed: the other servers elect a leader; this one still answers pings of %s", s.named(lane, m), s.clientsOf(m))
 		}
 		s.picture.Begin(lane, timeline.Trouble)
 		return nil
@@ -332,7 +332,7 @@ func heal(name, lane string) step {
 		m.cut = false
 		m.Heal()
 		s.picture.End(lane, timeline.Trouble)
-		s.picture.Tell(lane, "%sit hears the others again", s.named(lane, m))
+		s.picture.Tell(lane, "%sconnected to the other servers again", s.named(lane, m))
 		return nil
 	}
 }
@@ -354,7 +354,7 @@ func (s *Stage) clientsOf(m *server) string {
 		}
 	}
 	if names == nil {
-		return "nobody"
+		return "no client"
 	}
 	return strings.Join(names, " and ")
 }
@@ -367,7 +367,7 @@ var Actions = map[string]func(name string) step{
 	"heal":  func(name string) step { return heal(name, "servers") },
 }
 
-// Act begins an action of the user. Why it cannot be done arrives with State.
+// Act begins an action of the user. An error of the action is in the next State.
 func (s *Stage) Act(what, who string) error {
 	do, ok := Actions[what]
 	if !ok {

@@ -1,7 +1,7 @@
 // Package playground plays stories of locks: clients of this library on the in-process server, a store that they write
-// to, and a referee that checks the guarantees. Its stories are the pictures of docs/when-things-fail.md; a user may
-// also act alone, in the page that build makes. Everything runs in the time that time.Now shows: simulated in a test
-// (testing/synctest) as in the page, which sets the clock of its Go program by itself.
+// to, and a referee that checks the guarantees. The stories are the pictures of docs/when-things-fail.md. In the page that
+// internal/playground/page makes, a user can also act without a story. Time is that of time.Now, which is simulated both in a
+// test (testing/synctest) and in the page, which gives its Go program a simulated clock.
 package playground
 
 import (
@@ -25,8 +25,8 @@ const (
 // Rules are the behaviour of the clients and the store. The zero value is this library with a store that compares
 // tokens.
 type Rules struct {
-	NoToken      bool // the store takes every write
-	NoLeaseClock bool // a holder goes on until the ensemble reports the loss, as most libraries' holders do
+	NoToken      bool // the store accepts every write
+	NoLeaseClock bool // a holder acts as one until the ensemble reports the loss, as with most libraries
 }
 
 // Stage is where a story is played. Its methods may be called concurrently.
@@ -51,8 +51,8 @@ type Stage struct {
 	ended     bool  // the story
 }
 
-// server is one of the ensemble's three. Leading is only a name here: the in-process server's own hidden leader orders
-// writes, and a server that is cut off from it is cut off from the majority.
+// server is one of the ensemble's three. Which one leads is only shown: writes are ordered by the in-process server itself, and
+// a member that is cut off from that is cut off from the majority.
 type server struct {
 	*zktest.Member
 	name  string
@@ -60,7 +60,7 @@ type server struct {
 	cut   bool // guarded by Stage.mu
 }
 
-// Open sets the stage for a script. The caller closes it, and plays the script or acts by itself.
+// Open makes the stage for a script. The caller plays the script, or acts, and closes the stage.
 func Open(script Script, rules Rules) (*Stage, error) {
 	srv, err := zktest.Start(zktest.WithoutListener())
 	if err != nil {
@@ -74,7 +74,7 @@ func Open(script Script, rules Rules) (*Stage, error) {
 	return s, nil
 }
 
-// furnish brings servers, directory and clients. What it opened before an error is closed by Close.
+// furnish starts the servers, makes the lock's directory and starts the clients. After an error Close closes what was started.
 func (s *Stage) furnish(script Script) error {
 	for i := range 3 {
 		m, err := s.srv.Follower()
@@ -143,7 +143,7 @@ func (s *Stage) Close() error {
 	return s.srv.Close()
 }
 
-// begin runs a function of the story in a goroutine. It keeps an error unless that is the end of the stage.
+// begin runs a function of the story in a goroutine, and keeps its error if the stage has not been closed.
 func (s *Stage) begin(f func() error) {
 	s.after.Go(func() {
 		if err := f(); err != nil && s.ctx.Err() == nil {

@@ -26,11 +26,11 @@ type ClientState struct {
 	Link      string // "", "cut off", "stopped", "dead"
 	Server    string // that it is connected to; "" when it is not
 	Asked     bool   // a call waits, or holds
-	Holds     bool   // it goes on as a holder
-	Ahead     int    // for a call that waits: how many contenders it has seen in its way
+	Holds     bool   // it acts as the holder
+	Ahead     int    // of a call that waits: how many contenders are in its way, as of its latest list
 	Token     zklock.Token
 	Lease     time.Duration // what is left of a hold's lease; may be negative
-	ExpiresIn time.Duration // when the ensemble ends its session without a sign of life; 0: there is none
+	ExpiresIn time.Duration // until the ensemble ends its session if nothing arrives from it; 0: no session
 	Writes    int
 	Last      string // why the latest hold ended
 }
@@ -93,5 +93,5 @@ func (s *Stage) queue() []Contender {
 	return all
 }
 
-// Picture draws what has happened in the latest time.
+// Picture draws what has happened in the last d.
 func (s *Stage) Picture(d time.Duration) string { return s.picture.Latest(d).SVG() }

@@ -16,7 +16,7 @@ import (
 	"github.com/zklock/locker/internal/playground"
 )
 
-var update = flag.Bool("update", false, "draw the pictures in docs/timelines anew")
+var update = flag.Bool("update", false, "redraw the pictures in docs/timelines")
 
 const pictures = "../../docs/timelines"
 
@@ -33,8 +33,8 @@ func tell(t *testing.T, script playground.Script, rules playground.Rules) (pictu
 	return picture, end
 }
 
-// The pictures of docs/when-things-fail.md show the code's current behaviour, and every run gives the same.
-func TestThePicturesAreWhatTheCodeDoesNow(t *testing.T) {
+// The pictures of docs/when-things-fail.md show what the present code does, and every run draws the same ones.
+func TestThePicturesShowWhatTheCodeDoes(t *testing.T) {
 	page, err := os.ReadFile("../../docs/when-things-fail.md")
 	require.NoError(t, err)
 	for _, script := range playground.Scripts {
@@ -48,7 +48,7 @@ func TestThePicturesAreWhatTheCodeDoesNow(t *testing.T) {
 		}
 		want, err := os.ReadFile(file)
 		require.NoError(t, err)
-		assert.Equal(t, string(want), picture, "go test ./internal/playground -update draws it anew")
+		assert.Equal(t, string(want), picture, "go test ./internal/playground -update redraws it")
 		link := fmt.Sprintf("![%s](timelines/%s.svg)\n\nStory `%s`", script.Title, script.Name, script.Name)
 		assert.True(t, strings.Contains(string(page), link), "docs/when-things-fail.md lacks %q", link)
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Sizes, in units of the picture, which is as wide as a phone and grows with the page.
+// Sizes in units of the viewBox, which is as wide as a phone; the picture scales with the page.
 const (
 	width     = 420
 	left      = 84 // of the chart; the names of the lanes are left of it
@@ -21,7 +21,7 @@ const (
 	titleHigh = 24
 )
 
-// style is for light and for dark pages.
+// style serves light and dark pages.
 const style = `<style>
 text{font:13px system-ui,sans-serif;fill:#1f2328}.t{font-weight:600;font-size:15px}.s{fill:#59636e;font-size:11px}.n{fill:#fff;font-size:10px;text-anchor:middle}
 .page{fill:#fff}.grid{stroke:#d1d9e0}.znode{fill:#8c959f}.waits{fill:#d4a72c}.holds{fill:#1a7f37}.stopped{fill:#8250df}.trouble{fill:#cf222e;opacity:.16}.dot{fill:#0969da}.bad{fill:#cf222e}
@@ -73,8 +73,8 @@ func (s *Story) SVG() string {
 	return b.String()
 }
 
-// words are those of the key.
-var words = map[Kind]string{Znode: "its znode exists", Waits: "waits", Holds: "holds: context alive", Stopped: "stopped", Trouble: "trouble"}
+// words are the labels of the key.
+var words = map[Kind]string{Znode: "znode exists", Waits: "waits", Holds: "holds: context alive", Stopped: "stopped", Trouble: "fault"}
 
 func (s *Story) kinds() (found []Kind) {
 	for _, kind := range []Kind{Waits, Holds, Stopped, Znode, Trouble} {
@@ -90,7 +90,7 @@ func (s *Story) x(at time.Duration) float64 {
 	return left + float64(width-left-right)*float64(at-s.from)/float64(max(s.end-s.from, 1))
 }
 
-// drawAxis draws a line for each of some four to eight round instants.
+// drawAxis draws a line at each of four to eight round instants.
 func (s *Story) drawAxis(b *strings.Builder, y int) {
 	every := 5 * time.Millisecond
 	for _, next := range []time.Duration{10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000} {

@@ -1,5 +1,5 @@
-// Package timeline draws a run as a picture for the documents: which clients waited and held when, which znodes
-// existed, what a store accepted. The runs are those of internal/playground.
+// Package timeline draws a run of internal/playground as a picture for the documents: when each client waited and held, when its
+// znode existed, and what a store accepted.
 package timeline
 
 import (
@@ -56,8 +56,8 @@ type Story struct {
 	closed bool
 }
 
-// New begins a story now. Events closer together than step are drawn as one instant, because the order of goroutines
-// that one event wakes is undefined.
+// New begins a story now. Instants are rounded to step, because the order in which one event wakes several goroutines is
+// undefined.
 func New(name, title string, step time.Duration, lanes ...string) *Story {
 	return &Story{Name: name, Title: title, Lanes: lanes, begin: time.Now(), step: step, open: map[string]int{}}
 }
@@ -103,7 +103,7 @@ func (s *Story) Close() {
 	s.closed = true
 }
 
-// finishLocked is Close.
+// finishLocked ends the open spans and sorts spans and events.
 func (s *Story) finishLocked() {
 	s.end = s.nowLocked()
 	for _, i := range s.open {
@@ -118,7 +118,7 @@ func (s *Story) finishLocked() {
 	})
 }
 
-// Latest returns the most recent events, as a story that is over.
+// Latest returns what happened in the last d, as a story that is closed.
 func (s *Story) Latest(d time.Duration) *Story {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +135,7 @@ func (s *Story) Latest(d time.Duration) *Story {
 	return c
 }
 
-// Now is the time since the story's beginning; after Close, its end.
+// Now returns the time since the story's beginning; after Close, the story's length.
 func (s *Story) Now() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,7 +1,7 @@
 //go:build !js
 
-// Command page makes the playground: one HTML file with everything in it, the library, the in-process server and the stories as
-// WebAssembly included. It needs no network and no web server.
+// Command page makes the playground: one HTML file that contains the library, the in-process server and the stories as
+// WebAssembly. It needs no network and no web server.
 //
 //	go run ./internal/playground/page -o playground.html
 package main
@@ -76,7 +76,7 @@ func build(out string) error {
 	return os.WriteFile(out, b.Bytes(), 0o644)
 }
 
-// pack compresses a file, in letters.
+// pack returns a file compressed and base64-encoded.
 func pack(file string) (string, error) {
 	plain, err := os.ReadFile(file)
 	if err != nil {

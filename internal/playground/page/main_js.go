@@ -1,5 +1,5 @@
-// The program of the page: one stage, for the story that its first argument names. Of the others, "notoken" and "noclock" are
-// rules. The page's script sets its clock (see page.js), so it has simulated time as a test in testing/synctest has.
+// The program inside the page: one stage. Its first argument names the story; "notoken" and "noclock" after that select the rules.
+// The page's script sets the program's clock (see page.js), so that its time is simulated, as in a test with testing/synctest.
 package main
 
 import (
@@ -20,7 +20,7 @@ func main() {
 	}
 }
 
-// run plays a script, and hands its stage to the page as soon as it is set. It returns only with an error.
+// run plays a script, and passes its stage to the page as soon as that is ready. It returns only with an error.
 func run(name string, rules []string) error {
 	script, ok := playground.Find(name)
 	if !ok {

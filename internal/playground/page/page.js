@@ -1,7 +1,7 @@
 "use strict";
 // The page runs one Go program for each play, and throws it away for the next. It gives the program a clock and random numbers of
-// its own: time moves only when every goroutine waits, and to the instant of the next timer. So a story is the same each time,
-// and is what a test in testing/synctest sees.
+// its own: time advances only when every goroutine waits, to the instant of the next timer. So a story is the same each time,
+// and the same as in a test with testing/synctest.
 
 const second = 1e9, start = 1e9, birth = 946684800; // nanoseconds; the wall clock begins in the year 2000, as synctest's does
 
@@ -14,7 +14,7 @@ class Play {
 		this.next = 1;
 		this.go = new Go();
 		this.go.argv = ["playground", story, ...rules];
-		this.go.exit = code => fail(`the program has ended (${code}); its last words are in the console`);
+		this.go.exit = code => fail(`the program has ended (${code}); its error is in the console`);
 		this.simulate(this.go.importObject.gojs);
 	}
 
@@ -42,7 +42,7 @@ class Play {
 		};
 	}
 
-	// open runs the program until it has set its stage.
+	// open runs the program until its stage is ready.
 	async open() {
 		window.opened = stage => { this.stage = stage; };
 		const instance = await WebAssembly.instantiate(await module, this.go.importObject);
@@ -112,7 +112,7 @@ function tick(now) {
 	show(false);
 }
 
-// act has the stage do something, and shows what comes of it at once.
+// act makes the stage do something, and shows the result at once.
 function act(what, who) {
 	fail(play.stage.act(what, who));
 	show(true);
@@ -164,8 +164,8 @@ function show(now) {
 	});
 	state.Clients.forEach((c, i) => showClient($("clients").children[i], c));
 	$("queue").replaceChildren(...(state.Queue || []).map(q => make("li", "", `${q.Number} of ${q.Owner}, token ${q.Token}`)));
-	$("store").textContent = `Row by ${state.Store.Writer || "nobody"}; highest token ${state.Store.Token}; ` +
-		`${state.Store.Taken} writes taken, ${state.Store.Refused} refused, ${state.Store.Lost} lost`;
+	$("store").textContent = `Last writer: ${state.Store.Writer || "none"}; highest token ${state.Store.Token}; ` +
+		`${state.Store.Taken} writes accepted, ${state.Store.Refused} refused, ${state.Store.Lost} lost`;
 	state.Servers.forEach((m, i) => {
 		const div = $("servers").children[i], cut = state.Servers.some(m => m.Cut);
 		div.className = "server" + (m.Cut ? " cut" : "");
@@ -189,12 +189,12 @@ function showClient(div, c) {
 	div.className = "client " + (c.Link === "cut off" ? "cut" : what);
 	const text = [];
 	if (c.Link) text.push(c.Link);
-	if (c.Holds) text.push("holds"); else if (c.Asked && c.Link !== "dead") text.push(c.Token ? "held" : "waits");
+	if (c.Holds) text.push("holds"); else if (c.Asked && c.Link !== "dead") text.push(c.Token ? "has held" : "waits");
 	div.children[1].textContent = text.join(", ") || "idle";
 	const facts = [];
 	if (c.Token) facts.push("token " + c.Token, "lease " + (c.Lease > 0 ? "for " + seconds(c.Lease) : "over"));
 	else if (c.Asked && c.Ahead) facts.push(c.Ahead + " ahead");
-	facts.push(c.ExpiresIn ? "session ends in " + seconds(c.ExpiresIn) : "no session", c.Server || "not connected");
+	facts.push(c.ExpiresIn ? "session expires in " + seconds(c.ExpiresIn) : "no session", c.Server || "not connected");
 	if (c.Writes) facts.push(c.Writes + " writes");
 	if (c.Last) facts.push("last hold: " + c.Last);
 	div.children[2].textContent = facts.join(" · ");

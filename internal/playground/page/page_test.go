@@ -44,8 +44,8 @@ func built(t *testing.T) string {
 	return file
 }
 
-// Each story plays to its end in a browser, and the page shows what a run of the same story outside of it shows.
-func TestEveryStoryInABrowserIsTheRunOfTheSameCodeOutside(t *testing.T) {
+// Each story plays to its end in a browser, and the page shows the same as a run of that story outside of a browser.
+func TestAStoryRunsInABrowserAsItDoesInATest(t *testing.T) {
 	file := built(t) // first, since it may take long, and the browser has a time limit
 	b := chromium.Start(t)
 	for _, script := range playground.Scripts {
@@ -57,8 +57,8 @@ func TestEveryStoryInABrowserIsTheRunOfTheSameCodeOutside(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, string(want), chromium.Eval[string](t, b, "play.stage.picture(3600)"), script.Name)
 		end := told(t, script)
-		require.Equal(t, fmt.Sprintf("Row by %s; highest token %d; %d writes taken, %d refused, %d lost",
-			cmp.Or(end.Store.Writer, "nobody"), end.Store.Token, end.Store.Taken, end.Store.Refused, end.Store.Lost), b.Texts(t, "#store"))
+		require.Equal(t, fmt.Sprintf("Last writer: %s; highest token %d; %d writes accepted, %d refused, %d lost",
+			cmp.Or(end.Store.Writer, "none"), end.Store.Token, end.Store.Taken, end.Store.Refused, end.Store.Lost), b.Texts(t, "#store"))
 		require.Empty(t, b.Texts(t, "#guarantees .broken"))
 	}
 
@@ -92,8 +92,8 @@ func told(t *testing.T, script playground.Script) (end playground.State) {
 	return end
 }
 
-// The user breaks things at random: whatever happens, the guarantees hold.
-func TestAReaderPlaysByHimself(t *testing.T) {
+// The user cuts off, stops, kills and restarts clients, expires a session and deposes the leader.
+func TestTheGuaranteesHoldWhateverAUserDoesInThePage(t *testing.T) {
 	file := built(t) // first, since it may take long, and the browser has a time limit
 	b := chromium.Start(t)
 	b.Open(t, "file://"+file)
