@@ -24,7 +24,7 @@ func dial(t *testing.T, s *zktest.Server, timeout time.Duration) *zk.Conn {
 	return c
 }
 
-func TestAnIdleSessionLivesForAnHourInABubble(t *testing.T) {
+func TestAnIdleSessionLivesForAnHourOfSimulatedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Run(t, zktest.WithoutListener())
 		c := dial(t, s, 10*time.Second)

@@ -76,7 +76,7 @@ func TestTheDriverWorksOverTCP(t *testing.T) {
 	require.NoError(t, s.Await(t.Context(), func() bool { return len(s.Sessions()) == 0 }))
 }
 
-func TestTheDriverFindsItsSessionAndWatchesAgain(t *testing.T) {
+func TestTheDriverResumesItsSessionAndItsWatches(t *testing.T) {
 	s := zktest.Run(t)
 	c, events := connect(t, s, 10*time.Second)
 	_, err := c.Create("/e", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))

@@ -11,7 +11,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-func TestDroppedReplyIsOfACommittedRequest(t *testing.T) {
+func TestARequestWhoseReplyIsDroppedIsCommitted(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		in := s.Inject(zktest.DropReply().Op(zktest.OpCreate).Path("/a/*").Nth(3))
 		c.ok(t, "a create /a", "a create /a/1", "a create /a/2")
@@ -23,7 +23,7 @@ func TestDroppedReplyIsOfACommittedRequest(t *testing.T) {
 	})
 }
 
-func TestConnectionGoesOnAfterADroppedReply(t *testing.T) {
+func TestConnectionSurvivesADroppedReply(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		s.Inject(zktest.DropReply().Op(zktest.OpCreate).Once())
 		require.NoError(t, c.step("a quiet create /x"))
@@ -46,7 +46,7 @@ func TestDroppedRequestLeavesNothing(t *testing.T) {
 	})
 }
 
-func TestDroppedRequestIsNoSignOfLife(t *testing.T) {
+func TestADroppedRequestDoesNotKeepTheSessionAlive(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		require.NoError(t, c.step("a connect t=4000"))
 		s.Inject(zktest.DropRequest().Op(zktest.OpPing))
@@ -73,7 +73,7 @@ func TestDelayedRequestIsCarriedOutLater(t *testing.T) {
 	})
 }
 
-func TestDelayedReplyIsOfARequestDoneAtOnce(t *testing.T) {
+func TestARequestWhoseReplyIsDelayedIsCarriedOutAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		c.ok(t, "a ping")
 		s.Inject(zktest.DelayReply(3 * time.Second).Op(zktest.OpCreate))
@@ -107,7 +107,7 @@ func TestHeldRequestWaitsForRelease(t *testing.T) {
 	})
 }
 
-func TestHeldReplyIsOfARequestDoneAtOnce(t *testing.T) {
+func TestARequestWhoseReplyIsHeldIsCarriedOutAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		c.ok(t, "a ping")
 		in := s.Inject(zktest.HoldReply().Op(zktest.OpCreate))
@@ -135,7 +135,7 @@ func TestHeldRequestOfAClientThatLeftIsStillCarriedOut(t *testing.T) {
 	})
 }
 
-func TestCloseBeforeAndAfter(t *testing.T) {
+func TestCloseBeforeAndCloseAfterDifferInWhetherTheRequestIsCarriedOut(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		c.ok(t, "a ping", "b ping")
 		s.Inject(zktest.CloseBefore().Path("/x").Once())
@@ -194,7 +194,7 @@ func TestHandshakeCanFail(t *testing.T) {
 	})
 }
 
-func TestNotificationsCanGetLostOrLate(t *testing.T) {
+func TestNotificationsCanBeLostOrDelayed(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		c.ok(t, "a create /x", "b get /x w")
 		s.Inject(zktest.DropReply().Op(zktest.OpNotify).Path("/x").Once())
@@ -209,7 +209,7 @@ func TestNotificationsCanGetLostOrLate(t *testing.T) {
 	})
 }
 
-func TestFrozenConnectionLosesNothing(t *testing.T) {
+func TestAFrozenConnectionDeliversEverythingAfterTheThaw(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		c.ok(t, "a ping")
 		in := s.Inject(zktest.Freeze())
@@ -262,7 +262,7 @@ func TestFrozenRequestsLetTheSessionExpire(t *testing.T) {
 	})
 }
 
-func TestFreezeBeginsWithARequest(t *testing.T) {
+func TestAFreezeWithASelectorBeginsWithTheFirstRequestThatMatches(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		in := s.Inject(zktest.FreezeReplies().Op(zktest.OpCreate).Once())
 		c.ok(t, "a ping")

@@ -104,7 +104,7 @@ func TestWritesSyncsAndHandshakesWaitForTheLeader(t *testing.T) {
 	})
 }
 
-func TestADeposedLeaderAnswersSyncsFromWhatItKnowsAndCommitsNothing(t *testing.T) {
+func TestADeposedLeaderAnswersSyncsFromItsOwnStateAndCommitsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, lead *script) {
 		m, c := follower(t, s)
 		require.NoError(t, c.step("f connect t=10000"))

@@ -13,7 +13,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-func TestALookInside(t *testing.T) {
+func TestSessionsNodesAndWatchesCanBeInspected(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		c.ok(t, "a create /x d=hello", "a create /x/e m=e", "a get /x w", "a ls /x w", "a addwatch / t=1", "b exists /x")
 		a := c.sessions["a"].id
@@ -59,7 +59,7 @@ func TestALookInside(t *testing.T) {
 	})
 }
 
-func TestTheTestActsAsAnotherClient(t *testing.T) {
+func TestTheTestCanChangeTheTreeAsAnotherClientWould(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		c.refused(t, "a exists /x w", zktest.CodeNoNode)
 		c.ok(t, "a ls / w")
@@ -93,7 +93,7 @@ func firstLines(s string, n int) string {
 	return s
 }
 
-func TestAwaitWakesForEverythingThatHappens(t *testing.T) {
+func TestAwaitIsWokenByEveryChange(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		done := make(chan error)
 		go func() { done <- s.Await(t.Context(), func() bool { return exists(s, "/x") }) }()

@@ -119,7 +119,7 @@ func TestAKeepersPingsWaitForTheLeader(t *testing.T) {
 	})
 }
 
-func TestAKeeperTellsEverybodyOfEventsTwiceOfADeletionAndNeverTheZxid(t *testing.T) {
+func TestAKeeperNotifiesAllWatchersTwiceOfADeletionAndNeverWithTheZxid(t *testing.T) {
 	keepers(t, func(t *testing.T, _ *zktest.Server, c *script) {
 		c.ok(t, "a auth digest u:p", "a create /x acl=31:auth:", "b exists /x w", "a ls /x w", "a get /x w")
 		c.ok(t, "a set /x d=1", "a get /x w", "a delete /x")
@@ -129,7 +129,7 @@ func TestAKeeperTellsEverybodyOfEventsTwiceOfADeletionAndNeverTheZxid(t *testing
 	})
 }
 
-func TestAKeeperMovesCversionWithWritesOfChildrenAndPzxidNotWithTheirDeletion(t *testing.T) {
+func TestAKeeperRaisesCversionOnChildWritesAndKeepsPzxidOnChildDeletions(t *testing.T) {
 	keepers(t, func(t *testing.T, s *zktest.Server, c *script) {
 		c.ok(t, "a create /d", "a create /d/x")
 		before, _ := s.Node("/d")
@@ -156,7 +156,7 @@ func TestAKeeperKeepsOnlyEntriesOfAccessListsThatRestrict(t *testing.T) {
 	})
 }
 
-func TestAMultiThatNeedsAPermissionIsRefusedAsAWholeByAnEarlyKeeperAndInItsPartByALateOne(t *testing.T) {
+func TestAMultiWithoutPermissionIsRefusedAsAWholeByAnEarlyKeeperAndByOperationByALaterOne(t *testing.T) {
 	keepers(t, func(t *testing.T, _ *zktest.Server, c *script) {
 		c.ok(t, "a auth digest u:p", "a create /d acl=31:auth:")
 		answer := c.do(t, "b multi create /x ; create /d/x")

@@ -16,7 +16,7 @@ import (
 
 // A session that moves to another member leaves its old connection open. The answers on that connection are compared
 // with a real ensemble's, for each pair of roles that the two members can have.
-func TestLeftoverConnectionsOfMovedSessionsAreThoseOfARealEnsemble(t *testing.T) {
+func TestOldConnectionsOfMovedSessionsBehaveAsOnARealEnsemble(t *testing.T) {
 	real := ensemble.Start(t, 3, ensemble.WithTick(500*time.Millisecond))
 	ours := zktest.Run(t, zktest.WithTick(500*time.Millisecond), sameVersion(t, real))
 	var addrs [2]map[string][]string // by role

@@ -31,7 +31,7 @@ func TestSessionExpiresAtTheFirstFullTickAfterItsTimeout(t *testing.T) {
 	}
 }
 
-func TestRequestsAndPingsTouchButAuthAndSaslDoNot(t *testing.T) {
+func TestRequestsAndPingsKeepASessionAliveAndAuthAndSaslDoNot(t *testing.T) {
 	for op, lives := range map[string]bool{"ping": true, "exists /": true, "auth digest u:p": false, "sasl d=x": false} {
 		bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 			require.NoError(t, c.step("a connect t=4000"))
@@ -45,7 +45,7 @@ func TestRequestsAndPingsTouchButAuthAndSaslDoNot(t *testing.T) {
 	}
 }
 
-func TestEphemeralsGoWithTheirSessionInOneTransaction(t *testing.T) {
+func TestASessionsEphemeralsAreDeletedWithItInOneTransaction(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		c.ok(t, "a create /e1 m=e", "a create /e2 m=e", "a create /p", "a create /p/e3 m=e", "b ls / w", "b ls /p w")
 		id, z := c.sessions["a"].id, s.Zxid()
@@ -73,7 +73,7 @@ func TestSessionThatMovesClosesItsOldConnection(t *testing.T) {
 	})
 }
 
-func TestWrongPasswordIsToldThatTheSessionIsOver(t *testing.T) {
+func TestAWrongPasswordIsAnsweredAsAnExpiredSession(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		c.ok(t, "a create /e m=e")
 		c.do(t, "a drop")
@@ -108,7 +108,7 @@ func TestTicksBoundsAndClockAreOptions(t *testing.T) {
 	}
 }
 
-func TestContainersAndTTLNodesGoWhenTheirTimeHasCome(t *testing.T) {
+func TestContainersAndTTLNodesAreDeletedWhenTheirTimeIsUp(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		require.NoError(t, c.step("a connect t=40000"))
 		c.ok(t, "a createc /c m=c", "a createc /unused m=c", "a create /c/x", "a createttl /t m=t ttl=90000", "a delete /c/x")
@@ -131,7 +131,7 @@ func TestContainersAndTTLNodesGoWhenTheirTimeHasCome(t *testing.T) {
 	})
 }
 
-func TestNoSessionEndsWhileNobodyLeads(t *testing.T) {
+func TestNoSessionExpiresWhileThereIsNoLeader(t *testing.T) {
 	for name, outage := range map[string]func(s *zktest.Server) (end func()){
 		"all members are down": func(s *zktest.Server) func() { s.Leader().Down(); return s.Leader().Up },
 		"the clock is stopped": func(s *zktest.Server) func() { s.StopClock(); return s.StartClock },

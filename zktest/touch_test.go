@@ -16,7 +16,7 @@ import (
 
 // Signs of life cannot be compared in fake time: here both servers run by the same real clock. Each session repeats one
 // request, four times per timeout, for twice as long as it would live without.
-func TestSignsOfLifeAreThoseOfARealServer(t *testing.T) {
+func TestTheSameRequestsKeepASessionAliveAsOnARealServer(t *testing.T) {
 	const tick = 100 * time.Millisecond
 	real := ensemble.Start(t, 1, ensemble.WithTick(tick))
 	ours := zktest.Run(t, zktest.WithTick(tick), sameVersion(t, real))

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAnAccessListIsReadAsZkCliReadsIt(t *testing.T) {
+func TestAnAccessListIsParsedAsZkCliParsesIt(t *testing.T) {
 	t.Parallel()
 	all := []int32{zk.PermCreate, zk.PermDelete, zk.PermRead, zk.PermWrite, zk.PermAdmin}
 	for i, letter := range "cdrwa" {

@@ -56,7 +56,7 @@ func (a *app) tellAsked(i zklock.AskedToReleaseInfo) {
 	if a.quiet {
 		return
 	}
-	by, why := "somebody", ""
+	by, why := "an unnamed client", ""
 	if i.By != "" {
 		by = clean(i.By)
 	}

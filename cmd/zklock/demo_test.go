@@ -10,7 +10,7 @@ import (
 )
 
 // The demo succeeds, and its znodes can't be removed, since another client has put a znode into their directory.
-func TestADemoThatLeavesSomethingBehindSaysSo(t *testing.T) {
+func TestADemoThatLeavesZnodesBehindReportsThem(t *testing.T) {
 	t.Parallel()
 	srv := server(t)
 	p := launch(t, srv.Addr(), "demo", "--zk", srv.Addr(), "--tick", tick.String())

@@ -60,7 +60,7 @@ func TestAGuardThatIsKilledOrStoppedIsReplaced(t *testing.T) {
 	d.silent(t, "child", "grandchild")
 }
 
-func TestTheCommandIsToldToEndWhenNoGuardLives(t *testing.T) {
+func TestTheCommandGetsSIGTERMWhenEveryGuardHasDied(t *testing.T) {
 	t.Parallel()
 	s, d := server(t), newDiary(t)
 	p := launch(t, s.Addr(), "run", "/l", "--", testCommand, "diary", string(d), "until-term")
@@ -83,7 +83,7 @@ func TestTheCommandIsToldToEndWhenNoGuardLives(t *testing.T) {
 }
 
 // The id of a group that is gone may be reused for another group, while zklock still tries to release the lock.
-func TestTheGuardIsToldAtOnceThatTheGroupIsGone(t *testing.T) {
+func TestTheGuardIsNotifiedAtOnceWhenTheGroupHasExited(t *testing.T) {
 	s, d := server(t), newDiary(t)
 	orders := filepath.Join(t.TempDir(), "orders")
 	t.Setenv(notedOrders, orders)
@@ -124,7 +124,7 @@ func mainWithNotedGuard() {
 	}
 }
 
-func TestTheGuardKillsAGroupThatIsThereAndNoOther(t *testing.T) {
+func TestTheGuardKillsItsGroupAndNoOther(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		orders []string
@@ -160,7 +160,7 @@ func TestTheGuardKillsAGroupThatIsThereAndNoOther(t *testing.T) {
 	}
 }
 
-func TestAGuardThatLooksForgetsAGroupThatIsGone(t *testing.T) {
+func TestAPollingGuardForgetsAGroupThatHasExited(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("/bin/sleep", "1000")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestALeaseIsDoubtedInTimeAndEndsBeforeItIsOver(t *testing.T) {
+func TestALeaseIsInDoubtInTimeAndTheGroupIsKilledBeforeItIsOver(t *testing.T) {
 	t.Parallel()
 	start := time.Unix(1000, 0)
 	at := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
@@ -46,7 +46,7 @@ func TestALeaseIsDoubtedInTimeAndEndsBeforeItIsOver(t *testing.T) {
 
 // The library confirms a lease every fifth of the timeout, or a third of what two ticks leave of it: such a lease is
 // never in doubt, however short the leases of an ensemble with long ticks are.
-func TestAHealthyLeaseIsNeverDoubted(t *testing.T) {
+func TestALeaseThatIsConfirmedOnScheduleIsNeverInDoubt(t *testing.T) {
 	t.Parallel()
 	for _, tick := range []time.Duration{200 * time.Millisecond, time.Second, 2 * time.Second, 10 * time.Second} {
 		for _, timeout := range []time.Duration{4 * time.Second, 6 * time.Second, 10 * time.Second, time.Minute} {

@@ -101,7 +101,7 @@ func TestAStoppedRealServerKillsTheGroupInTime(t *testing.T) {
 	})
 }
 
-func TestACutNetworkKillsTheGroupBeforeTheNextOneHasTheLock(t *testing.T) {
+func TestACutNetworkKillsTheGroupBeforeTheNextHolderHasTheLock(t *testing.T) {
 	e := ensemble.Shared(t, 3)
 	inTime(t, func() time.Duration {
 		d, next := newDiary(t), newDiary(t)
@@ -124,7 +124,7 @@ func TestACutNetworkKillsTheGroupBeforeTheNextOneHasTheLock(t *testing.T) {
 	})
 }
 
-func TestTheCommandHasTheGraceToEndByItself(t *testing.T) {
+func TestTheCommandMayEndByItselfDuringTheGrace(t *testing.T) {
 	t.Parallel()
 	for trial := 1; ; trial++ {
 		s, d := server(t), newDiary(t)
@@ -141,7 +141,7 @@ func TestTheCommandHasTheGraceToEndByItself(t *testing.T) {
 }
 
 // The connection returns between SIGTERM and SIGKILL: the lock was never lost, and the command still ends.
-func TestAConnectionThatComesBackPutsTheKillOff(t *testing.T) {
+func TestAReconnectionPostponesTheKill(t *testing.T) {
 	t.Parallel()
 	s, d := server(t), newDiary(t)
 	p := launch(t, s.Addr(), append(lossFlags(), "/l", "--", testCommand, "diary", string(d), "note", "live")...)
@@ -170,7 +170,7 @@ func confirmations(s *zktest.Server) (n int) {
 	return n
 }
 
-func TestOnLossTermLeavesItAtThat(t *testing.T) {
+func TestOnLossTermNeverSendsSIGKILL(t *testing.T) {
 	t.Parallel()
 	s, d := server(t), newDiary(t)
 	p := hold(t, s.Addr(), d, "--on-loss", "term")
@@ -183,7 +183,7 @@ func TestOnLossTermLeavesItAtThat(t *testing.T) {
 	d.silent(t, "child", "grandchild")
 }
 
-func TestOnLossIgnoreOnlySaysSo(t *testing.T) {
+func TestOnLossIgnoreReportsTheLossAndLeavesTheCommandRunning(t *testing.T) {
 	t.Parallel()
 	s, d := server(t), newDiary(t)
 	p := launch(t, s.Addr(), append(lossFlags("--timeout", calm, "--on-loss", "ignore"), "/l", "--", testCommand, "diary", string(d), "until-term")...)
@@ -195,7 +195,7 @@ func TestOnLossIgnoreOnlySaysSo(t *testing.T) {
 	p.exits(7)
 }
 
-func TestAnExpiredSessionAndABrokenLockKillAtOnce(t *testing.T) {
+func TestAnExpiredSessionOrABrokenLockKillsTheCommandAtOnce(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	for _, how := range []string{"expired", "deleted"} {
@@ -242,7 +242,7 @@ func TestTheCommandDiesWithAKilledZklock(t *testing.T) {
 	require.Empty(t, s.Sessions(), "gone by its timeout")
 }
 
-func TestTheCommandIsToldOfAKilledZklockWhenLossIsNoReasonToKill(t *testing.T) {
+func TestWithOnLossIgnoreTheCommandGetsSIGTERMWhenZklockIsKilled(t *testing.T) {
 	t.Parallel()
 	s, d := server(t), newDiary(t)
 	p := launch(t, s.Addr(), append(lossFlags("--on-loss", "ignore"), "/l", "--", testCommand, "diary", string(d), "note", "family", "live")...)

@@ -17,7 +17,7 @@ import (
 
 // A service with Type=notify: systemd is notified of the wait, that the command runs, and of the end; the command does
 // not notify for zklock.
-func TestSystemdIsToldOfTheWaitAndThatTheCommandRuns(t *testing.T) {
+func TestSystemdIsNotifiedOfTheWaitAndWhenTheCommandRuns(t *testing.T) {
 	s := server(t)
 	socket := filepath.Join(t.TempDir(), "notify")
 	systemd, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})

@@ -72,7 +72,7 @@ func TestLocksWorkWhileTheirDirectoriesArePruned(t *testing.T) {
 	t.Logf("%d directories removed under 800 locks", removed)
 }
 
-func TestPruneLeavesWhatIsUsedBetweenItsLookAndItsHand(t *testing.T) {
+func TestPruneLeavesADirectoryThatIsUsedAfterItHasListedIt(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	ctx := locktest.Within(t, locktest.Bound)
@@ -100,7 +100,7 @@ func TestPruneLeavesWhatIsUsedBetweenItsLookAndItsHand(t *testing.T) {
 	require.NoError(t, h.Unlock(ctx))
 }
 
-func TestAnEnsembleThatForbidsItEndsPruneWithItsOwnCode(t *testing.T) {
+func TestPruneHasItsOwnExitCodeWhenTheEnsembleRefusesTheDeletion(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	p := launch(t, s.Addr(), "run", "--auth", "digest:a:a", "--acl", "auth::cdrwa,world:anyone:r", "/locks/k", "--", "true")

@@ -141,7 +141,7 @@ func entry(path string, waiting int) lockEntry {
 	return lockEntry{Queue: queuejson.Queue{Path: path, Kind: "mutex", Waiting: waiting}}
 }
 
-func TestTopSaysWhenItHearsNothing(t *testing.T) {
+func TestTopReportsThatTheServersDoNotAnswer(t *testing.T) {
 	t.Parallel()
 	v := view{root: "/locks", began: time.Unix(0, 0)}
 	require.Contains(t, v.render(time.Unix(1, 0), 100, 10)[0], "looking")

@@ -211,7 +211,7 @@ func TestAJobThatWasStoppedForTooLongIsKilled(t *testing.T) {
 	require.True(t, d.last(t, "child").Before(freed))
 }
 
-func TestAJobInTheBackgroundStopsWhenItReadsAndGoesOnInTheForeground(t *testing.T) {
+func TestABackgroundJobStopsWhenItReadsTheTerminalAndGoesOnInTheForeground(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	c := shell(t, s.Addr())
@@ -245,7 +245,7 @@ func TestThePlaceInLineIsShownLiveAndRemoved(t *testing.T) {
 	c.exits(0)
 }
 
-func TestQuietSaysNothingOfABusyLock(t *testing.T) {
+func TestQuietPrintsNothingAboutABusyLock(t *testing.T) {
 	t.Parallel()
 	s, d := server(t), newDiary(t)
 	launch(t, s.Addr(), "run", "/l", "--", testCommand, "diary", string(d), "live")

@@ -162,7 +162,7 @@ func (w *trigger) Write(p []byte) (int, error) {
 	return w.Writer.Write(p)
 }
 
-func TestCtrlCEndsItAndLeavesNothing(t *testing.T) {
+func TestCtrlCEndsTheProgramAndLeavesNothingBehind(t *testing.T) {
 	for name, moment := range map[string]string{
 		"before the clients begin":    "behind a proxy",
 		"when one was killed":         "KILLED",
@@ -212,7 +212,7 @@ func TestBadCommandLinesAreRefusedWithTheirValue(t *testing.T) {
 }
 
 // An instance that can't start is named, with its reason, and nothing is left.
-func TestADatabaseThatIsNotThereEndsTheRunAndIsNamed(t *testing.T) {
+func TestAMissingDatabaseEndsTheRunAndTheErrorNamesIt(t *testing.T) {
 	before := children(t)
 	began := time.Now()
 	var out, errs bytes.Buffer

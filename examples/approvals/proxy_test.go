@@ -44,8 +44,8 @@ func answers(t *testing.T, do http.HandlerFunc) string {
 	return s.Listener.Addr().String()
 }
 
-// nobody returns an address at which nothing listens.
-func nobody(t *testing.T) string {
+// unused returns an address at which nothing listens.
+func unused(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -85,7 +85,7 @@ func calm(t *testing.T, url, id string) (status int, body string) {
 
 func TestTheProxyTakesTurnsAndLeavesOutDeadInstances(t *testing.T) {
 	var one, two atomic.Int32
-	p := behind(t, nobody(t), answers(t, func(http.ResponseWriter, *http.Request) { one.Add(1) }),
+	p := behind(t, unused(t), answers(t, func(http.ResponseWriter, *http.Request) { one.Add(1) }),
 		answers(t, func(http.ResponseWriter, *http.Request) { two.Add(1) }))
 	ensemble.Until(t, time.Minute, "both to have had ten requests", func() error {
 		status, body := calm(t, p.url()+"/approvals/k", "x")
@@ -99,15 +99,15 @@ func TestTheProxyTakesTurnsAndLeavesOutDeadInstances(t *testing.T) {
 	})
 }
 
-func TestTheProxySaysWhenNobodyAnswers(t *testing.T) {
-	resp, body := post(t, behind(t, nobody(t)).url()+"/approvals/k", "x")
+func TestTheProxyReportsThatNoInstanceAnswers(t *testing.T) {
+	resp, body := post(t, behind(t, unused(t)).url()+"/approvals/k", "x")
 	assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
 	assert.Equal(t, "1", resp.Header.Get("Retry-After"))
 	assert.Equal(t, "no instance answers", body)
 }
 
 // A request that an instance may have got is not sent to another one.
-func TestTheProxyDoesNotAskTwice(t *testing.T) {
+func TestTheProxySendsNoRequestTwice(t *testing.T) {
 	var asked atomic.Int32
 	dies := func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
@@ -137,7 +137,7 @@ func TestTheProxyGivesUpOnAnInstanceThatStopsAnswering(t *testing.T) {
 }
 
 // One instance, with requests by hand.
-func TestTheServiceAnswersWhatHappened(t *testing.T) {
+func TestTheServicesStatusCodesSayWhatHappened(t *testing.T) {
 	srv := zktest.Run(t)
 	c, err := zklock.Dial(t.Context(), srv.Addr())
 	require.NoError(t, err)

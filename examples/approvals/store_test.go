@@ -34,7 +34,7 @@ func claims(t *testing.T, st *store, u update, n int64, already bool) {
 	require.Equal(t, already, gotAlready)
 }
 
-func TestAnUpdateIsCountedAndNotedOnce(t *testing.T) {
+func TestAnUpdateIsCountedAndRecordedOnce(t *testing.T) {
 	stores(t, func(t *testing.T, st *store) {
 		first := update{ID: "a", Key: "k", Approver: "ann", Token: 5, Instance: "one"}
 		claims(t, st, first, 0, false)
@@ -56,7 +56,7 @@ func TestAnUpdateIsCountedAndNotedOnce(t *testing.T) {
 
 // The holder with token 5 has read and is stopped; the one with token 7 has the lock now. Whether the latter has only
 // read or written too, the late write does nothing; nor may the late holder read again.
-func TestAHolderIsRefusedAsSoonAsANewerOneHasRead(t *testing.T) {
+func TestAHoldersWriteIsRefusedAsSoonAsALaterHolderHasRead(t *testing.T) {
 	stores(t, func(t *testing.T, st *store) {
 		late := update{ID: "late", Key: "k", Token: 5, Instance: "one"}
 		newer := update{ID: "newer", Key: "k", Token: 7, Instance: "two"}
@@ -79,7 +79,7 @@ func TestAHolderIsRefusedAsSoonAsANewerOneHasRead(t *testing.T) {
 }
 
 // The audit finds falsified books.
-func TestTheAuditFindsWhatDoesNotAddUp(t *testing.T) {
+func TestTheAuditReportsInconsistentData(t *testing.T) {
 	for name, c := range map[string]struct {
 		change, says string
 	}{

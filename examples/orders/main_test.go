@@ -24,7 +24,7 @@ func TestNoOrderIsLostAndNoneGoesThroughAStageTwice(t *testing.T) {
 }
 
 // The check does find errors.
-func TestTheCheckFindsWhatIsWrong(t *testing.T) {
+func TestTheCheckReportsEveryKindOfError(t *testing.T) {
 	for wrong, spoil := range map[string][]string{
 		"1 orders not finished":  {`UPDATE orders SET stage = 2 WHERE id = 1`},
 		"1 stages lost":          {`DELETE FROM history WHERE id = 1 AND stage = 3`},

@@ -45,19 +45,19 @@ func (b *board) hooks(w *worker) zklock.Hooks {
 	}
 }
 
-// owner finds out who the holder in front of us is. A contender's znode tells: its data are JSON, with the name that
-// WithOwner gave. The holder may be leaving at this moment, and its znode be gone; then its successor is in front.
+// owner returns the name of the holder. It is in the data of its znode: JSON, with the owner that WithOwner set. A holder that
+// has just released the lock has no znode any more.
 func (w *worker) owner(i zklock.QueuedInfo) string {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	s, err := w.client.Session(ctx)
 	if err != nil {
-		return "somebody"
+		return "another client"
 	}
 	data, _, err := s.Get(ctx, i.Holder)
 	var id struct{ Owner string }
 	if err != nil || json.Unmarshal(data, &id) != nil || id.Owner == "" {
-		return "somebody who is just leaving"
+		return "a client that is just leaving"
 	}
 	return id.Owner
 }

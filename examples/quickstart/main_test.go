@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { os.Exit(ensemble.Run(m)) }
 
 var (
 	increment = regexp.MustCompile(`(worker-\d+) +counter (\d+) → (\d+) under the lock, token (\d+)`)
-	waiting   = regexp.MustCompile(`(worker-\d+) +waits: number [234] in line, (worker-\d+|somebody who is just leaving) has the lock`)
+	waiting   = regexp.MustCompile(`(worker-\d+) +waits: number [234] in line, (worker-\d+|a client that is just leaving) has the lock`)
 	crash     = regexp.MustCompile(`(worker-\d+) +CRASHES with the lock in hand, token (\d+)`)
 	loss      = regexp.MustCompile(`(worker-\d+) +knows by itself that the lock is lost: `)
 	recovery  = regexp.MustCompile(`(worker-\d+) +RECOVERED: has the lock (\S+) after the crash`)
@@ -110,7 +110,7 @@ func (w *trigger) Write(p []byte) (int, error) {
 	return w.Writer.Write(p)
 }
 
-func TestCtrlCEndsItAtOnceAndLeavesNothing(t *testing.T) {
+func TestCtrlCEndsTheProgramAtOnceAndLeavesNothingBehind(t *testing.T) {
 	for name, moment := range map[string]string{
 		"while they wait":          "waits: number 3",
 		"after the crash":          "CRASHES",
@@ -159,7 +159,7 @@ func TestHelpIsNoFailure(t *testing.T) {
 }
 
 // A failure of one worker ends the run of all: here, a lock that nobody may use.
-func TestAFailureEndsTheRunAndIsNamed(t *testing.T) {
+func TestAFailureEndsTheRunAndIsReported(t *testing.T) {
 	srv := zktest.Run(t, zktest.WithTick(tick))
 	srv.Inject(zktest.Answer(zktest.CodeNoAuth).Op(zktest.OpCreate).Path("/*/lock/*"))
 	var out, errs bytes.Buffer

@@ -77,7 +77,7 @@ func run(ctx context.Context, args []string) error {
 	if f.contestant != "" {
 		peer, ok := peers.All[f.contestant]
 		if !ok {
-			return fmt.Errorf("-contestant: nobody is called %q", f.contestant)
+			return fmt.Errorf("-contestant: there is none called %q", f.contestant)
 		}
 		return load.Serve(os.Stdin, os.Stdout, peer)
 	}

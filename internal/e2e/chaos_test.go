@@ -68,7 +68,7 @@ func wreakOn(t *testing.T, e *servers.Ensemble, n int, each time.Duration, conf 
 	return good
 }
 
-func TestLocksKeepTheirPromisesWhileEverythingBreaks(t *testing.T) {
+func TestLocksKeepTheirGuaranteesUnderAllFaults(t *testing.T) {
 	wreak(t, func(t *testing.T) *servers.Ensemble {
 		e, named, err := servers.Named()
 		if err == nil && !named {

@@ -13,7 +13,7 @@ import (
 )
 
 // The same suite on the servers that this machine has: an ensemble that the environment names, containers, or local processes.
-func TestLocksKeepTheirPromisesOnWhateverServersThereAre(t *testing.T) {
+func TestLocksKeepTheirGuaranteesOnTheServersOfThisMachine(t *testing.T) {
 	wreak(t, func(t *testing.T) *servers.Ensemble {
 		e, why, err := servers.Choose(t.Context())
 		if why != "" {

@@ -8,7 +8,7 @@ import (
 	"github.com/zklock/locker/internal/ensemble"
 )
 
-func TestAServerTellsItsZxidAndItsProcessorTime(t *testing.T) {
+func TestAServersZxidAndProcessorTimeAreRead(t *testing.T) {
 	e := ensemble.Shared(t, 1)
 	e.NeedControl(t)
 	n := e.Nodes[0]

@@ -11,7 +11,7 @@ import (
 	"github.com/zklock/locker/internal/ensemble"
 )
 
-func TestServersComeFromWhatZookeeperHomeNames(t *testing.T) {
+func TestServersAreStartedFromTheJarsInZookeeperHome(t *testing.T) {
 	dir := t.TempDir()
 	touch := func(names ...string) {
 		for _, name := range names {
@@ -67,7 +67,7 @@ func TestServersComeFromWhatZookeeperHomeNames(t *testing.T) {
 	}
 }
 
-func TestServerTellsItsVersion(t *testing.T) {
+func TestAServersVersionIsRead(t *testing.T) {
 	e := ensemble.Shared(t, 1)
 	version, err := e.Nodes[0].Version()
 	require.NoError(t, err)

@@ -9,7 +9,7 @@ import (
 	"github.com/zklock/locker/internal/ensemble"
 )
 
-func TestNodeThatIsNotHeardOrDoesNotHearIsReplacedAndComesBack(t *testing.T) {
+func TestALeaderWhoseMessagesAreLostInOneDirectionIsReplacedAndRejoins(t *testing.T) {
 	e := ensemble.Shared(t, 3, ensemble.WithSyncLimit(2))
 	e.NeedControl(t)
 	for name, cut := range map[string]func(*ensemble.Node){"mute": e.Mute, "deaf": e.Deafen} {
@@ -25,7 +25,7 @@ func TestNodeThatIsNotHeardOrDoesNotHearIsReplacedAndComesBack(t *testing.T) {
 	}
 }
 
-func TestSlowServersStillServe(t *testing.T) {
+func TestAnEnsembleWithSlowLinksStillServes(t *testing.T) {
 	e := ensemble.Shared(t, 3, ensemble.WithSyncLimit(2))
 	e.NeedControl(t)
 	const delay = 100 * time.Millisecond

@@ -205,7 +205,7 @@ func TestDroppedBytesAreLostAndTheThawClosesTheStreamWithAHole(t *testing.T) {
 	}
 }
 
-func TestDelayPipelines(t *testing.T) {
+func TestADelayOfTheProxyDoesNotLimitTheThroughput(t *testing.T) {
 	const each, messages = 100 * time.Millisecond, 50
 	p := ensemble.NewProxy(t, echo(t))
 	c := dial(t, p.Addr())

@@ -67,7 +67,7 @@ func TestTapCountsRequestsAndNotificationsAndNothingElse(t *testing.T) {
 	tap.Await(t, bound, "the session to be resumed", func(t *ensemble.Tap) bool { return t.Handshakes() > 0 })
 }
 
-func TestTapCountsWhatPassesAndNotWhatIsHeld(t *testing.T) {
+func TestTapCountsRequestsThatPassAndNotThoseHeldBack(t *testing.T) {
 	e := ensemble.Shared(t, 1)
 	p := e.Proxies(t)[0]
 	path := e.Path(t)
@@ -90,7 +90,7 @@ func TestTapCountsWhatPassesAndNotWhatIsHeld(t *testing.T) {
 	require.Equal(t, map[int32]int{ensemble.OpCreate: 1}, p.Tap().Requests())
 }
 
-func TestTapIgnoresWhatIsNotZooKeepersProtocol(t *testing.T) {
+func TestTapIgnoresBytesThatAreNotZooKeepersProtocol(t *testing.T) {
 	e := ensemble.Shared(t, 1)
 	p := e.Proxies(t)[0]
 	c := dial(t, p.Addr())

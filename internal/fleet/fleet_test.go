@@ -83,7 +83,7 @@ func play(t *testing.T, s setup) (r result) {
 
 // The traffic of a fleet is what docs/capacity.md says: it grows with the sessions and the turns, and with nothing
 // else.
-func TestTheTrafficOfAFleetIsThatOfTheRules(t *testing.T) {
+func TestAFleetsTrafficGrowsWithSessionsAndTurnsAndNothingElse(t *testing.T) {
 	const n, locks = 250, 25 // not a multiple of three: clients of all regions meet at each lock
 	timeout, hold := 30*time.Second, 5*time.Second
 	r := play(t, setup{clients: n, paths: locks, timeout: timeout, hold: hold, warm: minute, measure: 3 * minute})
@@ -110,7 +110,7 @@ func (f row) begins() string {
 }
 
 // With -full it makes the table; without, it checks that the table has every fleet.
-func TestCapacity(t *testing.T) {
+func TestTheCapacityTableHasEveryFleet(t *testing.T) {
 	last, err := os.ReadFile("RESULT.md")
 	require.NoError(t, err)
 	if !*full {

@@ -13,7 +13,7 @@ import (
 )
 
 // Heartbeats, waits and clean-up need no permission on the root, nor on anything above the chroot.
-func TestLocksWorkWhereEverythingAboveThemIsClosed(t *testing.T) {
+func TestLocksWorkWhereTheirParentsAreNotAccessible(t *testing.T) {
 	e := ensemble.Start(t, 1)
 	s, ctx := administrator(t, e), locktest.Within(t, soon)
 	_, err := s.Create(ctx, "/tenants", nil, session.Persistent, only(t, "nobody", "x"))
@@ -63,7 +63,7 @@ func TestLocksWorkWhereAccessListsAreSkipped(t *testing.T) {
 }
 
 // A call that a quota refuses returns an error, and leaves nothing behind; with room again the same client continues.
-func TestAQuotaThatIsFullIsSaidAndNothingIsLeft(t *testing.T) {
+func TestAFullQuotaIsReportedAndLeavesNothingBehind(t *testing.T) {
 	e := ensemble.Start(t, 1, ensemble.WithJVM("-Dzookeeper.enforceQuota=true"))
 	s, ctx := administrator(t, e), locktest.Within(t, soon)
 	require.NoError(t, s.CreateAll(ctx, "/app/lock", nil, session.Persistent, session.WorldACL()))

@@ -165,7 +165,7 @@ func forward(t *testing.T, addr, to string) (bound string, end func()) {
 	return l.Addr().String(), end
 }
 
-func TestAHoldFollowsANameThatMoves(t *testing.T) {
+func TestAHoldSurvivesAChangeOfTheServersAddressInDNS(t *testing.T) {
 	n := newName(t)
 	before := net.DefaultResolver
 	t.Cleanup(func() { net.DefaultResolver = before })

@@ -30,7 +30,7 @@ func TestLocksWorkThroughAnObserver(t *testing.T) {
 }
 
 // A server without a quorum that serves reads cannot serve locks.
-func TestAReadOnlyServerIsLeftForOneThatWrites(t *testing.T) {
+func TestTheClientLeavesAReadOnlyServerForOneThatWrites(t *testing.T) {
 	e := ensemble.Start(t, 3, ensemble.WithJVM("-Dreadonlymode.enabled=true"))
 	e.NeedControl(t)
 	alone := e.Followers(t)[0]

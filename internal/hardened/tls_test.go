@@ -97,9 +97,9 @@ func TestLocksWorkByClientCertificates(t *testing.T) {
 	_, err = dial(t, secure.String(), as(a.pair(t, "bob"))).Mutex("/locks/anns").Lock(locktest.Within(t, soon))
 	require.ErrorIs(t, err, zk.ErrNoAuth)
 
-	for who, opt := range map[string]zklock.Option{"nobody": as(), "a stranger": as(newAuthority(t).pair(t, "ann"))} {
+	for who, opt := range map[string]zklock.Option{"a client without a certificate": as(), "a stranger": as(newAuthority(t).pair(t, "ann"))} {
 		_, err = zklock.Dial(locktest.Within(t, 3*time.Second), secure.String(), opt)
 		require.Error(t, err, who)
-		t.Log(who, "is told:", err)
+		t.Log(who, "gets:", err)
 	}
 }

@@ -122,7 +122,7 @@ var lies = []lie{
 	{name: "the same frame twice", say: bytesOf(func(f said) []byte { return append(framed(f.body), framed(f.body)...) })},
 	{name: "a reply to nothing first", say: bytesOf(func(f said) []byte { return append(framed(header(99, 5, 0)), framed(f.body)...) })},
 	{name: "a ping's reply first", say: bytesOf(func(f said) []byte { return append(framed(header(-2, 5, 0)), framed(f.body)...) })},
-	{name: "a notification of a path nobody watches first", say: bytesOf(func(f said) []byte {
+	{name: "a notification of a path without a watch first", say: bytesOf(func(f said) []byte {
 		return slices.Concat(note(2, 3, "/else"), note(4, 3, dir), note(2, 3, dir+"/"+foreign), framed(f.body))
 	})},
 	{name: "notifications of unknown kinds first", say: bytesOf(func(f said) []byte {
@@ -131,7 +131,7 @@ var lies = []lie{
 	{name: "a notification with a cut path", say: bytesOf(func(f said) []byte {
 		return append(framed(slices.Concat(header(-1, -1, 0), be32(2), be32(3), be32(1<<30))), framed(f.body)...)
 	})},
-	{name: "a code that nobody knows", say: bytesOf(func(f said) []byte { return framed(header(xidOf(f), 7, -9999)) })},
+	{name: "an unknown code", say: bytesOf(func(f said) []byte { return framed(header(xidOf(f), 7, -9999)) })},
 	{name: "a positive code", say: bytesOf(func(f said) []byte { return framed(header(xidOf(f), 7, 5)) })},
 	{name: "the code for a broken connection", say: bytesOf(func(f said) []byte { return framed(header(xidOf(f), 7, -4)) })},
 	{name: "the code for a moved session", say: bytesOf(func(f said) []byte { return framed(header(xidOf(f), 7, -118)) })},
@@ -142,7 +142,7 @@ var lies = []lie{
 		return framed(header(xidOf(f), 7, 0))
 	})},
 
-	{name: "create: another's path", say: reply(zktest.OpCreate, func(said) []byte { return text(dir + "/" + foreign) })},
+	{name: "create: the path of another client's znode", say: reply(zktest.OpCreate, func(said) []byte { return text(dir + "/" + foreign) })},
 	{name: "create: another directory", say: reply(zktest.OpCreate, func(f said) []byte { return text("/else/" + path.Base(f.path) + "0000000000") })},
 	{name: "create: another directory, and our own name", say: bytesOf(func(f said) []byte {
 		if f.op != zktest.OpCreate || len(f.body) < 30 {
@@ -166,18 +166,18 @@ var lies = []lie{
 		return append(many("-lock-00000000000000000", 200_000), real...)
 	})},
 	{name: "list: every name twice", say: listing(func(real []string) []string { return append(slices.Clone(real), real...) })},
-	{name: "list: one before us that is not there", say: listing(func(real []string) []string {
+	{name: "list: a contender before us that does not exist", say: listing(func(real []string) []string {
 		return append(real, "_c_11111111-2222-4333-8444-555555555555-lock-0000000000")
 	})},
 	{name: "list: one with a negative number", say: listing(func(real []string) []string {
 		return append(real, "_c_11111111-2222-4333-8444-555555555555-lock--000000005")
 	})},
 	{name: "list: contenders of another kind", say: listing(func(real []string) []string { return append(real, "x-lease-3-0000000000") })},
-	{name: "list: nobody", say: listing(func([]string) []string { return nil })},
-	{name: "list: us alone, by another name", say: listing(func(real []string) []string { return []string{foreign} })},
+	{name: "list: no contender", say: listing(func([]string) []string { return nil })},
+	{name: "list: only our contender, under another name", say: listing(func(real []string) []string { return []string{foreign} })},
 	{name: "list: a count of 2³¹−1", say: reply(zktest.OpGetChildren2, func(said) []byte { return be32(math.MaxInt32) })},
 	{name: "list: a count of −5", say: reply(zktest.OpGetChildren2, func(said) []byte { return be32(-5) })},
-	{name: "list: without those before us", trust: true, say: listing(func(real []string) []string { return real[max(0, len(real)-1):] })},
+	{name: "list: without the contenders before us", trust: true, say: listing(func(real []string) []string { return real[max(0, len(real)-1):] })},
 
 	{name: "exists: another owner", trust: true, say: bytesOf(func(f said) []byte {
 		if f.op != zktest.OpExists {
@@ -226,7 +226,7 @@ func (l lie) fits(f said) bool {
 // moments is how many frames of one kind are replaced: heartbeats are all alike.
 const moments = 3
 
-func TestALieAtAnyMomentOfALocksLifeCostsAConnectionAndNeverMore(t *testing.T) {
+func TestALieAtAnyMomentCostsAtMostAConnection(t *testing.T) {
 	var frames []said
 	seen := map[zktest.Op]int{}
 	life(t, func(f said) ([]byte, bool, bool) {

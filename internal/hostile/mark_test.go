@@ -56,7 +56,7 @@ func threeInLine(t *testing.T, version zktest.Version, release bool, liesAbout f
 	return holds, lists
 }
 
-func TestAMarkThatNobodyMadeLetsNobodyIn(t *testing.T) {
+func TestANotificationOfAMarkThatWasNeverMadeLetsNoContenderHold(t *testing.T) {
 	for _, version := range []zktest.Version{zktest.Version38, zktest.Version39} {
 		holds, _ := threeInLine(t, version, false, func(second string) liar {
 			return func(f said) ([]byte, bool, bool) {
@@ -71,7 +71,7 @@ func TestAMarkThatNobodyMadeLetsNobodyIn(t *testing.T) {
 	}
 }
 
-func TestAMarkWithoutADeletionLetsNobodyIn(t *testing.T) {
+func TestAMarkWithoutADeletionLetsNoContenderHold(t *testing.T) {
 	for _, version := range []zktest.Version{zktest.Version38, zktest.Version39} {
 		holds, lists := threeInLine(t, version, false, func(second string) liar {
 			return func(f said) ([]byte, bool, bool) {
@@ -86,7 +86,7 @@ func TestAMarkWithoutADeletionLetsNobodyIn(t *testing.T) {
 	}
 }
 
-func TestAMarkThatIsToldBehindTheDeletionLetsTheNextOneIn(t *testing.T) {
+func TestANotificationOfTheMarkAfterThatOfTheDeletionLetsTheNextContenderHold(t *testing.T) {
 	var mark []byte
 	holds, lists := threeInLine(t, zktest.Version39, true, func(second string) liar {
 		return func(f said) ([]byte, bool, bool) {

@@ -131,7 +131,7 @@ func TestANeighbourCannotShortenALockDelay(t *testing.T) {
 }
 
 // Break removes the contender that Queue shows with the token, and no other.
-func TestANeighbourCannotLendItsTokenToBreak(t *testing.T) {
+func TestANeighbourCannotMakeBreakRemoveAnotherContender(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Run(t, zktest.WithoutListener())
 		opt := zklock.WithACL(mayCreate()...)
@@ -154,7 +154,7 @@ func TestANeighbourCannotLendItsTokenToBreak(t *testing.T) {
 }
 
 // A waiter requests a bounded number of the names that begin with its id, however many the neighbour has created.
-func TestANeighbourCannotHaveAWaiterAskForEachOfManyNames(t *testing.T) {
+func TestANeighbourCannotMakeAWaiterSendARequestForEachOfManyNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Run(t, zktest.WithoutListener())
 		opt := zklock.WithACL(mayCreate()...)
@@ -193,7 +193,7 @@ func TestANeighbourCannotHaveAWaiterAskForEachOfManyNames(t *testing.T) {
 }
 
 // Waiters store, and show, only the beginning of a long name that the neighbour has made.
-func TestANeighbourCannotHaveWaitersKeepALongName(t *testing.T) {
+func TestANeighbourCannotMakeWaitersStoreALongName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Run(t, zktest.WithoutListener())
 		opt := zklock.WithACL(mayCreate()...)

@@ -68,7 +68,7 @@ var neighbourKinds = map[string]struct {
 }
 
 // Scenario 48: whatever it creates, no two hold at once, no hold ends, and when it has gone every client gets the lock.
-func TestANeighbourWhoMayOnlyCreateChangesNobodysOrder(t *testing.T) {
+func TestANeighbourWhoMayOnlyCreateChangesNoOrder(t *testing.T) {
 	seeds := uint64(10)
 	if os.Getenv("ZKLOCK_LONG") != "" {
 		seeds = 200

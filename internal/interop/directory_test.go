@@ -15,7 +15,7 @@ import (
 // Curator creates a lock's directory as a container, which the ensemble removes some time after its last contender has
 // gone. The next contender creates it again. Only a Kazoo lock object that has been used before does not: it fails, and
 // a new one does not.
-func TestADirectoryThatCuratorMadeMayGoBetweenTwoHolds(t *testing.T) {
+func TestADirectoryThatCuratorMadeMayBeDeletedBetweenTwoHolds(t *testing.T) {
 	needClients(t)
 	e := ensemble.Shared(t, 1, ensemble.WithContainerCheck(200*time.Millisecond))
 	for _, kind := range kinds {

@@ -74,7 +74,7 @@ func TestFourKindsOfClientsShareOneMutex(t *testing.T) {
 }
 
 // Each kind sees the others in line, and our Queue shows their owners, as far as their znodes have them.
-func TestTheQueueShowsOtherClientsAsTheyStand(t *testing.T) {
+func TestTheQueueShowsContendersOfOtherLibrariesInOrder(t *testing.T) {
 	needClients(t)
 	e := ensemble.Shared(t, 3)
 	path := e.Path(t)

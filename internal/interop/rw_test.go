@@ -185,7 +185,7 @@ func TestDowngradeLetsCuratorsReadersInAndKeepsItsWritersOut(t *testing.T) {
 // Up to 5.4.0 Curator gives that reader a new place, at the end of the line: a writer before that place, Curator's own
 // too, does not wait for it (CURATOR-621). Since 5.5.0 the reader keeps the writer's place. Our writer comes last here,
 // so that both are right.
-func TestCuratorsOwnDowngradeLetsOurReadersInAndKeepsALaterWriterOut(t *testing.T) {
+func TestCuratorsDowngradeLetsOurReadersInAndKeepsALaterWriterOut(t *testing.T) {
 	needClients(t)
 	e := ensemble.Shared(t, 3)
 	path := e.Path(t)

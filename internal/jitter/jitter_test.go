@@ -29,7 +29,7 @@ func TestNeighbouringNanosecondsAreScatteredEvenly(t *testing.T) {
 	require.Equal(t, all, draw(), "the same in each run of a simulated time")
 }
 
-func TestThereIsNothingBelowZero(t *testing.T) {
+func TestBelowZeroOrLessIsZero(t *testing.T) {
 	require.Zero(t, jitter.Below(0))
 	require.Zero(t, jitter.Below(-time.Second))
 }

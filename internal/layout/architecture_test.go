@@ -65,7 +65,7 @@ func TestEveryNameOnTheArchitecturePageExists(t *testing.T) {
 	}
 }
 
-func TestANameThatDoesNotExistIsFound(t *testing.T) {
+func TestTheCheckReportsANameThatDoesNotExist(t *testing.T) {
 	missing, found := missingNames("`a.b` `session.State` and `session.Session.Nope`, `zklock.ErrNone`", map[string]bool{"session.State": true, "session.Session": true})
 	require.Equal(t, []string{"session.Session.Nope", "zklock.ErrNone"}, missing)
 	require.Equal(t, 3, found)

@@ -77,7 +77,7 @@ func requireFound(t *testing.T, check func(source) ([]string, error), s source, 
 	require.Contains(t, found[0], want)
 }
 
-func TestRulesFindWhatBreaksThem(t *testing.T) {
+func TestTheRulesReportViolations(t *testing.T) {
 	const testify = `"github.com/stretchr/testify/require"`
 	for name, c := range map[string]struct {
 		file string

@@ -142,7 +142,7 @@ func TestTheRatesOfThePerformancePageAreThoseOfTheBenchmark(t *testing.T) {
 	assert.Greater(t, checked, 30)
 }
 
-func TestTheEvidencePageCountsWhatThereIs(t *testing.T) {
+func TestTheEvidencePageHasTheRightCounts(t *testing.T) {
 	all := pages(t)
 	result, err := os.ReadFile(root + "/internal/mutants/RESULT.md")
 	require.NoError(t, err)

@@ -11,7 +11,7 @@ import (
 )
 
 // The table of the servers page is that of package releases; -update enters it.
-func TestTheServersPageTellsOfTheTicketsOfPackageReleases(t *testing.T) {
+func TestTheServersPageHasTheTicketsOfPackageReleases(t *testing.T) {
 	const file, begin, end = root + "/docs/servers.md", "<!-- releases -->\n", "<!-- end -->\n"
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)

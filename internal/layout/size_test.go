@@ -15,7 +15,7 @@ func TestNoFileAndNoFunctionIsTooLong(t *testing.T) {
 	requireNone(t, files(t, true), tooLong)
 }
 
-func TestFilesAndFunctionsThatAreTooLongAreFound(t *testing.T) {
+func TestTheCheckReportsFilesAndFunctionsThatAreTooLong(t *testing.T) {
 	lines := func(n int) string { return strings.Repeat("\n", n) }
 	for name, c := range map[string]struct {
 		text string

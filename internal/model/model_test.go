@@ -41,7 +41,7 @@ func TestTheSmallModelsHoldAndTheirMutantsDoNot(t *testing.T) {
 
 // The transcript of the queue has as many states as the table gives for the model, and its mutants break the same
 // promises.
-func TestTheTranscriptOfTheQueueIsTheModel(t *testing.T) {
+func TestTheTranscriptOfTheQueueHasTheStatesOfTheModel(t *testing.T) {
 	text, err := os.ReadFile("RESULT.md")
 	require.NoError(t, err)
 	for _, p := range []string{two, two + marks} {
@@ -93,7 +93,7 @@ func TestEveryMutantOfTheModelsIsChecked(t *testing.T) {
 	}
 }
 
-func TestAReportIsReadForWhatItSays(t *testing.T) {
+func TestSpinsReportIsParsed(t *testing.T) {
 	const counts = "State-vector 60 byte, depth reached 220, errors: %d\n     51536 states, stored\n1.5e+06 transitions (= stored+matched)\n"
 	r, err := parse(fmt.Sprintf(counts, 0))
 	require.NoError(t, err)

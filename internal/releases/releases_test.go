@@ -20,7 +20,7 @@ func open(t *testing.T, version string) (ids []string) {
 	return ids
 }
 
-func TestAReleaseHasTheTicketsOpenThatItsTagLacks(t *testing.T) {
+func TestATicketIsOpenInAReleaseWhoseTagLacksItsFix(t *testing.T) {
 	for version, want := range map[string][]string{
 		"3.5.9":  {"4785", "3911", "4712", "4394", "4837", "4882"},
 		"3.5.10": {"4785", "4712", "4394", "4837", "4882"},
@@ -38,7 +38,7 @@ func TestAReleaseHasTheTicketsOpenThatItsTagLacks(t *testing.T) {
 	}
 }
 
-func TestTheFirstReleaseToRunHasOnlyTicketsThatNoReleaseHasFixed(t *testing.T) {
+func TestTheRecommendedReleaseHasOnlyOpenTicketsThatNoReleaseFixes(t *testing.T) {
 	first, ok := releases.Parse(releases.First)
 	require.True(t, ok)
 	for _, ticket := range releases.Open(first) {
@@ -46,7 +46,7 @@ func TestTheFirstReleaseToRunHasOnlyTicketsThatNoReleaseHasFixed(t *testing.T) {
 	}
 }
 
-func TestAVersionIsReadFromWhatAServerSaysOfItself(t *testing.T) {
+func TestAVersionIsParsedFromAServersAnswer(t *testing.T) {
 	for text, want := range map[string]string{
 		"3.8.0--1, built on 2023-10-30 18:40 UTC": "3.8.0",
 		"3.9.3":                              "3.9.3",
@@ -62,7 +62,7 @@ func TestAVersionIsReadFromWhatAServerSaysOfItself(t *testing.T) {
 	}
 }
 
-func TestTheTableNamesEveryTicketAndWhereItIsOpen(t *testing.T) {
+func TestTheTableNamesEveryTicketAndTheReleasesInWhichItIsOpen(t *testing.T) {
 	table := releases.Markdown()
 	assert.Contains(t, table, "| [4785](https://issues.apache.org/jira/browse/ZOOKEEPER-4785) |")
 	assert.Contains(t, table, "| all before 3.8.5, 3.9.2; never fixed in 3.7 and earlier |")

@@ -18,7 +18,7 @@ func TestOrdinal(t *testing.T) {
 	require.Equal(t, "1st 2nd 3rd 4th 11th 12th 13th 21st 102nd 113th", strings.Join(all, " "))
 }
 
-func TestNothingThatOthersWroteReachesAMessageAsItIs(t *testing.T) {
+func TestTextOfOtherProgramsIsEscapedInMessages(t *testing.T) {
 	for in, want := range map[string]string{
 		"":                         "",
 		"plain text, äöü, 世界, �":   "plain text, äöü, 世界, �",
@@ -35,7 +35,7 @@ func TestNothingThatOthersWroteReachesAMessageAsItIs(t *testing.T) {
 	}
 }
 
-func TestALongTextIsCut(t *testing.T) {
+func TestShortTruncatesLongText(t *testing.T) {
 	require.Equal(t, "abcd…", text.Short("abcdefgh", 5))
 	require.Equal(t, `\x1b…`, text.Short("\x1b\x1b\x1b", 5))
 	require.Equal(t, "abcde", text.Short("abcde", 5))

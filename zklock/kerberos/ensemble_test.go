@@ -22,7 +22,7 @@ func open(t *testing.T, connect string, mechanism zklock.SASL) *session.Session 
 }
 
 // A real server, which lets nobody in who has not authenticated by SASL, and a real key distribution center.
-func TestARealServerTakesKerberosAndEnforcesIt(t *testing.T) {
+func TestARealServerAcceptsKerberosAndEnforcesIt(t *testing.T) {
 	k := startKDC(t, server, "ann", "bob")
 	e := k.servers(t)
 	link := e.Proxies(t)[0]

@@ -138,7 +138,7 @@ func TestANegotiationProvesBothSidesAndChoosesNoProtection(t *testing.T) {
 	}
 }
 
-func TestAServerThatProvesNothingIsNotBelieved(t *testing.T) {
+func TestAServerThatDoesNotProveItsIdentityIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(a *acceptor)
 		says   string
@@ -164,7 +164,7 @@ func TestAServerThatProvesNothingIsNotBelieved(t *testing.T) {
 		_, _, err = stranger.Step(context.Background(), proof)
 		require.ErrorContains(t, err, "does not know the key")
 	})
-	t.Run("an offer of somebody else's", func(t *testing.T) {
+	t.Run("an offer of another server", func(t *testing.T) {
 		a, other := newAcceptor(t), newAcceptor(t)
 		run, request := a.negotiate(t)
 		_, _, err := run.Step(context.Background(), a.proof(t, request))
@@ -221,7 +221,7 @@ func TestMessagesThatAreCutOffOrChangedAreErrors(t *testing.T) {
 	refused(asn1tools.AddASNAppTag(append(append(oid, 2, 0), asn1tools.AddASNAppTag(short, asnAppTag.APREP)...), 0), false)
 }
 
-func TestACenterThatDoesNotAnswerIsWaitedForAsLongAsTheContextSays(t *testing.T) {
+func TestAKDCThatDoesNotAnswerIsWaitedForUntilTheContextEnds(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0") // nobody accepts
 	require.NoError(t, err)
 	conf, err := config.NewFromString("[libdefaults]\n default_realm = " + realm + "\n udp_preference_limit = 1\n[realms]\n " +

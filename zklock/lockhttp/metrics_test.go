@@ -168,7 +168,7 @@ var (
 )
 
 // Every metric and label that the dashboard and the alert rules name is one that the handler shows.
-func TestTheDashboardAndTheAlertsNameWhatThereIs(t *testing.T) {
+func TestTheDashboardAndTheAlertsNameExistingMetrics(t *testing.T) {
 	var board struct {
 		Templating struct{ List []struct{ Query string } }
 		Panels     []struct {

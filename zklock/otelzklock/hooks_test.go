@@ -22,7 +22,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-func TestAWaitAndAHoldAreMeasured(t *testing.T) {
+func TestWaitsAndHoldsAreMeasured(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server, r *record, c *zklock.Client) {
 		theirs := locktest.Lock(t, locktest.Dial(t, srv).Mutex("/l"))
 		got := make(chan *zklock.Hold, 1)
@@ -293,7 +293,7 @@ func TestLevelsReturnToZero(t *testing.T) {
 	})
 }
 
-func TestTheRootModuleKnowsNothingOfOpenTelemetry(t *testing.T) {
+func TestTheRootModuleDoesNotDependOnOpenTelemetry(t *testing.T) {
 	for _, file := range []string{"../../go.mod", "../../go.sum"} {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)

@@ -18,7 +18,7 @@ import (
 
 // Every metric that the dashboard and the alert rules in docs/monitoring name is one of these, under the name that
 // OpenTelemetry's exporter for Prometheus gives it: underscores, the unit behind the name, _total behind a counter's.
-func TestTheDashboardAndTheAlertsNameWhatThereIs(t *testing.T) {
+func TestTheDashboardAndTheAlertsNameExistingMetrics(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server, r *record, c *zklock.Client) {
 		h := locktest.Lock(t, c.Mutex("/l"))
 		require.NoError(t, srv.Delete(h.Node()))

@@ -27,7 +27,7 @@ func words(lines []string) (first []string) {
 	return first
 }
 
-func TestEveryWorkerIsToldOf(t *testing.T) {
+func TestTheCyclesOfEveryWorkerAreReported(t *testing.T) {
 	server := zktest.Run(t)
 	for _, peer := range []string{"raw", "raw-session", "zklock", "local", "keep", "zk.Lock"} {
 		t.Run(peer, func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestEveryWorkerIsToldOf(t *testing.T) {
 	}
 }
 
-func TestThoseWhoWaitAreLetThroughAfterTheHolder(t *testing.T) {
+func TestWaitersEnterAfterTheHolder(t *testing.T) {
 	server := zktest.Run(t)
 	in, out := io.Pipe()
 	answers, said := io.Pipe()

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 
 // Everything is measured, as briefly as possible: every installed contestant appears in every table, and the figures
 // agree with each other. It does not check speeds.
-func TestEverybodyInstalledIsInEveryTable(t *testing.T) {
+func TestEveryInstalledContestantIsInEveryTable(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	nodes := 1

@@ -89,7 +89,7 @@ func TestGoalsAreJudgedByTheMedianRatio(t *testing.T) {
 	}, reached)
 }
 
-func TestJSONGoesThereAndBack(t *testing.T) {
+func TestAResultSurvivesWritingAndReadingJSON(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "r.json")
 	require.NoError(t, report.WriteJSON(file, result()))
 	back, err := report.ReadJSON(file)

@@ -34,7 +34,7 @@ func TestMedianIsTheMiddleOrTheMeanOfTheTwoInTheMiddle(t *testing.T) {
 }
 
 // Three cycles on one lock and one on another, in a window of a second.
-func TestFiguresOfAWindow(t *testing.T) {
+func TestFiguresCountTheCyclesInsideTheWindow(t *testing.T) {
 	const ms = int64(time.Millisecond)
 	w := stats.Window{Start: 1000 * ms, End: 2000 * ms}
 	ops := []stats.Op{

@@ -14,7 +14,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-func TestWitnessNoticesThatAnEnsembleHasGoneBack(t *testing.T) {
+func TestTheWitnessNoticesThatAnEnsembleHasLostWrites(t *testing.T) {
 	const node = "/round/witness-1"
 	for name, goBack := range map[string]func(*session.Session) error{
 		"not at all": func(*session.Session) error { return nil },

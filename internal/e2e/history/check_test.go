@@ -73,7 +73,7 @@ func (s *scene) check(id int, call, ret history.Stamp) *scene {
 
 func newScene() *scene { return &scene{History: history.History{Size: 3}} }
 
-func TestGoodHistoriesPass(t *testing.T) {
+func TestCorrectHistoriesPass(t *testing.T) {
 	const m, rw, sem, el, fen, reg = history.Mutex, history.RW, history.Semaphore, history.Election, history.Fenced, history.MultiRegister
 	for name, s := range map[string]*scene{
 		"one after the other":                                     newScene().hold(m, 1, 0, 10, 20).hold(m, 2, 5, 25, 30),
@@ -101,7 +101,7 @@ func TestGoodHistoriesPass(t *testing.T) {
 	}
 }
 
-func TestLinearizeNoticesWhatNoOrderExplains(t *testing.T) {
+func TestLinearizeReportsHistoriesThatNoOrderExplains(t *testing.T) {
 	const m, rw, sem, el, fen, reg = history.Mutex, history.RW, history.Semaphore, history.Election, history.Fenced, history.MultiRegister
 	for name, s := range map[string]*scene{
 		"two owners":                          newScene().hold(m, 1, 0, 10, 30).hold(m, 2, 0, 12, 20),
@@ -152,7 +152,7 @@ func TestOverlapsNoticesTwoHolders(t *testing.T) {
 			s.Stops = []history.Stop{{Client: 1, From: 100 * ms, To: 200 * ms}}
 			return s
 		}(), "the context"},
-		"a stop of somebody else's does not excuse it": {func() *scene {
+		"a stop of another process does not excuse it": {func() *scene {
 			s := newScene().hold(history.Mutex, 1, 0, 10, 30, lost).hold(history.Mutex, 2, 0, 20, 40)
 			s.Stops = []history.Stop{{Client: 3, From: 15, To: 19}}
 			return s
@@ -169,7 +169,7 @@ func TestOverlapsNoticesTwoHolders(t *testing.T) {
 	}
 }
 
-func TestContextOfAStoppedProcessIsCutWhereItWasStoppedAndErrIsNot(t *testing.T) {
+func TestTheOverlapCheckEndsAContextAtTheStopOfItsProcessButNotAnErrCall(t *testing.T) {
 	stopped := func(sure history.Stamp) *scene {
 		s := newScene().
 			hold(history.Mutex, 1, 0, 10, 60, lost, func(o *history.Op) { o.Sure, o.Safe = sure, 15 }). // seen alive right after the stop
@@ -185,7 +185,7 @@ func TestContextOfAStoppedProcessIsCutWhereItWasStoppedAndErrIsNot(t *testing.T)
 	require.NotEmpty(t, stopped(60).Linearize(bound))
 }
 
-func TestLossesCountsWritesOnTopOfSomethingElse(t *testing.T) {
+func TestLossesCountsWritesThatReplaceAValueTheirWriterDidNotRead(t *testing.T) {
 	s := newScene()
 	s.write(history.Unfenced, 1, "", "a", 1, 2).write(history.Unfenced, 2, "a", "b", 3, 4).
 		write(history.Unfenced, 1, "a", "c", 5, 6).write(history.Unfenced, 3, "c", "d", 7, 8).write(history.Unfenced, 2, "b", "e", 9, 10)

@@ -38,11 +38,10 @@ func lockModel(size int) porcupine.Model {
 		Step: func(state, input, _ any) (bool, any) { return state.(lockState).take(input.(step), size) },
 		DescribeOperation: func(input, _ any) string {
 			s := input.(step)
-			return fmt.Sprintf("%s #%d token %d (%s)", s.what, s.hold, s.token, s.worker)
+			return fmt.Sprintf("%s: hold %d, token %d (%s)", s.what, s.hold, s.token, s.worker)
 		},
 		DescribeState: func(state any) string {
-			s := state.(lockState)
-			return fmt.Sprintf("held by %q, token %d", s.holders, s.token)
+			return state.(lockState).String()
 		},
 	}
 }
@@ -101,6 +100,18 @@ func number(s string) int {
 	return n
 }
 
+// String is a state for a reader: "hold 17 (permits: 2); highest token 4".
+func (s lockState) String() string {
+	words := []string{}
+	for _, h := range s.list() {
+		words = append(words, fmt.Sprintf("hold %d (permits: %d)", h.id, h.permits))
+	}
+	if len(words) == 0 {
+		words = []string{"no hold"}
+	}
+	return fmt.Sprintf("%s; highest token %d", strings.Join(words, ", "), s.token)
+}
+
 func newLockState(held []holder, token int64) lockState {
 	sort.Slice(held, func(i, j int) bool { return held[i].id < held[j].id })
 	s := lockState{token: token}
@@ -140,7 +151,10 @@ var registerModel = porcupine.Model{
 		s := input.(step)
 		return fmt.Sprintf("%s %s after %s, token %d (%s)", s.what, s.value, s.prev, s.token, s.worker)
 	},
-	DescribeState: func(state any) string { return fmt.Sprintf("%+v", state) },
+	DescribeState: func(state any) string {
+		s := state.(registerState)
+		return fmt.Sprintf("value %q, highest token %d", s.value, s.token)
+	},
 }
 
 // Linearize checks every path's operations against its model and returns what it could not explain, one line for

@@ -40,7 +40,7 @@ var suites = []suite{
 	{name: "hardened ensembles", args: []string{"./internal/hardened"}, long: true,
 		brief: []string{"./internal/hardened", "-run", "Enforced|Observer"}},
 	{name: "interop", args: []string{"./internal/interop"}, long: true},
-	{name: "chaos, 20 s a workload", dir: "internal/e2e", args: []string{".", "-run", "Everything", "-args", "-chaos.rounds=1"}, long: true},
+	{name: "chaos, 20 s a workload", dir: "internal/e2e", args: []string{".", "-run", "AllFaults", "-args", "-chaos.rounds=1"}, long: true},
 }
 
 type suite struct {

@@ -26,7 +26,7 @@ func TestTheFlagsChooseTheSuites(t *testing.T) {
 	require.Len(t, choose(false, false, "zklock"), 1)
 }
 
-func TestRowsThatDidNotRunStayInTheTableOfTheSameVersions(t *testing.T) {
+func TestReportKeepsRowsOfSuitesThatDidNotRunIfTheVersionsAreTheSame(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "versions.md")
 	versions := []server{{version: "3.8.0"}, {version: "3.9.3"}}
 	write := func(suite string, versions []server, results ...result) string {

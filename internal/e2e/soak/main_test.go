@@ -13,7 +13,7 @@ func report(goroutines int, heap uint64) *chaos.Report {
 	return &chaos.Report{Goroutines: goroutines, Heap: heap, Watches: 0}
 }
 
-func TestVerdictIsThatOfTheRoundsThatProveSomethingAndOfWhatGrows(t *testing.T) {
+func TestTheVerdictIgnoresVoidRoundsAndReportsGrowth(t *testing.T) {
 	const mb = 1 << 20
 	for name, c := range map[string]struct {
 		change func(all []*chaos.Report)
