@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -113,22 +112,6 @@ func bare(err error) string {
 	// "not authenticated" is the driver's text for an access list that says no, also to who is.
 	return strings.ReplaceAll(msg, zk.ErrNoAuth.Error(), "refused by an access list")
 }
-
-// busyError is ErrBusy with what was found in the way.
-type busyError struct {
-	waited time.Duration // 0: did not wait
-	err    error         // who is in the way
-}
-
-func (e *busyError) Error() string {
-	if e.waited > 0 {
-		return ErrBusy.Error() + ": gave up after " + e.waited.String() + ": " + e.err.Error()
-	}
-	return ErrBusy.Error() + ": " + e.err.Error()
-}
-
-// Unwrap leads to ErrBusy only: the deadline inside err was not the caller's.
-func (e *busyError) Unwrap() error { return ErrBusy }
 
 // A nil context or function, and a Client, lock or hold that is nil or the zero value, are a programmer's errors that no input
 // can cause. Each call panics then, before it does anything, and says which rule was broken.

@@ -151,10 +151,10 @@ func (l *lock) acquire(ctx context.Context, r request) (*Hold, error) {
 
 // explain turns an error that says that another contender was in the way into ErrBusy: that of a call that does not wait,
 // or whose WithWait was over before its caller's context. A call that ran out of time before it could queue, for lack of
-// a connection, did not find the lock busy.
+// a connection, did not find the lock busy. ErrBusy has what was found as text only: a deadline in that was not the caller's.
 func (l *lock) explain(caller context.Context, err error) error {
 	if errors.Is(err, recipe.ErrBusy) {
-		return &busyError{0, err}
+		return fmt.Errorf("%w: %v", ErrBusy, err) //nolint:errorlint // as text
 	}
 	var line recipe.LineError
 	if !errors.As(err, &line) {
@@ -165,7 +165,7 @@ func (l *lock) explain(caller context.Context, err error) error {
 		found, err = fmt.Errorf("%w (this process)", line), fmt.Errorf("%w (this process)", err)
 	}
 	if l.o.waitSet && caller.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		return &busyError{l.o.wait, found}
+		return fmt.Errorf("%w: gave up after %v: %v", ErrBusy, l.o.wait, found) //nolint:errorlint // as text
 	}
 	return err
 }
