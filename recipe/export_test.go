@@ -7,8 +7,7 @@ import "github.com/zklock/locker/session"
 // NewID is newID.
 func NewID() string { return newID() }
 
-// Shares and Blocks are Kind's.
-func (k Kind) Shares(other Kind) bool { return k.shares(other) }
+// Blocks is blocks.
 func (k Kind) Blocks(ahead Kind) bool { return k.blocks(ahead) }
 
 // Sweeping reports whether the sweeper of s is at work.

@@ -43,10 +43,10 @@ func (k Kind) String() string {
 func (k Kind) label() string { return words[k].label }
 
 // blocks reports whether a contender of kind ahead that is before one of kind k is in its way.
-func (k Kind) blocks(ahead Kind) bool { return k.shares(ahead) && (k != Read || ahead != Read) }
+func (k Kind) blocks(ahead Kind) bool { return k.Shares(ahead) && (k != Read || ahead != Read) }
 
-// shares reports whether contenders of the two kinds may share one directory.
-func (k Kind) shares(other Kind) bool {
+// Shares reports whether contenders of the two kinds may share one directory.
+func (k Kind) Shares(other Kind) bool {
 	rw := func(k Kind) bool { return k == Read || k == Write }
 	return k == other || rw(k) && rw(other)
 }

@@ -139,7 +139,7 @@ func decide(l Listing, own string, me Name, size int, czxids map[string]int64) V
 		case name == own:
 			v.Present = true
 			continue
-		case !me.Kind.shares(n.Kind):
+		case !me.Kind.Shares(n.Kind):
 			if len(v.OtherKinds) < otherKindsMax {
 				v.OtherKinds = append(v.OtherKinds, name)
 			}
@@ -230,7 +230,7 @@ func (l Listing) Line(czxids map[string]int64) (line, unknown []string) {
 func Family(names []string, k Kind) []string {
 	var family []string
 	for _, name := range names {
-		if n, ok := Parse(name); ok && k.shares(n.Kind) {
+		if n, ok := Parse(name); ok && k.Shares(n.Kind) {
 			family = append(family, name)
 		}
 	}

@@ -35,17 +35,6 @@ func (k Kind) contender() recipe.Kind {
 	return recipe.Kind(max(int(recipe.Lock), slices.Index(kindOf[:], k)))
 }
 
-// family is one kind for all those whose contenders queue in one directory.
-func (k Kind) family() Kind {
-	switch k {
-	case KindRead:
-		return KindWrite
-	case KindMulti, KindElection:
-		return KindMutex
-	}
-	return k
-}
-
 // Hooks report what happens to locks and sessions, for metrics and traces. Each may be nil. They are called concurrently,
 // each in the goroutine in which its event happens, never while a mutex of this package is held. They should return soon,
 // since the lock call that they report on waits for them, and must not call Client.Close.

@@ -282,7 +282,7 @@ func (l *lock) reenter(ctx context.Context, kind Kind) (*Hold, error) {
 		switch {
 		case !ok || !a.live():
 			continue
-		case a.info.Kind.family() != kind.family(): // a separate lock on the same path could never be acquired
+		case !a.info.Kind.contender().Shares(kind.contender()): // a separate lock on the same path could never be acquired
 			return nil, fmt.Errorf("%w: the caller holds %s as a %s", ErrConflict, dir, a.info.Kind)
 		case kind == KindMulti && !samePaths(a.info.Paths, l.dirs):
 			return nil, fmt.Errorf("%w: %s", ErrDeadlock, dir)

@@ -147,7 +147,7 @@ var mutants = []mutant{
 	{"foreign kinds accepted", "a mutex and a read/write lock share a directory", "recipe/name.go",
 		[]edit{{"return k == other || rw(k) && rw(other)", "return k == other || rw(k) || rw(other) || true"}}, []string{inRecipe, "./zklock -run=Conflict|Kind|Scenario"}},
 	{"readers overtake a writer", "a writer waits for ever behind readers that came later", "recipe/name.go",
-		[]edit{{"return k.shares(ahead) && (k != Read || ahead != Read)", "return k.shares(ahead) && k != Read"}}, []string{inRecipe}},
+		[]edit{{"return k.Shares(ahead) && (k != Read || ahead != Read)", "return k.Shares(ahead) && k != Read"}}, []string{inRecipe}},
 	{"permits counted too late", "one more than the size gets in", "recipe/order.go",
 		[]edit{{"return t.permits+n.Permits <= size", "return t.permits < size"}}, []string{inRecipe}},
 	{"size read before the wait", "a semaphore that was made smaller is overfilled", "recipe/semaphore.go",
