@@ -71,7 +71,7 @@ func TestAHolderThatKeepsItsDelayCountsAsLost(t *testing.T) {
 }
 
 func TestDataOfADirectoryThatAreNoNoteAreNobodysDelay(t *testing.T) {
-	for _, data := range []string{"", `{"claims_ns":{"x":-5}}`, `{}`, `{ "size": 3 }`, `{"claims_ns":{"x":0}}`} {
+	for _, data := range []string{"", `{"delays_ns":{"x":-5}}`, `{}`, `{ "size": 3 }`, `{"delays_ns":{"x":0}}`} {
 		bubble(t, func(t *testing.T, srv *zktest.Server) {
 			s := open(t, srv)
 			require.NoError(t, srv.Create("/l", []byte(data)))
@@ -86,7 +86,7 @@ func TestDataOfADirectoryThatAreNoNoteAreNobodysDelay(t *testing.T) {
 
 // Scenario 67.
 func TestDataOfSomebodyElsesAreNotOverwrittenByANoteOfADelay(t *testing.T) {
-	for _, data := range []string{"hello", "{", `{"claims_ns":7}`, `{"size":3,"theirs":true}`, `{"size":3}{}`, `[]`, "null", "\xff", "7"} {
+	for _, data := range []string{"hello", "{", `{"delays_ns":7}`, `{"size":3,"theirs":true}`, `{"size":3}{}`, `[]`, "null", "\xff", "7"} {
 		bubble(t, func(t *testing.T, srv *zktest.Server) {
 			s := open(t, srv)
 			require.NoError(t, srv.Create("/l", []byte(data)))
@@ -108,7 +108,7 @@ func TestDataOfSomebodyElsesAreNotOverwrittenByANoteOfADelay(t *testing.T) {
 func TestADelayInAForeignHandIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
-		require.NoError(t, srv.Create("/l", []byte(`{"claims_ns":{"x":9223372036854775807}}`)))
+		require.NoError(t, srv.Create("/l", []byte(`{"delays_ns":{"x":9223372036854775807}}`)))
 		ticket := enter(t, delayed(0), s)
 		began := time.Now()
 		require.NoError(t, ticket.Wait(context.Background()))

@@ -24,7 +24,7 @@ type dirData struct {
 	// Was is the largest size that the semaphore ever had, when that is more than Size: see semaphore.go.
 	Was int `json:"was,omitempty"`
 	// Delays are the notes of those that hold with a lock delay, in nanoseconds, by their znodes' names: see delay.go.
-	Delays map[string]time.Duration `json:"claims_ns,omitempty"`
+	Delays map[string]time.Duration `json:"delays_ns,omitempty"`
 	// Owners are the ids of their sessions.
 	Owners map[string]int64 `json:"owners,omitempty"`
 	// Found is when those of them that were lost were first found to be, by the leader's clock, in milliseconds since 1970.
