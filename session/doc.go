@@ -41,8 +41,9 @@
 //
 //	Session.mu   → conn.mu → replySizes.mu
 //	Session.mu   → graces.mu
+//	watches.mu   → Session.mu
 //	watches.mu   → conn.mu → replySizes.mu
 //	watches.mu   → ephemerals.mu
 //
-// Session.mu and watches.mu are never held together; dialer.mu is held alone. The end of a lease needs none of them.
+// dialer.mu is held alone. The end of a lease needs none of them.
 package session

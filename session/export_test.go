@@ -276,13 +276,13 @@ func (source) RemoteAddr() net.Addr             { return nil }
 
 // HoldMutexes locks every mutex that the session and its connection have, and returns what unlocks them.
 func (s *Session) HoldMutexes() (release func()) {
-	s.mu.Lock()
-	all := []sync.Locker{&s.mu, &s.watches.mu, &s.dialer.mu}
-	if s.conn != nil {
-		all = append(all, &s.conn.mu)
-	}
-	for _, m := range all[1:] {
+	all := []sync.Locker{&s.watches.mu, &s.mu, &s.dialer.mu}
+	for _, m := range all {
 		m.Lock()
+	}
+	if s.conn != nil {
+		s.conn.mu.Lock()
+		all = append(all, &s.conn.mu)
 	}
 	return func() {
 		for _, m := range all {

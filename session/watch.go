@@ -145,6 +145,14 @@ func (w *Watch) fireLocked(event zk.EventType, zxid int64, conn uint64) {
 		close(w.fired)
 	}
 	poke(w.wake)
+	w.callBackLocked()
+}
+
+// callBackLocked has the function of Then called, if there is one.
+func (w *Watch) callBackLocked() {
+	if event, then := w.event, w.then; then != nil {
+		w.ws.s.spawn(func() { then(event) })
+	}
 }
 
 // Close gives up the watch; the last one for its path takes it away at the server, without waiting for that. It may be
@@ -159,11 +167,9 @@ func (w *Watch) Close() {
 // the session ends or the watch is closed first. A watch has one fn.
 func (w *Watch) Then(fn func(zk.EventType)) {
 	w.ws.mu.Lock()
-	w.then = fn
-	event := w.event
-	w.ws.mu.Unlock()
-	if event != 0 {
-		w.ws.s.spawn(func() { fn(event) })
+	defer w.ws.mu.Unlock()
+	if w.then = fn; w.event != 0 {
+		w.callBackLocked()
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 type watches struct {
 	s *Session
 
-	mu           sync.Mutex // guards what follows; never held together with Session.mu, and outside conn.mu
+	mu           sync.Mutex // guards what follows; outside Session.mu and conn.mu
 	conn         *conn
 	conns        uint64 // how many there have been: the number of conn
 	byPath       map[watchKey]*watched
@@ -156,7 +156,7 @@ func (ws *watches) setLocked(t *watched, code int32) {
 		if code == codeNoNode { // of exists, which has left a watch for its creation
 			ws.takeAwayLocked(t.watchKey)
 		}
-		ws.fireLocked(t, zk.EventNodeDeleted, 0) // Then has not been called yet
+		ws.fireLocked(t, zk.EventNodeDeleted, 0)
 	case len(t.waiters) == 0:
 		ws.removeLocked(t)
 	}
@@ -205,52 +205,40 @@ func (ws *watches) takeAwayLocked(t watchKey) {
 // fired: the next conn sets the watches again, as of before this notification.
 func (ws *watches) fire(c *conn, event zk.EventType, path string, zxid int64) bool {
 	ws.mu.Lock()
-	current := ws.conn == c
-	var then []*Watch
-	switch {
-	case !current:
-	case event == zk.EventNodeDeleted: // one notification for both kinds
-		then = append(ws.wakeLocked(watchKey{path, false}, event, zxid), ws.wakeLocked(watchKey{path, true}, event, zxid)...)
-	case event == zk.EventNodeCreated, event == zk.EventNodeDataChanged:
-		then = ws.wakeLocked(watchKey{path, false}, event, zxid)
-	case event == zk.EventNodeChildrenChanged:
-		then = ws.wakeLocked(watchKey{path, true}, event, zxid)
-	} // others are of no watch of ours
-	ws.mu.Unlock()
-	ws.callBack(then)
-	return current
-}
-
-// callBack calls the functions of Watches. The caller does not hold mu: spawn takes Session.mu.
-func (ws *watches) callBack(then []*Watch) {
-	for _, w := range then {
-		ws.s.spawn(func() { w.then(w.event) })
+	defer ws.mu.Unlock()
+	if ws.conn != c {
+		return false
 	}
+	switch event {
+	case zk.EventNodeDeleted: // one notification for both kinds
+		ws.wakeLocked(watchKey{path, false}, event, zxid)
+		ws.wakeLocked(watchKey{path, true}, event, zxid)
+	case zk.EventNodeCreated, zk.EventNodeDataChanged:
+		ws.wakeLocked(watchKey{path, false}, event, zxid)
+	case zk.EventNodeChildrenChanged:
+		ws.wakeLocked(watchKey{path, true}, event, zxid)
+	} // others are of no watch of ours
+	return true
 }
 
 // wakeLocked fires the Watches that wait for key.
-func (ws *watches) wakeLocked(key watchKey, event zk.EventType, zxid int64) (then []*Watch) {
+func (ws *watches) wakeLocked(key watchKey, event zk.EventType, zxid int64) {
 	switch t := ws.byPath[key]; {
 	case t == nil: // of a watch that was given up
 	case t.armed:
-		return ws.fireLocked(t, event, zxid)
+		ws.fireLocked(t, event, zxid)
 	case t.belief == believedPresent && event == zk.EventNodeDeleted:
 		t.gone = true // setWatches found it gone and says so before its reply: setLocked fires the watch
 	}
-	return nil
 }
 
-// fireLocked ends t with event, which happened at zxid, as far as is known, and returns the Watches with a function to call.
-func (ws *watches) fireLocked(t *watched, event zk.EventType, zxid int64) (then []*Watch) {
+// fireLocked ends t with event, which happened at zxid, as far as is known.
+func (ws *watches) fireLocked(t *watched, event zk.EventType, zxid int64) {
 	ws.dropLocked(t)
 	for _, w := range t.waiters {
 		w.fireLocked(event, zxid, ws.conns)
-		if w.then != nil {
-			then = append(then, w)
-		}
 	}
 	t.waiters = nil
-	return then
 }
 
 // attach makes c the conn of the table, unless c has failed already: then a later one may have been attached.
@@ -280,14 +268,11 @@ func (ws *watches) detach(c *conn) {
 // zxid, the latest that we have seen, so that the server reports at once what has changed since; the others are asked for
 // anew. The newest come first, as WatchAll has them. Others have the table between the steps, of one request each.
 func (ws *watches) restore(c *conn, zxid int64) {
-	for more := true; more; {
-		var fired []*Watch
-		fired, more = ws.restoreStep(c, zxid)
-		ws.callBack(fired)
+	for ws.restoreStep(c, zxid) {
 	}
 }
 
-func (ws *watches) restoreStep(c *conn, zxid int64) (fired []*Watch, more bool) {
+func (ws *watches) restoreStep(c *conn, zxid int64) (more bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	var again, believed []*watched
@@ -299,7 +284,7 @@ func (ws *watches) restoreStep(c *conn, zxid int64) (fired []*Watch, more bool) 
 		case !t.armed && len(t.waiters) == 0:
 			ws.dropLocked(t) // no Watch waits, and the hook that would have dropped it was lost with the last conn
 		case t.armed && ws.tooLong(t): // setWatches can't name it: its waiters look for themselves what has changed
-			fired = append(fired, ws.fireLocked(t, zk.EventNodeDataChanged, 0)...)
+			ws.fireLocked(t, zk.EventNodeDataChanged, 0)
 		case t.armed:
 			again = append(again, t)
 		case t.belief != noBelief:
@@ -310,7 +295,7 @@ func (ws *watches) restoreStep(c *conn, zxid int64) (fired []*Watch, more bool) 
 		}
 	}
 	if ws.conn != c {
-		return fired, false
+		return false
 	}
 	ws.setWatchesLocked(again, zxid, func(ts []*watched, code int32) {
 		switch code {
@@ -322,13 +307,13 @@ func (ws *watches) restoreStep(c *conn, zxid int64) (fired []*Watch, more bool) 
 		}
 	})
 	ws.armAllLocked(believed)
-	return fired, ws.list.unasked != nil
+	return ws.list.unasked != nil
 }
 
 // suspect fires the Watches that wait for ts, of which the server can't say what has changed: their callers will look.
 func (ws *watches) suspect(c *conn, ts []*watched) {
-	var then []*Watch
 	ws.mu.Lock()
+	defer ws.mu.Unlock()
 	ws.noSetWatches = true
 	for _, t := range ts {
 		if ws.conn != c || ws.byPath[t.watchKey] != t {
@@ -338,10 +323,8 @@ func (ws *watches) suspect(c *conn, ts []*watched) {
 		if t.child {
 			event = zk.EventNodeChildrenChanged
 		}
-		then = append(then, ws.fireLocked(t, event, 0)...)
+		ws.fireLocked(t, event, 0)
 	}
-	ws.mu.Unlock()
-	ws.callBack(then)
 }
 
 // watchList lists what is in the watch table, mostly the newest first, and knows how far the server of the present conn has
