@@ -299,36 +299,30 @@ func (ws *watches) addAll(paths []string, all []*Watch, absent string, created *
 
 // armAllLocked asks the server to watch ts. Each of them is believed to exist, or believed not to, and the request says which.
 func (ws *watches) armAllLocked(ts []*watched) {
-	switch c := ws.conn; {
-	case len(ts) == 0:
-	case ws.noSetWatches:
-		for _, t := range ts {
-			ws.armLocked(t)
+	c := ws.conn
+	together := make([]*watched, 0, len(ts))
+	for _, t := range ts {
+		if ws.unnamable(t) {
+			ws.armLocked(t) // the answer says as well whether the znode is gone
+		} else {
+			together = append(together, t)
 		}
-	default:
-		ts = slices.DeleteFunc(slices.Clone(ts), func(t *watched) bool {
-			long := ws.tooLong(t)
-			if long {
-				ws.armLocked(t) // the answer says as well whether the znode is gone
-			}
-			return long
-		})
-		ws.setWatchesLocked(ts, math.MaxInt64, func(ts []*watched, code int32) {
-			ws.mu.Lock()
-			defer ws.mu.Unlock()
-			if ws.conn != c {
-				return // the next conn has asked again, and its reply counts
-			}
-			ws.noSetWatches = code == codeUnimplemented
-			for _, t := range ts {
-				if ws.noSetWatches {
-					ws.armLocked(t)
-				} else {
-					ws.setLocked(t, code)
-				}
-			}
-		})
 	}
+	ws.setWatchesLocked(together, math.MaxInt64, func(ts []*watched, code int32) {
+		ws.mu.Lock()
+		defer ws.mu.Unlock()
+		if ws.conn != c {
+			return // the next conn has asked again, and its reply counts
+		}
+		ws.noSetWatches = code == codeUnimplemented
+		for _, t := range ts {
+			if ws.noSetWatches {
+				ws.armLocked(t)
+			} else {
+				ws.setLocked(t, code)
+			}
+		}
+	})
 }
 
 const (
@@ -337,10 +331,11 @@ const (
 	setWatchesRoom = 36        // that a setWatches request of one path takes beside the path
 )
 
-// tooLong reports whether a setWatches request with t alone would be longer than servers accept. Such paths exist, because the
-// server appends ten bytes to the path in a sequential create. An exists request has room for them.
-func (ws *watches) tooLong(t *watched) bool {
-	return !t.child && setWatchesRoom+len(t.path) > ws.s.cfg.PacketLimit
+// unnamable reports whether t can be in no setWatches request: the server does not know the request, or one with t alone would
+// be longer than servers accept. Such paths exist, because the server appends ten bytes to the path in a sequential create. An
+// exists request has room for them.
+func (ws *watches) unnamable(t *watched) bool {
+	return ws.noSetWatches || !t.child && setWatchesRoom+len(t.path) > ws.s.cfg.PacketLimit
 }
 
 // setWatchesLocked sends setWatches requests for ts, in their order, as of zxid. hook runs for each of them in the conn's

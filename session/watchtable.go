@@ -283,8 +283,12 @@ func (ws *watches) restoreStep(c *conn, zxid int64) (more bool) {
 		switch {
 		case !t.armed && len(t.waiters) == 0:
 			ws.dropLocked(t) // no Watch waits, and the hook that would have dropped it was lost with the last conn
-		case t.armed && ws.tooLong(t): // setWatches can't name it: its waiters look for themselves what has changed
-			ws.fireLocked(t, zk.EventNodeDataChanged, 0)
+		case t.armed && ws.unnamable(t): // its waiters look for themselves what has changed
+			event := zk.EventNodeDataChanged
+			if t.child {
+				event = zk.EventNodeChildrenChanged
+			}
+			ws.fireLocked(t, event, 0)
 		case t.armed:
 			again = append(again, t)
 		case t.belief != noBelief:
@@ -297,34 +301,17 @@ func (ws *watches) restoreStep(c *conn, zxid int64) (more bool) {
 	if ws.conn != c {
 		return false
 	}
-	ws.setWatchesLocked(again, zxid, func(ts []*watched, code int32) {
-		switch code {
-		case codeOK:
-		case codeUnimplemented:
-			ws.suspect(c, ts)
-		default: // else no Watch would ever fire
-			c.fail(fmt.Errorf("watches not restored: %w", errOf(code)))
+	ws.setWatchesLocked(again, zxid, func(_ []*watched, code int32) {
+		if code == codeOK {
+			return
 		}
+		ws.mu.Lock()
+		ws.noSetWatches = ws.noSetWatches || code == codeUnimplemented
+		ws.mu.Unlock()
+		c.fail(fmt.Errorf("watches not restored: %w", errOf(code))) // else no Watch would ever fire
 	})
 	ws.armAllLocked(believed)
 	return ws.list.unasked != nil
-}
-
-// suspect fires the Watches that wait for ts, of which the server can't say what has changed: their callers will look.
-func (ws *watches) suspect(c *conn, ts []*watched) {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	ws.noSetWatches = true
-	for _, t := range ts {
-		if ws.conn != c || ws.byPath[t.watchKey] != t {
-			continue
-		}
-		event := zk.EventNodeDataChanged
-		if t.child {
-			event = zk.EventNodeChildrenChanged
-		}
-		ws.fireLocked(t, event, 0)
-	}
 }
 
 // watchList lists what is in the watch table, mostly the newest first, and knows how far the server of the present conn has
