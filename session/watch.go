@@ -55,8 +55,7 @@ func (s *Session) watch(ctx context.Context, path string, b belief) (*Watch, err
 	if err := checkNamed(path); err != nil {
 		return nil, err
 	}
-	w := &Watch{ws: s.watches}
-	s.watches.add(watchKey{s.join(path), false}, w, b)
+	w := s.watches.add(watchKey{s.join(path), false}, b)
 	if err := w.set(ctx); err != nil {
 		w.Close()
 		return nil, err
@@ -74,9 +73,7 @@ func (s *Session) WatchChildren(ctx context.Context, path string) (*Watch, []str
 	if err := checkNamed(path); err != nil {
 		return nil, nil, zk.Stat{}, err
 	}
-	key := watchKey{s.join(path), true}
-	w := &Watch{ws: s.watches}
-	s.watches.add(key, w, noBelief)
+	w := s.watches.add(watchKey{s.join(path), true}, noBelief)
 	list := s.list(path, true)
 	list.r.hook = func(code int32) { s.watches.listed(w.t, code) }
 	c, err := one(ctx, s, list)
@@ -198,32 +195,21 @@ func (s *Session) WatchAll(ctx context.Context, paths ...string) ([]*Watch, erro
 // more. Should the znode exist already, created may never fire. created is nil if absent is "", and on servers without
 // setWatches.
 func (s *Session) WatchAllAndCreation(ctx context.Context, absent string, paths ...string) (all []*Watch, created *Watch, err error) {
-	all = make([]*Watch, len(paths), len(paths)+1)
-	for i := range all {
-		all[i] = &Watch{ws: s.watches}
-	}
-	if absent != "" {
-		created = &Watch{ws: s.watches}
-	}
-	if !s.watches.addAll(paths, all, absent, created) {
-		created = nil
-	}
-	set := all
-	if created != nil {
-		set = append(set, created)
-	}
-	for _, w := range set {
+	ws := s.watches.addAll(paths, absent)
+	for i, w := range ws {
 		if err := w.set(ctx); err != nil {
-			for _, w := range set {
+			for _, w := range ws {
 				w.Close()
 			}
 			return nil, nil, err
 		}
-		if w != created && !w.Exists {
+		if i == len(paths) {
+			created = w
+		} else if !w.Exists {
 			s.watches.fireMissing(w)
 		}
 	}
-	return all, created, nil
+	return ws[:len(paths)], created, nil
 }
 
 // fireMissing fires w with its znode's deletion, unless it has fired. (It has not if it shares its entry of the table with an
@@ -275,26 +261,28 @@ func poke(ch chan<- struct{}) {
 	}
 }
 
-// addAll registers all[i] for paths[i] and, unless it is nil or the server has no setWatches, created for absent (entered: it
-// has), and asks the server to watch what is new to it. What is named first is registered last: see restore.
-func (ws *watches) addAll(paths []string, all []*Watch, absent string, created *Watch) (entered bool) {
+// addAll returns a Watch of each of paths and, unless that is "" or the server has no setWatches, one of absent behind them, and
+// asks the server to watch what is new to it. What is named first is registered last: see restore.
+func (ws *watches) addAll(paths []string, absent string) []*Watch {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	fresh := make([]*watched, 0, len(paths)+1)
-	enlist := func(path string, w *Watch, b belief) {
-		if t, ask := ws.enlistLocked(watchKey{ws.s.join(path), false}, w, b); ask {
-			fresh = append(fresh, t)
+	all, fresh := make([]*Watch, len(paths), len(paths)+1), make([]*watched, 0, len(paths)+1)
+	enlist := func(path string, b belief) *Watch {
+		w, ask := ws.enlistLocked(watchKey{ws.s.join(path), false}, b)
+		if ask {
+			fresh = append(fresh, w.t)
 		}
+		return w
 	}
-	if entered = created != nil && !ws.noSetWatches; entered {
-		enlist(absent, created, believedAbsent)
+	if absent != "" && !ws.noSetWatches {
+		all = append(all, enlist(absent, believedAbsent))
 	}
-	for i := len(paths) - 1; i >= 0; i-- {
-		enlist(paths[i], all[i], believedPresent)
+	for i, path := range slices.Backward(paths) {
+		all[i] = enlist(path, believedPresent)
 	}
 	slices.Reverse(fresh)
 	ws.armAllLocked(fresh)
-	return entered
+	return all
 }
 
 // armAllLocked asks the server to watch ts. Each of them is believed to exist, or believed not to, and the request says which.

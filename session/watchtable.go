@@ -75,26 +75,28 @@ func (ws *watches) closeLocked(w *Watch) {
 	} // else its hook, or restore, drops it when it finds no Watch waiting
 }
 
-func (ws *watches) add(key watchKey, w *Watch, b belief) {
+func (ws *watches) add(key watchKey, b belief) *Watch {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if t, ask := ws.enlistLocked(key, w, b); ask {
-		ws.armLocked(t)
+	w, ask := ws.enlistLocked(key, b)
+	if ask {
+		ws.armLocked(w.t)
 	}
+	return w
 }
 
-// enlistLocked adds w to the Watches that wait for key; the first of them brings the belief. ask: the caller has to ask the
+// enlistLocked adds one to the Watches that wait for key; the first of them brings the belief. ask: the caller has to ask the
 // server; else the server has been asked, or restore will ask it.
-func (ws *watches) enlistLocked(key watchKey, w *Watch, b belief) (t *watched, ask bool) {
-	t = ws.byPath[key]
+func (ws *watches) enlistLocked(key watchKey, b belief) (w *Watch, ask bool) {
+	t := ws.byPath[key]
 	if t == nil {
 		t = &watched{watchKey: key, belief: b}
 		ws.byPath[key] = t
 		ask = ws.list.add(t, ws.conn == nil)
 	}
+	w = &Watch{t: t, ws: ws}
 	t.waiters = append(t.waiters, w)
-	w.t = t
-	return t, ask
+	return w, ask
 }
 
 func (ws *watches) dropLocked(t *watched) {
