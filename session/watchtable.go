@@ -1,6 +1,7 @@
 package session
 
 import (
+	"container/list"
 	"fmt"
 	"math"
 	"slices"
@@ -37,15 +38,15 @@ type watchKey struct {
 // watched is one path with the Watches that wait for it.
 type watched struct {
 	watchKey
-	newer, older *watched // in the list
-	waiters      []*Watch // in the order in which they came
-	belief       belief
-	gone         bool          // believed present, the znode was reported deleted, before the reply
-	armed        bool          // the server has answered: exists and err are set
-	conn         uint64        // the number of the conn on which it has
-	exists       bool          // the znode existed when the watch was set
-	err          error         // the watch can't be set
-	ready        chan struct{} // closed when armed; nil: no call waits for that
+	place   *list.Element // in watches.list
+	waiters []*Watch      // in the order in which they came
+	belief  belief
+	gone    bool          // believed present, the znode was reported deleted, before the reply
+	armed   bool          // the server has answered: exists and err are set
+	conn    uint64        // the number of the conn on which it has
+	exists  bool          // the znode existed when the watch was set
+	err     error         // the watch can't be set
+	ready   chan struct{} // closed when armed; nil: no call waits for that
 }
 
 // belief is what the first Watch of a znode says that its caller last saw: whether the znode existed.
@@ -253,7 +254,7 @@ func (ws *watches) attach(c *conn) bool {
 	ws.conn = c
 	ws.conns++
 	ws.noSetWatches = ws.noSetWatches || c.unresumable
-	ws.list.unasked = ws.list.newest
+	ws.list.unasked = ws.list.all.Front()
 	return true
 }
 
@@ -262,7 +263,7 @@ func (ws *watches) detach(c *conn) {
 	defer ws.mu.Unlock()
 	if ws.conn == c {
 		ws.conn = nil
-		ws.list.unasked = ws.list.newest
+		ws.list.unasked = ws.list.all.Front()
 	}
 }
 
@@ -279,8 +280,7 @@ func (ws *watches) restoreStep(c *conn, zxid int64) (more bool) {
 	defer ws.mu.Unlock()
 	var again, believed []*watched
 	for size := 0; ws.conn == c && ws.list.unasked != nil && size < setWatchesMax; {
-		t := ws.list.unasked
-		ws.list.unasked = t.older
+		t := ws.list.next()
 		size += watchBytes + len(t.path)
 		switch {
 		case !t.armed && len(t.waiters) == 0:
@@ -319,41 +319,34 @@ func (ws *watches) restoreStep(c *conn, zxid int64) (more bool) {
 // watchList lists what is in the watch table, mostly the newest first, and knows how far the server of the present conn has
 // been asked for it. Every method takes a few instructions, however long the list is. Guarded by watches.mu.
 type watchList struct {
-	newest  *watched
-	unasked *watched // newest watch not yet sent to the current server; all older ones are unsent too
+	all     list.List     // of *watched
+	unasked *list.Element // newest watch not yet sent to the current server; all older ones are unsent too
 }
 
 // add enters t. detached: there is no server to ask, and unasked is the newest. It reports whether the caller has to ask for
 // t now; else t is the next one that restore asks for.
 func (l *watchList) add(t *watched, detached bool) (ask bool) {
-	before := l.unasked
-	if ask = !detached && before == nil; ask {
-		before = l.newest
+	if l.unasked == nil {
+		t.place, ask = l.all.PushFront(t), !detached
 	} else {
-		l.unasked = t
+		t.place = l.all.InsertBefore(t, l.unasked)
 	}
-	if t.older = before; before != nil {
-		t.newer, before.newer = before.newer, t
-	}
-	if t.newer != nil {
-		t.newer.older = t
-	} else {
-		l.newest = t
+	if !ask {
+		l.unasked = t.place
 	}
 	return ask
 }
 
+// next takes the next watch that the server has to be asked for. There is one.
+func (l *watchList) next() *watched {
+	t := l.unasked.Value.(*watched) //nolint:forcetypeassert // nothing else is entered
+	l.unasked = l.unasked.Next()
+	return t
+}
+
 func (l *watchList) remove(t *watched) {
-	if l.unasked == t {
-		l.unasked = t.older
+	if l.unasked == t.place {
+		l.unasked = t.place.Next()
 	}
-	if t.newer != nil {
-		t.newer.older = t.older
-	} else {
-		l.newest = t.older
-	}
-	if t.older != nil {
-		t.older.newer = t.newer
-	}
-	t.newer, t.older = nil, nil
+	l.all.Remove(t.place)
 }
