@@ -203,9 +203,10 @@ func (c *conn) failCalls(r *request, err error) {
 		waiting = []*request{r}
 	}
 	for _, w := range waiting {
-		w.together = w.together && !r.unreadable
-		if w.unreadable = r.unreadable && r.op != opMultiRead; w.unreadable { // which list can't be read, each finds out alone
-			w.fail(fmt.Errorf("%s: %w", c.server, err))
+		w.together = w.together && r.unreadable == nil
+		if r.unreadable != nil && r.op != opMultiRead { // which list can't be read, each finds out alone
+			w.unreadable = r.unreadable
+			w.fail(fmt.Errorf("%s: %w", c.server, r.unreadable))
 		} else {
 			w.fail(fmt.Errorf("%w (%s: %w)", ErrConnection, c.server, err))
 		}

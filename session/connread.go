@@ -30,23 +30,19 @@ func (c *conn) receive() (forDriver []byte, err error) {
 		forDriver, err = body, c.handshake(body)
 	}
 	if err != nil {
-		if errors.Is(err, ErrGarbled) {
-			c.blameNext()
-		}
 		c.fail(err)
 		return nil, c.failure()
 	}
 	return forDriver, nil
 }
 
-// blameNext marks the request whose reply is due: what has come in its place can't be read, and would not be on the next
-// conn either.
-func (c *conn) blameNext() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// garbledLocked returns err, which says what has come in the place of the reply that is due. The request that waits for that
+// fails with err, whatever gives up the conn first: what can't be read would not be readable on the next conn either.
+func (c *conn) garbledLocked(err error) error {
 	if r := c.pending.head; r != nil {
-		r.unreadable = true
+		r.unreadable = err
 	}
+	return err
 }
 
 // readFrame reads one frame, of size bytes. Of a reply that is too long it keeps the header only. Memory grows with the
@@ -63,7 +59,9 @@ func (c *conn) readFrame(established bool) (body []byte, size int, err error) {
 	case !established && (size < 0 || size > maxFrame):
 		return nil, 0, &strangerError{binary.BigEndian.AppendUint32(nil, uint32(size))}
 	case size < replyHeaderLen:
-		return nil, 0, fmt.Errorf("%w: length %d", ErrGarbled, size)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return nil, 0, c.garbledLocked(fmt.Errorf("%w: length %d", ErrGarbled, size))
 	}
 	body = make([]byte, replyHeaderLen, min(size, 64<<10))
 	if _, err := io.ReadFull(c.in, body); err != nil {
@@ -90,10 +88,14 @@ func (c *conn) expected(header []byte) error {
 	xid := d.int()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if r := c.pending.head; r == nil || r.xid != xid {
-		return fmt.Errorf("%w: a frame of more than %d bytes that is no reply", ErrGarbled, maxFrame)
+	if r := c.pending.head; r != nil && r.xid == xid {
+		return nil
 	}
-	return nil
+	err := fmt.Errorf("%w: a frame of more than %d bytes that is no reply", ErrGarbled, maxFrame)
+	if xid == xidNotification { // the reply that is due may still come
+		return err
+	}
+	return c.garbledLocked(err)
 }
 
 // readRest reads the rest of a frame of size bytes behind its header, which is b.
@@ -179,7 +181,7 @@ func (c *conn) handle(body []byte, size int, at time.Time) (forDriver []byte, er
 	}
 	if r.members != nil {
 		if err != nil {
-			r.unreadable = true
+			r.unreadable = err
 			c.fail(err) // first: a call that gets the error sends again, and must not find this conn
 			c.failCalls(r, err)
 		}
@@ -208,7 +210,8 @@ func (c *conn) handle(body []byte, size int, at time.Time) (forDriver []byte, er
 	return nil, nil
 }
 
-// notification deals with one, of which d is behind the header.
+// notification deals with one, of which d is behind the header. If it can't be read, no request is to blame: each that waits is
+// treated as when the connection breaks.
 func (c *conn) notification(d *decoder, header replyHeader) error {
 	typ, _, path := d.int(), d.int(), d.string()
 	if d.err != nil {
@@ -230,8 +233,9 @@ func (c *conn) take(xid int32, at time.Time) (*request, error) {
 	c.mu.Lock()
 	r := c.pending.head
 	if r == nil || r.xid != xid {
+		err := c.garbledLocked(fmt.Errorf("%w: reply to request %d out of order", ErrGarbled, xid))
 		c.mu.Unlock()
-		return nil, fmt.Errorf("%w: reply to request %d out of order", ErrGarbled, xid)
+		return nil, err
 	}
 	c.pending.remove(r)
 	c.progressAt = at

@@ -220,6 +220,14 @@ func (r *Rig) RefuseAndBreak(err error) {
 	both.Wait()
 }
 
+// GarbleAndBreak has the reader find a reply to no request, and the conn fail for err before the reader has given it up.
+func (r *Rig) GarbleAndBreak(err error) {
+	if _, garbled := r.c.handle(make([]byte, replyHeaderLen), replyHeaderLen, r.clock.now()); garbled == nil {
+		panic("the rig's link takes a reply to no request")
+	}
+	r.c.fail(err)
+}
+
 // until waits for what the conn's lock guards.
 func (r *Rig) until(cond func() bool) {
 	began := time.Now()

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/session"
@@ -20,7 +21,6 @@ var hostileFrames = map[string]func(c *peerConn, xid int32){
 	"half a header":                    func(c *peerConn, xid int32) { c.send(be64(be32(nil, xid), 1)) },
 	"a length of 2^31-1":               func(c *peerConn, _ int32) { c.raw(be64(be64(be32(nil, 0x7fffffff), 0), 0)...) },
 	"a length just above the limit":    func(c *peerConn, _ int32) { c.raw(be64(be64(be32(nil, session.MaxFrame+1), 0), 0)...) },
-	"a notification above the limit":   func(c *peerConn, _ int32) { c.raw(be64(be64(be32(nil, session.MaxFrame+1), -1), 0)...) },
 	"a negative length":                func(c *peerConn, _ int32) { c.raw(0xff, 0xff, 0xff, 0xff) },
 	"the most negative length":         func(c *peerConn, _ int32) { c.raw(0x80, 0, 0, 0) },
 	"a length of 15":                   func(c *peerConn, _ int32) { c.raw(append(be32(nil, 15), make([]byte, 15)...)...) },
@@ -32,12 +32,17 @@ var hostileFrames = map[string]func(c *peerConn, xid int32){
 	"a setWatches reply nobody sent":   func(c *peerConn, _ int32) { c.reply(-8, 0, nil) },
 	"the same reply twice":             func(c *peerConn, xid int32) { c.reply(xid, -101, nil); c.reply(xid, -101, nil) },
 	"a notification of 4 bytes":        func(c *peerConn, _ int32) { c.send(be32(nil, -1)) },
-	"a notification without a body":    func(c *peerConn, _ int32) { c.reply(-1, 0, nil) },
-	"a notification with a cut path":   func(c *peerConn, _ int32) { c.reply(-1, 0, be32(be32(be32(nil, 2), 3), 100)) },
-	"a notification with a huge path":  func(c *peerConn, _ int32) { c.reply(-1, 0, be32(be32(be32(nil, 2), 3), 0x7fffffff)) },
-	"a notification, negative path":    func(c *peerConn, _ int32) { c.reply(-1, 0, be32(be32(be32(nil, 2), 3), -2)) },
 	"text":                             func(c *peerConn, _ int32) { c.raw([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")...) },
 	"a frame of nothing but zero bits": func(c *peerConn, _ int32) { c.send(make([]byte, 64)) },
+}
+
+// hostileNotifications are garbled as well, and yet in the place of no reply.
+var hostileNotifications = map[string]func(c *peerConn, xid int32){
+	"a notification above the limit":  func(c *peerConn, _ int32) { c.raw(be64(be64(be32(nil, session.MaxFrame+1), -1), 0)...) },
+	"a notification without a body":   func(c *peerConn, _ int32) { c.reply(-1, 0, nil) },
+	"a notification with a cut path":  func(c *peerConn, _ int32) { c.reply(-1, 0, be32(be32(be32(nil, 2), 3), 100)) },
+	"a notification with a huge path": func(c *peerConn, _ int32) { c.reply(-1, 0, be32(be32(be32(nil, 2), 3), 0x7fffffff)) },
+	"a notification, negative path":   func(c *peerConn, _ int32) { c.reply(-1, 0, be32(be32(be32(nil, 2), 3), -2)) },
 }
 
 // silentFrames leave the client in the dark without a word that is wrong.
@@ -134,6 +139,55 @@ func TestOneGarbledAnswerCostsOneCall(t *testing.T) {
 	}
 }
 
+func TestAGarbledNotificationCostsNoCall(t *testing.T) {
+	for name, frame := range hostileNotifications {
+		t.Run(name, func(t *testing.T) {
+			withPeer(t, once(frame), func(t *testing.T, p *peer, s *session.Session) {
+				_, err := s.Exists(within(t, soon), "/")
+				require.ErrorIs(t, err, zk.ErrNoNode, "answered on the next connection")
+				require.Equal(t, 2, p.count(), "the one with the notification was given up")
+			})
+		})
+	}
+}
+
+func TestAGarbledNotificationLeavesTheOutcomeOfAWriteUnknown(t *testing.T) {
+	for name, frame := range hostileNotifications {
+		t.Run(name, func(t *testing.T) {
+			withPeer(t, once(frame), func(t *testing.T, _ *peer, s *session.Session) {
+				err := s.Delete(within(t, soon), "/x", -1)
+				require.ErrorIs(t, err, session.ErrUnknownOutcome)
+				require.ErrorIs(t, err, session.ErrConnection, "it was lost with the connection")
+				require.ErrorIs(t, err, session.ErrGarbled, "and that is why")
+				require.ErrorContains(t, err, "a:1")
+			})
+		})
+	}
+}
+
+// The heartbeat may give up the connection for its own reason when the reader has looked at a frame and not yet said so.
+func TestACallWhoseAnswerCanNotBeReadFailsWithThatWhateverGivesUpTheConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := session.NewRig()
+		defer r.Stop()
+		answers := make(chan error, 1)
+		go func() {
+			_, err := r.Exists(within(t, soon), "/")
+			answers <- err
+		}()
+		<-r.Woken()
+		require.NoError(t, r.Send())
+		r.GarbleAndBreak(errors.New("silent"))
+		synctest.Wait()
+		select {
+		case err := <-answers:
+			require.ErrorIs(t, err, session.ErrGarbled)
+		default:
+			require.Fail(t, "it is sent again")
+		}
+	})
+}
+
 func TestReadsBehindAGarbledAnswerAreAskedAgain(t *testing.T) {
 	for name, garbled := range map[string]func(c *peerConn, xid int32){
 		"no frame":                  func(c *peerConn, _ int32) { c.send(nil) },
@@ -203,7 +257,7 @@ func TestAWriteWhoseAnswerIsHostileHasAnUnknownOutcome(t *testing.T) {
 }
 
 func TestAServerThatIsAlwaysHostileCostsItsCallsAndNotTheProgram(t *testing.T) {
-	for name, frame := range merged(hostileFrames, silentFrames) {
+	for name, frame := range merged(hostileFrames, hostileNotifications, silentFrames) {
 		t.Run(name, func(t *testing.T) {
 			withPeer(t, always(frame), func(t *testing.T, p *peer, s *session.Session) {
 				start := time.Now()

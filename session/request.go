@@ -11,9 +11,9 @@ import (
 // request is one request on its way: encoded once, sent on one conn at a time, answered or failed once on each.
 type request struct {
 	op         int32
+	repeatable bool   // may be sent again when its reply is lost
 	name       string // of the operation, for errors
 	path       string // as the caller named it, for errors
-	repeatable bool   // may be sent again when its reply is lost
 	frame      []byte // whole, with room for length and xid
 
 	// hook, when set, runs in the conn's reader, in the order of the wire, before any later frame is looked at.
@@ -40,8 +40,8 @@ type request struct {
 	header replyHeader
 	err    error // no reply came: why
 
-	unreadable bool // something came in the place of the reply, and could not be read: not to be repeated
-	skipped    int  // the reply came, of so many bytes, and was too long to be kept
+	unreadable error // says what came in the place of the reply and could not be read: not to be repeated
+	skipped    int   // the reply came, of so many bytes, and was too long to be kept
 
 	prev, next *request // in a requestQueue
 	seq        int64    // its place among the requests of its conn
@@ -156,7 +156,7 @@ func (s *Session) deliver(ctx context.Context, requests []*request) error {
 			leaderless = leaderless || r.err == nil && undecided(r.header.code)
 			switch {
 			case r.err == nil:
-			case errors.Is(r.err, ErrNotSent), r.repeatable && !r.unreadable: // never sent, or harmless twice
+			case errors.Is(r.err, ErrNotSent), r.repeatable && r.unreadable == nil: // never sent, or harmless twice
 				r.done, r.err, r.reply, r.sent = make(chan struct{}), nil, nil, time.Time{}
 				again = append(again, r)
 			default:

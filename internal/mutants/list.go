@@ -56,7 +56,7 @@ var mutants = []mutant{
 		[]edit{{"	if r.id == 0 && s.ID() != 0 {\n		s.end(ErrExpired)\n		return ErrExpired\n", "	if r.id == 0 && s.ID() != 0 {\n		return ErrGarbled\n"}},
 		[]string{"./session -run=Expir|Over", inScenarios}},
 	{"write repeated after a lost reply", "a create is made twice", "session/request.go",
-		[]edit{{"case errors.Is(r.err, ErrNotSent), r.repeatable && !r.unreadable:", "case !r.unreadable:"}}, []string{"./session -run=Unknown|Lost|Outcome", inScenarios}},
+		[]edit{{"case errors.Is(r.err, ErrNotSent), r.repeatable && r.unreadable == nil:", "case r.unreadable == nil:"}}, []string{"./session -run=Unknown|Lost|Outcome", inScenarios}},
 	{"older server accepted", "a server that lags behind what was seen is taken", "session/conn.go",
 		[]edit{{"binary.BigEndian.PutUint64(frame[8:], uint64(zxid))", "_ = zxid"}}, []string{"./session -run=Older|Lag", inScenarios}},
 	{"reply taken for any request", "one request gets another one's answer", "session/connread.go",
