@@ -32,9 +32,7 @@ type Client struct {
 	handoff *handoff.Queues // of goroutines that share a place in line
 
 	ends sync.WaitGroup // what Close waits for: acquisitions that have not ended, and goroutines of spawn
-
-	mu     sync.Mutex // guards what follows
-	closed bool       // nothing is added to ends any more
+	mu   sync.Mutex     // held for the end of ctx, and to add to ends while ctx lasts: afterwards Close may be waiting
 }
 
 // Dial connects to an ensemble: "zk1:2181,zk2:2181,zk3:2181/chroot". Nil error: a session exists. It blocks until then,
@@ -64,6 +62,9 @@ func Open(connect string, opts ...Option) (*Client, error) {
 	o, err := chosen(opts)
 	if err != nil {
 		return nil, fmt.Errorf("zklock: dial: %w", err)
+	}
+	if hook := o.hooks.Session; hook != nil {
+		o.session.OnState = func(ch session.Change) { hook(SessionInfo(ch)) }
 	}
 	c := &Client{connect: connect, opts: o, log: cmp.Or(o.session.Logger, slog.New(slog.DiscardHandler)),
 		use: inUse{waits: map[*waiting]struct{}{}, holds: map[*acquisition]struct{}{}}}
@@ -107,11 +108,9 @@ func (c *Client) established(ctx context.Context) error {
 func (c *Client) Close() error {
 	c.need()
 	c.mu.Lock()
-	c.closed = true
-	c.mu.Unlock()
 	c.cancel()
-	<-c.sessions.joined
-	c.ends.Wait() // the acquisitions have ended with their sessions; their hooks may still run
+	c.mu.Unlock()
+	c.ends.Wait() // the acquisitions end with their sessions; their hooks may still run
 	return nil
 }
 
@@ -119,21 +118,21 @@ func (c *Client) Close() error {
 func (c *Client) countEnd() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.closed {
-		c.ends.Add(1)
+	if c.ctx.Err() != nil {
+		return false
 	}
-	return !c.closed
+	c.ends.Add(1)
+	return true
 }
 
 // spawn runs fn, which ends soon after the Client was closed, in a goroutine that Close joins; false when Close came first.
 func (c *Client) spawn(fn func()) bool {
-	if !c.countEnd() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ctx.Err() != nil {
 		return false
 	}
-	go func() {
-		defer c.ends.Done()
-		fn()
-	}()
+	c.ends.Go(fn)
 	return true
 }
 

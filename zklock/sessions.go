@@ -26,12 +26,11 @@ type sessions struct {
 	c      *Client
 	chroot int // the length of the connect string's
 
-	joined chan struct{} // closed when keep has ended
-
-	mu      sync.Mutex // guards what follows; taken outside Client.mu and ephemerals.mu
-	first   *session.Session
-	further []*session.Session // in the order in which they were opened; one that has ended, until tend takes it out
-	changed chan struct{}      // closed when any of these has changed
+	mu sync.Mutex // guards what follows; taken outside Client.mu and ephemerals.mu
+	// The first one, and further ones in the order in which they were opened. One that has ended is in it until keep has
+	// replaced it, or tend has taken it out.
+	open    []*session.Session
+	changed chan struct{} // closed when open has changed
 }
 
 const (
@@ -40,59 +39,43 @@ const (
 	pickAgain   = time.Second // how often a call that waits for a session to be established looks for another one
 )
 
-// newSessions starts the first session. Errors are those of start.
-func newSessions(c *Client) (p *sessions, err error) {
-	p = &sessions{c: c, joined: make(chan struct{}), changed: make(chan struct{})}
-	if p.first, err = p.start(); err != nil {
+// newSessions starts the first session. An error is of the connect string or of an option; no I/O has been done.
+func newSessions(c *Client) (*sessions, error) {
+	first, err := session.Start(c.connect, c.opts.session)
+	if err != nil {
 		return nil, err
 	}
-	_, chroot, _ := session.ParseConnect(c.connect) // which start has accepted
-	p.chroot = len(chroot)
-	go p.keep(p.first)
+	_, chroot, _ := session.ParseConnect(c.connect) // which Start has accepted
+	p := &sessions{c: c, chroot: len(chroot), open: []*session.Session{first}, changed: make(chan struct{})}
+	c.spawn(p.keep)
 	return p, nil
 }
 
-// start starts a session. An error is of the connect string or of an option; no I/O has been done.
-func (p *sessions) start() (*session.Session, error) {
-	conf := p.c.opts.session
-	if hook := p.c.opts.hooks.Session; hook != nil {
-		conf.OnState = func(ch session.Change) { hook(SessionInfo(ch)) }
-	}
-	return session.Start(p.c.connect, conf)
-}
-
-// keep replaces the first session whenever it has ended, until Close, which joins it. The old one is joined in the
+// keep replaces the first session whenever it has ended, until Close, which joins it. The old one is closed in the
 // background, since what still runs in it may be a hook that asks for the next.
-func (p *sessions) keep(s *session.Session) {
-	defer close(p.joined)
-	var old sync.WaitGroup
-	defer old.Wait()
+func (p *sessions) keep() {
 	for {
-		began := time.Now()
+		s, began := p.current(), time.Now()
 		select {
 		case <-s.Done():
 		case <-p.c.ctx.Done():
 		}
-		ended := s
-		old.Go(func() { _ = ended.Close() }) // always nil; its own end, when it had one, stays its cause
-		if p.c.ctx.Err() != nil || !p.rested(began) {
+		p.c.ends.Go(func() { _ = s.Close() }) // always nil; its own end, when it had one, stays its cause
+		if !p.rested(began) {
 			return
 		}
-		fresh, err := p.start()
+		fresh, err := session.Start(p.c.connect, p.c.opts.session)
 		if err != nil { // checked when we dialled, and no I/O is done
 			p.c.log.Error("opening the next session", "error", err)
 			return
 		}
-		p.change(func() { p.first = fresh })
-		s = fresh
+		p.change(func() { p.open[0] = fresh })
 	}
 }
 
 // tend looks after a further session until it has ended, is not used any more, or the Client is closed, which joins it.
 func (p *sessions) tend(s *session.Session) {
 	began := time.Now()
-	look := time.NewTicker(furtherIdle / 4)
-	defer look.Stop()
 	for over := false; !over; {
 		select {
 		case <-s.Done():
@@ -100,20 +83,19 @@ func (p *sessions) tend(s *session.Session) {
 			p.rested(began)
 		case <-p.c.ctx.Done():
 			over = true
-		case <-look.C:
+		case <-time.After(furtherIdle / 4):
 			over = s.ForLocks(trusted.Caller{}).Retire(furtherIdle)
 		}
 	}
-	p.change(func() { p.further = slices.DeleteFunc(p.further, func(f *session.Session) bool { return f == s }) })
+	p.change(func() { p.open = slices.DeleteFunc(p.open, func(o *session.Session) bool { return o == s }) })
 	_ = s.Close() // always nil
 }
 
 // rested waits a little if a session that began then has ended at once, against a storm. False: the Client was closed.
 func (p *sessions) rested(began time.Time) bool {
-	if time.Since(began) >= time.Second {
-		return true
+	if time.Since(began) < time.Second {
+		p.c.rest(p.c.ctx, 500*time.Millisecond+jitter.Below(500*time.Millisecond))
 	}
-	p.c.rest(p.c.ctx, 500*time.Millisecond+jitter.Below(500*time.Millisecond))
 	return p.c.ctx.Err() == nil
 }
 
@@ -129,13 +111,13 @@ func (p *sessions) change(do func()) {
 func (p *sessions) current() *session.Session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.first
+	return p.open[0]
 }
 
 func (p *sessions) all() []*session.Session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return append([]*session.Session{p.first}, p.further...)
+	return slices.Clone(p.open)
 }
 
 // room is what znodes with contenders' names below paths may take of a session.
@@ -164,24 +146,15 @@ func (p *sessions) await(ctx context.Context, pick func() (*session.Session, err
 			if at := s.State(); at == session.Connected || at == session.Disconnected {
 				return s, nil
 			}
+			over := ctx.Err() != nil // by now: what is waited for in vain below has its error then, and says why
 			bounded, cancel := context.WithTimeout(ctx, pickAgain)
-			if err = s.Established(bounded); err == nil {
-				err = s.Err()
-			}
-			late := bounded.Err() != nil
+			err = s.Established(bounded)
 			cancel()
 			switch {
-			case err == nil:
-				return s, nil
-			case late && ctx.Err() == nil:
-				continue
-			case late:
-				if err = s.Established(ctx); err == nil { // else it says for which ctx, and why
-					return s, nil // it was established meanwhile
-				}
-			}
-			if ctx.Err() != nil || errors.Is(err, session.ErrAuth) { // waiting would not help
+			case err != nil && (over || errors.Is(err, session.ErrAuth)): // waiting would not help
 				return nil, err
+			case s.Err() == nil: // it is established by now, or not yet, or ctx is over
+				continue
 			}
 		}
 		select {
@@ -199,7 +172,7 @@ func (p *sessions) choose(room int) (*session.Session, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	soon := false
-	for _, s := range append([]*session.Session{p.first}, p.further...) {
+	for _, s := range p.open {
 		switch {
 		case s.Err() != nil:
 			soon = true // it is about to be replaced, or to make way
@@ -210,10 +183,10 @@ func (p *sessions) choose(room int) (*session.Session, error) {
 	if soon {
 		return nil, nil
 	}
-	if n := 1 + len(p.further); n >= maxSessions {
+	if n := len(p.open); n >= maxSessions {
 		return nil, fmt.Errorf("%w: the %d sessions of this client are full (WithEphemeralBytes), and it opens no more", ErrNoRoom, n)
 	}
-	s, err := p.start()
+	s, err := session.Start(p.c.connect, p.c.opts.session)
 	if err != nil {
 		return nil, err
 	}
@@ -221,6 +194,6 @@ func (p *sessions) choose(room int) (*session.Session, error) {
 		s.ForLocks(trusted.Caller{}).Abandon()
 		return nil, closedError{}
 	}
-	p.further = append(p.further, s)
+	p.open = append(p.open, s)
 	return s, nil
 }
