@@ -210,7 +210,8 @@ func (s *Session) shutdown() {
 	}
 	stopped := s.driver.stop()
 	if byCaller && connected {
-		// The close is on its way. On a connection whose replies do not arrive it may still reach the server.
+		// The close is on its way. On a connection whose replies do not arrive it may still reach the server, which hangs up.
+		// The timer bounds the wait. The driver waits a second meanwhile; the rest ends when the connection is closed below.
 		select {
 		case <-latest.dead:
 		case <-time.After(min(time.Second, s.cfg.Timeout/4)):
