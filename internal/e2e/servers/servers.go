@@ -66,15 +66,21 @@ func (e *Ensemble) Version() string {
 	return fmt.Sprintf("unknown (%v)", errors.Join(errs...))
 }
 
-// Watches returns how many watches the servers keep for all clients together.
-func (e *Ensemble) Watches() (int64, error) {
-	var all int64
+// Watches returns how many watches the servers keep for all clients together. A server that does not answer in time, as one
+// under load may not, is asked again, until it could have been started anew.
+func (e *Ensemble) Watches() (all int64, err error) {
 	for _, n := range e.Nodes {
-		c, err := n.WatchCount()
+		var count int64
+		for until := time.Now().Add(serveBound); ; {
+			count, err = n.WatchCount()
+			if late := net.Error(nil); !errors.As(err, &late) || !late.Timeout() || time.Now().After(until) {
+				break
+			}
+		}
 		if err != nil {
 			return 0, err
 		}
-		all += c
+		all += count
 	}
 	return all, nil
 }
