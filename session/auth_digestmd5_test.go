@@ -22,7 +22,7 @@ func jaas(t *testing.T, users string) ensemble.Option {
 		"-Dzookeeper.authProvider.sasl=org.apache.zookeeper.server.auth.SASLAuthenticationProvider")
 }
 
-// Real servers, which also let nobody in who has not authenticated by SASL.
+// On real servers, which also refuse clients that have not authenticated by SASL.
 func TestRealServersTakeDigestMD5AndEnforceIt(t *testing.T) {
 	e := ensemble.Start(t, 3, ensemble.WithTick(2*time.Second), jaas(t, ` user_ann="päss\"w=,ord" user_bob="x"`),
 		ensemble.WithJVM("-Dzookeeper.enforce.auth.enabled=true", "-Dzookeeper.enforce.auth.schemes=sasl"))
@@ -36,7 +36,7 @@ func TestRealServersTakeDigestMD5AndEnforceIt(t *testing.T) {
 	require.NoError(t, err)
 
 	id := s.ID()
-	for _, n := range e.Nodes { // wherever it goes on
+	for _, n := range e.Nodes { // whichever server it reconnects to
 		n.Restart(t)
 		_, _, err = s.Get(within(t, 2*soon), path)
 		require.NoError(t, err)

@@ -35,7 +35,7 @@ func TestASessionWithSASLHasItsRightsOnEveryConnection(t *testing.T) {
 		require.NoError(t, err)
 		for range 3 {
 			srv.DropConnections()
-			_, _, err = s.Get(within(t, soon), "/ann") // is asked again if the connection breaks behind it
+			_, _, err = s.Get(within(t, soon), "/ann") // repeated if the connection breaks before the reply
 			require.NoError(t, err)
 		}
 		assert.EqualValues(t, 8, srv.Requests()[zktest.OpSASL], "two messages on each of four connections")
@@ -78,7 +78,7 @@ func TestAServerThatDoesNotKnowThePasswordIsNotBelieved(t *testing.T) {
 	}, zktest.WithSASLUsers(map[string]string{"ann": secret}))
 }
 
-// The answers to SASL are the connected server's own: the session is not believed for longer because of them.
+// The connected server answers SASL requests by itself, so these answers do not prolong the lease.
 func TestAnswersToSASLProlongNoLease(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		const takes = time.Second
@@ -94,7 +94,7 @@ func TestAnswersToSASLProlongNoLease(t *testing.T) {
 	}, zktest.WithSASLUsers(map[string]string{"ann": secret}))
 }
 
-// failing is a mechanism of a program's own that has trouble at first.
+// failing is a program's own mechanism, which fails at first.
 type failing struct {
 	session.SASL
 	times int

@@ -10,7 +10,7 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// batcher is a session, or what embeds one.
+// batcher is a session, or a type that embeds one.
 type batcher interface{ Batch() *session.Batch }
 
 // createAndList makes a znode and lists its parent, in one round trip.
@@ -54,7 +54,7 @@ func listAll(ctx context.Context, s batcher, paths []string) (names [][]string, 
 	return names, nil
 }
 
-// existsNow reads a Stat behind a sync, in one round trip.
+// existsNow reads a Stat after a sync, in one round trip.
 func existsNow(ctx context.Context, s batcher, znode string) (zk.Stat, error) {
 	b := s.Batch()
 	b.Sync(znode)

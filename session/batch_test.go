@@ -45,7 +45,8 @@ func TestABatchIsCarriedOutInItsOrderAndAnswersEachByItself(t *testing.T) {
 	})
 }
 
-// Nobody's request may keep another's from being sent: the sweeper of recipe deletes what calls have left in batches.
+// A request that cannot work must not keep the others of its batch from being sent: recipe's sweeper deletes the znodes of many
+// calls in one batch.
 func TestARequestThatCanNotWorkIsNotSentAndTheOthersOfItsBatchAre(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
@@ -74,7 +75,7 @@ func TestARequestThatCanNotWorkIsNotSentAndTheOthersOfItsBatchAre(t *testing.T) 
 	})
 }
 
-// Two creates of one batch, for the second of which there is no room: none is sent, and no room is kept.
+// Two creates in one batch, and no room for the second: neither is sent, and no room stays reserved.
 func TestABatchForWhichThereIsNoRoomKeepsNone(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv, cramped)
@@ -170,7 +171,7 @@ func TestReadingSeveralZnodesAtOnceTellsWhatIsWrongWithEach(t *testing.T) {
 	})
 }
 
-// A list behind the transaction is lost: it alone is asked for again, and the transaction is made once.
+// A list behind the transaction is lost: only the list is sent again, and the transaction is carried out once.
 func TestAListThatIsLostBehindATransactionIsAskedForAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		dirs := []string{"/a", "/b", "/c"}
@@ -197,8 +198,8 @@ func TestAListThatIsLostBehindATransactionIsAskedForAgain(t *testing.T) {
 	})
 }
 
-// The transaction's own reply is lost, or ctx ends before it: the error says that the outcome is unknown. When ctx ends
-// behind it, what was made is told.
+// If the transaction's own reply is lost, or ctx ends before it, the error says that the outcome is unknown. If ctx ends
+// after it, the result has the znodes that were made.
 func TestATransactionWhoseListsDoNotComeTellsWhatItMade(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		dirs := []string{"/a"}

@@ -12,7 +12,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// A write behind a read: both have been sent, the write is carried out, and ctx, or the session, ends before the replies.
+// A batch of a read and a write: both are sent, the write is carried out, and ctx or the session ends before the replies.
 func TestAWriteBehindAReadInABatchThatIsGivenUpHasAnUnknownOutcome(t *testing.T) {
 	for name, closing := range map[string]bool{"ctx": false, "session": true} {
 		t.Run(name, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Reads of many children, in small pieces. (Scenario 50.)
+// Tests of reads of many children, which are made in small batches. (Scenario 50.)
 
 // crowd makes n children of /dir with data, and returns their names.
 func crowd(t *testing.T, srv *zktest.Server, n int, data []byte) (names []string) {
@@ -29,7 +29,7 @@ func crowd(t *testing.T, srv *zktest.Server, n int, data []byte) (names []string
 
 func whole(zk.Stat) bool { return true }
 
-// However many read, one batch is on its way, and another request of the session is not far behind it.
+// However many callers read, one batch is under way at a time, so that another request of the session waits for little.
 func TestReadsOfManyChildrenLeaveRoomForOthers(t *testing.T) {
 	for _, k := range []struct {
 		children, size, most int
@@ -69,7 +69,7 @@ func TestReadsOfManyChildrenLeaveRoomForOthers(t *testing.T) {
 	}
 }
 
-// Data that have grown since their length was known are left out, if they are not wanted now.
+// Data that have become longer than the caller wants, since their length was read, are left out.
 func TestDataThatGrowWhileTheyAreReadAreLeftOut(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		names := crowd(t, srv, 3, []byte("small"))
@@ -88,7 +88,7 @@ func TestDataThatGrowWhileTheyAreReadAreLeftOut(t *testing.T) {
 	})
 }
 
-// A reader that waits for its turn ends with its ctx, or with the session.
+// A call that waits for its turn to read returns when its ctx or the session ends.
 func TestAReaderThatWaitsForOthersEndsWithItsContext(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		names := crowd(t, srv, 3, nil)
@@ -112,7 +112,7 @@ func TestAReaderThatWaitsForOthersEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// Lists of one directory are asked for few at a time as long as its length is not known, and then as it allows.
+// Lists of one directory are requested a few at a time while their length is unknown, and then as many as their length allows.
 func TestABurstOfListsIsBoundedByTheirLength(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		crowd(t, srv, 10_000, nil) // about 140 KB

@@ -9,7 +9,7 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// Whatever delays the thread between two readings looks like a sleep of the machine, and would end the lease.
+// A delay of the thread between the readings of the two clocks looks like a sleep of the machine, and would end the lease.
 func TestOfDelayedReadingsOfTheTwoClocksTheSmallestDifferenceCounts(t *testing.T) {
 	const slept = 3 * time.Hour
 	for name, c := range map[string]struct {

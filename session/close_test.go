@@ -14,9 +14,9 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// These run in bubbles, which fail when a goroutine is left behind.
+// These tests run in synctest bubbles, which fail when a goroutine is left behind.
 
-// closeBound is what Close promises, with a little on top.
+// closeBound is the bound in the contract of Close, and a little more.
 const closeBound = 2200 * time.Millisecond
 
 func requireCloses(t *testing.T, s *session.Session) {
@@ -104,7 +104,7 @@ var closingStates = map[string]func(t *testing.T, srv *zktest.Server) *session.S
 	"with requests that are never answered": func(t *testing.T, srv *zktest.Server) *session.Session {
 		s := open(t, srv)
 		srv.Inject(zktest.Hold().Op(zktest.OpSetData))
-		for range 3000 { // more than the driver's own queues hold
+		for range 3000 { // more than the driver's queues hold
 			s.Go(func(ctx context.Context) { _, _ = s.Set(ctx, "/", nil, -1) })
 		}
 		synctest.Wait()
@@ -140,7 +140,7 @@ func TestCloseIsBoundedInEveryState(t *testing.T) {
 	}
 }
 
-// start starts a session without waiting for it; the test closes it, however it ends.
+// start starts a session without waiting for its connection. The cleanup of the test closes it.
 func start(t *testing.T, dial session.Dialer) *session.Session {
 	t.Helper()
 	s, err := session.Start("a:1", session.Config{Dial: dial})
@@ -186,13 +186,13 @@ func TestCloseDoesNotWaitForADialerThatTakesItsTime(t *testing.T) {
 		require.NoError(t, err)
 		time.Sleep(10 * time.Millisecond)
 		requireCloses(t, s)
-		time.Sleep(time.Minute) // the dialer itself can't be stopped, and ends in its own time
+		time.Sleep(time.Minute) // the dialer cannot be stopped, and returns later
 	})
 }
 
 func TestOpenThatFailsLeavesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		srv.Inject(zktest.DropReply().Op(zktest.OpConnect)) // the server has made a session, and we don't know
+		srv.Inject(zktest.DropReply().Op(zktest.OpConnect)) // the server has made a session, and its answer is lost
 		start := time.Now()
 		_, err := session.Open(within(t, 3*time.Second), srv.Addr(), session.Config{Dial: srv.Dial})
 		require.ErrorIs(t, err, context.DeadlineExceeded)

@@ -58,7 +58,7 @@ var replyOps = []struct {
 	}},
 }
 
-// answer runs one operation and answers everything that it sends with code and body.
+// answer runs one operation and answers each of its requests with code and body.
 func answer(t testing.TB, op int, code int32, body []byte) (any, error) {
 	rig := session.NewRig()
 	defer rig.Stop()
@@ -75,7 +75,7 @@ func answer(t testing.TB, op int, code int32, body []byte) (any, error) {
 	}()
 	dead := rig.Dead()
 	if replyOps[op].name != "create all" {
-		dead = nil // the others return by themselves when the link is given up; this one would ask the next link
+		dead = nil // the others return when the link is given up; this one would repeat its request on the next link
 	}
 	for {
 		select {
@@ -120,11 +120,11 @@ func FuzzReply(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, op uint8, code int32, body []byte) {
 		if code == -112 || code == -118 || code == -124 {
-			code = 0 // the session's end, and its move, are not the decoder's
+			code = 0 // the codes for an expired and a moved session are not handled by the decoder
 		}
 		n := int(op) % len(replyOps)
 		if replyOps[n].name == "create all" && (code == -4 || code == -7) {
-			code = 0 // whether it was made is not known then: it asks for as long as its caller waits
+			code = 0 // the outcome is unknown then: it repeats the check until its caller gives up
 		}
 		var v any
 		var err error
@@ -133,7 +133,7 @@ func FuzzReply(f *testing.F) {
 		require.Less(t, spent, bound, "%s: %d bytes cost %d", replyOps[n].name, len(body), spent)
 		if err == nil {
 			name := replyOps[n].name
-			// A watch may be set on what is not there, and what is there already need not be made.
+			// A watch may be set on a znode that does not exist; CreateAll accepts one that exists.
 			if fine := name == "watch" && code == -101 || name == "create all" && code == -110; code != 0 && !fine {
 				require.FailNow(t, "a refusal was taken for a yes", "%s, code %d: %v", name, code, v)
 			}
@@ -155,8 +155,8 @@ func frameOf(body []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
 }
 
-// allocates returns how many bytes the process allocates while fn runs: the least of some trials, of which none follows one
-// below bound, since others may allocate at the same time (the fuzzing engine does).
+// allocates returns how many bytes the process allocates while fn runs: the least of several trials, since other goroutines
+// may allocate at the same time (the fuzzing engine does). It stops at the first trial below bound.
 func allocates(bound uint64, fn func()) uint64 {
 	least := uint64(math.MaxUint64)
 	for trial := 0; trial < 5 && least >= bound; trial++ {
@@ -169,7 +169,7 @@ func allocates(bound uint64, fn func()) uint64 {
 	return least
 }
 
-// FuzzStream hands a link any bytes at all.
+// FuzzStream feeds arbitrary bytes to a link.
 func FuzzStream(f *testing.F) {
 	note := append(binary.BigEndian.AppendUint32(nil, 0xffffffff), make([]byte, 12)...)
 	note = append(note, 0, 0, 0, 3, 0, 0, 0, 3, 0, 0, 0, 2, '/', 'a')

@@ -13,7 +13,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// What this package encodes, zktest decodes with a codec of its own, and the other way round.
+// zktest has an independent codec: it decodes what this package encodes, and the other way round.
 
 func TestEveryFieldOfAZnodeCrossesTheWireUnchanged(t *testing.T) {
 	srv := zktest.Run(t)
@@ -44,7 +44,7 @@ func TestEveryFieldOfAZnodeCrossesTheWireUnchanged(t *testing.T) {
 	}
 }
 
-// requireStat compares field by field what two codecs have read.
+// requireStat compares the Stats that the two codecs have decoded, field by field.
 func requireStat(t testing.TB, want zktest.Stat, got zk.Stat) {
 	t.Helper()
 	require.Equal(t, want, zktest.Stat{

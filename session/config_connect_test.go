@@ -44,7 +44,7 @@ func TestConnectStringsThatAreUnderstood(t *testing.T) {
 	}
 }
 
-// badConnects are connect strings with what must be in the message: the value and the rule.
+// badConnects are bad connect strings, each with the texts that the error must contain: the value and the rule.
 var badConnects = map[string]struct {
 	is   error
 	says []string

@@ -17,7 +17,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// goodPaths are accepted here, by the driver and by real servers.
+// goodPaths are accepted by this package, by the driver and by real servers.
 var goodPaths = []string{
 	"/", "/a", "/a/b", "/a b", "/.a", "/..a", "/a.", "/a..", "/a/...", "/...", "/é", "/日本/語", "/%2f", "/_c_x-lock-0000000001",
 	"/\u00a0", "/\ufdd0", "/\ufb01", "/zookeeper", "/" + strings.Repeat("x", 4095), "/\\", "/\"", "/'", "/*", "/~",
@@ -73,11 +73,11 @@ func TestPaths(t *testing.T) {
 
 func TestABadPathIsRefusedByEveryOperationBeforeAnyDial(t *testing.T) {
 	s, err := session.Start("zk1", session.Config{Dial: func(string, string, time.Duration) (net.Conn, error) {
-		return nil, errors.New("not here") // the session itself may dial; what an operation does on it must not wait for that
+		return nil, errors.New("not here") // the session itself may dial; the operation must not wait for that
 	}})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
-	ctx := context.Background() // without end: an operation that waited would hang
+	ctx := context.Background() // no deadline: an operation that waited would hang
 	acl := session.WorldACL()
 	for path, rule := range badPaths {
 		shape := strings.Contains(rule, "slash") || strings.Contains(rule, "component") || path == ""
@@ -113,7 +113,7 @@ func TestABadPathIsRefusedByEveryOperationBeforeAnyDial(t *testing.T) {
 	}
 }
 
-// The ensemble may hold what we would not make: it is read, watched and removed like any other. (Scenario 50.)
+// Znodes whose names we would refuse to create may exist: they can be read, watched and deleted like others. (Scenario 50.)
 func TestNamesThatAListBroughtAreNotHeldToOurPathRule(t *testing.T) {
 	srv := zktest.Run(t)
 	s := open(t, srv)
@@ -180,7 +180,7 @@ func TestARealServerTakesThePathsThatWeTake(t *testing.T) {
 	s := openAt(t, ensemble.Shared(t, 1).Connect())
 	for _, path := range goodPaths {
 		_, err := s.Exists(within(t, soon), path)
-		if err != nil { // any answer will do but that the path is bad, which the server says with BadArguments or by hanging up
+		if err != nil { // any answer except that the path is bad, which the server reports by BadArguments or by closing the connection
 			require.ErrorIs(t, err, zk.ErrNoNode, "%.40q", path)
 		}
 		made := ensemble.Shared(t, 1).Path(t) + strings.TrimSuffix(strings.ReplaceAll(path, "/zookeeper", "/x"), "/")
@@ -228,7 +228,7 @@ func javaTakes(path string) bool {
 	return true
 }
 
-// driverTakes asks the driver: on a connection that is closed, a good path gets as far as that.
+// driverTakes reports whether the driver accepts a path: on a closed connection the error is then that it is closed.
 func driverTakes(t testing.TB) func(path string) bool {
 	conn, _, err := zk.Connect([]string{"nowhere:1"}, time.Second, zk.WithLogInfo(false),
 		zk.WithDialer(func(string, string, time.Duration) (net.Conn, error) { return nil, net.ErrClosed }),

@@ -44,7 +44,7 @@ func TestASessionOnAKeeperEndsWithItsConnectionAndIsNotDialledFor(t *testing.T) 
 	})
 }
 
-// A server that opens another session though the first one's had a password: Keeper behind a name that ZooKeeper had.
+// The server opens a new session although the first one had a password: Keeper at an address that was ZooKeeper's.
 func TestScenario66_ASessionThatIsAnsweredWithAnotherOneEndsAtOnceAndLeavesNoneBehind(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		keeper := zktest.Run(t, zktest.WithoutListener(), zktest.WithVersion(zktest.Keeper22))
@@ -94,7 +94,7 @@ func TestScenario66_OnAKeeperNothingIsAskedThatAnOldOneDoesNotKnow(t *testing.T)
 	})
 }
 
-// The requests are made before anything is known of the server.
+// The requests are queued before the session knows what kind of server it is.
 func TestOnAKeeperAContainerThatIsAskedForBeforeTheFirstConnectionIsPersistent(t *testing.T) {
 	onKeepers(t, func(t *testing.T, srv *zktest.Server) {
 		for name, ask := range map[string]func(s *session.Session, b *session.Batch){
@@ -167,7 +167,7 @@ func TestAKeeperTellsTheTruthAboutTheLease(t *testing.T) {
 	})
 }
 
-// Keeper answers so when its Raft has not accepted a request in time: it may accept it later.
+// Keeper answers with a timeout when its Raft has not accepted a request in time: it may accept it later.
 func TestAWriteThatIsAnsweredWithATimeoutHasAnUnknownOutcome(t *testing.T) {
 	onKeepers(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)

@@ -14,7 +14,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// calls are all operations, each on a znode /x that is there; write says that one that has left may have been done.
+// calls are all operations, each on an existing znode /x. write: one that has been sent may have been carried out.
 var calls = map[string]struct {
 	op    zktest.Op
 	write bool
@@ -54,7 +54,7 @@ var calls = map[string]struct {
 	"watch":      {zktest.OpExists, false, func(ctx context.Context, s *session.Session) error { _, err := s.Watch(ctx, "/x"); return err }},
 }
 
-// everyCall runs a test for each operation, in a bubble with a session.
+// everyCall runs a test for each operation, with a session in a bubble.
 func everyCall(t *testing.T, test func(t *testing.T, srv *zktest.Server, s *session.Session, name string)) {
 	t.Helper()
 	for name := range calls {
@@ -82,7 +82,7 @@ func TestACallWhoseContextHasEndedSendsNothing(t *testing.T) {
 		require.NotErrorIs(t, err, session.ErrUnknownOutcome)
 		time.Sleep(time.Second)
 		answers.Remove()
-		if name != "watch" { // which may be on its way for others
+		if name != "watch" { // which may be under way for other callers
 			require.Equal(t, before, srv.Requests()[calls[name].op])
 		}
 		require.NoError(t, calls[name].do(within(t, soon), s), "the next call is not harmed")

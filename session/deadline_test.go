@@ -15,8 +15,8 @@ import (
 )
 
 // Scenario 53: the end of a lease waits for no mutex. All mutexes of the session and of its connection are held for
-// longer than the lease; its context ends while the server still keeps the session, which is what another holder waits
-// for. A machine that stands still may make one trial late, not all of them.
+// longer than the lease lasts; the session's context must end before the server ends the session, since only then another
+// client can hold. A machine that stands still may delay one trial, not all of them.
 func TestTheLeaseEndsOnTimeWhoeverHoldsTheSessionsMutexes(t *testing.T) {
 	const tick, timeout, trials = 200 * time.Millisecond, 2 * time.Second, 5
 	srv := zktest.Run(t, zktest.WithTick(tick))
@@ -46,7 +46,7 @@ func TestTheLeaseEndsOnTimeWhoeverHoldsTheSessionsMutexes(t *testing.T) {
 	}
 }
 
-// Scenario 53: a call of many requests is given up beside a hold whose lease is running out.
+// Scenario 53: a call of many requests is given up while the lease of a hold is running out.
 func TestACallOf100000RequestsThatIsGivenUpDoesNotKeepALeaseAlive(t *testing.T) {
 	const timeout, trials = 4 * time.Second, 5
 	srv := zktest.Run(t)
@@ -77,7 +77,7 @@ func TestACallOf100000RequestsThatIsGivenUpDoesNotKeepALeaseAlive(t *testing.T) 
 	}
 }
 
-// Whoever asks is not told that the session lasts when its lease is over, whether or not a timer has run.
+// Alive reports the end as soon as the lease is over, whether or not the timer has run.
 func TestAliveReadsTheClockAndWaitsForNoTimer(t *testing.T) {
 	srv := zktest.Run(t)
 	s := openAt(t, srv.Addr())
@@ -102,8 +102,8 @@ func BenchmarkAlive(b *testing.B) {
 	}
 }
 
-// Scenario 58: a connection on which requests arrive and replies do not would carry a close: the session that was lost
-// is left to its server, which ends it when its time has come.
+// Scenario 58: on a connection that carries requests but no replies a close would arrive and end the session early. So a
+// session whose lease is over sends no close; the server ends it at its timeout.
 func TestScenario58_NothingEndsALostSessionBeforeTheTimeThatWasPromised(t *testing.T) {
 	for name, fault := range map[string]zktest.Fault{"no reply arrives": zktest.FreezeReplies(),
 		"no reply arrives to what goes through the leader": zktest.HoldReply().Op(zktest.OpMulti)} {
@@ -127,8 +127,8 @@ func TestScenario58_NothingEndsALostSessionBeforeTheTimeThatWasPromised(t *testi
 	}
 }
 
-// Scenario 59: a server with a lower limit takes the session over, and its answer is lost: the leader counts less from
-// then on.
+// Scenario 59: a server with a lower maxSessionTimeout takes the session over, and its answer is lost: from then on the
+// leader counts the shorter timeout.
 func TestScenario59_ALeaseEndsBeforeTheShorterSessionOfAReattachmentWithoutAnAnswer(t *testing.T) {
 	for _, timeout := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second} {
 		for range 4 {
@@ -156,8 +156,8 @@ func TestScenario59_ALeaseEndsBeforeTheShorterSessionOfAReattachmentWithoutAnAns
 	}
 }
 
-// A re-attachment without an answer moves the deadline back. A holder whose grace is longer than what is left then is called at
-// that moment, not when the timer looks next.
+// A re-attachment without an answer moves the deadline to an earlier instant. A holder whose grace is longer than what is then
+// left is notified at that moment, not when the timer fires next.
 func TestAGraceIsCalledAtOnceWhenTheDeadlineMovesBackIntoIt(t *testing.T) {
 	for i := range 8 {
 		bubble(t, func(t *testing.T, srv *zktest.Server) {
@@ -191,7 +191,7 @@ func TestAGraceIsCalledAtOnceWhenTheDeadlineMovesBackIntoIt(t *testing.T) {
 	}
 }
 
-// A server that closes the connection instead of an answer, as one without a leader does, has shortened nothing.
+// A server that closes the connection instead of answering, as one without a leader does, has not shortened the session.
 func TestAHandshakeThatIsRefusedDoesNotShortenTheLease(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv, func(c *session.Config) { c.Timeout = 40 * time.Second })
@@ -227,7 +227,7 @@ func TestAGrantThatNoLeaseCanBeHadWithIsRefusedWithTheRule(t *testing.T) {
 	}
 }
 
-// Two ticks are the least that servers grant, unless their minSessionTimeout is set.
+// Servers grant at least two ticks, unless their minSessionTimeout is set.
 func TestTwoTicksAreTakenHoweverLittleWasAskedFor(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv, func(c *session.Config) { c.Timeout = 100 * time.Millisecond })
@@ -235,7 +235,7 @@ func TestTwoTicksAreTakenHoweverLittleWasAskedFor(t *testing.T) {
 	})
 }
 
-// What a server grants a session that it takes over, above what the session has, prolongs no lease.
+// A server that takes a session over and grants a longer timeout than before does not prolong the lease.
 func TestALongerGrantToASessionThatIsTakenOverIsNotBelieved(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)

@@ -87,7 +87,7 @@ func TestABackOffEndsAsSoonAsAServerIsBack(t *testing.T) {
 	})
 }
 
-// certificate makes one for 127.0.0.1, and a pool that trusts it.
+// certificate returns a certificate for 127.0.0.1, and a pool that trusts it.
 func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -104,7 +104,7 @@ func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
 }
 
-// tlsFront listens with TLS in front of a server, and passes on what it hears.
+// tlsFront is a TLS proxy in front of a server.
 func tlsFront(t *testing.T, srv *zktest.Server, cert tls.Certificate) (addr string) {
 	t.Helper()
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12})
@@ -135,7 +135,7 @@ func tlsFront(t *testing.T, srv *zktest.Server, cert tls.Certificate) (addr stri
 	return l.Addr().String()
 }
 
-// pump passes bytes on until one end is gone, and then ends both.
+// pump copies bytes until one end is closed, and then closes both.
 func pump(to, from net.Conn) {
 	defer to.Close()
 	defer from.Close()
@@ -205,8 +205,8 @@ func TestACertificateThatIsNotTrustedIsTheReason(t *testing.T) {
 	require.NotContains(t, err.Error(), "EOF")
 }
 
-// refusal returns the error of an Open whose context ends when the server at addr has refused what conf asks of it, for a
-// reason that contains words. Handshakes take their time on a busy machine, so it has longer from trial to trial.
+// refusal returns the error of an Open whose context ends after the server at addr has refused conf for a reason that contains
+// words. Handshakes are slow on a busy machine, so each trial has more time than the one before.
 func refusal(t *testing.T, addr string, conf *tls.Config, words string) error {
 	t.Helper()
 	for limit := time.Second; ; limit *= 2 {

@@ -29,7 +29,7 @@ func TestASessionThatEndsBeforeItsDriverHasStartedIsJoinedBehindIt(t *testing.T)
 	})
 }
 
-// Three goroutines of the driver's, and the one that writes: the reader is one of the driver's, and the heartbeat is a timer.
+// Three of the driver, of which one is the reader, and our writer. The heartbeat is a timer.
 func TestAConnectedSessionHasFourGoroutines(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)

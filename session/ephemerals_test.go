@@ -34,7 +34,7 @@ func listed(srv *zktest.Server, id int64) (bytes int) {
 	return bytes
 }
 
-// fill makes ephemerals of the server's longest name for them until there is no room for another one.
+// fill makes ephemerals, with the longest names that the server accepts, until there is no room for another one.
 func fill(t testing.TB, s *session.Session) (made []string) {
 	t.Helper()
 	for len(made) < 100 {
@@ -300,8 +300,8 @@ func TestOnlyASessionThatHasHadNoEphemeralsForSoLongIsRetired(t *testing.T) {
 	})
 }
 
-// Random creates, deletions by this session and by others, reads and watches, while replies are lost: never less is counted
-// than stands, and in the end, when everything has been looked at, just that.
+// Random creates, deletions by this session and by others, reads and watches, while replies are lost: the count is never lower
+// than what exists, and is exact in the end, when every znode has been looked at.
 func TestNoFewerEphemeralZnodesAreCountedThanStand(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -354,7 +354,7 @@ func TestNoFewerEphemeralZnodesAreCountedThanStand(t *testing.T) {
 					case 7:
 						_, err = s.Exists(ctx, exact)
 					}
-					_ = err // any: what counts is what stands
+					_ = err // any error: only what exists matters
 					require.GreaterOrEqual(t, s.EphemeralBytes(), listed(srv, s.ID()), "step %d", step)
 					require.LessOrEqual(t, s.EphemeralBytes(), leastRoom)
 				}

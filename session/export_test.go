@@ -15,7 +15,7 @@ import (
 	"github.com/zklock/locker/internal/trusted"
 )
 
-// The only door for the tests of this package to its inside.
+// What the tests of this package use of its unexported code; they have no other access to it.
 
 // Lease is the lease clock.
 type Lease struct{ l lease }
@@ -31,16 +31,16 @@ func (l *Lease) Begin(sent time.Time, timeout, tick time.Duration) {
 	l.l.ack(sent, sent, true) // the write that made it
 }
 
-// Open is the handshake of a new session, which no write has confirmed.
+// Open is the handshake of a new session.
 func (l *Lease) Open(sent, at time.Time, timeout, tick time.Duration) {
 	l.l.begin(sent, at, timeout, tick, true)
 }
 
-// Reattach is the handshake of a session that is about to be re-attached; Unanswered says that it gets no answer.
+// Reattach is the request of a handshake that re-attaches the session; Unanswered says that it gets no answer.
 func (l *Lease) Reattach(sent time.Time) { l.l.reattach(sent) }
 func (l *Lease) Unanswered(closed bool)  { l.l.unanswered(closed) }
 
-// Resume is the handshake of a session that is re-attached.
+// Resume is the answer to a handshake that re-attached the session.
 func (l *Lease) Resume(sent, at time.Time, timeout, tick time.Duration) {
 	l.l.begin(sent, at, timeout, tick, false)
 }
@@ -52,7 +52,7 @@ func (l *Lease) Confirmed() time.Time                { return l.l.confirmed }
 func (l *Lease) Marks() int                          { return len(l.l.marks) }
 func (l *Lease) Steady() time.Duration               { return l.l.steady() }
 
-// WatchedPaths returns how many paths the watch table holds, but for those that the next connection will drop unasked.
+// WatchedPaths returns the number of paths in the watch table, without those that the next connection will drop.
 func (s *Session) WatchedPaths() (n int) {
 	s.watches.mu.Lock()
 	defer s.watches.mu.Unlock()
@@ -81,8 +81,8 @@ func (s *Session) QueuedCalls() (queued, pending int) {
 func Attempt(timeout time.Duration) time.Duration  { return attempt(timeout) }
 func Patience(timeout time.Duration) time.Duration { return firstPatience(timeout) }
 
-// Rig is a session whose driver has not been started, with one conn, on which a test plays the server: it sees every frame
-// that the conn would write and hands in what the conn would read.
+// Rig is a session without a driver, and with one conn, on which a test plays the server: it sees every frame that the conn
+// would write, and supplies what the conn would read.
 type Rig struct {
 	*Session
 	c *conn
@@ -98,7 +98,7 @@ func NewRig() *Rig {
 	s := newSession(cfg)
 	s.heartbeat = time.AfterFunc(time.Hour, func() {})
 	s.id, s.granted = 7, cfg.Timeout
-	s.ending.Do(func() {}) // there is no driver to shut down, should the lease of a rig that nobody closes be over
+	s.ending.Do(func() {}) // there is no driver to shut down if the lease of a rig that is never closed ends
 	now := s.clock.stamp()
 	s.lease.begin(now, now, cfg.Timeout, cfg.ServerTick, true)
 	s.lease.ack(now, now, true)
@@ -108,7 +108,7 @@ func NewRig() *Rig {
 	return r
 }
 
-// connect gives the rig a conn that has shaken hands.
+// connect gives the rig a conn that has done its handshake.
 func (r *Rig) connect(netConn net.Conn, server string) {
 	r.c = newConn(r.Session, netConn, server, time.Second)
 	r.c.state = connEstablished
@@ -120,13 +120,13 @@ func (r *Rig) Stop() {
 	r.heartbeat.Stop()
 }
 
-// Woken tells that requests have been queued.
+// Woken is signalled when requests have been queued.
 func (r *Rig) Woken() <-chan struct{} { return r.c.wake }
 
 // Dead is closed when the link has been given up.
 func (r *Rig) Dead() <-chan struct{} { return r.c.dead }
 
-// Answer answers each request that is queued with code and body.
+// Answer answers each queued request with code and body.
 func (r *Rig) Answer(code int32, body []byte) error {
 	if err := r.Send(); err != nil {
 		return err
@@ -152,7 +152,7 @@ func (r *Rig) Answer(code int32, body []byte) error {
 	}
 }
 
-// Notify hands in a notification, of a path as the server knows it.
+// Notify supplies a notification, with the path as the server knows it.
 func (r *Rig) Notify(typ zk.EventType, path string) error {
 	b := binary.BigEndian.AppendUint32(nil, 0xffffffff)
 	b = binary.BigEndian.AppendUint64(b, 0xffffffffffffffff)
@@ -162,7 +162,7 @@ func (r *Rig) Notify(typ zk.EventType, path string) error {
 	return err
 }
 
-// Send writes what is queued.
+// Send writes the queued requests.
 func (r *Rig) Send() error {
 	for {
 		if more, err := r.c.flush(nil); !more || err != nil {
@@ -171,13 +171,13 @@ func (r *Rig) Send() error {
 	}
 }
 
-// Beat puts a heartbeat on the link.
+// Beat queues a heartbeat on the link.
 func (r *Rig) Beat() { r.c.enqueue(newPing()) }
 
-// NextBeat does what the keeper has to do now, and returns for how long there will be nothing.
+// NextBeat does what the heartbeat timer has to do now, and returns the time until it has something to do again.
 func (s *Session) NextBeat() time.Duration { return s.beat() }
 
-// Break gives up the link.
+// Break makes the link fail.
 func (r *Rig) Break(err error) { r.c.fail(err) }
 
 // Take takes the first request without a reply, as the reader does, and returns its hook.
@@ -193,10 +193,10 @@ func (r *Rig) Reconnect() {
 	r.connUp(r.c)
 }
 
-// RefuseAndBreak has the reader find, in the reply to the first request, that the session is over, and the conn fail
-// before it has seen to that.
+// RefuseAndBreak makes the reader find in the first reply that the session is over, and makes the conn fail before the reader has
+// handled that.
 func (r *Rig) RefuseAndBreak(err error) {
-	if err := r.driver.start(); err != nil { // for the end of the session to stop
+	if err := r.driver.start(); err != nil { // which the end of the session would stop
 		panic(err)
 	}
 	r.ending = sync.Once{}
@@ -241,8 +241,8 @@ func (r *Rig) until(cond func() bool) {
 	}
 }
 
-// ReadAll reads a whole stream of frames as a conn that has shaken hands, until its end or its first bad frame, and
-// returns how many bytes the driver got to see.
+// ReadAll reads a whole stream of frames as a conn after its handshake does, until its end or its first bad frame, and
+// returns how many bytes the driver has seen.
 func ReadAll(stream io.Reader) (forwarded int, err error) {
 	r := NewRig()
 	defer r.Stop()
@@ -256,13 +256,13 @@ func ReadAll(stream io.Reader) (forwarded int, err error) {
 	}
 }
 
-// ReadConnectResponse decodes a server's half of the handshake.
+// ReadConnectResponse decodes a server's answer to a handshake.
 func ReadConnectResponse(b []byte) (timeoutMs int32, id int64, err error) {
 	r, err := parseConnectResponse(b)
 	return r.timeoutMs, r.id, err
 }
 
-// sink is a connection that takes everything and says nothing.
+// sink is a connection that accepts all writes and sends nothing.
 type sink struct{ net.Conn }
 
 func (sink) Write(b []byte) (int, error)      { return len(b), nil }
@@ -270,7 +270,7 @@ func (sink) SetDeadline(time.Time) error      { return nil }
 func (sink) SetWriteDeadline(time.Time) error { return nil }
 func (sink) Close() error                     { return nil }
 
-// source is a connection that says what a reader holds.
+// source is a connection that sends what a reader contains.
 type source struct{ r io.Reader }
 
 func (s source) Read(b []byte) (int, error)     { return s.r.Read(b) }
@@ -282,7 +282,7 @@ func (source) Close() error                     { return nil }
 func (source) LocalAddr() net.Addr              { return nil }
 func (source) RemoteAddr() net.Addr             { return nil }
 
-// HoldMutexes locks every mutex that the session and its connection have, and returns what unlocks them.
+// HoldMutexes locks every mutex of the session and its connection, and returns a function that unlocks them.
 func (s *Session) HoldMutexes() (release func()) {
 	all := []sync.Locker{&s.watches.mu, &s.mu, &s.dialer.mu}
 	for _, m := range all {
@@ -299,10 +299,10 @@ func (s *Session) HoldMutexes() (release func()) {
 	}
 }
 
-// StepClock moves the session's clock on by d, as a sleep of the machine does of which the system has not told yet.
+// StepClock advances the session's clock by d, as a sleep of the machine does that the system has not reported yet.
 func (s *Session) StepClock(d time.Duration) { s.clock.asleep.Add(int64(d)) }
 
-// Verdict is the verdict on a reply: for a multi, on one whose operations were answered with codes.
+// Verdict is the error that a reply means for the session; codes are those of the operations of a multi.
 func Verdict(op, header int32, codes ...int32) int32 {
 	var body []byte
 	for _, code := range codes {
@@ -315,7 +315,7 @@ func Verdict(op, header int32, codes ...int32) int32 {
 	return verdict(op, header, appendMultiHeader(body, opError, true))
 }
 
-// EndedBeforeItsDriver returns a session that has ended, as one may in its first handshake, before its driver has started.
+// EndedBeforeItsDriver returns a session that has ended in its first handshake, before its driver was started.
 func EndedBeforeItsDriver(dial Dialer) (s *Session, start func() error) {
 	cfg, err := Config{Dial: dial}.check("early:1")
 	if err != nil {
@@ -326,20 +326,20 @@ func EndedBeforeItsDriver(dial Dialer) (s *Session, start func() error) {
 	return s, s.driver.start
 }
 
-// GiveUpAtTheAnswerOfALook has a create be undone, and answered by its look, and its caller give up at that moment, while
-// another create waits to be written. It returns how many creates wait then.
+// GiveUpAtTheAnswerOfALook makes this happen: a group with a create is refused, the create's look is answered, and its caller
+// gives up at that moment, while another create waits to be written. It returns how many creates wait then.
 func (r *Rig) GiveUpAtTheAnswerOfALook() (waiting int) {
 	c := r.c
 	create, look := r.park("/none")
 	r.enter("/other")
 	c.pending.pop()
 	c.readTooSoon(look, replyHeader{xid: look.xid, code: codeNoNode})
-	c.abandon([]*request{create, look}) // the look's own wait has not ended yet
+	c.abandon([]*request{create, look}) // the wait for the look has not ended yet
 	return c.writes.n
 }
 
-// BeatBeforeALookIsSentAgain has a heartbeat wait to be written, behind a full window, when a look is to be sent again. It
-// reports whether the heartbeat is written.
+// BeatBeforeALookIsSentAgain queues a heartbeat behind a full window while a look is to be sent again, and reports whether the
+// heartbeat is written first.
 func (r *Rig) BeatBeforeALookIsSentAgain() (written bool) {
 	c := r.c
 	_, look := r.park("/d")
@@ -366,7 +366,7 @@ func (r *Rig) enter(dir string) (create, look *request) {
 	return create, look
 }
 
-// park has a create be undone whose look waits for its reply, the first that does.
+// park refuses the group of a create whose look waits for its reply; it is the first such create.
 func (r *Rig) park(dir string) (create, look *request) {
 	create, look = r.enter(dir)
 	create.sent, look.sent = r.clock.now(), r.clock.now()

@@ -30,7 +30,7 @@ func open(t testing.TB, srv *zktest.Server, change ...func(*session.Config)) *se
 	return openAt(t, srv.Addr(), append([]func(*session.Config){func(c *session.Config) { c.Dial = srv.Dial }}, change...)...)
 }
 
-// openAt opens a session on whatever the connect string names.
+// openAt opens a session on the servers of a connect string.
 func openAt(t testing.TB, connect string, change ...func(*session.Config)) *session.Session {
 	t.Helper()
 	conf := session.Config{CreateChroot: true}
@@ -43,7 +43,7 @@ func openAt(t testing.TB, connect string, change ...func(*session.Config)) *sess
 	return s
 }
 
-// eventually waits for a channel that something must close.
+// eventually waits until a channel is closed, and fails the test if that takes too long.
 func eventually(t testing.TB, ch <-chan struct{}, what string) {
 	t.Helper()
 	select {
@@ -53,7 +53,7 @@ func eventually(t testing.TB, ch <-chan struct{}, what string) {
 	}
 }
 
-// ephemeral makes a znode of the session's, as a lock does, and returns its path.
+// ephemeral makes an ephemeral znode of the session, as a lock does, and returns its path.
 func ephemeral(t testing.TB, s *session.Session) string {
 	t.Helper()
 	made, err := s.Create(within(t, soon), "/held-", nil, session.EphemeralSequential, session.WorldACL())
@@ -61,7 +61,7 @@ func ephemeral(t testing.TB, s *session.Session) string {
 	return made.Path
 }
 
-// retain has the lease kept for a znode.
+// retain keeps the lease confirmed, for a znode.
 func retain(t testing.TB, s *session.Session, node string) trusted.Retention {
 	t.Helper()
 	r, err := s.ForLocks(trusted.Caller{}).Retain(within(t, soon), node)

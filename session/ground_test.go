@@ -12,8 +12,8 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// ground is somewhere to run a test of the operations: the in-process server or a real one, below a chroot or not.
-// Everything that such a test does with paths goes through path, so that the same lines run everywhere.
+// ground is where a test of the operations runs: on the in-process server or a real one, below a chroot or not. Such a test
+// makes all its paths with path, so that the same code runs everywhere.
 type ground struct {
 	*session.Session
 	ctx     context.Context
@@ -21,10 +21,10 @@ type ground struct {
 	connect string // without chroot
 	dial    session.Dialer
 	chroot  string
-	base    string // what stands before a test's paths
+	base    string // the prefix of a test's paths
 }
 
-// path is a path of the test's own.
+// path returns a path that only this test uses.
 func (g *ground) path(p string) string {
 	if g.base+p == "" {
 		return "/"

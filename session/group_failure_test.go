@@ -80,7 +80,7 @@ func TestAGroupThatWasNotSentIsSentOnTheNextConnection(t *testing.T) {
 	withLocks(t, 5, func(t *testing.T, l *lockers) {
 		l.srv.Inject(zktest.CloseBefore().Op(zktest.OpSync).Once()) // in front of them
 		for i, e := range l.enterAll(t.Context(), dirs(5)...) {
-			if e.err != nil { // it was written, in vain, before the end of the connection was seen
+			if e.err != nil { // it was written before the end of the connection was noticed
 				require.ErrorIs(t, e.err, session.ErrUnknownOutcome)
 				require.Empty(t, l.srv.Children(dir(i)))
 				continue

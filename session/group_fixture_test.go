@@ -18,7 +18,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// gate lets nothing be written while it is shut, so that what is asked meanwhile waits to be written at the same moment.
+// gate holds back all writes while it is shut, so that the requests made meanwhile wait to be written at the same moment.
 type gate struct {
 	mu   sync.Mutex    // guards open
 	open chan struct{} // closed while the gate is open
@@ -56,7 +56,7 @@ func (c gatedConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// lockers is a session whose calls enter and leave locks, a number of them at the same moment.
+// lockers is a session of whose calls several enter and leave locks at the same moment.
 type lockers struct {
 	*session.Session
 	t    *testing.T
@@ -90,13 +90,13 @@ func dir(i int) string { return fmt.Sprintf("/d%d", i) }
 // at returns how many requests of a type the server has been sent since withLocks began.
 func (l *lockers) at(op zktest.Op) int { return l.srv.Requests()[op] - l.base[op] }
 
-// together runs calls in goroutines of their own, in their order, so that what they ask for first is written at the same
-// moment. One more request is in front of them all, behind which they wait. It returns what waits for them.
+// together runs each call in its own goroutine, started in order, so that their first requests are written at the same moment:
+// one more request, which is sent first, makes them wait. It returns a function that waits for the calls.
 func (l *lockers) together(calls ...func()) (wait func()) {
 	l.t.Helper()
 	l.gate.shut()
 	var wg sync.WaitGroup
-	wg.Go(func() { _ = l.Sync(context.Background(), "/") }) // it may be cut off like the others
+	wg.Go(func() { _ = l.Sync(context.Background(), "/") }) // it may fail like the others
 	synctest.Wait()
 	for _, call := range calls {
 		wg.Go(call)
@@ -106,7 +106,7 @@ func (l *lockers) together(calls ...func()) (wait func()) {
 	return wg.Wait
 }
 
-// entered is what a call that enters a lock has got.
+// entered is the result of a call that enters a lock.
 type entered struct {
 	session.Created
 	err     error
@@ -135,7 +135,7 @@ func (l *lockers) enterAll(ctx context.Context, dirs ...string) []entered {
 	return all
 }
 
-// requireEntered checks what a call that entered a lock alone would have got.
+// requireEntered requires the result that the call would have had alone.
 func (l *lockers) requireEntered(e entered, dir string) {
 	l.t.Helper()
 	require.NoError(l.t, e.err)
@@ -149,7 +149,7 @@ func (l *lockers) requireEntered(e entered, dir string) {
 	require.Equal(l.t, l.ID(), node.Stat.EphemeralOwner)
 }
 
-// leave deletes znodes as a recipe does: one in a request of its own, several in one transaction.
+// leave deletes znodes as a recipe does: one by a delete, several in one transaction.
 func (l *lockers) leave(ctx context.Context, znodes ...string) error {
 	b := l.Grouped(trusted.Caller{})
 	if len(znodes) == 1 {

@@ -23,7 +23,7 @@ import (
 )
 
 // Many calls make and delete contenders at once. Contexts end and connections break at any moment; some directories are
-// missing, and one is closed to us. Whatever a call was told is what the tree shows, no call hangs, and nothing is left.
+// missing, and one refuses us access. Every result agrees with the tree, no call hangs, and no znode is left.
 func TestEveryMembersResultAgreesWithTheTree(t *testing.T) {
 	locktest.Seeds(t, 20, func(t *testing.T, srv *zktest.Server, seed uint64) { newCrush(t, srv, seed).run() })
 }
@@ -63,7 +63,7 @@ func (c *crush) run() {
 	c.settle()
 }
 
-// step makes a contender or two, and deletes them.
+// step makes one or two contenders, and deletes them.
 func (c *crush) step(rnd *rand.Rand, id string) {
 	ctx, cancel := locktest.Perhaps(rnd, 8)
 	defer cancel()
@@ -91,14 +91,14 @@ func (c *crush) step(rnd *rand.Rand, id string) {
 	c.leave(ctx, made, false)
 }
 
-// requireCauseOf demands that an error is one that broken connections and the end of ctx can cause.
+// requireCauseOf requires an error to be one that broken connections or the end of ctx can cause.
 func (c *crush) requireCauseOf(err error, ctx context.Context) {
 	if err != nil && !errors.Is(err, session.ErrUnknownOutcome) && (ctx.Err() == nil || !errors.Is(err, ctx.Err())) {
 		c.t.Errorf("%v", err)
 	}
 }
 
-// enter makes a contender in each directory, and checks what it is told.
+// enter makes a contender in each directory, and checks the result.
 func (c *crush) enter(ctx context.Context, where []string, id string) (made []string) {
 	b := c.Grouped(trusted.Caller{})
 	var err error
@@ -141,7 +141,7 @@ func (c *crush) enter(ctx context.Context, where []string, id string) (made []st
 	return made
 }
 
-// isMade checks that a contender stands that a call has been told of.
+// isMade checks that a contender exists that a call has returned.
 func (c *crush) isMade(znode, dir, id string, czxid int64) {
 	node, stands := c.srv.Node(znode)
 	if !stands || node.Stat.Czxid != czxid || string(node.Data) != id || node.Stat.EphemeralOwner != c.ID() || path.Dir(znode) != dir {
@@ -155,7 +155,7 @@ func (c *crush) isMade(znode, dir, id string, czxid int64) {
 	}
 }
 
-// notMade notes a create that has failed.
+// notMade records a create that has failed.
 func (c *crush) notMade(ctx context.Context, where []string, id string, err error) {
 	switch {
 	case errors.Is(err, zk.ErrNoNode) && (where[0] == "/none" || strings.HasPrefix(where[0], "/new")):
@@ -174,7 +174,7 @@ func (c *crush) notMade(ctx context.Context, where []string, id string, err erro
 	}
 }
 
-// leave deletes znodes, one or several in one transaction. doubt: that may have been done already.
+// leave deletes znodes, several in one transaction. doubt: they may have been deleted already.
 func (c *crush) leave(ctx context.Context, znodes []string, doubt bool) {
 	for {
 		b := c.Grouped(trusted.Caller{})
@@ -184,7 +184,7 @@ func (c *crush) leave(ctx context.Context, znodes []string, doubt bool) {
 			b.Multi(&zk.DeleteRequest{Path: znodes[0], Version: -1}, &zk.DeleteRequest{Path: znodes[1], Version: -1})
 		}
 		err := b.Do(ctx)
-		if doubt && errors.Is(err, zk.ErrNoNode) && len(znodes) > 1 { // of the first: each has to be asked for
+		if doubt && errors.Is(err, zk.ErrNoNode) && len(znodes) > 1 { // only of the first: each has to be looked for
 			for _, znode := range znodes {
 				c.leave(context.Background(), []string{znode}, true)
 			}

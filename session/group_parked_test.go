@@ -10,11 +10,11 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// parked has two creates wait, behind a group that was refused, for the answer to the read of one of them, which is held
-// back, and is that of ctx. When then has run, the answer comes.
+// parked makes two creates of a refused group wait for the answer to the read of one of them, the one with ctx. The answer is
+// held back until then has run.
 func parked(t *testing.T, ctx context.Context, l *lockers, then func()) (other, own entered) {
 	t.Helper()
-	l.srv.Inject(zktest.Answer(zktest.CodeUnimplemented).Op(zktest.OpMultiRead)) // so each reads by itself
+	l.srv.Inject(zktest.Answer(zktest.CodeUnimplemented).Op(zktest.OpMultiRead)) // so each is read on its own
 	for _, e := range l.enterAll(t.Context(), dirs(3)...) {
 		require.NoError(t, e.err)
 		require.NoError(t, l.leave(t.Context(), e.Path))

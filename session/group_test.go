@@ -83,7 +83,7 @@ func TestARefusedMemberOfAGroupCostsTheOthersOneMoreTry(t *testing.T) {
 					}
 					l.requireEntered(e, dir(i))
 				}
-				// Most go again in one transaction. Whose list was answered late, which tells that, goes later.
+				// After the refusal most creates are sent again in one transaction; one whose list was answered late is sent later.
 				require.LessOrEqual(t, l.at(zktest.OpMulti)+l.at(zktest.OpCreate), 1+7)
 				require.GreaterOrEqual(t, l.at(zktest.OpMulti)+l.at(zktest.OpCreate), 1+1)
 			})
@@ -294,7 +294,7 @@ func TestWhoMayNotListADirectoryEntersItInAGroupAllTheSame(t *testing.T) {
 func TestLocksThatHaveNoDirectoryYetLeaveTheOthersAlone(t *testing.T) {
 	withLocks(t, 40, func(t *testing.T, l *lockers) {
 		held := l.enterAll(t.Context(), dirs(40)...)
-		l.enterAll(t.Context(), "/none", "/none2") // it is known now that there are such
+		l.enterAll(t.Context(), "/none", "/none2") // the client knows now that there are containers
 		l.base = l.srv.Requests()
 		var calls []func()
 		for i, e := range held {

@@ -76,7 +76,7 @@ func TestAServerWithoutMultiReadIsAskedOnce(t *testing.T) {
 	}
 }
 
-// Older ones do not know it, and close the connection, with which the session would end.
+// Older ones do not know it and close the connection, which would end the session.
 func TestAKeeperIsAskedForNoMultiRead(t *testing.T) {
 	for _, v := range []zktest.Version{zktest.Keeper22, zktest.Keeper26} {
 		withLocks(t, 5, func(t *testing.T, l *lockers) {

@@ -15,7 +15,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// writes are the requests that a follower has to ask its leader for.
+// writes are the requests that a follower passes on to its leader.
 var writes = []zktest.Op{zktest.OpCreate, zktest.OpDelete, zktest.OpSetData, zktest.OpMulti, zktest.OpSync}
 
 // Scenario 56: a handshake that takes longer than a sixth of the timeout, on every server, as after an ensemble's restart.
@@ -54,8 +54,8 @@ func TestASlowNameLookUpOrDialIsWaitedFor(t *testing.T) {
 	})
 }
 
-// A holder whose connection breaks gets back although handshakes are slow; but not at the cost of the other servers: the
-// first time round each of them has a sixth of the timeout.
+// A holder whose connection breaks reconnects although handshakes are slow. But it tries all servers: in the first round each
+// of them has a sixth of the timeout.
 func TestAHolderGetsBackThroughASlowHandshake(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
@@ -71,8 +71,8 @@ func TestAHolderGetsBackThroughASlowHandshake(t *testing.T) {
 	})
 }
 
-// Scenario 56: writes that take longer than a quarter of the timeout, on every server. To change the server does not help;
-// the session waits for them, and keeps what it holds.
+// Scenario 56: writes take longer than a quarter of the timeout, on every server. Changing the server does not help; the
+// session waits for the writes, and its holds survive.
 func TestWritesThatAreSlowEverywhereAreWaitedFor(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := openAt(t, "a:1,b:1,c:1", func(c *session.Config) { c.Dial = srv.Dial })
@@ -91,7 +91,7 @@ func TestWritesThatAreSlowEverywhereAreWaitedFor(t *testing.T) {
 	})
 }
 
-// A hold also begins while writes are slow.
+// A hold can also begin while writes are slow.
 func TestAHoldBeginsWhileWritesAreSlow(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := openAt(t, "a:1,b:1,c:1", func(c *session.Config) { c.Dial = srv.Dial })
@@ -111,7 +111,7 @@ func TestAHoldBeginsWhileWritesAreSlow(t *testing.T) {
 	})
 }
 
-// A session without a hold waits as well, and is soon as impatient as before when its writes are prompt again.
+// A session without a hold waits as well; when its writes are fast again, its patience is soon as short as before.
 func TestPatienceGrowsWithSilenceAndEndsWithAPromptAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
@@ -138,11 +138,11 @@ func TestPatienceGrowsWithSilenceAndEndsWithAPromptAnswer(t *testing.T) {
 	})
 }
 
-// The reason why a call was given up is its own: what bounded an attempt at a server is no deadline of the caller's.
+// A cancelled call returns context.Canceled: the deadline of the attempt at a server is not the caller's.
 func TestACancelledCallIsNotLate(t *testing.T) {
 	for name, dial := range map[string]session.Dialer{
 		"dialer": func(string, string, time.Duration) (net.Conn, error) { return nil, context.DeadlineExceeded },
-		"driver": nil, // 192.0.2.1 answers nobody
+		"driver": nil, // 192.0.2.1 never answers
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := session.Start("192.0.2.1:2181", session.Config{Timeout: time.Second, Dial: dial})

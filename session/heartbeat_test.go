@@ -62,7 +62,7 @@ func TestAShortHoldCostsNoHeartbeat(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
 		for range 100 {
-			r := retain(t, s, ephemeral(t, s)) // what a lock writes anyway
+			r := retain(t, s, ephemeral(t, s)) // a write as locks make them
 			time.Sleep(100 * time.Millisecond)
 			r.Release()
 		}
@@ -153,7 +153,7 @@ func TestTheLeaseIsOverBeforeTheServersPatienceIs(t *testing.T) {
 						time.Sleep(timeout + rand.N(timeout))
 						promised := s.SafeUntil()
 						srv.Inject(fault)
-						srv.Inject(zktest.DropRequest().Op(zktest.OpCloseSession)) // it closes what it gives up, if that gets through
+						srv.Inject(zktest.DropRequest().Op(zktest.OpCloseSession)) // it closes a session that it gives up, if the close arrives
 						start := time.Now()
 						<-s.Done()
 						require.Equal(t, session.ErrLeaseOver, s.Err())
@@ -187,7 +187,7 @@ func TestAnIdleSessionIsOverWhenNothingIsHeardForItsTimeout(t *testing.T) {
 	})
 }
 
-// The ensemble counts from a request; its answer may take its time.
+// The ensemble counts from the arrival of a request, not from its answer.
 func TestASlowAnswerDoesNotProlongTheLease(t *testing.T) {
 	for _, held := range []bool{false, true} {
 		for phase := range 12 {
@@ -209,8 +209,8 @@ func TestASlowAnswerDoesNotProlongTheLease(t *testing.T) {
 	}
 }
 
-// An acknowledgement that has just arrived, however long ago it was asked for, is confirmed by no write that follows at
-// once: the follower that gave it need not have reported it yet.
+// An acknowledgement is not confirmed by a write that is sent just after its arrival, however long ago it was requested: the
+// follower that sent it may not have reported the session yet.
 func TestAnAcknowledgementCountsFromItsOwnArrival(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
@@ -225,7 +225,7 @@ func TestAnAcknowledgementCountsFromItsOwnArrival(t *testing.T) {
 	})
 }
 
-// The answer to credentials comes without a touch of the session: the ensemble counts from the handshake.
+// Servers answer credentials without touching the session, so the ensemble counts from the handshake.
 func TestAnAnswerToCredentialsDoesNotProlongTheLease(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		srv.Inject(zktest.DelayReply(time.Second).Op(zktest.OpConnect).Once())
@@ -249,7 +249,7 @@ func TestALeaseOfAFollowerThatLostItsLeaderEndsBeforeTheLeaderEndsTheSession(t *
 			require.NoError(t, err)
 			retain(t, s, "/e")
 			time.Sleep(10*time.Second + rand.N(10*time.Second))
-			follower.CutOff() // it goes on answering pings
+			follower.CutOff() // it still answers pings
 			<-s.Done()
 			require.Equal(t, session.ErrLeaseOver, s.Err())
 			_, there := srv.Node("/e")
@@ -291,7 +291,7 @@ func TestASessionMovesAwayFromAServerThatHangs(t *testing.T) {
 func TestALinkThatDoesNotAnswerIsGivenUp(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
-		srv.Inject(zktest.Hold().Op(zktest.OpGetData).Once()) // and with it whatever comes behind it
+		srv.Inject(zktest.Hold().Op(zktest.OpGetData).Once()) // and everything after it
 		start := time.Now()
 		_, _, err := s.Get(within(t, soon), "/") // answered on the next connection
 		require.NoError(t, err)

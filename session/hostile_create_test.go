@@ -11,12 +11,12 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// A reply that names another znode than the one that was asked for is not believed: whose it is, nobody knows.
+// A reply that names another znode than the requested one is refused: that znode may belong to another client.
 func TestTheReplyToACreateHasToNameWhatWasAskedFor(t *testing.T) {
 	text := func(s string) []byte { return append(be32(nil, int32(len(s))), s...) }
 	for path, fine := range map[string]bool{
 		"/locks/a/x-0000000007":  true,
-		"/locks/a/x--000000007":  true, // a counter that has run over
+		"/locks/a/x--000000007":  true, // a counter that has wrapped
 		"/locks/a/x-":            true,
 		"/hocks/a/x-0000000007":  false,
 		"/locks/a/y-0000000007":  false,
@@ -60,7 +60,7 @@ func TestTheReplyToACreateHasToNameWhatWasAskedFor(t *testing.T) {
 				}
 				check(made.Path, err)
 				if path == "" {
-					return // a transaction's create without a path is a create nobody asks the path of
+					return // a create in a transaction whose path no caller reads
 				}
 				tx, err := s.Transact(context.Background(), &zk.CreateRequest{Path: asked, Acl: session.WorldACL(), Flags: 3})
 				got := ""

@@ -73,7 +73,7 @@ func TestAHostileHandshake(t *testing.T) {
 				require.Equal(t, c.garbled, errors.Is(err, session.ErrGarbled), "%v", err)
 				require.Less(t, time.Since(start), 6*time.Second, "Open returns with its context")
 				require.Greater(t, p.count(), 2, "it goes on trying")
-				time.Sleep(10 * time.Second) // Open does not wait for the end of what it began
+				time.Sleep(10 * time.Second) // Open does not wait for the goroutines that it started
 				require.Less(t, p.count(), 25)
 			})
 		})
@@ -153,8 +153,8 @@ func TestServersThatHangUpAfterTheHandshakeAreNotDialledInAStorm(t *testing.T) {
 	})
 }
 
-// shutPipe is a pipe's end whose Read returns only when the other end has said all and hung up: from then on its deadlines
-// can't be set.
+// shutPipe is an end of a pipe whose Read returns only when the other end has written everything and closed: from then on
+// deadlines cannot be set on it.
 type shutPipe struct {
 	net.Conn
 	hungUp <-chan struct{}
@@ -166,8 +166,8 @@ func (c shutPipe) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// What was answered counts, however soon the server hung up behind its answer: on a busy machine that is each time before
-// the answer is looked at.
+// An answer counts even if the server closes the connection right behind it: on a busy machine that always happens before the
+// client reads the answer.
 func TestAHandshakeCountsThoughTheServerHungUpRightBehindIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var dials atomic.Int32
@@ -180,7 +180,7 @@ func TestAHandshakeCountsThoughTheServerHungUpRightBehindIt(t *testing.T) {
 				if c := (&peerConn{Conn: server}); c.hello() {
 					c.welcome(10*time.Second, 77)
 				}
-				_ = server.Close() // a pipe's never fails
+				_ = server.Close() // setting a deadline on a pipe never fails
 			}()
 			return shutPipe{client, hungUp}, nil
 		}})

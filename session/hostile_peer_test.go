@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// peer is a server played by hand: every connection to it is served by script, in a goroutine that ends with the
-// connection.
+// peer is a server that a test scripts: script serves each connection in its own goroutine, which ends with the connection.
 type peer struct {
 	script func(c *peerConn)
 	wg     sync.WaitGroup
@@ -19,10 +18,10 @@ type peer struct {
 	mu    sync.Mutex
 	dials []time.Time
 	addrs []string
-	over  bool // the test is
+	over  bool // the test is over
 }
 
-// newPeer returns a peer whose connections have ended when the test has.
+// newPeer returns a peer whose connections end with the test.
 func newPeer(t testing.TB, script func(c *peerConn)) *peer {
 	p := &peer{script: script}
 	t.Cleanup(func() {
@@ -37,14 +36,14 @@ func newPeer(t testing.TB, script func(c *peerConn)) *peer {
 type peerConn struct {
 	net.Conn
 	n  int   // the connection's number, from 1
-	id int64 // that the client asked for
+	id int64 // requested by the client
 }
 
 // dial is the session's dialer.
 func (p *peer) dial(_, addr string, _ time.Duration) (net.Conn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.over { // the session does not wait for its dialer
+	if p.over { // the session does not join its dialer
 		return nil, net.ErrClosed
 	}
 	p.dials = append(p.dials, time.Now())
@@ -67,7 +66,7 @@ func (p *peer) count() int {
 func be32(b []byte, v int32) []byte { return binary.BigEndian.AppendUint32(b, uint32(v)) }
 func be64(b []byte, v int64) []byte { return binary.BigEndian.AppendUint64(b, uint64(v)) }
 
-// read returns the next frame of the client's; nil at the end.
+// read returns the client's next frame; nil at the end.
 func (c *peerConn) read() []byte {
 	var head [4]byte
 	if _, err := io.ReadFull(c, head[:]); err != nil {
@@ -80,17 +79,17 @@ func (c *peerConn) read() []byte {
 	return b
 }
 
-// send writes a frame; a client that has gone is no failure here.
+// send writes a frame. That the client has disconnected is no failure.
 func (c *peerConn) send(body []byte) { _, _ = c.Write(frameOf(body)) }
 
 // raw writes bytes.
 func (c *peerConn) raw(b ...byte) { _, _ = c.Write(b) }
 
-// silence says nothing more until the client has gone.
+// silence sends nothing until the client has disconnected.
 func (c *peerConn) silence() { _, _ = io.Copy(io.Discard, c) }
 
-// deaf takes what the client says without looking at it, beside whatever else the script does; it returns a channel
-// that is closed when the client has gone.
+// deaf discards what the client sends, while the script goes on. It returns a channel that is closed when the client has
+// disconnected.
 func (c *peerConn) deaf() <-chan struct{} {
 	gone := make(chan struct{})
 	go func() {
@@ -100,7 +99,7 @@ func (c *peerConn) deaf() <-chan struct{} {
 	return gone
 }
 
-// hello reads the client's half of the handshake.
+// hello reads the client's handshake request.
 func (c *peerConn) hello() bool {
 	b := c.read()
 	if len(b) < 28 {
@@ -110,7 +109,7 @@ func (c *peerConn) hello() bool {
 	return true
 }
 
-// welcome is the server's half.
+// welcome is the server's answer to it.
 func (c *peerConn) welcome(timeout time.Duration, id int64) {
 	b := be32(nil, 0)
 	b = be32(b, int32(timeout/time.Millisecond))
@@ -118,7 +117,7 @@ func (c *peerConn) welcome(timeout time.Duration, id int64) {
 	c.send(append(append(be32(b, 16), bytes.Repeat([]byte{7}, 16)...), 0))
 }
 
-// request returns the next request's xid and opcode, pings left out, which it answers.
+// request returns the xid and opcode of the next request that is no ping; it answers pings.
 func (c *peerConn) request() (xid, op int32, ok bool) {
 	for {
 		b := c.read()
@@ -142,7 +141,7 @@ func (c *peerConn) reply(xid, code int32, body []byte) {
 	c.send(append(be32(be64(be32(nil, xid), 1), code), body...))
 }
 
-// serve answers everything with "no such znode", which is always a good answer.
+// serve answers every request with "no such znode", which is a valid answer to each.
 func (c *peerConn) serve(timeout time.Duration, id int64) {
 	if !c.hello() {
 		return

@@ -14,8 +14,8 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// hostileFrames are what a server may say instead of the reply to request xid. All of it is garbled: the connection is
-// given up.
+// hostileFrames are frames that a server may send instead of the reply to request xid. All are garbled: the client gives up
+// the connection.
 var hostileFrames = map[string]func(c *peerConn, xid int32){
 	"an empty frame":                   func(c *peerConn, _ int32) { c.send(nil) },
 	"half a header":                    func(c *peerConn, xid int32) { c.send(be64(be32(nil, xid), 1)) },
@@ -36,7 +36,7 @@ var hostileFrames = map[string]func(c *peerConn, xid int32){
 	"a frame of nothing but zero bits": func(c *peerConn, _ int32) { c.send(make([]byte, 64)) },
 }
 
-// hostileNotifications are garbled as well, and yet in the place of no reply.
+// hostileNotifications are garbled notifications, which stand in the place of no reply.
 var hostileNotifications = map[string]func(c *peerConn, xid int32){
 	"a notification above the limit":  func(c *peerConn, _ int32) { c.raw(be64(be64(be32(nil, session.MaxFrame+1), -1), 0)...) },
 	"a notification without a body":   func(c *peerConn, _ int32) { c.reply(-1, 0, nil) },
@@ -45,7 +45,7 @@ var hostileNotifications = map[string]func(c *peerConn, xid int32){
 	"a notification, negative path":   func(c *peerConn, _ int32) { c.reply(-1, 0, be32(be32(be32(nil, 2), 3), -2)) },
 }
 
-// silentFrames leave the client in the dark without a word that is wrong.
+// silentFrames contain nothing wrong, and never the reply.
 var silentFrames = map[string]func(c *peerConn, xid int32){
 	"nothing":                     func(c *peerConn, _ int32) { c.silence() },
 	"half a length, then silence": func(c *peerConn, _ int32) { c.raw(0, 0); c.silence() },
@@ -62,8 +62,8 @@ var silentFrames = map[string]func(c *peerConn, xid int32){
 	"the end":                         func(*peerConn, int32) {},
 }
 
-// withPeer runs fn in a bubble with a session on the first connection to the peer; what the peer does after a
-// request is up to hostile, as long as it lasts.
+// withPeer runs fn in a bubble with a session on the first connection to the peer. hostile decides what the peer does after a
+// request.
 func withPeer(t *testing.T, hostile func(c *peerConn), fn func(t *testing.T, p *peer, s *session.Session)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -121,7 +121,7 @@ func TestOneGarbledAnswerCostsOneCall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			withPeer(t, once(frame), func(t *testing.T, p *peer, s *session.Session) {
 				_, err := s.Exists(within(t, soon), "/")
-				if name == "the same reply twice" { // the first of them is an answer; the other one costs nobody's call
+				if name == "the same reply twice" { // the first is an answer; the second fails no call
 					require.ErrorContains(t, err, "node does not exist")
 					time.Sleep(time.Second)
 				} else {
@@ -307,7 +307,7 @@ func TestNotificationsOfWatchesThatNobodySetAreIgnored(t *testing.T) {
 	})
 }
 
-// A list of millions of children without a name fits in a frame. No server has one.
+// A frame can have a list of millions of children with empty names. No server has such children.
 func TestAListWithAChildWithoutANameIsGarbled(t *testing.T) {
 	for name, list := range map[string][]byte{
 		"one empty":   be32(append(be32(be32(nil, 2), 1), 'a'), 0),

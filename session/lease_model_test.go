@@ -12,18 +12,18 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// world is a little model of what stands behind a session: a client, the server that it is connected to, the leader
-// that counts, and the ordered streams between them. The server answers pings by itself and reports the sessions that it
-// has heard of when the leader asks, every half tick; an observer behind another one hands its reports to that, which
-// hands them on when it is asked itself. It may be cut off from the leader at any time. Nothing is as it is in session: no
-// driver, no marks, only who knows what when.
+// world is a small model of a session's environment: a client, the server that it is connected to, the leader, which expires
+// sessions, and ordered streams between them. The server answers pings by itself. Every half tick the leader asks it to report
+// the sessions that it has heard from; an observer behind another observer reports to that one, which passes the report on when
+// it is asked itself. The server may be cut off from the leader at any time. The model shares nothing with package session: no
+// driver, no marks, only what each party knows and when.
 //
-// A session may be local, known to its server alone, until the first write makes it global; a server that the client comes
-// back to may grant less, and its answer be lost; and the leader may stand still.
+// A session may be local, known only to its server, until the first write makes it global. A server to which the client
+// reconnects may grant a shorter timeout, and its answer may be lost. The leader may stall.
 type world struct {
 	rng  *rand.Rand
 	now  time.Duration // true time
-	rate float64       // of the client's clock
+	rate float64       // speed of the client's clock
 
 	timeout, tick time.Duration
 	lease         session.Lease
@@ -33,26 +33,26 @@ type world struct {
 	expiry  time.Duration // the leader's
 	expired bool
 
-	touched bool          // the server has heard of the session since its last report
+	touched bool          // the server has heard from the session since its last report
 	behind  bool          // it is an observer behind an observer
-	passing bool          // and that has heard of the session since its own last report
-	local   bool          // the leader does not know the session yet
-	low     time.Duration // what some servers grant at most; 0: all grant the same
+	passing bool          // and that one has heard from the session since its own last report
+	local   bool          // local: the leader does not know the session yet
+	low     time.Duration // the longest timeout that some servers grant; 0: all grant the same
 	granted time.Duration // on this connection
-	stalled bool          // the leader stands still
-	waiting []func()      // what has arrived there meanwhile
-	unasked []func()      // what it would have asked for
+	stalled bool          // until then the leader stalls
+	waiting []func()      // what has arrived at the leader meanwhile
+	unasked []func()      // the reports that it would have requested
 	cut     bool
 	held    []func() // what waits at the cut, in order
-	link    int      // the client's connection; what belongs to an older one is void
+	link    int      // the client's connection; messages of an older one are void
 
-	lastUp, lastReply, lastDown, lastBack time.Duration // streams are in order: nothing arrives before what was sent before it
+	lastUp, lastReply, lastDown, lastBack time.Duration // the latest arrival of each stream: messages of a stream arrive in order
 
 	requests []*request // unanswered, in order
 
 	begun            bool // the session exists
 	wasLocal, stalls bool // for the report
-	advanced, unsafe bool // the lease moved on; plain acknowledgements outlived the leader's patience
+	advanced, unsafe bool // whether the lease was prolonged; whether unconfirmed acknowledgements would have outlasted the session
 }
 
 type event struct {
@@ -66,14 +66,14 @@ type request struct {
 	answered bool
 }
 
-// upTo is a random time below d.
+// upTo returns a random duration below d.
 func (w *world) upTo(d time.Duration) time.Duration { return time.Duration(w.rng.Int64N(int64(d))) }
 
 func (w *world) after(d time.Duration, do func()) {
 	w.events = append(w.events, event{w.now + d, do})
 }
 
-// stream lets do happen after a random delay, but not before what went the same way earlier.
+// stream runs do after a random delay, and after everything that the same stream carried before.
 func (w *world) stream(last *time.Duration, most time.Duration, do func()) {
 	*last = max(*last, w.now+w.upTo(most+1))
 	w.events = append(w.events, event{*last, do})
@@ -84,7 +84,7 @@ func (w *world) step() bool {
 		return false
 	}
 	first := 0
-	for i, e := range w.events { // the earliest, and of those the one that was entered first
+	for i, e := range w.events { // the earliest; of several the one that was added first
 		if e.at < w.events[first].at {
 			first = i
 		}
@@ -103,7 +103,7 @@ func (w *world) clientNow() time.Time {
 	return time.Unix(1_000_000, 0).Add(time.Duration(float64(w.now) * w.rate))
 }
 
-// toLeader carries what the follower says to the leader, in order; at a cut it waits.
+// toLeader carries a message from the follower to the leader, in order; while they are cut off it waits.
 func (w *world) toLeader(do func()) {
 	w.stream(&w.lastDown, 20*time.Millisecond, func() {
 		switch {
@@ -117,14 +117,14 @@ func (w *world) toLeader(do func()) {
 	})
 }
 
-// touch is a report's: it names the timeout of the connection that the server has.
+// touch is the effect of a report, which has the timeout of the server's connection.
 func (w *world) touch(granted time.Duration) {
 	if !w.expired && !w.local {
-		w.expiry = w.now + granted // the leader's own granularity only makes it later
+		w.expiry = w.now + granted // the leader's granularity can only make the end later
 	}
 }
 
-// report is made when the leader asks, every half tick, by whose clock is the slower.
+// report is made when the leader asks, every half tick by the slower of the clocks.
 func (w *world) report() {
 	granted := w.granted
 	if w.behind {
@@ -139,7 +139,7 @@ func (w *world) report() {
 	w.asked(w.report)
 }
 
-// pass is an observer's report to the one before it, which asks on its own account.
+// pass is an observer's report to the observer before it, which asks for it by its own clock.
 func (w *world) pass() {
 	if w.touched {
 		w.touched, w.passing = false, true
@@ -152,7 +152,7 @@ func (w *world) halfTick() time.Duration {
 	return longest*9/10 + w.upTo(longest/10)
 }
 
-// asked lets do happen when the leader asks next: not while it stands still.
+// asked runs do when the leader next asks for reports, which it does not do while it stalls.
 func (w *world) asked(do func()) {
 	w.after(w.halfTick(), func() {
 		if w.stalled {
@@ -163,7 +163,7 @@ func (w *world) asked(do func()) {
 	})
 }
 
-// stall has the leader stand still for as long as two ticks, or half the timeout, exceed what a report takes without.
+// stall stalls the leader for as long as the slack allows: two ticks, or half the timeout, less what a report takes anyway.
 func (w *world) stall() {
 	longest := min(2*w.tick, w.least()/2) - w.tick/2 - 300*time.Millisecond
 	if w.behind {
@@ -175,7 +175,7 @@ func (w *world) stall() {
 	w.stalled = true
 	w.after(w.upTo(longest), func() {
 		w.stalled = false
-		waiting := append(w.waiting, w.unasked...) // what had arrived comes before what it asks for now
+		waiting := append(w.waiting, w.unasked...) // messages that have arrived are handled before the reports that it requests now
 		w.waiting, w.unasked = nil, nil
 		for _, do := range waiting {
 			do()
@@ -192,7 +192,7 @@ func (w *world) least() time.Duration {
 	return w.timeout
 }
 
-// ask sends a request of the client's: a ping, or one that goes through the leader.
+// ask sends a request of the client: a ping, or one that goes through the leader.
 func (w *world) ask() {
 	w.after(10*time.Millisecond+w.upTo(w.timeout/6), w.ask)
 	if len(w.requests) > 8 {
@@ -213,7 +213,7 @@ func (w *world) ask() {
 		}
 		w.toLeader(func() {
 			if w.expired {
-				return // refused; the client is told, which ends the matter
+				return // refused: the client gets an error, and its session is over
 			}
 			if w.local { // a create makes it global
 				w.local = false
@@ -229,7 +229,7 @@ func (w *world) ask() {
 	})
 }
 
-// deliver sends the replies that are due; a connection's replies are in the order of its requests.
+// deliver sends the replies that are due. A connection's replies come in the order of its requests.
 func (w *world) deliver(link int) {
 	for len(w.requests) > 0 && w.requests[0].answered {
 		r := w.requests[0]
@@ -266,7 +266,7 @@ func (w *world) connect() {
 		w.granted = granted
 		w.touched, w.passing = false, false // it is another server
 		w.touch(granted)
-		if lost { // and given up after a while; another server may grant more
+		if lost { // and gives up after a while; another server may grant more
 			w.after(w.upTo(w.timeout/6), func() {
 				if w.link == link {
 					w.lease.Unanswered(false)
@@ -288,7 +288,7 @@ func (w *world) connect() {
 	})
 }
 
-// trouble cuts the follower off, and later either heals the cut or has the client go elsewhere.
+// trouble cuts the follower off from the leader, and later heals that, or makes the client connect to another server.
 func (w *world) trouble() {
 	if w.cut {
 		w.cut = false
@@ -298,9 +298,9 @@ func (w *world) trouble() {
 			for _, do := range held {
 				do()
 			}
-		} else { // the follower starts anew: what it had not passed on is lost, and its clients go elsewhere
+		} else { // the follower restarts: what it had not passed on is lost, and its clients reconnect elsewhere
 			w.touched, w.passing = false, false
-			w.lease.Unanswered(false) // if it had no answer yet
+			w.lease.Unanswered(false) // if it has not been answered yet
 			w.connect()
 		}
 	} else {
@@ -309,7 +309,7 @@ func (w *world) trouble() {
 	w.after(w.upTo(2*w.timeout), w.trouble)
 }
 
-// check holds the lease against the leader's knowledge.
+// check compares the lease with what the leader knows.
 func (w *world) check() error {
 	safe := time.Duration(float64(w.lease.SafeUntil().Sub(time.Unix(1_000_000, 0))) / w.rate) // true time
 	if safe > w.expiry+time.Microsecond {
@@ -319,7 +319,7 @@ func (w *world) check() error {
 		return fmt.Errorf("%d marks", n)
 	}
 	if w.local {
-		return nil // nothing is held by it yet
+		return nil // it protects nothing yet
 	}
 	idle := time.Duration(float64(w.lease.Acked().Sub(time.Unix(1_000_000, 0))) / w.rate)
 	w.unsafe = w.unsafe || idle > w.expiry+w.timeout/10
@@ -361,7 +361,7 @@ func TestTheLeaseNeverOutlivesTheLeadersPatience(t *testing.T) {
 		for w.step() && !w.expired && w.now < 20*w.timeout {
 			require.NoError(t, w.check(), "run %d, timeout %v, clock rate %v; behind another observer %v, local %v, lowest grant %v, stalls %v", run, w.timeout, w.rate, w.behind, w.wasLocal, w.low, w.stalls)
 		}
-		if w.expired { // the client goes on for a while without knowing
+		if w.expired { // the client goes on for a while, unaware of it
 			for end := w.now + w.timeout; w.step() && w.now < end; {
 				require.NoError(t, w.check(), "run %d, after the end, timeout %v, clock rate %v", run, w.timeout, w.rate)
 			}

@@ -10,7 +10,7 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// at is the instant s seconds after the beginning of a test.
+// at returns the instant s seconds after the beginning of a test.
 func at(s float64) time.Time {
 	return time.Unix(1000, 0).Add(time.Duration(math.Round(s*1000)) * time.Millisecond)
 }
@@ -100,7 +100,7 @@ func TestMemoryOfALeaseIsBoundedAndItStillConfirmsSomethingRecent(t *testing.T) 
 			var l session.Lease
 			l.Begin(at(0), timeout, tick)
 			now := at(0)
-			for n := 0; now.Before(at(3600)) && n < 50_000; n++ { // an hour, or a lot, without a word from the leader
+			for n := 0; now.Before(at(3600)) && n < 50_000; n++ { // an hour, or many replies, without confirmation by the leader
 				now = now.Add(every)
 				l.Ack(now.Add(-time.Millisecond), now, false)
 				if l.Marks() > session.MaxMarks {
@@ -109,7 +109,7 @@ func TestMemoryOfALeaseIsBoundedAndItStillConfirmsSomethingRecent(t *testing.T) 
 			}
 			require.Equal(t, at(10), l.Confirmed())
 			l.Ack(now, now.Add(time.Millisecond), true)
-			// What is confirmed is the last reply before the tick; marks that were merged stand for their latest.
+			// A confirmation counts for the last reply before the tick; merged marks count as their latest.
 			oldest := now.Add(-2*tick - every - tick/8)
 			require.False(t, l.Confirmed().Before(oldest.Add(timeout)), "%v", l.Confirmed().Sub(now))
 		})

@@ -13,7 +13,7 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// The context ends, and the connection breaks before the one who waits has run again: the create had left.
+// The create has been sent; ctx ends, and the connection breaks before the waiting call runs again.
 func TestACreateThatLeftHasAnUnknownOutcomeWhateverBreaksBesides(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so that it does not run in between
 	for name, create := range map[string]func(ctx context.Context, r *session.Rig) error{
@@ -42,9 +42,9 @@ func TestACreateThatLeftHasAnUnknownOutcomeWhateverBreaksBesides(t *testing.T) {
 	}
 }
 
-// A reply says that the request was refused, and the link fails before the request is put back: it goes with the link.
+// A reply refuses a request, and the link fails before the request is queued again: it must fail with the link.
 func TestARequestIsNotPutBackOntoADeadLink(t *testing.T) {
-	for range 20 { // what the call sees first is left to chance
+	for range 20 { // which of the two the call sees first is random
 		r := session.NewRig()
 		got := make(chan error, 1)
 		go func() {
@@ -63,8 +63,8 @@ func TestARequestIsNotPutBackOntoADeadLink(t *testing.T) {
 	}
 }
 
-// The reader has the reply to a watch whose waiter has left, the link fails, and somebody else wants the same watch
-// before the reply is seen to.
+// The reader has the reply to a watch whose caller has gone, the link fails, and another caller requests the same watch
+// before the reply is handled.
 func TestALateReplyDoesNotTakeAwayTheNextWatch(t *testing.T) {
 	r := session.NewRig()
 	ctx, cancel := context.WithCancel(context.Background())

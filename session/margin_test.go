@@ -27,7 +27,7 @@ func TestTheOperationsPageSaysWhatTwoTicksLeaveOfALease(t *testing.T) {
 		l.Begin(now, timeout, tick)
 		assert.Equal(t, parsed(t, m[5]+"s"), l.Steady().Truncate(100*time.Millisecond), "least of %s", m[0])
 
-		// The most: a heartbeat that is answered at once confirms what was sent two ticks before it, if not more.
+		// At the most: a heartbeat that is answered at once confirms what was sent two ticks before it or earlier.
 		slack := min(2*tick, timeout/2)
 		for at := now; at.Before(now.Add(3 * timeout)); at = at.Add(slack / 100) {
 			l.Ack(at, at, false)

@@ -143,7 +143,7 @@ func TestAccessLists(t *testing.T) {
 		require.ErrorIs(t, err, zk.ErrNoAuth)
 		_, err = g.Create(g.ctx, g.path("/hers/x"), nil, session.Ephemeral, everybody)
 		require.ErrorIs(t, err, zk.ErrNoAuth)
-		if _, err = g.Exists(g.ctx, g.path("/hers")); err != nil { // up to 3.8.3 and 3.9.1 that a znode exists is no secret
+		if _, err = g.Exists(g.ctx, g.path("/hers")); err != nil { // up to 3.8.3 and 3.9.1 everybody may see that a znode exists
 			require.ErrorIs(t, err, zk.ErrNoAuth)
 		}
 
@@ -190,7 +190,7 @@ func TestCredentialsMayBeWipedOnceTheyHaveBeenHandedOver(t *testing.T) {
 	reconnectAsAlice(t, func(cred []byte) { clear(cred) })
 }
 
-// reconnectAsAlice reads, on one connection after another, what only alice may read.
+// reconnectAsAlice reads, on several connections in turn, what only alice may read.
 func reconnectAsAlice(t *testing.T, after func(cred []byte)) {
 	t.Helper()
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
@@ -256,7 +256,7 @@ func TestCreateAndListShowsTheZnodeInItsList(t *testing.T) {
 func TestCreateAndListAtTheTop(t *testing.T) {
 	everywhere(t, func(t *testing.T, g *ground) {
 		if g.chroot == "" {
-			return // the root of a shared server is no test's own
+			return // the root of a shared server belongs to no test
 		}
 		made, names, err := createAndList(g.ctx, g, "/x", nil, session.Ephemeral, everybody)
 		require.NoError(t, err)

@@ -15,8 +15,8 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// A heartbeat that the leader refuses because it is closing the session, or has it elsewhere, stands in a reply whose
-// header says OK.
+// If the leader refuses a heartbeat because it is closing the session, or because the session has moved, the code is inside a
+// reply whose header says OK.
 func TestAHeartbeatThatSaysExpiredInsideEndsTheSessionAndConfirmsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
@@ -50,7 +50,7 @@ func TestAHeartbeatThatSaysMovedInsideConfirmsNothingAndCostsTheConnection(t *te
 	})
 }
 
-// The same in a transaction of the caller's, wherever in it the code stands.
+// The same for a transaction of the caller, wherever in its results the code is.
 func TestCodesOfTheSessionInsideAnyMultiAreOfTheSession(t *testing.T) {
 	create := &zk.CreateRequest{Path: "/n", Acl: everybody}
 	check := &zk.CheckVersionRequest{Path: "/", Version: -1}
@@ -94,7 +94,7 @@ func TestCodesOfTheSessionInsideAnyMultiAreOfTheSession(t *testing.T) {
 	}
 }
 
-// Each heartbeat checks a znode that is held, of one holder after the other: nothing at all need be allowed on the root.
+// Each heartbeat checks one of the znodes that are held, in turn, so that no permission on the root is needed.
 func TestHeartbeatsCheckTheZnodesThatAreHeld(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
@@ -141,7 +141,7 @@ func TestHeartbeatsCheckEveryZnodeOfAHoldOfSeveral(t *testing.T) {
 	})
 }
 
-// When every znode that was held is found missing, the keeper has nothing to confirm, and does not look for it all the time.
+// When every znode that was held is found missing, there is nothing to check, and no heartbeat is sent.
 func TestAKeeperWithNothingLeftToCheckWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := session.NewRig()
@@ -160,8 +160,8 @@ func TestAKeeperWithNothingLeftToCheckWaits(t *testing.T) {
 	})
 }
 
-// A heartbeat that finds the znode gone tells its holder, confirms the lease all the same, and the next ones check what
-// the others hold.
+// A heartbeat that finds the znode gone notifies its holder and still confirms the lease; the next ones check the znodes of
+// the other holders.
 func TestAHolderWhoseZnodeAHeartbeatFindsGoneIsTold(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
@@ -181,7 +181,7 @@ func TestAHolderWhoseZnodeAHeartbeatFindsGoneIsTold(t *testing.T) {
 		gone.OnMissing(func(node string) { late <- node })
 		require.Equal(t, a, <-late, "whoever asks later is told as well")
 
-		gone.Move(b) // another znode has taken the place of the first
+		gone.Move(b) // another znode has been made at the same path
 		gone.OnMissing(func(node string) { late <- node })
 		synctest.Wait()
 		require.Empty(t, late)
@@ -202,8 +202,8 @@ func TestRetainOfAZnodeThatIsNotThereIsRefused(t *testing.T) {
 	})
 }
 
-// A program gets the session from Client.Session. What would end the protection of its holds it can't call: the methods
-// take a value that only packages of this module can make.
+// A program gets the session from Client.Session. It cannot call the methods that could end the protection of its holds,
+// because they take a value that only packages of this module can make.
 func TestProgramsCannotCallTheMethodsThatHoldsRelyOn(t *testing.T) {
 	typ := reflect.TypeFor[*session.Session]()
 	caller := reflect.TypeFor[trusted.Caller]()

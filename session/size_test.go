@@ -79,13 +79,13 @@ func TestThePacketLimitIsThatOfTheEnsemble(t *testing.T) {
 	require.Equal(t, session.Connected, s.State())
 }
 
-// longReply begins a reply to xid that says OK and has n bytes in all, and leaves the rest to send.
+// longReply returns the beginning of a successful reply to xid of n bytes in all, and the number of bytes still to send.
 func longReply(xid int32, n int) []byte {
 	return append(be32(be32(nil, int32(n)), xid), make([]byte, 12)...)
 }
 
-// Scenario 51: a reply beyond the frame limit costs its call and nothing else: no connection, no other call, no hold,
-// and no memory.
+// Scenario 51: a reply beyond the frame limit fails its call and nothing else: no connection, no other call, no hold; and it
+// takes no memory.
 func TestAReplyThatIsTooLongCostsOneCall(t *testing.T) {
 	const size = 3 * session.MaxFrame
 	allocated := func() uint64 {
@@ -146,7 +146,7 @@ func TestAReplyThatIsTooLongCostsOneCall(t *testing.T) {
 	})
 }
 
-// A reply to nobody's request has no length that could be believed, however it goes on.
+// A long frame that answers no request is refused by its length, whatever it contains.
 func TestALongFrameThatIsNoReplyGivesUpTheConnection(t *testing.T) {
 	withPeer(t, once(func(c *peerConn, xid int32) { c.raw(longReply(xid+1, session.MaxFrame+1)...) }),
 		func(t *testing.T, p *peer, s *session.Session) {
@@ -158,7 +158,7 @@ func TestALongFrameThatIsNoReplyGivesUpTheConnection(t *testing.T) {
 		})
 }
 
-// Scenario 57: a reply that takes longer than a patience, and longer than the session timeout, is read as long as its
+// Scenario 57: a reply that takes longer than the patience, and longer than the session timeout, is read as long as its
 // bytes arrive.
 func TestALongListOnASlowLineIsRead(t *testing.T) {
 	const rate = 600 << 10 // bytes a second
@@ -186,7 +186,7 @@ func TestALongListOnASlowLineIsRead(t *testing.T) {
 				continue
 			}
 			deaf := make(chan struct{})
-			go func() { // what the client says meanwhile is heard, but not answered
+			go func() { // what the client sends meanwhile arrives, but is not answered
 				defer close(deaf)
 				c.silence()
 			}()
@@ -209,7 +209,7 @@ func TestALongListOnASlowLineIsRead(t *testing.T) {
 	})
 }
 
-// A server that goes on sending what nobody asked for, and answers nothing, is silent.
+// A server that goes on sending notifications, and answers no request, counts as silent.
 func TestAFloodOfNotificationsIsNoAnswer(t *testing.T) {
 	withPeer(t, once(func(c *peerConn, _ int32) {
 		deaf := c.deaf()
@@ -230,7 +230,7 @@ func TestAFloodOfNotificationsIsNoAnswer(t *testing.T) {
 	})
 }
 
-// A header that says no over results that all say yes is no answer that could be believed.
+// A reply whose header is an error, and whose results are all successes, is not believed.
 func TestAMultiThatWasRefusedIsNoSuccessWhateverItsBodySays(t *testing.T) {
 	withPeer(t, once(func(c *peerConn, xid int32) {
 		body := be32(append(be32(nil, 2), 0), 0)              // a delete: its type, not the last, no error
@@ -242,8 +242,8 @@ func TestAMultiThatWasRefusedIsNoSuccessWhateverItsBodySays(t *testing.T) {
 	})
 }
 
-// Scenario 53: a call of 100,000 requests ends with its context, and holds up nobody, while it lasts and when it is
-// given up.
+// Scenario 53: a call of 100,000 requests ends with its context, and delays no other call, neither while it lasts nor when it
+// is given up.
 func TestACallOfManyRequestsEndsWithItsContext(t *testing.T) {
 	srv := zktest.Run(t)
 	s := open(t, srv)
@@ -252,7 +252,7 @@ func TestACallOfManyRequestsEndsWithItsContext(t *testing.T) {
 		paths[i] = "/x"
 	}
 	hold := srv.Inject(zktest.HoldReply().Op(zktest.OpGetChildren2).After(1000))
-	// With a list of 100,000 that is searched for each request that is given up it takes seven seconds.
+	// If each request that is given up is searched for in a list of 100,000, this takes seven seconds.
 	const bound = 2 * time.Second
 	late := time.Hour
 	for trial := 0; trial < 5 && late > bound; trial++ { // one must be quick, on however busy a machine

@@ -18,7 +18,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// diary is an OnState that remembers.
+// diary is an OnState that records the changes.
 type diary struct {
 	mu      sync.Mutex
 	changes []session.Change
@@ -98,7 +98,7 @@ func TestASlowListenerHoldsNothingUp(t *testing.T) {
 		s := open(t, srv, func(c *session.Config) {
 			c.OnState = func(session.Change) { <-let; heard++ }
 		})
-		for range 200 { // each two changes
+		for range 200 { // two changes each
 			srv.DropConnections()
 			time.Sleep(2 * time.Second)
 			_, err := s.Exists(within(t, soon), "/")
@@ -226,7 +226,7 @@ func TestAnExpiredSessionOnALiveConnectionEndsAtTheNextAnswer(t *testing.T) {
 	})
 }
 
-// A follower that lags behind what the session has seen is not accepted: it would show a past that is over.
+// A follower that lags behind what the session has seen is refused: its reads would go back in time.
 func TestAServerThatIsOlderThanWhatWasSeenIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		lagging, err := srv.Follower()

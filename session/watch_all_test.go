@@ -26,7 +26,7 @@ func watchAll(t *testing.T, s *session.Session, paths ...string) []*session.Watc
 	return ws
 }
 
-// watchAllServers are the ways in which servers set several watches and tell what is gone.
+// watchAllServers are servers that differ in how they set several watches and report deletions.
 func watchAllServers(t *testing.T, fn func(t *testing.T, srv *zktest.Server)) {
 	t.Run("ZooKeeper", func(t *testing.T) { bubble(t, fn) })
 	t.Run("events come late", func(t *testing.T) { bubble(t, fn, zktest.WithLateEvents()) })
@@ -130,7 +130,7 @@ func TestWatchAllThatIsGivenUpLeavesNothing(t *testing.T) {
 	})
 }
 
-// One asks whether the znode is there, while another, who believes that it is, has asked for it to be watched.
+// One caller waits for the znode's creation, while another, who believes that it exists, has requested a watch on its deletion.
 func TestAWatchThatJoinsAWatchAllOfAZnodeThatIsGoneHearsOfItsCreation(t *testing.T) {
 	watchAllServers(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
@@ -142,7 +142,7 @@ func TestAWatchThatJoinsAWatchAllOfAZnodeThatIsGoneHearsOfItsCreation(t *testing
 		synctest.Wait()
 		hold.Remove()
 		w := <-got
-		if w.Exists { // it is told later
+		if w.Exists { // its notification comes later
 			<-w.Fired()
 			require.Equal(t, zk.EventNodeDeleted, w.Event())
 			return
@@ -155,7 +155,7 @@ func TestAWatchThatJoinsAWatchAllOfAZnodeThatIsGoneHearsOfItsCreation(t *testing
 	})
 }
 
-// A server that can't set watches again can't say what has changed: everybody looks for himself.
+// A server that cannot set watches again cannot report what has changed, so every watch fires.
 func TestWatchesAtAServerWithoutSetWatchesFireWhenItComesBack(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		require.NoError(t, srv.Create("/x", nil))
@@ -192,8 +192,8 @@ func TestWakeSendsOnceAWatchHasFired(t *testing.T) {
 	})
 }
 
-// Deletions are told without their zxid. A server that lags behind may say that a znode stands which was deleted before
-// what another server has told of.
+// Notifications of deletions have no zxid here. A server that lags behind may report a znode as existing that was deleted before
+// an event that another server has reported.
 func TestEventsOfTwoConnectionsHaveNoOrder(t *testing.T) {
 	r := session.NewRig()
 	set := func(paths ...string) <-chan []*session.Watch {
@@ -223,7 +223,7 @@ func TestEventsOfTwoConnectionsHaveNoOrder(t *testing.T) {
 	require.True(t, own.Exists)
 	require.False(t, own.ExistedWhen(before), "it may have been deleted first, and this server not know it yet")
 
-	// On one connection they are.
+	// On one connection they are in order.
 	before = nil
 	next := set("/d/next")
 	require.NoError(t, r.Answer(0, nil))
@@ -253,8 +253,8 @@ func (r recorder) Write(b []byte) (int, error) {
 	return r.Conn.Write(b)
 }
 
-// A server tells of several that are gone in the order of the request, which has to be that of the call. So has one that
-// is made on a new connection, because the first was lost before the answer.
+// A server reports several missing znodes in the order of the request, which has to be that of the call, also when the request
+// is made again on a new connection because the first was lost before the answer.
 func TestWatchAllAsksInTheOrderOfItsPaths(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		var wrote safeBuffer
@@ -290,7 +290,7 @@ func TestACreationIsToldTogetherWithTheDeletionOfTheSameTransaction(t *testing.T
 				require.NoError(t, err)
 				require.Equal(t, 1, srv.Requests()[zktest.OpSetWatches])
 				require.False(t, created.Exists)
-				srv.DropConnections() // a watch that has been set lasts
+				srv.DropConnections() // a watch that has been set stays
 				time.Sleep(time.Second)
 				require.False(t, fired(created))
 				_, err = s.Multi(within(t, soon),
@@ -341,7 +341,7 @@ func TestACreationThatNeverComesIsTakenAway(t *testing.T) {
 	})
 }
 
-// What was asked for on a connection that broke is asked for on the next in one request again.
+// Watches that were requested on a connection that broke are requested on the next one, again in one request.
 func TestACreationThatWasAskedForWithoutAConnectionIsWatchedOnTheNext(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		require.NoError(t, srv.Create("/own", nil))

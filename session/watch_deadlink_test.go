@@ -15,7 +15,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// lateConn is a connection of which the reader has got some bytes, and not looked at them yet, when a write fails.
+// lateConn is a connection on which a write fails after the reader has received bytes and before it has looked at them.
 type lateConn struct {
 	net.Conn
 	late *atomic.Bool
@@ -37,8 +37,8 @@ func (c *lateConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// A notification that is read from a connection which has failed meanwhile wakes nobody; so the next connection has to
-// tell of the change, whether the notification names its zxid (3.9) or not.
+// A notification that is read from a connection which has failed meanwhile fires no watch. So the next connection has to report
+// the change, whether the notification has a zxid (3.9) or not.
 func TestAnEventThatIsReadFromABrokenConnectionIsToldByTheNext(t *testing.T) {
 	for name, version := range map[string]zktest.Version{"3.8": zktest.Version38, "3.9": zktest.Version39} {
 		t.Run(name, func(t *testing.T) {

@@ -13,8 +13,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Whatever watches share a path, and whatever happens to the connection: when all is quiet, every watch that is left has
-// nothing to tell.
+// Watches of all kinds share paths while connections break. In the end no watch that has not fired has missed a change.
 func TestNoWatchMissesAChangeWhateverItSharesItsPathWith(t *testing.T) {
 	for seed := range uint64(watchSeeds) {
 		opts := []zktest.Option{zktest.WithVersion([]zktest.Version{zktest.Version38, zktest.Version39}[seed%2])}
@@ -37,7 +36,7 @@ type randomWatch struct {
 	zxid int64  // of the list
 }
 
-// requireTold demands that a watch which has not fired has missed nothing, and closes it.
+// requireTold requires that a watch which has not fired has missed no change, and closes it.
 func requireTold(t *testing.T, srv *zktest.Server, w randomWatch) {
 	t.Helper()
 	if fired(w.Watch) {
@@ -54,7 +53,7 @@ func requireTold(t *testing.T, srv *zktest.Server, w randomWatch) {
 	w.Close()
 }
 
-// watchAny sets a watch of one of the three kinds, in a goroutine of its own, and returns how many it sets.
+// watchAny sets watches of one of the three kinds, in a new goroutine, and returns their number.
 func watchAny(t *testing.T, s *session.Session, kind int, paths []string, results chan<- randomWatch) (watches int) {
 	switch kind {
 	case 0:

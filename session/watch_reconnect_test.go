@@ -17,7 +17,7 @@ import (
 
 func TestAWatchSurvivesReconnections(t *testing.T) {
 	for name, c := range map[string]struct {
-		before bool // the znode stood when it was watched
+		before bool // the znode existed when the watch was set
 		change func(srv *zktest.Server) error
 		event  zk.EventType
 	}{

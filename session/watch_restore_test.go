@@ -12,8 +12,8 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// A reconnection with many watches leaves the session's mutex, which every reply and every heartbeat needs, to the others. A
-// machine that stands still may make one trial late, not all of them.
+// Restoring many watches after a reconnection does not keep the session's mutex, which every reply and every heartbeat needs. A
+// machine that stands still may delay one trial, not all of them.
 func TestRestoringManyWatchesKeepsNobodyFromTheSession(t *testing.T) {
 	const watches, trials = 100_000, 10
 	paths := make([]string, watches)
@@ -52,7 +52,7 @@ func TestRestoringManyWatchesKeepsNobodyFromTheSession(t *testing.T) {
 	}
 }
 
-// Watches that are asked for while others are being restored are asked for once, and none is forgotten.
+// Watches that are requested while others are being restored are requested once, and none is forgotten.
 func TestWatchesThatComeDuringARestorationAreAskedForOnce(t *testing.T) {
 	r := session.NewRig()
 	defer r.Stop()
@@ -84,7 +84,7 @@ func TestWatchesThatComeDuringARestorationAreAskedForOnce(t *testing.T) {
 	require.Zero(t, queued+pending)
 }
 
-// answered answers every request until a call has returned, which must be well.
+// answered answers every request until a call has returned, and requires that it succeeded.
 func answered(t *testing.T, r *session.Rig, got <-chan error) {
 	t.Helper()
 	for ctx := within(t, soon); ; {

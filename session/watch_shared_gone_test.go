@@ -11,8 +11,8 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// A Watch finds no znode and waits for its creation; a WatchAll of the same path, which waits for the znode's deletion,
-// must not share that: it would wait for ever.
+// A Watch finds no znode and waits for its creation. A WatchAll of the same path, which waits for the znode's deletion, must not
+// share that watch: it would wait for ever.
 func TestWatchAllOfAZnodeThatAWatchHasFoundMissingTellsThatItIsGone(t *testing.T) {
 	for name, first := range map[string]func(srv *zktest.Server) *zktest.Injection{
 		"after the answer":  func(*zktest.Server) *zktest.Injection { return nil },

@@ -33,7 +33,7 @@ func watch(t *testing.T, s *session.Session, path string) *session.Watch {
 	return w
 }
 
-// requireNoWatches checks both ends.
+// requireNoWatches checks that neither the session nor the server has a watch.
 func requireNoWatches(t *testing.T, srv *zktest.Server, s *session.Session) {
 	t.Helper()
 	synctest.Wait()
@@ -227,7 +227,7 @@ func TestWatchCloseAndFireHammered(t *testing.T) {
 		})
 	}
 	wg.Go(func() {
-		drop := time.NewTicker(1100 * time.Millisecond) // a connection that lasted for a second is followed at once
+		drop := time.NewTicker(1100 * time.Millisecond) // a connection that lasted for a second is replaced at once
 		defer drop.Stop()
 		for time.Now().Before(deadline) {
 			p := fmt.Sprintf("/%d", rand.N(paths))

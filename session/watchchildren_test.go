@@ -17,7 +17,7 @@ import (
 
 // Watches on the list of a znode's children.
 
-// lineFired reports whether a watch has fired, after everything that could happen has.
+// lineFired reports whether a watch has fired, when every goroutine waits.
 func lineFired(w *session.Watch) bool {
 	synctest.Wait()
 	select {
@@ -148,8 +148,8 @@ func TestClosingTheLastWatchOfChildrenTakesItAwayAtTheServer(t *testing.T) {
 	})
 }
 
-// ctx ends while the list is under way, whatever else goes on at the same path: nothing is left, and a watch of
-// somebody else's stays and fires.
+// ctx ends while the list is under way, with other calls at the same path: the call leaves nothing behind, and the watch of
+// another caller stays and fires.
 func TestAWatchOfChildrenWhoseContextEndsInFlightLeavesNothing(t *testing.T) {
 	for _, others := range []string{"nobody", "before", "behind", "afterwards"} {
 		for name, fault := range map[string]zktest.Fault{
@@ -169,7 +169,7 @@ func TestAWatchOfChildrenWhoseContextEndsInFlightLeavesNothing(t *testing.T) {
 					var all sync.WaitGroup
 					all.Go(func() {
 						if w, _, _, err := s.WatchChildren(ctx, "/dir"); err == nil {
-							w.Close() // its reply was asked for again
+							w.Close() // its request was sent again
 						}
 					})
 					synctest.Wait()
@@ -210,8 +210,8 @@ func TestAWatchOfChildrenWhoseContextEndsInFlightLeavesNothing(t *testing.T) {
 	}
 }
 
-// Many watch one list, give up, and are woken, at random moments, while it changes and connections break: nobody misses
-// the last change, and at the end nothing is left.
+// Many calls watch one list, give up and are woken at random moments, while it changes and connections break. None misses the
+// last change, and at the end no watch is left.
 func TestManyWatchesOfOneListAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		require.NoError(t, srv.Create("/dir", nil))
@@ -238,7 +238,7 @@ func TestManyWatchesOfOneListAtOnce(t *testing.T) {
 							return
 						}
 					}
-					if n%3 == 0 { // this one waits for as long as it takes
+					if n%3 == 0 { // without a bound
 						select {
 						case <-w.Fired():
 						case <-ctx.Done():

@@ -31,7 +31,7 @@ func TestEveryCodeOfAServersIsSaidInWords(t *testing.T) {
 	})
 }
 
-// A server that enforces authentication answers the handshake, refuses the first request, and hangs up.
+// A server that enforces authentication answers the handshake, refuses the first request, and closes the connection.
 func TestEnforcedAuthenticationIsTheEndOfTheSessionAndSaid(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
@@ -64,8 +64,8 @@ func TestAServerThatClosesTheConnectionIsToldApart(t *testing.T) {
 	}
 }
 
-// After an event that names no zxid, which up to ZooKeeper 3.8 is every one, the session does not know how far the server
-// was. The next server may be behind it, and would not refuse us: so a sync goes before the first reads there.
+// Up to ZooKeeper 3.8 events have no zxid, so after one the session does not know how far its server was. The next server may be
+// behind it without refusing the session: so a sync precedes the first reads there.
 func TestReadsBehindAReconnectAreNotOlderThanAnEvent(t *testing.T) {
 	for _, version := range []zktest.Version{zktest.Version38, zktest.Version39} {
 		t.Run(string(version), func(t *testing.T) {
@@ -91,14 +91,14 @@ func TestReadsBehindAReconnectAreNotOlderThanAnEvent(t *testing.T) {
 
 				lagging.Lag(5)
 				require.NoError(t, srv.SetData("/data", []byte("new"))) // the holder before us writes,
-				require.NoError(t, srv.Delete("/lock"))                 // and lets go
+				require.NoError(t, srv.Delete("/lock"))                 // and releases
 				eventually(t, w.Fired(), "the event")
 				syncs := srv.Requests()[zktest.OpSync]
 				behind = true
 				srv.Leader().DropConnections()
 				data, _, err := s.Get(ctx, "/data")
 				if err != nil && version == zktest.Version39 {
-					return // the lagging server refuses us, as it should
+					return // the lagging server refuses the session, as it should
 				}
 				require.NoError(t, err)
 				require.Equal(t, "new", string(data))
