@@ -30,7 +30,7 @@ func sharedIn(s *session.Session) *shared {
 			crowds:    crowds{s: s, of: map[string]*crowd{}},
 			holders:   holders{s: s, known: map[[sha256.Size]byte]*holder{}},
 			permitted: permitted{s: s, known: map[string]dirACL{}},
-			sweeper:   sweeper{s: s, wake: make(chan struct{}, 1)},
+			sweeper:   sweeper{s: s},
 			toWatch:   toWatch{s: s},
 		}
 	}).(*shared)

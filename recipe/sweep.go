@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -19,9 +18,7 @@ import (
 // whose call ended before the outcome was known. However many there are, after an outage for instance, it is one
 // goroutine, which works through them together and ends when nothing is left.
 type sweeper struct {
-	s    *session.Session
-	wake chan struct{} // there is more; capacity 1
-
+	s         *session.Session
 	mu        sync.Mutex // guards what follows
 	leftovers            // that are to be taken
 	running   bool       // run has been started, and takes what comes
@@ -80,10 +77,6 @@ func (w *sweeper) sweep(work leftovers) {
 	if start {
 		w.s.Go(w.run)
 	}
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
 }
 
 func (l *leftovers) add(more leftovers) {
@@ -108,32 +101,28 @@ func (w *sweeper) take(rest leftovers) leftovers {
 // run works until nothing is left, or the session is over.
 func (w *sweeper) run(ctx context.Context) {
 	var rest leftovers
-	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, lastPause) {
-		work := w.take(rest)
-		if work.none() {
-			return
+	persist(ctx, func() (trouble error) {
+		for trouble == nil && ctx.Err() == nil { // what is left waits for a connection by itself
+			work := w.take(rest)
+			if work.none() {
+				return nil
+			}
+			rest, trouble = w.work(ctx, work)
 		}
-		trouble := false
-		if rest, trouble = w.work(ctx, work); !trouble {
-			pause = firstPause / 2
-			continue // what is left waits for a connection by itself
-		}
-		select { // a server in trouble must not be hammered
-		case <-w.wake:
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
-	}
+		return trouble
+	})
 }
 
 // atOnce bounds the deletions that are sent together.
 const atOnce = 128
 
-// work does what it can of l, and returns the rest. trouble: a server has answered with an error that may pass.
-func (w *sweeper) work(ctx context.Context, l leftovers) (rest leftovers, trouble bool) {
+// work does what it can of l, and returns the rest. trouble: a server's answer that may pass.
+func (w *sweeper) work(ctx context.Context, l leftovers) (rest leftovers, trouble error) {
 	failed := func(err error) bool { // to be tried again
 		again := err != nil && !final(err)
-		trouble = trouble || again && !transient(err)
+		if again && !transient(err) {
+			trouble = err
+		}
 		return again
 	}
 	remove := func(znodes []string) {
