@@ -49,9 +49,7 @@ func Try(ctx context.Context, s *session.Session, queues ...Queue) (*Ticket, err
 		ctx, cancel := context.WithTimeout(ctx, WatchAfter)
 		defer cancel()
 		dir, name := path.Split(busy.line.Holder)
-		if who, _, err := sharedIn(s).holders.who(ctx, t.entries[0].q.Describe, path.Clean(dir), name); err == nil { // else it shows the znode
-			busy.line.Who = who
-		}
+		busy.line.Who, _ = sharedIn(s).descriptions.who(ctx, t.entries[0].q.Describe, path.Clean(dir), name)
 	}
 	return nil, err
 }
@@ -205,7 +203,7 @@ func (e *entry) request() *zk.CreateRequest {
 // createOne is create for one queue.
 func (t *Ticket) createOne(ctx context.Context, e *entry) error {
 	crowds := &sharedIn(t.s).crowds
-	many := crowds.join(e.q.Dir)
+	crowd, many := crowds.join(e.q.Dir)
 	defer crowds.leave(e.q.Dir)
 	b := t.s.Grouped(trusted.Caller{})
 	made := b.Create(e.q.Dir+"/"+e.prefix, e.q.Data, session.EphemeralSequential, e.q.ACL)
@@ -219,7 +217,7 @@ func (t *Ticket) createOne(ctx context.Context, e *entry) error {
 	}
 	var seen session.Children
 	if many {
-		seen, err = crowds.list(ctx, e.q.Dir)
+		seen, err = crowd.list(ctx, t.s, e.q.Dir)
 	} else {
 		seen = lists[0].Value
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -17,21 +18,21 @@ import (
 
 // shared is what the calls of one session have in common, for as long as the session lasts.
 type shared struct {
-	crowds    crowds
-	holders   holders
-	permitted permitted
-	sweeper   sweeper
-	toWatch   toWatch
+	crowds       crowds
+	descriptions descriptions
+	permitted    permitted
+	sweeper      sweeper
+	toWatch      toWatch
 }
 
 func sharedIn(s *session.Session) *shared {
 	return s.ForLocks(trusted.Caller{}).Attached(func() any {
 		return &shared{
-			crowds:    crowds{s: s, of: map[string]*crowd{}},
-			holders:   holders{s: s, known: map[[sha256.Size]byte]*holder{}},
-			permitted: permitted{s: s, known: map[string]dirACL{}},
-			sweeper:   sweeper{s: s},
-			toWatch:   toWatch{s: s},
+			crowds:       crowds{of: map[string]*crowd{}},
+			descriptions: descriptions{s: s, known: map[[sha256.Size]byte]*description{}},
+			permitted:    permitted{s: s, known: map[string]dirACL{}},
+			sweeper:      sweeper{s: s},
+			toWatch:      toWatch{s: s},
 		}
 	}).(*shared)
 }
@@ -47,33 +48,35 @@ const crowdFrom = 8
 // crowd is what calls that enter one directory at the same time share.
 type crowd struct {
 	calls int           // that enter
-	turn  chan struct{} // has room for the one call that makes a list; nil before there was one
-	begun int           // lists that calls have begun
+	turn  chan struct{} // has room for the one call that makes a list; nil before there were many calls
+	begun atomic.Int64  // lists that calls have begun
 
 	// The latest list, and which of those begun it is. Only the call that has the turn uses them.
-	list session.Children
-	err  error
-	at   int
+	latest session.Children
+	err    error
+	at     int64
 }
 
 // crowds knows which directories the calls of a session are entering. It may be used concurrently.
 type crowds struct {
-	s  *session.Session
-	mu sync.Mutex // guards what follows, and the crowds
+	mu sync.Mutex // guards what follows, and the crowds' calls
 	of map[string]*crowd
 }
 
 // join counts a call that enters, until leave. many: it is one of a crowd.
-func (cs *crowds) join(dir string) (many bool) {
+func (cs *crowds) join(dir string) (c *crowd, many bool) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	c := cs.of[dir]
-	if c == nil {
+	if c = cs.of[dir]; c == nil {
 		c = &crowd{}
 		cs.of[dir] = c
 	}
 	c.calls++
-	return c.calls >= crowdFrom
+	many = c.calls >= crowdFrom
+	if many && c.turn == nil {
+		c.turn = make(chan struct{}, 1)
+	}
+	return c, many
 }
 
 func (cs *crowds) leave(dir string) {
@@ -84,16 +87,10 @@ func (cs *crowds) leave(dir string) {
 	}
 }
 
-// list returns a list of the directory that began after the call did. The names are others' as well, and are not to be
-// changed. The caller is in the crowd.
-func (cs *crowds) list(ctx context.Context, dir string) (session.Children, error) {
-	cs.mu.Lock()
-	c := cs.of[dir]
-	if c.turn == nil {
-		c.turn = make(chan struct{}, 1)
-	}
-	before := c.begun
-	cs.mu.Unlock()
+// list returns a list of the crowd's directory that began after the call did. The names are others' as well, and are not to be
+// changed. The caller is one of many in the crowd.
+func (c *crowd) list(ctx context.Context, s *session.Session, dir string) (session.Children, error) {
+	before := c.begun.Load()
 	select {
 	case c.turn <- struct{}{}:
 		defer func() { <-c.turn }()
@@ -101,17 +98,14 @@ func (cs *crowds) list(ctx context.Context, dir string) (session.Children, error
 		return session.Children{}, session.Waited(ctx, trusted.Caller{}, errors.New("waiting for the list of "+dir))
 	}
 	if c.at <= before {
-		cs.mu.Lock()
-		c.begun++
-		at := c.begun
-		cs.mu.Unlock()
-		names, stat, err := cs.s.List(ctx, dir)
+		at := c.begun.Add(1)
+		names, stat, err := s.List(ctx, dir)
 		if err != nil && ctx.Err() != nil {
 			return session.Children{}, err // the next call makes one
 		}
-		c.list, c.err, c.at = session.Children{Names: names, Stat: stat}, err, at
+		c.latest, c.err, c.at = session.Children{Names: names, Stat: stat}, err, at
 	}
-	return c.list, c.err
+	return c.latest, c.err
 }
 
 // MaxData bounds the data of a contender that are read to be shown. What this library puts there is shorter; what others
@@ -119,69 +113,65 @@ func (cs *crowds) list(ctx context.Context, dir string) (session.Children, error
 const MaxData = 256 << 10
 
 const (
-	holdersKept = 256              // that are remembered
-	holderFresh = 10 * time.Second // for how long: its owner may change the data
+	descriptionsKept = 256              // that are remembered
+	descriptionFresh = 10 * time.Second // for how long: the contender's owner may change the data
 )
 
-// holders finds out, from their data, who the contenders are that are first in the lines that a session waits in. (Which
-// contenders hold, for onlookers, is in holders.go.) However many wait behind one, its data are read once in ten seconds, and
-// not at all when they are longer than MaxData. It may be used concurrently.
-type holders struct {
+// descriptions has what Queue.Describe makes of the data of those contenders that are first in the lines that a session waits
+// in. However many wait behind one, its data are read once in ten seconds, and not at all when they are longer than MaxData. It
+// may be used concurrently.
+type descriptions struct {
 	s     *session.Session
-	mu    sync.Mutex                    // guards what follows
-	known map[[sha256.Size]byte]*holder // by the paths' hashes: names are as long as others like
+	mu    sync.Mutex                         // guards what follows
+	known map[[sha256.Size]byte]*description // by the paths' hashes: names are as long as others like
 }
 
-// holder is what is known of one contender.
-type holder struct {
+// description is what is known of one contender.
+type description struct {
 	turn chan struct{} // has room for the one call that may use what follows
 	who  string
 	read bool // its data were read
 	at   time.Time
 }
 
-// who returns what describe makes of the data of contender name in dir; "" when it is gone, may not be read, or describe is
-// nil. read: its data were read, so the session may read it. An error says that ctx or the session has ended.
-func (h *holders) who(ctx context.Context, describe func([]byte) string, dir, name string) (who string, read bool, err error) {
+// who returns what describe makes of the data of contender name in dir; "" when it is gone, may not be read, or could not be
+// read before ctx or the session ended, or describe is nil. read: its data were read, so the session may read it.
+func (ds *descriptions) who(ctx context.Context, describe func([]byte) string, dir, name string) (who string, read bool) {
 	if describe == nil {
-		return "", false, nil
+		return "", false
 	}
 	key := sha256.Sum256([]byte(dir + "/" + name))
-	h.mu.Lock()
-	e := h.known[key]
-	if e == nil {
-		if len(h.known) >= holdersKept {
-			clear(h.known)
+	ds.mu.Lock()
+	d := ds.known[key]
+	if d == nil {
+		if len(ds.known) >= descriptionsKept {
+			clear(ds.known)
 		}
-		e = &holder{turn: make(chan struct{}, 1)}
-		h.known[key] = e
+		d = &description{turn: make(chan struct{}, 1)}
+		ds.known[key] = d
 	}
-	h.mu.Unlock()
+	ds.mu.Unlock()
 	select {
-	case e.turn <- struct{}{}:
-		defer func() { <-e.turn }()
+	case d.turn <- struct{}{}:
+		defer func() { <-d.turn }()
 	case <-ctx.Done():
-		return "", false, ctx.Err()
+		return "", false
 	}
-	if time.Since(e.at) >= holderFresh {
-		if e.who, e.read, err = h.read(ctx, describe, dir, name); err == nil {
-			e.at = time.Now() // else the next call tries again
-		}
+	if time.Since(d.at) < descriptionFresh {
+		return d.who, d.read
 	}
-	return e.who, e.read, err
-}
-
-func (h *holders) read(ctx context.Context, describe func([]byte) string, dir, name string) (who string, read bool, err error) {
-	n, err := ReadChild(ctx, h.s, dir, name)
-	switch {
-	case n.Err != nil:
-		return "", false, nil
+	n, err := ReadChild(ctx, ds.s, dir, name)
+	if err == nil || n.Err != nil {
+		d.at = time.Now() // else the next call tries again
+	}
+	switch d.who, d.read = "", false; {
 	case err != nil:
-		return "", false, err
 	case n.Stat.DataLength > MaxData:
-		return fmt.Sprintf("%s (%d bytes of data)", text.Foreign(name), n.Stat.DataLength), false, nil
+		d.who = fmt.Sprintf("%s (%d bytes of data)", text.Foreign(name), n.Stat.DataLength)
+	default:
+		d.who, d.read = describe(n.Data), true
 	}
-	return describe(n.Data), true, nil
+	return d.who, d.read
 }
 
 // ReadChild reads the child name of dir: its Stat, and its data unless they are longer than MaxData. The server's refusal is

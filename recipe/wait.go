@@ -254,12 +254,10 @@ func (w *waiter) readMore(ctx context.Context) (relist bool, err error) {
 	}
 	readable := false
 	if !w.looked {
-		if readable, err = w.describeHolder(ctx); err != nil {
-			return false, err
-		}
+		readable = w.describeHolder(ctx)
 	}
 	if w.pred == "" {
-		return false, nil
+		return false, ctx.Err()
 	}
 	if !readable {
 		readable, err = canRead(ctx, w.t.s, w.e.q.Dir, w.pred)
@@ -287,23 +285,17 @@ func (w *waiter) readMore(ctx context.Context) (relist bool, err error) {
 }
 
 // describeHolder finds out who holds, for messages. It reports whether that has shown that we may read the predecessor.
-func (w *waiter) describeHolder(ctx context.Context) (read bool, err error) {
+func (w *waiter) describeHolder(ctx context.Context) (read bool) {
 	e := w.e
 	if e.line.Ahead == 0 {
-		return false, nil
+		return false
 	}
-	who, read, err := sharedIn(w.t.s).holders.who(ctx, e.q.Describe, e.q.Dir, e.first)
-	if err != nil {
-		if ctx.Err() != nil || w.t.s.Err() != nil {
-			return false, err
-		}
-		return false, nil // the message shows its znode's name
-	}
+	who, read := sharedIn(w.t.s).descriptions.who(ctx, e.q.Describe, e.q.Dir, e.first)
 	if who != "" && who != e.line.Who {
 		e.line.Who = who
 		e.q.queued(e.line)
 	}
-	return read && e.first == w.pred, nil
+	return read && e.first == w.pred
 }
 
 // place notes the place in line, and reports it when it has changed.
