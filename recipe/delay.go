@@ -1,6 +1,7 @@
 package recipe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -32,11 +33,8 @@ const MaxDelay = time.Hour
 // waitOutDelays waits out the delays of lost holders, and writes the ticket's own notes, in all queues side by side. It
 // returns the first error.
 func (t *Ticket) waitOutDelays(ctx context.Context) error {
-	switch {
-	case !t.entries[0].q.Delays:
+	if !t.entries[0].q.Delays {
 		return nil
-	case len(t.entries) == 1:
-		return t.entries[0].waitOutDelay(ctx)
 	}
 	all, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -46,8 +44,7 @@ func (t *Ticket) waitOutDelays(ctx context.Context) error {
 	}
 	var first error
 	for range t.entries {
-		if err := <-errs; err != nil && first == nil {
-			first = err
+		if first = cmp.Or(first, <-errs); first != nil {
 			cancel()
 		}
 	}
@@ -60,8 +57,7 @@ func (t *Ticket) waitOutDelays(ctx context.Context) error {
 // Nil: the entry may hold. A Try does not wait out anything: ErrBusy. ErrConflict: the directory has data that are
 // not this library's.
 func (e *entry) waitOutDelay(ctx context.Context) error {
-	until := map[string]time.Time{} // when the delay of a lost holder is over
-	seen := map[string]bool{}       // notes without a znode
+	until := map[string]time.Time{} // when the delay of a lost holder is over; zero after the first look at its note
 	for {
 		data, stat, err := e.q.readData(ctx, e.t.s)
 		if err != nil {
@@ -70,7 +66,7 @@ func (e *entry) waitOutDelay(ctx context.Context) error {
 		if err := e.list(ctx); err != nil { // after the data: a contender that wrote a note meanwhile is in the list
 			return err
 		}
-		lost, again, err := e.lostHolders(ctx, data, seen)
+		lost, again, err := e.lostHolders(ctx, data, until)
 		switch {
 		case err != nil:
 			return err
@@ -88,15 +84,15 @@ func (e *entry) waitOutDelay(ctx context.Context) error {
 				}
 				continue
 			}
-			for name := range until {
+			for _, name := range lost {
 				data.forget(name)
 			}
 			data.note(e.name(), e.q.Delay, e.t.s.ID())
 			e.delayNoted = true // from here on: a note whose reply is lost has to be removed as well
 			_, err = e.writeNotes(ctx, data, stat.Version)
 		}
-		if !errors.Is(err, zk.ErrBadVersion) && (!transient(err) || ctx.Err() != nil) {
-			return asGone(err) // else other data have come first, or the reply was lost
+		if err = asGone(err); !writeAgain(ctx, err) { // else other data have come first, or the reply was lost
+			return err
 		}
 	}
 }
@@ -117,7 +113,7 @@ func (e *entry) writeNotes(ctx context.Context, data dirData, version int32) (zk
 // waits for the whole of it. Those that come later count from there: differences between the servers' clocks, and their
 // adjustments, then lengthen or shorten what is left.
 func (e *entry) noteFound(ctx context.Context, data dirData, version int32, lost []string, until map[string]time.Time) (int32, error) {
-	fresh := slices.DeleteFunc(slices.Clone(lost), func(name string) bool { _, known := until[name]; return known })
+	fresh := slices.DeleteFunc(slices.Clone(lost), func(name string) bool { return !until[name].IsZero() })
 	if len(fresh) == 0 {
 		return version, nil
 	}
@@ -146,20 +142,16 @@ func (e *entry) noteFound(ctx context.Context, data dirData, version int32, lost
 
 // lostHolders returns the holders that data has notes of and that were lost: their znodes do not exist, by a list that was
 // read after data. A holder that released between the two is not lost; the next data tell, since they have no note of it.
-// So a note must be seen twice: again is true when one is seen for the first time, and seen remembers it. It reads
+// So a note must be seen twice: again is true when one is seen for the first time, and until remembers it. It reads
 // e.names, and who owns the znodes of those that may hold beside us.
-func (e *entry) lostHolders(ctx context.Context, data dirData, seen map[string]bool) (lost []string, again bool, err error) {
-	exists := map[string]bool{}
-	for _, name := range e.names {
-		exists[name] = true
-	}
-	e.names = nil
+func (e *entry) lostHolders(ctx context.Context, data dirData, until map[string]time.Time) (lost []string, again bool, err error) {
 	var beside []string
-	for name := range data.Delays {
-		if exists[name] && name != e.name() && e.letsBeside(name) {
+	for _, name := range e.names {
+		if _, noted := data.Delays[name]; noted && name != e.name() && e.letsBeside(name) {
 			beside = append(beside, name)
 		}
 	}
+	e.names = nil
 	nodes, err := e.t.s.StatsBelow(ctx, e.q.Dir, beside)
 	if err != nil {
 		return nil, false, err
@@ -172,8 +164,9 @@ func (e *entry) lostHolders(ctx context.Context, data dirData, seen map[string]b
 	for name := range data.Delays {
 		if !living[name] {
 			lost = append(lost, name)
-			again = again || !seen[name]
-			seen[name] = true
+			if _, seen := until[name]; !seen {
+				until[name], again = time.Time{}, true
+			}
 		}
 	}
 	return lost, again, nil
@@ -200,22 +193,20 @@ func (e *entry) sleep(ctx context.Context, d time.Duration, lost string) error {
 // deleteNoted deletes the znode and removes the note of its delay, both or neither.
 func (e *entry) deleteNoted(ctx context.Context) error {
 	for {
+		var resps []zk.MultiResponse // none: nothing was answered, or the data were not read
 		data, stat, err := e.q.readData(ctx, e.t.s)
-		if errors.Is(err, ErrConflict) { // another client has overwritten the note
-			return e.t.s.Delete(ctx, e.node, -1)
+		if err == nil {
+			data.forget(e.name())
+			resps, err = e.t.s.Multi(ctx,
+				&zk.DeleteRequest{Path: e.node, Version: -1},
+				&zk.SetDataRequest{Path: e.q.Dir, Data: data.encode(), Version: stat.Version})
 		}
-		if err != nil {
-			return err
-		}
-		data.forget(e.name())
-		resps, err := e.t.s.Multi(ctx,
-			&zk.DeleteRequest{Path: e.node, Version: -1},
-			&zk.SetDataRequest{Path: e.q.Dir, Data: data.encode(), Version: stat.Version})
 		switch {
-		case err == nil, errors.Is(err, zk.ErrNoNode), len(resps) == 0:
+		case err == nil, errors.Is(err, zk.ErrNoNode), len(resps) == 0 && !errors.Is(err, ErrConflict):
 			return err
 		case !errors.Is(err, zk.ErrBadVersion):
-			// The note can't be removed: access was taken from us. The place has to go all the same.
+			// The note can't be removed: access was taken from us, or another client has overwritten it. The place has to go
+			// all the same.
 			return e.t.s.Delete(ctx, e.node, -1)
 		}
 	}
