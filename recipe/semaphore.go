@@ -1,6 +1,7 @@
 package recipe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,7 +44,7 @@ import (
 // one write: those that it concerns watch the data, and nothing depends on whether the caller of Resize learns of its
 // success, or does anything afterwards.
 
-// readSize reads the size, and writes nothing, unlike Queue.readSize. false: there is none, or data that are not this
+// readSize reads the size, and writes nothing, unlike Queue.ensureSize. false: there is none, or data that are not this
 // library's in its place; then e.size stays.
 func (w *waiter) readSize(ctx context.Context) (known bool, err error) {
 	d, stat, err := w.e.q.readData(ctx, w.t.s)
@@ -53,7 +54,7 @@ func (w *waiter) readSize(ctx context.Context) (known bool, err error) {
 	if err != nil {
 		return false, asGone(err)
 	}
-	w.written = stat.Mzxid
+	w.dataZxid = stat.Mzxid
 	if d.Size > 0 {
 		w.e.size, w.largest = d.Size, max(d.Size, d.Was)
 	}
@@ -72,7 +73,9 @@ func (w *waiter) untilRoom(ctx context.Context) error {
 		was := e.size
 		known, err := w.readSize(ctx)
 		if err == nil && !known { // the directory was deleted after the size was read, and has been made again without
-			e.size, err = e.q.readSize(ctx, w.t.s, was)
+			var d dirData
+			d, _, err = e.q.ensureSize(ctx, w.t.s, was)
+			e.size = d.Size
 		}
 		if err == nil && e.size < was {
 			e.names = names
@@ -82,7 +85,7 @@ func (w *waiter) untilRoom(ctx context.Context) error {
 			return err
 		}
 	}
-	silent := w.written < w.t.czxid // the contender behind us decides by the same size
+	silent := w.dataZxid < w.t.czxid // the contender behind us decides by the same size
 	// Once the head, always the head: those before it hold until they go. Where not all that enter may set the data of their
 	// znodes, and so announce that they hold, every waiter has to be a head.
 	head := slices.ContainsFunc(e.q.ACL, func(a zk.ACL) bool { return a.Perms&zk.PermWrite == 0 })
@@ -135,7 +138,7 @@ func (w *waiter) waitBehind(ctx context.Context, was Verdict) (v Verdict, head b
 		return v, false, err
 	}
 	switch stat, err := w.t.s.Exists(ctx, w.e.q.Dir+"/"+was.Watch); {
-	case err == nil && (stat.Version > 0 || v.Permits <= w.largest && stat.Czxid < w.written):
+	case err == nil && (stat.Version > 0 || v.Permits <= w.largest && stat.Czxid < w.dataZxid):
 		return v, true, nil
 	case errors.Is(err, zk.ErrNoAuth): // nor shall we hear when it begins to hold; a head does not depend on that
 		return v, true, nil
@@ -214,13 +217,13 @@ func (z *Size) agree(ctx context.Context, s *session.Session, q *Queue, try bool
 		return 0, tooMany(q.Permits, z.want) // whatever the ensemble has: nothing need be made to know it
 	}
 	for synced := false; ; synced = true {
-		size, err := q.readSize(ctx, s, z.want)
+		d, _, err := q.ensureSize(ctx, s, z.want)
 		if err != nil {
 			return 0, err
 		}
-		if err = z.refuse(q, try, size); err == nil {
-			z.agreed.Store(int64(size))
-			return size, nil
+		if err = z.refuse(q, try, d.Size); err == nil {
+			z.agreed.Store(int64(d.Size))
+			return d.Size, nil
 		}
 		if !synced { // what refuses may be a server that lags behind: it asks its leader first
 			err = s.Sync(ctx, q.Dir)
@@ -248,23 +251,20 @@ func tooMany(n, size int) error {
 	return fmt.Errorf("%w: %d permits: more than the semaphore has, which is %d", session.ErrConfig, n, size)
 }
 
-// readSize returns the semaphore's size as its directory has it. It writes, too: it makes a directory that is missing, and
+// ensureSize returns the data of the semaphore's directory, which have its size. It makes a directory that is missing, and
 // writes size into one that has none. ErrConflict: the directory is that of a lock of another kind that is in use, which gets
 // no size.
-func (q *Queue) readSize(ctx context.Context, s *session.Session, size int) (int, error) {
+func (q *Queue) ensureSize(ctx context.Context, s *session.Session, size int) (dirData, zk.Stat, error) {
 	var before Doubt
 	for {
 		d, stat, err := q.readData(ctx, s)
-		switch {
-		case errors.Is(err, zk.ErrNoNode):
-			if err := q.makeDir(ctx, s, size); err != nil {
-				return 0, before.Add(err)
+		if errors.Is(err, zk.ErrNoNode) {
+			if err = q.makeDir(ctx, s, size); err == nil {
+				continue
 			}
-			continue
-		case err != nil:
-			return 0, before.Add(err)
-		case d.Size > 0:
-			return d.Size, nil
+		}
+		if err != nil || d.Size > 0 {
+			return d, stat, before.Add(err)
 		}
 		names, _, err := s.List(ctx, q.Dir)
 		if err == nil {
@@ -275,7 +275,7 @@ func (q *Queue) readSize(ctx context.Context, s *session.Session, size int) (int
 			_, err = s.Set(ctx, q.Dir, d.encode(), stat.Version)
 		}
 		if before.Note(err); err != nil && !writeAgain(ctx, err) {
-			return 0, before.Add(err)
+			return d, stat, before.Add(err)
 		}
 	}
 }
@@ -291,24 +291,22 @@ func (z *Size) Resize(ctx context.Context, s *session.Session, q Queue, size int
 	q.Container = false
 	var before Doubt
 	for {
-		if _, err := q.readSize(ctx, s, size); err != nil {
+		d, stat, err := q.ensureSize(ctx, s, size)
+		if err != nil {
 			return before.Add(err)
 		}
-		d, stat, err := q.readData(ctx, s)
-		if err == nil && d.Size == size && !pin {
+		if d.Size == size && !pin {
 			break
 		}
-		if err == nil {
-			if d.Was = max(d.Was, d.Size); d.Was <= size {
-				d.Was = 0
-			}
-			d.Size = size
-			if pin {
-				_, err = s.Multi(ctx, &zk.CreateRequest{Path: q.Dir + "/" + resized, Acl: q.ACL, Flags: int32(session.Persistent)},
-					&zk.SetDataRequest{Path: q.Dir, Data: d.encode(), Version: stat.Version})
-			} else {
-				_, err = s.Set(ctx, q.Dir, d.encode(), stat.Version)
-			}
+		if d.Was = max(d.Was, d.Size); d.Was <= size {
+			d.Was = 0
+		}
+		d.Size = size
+		if pin {
+			_, err = s.Multi(ctx, &zk.CreateRequest{Path: q.Dir + "/" + resized, Acl: q.ACL, Flags: int32(session.Persistent)},
+				&zk.SetDataRequest{Path: q.Dir, Data: d.encode(), Version: stat.Version})
+		} else {
+			_, err = s.Set(ctx, q.Dir, d.encode(), stat.Version)
 		}
 		if err == nil {
 			break
@@ -337,9 +335,7 @@ func (z *Size) Free(ctx context.Context, s *session.Session, q Queue) (size, fre
 	if err != nil && !errors.Is(err, zk.ErrNoNode) { // which has no contenders, and the size that the first one brings
 		return 0, 0, err
 	}
-	if size = d.Size; size == 0 {
-		size = z.want
-	}
+	size = cmp.Or(d.Size, z.want)
 	free = size
 	for _, name := range names {
 		if n, ok := Parse(name); ok && n.Kind == Permits {

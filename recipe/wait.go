@@ -108,8 +108,8 @@ type waiter struct {
 	mark     *session.Watch // on the predecessor's release mark; nil: none
 	markWoke bool           // it has woken us once
 
-	largest int   // the semaphore's size may have been as much
-	written int64 // the zxid of the directory's data, as read with the size
+	largest  int   // the semaphore's size may have been as much
+	dataZxid int64 // of the directory's data, as read with the size
 }
 
 // wait waits until the entry is first.

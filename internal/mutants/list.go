@@ -153,7 +153,7 @@ var mutants = []mutant{
 	{"size read before the wait", "a semaphore that was made smaller is overfilled", "recipe/semaphore.go",
 		[]edit{{"if err == nil && e.size < was {", "if err == nil && e.size < 0 {"}}, []string{inRecipe, "./zklock -run=Size|Semaphore|Resize"}},
 	{"holders by a larger size forgotten", "after a Resize, one waits behind a holder as if that waited, and misses the room that others make", "recipe/semaphore.go",
-		[]edit{{"v.Permits <= w.largest && stat.Czxid < w.written", "v.Permits < 0"}}, []string{"./zklock -run=Resize|Size|Semaphore"}},
+		[]edit{{"v.Permits <= w.largest && stat.Czxid < w.dataZxid", "v.Permits < 0"}}, []string{"./zklock -run=Resize|Size|Semaphore"}},
 	{"half a multi-lock adopted", "one znode of several is taken for all", "recipe/enter.go",
 		[]edit{{"	if all {\n		return true, nil\n	}\n	for", "	if all || t.czxid != 0 {\n		return true, nil\n	}\n	for"}},
 		[]string{inRecipe, "./zklock -run=Multi|Scenario"}},
