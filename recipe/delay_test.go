@@ -116,7 +116,7 @@ func TestADelayInAForeignHandIsBounded(t *testing.T) {
 	})
 }
 
-// A neighbour who makes a znode of a lost holder's name does not spare the next one the delay, of no kind of lock.
+// If a neighbour makes a znode with a lost holder's name, the next holder waits for the delay all the same, with every kind of lock.
 func TestAZnodeOfALostHoldersNameIsNoLivingHolder(t *testing.T) {
 	for kind, change := range map[string]func(q *recipe.Queue){
 		"mutex": func(*recipe.Queue) {}, "reader": func(q *recipe.Queue) { q.Kind = recipe.Read },
@@ -131,7 +131,7 @@ func TestAZnodeOfALostHoldersNameIsNoLivingHolder(t *testing.T) {
 				require.NoError(t, lost.Wait(within(t, soon)))
 				lost.Guard(func(error) {})
 				beside := kind != "mutex"
-				if beside { // one that lives is not waited for
+				if beside { // a holder that exists is not waited for
 					other, began := enter(t, q, b), time.Now()
 					require.NoError(t, other.Wait(within(t, soon)))
 					require.Zero(t, time.Since(began))

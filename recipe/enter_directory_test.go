@@ -13,7 +13,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// The first contender of a directory makes it in the transaction that makes its znode, and needs no list to hold.
+// The first contender of a directory makes the directory and its znode in one transaction, and holds without a list.
 func TestTheFirstContenderOfADirectoryMakesItWithItsZnode(t *testing.T) {
 	for name, container := range map[string]bool{"persistent": false, "container": true} {
 		t.Run(name, func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestTheFirstContenderOfADirectoryMakesItWithItsZnode(t *testing.T) {
 	}
 }
 
-// Whatever becomes of the transaction, the contender ends up with one znode.
+// Whatever happens to the transaction, the contender has one znode in the end.
 func TestADirectorysFirstContenderHasOneZnodeWhateverBecomesOfItsTransaction(t *testing.T) {
 	for name, fault := range map[string]zktest.Fault{
 		"request lost": zktest.CloseBefore(), "reply lost": zktest.CloseAfter(),
@@ -61,7 +61,7 @@ func TestADirectorysFirstContenderHasOneZnodeWhateverBecomesOfItsTransaction(t *
 	}
 }
 
-// Another client makes the directory, and holds, while the transaction is on its way: the contender waits behind it.
+// If another client makes the directory, and holds, while the transaction is under way, the contender waits behind it.
 func TestAContenderWhoseDirectoryIsMadeMeanwhileWaitsForItsPredecessor(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		a, b := open(t, srv), open(t, srv)

@@ -17,8 +17,8 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// noChildren turns the reply to a list (header 16, vector, stat 68) into that of an empty directory: what a server
-// answers that lags behind in spite of the sync.
+// noChildren turns the reply to a list (header 16, vector, stat 68) into that of an empty directory, as a server answers that
+// lags behind in spite of the sync.
 func noChildren(reply []byte) []byte {
 	if len(reply) < 16+4+68 {
 		return reply
@@ -28,9 +28,8 @@ func noChildren(reply []byte) []byte {
 	return append(out, reply[len(reply)-68:]...)
 }
 
-// missedByTheFirstLook has the first list behind a sync show an empty directory. It returns how often that has happened.
-// (Whether the server still reads a list behind a create after which it closes the connection is a matter of chance, so
-// lists can't be counted.)
+// missedByTheFirstLook makes the first list behind a sync show an empty directory. It returns how often that has happened.
+// (Lists cannot be counted: whether the server reads a list behind a create after which it closes the connection is random.)
 func missedByTheFirstLook(srv *zktest.Server) *atomic.Int32 {
 	var synced, missed atomic.Int32
 	srv.Inject(zktest.Garble(func(reply []byte) []byte {
@@ -65,7 +64,8 @@ func TestACreateThatTheFirstLookMissesIsNotLeftBehindWhenCtxEndsBeforeTheNext(t 
 	})
 }
 
-// A create whose reply was lost was missed by the first look, and so made again; that reply was lost too, and then ctx ended.
+// The reply to a create is lost, the first look misses its znode, and the create is made again; that reply is lost too, and then
+// ctx ends.
 func TestTheSweeperDeletesAllThatOneContenderHasMade(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		require.NoError(t, srv.Create("/a", nil))
@@ -89,8 +89,8 @@ func TestTheSweeperDeletesAllThatOneContenderHasMade(t *testing.T) {
 	})
 }
 
-// Servers since 3.9 refuse the Stat of a znode that may not be read, and one in trouble refuses any: the znode is there all
-// the same, and in everybody's way.
+// Servers since 3.9 refuse the Stat of a znode that the session may not read, and a server in trouble refuses any. The znode
+// exists all the same, and blocks the lock.
 func TestACreateWhoseReplyIsLostLeavesNoZnodeWhoseStatIsRefused(t *testing.T) {
 	hidden := []zk.ACL{{Perms: zk.PermAll &^ zk.PermRead, Scheme: "world", ID: "anyone"}}
 	for name, c := range map[string]struct {

@@ -2,7 +2,7 @@ package recipe
 
 import "github.com/zklock/locker/session"
 
-// The only door for the tests of this package to its inside.
+// What the tests of this package use of its unexported code; they have no other access to it.
 
 // NewID is newID.
 func NewID() string { return newID() }
@@ -18,7 +18,7 @@ func Sweeping(s *session.Session) bool {
 	return w.running
 }
 
-// Sweep has znodes deleted in the background.
+// Sweep makes the sweeper delete znodes in the background.
 func Sweep(s *session.Session, znodes ...string) {
 	sharedIn(s).sweeper.sweep(leftovers{znodes: znodes})
 }
@@ -31,5 +31,5 @@ func ToBeWatched(s *session.Session) int {
 	return w.tickets.Len()
 }
 
-// NewTicket is newTicket, for one queue.
+// NewTicket is newTicket for one queue.
 func NewTicket(q Queue) *Ticket { return newTicket(nil, []Queue{q}) }

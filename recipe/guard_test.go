@@ -78,8 +78,8 @@ func TestGuardOfAZnodeThatIsGoneAlreadyTellsSo(t *testing.T) {
 	})
 }
 
-// Holds that did not wait share the request that sets their watches, whether they began together or not; each is told of its
-// own znode's deletion, and those that were left before cost nothing.
+// Holds that did not wait share the request that sets their watches, whether they began together or not. Each is notified of
+// the deletion of its own znode, and those that were released before cost nothing.
 func TestHoldsOfASessionAreWatchedTogether(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
@@ -121,7 +121,7 @@ func TestHoldsOfASessionAreWatchedTogether(t *testing.T) {
 	})
 }
 
-// Where watches are set by exists, one that is refused keeps no others from being set.
+// Where watches are set one by one, by exists, a refusal does not keep the others from being set.
 func TestARefusedWatchOfOneHoldIsNotThatOfOthers(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
@@ -143,7 +143,7 @@ func TestARefusedWatchOfOneHoldIsNotThatOfOthers(t *testing.T) {
 	})
 }
 
-// A server in trouble refuses to set the watches, at once and one by one. They are set when it is well again.
+// A server in trouble refuses to set the watches, together and one by one. They are set when it has recovered.
 func TestOwnZnodesAreWatchedOnceTheServerIsOutOfTrouble(t *testing.T) {
 	for name, ops := range map[string][]zktest.Op{"setWatches": {zktest.OpSetWatches}, "Stat": {zktest.OpExists}} {
 		t.Run(name, func(t *testing.T) {
@@ -178,7 +178,7 @@ func TestOwnZnodesAreWatchedOnceTheServerIsOutOfTrouble(t *testing.T) {
 	}
 }
 
-// Several znodes of one ticket are set at the same moment, again and again.
+// The data of several znodes of one ticket are set at the same moment, repeatedly.
 func TestAZnodeThatIsSetIsWatchedAgainOnce(t *testing.T) {
 	multiRun(t, func(t *testing.T, srv *zktest.Server, s *session.Session, queues []recipe.Queue) {
 		g, err := recipe.Enter(t.Context(), s, queues...)
@@ -206,14 +206,14 @@ func TestAZnodeThatIsSetIsWatchedAgainOnce(t *testing.T) {
 	})
 }
 
-// One of two znodes is deleted. As long as the holder has not heard of the loss, the other one is still protected by the lease.
+// One of two znodes is deleted. Until the holder has been notified of the loss, the lease must go on protecting the other one.
 func TestTheLeaseIsKeptUntilTheHolderHasHeardOfTheLoss(t *testing.T) {
 	multiRun(t, func(t *testing.T, srv *zktest.Server, s *session.Session, queues []recipe.Queue) {
 		g, err := recipe.Enter(t.Context(), s, queues...)
 		require.NoError(t, err)
 		require.NoError(t, g.Wait(t.Context()))
 		told, heard := make(chan struct{}), make(chan struct{})
-		g.Guard(func(error) { close(told); <-heard }) // a holder that is slow to hear it
+		g.Guard(func(error) { close(told); <-heard }) // a holder whose notification is slow
 		time.Sleep(time.Minute)
 		require.NoError(t, srv.Delete(g.Nodes()[1]))
 		<-told
@@ -229,7 +229,7 @@ func TestTheLeaseIsKeptUntilTheHolderHasHeardOfTheLoss(t *testing.T) {
 	})
 }
 
-// A short hold leaves nothing in the list of those that are to be watched, neither its memory nor a goroutine for it.
+// A short hold leaves no entry in the list of holds to be watched, and no goroutine.
 func TestAHoldThatHasEndedIsNotToBeWatched(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)

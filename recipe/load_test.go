@@ -18,8 +18,8 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Many callers of a few clients want a few locks. Contexts end and connections break at any moment. Never do two hold, every
-// call ends, and nobody is left in line.
+// Many callers of a few clients compete for a few locks. Contexts end and connections break at any moment. No two hold at once,
+// every call returns, and no contender is left.
 func TestManyCallersOfFewLocksAllHaveTheirTurn(t *testing.T) {
 	for name, kinds := range map[string][]recipe.Kind{"mutex": {recipe.Lock}, "read/write": {recipe.Write, recipe.Write, recipe.Read}} {
 		t.Run(name, func(t *testing.T) {
@@ -28,7 +28,7 @@ func TestManyCallersOfFewLocksAllHaveTheirTurn(t *testing.T) {
 	}
 }
 
-// press is callers of locks.
+// press is many callers of few locks.
 type press struct {
 	t        *testing.T
 	srv      *zktest.Server
@@ -40,7 +40,7 @@ type press struct {
 
 	mu     sync.Mutex
 	inside map[string]map[recipe.Kind]int // who holds
-	had    map[string]int64               // the latest czxid of a holder that shares with nobody
+	had    map[string]int64               // the latest czxid of an exclusive holder
 }
 
 func newPress(t *testing.T, srv *zktest.Server, seed uint64, kinds []recipe.Kind) *press {
@@ -93,14 +93,14 @@ func (p *press) turn(rnd *rand.Rand, s *session.Session, q recipe.Queue) {
 	}
 }
 
-// ended demands that a call was ended by its context.
+// ended requires that a call was ended by its context.
 func (p *press) ended(ctx context.Context, err error) {
 	if ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
 		p.t.Errorf("%v", err)
 	}
 }
 
-// enter counts who holds.
+// enter counts the holders.
 func (p *press) enter(ticket *recipe.Ticket, q recipe.Queue, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Each mark uses up a number of the directory's counter. Where it passes its half, and its three quarters, one holds at a
-// time, and the directory is renewed as soon as the line is empty.
+// Each mark uses a number of the directory's counter. When the counter passes its half, and its three quarters, still one
+// contender holds at a time, and the directory is renewed as soon as the queue is empty.
 func TestMarksAreMadeAcrossTheHalfAndTheThreeQuartersOfTheCounter(t *testing.T) {
 	const half, three4 = 1 << 30, 3 << 29
 	for name, counter := range map[string]int32{"half": half - 20, "three quarters": three4 - 20} {

@@ -13,10 +13,10 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// What a waiter makes of marks that it may not, or can't, believe.
+// How a waiter treats marks that it must not, or cannot, believe.
 
-// A lie: somebody else makes the mark of a contender that does not hold, and that then goes by itself. What counts is the
-// directory's access list as it is, not the one that the lock would give it.
+// Another client makes the mark of a contender that does not hold, and that contender then gives up. Whether the mark is
+// believed depends on the directory's present access list, not on the one that the lock would give it.
 func TestAMarkThatAnotherTransactionMadeIsNotBelieved(t *testing.T) {
 	all := session.WorldACL()
 	owner := zk.ACL{Perms: zk.PermAll, Scheme: "digest", ID: "x:y"}
@@ -28,7 +28,7 @@ func TestAMarkThatAnotherTransactionMadeIsNotBelieved(t *testing.T) {
 		believed bool
 	}{
 		"a server that tells transactions":                    {zktest.Version39, all, false},
-		"one that does not, where all who create also delete": {zktest.Version38, all, true}, // they may as well delete who holds
+		"one that does not, where all who create also delete": {zktest.Version38, all, true}, // whoever may do that may also delete the holder's znode
 		"one that does not, where some only create":           {zktest.Version38, mayCreate, false},
 		"one that does not, where nobody may know":            {zktest.Version38, hidden, false},
 	} {
@@ -38,12 +38,12 @@ func TestAMarkThatAnotherTransactionMadeIsNotBelieved(t *testing.T) {
 				_, err := first.Create(within(t, soon), "/l", nil, session.Persistent, session.WorldACL())
 				require.NoError(t, err)
 				all := line(t, srv, 3, mutex)
-				if !c.believed { // else it stays as it was when they queued
+				if !c.believed { // otherwise it stays as it was when they queued
 					_, err = first.SetACL(within(t, soon), "/l", c.dir, -1)
 					require.NoError(t, err)
 				}
 				require.NoError(t, srv.Create(all[1].node+"-released", nil))
-				pending(t, all[2].done) // the mark alone says nothing
+				pending(t, all[2].done) // the mark alone proves nothing
 				require.NoError(t, srv.Delete(all[1].node))
 				synctest.Wait()
 				if c.believed {
@@ -62,8 +62,8 @@ func TestAMarkThatAnotherTransactionMadeIsNotBelieved(t *testing.T) {
 	}
 }
 
-// An administrator has made the directory of which everybody may have a place, and only the owner may take one away. A
-// neighbour makes the mark of a waiter that gives up: the one behind it must not hold beside the holder.
+// An administrator has made a directory in which everybody may create and only the owner may delete. A neighbour makes the mark of
+// a waiter that gives up: the contender behind that waiter must not hold beside the holder.
 func TestAMarkIsNotBelievedWhereSomebodyMayCreateAndNotDelete(t *testing.T) {
 	user := session.Auth{Scheme: "digest", Credential: []byte("owner:secret")}
 	owner := zk.DigestACL(zk.PermAll, "owner", "secret")
@@ -80,7 +80,7 @@ func TestAMarkIsNotBelievedWhereSomebodyMayCreateAndNotDelete(t *testing.T) {
 				kind := mutex
 				all := line(t, srv, 5, kind, user)
 				neighbour := open(t, srv, session.Auth{Scheme: "digest", Credential: []byte("neighbour:secret")})
-				for i := range 2 { // what is read of the access list once, and what is remembered of it
+				for i := range 2 { // the access list is read once, and then remembered
 					giver, behind := all[2*i+1], all[2*i+2]
 					before := lists(srv)
 					_, err = neighbour.Create(within(t, soon), giver.node+"-released", nil, session.Ephemeral, zk.WorldACL(zk.PermRead))
@@ -98,8 +98,8 @@ func TestAMarkIsNotBelievedWhereSomebodyMayCreateAndNotDelete(t *testing.T) {
 	}
 }
 
-// Where servers do not tell transactions, a session reads a directory's access list once, in the place of a list, and again
-// when it has been changed.
+// If the server's notifications have no zxid, a session reads a directory's access list once, instead of a list, and again when it
+// has changed.
 func TestADirectorysAccessListIsReadOnceForManyMarks(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
@@ -123,7 +123,7 @@ func TestADirectorysAccessListIsReadOnceForManyMarks(t *testing.T) {
 	}, zktest.WithVersion(zktest.Version38))
 }
 
-// A mark is for a holder that goes: what is made beside one that stays wakes nobody, and is asked for again by nobody.
+// A mark beside a holder that stays wakes no waiter, and no waiter sets a watch on it again.
 func TestAMarkOfAHolderThatStaysIsNoRelease(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		all := line(t, srv, 3, mutex)
@@ -136,12 +136,12 @@ func TestAMarkOfAHolderThatStaysIsNoRelease(t *testing.T) {
 		require.Equal(t, before, lists(srv))
 		require.NoError(t, all[0].Leave(within(t, soon)))
 		require.NoError(t, <-all[1].done)
-		require.NoError(t, all[1].Leave(within(t, soon))) // by a mark that is not watched any more
+		require.NoError(t, all[1].Leave(within(t, soon))) // because of a mark that is no longer watched
 		holdsAtOnce(t, srv, all[2], before, 1)
 	})
 }
 
-// What is told on a new connection may be told in another order: the list decides.
+// On a new connection notifications may come in another order: the list decides.
 func TestAfterAReconnectionTheListDecidesWhateverTheMarkSaid(t *testing.T) {
 	for name, opts := range map[string][]zktest.Option{
 		"3.8":                  {zktest.WithVersion(zktest.Version38)},
@@ -170,7 +170,7 @@ func TestAfterAReconnectionTheListDecidesWhateverTheMarkSaid(t *testing.T) {
 	}
 }
 
-// Scenario: the waiter's own znode goes before its predecessor does, or both at once. It must not hold without one.
+// The waiter's own znode is deleted before its predecessor's, or both at once. It must not hold without a znode.
 func TestAWordDoesNotHelpAWaiterWhoseOwnZnodeIsGone(t *testing.T) {
 	for name, c := range map[string]func(t *testing.T, srv *zktest.Server, all []placed){
 		"while it is connected": func(t *testing.T, srv *zktest.Server, all []placed) {
@@ -199,7 +199,7 @@ func TestAWordDoesNotHelpAWaiterWhoseOwnZnodeIsGone(t *testing.T) {
 	}
 }
 
-// The request for the watches is answered late: everything that can happen before its reply does.
+// The request for the watches is answered late, and its predecessor leaves before the reply.
 func TestAReleaseThatComesBeforeTheWatchesAreSetCostsAList(t *testing.T) {
 	for name, opts := range map[string][]zktest.Option{"before the reply": nil, "behind it": {zktest.WithLateEvents()}} {
 		t.Run(name, func(t *testing.T) {
@@ -225,8 +225,8 @@ func TestAReleaseThatComesBeforeTheWatchesAreSetCostsAList(t *testing.T) {
 	}
 }
 
-// A waiter that may not read its predecessor is not notified of the deletion. Everybody may read the mark, which wakes the
-// waiter to list.
+// A waiter that may not read its predecessor is not notified of its deletion. It may read the mark, whose notification makes it
+// list.
 func TestAWaiterThatMayNotReadHearsAReleaseByItsMark(t *testing.T) {
 	for _, version := range []zktest.Version{zktest.Version38, zktest.Version39} {
 		t.Run(string(version), func(t *testing.T) {
@@ -255,7 +255,7 @@ func TestAWaiterThatMayNotReadHearsAReleaseByItsMark(t *testing.T) {
 	}
 }
 
-// A blind waiter lists on a mark once, whatever others make of it.
+// A waiter that may not read its predecessor lists once because of a mark, however often others make it.
 func TestABlindWaiterIsNotKeptBusyByAMark(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		kind := func(i int) recipe.Queue {
@@ -278,7 +278,8 @@ func TestABlindWaiterIsNotKeptBusyByAMark(t *testing.T) {
 	})
 }
 
-// Whose create lost its reply has adopted its znode. Its predecessor leaves by a mark, on a server that tells no transaction.
+// The waiter's create lost its reply, and the waiter has adopted the znode. Its predecessor leaves by a mark, on a server whose
+// notifications have no zxid.
 func TestAWaiterThatWasFoundAgainHearsAMark(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		kind := mutex
@@ -295,7 +296,7 @@ func TestAWaiterThatWasFoundAgainHearsAMark(t *testing.T) {
 	}, zktest.WithVersion(zktest.Version38))
 }
 
-// The directory's access list is tightened while contenders are in line: what is remembered of the older one does not count.
+// The directory's access list is tightened while contenders are in line: what was remembered of the older list must not count.
 func TestAMarkIsNotBelievedByAnAccessListThatWasTightenedSince(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		admin := open(t, srv)
@@ -310,8 +311,8 @@ func TestAMarkIsNotBelievedByAnAccessListThatWasTightenedSince(t *testing.T) {
 		mayCreate := []zk.ACL{owner, {Perms: zk.PermAll &^ zk.PermDelete, Scheme: "world", ID: "anyone"}}
 		_, err := admin.SetACL(within(t, soon), "/l", mayCreate, -1)
 		require.NoError(t, err)
-		time.Sleep(time.Hour / 2) // all the time in the world
-		// all[2] holds. A neighbour who may only create makes the mark of the one behind it, who then gives up.
+		time.Sleep(time.Hour / 2) // without a bound
+		// all[2] holds. A neighbour who may only create makes the mark of the contender behind it, which then gives up.
 		_, err = admin.Create(within(t, soon), all[3].node+"-released", nil, session.Ephemeral, session.WorldACL())
 		require.NoError(t, err)
 		require.NoError(t, srv.Delete(all[3].node))

@@ -13,7 +13,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// placed is a ticket in line, of a session of its own, and its Wait.
+// placed is a ticket in line, with its own session, and its call of Wait.
 type placed struct {
 	*recipe.Ticket
 	node string
@@ -27,7 +27,7 @@ func line(t *testing.T, srv *zktest.Server, n int, kind func(i int) recipe.Queue
 	return lineIn(t, n, kind, func() *session.Session { return open(t, srv, auth...) })
 }
 
-// lineIn is line with the sessions that in returns.
+// lineIn is line, with sessions that in returns.
 func lineIn(t *testing.T, n int, kind func(i int) recipe.Queue, in func() *session.Session) []placed {
 	t.Helper()
 	var all []placed
@@ -49,7 +49,7 @@ func mutex(int) recipe.Queue { return queue() }
 
 func lists(srv *zktest.Server) int { return srv.Requests()[zktest.OpGetChildren2] }
 
-// holdsAtOnce requires that p holds without the passage of any time, after so many further lists.
+// holdsAtOnce requires that p holds before any time passes, after the given number of further lists.
 func holdsAtOnce(t *testing.T, srv *zktest.Server, p placed, before, more int) {
 	t.Helper()
 	at := time.Now()

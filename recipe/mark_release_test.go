@@ -9,7 +9,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// A server that refuses the mark gets the plain delete.
+// If the server refuses the mark, the release is sent as a plain delete.
 func TestAReleaseWhoseMarkIsRefusedIsAPlainDelete(t *testing.T) {
 	for name, refuse := range map[string]func(t *testing.T, srv *zktest.Server, p placed){
 		"permission": func(_ *testing.T, srv *zktest.Server, p placed) {
@@ -41,8 +41,7 @@ func TestAReleaseWhoseMarkIsRefusedIsAPlainDelete(t *testing.T) {
 	}
 }
 
-// The reply to a release is lost: it was carried out, or was not; the one behind it holds either way, and nothing stays
-// counted.
+// The reply to a release is lost. Whether the release was carried out or not, the next contender holds, and no znode stays counted.
 func TestAReleaseWhoseReplyIsLostIsMadeAgain(t *testing.T) {
 	for name, fault := range map[string]zktest.Fault{"carried out": zktest.CloseAfter(), "not carried out": zktest.CloseBefore()} {
 		t.Run(name, func(t *testing.T) {
@@ -62,7 +61,7 @@ func TestAReleaseWhoseReplyIsLostIsMadeAgain(t *testing.T) {
 	}
 }
 
-// A server in trouble may answer so behind a transaction that it has carried out.
+// A server in trouble may give such an answer to a transaction that it has carried out.
 func TestAReleaseWithAnAnswerThatProvesNothingIsNoLoss(t *testing.T) {
 	for _, marked := range []bool{false, true} {
 		t.Run(map[bool]string{false: "plain", true: "marked"}[marked], func(t *testing.T) {

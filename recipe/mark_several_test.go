@@ -12,8 +12,8 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Each queue of several has its own mark, and one transaction makes them all. In a queue in which the ticket was first
-// there is none.
+// A ticket of several queues leaves each queue in which it had to wait by a mark, and all in one transaction. It leaves no mark in
+// a queue in which it was first.
 func TestSeveralPlacesAreLeftWithAMarkEach(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		both := []recipe.Queue{{Dir: "/a", Kind: recipe.Lock, ACL: session.WorldACL()}, {Dir: "/b", Kind: recipe.Lock, ACL: session.WorldACL()}}
@@ -70,7 +70,7 @@ func placeInAll(t *testing.T, srv *zktest.Server, dirs ...string) placed {
 	return placed{ticket, ticket.Nodes()[0], wait(ticket, within(t, time.Hour)), s}
 }
 
-// A ticket of several queues that gives up says of none of them that it held, not even of one in which it was first by then.
+// A ticket of several queues that gives up leaves no mark in any of them, not even in one in which it has become first.
 func TestSeveralPlacesThatAreGivenUpAreLeftWithoutMarks(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		place := func(dirs ...string) placed { return placeInAll(t, srv, dirs...) }
@@ -88,8 +88,8 @@ func TestSeveralPlacesThatAreGivenUpAreLeftWithoutMarks(t *testing.T) {
 	})
 }
 
-// As for one znode: a release that was carried out is a release, whatever a server in trouble says of it; and one that was
-// not leaves none of its znodes.
+// As with one znode: a release that was carried out succeeds, whatever a server in trouble answers, and one that was not carried
+// out is made again, so that no znode stays.
 func TestAReleaseOfSeveralPlacesWithAnAnswerThatProvesNothingIsARelease(t *testing.T) {
 	trouble := zktest.Garble(func(b []byte) []byte {
 		b = b[:16]

@@ -59,7 +59,7 @@ func TestWhoHadToWaitHandsOverByItsWordAndNobodyLists(t *testing.T) {
 	}
 }
 
-// Where watches are set one by one, or may not be taken away, a mark would cost what it saves.
+// Where watches are set one by one, or cannot be removed, a mark would cost as much as it saves.
 func TestServersWithoutSetWatchesAreNotAskedForMarks(t *testing.T) {
 	for name, c := range map[string]struct {
 		unimplemented bool
@@ -75,7 +75,7 @@ func TestServersWithoutSetWatchesAreNotAskedForMarks(t *testing.T) {
 					srv.Inject(zktest.Answer(zktest.CodeUnimplemented).Op(zktest.OpSetWatches))
 				}
 				all := line(t, srv, 4, mutex)
-				multis := srv.Requests()[zktest.OpMulti] // that which made the directory
+				multis := srv.Requests()[zktest.OpMulti] // the one that made the directory
 				for i, p := range all {
 					require.NoError(t, p.Leave(within(t, soon)))
 					if i+1 < len(all) {
@@ -120,7 +120,7 @@ func TestWithoutAMarkTheListDecides(t *testing.T) {
 	}
 }
 
-// A holder that had to wait, and goes without a word: crashed, or removed.
+// A holder that had to wait is deleted without a mark: it has crashed, or was removed.
 func TestAHolderThatGoesWithoutAWordCostsAList(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		all := line(t, srv, 4, mutex)
@@ -136,7 +136,7 @@ func TestAHolderThatGoesWithoutAWordCostsAList(t *testing.T) {
 	})
 }
 
-// A writer that has become a reader leaves no mark: writers behind it would take the reader for gone.
+// A writer that has become a reader leaves no mark, because writers behind it would believe that the reader has left.
 func TestAWriterThatBecameAReaderLeavesNoMark(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		all := line(t, srv, 4, func(i int) recipe.Queue {
@@ -159,7 +159,7 @@ func TestAWriterThatBecameAReaderLeavesNoMark(t *testing.T) {
 	})
 }
 
-// Other clients' contenders leave no marks, and are not asked for any.
+// Contenders of other libraries leave no marks, so no waiter watches for one.
 func TestAForeignPredecessorHasNoMark(t *testing.T) {
 	for _, name := range []string{"_c_0123456789abcdef0123456789abcdef-lock-%010d", "0123456789abcdef0123456789abcdef__lock__%010d"} {
 		bubble(t, func(t *testing.T, srv *zktest.Server) {
@@ -181,7 +181,7 @@ func TestAForeignPredecessorHasNoMark(t *testing.T) {
 	}
 }
 
-// A waiter whose context ends takes the watch on the mark with it.
+// A waiter whose context ends removes its watch on the mark.
 func TestAWaitThatEndsLeavesNoWatchOnAMark(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		all := line(t, srv, 2, mutex)

@@ -15,14 +15,14 @@ import (
 	"github.com/zklock/locker/recipe"
 )
 
-// rwName is the name of a reader or writer with that number; id tells those of one number apart.
+// rwName returns the name of a reader or writer with that number; id distinguishes contenders with the same number.
 func rwName(kind byte, number int32, id int) string {
 	mark := map[byte]string{'R': "__READ__", 'W': "__WRIT__", 'M': "lock-", 'S': "lease-1-"}[kind]
 	return fmt.Sprintf("_c_%08x-0000-4000-8000-000000000000-%s%010d", id, mark, number)
 }
 
-// Which contender holds and which one it watches, by table: a line of readers (R) and writers (W) in order of arrival, and from the
-// point of view of the contender at own the one it watches (-1: it holds), the first in its way, and how many are.
+// Each row is a line of readers (R) and writers (W) in order of arrival, and for the contender at own: which one it watches (-1: it
+// holds), the first one in its way, and how many are in its way.
 func TestWhoStandsInAReadersAndAWritersWay(t *testing.T) {
 	for _, k := range []struct {
 		line             string
@@ -55,7 +55,7 @@ func TestWhoStandsInAReadersAndAWritersWay(t *testing.T) {
 	}
 }
 
-// Those of another kind of lock are reported, and never decide who holds.
+// Contenders of another kind of lock are reported, and never decide who holds.
 func TestContendersOfAnotherKindAreForeign(t *testing.T) {
 	for _, k := range []struct{ own, other byte }{
 		{'R', 'M'}, {'W', 'M'}, {'M', 'R'}, {'M', 'W'}, {'R', 'S'}, {'W', 'S'}, {'M', 'S'}, {'S', 'R'}, {'S', 'W'}, {'S', 'M'},
@@ -71,8 +71,8 @@ func TestContendersOfAnotherKindAreForeign(t *testing.T) {
 	}
 }
 
-// Equal numbers, as Curator's read under its own write has: the writer's is not in a reader's way when that came first,
-// and nobody else's business is changed by there being two.
+// Two contenders may have equal numbers, as Curator's read lock under its own write lock has. The writer is not in a reader's way if
+// the reader came first, and the decisions about other contenders stay the same.
 func TestEqualNumbersOfAReaderAndAWriterAreToldApartByTheirAge(t *testing.T) {
 	write, read := rwName('W', 5, 1), rwName('R', 5, 2)
 	later, writer := rwName('R', 6, 3), rwName('W', 7, 4)
@@ -89,8 +89,8 @@ func TestEqualNumbersOfAReaderAndAWriterAreToldApartByTheirAge(t *testing.T) {
 	require.Equal(t, read, recipe.Decide(in(read, writer), writer, 0, nil).Watch)
 }
 
-// Against a naive model, on random lines: who holds are the readers before the first writer, or the first writer; and
-// to follow what each waits for always leads to a holder, so that nobody waits for ever.
+// On random lines, compared with a naive model: the holders are the readers before the first writer, or the first writer. And from
+// each waiter, following what it waits for leads to a holder, so that none waits for ever.
 func TestDecideAgreesWithANaiveModelOfReadersAndWriters(t *testing.T) {
 	seed := rand.Uint64()
 	rnd := rand.New(rand.NewPCG(seed, 1))
@@ -126,7 +126,7 @@ func TestDecideAgreesWithANaiveModelOfReadersAndWriters(t *testing.T) {
 	}
 }
 
-// The kinds in words, for errors and for those who look at the line.
+// The names of the kinds, for errors and for displays of the queue.
 func TestKindsHaveNames(t *testing.T) {
 	for kind, name := range map[recipe.Kind]string{
 		recipe.None: "nothing", recipe.Lock: "mutex", recipe.Read: "read lock", recipe.Write: "write lock",
@@ -138,7 +138,7 @@ func TestKindsHaveNames(t *testing.T) {
 
 const uuid = "0f0e0d0c-0b0a-4908-8706-050403020100"
 
-// names are children as other clients and we name them, and foreign ones; see the table of names in doc.go.
+// names are children as we and other clients name them, and names of other programs; see the table of names in doc.go.
 var names = map[string]recipe.Name{
 	"_c_" + uuid + "-lock-0000000000":                       {Kind: recipe.Lock},
 	"_c_" + uuid + "-lock-0000000012":                       {Kind: recipe.Lock, Number: 12},
@@ -157,7 +157,7 @@ var names = map[string]recipe.Name{
 	"_c_" + uuid + "-__READ__0000000007":                    {Kind: recipe.Read, Number: 7}, // Curator
 	"_c_" + uuid + "-__WRIT__0000000008":                    {Kind: recipe.Write, Number: 8},
 	"_c_" + uuid + "-__WRIT__-2147483648":                   {Kind: recipe.Write, Number: math.MinInt32},
-	"lock-0000000009":                                       {Kind: recipe.Lock, Number: 9}, // LeaderSelector of old, x-lock- of ZooKeeper's own
+	"lock-0000000009":                                       {Kind: recipe.Lock, Number: 9}, // the old LeaderSelector, and x-lock- of ZooKeeper's own recipe
 	"x-lock-lock-0000000010":                                {Kind: recipe.Lock, Number: 10},
 	"_c_" + uuid + "-lease-3-0000000011":                    {Kind: recipe.Permits, Number: 11, Permits: 3},
 	"_c_" + uuid + "-lease-3--000000011":                    {Kind: recipe.Permits, Number: -11, Permits: 3},
@@ -177,7 +177,7 @@ var names = map[string]recipe.Name{
 	"_c_" + uuid + "-0x-1-__READ__0000000005":               {Kind: recipe.Read, Number: 5},
 	"_c_" + uuid + "-0xA-__READ__0000000005":                {Kind: recipe.Read, Number: 5},
 	"_c_" + uuid + "-0x64-__WRIT__0000000005":               {Kind: recipe.Write, Number: 5},
-	"lock--000000000":                                       {}, // no server writes minus zero,
+	"lock--000000000":                                       {}, // a server never writes minus zero,
 	"lock-000000001":                                        {}, // nine digits without a sign,
 	"lock--0000000001":                                      {}, // or ten for a small negative number
 	"lock--1000000000":                                      {Kind: recipe.Lock, Number: -1_000_000_000},
@@ -246,7 +246,7 @@ func TestIDsAreFreshUUIDs(t *testing.T) {
 	}
 }
 
-// FuzzNumber holds the parser against the rule of names: a mark, and behind it a number of 32 bits as a server writes it.
+// FuzzNumber compares the parser with the rule of names: a label, and after it a number of 32 bits as a server writes it.
 func FuzzNumber(f *testing.F) {
 	for name := range names {
 		f.Add(name)
@@ -255,7 +255,7 @@ func FuzzNumber(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name string) {
 		got, ok := recipe.Parse(name)
 		want := false
-		// The regular expression gives the mark what it can, so that the "-" of "lock--000000001" is the number's sign.
+		// The expression leaves as much as it can to the number, so that the second "-" of "lock--000000001" is its sign.
 		if m := rule.FindStringSubmatch(name); m != nil {
 			n, err := strconv.ParseInt(m[3], 10, 32)
 			want = err == nil && m[3] == fmt.Sprintf("%010d", n)
@@ -274,13 +274,13 @@ func FuzzNumber(f *testing.F) {
 	})
 }
 
-// number is the part of Parse that these tests ask for.
+// number is the part of Parse that these tests use.
 func number(name string) (int32, bool) {
 	n, ok := recipe.Parse(name)
 	return n.Number, ok
 }
 
-// Every look at a directory parses the names of all who are in it.
+// Each list of a directory parses the names of all its children.
 func TestParsingANameTakesNothingOfTheHeap(t *testing.T) {
 	for _, label := range []string{"-lock-", "-__READ__", "-__WRIT__", "-lease-3-"} {
 		name := recipe.NewID() + label + "0000000012"

@@ -13,7 +13,7 @@ import (
 	"github.com/zklock/locker/recipe"
 )
 
-// child names a contender by its number; every kind has ids that sort in another order than the numbers.
+// child returns a contender's name, by its number. The ids sort in another order than the numbers, with every kind.
 func child(kind string, n int32) string {
 	return fmt.Sprintf("_c_%08x-%s%010d", uint32(n)*2654435761, kind, n)
 }
@@ -25,7 +25,7 @@ func past(names []string) recipe.Listing {
 	return recipe.Listing{Names: names, Counter: math.MaxInt32}
 }
 
-// decide is Decide with the czxids that it asks for, and no others: those of all contenders that are not gone.
+// decide calls Decide, and supplies only the czxids that it asks for: those of contenders that still exist.
 func decide(t *testing.T, l recipe.Listing, own string, all map[string]int64) recipe.Verdict {
 	t.Helper()
 	v := recipe.Decide(l, own, 0, nil)
@@ -100,8 +100,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// In a directory whose counter has come near its end, a writer who waits behind a writer that became a reader has the
-// smaller czxid of the two znodes, and waits all the same: the reader's name tells when it entered.
+// In a directory whose counter is near its end, a writer waits behind a writer that has become a reader, although its own znode has
+// the smaller czxid: the reader's name says when it entered.
 func TestADowngradedReaderKeepsItsPlaceWhereOnlyCzxidsTellTheOrder(t *testing.T) {
 	downgraded, writer := "_c_x-0x64-__READ__2147483647", child("__WRIT__", math.MaxInt32)
 	all := map[string]int64{downgraded: 0x70, writer: 0x68}
@@ -112,22 +112,22 @@ func TestADowngradedReaderKeepsItsPlaceWhereOnlyCzxidsTellTheOrder(t *testing.T)
 	require.Equal(t, []string{downgraded, writer}, line)
 }
 
-// creation is a line of honest contenders, in the order in which a server made them.
+// creation is a line of contenders without made-up names, in the order in which a server made them.
 type creation struct {
 	names   []string
 	czxids  map[string]int64
 	counter int32
 }
 
-// create makes n contenders with marks of one family, one after the other, as a server does whose counter stands at number: from
-// 2147483647 on it sticks, but gives negative numbers while creates overlap; or, if it wraps, goes on with them.
+// create makes n contenders with labels of one family, one after the other, as a server does whose counter is at number. From
+// 2147483647 on the counter sticks, but gives negative numbers while creates overlap; or it wraps, and goes on with negative ones.
 func create(rng *rand.Rand, n int, number int32, wraps bool, marks []string) creation {
 	c := creation{czxids: map[string]int64{}, counter: number}
 	czxid, ahead := 1+rng.Int64N(1<<40), int32(0)
 	for i := range n {
 		mark := marks[rng.IntN(len(marks))]
 		given := c.counter + ahead
-		if !wraps && (given >= 0 || rng.IntN(2) == 0) { // the pipeline ran dry
+		if !wraps && (given >= 0 || rng.IntN(2) == 0) { // no create was under way
 			given, ahead = c.counter, 0
 		}
 		name := fmt.Sprintf("_c_%08x-%d-%s%010d", rng.Uint32(), i, mark, given)
@@ -161,12 +161,12 @@ func someCreation(rng *rand.Rand, n int, marks []string) creation {
 	return create(rng, n, starts[rng.IntN(len(starts))], false, marks)
 }
 
-// listing shows the creation, and foreign names, in any order.
+// listing lists the creation, and foreign names, in random order.
 func (c creation) listing(rng *rand.Rand, foreign ...string) recipe.Listing {
 	return recipe.Listing{Names: shuffled(rng, c.names, foreign...), Counter: c.counter & math.MaxInt32}
 }
 
-// neighbour invents up to six contenders: any number, any mark of the family, any time of creation.
+// neighbour makes up to six contenders with any number, any label of the family and any time of creation.
 func neighbour(rng *rand.Rand, c creation, marks []string) []string {
 	var made []string
 	for i := range rng.IntN(7) {
@@ -182,14 +182,13 @@ func neighbour(rng *rand.Rand, c creation, marks []string) []string {
 			}
 		}
 		made = append(made, name)
-		c.czxids[name] = rng.Int64N(1 << 41) // 0: it is gone since the list
+		c.czxids[name] = rng.Int64N(1 << 41) // 0: deleted since the list
 	}
 	return made
 }
 
-// scenario 48, for the decisions: contenders that anybody made up, with any numbers, at any places of the list, change
-// nothing about who of two others is before whom. Holders by the rules of each kind never are more than there may be,
-// and the line that is shown has the others in their order.
+// Scenario 48, for the decisions: made-up contenders, with any numbers and at any places in the list, do not change the order of
+// the others. There are never more holders than the kind allows, and the queue shows the others in their order.
 func TestMadeUpContendersNeverChangeTheOrderOfTheOthers(t *testing.T) {
 	for run := range 5000 {
 		rng := rand.New(rand.NewPCG(uint64(run), 1))
@@ -206,7 +205,7 @@ func TestMadeUpContendersNeverChangeTheOrderOfTheOthers(t *testing.T) {
 			}
 		}
 		honest := slices.DeleteFunc(line, func(name string) bool { return slices.Contains(foreign, name) })
-		if first, _ := recipe.Parse(c.names[0]); first.Number < 0 || c.counter >= 0 { // else 3.5 is just about to wrap: see order.go
+		if first, _ := recipe.Parse(c.names[0]); first.Number < 0 || c.counter >= 0 { // otherwise the counter of 3.5 is about to wrap: see order.go
 			require.Equal(t, c.names, honest, says)
 		}
 
@@ -246,13 +245,13 @@ func TestMadeUpContendersNeverChangeTheOrderOfTheOthers(t *testing.T) {
 	}
 }
 
-// Without made-up names, whoever looks knows the order of creation, whom to watch, and how many are ahead.
+// Without made-up names, each contender finds out the order of creation, which one to watch, and how many are ahead.
 func TestDecideAgreesWithTheOrderOfCreation(t *testing.T) {
 	for run := range 5000 {
 		rng := rand.New(rand.NewPCG(uint64(run), 2))
 		marks := kinds[rng.IntN(2)]
 		c := someCreation(rng, 1+rng.IntN(30), marks)
-		if rng.IntN(2) == 0 { // some have gone
+		if rng.IntN(2) == 0 { // some have left
 			c.names = slices.DeleteFunc(c.names, func(string) bool { return rng.IntN(3) == 0 })
 		}
 		for i, own := range c.names {

@@ -40,7 +40,7 @@ func TestTheEndOfAWaitIsFoundInItsError(t *testing.T) {
 	require.EqualError(t, err, "lock: context canceled (own reason) while waiting 3rd in line behind host:7")
 }
 
-// A neighbour may call his znodes what he likes, and 1 MB long.
+// A neighbour may give its znodes any names, also names of 1 MB.
 func TestNamesThatOthersGaveAreCutAndEscapedInErrors(t *testing.T) {
 	name := "\u202eevil\u2028\u009b" + strings.Repeat("x", 1<<20)
 	for _, msg := range []string{

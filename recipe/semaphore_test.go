@@ -16,13 +16,13 @@ func semName(n int, number int32, id int) string {
 	return fmt.Sprintf("_c_%08x-0000-4000-8000-000000000000-lease-%d-%010d", id, n, number)
 }
 
-// Whose permits are free, by table: what the contenders of a line want, and what each is told.
+// Each row is the permits that the contenders of a line want, and what is decided for each.
 func TestWhosePermitsAreFree(t *testing.T) {
 	for _, k := range []struct {
 		size  int
 		wants []int
 		holds int // how many, from the first on
-		head  int // the first that waits; -1: nobody does
+		head  int // the first that waits; -1: none does
 	}{
 		{1, []int{1}, 1, -1}, {1, []int{1, 1}, 1, 1}, {1, []int{1, 1, 1}, 1, 1},
 		{2, []int{2, 2}, 1, 1}, {2, []int{1, 1, 1}, 2, 2}, {2, []int{1, 2, 1}, 1, 1},
@@ -57,7 +57,7 @@ func TestWhosePermitsAreFree(t *testing.T) {
 	}
 }
 
-// One who is not in the list holds nothing and waits for nothing; and other kinds of locks are reported.
+// A contender that is not in the list neither holds nor waits; contenders of other kinds are reported.
 func TestPermitsOfOneWhoIsNotInLine(t *testing.T) {
 	own := semName(1, 5, 1)
 	require.Equal(t, recipe.Verdict{}, recipe.Decide(recipe.Listing{}, own, 3, nil))
@@ -69,9 +69,9 @@ func TestPermitsOfOneWhoIsNotInLine(t *testing.T) {
 	}
 }
 
-// Against a naive model, on random lines and sizes. What has to hold of each: it holds when its permits and those of
-// all before it are no more than the size; the permits out are never more than the size; holders are the first of the
-// line; and exactly one of those who wait, the first, is the head.
+// On random lines and sizes, compared with a naive model. A contender holds when its permits and those of all before it are no more
+// than the size; the permits in use are never more than the size; the holders are the first in line; and exactly one waiter, the first,
+// is the head.
 func TestDecidePermitsAgreesWithANaiveModel(t *testing.T) {
 	seed := rand.Uint64()
 	rnd := rand.New(rand.NewPCG(seed, 2))
@@ -109,8 +109,8 @@ func TestDecidePermitsAgreesWithANaiveModel(t *testing.T) {
 	}
 }
 
-// Whoever leaves, nobody who held does so no longer, and what a contender was told stays true: what is before it only
-// becomes less.
+// Whichever contender leaves, the other holders still hold, and earlier decisions stay true: the permits before a contender can
+// only become fewer.
 func TestPermitsOnceFreeStayFreeWhoeverLeaves(t *testing.T) {
 	seed := rand.Uint64()
 	rnd := rand.New(rand.NewPCG(seed, 3))

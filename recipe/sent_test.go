@@ -18,7 +18,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// wire is what a session writes.
+// wire records what a session writes.
 type wire struct {
 	mu  sync.Mutex
 	all bytes.Buffer
@@ -61,12 +61,12 @@ func openRecorded(t *testing.T, srv *zktest.Server) (*session.Session, *wire) {
 	return s, w
 }
 
-// A program that gives up and exits at once leaves no contender until its session ends.
+// A program whose call gives up, and which then exits at once, leaves no contender behind until its session ends.
 func TestTheDeletionOfACallThatGivesUpIsWrittenBeforeItReturns(t *testing.T) {
 	other := queue()
 	other.Dir = "/m"
 	many := []recipe.Queue{queue()}
-	for i := range 100 { // more than one write of the connection takes
+	for i := range 100 { // more than one write of the connection contains
 		q := queue()
 		q.Dir = fmt.Sprintf("/m%d%s", i, strings.Repeat("-", 10*(100-i))) // the last ones may be written before longer ones
 		many = append(many, q)
@@ -116,7 +116,7 @@ func clog(t *testing.T, srv *zktest.Server, s *session.Session) (free func()) {
 	}
 }
 
-// Whoever gives up does not wait for what a silent server owes others.
+// A call that gives up does not wait for a silent server's answers to other calls.
 func TestACallThatGivesUpDoesNotWaitForTheAnswersToOthers(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
@@ -132,7 +132,7 @@ func TestACallThatGivesUpDoesNotWaitForTheAnswersToOthers(t *testing.T) {
 	})
 }
 
-// A network that takes nothing is waited for once, however many calls give up on it.
+// A connection that takes no bytes is waited for once, however many calls give up.
 func TestAConnectionThatHasNotTakenADeletionIsNotWaitedForAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
@@ -151,7 +151,7 @@ func TestAConnectionThatHasNotTakenADeletionIsNotWaitedForAgain(t *testing.T) {
 	})
 }
 
-// When the session ends, its znodes go with it: nothing has to be handed over.
+// When the session ends, its znodes are deleted with it: no deletion has to be sent.
 func TestACallThatGivesUpDoesNotWaitForASessionThatIsClosed(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)

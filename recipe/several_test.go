@@ -15,7 +15,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Places in several queues at once, seen from within a recipe; what users see of them is tested in package zklock.
+// Tests of tickets with znodes in several queues. Package zklock tests what users see of them.
 
 // multiRun runs f with a session on a server of its own, and queues in two directories of it.
 func multiRun(t *testing.T, f func(t *testing.T, srv *zktest.Server, s *session.Session, queues []recipe.Queue)) {
@@ -80,8 +80,8 @@ func TestATicketOfSeveralQueuesIsNotifiedOfADeletedZnodeWhileItWaitsForAnotherQu
 	})
 }
 
-// The reply to the transaction is lost, and one of the znodes is deleted before anybody has looked for them: the group
-// is not complete, and what is left of it must not stand in its own way.
+// The reply to the transaction is lost, and one of the znodes is deleted before the client has looked for them. The ticket is
+// incomplete then, and its remaining znodes must not block its next attempt.
 func TestATicketOfWhichOneZnodeIsMissingAfterALostReplyEntersAnew(t *testing.T) {
 	for _, missing := range []string{"/a", "/b"} {
 		t.Run(missing, func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestATicketOfWhichOneZnodeIsMissingAfterALostReplyEntersAnew(t *testing.T) 
 				<-entered
 				require.NoError(t, err)
 				require.NoError(t, g.Wait(t.Context()))
-				synctest.Wait() // the rest of the first attempt goes
+				synctest.Wait() // the rest of the first attempt is deleted
 				for i, node := range g.Nodes() {
 					n, ok := srv.Node(node)
 					require.True(t, ok, node)

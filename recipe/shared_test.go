@@ -16,7 +16,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// crowdOf has n calls of one session enter one directory at once.
+// crowdOf makes n calls of one session enter one directory at once.
 func crowdOf(t *testing.T, ctx context.Context, srv *zktest.Server, n int) (tickets []*recipe.Ticket, errs []error) {
 	t.Helper()
 	s, q := open(t, srv), queue()
@@ -52,7 +52,7 @@ func TestACrowdOfOneClientSharesItsLists(t *testing.T) {
 		for _, ticket := range tickets {
 			done = append(done, wait(ticket, within(t, time.Hour)))
 		}
-		for i, ticket := range tickets { // each has seen who is before it
+		for i, ticket := range tickets { // each has seen the contenders before it
 			require.NoError(t, <-done[i])
 			if i+1 < n {
 				pending(t, done[i+1])
@@ -94,7 +94,7 @@ func TestACallThatLeavesItsCrowdLeavesNothing(t *testing.T) {
 	})
 }
 
-// The list that somebody shares may be older than another one's create: that one waits for the next.
+// A shared list may be older than the create of a call: that call waits for the next list.
 func TestASharedListIsNewerThanTheCreateOfEachThatTakesIt(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		require.NoError(t, srv.Create("/l", nil))

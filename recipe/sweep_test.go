@@ -41,7 +41,7 @@ func enterMany(t *testing.T, ctx context.Context, s *session.Session, n int) {
 	all.Wait()
 }
 
-// Scenario 55: a create that was never sent needs nobody who looks for its znode.
+// Scenario 55: the znode of a create that was never sent need not be searched for.
 func TestCallsThatEndWhileDisconnectedLeaveNothingBehind(t *testing.T) {
 	for name, many := range map[string]func(context.Context, *session.Session){
 		"one": func(ctx context.Context, s *session.Session) {
@@ -99,7 +99,7 @@ func TestCallsThatEndWhileDisconnectedLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-// Scenario 55: what may have been made while the connection broke is looked for together, by one goroutine.
+// Scenario 55: znodes that may have been made while the connection broke are searched for together, by one goroutine.
 func TestZnodesThatManyCallsMayHaveLeftAreSearchedTogether(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
@@ -127,7 +127,7 @@ func TestZnodesThatManyCallsMayHaveLeftAreSearchedTogether(t *testing.T) {
 	})
 }
 
-// Znodes that nobody could wait for to be deleted go together too, in the order of a few round trips.
+// Znodes whose deletion the calls could not wait for are deleted together too, in a few round trips.
 func TestZnodesThatManyCallsGaveUpDuringAnOutageAreDeletedTogether(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
@@ -152,7 +152,7 @@ func TestZnodesThatManyCallsGaveUpDuringAnOutageAreDeletedTogether(t *testing.T)
 	})
 }
 
-// A path that no request can have must not keep other znodes from being deleted.
+// A path that is not valid in a request must not keep other znodes from being deleted.
 func TestAPathThatIsRefusedKeepsNothingElseFromBeingSwept(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)

@@ -42,7 +42,7 @@ func enter(t *testing.T, q recipe.Queue, s *session.Session) *recipe.Ticket {
 	return ticket
 }
 
-// wait waits in a goroutine of its own.
+// wait calls Wait in a new goroutine.
 func wait(ticket *recipe.Ticket, ctx context.Context) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- ticket.Wait(ctx) }()
@@ -176,7 +176,7 @@ func TestAWaitEndsWithItsSession(t *testing.T) {
 		pending(t, done)
 		require.NoError(t, srv.Expire(b.ID()))
 		srv.DropConnections()
-		if err := <-done; !errors.Is(err, recipe.ErrGone) { // the end of its znode may be told before that of its session
+		if err := <-done; !errors.Is(err, recipe.ErrGone) { // the deletion of its znode may be notified before the end of its session
 			require.ErrorIs(t, err, session.ErrExpired)
 		}
 		<-b.Done()
@@ -275,7 +275,7 @@ func TestGuardIsSilentAfterLeaveAndAboutOtherZnodes(t *testing.T) {
 	})
 }
 
-// One CREATE of a neighbour's must not close a lock for ever: a contender of another kind refuses those that come after it
+// A neighbour must not be able to block a lock for ever with one create: a contender of another kind is a conflict for later ones
 // only while a session owns it.
 func TestALeftoverOfAnotherKindIsIgnored(t *testing.T) {
 	for _, name := range []string{"_c_x-__READ__0000000000", "_c_x-lease-1-0000000000"} {
@@ -333,7 +333,7 @@ func TestLeaveGoesOnInTheBackgroundWhenItsContextEnds(t *testing.T) {
 	})
 }
 
-// Every Lock makes a ticket.
+// Every Lock allocates a ticket.
 func TestATicketTakesOnePieceOfTheHeap(t *testing.T) {
 	var ticket *recipe.Ticket
 	q := queue()

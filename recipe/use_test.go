@@ -22,7 +22,7 @@ func writer() recipe.Queue {
 	return q
 }
 
-// holding returns a writer's ticket that holds and is guarded; told has what Guard tells.
+// holding returns a writer's ticket that holds and is guarded; told has what Guard reports.
 func holding(t *testing.T, s *session.Session) (ticket *recipe.Ticket, told chan error) {
 	t.Helper()
 	ticket, told = enter(t, writer(), s), make(chan error, 2)
@@ -70,8 +70,8 @@ func TestLeaveDuringADowngradeGivesUpWhatThereIsThen(t *testing.T) {
 	})
 }
 
-// The reply to a Downgrade is lost, and ctx ends before anybody could look: whichever of the two znodes there is, Leave
-// deletes it, and nothing of either is left in the session's count of ephemerals.
+// The reply to a Downgrade is lost, and ctx ends before the client could look. Leave deletes whichever of the two znodes exists, and
+// neither stays in the session's count of ephemerals.
 func TestALostDowngradeLeavesNothing(t *testing.T) {
 	for name, fault := range map[string]zktest.Fault{
 		"carried out": zktest.CloseAfter().Op(zktest.OpMulti).Once(), "not carried out": zktest.CloseBefore().Op(zktest.OpMulti).Once(),
@@ -111,7 +111,8 @@ func TestALostDowngradeLeavesNothing(t *testing.T) {
 	}
 }
 
-// What another client has set as the writer's data goes with the place, however shortly before the Downgrade that was.
+// Data that another client has set in the writer's znode are carried over to the reader's, however shortly before the Downgrade
+// they were set.
 func TestWhatWasSetBeforeADowngradeIsHeardAndStaysInTheReadersZnode(t *testing.T) {
 	for name, q := range map[string]recipe.Queue{"plain": writer(), "with a lock delay": func() recipe.Queue {
 		q := writer()
@@ -153,12 +154,12 @@ func TestWhatWasSetBeforeADowngradeIsHeardAndStaysInTheReadersZnode(t *testing.T
 	}
 }
 
-// A client that sets the writer's data without end is heard, and keeps no reader waiting.
+// A client that keeps setting the writer's data is noticed, and does not delay the Downgrade for ever.
 func TestADowngradeIsMadeThoughTheDataAreSetAllTheTime(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		ticket, told := holding(t, open(t, srv))
 		node := ticket.Nodes()[0]
-		srv.Inject(zktest.Garble(func(reply []byte) []byte { // behind each read of the data they are set again
+		srv.Inject(zktest.Garble(func(reply []byte) []byte { // after each read of the data they are set again
 			_ = srv.SetData(node, []byte("noise"))
 			return reply
 		}).Op(zktest.OpGetData))
@@ -169,7 +170,7 @@ func TestADowngradeIsMadeThoughTheDataAreSetAllTheTime(t *testing.T) {
 	})
 }
 
-// A neighbour who sets as much as a request carries can't keep a writer from becoming a reader.
+// A neighbour who sets as much data as a request can carry cannot keep a writer from becoming a reader.
 func TestADowngradeIsMadeThoughTheDataThatWereSetFitIntoNoTransaction(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		ticket, told := holding(t, open(t, srv))
@@ -192,7 +193,7 @@ func TestAWriterWhoseZnodeWasDeletedIsNotDowngraded(t *testing.T) {
 	})
 }
 
-// Whether a predecessor of a neighbour's may be read is found out without reading how many children it has.
+// Whether a neighbour's predecessor may be read is found out without a list of its children.
 func TestAPredecessorWithManyChildrenCostsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		require.NoError(t, srv.Create("/l", nil))

@@ -11,10 +11,10 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// The reads of a longer wait are for messages, and for predecessors that may not be read. Who is told that it is next holds
-// before they are answered.
+// The reads of a longer wait are for messages, and for predecessors that may not be read. A waiter whose turn comes holds before
+// they are answered.
 func TestAWaiterWhoseTurnComesWaitsForNoneOfItsReads(t *testing.T) {
-	for _, op := range []zktest.Op{zktest.OpExists, zktest.OpGetChildren2} { // who holds; may the predecessor be read
+	for _, op := range []zktest.Op{zktest.OpExists, zktest.OpGetChildren2} { // the holder; whether the predecessor may be read
 		bubble(t, func(t *testing.T, srv *zktest.Server) {
 			all := line(t, srv, 3, mutex)
 			var reads []*zktest.Injection

@@ -163,7 +163,7 @@ func (w *world) asked(do func()) {
 	})
 }
 
-// stall stalls the leader for as long as the slack allows: two ticks, or half the timeout, less what a report takes anyway.
+// stall stalls the leader, for no longer than two ticks, or half the timeout, exceed what a report takes without it.
 func (w *world) stall() {
 	longest := min(2*w.tick, w.least()/2) - w.tick/2 - 300*time.Millisecond
 	if w.behind {

@@ -141,7 +141,7 @@ func TestHeartbeatsCheckEveryZnodeOfAHoldOfSeveral(t *testing.T) {
 	})
 }
 
-// When every znode that was held is found missing, there is nothing to check, and no heartbeat is sent.
+// When every znode that was held is found missing, there is nothing to check, and the timer does not fire again at once.
 func TestAKeeperWithNothingLeftToCheckWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := session.NewRig()

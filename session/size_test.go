@@ -79,7 +79,7 @@ func TestThePacketLimitIsThatOfTheEnsemble(t *testing.T) {
 	require.Equal(t, session.Connected, s.State())
 }
 
-// longReply returns the beginning of a successful reply to xid of n bytes in all, and the number of bytes still to send.
+// longReply returns the first 20 bytes of a successful reply to xid that has n bytes; the caller sends the rest.
 func longReply(xid int32, n int) []byte {
 	return append(be32(be32(nil, int32(n)), xid), make([]byte, 12)...)
 }

@@ -17,7 +17,7 @@ import (
 
 // Watches on the list of a znode's children.
 
-// lineFired reports whether a watch has fired, when every goroutine waits.
+// lineFired reports whether a watch has fired by the time that every goroutine waits.
 func lineFired(w *session.Watch) bool {
 	synctest.Wait()
 	select {
