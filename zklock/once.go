@@ -75,11 +75,8 @@ func (c *Client) Once(path string, opts ...LockOption) *Once {
 func (o *Once) Do(ctx context.Context, key string, fn func(ctx context.Context) error) error {
 	use(ctx, o)
 	needFunction(fn == nil)
-	err := o.err
+	err := o.fail("once", cmp.Or(o.err, checkKey(key)))
 	if err == nil {
-		err = checkKey(key)
-	}
-	if err = o.fail("once", err); err == nil {
 		err = o.look(ctx, key)
 	}
 	if err != nil {
@@ -130,7 +127,7 @@ func (o *Once) Forget(ctx context.Context, key string) (found bool, err error) {
 				return err
 			}
 			_, err = s.Set(ctx, o.record, encodeRuns(rest), stat.Version)
-			if found = err == nil; found || !errors.Is(err, zk.ErrBadVersion) && !errors.Is(err, zk.ErrNoNode) {
+			if found = err == nil; found || !isAny(err, zk.ErrBadVersion, zk.ErrNoNode) {
 				return err
 			}
 		}
@@ -147,8 +144,8 @@ func (o *Once) do(ctx context.Context, key string, d time.Duration, fn func(ctx 
 	var refused error // why fn was not called
 	recorded := false // behind a run that was made: what becomes of the lock then is no failure of the run
 	err = h.do(ctx, func(work context.Context) error {
-		var r recording
-		if r, refused = o.prepare(work, h, key, d); refused == nil && o.o.atMostOnce {
+		r := recording{o: o, h: h}
+		if refused = r.prepare(work, key, d); refused == nil && o.o.atMostOnce {
 			refused = r.write(work)
 		}
 		if refused != nil {
@@ -187,49 +184,42 @@ func (o *Once) look(ctx context.Context, key string) error {
 	return err
 }
 
-// prepare decides, for the holder, whether the job is to run, by a record that is the last one and not to be changed by
-// anybody else, and returns what is to be recorded.
-func (o *Once) prepare(ctx context.Context, h *Hold, key string, d time.Duration) (recording, error) {
-	r := recording{o: o, h: h}
-	for {
-		// By the hold's own session: its server has seen the end of the holder before us, and so what that one wrote.
-		runs, stat, err := o.read(ctx, h.ctx.s)
-		if err == nil && d == 0 {
-			err = done(runs, key)
-		}
-		if err != nil {
-			return r, err
-		}
-		if stat == nil {
-			err = r.create(ctx)
-		} else { // as it is, again: the answer has the leader's clock, and says that it has not been written since
-			err = r.multi(ctx, &zk.SetDataRequest{Path: o.record, Data: encodeRuns(runs), Version: stat.Version})
-		}
-		switch {
-		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode), r.unknown(ctx, err):
-			continue
-		case err != nil:
-			return r, err
-		case r.stat == nil: // it was made: now it can be read
-			continue
-		}
-		began := time.UnixMilli(r.stat.Mtime)
-		if err = doneSince(runs, began, d); d > 0 && err != nil {
-			return r, err
-		}
-		r.run = Run{key, text.Short(o.o.owner, maxWho), text.Short(hostname(), maxWho), os.Getpid(), h.Token(), began}
-		r.runs, r.version = runs, r.stat.Version
-		return r, r.fits()
-	}
-}
-
+// recording is the record as the holder of the lock knows it, and the run that it adds.
 type recording struct {
 	o       *Once
 	h       *Hold
 	run     Run
 	runs    []Run // what the record has
 	version int32 // of the record
-	stat    *zk.Stat
+}
+
+// prepare decides whether the job is to run, by a record that is the last one and not to be changed by anybody else, and
+// notes what is to be recorded.
+func (r *recording) prepare(ctx context.Context, key string, d time.Duration) error {
+	for {
+		err := r.read(ctx)
+		if err == nil && d == 0 {
+			err = done(r.runs, key)
+		}
+		if err != nil {
+			return err
+		}
+		// As it is, again: the answer has the leader's clock, and says that it has not been written since.
+		stat, err := r.multi(ctx, &zk.SetDataRequest{Path: r.o.record, Data: encodeRuns(r.runs), Version: r.version})
+		if stat == nil {
+			if err == nil || isAny(err, zk.ErrBadVersion, zk.ErrNoNode) || r.unknown(ctx, err) {
+				continue // it has changed meanwhile, or may have
+			}
+			return err
+		}
+		began := time.UnixMilli(stat.Mtime)
+		if err = doneSince(r.runs, began, d); d > 0 && err != nil {
+			return err
+		}
+		r.run = Run{key, text.Short(r.o.o.owner, maxWho), text.Short(hostname(), maxWho), os.Getpid(), r.h.Token(), began}
+		r.version = stat.Version
+		return r.fits()
+	}
 }
 
 // fits refuses, before the run, a record that could not be written behind it.
@@ -249,23 +239,13 @@ func (r *recording) next() []Run {
 	return append(r.runs[max(0, len(r.runs)+1-cmp.Or(r.o.o.remember, remembered)):len(r.runs):len(r.runs)], r.run)
 }
 
-// create makes a record without runs, unless there is one by now: who reads it then will know.
-func (r *recording) create(ctx context.Context) error {
-	err := r.multi(ctx, &zk.CreateRequest{Path: r.o.record, Data: encodeRuns(nil), Acl: r.o.o.acl})
-	if errors.Is(err, zk.ErrNodeExists) || r.unknown(ctx, err) {
-		return nil
-	}
-	return err
-}
-
-// multi carries out a write in the holder's name and keeps what it says of the record.
-func (r *recording) multi(ctx context.Context, op any) error {
-	r.stat = nil
+// multi carries out a write in the holder's name. It returns the Stat that a write of the record has left.
+func (r *recording) multi(ctx context.Context, op any) (*zk.Stat, error) {
 	resps, err := r.h.Multi(ctx, op)
-	if err == nil && len(resps) == 1 {
-		r.stat = resps[0].Stat
+	if err != nil {
+		return nil, err
 	}
-	return err
+	return resps[0].Stat, nil
 }
 
 // unknown reports whether err leaves open what became of a write, and it can be found out.
@@ -279,7 +259,7 @@ func (r *recording) write(ctx context.Context) error {
 	unanswered := false // an earlier one
 	var before recipe.Doubt
 	for {
-		err := r.multi(ctx, &zk.SetDataRequest{Path: r.o.record, Data: encodeRuns(r.next()), Version: r.version})
+		_, err := r.multi(ctx, &zk.SetDataRequest{Path: r.o.record, Data: encodeRuns(r.next()), Version: r.version})
 		before.Note(err)
 		switch {
 		case err == nil:
@@ -287,35 +267,38 @@ func (r *recording) write(ctx context.Context) error {
 		case r.unknown(ctx, err):
 			unanswered = true
 			continue
-		case !errors.Is(err, zk.ErrBadVersion) && !errors.Is(err, zk.ErrNoNode):
+		case !isAny(err, zk.ErrBadVersion, zk.ErrNoNode):
 			return before.Add(err)
 		}
 		// It was written, or deleted, by a client that does not hold the lock, or by ourselves.
-		now, stat, err := r.reread(ctx)
+		if err = r.h.ctx.s.Sync(ctx, r.o.record); err == nil {
+			err = r.read(ctx)
+		}
 		if err != nil {
 			return before.Add(err)
 		}
 		before = recipe.Doubt{} // the version has changed: what was not answered can't be carried out any more
-		if unanswered && len(now) > 0 && now[len(now)-1].is(r.run) {
+		if n := len(r.runs); unanswered && n > 0 && r.runs[n-1] == r.run {
 			return nil
 		}
-		r.runs, r.version = now, stat.Version
 	}
 }
 
-// reread returns the record as the leader has it, and makes one if there is none.
-func (r *recording) reread(ctx context.Context) ([]Run, *zk.Stat, error) {
-	s := r.h.ctx.s
+// read reads the record, and makes one if there is none. It does so by the hold's own session: its server has seen the end of
+// the holder before us, and so what that one wrote.
+func (r *recording) read(ctx context.Context) error {
 	for {
-		if err := s.Sync(ctx, r.o.record); err != nil {
-			return nil, nil, err
+		runs, stat, err := r.o.read(ctx, r.h.ctx.s)
+		if err != nil {
+			return err
 		}
-		runs, stat, err := r.o.read(ctx, s)
-		if err != nil || stat != nil {
-			return runs, stat, err
+		if stat != nil {
+			r.runs, r.version = runs, stat.Version
+			return nil
 		}
-		if err = r.create(ctx); err != nil {
-			return nil, nil, err
+		_, err = r.multi(ctx, &zk.CreateRequest{Path: r.o.record, Data: encodeRuns(nil), Acl: r.o.o.acl})
+		if err != nil && !errors.Is(err, zk.ErrNodeExists) && !r.unknown(ctx, err) {
+			return err
 		}
 	}
 }

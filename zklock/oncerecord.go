@@ -6,11 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/zklock/locker/internal/text"
 )
@@ -51,17 +47,7 @@ type Run struct {
 }
 
 // By names who ran it, fit for a terminal.
-func (r Run) By() string {
-	at := text.Foreign(r.Host) + ":" + strconv.Itoa(r.PID)
-	if r.Owner == "" {
-		return at
-	}
-	return text.Foreign(r.Owner) + " (" + at + ")"
-}
-
-func (r Run) is(other Run) bool {
-	return r.Key == other.Key && r.Token == other.Token && r.Began.Equal(other.Began) && r.Host == other.Host && r.PID == other.PID
-}
+func (r Run) By() string { return signature(r.Owner, r.Host, r.PID) }
 
 // done returns a DoneError when key is among the runs.
 func done(runs []Run, key string) error {
@@ -103,11 +89,8 @@ func WithRemembered(n int) LockOption {
 }
 
 func checkKey(key string) error {
-	if key == "" || len(key) > maxKey || !utf8.ValidString(key) {
-		return fmt.Errorf("%w: key %q: is not 1 to %d bytes of UTF-8", ErrOption, text.Foreign(key), maxKey)
-	}
-	if strings.ContainsFunc(key, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return fmt.Errorf("%w: key %q: has a character that is not printable", ErrOption, key)
+	if key == "" || len(key) > maxKey || text.Clean(key) != key {
+		return fmt.Errorf("%w: key \"%s\": is not 1 to %d bytes of printable UTF-8", ErrOption, text.Foreign(key), maxKey)
 	}
 	return nil
 }

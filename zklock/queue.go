@@ -96,16 +96,21 @@ func (id identity) encode() []byte {
 func describe(data []byte) string {
 	var id identity
 	if json.Unmarshal(data, &id) == nil && id.Host != "" {
-		at := text.Short(id.Host, maxWho) + ":" + strconv.Itoa(id.PID)
-		if id.Owner != "" {
-			return text.Short(id.Owner, maxWho) + " (" + at + ")"
-		}
-		return at
+		return signature(id.Owner, id.Host, id.PID)
 	}
 	if len(data) > text.Limit || text.Clean(string(data)) != string(data) {
 		return ""
 	}
 	return string(data)
+}
+
+// signature names a client, fit for a line: "owner (host:pid)".
+func signature(owner, host string, pid int) string {
+	at := text.Short(host, maxWho) + ":" + strconv.Itoa(pid)
+	if owner == "" {
+		return at
+	}
+	return text.Short(owner, maxWho) + " (" + at + ")"
 }
 
 // QueuePage is a part of a lock's queue, and how many there are in all.
