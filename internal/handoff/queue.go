@@ -46,12 +46,14 @@ type queue struct {
 
 // waiter is a call that waits in a queue.
 type waiter struct {
-	granted chan grant    // capacity 1: filled by the goroutine that takes it out of the queue, unless it leaves by itself
-	news    chan struct{} // capacity 1
+	granted chan grant // capacity 1: filled by the goroutine that takes it out of the queue, unless it leaves by itself
+	news    chan news  // capacity 1: the latest; filled with queue.mu held
+}
 
-	// Guarded by queue.mu.
-	moved   bool  // news: the place in line
-	retried error // news: a step was made again
+// news is what a call that waits is to report.
+type news struct {
+	at      recipe.Line // its place in line; zero: that is not known
+	retried error       // a step was made again before; nil: none
 }
 
 type grant struct {
@@ -148,32 +150,35 @@ func (q *queue) tell(at recipe.Line, retried error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.outside = at
-	for _, w := range q.waiters {
-		w.moved = true
-		if retried != nil {
-			w.retried = retried
+	for i, w := range q.waiters { // each is told its place, as to find that out by itself would take the mutex for as long
+		n := news{retried: retried}
+		if at.Ahead > 0 {
+			n.at = q.placeLocked(i)
 		}
 		select {
-		case w.news <- struct{}{}:
-		default: // it has not looked yet
+		case unread := <-w.news:
+			if retried == nil {
+				n.retried = unread.retried
+			}
+		default:
 		}
+		w.news <- n // has room: only this function sends
 	}
 }
 
 // placeLocked returns the place in line of the waiter with index i: behind the holder, the contenders of other processes
-// before ours, and the calls that came before it here. known: a contender is known to hold the lock, or to wait before this
-// process.
-func (q *queue) placeLocked(i int) (at recipe.Line, known bool) {
-	at = q.outside
+// before ours, and the calls that came before it here. Without a Holder no other contender is known to hold the lock, or to
+// wait before this process.
+func (q *queue) placeLocked(i int) recipe.Line {
+	at := q.outside
 	switch {
 	case q.turn != nil && q.turn.state != idle:
 		at = recipe.Line{Ahead: 1, Holder: q.turn.nodes[0], Who: q.lock.Self}
 	case at.Ahead == 0:
-		at.Who = q.lock.Self // only those before it here, if there are any
+		at = recipe.Line{Who: q.lock.Self} // only those before it here, if there are any
 	}
-	known = at.Ahead > 0
 	at.Ahead += i
-	return at, known
+	return at
 }
 
 // await waits until me is granted a turn, and reports to c where it is in line meanwhile.
@@ -182,18 +187,12 @@ func (q *queue) await(ctx context.Context, me *waiter, c Caller) (*Turn, error) 
 		select {
 		case g := <-me.granted:
 			return g.turn, g.err
-		case <-me.news:
-			q.mu.Lock()
-			i := slices.Index(q.waiters, me)
-			at, known := q.placeLocked(i)
-			moved, retried := i >= 0 && me.moved, me.retried
-			me.moved, me.retried = false, nil
-			q.mu.Unlock()
-			if retried != nil {
-				c.Retried(retried)
+		case n := <-me.news:
+			if n.retried != nil {
+				c.Retried(n.retried)
 			}
-			if moved && known {
-				c.Queued(at)
+			if n.at.Ahead > 0 {
+				c.Queued(n.at)
 			}
 			continue
 		case <-ctx.Done():
@@ -220,23 +219,23 @@ func (q *queue) leave(ctx context.Context, w *waiter) error {
 			}
 			return g.turn.nextLocked()
 		})
-		return q.waitEnded(ctx, recipe.Line{}, false)
+		return q.waitEnded(ctx, recipe.Line{})
 	}
-	at, known := q.placeLocked(i)
+	at := q.placeLocked(i)
 	q.waiters = slices.Delete(q.waiters, i, i+1)
 	if len(q.waiters) == 0 && q.state == entering {
 		q.cancel()
 	}
 	q.advanceLocked()
 	q.mu.Unlock()
-	return q.waitEnded(ctx, at, known)
+	return q.waitEnded(ctx, at)
 }
 
-func (q *queue) waitEnded(ctx context.Context, at recipe.Line, known bool) error {
+func (q *queue) waitEnded(ctx context.Context, at recipe.Line) error {
 	if q.qs.conf.Context.Err() != nil {
 		return q.qs.conf.Closed
 	}
-	if !known { // perhaps for want of a connection: then there is more to say
+	if at.Holder == "" { // perhaps for want of a connection: then there is more to say
 		if err := q.qs.conf.Unreachable(ctx, q.lock.Key.Path); err != nil {
 			return err
 		}

@@ -138,29 +138,28 @@ func (qs *Queues) openLocked(lock *Lock) (*queue, *Turn) {
 //
 // Errors are those of Lock.Acquire, ctx's with the place in line, and Config.Closed.
 func (qs *Queues) Lock(ctx context.Context, lock *Lock, c Caller) (*Turn, error) {
-	var me *waiter
-	for {
+	for first := true; ; first = false {
 		q, t := qs.openLocked(lock)
 		if t != nil {
 			q.mu.Unlock()
 			return t, nil
 		}
-		i := 0 // it was our turn before
-		if me == nil {
-			me, i = qs.waiter(), len(q.waiters)
-			defer qs.recycle(me)
+		me, i := qs.waiter(), 0 // it was our turn before
+		if first {
+			i = len(q.waiters)
 		}
 		q.waiters = slices.Insert(q.waiters, i, me)
 		if q.turn != nil {
 			q.turn.lookLocked()
 		}
-		at, known := q.placeLocked(i)
+		at := q.placeLocked(i)
 		q.advanceLocked()
 		q.mu.Unlock()
-		if known || at.Ahead > 0 {
+		if at.Ahead > 0 {
 			c.Queued(at)
 		}
 		t, err := q.await(ctx, me, c)
+		qs.recycle(me)
 		if err != nil {
 			return nil, err
 		}
@@ -218,7 +217,7 @@ func (qs *Queues) beginTry(ctx context.Context, lock *Lock) (*queue, *Turn, erro
 		select {
 		case <-entered:
 		case <-ctx.Done():
-			return nil, nil, q.waitEnded(ctx, recipe.Line{}, false)
+			return nil, nil, q.waitEnded(ctx, recipe.Line{})
 		}
 	}
 }
@@ -227,7 +226,7 @@ func (qs *Queues) waiter() *waiter {
 	if w, ok := qs.idle.Get().(*waiter); ok {
 		return w
 	}
-	return &waiter{granted: make(chan grant, 1), news: make(chan struct{}, 1)}
+	return &waiter{granted: make(chan grant, 1), news: make(chan news, 1)}
 }
 
 // recycle takes back a waiter that is in no queue, so that no goroutine will send to it.
@@ -236,6 +235,5 @@ func (qs *Queues) recycle(w *waiter) {
 	case <-w.news:
 	default:
 	}
-	w.moved, w.retried = false, nil
 	qs.idle.Put(w)
 }
