@@ -176,10 +176,27 @@ func (qs *Queues) Lock(ctx context.Context, lock *Lock, c Caller) (*Turn, error)
 // TryLock is Lock for when no call in this process has the lock, waits for it, or asks for it: recipe.ErrBusy, without a
 // request, otherwise. It asks the ensemble once. ctx's error: it ended first.
 func (qs *Queues) TryLock(ctx context.Context, lock *Lock, c Caller) (*Turn, error) {
-	q, t, err := qs.beginTry(ctx, lock)
-	if t != nil || err != nil {
-		return t, err
+	q, t := qs.openLocked(lock)
+	for q.state == entering && len(q.waiters) == 0 { // they have all left: the attempt at the ensemble is being cancelled
+		entered := q.entered
+		q.mu.Unlock()
+		select {
+		case <-entered:
+		case <-ctx.Done():
+			return nil, q.waitEnded(ctx, recipe.Line{})
+		}
+		q, t = qs.openLocked(lock)
 	}
+	switch {
+	case t != nil:
+		q.mu.Unlock()
+		return t, nil
+	case q.state != empty:
+		defer q.mu.Unlock()
+		return nil, q.busyLocked()
+	}
+	q.moveLocked(trying)
+	q.mu.Unlock()
 	ticket, err := lock.Acquire(ctx, true, c)
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -194,32 +211,6 @@ func (qs *Queues) TryLock(ctx context.Context, lock *Lock, c Caller) (*Turn, err
 		t.lookLocked()
 	}
 	return t, nil
-}
-
-// beginTry returns a turn that is free, or the queue, in which the caller is trying now.
-func (qs *Queues) beginTry(ctx context.Context, lock *Lock) (*queue, *Turn, error) {
-	for {
-		q, t := qs.openLocked(lock)
-		// All local waiters have left, and the process's attempt at the ensemble is being cancelled:
-		leaving, entered := t == nil && q.state == entering && len(q.waiters) == 0, q.entered
-		var err error
-		switch {
-		case t != nil || leaving:
-		case q.state == empty:
-			q.moveLocked(trying)
-		default:
-			err = q.busyLocked()
-		}
-		q.mu.Unlock()
-		if !leaving {
-			return q, t, err
-		}
-		select {
-		case <-entered:
-		case <-ctx.Done():
-			return nil, nil, q.waitEnded(ctx, recipe.Line{})
-		}
-	}
 }
 
 func (qs *Queues) waiter() *waiter {
