@@ -110,33 +110,29 @@ func (q *queue) advanceLocked() {
 func (q *queue) enter(ctx context.Context) {
 	ticket, err := q.lock.Acquire(ctx, false, q)
 	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err == nil && len(q.waiters) == 0 { // the last call left when it was our turn, and cancelled ctx
+		q.mu.Unlock()
+		q.qs.conf.GiveUp(ctx, ticket)
+		q.mu.Lock()
+		err = ctx.Err()
+	}
 	allLeft := ctx.Err() != nil
 	q.cancel()
 	close(q.entered)
 	q.outside = recipe.Line{}
-	if err != nil {
-		q.moveLocked(empty)
-		switch {
-		case q.qs.conf.Context.Err() != nil:
-			q.refuseLocked(q.qs.conf.Closed)
-		case allLeft:
-			q.advanceLocked() // a call may have come since the last one left
-		default:
-			q.refuseLocked(err)
-		}
-		q.mu.Unlock()
+	if err == nil {
+		q.beginLocked(ticket).grantLocked(false)
 		return
 	}
-	t := q.beginLocked(ticket)
-	unwanted := len(q.waiters) == 0 // the last call left when it was our turn; it is not kept, as no call has had it
-	if unwanted {
-		t.endLocked(errGivenUp)
-	} else {
-		t.grantLocked(false)
-	}
-	q.mu.Unlock()
-	if unwanted {
-		t.giveUp(ctx)
+	q.moveLocked(empty)
+	switch {
+	case q.qs.conf.Context.Err() != nil:
+		q.refuseLocked(q.qs.conf.Closed)
+	case allLeft:
+		q.advanceLocked() // a call may have come since the last one left
+	default:
+		q.refuseLocked(err)
 	}
 }
 
@@ -213,11 +209,11 @@ func (q *queue) leave(ctx context.Context, w *waiter) error {
 		if g.err != nil {
 			return g.err
 		}
-		g.turn.update(ctx, func() (giveUp bool) {
+		g.turn.update(ctx, func() {
 			if g.counted { // it made no hold, so the hand-over does not count
 				g.turn.handoffsLeft++
 			}
-			return g.turn.nextLocked()
+			g.turn.nextLocked()
 		})
 		return q.waitEnded(ctx, recipe.Line{})
 	}

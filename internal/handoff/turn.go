@@ -126,32 +126,29 @@ func (t *Turn) grantLocked(counted bool) {
 	t.q.grantLocked(grant{turn: t, counted: counted})
 }
 
-// nextLocked decides what happens to a turn whose holder has let go of it. giveUp: it has ended, and is to be given up.
-func (t *Turn) nextLocked() (giveUp bool) {
+// nextLocked decides what happens to a turn whose holder has let go of it. One that it ends is to be given up.
+func (t *Turn) nextLocked() {
 	waiting := len(t.q.waiters) > 0
 	switch {
-	case t.state == ended:
-		return false // who ended it deletes the znode
+	case t.state == ended: // who ended it deletes the znode
 	case t.inDoubt.Load() > 0,
 		t.others == present && (t.handoffsLeft == 0 || !waiting || !time.Now().Before(t.until)),
 		!waiting && t.idleTimer == nil:
 		t.endLocked(errGivenUp)
-		return true
 	case waiting && t.mayHandOnLocked():
 		t.grantLocked(t.countLocked())
-		return false
-	}
-	if t.state != idle {
-		t.moveLocked(idle)
-		t.idleSince = time.Now()
-		if t.idleTimer != nil {
-			t.idleTimer.Reset(t.q.lock.IdleKeep)
+	default:
+		if t.state != idle {
+			t.moveLocked(idle)
+			t.idleSince = time.Now()
+			if t.idleTimer != nil {
+				t.idleTimer.Reset(t.q.lock.IdleKeep)
+			}
+		}
+		if waiting { // it is not known whether others wait outside: watch finds out
+			t.lookLocked()
 		}
 	}
-	if waiting { // it is not known whether others wait outside: watch finds out
-		t.lookLocked()
-	}
-	return false
 }
 
 // endLocked ends the turn: no further call gets it.
@@ -206,20 +203,25 @@ func (t *Turn) checkLocked() error {
 	return err
 }
 
-// update runs fn with the queue's mutex held. If fn has ended the turn, it returns true, and update gives the turn up.
-func (t *Turn) update(ctx context.Context, fn func() (giveUp bool)) {
+// update runs fn with the queue's mutex held. If fn has ended the turn, update deletes the znode, and then has local waiters
+// queue again: behind other processes'.
+func (t *Turn) update(ctx context.Context, fn func()) {
 	t.q.mu.Lock()
-	giveUp := fn()
+	before := t.state
+	fn()
+	giveUp := before != ended && t.state == ended
 	t.q.mu.Unlock()
 	if giveUp {
-		t.giveUp(ctx)
+		t.q.qs.conf.GiveUp(ctx, t.Ticket)
+		t.drop()
 	}
 }
 
-// giveUp deletes the znode of a turn that has ended, and then has local waiters queue again: behind other processes'.
-func (t *Turn) giveUp(ctx context.Context) {
-	t.q.qs.conf.GiveUp(ctx, t.Ticket)
-	t.drop()
+// nextIfIdleLocked is nextLocked for a turn that no call has.
+func (t *Turn) nextIfIdleLocked() {
+	if t.state == idle {
+		t.nextLocked()
+	}
 }
 
 // Guard calls fn when the turn, which was granted to the caller, is lost, as recipe.Ticket.Guard does; at once if it is
@@ -251,13 +253,13 @@ func (t *Turn) OnSet(fn func(data []byte, stat zk.Stat)) {
 // dataSet is called when another client has set the znode's data, which asks this process to let go: no more is handed on.
 func (t *Turn) dataSet(data []byte, stat zk.Stat) {
 	var onSet func([]byte, zk.Stat) // of the hold: then nothing is given up here
-	t.update(t.Session().Context(), func() (giveUp bool) {
+	t.update(t.Session().Context(), func() {
 		t.others, t.handoffsLeft = present, 0
 		if stat.Mzxid > t.dataStat.Mzxid {
 			t.data, t.dataStat = data, stat
 		}
 		onSet = t.onSet
-		return t.state == idle && t.nextLocked()
+		t.nextIfIdleLocked()
 	})
 	if onSet != nil {
 		onSet(data, stat)
@@ -268,16 +270,14 @@ func (t *Turn) dataSet(data []byte, stat zk.Stat) {
 // is done. Errors are those of recipe.Ticket.Leave.
 func (t *Turn) Leave(ctx context.Context) error {
 	t.q.mu.Lock()
+	t.nextLocked()
 	over := t.state == ended
-	giveUp := t.nextLocked()
 	t.q.mu.Unlock()
-	if !giveUp && !over {
+	if !over {
 		return nil
 	}
 	err := t.Ticket.Leave(ctx)
-	if giveUp { // after the znode: see giveUp
-		t.drop()
-	}
+	t.drop() // after the znode: see update
 	return err
 }
 
@@ -359,11 +359,10 @@ func (t *Turn) await(fired <-chan struct{}) bool {
 		case <-fired:
 			return true
 		case <-idleOver: // give the turn up if no call has had it for the idle time
-			t.update(t.Session().Context(), func() (giveUp bool) {
-				if giveUp = t.state == idle && time.Since(t.idleSince) >= t.q.lock.IdleKeep; giveUp {
+			t.update(t.Session().Context(), func() {
+				if t.state == idle && time.Since(t.idleSince) >= t.q.lock.IdleKeep {
 					t.endLocked(errGivenUp)
 				}
-				return giveUp
 			})
 		case <-t.ctx.Done():
 			return false
@@ -373,7 +372,7 @@ func (t *Turn) await(fired <-chan struct{}) bool {
 
 // found notes what is known of contenders of other processes, and hands on, keeps or ends an idle turn accordingly.
 func (t *Turn) found(others contention) {
-	t.update(t.Session().Context(), func() (giveUp bool) {
+	t.update(t.Session().Context(), func() {
 		if t.dataStat.Mzxid != 0 { // it was asked to let go: no list undoes that
 			others = t.others
 		}
@@ -384,6 +383,6 @@ func (t *Turn) found(others contention) {
 			}
 		}
 		t.others = others
-		return t.state == idle && t.nextLocked()
+		t.nextIfIdleLocked()
 	})
 }
