@@ -1,6 +1,7 @@
 package handoff
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,28 +39,34 @@ type queue struct {
 	mu      sync.Mutex // guards what follows, and the queue's waiters and turns
 	state   queueState
 	turn    *Turn              // when taken
-	waiters []*waiter          // in order of arrival
+	waiters []waiter           // in order of arrival
 	cancel  context.CancelFunc // of entering: no call waits here any more
 	entered chan struct{}      // of entering: closed at its end
 	outside recipe.Line        // of entering: our place at the ensemble, as last reported
 }
 
-// waiter is a call that waits in a queue.
-type waiter struct {
-	granted chan grant // capacity 1: filled by the goroutine that takes it out of the queue, unless it leaves by itself
-	news    chan news  // capacity 1: the latest; filled with queue.mu held
-}
+// waiter is a call that waits in a queue: the channel on which it is told of its wait. It has room for one event.
+type waiter chan event
 
-// news is what a call that waits is to report.
-type news struct {
-	at      recipe.Line // its place in line; zero: that is not known
-	retried error       // a step was made again before; nil: none
-}
-
-type grant struct {
+// event is what a waiter is told: that its wait is over, by the goroutine that takes it out of the queue; else what it is to
+// report.
+type event struct {
 	turn    *Turn
-	counted bool // against the turn's hand-overs
-	err     error
+	counted bool        // the turn, against its hand-overs
+	err     error       // why there is no turn
+	retried error       // a step was made again; nil: none
+	at      recipe.Line // its place in line; zero: that is not known
+}
+
+// tellLocked tells w of e, and of a step that was made again if it has not heard of that yet. It does not block: nothing else
+// sends to w.
+func (w waiter) tellLocked(e event) {
+	select {
+	case unread := <-w:
+		e.retried = cmp.Or(e.retried, unread.retried)
+	default:
+	}
+	w <- e
 }
 
 func (q *queue) moveLocked(to queueState) {
@@ -69,16 +76,16 @@ func (q *queue) moveLocked(to queueState) {
 	q.state = to
 }
 
-func (q *queue) grantLocked(g grant) {
+func (q *queue) grantLocked(e event) {
 	w := q.waiters[0]
 	q.waiters[0] = nil // for the garbage collector; slices.Delete would move all others
 	q.waiters = q.waiters[1:]
-	w.granted <- g
+	w.tellLocked(e)
 }
 
 func (q *queue) refuseLocked(err error) {
 	for _, w := range q.waiters {
-		w.granted <- grant{err: err}
+		w.tellLocked(event{err: err})
 	}
 	q.waiters = nil
 	q.advanceLocked()
@@ -147,18 +154,11 @@ func (q *queue) tell(at recipe.Line, retried error) {
 	defer q.mu.Unlock()
 	q.outside = at
 	for i, w := range q.waiters { // each is told its place, as to find that out by itself would take the mutex for as long
-		n := news{retried: retried}
+		e := event{retried: retried}
 		if at.Ahead > 0 {
-			n.at = q.placeLocked(i)
+			e.at = q.placeLocked(i)
 		}
-		select {
-		case unread := <-w.news:
-			if retried == nil {
-				n.retried = unread.retried
-			}
-		default:
-		}
-		w.news <- n // has room: only this function sends
+		w.tellLocked(e)
 	}
 }
 
@@ -178,17 +178,18 @@ func (q *queue) placeLocked(i int) recipe.Line {
 }
 
 // await waits until me is granted a turn, and reports to c where it is in line meanwhile.
-func (q *queue) await(ctx context.Context, me *waiter, c Caller) (*Turn, error) {
+func (q *queue) await(ctx context.Context, me waiter, c Caller) (*Turn, error) {
 	for {
 		select {
-		case g := <-me.granted:
-			return g.turn, g.err
-		case n := <-me.news:
-			if n.retried != nil {
-				c.Retried(n.retried)
+		case e := <-me:
+			if e.retried != nil {
+				c.Retried(e.retried)
 			}
-			if n.at.Ahead > 0 {
-				c.Queued(n.at)
+			if e.turn != nil || e.err != nil {
+				return e.turn, e.err
+			}
+			if e.at.Ahead > 0 {
+				c.Queued(e.at)
 			}
 			continue
 		case <-ctx.Done():
@@ -200,11 +201,11 @@ func (q *queue) await(ctx context.Context, me *waiter, c Caller) (*Turn, error) 
 
 // leave takes w out of the queue because ctx has ended, or the client was closed, and returns what it was waiting for. If it
 // was granted a turn already, the turn is handed to the next call.
-func (q *queue) leave(ctx context.Context, w *waiter) error {
+func (q *queue) leave(ctx context.Context, w waiter) error {
 	q.mu.Lock()
 	i := slices.Index(q.waiters, w)
 	if i < 0 {
-		g := <-w.granted
+		g := <-w
 		q.mu.Unlock()
 		if g.err != nil {
 			return g.err

@@ -73,10 +73,6 @@ type Caller interface {
 type Queues struct {
 	conf Config
 
-	// idle are waiters that are used again with their channels, which are half of what a wait takes of the heap. They
-	// belong to one client, since channels of a testing/synctest bubble must not leave it.
-	idle sync.Pool
-
 	mu  sync.Mutex // guards all; taken inside queue.mu
 	all map[Key]*queue
 }
@@ -144,7 +140,7 @@ func (qs *Queues) Lock(ctx context.Context, lock *Lock, c Caller) (*Turn, error)
 			q.mu.Unlock()
 			return t, nil
 		}
-		me, i := qs.waiter(), 0 // it was our turn before
+		me, i := make(waiter, 1), 0 // it was our turn before
 		if first {
 			i = len(q.waiters)
 		}
@@ -159,7 +155,6 @@ func (qs *Queues) Lock(ctx context.Context, lock *Lock, c Caller) (*Turn, error)
 			c.Queued(at)
 		}
 		t, err := q.await(ctx, me, c)
-		qs.recycle(me)
 		if err != nil {
 			return nil, err
 		}
@@ -211,20 +206,4 @@ func (qs *Queues) TryLock(ctx context.Context, lock *Lock, c Caller) (*Turn, err
 		t.lookLocked()
 	}
 	return t, nil
-}
-
-func (qs *Queues) waiter() *waiter {
-	if w, ok := qs.idle.Get().(*waiter); ok {
-		return w
-	}
-	return &waiter{granted: make(chan grant, 1), news: make(chan news, 1)}
-}
-
-// recycle takes back a waiter that is in no queue, so that no goroutine will send to it.
-func (qs *Queues) recycle(w *waiter) {
-	select {
-	case <-w.news:
-	default:
-	}
-	qs.idle.Put(w)
 }

@@ -123,7 +123,7 @@ func (t *Turn) grantLocked(counted bool) {
 	if len(t.q.waiters) > 1 {
 		t.lookLocked()
 	}
-	t.q.grantLocked(grant{turn: t, counted: counted})
+	t.q.grantLocked(event{turn: t, counted: counted})
 }
 
 // nextLocked decides what happens to a turn whose holder has let go of it. One that it ends is to be given up.
