@@ -2,6 +2,7 @@ package zklock
 
 import (
 	"cmp"
+	"path"
 	"slices"
 	"sync"
 	"time"
@@ -82,8 +83,9 @@ func (c *Client) Status() Status {
 			st.Holds = append(st.Holds, h)
 		}
 	}
-	for _, k := range c.handoff.Kept() {
-		st.Kept = append(st.Kept, KeptLock{k.Path, k.Turn.Nodes()[0], Token(k.Turn.Czxid()), k.Since, k.Turn.Session().SafeUntil()})
+	for t, since := range c.handoff.Kept() {
+		node := t.Nodes()[0]
+		st.Kept = append(st.Kept, KeptLock{path.Dir(node), node, Token(t.Czxid()), since, t.Session().SafeUntil()})
 	}
 	slices.SortFunc(st.Kept, func(a, b KeptLock) int { return cmp.Compare(a.Node, b.Node) })
 	slices.SortFunc(st.Waits, func(a, b WaitedLock) int { return cmp.Compare(a.Call, b.Call) })

@@ -87,26 +87,20 @@ func (qs *Queues) Len() int {
 	return len(qs.all)
 }
 
-// Kept is a turn that no call has, and that is kept for the next one.
-type Kept struct {
-	Turn  *Turn
-	Path  string
-	Since time.Time // when it was released
-}
-
-// Kept returns the turns that are kept, in no order.
-func (qs *Queues) Kept() (kept []Kept) {
+// Kept returns the turns that no call has, and that are kept for the next one, with when each was released.
+func (qs *Queues) Kept() map[*Turn]time.Time {
+	since := map[*Turn]time.Time{}
 	qs.mu.Lock()
 	all := slices.Collect(maps.Values(qs.all))
 	qs.mu.Unlock()
 	for _, q := range all {
 		q.mu.Lock()
 		if t := q.turn; t != nil && t.state == idle && t.idleTimer != nil {
-			kept = append(kept, Kept{t, q.lock.Key.Path, t.idleSince})
+			since[t] = t.idleSince
 		}
 		q.mu.Unlock()
 	}
-	return kept
+	return since
 }
 
 // openLocked returns the queue of lock with its mutex held, and its turn if that is free: it is the caller's then.
