@@ -213,12 +213,6 @@ func (a *acquisition) ended() error {
 	return a.endedLocked()
 }
 
-func (a *acquisition) live() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.liveLocked()
-}
-
 func (a *acquisition) liveLocked() bool { return len(a.holds) > 0 && a.endedLocked() == nil }
 
 func (a *acquisition) endedLocked() error {
@@ -246,21 +240,25 @@ func (a *acquisition) status() (_ HeldLock, live bool) {
 	return HeldLock{info, a.ticket.Nodes()[0], Token(a.ticket.Czxid()), a.since, a.ticket.Session().SafeUntil(), n}, live
 }
 
-// errNoWrite says that a hold for writing can't join: the acquisition is for reading, or is being downgraded.
-var errNoWrite = fmt.Errorf("%w, for reading", ErrDeadlock)
-
-// join adds a hold for a Lock whose context leads to the acquisition (holdContext). Nil, nil: it ends, or is about to.
-func (a *acquisition) join(values context.Context, read bool) (*Hold, error) {
+// join adds a hold for a Lock of l whose context leads to the acquisition (holdContext), which has l's path dir. Nil, nil: it
+// ends, or is about to.
+func (a *acquisition) join(values context.Context, l *lock, dir string, kind Kind) (*Hold, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.liveLocked() {
+	switch {
+	case !a.liveLocked():
 		return nil, nil
-	}
-	if !read && a.writersLocked() == 0 {
-		return nil, errNoWrite
+	case !a.info.Kind.contender().Shares(kind.contender()): // a separate lock on the same path could never be acquired
+		return nil, fmt.Errorf("%w: the caller holds %s as a %s", ErrConflict, dir, a.info.Kind)
+	case kind == KindMulti && !samePaths(a.info.Paths, l.dirs):
+		return nil, fmt.Errorf("%w: %s", ErrDeadlock, dir)
+	case !l.o.reentrant:
+		return nil, ErrDeadlock
+	case kind != KindRead && a.writersLocked() == 0: // it is for reading, or is being downgraded
+		return nil, fmt.Errorf("%w, for reading", ErrDeadlock)
 	}
 	h := &Hold{}
-	h.bind(a, values, read)
+	h.bind(a, values, kind == KindRead)
 	a.holds = append(a.holds, h)
 	return h, nil
 }

@@ -278,18 +278,11 @@ func (l *lock) reenter(ctx context.Context, kind Kind) (*Hold, error) {
 		return nil, nil
 	}
 	for _, dir := range l.dirs {
-		a, ok := ctx.Value(lockKey{l.c, dir}).(*acquisition)
-		switch {
-		case !ok || !a.live():
-			continue
-		case !a.info.Kind.contender().Shares(kind.contender()): // a separate lock on the same path could never be acquired
-			return nil, fmt.Errorf("%w: the caller holds %s as a %s", ErrConflict, dir, a.info.Kind)
-		case kind == KindMulti && !samePaths(a.info.Paths, l.dirs):
-			return nil, fmt.Errorf("%w: %s", ErrDeadlock, dir)
-		case !l.o.reentrant:
-			return nil, ErrDeadlock
+		if a, ok := ctx.Value(lockKey{l.c, dir}).(*acquisition); ok {
+			if h, err := a.join(ctx, l, dir, kind); h != nil || err != nil {
+				return h, err
+			}
 		}
-		return a.join(ctx, kind == KindRead)
 	}
 	return nil, nil
 }
