@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -162,18 +163,15 @@ const breakSteps = 1000
 
 // find returns the line of dir, and the name of the contender in it that has token t. A writer that has gone since the list may
 // have a reader in its place, which says its token in its name: a second list shows it.
-func (c *Client) find(ctx context.Context, dir string, t Token) (l lineOf, found string, err error) {
-	for range 2 {
-		var downgraded bool
-		l, found, downgraded, err = c.findOnce(ctx, dir, t)
-		if err != nil || found != "" {
-			return l, found, err
-		}
-		if !downgraded {
-			break
-		}
+func (c *Client) find(ctx context.Context, dir string, t Token) (lineOf, string, error) {
+	l, found, downgraded, err := c.findOnce(ctx, dir, t)
+	if downgraded && err == nil && found == "" {
+		l, found, _, err = c.findOnce(ctx, dir, t)
 	}
-	return l, "", fmt.Errorf("%w: nobody in line has the token %d", ErrNotHeld, t)
+	if err == nil && found == "" {
+		err = fmt.Errorf("%w: nobody in line has the token %d", ErrNotHeld, t)
+	}
+	return l, found, err
 }
 
 // findOnce is find with one list. downgraded: the one with t may have become a reader since.
@@ -181,26 +179,21 @@ func (c *Client) findOnce(ctx context.Context, dir string, t Token) (l lineOf, f
 	if l, err = c.readLine(ctx, dir); err != nil {
 		return l, "", false, err
 	}
-	for name, token := range claimed(l.names) {
-		if token == t {
-			found = name // unless it is another's
-		}
+	if t <= 0 { // that of a znode that may not be read
+		return l, "", false, nil
 	}
-	for names := l.names; len(names) > 0 && t > 0; { // 0: it may not be read
-		step := names[:min(len(names), breakSteps)]
-		names = names[len(step):]
+	for step := range slices.Chunk(l.names, breakSteps) {
 		nodes, err := l.s.StatsBelow(ctx, dir, step)
 		if err != nil {
 			return l, "", false, err
 		}
 		for i, n := range nodes {
 			if n.Err == nil && Token(n.Stat.Czxid) == t {
-				found, names = step[i], nil
-				break
+				return l, step[i], false, nil
 			}
 			writer, _ := recipe.Parse(step[i])
 			downgraded = downgraded || writer.Kind == recipe.Write && errors.Is(n.Err, zk.ErrNoNode)
 		}
 	}
-	return l, found, downgraded, nil
+	return l, claimed(l.names)[t], downgraded, nil
 }

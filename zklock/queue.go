@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -201,7 +202,7 @@ func (c *Client) page(ctx context.Context, dir string, from, limit int) (page Qu
 	if err != nil {
 		return QueuePage{}, err
 	}
-	tokens, err := l.believed(ctx, shown)
+	believed, err := l.believed(ctx, shown)
 	if err != nil {
 		return QueuePage{}, err
 	}
@@ -210,7 +211,7 @@ func (c *Client) page(ctx context.Context, dir string, from, limit int) (page Qu
 			continue // gone since the list
 		}
 		k := newContender(dir, shown[i], n, holds[from+i])
-		if t, ok := tokens[shown[i]]; ok {
+		if t := claim(shown[i]); believed[t] == shown[i] {
 			k.Token = t
 		}
 		if from+i == 0 {
@@ -221,35 +222,35 @@ func (c *Client) page(ctx context.Context, dir string, from, limit int) (page Qu
 	return page, nil
 }
 
-// claimed returns the tokens that contenders have by their names: a reader that a writer became by Downgrade has the writer's.
-// Any client can write such a name: it is not believed while another has its number, or its token.
-func claimed(names []string) map[string]Token {
-	tokens, says, numbers := map[string]Token{}, map[Token]int{}, map[int32]int{}
+// claim is the token that a contender has by its name: a reader that a writer became by Downgrade has the writer's. 0: none.
+func claim(name string) Token {
+	n, _ := recipe.Parse(name)
+	return Token(n.Czxid)
+}
+
+// claimed returns the names with a claim. Any client can write one: it is not believed while another has its number, or its
+// token.
+func claimed(names []string) map[Token]string {
+	of, says, numbers := map[Token]string{}, map[Token]int{}, map[int32]int{}
 	for _, name := range names {
 		n, _ := recipe.Parse(name)
 		numbers[n.Number]++
 		if t := Token(n.Czxid); t != 0 {
-			tokens[name] = t
+			of[t] = name
 			says[t]++
 		}
 	}
-	maps.DeleteFunc(tokens, func(name string, t Token) bool {
+	maps.DeleteFunc(of, func(t Token, name string) bool {
 		n, _ := recipe.Parse(name)
 		return numbers[n.Number] > 1 || says[t] > 1
 	})
-	return tokens
+	return of
 }
 
-// believed is claimed for those that are shown, without tokens that others have by their znodes: Break would remove those.
-func (l lineOf) believed(ctx context.Context, shown []string) (map[string]Token, error) {
-	tokens := claimed(l.names)
-	of := map[Token]string{}
-	for _, name := range shown {
-		if t, ok := tokens[name]; ok {
-			of[t] = name
-		}
-	}
-	if len(of) == 0 {
+// believed is claimed if one of those that are shown has a claim, without tokens that others have by their znodes: Break would remove those.
+func (l lineOf) believed(ctx context.Context, shown []string) (map[Token]string, error) {
+	of := claimed(l.names)
+	if !slices.ContainsFunc(shown, func(name string) bool { return of[claim(name)] == name }) {
 		return nil, nil
 	}
 	nodes, err := l.s.StatsBelow(ctx, l.dir, l.names)
@@ -258,10 +259,10 @@ func (l lineOf) believed(ctx context.Context, shown []string) (map[string]Token,
 	}
 	for _, n := range nodes {
 		if n.Err == nil {
-			delete(tokens, of[Token(n.Stat.Czxid)])
+			delete(of, Token(n.Stat.Czxid))
 		}
 	}
-	return tokens, nil
+	return of, nil
 }
 
 // lineOf is the contenders of a directory, in order.
