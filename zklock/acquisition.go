@@ -127,14 +127,10 @@ func (a *acquisition) afterLoss(cause error) {
 // expire ends an acquisition that was held for too long, and deletes its znodes after the grace, also if it was lost earlier.
 func (a *acquisition) expire() {
 	a.lose(ErrMaxHold)
-	if a.grace == 0 {
-		a.leaveExpired()
-		return
-	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.left {
-		a.maxHold = time.AfterFunc(a.grace, a.leaveExpired)
+		a.maxHold = time.AfterFunc(a.grace, a.leaveExpired) // at once if there is no grace
 	}
 }
 

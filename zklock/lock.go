@@ -335,17 +335,12 @@ func (c *Client) unreachable(ctx context.Context, path string) error {
 
 // handoffLock describes a mutex with local handoff, of which Key has the path and all that the znode and its time depend on.
 func (l *lock) handoffLock() *handoff.Lock {
-	h := sha256.New()
-	fmt.Fprintf(h, "%d %d %t %t %t %d\n", l.o.handoff, l.o.keep, l.o.container, l.o.verifyACL, l.o.delaySet, l.o.delay)
-	for _, a := range l.o.acl {
-		fmt.Fprintf(h, "%d %q %q\n", a.Perms, a.Scheme, a.ID)
-	}
-	h.Write(l.data)
-	shared := &handoff.Lock{Key: handoff.Key{Path: l.path}, Self: describe(l.data), Handoffs: l.o.handoff, IdleKeep: l.o.keep}
-	h.Sum(shared.Key.Rest[:0])
-	queuer := *l
-	shared.Acquire = func(ctx context.Context, try bool, c handoff.Caller) (*recipe.Ticket, error) {
-		return queuer.obtain(ctx, request{try: try, kind: KindMutex}, c)
-	}
-	return shared
+	o, queuer := l.o, *l
+	rest := fmt.Appendf(nil, "%d %d %t %t %t %d %#v\n%s",
+		o.handoff, o.keep, o.container, o.verifyACL, o.delaySet, o.delay, o.acl, l.data)
+	return &handoff.Lock{Key: handoff.Key{Path: l.path, Rest: sha256.Sum256(rest)},
+		Self: describe(l.data), Handoffs: o.handoff, IdleKeep: o.keep,
+		Acquire: func(ctx context.Context, try bool, c handoff.Caller) (*recipe.Ticket, error) {
+			return queuer.obtain(ctx, request{try: try, kind: KindMutex}, c)
+		}}
 }

@@ -169,7 +169,7 @@ var mutants = []mutant{
 	{"grace without a lease for it", "a hold begins with less of the lease than its grace", "session/deadline.go",
 		[]edit{{"if f.LeaseLeft() >= d+f.s.Timeout()/gracePart {", "if f.LeaseLeft() >= 0 {"}}, []string{"./zklock -run=Grace"}},
 	{"znode gone with the context", "with a maximum the next one holds while the work of the one before stops", "zklock/acquisition.go",
-		[]edit{{"	if a.grace == 0 {\n		a.leaveExpired()", "	if a.grace >= 0 {\n		a.leaveExpired()"}}, []string{"./zklock -run=Grace"}},
+		[]edit{{"time.AfterFunc(a.grace, a.leaveExpired)", "time.AfterFunc(0, a.leaveExpired)"}}, []string{"./zklock -run=Grace"}},
 	{"wish to let go forgotten", "who was asked to let go while it waited does not hear of it", "recipe/guard.go",
 		[]edit{{"func(e *entry) bool { return e.set })", "func(e *entry) bool { return false })"}}, []string{"./zklock -run=LetGo"}},
 	{"the holder asked, whoever was meant", "a holder is to let go in the place of a contender that waits, or has gone", "zklock/asked.go",
