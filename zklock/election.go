@@ -33,7 +33,7 @@ type Leadership struct {
 // Campaign waits until this candidate leads, with value for others to read. Contract and errors are those of Mutex.Lock.
 // A term ends as a hold ends: see Hold.Context.
 func (e *Election) Campaign(ctx context.Context, value []byte) (*Leadership, error) {
-	h, err := use(ctx, e).candidate(value).acquire(ctx, request{op: "campaign", kind: KindElection})
+	h, err := use(ctx, e).candidate(value).acquire(ctx, "campaign", LockInfo{Kind: KindElection})
 	if err != nil {
 		return nil, err
 	}

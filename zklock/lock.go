@@ -91,58 +91,52 @@ func (l *lock) withSession(ctx context.Context, op string, fn func(*session.Sess
 	return l.fail(op, err)
 }
 
-type request struct {
-	op      string // for errors
-	try     bool
-	kind    Kind
-	permits int // of a semaphore
-}
-
-func (l *lock) queues(ctx context.Context, r request) []recipe.Queue {
-	held, _ := ctx.Value(permitsKey{l.c, l.path}).(int)
+// queues describes the places in line of a call.
+func (l *lock) queues(ctx context.Context, call LockInfo) []recipe.Queue {
+	permits, _ := ctx.Value(permitsKey{l.c, l.path}).(int)
 	queues := make([]recipe.Queue, len(l.dirs))
 	for i, dir := range l.dirs {
-		queues[i] = recipe.Queue{Dir: dir, Kind: r.kind.contender(), Permits: r.permits, Size: l.size, Held: held,
+		queues[i] = recipe.Queue{Dir: dir, Kind: call.Kind.contender(), Permits: call.Permits, Size: l.size, Held: permits,
 			ACL: l.o.acl, VerifyACL: l.o.verifyACL, Container: l.o.container, Data: l.data, Delays: l.o.delaySet, Delay: l.o.delay,
 			Describe: describe}
 	}
 	return queues
 }
 
-// acquire returns a hold: the one that ctx carries, counted up, or a new one. WithWait bounds a call that is no try.
-func (l *lock) acquire(ctx context.Context, r request) (*Hold, error) {
+// acquire returns a hold: the one that ctx carries, counted up, or a new one. WithWait bounds a call that is no try. info has the
+// call's kind, permits and try; op is its name in errors.
+func (l *lock) acquire(ctx context.Context, op string, info LockInfo) (*Hold, error) {
 	if l.err != nil {
-		return nil, l.fail(r.op, l.err)
+		return nil, l.fail(op, l.err)
 	}
 	if ctx.Err() != nil {
-		return nil, l.fail(r.op, session.Waited(ctx, trusted.Caller{}, errors.New("about to queue")))
+		return nil, l.fail(op, session.Waited(ctx, trusted.Caller{}, errors.New("about to queue")))
+	}
+	info.Call, info.Path, info.Owner, info.Context = lastCall.Add(1), l.path, l.o.owner, context.WithoutCancel(ctx)
+	if info.Kind == KindMulti {
+		info.Paths = l.dirs
 	}
 	caller := ctx
 	if l.o.waitSet && l.o.wait == 0 {
-		r.try = true
-	} else if l.o.waitSet && !r.try {
+		info.Try = true
+	} else if l.o.waitSet && !info.Try {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, l.o.wait)
 		defer cancel()
-	}
-	info := LockInfo{Call: lastCall.Add(1), Path: l.path, Kind: r.kind, Permits: r.permits,
-		Owner: l.o.owner, Try: r.try, Context: context.WithoutCancel(caller)}
-	if r.kind == KindMulti {
-		info.Paths = l.dirs
 	}
 	began := time.Now()
 	w, use := &waiting{c: l.c, info: info, since: began}, &l.c.use
 	use.update(func() { use.waits[w] = struct{}{} })
 	defer use.update(func() { delete(use.waits, w) })
 	l.c.tellAsked(info)
-	h, err := l.reenter(ctx, r.kind)
+	h, err := l.reenter(ctx, info.Kind)
 	if h != nil {
 		l.c.tellAcquired(AcquiredInfo{info, h.Token(), h.Node(), time.Since(began), h.a.info.Call})
 	} else if err == nil {
-		h, err = l.take(ctx, r, w)
+		h, err = l.take(ctx, w)
 	}
 	if err != nil {
-		err = l.fail(r.op, l.explain(caller, err))
+		err = l.fail(op, l.explain(caller, err))
 		l.c.tellFailed(FailedInfo{info, time.Since(began), err})
 		return nil, err
 	}
@@ -171,7 +165,7 @@ func (l *lock) explain(caller context.Context, err error) error {
 }
 
 // take waits until the lock is ours, and makes the hold.
-func (l *lock) take(ctx context.Context, r request, w *waiting) (*Hold, error) {
+func (l *lock) take(ctx context.Context, w *waiting) (*Hold, error) {
 	if l.o.grace > 0 { // refuse one that is too long for the present session before anything is written
 		s, err := l.c.Session(ctx)
 		if err == nil {
@@ -181,9 +175,9 @@ func (l *lock) take(ctx context.Context, r request, w *waiting) (*Hold, error) {
 			return nil, err
 		}
 	}
-	t, err := l.queueUp(ctx, r, w)
+	t, err := l.queueUp(ctx, w)
 	if err == nil && l.o.grace > 0 {
-		t, err = l.withGrace(ctx, t, r, w)
+		t, err = l.withGrace(ctx, t, w)
 	}
 	if err != nil {
 		return nil, err
@@ -196,19 +190,19 @@ func (l *lock) take(ctx context.Context, r request, w *waiting) (*Hold, error) {
 }
 
 // queueUp returns a ticket that holds: a new one, or with local handoff a turn. With an error it may be a nil pointer.
-func (l *lock) queueUp(ctx context.Context, r request, w *waiting) (ticket, error) {
+func (l *lock) queueUp(ctx context.Context, w *waiting) (ticket, error) {
 	switch {
-	case l.handoff != nil && r.try:
+	case l.handoff != nil && w.info.Try:
 		return l.c.handoff.TryLock(ctx, l.handoff, w)
 	case l.handoff != nil:
 		return l.c.handoff.Lock(ctx, l.handoff, w)
 	}
-	return l.obtain(ctx, r, w)
+	return l.obtain(ctx, w.info, w)
 }
 
 // obtain returns a ticket that holds, and tries in one session after another.
-func (l *lock) obtain(ctx context.Context, r request, progress handoff.Caller) (*recipe.Ticket, error) {
-	queues := l.queues(ctx, r)
+func (l *lock) obtain(ctx context.Context, call LockInfo, progress handoff.Caller) (*recipe.Ticket, error) {
+	queues := l.queues(ctx, call)
 	for i := range queues {
 		queues[i].Queued, queues[i].Retried = progress.Queued, progress.Retried
 	}
@@ -217,7 +211,7 @@ func (l *lock) obtain(ctx context.Context, r request, progress handoff.Caller) (
 		if err != nil {
 			return nil, err
 		}
-		t, err := l.enter(ctx, s, queues, r.try)
+		t, err := l.enter(ctx, s, queues, call.Try)
 		if err == nil {
 			return t, nil
 		}
@@ -288,7 +282,7 @@ func (l *lock) reenter(ctx context.Context, kind Kind) (*Hold, error) {
 }
 
 // withGrace returns t, or another ticket that holds, with more than the grace left of its lease.
-func (l *lock) withGrace(ctx context.Context, t ticket, r request, w *waiting) (ticket, error) {
+func (l *lock) withGrace(ctx context.Context, t ticket, w *waiting) (ticket, error) {
 	for {
 		s := t.Session()
 		tooLong := l.checkGrace(s)
@@ -304,7 +298,7 @@ func (l *lock) withGrace(ctx context.Context, t ticket, r request, w *waiting) (
 			return nil, err
 		}
 		w.Retried(err) // the session is over, or the znode is gone
-		if t, err = l.queueUp(ctx, r, w); err != nil {
+		if t, err = l.queueUp(ctx, w); err != nil {
 			return nil, err
 		}
 	}
@@ -323,14 +317,11 @@ func (l *lock) checkGrace(s *session.Session) error {
 
 // unreachable returns why there is no connection, once ctx has ended; nil when there is one.
 func (c *Client) unreachable(ctx context.Context, path string) error {
-	s := c.sessions.current()
-	if s.State() == session.Connected {
-		return nil
+	s, err := c.Session(ctx)
+	if err == nil && s.State() != session.Connected {
+		err = s.Sync(ctx, path)
 	}
-	if _, err := c.Session(ctx); err != nil {
-		return err
-	}
-	return s.Sync(ctx, path)
+	return err
 }
 
 // handoffLock describes a mutex with local handoff, of which Key has the path and all that the znode and its time depend on.
@@ -341,6 +332,6 @@ func (l *lock) handoffLock() *handoff.Lock {
 	return &handoff.Lock{Key: handoff.Key{Path: l.path, Rest: sha256.Sum256(rest)},
 		Self: describe(l.data), Handoffs: o.handoff, IdleKeep: o.keep,
 		Acquire: func(ctx context.Context, try bool, c handoff.Caller) (*recipe.Ticket, error) {
-			return queuer.obtain(ctx, request{try: try, kind: KindMutex}, c)
+			return queuer.obtain(ctx, LockInfo{Kind: KindMutex, Try: try}, c)
 		}}
 }

@@ -34,14 +34,14 @@ func (c *Client) Mutex(path string, opts ...LockOption) *Mutex {
 // Errors: ErrBusy (WithWait), ErrDeadlock, ErrClosed, ErrPath, ErrOption, ErrConflict, session.ErrAuth, the driver's
 // (zk.ErrNoAuth, …) when the ensemble refuses a step.
 func (m *Mutex) Lock(ctx context.Context) (*Hold, error) {
-	return use(ctx, m).acquire(ctx, request{op: "lock", kind: KindMutex})
+	return use(ctx, m).acquire(ctx, "lock", LockInfo{Kind: KindMutex})
 }
 
 // TryLock returns the hold if nobody else holds the lock or waits for it, and ErrBusy otherwise, which names the holder and
 // costs a read and no write; two more reads, of 0.3 s at most, for the name of a holder that the client does not know yet.
 // It waits for a connection, never for another contender. Other errors: as for Lock.
 func (m *Mutex) TryLock(ctx context.Context) (*Hold, error) {
-	return use(ctx, m).acquire(ctx, request{op: "try lock", try: true, kind: KindMutex})
+	return use(ctx, m).acquire(ctx, "try lock", LockInfo{Kind: KindMutex, Try: true})
 }
 
 // Do calls fn while it holds the lock. fn's context ends with ctx and with the hold, whichever is first; the lock is
@@ -85,12 +85,12 @@ func (c *Client) MultiLock(paths []string, opts ...LockOption) *MultiLock {
 // for it under one's own hold of one of the paths is ErrDeadlock, with reentrancy too, unless that hold is of exactly
 // these paths.
 func (m *MultiLock) Lock(ctx context.Context) (*Hold, error) {
-	return use(ctx, m).acquire(ctx, request{op: "lock", kind: KindMulti})
+	return use(ctx, m).acquire(ctx, "lock", LockInfo{Kind: KindMulti})
 }
 
 // TryLock takes all or none: ErrBusy, without a write, when one of the lines is not empty. See Mutex.TryLock.
 func (m *MultiLock) TryLock(ctx context.Context) (*Hold, error) {
-	return use(ctx, m).acquire(ctx, request{op: "try lock", try: true, kind: KindMulti})
+	return use(ctx, m).acquire(ctx, "try lock", LockInfo{Kind: KindMulti, Try: true})
 }
 
 // Do calls fn while it holds all: see Mutex.Do.

@@ -30,24 +30,24 @@ func (c *Client) RWMutex(path string, opts ...LockOption) *RWMutex {
 // Mutex.Lock. Asking for it under one's own read lock is ErrDeadlock, with reentrancy too: the call would wait for that
 // read lock.
 func (m *RWMutex) Lock(ctx context.Context) (*Hold, error) {
-	return use(ctx, m).acquire(ctx, request{op: "lock", kind: KindWrite})
+	return use(ctx, m).acquire(ctx, "lock", LockInfo{Kind: KindWrite})
 }
 
 // TryLock returns the hold of the write lock if no other contender is in line: see Mutex.TryLock.
 func (m *RWMutex) TryLock(ctx context.Context) (*Hold, error) {
-	return use(ctx, m).acquire(ctx, request{op: "try lock", try: true, kind: KindWrite})
+	return use(ctx, m).acquire(ctx, "try lock", LockInfo{Kind: KindWrite, Try: true})
 }
 
 // RLock waits until no writer that came before holds or waits, and returns a hold of the read lock. Contract and errors
 // are those of Mutex.Lock. Asking for it under one's own read lock needs WithReentrancy, since a writer may have queued
 // in between.
 func (m *RWMutex) RLock(ctx context.Context) (*Hold, error) {
-	return use(ctx, m).acquire(ctx, request{op: "read lock", kind: KindRead})
+	return use(ctx, m).acquire(ctx, "read lock", LockInfo{Kind: KindRead})
 }
 
 // TryRLock returns a hold of the read lock if no writer holds or waits: see Mutex.TryLock.
 func (m *RWMutex) TryRLock(ctx context.Context) (*Hold, error) {
-	return use(ctx, m).acquire(ctx, request{op: "try read lock", try: true, kind: KindRead})
+	return use(ctx, m).acquire(ctx, "try read lock", LockInfo{Kind: KindRead, Try: true})
 }
 
 // Do calls fn while it holds the write lock: see Mutex.Do.

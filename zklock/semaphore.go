@@ -42,13 +42,13 @@ func checkSize(size int) error {
 // are not released while the call waits, so it would wait for ever. (Deadlock between callers is not detected: two that
 // each hold one of two permits and want another wait for each other.)
 func (s *Semaphore) Acquire(ctx context.Context, n int) (*Hold, error) {
-	return use(ctx, s).acquire(ctx, request{op: "acquire", kind: KindSemaphore, permits: n})
+	return use(ctx, s).acquire(ctx, "acquire", LockInfo{Kind: KindSemaphore, Permits: n})
 }
 
 // TryAcquire returns the hold of n permits if they are free and no contender waits; otherwise ErrBusy, which costs reads
 // only. See Mutex.TryLock.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int) (*Hold, error) {
-	return use(ctx, s).acquire(ctx, request{op: "try acquire", try: true, kind: KindSemaphore, permits: n})
+	return use(ctx, s).acquire(ctx, "try acquire", LockInfo{Kind: KindSemaphore, Permits: n, Try: true})
 }
 
 // Do calls fn while it holds n permits: see Mutex.Do.
@@ -67,7 +67,7 @@ func (s *Semaphore) Resize(ctx context.Context, size int) error {
 		return l.fail("resize", err)
 	}
 	return l.withSession(ctx, "resize", func(z *session.Session) error {
-		return l.size.Resize(ctx, z, l.queues(ctx, request{kind: KindSemaphore})[0], size)
+		return l.size.Resize(ctx, z, l.queues(ctx, LockInfo{Kind: KindSemaphore})[0], size)
 	})
 }
 
@@ -77,7 +77,7 @@ func (s *Semaphore) Resize(ctx context.Context, size int) error {
 func (s *Semaphore) Size(ctx context.Context) (size, free int, err error) {
 	l := use(ctx, s)
 	err = l.withSession(ctx, "size", func(z *session.Session) (err error) {
-		size, free, err = l.size.Free(ctx, z, l.queues(ctx, request{kind: KindSemaphore})[0])
+		size, free, err = l.size.Free(ctx, z, l.queues(ctx, LockInfo{Kind: KindSemaphore})[0])
 		return err
 	})
 	return size, free, err
