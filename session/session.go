@@ -24,14 +24,14 @@ type Session struct {
 	watches    *watches
 	ephemerals *ephemerals
 	graces     graces
-	notes      *notifier // nil when there is neither OnState nor Logger
+	notes      chan Change // see noteLocked
 
 	ctx context.Context // ends with the session; its cause is Err
 	cut context.CancelCauseFunc
 
 	ending sync.Once      // starts shutdown
 	joined chan struct{}  // closed when everything has been joined
-	bg     sync.WaitGroup // conns, their ends, heartbeats and Go
+	bg     sync.WaitGroup // conns, their ends, heartbeats, tell and Go
 
 	sizes      replySizes
 	ungrouped  atomic.Bool   // no groups: see group.go
@@ -92,11 +92,13 @@ func Start(connect string, conf Config) (*Session, error) {
 	}
 	s := newSession(cfg)
 	if cfg.OnState != nil || cfg.Logger != nil {
-		s.notes = newNotifier(cfg.tell)
+		s.notes = make(chan Change, maxNotes)
+		s.bg.Go(s.tell)
 	}
 	if err := s.driver.start(); err != nil {
 		s.cut(err)
-		s.notes.close()
+		s.noteLocked(Change{State: Over, Err: err}) // without the mutex, which no other call can want yet
+		s.bg.Wait()
 		return nil, err
 	}
 	return s, nil
@@ -199,7 +201,7 @@ func (s *Session) shutdown() {
 	s.deadline.timer.Stop()
 	s.mu.Lock() // spawn and dialled find the session over from here on
 	latest, connected := s.latest, s.conn != nil
-	s.notes.addLocked(Change{State: Over, ID: s.id, Err: s.Err()})
+	s.noteLocked(Change{State: Over, ID: s.id, Err: s.Err()})
 	s.mu.Unlock()
 	// The server is asked to end the session only if our caller asked for that. A session that was lost may still be alive
 	// for as long as SafeUntil has promised: nothing may free its locks before, so the connection is cut and the
@@ -223,7 +225,6 @@ func (s *Session) shutdown() {
 	<-stopped
 	s.bg.Wait()
 	s.heartbeat.Stop()
-	s.notes.close()
 }
 
 // dialled notes the conn that is about to shake hands. False: the session is over, and c has been given up.

@@ -38,7 +38,7 @@ func (s State) String() string {
 func (s *Session) connectedLocked(c *conn) {
 	s.state, s.conn, s.connectedAt = Connected, c, s.clock.stamp()
 	close(s.ready)
-	s.notes.addLocked(Change{State: Connected, ID: s.id, Addr: c.server, Timeout: s.granted})
+	s.noteLocked(Change{State: Connected, ID: s.id, Addr: c.server, Timeout: s.granted})
 }
 
 // disconnectedLocked has requests wait for the next conn; the present one has failed for err.
@@ -46,7 +46,7 @@ func (s *Session) disconnectedLocked(err error) {
 	server := s.conn.server
 	s.state, s.conn, s.ready = Disconnected, nil, make(chan struct{})
 	if s.Err() == nil {
-		s.notes.addLocked(Change{State: Disconnected, ID: s.id, Addr: server, Err: err})
+		s.noteLocked(Change{State: Disconnected, ID: s.id, Addr: server, Err: err})
 	}
 }
 
@@ -76,69 +76,53 @@ type Change struct {
 	Err     error         // why, for Disconnected and Over
 }
 
-// notifier calls one listener with each change, in order, in a goroutine of its own, so that nothing in the session waits for
-// the listener, and it is not called under a mutex. A nil notifier has no listener.
-type notifier struct {
-	queue chan Change
-	done  chan struct{}
-}
-
-// maxNotes bounds what waits for a listener that does not return: the oldest changes are dropped.
+// maxNotes bounds what waits for an OnState, or a Logger, that does not return: the oldest changes are dropped.
 const maxNotes = 64
 
-func newNotifier(tell func(Change)) *notifier {
-	n := &notifier{make(chan Change, maxNotes), make(chan struct{})}
-	go func() { // ends after close
-		defer close(n.done)
-		for c := range n.queue {
-			tell(c)
-		}
-	}()
-	return n
-}
-
-// addLocked is called with Session.mu held, and not once the session is over and that has been added.
-func (n *notifier) addLocked(c Change) {
-	if n == nil {
+// noteLocked has c told, if there is an OnState or a Logger: by a goroutine of its own, so that nothing in the session waits for
+// them, and they are not called under a mutex. Nothing may follow Over.
+func (s *Session) noteLocked(c Change) {
+	if s.notes == nil {
 		return
 	}
 	select {
-	case n.queue <- c:
-		return
+	case s.notes <- c:
 	default:
+		select {
+		case <-s.notes:
+		default: // tell has just taken it
+		}
+		s.notes <- c // there is room: no other call adds meanwhile
 	}
-	select {
-	case <-n.queue:
-	default: // the listener has just taken it
-	}
-	n.queue <- c // there is room: no other call adds meanwhile
-}
-
-// close has the listener called with what is queued, and joins its goroutine.
-func (n *notifier) close() {
-	if n != nil {
-		close(n.queue)
-		<-n.done
+	if c.State == Over {
+		close(s.notes)
 	}
 }
 
-// tell is the notifier's listener: it logs a change and passes it on.
-func (c *config) tell(ch Change) {
-	if c.Logger != nil {
-		id := fmt.Sprintf("%#x", uint64(ch.ID)) // as the ensemble's own logs have it
-		if ch.ID == 0 {
-			id = "none yet"
-		}
-		switch ch.State {
-		case Connected: // with both timeouts: an operator wonders why a crash takes longer to be noticed than he configured
-			c.Logger.Info("session connected", "session", id, "server", ch.Addr, "timeout", ch.Timeout, "asked", c.Timeout)
-		case Disconnected: // in doubt, and with it every hold
-			c.Logger.Warn("session disconnected", "session", id, "server", ch.Addr, "cause", ch.Err)
-		case Over:
-			c.Logger.Info("session over", "session", id, "cause", ch.Err)
+// tell logs each change and passes it on, until the session is over.
+func (s *Session) tell() {
+	for c := range s.notes {
+		s.cfg.log(c)
+		if s.cfg.OnState != nil {
+			s.cfg.OnState(c)
 		}
 	}
-	if c.OnState != nil {
-		c.OnState(ch)
+}
+
+func (c *config) log(ch Change) {
+	if c.Logger == nil {
+		return
+	}
+	id := fmt.Sprintf("%#x", uint64(ch.ID)) // as the ensemble's own logs have it
+	if ch.ID == 0 {
+		id = "none yet"
+	}
+	switch ch.State {
+	case Connected: // with both timeouts: an operator wonders why a crash takes longer to be noticed than he configured
+		c.Logger.Info("session connected", "session", id, "server", ch.Addr, "timeout", ch.Timeout, "asked", c.Timeout)
+	case Disconnected: // in doubt, and with it every hold
+		c.Logger.Warn("session disconnected", "session", id, "server", ch.Addr, "cause", ch.Err)
+	case Over:
+		c.Logger.Info("session over", "session", id, "cause", ch.Err)
 	}
 }
