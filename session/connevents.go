@@ -99,8 +99,7 @@ func (s *Session) connUp(c *conn) bool {
 			frame: appendString(appendHeader(nil, opSync), s.join("/"))})
 	}
 	s.writeSent, s.beatAt = time.Time{}, time.Time{} // what the handshake proved is still to be confirmed
-	now := s.clock.now()
-	if at, due := s.beatDueLocked(now); due && !at.After(now) {
+	if now := s.clock.now(); s.beatDueLocked(now) <= 0 {
 		c.enqueue(s.beatLocked(now)) // before the requests of calls
 	}
 	s.connectedLocked(c)

@@ -103,16 +103,16 @@ func (c *conn) abandon(requests []*request) (sent bool) {
 	return sent
 }
 
-// quiet returns for how long nothing has been sent, and for how long nothing has been heard although a reply is due; due is
-// false when none is.
-func (c *conn) quiet(now time.Time) (unsent, unheard time.Duration, due bool) {
+// quiet returns for how long nothing has been sent, and for how long nothing has been heard although a reply is due: not at all
+// when none is.
+func (c *conn) quiet(now time.Time) (unsent, unheard time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	unsent = now.Sub(c.lastSent)
 	if c.pending.n == 0 {
-		return unsent, 0, false
+		return unsent, 0
 	}
-	return unsent, now.Sub(later(c.pending.head.sent, c.progressAt)), true
+	return unsent, now.Sub(later(c.pending.head.sent, c.progressAt))
 }
 
 // run opens the conn, behind the credentials and the watches, and then writes what is queued until the conn has failed.

@@ -22,17 +22,9 @@ const (
 	gracePart    = 16 // a hold with a grace begins with that much more of the lease than its grace
 )
 
-// beatOnce is the function of the timer Session.heartbeat, and sets that again. Several may run at once: each does what is due
-// at that time. One that starts when the session is over does nothing, so shutdown need not wait for it.
+// beatOnce is what the timer Session.heartbeat starts, as long as the session lasts, and sets that again. Several may run at
+// once: each does what is due at that time.
 func (s *Session) beatOnce() {
-	s.mu.Lock()
-	if s.Err() != nil {
-		s.mu.Unlock()
-		return
-	}
-	s.bg.Add(1)
-	s.mu.Unlock()
-	defer s.bg.Done()
 	woken := s.wakes.Load()
 	s.heartbeat.Reset(s.beat())
 	if s.wakes.Load() != woken { // wakeHeartbeat set the timer meanwhile, and the Reset above has undone that
@@ -53,15 +45,17 @@ func (s *Session) beat() time.Duration {
 		s.mu.Unlock()
 		return time.Hour // the first connection wakes us
 	}
-	t, held, c := s.lease.timeout, s.held > 0, s.conn
+	c, wait, every := s.conn, s.lease.timeout/lookPart, s.lease.timeout/idlePingPart
+	if s.held > 0 {
+		every = s.lease.timeout / heldPingPart
+	}
 	var confirm *request
-	if at, due := s.beatDueLocked(now); c != nil && due && !at.After(now) {
+	if c != nil && s.beatDueLocked(now) <= 0 {
 		confirm = s.beatLocked(now)
 	}
-	next, due := s.beatDueLocked(now)
+	next := s.beatDueLocked(now)
 	renew := s.renewLocked(now)
 	s.mu.Unlock()
-	wait := t / lookPart
 	switch {
 	case c == nil:
 		return wait
@@ -69,30 +63,20 @@ func (s *Session) beat() time.Duration {
 		c.fail(errThin)
 		return wait
 	}
-	unsent, unheard, waiting := c.quiet(now)
+	unsent, unheard := c.quiet(now)
 	limit := s.patience()
-	if waiting {
-		if unheard >= limit {
-			c.fail(fmt.Errorf("%w within %v", errSilent, limit))
-			return wait
-		}
-		wait = min(wait, limit-unheard)
+	if unheard >= limit {
+		c.fail(fmt.Errorf("%w within %v", errSilent, limit))
+		return wait
 	}
 	if confirm != nil {
 		c.enqueue(confirm)
-	}
-	if due {
-		wait = min(wait, max(next.Sub(now), 0))
-	}
-	every := t / idlePingPart
-	if held {
-		every = t / heldPingPart
 	}
 	if unsent >= every { // also while a reply is due: the server has to hear of us, however long its reply takes
 		c.enqueue(newPing())
 		unsent = 0
 	}
-	return min(wait, every-unsent) + time.Millisecond
+	return min(wait, limit-unheard, max(next, 0), every-unsent) + time.Millisecond
 }
 
 func newPing() *request {

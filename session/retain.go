@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"time"
 
@@ -200,17 +201,17 @@ func (s *Session) beatLocked(now time.Time) *request {
 	return req
 }
 
-// beatDueLocked is when the next heartbeat has to go out. That is lease.beatEvery after the latest of three instants: the
+// beatDueLocked is in how long the next heartbeat has to go out. That is lease.beatEvery after the latest of three instants: the
 // latest acknowledged write was sent; the latest heartbeat, which may still be under way, was queued; the first hold began, so
-// that a short hold costs no heartbeat. When the lease runs thin, it is a twentieth of the timeout after the first two. due is
-// false when no znode is left to check: the loss of all that was held has been reported.
-func (s *Session) beatDueLocked(now time.Time) (at time.Time, due bool) {
+// that a short hold costs no heartbeat. When the lease runs thin, it is a twentieth of the timeout after the first two.
+// Never, when no znode is left to check: the loss of all that was held has been reported.
+func (s *Session) beatDueLocked(now time.Time) time.Duration {
 	if len(s.retained) == 0 {
-		return time.Time{}, false
+		return math.MaxInt64
 	}
 	last := later(s.writeSent, s.beatAt)
 	if s.lease.end(true).Sub(now)-s.graces.most() < s.lease.thin() {
-		return last.Add(s.lease.timeout / 20), true
+		return last.Add(s.lease.timeout / 20).Sub(now)
 	}
-	return later(last, s.heldSince).Add(s.lease.beatEvery()), true
+	return later(last, s.heldSince).Add(s.lease.beatEvery()).Sub(now)
 }

@@ -108,7 +108,7 @@ func newSession(cfg config) *Session {
 	s := &Session{cfg: cfg, joined: make(chan struct{}), looking: make(chan struct{}, 1), ready: make(chan struct{})}
 	s.ctx, s.cut = context.WithCancelCause(context.Background())
 	s.deadline = newDeadline(&s.clock, s.watchLease)
-	s.heartbeat = time.AfterFunc(math.MaxInt64, s.beatOnce)
+	s.heartbeat = time.AfterFunc(math.MaxInt64, func() { s.spawn(s.beatOnce) })
 	s.dialer = newDialer(s.ctx, &s.cfg, s.remainingLease)
 	s.watches = newWatches(s)
 	s.ephemerals = newEphemerals(cfg.EphemeralBytes, len(cfg.chroot))
