@@ -47,8 +47,10 @@ func (d *deadline) set(end time.Time, grace, every time.Duration) {
 	}
 }
 
-// passed reports whether the deadline has come by now.
-func (d *deadline) passed(now time.Time) bool { return int64(now.Sub(origin)) >= d.at.Load() }
+// left is what is left until the deadline; nothing, or less: it has come.
+func (d *deadline) left(now time.Time) time.Duration {
+	return time.Duration(d.at.Load()) - now.Sub(origin)
+}
 
 // watchLease runs when the deadline's timer does. It ends the session without a mutex, and takes only graces.mu until the
 // graces have been called.
@@ -56,19 +58,17 @@ func (s *Session) watchLease() {
 	if s.Err() != nil {
 		return
 	}
-	now := s.clock.now()
-	if s.deadline.passed(now) {
+	d, now := s.deadline, s.clock.now()
+	left := d.left(now)
+	if left <= 0 {
 		s.end(ErrLeaseOver)
 		return
 	}
-	d := s.deadline
-	at := d.at.Load()
-	left := time.Duration(at - int64(now.Sub(origin)))
 	most, added := s.graces.fire(left)
 	wait := max(0, min(left-most, time.Duration(d.every.Load())))
 	d.looks.Store(int64(time.Since(origin) + wait))
 	d.timer.Reset(wait)
-	if _, late := s.graces.fire(left); late != added || d.at.Load() < at {
+	if _, late := s.graces.fire(left); late != added || d.left(now) < left {
 		d.timer.Reset(0) // a grace was added, or the deadline moved to an earlier instant; our Reset above undid theirs: look again
 	}
 }
@@ -77,7 +77,7 @@ func (s *Session) watchLease() {
 // after a stop of the whole process may take a moment. It takes no mutex and makes no garbage.
 func (s *Session) Alive() error {
 	if s.ctx.Err() == nil {
-		if !s.deadline.passed(s.clock.glance()) {
+		if s.deadline.left(s.clock.glance()) > 0 {
 			return nil
 		}
 		s.end(ErrLeaseOver)
@@ -159,9 +159,7 @@ func (h *graceHeap) Pop() any {
 	return g
 }
 
-func (f forLocks) LeaseLeft() time.Duration {
-	return time.Duration(f.s.deadline.at.Load() - int64(f.s.clock.glance().Sub(origin)))
-}
+func (f forLocks) LeaseLeft() time.Duration { return f.s.deadline.left(f.s.clock.glance()) }
 
 func (f forLocks) GraceLimit() time.Duration {
 	f.s.mu.Lock()

@@ -99,13 +99,12 @@ const (
 	mergePart = 16
 )
 
-// driftPart and leadPart: a fiftieth of the timeout for clock drift (quartz is a thousand times better, a machine
-// under a bad time daemon is not), another twenty-fifth for our own scheduling: where programs fight for processors a
-// goroutine runs hundreds of milliseconds late.
-const (
-	driftPart = 50
-	leadPart  = 25
-)
+// drift is the allowance for clocks: a fiftieth (quartz is a thousand times better, a machine under a bad time daemon is not).
+func drift(d time.Duration) time.Duration { return d / 50 }
+
+// driftAndLead adds a twenty-fifth for our own scheduling: where programs fight for processors a goroutine runs hundreds of
+// milliseconds late.
+func driftAndLead(d time.Duration) time.Duration { return drift(d) + d/25 }
 
 // begin starts the lease at the handshake of a new session, or goes on with it at that of a re-attached one. at is when
 // the answer arrived.
@@ -195,29 +194,24 @@ func (l *lease) prospect(now time.Time) time.Time {
 }
 
 // safeUntil is the instant before which the ensemble can't have ended the session, drift allowed for.
-func (l *lease) safeUntil() time.Time { return l.before(driftPart, 0) }
+func (l *lease) safeUntil() time.Time { return l.before(drift) }
 
 // end is when the session has to be given up here: for one that holds something, early enough that every holder has
 // heard of it before safeUntil; for one that holds nothing, when the plain acknowledgements run out.
 func (l *lease) end(held bool) time.Time {
 	if held {
-		return l.before(driftPart, leadPart)
+		return l.before(driftAndLead)
 	}
-	return l.acked.Add(-l.timeout / driftPart)
+	return l.acked.Add(-drift(l.timeout))
 }
 
-// before is an instant before the confirmed lease ends, or before what a re-attachment without an answer leaves of it.
-func (l *lease) before(drift, lead time.Duration) time.Time {
-	less := func(d time.Duration) time.Duration {
-		if lead == 0 {
-			return d / drift
-		}
-		return d/drift + d/lead
-	}
-	end := l.confirmed.Add(-less(l.timeout))
+// before is the instant that lies an allowance before the confirmed lease ends, or before what a re-attachment without an answer
+// leaves of it does.
+func (l *lease) before(allowance func(time.Duration) time.Duration) time.Time {
+	end := l.confirmed.Add(-allowance(l.timeout))
 	for _, sent := range [...]time.Time{l.reattachSent, l.unansweredSent} {
 		if left := min(2*l.tick, l.timeout); !sent.IsZero() {
-			end = earlier(end, sent.Add(left-less(left)))
+			end = earlier(end, sent.Add(left-allowance(left)))
 		}
 	}
 	return end
@@ -229,7 +223,7 @@ func (l *lease) beatEvery() time.Duration { return min(l.timeout/5, (l.timeout-l
 
 // steady is what is left of the lease of a session that holds something, before a heartbeat is answered, when all goes well.
 func (l *lease) steady() time.Duration {
-	return l.timeout - l.slack - l.slack/mergePart - l.timeout/heldPingPart - l.beatEvery() - l.timeout/driftPart - l.timeout/leadPart
+	return l.timeout - l.slack - l.slack/mergePart - l.timeout/heldPingPart - l.beatEvery() - driftAndLead(l.timeout)
 }
 
 // thin is how little of a lease makes heartbeats more frequent.
