@@ -57,6 +57,7 @@ func (d *driver) dial(string, string, time.Duration) (net.Conn, error) {
 	}
 	c := newConn(d.s, netConn, server, limit)
 	if !d.s.dialled(c) {
+		c.fail(errStopped)
 		return nil, errStopped
 	}
 	return &driverConn{Conn: netConn, c: c}, nil

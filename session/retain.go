@@ -36,10 +36,9 @@ type retention struct {
 	s *Session
 
 	// Guarded by Session.mu.
-	nodes     []string // as the caller named them; not changed in place
-	next      int      // index in nodes: which one the next heartbeat of this retention checks
-	at        int      // its index in Session.retained; −1: it is not there
-	released  bool
+	nodes     []string          // as the caller named them; not changed in place; nil: it has been released
+	next      int               // index in nodes: which one the next heartbeat of this retention checks
+	at        int               // its index in Session.retained; −1: it is not there
 	missing   string            // the znode that was found missing; "": none
 	onMissing func(node string) // of that
 }
@@ -125,12 +124,12 @@ func (s *Session) dropLocked(r *retention) {
 func (r *retention) Release() {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
-	if r.released {
+	if r.nodes == nil {
 		return
 	}
-	r.released, r.missing, r.onMissing = true, "", nil
+	r.nodes, r.missing, r.onMissing = nil, "", nil
 	r.s.dropLocked(r)
-	if r.s.held--; r.s.held == 0 && r.s.id != 0 {
+	if r.s.held--; r.s.held == 0 {
 		r.s.moveDeadlineLocked()
 	}
 }
@@ -138,7 +137,7 @@ func (r *retention) Release() {
 func (r *retention) Move(node string) {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
-	if r.released {
+	if r.nodes == nil {
 		return
 	}
 	r.nodes, r.next, r.missing = []string{node}, 0, ""
@@ -149,27 +148,26 @@ func (r *retention) Move(node string) {
 
 func (r *retention) OnMissing(fn func(node string)) {
 	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
 	r.onMissing = fn
-	missing := r.missing
-	r.s.mu.Unlock()
-	if missing != "" {
-		r.s.spawn(func() { fn(missing) })
+	r.reportLocked()
+}
+
+// foundMissing is called when a heartbeat has found that node does not exist.
+func (r *retention) foundMissing(node string) {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	if slices.Contains(r.nodes, node) {
+		r.missing = node
+		r.s.dropLocked(r)
+		r.reportLocked()
 	}
 }
 
-// reportMissing is called when a heartbeat has found that node does not exist.
-func (r *retention) reportMissing(node string) {
-	r.s.mu.Lock()
-	if r.released || !slices.Contains(r.nodes, node) {
-		r.s.mu.Unlock()
-		return
-	}
-	r.missing = node
-	r.s.dropLocked(r)
-	onMissing := r.onMissing
-	r.s.mu.Unlock()
-	if onMissing != nil {
-		r.s.spawn(func() { onMissing(node) })
+// reportLocked has the function of OnMissing called, if there is one, and a znode has been found missing.
+func (r *retention) reportLocked() {
+	if missing, fn := r.missing, r.onMissing; missing != "" && fn != nil {
+		r.s.spawnLocked(func() { fn(missing) })
 	}
 }
 
@@ -194,7 +192,7 @@ func (s *Session) beatLocked(now time.Time) *request {
 	req.urgent, req.done = true, nil // no call waits for it
 	req.hook = func(code int32) {
 		if code == codeNoNode {
-			r.reportMissing(node)
+			r.foundMissing(node)
 		}
 	}
 	s.beatAt = now

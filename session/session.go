@@ -188,6 +188,10 @@ func (s *Session) Go(fn func(ctx context.Context)) bool {
 func (s *Session) spawn(fn func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.spawnLocked(fn)
+}
+
+func (s *Session) spawnLocked(fn func()) bool {
 	if s.Err() != nil { // from here shutdown may be waiting for bg
 		return false
 	}
@@ -227,18 +231,15 @@ func (s *Session) shutdown() {
 	s.heartbeat.Stop()
 }
 
-// dialled notes the conn that is about to shake hands. False: the session is over, and c has been given up.
+// dialled notes the conn that is about to shake hands. False: the session is over, and shutdown does not know c.
 func (s *Session) dialled(c *conn) bool {
 	s.mu.Lock()
-	over := s.Err() != nil
-	if !over {
-		s.latest = c
+	defer s.mu.Unlock()
+	if s.Err() != nil {
+		return false
 	}
-	s.mu.Unlock()
-	if over { // shutdown does not know c
-		c.fail(errStopped)
-	}
-	return !over
+	s.latest = c
+	return true
 }
 
 // await returns the conn that carries requests, and waits for one as long as ctx and the session last.
