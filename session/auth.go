@@ -117,7 +117,6 @@ func (m *digestMD5) Begin(string) Negotiation { return &digestRun{digestMD5: m} 
 // digestRun is one negotiation: nothing, the answer to the server's challenge, and the check of the server's own proof.
 type digestRun struct {
 	*digestMD5
-	begun bool
 	proof string // that the server has to show
 }
 
@@ -125,8 +124,7 @@ const digestURI = "zookeeper/zk-sasl-md5"
 
 func (r *digestRun) Step(_ context.Context, challenge []byte) (token []byte, done bool, err error) {
 	switch {
-	case !r.begun:
-		r.begun = true
+	case challenge == nil:
 		return []byte{}, false, nil // the server speaks first
 	case r.proof == "":
 		token, err = r.answer(challenge)

@@ -157,25 +157,22 @@ func (d *dialer) open(server string, limit time.Duration) (net.Conn, error) {
 // custom calls the user's dialer, which knows a time limit but not that the session may be over: then custom
 // does not wait for it, and a connection that it still opens is closed.
 func (d *dialer) custom(server string, limit time.Duration) (net.Conn, error) {
-	type result struct {
-		conn net.Conn
-		err  error
-	}
-	dialled := make(chan result)
+	var conn net.Conn
+	var err error
+	dialled := make(chan struct{})
 	go func() {
-		conn, err := d.cfg.Dial("tcp", server, limit)
-		select {
-		case dialled <- result{conn, err}:
-		case <-d.ctx.Done():
-			if conn != nil {
-				_ = conn.Close() // no call needs the error
-			}
-		}
+		defer close(dialled)
+		conn, err = d.cfg.Dial("tcp", server, limit)
 	}()
 	select {
-	case r := <-dialled:
-		return r.conn, r.err
+	case <-dialled:
+		return conn, err
 	case <-d.ctx.Done():
+		go func() { // ends with that call
+			if <-dialled; conn != nil {
+				_ = conn.Close() // no call needs the error
+			}
+		}()
 		return nil, errStopped
 	}
 }
@@ -279,12 +276,7 @@ func tlsError(err error, limit time.Duration) error {
 
 // hungUp reports whether the other side has closed the connection.
 func hungUp(err error) bool {
-	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, syscall.ECONNRESET, syscall.EPIPE} {
-		if errors.Is(err, end) {
-			return true
-		}
-	}
-	return false
+	return isOne(err, io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, syscall.ECONNRESET, syscall.EPIPE)
 }
 
 func isTimeout(err error) bool {

@@ -147,9 +147,13 @@ func waited(ctx context.Context, what error) error {
 
 // outcome reports whether err would be taken for the outcome of a request.
 func outcome(err error) bool {
-	is := func(target error) bool { return errors.Is(err, target) }
-	said := slices.ContainsFunc(slices.Collect(maps.Values(codes)), is) && !is(ErrLost)
-	return said || slices.ContainsFunc([]error{ErrUnknownOutcome, ErrNotSent, ErrTooLarge, ErrConnection, ErrGarbled, ErrPath}, is)
+	said := isOne(err, slices.Collect(maps.Values(codes))...) && !errors.Is(err, ErrLost)
+	return said || isOne(err, ErrUnknownOutcome, ErrNotSent, ErrTooLarge, ErrConnection, ErrGarbled, ErrPath)
+}
+
+// isOne reports whether err matches one of targets.
+func isOne(err error, targets ...error) bool {
+	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 }
 
 func pathError(path, rule string) error {

@@ -79,12 +79,10 @@ func OpenProbe(ctx context.Context, _ trusted.Caller, conf Config, server string
 // Takes finds out whether the server accepts a request of so many bytes: it asks for a znode with a name of about that
 // length, which does not exist. An error means that the server does not, and that the connection is lost.
 func (p *Probe) Takes(bytes int) error {
-	b := appendInt(appendHeader(nil, opExists), 0) // the path's length, filled in below
-	const behind = 1                               // the watch flag
-	path := "/" + strings.Repeat("x", max(bytes-(len(b)-4)-behind-1, 0))
-	b = appendBool(append(b, path...), false)
+	const beside = 8 + 4 + 1 // the header, the path's length, the watch flag
+	path := "/" + strings.Repeat("x", max(bytes-beside-1, 0))
+	b := appendBool(appendString(appendHeader(nil, opExists), path), false)
 	binary.BigEndian.PutUint32(b[4:], 1)
-	binary.BigEndian.PutUint32(b[12:], uint32(len(path)))
 	_, err := p.exchange(b)
 	return err
 }
