@@ -28,7 +28,7 @@ func (s *Session) mayConnect(id int64, sent time.Time) (zxid int64, err error) {
 }
 
 func (s *Session) moveDeadlineLocked() {
-	s.deadline.set(s.lease.end(s.held > 0), s.graces.most(), s.lease.timeout/lookPart)
+	s.deadline.set(s.lease.end(s.retentions > 0), s.graces.most(), s.lease.timeout/lookPart)
 }
 
 // mayGrantLocked checks the timeout that a server grants. A server grants what was asked for, within its limits. More

@@ -23,8 +23,8 @@ import (
 // not come back as one. (The driver's own list resolves names once, and dials servers that accept and drop without a pause.)
 type dialer struct {
 	cfg   *config
-	ctx   context.Context                             // the session's own: ends with it
-	lease func() (remaining time.Duration, held bool) // of the session; held: by a lock
+	ctx   context.Context                                 // the session's own: ends with it
+	lease func() (remaining time.Duration, retained bool) // of the session
 
 	mu    sync.Mutex // guards what follows
 	order []string   // this round's servers still to be tried
@@ -48,15 +48,16 @@ func newDialer(ctx context.Context, cfg *config, lease func() (time.Duration, bo
 // limit bounds one try at one server: name look-up and dialling, and again the handshake. It begins with a part of the
 // timeout, so that a holder whose server died can try a few others before its lease is over. Where no server has answered in
 // that time, each round has twice as much as the one before, up to the timeout, after which the lease of a session that was
-// just made would be over. While a lock is held there is no time for that; but the last try has all that is left of the lease.
+// just made would be over. While the session is retained there is no time for that; but the last try has all that is left of
+// the lease.
 func (d *dialer) limit() time.Duration {
 	d.mu.Lock()
 	round, others := d.round, len(d.order) > 0
 	d.mu.Unlock()
 	least := attempt(d.cfg.Timeout)
-	remaining, held := d.lease()
+	remaining, retained := d.lease()
 	switch {
-	case !held:
+	case !retained:
 		return min(least<<min(max(round-1, 0), 10), max(d.cfg.Timeout, least))
 	case others && remaining >= 2*least:
 		return least

@@ -46,7 +46,7 @@ func (l *Lease) Resume(sent, at time.Time, timeout, tick time.Duration) {
 }
 func (l *Lease) Ack(sent, at time.Time, leader bool) { l.l.ack(sent, at, leader) }
 func (l *Lease) SafeUntil() time.Time                { return l.l.safeUntil() }
-func (l *Lease) End(held bool) time.Time             { return l.l.end(held) }
+func (l *Lease) End(retained bool) time.Time         { return l.l.end(retained) }
 func (l *Lease) Acked() time.Time                    { return l.l.acked }
 func (l *Lease) Confirmed() time.Time                { return l.l.confirmed }
 func (l *Lease) Marks() int                          { return len(l.l.marks) }

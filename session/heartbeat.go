@@ -9,17 +9,17 @@ import (
 
 // The heartbeat of a session, one however many locks it holds, gives up a conn whose server has owed an answer for too long
 // (patience), or on which the lease can't be confirmed in time (renewLocked); it sends a ping, which costs the leader nothing,
-// when we have sent nothing for a while, and, while something is held, the writes that confirm the lease (retain.go:
+// when we have sent nothing for a while, and, while the session is retained, the writes that confirm the lease (retain.go:
 // beatLocked, beatDueLocked).
 
 // Fractions of the timeout.
 const (
-	heldPingPart = 20 // while something is held a ping this often, so that there is something recent for a write to confirm
-	idlePingPart = 6  // else a ping this often: the driver pings at a third, when the lease is already too old to begin a hold
-	minPart      = 8  // no hold begins with a lease shorter than this
-	freshPart    = 4  // with one longer than this, it begins without asking
-	lookPart     = 20 // the heartbeat looks at the clock this often at least
-	gracePart    = 16 // a hold with a grace begins with that much more of the lease than its grace
+	retainedPingPart = 20 // while the session is retained, a ping this often: a write has something recent to confirm
+	idlePingPart     = 6  // else a ping this often: the driver pings at a third, when the lease is already too old to begin a hold
+	minPart          = 8  // no hold begins with a lease shorter than this
+	freshPart        = 4  // with one longer than this, it begins without asking
+	lookPart         = 20 // the heartbeat looks at the clock this often at least
+	gracePart        = 16 // a hold with a grace begins with that much more of the lease than its grace
 )
 
 // beatOnce is what the timer Session.heartbeat starts, as long as the session lasts, and sets that again. Several may run at
@@ -46,8 +46,8 @@ func (s *Session) beat() time.Duration {
 		return time.Hour // the first connection wakes us
 	}
 	c, wait, every := s.conn, s.lease.timeout/lookPart, s.lease.timeout/idlePingPart
-	if s.held > 0 {
-		every = s.lease.timeout / heldPingPart
+	if s.retentions > 0 {
+		every = s.lease.timeout / retainedPingPart
 	}
 	var confirm *request
 	if c != nil && s.beatDueLocked(now) <= 0 {
@@ -93,7 +93,7 @@ const maxStalls = 4
 // the timeout, or less where a holder needs time to reach another server while its lease lasts. When the connection before
 // was given up for silence as well, and nothing that went through the leader has been answered promptly since, the server
 // is not to blame: writes take that long everywhere, and on yet another server they would not be answered either. So
-// patience doubles each time: while something is held, up to half the timeout, which leaves time for another server, and
+// patience doubles each time: up to half the timeout while the session is retained, which leaves time for another server, and
 // else up to three quarters, where the session itself would end.
 func (s *Session) patience() time.Duration {
 	s.mu.Lock()
@@ -103,7 +103,7 @@ func (s *Session) patience() time.Duration {
 		return t // there is no other server to try
 	}
 	most := t - t/4
-	if s.held > 0 {
+	if s.retentions > 0 {
 		most = t / 2
 	}
 	least := s.promptLocked()
@@ -113,8 +113,8 @@ func (s *Session) patience() time.Duration {
 // promptLocked is how long a reply takes at most when all is well.
 func (s *Session) promptLocked() time.Duration {
 	limit := firstPatience(cmp.Or(s.lease.timeout, s.cfg.Timeout))
-	if s.held > 0 {
-		limit = min(limit, max(s.lease.steady()-s.graces.most()-s.lease.timeout/heldPingPart, s.lease.timeout/10))
+	if s.retentions > 0 {
+		limit = min(limit, max(s.lease.steady()-s.graces.most()-s.lease.timeout/retainedPingPart, s.lease.timeout/10))
 	}
 	return limit
 }
@@ -128,15 +128,15 @@ var errThin = errors.New("writes take too long to confirm the lease on one conne
 // write after it confirms it.
 func (s *Session) renewLocked(now time.Time) bool {
 	t := s.lease.timeout
-	return s.held > 0 && s.conn != nil && !s.unresumable && s.writeTook > t/8 && now.Sub(s.connectedAt) > s.writeTook &&
+	return s.retentions > 0 && s.conn != nil && !s.unresumable && s.writeTook > t/8 && now.Sub(s.connectedAt) > s.writeTook &&
 		s.lease.prospect(now).Sub(now)-s.graces.most() < s.writeTook+max(s.lease.beatEvery(), s.handshakeTook)+t/lookPart
 }
 
-// remainingLease returns for how long the lease lasts, and whether a lock is held by it.
-func (s *Session) remainingLease() (remaining time.Duration, held bool) {
+// remainingLease returns for how long the lease lasts, and whether the session is retained.
+func (s *Session) remainingLease() (remaining time.Duration, retained bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.lease.end(true).Sub(s.clock.now()), s.held > 0
+	return s.lease.end(true).Sub(s.clock.now()), s.retentions > 0
 }
 
 // firstPatience is where patience begins.

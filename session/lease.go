@@ -14,7 +14,7 @@ import (
 //
 // So an acknowledgement counts in two steps:
 //
-//	acked      s + T of the latest acknowledged request: what the client relies on while it holds nothing
+//	acked      s + T of the latest acknowledged request: what the client relies on while the session is not retained
 //	confirmed  s + T of the latest request that was sent two ticks, and whose reply arrived one tick, before some
 //	           later write was sent, at s', which has been acknowledged
 //
@@ -182,7 +182,7 @@ func (l *lease) hear(at time.Time) {
 	l.acked = later(l.acked, at.Add(l.timeout))
 }
 
-// prospect is when the lease of a session that holds something would end if a write that is sent now were acknowledged.
+// prospect is when the lease of a session that is retained would end if a write that is sent now were acknowledged.
 func (l *lease) prospect(now time.Time) time.Time {
 	then := *l
 	for _, m := range l.marks {
@@ -196,10 +196,10 @@ func (l *lease) prospect(now time.Time) time.Time {
 // safeUntil is the instant before which the ensemble can't have ended the session, drift allowed for.
 func (l *lease) safeUntil() time.Time { return l.before(drift) }
 
-// end is when the session has to be given up here: for one that holds something, early enough that every holder has
-// heard of it before safeUntil; for one that holds nothing, when the plain acknowledgements run out.
-func (l *lease) end(held bool) time.Time {
-	if held {
+// end is when the session has to be given up here: for one that is retained, early enough that every holder has
+// heard of it before safeUntil; for one that is not, when the plain acknowledgements run out.
+func (l *lease) end(retained bool) time.Time {
+	if retained {
 		return l.before(driftAndLead)
 	}
 	return l.acked.Add(-drift(l.timeout))
@@ -217,13 +217,13 @@ func (l *lease) before(allowance func(time.Duration) time.Duration) time.Time {
 	return end
 }
 
-// beatEvery is how often a write has to confirm the lease of a session that holds something: every fifth of the timeout,
+// beatEvery is how often a write has to confirm the lease of a session that is retained: every fifth of the timeout,
 // and more often where two ticks are much of it, so that what is left after the slack lasts for three.
 func (l *lease) beatEvery() time.Duration { return min(l.timeout/5, (l.timeout-l.slack)/3) }
 
-// steady is what is left of the lease of a session that holds something, before a heartbeat is answered, when all goes well.
+// steady is what is left of the lease of a session that is retained, before a heartbeat is answered, when all goes well.
 func (l *lease) steady() time.Duration {
-	return l.timeout - l.slack - l.slack/mergePart - l.timeout/heldPingPart - l.beatEvery() - driftAndLead(l.timeout)
+	return l.timeout - l.slack - l.slack/mergePart - l.timeout/retainedPingPart - l.beatEvery() - driftAndLead(l.timeout)
 }
 
 // thin is how little of a lease makes heartbeats more frequent.

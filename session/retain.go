@@ -38,7 +38,7 @@ type retention struct {
 	// Guarded by Session.mu.
 	nodes     []string          // as the caller named them; not changed in place; nil: it has been released
 	next      int               // index in nodes: which one the next heartbeat of this retention checks
-	at        int               // its index in Session.retained; −1: it is not there
+	at        int               // its index in Session.toCheck; −1: it is not there
 	missing   string            // the znode that was found missing; "": none
 	onMissing func(node string) // of that
 }
@@ -93,10 +93,10 @@ func (s *Session) pause(ctx context.Context, d time.Duration) error {
 func (s *Session) retainLocked(nodes []string) *retention {
 	r := &retention{s: s, nodes: nodes}
 	s.addLocked(r)
-	if s.held++; s.held == 1 {
-		s.heldSince = s.clock.stamp()
+	if s.retentions++; s.retentions == 1 {
+		s.retainedSince = s.clock.stamp()
 		s.moveDeadlineLocked()
-		if s.lease.end(true).Sub(s.heldSince) < s.lease.thin() {
+		if s.lease.end(true).Sub(s.retainedSince) < s.lease.thin() {
 			s.wakeHeartbeat()
 		}
 	}
@@ -105,19 +105,19 @@ func (s *Session) retainLocked(nodes []string) *retention {
 
 // addLocked has heartbeats check the znodes of r.
 func (s *Session) addLocked(r *retention) {
-	r.at = len(s.retained)
-	s.retained = append(s.retained, r)
+	r.at = len(s.toCheck)
+	s.toCheck = append(s.toCheck, r)
 }
 
 func (s *Session) dropLocked(r *retention) {
 	if r.at < 0 {
 		return
 	}
-	last := len(s.retained) - 1
-	s.retained[r.at] = s.retained[last]
-	s.retained[r.at].at = r.at
-	s.retained[last] = nil
-	s.retained = s.retained[:last]
+	last := len(s.toCheck) - 1
+	s.toCheck[r.at] = s.toCheck[last]
+	s.toCheck[r.at].at = r.at
+	s.toCheck[last] = nil
+	s.toCheck = s.toCheck[:last]
 	r.at = -1
 }
 
@@ -129,7 +129,7 @@ func (r *retention) Release() {
 	}
 	r.nodes, r.missing, r.onMissing = nil, "", nil
 	r.s.dropLocked(r)
-	if r.s.held--; r.s.held == 0 {
+	if r.s.retentions--; r.s.retentions == 0 {
 		r.s.moveDeadlineLocked()
 	}
 }
@@ -184,8 +184,8 @@ func (s *Session) check(node string) *Result[Transaction] {
 
 // beatLocked returns the heartbeat that confirms the lease now. There is a znode to check.
 func (s *Session) beatLocked(now time.Time) *request {
-	s.nextChecked = (s.nextChecked + 1) % len(s.retained)
-	r := s.retained[s.nextChecked]
+	s.nextChecked = (s.nextChecked + 1) % len(s.toCheck)
+	r := s.toCheck[s.nextChecked]
 	node := r.nodes[r.next]
 	r.next = (r.next + 1) % len(r.nodes)
 	req := s.check(node).r
@@ -204,12 +204,12 @@ func (s *Session) beatLocked(now time.Time) *request {
 // that a short hold costs no heartbeat. When the lease runs thin, it is a twentieth of the timeout after the first two.
 // Never, when no znode is left to check: the loss of all that was held has been reported.
 func (s *Session) beatDueLocked(now time.Time) time.Duration {
-	if len(s.retained) == 0 {
+	if len(s.toCheck) == 0 {
 		return math.MaxInt64
 	}
 	last := later(s.writeSent, s.beatAt)
 	if s.lease.end(true).Sub(now)-s.graces.most() < s.lease.thin() {
 		return last.Add(s.lease.timeout / 20).Sub(now)
 	}
-	return later(last, s.heldSince).Add(s.lease.beatEvery()).Sub(now)
+	return later(last, s.retainedSince).Add(s.lease.beatEvery()).Sub(now)
 }

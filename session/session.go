@@ -53,10 +53,10 @@ type Session struct {
 	latest        *conn // the latest that was dialled, perhaps still shaking hands
 	ready         chan struct{}
 	connectedAt   time.Time
-	held          int       // retentions that have not been released
-	heldSince     time.Time // since when there is one
-	retained      []*retention
-	nextChecked   int           // of retained: whose znode the next heartbeat checks
+	retentions    int // that have not been released: while there is one, the session is retained
+	retainedSince time.Time
+	toCheck       []*retention  // those whose znodes heartbeats check
+	nextChecked   int           // of toCheck: whose znode the next heartbeat checks
 	writeSent     time.Time     // when the latest write that has been acknowledged was sent
 	beatAt        time.Time     // when the latest heartbeat was queued on this conn
 	handshakeTook time.Duration // the latest one
