@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"path"
 	"slices"
 	"strings"
 
@@ -48,8 +47,7 @@ func Try(ctx context.Context, s *session.Session, queues ...Queue) (*Ticket, err
 	if busy := (*busyError)(nil); errors.As(err, &busy) && busy.line.Who == "" { // no contender waits for us any more
 		ctx, cancel := context.WithTimeout(ctx, WatchAfter)
 		defer cancel()
-		dir, name := path.Split(busy.line.Holder)
-		busy.line.Who, _ = sharedIn(s).descriptions.who(ctx, t.entries[0].q.Describe, path.Clean(dir), name)
+		busy.line.Who, _ = sharedIn(s).descriptions.who(ctx, t.entries[0].q.Describe, busy.line.Holder)
 	}
 	return nil, err
 }
@@ -121,7 +119,7 @@ func (t *Ticket) enter(ctx context.Context) (err error) {
 		}
 	}()
 	for _, e := range t.entries {
-		e.prefix, e.node, e.names = e.q.newPrefix(), "", nil
+		e.prefix, e.node, e.names, e.line = e.q.newPrefix(), "", nil, Line{}
 	}
 	tried := false // whether a transaction was to make the directory too
 	for together := false; ; {

@@ -116,6 +116,9 @@ func (t *Ticket) endLocked(to life) {
 // gone reports whether the watch on our own znode has fired with its deletion. It does not block.
 func (e *entry) gone() bool { return e.ownWatch != nil && e.ownWatch.Event() == zk.EventNodeDeleted }
 
+// unwatched reports whether our own znode is to be watched: there was no watch yet, or it has fired.
+func (e *entry) unwatched() bool { return e.ownWatch == nil || hasFired(e.ownWatch) }
+
 // notified reports whether we are certainly notified of our own znode's deletion: only those that may read it are.
 func (e *entry) notified() bool { return e.t.s.Grants(e.q.ACL, zk.PermRead) }
 

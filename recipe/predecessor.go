@@ -3,8 +3,8 @@ package recipe
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -39,11 +39,11 @@ func (w *waiter) waitForPred(ctx context.Context, v Verdict) (next bool, err err
 		}
 		// Blind, only the mark can wake us, and once is enough. Otherwise we wait for the deletion, which is notified right
 		// behind the mark.
-		var markFired <-chan struct{}
+		var mark *session.Watch
 		if pred == nil && !w.markWoke {
-			markFired = fired(w.mark)
+			mark = w.mark
 		}
-		err = w.sleep(ctx, fired(pred), markFired)
+		err = w.sleep(ctx, pred, mark)
 		if pred != nil {
 			pred.Close()
 		}
@@ -70,11 +70,7 @@ func (w *waiter) watchPred(ctx context.Context, name, mark string) (*session.Wat
 		w.readAfter(WatchAfter)
 	}
 	if w.blind {
-		err := w.checkOwn(ctx)
-		if errors.Is(err, zk.ErrNoAuth) {
-			err = nil
-		}
-		return nil, err
+		return nil, nil
 	}
 	if w.mark != nil {
 		mark = ""
@@ -96,19 +92,16 @@ func (w *waiter) watchPred(ctx context.Context, name, mark string) (*session.Wat
 func (w *waiter) watch(ctx context.Context, mark string, nodes ...string) ([]*session.Watch, error) {
 	var unwatched []*entry
 	var paths []string
-	again := false
+	again := false // another client has set data, or made another znode of one's name while we were disconnected
 	for _, e := range w.t.entries {
-		if e.gone() {
+		switch {
+		case e.gone():
 			return nil, ErrGone
-		}
-		if e.ownWatch == nil || hasFired(e.ownWatch) {
-			e.set = e.set || e.ownWatch != nil
+		case e.unwatched():
+			e.set = e.ownWatch != nil
 			again = again || e.set
 			unwatched, paths = append(unwatched, e), append(paths, e.node)
 		}
-	}
-	if len(paths)+len(nodes) == 0 {
-		return nil, nil
 	}
 	ws, created, err := w.t.s.WatchAllAndCreation(ctx, mark, append(paths, nodes...)...)
 	if err != nil {
@@ -119,34 +112,32 @@ func (w *waiter) watch(ctx context.Context, mark string, nodes ...string) ([]*se
 	}
 	for i, e := range unwatched {
 		e.ownWatch = ws[i]
-		e.ownWatch.Wake(w.ownFired)
+		e.ownWatch.Wake(w.woken)
 	}
 	ws = ws[len(unwatched):]
-	stats := make([]session.Node, len(paths))
-	if again { // another client has set data, or made another znode of one's name while we were disconnected
-		stats = ownStats(ctx, w.t.s, paths)
+	gone := slices.ContainsFunc(unwatched, (*entry).gone)
+	if again && !gone {
+		gone = slices.ContainsFunc(ownStats(ctx, w.t.s, paths), func(n session.Node) bool { return errors.Is(n.Err, ErrGone) })
 	}
-	for i, e := range unwatched {
-		if e.gone() || errors.Is(stats[i].Err, ErrGone) {
-			for _, other := range ws {
-				other.Close()
-			}
-			return nil, ErrGone
+	if gone {
+		for _, other := range ws {
+			other.Close()
 		}
+		return nil, ErrGone
 	}
 	return ws, nil
 }
 
-// checkOwn returns ErrGone when an own znode is known to be gone, and nil otherwise. Those whose data were set are
-// watched again.
+// checkOwn returns ErrGone when an own znode is known to be gone. Those whose data were set are watched again.
 func (w *waiter) checkOwn(ctx context.Context) error {
-	for _, e := range w.t.entries {
-		if hasFired(e.ownWatch) {
-			_, err := w.watch(ctx, "")
-			return err
-		}
+	if !slices.ContainsFunc(w.t.entries, func(e *entry) bool { return hasFired(e.ownWatch) }) {
+		return nil
 	}
-	return nil
+	_, err := w.watch(ctx, "")
+	if errors.Is(err, zk.ErrNoAuth) {
+		return nil // as for watchPred: the list tells
+	}
+	return err
 }
 
 // existedWhen reports whether all own znodes are known to have existed when the one that w watches was deleted.
@@ -159,24 +150,23 @@ func (t *Ticket) existedWhen(w *session.Watch) bool {
 	return true
 }
 
-// canRead reports whether this session may read the child name of dir. Its cost is bounded, whatever others have put there: it
-// reads the list of children if there are none, else the data if they are short. A znode that has children and long data
-// counts as unreadable. zk.ErrNoNode: it is gone.
-func canRead(ctx context.Context, s *session.Session, dir, name string) (bool, error) {
+// tryToRead returns nil if this session may read the child name of dir, and zk.ErrNoNode if that is gone. Its cost is bounded,
+// whatever others have put there: it reads the list of children if there are none, else the data if they are short. A znode
+// that has children and long data counts as unreadable.
+func tryToRead(ctx context.Context, s *session.Session, dir, name string) error {
 	const short = 64 << 10
 	node := dir + "/" + name
 	stat, err := s.Exists(ctx, node)
 	switch {
 	case err != nil:
-		return false, err
 	case stat.NumChildren == 0:
 		_, _, err = s.List(ctx, node)
 	case stat.DataLength <= short:
 		_, _, err = s.Get(ctx, node)
 	default:
-		return false, nil
+		err = zk.ErrNoAuth
 	}
-	return err == nil, err
+	return err
 }
 
 // AwaitGone waits until the contender name of dir has gone, by a watch, on behalf of one that is not in line. It returns
@@ -184,41 +174,22 @@ func canRead(ctx context.Context, s *session.Session, dir, name string) (bool, e
 // after a pause of an eighth of the session timeout, for the caller to list again. An error is that of ctx or the
 // session.
 func AwaitGone(ctx context.Context, s *session.Session, dir, name string) error {
-	w, err := s.WatchExisting(ctx, dir+"/"+name)
-	switch {
-	case errors.Is(err, zk.ErrNoAuth):
-	case err != nil:
+	t := newTicket(s, []Queue{{Dir: dir}}) // which never enters
+	w := &waiter{t: t, e: t.entries[0], woken: make(chan struct{}, 1), pred: name, pause: WatchAfter}
+	pred, err := s.WatchExisting(ctx, dir+"/"+name)
+	if err != nil && !errors.Is(err, zk.ErrNoAuth) {
 		return err
-	default:
-		defer w.Close()
-		if !w.Exists {
-			return nil
-		}
 	}
-	look := time.NewTimer(WatchAfter) // what is over sooner is not worth a read
-	defer look.Stop()
-	for pausing := false; ; {
-		select {
-		case <-fired(w):
-			return nil
-		case <-look.C:
-			if pausing {
-				return nil
-			}
-			if ok, err := canRead(ctx, s, dir, name); ok {
-				look.Reset(max(WatchAfter, s.Timeout())) // the watch tells, unless its owner hides the znode meanwhile
-				continue
-			} else if errors.Is(err, zk.ErrNoNode) {
-				return nil
-			}
-			pausing = true
-			look.Reset(s.Timeout() / blindPart)
-		case <-s.Done():
-			return s.Err()
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	if pred != nil {
+		defer pred.Close()
 	}
+	err = w.sleep(ctx, pred, nil)
+	if err == nil && w.blind && !hasFired(pred) {
+		w.readAfter(s.Timeout() / blindPart)
+		err = w.sleep(ctx, pred, nil)
+	}
+	w.timer.Stop()
+	return err
 }
 
 // # Release marks
@@ -304,14 +275,7 @@ func (w *waiter) predMark(v Verdict) string {
 // hasOurForm reports whether the name of a contender of kind k has the form that this library gives it. Curator's have it
 // too: they leave no mark, and the watch for one does not fire.
 func hasOurForm(name string, k Kind) bool {
-	if len(name) < idLength || !strings.HasPrefix(name, "_c_") {
-		return false
-	}
-	number, ok := strings.CutPrefix(name[idLength:], k.label())
-	if ok {
-		_, ok = numberOf(number)
-	}
-	return ok
+	return len(name) >= idLength && strings.HasPrefix(name, "_c_") && madeWith(k.label(), name[idLength:])
 }
 
 // released reports whether the predecessor, whose deletion pred was notified of, has left by its mark.

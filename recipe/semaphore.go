@@ -145,7 +145,7 @@ func (w *waiter) waitBehind(ctx context.Context, was Verdict) (v Verdict, head b
 	case err != nil && !errors.Is(err, zk.ErrNoNode):
 		return v, false, err
 	}
-	if err := w.sleep(ctx, fired(before), nil); err != nil {
+	if err := w.sleep(ctx, before, nil); err != nil {
 		return v, false, err
 	}
 	v, err = w.decideAnew(ctx)
@@ -173,7 +173,7 @@ func (w *waiter) waitAsHead(ctx context.Context, was Verdict) (Verdict, error) {
 	if err != nil || v.Holds {
 		return v, err
 	}
-	if err := w.sleep(ctx, list.Fired(), dir.Fired()); err != nil {
+	if err := w.sleep(ctx, list, dir); err != nil {
 		return v, err
 	}
 	return w.decideAnew(ctx)

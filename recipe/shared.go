@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"path"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -134,13 +135,13 @@ type description struct {
 	at   time.Time
 }
 
-// who returns what describe makes of the data of contender name in dir; "" when it is gone, may not be read, or could not be
+// who returns what describe makes of the data of the contender node; "" when it is gone, may not be read, or could not be
 // read before ctx or the session ended, or describe is nil. read: its data were read, so the session may read it.
-func (ds *descriptions) who(ctx context.Context, describe func([]byte) string, dir, name string) (who string, read bool) {
+func (ds *descriptions) who(ctx context.Context, describe func([]byte) string, node string) (who string, read bool) {
 	if describe == nil {
 		return "", false
 	}
-	key := sha256.Sum256([]byte(dir + "/" + name))
+	key := sha256.Sum256([]byte(node))
 	ds.mu.Lock()
 	d := ds.known[key]
 	if d == nil {
@@ -160,7 +161,8 @@ func (ds *descriptions) who(ctx context.Context, describe func([]byte) string, d
 	if time.Since(d.at) < descriptionFresh {
 		return d.who, d.read
 	}
-	n, err := ReadChild(ctx, ds.s, dir, name)
+	dir, name := path.Split(node)
+	n, err := ReadChild(ctx, ds.s, path.Clean(dir), name)
 	if err == nil || n.Err != nil {
 		d.at = time.Now() // else the next call tries again
 	}

@@ -107,7 +107,6 @@ type entry struct {
 	dir     dirVersion // of the directory, then
 	strays  int        // how many names were looked at as possible strays
 	line    Line       // the place in line as last seen
-	first   string     // the name of the first in line then, or what is kept of it
 	queued  bool       // others were in its way when it entered
 
 	// Guarded by Ticket.mu after Wait:

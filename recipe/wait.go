@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -37,16 +36,16 @@ func (t *Ticket) Wait(ctx context.Context) error {
 			return err
 		}
 	}
-	ownFired := make(chan struct{}, 1)
+	woken := make(chan struct{}, 1)
 	for again := true; again; {
 		again = false
 		for _, e := range t.entries { // in any order, since all have entered already
-			if e.names == nil {
+			if e.names == nil { // else they are from Enter: what decides uses them up
 				if err := e.list(ctx); err != nil {
 					return err
 				}
 			}
-			w := &waiter{t: t, e: e, ownFired: ownFired}
+			w := &waiter{t: t, e: e, woken: woken}
 			err := w.wait(ctx)
 			if w.timer != nil {
 				w.timer.Stop()
@@ -57,9 +56,6 @@ func (t *Ticket) Wait(ctx context.Context) error {
 			// While we waited in this queue, our znode in another may have been deleted. Where we may not read it we are not
 			// notified: list all queues again.
 			again = again || len(t.entries) > 1 && w.pred != "" && !e.notified()
-		}
-		for _, e := range t.entries {
-			e.names = nil
 		}
 	}
 	return t.hold(ctx)
@@ -98,12 +94,12 @@ type waiter struct {
 	t *Ticket
 	e *entry
 
-	ownFired chan struct{} // receives when the watch on one of the ticket's own znodes has fired; capacity 1
-	timer    *time.Timer   // for readMore; nil before the first sleep
-	pred     string        // the predecessor's name; "" of a semaphore's head, which any release may wake
-	blind    bool          // we may not read the predecessor, and so are not notified of its deletion
-	looked   bool          // the predecessor could be read when we last looked
-	pause    time.Duration // between two lists when blind, else between two looks at it
+	woken  chan struct{} // receives when a watch has fired, on one of the ticket's own znodes or of sleep's; capacity 1
+	timer  *time.Timer   // for readMore; nil before the first sleep
+	pred   string        // the predecessor's name; "" of a semaphore's head, which any release may wake
+	blind  bool          // we may not read the predecessor, and so are not notified of its deletion
+	looked bool          // the predecessor could be read when we last looked
+	pause  time.Duration // between two lists when blind, else between two looks at it
 
 	mark     *session.Watch // on the predecessor's release mark; nil: none
 	markWoke bool           // it has woken us once
@@ -163,14 +159,6 @@ func (w *waiter) decide(ctx context.Context) (Verdict, error) {
 	return v, nil
 }
 
-// fired is closed when w has fired; a nil one never does.
-func fired(w *session.Watch) <-chan struct{} {
-	if w == nil {
-		return nil
-	}
-	return w.Fired()
-}
-
 func hasFired(w *session.Watch) bool { return w != nil && w.Event() != 0 }
 
 // readAfter has sleep call readMore after d.
@@ -182,31 +170,25 @@ func (w *waiter) readAfter(d time.Duration) {
 	}
 }
 
-// sleep returns nil when a or b is closed, or when the directory has to be listed again. It returns an error when ctx or the
-// session ends, or when an own znode is gone. After WatchAfter it calls readMore.
-func (w *waiter) sleep(ctx context.Context, a, b <-chan struct{}) error {
+// sleep returns nil when pred or other, each of which may be nil, has fired, or when the directory has to be listed again. It
+// returns an error when ctx or the session ends, or when an own znode is gone. After WatchAfter it calls readMore.
+func (w *waiter) sleep(ctx context.Context, pred, other *session.Watch) error {
+	for _, watch := range []*session.Watch{pred, other} {
+		if watch != nil {
+			watch.Wake(w.woken)
+		}
+	}
 	if w.timer == nil {
 		w.readAfter(WatchAfter)
 	}
-	for {
-		select {
-		case <-a: // first: the timer may have run as well
-			return nil
-		case <-b:
-			return nil
-		default:
+	for !hasFired(pred) && !hasFired(other) { // asked first: the timer may have run as well
+		if err := w.checkOwn(ctx); err != nil {
+			return err
 		}
 		select {
-		case <-a:
-			return nil
-		case <-b:
-			return nil
-		case <-w.ownFired:
-			if err := w.checkOwn(ctx); err != nil {
-				return err
-			}
+		case <-w.woken:
 		case <-w.timer.C:
-			if relist, err := w.readUntil(ctx, a); relist || err != nil {
+			if relist, err := w.readUntil(ctx, pred); relist || err != nil {
 				return err
 			}
 		case <-w.t.s.Done():
@@ -215,27 +197,18 @@ func (w *waiter) sleep(ctx context.Context, a, b <-chan struct{}) error {
 			return ctx.Err()
 		}
 	}
+	return nil
 }
 
-// readUntil is readMore, but ends when woken is closed: a contender whose turn comes waits for none of its reads.
-func (w *waiter) readUntil(ctx context.Context, woken <-chan struct{}) (relist bool, err error) {
-	if woken == nil {
-		return w.readMore(ctx)
-	}
+// readUntil is readMore, but ends when pred has fired: a contender whose turn comes waits for none of its reads.
+func (w *waiter) readUntil(ctx context.Context, pred *session.Watch) (relist bool, err error) {
 	reading, stop := context.WithCancel(ctx)
-	var watcher sync.WaitGroup
-	watcher.Go(func() {
-		select {
-		case <-woken:
-			stop()
-		case <-reading.Done():
-		}
-	})
+	defer stop()
+	if pred != nil {
+		pred.Then(func(zk.EventType) { stop() })
+	}
 	relist, err = w.readMore(reading)
-	cut := reading.Err() != nil && ctx.Err() == nil
-	stop()
-	watcher.Wait()
-	if cut && err != nil {
+	if reading.Err() != nil && ctx.Err() == nil {
 		w.readAfter(WatchAfter) // the event may not have been the predecessor's deletion: then read again later
 		return false, nil
 	}
@@ -257,31 +230,23 @@ func (w *waiter) readMore(ctx context.Context) (relist bool, err error) {
 		readable = w.describeHolder(ctx)
 	}
 	if w.pred == "" {
-		return false, ctx.Err()
+		return false, nil
 	}
 	if !readable {
-		readable, err = canRead(ctx, w.t.s, w.e.q.Dir, w.pred)
+		err = tryToRead(ctx, w.t.s, w.e.q.Dir, w.pred)
 		if err != nil && (ctx.Err() != nil || w.t.s.Err() != nil) {
 			return false, err
 		}
 	}
-	switch {
-	case readable:
+	if w.looked = err == nil; w.looked {
 		// Its owner may take READ away from us yet, and go: we would not be notified.
-		if w.looked {
-			w.pause = min(2*w.pause, lookAgainMost)
-		} else {
-			w.looked, w.pause = true, 0
-		}
-		w.pause = max(w.pause, w.t.s.Timeout())
-		w.readAfter(w.pause)
-		return false, nil
-	case !errors.Is(err, zk.ErrNoNode):
-		w.blind = true
+		w.pause = max(min(2*w.pause, lookAgainMost), w.t.s.Timeout())
+	} else {
+		w.blind = !errors.Is(err, zk.ErrNoNode)
+		w.pause = WatchAfter
 	}
-	w.looked, w.pause = false, WatchAfter
 	w.readAfter(w.pause)
-	return true, nil
+	return !w.looked, nil
 }
 
 // describeHolder finds out who holds, for messages. It reports whether that has shown that we may read the predecessor.
@@ -290,35 +255,33 @@ func (w *waiter) describeHolder(ctx context.Context) (read bool) {
 	if e.line.Ahead == 0 {
 		return false
 	}
-	who, read := sharedIn(w.t.s).descriptions.who(ctx, e.q.Describe, e.q.Dir, e.first)
+	who, read := sharedIn(w.t.s).descriptions.who(ctx, e.q.Describe, e.line.Holder)
 	if who != "" && who != e.line.Who {
 		e.line.Who = who
 		e.q.queued(e.line)
 	}
-	return read && e.first == w.pred
+	return read && e.line.Holder == e.q.Dir+"/"+w.pred
 }
 
 // place notes the place in line, and reports it when it has changed.
 func (w *waiter) place(v Verdict) {
 	e := w.e
-	first, holder := e.name(), e.node
-	if v.First != first {
-		first = kept(v.First)
-		holder = e.q.Dir + "/" + first
+	line := Line{Ahead: v.Ahead, Holder: e.node}
+	if v.First != e.name() {
+		line.Holder = e.q.Dir + "/" + kept(v.First)
 	}
-	if first == e.first && v.Ahead == e.line.Ahead {
-		return
-	}
-	line := Line{Ahead: v.Ahead, Holder: holder}
-	if first == e.first {
-		line.Who = e.line.Who
-	} else {
+	switch {
+	case line.Holder != e.line.Holder:
 		w.looked = false
 		if v.Ahead > 0 {
 			w.readAfter(WatchAfter) // to find out who that is
 		}
+	case v.Ahead == e.line.Ahead:
+		return
+	default:
+		line.Who = e.line.Who
 	}
-	e.first, e.line = first, line
+	e.line = line
 	if v.Ahead > 0 {
 		e.q.queued(line)
 	}

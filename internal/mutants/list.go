@@ -251,7 +251,7 @@ var mutants = []mutant{
 	{"unsent creates are swept", "an outage ends with requests for what was never sent", "recipe/enter.go",
 		[]edit{{"return isOne(err, session.ErrNotSent, zk.ErrNoAuth", "return isOne(err, zk.ErrNoAuth"}}, []string{"./recipe -run=Disconnected"}},
 	{"waiter's turn behind its reads", "a contender whose turn comes holds later, by the reads that it has just begun", "recipe/wait.go",
-		[]edit{{"		case <-woken:\n			stop()\n", "		case <-woken:\n"}}, []string{"./recipe -run=WhoseTurnComes"}},
+		[]edit{{"pred.Then(func(zk.EventType) { stop() })", "pred.Then(func(zk.EventType) {})"}}, []string{"./recipe -run=WhoseTurnComes"}},
 	{"deletion left to the connection", "a program that gives up and exits leaves a contender until its session ends", "session/batch.go",
 		[]edit{{"	wait := handOver\n", "	wait := time.Duration(0)\n"}}, []string{"./recipe -run=GivesUp"}},
 	{"stuck connection waited for again", "a call outlives its context by more than it says", "session/batch.go",
