@@ -23,9 +23,7 @@ import (
 // others return the same.
 func (t *Ticket) Leave(ctx context.Context) error {
 	t.mu.Lock()
-	if t.life != left {
-		t.endLocked(left)
-	}
+	t.endLocked(left)
 	t.mu.Unlock()
 	if err := t.begin(ctx, false); err != nil {
 		t.s.Go(func(ctx context.Context) {
@@ -105,7 +103,7 @@ func (t *Ticket) leaveQueues(ctx context.Context) error {
 		return ErrGone
 	}
 	t.mu.Lock()
-	held, unsure, noted := t.held, t.unsure, false
+	unsure, noted := t.unsure, false
 	for _, e := range t.entries {
 		e.delayNoted = e.delayNoted && !t.delayStays
 		noted = noted || e.delayNoted
@@ -116,30 +114,30 @@ func (t *Ticket) leaveQueues(ctx context.Context) error {
 	t.mu.Unlock()
 	switch {
 	case unsure != nil: // one of the two exists, or did
-		err, ownErr := t.remove(ctx, false, unsure), t.remove(ctx, false, t.entries...)
+		err, ownErr := t.remove(ctx, unsure), t.remove(ctx, t.entries...)
 		if errors.Is(ownErr, ErrGone) || err != nil && !errors.Is(err, ErrGone) {
 			return err
 		}
 		return ownErr
 	case noted:
-		return t.removeEach(ctx, held)
+		return t.removeEach(ctx)
 	}
-	return t.remove(ctx, held, t.entries...)
+	return t.remove(ctx, t.entries...)
 }
 
 // removeEach leaves one queue after the other, and returns the first failure.
-func (t *Ticket) removeEach(ctx context.Context, held bool) (first error) {
+func (t *Ticket) removeEach(ctx context.Context) (first error) {
 	for _, e := range t.entries {
-		if err := t.remove(ctx, held, e); err != nil && first == nil {
+		if err := t.remove(ctx, e); err != nil && first == nil {
 			first = err
 		}
 	}
 	return first
 }
 
-// remove is Leave for some of the ticket's znodes; several go in one transaction, if all are still there. held: it has held.
-func (t *Ticket) remove(ctx context.Context, held bool, entries ...*entry) error {
-	err := t.delete(ctx, held, entries...)
+// remove is Leave for some of the ticket's znodes; several go in one transaction, if all are still there.
+func (t *Ticket) remove(ctx context.Context, entries ...*entry) error {
+	err := t.delete(ctx, entries...)
 	for first := true; ; first = false {
 		gone, several := errors.Is(err, zk.ErrNoNode), len(entries) > 1
 		again := ctx.Err() == nil && transient(err)
@@ -155,14 +153,14 @@ func (t *Ticket) remove(ctx context.Context, held bool, entries ...*entry) error
 		case t.s.Err() != nil:
 			return err
 		case several && gone: // another client had deleted one, and so none has been deleted here
-			return cmp.Or(t.removeEach(ctx, held), ErrGone)
+			return cmp.Or(t.removeEach(ctx), ErrGone)
 		case several && again:
-			if err := t.removeEach(ctx, held); !errors.Is(err, ErrGone) {
+			if err := t.removeEach(ctx); !errors.Is(err, ErrGone) {
 				return err
 			}
 			return nil // the transaction whose reply was lost was ours
 		case again:
-			err = t.delete(ctx, held, entries...)
+			err = t.delete(ctx, entries...)
 			continue
 		}
 		discard(entries...)
@@ -170,19 +168,16 @@ func (t *Ticket) remove(ctx context.Context, held bool, entries ...*entry) error
 	}
 }
 
-// delete deletes the znodes once, all or none. A watch on one needs no taking away: the deletion makes it fire. held: each
-// leaves by its release mark, if it is of those that do and the server lets us make one. One with a note of its lock delay is
-// deleted alone, together with the note.
-func (t *Ticket) delete(ctx context.Context, held bool, entries ...*entry) (err error) {
+// delete deletes the znodes once, all or none. A watch on one needs no taking away: the deletion makes it fire. Each leaves by
+// its release mark, if it is of those that do and the server lets us make one. One with a note of its lock delay is deleted
+// alone, together with the note.
+func (t *Ticket) delete(ctx context.Context, entries ...*entry) (err error) {
 	if e := entries[0]; e.delayNoted {
 		err = e.deleteNoted(ctx)
 	} else {
-		marked := false
 		var ops []any
 		for _, e := range entries {
-			mark := held && e.leavesMark()
-			marked = marked || mark
-			ops = append(ops, e.releaseOps(mark)...)
+			ops = append(ops, e.releaseOps()...)
 		}
 		b := t.s.Grouped(trusted.Caller{})
 		if len(ops) == 1 {
@@ -191,8 +186,11 @@ func (t *Ticket) delete(ctx context.Context, held bool, entries ...*entry) (err 
 			b.Multi(ops...)
 		}
 		err = b.Do(ctx)
-		if marked && markRefused(ctx, t.s, err) {
-			plain := t.delete(ctx, false, entries...)
+		if len(ops) > len(entries) && markRefused(ctx, t.s, err) {
+			for _, e := range entries {
+				e.queued = false // no further attempt has a mark
+			}
+			plain := t.delete(ctx, entries...)
 			switch {
 			case !errors.Is(plain, zk.ErrNoNode), isOne(err, zk.ErrNoAuth, zk.ErrNodeExists): // it certainly was refused
 				return plain

@@ -231,16 +231,16 @@ func AwaitGone(ctx context.Context, s *session.Session, dir, name string) error 
 // markSuffix makes a contender's name its mark's: no contender's, since it does not end with a number.
 const markSuffix = "-released"
 
-// leavesMark reports whether the entry, which has held, leaves by its mark: not where servers do not have setWatches, since
-// the waiter behind us then most likely can't watch for it.
+// leavesMark reports whether the entry leaves by its mark: it has held. Not where servers do not have setWatches, since the
+// waiter behind us then most likely can't watch for it.
 func (e *entry) leavesMark() bool {
-	return e.queued && e.q.Kind.alone() && !e.q.Delays && e.t.s.ForLocks(trusted.Caller{}).HasSetWatches()
+	return e.t.keep != nil && e.queued && e.q.Kind.alone() && !e.q.Delays && e.t.s.ForLocks(trusted.Caller{}).HasSetWatches()
 }
 
 // releaseOps returns the operations by which the entry leaves, with its mark or without.
-func (e *entry) releaseOps(marked bool) []any {
+func (e *entry) releaseOps() []any {
 	gone := &zk.DeleteRequest{Path: e.node, Version: -1}
-	if !marked {
+	if !e.leavesMark() {
 		return []any{gone}
 	}
 	mark := e.node + markSuffix

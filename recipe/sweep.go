@@ -149,7 +149,7 @@ func (w *sweeper) work(ctx context.Context, l leftovers) (rest leftovers, troubl
 	}
 	remove(l.znodes)
 	for _, e := range l.noted {
-		if failed(e.t.delete(ctx, false, &e)) {
+		if failed(e.t.delete(ctx, &e)) {
 			rest.noted = append(rest.noted, e)
 		}
 	}

@@ -30,8 +30,7 @@ type Ticket struct {
 
 	mu     sync.Mutex // guards what follows, and the entries after Wait; sessions' mutexes are taken inside it
 	life   life
-	held   bool                  // Wait has returned nil
-	keep   trusted.Retention     // of the session's lease, while it holds
+	keep   trusted.Retention     // of the session's lease; nil until Wait has returned nil
 	onLoss func(error)           // Guard's
 	onSet  func([]byte, zk.Stat) // may be nil
 	unhook func() bool           // stops the callback for the session's end; nil before Guard
@@ -107,7 +106,7 @@ type entry struct {
 	dir     dirVersion // of the directory, then
 	strays  int        // how many names were looked at as possible strays
 	line    Line       // the place in line as last seen
-	queued  bool       // others were in its way when it entered
+	queued  bool       // others were in its way when it entered; so it leaves by its release mark, unless that was refused
 
 	// Guarded by Ticket.mu after Wait:
 	ownWatch   *session.Watch // on the znode; nil: there is none yet

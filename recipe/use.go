@@ -150,7 +150,7 @@ func (t *Ticket) Downgrade(ctx context.Context) error {
 	case err == nil:
 		t.movedLocked(e, reader)
 	case errors.Is(err, session.ErrUnknownOutcome):
-		t.unsure, gone = reader, false
+		t.unsure, e.queued, gone = reader, false, false // whichever of the two it is leaves no mark
 	}
 	t.missed = false
 	t.finishLocked()

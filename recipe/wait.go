@@ -82,7 +82,7 @@ func (t *Ticket) hold(ctx context.Context) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.keep, t.held = keep, true
+	t.keep = keep
 	for _, e := range t.entries {
 		e.q.Queued, e.q.Retried = nil, nil // a hold keeps nothing of the call that got it
 	}
