@@ -99,7 +99,7 @@ var mutants = []mutant{
 	{"no second look", "the znode in front has gone, others in front of it have not", "recipe/predecessor.go",
 		[]edit{{"next = v.Ahead == 1 && w.e.q.Kind.wayOnlyShrinks()", "next = w.e.q.Kind.wayOnlyShrinks()"}}, []string{inRecipe, inScenarios}},
 	{"own znode not watched", "a waiter whose znode was removed holds when its turn would have come", "recipe/predecessor.go",
-		[]edit{{"if e.ownWatch == nil || hasFired(e.ownWatch) {", "if e.ownWatch != nil && hasFired(e.ownWatch) {"},
+		[]edit{{"case e.unwatched():", "case hasFired(e.ownWatch):"},
 			{"if e.ownWatch == nil || !e.ownWatch.ExistedWhen(w) || !e.notified() {", "if e.ownWatch != nil && !e.ownWatch.ExistedWhen(w) {"}},
 		[]string{inRecipe, inScenarios}},
 	{"predecessor first in the list", "of two znodes that are gone, the predecessor's end is told first, and believed", "session/watch.go",
