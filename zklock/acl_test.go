@@ -39,7 +39,7 @@ func TestAVerifiedLockIsRefusedInADirectoryThatANeighbourMade(t *testing.T) {
 			s.Empty(0, "/locks/ours")
 		}
 
-		// Why one should ask: the neighbour may delete the holder's znode, which the holder alone owns.
+		// Why the access list is verified: without that, the neighbour may delete the holder's znode.
 		h := s.Lock(c.Mutex(dir, acl))
 		neighbour := s.Stranger()
 		require.NoError(s, neighbour.Delete(s.Context(), h.Node(), -1))
@@ -70,7 +70,7 @@ func TestAVerifiedLockIsTakenInADirectoryThatItsUsersMade(t *testing.T) {
 		s.Unlock(s.Lock(own))
 		s.Unlock(s.Lock(bob.Mutex(dir+"3", zklock.WithACL(session.WorldACL()...), zklock.WithVerifiedACL())))
 
-		// Bob opens the directory to everybody, who may then do what they like in it.
+		// Bob gives everybody all permissions on the directory.
 		sess := bob.Current()
 		_, err := sess.SetACL(s.Context(), dir, append(verifiedACL(), zk.ACL{Perms: zk.PermDelete, Scheme: "world", ID: "anyone"}), -1)
 		require.NoError(s, err)

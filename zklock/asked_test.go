@@ -17,7 +17,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// curatorRevokes is what Curator's Revoker does.
+// curatorRevokes does what Curator's Revoker does.
 func curatorRevokes(s *locktest.Sim, h *zklock.Hold) {
 	s.Helper()
 	require.NoError(s, s.Server.SetData(h.Nodes()[0], []byte("__REVOKE__")))
@@ -48,8 +48,8 @@ func askedLocks(c *locktest.Client) map[string]locktest.Acquire {
 	}
 }
 
-// Whatever the lock, whether it was free or waited for, and however young the hold is: the request arrives, with who and
-// why, and everybody sees in the queue that it was made.
+// For every kind of lock, free or waited for, and however young the hold is: the request arrives with its sender and its reason,
+// and Queue shows to all clients that it was made.
 func TestAHolderHearsThatItIsAskedToLetGo(t *testing.T) {
 	for _, name := range []string{"mutex", "reader", "writer", "semaphore", "several", "election", "handed on"} {
 		for _, waited := range []bool{false, true} {
@@ -102,7 +102,7 @@ func TestAHolderHearsThatItIsAskedToLetGo(t *testing.T) {
 	}
 }
 
-// Both ways with Curator, whose Revoker knows no who and no why.
+// In both directions with Curator, whose Revoker sends neither a name nor a reason.
 func TestCuratorsRevokerAndOursUnderstandEachOther(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
@@ -130,7 +130,7 @@ func TestCuratorsRevokerAndOursUnderstandEachOther(t *testing.T) {
 	})
 }
 
-// A contender that was asked while it waited hears of it when it holds.
+// A contender that was asked while it waited is notified when it holds.
 func TestAWaiterThatIsAskedToLetGoHearsOfItWhenItHolds(t *testing.T) {
 	for _, name := range []string{"mutex", "writer", "semaphore", "several", "election", "handed on"} {
 		t.Run(name, func(t *testing.T) {
@@ -154,7 +154,7 @@ func TestAWaiterThatIsAskedToLetGoHearsOfItWhenItHolds(t *testing.T) {
 	}
 }
 
-// A process that hands its znode on gives it up when it is asked to.
+// With local handoff a process stops handing its znode on when it is asked to release the lock.
 func TestAProcessThatIsAskedToLetGoHandsOnNoMore(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c, other := s.Client(), s.Client()
@@ -178,7 +178,7 @@ func TestAProcessThatIsAskedToLetGoHandsOnNoMore(t *testing.T) {
 	})
 }
 
-// A list of the directory that shows nobody else does not undo the request.
+// A later list of the directory that shows no other contender does not undo the request.
 func TestAProcessThatIsAskedToLetGoLetsGoWhateverALaterListShows(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c, other := s.Client(), s.Client()
@@ -207,7 +207,7 @@ func TestAskRefusesATokenThatHasNoContender(t *testing.T) {
 	})
 }
 
-// To listen costs nothing: a hold that lasts makes as many requests as before.
+// Listening for requests costs nothing: a long hold makes as many requests as without it.
 func TestToListenForRequestsCostsNothing(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		h := s.Lock(s.Client().Mutex("/l"))
@@ -218,7 +218,7 @@ func TestToListenForRequestsCostsNothing(t *testing.T) {
 	})
 }
 
-// Two requests of one millisecond, of which the later one was read first.
+// Two requests have the same millisecond, and the later one is read first.
 func TestOfTwoRequestsToLetGoTheLaterWriteCounts(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		h := s.Lock(s.Client().Mutex("/l"))
@@ -232,7 +232,7 @@ func TestOfTwoRequestsToLetGoTheLaterWriteCounts(t *testing.T) {
 	})
 }
 
-// A reader that was a writer has another znode. Whoever asks it was not heard before.
+// A reader that was a writer has another znode, so that a request to it is a new one.
 func TestAHolderThatWasAskedHearsWhoAsksAfterADowngrade(t *testing.T) {
 	for _, before := range []int{1, 2, 3} {
 		locktest.Simulate(t, func(s *locktest.Sim) {
@@ -258,7 +258,7 @@ func TestAHolderThatWasAskedHearsWhoAsksAfterADowngrade(t *testing.T) {
 	}
 }
 
-// The writer becomes a reader while a client asks it: the request reaches it in either znode, or the client asks again.
+// The writer becomes a reader while a client asks it: the request reaches either znode, or the client sends it again.
 func TestAHolderThatIsAskedWhileItIsDowngradedHearsOfIt(t *testing.T) {
 	for _, op := range []zktest.Op{zktest.OpGetData, zktest.OpSetData, zktest.OpExists} {
 		for name, fault := range map[string]zktest.Fault{"before": zktest.Hold(), "behind": zktest.HoldReply()} {
@@ -291,7 +291,7 @@ func TestAHolderThatIsAskedWhileItIsDowngradedHearsOfIt(t *testing.T) {
 	}
 }
 
-// Writers come and go all the time, behind each look: a token that none of them has is refused all the same.
+// Writers come and go after each look. A token that none of them has is refused all the same.
 func TestAskAndBreakRefuseATokenThoughWritersComeAndGo(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
@@ -313,7 +313,7 @@ func TestAskAndBreakRefuseATokenThoughWritersComeAndGo(t *testing.T) {
 	})
 }
 
-// The writer becomes a reader when Break has found it, and is about to delete it.
+// The writer becomes a reader after Break has found it and before Break deletes it.
 func TestBreakRemovesAWriterThatIsDowngradedMeanwhile(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		m := s.Client().RWMutex("/l")

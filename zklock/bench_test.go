@@ -12,15 +12,15 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// What a session and a waiting call may take of the heap. Their goroutines' stacks come on top and are reported beside
-// it.
+// How much heap a session and a waiting call may take. The stacks of their goroutines are not included, and are reported
+// separately.
 const (
 	mostHeapPerSession = 300 << 10
 	mostHeapPerWaiter  = 12 << 10
 )
 
-// benchSessions opens n clients, lets one lock be held by each, so that nothing that a working session needs is left
-// out, and returns what one takes.
+// benchSessions opens n clients, each with one lock, so that everything that a working session needs is counted, and returns
+// what one of them takes.
 func benchSessions(tb testing.TB, s *locktest.Site, n int) (heap, stack int64) {
 	tb.Helper()
 	dir := s.Path(tb)
@@ -32,7 +32,7 @@ func benchSessions(tb testing.TB, s *locktest.Site, n int) (heap, stack int64) {
 		}
 		return clients
 	}
-	locktest.Close(tb, open(1)...) // what is there once for all
+	locktest.Close(tb, open(1)...) // what all share
 	before := locktest.Used()
 	clients := open(n)
 	after := locktest.Used()
@@ -40,7 +40,7 @@ func benchSessions(tb testing.TB, s *locktest.Site, n int) (heap, stack int64) {
 	return (after.Heap - before.Heap) / int64(n), (after.Stack - before.Stack) / int64(n)
 }
 
-// benchWaiters has n calls of one client wait for one lock, all of them settled, and returns what one takes.
+// benchWaiters makes n calls of one client wait for one lock until all have settled, and returns what one of them takes.
 func benchWaiters(tb testing.TB, s *locktest.Site, n int) (heap, stack int64) {
 	tb.Helper()
 	dir := s.Path(tb)
@@ -58,16 +58,16 @@ func benchWaiters(tb testing.TB, s *locktest.Site, n int) (heap, stack int64) {
 			})
 		}
 		locktest.AwaitContenders(tb, keeper, dir, n+1)
-		// Each watches the one before it and, once it has settled, itself: in one session that is one watch a znode,
-		// and one more for the holder's.
+		// Each waiter watches its predecessor's znode and, once it has settled, its own: in one session that is one watch for each
+		// waiter's znode, and one more for the holder's.
 		locktest.AwaitWatches(tb, s, n+1)
 		return func() { cancel(); calls.Wait(); locktest.AwaitContenders(tb, keeper, dir, 1) }
 	}
-	wait(n)() // tables and buffers grow to their size, which stays
+	wait(n)() // tables and buffers grow to a size that they keep
 	before := locktest.Used()
 	end := wait(n)
 	after := locktest.Used()
-	for range 5 { // until the reads that a longer wait is worth are done
+	for range 5 { // until the reads of a longer wait are done
 		locktest.Pass(2 * quietFor)
 		if use := locktest.Used(); use.Heap < after.Heap {
 			after = use
@@ -103,7 +103,7 @@ func BenchmarkHeapOfAWaitingCall(b *testing.B) {
 	benchReport(b, heap, stack, "waiter")
 }
 
-// benchReport prints what was measured once, however many operations were asked for: it is a size and not a time.
+// benchReport prints a size that was measured once, whatever b.N is.
 func benchReport(b *testing.B, heap, stack int64, of string) {
 	b.ReportMetric(float64(heap), "heap-B/"+of)
 	b.ReportMetric(float64(stack), "stack-B/"+of)
@@ -142,7 +142,7 @@ func BenchmarkLockUnlock(b *testing.B) {
 	})
 }
 
-// Each cycle waits for another's: one operation is a hand-over.
+// Each cycle waits for another one: one operation is a hand-over.
 func BenchmarkContendedLockUnlock(b *testing.B) {
 	for _, clients := range []int{2, 16} {
 		b.Run(fmt.Sprint("clients=", clients), func(b *testing.B) {
@@ -171,7 +171,7 @@ func BenchmarkContendedLockUnlock(b *testing.B) {
 	}
 }
 
-// Different locks in one session: how far requests of many calls share the wire.
+// Different locks in one session: how well the requests of many calls are grouped.
 func BenchmarkLockUnlockManyLocks(b *testing.B) {
 	benchNodes(b, func(b *testing.B, s *locktest.Site) {
 		c, dir, ctx := s.Client(b), s.Path(b), locktest.Late(b)

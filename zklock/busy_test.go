@@ -13,7 +13,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// triesAt are calls that do not wait, on the lock of a directory, by its kind.
+// triesAt returns, for each kind of lock, a call on the lock at a directory that does not wait.
 var triesAt = map[string]func(c *locktest.Client, dir string) (hold, try locktest.Acquire){
 	"mutex": func(c *locktest.Client, dir string) (hold, try locktest.Acquire) {
 		return c.Mutex(dir, zklock.WithOwner("billing")).Lock, c.Mutex(dir).TryLock
@@ -51,7 +51,7 @@ func TestACallThatDoesNotWaitNamesTheHolder(t *testing.T) {
 	}
 }
 
-// The name is not worth a long wait.
+// A TryLock does not wait long for the holder's name.
 func TestACallThatDoesNotWaitIsNotKeptByTheHoldersName(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		hold, try := triesAt["mutex"](s.Client(), "/l")
@@ -67,7 +67,7 @@ func TestACallThatDoesNotWaitIsNotKeptByTheHoldersName(t *testing.T) {
 	})
 }
 
-// Whoever waits behind its own program's hold is told so, by the names alone: it costs no request.
+// A call that waits behind a hold of its own client says so in its error. It finds that out by the names, without a request.
 func TestAWaitBehindAHoldOfTheSameClientSaysSo(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()

@@ -28,7 +28,7 @@ func TestDialOfAnUnreachableEnsembleNamesEachServerAndItsAnswer(t *testing.T) {
 		require.ErrorContains(t, err, `zklock: dial "a:1,b:2/app": `)
 		require.ErrorContains(t, err, "a:1: nobody at a:1")
 		require.ErrorContains(t, err, "b:2: nobody at b:2")
-		time.Sleep(10 * time.Second) // what was begun ends by itself
+		time.Sleep(10 * time.Second) // what was started ends by itself
 	})
 }
 
@@ -206,7 +206,7 @@ func TestUnlockWithAContextThatHasEndedReleasesAllTheSame(t *testing.T) {
 	})
 }
 
-// shortLived ends right behind the handshake: when the deadline on that is taken away.
+// shortLived is a connection that breaks right after the handshake, when the deadline for that is cleared.
 type shortLived struct{ net.Conn }
 
 func (c shortLived) SetDeadline(t time.Time) error {
@@ -216,8 +216,8 @@ func (c shortLived) SetDeadline(t time.Time) error {
 	return c.Conn.SetDeadline(t)
 }
 
-// The first connection breaks right behind the handshake, and when the client has found the next the ensemble has ended
-// the session. Dial goes on until there is one, or ctx ends.
+// The first connection breaks right after the handshake, and the ensemble ends the session before the client has reconnected. Dial
+// goes on until there is a session, or ctx ends.
 func TestDialOutlivesASessionThatEndsBeforeItIsHeardOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Run(t, zktest.WithoutListener())
@@ -240,7 +240,7 @@ func TestDialOutlivesASessionThatEndsBeforeItIsHeardOf(t *testing.T) {
 	})
 }
 
-// A server that enforces authentication answers the handshake, and refuses the first request: of every session.
+// A server that enforces authentication answers the handshake of each session, and refuses its first request.
 func TestALockWhereAuthenticationIsEnforcedSaysSoAtOnce(t *testing.T) {
 	srv := zktest.Run(t)
 	c := locktest.Dial(t, srv)
@@ -258,8 +258,8 @@ func TestALockWhereAuthenticationIsEnforcedSaysSoAtOnce(t *testing.T) {
 	}
 }
 
-// Scenario 56: writes take longer than a quarter of the timeout, on every server. Locks are taken, kept and handed over
-// all the same.
+// Scenario 56: writes take longer than a quarter of the timeout, on every server. Locks are still acquired, held and handed
+// over.
 func TestScenarioLocksWorkWhileWritesAreSlow(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		a, b := s.Client(), s.Client()
@@ -280,8 +280,8 @@ func TestScenarioLocksWorkWhileWritesAreSlow(t *testing.T) {
 	})
 }
 
-// Scenarios 51 and 52: a directory whose list no client can read fails the lock in it, and not the client's other locks; and
-// so does a transaction that no server would take.
+// Scenarios 51 and 52: a directory whose list is too long to read fails its own lock, and not the client's other locks; the same
+// for a transaction that is too long for a server.
 func TestALockThatIsTooLargeForARequestFailsAlone(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()

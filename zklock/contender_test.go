@@ -16,7 +16,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Who stands in line, and how an administrator removes him.
+// Tests of Queue and Break.
 
 // lineOf returns the line of path in short: "mutex!" for a holder, "mutex" for a waiter.
 func lineOf(s *locktest.Sim, c *locktest.Client, path string) (line []string) {
@@ -74,7 +74,7 @@ func TestQueueShowsWhoHoldsAndWhoWaitsOfEveryKind(t *testing.T) {
 		require.Equal(s, []string{"election!"}, lineOf(s, c, "/e"))
 		_, err = c.Queue(ctx, "/")
 		require.ErrorIs(s, err, zklock.ErrPath)
-		require.NoError(s, c.Close()) // ends those who wait
+		require.NoError(s, c.Close()) // ends the waiters
 	})
 }
 
@@ -88,7 +88,7 @@ func TestQueueShowsForeignClientsAndWhatTheirNamesTell(t *testing.T) {
 		s.Plant(other, dir+"/not-a-contender")
 		_, err := other.Create(s.Context(), dir+"/x-lock-0000000003", []byte("secret"), session.Ephemeral, zk.WorldACL(zk.PermWrite|zk.PermDelete))
 		require.NoError(s, err)
-		s.Server.Inject(zktest.Answer(zktest.CodeNoNode).Op(zktest.OpGetData).Path(dir + "/_c_1-*")) // gone since the list
+		s.Server.Inject(zktest.Answer(zktest.CodeNoNode).Op(zktest.OpGetData).Path(dir + "/_c_1-*")) // deleted since the list
 		line, err := c.Queue(s.Context(), dir)
 		require.NoError(s, err)
 		require.Len(s, line, 3)
@@ -105,7 +105,7 @@ func TestQueueShowsForeignClientsAndWhatTheirNamesTell(t *testing.T) {
 	})
 }
 
-// A semaphore whose directory goes between the list and the read of its size has nobody in line.
+// A semaphore whose directory is deleted between the list and the read of its size has an empty queue.
 func TestQueueOfADirectoryThatGoesMeanwhile(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
@@ -170,7 +170,7 @@ func TestBreakOfALeaderAndOfAMultiLock(t *testing.T) {
 	})
 }
 
-// The reply to the deletion is lost: it is not known whether it was carried out, and the error says so.
+// The reply to the deletion is lost, so its outcome is unknown, and the error says so.
 func TestBreakWhoseReplyIsLostSaysThatItMayHaveBeenDone(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a, admin := s.Dir("/l"), s.Client(), s.Client()
@@ -181,7 +181,7 @@ func TestBreakWhoseReplyIsLostSaysThatItMayHaveBeenDone(t *testing.T) {
 	})
 }
 
-// A reader that a writer became has one token, whoever tells it: its hold, Queue, and Break.
+// A reader that was a writer has one token, for its hold, for Queue and for Break.
 func TestADowngradedReaderIsShownAndBrokenByTheTokenOfItsHold(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c, admin, ctx := s.Client(), s.Client(), s.Context()
@@ -196,7 +196,7 @@ func TestADowngradedReaderIsShownAndBrokenByTheTokenOfItsHold(t *testing.T) {
 		require.Equal(s, r.Token(), line[0].Token)
 		require.Equal(s, r.Node(), line[0].Node)
 
-		// Somebody who claims the token of another one is not believed, and does not shield himself.
+		// A contender that claims another one's token is not believed, and can still be removed.
 		victim := s.Lock(c.Mutex("/m"))
 		name := fmt.Sprintf("/m/x-0x%x-__READ__%s", int64(victim.Token()), victim.Node()[len(victim.Node())-10:])
 		s.Plant(s.Stranger(), name)
@@ -219,7 +219,7 @@ func TestADowngradedReaderIsShownAndBrokenByTheTokenOfItsHold(t *testing.T) {
 	})
 }
 
-// Each contender is judged among those of its own family, wherever others stand.
+// Each contender is judged among those of its own family of kinds, wherever the others are in the list.
 func TestQueueJudgesEachContenderAmongItsOwnKind(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c, other := s.Dir("/l"), s.Client(), s.Stranger()
@@ -251,7 +251,7 @@ func TestQueueJudgesEachContenderAmongItsOwnKind(t *testing.T) {
 	})
 }
 
-// Curator's reader that stands under its own write lock holds with it; another session's does not.
+// Curator's reader under its own write lock holds together with it; a reader of another session does not.
 func TestQueueShowsAReaderUnderItsOwnWriteLockAsAHolder(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c, own, other := s.Dir("/l"), s.Client(), s.Stranger(), s.Stranger()

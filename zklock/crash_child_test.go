@@ -23,22 +23,22 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// A holder that crashes or is stopped has to be a process of its own: the test binary, started again with childEnv
-// set, takes a lock and plays the part that the variable names. It tells its test what happens, one line of JSON at a
-// time, and ends with its standard input.
+// A holder that crashes or is stopped has to be a separate process: the test binary, started again with childEnv set, takes a
+// lock and plays the part that the variable names. It reports to its test in lines of JSON, and ends when its standard input is
+// closed.
 
-// childEnv makes the test binary play one part in a test instead of running tests.
+// childEnv names the part that the test binary plays instead of running tests.
 const childEnv = "ZKLOCK_TEST_CHILD"
 
 // The parts.
 const (
-	childHolds  = "holds"  // and does nothing
-	childLooks  = "looks"  // at its context, at every tick of a clock; after a stop, it tries to write
+	childHolds  = "holds"  // then does nothing
+	childLooks  = "looks"  // checks its context at every tick of a clock; after a stop it tries to write
 	childWrites = "writes" // under the lock, one Multi after the other
-	childLoops  = "loops"  // over items, inside Do, while the context has not ended
+	childLoops  = "loops"  // loops over items, inside Do, until the context has ended
 )
 
-// childOrders is what a child is told, in the variable childOrdersEnv.
+// childOrders are the orders to a child, in the variable childOrdersEnv.
 type childOrders struct {
 	Connect       string
 	Path, Data    string // the lock and the znode to write
@@ -47,17 +47,17 @@ type childOrders struct {
 
 const childOrdersEnv = "ZKLOCK_TEST_CHILD_ORDERS"
 
-// childWord is what it says.
+// childWord is a report of a child.
 type childWord struct {
-	Err string `json:",omitempty"` // why it can't go on
+	Err string `json:",omitempty"` // why it cannot go on
 
 	// once it holds
 	Node  string       `json:",omitempty"`
 	Token zklock.Token `json:",omitempty"`
 
-	// once it has found out that it was stopped
-	Stopped time.Duration `json:",omitempty"` // for how long
-	Ticks   int           `json:",omitempty"` // of its clock, from when it ran again until its context had ended
+	// once it has found that it was stopped
+	Stopped time.Duration `json:",omitempty"` // how long it was stopped
+	Ticks   int           `json:",omitempty"` // ticks of its clock, from when it ran again until its context had ended
 	Cause   string        `json:",omitempty"` // of the context's end
 	Lost    bool          `json:",omitempty"` // the cause and the write's error match ErrLost
 	Refused string        `json:",omitempty"` // the write's error
@@ -65,10 +65,10 @@ type childWord struct {
 	Items   int           `json:",omitempty"` // that were begun after a stop
 }
 
-// childClock is how often a child looks.
+// childClock is how often a child checks its clock.
 const childClock = 50 * time.Millisecond
 
-// playChild plays the part and returns the exit code.
+// playChild plays a part and returns the exit code.
 func playChild(role string) int {
 	say := json.NewEncoder(os.Stdout)
 	word, err := childPlay(role, func(w childWord) error { return say.Encode(w) })
@@ -78,7 +78,7 @@ func playChild(role string) int {
 	if err := say.Encode(word); err != nil {
 		return 1
 	}
-	// Until the test has heard it: the end of standard input says so, and also that there is no test any more.
+	// Wait until the test has read the report: it closes standard input then, which also happens when the test ends.
 	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
 		return 1
 	}
@@ -119,16 +119,16 @@ func childPlay(role string, say func(childWord) error) (w childWord, err error) 
 	return w, c.Close()
 }
 
-// childLook looks at the clock until it has been stopped, then at its context, and then tries to write.
+// childLook reads the clock until the process has been stopped, then checks its context, and then tries to write.
 func childLook(o childOrders, h *zklock.Hold) (w childWord) {
 	clock := time.NewTicker(childClock)
 	defer clock.Stop()
 	for last := time.Now(); w.Stopped <= o.Timeout; {
 		<-clock.C
-		now := time.Now() // once: the stop may come between any two readings of the clock
+		now := time.Now() // only once: the stop may come between any two readings of the clock
 		w.Stopped, last = now.Sub(last), now
 	}
-	// Context.Err is a look that changes nothing; Hold.Err would look at the lease clock itself.
+	// Context.Err, because Hold.Err would compare the lease with the clock by itself.
 	for h.Context().Err() == nil && w.Ticks < int(locktest.Bound/childClock) {
 		<-clock.C
 		w.Ticks++
@@ -141,8 +141,8 @@ func childLook(o childOrders, h *zklock.Hold) (w childWord) {
 	return w
 }
 
-// childWrite writes until a write is refused because the lock is lost. It is stopped anywhere, also in the middle of
-// one, of which nobody can say then whether it was done; the next one is refused.
+// childWrite writes until a write is refused because the lock is lost. The stop may come at any point, also during a write, whose
+// outcome is then unknown; the next one is refused.
 func childWrite(o childOrders, h *zklock.Hold) (w childWord) {
 	for began := time.Now(); !w.Lost && time.Since(began) < locktest.Bound; {
 		began := time.Now()
@@ -159,7 +159,7 @@ func childWrite(o childOrders, h *zklock.Hold) (w childWord) {
 	return w
 }
 
-// childLoop is the worker that everybody writes, twice: one asks Err, one selects on Done. An item takes a millisecond.
+// childLoop is the usual worker loop, in two variants: one checks Err, one selects on Done. An item takes a millisecond.
 func childLoop(ctx context.Context, c *zklock.Client, o childOrders, say func(childWord) error) (w childWord, err error) {
 	var both sync.WaitGroup
 	var stopped, items [2]atomic.Int64
@@ -206,11 +206,11 @@ func childMulti(o childOrders, h *zklock.Hold, n int) ([]zk.MultiResponse, error
 	return h.Multi(ctx, &zk.SetDataRequest{Path: o.Data, Data: fmt.Append(nil, n), Version: -1})
 }
 
-// crashChild is a child, from its test's side.
+// crashChild is a child as its test sees it.
 type crashChild struct {
 	cmd   *exec.Cmd
 	words *bufio.Scanner
-	Hello childWord // what it said when it had got the lock
+	Hello childWord // its report when it got the lock
 }
 
 // crashStart starts a child and waits until it holds its lock. It is killed with the test at the latest.
@@ -241,7 +241,7 @@ func crashStart(tb testing.TB, role string, o childOrders) (*crashChild, error) 
 	}
 	reap := sync.OnceFunc(func() {
 		_ = stdin.Close()
-		// It ends by itself then, unless it was stopped; what it has to say, it has said.
+		// It ends by itself then, unless it was stopped. It has sent all its reports.
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		if stderr.Len() > 0 {
@@ -254,7 +254,7 @@ func crashStart(tb testing.TB, role string, o childOrders) (*crashChild, error) 
 	return c, err
 }
 
-// Listen waits for the child's next word. The child bounds everything that it does before it says one.
+// Listen waits for the child's next report. The child bounds everything that it does before a report.
 func (c *crashChild) Listen() (w childWord, err error) {
 	if !c.words.Scan() {
 		return w, fmt.Errorf("the child is gone: %w", errors.Join(io.ErrUnexpectedEOF, c.words.Err()))
@@ -265,7 +265,7 @@ func (c *crashChild) Listen() (w childWord, err error) {
 	return w, err
 }
 
-// Signal sends the child one.
+// Signal sends the child a signal.
 func (c *crashChild) Signal(tb testing.TB, sig syscall.Signal) {
 	tb.Helper()
 	require.NoError(tb, c.cmd.Process.Signal(sig))

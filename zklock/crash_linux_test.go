@@ -2,5 +2,5 @@ package zklock_test
 
 import "syscall"
 
-// crashAttributes has a child end with its test, whatever ends the test.
+// crashAttributes makes a child end with its test, however the test ends.
 func crashAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

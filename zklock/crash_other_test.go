@@ -4,5 +4,5 @@ package zklock_test
 
 import "syscall"
 
-// crashAttributes has nothing to add: a child ends when its standard input does.
+// crashAttributes returns none: a child ends when its standard input is closed.
 func crashAttributes() *syscall.SysProcAttr { return nil }

@@ -22,9 +22,8 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// The lock of a process that was killed passes on when its session is over: the ensemble ends it within the session
-// timeout, rounded up to a full tick, and a follower reports signs of life to the leader up to half a tick late. That
-// leaves half of the second tick for everything else.
+// The lock of a killed process becomes free when its session ends: within the session timeout, rounded up to a full tick; and a
+// follower's reports to the leader are up to half a tick late. That leaves half of the second tick for everything else.
 func TestKilledHoldersLockIsFreeWithinTheTimeoutAndTwoTicks(t *testing.T) {
 	const trials = 6
 	s := locktest.SiteBeside(t, 3)
@@ -39,7 +38,7 @@ func TestKilledHoldersLockIsFreeWithinTheTimeoutAndTwoTicks(t *testing.T) {
 			path := fmt.Sprint(dir, "/", i)
 			child, err := crashStart(t, childHolds, childOrders{Connect: s.Connect(), Path: path, Timeout: timeout, Tick: s.Tick})
 			if err == nil {
-				locktest.Pass(rand.N(timeout)) // at any phase of heartbeats and ticks
+				locktest.Pass(rand.N(timeout)) // at a random phase of heartbeats and ticks
 				took[i], err = crashKill(next, path, child)
 			}
 			if err != nil {
@@ -53,11 +52,11 @@ func TestKilledHoldersLockIsFreeWithinTheTimeoutAndTwoTicks(t *testing.T) {
 	stalled := stalls()
 	t.Logf("%d trials: %v to %v after the kill, at a timeout of %v and a tick of %v; this process was kept from running for up to %v",
 		trials, locktest.Millis(took[0]), locktest.Millis(took[trials-1]), timeout, s.Tick, locktest.Millis(stalled))
-	// A leader and a follower are in the way, and are kept from running as this process is.
+	// A leader and a follower are involved, which a busy machine delays like this process.
 	require.Less(t, took[trials-1], timeout+2*s.Tick+3*stalled)
 }
 
-// crashKill kills a holder for whose lock a client is next in line, and returns how long that one waits from then on.
+// crashKill kills a holder and returns how long the next client in line waits from then on.
 func crashKill(next *zklock.Client, path string, holder *crashChild) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), locktest.Bound)
 	defer cancel()
@@ -123,9 +122,9 @@ func (p *stopped) requireLost(t *testing.T, ses *session.Session) {
 	locktest.Unlock(t, p.hold)
 }
 
-// Scenario 20: a holder process that is stopped for twice its session timeout and then goes on finds its context ended,
-// at the latest at the next tick of its clock, and its next guarded write refused. Another holder has had the lock
-// meanwhile, and nothing that the first one tried shows in what both write to.
+// Scenario 20: a holder process is stopped for twice its session timeout. When it goes on it finds its context ended, at the
+// latest at the next tick of its clock, and its next guarded write is refused. Another client has held the lock meanwhile, and
+// no late write of the first holder is in the znode that both write to.
 func TestStoppedHolderFindsItsContextEndedAndItsWritesRefused(t *testing.T) {
 	s := locktest.SiteBeside(t, 3)
 	next := s.Client(t)
@@ -136,7 +135,7 @@ func TestStoppedHolderFindsItsContextEndedAndItsWritesRefused(t *testing.T) {
 	}
 }
 
-// stopHolders is one trial. False: a holder has lost its lock before it was stopped, as it does on a machine that stands
+// stopHolders is one trial. It returns false if a holder lost its lock before it was stopped, as happens on a machine that stands
 // still for longer than a lease.
 func stopHolders(t *testing.T, s *locktest.Site, next *zklock.Client, ses *session.Session) bool {
 	dir, timeout := s.Path(t), s.ShortTimeout()
@@ -196,8 +195,8 @@ func stopHolders(t *testing.T, s *locktest.Site, next *zklock.Client, ses *sessi
 }
 
 // Scenario 63: a process is stopped for longer than its session lasts, and another one has the lock when it goes on. Its
-// worker, a loop on ctx.Err() or on ctx.Done() inside Do, begins no item more. (The stop may come between the question
-// and the item, which no context can help; so a trial in which one was begun is repeated.)
+// worker, a loop on ctx.Err() or on ctx.Done() inside Do, begins no further item. (The stop may come between the check and the
+// item, which no context can prevent; so a trial in which an item was begun is repeated.)
 func TestScenario63_AWorkerThatWasStoppedHandlesNothingAfterWaking(t *testing.T) {
 	const tick, timeout, workers, trials = 200 * time.Millisecond, time.Second, 4, 3
 	for trial := 1; ; trial++ {

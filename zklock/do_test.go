@@ -110,7 +110,7 @@ func TestDoThatDoesNotGetTheLockDoesNotCallItsFunction(t *testing.T) {
 		never := func(context.Context) error { panic("called") }
 		require.ErrorIs(t, b.Mutex("/l").Do(locktest.Within(t, time.Second), never), context.DeadlineExceeded)
 		require.ErrorIs(t, b.Mutex("/l", zklock.WithWait(0)).Do(locktest.Within(t, time.Second), never), zklock.ErrBusy)
-		synctest.Wait() // the first one's znode goes in the background
+		synctest.Wait() // the first hold's znode is deleted in the background
 		require.Len(t, srv.Children("/l"), 1)
 	})
 }
@@ -195,9 +195,9 @@ func TestCheckWhoseContextEndsSaysNothingAboutTheLock(t *testing.T) {
 	})
 }
 
-// What the caller of Do learns of its work.
+// Tests of what the error of Do says about the work.
 
-// kindsOfDo are the ways of having a function called under a lock.
+// kindsOfDo are the calls that run a function under a lock.
 func kindsOfDo(c *locktest.Client, dirs []string) map[string]func(context.Context, func(context.Context) error) error {
 	return map[string]func(context.Context, func(context.Context) error) error{
 		"mutex":   c.Mutex(dirs[0]).Do,
@@ -217,9 +217,8 @@ func kindsOfDo(c *locktest.Client, dirs []string) map[string]func(context.Contex
 	}
 }
 
-// Scenario 64: the work ended while the lock was held, and the release fails, in whichever way: the result is the work's,
-// it comes within a tenth of the session timeout, at once if no server is connected, and the lock is free as soon as the
-// ensemble can be reached.
+// Scenario 64: the work ends while the lock is held, and the release fails. The result is that of the work; it comes within a tenth of
+// the session timeout, or at once if no server is connected; and the lock is free as soon as the ensemble can be reached.
 func TestScenario64_WorkThatIsDoneIsNotReportedAsFailed(t *testing.T) {
 	for name, k := range map[string]struct {
 		spoil  func(s *locktest.Sim, c *locktest.Client) (mend func())
@@ -285,7 +284,7 @@ func TestScenario64_WorkThatIsDoneIsNotReportedAsFailed(t *testing.T) {
 	}
 }
 
-// Not run, run and lost, run and held: errors.Is tells them apart (scenario 64).
+// errors.Is distinguishes: not run; run, and the lock lost; run, and the lock held (scenario 64).
 func TestDosErrorTellsWhetherTheWorkWasRunAndHeld(t *testing.T) {
 	for kind := range kindsOfDo(&locktest.Client{}, []string{"/m/a", "/m/b"}) {
 		t.Run(kind, func(t *testing.T) {
@@ -313,12 +312,12 @@ func TestDosErrorTellsWhetherTheWorkWasRunAndHeld(t *testing.T) {
 				s.Unlock(h)
 				require.Zero(s, ran)
 
-				// run and lost: noticed by the work, or found at the release
+				// run, and lost: noticed by the work, or found at the release
 				for _, notice := range []bool{true, false} {
 					errWork := errors.New("the work's own")
 					err = do(s.Context(), func(ctx context.Context) error {
 						time.Sleep(time.Second)
-						if !notice { // the word of it does not arrive
+						if !notice { // the notification does not arrive
 							s.Server.Inject(zktest.DropReply().Op(zktest.OpNotify).Session(c.SessionID()).Once())
 						}
 						hold, _ := zklock.HoldFrom(ctx)
@@ -337,7 +336,7 @@ func TestDosErrorTellsWhetherTheWorkWasRunAndHeld(t *testing.T) {
 					emptyAll(s, time.Second, dirs)
 				}
 
-				// run and held, whatever a Do inside of it met
+				// run, and held, whatever error a Do inside it returned
 				err = do(s.Context(), func(ctx context.Context) error {
 					over, end := context.WithCancel(ctx)
 					end()

@@ -15,7 +15,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Election: scenario 39, and what observers see of it.
+// Elections: scenario 39, and what observers see of it.
 
 // view is what an observer has yielded so far.
 type view struct {
@@ -25,7 +25,7 @@ type view struct {
 	err  error              // the last one; set when done is closed
 }
 
-// observe watches an election from a goroutine of its own, which ends with stop, or with the test.
+// observe watches an election in its own goroutine, which ends with stop or with the test.
 func observe(s *locktest.Sim, e *zklock.Election) *view {
 	ctx, cancel := context.WithCancel(s.Context())
 	v := &view{stop: cancel, done: make(chan struct{}), seen: make(chan zklock.Leader, 1000)}
@@ -41,12 +41,12 @@ func observe(s *locktest.Sim, e *zklock.Election) *view {
 		}
 	}()
 	s.Cleanup(func() { cancel(); <-v.done })
-	synctest.Wait() // it has seen how things stand now
+	synctest.Wait() // it has seen the present state
 	return v
 }
 
-// values returns what was yielded since the last call, after everything that could happen has: the leaders' values, "-"
-// for none.
+// values waits until every goroutine waits, and returns what was yielded since the last call: the leaders' values, "-" for no
+// leader.
 func (v *view) values() []string {
 	synctest.Wait()
 	values := []string{}
@@ -64,8 +64,8 @@ func (v *view) values() []string {
 	}
 }
 
-// scenario 39: the leader loses touch with the ensemble, its session expires, and it comes back: at no time were there
-// two leaders by their own clocks, and an observer sees "no leader" in between.
+// scenario 39: the leader is cut off, its session expires, and it comes back. There were never two leaders by their own clocks, and an
+// observer sees "no leader" in between.
 func TestScenario39_ALeaderThatExpiresAndComesBackNeverLeadsBesideItsSuccessor(t *testing.T) {
 	for name, cut := range cutOffs {
 		t.Run(name, func(t *testing.T) {
@@ -88,7 +88,7 @@ func TestScenario39_ALeaderThatExpiresAndComesBackNeverLeadsBesideItsSuccessor(t
 
 				f.Heal()
 				f.Up()
-				a.LeadTo(s.Server.Leader()) // whatever its faulty link does: those faults strike the old session only
+				a.LeadTo(s.Server.Leader()) // whatever its faulty link does: the faults affect the old session only
 				back := campaign(s.Context(), a.Election(dir), "a again")
 				time.Sleep(time.Minute)
 				require.False(s, back.Over(), "it stands behind its successor")
@@ -174,8 +174,8 @@ func TestScenario39_TermsOfTwoCandidatesThatTakeTurnsExpiringNeverOverlap(t *tes
 	})
 }
 
-// scenario 39, by force: the session of a leader is ended by somebody: its successor is the only one that others see,
-// with "no leader" before it, and the old one can no longer change what it proclaims.
+// scenario 39, by force: another client ends the session of a leader. Observers see "no leader" and then only its successor, and the old
+// leader can no longer change what it has proclaimed.
 func TestScenario39_ALeaderWhoseSessionIsEndedByForceProclaimsNothingMore(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a, b := s.Dir("/e"), s.Client(), s.Client()

@@ -16,7 +16,7 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// reign watches over an election in this process: what each leader believes by its own clock.
+// reign checks an election inside this process: which candidates lead by their own clocks.
 type reign struct {
 	mu     sync.Mutex // guards what follows
 	leader *zklock.Leadership
@@ -26,8 +26,8 @@ type reign struct {
 	broken []error
 }
 
-// begin notes a term. Nobody else may still believe that he leads; force tells that the last one was removed by
-// somebody, against which only the token helps.
+// begin records a term. No other candidate may still believe that it leads, unless force says that the last leader was removed by
+// force, against which only the token protects.
 func (r *reign) begin(who int, l *zklock.Leadership, force bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,9 +48,8 @@ func (r *reign) state() (leader *zklock.Leadership, who, terms int) {
 	return r.leader, r.who, r.terms
 }
 
-// Leaders on three nodes are killed one after the other: their connections are held up for good, so that they hear
-// nothing any more, until their sessions have expired. There are never two leaders by their own clocks, each term's
-// token is greater than the last, and observers see each of the terms that lasts.
+// With three servers, one leader after the other is cut off for good, until its session has expired. There are never two leaders by
+// their own clocks, each term's token is greater than the last, and observers see each term that lasts.
 func TestLeadersThatAreCutOffOneAfterTheOther(t *testing.T) {
 	s := locktest.SiteBeside(t, 3)
 	path := s.Path(t)
@@ -96,14 +95,14 @@ func TestLeadersThatAreCutOffOneAfterTheOther(t *testing.T) {
 	endReign(t, &reign)
 }
 
-// token returns the last term's.
+// token returns the token of the latest term.
 func (r *reign) token() zklock.Token {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.last
 }
 
-// The znodes of leaders are deleted by force: only the token tells then who is the last.
+// The znodes of leaders are deleted by force: then only the token says which leader is the latest.
 func TestLeadersThatAreBrokenByForce(t *testing.T) {
 	s := locktest.SiteBeside(t, 3)
 	path := s.Path(t)

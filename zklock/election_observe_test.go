@@ -18,7 +18,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// What observers of an election see.
+// Tests of what observers of an election see.
 
 func TestObserversSeeEveryChangeOnceAndInOrder(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
@@ -71,7 +71,7 @@ func TestObserversSurviveDisconnectsAndTheEndOfTheirSession(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			require.Empty(s, view.values(), "nothing has changed")
 		}
-		// What changes while it is away it sees when it is back.
+		// It sees what has changed while it was disconnected when it is connected again.
 		old := watcher.SessionID()
 		cut := s.Server.Inject(zktest.Freeze().Session(old))
 		require.NoError(s, l.Resign(s.Context()))
@@ -172,9 +172,9 @@ func TestObservingEndsWithItsContextAndSaysSo(t *testing.T) {
 	}
 }
 
-// The body of the loop outlives the session, and then ends ctx: the last error is ctx's.
+// The body of the loop runs for longer than the session, and then ends ctx: the last error is that of ctx.
 func TestObservingEndsWithItsContextsErrorWhateverElseHasEnded(t *testing.T) {
-	for range 20 { // which of two ends is seen first is left to chance
+	for range 20 { // which of the two ends is seen first is random
 		locktest.Simulate(t, func(s *locktest.Sim) {
 			dir, watcher := s.Dir("/e"), s.Client()
 			lead(s, s.Client().Election(dir), "a")
@@ -246,8 +246,8 @@ func TestBreakingOutOfObservingLeavesNothing(t *testing.T) {
 	})
 }
 
-// A hundred observers, ten candidates: a change of leader wakes the observers and one candidate, and a candidate that
-// comes or goes further back wakes no observer.
+// A hundred observers, ten candidates: a change of leader wakes the observers and one candidate. A candidate that enters or leaves
+// further back in line wakes no observer.
 func TestObserversDoNotWakeCandidatesNorCandidatesObservers(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, first := s.Dir("/e"), s.Client()
@@ -296,7 +296,7 @@ func TestObserversDoNotWakeCandidatesNorCandidatesObservers(t *testing.T) {
 	})
 }
 
-// An observer may read too little to know whether it would be notified: then it looks again from time to time.
+// An observer whose permissions may be too few for a notification looks again from time to time.
 func TestAnObserverThatMayNotReadALeadersLongDataSeesItsEnd(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		alice, bob := s.Client(zklock.WithAuth("digest", []byte("alice:a"))), s.Client()
@@ -313,8 +313,8 @@ func TestAnObserverThatMayNotReadALeadersLongDataSeesItsEnd(t *testing.T) {
 	}, zktest.WithVersion(zktest.Version38)) // later versions refuse the watch
 }
 
-// A candidate and an observer of one client watch the same znode, the leader's. When that has just been set, and is
-// deleted before they watch it again, the candidate must hear of it, whichever of the two asked first.
+// A candidate and an observer of one client watch the leader's znode. If its data have just been set, and it is deleted before they
+// watch it again, the candidate must be notified, whichever of the two sends its request first.
 func TestACandidateLeadsThoughAnObserverOfItsClientHasFoundTheLeaderGoneFirst(t *testing.T) {
 	for round := range 8 { // who asks first is up to the scheduler
 		t.Run(fmt.Sprint(round), func(t *testing.T) {

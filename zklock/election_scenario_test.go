@@ -16,7 +16,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Election: scenarios 38 and 40; 39 is in election_expiry_test.go.
+// Elections: scenarios 38 and 40; scenario 39 is in election_expiry_test.go.
 
 // campaign campaigns in a goroutine; its result has the leadership's hold.
 func campaign(ctx context.Context, e *zklock.Election, value string) *candidacy {
@@ -53,7 +53,7 @@ func lead(s *locktest.Sim, e *zklock.Election, value string) *zklock.Leadership 
 	return l
 }
 
-// terms notes the terms of one Run, and whether two calls of its callback were ever under way at once.
+// terms records the terms of one Run, and whether two calls of its callback were ever under way at once.
 type terms struct {
 	mu       sync.Mutex // guards what follows
 	inside   int
@@ -61,7 +61,7 @@ type terms struct {
 	tokens   []zklock.Token
 }
 
-// begin notes a call of the callback; the returned function its end.
+// begin records a call of the callback; the returned function records its end.
 func (x *terms) begin(l *zklock.Leadership) (end func()) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -83,7 +83,7 @@ func (x *terms) count() int {
 	return len(x.tokens)
 }
 
-// check demands that no two calls overlapped and that tokens grew.
+// check requires that no two calls overlapped, and that tokens grew.
 func (x *terms) check(s *locktest.Sim) {
 	s.Helper()
 	x.mu.Lock()
@@ -94,7 +94,7 @@ func (x *terms) check(s *locktest.Sim) {
 	}
 }
 
-// mishaps are errors that a campaign may meet; each strikes a candidate that enters the line of dir.
+// mishaps are faults for a campaign; each affects a candidate that enters the queue at dir.
 var mishaps = map[string]func(s *locktest.Sim, c *locktest.Client, dir string){
 	"the create's reply is lost": func(s *locktest.Sim, _ *locktest.Client, dir string) {
 		s.Server.Inject(zktest.CloseAfter().Op(zktest.OpCreate).Path(dir + "/*").Times(3))
@@ -174,7 +174,7 @@ func TestScenario38_AfterAnyErrorInACampaignTheCandidateCampaignsAgain(t *testin
 				}()
 				time.Sleep(10 * time.Second)
 				if err := l.Resign(ctx); err != nil {
-					require.ErrorIs(s, err, zklock.ErrLost) // the mishap was everybody's
+					require.ErrorIs(s, err, zklock.ErrLost) // the fault affected all clients
 				}
 				s.Until(time.Minute, "it leads", func() bool { return terms.count() > 0 })
 				time.Sleep(time.Minute)
@@ -191,8 +191,8 @@ func TestScenario38_AfterAnyErrorInACampaignTheCandidateCampaignsAgain(t *testin
 	}
 }
 
-// scenario 38: a callback that takes its time after the loss of its term has returned before the candidate stands in
-// line again, and so before the next callback begins.
+// scenario 38: a callback that goes on after the loss of its term has returned before the candidate enters the queue again, and so
+// before the next callback begins.
 func TestScenario38_ACallbackHasReturnedBeforeTheNextCampaignBegins(t *testing.T) {
 	for _, slow := range []time.Duration{0, 50 * time.Millisecond, 3 * time.Second, time.Minute} {
 		t.Run(slow.String(), func(t *testing.T) {
@@ -235,8 +235,7 @@ func TestScenario38_ACallbackHasReturnedBeforeTheNextCampaignBegins(t *testing.T
 	}
 }
 
-// resigns are the ways in which the delete of a resignation can fail. gone tells whether the session, too, is over
-// in the end.
+// resigns are the ways in which the delete of a resignation can fail. gone: the session ends too.
 var resigns = map[string]struct {
 	fail func(s *locktest.Sim, c *locktest.Client)
 	gone bool
@@ -270,8 +269,8 @@ var resigns = map[string]struct {
 	}, true},
 }
 
-// scenario 40: resign's delete fails: the leadership has ended for its holder at once and for good, whatever the call
-// returns; as long as the znode stands others still see the leader, and nobody else leads; and the znode goes.
+// scenario 40: the delete of a resignation fails. The leadership has ended for its holder at once and for good, whatever the call
+// returns. As long as the znode exists, others still see the leader and no other candidate leads. In the end the znode is deleted.
 func TestScenario40_AResignationWhoseDeleteFailsIsNeverForgotten(t *testing.T) {
 	for name, c := range resigns {
 		for _, limit := range []time.Duration{0, 2 * time.Second, time.Hour} {

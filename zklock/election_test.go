@@ -15,7 +15,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// What an Election gives to its candidates.
+// Tests of an Election, from the view of its candidates.
 
 func TestALeadersValueTokenAndOwnerAreVisible(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
@@ -153,7 +153,7 @@ func TestRunEndsWithItsContextInEveryState(t *testing.T) {
 	}
 }
 
-// The term is lost, and ctx ends before the callback returns: Run's error is ctx's, whatever the callback's is.
+// The term is lost, and ctx ends before the callback returns: Run returns the error of ctx, whatever the callback returns.
 func TestRunWhoseContextEndsAfterALossReturnsTheContextsError(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c := s.Dir("/e"), s.Client()
@@ -200,7 +200,7 @@ func TestRunOfACampaignThatCanNotSucceedReturns(t *testing.T) {
 	})
 }
 
-// A term ends by WithMaxHold, again and again: each time the callback has returned, and the next candidate had his turn.
+// Terms end by WithMaxHold, repeatedly: each time the callback has returned, and the next candidate has led.
 func TestRunCampaignsAgainAfterAMaximumTerm(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a, b := s.Dir("/e"), s.Client(), s.Client()

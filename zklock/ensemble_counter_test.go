@@ -19,7 +19,7 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// Made-up numbers and the counter's end on real servers: scenarios 48 and 49.
+// Scenarios 48 and 49 on real servers: made-up numbers, and the counter's end.
 
 // sessionOf opens a session of another program, without credentials.
 func sessionOf(t *testing.T, s *locktest.Site) *session.Session {
@@ -30,8 +30,8 @@ func sessionOf(t *testing.T, s *locktest.Site) *session.Session {
 	return other
 }
 
-// scenario 48 on a real server, which lists in no order: a neighbour that has nothing but CREATE makes up contenders half
-// of the circle away. Nobody gets in beside the holder, and everybody is shown who leads.
+// scenario 48 on a real server, whose lists have no order: a neighbour with only CREATE makes up contenders whose numbers are half
+// the circle away. No client holds beside the holder, and all see who leads.
 func TestScenario48_ANeighbourThatMayOnlyCreateLetsNobodyInOnARealServer(t *testing.T) {
 	s := locktest.SiteBeside(t, 1)
 	auth := zklock.WithAuth("digest", []byte("owner:secret"))
@@ -75,15 +75,15 @@ func TestScenario48_ANeighbourThatMayOnlyCreateLetsNobodyInOnARealServer(t *test
 	}
 }
 
-// siteAtCounter is a server of its own whose counter of /w is at n.
+// siteAtCounter starts a server whose counter of /w is at n.
 func siteAtCounter(t *testing.T, n int32, opts ...ensemble.Option) *locktest.Site {
 	t.Helper()
 	return locktest.OwnSite(t, 1, append(opts, ensemble.WithCounter(t, "/w", n))...)
 }
 
-// scenario 49 on a real server: at the end of its counter, where numbers repeat and, with creates that overlap, are negative,
-// contenders of every kind hold one at a time, and tokens grow: where they stand outside for a while, since the directory
-// could be renewed if it were ever empty, and where it can't be.
+// scenario 49 on a real server: at the end of its counter numbers repeat and, when creates overlap, are negative. Contenders of every
+// kind still hold one at a time, and tokens grow, both where they wait outside for a while, because the directory could be renewed
+// once it is empty, and where it cannot be renewed.
 func TestScenario49_AtARealServersCounterEndOneHoldsAtATime(t *testing.T) {
 	s := siteAtCounter(t, math.MaxInt32-2)
 	const dir, clients, each, rounds = "/w", 3, 4, 3
@@ -135,7 +135,7 @@ func TestScenario49_AtARealServersCounterEndOneHoldsAtATime(t *testing.T) {
 	join.Go(func() { queued <- take(t, cs[1].RWMutex(dir).Lock) })
 	require.Eventually(t, func() bool {
 		names, _, err := other.List(locktest.Soon(t), dir)
-		return err == nil && len(names) == 3 // and the child that was there from the start
+		return err == nil && len(names) == 3 // and the child that existed from the start
 	}, locktest.Bound, 10*time.Millisecond)
 	reader, err := cs[0].RWMutex(dir).Downgrade(locktest.Soon(t), r)
 	require.NoError(t, err)
@@ -157,7 +157,7 @@ func take(t *testing.T, call locktest.Acquire) *zklock.Hold {
 	return h
 }
 
-// A real server takes the renewal: a new directory with the old one's data and ACL; and a container that goes when unused.
+// A real server renews a directory: the new one has the old one's data and ACL.
 func TestARealServersDirectoryIsRenewed(t *testing.T) {
 	s := siteAtCounter(t, counterHalf, ensemble.WithContainerCheck(200*time.Millisecond))
 	ctx := locktest.Soon(t)
@@ -193,14 +193,14 @@ func TestARealServersDirectoryIsRenewed(t *testing.T) {
 	locktest.Unlock(t, third)
 }
 
-// As above, for a container.
+// A container is renewed as a container, which the server deletes when it is unused.
 func TestARealServersContainerIsRenewedAsOne(t *testing.T) {
 	s := siteAtCounter(t, counterHalf, ensemble.WithContainerCheck(200*time.Millisecond))
 	ctx := locktest.Soon(t)
 	c, other := s.Client(t), sessionOf(t, s)
 	require.NoError(t, other.Delete(ctx, "/w/seed", -1))
 	locktest.Unlock(t, locktest.Lock(t, c.Mutex("/w", zklock.WithContainer())))
-	require.Eventually(t, func() bool { // it was none: so only a renewed one goes by itself
+	require.Eventually(t, func() bool { // the old one was no container, so only a renewed one is deleted by the server
 		_, err := other.Exists(ctx, "/w")
 		return err != nil
 	}, locktest.Bound, 10*time.Millisecond)

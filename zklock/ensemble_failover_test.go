@@ -16,8 +16,8 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// The leader is killed while clients take turns at a lock, and comes back as a follower; then the next one. Never do
-// two hold at once, and work goes on after each.
+// The leader is killed while clients take turns at a lock, and comes back as a follower; then the next one. No two clients hold
+// at once, and work goes on after each failure.
 func TestTurnsGoOnWhenLeadersAreKilled(t *testing.T) {
 	const clients, kills = 8, 2
 	s := locktest.SiteOf(t, 3)
@@ -36,7 +36,7 @@ func TestTurnsGoOnWhenLeadersAreKilled(t *testing.T) {
 				h, err := m.Lock(ctx)
 				if err != nil {
 					if !errors.Is(err, context.Canceled) {
-						t.Error(err) // whatever happens to the servers, a Lock waits it out
+						t.Error(err) // a Lock waits until the servers are back
 					}
 					return
 				}

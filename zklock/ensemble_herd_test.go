@@ -22,12 +22,12 @@ type grant struct {
 	client int
 }
 
-// awaitSettled returns when all waiters have waited for long enough to have asked whether they may read the znode before
-// theirs: by a list of its children, but for the second in line, which has read the holder's data.
+// awaitSettled returns when all waiters have waited for long enough to have found out whether they may read their predecessor: by a
+// list of its children; the second in line has read the holder's data instead.
 func awaitSettled(t *testing.T, tap *ensemble.Tap, dir string, waiters int) {
 	t.Helper()
 	tap.Await(t, 2*locktest.Bound, "all to wait", func(tap *ensemble.Tap) bool {
-		asked := map[string]bool{} // what is asked again after a reconnection counts once
+		asked := map[string]bool{} // a request that is repeated after a reconnection counts once
 		for _, f := range tap.Frames() {
 			if f.Dir == ensemble.Requests && f.Op == ensemble.OpGetChildren2 && f.Path != dir {
 				asked[f.Path] = true
@@ -37,7 +37,7 @@ func awaitSettled(t *testing.T, tap *ensemble.Tap, dir string, waiters int) {
 	})
 }
 
-// herd is a crowd that waits for one lock.
+// herd is many calls that wait for one lock.
 type herd struct {
 	dir      string
 	outsider *zklock.Client // whose own notifications are not among those counted
@@ -47,7 +47,7 @@ type herd struct {
 	calls    sync.WaitGroup
 }
 
-// enter has that many calls wait, and returns when all do.
+// enter makes that many calls wait, and returns when all do.
 func (h *herd) enter(t *testing.T, ctx context.Context, waiters int) {
 	t.Helper()
 	for i := range waiters {
@@ -70,8 +70,8 @@ func (h *herd) enter(t *testing.T, ctx context.Context, waiters int) {
 	require.Len(t, locktest.Children(t, h.outsider, h.dir), waiters+1)
 }
 
-// release returns the one waiter that a release has woken. Nobody has listed the directory, not even that one: it has seen
-// itself second in line, or hears that the one before it held.
+// release returns the one waiter that a release has woken. No waiter has listed the directory, not even that one: its latest list
+// showed it second in line, or its predecessor's mark says that that one held.
 func (h *herd) release(t *testing.T, hold *zklock.Hold) grant {
 	t.Helper()
 	h.tap.Reset()
@@ -89,11 +89,11 @@ func (h *herd) release(t *testing.T, hold *zklock.Hold) grant {
 	return next
 }
 
-// Scenario 27: with 1,000 waiters in line, spread over 20 sessions, a release wakes exactly one. What is counted are
-// the notifications that cross the wire to the waiters.
+// Scenario 27: with 1,000 waiters in line, of 20 sessions, a release wakes exactly one. The test counts the notifications that
+// are sent to the waiters.
 //
-// A notification that a release causes is sent before the answer to anything asked afterwards. So once every session
-// has been answered a sync that it sent after the release, the count is final.
+// A server sends the notifications of a release before its answers to later requests. So the count is final once each session
+// has the answer to a sync that it sent after the release.
 func TestOneReleaseWakesOneOfAThousandWaiters(t *testing.T) {
 	const waiters, sessions = 1000, 20
 	s := locktest.SiteOf(t, 3)
@@ -113,9 +113,9 @@ func TestOneReleaseWakesOneOfAThousandWaiters(t *testing.T) {
 	next := h.release(t, holder)
 	require.Equal(t, 1, h.tap.Notifications())
 
-	// A waiter that has become the holder releases, and so on: the one behind it hears of its mark and of its deletion. Its
-	// own session watches its znode too, and hears of the deletion that it asked for: that is the only other notification,
-	// unless the one who is woken lives in the same session, which has one watch for both.
+	// A waiter that has become the holder releases, and so on. The next one is notified of the mark and of the deletion. The
+	// releasing session watches the deleted znode too: that is the only other notification, and there is none if the waiter that
+	// is woken is of the same session, which has one watch for both.
 	for range 10 {
 		want := 3
 		before := next
@@ -131,14 +131,14 @@ func TestOneReleaseWakesOneOfAThousandWaiters(t *testing.T) {
 		}
 	}
 
-	// All others give up at once, while each one's watch is on a znode that goes as well.
+	// All others give up at once, while the znode that each one watches is deleted as well.
 	cancel()
 	h.calls.Wait()
 	locktest.Unlock(t, next.hold)
 	locktest.AwaitContenders(t, h.outsider, h.dir, 0)
 }
 
-// awaitQuiet returns when every session has been answered a request that was sent after the call began: so each has got all
+// awaitQuiet returns when every session has the answer to a request that it sent after the call began: so each has received all
 // notifications of what happened before.
 func awaitQuiet(t *testing.T, clients []*zklock.Client, dir string) {
 	t.Helper()
@@ -151,7 +151,7 @@ func awaitQuiet(t *testing.T, clients []*zklock.Client, dir string) {
 				err = ses.Sync(ctx, dir)
 			}
 			if err == nil {
-				_, _, err = ses.ACL(ctx, dir) // a read, of a kind that no lock call makes: seen after all that was synced
+				_, _, err = ses.ACL(ctx, dir) // a kind of read that no lock call makes, and that shows everything up to the sync
 			}
 			if err != nil {
 				t.Error(fmt.Errorf("asking a session for what it has heard: %w", err))

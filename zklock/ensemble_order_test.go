@@ -13,8 +13,8 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// Many clients, each with a session of its own, take turns at one lock over three nodes. Never do two hold at once;
-// tokens grow from holder to holder; and who queued first holds first.
+// Many clients, each with its own session, take turns at one lock on three servers. No two hold at once; tokens grow from holder
+// to holder; and the client that queued first holds first.
 func TestManyClientsTakeTurnsInOrder(t *testing.T) {
 	clients, cycles := 64, 40
 	if locktest.Long() {
@@ -23,7 +23,7 @@ func TestManyClientsTakeTurnsInOrder(t *testing.T) {
 	s := locktest.SiteOf(t, 3)
 	path := s.Path(t)
 	var turns locktest.Exclusion
-	var shared atomic.Int64 // every holder reads it and writes it back: two at once would lose an increment
+	var shared atomic.Int64 // each holder reads it and writes it back: two holders at once would lose an increment
 	var workers sync.WaitGroup
 	all := make([]*zklock.Client, clients)
 	for i := range all {
@@ -42,7 +42,7 @@ func TestManyClientsTakeTurnsInOrder(t *testing.T) {
 				}
 				turns.Enter(h)
 				n := shared.Load()
-				runtime.Gosched() // an invitation to a second holder
+				runtime.Gosched() // gives a second holder time to appear
 				shared.Store(n + 1)
 				turns.Leave(h)
 				if err := h.Unlock(ctx); err != nil {

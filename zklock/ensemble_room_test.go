@@ -21,7 +21,7 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// roomySite starts servers of the test's own, since they may not survive it.
+// roomySite starts servers for one test alone, since they may not survive it.
 func roomySite(t *testing.T) (*locktest.Site, *ensemble.Ensemble) {
 	t.Helper()
 	s := locktest.OwnSite(t, 3, ensemble.WithDirectQuorum())
@@ -69,8 +69,8 @@ func serves(t *testing.T, addr string) error {
 	return c.Mutex("/later").Do(ctx, func(context.Context) error { return nil })
 }
 
-// A client has as many locks and znodes of its own as its sessions have room for, and ends: the ensemble lives, and its
-// servers can start again, with that in their logs.
+// A client fills its sessions with locks and other znodes, and ends. The ensemble survives, and its servers can be restarted, with
+// the end of these sessions in their logs.
 func TestAnEnsembleSurvivesTheEndOfAClientWhoseSessionsAreFull(t *testing.T) {
 	site, e := roomySite(t)
 	c := site.Client(t)
@@ -94,7 +94,7 @@ func TestAnEnsembleSurvivesTheEndOfAClientWhoseSessionsAreFull(t *testing.T) {
 	require.Empty(t, locktest.Children(t, other, "/room"), "all gone with the session")
 }
 
-// A client takes 50,000 locks, a thousand of them at once, in as many sessions as that needs, and ends: the ensemble lives.
+// A client takes 50,000 locks, a thousand at a time, in as many sessions as that needs, and ends. The ensemble survives.
 func TestAClientHas50000LocksAndTheEnsembleSurvivesItsEnd(t *testing.T) {
 	locktest.NeedLong(t)
 	site, e := roomySite(t)
@@ -139,8 +139,8 @@ func heapInUse() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// What the bound is for: without it the same end takes servers down for good. It says something about the servers, and
-// nothing about this library, but that the test above looks at the right thing.
+// Why there is a bound: without it the end of such a session crashes servers for good. This tests the servers and not the
+// library; it shows that the test above tests the right thing.
 func TestAnEnsembleDiesOfTheEndOfASessionThatIsLargerThanItsServersCanRead(t *testing.T) {
 	locktest.NeedLong(t)
 	site, e := roomySite(t)
@@ -157,7 +157,7 @@ func TestAnEnsembleDiesOfTheEndOfASessionThatIsLargerThanItsServersCanRead(t *te
 		require.NoError(t, errors.Join(n.Kill(), n.Launch()))
 	}
 	var dead []int
-	for _, n := range e.Nodes { // each has time enough for an election
+	for _, n := range e.Nodes { // each has enough time for an election
 		if err := serves(t, n.Addr()); err != nil {
 			dead = append(dead, n.ID)
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// As errgroup.WithContext does it: the context's cause is the error of something else that went on beside, and that
-// error is an answer of ZooKeeper's. It says nothing about the lock.
+// As with errgroup.WithContext: the cause of the context is the error of other work, which is an answer of ZooKeeper. It says nothing
+// about the lock.
 var causes = []error{zk.ErrNoNode, zk.ErrBadVersion, zk.ErrNodeExists, zk.ErrNoAuth, zklock.ErrUnknownOutcome}
 
 func withCause(cause error) (ctx context.Context, end func()) {
@@ -29,7 +29,7 @@ func ended(cause error) context.Context {
 	return ctx
 }
 
-// free demands that another client gets the lock, long before c's session could end.
+// free requires that another client gets the lock, long before c's session could end.
 func free(s *locktest.Sim, path string) {
 	s.Helper()
 	c := s.Client()
@@ -51,7 +51,7 @@ var endedCalls = map[string]func(s *locktest.Sim, c *locktest.Client, cause erro
 	},
 	"unlock, local handoff": func(s *locktest.Sim, c *locktest.Client, cause error) {
 		h := s.Lock(c.Mutex("/l", zklock.WithLocalHandoff(5)))
-		_ = h.Unlock(ended(cause)) // whatever it says, the place is given up
+		_ = h.Unlock(ended(cause)) // the place is given up, whatever the error is
 		free(s, "/l")
 	},
 	"unlock, several paths": func(s *locktest.Sim, c *locktest.Client, cause error) {
@@ -128,7 +128,7 @@ func TestTheCauseOfAContextIsNotTakenForAnAnswer(t *testing.T) {
 	}
 }
 
-// What is nobody's answer is found in the error.
+// A cause that is no answer of the ensemble is found in the error.
 func TestTheCauseOfAContextIsFoundInTheError(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		own := fmt.Errorf("the program stops")

@@ -11,8 +11,8 @@ func LocalQueues(c *Client) int {
 	return c.handoff.Len()
 }
 
-// HeardSet tells h that somebody has set the data of its znode.
+// HeardSet notifies h that the data of its znode have been set.
 func HeardSet(h *Hold, data string, stat zk.Stat) { h.a.dataSet([]byte(data), stat) }
 
-// HeardGone tells h that its znode was deleted.
+// HeardGone notifies h that its znode was deleted.
 func HeardGone(h *Hold) { h.a.lose(recipe.ErrGone) }

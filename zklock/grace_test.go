@@ -18,13 +18,13 @@ import (
 
 const graceOf = 2 * time.Second
 
-// graceCutOff has the client's session hear nothing any more, nor reach a server, until heal.
+// graceCutOff cuts the client's session off from all servers, until heal.
 func graceCutOff(s *locktest.Sim, c *locktest.Client) (heal func()) {
 	away, frozen := s.Server.Inject(zktest.Refuse()), s.Server.Inject(zktest.Freeze().Session(c.SessionID()))
 	return func() { away.Remove(); frozen.Remove() }
 }
 
-// A holder that is cut off, whenever that is, is told its grace before the next one holds, and before SafeUntil.
+// The context of a holder that is cut off at any moment ends at least its grace before the next client holds, and before SafeUntil.
 func TestAHoldWithAGraceEndsThatMuchBeforeAnybodyElseHolds(t *testing.T) {
 	with := zklock.WithGrace(graceOf)
 	locks := map[string]func(c *locktest.Client) locktest.Acquire{
@@ -66,8 +66,8 @@ func TestAHoldWithAGraceEndsThatMuchBeforeAnybodyElseHolds(t *testing.T) {
 	}
 }
 
-// The session of a hold that was lost to its grace goes on when the ensemble answers again: the hold stays lost, keeps its
-// place until Unlock, and the next one gets the lock then.
+// A hold is lost because less than its grace is left, and then the ensemble answers again, so that the session goes on. The hold stays
+// lost and keeps its place until Unlock; then the next client gets the lock.
 func TestAHoldThatWasLostToItsGraceKeepsItsPlaceUntilUnlock(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		var lost []error
@@ -95,7 +95,7 @@ func TestAHoldThatWasLostToItsGraceKeepsItsPlaceUntilUnlock(t *testing.T) {
 	})
 }
 
-// Scenario 63 with a grace: whoever asks is told that less than the grace is left, although no timer has run.
+// Scenario 63 with a grace: every call reports the loss as soon as less than the grace is left, although no timer has run.
 func TestAHoldIsInItsGraceAtOnceWithoutATimer(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
@@ -174,7 +174,7 @@ func TestWithAMaxHoldTheZnodeGoesAGraceAfterTheContext(t *testing.T) {
 	})
 }
 
-// A znode that the process has kept is handed to a call with a grace, without a request: not before the lease has it.
+// A znode that the process has kept is handed to a call with a grace, without a request, once the lease is longer than the grace.
 func TestAHoldWithAGraceOnAKeptZnodeBeginsWithItsLease(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()

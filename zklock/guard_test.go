@@ -67,7 +67,7 @@ func TestAGuardRefusesWhatHasNoPathBeforeAnyRequest(t *testing.T) {
 	})
 }
 
-// Called by many at once: calls with one key one after the other, calls with different keys side by side.
+// Called concurrently: calls with the same key run one after the other, calls with different keys at the same time.
 func TestAGuardIsCalledConcurrently(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()

@@ -17,7 +17,7 @@ import (
 // handoffReference is how long the other side of a ratio is measured, in the same run and on the same servers.
 const handoffReference = 2 * time.Second
 
-// handoffRate has workers goroutines make cycles for about d and returns the cycles per second.
+// handoffRate makes a number of goroutines do cycles for about d, and returns the cycles per second.
 func handoffRate(tb testing.TB, workers int, d time.Duration, cycle func(worker int) error) float64 {
 	tb.Helper()
 	var cycles atomic.Int64
@@ -38,8 +38,8 @@ func handoffRate(tb testing.TB, workers int, d time.Duration, cycle func(worker 
 	return float64(cycles.Load()) / time.Since(began).Seconds()
 }
 
-// handoffRaw is the cycles per second of one who makes and deletes an ephemeral sequential znode: the floor of every
-// lock that asks the ensemble.
+// handoffRaw returns the rate of creating and deleting an ephemeral sequential znode, which bounds every lock that uses the
+// ensemble.
 func handoffRaw(tb testing.TB, ctx context.Context, c *zklock.Client, dir string) float64 {
 	tb.Helper()
 	s, err := c.Session(ctx)
@@ -74,8 +74,8 @@ func benchWorkers(ctx context.Context, b *testing.B, m *zklock.Mutex) float64 {
 	return float64(b.N) / b.Elapsed().Seconds()
 }
 
-// 64 goroutines of one process want one lock: with the option, against a znode for each. The ratio is that of cycles
-// per second.
+// 64 goroutines of one process take turns at one lock: with the option, compared with a znode for each call. The ratio is that of
+// cycles per second.
 func BenchmarkLocalHandoff(b *testing.B) {
 	benchNodes(b, func(b *testing.B, s *locktest.Site) {
 		c, ctx := s.Client(b), locktest.Late(b)
@@ -88,7 +88,7 @@ func BenchmarkLocalHandoff(b *testing.B) {
 	})
 }
 
-// One goroutine locks and unlocks alone: with a kept znode, against the two writes that any other lock costs.
+// One goroutine locks and unlocks: with a kept znode, compared with the two writes of any other lock.
 func BenchmarkIdleKeep(b *testing.B) {
 	benchNodes(b, func(b *testing.B, s *locktest.Site) {
 		c, ctx := s.Client(b), locktest.Late(b)

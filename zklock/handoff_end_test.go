@@ -14,7 +14,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Whoever hears that the session is over, and locks again at once, may come before the kept turns have heard of it.
+// A caller that learns of the session's end and locks again at once may come before the kept turns have been notified.
 func TestALockAtTheMomentAtWhichItsKeptTurnEndsIsNotForgotten(t *testing.T) {
 	for _, try := range []bool{false, true} {
 		t.Run(fmt.Sprintf("try %v", try), func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestALockQueuesAnewWhenItFindsTheKeptTurnLost(t *testing.T) {
 		m := c.Mutex("/l", zklock.WithLocalHandoff(5), zklock.WithIdleKeep(time.Minute))
 		s.Unlock(s.Lock(m))
 		time.Sleep(time.Second)
-		c.Current().ForLocks(trusted.Caller{}).Abandon() // as any other end, and nobody has heard of it
+		c.Current().ForLocks(trusted.Caller{}).Abandon() // as by any other end, and before any notification of it
 		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 		defer cancel()
 		h, err := m.Lock(ctx)

@@ -14,10 +14,10 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// handoffs is what two processes have done with one lock.
+// handoffs records what two processes do with one lock.
 type handoffs struct {
 	inside atomic.Int32
-	mu     sync.Mutex // guards what follows, where the lock does not: no race detector sees that across processes
+	mu     sync.Mutex // guards the fields below: the race detector does not know that the lock orders the two processes
 	of     [2]struct{ holds, turns int }
 	last   int // process
 	token  zklock.Token
@@ -31,7 +31,7 @@ func (s *handoffs) enough(n int) bool {
 	return s.of[0].turns >= n && s.of[1].turns >= n
 }
 
-// hold enters a hold of a process.
+// hold records a hold of a process.
 func (s *handoffs) hold(t *testing.T, process int, token zklock.Token) {
 	if !s.inside.CompareAndSwap(0, 1) {
 		t.Error("two holders")
@@ -57,7 +57,7 @@ func (s *handoffs) hold(t *testing.T, process int, token zklock.Token) {
 	}
 }
 
-// Two processes of 16 goroutines each want one lock, for as long as it takes until both have had it often.
+// Two processes of 16 goroutines each take turns at one lock until each has had enough turns.
 func TestLocalHandoffUnderLoadOnServers(t *testing.T) {
 	s := locktest.SiteBeside(t, 1)
 	dir, ctx := s.Path(t), locktest.Soon(t)
@@ -111,7 +111,7 @@ func TestAHandedOnLockCostsNoRequestOnTheWire(t *testing.T) {
 	locktest.Unlock(t, first)
 	awaitReplies(t, p.Tap(), ensemble.OpSetWatches, 1)
 	awaitReplies(t, p.Tap(), ensemble.OpExists, 1)
-	awaitReplies(t, p.Tap(), ensemble.OpGetChildren2, 2) // Lock's, which finds no directory, and the look for others
+	awaitReplies(t, p.Tap(), ensemble.OpGetChildren2, 2) // that of Lock, which finds no directory, and the one for other contenders
 	p.Tap().Reset()
 	for range 100 {
 		w := make(chan *zklock.Hold, 1)

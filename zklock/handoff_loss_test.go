@@ -98,8 +98,8 @@ func TestAKeptTurnThatIsLostIsNotLockedAgain(t *testing.T) {
 	}
 }
 
-// The server is cut off, and nobody knows whether the session lives: the lock is handed on as long as the lease lasts, and
-// not a moment longer.
+// The server is cut off, so the client does not know whether its session exists: the lock is handed on until the lease is over, and
+// not afterwards.
 func TestALockWhoseLeaseIsOverIsNotHandedOn(t *testing.T) {
 	for name, fault := range map[string]zktest.Fault{
 		"nothing passes": zktest.Freeze(), "replies do not": zktest.FreezeReplies(), "requests do not": zktest.FreezeRequests(),
@@ -185,7 +185,7 @@ func TestWhenTheLastWaiterGoesTheZnodeGoes(t *testing.T) {
 			for range 100 {
 				calls = append(calls, locktest.Go(ctx, m.Lock))
 			}
-			time.Sleep(time.Duration(round) * 50 * time.Millisecond) // from before its create to after it watches
+			time.Sleep(time.Duration(round) * 50 * time.Millisecond) // from before its create until it watches
 			cancel()
 			for _, w := range calls {
 				require.True(s, w.Over())
@@ -205,7 +205,7 @@ func TestWhenTheLastWaiterGoesTheZnodeGoes(t *testing.T) {
 	})
 }
 
-// A waiter that comes when the last one has just left must not be left without anybody who queues for it.
+// A waiter that comes when the last one has just left must not be left without a goroutine that queues for it.
 func TestAWaiterThatComesAsTheLastOneLeaves(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		outside := s.Lock(s.Client().Mutex("/l"))
@@ -320,8 +320,8 @@ func TestLostRepliesUnderALocalQueue(t *testing.T) {
 	}
 }
 
-// The note of the lock delay is made once for a znode, and goes with it: handing on inside the process costs nothing, and
-// a loss delays those inside as it does others.
+// The note of the lock delay is written once for a znode and removed with it, so handing on inside the process costs nothing. A
+// loss delays the process's own waiters as it does others.
 func TestLockDelayUnderALocalQueue(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		delay := zklock.WithLockDelay(10 * time.Second)

@@ -20,10 +20,10 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// handoffSeedEnv has one seed run, as a failure names it.
+// handoffSeedEnv selects one seed, as a failure reports it.
 const handoffSeedEnv = "ZKLOCK_HANDOFF_SEED"
 
-// chaosHold is one hold as the test saw it.
+// chaosHold is a hold as the test saw it.
 type chaosHold struct {
 	h        *zklock.Hold
 	client   int
@@ -31,7 +31,7 @@ type chaosHold struct {
 	end      error
 }
 
-// chaos is a run: several processes, some of them with local handoff, want one lock while things go wrong.
+// chaos is a run: several processes, some with local handoff, take turns at one lock under faults.
 type chaos struct {
 	*locktest.Sim
 	rnd     *rand.Rand // guarded by mu
@@ -40,7 +40,7 @@ type chaos struct {
 
 	mu     sync.Mutex // guards what follows
 	holds  []*chaosHold
-	forced map[string]bool // znodes that were removed by force: their holders may hear of that late
+	forced map[string]bool // znodes that were removed by force: their holders may be notified late
 }
 
 func (c *chaos) roll(n int) int {
@@ -51,7 +51,7 @@ func (c *chaos) roll(n int) int {
 
 func (c *chaos) millis(n int) time.Duration { return time.Duration(c.roll(n)) * time.Millisecond }
 
-// options are what all goroutines of process i have.
+// options are those of all goroutines of process i.
 func (c *chaos) options(i int) []zklock.LockOption {
 	if !c.shared[i] {
 		return nil
@@ -63,7 +63,7 @@ func (c *chaos) options(i int) []zklock.LockOption {
 	return opts
 }
 
-// acquired notes a hold, which nobody else may have now.
+// acquired records a hold, and requires that there is no other.
 func (c *chaos) acquired(h *zklock.Hold, client int) *chaosHold {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,7 +77,7 @@ func (c *chaos) acquired(h *zklock.Hold, client int) *chaosHold {
 	return now
 }
 
-// released notes the end of a hold's context.
+// released records the end of a hold's context.
 func (c *chaos) released(now *chaosHold) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,7 +111,7 @@ func (c *chaos) work(i int, opts []zklock.LockOption) {
 		}
 		now, ended := c.acquired(h, i), make(chan struct{})
 		context.AfterFunc(h.Context(), func() { c.released(now); close(ended) })
-		if c.roll(20) == 0 { // it hangs, for as long as it may
+		if c.roll(20) == 0 { // it hangs until its context ends
 			select {
 			case <-h.Context().Done():
 			case <-time.After(time.Minute):
@@ -141,7 +141,7 @@ func (c *chaos) work(i int, opts []zklock.LockOption) {
 	}
 }
 
-// strike lets one thing go wrong.
+// strike makes one fault.
 func (c *chaos) strike() {
 	victim := c.clients[c.roll(len(c.clients))]
 	info, err := victim.Session(c.Context())
@@ -192,8 +192,8 @@ func (c *chaos) strike() {
 	}
 }
 
-// judge looks at all holds once everything is over. A token belongs to one process and one znode; tokens do not go down
-// from one hold to the next, and grow after a loss.
+// judge checks all holds at the end. A token belongs to one process and one znode; tokens do not fall from one hold to the next,
+// and grow after a loss.
 func (c *chaos) judge() {
 	for i, a := range c.holds {
 		for _, b := range c.holds[i+1:] {
@@ -245,7 +245,7 @@ func handoffChaos(t *testing.T, seed uint64) (holds, handed int) {
 		workers.Wait()
 		close(over)
 		<-struck
-		time.Sleep(2 * time.Minute) // sessions that are over have gone, and idle times
+		time.Sleep(2 * time.Minute) // sessions that are over have been deleted, and idle times have passed
 		clean(s, "/l")
 		for _, client := range c.clients {
 			require.Zero(s, zklock.LocalQueues(client.Client))

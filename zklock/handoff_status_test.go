@@ -112,7 +112,7 @@ func TestHooksAndStatusOfALocalLine(t *testing.T) {
 		require.Empty(s, st.Waits)
 		require.Len(s, diary, 11)
 		require.Equal(s, []string{"asked", "acquired after 0s", "asked", "queued 1 true", "asked", "queued 2 true"}, diary[:6])
-		// Of a hold that ends and the next one each tells for itself, in whichever order.
+		// The status has the hold that ends and the next one independently, in either order.
 		require.ElementsMatch(s, []string{"released after 1s", "acquired after 1s"}, diary[6:8])
 		require.ElementsMatch(s, []string{"lost zklock: the lock's znode was deleted by somebody else", "acquired after 2s"}, diary[8:10])
 		require.Equal(s, "released after 0s", diary[10])

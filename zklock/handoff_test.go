@@ -15,7 +15,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// asked returns how many requests the server has had, heartbeats and handshakes left out.
+// asked returns the number of requests to the server, without heartbeats and handshakes.
 func asked(s *locktest.Sim) int {
 	n := 0
 	for op, count := range s.Server.Requests() {
@@ -28,7 +28,7 @@ func asked(s *locktest.Sim) int {
 	return n
 }
 
-// inLine has n goroutines of m's process queue, one after the other.
+// inLine makes n goroutines queue for m, one after the other.
 func inLine(s *locktest.Sim, m *zklock.Mutex, n int) []*locktest.Call {
 	calls := make([]*locktest.Call, n)
 	for i := range calls {
@@ -38,7 +38,7 @@ func inLine(s *locktest.Sim, m *zklock.Mutex, n int) []*locktest.Call {
 	return calls
 }
 
-// clean demands that nothing is left: no znode in dir, no watch, no retained wait.
+// clean requires that nothing is left: no znode in dir, no watch, no retained wait.
 func clean(s *locktest.Sim, dir string) {
 	s.Helper()
 	s.Empty(time.Minute, dir)
@@ -141,7 +141,7 @@ func TestLocalWaitersAreServedInOrderOfArrivalAndNobodyBarges(t *testing.T) {
 			synctest.Wait()
 		}
 		s.Unlock(h)
-		late := s.Lock(m) // behind them all, though it asks at the moment of the release
+		late := s.Lock(m) // last in line, although it calls at the moment of the release
 		mu.Lock()
 		require.Len(s, order, 20)
 		mu.Unlock()
@@ -324,7 +324,7 @@ func TestGuardWithLocalHandoffAndIdleKeeping(t *testing.T) {
 		inside := 0
 		guarded := zklock.Guard(c.Client, func(k string) (string, error) { return zklock.KeyPath("/k", k), nil },
 			func(ctx context.Context, k string) (string, error) {
-				inside++ // the race detector would see a second one
+				inside++ // the race detector would report a second one
 				defer func() { inside-- }()
 				h, ok := zklock.HoldFrom(ctx)
 				if !ok || h.Err() != nil || inside != 1 {

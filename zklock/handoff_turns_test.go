@@ -16,8 +16,8 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// turns releases one hold after the other, each after it was held for d, until a call of calls is not handed the lock at
-// once. It returns how many were, and the call that was not.
+// turns releases one hold after the other, each after d, until one of calls does not get the lock at once. It returns how many got
+// it at once, and the call that did not.
 func turns(s *locktest.Sim, h *zklock.Hold, calls []*locktest.Call, d time.Duration) int {
 	s.Helper()
 	for i, c := range calls {
@@ -68,7 +68,7 @@ func TestNHandOversAtMostOnceSomebodyWaitsOutside(t *testing.T) {
 					} else {
 						h = s.Lock(m)
 						calls = inLine(s, m, 30)
-						for range 10 { // while nobody waits outside they don't count
+						for range 10 { // they do not count while no other process waits
 							s.Unlock(h)
 							h, calls = calls[0].Get(s), calls[1:]
 						}
@@ -91,7 +91,7 @@ func TestNHandOversAtMostOnceSomebodyWaitsOutside(t *testing.T) {
 	}
 }
 
-// Until the first list has been answered, handing on counts as if somebody waited outside, since somebody may.
+// Until the first list is answered, hand-overs count as if another process waited, since one may.
 func TestHandOversBeforeTheProcessHasLookedCount(t *testing.T) {
 	for _, crowd := range []bool{true, false} {
 		locktest.Simulate(t, func(s *locktest.Sim) {
@@ -190,7 +190,7 @@ func TestTwoProcessesTakeTurns(t *testing.T) {
 			longest = max(longest, run)
 			last = o
 		}
-		// The first of a turn, those before the other was seen to have queued again, and n more.
+		// The first hold of a turn, the hand-overs before the other process was seen in line again, and n more.
 		require.LessOrEqual(s, longest, n+3)
 		time.Sleep(2 * time.Second)
 		clean(s, "/l")
@@ -237,7 +237,7 @@ func TestAContenderThatComesWhileTheProcessLooks(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				c := s.Client()
 				m := c.Mutex(s.Dir("/l"), zklock.WithLocalHandoff(1), zklock.WithIdleKeep(time.Minute))
-				in := s.Server.Inject(fault.Session(c.SessionID()).Nth(2)) // the first is Lock's own
+				in := s.Server.Inject(fault.Session(c.SessionID()).Nth(2)) // the first list is that of Lock
 				h := s.Lock(m)
 				<-in.Hit()
 				w := locktest.Go(s.Context(), s.Client().Mutex("/l").Lock)
@@ -275,7 +275,7 @@ func TestAContenderThatComesWhileTheHolderReconnects(t *testing.T) {
 	})
 }
 
-// On a server that is behind, the list may be old; its watch is as old.
+// On a server that lags behind the list may be old, but its watch is from the same state.
 func TestTheListOfALaggingServerMissesNobodyForGood(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		f := s.Follower()
@@ -314,7 +314,7 @@ func TestOtherZnodesInTheDirectoryAreNobodyWhoWaits(t *testing.T) {
 		require.Equal(s, 10, turns(s, h, calls, 200*time.Millisecond))
 		s.Unlock(calls[9].Get(s))
 		time.Sleep(10 * time.Second)
-		require.NoError(s, s.Server.Create("/l/another", nil)) // does not make the idle time begin anew either
+		require.NoError(s, s.Server.Create("/l/another", nil)) // does not restart the idle time either
 		require.Len(s, s.Server.Children("/l"), 8)
 		time.Sleep(20100 * time.Millisecond)
 		require.Len(s, s.Server.Children("/l"), 7)
@@ -344,7 +344,7 @@ func TestOnlyTheHoldersProcessWatchesTheDirectory(t *testing.T) {
 	})
 }
 
-// A process that may not list the directory any more can't see who waits, and supposes that somebody does.
+// A process that may no longer list the directory assumes that another process waits.
 func TestAProcessThatCanNotLookHandsOnForAWhileOnly(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
@@ -356,7 +356,7 @@ func TestAProcessThatCanNotLookHandsOnForAWhileOnly(t *testing.T) {
 		token := h.Token()
 		for i, c := range calls {
 			next := c.Get(s)
-			if i == 2 { // and the second znode is handed on as often as its process likes: it could look
+			if i == 2 { // the second znode is handed on without limit, because its process could list
 				require.Greater(s, next.Token(), token)
 			} else {
 				require.Equal(s, token, next.Token(), "waiter %d", i)
