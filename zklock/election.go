@@ -176,10 +176,7 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 // first returns the name of the candidate that entered first, which leads or is to lead next; "" when there is none.
 func (e *Election) first(ctx context.Context, s *session.Session) (string, error) {
 	names, _, err := s.List(ctx, e.path)
-	if errors.Is(err, zk.ErrNoNode) {
-		return "", nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return "", err
 	}
 	return recipe.First(ctx, s, e.path, recipe.Family(names, recipe.Lock))
@@ -200,7 +197,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 			yield(Leader{}, e.fail("observe", e.err))
 			return
 		}
-		o := observer{e: e, yield: yield}
+		o := observer{e: e, yield: yield, mzxid: -1}
 		for !o.stopped {
 			s, err := e.c.Session(ctx)
 			if err == nil {
@@ -232,28 +229,25 @@ type observer struct {
 	yield   func(Leader, error) bool
 	stopped bool // yield has returned false
 
-	began bool   // something has been yielded
 	node  string // of the leader that was yielded last; "" for none
-	mzxid int64  // of its value
+	mzxid int64  // of its value; 0 for none; -1: nothing has been yielded
 }
 
-func (o *observer) leader(l Leader, mzxid int64) {
-	if o.node != "" && o.node != l.Node {
-		o.none()
+// show yields a leader, or with the zero value that there is none, unless that was yielded last. Between two leaders there is
+// none.
+func (o *observer) show(l Leader, mzxid int64) {
+	var err error
+	switch {
+	case l.Node == "":
+		err = ErrNoLeader
+	case o.node != "" && o.node != l.Node:
+		o.show(Leader{}, 0)
 	}
 	if o.stopped || o.node == l.Node && o.mzxid == mzxid {
 		return
 	}
-	o.began, o.node, o.mzxid = true, l.Node, mzxid
-	o.stopped = !o.yield(l, nil)
-}
-
-func (o *observer) none() {
-	if o.stopped || o.began && o.node == "" {
-		return
-	}
-	o.began, o.node = true, ""
-	o.stopped = !o.yield(Leader{}, ErrNoLeader)
+	o.node, o.mzxid = l.Node, mzxid
+	o.stopped = !o.yield(l, err)
 }
 
 // watch observes through one session, until that ends, ctx ends, or yield has had enough.
@@ -264,7 +258,10 @@ func (o *observer) watch(ctx context.Context, s *session.Session) error {
 			err = o.await(ctx, s)
 		}
 		for exists := first != ""; exists && !o.stopped; {
-			exists, err = o.look(ctx, s, first)
+			if exists, err = o.look(ctx, s, first); errors.Is(err, zk.ErrNoAuth) {
+				// Not hopeless: the candidate may be a neighbour's, who has chosen its access list, and the next one may be readable.
+				err = fmt.Errorf("the leader's znode may not be read: %v", err) //nolint:errorlint // as text
+			}
 		}
 		if err != nil {
 			return err
@@ -278,63 +275,47 @@ func (o *observer) look(ctx context.Context, s *session.Session, name string) (e
 	node := o.e.path + "/" + name
 	w, err := s.WatchExisting(ctx, node)
 	if err != nil {
-		return false, unreadable(err)
+		return false, err
 	}
 	defer w.Close() // also when yield panics
 	if w.Exists {
 		var l Leader
-		var stat zk.Stat
-		if l, stat, err = o.e.read(ctx, s, name); err == nil {
-			o.leader(l, stat.Mzxid)
-		}
-		if err = unreadable(err); err == nil && !o.stopped {
-			// Where the value was not too long to be read, the znode may be read, and the watch tells of its end.
-			err = sleep(ctx, s, w, stat.DataLength <= recipe.MaxData)
+		var mzxid int64
+		if l, mzxid, err = o.e.read(ctx, s, name); err == nil {
+			if o.show(l, mzxid); !o.stopped {
+				// Where the value was not too long to be read, the znode may be read, and the watch tells of its end.
+				err = sleep(ctx, s, w, l.Size <= recipe.MaxData)
+			}
 		}
 	}
+	gone := err != nil || w.Event() == zk.EventNodeDeleted
 	switch {
 	case err != nil && !errors.Is(err, zk.ErrNoNode):
 		return false, err
-	case err != nil || !w.Exists || !o.stopped && w.Event() == zk.EventNodeDeleted:
-		if o.node == node {
-			o.none()
-		}
-		return false, nil
+	case gone && o.node == node:
+		o.show(Leader{}, 0)
 	}
-	return true, nil
-}
-
-// unreadable makes an error that says that a candidate may not be read one that is not hopeless: the candidate may be a
-// neighbour's, who has chosen its access list, and the next one may be readable.
-func unreadable(err error) error {
-	if errors.Is(err, zk.ErrNoAuth) {
-		return fmt.Errorf("the leader's znode may not be read: %v", err) //nolint:errorlint // as text: it is not hopeless
-	}
-	return err
+	return !gone, nil
 }
 
 // await yields "no leader" and waits for a candidate, or for the directory.
 func (o *observer) await(ctx context.Context, s *session.Session) error {
-	o.none()
-	if o.stopped {
+	if o.show(Leader{}, 0); o.stopped {
 		return nil
 	}
 	w, names, _, err := s.WatchChildren(ctx, o.e.path)
-	exists := err == nil
+	listed := err == nil
 	if errors.Is(err, zk.ErrNoNode) {
-		if w, err = s.Watch(ctx, o.e.path); err == nil && w.Exists {
-			w.Close()
-			return nil
-		}
+		w, err = s.Watch(ctx, o.e.path)
 	}
 	if err != nil {
 		return err
 	}
 	defer w.Close()
-	if len(recipe.Family(names, recipe.Lock)) > 0 {
+	if w.Exists != listed || len(recipe.Family(names, recipe.Lock)) > 0 { // the directory is made by now, or has a candidate
 		return nil
 	}
-	return sleep(ctx, s, w, exists)
+	return sleep(ctx, s, w, listed)
 }
 
 const (
@@ -352,21 +333,21 @@ func sleep(ctx context.Context, s *session.Session, w *session.Watch, readable b
 	}
 	select {
 	case <-w.Fired():
-		return nil
 	case <-time.After(pause):
-		return nil
 	case <-s.Done():
 		return s.Err()
 	case <-ctx.Done():
 		return session.Waited(ctx, trusted.Caller{}, errors.New("waiting for a change of leader"))
 	}
+	return nil
 }
 
-func (e *Election) read(ctx context.Context, s *session.Session, name string) (Leader, zk.Stat, error) {
+// read returns the candidate of a name, and the zxid with which its value was set.
+func (e *Election) read(ctx context.Context, s *session.Session, name string) (leader Leader, mzxid int64, err error) {
 	n, err := recipe.ReadChild(ctx, s, e.path, name)
 	if err != nil {
-		return Leader{}, zk.Stat{}, err
+		return Leader{}, 0, err
 	}
 	k := newContender(e.path, name, n, true)
-	return Leader{Value: k.Data, Contender: k}, n.Stat, nil
+	return Leader{Value: k.Data, Contender: k}, n.Stat.Mzxid, nil
 }
