@@ -22,9 +22,7 @@ import (
 // each once a round, and waits longer from round to round, with jitter, so that a thousand clients of a server that died do
 // not come back as one. (The driver's own list resolves names once, and dials servers that accept and drop without a pause.)
 type dialer struct {
-	cfg   *config
-	ctx   context.Context                                 // the session's own: ends with it
-	lease func() (remaining time.Duration, retained bool) // of the session
+	s *Session
 
 	mu    sync.Mutex // guards what follows
 	order []string   // this round's servers still to be tried
@@ -41,10 +39,6 @@ const (
 
 var errStopped = errors.New("session is over")
 
-func newDialer(ctx context.Context, cfg *config, lease func() (time.Duration, bool)) *dialer {
-	return &dialer{ctx: ctx, cfg: cfg, lease: lease, tried: map[string]error{}}
-}
-
 // limit bounds one try at one server: name look-up and dialling, and again the handshake. It begins with a part of the
 // timeout, so that a holder whose server died can try a few others before its lease is over. Where no server has answered in
 // that time, each round has twice as much as the one before, up to the timeout, after which the lease of a session that was
@@ -54,11 +48,11 @@ func (d *dialer) limit() time.Duration {
 	d.mu.Lock()
 	round, others := d.round, len(d.order) > 0
 	d.mu.Unlock()
-	least := attempt(d.cfg.Timeout)
-	remaining, retained := d.lease()
+	least := attempt(d.s.cfg.Timeout)
+	remaining, retained := d.s.remainingLease()
 	switch {
 	case !retained:
-		return min(least<<min(max(round-1, 0), 10), max(d.cfg.Timeout, least))
+		return min(least<<min(max(round-1, 0), 10), max(d.s.cfg.Timeout, least))
 	case others && remaining >= 2*least:
 		return least
 	}
@@ -76,11 +70,11 @@ func (d *dialer) next() (string, error) {
 	var pause time.Duration
 	if len(d.order) == 0 {
 		if d.round > 0 {
-			top := min(firstPause<<min(d.round, 10), lastPause, max(d.cfg.Timeout/8, firstPause))
+			top := min(firstPause<<min(d.round, 10), lastPause, max(d.s.cfg.Timeout/8, firstPause))
 			pause = top/2 + jitter.Below(top/2)
 		}
 		d.round++
-		d.order = slices.Clone(d.cfg.servers)
+		d.order = slices.Clone(d.s.cfg.servers)
 		rand.Shuffle(len(d.order), func(i, j int) { d.order[i], d.order[j] = d.order[j], d.order[i] })
 		if last := len(d.order) - 1; d.order[0] == d.latest { // this server has just failed: the others come first
 			d.order[0], d.order[last] = d.order[last], d.order[0]
@@ -93,10 +87,10 @@ func (d *dialer) next() (string, error) {
 	if pause > 0 {
 		select {
 		case <-time.After(pause):
-		case <-d.ctx.Done():
+		case <-d.s.ctx.Done():
 		}
 	}
-	if d.ctx.Err() != nil {
+	if d.s.ctx.Err() != nil {
 		return "", errStopped
 	}
 	return server, nil
@@ -108,7 +102,7 @@ func (d *dialer) dial() (conn net.Conn, server string, limit time.Duration, err 
 		return nil, "", 0, err
 	}
 	limit = d.limit()
-	if conn, err = d.open(server, limit); err == nil {
+	if conn, err = d.s.cfg.open(d.s.ctx, server, limit); err == nil {
 		limit = d.limit()
 		if err = conn.SetDeadline(time.Now().Add(limit)); err == nil {
 			return conn, server, limit, nil
@@ -122,24 +116,22 @@ func (d *dialer) dial() (conn net.Conn, server string, limit time.Duration, err 
 	return nil, "", 0, err
 }
 
-func (d *dialer) open(server string, limit time.Duration) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(d.ctx, limit)
+// open opens a connection to server within limit, as long as ctx lasts.
+func (c *config) open(ctx context.Context, server string, limit time.Duration) (conn net.Conn, err error) {
+	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-
-	var conn net.Conn
-	var err error
-	if d.cfg.Dial != nil {
-		conn, err = d.custom(server, limit)
+	if c.Dial != nil {
+		conn, err = c.custom(ctx, server, limit)
 	} else {
-		conn, err = dialOne(ctx, server)
+		conn, err = dialOne(bounded, server)
 	}
 	if err != nil {
 		return nil, dialError(err, limit)
 	}
-	if d.cfg.TLS == nil {
+	if c.TLS == nil {
 		return conn, nil
 	}
-	conf := d.cfg.TLS
+	conf := c.TLS
 	if conf.ServerName == "" && !conf.InsecureSkipVerify {
 		host, _, err := net.SplitHostPort(server)
 		if err != nil {
@@ -149,26 +141,26 @@ func (d *dialer) open(server string, limit time.Duration) (net.Conn, error) {
 		conf.ServerName = host
 	}
 	secure := tls.Client(conn, conf)
-	if err := secure.HandshakeContext(ctx); err != nil {
+	if err := secure.HandshakeContext(bounded); err != nil {
 		return nil, errors.Join(tlsError(err, limit), conn.Close())
 	}
 	return secure, nil
 }
 
-// custom calls the user's dialer, which knows a time limit but not that the session may be over: then custom
+// custom calls the user's dialer, which knows a time limit but not that ctx, the session's, may be over: then custom
 // does not wait for it, and a connection that it still opens is closed.
-func (d *dialer) custom(server string, limit time.Duration) (net.Conn, error) {
+func (c *config) custom(ctx context.Context, server string, limit time.Duration) (net.Conn, error) {
 	var conn net.Conn
 	var err error
 	dialled := make(chan struct{})
 	go func() {
 		defer close(dialled)
-		conn, err = d.cfg.Dial("tcp", server, limit)
+		conn, err = c.Dial("tcp", server, limit)
 	}()
 	select {
 	case <-dialled:
 		return conn, err
-	case <-d.ctx.Done():
+	case <-ctx.Done():
 		go func() { // ends with that call
 			if <-dialled; conn != nil {
 				_ = conn.Close() // no call needs the error
@@ -221,10 +213,10 @@ func (d *dialer) report() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.tried) == 0 {
-		return fmt.Errorf("no server of %s has answered yet", strings.Join(d.cfg.servers, ", "))
+		return fmt.Errorf("no server of %s has answered yet", strings.Join(d.s.cfg.servers, ", "))
 	}
 	errs := make([]error, 0, len(d.tried))
-	for _, server := range d.cfg.servers {
+	for _, server := range d.s.cfg.servers {
 		if err, ok := d.tried[server]; ok {
 			errs = append(errs, fmt.Errorf("%s: %w", server, err))
 		}

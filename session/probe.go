@@ -136,8 +136,7 @@ func (c Config) dialAlone(ctx context.Context, server string) (net.Conn, error) 
 	if limit <= 0 {
 		return nil, context.Cause(ctx)
 	}
-	d := newDialer(ctx, &cfg, func() (time.Duration, bool) { return 0, false })
-	conn, err := d.open(server, limit)
+	conn, err := cfg.open(ctx, server, limit)
 	if err != nil {
 		return nil, err
 	}

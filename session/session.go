@@ -109,7 +109,7 @@ func newSession(cfg config) *Session {
 	s.ctx, s.cut = context.WithCancelCause(context.Background())
 	s.deadline = newDeadline(&s.clock, s.watchLease)
 	s.heartbeat = time.AfterFunc(math.MaxInt64, func() { s.spawn(s.beatOnce) })
-	s.dialer = newDialer(s.ctx, &s.cfg, s.remainingLease)
+	s.dialer = &dialer{s: s, tried: map[string]error{}}
 	s.watches = newWatches(s)
 	s.ephemerals = newEphemerals(cfg.EphemeralBytes, len(cfg.chroot))
 	s.driver = &driver{s: s, started: make(chan struct{})}
