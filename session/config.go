@@ -117,17 +117,16 @@ func (c Config) check(connect string) (config, error) {
 		return config{}, configError("room for ephemeral znodes", strconv.Itoa(c.EphemeralBytes), "is not between 16384 and 67108864 bytes")
 	}
 	c.EphemeralBytes = cmp.Or(c.EphemeralBytes, min(defaultEphemeralBytes, c.PacketLimit/2))
-	var auth []Auth
-	for _, a := range c.Auth {
+	c.Auth = slices.Clone(c.Auth)
+	for i, a := range c.Auth {
 		if a.Scheme == "" {
 			return config{}, configError("auth scheme", a.Scheme, "is empty")
 		}
 		if user, _, ok := bytes.Cut(a.Credential, []byte(":")); a.Scheme == "digest" && (!ok || len(user) == 0) {
 			return config{}, configError("credential of auth scheme", a.Scheme, "is not user:password") // which is not shown
 		}
-		auth = append(auth, Auth{a.Scheme, bytes.Clone(a.Credential)}) // the caller may wipe his
+		c.Auth[i].Credential = bytes.Clone(a.Credential) // the caller may wipe his
 	}
-	c.Auth = auth
 	return config{c, servers, chroot}, nil
 }
 

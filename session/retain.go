@@ -46,11 +46,10 @@ type retention struct {
 func (f forLocks) Retain(ctx context.Context, nodes ...string) (trusted.Retention, error) {
 	s := f.s
 	for checked := false; ; checked = true {
-		s.mu.Lock()
 		if err := s.Err(); err != nil {
-			s.mu.Unlock()
 			return nil, err
 		}
+		s.mu.Lock()
 		t := s.lease.timeout
 		enough := t / freshPart
 		if checked { // the leader has just confirmed: an eighth suffices or, where writes are slow, what the next heartbeat needs

@@ -246,7 +246,7 @@ func (s *Session) dialled(c *conn) bool {
 func (s *Session) await(ctx context.Context) (*conn, error) {
 	for {
 		if err := ctx.Err(); err != nil {
-			return nil, waited(ctx, s.waitingFor())
+			return nil, waited(ctx, s.waitingFor("about to send"))
 		}
 		s.mu.Lock()
 		c, ready := s.conn, s.ready
@@ -265,13 +265,13 @@ func (s *Session) await(ctx context.Context) (*conn, error) {
 	}
 }
 
-// waitingFor says what a request waits for that has not been sent.
-func (s *Session) waitingFor() error {
+// waitingFor says what a call waits for: a connection or, when there is one, what.
+func (s *Session) waitingFor(what string) error {
 	s.mu.Lock()
 	connected := s.conn != nil
 	s.mu.Unlock()
 	if connected {
-		return errors.New("about to send")
+		return errors.New(what)
 	}
 	return fmt.Errorf("waiting for a connection: %w", s.dialer.report())
 }

@@ -85,15 +85,13 @@ func (s *Session) noteLocked(c Change) {
 	if s.notes == nil {
 		return
 	}
-	select {
-	case s.notes <- c:
-	default:
+	if len(s.notes) == maxNotes {
 		select {
 		case <-s.notes:
 		default: // tell has just taken it
 		}
-		s.notes <- c // there is room: no other call adds meanwhile
 	}
+	s.notes <- c // there is room: no other call adds meanwhile
 	if c.State == Over {
 		close(s.notes)
 	}

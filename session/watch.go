@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"errors"
 	"math"
 	"slices"
 
@@ -100,11 +99,7 @@ func (w *Watch) set(ctx context.Context) error {
 		case <-s.ctx.Done():
 			err = s.Err()
 		case <-ctx.Done():
-			what := errors.New("waiting for the watch to be set")
-			if s.State() != Connected {
-				what = s.waitingFor()
-			}
-			err = waited(ctx, what)
+			err = waited(ctx, s.waitingFor("waiting for the watch to be set"))
 		}
 	}
 	if err == nil {
