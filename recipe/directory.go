@@ -43,23 +43,17 @@ func (d *dirData) forget(name string) {
 }
 
 // parseData reads a directory's data; false: they are not ours.
-func parseData(data []byte) (d dirData, ok bool) {
-	if len(data) > 0 {
-		dec := json.NewDecoder(bytes.NewReader(data))
-		dec.DisallowUnknownFields()
-		object := bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) // null would do as well
-		if dec.Decode(&d) != nil || !object || dec.More() || !validSize(d.Size) || !validSize(d.Was) {
-			return dirData{}, false
-		}
+func parseData(data []byte) (dirData, bool) {
+	d := dirData{Delays: map[string]time.Duration{}, Owners: map[string]int64{}, Found: map[string]int64{}}
+	if len(data) == 0 {
+		return d, true
 	}
-	if d.Delays == nil {
-		d.Delays = map[string]time.Duration{}
-	}
-	if d.Owners == nil {
-		d.Owners = map[string]int64{}
-	}
-	if d.Found == nil {
-		d.Found = map[string]int64{}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	object := bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) // null would do as well
+	if dec.Decode(&d) != nil || !object || dec.More() || !validSize(d.Size) || !validSize(d.Was) ||
+		d.Delays == nil || d.Owners == nil || d.Found == nil { // null again
+		return dirData{}, false
 	}
 	return d, true
 }
@@ -195,24 +189,20 @@ func (p *permitted) seen(dir string, v dirVersion) {
 }
 
 // alike reports whether all who may create in the directory may delete as well, and could not have done otherwise since it
-// had the version v; the zero version is of a directory that nothing is known of. False also when that can't be known. An
-// error says that ctx or the session has ended.
-func (p *permitted) alike(ctx context.Context, dir string, v dirVersion) (bool, error) {
+// had the version v; the zero version is of a directory that nothing is known of. False also when that can't be known.
+func (p *permitted) alike(ctx context.Context, dir string, v dirVersion) bool {
 	if v == (dirVersion{}) {
-		return false, nil
+		return false
 	}
 	p.mu.Lock()
 	a := p.known[dir]
 	p.mu.Unlock()
 	if a.dirVersion == v && time.Since(a.at) <= permittedFresh {
-		return a.alike, nil
+		return a.alike
 	}
 	acl, stat, err := p.s.ACL(ctx, dir)
 	if err != nil {
-		if ctx.Err() != nil || p.s.Err() != nil {
-			return false, err
-		}
-		return false, nil // it is gone, or may not be read
+		return false // it is gone, or may not be read, or there is no time left
 	}
 	a = dirACL{dirVersion{stat.Czxid, stat.Aversion}, true, time.Now()}
 	for _, entry := range acl {
@@ -224,7 +214,7 @@ func (p *permitted) alike(ctx context.Context, dir string, v dirVersion) (bool, 
 		clear(p.known)
 	}
 	p.known[dir] = a
-	return a.alike && a.dirVersion == v, nil
+	return a.alike && a.dirVersion == v
 }
 
 // A directory's counter comes to its end after 2³¹ creates (see order.go), and starts again only with a new directory. So

@@ -53,10 +53,7 @@ func (w *waiter) waitForPred(ctx context.Context, v Verdict) (next bool, err err
 			return false, err
 		case pred.Event() == zk.EventNodeDeleted:
 			next = v.Ahead == 1 && w.e.q.Kind.wayOnlyShrinks()
-			if !next {
-				next, err = w.released(ctx, pred)
-			}
-			return next && w.t.existedWhen(pred), err
+			return (next || w.released(ctx, pred)) && w.t.existedWhen(pred), nil
 		} // else the predecessor's data were set, and it is still before us
 	}
 }
@@ -279,12 +276,12 @@ func hasOurForm(name string, k Kind) bool {
 }
 
 // released reports whether the predecessor, whose deletion pred was notified of, has left by its mark.
-func (w *waiter) released(ctx context.Context, pred *session.Watch) (bool, error) {
+func (w *waiter) released(ctx context.Context, pred *session.Watch) bool {
 	if w.mark == nil || w.mark.Event() != zk.EventNodeCreated {
-		return false, nil
+		return false
 	}
 	if same, known := w.mark.FiredWith(pred); known {
-		return same, nil
+		return same
 	}
 	return sharedIn(w.t.s).permitted.alike(ctx, w.e.q.Dir, w.e.dir)
 }
