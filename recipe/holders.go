@@ -21,14 +21,13 @@ import (
 func InOrder(ctx context.Context, s *session.Session, dir string, names []string, stat zk.Stat) ([]string, error) {
 	l := NewListing(names, stat)
 	line, unknown := l.Line(nil)
-	if len(unknown) == 0 {
-		return line, nil
+	if len(unknown) > 0 {
+		czxids, err := readCzxids(ctx, s, dir, unknown)
+		if err != nil {
+			return nil, err
+		}
+		line, _ = l.Line(czxids)
 	}
-	czxids, err := readCzxids(ctx, s, dir, unknown)
-	if err != nil {
-		return nil, err
-	}
-	line, _ = l.Line(czxids)
 	return line, nil
 }
 

@@ -336,11 +336,10 @@ func (z *Size) Free(ctx context.Context, s *session.Session, q Queue) (size, fre
 		return 0, 0, err
 	}
 	size = cmp.Or(d.Size, z.want)
-	free = size
+	var all tally
 	for _, name := range names {
-		if n, ok := Parse(name); ok && n.Kind == Permits {
-			free -= min(n.Permits, free)
-		}
+		n, _ := Parse(name)
+		all.add(n)
 	}
-	return size, free, nil
+	return size, max(size-all.permits, 0), nil
 }

@@ -173,8 +173,7 @@ func (t *Ticket) movingLocked() <-chan struct{} {
 // movedLocked makes e the reader's entry.
 func (t *Ticket) movedLocked(e, reader *entry) {
 	e.unwatch()
-	e.q, e.prefix, e.node, e.delayNoted, e.ownWatch = reader.q, reader.prefix, reader.node, reader.delayNoted, nil
-	e.set, e.version = false, 0 // no client has set the data of the new znode
+	*e = *reader // whose znode is not watched yet, and has data that no other client has set
 	if t.life == guarded {
 		t.keep.Move(e.node)
 		t.guardLocked()
@@ -193,7 +192,7 @@ func (e *entry) reader() *entry {
 
 // replace makes r and deletes e, both or neither.
 func (e *entry) replace(ctx context.Context, r *entry) error {
-	doubt := false      // an earlier attempt was looked for once, and not found; it may have been carried out all the same
+	var before Doubt    // an attempt was looked for once, and not found; it may have been carried out all the same
 	version := int32(0) // of e's data: no other client has set them
 	for tries := 0; ; tries++ {
 		err := e.moveTo(ctx, r, version)
@@ -214,10 +213,7 @@ func (e *entry) replace(ctx context.Context, r *entry) error {
 		case errors.Is(err, zk.ErrNoNode):
 			return ErrGone
 		case !errors.Is(err, session.ErrUnknownOutcome) && !errors.Is(err, zk.ErrNodeExists):
-			if doubt {
-				return fmt.Errorf("%w (%w)", err, session.ErrUnknownOutcome)
-			}
-			return err
+			return before.Add(err)
 		}
 		// It exists: an attempt whose reply was lost was carried out after we had looked for it, and not found it.
 		b := e.t.s.Batch()
@@ -233,7 +229,7 @@ func (e *entry) replace(ctx context.Context, r *entry) error {
 		case !errors.Is(lookErr, zk.ErrNoNode):
 			return fmt.Errorf("%w (%w)", ended(ctx, err), session.ErrUnknownOutcome)
 		}
-		doubt = true
+		before.unknown = true
 	}
 }
 
