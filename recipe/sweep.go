@@ -27,15 +27,9 @@ type sweeper struct {
 // leftovers is work for a sweeper.
 type leftovers struct {
 	creates []doubtfulCreate
-	sent    []sentDeletes
+	sent    []func(ctx context.Context, failed func(error) bool) (again []string) // see SendDeletes
 	znodes  []string
 	noted   []entry // whose znodes go together with the notes of their lock delays: see delay.go
-}
-
-// sentDeletes are deletes of znodes that are on their way.
-type sentDeletes struct {
-	znodes  []string
-	answers func(ctx context.Context) []error
 }
 
 // doubtfulCreate is a create that may have been carried out.
@@ -59,7 +53,7 @@ func discard(entries ...*entry) {
 	s := entries[0].t.s
 	if n := min(len(l.znodes), atOnce); n > 0 {
 		if answers := s.ForLocks(trusted.Caller{}).SendDeletes(l.znodes[:n]...); answers != nil {
-			l.sent, l.znodes = []sentDeletes{{l.znodes[:n], answers}}, l.znodes[n:]
+			l.sent, l.znodes = append(l.sent, answers), l.znodes[n:]
 		}
 	}
 	if !l.none() {
@@ -88,26 +82,24 @@ func (l *leftovers) add(more leftovers) {
 
 func (l *leftovers) none() bool { return len(l.creates)+len(l.sent)+len(l.znodes)+len(l.noted) == 0 }
 
-// take returns all work: rest, which was left of the last, and what has come since. If there is none, run has to end.
-func (w *sweeper) take(rest leftovers) leftovers {
+// take returns all work. If there is none, run has to end.
+func (w *sweeper) take() (work leftovers) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	rest.add(w.leftovers)
-	w.leftovers = leftovers{}
-	w.running = !rest.none()
-	return rest
+	work, w.leftovers = w.leftovers, leftovers{}
+	w.running = !work.none()
+	return work
 }
 
 // run works until nothing is left, or the session is over.
 func (w *sweeper) run(ctx context.Context) {
-	var rest leftovers
 	persist(ctx, func() (trouble error) {
 		for trouble == nil && ctx.Err() == nil { // what is left waits for a connection by itself
-			work := w.take(rest)
+			work := w.take()
 			if work.none() {
 				return nil
 			}
-			rest, trouble = w.work(ctx, work)
+			trouble = w.work(ctx, work)
 		}
 		return trouble
 	})
@@ -116,8 +108,9 @@ func (w *sweeper) run(ctx context.Context) {
 // atOnce bounds the deletions that are sent together.
 const atOnce = 128
 
-// work does what it can of l, and returns the rest. trouble: a server's answer that may pass.
-func (w *sweeper) work(ctx context.Context, l leftovers) (rest leftovers, trouble error) {
+// work does what it can of l, and gives the sweeper the rest. trouble: a server's answer that may pass.
+func (w *sweeper) work(ctx context.Context, l leftovers) (trouble error) {
+	var rest leftovers
 	failed := func(err error) bool { // to be tried again
 		again := err != nil && !final(err)
 		if again && !transient(err) {
@@ -140,12 +133,8 @@ func (w *sweeper) work(ctx context.Context, l leftovers) (rest leftovers, troubl
 			}
 		}
 	}
-	for _, d := range l.sent {
-		for i, err := range d.answers(ctx) {
-			if failed(err) {
-				rest.znodes = append(rest.znodes, d.znodes[i])
-			}
-		}
+	for _, answers := range l.sent {
+		rest.znodes = append(rest.znodes, answers(ctx, failed)...)
 	}
 	remove(l.znodes)
 	for _, e := range l.noted {
@@ -167,7 +156,8 @@ func (w *sweeper) work(ctx context.Context, l leftovers) (rest leftovers, troubl
 	if failed(err) {
 		rest.creates = append(rest.creates, missing...)
 	}
-	return rest, trouble
+	w.sweep(rest)
+	return trouble
 }
 
 // search looks for the znodes of creates, after catchUp, a request that makes the server catch up. Creates in a directory that

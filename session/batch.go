@@ -167,7 +167,7 @@ func (b *Batch) Multi(ops ...any) *Result[Transaction] {
 // network that takes nothing.
 const handOver = 50 * time.Millisecond
 
-func (f forLocks) SendDeletes(paths ...string) func(ctx context.Context) []error {
+func (f forLocks) SendDeletes(paths ...string) func(ctx context.Context, failed func(error) bool) []string {
 	s := f.s
 	s.mu.Lock()
 	c := s.conn
@@ -190,14 +190,17 @@ func (f forLocks) SendDeletes(paths ...string) func(ctx context.Context) []error
 		return nil
 	}
 	f.untilWritten(c, written)
-	return func(ctx context.Context) []error {
-		errs := make([]error, len(paths))
+	return func(ctx context.Context, failed func(error) bool) (again []string) {
 		for i, d := range deleted {
-			if errs[i] = d.Err; d.r != nil {
-				errs[i] = d.resolve(s.answerTo(ctx, d.r))
+			err := d.Err
+			if d.r != nil {
+				err = d.resolve(s.answerTo(ctx, d.r))
+			}
+			if failed(err) {
+				again = append(again, paths[i])
 			}
 		}
-		return errs
+		return again
 	}
 }
 

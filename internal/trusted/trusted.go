@@ -55,9 +55,9 @@ type Session interface {
 
 	// SendDeletes sends deletes of znodes for a caller that does not wait for the answers, and whose process may end
 	// next. It returns when the connection has accepted them, or after some hundredths of a second. The function that
-	// it returns waits for the answers and returns the errors of Session.Delete, in the order of paths. Nil: there is
-	// no connection, and nothing was sent.
-	SendDeletes(paths ...string) (answers func(ctx context.Context) []error)
+	// it returns waits for the answers, and returns those paths for which failed was true of the error of Session.Delete.
+	// Nil: there is no connection, and nothing was sent.
+	SendDeletes(paths ...string) (answers func(ctx context.Context, failed func(error) bool) []string)
 
 	// Found records the outcome of creates of path, sequential and ephemeral, that was unknown, after a search: made is
 	// the znode's path and czxid its czxid, or "" when there is none. No other caller may use path.
