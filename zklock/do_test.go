@@ -217,8 +217,9 @@ func kindsOfDo(c *locktest.Client, dirs []string) map[string]func(context.Contex
 	}
 }
 
-// Scenario 64: the work ends while the lock is held, and the release fails. The result is that of the work; it comes within a tenth of
-// the session timeout, or at once if no server is connected; and the lock is free as soon as the ensemble can be reached.
+// Scenario 64: the work ends while the lock is held, and the release fails. The result is that of the work; it comes within
+// a tenth of the session timeout, or at once if no server is connected; and the lock is free as soon as the ensemble can be
+// reached.
 func TestScenario64_WorkThatIsDoneIsNotReportedAsFailed(t *testing.T) {
 	for name, k := range map[string]struct {
 		spoil  func(s *locktest.Sim, c *locktest.Client) (mend func())

@@ -64,8 +64,8 @@ func (v *view) values() []string {
 	}
 }
 
-// scenario 39: the leader is cut off, its session expires, and it comes back. There were never two leaders by their own clocks, and an
-// observer sees "no leader" in between.
+// scenario 39: the leader is cut off, its session expires, and it comes back. There were never two leaders by their own
+// clocks, and an observer sees "no leader" in between.
 func TestScenario39_ALeaderThatExpiresAndComesBackNeverLeadsBesideItsSuccessor(t *testing.T) {
 	for name, cut := range cutOffs {
 		t.Run(name, func(t *testing.T) {
@@ -174,8 +174,8 @@ func TestScenario39_TermsOfTwoCandidatesThatTakeTurnsExpiringNeverOverlap(t *tes
 	})
 }
 
-// scenario 39, by force: another client ends the session of a leader. Observers see "no leader" and then only its successor, and the old
-// leader can no longer change what it has proclaimed.
+// scenario 39, by force: another client ends the session of a leader. Observers see "no leader" and then only its successor,
+// and the old leader can no longer change what it has proclaimed.
 func TestScenario39_ALeaderWhoseSessionIsEndedByForceProclaimsNothingMore(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a, b := s.Dir("/e"), s.Client(), s.Client()

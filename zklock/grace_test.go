@@ -24,7 +24,8 @@ func graceCutOff(s *locktest.Sim, c *locktest.Client) (heal func()) {
 	return func() { away.Remove(); frozen.Remove() }
 }
 
-// The context of a holder that is cut off at any moment ends at least its grace before the next client holds, and before SafeUntil.
+// The context of a holder that is cut off at any moment ends at least its grace before the next client holds, and before
+// SafeUntil.
 func TestAHoldWithAGraceEndsThatMuchBeforeAnybodyElseHolds(t *testing.T) {
 	with := zklock.WithGrace(graceOf)
 	locks := map[string]func(c *locktest.Client) locktest.Acquire{
@@ -66,8 +67,8 @@ func TestAHoldWithAGraceEndsThatMuchBeforeAnybodyElseHolds(t *testing.T) {
 	}
 }
 
-// A hold is lost because less than its grace is left, and then the ensemble answers again, so that the session goes on. The hold stays
-// lost and keeps its place until Unlock; then the next client gets the lock.
+// A hold is lost because less than its grace is left, and then the ensemble answers again, so that the session goes on. The
+// hold stays lost and keeps its place until Unlock; then the next client gets the lock.
 func TestAHoldThatWasLostToItsGraceKeepsItsPlaceUntilUnlock(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		var lost []error
@@ -174,7 +175,8 @@ func TestWithAMaxHoldTheZnodeGoesAGraceAfterTheContext(t *testing.T) {
 	})
 }
 
-// A znode that the process has kept is handed to a call with a grace, without a request, once the lease is longer than the grace.
+// A znode that the process has kept is handed to a call with a grace, without a request, once the lease is longer than the
+// grace.
 func TestAHoldWithAGraceOnAKeptZnodeBeginsWithItsLease(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()

@@ -42,8 +42,8 @@ func TestMultiAndCheckOfAHandedOnHold(t *testing.T) {
 	})
 }
 
-// A Multi that is under way when its hold is released, or whose outcome is unknown, could be carried out during the next hold, if that
-// had the znode that the Multi checks. So the next hold gets another znode.
+// A Multi that is under way when its hold is released, or whose outcome is unknown, could be carried out during the next
+// hold, if that had the znode that the Multi checks. So the next hold gets another znode.
 func TestAZnodeThatAMultiMayStillCheckIsNotHandedOn(t *testing.T) {
 	for name, fault := range map[string]zktest.Fault{"under way": zktest.Hold(), "reply lost": zktest.CloseAfter()} {
 		t.Run(name, func(t *testing.T) {

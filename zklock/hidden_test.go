@@ -13,9 +13,9 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// A neighbour who may only create queues, and lets the next contender set a watch. Then it removes READ for all from its znode's access
-// list, and disconnects. No notification is sent (3.8.4, 3.9.2 and later). The next contender must not wait for ever for a free
-// lock. SECURITY.md: a neighbour can't "keep a lock after his znodes have gone".
+// A neighbour who may only create queues, and lets the next contender set a watch. Then it removes READ for all from its
+// znode's access list, and disconnects. No notification is sent (3.8.4, 3.9.2 and later). The next contender must not wait
+// for ever for a free lock. SECURITY.md: a neighbour can't "keep a lock after his znodes have gone".
 func TestANeighbourWhoHidesItsZnodeAndGoesKeepsNobodyWaiting(t *testing.T) {
 	for name, opts := range map[string][]zktest.Option{"3.8": nil, "3.9": {zktest.WithVersion(zktest.Version39)}} {
 		t.Run(name, func(t *testing.T) {
@@ -81,7 +81,8 @@ func TestANeighbourWhoHidesItsZnodeAndGoesOnARealServer(t *testing.T) {
 	locktest.Unlock(t, w.Result(t))
 }
 
-// The same for others who wait for the end of a znode: an observer of an election, WaitFree, a waiter for permits behind a waiter.
+// The same for others who wait for the end of a znode: an observer of an election, WaitFree, a waiter for permits behind a
+// waiter.
 func TestANeighbourWhoHidesItsZnodeAndGoesFromOnlookersAndReaders(t *testing.T) {
 	hide := func(s *locktest.Sim, neighbour *session.Session, node string) {
 		_, err := neighbour.SetACL(s.Context(), node, zk.DigestACL(zk.PermAll, "neighbour", "x"), -1)

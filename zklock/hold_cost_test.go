@@ -13,7 +13,7 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// A hold has neither a goroutine nor a connection of its own: one session's timers and heartbeats serve all.
+// A hold has no goroutine and no connection of its own: the timers and heartbeats of one session serve all holds.
 func TestAHoldHasNoGoroutineOfItsOwn(t *testing.T) {
 	locktest.SimulateAlone(t, func(s *locktest.Sim) {
 		dir, c := s.Dir("/l"), s.Client()

@@ -18,7 +18,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// ending is one hold, or a few of one acquisition, and everything that may end it, at random moments of the same 20 ms.
+// ending is one hold, or several of one acquisition, and everything that may end it, at random moments within 20 ms.
 type ending struct {
 	*locktest.Sim
 	rnd  *rand.Rand
@@ -30,7 +30,7 @@ type ending struct {
 
 	mu  sync.Mutex // guards what follows
 	log []string
-	// They count, for each acquisition, that hooks were told of its begin and of its end.
+	// They count, for each acquisition, the hooks' calls for its beginning and its end.
 	began, ended map[uint64]int
 }
 
@@ -40,10 +40,10 @@ func (e *ending) note(format string, args ...any) {
 	e.log = append(e.log, fmt.Sprintf(format, args...))
 }
 
-// one is true once in n times.
+// one is true with probability 1/n.
 func (e *ending) one(n int) bool { return e.rnd.IntN(n) == 0 }
 
-// at has fn run at some moment of the next 20 ms.
+// at runs fn at a random moment of the next 20 ms.
 func (e *ending) at(what string, fn func()) {
 	after := time.Duration(e.rnd.IntN(20_000)) * time.Microsecond
 	if e.one(3) {
@@ -56,7 +56,7 @@ func (e *ending) at(what string, fn func()) {
 	})
 }
 
-// context is one that lasts, one that ends soon, or one that is over.
+// context returns one that lasts, one that ends soon, or one that has ended.
 func (e *ending) context() (context.Context, context.CancelFunc) {
 	limit := time.Hour
 	switch e.rnd.IntN(4) {
@@ -70,8 +70,8 @@ func (e *ending) context() (context.Context, context.CancelFunc) {
 	return slowContext{ctx, func() { time.Sleep(pause) }}, cancel
 }
 
-// slowContext is a context of a program's own, which does something when it is asked for a value: an Unlock asks, between
-// its look at the hold and the hold's end.
+// slowContext is a program's own context, which runs something when it is asked for a value: Unlock asks between checking
+// the hold and ending it.
 type slowContext struct {
 	context.Context
 	asked func()
@@ -82,8 +82,8 @@ func (c slowContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// One of a MultiLock's znodes is lost during its Unlock, after the Unlock has looked at the hold: the other znodes are
-// deleted (scenario 61).
+// One of a MultiLock's znodes is lost during its Unlock, after Unlock has checked the hold. The other znodes are deleted
+// (scenario 61).
 func TestAMultiLockThatIsLostWhileItsUnlockIsUnderWayLeavesNothing(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dirs, c := dirs(s, 3), s.Client()
@@ -150,7 +150,7 @@ func (e *ending) acquire(opts []zklock.LockOption) (holds map[string]*zklock.Hol
 	return holds, rw
 }
 
-// disturb has everything else happen that may end a hold.
+// disturb does everything else that may end a hold.
 func (e *ending) disturb(holds map[string]*zklock.Hold, rw *zklock.RWMutex) {
 	for _, h := range holds {
 		nodes := h.Nodes()
@@ -226,7 +226,7 @@ func endHold(t *testing.T, seed uint64) {
 			opts = append(opts, zklock.WithLockDelay(time.Millisecond))
 		}
 		holds, rw := e.acquire(opts)
-		hangs := limited && e.one(3) // nobody unlocks: the maximum has to do
+		hangs := limited && e.one(3) // there is no Unlock: the maximum has to end it
 		e.note("limited %v, hangs %v", limited, hangs)
 		e.disturb(holds, rw)
 		if !hangs {
@@ -237,7 +237,7 @@ func endHold(t *testing.T, seed uint64) {
 		e.all.Wait()
 		limit := 3 * time.Second // within the session
 		if e.closed {
-			limit = 30 * time.Second // without a connection, the session's end has to do
+			limit = 30 * time.Second // without a connection the session's end has to free it
 		}
 		s.Until(limit, "no znode left, and an end told of: "+strings.Join(e.log, ", "), func() bool {
 			for _, dir := range e.dirs {
@@ -254,8 +254,8 @@ func endHold(t *testing.T, seed uint64) {
 	})
 }
 
-// Whatever ends a hold, and in whichever order an Unlock, the loss of one of its znodes, WithMaxHold, a Downgrade, the
-// session's end and the Client's Close come, all its znodes are given up, and its end is told once (scenario 61).
+// In whichever order an Unlock, the loss of a znode, WithMaxHold, a Downgrade, the session's end and the Client's Close end
+// a hold, all its znodes are deleted, and its end is reported once (scenario 61).
 func TestAllZnodesOfAHoldGoWhateverEndsIt(t *testing.T) {
 	runs := uint64(400)
 	if locktest.Long() {

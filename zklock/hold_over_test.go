@@ -49,7 +49,7 @@ func TestAHoldThatHasEndedSaysWhyAndAsksNothing(t *testing.T) {
 
 				require.ErrorIs(s, l.Err(), k.want)
 				require.Equal(s, l.Err(), context.Cause(l.Context()))
-				synctest.Wait() // until what the end has caused, a deletion perhaps, has been asked for
+				synctest.Wait() // until the requests that the end has caused, perhaps a deletion, have been sent
 				asked := s.Server.Requests()
 				_, multiErr := l.Multi(s.Context(), &zk.CreateRequest{Path: "/done", Acl: zk.WorldACL(zk.PermAll)})
 				for op, err := range map[string]error{"check": l.Check(s.Context()), "multi": multiErr, "proclaim": l.Proclaim(s.Context(), []byte("w"))} {
@@ -66,7 +66,7 @@ func TestAHoldThatHasEndedSaysWhyAndAsksNothing(t *testing.T) {
 	}
 }
 
-// A hold whose ensemble is silent ends a twenty-fifth of the timeout before the instant that SafeUntil promised.
+// If the ensemble is silent, the context ends a twenty-fifth of the timeout before the instant that SafeUntil returned.
 func TestTheContextEndsBeforeSafeUntilByATwentyFifthOfTheTimeout(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
@@ -81,7 +81,7 @@ func TestTheContextEndsBeforeSafeUntilByATwentyFifthOfTheTimeout(t *testing.T) {
 	})
 }
 
-// Whatever ends a hold at the moment of its Unlock, that returns nil or an error that names the call and the lock, and
+// If a hold ends by itself at the moment of its Unlock, Unlock returns nil, or an error that names the call and the lock and
 // matches the cause of the context's end.
 func TestAnUnlockThatMeetsTheEndOfItsHoldNamesTheCallAndTheLock(t *testing.T) {
 	ends := map[string]func(s *locktest.Sim, c *locktest.Client, h *zklock.Hold){
@@ -116,8 +116,8 @@ func TestAnUnlockThatMeetsTheEndOfItsHoldNamesTheCallAndTheLock(t *testing.T) {
 	}
 }
 
-// The write lock becomes a read lock while its holds write: each Multi is carried out under the one or the other znode, or
-// says that its own hold was released.
+// The write lock becomes a read lock while its holds write: each Multi is carried out with the old or the new znode, or its
+// error says that its own hold was released.
 func TestAMultiDuringADowngradeIsCarriedOutOrSaysThatTheHoldWasReleased(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		m := s.Client().RWMutex(s.Dir("/l"), zklock.WithReentrancy())
@@ -147,8 +147,8 @@ func TestAMultiDuringADowngradeIsCarriedOutOrSaysThatTheHoldWasReleased(t *testi
 	})
 }
 
-// After a stop of the process (here: nobody looks at the clock until the lease is over) the deletion that came with the
-// session's end may be told first: the cause is the lease all the same.
+// After a stop of the process (here: nothing reads the clock until the lease is over) the notification of the deletion by
+// the session's end may come first. The cause is the lease all the same.
 func TestAfterTheLeaseTheCauseIsTheLease(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()

@@ -15,8 +15,8 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// An Unlock that comes while a Downgrade waits for the network returns within its own context; the lock is given up,
-// whichever of the two znodes there is in the end (scenario 62).
+// An Unlock that comes while a Downgrade waits for the network returns within its own context. The lock is released,
+// whichever of the two znodes exists in the end (scenario 62).
 func TestAnUnlockDuringADowngradeReturnsWithinItsContext(t *testing.T) {
 	for name, fault := range map[string]zktest.Fault{
 		"request on its way": zktest.Hold(), "reply on its way": zktest.HoldReply(), "reply lost": zktest.CloseAfter(),
@@ -65,7 +65,7 @@ func TestAnUnlockDuringADowngradeReturnsWithinItsContext(t *testing.T) {
 	}
 }
 
-// The write lock and the last read under it are released in the same moment, many times: each Unlock is its own.
+// The write lock and the last read lock under it are released at the same moment, many times: both Unlocks succeed.
 func TestAWriteAndAReadUnderItReleasedInOneMomentBothSucceed(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a := s.Dir("/locks/a"), s.Client()
@@ -73,7 +73,7 @@ func TestAWriteAndAReadUnderItReleasedInOneMomentBothSucceed(t *testing.T) {
 		for i := range 200 {
 			w := s.Take(m.Lock)
 			r := s.Take(under(w, m.RLock))
-			// The write's Unlock has been counted, and waits for its context's value, when the read's comes; or the other way.
+			// One Unlock has been counted, and waits for its context's value, when the other one comes; in both orders.
 			first, second := w, r
 			if i%2 == 1 {
 				first, second = r, w
@@ -97,7 +97,7 @@ func TestAWriteAndAReadUnderItReleasedInOneMomentBothSucceed(t *testing.T) {
 	})
 }
 
-// hookUser is a client whose hooks use the client, and all holds that the test has got so far.
+// hookUser is a client whose hooks use the client itself and all holds that the test has so far.
 type hookUser struct {
 	s *locktest.Sim
 	c *locktest.Client
@@ -122,7 +122,7 @@ func (u *hookUser) use(event string) {
 	c, holds := u.c, slices.Clone(u.known)
 	u.mu.Unlock()
 	done := make(chan struct{})
-	go func() { // somebody else, who would wait for a mutex that the hook's caller holds
+	go func() { // another goroutine, which would wait for a mutex that the hook's caller holds
 		defer close(done)
 		c.Status()
 		for _, h := range holds {
@@ -150,7 +150,7 @@ func (u *hookUser) hooks() zklock.Hooks {
 	}
 }
 
-// requireTold demands that each of these hooks was called.
+// requireTold requires that each of these hooks was called.
 func (u *hookUser) requireTold(events []string) {
 	u.s.Helper()
 	u.mu.Lock()
@@ -160,8 +160,8 @@ func (u *hookUser) requireTold(events []string) {
 	}
 }
 
-// No hook runs under a mutex of this package: whatever it is told of, the locks, and the hold that it concerns, can be
-// used, by the hook itself and by others (scenario 62).
+// No hook runs under a mutex of this package: during each hook the locks, and the hold that it reports, can be used, by the hook
+// itself and by other goroutines (scenario 62).
 func TestAHookMayUseTheHoldsThatItIsToldOf(t *testing.T) {
 	for _, kind := range []string{"mutex", "handoff", "rw", "reentrant rw", "multi", "semaphore"} {
 		t.Run(kind, func(t *testing.T) {

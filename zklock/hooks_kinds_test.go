@@ -16,7 +16,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// tale is what the hooks and the logger of one client are told.
+// tale records the calls of the hooks and the log of one client.
 type journal struct {
 	diary diary
 	log   logText
@@ -31,7 +31,7 @@ func dialWithJournal(t *testing.T, srv *zktest.Server) (*journal, *zklock.Client
 	return &ta, c
 }
 
-// journalLines is what the logger says for each hook.
+// journalLines are the log lines for each hook.
 var journalLines = map[string]string{
 	"session connected": "INFO session connected", "session disconnected": "WARN session disconnected",
 	"session over": "INFO session over", "asked": "DEBUG lock asked for", "queued 1": "DEBUG lock queued",
@@ -40,10 +40,10 @@ var journalLines = map[string]string{
 	"lost": "WARN lock lost", "retried": "DEBUG lock step retried",
 }
 
-// told checks what was told since the last time, in order, and that the log tells the same.
+// told checks the hooks' calls since the last check, in order, and that the log has the same.
 func (ta *journal) told(t *testing.T, want ...string) (infos []any) {
 	t.Helper()
-	text := ta.log.settled() // waits until everything has been said
+	text := ta.log.settled() // waits until all hooks have been called
 	got := ta.diary.read()
 	ta.diary.mu.Lock()
 	infos = ta.diary.infos
@@ -63,7 +63,7 @@ func (ta *journal) told(t *testing.T, want ...string) (infos []any) {
 	return infos
 }
 
-// forget has what was told so far not be compared.
+// forget excludes what was recorded so far from the next check.
 func (ta *journal) forget() {
 	ta.log.settled()
 	ta.log.Reset()
@@ -73,7 +73,7 @@ func (ta *journal) forget() {
 	ta.diary.mu.Unlock()
 }
 
-// callsOf returns the numbers of the calls that were told of.
+// callsOf returns the numbers of the calls that were reported.
 func callsOf(t *testing.T, infos []any) (calls []uint64) {
 	t.Helper()
 	for _, i := range infos {
@@ -106,12 +106,12 @@ func lockInfoOf(t *testing.T, info any) zklock.LockInfo {
 	return zklock.LockInfo{}
 }
 
-// journalKind is one kind of lock, asked for in the simplest way.
+// journalKind is one kind of lock, with its simplest call.
 type journalKind struct {
 	name  string
 	kind  zklock.Kind
 	lock  func(ctx context.Context, c *zklock.Client) (*zklock.Hold, error)
-	other func(c *zklock.Client) func(context.Context) (*zklock.Hold, error) // that keeps lock waiting
+	other func(c *zklock.Client) func(context.Context) (*zklock.Hold, error) // makes lock wait
 }
 
 func journalKinds() []journalKind {
@@ -173,7 +173,7 @@ func TestEveryKindOfLockTellsTheSameTale(t *testing.T) {
 				checkAll(append(infos, released...))
 				require.Equal(t, 10*time.Minute, released[0].(zklock.ReleasedInfo).Held)
 
-				// Behind another, in vain.
+				// Behind another holder, until it gives up.
 				theirs, err := k.other(other)(locktest.Soon(t))
 				require.NoError(t, err)
 				short, done := context.WithTimeout(ctx, 2*time.Second)
@@ -186,7 +186,7 @@ func TestEveryKindOfLockTellsTheSameTale(t *testing.T) {
 				require.NotEmpty(t, infos[2].(zklock.QueuedInfo).Who)
 				require.Equal(t, 2*time.Second, infos[3].(zklock.FailedInfo).Waited)
 
-				// Behind another, and then lost.
+				// Behind another holder, and then lost.
 				got := make(chan *zklock.Hold, 1)
 				go func() {
 					h, err := k.lock(ctx, c)
@@ -235,7 +235,7 @@ func TestReentrantCallsAreAskedForAndJoinTheHoldThatIsReleasedOnce(t *testing.T)
 		locktest.Unlock(t, outer)
 		require.Equal(t, first, ta.told(t, "released")[0].(zklock.ReleasedInfo).Call)
 
-		// Without the option it fails, and that is told.
+		// Without the option it fails, and a hook reports that.
 		plain := c.Mutex("/l")
 		h := locktest.Lock(t, plain)
 		ta.forget()
@@ -317,8 +317,8 @@ func TestDoubtAndTheEndOfTheSessionAreTold(t *testing.T) {
 	})
 }
 
-// diaryOf returns what was told, if it was that, in whichever order: a session and a lock tell from goroutines of their
-// own.
+// diaryOf returns the expected calls if they were made in any order, since a session and a lock call their hooks from different
+// goroutines.
 func (ta *journal) diaryOf(want ...string) []any {
 	got := ta.diary.read()
 	ta.diary.mu.Lock()

@@ -20,7 +20,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// diary writes down what the hooks are told.
+// diary records the calls of the hooks.
 type diary struct {
 	mu    sync.Mutex
 	lines []string
@@ -137,7 +137,8 @@ func TestHooksAreToldOfTheEndOfASessionAndOfWhatIsMadeAgain(t *testing.T) {
 		for _, want := range []string{"session disconnected", "session over", "retried", "session connected", "queued 1"} {
 			require.Contains(t, events, want)
 		}
-		// The server may tell of the waiter's own znode before it hangs up: either word is a reason to queue again.
+		// The server may report the deletion of the waiter's znode before it closes the connection: either is a reason to
+		// queue again.
 		again := lastInfo[zklock.RetriedInfo](&d).Err
 		require.True(t, errors.Is(again, zklock.ErrSessionExpired) || errors.Is(again, recipe.ErrGone), "%v", again)
 		locktest.Unlock(t, theirs)

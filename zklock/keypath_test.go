@@ -48,7 +48,7 @@ func TestKeyPathKeepsWhatIsSafeAndEscapesTheRest(t *testing.T) {
 	require.NotEqual(t, zklock.KeyPath("/", "zookeeper"), zklock.KeyPath("/", "%7aookeeper"))
 }
 
-// KeyPath makes one safe component of any key, and different ones of different keys: whatever the two are.
+// KeyPath makes a safe component of any key, and different components of different keys.
 func FuzzKeyPath(f *testing.F) {
 	long := strings.Repeat("é/", 200)
 	for _, seed := range [][2]string{
@@ -83,7 +83,7 @@ func FuzzKeyPath(f *testing.F) {
 	})
 }
 
-// Every kind of lock accepts what KeyPath makes, and refuses what it makes of the empty key.
+// Every kind of lock accepts the paths of KeyPath, and refuses that of the empty key.
 func TestEveryKindOfLockTakesAKeyPath(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c, ctx := s.Client(), s.Context()
@@ -104,7 +104,7 @@ func TestEveryKindOfLockTakesAKeyPath(t *testing.T) {
 					},
 				} {
 					if key == "" {
-						if kind != "rw" && kind != "semaphore" { // theirs got a letter more here, so that they do not share a directory
+						if kind != "rw" && kind != "semaphore" { // with one letter more, so that the kinds do not share a directory
 							_, err := lock(ctx)
 							require.ErrorIs(s, err, zklock.ErrPath, kind)
 						}

@@ -16,9 +16,9 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// Scenarios 17 and 18: a holder that hears nothing any more, or hears only a server that has lost its leader, knows by
-// its own clock when to stop: its context has ended when another client's Lock returns. In each trial a client of its
-// own holds a lock of its own, and another client is next in line.
+// Scenarios 17 and 18: a holder that is cut off, or connected only to a server that has lost its leader, stops by its own
+// clock: its context has ended when another client's Lock returns. In each trial one client holds a lock of which another
+// client is next in line.
 
 const trialsAtOnce = 20
 
@@ -27,7 +27,7 @@ type trial struct {
 	holder *zklock.Client
 	hold   *zklock.Hold
 
-	// set by the one who is next in line, when its Lock has returned
+	// set by the next client in line, when its Lock has returned
 	alive bool
 	got   time.Time
 	err   error
@@ -43,12 +43,12 @@ type scene struct {
 	// holder is the connect string of the ith holder, next that of the others.
 	holder func(i int) string
 	next   string
-	// fault strikes all holders, or, when each is set, the ith.
+	// fault affects all holders or, when each is set, the ith.
 	fault func()
 	each  func(i int)
 }
 
-// hold has a client of its own take the lock of each trial.
+// hold takes the lock of each trial, each with its own client.
 func (sc scene) hold(ctx context.Context, t *testing.T, dir string, trials int) []*trial {
 	t.Helper()
 	s := sc.site
@@ -57,7 +57,7 @@ func (sc scene) hold(ctx context.Context, t *testing.T, dir string, trials int) 
 	for i := range all {
 		all[i] = &trial{}
 		setUp.Go(func() {
-			// Heartbeats of one session and the next must not beat together: the fault has to meet them at all phases.
+			// The heartbeats of the sessions must not be in phase, so that the fault meets them at all phases.
 			locktest.Pass(rand.N(s.ShortTimeout() / 5))
 			tr := all[i]
 			var err error
@@ -81,7 +81,7 @@ func (sc scene) hold(ctx context.Context, t *testing.T, dir string, trials int) 
 	return all
 }
 
-// strike begins the fault, at once for all or for each at a moment of its own, and notes when for those who still hold.
+// strike begins the fault, for all at once or for each at its own moment, and records when for the clients that still hold.
 func (sc scene) strike(all []*trial, calls *sync.WaitGroup) {
 	strike := func(tr *trial) {
 		tr.mu.Lock()
@@ -106,8 +106,8 @@ func (sc scene) strike(all []*trial, calls *sync.WaitGroup) {
 	}
 }
 
-// run plays so many trials at once. It returns those in which the fault met a holder: on a machine that stood still
-// for longer than a lease, some may have lost their locks before.
+// run makes a number of trials at once, and returns those in which the fault met a holder: on a machine that stood still for
+// longer than a lease, some may have lost their locks before.
 func (sc scene) run(t *testing.T, trials int) []*trial {
 	t.Helper()
 	s := sc.site
@@ -157,7 +157,7 @@ func (sc scene) run(t *testing.T, trials int) []*trial {
 	return met
 }
 
-// play runs trials in at least so many rounds, until enough have met their fault, and checks them.
+// play runs trials, in at least the given number of rounds, until enough have met their fault, and checks them.
 func play(t *testing.T, rounds int, scene func() scene) {
 	t.Helper()
 	var margins, after []time.Duration
@@ -184,8 +184,8 @@ func play(t *testing.T, rounds int, scene func() scene) {
 		locktest.Millis(margins[0]), locktest.Millis(margins[n-1]), locktest.Millis(margins[n/2]))
 }
 
-// rounds is how often a fault that strikes all holders at once is repeated: they share what is particular about
-// it, such as its moment within the servers' ticks.
+// rounds is how often a fault that affects all holders at once is repeated, because its moment within the servers' ticks is
+// the same for all of them.
 func rounds() int {
 	if locktest.Long() {
 		return trialsAtOnce
@@ -193,7 +193,7 @@ func rounds() int {
 	return 2
 }
 
-// One network fault for each holder, on all its ways to the ensemble.
+// One network fault for each holder, on all its links to the ensemble.
 func TestHolderStopsBeforeTheNextBeginsWhenItsNetworkFails(t *testing.T) {
 	s := locktest.SiteBeside(t, 3)
 	for name, fault := range map[string]func(*ensemble.Proxy){
@@ -202,7 +202,7 @@ func TestHolderStopsBeforeTheNextBeginsWhenItsNetworkFails(t *testing.T) {
 		"replies lost":  (*ensemble.Proxy).DropReplies,
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // with the other two: nothing is done to the servers
+			t.Parallel() // like the other two: no fault at the servers
 			play(t, 1, func() scene {
 				proxies := make([][]*ensemble.Proxy, trialsAtOnce) // whole ones in each round
 				for i := range proxies {
@@ -225,7 +225,7 @@ func TestHolderStopsBeforeTheNextBeginsWhenItsNetworkFails(t *testing.T) {
 	}
 }
 
-// The holders' server goes on answering them, reads and pings, for some ticks after it has lost its leader.
+// The holders' server still answers reads and pings for some ticks after it has lost its leader.
 func TestHolderStopsBeforeTheNextBeginsWhenItsFollowerIsCutOff(t *testing.T) {
 	s := locktest.SiteBeside(t, 3)
 	s.Control(t)
@@ -236,7 +236,7 @@ func TestHolderStopsBeforeTheNextBeginsWhenItsFollowerIsCutOff(t *testing.T) {
 	})
 }
 
-// The holders know no other server than the leader, so that they can't move.
+// The holders know only the leader, so that they cannot connect to another server.
 func TestHolderStopsBeforeTheNextBeginsWhenItsLeaderIsKilled(t *testing.T) {
 	s := locktest.SiteBeside(t, 3)
 	s.Control(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// askedAt has many goroutines ask at the very instant at which the lease of h is over: that stands for a stop of the
-// process, after which they may run before any timer does. The session hears nothing any more.
+// askedAt makes many goroutines ask at the very instant at which the lease of h is over. That simulates a stop of the
+// process, after which they may run before any timer does. The session is cut off.
 func askedAt(s *locktest.Sim, c *locktest.Client, h *zklock.Hold, ask func() bool) {
 	const timeout = 10 * time.Second
 	away, frozen := s.Server.Inject(zktest.Refuse()), s.Server.Inject(zktest.Freeze().Session(c.SessionID()))
@@ -39,7 +39,7 @@ func askedAt(s *locktest.Sim, c *locktest.Client, h *zklock.Hold, ask func() boo
 	require.ErrorIs(s, h.Err(), zklock.ErrLeaseOver)
 }
 
-// childKey is the key of the value that has a child of the hold's context.
+// childKey is the key of a value, which is a child of the hold's context.
 type childKey struct{}
 
 // isDone reports whether a context is done.
@@ -67,8 +67,8 @@ var asks = map[string]func(ctx context.Context) bool{
 	},
 }
 
-// Scenario 63: whoever asks a hold's context, or one of Do's, Guard's or Election.Run's, is told that the lock is lost,
-// although no timer has run.
+// Scenario 63: every method of the context of a hold, of Do, Guard or Election.Run reports that the lock is lost, although
+// no timer has run.
 func TestScenario63_EveryQuestionAboutALostHoldIsAnsweredWithTheLoss(t *testing.T) {
 	kinds := map[string]func(s *locktest.Sim, c *locktest.Client, use func(ctx context.Context, h *zklock.Hold)){
 		"Lock": func(s *locktest.Sim, c *locktest.Client, use func(context.Context, *zklock.Hold)) {
@@ -148,8 +148,8 @@ func BenchmarkHoldContextErr(b *testing.B) {
 	}
 }
 
-// The work of Do ends by the deadline of the caller's context, with a timer of its own for it: whoever is told of that
-// end finds his own context over as well. (After a stop of the process many timers are due at once, in any order.)
+// The work of Do ends by the deadline of the caller's context, and each of the two contexts has a timer for it. When the
+// work's context has ended, so has the caller's. (After a stop of the process many timers are due at once, in any order.)
 func TestAWorkThatEndsByTheCallersDeadlineDoesNotEndBeforeIt(t *testing.T) {
 	for range 20 {
 		locktest.Simulate(t, func(s *locktest.Sim) {
@@ -177,7 +177,7 @@ func TestAWorkThatEndsByTheCallersDeadlineDoesNotEndBeforeIt(t *testing.T) {
 	}
 }
 
-// A hold whose deletion nobody has told of: the notification was lost, and a heartbeat finds the znode gone.
+// The notification of the deletion of a hold's znode is lost, and a heartbeat finds the znode gone.
 func TestAHoldWhoseZnodeIsGoneIsToldByAHeartbeat(t *testing.T) {
 	for name, opts := range map[string][]zklock.LockOption{"alone": nil, "shared": {zklock.WithLocalHandoff(2)}} {
 		t.Run(name, func(t *testing.T) {

@@ -17,12 +17,12 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// What is taken from a holder by force is free at once, before any lease is over; the holder hears of it within a
-// second, and of what it was.
+// A lock that is taken from a holder by force is free at once, before any lease is over. The holder learns of it, and of the
+// cause, within a second.
 
-// forcedWithin bounds how long the holder may take to hear. A fresh hold watches its znode only when it has lasted for
-// quietFor, and a session that was closed is found out by a reconnection; both fit a second many times over. What
-// the machine kept this process from running comes on top.
+// forcedWithin bounds how long the holder may take to learn of it. A hold watches its znode from quietFor on, and a closed
+// session is noticed by a reconnection; both take far less than a second. The time that the machine did not run this process
+// is added.
 const forcedWithin = time.Second
 
 // Scenario 22, at every age of a hold: before it watches its own znode and after.
@@ -60,14 +60,14 @@ func TestSessionClosedByForceEndsItsHoldsWithinASecond(t *testing.T) {
 
 		stalls := locktest.Stalls(t)
 		h := locktest.Lock(t, c.Mutex(fmt.Sprint(dir, "/", i)))
-		// From here the ensemble has no such session any more, and anybody can have the lock.
+		// From here on the ensemble has no such session, and any client can get the lock.
 		require.NoError(t, closeByForce(s.Addrs[i%len(s.Addrs)], id, password))
 		took := endOf(t, h, time.Now(), zklock.ErrSessionExpired)
 		t.Logf("%v after the session was closed", locktest.Millis(took))
 		require.Less(t, took, forcedWithin+stalls())
 		require.ErrorIs(t, h.Unlock(locktest.Soon(t)), zklock.ErrSessionExpired)
 
-		next := locktest.Lock(t, c.Mutex(fmt.Sprint(dir, "/", i))) // in a session of its own
+		next := locktest.Lock(t, c.Mutex(fmt.Sprint(dir, "/", i))) // in another session
 		require.Greater(t, next.Token(), h.Token())
 		locktest.Unlock(t, next)
 	}
@@ -88,7 +88,7 @@ func endOf(t *testing.T, h *zklock.Hold, from time.Time, cause error) time.Durat
 	return took
 }
 
-// spy reads a session's id and password off the wire.
+// spy reads a session's id and password from the connection.
 type spy struct {
 	mu    sync.Mutex // guards what follows
 	first []byte     // what the server sent first
@@ -125,10 +125,9 @@ func (c spied) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// closeByForce takes a session over with its password and closes it, as anybody can who has read the password off
-// the wire. Nil: the ensemble has closed it. A server may end the connection before the reply to the close is out, or
-// give the session back to the client that is robbed before it has read the close; so it asks again until there is no
-// such session.
+// closeByForce takes a session over with its password and closes it, as anybody can who has read the password from a
+// connection. Nil: the ensemble has closed it. A server may end the connection before it has sent the reply to the close, or
+// give the session back to its owner before it has read the close; so this is repeated until there is no such session.
 func closeByForce(addr string, id int64, password []byte) error {
 	for end := time.Now().Add(locktest.Bound); ; {
 		over, err := takeAndClose(addr, id, password)
@@ -141,7 +140,7 @@ func closeByForce(addr string, id int64, password []byte) error {
 	}
 }
 
-// takeAndClose tries it once. over: the close was answered, or the server knows no such session.
+// takeAndClose tries that once. over: the close was answered, or the server knows no such session.
 func takeAndClose(addr string, id int64, password []byte) (over bool, err error) {
 	c, err := net.DialTimeout("tcp", addr, locktest.Bound)
 	if err != nil {
@@ -158,7 +157,7 @@ func takeAndClose(addr string, id int64, password []byte) (over bool, err error)
 	hello = appendBuffer(hello, password)                        //
 	bye := binary.BigEndian.AppendUint32(nil, 1)                 // xid
 	bye = binary.BigEndian.AppendUint32(bye, uint32(0xfffffff5)) // closeSession, −11
-	// Both at once: the client that is robbed comes back, and must not get in between.
+	// Both at once, because the session's owner reconnects, and must not come in between.
 	if _, err := c.Write(append(appendBuffer(nil, hello), appendBuffer(nil, bye)...)); err != nil {
 		return false, err
 	}
@@ -175,7 +174,7 @@ func takeAndClose(addr string, id int64, password []byte) (over bool, err error)
 	return true, nil
 }
 
-// readFrame reads what follows a length.
+// readFrame reads a frame: a length, and the bytes after it.
 func readFrame(r io.Reader) ([]byte, error) {
 	var size [4]byte
 	if _, err := io.ReadFull(r, size[:]); err != nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Nobody was lost. One holder releases between the two reads of another one that comes: the data with its
-// note, and the list without its znode. It is taken for a lost one, and its whole delay is waited out. "WithLockDelay
-// keeps the lock from the next holder for d after a loss (not after a release)".
+// A holder releases between the two reads of a newcomer: the data still have its note, and the list no longer has its znode.
+// It must not be taken for lost, which would cost its whole delay. "WithLockDelay keeps the lock from the next holder for d
+// after a loss (not after a release)".
 func TestAReleaseBetweenTheReadsOfALockDelayIsNoLoss(t *testing.T) {
 	for name, kind := range map[string]func(c *zklock.Client) func() (*zklock.Hold, error){
 		"semaphore": func(c *zklock.Client) func() (*zklock.Hold, error) {
@@ -37,7 +37,7 @@ func TestAReleaseBetweenTheReadsOfALockDelayIsNoLoss(t *testing.T) {
 				first, err := kind(a.Client)()
 				require.NoError(s, err)
 
-				// B has read the data, and its list is on its way.
+				// B has read the data, and its list is under way.
 				skip := 1 // behind the create
 				if name == "semaphore, try" {
 					skip = 2 // and one before it
@@ -66,8 +66,8 @@ func TestAReleaseBetweenTheReadsOfALockDelayIsNoLoss(t *testing.T) {
 	}
 }
 
-// After one loss, a lock with a delay is never free again for callers that wait for less than the delay: each
-// begins to count anew, and nobody writes down since when the loss is known.
+// After a loss, callers that each wait for less than the delay must get the lock once the delay has passed: the first one
+// records when the loss was noticed, so that the later ones do not count from the beginning.
 func TestALockDelayEndsAlsoForCallsThatWaitForLess(t *testing.T) {
 	for name, try := range map[string]func(ctx context.Context, m *zklock.Mutex) (*zklock.Hold, error){
 		"TryLock": func(ctx context.Context, m *zklock.Mutex) (*zklock.Hold, error) { return m.TryLock(ctx) },
@@ -98,7 +98,7 @@ func TestALockDelayEndsAlsoForCallsThatWaitForLess(t *testing.T) {
 	}
 }
 
-// The note of a lost holder is in the directory's data: a container would take it along when nobody comes for minutes.
+// The note of a lost holder is in the directory's data: with a container it would be deleted when no client comes for minutes.
 func TestALockDelayIsRefusedWithAContainer(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		_, err := s.Client().Mutex("/l", zklock.WithLockDelay(time.Minute), zklock.WithContainer()).TryLock(s.Context())

@@ -15,7 +15,7 @@ import (
 
 const lockDelay = time.Minute
 
-// delayedWaiter takes the lock in a goroutine, and says when it got it.
+// delayedWaiter takes the lock in a goroutine, and reports when it got it.
 func delayedWaiter(t *testing.T, c *zklock.Client, delay time.Duration) <-chan time.Time {
 	got := make(chan time.Time, 1)
 	go func() {
@@ -127,7 +127,7 @@ func TestALateHolderCantTouchTheClaim(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		a, b, d := locktest.Dial(t, srv), locktest.Dial(t, srv), locktest.Dial(t, srv)
 		stale := locktest.Lock(t, a.Mutex("/l", zklock.WithLockDelay(lockDelay)))
-		require.NoError(t, srv.Delete(stale.Node())) // it has not heard yet
+		require.NoError(t, srv.Delete(stale.Node())) // it has not been notified yet
 		fresh, err := b.Mutex("/l", zklock.WithLockDelay(lockDelay)).Lock(locktest.Within(t, 2*lockDelay))
 		require.NoError(t, err)
 		claimed, _ := srv.Node("/l")

@@ -140,7 +140,7 @@ func TestWaitFreeThatIsOutOfTimeSaysThatItWasBusy(t *testing.T) {
 	})
 }
 
-// Whoever may not read the last one in line is not told of its end, and must not wait for ever.
+// WaitFree must not wait for ever if it may not read the last contender in line, and so is not notified of its end.
 func TestWaitFreeLooksAgainWhereItIsNotTold(t *testing.T) {
 	for _, version := range []zktest.Version{zktest.Version38, zktest.Version39} {
 		t.Run(fmt.Sprint(version), func(t *testing.T) {

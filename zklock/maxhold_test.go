@@ -83,7 +83,7 @@ func TestMaxHoldCoversReentrantHolds(t *testing.T) {
 	})
 }
 
-// What is under way in the hold's name, a database's call say, knows how long it may take.
+// So a call of a database, say, that gets the context knows how long it may take.
 func TestTheContextOfAHoldWithAMaximumHasItAsItsDeadline(t *testing.T) {
 	for name, opts := range map[string][]zklock.LockOption{
 		"alone": {zklock.WithMaxHold(time.Minute)}, "handed on": {zklock.WithMaxHold(time.Minute), zklock.WithLocalHandoff(2)},

@@ -11,7 +11,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// A nil function panics before anything is taken, or asked for.
+// A nil function panics before any lock is taken and before any request.
 func TestANilFunctionPanicsBeforeAnythingIsTaken(t *testing.T) {
 	srv := zktest.Run(t)
 	c, ctx := locktest.Dial(t, srv), context.Background()
@@ -31,7 +31,7 @@ func TestANilFunctionPanicsBeforeAnythingIsTaken(t *testing.T) {
 	}
 }
 
-// Without time for anything nothing is taken and nothing is run; a release needs no time.
+// With a context that has ended, no lock is taken and no function is run; a release is still made.
 func TestAContextThatHasEndedTakesNothingAndReleasesAll(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()

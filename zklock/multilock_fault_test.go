@@ -17,9 +17,9 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// A MultiLock's transactions when something goes wrong.
+// Tests of faults during a MultiLock's transactions.
 
-// The reply to the transaction is lost, and it was carried out: its places are adopted, and nothing else is made.
+// The transaction was carried out, and its reply is lost: its znodes are adopted, and no others are made.
 func TestAMultiLockWhoseReplyIsLostIsAdopted(t *testing.T) {
 	for _, n := range []int{1, 2, 3} { // how often
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -53,8 +53,8 @@ func TestAMultiLockWhoseTransactionIsLostIsMadeAgain(t *testing.T) {
 	})
 }
 
-// The reply is lost, and before the client is back somebody has deleted one of the znodes: whichever it was, the rest of
-// that transaction must not stand in the way of the next.
+// The reply is lost, and before the client has reconnected another client deletes one of the znodes. Whichever it was, the
+// others of that transaction must not block the next attempt.
 func TestAMultiLockWhoseReplyIsLostAndOneOfWhoseZnodesIsDeletedStartsAfresh(t *testing.T) {
 	for i := range 3 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestAMultiLockWhoseReplyIsLostAndOneOfWhoseZnodesIsDeletedStartsAfresh(t *t
 				dirs, c := dirs(s, 3), s.Client()
 				away := s.Server.Inject(zktest.Refuse())
 				s.Server.Inject(zktest.CloseAfter().Op(zktest.OpMulti).Once())
-				ctx, cancel := context.WithTimeout(s.Context(), 8*time.Second) // within the session: its end would tidy up
+				ctx, cancel := context.WithTimeout(s.Context(), 8*time.Second) // within the session, whose end would delete the znodes
 				defer cancel()
 				call := locktest.Go(ctx, c.MultiLock(dirs).Lock)
 				synctest.Wait()
@@ -102,7 +102,7 @@ func TestAMultiLockWhoseContextEndsInFlightLeavesNothing(t *testing.T) {
 				defer cancel()
 				call := locktest.Go(ctx, c.MultiLock(dirs).Lock)
 				<-call.Done
-				if call.Err != nil { // the reply that was lost was asked for again in time
+				if call.Err != nil { // the lost reply was replaced in time
 					require.ErrorIs(s, call.Err, context.DeadlineExceeded)
 					require.Equal(s, time.Second, call.Spent)
 				} else {
@@ -118,7 +118,7 @@ func TestAMultiLockWhoseContextEndsInFlightLeavesNothing(t *testing.T) {
 	}
 }
 
-// The reply to the release is lost, or the release itself: Unlock asks again, and knows its own deletion.
+// The reply to the release is lost, or the release itself: Unlock repeats it, and recognises its own deletion.
 func TestAMultiLocksReleaseWhoseReplyIsLostSucceeds(t *testing.T) {
 	for name, fault := range map[string]zktest.Fault{
 		"reply":   zktest.CloseAfter().Op(zktest.OpMulti).Once(),
@@ -158,7 +158,7 @@ func TestAMultiLocksReleaseGoesOnAfterItsContext(t *testing.T) {
 	})
 }
 
-// Somebody deletes one of the znodes of a hold: the whole hold is lost, and says why; Unlock gives the others free.
+// Another client deletes one of the znodes of a hold: the whole hold is lost, with the cause, and Unlock deletes the others.
 func TestAMultiLockOneOfWhoseZnodesIsDeletedIsLostAsAWhole(t *testing.T) {
 	for i := range 3 {
 		for _, held := range []time.Duration{0, time.Second, locktest.LongTime} {
@@ -189,7 +189,7 @@ func TestAMultiLockOneOfWhoseZnodesIsDeletedIsLostAsAWhole(t *testing.T) {
 	}
 }
 
-// Somebody deletes one of the znodes in the moment of the release: the others go all the same.
+// Another client deletes one of the znodes at the moment of the release: the others are still deleted.
 func TestAMultiLocksReleaseFindsOneOfItsZnodesGone(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dirs, c := dirs(s, 3), s.Client()
@@ -201,8 +201,8 @@ func TestAMultiLocksReleaseFindsOneOfItsZnodesGone(t *testing.T) {
 	})
 }
 
-// Somebody deletes one of the znodes of a waiter: it queues again with all of them. Also when the one that is gone is
-// in a line in which it was first already, and of which it would hear nothing more.
+// Another client deletes one of the znodes of a waiter: it queues again with all of them, also if that znode was first in
+// its queue already, where no further notification would come.
 func TestAWaitingMultiLockOneOfWhoseZnodesIsDeletedQueuesAgain(t *testing.T) {
 	for busy := range 3 {
 		for gone := range 3 {
@@ -232,8 +232,8 @@ func TestAWaitingMultiLockOneOfWhoseZnodesIsDeletedQueuesAgain(t *testing.T) {
 	}
 }
 
-// The znode in a line in which a waiter was first already is deleted, and somebody else takes that lock, in the very
-// moment before the rest of its locks becomes free.
+// A waiter is first in one of its queues. Its znode there is deleted, and another client takes that lock, just before the
+// waiter's other locks become free.
 func TestAMultiLockDoesNotBeginWithAZnodeThatIsGone(t *testing.T) {
 	for _, waited := range []time.Duration{400 * time.Millisecond, locktest.LongTime} {
 		t.Run(waited.String(), func(t *testing.T) {
@@ -246,7 +246,7 @@ func TestAMultiLockDoesNotBeginWithAZnodeThatIsGone(t *testing.T) {
 				require.NoError(s, s.Server.Delete(dirs[1]+"/"+s.Server.Children(dirs[1])[0]))
 				usurper := s.Lock(other.Mutex(dirs[1]))
 				s.Unlock(h)
-				stuck.Remove() // now it hears of both at once
+				stuck.Remove() // now it is notified of both at once
 				require.False(s, call.Over(), "somebody else holds %s", path.Base(dirs[1]))
 				s.Unlock(usurper)
 				ownedAll(s, c, call.Get(s), dirs...)
@@ -255,7 +255,7 @@ func TestAMultiLockDoesNotBeginWithAZnodeThatIsGone(t *testing.T) {
 	}
 }
 
-// The directories are deleted while somebody waits: they are made again, and it queues again.
+// The directories are deleted while a MultiLock waits: it makes them again and queues again.
 func TestAWaitingMultiLockWhoseDirectoriesAreDeletedMakesThemAgain(t *testing.T) {
 	for i := range 3 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
@@ -273,7 +273,7 @@ func TestAWaitingMultiLockWhoseDirectoriesAreDeletedMakesThemAgain(t *testing.T)
 					s.Until(time.Second, "the holder hears of it", func() bool { return errors.Is(h.Err(), zklock.ErrNodeDeleted) })
 				}
 				got := call.Get(s)
-				if i == 1 && got.Err() != nil { // its znode there went after the holder's: for that moment it held
+				if i == 1 && got.Err() != nil { // its znode there was deleted after the holder's: in between it held
 					require.ErrorIs(s, got.Err(), zklock.ErrNodeDeleted)
 					require.ErrorIs(s, got.Unlock(s.Context()), zklock.ErrNodeDeleted) // of the others
 					got = takeAll(s, c.MultiLock(dirs))
@@ -284,8 +284,8 @@ func TestAWaitingMultiLockWhoseDirectoriesAreDeletedMakesThemAgain(t *testing.T)
 	}
 }
 
-// A hold that was held for too long counts as lost, also when its holder lets go at that very moment: for a lock of
-// several paths there are two then who give up the places.
+// A hold that reaches its maximum counts as lost, also if it is unlocked at that very moment: then both the maximum and
+// Unlock release the paths.
 func TestAMultiLockThatIsUnlockedAtItsMaximumStillCountsAsLost(t *testing.T) {
 	for range 20 { // either of the two may be first
 		locktest.Simulate(t, func(s *locktest.Sim) {

@@ -16,8 +16,7 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// loadTime is how long the loads go on: on the in-process server, only as long as it takes until everybody has had some
-// turns.
+// loadTime is how long the load tests run; on the in-process server only until each client has had some turns.
 func loadTime() time.Duration {
 	switch {
 	case locktest.Long():
@@ -28,8 +27,8 @@ func loadTime() time.Duration {
 	return 5 * time.Second
 }
 
-// Many clients on three nodes take random subsets of six locks in random order: nobody meets anybody, tokens grow, and
-// nothing locks up, as everybody's last turn shows.
+// Many clients of three servers take random subsets of six locks in random order. No two hold the same lock at once, tokens
+// grow, and there is no deadlock: each client finishes its last turn.
 func TestManyClientsTakeRandomSubsetsOfLocks(t *testing.T) {
 	s := locktest.SiteBeside(t, 3)
 	base := s.Path(t)

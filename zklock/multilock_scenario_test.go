@@ -40,8 +40,7 @@ func takeAll(s *locktest.Sim, m *zklock.MultiLock) *zklock.Hold {
 	return h
 }
 
-// ownedAll demands that a hold has a znode in each directory, all of one session and one transaction, and none of
-// which is missing.
+// ownedAll requires that a hold has a znode in each directory, all of one session and of one transaction.
 func ownedAll(s *locktest.Sim, c *locktest.Client, h *zklock.Hold, dirs ...string) {
 	s.Helper()
 	require.NoError(s, h.Err())
@@ -55,7 +54,7 @@ func ownedAll(s *locktest.Sim, c *locktest.Client, h *zklock.Hold, dirs ...strin
 	}
 }
 
-// emptyAll demands that within limit nothing is left in any of the directories.
+// emptyAll requires that all of the directories are empty within limit.
 func emptyAll(s *locktest.Sim, limit time.Duration, dirs []string) {
 	s.Helper()
 	for _, dir := range dirs {
@@ -63,14 +62,14 @@ func emptyAll(s *locktest.Sim, limit time.Duration, dirs []string) {
 	}
 }
 
-// insideAll watches over critical sections that several paths name: nobody may enter one that a live hold is in.
+// insideAll checks critical sections, each of several paths: no hold may enter a path that another live hold is in.
 type insideAll struct {
 	mu   sync.Mutex // guards what follows
 	in   map[string]*zklock.Hold
 	last map[string]zklock.Token
 }
 
-// enter notes a hold of paths and returns what is wrong with it.
+// enter records a hold of paths and returns what is wrong with it.
 func (x *insideAll) enter(h *zklock.Hold, paths []string) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -89,7 +88,7 @@ func (x *insideAll) enter(h *zklock.Hold, paths []string) error {
 	return nil
 }
 
-// leave notes that a hold is about to be released.
+// leave records that a hold is about to be released.
 func (x *insideAll) leave(h *zklock.Hold, paths []string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -100,9 +99,9 @@ func (x *insideAll) leave(h *zklock.Hold, paths []string) {
 	}
 }
 
-// scenario 36: two clients lock {a, b} and {b, a}, both at the same moment, and behind somebody: each gets both.
+// scenario 36: two clients lock {a, b} and {b, a}, at the same moment or behind another holder: each gets both.
 func TestScenario36_TwoClientsThatNameTwoLocksInOppositeOrderBothGetThem(t *testing.T) {
-	for _, busy := range []int{0, 1} { // which of the two somebody holds at first
+	for _, busy := range []int{0, 1} { // which of the two another client holds at first
 		t.Run(fmt.Sprint(busy), func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				dirs, first, a, b := dirs(s, 2), s.Client(), s.Client(), s.Client()
@@ -133,8 +132,8 @@ func TestScenario36_TwoClientsThatNameTwoLocksInOppositeOrderBothGetThem(t *test
 	}
 }
 
-// scenario 36, many times: eight clients take random subsets of four locks in random order, some of them alone with a
-// Mutex. Everybody gets his turn, and nobody meets anybody.
+// scenario 36, many times: eight clients take random subsets of four locks in random order, some of them single locks with a
+// Mutex. Each gets its turn, and no two hold the same lock at once.
 func TestScenario36_RandomSubsetsInRandomOrderNeverDeadlock(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -179,10 +178,10 @@ func TestScenario36_RandomSubsetsInRandomOrderNeverDeadlock(t *testing.T) {
 	}
 }
 
-// scenario 37: one of several locks is not to be had: the others are free again at once, and the one deadline of the
-// call covers the waiting for all of them.
+// scenario 37: one of several locks is not released in time: the others are free again at once, and one deadline covers the
+// wait for all of them.
 func TestScenario37_OneDeadlineCoversAllLocks(t *testing.T) {
-	for name, freed := range map[string][]time.Duration{ // when the holders of a, b and c let go; 0 for never
+	for name, freed := range map[string][]time.Duration{ // when the holders of a, b and c release; 0: never
 		"the first is never free":                {0, time.Millisecond, time.Millisecond},
 		"the last is never free":                 {time.Millisecond, time.Millisecond, 0},
 		"one after the other, the last too late": {2 * time.Second, 4 * time.Second, 6 * time.Second},
@@ -216,7 +215,7 @@ func TestScenario37_OneDeadlineCoversAllLocks(t *testing.T) {
 	}
 }
 
-// scenario 37: one of the locks fails for good: the error says why, and nothing of the others is taken.
+// scenario 37: one of the locks fails for good: the error says why, and none of the others is taken.
 func TestScenario37_WhenOneOfSeveralLocksFailsTheOthersAreReleased(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil func(s *locktest.Sim, dir string)
@@ -260,8 +259,8 @@ func TestScenario37_WhenOneOfSeveralLocksFailsTheOthersAreReleased(t *testing.T)
 	}
 }
 
-// scenario 37: a session that ends while one of the locks is still waited for takes the others along; the wait goes on
-// in the next session, under the same deadline.
+// scenario 37: a session that ends during the wait for one of the locks loses the others too. The wait goes on in the next
+// session, with the same deadline.
 func TestScenario37_ASessionThatEndsTakesAllPlacesAndTheWaitGoesOn(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dirs, other, c := dirs(s, 3), s.Client(), s.Client()

@@ -14,7 +14,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// What a MultiLock costs and what it gives.
+// Tests of the costs and the guarantees of a MultiLock.
 
 func TestAMultiLockOfFivePathsTakesOneWriteAndReleasesWithOne(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
@@ -58,7 +58,7 @@ func TestHeartbeatsOfAMultiLockCheckEachOfItsZnodes(t *testing.T) {
 	})
 }
 
-// cost returns a function that tells what requests a client has made since the last call, without heartbeats.
+// cost returns a function that returns the requests of a client since its last call, without heartbeats.
 func cost(s *locktest.Sim, c *locktest.Client) func() map[zktest.Op]int {
 	id, before := c.SessionID(), map[zktest.Op]int{}
 	cost := func() map[zktest.Op]int {
@@ -77,8 +77,8 @@ func cost(s *locktest.Sim, c *locktest.Client) func() map[zktest.Op]int {
 	return cost
 }
 
-// The lists go out behind the transaction without waiting for it: at a server whose every reply takes a second, taking
-// five locks takes one.
+// The lists are sent right behind the transaction: at a server whose replies each take a second, acquiring five locks takes one
+// second.
 func TestAMultiLocksListsTravelWithItsTransaction(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dirs, c := dirs(s, 5), s.Client()
@@ -92,7 +92,7 @@ func TestAMultiLocksListsTravelWithItsTransaction(t *testing.T) {
 	})
 }
 
-// A long wait, or hold, costs one watch a path, and nothing of them stays.
+// A long wait, or hold, costs one watch for each path, and no watch stays.
 func TestAMultiLockThatLastsWatchesEachOfItsZnodesOnce(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dirs, c := dirs(s, 3), s.Client()
@@ -230,7 +230,7 @@ func TestAMultiLocksOptions(t *testing.T) {
 	})
 }
 
-// A lock delay counts for each path: after a loss the next holder of any of them waits, after a release nobody does.
+// A lock delay applies to each path: after a loss the next holder of any of them waits, after a release none does.
 func TestAMultiLocksDelayKeepsEachOfItsPathsFromTheNextHolder(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dirs, a, b := dirs(s, 2), s.Client(), s.Client()

@@ -17,8 +17,8 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// Scenario 15: contended lock cycles, and waits on one long-held lock that time out, in one session. Afterwards the
-// watches at the servers, the goroutines and the heap are back where they began.
+// Scenario 15: contended lock cycles, and waits for a lock that time out, in one session. Afterwards the watches at the
+// servers, the goroutines and the heap are as they were before.
 func TestNothingGrowsWithThePastCyclesAndWaits(t *testing.T) {
 	cycles, waits := 3_000, 1_200
 	if locktest.Long() {
@@ -27,7 +27,7 @@ func TestNothingGrowsWithThePastCyclesAndWaits(t *testing.T) {
 	const workers, batch = 8, 100
 	s := locktest.SiteOf(t, 3)
 	dir := s.Path(t)
-	keeper := s.Client(t) // holds the lock that others wait for in vain, and makes the server's view of it
+	keeper := s.Client(t) // holds the lock that the others wait for in vain, and reads the state of the servers
 	longHeld := locktest.Lock(t, keeper.Mutex(dir+"/held"))
 	c := s.Client(t)
 	ses, err := c.Session(locktest.Soon(t))
@@ -38,12 +38,12 @@ func TestNothingGrowsWithThePastCyclesAndWaits(t *testing.T) {
 		locktest.AwaitContenders(t, c, dir+"/contended", 0)
 		for ; waits > 0; waits -= batch {
 			waitInVain(t, c.Mutex(dir+"/held"), min(batch, waits))
-			locktest.AwaitContenders(t, c, dir+"/held", 1) // a call whose context is over leaves its znode's deletion to the background
+			locktest.AwaitContenders(t, c, dir+"/held", 1) // a call whose context has ended leaves the deletion of its znode to the background
 		}
 		require.NoError(t, ses.Sync(locktest.Soon(t), dir)) // and so are the removals of watches, which were sent before
 	}
-	// Buffers, pools and maps find their size; and so does the runtime, which keeps the descriptors of as many
-	// goroutines as there ever were at once. Hence more at once than will be.
+	// Buffers, pools and maps grow to their final size. The runtime keeps a descriptor for each goroutine of the greatest
+	// number that ever ran at once; hence more run here than later.
 	round(4*workers, 4*batch, 8*batch)
 	watches := steady(t, "watches", func() int { return s.Watches(t) })
 	goroutines := steady(t, "goroutines", func() int { return locktest.Used().Goroutines })
@@ -64,8 +64,9 @@ func TestNothingGrowsWithThePastCyclesAndWaits(t *testing.T) {
 		cycles, waits, took.Round(time.Millisecond), watches, s.Watches(t), goroutines, after.Goroutines, before.Heap>>10, after.Heap>>10)
 	require.NoError(t, ses.Err(), "all of it took place in one session")
 	require.NoError(t, longHeld.Err())
-	// The least that a call could leave behind is a pointer in a map or a channel, some 100 bytes. The collector and
-	// the runtime's own tables make the heap waver by some ten KB; the allowance is far above that and far below this.
+	// The least that a call could leave behind is a pointer in a map or a channel, about 100 bytes. The collector and the
+	// runtime's own tables make the heap vary by some ten KB. The bound is far above the latter, and far below the former
+	// for all calls.
 	const allowance = 200 << 10
 	if !s.InProcess() { // the in-process server keeps a log of its own in the same heap
 		require.Less(t, after.Heap-before.Heap, int64(allowance), "the heap has grown")
@@ -98,10 +99,10 @@ func contend(t *testing.T, m *zklock.Mutex, workers, cycles int) {
 	all.Wait()
 }
 
-// waitInVain has so many calls at once wait for a lock that is held, until their context is over.
+// waitInVain makes a number of concurrent calls wait for a lock that is held, until their contexts end.
 func waitInVain(t *testing.T, m *zklock.Mutex, calls int) {
 	t.Helper()
-	// Much shorter, and some would be over before they have queued; that is tested too, but not what is wanted here.
+	// With a much shorter time some would end before they have queued, which is tested elsewhere.
 	ctx, cancel := context.WithTimeout(context.Background(), quietFor)
 	defer cancel()
 	var all sync.WaitGroup
@@ -119,7 +120,7 @@ func waitInVain(t *testing.T, m *zklock.Mutex, calls int) {
 	all.Wait()
 }
 
-// steady returns a number that has stopped falling, because what came before the test is over.
+// steady returns a number once it has stopped falling, because the after-effects of earlier tests are over.
 func steady(t *testing.T, what string, measure func() int) int {
 	t.Helper()
 	last, since := measure(), 0
@@ -138,9 +139,9 @@ func steady(t *testing.T, what string, measure func() int) int {
 	return last
 }
 
-// A thousand callers that ask at once wait for each other's answers as well as their own. As long as answers keep
-// coming the server is well: a connection given up for that would have everything asked again, of a server that is
-// busy already, and again.
+// When a thousand callers send requests at once, each waits for the answers to the others as well. As long as answers arrive
+// the server is in order. If the client gave the connection up, it would send all requests again to a server that is already
+// busy.
 func TestABurstOfRequestsIsNoReasonToGiveAConnectionUpThatAnswers(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		const callers, names = 1000, 400

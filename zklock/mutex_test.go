@@ -113,7 +113,7 @@ func TestTheLongestPathThatIsTakenWorks(t *testing.T) {
 	})
 }
 
-// A nil context panics with a message that says so, whatever is called, and leaves what it is called on as it was.
+// A nil context panics with a message that says so, in every method, and changes nothing.
 func TestANilContextPanicsWithTheRule(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c := s.Dir("/locks/a"), s.Client()

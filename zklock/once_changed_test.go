@@ -11,8 +11,8 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// The write of the record is lost with its connection, and somebody writes the record before it is made again: what is
-// found then is not taken for one's own.
+// The write of the record is lost with its connection, and another client writes the record before it is repeated. The
+// record that is then found must not be taken for the one of this run.
 func TestARunIsAddedToTheRecordThatSomebodyElseHasWrittenMeanwhile(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()

@@ -12,7 +12,7 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// A record that was made by a run on real servers is found by the others of the fleet.
+// On real servers, the record of a run is found by the other clients.
 func TestOnceOnRealServers(t *testing.T) {
 	e := locktest.SiteOf(t, 3)
 	path := e.Path(t)
@@ -35,7 +35,7 @@ func TestOnceOnRealServers(t *testing.T) {
 			require.ErrorIs(t, err, zklock.ErrDone)
 		}
 	}
-	// Every counts any run; the key may come before it or after.
+	// Every counts any run; the run for the key may be earlier or later.
 	require.LessOrEqual(t, job.runs.Load(), int32(2))
 	require.GreaterOrEqual(t, job.runs.Load(), int32(1))
 	runs, err := e.Client(t).Once(path).Runs(locktest.Soon(t))

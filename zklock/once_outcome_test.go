@@ -15,8 +15,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// The run is recorded, in a transaction that says that the lock was held: what happens to the lock behind that can't undo
-// it.
+// The run is recorded in a transaction that proves that the lock was held. What happens to the lock afterwards cannot undo that.
 func TestARunThatIsRecordedIsNoFailure(t *testing.T) {
 	t.Run("an administrator deletes the znode behind the record", func(t *testing.T) {
 		locktest.Simulate(t, func(s *locktest.Sim) {
@@ -56,9 +55,8 @@ func TestARunThatIsRecordedIsNoFailure(t *testing.T) {
 	})
 }
 
-// Where the ensemble's jute.maxbuffer is small (WithPacketLimit), the record comes to that limit before it
-// has 100 runs. From then on the function is called before anybody finds out that the run can't be recorded: a job that
-// must run once runs each time that it is asked for.
+// If the ensemble's jute.maxbuffer is small (WithPacketLimit), the record reaches that limit before it has 100 runs. The
+// call has to notice that before it runs the function: otherwise a job that must run once would run at every call.
 func TestARecordThatWouldBeTooLongIsRefusedBeforeTheRun(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client(zklock.WithPacketLimit(16 << 10))
@@ -77,9 +75,9 @@ func TestARecordThatWouldBeTooLongIsRefusedBeforeTheRun(t *testing.T) {
 	}, zktest.WithPacketLimit(16<<10))
 }
 
-// A function that fails because a job that it needs was done before, by another Once, is reported as done
-// itself: "ErrDone: the record has the key, and fn was not called". A caller that goes on at ErrDone, as docs/recipes.md
-// has it for migrations, goes on without it.
+// The function fails with the ErrDone of another Once, of a job that it needs. That must not be reported as its own ErrDone
+// ("the record has the key, and fn was not called"): a caller that goes on after ErrDone, as docs/recipes.md does for
+// migrations, would go on without the job.
 func TestErrDoneOfAnotherJobInsideIsNotTheJobsOwn(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
@@ -102,8 +100,8 @@ func TestErrDoneOfAnotherJobInsideIsNotTheJobsOwn(t *testing.T) {
 	})
 }
 
-// KeyPath leaves a dot as it is, so the record of the Once for the key "a" is where the directory of the lock for "a.done"
-// is. Were that taken for an empty record, a container would take the record along.
+// KeyPath keeps dots, so the record of the Once for the key "a" has the same path as the directory of the lock for "a.done".
+// If that directory were taken for an empty record, and is a container, the record would be deleted with it.
 func TestADirectoryOfALockIsNotTakenForARecord(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		s.Dir("/m")
@@ -132,7 +130,7 @@ func TestOnceRefusesReentrancy(t *testing.T) {
 	})
 }
 
-// A run that was made and is not known to be recorded is told apart from one that failed, and from one that was not made.
+// The error distinguishes a run that is not known to be recorded, one that failed, and one that was not made.
 func TestARunThatIsNotKnownToBeRecordedIsToldApart(t *testing.T) {
 	for name, k := range map[string]struct {
 		during  func(s *locktest.Sim, c *locktest.Client)
@@ -172,7 +170,7 @@ func TestARunThatIsNotKnownToBeRecordedIsToldApart(t *testing.T) {
 	})
 }
 
-// A run that is under way when another is forgotten is recorded all the same, and what was forgotten is run again.
+// Forget during a run of another key: the run is still recorded, and the forgotten key runs again.
 func TestAKeyThatIsForgottenIsRunAgain(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		o := s.Client().Once("/jobs/nightly")

@@ -20,13 +20,13 @@ import (
 
 const record = "/jobs/nightly.done"
 
-// job counts how often it was run.
+// job counts its runs.
 type job struct{ runs atomic.Int32 }
 
 func (j *job) run(context.Context) error { j.runs.Add(1); return nil }
 
-// Scenario 68: cron on many hosts starts one job, by clocks that differ, and one host waits for hours: it runs once a
-// period, and each of the others is told who has run it.
+// Scenario 68: cron on many hosts starts one job, by clocks that differ, and one host waits for hours. The job runs once a
+// period, and each of the other hosts gets an error that says which one has run it.
 func TestScenario68_AJobThatManyHostsStartRunsOnceAPeriod(t *testing.T) {
 	for name, start := range map[string]func(o *zklock.Once, day int, fn func(context.Context) error) error{
 		"by a key": func(o *zklock.Once, day int, fn func(context.Context) error) error {
@@ -92,14 +92,14 @@ func killHost(s *locktest.Sim, c *locktest.Client) {
 	synctest.Wait()
 }
 
-// onRecord has a fault strike the writes of the record.
+// onRecord restricts a fault to the writes of the record.
 func onRecord(f zktest.Fault) zktest.Fault { return f.Op(zktest.OpMulti).Path(record) }
 
-// hostEnds are what may happen to the host that runs a job.
+// hostEnds are the ways in which the host that runs a job may fail.
 var hostEnds = map[string]struct {
 	before          func(s *locktest.Sim, c *locktest.Client)
 	during          func(s *locktest.Sim, c *locktest.Client)
-	least, most     int32 // runs in all, when another host tries again
+	least, most     int32 // number of runs in all, when another host tries again
 	lost, lostFirst bool  // the first host is told of a loss; lostFirst: with at most once as well
 }{
 	"nothing happens": {least: 1, most: 1},
@@ -130,7 +130,8 @@ var hostEnds = map[string]struct {
 	}, least: 1, most: 1, lost: true},
 }
 
-// A crash at any point: at least once makes the run again unless it was recorded, at most once never makes it twice.
+// After a crash at any point, "at least once" makes the run again unless it was recorded, and "at most once" never makes it
+// twice.
 func TestAOnceWhoseHostDiesIsRunAgainOrNeverAsItWasAskedFor(t *testing.T) {
 	for name, k := range hostEnds {
 		for _, atMostOnce := range []bool{false, true} {
@@ -217,7 +218,7 @@ func TestEveryCountsFromTheBeginningOfTheLastRunByTheEnsemblesClock(t *testing.T
 		require.ErrorAs(s, err, &done)
 		require.WithinDuration(s, began.Add(time.Hour), done.Next, time.Second)
 
-		// One that comes too early and waits for two hours is not too early then.
+		// A call that comes too early and then waits for two hours is no longer too early.
 		hold := s.Lock(other.Mutex("/jobs/nightly"))
 		var job job
 		got := make(chan error, 1)
@@ -248,7 +249,7 @@ func TestALastRunInTheFutureIsNotLongAgo(t *testing.T) {
 	})
 }
 
-// The record outlives the lock's directory, and is no child of it.
+// The record remains when the lock's directory is deleted, since it is no child of it.
 func TestARecordOutlivesTheLocksDirectory(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
@@ -378,5 +379,5 @@ func TestABadKeyPeriodOrOptionOfAOnceIsRefused(t *testing.T) {
 	})
 }
 
-// neverRun is for a call that does not come to it.
+// neverRun is the function of a call that must not run it.
 func neverRun(context.Context) error { panic("run") }

@@ -77,7 +77,7 @@ func (l *logText) String() string {
 	return l.all.String()
 }
 
-// settled is String when everything has been said.
+// settled is String when all log lines have been written.
 func (l *logText) settled() string {
 	synctest.Wait()
 	return l.String()

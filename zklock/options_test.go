@@ -84,7 +84,7 @@ func TestEveryOptionOfAClientIsTaken(t *testing.T) {
 }
 
 func TestTLSIsOnTopOfTheDialer(t *testing.T) {
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) { // which does not speak it
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) { // which does not support it
 		_, err := zklock.Dial(locktest.Within(t, time.Second), srv.Addr(), zklock.WithDialer(srv.Dial), zklock.WithTLS(&tls.Config{MinVersion: tls.VersionTLS12}))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		time.Sleep(time.Minute)
@@ -163,7 +163,7 @@ func TestOtherPeoplesDataAreNotTrustedWithATerminal(t *testing.T) {
 	}
 }
 
-// A newline in an owner, ours or a neighbour's, ends no line of a log: wherever the owner is a part of a text it is escaped.
+// A newline in an owner, ours or a neighbour's, must not end a line of a log: every text escapes the owner.
 func TestAnOwnerThatIsNotPrintableIsEscapedInEveryText(t *testing.T) {
 	const owner, shown = "night\nly\x1b[2J", `night\nly\x1b[2J (`
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {

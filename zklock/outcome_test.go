@@ -12,8 +12,8 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// cutBehind loses the reply to the n-th (from 1) request that f selects, after it was carried out, and keeps the client from every server from
-// then on, until the returned function is called.
+// cutBehind loses the reply to the n-th (from 1) request that f selects, after it was carried out, and from then on cuts the
+// client off from all servers, until the returned function is called.
 func cutBehind(s *locktest.Sim, c *locktest.Client, f zktest.Fault, n int) (heal func()) {
 	in := s.Server.Inject(f.Session(c.SessionID()).Nth(n))
 	refuse := make(chan *zktest.Injection, 1)
@@ -24,8 +24,8 @@ func cutBehind(s *locktest.Sim, c *locktest.Client, f zktest.Fault, n int) (heal
 	return func() { (<-refuse).Remove() }
 }
 
-// The reply to the write of the record is lost, and the connection does not come back before ctx ends. The run
-// IS recorded, and nobody will ever make it; the error claims only that it was not run.
+// The reply to the write of the record is lost, and there is no connection until ctx ends. The run is recorded, so no client
+// will ever make it. The error must not say only that it was not run.
 func TestAnAtMostOnceRunThatMayBeRecordedSaysSo(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
@@ -44,8 +44,8 @@ func TestAnAtMostOnceRunThatMayBeRecordedSaysSo(t *testing.T) {
 	})
 }
 
-// The same where the run was made: the record stands, the error says that it is not known to be, and does not match
-// ErrUnknownOutcome.
+// The same after the run was made: the record exists, and the error says that this is not known, and that the outcome is
+// unknown.
 func TestARunThatMayBeRecordedSaysSo(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
@@ -62,7 +62,7 @@ func TestARunThatMayBeRecordedSaysSo(t *testing.T) {
 	})
 }
 
-// Proclaim, the same. "ErrUnknownOutcome: the value may have been changed."
+// The same for Proclaim. "ErrUnknownOutcome: the value may have been changed."
 func TestAProclamationThatMayHaveBeenMadeSaysSo(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
@@ -81,8 +81,8 @@ func TestAProclamationThatMayHaveBeenMadeSaysSo(t *testing.T) {
 	})
 }
 
-// Resize, the same. "after an error that matches ErrUnknownOutcome the size may have been changed"; after this
-// one, which does not, it has been.
+// The same for Resize. "after an error that matches ErrUnknownOutcome the size may have been changed": the error here has to
+// match it, since the size has been changed.
 func TestAResizeThatMayHaveBeenMadeSaysSo(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()

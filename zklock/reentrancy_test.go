@@ -156,7 +156,7 @@ func TestReentrancyFromManyGoroutines(t *testing.T) {
 					}
 				})
 			}
-			locktest.Unlock(t, first) // whoever comes after this queues for a hold of its own
+			locktest.Unlock(t, first) // a call that comes later queues for its own hold
 			wg.Wait()
 			synctest.Wait()
 			require.Empty(t, srv.Children("/l"))

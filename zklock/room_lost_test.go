@@ -13,13 +13,13 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// A hold whose znode was deleted, and that hears of it by a heartbeat, or, with local handoff, by a list of
-// the directory, takes room in its session for ever: further sessions are opened, and at last there is ErrNoRoom, though
-// nothing stands at the ensemble. "Nothing in the process grows with the number of past calls."
+// A hold learns of the deletion of its znode by a heartbeat or, with local handoff, by a list of the directory. It must free
+// its room in the session then: otherwise further sessions would be opened, up to ErrNoRoom, although the ensemble has no
+// znode of them. "Nothing in the process grows with the number of past calls."
 func TestAHoldThatIsLostGivesItsRoomBack(t *testing.T) {
 	for name, k := range map[string]struct {
 		opts []zklock.LockOption
-		age  time.Duration // of the hold, when its znode goes
+		age  time.Duration // of the hold, when its znode is deleted
 	}{
 		"by a heartbeat, which may not read its znode": {[]zklock.LockOption{zklock.WithACL(zk.WorldACL(zk.PermCreate | zk.PermDelete | zk.PermWrite)...)}, time.Second},
 		"by the list, with local handoff":              {[]zklock.LockOption{zklock.WithLocalHandoff(1), zklock.WithIdleKeep(time.Second)}, 0},

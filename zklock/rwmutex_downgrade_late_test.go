@@ -10,8 +10,7 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// A write hold's Multi is carried out when the lock is only a read lock any more, beside readers of other clients: the
-// fence does not hold.
+// A write hold's Multi must not be carried out after the lock has become a read lock, when other clients may be reading.
 func TestAWriteHoldsMultiIsRefusedOnceTheLockIsAReaders(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		s.Dir("/data")

@@ -13,14 +13,14 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Downgrade when something goes wrong.
+// Tests of faults during a Downgrade.
 
-// downgrade is Downgrade as the helpers take a call.
+// downgrade is Downgrade in the form of a call for the helpers.
 func downgrade(m *zklock.RWMutex, h *zklock.Hold) locktest.Acquire {
 	return func(ctx context.Context) (*zklock.Hold, error) { return m.Downgrade(ctx, h) }
 }
 
-// The reply to a downgrade is lost: whether it was carried out or not, the lock ends up held as a reader, once.
+// The reply to a downgrade is lost. Whether it was carried out or not, the lock is held as one reader in the end.
 func TestADowngradeWhoseReplyIsLostIsHeldAsAReader(t *testing.T) {
 	for name, f := range map[string]zktest.Fault{
 		"after it was carried out": zktest.CloseAfter(), "before it was carried out": zktest.CloseBefore(),
@@ -57,8 +57,8 @@ func TestADowngradeWhoseReplyIsLostIsHeldAsAReader(t *testing.T) {
 	}
 }
 
-// The downgrade's context ends while its outcome is unknown: the lock is given up, and nothing is left, whatever
-// became of the request.
+// The downgrade's context ends while its outcome is unknown: the lock is released, and no znode is left, whether the request was
+// carried out or not.
 func TestADowngradeThatIsGivenUpLeavesNothing(t *testing.T) {
 	for name, f := range map[string]zktest.Fault{
 		"carried out, the reply is late":     zktest.HoldReply(),
@@ -96,7 +96,7 @@ func TestADowngradeThatIsGivenUpLeavesNothing(t *testing.T) {
 	}
 }
 
-// A downgrade that could not even be asked for leaves the write lock as it was.
+// A downgrade whose request was never sent leaves the write lock as it was.
 func TestADowngradeThatWasNotSentLeavesTheWriteLock(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
@@ -187,14 +187,14 @@ func TestALossDuringADowngradeThatFailsIsNotForgotten(t *testing.T) {
 		dir, a := s.Dir("/locks/a"), s.Client()
 		m := a.RWMutex(dir, zklock.WithLockDelay(time.Second))
 		w := s.Take(m.Lock)
-		time.Sleep(time.Second)                                                                 // the own znode is watched now
+		time.Sleep(time.Second)                                                                 // the hold's own znode is watched now
 		in := s.Server.Inject(zktest.Hold().Op(zktest.OpGetData).Session(a.SessionID()).Once()) // before anything is written
 		ctx, cancel := context.WithCancel(s.Context())
 		defer cancel()
 		call := locktest.Go(ctx, downgrade(m, w))
 		<-in.Hit()
 		require.NoError(s, s.Server.Delete(w.Node()))
-		synctest.Wait() // the word of it has arrived
+		synctest.Wait() // the notification has arrived
 		cancel()
 		require.True(s, call.Over())
 		require.ErrorIs(s, call.Err, context.Canceled)
@@ -221,7 +221,7 @@ func TestADowngradeWhoseSessionEndsIsALoss(t *testing.T) {
 	})
 }
 
-// What is not a hold of this write lock can't be downgraded, and stays what it is.
+// Only a hold of this write lock can be downgraded; other holds stay as they are.
 func TestOnlyALiveHoldOfThisWriteLockCanBeDowngraded(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
@@ -273,8 +273,8 @@ func TestOnlyALiveHoldOfThisWriteLockCanBeDowngraded(t *testing.T) {
 	})
 }
 
-// The znode of a writer that was turned into a reader by a transaction whose reply was lost takes no more room, though nobody
-// was told of its deletion.
+// A transaction whose reply was lost has turned a writer into a reader. The writer's znode takes no more room, though its
+// deletion was not reported.
 func TestTheWriterOfADowngradeWhoseReplyWasLostTakesNoRoom(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
@@ -291,8 +291,8 @@ func TestTheWriterOfADowngradeWhoseReplyWasLostTakesNoRoom(t *testing.T) {
 	})
 }
 
-// The reply to a downgrade is lost, and a server that has not heard of it yet says that it was not made: the second
-// attempt finds the first one's znode, which is our own.
+// The reply to a downgrade is lost, and a server that lags behind shows that it was not carried out. The second attempt
+// finds the reader's znode of the first, and succeeds.
 func TestADowngradeWithALostReplyThatFindsItsReadZnodeHasSucceeded(t *testing.T) {
 	for _, opts := range [][]zklock.LockOption{nil, {zklock.WithLockDelay(time.Minute)}} {
 		for _, again := range []bool{false, true} {

@@ -12,9 +12,9 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// Who else stands in the directory: other kinds of locks, and Curator's readers and writers.
+// Tests of other contenders in the directory: other kinds of locks, and Curator's readers and writers.
 
-// A mutex, a read/write lock and a semaphore never share a path: whoever comes second is told.
+// A mutex, a read/write lock and a semaphore never share a path: the second one gets an error.
 func TestDifferentKindsOfLocksOnOnePathAreAConflict(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
@@ -56,7 +56,7 @@ func TestDifferentKindsOfLocksOnOnePathAreAConflict(t *testing.T) {
 	})
 }
 
-// Neither do they share a hold: a context that comes from one does not let the other in, with reentrancy either.
+// Nor do they share a hold: the context of a hold of one does not let another kind in, even with reentrancy.
 func TestAHoldOfOneKindOfLockIsNoHoldOfAnother(t *testing.T) {
 	reentrant := zklock.WithReentrancy()
 	for name, k := range map[string]struct {
@@ -142,8 +142,9 @@ func TestOtherClientsReadersAndWritersAreRespected(t *testing.T) {
 	})
 }
 
-// Curator's read under its own write re-uses the writer's number, in a znode that is not sequential, while the writer's
-// stands. When the writer goes, readers come in, and a writer goes on waiting, whichever of the two it watched.
+// Curator's read lock under its own write lock has the writer's number, in a znode that is not sequential, while the
+// writer's znode exists. When the writer leaves, readers enter, and a writer goes on waiting, whichever of the two it
+// watched.
 func TestCuratorsReadUnderItsWriteIsRespected(t *testing.T) {
 	for _, early := range []bool{true, false} {
 		for _, id := range []string{"_c_00000000-0000-4000-8000-000000000000-", "_c_ffffffff-ffff-4fff-8fff-ffffffffffff-"} {
@@ -180,7 +181,7 @@ func TestCuratorsReadUnderItsWriteIsRespected(t *testing.T) {
 	}
 }
 
-// Both of them are shown as holders, and nobody else.
+// Queue shows both of them, and no other contender, as holders.
 func TestTheQueueShowsCuratorsReadUnderItsWriteAsHolding(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a, other := s.Dir("/locks/a"), s.Client(), s.Stranger()

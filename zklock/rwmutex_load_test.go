@@ -15,7 +15,7 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// readersInside watches over who reads and writes.
+// readersInside checks who reads and writes.
 type readersInside struct {
 	mu      sync.Mutex // guards what follows
 	readers map[*zklock.Hold]bool
@@ -47,7 +47,7 @@ func (x *readersInside) alone(h *zklock.Hold) {
 	}
 }
 
-// write notes that h has begun to write.
+// write records that h has begun to write.
 func (x *readersInside) write(h *zklock.Hold) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -62,7 +62,7 @@ func (x *readersInside) write(h *zklock.Hold) {
 	x.writes++
 }
 
-// read notes that h has begun to read.
+// read records that h has begun to read.
 func (x *readersInside) read(h *zklock.Hold) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -72,7 +72,7 @@ func (x *readersInside) read(h *zklock.Hold) {
 	x.most = max(x.most, x.live())
 }
 
-// leave notes that h is about to be released, or to be downgraded.
+// leave records that h is about to be released or downgraded.
 func (x *readersInside) leave(h *zklock.Hold) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -85,8 +85,8 @@ func (x *readersInside) leave(h *zklock.Hold) {
 	delete(x.readers, h)
 }
 
-// Many clients over three nodes read and write, some giving up, some downgrading: never is a writer beside anyone, and
-// readers do overlap.
+// Many clients of three servers read and write, some giving up, some downgrading. A writer never holds beside another
+// client, and readers do overlap.
 func TestManyReadersAndWritersNeverHaveAWriterBesideAnyone(t *testing.T) {
 	const clients = 32
 	s := locktest.SiteBeside(t, 3)

@@ -16,7 +16,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Options of a read/write lock, and what its holds can do.
+// Tests of the options of a read/write lock, and of its holds.
 
 // WithWait bounds reads and writes alike.
 func TestAWaitForAReadOrAWriteIsBounded(t *testing.T) {
@@ -37,7 +37,7 @@ func TestAWaitForAReadOrAWriteIsBounded(t *testing.T) {
 	})
 }
 
-// WithMaxHold ends a hold by itself, of either lock; time spent as a writer counts for what it was downgraded to.
+// WithMaxHold ends holds of either lock; the time as a writer counts for the reader that it was downgraded to.
 func TestAReadOrAWriteThatIsHeldForTooLongEnds(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir := s.Dir("/locks/a")
@@ -64,7 +64,7 @@ func TestAReadOrAWriteThatIsHeldForTooLongEnds(t *testing.T) {
 	})
 }
 
-// WithMaxHold is over while the lock is being downgraded: nothing is left of either.
+// WithMaxHold expires while the lock is being downgraded: neither znode is left.
 func TestAMaximumThatIsOverDuringADowngradeLeavesNothing(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a := s.Dir("/locks/a"), s.Client()
@@ -84,8 +84,8 @@ func TestAMaximumThatIsOverDuringADowngradeLeavesNothing(t *testing.T) {
 	})
 }
 
-// WithLockDelay counts for readers and writers, after a loss and not after a release; a claim goes over from a writer
-// to the reader that it is downgraded to.
+// WithLockDelay applies to readers and writers, after a loss and not after a release. A downgrade carries the note over from
+// the writer to the reader.
 func TestALockDelayCountsForReadersAndWriters(t *testing.T) {
 	for _, how := range []string{"a writer", "a reader", "a writer that was downgraded"} {
 		for _, lost := range []bool{true, false} {
@@ -126,7 +126,7 @@ func TestALockDelayCountsForReadersAndWriters(t *testing.T) {
 	}
 }
 
-// WithContainer: the directory goes when nobody stands in it, and tokens grow across its lives.
+// WithContainer: the directory is deleted when it is empty, and tokens grow across its lives.
 func TestAReadWriteLocksContainerGoesAndComesBack(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		s.Dir("/locks")
@@ -150,7 +150,7 @@ func TestAReadWriteLocksContainerGoesAndComesBack(t *testing.T) {
 	})
 }
 
-// Do holds the write lock while fn runs, RDo the read lock; both give it back whatever becomes of fn.
+// Do holds the write lock while fn runs, RDo the read lock; both release it however fn ends.
 func TestDoAndRDoHoldTheirLocks(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir := s.Dir("/locks/a")
@@ -195,7 +195,7 @@ func TestDoAndRDoHoldTheirLocks(t *testing.T) {
 	})
 }
 
-// Holds of either lock check and fence; tokens grow from writer to writer, whatever readers came between.
+// Check and Multi work for holds of either lock; tokens grow from writer to writer, whatever readers held in between.
 func TestHoldsOfAReadWriteLockCheckAndFence(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, data, a, b := s.Dir("/locks/a"), s.Dir("/data"), s.Client(), s.Client()

@@ -14,14 +14,14 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Reentrancy of the read/write lock: what a context that comes from a hold may ask for.
+// Tests of the reentrancy of a read/write lock: which locks the context of a hold allows.
 
 // under is call with the context of a hold.
 func under(h *zklock.Hold, call locktest.Acquire) locktest.Acquire {
 	return func(context.Context) (*zklock.Hold, error) { return call(h.Context()) }
 }
 
-// readers tells which kinds of contenders stand in line, in order: "WRR".
+// readers returns the kinds of the contenders in line, in order: "WRR".
 func readers(s *locktest.Sim, dir string) string {
 	synctest.Wait()
 	var line strings.Builder
@@ -69,8 +69,8 @@ func TestTheWriteLockUnderTheWriteLockCountsUp(t *testing.T) {
 	}
 }
 
-// A read lock under one's own write lock costs nothing, and survives the write lock's Unlock as a read lock: other
-// readers come in, writers do not.
+// A read lock under the caller's own write lock costs nothing, and remains a read lock after the write lock's Unlock: other
+// readers can enter, writers cannot.
 func TestAReadUnderTheWriteLockSurvivesItsUnlockAsARead(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c := s.Dir("/locks/a"), s.Client()
@@ -185,7 +185,7 @@ func TestALockUnderAHoldThatIsBeingDowngradedIsADeadlock(t *testing.T) {
 	})
 }
 
-// The write lock's Unlock and that of a read under it come at the same time: nothing is left of either.
+// The write lock and a read lock under it are released at the same time: no znode is left.
 func TestAWriteAndAReadUnderItThatAreReleasedTogetherLeaveNothing(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a := s.Dir("/locks/a"), s.Client()
@@ -209,8 +209,8 @@ func TestAWriteAndAReadUnderItThatAreReleasedTogetherLeaveNothing(t *testing.T) 
 	})
 }
 
-// The write lock is released with a context that is over, while a read under it goes on: it becomes a read lock all
-// the same, in the background, and the read is not concerned.
+// The write lock is released with a context that has ended, while a read lock under it goes on. It still becomes a read
+// lock, in the background, and the read hold goes on.
 func TestAWriteReleasedWithAContextThatIsOverBecomesAReadInTheBackground(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		t.Run(map[bool]string{false: "over before", true: "over meanwhile"}[late], func(t *testing.T) {

@@ -83,8 +83,8 @@ func TestScenario30_OnlyLowerWritersBlockAReader(t *testing.T) {
 	})
 }
 
-// scenario 31: a reader's znode vanishes: one that holds has lost its hold, one that waits queues again, and a writer
-// that waited for it gets its turn. Nothing crashes.
+// scenario 31: a reader's znode vanishes. A reader that holds has lost its hold, one that waits queues again, and a writer
+// that waited for it gets its turn. Nothing panics.
 func TestScenario31_AReadersNodeVanishes(t *testing.T) {
 	t.Run("of one that holds", func(t *testing.T) {
 		locktest.Simulate(t, func(s *locktest.Sim) {
@@ -192,7 +192,7 @@ func TestReadersAndWritersComeInInTheOrderOfArrival(t *testing.T) {
 			for i, call := range calls[first:] {
 				require.Equal(s, first+i < last, call.Over(), "contender %d while %d to %d should hold", first+i, first, last-1)
 			}
-			for i := last - 1; i >= first; i-- { // whichever order they release in, only the last lets the writer in
+			for i := last - 1; i >= first; i-- { // in whichever order they release, only the last one lets the writer in
 				if last < len(line) {
 					require.False(s, calls[last].Over())
 				}

@@ -13,9 +13,9 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Whom a contender of a read/write lock watches, who is woken by a release, and what a try costs.
+// Tests of a read/write lock: which contender is watched, which one a release wakes, and what a try costs.
 
-// line is one contender of a line, each with a session of its own.
+// line is a queue of contenders, each with its own session.
 type line struct {
 	s     *locktest.Sim
 	dir   string
@@ -24,7 +24,7 @@ type line struct {
 	calls []*locktest.Call
 }
 
-// queueOf has contenders enter a line, in the given order.
+// queueOf makes contenders enter a queue, in the given order.
 func queueOf(s *locktest.Sim, dir, want string) *line {
 	l := &line{s: s, dir: dir, want: want}
 	for _, k := range want {
@@ -49,7 +49,7 @@ func (l *line) nodes() []string {
 	return nodes
 }
 
-// heard returns how many events each contender was sent.
+// heard returns the number of notifications to each contender.
 func (l *line) heard() []int {
 	synctest.Wait()
 	var n []int
@@ -59,7 +59,7 @@ func (l *line) heard() []int {
 	return n
 }
 
-// A reader watches the nearest writer below it and nobody else; a writer watches its immediate predecessor.
+// A reader watches only the nearest writer before it; a writer watches its immediate predecessor.
 func TestAReaderWatchesTheNearestWriterAndAWriterItsPredecessor(t *testing.T) {
 	for _, settled := range []bool{false, true} {
 		t.Run(map[bool]string{false: "at once", true: "settled"}[settled], func(t *testing.T) {
@@ -74,11 +74,11 @@ func TestAReaderWatchesTheNearestWriterAndAWriterItsPredecessor(t *testing.T) {
 					if before >= 0 {
 						want = append(want, nodes[before])
 					}
-					if i == 5 || i == 6 { // behind a writer that waits: it hears whether that has held
+					if i == 5 || i == 6 { // behind a writer that waits: the mark of that one, which says whether it has held
 						want = append(want, nodes[before]+"-released")
 					}
 					if settled || before >= 0 {
-						want = append(want, nodes[i]) // its own, so as to hear of its deletion: who waits does so from the first moment
+						want = append(want, nodes[i]) // its own: a waiter watches it from the first moment
 					}
 					got := s.Watched(l.cs[i].SessionID())
 					slices.Sort(got)
@@ -90,7 +90,7 @@ func TestAReaderWatchesTheNearestWriterAndAWriterItsPredecessor(t *testing.T) {
 	}
 }
 
-// A writer's release wakes exactly the readers up to the next writer: one event each, and none for anybody else.
+// A writer's release wakes exactly the readers up to the next writer: one notification for each, and none for other contenders.
 func TestAWritersReleaseWakesExactlyTheReadersUpToTheNextWriter(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		const readers = 20
@@ -113,7 +113,7 @@ func TestAWritersReleaseWakesExactlyTheReadersUpToTheNextWriter(t *testing.T) {
 		require.Equal(s, asked[zktest.OpGetChildren2], s.Server.Requests()[zktest.OpGetChildren2],
 			"the writer was the only one in their way: nobody need look again")
 
-		// Of the readers, only the one next to the writer wakes it, whichever order they go in; and it looks again.
+		// Only the reader just before the writer wakes it, in whichever order the readers leave; then the writer lists again.
 		for i := 1; i <= readers; i++ {
 			before = l.heard()
 			s.Unlock(l.calls[i].Get(s))
@@ -130,7 +130,7 @@ func TestAWritersReleaseWakesExactlyTheReadersUpToTheNextWriter(t *testing.T) {
 	})
 }
 
-// A reader that goes while others before it stay wakes the writer, which then watches the nearest that is left.
+// A reader that leaves while others before it stay wakes the writer, which then watches the nearest remaining reader.
 func TestAWriterWhosePredecessorGoesWatchesTheNextReaderDown(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		l := queueOf(s, s.Dir("/locks/a"), "RRRW")
@@ -146,7 +146,7 @@ func TestAWriterWhosePredecessorGoesWatchesTheNextReaderDown(t *testing.T) {
 	})
 }
 
-// A downgrade wakes the readers behind and the writer next to it, who goes on waiting; nobody else.
+// A downgrade wakes the readers behind it and the next writer, which goes on waiting, and no other contender.
 func TestADowngradeWakesTheReadersBehindUpToTheNextWriter(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		l := queueOf(s, s.Dir("/locks/a"), "WRRRWRW")
@@ -174,8 +174,8 @@ func TestADowngradeWakesTheReadersBehindUpToTheNextWriter(t *testing.T) {
 	})
 }
 
-// A try that finds the lock busy costs one list and no write. A reader's try is busy only for a writer, whether that
-// holds or waits; a writer's for anybody.
+// A try that finds the lock busy costs one list and no write. A writer before it, holding or waiting, makes a reader's try
+// busy; any contender makes a writer's try busy.
 func TestATryCostsOneListWhenTheLockIsBusy(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c := s.Dir("/locks/a"), s.Client()
@@ -225,7 +225,8 @@ func TestATryCostsOneListWhenTheLockIsBusy(t *testing.T) {
 	})
 }
 
-// A try whose way is blocked between its list and its create gives its place up again: nobody waits for it.
+// If another contender enters between the list and the create of a try, the try deletes its znode again, so that none waits
+// for it.
 func TestATryThatSomebodyForestallsGivesItsPlaceUp(t *testing.T) {
 	for _, read := range []bool{false, true} {
 		t.Run(map[bool]string{false: "a writer's", true: "a reader's"}[read], func(t *testing.T) {
