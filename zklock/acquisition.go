@@ -49,7 +49,7 @@ type acquisitionState uint8
 const (
 	held     acquisitionState = iota
 	released                  // the last hold was unlocked, or a Downgrade has an unknown outcome (beginRelease)
-	lost                      // anything else (lose, loseToGrace)
+	lost                      // anything else (endLost, endByGrace)
 )
 
 // newHold makes the acquisition, and its first hold, of a ticket that holds, with the values of the call's context. One
@@ -73,11 +73,11 @@ func (c *Client) newHold(values context.Context, t ticket, w *waiting, o lockOpt
 		a.maxHold = time.AfterFunc(a.limit, a.expire)
 	}
 	if a.grace > 0 {
-		a.stopGrace = a.lease().OnGrace(a.grace, a.loseToGrace)
+		a.stopGrace = a.lease().OnGrace(a.grace, a.endByGrace)
 	}
 	a.mu.Unlock()
 	t.OnSet(a.dataSet)
-	t.Guard(a.lose)
+	t.Guard(a.endLost)
 	return h
 }
 
@@ -103,10 +103,10 @@ func (a *acquisition) end(to acquisitionState, cause error) bool {
 	return true
 }
 
-// lose ends an acquisition that was lost for cause. After a stop of the process, its znode's deletion may be reported before
+// endLost ends an acquisition that was lost for cause. After a stop of the process, its znode's deletion may be reported before
 // any goroutine has looked at the clock. If the lease was over by then, the ensemble has deleted the znode with the session,
 // and the cause is ErrLeaseOver.
-func (a *acquisition) lose(cause error) {
+func (a *acquisition) endLost(cause error) {
 	if errors.Is(cause, recipe.ErrGone) {
 		if cause = a.ticket.Session().Alive(); cause == nil {
 			cause = ErrNodeDeleted
@@ -126,7 +126,7 @@ func (a *acquisition) afterLoss(cause error) {
 
 // expire ends an acquisition that was held for too long, and deletes its znodes after the grace, also if it was lost earlier.
 func (a *acquisition) expire() {
-	a.lose(ErrMaxHold)
+	a.endLost(ErrMaxHold)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.left {
@@ -150,7 +150,7 @@ func (a *acquisition) release(ctx context.Context) error { return a.endRelease(c
 // beginRelease ends the contexts. first: the acquisition was not lost before.
 func (a *acquisition) beginRelease() (first bool) {
 	if cause := a.ended(); cause != nil {
-		a.lose(cause) // Guard may be about to
+		a.endLost(cause) // Guard may be about to
 	}
 	return a.end(released, ErrUnlocked)
 }
@@ -308,12 +308,12 @@ func (a *acquisition) lease() trusted.Session { return a.ticket.Session().ForLoc
 // lookAtGrace ends the acquisition if no more than its grace is left of the lease.
 func (a *acquisition) lookAtGrace() {
 	if a.lease().LeaseLeft() <= a.grace {
-		a.loseToGrace()
+		a.endByGrace()
 	}
 }
 
-// loseToGrace ends the acquisition because no more than its grace is left of the lease. It does not block.
-func (a *acquisition) loseToGrace() {
+// endByGrace ends the acquisition because no more than its grace is left of the lease. It does not block.
+func (a *acquisition) endByGrace() {
 	cause := graceError{a.grace}
 	if a.end(lost, cause) {
 		go a.afterLoss(cause)

@@ -15,4 +15,4 @@ func LocalQueues(c *Client) int {
 func HeardSet(h *Hold, data string, stat zk.Stat) { h.a.dataSet([]byte(data), stat) }
 
 // HeardGone notifies h that its znode was deleted.
-func HeardGone(h *Hold) { h.a.lose(recipe.ErrGone) }
+func HeardGone(h *Hold) { h.a.endLost(recipe.ErrGone) }

@@ -29,7 +29,7 @@ type ticket interface {
 	OnSet(func([]byte, zk.Stat))     // reports data that others set; Guard's goroutines do
 	Check(ctx context.Context) error // asks whether it is still ours
 	SetData(context.Context, []byte) error
-	Multi(ctx context.Context, held func() error, ops ...any) ([]zk.MultiResponse, error)
+	Multi(ctx context.Context, mayWrite func() error, ops ...any) ([]zk.MultiResponse, error)
 	Downgrade(ctx context.Context) error // makes a writer a reader, in place
 	Lose(cause error)                    // the hold has ended otherwise than by its release: no other call gets the ticket
 	KeepDelay()                          // the coming Leave counts as a loss for a lock delay

@@ -144,7 +144,7 @@ func (a *acquisition) downgrade(ctx context.Context, h *Hold) (*Hold, error) {
 		return reader, err
 	}
 	if errors.Is(err, recipe.ErrGone) {
-		a.lose(err)
+		a.endLost(err)
 		return nil, ErrNodeDeleted
 	}
 	if cause := a.ended(); cause != nil {

@@ -21,16 +21,16 @@ type turnState uint8
 const (
 	idle    turnState = iota // no call: it is kept, or waits until it is known whether it may be handed on
 	granted                  // a call of this process, which has not made its hold yet
-	held                     // a hold: from Guard until Leave
+	guarded                  // a hold: from Guard until Leave
 	ended                    // no call any more
 )
 
 // turnMoves are all transitions of a turn. It also ends when it is lost, and when no call has it and it is not kept, or others
 // wait outside (nextLocked, await).
 var turnMoves = [...]uint8{
-	idle:    1<<granted | 1<<ended,                     // a call takes it (freeLocked), or is handed it (nextLocked)
-	granted: 1<<held | 1<<granted | 1<<idle | 1<<ended, // the call makes its hold (Guard), or has ended meanwhile (queue.leave)
-	held:    1<<granted | 1<<idle | 1<<ended,           // it was released (Leave)
+	idle:    1<<granted | 1<<ended,                        // a call takes it (freeLocked), or is handed it (nextLocked)
+	granted: 1<<guarded | 1<<granted | 1<<idle | 1<<ended, // the call makes its hold (Guard), or has ended meanwhile (queue.leave)
+	guarded: 1<<granted | 1<<idle | 1<<ended,              // it was released (Leave)
 	ended:   0,
 }
 
@@ -67,7 +67,7 @@ type Turn struct {
 	// Guarded by q.mu.
 	state        turnState
 	cause        error                 // why it has ended
-	onLoss       func(error)           // of the hold, when held
+	onLoss       func(error)           // of the hold, when guarded
 	onSet        func([]byte, zk.Stat) // likewise
 	data         []byte                // the latest that another client has set
 	dataStat     zk.Stat               // of these data; zero: none were set
@@ -85,7 +85,7 @@ func (q *queue) beginLocked(ticket *recipe.Ticket) *Turn {
 	q.moveLocked(taken)
 	q.turn = t
 	ticket.OnSet(t.dataSet)
-	ticket.Guard(t.lose)
+	ticket.Guard(t.endLost)
 	if q.lock.IdleKeep > 0 {
 		t.idleTimer = time.NewTimer(q.lock.IdleKeep)
 		t.idleTimer.Stop()
@@ -100,7 +100,7 @@ func (t *Turn) moveLocked(to turnState) {
 	}
 	t.state = to
 	t.onLoss = nil // of the hold that had it
-	if to != held {
+	if to != guarded {
 		t.onSet = nil
 	}
 }
@@ -174,8 +174,8 @@ func (t *Turn) drop() {
 	t.dropLocked()
 }
 
-// lose ends a turn that was lost. If there is a hold on it, that ends before any other call can get the lock.
-func (t *Turn) lose(cause error) {
+// endLost ends a turn that was lost. If there is a hold on it, that ends before any other call can get the lock.
+func (t *Turn) endLost(cause error) {
 	t.q.mu.Lock()
 	if t.state == ended {
 		t.q.mu.Unlock()
@@ -234,7 +234,7 @@ func (t *Turn) Guard(fn func(error)) {
 		fn(cause)
 		return
 	}
-	t.moveLocked(held)
+	t.moveLocked(guarded)
 	t.onLoss = fn
 	t.q.mu.Unlock()
 }
@@ -284,7 +284,7 @@ func (t *Turn) Leave(ctx context.Context) error {
 // Lose says that the hold has ended otherwise than by its release: see recipe.Ticket.Lose. The turn is not handed on; Leave
 // deletes the znode.
 func (t *Turn) Lose(cause error) {
-	t.lose(cause)
+	t.endLost(cause)
 	t.Ticket.Lose(cause)
 }
 

@@ -197,7 +197,7 @@ var mutants = []mutant{
 	{"Multi without the lock", "a holder that was lost goes on writing", "recipe/use.go",
 		[]edit{{"guarded = append(guarded, &zk.CheckVersionRequest{Path: node, Version: -1})", "_ = node"}}, []string{"./zklock -run=Multi", inScenarios}},
 	{"lost turn handed on", "after a hold that was lost the next one in the process has its znode and its token", "internal/handoff/turn.go",
-		[]edit{{"	t.lose(cause)\n	t.Ticket.Lose(cause)\n", ""}}, []string{"./zklock -run=TestAfterALoss|TestLocalHandoffWhile"}},
+		[]edit{{"	t.endLost(cause)\n	t.Ticket.Lose(cause)\n", ""}}, []string{"./zklock -run=TestAfterALoss|TestLocalHandoffWhile"}},
 	{"turn handed on with a write in doubt", "a Multi of one holder is carried out in the time of the next", "internal/handoff/turn.go",
 		[]edit{{"	case t.inDoubt.Load() > 0,\n", "	case false,\n"}}, []string{"./zklock -run=TestAZnodeThatAMultiMayStillCheck"}},
 	{"turn handed on for ever", "a process keeps the lock from those who wait elsewhere", "internal/handoff/turn.go",
