@@ -20,19 +20,10 @@ type turnState uint8
 
 const (
 	idle    turnState = iota // no call: it is kept, or waits until it is known whether it may be handed on
-	granted                  // a call of this process, which has not made its hold yet
+	granted                  // a call that has not made its hold yet: freeLocked, TryLock, grantLocked
 	guarded                  // a hold: from Guard until Leave
-	ended                    // no call any more
+	ended                    // no call any more: it was lost, or given up; no state follows
 )
-
-// turnMoves are all transitions of a turn. It also ends when it is lost, and when no call has it and it is not kept, or others
-// wait outside (nextLocked, await).
-var turnMoves = [...]uint8{
-	idle:    1<<granted | 1<<ended,                        // a call takes it (freeLocked), or is handed it (nextLocked)
-	granted: 1<<guarded | 1<<granted | 1<<idle | 1<<ended, // the call makes its hold (Guard), or has ended meanwhile (queue.leave)
-	guarded: 1<<granted | 1<<idle | 1<<ended,              // it was released (Leave)
-	ended:   0,
-}
 
 // contention is what a process that has the turn knows of contenders outside.
 type contention uint8
@@ -95,7 +86,7 @@ func (q *queue) beginLocked(ticket *recipe.Ticket) *Turn {
 }
 
 func (t *Turn) moveLocked(to turnState) {
-	if turnMoves[t.state]&(1<<to) == 0 {
+	if t.state == ended || to == guarded && t.state != granted {
 		panic(fmt.Sprintf("handoff: a turn goes from state %d to %d", t.state, to))
 	}
 	t.state = to
@@ -217,13 +208,6 @@ func (t *Turn) update(ctx context.Context, fn func()) {
 	}
 }
 
-// nextIfIdleLocked is nextLocked for a turn that no call has.
-func (t *Turn) nextIfIdleLocked() {
-	if t.state == idle {
-		t.nextLocked()
-	}
-}
-
 // Guard calls fn when the turn, which was granted to the caller, is lost, as recipe.Ticket.Guard does; at once if it is
 // lost already.
 func (t *Turn) Guard(fn func(error)) {
@@ -259,7 +243,9 @@ func (t *Turn) dataSet(data []byte, stat zk.Stat) {
 			t.data, t.dataStat = data, stat
 		}
 		onSet = t.onSet
-		t.nextIfIdleLocked()
+		if t.state == idle {
+			t.nextLocked()
+		}
 	})
 	if onSet != nil {
 		onSet(data, stat)
@@ -323,21 +309,19 @@ func (t *Turn) watch() {
 			w.Close()
 			err = zk.ErrNoNode
 		}
+		others := none
 		switch {
-		case err == nil:
-		case t.ctx.Err() != nil:
+		case err != nil && t.ctx.Err() != nil:
 			return
 		case errors.Is(err, zk.ErrNoNode):
 			t.Missing(t.nodes[0])
 			return
-		default: // it is not known whether others wait: suppose that one does
+		case err != nil: // it is not known whether others wait: suppose that one does
 			t.q.qs.conf.Logger.Warn("can't watch for others who want a lock, which is not handed on for long",
 				"path", t.q.lock.Key.Path, "error", err)
 			t.found(present)
 			return
-		}
-		others := none
-		if slices.ContainsFunc(names, func(name string) bool { _, ok := recipe.Parse(name); return ok && name != own }) {
+		case slices.ContainsFunc(names, func(name string) bool { _, ok := recipe.Parse(name); return ok && name != own }):
 			others = present
 		}
 		t.found(others)
@@ -383,6 +367,8 @@ func (t *Turn) found(others contention) {
 			}
 		}
 		t.others = others
-		t.nextIfIdleLocked()
+		if t.state == idle {
+			t.nextLocked()
+		}
 	})
 }
