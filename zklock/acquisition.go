@@ -26,7 +26,7 @@ import (
 type acquisition struct {
 	c      *Client
 	ticket ticket
-	info   LockInfo      // of the call that acquired it
+	info   LockInfo      // of the call that acquired it; its Kind is guarded by mu: KindRead after a Downgrade
 	since  time.Time     // when it was acquired
 	limit  time.Duration // of WithMaxHold; 0: none
 	grace  time.Duration // of WithGrace; 0: none
@@ -35,7 +35,6 @@ type acquisition struct {
 	state       acquisitionState
 	cause       error           // why it is not held
 	holds       []*Hold         // that have not been released
-	kind        Kind            // that of info, or KindRead after a Downgrade
 	request     *ReleaseRequest // to let go: the latest; may be nil
 	requestZxid int64
 	downgrading *Hold       // the hold that a Downgrade is turning into one of the read lock
@@ -59,10 +58,10 @@ func (c *Client) newHold(values context.Context, t ticket, w *waiting, o lockOpt
 		a   acquisition
 		h   Hold
 		one [1]*Hold
-	}{a: acquisition{c: c, ticket: t, info: w.info, kind: w.info.Kind, since: time.Now(), limit: o.maxHold, grace: o.grace}}
+	}{a: acquisition{c: c, ticket: t, info: w.info, since: time.Now(), limit: o.maxHold, grace: o.grace}}
 	a, h := &both.a, &both.h
 	a.holds = append(both.one[:0], h)
-	h.bind(a, values, a.kind == KindRead)
+	h.bind(a, values, a.info.Kind == KindRead)
 	c.use.update(func() {
 		delete(c.use.waits, w)
 		c.use.holds[a] = struct{}{}
@@ -222,16 +221,14 @@ func (a *acquisition) endedLocked() error {
 func (a *acquisition) infoNow() LockInfo {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	info := a.info
-	info.Kind = a.kind
-	return info
+	return a.info
 }
 
 // status returns what Status shows; false: it has ended, or is about to.
 func (a *acquisition) status() (_ HeldLock, live bool) {
 	a.mu.Lock()
 	info, n, live := a.info, len(a.holds), a.liveLocked()
-	info.Kind, info.Context = a.kind, nil
+	info.Context = nil
 	a.mu.Unlock()
 	return HeldLock{info, a.ticket.Nodes()[0], Token(a.ticket.Czxid()), a.since, a.ticket.Session().SafeUntil(), n}, live
 }
@@ -277,7 +274,7 @@ func (a *acquisition) drop(h *Hold) (last, downgrade bool) {
 	h.cancel(ErrUnlocked) // in one step with the removal: else a loss in between would not reach it
 	a.holds = slices.DeleteFunc(a.holds, func(other *Hold) bool { return other == h })
 	last = len(a.holds) == 0
-	return last, !last && !h.read && a.kind == KindWrite && a.state == held && a.writersLocked() == 0
+	return last, !last && !h.read && a.info.Kind == KindWrite && a.state == held && a.writersLocked() == 0
 }
 
 // lockKey finds an acquisition in a context.
@@ -304,13 +301,6 @@ func (e graceError) Error() string {
 func (e graceError) Unwrap() error { return ErrLeaseOver }
 
 func (a *acquisition) lease() trusted.Session { return a.ticket.Session().ForLocks(trusted.Caller{}) }
-
-// lookAtGrace ends the acquisition if no more than its grace is left of the lease.
-func (a *acquisition) lookAtGrace() {
-	if a.lease().LeaseLeft() <= a.grace {
-		a.endByGrace()
-	}
-}
 
 // endByGrace ends the acquisition because no more than its grace is left of the lease. It does not block.
 func (a *acquisition) endByGrace() {

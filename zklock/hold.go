@@ -136,7 +136,7 @@ func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error
 // mayWrite is Err, but for a hold of a write lock that a Downgrade has made a read lock, and that is about to end.
 func (h *Hold) mayWrite() error {
 	err := h.Err()
-	if err == nil && !h.read && h.a.info.Kind == KindWrite {
+	if err == nil && !h.read {
 		if n, _ := recipe.Parse(path.Base(h.a.ticket.Nodes()[0])); n.Kind == recipe.Read {
 			return ErrUnlocked
 		}
@@ -260,8 +260,8 @@ func (c *leaseContext) Value(key any) any {
 // look costs a reading of the clock, or two with a grace, and no mutex, unless it finds the lease over.
 func (c *leaseContext) look() {
 	_ = c.s.Alive() // its error is the cause of the context's end
-	if c.a.grace > 0 {
-		c.a.lookAtGrace()
+	if c.a.grace > 0 && c.a.lease().LeaseLeft() <= c.a.grace {
+		c.a.endByGrace()
 	}
 }
 

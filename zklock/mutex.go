@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -116,13 +117,15 @@ func (h *Hold) do(ctx context.Context, fn func(context.Context) error) (err erro
 	work, end := h.with(ctx)
 	defer func() {
 		if _, timed := ctx.Deadline(); timed && errors.Is(work.Context.Err(), context.DeadlineExceeded) {
-			awaitDeadline(ctx)
+			// work's own timer may run before that of ctx: a caller who sees that end and then checks ctx must find it ended too.
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Second): // it does not keep the deadline that it says
+			}
 		}
 		cause := h.Err()
 		end(ErrUnlocked)
-		if found := h.releaseAfterWork(ctx); cause == nil {
-			cause = found
-		}
+		cause = cmp.Or(cause, h.releaseAfterWork(ctx))
 		err = hide(err, ErrNotRun)
 		if cause != nil {
 			loss := &lockError{"do", h.a.info.Path, fmt.Errorf("lost while in use: %w", cause)}
@@ -178,15 +181,6 @@ func (e hidingError) Is(target error) bool {
 func (e hidingError) As(target any) bool {
 	_, done := target.(**DoneError)
 	return !(done && slices.Contains(e.hidden, ErrDone)) && errors.As(e.err, target)
-}
-
-// awaitDeadline waits for the end of a context whose deadline has come. One with the same deadline and another parent has a
-// timer of its own, which may run first: a caller who sees that end and then checks their own must find it ended too.
-func awaitDeadline(ctx context.Context) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(time.Second): // it does not keep the deadline that it says
-	}
 }
 
 // Guard returns fn with a lock around it: what an annotation on a method is elsewhere. For each call, path computes

@@ -81,12 +81,10 @@ func (m *RWMutex) Downgrade(ctx context.Context, h *Hold) (*Hold, error) {
 		return fail(fmt.Errorf("%w: the hold is nil, or the zero value", ErrNotHeld))
 	}
 	a := h.a
-	if h.read || a.info.Kind != KindWrite || !a.covers(lockKey{l.c, l.path}) {
+	if h.read || a.infoNow().Kind != KindWrite || !a.covers(lockKey{l.c, l.path}) {
 		return fail(fmt.Errorf("%w: not a hold of this write lock", ErrNotHeld))
 	}
-	if err := h.Err(); err != nil && !h.released.Load() {
-		return fail(err)
-	}
+	h.ctx.look()
 	if err := a.beginDowngrade(h); err != nil {
 		return fail(err)
 	}
@@ -108,8 +106,8 @@ func (a *acquisition) beginDowngrade(h *Hold) error {
 	switch writers := a.writersLocked(); {
 	case h.released.Load():
 		return ErrNotHeld
-	case a.state != held:
-		return a.cause
+	case a.endedLocked() != nil:
+		return a.endedLocked()
 	case a.downgrading != nil:
 		return errors.New("another Downgrade of the lock is under way")
 	case writers != 1:
@@ -128,36 +126,40 @@ func (a *acquisition) downgrade(ctx context.Context, h *Hold) (*Hold, error) {
 	if h != nil {
 		a.downgrading = nil
 	}
-	first, wasHeld := err == nil && a.kind == KindWrite, a.state == held
+	if err != nil {
+		a.mu.Unlock()
+		return nil, a.notDowngraded(ctx, err)
+	}
+	first := a.info.Kind == KindWrite && a.state == held
+	a.info.Kind = KindRead
 	var reader *Hold
-	if err == nil {
-		a.kind = KindRead
-		if h != nil {
-			reader, err = a.replaceLocked(h)
-		}
+	if h != nil {
+		reader, err = a.replaceLocked(h)
 	}
 	a.mu.Unlock()
-	if first && wasHeld {
+	if first {
 		a.c.tellDowngraded(DowngradedInfo{a.infoNow(), Token(a.ticket.Czxid()), a.ticket.Nodes()[0], time.Since(a.since)})
 	}
-	if err == nil || first {
-		return reader, err
-	}
+	return reader, err
+}
+
+// notDowngraded returns why a downgrade has failed, for the ticket's reason, and ends the acquisition if need be.
+func (a *acquisition) notDowngraded(ctx context.Context, err error) error {
 	if errors.Is(err, recipe.ErrGone) {
 		a.endLost(err)
-		return nil, ErrNodeDeleted
+		return ErrNodeDeleted
 	}
 	if cause := a.ended(); cause != nil {
-		return nil, fmt.Errorf("%w; %w", err, cause)
+		return fmt.Errorf("%w; %w", err, cause)
 	}
-	if errors.Is(err, ErrUnknownOutcome) {
-		left := a.release(ctx)
-		if errors.Is(left, ErrNodeDeleted) || errors.Is(left, ErrUnlocked) { // neither znode exists, or another call released
-			left = nil
-		}
-		return nil, fmt.Errorf("%w; the lock is given up", errors.Join(err, left))
+	if !errors.Is(err, ErrUnknownOutcome) {
+		return err
 	}
-	return nil, err
+	left := a.release(ctx)
+	if errors.Is(left, ErrNodeDeleted) || errors.Is(left, ErrUnlocked) { // neither znode exists, or another call released
+		left = nil
+	}
+	return fmt.Errorf("%w; the lock is given up", errors.Join(err, left))
 }
 
 func (a *acquisition) replaceLocked(h *Hold) (*Hold, error) {
