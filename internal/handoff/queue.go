@@ -52,7 +52,6 @@ type waiter chan event
 // report.
 type event struct {
 	turn    *Turn
-	counted bool        // the turn, against its hand-overs
 	err     error       // why there is no turn
 	retried error       // a step was made again; nil: none
 	at      recipe.Line // its place in line; zero: that is not known
@@ -74,13 +73,6 @@ func (q *queue) moveLocked(to queueState) {
 		panic(fmt.Sprintf("handoff: a local queue goes from state %d to %d", q.state, to))
 	}
 	q.state = to
-}
-
-func (q *queue) grantLocked(e event) {
-	w := q.waiters[0]
-	q.waiters[0] = nil // for the garbage collector; slices.Delete would move all others
-	q.waiters = q.waiters[1:]
-	w.tellLocked(e)
 }
 
 func (q *queue) refuseLocked(err error) {
@@ -128,17 +120,14 @@ func (q *queue) enter(ctx context.Context) {
 	q.cancel()
 	close(q.entered)
 	q.outside = recipe.Line{}
-	if err == nil {
-		q.beginLocked(ticket).grantLocked(false)
-		return
-	}
-	q.moveLocked(empty)
 	switch {
-	case q.qs.conf.Context.Err() != nil:
-		q.refuseLocked(q.qs.conf.Closed)
+	case err == nil:
+		q.beginLocked(ticket).grantLocked()
 	case allLeft:
-		q.advanceLocked() // a call may have come since the last one left
+		q.moveLocked(empty)
+		q.advanceLocked() // a call may have come since the last one left; if the client was closed, it is refused here
 	default:
+		q.moveLocked(empty)
 		q.refuseLocked(err)
 	}
 }
@@ -211,9 +200,7 @@ func (q *queue) leave(ctx context.Context, w waiter) error {
 			return g.err
 		}
 		g.turn.update(ctx, func() {
-			if g.counted { // it made no hold, so the hand-over does not count
-				g.turn.handoffsLeft++
-			}
+			g.turn.handoffsLeft = min(g.turn.handoffsLeft+1, q.lock.Handoffs) // it made no hold, so that the hand-over does not count
 			g.turn.nextLocked()
 		})
 		return q.waitEnded(ctx, recipe.Line{})

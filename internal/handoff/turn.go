@@ -99,22 +99,23 @@ func (t *Turn) moveLocked(to turnState) {
 // mayHandOnLocked reports whether the turn may be handed on, as far as is known now.
 func (t *Turn) mayHandOnLocked() bool { return t.others == none || t.handoffsLeft > 0 }
 
-// countLocked counts a hand-over and reports whether it was against the limit.
-func (t *Turn) countLocked() bool {
-	if t.others == none {
-		return false
+// countLocked counts a hand-over, unless nobody waits outside: then the count begins anew when somebody does.
+func (t *Turn) countLocked() {
+	if t.others != none {
+		t.handoffsLeft--
 	}
-	t.handoffsLeft--
-	return true
 }
 
 // grantLocked gives the turn to the first waiter.
-func (t *Turn) grantLocked(counted bool) {
+func (t *Turn) grantLocked() {
 	t.moveLocked(granted)
 	if len(t.q.waiters) > 1 {
 		t.lookLocked()
 	}
-	t.q.grantLocked(event{turn: t, counted: counted})
+	w := t.q.waiters[0]
+	t.q.waiters[0] = nil // for the garbage collector; slices.Delete would move all others
+	t.q.waiters = t.q.waiters[1:]
+	w.tellLocked(event{turn: t})
 }
 
 // nextLocked decides what happens to a turn whose holder has let go of it. One that it ends is to be given up.
@@ -127,7 +128,8 @@ func (t *Turn) nextLocked() {
 		!waiting && t.idleTimer == nil:
 		t.endLocked(errGivenUp)
 	case waiting && t.mayHandOnLocked():
-		t.grantLocked(t.countLocked())
+		t.countLocked()
+		t.grantLocked()
 	default:
 		if t.state != idle {
 			t.moveLocked(idle)
@@ -238,7 +240,7 @@ func (t *Turn) OnSet(fn func(data []byte, stat zk.Stat)) {
 func (t *Turn) dataSet(data []byte, stat zk.Stat) {
 	var onSet func([]byte, zk.Stat) // of the hold: then nothing is given up here
 	t.update(t.Session().Context(), func() {
-		t.others, t.handoffsLeft = present, 0
+		t.others, t.handoffsLeft, t.until = present, 0, time.Time{}
 		if stat.Mzxid > t.dataStat.Mzxid {
 			t.data, t.dataStat = data, stat
 		}
