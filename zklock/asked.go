@@ -107,11 +107,8 @@ func (h *Hold) Asked() <-chan ReleaseRequest {
 // dataSet is called when another client has set a znode's data. Of two requests the later write counts.
 func (a *acquisition) dataSet(data []byte, stat zk.Stat) {
 	r := releaseRequest(data, time.UnixMilli(stat.Mtime))
-	if r == nil {
-		return
-	}
 	a.mu.Lock()
-	if stat.Mzxid <= a.requestZxid {
+	if r == nil || stat.Mzxid <= a.requestZxid {
 		a.mu.Unlock()
 		return
 	}

@@ -176,9 +176,6 @@ func (l *lock) take(ctx context.Context, w *waiting) (*Hold, error) {
 		}
 	}
 	t, err := l.queueUp(ctx, w)
-	if err == nil && l.o.grace > 0 {
-		t, err = l.withGrace(ctx, t, w)
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -189,15 +186,34 @@ func (l *lock) take(ctx context.Context, w *waiting) (*Hold, error) {
 	return l.c.newHold(ctx, t, w, l.o), nil
 }
 
-// queueUp returns a ticket that holds: a new one, or with local handoff a turn. With an error it may be a nil pointer.
-func (l *lock) queueUp(ctx context.Context, w *waiting) (ticket, error) {
-	switch {
-	case l.handoff != nil && w.info.Try:
-		return l.c.handoff.TryLock(ctx, l.handoff, w)
-	case l.handoff != nil:
-		return l.c.handoff.Lock(ctx, l.handoff, w)
+// queueUp returns a ticket that holds, with more than the grace left of its lease: a new one, or with local handoff a turn. With
+// an error it may be a nil pointer.
+func (l *lock) queueUp(ctx context.Context, w *waiting) (t ticket, err error) {
+	for {
+		switch {
+		case l.handoff != nil && w.info.Try:
+			t, err = l.c.handoff.TryLock(ctx, l.handoff, w)
+		case l.handoff != nil:
+			t, err = l.c.handoff.Lock(ctx, l.handoff, w)
+		default:
+			t, err = l.obtain(ctx, w.info, w)
+		}
+		if err != nil || l.o.grace == 0 {
+			return t, err
+		}
+		s := t.Session()
+		if err = l.checkGrace(s); err == nil {
+			err = s.ForLocks(trusted.Caller{}).AwaitGrace(ctx, l.o.grace, t.Nodes()[0])
+		}
+		if err == nil {
+			return t, nil
+		}
+		l.c.giveUp(ctx, t)
+		if errors.Is(err, ErrOption) || ctx.Err() != nil { // the grace is too long, or it is too late
+			return nil, err
+		}
+		w.Retried(err) // the session is over, or the znode is gone
 	}
-	return l.obtain(ctx, w.info, w)
 }
 
 // obtain returns a ticket that holds, and tries in one session after another.
@@ -279,29 +295,6 @@ func (l *lock) reenter(ctx context.Context, kind Kind) (*Hold, error) {
 		}
 	}
 	return nil, nil
-}
-
-// withGrace returns t, or another ticket that holds, with more than the grace left of its lease.
-func (l *lock) withGrace(ctx context.Context, t ticket, w *waiting) (ticket, error) {
-	for {
-		s := t.Session()
-		tooLong := l.checkGrace(s)
-		err := tooLong
-		if err == nil {
-			err = s.ForLocks(trusted.Caller{}).AwaitGrace(ctx, l.o.grace, t.Nodes()[0])
-		}
-		if err == nil {
-			return t, nil
-		}
-		l.c.giveUp(ctx, t)
-		if tooLong != nil || ctx.Err() != nil {
-			return nil, err
-		}
-		w.Retried(err) // the session is over, or the znode is gone
-		if t, err = l.queueUp(ctx, w); err != nil {
-			return nil, err
-		}
-	}
 }
 
 // checkGrace refuses a grace that is too long for a session.

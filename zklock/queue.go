@@ -202,7 +202,7 @@ func (c *Client) page(ctx context.Context, dir string, from, limit int) (page Qu
 	if err != nil {
 		return QueuePage{}, err
 	}
-	believed, err := l.believed(ctx, shown)
+	believed, err := l.believed(ctx, dir, shown)
 	if err != nil {
 		return QueuePage{}, err
 	}
@@ -248,12 +248,12 @@ func claimed(names []string) map[Token]string {
 }
 
 // believed is claimed if one of those that are shown has a claim, without tokens that others have by their znodes: Break would remove those.
-func (l lineOf) believed(ctx context.Context, shown []string) (map[Token]string, error) {
+func (l lineOf) believed(ctx context.Context, dir string, shown []string) (map[Token]string, error) {
 	of := claimed(l.names)
 	if !slices.ContainsFunc(shown, func(name string) bool { return of[claim(name)] == name }) {
 		return nil, nil
 	}
-	nodes, err := l.s.StatsBelow(ctx, l.dir, l.names)
+	nodes, err := l.s.StatsBelow(ctx, dir, l.names)
 	if err != nil {
 		return nil, err
 	}
@@ -267,14 +267,12 @@ func (l lineOf) believed(ctx context.Context, shown []string) (map[Token]string,
 
 // lineOf is the contenders of a directory, in order.
 type lineOf struct {
-	dir   string
 	s     *session.Session // that has read it; nil: there was none
 	names []string
 }
 
 // readLine lists dir after a sync. A directory that does not exist has nobody in line.
 func (c *Client) readLine(ctx context.Context, dir string) (l lineOf, err error) {
-	l.dir = dir
 	if err = checkLook(dir); err != nil {
 		return l, err
 	}

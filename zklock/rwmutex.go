@@ -74,16 +74,15 @@ func (m *RWMutex) RDo(ctx context.Context, fn func(ctx context.Context) error) e
 func (m *RWMutex) Downgrade(ctx context.Context, h *Hold) (*Hold, error) {
 	l := use(ctx, m)
 	fail := func(err error) (*Hold, error) { return nil, l.fail("downgrade", err) }
-	if l.err != nil {
+	switch {
+	case l.err != nil:
 		return fail(l.err)
-	}
-	if h == nil || h.a == nil {
+	case h == nil || h.a == nil:
 		return fail(fmt.Errorf("%w: the hold is nil, or the zero value", ErrNotHeld))
-	}
-	a := h.a
-	if h.read || a.infoNow().Kind != KindWrite || !a.covers(lockKey{l.c, l.path}) {
+	case h.read || h.a.infoNow().Kind != KindWrite || !h.a.covers(lockKey{l.c, l.path}):
 		return fail(fmt.Errorf("%w: not a hold of this write lock", ErrNotHeld))
 	}
+	a := h.a
 	h.ctx.look()
 	if err := a.beginDowngrade(h); err != nil {
 		return fail(err)

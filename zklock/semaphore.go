@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,9 +24,7 @@ type Semaphore struct{ lock }
 func (c *Client) Semaphore(path string, size int, opts ...LockOption) *Semaphore {
 	s := &Semaphore{c.newLock("semaphore", opts, path)}
 	s.size = recipe.NewSize(size)
-	if s.err == nil {
-		s.err = checkSize(size)
-	}
+	s.err = cmp.Or(s.err, checkSize(size))
 	return s
 }
 
