@@ -57,8 +57,8 @@ type event struct {
 	at      recipe.Line // its place in line; zero: that is not known
 }
 
-// tellLocked tells w of e, and of a step that was made again if it has not heard of that yet. It does not block: nothing else
-// sends to w.
+// tellLocked tells w of e, and of a step that was made again if w has not heard of that yet. It does not block, since nothing
+// else sends to w.
 func (w waiter) tellLocked(e event) {
 	select {
 	case unread := <-w:
@@ -194,14 +194,14 @@ func (q *queue) leave(ctx context.Context, w waiter) error {
 	q.mu.Lock()
 	i := slices.Index(q.waiters, w)
 	if i < 0 {
-		g := <-w
+		e := <-w
 		q.mu.Unlock()
-		if g.err != nil {
-			return g.err
+		if e.err != nil {
+			return e.err
 		}
-		g.turn.update(ctx, func() {
-			g.turn.handoffsLeft = min(g.turn.handoffsLeft+1, q.lock.Handoffs) // it made no hold, so that the hand-over does not count
-			g.turn.nextLocked()
+		e.turn.update(ctx, func() {
+			e.turn.handoffsLeft = min(e.turn.handoffsLeft+1, q.lock.Handoffs) // it made no hold: the hand-over does not count
+			e.turn.nextLocked()
 		})
 		return q.waitEnded(ctx, recipe.Line{})
 	}
