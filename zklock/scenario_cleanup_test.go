@@ -24,7 +24,7 @@ func TestScenario8_AnyErrorAfterTheCreateLeavesNoNode(t *testing.T) {
 	refused := zktest.Answer(zktest.CodeNoAuth)
 	for name, c := range map[string]struct {
 		fault     zktest.Fault
-		contended bool // somebody else holds the lock, and who waits for it gives up after a second
+		contended bool // another client holds the lock, and a waiter gives up after a second
 		opts      []zklock.LockOption
 		want      error
 	}{
@@ -95,8 +95,8 @@ func TestScenario8_AnErrorWhileTheLeaseIsConfirmedLeavesNoNode(t *testing.T) {
 	})
 }
 
-// scenario 9: a TryLock fails, its clean-up loses the connection, the session survives: the delete is repeated until
-// the znode is gone.
+// scenario 9: a TryLock fails, its clean-up loses the connection, and the session survives: the delete is repeated until
+// the znode is deleted.
 func TestScenario9_TheCleanUpOfAFailedTryLockIsRepeatedUntilTheNodeIsGone(t *testing.T) {
 	for name, fault := range map[string]zktest.Fault{
 		"lost before it is carried out": zktest.CloseBefore(), "lost after it was carried out": zktest.CloseAfter(),
@@ -127,7 +127,7 @@ func TestScenario9_TheCleanUpOfAFailedTryLockIsRepeatedUntilTheNodeIsGone(t *tes
 	}
 }
 
-// scenario 9, when the caller has gone as well.
+// scenario 9, when the caller has given up as well.
 func TestScenario9_TheCleanUpGoesOnWhenTheTryLocksContextEnds(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
@@ -151,7 +151,7 @@ func TestScenario9_TheCleanUpGoesOnWhenTheTryLocksContextEnds(t *testing.T) {
 	})
 }
 
-// scenario 10: clean-up that starts on a ctx that is already done is done all the same, by Lock, Unlock and Do.
+// scenario 10: clean-up with a ctx that has already ended is still carried out, by Lock, Unlock and Do.
 func TestScenario10_CleanUpOnAContextThatIsOverIsDone(t *testing.T) {
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -185,8 +185,8 @@ func TestScenario10_CleanUpOnAContextThatIsOverIsDone(t *testing.T) {
 	})
 }
 
-// scenario 10, the bound: a release that gets no answer does not keep Do for longer than a tenth of the session timeout,
-// whether the session lasts or not, and does not make the work a failure.
+// scenario 10, the bound: a release that gets no answer delays Do by a tenth of the session timeout at most, whether the session
+// lasts or not, and does not turn the result of the work into an error.
 func TestScenario10_DosReleaseIsBoundedByATenthOfTheSessionTimeout(t *testing.T) {
 	for name, down := range map[string]zktest.Fault{
 		"no server":                     zktest.Freeze(),
@@ -208,7 +208,7 @@ func TestScenario10_DosReleaseIsBoundedByATenthOfTheSessionTimeout(t *testing.T)
 				require.Equal(s, time.Second, time.Since(began))
 				require.NotEmpty(s, s.Server.Children(dir))
 				fault.Remove()
-				s.Empty(22*time.Second, dir) // what was frozen may arrive now, and renew the session: its timeout, and a tick
+				s.Empty(22*time.Second, dir) // frozen requests may arrive now, and prolong the session: its timeout, and a tick
 			})
 		})
 	}

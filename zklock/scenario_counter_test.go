@@ -20,14 +20,14 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// A directory's counter on its way to the end: scenario 49, and how a directory is renewed.
+// Scenario 49: a directory's counter near its end, and how a directory is renewed.
 
 const (
 	counterHalf   = 1 << 30
 	counterThree4 = 3 << 29
 )
 
-// closedParent makes a directory that can't be deleted, since its parent lets nobody delete, at the counter's end.
+// closedParent makes a directory at the end of its counter that cannot be deleted, because its parent refuses deletions.
 func closedParent(s *locktest.Sim, counter int32) string {
 	s.Helper()
 	dir := s.Dir("/locks/a")
@@ -87,8 +87,8 @@ func TestScenario49_AtTheCountersEndOneHoldsAtATimeInOrder(t *testing.T) {
 	}
 }
 
-// scenario 49, a downgraded reader: a writer that queued before the downgrade does not come in beside it, nor does any
-// reader behind that writer.
+// scenario 49, a downgraded reader: a writer that queued before the downgrade does not hold beside it, nor does a reader
+// behind that writer.
 func TestScenario49_AtTheCountersEndAWriterWaitsForADowngradedReader(t *testing.T) {
 	for _, overlap := range []int{0, 5} {
 		locktest.Simulate(t, func(s *locktest.Sim) {
@@ -116,7 +116,7 @@ func TestScenario49_AtTheCountersEndAWriterWaitsForADowngradedReader(t *testing.
 	}
 }
 
-// scenario 49, as above: the writer becomes a reader between another one's list and its look at the czxids.
+// scenario 49, as above: the writer becomes a reader between another contender's list and its reads of the czxids.
 func TestScenario49_AWriterThatIsGoneSinceTheListMayHaveBecomeAReader(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a, b := closedParent(s, math.MaxInt32), s.Client(), s.Client()
@@ -135,8 +135,8 @@ func TestScenario49_AWriterThatIsGoneSinceTheListMayHaveBecomeAReader(t *testing
 	})
 }
 
-// A directory whose counter is past the half is renewed when a release finds it empty, with the data, the ACL and the kind
-// that it had; tokens grow on. Nobody's request more is needed before that, or for a directory that is younger.
+// A directory whose counter is past the half is renewed when a release finds it empty, with the same data, ACL and kind;
+// tokens still grow. Before that, and for a directory with a lower counter, there is no additional request.
 func TestADirectoryPastHalfOfItsCounterIsRenewedWhenItIsEmpty(t *testing.T) {
 	for _, kind := range anyKinds {
 		t.Run(kind.name, func(t *testing.T) {
@@ -183,7 +183,7 @@ func TestADirectoryPastHalfOfItsCounterIsRenewedWhenItIsEmpty(t *testing.T) {
 	}
 }
 
-// A container stays one, and goes when it is unused like any other.
+// A renewed container is a container, and is deleted when it is unused.
 func TestARenewedContainerStaysAContainer(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c := "/locks/a", s.Client()
@@ -200,8 +200,8 @@ func TestARenewedContainerStaysAContainer(t *testing.T) {
 	})
 }
 
-// Where it can't be renewed, nothing happens, and nobody's call fails: no permission to delete the directory, or to see
-// the digests of its ACL, which would be lost.
+// A directory that cannot be renewed stays, and no call fails: there is no permission to delete it, or to read the digests
+// of its ACL, which would be lost.
 func TestADirectoryThatCantBeRenewedIsLeftAsItIs(t *testing.T) {
 	for name, acl := range map[string]map[string][]zk.ACL{
 		"no permission to delete": {"/locks": {{Perms: zk.PermRead | zk.PermCreate, Scheme: "world", ID: "anyone"}}},
@@ -221,7 +221,7 @@ func TestADirectoryThatCantBeRenewedIsLeftAsItIs(t *testing.T) {
 					require.NoError(s, s.Server.SetSequence(dir, counter))
 					first := s.Lock(c.Mutex(dir))
 					second := s.Start(c.Mutex(dir).Lock)
-					if name != "no permission to create" { // of which nobody hears before
+					if name != "no permission to create" { // of which no client is notified before
 						require.Len(s, s.Server.Children(dir), 2, "it waits in line")
 					}
 					s.Unlock(first)
@@ -236,7 +236,7 @@ func TestADirectoryThatCantBeRenewedIsLeftAsItIs(t *testing.T) {
 	}
 }
 
-// The claim of a holder that was lost is in the directory's data, and survives the renewal: the delay is waited out.
+// The note of a holder that was lost is in the directory's data, and survives the renewal: the delay is waited out.
 func TestALockDelayIsWaitedOutAcrossARenewal(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
@@ -256,8 +256,9 @@ func TestALockDelayIsWaitedOutAcrossARenewal(t *testing.T) {
 	})
 }
 
-// Past three quarters who would have to wait waits outside, until those before it have gone and the directory is renewed;
-// then all go on in the new one, one at a time, with greater tokens. A waiting call says what it waits for.
+// Past three quarters of the counter a call that would have to wait waits outside the queue, until the contenders have left
+// and the directory is renewed; then all go on in the new one, one at a time, with greater tokens. The error of a waiting
+// call says what it waits for.
 func TestPastThreeQuartersWaitersStandOutsideUntilTheDirectoryIsRenewed(t *testing.T) {
 	for _, kind := range anyKinds {
 		if kind.name == "semaphore" {
@@ -312,8 +313,8 @@ func TestPastThreeQuartersWaitersStandOutsideUntilTheDirectoryIsRenewed(t *testi
 	}
 }
 
-// A newcomer that need not wait does not: a reader beside readers. Nor does anybody wait outside for ever where other clients
-// keep the line busy: after three times it queues inside, and gets its turn in order.
+// A newcomer that need not wait, such as a reader beside readers, does not wait outside. If other clients keep the queue
+// busy, no call waits outside for ever: after three attempts it enters the queue, and gets its turn in order.
 func TestACallThatWaitsOutsideTheLineGetsItsTurnWhileOthersKeepTheLineBusy(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a, b, other := s.Dir("/locks/a"), s.Client(), s.Client(), s.Stranger()

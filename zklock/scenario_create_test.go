@@ -28,8 +28,8 @@ var lostReplies = map[string]zktest.Fault{
 	"link freezes":              zktest.FreezeReplies(),
 }
 
-// scenario 1: the reply to create is lost after the server committed it, and the session survives: the znode is found
-// again by its id and used; there are never two for one call.
+// scenario 1: the reply to a create is lost after the server has committed it, and the session survives: the znode is found
+// by its id and used, and there are never two for one call.
 func TestScenario1_ACreateWhoseReplyWasLostIsFoundAgainByItsID(t *testing.T) {
 	calls := map[string]func(*zklock.Mutex, context.Context) (*zklock.Hold, error){
 		"Lock": (*zklock.Mutex).Lock, "TryLock": (*zklock.Mutex).TryLock,
@@ -57,7 +57,7 @@ func TestScenario1_ACreateWhoseReplyWasLostIsFoundAgainByItsID(t *testing.T) {
 	}
 }
 
-// scenario 1, the other end: the caller has gone by the time there is a connection again, and the znode is deleted.
+// scenario 1, given up: the caller has given up before there is a connection again, and the znode is deleted.
 func TestScenario1_ACreateWhoseReplyWasLostIsDeletedOnceConnectedWhenNobodyWaitsForIt(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c := s.Dir("/locks/a"), s.Client()
@@ -119,7 +119,7 @@ func TestScenario2_ACallWhoseContextEndsDuringItsCreateReturnsAtOnceAndLeavesNot
 	}
 }
 
-// scenario 2, with the connection lost on top: what the create did is found out on the next one.
+// scenario 2, with the connection lost too: the outcome of the create is found out on the next one.
 func TestScenario2_ACreateInFlightIsCleanedUpAcrossAReconnectAfterItsCallerHasGone(t *testing.T) {
 	for name, fault := range lostReplies {
 		t.Run(name, func(t *testing.T) {
@@ -182,8 +182,8 @@ func TestScenario3_ALostCreateIsLookedForOnlyAfterASync(t *testing.T) {
 	}
 }
 
-// scenario 3, of a leader that answers the sync and has not carried out yet what a follower acknowledged: what nobody
-// waits for is looked for again behind a write.
+// scenario 3, with a leader that answers the sync and has not yet carried out what a follower acknowledged: a znode whose
+// call has given up is looked for again after a write.
 func TestScenario3_AnAbandonedCreateThatASyncDidNotShowIsDeleted(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		f, dir, c := s.Follower(), s.Dir("/locks/a"), s.Client()
@@ -205,7 +205,7 @@ func TestScenario3_AnAbandonedCreateThatASyncDidNotShowIsDeleted(t *testing.T) {
 	})
 }
 
-// scenario 3, second half: whenever the directory is listed, what else carries our id is swept away.
+// scenario 3, second half: whenever the directory is listed, other znodes with our id are deleted.
 func TestScenario3_AStrayWithOurIDIsSweptAwayWhenTheDirectoryIsListed(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c, other := s.Dir("/locks/a"), s.Client(), s.Client()
@@ -247,7 +247,7 @@ func TestScenario4_AnOldSessionsNodeIsNotAdoptedByTheNext(t *testing.T) {
 		<-lost.Hit()
 		synctest.Wait()
 		ours := dir + "/" + s.Server.Children(dir)[0]
-		cut := s.Server.Inject(zktest.Freeze().Session(old)) // the session's, for good: it goes by its lease clock
+		cut := s.Server.Inject(zktest.Freeze().Session(old)) // of the session, for good: it ends by its lease clock
 		s.Until(2*timeout, "a place in a new session", func() bool { return len(s.Server.Children(dir)) == 2 })
 		require.Contains(s, s.Server.Nodes(), ours, "the old one is still listed")
 		require.NotEqual(s, old, c.SessionID())
@@ -261,7 +261,7 @@ func TestScenario4_AnOldSessionsNodeIsNotAdoptedByTheNext(t *testing.T) {
 	}, zktest.WithTick(tick))
 }
 
-// scenario 4, within one call: a znode that begins with our very id, but is another session's, is not adopted.
+// scenario 4, within one call: a znode whose name begins with our id, but which another session owns, is not adopted.
 func TestScenario4_ANodeWithOurIDThatAnotherSessionOwnsIsNotAdopted(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c, other := s.Dir("/locks/a"), s.Client(), s.Stranger()
@@ -285,8 +285,8 @@ func TestScenario4_ANodeWithOurIDThatAnotherSessionOwnsIsNotAdopted(t *testing.T
 	})
 }
 
-// A server in trouble answers a create with a code of no refusal, and has carried it out. Nobody may stand in line for
-// a call that has failed.
+// A server in trouble carries a create out, and answers with a code that is no refusal. The failed call must leave no contender
+// behind.
 func TestACreateThatIsAnsweredWithAnUnknownCodeLeavesNothingBehind(t *testing.T) {
 	trouble := func(reply []byte) []byte {
 		return binary.BigEndian.AppendUint32(reply[:12], 0xffffffff) // −1, "system error"

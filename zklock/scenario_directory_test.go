@@ -19,10 +19,10 @@ import (
 
 // The lock's directory: scenarios 44 and 45.
 
-// scenario 44: the directory is deleted while somebody waits: it is made again, and the waiters queue again.
+// scenario 44: the directory is deleted while calls wait: it is made again, and the waiters queue again.
 //
-// One of them may not: the first in line, which was told that the holder's znode has gone before it could know that its
-// own went with it. It held, for as long as it takes to tell it that it has lost.
+// The first in line may not queue again: it is notified of the deletion of the holder's znode before it can know that its own is
+// deleted too. It then holds, until it is notified of its loss.
 func TestScenario44_ADirectoryThatIsDeletedWhileWaitingIsMadeAgain(t *testing.T) {
 	for _, waited := range []time.Duration{0, 299 * time.Millisecond, time.Second, 5 * time.Minute} {
 		for _, upwards := range []bool{false, true} {
@@ -57,7 +57,7 @@ func TestScenario44_ADirectoryThatIsDeletedWhileWaitingIsMadeAgain(t *testing.T)
 					s.Until(2*time.Second, "all have a place again", func() bool { return len(s.Server.Children(dir)) == again })
 					require.Greater(s, s.Server.Nodes()[dir].Stat.Czxid, old, "the directory is a new one")
 					last := h.Token()
-					for done := range again { // in which order they queued again is theirs
+					for done := range again { // in any order, since they queue again at the same time
 						synctest.Wait()
 						var got []int
 						for i, call := range calls {
@@ -81,7 +81,7 @@ func TestScenario44_ADirectoryThatIsDeletedWhileWaitingIsMadeAgain(t *testing.T)
 	}
 }
 
-// scenario 44, at the other moments: the directory goes before the create, and before the list.
+// scenario 44, at other moments: the directory is deleted before the create, and before the list.
 func TestScenario44_ADirectoryThatGoesDuringACallIsMadeAgain(t *testing.T) {
 	for name, fault := range map[string]zktest.Fault{
 		"before the create":         zktest.Hold().Op(zktest.OpCreate).Path("/locks/a/*"),
@@ -107,7 +107,7 @@ func TestScenario44_ADirectoryThatGoesDuringACallIsMadeAgain(t *testing.T) {
 	}
 }
 
-// scenario 44, twice over: the directory goes again and again while it is being made again.
+// scenario 44, repeatedly: the directory is deleted each time that it is being made again.
 func TestScenario44_ADirectoryThatGoesAgainAndAgainIsMadeAgainEachTime(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		const dir = "/locks/deep/er/a"
@@ -131,7 +131,7 @@ func TestScenario45_ManyClientsCreateTheDirectoryAtOnceInDifferentModes(t *testi
 		const dir, n = "/not/yet/there/a", 24
 		var wg sync.WaitGroup
 		errs := make([]error, n)
-		// All creates of the directory wait until everybody has found it missing.
+		// All creates of the directory wait until all clients have found it missing.
 		missing := s.Server.Inject(zktest.Hold().Op(zktest.OpCreate, zktest.OpCreateContainer).Path("/not", "/not/yet", "/not/yet/there", dir))
 		inside, most := 0, 0
 		var mu sync.Mutex
@@ -200,8 +200,8 @@ func TestScenario45_TheFirstOnesModeCountsForTheDirectoryAlone(t *testing.T) {
 	}
 }
 
-// Scenario 50, for the data of the directory itself: somebody else keeps 1 MB at a lock's path, and a burst of calls that
-// read the directory's data (a semaphore's size, a lock delay's claims) costs no other hold of the client.
+// Scenario 50, for the data of the directory itself: another client keeps 1 MB at a lock's path, and a burst of calls that read
+// the directory's data (a semaphore's size, the notes of lock delays) costs no other hold of the client.
 func TestScenario50_MuchDataAtALocksPathCostNoOtherHold(t *testing.T) {
 	for name, call := range map[string]func(c *zklock.Client, dir string) func(context.Context) (*zklock.Hold, error){
 		"semaphore": func(c *zklock.Client, dir string) func(context.Context) (*zklock.Hold, error) {

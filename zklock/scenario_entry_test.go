@@ -16,9 +16,9 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Places in line, and whose names count as one: scenarios 5 to 7.
+// Scenarios 5 to 7: places in line, and which names count as one.
 
-// contenderName is what Lock names its znodes: the id once and first, then the kind, then the number.
+// contenderName is the form of the names of our znodes: the id, once and first, then the kind, then the number.
 const contenderName = `^_c_[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}-lock-\d{10}$`
 
 // scenario 5: the session expires between create and list: Lock does not succeed without a znode of its own in the
@@ -54,7 +54,7 @@ func TestScenario5_ASessionThatEndsBetweenCreateAndListIsQueuedAgain(t *testing.
 	}
 }
 
-// scenario 5, without the expiry: somebody deletes the znode between create and list.
+// scenario 5, without the expiry: another client deletes the znode between create and list.
 func TestScenario5_LockDoesNotSucceedWithoutANodeOfItsOwnInTheList(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c := s.Dir("/locks/a"), s.Client()
@@ -94,8 +94,7 @@ func TestScenario6_TheIDIsPutOnceBeforeTheBaseNameHoweverOftenACreateIsRepeated(
 	})
 }
 
-// scenario 7: children with short or strange names are nobody's place in line: they are ignored, nothing panics and
-// nothing is leaked.
+// scenario 7: children with short or strange names are no contenders: they are ignored, and nothing panics or leaks.
 func TestScenario7_ForeignNamesAreIgnored(t *testing.T) {
 	foreign := []string{"_c_x", "_c_", "0", "README", "lock-", "lock", "lock-12", "-lock-0", "lock-99999999999", "__lock__",
 		"_c_-lock-", "lock-0000000000x", "_c_00000000-0000-4000-8000-000000000000-lock-9999999999", "-", "lock--", "é\u3042"}
@@ -131,7 +130,7 @@ func TestScenario7_ForeignNamesAreIgnored(t *testing.T) {
 	})
 }
 
-// scenario 7: what a holder's znode holds is for people; nothing that stands there can upset a waiter.
+// scenario 7: the data of a holder's znode are for people; no data can disturb a waiter.
 func TestScenario7_AContenderWithUnreadableDataIsWaitedForLikeAnyOther(t *testing.T) {
 	const name = "_c_ffffffff-ffff-4fff-8fff-ffffffffffff-lock-0000000000"
 	for what, data := range map[string]struct {

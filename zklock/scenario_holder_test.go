@@ -18,9 +18,9 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Who holds it? Scenarios 17 to 20; 21 to 23 are in scenario_stale_test.go.
+// Scenarios 17 to 20: when a hold ends. 21 to 23 are in scenario_stale_test.go.
 
-// cutOffs are the ways in which a holder can lose touch with the leader. Each takes effect when it is called.
+// cutOffs are the ways in which a holder can be cut off from the leader. Each takes effect when it is called.
 var cutOffs = map[string]func(s *locktest.Sim, c *locktest.Client, f *zktest.Member){
 	"link dead": func(s *locktest.Sim, c *locktest.Client, _ *zktest.Member) {
 		s.Server.Inject(zktest.Freeze().Session(c.SessionID()))
@@ -48,7 +48,7 @@ var cutOffs = map[string]func(s *locktest.Sim, c *locktest.Client, f *zktest.Mem
 }
 
 // scenario 17: the holder's session expires: its context is cancelled, with a cause, before the ensemble gives the
-// lock to the next waiter. Also scenario 18: most of these holders never hear of it, and go by the lease clock alone.
+// lock to the next waiter. Also scenario 18: most of these holders are never notified, and rely on the lease clock alone.
 func TestScenario17_TheHoldersContextEndsBeforeTheLockGoesToTheNext(t *testing.T) {
 	for name, cut := range cutOffs {
 		for _, held := range []time.Duration{0, 250 * time.Millisecond, 1900 * time.Millisecond, 3 * time.Second, 5 * time.Minute} {
@@ -81,8 +81,9 @@ func TestScenario17_TheHoldersContextEndsBeforeTheLockGoesToTheNext(t *testing.T
 	}
 }
 
-// scenario 17, by force: somebody ends the session, and the holder hears of it as soon as a server can be asked. A
-// server that still has the connection tells of the znode's end before the session's, so that either may be the cause.
+// scenario 17, by force: another client ends the session, and the holder learns of it as soon as a server answers. A server
+// that still has the connection reports the deletion of the znode before the end of the session, so that either may be the
+// cause.
 func TestScenario17_AForcedExpiryEndsTheHoldAtOnceWithItsCause(t *testing.T) {
 	for _, held := range []time.Duration{0, time.Second, locktest.LongTime} {
 		t.Run(held.String(), func(t *testing.T) {
@@ -93,7 +94,7 @@ func TestScenario17_AForcedExpiryEndsTheHoldAtOnceWithItsCause(t *testing.T) {
 				h := s.Lock(a.Mutex(dir))
 				time.Sleep(held)
 				lost := locktest.LossOf(h)
-				refused := s.Server.Inject(zktest.Refuse()) // at first it only hears that the connection is closed
+				refused := s.Server.Inject(zktest.Refuse()) // at first it only sees that the connection is closed
 				require.NoError(s, s.Server.Expire(a.SessionID()))
 				expired := time.Now()
 				synctest.Wait()
@@ -116,7 +117,7 @@ func TestScenario17_AForcedExpiryEndsTheHoldAtOnceWithItsCause(t *testing.T) {
 	}
 }
 
-// scenario 18: a holder that is cut off and never hears of the expiry goes by its lease clock alone, whatever the
+// scenario 18: a holder that is cut off and never learns of the expiry relies on its lease clock alone, whatever the
 // session timeout and the tick.
 func TestScenario18_AHolderThatHearsNothingGoesByItsLeaseClock(t *testing.T) {
 	for _, tick := range []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second} {
@@ -147,8 +148,8 @@ func TestScenario18_AHolderThatHearsNothingGoesByItsLeaseClock(t *testing.T) {
 	}
 }
 
-// scenario 18, where the answers mislead: a server that has lost its leader goes on answering pings, and none of them
-// makes the lease longer, at whatever moment of the server's tick and between whichever heartbeats it happens.
+// scenario 18, with misleading answers: a server that has lost its leader still answers pings. None of them prolongs the
+// lease, at any phase of the server's tick and of the heartbeats.
 func TestScenario18_AServerWithoutItsLeaderDoesNotProlongTheLease(t *testing.T) {
 	for phase := time.Duration(0); phase < 2*time.Second; phase += 150 * time.Millisecond {
 		for _, held := range []time.Duration{30 * time.Second, 31 * time.Second} {
@@ -240,8 +241,8 @@ func TestScenario19_AWaiterWithoutASessionReturnsItsContextsError(t *testing.T) 
 // scenario 20: a process that was stopped, and goes on when its lease is over: Err is right at once, before any timer of
 // the client's has run, and ends the context; guarded writes are refused.
 //
-// The very instant at which the lease is over stands for the stop: a timer of the client's goes off in it, but those
-// who ask at that instant may be faster.
+// The very instant at which the lease is over simulates the stop: a timer of the client fires at that instant, but calls at that
+// instant may be faster.
 func TestScenario20_AHolderThatWasStoppedKnowsAtOnceThatItHasLost(t *testing.T) {
 	const askers, timeout = 50, 10 * time.Second
 	locktest.Simulate(t, func(s *locktest.Sim) {
@@ -288,7 +289,7 @@ func TestScenario20_AHolderThatWasStoppedKnowsAtOnceThatItHasLost(t *testing.T) 
 	})
 }
 
-// scenario 20, when the client believes that it holds: it is the ensemble that refuses the guarded write.
+// scenario 20, when the client believes that it holds: the ensemble refuses the guarded write.
 func TestScenario20_AGuardedWriteOfALostHoldIsRefusedByTheEnsemble(t *testing.T) {
 	for name, c := range map[string]struct {
 		lose func(s *locktest.Sim, a *locktest.Client, h *zklock.Hold)
@@ -300,7 +301,7 @@ func TestScenario20_AGuardedWriteOfALostHoldIsRefusedByTheEnsemble(t *testing.T)
 		}, zklock.ErrNodeDeleted},
 		"session ends when the write arrives": {func(s *locktest.Sim, a *locktest.Client, h *zklock.Hold) {
 			s.Server.Inject(zktest.ExpireSession().Op(zktest.OpMulti).Session(a.SessionID()))
-		}, zklock.ErrUnknownOutcome}, // such a server hangs up without a word
+		}, zklock.ErrUnknownOutcome}, // such a server closes the connection without an answer
 	} {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {

@@ -13,8 +13,8 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Scenario 66 as users meet it: on ClickHouse Keeper, which knows no removeWatches, no containers in its old versions, and
-// takes no session up again. session/conn_unresumable_test.go has what single requests do there.
+// Scenario 66, from a user's view: ClickHouse Keeper, which has no removeWatches, resumes no session and in old versions has no
+// containers. session/conn_unresumable_test.go tests single requests there.
 
 // onKeepers runs f on a ClickHouse Keeper of each version.
 func onKeepers(t *testing.T, f func(s *locktest.Sim)) {
@@ -58,7 +58,7 @@ func TestScenario66_OnAKeeperALostConnectionLeavesNoSessionBehind(t *testing.T) 
 		h := s.Lock(m)
 		s.Server.DropConnections()
 		require.ErrorIs(s, locktest.End(h), zklock.ErrLeaseOver)
-		next := s.Lock(m) // once the lost session's znode has gone with it
+		next := s.Lock(m) // once the lost session's znode has been deleted with it
 		require.Greater(s, next.Token(), h.Token())
 		require.NotEqual(s, lost, c.SessionID())
 		require.Len(s, s.Server.Sessions(), 1, "the lost session is over, and there is no third one")

@@ -69,7 +69,7 @@ func TestScenario15_NothingGrowsWithThePastCycles(t *testing.T) {
 
 		contend := func(n int) { lockByMany(s, m, workers, n) }
 		timeOut := func(n int) { waitInVainFor(s, long, n) }
-		contend(20) // what is made once has been made
+		contend(20) // everything that is allocated once has been allocated
 		timeOut(20)
 		time.Sleep(time.Second)
 		watches, goroutines, memory := s.Server.WatchCount(), locktest.Goroutines(), heap()
@@ -87,7 +87,7 @@ func TestScenario15_NothingGrowsWithThePastCycles(t *testing.T) {
 		// A watch that is forgotten costs the client 200 bytes and more.
 		require.Less(s, (heap()-memory)/(workers*cycles+waits), int64(60), "bytes of memory for each past call")
 
-		// What the client still watches shows when it reconnects: it asks for those watches again, and no others.
+		// A reconnection shows what the client still watches: it sets exactly these watches again.
 		before := s.Server.Requests()
 		s.Server.DropConnections()
 		s.Until(3*time.Second, "the client is back", func() bool { return len(s.Watched(id)) > 0 })

@@ -16,10 +16,10 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Scenario 50: a directory with very many contenders, with contenders that have much data or long names. Waiting, looking
-// and breaking work within their ctx, and no other hold of the client is lost.
+// Scenario 50: a directory with very many contenders, or with contenders that have large data or long names. Waiting, Queue and
+// Break work within their ctx, and no other hold of the client is lost.
 
-// slowLine is a connection on which replies arrive at so many bytes a second.
+// slowLine is a connection with a limited rate of replies, in bytes a second.
 type slowLine struct {
 	net.Conn
 	rate int
@@ -31,7 +31,7 @@ func (l slowLine) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// slowClient dials the server over a line of so many bytes a second.
+// slowClient dials the server over a slowLine.
 func slowClient(s *locktest.Sim, rate int, opts ...zklock.Option) *zklock.Client {
 	s.Helper()
 	opts = append(opts, zklock.WithDialer(func(network, addr string, timeout time.Duration) (net.Conn, error) {
@@ -47,7 +47,7 @@ func slowClient(s *locktest.Sim, rate int, opts ...zklock.Option) *zklock.Client
 // bulk is as much data as a znode may have.
 var bulk = []byte(strings.Repeat("x", 1_000_000))
 
-// neighbour puts n contenders of its own in the line of dir, with data.
+// neighbour makes n contenders with data in dir.
 func plantData(s *locktest.Sim, dir string, n int, data []byte) {
 	s.Helper()
 	other := s.Stranger()
@@ -84,7 +84,7 @@ func TestScenario50_ManyWaitersBehindAHolderWithMuchDataCostNoOtherHold(t *testi
 	})
 }
 
-// One read tells all waiters of a client who holds.
+// One read of the holder's data serves all waiters of a client.
 func TestManyWaitersReadTheHoldersDataOnce(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c := s.Dir("/l"), s.Client()
@@ -130,7 +130,8 @@ func TestScenario50_LookingAtManyContendersWithMuchDataCostsNoOtherHold(t *testi
 	})
 }
 
-// Data that are short enough to be read one by one are not all kept: the rows are there, with what there was room for.
+// Data that are short enough to be read one by one are not all kept: Queue returns all rows, with the data for which there
+// was room.
 func TestQueueKeepsNoMoreDataThanThereIsRoomFor(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c := s.Dir("/l"), slowClient(s, 12_000_000)
@@ -208,7 +209,7 @@ func TestScenario50_VeryManyContendersAndLongNames(t *testing.T) {
 	})
 }
 
-// A look that is given up ends when its ctx does.
+// Queue returns when its ctx ends.
 func TestQueueEndsWithItsContext(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c := s.Dir("/l"), s.Client()
@@ -223,7 +224,7 @@ func TestQueueEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// Many calls of one client on a lock whose list is long do not ask for it all at once.
+// Many calls of one client on a lock with a long list do not request it all at once.
 func TestScenario50_ManyCallsOnALockWithALongListCostNoOtherHold(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c := s.Dir("/l"), slowClient(s, 1_000_000)

@@ -18,9 +18,9 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Client misuse, and servers that are not there: scenarios 41 to 43.
+// Scenarios 41 to 43: misuse of a client, and servers that cannot be reached.
 
-// scenario 41: a client that was closed: every call returns ErrClosed, at once.
+// scenario 41: after Close every call returns ErrClosed at once.
 func TestScenario41_ACallAfterCloseReturnsErrClosedAtOnce(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c := s.Dir("/locks/a"), s.Client()
@@ -50,7 +50,7 @@ func TestScenario41_ACallAfterCloseReturnsErrClosedAtOnce(t *testing.T) {
 	})
 }
 
-// scenario 41: Close meets calls that wait: all of them return, and nothing goes on.
+// scenario 41: Close during calls that wait: all of them return, and no goroutine is left.
 func TestScenario41_CloseEndsTheCallsThatWait(t *testing.T) {
 	for _, down := range []bool{false, true} {
 		t.Run(map[bool]string{false: "connected", true: "without a server"}[down], func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestScenario41_DialOfServersThatNeverAnswerReturnsWithinItsContext(t *testi
 					require.ErrorContains(s, err, s.Server.Addr())
 					require.ErrorContains(s, err, f.Addr())
 					require.Equal(s, limit, time.Since(began))
-					down.Remove() // so that the server, too, learns what has ended
+					down.Remove() // so that the server also notices what has ended
 					s.Until(3*time.Second, "nothing goes on", func() bool { return locktest.Goroutines() == idle })
 					time.Sleep(13 * time.Second)
 					require.Empty(s, s.Server.Sessions(), "those of which no client has heard")
@@ -120,7 +120,7 @@ func TestScenario41_DialOfServersThatNeverAnswerReturnsWithinItsContext(t *testi
 	}
 }
 
-// scenario 41: servers that go and do not come back: calls return within their ctx, and say what they waited for.
+// scenario 41: servers go down and do not come back: calls return within their ctx, and their errors say what they waited for.
 func TestScenario41_ACallWithoutAServerReturnsWithinItsContext(t *testing.T) {
 	for name, fault := range unreachable {
 		t.Run(name, func(t *testing.T) {
@@ -153,7 +153,7 @@ func TestScenario41_ACallWithoutAServerReturnsWithinItsContext(t *testing.T) {
 	}
 }
 
-// scenario 41: a dialer that takes all the time that it is given keeps nobody longer than its ctx.
+// scenario 41: a dialer that uses all the time that it has delays no call beyond its ctx.
 func TestScenario41_ADialerThatHangsKeepsNobodyBeyondItsContext(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		slow := func(_, _ string, timeout time.Duration) (net.Conn, error) {
@@ -170,7 +170,7 @@ func TestScenario41_ADialerThatHangsKeepsNobodyBeyondItsContext(t *testing.T) {
 	})
 }
 
-// scenario 42: a ctx that is cancelled while nothing waits for it does not poison the next acquire.
+// scenario 42: a ctx that is cancelled while no call uses it does not make the next acquire fail.
 func TestScenario42_ACancelWhileIdleDoesNotPoisonTheNextAcquire(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c := s.Dir("/locks/a"), s.Client()
@@ -215,7 +215,7 @@ func TestScenario42_ACancelWhileIdleDoesNotPoisonTheNextAcquire(t *testing.T) {
 	})
 }
 
-// scenario 43: a wait that is woken and sleeps again, again and again, keeps one absolute deadline.
+// scenario 43: a wait that is woken repeatedly and goes on keeps one absolute deadline.
 func TestScenario43_AWaitThatIsWokenAgainAndAgainKeepsOneDeadline(t *testing.T) {
 	const limit = 10 * time.Second
 	for name, c := range map[string]struct {
@@ -268,7 +268,7 @@ func TestScenario43_AWaitThatIsWokenAgainAndAgainKeepsOneDeadline(t *testing.T) 
 	}
 }
 
-// scenario 43, the other direction: the time of a wait that succeeds in the end is not cut short by being woken.
+// scenario 43, the other direction: being woken does not shorten the time that a wait has.
 func TestScenario43_BeingWokenAgainAndAgainShortensNoWait(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c, other := s.Dir("/locks/a"), s.Client(), s.Stranger()

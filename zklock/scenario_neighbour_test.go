@@ -16,9 +16,9 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// A neighbour that may only create, under any name: scenario 48. What the decisions make of it is in package recipe.
+// Scenario 48: a neighbour that may only create, under any name. Package recipe tests the decisions.
 
-// anyKind takes a lock of one kind, which one at a time may have.
+// anyKind takes a lock of one kind, which only one client at a time can hold.
 type anyKind struct {
 	name string
 	mark string // of its contenders' names
@@ -52,12 +52,12 @@ var anyKinds = []anyKind{
 	}},
 }
 
-// scenario 48: a foreign child with any number, listed at any place, lets nobody in beside the holder, and does not
-// change who of two others is first; whoever asks is told who leads. Once it is gone, things go on.
+// scenario 48: a foreign child with any number, anywhere in the list, lets no client hold beside the holder, and does not
+// change the order of two others; observers see who leads. Once it is deleted, the lock goes on.
 func TestScenario48_AForeignChildWithAnyNumberChangesNothingForTheOthers(t *testing.T) {
 	const own = 1000
 	numbers := []int32{
-		math.MinInt32, math.MinInt32 + 1, own - math.MaxInt32, own - math.MaxInt32 + 2, own + math.MinInt32 + 5, // half the circle from them
+		math.MinInt32, math.MinInt32 + 1, own - math.MaxInt32, own - math.MaxInt32 + 2, own + math.MinInt32 + 5, // half the circle away from them
 		-1, 0, own - 1, own, own + 1, own + 2, own + 3, 1 << 30, math.MaxInt32 - 1, math.MaxInt32,
 	}
 	for _, kind := range anyKinds {
@@ -98,7 +98,7 @@ func TestScenario48_AForeignChildWithAnyNumberChangesNothingForTheOthers(t *test
 	}
 }
 
-// sessionsInLine returns whose contenders stand in line, in order, but for one neighbour's.
+// sessionsInLine returns the sessions of the contenders in line, in order, without those of one neighbour.
 func sessionsInLine(s *locktest.Sim, c *zklock.Client, dir string, but int64) []int64 {
 	s.Helper()
 	line, err := c.Queue(s.Context(), dir)

@@ -17,7 +17,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Order: scenarios 24 to 26; 27 and 28 are in scenario_wake_test.go.
+// Scenarios 24 to 26: the order. 27 and 28 are in scenario_wake_test.go.
 
 // queued is a number of Lock calls that have entered one after the other.
 type queued struct {
@@ -25,7 +25,7 @@ type queued struct {
 	calls []*locktest.Call
 
 	mu    sync.Mutex // guards order
-	order []int      // who got the lock, in that order
+	order []int      // the calls that got the lock, in that order
 }
 
 // enter starts n more calls, on the mutexes in turn, each after the one before it has its place.
@@ -44,7 +44,7 @@ func (l *queued) enter(n int, ms ...*zklock.Mutex) {
 	}
 }
 
-// drain lets each get the lock and release it, and returns the order in which they did.
+// drain makes each call get the lock and release it, and returns their order.
 func (l *queued) drain() []int {
 	l.s.Helper()
 	for n := 0; n < len(l.calls); n++ {
@@ -80,7 +80,7 @@ func TestScenario24_TheOrderIsThatOfTheNumbersOnly(t *testing.T) {
 	})
 }
 
-// scenario 24, with other clients' names: whatever stands before the number, whoever has the lower one comes first.
+// scenario 24, with other clients' names: whatever is before the number, the lower number comes first.
 func TestScenario24_OtherClientsNamesAreOrderedByTheirNumbersToo(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c, other := s.Dir("/locks/a"), s.Client(), s.Stranger()
@@ -104,7 +104,7 @@ func TestScenario24_OtherClientsNamesAreOrderedByTheirNumbersToo(t *testing.T) {
 	})
 }
 
-// scenario 25: a waiter in the middle gives up: its follower watches the next one down, and nobody else is woken.
+// scenario 25: a waiter in the middle gives up: the contender behind it watches the next one down, and no other waiter is woken.
 func TestScenario25_TheFollowerOfAWaiterThatGivesUpWatchesTheNextOneDown(t *testing.T) {
 	for _, waited := range []time.Duration{0, 5 * time.Minute} {
 		t.Run(waited.String(), func(t *testing.T) {
@@ -190,7 +190,7 @@ func TestScenario26_TheOrderSurvivesTheWrapOfTheCounter(t *testing.T) {
 	}
 }
 
-// scenario 26, equal numbers: they are told apart by czxid, so that whoever came first holds.
+// scenario 26, equal numbers: the czxid decides, so that the contender that came first holds.
 func TestScenario26_EqualNumbersAreToldApartByTheirCzxid(t *testing.T) {
 	const twin = "/_c_00000000-0000-4000-8000-000000000000-lock-0000000007"
 	t.Run("the other came first", func(t *testing.T) {
@@ -217,7 +217,7 @@ func TestScenario26_EqualNumbersAreToldApartByTheirCzxid(t *testing.T) {
 			s.Plant(other, dir+twin)
 			s.Unlock(before[0])
 			require.Equal(s, "0000000006", number(l.calls[0].Get(s)))
-			s.Plant(other, dir+"/lock-0000000006") // also of one that holds already
+			s.Plant(other, dir+"/lock-0000000006") // also of a contender that holds already
 			synctest.Wait()
 			s.Owned(c, l.calls[0].Hold)
 			require.False(s, l.calls[1].Over())

@@ -15,7 +15,7 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// Paths that can't be a lock's: scenario 46.
+// Scenario 46: paths that cannot be those of a lock.
 
 // scenario 46: a path that ZooKeeper, or we, could not use as a lock is refused by every call, before any I/O, with an
 // error that names the path and the rule.
@@ -67,7 +67,7 @@ func TestScenario46_ABadPathIsRefusedWithThePathAndTheRule(t *testing.T) {
 	}
 }
 
-// scenario 46: paths that look odd and are fine are fine.
+// scenario 46: unusual paths that are allowed work.
 func TestScenario46_AnOddPathThatIsAllowedWorks(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
@@ -80,8 +80,8 @@ func TestScenario46_AnOddPathThatIsAllowedWorks(t *testing.T) {
 	})
 }
 
-// scenario 46: a path that is another recipe's directory, or can't be a directory at all: ErrConflict, with the path
-// and who is there, and nothing of ours is left in it.
+// scenario 46: a path that is another recipe's directory, or cannot be a directory at all: ErrConflict, with the path and
+// what is there, and nothing of ours is left in it.
 func TestScenario46_AnotherRecipesDirectoryIsRefused(t *testing.T) {
 	for name, c := range map[string]struct{ child, says string }{
 		"Curator's read lock":  {"_c_00000000-0000-4000-8000-000000000000-__READ__0000000003", "__READ__"},

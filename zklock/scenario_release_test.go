@@ -15,7 +15,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Waits and releases across lost connections: scenarios 11 to 14.
+// Scenarios 11 to 14: waits and releases across lost connections.
 
 // scenario 11: the connection drops and comes back in the same session while waiting: the wait goes on with the old
 // znode, and there is no second one.
@@ -53,8 +53,8 @@ func TestScenario11_AWaitGoesOnWithItsNodeAcrossReconnects(t *testing.T) {
 	}
 }
 
-// scenario 11, the event that is missed: the predecessor goes while the waiter has no connection, and, the second time,
-// the server to which it comes back has not heard of that yet.
+// scenario 11, the missed event: the predecessor is deleted while the waiter has no connection, and in the second case the
+// server to which it reconnects lags behind.
 func TestScenario11_APredecessorThatGoesDuringTheDisconnectionIsNoticed(t *testing.T) {
 	for _, lags := range []bool{false, true} {
 		name := map[bool]string{false: "back to the leader", true: "back to a follower that lags"}[lags]

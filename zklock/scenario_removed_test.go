@@ -13,7 +13,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// removedKind is a way to wait for /locks/a behind somebody who holds it.
+// removedKind is a way to wait for /locks/a behind a holder.
 type removedKind struct {
 	hold, wait func(c *locktest.Client) func(context.Context) (*zklock.Hold, error)
 	dir        string // where the waiter's znode is removed; "": /locks/a
@@ -60,8 +60,8 @@ func removedKinds() map[string]removedKind {
 	}
 }
 
-// removedMoments are the moments at which the waiter's znode is removed, and the holder lets go. Each leads the waiter
-// into the line, and does both.
+// removedMoments are the moments at which the waiter's znode is removed and the holder releases. Each makes the waiter enter
+// the queue, and does both.
 var removedMoments = map[string]func(s *locktest.Sim, c *locktest.Client, call func() *locktest.Call, remove, unlock func()) *locktest.Call{
 	"as soon as it waits": func(s *locktest.Sim, _ *locktest.Client, call func() *locktest.Call, remove, unlock func()) *locktest.Call {
 		waiter := call()
@@ -137,8 +137,8 @@ var removedMoments = map[string]func(s *locktest.Sim, c *locktest.Client, call f
 	},
 }
 
-// scenario 47: a waiter's znode is removed by somebody else at any moment, its first milliseconds included: it never holds
-// without one, and queues again. So whatever ways a server has to set and to tell watches.
+// scenario 47: another client removes a waiter's znode at any moment, its first milliseconds included. The waiter never
+// holds without one, and queues again, with every kind of server that differs in how watches are set and reported.
 func TestScenario47_AWaiterWhoseZnodeIsRemovedNeverHoldsWithoutOne(t *testing.T) {
 	servers := map[string]struct {
 		opts  []zktest.Option
@@ -186,7 +186,7 @@ func removedWaiter(s *locktest.Sim, k removedKind, lead func(*locktest.Sim, *loc
 	}, func() { s.Unlock(hold) })
 	next := locktest.Go(s.Context(), k.hold(third))
 
-	// Both want it: one has it, with a znode in every directory, and then the other one.
+	// Both compete: one gets it, with a znode in every directory, and then the other one.
 	calls := map[*locktest.Call]*locktest.Client{waiter: waiting, next: third}
 	for len(calls) > 0 {
 		var first *locktest.Call
@@ -215,7 +215,7 @@ func removedWaiter(s *locktest.Sim, k removedKind, lead func(*locktest.Sim, *loc
 	require.Zero(s, s.Server.WatchCount(), "%v", s.Server.Watches())
 }
 
-// reconnect has the client leave its server for the one that it was told to be at.
+// reconnect makes the client leave its server for the other one.
 func reconnect(s *locktest.Sim, c *locktest.Client) {
 	s.Helper()
 	s.Server.DropConnections()

@@ -16,10 +16,10 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Late and stale releases, and a holder's znode that somebody else removes: scenarios 21 to 23.
+// Scenarios 21 to 23: late and stale releases, and a holder's znode that another client removes.
 
-// scenario 21: the directory is deleted and made again, so that the numbers restart: a stale Unlock deletes nobody
-// else's znode, and the tokens still grow.
+// scenario 21: the directory is deleted and made again, so that the numbers restart: a stale Unlock deletes no other
+// client's znode, and the tokens still grow.
 func TestScenario21_AStaleUnlockDeletesNobodyElsesNodeWhenTheNumbersRestart(t *testing.T) {
 	for name, stale := range map[string]func(s *locktest.Sim, a *locktest.Client, h *zklock.Hold) error{
 		"the loss is known": func(s *locktest.Sim, a *locktest.Client, h *zklock.Hold) error {
@@ -45,10 +45,10 @@ func TestScenario21_AStaleUnlockDeletesNobodyElsesNodeWhenTheNumbersRestart(t *t
 	}
 }
 
-// number returns the number at the end of the name of a hold's znode, as it is written there.
+// number returns the number at the end of the name of a hold's znode, as text.
 func number(h *zklock.Hold) string { return h.Node()[strings.LastIndexByte(h.Node(), '-')+1:] }
 
-// scenario 21, when the stale delete is one that has been on its way for a while.
+// scenario 21, when the stale delete has been under way for a while.
 func TestScenario21_AnUnlockThatGoesOnInTheBackgroundDeletesNobodyElsesNode(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
@@ -143,7 +143,7 @@ func TestScenario22_AnAdminWhoDeletesTheHoldersNodeEndsTheHoldWithItsOwnCause(t 
 	}
 }
 
-// scenario 22, and not otherwise: what else happens to the znode is no loss, and does not hide one that follows.
+// scenario 22, the contrast: other changes of the znode are no loss, and do not hide a later loss.
 func TestScenario22_DataThatIsSetOnTheHoldersNodeIsNoLoss(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c := s.Dir("/locks/a"), s.Client()
@@ -164,7 +164,7 @@ func TestScenario22_DataThatIsSetOnTheHoldersNodeIsNoLoss(t *testing.T) {
 	})
 }
 
-// scenario 22, asked: Check finds the loss, also when the word of it got lost, and the hold ends with it.
+// scenario 22, with Check: it finds the loss even if the notification was lost, and ends the hold.
 func TestScenario22_CheckFindsADeletedNode(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		f, dir, b := s.Follower(), s.Dir("/locks/a"), s.Client()
@@ -172,7 +172,7 @@ func TestScenario22_CheckFindsADeletedNode(t *testing.T) {
 		h := s.Lock(c.Mutex(dir))
 		time.Sleep(time.Second)
 		require.NoError(s, h.Check(s.Context()))
-		f.Lag(1) // what it shows is old, so that only a Check that asks the leader can tell
+		f.Lag(1) // its state is old, so that only a Check that asks the leader can notice
 		require.NoError(s, s.Server.Delete(h.Node()))
 		synctest.Wait()
 		require.NoError(s, h.Err(), "it does not know yet")
@@ -182,7 +182,7 @@ func TestScenario22_CheckFindsADeletedNode(t *testing.T) {
 	})
 }
 
-// scenario 22, asked: a znode of the same name that belongs to another session is not ours.
+// scenario 22, with Check: a znode of the same name that belongs to another session is not ours.
 func TestScenario22_CheckComparesTheOwner(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c := s.Dir("/locks/a"), s.Client()

@@ -14,11 +14,11 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// unreadPause is how long a waiter that can't read the znode before its own may take to find out that it is gone: an
-// eighth of the session timeout of 10 s.
+// unreadPause is how long a waiter that cannot read its predecessor may take to find out that it is gone: an eighth of the
+// session timeout of 10 s.
 const unreadPause = 10 * time.Second / 8
 
-// scenario 54: a waiter whose predecessor's ACL grants it no READ is told of nothing. It looks from time to time.
+// scenario 54: a waiter whose predecessor's ACL grants it no READ is not notified. It lists from time to time.
 func TestScenario54_AWaiterThatMayNotReadTheOneBeforeItLooksFromTimeToTime(t *testing.T) {
 	type lock = func(c *locktest.Client, opts ...zklock.LockOption) func(context.Context) (*zklock.Hold, error)
 	const dir = "/locks/a"
@@ -85,7 +85,7 @@ func TestScenario54_AWaiterThatMayNotReadTheOneBeforeItLooksFromTimeToTime(t *te
 	}
 }
 
-// One who may not read its own znode would not be told that it was removed: a list has to show that it stands.
+// A waiter that may not read its own znode is not notified of its deletion: a list has to show that the znode exists.
 func TestScenario47_AWaiterThatMayNotReadItsOwnZnodeHoldsByAList(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a, b, c := s.Dir("/locks/a"), s.Client(), s.Client(), s.Client()
@@ -109,8 +109,8 @@ func TestScenario47_AWaiterThatMayNotReadItsOwnZnodeHoldsByAList(t *testing.T) {
 	})
 }
 
-// A hold whose znode its own client may not read is not told of the znode's deletion, its own Unlock: the watch must not
-// stay in the session's table for that, where every reconnection would set it again.
+// A hold whose znode its own client may not read is not notified of the znode's deletion by its own Unlock. The watch must
+// not stay in the session's table, where every reconnection would set it again.
 func TestHoldsOfUnreadableZnodesLeaveNoWatches(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c := s.Dir("/l"), s.Client()

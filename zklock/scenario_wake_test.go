@@ -17,7 +17,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Who is woken, and by what: scenarios 27 and 28.
+// Scenarios 27 and 28: which contender is woken, and by what.
 
 // scenario 27: a thousand waiters, one release: exactly one is woken.
 func TestScenario27_OneReleaseWakesOneOfAThousandWaiters(t *testing.T) {
@@ -70,7 +70,7 @@ func TestScenario27_OneReleaseWakesOneOfAThousandWaiters(t *testing.T) {
 			require.Equal(s, line[1], path.Base(h.Node()), "the next in line")
 			after := s.Server.Requests()
 			extra := 0
-			if own { // the old holder was one of them, and watched its own znode, from another session than the next
+			if own { // the old holder, of another session than the next one, watched its own znode
 				extra = 1
 			}
 			require.LessOrEqual(s, woken()-events, 2+extra) // of its mark, and of its deletion
@@ -105,7 +105,7 @@ const (
 	eventCreated, eventDeleted, eventData, eventChildren int32 = 1, 2, 3, 4
 )
 
-// scenario 28: events arrive that say nothing, twice, or too much: the condition is read again.
+// scenario 28: events arrive without a change, twice, or for other changes: the condition is read again.
 func TestScenario28_AnEventIsNeverTakenForTheCondition(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
@@ -121,14 +121,14 @@ func TestScenario28_AnEventIsNeverTakenForTheCondition(t *testing.T) {
 			require.False(s, call.Over(), "event %d of %s", typ, path)
 		}
 		for _, typ := range []int32{eventCreated, eventData, eventChildren, eventDeleted, eventDeleted, eventDeleted, 99, -1} {
-			tell(typ, before) // though the one before it stands, and so do others before that
+			tell(typ, before) // though its predecessor exists, and so do others before that
 			require.Contains(s, s.Watched(b.SessionID()), before)
 		}
 		tell(eventDeleted, dir+"/"+line[0])
 		tell(eventDeleted, dir)
 		tell(eventDeleted, "")
 		tell(eventDeleted, "/elsewhere")
-		require.NoError(s, s.Server.SetData(before, []byte("x"))) // a true one, of a change that is none here
+		require.NoError(s, s.Server.SetData(before, []byte("x"))) // a true one, of a change that does not matter
 		require.False(s, call.Over())
 		require.Contains(s, s.Watched(b.SessionID()), before)
 		require.Equal(s, upTo(3), l.drain())
@@ -142,7 +142,7 @@ func TestScenario28_AnEventIsNeverTakenForTheCondition(t *testing.T) {
 	})
 }
 
-// scenario 28, where only one stands before: its end would be believed without another look, but nothing else is.
+// scenario 28, with one contender before it: the deletion of that one is believed without a list, but no other event is.
 func TestScenario28_OnlyTheEndOfTheLastOneBeforeItIsBelievedWithoutALook(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
@@ -166,8 +166,8 @@ func TestScenario28_OnlyTheEndOfTheLastOneBeforeItIsBelievedWithoutALook(t *test
 	})
 }
 
-// scenario 28, out of order: the one further back hears first that those before it have gone, and the one before it
-// hears of the holder's end when its own place has been gone for long.
+// scenario 28, out of order: the last contender is notified first, that its predecessors are gone; its predecessor is
+// notified of the holder's deletion long after its own znode was deleted.
 func TestScenario28_EventsThatArriveOutOfOrderMakeNoTwoHolders(t *testing.T) {
 	for _, ownFirst := range []bool{true, false} {
 		name := map[bool]string{true: "its place went first", false: "its place went last"}[ownFirst]
@@ -193,7 +193,7 @@ func TestScenario28_EventsThatArriveOutOfOrderMakeNoTwoHolders(t *testing.T) {
 				}
 				s.Owned(c, third.Get(s))
 				late.Remove()
-				if second.Over() && !ownFirst { // it had been first in line, for a moment, long ago
+				if second.Over() && !ownFirst { // it had been first in line for a moment, long before
 					require.ErrorIs(s, second.Get(s).Err(), zklock.ErrNodeDeleted)
 					s.Owned(c, third.Hold)
 					return

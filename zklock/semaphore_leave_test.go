@@ -14,7 +14,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Waiters that give up, and holders and waiters that are lost.
+// Tests of waiters that give up, and of holders and waiters that are lost.
 
 // semaphoreScene is a semaphore of two with two holders and three that wait.
 type semaphoreScene struct {
@@ -44,7 +44,7 @@ func newSemaphoreScene(s *locktest.Sim) *semaphoreScene {
 	return sc
 }
 
-// drain lets the holders go, and demands that those who still wait come in, in their order, each at once.
+// drain releases the holders, and requires that the remaining waiters hold in their order, each at once.
 func (sc *semaphoreScene) drain(holds []*zklock.Hold, waiting ...int) {
 	sc.s.Helper()
 	for i, w := range waiting {
@@ -61,7 +61,7 @@ func (sc *semaphoreScene) drain(holds []*zklock.Hold, waiting ...int) {
 	sc.s.NothingLeft(sc.dir)
 }
 
-// A waiter gives up, wherever it stands: those behind it take its place, and nobody is forgotten.
+// A waiter gives up, anywhere in line: those behind it move up, and none is forgotten.
 func TestAWaiterForPermitsThatGivesUpLeavesItsPlaceToTheNext(t *testing.T) {
 	rest := [][]int{{1, 2}, {0, 2}, {0, 1}}
 	for _, waited := range []time.Duration{0, time.Minute} {
@@ -83,7 +83,7 @@ func TestAWaiterForPermitsThatGivesUpLeavesItsPlaceToTheNext(t *testing.T) {
 	}
 }
 
-// A large head that gives up makes room for those behind it, though nobody has released anything.
+// A head that wants many permits gives up: those behind it can hold, though there was no release.
 func TestALargeHeadThatGivesUpLetsThoseBehindItIn(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir := s.Dir("/locks/a")
@@ -142,7 +142,7 @@ func TestAWaiterForPermitsWhoseZnodeIsDeletedQueuesAgain(t *testing.T) {
 	}
 }
 
-// A holder crashes, whichever it is: its permits go to the head as soon as the ensemble gives its session up.
+// Any holder crashes: its permits go to the head as soon as the ensemble ends its session.
 func TestThePermitsOfAHolderThatCrashedGoToTheHead(t *testing.T) {
 	for i := range 2 {
 		t.Run([]string{"the first", "the second"}[i], func(t *testing.T) {
@@ -166,7 +166,7 @@ func TestThePermitsOfAHolderThatCrashedGoToTheHead(t *testing.T) {
 	}
 }
 
-// All connections break, and come back: everybody keeps its place, and whatever happened meanwhile is noticed.
+// All connections break and come back: each contender keeps its place, and notices what happened meanwhile.
 func TestASemaphoresLineSurvivesABrokenConnection(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		sc := newSemaphoreScene(s)
@@ -177,7 +177,7 @@ func TestASemaphoresLineSurvivesABrokenConnection(t *testing.T) {
 			time.Sleep(3 * time.Second)
 			require.Equal(s, line, locktest.Contenders(s.Server.Children(sc.dir)))
 		}
-		// The head is away while a holder releases.
+		// The head is disconnected while a holder releases.
 		m := s.Server.Inject(zktest.Refuse())
 		s.Server.DropConnections()
 		require.NoError(s, s.Server.Delete(sc.holds[1].Node()))
@@ -192,7 +192,7 @@ func TestASemaphoresLineSurvivesABrokenConnection(t *testing.T) {
 	})
 }
 
-// Watches come back to what they were, however many have waited, given up, and come in.
+// The number of watches returns to what it was, however many calls have waited, given up and held.
 func TestWaitsForPermitsLeaveNoWatches(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()

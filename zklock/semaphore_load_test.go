@@ -15,7 +15,7 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// permits watches over the permits that are out.
+// permits counts the permits in use.
 type permits struct {
 	mu     sync.Mutex // guards what follows
 	size   int
@@ -25,7 +25,7 @@ type permits struct {
 	broken []error
 }
 
-// take notes that permits are held; those of holds that have ended by themselves do not count any more.
+// take records that permits are held; those of holds that have ended by themselves no longer count.
 func (p *permits) take(h *zklock.Hold, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -43,15 +43,15 @@ func (p *permits) take(h *zklock.Hold, n int) {
 	}
 }
 
-// give notes that a holder is about to release.
+// give records that a holder is about to release.
 func (p *permits) give(h *zklock.Hold) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.out, h)
 }
 
-// Many clients over three nodes take and release permits, some of them giving up: the permits out are never more than
-// the size, and reach it.
+// Many clients of three servers take and release permits, some of them giving up. The permits in use are never more than the
+// size, and reach it.
 func TestManyClientsNeverHaveMorePermitsThanThereAreAndHaveAllOfThem(t *testing.T) {
 	const clients, size = 32, 7
 	s := locktest.SiteBeside(t, 3)

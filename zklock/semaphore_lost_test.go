@@ -13,11 +13,11 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Sizes of a semaphore when something goes wrong around a Resize, or around its directory.
+// Tests of a semaphore's size under faults during a Resize, or of its directory.
 
-// Scenario 60: the reply to a Resize is lost, or its caller dies at any moment of it, while others come in by the larger
-// size. One who comes after that waits behind a holder that it can't tell from one who waits: a release of any other
-// holder that makes room lets it in.
+// Scenario 60: the reply to a Resize is lost, or its caller dies at any moment of it, while others hold by the larger size.
+// A later waiter is behind a holder that it cannot distinguish from a waiter: a release of any other holder that makes room
+// must let it in.
 func TestAResizeThatIsCutOffLosesNoWakeUp(t *testing.T) {
 	for _, k := range []struct {
 		name  string
@@ -74,8 +74,8 @@ func TestAResizeThatIsCutOffLosesNoWakeUp(t *testing.T) {
 	}
 }
 
-// Scenario 60: one whose znode was made while the size was low, and whose look at the size comes when it is high again,
-// holds without having waited. Another, who has seen the low size and waits behind it, is told.
+// Scenario 60: a contender whose znode was made while the size was low, and which reads the size when it is high again,
+// holds without having waited. A contender behind it that has seen the low size, and waits, is notified.
 func TestASizeThatGoesDownAndUpBetweenTwoLooksLosesNoWakeUp(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
@@ -102,7 +102,7 @@ func TestASizeThatGoesDownAndUpBetweenTwoLooksLosesNoWakeUp(t *testing.T) {
 	})
 }
 
-// After a Resize to fewer, a release still wakes two at most of those who waited before.
+// After a Resize to fewer permits, a release still wakes at most two of the earlier waiters.
 func TestAfterALowerSizeAReleaseWakesTwo(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir := s.Dir("/locks/a")
@@ -139,8 +139,8 @@ func TestAfterALowerSizeAReleaseWakesTwo(t *testing.T) {
 	})
 }
 
-// The directory of a semaphore goes at any moment of a call, as a container does: the call goes on, and no answer of the
-// ensemble is taken for its own.
+// The directory of a semaphore is deleted at any moment of a call, as a container may be. The call goes on, and does not
+// return an error of the ensemble.
 func TestASemaphoreWhoseDirectoryGoesDuringACallGoesOn(t *testing.T) {
 	for _, op := range []zktest.Op{zktest.OpGetData, zktest.OpSetData, zktest.OpCreate} {
 		for _, what := range []string{"acquire", "try acquire", "resize"} {
@@ -181,7 +181,7 @@ func TestASemaphoreWhoseDirectoryGoesDuringACallGoesOn(t *testing.T) {
 	}
 }
 
-// A size that Resize has written is not forgotten with a container: the directory stays from then on.
+// A size that Resize has written is not lost with a container: from then on the directory stays.
 func TestASizeThatWasResizedOutlivesTheContainer(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		t.Run(map[bool]string{true: "resized before use", false: "resized in use"}[first], func(t *testing.T) {
@@ -216,7 +216,7 @@ func TestASizeThatWasResizedOutlivesTheContainer(t *testing.T) {
 	})
 }
 
-// A size that was read from a server that lags behind is no reason to refuse a call.
+// A size that was read from a server that lags behind must not make a call fail.
 func TestASizeThatAServerHasNotHeardOfYetRefusesNobody(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
@@ -241,8 +241,8 @@ func TestASizeThatAServerHasNotHeardOfYetRefusesNobody(t *testing.T) {
 	})
 }
 
-// Scenario 65: a call whose context comes from holds of the same semaphore, and that can't be served beside them, would
-// wait for itself. One that can be, or that does not wait, is no deadlock.
+// Scenario 65: a call with the context of holds of the same semaphore would wait for itself if those holds leave too few
+// permits. If they leave enough, or if the call does not wait, there is no deadlock.
 func TestScenario65_ASemaphoreDoesNotWaitForItsOwnCaller(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c, other := s.Dir("/locks/a"), s.Client(), s.Client()

@@ -17,9 +17,9 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Options of a semaphore, what its holds can do, and what its calls cost.
+// Tests of the options of a semaphore, of its holds, and of the costs of its calls.
 
-// TryAcquire takes what is free when nobody waits, and costs reads only when it is busy.
+// TryAcquire takes free permits if there is no waiter, and costs only reads if it is busy.
 func TestTryAcquireCostsOnlyReadsWhenItIsBusy(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
@@ -59,7 +59,7 @@ func TestTryAcquireCostsOnlyReadsWhenItIsBusy(t *testing.T) {
 	})
 }
 
-// A try that somebody forestalls between its list and its create gives its place up.
+// If another contender enters between the list and the create of a try, the try deletes its znode again.
 func TestATryForPermitsThatSomebodyForestallsGivesItsPlaceUp(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
@@ -77,7 +77,7 @@ func TestATryForPermitsThatSomebodyForestallsGivesItsPlaceUp(t *testing.T) {
 	})
 }
 
-// WithWait bounds the wait, and the error says who is in the way.
+// WithWait bounds the wait, and the error names the holder in the way.
 func TestAWaitForPermitsIsBounded(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir := s.Dir("/locks/a")
@@ -98,8 +98,8 @@ func TestAWaitForPermitsIsBounded(t *testing.T) {
 	})
 }
 
-// WithWait's time is over just while the one who waits takes another look: it is busy all the same, and the deadline is
-// not the caller's.
+// The time of WithWait is over while the waiter lists again: the error is ErrBusy all the same, and not that of the
+// caller's deadline.
 func TestAWaitForPermitsThatEndsDuringAnotherLookIsBusy(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c := s.Dir("/locks/a"), s.Client()
@@ -119,7 +119,7 @@ func TestAWaitForPermitsThatEndsDuringAnotherLookIsBusy(t *testing.T) {
 	})
 }
 
-// WithMaxHold gives the permits back by itself.
+// WithMaxHold returns the permits by itself.
 func TestPermitsThatAreHeldForTooLongGoToTheNext(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir := s.Dir("/locks/a")
@@ -138,8 +138,8 @@ func TestPermitsThatAreHeldForTooLongGoToTheNext(t *testing.T) {
 	})
 }
 
-// WithLockDelay: after a loss, and not after a release, the next holder starts later; the claims of several holders
-// do not get into each other's way, nor into the size's.
+// WithLockDelay: after a loss, and not after a release, the next holder starts later. The notes of several holders, and the
+// size, do not overwrite each other.
 func TestALockDelayOfASemaphoreCountsAfterALossOnly(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir := s.Dir("/locks/a")
@@ -169,12 +169,12 @@ func TestALockDelayOfASemaphoreCountsAfterALossOnly(t *testing.T) {
 	})
 }
 
-// otherSemaphore is a semaphore of a client of its own.
+// otherSemaphore returns the semaphore of another client.
 func otherSemaphore(s *locktest.Sim, dir string, size int, opts ...zklock.LockOption) *zklock.Semaphore {
 	return s.Client().Semaphore(dir, size, opts...)
 }
 
-// WithContainer: the directory goes when it is empty, with the size, and both come back.
+// WithContainer: the empty directory is deleted with the size, and both are made again.
 func TestASemaphoresContainerGoesAndComesBack(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		s.Dir("/locks")
@@ -193,11 +193,11 @@ func TestASemaphoresContainerGoesAndComesBack(t *testing.T) {
 				return !ok
 			})
 		}
-		s.Unlock(s.Take(locktest.Permits(s.Client().Semaphore("/locks/key", 5, zklock.WithContainer()), 5))) // nobody remembers
+		s.Unlock(s.Take(locktest.Permits(s.Client().Semaphore("/locks/key", 5, zklock.WithContainer()), 5))) // the old size is forgotten
 	})
 }
 
-// Do holds the permits while fn runs, and gives them back whatever becomes of it.
+// Do holds the permits while fn runs, and releases them however fn ends.
 func TestDoOfASemaphoreHoldsThePermits(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir := s.Dir("/locks/a")
@@ -226,7 +226,7 @@ func TestDoOfASemaphoreHoldsThePermits(t *testing.T) {
 	})
 }
 
-// A hold of permits is a hold: its token grows from holder to holder, Check asks, and Multi commits only while it is held.
+// Check and Multi work for a hold of permits, and tokens grow from holder to holder.
 func TestAHoldOfPermitsChecksAndFences(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, data, c := s.Dir("/locks/a"), s.Dir("/data"), s.Client()
@@ -281,7 +281,7 @@ func TestTheQueueShowsPermits(t *testing.T) {
 	})
 }
 
-// A waiter is told of its place, and an error says behind whom it stood, also after those before it have changed.
+// Hooks report a waiter's place, and its error names the holder, also after the contenders before it have changed.
 func TestAWaiterForPermitsKnowsWhoIsBeforeIt(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir := s.Dir("/locks/a")
@@ -307,8 +307,8 @@ func TestAWaiterForPermitsKnowsWhoIsBeforeIt(t *testing.T) {
 	})
 }
 
-// Access that is enough to lock is enough to let the next one know: where znodes may not be written, whoever waits
-// must still come in when there is room.
+// Permissions that are enough to lock are enough to notify the next contender: where znodes may not be set, a waiter must
+// still hold when there is room.
 func TestPermitsAreGivenWhereZnodesMayNotBeWritten(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir := "/locks/a"
@@ -325,7 +325,7 @@ func TestPermitsAreGivenWhereZnodesMayNotBeWritten(t *testing.T) {
 	})
 }
 
-// A semaphore that is refused at another lock's path leaves nothing there; the mutex goes on.
+// A semaphore that is refused at another lock's path leaves nothing there, and the mutex still works.
 func TestASemaphoreThatIsRefusedLeavesNoSize(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()

@@ -17,7 +17,7 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// semaphoreWorld is a semaphore that many use in every way at once, and what has to be true of it after every step.
+// semaphoreWorld is a semaphore that many clients use in every way at once, with the invariants after every step.
 type semaphoreWorld struct {
 	s     *locktest.Sim
 	dir   string
@@ -28,7 +28,7 @@ type semaphoreWorld struct {
 	log   []string
 }
 
-// permitsCall is a request under way, or the hold that came of it.
+// permitsCall is a call under way, or the hold that it returned.
 type permitsCall struct {
 	*locktest.Call
 	leave  context.CancelFunc
@@ -39,7 +39,7 @@ func (w *semaphoreWorld) note(format string, args ...any) {
 	w.log = append(w.log, fmt.Sprintf(format, args...))
 }
 
-// step does something at random.
+// step makes one random step.
 func (w *semaphoreWorld) step() {
 	i := w.rnd.IntN(len(w.cs))
 	switch pick := w.rnd.IntN(100); {
@@ -76,7 +76,7 @@ func (w *semaphoreWorld) step() {
 			name := names[w.rnd.IntN(len(names))]
 			w.note("%s is deleted", name)
 			require.NoError(w.s, w.s.Server.Delete(w.dir+"/"+name))
-			time.Sleep(time.Second) // one that has held for less than 300 ms does not hear of it at once
+			time.Sleep(time.Second) // a hold younger than 300 ms is not notified at once
 		}
 	default:
 		w.note("time passes")
@@ -84,7 +84,7 @@ func (w *semaphoreWorld) step() {
 	}
 }
 
-// check demands that nobody waits for whom there is room, and that nobody is forgotten.
+// check requires that no contender waits for which there is room, and that none is forgotten.
 func (w *semaphoreWorld) check(seed uint64) {
 	synctest.Wait()
 	line := locktest.Contenders(w.s.Server.Children(w.dir))
@@ -94,7 +94,7 @@ func (w *semaphoreWorld) check(seed uint64) {
 			return false
 		}
 		if c.Err != nil || c.Hold.Err() != nil {
-			return true // its size had been lowered under it, or it was lost
+			return true // the size had been lowered during it, or it was lost
 		}
 		held[path.Base(c.Hold.Node())] = true
 		return false
@@ -114,8 +114,8 @@ func (w *semaphoreWorld) check(seed uint64) {
 	}
 }
 
-// Whatever many clients do with one semaphore, after every step the first in line hold, as far as there is room, and
-// nobody else: no wake-up is ever missing.
+// Whatever many clients do with one semaphore, after every step exactly the first in line for which there is room hold: no
+// wake-up is ever missed.
 func TestASemaphoreUsedInEveryWayForgetsNobody(t *testing.T) {
 	rounds := 40
 	if locktest.Long() {

@@ -14,9 +14,9 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Resize downwards, races of sizes, and what stands at the path.
+// Tests of a Resize to fewer permits, of races of sizes, and of data at the path.
 
-// Fewer permits let those who hold finish; nobody comes in before there is room.
+// A lower size does not end holds; no waiter enters before there is room.
 func TestALowerSizeLetsHoldersFinish(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a := s.Dir("/locks/a"), s.Client()
@@ -40,8 +40,8 @@ func TestALowerSizeLetsHoldersFinish(t *testing.T) {
 	})
 }
 
-// After a lower size those who hold may have more permits than there are. The first who waits comes in as soon as
-// there is room again, whichever holder made it, and whether it came before the change or after.
+// After a lower size the holders may have more permits than the size. The first waiter enters as soon as there is room
+// again, whichever holder releases, and whether the waiter came before the change or after it.
 func TestAfterALowerSizeAnyReleaseThatMakesRoomLetsTheHeadIn(t *testing.T) {
 	for _, before := range []bool{true, false} {
 		for leaver := range 2 {
@@ -76,7 +76,7 @@ func TestAfterALowerSizeAnyReleaseThatMakesRoomLetsTheHeadIn(t *testing.T) {
 	}
 }
 
-// Lower and then higher again, while holders have more than there are and somebody waits.
+// The size is lowered and raised again, while holders have more than the lower size and a call waits.
 func TestALowerSizeThatIsRaisedAgainWakesTheHead(t *testing.T) {
 	for _, before := range []bool{true, false} {
 		t.Run(map[bool]string{true: "waited before", false: "came after"}[before], func(t *testing.T) {
@@ -105,8 +105,8 @@ func TestALowerSizeThatIsRaisedAgainWakesTheHead(t *testing.T) {
 	}
 }
 
-// A request that waits for more than there are after a Resize waits on, and comes in when the size is raised again;
-// it lets nobody past meanwhile.
+// A call that wants more permits than the size after a Resize goes on waiting, and holds when the size is raised again;
+// meanwhile none behind it passes.
 func TestARequestThatBecameLargerThanTheSizeWaitsForARaise(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir := s.Dir("/locks/a")
@@ -162,8 +162,8 @@ func TestASizeThatIsLoweredBeforeACallTakesItsPlaceCounts(t *testing.T) {
 	}
 }
 
-// Resize makes the semaphore when it is not there, costs no write when there is nothing to change, and several at once
-// end with one of the sizes asked for.
+// Resize makes a semaphore that does not exist, and writes nothing if nothing changes. Several at once end with one of the
+// requested sizes.
 func TestResizeOfASemaphoreThatIsNotThereAndOfManyAtOnce(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
@@ -190,7 +190,7 @@ func TestResizeOfASemaphoreThatIsNotThereAndOfManyAtOnce(t *testing.T) {
 	})
 }
 
-// A Resize whose request or reply is lost is made good.
+// A Resize whose request or reply is lost is still carried out.
 func TestAResizeThatLosesItsConnectionIsCarriedOut(t *testing.T) {
 	for name, f := range map[string]zktest.Fault{"the request": zktest.CloseBefore(), "the reply": zktest.CloseAfter()} {
 		t.Run(name, func(t *testing.T) {
@@ -209,8 +209,7 @@ func TestAResizeThatLosesItsConnectionIsCarriedOut(t *testing.T) {
 	}
 }
 
-// Data at the path that somebody else keeps there are not overwritten, whatever is called, and the refusal names them
-// (scenario 67).
+// No call overwrites the data that another program keeps at the path, and the error names them (scenario 67).
 func TestASemaphoreDoesNotOverwriteSomebodyElsesData(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		s.Dir("/locks")
@@ -241,7 +240,7 @@ func TestASemaphoreDoesNotOverwriteSomebodyElsesData(t *testing.T) {
 	})
 }
 
-// A semaphore's size and a lock delay share the path's data, and neither costs the other its own (scenario 67).
+// A semaphore's size and the notes of lock delays share the path's data without overwriting each other (scenario 67).
 func TestASemaphoreWithALockDelayKeepsBothInThePathsData(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
@@ -265,7 +264,7 @@ func TestASemaphoreWithALockDelayKeepsBothInThePathsData(t *testing.T) {
 	})
 }
 
-// Many clients begin at once on a path that is not there: one size wins, and all who name it get permits.
+// Many clients begin at once on a path that does not exist: one size wins, and all clients with that size get permits.
 func TestManyClientsThatBeginAtOnceAgreeOnTheSize(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		var calls []*locktest.Call
@@ -292,7 +291,8 @@ func TestManyClientsThatBeginAtOnceAgreeOnTheSize(t *testing.T) {
 	})
 }
 
-// Somebody deletes the directory between the read of the size and the create: who makes it again writes the size, too.
+// Another client deletes the directory between the read of the size and the create: the call that makes it again writes the
+// size too.
 func TestASemaphoresDirectoryThatIsDeletedWhileOneEntersGetsItsSizeBack(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c := s.Dir("/locks")+"/sem", s.Client()

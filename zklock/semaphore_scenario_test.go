@@ -43,7 +43,8 @@ func TestScenario33_TwoClientsThatWantAllPermitsGetThemOneAfterTheOther(t *testi
 	})
 }
 
-// scenario 33, with more wishes than permits in all mixtures: never half a wish, never more than there are.
+// scenario 33, with random demands that exceed the permits: a call gets all of its permits or none, and the size is never
+// exceeded.
 func TestScenario33_PermitsAreGivenAllOrNone(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir := s.Dir("/locks/a")
@@ -69,7 +70,7 @@ func TestScenario33_PermitsAreGivenAllOrNone(t *testing.T) {
 	})
 }
 
-// scenario 34: permits are raised while waiters wait: as many wake as there is room for, in the order of arrival.
+// scenario 34: the size is raised while calls wait: as many hold as there is room for, in the order of arrival.
 func TestScenario34_WaitersWakeWhenPermitsAreRaised(t *testing.T) {
 	for _, settled := range []time.Duration{0, time.Minute} {
 		t.Run(settled.String(), func(t *testing.T) {
@@ -99,7 +100,7 @@ func TestScenario34_WaitersWakeWhenPermitsAreRaised(t *testing.T) {
 	}
 }
 
-// scenario 34, when one who waits wants more than there were before, and one behind it less.
+// scenario 34, when a waiter wants more than the old size, and one behind it wants less.
 func TestScenario34_ARaiseThatIsTooSmallForTheHeadLetsNobodyPast(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
@@ -150,7 +151,7 @@ func TestScenario35_AnotherSizeIsAConflictThatNamesBoth(t *testing.T) {
 	})
 }
 
-// scenario 35, after a change of size: who had agreed before follows; who comes anew has to know the new one.
+// scenario 35, after a change of size: semaphores in use follow it; a new one has to give the new size.
 func TestScenario35_SemaphoresInUseFollowAResizeAndNewOnesMustKnowTheSize(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
@@ -171,7 +172,7 @@ func TestScenario35_SemaphoresInUseFollowAResizeAndNewOnesMustKnowTheSize(t *tes
 	})
 }
 
-// What can never be is refused before anything is made: fewer than one permit, more than there are, a size that is none.
+// Impossible numbers are refused before anything is made: fewer than one permit, more than the size, a size below one.
 func TestASemaphoreRefusesNumbersThatCanNotBeBeforeAnythingIsMade(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
@@ -203,7 +204,7 @@ func TestASemaphoreRefusesNumbersThatCanNotBeBeforeAnythingIsMade(t *testing.T) 
 		_, ok := s.Server.Node("/locks/new")
 		require.False(s, ok, "the directory was made")
 
-		s.Unlock(s.Take(locktest.Permits(c.Semaphore("/locks/big", 1<<30), 1<<30))) // the greatest that can be
+		s.Unlock(s.Take(locktest.Permits(c.Semaphore("/locks/big", 1<<30), 1<<30))) // the greatest that is allowed
 	})
 }
 
@@ -250,7 +251,7 @@ func TestASemaphoresSizeAndWhatIsFreeCanBeReadAndTaken(t *testing.T) {
 		sizes(2, 2)
 		require.Zero(s, s.Lock(c.Mutex("/m")).Permits())
 
-		// Somebody is quicker, once: what is left then is taken.
+		// Another client is quicker, once: then the remaining permits are taken.
 		held := s.Server.Inject(zktest.Hold().Op(zktest.OpCreate).Session(c.SessionID()).Once())
 		taken := locktest.Go(s.Context(), sem.TryAcquireFree)
 		<-held.Hit()

@@ -14,7 +14,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// Who waits for permits, who is woken, and when.
+// Tests of which calls wait for permits, and which are woken when.
 
 // Permits are given in the order of arrival: small requests do not pass a large one that waits.
 func TestALargeRequestIsNotStarvedBySmallOnes(t *testing.T) {
@@ -48,7 +48,7 @@ func TestALargeRequestIsNotStarvedBySmallOnes(t *testing.T) {
 	})
 }
 
-// Any release that makes room lets the head in at once, whichever holder it came from.
+// Any release that makes room lets the head hold at once, whichever holder releases.
 func TestAnyHoldersReleaseLetsTheHeadIn(t *testing.T) {
 	for leaver := range 4 {
 		for _, settled := range []time.Duration{0, time.Minute} {
@@ -83,8 +83,7 @@ func TestAnyHoldersReleaseLetsTheHeadIn(t *testing.T) {
 	}
 }
 
-// Five hundred wait, and a release wakes two of their clients at most: the one that comes in, and the one behind it,
-// which is the head now.
+// Of five hundred waiters a release wakes two at most: the one that holds now, and the one behind it, which is the new head.
 func TestAReleaseWakesAtMostTwoOfFiveHundredWaiters(t *testing.T) {
 	const waiters, size = 500, 5
 	locktest.Simulate(t, func(s *locktest.Sim) {
@@ -103,7 +102,7 @@ func TestAReleaseWakesAtMostTwoOfFiveHundredWaiters(t *testing.T) {
 			}
 			calls = append(calls, locktest.Go(ctx, locktest.Permits(cs[i%20].Semaphore(dir, size), 1)))
 		}
-		in := func() (n int) { // how many have come in
+		in := func() (n int) { // how many hold
 			synctest.Wait()
 			for _, call := range calls {
 				select {
@@ -148,7 +147,7 @@ func TestAReleaseWakesAtMostTwoOfFiveHundredWaiters(t *testing.T) {
 	})
 }
 
-// Many may come in after one release of a holder of many: each in its turn, at once.
+// One release of many permits may let many waiters hold, one after the other, without delay.
 func TestTheReleaseOfManyPermitsLetsManyIn(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir := s.Dir("/locks/a")
@@ -170,8 +169,8 @@ func TestTheReleaseOfManyPermitsLetsManyIn(t *testing.T) {
 	})
 }
 
-// The one before begins to hold between our list and our watch: its announcement comes too early to be heard, and must
-// not be needed.
+// The predecessor begins to hold between our list and our watch: its announcement comes before the watch, and must not be
+// needed.
 func TestAWaiterWhosePredecessorBeginsToHoldBetweenItsListAndItsWatch(t *testing.T) {
 	for _, at := range []zktest.Op{zktest.OpSetWatches, zktest.OpGetData} {
 		t.Run(at.String(), func(t *testing.T) {
@@ -204,7 +203,7 @@ func TestAWaiterWhosePredecessorBeginsToHoldBetweenItsListAndItsWatch(t *testing
 	}
 }
 
-// The announcement of one who begins to hold is lost: it is made again, until it is heard.
+// The announcement of a contender that begins to hold is lost: it is repeated until it arrives.
 func TestAnAnnouncementThatIsLostIsMadeAgain(t *testing.T) {
 	for name, f := range map[string]zktest.Fault{"the request": zktest.CloseBefore(), "the reply": zktest.CloseAfter()} {
 		t.Run(name, func(t *testing.T) {
@@ -229,7 +228,7 @@ func TestAnAnnouncementThatIsLostIsMadeAgain(t *testing.T) {
 	}
 }
 
-// One that begins to hold and ends before it could say so is heard of by its znode's end.
+// A contender begins to hold and ends before it could announce that: the deletion of its znode is the notification.
 func TestAHolderThatEndsBeforeItsAnnouncementIsHeardOf(t *testing.T) {
 	for name, end := range map[string]func(*locktest.Sim, *locktest.Client, *zklock.Hold){
 		"released": func(s *locktest.Sim, _ *locktest.Client, h *zklock.Hold) { go func() { _ = h.Unlock(s.Context()) }() },

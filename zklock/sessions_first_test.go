@@ -14,8 +14,8 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// A call whose context ends at the moment at which the session's first connection comes and goes gets a session or an
-// error.
+// A call whose context ends at the moment at which the session's first connection opens and breaks gets a session or
+// an error.
 func TestACallThatEndsAsTheFirstConnectionBreaksDoesNotPanic(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		for range 100 {

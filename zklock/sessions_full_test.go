@@ -61,7 +61,7 @@ func TestACallThatWaitsForAFurtherSessionTakesRoomThatComesFreeInTheFirst(t *tes
 		full := fillFirst(t, c)
 		first, err := c.Session(locktest.Soon(t))
 		require.NoError(t, err)
-		srv.Inject(zktest.Refuse()) // as a server does that has enough connections from our address
+		srv.Inject(zktest.Refuse()) // as a server does that has too many connections from our address
 		got := make(chan error, 1)
 		go func() {
 			h, err := c.Mutex("/l").Lock(locktest.Within(t, time.Hour))

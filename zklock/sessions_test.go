@@ -32,8 +32,7 @@ func dialCramped(t testing.TB, srv *zktest.Server, opts ...zklock.Option) *zkloc
 	return locktest.Dial(t, srv, append([]zklock.Option{zklock.WithEphemeralBytes(leastRoom)}, opts...)...)
 }
 
-// fillFirst takes nearly all the room in the client's first session with an ephemeral of the program's own, which it
-// returns.
+// fillFirst takes nearly all the room in the client's first session with an ephemeral that is no lock's, and returns its path.
 func fillFirst(t testing.TB, c *zklock.Client) (full []string) {
 	t.Helper()
 	ctx := locktest.Soon(t)
@@ -71,7 +70,7 @@ func ephemeralsWithin(t testing.TB, srv *zktest.Server, limit int) (ephemerals i
 	return ephemerals
 }
 
-// lockMany takes n locks, each on a path of its own, by a number of goroutines.
+// lockMany takes n locks at different paths, with a number of goroutines.
 func lockMany(t testing.TB, c *zklock.Client, n int) []*zklock.Hold {
 	t.Helper()
 	holds := make([]*zklock.Hold, n)
@@ -291,7 +290,7 @@ func TestAFurtherSessionStaysWhileItIsUsedAndIsClosedAMinuteLater(t *testing.T) 
 	})
 }
 
-// A session that is closed because nobody uses it must not take a lock along that somebody takes in that moment.
+// Closing a further session that is not used must not lose a lock that a call takes in it at that moment.
 func TestALockThatIsTakenWhileAFurtherSessionIsClosedIsNotLost(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		c := dialCramped(t, srv)

@@ -244,7 +244,7 @@ func TestHooksMayAskForTheStatus(t *testing.T) {
 	})
 }
 
-// Whatever many callers do at once, each finds its own hold in the status while it has it, and nothing is left.
+// Many callers at once: each finds its own hold in the status while it holds, and in the end the status is empty.
 func TestStatusUnderConcurrentUse(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		c := locktest.Dial(t, srv)

@@ -54,7 +54,7 @@ func TestAnUnlockSoonThatIsNotAnsweredIsToldAndGoesOn(t *testing.T) {
 	})
 }
 
-// A hold that was lost has no release to tell of, a reentrant one is counted down, a write lock's last hold becomes a
+// For a hold that was lost no release is reported; a reentrant hold is counted down; a write lock's last hold becomes a
 // reader's.
 func TestUnlockSoonOfHoldsThatDoNotEndTheLock(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {

@@ -14,10 +14,10 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// What a wait that lasts costs more: the size and then the data of the holder's znode, so that a wait that ends in vain
-// says behind whom, which are read once for all waiters of a session. That also tells whether we may read it: otherwise we would
-// not be told of its end. All come once for each predecessor, whatever the
-// length of the wait. The watch on the own znode, set with the other one, is the hold's afterwards.
+// A long wait costs reads of the size and the data of the holder's znode, once for all waiters of a session, so that the
+// error of a wait that ends in vain can name the holder. They also show whether we may read the znode: otherwise we would
+// not be notified of its deletion. They are made once for each predecessor, however long the wait. The watch on our own
+// znode, which is set with the other one, is kept for the hold.
 func TestLongWaitCostsTwoReadsMore(t *testing.T) {
 	s := locktest.SiteOf(t, 3)
 	dir := s.Path(t)
@@ -40,7 +40,7 @@ func TestLongWaitCostsTwoReadsMore(t *testing.T) {
 	require.Equal(t, []string{"multi"}, passed(tap, true))
 }
 
-// A waiter that has waited for long and moves up behind the same holder knows its name already.
+// A waiter that moves up after a long wait, and is still behind the same holder, knows its name already.
 func TestThirdInLineAfterALongWaitReadsTheHolderNoMore(t *testing.T) {
 	s := locktest.SiteOf(t, 3)
 	dir := s.Path(t)
@@ -74,7 +74,7 @@ func TestLongHoldCostsAWatchMore(t *testing.T) {
 	locktest.Unlock(t, locktest.Lock(t, m))
 	tap.Reset()
 	h := locktest.Lock(t, m)
-	awaitReplies(t, tap, ensemble.OpExists, 1) // behind the watch: is the znode still ours, and no other of its name?
+	awaitReplies(t, tap, ensemble.OpExists, 1) // after the watch: is the znode still ours, and not another of the same name?
 	locktest.Pass(2 * quietFor)
 	require.Equal(t, []string{"create", "getChildren2", "setWatches", "exists"}, passed(tap, true))
 	require.Equal(t, h.Node(), lastPath(tap, ensemble.OpSetWatches))
@@ -102,8 +102,8 @@ func TestHeartbeatIsOneCheckOfAZnodePerFifthOfTheTimeoutWhileHeld(t *testing.T) 
 
 	for _, locks := range []int{1, 20} {
 		t.Run(fmt.Sprint(locks, " held"), func(t *testing.T) {
-			// A busy machine makes some late, and the next one after a late one comes a full fifth after it was sent; and a
-			// lease that has become thin is confirmed at once: no bound is sharp, and one trial of three has to be within it.
+			// On a busy machine some heartbeats are late, the next one after a late one comes a full fifth later, and a
+			// lease that runs thin is confirmed at once. So no bound is sharp, and one trial of three has to be within it.
 			const beats, trials = 5, 3
 			due := beats * timeout / 5
 			for trial := 1; ; trial++ {
@@ -118,8 +118,8 @@ func TestHeartbeatIsOneCheckOfAZnodePerFifthOfTheTimeoutWhileHeld(t *testing.T) 
 	}
 }
 
-// heartbeats returns how long one heartbeat and n more take of a new session that holds some locks, or why the session has
-// ended before.
+// heartbeats returns the time from the first to the n-th later heartbeat of a new session that holds some locks, or why the
+// session has ended before.
 func heartbeats(t *testing.T, s *locktest.Site, locks, n int) (time.Duration, error) {
 	t.Helper()
 	c, p := s.Tapped(t, zklock.WithSessionTimeout(s.ShortTimeout()))
@@ -143,11 +143,11 @@ func heartbeats(t *testing.T, s *locktest.Site, locks, n int) (time.Duration, er
 			at = append(at, f.At)
 		}
 	}
-	return at[n+1].Sub(at[1]), nil // what was written to lock puts the first one off
+	return at[n+1].Sub(at[1]), nil // the writes of locking postpone the first one
 }
 
-// A wait that outlasts three quarters of the timeout without a write has only plain pings behind its lease: it takes
-// one question to the leader to begin a hold with a lease that is worth having.
+// After a wait of more than three quarters of the timeout without a write, little of the lease is left, since pings do not
+// confirm it: one request to the leader renews it before the hold begins.
 func TestHandOverAfterAVeryLongWaitConfirmsTheLease(t *testing.T) {
 	s := locktest.SiteOf(t, 3)
 	dir := s.Path(t)

@@ -16,14 +16,14 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// What each call costs on the wire. A proxy's tap counts; pings and the heartbeat of a held lock (TestHeartbeat…) are
-// left out, since they do not depend on the number of calls.
+// Tests of what each call costs on the wire, counted by a proxy's tap. Pings and the heartbeat of a held lock
+// (TestHeartbeat…) are left out, since they do not depend on the number of calls.
 
 // quietFor is how long a wait or a hold lasts before it costs two more reads, or one.
 const quietFor = 300 * time.Millisecond
 
-// passed returns what passed, one word a message, without heartbeats: "create", "→create" for its reply,
-// "notification". With requests only, the replies and notifications are left out.
+// passed returns the messages, one word each, without heartbeats: "create", "→create" for its reply, "notification". With
+// requestsOnly, the replies and notifications are left out.
 func passed(tap *ensemble.Tap, requestsOnly bool) []string {
 	all := []string{}
 	for _, f := range tap.Frames() {
@@ -40,8 +40,8 @@ func passed(tap *ensemble.Tap, requestsOnly bool) []string {
 	return all
 }
 
-// eventually runs a scene until it took less than quietFor, so that what a longer one costs is not in the count. A scene
-// returns what passed. One that shows what it should is right however long it took.
+// eventually repeats a scene until it took less than quietFor, so that the requests of a longer one are not counted. A scene
+// returns its messages. If they are the expected ones, the time does not matter.
 func eventually(t *testing.T, want []string, scene func(t *testing.T) []string) {
 	t.Helper()
 	const attempts = 50
@@ -65,7 +65,7 @@ func TestFreeLockCostsACreateAndAListInOneRoundTrip(t *testing.T) {
 	m := c.Mutex(s.Path(t))
 	locktest.Unlock(t, locktest.Lock(t, m)) // the directory is there from now on
 
-	// A reply that takes this long to arrive leaves no doubt about what was sent before it did.
+	// With a reply that takes this long it is certain which requests were sent before it arrived.
 	const delay = 40 * time.Millisecond
 	p.Delay(delay, delay)
 	eventually(t, []string{"create", "getChildren2", "→create", "→getChildren2"}, func(t *testing.T) []string {
@@ -148,7 +148,7 @@ func TestBusyTryLockCostsAReadAndNoWrite(t *testing.T) {
 	locktest.Unlock(t, h)
 }
 
-// A TryLock that succeeds looks first, so that a busy one writes nothing, and then does what Lock does.
+// A TryLock lists first, so that a busy one writes nothing, and then does what Lock does.
 func TestFreeTryLockCostsAListMoreThanLock(t *testing.T) {
 	s := locktest.SiteOf(t, 3)
 	c, p := s.Tapped(t)
@@ -172,8 +172,8 @@ func TestQueuedLockCostsAWatchMoreAndTheHandOverNothing(t *testing.T) {
 	m := c.Mutex(dir)
 	locktest.Unlock(t, locktest.Lock(t, m))
 
-	// The requests of one connection pass in order: whatever the new holder had sent before its Lock returned would
-	// show before its release.
+	// The requests of one connection are in order: anything that the new holder sent before its Lock returned would come
+	// before its release.
 	eventually(t, []string{
 		"create", "getChildren2", "→create", "→getChildren2", "setWatches", "→setWatches", // queued
 		"notification",                    // handed over
@@ -190,7 +190,7 @@ func TestQueuedLockCostsAWatchMoreAndTheHandOverNothing(t *testing.T) {
 	require.Equal(t, dir, path.Dir(lastPath(tap, ensemble.OpSetWatches)))
 }
 
-// One that has only ever seen itself third or further back hears from the one before it that this has held.
+// The mark of its predecessor tells a waiter that was third or further back in its latest list that the predecessor has held.
 func TestHandOverToOneThatHasSeenTwoBeforeItCostsNothingEither(t *testing.T) {
 	s := locktest.SiteOf(t, 3)
 	dir := s.Path(t)
@@ -256,14 +256,14 @@ func awaitReplies(t *testing.T, tap *ensemble.Tap, op int32, n int) {
 	})
 }
 
-// awaitNotification waits for the word that something happened to a znode.
+// awaitNotification waits for a notification about a znode.
 func awaitNotification(t *testing.T, tap *ensemble.Tap, node string) {
 	t.Helper()
 	awaitFrames(t, tap, "a notification of "+node, 1, func(f ensemble.Frame) bool { return f.Xid == -1 && f.Path == node })
 }
 
-// awaitFrames looks more often than ensemble.Until does: most of what is waited for here comes within a millisecond or
-// two, and the scene that it belongs to has quietFor for everything.
+// awaitFrames polls more often than ensemble.Until does: most messages here arrive within a millisecond or two, and the
+// whole scene must not take longer than quietFor.
 func awaitFrames(t *testing.T, tap *ensemble.Tap, what string, n int, match func(ensemble.Frame) bool) {
 	t.Helper()
 	ticker := time.NewTicker(time.Millisecond)
