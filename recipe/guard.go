@@ -53,10 +53,9 @@ func (t *Ticket) guardLocked() {
 // followLocked has Missing called when the znode that e.ownWatch watches is deleted, and watches it again when its data were
 // set.
 func (t *Ticket) followLocked(e *entry) {
-	node := e.node
 	e.ownWatch.Then(func(event zk.EventType) {
 		if event == zk.EventNodeDeleted {
-			t.Missing(node)
+			t.Missing(e.node)
 		} else {
 			watchOwn(t.s.Context(), t)
 		}
@@ -202,22 +201,15 @@ func (w *toWatch) take() (due []*Ticket) {
 	return due
 }
 
-// ownZnode is a ticket's znode, and the entry that it belonged to when this was noted.
-type ownZnode struct {
-	t    *Ticket
-	e    *entry
-	path string
-}
-
 // watchOwn watches those own znodes of tickets of one session that are not watched.
 func watchOwn(ctx context.Context, tickets ...*Ticket) {
 	s := tickets[0].s
-	var own []ownZnode
+	var own []*entry
 	for _, t := range tickets {
 		t.mu.Lock()
 		for _, e := range t.entries {
-			if t.life != left && (e.ownWatch == nil || hasFired(e.ownWatch)) {
-				own = append(own, ownZnode{t, e, e.node})
+			if t.life != left && e.unwatched() {
+				own = append(own, e)
 			}
 		}
 		t.mu.Unlock()
@@ -231,8 +223,8 @@ func watchOwn(ctx context.Context, tickets ...*Ticket) {
 		case ctx.Err() != nil: // the session has ended
 			return
 		case err != nil && !errors.Is(err, zk.ErrNoAuth): // of which only heartbeats look after the znode
-			for _, o := range slices.Concat(own[i+1:], own[i:i+1]) { // a server in trouble must not be hammered
-				sharedIn(s).toWatch.later(o.t)
+			for _, e := range slices.Concat(own[i+1:], own[i:i+1]) { // a server in trouble must not be hammered
+				sharedIn(s).toWatch.later(e.t)
 			}
 			return
 		}
@@ -241,46 +233,42 @@ func watchOwn(ctx context.Context, tickets ...*Ticket) {
 
 // watchZnodes watches znodes in one request. It finds out behind that whose they are: a watch knows a znode by its name
 // alone, and a neighbour's may have the name by now. No deletion behind the watch is missed.
-func watchZnodes(ctx context.Context, s *session.Session, own []ownZnode) error {
+func watchZnodes(ctx context.Context, s *session.Session, own []*entry) error {
 	nodes := make([]string, len(own))
-	for i, o := range own {
-		nodes[i] = o.path
+	for i, e := range own {
+		nodes[i] = e.node
 	}
 	ws, err := s.WatchAll(ctx, nodes...)
 	if err != nil {
 		return err
 	}
 	stats := ownStats(ctx, s, nodes)
-	for i, o := range own {
-		o.watched(ws[i], stats[i])
+	for i, e := range own {
+		e.watched(ws[i], stats[i])
 	}
 	return nil
 }
 
 // watched notes the watch on the znode, and what was found behind it.
-func (o ownZnode) watched(w *session.Watch, found session.Node) {
-	t, e := o.t, o.e
-	if w.Exists && errors.Is(found.Err, ErrGone) {
-		w.Close()
-		t.s.Go(func(context.Context) { t.Missing(o.path) })
-		return
-	}
+func (e *entry) watched(w *session.Watch, found session.Node) {
+	t := e.t
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	switch {
-	case t.life == left || e.node != o.path: // given up, or replaced by a Downgrade, since
+	case errors.Is(found.Err, ErrGone):
 		w.Close()
-	case found.Err != nil && !isOne(found.Err, ErrGone, zk.ErrNoAuth): // nor is it known whose it is, or what it has
+		t.s.Go(func(context.Context) { t.Missing(e.node) })
+	case t.life == left || !slices.Contains(t.entries, e) || !e.unwatched(): // a Downgrade has replaced it, or another call was first
+		w.Close()
+	case found.Err != nil && !errors.Is(found.Err, zk.ErrNoAuth): // nor is it known whose it is, or what it has
 		w.Close()
 		sharedIn(t.s).toWatch.later(t)
-	case e.ownWatch != nil && !hasFired(e.ownWatch): // another call was first
-		w.Close()
 	default:
 		e.ownWatch = w
 		t.followLocked(e)
-	}
-	t.mu.Unlock()
-	if found.Err == nil && t.unheard(o.path, found.Stat.Version) != nil {
-		t.s.Go(func(ctx context.Context) { t.heed(ctx, o.path) })
+		if t.onSet != nil && found.Stat.Version > e.version {
+			t.s.Go(func(ctx context.Context) { t.heed(ctx, e.node) })
+		}
 	}
 }
 
@@ -320,33 +308,25 @@ func (t *Ticket) OnSet(fn func(data []byte, stat zk.Stat)) {
 func (t *Ticket) heed(ctx context.Context, node string) session.Node {
 	data, stat, err := t.s.Get(ctx, node)
 	if err == nil {
-		if fn := t.unheard(node, stat.Version); fn != nil && t.noteVersion(node, stat.Version) {
-			t.s.Go(func(context.Context) { fn(data, stat) })
+		if tell := t.noteVersion(node, stat.Version); tell != nil {
+			t.s.Go(func(context.Context) { tell(data, stat) })
 		}
 	}
 	return session.Node{Stat: stat, Data: data, Err: err}
 }
 
-// unheard returns the function to call with the data of node if their version is not known yet; else nil.
-func (t *Ticket) unheard(node string, version int32) func([]byte, zk.Stat) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.life == left || slices.ContainsFunc(t.entries, func(e *entry) bool { return e.node == node && version <= e.version }) {
-		return nil
-	}
-	return t.onSet
-}
-
-// noteVersion notes a version of a znode's data that OnSet's function need not be called for from now on. It reports whether the
-// version is new.
-func (t *Ticket) noteVersion(node string, version int32) bool {
+// noteVersion notes a version of a znode's data: the data are known from now on. It returns OnSet's function if they are news to
+// it, else nil.
+func (t *Ticket) noteVersion(node string, version int32) (tell func([]byte, zk.Stat)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, e := range t.entries {
 		if e.node == node && e.version < version {
 			e.version = version
-			return true
+			if t.life != left {
+				tell = t.onSet
+			}
 		}
 	}
-	return false
+	return tell
 }

@@ -24,7 +24,7 @@ import (
 // first, and then Guard; each of them is called once. The other methods may be called concurrently.
 type Ticket struct {
 	s       *session.Session
-	entries []*entry // one for each queue; which they are never changes after Wait
+	entries []*entry // one for each queue; after Wait only Downgrade puts another one there, with mu held
 	try     bool     // nothing is waited for: ErrBusy
 	czxid   int64
 

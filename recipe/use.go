@@ -148,7 +148,7 @@ func (t *Ticket) Downgrade(ctx context.Context) error {
 	switch {
 	case reader == nil:
 	case err == nil:
-		t.movedLocked(e, reader)
+		t.movedLocked(reader)
 	case errors.Is(err, session.ErrUnknownOutcome):
 		t.unsure, e.queued, gone = reader, false, false // whichever of the two it is leaves no mark
 	}
@@ -170,12 +170,12 @@ func (t *Ticket) movingLocked() <-chan struct{} {
 	return t.change
 }
 
-// movedLocked makes e the reader's entry.
-func (t *Ticket) movedLocked(e, reader *entry) {
-	e.unwatch()
-	*e = *reader // whose znode is not watched yet, and has data that no other client has set
+// movedLocked puts the reader in the writer's place.
+func (t *Ticket) movedLocked(reader *entry) {
+	t.entries[0].unwatch()
+	t.entries[0] = reader
 	if t.life == guarded {
-		t.keep.Move(e.node)
+		t.keep.Move(reader.node)
 		t.guardLocked()
 	}
 }
