@@ -88,9 +88,7 @@ func (t *Ticket) readSizes(ctx context.Context) error {
 func (t *Ticket) lookBeforeEntering(ctx context.Context) error {
 	b := t.s.Grouped(trusted.Caller{})
 	lists := t.addLists(b)
-	if err := b.Do(ctx); err != nil && !errors.Is(err, zk.ErrNoNode) {
-		return err
-	}
+	_ = b.Do(ctx) // the lists say the same
 	for i, e := range t.entries {
 		if err := lists[i].Err; err != nil && !errors.Is(err, zk.ErrNoNode) { // one that does not exist has no children
 			return err
@@ -122,23 +120,23 @@ func (t *Ticket) enter(ctx context.Context) (err error) {
 		e.prefix, e.node, e.names, e.line = e.q.newPrefix(), "", nil, Line{}
 	}
 	tried := false // whether a transaction was to make the directory too
-	for together := false; ; {
-		err := t.create(ctx, together)
-		both := together
-		together = false
+	for {
+		err := t.create(ctx)
+		noDir := t.entries[0].node == "" && errors.Is(err, zk.ErrNoNode)
+		if noDir && !tried && len(t.entries) == 1 {
+			tried = true
+			if err = t.createWithDir(ctx, t.entries[0]); errors.Is(err, zk.ErrNodeExists) {
+				continue // another client was quicker to make the directory
+			}
+			noDir = errors.Is(err, zk.ErrNoNode) || refusal(err) // parents are missing, or closed to us
+		}
 		switch {
 		case err == nil:
 			return t.checkDirectories(ctx)
 		case t.entries[0].node != "": // they were made, but the list failed
 			discard(t.entries...)
-			if errors.Is(err, zk.ErrNoNode) {
-				return ErrGone // the directory was deleted after the create, and our znode before it
-			}
-			return err
-		case both && errors.Is(err, zk.ErrNodeExists): // another client was quicker to make the directory
-		case errors.Is(err, zk.ErrNoNode) && !tried && len(t.entries) == 1:
-			tried, together = true, true
-		case errors.Is(err, zk.ErrNoNode), both && refusal(err): // parents are missing, or closed to us
+			return asGone(err) // without a directory: it was deleted after the create, and our znode before it
+		case noDir:
 			for _, e := range t.entries {
 				if err := e.q.makeDir(ctx, t.s, e.size); err != nil {
 					return err
@@ -167,12 +165,9 @@ func (t *Ticket) enter(ctx context.Context) (err error) {
 }
 
 // create makes the znodes and lists the directories, in one round trip, or, in a crowd, in two. When the znodes were made,
-// their paths are set, whatever became of the lists. together: it makes the directory too; the ticket has one entry.
-func (t *Ticket) create(ctx context.Context, together bool) error {
-	switch {
-	case together:
-		return t.createTogether(ctx, t.entries[0])
-	case len(t.entries) == 1:
+// their paths are set, whatever became of the lists.
+func (t *Ticket) create(ctx context.Context) error {
+	if len(t.entries) == 1 {
 		return t.createOne(ctx, t.entries[0])
 	}
 	b := t.s.Grouped(trusted.Caller{})
@@ -205,9 +200,9 @@ func (t *Ticket) createOne(ctx context.Context, e *entry) error {
 	defer crowds.leave(e.q.Dir)
 	b := t.s.Grouped(trusted.Caller{})
 	made := b.Create(e.q.Dir+"/"+e.prefix, e.q.Data, session.EphemeralSequential, e.q.ACL)
-	var lists []*session.Result[session.Children]
+	var list *session.Result[session.Children]
 	if !many {
-		lists = t.addLists(b)
+		list = b.List(e.q.Dir)
 	}
 	err := b.Do(ctx)
 	if made.Err != nil {
@@ -217,15 +212,15 @@ func (t *Ticket) createOne(ctx context.Context, e *entry) error {
 	if many {
 		seen, err = crowd.list(ctx, t.s, e.q.Dir)
 	} else {
-		seen = lists[0].Value
+		seen = list.Value
 	}
 	e.node, t.czxid = made.Value.Path, made.Value.Czxid
 	e.listed(seen)
 	return err
 }
 
-// createTogether makes the directory and the znode in one transaction: then it is the only one there, and no list is needed.
-func (t *Ticket) createTogether(ctx context.Context, e *entry) error {
+// createWithDir makes the directory and the znode in one transaction: then it is the only one there, and no list is needed.
+func (t *Ticket) createWithDir(ctx context.Context, e *entry) error {
 	b := t.s.Grouped(trusted.Caller{})
 	made := b.Multi(e.q.request(e.size), e.request())
 	if err := b.Do(ctx); err != nil {
@@ -279,20 +274,15 @@ func (t *Ticket) find(ctx context.Context) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if czxid == 0 {
-			all = false
-		} else {
-			t.czxid = czxid
-		}
+		t.czxid = czxid
+		all = all && czxid != 0
 	}
 	if all {
 		return true, nil
 	}
+	discard(t.entries...)
 	for _, e := range t.entries {
-		if e.node != "" {
-			discard(e)
-			e.node, e.names = "", nil
-		}
+		e.node, e.names = "", nil
 	}
 	return false, nil
 }

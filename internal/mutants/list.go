@@ -155,7 +155,7 @@ var mutants = []mutant{
 	{"holders by a larger size forgotten", "after a Resize, one waits behind a holder as if that waited, and misses the room that others make", "recipe/semaphore.go",
 		[]edit{{"v.Permits <= w.largest && stat.Czxid < w.dataZxid", "v.Permits < 0"}}, []string{"./zklock -run=Resize|Size|Semaphore"}},
 	{"half a multi-lock adopted", "one znode of several is taken for all", "recipe/enter.go",
-		[]edit{{"	if all {\n		return true, nil\n	}\n	for", "	if all || t.czxid != 0 {\n		return true, nil\n	}\n	for"}},
+		[]edit{{"	if all {\n		return true, nil\n	}\n	discard", "	if all || t.entries[0].node != \"\" {\n		return true, nil\n	}\n	discard"}},
 		[]string{inRecipe, "./zklock -run=Multi|Scenario"}},
 	{"lock delay without a loss noticed", "work of a holder that was lost overlaps with the next one's", "recipe/delay.go",
 		[]edit{{"		if !living[name] {", "		if !living[name] && len(seen) < 0 {"}}, []string{inRecipe, "./zklock -run=Delay|Scenario"}},
