@@ -70,7 +70,7 @@ func TestAHolderThatKeepsItsDelayCountsAsLost(t *testing.T) {
 	})
 }
 
-func TestDataOfADirectoryThatAreNoNoteAreNobodysDelay(t *testing.T) {
+func TestDataOfADirectoryThatAreNoNoteAreNoHoldersDelay(t *testing.T) {
 	for _, data := range []string{"", `{"delays_ns":{"x":-5}}`, `{}`, `{ "size": 3 }`, `{"delays_ns":{"x":0}}`} {
 		bubble(t, func(t *testing.T, srv *zktest.Server) {
 			s := open(t, srv)
@@ -85,7 +85,7 @@ func TestDataOfADirectoryThatAreNoNoteAreNobodysDelay(t *testing.T) {
 }
 
 // Scenario 67.
-func TestDataOfSomebodyElsesAreNotOverwrittenByANoteOfADelay(t *testing.T) {
+func TestDataOfAnotherClientAreNotOverwrittenByANoteOfADelay(t *testing.T) {
 	for _, data := range []string{"hello", "{", `{"delays_ns":7}`, `{"size":3,"theirs":true}`, `{"size":3}{}`, `[]`, "null", "\xff", "7"} {
 		bubble(t, func(t *testing.T, srv *zktest.Server) {
 			s := open(t, srv)

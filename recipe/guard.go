@@ -29,7 +29,7 @@ func (t *Ticket) Guard(fn func(error)) {
 	t.life, t.onLoss = guarded, fn
 	t.guardLocked()
 	t.keep.OnMissing(t.Missing)
-	t.unhook = context.AfterFunc(t.s.Context(), func() { t.lose(t.s.Err()) })
+	t.unhook = context.AfterFunc(t.s.Context(), func() { t.reportLoss(t.s.Err()) })
 }
 
 // guardLocked follows the watches on our own znodes, or has them set a little later.
@@ -72,12 +72,12 @@ func (t *Ticket) Missing(node string) {
 	t.mu.Unlock()
 	if current && !moving {
 		t.s.ForLocks(trusted.Caller{}).Gone(node) // however it was found: it takes no room any more
-		t.lose(ErrGone)
+		t.reportLoss(ErrGone)
 	}
 }
 
-// lose reports the loss, once.
-func (t *Ticket) lose(why error) {
+// reportLoss reports the loss, once.
+func (t *Ticket) reportLoss(why error) {
 	t.mu.Lock()
 	if t.life != guarded {
 		t.mu.Unlock()

@@ -64,7 +64,7 @@ func TestAMarkThatAnotherTransactionMadeIsNotBelieved(t *testing.T) {
 
 // An administrator has made a directory in which everybody may create and only the owner may delete. A neighbour makes the mark of
 // a waiter that gives up: the contender behind that waiter must not hold beside the holder.
-func TestAMarkIsNotBelievedWhereSomebodyMayCreateAndNotDelete(t *testing.T) {
+func TestAMarkIsNotBelievedWhereAClientMayCreateAndNotDelete(t *testing.T) {
 	user := session.Auth{Scheme: "digest", Credential: []byte("owner:secret")}
 	owner := zk.DigestACL(zk.PermAll, "owner", "secret")
 	for name, acl := range map[string][]zk.ACL{

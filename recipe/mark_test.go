@@ -14,7 +14,7 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-func TestWhoHadToWaitHandsOverByItsWordAndNobodyLists(t *testing.T) {
+func TestAHolderThatHadToWaitHandsOverByItsMarkAndNoContenderLists(t *testing.T) {
 	writers := func(int) recipe.Queue { return writer() }
 	for name, c := range map[string]struct {
 		kind  func(i int) recipe.Queue

@@ -111,7 +111,7 @@ func TestDecidePermitsAgreesWithANaiveModel(t *testing.T) {
 
 // Whichever contender leaves, the other holders still hold, and earlier decisions stay true: the permits before a contender can
 // only become fewer.
-func TestPermitsOnceFreeStayFreeWhoeverLeaves(t *testing.T) {
+func TestPermitsOnceFreeStayFreeWhicheverContenderLeaves(t *testing.T) {
 	seed := rand.Uint64()
 	rnd := rand.New(rand.NewPCG(seed, 3))
 	for range 300 {

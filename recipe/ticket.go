@@ -46,7 +46,7 @@ type Ticket struct {
 	dueAt     time.Time     // when its znodes are to be watched
 }
 
-// life is the state of a ticket. It only moves forward: see Guard, lose and Leave.
+// life is the state of a ticket. It only moves forward: see Guard, Lose and Leave.
 type life int
 
 const (

@@ -294,7 +294,7 @@ func TestALeftoverOfAnotherKindIsIgnored(t *testing.T) {
 	}
 }
 
-func TestAContenderOfAnotherKindThatCameLaterRefusesNobody(t *testing.T) {
+func TestAContenderOfAnotherKindThatCameLaterRefusesNoContender(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		a, b := open(t, srv), open(t, srv)
 		require.NoError(t, srv.Create("/l", nil))
