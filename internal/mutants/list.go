@@ -265,7 +265,7 @@ var mutants = []mutant{
 	{"found and unreadable is refused", "on 3.9 a call fails, for a create whose reply was lost, though it could make its znode again", "recipe/enter.go",
 		[]edit{{"	return made.Czxid, nil\n}\n\n// look lists", "	if e.node != \"\" && made.Czxid == 0 {\n		return 0, zk.ErrNoAuth\n	}\n	return made.Czxid, nil\n}\n\n// look lists"}}, []string{"./recipe -run=StatIsRefused"}},
 	{"refused own watch not asked for again", "a holder is never notified of its znode's deletion, nor of a request to let go", "recipe/guard.go",
-		[]edit{{"				sharedIn(s).toWatch.later(o.t)\n", "				_ = o.t\n"}}, []string{"./recipe -run=OutOfTrouble"}},
+		[]edit{{"				sharedIn(s).toWatch.later(e.t)\n", "				_ = e.t\n"}}, []string{"./recipe -run=OutOfTrouble"}},
 	{"ended hold still to be watched", "each short hold keeps its memory for a while, and costs requests", "recipe/guard.go",
 		[]edit{{"	sharedIn(t.s).toWatch.forget(t)\n", ""}}, []string{"./recipe -run=HasEndedIsNotToBeWatched"}},
 	{"downgrade over a request to let go", "a holder that was asked to let go just before does not hear of it", "recipe/use.go",
