@@ -34,9 +34,8 @@ var errNoSASL = errors.New("the server has no SASL: its JAAS configuration has n
 // out of turn, and refuses what came before them.
 func (c *conn) authenticate() error {
 	for _, a := range c.s.cfg.Auth {
-		r := newRequest(opAuth, "authenticate", a.Scheme, func(b []byte) []byte {
-			return appendBytes(appendString(appendInt(b, 0), a.Scheme), a.Credential)
-		})
+		r := newRequest(opAuth, "authenticate", a.Scheme)
+		r.frame = appendBytes(appendString(appendInt(r.frame, 0), a.Scheme), a.Credential)
 		if err := c.present(r, "scheme "+a.Scheme); err != nil {
 			return err
 		}
@@ -65,7 +64,8 @@ func (c *conn) negotiate() error {
 		if token == nil {
 			token = []byte{} // a server takes no null
 		}
-		r := newRequest(opSASL, "authenticate", mechanism.Name(), func(b []byte) []byte { return appendBytes(b, token) })
+		r := newRequest(opSASL, "authenticate", mechanism.Name())
+		r.frame = appendBytes(r.frame, token)
 		if err := c.present(r, "SASL "+mechanism.Name()); err != nil {
 			return err
 		}

@@ -116,36 +116,33 @@ func one[T any](ctx context.Context, s *Session, a *Result[T]) (T, error) {
 	return a.Value, a.Err
 }
 
+// added adds a to b; in a grouped one a write may be a member of a group, and a list be read together with others.
 func added[T any](b *Batch, a *Result[T]) *Result[T] {
+	if b.grouped && a.r != nil {
+		if a.r.touches != nil {
+			a.r.member = &member{}
+		}
+		a.r.together = a.r.op == opGetChildren2
+	}
 	b.asks = append(b.asks, a)
 	return a
 }
 
 // Create makes a znode.
 func (b *Batch) Create(path string, data []byte, mode Mode, acl []zk.ACL) *Result[Created] {
-	a := added(b, b.s.create(path, data, mode, acl))
-	b.mayShare(a.r, touch{path, mode.ephemeral()})
-	return a
+	return added(b, b.s.create(path, data, mode, acl))
 }
 
 // Delete removes a znode; version −1 means any.
 func (b *Batch) Delete(path string, version int32) *Result[None] {
-	a := added(b, b.s.delete(path, version))
-	b.mayShare(a.r, touch{path: path})
-	return a
+	return added(b, b.s.delete(path, version))
 }
 
 // Get reads a znode.
 func (b *Batch) Get(path string) *Result[Data] { return added(b, b.s.get(path)) }
 
 // List lists a znode's children. In a batch of Grouped its Stat may be missing: zero.
-func (b *Batch) List(path string) *Result[Children] {
-	a := added(b, b.s.list(path, false))
-	if a.r != nil {
-		a.r.together = b.grouped
-	}
-	return a
-}
+func (b *Batch) List(path string) *Result[Children] { return added(b, b.s.list(path, false)) }
 
 // Exists reads a znode's Stat.
 func (b *Batch) Exists(path string) *Result[zk.Stat] { return added(b, b.s.exists(path)) }
@@ -157,11 +154,7 @@ func (b *Batch) ACL(path string) *Result[ACL] { return added(b, b.s.acl(path)) }
 func (b *Batch) Sync(path string) *Result[None] { return added(b, b.s.sync(path)) }
 
 // Multi carries out several writes in one transaction: see Session.Transact.
-func (b *Batch) Multi(ops ...any) *Result[Transaction] {
-	a, touches := b.s.multi(ops)
-	b.mayShare(a.r, touches...)
-	return added(b, a)
-}
+func (b *Batch) Multi(ops ...any) *Result[Transaction] { return added(b, b.s.multi(ops)) }
 
 // handOver bounds how long SendDeletes waits until its requests are written: they may be stuck behind a full window, or on a
 // network that takes nothing.
@@ -234,6 +227,5 @@ func (s *Session) answerTo(ctx context.Context, r *request) error {
 	if r.err != nil {
 		return r.opError(r.err, true)
 	}
-	s.ephemerals.answered(r)
 	return nil
 }

@@ -48,31 +48,39 @@ func (e *RoomError) Error() string {
 // Unwrap returns ErrNoRoom.
 func (e *RoomError) Unwrap() error { return ErrNoRoom }
 
-// change is what a request does to the session's ephemerals when it is carried out. A znode that a transaction both makes
-// and deletes is none.
-type change struct {
-	kind changeKind
-	path string // as the caller named it
-	op   int    // its number within a multi
+// touch is a znode that an operation of a write is about.
+type touch struct {
+	path   string // as the caller named it
+	effect effect
 }
 
-type changeKind uint8
+// effect is what an operation does to the session's ephemeral znodes.
+type effect uint8
 
 const (
-	makes         changeKind = iota // an ephemeral znode
-	makesNumbered                   // an ephemeral, sequential one
+	noEffect      effect = iota
+	makes                // an ephemeral one
+	makesNumbered        // an ephemeral, sequential one
+	makesForNow          // an ephemeral one that the same transaction deletes
 	deletes
 )
 
-func changeOf(path string, mode Mode, op int) []change {
-	switch mode {
+// effect is that of a create.
+func (m Mode) effect() effect {
+	switch m {
 	case Ephemeral:
-		return []change{{makes, path, op}}
+		return makes
 	case EphemeralSequential:
-		return []change{{makesNumbered, path, op}}
+		return makesNumbered
 	}
-	return nil
+	return noEffect
 }
+
+// contender reports whether an ephemeral znode is made.
+func (t touch) contender() bool { return t.stays() || t.effect == makesForNow }
+
+// stays reports whether an ephemeral znode is made that is there when the transaction is over.
+func (t touch) stays() bool { return t.effect == makes || t.effect == makesNumbered }
 
 // ephemerals counts the session's ephemeral znodes.
 type ephemerals struct {
@@ -82,19 +90,19 @@ type ephemerals struct {
 	mu      sync.Mutex // guards what follows; a leaf: nothing else is locked under it
 	bytes   int        // of all that stand, are on their way, or may have been made
 	made    map[string]int64
-	doubt   map[change]int // creates whose outcome is unknown; op is 0
-	empty   time.Time      // since when bytes is 0
-	retired bool           // takes no more
+	doubt   map[touch]int // creates whose outcome is unknown
+	empty   time.Time     // since when bytes is 0
+	retired bool          // takes no more
 }
 
 func newEphemerals(limit, chroot int) *ephemerals {
-	return &ephemerals{limit: limit, chroot: chroot, made: map[string]int64{}, doubt: map[change]int{}, empty: time.Now()}
+	return &ephemerals{limit: limit, chroot: chroot, made: map[string]int64{}, doubt: map[touch]int{}, empty: time.Now()}
 }
 
-// size is the room that the znode of a change takes, at most.
-func (e *ephemerals) size(r change) int {
-	n := e.chroot + len(r.path) + lengthBytes
-	if r.kind == makesNumbered {
+// size is the room that a znode takes, at most.
+func (e *ephemerals) size(t touch) int {
+	n := e.chroot + len(t.path) + lengthBytes
+	if t.effect == makesNumbered {
 		n += numberBytes
 	}
 	return n
@@ -104,17 +112,17 @@ func (e *ephemerals) size(r change) int {
 // ephemerals of this session needs only what it adds. One that replaces some, by others with longer names, may exceed the
 // limit by an eighth: a full session must still be able to downgrade a lock.
 func (e *ephemerals) reserve(r *request) error {
-	if len(r.changes) == 0 {
+	if len(r.touches) == 0 {
 		return nil
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	gross, net, more := 0, 0, 0
-	for _, ch := range r.changes {
-		if ch.kind != deletes {
-			gross, net, more = gross+e.size(ch), net+e.size(ch), more+1
-		} else if _, ok := e.made[ch.path]; ok {
-			net, more = net-e.size(ch), more-1
+	for _, t := range r.touches {
+		if t.stays() {
+			gross, net, more = gross+e.size(t), net+e.size(t), more+1
+		} else if _, ok := e.made[t.path]; ok && t.effect == deletes {
+			net, more = net-e.size(t), more-1
 		}
 	}
 	limit := e.limit
@@ -131,9 +139,9 @@ func (e *ephemerals) reserve(r *request) error {
 
 // releaseLocked gives back what was reserved for r, or, when its reply came after all, what was kept since.
 func (e *ephemerals) releaseLocked(r *request) {
-	for _, ch := range r.changes {
-		if r.doubted && ch.kind != deletes {
-			e.clearLocked(change{kind: ch.kind, path: ch.path}, 1)
+	for _, t := range r.touches {
+		if r.doubted && t.stays() {
+			e.clearLocked(t, 1)
 		}
 	}
 	e.freeLocked(r.reserved)
@@ -152,27 +160,27 @@ func (e *ephemerals) doubtLocked(r *request) {
 		return
 	}
 	r.reserved, r.doubted = 0, true
-	for _, ch := range r.changes {
-		if ch.kind != deletes {
-			e.doubt[change{kind: ch.kind, path: ch.path}]++
+	for _, t := range r.touches {
+		if t.stays() {
+			e.doubt[t]++
 		}
 	}
 }
 
 func (e *ephemerals) addLocked(path string, czxid int64) {
 	if _, known := e.made[path]; !known {
-		e.bytes += e.size(change{path: path})
+		e.bytes += e.size(touch{path: path})
 	}
 	e.made[path] = czxid
 }
 
 // clearLocked forgets at most n creates whose outcome was unknown.
-func (e *ephemerals) clearLocked(ch change, n int) {
-	n = min(n, e.doubt[ch])
-	if e.doubt[ch] -= n; e.doubt[ch] == 0 {
-		delete(e.doubt, ch)
+func (e *ephemerals) clearLocked(t touch, n int) {
+	n = min(n, e.doubt[t])
+	if e.doubt[t] -= n; e.doubt[t] == 0 {
+		delete(e.doubt, t)
 	}
-	e.freeLocked(n * e.size(ch))
+	e.freeLocked(n * e.size(t))
 }
 
 // gone records that path did not exist at zxid; math.MaxInt64: it is gone now, as the conn's reader says in the order of the
@@ -186,10 +194,10 @@ func (e *ephemerals) gone(path string, zxid int64, written bool) {
 func (e *ephemerals) goneLocked(path string, zxid int64, written bool) {
 	if czxid, ok := e.made[path]; ok && czxid <= zxid {
 		delete(e.made, path)
-		e.freeLocked(e.size(change{path: path}))
+		e.freeLocked(e.size(touch{path: path}))
 	}
 	if written {
-		e.clearLocked(change{kind: makes, path: path}, math.MaxInt)
+		e.clearLocked(touch{path, makes}, math.MaxInt)
 	}
 }
 
@@ -208,20 +216,12 @@ func (e *ephemerals) unanswered(r *request) {
 	}
 }
 
-// answered learns from a reply. A create's success is counted when its path has been decoded: see record.
-func (e *ephemerals) answered(r *request) {
-	switch {
-	case r.op == opDelete && (r.header.code == codeOK || r.header.code == codeNoNode):
-		e.gone(r.path, r.header.zxid, true)
-	case r.header.code == codeNoNode && r.op != opMulti:
-		e.gone(r.path, r.header.zxid, false)
+// answered learns from the reply to r, which came to err; made returns the path of the znode that operation i has made.
+func (e *ephemerals) answered(r *request, err error, made func(i int) string) {
+	if r.header.code == codeNoNode && r.op != opMulti {
+		e.gone(r.path, r.header.zxid, r.op == opDelete)
 	}
-}
-
-// record counts the outcome of a request that has been answered, and whose answer came to err: path returns the path of the
-// znode that a change has made.
-func (e *ephemerals) record(r *request, err error, path func(change) string) {
-	if len(r.changes) == 0 {
+	if len(r.touches) == 0 {
 		return
 	}
 	e.mu.Lock()
@@ -230,13 +230,13 @@ func (e *ephemerals) record(r *request, err error, path func(change) string) {
 		e.doubtLocked(r)
 		return
 	}
-	for _, ch := range r.changes {
+	for i, t := range r.touches {
 		switch {
 		case err != nil:
-		case ch.kind == deletes:
-			e.goneLocked(ch.path, r.header.zxid, true)
-		default:
-			e.addLocked(path(ch), r.header.zxid)
+		case t.effect == deletes:
+			e.goneLocked(t.path, r.header.zxid, true)
+		case t.stays():
+			e.addLocked(made(i), r.header.zxid)
 		}
 	}
 	e.releaseLocked(r)
@@ -274,7 +274,7 @@ func (f forLocks) Found(path, made string, czxid int64) {
 	if made != "" {
 		e.addLocked(made, czxid)
 	}
-	e.clearLocked(change{kind: makesNumbered, path: path}, math.MaxInt)
+	e.clearLocked(touch{path, makesNumbered}, math.MaxInt)
 }
 
 func (f forLocks) Gone(path string) { f.s.ephemerals.gone(path, math.MaxInt64, true) }

@@ -39,8 +39,6 @@ const (
 
 // member is what a request has that may be a member of a group.
 type member struct {
-	touches []touch // of each of its operations
-
 	// It is to be sent again, and has not been answered since. It belongs to the goroutine that reads from the conn;
 	// numberLocked resets it before a conn gets the request, when deliver has seen the whole batch answered by the last one.
 	open bool
@@ -53,23 +51,10 @@ type member struct {
 	readAnswered bool // while parked: read has been answered, and will be sent again behind the write
 }
 
-// touch is a znode that an operation of a member is about.
-type touch struct {
-	path      string
-	contender bool // an ephemeral one is made
-}
-
 // Grouped is Batch for the packages of this module: the creates, deletes and multis of the batch may be carried out in one
 // transaction with those of other such batches. They must come before the batch's reads, which see them, and are carried out
 // in no particular order among themselves.
 func (s *Session) Grouped(trusted.Caller) *Batch { return newBatch(s, true) }
-
-// mayShare marks r, which touches these znodes, as a possible member of a group.
-func (b *Batch) mayShare(r *request, touches ...touch) {
-	if b.grouped && r != nil {
-		r.member = &member{touches: touches}
-	}
-}
 
 // claims are the znodes that a group's members need for themselves.
 type (
@@ -87,7 +72,7 @@ const (
 func (cs claims) free(touches []touch) bool {
 	for _, t := range touches {
 		dir := cs[parent(t.path)]
-		if cs[t.path]&(onIt|belowIt) != 0 || dir&onIt != 0 || t.contender && dir&entered != 0 {
+		if cs[t.path]&(onIt|belowIt) != 0 || dir&onIt != 0 || t.contender() && dir&entered != 0 {
 			return false
 		}
 	}
@@ -98,7 +83,7 @@ func (cs claims) add(touches []touch) {
 	for _, t := range touches {
 		cs[t.path] |= onIt
 		below := belowIt
-		if t.contender {
+		if t.contender() {
 			below |= entered
 		}
 		cs[parent(t.path)] |= below
@@ -121,18 +106,18 @@ func (c *conn) gatherLocked() *request {
 		return first
 	}
 	clear(c.claims)
-	c.claims.add(first.member.touches)
-	members, ops, size := []*request{first}, len(first.member.touches), len(first.frame)
+	c.claims.add(first.touches)
+	members, ops, size := []*request{first}, len(first.touches), len(first.frame)
 	limit := min(maxGroupBytes, c.s.cfg.PacketLimit)
 	looked := 0
 	for r := c.writes.head; r != nil && ops < maxGroup && looked < 2*maxGroup; looked++ {
 		next, m := r.next, r.member
 		alike := c.quarantine == 0 || m.untried() == first.member.untried()
-		if alike && m.refusals < maxRefusals && ops+len(m.touches) <= maxGroup && size+len(r.frame) <= limit && c.claims.free(m.touches) {
+		if alike && m.refusals < maxRefusals && ops+len(r.touches) <= maxGroup && size+len(r.frame) <= limit && c.claims.free(r.touches) {
 			c.writes.remove(r)
-			members, ops, size = append(members, r), ops+len(m.touches), size+len(r.frame)
+			members, ops, size = append(members, r), ops+len(r.touches), size+len(r.frame)
 		}
-		c.claims.add(m.touches)
+		c.claims.add(r.touches)
 		r = next
 	}
 	if len(members) == 1 {
@@ -164,12 +149,13 @@ func (c *conn) groupLocked(members []*request, size int) *request {
 // answerGroup splits the reply to a group, header and body, among its members. An error says that the reply does not fit the
 // group.
 func (c *conn) answerGroup(g *request, header replyHeader, body []byte) error {
-	results, ok := splitResults(opMulti, body)
+	d := decoder{b: body}
+	results := slices.Collect(d.results(opMulti))
 	ops := 0
 	for _, r := range g.members {
-		ops += len(r.member.touches)
+		ops += len(r.touches)
 	}
-	whole := ok && len(results) == ops
+	whole := d.err == nil && len(results) == ops
 	failed := slices.IndexFunc(results, func(r result) bool { return r.code != codeOK && r.code != codeInconsistent })
 	switch {
 	case whole && failed >= 0 && definite(results[failed].code):
@@ -196,32 +182,13 @@ func (c *conn) answerAlike(g *request, header replyHeader) {
 	}
 }
 
-// result is the result of one operation of a multi or a multiRead.
-type result struct {
-	op   int32 // opError: see opResult
-	code int32
-	raw  []byte // as it came, with its header
-}
-
-// splitResults finds the results in the body of the reply to a request of, opMulti or opMultiRead. False: it is not whole.
-func splitResults(of int32, body []byte) (results []result, ok bool) {
-	for d := (decoder{b: body}); ; {
-		from := d.b
-		r, done := d.opResult(of)
-		if done || d.err != nil {
-			return results, d.err == nil
-		}
-		results = append(results, result{r.op, r.code, from[:len(from)-len(d.b)]})
-	}
-}
-
 // answerMembers gives each member of a group that was carried out its own result.
 func (c *conn) answerMembers(g *request, header replyHeader, results []result) {
 	c.mu.Lock()
 	c.quarantine = max(c.quarantine-1, 0)
 	c.mu.Unlock()
 	for _, r := range g.members {
-		ops := len(r.member.touches)
+		ops := len(r.touches)
 		c.answerMember(r, header, replyOf(r, results[:ops]))
 		results = results[ops:]
 	}
@@ -231,7 +198,7 @@ func (c *conn) answerMembers(g *request, header replyHeader, results []result) {
 func (c *conn) requeueOthers(g *request, header replyHeader, results []result, failed int) {
 	code := results[failed].code
 	for i, r := range g.members {
-		ops := len(r.member.touches)
+		ops := len(r.touches)
 		if failed >= ops {
 			results, failed = results[ops:], failed-ops
 			continue

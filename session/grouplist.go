@@ -57,7 +57,8 @@ func (c *conn) nextReadLocked() *request {
 // answerLists gives the lists of g, a multiRead, what header and body, the reply of size bytes, say of each. An error: the
 // reply is no reply to it.
 func (c *conn) answerLists(g *request, header replyHeader, body []byte, size int) error {
-	results, ok := splitResults(opMultiRead, body)
+	d := decoder{b: body}
+	results := slices.Collect(d.results(opMultiRead))
 	switch {
 	case size > maxFrame:
 		c.listAlone(g)
@@ -68,7 +69,7 @@ func (c *conn) answerLists(g *request, header replyHeader, body []byte, size int
 	case header.code != codeOK:
 		c.s.listsAlone.Store(true)
 		c.listAlone(g)
-	case !ok || len(results) != len(g.members):
+	case d.err != nil || len(results) != len(g.members):
 		return fmt.Errorf("%w: reply to %d lists", ErrGarbled, len(g.members))
 	default:
 		for i, r := range g.members {

@@ -101,9 +101,12 @@ func ask[T any](s *Session, op int32, name, path string, body func([]byte) []byt
 	if err := checkNamed(path); err != nil {
 		return &Result[T]{Err: err}
 	}
-	a := &Result[T]{r: newRequest(op, name, path, body)}
+	a := &Result[T]{r: newRequest(op, name, path)}
+	a.r.frame = body(a.r.frame)
 	a.decode = func() (v T, err error) {
-		if err := a.r.result(&a.d); err != nil {
+		err = a.r.result(&a.d)
+		s.ephemerals.answered(a.r, err, nil)
+		if err != nil {
 			return v, err
 		}
 		if v = read(&a.d); a.d.err != nil {
@@ -116,8 +119,12 @@ func ask[T any](s *Session, op int32, name, path string, body func([]byte) []byt
 }
 
 func (s *Session) delete(path string, version int32) *Result[None] {
-	return ask(s, opDelete, "delete", path, func(b []byte) []byte { return appendInt(appendString(b, s.join(path)), version) },
+	a := ask(s, opDelete, "delete", path, func(b []byte) []byte { return appendInt(appendString(b, s.join(path)), version) },
 		(*decoder).none)
+	if a.r != nil {
+		a.r.touches = []touch{{path, deletes}}
+	}
+	return a
 }
 
 func (s *Session) get(path string) *Result[Data] {
@@ -160,9 +167,6 @@ const (
 	Container            Mode = 4 // the ensemble deletes it some time after its last child; since ZooKeeper 3.6; Persistent on ClickHouse Keeper
 )
 
-// ephemeral reports whether a znode of this mode goes with its session.
-func (m Mode) ephemeral() bool { return m == Ephemeral || m == EphemeralSequential }
-
 // op is the operation that makes a znode of this mode.
 func (m Mode) op() int32 {
 	if m == Container {
@@ -186,9 +190,7 @@ func (s *Session) create(path string, data []byte, mode Mode, acl []zk.ACL) *Res
 	if err := checkCreate(path, mode); err != nil {
 		return &Result[Created]{Err: err}
 	}
-	a := s.createFull(s.join(path), path, data, mode, acl)
-	a.r.changes = changeOf(path, mode, 0)
-	return a
+	return s.createFull(s.join(path), path, data, mode, acl)
 }
 
 // CreateAll makes path and whatever of its parents is missing. The parents are persistent; path itself is of the given
@@ -264,8 +266,7 @@ func (s *Session) checkChroot(ctx context.Context) error {
 func (s *Session) createOne(ctx context.Context, grouped bool, full string, data []byte, mode Mode, acl []zk.ACL) error {
 	path := s.strip(full)
 	b := newBatch(s, grouped)
-	a := added(b, s.createFull(full, path, data, mode, acl))
-	b.mayShare(a.r, touch{path, mode.ephemeral()})
+	added(b, s.createFull(full, path, data, mode, acl))
 	err := b.Do(ctx)
 	if !errors.Is(err, zk.ErrNoAuth) {
 		return err
@@ -286,18 +287,23 @@ func checkCreate(path string, mode Mode) error {
 }
 
 func (s *Session) createFull(full, path string, data []byte, mode Mode, acl []zk.ACL) *Result[Created] {
-	a := &Result[Created]{r: newRequest(mode.op(), "create", path, func(b []byte) []byte {
-		return appendInt(appendACL(appendBytes(appendString(b, full), data), acl), int32(mode))
-	})}
-	if mode == Container {
-		a.r.containers = []container{{op: opFrame - 4, mode: len(a.r.frame) - 4}}
-	}
+	a := &Result[Created]{r: newRequest(mode.op(), "create", path)}
+	a.r.appendCreate(opFrame-4, full, path, data, mode, acl)
 	a.decode = func() (Created, error) {
 		made, err := s.decodeCreated(a.r)
-		s.ephemerals.record(a.r, err, func(change) string { return made.Path })
+		s.ephemerals.answered(a.r, err, func(int) string { return made.Path })
 		return made, err
 	}
 	return a
+}
+
+// appendCreate encodes a create; its opcode is in the frame already, at the place op.
+func (r *request) appendCreate(op int, full, path string, data []byte, mode Mode, acl []zk.ACL) {
+	r.frame = appendInt(appendACL(appendBytes(appendString(r.frame, full), data), acl), int32(mode))
+	r.touches = append(r.touches, touch{path, mode.effect()})
+	if mode == Container {
+		r.containers = append(r.containers, container{op: op, mode: len(r.frame) - 4})
+	}
 }
 
 func (s *Session) decodeCreated(r *request) (Created, error) {

@@ -54,8 +54,9 @@ type request struct {
 
 	containers []container // the creates of containers in frame: see leaveContainers
 
-	// What it does to the session's ephemerals: see ephemerals.go. Used by the goroutine that runs it.
-	changes  []change
+	touches []touch // of each operation of a create, delete or multi; nil for all others
+
+	// Room for its ephemeral znodes: see ephemerals.go. Used by the goroutine that runs it.
 	reserved int  // bytes
 	doubted  bool // no call waits for it, and it may be carried out
 
@@ -65,9 +66,10 @@ type request struct {
 // frameRoom is as long as a lock's requests mostly are.
 const frameRoom = 256
 
-func newRequest(op int32, name, path string, body func([]byte) []byte) *request {
+// newRequest returns a request whose frame still lacks its body.
+func newRequest(op int32, name, path string) *request {
 	r := &request{op: op, name: name, path: path, repeatable: !throughLeader(op) || op == opSync, done: make(chan struct{})}
-	r.frame = body(appendHeader(r.room[:0], op))
+	r.frame = appendHeader(r.room[:0], op)
 	return r
 }
 
@@ -126,9 +128,7 @@ func (s *Session) run(ctx context.Context, requests ...*request) error {
 	}
 	err := s.deliver(ctx, requests)
 	for _, r := range requests {
-		if r.replied() {
-			s.ephemerals.answered(r)
-		} else {
+		if !r.replied() {
 			s.ephemerals.unanswered(r)
 		}
 	}

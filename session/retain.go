@@ -174,11 +174,11 @@ func (r *retention) reportLocked() {
 // majority to say so. A multi without an operation would not do: it is carried out without a look at the session. A
 // refusal, because the znode is gone or we may not read it, confirms as well: the leader checks the session first.
 func (s *Session) check(node string) *Result[Transaction] {
+	r := newRequest(opMulti, "heartbeat", node)
 	// The ensemble gave us this name, so it is sent even if our own rules would refuse it.
-	body, touched, _ := s.appendOp(nil, &zk.CheckVersionRequest{Path: node, Version: -1})
-	a := s.transaction("heartbeat", body, []touch{touched})
-	a.r.repeatable = true // it changes nothing
-	return a
+	_ = s.appendOp(r, &zk.CheckVersionRequest{Path: node, Version: -1})
+	r.repeatable = true // it changes nothing
+	return s.transaction(r)
 }
 
 // beatLocked returns the heartbeat that confirms the lease now. There is a znode to check.

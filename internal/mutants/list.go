@@ -211,7 +211,7 @@ var mutants = []mutant{
 	{"one failure fails the group", "a call is refused because another one's directory is missing", "session/group.go",
 		[]edit{{"		c.requeueOthers(g, header, results, failed)\n", "		header.code = results[failed].code\n		c.answerAlike(g, header)\n"}}, []string{inGroups}},
 	{"two contenders of a directory in one group", "two places in line have one czxid, and two holds one token", "session/group.go",
-		[]edit{{" || t.contender && dir&entered != 0", ""}}, []string{inGroups}},
+		[]edit{{" || t.contender() && dir&entered != 0", ""}}, []string{inGroups}},
 	{"dependent writes in one group", "a call is refused for what was then not done", "session/group.go",
 		[]edit{{"cs[t.path]&(onIt|belowIt) != 0 || dir&onIt != 0 ||", ""}}, []string{inGroups}},
 	{"result given to the neighbour", "a call takes the znode of another one for its own", "session/group.go",
