@@ -44,7 +44,6 @@ type conn struct {
 	writes     requestQueue // to be written as well: those that may be members of a group
 	parked     requestQueue // of those, the ones that wait for the answers to reads: see member
 	quarantine int          // for how many groups untried creates keep apart: see member.untried
-	unread     int          // of those that are parked: whose read has not been answered
 	seq        int64        // of the latest request
 	pending    requestQueue // written, in order
 	full       bool         // the window keeps what is in queue from being written
@@ -198,11 +197,7 @@ func (c *conn) fail(err error) {
 
 // failCalls fails the calls that wait for the reply to r, on a conn that fails for err.
 func (c *conn) failCalls(r *request, err error) {
-	waiting := r.members
-	if waiting == nil {
-		waiting = []*request{r}
-	}
-	for _, w := range waiting {
+	for _, w := range r.calls() {
 		w.together = w.together && r.unreadable == nil
 		if r.unreadable != nil && r.op != opMultiRead { // which list can't be read, each finds out alone
 			w.unreadable = r.unreadable

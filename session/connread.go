@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -170,16 +169,15 @@ func (c *conn) handle(body []byte, size int, at time.Time) (forDriver []byte, er
 	}
 	code := verdict(r.op, header.code, d.b)
 	if err := c.s.replied(r, header, code, at); err != nil {
-		c.putBack(r)
+		c.requeue(r.calls()) // it was not carried out, or its reply does not count
 		return nil, err
 	}
-	switch {
-	case r.op == opMultiRead:
-		err = c.answerLists(r, header, d.b, size)
-	case r.members != nil:
-		err = c.answerGroup(r, header, d.b)
-	}
 	if r.members != nil {
+		if r.op == opMultiRead {
+			err = c.answerLists(r, header, d.b, size)
+		} else {
+			err = c.answerGroup(r, header, d.b)
+		}
 		if err != nil {
 			r.unreadable = err
 			c.fail(err) // first: a call that gets the error sends again, and must not find this conn
@@ -197,16 +195,10 @@ func (c *conn) handle(body []byte, size int, at time.Time) (forDriver []byte, er
 	if r.fromDriver {
 		return body[:replyHeaderLen], nil
 	}
-	if r.member != nil {
-		r.member.open = false
+	if size > maxFrame {
+		r.skipped = size
 	}
-	if r.done != nil {
-		r.header, r.reply = header, d.b
-		if size > maxFrame {
-			r.skipped = size
-		}
-		close(r.done)
-	}
+	r.answer(header, d.b)
 	return nil, nil
 }
 
@@ -246,29 +238,4 @@ func (c *conn) take(xid int32, at time.Time) (*request, error) {
 		poke(c.wake)
 	}
 	return r, nil
-}
-
-// putBack queues r again, as if it had not been sent: it was not carried out, or its reply does not count. If the conn has
-// failed, or no call waits for r any more, r fails with ErrNotSent.
-func (c *conn) putBack(r *request) {
-	switch {
-	case r.op == opMultiRead:
-		for _, list := range slices.Backward(r.members) { // the last first: each is inserted at the front
-			c.putBack(list)
-		}
-		return
-	case r.members != nil:
-		c.requeue(r.members)
-		return
-	}
-	c.mu.Lock()
-	over := c.state == connFailed || r.abandoned
-	if !over {
-		r.sent = time.Time{}
-		c.queueOf(r).insert(r)
-	}
-	c.mu.Unlock()
-	if over { // the queue is not written any more, or no call waits for the reply
-		r.fail(ErrNotSent)
-	}
 }

@@ -40,10 +40,20 @@ func (c *conn) enqueue(requests ...*request) bool {
 
 // queueOf returns the queue in which r waits to be written.
 func (c *conn) queueOf(r *request) *requestQueue {
-	if r.member != nil {
-		return &c.writes
+	switch {
+	case r.member == nil:
+		return &c.queue
+	case r.member.parked:
+		return &c.parked
 	}
-	return &c.queue
+	return &c.writes
+}
+
+func (c *conn) unqueueLocked(r *request) {
+	c.queueOf(r).remove(r)
+	if r.member != nil {
+		r.member.parked = false
+	}
 }
 
 // nextLocked returns the queue whose first request is to be written next; nil: there is none. They are written in the order
@@ -70,6 +80,9 @@ func (c *conn) numberLocked(requests []*request) {
 		if r.fromDriver {
 			continue
 		}
+		if c.unresumable {
+			r.leaveContainers()
+		}
 		if c.xid++; c.xid < firstXid { // after a thousand million requests on one connection
 			c.xid = firstXid
 		}
@@ -81,26 +94,23 @@ func (c *conn) numberLocked(requests []*request) {
 	}
 }
 
-// abandon gives up waiting for requests, two bursts at most. Those that have not been written never will be; it reports
-// whether a write among them has left already.
-func (c *conn) abandon(requests []*request) (sent bool) {
+// abandon gives up waiting for requests, two bursts at most. Those that have not been written never will be. It returns the
+// first write that has left and has no reply; nil: there is none.
+func (c *conn) abandon(requests []*request) (left *request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range requests {
 		if !r.sent.IsZero() {
-			sent = sent || !r.repeatable
 			r.abandoned = true
-		} else if c.state != connFailed { // else fail has taken them all
-			if r.member != nil && r.member.parked {
-				c.unparkLocked(r)
-				c.resumeParkedLocked()
-				poke(c.wake)
-			} else {
-				c.queueOf(r).remove(r)
+			if left == nil && !r.repeatable && !r.replied() {
+				left = r
 			}
+		} else if c.state != connFailed { // else fail has taken them all
+			c.unqueueLocked(r)
 		}
 	}
-	return sent
+	c.resumeParkedLocked() // they may have waited for a read of this call
+	return left
 }
 
 // quiet returns for how long nothing has been sent, and for how long nothing has been heard although a reply is due: not at all

@@ -170,6 +170,7 @@ func (c *conn) answerGroup(g *request, header replyHeader, body []byte) error {
 	case definite(header.code) && header.code != codeThrottled:
 		c.s.ungrouped.Store(true) // it does not say which operation it has refused
 		c.requeue(g.members)
+		poke(c.wake)
 	default:
 		c.answerAlike(g, header)
 	}
@@ -178,7 +179,7 @@ func (c *conn) answerGroup(g *request, header replyHeader, body []byte) error {
 
 func (c *conn) answerAlike(g *request, header replyHeader) {
 	for _, r := range g.members {
-		c.answerMember(r, header, nil)
+		r.answer(header, nil)
 	}
 }
 
@@ -189,7 +190,7 @@ func (c *conn) answerMembers(g *request, header replyHeader, results []result) {
 	c.mu.Unlock()
 	for _, r := range g.members {
 		ops := len(r.touches)
-		c.answerMember(r, header, replyOf(r, results[:ops]))
+		r.answer(header, replyOf(r, results[:ops]))
 		results = results[ops:]
 	}
 }
@@ -209,10 +210,11 @@ func (c *conn) requeueOthers(g *request, header replyHeader, results []result, f
 			c.mu.Unlock()
 		}
 		c.requeue(slices.Delete(slices.Clone(g.members), i, i+1)) // first: the call that gets its answer now finds the others on their way
+		poke(c.wake)
 		if r.op != opMulti {
 			header.code = code
 		}
-		c.answerMember(r, header, replyOf(r, results[:ops]))
+		r.answer(header, replyOf(r, results[:ops]))
 		return
 	}
 }
@@ -230,38 +232,28 @@ func replyOf(r *request, results []result) []byte {
 	return appendMultiHeader(append(make([]byte, 0, n+multiHeader), own...), -1, true)
 }
 
-// answerMember ends the wait for r.
-func (c *conn) answerMember(r *request, header replyHeader, reply []byte) {
-	r.member.open = false
-	r.header, r.header.xid, r.reply = header, r.xid, reply
-	close(r.done)
-}
-
-// requeue sends members of a group again, of which nothing was done.
-func (c *conn) requeue(members []*request) {
+// requeue queues requests again, as if they had not been sent: nothing was done, or the reply does not count. If the conn has
+// failed, or no call waits any more, they fail with ErrNotSent.
+func (c *conn) requeue(requests []*request) {
 	var lost []*request
 	c.mu.Lock()
-	for _, r := range members {
-		m := r.member
+	for _, r := range slices.Backward(requests) { // the last first: each is inserted at the front
 		if r.abandoned || c.state == connFailed {
 			lost = append(lost, r)
 			continue
 		}
-		r.sent, m.open = time.Time{}, true
-		m.refusals++
-		if m.parked = m.read != nil && !m.read.sent.IsZero(); m.parked {
-			m.readAnswered = false
-			c.parked.push(r)
-			c.unread++
-		} else {
-			c.writes.insert(r)
+		r.sent = time.Time{}
+		if m := r.member; m != nil {
+			m.open, m.readAnswered = true, false
+			m.refusals++
+			m.parked = m.read != nil && !m.read.sent.IsZero()
 		}
+		c.queueOf(r).insert(r)
 	}
 	c.mu.Unlock()
 	for _, r := range lost {
 		r.fail(ErrNotSent)
 	}
-	poke(c.wake)
 }
 
 // tooSoon reports whether r is a read that was carried out before a write of its batch that it has to see.
@@ -276,45 +268,38 @@ func (c *conn) readTooSoon(r *request, header replyHeader) (again bool) {
 	c.mu.Lock()
 	if !w.member.parked || c.state == connFailed { // when it has failed, fail has taken the write
 		c.mu.Unlock()
-		c.putBack(r)
+		c.requeue([]*request{r})
 		poke(c.wake)
 		return true
 	}
 	refused := w.op == opCreate && header.code == codeNoNode && parent(w.path) == r.path
 	if refused {
-		c.unparkLocked(w)
+		c.unqueueLocked(w)
 		w.sent = r.sent // it is in no queue any more; marked as sent, so that abandon does not try to take it out of one
 	} else {
 		w.member.readAnswered = true
-		c.unread--
 	}
 	c.resumeParkedLocked()
 	c.mu.Unlock()
-	poke(c.wake)
 	if refused {
-		c.answerMember(w, header, nil)
+		w.answer(header, nil)
 	}
 	return !refused
-}
-
-func (c *conn) unparkLocked(w *request) {
-	c.parked.remove(w)
-	w.member.parked = false
-	if !w.member.readAnswered {
-		c.unread--
-	}
 }
 
 // resumeParkedLocked has the parked writes sent again, each with its read behind it, when all these reads have been answered:
 // all at once, so that they share a group.
 func (c *conn) resumeParkedLocked() {
-	if c.unread > 0 {
-		return
+	for w := c.parked.tail; w != nil; w = w.prev { // the last first: mostly its read is the last to be answered
+		if !w.member.readAnswered {
+			return
+		}
 	}
 	for w := c.parked.tail; w != nil; w = c.parked.tail { // the last first: each is inserted at the front
-		c.unparkLocked(w)
+		c.unqueueLocked(w)
 		c.writes.insert(w)
 		w.member.read.sent = time.Time{}
 		c.queue.insert(w.member.read)
 	}
+	poke(c.wake)
 }

@@ -89,8 +89,7 @@ func (c *conn) answerList(r *request, header replyHeader, names []byte) {
 	if r.tooSoon() && c.readTooSoon(r, header) {
 		return
 	}
-	r.header, r.reply = header, append(slices.Grow(slices.Clone(names), statLen), make([]byte, statLen)...)
-	close(r.done)
+	r.answer(header, append(slices.Grow(slices.Clone(names), statLen), make([]byte, statLen)...))
 }
 
 // listAlone has the lists of g written again, each as a request of its own.
@@ -98,7 +97,7 @@ func (c *conn) listAlone(g *request) {
 	for _, r := range g.members {
 		r.together = false
 	}
-	c.putBack(g)
+	c.requeue(g.members)
 	poke(c.wake)
 }
 

@@ -83,6 +83,25 @@ func (r *request) unsentError(err error) error {
 	return &OpError{Op: r.name, Path: r.path, Err: err, unsent: true}
 }
 
+// calls returns the requests that calls wait for: those that r carries out, or r itself.
+func (r *request) calls() []*request {
+	if r.members != nil {
+		return r.members
+	}
+	return []*request{r}
+}
+
+// answer ends the wait for r, which has got its reply.
+func (r *request) answer(header replyHeader, reply []byte) {
+	if r.member != nil {
+		r.member.open = false
+	}
+	if r.done != nil {
+		r.header, r.reply = header, reply
+		close(r.done)
+	}
+}
+
 // fail ends a request that got no reply.
 func (r *request) fail(err error) {
 	if r.done != nil {
@@ -141,11 +160,6 @@ func (s *Session) deliver(ctx context.Context, requests []*request) error {
 		if err != nil {
 			return requests[0].unsentError(err)
 		}
-		if c.unresumable {
-			for _, r := range requests {
-				r.leaveContainers()
-			}
-		}
 		sent, err := s.exchange(ctx, c, requests)
 		if err != nil {
 			return err
@@ -201,12 +215,14 @@ func (s *Session) exchange(ctx context.Context, c *conn, requests []*request) (s
 		case <-s.ctx.Done():
 			err = s.Err()
 		}
-		mayHaveGone := c.abandon(requests[answered:sent])
-		r := first(requests, mayHaveGone)
-		if !mayHaveGone && !r.repeatable {
-			return sent, r.unsentError(err)
+		if r := c.abandon(requests[answered:sent]); r != nil {
+			return sent, r.opError(err, true)
 		}
-		return sent, r.opError(err, mayHaveGone)
+		r := requests[max(0, slices.IndexFunc(requests, func(r *request) bool { return !r.replied() }))]
+		if r.repeatable {
+			return sent, r.opError(err, false)
+		}
+		return sent, r.unsentError(err)
 	}
 	return sent, nil
 }
@@ -219,20 +235,6 @@ func lastWaiting(requests []*request) *request {
 		}
 	}
 	return nil
-}
-
-// first returns the first of requests that has got no reply, or else the last. With write it is the first write, if there
-// is one: its outcome is unknown, whatever was read in front of it.
-func first(requests []*request, write bool) *request {
-	for _, r := range requests {
-		if !r.replied() && !(write && r.repeatable) {
-			return r
-		}
-	}
-	if write {
-		return first(requests, false)
-	}
-	return requests[len(requests)-1]
 }
 
 // mayBeSent reports whether r may be carried out though run has given up waiting for it.
