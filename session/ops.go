@@ -217,36 +217,27 @@ func (s *Session) createAll(ctx context.Context, grouped bool, path string, data
 	if path == "/" && chroot > 0 {
 		return s.checkChroot(ctx)
 	}
-	full := s.join(path)
-	for end := len(full); ; { // leaf first: mostly it is all that is missing, and the parents may be closed to us
-		m, content := Persistent, []byte(nil)
-		if end == len(full) {
-			m, content = mode, data
-		}
-		err := s.createOne(ctx, grouped, full[:end], content, m, acl)
-		switch {
+	return s.createPath(ctx, grouped, s.join(path), chroot, data, mode, acl)
+}
+
+// createPath makes the znode full, of whose path the first chroot bytes are not made here. It is tried first: mostly it is all
+// that is missing, and the parents may be closed to us.
+func (s *Session) createPath(ctx context.Context, grouped bool, full string, chroot int, data []byte, mode Mode, acl []zk.ACL) error {
+	for {
+		err := s.createOne(ctx, grouped, full, data, mode, acl)
+		switch up := strings.LastIndexByte(full, '/'); {
 		case err == nil || errors.Is(err, zk.ErrNodeExists):
-			if end == len(full) {
-				return nil
-			}
-			if next := strings.IndexByte(full[end+1:], '/'); next >= 0 {
-				end += 1 + next
-			} else {
-				end = len(full)
-			}
+			return nil
+		case errors.Is(err, zk.ErrNoNode) && up == 0:
+			return fmt.Errorf("session: create %s: the root is missing: %w", full, err)
+		case errors.Is(err, zk.ErrNoNode) && up <= chroot:
+			err = s.checkChroot(ctx) // nil: it has been made meanwhile
 		case errors.Is(err, zk.ErrNoNode):
-			switch end = strings.LastIndexByte(full[:end], '/'); {
-			case end <= chroot && chroot > 0:
-				if err := s.checkChroot(ctx); err != nil {
-					return err
-				}
-				end = chroot + 1 + strings.IndexByte(full[chroot+1:]+"/", '/') // it has been made meanwhile
-			case end <= 0:
-				return fmt.Errorf("session: create %s: the root is missing: %w", path, err)
-			}
+			err = s.createPath(ctx, grouped, full[:up], chroot, nil, Persistent, acl)
 		case errors.Is(err, ErrUnknownOutcome) && ctx.Err() == nil && s.Err() == nil:
-			// Making it twice does no harm: ask again.
-		default:
+			err = nil // making it twice does no harm: ask again
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -311,13 +302,12 @@ func (s *Session) decodeCreated(r *request) (Created, error) {
 	if err := r.result(&d); err != nil {
 		return Created{}, err
 	}
-	path := d.string()
+	path := s.strip(d.string())
+	if d.err == nil && !mayHaveMade(r.path, path) {
+		d.err = errOtherPath
+	}
 	if d.err != nil {
 		return Created{}, s.garbled(r, d.err)
-	}
-	path = s.strip(path)
-	if !mayHaveMade(r.path, path) {
-		return Created{}, s.garbled(r, errOtherPath)
 	}
 	return Created{Path: path, Czxid: r.header.zxid}, nil
 }
