@@ -92,15 +92,12 @@ func (b *Batch) Do(ctx context.Context) error {
 
 func (s *Session) do(ctx context.Context, asks ...answerable) error {
 	requests := make([]*request, 0, len(asks))
-	var noReply error // why a request has none
 	for _, a := range asks {
 		if r := a.request(); r != nil {
 			requests = append(requests, r)
 		}
 	}
-	if len(requests) > 0 {
-		noReply = s.run(ctx, requests...)
-	}
+	noReply := s.run(ctx, requests...) // why a request has none
 	var first error
 	for _, a := range asks {
 		if err := a.resolve(noReply); first == nil {
@@ -122,7 +119,7 @@ func added[T any](b *Batch, a *Result[T]) *Result[T] {
 		if a.r.touches != nil {
 			a.r.member = &member{}
 		}
-		a.r.together = a.r.op == opGetChildren2
+		a.r.mayJoin = a.r.op == opGetChildren2
 	}
 	b.asks = append(b.asks, a)
 	return a
@@ -171,18 +168,17 @@ func (f forLocks) SendDeletes(paths ...string) func(ctx context.Context, failed 
 	b := s.Grouped(trusted.Caller{})
 	deleted := make([]*Result[None], len(paths))
 	var requests []*request
-	var written []chan struct{} // each its own: in groups a later one may be written first
+	accepted := make(chan struct{}, len(paths))
 	for i, path := range paths {
 		if deleted[i] = b.Delete(path, -1); deleted[i].r != nil {
-			w := make(chan struct{})
-			deleted[i].r.written = w
-			requests, written = append(requests, deleted[i].r), append(written, w)
+			deleted[i].r.accepted = accepted
+			requests = append(requests, deleted[i].r)
 		}
 	}
 	if !c.enqueue(requests...) {
 		return nil
 	}
-	f.untilWritten(c, written)
+	f.untilAccepted(c, accepted, len(requests))
 	return func(ctx context.Context, failed func(error) bool) (again []string) {
 		for i, d := range deleted {
 			err := d.Err
@@ -197,16 +193,16 @@ func (f forLocks) SendDeletes(paths ...string) func(ctx context.Context, failed 
 	}
 }
 
-// untilWritten waits until all written are closed, for handOver at most.
-func (f forLocks) untilWritten(c *conn, written []chan struct{}) {
+// untilAccepted waits until n requests have been accepted, for handOver at most.
+func (f forLocks) untilAccepted(c *conn, accepted <-chan struct{}, n int) {
 	wait := handOver
 	if c.stuck.Load() { // a call that gives up in two places waits for such a conn once
 		wait = 0
 	}
 	bound := time.After(wait)
-	for _, w := range written {
+	for range n {
 		select {
-		case <-w:
+		case <-accepted:
 			continue
 		case <-c.dead:
 		case <-f.s.ctx.Done(): // the znodes go with it

@@ -45,7 +45,7 @@ func (s *Session) StatsOf(ctx context.Context, _ trusted.Caller, paths []string)
 
 func (s *Session) stats(ctx context.Context, dir string, names []string) ([]Node, error) {
 	nodes := make([]Node, len(names))
-	err := readMany(ctx, s, dir, names, nil, s.exists, func(i int, stat zk.Stat, err error) bool {
+	err := readMany(ctx, s, dir, names, make([]int, len(names)), s.exists, func(i int, stat zk.Stat, err error) bool {
 		nodes[i].Stat, nodes[i].Err = stat, err
 		return true
 	})
@@ -89,7 +89,7 @@ func (s *Session) ReadBelow(ctx context.Context, dir string, names []string, wan
 }
 
 // readMany asks for dir's children names, or, if dir is "", for the znodes of which these are the paths, and hands to take
-// what each answered: the server's refusal is an error. sizes are the expected lengths of the data; nil: there are none. take
+// what each answered: the server's refusal is an error. sizes are the expected lengths of the data. take
 // returns false when the reply was far longer than that: what follows is then read one at a time.
 func readMany[T any](ctx context.Context, s *Session, dir string, names []string, sizes []int,
 	ask func(path string) *Result[T], take func(i int, value T, err error) bool,
@@ -98,32 +98,27 @@ func readMany[T any](ctx context.Context, s *Session, dir string, names []string
 	for from := 0; from < len(names); {
 		var batch []*Result[T]
 		var requests []*request
-		var index []int
-		for bytes := 0; from < len(names) && len(batch) < most; from++ {
-			path, err := pathBelow(dir, names[from])
-			if err != nil {
-				take(from, *new(T), err)
-				continue
+		for bytes := 0; from+len(batch) < len(names) && len(batch) < most; {
+			i := from + len(batch)
+			a := &Result[T]{}
+			path, err := pathBelow(dir, names[i])
+			if a.Err = err; err == nil {
+				a = ask(path)
 			}
-			n := 2*(len(s.cfg.chroot)+len(path)) + statBytes
-			if sizes != nil {
-				n += sizes[from]
-			}
-			if bytes += n; bytes > batchBytes && len(batch) > 0 {
+			bytes += 2*(len(s.cfg.chroot)+len(path)) + statBytes + sizes[i]
+			if bytes > batchBytes && len(batch) > 0 {
 				break
 			}
-			a := ask(path)
-			batch, requests, index = append(batch, a), append(requests, a.r), append(index, from)
-		}
-		if len(batch) == 0 {
-			continue
+			if batch = append(batch, a); a.r != nil {
+				requests = append(requests, a.r)
+			}
 		}
 		select { // one batch at a time
 		case s.looking <- struct{}{}:
 		case <-ctx.Done():
-			return requests[0].opError(waited(ctx, errors.New("waiting for other reads of many znodes")), false)
+			return &OpError{Op: "read", Path: dir, Err: waited(ctx, errors.New("waiting for other reads of many znodes"))}
 		case <-s.ctx.Done():
-			return requests[0].opError(s.Err(), false)
+			return &OpError{Op: "read", Path: dir, Err: s.Err()}
 		}
 		err := s.run(ctx, requests...)
 		<-s.looking
@@ -131,14 +126,14 @@ func readMany[T any](ctx context.Context, s *Session, dir string, names []string
 			return err
 		}
 		for k, a := range batch {
-			err := a.resolve(nil)
-			if errors.Is(err, ErrGarbled) {
+			if err := a.resolve(nil); errors.Is(err, ErrGarbled) {
 				return err
 			}
-			if !take(index[k], a.Value, err) {
+			if !take(from+k, a.Value, a.Err) {
 				most = 1
 			}
 		}
+		from += len(batch)
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ type conn struct {
 	limit  time.Duration // of the handshake, and of each answer to credentials
 
 	unresumable bool        // set by the handshake: see ClickHouse Keeper below
-	stuck       atomic.Bool // a hand-over has ended before it was written, and nothing has been written since: see untilWritten
+	stuck       atomic.Bool // a hand-over has ended before it was written, and nothing has been written since: see untilAccepted
 
 	// Of the goroutine that calls shakeHands and receive.
 	in      *bufio.Reader
@@ -198,7 +198,7 @@ func (c *conn) fail(err error) {
 // failCalls fails the calls that wait for the reply to r, on a conn that fails for err.
 func (c *conn) failCalls(r *request, err error) {
 	for _, w := range r.calls() {
-		w.together = w.together && r.unreadable == nil
+		w.mayJoin = w.mayJoin && r.unreadable == nil
 		if r.unreadable != nil && r.op != opMultiRead { // which list can't be read, each finds out alone
 			w.unreadable = r.unreadable
 			w.fail(fmt.Errorf("%s: %w", c.server, r.unreadable))

@@ -177,7 +177,7 @@ func (c *conn) flush(first *request) (more bool, err error) {
 	}
 	now := c.s.clock.stamp()
 	out := c.out[:0]
-	var written []chan struct{}
+	var accepted []chan<- struct{}
 	for q := c.nextLocked(); q != nil && (len(out) == 0 || len(out)+len(q.head.frame) <= maxWrite); q = c.nextLocked() {
 		if c.full = !q.head.urgent && first == nil && (c.pending.n >= window || c.pending.bytes >= windowBytes); c.full {
 			break
@@ -189,9 +189,9 @@ func (c *conn) flush(first *request) (more bool, err error) {
 			r = c.nextReadLocked()
 		}
 		c.lastSent = now
-		written = r.leaves(now, written)
+		accepted = r.leaves(now, accepted)
 		for _, m := range r.members {
-			written = m.leaves(now, written)
+			accepted = m.leaves(now, accepted)
 		}
 		c.pending.push(r)
 		out = append(out, r.frame...) // copied under mu: when the conn fails, the frame goes to the next one
@@ -210,18 +210,18 @@ func (c *conn) flush(first *request) (more bool, err error) {
 	if len(out) > 0 {
 		c.stuck.Store(false)
 	}
-	for _, w := range written {
-		close(w)
+	for _, ch := range accepted {
+		ch <- struct{}{}
 	}
 	return more, nil
 }
 
-// leaves notes that r is about to be sent, and adds to written what is to be closed when it has been.
-func (r *request) leaves(now time.Time, written []chan struct{}) []chan struct{} {
-	if r.sent = now; r.written != nil {
-		written, r.written = append(written, r.written), nil
+// leaves notes that r is about to be sent, and adds to accepted what is to be told when it has been.
+func (r *request) leaves(now time.Time, accepted []chan<- struct{}) []chan<- struct{} {
+	if r.sent = now; r.accepted != nil {
+		accepted, r.accepted = append(accepted, r.accepted), nil
 	}
-	return written
+	return accepted
 }
 
 // write sends b in chunks, each with its own deadline of one patience, so that a long request on a slow link is not taken

@@ -206,10 +206,10 @@ func (e *ephemerals) unanswered(r *request) {
 	if r.reserved == 0 {
 		return
 	}
-	sent := r.mayBeSent()
+	unknown := r.outcomeUnknown()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if sent {
+	if unknown {
 		e.doubtLocked(r)
 	} else {
 		e.releaseLocked(r)

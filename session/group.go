@@ -123,7 +123,7 @@ func (c *conn) gatherLocked() *request {
 	if len(members) == 1 {
 		return first
 	}
-	return c.groupLocked(members, size)
+	return c.groupLocked(opMulti, "group", members, size)
 }
 
 const (
@@ -131,17 +131,22 @@ const (
 	multiHeader = 9  // bytes of the header before each of a multi's operations, or results, and of the one behind the last
 )
 
-// groupLocked returns the transaction of members, whose frames take size bytes.
-func (c *conn) groupLocked(members []*request, size int) *request {
-	b := appendHeader(make([]byte, 0, size+multiHeader), opMulti)
+// groupLocked returns the request op, opMulti or opMultiRead, that carries out members, whose frames take size bytes.
+func (c *conn) groupLocked(op int32, name string, members []*request, size int) *request {
+	g := &request{op: op, name: name, path: members[0].path, repeatable: op == opMultiRead, members: members}
+	b := appendHeader(make([]byte, 0, size+multiHeader), op)
 	for _, r := range members {
-		if r.op == opMulti {
+		g.expect += r.expect
+		switch r.op {
+		case opMulti:
 			b = append(b, r.frame[opFrame:len(r.frame)-multiHeader]...)
-		} else {
+		case opGetChildren2:
+			b = append(appendMultiHeader(b, opGetChildren, false), r.frame[opFrame:]...)
+		default:
 			b = append(appendMultiHeader(b, r.op, false), r.frame[opFrame:]...)
 		}
 	}
-	g := &request{op: opMulti, name: "group", path: members[0].path, members: members, frame: appendMultiHeader(b, -1, true)}
+	g.frame = appendMultiHeader(b, -1, true)
 	c.numberLocked([]*request{g})
 	return g
 }

@@ -21,37 +21,28 @@ const maxListBytes = 16 << 10 // of the replies to lists that are read together,
 func (c *conn) nextReadLocked() *request {
 	first := c.queue.pop()
 	first.expect = c.s.sizes.expect(first)
-	if !first.together || first.expect > maxListBytes || c.unresumable || c.s.listsAlone.Load() {
+	if !first.mayJoin || first.expect > maxListBytes || c.unresumable || c.s.listsAlone.Load() {
 		return first
 	}
 	write := int64(math.MaxInt64) // the next one; it is written before the reads that came after it
 	if c.writes.head != nil {
 		write = c.writes.head.seq
 	}
-	if next := c.queue.head; next == nil || !next.together || next.seq >= write {
-		return first
-	}
-	lists, expect, size := []*request{first}, first.expect, len(first.frame)
-	for r := c.queue.head; r != nil && r.together && r.seq < write && len(lists) < maxGroup && size+len(r.frame) <= maxGroupBytes; r = c.queue.head {
+	var others []*request
+	size := len(first.frame)
+	for r := c.queue.head; r != nil && r.mayJoin && r.seq < write && 1+len(others) < maxGroup && size+len(r.frame) <= maxGroupBytes; r = c.queue.head {
 		reply := c.s.sizes.expect(r)
 		if reply > maxListBytes {
 			break
 		}
 		c.queue.remove(r)
 		r.expect = reply
-		lists, expect, size = append(lists, r), expect+reply, size+len(r.frame)
+		others, size = append(others, r), size+len(r.frame)
 	}
-	if len(lists) == 1 {
+	if others == nil {
 		return first
 	}
-	b := appendHeader(make([]byte, 0, size+multiHeader), opMultiRead)
-	for _, r := range lists {
-		b = append(appendMultiHeader(b, opGetChildren, false), r.frame[opFrame:]...)
-	}
-	g := &request{op: opMultiRead, name: "lists", path: first.path, repeatable: true, members: lists, expect: expect,
-		frame: appendMultiHeader(b, -1, true)}
-	c.numberLocked([]*request{g})
-	return g
+	return c.groupLocked(opMultiRead, "lists", append([]*request{first}, others...), size)
 }
 
 // answerLists gives the lists of g, a multiRead, what header and body, the reply of size bytes, say of each. An error: the
@@ -95,7 +86,7 @@ func (c *conn) answerList(r *request, header replyHeader, names []byte) {
 // listAlone has the lists of g written again, each as a request of its own.
 func (c *conn) listAlone(g *request) {
 	for _, r := range g.members {
-		r.together = false
+		r.mayJoin = false
 	}
 	c.requeue(g.members)
 	poke(c.wake)

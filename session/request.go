@@ -32,8 +32,9 @@ type request struct {
 	// change while the request is in a queue.
 	expect int
 
-	// written, when set, is closed when the connection has taken the frame. It is the writer's once the request is sent.
-	written chan struct{}
+	// accepted, when set, is sent to, without blocking, when the connection has taken the frame. It is the writer's once the
+	// request is sent.
+	accepted chan<- struct{}
 
 	done   chan struct{} // closed when the fields below are final; nil when no call waits
 	reply  []byte        // behind the header
@@ -47,10 +48,10 @@ type request struct {
 	seq        int64    // its place among the requests of its conn
 
 	// See group.go.
-	member   *member    // what a write has that may be carried out together with those of other calls
-	members  []*request // the writes that this one, a group, carries out, or the lists that this one, a multiRead, reads
-	together bool       // a list that may be read together with those of other calls
-	after    []*request // the writes of the same batch that this one, a read, has to see
+	member  *member    // what a write has that may be carried out together with those of other calls
+	members []*request // the writes that this one, a group, carries out, or the lists that this one, a multiRead, reads
+	mayJoin bool       // a list that may be read in one multiRead with those of other calls
+	after   []*request // the writes of the same batch that this one, a read, has to see
 
 	containers []container // the creates of containers in frame: see leaveContainers
 
@@ -132,15 +133,17 @@ const burst = window / 2
 // one of them is too long, or has no room for its ephemeral znodes, none is sent. Nil says that every request has a reply;
 // whether that is a yes or a no says request.result.
 func (s *Session) run(ctx context.Context, requests ...*request) error {
-	for _, r := range requests {
-		if size := len(r.frame) - 4; size > s.cfg.PacketLimit { // without the length itself, as the servers count
-			return r.unsentError(&sizeError{"request", size, s.cfg.PacketLimit})
-		}
+	if len(requests) == 0 {
+		return nil
 	}
-	for i, r := range requests {
-		if err := s.ephemerals.reserve(r); err != nil {
-			for _, before := range requests[:i] {
-				s.ephemerals.unanswered(before)
+	for _, r := range requests {
+		err := s.ephemerals.reserve(r)
+		if size := len(r.frame) - 4; size > s.cfg.PacketLimit { // without the length itself, as the servers count
+			err = &sizeError{"request", size, s.cfg.PacketLimit}
+		}
+		if err != nil {
+			for _, unsent := range requests {
+				s.ephemerals.unanswered(unsent)
 			}
 			return r.unsentError(err)
 		}
@@ -237,8 +240,8 @@ func lastWaiting(requests []*request) *request {
 	return nil
 }
 
-// mayBeSent reports whether r may be carried out though run has given up waiting for it.
-func (r *request) mayBeSent() bool {
+// outcomeUnknown reports whether r, which run has given up, may have been carried out, or may be yet.
+func (r *request) outcomeUnknown() bool {
 	if r.finished() {
 		return !errors.Is(r.err, ErrNotSent)
 	}
@@ -283,15 +286,12 @@ func (q *requestQueue) pushFront(r *request) { q.link(nil, r, q.head) }
 
 // insert puts r, which is not urgent, before the first that came after it, and behind all that are urgent.
 func (q *requestQueue) insert(r *request) {
+	var prev *request
 	next := q.head
 	for next != nil && (next.urgent || next.seq < r.seq) {
-		next = next.next
+		prev, next = next, next.next
 	}
-	if next == nil {
-		q.push(r)
-	} else {
-		q.link(next.prev, r, next)
-	}
+	q.link(prev, r, next)
 }
 
 // link puts r between two neighbours; nil: there is none on that side.

@@ -71,7 +71,7 @@ var mutants = []mutant{
 	{"locks and waits take no room", "a session's end is longer than servers can read", "session/ephemerals.go",
 		[]edit{{"	case EphemeralSequential:\n		return", "	case -1:\n		return"}}, []string{"./session -run=Room|Counted"}},
 	{"room of a lost create given back", "a session grows beyond what servers can read when it ends", "session/ephemerals.go",
-		[]edit{{"	if sent {", "	if sent && false {"}}, []string{"./session -run=Room|Counted"}},
+		[]edit{{"	if unknown {", "	if unknown && false {"}}, []string{"./session -run=Room|Counted"}},
 
 	{"no owner check", "a znode of a session that is over is taken for one's own", "recipe/enter.go",
 		[]edit{{"case n.Err == nil && n.Stat.EphemeralOwner == s.ID(), errors.Is", "case n.Err == nil, errors.Is"}}, []string{inRecipe, inScenarios}},
