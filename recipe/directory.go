@@ -139,8 +139,7 @@ func grants(acl []zk.ACL) map[string]int32 {
 }
 
 // letters writes permissions as ZooKeeper's own tools do.
-func letters(perms int32) string {
-	text := ""
+func letters(perms int32) (text string) {
 	for i, perm := range []int32{zk.PermCreate, zk.PermDelete, zk.PermRead, zk.PermWrite, zk.PermAdmin} {
 		if perms&perm != 0 {
 			text += "cdrwa"[i : i+1]

@@ -44,9 +44,7 @@ func (w *waiter) waitForPred(ctx context.Context, v Verdict) (next bool, err err
 			mark = w.mark
 		}
 		err = w.sleep(ctx, pred, mark)
-		if pred != nil {
-			pred.Close()
-		}
+		pred.Close()
 		switch {
 		case err != nil || !hasFired(pred):
 			w.markWoke = w.markWoke || hasFired(w.mark)
@@ -177,9 +175,7 @@ func AwaitGone(ctx context.Context, s *session.Session, dir, name string) error 
 	if err != nil && !errors.Is(err, zk.ErrNoAuth) {
 		return err
 	}
-	if pred != nil {
-		defer pred.Close()
-	}
+	defer pred.Close()
 	err = w.sleep(ctx, pred, nil)
 	if err == nil && w.blind && !hasFired(pred) {
 		w.readAfter(s.Timeout() / blindPart)
@@ -288,8 +284,6 @@ func (w *waiter) released(ctx context.Context, pred *session.Watch) bool {
 
 // forgetMark gives up the watch on the predecessor's mark.
 func (w *waiter) forgetMark() {
-	if w.mark != nil {
-		w.mark.Close()
-	}
+	w.mark.Close()
 	w.mark, w.markWoke = nil, false
 }

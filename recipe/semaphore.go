@@ -129,18 +129,15 @@ func (w *waiter) waitBehind(ctx context.Context, was Verdict) (v Verdict, head b
 	if err != nil {
 		return was, false, err
 	}
-	if before != nil {
-		defer before.Close()
-	}
+	defer before.Close()
 	// It may have begun to hold between our list and the watch: look again, now that nothing can be missed.
 	v, err = w.decideAnew(ctx)
 	if err != nil || v.Holds || v.Ahead == 1 || v.Watch != was.Watch || hasFired(before) {
 		return v, false, err
 	}
 	switch stat, err := w.t.s.Exists(ctx, w.e.q.Dir+"/"+was.Watch); {
-	case err == nil && (stat.Version > 0 || v.Permits <= w.largest && stat.Czxid < w.dataZxid):
-		return v, true, nil
-	case errors.Is(err, zk.ErrNoAuth): // nor shall we hear when it begins to hold; a head does not depend on that
+	case err == nil && (stat.Version > 0 || v.Permits <= w.largest && stat.Czxid < w.dataZxid),
+		errors.Is(err, zk.ErrNoAuth): // nor shall we hear when it begins to hold; a head does not depend on that
 		return v, true, nil
 	case err != nil && !errors.Is(err, zk.ErrNoNode):
 		return v, false, err

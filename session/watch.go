@@ -148,8 +148,11 @@ func (w *Watch) callBackLocked() {
 }
 
 // Close gives up the watch; the last one for its path takes it away at the server, without waiting for that. It may be
-// called more than once, before and after the watch has fired.
+// called more than once, before and after the watch has fired. A nil watch has nothing to give up.
 func (w *Watch) Close() {
+	if w == nil {
+		return
+	}
 	w.ws.mu.Lock()
 	defer w.ws.mu.Unlock()
 	w.ws.closeLocked(w)

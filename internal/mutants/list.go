@@ -126,7 +126,7 @@ var mutants = []mutant{
 	{"mark refused, znode kept", "where marks are refused, a release leaves its znode to a background that repeats it", "recipe/leave.go",
 		[]edit{{"if len(ops) > len(entries) && markRefused(", "if ctx == nil && markRefused("}}, []string{inRecipe}},
 	{"watch on a mark left", "every predecessor that gives up costs the server a watch for ever", "recipe/predecessor.go",
-		[]edit{{"		w.mark.Close()\n", "		_ = w.mark\n"}}, []string{inRecipe}},
+		[]edit{{"	w.mark.Close()\n", "	_ = w.mark\n"}}, []string{inRecipe}},
 	{"first in a directory that exists", "the contender that would have made a directory holds beside the one that has made it", "recipe/enter.go",
 		[]edit{{"b.Multi(e.q.request(e.size), e.request())", "b.Multi(e.request(), e.request())"}}, []string{inRecipe}},
 	{"orphan not deleted", "a create whose caller gave up stands in everybody's way", "recipe/enter.go",
