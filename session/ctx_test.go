@@ -188,7 +188,7 @@ func TestAWriteThatWaitedForAConnectionAndDidNotGetOneWasNotDone(t *testing.T) {
 	})
 }
 
-func TestBeforeTheFirstConnectionACallSaysThatNobodyHasAnswered(t *testing.T) {
+func TestBeforeTheFirstConnectionACallSaysThatNoServerHasAnswered(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		srv.Inject(zktest.DropRequest().Op(zktest.OpConnect))
 		s := start(t, srv.Dial)

@@ -17,7 +17,7 @@ import (
 // Scenario 53: the end of a lease waits for no mutex. All mutexes of the session and of its connection are held for
 // longer than the lease lasts; the session's context must end before the server ends the session, since only then another
 // client can hold. A machine that stands still may delay one trial, not all of them.
-func TestTheLeaseEndsOnTimeWhoeverHoldsTheSessionsMutexes(t *testing.T) {
+func TestTheLeaseEndsOnTimeWhileTheSessionsMutexesAreHeld(t *testing.T) {
 	const tick, timeout, trials = 200 * time.Millisecond, 2 * time.Second, 5
 	srv := zktest.Run(t, zktest.WithTick(tick))
 	for trial := 1; ; trial++ {

@@ -276,7 +276,7 @@ func TestAServerThatIsAlwaysHostileCostsItsCallsAndNotTheProgram(t *testing.T) {
 	}
 }
 
-func TestNotificationsOfWatchesThatNobodySetAreIgnored(t *testing.T) {
+func TestNotificationsOfWatchesThatNoCallerSetAreIgnored(t *testing.T) {
 	withPeer(t, func(c *peerConn) {
 		if !c.hello() {
 			return

@@ -161,7 +161,7 @@ func TestNamesOfStates(t *testing.T) {
 		session.Connecting, " ", session.Connected, " ", session.Disconnected, " ", session.Over, " ", session.State(9)))
 }
 
-func TestEndsThatNobodyAskedForMatchErrLost(t *testing.T) {
+func TestEndsThatTheClientDidNotAskForMatchErrLost(t *testing.T) {
 	for _, end := range []error{session.ErrExpired, session.ErrLeaseOver, session.ErrAuth} {
 		require.ErrorIs(t, end, session.ErrLost)
 		for _, other := range []error{session.ErrExpired, session.ErrLeaseOver, session.ErrAuth, session.ErrClosed} {

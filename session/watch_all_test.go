@@ -70,7 +70,7 @@ func TestWatchAllTellsOfWhatGoesAndOfWhatIsGone(t *testing.T) {
 	})
 }
 
-func TestWatchAllIsOneRequestForThoseThatNobodyWatches(t *testing.T) {
+func TestWatchAllIsOneRequestForThoseThatNoCallerWatches(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		for _, p := range []string{"/a", "/b", "/c"} {
 			require.NoError(t, srv.Create(p, nil))

@@ -14,7 +14,7 @@ import (
 
 // Restoring many watches after a reconnection does not keep the session's mutex, which every reply and every heartbeat needs. A
 // machine that stands still may delay one trial, not all of them.
-func TestRestoringManyWatchesKeepsNobodyFromTheSession(t *testing.T) {
+func TestRestoringManyWatchesKeepsNoCallerFromTheSession(t *testing.T) {
 	const watches, trials = 100_000, 10
 	paths := make([]string, watches)
 	for i := range paths {

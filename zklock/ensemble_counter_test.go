@@ -32,7 +32,7 @@ func sessionOf(t *testing.T, s *locktest.Site) *session.Session {
 
 // scenario 48 on a real server, whose lists have no order: a neighbour with only CREATE makes up contenders whose numbers are half
 // the circle away. No client holds beside the holder, and all see who leads.
-func TestScenario48_ANeighbourThatMayOnlyCreateLetsNobodyInOnARealServer(t *testing.T) {
+func TestScenario48_ANeighbourThatMayOnlyCreateLetsNoContenderInOnARealServer(t *testing.T) {
 	s := locktest.SiteBeside(t, 1)
 	auth := zklock.WithAuth("digest", []byte("owner:secret"))
 	acl := append(zk.DigestACL(zk.PermAll, "owner", "secret"), zk.ACL{Perms: zk.PermCreate, Scheme: "world", ID: "anyone"})

@@ -26,7 +26,7 @@ func graceCutOff(s *locktest.Sim, c *locktest.Client) (heal func()) {
 
 // The context of a holder that is cut off at any moment ends at least its grace before the next client holds, and before
 // SafeUntil.
-func TestAHoldWithAGraceEndsThatMuchBeforeAnybodyElseHolds(t *testing.T) {
+func TestAHoldWithAGraceEndsThatMuchBeforeAnotherClientHolds(t *testing.T) {
 	with := zklock.WithGrace(graceOf)
 	locks := map[string]func(c *locktest.Client) locktest.Acquire{
 		"mutex":     func(c *locktest.Client) locktest.Acquire { return c.Mutex("/l", with).Lock },

@@ -117,7 +117,7 @@ func TestAKeptZnodeIsLockedWithoutARequest(t *testing.T) {
 	})
 }
 
-func TestLocalWaitersAreServedInOrderOfArrivalAndNobodyBarges(t *testing.T) {
+func TestLocalWaitersAreServedInOrderOfArrivalAndNoCallerBarges(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		m := s.Client().Mutex("/l", zklock.WithLocalHandoff(1), zklock.WithIdleKeep(time.Second))
 		h := s.Lock(m)

@@ -49,7 +49,7 @@ func drain(s *locktest.Sim, calls []*locktest.Call) {
 	all.Wait()
 }
 
-func TestNHandOversAtMostOnceSomebodyWaitsOutside(t *testing.T) {
+func TestNHandOversAtMostOnceAContenderWaitsOutside(t *testing.T) {
 	for _, n := range []int{1, 2, 7} {
 		for name, first := range map[string]bool{"who came before us": true, "who comes later": false} {
 			t.Run(fmt.Sprint(n, " ", name), func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestHandOversBeforeTheProcessHasLookedCount(t *testing.T) {
 	}
 }
 
-func TestASecondAtMostOnceSomebodyWaitsOutside(t *testing.T) {
+func TestASecondAtMostOnceAContenderWaitsOutside(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		m := s.Client().Mutex("/l", zklock.WithLocalHandoff(1_000_000))
 		h := s.Lock(m)
@@ -276,7 +276,7 @@ func TestAContenderThatComesWhileTheHolderReconnects(t *testing.T) {
 }
 
 // On a server that lags behind the list may be old, but its watch is from the same state.
-func TestTheListOfALaggingServerMissesNobodyForGood(t *testing.T) {
+func TestTheListOfALaggingServerMissesNoContenderForGood(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		f := s.Follower()
 		c := s.Client()
@@ -303,7 +303,7 @@ func TestTheListOfALaggingServerMissesNobodyForGood(t *testing.T) {
 	})
 }
 
-func TestOtherZnodesInTheDirectoryAreNobodyWhoWaits(t *testing.T) {
+func TestOtherZnodesInTheDirectoryAreNoContendersThatWait(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		m := s.Client().Mutex("/l", zklock.WithLocalHandoff(1), zklock.WithIdleKeep(30*time.Second))
 		h := s.Lock(m)
@@ -368,7 +368,7 @@ func TestAProcessThatCanNotLookHandsOnForAWhileOnly(t *testing.T) {
 	})
 }
 
-func TestALocalQueueIsForgottenWhenNobodyUsesIt(t *testing.T) {
+func TestALocalQueueIsForgottenWhenNoCallerUsesIt(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
 		before := locktest.Goroutines()

@@ -16,7 +16,7 @@ import (
 // A neighbour who may only create queues, and lets the next contender set a watch. Then it removes READ for all from its
 // znode's access list, and disconnects. No notification is sent (3.8.4, 3.9.2 and later). The next contender must not wait
 // for ever for a free lock. SECURITY.md: a neighbour can't "keep a lock after his znodes have gone".
-func TestANeighbourWhoHidesItsZnodeAndGoesKeepsNobodyWaiting(t *testing.T) {
+func TestANeighbourWhoHidesItsZnodeAndGoesKeepsNoContenderWaiting(t *testing.T) {
 	for name, opts := range map[string][]zktest.Option{"3.8": nil, "3.9": {zktest.WithVersion(zktest.Version39)}} {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {

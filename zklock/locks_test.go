@@ -94,7 +94,7 @@ func TestLocksRefusesLimitsThatLeaveNothing(t *testing.T) {
 	})
 }
 
-func TestWaitFreeReturnsWhenNobodyIsInLine(t *testing.T) {
+func TestWaitFreeReturnsWhenNoContenderIsInLine(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
 		require.NoError(s, a.WaitFree(s.Context(), dir))

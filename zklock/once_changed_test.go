@@ -13,7 +13,7 @@ import (
 
 // The write of the record is lost with its connection, and another client writes the record before it is repeated. The
 // record that is then found must not be taken for the one of this run.
-func TestARunIsAddedToTheRecordThatSomebodyElseHasWrittenMeanwhile(t *testing.T) {
+func TestARunIsAddedToTheRecordThatAnotherClientHasWrittenMeanwhile(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
 		o := c.Once("/jobs/nightly")

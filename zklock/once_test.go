@@ -325,7 +325,7 @@ func TestARecordKeepsTheLastRunsOnly(t *testing.T) {
 	})
 }
 
-func TestSomebodyElsesDataInPlaceOfARecordAreRefused(t *testing.T) {
+func TestAnotherClientsDataInPlaceOfARecordAreRefused(t *testing.T) {
 	for _, data := range []string{"x", "{}", "[]", "null", `{"format":"zklock-once-1","runs":[]} x`, `{"format":"zklock-once-2","runs":[]}`,
 		`{"format":"zklock-once-1","runs":[{"host":"h","pid":1,"token":0,"began_ms":1}]}`, `{"format":"zklock-once-1","more":1,"runs":[]}`,
 		`{"format":"zklock-once-1","runs":[{"key":"\u001b[2J","host":"h","pid":1,"token":1,"began_ms":1}]}`} {

@@ -227,7 +227,7 @@ func TestATryCostsOneListWhenTheLockIsBusy(t *testing.T) {
 
 // If another contender enters between the list and the create of a try, the try deletes its znode again, so that none waits
 // for it.
-func TestATryThatSomebodyForestallsGivesItsPlaceUp(t *testing.T) {
+func TestATryThatAnotherContenderForestallsGivesItsPlaceUp(t *testing.T) {
 	for _, read := range []bool{false, true} {
 		t.Run(map[bool]string{false: "a writer's", true: "a reader's"}[read], func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {

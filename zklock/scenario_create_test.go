@@ -58,7 +58,7 @@ func TestScenario1_ACreateWhoseReplyWasLostIsFoundAgainByItsID(t *testing.T) {
 }
 
 // scenario 1, given up: the caller has given up before there is a connection again, and the znode is deleted.
-func TestScenario1_ACreateWhoseReplyWasLostIsDeletedOnceConnectedWhenNobodyWaitsForIt(t *testing.T) {
+func TestScenario1_ACreateWhoseReplyWasLostIsDeletedOnceConnectedWhenNoCallerWaitsForIt(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c := s.Dir("/locks/a"), s.Client()
 		before := c.SessionID()

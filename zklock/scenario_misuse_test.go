@@ -154,7 +154,7 @@ func TestScenario41_ACallWithoutAServerReturnsWithinItsContext(t *testing.T) {
 }
 
 // scenario 41: a dialer that uses all the time that it has delays no call beyond its ctx.
-func TestScenario41_ADialerThatHangsKeepsNobodyBeyondItsContext(t *testing.T) {
+func TestScenario41_ADialerThatHangsKeepsNoCallerBeyondItsContext(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		slow := func(_, _ string, timeout time.Duration) (net.Conn, error) {
 			time.Sleep(timeout)

@@ -20,7 +20,7 @@ import (
 
 // scenario 21: the directory is deleted and made again, so that the numbers restart: a stale Unlock deletes no other
 // client's znode, and the tokens still grow.
-func TestScenario21_AStaleUnlockDeletesNobodyElsesNodeWhenTheNumbersRestart(t *testing.T) {
+func TestScenario21_AStaleUnlockDeletesNoOtherClientsNodeWhenTheNumbersRestart(t *testing.T) {
 	for name, stale := range map[string]func(s *locktest.Sim, a *locktest.Client, h *zklock.Hold) error{
 		"the loss is known": func(s *locktest.Sim, a *locktest.Client, h *zklock.Hold) error {
 			<-h.Context().Done()
@@ -49,7 +49,7 @@ func TestScenario21_AStaleUnlockDeletesNobodyElsesNodeWhenTheNumbersRestart(t *t
 func number(h *zklock.Hold) string { return h.Node()[strings.LastIndexByte(h.Node(), '-')+1:] }
 
 // scenario 21, when the stale delete has been under way for a while.
-func TestScenario21_AnUnlockThatGoesOnInTheBackgroundDeletesNobodyElsesNode(t *testing.T) {
+func TestScenario21_AnUnlockThatGoesOnInTheBackgroundDeletesNoOtherClientsNode(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
 		id, first := a.SessionID(), s.Lock(a.Mutex(dir))

@@ -217,7 +217,7 @@ func TestASizeThatWasResizedOutlivesTheContainer(t *testing.T) {
 }
 
 // A size that was read from a server that lags behind must not make a call fail.
-func TestASizeThatAServerHasNotHeardOfYetRefusesNobody(t *testing.T) {
+func TestASizeThatAServerHasNotHeardOfYetRefusesNoCaller(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
 		s.Unlock(s.Take(locktest.Permits(a.Semaphore(dir, 2), 2)))

@@ -60,7 +60,7 @@ func TestTryAcquireCostsOnlyReadsWhenItIsBusy(t *testing.T) {
 }
 
 // If another contender enters between the list and the create of a try, the try deletes its znode again.
-func TestATryForPermitsThatSomebodyForestallsGivesItsPlaceUp(t *testing.T) {
+func TestATryForPermitsThatAnotherContenderForestallsGivesItsPlaceUp(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
 		in := s.Server.Inject(zktest.Hold().Op(zktest.OpCreate).Session(a.SessionID()).Once())

@@ -116,7 +116,7 @@ func (w *semaphoreWorld) check(seed uint64) {
 
 // Whatever many clients do with one semaphore, after every step exactly the first in line for which there is room hold: no
 // wake-up is ever missed.
-func TestASemaphoreUsedInEveryWayForgetsNobody(t *testing.T) {
+func TestASemaphoreUsedInEveryWayForgetsNoContender(t *testing.T) {
 	rounds := 40
 	if locktest.Long() {
 		rounds = 300

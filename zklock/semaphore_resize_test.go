@@ -210,7 +210,7 @@ func TestAResizeThatLosesItsConnectionIsCarriedOut(t *testing.T) {
 }
 
 // No call overwrites the data that another program keeps at the path, and the error names them (scenario 67).
-func TestASemaphoreDoesNotOverwriteSomebodyElsesData(t *testing.T) {
+func TestASemaphoreDoesNotOverwriteAnotherClientsData(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		s.Dir("/locks")
 		for i, data := range []string{"hello", `{"size":"3"}`, `{"size":-3}`, `{"size":3,"owner":"me"}`, `[3]`, "3", "null", "\xff\xfe", `{"size":1e99}`, "\u202egnp"} {

@@ -101,7 +101,7 @@ func TestScenario34_WaitersWakeWhenPermitsAreRaised(t *testing.T) {
 }
 
 // scenario 34, when a waiter wants more than the old size, and one behind it wants less.
-func TestScenario34_ARaiseThatIsTooSmallForTheHeadLetsNobodyPast(t *testing.T) {
+func TestScenario34_ARaiseThatIsTooSmallForTheHeadLetsNoContenderPast(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
 		m := a.Semaphore(dir, 3)

@@ -178,7 +178,7 @@ func TestUnequalServersAndOnesThatAreDownAreFound(t *testing.T) {
 	found(t, r, doctor.Warning, down.Addr().String()+" does not serve this client: connection refused")
 }
 
-func TestAnEnsembleThatServesNobodyIsFound(t *testing.T) {
+func TestAnEnsembleThatServesNoClientIsFound(t *testing.T) {
 	srv := zktest.Run(t)
 	srv.Inject(zktest.CloseBefore().Op(zktest.OpConnect))
 	r := examine(t, srv.Addr()+"/nowhere", doctor.Config{Patience: 2 * time.Second})
