@@ -2,6 +2,7 @@ package zklock
 
 import (
 	"cmp"
+	"maps"
 	"path"
 	"slices"
 	"sync"
@@ -140,25 +141,22 @@ func (u *inUse) update(fn func()) {
 // holding reports whether a lock of one of paths is held whose znode is node.
 func (u *inUse) holding(paths []string, node string) bool {
 	u.mu.Lock()
-	var held []*acquisition
+	var ofPaths []*acquisition
 	for a := range u.holds {
 		if slices.ContainsFunc(paths, func(p string) bool { return a.covers(lockKey{a.c, p}) }) {
-			held = append(held, a)
+			ofPaths = append(ofPaths, a)
 		}
 	}
 	u.mu.Unlock()
-	return slices.ContainsFunc(held, func(a *acquisition) bool { return slices.Contains(a.ticket.Nodes(), node) })
+	return slices.ContainsFunc(ofPaths, func(a *acquisition) bool { return slices.Contains(a.ticket.Nodes(), node) })
 }
 
 func (u *inUse) all() ([]waiting, []*acquisition) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	waits, holds := make([]waiting, 0, len(u.waits)), make([]*acquisition, 0, len(u.holds))
+	waits := make([]waiting, 0, len(u.waits))
 	for w := range u.waits {
 		waits = append(waits, *w)
 	}
-	for a := range u.holds {
-		holds = append(holds, a)
-	}
-	return waits, holds
+	return waits, slices.AppendSeq(make([]*acquisition, 0, len(u.holds)), maps.Keys(u.holds))
 }

@@ -118,8 +118,8 @@ func (r *recorder) acquired(i zklock.AcquiredInfo) {
 	r.on(i.Call, joined, func(k *call) {
 		r.metrics.waits.Add(k.ctx, -1, k.with())
 		r.metrics.waited.Record(k.ctx, i.Waited.Seconds(), k.with())
-		held := []attribute.KeyValue{tokenKey.Int64(int64(i.Token)), nodeKey.String(i.Node)}
-		k.span.SetAttributes(held...)
+		ofHold := []attribute.KeyValue{tokenKey.Int64(int64(i.Token)), nodeKey.String(i.Node)}
+		k.span.SetAttributes(ofHold...)
 		if joined {
 			k.span.SetAttributes(joinedKey.Int64(int64(i.Joined)))
 		}
@@ -132,7 +132,7 @@ func (r *recorder) acquired(i zklock.AcquiredInfo) {
 		k.span = noop.Span{}
 		if r.holds {
 			_, k.span = r.tracer.Start(i.Context, "hold "+string(i.Kind), trace.WithSpanKind(trace.SpanKindInternal),
-				trace.WithAttributes(append(lockAttributes(i.LockInfo), held...)...))
+				trace.WithAttributes(append(lockAttributes(i.LockInfo), ofHold...)...))
 		}
 	})
 }
