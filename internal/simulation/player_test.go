@@ -84,7 +84,7 @@ func (p *player) dial(network, addr string, timeout time.Duration) (net.Conn, er
 		slowest = time.Second
 	}
 	w := newWire(conn, key, 11+4*p.i, slowest)
-	w.slow = p.w.busy
+	w.slow, w.sends = p.w.busy, p.w.sends
 	if p.follow != nil {
 		return listen(w, p.follow.conn()), nil
 	}
@@ -169,6 +169,9 @@ func (p *player) play(ctx context.Context) {
 		}
 		if c := p.ensure(ctx); c != nil {
 			p.operate(ctx, c, n)
+		}
+		if p.w.single {
+			p.wg.Wait()
 		}
 	}
 	close(p.finished)

@@ -30,8 +30,8 @@ var (
 // stuck is the real time that a seed may take: some thousand times its usual duration.
 const stuck = 3 * time.Minute
 
-// simulate runs one seed. A failure prints its history and the violations.
-func simulate(t *testing.T, seed uint64) (w *world) {
+// simulate runs one seed, in a world that change, if there is one, has changed. A failure prints its history and the violations.
+func simulate(t *testing.T, seed uint64, change ...func(*world)) (w *world) {
 	// The timer is outside the bubble: a bubble that is stuck does not advance its clock.
 	watchdog := time.AfterFunc(stuck, func() {
 		buf := make([]byte, 1<<20)
@@ -56,6 +56,9 @@ func simulate(t *testing.T, seed uint64) (w *world) {
 		var err error
 		w, err = newWorld(seed, srv, version)
 		require.NoError(t, err)
+		for _, fn := range change {
+			fn(w)
+		}
 		w.run(t.Context())
 	})
 	return w

@@ -38,6 +38,7 @@ type world struct {
 	handoff   int           // WithLocalHandoff of the mutexes; 0: without
 	idle      time.Duration // their WithIdleKeep; 0: without
 	busy      bool          // clients start several operations at the same instant, and each write takes a while
+	single    bool          // a client starts an operation when the one before has ended
 	neighbour bool          // a foreign client creates znodes in the locks' directories
 	aged      bool          // a directory's counter may be near its end
 	garbles   bool          // there are faults under which a client reads replies out of order
@@ -47,6 +48,7 @@ type world struct {
 
 	mu      sync.Mutex // guards what follows
 	history []event
+	sent    uint64 // a hash of all messages of the clients'
 	bad     []string
 }
 
@@ -153,6 +155,13 @@ func (w *world) note(who, format string, args ...any) {
 	e := event{w.now(), who, format, args}
 	w.mu.Lock()
 	w.history = append(w.history, e)
+	w.mu.Unlock()
+}
+
+// sends notes a message of a client's.
+func (w *world) sends(hash uint64) {
+	w.mu.Lock()
+	w.sent = mix(w.sent, hash)
 	w.mu.Unlock()
 }
 
