@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// SASL is a mechanism by which a client proves to a server who it is: DigestMD5, or one of a program's own. Each
+// SASL is a mechanism by which a client authenticates to a server: DigestMD5, or one of the program's own. Each
 // connection negotiates again, so its methods are called repeatedly, and concurrently by several sessions of a client.
 type SASL interface {
-	// Name is the mechanism's, as in "DIGEST-MD5", for errors.
+	// Name returns the mechanism's name, such as "DIGEST-MD5", for errors.
 	Name() string
 	// Begin begins a negotiation with the server at address host:port.
 	Begin(server string) Negotiation
@@ -22,16 +22,16 @@ type SASL interface {
 
 // Negotiation is one run of a SASL mechanism, on one connection.
 type Negotiation interface {
-	// Step takes what the server has said, nil at first, and returns what to say to it. done: the mechanism has nothing
-	// more to learn from the server; a token that is not nil is still sent. An error gives up the connection, and another
-	// server is tried; refused credentials are reported by the server, not by Step. ctx bounds the time for it.
+	// Step takes the server's challenge, nil at first, and returns the token to send to it. done: the mechanism needs no
+	// further challenge; a token that is not nil is still sent. An error gives up the connection, and another server is
+	// tried. Refused credentials are reported by the server, not by Step. ctx bounds the time for Step.
 	Step(ctx context.Context, challenge []byte) (token []byte, done bool, err error)
 }
 
 var errNoSASL = errors.New("the server has no SASL: its JAAS configuration has no section Server, or it is no ZooKeeper that speaks it")
 
-// authenticate sends the credentials and waits for the verdict, before any other request may go: the server answers them
-// out of turn, and refuses what came before them.
+// authenticate sends the credentials and waits for the verdict before any other request is sent: the server answers
+// credentials out of turn, and refuses requests that came before them.
 func (c *conn) authenticate() error {
 	for _, a := range c.s.cfg.Auth {
 		r := newRequest(opAuth, "authenticate", a.Scheme)
@@ -43,7 +43,7 @@ func (c *conn) authenticate() error {
 	return c.negotiate()
 }
 
-// negotiate runs the SASL mechanism of the configuration on c. Source: ZooKeeperServer.processSasl, ZooKeeperSaslClient.
+// negotiate runs the configured SASL mechanism. Source: ZooKeeperServer.processSasl, ZooKeeperSaslClient.
 func (c *conn) negotiate() error {
 	mechanism := c.s.cfg.SASL
 	if mechanism == nil {
@@ -62,7 +62,7 @@ func (c *conn) negotiate() error {
 			return nil
 		}
 		if token == nil {
-			token = []byte{} // a server takes no null
+			token = []byte{} // servers accept no null token
 		}
 		r := newRequest(opSASL, "authenticate", mechanism.Name())
 		r.frame = appendBytes(r.frame, token)
@@ -82,7 +82,7 @@ func (c *conn) negotiate() error {
 	}
 }
 
-// present sends credentials and waits for the verdict. A refusal ends the session: every server would refuse them.
+// present sends credentials and waits for the verdict. A refusal ends the session, since every server would refuse them.
 func (c *conn) present(r *request, what string) error {
 	if _, err := c.flush(r); err != nil {
 		return err
@@ -103,9 +103,9 @@ func (c *conn) present(r *request, what string) error {
 	return nil
 }
 
-// DigestMD5 is the SASL mechanism DIGEST-MD5, with a user of the server's JAAS configuration (DigestLoginModule,
-// user_NAME="password"). The password does not cross the wire, and the server proves that it knows it too; what follows
-// is neither encrypted nor signed, so use TLS where others can reach the network. Access lists name the user as
+// DigestMD5 is the SASL mechanism DIGEST-MD5, for a user of the server's JAAS configuration (DigestLoginModule,
+// user_NAME="password"). The password does not cross the wire, and the server proves that it knows it too. Requests and
+// replies are neither encrypted nor signed: use TLS where others can reach the network. Access lists name the user as
 // {"sasl", user}. Source: RFC 2831, with the service and host that ZooKeeper's clients use, zookeeper/zk-sasl-md5.
 func DigestMD5(user, password string) SASL { return &digestMD5{user, password} }
 
@@ -114,10 +114,9 @@ type digestMD5 struct{ user, password string }
 func (m *digestMD5) Name() string             { return "DIGEST-MD5" }
 func (m *digestMD5) Begin(string) Negotiation { return &digestRun{digestMD5: m} }
 
-// digestRun is one negotiation: nothing, the answer to the server's challenge, and the check of the server's own proof.
 type digestRun struct {
 	*digestMD5
-	proof string // that the server has to show
+	proof string // expected of the server
 }
 
 const digestURI = "zookeeper/zk-sasl-md5"
@@ -140,7 +139,6 @@ func (r *digestRun) Step(_ context.Context, challenge []byte) (token []byte, don
 	return nil, true, nil
 }
 
-// answer answers the server's challenge, in which realm and nonce are what matters.
 func (r *digestRun) answer(challenge []byte) ([]byte, error) {
 	said, err := directives(challenge)
 	switch {
@@ -172,8 +170,8 @@ func (r *digestRun) answer(challenge []byte) ([]byte, error) {
 
 func hexSum(s string) string { return fmt.Sprintf("%x", md5.Sum([]byte(s))) }
 
-// latin is how a name or a password is hashed: in ISO 8859-1 if all its characters are of that, else as UTF-8, if the
-// server takes that.
+// latin encodes a name or password for hashing: in ISO 8859-1 if that has all its characters, else in UTF-8 if the server
+// accepts that.
 func latin(s string, utf8 bool) string {
 	var b []byte
 	for _, r := range s {
@@ -189,10 +187,10 @@ func quoted(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
 }
 
-// directive is name=value or name="value", in which a backslash stands before a character that is not special.
+// directive matches name=value or name="value"; in quotes, a backslash escapes the next character.
 const directive = `^([^=]*)=(?:"((?s:[^"\\]|\\.)*)"|([^",][^,]*)?(?:,|$))`
 
-// directives reads those of a challenge, which commas separate. Of a name that comes more than once the first counts.
+// directives reads a challenge's directives, which commas separate. If a name occurs more than once, the first counts.
 func directives(b []byte) (map[string]string, error) {
 	pattern, found := regexp.MustCompile(directive), map[string]string{}
 	for rest := strings.Trim(string(b), ", \t"); rest != ""; rest = strings.TrimLeft(rest, ", \t") {

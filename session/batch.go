@@ -10,17 +10,17 @@ import (
 	"github.com/zklock/locker/internal/trusted"
 )
 
-// Batch is a list of requests that travel together: back to back on one connection, in their order, and for about a
-// hundred in one round trip. The server carries them out in that order, but not as one transaction: other clients'
-// requests may come in between, and one may fail while the next succeeds. (For all or none see Multi.)
+// Batch is a list of requests that travel together: back to back on one connection, in order, about a hundred in one
+// round trip. The server carries them out in that order, but not as one transaction: other clients' requests may come in
+// between, and one may fail while the next succeeds. (For all or none see Multi.)
 //
 //	b := s.Batch()
 //	made := b.Create("/jobs/job-", data, session.EphemeralSequential, acl)
 //	jobs := b.List("/jobs") // the new one among them
 //	if err := b.Do(ctx); err != nil {
 //
-// Each method adds a request, and returns the Result that will have its outcome. The contracts of Session's operations of
-// the same names hold here. A Batch is for one goroutine, and for one Do.
+// Each method adds a request and returns its Result, and has the contract of Session's method of the same name. A Batch
+// is for one goroutine, and for one Do.
 type Batch struct {
 	s       *Session
 	grouped bool // see Grouped
@@ -28,17 +28,16 @@ type Batch struct {
 	room    [3]answerable // for asks, when they are few
 }
 
-// Result is the outcome of one request of a Batch, from the moment in which Do has returned.
+// Result is the outcome of one request of a Batch; it is set when Do returns.
 type Result[T any] struct {
-	Value T     // what the server answered; the zero value with an error, but for a Multi
-	Err   error // why there is none
+	Value T     // the server's answer; zero if Err is set, except for a Multi
+	Err   error // why the request failed
 
-	r      *request // nil: refused before any I/O, for Err
+	r      *request // nil: refused before any I/O, with Err
 	decode func() (T, error)
-	d      decoder // decode's; here it is no allocation of its own
+	d      decoder // used by decode; a field, to save an allocation
 }
 
-// answerable is a Result of whatever type.
 type answerable interface {
 	request() *request
 	resolve(noReply error) error
@@ -46,7 +45,7 @@ type answerable interface {
 
 func (a *Result[T]) request() *request { return a.r }
 
-// resolve decodes the reply, and returns Err; noReply says why there is none.
+// resolve decodes the reply and returns Err, which is noReply if there is no reply.
 func (a *Result[T]) resolve(noReply error) error {
 	switch {
 	case a.r == nil:
@@ -67,11 +66,11 @@ func newBatch(s *Session, grouped bool) *Batch {
 	return b
 }
 
-// Do sends the requests and waits for their replies, as long as ctx and the session last. One that is refused before any
-// I/O, as for a bad path, is not sent; the others are. (A request that is too long, or has no room for its ephemeral
-// znodes, keeps all from being sent.) Reads whose reply is lost are sent again, and so are requests that were not sent; a
-// write whose reply is lost has an error that matches ErrUnknownOutcome, and what is behind it in the batch may have been
-// carried out or not. Do returns the first Err of the batch's results; nil says that everything was carried out.
+// Do sends the requests and waits for their replies, as long as ctx and the session last. A request that is refused
+// before any I/O, for example for a bad path, is not sent; the others are. But if one is too long, or has no room for its
+// ephemeral znodes, none is sent. Reads that lose their reply, and requests that were not sent, are sent again. The error
+// of a write that loses its reply matches ErrUnknownOutcome; the requests behind it may have been carried out or not. Do
+// returns the first Err of the results; nil: everything was carried out.
 func (b *Batch) Do(ctx context.Context) error {
 	var writes []*request
 	var read *request
@@ -97,7 +96,7 @@ func (s *Session) do(ctx context.Context, asks ...answerable) error {
 			requests = append(requests, r)
 		}
 	}
-	noReply := s.run(ctx, requests...) // why a request has none
+	noReply := s.run(ctx, requests...) // the error of requests without a reply
 	var first error
 	for _, a := range asks {
 		if err := a.resolve(noReply); first == nil {
@@ -107,13 +106,12 @@ func (s *Session) do(ctx context.Context, asks ...answerable) error {
 	return first
 }
 
-// one is a batch of one request.
 func one[T any](ctx context.Context, s *Session, a *Result[T]) (T, error) {
-	_ = s.do(ctx, a) // a says the same
+	_ = s.do(ctx, a) // a.Err is the same
 	return a.Value, a.Err
 }
 
-// added adds a to b; in a grouped one a write may be a member of a group, and a list be read together with others.
+// added adds a to b. In a grouped batch a write may be a member of a group, and a list may be read together with others.
 func added[T any](b *Batch, a *Result[T]) *Result[T] {
 	if b.grouped && a.r != nil {
 		if a.r.touches != nil {
@@ -147,14 +145,13 @@ func (b *Batch) Exists(path string) *Result[zk.Stat] { return added(b, b.s.exist
 // ACL reads a znode's access list.
 func (b *Batch) ACL(path string) *Result[ACL] { return added(b, b.s.acl(path)) }
 
-// Sync makes the reads behind it see what the leader has carried out: see Session.Sync.
+// Sync makes the reads behind it see what the leader had carried out: see Session.Sync.
 func (b *Batch) Sync(path string) *Result[None] { return added(b, b.s.sync(path)) }
 
 // Multi carries out several writes in one transaction: see Session.Transact.
 func (b *Batch) Multi(ops ...any) *Result[Transaction] { return added(b, b.s.multi(ops)) }
 
-// handOver bounds how long SendDeletes waits until its requests are written: they may be stuck behind a full window, or on a
-// network that takes nothing.
+// handOver bounds how long SendDeletes waits until its requests are written: the window may be full, or the network stuck.
 const handOver = 50 * time.Millisecond
 
 func (f forLocks) SendDeletes(paths ...string) func(ctx context.Context, failed func(error) bool) []string {
@@ -193,10 +190,9 @@ func (f forLocks) SendDeletes(paths ...string) func(ctx context.Context, failed 
 	}
 }
 
-// untilAccepted waits until n requests have been accepted, for handOver at most.
 func (f forLocks) untilAccepted(c *conn, accepted <-chan struct{}, n int) {
 	wait := handOver
-	if c.stuck.Load() { // a call that gives up in two places waits for such a conn once
+	if c.stuck.Load() { // the last wait timed out: a call that gives up in two places waits once
 		wait = 0
 	}
 	bound := time.After(wait)
@@ -205,7 +201,7 @@ func (f forLocks) untilAccepted(c *conn, accepted <-chan struct{}, n int) {
 		case <-accepted:
 			continue
 		case <-c.dead:
-		case <-f.s.ctx.Done(): // the znodes go with it
+		case <-f.s.ctx.Done(): // the znodes go with the session
 		case <-bound:
 			c.stuck.Store(true)
 		}
@@ -213,7 +209,7 @@ func (f forLocks) untilAccepted(c *conn, accepted <-chan struct{}, n int) {
 	}
 }
 
-// answerTo waits for what becomes of a delete that is on its way. Nil: it has a reply.
+// answerTo waits for the outcome of a delete that a conn has taken. Nil: it has a reply.
 func (s *Session) answerTo(ctx context.Context, r *request) error {
 	select {
 	case <-r.done:

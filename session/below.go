@@ -11,26 +11,26 @@ import (
 	"github.com/zklock/locker/internal/trusted"
 )
 
-// Reads of many children of one znode, whose number, names and data others have chosen. The names come from the ensemble and
-// are not held to CheckPath. The reads must not delay a heartbeat, whose reply comes behind theirs on the same connection: so
-// they go out in batches, one of one caller at a time, and what a batch brings back is bounded.
+// Reads of many children of one znode. Other clients have chosen their number, names and data; the names come from the
+// ensemble and are not held to CheckPath. Replies travel in order, so these reads must not delay a heartbeat's reply:
+// they are sent in batches, one batch of one caller at a time, and the bytes of a batch are bounded.
 
 const (
-	batchBytes    = 1 << 20 // of a batch, requests and expected replies: a line of 600 KB/s carries it in two seconds
+	batchBytes    = 1 << 20 // of a batch's requests and expected replies: 600 KB/s carry it in two seconds
 	batchRequests = 128
-	statBytes     = 100 // about what the reply to exists takes, and what a reply to get takes beside the data
+	statBytes     = 100 // about the length of a reply to exists, and of a reply to get without the data
 )
 
 // Node is a child as StatsBelow or ReadBelow found it.
 type Node struct {
-	Data []byte // nil also when they were not asked for
+	Data []byte // nil also if they were not asked for
 	Stat zk.Stat
 	Err  error // why there is nothing else: zk.ErrNoNode, zk.ErrNoAuth
 }
 
-// StatsBelow returns the Stats of dir's children names, in their order. If the server refuses one of them, its Err says
-// why. The names may be any that a list of dir has returned. It blocks for a round trip per batch of 128 (less when the
-// names are long), and waits for other calls of it and of ReadBelow in this session between two batches.
+// StatsBelow returns the Stats of dir's children names, in the order of names. If the server refuses one, that Node's Err
+// says why. The names may be any that a list of dir has returned. It blocks for a round trip per batch of 128 (fewer if
+// the names are long); between batches it waits for other calls of StatsBelow and ReadBelow in this session.
 func (s *Session) StatsBelow(ctx context.Context, dir string, names []string) ([]Node, error) {
 	if err := checkNamed(dir); err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func (s *Session) StatsBelow(ctx context.Context, dir string, names []string) ([
 	return s.stats(ctx, dir, names)
 }
 
-// StatsOf is StatsBelow for znodes of any directories, by their paths. It is for the packages of this module.
+// StatsOf is StatsBelow for znodes of any directories, by their paths, for the packages of this module.
 func (s *Session) StatsOf(ctx context.Context, _ trusted.Caller, paths []string) ([]Node, error) {
 	return s.stats(ctx, "", paths)
 }
@@ -55,9 +55,9 @@ func (s *Session) stats(ctx context.Context, dir string, names []string) ([]Node
 	return nodes, nil
 }
 
-// ReadBelow reads dir's children names: of each its Stat, which is known before any data are asked for, and its data
-// when want says so. want is called once for each child that there is, in order. Data that have grown since, beyond
-// what want has seen, are left out as well. Otherwise it is like StatsBelow, with two round trips instead of one.
+// ReadBelow reads the Stats of dir's children names, then the data of those for which want returns true. want is called
+// once for each child that exists, in order, and again for a child whose data have grown since: if it then returns false,
+// the data are left out. Otherwise it is like StatsBelow, with two round trips instead of one.
 func (s *Session) ReadBelow(ctx context.Context, dir string, names []string, want func(zk.Stat) bool) ([]Node, error) {
 	nodes, err := s.StatsBelow(ctx, dir, names)
 	if err != nil {
@@ -88,9 +88,9 @@ func (s *Session) ReadBelow(ctx context.Context, dir string, names []string, wan
 	return nodes, nil
 }
 
-// readMany asks for dir's children names, or, if dir is "", for the znodes of which these are the paths, and hands to take
-// what each answered: the server's refusal is an error. sizes are the expected lengths of the data. take
-// returns false when the reply was far longer than that: what follows is then read one at a time.
+// readMany reads dir's children names, or the znodes with the paths names if dir is "", and passes each answer to take;
+// the server's refusal is err. sizes are the expected lengths of the data. take returns false when a reply was far longer
+// than expected; the rest is then read one at a time.
 func readMany[T any](ctx context.Context, s *Session, dir string, names []string, sizes []int,
 	ask func(path string) *Result[T], take func(i int, value T, err error) bool,
 ) error {
@@ -138,8 +138,8 @@ func readMany[T any](ctx context.Context, s *Session, dir string, names []string
 	return nil
 }
 
-// pathBelow returns the path of dir's child name, or, if dir is "", name itself. It refuses a name that would lead to another
-// znode. No server has one.
+// pathBelow returns the path of dir's child name, or name itself if dir is "". It refuses a name that would lead to
+// another znode; no correct server lists one.
 func pathBelow(dir, name string) (string, error) {
 	switch {
 	case dir == "":

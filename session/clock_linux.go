@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// atStart is the sleep before this process began, which no lease of ours has seen.
+// atStart is how long the machine had slept before this process began, which affects no lease of ours.
 var atStart = sleepOf()
 
-// suspended returns for how long the machine has slept since the process began, in whole milliseconds.
+// suspended returns how long the machine has slept since the process began, in whole milliseconds.
 func suspended() time.Duration { return max(0, sleepOf()-atStart).Truncate(time.Millisecond) }
 
 // sleepOf is CLOCK_BOOTTIME − CLOCK_MONOTONIC.
@@ -23,9 +23,9 @@ func sleepOf() time.Duration {
 	})
 }
 
-// leastApart is how far the second clock is ahead of the first. The two can't be read at one instant: what delays the
-// thread between the first reading and the second makes the difference too large, never too small. So the smallest of
-// a few readings counts, and one that was quick, as the third reading tells, is enough.
+// leastApart returns how far the second clock is ahead of the first. They can't be read at one instant: a delay between
+// the first and the second reading makes the difference too large, never too small. So the smallest of four counts, or
+// the first that was read quickly, as the third reading tells.
 func leastApart(read func() (m0, b, m1 int64, ok bool)) time.Duration {
 	least := time.Duration(math.MaxInt64)
 	for range 4 {

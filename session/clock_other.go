@@ -4,6 +4,6 @@ package session
 
 import "time"
 
-// suspended is zero where there is no clock to ask: there, a lease is as good as time.Now's monotonic reading
-// (which on Windows counts a sleep by itself).
+// suspended is zero where there is no clock to ask: a lease there is as good as time.Now's monotonic reading, which on
+// Windows counts sleep by itself.
 func suspended() time.Duration { return 0 }

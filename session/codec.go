@@ -9,10 +9,9 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// The wire format: jute, as ZooKeeper's zookeeper.jute defines it. Big-endian integers, strings and byte strings with
-// a 32-bit length before them (−1: null), vectors with a 32-bit count.
+// The wire format is jute, as in ZooKeeper's zookeeper.jute: big-endian integers, strings and byte strings behind a
+// 32-bit length (−1: null), vectors behind a 32-bit count.
 
-// Operation codes of the requests that this package sends or sees.
 const (
 	opCreate          int32 = 1
 	opDelete          int32 = 2
@@ -38,22 +37,20 @@ const (
 	opError           int32 = -1
 )
 
-// Transaction ids with a meaning of their own.
 const (
 	xidNotification int32 = -1
 	xidPing         int32 = -2
 )
 
-// Error codes that this package acts on.
 const (
-	codeUnreadable       int32 = -1 << 30 // no server's: the reply to a multi can't be read
+	codeUnreadable       int32 = -1 << 30 // sent by no server: the reply to a multi can't be read
 	codeOK               int32 = 0
 	codeInconsistent     int32 = -2
 	codeConnectionLoss   int32 = -4
 	codeUnimplemented    int32 = -6
 	codeOperationTimeout int32 = -7
 	codeBadArguments     int32 = -8
-	codeAPIError         int32 = -100 // those below are ZooKeeper's API's
+	codeAPIError         int32 = -100 // all lower ones are API errors too
 	codeNoNode           int32 = -101
 	codeNoAuth           int32 = -102
 	codeSessionExpired   int32 = -112
@@ -63,17 +60,17 @@ const (
 	codeThrottled        int32 = -127
 )
 
-// definite tells the answers of a server that has looked at the request from those of one in trouble, after which the request
-// may have been carried out.
+// definite reports whether code is the answer of a server that has looked at the request. After other codes, from a
+// server in trouble, the request may have been carried out.
 func definite(code int32) bool {
 	return code == codeOK || code <= codeAPIError || code == codeUnimplemented || code == codeBadArguments
 }
 
-// undecided reports whether a write that was answered with code may be carried out yet: ClickHouse Keeper answers so when
-// its Raft has not accepted the request in time, or has lost its leader.
+// undecided reports whether a write that was answered with code may still be carried out: ClickHouse Keeper answers so
+// when its Raft has not accepted the request in time, or has lost its leader.
 func undecided(code int32) bool { return code == codeConnectionLoss || code == codeOperationTimeout }
 
-// throughLeader tells the requests that a follower can't answer without the leader.
+// throughLeader reports whether a follower needs the leader to answer op.
 func throughLeader(op int32) bool {
 	switch op {
 	case opCreate, opDelete, opSetData, opSetACL, opSync, opMulti, opCreateContainer:
@@ -116,16 +113,16 @@ func appendACL(b []byte, acl []zk.ACL) []byte {
 	return b
 }
 
-// appendHeader begins a frame: room for the length, the transaction id (filled in when it is sent), the opcode.
+// appendHeader begins a frame: room for the length and the transaction id, which are filled in later, and the opcode.
 func appendHeader(b []byte, op int32) []byte { return appendInt(appendInt(appendInt(b, 0), 0), op) }
 
 var (
-	errShort  = errors.New("frame too short") // it ends inside a field, or holds a length that can't be
+	errShort  = errors.New("frame too short") // it ends inside a field, or has an impossible length
 	errNoName = errors.New("a child without a name")
 )
 
-// decoder reads a frame. After the first failure every read returns a zero value and err stays set, so that a caller
-// checks once. No length from the wire is relied on before the bytes behind it have been seen.
+// decoder reads a frame. After the first failure every read returns zero and err stays set, so callers check once. A
+// length from the wire is not trusted before the bytes behind it have been seen.
 type decoder struct {
 	b   []byte
 	err error
@@ -178,13 +175,13 @@ func (d *decoder) bytes() []byte {
 	return append([]byte{}, d.take(int(n))...)
 }
 
-// names reads the names of a znode's children. No server has one without a letter.
+// names reads the names of a znode's children; no server has an empty one.
 func (d *decoder) names() []string {
 	n := d.int()
 	if n == -1 || n == 0 || d.err != nil {
 		return nil
 	}
-	if n < 0 || int(n) > len(d.b)/5 { // each takes its length and a letter
+	if n < 0 || int(n) > len(d.b)/5 { // 4 bytes for the length, and at least one for the name
 		d.err = errShort
 		return nil
 	}
@@ -208,7 +205,6 @@ func (d *decoder) skipNames() {
 	}
 }
 
-// none reads nothing: whatever the reply holds does not matter.
 func (d *decoder) none() None { return None{} }
 
 const statLen = 68
@@ -245,7 +241,7 @@ const replyHeaderLen = 16
 
 func (d *decoder) header() replyHeader { return replyHeader{d.int(), d.long(), d.int()} }
 
-// connectResponse is the server's half of the handshake; a session id of zero says that the session has expired.
+// connectResponse is the server's half of the handshake; id 0: the session has expired.
 type connectResponse struct {
 	timeoutMs   int32
 	id          int64
@@ -258,7 +254,7 @@ func parseConnectResponse(b []byte) (connectResponse, error) {
 		return connectResponse{}, errors.New("unknown protocol version")
 	}
 	r := connectResponse{timeoutMs: d.int(), id: d.long()}
-	passwd := d.bytes() // a read-only flag may follow, which old servers do not send
+	passwd := d.bytes() // a read-only flag may follow; old servers send none
 	r.unresumable = len(bytes.Trim(passwd, "\x00")) == 0
 	switch {
 	case d.err != nil:
@@ -273,7 +269,6 @@ func parseConnectResponse(b []byte) (connectResponse, error) {
 	return r, nil
 }
 
-// errOf turns a server's code into an error that says it in words: the driver's where it has one.
 func errOf(code int32) error {
 	if err, ok := codes[code]; ok {
 		return err

@@ -21,77 +21,74 @@ const (
 	DefaultTimeout    = 10 * time.Second
 	DefaultServerTick = 2 * time.Second
 
-	// DefaultPacketLimit is that of ZooKeeper's jute.maxbuffer, in bytes.
+	// DefaultPacketLimit is ZooKeeper's default jute.maxbuffer, in bytes.
 	DefaultPacketLimit = 0xfffff
 )
 
-// Limits of Config.Timeout: below, no server of a usual configuration would grant it and a garbage collection could
-// cost the session; above, the wire format (milliseconds in 32 bits) and any use of a lock end.
+// Limits of Config.Timeout. Servers of a usual configuration grant no less, and a garbage collection could cost a shorter
+// session; no lock needs more, and the wire format (milliseconds in 32 bits) ends at 24 days.
 const (
 	minTimeout = 100 * time.Millisecond
 	maxTimeout = 24 * time.Hour
 )
 
-// Auth is one set of credentials, such as {"digest", []byte("user:password")}. Those of the scheme digest need a user and a
-// colon.
+// Auth is one set of credentials, such as {"digest", []byte("user:password")}. The scheme digest needs a user and a colon.
 type Auth struct {
 	Scheme     string
 	Credential []byte
 }
 
-// Dialer opens a connection to one server, within timeout. It has the driver's signature, so that a Dialer for the
+// Dialer opens a connection to one server, within timeout. The signature is the driver's, so a Dialer made for the
 // driver, or an in-process server's, fits.
 type Dialer func(network, addr string, timeout time.Duration) (net.Conn, error)
 
 // Config says how Open opens a session. The zero value of each field means its default.
 type Config struct {
-	// Timeout is the session timeout asked for; the server may grant another one (Session.Timeout).
-	// From 100 ms to 24 h; default 10 s.
+	// Timeout is the session timeout to ask for; the server may grant another one (Session.Timeout). From 100 ms to 24 h;
+	// default 10 s.
 	Timeout time.Duration
 
-	// ServerTick is the ensemble's tickTime, or more. A request counts for the lease only when the server that took it
-	// has had two ticks to report to the leader; too small a value is unsafe, too large a one shortens the lease. A
-	// server that grants a session timeout below one tick is refused, since then the tick can't be the ensemble's.
-	// Default 2 s, which is ZooKeeper's.
+	// ServerTick is the ensemble's tickTime, or more. A request counts for the lease only when its server has had two ticks
+	// to report to the leader: too small a value is unsafe, too large a one shortens the lease. A server that grants a
+	// session timeout below one tick is refused, since the tick can't be the ensemble's. Default 2 s, like ZooKeeper's.
 	ServerTick time.Duration
 
-	// PacketLimit is the longest request, in bytes, that the ensemble's servers take: their jute.maxbuffer. A longer one
-	// would cost the connection at every attempt; it is refused before it leaves (ErrTooLarge). Set it when the servers'
-	// limit is not the default. From 1,024 to 2^31−1; default 1,048,575.
+	// PacketLimit is the longest request, in bytes, that the servers accept: their jute.maxbuffer. A longer one would cost
+	// the connection at every attempt, so it is refused before it is sent (ErrTooLarge). Set it when the servers' limit is
+	// not the default. From 1,024 to 2^31−1; default 1,048,575.
 	PacketLimit int
 
 	// EphemeralBytes bounds the paths of the session's ephemeral znodes: their lengths, with chroot and sequence number, and
-	// 4 bytes for each. Creates beyond it are refused (ErrNoRoom). When a session ends, the ensemble writes one transaction
-	// that lists them all; servers since 3.6.0 refuse to read one that is longer than jute.maxbuffer and its extra, and are
-	// lost. So it must stay well below 2 × jute.maxbuffer. From 16 KB to 64 MB; default 512 KB, some 6,000 locks, or half of
-	// PacketLimit if that is less.
+	// 4 bytes for each. Creates beyond it are refused (ErrNoRoom). It must stay well below 2 × jute.maxbuffer: the
+	// transaction that ends a session lists all these paths, and servers since 3.6.0 that can't read it are lost (see
+	// ephemerals.go). From 16 KB to 64 MB; default 512 KB, some 6,000 locks, or half of PacketLimit if that is less.
 	EphemeralBytes int
 
-	// CreateChroot lets CreateAll make the connect string's chroot when it is missing, which otherwise is an error: with
-	// a misspelt chroot locks would not exclude other clients.
+	// CreateChroot lets CreateAll create a missing chroot. Otherwise that is an error: with a misspelt chroot, locks would
+	// not exclude other clients.
 	CreateChroot bool
 
 	// Auth is presented on every connection before anything else.
 	Auth []Auth
 
-	// SASL, when set, is negotiated on every connection behind that, before any other request.
+	// SASL, when set, is negotiated on every connection after Auth, before any other request.
 	SASL SASL
 
-	// TLS, when set, encrypts the connections; ServerName defaults to the host of each server.
+	// TLS, when set, encrypts the connections; ServerName defaults to each server's host.
 	TLS *tls.Config
 
-	// Dial, when set, opens the connections and resolves the names; TLS comes on top of it.
+	// Dial, when set, opens the connections and resolves the names; TLS runs on top of it.
 	Dial Dialer
 
-	// Logger, when set, logs connections and ends at level Info, and a lost connection at level Warn.
+	// Logger, when set, logs connections and the session's end at level Info, and a lost connection at level Warn.
 	Logger *slog.Logger
 
-	// OnState, when set, is called for every change of State, in order, in one goroutine of the session's, which Close
-	// joins. It must not call Close.
+	// OnState, when set, is called for every change of State, in order, by one goroutine of the session. Close joins that
+	// goroutine, so OnState must not call Close. If it does not return, the oldest of more than 64 waiting changes are dropped.
 	OnState func(Change)
 }
 
-// config is a Config with its defaults filled in and checked, and the parts of the connect string.
+// config is a checked Config with its defaults filled in, and the parts of the connect string.
 type config struct {
 	Config
 	servers []string
@@ -123,14 +120,14 @@ func (c Config) check(connect string) (config, error) {
 			return config{}, configError("auth scheme", a.Scheme, "is empty")
 		}
 		if user, _, ok := bytes.Cut(a.Credential, []byte(":")); a.Scheme == "digest" && (!ok || len(user) == 0) {
-			return config{}, configError("credential of auth scheme", a.Scheme, "is not user:password") // which is not shown
+			return config{}, configError("credential of auth scheme", a.Scheme, "is not user:password") // the credential itself is not shown
 		}
-		c.Auth[i].Credential = bytes.Clone(a.Credential) // the caller may wipe his
+		c.Auth[i].Credential = bytes.Clone(a.Credential) // the caller may wipe his own
 	}
 	return config{c, servers, chroot}, nil
 }
 
-// WorldACL is the access list that lets every client do everything: ZooKeeper's default.
+// WorldACL is ZooKeeper's default access list: every client may do everything.
 func WorldACL() []zk.ACL { return zk.WorldACL(zk.PermAll) }
 
 const defaultPort = "2181"
@@ -138,9 +135,9 @@ const defaultPort = "2181"
 // maxServers bounds a connect string; ensembles have three, five or seven members.
 const maxServers = 256
 
-// ParseConnect splits a connect string, "zk1:2181,zk2:2181,zk3:2181/chroot", into its servers (host:port, the port 2181
-// when none is given) and the chroot ("" when none is given). Space around a server is ignored. An IPv6 address with a port
-// is written in brackets. The error matches ErrConfig, or ErrPath for the chroot, and names the part and the rule. No I/O.
+// ParseConnect splits a connect string, "zk1:2181,zk2:2181,zk3:2181/chroot", into its servers (host:port; default port
+// 2181) and its chroot (default ""). Space around a server is ignored. An IPv6 address with a port is written in
+// brackets. The error matches ErrConfig, or ErrPath for the chroot, and names the part and the rule. No I/O.
 func ParseConnect(connect string) (servers []string, chroot string, err error) {
 	if scheme, _, ok := strings.Cut(connect, "://"); ok {
 		return nil, "", configError("connect string", connect, "begins with "+strconv.Quote(scheme+"://")+", and is no URL: write host:port,host:port/chroot")
@@ -170,7 +167,6 @@ func ParseConnect(connect string) (servers []string, chroot string, err error) {
 	return servers, chroot, nil
 }
 
-// parseServer returns host:port for one server of a connect string, or the rule that it breaks.
 func parseServer(h string) (addr, rule string) {
 	if h == "" {
 		return "", "is empty"
@@ -203,14 +199,13 @@ func parseServer(h string) (addr, rule string) {
 	return net.JoinHostPort(host, port), ""
 }
 
-// maxPath keeps a path with a name of ours behind it well inside the server's packet limit (1 MB by default)
-// and inside what tools show; no lock needs more.
+// maxPath keeps a path, with a name of ours behind it, well below the server's packet limit (1 MB by default) and short
+// enough for tools to show.
 const maxPath = 4096
 
-// CheckPath reports why ZooKeeper, or this package, refuses path: the error matches ErrPath and names path and rule.
-// A path begins with a slash, does not end with one (but for the root itself), has no empty, "." or ".." component,
-// is UTF-8 without control characters, surrogates and other code points that ZooKeeper excludes, and is at most
-// 4,096 bytes long. No I/O.
+// CheckPath returns an error if ZooKeeper, or this package, refuses path; it matches ErrPath and names path and rule. A path
+// begins with a slash, does not end with one (except the root), has no empty, "." or ".." component, is UTF-8 without
+// control characters, surrogates and other code points that ZooKeeper excludes, and has at most 4,096 bytes. No I/O.
 func CheckPath(path string) error {
 	err := checkNamed(path)
 	switch {
@@ -224,9 +219,9 @@ func CheckPath(path string) error {
 	return err
 }
 
-// checkNamed is the part of CheckPath that holds also where a znode is read, watched, changed or deleted: the path must lead
-// to one znode. The other rules do not hold there, since a list returns names that others chose: a contender with a name of
-// 10,000 bytes has to be waited for, shown and removed like any other.
+// checkNamed is the part of CheckPath that also applies where a znode is read, watched, changed or deleted: the path must
+// lead to one znode. The other rules do not apply there, since other clients chose those names: a contender with a name
+// of 10,000 bytes has to be waited for, shown and removed like any other.
 func checkNamed(path string) error {
 	switch {
 	case path == "":
@@ -249,13 +244,12 @@ func checkNamed(path string) error {
 	return nil
 }
 
-// excluded lists the code points that ZooKeeper's PathUtils refuses: controls, the private use area, specials.
-// Code points above the basic plane reach the Java server as surrogate pairs, which it refuses as well.
+// excluded reports whether ZooKeeper's PathUtils refuses r: controls, the private use area, specials. Code points above
+// the basic plane reach the Java server as surrogate pairs, which it refuses as well.
 func excluded(r rune) bool {
 	return r <= 0x1f || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0
 }
 
-// join puts the chroot before a path of the caller's.
 func (s *Session) join(path string) string {
 	if path == "/" {
 		return cmp.Or(s.cfg.chroot, path)
@@ -263,7 +257,6 @@ func (s *Session) join(path string) string {
 	return s.cfg.chroot + path
 }
 
-// strip takes the chroot off a path of the server's.
 func (s *Session) strip(path string) string {
 	return cmp.Or(strings.TrimPrefix(path, s.cfg.chroot), "/")
 }

@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// conn is one network connection of a session. ZooKeeper answers the requests of a connection strictly in order. So a conn is
-// two queues, what waits to be written and what waits for its reply, and every reply must belong to the head of the second.
+// conn is one network connection of a session. ZooKeeper answers a connection's requests strictly in order, so a conn has
+// two queues, requests to be written and requests that wait for their replies; each reply must belong to the head of the
+// second.
 //
-// The driver (driver.go) owns the connection: it dials, calls shakeHands for the connect request, calls receive in a loop, and
-// dials again when the conn has failed; receive hands it the replies to its own requests. All other requests are encoded by
-// this package, so that they take a context, can be sent several at a time, show the zxid of their replies and can take a
-// watch away.
+// The driver (driver.go) owns the connection: it dials, sends its connect request through shakeHands, calls receive in a
+// loop, and dials again when the conn has failed. Receive returns the replies to the driver's own requests. This package
+// encodes all other requests itself, so that they take a context, can be sent several at a time, show the zxid of their
+// replies and can remove a watch.
 //
-// Two goroutines work on a conn: the driver's reader, which calls receive (connread.go), and run (connwrite.go), which the
-// handshake starts.
+// Two goroutines work on a conn: the driver's reader, in receive (connread.go), and run (connwrite.go).
 type conn struct {
 	net    net.Conn
 	s      *Session
@@ -28,29 +28,29 @@ type conn struct {
 	limit  time.Duration // of the handshake, and of each answer to credentials
 
 	unresumable bool        // set by the handshake: see ClickHouse Keeper below
-	stuck       atomic.Bool // a hand-over has ended before it was written, and nothing has been written since: see untilAccepted
+	stuck       atomic.Bool // untilAccepted has timed out, and nothing has been written since
 
-	// Of the goroutine that calls shakeHands and receive.
+	// Used only by the goroutine that calls shakeHands and receive.
 	in      *bufio.Reader
 	began   time.Time // when the connect request was sent
 	arrived time.Time // not earlier than the latest frame's arrival
 
 	out    []byte // run's write buffer
-	claims claims // run's, of the group that it makes
+	claims claims // run's, of the group that it gathers
 
 	mu         sync.Mutex // guards what follows
 	state      connState
 	queue      requestQueue // to be written
-	writes     requestQueue // to be written as well: those that may be members of a group
-	parked     requestQueue // of those, the ones that wait for the answers to reads: see member
-	quarantine int          // for how many groups untried creates keep apart: see member.untried
+	writes     requestQueue // to be written: those that may be members of a group
+	parked     requestQueue // writes that wait for the answers to reads: see member
+	quarantine int          // the next groups in which untried creates keep apart: see member.untried
 	seq        int64        // of the latest request
 	pending    requestQueue // written, in order
-	full       bool         // the window keeps what is in queue from being written
+	full       bool         // the window is full: what is in queue waits
 	xid        int32
 	lastSent   time.Time
-	progressAt time.Time // when something of a reply, or of a long request, last passed
-	err        error     // why the conn has failed
+	progressAt time.Time // when bytes of a reply, or of a long request, last passed
+	err        error
 
 	wake chan struct{} // something was queued; capacity 1
 	dead chan struct{} // closed by fail
@@ -72,7 +72,7 @@ const (
 	connFailed
 )
 
-// move makes the move from one state to the next; false: the conn is not in the first.
+// move advances the conn from state from to the next one; false: it is not in from.
 func (c *conn) move(from connState) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,8 +86,7 @@ func (c *conn) move(from connState) bool {
 const (
 	firstXid = 0x40000000 // keeps our transaction ids apart from the driver's, which count up from one
 
-	// readerBuffer holds the replies to some 20 requests of locks, which one read then takes from the socket. What is longer
-	// is read past it.
+	// readerBuffer holds the replies to some 20 lock requests, which one read takes from the socket. Longer replies bypass it.
 	readerBuffer = 2 << 10
 )
 
@@ -101,8 +100,8 @@ func newConn(s *Session, netConn net.Conn, server string, limit time.Duration) *
 		wake: make(chan struct{}, 1), dead: make(chan struct{})}
 }
 
-// shakeHands sends a connect request, which it changes. The driver, which encodes it, has not seen our replies, so the
-// last zxid is put in here: it makes a server that lags behind us refuse the connection.
+// shakeHands sends the driver's connect request, and puts the last zxid into it, which the driver does not know: with that,
+// a server that lags behind what we have seen refuses the connection.
 func (c *conn) shakeHands(frame []byte) error {
 	if len(frame) < 28 {
 		c.fail(errNoConnect)
@@ -125,7 +124,7 @@ func (c *conn) shakeHands(frame []byte) error {
 	return err
 }
 
-// handshake checks the connect response, informs the session, and has run open the conn for requests.
+// handshake checks the connect response, informs the session, and starts run.
 func (c *conn) handshake(body []byte) error {
 	r, err := parseConnectResponse(body)
 	if err != nil {
@@ -135,14 +134,14 @@ func (c *conn) handshake(body []byte) error {
 		return c.refuse(r, old)
 	}
 	c.unresumable = r.unresumable
-	if err := c.s.shaken(r, c.began); err != nil { // from here on the driver has to get the response too
+	if err := c.s.shaken(r, c.began); err != nil { // after this the driver must get the response too
 		return err
 	}
 	if !c.move(connShaking) {
 		return c.failure()
 	}
-	if err := c.net.SetDeadline(time.Time{}); err != nil { // it capped the handshake
-		c.fail(c.readError(err)) // the server has hung up behind its answer, which counts all the same
+	if err := c.net.SetDeadline(time.Time{}); err != nil { // it bounded the handshake
+		c.fail(c.readError(err)) // the server has hung up after its answer, which counts all the same
 		return nil
 	}
 	if !c.s.spawn(c.run) {
@@ -157,7 +156,7 @@ func (c *conn) established() bool {
 	return c.state == connEstablished || c.state == connOpen
 }
 
-// fail ends the conn once: fails every request on it, informs the session, and closes the socket.
+// fail ends the conn, once: it informs the session, fails every request, and closes the socket.
 func (c *conn) fail(err error) {
 	c.mu.Lock()
 	if c.state == connFailed {
@@ -165,8 +164,8 @@ func (c *conn) fail(err error) {
 		return
 	}
 	c.state, c.err = connFailed, err
-	// shutdown joins this call: the driver's writer may make it when the driver's loop has stopped waiting for that goroutine.
-	// Add comes before shutdown's Wait, since by then shutdown, or the driver's loop, has found this state.
+	// shutdown has to join this call: the driver's writer may make it when the driver's loop no longer waits for the writer.
+	// Add comes before shutdown's Wait, since by then shutdown, or the driver's loop, has seen connFailed under mu.
 	c.s.bg.Add(1)
 	defer c.s.bg.Done()
 	unsent, pending := []requestQueue{c.parked, c.writes, c.queue}, c.pending
@@ -174,12 +173,12 @@ func (c *conn) fail(err error) {
 	close(c.dead)
 	c.mu.Unlock()
 
-	// The session is informed first, so that every call, woken by a failed request or not, finds the conn gone.
+	// First, so that a call that wakes, whatever woke it, does not find this conn again.
 	c.s.connDown(c, err)
 	for _, q := range unsent {
 		for r := q.pop(); r != nil; r = q.pop() {
 			m := r.member
-			again := m != nil && m.parked && m.readAnswered // its read was to be sent again behind it
+			again := m != nil && m.parked && m.readAnswered // its read, which has been answered, was to be sent again behind it
 			r.fail(ErrNotSent)
 			if again {
 				m.read.fail(ErrNotSent)
@@ -189,17 +188,17 @@ func (c *conn) fail(err error) {
 	for r := pending.pop(); r != nil; r = pending.pop() {
 		c.failCalls(r, err)
 	}
-	// Closing may block, in a connection of the user's or of package tls; our caller, perhaps the heartbeat, must not.
+	// Closing a user's connection, or one of package tls, may block; the caller, perhaps the heartbeat, must not.
 	if !c.s.spawn(c.hangUp) {
 		c.hangUp()
 	}
 }
 
-// failCalls fails the calls that wait for the reply to r, on a conn that fails for err.
+// failCalls fails the calls that wait for the reply to r.
 func (c *conn) failCalls(r *request, err error) {
 	for _, w := range r.calls() {
 		w.mayJoin = w.mayJoin && r.unreadable == nil
-		if r.unreadable != nil && r.op != opMultiRead { // which list can't be read, each finds out alone
+		if r.unreadable != nil && r.op != opMultiRead { // each list is sent again alone, to find the unreadable one
 			w.unreadable = r.unreadable
 			w.fail(fmt.Errorf("%s: %w", c.server, r.unreadable))
 		} else {
@@ -208,7 +207,7 @@ func (c *conn) failCalls(r *request, err error) {
 	}
 }
 
-// hangUp closes the socket, that below TLS, which would first say goodbye, and wait until the server has taken that.
+// hangUp closes the socket, below TLS: TLS would first send a goodbye, and wait until the server has taken that.
 func (c *conn) hangUp() {
 	inner := c.net
 	if secure, ok := inner.(interface{ NetConn() net.Conn }); ok {
@@ -219,33 +218,31 @@ func (c *conn) hangUp() {
 	}
 }
 
-// failure returns why the conn has failed; nil: it has not.
 func (c *conn) failure() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// ClickHouse Keeper speaks ZooKeeper's protocol, but its sessions last as long as their connections: a handshake that names a
-// session is answered with a new one, in silence. The old one, and its ephemeral znodes, stay until its timeout. Such a server
-// is known by its first handshake: the password, by which the session could be taken up again, is all zeros.
+// ClickHouse Keeper speaks ZooKeeper's protocol, but its sessions end with their connections: it answers a handshake that
+// names a session with a new session, without an error. The old session and its ephemeral znodes stay until its timeout. The
+// first handshake identifies such a server: the password, with which a client resumes its session, is all zeros.
 //
-// So the session ends with its connection; and no connection is given up for another one: a server that is silent, or slow,
-// has until the lease ends. Nor may it be asked for what an older Keeper does not know, since that ends the connection
-// without an answer:
+// So the session ends with its connection, and no connection is given up for another one: a silent or slow server has until
+// the lease ends. It is not asked for what an older Keeper does not know, since Keeper would close the connection without an
+// answer:
 //
 //	setWatches       a znode that existed when last seen is watched by getData, others by exists
-//	removeWatches    a watch that no call needs any more stays until it fires. That of getData needs a znode, and fires when
-//	                 it goes; so the watches that stay are no more than the znodes that exist, and the paths given to Watch
+//	removeWatches    a watch that no call needs any more stays until it fires. getData sets it only on a znode that exists,
+//	                 and it fires when that goes: so at most the existing znodes and the paths given to Watch stay watched
 //	createContainer  a persistent znode is made
 //	multiRead        each list is a request of its own
 //
 // The lease needs no other rule. Heartbeats are multis of checks, which Keeper passes through Raft as all multis
-// (ZooKeeperMultiRequest::isReadRequest in its src/Common/ZooKeeper/ZooKeeperCommon.cpp), and each request that went
-// through Raft lets the session's timeout begin anew on every server that applies it (KeeperStorage::processRequest in
+// (ZooKeeperMultiRequest::isReadRequest in its src/Common/ZooKeeper/ZooKeeperCommon.cpp). Each request that went through
+// Raft restarts the session's timeout on every server that applies it (KeeperStorage::processRequest in
 // src/Coordination/KeeperStorage.cpp).
 
-// notResumed is the end of a session whose connection broke.
 func notResumed(server string, why error) error {
 	return fmt.Errorf("%w: the connection broke, and %s resumes no session, like every ClickHouse Keeper: %w",
 		ErrLeaseOver, server, why)
@@ -268,11 +265,10 @@ func (c *conn) refuse(r connectResponse, ours int64) error {
 	return why
 }
 
-// container is a create of a container in a request's frame: where its type is, and where its mode.
+// container holds the offsets of a container create's opcode and mode in a request's frame.
 type container struct{ op, mode int }
 
-// leaveContainers has r make persistent znodes in the place of containers. It is called when the connection is there that
-// r goes to, since nothing tells before what its server may not know.
+// leaveContainers makes r create persistent znodes instead of containers, once r has a conn: only then the server is known.
 func (r *request) leaveContainers() {
 	for _, c := range r.containers {
 		binary.BigEndian.PutUint32(r.frame[c.op:], uint32(opCreate))

@@ -6,11 +6,10 @@ import (
 	"time"
 )
 
-// What a conn reports to its session. None of these is called with a mutex held.
+// What a conn reports to its session, without a mutex held.
 
-// mayConnect checks the connect request that is about to be sent, at the instant sent, for the session id, and returns the
-// last zxid that was seen. After an expiry the driver asks for a new session by itself, in which it would run what was
-// meant for the old one: that is refused.
+// mayConnect checks the connect request for session id that is about to be sent, and returns the last zxid seen. After an
+// expiry the driver asks for a new session by itself, and would run in it what was meant for the old one: that is refused.
 func (s *Session) mayConnect(id int64, sent time.Time) (zxid int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -31,10 +30,10 @@ func (s *Session) moveDeadlineLocked() {
 	s.deadline.set(s.lease.end(s.retentions > 0), s.graces.most(), s.lease.timeout/lookPart)
 }
 
-// mayGrantLocked checks the timeout that a server grants. A server grants what was asked for, within its limits. More
-// than that, to a new session, can only be its minSessionTimeout; which is two ticks, unless it was set: then the
-// caller has to ask for that much, so that no server's word alone makes a lease longer. (A session that is taken over
-// keeps the shorter one: see lease.begin.)
+// mayGrantLocked checks the timeout that a server grants. A server grants a new session more than was asked for only if its
+// minSessionTimeout is more. By default that is two ticks. If it was set higher, the caller has to ask for that much, so
+// that no server's word alone makes a lease longer. (A session that is taken over keeps the shorter timeout: see
+// lease.begin.)
 func (s *Session) mayGrantLocked(granted time.Duration) error {
 	switch {
 	case s.id == 0 && granted > max(s.cfg.Timeout, 2*s.cfg.ServerTick):
@@ -47,7 +46,7 @@ func (s *Session) mayGrantLocked(granted time.Duration) error {
 	return nil
 }
 
-// shaken takes the server's half of a handshake that was sent at sent.
+// shaken takes the answer to the handshake that was sent at sent.
 func (s *Session) shaken(r connectResponse, sent time.Time) error {
 	if r.id == 0 && s.ID() != 0 {
 		s.end(ErrExpired)
@@ -63,7 +62,7 @@ func (s *Session) shaken(r connectResponse, sent time.Time) error {
 	}
 	granted := time.Duration(r.timeoutMs) * time.Millisecond
 	if err := s.mayGrantLocked(granted); err != nil {
-		if s.id != 0 { // it is what the leader counts from now on
+		if s.id != 0 { // the leader counts this timeout from now on
 			s.lease.shorten(sent.Add(granted))
 			s.moveDeadlineLocked()
 		}
@@ -76,8 +75,8 @@ func (s *Session) shaken(r connectResponse, sent time.Time) error {
 	return nil
 }
 
-// connUp opens c for requests, behind those that restore the watches. False: the session is over, or c has failed. A conn
-// that fails from here on is taken out of use by connDown, which needs mu.
+// connUp opens c for requests, after those that restore the watches. False: the session is over, or c has failed. If c fails
+// meanwhile, connDown waits for mu and takes c out of use.
 func (s *Session) connUp(c *conn) bool {
 	if !s.watches.attach(c) {
 		return false
@@ -85,29 +84,29 @@ func (s *Session) connUp(c *conn) bool {
 	s.mu.Lock()
 	zxid := s.zxid
 	s.mu.Unlock()
-	s.watches.restore(c, zxid) // nothing is written meanwhile, and mu is free
+	s.watches.restore(c, zxid) // mu is free, and run writes nothing meanwhile
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.Err() != nil || !c.move(connEstablished) {
 		return false
 	}
 	if s.conn != nil {
-		s.disconnectedLocked(s.conn.failure()) // it has failed as well; its handler has not run yet
+		s.disconnectedLocked(s.conn.failure()) // it has failed too, and its connDown has not run yet
 	}
-	if s.unseen { // before the calls' requests: what is read behind it is not older than what an event has reported
+	if s.unseen { // before the calls' requests: reads behind it are not older than the event
 		c.enqueue(&request{op: opSync, name: "sync", repeatable: true, urgent: true,
 			frame: appendString(appendHeader(nil, opSync), s.join("/"))})
 	}
-	s.writeSent, s.beatAt = time.Time{}, time.Time{} // what the handshake proved is still to be confirmed
+	s.writeSent, s.beatAt = time.Time{}, time.Time{} // a write has to confirm what the handshake proved
 	if now := s.clock.now(); s.beatDueLocked(now) <= 0 {
-		c.enqueue(s.beatLocked(now)) // before the requests of calls
+		c.enqueue(s.beatLocked(now))
 	}
 	s.connectedLocked(c)
 	s.wakeHeartbeat()
 	return true
 }
 
-// connDown takes c, which has failed for err, out of use.
+// connDown takes c, which has failed, out of use.
 func (s *Session) connDown(c *conn, err error) {
 	s.watches.detach(c)
 	s.mu.Lock()
@@ -128,7 +127,7 @@ func (s *Session) connDown(c *conn, err error) {
 		s.end(notResumed(c.server, err))
 	}
 	if lasted {
-		s.dialer.good() // before the failure is noted: it is the first of a new search
+		s.dialer.good() // before failed: this failure is the first of a new search
 	}
 	s.dialer.failed(c.server, err)
 }
@@ -148,9 +147,9 @@ func (s *Session) replied(r *request, header replyHeader, code int32, at time.Ti
 		return errOf(code)
 	}
 	if r.op == opAuth || r.op == opSASL || r.op == opClose || code == codeUnreadable {
-		return nil // credentials are answered without a touch of the session, close ends it, and what can't be read may be anything
+		return nil // credentials do not touch the session, close ends it, and an unreadable reply proves nothing
 	}
-	// Of the refusals, only those of the leader's own request processor prove that it was asked.
+	// Only refusals by the leader's own request processor prove that the leader was asked.
 	leader := throughLeader(r.op) && r.op != opSync && (code == codeOK || code <= codeNoNode && code >= -111)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,8 +168,8 @@ func (s *Session) replied(r *request, header replyHeader, code int32, at time.Ti
 	return nil
 }
 
-// notified takes the zxid of a notification. Servers before 3.9 send none: then the event may be later than any zxid that
-// we could name to the next server, and that server may lag behind it.
+// notified takes a notification's zxid. Servers before 3.9 send none: the event may then be later than any zxid that we can
+// name to the next server, and that server may not have seen it yet.
 func (s *Session) notified(zxid int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	maxFrame     = 32 << 20 // of a reply that is kept; a longer one is skipped, as the list of a directory may be
+	maxFrame     = 32 << 20 // of a reply that is kept; a longer one, such as a long list, is skipped
 	progressStep = 4 << 10  // bytes of a long frame that count as a sign of life
 )
 
-// receive reads one frame and handles it. It returns the body of the connect response, and the headers of the replies to
-// requests of the driver's, which is its caller; nil for all others. With an error the conn has failed.
+// receive reads and handles one frame. It returns to the driver the connect response's body and the headers of the replies
+// to the driver's own requests; nil for all other frames. With an error the conn has failed.
 func (c *conn) receive() (forDriver []byte, err error) {
 	established := c.established()
 	body, size, err := c.readFrame(established)
@@ -35,8 +35,8 @@ func (c *conn) receive() (forDriver []byte, err error) {
 	return forDriver, nil
 }
 
-// garbledLocked returns err, which says what has come in the place of the reply that is due. The request that waits for that
-// fails with err, whatever gives up the conn first: what can't be read would not be readable on the next conn either.
+// garbledLocked returns err, which says what came in place of the due reply. The request that waits for that reply fails
+// with err, whatever gives up the conn first: on the next conn its reply would be unreadable too.
 func (c *conn) garbledLocked(err error) error {
 	if r := c.pending.head; r != nil {
 		r.unreadable = err
@@ -44,8 +44,8 @@ func (c *conn) garbledLocked(err error) error {
 	return err
 }
 
-// readFrame reads one frame, of size bytes. Of a reply that is too long it keeps the header only. Memory grows with the
-// bytes that arrive, not with the length that was announced.
+// readFrame reads one frame, of size bytes; of one longer than maxFrame it keeps the header only. Memory grows with the
+// bytes that arrive, not with the announced length.
 func (c *conn) readFrame(established bool) (body []byte, size int, err error) {
 	had := c.in.Buffered()
 	length, err := c.in.Peek(4)
@@ -53,7 +53,7 @@ func (c *conn) readFrame(established bool) (body []byte, size int, err error) {
 		return nil, 0, c.readError(err)
 	}
 	size = int(int32(binary.BigEndian.Uint32(length)))
-	_, _ = c.in.Discard(len(length)) // it has been read
+	_, _ = c.in.Discard(len(length)) // Peek has read it
 	switch {
 	case !established && (size < 0 || size > maxFrame):
 		return nil, 0, &strangerError{binary.BigEndian.AppendUint32(nil, uint32(size))}
@@ -74,14 +74,13 @@ func (c *conn) readFrame(established bool) (body []byte, size int, err error) {
 	if err != nil {
 		return nil, 0, c.readError(err)
 	}
-	if had < len(length)+size || c.arrived.IsZero() { // else it came along with the one before, of which the time is known
+	if had < len(length)+size || c.arrived.IsZero() { // else it arrived together with the frame before it
 		c.arrived = c.s.clock.now()
 	}
 	return body, size, nil
 }
 
-// expected checks, before a frame is skipped for its length, that it begins as the reply that is due: no other length
-// could be believed.
+// expected checks, before a frame is skipped for its length, that it begins as the due reply: no other length is credible.
 func (c *conn) expected(header []byte) error {
 	d := decoder{b: header}
 	xid := d.int()
@@ -97,10 +96,10 @@ func (c *conn) expected(header []byte) error {
 	return c.garbledLocked(err)
 }
 
-// readRest reads the rest of a frame of size bytes behind its header, which is b.
+// readRest reads the rest of a frame of size bytes, whose header is b.
 func (c *conn) readRest(b []byte, size int) ([]byte, error) {
 	d := decoder{b: b}
-	reply := d.int() != xidNotification // notifications say nothing of whether the server answers
+	reply := d.int() != xidNotification // a notification does not show that the server answers
 	for counted := len(b); len(b) < size; {
 		if len(b) == cap(b) {
 			b = append(b, make([]byte, min(len(b), size-len(b)))...)[:len(b)]
@@ -128,7 +127,7 @@ func (c *conn) skip(n int) error {
 	return nil
 }
 
-// progress notes that bytes of a long frame have passed, in either direction, and returns when: now.
+// progress notes that bytes of a long frame have passed, in either direction, and returns the time.
 func (c *conn) progress() time.Time {
 	now := c.s.clock.stamp()
 	c.mu.Lock()
@@ -137,7 +136,7 @@ func (c *conn) progress() time.Time {
 	return now
 }
 
-// readError says in a person's words why nothing more can be read or written.
+// readError says for people why nothing more can be read or written.
 func (c *conn) readError(err error) error {
 	c.mu.Lock()
 	shaking, answered := c.state <= connShaking, !c.progressAt.IsZero()
@@ -155,8 +154,8 @@ func (c *conn) readError(err error) error {
 	return plain(err)
 }
 
-// handle deals with one frame of size bytes that had arrived by at. It returns the header of the reply to a driver's
-// request. An error gives up the conn.
+// handle handles one frame, which had arrived by at, and returns the header of a reply to the driver. An error gives up the
+// conn.
 func (c *conn) handle(body []byte, size int, at time.Time) (forDriver []byte, err error) {
 	d := decoder{b: body}
 	header := d.header()
@@ -180,7 +179,7 @@ func (c *conn) handle(body []byte, size int, at time.Time) (forDriver []byte, er
 		}
 		if err != nil {
 			r.unreadable = err
-			c.fail(err) // first: a call that gets the error sends again, and must not find this conn
+			c.fail(err) // first: calls that get the error send again, and must not find this conn
 			c.failCalls(r, err)
 		}
 		return nil, err
@@ -202,8 +201,8 @@ func (c *conn) handle(body []byte, size int, at time.Time) (forDriver []byte, er
 	return nil, nil
 }
 
-// notification deals with one, of which d is behind the header. If it can't be read, no request is to blame: each that waits is
-// treated as when the connection breaks.
+// notification handles a notification; d is behind its header. No request is to blame for an unreadable one: requests that
+// wait are treated as when the connection breaks.
 func (c *conn) notification(d *decoder, header replyHeader) error {
 	typ, _, path := d.int(), d.int(), d.string()
 	if d.err != nil {
@@ -214,13 +213,13 @@ func (c *conn) notification(d *decoder, header replyHeader) error {
 		c.s.ephemerals.gone(c.s.strip(path), math.MaxInt64, false)
 	}
 	if !c.s.watches.fire(c, event, path, header.zxid) {
-		return c.failure() // no watch was fired: the next conn has to report it, so its zxid must not count as seen
+		return c.failure() // c is detached: the next conn has to report the event, so its zxid must not count as seen
 	}
 	c.s.notified(header.zxid)
 	return nil
 }
 
-// take takes the request that is due a reply, which must be number xid. The reply had arrived by at.
+// take removes the request whose reply is due, which must be number xid; the reply had arrived by at.
 func (c *conn) take(xid int32, at time.Time) (*request, error) {
 	c.mu.Lock()
 	r := c.pending.head

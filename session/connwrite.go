@@ -113,8 +113,8 @@ func (c *conn) abandon(requests []*request) (left *request) {
 	return left
 }
 
-// quiet returns for how long nothing has been sent, and for how long nothing has been heard although a reply is due: not at all
-// when none is.
+// quiet returns for how long nothing has been sent, and for how long nothing has been heard although a reply is due: not at
+// all when none is.
 func (c *conn) quiet(now time.Time) (unsent, unheard time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

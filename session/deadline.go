@@ -14,9 +14,9 @@ import (
 	"github.com/zklock/locker/internal/trusted"
 )
 
-// deadline is the instant at which the session is over unless its lease is moved on before. It waits for nothing: it is
-// read and written without a mutex, and a timer of its own watches it. Each change of the lease, under Session.mu, stores the
-// new instant (moveDeadlineLocked); Alive and watchLease compare it with the clock.
+// deadline is the instant at which the session is over unless its lease is moved on before. It waits for nothing: it is read
+// and written without a mutex, and a timer of its own watches it. Each change of the lease, under Session.mu, stores the new
+// instant (moveDeadlineLocked); Alive and watchLease compare it with the clock.
 type deadline struct {
 	at    atomic.Int64 // nanoseconds after origin, on the session's clock; none: there is no session yet
 	every atomic.Int64 // nanoseconds: the timer looks at the clock this often at least
@@ -85,8 +85,8 @@ func (s *Session) Alive() error {
 	return s.Err()
 }
 
-// graces are the holders that have to stop some time before the lease is over, each with a grace of its own; the longest comes
-// first. watchLease calls the graces that are due, and sleeps until the next one is.
+// graces are the holders that have to stop some time before the lease is over, each with a grace of its own; the longest
+// comes first. watchLease calls the graces that are due, and sleeps until the next one is.
 type graces struct {
 	mu    sync.Mutex // guards what follows; taken inside Session.mu, and held for O(log n)
 	heap  graceHeap

@@ -9,10 +9,10 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// driver keeps the session connected: the library github.com/go-zookeeper/zk dials through our dialer, shakes hands, pings now
-// and then, and dials again when a connection has failed. This file is all that knows of it; everything else is done on the
-// conn. The driver reads only the handshake and the headers of the replies to its own pings and close: nothing that a hostile
-// server could upset it with.
+// driver keeps the session connected: the library github.com/go-zookeeper/zk dials through our dialer, shakes hands, pings
+// now and then, and dials again when a connection has failed. This file is all that knows of it; everything else is done on
+// the conn. The driver reads only the handshake and the headers of the replies to its own pings and close: nothing that a
+// hostile server could upset it with.
 type driver struct {
 	s       *Session
 	started chan struct{} // closed when what follows is set: the driver's loop dials before start has returned

@@ -8,9 +8,10 @@ import (
 	"time"
 )
 
-// When a session ends, its leader writes one transaction that lists the paths of all its ephemeral znodes. Since 3.6.0 a server
-// refuses to read one that is longer than jute.maxbuffer and its extra (1 MB each by default), from its leader as well as from
-// its own log: followers fall out of the ensemble and can't start again. So a session refuses a create that has no room.
+// When a session ends, its leader writes one transaction that lists the paths of all its ephemeral znodes. Since 3.6.0 a
+// server refuses to read one that is longer than jute.maxbuffer and its extra (1 MB each by default), from its leader as
+// well as from its own log: followers fall out of the ensemble and can't start again. So a session refuses a create that has
+// no room.
 //
 // What is counted is never less than what stands at the ensemble. Room is reserved before a create leaves, and given back
 // only when the ensemble has said no, or has said that the znode is gone: in the answer to a delete, in a NoNode that is

@@ -94,8 +94,8 @@ func (cs claims) add(touches []touch) {
 func parent(path string) string { return path[:max(strings.LastIndexByte(path, '/'), 1)] }
 
 // untried reports whether m is the create of a batch of one create and one list that has not been refused yet: its directory
-// may be missing. While c.quarantine lasts, such creates are grouped only with each other, so that a refusal because of one of
-// them hits no others.
+// may be missing. While c.quarantine lasts, such creates are grouped only with each other, so that a refusal because of one
+// of them hits no others.
 func (m *member) untried() bool { return m.read != nil && m.refusals == 0 }
 
 // gatherLocked takes the first of the writes that may be members of a group, and with it those behind it that are
@@ -237,8 +237,8 @@ func replyOf(r *request, results []result) []byte {
 	return appendMultiHeader(append(make([]byte, 0, n+multiHeader), own...), -1, true)
 }
 
-// requeue queues requests again, as if they had not been sent: nothing was done, or the reply does not count. If the conn has
-// failed, or no call waits any more, they fail with ErrNotSent.
+// requeue queues requests again, as if they had not been sent: nothing was done, or the reply does not count. If the conn
+// has failed, or no call waits any more, they fail with ErrNotSent.
 func (c *conn) requeue(requests []*request) {
 	var lost []*request
 	c.mu.Lock()
@@ -292,8 +292,8 @@ func (c *conn) readTooSoon(r *request, header replyHeader) (again bool) {
 	return !refused
 }
 
-// resumeParkedLocked has the parked writes sent again, each with its read behind it, when all these reads have been answered:
-// all at once, so that they share a group.
+// resumeParkedLocked has the parked writes sent again, each with its read behind it, when all these reads have been
+// answered: all at once, so that they share a group.
 func (c *conn) resumeParkedLocked() {
 	for w := c.parked.tail; w != nil; w = w.prev { // the last first: mostly its read is the last to be answered
 		if !w.member.readAnswered {

@@ -92,11 +92,11 @@ func (c *conn) listAlone(g *request) {
 	poke(c.wake)
 }
 
-// replySizes knows how long the replies are whose length others choose: to lists, of a hundred thousand contenders or of names
-// of 1 MB each, and to reads of data, of 1 MB. A burst of calls on such a lock would ask for that as often at once, and the
-// reply to the next heartbeat would come behind all those bytes. So such a read counts in a conn's window with the length of
-// the znode's last reply. Until a znode's first reply has arrived, its first read counts as 0 bytes and each further one as
-// half the window, so that only a few are in flight.
+// replySizes knows how long the replies are whose length others choose: to lists, of a hundred thousand contenders or of
+// names of 1 MB each, and to reads of data, of 1 MB. A burst of calls on such a lock would ask for that as often at once,
+// and the reply to the next heartbeat would come behind all those bytes. So such a read counts in a conn's window with the
+// length of the znode's last reply. Until a znode's first reply has arrived, its first read counts as 0 bytes and each
+// further one as half the window, so that only a few are in flight.
 type replySizes struct {
 	mu    sync.Mutex // guards what follows; a leaf, inside conn.mu
 	known map[replyKey]int

@@ -8,9 +8,9 @@ import (
 )
 
 // The heartbeat of a session, one however many locks it holds, gives up a conn whose server has owed an answer for too long
-// (patience), or on which the lease can't be confirmed in time (renewLocked); it sends a ping, which costs the leader nothing,
-// when we have sent nothing for a while, and, while the session is retained, the writes that confirm the lease (retain.go:
-// beatLocked, beatDueLocked).
+// (patience), or on which the lease can't be confirmed in time (renewLocked); it sends a ping, which costs the leader
+// nothing, when we have sent nothing for a while, and, while the session is retained, the writes that confirm the lease
+// (retain.go: beatLocked, beatDueLocked).
 
 // Fractions of the timeout.
 const (
@@ -89,12 +89,12 @@ var errSilent = errors.New("no reply")
 // maxStalls bounds by how often patience doubles.
 const maxStalls = 4
 
-// patience bounds the wait for the reply of a connected server before another one is tried. It begins with a quarter of
-// the timeout, or less where a holder needs time to reach another server while its lease lasts. When the connection before
-// was given up for silence as well, and nothing that went through the leader has been answered promptly since, the server
-// is not to blame: writes take that long everywhere, and on yet another server they would not be answered either. So
-// patience doubles each time: up to half the timeout while the session is retained, which leaves time for another server, and
-// else up to three quarters, where the session itself would end.
+// patience bounds the wait for the reply of a connected server before another one is tried. It begins with a quarter of the
+// timeout, or less where a holder needs time to reach another server while its lease lasts. When the connection before was
+// given up for silence as well, and nothing that went through the leader has been answered promptly since, the server is not
+// to blame: writes take that long everywhere, and on yet another server they would not be answered either. So patience
+// doubles each time: up to half the timeout while the session is retained, which leaves time for another server, and else up
+// to three quarters, where the session itself would end.
 func (s *Session) patience() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -44,8 +44,8 @@ import (
 // Two allowances make instants of ours comparable with the leader's: drift, for clocks that run at different speeds,
 // and lead, for the time that our own goroutines need to hear of the end.
 //
-// Assumed, each with the test that watches it, if there is one ("model" is TestTheLeaseNeverOutlivesTheLeadersPatience, which
-// draws runs in which the assumption is used to its limit):
+// Assumed, each with the test that watches it, if there is one ("model" is TestTheLeaseNeverOutlivesTheLeadersPatience,
+// which draws runs in which the assumption is used to its limit):
 //
 //  1. The clocks of this machine and of the leader's differ in speed by at most two per cent, and ours counts the time
 //     for which the machine stood still (see clock: a paused guest's may not). Model.
@@ -99,7 +99,8 @@ const (
 	mergePart = 16
 )
 
-// drift is the allowance for clocks: a fiftieth (quartz is a thousand times better, a machine under a bad time daemon is not).
+// drift is the allowance for clocks: a fiftieth (quartz is a thousand times better, a machine under a bad time daemon is
+// not).
 func drift(d time.Duration) time.Duration { return d / 50 }
 
 // driftAndLead adds a twenty-fifth for our own scheduling: where programs fight for processors a goroutine runs hundreds of
@@ -133,8 +134,8 @@ func (l *lease) begin(sent, at time.Time, timeout, tick time.Duration, fresh boo
 // reattach notes that a handshake for the session is about to be sent.
 func (l *lease) reattach(sent time.Time) { l.reattachSent = sent }
 
-// unanswered notes that the handshake, if one waits for its answer, will get none, and reports whether one waited. closed: the
-// server closed the connection, and so has not carried it out.
+// unanswered notes that the handshake, if one waits for its answer, will get none, and reports whether one waited. closed:
+// the server closed the connection, and so has not carried it out.
 func (l *lease) unanswered(closed bool) bool {
 	waited := !l.reattachSent.IsZero()
 	if waited && !closed && l.unansweredSent.IsZero() {
@@ -150,8 +151,7 @@ func (l *lease) shorten(end time.Time) {
 	l.marks = l.marks[:0]
 }
 
-// ack counts the reply, arrived at at, to a request sent at sent; leader says that it was a write, which a majority
-// has.
+// ack counts the reply, arrived at at, to a request sent at sent; leader says that it was a write, which a majority has.
 func (l *lease) ack(sent, at time.Time, leader bool) {
 	l.acked = later(l.acked, sent.Add(l.timeout))
 	if leader {
@@ -205,8 +205,8 @@ func (l *lease) end(retained bool) time.Time {
 	return l.acked.Add(-drift(l.timeout))
 }
 
-// before is the instant that lies an allowance before the confirmed lease ends, or before what a re-attachment without an answer
-// leaves of it does.
+// before is the instant that lies an allowance before the confirmed lease ends, or before what a re-attachment without an
+// answer leaves of it does.
 func (l *lease) before(allowance func(time.Duration) time.Duration) time.Time {
 	end := l.confirmed.Add(-allowance(l.timeout))
 	for _, sent := range [...]time.Time{l.reattachSent, l.unansweredSent} {
@@ -229,11 +229,11 @@ func (l *lease) steady() time.Duration {
 // thin is how little of a lease makes heartbeats more frequent.
 func (l *lease) thin() time.Duration { return (l.timeout - l.slack) / 4 }
 
-// clock is the time that leases are kept in: time.Now, plus the time for which the machine was suspended.
-// Go's monotonic clock stands still while a laptop or a virtual machine sleeps, and a lease kept in it would outlive the
-// session by that time. CLOCK_BOOTTIME runs on, but a process that is tested under a simulated time.Now must follow that one;
-// so the difference of the two system clocks is added to time.Now. (A hypervisor that pauses a guest may have none of the
-// guest's clocks count that, as QEMU does with kvm-clock: only the ensemble's next answer ends such a lease.)
+// clock is the time that leases are kept in: time.Now, plus the time for which the machine was suspended. Go's monotonic
+// clock stands still while a laptop or a virtual machine sleeps, and a lease kept in it would outlive the session by that
+// time. CLOCK_BOOTTIME runs on, but a process that is tested under a simulated time.Now must follow that one; so the
+// difference of the two system clocks is added to time.Now. (A hypervisor that pauses a guest may have none of the guest's
+// clocks count that, as QEMU does with kvm-clock: only the ensemble's next answer ends such a lease.)
 type clock struct {
 	asleep atomic.Int64 // nanoseconds, as last read
 	apart  atomic.Int64 // wall − monotonic time, nanoseconds, when it was read
@@ -251,10 +251,11 @@ func (c *clock) now() time.Time {
 	return c.stamp()
 }
 
-// glance is now without its system calls, unless the machine may have slept since the last now. When it wakes, the kernel sets
-// the wall clock and CLOCK_BOOTTIME forward by the same step, and the monotonic clock not; so as long as wall and monotonic time
-// are as far apart as they were, to a millisecond, it has not slept. A wall clock that is set, or slewed, only has us ask. One
-// that is set back by just the length of a sleep right after it hides that until the heartbeat looks, which calls now.
+// glance is now without its system calls, unless the machine may have slept since the last now. When it wakes, the kernel
+// sets the wall clock and CLOCK_BOOTTIME forward by the same step, and the monotonic clock not; so as long as wall and
+// monotonic time are as far apart as they were, to a millisecond, it has not slept. A wall clock that is set, or slewed,
+// only has us ask. One that is set back by just the length of a sleep right after it hides that until the heartbeat looks,
+// which calls now.
 func (c *clock) glance() time.Time {
 	t := time.Now()
 	if d := wallAhead(t) - c.apart.Load(); d < int64(-time.Millisecond) || d > int64(time.Millisecond) {

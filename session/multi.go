@@ -161,8 +161,8 @@ type result struct {
 	raw  []byte // as it came, with its header
 }
 
-// results yields those of a request of, opMulti or opMultiRead, up to the header behind the last. With d.err the reply is not
-// whole.
+// results yields those of a request of, opMulti or opMultiRead, up to the header behind the last. With d.err the reply is
+// not whole.
 func (d *decoder) results(of int32) iter.Seq[result] {
 	return func(yield func(result) bool) {
 		for {
@@ -195,9 +195,9 @@ func (d *decoder) results(of int32) iter.Seq[result] {
 	}
 }
 
-// verdict is what a reply says of its request: the header's code. A multi's header says OK also when an operation was refused;
-// then it is the first operation's code other than OK and RuntimeInconsistency. "Session expired" and "session moved" come
-// before all others: for a multi servers say them nowhere else.
+// verdict is what a reply says of its request: the header's code. A multi's header says OK also when an operation was
+// refused; then it is the first operation's code other than OK and RuntimeInconsistency. "Session expired" and "session
+// moved" come before all others: for a multi servers say them nowhere else.
 func verdict(op int32, header int32, body []byte) int32 {
 	if op != opMulti || header != codeOK {
 		return header

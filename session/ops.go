@@ -220,8 +220,8 @@ func (s *Session) createAll(ctx context.Context, grouped bool, path string, data
 	return s.createPath(ctx, grouped, s.join(path), chroot, data, mode, acl)
 }
 
-// createPath makes the znode full, of whose path the first chroot bytes are not made here. It is tried first: mostly it is all
-// that is missing, and the parents may be closed to us.
+// createPath makes the znode full, of whose path the first chroot bytes are not made here. It is tried first: mostly it is
+// all that is missing, and the parents may be closed to us.
 func (s *Session) createPath(ctx context.Context, grouped bool, full string, chroot int, data []byte, mode Mode, acl []zk.ACL) error {
 	for {
 		err := s.createOne(ctx, grouped, full, data, mode, acl)

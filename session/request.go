@@ -127,11 +127,11 @@ func (r *request) result(d *decoder) error {
 // the window. The rest waits with its caller, where it delays no other request.
 const burst = window / 2
 
-// run sends requests back to back on one conn, as far as a burst goes, and waits for all replies. Those that are repeatable and
-// lose their reply are sent again on the next conn, together with everything that never left; when a write's reply is lost, run
-// returns and that request's error matches ErrUnknownOutcome. It waits for a connection as long as ctx and the session last. If
-// one of them is too long, or has no room for its ephemeral znodes, none is sent. Nil says that every request has a reply;
-// whether that is a yes or a no says request.result.
+// run sends requests back to back on one conn, as far as a burst goes, and waits for all replies. Those that are repeatable
+// and lose their reply are sent again on the next conn, together with everything that never left; when a write's reply is
+// lost, run returns and that request's error matches ErrUnknownOutcome. It waits for a connection as long as ctx and the
+// session last. If one of them is too long, or has no room for its ephemeral znodes, none is sent. Nil says that every
+// request has a reply; whether that is a yes or a no says request.result.
 func (s *Session) run(ctx context.Context, requests ...*request) error {
 	if len(requests) == 0 {
 		return nil
@@ -273,8 +273,8 @@ func (r *request) finished() bool {
 	}
 }
 
-// requestQueue is a queue of requests, linked to each other: under its owner's mutex one that is given up is taken out of the
-// middle, and a heartbeat put in front, in constant time. A request is in one queue at a time.
+// requestQueue is a queue of requests, linked to each other: under its owner's mutex one that is given up is taken out of
+// the middle, and a heartbeat put in front, in constant time. A request is in one queue at a time.
 type requestQueue struct {
 	head, tail *request
 	n          int // requests

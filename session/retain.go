@@ -198,10 +198,10 @@ func (s *Session) beatLocked(now time.Time) *request {
 	return req
 }
 
-// beatDueLocked is in how long the next heartbeat has to go out. That is lease.beatEvery after the latest of three instants: the
-// latest acknowledged write was sent; the latest heartbeat, which may still be under way, was queued; the first hold began, so
-// that a short hold costs no heartbeat. When the lease runs thin, it is a twentieth of the timeout after the first two.
-// Never, when no znode is left to check: the loss of all that was held has been reported.
+// beatDueLocked is in how long the next heartbeat has to go out. That is lease.beatEvery after the latest of three instants:
+// the latest acknowledged write was sent; the latest heartbeat, which may still be under way, was queued; the first hold
+// began, so that a short hold costs no heartbeat. When the lease runs thin, it is a twentieth of the timeout after the first
+// two. Never, when no znode is left to check: the loss of all that was held has been reported.
 func (s *Session) beatDueLocked(now time.Time) time.Duration {
 	if len(s.toCheck) == 0 {
 		return math.MaxInt64

@@ -207,9 +207,8 @@ func (s *Session) shutdown() {
 	latest, connected := s.latest, s.conn != nil
 	s.noteLocked(Change{State: Over, ID: s.id, Err: s.Err()})
 	s.mu.Unlock()
-	// The server is asked to end the session only if our caller asked for that. A session that was lost may still be alive
-	// for as long as SafeUntil has promised: nothing may free its locks before, so the connection is cut and the
-	// session runs out.
+	// The server is asked to end the session only if our caller asked for that. A session that was lost may still be alive for
+	// as long as SafeUntil has promised: nothing may free its locks before, so the connection is cut and the session runs out.
 	byCaller := errors.Is(s.Err(), ErrClosed)
 	if !byCaller && latest != nil {
 		latest.fail(s.Err())

@@ -79,8 +79,8 @@ type Change struct {
 // maxNotes bounds what waits for an OnState, or a Logger, that does not return: the oldest changes are dropped.
 const maxNotes = 64
 
-// noteLocked has c told, if there is an OnState or a Logger: by a goroutine of its own, so that nothing in the session waits for
-// them, and they are not called under a mutex. Nothing may follow Over.
+// noteLocked has c told, if there is an OnState or a Logger: by a goroutine of its own, so that nothing in the session waits
+// for them, and they are not called under a mutex. Nothing may follow Over.
 func (s *Session) noteLocked(c Change) {
 	if s.notes == nil {
 		return

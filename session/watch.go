@@ -40,8 +40,8 @@ func (s *Session) Watch(ctx context.Context, path string) (*Watch, error) {
 	}
 }
 
-// WatchExisting is Watch for a znode that existed when last seen: when it does not, Exists is false, the watch has fired with
-// its deletion, and nothing waits for its creation.
+// WatchExisting is Watch for a znode that existed when last seen: when it does not, Exists is false, the watch has fired
+// with its deletion, and nothing waits for its creation.
 func (s *Session) WatchExisting(ctx context.Context, path string) (*Watch, error) {
 	w, err := s.watch(ctx, path, believedPresent)
 	if err == nil && !w.Exists {
@@ -177,9 +177,8 @@ func (w *Watch) Then(fn func(zk.EventType)) {
 // for what the order proves. No name may ever be used again; a contender's never is. Names are the ensemble's own, and are
 // not checked.
 //
-// No permission is needed to set them; but a client that may not read a znode is not notified of its deletion. (On a
-// server without the request for setting watches they are set by exists, one by one, and that may be refused:
-// zk.ErrNoAuth.)
+// No permission is needed to set them; but a client that may not read a znode is not notified of its deletion. (On a server
+// without the request for setting watches they are set by exists, one by one, and that may be refused: zk.ErrNoAuth.)
 //
 // The request is setWatches, with which a client that comes back sets its watches again. It names the latest zxid that the
 // client has seen: here the greatest that there is, so that the server reports only deletions, and no changes of data.
@@ -210,8 +209,8 @@ func (s *Session) WatchAllAndCreation(ctx context.Context, absent string, paths 
 	return ws[:len(paths)], created, nil
 }
 
-// fireMissing fires w with its znode's deletion, unless it has fired. (It has not if it shares its entry of the table with an
-// earlier Watch, which found no znode and waits for its creation.)
+// fireMissing fires w with its znode's deletion, unless it has fired. (It has not if it shares its entry of the table with
+// an earlier Watch, which found no znode and waits for its creation.)
 func (ws *watches) fireMissing(w *Watch) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -259,8 +258,8 @@ func poke(ch chan<- struct{}) {
 	}
 }
 
-// addAll returns a Watch of each of paths and, unless that is "" or the server has no setWatches, one of absent behind them, and
-// asks the server to watch what is new to it. What is named first is registered last: see restore.
+// addAll returns a Watch of each of paths and, unless that is "" or the server has no setWatches, one of absent behind them,
+// and asks the server to watch what is new to it. What is named first is registered last: see restore.
 func (ws *watches) addAll(paths []string, absent string) []*Watch {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -283,7 +282,8 @@ func (ws *watches) addAll(paths []string, absent string) []*Watch {
 	return all
 }
 
-// armAllLocked asks the server to watch ts. Each of them is believed to exist, or believed not to, and the request says which.
+// armAllLocked asks the server to watch ts. Each of them is believed to exist, or believed not to, and the request says
+// which.
 func (ws *watches) armAllLocked(ts []*watched) {
 	c := ws.conn
 	together := make([]*watched, 0, len(ts))
@@ -317,9 +317,9 @@ const (
 	setWatchesRoom = 36        // that a setWatches request of one path takes beside the path
 )
 
-// unnamable reports whether t can be in no setWatches request: the server does not know the request, or one with t alone would
-// be longer than servers accept. Such paths exist, because the server appends ten bytes to the path in a sequential create. An
-// exists request has room for them.
+// unnamable reports whether t can be in no setWatches request: the server does not know the request, or one with t alone
+// would be longer than servers accept. Such paths exist, because the server appends ten bytes to the path in a sequential
+// create. An exists request has room for them.
 func (ws *watches) unnamable(t *watched) bool {
 	return ws.noSetWatches || !t.child && setWatchesRoom+len(t.path) > ws.s.cfg.PacketLimit
 }

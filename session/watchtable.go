@@ -86,8 +86,8 @@ func (ws *watches) add(key watchKey, b belief) *Watch {
 	return w
 }
 
-// enlistLocked adds one to the Watches that wait for key; the first of them brings the belief. ask: the caller has to ask the
-// server; else the server has been asked, or restore will ask it.
+// enlistLocked adds one to the Watches that wait for key; the first of them brings the belief. ask: the caller has to ask
+// the server; else the server has been asked, or restore will ask it.
 func (ws *watches) enlistLocked(key watchKey, b belief) (w *Watch, ask bool) {
 	t := ws.byPath[key]
 	if t == nil {
