@@ -130,7 +130,9 @@ func (a *acquisition) downgrade(ctx context.Context, h *Hold) (*Hold, error) {
 		return nil, a.notDowngraded(ctx, err)
 	}
 	first := a.info.Kind == KindWrite && a.state == held
-	a.info.Kind = KindRead
+	if a.state != lost { // h of one that was lost goes on being a hold of the write lock, which says why it has ended
+		a.info.Kind = KindRead
+	}
 	var reader *Hold
 	if h != nil {
 		reader, err = a.replaceLocked(h)
