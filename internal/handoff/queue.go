@@ -110,6 +110,7 @@ func (q *queue) enter(ctx context.Context) {
 	ticket, err := q.lock.Acquire(ctx, false, q)
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.outside = recipe.Line{}
 	if err == nil && len(q.waiters) == 0 { // the last call left when it was our turn, and cancelled ctx
 		q.mu.Unlock()
 		q.qs.conf.GiveUp(ctx, ticket)
@@ -119,7 +120,6 @@ func (q *queue) enter(ctx context.Context) {
 	allLeft := ctx.Err() != nil
 	q.cancel()
 	close(q.entered)
-	q.outside = recipe.Line{}
 	switch {
 	case err == nil:
 		q.beginLocked(ticket).grantLocked()
