@@ -158,7 +158,7 @@ var mutants = []mutant{
 		[]edit{{"	if all {\n		return true, nil\n	}\n	discard", "	if all || t.entries[0].node != \"\" {\n		return true, nil\n	}\n	discard"}},
 		[]string{inRecipe, "./zklock -run=Multi|Scenario"}},
 	{"lock delay without a loss noticed", "work of a holder that was lost overlaps with the next one's", "recipe/delay.go",
-		[]edit{{"		if !living[name] {", "		if !living[name] && len(seen) < 0 {"}}, []string{inRecipe, "./zklock -run=Delay|Scenario"}},
+		[]edit{{"		if !living[name] {", "		if !living[name] && len(until) < 0 {"}}, []string{inRecipe, "./zklock -run=Delay|Scenario"}},
 
 	{"hold apart from its session", "the session's end does not reach the hold", "zklock/hold.go",
 		[]edit{{"holdContext{s.Context(), values, h}", "holdContext{context.Background(), values, h}"}}, []string{inScenarios}},
