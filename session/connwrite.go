@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// window and windowBytes bound the requests that wait for their replies: their number, and their bytes, the replies to
-// lists and reads included, of all but the last. What is beyond waits in queue, where a heartbeat can overtake it: behind a
-// thousand requests of a burst it would come too late to keep the lease.
+// window and windowBytes bound the requests that wait for their replies: their number, and the bytes of all but the last,
+// with the expected replies to lists and reads. Other requests wait in queue, where a heartbeat can overtake them: behind a
+// burst of a thousand requests it would come too late to keep the lease.
 const (
 	window      = 256
 	windowBytes = 1 << 20
 
-	maxWrite = 64 << 10 // what flush copies and writes in one piece, but for a single frame that is longer
-	maxKept  = 16 << 10 // of the write buffer that a conn keeps
+	maxWrite = 64 << 10 // bytes that flush writes in one piece; a single frame may be longer
+	maxKept  = 16 << 10 // bytes of the write buffer that a conn keeps
 )
 
-// enqueue puts requests on the conn, next to each other. False: the conn has failed and none of them was taken.
+// enqueue puts requests on the conn, one behind the other. False: the conn has failed and none of them was taken.
 func (c *conn) enqueue(requests ...*request) bool {
 	c.mu.Lock()
 	if c.state == connFailed {
@@ -38,7 +38,6 @@ func (c *conn) enqueue(requests ...*request) bool {
 	return true
 }
 
-// queueOf returns the queue in which r waits to be written.
 func (c *conn) queueOf(r *request) *requestQueue {
 	switch {
 	case r.member == nil:
@@ -56,8 +55,8 @@ func (c *conn) unqueueLocked(r *request) {
 	}
 }
 
-// nextLocked returns the queue whose first request is to be written next; nil: there is none. They are written in the order
-// in which they came, but for those that are urgent, and for the members of a group, which go with its first.
+// nextLocked returns the queue whose first request is to be written next, or nil. Requests are written in the order in which
+// they came, except urgent ones, and members of a group, which go with its first.
 func (c *conn) nextLocked() *requestQueue {
 	write, other := c.writes.head, c.queue.head
 	switch {
@@ -69,7 +68,6 @@ func (c *conn) nextLocked() *requestQueue {
 	return &c.writes
 }
 
-// numberLocked gives requests of ours their transaction ids.
 func (c *conn) numberLocked(requests []*request) {
 	for _, r := range requests {
 		c.seq++
@@ -87,15 +85,15 @@ func (c *conn) numberLocked(requests []*request) {
 			c.xid = firstXid
 		}
 		if r.xid = c.xid; r.op == opPing {
-			r.xid = xidPing // whatever was sent, that is what comes back
+			r.xid = xidPing // the server answers every ping with this xid
 		}
 		binary.BigEndian.PutUint32(r.frame, uint32(len(r.frame)-4))
 		binary.BigEndian.PutUint32(r.frame[4:], uint32(r.xid))
 	}
 }
 
-// abandon gives up waiting for requests, two bursts at most. Those that have not been written never will be. It returns the
-// first write that has left and has no reply; nil: there is none.
+// abandon gives up waiting for requests, two bursts at most; those that have not been written never will be. It returns the
+// first write that was sent and has no reply, or nil.
 func (c *conn) abandon(requests []*request) (left *request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,12 +107,12 @@ func (c *conn) abandon(requests []*request) (left *request) {
 			c.unqueueLocked(r)
 		}
 	}
-	c.resumeParkedLocked() // they may have waited for a read of this call
+	c.resumeParkedLocked() // parked writes may have waited for a read of this call
 	return left
 }
 
-// quiet returns for how long nothing has been sent, and for how long nothing has been heard although a reply is due: not at
-// all when none is.
+// quiet returns for how long nothing has been sent, and for how long nothing has been heard although a reply is due; 0 if
+// none is.
 func (c *conn) quiet(now time.Time) (unsent, unheard time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,8 +123,8 @@ func (c *conn) quiet(now time.Time) (unsent, unheard time.Duration) {
 	return unsent, now.Sub(later(c.pending.head.sent, c.progressAt))
 }
 
-// run opens the conn, behind the credentials and the watches, and then writes what is queued until the conn has failed.
-// Owner: the session, which joins it.
+// run opens the conn, after credentials and watches, and then writes what is queued until the conn fails. The session joins
+// it.
 func (c *conn) run() {
 	if err := c.authenticate(); err != nil {
 		c.fail(err)
@@ -155,16 +153,15 @@ func (c *conn) run() {
 	}
 }
 
-// busy reports whether many replies are outstanding.
 func (c *conn) busy() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.pending.n >= 4
 }
 
-// flush writes only first, if that is not nil; otherwise one piece of what is queued, as far as the window goes, and
-// more says that there is another piece, before which a heartbeat may have come. A request counts as sent from the instant
-// before the first byte leaves; from then on only the server knows its outcome.
+// flush writes only first or, if that is nil, one piece of what is queued, as far as the window allows. more: there is
+// another piece; a heartbeat may come before it. A request counts as sent from the instant before its first byte leaves;
+// from then on only the server knows its outcome.
 func (c *conn) flush(first *request) (more bool, err error) {
 	c.mu.Lock()
 	if c.state == connFailed {
@@ -216,7 +213,7 @@ func (c *conn) flush(first *request) (more bool, err error) {
 	return more, nil
 }
 
-// leaves notes that r is about to be sent, and adds to accepted what is to be told when it has been.
+// leaves notes that r is about to be sent, and adds to accepted the channel to tell once it has been.
 func (r *request) leaves(now time.Time, accepted []chan<- struct{}) []chan<- struct{} {
 	if r.sent = now; r.accepted != nil {
 		accepted, r.accepted = append(accepted, r.accepted), nil
@@ -224,8 +221,8 @@ func (r *request) leaves(now time.Time, accepted []chan<- struct{}) []chan<- str
 	return accepted
 }
 
-// write sends b in chunks, each with its own deadline of one patience, so that a long request on a slow link is not taken
-// for a dead connection.
+// write sends b in chunks, each within one patience, so that a long request on a slow link is not taken for a dead
+// connection.
 func (c *conn) write(b []byte) error {
 	for len(b) > 0 {
 		if err := c.net.SetWriteDeadline(time.Now().Add(c.s.patience())); err != nil {

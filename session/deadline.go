@@ -14,12 +14,12 @@ import (
 	"github.com/zklock/locker/internal/trusted"
 )
 
-// deadline is the instant at which the session is over unless its lease is moved on before. It waits for nothing: it is read
-// and written without a mutex, and a timer of its own watches it. Each change of the lease, under Session.mu, stores the new
-// instant (moveDeadlineLocked); Alive and watchLease compare it with the clock.
+// deadline is the instant at which the session is over unless its lease is extended before. It is read and written without a
+// mutex, and has its own timer. Each change of the lease, under Session.mu, stores the new instant (moveDeadlineLocked);
+// Alive and watchLease compare it with the clock.
 type deadline struct {
-	at    atomic.Int64 // nanoseconds after origin, on the session's clock; none: there is no session yet
-	every atomic.Int64 // nanoseconds: the timer looks at the clock this often at least
+	at    atomic.Int64 // nanoseconds after origin, on the session's clock; none: no session yet
+	every atomic.Int64 // nanoseconds: the longest time between two runs of the timer
 	clock *clock
 	timer *time.Timer
 	looks atomic.Int64 // when the timer runs at the latest: nanoseconds after origin, by time.Now
@@ -27,7 +27,7 @@ type deadline struct {
 
 const none = math.MaxInt64
 
-// newDeadline returns one that calls look when the instant may have come.
+// newDeadline returns a deadline that calls look when the instant may have come.
 func newDeadline(c *clock, look func()) *deadline {
 	d := &deadline{clock: c, timer: time.AfterFunc(math.MaxInt64, look)}
 	d.at.Store(none)
@@ -35,25 +35,24 @@ func newDeadline(c *clock, look func()) *deadline {
 	return d
 }
 
-// set moves the deadline. A timer does not run while the machine sleeps, so it looks at the clock, which does count that
-// time, every so often. Mostly that is soon enough for an earlier end as well, and the timer is not touched: each hold of a
-// session without another one makes the deadline earlier. grace is the longest that a holder has: the timer has to look that
-// much before the end.
+// set moves the deadline. A timer stands still while the machine sleeps and the session's clock does not, so the timer
+// compares the two every so often. That is usually soon enough for an earlier end too, and the timer is not touched: the
+// first hold of a session that has none makes the deadline earlier each time. grace is the longest grace of a holder: the
+// timer has to run that long before the end.
 func (d *deadline) set(end time.Time, grace, every time.Duration) {
 	d.every.Store(int64(every))
 	at := int64(end.Sub(origin))
 	if before := d.at.Swap(at); at < before && int64(time.Since(origin)+end.Sub(d.clock.glance())-grace) < d.looks.Load() {
-		d.timer.Reset(0) // it would look too late
+		d.timer.Reset(0) // it would run too late
 	}
 }
 
-// left is what is left until the deadline; nothing, or less: it has come.
+// left returns the time until the deadline; zero or less: it has come.
 func (d *deadline) left(now time.Time) time.Duration {
 	return time.Duration(d.at.Load()) - now.Sub(origin)
 }
 
-// watchLease runs when the deadline's timer does. It ends the session without a mutex, and takes only graces.mu until the
-// graces have been called.
+// watchLease is the timer's function. It ends the session without a mutex; to call the graces it takes only graces.mu.
 func (s *Session) watchLease() {
 	if s.Err() != nil {
 		return
@@ -69,12 +68,12 @@ func (s *Session) watchLease() {
 	d.looks.Store(int64(time.Since(origin) + wait))
 	d.timer.Reset(wait)
 	if _, late := s.graces.fire(left); late != added || d.left(now) < left {
-		d.timer.Reset(0) // a grace was added, or the deadline moved to an earlier instant; our Reset above undid theirs: look again
+		d.timer.Reset(0) // a grace was added, or the deadline moved closer, and our Reset undid theirs: look again
 	}
 }
 
-// Alive returns Err after a look at the clock: it does not wait for a timer to notice that the lease is over, which
-// after a stop of the whole process may take a moment. It takes no mutex and makes no garbage.
+// Alive returns Err after a look at the clock, without waiting for a timer to notice that the lease is over: after a stop of
+// the whole process that may take a moment. It takes no mutex and allocates nothing.
 func (s *Session) Alive() error {
 	if s.ctx.Err() == nil {
 		if s.deadline.left(s.clock.glance()) > 0 {
@@ -85,19 +84,19 @@ func (s *Session) Alive() error {
 	return s.Err()
 }
 
-// graces are the holders that have to stop some time before the lease is over, each with a grace of its own; the longest
-// comes first. watchLease calls the graces that are due, and sleeps until the next one is.
+// graces are the holders that have to stop some time before the lease is over, the one with the longest grace first.
+// watchLease calls those that are due, and sleeps until the next one is.
 type graces struct {
 	mu    sync.Mutex // guards what follows; taken inside Session.mu, and held for O(log n)
 	heap  graceHeap
-	added int // how many have been added: watchLease sees by it that one came while it was looking
+	added int // how many have been added: tells watchLease that one came meanwhile
 }
 
-// grace has fn called when no more than d of the lease is left.
+// grace is a call of fn when no more than d of the lease is left.
 type grace struct {
 	d  time.Duration
 	fn func()
-	at int // in the heap; −1: not any more
+	at int // index in the heap; −1: removed
 }
 
 func (gs *graces) add(g *grace) {
@@ -128,8 +127,8 @@ func (gs *graces) mostLocked() time.Duration {
 	return gs.heap[0].d
 }
 
-// fire calls and removes each grace that is at least left, which is what is left of the lease. It returns the longest of the
-// others, and a number that changes when one is added.
+// fire calls and removes each grace of at least left, the rest of the lease. It returns the longest of the others, and a
+// number that changes when a grace is added.
 func (gs *graces) fire(left time.Duration) (most time.Duration, added int) {
 	for {
 		gs.mu.Lock()

@@ -19,13 +19,13 @@ import (
 )
 
 // dialer decides which server is dialled next, and when. It resolves names at every dial, takes the servers in random order,
-// each once a round, and waits longer from round to round, with jitter, so that a thousand clients of a server that died do
-// not come back as one. (The driver's own list resolves names once, and dials servers that accept and drop without a pause.)
+// each once a round, and waits longer from round to round, with jitter, so that a thousand clients of a dead server do not
+// come back at once. (The driver's own list resolves names once, and redials servers that accept and drop without a pause.)
 type dialer struct {
 	s *Session
 
 	mu    sync.Mutex // guards what follows
-	order []string   // this round's servers still to be tried
+	order []string   // servers still to be tried in this round
 	round int        // rounds since a connection was good
 	tried map[string]error
 
@@ -39,11 +39,10 @@ const (
 
 var errStopped = errors.New("session is over")
 
-// limit bounds one try at one server: name look-up and dialling, and again the handshake. It begins with a part of the
-// timeout, so that a holder whose server died can try a few others before its lease is over. Where no server has answered in
-// that time, each round has twice as much as the one before, up to the timeout, after which the lease of a session that was
-// just made would be over. While the session is retained there is no time for that; but the last try has all that is left of
-// the lease.
+// limit bounds one try at one server: name look-up and dialling, and then the handshake. It begins with a part of the
+// timeout, so that a holder whose server died can try a few others before its lease is over. If no server has answered, each
+// round doubles it, up to the timeout, after which the lease of a new session would be over. A retained session has no time
+// for that; but its last try has all that is left of the lease.
 func (d *dialer) limit() time.Duration {
 	d.mu.Lock()
 	round, others := d.round, len(d.order) > 0
@@ -59,12 +58,12 @@ func (d *dialer) limit() time.Duration {
 	return max(remaining, least)
 }
 
-// attempt is where dialer.limit begins.
+// attempt is the least dialer.limit.
 func attempt(timeout time.Duration) time.Duration {
 	return min(max(timeout/6, 250*time.Millisecond), 3*time.Second)
 }
 
-// next returns the server to try, after the pause that its round is due.
+// next returns the server to try, after the pause between two rounds.
 func (d *dialer) next() (string, error) {
 	d.mu.Lock()
 	var pause time.Duration
@@ -76,7 +75,7 @@ func (d *dialer) next() (string, error) {
 		d.round++
 		d.order = slices.Clone(d.s.cfg.servers)
 		rand.Shuffle(len(d.order), func(i, j int) { d.order[i], d.order[j] = d.order[j], d.order[i] })
-		if last := len(d.order) - 1; d.order[0] == d.latest { // this server has just failed: the others come first
+		if last := len(d.order) - 1; d.order[0] == d.latest { // it has just failed: the others come first
 			d.order[0], d.order[last] = d.order[last], d.order[0]
 		}
 	}
@@ -96,7 +95,7 @@ func (d *dialer) next() (string, error) {
 	return server, nil
 }
 
-// dial opens a connection to the next server. The deadline on it caps the handshake, by limit.
+// dial opens a connection to the next server, with a deadline for the handshake.
 func (d *dialer) dial() (conn net.Conn, server string, limit time.Duration, err error) {
 	if server, err = d.next(); err != nil {
 		return nil, "", 0, err
@@ -116,7 +115,6 @@ func (d *dialer) dial() (conn net.Conn, server string, limit time.Duration, err 
 	return nil, "", 0, err
 }
 
-// open opens a connection to server within limit, as long as ctx lasts.
 func (c *config) open(ctx context.Context, server string, limit time.Duration) (conn net.Conn, err error) {
 	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -147,8 +145,8 @@ func (c *config) open(ctx context.Context, server string, limit time.Duration) (
 	return secure, nil
 }
 
-// custom calls the user's dialer, which knows a time limit but not that ctx, the session's, may be over: then custom
-// does not wait for it, and a connection that it still opens is closed.
+// custom calls the user's dialer, which takes a time limit and no context. If the session ends meanwhile, custom does not
+// wait for the dialer, and closes a connection that it still opens.
 func (c *config) custom(ctx context.Context, server string, limit time.Duration) (net.Conn, error) {
 	var conn net.Conn
 	var err error
@@ -161,7 +159,7 @@ func (c *config) custom(ctx context.Context, server string, limit time.Duration)
 	case <-dialled:
 		return conn, err
 	case <-ctx.Done():
-		go func() { // ends with that call
+		go func() { // ends with the dialer's call
 			if <-dialled; conn != nil {
 				_ = conn.Close() // no call needs the error
 			}
@@ -170,8 +168,8 @@ func (c *config) custom(ctx context.Context, server string, limit time.Duration)
 	}
 }
 
-// dialOne resolves the name anew and tries its addresses in random order, each with its share of the time: behind a
-// name with several, as a headless Kubernetes service has, one dead member must not be the first choice for ever.
+// dialOne resolves the name anew and tries its addresses in random order, each with its share of the time: of a name with
+// several addresses, such as a headless Kubernetes service, one dead member must not be the first choice for ever.
 func dialOne(ctx context.Context, server string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(server)
 	if err != nil {
@@ -193,14 +191,13 @@ func dialOne(ctx context.Context, server string) (net.Conn, error) {
 	return nil, err
 }
 
-// failed notes what a server answered, for the report.
 func (d *dialer) failed(server string, err error) {
 	d.mu.Lock()
 	d.tried[server], d.latest = err, server
 	d.mu.Unlock()
 }
 
-// good says that a connection lasted: the next search begins without a pause.
+// good notes that a connection lasted: the next search begins without a pause.
 func (d *dialer) good() {
 	d.mu.Lock()
 	d.round, d.order = 0, nil
@@ -208,7 +205,6 @@ func (d *dialer) good() {
 	d.mu.Unlock()
 }
 
-// report says which servers were tried and what each answered.
 func (d *dialer) report() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -224,20 +220,19 @@ func (d *dialer) report() error {
 	return &unreachable{errs}
 }
 
-// unreachable lists what each server answered.
 type unreachable struct{ errs []error }
 
 func (e *unreachable) Error() string {
 	msgs := make([]string, len(e.errs))
 	for i, err := range e.errs {
-		msgs[i] = text.Short(err.Error(), 2*text.Limit) // a certificate says what its owner likes
+		msgs[i] = text.Short(err.Error(), 2*text.Limit) // the text of a certificate is its owner's
 	}
 	return "no server reachable: " + strings.Join(msgs, "; ")
 }
 
 func (e *unreachable) Unwrap() []error { return e.errs }
 
-// dialError says in a person's words why no connection was made within limit.
+// dialError says for people why no connection was made within limit.
 func dialError(err error, limit time.Duration) error {
 	var lookup *net.DNSError
 	switch {
@@ -253,7 +248,6 @@ func dialError(err error, limit time.Duration) error {
 	return plain(err)
 }
 
-// tlsError says in a person's words why there is no secure connection.
 func tlsError(err error, limit time.Duration) error {
 	var record tls.RecordHeaderError
 	switch {
@@ -267,7 +261,6 @@ func tlsError(err error, limit time.Duration) error {
 	return fmt.Errorf("TLS: %w", plain(err))
 }
 
-// hungUp reports whether the other side has closed the connection.
 func hungUp(err error) bool {
 	return isOne(err, io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, syscall.ECONNRESET, syscall.EPIPE)
 }
@@ -280,8 +273,8 @@ func isTimeout(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// plain keeps of an error that matches one of package context only its text: the context is one of ours, and the caller
-// would take its end for that of his own.
+// plain reduces an error that matches one of package context to its text: the context was the session's, and the caller
+// would take its end for the end of his own.
 func plain(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return errors.New(err.Error())

@@ -9,20 +9,20 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// driver keeps the session connected: the library github.com/go-zookeeper/zk dials through our dialer, shakes hands, pings
-// now and then, and dials again when a connection has failed. This file is all that knows of it; everything else is done on
-// the conn. The driver reads only the handshake and the headers of the replies to its own pings and close: nothing that a
-// hostile server could upset it with.
+// driver keeps the session connected: the library github.com/go-zookeeper/zk dials through our dialer, shakes hands, pings,
+// and dials again when a connection has failed. Only this file knows the library; everything else is done on the conn. The
+// driver reads only the handshake and the headers of the replies to its own pings and close, so a hostile server can't upset
+// it.
 type driver struct {
 	s       *Session
-	started chan struct{} // closed when what follows is set: the driver's loop dials before start has returned
+	started chan struct{} // closed when what follows is set: the driver's loop dials before start returns
 	conn    *zk.Conn
 	events  <-chan zk.Event // closed when the driver's loop has ended
 }
 
 const driverBuffer = 1 << 10 // for handshakes and headers
 
-// start starts the driver's loop. Owner: shutdown, which stops and joins it.
+// start starts the driver's loop; shutdown stops and joins it.
 func (d *driver) start() error {
 	conn, events, err := zk.Connect([]string{"ensemble"}, d.s.cfg.Timeout,
 		zk.WithDialer(d.dial), zk.WithHostProvider(provider{d.s}), zk.WithLogger(quiet{}), zk.WithLogInfo(false),
@@ -35,8 +35,8 @@ func (d *driver) start() error {
 	return nil
 }
 
-// stop closes the driver, which says so to the server if there is a connection, and returns a channel that is closed when
-// its loop has ended. The driver waits a second for the server's answer, and ends when its connection does.
+// stop closes the driver and returns a channel that is closed when its loop has ended. The driver tells the server, if there
+// is a connection, and waits a second for the answer; it ends when its connection does.
 func (d *driver) stop() (ended <-chan struct{}) {
 	done := make(chan struct{})
 	go func() { // ends with the driver's loop
@@ -49,7 +49,6 @@ func (d *driver) stop() (ended <-chan struct{}) {
 	return done
 }
 
-// dial is the driver's dialer: ours chooses the server.
 func (d *driver) dial(string, string, time.Duration) (net.Conn, error) {
 	netConn, server, limit, err := d.s.dialer.dial()
 	if err != nil {
@@ -63,7 +62,7 @@ func (d *driver) dial(string, string, time.Duration) (net.Conn, error) {
 	return &driverConn{Conn: netConn, c: c}, nil
 }
 
-// driverConn is what the driver takes for its network connection.
+// driverConn is the driver's network connection.
 type driverConn struct {
 	net.Conn
 	c      *conn
@@ -73,7 +72,7 @@ type driverConn struct {
 
 var errNotAFrame = errors.New("session: the driver wrote something else than a frame")
 
-// Write takes the driver's frames, one per call: first its connect request, which goes out at once, then pings and the
+// Write takes one frame of the driver's per call: first its connect request, which is sent at once, then pings and the
 // close, which are urgent.
 func (d *driverConn) Write(b []byte) (int, error) {
 	if len(b) < 12 || int(binary.BigEndian.Uint32(b)) != len(b)-4 {
@@ -91,7 +90,7 @@ func (d *driverConn) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Read gives the driver what is for it. The conn handles everything else that arrives meanwhile.
+// Read returns the frames for the driver. The conn handles all others that arrive meanwhile.
 func (d *driverConn) Read(b []byte) (int, error) {
 	for len(d.unread) == 0 {
 		frame, err := d.c.receive()
@@ -107,21 +106,20 @@ func (d *driverConn) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// SetReadDeadline does nothing. During the handshake the dialer's own, shorter deadline stands; later the driver would set
-// one for frames of its own only, which would pass while ours arrive. The heartbeat sees whether the server is silent.
+// SetReadDeadline does nothing. The dialer's shorter deadline bounds the handshake. Later the driver would set one for its
+// own frames only, which would pass while ours arrive; the heartbeat notices a silent server.
 func (d *driverConn) SetReadDeadline(time.Time) error { return nil }
 
 // SetWriteDeadline does nothing: the conn bounds each write.
 func (d *driverConn) SetWriteDeadline(time.Time) error { return nil }
 
-// Close gives up the connection.
 func (d *driverConn) Close() error {
 	d.c.fail(errors.New("closed by the driver"))
 	return nil
 }
 
-// provider is the driver's list of servers: a single name, since our dialer chooses. The driver checks for Close only at the
-// start of its list, so once the session is over Next always reports a restart.
+// provider is the driver's list of servers: one name, since our dialer chooses. The driver checks for Close only when its
+// list restarts, so Next reports a restart once the session is over.
 type provider struct{ s *Session }
 
 func (p provider) Init([]string) error { return nil }
@@ -131,7 +129,7 @@ func (p provider) Next() (server string, retryStart bool) {
 	return "ensemble:2181", p.s.Err() != nil
 }
 
-// quiet is the driver's logger. What it would say, the session knows and says better.
+// quiet is the driver's logger: the session logs what matters itself.
 type quiet struct{}
 
 func (quiet) Printf(string, ...any) {}

@@ -9,47 +9,44 @@ import (
 )
 
 // When a session ends, its leader writes one transaction that lists the paths of all its ephemeral znodes. Since 3.6.0 a
-// server refuses to read one that is longer than jute.maxbuffer and its extra (1 MB each by default), from its leader as
-// well as from its own log: followers fall out of the ensemble and can't start again. So a session refuses a create that has
-// no room.
+// server refuses to read one longer than jute.maxbuffer and its extra (1 MB each by default), from its leader as from its
+// own log: followers fall out of the ensemble and can't start again. So a session refuses a create that has no room.
 //
-// What is counted is never less than what stands at the ensemble. Room is reserved before a create leaves, and given back
-// only when the ensemble has said no, or has said that the znode is gone: in the answer to a delete, in a NoNode that is
-// younger than the create (zxids tell), or by a watch. A create whose reply was lost keeps its room until its outcome
-// is known (Found; or a delete of that very path). A znode that another client deleted without our being notified is counted
-// until its path is used again or the session ends: then the session refuses too early, not too late.
+// The count is never less than what exists at the ensemble. Room is reserved before a create is sent, and given back only
+// when the ensemble has refused the create, or has said that the znode is gone: in the answer to a delete, in a NoNode
+// younger than the create (by zxid), or by a watch. A create whose reply was lost keeps its room until its outcome is known
+// (Found, or a delete of that path). A znode that another client deleted without our being notified counts until its path is
+// used again or the session ends: the session then refuses too early, not too late.
 
-// Limits of Config.EphemeralBytes. The least has room for any single path; the most is beyond any server's buffers.
+// Limits of Config.EphemeralBytes. The least has room for any one path; the most exceeds any server's buffers.
 const (
 	defaultEphemeralBytes = 512 << 10
 	minEphemeralBytes     = 16 << 10
 	maxEphemeralBytes     = 64 << 20
 
-	lengthBytes = 4  // that a path takes in a list beside its own
-	numberBytes = 11 // of the longest number of a sequential znode, -2147483648
+	lengthBytes = 4  // of a path's length in the transaction
+	numberBytes = 11 // of a sequential znode's longest number, -2147483648
 )
 
 // ErrNoRoom matches the error for a create that would bring the paths of the session's ephemeral znodes above
-// Config.EphemeralBytes: nothing was sent. The error is a *RoomError, inside an OpError.
+// Config.EphemeralBytes; nothing was sent. The error is a *RoomError, inside an OpError.
 var ErrNoRoom = errors.New("session: no room for another ephemeral znode")
 
 // RoomError is an ErrNoRoom with its figures, in bytes.
 type RoomError struct {
-	Need  int // for the znodes that were to be made
-	Used  int // by those that exist, or may exist
+	Need  int // for the znodes of this request
+	Used  int // by those that exist or may exist
 	Limit int // Config.EphemeralBytes
 }
 
-// Error names the figures and the rule.
 func (e *RoomError) Error() string {
 	return fmt.Sprintf("%v: %d bytes are needed and %d of %d are used: the paths of a session's ephemeral znodes must stay "+
 		"far below the ensemble's jute.maxbuffer", ErrNoRoom, e.Need, e.Used, e.Limit)
 }
 
-// Unwrap returns ErrNoRoom.
 func (e *RoomError) Unwrap() error { return ErrNoRoom }
 
-// touch is a znode that an operation of a write is about.
+// touch is what one operation of a write does to one znode.
 type touch struct {
 	path   string // as the caller named it
 	effect effect
@@ -62,11 +59,10 @@ const (
 	noEffect      effect = iota
 	makes                // an ephemeral one
 	makesNumbered        // an ephemeral, sequential one
-	makesForNow          // an ephemeral one that the same transaction deletes
+	makesForNow          // an ephemeral one, which the same transaction deletes
 	deletes
 )
 
-// effect is that of a create.
 func (m Mode) effect() effect {
 	switch m {
 	case Ephemeral:
@@ -77,30 +73,28 @@ func (m Mode) effect() effect {
 	return noEffect
 }
 
-// contender reports whether an ephemeral znode is made.
+// contender reports whether the operation makes an ephemeral znode.
 func (t touch) contender() bool { return t.stays() || t.effect == makesForNow }
 
-// stays reports whether an ephemeral znode is made that is there when the transaction is over.
+// stays reports whether the operation makes an ephemeral znode that outlasts the transaction.
 func (t touch) stays() bool { return t.effect == makes || t.effect == makesNumbered }
 
-// ephemerals counts the session's ephemeral znodes.
 type ephemerals struct {
 	limit  int
 	chroot int // its length
 
 	mu      sync.Mutex // guards what follows; a leaf: nothing else is locked under it
-	bytes   int        // of all that stand, are on their way, or may have been made
+	bytes   int        // of the paths that exist, are being created, or may have been created
 	made    map[string]int64
 	doubt   map[touch]int // creates whose outcome is unknown
 	empty   time.Time     // since when bytes is 0
-	retired bool          // takes no more
+	retired bool          // refuses every create
 }
 
 func newEphemerals(limit, chroot int) *ephemerals {
 	return &ephemerals{limit: limit, chroot: chroot, made: map[string]int64{}, doubt: map[touch]int{}, empty: time.Now()}
 }
 
-// size is the room that a znode takes, at most.
 func (e *ephemerals) size(t touch) int {
 	n := e.chroot + len(t.path) + lengthBytes
 	if t.effect == makesNumbered {
@@ -109,9 +103,9 @@ func (e *ephemerals) size(t touch) int {
 	return n
 }
 
-// reserve takes the room that a request may need; an error says that there is not enough. A transaction that also deletes
-// ephemerals of this session needs only what it adds. One that replaces some, by others with longer names, may exceed the
-// limit by an eighth: a full session must still be able to downgrade a lock.
+// reserve takes the room that r may need, or returns an error. A transaction that also deletes ephemeral znodes of this
+// session needs only what it adds. One that replaces some, with longer names, may exceed the limit by an eighth: a full
+// session must still be able to downgrade a lock.
 func (e *ephemerals) reserve(r *request) error {
 	if len(r.touches) == 0 {
 		return nil
@@ -138,7 +132,7 @@ func (e *ephemerals) reserve(r *request) error {
 	return nil
 }
 
-// releaseLocked gives back what was reserved for r, or, when its reply came after all, what was kept since.
+// releaseLocked gives back r's reserved room or, if its reply came after doubtLocked, the room kept since then.
 func (e *ephemerals) releaseLocked(r *request) {
 	for _, t := range r.touches {
 		if r.doubted && t.stays() {
@@ -175,7 +169,7 @@ func (e *ephemerals) addLocked(path string, czxid int64) {
 	e.made[path] = czxid
 }
 
-// clearLocked forgets at most n creates whose outcome was unknown.
+// clearLocked gives back the room of at most n creates whose outcome was unknown.
 func (e *ephemerals) clearLocked(t touch, n int) {
 	n = min(n, e.doubt[t])
 	if e.doubt[t] -= n; e.doubt[t] == 0 {
@@ -184,8 +178,8 @@ func (e *ephemerals) clearLocked(t touch, n int) {
 	e.freeLocked(n * e.size(t))
 }
 
-// gone records that path did not exist at zxid; math.MaxInt64: it is gone now, as the conn's reader says in the order of the
-// replies. written: the leader said so in answer to a write, and so after everything that was sent before.
+// gone records that path did not exist at zxid, or with math.MaxInt64 that it is gone now, from a frame that the conn's
+// reader handles in order. written: the leader said so in answer to a write, and so after all that was sent before.
 func (e *ephemerals) gone(path string, zxid int64, written bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -202,7 +196,7 @@ func (e *ephemerals) goneLocked(path string, zxid int64, written bool) {
 	}
 }
 
-// unanswered is called when the caller of r gives up without having learned from a reply whether r was carried out.
+// unanswered is called when r's caller gives up without a reply that says whether r was carried out.
 func (e *ephemerals) unanswered(r *request) {
 	if r.reserved == 0 {
 		return
@@ -217,7 +211,7 @@ func (e *ephemerals) unanswered(r *request) {
 	}
 }
 
-// answered learns from the reply to r, which came to err; made returns the path of the znode that operation i has made.
+// answered updates the count from the reply to r, which decoded to err; made returns the path that operation i has made.
 func (e *ephemerals) answered(r *request, err error, made func(i int) string) {
 	if r.header.code == codeNoNode && r.op != opMulti {
 		e.gone(r.path, r.header.zxid, r.op == opDelete)
@@ -243,8 +237,7 @@ func (e *ephemerals) answered(r *request, err error, made func(i int) string) {
 	e.releaseLocked(r)
 }
 
-// EphemeralBytes returns what the paths of the session's ephemeral znodes take of Config.EphemeralBytes: of those that
-// exist, and of those that may have been made or may still exist.
+// EphemeralBytes returns how much of Config.EphemeralBytes is used: by ephemeral znodes that exist or may exist.
 func (s *Session) EphemeralBytes() int {
 	s.ephemerals.mu.Lock()
 	defer s.ephemerals.mu.Unlock()

@@ -13,23 +13,21 @@ import (
 	"github.com/zklock/locker/internal/trusted"
 )
 
-// Ends of a session. Each is the cause of Session.Err and of every context derived from Session.Context.
-// The ones that were not asked for match ErrLost by errors.Is.
+// Ends of a session: the causes of Session.Err, and of every context derived from Session.Context.
 var (
 	// ErrLost matches, by errors.Is, every end that the caller did not ask for: ErrExpired, ErrLeaseOver, ErrAuth.
 	ErrLost = errors.New("session: lost")
 
-	// ErrExpired says that the ensemble ended the session: it was silent for too long, or was closed by force.
-	// Its ephemeral znodes are gone.
+	// ErrExpired says that the ensemble ended the session, because it was silent for too long or was closed by force. Its
+	// ephemeral znodes are gone.
 	ErrExpired error = &lossError{"session: expired by the ensemble"}
 
-	// ErrLeaseOver says that nothing was heard for so long that the ensemble may have ended the session, or that the
-	// connection broke and the server takes no session up again, as ClickHouse Keeper does.
-	// Its ephemeral znodes may still exist for a while. The ensemble deletes them.
+	// ErrLeaseOver says that nothing was heard for so long that the ensemble may have ended the session, or that the connection
+	// broke and the server resumes no session, like ClickHouse Keeper. Its ephemeral znodes may exist until the ensemble
+	// deletes them.
 	ErrLeaseOver error = &lossError{"session: lease over, nothing heard from the ensemble"}
 
-	// ErrAuth says that the ensemble refused the credentials of Config.Auth or Config.SASL, or that it demands credentials of
-	// a kind that was not given.
+	// ErrAuth says that the ensemble refused the credentials of Config.Auth or Config.SASL, or demands others.
 	ErrAuth error = &lossError{"session: credentials refused"}
 
 	// ErrClosed says that Close was called. It does not match ErrLost.
@@ -38,20 +36,20 @@ var (
 
 // Failures of one call.
 var (
-	// ErrUnknownOutcome matches, by errors.Is, the error of a write that may or may not have been carried out:
-	// it left this machine and no reply came, because the connection broke or the caller's context ended.
-	// A write whose error does not match it has certainly not been carried out.
+	// ErrUnknownOutcome matches, by errors.Is, the error of a write that may or may not have been carried out: it was sent and
+	// got no reply, because the connection broke or the caller's context ended. A write whose error does not match it was
+	// certainly not carried out.
 	ErrUnknownOutcome = errors.New("session: outcome unknown")
 
-	// ErrNotSent matches, by errors.Is, the error of a request that never left this machine: ctx or the session ended
-	// while it waited for a connection, or it was too large. Nothing can have come of it.
+	// ErrNotSent matches, by errors.Is, the error of a request that was never sent and so has no effect: ctx or the session
+	// ended while it waited for a connection, or it was too large.
 	ErrNotSent = errors.New("session: not sent")
 
-	// ErrTooLarge says that a request is longer than servers take (Config.PacketLimit), and was not sent; or that a reply
-	// is longer than this package takes (32 MB), and was skipped. The connection goes on; the same call would fail again.
+	// ErrTooLarge says that a request is longer than servers accept (Config.PacketLimit), and was not sent; or that a reply is
+	// longer than this package accepts (32 MB), and was skipped. The connection stays; the same call would fail again.
 	ErrTooLarge = errors.New("session: too large")
 
-	// ErrConnection says that the connection broke after the request had left and before its reply came.
+	// ErrConnection says that the connection broke after the request was sent and before its reply came.
 	ErrConnection = errors.New("session: connection lost before the reply")
 
 	// ErrGarbled says that the server sent something that is not ZooKeeper's protocol. The connection was given up.
@@ -64,7 +62,7 @@ var (
 	ErrConfig = errors.New("session: bad configuration")
 )
 
-// lossError is an end of a session that the caller did not ask for.
+// lossError is an end of a session that its owner did not ask for.
 type lossError struct{ msg string }
 
 func (e *lossError) Error() string        { return e.msg }
@@ -80,7 +78,7 @@ type OpError struct {
 	unsent  bool
 }
 
-// Error names the operation, the path (fit for a line, and cut when it is long) and the reason.
+// Error names the operation, the path (escaped, and cut if long) and the reason.
 func (e *OpError) Error() string {
 	s := "session: " + e.Op + " " + text.Foreign(e.Path) + ": " + e.Err.Error()
 	if e.unknown {
@@ -89,16 +87,13 @@ func (e *OpError) Error() string {
 	return s
 }
 
-// Unwrap returns the reason.
 func (e *OpError) Unwrap() error { return e.Err }
 
-// Is reports a match with ErrUnknownOutcome when the write may have been carried out, and with ErrNotSent when the request
-// never left.
+// Is matches ErrUnknownOutcome if the write may have been carried out, and ErrNotSent if the request was never sent.
 func (e *OpError) Is(target error) bool {
 	return target == ErrUnknownOutcome && e.unknown || target == ErrNotSent && e.unsent
 }
 
-// sizeError is ErrTooLarge with the figures, in bytes.
 type sizeError struct {
 	what        string // "request", "reply"
 	size, limit int
@@ -110,10 +105,9 @@ func (e *sizeError) Error() string {
 
 func (e *sizeError) Unwrap() error { return ErrTooLarge }
 
-// strangerError says that what answered the handshake is no ZooKeeper server. It matches ErrGarbled.
+// strangerError says that no ZooKeeper server answered the handshake. It matches ErrGarbled.
 type strangerError struct{ began []byte }
 
-// Error names the protocol, where its first bytes tell.
 func (e *strangerError) Error() string {
 	switch {
 	case bytes.HasPrefix(e.began, []byte("SSH-")):
@@ -128,9 +122,9 @@ func (e *strangerError) Error() string {
 
 func (e *strangerError) Is(target error) bool { return target == ErrGarbled }
 
-// Waited is for the packages of this module: it joins the end of ctx with what was being waited for, so that errors.Is
-// finds both. ctx must have ended. When ctx was cancelled with a cause of its own, errors.Is finds that too; but if the
-// cause could be taken for the outcome of the operation, only its text is kept.
+// Waited is for the packages of this module: it joins the end of ctx, which must have ended, with what was being waited for,
+// so that errors.Is finds both, and also the cause with which ctx was cancelled. But if the cause could be taken for the
+// outcome of the operation, only its text is kept.
 func Waited(ctx context.Context, _ trusted.Caller, what error) error { return waited(ctx, what) }
 
 func waited(ctx context.Context, what error) error {
@@ -151,7 +145,6 @@ func outcome(err error) bool {
 	return said || isOne(err, ErrUnknownOutcome, ErrNotSent, ErrTooLarge, ErrConnection, ErrGarbled, ErrPath)
 }
 
-// isOne reports whether err matches one of targets.
 func isOne(err error, targets ...error) bool {
 	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 }

@@ -11,64 +11,63 @@ import (
 
 // A transaction costs an ensemble about the same whether it makes one znode or a hundred. So the creates, deletes and small
 // transactions of locks that wait to be written at the same moment are sent as one transaction, a group; its members are
-// writes of different calls. Nothing ever waits in order to be grouped.
+// writes of different calls. No write is delayed in order to be grouped.
 //
 // A call can't tell whether its write was a member of a group:
 //
-//   - Each has the result that it would have had alone. The server refuses the group as a whole because of one operation,
-//     and names it: the call of that member gets the refusal. Nothing was done of the others, and they are sent again
-//     without it. A member to which that has happened maxRefusals times is sent alone.
-//   - That refusal is right also without the group, because the members of one group are independent: no two touch the same
-//     znode, or one the parent of the other's.
+//   - Each member has the result that it would have had alone. A server that refuses a group names one operation as the
+//     reason. The call of that member gets the refusal; the other members had no effect, and are sent again without it. A
+//     member to which that has happened maxRefusals times is sent alone.
+//   - The refusal would have been the same without the group, because its members are independent: no two touch the same
+//     znode, or a znode and its parent.
 //   - All znodes of a transaction have one czxid. So no two members make a contender in the same directory: they would be
 //     equal in the order, and would have equal tokens.
-//   - A call's read sees its write: if the write has to be sent again, so has the read (member.open). Exception: the group was
-//     refused, and the list behind a create answers that there is no such directory. The create's caller gets that answer at
-//     once: a thousand locks that are used for the first time need not be refused one by one.
-//   - When the reply is lost, each call learns that the outcome of its own write is unknown, and finds it out.
+//   - A call's read sees its write: if the write is sent again, so is the read (member.open). Exception: the list behind a
+//     create of a refused group answers that there is no such directory. The create's caller gets that answer at once: a
+//     thousand locks that are used for the first time need not be refused one by one.
+//   - When the reply is lost, each call learns that the outcome of its own write is unknown.
 //   - A call that gives up takes its member away, if that has not been written, or has to be written again.
 //
 // The program's own writes are never members.
 
 const (
-	maxGroup        = 100      // operations of a group
+	maxGroup        = 100      // operations in a group
 	maxGroupBytes   = 32 << 10 // of its members' frames
-	maxRefusals     = 3        // groups of a member that were refused because of another; then it is sent alone
-	quarantineLasts = 16       // for so many groups after one that was refused for a missing directory, untried creates keep apart
+	maxRefusals     = 3        // refusals of a member's groups because of another member; then it is sent alone
+	quarantineLasts = 16       // groups in which untried creates keep apart after a refusal for a missing directory
 )
 
-// member is what a request has that may be a member of a group.
 type member struct {
-	// It is to be sent again, and has not been answered since. It belongs to the goroutine that reads from the conn;
-	// numberLocked resets it before a conn gets the request, when deliver has seen the whole batch answered by the last one.
+	// The request is to be sent again, and has not been answered since. Used by the conn's reader, and by numberLocked, which
+	// resets it when deliver has seen the whole batch answered by the last conn.
 	open bool
 
 	read *request // the only read of the batch, if this is the only write; it does not change
 
 	// Guarded by conn.mu.
-	refusals     int  // groups that it was a member of, and that were refused because of another member
-	parked       bool // waits until the reads of all parked writes have been answered; then all are sent again, together
+	refusals     int  // of its groups, because of another member
+	parked       bool // waits until the reads of all parked writes are answered; then all are sent again, together
 	readAnswered bool // while parked: read has been answered, and will be sent again behind the write
 }
 
-// Grouped is Batch for the packages of this module: the creates, deletes and multis of the batch may be carried out in one
-// transaction with those of other such batches. They must come before the batch's reads, which see them, and are carried out
-// in no particular order among themselves.
+// Grouped is Batch for the packages of this module: the creates, deletes and multis of the batch may share a transaction
+// with those of other such batches. They must come before the batch's reads, which see them, and are carried out in any
+// order among themselves.
 func (s *Session) Grouped(trusted.Caller) *Batch { return newBatch(s, true) }
 
-// claims are the znodes that a group's members need for themselves.
+// claims are the znodes that the members of a group are about.
 type (
 	claims map[string]claim
 	claim  uint8
 )
 
 const (
-	onIt    claim = 1 << iota // an operation is about this znode
-	belowIt                   // about a child of it
+	onIt    claim = 1 << iota // an operation touches this znode
+	belowIt                   // an operation touches a child of it
 	entered                   // a contender is made below it
 )
 
-// free reports whether a member with these touches is independent of all that have claimed.
+// free reports whether a member with these touches is independent of all members added.
 func (cs claims) free(touches []touch) bool {
 	for _, t := range touches {
 		dir := cs[parent(t.path)]
@@ -93,13 +92,13 @@ func (cs claims) add(touches []touch) {
 // parent of the root is the root.
 func parent(path string) string { return path[:max(strings.LastIndexByte(path, '/'), 1)] }
 
-// untried reports whether m is the create of a batch of one create and one list that has not been refused yet: its directory
-// may be missing. While c.quarantine lasts, such creates are grouped only with each other, so that a refusal because of one
-// of them hits no others.
+// untried reports whether m is the create of a batch of one create and one list, and has not been refused: its directory may
+// be missing. While c.quarantine lasts, such creates are grouped only with each other, so that a refusal hits no other
+// writes.
 func (m *member) untried() bool { return m.read != nil && m.refusals == 0 }
 
-// gatherLocked takes the first of the writes that may be members of a group, and with it those behind it that are
-// independent, as far as a group goes. One that is passed over is overtaken by none that depends on it.
+// gatherLocked takes the first write of c.writes, and with it the independent ones behind it, up to the size of a group. A
+// write that stays behind is overtaken by none that depends on it.
 func (c *conn) gatherLocked() *request {
 	first := c.writes.pop()
 	if c.writes.n == 0 || first.member.refusals >= maxRefusals || c.s.ungrouped.Load() {
@@ -127,11 +126,11 @@ func (c *conn) gatherLocked() *request {
 }
 
 const (
-	opFrame     = 12 // where a request's body begins, behind length, xid and opcode
-	multiHeader = 9  // bytes of the header before each of a multi's operations, or results, and of the one behind the last
+	opFrame     = 12 // offset of a request's body, behind length, xid and opcode
+	multiHeader = 9  // bytes of the header before each operation or result of a multi, and behind the last
 )
 
-// groupLocked returns the request op, opMulti or opMultiRead, that carries out members, whose frames take size bytes.
+// groupLocked returns the request that carries out members, an opMulti or opMultiRead; size is the length of their frames.
 func (c *conn) groupLocked(op int32, name string, members []*request, size int) *request {
 	g := &request{op: op, name: name, path: members[0].path, repeatable: op == opMultiRead, members: members}
 	b := appendHeader(make([]byte, 0, size+multiHeader), op)
@@ -151,8 +150,7 @@ func (c *conn) groupLocked(op int32, name string, members []*request, size int) 
 	return g
 }
 
-// answerGroup splits the reply to a group, header and body, among its members. An error says that the reply does not fit the
-// group.
+// answerGroup splits the reply to a group among its members. An error: the reply does not fit the group.
 func (c *conn) answerGroup(g *request, header replyHeader, body []byte) error {
 	d := decoder{b: body}
 	results := slices.Collect(d.results(opMulti))
@@ -165,7 +163,7 @@ func (c *conn) answerGroup(g *request, header replyHeader, body []byte) error {
 	switch {
 	case whole && failed >= 0 && definite(results[failed].code):
 		c.requeueOthers(g, header, results, failed)
-	case whole && failed >= 0: // a code that does not prove that nothing was done: each member gets it, as if it had been alone
+	case whole && failed >= 0: // the write may have been done: each member gets the code, as if sent alone
 		header.code = results[failed].code
 		c.answerAlike(g, header)
 	case whole && header.code == codeOK && !slices.ContainsFunc(results, func(r result) bool { return r.op == opError }):
@@ -173,7 +171,7 @@ func (c *conn) answerGroup(g *request, header replyHeader, body []byte) error {
 	case len(results) > 0 || header.code == codeOK:
 		return fmt.Errorf("%w: reply to %d operations, and not those of this transaction", ErrGarbled, len(g.members))
 	case definite(header.code) && header.code != codeThrottled:
-		c.s.ungrouped.Store(true) // it does not say which operation it has refused
+		c.s.ungrouped.Store(true) // this server does not say which operation it refused
 		c.requeue(g.members)
 		poke(c.wake)
 	default:
@@ -188,7 +186,6 @@ func (c *conn) answerAlike(g *request, header replyHeader) {
 	}
 }
 
-// answerMembers gives each member of a group that was carried out its own result.
 func (c *conn) answerMembers(g *request, header replyHeader, results []result) {
 	c.mu.Lock()
 	c.quarantine = max(c.quarantine-1, 0)
@@ -200,7 +197,7 @@ func (c *conn) answerMembers(g *request, header replyHeader, results []result) {
 	}
 }
 
-// requeueOthers gives the member with the refused operation its result, and has the others sent again.
+// requeueOthers gives the refused member its result, and sends the others again.
 func (c *conn) requeueOthers(g *request, header replyHeader, results []result, failed int) {
 	code := results[failed].code
 	for i, r := range g.members {
@@ -214,7 +211,7 @@ func (c *conn) requeueOthers(g *request, header replyHeader, results []result, f
 			c.quarantine = quarantineLasts
 			c.mu.Unlock()
 		}
-		c.requeue(slices.Delete(slices.Clone(g.members), i, i+1)) // first: the call that gets its answer now finds the others on their way
+		c.requeue(slices.Delete(slices.Clone(g.members), i, i+1)) // before the refused call wakes
 		poke(c.wake)
 		if r.op != opMulti {
 			header.code = code
@@ -224,7 +221,7 @@ func (c *conn) requeueOthers(g *request, header replyHeader, results []result, f
 	}
 }
 
-// replyOf returns the body that the reply to r would have had if r had been sent alone.
+// replyOf returns the reply body that r would have had alone.
 func replyOf(r *request, results []result) []byte {
 	if r.op != opMulti {
 		return results[0].raw[multiHeader:]
@@ -233,12 +230,12 @@ func replyOf(r *request, results []result) []byte {
 	for _, res := range results {
 		n += len(res.raw)
 	}
-	own := results[0].raw[:n] // they came one behind the other
+	own := results[0].raw[:n] // the results are adjacent
 	return appendMultiHeader(append(make([]byte, 0, n+multiHeader), own...), -1, true)
 }
 
-// requeue queues requests again, as if they had not been sent: nothing was done, or the reply does not count. If the conn
-// has failed, or no call waits any more, they fail with ErrNotSent.
+// requeue queues requests again, as if they had not been sent: they had no effect, or the reply does not count. If the conn
+// has failed, or no call waits for a request any more, that request fails with ErrNotSent.
 func (c *conn) requeue(requests []*request) {
 	var lost []*request
 	c.mu.Lock()
@@ -266,8 +263,8 @@ func (r *request) tooSoon() bool {
 	return slices.ContainsFunc(r.after, func(w *request) bool { return w.member.open })
 }
 
-// readTooSoon deals with the reply to a read that was carried out too soon. again: the read is sent again, behind its write;
-// else its reply answers the write too.
+// readTooSoon handles the reply to a read for which tooSoon is true. again: the read is sent again, behind its write; else
+// its reply answers the write too.
 func (c *conn) readTooSoon(r *request, header replyHeader) (again bool) {
 	w := r.after[0]
 	c.mu.Lock()
@@ -280,7 +277,7 @@ func (c *conn) readTooSoon(r *request, header replyHeader) (again bool) {
 	refused := w.op == opCreate && header.code == codeNoNode && parent(w.path) == r.path
 	if refused {
 		c.unqueueLocked(w)
-		w.sent = r.sent // it is in no queue any more; marked as sent, so that abandon does not try to take it out of one
+		w.sent = r.sent // marked as sent, so that abandon does not look for it in a queue
 	} else {
 		w.member.readAnswered = true
 	}
@@ -292,8 +289,8 @@ func (c *conn) readTooSoon(r *request, header replyHeader) (again bool) {
 	return !refused
 }
 
-// resumeParkedLocked has the parked writes sent again, each with its read behind it, when all these reads have been
-// answered: all at once, so that they share a group.
+// resumeParkedLocked queues the parked writes again, each with its read behind it, when all these reads have been answered:
+// all at once, so that they share a group.
 func (c *conn) resumeParkedLocked() {
 	for w := c.parked.tail; w != nil; w = w.prev { // the last first: mostly its read is the last to be answered
 		if !w.member.readAnswered {

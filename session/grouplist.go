@@ -7,24 +7,24 @@ import (
 	"sync"
 )
 
-// A server spends about as much on one multiRead of a hundred lists as on one list. So the lists behind grouped writes, of
-// different calls, that wait to be written next to each other leave as one multiRead. Each call has the result that its list
-// would have had alone, but for the directory's Stat, which a multiRead does not tell: it is zero. (See Batch.List.)
+// A multiRead of a hundred lists costs a server about as much as one list. So lists behind grouped writes of different calls
+// that are next to each other in the queue are sent as one multiRead. Each call gets the result that its list would have had
+// alone, except the directory's Stat, which is zero: a multiRead does not return it. (See Batch.List.)
 //
-// Whatever is wrong with the reply as a whole – too long, garbled, refused by a server that knows no multiRead – costs
-// every call a second try, in which its list is a request of its own.
+// If the reply as a whole is too long, garbled, or refused by a server that knows no multiRead, each list is sent again as a
+// request of its own.
 
-const maxListBytes = 16 << 10 // of the replies to lists that are read together, as far as earlier replies tell
+const maxListBytes = 16 << 10 // of the expected reply to a list that is read together with others
 
 // nextReadLocked takes the first request of c.queue and, if that is a list that may be read together with others, those
-// behind it, as far as they would be written next.
+// behind it that would be written next.
 func (c *conn) nextReadLocked() *request {
 	first := c.queue.pop()
 	first.expect = c.s.sizes.expect(first)
 	if !first.mayJoin || first.expect > maxListBytes || c.unresumable || c.s.listsAlone.Load() {
 		return first
 	}
-	write := int64(math.MaxInt64) // the next one; it is written before the reads that came after it
+	write := int64(math.MaxInt64) // the next write; it goes before the reads that came after it
 	if c.writes.head != nil {
 		write = c.writes.head.seq
 	}
@@ -45,15 +45,14 @@ func (c *conn) nextReadLocked() *request {
 	return c.groupLocked(opMultiRead, "lists", append([]*request{first}, others...), size)
 }
 
-// answerLists gives the lists of g, a multiRead, what header and body, the reply of size bytes, say of each. An error: the
-// reply is no reply to it.
+// answerLists splits the reply of size bytes to g, a multiRead, among its lists. An error: the reply does not fit g.
 func (c *conn) answerLists(g *request, header replyHeader, body []byte, size int) error {
 	d := decoder{b: body}
 	results := slices.Collect(d.results(opMultiRead))
 	switch {
 	case size > maxFrame:
 		c.listAlone(g)
-	case undecided(header.code), header.code == codeThrottled: // a server in trouble: it says so to each
+	case undecided(header.code), header.code == codeThrottled: // a server in trouble: each list gets the code
 		for _, r := range g.members {
 			c.answerList(r, header, nil)
 		}
@@ -74,7 +73,7 @@ func (c *conn) answerLists(g *request, header replyHeader, body []byte, size int
 	return nil
 }
 
-// answerList ends the wait for r, the reply to which consists of names alone.
+// answerList answers r, a list, by its names alone.
 func (c *conn) answerList(r *request, header replyHeader, names []byte) {
 	c.s.sizes.answered(r, len(names))
 	if r.tooSoon() && c.readTooSoon(r, header) {
@@ -83,7 +82,7 @@ func (c *conn) answerList(r *request, header replyHeader, names []byte) {
 	r.answer(header, append(slices.Grow(slices.Clone(names), statLen), make([]byte, statLen)...))
 }
 
-// listAlone has the lists of g written again, each as a request of its own.
+// listAlone sends the lists of g again, each as a request of its own.
 func (c *conn) listAlone(g *request) {
 	for _, r := range g.members {
 		r.mayJoin = false
@@ -92,11 +91,11 @@ func (c *conn) listAlone(g *request) {
 	poke(c.wake)
 }
 
-// replySizes knows how long the replies are whose length others choose: to lists, of a hundred thousand contenders or of
-// names of 1 MB each, and to reads of data, of 1 MB. A burst of calls on such a lock would ask for that as often at once,
-// and the reply to the next heartbeat would come behind all those bytes. So such a read counts in a conn's window with the
-// length of the znode's last reply. Until a znode's first reply has arrived, its first read counts as 0 bytes and each
-// further one as half the window, so that only a few are in flight.
+// replySizes knows the lengths of replies that other clients determine: of lists, of a hundred thousand contenders or of
+// names of 1 MB each, and of data, up to 1 MB. A burst of calls on such a lock would ask for many such replies at once, and
+// the next heartbeat's reply would come behind all of them. So a list or read counts in a conn's window with the length of
+// that znode's last reply. Until the first reply has come, the first read counts as 0 bytes and each further one as half the
+// window, so that only a few are in flight.
 type replySizes struct {
 	mu    sync.Mutex // guards what follows; a leaf, inside conn.mu
 	known map[replyKey]int
@@ -109,15 +108,15 @@ type replyKey struct {
 
 const (
 	repliesKept  = 4096            // znodes that are remembered
-	unknownReply = windowBytes / 2 // what a further read counts until the first has been answered
+	unknownReply = windowBytes / 2 // for a further read, until the first has been answered
 )
 
-// keyOf returns the key of r; false when its reply is short.
+// keyOf returns the key of r, or false if its reply is short.
 func (rs *replySizes) keyOf(r *request) (replyKey, bool) {
 	return replyKey{r.op, r.path}, r.op == opGetChildren2 || r.op == opGetData
 }
 
-// expect returns what r counts for its reply, now that it is about to be sent.
+// expect returns how many bytes the reply to r, which is about to be sent, counts.
 func (rs *replySizes) expect(r *request) int {
 	key, ok := rs.keyOf(r)
 	if !ok {
@@ -135,7 +134,6 @@ func (rs *replySizes) expect(r *request) int {
 	return 0
 }
 
-// answered notes the length of the reply to r.
 func (rs *replySizes) answered(r *request, size int) {
 	key, ok := rs.keyOf(r)
 	if !ok {
