@@ -14,24 +14,23 @@ import (
 )
 
 // A lock delay leaves the work of a lost holder time to end: the next holder waits for that long. The znode of a lost
-// holder vanishes just like that of one that released. So each holder with a delay writes a note into the directory's
-// data, under its znode's name, and only a release removes the note: a note without a znode is that of a lost holder. A
-// note is written and removed in one transaction with a check, or the deletion, of the holder's znode: a holder that was
-// stopped and goes on late can't touch it.
+// holder vanishes just as that of a released one does. So each holder with a delay writes a note into the directory's data,
+// under its znode's name, and only a release removes the note: a note without a znode is a lost holder's. A note is written
+// and removed in one transaction with a check, or the deletion, of the holder's znode, so a holder that was stopped and
+// goes on late can't touch it.
 //
 // A neighbour who may create can make a znode of a lost holder's name as soon as that has gone. So a note counts as a
-// living holder's only while the znode of its name belongs to the session in the note. Of a mutex and a writer nothing
-// need be read for that: the contender that is first in line holds alone, so all other notes are of lost holders.
+// living holder's only while the znode of its name belongs to the session in the note. Of a mutex and a writer nothing need
+// be read for that: the contender that is first in line holds alone, so all other notes are lost holders'.
 //
-// Only its note is left of a lost holder, and the directory has to stay as long as the note counts: it can't be a container.
+// Only the note is left of a lost holder, so the directory has to stay as long as the note counts: it can't be a container.
 //
-// Source: Consul's lock-delay.
+// The idea is Consul's lock-delay.
 
 // MaxDelay bounds a lock delay.
 const MaxDelay = time.Hour
 
-// waitOutDelays waits out the delays of lost holders, and writes the ticket's own notes, in all queues side by side. It
-// returns the first error.
+// waitOutDelays waits out lost holders' delays and writes the ticket's own notes, in all queues at once: the first error.
 func (t *Ticket) waitOutDelays(ctx context.Context) error {
 	if !t.entries[0].q.Delays {
 		return nil
@@ -51,13 +50,12 @@ func (t *Ticket) waitOutDelays(ctx context.Context) error {
 	return first
 }
 
-// waitOutDelay makes one that is first in line wait out the delays of holders that were lost, and then notes its own. It
-// costs two reads and a write. A delay is counted from the moment at which the first in line found the note.
+// waitOutDelay waits out the delays of lost holders, for an entry that is first in line, and then writes the entry's own
+// note. It costs two reads and a write. A delay counts from the moment at which the first in line found the note.
 //
-// Nil: the entry may hold. A Try does not wait out anything: ErrBusy. ErrConflict: the directory has data that are
-// not this library's.
+// Nil: the entry may hold. ErrBusy: a Try does not wait. ErrConflict: the directory's data are not this library's.
 func (e *entry) waitOutDelay(ctx context.Context) error {
-	until := map[string]time.Time{} // when the delay of a lost holder is over; zero after the first look at its note
+	until := map[string]time.Time{} // when each lost holder's delay is over; zero after the first look at its note
 	for {
 		data, stat, err := e.q.readData(ctx, e.t.s)
 		if err != nil {
@@ -91,7 +89,7 @@ func (e *entry) waitOutDelay(ctx context.Context) error {
 			e.delayNoted = true // from here on: a note whose reply is lost has to be removed as well
 			_, err = e.writeNotes(ctx, data, stat.Version)
 		}
-		if err = asGone(err); !writeAgain(ctx, err) { // else other data have come first, or the reply was lost
+		if err = asGone(err); !writeAgain(ctx, err) { // otherwise another write came first, or the reply was lost
 			return err
 		}
 	}
@@ -109,15 +107,15 @@ func (e *entry) writeNotes(ctx context.Context, data dirData, version int32) (zk
 }
 
 // noteFound sets until[name] to the end of the delay of each of lost, and returns the version of the directory's data. The
-// first to find a loss writes into the data when that was, by the leader's clock, so that the delay ends even if no caller
-// waits for the whole of it. Those that come later count from there: differences between the servers' clocks, and their
-// adjustments, then lengthen or shorten what is left.
+// first to find a loss records the time in the data, by the leader's clock, so that the delay ends even if no caller waits
+// for all of it. Later ones count from that time: differences between the servers' clocks, and their adjustments, lengthen
+// or shorten the rest.
 func (e *entry) noteFound(ctx context.Context, data dirData, version int32, lost []string, until map[string]time.Time) (int32, error) {
 	fresh := slices.DeleteFunc(slices.Clone(lost), func(name string) bool { return !until[name].IsZero() })
 	if len(fresh) == 0 {
 		return version, nil
 	}
-	stat, err := e.writeNotes(ctx, data, version) // as they are: the answer has the leader's clock
+	stat, err := e.writeNotes(ctx, data, version) // unchanged: the answer has the leader's time
 	if err != nil {
 		return 0, err
 	}
@@ -140,10 +138,10 @@ func (e *entry) noteFound(ctx context.Context, data dirData, version int32, lost
 	return stat.Version, nil
 }
 
-// lostHolders returns the holders that data has notes of and that were lost: their znodes do not exist, by a list that was
-// read after data. A holder that released between the two is not lost; the next data tell, since they have no note of it.
-// So a note must be seen twice: again is true when one is seen for the first time, and until remembers it. It reads
-// e.names, and who owns the znodes of those that may hold beside us.
+// lostHolders returns the names of the lost holders among those with a note in data: by a list read after data, their
+// znodes do not exist. A holder that released between the two reads is not lost, and the next data have no note of it. So a
+// note must be seen twice: again is true when one is seen for the first time, and until remembers it. It uses up e.names,
+// and reads who owns the znodes of those that may hold beside us.
 func (e *entry) lostHolders(ctx context.Context, data dirData, until map[string]time.Time) (lost []string, again bool, err error) {
 	var beside []string
 	for _, name := range e.names {
@@ -178,7 +176,7 @@ func (e *entry) letsBeside(noted string) bool {
 	return n.Kind == e.q.Kind && (n.Kind == Permits || n.Kind == Read)
 }
 
-// sleep waits for d, what is left of the delay of lost; the entry is first in line.
+// sleep waits for d, the rest of lost's delay.
 func (e *entry) sleep(ctx context.Context, d time.Duration, lost string) error {
 	select {
 	case <-time.After(d):
@@ -190,7 +188,7 @@ func (e *entry) sleep(ctx context.Context, d time.Duration, lost string) error {
 	}
 }
 
-// deleteNoted deletes the znode and removes the note of its delay, both or neither.
+// deleteNoted deletes the znode and removes its note, both or neither.
 func (e *entry) deleteNoted(ctx context.Context) error {
 	for {
 		var resps []zk.MultiResponse // none: nothing was answered, or the data were not read
@@ -205,8 +203,7 @@ func (e *entry) deleteNoted(ctx context.Context) error {
 		case err == nil, errors.Is(err, zk.ErrNoNode), len(resps) == 0 && !errors.Is(err, ErrConflict):
 			return err
 		case !errors.Is(err, zk.ErrBadVersion):
-			// The note can't be removed: access was taken from us, or another client has overwritten it. The place has to go
-			// all the same.
+			// The note can't be removed: we lost access, or another client has overwritten it. The place goes all the same.
 			return e.t.s.Delete(ctx, e.node, -1)
 		}
 	}

@@ -17,21 +17,21 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// dirData is what a directory's own data hold, as JSON: for a semaphore its size, and with lock delays who holds. A
-// directory may have both. Any other data are not this library's, and are never overwritten: ErrConflict.
+// dirData is what a directory's own data hold, as JSON: a semaphore's size, with lock delays the notes of the holders, or
+// both. Any other data are not this library's, and are never overwritten: ErrConflict.
 type dirData struct {
 	Size int `json:"size,omitempty"`
-	// Was is the largest size that the semaphore ever had, when that is more than Size: see semaphore.go.
+	// Was is the largest size that the semaphore ever had, if larger than Size: see semaphore.go.
 	Was int `json:"was,omitempty"`
-	// Delays are the notes of those that hold with a lock delay, in nanoseconds, by their znodes' names: see delay.go.
+	// Delays are the notes, by the holders' znodes' names, in nanoseconds: see delay.go.
 	Delays map[string]time.Duration `json:"delays_ns,omitempty"`
-	// Owners are the ids of their sessions.
+	// Owners are the ids of the holders' sessions.
 	Owners map[string]int64 `json:"owners,omitempty"`
-	// Found is when those of them that were lost were first found to be, by the leader's clock, in milliseconds since 1970.
+	// Found is when a holder was found to be lost, by the leader's clock, in milliseconds since 1970.
 	Found map[string]int64 `json:"found_ms,omitempty"`
 }
 
-// note notes that the contender name, of the session owner, holds with a lock delay.
+// note notes that the contender name, of session owner, holds with a lock delay.
 func (d *dirData) note(name string, delay time.Duration, owner int64) {
 	d.Delays[name], d.Owners[name] = delay, owner
 }
@@ -50,9 +50,9 @@ func parseData(data []byte) (dirData, bool) {
 	}
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
-	object := bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) // null would do as well
+	object := bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) // Decode accepts null too
 	if dec.Decode(&d) != nil || !object || dec.More() || !validSize(d.Size) || !validSize(d.Was) ||
-		d.Delays == nil || d.Owners == nil || d.Found == nil { // null again
+		d.Delays == nil || d.Owners == nil || d.Found == nil { // a member was null
 		return dirData{}, false
 	}
 	return d, true
@@ -85,16 +85,16 @@ func (q *Queue) readData(ctx context.Context, s *session.Session) (dirData, zk.S
 	return d, stat, nil
 }
 
-// writeAgain reports whether a write to the directory's data should be tried again, after another read: another write
-// came first, the directory is gone, or the outcome is unknown.
+// writeAgain reports whether to read the directory's data again and repeat a write to them: another write came first, the
+// directory is gone, or the outcome is unknown.
 func writeAgain(ctx context.Context, err error) bool {
 	return errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNoNode) || transient(err) && ctx.Err() == nil
 }
 
-// verify refuses a directory that does not have the queue's ACL: another client has made it, or has changed its ACL. A client
-// with DELETE on it may delete any contender, whatever the contender's own ACL. It is asked of the directory that our own
-// znode is in, which can't be another one before the znode has gone, and compared with the ACL of our own znode: for both the
-// server has put the identities in place of the scheme "auth".
+// verify refuses a directory whose ACL is not the queue's: another client has made it, or has changed its ACL. A client
+// with DELETE on the directory may delete any contender, whatever the contender's own ACL. The directory's ACL is compared
+// with that of our own znode, as in both the server has put the identities in place of the scheme "auth". While our znode
+// exists, its directory can't be replaced.
 func (e *entry) verify(ctx context.Context) error {
 	if !e.q.VerifyACL {
 		return nil
@@ -148,24 +148,23 @@ func letters(perms int32) (text string) {
 	return text
 }
 
-// permitted knows of which directories all who may create in them may delete as well. It may be used concurrently.
+// permitted knows in which directories every client that may create may also delete. It may be used concurrently.
 //
-// A directory's access list is read once, and from then on its version, which comes with every list of the children,
-// says whether it is still the same. A call relies on it only if the version was seen within permittedFresh: a list that is
-// tightened counts from then on, at the latest, for all who wait.
+// A directory's ACL is read once. After that its version, which comes with every list of the children, says whether it has
+// changed. A call relies on it only if the version was seen within permittedFresh: a tightened ACL takes effect within that
+// time for all waiters.
 type permitted struct {
 	s     *session.Session
 	mu    sync.Mutex // guards what follows
 	known map[string]dirACL
 }
 
-// dirVersion is a directory with one access list.
+// dirVersion is a directory with one version of its ACL.
 type dirVersion struct {
 	czxid    int64
 	aversion int32
 }
 
-// dirACL is what is known of a directory.
 type dirACL struct {
 	dirVersion
 	alike bool
@@ -177,7 +176,7 @@ const (
 	permittedFresh = time.Second
 )
 
-// seen notes that the directory has been listed, and had that version.
+// seen notes that a list showed version v of the directory.
 func (p *permitted) seen(dir string, v dirVersion) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -187,8 +186,8 @@ func (p *permitted) seen(dir string, v dirVersion) {
 	}
 }
 
-// alike reports whether all who may create in the directory may delete as well, and could not have done otherwise since it
-// had the version v; the zero version is of a directory that nothing is known of. False also when that can't be known.
+// alike reports whether every client that may create in the directory may also delete, and has been so since version v. It
+// is false if that can't be known, as for the zero version: nothing is known of the directory.
 func (p *permitted) alike(ctx context.Context, dir string, v dirVersion) bool {
 	if v == (dirVersion{}) {
 		return false
@@ -216,33 +215,33 @@ func (p *permitted) alike(ctx context.Context, dir string, v dirVersion) bool {
 	return a.alike && a.dirVersion == v
 }
 
-// A directory's counter comes to its end after 2³¹ creates (see order.go), and starts again only with a new directory. So
-// a directory is renewed, deleted and made again with the same data, ACL and kind in one transaction, when
+// A directory's counter ends after 2³¹ creates (see order.go), and starts again only with a new directory. So a directory
+// is renewed (deleted and made again with the same data, ACL and mode, in one transaction) when
 //
-//   - a contender with a number past renewFrom, half of the way, has left, and no contender is left in it; and when
-//   - a contender that would have to wait gets a number past lateFrom, three quarters of the way. That
-//     happens only if the directory has stayed non-empty for half a billion creates, because its waiters keep it so. So
-//     this one leaves, waits outside until those before it have gone, then renews the directory if it is empty, and takes
-//     a new place. It does so a few times at most: where the directory is kept busy, by other clients or by contenders
-//     that need not wait, it queues inside all the same.
+//   - a contender with a number past renewFrom, half of the counter's range, has left, and none is left in the directory;
+//     and when
+//   - a contender that would have to wait gets a number past lateFrom, three quarters of the range. That happens only if
+//     waiters have kept the directory non-empty for half a billion creates. This contender leaves, waits outside until
+//     those before it have gone, renews the directory if it is empty, and enters again. It does so asideTimes at most: if
+//     the directory is kept busy, by other clients or by contenders that need not wait, it then queues inside.
 //
-// An ordinary directory costs no request: the number in our own name says how far the counter is.
+// An ordinary directory costs no request: the number in our own name shows how far the counter is.
 //
-// Safety. The server deletes only a directory that has no child, whatever else has been seen of it; so no contender in line is
-// affected, and a create is made before, and keeps the directory from being deleted, or after, in the new one. What the
-// numbers promise holds within one life of the directory. The delete carries the version of the data that are written
-// back: a write in between is not lost. (A write of the ACL in between is lost, since no request can demand the ACL's version.
-// And a writer of the data that has read version v before the renewal can't tell it from version v of the new directory.)
-// Tokens are czxids, which grow all the same. A watch on the directory reports a deletion.
+// Safety. The server deletes only a directory without children, so no contender in line is affected. A create comes either
+// before, and keeps the directory from being deleted, or after, in the new directory. What the numbers promise holds within
+// one life of the directory. The delete carries the version of the data that are written back, so a write in between is not
+// lost. (A write of the ACL in between is lost, since no request can demand the ACL's version. And a client that read
+// version v of the data before the renewal can't tell it from version v of the new directory.) Tokens are czxids, which
+// grow all the same. A watch on the directory reports a deletion.
 //
-// A contender that waits outside has no place in line, so those that come in together when the line has drained are not in
-// order of arrival: once in half of the counter's life.
+// A contender that waits outside has no place in line, so those that enter when the line has drained are not in order of
+// arrival: once in half of the counter's range.
 
-// renewFrom is half of the counter's way.
+// renewFrom is half of the counter's range.
 const renewFrom = 1 << 30
 
 // renew replaces the directory, if it is empty, by one that is the same but for its counter. An error that matches
-// zk.ErrNotEmpty says that the directory has a child, and that nothing else keeps it from being renewed.
+// zk.ErrNotEmpty says that the directory has a child, and that nothing else prevents a renewal.
 func (q *Queue) renew(ctx context.Context, s *session.Session) error {
 	data, stat, err := s.Get(ctx, q.Dir)
 	if err != nil {
@@ -262,10 +261,10 @@ func (q *Queue) renew(ctx context.Context, s *session.Session) error {
 	}
 	dir := &zk.CreateRequest{Path: q.Dir, Data: data, Acl: acl, Flags: int32(session.Persistent)}
 	ops := []any{&zk.DeleteRequest{Path: q.Dir, Version: stat.Version}, dir}
-	// No request tells whether a directory is a container. Where we would make one, it is taken for one, unless another
-	// program keeps data there, which must not go with it.
+	// No request tells whether a directory is a container. Where we would make one, we take it for one, unless another
+	// program keeps data there, which must not be removed with it.
 	if _, ours := parseData(data); q.Container && ours {
-		// The ensemble leaves a container alone that never had a child; so this one gets one.
+		// The ensemble never removes a container that has had no child, so this one gets one.
 		dir.Flags = int32(session.Container)
 		first := q.Dir + "/" + newID()
 		ops = append(ops, &zk.CreateRequest{Path: first, Acl: q.ACL, Flags: int32(session.Persistent)},
@@ -275,8 +274,8 @@ func (q *Queue) renew(ctx context.Context, s *session.Session) error {
 	return err
 }
 
-// renewed renews the directory in the background when a znode of ours has gone from it, if it is time to and no child is
-// left. A failure needs no report: the next one that leaves tries again.
+// renewed is called when a znode of ours has left the directory. If the counter is far enough and no child is left, it
+// renews the directory in the background. A failure needs no report: the next contender that leaves tries again.
 func (e *entry) renewed() {
 	if n, _ := Parse(e.name()); n.Number >= 0 && n.Number < renewFrom {
 		return
@@ -290,11 +289,11 @@ func (e *entry) renewed() {
 	})
 }
 
-// asideTimes is how often one waits outside before it stays in line.
+// asideTimes is how often a contender waits outside before it stays in line.
 const asideTimes = 3
 
-// standAside, if any place is near the counter's end, leaves all queues, waits until the contenders before it have gone, and
-// enters again.
+// standAside, if any place is near the counter's end, leaves all queues, waits until the contenders before it have gone,
+// and enters again.
 func (t *Ticket) standAside(ctx context.Context) error {
 	for range asideTimes {
 		var e *entry
@@ -312,7 +311,7 @@ func (t *Ticket) standAside(ctx context.Context) error {
 			err = AwaitGone(ctx, t.s, e.q.Dir, before)
 		}
 		if err == nil {
-			_ = e.q.renew(ctx, t.s) // if others have come in since, we queue behind them
+			_ = e.q.renew(ctx, t.s) // if others have entered since, we queue behind them
 			err = t.enter(ctx)
 		}
 		if err != nil {
@@ -322,8 +321,8 @@ func (t *Ticket) standAside(ctx context.Context) error {
 	return nil
 }
 
-// asideFor returns the contender that an entry had better wait for outside; "" for one that had better stay. A
-// semaphore's contender stays in line: those before it may go in any order, and none of them tells when it is its turn.
+// asideFor returns the contender that the entry should wait for outside; "" if it should stay in line. A semaphore's
+// contender stays: those before it may go in any order, and none of them tells when its turn comes.
 func (e *entry) asideFor(ctx context.Context) (before string, err error) {
 	if n, _ := Parse(e.name()); !Late(n.Number) || n.Kind == Permits {
 		return "", nil
@@ -335,7 +334,7 @@ func (e *entry) asideFor(ctx context.Context) (before string, err error) {
 		return "", err
 	}
 	if err := e.q.renew(ctx, e.t.s); !errors.Is(err, zk.ErrNotEmpty) {
-		return "", ctx.Err() // it can't be renewed by us: there is nothing to wait for outside
+		return "", ctx.Err() // we can't renew it: there is nothing to wait for outside
 	}
 	e.line = Line{Ahead: v.Ahead, Holder: e.q.Dir + "/" + kept(v.First),
 		Who: text.Foreign(v.First) + " (outside until the line has drained: the directory's counter is near its end)"}

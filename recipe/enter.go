@@ -13,14 +13,15 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// Enter takes a place at the end of each of the queues, all or none, and makes the directories that are missing. It does
-// not wait for its turn: see Wait. It takes one round trip when the directories are there, and longer as the connection
-// needs. Several queues are of different directories, of one kind and one ACL. A semaphore's size is found out first: see
-// Size.
+// Enter takes a place at the end of each of the queues, all or none, and makes missing directories. It does not wait for
+// its turn: see Wait. It takes one round trip if the directories exist, and waits for a connection until ctx ends. The
+// queues are of different directories, one kind and one ACL. A semaphore's size is found out first.
 //
-// When it returns an error there is no ticket, and nothing is left behind: should znodes have been made, they are deleted
-// as soon as the ensemble can be reached, or go with the session. ErrConflict: a directory belongs to another kind of
-// lock, or can't have such children; a semaphore has another size. session.ErrConfig, ErrDeadlock: see Size.
+// When it returns an error there is no ticket, and nothing is left behind: znodes that may have been made are deleted as
+// soon as the ensemble can be reached, or go with the session. ErrConflict: a directory belongs to another kind of lock, or
+// can't have such children; or a semaphore has another size than expected, or another program's data. session.ErrConfig:
+// fewer permits than one are asked for, or more than the semaphore has. ErrDeadlock: more than it has beside those that the
+// caller holds.
 func Enter(ctx context.Context, s *session.Session, queues ...Queue) (*Ticket, error) {
 	t := newTicket(s, queues)
 	if err := t.readSizes(ctx); err != nil {
@@ -32,11 +33,11 @@ func Enter(ctx context.Context, s *session.Session, queues ...Queue) (*Ticket, e
 	return t, nil
 }
 
-// Try returns a ticket that holds, as after Wait, or an error that matches ErrBusy and names the holder. While a contender
-// is in the way in one of the queues, it costs the lists of the directories, and, unless the holder's name is known, two reads
-// more, for which it waits for at most WatchAfter. It never waits for another contender.
+// Try returns a ticket that holds, as after Wait, or an error that matches ErrBusy and names the holder. It never waits for
+// another contender. While one is in the way in any of the queues, it costs a list of each directory and, unless the
+// holder's name is known already, two more reads, for which it waits for WatchAfter at most.
 //
-// Errors are those of Enter and Wait; nothing is left behind by any.
+// Other errors are those of Enter and Wait. After any error nothing is left behind.
 func Try(ctx context.Context, s *session.Session, queues ...Queue) (*Ticket, error) {
 	t := newTicket(s, queues)
 	t.try = true
@@ -44,7 +45,7 @@ func Try(ctx context.Context, s *session.Session, queues ...Queue) (*Ticket, err
 	if err == nil {
 		return t, nil
 	}
-	if busy := (*busyError)(nil); errors.As(err, &busy) && busy.line.Who == "" { // no contender waits for us any more
+	if busy := (*busyError)(nil); errors.As(err, &busy) && busy.line.Who == "" { // our own place is given up
 		ctx, cancel := context.WithTimeout(ctx, WatchAfter)
 		defer cancel()
 		busy.line.Who, _ = sharedIn(s).descriptions.who(ctx, t.entries[0].q.Describe, busy.line.Holder)
@@ -70,7 +71,6 @@ func (t *Ticket) tryToHold(ctx context.Context) error {
 	return err
 }
 
-// readSizes finds out the size of each semaphore.
 func (t *Ticket) readSizes(ctx context.Context) error {
 	for _, e := range t.entries {
 		if e.q.Kind != Permits {
@@ -84,13 +84,13 @@ func (t *Ticket) readSizes(ctx context.Context) error {
 	return nil
 }
 
-// lookBeforeEntering returns ErrBusy when a contender that entered now would not hold. It costs a list of each directory.
+// lookBeforeEntering lists each directory, and returns ErrBusy when a contender that entered now would not hold.
 func (t *Ticket) lookBeforeEntering(ctx context.Context) error {
 	b := t.s.Grouped(trusted.Caller{})
 	lists := t.addLists(b)
-	_ = b.Do(ctx) // the lists say the same
+	_ = b.Do(ctx) // each list has its own error
 	for i, e := range t.entries {
-		if err := lists[i].Err; err != nil && !errors.Is(err, zk.ErrNoNode) { // one that does not exist has no children
+		if err := lists[i].Err; err != nil && !errors.Is(err, zk.ErrNoNode) { // a missing directory has no children
 			return err
 		}
 		v := foresee(lists[i].Value.Names, e.q.Kind, e.q.Permits, e.size)
@@ -104,10 +104,9 @@ func (t *Ticket) lookBeforeEntering(ctx context.Context) error {
 	return nil
 }
 
-// enter makes the znodes.
 func (t *Ticket) enter(ctx context.Context) (err error) {
-	// doubt: a create may have been carried out. That one look did not find its znode is no proof: see sweeper.work. If
-	// another create succeeds, the list behind it is the second look (removeStrays); if the call ends first, the sweeper looks.
+	// doubt: a create may have been carried out, although one look did not find its znode: see sweeper.work. If another
+	// create succeeds, the list behind it is the second look (removeStrays); if the call ends first, the sweeper looks.
 	doubt := false
 	defer func() {
 		if err != nil && doubt {
@@ -119,7 +118,7 @@ func (t *Ticket) enter(ctx context.Context) (err error) {
 	for _, e := range t.entries {
 		e.prefix, e.node, e.names, e.line = e.q.newPrefix(), "", nil, Line{}
 	}
-	tried := false // whether a transaction was to make the directory too
+	tried := false // a transaction has tried to make the directory too
 	for {
 		err := t.create(ctx)
 		noDir := t.entries[0].node == "" && errors.Is(err, zk.ErrNoNode)
@@ -128,14 +127,14 @@ func (t *Ticket) enter(ctx context.Context) (err error) {
 			if err = t.createWithDir(ctx, t.entries[0]); errors.Is(err, zk.ErrNodeExists) {
 				continue // another client was quicker to make the directory
 			}
-			noDir = errors.Is(err, zk.ErrNoNode) || refusal(err) // parents are missing, or closed to us
+			noDir = errors.Is(err, zk.ErrNoNode) || refusal(err) // parents are missing, or we may not create in them
 		}
 		switch {
 		case err == nil:
 			return t.checkDirectories(ctx)
 		case t.entries[0].node != "": // they were made, but the list failed
 			discard(t.entries...)
-			return asGone(err) // without a directory: it was deleted after the create, and our znode before it
+			return asGone(err) // no directory: our znode, and then the directory, were deleted after the create
 		case noDir:
 			for _, e := range t.entries {
 				if err := e.q.makeDir(ctx, t.s, e.size); err != nil {
@@ -164,8 +163,8 @@ func (t *Ticket) enter(ctx context.Context) (err error) {
 	}
 }
 
-// create makes the znodes and lists the directories, in one round trip, or, in a crowd, in two. When the znodes were made,
-// their paths are set, whatever became of the lists.
+// create makes the znodes and lists the directories, in one round trip, or in two in a crowd. Once the znodes were made,
+// their paths are set, even if a list failed.
 func (t *Ticket) create(ctx context.Context) error {
 	if len(t.entries) == 1 {
 		return t.createOne(ctx, t.entries[0])
@@ -188,12 +187,11 @@ func (t *Ticket) create(ctx context.Context) error {
 	return err
 }
 
-// request is the create of the znode, in a transaction.
+// request returns the create of the znode, for a transaction.
 func (e *entry) request() *zk.CreateRequest {
 	return &zk.CreateRequest{Path: e.q.Dir + "/" + e.prefix, Data: e.q.Data, Acl: e.q.ACL, Flags: int32(session.EphemeralSequential)}
 }
 
-// createOne is create for one queue.
 func (t *Ticket) createOne(ctx context.Context, e *entry) error {
 	crowds := &sharedIn(t.s).crowds
 	crowd, many := crowds.join(e.q.Dir)
@@ -219,7 +217,7 @@ func (t *Ticket) createOne(ctx context.Context, e *entry) error {
 	return err
 }
 
-// createWithDir makes the directory and the znode in one transaction: then it is the only one there, and no list is needed.
+// createWithDir makes the directory and the znode in one transaction: the znode is its only child, and no list is needed.
 func (t *Ticket) createWithDir(ctx context.Context, e *entry) error {
 	b := t.s.Grouped(trusted.Caller{})
 	made := b.Multi(e.q.request(e.size), e.request())
@@ -231,7 +229,6 @@ func (t *Ticket) createWithDir(ctx context.Context, e *entry) error {
 	return nil
 }
 
-// addLists adds a list of each directory to b.
 func (t *Ticket) addLists(b *session.Batch) []*session.Result[session.Children] {
 	lists := make([]*session.Result[session.Children], len(t.entries))
 	for i, e := range t.entries {
@@ -247,8 +244,7 @@ func refusal(err error) bool {
 		zk.ErrBadArguments, zk.ErrBadVersion, session.ErrExpired, session.ErrClosed, session.ErrPath)
 }
 
-// checkDirectories refuses a directory of another kind, or with another ACL, before the ticket waits in it, and has strays
-// removed.
+// checkDirectories refuses a directory of another kind, or with another ACL, and has strays removed.
 func (t *Ticket) checkDirectories(ctx context.Context) error {
 	for _, e := range t.entries {
 		err := e.q.conflict(ctx, t.s, Decide(e.listing(), e.name(), e.size, nil).OtherKinds, t.czxid)
@@ -264,9 +260,9 @@ func (t *Ticket) checkDirectories(ctx context.Context) error {
 	return nil
 }
 
-// find looks for the znodes after a create whose reply was lost, and adopts them. The transaction made all or none; if
-// some are missing, another client has deleted those, and the rest is deleted too, since it would block our next attempt. So
-// are those whose czxid may not be read: a ticket without it has no token.
+// find looks for the znodes after a create whose reply was lost, and adopts them. The transaction made all or none. If some
+// are missing, another client has deleted them, and the rest is deleted too, since it would block our next attempt. So are
+// znodes whose czxid may not be read: a ticket without it has no token.
 func (t *Ticket) find(ctx context.Context) (bool, error) {
 	all := true
 	for _, e := range t.entries {
@@ -287,9 +283,9 @@ func (t *Ticket) find(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// find looks for the znode after a create whose reply was lost, and adopts it if it exists and belongs to this session.
-// It returns the znode's czxid. 0: it was not found, and most likely was not made; or, if e.node is set, it was found, and its
-// czxid may not be read. A single look may miss it: see Ticket.enter.
+// find looks for the znode after a create whose reply was lost, and adopts it if it belongs to this session. It returns the
+// znode's czxid. 0: the znode was not found, and most likely was not made (one look may miss it: see Ticket.enter); or, if
+// e.node is set, it was found, and its czxid may not be read.
 func (e *entry) find(ctx context.Context) (czxid int64, err error) {
 	if err := e.t.s.Sync(ctx, e.q.Dir); err != nil {
 		return 0, err
@@ -306,7 +302,7 @@ func (e *entry) find(ctx context.Context) (czxid int64, err error) {
 			break
 		}
 	}
-	e.t.s.ForLocks(trusted.Caller{}).Found(e.q.Dir+"/"+e.prefix, made.Path, made.Czxid) // so that it knows what it has room for
+	e.t.s.ForLocks(trusted.Caller{}).Found(e.q.Dir+"/"+e.prefix, made.Path, made.Czxid) // the session counts its znodes
 	return made.Czxid, nil
 }
 
@@ -325,9 +321,9 @@ func look(ctx context.Context, s *session.Session, dir string, prefixes ...strin
 	return own, seen, err
 }
 
-// ownBelow returns those of names, children of dir with an id of ours, that are this session's. Servers since 3.9 refuse the
-// Stat of a znode that may not be read: such a one counts as ours, with the czxid zero, since a neighbour has no use for our
-// id, and ours would be in the way of all. An error: a server in trouble did not say whose one of them is.
+// ownBelow returns those of names, children of dir with an id of ours, that are this session's. Servers since 3.9 refuse
+// the Stat of an unreadable znode. Such a znode counts as ours, with the czxid zero: a neighbour has no use for our id, and
+// ours would be in every contender's way. An error: a server in trouble did not say whose a znode is.
 func ownBelow(ctx context.Context, s *session.Session, dir string, names []string) (own []session.Created, err error) {
 	nodes, err := s.StatsBelow(ctx, dir, names)
 	for i, n := range nodes {
@@ -336,15 +332,14 @@ func ownBelow(ctx context.Context, s *session.Session, dir string, names []strin
 			own = append(own, session.Created{Path: dir + "/" + names[i], Czxid: n.Stat.Czxid})
 		case n.Err != nil && !errors.Is(n.Err, zk.ErrNoNode):
 			err = n.Err
-		} // else it is gone; or of a session that is over: the server removes it; or of another client
+		} // otherwise it is gone, of a session that is over (the server removes it), or of another client
 	}
 	return own, err
 }
 
-// removeStrays deletes other znodes of this session's with our prefix. Such a znode is that of a create whose reply was lost,
-// and which find missed although it had been carried out, since a sync may be answered too early (session.Session.Sync); the
-// create was then made again. (A create that is carried out only after find has looked is excluded by the
-// server's rules.) The check costs no request, since the list was read anyway.
+// removeStrays deletes this session's other znodes with our prefix: those of creates whose reply was lost and which find
+// missed, since a sync may be answered too early (session.Session.Sync); the create was then made again. (None is carried
+// out after find has looked: see the package comment.) The check costs no request, since the list was read anyway.
 func (e *entry) removeStrays() {
 	own := e.name()
 	var names []string
@@ -359,7 +354,7 @@ func (e *entry) removeStrays() {
 	}
 	s, dir := e.t.s, e.q.Dir
 	s.Go(func(ctx context.Context) {
-		persist(ctx, func() error { // a server in trouble does not say whose they are: we may be waiting for one of them
+		persist(ctx, func() error { // until the server says whose they are: we may be waiting for one of them
 			own, err := ownBelow(ctx, s, dir, names)
 			for _, stray := range own {
 				sharedIn(s).sweeper.sweep(leftovers{znodes: []string{stray.Path}})

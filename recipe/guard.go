@@ -14,12 +14,12 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// Guard calls fn, once, when the ticket, which holds, is lost: with ErrGone when one of its znodes was deleted by another
-// client, or was found missing (by a heartbeat, or reported by Missing); with the cause of the session's end when that
-// ends. fn is not called once Leave or Lose has begun, though a call that has begun may still be running then.
+// Guard calls fn, once, when the ticket, which holds, is lost: with ErrGone when another client has deleted one of its
+// znodes, as a watch, a heartbeat, or Missing reports; with the cause of the session's end when that ends. fn is not called
+// once Leave or Lose has begun, though a call that has begun may still be running then.
 //
-// The znodes are watched from WatchAfter on, unless Wait watches them already: a shorter hold costs nothing. Guard does
-// not block, and calls fn in another goroutine.
+// The znodes are watched from WatchAfter on, unless Wait watches them already: a shorter hold costs nothing. Guard does not
+// block, and calls fn in another goroutine.
 func (t *Ticket) Guard(fn func(error)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -32,7 +32,7 @@ func (t *Ticket) Guard(fn func(error)) {
 	t.unhook = context.AfterFunc(t.s.Context(), func() { t.reportLoss(t.s.Err()) })
 }
 
-// guardLocked follows the watches on our own znodes, or has them set a little later.
+// guardLocked follows the watches on our own znodes, or has them set later.
 func (t *Ticket) guardLocked() {
 	if slices.ContainsFunc(t.entries, func(e *entry) bool { return e.ownWatch == nil }) {
 		sharedIn(t.s).toWatch.later(t)
@@ -43,15 +43,14 @@ func (t *Ticket) guardLocked() {
 	}
 	if slices.ContainsFunc(t.entries, func(e *entry) bool { return e.set }) {
 		t.s.Go(func(ctx context.Context) {
-			for _, node := range t.Nodes() { // what was set before the ticket held
+			for _, node := range t.Nodes() { // data that were set before the ticket held
 				t.heed(ctx, node)
 			}
 		})
 	}
 }
 
-// followLocked has Missing called when the znode that e.ownWatch watches is deleted, and watches it again when its data were
-// set.
+// followLocked has Missing called when e's znode is deleted, and watches the znode again when its data were set.
 func (t *Ticket) followLocked(e *entry) {
 	e.ownWatch.Then(func(event zk.EventType) {
 		if event == zk.EventNodeDeleted {
@@ -62,8 +61,8 @@ func (t *Ticket) followLocked(e *entry) {
 	})
 }
 
-// Missing reports that node was found missing. If it is the ticket's, the ticket is lost; but while a Downgrade is under
-// way, which deletes the znode itself, only if the Downgrade fails.
+// Missing reports that node was found missing. If it is the ticket's, the ticket is lost. (While a Downgrade is under way,
+// which deletes the znode itself, only if the Downgrade fails.)
 func (t *Ticket) Missing(node string) {
 	t.mu.Lock()
 	current := slices.ContainsFunc(t.entries, func(e *entry) bool { return e.node == node })
@@ -71,7 +70,7 @@ func (t *Ticket) Missing(node string) {
 	t.missed = t.missed || current && moving
 	t.mu.Unlock()
 	if current && !moving {
-		t.s.ForLocks(trusted.Caller{}).Gone(node) // however it was found: it takes no room any more
+		t.s.ForLocks(trusted.Caller{}).Gone(node) // the session does not count it any more
 		t.reportLoss(ErrGone)
 	}
 }
@@ -90,8 +89,8 @@ func (t *Ticket) reportLoss(why error) {
 	t.keep.Release() // not before fn has ended the hold: the lease protects it until then
 }
 
-// Lose is told by the ticket's owner that the hold has ended otherwise than by its release: Guard reports no loss any more, and
-// the lease is not kept. The znodes that there are stay until Leave, which may be called or not.
+// Lose says that the hold has ended otherwise than by its release: Guard reports no loss any more, and the lease is not
+// kept. Znodes that still exist stay until Leave, which need not be called.
 func (t *Ticket) Lose(error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -103,7 +102,7 @@ func (t *Ticket) Lose(error) {
 	}
 }
 
-// endLocked ends what Guard began, but for the lease, which is kept: its callers, or leave, release that later.
+// endLocked ends what Guard began, except the lease, which its callers, or leave, release later.
 func (t *Ticket) endLocked(to life) {
 	t.life = to
 	sharedIn(t.s).toWatch.forget(t)
@@ -115,23 +114,23 @@ func (t *Ticket) endLocked(to life) {
 // gone reports whether the watch on our own znode has fired with its deletion. It does not block.
 func (e *entry) gone() bool { return e.ownWatch != nil && e.ownWatch.Event() == zk.EventNodeDeleted }
 
-// unwatched reports whether our own znode is to be watched: there was no watch yet, or it has fired.
+// unwatched reports whether our own znode has to be watched: there is no watch yet, or it has fired.
 func (e *entry) unwatched() bool { return e.ownWatch == nil || hasFired(e.ownWatch) }
 
-// notified reports whether we are certainly notified of our own znode's deletion: only those that may read it are.
+// notified reports whether the server certainly notifies us of our own znode's deletion: we may read the znode.
 func (e *entry) notified() bool { return e.t.s.Grants(e.q.ACL, zk.PermRead) }
 
-// unwatch gives up the watch on our own znode, which has been deleted or will be. The deletion fires it, and so ends it, unless
-// we may not read the znode: only then it has to be closed.
+// unwatch gives up the watch on our own znode, which has been deleted or will be. The deletion fires the watch, and so ends
+// it, unless we may not read the znode.
 func (e *entry) unwatch() {
 	if e.ownWatch != nil && !e.notified() {
 		e.ownWatch.Close()
 	}
 }
 
-// toWatch has the tickets of one session whose own znodes are to be watched WatchAfter later: those that hold and did not
-// wait. However many there are, they share a timer and a goroutine: thousands of locks that are taken at once would otherwise
-// be thousands of each, and of requests.
+// toWatch has the tickets of one session that hold and did not wait, until their own znodes are watched, WatchAfter later.
+// They share a timer and a goroutine: thousands of locks taken at once would otherwise need thousands of each, and of
+// requests.
 type toWatch struct {
 	s *session.Session
 
@@ -154,7 +153,6 @@ func (w *toWatch) later(t *Ticket) {
 	}
 }
 
-// forget undoes later.
 func (w *toWatch) forget(t *Ticket) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -168,7 +166,6 @@ func (w *toWatch) forgetLocked(t *Ticket) {
 	}
 }
 
-// wake starts watching the znodes of the tickets that are due.
 func (w *toWatch) wake() {
 	if due := w.take(); len(due) > 0 {
 		w.s.Go(func(ctx context.Context) {
@@ -182,7 +179,7 @@ func (w *toWatch) wake() {
 // watchedAtOnce bounds the tickets whose znodes are watched together.
 const watchedAtOnce = 1000
 
-// take takes out what is due. When nothing is, it sets a timer for the next one.
+// take removes and returns the tickets that are due. If none is, it sets a timer for the next one.
 func (w *toWatch) take() (due []*Ticket) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -201,7 +198,7 @@ func (w *toWatch) take() (due []*Ticket) {
 	return due
 }
 
-// watchOwn watches those own znodes of tickets of one session that are not watched.
+// watchOwn watches those of the tickets' own znodes that are not watched. The tickets are of one session.
 func watchOwn(ctx context.Context, tickets ...*Ticket) {
 	s := tickets[0].s
 	var own []*entry
@@ -217,12 +214,12 @@ func watchOwn(ctx context.Context, tickets ...*Ticket) {
 	if watchZnodes(ctx, s, own) == nil {
 		return
 	}
-	for i := range own { // one of them is refused: the others may not be
+	for i := range own { // one of them was refused: the others may not be
 		err := watchZnodes(ctx, s, own[i:i+1])
 		switch {
 		case ctx.Err() != nil: // the session has ended
 			return
-		case err != nil && !errors.Is(err, zk.ErrNoAuth): // of which only heartbeats look after the znode
+		case err != nil && !errors.Is(err, zk.ErrNoAuth): // after ErrNoAuth only heartbeats look after the znode
 			for _, e := range slices.Concat(own[i+1:], own[i:i+1]) { // a server in trouble must not be hammered
 				sharedIn(s).toWatch.later(e.t)
 			}
@@ -231,8 +228,8 @@ func watchOwn(ctx context.Context, tickets ...*Ticket) {
 	}
 }
 
-// watchZnodes watches znodes in one request. It finds out behind that whose they are: a watch knows a znode by its name
-// alone, and a neighbour's may have the name by now. No deletion behind the watch is missed.
+// watchZnodes watches znodes in one request, and then finds out whose they are: a watch knows a znode by its name only,
+// which a neighbour's may have by now. No deletion after the watch is set is missed.
 func watchZnodes(ctx context.Context, s *session.Session, own []*entry) error {
 	nodes := make([]string, len(own))
 	for i, e := range own {
@@ -249,7 +246,7 @@ func watchZnodes(ctx context.Context, s *session.Session, own []*entry) error {
 	return nil
 }
 
-// watched notes the watch on the znode, and what was found behind it.
+// watched notes the watch on the znode, and what was found after it was set.
 func (e *entry) watched(w *session.Watch, found session.Node) {
 	t := e.t
 	t.mu.Lock()
@@ -260,7 +257,7 @@ func (e *entry) watched(w *session.Watch, found session.Node) {
 		t.s.Go(func(context.Context) { t.Missing(e.node) })
 	case t.life == left || !slices.Contains(t.entries, e) || !e.unwatched(): // a Downgrade has replaced it, or another call was first
 		w.Close()
-	case found.Err != nil && !errors.Is(found.Err, zk.ErrNoAuth): // nor is it known whose it is, or what it has
+	case found.Err != nil && !errors.Is(found.Err, zk.ErrNoAuth): // it is not known whose it is, or what it has
 		w.Close()
 		sharedIn(t.s).toWatch.later(t)
 	default:
@@ -272,8 +269,8 @@ func (e *entry) watched(w *session.Watch, found session.Node) {
 	}
 }
 
-// ownStats returns the Stats of nodes, which are the session's. ErrGone: it is gone, or is a neighbour's, who has seen ours
-// go before we did and made another one of its name. Any other error says that this could not be asked.
+// ownStats returns the Stats of nodes, which are the session's. ErrGone: the znode is gone, or a neighbour's: one who saw
+// ours go before we did, and made another of its name. Any other error: the Stat could not be read.
 func ownStats(ctx context.Context, s *session.Session, nodes []string) []session.Node {
 	found, err := s.StatsOf(ctx, trusted.Caller{}, nodes)
 	if err != nil {
@@ -290,21 +287,20 @@ func ownStats(ctx context.Context, s *session.Session, nodes []string) []session
 	return found
 }
 
-// A client that may write a contender's znode can ask it to let go, by setting its data: Curator's Revoker does, and
-// zklock.Client.Ask. The watch on the own znode, which every hold that lasts has for its deletion, tells of that too; so
-// to listen costs nothing until a client asks, and then one read.
+// A client that may write a contender's znode can ask its holder to let go by setting its data, as Curator's Revoker and
+// zklock.Client.Ask do. The watch that every lasting hold has on its own znode notifies that too, so listening costs
+// nothing until a client asks, and then one read.
 
-// OnSet has fn called with the data of one of the ticket's znodes, and its Stat, when they are not those that the ticket has
-// set itself: as soon as Guard has found that out, also if it was before the ticket held. fn runs in a goroutine of the
-// session's, and two calls may come in either order: Mzxid says which data are the later ones. Call it before Guard.
+// OnSet has fn called with the data and the Stat of one of the ticket's znodes when other than the ticket's own data were
+// set, also before it held, as soon as Guard has found that out. fn runs in a goroutine of the session's. Two calls may
+// come in either order: Mzxid says which data are the later ones. Call OnSet before Guard.
 func (t *Ticket) OnSet(fn func(data []byte, stat zk.Stat)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.onSet = fn
 }
 
-// heed reads node, and has OnSet's function called with its data if they are not known. If the znode is gone, or we may not read
-// it, a request can't reach us.
+// heed reads node, and has OnSet's function called if the data are news. If we may not read node, no request can reach us.
 func (t *Ticket) heed(ctx context.Context, node string) session.Node {
 	data, stat, err := t.s.Get(ctx, node)
 	if err == nil {
@@ -315,8 +311,7 @@ func (t *Ticket) heed(ctx context.Context, node string) session.Node {
 	return session.Node{Stat: stat, Data: data, Err: err}
 }
 
-// noteVersion notes a version of a znode's data: the data are known from now on. It returns OnSet's function if they are news to
-// it, else nil.
+// noteVersion notes that a znode's data are known up to version. It returns OnSet's function if they are news, else nil.
 func (t *Ticket) noteVersion(node string, version int32) (tell func([]byte, zk.Stat)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -14,10 +14,10 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// InOrder returns the contenders among names, the children of dir that were listed together with stat, in order of
-// arrival. It is for onlookers; a contender itself uses Decide. It reads nothing, unless two have one number, or the
-// directory's counter is near its end: then their Stats. What is gone meanwhile is left out. Those whose Stats may not be
-// read come first.
+// InOrder returns the contenders among names, the children of dir that were listed together with stat, in order of arrival.
+// It is for onlookers; a contender itself uses Decide. It reads Stats only if two contenders have one number, or the
+// directory's counter is near its end. Contenders that are gone by then are left out; those with unreadable Stats come
+// first.
 func InOrder(ctx context.Context, s *session.Session, dir string, names []string, stat zk.Stat) ([]string, error) {
 	l := NewListing(names, stat)
 	line, unknown := l.Line(nil)
@@ -31,9 +31,9 @@ func InOrder(ctx context.Context, s *session.Session, dir string, names []string
 	return line, nil
 }
 
-// First returns the one of names, contenders in dir, that was made first; "" when there is none. Unlike InOrder it reads
-// the Stats of all, if there are several, and so a made-up number does not put a contender before the others. Those whose
-// Stats may not be read come last.
+// First returns which of names, contenders in dir, was made first; "" when there are none. Unlike InOrder it reads the
+// Stats of all, if there are several, so a made-up number puts no contender before the others. Those with unreadable Stats
+// come last.
 func First(ctx context.Context, s *session.Session, dir string, names []string) (string, error) {
 	if len(names) == 1 {
 		return names[0], nil
@@ -51,8 +51,8 @@ func First(ctx context.Context, s *session.Session, dir string, names []string) 
 	return append(line, "")[0], nil
 }
 
-// czxidsFor returns the czxids of unknown, and that of own, our contender, which is known already. An ErrNeighbour says that
-// one of them may not be read, and that who came first depends on it.
+// czxidsFor returns the czxids of unknown, and that of own, our contender. ErrNeighbour: one of them may not be read, and
+// who came first depends on it.
 func (e *entry) czxidsFor(ctx context.Context, own string, unknown []string) (map[string]int64, error) {
 	others := slices.DeleteFunc(slices.Clone(unknown), func(name string) bool { return name == own })
 	czxids, err := readCzxids(ctx, e.t.s, e.q.Dir, others)
@@ -66,8 +66,8 @@ func (e *entry) czxidsFor(ctx context.Context, own string, unknown []string) (ma
 			continue
 		}
 		if n, _ := Parse(name); !Late(e.counter) && !Late(me.Number) && n.Number == me.Number {
-			// The server gave our own number to no other contender: this one was made up, or is Curator's reader under a writer
-			// of that number. To wait for it is safe.
+			// The server gave our number to no other contender: this name was made up, or is that of Curator's reader under
+			// a writer of that number. To wait for it is safe.
 			czxids[name] = 1
 		} else {
 			return nil, neighbourError{fmt.Errorf("recipe: whether %s or %s came first can't be told, since the Stat of the second may not be read: %w", own,
@@ -77,7 +77,7 @@ func (e *entry) czxidsFor(ctx context.Context, own string, unknown []string) (ma
 	return czxids, nil
 }
 
-// readCzxids returns the czxids of names in dir: 0 for those that are gone, and none for those that may not be read.
+// readCzxids returns the czxids of names in dir: 0 for those that are gone, none for those that may not be read.
 func readCzxids(ctx context.Context, s *session.Session, dir string, names []string) (map[string]int64, error) {
 	nodes, err := s.StatsBelow(ctx, dir, names)
 	if err != nil {
@@ -95,10 +95,9 @@ func readCzxids(ctx context.Context, s *session.Session, dir string, names []str
 	return czxids, nil
 }
 
-// Holders returns, for each contender of a line that InOrder has put in order, whether it holds, and the size of a
-// semaphore; 0: it is no semaphore, or has no size. Each is judged among those that may share a directory with it, as the
-// contenders themselves do: others are in no contender's way. It makes one pass, and reads nothing, except a semaphore's
-// size, and Curator's readers under their own write lock.
+// Holders returns, for each contender of a line that InOrder has put in order, whether it holds; and a semaphore's size, 0
+// if it is no semaphore or has none. Each contender is judged, as it judges itself, among those that may share a directory
+// with it. Holders reads only a semaphore's size, and the Stats of Curator's readers under their own write lock.
 func Holders(ctx context.Context, s *session.Session, dir string, line []string) (holds []bool, size int, err error) {
 	holds = make([]bool, len(line))
 	var before tally
@@ -117,7 +116,7 @@ func Holders(ctx context.Context, s *session.Session, dir string, line []string)
 		switch {
 		case n.Kind == Write && writer == "":
 			writer = name
-		case n.Kind == Read && !holds[i] && before.of[Read] == len(under): // only those under the writer have come
+		case n.Kind == Read && !holds[i] && before.of[Read] == len(under): // all readers so far are under the writer
 			if w, _ := Parse(writer); w.Number == n.Number && n.Czxid == 0 {
 				under, at = append(under, name), append(at, i)
 			}
@@ -139,8 +138,8 @@ func Holders(ctx context.Context, s *session.Session, dir string, line []string)
 	return holds, size, nil
 }
 
-// shownSize reads a semaphore's size for an onlooker; 0: it has none, or somebody else's data. zk.ErrNoNode: the
-// directory has gone.
+// shownSize reads a semaphore's size for an onlooker; 0: there is none, or another program's data. zk.ErrNoNode: the
+// directory is gone.
 func shownSize(ctx context.Context, s *session.Session, dir string) (int, error) {
 	parent, name := path.Split(dir)
 	n, err := ReadChild(ctx, s, path.Clean(parent), name)
@@ -151,8 +150,8 @@ func shownSize(ctx context.Context, s *session.Session, dir string) (int, error)
 	return d.Size, nil
 }
 
-// Ahead returns how many contenders of a line, which is in order, are in own's way, and the first of them; own itself
-// when there is none. False: own is not in it.
+// Ahead returns how many contenders of line, which is in order, are in own's way, and the first of them; own itself when
+// there is none. False: own is not in line.
 func Ahead(line []string, own string) (ahead int, first string, ok bool) {
 	me, _ := Parse(own)
 	first = own

@@ -13,14 +13,13 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// Leave gives up the place: it deletes the znodes, by their full names, and nothing else; several in one transaction, if
-// all are still there. Nil: they are deleted. ErrGone: another client had deleted one before. Any other error: ctx or the
-// session ended first; then the deletion goes on in the background, until it has succeeded, was refused for good (final),
-// or the session is over and the server deletes the znodes.
+// Leave gives up the place: it deletes the znodes by their full names, and nothing else; several in one transaction if all
+// still exist. Nil: they are deleted. ErrGone: another client had deleted one before. Any other error: ctx or the session
+// ended first. The deletion then goes on in the background until it succeeds, is refused for good (final), or the session
+// is over and the server deletes the znodes.
 //
-// It blocks for one round trip, or until ctx ends, and waits for a Downgrade or another Leave that is under way. A ctx
-// that has ended already does not keep the znodes from being deleted. Once a Leave has returned nil or ErrGone, all
-// others return the same.
+// It blocks for one round trip, or until ctx ends, and waits for a Downgrade or another Leave that is under way. The znodes
+// are deleted even if ctx has ended already. Once a Leave has returned nil or ErrGone, all others return the same.
 func (t *Ticket) Leave(ctx context.Context) error {
 	t.mu.Lock()
 	t.endLocked(left)
@@ -66,7 +65,7 @@ func (t *Ticket) finishLocked() {
 	t.change = nil
 }
 
-// errNoLeave stands for the result of a Leave before there was one.
+// errNoLeave is Ticket.leaveErr before the first Leave.
 var errNoLeave = errors.New("recipe: not left")
 
 // leave is Leave after begin.
@@ -88,16 +87,14 @@ func (t *Ticket) leave(ctx context.Context) error {
 	return err
 }
 
-// KeepDelay makes the coming Leave count as a loss: the note of this holder's lock delay stays in the directory, and the
-// next holder waits the delay out.
+// KeepDelay makes the coming Leave count as a loss: the note of this holder's lock delay stays, and the next holder waits.
 func (t *Ticket) KeepDelay() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.delayStays = true
 }
 
-// leaveQueues gives up the places. A ticket that has given up its place to wait outside, and has not got another one, has
-// none.
+// leaveQueues gives up the places. A ticket that waits outside, or failed to enter again, has none: ErrGone.
 func (t *Ticket) leaveQueues(ctx context.Context) error {
 	if t.entries[0].node == "" {
 		return ErrGone
@@ -113,7 +110,7 @@ func (t *Ticket) leaveQueues(ctx context.Context) error {
 	}
 	t.mu.Unlock()
 	switch {
-	case unsure != nil: // one of the two exists, or did
+	case unsure != nil: // the writer's or the reader's znode exists, or did
 		err, ownErr := t.remove(ctx, unsure), t.remove(ctx, t.entries...)
 		if errors.Is(ownErr, ErrGone) || err != nil && !errors.Is(err, ErrGone) {
 			return err
@@ -135,7 +132,7 @@ func (t *Ticket) removeEach(ctx context.Context) (first error) {
 	return first
 }
 
-// remove is Leave for some of the ticket's znodes; several go in one transaction, if all are still there.
+// remove is Leave for some of the ticket's znodes.
 func (t *Ticket) remove(ctx context.Context, entries ...*entry) error {
 	err := t.delete(ctx, entries...)
 	for first := true; ; first = false {
@@ -149,16 +146,16 @@ func (t *Ticket) remove(ctx context.Context, entries ...*entry) error {
 			if gone && first {
 				return ErrGone
 			}
-			return nil // also if it was our own deletion, whose reply was lost
+			return nil // or our own deletion, whose reply was lost, has done it
 		case t.s.Err() != nil:
 			return err
-		case several && gone: // another client had deleted one, and so none has been deleted here
+		case several && gone: // another client had deleted one, so this has deleted none
 			return cmp.Or(t.removeEach(ctx), ErrGone)
 		case several && again:
 			if err := t.removeEach(ctx); !errors.Is(err, ErrGone) {
 				return err
 			}
-			return nil // the transaction whose reply was lost was ours
+			return nil // our transaction, whose reply was lost, has done it
 		case again:
 			err = t.delete(ctx, entries...)
 			continue
@@ -168,9 +165,8 @@ func (t *Ticket) remove(ctx context.Context, entries ...*entry) error {
 	}
 }
 
-// delete deletes the znodes once, all or none. A watch on one needs no taking away: the deletion makes it fire. Each leaves by
-// its release mark, if it is of those that do and the server lets us make one. One with a note of its lock delay is deleted
-// alone, together with the note.
+// delete tries once to delete the znodes, all or none, with their release marks where they leave marks and the server lets
+// us make them. An entry with a note of its lock delay is deleted alone, together with the note.
 func (t *Ticket) delete(ctx context.Context, entries ...*entry) (err error) {
 	if e := entries[0]; e.delayNoted {
 		err = e.deleteNoted(ctx)
@@ -196,7 +192,7 @@ func (t *Ticket) delete(ctx context.Context, entries ...*entry) (err error) {
 				return plain
 			case len(entries) == 1: // carried out after all: the answer proved nothing
 				err = nil
-			default: // or another client deleted one, and none was deleted here: remove asks for each
+			default: // or another client deleted one, and this none: remove asks for each
 				err = fmt.Errorf("%w (%w)", session.ErrUnknownOutcome, err)
 			}
 		}
@@ -209,7 +205,7 @@ func (t *Ticket) delete(ctx context.Context, entries ...*entry) (err error) {
 	return err
 }
 
-// ended makes sure that the error of a call whose ctx has ended says so, whatever else went wrong.
+// ended makes sure that the error of a call whose ctx has ended matches ctx's, whatever else went wrong.
 func ended(ctx context.Context, err error) error {
 	if ctx.Err() == nil || errors.Is(err, ctx.Err()) {
 		return err
@@ -234,7 +230,7 @@ func persist(ctx context.Context, fn func() error) {
 	}
 }
 
-// Pauses between attempts that a server answered with an error that may pass.
+// Pauses after an answer of a server in trouble.
 const (
 	firstPause = 50 * time.Millisecond
 	lastPause  = time.Second

@@ -42,7 +42,7 @@ func (k Kind) String() string {
 // label is the text between the id and the number in the names that we make.
 func (k Kind) label() string { return words[k].label }
 
-// blocks reports whether a contender of kind ahead that is before one of kind k is in its way.
+// blocks reports whether a contender of kind ahead is in the way of one of kind k behind it.
 func (k Kind) blocks(ahead Kind) bool { return k.Shares(ahead) && (k != Read || ahead != Read) }
 
 // Shares reports whether contenders of the two kinds may share one directory.
@@ -51,17 +51,17 @@ func (k Kind) Shares(other Kind) bool {
 	return k == other || rw(k) && rw(other)
 }
 
-// alone reports whether a contender of kind k holds only when no other contender is before it: none holds beside it.
+// alone reports whether a holder of kind k holds alone: no contender may be before it.
 func (k Kind) alone() bool { return k == Lock || k == Write }
 
-// wayOnlyShrinks reports whether the set of contenders in the way of one of kind k can only shrink, so that it holds without another
-// list when the only one of them has gone. In the way of a writer new ones may appear: a writer that downgrades leaves a reader
-// with its number in its place (see Downgrade), and a Curator client that takes the read lock while it has the write lock gives
-// its reader the writer's number.
+// wayOnlyShrinks reports whether contenders in the way of one of kind k can only disappear: it then holds without another
+// list once the last has gone. In a writer's way new ones may appear: a writer that downgrades leaves a reader with its
+// number (see Downgrade), and a Curator client that takes the read lock inside its write lock gives its reader the writer's
+// number.
 func (k Kind) wayOnlyShrinks() bool { return k != Write }
 
-// A contender's znode is named _c_<uuid>-<kind>-<number>, as Apache Curator names it: the id first, so that it can be
-// found again after a lost reply, then what it wants, then the number that the server gave it:
+// A contender's znode is named _c_<uuid>-<kind>-<number>, as by Apache Curator: the id first, by which the znode is found
+// again after a lost reply, then what it wants, then the number that the server gave it:
 //
 //	_c_<uuid>-lock-0000000012         a mutex's contender
 //	_c_<uuid>-__WRIT__0000000012      a writer
@@ -69,7 +69,7 @@ func (k Kind) wayOnlyShrinks() bool { return k != Write }
 //	_c_<uuid>-lease-3-0000000012      a semaphore's contender for three permits
 //	_c_<uuid>-0x64-__READ__0000000012 a reader that was a writer: see Downgrade
 //
-// Other clients' names for the same things are understood: what counts is the label and the number behind it.
+// Names of other clients are understood: only the label and the number behind it count.
 
 const (
 	idLength = 39
@@ -88,7 +88,7 @@ func newID() string {
 // Name is a contender as its znode's name shows it.
 type Name struct {
 	Kind    Kind
-	Number  int32 // the server's, if the server has given it: see order.go
+	Number  int32 // the server's, unless the name is made up: see order.go
 	Permits int   // of a semaphore's contender
 	Czxid   int64 // of the writer that this reader was, in hexadecimal behind the id; else 0
 }
@@ -100,11 +100,11 @@ var labels = []struct {
 	kind Kind
 }{{"lock-", Lock}, {"__lock__", Lock}, {"__READ__", Read}, {"__WRIT__", Write}, {"__rlock__", Read}}
 
-// Parse reads a contender's name; false for any other name, which this library ignores. The number has 32 bits and the
-// form that servers write, "%010d": ten digits, or a sign and nine or ten; no other form is accepted.
+// Parse reads a contender's name; false for any other name, which this library ignores. The number has 32 bits and exactly
+// the form that servers write, "%010d": ten digits, or a sign and nine or ten.
 func Parse(name string) (Name, bool) {
 	i := len(strings.TrimRight(name, digits))
-	// "lock-" ends with what may also be a sign; so the labels are tried first without one, then with.
+	// The last character of "lock-" may also be a sign: the labels are tried first without a sign, then with one.
 	for sign := range 2 {
 		if sign > i || sign == 1 && name[i-1] != '-' {
 			continue
@@ -166,9 +166,8 @@ func permitsOf(text string) (int, bool) {
 // MaxPermits bounds the size of a semaphore, so that sums of permits can't overflow.
 const MaxPermits = 1 << 30
 
-// kept is a name as it is stored and shown. Long ones, which only neighbours make, are cut, since a thousand waiters
-// would store a thousand copies. Two cut names of one length and beginning count as the same, and such a contender's data
-// are not read.
+// kept returns a name as it is stored and shown. Long ones, which only neighbours make, are cut, since a thousand waiters
+// would store a thousand copies. Cut names of one length and beginning count as the same; their data are not read.
 func kept(name string) string {
 	if len(name) <= 16<<10 {
 		return strings.Clone(name)
