@@ -20,9 +20,9 @@ import (
 type Queue struct {
 	Dir     string // the directory: the lock's path
 	Kind    Kind   // what is wanted
-	Permits int    // how many, for the kind Permits
-	Size    *Size  // the semaphore's size, for the kind Permits
-	Held    int    // permits of the same semaphore that the caller has, and does not release before it has these
+	Permits int // for the kind Permits: how many
+	Size    *Size // for the kind Permits: the semaphore's size
+	Held    int // permits of that semaphore that the caller holds, and keeps until it has these
 
 	ACL       []zk.ACL // of the directory, of missing parents, and of the contenders' znodes
 	VerifyACL bool     // refuse a directory that has another ACL
@@ -32,17 +32,17 @@ type Queue struct {
 	Delays bool          // this lock's holders have lock delays; all contenders of a directory have them, or none
 	Delay  time.Duration // ours: see delay.go
 
-	// Describe makes a name for messages of the data of a contender's znode, "" of data without one; nil: none is made, and
-	// nothing is read for it.
+	// Describe makes a name for messages from the data of a contender's znode, "" if they have none; nil: nothing is read
+	// for it.
 	Describe func(data []byte) string
-	// Queued, if not nil, is called with the place in line once it has been taken, and again whenever it, or the holder,
-	// is known to have changed.
+	// Queued, if not nil, is called with the place in line once it is taken, and whenever it or the holder is known to have
+	// changed.
 	Queued func(Line)
-	// Retried, if not nil, is called when an attempt to take a place has failed and is made again.
+	// Retried, if not nil, is called when an attempt to take a place has failed and is repeated.
 	Retried func(error)
 }
 
-// newPrefix returns what the name of a new contender begins with, up to the number.
+// newPrefix returns the name of a new contender up to the number.
 func (q *Queue) newPrefix() string {
 	prefix := newID() + q.Kind.label()
 	if q.Kind == Permits {
@@ -57,7 +57,7 @@ func (q *Queue) makeDir(ctx context.Context, s *session.Session, size int) error
 	return q.refused(s.CreateAllGrouped(ctx, trusted.Caller{}, q.Dir, r.Data, session.Mode(r.Flags), q.ACL))
 }
 
-// request is the create of the directory, in a transaction.
+// request returns the create of the directory, for a transaction.
 func (q *Queue) request(size int) *zk.CreateRequest {
 	mode := session.Persistent
 	if q.Container {
@@ -66,7 +66,8 @@ func (q *Queue) request(size int) *zk.CreateRequest {
 	return &zk.CreateRequest{Path: q.Dir, Data: dirData{Size: size}.encode(), Acl: q.ACL, Flags: int32(mode)}
 }
 
-// refused explains a directory that can't have children: it is a contender's znode, or another ephemeral one.
+// refused explains the error for a directory that can't have children: it is an ephemeral znode, a contender's for
+// instance.
 func (q *Queue) refused(err error) error {
 	if errors.Is(err, zk.ErrNoChildrenForEphemerals) {
 		return fmt.Errorf("%w: %s, or a parent of it, is ephemeral and can't be a lock's directory: %w", ErrConflict, q.Dir, err)
@@ -81,9 +82,8 @@ func (q *Queue) queued(l Line) {
 }
 
 // conflict returns ErrConflict when one of others, contenders of other kinds in the directory, belongs to a lock in use: it
-// is ephemeral, and was made before the zxid before. A znode that is not ephemeral is no client's contender but a leftover or
-// made up, and one that may not be read cannot be told from that: both are ignored, so that no client can close a lock for ever
-// by one znode.
+// is ephemeral, and was made before the zxid before. A persistent znode is a leftover or made up, and an unreadable one may
+// be: both are ignored, so that no client can close a lock for ever with one znode.
 func (q *Queue) conflict(ctx context.Context, s *session.Session, others []string, before int64) error {
 	if len(others) == 0 {
 		return nil
@@ -103,8 +103,8 @@ func (q *Queue) conflict(ctx context.Context, s *session.Session, others []strin
 	return nil
 }
 
-// ephemeral reports whether a znode goes with a session. The owner of a container, and of a znode with a time to live, is
-// a mark in the highest bit or byte.
+// ephemeral reports whether a znode goes with a session. A container, or a znode with a time to live, has a mark in its
+// owner's highest bit or byte.
 func ephemeral(stat zk.Stat) bool {
 	const container, timeToLive = -1 << 63, 0xff
 	owner := stat.EphemeralOwner
@@ -112,7 +112,7 @@ func ephemeral(stat zk.Stat) bool {
 }
 
 var (
-	// ErrGone says that the ticket's znode is not there any more, though its session lives: another client deleted it.
+	// ErrGone says that another client has deleted the ticket's znode, while its session lives.
 	ErrGone = errors.New("recipe: own znode was deleted")
 
 	// ErrBusy matches the error of Try when another contender is in the way.
@@ -121,22 +121,20 @@ var (
 	// ErrDeadlock matches the error for a wait that only the caller itself could end.
 	ErrDeadlock = errors.New("recipe: deadlock: the caller holds this lock already")
 
-	// ErrNeighbour also matches an error caused by another client's contender, through its name or ACL. It clears when that
-	// contender is gone.
+	// ErrNeighbour also matches an error that another client's contender causes by its name or ACL, until that has gone.
 	ErrNeighbour = errors.New("recipe: a neighbour's znode")
 
-	// ErrConflict matches the error for a directory that belongs to another kind of lock, can't be one, or has data
-	// that are not this library's where ours would be.
+	// ErrConflict matches the error for a directory that belongs to another kind of lock, can't be a lock's, or has another
+	// program's data.
 	ErrConflict = errors.New("recipe: path is in use by something else")
 )
 
-// neighbourError is an error that is ErrNeighbour too.
 type neighbourError struct{ error }
 
 func (e neighbourError) Unwrap() error        { return e.error }
 func (e neighbourError) Is(target error) bool { return target == ErrNeighbour }
 
-// busyError is ErrBusy with the place in line and the holder.
+// busyError is ErrBusy with the place in line.
 type busyError struct{ line Line }
 
 func (e *busyError) Error() string {
@@ -170,7 +168,7 @@ func (l Line) who() string {
 	return text.Foreign(l.Who)
 }
 
-// LineError is a Line as what was being waited for: found by errors.As in the error of a Wait whose context has ended.
+// LineError is the place in line at which a Wait was ended by its context: errors.As finds it in the error.
 type LineError struct{ Line }
 
 // lostHolder describes a lost holder whose lock delay is being waited out.
@@ -180,7 +178,7 @@ func lostHolder(name string) Line {
 
 func (e LineError) Error() string { return "waiting " + e.Line.String() }
 
-// asGone makes ErrGone of the error for a directory, or a znode of ours, that is not there.
+// asGone makes ErrGone of the error for a missing directory, or a missing znode of ours.
 func asGone(err error) error {
 	if errors.Is(err, zk.ErrNoNode) {
 		return ErrGone
@@ -188,7 +186,6 @@ func asGone(err error) error {
 	return err
 }
 
-// isOne reports whether err matches one of the others.
 func isOne(err error, others ...error) bool {
 	return slices.ContainsFunc(others, func(other error) bool { return errors.Is(err, other) })
 }

@@ -14,38 +14,37 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// A semaphore is a queue whose first contenders hold together, as far as their permits go:
+// A semaphore is a queue whose first contenders hold together, as far as its permits go:
 //
 //	a contender holds when the permits of all contenders before it, and its own, are at most the size.
 //
-// So permits are given in order of arrival, all or none, and a large request is not overtaken by small ones for ever. It
-// is safe, because contenders before us can only disappear, so that the sum before us only falls.
+// So permits are given in order of arrival, all or none, and small requests can't overtake a large one for ever. It is
+// safe, since contenders before us can only disappear, so that the sum before us only falls.
 //
-// Waking. A waiter watches the contender immediately before it. It wakes when that contender's znode is deleted, and when
-// that contender, after a wait of its own, begins to hold: it announces that by setting its own znode's data. The first of
-// those that wait, the head, sees that all before it hold; it watches the list of children, and so wakes when any of them
-// releases, and the directory's data, which have the size. A release hence wakes the head, and the contender behind the
-// deleted znode if that one waits: two at most, however many wait.
+// Waking. A waiter watches the contender immediately before it. It wakes when that contender's znode is deleted, or when
+// that contender, after a wait of its own, begins to hold, which it announces by setting its own znode's data. The first of
+// the waiters, the head, knows that all before it hold. It watches the list of children, to wake when any of them releases,
+// and the directory's data, which have the size. A release hence wakes the head, and the contender behind the deleted znode
+// if that one waits: two at most, however many wait.
 //
-// The directory's data have the size, which the first contender writes. When it is lowered, those that hold may have more
-// permits than there are, and neither a list nor their data tell them from those that wait: a contender that held at once has
-// not set its data. So the data also have the largest size that there ever was, from the same write; and a waiter is a
-// head, too, if the one before it may hold by a larger size than the present one:
+// The first contender writes the size into the directory's data. When the size is lowered, the holders may have more
+// permits than there are, and neither a list nor their data tell them from waiters: a contender that held at once has not
+// set its data. So the same write keeps the largest size that there ever was, and a waiter is a head, too, if the contender
+// before it may hold by a larger size:
 //
 //   - the permits before us are no more than the largest size, and
-//   - the one before us was created before the directory's data were last written. (One created
-//     later has decided by the data we read, or by newer data, because it reads them after its create. One that found
-//     newer data, and did not have to wait, announces that it holds.)
+//   - the contender before us was created before the directory's data were last written. (One created later decides by the
+//     data that we read, or by newer data, because it reads them after its create. One that found newer data, and did not
+//     have to wait, announces that it holds.)
 //
-// A waiter behind a znode that it may not read (ZooKeeper 3.9 and later say so) is a head as well: it would not be
-// notified of that one's deletion.
+// A waiter behind an unreadable znode (ZooKeeper 3.9 and later say so) is a head as well: it would not be notified of the
+// znode's deletion.
 //
 // Taking a waiter for a holder is harmless: it makes another head, which is woken more often than needed. So a Resize is
-// one write: those that it concerns watch the data, and nothing depends on whether the caller of Resize learns of its
-// success, or does anything afterwards.
+// one write: all whom it concerns watch the data, and it does not matter whether its caller learns of the success.
 
-// readSize reads the size, and writes nothing, unlike Queue.ensureSize. false: there is none, or data that are not this
-// library's in its place; then e.size stays.
+// readSize reads the size and, unlike Queue.ensureSize, writes nothing. false: there is none, or another program's data;
+// e.size stays.
 func (w *waiter) readSize(ctx context.Context) (known bool, err error) {
 	d, stat, err := w.e.q.readData(ctx, w.t.s)
 	if errors.Is(err, ErrConflict) {
@@ -69,10 +68,10 @@ func (w *waiter) untilRoom(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if v.Holds { // by a size that was read before the znode was made, however long ago that is: it may have been lowered
+	if v.Holds { // by a size read before the znode was made: it may have been lowered since
 		was := e.size
 		known, err := w.readSize(ctx)
-		if err == nil && !known { // the directory was deleted after the size was read, and has been made again without
+		if err == nil && !known { // the directory was made again since, without a size
 			var d dirData
 			d, _, err = e.q.ensureSize(ctx, w.t.s, was)
 			e.size = d.Size
@@ -86,8 +85,8 @@ func (w *waiter) untilRoom(ctx context.Context) error {
 		}
 	}
 	silent := w.dataZxid < w.t.czxid // the contender behind us decides by the same size
-	// Once the head, always the head: those before it hold until they go. Where not all that enter may set the data of their
-	// znodes, and so announce that they hold, every waiter has to be a head.
+	// A head stays one: those before it hold until they go. Where some contenders may not set their znodes' data, and so
+	// can't announce that they hold, every waiter has to be a head.
 	head := slices.ContainsFunc(e.q.ACL, func(a zk.ACL) bool { return a.Perms&zk.PermWrite == 0 })
 	for ; ; silent = false {
 		switch {
@@ -110,7 +109,7 @@ func (w *waiter) untilRoom(ctx context.Context) error {
 	}
 }
 
-// decideAnew reads the list, and then the size: contenders before us only disappear, so an older list is safe, while an
+// decideAnew reads the list, and then the size: an older list is safe, since contenders before us only disappear, but an
 // older size is not.
 func (w *waiter) decideAnew(ctx context.Context) (Verdict, error) {
 	if err := w.e.list(ctx); err != nil {
@@ -122,8 +121,8 @@ func (w *waiter) decideAnew(ctx context.Context) (Verdict, error) {
 	return w.decide(ctx)
 }
 
-// waitBehind waits behind a contender that waits, until that one has gone or holds. head: that contender holds, or may hold by
-// an earlier, larger size, or may not be read; then we are the head.
+// waitBehind waits behind another waiter until that has gone or holds. head: it holds, or may hold by an earlier, larger
+// size, or may not be read; then we are the head.
 func (w *waiter) waitBehind(ctx context.Context, was Verdict) (v Verdict, head bool, err error) {
 	before, err := w.watchPred(ctx, was.Watch, "")
 	if err != nil {
@@ -137,7 +136,7 @@ func (w *waiter) waitBehind(ctx context.Context, was Verdict) (v Verdict, head b
 	}
 	switch stat, err := w.t.s.Exists(ctx, w.e.q.Dir+"/"+was.Watch); {
 	case err == nil && (stat.Version > 0 || v.Permits <= w.largest && stat.Czxid < w.dataZxid),
-		errors.Is(err, zk.ErrNoAuth): // nor shall we hear when it begins to hold; a head does not depend on that
+		errors.Is(err, zk.ErrNoAuth): // nor would we hear that it holds: a head need not
 		return v, true, nil
 	case err != nil && !errors.Is(err, zk.ErrNoNode):
 		return v, false, err
@@ -149,7 +148,7 @@ func (w *waiter) waitBehind(ctx context.Context, was Verdict) (v Verdict, head b
 	return v, false, err
 }
 
-// waitAsHead waits as the first of those that wait, until one that holds has gone or the size has changed.
+// waitAsHead waits, as the head, until a holder has gone or the size has changed.
 func (w *waiter) waitAsHead(ctx context.Context, was Verdict) (Verdict, error) {
 	w.pred, w.blind = "", false
 	dir, err := w.t.s.Watch(ctx, w.e.q.Dir)
@@ -180,7 +179,7 @@ func (w *waiter) waitAsHead(ctx context.Context, was Verdict) (Verdict, error) {
 func (w *waiter) announce() {
 	t, node, data := w.t, w.e.node, w.e.q.Data
 	t.s.Go(func(ctx context.Context) {
-		persist(ctx, func() error { // if our znode is gone, its deletion has woken the next one, and so has who has set its data
+		persist(ctx, func() error { // if our znode is gone or was set, that has woken the next contender
 			stat, err := t.s.Set(ctx, node, data, 0)
 			if err == nil {
 				t.noteVersion(node, stat.Version)
@@ -190,28 +189,24 @@ func (w *waiter) announce() {
 	})
 }
 
-// Size is the size of a semaphore as one program knows it: what it expects until it has once found that at the ensemble,
-// and what the ensemble has from then on. It is shared by all calls for that semaphore, and may be used concurrently.
+// Size is the size of a semaphore as one program knows it: the expected one until that has once been found at the ensemble,
+// and the ensemble's from then on. All calls for that semaphore share it; it may be used concurrently.
 type Size struct {
 	want   int
-	agreed atomic.Int64 // the ensemble's; 0 before it has once been the one that is wanted
+	agreed atomic.Int64 // the ensemble's; 0 until it once was want
 }
 
 // NewSize returns the size of a semaphore that is expected to have n permits.
 func NewSize(n int) *Size { return &Size{want: n} }
 
-// agree returns the semaphore's size as the ensemble has it, for a call that asks for q.Permits of them. The first
-// contender writes the size that it expects.
-//
-// ErrConflict: the ensemble has another size than the expected one, or data that are not this library's. session.ErrConfig:
-// the call asks for more permits than there are. ErrDeadlock: it asks for more than there are beside those that its
-// caller has.
+// agree returns the semaphore's size at the ensemble, for a call that asks for q.Permits of them. The first contender
+// writes the size that it expects. Errors: see Enter.
 func (z *Size) agree(ctx context.Context, s *session.Session, q *Queue, try bool) (int, error) {
 	if q.Permits < 1 {
 		return 0, fmt.Errorf("%w: %d permits: less than one", session.ErrConfig, q.Permits)
 	}
 	if z.agreed.Load() == 0 && q.Permits > z.want {
-		return 0, tooMany(q.Permits, z.want) // whatever the ensemble has: nothing need be made to know it
+		return 0, tooMany(q.Permits, z.want) // no request is needed to know it
 	}
 	for synced := false; ; synced = true {
 		d, _, err := q.ensureSize(ctx, s, z.want)
@@ -222,7 +217,7 @@ func (z *Size) agree(ctx context.Context, s *session.Session, q *Queue, try bool
 			z.agreed.Store(int64(d.Size))
 			return d.Size, nil
 		}
-		if !synced { // what refuses may be a server that lags behind: it asks its leader first
+		if !synced { // the server may lag behind: it asks its leader first
 			err = s.Sync(ctx, q.Dir)
 		}
 		if synced || err != nil {
@@ -231,7 +226,7 @@ func (z *Size) agree(ctx context.Context, s *session.Session, q *Queue, try bool
 	}
 }
 
-// refuse says why a call can't be served by a semaphore of that size.
+// refuse says why a semaphore of that size can't serve a call.
 func (z *Size) refuse(q *Queue, try bool, size int) error {
 	switch {
 	case z.agreed.Load() == 0 && size != z.want:
@@ -248,9 +243,8 @@ func tooMany(n, size int) error {
 	return fmt.Errorf("%w: %d permits: more than the semaphore has, which is %d", session.ErrConfig, n, size)
 }
 
-// ensureSize returns the data of the semaphore's directory, which have its size. It makes a directory that is missing, and
-// writes size into one that has none. ErrConflict: the directory is that of a lock of another kind that is in use, which gets
-// no size.
+// ensureSize returns the data of the semaphore's directory, with its size. It makes a missing directory, and writes size
+// into one that has none. ErrConflict: a lock of another kind uses the directory, which gets no size.
 func (q *Queue) ensureSize(ctx context.Context, s *session.Session, size int) (dirData, zk.Stat, error) {
 	var before Doubt
 	for {
@@ -277,12 +271,12 @@ func (q *Queue) ensureSize(ctx context.Context, s *session.Session, size int) (d
 	}
 }
 
-// resized is the name of a persistent znode that Resize makes in a container, so that this is not removed and remembers
-// the size. It is no contender's.
+// resized is a persistent znode, no contender, that Resize makes in a container, so that the ensemble keeps that and its
+// size.
 const resized = "resized"
 
 // Resize writes a new size of q's semaphore. After an error it may have been written. ErrConflict: the directory has data
-// that are not this library's. With Container, the ensemble does not remove the directory any more.
+// that are not this library's. If it is a container (Container), the ensemble does not remove it any more.
 func (z *Size) Resize(ctx context.Context, s *session.Session, q Queue, size int) error {
 	pin := q.Container
 	q.Container = false
@@ -318,8 +312,8 @@ func (z *Size) Resize(ctx context.Context, s *session.Session, q Queue, size int
 	return nil
 }
 
-// Free returns the size of q's semaphore at the ensemble, the expected one where it has none yet, and how many permits
-// no contender has or waits for. It writes nothing. ErrConflict: the directory has data that are not this library's.
+// Free returns the size of q's semaphore at the ensemble, the expected one where it has none yet, and how many permits no
+// contender has or waits for. It writes nothing. ErrConflict: the directory has data that are not this library's.
 func (z *Size) Free(ctx context.Context, s *session.Session, q Queue) (size, free int, err error) {
 	if err := s.Sync(ctx, q.Dir); err != nil {
 		return 0, 0, err
@@ -329,7 +323,7 @@ func (z *Size) Free(ctx context.Context, s *session.Session, q Queue) (size, fre
 	if err == nil {
 		names, _, err = s.List(ctx, q.Dir)
 	}
-	if err != nil && !errors.Is(err, zk.ErrNoNode) { // which has no contenders, and the size that the first one brings
+	if err != nil && !errors.Is(err, zk.ErrNoNode) { // a missing directory has no contenders, and the first one's size
 		return 0, 0, err
 	}
 	size = cmp.Or(d.Size, z.want)
