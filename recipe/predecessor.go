@@ -198,8 +198,8 @@ func AwaitGone(ctx context.Context, s *session.Session, dir, name string) error 
 //
 // Safety. The mark says: at some moment while this znode existed, no contender in its way was left before it. That is what
 // holding means, and it stays true, since lower numbers can only disappear (doc.go). (A writer's Downgrade puts a reader in
-// its place; but that writer held, so no other writer did.) So a waiter that has this predecessor by a list holds as soon
-// as the predecessor has gone. The waiter relies on the mark if
+// its place; but that writer held, so no other writer did.) So a waiter that found this znode to be its predecessor, by a
+// list, holds as soon as the znode is gone. The waiter relies on the mark if
 //
 //   - it is notified of the mark's creation and then of the predecessor's deletion. The server notifies in the order of a
 //     transaction's operations, so the mark never comes later. The mark alone says nothing: the predecessor may still hold;

@@ -20,9 +20,9 @@ import (
 type Queue struct {
 	Dir     string // the directory: the lock's path
 	Kind    Kind   // what is wanted
-	Permits int // for the kind Permits: how many
-	Size    *Size // for the kind Permits: the semaphore's size
-	Held    int // permits of that semaphore that the caller holds, and keeps until it has these
+	Permits int    // for the kind Permits: how many
+	Size    *Size  // for the kind Permits: the semaphore's size
+	Held    int    // permits of that semaphore that the caller holds, and keeps until it has these
 
 	ACL       []zk.ACL // of the directory, of missing parents, and of the contenders' znodes
 	VerifyACL bool     // refuse a directory that has another ACL

@@ -38,18 +38,17 @@ func sharedIn(s *session.Session) *shared {
 	}).(*shared)
 }
 
-// Each contender lists the directory once when it has entered: right behind its create, in one round trip. Where many calls of
-// one session enter one directory at once, that would be bytes in proportion to the square of their number. So those of a
-// crowd create first, and then share lists: all that wait take the result of one that begins after their creates were
-// acknowledged, which therefore shows them.
+// Each contender lists the directory once when it has entered, in one round trip with its create. Where many calls of one
+// session enter one directory at once, that would cost bytes in proportion to the square of their number. So the calls of a
+// crowd create first and then share lists: each takes the first list that begins after its create was acknowledged, and
+// which therefore shows its znode.
 
 // crowdFrom is how many calls of one session that enter one directory at the same time are a crowd.
 const crowdFrom = 8
 
-// crowd is what calls that enter one directory at the same time share.
 type crowd struct {
 	calls int           // that enter
-	turn  chan struct{} // has room for the one call that makes a list; nil before there were many calls
+	turn  chan struct{} // has room for the one call that makes a list; nil until there are many calls
 	begun atomic.Int64  // lists that calls have begun
 
 	// The latest list, and which of those begun it is. Only the call that has the turn uses them.
@@ -88,8 +87,8 @@ func (cs *crowds) leave(dir string) {
 	}
 }
 
-// list returns a list of the crowd's directory that began after the call did. The names are others' as well, and are not to be
-// changed. The caller is one of many in the crowd.
+// list returns a list of the crowd's directory that began after this call did. The names are shared: do not change them.
+// The caller is one of many in the crowd.
 func (c *crowd) list(ctx context.Context, s *session.Session, dir string) (session.Children, error) {
 	before := c.begun.Load()
 	select {
@@ -109,8 +108,8 @@ func (c *crowd) list(ctx context.Context, s *session.Session, dir string) (sessi
 	return c.latest, c.err
 }
 
-// MaxData bounds the data of a contender that are read to be shown. What this library puts there is shorter; what others
-// put there may be as long as the server takes, and is then known by its length only.
+// MaxData bounds the data of a contender that are read to be shown. This library's are shorter; of others' longer data only
+// the length is shown.
 const MaxData = 256 << 10
 
 const (
@@ -118,16 +117,15 @@ const (
 	descriptionFresh = 10 * time.Second // for how long: the contender's owner may change the data
 )
 
-// descriptions has what Queue.Describe makes of the data of those contenders that are first in the lines that a session waits
-// in. However many wait behind one, its data are read once in ten seconds, and not at all when they are longer than MaxData. It
-// may be used concurrently.
+// descriptions has what Queue.Describe makes of the data of the contenders that are first in the lines in which a session
+// waits. However many calls wait behind one, its data are read once in descriptionFresh, and not at all if longer than
+// MaxData. It may be used concurrently.
 type descriptions struct {
 	s     *session.Session
 	mu    sync.Mutex                         // guards what follows
-	known map[[sha256.Size]byte]*description // by the paths' hashes: names are as long as others like
+	known map[[sha256.Size]byte]*description // by the paths' hashes: other clients' names may be long
 }
 
-// description is what is known of one contender.
 type description struct {
 	turn chan struct{} // has room for the one call that may use what follows
 	who  string
@@ -135,8 +133,8 @@ type description struct {
 	at   time.Time
 }
 
-// who returns what describe makes of the data of the contender node; "" when it is gone, may not be read, or could not be
-// read before ctx or the session ended, or describe is nil. read: its data were read, so the session may read it.
+// who returns what describe makes of the data of the contender node; "" when it is gone, may not be read, could not be read
+// before ctx or the session ended, or describe is nil. read: its data were read, so the session may read it.
 func (ds *descriptions) who(ctx context.Context, describe func([]byte) string, node string) (who string, read bool) {
 	if describe == nil {
 		return "", false
@@ -176,8 +174,8 @@ func (ds *descriptions) who(ctx context.Context, describe func([]byte) string, n
 	return d.who, d.read
 }
 
-// ReadChild reads the child name of dir: its Stat, and its data unless they are longer than MaxData. The server's refusal is
-// in Node.Err too.
+// ReadChild reads the child name of dir: its Stat, and its data unless longer than MaxData. The server's refusal is in
+// Node.Err too.
 func ReadChild(ctx context.Context, s *session.Session, dir, name string) (session.Node, error) {
 	nodes, err := s.ReadBelow(ctx, dir, []string{name}, func(stat zk.Stat) bool { return stat.DataLength <= MaxData })
 	if err != nil {

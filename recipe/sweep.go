@@ -15,8 +15,8 @@ import (
 )
 
 // sweeper deletes what calls of one session have left behind: znodes that no call needs any more, and those of creates
-// whose call ended before the outcome was known. However many there are, after an outage for instance, it is one
-// goroutine, which works through them together and ends when nothing is left.
+// whose call ended before the outcome was known. It has one goroutine, however many there are, after an outage for
+// instance, which ends when nothing is left.
 type sweeper struct {
 	s         *session.Session
 	mu        sync.Mutex // guards what follows
@@ -24,7 +24,6 @@ type sweeper struct {
 	running   bool       // run has been started, and takes what comes
 }
 
-// leftovers is work for a sweeper.
 type leftovers struct {
 	creates []doubtfulCreate
 	sent    []func(ctx context.Context, failed func(error) bool) (again []string) // see SendDeletes
@@ -35,8 +34,8 @@ type leftovers struct {
 // doubtfulCreate is a create that may have been carried out.
 type doubtfulCreate struct{ dir, prefix string }
 
-// discard has the znodes of entries of one session deleted in the background. Where there is a connection the deletes have
-// left when it returns, as far as one batch goes: its caller gives up, and the program may exit next.
+// discard has the znodes of entries of one session deleted in the background. If there is a connection, the deletes, up to
+// one batch, have been sent when it returns: its caller gives up, and the program may exit next.
 func discard(entries ...*entry) {
 	var l leftovers
 	for _, e := range entries {
@@ -61,7 +60,7 @@ func discard(entries ...*entry) {
 	}
 }
 
-// sweep gives the sweeper work. When the session is over there is nothing to do: the server deletes its znodes.
+// sweep gives the sweeper work. Once the session is over there is none: the server deletes its znodes.
 func (w *sweeper) sweep(work leftovers) {
 	w.mu.Lock()
 	w.add(work)
@@ -145,8 +144,8 @@ func (w *sweeper) work(ctx context.Context, l leftovers) (trouble error) {
 	missing, found, err := w.search(ctx, l.creates, func() error { return w.s.Sync(ctx, l.creates[0].dir) })
 	remove(found)
 	if len(missing) > 0 && err == nil {
-		// A leader's answer to a sync may miss what a follower had just acknowledged (see session.Sync), and no later
-		// look would find it: so once more behind a write.
+		// A leader's answer to a sync may miss what a follower had just acknowledged (session.Session.Sync), and no later
+		// look would find it: look again behind a write.
 		_, found, err = w.search(ctx, missing, func() error {
 			_, err := w.s.Multi(ctx, &zk.CheckVersionRequest{Path: missing[0].dir, Version: -1})
 			return err
@@ -160,14 +159,14 @@ func (w *sweeper) work(ctx context.Context, l leftovers) (trouble error) {
 	return trouble
 }
 
-// search looks for the znodes of creates, after catchUp, a request that makes the server catch up. Creates in a directory that
-// we may not list are not among the missing: they go with the session. An error: those that are missing may be there all the
+// search looks for the znodes of creates, after catchUp, a request that makes the server catch up. Creates in a directory
+// that we may not list are not among the missing: they go with the session. After an error, the missing may exist all the
 // same.
 func (w *sweeper) search(ctx context.Context, creates []doubtfulCreate, catchUp func() error) (missing []doubtfulCreate, found []string, first error) {
 	if len(creates) == 0 {
 		return nil, nil, nil
 	}
-	if err := catchUp(); err != nil && !final(err) { // a refusal, too, comes from behind the writes before it
+	if err := catchUp(); err != nil && !final(err) { // a refusal comes after the earlier writes, too
 		return creates, nil, err
 	}
 	below := map[string][]string{}
@@ -192,14 +191,14 @@ func (w *sweeper) search(ctx context.Context, creates []doubtfulCreate, catchUp 
 				missing = append(missing, doubtfulCreate{dir, prefix})
 			}
 			if err == nil {
-				w.s.ForLocks(trusted.Caller{}).Found(create, made.Path, made.Czxid) // so that it knows what it has room for
+				w.s.ForLocks(trusted.Caller{}).Found(create, made.Path, made.Czxid) // the session counts its znodes
 			}
 		}
 	}
 	return missing, found, first
 }
 
-// final reports whether after err another attempt is of no use: there is nothing left to do, or it would be refused again, and
+// final reports whether another attempt after err is of no use: nothing is left to do, or it would be refused again, and
 // the znode goes with the session.
 func final(err error) bool {
 	return isOne(err, zk.ErrNoNode, zk.ErrNoAuth, zk.ErrBadVersion, session.ErrTooLarge, session.ErrPath)

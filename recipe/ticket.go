@@ -15,16 +15,16 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// Ticket is a contender: its place in one queue, or in several at once. It has one znode in each, all made in one
-// transaction. So all contenders are in the same order in every directory that they share: the order of the transactions.
-// Each waiter waits for contenders that entered before it, in every directory; no cycle of waits, and so no deadlock, can
-// form, whatever order the directories are named in.
+// Ticket is a contender: its place in one queue, or in several at once, with one znode in each, all made in one
+// transaction. So all contenders are in the same order in every directory that they share, that of the transactions. Each
+// waits only for contenders that entered before it, so no cycle of waits, and no deadlock, can form, whatever order the
+// directories are named in.
 //
-// Enter or Try makes it; Wait returns when it holds; Guard reports its loss; Leave ends it. After Enter, Wait comes
-// first, and then Guard; each of them is called once. The other methods may be called concurrently.
+// Enter or Try makes it; Wait returns when it holds; Guard reports its loss; Leave ends it. After Enter, call Wait first
+// and then Guard, each once. The other methods may be called concurrently.
 type Ticket struct {
 	s       *session.Session
-	entries []*entry // one for each queue; after Wait only Downgrade puts another one there, with mu held
+	entries []*entry // one for each queue; after Wait only Downgrade replaces one, with mu held
 	try     bool     // nothing is waited for: ErrBusy
 	czxid   int64
 
@@ -59,8 +59,8 @@ const (
 // Session returns the session that owns the znodes.
 func (t *Ticket) Session() *session.Session { return t.s }
 
-// Czxid returns the zxid of the transaction that made the znodes: it grows from holder to holder of one directory, also
-// when the directory was deleted and made again, and is never used twice. A Downgrade does not change it.
+// Czxid returns the zxid of the transaction that made the znodes: it grows from holder to holder of one directory, even if
+// that was deleted and made again, and is never used twice. A Downgrade does not change it.
 func (t *Ticket) Czxid() int64 { return t.czxid }
 
 // Nodes returns the znodes' paths, in the order of the queues. A Downgrade changes them.
@@ -101,12 +101,12 @@ type entry struct {
 	prefix string // what the znode's name begins with, up to the number
 	node   string // its path; "" before it was made
 
-	names   []string   // the directory as last listed; nil once it has been read
-	counter int32      // counter at that time; 0 if unknown (then our own number is used)
-	dir     dirVersion // of the directory, then
+	names   []string   // the directory as last listed; nil once a decision has used it
+	counter int32      // the directory's then; 0 if unknown (then our own number is used)
+	dir     dirVersion // the directory's then
 	strays  int        // how many names were looked at as possible strays
 	line    Line       // the place in line as last seen
-	queued  bool       // others were in its way when it entered; so it leaves by its release mark, unless that was refused
+	queued  bool       // others were in its way when it entered: it leaves by its release mark, unless that was refused
 
 	// Guarded by Ticket.mu after Wait:
 	ownWatch   *session.Watch // on the znode; nil: there is none yet
@@ -115,12 +115,10 @@ type entry struct {
 	delayNoted bool           // the directory's data have this holder's lock delay: see delay.go
 }
 
-// name returns the znode's name.
 func (e *entry) name() string { return path.Base(e.node) }
 
 func (e *entry) listing() Listing { return Listing{e.names, e.counter} }
 
-// list reads the directory anew.
 func (e *entry) list(ctx context.Context) error {
 	names, stat, err := e.t.s.List(ctx, e.q.Dir)
 	if err != nil {
@@ -131,7 +129,7 @@ func (e *entry) list(ctx context.Context) error {
 	return nil
 }
 
-// listed notes a list of the directory. Its Stat may be zero, which is not known then.
+// listed notes a list of the directory. A zero Stat says that it is not known.
 func (e *entry) listed(l session.Children) {
 	e.names, e.counter, e.dir = l.Names, NewListing(nil, l.Stat).Counter, dirVersion{l.Stat.Czxid, l.Stat.Aversion}
 	sharedIn(e.t.s).permitted.seen(e.q.Dir, e.dir)
@@ -163,7 +161,7 @@ func (e *entry) decide(ctx context.Context) (Verdict, error) {
 	}
 }
 
-// transient reports whether the operation may be tried again: the connection broke, and the session lives.
+// transient reports whether the operation may be repeated: the connection broke, and the session lives.
 func transient(err error) bool {
 	return errors.Is(err, session.ErrUnknownOutcome) || errors.Is(err, session.ErrConnection)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// Check asks the leader whether the znodes are still the ticket's. Nil: it has answered yes or no. A no is reported by Missing,
-// as by Multi and SetData.
+// Check asks the leader whether the znodes are still the ticket's. Nil: it has answered. Missing reports those that are
+// not, as after Multi and SetData.
 func (t *Ticket) Check(ctx context.Context) error {
 	nodes := t.Nodes()
 	b := t.s.Batch()
@@ -37,9 +37,9 @@ func (t *Ticket) Check(ctx context.Context) error {
 	return nil
 }
 
-// Multi carries out writes in one transaction that commits only if all znodes exist that the ticket had before check was
-// called. If check returns an error, Multi returns it, and does nothing. Otherwise it is session.Session.Multi; the responses
-// are those to ops. ErrGone: a znode does not exist, and nothing was done.
+// Multi carries out writes in one transaction that commits only if all znodes exist that the ticket had when check was
+// called. If check returns an error, Multi returns it, and does nothing. Otherwise it is session.Session.Multi; the
+// responses are those to ops. ErrGone: a znode does not exist, and nothing was done.
 func (t *Ticket) Multi(ctx context.Context, check func() error, ops ...any) ([]zk.MultiResponse, error) {
 	for {
 		nodes := t.Nodes()
@@ -65,7 +65,7 @@ func (t *Ticket) Multi(ctx context.Context, check func() error, ops ...any) ([]z
 	}
 }
 
-// movedFrom reports whether a Downgrade has put another znode in the place of node, and waits for one that is under way.
+// movedFrom reports whether a Downgrade has replaced node, and first waits for one that is under way.
 func (t *Ticket) movedFrom(ctx context.Context, node string) bool {
 	t.mu.Lock()
 	move := t.movingLocked()
@@ -79,8 +79,8 @@ func (t *Ticket) movedFrom(ctx context.Context, node string) bool {
 	return !slices.Contains(t.Nodes(), node)
 }
 
-// SetData replaces the data of the ticket's znode, which is one. It sets them again when a reply was lost; an error then
-// matches session.ErrUnknownOutcome, whatever the last attempt met.
+// SetData replaces the data of the ticket's only znode. It repeats the write when a reply was lost; an error then matches
+// session.ErrUnknownOutcome, whatever the last attempt's error is.
 func (t *Ticket) SetData(ctx context.Context, data []byte) error {
 	node := t.Nodes()[0]
 	var before Doubt
@@ -99,14 +99,13 @@ func (t *Ticket) SetData(ctx context.Context, data []byte) error {
 	}
 }
 
-// Doubt remembers, while a write is tried again and again, that an attempt may have been carried out. The zero value is
-// ready.
+// Doubt remembers, while a write is repeated, that an attempt may have been carried out. The zero value is ready.
 type Doubt struct{ unknown bool }
 
 // Note notes the error of one attempt.
 func (d *Doubt) Note(err error) { d.unknown = d.unknown || errors.Is(err, session.ErrUnknownOutcome) }
 
-// Add returns the error of the last attempt, so that it matches session.ErrUnknownOutcome if any attempt's did.
+// Add returns err, that of the last attempt, so that it matches session.ErrUnknownOutcome if any attempt's did.
 func (d *Doubt) Add(err error) error {
 	if err == nil || !d.unknown || errors.Is(err, session.ErrUnknownOutcome) {
 		return err
@@ -117,15 +116,14 @@ func (d *Doubt) Add(err error) error {
 // ErrLeft says that Downgrade came after Leave.
 var ErrLeft = errors.New("recipe: the place was given up")
 
-// Downgrade turns a writer that holds into a reader that holds, in place: in one transaction a reader's znode with the
-// writer's number is made and the writer's is deleted, so that no writer can get the lock in between, and the readers
-// behind get it too. The ticket then has another znode; its czxid stays, and so do Guard and the data that other clients have
-// set.
+// Downgrade turns a writer that holds into a reader that holds: one transaction makes a reader's znode with the writer's
+// number and deletes the writer's, so that no writer can get the lock in between, and the readers behind get it too. The
+// ticket then has another znode; its czxid stays, and so do Guard and the data that other clients have set.
 //
-// Nil: the ticket is a reader that holds; perhaps it was one before. ErrLeft: Leave was called before. ErrGone: the
+// Nil: the ticket is a reader that holds, and may have been one before. ErrLeft: Leave was called before. ErrGone: the
 // writer's znode was not there, and the ticket is lost. Any other error: ctx or the session ended first, or the ensemble
-// refused; then the writer still holds, unless the error matches session.ErrUnknownOutcome, after which the ticket has to
-// be left: Leave deletes whichever of the two znodes there is.
+// refused. The writer then still holds, unless the error matches session.ErrUnknownOutcome: then call Leave, which deletes
+// whichever of the two znodes exists.
 //
 // It blocks for one round trip, and waits for another Downgrade that is under way. A Leave that comes meanwhile waits for
 // it.
@@ -150,19 +148,18 @@ func (t *Ticket) Downgrade(ctx context.Context) error {
 	case err == nil:
 		t.movedLocked(reader)
 	case errors.Is(err, session.ErrUnknownOutcome):
-		t.unsure, e.queued, gone = reader, false, false // whichever of the two it is leaves no mark
+		t.unsure, e.queued, gone = reader, false, false // neither of the two znodes leaves by a mark
 	}
 	t.missed = false
 	t.finishLocked()
 	t.mu.Unlock()
 	if gone {
-		t.Missing(node) // which is the ticket's no more after a success
+		t.Missing(node) // after a success node is not the ticket's any more
 	}
 	return err
 }
 
-// movingLocked returns a channel that is closed at the end of the Downgrade that is under way; nil: none is, or Leave was
-// called.
+// movingLocked returns a channel that is closed when the Downgrade under way ends; nil: none is, or Leave was called.
 func (t *Ticket) movingLocked() <-chan struct{} {
 	if t.life == left {
 		return nil
@@ -170,7 +167,6 @@ func (t *Ticket) movingLocked() <-chan struct{} {
 	return t.change
 }
 
-// movedLocked puts the reader in the writer's place.
 func (t *Ticket) movedLocked(reader *entry) {
 	t.entries[0].unwatch()
 	t.entries[0] = reader
@@ -180,19 +176,19 @@ func (t *Ticket) movedLocked(reader *entry) {
 	}
 }
 
-// reader returns the reader's entry that takes the place of a writer's.
+// reader returns the entry of the reader that takes e's place.
 func (e *entry) reader() *entry {
 	q := *e.q
 	q.Kind = Read
 	r := &entry{t: e.t, q: &q, delayNoted: e.delayNoted}
-	r.prefix = fmt.Sprintf("%s-0x%x%s", newID(), e.t.czxid, Read.label()) // which keeps its place in line: see order.go
+	r.prefix = fmt.Sprintf("%s-0x%x%s", newID(), e.t.czxid, Read.label()) // the czxid keeps its place in line: see order.go
 	r.node = e.q.Dir + "/" + r.prefix + e.name()[len(e.prefix):]
 	return r
 }
 
 // replace makes r and deletes e, both or neither.
 func (e *entry) replace(ctx context.Context, r *entry) error {
-	var before Doubt    // an attempt was looked for once, and not found; it may have been carried out all the same
+	var before Doubt    // an attempt was looked for and not found, but may have been carried out
 	version := int32(0) // of e's data: no other client has set them
 	for tries := 0; ; tries++ {
 		err := e.moveTo(ctx, r, version)
@@ -215,16 +211,16 @@ func (e *entry) replace(ctx context.Context, r *entry) error {
 		case !errors.Is(err, session.ErrUnknownOutcome) && !errors.Is(err, zk.ErrNodeExists):
 			return before.Add(err)
 		}
-		// It exists: an attempt whose reply was lost was carried out after we had looked for it, and not found it.
+		// ErrNodeExists: an attempt whose reply was lost was carried out, though a look had not found its znode.
 		b := e.t.s.Batch()
 		b.Sync(r.node)
 		look := b.Exists(r.node)
 		lookErr := b.Do(ctx)
 		switch {
 		case lookErr == nil && look.Value.EphemeralOwner == e.t.s.ID():
-			e.t.s.ForLocks(trusted.Caller{}).Gone(e.node) // in the same transaction
+			e.t.s.ForLocks(trusted.Caller{}).Gone(e.node) // deleted in the same transaction
 			return nil
-		case lookErr == nil: // of another client, which has guessed a random name
+		case lookErr == nil: // another client's, which has guessed a random name
 			return err
 		case !errors.Is(lookErr, zk.ErrNoNode):
 			return fmt.Errorf("%w (%w)", ended(ctx, err), session.ErrUnknownOutcome)
@@ -236,8 +232,8 @@ func (e *entry) replace(ctx context.Context, r *entry) error {
 // inheritTimes is how often a Downgrade reads data that are set again and again.
 const inheritTimes = 3
 
-// inherit gives r the data of e's znode, heeds them, and returns their version; -1: we may not read them. The client that has
-// set them, to ask the holder to let go, was told that they are set, and does not know that the znode is replaced.
+// inherit gives r the data of e's znode, heeds them, and returns their version; -1: we may not read them. The client that
+// has set them, to ask the holder to let go, does not know that the znode is replaced.
 func (e *entry) inherit(ctx context.Context, r *entry) (version int32, err error) {
 	n := e.t.heed(ctx, e.node)
 	switch {

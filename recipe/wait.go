@@ -12,24 +12,24 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// WatchAfter is how long a wait or a hold lasts before it is worth further reads: of a waiter, who holds, for messages, and
-// whether it may read its predecessor; of a holder that did not wait, the watch on its own znode.
+// WatchAfter is how long a wait or a hold lasts before it is worth further reads: a waiter reads who holds, for messages,
+// and whether it may read its predecessor; a holder that did not wait watches its own znode.
 const WatchAfter = 300 * time.Millisecond
 
 const (
-	// The session timeout divided by blindPart, but at least WatchAfter, bounds the pause between two lists of a waiter that
-	// may not read its predecessor.
+	// A waiter that may not read its predecessor lists again after the session timeout divided by blindPart, or after
+	// WatchAfter if that is longer, at most.
 	blindPart = 8
-	// lookAgainMost bounds the pause between two looks at a predecessor that can be read; the first is the session timeout.
+	// lookAgainMost bounds the pause between two looks at a readable predecessor; the first is the session timeout.
 	lookAgainMost = time.Minute
 )
 
-// Wait returns nil when the ticket holds: it is first in every queue, or its permits are free; the lock delays of holders
-// that were lost are over; its znodes exist; and the session's lease is confirmed, and kept until Leave. It keeps its
-// place across reconnections.
+// Wait returns nil when the ticket holds: it is first in every queue, or its permits are free; the lock delays of lost
+// holders are over; its znodes exist; and the session's lease is confirmed, and kept until Leave. It keeps its place across
+// reconnections.
 //
-// It returns an error when ctx ends (ctx's, with the place in line), when the session ends (why it ended), or when a
-// znode does not exist any more (ErrGone). After any error the ticket still has what is left of its place: call Leave.
+// It returns an error when ctx ends (ctx's, with the place in line), when the session ends (why it ended), or when a znode
+// is gone (ErrGone). After any error the ticket still has what is left of its place: call Leave.
 func (t *Ticket) Wait(ctx context.Context) error {
 	if !t.try {
 		if err := t.standAside(ctx); err != nil {
@@ -40,7 +40,7 @@ func (t *Ticket) Wait(ctx context.Context) error {
 	for again := true; again; {
 		again = false
 		for _, e := range t.entries { // in any order, since all have entered already
-			if e.names == nil { // else they are from Enter: what decides uses them up
+			if e.names == nil { // otherwise they are Enter's: the decision uses them up
 				if err := e.list(ctx); err != nil {
 					return err
 				}
@@ -53,7 +53,7 @@ func (t *Ticket) Wait(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			// While we waited in this queue, our znode in another may have been deleted. Where we may not read it we are not
+			// While we waited in this queue, our znode in another may have been deleted. If we may not read it we are not
 			// notified: list all queues again.
 			again = again || len(t.entries) > 1 && w.pred != "" && !e.notified()
 		}
@@ -61,8 +61,8 @@ func (t *Ticket) Wait(ctx context.Context) error {
 	return t.hold(ctx)
 }
 
-// hold makes a ticket that is first in every queue one that holds: it waits out the delays of holders that were lost, and
-// has the session's lease confirmed.
+// hold makes a ticket that is first in every queue one that holds: it waits out lost holders' delays, and retains the
+// session.
 func (t *Ticket) hold(ctx context.Context) error {
 	if err := t.waitOutDelays(ctx); err != nil {
 		return err
@@ -94,7 +94,7 @@ type waiter struct {
 	t *Ticket
 	e *entry
 
-	woken  chan struct{} // receives when a watch has fired, on one of the ticket's own znodes or of sleep's; capacity 1
+	woken  chan struct{} // receives when a watch of sleep's, or on an own znode of the ticket, has fired; capacity 1
 	timer  *time.Timer   // for readMore; nil before the first sleep
 	pred   string        // the predecessor's name; "" of a semaphore's head, which any release may wake
 	blind  bool          // we may not read the predecessor, and so are not notified of its deletion
@@ -104,11 +104,10 @@ type waiter struct {
 	mark     *session.Watch // on the predecessor's release mark; nil: none
 	markWoke bool           // it has woken us once
 
-	largest  int   // the semaphore's size may have been as much
-	dataZxid int64 // of the directory's data, as read with the size
+	largest  int   // the semaphore's largest size ever
+	dataZxid int64 // the Mzxid of the directory's data, as read with the size
 }
 
-// wait waits until the entry is first.
 func (w *waiter) wait(ctx context.Context) error {
 	defer w.forgetMark()
 	if w.e.q.Kind == Permits {
@@ -131,7 +130,7 @@ func (w *waiter) untilFirst(ctx context.Context) error {
 			return &busyError{w.e.line}
 		}
 		w.e.queued = true
-		v.First = "" // place has noted it: a neighbour's name may be long, and is not kept for as long as we wait
+		v.First = "" // place has noted it; a neighbour's name may be long, and is not kept while we wait
 		next, err := w.waitForPred(ctx, v)
 		if next {
 			w.place(Verdict{First: w.e.name()}) // first in line
@@ -170,8 +169,8 @@ func (w *waiter) readAfter(d time.Duration) {
 	}
 }
 
-// sleep returns nil when pred or other, each of which may be nil, has fired, or when the directory has to be listed again. It
-// returns an error when ctx or the session ends, or when an own znode is gone. After WatchAfter it calls readMore.
+// sleep returns nil when pred or other, each of which may be nil, has fired, or when the directory has to be listed again;
+// an error when ctx or the session ends, or an own znode is gone. After WatchAfter it calls readMore.
 func (w *waiter) sleep(ctx context.Context, pred, other *session.Watch) error {
 	for _, watch := range []*session.Watch{pred, other} {
 		if watch != nil {
@@ -181,7 +180,7 @@ func (w *waiter) sleep(ctx context.Context, pred, other *session.Watch) error {
 	if w.timer == nil {
 		w.readAfter(WatchAfter)
 	}
-	for !hasFired(pred) && !hasFired(other) { // asked first: the timer may have run as well
+	for !hasFired(pred) && !hasFired(other) { // before the timer, which may have run as well
 		if err := w.checkOwn(ctx); err != nil {
 			return err
 		}
@@ -200,7 +199,7 @@ func (w *waiter) sleep(ctx context.Context, pred, other *session.Watch) error {
 	return nil
 }
 
-// readUntil is readMore, but ends when pred has fired: a contender whose turn comes waits for none of its reads.
+// readUntil is readMore, but ends when pred has fired: a contender whose turn comes does not wait for the reads.
 func (w *waiter) readUntil(ctx context.Context, pred *session.Watch) (relist bool, err error) {
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
@@ -216,9 +215,8 @@ func (w *waiter) readUntil(ctx context.Context, pred *session.Watch) (relist boo
 }
 
 // readMore makes the reads that a longer wait is worth: for each predecessor, and from time to time again, since its owner
-// may take away our permission to read it. relist: the directory has to be listed, because the predecessor is gone, or
-// because we may not read it. (Servers notify a deletion only to those that may read the znode, and some refuse only a
-// read, not the watch.)
+// may revoke our permission to read it. relist: the directory has to be listed, because the predecessor is gone or may not
+// be read. (Servers notify a deletion only to those that may read the znode, and some refuse only a read, not the watch.)
 func (w *waiter) readMore(ctx context.Context) (relist bool, err error) {
 	if w.blind {
 		w.pause = min(2*w.pause, max(WatchAfter, w.t.s.Timeout()/blindPart))
@@ -239,7 +237,6 @@ func (w *waiter) readMore(ctx context.Context) (relist bool, err error) {
 		}
 	}
 	if w.looked = err == nil; w.looked {
-		// Its owner may take READ away from us yet, and go: we would not be notified.
 		w.pause = max(min(2*w.pause, lookAgainMost), w.t.s.Timeout())
 	} else {
 		w.blind = !errors.Is(err, zk.ErrNoNode)
@@ -249,7 +246,7 @@ func (w *waiter) readMore(ctx context.Context) (relist bool, err error) {
 	return !w.looked, nil
 }
 
-// describeHolder finds out who holds, for messages. It reports whether that has shown that we may read the predecessor.
+// describeHolder finds out who holds, for messages. read: that has shown that we may read the predecessor.
 func (w *waiter) describeHolder(ctx context.Context) (read bool) {
 	e := w.e
 	if e.line.Ahead == 0 {
@@ -263,7 +260,7 @@ func (w *waiter) describeHolder(ctx context.Context) (read bool) {
 	return read && e.line.Holder == e.q.Dir+"/"+w.pred
 }
 
-// place notes the place in line, and reports it when it has changed.
+// place notes the place in line, and reports a change of it.
 func (w *waiter) place(v Verdict) {
 	e := w.e
 	line := Line{Ahead: v.Ahead, Holder: e.node}
@@ -291,7 +288,7 @@ func (w *waiter) place(v Verdict) {
 func (e *entry) explain(ctx context.Context, err error) error {
 	switch {
 	case err == nil || ctx.Err() == nil || errors.Is(err, ErrGone) || e.t.s.Err() != nil || e.line.Ahead == 0:
-		return err // which says what it waited for, if that was not its turn
+		return err // if it waited for anything but its turn, err says so
 	case err == ctx.Err(): //nolint:errorlint // bare: there is nothing more in it
 		return session.Waited(ctx, trusted.Caller{}, LineError{e.line})
 	}
