@@ -7,27 +7,27 @@ import (
 	"time"
 )
 
-// The heartbeat of a session, one however many locks it holds, gives up a conn whose server has owed an answer for too long
-// (patience), or on which the lease can't be confirmed in time (renewLocked); it sends a ping, which costs the leader
-// nothing, when we have sent nothing for a while, and, while the session is retained, the writes that confirm the lease
+// A session has one heartbeat, however many locks it holds. It gives up a conn whose server has owed an answer for too long
+// (patience), or on which the lease can't be confirmed in time (renewLocked). It sends a ping, which costs the leader
+// nothing, when we have sent nothing for a while and, while the session is retained, the writes that confirm the lease
 // (retain.go: beatLocked, beatDueLocked).
 
 // Fractions of the timeout.
 const (
-	retainedPingPart = 20 // while the session is retained, a ping this often: a write has something recent to confirm
-	idlePingPart     = 6  // else a ping this often: the driver pings at a third, when the lease is already too old to begin a hold
-	minPart          = 8  // no hold begins with a lease shorter than this
-	freshPart        = 4  // with one longer than this, it begins without asking
-	lookPart         = 20 // the heartbeat looks at the clock this often at least
-	gracePart        = 16 // a hold with a grace begins with that much more of the lease than its grace
+	retainedPingPart = 20 // between pings while the session is retained: a write has something recent to confirm
+	idlePingPart     = 6  // else between pings: the driver's, at a third, come too late for a hold to begin
+	minPart          = 8  // least lease with which a hold begins
+	freshPart        = 4  // lease with which a hold begins without a request
+	lookPart         = 20 // longest time between two runs of the heartbeat
+	gracePart        = 16 // a hold with a grace begins with that much more lease than its grace
 )
 
-// beatOnce is what the timer Session.heartbeat starts, as long as the session lasts, and sets that again. Several may run at
-// once: each does what is due at that time.
+// beatOnce is what the timer Session.heartbeat starts; it sets the timer again. Several may run at once: each does what is
+// due.
 func (s *Session) beatOnce() {
 	woken := s.wakes.Load()
 	s.heartbeat.Reset(s.beat())
-	if s.wakes.Load() != woken { // wakeHeartbeat set the timer meanwhile, and the Reset above has undone that
+	if s.wakes.Load() != woken { // wakeHeartbeat set the timer meanwhile, and our Reset undid that
 		s.heartbeat.Reset(0)
 	}
 }
@@ -37,7 +37,7 @@ func (s *Session) wakeHeartbeat() {
 	s.heartbeat.Reset(0)
 }
 
-// beat does what is due and returns for how long nothing will be.
+// beat does what is due and returns the time until more is due.
 func (s *Session) beat() time.Duration {
 	s.mu.Lock()
 	now := s.clock.now()
@@ -72,7 +72,7 @@ func (s *Session) beat() time.Duration {
 	if confirm != nil {
 		c.enqueue(confirm)
 	}
-	if unsent >= every { // also while a reply is due: the server has to hear of us, however long its reply takes
+	if unsent >= every { // also while a reply is due: the server has to hear of us, however long the reply takes
 		c.enqueue(newPing())
 		unsent = 0
 	}
@@ -83,24 +83,22 @@ func newPing() *request {
 	return &request{op: opPing, name: "ping", repeatable: true, urgent: true, frame: appendHeader(make([]byte, 0, 12), opPing)}
 }
 
-// errSilent says that a connected server did not answer for as long as it had.
 var errSilent = errors.New("no reply")
 
-// maxStalls bounds by how often patience doubles.
+// maxStalls bounds how often patience doubles.
 const maxStalls = 4
 
-// patience bounds the wait for the reply of a connected server before another one is tried. It begins with a quarter of the
-// timeout, or less where a holder needs time to reach another server while its lease lasts. When the connection before was
-// given up for silence as well, and nothing that went through the leader has been answered promptly since, the server is not
-// to blame: writes take that long everywhere, and on yet another server they would not be answered either. So patience
-// doubles each time: up to half the timeout while the session is retained, which leaves time for another server, and else up
-// to three quarters, where the session itself would end.
+// patience bounds the wait for a connected server's reply before another server is tried. It begins with a quarter of the
+// timeout, or less if a holder needs time to reach another server while its lease lasts. If the connection before was given
+// up for silence too, and the leader has answered nothing promptly since, the server is not to blame: writes take that long
+// on every server. So patience doubles each time, up to half the timeout while the session is retained, which leaves time
+// for another server, and else up to three quarters, since the session itself would end.
 func (s *Session) patience() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := cmp.Or(s.lease.timeout, s.cfg.Timeout)
 	if s.unresumable {
-		return t // there is no other server to try
+		return t // no other server would resume the session
 	}
 	most := t - t/4
 	if s.retentions > 0 {
@@ -110,7 +108,7 @@ func (s *Session) patience() time.Duration {
 	return max(least, min(least<<s.stalls, most))
 }
 
-// promptLocked is how long a reply takes at most when all is well.
+// promptLocked returns how long a reply takes at most when all is well.
 func (s *Session) promptLocked() time.Duration {
 	limit := firstPatience(cmp.Or(s.lease.timeout, s.cfg.Timeout))
 	if s.retentions > 0 {
@@ -119,25 +117,23 @@ func (s *Session) promptLocked() time.Duration {
 	return limit
 }
 
-// errThin says that the connection was given up for a new one, though the server answers.
+// errThin says that a connection was given up although its server answers.
 var errThin = errors.New("writes take too long to confirm the lease on one connection")
 
 // renewLocked reports whether only a new connection can still confirm the lease in time. A write's reply confirms only
-// acknowledgements that came at least lease.settle before the write was sent. Where writes take long, these are so old that
-// the lease would be over before the heartbeat after the next is answered. A handshake needs no such interval: the first
-// write after it confirms it.
+// acknowledgements that came at least lease.settle before the write was sent. If writes take long, these are so old that the
+// lease would be over before the heartbeat after the next is answered. A handshake needs no such interval: the first write
+// after it confirms it.
 func (s *Session) renewLocked(now time.Time) bool {
 	t := s.lease.timeout
 	return s.retentions > 0 && s.conn != nil && !s.unresumable && s.writeTook > t/8 && now.Sub(s.connectedAt) > s.writeTook &&
 		s.lease.prospect(now).Sub(now)-s.graces.most() < s.writeTook+max(s.lease.beatEvery(), s.handshakeTook)+t/lookPart
 }
 
-// remainingLease returns for how long the lease lasts, and whether the session is retained.
 func (s *Session) remainingLease() (remaining time.Duration, retained bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lease.end(true).Sub(s.clock.now()), s.retentions > 0
 }
 
-// firstPatience is where patience begins.
 func firstPatience(timeout time.Duration) time.Duration { return max(timeout/4, 100*time.Millisecond) }

@@ -7,10 +7,10 @@ import (
 
 // The lease clock: until when can the ensemble certainly not have ended the session?
 //
-// The leader ends a session when it has heard nothing of it for the negotiated timeout T. So a reply to a request that
-// was sent at s seems to prove that the session lives until s + T. That is right only if the reply came from the
-// leader. A follower answers pings and reads by itself and tells the leader which sessions it heard of when the leader
-// asks, about every half tick; a follower that is cut off goes on answering for some ticks while the leader counts.
+// The leader ends a session when it has heard nothing of it for the negotiated timeout T. So a reply to a request sent at s
+// seems to prove that the session lives until s + T. But that holds only if the leader answered. A follower answers pings
+// and reads by itself, and tells the leader which sessions it heard of when the leader asks, about every half tick. A
+// follower that is cut off goes on answering for some ticks while the leader counts.
 //
 // So an acknowledgement counts in two steps:
 //
@@ -19,36 +19,37 @@ import (
 //	           later write was sent, at s', which has been acknowledged
 //
 // Safety: the report that names our session left the server at most half a tick after the reply, and, from an observer
-// that is behind another observer, half a tick later once more. It went on the same ordered stream that carried the write
-// to the leader. As the write was answered, the report had arrived before it; so the leader counts from an instant after s.
+// behind another observer, half a tick later once more. It went on the same ordered stream that carried the write to the
+// leader, so it arrived before the write, which was answered: the leader counts from an instant after s.
+//
 // It has to be a write: a leader that was cut off from the others answers a sync alone, for syncLimit ticks, when they may
-// have chosen another one that counts from its own beginning. A write is acknowledged by a majority, so no other leader
-// began before it, and one that begins later gives every session its whole timeout again. And the write has to be one for
-// which the leader looked at the session, as it does for each operation of a multi; a refusal because of the session may
-// stand inside a multi whose header says OK (see verdict).
+// have chosen another leader, which counts from its own beginning. A write is acknowledged by a majority, so no other leader
+// began before it, and one that begins later gives every session its whole timeout again. And the leader has to look at the
+// session for the write, as it does for each operation of a multi; a refusal because of the session may stand inside a multi
+// whose header says OK (see verdict).
 //
 // Why two ticks from the request and one from the reply: when replies are fast, two ticks are twice what the report needs,
-// which covers a leader that polls late. Two ticks from a slow reply would leave no lease.
+// which covers a leader that asks late. Two ticks from a slow reply would leave no lease.
 //
-// A handshake counts as confirmed only when the first write on its connection has been answered: that of a new session may
-// have been seen by the connected server alone (local sessions), that of a re-attached one was validated by the leader
-// that the server has, which may not be the leader any more. That write needs no slack: the create that makes a session
-// global begins the leader's count, a re-attachment was told to the leader itself, and a server that changes its leader
-// closes its connections.
+// A handshake counts as confirmed only when the first write on its connection has been answered: the handshake of a new
+// session may have been seen by the connected server alone (local sessions), and that of a re-attached one was validated by
+// that server's leader, which may have been replaced. That write needs no slack: the create that makes a session global
+// begins the leader's count, a re-attachment was told to the leader itself, and a server that changes its leader closes its
+// connections.
 //
-// A re-attachment can shorten the leader's count when the server has a lower maxSessionTimeout than the others; its
-// answer says so. As long as the answer is missing the lease ends two ticks after the handshake was sent, which no
-// server grants less than, unless its minSessionTimeout is set lower. A server that closes the connection instead,
-// as one without a leader does, has not carried out the re-attachment.
+// A re-attachment can shorten the leader's count if the server has a lower maxSessionTimeout than the others; its answer
+// says so. Until the answer arrives, the lease ends two ticks after the handshake was sent: no server grants less, unless
+// its minSessionTimeout is set lower. A server that closes the connection instead, like one without a leader, has not
+// carried out the re-attachment.
 //
-// Two allowances make instants of ours comparable with the leader's: drift, for clocks that run at different speeds,
-// and lead, for the time that our own goroutines need to hear of the end.
+// Two allowances make our instants comparable with the leader's: drift, for clocks of different speeds, and lead, for the
+// time that our own goroutines need to hear of the end.
 //
 // Assumed, each with the test that watches it, if there is one ("model" is TestTheLeaseNeverOutlivesTheLeadersPatience,
-// which draws runs in which the assumption is used to its limit):
+// which draws runs that use the assumption to its limit):
 //
-//  1. The clocks of this machine and of the leader's differ in speed by at most two per cent, and ours counts the time
-//     for which the machine stood still (see clock: a paused guest's may not). Model.
+//  1. The clocks of this machine and of the leader's differ in speed by at most two per cent, and ours counts the time for
+//     which the machine stood still (see clock: a paused guest's may not). Model.
 //  2. Our process runs, or asks Alive when it runs again. TestAliveReadsTheClockAndWaitsForNoTimer.
 //  3. Config.ServerTick is not below the ensemble's tickTime. A grant that contradicts it is refused:
 //     TestAGrantThatNoLeaseCanBeHadWithIsRefusedWithTheRule.
@@ -56,68 +57,65 @@ import (
 //     observer may be behind another observer, and no further. Model; with a follower that is cut off,
 //     TestALeaseOfAFollowerThatLostItsLeaderEndsBeforeTheLeaderEndsTheSession.
 //  5. A server that loses that stream closes its clients' connections, and has no second stream beside the first. So the
-//     answers on one connection of ours are of one stream: a server that is cut off, healed and cut off again within one of
-//     our round trips may lose its reports of before, but then no write behind them is answered on the connection that
-//     they were for. Model ("the follower starts anew"); on real servers no test cuts twice within a round trip.
+//     answers on one of our connections belong to one stream. A server that is cut off, healed and cut off again within one
+//     of our round trips may lose its earlier reports, but then no later write is answered on their connection. Model ("the
+//     follower starts anew"); on real servers no test cuts twice within a round trip.
 //  6. A write is acknowledged by a majority, and a leader that begins later gives each session its whole timeout again.
 //     internal/e2e, TestHoldIsNotProlongedByALeaderThatHasBeenReplaced.
 //  7. The leader looks at the session before it carries out any operation of a multi, and says so inside the reply when it
 //     refuses. TestAHeartbeatThatSaysExpiredInsideEndsTheSessionAndConfirmsNothing.
 //  8. The leader asks its followers every half tick. One that was stopped may answer our write before it has asked again,
-//     and end the session by reports of before; that takes a stop of nearly the timeout, after which the session is due as
-//     it wakes. Model, with shorter stops; internal/e2e/chaos stops leaders for 0.9 to 1.1 timeouts.
+//     and end the session by earlier reports; that takes a stop of nearly the timeout, after which the session is due as it
+//     wakes. Model, with shorter stops; internal/e2e/chaos stops leaders for 0.9 to 1.1 timeouts.
 //  9. No server grants less than two ticks: what is left of a lease while a re-attachment has no answer.
 //     TestScenario59_ALeaseEndsBeforeTheShorterSessionOfAReattachmentWithoutAnAnswer.
-//  10. A server that hung with our handshake unread does not carry it out after we have gone to another one: with a lower
+//  10. A server that hung with our handshake unread does not carry it out after we have gone to another server: with a lower
 //     limit of its own it would shorten the leader's count. No test.
 //  11. The granted timeout is two ticks or more. Where minSessionTimeout was lowered, there is less slack than an observer
 //     behind an observer needs. No test.
 //
-// Source: measured on a three-node ensemble, where a lease of the first kind outlived the session by 4.0 s.
+// Source: measured on a three-node ensemble, where a lease by the latest reply (acked) outlived the session by 4.0 s.
 type lease struct {
-	timeout time.Duration // the least that was granted to this session
+	timeout time.Duration // the least granted to this session
 	tick    time.Duration // of the servers, or longer
 	settle  time.Duration // one tick, or half the timeout: from a reply to the write that confirms it
-	slack   time.Duration // two ticks, or half the timeout: from its request
+	slack   time.Duration // two ticks, or half the timeout: from a request to the write that confirms it
 
 	acked     time.Time
 	confirmed time.Time
 	marks     []mark // acknowledgements not yet confirmed, oldest first, at most maxMarks
 
-	reattachSent   time.Time // when the re-attachment that waits for its answer was sent; zero: none waits
-	unansweredSent time.Time // when the earliest re-attachment since the latest answer was sent that will get none; zero: none
+	reattachSent   time.Time // when the re-attachment that waits for its answer was sent; zero: none
+	unansweredSent time.Time // when the first re-attachment since the last answer that gets none was sent; zero: none
 }
 
-// mark is a span of acknowledgements: the last one's sending, the first one's arrival, and from when on a write that is
-// sent confirms them all.
+// mark is a span of acknowledgements: when the last one's request was sent, when the first one arrived, and from when on a
+// write confirms them all.
 type mark struct{ sent, first, ready time.Time }
 
-// maxMarks bounds the memory of a lease. Marks that lie closer than slack/mergePart are merged, so that these span four
-// slacks and more: there is always one old enough to be confirmed.
+// maxMarks bounds a lease's memory. Marks closer than slack/mergePart are merged, so maxMarks of them span four slacks or
+// more, and one is always old enough to be confirmed.
 const (
 	maxMarks  = 64
 	mergePart = 16
 )
 
-// drift is the allowance for clocks: a fiftieth (quartz is a thousand times better, a machine under a bad time daemon is
-// not).
+// drift is the allowance for clocks, a fiftieth: quartz is a thousand times better, a machine with a bad time daemon is not.
 func drift(d time.Duration) time.Duration { return d / 50 }
 
-// driftAndLead adds a twenty-fifth for our own scheduling: where programs fight for processors a goroutine runs hundreds of
-// milliseconds late.
+// driftAndLead adds a twenty-fifth for our own scheduling: on overloaded machines a goroutine runs hundreds of ms late.
 func driftAndLead(d time.Duration) time.Duration { return drift(d) + d/25 }
 
-// begin starts the lease at the handshake of a new session, or goes on with it at that of a re-attached one. at is when
-// the answer arrived.
+// begin starts the lease at the handshake of a new session, or continues it at a re-attachment; the answer arrived at at.
 func (l *lease) begin(sent, at time.Time, timeout, tick time.Duration, fresh bool) {
 	if !fresh && timeout > l.timeout {
-		timeout = l.timeout // nothing depends on the longer one
+		timeout = l.timeout // nothing relies on the longer one
 	}
 	// A server's least session timeout is two ticks, so a shorter timeout proves a shorter tick than we were told.
 	l.tick, l.settle, l.slack = tick, min(tick, timeout/2), min(2*tick, timeout/2)
 	l.reattachSent, l.unansweredSent = time.Time{}, time.Time{}
 	end := sent.Add(timeout)
-	shorter := timeout < l.timeout // granted by another server: the leader counts anew, and less
+	shorter := timeout < l.timeout // by another server: the leader counts anew, to less
 	l.timeout = timeout
 	if shorter || end.After(l.acked) {
 		l.acked = end
@@ -134,8 +132,8 @@ func (l *lease) begin(sent, at time.Time, timeout, tick time.Duration, fresh boo
 // reattach notes that a handshake for the session is about to be sent.
 func (l *lease) reattach(sent time.Time) { l.reattachSent = sent }
 
-// unanswered notes that the handshake, if one waits for its answer, will get none, and reports whether one waited. closed:
-// the server closed the connection, and so has not carried it out.
+// unanswered notes that the re-attachment that waits for its answer will get none, and reports whether there was one.
+// closed: the server closed the connection, and so has not carried it out.
 func (l *lease) unanswered(closed bool) bool {
 	waited := !l.reattachSent.IsZero()
 	if waited && !closed && l.unansweredSent.IsZero() {
@@ -145,13 +143,13 @@ func (l *lease) unanswered(closed bool) bool {
 	return waited
 }
 
-// shorten has the leader end the session at an instant that may be earlier than what has been confirmed.
+// shorten notes that the leader ends the session at end, perhaps earlier than was confirmed.
 func (l *lease) shorten(end time.Time) {
 	l.confirmed, l.acked = earlier(l.confirmed, end), earlier(l.acked, end)
 	l.marks = l.marks[:0]
 }
 
-// ack counts the reply, arrived at at, to a request sent at sent; leader says that it was a write, which a majority has.
+// ack counts the reply to a request; leader: it was a write, which a majority has.
 func (l *lease) ack(sent, at time.Time, leader bool) {
 	l.acked = later(l.acked, sent.Add(l.timeout))
 	if leader {
@@ -165,24 +163,23 @@ func (l *lease) ack(sent, at time.Time, leader bool) {
 		}
 	}
 	ready := later(at.Add(l.settle), sent.Add(l.slack))
-	// Merging widens a mark only towards a later arrival, which delays its confirmation and never hastens it.
+	// Merging only delays a mark's confirmation.
 	if n := len(l.marks); n > 0 && at.Sub(l.marks[n-1].first) < l.slack/mergePart {
 		l.marks[n-1].sent, l.marks[n-1].ready = sent, ready
 		return
 	}
-	if len(l.marks) == maxMarks { // nothing went through the leader for long: only the latest marks are worth confirming
+	if len(l.marks) == maxMarks { // nothing went through the leader for long: only the latest marks matter
 		l.marks = append(l.marks[:0], l.marks[1:]...)
 	}
 	l.marks = append(l.marks, mark{sent, at, ready})
 }
 
-// hear counts bytes of a long reply that arrived at at. They confirm nothing; but as long as they come, a session that
-// protects no lock goes on.
+// hear counts bytes of a long reply that arrived at at. They confirm nothing, but keep a session that is not retained alive.
 func (l *lease) hear(at time.Time) {
 	l.acked = later(l.acked, at.Add(l.timeout))
 }
 
-// prospect is when the lease of a session that is retained would end if a write that is sent now were acknowledged.
+// prospect returns when the lease of a retained session would end if a write sent now were acknowledged.
 func (l *lease) prospect(now time.Time) time.Time {
 	then := *l
 	for _, m := range l.marks {
@@ -193,11 +190,11 @@ func (l *lease) prospect(now time.Time) time.Time {
 	return then.end(true)
 }
 
-// safeUntil is the instant before which the ensemble can't have ended the session, drift allowed for.
+// safeUntil returns the instant before which the ensemble can't have ended the session, drift allowed for.
 func (l *lease) safeUntil() time.Time { return l.before(drift) }
 
-// end is when the session has to be given up here: for one that is retained, early enough that every holder has
-// heard of it before safeUntil; for one that is not, when the plain acknowledgements run out.
+// end returns when we have to give up the session: if it is retained, early enough that every holder hears of it before
+// safeUntil; else when the plain acknowledgements run out.
 func (l *lease) end(retained bool) time.Time {
 	if retained {
 		return l.before(driftAndLead)
@@ -205,8 +202,7 @@ func (l *lease) end(retained bool) time.Time {
 	return l.acked.Add(-drift(l.timeout))
 }
 
-// before is the instant that lies an allowance before the confirmed lease ends, or before what a re-attachment without an
-// answer leaves of it does.
+// before returns the end of the confirmed lease, or of what an unanswered re-attachment leaves of it, less an allowance.
 func (l *lease) before(allowance func(time.Duration) time.Duration) time.Time {
 	end := l.confirmed.Add(-allowance(l.timeout))
 	for _, sent := range [...]time.Time{l.reattachSent, l.unansweredSent} {
@@ -217,45 +213,44 @@ func (l *lease) before(allowance func(time.Duration) time.Duration) time.Time {
 	return end
 }
 
-// beatEvery is how often a write has to confirm the lease of a session that is retained: every fifth of the timeout,
-// and more often where two ticks are much of it, so that what is left after the slack lasts for three.
+// beatEvery returns how often a write has to confirm a retained session's lease: every fifth of the timeout, and more often
+// if two ticks are much of it, so that the rest after the slack lasts for three.
 func (l *lease) beatEvery() time.Duration { return min(l.timeout/5, (l.timeout-l.slack)/3) }
 
-// steady is what is left of the lease of a session that is retained, before a heartbeat is answered, when all goes well.
+// steady returns how much lease a retained session has left just before a heartbeat is answered, when all goes well.
 func (l *lease) steady() time.Duration {
 	return l.timeout - l.slack - l.slack/mergePart - l.timeout/retainedPingPart - l.beatEvery() - driftAndLead(l.timeout)
 }
 
-// thin is how little of a lease makes heartbeats more frequent.
+// thin returns the rest of a lease below which heartbeats become more frequent.
 func (l *lease) thin() time.Duration { return (l.timeout - l.slack) / 4 }
 
-// clock is the time that leases are kept in: time.Now, plus the time for which the machine was suspended. Go's monotonic
-// clock stands still while a laptop or a virtual machine sleeps, and a lease kept in it would outlive the session by that
-// time. CLOCK_BOOTTIME runs on, but a process that is tested under a simulated time.Now must follow that one; so the
-// difference of the two system clocks is added to time.Now. (A hypervisor that pauses a guest may have none of the guest's
-// clocks count that, as QEMU does with kvm-clock: only the ensemble's next answer ends such a lease.)
+// clock is the time of leases: time.Now, plus the time for which the machine was suspended. Go's monotonic clock stands
+// still while a laptop or a virtual machine sleeps, and a lease measured by it would outlive the session by that time.
+// CLOCK_BOOTTIME runs on, but tests simulate time.Now; so the difference of the two system clocks is added to time.Now. (A
+// hypervisor that pauses a guest may let none of the guest's clocks count that, like QEMU with kvm-clock: only the
+// ensemble's next answer ends such a lease.)
 type clock struct {
 	asleep atomic.Int64 // nanoseconds, as last read
 	apart  atomic.Int64 // wall − monotonic time, nanoseconds, when it was read
 }
 
-// stamp is the present instant with the sleep as last read: cheap, and never ahead of now, which for the time at
-// which a request was sent is the safe side.
+// stamp returns the present instant with the sleep as last read: cheap, and never ahead of now, which is the safe side for
+// the time at which a request was sent.
 func (c *clock) stamp() time.Time { return time.Now().Add(time.Duration(c.asleep.Load())) }
 
-// now is the present instant; it asks the system how long the machine has slept.
+// now returns the present instant; it asks the system how long the machine has slept.
 func (c *clock) now() time.Time {
-	apart := wallAhead(time.Now()) // before: a sleep in between is then asked for once more, and not missed
+	apart := wallAhead(time.Now()) // first: a sleep in between is then asked for once more, not missed
 	c.asleep.Store(int64(suspended()))
 	c.apart.Store(apart)
 	return c.stamp()
 }
 
-// glance is now without its system calls, unless the machine may have slept since the last now. When it wakes, the kernel
-// sets the wall clock and CLOCK_BOOTTIME forward by the same step, and the monotonic clock not; so as long as wall and
-// monotonic time are as far apart as they were, to a millisecond, it has not slept. A wall clock that is set, or slewed,
-// only has us ask. One that is set back by just the length of a sleep right after it hides that until the heartbeat looks,
-// which calls now.
+// glance is now without its system calls, unless the machine may have slept since the last now. When a machine wakes, the
+// kernel moves the wall clock and CLOCK_BOOTTIME forward by the same step, but not the monotonic clock: as long as wall and
+// monotonic time are equally far apart, to a millisecond, it has not slept. A wall clock that is set, or slewed, only causes
+// a call of now. One that is set back by just the length of a sleep hides that sleep until the heartbeat calls now.
 func (c *clock) glance() time.Time {
 	t := time.Now()
 	if d := wallAhead(t) - c.apart.Load(); d < int64(-time.Millisecond) || d > int64(time.Millisecond) {
@@ -266,10 +261,10 @@ func (c *clock) glance() time.Time {
 
 var origin = time.Now() // some instant with both readings
 
-// wallAhead is how far the wall clock of t is ahead of its monotonic reading, but for a constant.
+// wallAhead returns how far the wall clock of t is ahead of its monotonic reading, up to a constant.
 func wallAhead(t time.Time) int64 { return t.UnixNano() - int64(t.Sub(origin)) }
 
-// local turns an instant of this clock into one that compares with time.Now.
+// local converts an instant of this clock to one comparable with time.Now.
 func (c *clock) local(t time.Time) time.Time { return t.Add(-time.Duration(c.asleep.Load())) }
 
 func later(a, b time.Time) time.Time {

@@ -9,20 +9,20 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Multi carries out several writes in one transaction: all or none. The operations are the driver's: *zk.CreateRequest
-// (any Mode as its Flags), *zk.DeleteRequest, *zk.SetDataRequest and *zk.CheckVersionRequest (version −1: the znode
-// exists). It behaves as the other writes do. When it returns nil, everything has been done, and there is a response
-// for each operation. When the server refused, the error is that of the operation that failed, the responses, one for
-// each operation, say which, and nothing has been done.
+// Multi carries out several writes in one transaction: all or none. The operations are the driver's: *zk.CreateRequest (any
+// Mode as its Flags), *zk.DeleteRequest, *zk.SetDataRequest and *zk.CheckVersionRequest (version −1: the znode exists).
+// Otherwise it is like the other writes. Nil: everything was done, and there is a response for each operation. If the server
+// refused, nothing was done; the error is that of the operation that failed, and the responses, one for each operation, say
+// which.
 func (s *Session) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
 	tx, err := s.Transact(ctx, ops...)
 	return tx.Responses, err
 }
 
-// Transaction is what a Multi did.
+// Transaction is the outcome of a Multi.
 type Transaction struct {
-	Responses []zk.MultiResponse // one for each operation; also when one was refused, none of which then was done
-	Zxid      int64              // the czxid of every znode that it made; 0 when nothing was done
+	Responses []zk.MultiResponse // one for each operation, also if one was refused and none was done
+	Zxid      int64              // the czxid of every znode that was made; 0 if nothing was done
 }
 
 // Transact is Multi that also returns the transaction's zxid.
@@ -30,7 +30,7 @@ func (s *Session) Transact(ctx context.Context, ops ...any) (Transaction, error)
 	return one(ctx, s, s.multi(ops))
 }
 
-// multi encodes a multi. One without an operation is not sent: it would do nothing.
+// multi encodes a multi; one without operations does nothing, and is not sent.
 func (s *Session) multi(ops []any) *Result[Transaction] {
 	if len(ops) == 0 {
 		return &Result[Transaction]{}
@@ -45,7 +45,7 @@ func (s *Session) multi(ops []any) *Result[Transaction] {
 	return s.transaction(r)
 }
 
-// transaction ends the frame of r, a multi with all its operations.
+// transaction completes r, a multi with all its operations.
 func (s *Session) transaction(r *request) *Result[Transaction] {
 	r.frame = appendMultiHeader(r.frame, -1, true)
 	return &Result[Transaction]{r: r, decode: func() (Transaction, error) {
@@ -60,14 +60,14 @@ func (s *Session) decodeTransaction(r *request) (Transaction, error) {
 	resps, codes := s.decodeMulti(d, len(r.touches))
 	failed := -1
 	for i, code := range codes {
-		// Beside the operation that failed, those before it are answered with "rolled back" (0 on the wire) and those
-		// behind it with "runtime inconsistency".
+		// Operations before the failed one are answered with "rolled back" (0 on the wire), those behind it with "runtime
+		// inconsistency".
 		if code != codeOK && (failed < 0 || codes[failed] == codeInconsistent) {
 			failed = i
 		}
 	}
 	switch {
-	case d.err != nil && r.header.code != codeOK: // refused as a whole, without a word on the operations
+	case d.err != nil && r.header.code != codeOK: // refused as a whole, with no results of the operations
 		return Transaction{}, r.result(d)
 	case d.err != nil || len(resps) != len(r.touches):
 		return Transaction{}, s.garbled(r, errShort)
@@ -75,20 +75,20 @@ func (s *Session) decodeTransaction(r *request) (Transaction, error) {
 		return Transaction{}, s.garbled(r, fmt.Errorf("refused (%w), and every operation done", errOf(r.header.code)))
 	case failed >= 0:
 		code, path := codes[failed], r.touches[failed].path
-		if code == codeNoNode && !slices.ContainsFunc(r.touches[:failed], func(t touch) bool { return t.path == path }) { // else it may be their doing
+		// If an earlier operation is about path, it may have deleted the znode.
+		if code == codeNoNode && !slices.ContainsFunc(r.touches[:failed], func(t touch) bool { return t.path == path }) {
 			s.ephemerals.gone(path, r.header.zxid, true)
 		}
 		return Transaction{Responses: resps}, &OpError{Op: "multi", Path: path, Err: errOf(code), unknown: undecided(code)}
 	}
 	for i, resp := range resps {
-		if resp.String != "" && !mayHaveMade(r.touches[i].path, resp.String) { // only a create answers with a path
+		if resp.String != "" && !mayHaveMade(r.touches[i].path, resp.String) { // only creates answer with a path
 			return Transaction{}, s.garbled(r, errOtherPath)
 		}
 	}
 	return Transaction{resps, r.header.zxid}, nil
 }
 
-// appendOp encodes one operation of r, a multi.
 func (s *Session) appendOp(r *request, op any) error {
 	at := len(r.frame)
 	begin := func(code int32, path string, e effect) []byte {
@@ -106,7 +106,7 @@ func (s *Session) appendOp(r *request, op any) error {
 	case *zk.DeleteRequest:
 		if op != nil {
 			does := deletes
-			if made := slices.Index(r.touches, touch{op.Path, makes}); made >= 0 { // it is gone when the transaction is over
+			if made := slices.Index(r.touches, touch{op.Path, makes}); made >= 0 { // it does not outlast the transaction
 				r.touches[made].effect, does = makesForNow, noEffect
 			}
 			r.frame = appendInt(begin(opDelete, op.Path, does), op.Version)
@@ -130,7 +130,7 @@ func appendMultiHeader(b []byte, op int32, done bool) []byte {
 	return appendInt(appendBool(appendInt(b, op), done), -1)
 }
 
-// decodeMulti reads the responses up to the closing header, with the code of each; more than n are garbage.
+// decodeMulti reads the responses, and the code of each; more than n are an error.
 func (s *Session) decodeMulti(d *decoder, n int) (resps []zk.MultiResponse, codes []int32) {
 	for r := range d.results(opMulti) {
 		if len(resps) == n {
@@ -154,15 +154,14 @@ func (s *Session) decodeMulti(d *decoder, n int) (resps []zk.MultiResponse, code
 	return resps, codes
 }
 
-// result is what the reply to a multi, or a multiRead, says of one operation.
+// result is one operation's part of the reply to a multi or multiRead.
 type result struct {
-	op   int32 // opError: this one, or another, was refused; opCreate2: the create of a container is answered with a Stat
+	op   int32 // opError: an operation was refused; opCreate2: a container's create, answered with a Stat
 	code int32
-	raw  []byte // as it came, with its header
+	raw  []byte // with its header
 }
 
-// results yields those of a request of, opMulti or opMultiRead, up to the header behind the last. With d.err the reply is
-// not whole.
+// results yields the results in the reply to a request of, opMulti or opMultiRead. With d.err the reply is incomplete.
 func (d *decoder) results(of int32) iter.Seq[result] {
 	return func(yield func(result) bool) {
 		for {
@@ -173,7 +172,7 @@ func (d *decoder) results(of int32) iter.Seq[result] {
 			}
 			switch {
 			case op == opError:
-				code = d.int() // as in front of it
+				code = d.int() // the same as in the header
 			case of == opMultiRead:
 				if d.skipNames(); op != opGetChildren {
 					d.err = errShort
@@ -195,9 +194,9 @@ func (d *decoder) results(of int32) iter.Seq[result] {
 	}
 }
 
-// verdict is what a reply says of its request: the header's code. A multi's header says OK also when an operation was
-// refused; then it is the first operation's code other than OK and RuntimeInconsistency. "Session expired" and "session
-// moved" come before all others: for a multi servers say them nowhere else.
+// verdict returns the code of a reply: the header's. If a multi's header says OK, it is the first operation's code other
+// than OK and RuntimeInconsistency, but "session expired" and "session moved" come first: for a multi servers say them only
+// there.
 func verdict(op int32, header int32, body []byte) int32 {
 	if op != opMulti || header != codeOK {
 		return header
@@ -212,7 +211,7 @@ func verdict(op int32, header int32, body []byte) int32 {
 		}
 	}
 	if d.err != nil {
-		return codeUnreadable // the call that waits for it finds that out
+		return codeUnreadable // the call that waits for the reply reports it
 	}
 	return first
 }

@@ -13,31 +13,31 @@ import (
 	"github.com/zklock/locker/internal/trusted"
 )
 
-// All operations below are alike. When they return nil, the server has answered yes. They block for one round trip,
-// and before it, while there is no connection, as long as ctx and the session last; they return promptly when either
-// ends. Reads are repeated when the connection breaks. A write is sent once: when its reply is lost, or ctx ends after
-// it has left, the error matches ErrUnknownOutcome. One that would make ephemeral znodes for which the session has no
-// room is not sent (ErrNoRoom). Refusals are the driver's errors (zk.ErrNoNode, …) inside an OpError. A bad path is refused
-// before any I/O (ErrPath): by CheckPath's rules where something is made or written in a multi, and elsewhere by those for
-// slashes and relative components only, since the ensemble may hold znodes that others have named. They may be called
-// concurrently; calls made one after the other by one goroutine are carried out in that order. Several at once: see Batch.
+// The operations below have this contract in common. Nil: the server has answered yes. They block for one round trip and,
+// while there is no connection, until there is one; they return promptly when ctx or the session ends. Reads are repeated
+// when the connection breaks. A write is sent once: if its reply is lost, or ctx ends after it was sent, the error matches
+// ErrUnknownOutcome. A write that would make ephemeral znodes for which the session has no room is not sent (ErrNoRoom).
+// Refusals are the driver's errors (zk.ErrNoNode, …) inside an OpError. A bad path is refused before any I/O (ErrPath): by
+// all rules of CheckPath where a znode is made, and in a multi; elsewhere by those on slashes and relative components only,
+// since other clients have named the znodes. Calls may be concurrent; those of one goroutine, one after the other, are
+// carried out in that order. For several at once see Batch.
 
-// None is what a request answers that only succeeds or fails.
+// None is the answer to a request that only succeeds or fails.
 type None struct{}
 
-// Data are a znode's data, as read together with its Stat.
+// Data are a znode's data with its Stat, from one read.
 type Data struct {
 	Bytes []byte
 	Stat  zk.Stat
 }
 
-// Children are the names of a znode's children, in no order, as read together with its Stat.
+// Children are the names of a znode's children, in no order, with its Stat, from one read.
 type Children struct {
 	Names []string
 	Stat  zk.Stat
 }
 
-// ACL is a znode's access list, as read together with its Stat.
+// ACL is a znode's access list with its Stat, from one read.
 type ACL struct {
 	List []zk.ACL
 	Stat zk.Stat
@@ -68,7 +68,7 @@ func (s *Session) List(ctx context.Context, path string) ([]string, zk.Stat, err
 	return c.Names, c.Stat, err
 }
 
-// Exists returns a znode's Stat; when there is none the error matches zk.ErrNoNode.
+// Exists returns a znode's Stat; if there is no znode, the error matches zk.ErrNoNode.
 func (s *Session) Exists(ctx context.Context, path string) (zk.Stat, error) {
 	return one(ctx, s, s.exists(path))
 }
@@ -86,17 +86,16 @@ func (s *Session) SetACL(ctx context.Context, path string, acl []zk.ACL, version
 	}, (*decoder).stat))
 }
 
-// Sync waits until the connected server has caught up with the leader: what the leader had carried out when it was asked
-// is seen by reads after it. That leaves a gap of milliseconds: a client of a follower may have its answer a moment before
-// the leader itself has carried out the write, and a leader that is asked for a sync by a client of its own does not wait
-// for that (ZooKeeper 3.8.0: 24 of 3,000 reads behind such a sync missed a write that had been acknowledged elsewhere,
-// and none on another follower). Reads behind a write of one's own miss nothing that was acknowledged before.
+// Sync waits until the connected server has caught up with the leader: reads after it see what the leader had carried out
+// when it was asked. That leaves a gap of milliseconds: a client of a follower may have its answer just before the leader
+// itself has carried out the write, and a leader does not wait for that when a client of its own asks for a sync. (ZooKeeper
+// 3.8.0: 24 of 3,000 reads behind such a sync missed a write that was acknowledged elsewhere, and none on another follower.)
+// Reads behind a write of one's own miss nothing that was acknowledged before.
 func (s *Session) Sync(ctx context.Context, path string) error {
 	_, err := one(ctx, s, s.sync(path))
 	return err
 }
 
-// ask returns the request op on path, whose reply read decodes.
 func ask[T any](s *Session, op int32, name, path string, body func([]byte) []byte, read func(*decoder) T) *Result[T] {
 	if err := checkNamed(path); err != nil {
 		return &Result[T]{Err: err}
@@ -158,16 +157,15 @@ func (s *Session) sync(path string) *Result[None] {
 // Mode is the kind of a znode.
 type Mode int32
 
-// The kinds, by the numbers of the wire.
+// The kinds, with their numbers on the wire.
 const (
 	Persistent           Mode = 0
 	Ephemeral            Mode = 1
 	PersistentSequential Mode = 2
 	EphemeralSequential  Mode = 3
-	Container            Mode = 4 // the ensemble deletes it some time after its last child; since ZooKeeper 3.6; Persistent on ClickHouse Keeper
+	Container            Mode = 4 // deleted by the ensemble some time after its last child; since 3.6; Persistent on Keeper
 )
 
-// op is the operation that makes a znode of this mode.
 func (m Mode) op() int32 {
 	if m == Container {
 		return opCreateContainer
@@ -175,9 +173,9 @@ func (m Mode) op() int32 {
 	return opCreate
 }
 
-// Created is what a create made.
+// Created is the outcome of a create.
 type Created struct {
-	Path  string // with the number behind it, for a sequential znode
+	Path  string // with its number, if the znode is sequential
 	Czxid int64  // the zxid of the create
 }
 
@@ -193,15 +191,15 @@ func (s *Session) create(path string, data []byte, mode Mode, acl []zk.ACL) *Res
 	return s.createFull(s.join(path), path, data, mode, acl)
 }
 
-// CreateAll makes path and whatever of its parents is missing. The parents are persistent; path itself is of the given
-// mode, Persistent or Container. A chroot that is missing is an error (ErrConfig), or, with Config.CreateChroot, is made
-// as well. A znode that exists already is left as it is, whatever its kind. Any number of clients may do this at once.
+// CreateAll makes path and its missing parents. The parents are persistent; path is of the given mode, Persistent or
+// Container. A missing chroot is an error (ErrConfig), or with Config.CreateChroot is made as well. A znode that exists is
+// left as it is, whatever its kind. Any number of clients may do this at once.
 func (s *Session) CreateAll(ctx context.Context, path string, data []byte, mode Mode, acl []zk.ACL) error {
 	return s.createAll(ctx, false, path, data, mode, acl)
 }
 
-// CreateAllGrouped is CreateAll for the packages of this module: its creates may be members of a group, as those of a
-// Grouped batch.
+// CreateAllGrouped is CreateAll for the packages of this module: its creates may be members of a group, like those of
+// Grouped.
 func (s *Session) CreateAllGrouped(ctx context.Context, _ trusted.Caller, path string, data []byte, mode Mode, acl []zk.ACL) error {
 	return s.createAll(ctx, true, path, data, mode, acl)
 }
@@ -220,8 +218,8 @@ func (s *Session) createAll(ctx context.Context, grouped bool, path string, data
 	return s.createPath(ctx, grouped, s.join(path), chroot, data, mode, acl)
 }
 
-// createPath makes the znode full, of whose path the first chroot bytes are not made here. It is tried first: mostly it is
-// all that is missing, and the parents may be closed to us.
+// createPath makes the znode full, but not the first chroot bytes of its path. It tries full first: usually only that is
+// missing, and the parents may be closed to us.
 func (s *Session) createPath(ctx context.Context, grouped bool, full string, chroot int, data []byte, mode Mode, acl []zk.ACL) error {
 	for {
 		err := s.createOne(ctx, grouped, full, data, mode, acl)
@@ -231,11 +229,11 @@ func (s *Session) createPath(ctx context.Context, grouped bool, full string, chr
 		case errors.Is(err, zk.ErrNoNode) && up == 0:
 			return fmt.Errorf("session: create %s: the root is missing: %w", full, err)
 		case errors.Is(err, zk.ErrNoNode) && up <= chroot:
-			err = s.checkChroot(ctx) // nil: it has been made meanwhile
+			err = s.checkChroot(ctx) // nil: another client has made it meanwhile
 		case errors.Is(err, zk.ErrNoNode):
 			err = s.createPath(ctx, grouped, full[:up], chroot, nil, Persistent, acl)
 		case errors.Is(err, ErrUnknownOutcome) && ctx.Err() == nil && s.Err() == nil:
-			err = nil // making it twice does no harm: ask again
+			err = nil // making it twice is harmless: try again
 		}
 		if err != nil {
 			return err
@@ -243,7 +241,6 @@ func (s *Session) createPath(ctx context.Context, grouped bool, full string, chr
 	}
 }
 
-// checkChroot returns an error when there is no chroot.
 func (s *Session) checkChroot(ctx context.Context) error {
 	_, err := s.Exists(ctx, "/")
 	if errors.Is(err, zk.ErrNoNode) {
@@ -252,8 +249,8 @@ func (s *Session) checkChroot(ctx context.Context) error {
 	return err
 }
 
-// createOne makes the znode full, which the chroot is part of. Below a parent that is closed to us the server refuses the
-// create before it looks whether the znode exists, which then is all that matters.
+// createOne makes the znode full, a path with the chroot. Below a parent that is closed to us, the server refuses the create
+// even if the znode exists, which is all that matters then.
 func (s *Session) createOne(ctx context.Context, grouped bool, full string, data []byte, mode Mode, acl []zk.ACL) error {
 	path := s.strip(full)
 	b := newBatch(s, grouped)
@@ -269,7 +266,6 @@ func (s *Session) createOne(ctx context.Context, grouped bool, full string, data
 	return nil
 }
 
-// checkCreate is CheckPath for a znode to be made.
 func checkCreate(path string, mode Mode) error {
 	if mode == EphemeralSequential || mode == PersistentSequential {
 		path += "0" // the name may be the number alone
@@ -288,7 +284,7 @@ func (s *Session) createFull(full, path string, data []byte, mode Mode, acl []zk
 	return a
 }
 
-// appendCreate encodes a create; its opcode is in the frame already, at the place op.
+// appendCreate encodes a create, whose opcode is in the frame already, at op.
 func (r *request) appendCreate(op int, full, path string, data []byte, mode Mode, acl []zk.ACL) {
 	r.frame = appendInt(appendACL(appendBytes(appendString(r.frame, full), data), acl), int32(mode))
 	r.touches = append(r.touches, touch{path, mode.effect()})
@@ -314,8 +310,8 @@ func (s *Session) decodeCreated(r *request) (Created, error) {
 
 var errOtherPath = errors.New("the path of another znode")
 
-// mayHaveMade reports whether a create that asked for want can have made path: it itself, or with a number behind it, of
-// 32 bits and at least ten digits. Accepting another path would adopt a foreign znode and leak ours.
+// mayHaveMade reports whether a create of want can have made path: want itself, or want with a number of 32 bits and at
+// least ten digits. Accepting another path would adopt a foreign znode and leak ours.
 func mayHaveMade(want, path string) bool {
 	number, ok := strings.CutPrefix(path, want)
 	if !ok || number == "" {
@@ -326,8 +322,8 @@ func mayHaveMade(want, path string) bool {
 }
 
 // Grants reports whether a znode that this session makes with acl certainly grants perm to this session: to all clients, to
-// the creator (scheme "auth"), or to a user of its digest credentials. False: it may still do so, by another scheme; only
-// the ensemble knows.
+// the creator (scheme "auth"), or to a user of its digest credentials. False: another scheme may still grant it; only the
+// ensemble knows.
 func (s *Session) Grants(acl []zk.ACL, perm int32) bool {
 	return slices.ContainsFunc(acl, func(a zk.ACL) bool {
 		if a.Perms&perm != perm {

@@ -14,18 +14,18 @@ import (
 	"github.com/zklock/locker/internal/trusted"
 )
 
-// What a doctor asks one server, outside of any session that holds something.
+// What a doctor asks one server, outside of any session that holds a lock.
 
-const maxWords = 8 << 20 // bytes of the answer to a four-letter word; that to "cons" grows with the server's clients
+const maxWords = 8 << 20 // bytes of an answer to a four-letter word; that to "cons" grows with the server's clients
 
-// FourLetter asks the server at host:port a four-letter word, on a connection of its own, dialled as conf says. It
-// blocks until the server closes the connection, or ctx ends. An answer may say that the word is not allowed.
+// FourLetter sends a four-letter word to the server at host:port, on a connection of its own, dialled by conf, and returns
+// the answer, which may say that the word is not allowed. It blocks until the server closes the connection, or ctx ends.
 func FourLetter(ctx context.Context, _ trusted.Caller, conf Config, server, word string) (answer string, err error) {
 	conn, err := conf.dialAlone(ctx, server)
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = conn.Close() }() // the answer is there, or what kept it away is known
+	defer func() { _ = conn.Close() }() // the answer, or why there is none, is known
 	if _, err := io.WriteString(conn, word); err != nil {
 		return "", plain(err)
 	}
@@ -36,8 +36,8 @@ func FourLetter(ctx context.Context, _ trusted.Caller, conf Config, server, word
 	return string(text), nil
 }
 
-// Probe is a session of its own on one connection to one server, for questions that would harm a client's session.
-// It is for one goroutine.
+// Probe is a separate session, on one connection to one server, for questions that would harm a client's session. It is for
+// one goroutine.
 type Probe struct {
 	ID       int64
 	Granted  time.Duration // the timeout
@@ -47,8 +47,8 @@ type Probe struct {
 	conn net.Conn
 }
 
-// OpenProbe opens a session with the server at host:port and asks for timeout, whatever conf says of that. ctx bounds
-// the probe's whole life. No credentials are presented.
+// OpenProbe opens a session with the server at host:port and asks for timeout, not conf's. ctx bounds the probe's whole
+// life. No credentials are presented.
 func OpenProbe(ctx context.Context, _ trusted.Caller, conf Config, server string, timeout time.Duration) (*Probe, error) {
 	p := &Probe{Sent: time.Now()}
 	conn, err := conf.dialAlone(ctx, server)
@@ -76,8 +76,8 @@ func OpenProbe(ctx context.Context, _ trusted.Caller, conf Config, server string
 	return p, nil
 }
 
-// Takes finds out whether the server accepts a request of so many bytes: it asks for a znode with a name of about that
-// length, which does not exist. An error means that the server does not, and that the connection is lost.
+// Takes returns nil if the server accepts a request of so many bytes: it asks for a znode that does not exist, with a name
+// of about that length. An error: the server does not, and the connection is lost.
 func (p *Probe) Takes(bytes int) error {
 	const beside = 8 + 4 + 1 // the header, the path's length, the watch flag
 	path := "/" + strings.Repeat("x", max(bytes-beside-1, 0))
@@ -95,7 +95,7 @@ func (p *Probe) Close() error {
 	return errors.Join(err, p.conn.Close())
 }
 
-// exchange sends a frame, with room for its length in front, and returns the body of the next one that is a reply.
+// exchange sends a frame, which has room for its length in front, and returns the body of the next frame.
 func (p *Probe) exchange(frame []byte) ([]byte, error) {
 	binary.BigEndian.PutUint32(frame, uint32(len(frame)-4))
 	if _, err := p.conn.Write(frame); err != nil {
@@ -123,7 +123,7 @@ func probeError(err error) error {
 	return plain(err)
 }
 
-// dialAlone opens a connection as a session with c would, which ends with ctx.
+// dialAlone opens a connection as a session with c would; I/O on it ends with ctx.
 func (c Config) dialAlone(ctx context.Context, server string) (net.Conn, error) {
 	cfg, err := c.check(server)
 	if err != nil {
@@ -143,7 +143,6 @@ func (c Config) dialAlone(ctx context.Context, server string) (net.Conn, error) 
 	return &boundConn{Conn: conn, stop: context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })}, nil
 }
 
-// boundConn is a connection on which nothing blocks for longer than a context lasts.
 type boundConn struct {
 	net.Conn
 	stop func() bool

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// request is one request on its way: encoded once, sent on one conn at a time, answered or failed once on each.
+// request is one request: encoded once, sent on one conn at a time, answered or failed once on each.
 type request struct {
 	op         int32
 	repeatable bool   // may be sent again when its reply is lost
@@ -16,8 +16,8 @@ type request struct {
 	path       string // as the caller named it, for errors
 	frame      []byte // whole, with room for length and xid
 
-	// hook, when set, runs in the conn's reader, in the order of the wire, before any later frame is looked at.
-	// It must not block and takes no mutex but the watch table's and conn.mu.
+	// hook, when set, runs in the conn's reader, in the order of the wire, before any later frame is read. It must not block,
+	// and locks no mutex but the watch table's and conn.mu.
 	hook func(code int32)
 
 	// Guarded by conn.mu until done is closed.
@@ -25,46 +25,46 @@ type request struct {
 	xid        int32
 	sent       time.Time // on the session's clock; zero while it waits to be written
 	abandoned  bool      // no call waits for it any more
-	fromDriver bool      // the header of its reply is returned by receive, to the driver
+	fromDriver bool      // receive returns its reply's header to the driver
 	urgent     bool      // waits neither for the window nor behind others
 
-	// expect is how many bytes the reply to a list or a read will have, as far as is known; see replySizes. It does not
-	// change while the request is in a queue.
+	// expect is the expected length of the reply to a list or read; see replySizes. It does not change while the request is in
+	// a queue.
 	expect int
 
-	// accepted, when set, is sent to, without blocking, when the connection has taken the frame. It is the writer's once the
-	// request is sent.
+	// accepted, when set, is told, without blocking, once the connection has taken the frame. Once sent is set, only the conn's
+	// writer uses it.
 	accepted chan<- struct{}
 
 	done   chan struct{} // closed when the fields below are final; nil when no call waits
 	reply  []byte        // behind the header
 	header replyHeader
-	err    error // no reply came: why
+	err    error // why no reply came
 
-	unreadable error // says what came in the place of the reply and could not be read: not to be repeated
-	skipped    int   // the reply came, of so many bytes, and was too long to be kept
+	unreadable error // why the reply that came could not be read; the request is not repeated
+	skipped    int   // length of a reply that was too long to be kept
 
 	prev, next *request // in a requestQueue
-	seq        int64    // its place among the requests of its conn
+	seq        int64    // place among the requests of its conn
 
 	// See group.go.
-	member  *member    // what a write has that may be carried out together with those of other calls
-	members []*request // the writes that this one, a group, carries out, or the lists that this one, a multiRead, reads
-	mayJoin bool       // a list that may be read in one multiRead with those of other calls
-	after   []*request // the writes of the same batch that this one, a read, has to see
+	member  *member    // set if this is a write that may be carried out together with those of other calls
+	members []*request // the writes that this group carries out, or the lists that this multiRead reads
+	mayJoin bool       // a list that may share a multiRead with those of other calls
+	after   []*request // the writes of its batch that this read has to see
 
-	containers []container // the creates of containers in frame: see leaveContainers
+	containers []container // see leaveContainers
 
-	touches []touch // of each operation of a create, delete or multi; nil for all others
+	touches []touch // one for each operation of a create, delete or multi; else nil
 
-	// Room for its ephemeral znodes: see ephemerals.go. Used by the goroutine that runs it.
+	// Room for its ephemeral znodes: see ephemerals.go. Used by the goroutine that runs the request.
 	reserved int  // bytes
-	doubted  bool // no call waits for it, and it may be carried out
+	doubted  bool // no call waits for it, and it may have been carried out
 
-	room [frameRoom]byte // for frame, when it is short
+	room [frameRoom]byte // for a short frame
 }
 
-// frameRoom is as long as a lock's requests mostly are.
+// frameRoom is long enough for most requests of locks.
 const frameRoom = 256
 
 // newRequest returns a request whose frame still lacks its body.
@@ -74,17 +74,16 @@ func newRequest(op int32, name, path string) *request {
 	return r
 }
 
-// opError is err as the error for r. unknown: r may have been carried out.
+// opError returns err as the error for r. unknown: r may have been carried out.
 func (r *request) opError(err error, unknown bool) error {
 	return &OpError{Op: r.name, Path: r.path, Err: err, unknown: unknown && !r.repeatable}
 }
 
-// unsentError is the error for r, which has never left.
+// unsentError returns the error for r, which was never sent.
 func (r *request) unsentError(err error) error {
 	return &OpError{Op: r.name, Path: r.path, Err: err, unsent: true}
 }
 
-// calls returns the requests that calls wait for: those that r carries out, or r itself.
 func (r *request) calls() []*request {
 	if r.members != nil {
 		return r.members
@@ -92,7 +91,7 @@ func (r *request) calls() []*request {
 	return []*request{r}
 }
 
-// answer ends the wait for r, which has got its reply.
+// answer ends the wait for r, whose reply has come.
 func (r *request) answer(header replyHeader, reply []byte) {
 	if r.member != nil {
 		r.member.open = false
@@ -103,7 +102,6 @@ func (r *request) answer(header replyHeader, reply []byte) {
 	}
 }
 
-// fail ends a request that got no reply.
 func (r *request) fail(err error) {
 	if r.done != nil {
 		r.err = err
@@ -111,9 +109,9 @@ func (r *request) fail(err error) {
 	}
 }
 
-// result has d decode the reply's body, or returns the server's refusal.
+// result gives d the reply's body to decode, or returns the server's refusal.
 func (r *request) result(d *decoder) error {
-	if r.skipped > 0 { // a write says by its code whether it was done, but not what came of it
+	if r.skipped > 0 { // the code says whether a write was done, but not with what result
 		return r.opError(&sizeError{"reply", r.skipped, maxFrame}, r.header.code == codeOK)
 	}
 	if r.header.code != codeOK {
@@ -123,22 +121,22 @@ func (r *request) result(d *decoder) error {
 	return nil
 }
 
-// burst is how many requests of one caller are put on a conn at once. Two bursts at most are there at a time: enough to fill
-// the window. The rest waits with its caller, where it delays no other request.
+// burst is how many requests of one caller are put on a conn at once, in at most two bursts at a time: enough to fill the
+// window. The rest waits with its caller, where it delays no other request.
 const burst = window / 2
 
-// run sends requests back to back on one conn, as far as a burst goes, and waits for all replies. Those that are repeatable
-// and lose their reply are sent again on the next conn, together with everything that never left; when a write's reply is
-// lost, run returns and that request's error matches ErrUnknownOutcome. It waits for a connection as long as ctx and the
-// session last. If one of them is too long, or has no room for its ephemeral znodes, none is sent. Nil says that every
-// request has a reply; whether that is a yes or a no says request.result.
+// run sends requests back to back on one conn, up to two bursts at a time, and waits for all replies. Repeatable requests
+// that lose their reply are sent again on the next conn, together with everything that was never sent. If a write's reply is
+// lost, run returns, and that request's error matches ErrUnknownOutcome. Run waits for a connection as long as ctx and the
+// session last. If one request is too long, or has no room for its ephemeral znodes, none is sent. Nil: every request has a
+// reply, a yes or a no (request.result).
 func (s *Session) run(ctx context.Context, requests ...*request) error {
 	if len(requests) == 0 {
 		return nil
 	}
 	for _, r := range requests {
 		err := s.ephemerals.reserve(r)
-		if size := len(r.frame) - 4; size > s.cfg.PacketLimit { // without the length itself, as the servers count
+		if size := len(r.frame) - 4; size > s.cfg.PacketLimit { // the servers do not count the length field either
 			err = &sizeError{"request", size, s.cfg.PacketLimit}
 		}
 		if err != nil {
@@ -183,7 +181,7 @@ func (s *Session) deliver(ctx context.Context, requests []*request) error {
 				return r.opError(r.err, true)
 			}
 		}
-		if leaderless { // asked again at once, the server answers the same; an end of ctx or the session is noticed by the next await
+		if leaderless { // the server would give the same answer at once; await notices the end of ctx or the session
 			_ = s.pause(ctx, firstPause)
 		}
 		if requests = append(again, requests[sent:]...); len(requests) == 0 {
@@ -192,8 +190,8 @@ func (s *Session) deliver(ctx context.Context, requests []*request) error {
 	}
 }
 
-// exchange sends requests on c and waits for what becomes of them: of all, or, when the conn fails, of the first sent.
-// An error says that ctx or the session ended first.
+// exchange sends requests on c and waits until all have a reply or, if the conn fails, returns how many were sent. An error:
+// ctx or the session ended first.
 func (s *Session) exchange(ctx context.Context, c *conn, requests []*request) (sent int, err error) {
 	for answered := 0; answered < len(requests); {
 		for sent < len(requests) && sent < answered+2*burst {
@@ -203,7 +201,7 @@ func (s *Session) exchange(ctx context.Context, c *conn, requests []*request) (s
 			}
 			sent += n
 		}
-		// Replies come in order: when the last one is there, all are, but for members of groups, and one wait wakes once.
+		// Replies come in order, except those to members of groups: so waiting for the last one wakes the caller only once.
 		next := min(answered+burst, sent)
 		last := lastWaiting(requests[answered:next])
 		if last == nil {
@@ -230,7 +228,7 @@ func (s *Session) exchange(ctx context.Context, c *conn, requests []*request) (s
 	return sent, nil
 }
 
-// lastWaiting returns the last of requests that has not ended; nil when all have.
+// lastWaiting returns the last of requests that has neither reply nor error, or nil.
 func lastWaiting(requests []*request) *request {
 	for _, r := range slices.Backward(requests) {
 		if !r.finished() {
@@ -240,7 +238,7 @@ func lastWaiting(requests []*request) *request {
 	return nil
 }
 
-// outcomeUnknown reports whether r, which run has given up, may have been carried out, or may be yet.
+// outcomeUnknown reports whether r, which run has given up, may have been carried out, or may still be.
 func (r *request) outcomeUnknown() bool {
 	if r.finished() {
 		return !errors.Is(r.err, ErrNotSent)
@@ -253,15 +251,15 @@ func (r *request) outcomeUnknown() bool {
 	return !r.sent.IsZero()
 }
 
-// garbled gives up the conn whose reply to r can't be decoded.
+// garbled gives up the conn, since its reply to r can't be decoded.
 func (s *Session) garbled(r *request, err error) error {
 	err = fmt.Errorf("%w: reply to %s: %w", ErrGarbled, r.name, err)
 	r.conn.fail(err)
 	return r.opError(err, true)
 }
 
-// replied reports whether r has got its reply. For use after run has returned. If run gave up waiting, the reply may still
-// come, and replied be true a moment later.
+// replied reports whether r has its reply, after run has returned. If run gave up waiting, the reply may still come a moment
+// later.
 func (r *request) replied() bool { return r.finished() && r.err == nil }
 
 func (r *request) finished() bool {
@@ -273,18 +271,18 @@ func (r *request) finished() bool {
 	}
 }
 
-// requestQueue is a queue of requests, linked to each other: under its owner's mutex one that is given up is taken out of
-// the middle, and a heartbeat put in front, in constant time. A request is in one queue at a time.
+// requestQueue is a linked list of requests: under its owner's mutex a request that is given up is removed from the middle,
+// and a heartbeat put in front, in constant time. A request is in one queue at a time.
 type requestQueue struct {
 	head, tail *request
 	n          int // requests
-	bytes      int // of their frames, and of the replies to lists and reads
+	bytes      int // of their frames, and of the expected replies to lists and reads
 }
 
 func (q *requestQueue) push(r *request)      { q.link(q.tail, r, nil) }
 func (q *requestQueue) pushFront(r *request) { q.link(nil, r, q.head) }
 
-// insert puts r, which is not urgent, before the first that came after it, and behind all that are urgent.
+// insert puts r, which is not urgent, behind all urgent requests and in the order of seq.
 func (q *requestQueue) insert(r *request) {
 	var prev *request
 	next := q.head
@@ -294,7 +292,7 @@ func (q *requestQueue) insert(r *request) {
 	q.link(prev, r, next)
 }
 
-// link puts r between two neighbours; nil: there is none on that side.
+// link puts r between two neighbours; nil: none on that side.
 func (q *requestQueue) link(prev, r, next *request) {
 	if r.prev, r.next = prev, next; prev != nil {
 		prev.next = r
@@ -310,7 +308,6 @@ func (q *requestQueue) link(prev, r, next *request) {
 	q.bytes += len(r.frame) + r.expect
 }
 
-// pop takes the first; nil when there is none.
 func (q *requestQueue) pop() *request {
 	r := q.head
 	if r != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/zklock/locker/internal/trusted"
 )
 
-// ForLocks returns the side of the session that locks use. It is for the packages of this module.
+// ForLocks returns the methods of the session that only locks use, for the packages of this module.
 func (s *Session) ForLocks(trusted.Caller) trusted.Session { return forLocks{s} }
 
 type forLocks struct{ s *Session }
@@ -31,16 +31,15 @@ func (f forLocks) HasSetWatches() bool {
 	return !ws.noSetWatches
 }
 
-// retention is one lock's claim that the session's lease is kept.
 type retention struct {
 	s *Session
 
 	// Guarded by Session.mu.
-	nodes     []string          // as the caller named them; not changed in place; nil: it has been released
-	next      int               // index in nodes: which one the next heartbeat of this retention checks
-	at        int               // its index in Session.toCheck; −1: it is not there
-	missing   string            // the znode that was found missing; "": none
-	onMissing func(node string) // of that
+	nodes     []string // as the caller named them; not changed in place; nil: released
+	next      int      // index in nodes of the znode that this retention's next heartbeat checks
+	at        int      // index in Session.toCheck; −1: not there
+	missing   string   // the znode that was found missing; "": none
+	onMissing func(node string)
 }
 
 func (f forLocks) Retain(ctx context.Context, nodes ...string) (trusted.Retention, error) {
@@ -52,7 +51,7 @@ func (f forLocks) Retain(ctx context.Context, nodes ...string) (trusted.Retentio
 		s.mu.Lock()
 		t := s.lease.timeout
 		enough := t / freshPart
-		if checked { // the leader has just confirmed: an eighth suffices or, where writes are slow, what the next heartbeat needs
+		if checked { // the leader has just confirmed: an eighth or, if writes are slow, what the next heartbeat needs
 			enough = max(t/minPart, min(s.writeTook+t/10, t/2))
 		}
 		if s.lease.end(true).Sub(s.clock.now()) >= enough {
@@ -75,7 +74,6 @@ func (f forLocks) Retain(ctx context.Context, nodes ...string) (trusted.Retentio
 	}
 }
 
-// pause waits for d, or less when ctx or the session ends.
 func (s *Session) pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -87,8 +85,8 @@ func (s *Session) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// retainLocked counts one more holder. The heartbeat is not woken when its next look, a twentieth of the timeout away at
-// most, is early enough.
+// retainLocked counts one more holder. It does not wake a heartbeat whose next run, in a twentieth of the timeout at most,
+// is early enough.
 func (s *Session) retainLocked(nodes []string) *retention {
 	r := &retention{s: s, nodes: nodes}
 	s.addLocked(r)
@@ -102,7 +100,6 @@ func (s *Session) retainLocked(nodes []string) *retention {
 	return r
 }
 
-// addLocked has heartbeats check the znodes of r.
 func (s *Session) addLocked(r *retention) {
 	r.at = len(s.toCheck)
 	s.toCheck = append(s.toCheck, r)
@@ -152,7 +149,6 @@ func (r *retention) OnMissing(fn func(node string)) {
 	r.reportLocked()
 }
 
-// foundMissing is called when a heartbeat has found that node does not exist.
 func (r *retention) foundMissing(node string) {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
@@ -163,25 +159,25 @@ func (r *retention) foundMissing(node string) {
 	}
 }
 
-// reportLocked has the function of OnMissing called, if there is one, and a znode has been found missing.
+// reportLocked calls OnMissing's function, if there is one, and a znode was found missing.
 func (r *retention) reportLocked() {
 	if missing, fn := r.missing, r.onMissing; missing != "" && fn != nil {
 		r.s.spawnLocked(func() { fn(missing) })
 	}
 }
 
-// check is the write that confirms the lease: a multi that checks that a znode exists. It changes nothing, and takes a
-// majority to say so. A multi without an operation would not do: it is carried out without a look at the session. A
-// refusal, because the znode is gone or we may not read it, confirms as well: the leader checks the session first.
+// check returns the write that confirms the lease: a multi that checks that node exists. It changes nothing, but a majority
+// has to acknowledge it. A multi without an operation would not do: servers carry it out without a look at the session. A
+// refusal, because the znode is gone or we may not read it, confirms too: the leader checks the session first.
 func (s *Session) check(node string) *Result[Transaction] {
 	r := newRequest(opMulti, "heartbeat", node)
-	// The ensemble gave us this name, so it is sent even if our own rules would refuse it.
+	// The ensemble gave us this name: it is sent even if CheckPath would refuse it.
 	_ = s.appendOp(r, &zk.CheckVersionRequest{Path: node, Version: -1})
 	r.repeatable = true // it changes nothing
 	return s.transaction(r)
 }
 
-// beatLocked returns the heartbeat that confirms the lease now. There is a znode to check.
+// beatLocked returns the next heartbeat. toCheck is not empty.
 func (s *Session) beatLocked(now time.Time) *request {
 	s.nextChecked = (s.nextChecked + 1) % len(s.toCheck)
 	r := s.toCheck[s.nextChecked]
@@ -198,10 +194,10 @@ func (s *Session) beatLocked(now time.Time) *request {
 	return req
 }
 
-// beatDueLocked is in how long the next heartbeat has to go out. That is lease.beatEvery after the latest of three instants:
-// the latest acknowledged write was sent; the latest heartbeat, which may still be under way, was queued; the first hold
-// began, so that a short hold costs no heartbeat. When the lease runs thin, it is a twentieth of the timeout after the first
-// two. Never, when no znode is left to check: the loss of all that was held has been reported.
+// beatDueLocked returns when the next heartbeat is due: lease.beatEvery after the latest of three instants: the latest
+// acknowledged write was sent; the latest heartbeat, which may still be unanswered, was queued; the first hold began, so
+// that a short hold costs no heartbeat. When the lease runs thin, a twentieth of the timeout after the later of the first
+// two. Never, if all znodes that were held have been found missing.
 func (s *Session) beatDueLocked(now time.Time) time.Duration {
 	if len(s.toCheck) == 0 {
 		return math.MaxInt64

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// Session is one ZooKeeper session: it survives the loss of connections and servers, and ends once, for good. Its
-// methods may be called concurrently.
+// Session is one ZooKeeper session: it survives the loss of connections and servers, and ends once, for good. Its methods
+// may be called concurrently.
 type Session struct {
 	cfg        config
 	clock      clock
-	deadline   *deadline    // when the session is over; moves with the lease
+	deadline   *deadline    // the end of the session; moves with the lease
 	heartbeat  *time.Timer  // see heartbeat.go
-	wakes      atomic.Int64 // of the heartbeat
+	wakes      atomic.Int64 // times that the heartbeat was woken
 	dialer     *dialer
 	driver     *driver
 	watches    *watches
@@ -36,41 +36,41 @@ type Session struct {
 	sizes      replySizes
 	ungrouped  atomic.Bool   // no groups: see group.go
 	listsAlone atomic.Bool   // no lists together: see grouplist.go
-	looking    chan struct{} // a batch of StatsBelow or ReadBelow is on its way; capacity 1
+	looking    chan struct{} // taken while a batch of StatsBelow or ReadBelow is on its way; capacity 1
 
-	attaching sync.Once // of attached, which is the locks'
+	attaching sync.Once // sets attached, which locks use
 	attached  any
 
 	mu            sync.Mutex // guards what follows
-	state         State      // Over is the context's to say: see State
+	state         State      // never Over: see State
 	id            int64
 	granted       time.Duration // the timeout, by the latest handshake
 	unresumable   bool          // the session ends with its connection, as on ClickHouse Keeper: see conn.go
 	lease         lease
-	zxid          int64 // the latest that any reply showed
-	unseen        bool  // a notification without a zxid has come, and no reply with one since
-	conn          *conn // the one that carries requests; nil unless Connected
-	latest        *conn // the latest that was dialled, perhaps still shaking hands
+	zxid          int64 // the latest of any reply
+	unseen        bool  // a notification without a zxid has come, and no reply with a zxid since
+	conn          *conn // carries requests; nil unless Connected
+	latest        *conn // the latest dialled, perhaps still shaking hands
 	ready         chan struct{}
 	connectedAt   time.Time
-	retentions    int // that have not been released: while there is one, the session is retained
+	retentions    int // not yet released: while there is one, the session is retained
 	retainedSince time.Time
-	toCheck       []*retention  // those whose znodes heartbeats check
-	nextChecked   int           // of toCheck: whose znode the next heartbeat checks
-	writeSent     time.Time     // when the latest write that has been acknowledged was sent
+	toCheck       []*retention  // retentions whose znodes heartbeats check
+	nextChecked   int           // index in toCheck of the retention that the latest heartbeat checked
+	writeSent     time.Time     // when the latest acknowledged write was sent
 	beatAt        time.Time     // when the latest heartbeat was queued on this conn
-	handshakeTook time.Duration // the latest one
-	writeTook     time.Duration // the latest write that has been acknowledged
+	handshakeTook time.Duration // duration of the latest handshake
+	writeTook     time.Duration // duration of the latest acknowledged write
 	stalls        int           // conns given up for silence since the last prompt reply to a write
 }
 
 // Open opens a session with the ensemble of the connect string ("zk1:2181,zk2:2181/chroot") and waits for its first
 // connection. The session outlives ctx, which bounds this call only; Close ends it.
 //
-// When it returns an error nothing is left behind: at worst a session without znodes, which the ensemble ends after
-// its timeout. A connect string, path or Config that can't work is refused before any I/O (ErrConfig, ErrPath). When
-// ctx ends first, the error matches ctx's and says which servers were tried and what each answered. ErrAuth: the
-// ensemble refused the credentials.
+// After an error nothing is left but, at worst, a session without znodes, which the ensemble ends after its timeout. A
+// connect string, path or Config that can't work is refused before any I/O (ErrConfig, ErrPath). If ctx ends first, the
+// error matches ctx's and says which servers were tried and what each answered. ErrAuth: the ensemble refused the
+// credentials.
 func Open(ctx context.Context, connect string, conf Config) (*Session, error) {
 	s, err := Start(connect, conf)
 	if err != nil {
@@ -83,8 +83,8 @@ func Open(ctx context.Context, connect string, conf Config) (*Session, error) {
 	return s, nil
 }
 
-// Start is Open that does not wait: the session connects in the background, and operations on it wait for that. An
-// error is of the connect string or of conf; no I/O has been done.
+// Start is Open without waiting: the session connects in the background, and its operations wait for that. An error is about
+// the connect string or conf; no I/O was done.
 func Start(connect string, conf Config) (*Session, error) {
 	cfg, err := conf.check(connect)
 	if err != nil {
@@ -97,7 +97,7 @@ func Start(connect string, conf Config) (*Session, error) {
 	}
 	if err := s.driver.start(); err != nil {
 		s.cut(err)
-		s.noteLocked(Change{State: Over, Err: err}) // without the mutex, which no other call can want yet
+		s.noteLocked(Change{State: Over, Err: err}) // no other call can need the mutex yet
 		s.bg.Wait()
 		return nil, err
 	}
@@ -116,8 +116,8 @@ func newSession(cfg config) *Session {
 	return s
 }
 
-// Established waits for the session's first connection, as long as ctx and the session last. Nil: ID and Timeout are
-// the ensemble's; the session may be Disconnected again.
+// Established waits for the session's first connection, as long as ctx and the session last. Nil: ID and Timeout are the
+// ensemble's; the session may be Disconnected again.
 func (s *Session) Established(ctx context.Context) error {
 	if s.State() == Disconnected {
 		return nil
@@ -140,17 +140,17 @@ func (s *Session) Timeout() time.Duration {
 	return cmp.Or(s.granted, s.cfg.Timeout)
 }
 
-// SafeUntil returns the instant before which the ensemble can't have ended the session by itself, as far as has been
-// confirmed through its leader; local clock. While a lock is held it moves on with every heartbeat; otherwise it moves
-// only with writes, and may be past. A session that was closed by force ends earlier. It moves back only when a server
-// that was asked to take the session over has not answered, since that server may have granted a shorter timeout.
+// SafeUntil returns the instant, on the local clock, before which the ensemble can't have ended the session by itself, as
+// far as its leader has confirmed. While a lock is held it advances with every heartbeat; otherwise only with writes, and
+// may be past. A session that is closed by force ends earlier. It moves back only if a server that was asked to take the
+// session over has not answered, since that server may have granted a shorter timeout.
 func (s *Session) SafeUntil() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.clock.local(s.lease.safeUntil())
 }
 
-// Server returns the address of the server that the session is connected to, or "" while it is not.
+// Server returns the address of the connected server, or "" if there is none.
 func (s *Session) Server() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,27 +160,26 @@ func (s *Session) Server() string {
 	return s.conn.server
 }
 
-// Done is closed when the session has ended, or may have: when the ensemble said so, when its lease is over, or when
-// it was closed.
+// Done is closed when the session has ended, or may have: the ensemble said so, its lease is over, or it was closed.
 func (s *Session) Done() <-chan struct{} { return s.ctx.Done() }
 
-// Err returns nil while the session lasts, and then why it ended: ErrExpired, ErrLeaseOver, ErrAuth or ErrClosed.
+// Err returns nil while the session lasts, then why it ended: ErrExpired, ErrLeaseOver, ErrAuth or ErrClosed.
 func (s *Session) Err() error { return context.Cause(s.ctx) }
 
 // Context returns a context that ends with the session; its cause is Err.
 func (s *Session) Context() context.Context { return s.ctx }
 
-// Close ends the session, and with it its ephemeral znodes: at once when a server is connected, else when the ensemble
-// expires it. It returns when everything that the session had running has ended, after about 2 s at the latest.
-// It may be called more than once, and always returns nil.
+// Close ends the session, and with it its ephemeral znodes: at once if a server is connected, else when the ensemble expires
+// it. It returns when everything that the session had running has ended, after about 2 s at the latest. It may be called
+// more than once, and always returns nil.
 func (s *Session) Close() error {
 	s.end(ErrClosed)
 	<-s.joined
 	return nil
 }
 
-// Go runs fn in a goroutine that belongs to the session: ctx ends with the session, and Close joins it. It returns
-// false, and does not run fn, when the session is over.
+// Go runs fn in a goroutine of the session: ctx ends with the session, and Close joins it. It returns false, without running
+// fn, if the session is over.
 func (s *Session) Go(fn func(ctx context.Context)) bool {
 	return s.spawn(func() { fn(s.ctx) })
 }
@@ -192,37 +191,37 @@ func (s *Session) spawn(fn func()) bool {
 }
 
 func (s *Session) spawnLocked(fn func()) bool {
-	if s.Err() != nil { // from here shutdown may be waiting for bg
+	if s.Err() != nil { // shutdown may be waiting for bg
 		return false
 	}
 	s.bg.Go(fn)
 	return true
 }
 
-// shutdown has the driver close the connection, gently and then by force, and joins everything. Close waits for it.
+// shutdown makes the driver close the connection, then closes it by force, and joins everything. Close waits for it.
 func (s *Session) shutdown() {
 	defer close(s.joined)
 	s.deadline.timer.Stop()
-	s.mu.Lock() // spawn and dialled find the session over from here on
+	s.mu.Lock() // from here on spawn and dialled find the session over
 	latest, connected := s.latest, s.conn != nil
 	s.noteLocked(Change{State: Over, ID: s.id, Err: s.Err()})
 	s.mu.Unlock()
-	// The server is asked to end the session only if our caller asked for that. A session that was lost may still be alive for
-	// as long as SafeUntil has promised: nothing may free its locks before, so the connection is cut and the session runs out.
+	// Only for our caller's Close the server is asked to end the session. A lost session may still be alive until SafeUntil,
+	// and nothing may free its locks before: so the connection is cut, and the session runs out.
 	byCaller := errors.Is(s.Err(), ErrClosed)
 	if !byCaller && latest != nil {
 		latest.fail(s.Err())
 	}
 	stopped := s.driver.stop()
 	if byCaller && connected {
-		// The close is on its way. On a connection whose replies do not arrive it may still reach the server, which hangs up.
-		// The timer bounds the wait. The driver waits a second meanwhile; the rest ends when the connection is closed below.
+		// The close has been sent. Even if no reply arrives it may reach the server, which then hangs up; the timer bounds the
+		// wait. The driver waits a second meanwhile; the rest ends when the connection is closed below.
 		select {
 		case <-latest.dead:
 		case <-time.After(min(time.Second, s.cfg.Timeout/4)):
 		}
 	}
-	if latest != nil { // whatever the driver thinks: a socket left open would keep the session alive
+	if latest != nil { // whatever the driver thinks: an open socket would keep the session alive
 		latest.fail(ErrClosed)
 	}
 	<-stopped
@@ -241,7 +240,7 @@ func (s *Session) dialled(c *conn) bool {
 	return true
 }
 
-// await returns the conn that carries requests, and waits for one as long as ctx and the session last.
+// await returns the conn that carries requests; it waits for one as long as ctx and the session last.
 func (s *Session) await(ctx context.Context) (*conn, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -264,7 +263,7 @@ func (s *Session) await(ctx context.Context) (*conn, error) {
 	}
 }
 
-// waitingFor says what a call waits for: a connection or, when there is one, what.
+// waitingFor says what a call waits for: a connection, or what if there is one.
 func (s *Session) waitingFor(what string) error {
 	s.mu.Lock()
 	connected := s.conn != nil

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// State is the state of a session.
+// State is a session's state.
 type State int
 
 const (
@@ -19,11 +19,11 @@ const (
 	Over
 )
 
-// A session moves from one state to the other here and nowhere else. Config.OnState is called for each move.
+// These are all moves from one state to another. Config.OnState is called for each.
 //
 //	Connecting, Disconnected  → Connected      connectedLocked, by connUp: the conn carries the requests of all calls
 //	Connected                 → Disconnected   disconnectedLocked, by connDown: the conn has failed
-//	any                       → Over           end: for the first cause that comes; the context knows, and no mutex is needed
+//	any                       → Over           end: for the first cause that comes, in the context and without a mutex
 
 // String returns the state's name in lower case.
 func (s State) String() string {
@@ -34,14 +34,12 @@ func (s State) String() string {
 	return fmt.Sprintf("State(%d)", int(s))
 }
 
-// connectedLocked has requests travel on c, which is open.
 func (s *Session) connectedLocked(c *conn) {
 	s.state, s.conn, s.connectedAt = Connected, c, s.clock.stamp()
 	close(s.ready)
 	s.noteLocked(Change{State: Connected, ID: s.id, Addr: c.server, Timeout: s.granted})
 }
 
-// disconnectedLocked has requests wait for the next conn; the present one has failed for err.
 func (s *Session) disconnectedLocked(err error) {
 	server := s.conn.server
 	s.state, s.conn, s.ready = Disconnected, nil, make(chan struct{})
@@ -50,14 +48,14 @@ func (s *Session) disconnectedLocked(err error) {
 	}
 }
 
-// end ends the session, for the first cause that comes. Its context ends first of all, without a mutex; everything else
-// follows in a goroutine of its own, which Close waits for.
+// end ends the session, for the first cause that comes. Its context ends first, without a mutex; the rest is done by
+// shutdown.
 func (s *Session) end(cause error) {
 	s.cut(cause)
 	s.ending.Do(func() { go s.shutdown() })
 }
 
-// State returns the session's state: Over as soon as Err is not nil.
+// State returns Over as soon as Err is not nil.
 func (s *Session) State() State {
 	if s.Err() != nil {
 		return Over
@@ -76,11 +74,11 @@ type Change struct {
 	Err     error         // why, for Disconnected and Over
 }
 
-// maxNotes bounds what waits for an OnState, or a Logger, that does not return: the oldest changes are dropped.
+// maxNotes bounds the changes that wait for OnState or Logger to return; the oldest are dropped.
 const maxNotes = 64
 
-// noteLocked has c told, if there is an OnState or a Logger: by a goroutine of its own, so that nothing in the session waits
-// for them, and they are not called under a mutex. Nothing may follow Over.
+// noteLocked passes c to tell, if there is an OnState or a Logger: the session does not wait for them, nor call them under a
+// mutex. Nothing may follow Over.
 func (s *Session) noteLocked(c Change) {
 	if s.notes == nil {
 		return
@@ -91,13 +89,12 @@ func (s *Session) noteLocked(c Change) {
 		default: // tell has just taken it
 		}
 	}
-	s.notes <- c // there is room: no other call adds meanwhile
+	s.notes <- c // there is room: only noteLocked adds
 	if c.State == Over {
 		close(s.notes)
 	}
 }
 
-// tell logs each change and passes it on, until the session is over.
 func (s *Session) tell() {
 	for c := range s.notes {
 		s.cfg.log(c)
@@ -116,9 +113,9 @@ func (c *config) log(ch Change) {
 		id = "none yet"
 	}
 	switch ch.State {
-	case Connected: // with both timeouts: an operator wonders why a crash takes longer to be noticed than he configured
+	case Connected: // both timeouts, for an operator who wonders why a crash is noticed later than he configured
 		c.Logger.Info("session connected", "session", id, "server", ch.Addr, "timeout", ch.Timeout, "asked", c.Timeout)
-	case Disconnected: // in doubt, and with it every hold
+	case Disconnected: // the session is in doubt, and with it every hold
 		c.Logger.Warn("session disconnected", "session", id, "server", ch.Addr, "cause", ch.Err)
 	case Over:
 		c.Logger.Info("session over", "session", id, "cause", ch.Err)

@@ -8,40 +8,40 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Watch is one waiter for a change of one znode. It fires once.
+// Watch waits for a change of one znode. It fires once.
 type Watch struct {
 	t  *watched
 	ws *watches
 
 	// Guarded by watches.mu.
-	event zk.EventType  // what happened; 0: it has not fired
-	fired chan struct{} // of Fired; nil: Fired has not been called, as for most holds
-	zxid  int64         // of what happened, if the server has told it
-	conn  uint64        // the number of the conn that told it
+	event zk.EventType  // what happened; 0: not fired
+	fired chan struct{} // returned by Fired; nil: Fired has not been called, as for most holds
+	zxid  int64         // of the event, if the server has told it
+	conn  uint64        // number of the conn that reported the event
 	then  func(zk.EventType)
 	wake  chan<- struct{}
 
-	// Exists says whether the znode existed when the watch was set. A watch that is shared with an earlier waiter was set
-	// for that one, and has not fired since.
+	// Exists says whether the znode existed when the watch was set. A watch that is shared with an earlier Watch was set for
+	// that one, and has not fired since.
 	Exists bool
 }
 
-// Watch sets an exists-watch on path: one request, or none when the session watches path already. The watch fires when
-// the znode is created, deleted, or its data are set; it lasts across connections, and Close takes it away. No permission
-// on the znode is needed.
+// Watch sets an exists-watch on path: one request, or none if the session watches path already. The watch fires when the
+// znode is created or deleted, or its data are set; it lasts across connections, and Close removes it. No permission on the
+// znode is needed.
 //
-// It blocks until the watch is set, and returns an error, with nothing left behind, when ctx or the session ends first.
+// It blocks until the watch is set. If ctx or the session ends first, it returns an error and leaves no watch behind.
 func (s *Session) Watch(ctx context.Context, path string) (*Watch, error) {
 	for {
 		w, err := s.watch(ctx, path, noBelief)
-		if err != nil || !w.t.gone { // else it was asked for by a WatchAll, and nothing waits for the znode to be created
+		if err != nil || !w.t.gone { // else a WatchAll asked for it, and nothing waits for the znode's creation
 			return w, err
 		}
 	}
 }
 
-// WatchExisting is Watch for a znode that existed when last seen: when it does not, Exists is false, the watch has fired
-// with its deletion, and nothing waits for its creation.
+// WatchExisting is Watch for a znode that existed when last seen. If it is gone, Exists is false, the watch has fired with
+// its deletion, and nothing waits for its creation.
 func (s *Session) WatchExisting(ctx context.Context, path string) (*Watch, error) {
 	w, err := s.watch(ctx, path, believedPresent)
 	if err == nil && !w.Exists {
@@ -62,9 +62,9 @@ func (s *Session) watch(ctx context.Context, path string, b belief) (*Watch, err
 	return w, nil
 }
 
-// WatchChildren lists a znode's children and watches the list from that moment on: the watch fires when a child is
-// made or deleted, or the znode itself is deleted. One request. Otherwise it is like Watch, but for the permission to
-// read that the list needs; when there is no such znode, the error matches zk.ErrNoNode.
+// WatchChildren lists a znode's children and watches that list: the watch fires when a child is made or deleted, or the
+// znode itself is deleted. It takes one request, and permission to read; if there is no such znode, the error matches
+// zk.ErrNoNode. Otherwise it is like Watch.
 //
 // Contenders that wait in line must not use it: every change would wake them all. It is for the one contender that has to
 // see every change.
@@ -84,7 +84,7 @@ func (s *Session) WatchChildren(ctx context.Context, path string) (*Watch, []str
 	return w, c.Names, c.Stat, nil
 }
 
-// set waits until the server has answered the request that sets w, and sets Exists.
+// set waits until the server has answered the request for w, and sets Exists.
 func (w *Watch) set(ctx context.Context) error {
 	s, err := w.ws.s, error(nil)
 	s.watches.mu.Lock()
@@ -93,7 +93,7 @@ func (w *Watch) set(ctx context.Context) error {
 	}
 	ready := w.t.ready
 	s.watches.mu.Unlock()
-	if ready != nil { // not there yet: only now is the end of ctx a reason to stop
+	if ready != nil { // not answered yet: only now does the end of ctx matter
 		select {
 		case <-ready:
 		case <-s.ctx.Done():
@@ -111,7 +111,7 @@ func (w *Watch) set(ctx context.Context) error {
 	return nil
 }
 
-// Fired is closed when the watch has fired. It does not fire at the end of the session: see Session.Done.
+// Fired returns a channel that is closed when the watch has fired. The session's end does not fire it: see Session.Done.
 func (w *Watch) Fired() <-chan struct{} {
 	w.ws.mu.Lock()
 	defer w.ws.mu.Unlock()
@@ -124,7 +124,7 @@ func (w *Watch) Fired() <-chan struct{} {
 	return w.fired
 }
 
-// Event returns what happened: created, deleted, or data changed; 0 while the watch has not fired.
+// Event returns what happened: created, deleted or data changed; 0 while the watch has not fired.
 func (w *Watch) Event() zk.EventType {
 	w.ws.mu.Lock()
 	defer w.ws.mu.Unlock()
@@ -140,15 +140,14 @@ func (w *Watch) fireLocked(event zk.EventType, zxid int64, conn uint64) {
 	w.callBackLocked()
 }
 
-// callBackLocked has the function of Then called, if there is one.
 func (w *Watch) callBackLocked() {
 	if event, then := w.event, w.then; then != nil {
 		w.ws.s.spawn(func() { then(event) })
 	}
 }
 
-// Close gives up the watch; the last one for its path takes it away at the server, without waiting for that. It may be
-// called more than once, before and after the watch has fired. A nil watch has nothing to give up.
+// Close gives up the watch. If it is the last one on its path, Close removes it from the server, without waiting. Close may
+// be called more than once, before and after the watch has fired, and on nil.
 func (w *Watch) Close() {
 	if w == nil {
 		return
@@ -158,8 +157,8 @@ func (w *Watch) Close() {
 	w.ws.closeLocked(w)
 }
 
-// Then calls fn, in a goroutine of the session's, when the watch fires; at once if it has fired. It is not called when
-// the session ends or the watch is closed first. A watch has one fn.
+// Then calls fn, in a goroutine of the session, when the watch fires, or at once if it has fired; but not if the session
+// ends, or the watch is closed, first. A watch has one fn.
 func (w *Watch) Then(fn func(zk.EventType)) {
 	w.ws.mu.Lock()
 	defer w.ws.mu.Unlock()
@@ -168,28 +167,28 @@ func (w *Watch) Then(fn func(zk.EventType)) {
 	}
 }
 
-// WatchAll watches several znodes that existed when they were last seen: by one request, or by none when the session watches
-// them all already. A watch fires when its znode is deleted or its data are set. If the znode is gone by now, its watch has
-// fired with the deletion when WatchAll returns, and Exists is false. (A server that is not ZooKeeper's may report the
-// deletion a moment later.) Otherwise each is like Watch. After an error none is left.
+// WatchAll watches several znodes that existed when last seen, by one request, or none if the session watches them all
+// already. A watch fires when its znode is deleted or its data are set. If the znode is gone already, Exists is false and
+// the watch has fired with the deletion when WatchAll returns. (A server that is not ZooKeeper's may report the deletion a
+// moment later.) Otherwise each is like Watch. After an error none is left.
 //
-// List your own znode first: if several are already gone, the server reports them in the order of paths. See ExistedWhen
-// for what the order proves. No name may ever be used again; a contender's never is. Names are the ensemble's own, and are
-// not checked.
+// List your own znode first: the server reports znodes that are already gone in the order of paths. ExistedWhen says what
+// the order proves. No name may ever be used again; a contender's never is. The names come from the ensemble, and are not
+// checked.
 //
-// No permission is needed to set them; but a client that may not read a znode is not notified of its deletion. (On a server
-// without the request for setting watches they are set by exists, one by one, and that may be refused: zk.ErrNoAuth.)
+// Setting them needs no permission, but a client that may not read a znode is not notified of its deletion. (On a server
+// that does not know setWatches they are set by exists, one by one, which may be refused: zk.ErrNoAuth.)
 //
 // The request is setWatches, with which a client that comes back sets its watches again. It names the latest zxid that the
-// client has seen: here the greatest that there is, so that the server reports only deletions, and no changes of data.
+// client has seen: here the greatest possible, so that the server reports only deletions, and no changes of data.
 func (s *Session) WatchAll(ctx context.Context, paths ...string) ([]*Watch, error) {
 	all, _, err := s.WatchAllAndCreation(ctx, "", paths...)
 	return all, err
 }
 
 // WatchAllAndCreation is WatchAll that also, in the same request, watches for the creation of absent, a znode that does not
-// exist: created fires when it is made, also if the same transaction deletes it again. Close created if it is not needed any
-// more. Should the znode exist already, created may never fire. created is nil if absent is "", and on servers without
+// exist. created fires when it is made, even if the same transaction deletes it again; if the znode exists already, created
+// may never fire. Close created when it is not needed any more. It is nil if absent is "", and on servers without
 // setWatches.
 func (s *Session) WatchAllAndCreation(ctx context.Context, absent string, paths ...string) (all []*Watch, created *Watch, err error) {
 	ws := s.watches.addAll(paths, absent)
@@ -209,8 +208,8 @@ func (s *Session) WatchAllAndCreation(ctx context.Context, absent string, paths 
 	return ws[:len(paths)], created, nil
 }
 
-// fireMissing fires w with its znode's deletion, unless it has fired. (It has not if it shares its entry of the table with
-// an earlier Watch, which found no znode and waits for its creation.)
+// fireMissing fires w with its znode's deletion, unless it has fired. (It has not if it shares its table entry with an
+// earlier Watch that found no znode and waits for its creation.)
 func (ws *watches) fireMissing(w *Watch) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -221,28 +220,28 @@ func (ws *watches) fireMissing(w *Watch) {
 	w.fireLocked(zk.EventNodeDeleted, 0, w.t.conn)
 }
 
-// ExistedWhen reports whether w's znode is known to have existed when o's was deleted: w had not fired then, and the server
-// that reported o's deletion was watching w's znode too. False means that this is not known: w has fired since, or the
-// connection was lost in between, and another server may report earlier events later.
+// ExistedWhen reports whether w's znode is known to have existed when o's was deleted: w had not fired, and the server that
+// reported o's deletion was watching w's znode too. False: not known, because w has fired since, or the connection was lost
+// in between, and another server may report earlier events later.
 //
-// A server reports the events that it watches for on one connection in the order in which they happen, and znodes that it
-// finds gone when watches are set in the order of WatchAll's paths. So if w's znode had been deleted before o's, that
-// would have been reported before.
+// A server reports events on one connection in the order in which they happen, and znodes that it finds gone when watches
+// are set in the order of WatchAll's paths. So if w's znode had been deleted before o's, its deletion would have been
+// reported first.
 func (w *Watch) ExistedWhen(o *Watch) bool {
 	w.ws.mu.Lock()
 	defer w.ws.mu.Unlock()
 	return w.event == 0 && w.t.exists && o.event == zk.EventNodeDeleted && w.t.conn == o.conn
 }
 
-// FiredWith reports whether the same transaction made w and o fire, and whether that is known: servers since 3.9 tell which
-// transaction it was, unless it came before the watch was set. Both are watches of one session that have fired.
+// FiredWith reports whether the same transaction fired w and o, and whether that is known: servers since 3.9 tell the
+// transaction, unless it came before the watch was set. Both are watches of one session that have fired.
 func (w *Watch) FiredWith(o *Watch) (same, known bool) {
 	w.ws.mu.Lock()
 	defer w.ws.mu.Unlock()
 	return w.zxid == o.zxid && w.zxid > 0, w.zxid > 0 || o.zxid > 0
 }
 
-// Wake sends to ch, without blocking, when the watch fires; at once if it has fired. A watch has one ch.
+// Wake sends to ch, without blocking, when the watch fires, or at once if it has fired. A watch has one ch.
 func (w *Watch) Wake(ch chan<- struct{}) {
 	w.ws.mu.Lock()
 	defer w.ws.mu.Unlock()
@@ -258,8 +257,8 @@ func poke(ch chan<- struct{}) {
 	}
 }
 
-// addAll returns a Watch of each of paths and, unless that is "" or the server has no setWatches, one of absent behind them,
-// and asks the server to watch what is new to it. What is named first is registered last: see restore.
+// addAll returns a Watch of each of paths and, behind them, one of absent, unless that is "" or the server has no
+// setWatches. It asks the server to watch what is new to it. The first in paths is registered last: see restore.
 func (ws *watches) addAll(paths []string, absent string) []*Watch {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -282,14 +281,13 @@ func (ws *watches) addAll(paths []string, absent string) []*Watch {
 	return all
 }
 
-// armAllLocked asks the server to watch ts. Each of them is believed to exist, or believed not to, and the request says
-// which.
+// armAllLocked asks the server to watch ts, each of which is believedPresent or believedAbsent, as the request says.
 func (ws *watches) armAllLocked(ts []*watched) {
 	c := ws.conn
 	together := make([]*watched, 0, len(ts))
 	for _, t := range ts {
 		if ws.unnamable(t) {
-			ws.armLocked(t) // the answer says as well whether the znode is gone
+			ws.armLocked(t) // its answer, too, says whether the znode is gone
 		} else {
 			together = append(together, t)
 		}
@@ -312,19 +310,19 @@ func (ws *watches) armAllLocked(ts []*watched) {
 }
 
 const (
-	setWatchesMax  = 128 << 10 // bytes of one setWatches request, of which half of Config.PacketLimit is a bound as well
-	watchBytes     = 4         // that a path takes in a setWatches request beside its own
-	setWatchesRoom = 36        // that a setWatches request of one path takes beside the path
+	setWatchesMax  = 128 << 10 // bytes of one setWatches request; half of Config.PacketLimit is a bound too
+	watchBytes     = 4         // of a path's length in a setWatches request
+	setWatchesRoom = 36        // bytes of a setWatches request of one path, besides the path
 )
 
-// unnamable reports whether t can be in no setWatches request: the server does not know the request, or one with t alone
-// would be longer than servers accept. Such paths exist, because the server appends ten bytes to the path in a sequential
-// create. An exists request has room for them.
+// unnamable reports whether t fits in no setWatches request: the server does not know the request, or one with t alone would
+// be too long for servers. Such paths exist, because in a sequential create the server appends ten bytes. An exists request
+// has room for them.
 func (ws *watches) unnamable(t *watched) bool {
 	return ws.noSetWatches || !t.child && setWatchesRoom+len(t.path) > ws.s.cfg.PacketLimit
 }
 
-// setWatchesLocked sends setWatches requests for ts, in their order, as of zxid. hook runs for each of them in the conn's
+// setWatchesLocked sends setWatches requests for ts, in their order, as of zxid. For each request hook runs in the conn's
 // reader, without mu.
 func (ws *watches) setWatchesLocked(ts []*watched, zxid int64, hook func(ts []*watched, code int32)) {
 	most := min(setWatchesMax, ws.s.cfg.PacketLimit/2)

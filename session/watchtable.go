@@ -10,46 +10,46 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// watches is the table of the session's watches: one of a kind for each path, however many wait for it. The server has the
-// same watches as the table: one that no call needs any more is taken away there by a removeWatches request, and after a
-// reconnection the new server is told of those that are left. So neither side grows with the number of past waits.
+// watches is the table of the session's watches: for each path one of a kind, however many Watches wait for it. The server
+// has the same watches: one that no call needs any more is removed there by removeWatches, and after a reconnection the new
+// server is asked for those that are left. So neither side grows with the number of past waits.
 //
-// To which watch a notification belongs follows from the order of frames. Requests and replies of a conn are strictly in
-// order, and the hook of a reply runs before the next frame is read; so a notification that is read before the reply to our
-// request belongs to an earlier watch, and one that is read after it to this one. There is one exception: of znodes that are
-// gone already, ZooKeeper notifies before the reply to setWatches, ClickHouse Keeper right after it; see wakeLocked.
+// The order of frames tells to which watch a notification belongs. Requests and replies of a conn are strictly in order, and
+// a reply's hook runs before the next frame is read: so a notification that is read before the reply to our request belongs
+// to an earlier watch, and one that is read after it to this one. One exception: of znodes that are already gone, ZooKeeper
+// notifies before the reply to setWatches, and ClickHouse Keeper right after it; see wakeLocked.
 type watches struct {
 	s *Session
 
 	mu           sync.Mutex // guards what follows; outside Session.mu and conn.mu
 	conn         *conn
-	conns        uint64 // how many there have been: the number of conn
+	conns        uint64 // the number of conn: how many there have been
 	byPath       map[watchKey]*watched
-	list         watchList // of byPath's, in the order in which a new conn's server is asked for them
+	list         watchList // those of byPath, in the order in which a new server is asked for them
 	noSetWatches bool      // the server does not know the request
 }
 
-// watchKey is a path, as the server knows it, and what of it is watched: the znode, or the list of its children.
+// watchKey is a path, with the chroot, and what of it is watched: the znode, or the list of its children.
 type watchKey struct {
 	path  string
 	child bool
 }
 
-// watched is one path with the Watches that wait for it.
+// watched is one watch of the table, with the Watches that wait for it.
 type watched struct {
 	watchKey
 	place   *list.Element // in watches.list
 	waiters []*Watch      // in the order in which they came
 	belief  belief
-	gone    bool          // believed present, the znode was reported deleted, before the reply
+	gone    bool          // believedPresent, and reported deleted before the reply
 	armed   bool          // the server has answered: exists and err are set
-	conn    uint64        // the number of the conn on which it has
+	conn    uint64        // number of the conn on which the server answered
 	exists  bool          // the znode existed when the watch was set
 	err     error         // the watch can't be set
 	ready   chan struct{} // closed when armed; nil: no call waits for that
 }
 
-// belief is what the first Watch of a znode says that its caller last saw: whether the znode existed.
+// belief is what the caller of a znode's first Watch last saw: whether the znode existed.
 type belief uint8
 
 const (
@@ -71,9 +71,9 @@ func (ws *watches) closeLocked(w *Watch) {
 	case w.t.armed:
 		ws.removeLocked(w.t)
 	case w.t.child, ws.conn == nil:
-		// Nothing is at the server; should a list with a watch still be answered, its hook takes that away.
+		// The server has no watch; if it still answers a list with one, the list's hook removes it.
 		ws.dropLocked(w.t)
-	} // else its hook, or restore, drops it when it finds no Watch waiting
+	} // else its hook, or restore, drops it: no Watch waits
 }
 
 func (ws *watches) add(key watchKey, b belief) *Watch {
@@ -86,8 +86,8 @@ func (ws *watches) add(key watchKey, b belief) *Watch {
 	return w
 }
 
-// enlistLocked adds one to the Watches that wait for key; the first of them brings the belief. ask: the caller has to ask
-// the server; else the server has been asked, or restore will ask it.
+// enlistLocked adds a Watch that waits for key; the first one's belief counts. ask: the caller has to ask the server; else
+// it has been asked, or restore will ask it.
 func (ws *watches) enlistLocked(key watchKey, b belief) (w *Watch, ask bool) {
 	t := ws.byPath[key]
 	if t == nil {
@@ -107,12 +107,12 @@ func (ws *watches) dropLocked(t *watched) {
 	}
 }
 
-// armLocked asks the server to watch t, in a request of its own. There is a conn.
+// armLocked asks the server to watch t, in a request of its own. conn is not nil.
 func (ws *watches) armLocked(t *watched) {
 	switch {
-	case t.child: // WatchChildren sends the list with the watch itself
+	case t.child: // WatchChildren itself sends the list with the watch
 	case ws.conn.unresumable && t.belief == believedPresent:
-		ws.askLocked(t, opGetData) // leaves no watch if there is no znode: it could not be taken away
+		ws.askLocked(t, opGetData) // sets no watch on a missing znode, where it could not be removed
 	default:
 		ws.askLocked(t, opExists)
 	}
@@ -136,7 +136,7 @@ func (ws *watches) askLocked(t *watched, op int32) {
 	ws.conn.enqueue(r)
 }
 
-// setLocked takes the server's answer for t.
+// setLocked handles the server's answer for t.
 func (ws *watches) setLocked(t *watched, code int32) {
 	t.armed, t.conn = true, ws.conns
 	switch code {
@@ -156,7 +156,7 @@ func (ws *watches) setLocked(t *watched, code int32) {
 	case t.err != nil:
 		ws.dropLocked(t)
 	case t.gone:
-		if code == codeNoNode { // of exists, which has left a watch for its creation
+		if code == codeNoNode { // exists has left a watch for the znode's creation
 			ws.takeAwayLocked(t.watchKey)
 		}
 		ws.fireLocked(t, zk.EventNodeDeleted, 0)
@@ -165,7 +165,7 @@ func (ws *watches) setLocked(t *watched, code int32) {
 	}
 }
 
-// listed is the hook of the reply to a list with a watch.
+// listed is the hook of a list with a watch.
 func (ws *watches) listed(t *watched, code int32) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -175,7 +175,7 @@ func (ws *watches) listed(t *watched, code int32) {
 		if current == t && !t.armed && len(t.waiters) <= 1 {
 			ws.dropLocked(t)
 		}
-	case current == nil: // an earlier watch of the same kind has fired since we asked: no Watch waits for this one
+	case current == nil: // an earlier watch of the path has fired since we asked: no Watch waits for this one
 		ws.takeAwayLocked(t.watchKey)
 	case len(current.waiters) == 0:
 		ws.removeLocked(current)
@@ -184,13 +184,12 @@ func (ws *watches) listed(t *watched, code int32) {
 	}
 }
 
-// removeLocked takes an armed watch off the table and off the server.
+// removeLocked removes an armed watch from the table and the server.
 func (ws *watches) removeLocked(t *watched) {
 	ws.dropLocked(t)
 	ws.takeAwayLocked(t.watchKey)
 }
 
-// takeAwayLocked takes a watch off the server.
 func (ws *watches) takeAwayLocked(t watchKey) {
 	if ws.conn == nil || ws.conn.unresumable {
 		return // the server forgot it with the connection, or may not know the request
@@ -201,7 +200,7 @@ func (ws *watches) takeAwayLocked(t watchKey) {
 	}
 	r := &request{op: opRemoveWatches, name: "remove watch", path: t.path, repeatable: true}
 	r.frame = appendInt(appendString(appendHeader(make([]byte, 0, 32+len(t.path)), opRemoveWatches), t.path), kind)
-	ws.conn.enqueue(r) // no reply is waited for: "no such watch" says that it has just fired
+	ws.conn.enqueue(r) // the reply is ignored: "no such watch" means that it has just fired
 }
 
 // fire delivers a notification that c has read, of what happened at zxid. False: c is not in use any more, and no Watch was
@@ -220,14 +219,13 @@ func (ws *watches) fire(c *conn, event zk.EventType, path string, zxid int64) bo
 		ws.wakeLocked(watchKey{path, false}, event, zxid)
 	case zk.EventNodeChildrenChanged:
 		ws.wakeLocked(watchKey{path, true}, event, zxid)
-	} // others are of no watch of ours
+	} // no watch of ours has other events
 	return true
 }
 
-// wakeLocked fires the Watches that wait for key.
 func (ws *watches) wakeLocked(key watchKey, event zk.EventType, zxid int64) {
 	switch t := ws.byPath[key]; {
-	case t == nil: // of a watch that was given up
+	case t == nil: // its Watches were closed
 	case t.armed:
 		ws.fireLocked(t, event, zxid)
 	case t.belief == believedPresent && event == zk.EventNodeDeleted:
@@ -235,7 +233,6 @@ func (ws *watches) wakeLocked(key watchKey, event zk.EventType, zxid int64) {
 	}
 }
 
-// fireLocked ends t with event, which happened at zxid, as far as is known.
 func (ws *watches) fireLocked(t *watched, event zk.EventType, zxid int64) {
 	ws.dropLocked(t)
 	for _, w := range t.waiters {
@@ -244,7 +241,7 @@ func (ws *watches) fireLocked(t *watched, event zk.EventType, zxid int64) {
 	t.waiters = nil
 }
 
-// attach makes c the conn of the table, unless c has failed already: then a later one may have been attached.
+// attach makes c the table's conn, unless c has failed already: a later one may then have been attached.
 func (ws *watches) attach(c *conn) bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -267,9 +264,9 @@ func (ws *watches) detach(c *conn) {
 	}
 }
 
-// restore asks the server of c, which is attached, for the watches of the table. Those that were set are set again as of
-// zxid, the latest that we have seen, so that the server reports at once what has changed since; the others are asked for
-// anew. The newest come first, as WatchAll has them. Others have the table between the steps, of one request each.
+// restore asks the server of c, which is attached, for the watches of the table. Armed ones are set again as of zxid, the
+// latest that we have seen, so that the server reports at once what has changed since; the others are asked for anew. The
+// newest come first, as WatchAll needs it. Each step is one request; between steps other calls can use the table.
 func (ws *watches) restore(c *conn, zxid int64) {
 	for ws.restoreStep(c, zxid) {
 	}
@@ -284,8 +281,8 @@ func (ws *watches) restoreStep(c *conn, zxid int64) (more bool) {
 		size += watchBytes + len(t.path)
 		switch {
 		case !t.armed && len(t.waiters) == 0:
-			ws.dropLocked(t) // no Watch waits, and the hook that would have dropped it was lost with the last conn
-		case t.armed && ws.unnamable(t): // its waiters look for themselves what has changed
+			ws.dropLocked(t) // no Watch waits, and the hook that drops it was lost with the last conn
+		case t.armed && ws.unnamable(t): // its waiters find out what has changed
 			event := zk.EventNodeDataChanged
 			if t.child {
 				event = zk.EventNodeChildrenChanged
@@ -316,15 +313,14 @@ func (ws *watches) restoreStep(c *conn, zxid int64) (more bool) {
 	return ws.list.unasked != nil
 }
 
-// watchList lists what is in the watch table, mostly the newest first, and knows how far the server of the present conn has
-// been asked for it. Every method takes a few instructions, however long the list is. Guarded by watches.mu.
+// watchList lists the watches of the table, mostly the newest first, and knows for which of them the present server has been
+// asked. Its methods take constant time. Guarded by watches.mu.
 type watchList struct {
 	all     list.List     // of *watched
-	unasked *list.Element // newest watch not yet sent to the current server; all older ones are unsent too
+	unasked *list.Element // newest watch for which this server has not been asked, nor for any older one
 }
 
-// add enters t. detached: there is no server to ask, and unasked is the newest. It reports whether the caller has to ask for
-// t now; else t is the next one that restore asks for.
+// add enters t. detached: there is no server to ask. It returns whether the caller has to ask for t now; else restore will.
 func (l *watchList) add(t *watched, detached bool) (ask bool) {
 	if l.unasked == nil {
 		t.place, ask = l.all.PushFront(t), !detached
@@ -337,7 +333,7 @@ func (l *watchList) add(t *watched, detached bool) (ask bool) {
 	return ask
 }
 
-// next takes the next watch that the server has to be asked for. There is one.
+// next takes the next watch that restore asks for. There is one.
 func (l *watchList) next() *watched {
 	t := l.unasked.Value.(*watched) //nolint:forcetypeassert // nothing else is entered
 	l.unasked = l.unasked.Next()
