@@ -14,17 +14,16 @@ import (
 )
 
 // A lock delay leaves the work of a lost holder time to end: the next holder waits for that long. The znode of a lost
-// holder vanishes just as that of a released one does. So each holder with a delay writes a note into the directory's data,
-// under its znode's name, and only a release removes the note: a note without a znode is a lost holder's. A note is written
-// and removed in one transaction with a check, or the deletion, of the holder's znode, so a holder that was stopped and
-// goes on late can't touch it.
+// holder vanishes just as that of a released one. So each holder with a delay writes a note into the directory's data,
+// under its znode's name, and only a release removes the note: a note without a znode is a lost holder's. It is written and
+// removed in one transaction with a check, or the deletion, of the holder's znode, so a holder that was stopped can't touch
+// it late.
 //
 // A neighbour who may create can make a znode of a lost holder's name as soon as that has gone. So a note counts as a
 // living holder's only while the znode of its name belongs to the session in the note. Of a mutex and a writer nothing need
 // be read for that: the contender that is first in line holds alone, so all other notes are lost holders'.
 //
 // Only the note is left of a lost holder, so the directory has to stay as long as the note counts: it can't be a container.
-//
 // The idea is Consul's lock-delay.
 
 // MaxDelay bounds a lock delay.
@@ -108,8 +107,7 @@ func (e *entry) writeNotes(ctx context.Context, data dirData, version int32) (zk
 
 // noteFound sets until[name] to the end of the delay of each of lost, and returns the version of the directory's data. The
 // first to find a loss records the time in the data, by the leader's clock, so that the delay ends even if no caller waits
-// for all of it. Later ones count from that time: differences between the servers' clocks, and their adjustments, lengthen
-// or shorten the rest.
+// for all of it. Later ones count from it; differences and adjustments of the servers' clocks change the rest.
 func (e *entry) noteFound(ctx context.Context, data dirData, version int32, lost []string, until map[string]time.Time) (int32, error) {
 	fresh := slices.DeleteFunc(slices.Clone(lost), func(name string) bool { return !until[name].IsZero() })
 	if len(fresh) == 0 {

@@ -92,9 +92,8 @@ func writeAgain(ctx context.Context, err error) bool {
 }
 
 // verify refuses a directory whose ACL is not the queue's: another client has made it, or has changed its ACL. A client
-// with DELETE on the directory may delete any contender, whatever the contender's own ACL. The directory's ACL is compared
-// with that of our own znode, as in both the server has put the identities in place of the scheme "auth". While our znode
-// exists, its directory can't be replaced.
+// with DELETE on the directory may delete any contender, whatever the contender's own ACL. The ACL is compared with that of
+// our own znode: in both the server has resolved the scheme "auth". While our znode exists, its directory does too.
 func (e *entry) verify(ctx context.Context) error {
 	if !e.q.VerifyACL {
 		return nil
@@ -151,8 +150,7 @@ func letters(perms int32) (text string) {
 // permitted knows in which directories every client that may create may also delete. It may be used concurrently.
 //
 // A directory's ACL is read once. After that its version, which comes with every list of the children, says whether it has
-// changed. A call relies on it only if the version was seen within permittedFresh: a tightened ACL takes effect within that
-// time for all waiters.
+// changed. A call relies on it if the version was seen within permittedFresh: a tightened ACL takes effect by then.
 type permitted struct {
 	s     *session.Session
 	mu    sync.Mutex // guards what follows
@@ -274,8 +272,8 @@ func (q *Queue) renew(ctx context.Context, s *session.Session) error {
 	return err
 }
 
-// renewed is called when a znode of ours has left the directory. If the counter is far enough and no child is left, it
-// renews the directory in the background. A failure needs no report: the next contender that leaves tries again.
+// renewed is called when a znode of ours has left the directory, and renews it in the background if it is time to and no
+// child is left. A failure needs no report: the next contender that leaves tries again.
 func (e *entry) renewed() {
 	if n, _ := Parse(e.name()); n.Number >= 0 && n.Number < renewFrom {
 		return
@@ -292,8 +290,7 @@ func (e *entry) renewed() {
 // asideTimes is how often a contender waits outside before it stays in line.
 const asideTimes = 3
 
-// standAside, if any place is near the counter's end, leaves all queues, waits until the contenders before it have gone,
-// and enters again.
+// standAside, if any place is near the counter's end, leaves all queues, waits outside, and enters again.
 func (t *Ticket) standAside(ctx context.Context) error {
 	for range asideTimes {
 		var e *entry

@@ -19,9 +19,8 @@ import (
 //
 // When it returns an error there is no ticket, and nothing is left behind: znodes that may have been made are deleted as
 // soon as the ensemble can be reached, or go with the session. ErrConflict: a directory belongs to another kind of lock, or
-// can't have such children; or a semaphore has another size than expected, or another program's data. session.ErrConfig:
-// fewer permits than one are asked for, or more than the semaphore has. ErrDeadlock: more than it has beside those that the
-// caller holds.
+// can't have such children; or a semaphore has another size than expected, or foreign data. session.ErrConfig: a call asks
+// for less than one permit, or more than there are. ErrDeadlock: it waits for permits that its caller holds.
 func Enter(ctx context.Context, s *session.Session, queues ...Queue) (*Ticket, error) {
 	t := newTicket(s, queues)
 	if err := t.readSizes(ctx); err != nil {
@@ -163,8 +162,8 @@ func (t *Ticket) enter(ctx context.Context) (err error) {
 	}
 }
 
-// create makes the znodes and lists the directories, in one round trip, or in two in a crowd. Once the znodes were made,
-// their paths are set, even if a list failed.
+// create makes the znodes and lists the directories, in one round trip, or two in a crowd. If a list fails, the paths are
+// set.
 func (t *Ticket) create(ctx context.Context) error {
 	if len(t.entries) == 1 {
 		return t.createOne(ctx, t.entries[0])
@@ -284,8 +283,8 @@ func (t *Ticket) find(ctx context.Context) (bool, error) {
 }
 
 // find looks for the znode after a create whose reply was lost, and adopts it if it belongs to this session. It returns the
-// znode's czxid. 0: the znode was not found, and most likely was not made (one look may miss it: see Ticket.enter); or, if
-// e.node is set, it was found, and its czxid may not be read.
+// czxid. 0: the znode was not found, and most likely not made (one look may miss it: see Ticket.enter); or, if e.node is
+// set, it was found, but its czxid may not be read.
 func (e *entry) find(ctx context.Context) (czxid int64, err error) {
 	if err := e.t.s.Sync(ctx, e.q.Dir); err != nil {
 		return 0, err
@@ -364,8 +363,7 @@ func (e *entry) removeStrays() {
 	})
 }
 
-// straysMax bounds the names that an entry checks in all its lists: a neighbour who has read its name can make any number
-// of znodes with its prefix.
+// straysMax bounds the names that an entry checks in all its lists: neighbours may make any number of its prefix.
 const straysMax = 16
 
 // madeWith reports whether a sequential create of prefix may have made the znode name.

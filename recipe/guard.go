@@ -16,10 +16,10 @@ import (
 
 // Guard calls fn, once, when the ticket, which holds, is lost: with ErrGone when another client has deleted one of its
 // znodes, as a watch, a heartbeat, or Missing reports; with the cause of the session's end when that ends. fn is not called
-// once Leave or Lose has begun, though a call that has begun may still be running then.
+// once Leave or Lose has begun, but a call that has begun may still run then. Guard does not block, and calls fn in another
+// goroutine.
 //
-// The znodes are watched from WatchAfter on, unless Wait watches them already: a shorter hold costs nothing. Guard does not
-// block, and calls fn in another goroutine.
+// The znodes are watched from WatchAfter on, unless Wait watches them already: a shorter hold costs nothing.
 func (t *Ticket) Guard(fn func(error)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -120,8 +120,7 @@ func (e *entry) unwatched() bool { return e.ownWatch == nil || hasFired(e.ownWat
 // notified reports whether the server certainly notifies us of our own znode's deletion: we may read the znode.
 func (e *entry) notified() bool { return e.t.s.Grants(e.q.ACL, zk.PermRead) }
 
-// unwatch gives up the watch on our own znode, which has been deleted or will be. The deletion fires the watch, and so ends
-// it, unless we may not read the znode.
+// unwatch gives up the watch on our own znode. The deletion ends it, unless we may not read the znode and are not notified.
 func (e *entry) unwatch() {
 	if e.ownWatch != nil && !e.notified() {
 		e.ownWatch.Close()
@@ -129,8 +128,7 @@ func (e *entry) unwatch() {
 }
 
 // toWatch has the tickets of one session that hold and did not wait, until their own znodes are watched, WatchAfter later.
-// They share a timer and a goroutine: thousands of locks taken at once would otherwise need thousands of each, and of
-// requests.
+// They share a timer and a goroutine: a thousand locks taken at once would need a thousand of each, and of requests.
 type toWatch struct {
 	s *session.Session
 
@@ -255,7 +253,7 @@ func (e *entry) watched(w *session.Watch, found session.Node) {
 	case errors.Is(found.Err, ErrGone):
 		w.Close()
 		t.s.Go(func(context.Context) { t.Missing(e.node) })
-	case t.life == left || !slices.Contains(t.entries, e) || !e.unwatched(): // a Downgrade has replaced it, or another call was first
+	case t.life == left || !slices.Contains(t.entries, e) || !e.unwatched(): // a Downgrade or another call was first
 		w.Close()
 	case found.Err != nil && !errors.Is(found.Err, zk.ErrNoAuth): // it is not known whose it is, or what it has
 		w.Close()

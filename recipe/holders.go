@@ -16,8 +16,7 @@ import (
 
 // InOrder returns the contenders among names, the children of dir that were listed together with stat, in order of arrival.
 // It is for onlookers; a contender itself uses Decide. It reads Stats only if two contenders have one number, or the
-// directory's counter is near its end. Contenders that are gone by then are left out; those with unreadable Stats come
-// first.
+// directory's counter is near its end: contenders gone by then are left out, those with unreadable Stats come first.
 func InOrder(ctx context.Context, s *session.Session, dir string, names []string, stat zk.Stat) ([]string, error) {
 	l := NewListing(names, stat)
 	line, unknown := l.Line(nil)
@@ -32,8 +31,7 @@ func InOrder(ctx context.Context, s *session.Session, dir string, names []string
 }
 
 // First returns which of names, contenders in dir, was made first; "" when there are none. Unlike InOrder it reads the
-// Stats of all, if there are several, so a made-up number puts no contender before the others. Those with unreadable Stats
-// come last.
+// Stats of all, if there are several, so a made-up number has no effect. Those with unreadable Stats come last.
 func First(ctx context.Context, s *session.Session, dir string, names []string) (string, error) {
 	if len(names) == 1 {
 		return names[0], nil
@@ -51,8 +49,7 @@ func First(ctx context.Context, s *session.Session, dir string, names []string) 
 	return append(line, "")[0], nil
 }
 
-// czxidsFor returns the czxids of unknown, and that of own, our contender. ErrNeighbour: one of them may not be read, and
-// who came first depends on it.
+// czxidsFor returns the czxids of unknown, and of own, our contender. ErrNeighbour: the order depends on an unreadable one.
 func (e *entry) czxidsFor(ctx context.Context, own string, unknown []string) (map[string]int64, error) {
 	others := slices.DeleteFunc(slices.Clone(unknown), func(name string) bool { return name == own })
 	czxids, err := readCzxids(ctx, e.t.s, e.q.Dir, others)
@@ -138,8 +135,7 @@ func Holders(ctx context.Context, s *session.Session, dir string, line []string)
 	return holds, size, nil
 }
 
-// shownSize reads a semaphore's size for an onlooker; 0: there is none, or another program's data. zk.ErrNoNode: the
-// directory is gone.
+// shownSize reads a semaphore's size for an onlooker; 0: it has none, or foreign data. zk.ErrNoNode: the directory is gone.
 func shownSize(ctx context.Context, s *session.Session, dir string) (int, error) {
 	parent, name := path.Split(dir)
 	n, err := ReadChild(ctx, s, path.Clean(parent), name)
@@ -150,8 +146,8 @@ func shownSize(ctx context.Context, s *session.Session, dir string) (int, error)
 	return d.Size, nil
 }
 
-// Ahead returns how many contenders of line, which is in order, are in own's way, and the first of them; own itself when
-// there is none. False: own is not in line.
+// Ahead returns how many contenders of line, which is in order, are in own's way, and the first of them, or own. False: own
+// is not in line.
 func Ahead(line []string, own string) (ahead int, first string, ok bool) {
 	me, _ := Parse(own)
 	first = own

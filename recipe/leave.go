@@ -16,7 +16,7 @@ import (
 // Leave gives up the place: it deletes the znodes by their full names, and nothing else; several in one transaction if all
 // still exist. Nil: they are deleted. ErrGone: another client had deleted one before. Any other error: ctx or the session
 // ended first. The deletion then goes on in the background until it succeeds, is refused for good (final), or the session
-// is over and the server deletes the znodes.
+// is over.
 //
 // It blocks for one round trip, or until ctx ends, and waits for a Downgrade or another Leave that is under way. The znodes
 // are deleted even if ctx has ended already. Once a Leave has returned nil or ErrGone, all others return the same.
@@ -35,8 +35,8 @@ func (t *Ticket) Leave(ctx context.Context) error {
 	return t.leave(ctx)
 }
 
-// begin waits until no Leave or Downgrade is under way, and begins one, which finishLocked ends. With unlessLeft it
-// returns ErrLeft once Leave was called.
+// begin waits until no Leave or Downgrade is under way, and begins one, which finishLocked ends. With unlessLeft it returns
+// ErrLeft after Leave.
 func (t *Ticket) begin(ctx context.Context, unlessLeft bool) error {
 	for {
 		t.mu.Lock()

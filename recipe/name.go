@@ -56,8 +56,7 @@ func (k Kind) alone() bool { return k == Lock || k == Write }
 
 // wayOnlyShrinks reports whether contenders in the way of one of kind k can only disappear: it then holds without another
 // list once the last has gone. In a writer's way new ones may appear: a writer that downgrades leaves a reader with its
-// number (see Downgrade), and a Curator client that takes the read lock inside its write lock gives its reader the writer's
-// number.
+// number (see Downgrade), and a Curator client gives the reader inside its own write lock the writer's number.
 func (k Kind) wayOnlyShrinks() bool { return k != Write }
 
 // A contender's znode is named _c_<uuid>-<kind>-<number>, as by Apache Curator: the id first, by which the znode is found

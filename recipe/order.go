@@ -16,10 +16,8 @@ import (
 // The server numbers a directory's sequential children by its counter of creates, so the number in a name tells the order,
 // at no cost. That ends near the counter's last value, 2147483647: from there on, servers since 3.6 give that number to
 // every contender, and negative ones while creates overlap in their pipeline; 3.5 goes on with negative numbers. The czxid
-// of a znode always tells the order, but has to be read. And a client that may create a child may choose its name, and any
-// number in it, but not its czxid.
-//
-// So contenders are ordered
+// of a znode always tells the order, but has to be read. A client that may create a child may choose its name, with any
+// number, but not its czxid. So contenders are ordered
 //
 //   - by their numbers, and equal ones by their czxids, while our own number and the counter are below lateFrom;
 //   - by their czxids from then on.
@@ -179,8 +177,7 @@ func decide(l Listing, own string, me Name, size int, czxids map[string]int64) V
 	return v
 }
 
-// foresee is Decide for a contender of kind k that would enter behind names. It goes by numbers: near the counter's end
-// First may be wrong.
+// foresee is Decide for a contender of kind k that would enter behind names. First may be wrong near the counter's end.
 func foresee(names []string, k Kind, permits, size int) Verdict {
 	return decide(Listing{Names: names}, "", Name{Kind: k, Permits: permits}, size, nil)
 }
@@ -198,8 +195,7 @@ func waitersIn(line []contender, size int) (n int) {
 }
 
 // Line returns a listing's contenders of every kind in order of arrival, and those whose czxids are needed for that: if
-// there are any, the order is not final. czxids are as for Decide; contenders known to be gone are left out. It is a pure
-// function.
+// there are any, the order is not final. czxids are as for Decide; contenders known to be gone are left out. It is pure.
 func (l Listing) Line(czxids map[string]int64) (line, unknown []string) {
 	o := order{late: Late(l.Counter), czxids: czxids}
 	var all []contender
@@ -255,7 +251,7 @@ func (o order) contender(name string, n Name) contender {
 	return contender{name, n, czxid, known}
 }
 
-// compare compares by number and then czxid, or the reverse, and last by name: no two are equal, in whatever order listed.
+// compare compares by number and then czxid, or the reverse, and last by name: the order of the list has no effect.
 func (o order) compare(a, b contender) int {
 	first, second := cmp.Compare(a.Number, b.Number), cmp.Compare(a.czxid, b.czxid)
 	if o.late {

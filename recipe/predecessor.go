@@ -13,31 +13,29 @@ import (
 )
 
 // A ticket holds only while its own znodes are known to exist. A waiter watches its own znode, its predecessor and, where
-// that helps, the predecessor's release mark (see below): one request sets all watches. When the predecessor goes, there
-// are three ways to hold:
+// that helps, the predecessor's release mark (see below), by one request. When the predecessor goes, there are three ways
+// to hold:
 //
 //   - By a list, which is the state of the tree at one moment: our znode is in it, and no contender in our way is.
 //   - By the event alone: the predecessor was the only contender in our way (Verdict.Ahead is 1), and no other can have
 //     come into our way since (Kind.wayOnlyShrinks).
-//   - By the release mark: the predecessor held, so no contender in its way was left before it; and when we listed, none
-//     was between the two of us.
+//   - By the release mark: the predecessor held, so no contender in its way was left before it; and none was between us in
+//     our list.
 //
 // The last two need no list, but our own znode must have existed when the predecessor's was deleted. It did if its deletion
 // was not notified before: the server watches both for one connection, and notifies in the order of the events. If a znode
 // is gone before its watch is set, the server notifies at once, in the order of the request's paths, and our own znode
-// comes first in it. After a reconnection, and where we may not read our own znode and so would not be notified, the list
+// comes first. After a reconnection, and where we may be unable to read our own znode and so are not notified, the list
 // decides. See session.Watch.ExistedWhen.
 
-// waitForPred waits until the predecessor is gone, or the directory has to be listed again. next: it is our turn, and no list
-// is needed.
+// waitForPred waits until the predecessor is gone, or a list is needed. next: it is our turn, and no list is needed.
 func (w *waiter) waitForPred(ctx context.Context, v Verdict) (next bool, err error) {
 	for {
 		pred, err := w.watchPred(ctx, v.Watch, w.predMark(v))
 		if err != nil {
 			return false, err
 		}
-		// If blind, only the mark can wake us, and once is enough. Otherwise wait for the deletion, which is notified right
-		// after the mark.
+		// If blind, only the mark can wake us, once is enough. Otherwise the deletion does, notified right after the mark.
 		var mark *session.Watch
 		if pred == nil && !w.markWoke {
 			mark = w.mark
@@ -81,8 +79,7 @@ func (w *waiter) watchPred(ctx context.Context, name, mark string) (*session.Wat
 }
 
 // watch watches nodes and, before them in the same request, those own znodes of the ticket that have no watch yet, or whose
-// watch has fired because another client has set their data; and the creation of mark, unless that is "". ErrGone: one of
-// our own znodes is gone.
+// watch has fired because their data were set; and the creation of mark, unless that is "". ErrGone: an own znode is gone.
 func (w *waiter) watch(ctx context.Context, mark string, nodes ...string) ([]*session.Watch, error) {
 	var unwatched []*entry
 	var paths []string

@@ -32,11 +32,9 @@ type Queue struct {
 	Delays bool          // this lock's holders have lock delays; all contenders of a directory have them, or none
 	Delay  time.Duration // ours: see delay.go
 
-	// Describe makes a name for messages from the data of a contender's znode, "" if they have none; nil: nothing is read
-	// for it.
+	// Describe makes a name for messages from a contender's data, "" if they have none; nil: nothing is read for it.
 	Describe func(data []byte) string
-	// Queued, if not nil, is called with the place in line once it is taken, and whenever it or the holder is known to have
-	// changed.
+	// Queued, if not nil, is called with the place in line once it is taken, and when it or the holder is seen to change.
 	Queued func(Line)
 	// Retried, if not nil, is called when an attempt to take a place has failed and is repeated.
 	Retried func(error)
@@ -66,8 +64,7 @@ func (q *Queue) request(size int) *zk.CreateRequest {
 	return &zk.CreateRequest{Path: q.Dir, Data: dirData{Size: size}.encode(), Acl: q.ACL, Flags: int32(mode)}
 }
 
-// refused explains the error for a directory that can't have children: it is an ephemeral znode, a contender's for
-// instance.
+// refused explains the error for a directory that can't have children, since it is ephemeral: a contender, for instance.
 func (q *Queue) refused(err error) error {
 	if errors.Is(err, zk.ErrNoChildrenForEphemerals) {
 		return fmt.Errorf("%w: %s, or a parent of it, is ephemeral and can't be a lock's directory: %w", ErrConflict, q.Dir, err)
@@ -103,8 +100,8 @@ func (q *Queue) conflict(ctx context.Context, s *session.Session, others []strin
 	return nil
 }
 
-// ephemeral reports whether a znode goes with a session. A container, or a znode with a time to live, has a mark in its
-// owner's highest bit or byte.
+// ephemeral reports whether a znode goes with a session: the owner of a container, or one with a time to live, is no
+// session.
 func ephemeral(stat zk.Stat) bool {
 	const container, timeToLive = -1 << 63, 0xff
 	owner := stat.EphemeralOwner
@@ -124,8 +121,8 @@ var (
 	// ErrNeighbour also matches an error that another client's contender causes by its name or ACL, until that has gone.
 	ErrNeighbour = errors.New("recipe: a neighbour's znode")
 
-	// ErrConflict matches the error for a directory that belongs to another kind of lock, can't be a lock's, or has another
-	// program's data.
+	// ErrConflict matches the error for a directory that is another kind of lock's, has foreign data, or can't have
+	// children.
 	ErrConflict = errors.New("recipe: path is in use by something else")
 )
 

@@ -43,8 +43,8 @@ import (
 // Taking a waiter for a holder is harmless: it makes another head, which is woken more often than needed. So a Resize is
 // one write: all whom it concerns watch the data, and it does not matter whether its caller learns of the success.
 
-// readSize reads the size and, unlike Queue.ensureSize, writes nothing. false: there is none, or another program's data;
-// e.size stays.
+// readSize reads the size and, unlike Queue.ensureSize, writes nothing. false: there is none, or foreign data; e.size
+// stays.
 func (w *waiter) readSize(ctx context.Context) (known bool, err error) {
 	d, stat, err := w.e.q.readData(ctx, w.t.s)
 	if errors.Is(err, ErrConflict) {
@@ -109,8 +109,8 @@ func (w *waiter) untilRoom(ctx context.Context) error {
 	}
 }
 
-// decideAnew reads the list, and then the size: an older list is safe, since contenders before us only disappear, but an
-// older size is not.
+// decideAnew reads the list, then the size: contenders before us only disappear, so an old list is safe; an old size is
+// not.
 func (w *waiter) decideAnew(ctx context.Context) (Verdict, error) {
 	if err := w.e.list(ctx); err != nil {
 		return Verdict{}, err
@@ -271,8 +271,7 @@ func (q *Queue) ensureSize(ctx context.Context, s *session.Session, size int) (d
 	}
 }
 
-// resized is a persistent znode, no contender, that Resize makes in a container, so that the ensemble keeps that and its
-// size.
+// resized is a persistent znode, no contender, that Resize makes in a container, so that the ensemble keeps the size.
 const resized = "resized"
 
 // Resize writes a new size of q's semaphore. After an error it may have been written. ErrConflict: the directory has data

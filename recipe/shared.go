@@ -40,8 +40,7 @@ func sharedIn(s *session.Session) *shared {
 
 // Each contender lists the directory once when it has entered, in one round trip with its create. Where many calls of one
 // session enter one directory at once, that would cost bytes in proportion to the square of their number. So the calls of a
-// crowd create first and then share lists: each takes the first list that begins after its create was acknowledged, and
-// which therefore shows its znode.
+// crowd create first, and each takes the first shared list that begins after its create was acknowledged.
 
 // crowdFrom is how many calls of one session that enter one directory at the same time are a crowd.
 const crowdFrom = 8
@@ -108,8 +107,8 @@ func (c *crowd) list(ctx context.Context, s *session.Session, dir string) (sessi
 	return c.latest, c.err
 }
 
-// MaxData bounds the data of a contender that are read to be shown. This library's are shorter; of others' longer data only
-// the length is shown.
+// MaxData bounds the data of a contender that are read to be shown. This library's are shorter; of longer ones the length
+// is shown.
 const MaxData = 256 << 10
 
 const (
@@ -118,8 +117,7 @@ const (
 )
 
 // descriptions has what Queue.Describe makes of the data of the contenders that are first in the lines in which a session
-// waits. However many calls wait behind one, its data are read once in descriptionFresh, and not at all if longer than
-// MaxData. It may be used concurrently.
+// waits. However many calls wait behind one, its data are read once in descriptionFresh. It may be used concurrently.
 type descriptions struct {
 	s     *session.Session
 	mu    sync.Mutex                         // guards what follows
@@ -174,8 +172,7 @@ func (ds *descriptions) who(ctx context.Context, describe func([]byte) string, n
 	return d.who, d.read
 }
 
-// ReadChild reads the child name of dir: its Stat, and its data unless longer than MaxData. The server's refusal is in
-// Node.Err too.
+// ReadChild reads the child name of dir: its Stat, and its data unless longer than MaxData. Node.Err has a refusal, too.
 func ReadChild(ctx context.Context, s *session.Session, dir, name string) (session.Node, error) {
 	nodes, err := s.ReadBelow(ctx, dir, []string{name}, func(stat zk.Stat) bool { return stat.DataLength <= MaxData })
 	if err != nil {

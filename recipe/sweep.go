@@ -15,8 +15,8 @@ import (
 )
 
 // sweeper deletes what calls of one session have left behind: znodes that no call needs any more, and those of creates
-// whose call ended before the outcome was known. It has one goroutine, however many there are, after an outage for
-// instance, which ends when nothing is left.
+// whose call ended before the outcome was known. Its one goroutine works through all of them, and ends when nothing is
+// left.
 type sweeper struct {
 	s         *session.Session
 	mu        sync.Mutex // guards what follows
@@ -160,8 +160,7 @@ func (w *sweeper) work(ctx context.Context, l leftovers) (trouble error) {
 }
 
 // search looks for the znodes of creates, after catchUp, a request that makes the server catch up. Creates in a directory
-// that we may not list are not among the missing: they go with the session. After an error, the missing may exist all the
-// same.
+// that we may not list are not among the missing: they go with the session. After an error, the missing may exist.
 func (w *sweeper) search(ctx context.Context, creates []doubtfulCreate, catchUp func() error) (missing []doubtfulCreate, found []string, first error) {
 	if len(creates) == 0 {
 		return nil, nil, nil
@@ -198,8 +197,7 @@ func (w *sweeper) search(ctx context.Context, creates []doubtfulCreate, catchUp 
 	return missing, found, first
 }
 
-// final reports whether another attempt after err is of no use: nothing is left to do, or it would be refused again, and
-// the znode goes with the session.
+// final reports whether another attempt after err is of no use: nothing is left to do, or it would be refused again.
 func final(err error) bool {
 	return isOne(err, zk.ErrNoNode, zk.ErrNoAuth, zk.ErrBadVersion, session.ErrTooLarge, session.ErrPath)
 }

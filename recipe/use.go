@@ -13,7 +13,7 @@ import (
 )
 
 // Check asks the leader whether the znodes are still the ticket's. Nil: it has answered. Missing reports those that are
-// not, as after Multi and SetData.
+// not, as it does for Multi and SetData.
 func (t *Ticket) Check(ctx context.Context) error {
 	nodes := t.Nodes()
 	b := t.s.Batch()
@@ -125,8 +125,7 @@ var ErrLeft = errors.New("recipe: the place was given up")
 // refused. The writer then still holds, unless the error matches session.ErrUnknownOutcome: then call Leave, which deletes
 // whichever of the two znodes exists.
 //
-// It blocks for one round trip, and waits for another Downgrade that is under way. A Leave that comes meanwhile waits for
-// it.
+// It blocks for one round trip, and waits for another Downgrade that is under way. A concurrent Leave waits for it.
 func (t *Ticket) Downgrade(ctx context.Context) error {
 	if err := t.begin(ctx, true); err != nil {
 		return err

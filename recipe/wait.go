@@ -17,8 +17,7 @@ import (
 const WatchAfter = 300 * time.Millisecond
 
 const (
-	// A waiter that may not read its predecessor lists again after the session timeout divided by blindPart, or after
-	// WatchAfter if that is longer, at most.
+	// A waiter that may not read its predecessor lists again within max(session timeout / blindPart, WatchAfter).
 	blindPart = 8
 	// lookAgainMost bounds the pause between two looks at a readable predecessor; the first is the session timeout.
 	lookAgainMost = time.Minute
@@ -53,16 +52,15 @@ func (t *Ticket) Wait(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			// While we waited in this queue, our znode in another may have been deleted. If we may not read it we are not
-			// notified: list all queues again.
+			// While we waited here, our znode in another queue may have been deleted, unnoticed if unreadable: list all
+			// queues again.
 			again = again || len(t.entries) > 1 && w.pred != "" && !e.notified()
 		}
 	}
 	return t.hold(ctx)
 }
 
-// hold makes a ticket that is first in every queue one that holds: it waits out lost holders' delays, and retains the
-// session.
+// hold makes a ticket that is first in every queue hold: it waits out lost holders' delays, and retains the session.
 func (t *Ticket) hold(ctx context.Context) error {
 	if err := t.waitOutDelays(ctx); err != nil {
 		return err
