@@ -43,7 +43,7 @@ func (c *conn) authenticate() error {
 	return c.negotiate()
 }
 
-// negotiate runs the configured SASL mechanism. Source: ZooKeeperServer.processSasl, ZooKeeperSaslClient.
+// Source: ZooKeeperServer.processSasl, ZooKeeperSaslClient.
 func (c *conn) negotiate() error {
 	mechanism := c.s.cfg.SASL
 	if mechanism == nil {

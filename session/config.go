@@ -83,8 +83,8 @@ type Config struct {
 	// Logger, when set, logs connections and the session's end at level Info, and a lost connection at level Warn.
 	Logger *slog.Logger
 
-	// OnState, when set, is called for every change of State, in order, by one goroutine of the session. Close joins that
-	// goroutine, so OnState must not call Close. If it does not return, the oldest of more than 64 waiting changes are dropped.
+	// OnState, when set, is called for every change of State, in order, by one goroutine of the session. Close joins that, so
+	// OnState must not call Close. Of more than 64 changes that wait for it, the oldest are dropped.
 	OnState func(Change)
 }
 
@@ -120,7 +120,7 @@ func (c Config) check(connect string) (config, error) {
 			return config{}, configError("auth scheme", a.Scheme, "is empty")
 		}
 		if user, _, ok := bytes.Cut(a.Credential, []byte(":")); a.Scheme == "digest" && (!ok || len(user) == 0) {
-			return config{}, configError("credential of auth scheme", a.Scheme, "is not user:password") // the credential itself is not shown
+			return config{}, configError("credential of auth scheme", a.Scheme, "is not user:password") // not shown
 		}
 		c.Auth[i].Credential = bytes.Clone(a.Credential) // the caller may wipe his own
 	}

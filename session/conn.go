@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// conn is one network connection of a session. ZooKeeper answers a connection's requests strictly in order, so a conn has
-// two queues, requests to be written and requests that wait for their replies; each reply must belong to the head of the
+// conn is one network connection of a session. ZooKeeper answers a connection's requests strictly in order. So a conn has
+// two queues: requests to be written, and requests that wait for their replies. Each reply must belong to the head of the
 // second.
 //
 // The driver (driver.go) owns the connection: it dials, sends its connect request through shakeHands, calls receive in a
-// loop, and dials again when the conn has failed. Receive returns the replies to the driver's own requests. This package
-// encodes all other requests itself, so that they take a context, can be sent several at a time, show the zxid of their
-// replies and can remove a watch.
+// loop, which returns the replies to its own requests, and dials again when the conn has failed. This package encodes all
+// other requests itself: so they take a context, several can be sent at a time, the zxids of replies are seen, and watches
+// can be removed.
 //
 // Two goroutines work on a conn: the driver's reader, in receive (connread.go), and run (connwrite.go).
 type conn struct {
@@ -72,7 +72,7 @@ const (
 	connFailed
 )
 
-// move advances the conn from state from to the next one; false: it is not in from.
+// move advances the conn from the given state to the next one; false: it is in another state.
 func (c *conn) move(from connState) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -194,7 +194,6 @@ func (c *conn) fail(err error) {
 	}
 }
 
-// failCalls fails the calls that wait for the reply to r.
 func (c *conn) failCalls(r *request, err error) {
 	for _, w := range r.calls() {
 		w.mayJoin = w.mayJoin && r.unreadable == nil
@@ -265,7 +264,7 @@ func (c *conn) refuse(r connectResponse, ours int64) error {
 	return why
 }
 
-// container holds the offsets of a container create's opcode and mode in a request's frame.
+// container holds the offsets of the opcode and the mode of a container's create in a frame.
 type container struct{ op, mode int }
 
 // leaveContainers makes r create persistent znodes instead of containers, once r has a conn: only then the server is known.

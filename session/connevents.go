@@ -31,9 +31,8 @@ func (s *Session) moveDeadlineLocked() {
 }
 
 // mayGrantLocked checks the timeout that a server grants. A server grants a new session more than was asked for only if its
-// minSessionTimeout is more. By default that is two ticks. If it was set higher, the caller has to ask for that much, so
-// that no server's word alone makes a lease longer. (A session that is taken over keeps the shorter timeout: see
-// lease.begin.)
+// minSessionTimeout is more; by default that is two ticks. If it was set higher, the caller has to ask for that much: no
+// server's word alone makes a lease longer. (A session that is taken over keeps the shorter timeout: see lease.begin.)
 func (s *Session) mayGrantLocked(granted time.Duration) error {
 	switch {
 	case s.id == 0 && granted > max(s.cfg.Timeout, 2*s.cfg.ServerTick):
@@ -106,7 +105,6 @@ func (s *Session) connUp(c *conn) bool {
 	return true
 }
 
-// connDown takes c, which has failed, out of use.
 func (s *Session) connDown(c *conn, err error) {
 	s.watches.detach(c)
 	s.mu.Lock()
@@ -132,7 +130,7 @@ func (s *Session) connDown(c *conn, err error) {
 	s.dialer.failed(c.server, err)
 }
 
-// replied counts the reply to r, which arrived at at; code is its verdict. An error gives up the conn.
+// replied counts the reply to r with the verdict code, which arrived at time at. An error gives up the conn.
 func (s *Session) replied(r *request, header replyHeader, code int32, at time.Time) error {
 	if code == codeSessionExpired {
 		s.end(ErrExpired)

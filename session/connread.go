@@ -136,7 +136,6 @@ func (c *conn) progress() time.Time {
 	return now
 }
 
-// readError says for people why nothing more can be read or written.
 func (c *conn) readError(err error) error {
 	c.mu.Lock()
 	shaking, answered := c.state <= connShaking, !c.progressAt.IsZero()
@@ -154,8 +153,7 @@ func (c *conn) readError(err error) error {
 	return plain(err)
 }
 
-// handle handles one frame, which had arrived by at, and returns the header of a reply to the driver. An error gives up the
-// conn.
+// handle handles a frame that had arrived by at. It returns the header of a reply to the driver. An error gives up the conn.
 func (c *conn) handle(body []byte, size int, at time.Time) (forDriver []byte, err error) {
 	d := decoder{b: body}
 	header := d.header()

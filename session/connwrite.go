@@ -111,8 +111,7 @@ func (c *conn) abandon(requests []*request) (left *request) {
 	return left
 }
 
-// quiet returns for how long nothing has been sent, and for how long nothing has been heard although a reply is due; 0 if
-// none is.
+// quiet returns for how long nothing has been sent, and nothing has been heard although a reply is due (0 if none is due).
 func (c *conn) quiet(now time.Time) (unsent, unheard time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,8 +122,7 @@ func (c *conn) quiet(now time.Time) (unsent, unheard time.Duration) {
 	return unsent, now.Sub(later(c.pending.head.sent, c.progressAt))
 }
 
-// run opens the conn, after credentials and watches, and then writes what is queued until the conn fails. The session joins
-// it.
+// run opens the conn, after credentials and watches, and writes what is queued until the conn fails. The session joins run.
 func (c *conn) run() {
 	if err := c.authenticate(); err != nil {
 		c.fail(err)
@@ -221,8 +219,7 @@ func (r *request) leaves(now time.Time, accepted []chan<- struct{}) []chan<- str
 	return accepted
 }
 
-// write sends b in chunks, each within one patience, so that a long request on a slow link is not taken for a dead
-// connection.
+// write sends b in chunks, each within one patience: a long request on a slow link is not taken for a dead connection.
 func (c *conn) write(b []byte) error {
 	for len(b) > 0 {
 		if err := c.net.SetWriteDeadline(time.Now().Add(c.s.patience())); err != nil {

@@ -35,9 +35,9 @@ func newDeadline(c *clock, look func()) *deadline {
 	return d
 }
 
-// set moves the deadline. A timer stands still while the machine sleeps and the session's clock does not, so the timer
-// compares the two every so often. That is usually soon enough for an earlier end too, and the timer is not touched: the
-// first hold of a session that has none makes the deadline earlier each time. grace is the longest grace of a holder: the
+// set moves the deadline. The timer stands still while the machine sleeps, and the session's clock does not, so the timer's
+// function looks at that clock every so often. That is usually soon enough for an earlier end too, and the timer is not
+// touched: each hold that is the session's only one makes the deadline earlier. grace is the longest grace of a holder: the
 // timer has to run that long before the end.
 func (d *deadline) set(end time.Time, grace, every time.Duration) {
 	d.every.Store(int64(every))

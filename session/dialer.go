@@ -19,8 +19,8 @@ import (
 )
 
 // dialer decides which server is dialled next, and when. It resolves names at every dial, takes the servers in random order,
-// each once a round, and waits longer from round to round, with jitter, so that a thousand clients of a dead server do not
-// come back at once. (The driver's own list resolves names once, and redials servers that accept and drop without a pause.)
+// each once a round, and waits longer from round to round, with jitter: a thousand clients of a dead server must not come
+// back at once. (The driver's own list resolves names once, and redials servers that accept and drop without a pause.)
 type dialer struct {
 	s *Session
 
@@ -232,7 +232,6 @@ func (e *unreachable) Error() string {
 
 func (e *unreachable) Unwrap() []error { return e.errs }
 
-// dialError says for people why no connection was made within limit.
 func dialError(err error, limit time.Duration) error {
 	var lookup *net.DNSError
 	switch {

@@ -10,9 +10,8 @@ import (
 )
 
 // driver keeps the session connected: the library github.com/go-zookeeper/zk dials through our dialer, shakes hands, pings,
-// and dials again when a connection has failed. Only this file knows the library; everything else is done on the conn. The
-// driver reads only the handshake and the headers of the replies to its own pings and close, so a hostile server can't upset
-// it.
+// and dials again when a connection has failed. Only this file knows the library, which reads only the handshake and the
+// headers of the replies to its own pings and close: a hostile server can't upset it.
 type driver struct {
 	s       *Session
 	started chan struct{} // closed when what follows is set: the driver's loop dials before start returns
@@ -62,7 +61,6 @@ func (d *driver) dial(string, string, time.Duration) (net.Conn, error) {
 	return &driverConn{Conn: netConn, c: c}, nil
 }
 
-// driverConn is the driver's network connection.
 type driverConn struct {
 	net.Conn
 	c      *conn

@@ -22,8 +22,8 @@ var (
 	// ephemeral znodes are gone.
 	ErrExpired error = &lossError{"session: expired by the ensemble"}
 
-	// ErrLeaseOver says that nothing was heard for so long that the ensemble may have ended the session, or that the connection
-	// broke and the server resumes no session, like ClickHouse Keeper. Its ephemeral znodes may exist until the ensemble
+	// ErrLeaseOver says that the ensemble may have ended the session, since nothing was heard for too long, or that the
+	// connection broke and the server resumes no session, like ClickHouse Keeper. Its ephemeral znodes exist until the ensemble
 	// deletes them.
 	ErrLeaseOver error = &lossError{"session: lease over, nothing heard from the ensemble"}
 
@@ -62,7 +62,6 @@ var (
 	ErrConfig = errors.New("session: bad configuration")
 )
 
-// lossError is an end of a session that its owner did not ask for.
 type lossError struct{ msg string }
 
 func (e *lossError) Error() string        { return e.msg }

@@ -93,7 +93,7 @@ func (cs claims) add(touches []touch) {
 func parent(path string) string { return path[:max(strings.LastIndexByte(path, '/'), 1)] }
 
 // untried reports whether m is the create of a batch of one create and one list, and has not been refused: its directory may
-// be missing. While c.quarantine lasts, such creates are grouped only with each other, so that a refusal hits no other
+// be missing. While c.quarantine lasts, such creates are grouped only with each other, so that a refusal spares other
 // writes.
 func (m *member) untried() bool { return m.read != nil && m.refusals == 0 }
 

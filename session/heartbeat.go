@@ -8,9 +8,8 @@ import (
 )
 
 // A session has one heartbeat, however many locks it holds. It gives up a conn whose server has owed an answer for too long
-// (patience), or on which the lease can't be confirmed in time (renewLocked). It sends a ping, which costs the leader
-// nothing, when we have sent nothing for a while and, while the session is retained, the writes that confirm the lease
-// (retain.go: beatLocked, beatDueLocked).
+// (patience), or on which the lease can't be confirmed in time (renewLocked). It sends pings, which cost the leader nothing,
+// and while the session is retained the writes that confirm the lease (retain.go: beatLocked, beatDueLocked).
 
 // Fractions of the timeout.
 const (
@@ -22,7 +21,7 @@ const (
 	gracePart        = 16 // a hold with a grace begins with that much more lease than its grace
 )
 
-// beatOnce is what the timer Session.heartbeat starts; it sets the timer again. Several may run at once: each does what is
+// beatOnce is what the timer Session.heartbeat starts; it sets the timer again. Several may run at once, each for what is
 // due.
 func (s *Session) beatOnce() {
 	woken := s.wakes.Load()
@@ -117,7 +116,6 @@ func (s *Session) promptLocked() time.Duration {
 	return limit
 }
 
-// errThin says that a connection was given up although its server answers.
 var errThin = errors.New("writes take too long to confirm the lease on one connection")
 
 // renewLocked reports whether only a new connection can still confirm the lease in time. A write's reply confirms only

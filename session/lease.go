@@ -106,7 +106,7 @@ func drift(d time.Duration) time.Duration { return d / 50 }
 // driftAndLead adds a twenty-fifth for our own scheduling: on overloaded machines a goroutine runs hundreds of ms late.
 func driftAndLead(d time.Duration) time.Duration { return drift(d) + d/25 }
 
-// begin starts the lease at the handshake of a new session, or continues it at a re-attachment; the answer arrived at at.
+// begin starts the lease at the handshake of a new session, or continues it at a re-attachment, answered at time at.
 func (l *lease) begin(sent, at time.Time, timeout, tick time.Duration, fresh bool) {
 	if !fresh && timeout > l.timeout {
 		timeout = l.timeout // nothing relies on the longer one
@@ -174,7 +174,8 @@ func (l *lease) ack(sent, at time.Time, leader bool) {
 	l.marks = append(l.marks, mark{sent, at, ready})
 }
 
-// hear counts bytes of a long reply that arrived at at. They confirm nothing, but keep a session that is not retained alive.
+// hear counts bytes of a long reply that arrived at time at. They confirm nothing, but keep a session going that is not
+// retained.
 func (l *lease) hear(at time.Time) {
 	l.acked = later(l.acked, at.Add(l.timeout))
 }
@@ -202,7 +203,8 @@ func (l *lease) end(retained bool) time.Time {
 	return l.acked.Add(-drift(l.timeout))
 }
 
-// before returns the end of the confirmed lease, or of what an unanswered re-attachment leaves of it, less an allowance.
+// before returns the end of the confirmed lease or, if earlier, of what an unanswered re-attachment leaves of it, less
+// allowance.
 func (l *lease) before(allowance func(time.Duration) time.Duration) time.Time {
 	end := l.confirmed.Add(-allowance(l.timeout))
 	for _, sent := range [...]time.Time{l.reattachSent, l.unansweredSent} {
@@ -226,10 +228,10 @@ func (l *lease) steady() time.Duration {
 func (l *lease) thin() time.Duration { return (l.timeout - l.slack) / 4 }
 
 // clock is the time of leases: time.Now, plus the time for which the machine was suspended. Go's monotonic clock stands
-// still while a laptop or a virtual machine sleeps, and a lease measured by it would outlive the session by that time.
-// CLOCK_BOOTTIME runs on, but tests simulate time.Now; so the difference of the two system clocks is added to time.Now. (A
-// hypervisor that pauses a guest may let none of the guest's clocks count that, like QEMU with kvm-clock: only the
-// ensemble's next answer ends such a lease.)
+// still while a laptop or a virtual machine sleeps, and a lease measured by it would outlive the session. CLOCK_BOOTTIME
+// runs on, but tests simulate time.Now; so the difference of the two system clocks is added to time.Now. (When a hypervisor
+// pauses a guest, all the guest's clocks may stand still, as QEMU's kvm-clock does: only the ensemble's next answer ends
+// such a lease.)
 type clock struct {
 	asleep atomic.Int64 // nanoseconds, as last read
 	apart  atomic.Int64 // wall − monotonic time, nanoseconds, when it was read

@@ -11,9 +11,8 @@ import (
 
 // Multi carries out several writes in one transaction: all or none. The operations are the driver's: *zk.CreateRequest (any
 // Mode as its Flags), *zk.DeleteRequest, *zk.SetDataRequest and *zk.CheckVersionRequest (version −1: the znode exists).
-// Otherwise it is like the other writes. Nil: everything was done, and there is a response for each operation. If the server
-// refused, nothing was done; the error is that of the operation that failed, and the responses, one for each operation, say
-// which.
+// Otherwise it is like the other writes. Nil: everything was done. If the server refused, nothing was done, and the error is
+// that of the operation that failed. In both cases each operation has a response, which says whether it failed.
 func (s *Session) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
 	tx, err := s.Transact(ctx, ops...)
 	return tx.Responses, err
@@ -60,8 +59,7 @@ func (s *Session) decodeTransaction(r *request) (Transaction, error) {
 	resps, codes := s.decodeMulti(d, len(r.touches))
 	failed := -1
 	for i, code := range codes {
-		// Operations before the failed one are answered with "rolled back" (0 on the wire), those behind it with "runtime
-		// inconsistency".
+		// Operations before the failed one are "rolled back" (0 on the wire), those behind it have "runtime inconsistency".
 		if code != codeOK && (failed < 0 || codes[failed] == codeInconsistent) {
 			failed = i
 		}
@@ -194,9 +192,9 @@ func (d *decoder) results(of int32) iter.Seq[result] {
 	}
 }
 
-// verdict returns the code of a reply: the header's. If a multi's header says OK, it is the first operation's code other
-// than OK and RuntimeInconsistency, but "session expired" and "session moved" come first: for a multi servers say them only
-// there.
+// verdict returns the code of a reply: the header's. If a multi's header says OK, it is "session expired" or "session moved"
+// if any operation has that code (for a multi servers say it only there), else the first code other than OK and
+// RuntimeInconsistency.
 func verdict(op int32, header int32, body []byte) int32 {
 	if op != opMulti || header != codeOK {
 		return header

@@ -198,8 +198,7 @@ func (s *Session) CreateAll(ctx context.Context, path string, data []byte, mode 
 	return s.createAll(ctx, false, path, data, mode, acl)
 }
 
-// CreateAllGrouped is CreateAll for the packages of this module: its creates may be members of a group, like those of
-// Grouped.
+// CreateAllGrouped is CreateAll for the packages of this module: its creates may be members of a group (see Grouped).
 func (s *Session) CreateAllGrouped(ctx context.Context, _ trusted.Caller, path string, data []byte, mode Mode, acl []zk.ACL) error {
 	return s.createAll(ctx, true, path, data, mode, acl)
 }
@@ -322,8 +321,7 @@ func mayHaveMade(want, path string) bool {
 }
 
 // Grants reports whether a znode that this session makes with acl certainly grants perm to this session: to all clients, to
-// the creator (scheme "auth"), or to a user of its digest credentials. False: another scheme may still grant it; only the
-// ensemble knows.
+// its creator (scheme "auth"), or to a user of its digest credentials. If false, another scheme may still grant it.
 func (s *Session) Grants(acl []zk.ACL, perm int32) bool {
 	return slices.ContainsFunc(acl, func(a zk.ACL) bool {
 		if a.Perms&perm != perm {

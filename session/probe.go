@@ -36,8 +36,7 @@ func FourLetter(ctx context.Context, _ trusted.Caller, conf Config, server, word
 	return string(text), nil
 }
 
-// Probe is a separate session, on one connection to one server, for questions that would harm a client's session. It is for
-// one goroutine.
+// Probe is a separate session, on one connection, for questions that would harm a client's session. It is for one goroutine.
 type Probe struct {
 	ID       int64
 	Granted  time.Duration // the timeout

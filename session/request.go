@@ -28,12 +28,11 @@ type request struct {
 	fromDriver bool      // receive returns its reply's header to the driver
 	urgent     bool      // waits neither for the window nor behind others
 
-	// expect is the expected length of the reply to a list or read; see replySizes. It does not change while the request is in
-	// a queue.
+	// expect is the expected length of the reply to a list or read: see replySizes. It is constant while the request is queued.
 	expect int
 
-	// accepted, when set, is told, without blocking, once the connection has taken the frame. Once sent is set, only the conn's
-	// writer uses it.
+	// accepted, when set, is told, without blocking, once the connection has taken the frame. The writer owns it once sent is
+	// set.
 	accepted chan<- struct{}
 
 	done   chan struct{} // closed when the fields below are final; nil when no call waits
@@ -79,7 +78,6 @@ func (r *request) opError(err error, unknown bool) error {
 	return &OpError{Op: r.name, Path: r.path, Err: err, unknown: unknown && !r.repeatable}
 }
 
-// unsentError returns the error for r, which was never sent.
 func (r *request) unsentError(err error) error {
 	return &OpError{Op: r.name, Path: r.path, Err: err, unsent: true}
 }
@@ -91,7 +89,6 @@ func (r *request) calls() []*request {
 	return []*request{r}
 }
 
-// answer ends the wait for r, whose reply has come.
 func (r *request) answer(header replyHeader, reply []byte) {
 	if r.member != nil {
 		r.member.open = false
@@ -126,10 +123,10 @@ func (r *request) result(d *decoder) error {
 const burst = window / 2
 
 // run sends requests back to back on one conn, up to two bursts at a time, and waits for all replies. Repeatable requests
-// that lose their reply are sent again on the next conn, together with everything that was never sent. If a write's reply is
-// lost, run returns, and that request's error matches ErrUnknownOutcome. Run waits for a connection as long as ctx and the
-// session last. If one request is too long, or has no room for its ephemeral znodes, none is sent. Nil: every request has a
-// reply, a yes or a no (request.result).
+// that lose their reply are sent again on the next conn, with everything that was never sent. If a write's reply is lost,
+// run returns, and that request's error matches ErrUnknownOutcome. It waits for a connection as long as ctx and the session
+// last. If a request is too long, or has no room for its ephemeral znodes, none is sent. Nil: each has a reply, a yes or a
+// no (request.result).
 func (s *Session) run(ctx context.Context, requests ...*request) error {
 	if len(requests) == 0 {
 		return nil
@@ -228,7 +225,6 @@ func (s *Session) exchange(ctx context.Context, c *conn, requests []*request) (s
 	return sent, nil
 }
 
-// lastWaiting returns the last of requests that has neither reply nor error, or nil.
 func lastWaiting(requests []*request) *request {
 	for _, r := range slices.Backward(requests) {
 		if !r.finished() {
@@ -258,7 +254,7 @@ func (s *Session) garbled(r *request, err error) error {
 	return r.opError(err, true)
 }
 
-// replied reports whether r has its reply, after run has returned. If run gave up waiting, the reply may still come a moment
+// replied reports, after run has returned, whether r has its reply; if run gave up waiting, that may still come a moment
 // later.
 func (r *request) replied() bool { return r.finished() && r.err == nil }
 

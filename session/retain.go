@@ -85,8 +85,7 @@ func (s *Session) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// retainLocked counts one more holder. It does not wake a heartbeat whose next run, in a twentieth of the timeout at most,
-// is early enough.
+// retainLocked counts one more holder. A heartbeat that looks soon enough, within a twentieth of the timeout, is not woken.
 func (s *Session) retainLocked(nodes []string) *retention {
 	r := &retention{s: s, nodes: nodes}
 	s.addLocked(r)
@@ -159,7 +158,6 @@ func (r *retention) foundMissing(node string) {
 	}
 }
 
-// reportLocked calls OnMissing's function, if there is one, and a znode was found missing.
 func (r *retention) reportLocked() {
 	if missing, fn := r.missing, r.onMissing; missing != "" && fn != nil {
 		r.s.spawnLocked(func() { fn(missing) })
@@ -194,10 +192,10 @@ func (s *Session) beatLocked(now time.Time) *request {
 	return req
 }
 
-// beatDueLocked returns when the next heartbeat is due: lease.beatEvery after the latest of three instants: the latest
-// acknowledged write was sent; the latest heartbeat, which may still be unanswered, was queued; the first hold began, so
-// that a short hold costs no heartbeat. When the lease runs thin, a twentieth of the timeout after the later of the first
-// two. Never, if all znodes that were held have been found missing.
+// beatDueLocked returns the time until the next heartbeat is due: lease.beatEvery after the latest of three instants: the
+// latest acknowledged write was sent; the latest heartbeat, perhaps still unanswered, was queued; the first hold began, so
+// that a short hold costs no heartbeat. When the lease runs thin: a twentieth of the timeout after the later of the first
+// two. Never when toCheck is empty: the loss of all that was held has been reported.
 func (s *Session) beatDueLocked(now time.Time) time.Duration {
 	if len(s.toCheck) == 0 {
 		return math.MaxInt64

@@ -69,8 +69,7 @@ type Session struct {
 //
 // After an error nothing is left but, at worst, a session without znodes, which the ensemble ends after its timeout. A
 // connect string, path or Config that can't work is refused before any I/O (ErrConfig, ErrPath). If ctx ends first, the
-// error matches ctx's and says which servers were tried and what each answered. ErrAuth: the ensemble refused the
-// credentials.
+// error matches ctx's and says what each server that was tried answered. ErrAuth: the ensemble refused the credentials.
 func Open(ctx context.Context, connect string, conf Config) (*Session, error) {
 	s, err := Start(connect, conf)
 	if err != nil {
@@ -178,8 +177,8 @@ func (s *Session) Close() error {
 	return nil
 }
 
-// Go runs fn in a goroutine of the session: ctx ends with the session, and Close joins it. It returns false, without running
-// fn, if the session is over.
+// Go runs fn in a goroutine of the session: ctx ends with it, and Close joins it. False: the session is over, and fn is not
+// run.
 func (s *Session) Go(fn func(ctx context.Context)) bool {
 	return s.spawn(func() { fn(s.ctx) })
 }

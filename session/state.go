@@ -48,8 +48,7 @@ func (s *Session) disconnectedLocked(err error) {
 	}
 }
 
-// end ends the session, for the first cause that comes. Its context ends first, without a mutex; the rest is done by
-// shutdown.
+// end ends the session, for the first cause that comes: first its context, without a mutex. shutdown does the rest.
 func (s *Session) end(cause error) {
 	s.cut(cause)
 	s.ending.Do(func() { go s.shutdown() })

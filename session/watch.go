@@ -27,8 +27,7 @@ type Watch struct {
 }
 
 // Watch sets an exists-watch on path: one request, or none if the session watches path already. The watch fires when the
-// znode is created or deleted, or its data are set; it lasts across connections, and Close removes it. No permission on the
-// znode is needed.
+// znode is created or deleted, or its data are set. It lasts across connections, and needs no permission; Close removes it.
 //
 // It blocks until the watch is set. If ctx or the session ends first, it returns an error and leaves no watch behind.
 func (s *Session) Watch(ctx context.Context, path string) (*Watch, error) {
@@ -63,11 +62,9 @@ func (s *Session) watch(ctx context.Context, path string, b belief) (*Watch, err
 }
 
 // WatchChildren lists a znode's children and watches that list: the watch fires when a child is made or deleted, or the
-// znode itself is deleted. It takes one request, and permission to read; if there is no such znode, the error matches
-// zk.ErrNoNode. Otherwise it is like Watch.
-//
-// Contenders that wait in line must not use it: every change would wake them all. It is for the one contender that has to
-// see every change.
+// znode itself is deleted. It takes one request, and permission to read; if there is no znode, the error matches
+// zk.ErrNoNode. Otherwise it is like Watch. Contenders that wait in line must not use it, since every change would wake them
+// all: it is for the one contender that has to see every change.
 func (s *Session) WatchChildren(ctx context.Context, path string) (*Watch, []string, zk.Stat, error) {
 	if err := checkNamed(path); err != nil {
 		return nil, nil, zk.Stat{}, err
@@ -173,7 +170,7 @@ func (w *Watch) Then(fn func(zk.EventType)) {
 // moment later.) Otherwise each is like Watch. After an error none is left.
 //
 // List your own znode first: the server reports znodes that are already gone in the order of paths. ExistedWhen says what
-// the order proves. No name may ever be used again; a contender's never is. The names come from the ensemble, and are not
+// that proves. No name may ever be used again; a contender's never is. The names, which the ensemble listed, are not
 // checked.
 //
 // Setting them needs no permission, but a client that may not read a znode is not notified of its deletion. (On a server
@@ -187,9 +184,8 @@ func (s *Session) WatchAll(ctx context.Context, paths ...string) ([]*Watch, erro
 }
 
 // WatchAllAndCreation is WatchAll that also, in the same request, watches for the creation of absent, a znode that does not
-// exist. created fires when it is made, even if the same transaction deletes it again; if the znode exists already, created
-// may never fire. Close created when it is not needed any more. It is nil if absent is "", and on servers without
-// setWatches.
+// exist. created fires when it is made, even if the same transaction deletes it again; if the znode exists already, it may
+// never fire. Close created when it is not needed any more. It is nil if absent is "", and on servers without setWatches.
 func (s *Session) WatchAllAndCreation(ctx context.Context, absent string, paths ...string) (all []*Watch, created *Watch, err error) {
 	ws := s.watches.addAll(paths, absent)
 	for i, w := range ws {
@@ -225,8 +221,7 @@ func (ws *watches) fireMissing(w *Watch) {
 // in between, and another server may report earlier events later.
 //
 // A server reports events on one connection in the order in which they happen, and znodes that it finds gone when watches
-// are set in the order of WatchAll's paths. So if w's znode had been deleted before o's, its deletion would have been
-// reported first.
+// are set in the order of WatchAll's paths. So it would have reported an earlier deletion of w's znode first.
 func (w *Watch) ExistedWhen(o *Watch) bool {
 	w.ws.mu.Lock()
 	defer w.ws.mu.Unlock()
@@ -316,14 +311,14 @@ const (
 )
 
 // unnamable reports whether t fits in no setWatches request: the server does not know the request, or one with t alone would
-// be too long for servers. Such paths exist, because in a sequential create the server appends ten bytes. An exists request
-// has room for them.
+// be too long. In a sequential create the server appends ten bytes to a path; only an exists request has room for the
+// longest ones.
 func (ws *watches) unnamable(t *watched) bool {
 	return ws.noSetWatches || !t.child && setWatchesRoom+len(t.path) > ws.s.cfg.PacketLimit
 }
 
-// setWatchesLocked sends setWatches requests for ts, in their order, as of zxid. For each request hook runs in the conn's
-// reader, without mu.
+// setWatchesLocked sends setWatches requests for ts, in order, as of zxid. For each, hook runs in the conn's reader, without
+// mu.
 func (ws *watches) setWatchesLocked(ts []*watched, zxid int64, hook func(ts []*watched, code int32)) {
 	most := min(setWatchesMax, ws.s.cfg.PacketLimit/2)
 	for len(ts) > 0 {

@@ -136,7 +136,6 @@ func (ws *watches) askLocked(t *watched, op int32) {
 	ws.conn.enqueue(r)
 }
 
-// setLocked handles the server's answer for t.
 func (ws *watches) setLocked(t *watched, code int32) {
 	t.armed, t.conn = true, ws.conns
 	switch code {
@@ -313,8 +312,8 @@ func (ws *watches) restoreStep(c *conn, zxid int64) (more bool) {
 	return ws.list.unasked != nil
 }
 
-// watchList lists the watches of the table, mostly the newest first, and knows for which of them the present server has been
-// asked. Its methods take constant time. Guarded by watches.mu.
+// watchList lists the watches of the table, mostly the newest first, and knows which of them the present server has been
+// asked for. Its methods take constant time. Guarded by watches.mu.
 type watchList struct {
 	all     list.List     // of *watched
 	unasked *list.Element // newest watch for which this server has not been asked, nor for any older one
