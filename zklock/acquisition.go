@@ -12,17 +12,17 @@ import (
 	"github.com/zklock/locker/recipe"
 )
 
-// acquisition is a lock that was acquired: what its holds share. There is one hold, or with reentrancy several. It ends once,
-// for the first cause that comes, by end; ARCHITECTURE.md has the causes, which function notices each, and where it arrives.
-// A cause ends the contexts of all holds first. When the session ends, they end with it, before the acquisition does: every
-// hold's context is a child of the session's.
+// acquisition is a lock that was acquired: what its holds share. There is one hold, or with reentrancy several. It ends
+// once, by end, for the first cause; ARCHITECTURE.md lists the causes and the functions that notice them. end cancels the
+// contexts of all holds first. The session's end cancels them before that, because they are children of the session's
+// context.
 //
-// A single hold ends with ErrUnlocked, and the acquisition goes on, when one of several reentrant holds is unlocked (drop)
-// and when a Downgrade succeeds, which returns another hold.
+// A hold ends alone, with ErrUnlocked, when one of several reentrant holds is unlocked (drop) and when a Downgrade replaces
+// it.
 //
-// The ticket is left once, by leave, whichever of these comes first: the last Unlock, or the end of WithMaxHold's time.
-// (When a release has come first, downgradeForReaders calls the ticket's Leave too, for its result.) Znodes that the
-// ensemble has deleted, or will delete with the session, need no leaving.
+// The ticket is left once, by leave: at the last Unlock or when WithMaxHold's time is over, whichever is first. (After a
+// release, downgradeForReaders calls the ticket's Leave too, for its result.) Znodes that the ensemble has deleted, or will
+// delete with the session, need no leaving.
 type acquisition struct {
 	c      *Client
 	ticket ticket
@@ -51,8 +51,8 @@ const (
 	lost                      // anything else (endLost, endByGrace)
 )
 
-// newHold makes the acquisition, and its first hold, of a ticket that holds, with the values of the call's context. One
-// allocation has both: with local handoff a hold may last for a microsecond.
+// newHold makes the acquisition of a ticket that holds, and its first hold, with the values of the call's context. Both are
+// one allocation: with local handoff a hold may last for a microsecond.
 func (c *Client) newHold(values context.Context, t ticket, w *waiting, o lockOptions) *Hold {
 	both := &struct {
 		a   acquisition
@@ -67,7 +67,7 @@ func (c *Client) newHold(values context.Context, t ticket, w *waiting, o lockOpt
 		c.use.holds[a] = struct{}{}
 	})
 	c.tellAcquired(AcquiredInfo{a.info, h.Token(), h.Node(), a.since.Sub(w.since), 0})
-	a.mu.Lock() // what is begun here may be over at once
+	a.mu.Lock() // a timer may fire before its field is set
 	if a.limit > 0 {
 		a.maxHold = time.AfterFunc(a.limit, a.expire)
 	}
@@ -80,7 +80,7 @@ func (c *Client) newHold(values context.Context, t ticket, w *waiting, o lockOpt
 	return h
 }
 
-// end is the only way out of held: it ends the context of every hold with cause. False: it had ended before.
+// end is the only way out of held: it ends the context of every hold with cause. False: the acquisition had ended before.
 func (a *acquisition) end(to acquisitionState, cause error) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -89,9 +89,9 @@ func (a *acquisition) end(to acquisitionState, cause error) bool {
 	}
 	a.state, a.cause = to, cause
 	for _, h := range a.holds {
-		h.cancel(cause) // under mu: a caller that finds it ended finds the contexts ended too
+		h.cancel(cause) // under mu: a caller that finds the acquisition ended finds the contexts ended too
 	}
-	// The timer goes on if znodes are left after a loss: they have to be given up when WithMaxHold's time is over.
+	// A loss may leave znodes behind: then the timer goes on, to give them up when WithMaxHold's time is over.
 	if a.maxHold != nil && !a.leavableLocked() {
 		a.maxHold.Stop()
 	}
@@ -102,9 +102,9 @@ func (a *acquisition) end(to acquisitionState, cause error) bool {
 	return true
 }
 
-// endLost ends an acquisition that was lost for cause. After a stop of the process, its znode's deletion may be reported before
-// any goroutine has looked at the clock. If the lease was over by then, the ensemble has deleted the znode with the session,
-// and the cause is ErrLeaseOver.
+// endLost ends an acquisition that was lost for cause. After a stop of the process, the znode's deletion may be noticed
+// before the clock is read. If the lease is over by then, the ensemble deleted the znode with the session: the cause is
+// ErrLeaseOver.
 func (a *acquisition) endLost(cause error) {
 	if errors.Is(cause, recipe.ErrGone) {
 		if cause = a.ticket.Session().Alive(); cause == nil {
@@ -116,14 +116,15 @@ func (a *acquisition) endLost(cause error) {
 	}
 }
 
-// afterLoss does what follows the end of a lost acquisition: no other call of this process gets its ticket.
+// afterLoss tells the ticket of the loss, so that no other call of this process gets it, and the hooks.
 func (a *acquisition) afterLoss(cause error) {
 	defer a.c.ends.Done()
 	a.ticket.Lose(cause)
 	a.c.tellLost(LostInfo{a.infoNow(), Token(a.ticket.Czxid()), time.Since(a.since), cause})
 }
 
-// expire ends an acquisition that was held for too long, and deletes its znodes after the grace, also if it was lost earlier.
+// expire ends an acquisition whose WithMaxHold is over, and deletes its znodes after the grace, even if it was lost
+// earlier.
 func (a *acquisition) expire() {
 	a.endLost(ErrMaxHold)
 	a.mu.Lock()
@@ -133,7 +134,7 @@ func (a *acquisition) expire() {
 	}
 }
 
-// leaveExpired gives up the places of an acquisition that was held for too long. For a lock delay it counts as lost.
+// leaveExpired leaves the ticket of an acquisition whose WithMaxHold is over. For a lock delay that counts as a loss.
 func (a *acquisition) leaveExpired() {
 	if errors.Is(a.ended(), ErrUnlocked) {
 		return // the release, which came first, leaves the ticket
@@ -143,13 +144,13 @@ func (a *acquisition) leaveExpired() {
 	})
 }
 
-// release ends an acquisition whose last hold was unlocked. Of one that was lost it deletes the znodes that are left.
+// release ends an acquisition whose last hold was unlocked. If it was lost before, the znodes that are left are deleted.
 func (a *acquisition) release(ctx context.Context) error { return a.endRelease(ctx, a.beginRelease()) }
 
 // beginRelease ends the contexts. first: the acquisition was not lost before.
 func (a *acquisition) beginRelease() (first bool) {
 	if cause := a.ended(); cause != nil {
-		a.endLost(cause) // Guard may be about to
+		a.endLost(cause) // Guard may not have reported it yet
 	}
 	return a.end(released, ErrUnlocked)
 }
@@ -169,7 +170,7 @@ func (a *acquisition) endRelease(ctx context.Context, first bool) error {
 }
 
 // leave leaves the ticket of an acquisition that has ended, as recipe.Ticket.Leave does. Only the first call does anything.
-// With keepDelay it counts as a loss for a lock delay.
+// keepDelay: for a lock delay it counts as a loss.
 func (a *acquisition) leave(ctx context.Context, keepDelay bool) error {
 	a.mu.Lock()
 	leavable := a.leavableLocked()
@@ -184,7 +185,7 @@ func (a *acquisition) leave(ctx context.Context, keepDelay bool) error {
 		return nil
 	}
 	if state == lost {
-		// With local handoff Leave would hand the turn on. afterLoss calls Lose too, but may not have got there yet.
+		// Else Leave would hand a turn on (local handoff). afterLoss calls Lose too, but maybe not yet.
 		a.ticket.Lose(cause)
 	}
 	if keepDelay {
@@ -193,7 +194,8 @@ func (a *acquisition) leave(ctx context.Context, keepDelay bool) error {
 	return a.ticket.Leave(ctx)
 }
 
-// leavableLocked reports whether an acquisition that has ended may have znodes: not if its session, or its only one, is gone.
+// leavableLocked reports whether an acquisition that has ended may have znodes: not if it was left, if its only znode was
+// deleted, or if it was lost with its session.
 func (a *acquisition) leavableLocked() bool {
 	if a.left || errors.Is(a.cause, ErrNodeDeleted) && len(a.ticket.Nodes()) == 1 {
 		return false
@@ -201,7 +203,8 @@ func (a *acquisition) leavableLocked() bool {
 	return a.state == released || a.ticket.Session().Err() == nil
 }
 
-// ended returns why the lock is not held any more; nil while it is. Guard may not have reported the session's end yet.
+// ended returns why the lock is not held any more; nil while it is. It asks the session, whose end Guard may not have
+// reported.
 func (a *acquisition) ended() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -217,14 +220,14 @@ func (a *acquisition) endedLocked() error {
 	return context.Cause(a.ticket.Session().Context())
 }
 
-// infoNow is info with the kind that the lock has by now.
+// infoNow returns info with the lock's present kind.
 func (a *acquisition) infoNow() LockInfo {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.info
 }
 
-// status returns what Status shows; false: it has ended, or is about to.
+// status returns what Status shows. Not live: it has ended, or is about to.
 func (a *acquisition) status() (_ HeldLock, live bool) {
 	a.mu.Lock()
 	info, n, live := a.info, len(a.holds), a.liveLocked()
@@ -233,8 +236,8 @@ func (a *acquisition) status() (_ HeldLock, live bool) {
 	return HeldLock{info, a.ticket.Nodes()[0], Token(a.ticket.Czxid()), a.since, a.ticket.Session().SafeUntil(), n}, live
 }
 
-// join adds a hold for a Lock of l whose context leads to the acquisition (holdContext), which has l's path dir. Nil, nil: it
-// ends, or is about to.
+// join adds a hold for a Lock of l whose context belongs to the acquisition, which covers l's path dir. Nil, nil: the
+// acquisition has ended, or is about to.
 func (a *acquisition) join(values context.Context, l *lock, dir string, kind Kind) (*Hold, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -247,7 +250,7 @@ func (a *acquisition) join(values context.Context, l *lock, dir string, kind Kin
 		return nil, fmt.Errorf("%w: %s", ErrDeadlock, dir)
 	case !l.o.reentrant:
 		return nil, ErrDeadlock
-	case kind != KindRead && a.writersLocked() == 0: // it is for reading, or is being downgraded
+	case kind != KindRead && a.writersLocked() == 0: // all holds are for reading, or about to be
 		return nil, fmt.Errorf("%w, for reading", ErrDeadlock)
 	}
 	h := &Hold{}
@@ -266,18 +269,18 @@ func (a *acquisition) writersLocked() (n int) {
 	return n
 }
 
-// drop ends the context of a hold that was released, and removes it. last: no hold is left. downgrade: it was the last
-// hold of the write lock, and holds of the read lock remain, so the ticket has to become a reader's.
+// drop ends the context of a hold that was released, and removes it. last: no hold is left. downgrade: of a write lock only
+// read holds are left, so the ticket has to become a reader's.
 func (a *acquisition) drop(h *Hold) (last, downgrade bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	h.cancel(ErrUnlocked) // in one step with the removal: else a loss in between would not reach it
+	h.cancel(ErrUnlocked) // under the same mu as the removal: a loss in between would not reach h
 	a.holds = slices.DeleteFunc(a.holds, func(other *Hold) bool { return other == h })
 	last = len(a.holds) == 0
 	return last, !last && !h.read && a.info.Kind == KindWrite && a.state == held && a.writersLocked() == 0
 }
 
-// lockKey finds an acquisition in a context.
+// lockKey is the key under which a hold's context has its acquisition.
 type lockKey struct {
 	c    *Client
 	path string
@@ -287,11 +290,11 @@ func (a *acquisition) covers(k lockKey) bool {
 	return k.c == a.c && (slices.Contains(a.info.Paths, k.path) || a.info.Paths == nil && a.info.Path == k.path)
 }
 
-// graceError is why a hold with a grace ended before its lease. It matches ErrLeaseOver, and ErrLost.
+// graceError is why a hold with a grace ended before its lease. It matches ErrLeaseOver, and so ErrLost.
 //
-// WithGrace: a hold that needs some time to stop ends that much before its session's lease does, while the session goes on.
-// Safety: the lease has more than the grace left when the hold begins; from then on its end is watched as the session's own
-// end is, by a timer and by every call of the context's methods. The znode stays until Unlock, or the end of WithMaxHold.
+// Safety: when the hold begins, more than the grace is left of the lease; from then on a timer and every method of the
+// context watch for the end, as for the session's own. The session goes on. The znode stays until Unlock, or the end of
+// WithMaxHold.
 type graceError struct{ d time.Duration }
 
 func (e graceError) Error() string {

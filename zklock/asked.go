@@ -16,20 +16,20 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// ReleaseRequest is a wish that a holder let go of its lock: see Client.Ask and Hold.Asked. What it says was
-// written by another client; escape it before you show it in a terminal or on a page.
+// ReleaseRequest asks a holder to let go of its lock: see Client.Ask and Hold.Asked. Another client wrote its text: escape
+// it before you show it in a terminal or on a page.
 type ReleaseRequest struct {
-	By  string    // host:pid of who asked; "" if that was another library's client, which does not say
-	Why string    // what it said; may be ""
+	By  string    // host:pid of the client that asked; "" if it uses another library
+	Why string    // the reason that it gave; may be ""
 	At  time.Time // when, by the ensemble's clock
 }
 
 const (
-	revoke = "__REVOKE__" // what Curator's Revoker sets as the data of the contender that is to let go
-	maxWhy = 4 << 10      // bytes of what Ask says
+	revoke = "__REVOKE__" // the data that Curator's Revoker sets on a contender's znode
+	maxWhy = 4 << 10      // bytes of the reason that Ask gives
 )
 
-// releaseWish is what a contender's znode has beside its identity when it was asked to let go.
+// releaseWish is a request in the identity that a contender's znode has as its data.
 type releaseWish struct {
 	By  string `json:"by"`
 	Why string `json:"why,omitempty"`
@@ -48,11 +48,11 @@ func releaseRequest(data []byte, at time.Time) *ReleaseRequest {
 }
 
 // Ask asks the contender of path that has token t to let go, and says why, in 4 KB at most. It takes nothing away: a holder
-// of this library gets the request by Hold.Asked and a hook, and decides; one of Curator's by its revocation listener; any
-// other client does not notice it. Queue shows that the contender was asked, for as long as it stays. One that waits gets
-// the request when it holds. To ask again replaces the request.
+// that uses this library receives the request from Hold.Asked and a hook, and decides; one that uses Curator, from its
+// revocation listener; any other client does not notice it. Queue shows the request as long as the contender is in line. A
+// contender that waits receives it when it holds. A later request replaces it.
 //
-// Nil: its znode has the request. ErrNotHeld: there is no such contender any more. zk.ErrNoAuth: its znode may not be read
+// Nil: its znode has the request. ErrNotHeld: no contender has that token any more. zk.ErrNoAuth: its znode may not be read
 // or written. Other errors as for Break. It costs two round trips more than Break.
 func (c *Client) Ask(ctx context.Context, path string, t Token, why string) error {
 	c.need()
@@ -68,13 +68,13 @@ func (c *Client) Ask(ctx context.Context, path string, t Token, why string) erro
 				_, err = l.s.Set(ctx, path+"/"+name, wished(n, why), n.Stat.Version)
 			}
 		}
-		if !errors.Is(err, zk.ErrBadVersion) && !errors.Is(err, zk.ErrNoNode) { // set, or replaced by a Downgrade, in between
+		if !errors.Is(err, zk.ErrBadVersion) && !errors.Is(err, zk.ErrNoNode) { // else it changed in between
 			return failed("ask", path, err)
 		}
 	}
 }
 
-// wished returns a contender's data with the request in it.
+// wished returns a contender's data with the request added.
 func wished(n session.Node, why string) []byte {
 	var id identity
 	if json.Unmarshal(n.Data, &id) != nil || id.Host == "" {
@@ -84,13 +84,13 @@ func wished(n session.Node, why string) []byte {
 	return id.encode()
 }
 
-// Asked returns a channel that receives when a client asks this holder to let go, by Client.Ask, zklock ask or Curator's
-// Revoker: the latest request, if it has not been received yet. The hold goes on until it is unlocked, or lost. The channel
-// is never closed; wait for the end of Context beside it. Each hold has one, and reentrant holds one each.
+// Asked returns a channel that receives the latest request to let go, from Client.Ask, zklock ask or Curator's Revoker. The
+// hold goes on until it is unlocked, or lost. The channel is never closed; wait for the end of Context beside it. Each hold
+// has its own, reentrant ones too.
 //
-// A hold gets a request 0.3 s after its beginning at the earliest, when its znode is watched, and only if it may read its
-// znode. With WithLocalHandoff the hold that has the lock gets it, and the process gives the znode up when that hold has been
-// unlocked. A Proclaim that is made at the same time may overwrite the request.
+// A request arrives 0.3 s after the hold's beginning at the earliest, when its znode is watched, and only if the client may
+// read that znode. With WithLocalHandoff the process's present hold receives it, and the process gives the znode up when
+// that hold has been unlocked. A Proclaim at the same time may overwrite the request.
 func (h *Hold) Asked() <-chan ReleaseRequest {
 	h.need()
 	h.a.mu.Lock()
@@ -130,11 +130,11 @@ func (a *acquisition) dataSet(data []byte, stat zk.Stat) {
 	}
 }
 
-// Break removes the contender with token t from the queue of path, whoever owns it: mostly a holder that hangs. Its znode is
-// deleted only if it still has that token. If the holder uses this library, its hold is lost at once (ErrNodeDeleted), but
-// work that is under way is not stopped: only the token and Hold.Multi protect against that.
+// Break removes the contender with token t from the queue of path, whichever client owns it: mostly a holder that hangs.
+// Its znode is deleted only if it still has that token. A holder that uses this library loses its hold at once
+// (ErrNodeDeleted), but its work is not stopped: only the token and Hold.Multi protect against that.
 //
-// Nil: it was removed. ErrNotHeld: there is no such contender. Other errors as for Queue; after one that matches
+// Nil: it was removed. ErrNotHeld: no contender has that token. Other errors as for Queue; after one that matches
 // ErrUnknownOutcome it may have been removed. It costs at most half as much as Queue.
 func (c *Client) Break(ctx context.Context, path string, t Token) error {
 	c.need()
@@ -145,7 +145,7 @@ func (c *Client) Break(ctx context.Context, path string, t Token) error {
 			err = l.s.Delete(ctx, path+"/"+name, -1) // by full name, which is never used again
 		}
 		switch {
-		case errors.Is(err, zk.ErrNoNode): // it has gone by itself, or a reader is in its place
+		case errors.Is(err, zk.ErrNoNode): // it has left, or was replaced by a Downgrade
 			gone = true
 			continue
 		case gone && errors.Is(err, ErrNotHeld):
@@ -155,11 +155,11 @@ func (c *Client) Break(ctx context.Context, path string, t Token) error {
 	}
 }
 
-// breakSteps is how many contenders Break and Ask look at before they see whether the one is among them.
+// breakSteps is how many contenders Break and Ask read before they look for t among them.
 const breakSteps = 1000
 
-// find returns the line of dir, and the name of the contender in it that has token t. A writer that has gone since the list may
-// have a reader in its place, which says its token in its name: a second list shows it.
+// find returns the line of dir, and the name of the contender with token t. A Downgrade replaces a writer's znode by a
+// reader's that has the token in its name: if a writer has gone since the list, find lists again.
 func (c *Client) find(ctx context.Context, dir string, t Token) (lineOf, string, error) {
 	l, found, downgraded, err := c.findOnce(ctx, dir, t)
 	if downgraded && err == nil && found == "" {
@@ -171,12 +171,12 @@ func (c *Client) find(ctx context.Context, dir string, t Token) (lineOf, string,
 	return l, found, err
 }
 
-// findOnce is find with one list. downgraded: the one with t may have become a reader since.
+// findOnce is find with one list. downgraded: a writer has gone since, and may have been replaced by a reader with token t.
 func (c *Client) findOnce(ctx context.Context, dir string, t Token) (l lineOf, found string, downgraded bool, err error) {
 	if l, err = c.readLine(ctx, dir); err != nil {
 		return l, "", false, err
 	}
-	if t <= 0 { // that of a znode that may not be read
+	if t <= 0 { // the token that Queue shows for a znode that may not be read
 		return l, "", false, nil
 	}
 	for step := range slices.Chunk(l.names, breakSteps) {

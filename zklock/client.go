@@ -32,16 +32,14 @@ type Client struct {
 	handoff *handoff.Queues // of goroutines that share a place in line
 
 	ends sync.WaitGroup // what Close waits for: acquisitions that have not ended, and goroutines of spawn
-	mu   sync.Mutex     // held for the end of ctx, and to add to ends while ctx lasts: afterwards Close may be waiting
+	mu   sync.Mutex     // held to cancel ctx, and to add to ends before that: afterwards Close may be waiting for ends
 }
 
-// Dial connects to an ensemble: "zk1:2181,zk2:2181,zk3:2181/chroot". Nil error: a session exists. It blocks until then,
-// or until ctx ends, which bounds this call only; the error then matches ctx's and says which servers were tried and what
-// each answered, and nothing is left behind. A malformed connect string or option is refused before any I/O (ErrOption,
-// ErrPath). Refused credentials: session.ErrAuth. If ctx has no deadline, it logs at level Warn which servers it can't
+// Dial connects to an ensemble: "zk1:2181,zk2:2181,zk3:2181/chroot". Nil error: a session exists. It blocks until then, or
+// until ctx ends, which bounds this call only; the error then matches ctx's and says which servers were tried and what each
+// answered, and nothing is left behind. A malformed connect string or option is refused before any I/O (ErrOption,
+// ErrPath). Refused credentials: session.ErrAuth. If ctx has no deadline, Dial logs at level Warn which servers it can't
 // reach, and why, after 5 s and then every minute; to slog's default if there is no logger.
-//
-// The Client keeps a session for as long as it lives: when one has ended it opens the next, and waiting calls queue again.
 func Dial(ctx context.Context, connect string, opts ...Option) (*Client, error) {
 	needContext(ctx)
 	c, err := Open(connect, opts...)
@@ -55,9 +53,9 @@ func Dial(ctx context.Context, connect string, opts ...Option) (*Client, error) 
 	return c, nil
 }
 
-// Open is Dial that does not wait: the Client connects in the background, for as long as it lives, and its calls wait for
-// that. So a service can start while the ensemble is down. An error is of the connect string or of an option (ErrOption,
-// ErrPath); no I/O has been done. Credentials that the ensemble refuses are the error of every call.
+// Open is Dial that does not wait: the Client connects in the background for as long as it lives, and its calls wait for
+// that, so that a service can start while the ensemble is down. An error is of the connect string or of an option
+// (ErrOption, ErrPath); no I/O has been done. Credentials that the ensemble refuses are the error of every call.
 func Open(connect string, opts ...Option) (*Client, error) {
 	o, err := chosen(opts)
 	if err != nil {
@@ -78,7 +76,7 @@ func Open(connect string, opts ...Option) (*Client, error) {
 	return c, nil
 }
 
-// established waits for a session. If ctx has no deadline, it logs a warning after 5 s and every minute after that.
+// established waits for a session, and logs as Dial says.
 func (c *Client) established(ctx context.Context) error {
 	if _, timed := ctx.Deadline(); timed {
 		_, err := c.Session(ctx)
@@ -97,14 +95,14 @@ func (c *Client) established(ctx context.Context) error {
 	}
 }
 
-// Close ends the sessions, and with them every hold and every wait of the Client's: their errors are ErrClosed. Locks
-// that were held are free at once when a server is connected, else when the ensemble expires their session. It returns
-// when everything that the Client had running has ended, after about 2 s at the latest. It may be called more than
-// once, and always returns nil.
+// Close ends the sessions, and with them every hold and every wait of the Client: their errors are ErrClosed. Locks that
+// were held are free at once if a server is connected, else when the ensemble expires their session. It returns when
+// everything that the Client had running has ended, after about 2 s at most. It may be called more than once, and always
+// returns nil.
 //
-// Call it before the process exits, also when a call has failed: log.Fatal and os.Exit skip deferred calls. A process that
-// exits without it may leave a znode in line, and others behind it, until its session times out: a call whose context has
-// ended deletes its znode in the background.
+// Call it before the process exits, also when a call has failed: log.Fatal and os.Exit skip deferred calls. Without it, a
+// znode whose call has ended may not have been deleted yet, in the background, and blocks the line until the session times
+// out.
 func (c *Client) Close() error {
 	c.need()
 	c.mu.Lock()
@@ -114,7 +112,7 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// countEnd counts something whose end Close has to wait for; false when Close came first.
+// countEnd has Close wait for one more call of ends.Done. False: Close came first.
 func (c *Client) countEnd() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,7 +123,7 @@ func (c *Client) countEnd() bool {
 	return true
 }
 
-// spawn runs fn, which ends soon after the Client was closed, in a goroutine that Close joins; false when Close came first.
+// spawn runs fn in a goroutine that Close joins; fn must end soon after the Client was closed. False: Close came first.
 func (c *Client) spawn(fn func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,8 +134,8 @@ func (c *Client) spawn(fn func()) bool {
 	return true
 }
 
-// Session returns the current session, for the program's own reads and writes beside its locks; it waits for one as long
-// as ctx lasts. When it ends the Client opens another: ask again, don't keep it, and don't close it. If there are several
+// Session returns the current session, for the program's own reads and writes beside its locks; it waits for one as long as
+// ctx lasts. When it ends the Client opens another: ask again, don't keep it, and don't close it. If there are several
 // (WithEphemeralBytes) it is always the first; locks may be in the others. ErrClosed: the Client was closed.
 func (c *Client) Session(ctx context.Context) (*session.Session, error) {
 	c.need()
@@ -145,7 +143,7 @@ func (c *Client) Session(ctx context.Context) (*session.Session, error) {
 	return c.sessions.await(ctx, func() (*session.Session, error) { return c.sessions.current(), nil })
 }
 
-// String returns the connect string, which has no credentials, and how the first session stands.
+// String returns the connect string, which has no credentials, and the state of the first session.
 func (c *Client) String() string {
 	c.need()
 	return "client of " + text.Foreign(c.connect) + " (" + c.sessions.current().State().String() + ")"

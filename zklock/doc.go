@@ -1,20 +1,21 @@
 // Package zklock gives a program locks on a ZooKeeper ensemble: one holder at a time in the whole fleet, in order of
 // arrival, freed by a crash.
 //
-// While Hold.Context has not ended, nobody else holds the lock: the context ends before the ensemble can give it away,
-// also when this program receives nothing from the ensemble any more. SafeUntil returns until when that is certain, and
-// Token is a number that grows from holder to holder, for stores that can refuse a late one.
+// While Hold.Context has not ended, no other client holds the lock: the context ends before the ensemble can give the lock
+// away, also when this program no longer hears from the ensemble. SafeUntil returns until when that is certain. Token is a
+// number that grows from holder to holder, for stores that can refuse a late one.
 //
 // # What is not guaranteed
 //
-// No lock service can stop a program that does not look. A process that was stopped (SIGSTOP, a paused virtual machine, a
-// long collection) can go on for a moment as if it still held the lock, if it had asked just before; Hold.Context says what
-// reports the loss afterwards. So can work that ignores its context. Clocks that run apart by more than two per cent void
-// the lease. A session or a znode that is removed by force frees the lock at once, and the old holder learns of it a moment
-// later. For all of these, the Token and Hold.Multi are the guarantee: Multi's writes commit only while the lock is ours.
+// No lock service can stop a program that does not check. A process that was stopped (SIGSTOP, a paused virtual machine, a
+// long garbage collection) can go on for a moment as if it still held the lock, if it checked just before; Hold.Context
+// says what reports the loss afterwards. So can work that ignores its context. Clocks whose speeds differ by more than two
+// per cent void the lease. A session or znode that is removed by force frees the lock at once, and the old holder notices a
+// moment later. In all of these cases the Token and Hold.Multi are the guarantee: Multi's writes commit only while the lock
+// is ours.
 //
-// Order is the order in which the ensemble made the contenders' places. A contender whose session ends queues again, at
-// the end of the line.
+// Order is the order in which the ensemble made the contenders' znodes. A contender whose session ends queues again, at the
+// end of the line.
 //
 // # Use
 //
@@ -30,20 +31,20 @@
 //
 // or, shorter, m.Do(ctx, work).
 //
-// Where the goroutines of a few processes want one Mutex often, WithLocalHandoff lets those of one process share a place
-// in line, and WithIdleKeep keeps it between uses: a lock is then handed on inside the process with no request at all.
+// Where the goroutines of a few processes want one Mutex often, WithLocalHandoff lets those of one process share a place in
+// line, and WithIdleKeep keeps it between uses: the lock then passes between them without a request.
 //
 // Beside Mutex there are RWMutex, Semaphore, MultiLock (several paths at once) and Election; they return the same Hold,
 // take the same options, and fail with the same errors. Queue and Break are for administrators, Status shows what this
 // process has, and package lockhttp puts locks, and a page of them, into net/http.
 //
-// A nil context, and a Client, a lock or a Hold that is nil or the zero value, are mistakes in the program: every call on
-// them panics, before it does anything, as package context does. Everything that can come from outside is an error.
+// A nil context, and a Client, lock or Hold that is nil or the zero value, are mistakes in the program: every call with one
+// panics before it does anything, as package context does. Everything that can come from outside is an error.
 //
 // # How
 //
 // Each Lock of a mutex makes an ephemeral sequential znode below the lock's path, lists the path, and holds if its number
-// is the lowest; otherwise it watches its own znode and the znode before it (and at times for a mark with which that one
-// leaves), and no others. Unlock deletes the znode; after a crash the ensemble deletes it with the session. Package recipe has
-// the algorithm and its safety argument, package session the lease clock and its own.
+// is the lowest. Otherwise it watches only its own znode and the one before it (and sometimes a mark with which that one
+// leaves). Unlock deletes the znode; after a crash the ensemble deletes it with the session. The algorithm and its safety
+// argument are in package recipe, the lease clock and its own in package session.
 package zklock

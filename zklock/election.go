@@ -78,15 +78,15 @@ func (l *Leadership) Resign(ctx context.Context) error {
 }
 
 // Run campaigns and calls lead for each term, one after the other, until ctx ends or lead returns while it leads. lead's
-// context ends with ctx and with the term. lead has returned before the leadership is given up or sought again, so two
-// calls of it never overlap in this process. A lead that ignores its context keeps Run waiting, and, while the session
-// lasts, keeps others from leading. After a term that was lost, whatever lead returned, Run campaigns again.
+// context ends with ctx and with the term. Run gives the leadership up, or campaigns again, only when lead has returned, so
+// two calls of it never overlap in this process. A lead that ignores its context keeps Run waiting, and, while the session
+// lasts, keeps others from leading. After a term that was lost, Run campaigns again, whatever lead returned.
 //
-// It returns lead's error (nil too) when lead returned during its term, whether ctx has ended or not, after resigning (as
-// Do releases); ctx's error when ctx ended while it did not lead; otherwise the error of a campaign that can't succeed
-// (ErrClosed, ErrPath, zk.ErrNoAuth, …; ErrBusy after WithWait). After any other error of a campaign it campaigns again,
-// a second later; so it does, except the first time, while a contender of another kind of lock, or one that may not be
-// read, is at the path: any client that may create znodes there can make one.
+// It returns lead's error (nil too) when lead returned during its term, even if ctx has ended, after resigning (as Do
+// releases); ctx's error when ctx ended while it did not lead; otherwise the error of a campaign that can't succeed
+// (ErrClosed, ErrPath, zk.ErrNoAuth, …; ErrBusy after WithWait). After any other error it campaigns again, a second later.
+// A contender of another kind of lock at the path, or one that may not be read, is the error of the first campaign only:
+// later, any client that may create znodes there can have made it, and Run goes on.
 func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.Context, l *Leadership) error) error {
 	c := use(ctx, e).c
 	needFunction(lead == nil)
@@ -94,7 +94,7 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 		asked := time.Now()
 		l, err := e.Campaign(ctx, value)
 		if err != nil {
-			// A neighbour's znode that is in the way of the first attempt is a mistake that the caller should hear of.
+			// A neighbour's znode that blocks the first campaign is probably a mistake, so the caller should hear of it.
 			passes := errors.Is(err, recipe.ErrNeighbour) && (!first || time.Since(asked) > recipe.WatchAfter)
 			if ctx.Err() != nil || hopeless(err) && !passes {
 				return err
@@ -126,8 +126,8 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 	}
 }
 
-// hopeless reports whether the error of a campaign, or of an observer's read, is what every further attempt would meet as
-// well. Whatever else a server answers, or garbles, may be better the next time, or on another server.
+// hopeless reports whether every further campaign, or read of an observer, would fail with err as well. What else a server
+// answers, or garbles, may be better the next time, or on another server.
 func hopeless(err error) bool {
 	return isAny(err, ErrClosed, ErrPath, ErrOption, ErrConflict, ErrDeadlock, ErrBusy, ErrTooLarge, session.ErrAuth,
 		zk.ErrNoAuth, zk.ErrInvalidACL, zk.ErrBadArguments)
@@ -142,15 +142,14 @@ func (c *Client) rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Leader is who leads, as others see it.
+// Leader is the candidate that leads, as other clients see it.
 type Leader struct {
 	Value []byte // nil when it is longer than 256 KB, which no value of this library's is: see Size
 	Contender
 }
 
-// Leader returns who leads: the candidate that entered first of those in line. ErrNoLeader: there is none. It asks the
-// connected server after a sync, and blocks for five round trips at most, or as long as there is no connection and ctx
-// lasts.
+// Leader returns the candidate that leads: the first in line. ErrNoLeader: there is none. It asks the connected server
+// after a sync, and blocks for five round trips at most, or as long as there is no connection and ctx lasts.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	var leader Leader
 	err := use(ctx, e).withSession(ctx, "leader", func(s *session.Session) error {
@@ -167,13 +166,13 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 			}
 			if leader, _, err = e.read(ctx, s, first); !errors.Is(err, zk.ErrNoNode) {
 				return err
-			} // else it has resigned since the list: who is next?
+			} // else it has resigned since the list: look for the next
 		}
 	})
 	return leader, err
 }
 
-// first returns the name of the candidate that entered first, which leads or is to lead next; "" when there is none.
+// first returns the name of the first candidate in line, which leads or will lead next; "" when there is none.
 func (e *Election) first(ctx context.Context, s *session.Session) (string, error) {
 	names, _, err := s.List(ctx, e.path)
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
@@ -233,8 +232,8 @@ type observer struct {
 	mzxid int64  // of its value; 0 for none; -1: nothing has been yielded
 }
 
-// show yields a leader, or with the zero value that there is none, unless that was yielded last. Between two leaders there is
-// none.
+// show yields l, of which zero says that there is no leader, unless it was yielded last. Between two leaders it yields
+// zero.
 func (o *observer) show(l Leader, mzxid int64) {
 	var err error
 	switch {
@@ -250,7 +249,7 @@ func (o *observer) show(l Leader, mzxid int64) {
 	o.stopped = !o.yield(l, err)
 }
 
-// watch observes through one session, until that ends, ctx ends, or yield has had enough.
+// watch observes through one session, until that or ctx ends, or yield returns false.
 func (o *observer) watch(ctx context.Context, s *session.Session) error {
 	for !o.stopped {
 		first, err := o.e.first(ctx, s)
@@ -259,7 +258,8 @@ func (o *observer) watch(ctx context.Context, s *session.Session) error {
 		}
 		for exists := first != ""; exists && !o.stopped; {
 			if exists, err = o.look(ctx, s, first); errors.Is(err, zk.ErrNoAuth) {
-				// Not hopeless: the candidate may be a neighbour's, who has chosen its access list, and the next one may be readable.
+				// Not hopeless: a neighbour may have made this candidate with its own access list, and the next one may be
+				// readable.
 				err = fmt.Errorf("the leader's znode may not be read: %v", err) //nolint:errorlint // as text
 			}
 		}
@@ -270,7 +270,7 @@ func (o *observer) watch(ctx context.Context, s *session.Session) error {
 	return nil
 }
 
-// look yields the leader's value and waits for the next change. False: there is no such znode any more, or no watch.
+// look yields the leader's value and waits for the next change. False: the znode is gone, or could not be watched.
 func (o *observer) look(ctx context.Context, s *session.Session, name string) (exists bool, err error) {
 	node := o.e.path + "/" + name
 	w, err := s.WatchExisting(ctx, node)
@@ -283,7 +283,7 @@ func (o *observer) look(ctx context.Context, s *session.Session, name string) (e
 		var mzxid int64
 		if l, mzxid, err = o.e.read(ctx, s, name); err == nil {
 			if o.show(l, mzxid); !o.stopped {
-				// Where the value was not too long to be read, the znode may be read, and the watch tells of its end.
+				// A value that was read shows that the znode may be read, so that the watch reports its deletion.
 				err = sleep(ctx, s, w, l.Size <= recipe.MaxData)
 			}
 		}
@@ -312,15 +312,15 @@ func (o *observer) await(ctx context.Context, s *session.Session) error {
 		return err
 	}
 	defer w.Close()
-	if w.Exists != listed || len(recipe.Family(names, recipe.Lock)) > 0 { // the directory is made by now, or has a candidate
+	if w.Exists != listed || len(recipe.Family(names, recipe.Lock)) > 0 { // the directory was made, or has a candidate, by now
 		return nil
 	}
 	return sleep(ctx, s, w, listed)
 }
 
 const (
-	// How often an observer looks by itself: where no watch may fire, at a znode whose data are too long to be read, or a
-	// directory that does not exist; and at a znode that it could read, whose owner may have hidden it since.
+	// An observer also looks without an event of the watch: after observeAgain if its watch may never fire (data too long
+	// to be read, no directory), and after observeHidden if the znode was readable, since its owner may have changed that.
 	observeAgain  = 10 * time.Second
 	observeHidden = time.Minute
 )
@@ -342,7 +342,7 @@ func sleep(ctx context.Context, s *session.Session, w *session.Watch, readable b
 	return nil
 }
 
-// read returns the candidate of a name, and the zxid with which its value was set.
+// read returns the candidate called name, and the zxid of the write that set its value.
 func (e *Election) read(ctx context.Context, s *session.Session, name string) (leader Leader, mzxid int64, err error) {
 	n, err := recipe.ReadChild(ctx, s, e.path, name)
 	if err != nil {

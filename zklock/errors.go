@@ -15,22 +15,22 @@ import (
 
 // Ends of a hold: what context.Cause of its context, and Hold.Err, are or wrap.
 var (
-	// ErrUnlocked says that the hold was released by Unlock or UnlockSoon, or replaced by Downgrade. When the outcome of a
-	// Downgrade is unknown, or of an Unlock that releases a write lock above read locks, the lock is given up: its other
-	// reentrant holds end with ErrUnlocked too. It does not match ErrLost.
+	// ErrUnlocked says that the hold was released by Unlock or UnlockSoon, or replaced by Downgrade. It does not match
+	// ErrLost. If a Downgrade has an unknown outcome, or an Unlock that releases a write lock above read locks, the lock is
+	// given up, and its other reentrant holds end with ErrUnlocked too.
 	ErrUnlocked = errors.New("zklock: unlocked")
 	// ErrLost matches, by errors.Is, every end that the holder did not ask for: the four below, and session.ErrAuth.
 	ErrLost = session.ErrLost
 	// ErrSessionExpired says that the ensemble ended the session.
 	ErrSessionExpired = session.ErrExpired
-	// ErrLeaseOver says that nothing was heard from the ensemble for so long that it may have ended the session; that no
-	// more than the grace of WithGrace is left until then; or that the connection broke and the server resumes no session, as
-	// ClickHouse Keeper does not.
+	// ErrLeaseOver says that nothing was heard from the ensemble for so long that it may have ended the session, or that no
+	// more than WithGrace's time is left until then; or that the connection to a server that resumes no session (ClickHouse
+	// Keeper) broke.
 	ErrLeaseOver = session.ErrLeaseOver
-	// ErrNodeDeleted says that another client deleted the hold's znode: an administrator's, or one that called Break. It may
-	// also mean that the session was ended by force, if the deletion was reported before the session's end.
+	// ErrNodeDeleted says that another client deleted the hold's znode, as Break does. It may also mean that the session
+	// was ended by force, if the deletion was reported before the session's end.
 	ErrNodeDeleted error = &lossError{"zklock: the lock's znode was deleted by somebody else"}
-	// ErrMaxHold says that the hold lasted longer than WithMaxHold allows, and so was ended.
+	// ErrMaxHold says that WithMaxHold's time was over.
 	ErrMaxHold error = &lossError{"zklock: held for longer than the maximum"}
 )
 
@@ -39,13 +39,12 @@ var (
 	// ErrBusy says that another contender holds the lock or waits for it (TryLock), or still did when WithWait's time was
 	// over. The message names it.
 	ErrBusy = errors.New("zklock: busy")
-	// ErrNotRun matches the error of Do, and of a guarded function, when the function was not called. If their error does not
-	// match it, the function was called.
+	// ErrNotRun matches the error of Do, and of a guarded function, if and only if the function was not called.
 	ErrNotRun = errors.New("zklock: not run")
 	// ErrNotRecorded matches the error of a Once whose function has returned nil, and whose run is not known to be recorded.
 	ErrNotRecorded = errors.New("zklock: the function has returned nil, and the run is not known to be recorded")
-	// ErrDeadlock says that the context of the call belongs to a hold of the same lock, so that the call would wait for its
-	// own caller for ever. See WithReentrancy, and Semaphore.Acquire.
+	// ErrDeadlock says that the call's context belongs to a hold of the same lock, so that the call would wait for its own
+	// caller for ever. See WithReentrancy, and Semaphore.Acquire.
 	ErrDeadlock = recipe.ErrDeadlock
 	// ErrNoLeader says that the election has no leader now.
 	ErrNoLeader = errors.New("zklock: no leader")
@@ -55,16 +54,15 @@ var (
 	ErrClosed = session.ErrClosed
 	// ErrPath says that a path can't be a lock's; the message names the path and the rule.
 	ErrPath = session.ErrPath
-	// ErrConflict says that the path is in use by something that is not this kind of lock, or has data that are not this
+	// ErrConflict says that something else than this kind of lock uses the path, or that there are data that are not this
 	// library's where this kind of lock keeps its own.
 	ErrConflict = recipe.ErrConflict
 	// ErrOption says that an option's value can't work; the message names the value and the rule.
 	ErrOption = session.ErrConfig
-	// ErrTooLarge says that what a call would have to send is longer than the ensemble takes (WithPacketLimit), or that
-	// the list of the lock's directory is longer than 32 MB. The same call would fail again; others are not affected.
+	// ErrTooLarge says that a call's request would be longer than the ensemble takes (WithPacketLimit), or that the list of
+	// the lock's directory is longer than 32 MB. The same call would fail again; others are not affected.
 	ErrTooLarge = session.ErrTooLarge
-	// ErrNoRoom says that the locks that the client holds or waits for fill all its sessions: see WithEphemeralBytes. The
-	// message has the figures.
+	// ErrNoRoom says that the client's holds and waits fill all its sessions, with the figures: see WithEphemeralBytes.
 	ErrNoRoom = session.ErrNoRoom
 	// ErrUnknownOutcome matches the error of a call whose write may or may not have been carried out, because the connection
 	// broke, or ctx or the session ended, before the reply: of Hold.Multi, Proclaim, Resize, Break, RWMutex.Downgrade, and Once.
@@ -103,18 +101,17 @@ func isAny(err error, targets ...error) bool {
 	return slices.ContainsFunc(targets, func(t error) bool { return errors.Is(err, t) })
 }
 
-// bare is an error's text without the name of the package of ours that it comes from: said once, in front.
+// bare returns err's text without the name of this module's package that it begins with: lockError has it in front once.
 func bare(err error) string {
 	msg := err.Error()
 	for _, name := range []string{"zklock: ", "recipe: ", "session: "} {
 		msg = strings.TrimPrefix(msg, name)
 	}
-	// "not authenticated" is the driver's text for an access list that says no, also to who is.
+	// The driver's text, "not authenticated", would mislead an authenticated client that an access list refuses.
 	return strings.ReplaceAll(msg, zk.ErrNoAuth.Error(), "refused by an access list")
 }
 
-// A nil context or function, and a Client, lock or hold that is nil or the zero value, are a programmer's errors that no input
-// can cause. Each call panics then, before it does anything, and says which rule was broken.
+// The functions below panic for mistakes in the program that no input can cause: see the package comment.
 
 func needContext(ctx context.Context) {
 	if ctx == nil {
@@ -122,7 +119,6 @@ func needContext(ctx context.Context) {
 	}
 }
 
-// needFunction is for a function that would be called under a lock.
 func needFunction(missing bool) {
 	if missing {
 		panic("zklock: nil function")
@@ -135,7 +131,7 @@ func (c *Client) need() {
 	}
 }
 
-// use returns what is inside of a lock of any kind, for a call with ctx.
+// use returns the lock inside a lock of any kind, and panics if that, its Client or ctx is nil or the zero value.
 func use[K any, P interface {
 	*K
 	inside() *lock

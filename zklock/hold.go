@@ -19,9 +19,8 @@ import (
 )
 
 // Token is a fencing token: the zxid of the transaction that made the holder's znode. It grows from holder to holder of a
-// path and is never used again on it; a store that remembers the greatest it has seen can refuse a holder that is late.
-// Locks of different paths that were taken at the same moment may have the same token. It is positive and fits an SQL
-// BIGINT.
+// path and is never used again on it: a store that remembers the greatest it has seen can refuse a late holder. Locks of
+// different paths that were taken at the same moment may have the same token. It is positive and fits an SQL BIGINT.
 type Token int64
 
 // Hold is one acquisition of one lock. Its methods may be called concurrently.
@@ -36,20 +35,20 @@ type Hold struct {
 	released atomic.Bool // by Unlock, or turned into another by Downgrade
 }
 
-// Context returns a context that is cancelled before the ensemble can give the lock to anybody else, also when nothing is
-// received from the ensemble any more; provided that clocks run alike within two per cent and the process runs.
+// Context returns a context that is cancelled before the ensemble can give the lock to another client, also when nothing is
+// received from the ensemble any more, provided that clocks run alike within two per cent and the process runs.
 // context.Cause says why: ErrUnlocked, ErrClosed, or an error that matches ErrLost.
 //
-// Its Err, Done and Value look at the clock, which takes about 50 ns. So a process that was stopped (SIGSTOP, a paused
-// virtual machine) until the lease was over finds the context ended as soon as it asks: in a loop on ctx.Err(), or in a
-// select on ctx.Done() that begins after the stop. So do children that context.WithValue made, and the contexts of Do,
-// Guard, Election.Run and package lockhttp. A select that was waiting already, and a child that context.WithCancel,
-// WithTimeout or another library made, end when this context is asked, or when a timer has run, mostly within a
-// millisecond of waking; there HoldFrom(ctx) finds the hold, whose Err looks at the clock. A process may also be stopped
-// after it has asked and before it acts: the token and Multi protect against that.
+// Its Err, Done and Value look at the clock, which takes about 50 ns. So if a process was stopped (SIGSTOP, a paused
+// virtual machine) until the lease was over, it finds the context ended as soon as it asks: in a loop on ctx.Err(), or in a
+// select on ctx.Done() that begins after the stop. The same is true of children made by context.WithValue, and of the
+// contexts of Do, Guard, Election.Run and package lockhttp. A select that was waiting already, and a child made by
+// context.WithCancel, WithTimeout or another library, end when this context is asked, or when a timer has run, mostly
+// within a millisecond of waking; there HoldFrom(ctx) finds the hold, whose Err looks at the clock. A process may also be
+// stopped after it has asked and before it acts: the token and Multi protect against that.
 //
-// It carries the values of the context that Lock was called with, but does not end with it. A Lock of the same path with
-// a context that comes from it is reentrant, or ErrDeadlock: see WithReentrancy.
+// It carries the values of the context that Lock was called with, but does not end with it. A Lock of the same path with a
+// context derived from it is reentrant, or ErrDeadlock: see WithReentrancy.
 func (h *Hold) Context() context.Context {
 	h.need()
 	return &h.ctx
@@ -62,7 +61,7 @@ func (h *Hold) bind(a *acquisition, values context.Context, read bool) {
 	h.ctx.Context, h.cancel = context.WithCancelCause(holdContext{s.Context(), values, h})
 }
 
-// Err returns nil while the lock is held, and then the cause of Context's end. It looks at the clock as that does.
+// Err returns nil while the lock is held, and then the cause of Context's end. It looks at the clock too.
 func (h *Hold) Err() error {
 	h.need()
 	h.ctx.look()
@@ -75,12 +74,12 @@ func (h *Hold) Token() Token {
 	return Token(h.a.ticket.Czxid())
 }
 
-// SafeUntil returns the instant before which nobody else can hold the lock, local clock, unless the session or the
-// znode is removed by force, or the lock is released here. It moves on with each heartbeat while the ensemble answers;
+// SafeUntil returns the instant, by the local clock, before which no other client can hold the lock, unless the session or
+// the znode is removed by force, or the lock is released here. It moves on with each heartbeat that the ensemble answers;
 // see Session.SafeUntil of package session for when it moves back. When nothing is heard from the ensemble any more, the
 // context ends a twenty-fifth of the session timeout before it (0.4 s by default), which is the time that work has to
-// notice; with WithGrace that much earlier. After the end it says until when the ensemble keeps the session that the hold
-// was in; after an Unlock that means nothing for the lock.
+// notice; with WithGrace, earlier by the grace. After the hold's end it says until when the ensemble keeps the session that
+// the hold was in; after an Unlock that means nothing for the lock.
 func (h *Hold) SafeUntil() time.Time {
 	h.need()
 	return h.ctx.s.SafeUntil()
@@ -98,11 +97,11 @@ func (h *Hold) Nodes() []string {
 	return slices.Clone(h.a.ticket.Nodes())
 }
 
-// Check asks the ensemble whether the lock is still ours: our znode, as its leader has it, with our session as its
-// owner. Nil: the leader confirmed it after the call began (see Session.Sync for the remaining race). It blocks for one
-// round trip, or as long as there is no connection.
+// Check asks the ensemble whether the lock is still ours: whether its leader has our znode, with our session as the owner.
+// Nil: the leader confirmed it after the call began (see Session.Sync for the remaining race). It blocks for one round
+// trip, or as long as there is no connection.
 //
-// Errors: ErrLost when it is not ours, and the hold is lost from then on; ErrUnlocked, or ErrClosed, when this hold was
+// Errors: ErrLost when it is not ours, and the hold is lost from then on; ErrUnlocked or ErrClosed when this hold was
 // released, or the Client closed, before or meanwhile; ctx's when that ended first, which says nothing about the lock.
 func (h *Hold) Check(ctx context.Context) error {
 	h.need()
@@ -114,26 +113,27 @@ func (h *Hold) Check(ctx context.Context) error {
 	return h.fail("check", cmp.Or(h.Err(), err))
 }
 
-// Multi carries out ZooKeeper writes in one transaction that commits only if the lock is still ours: whatever happened to
-// this process meanwhile, nobody else has held the lock in between. The operations, and the responses, one for each, are
-// the driver's: *zk.CreateRequest, *zk.DeleteRequest, *zk.SetDataRequest, *zk.CheckVersionRequest.
+// Multi carries out ZooKeeper writes in one transaction that commits only if the lock is still ours: then no other client
+// has held it in between, whatever happened to this process. The operations, and the responses, one for each, are the
+// driver's: *zk.CreateRequest, *zk.DeleteRequest, *zk.SetDataRequest, *zk.CheckVersionRequest.
 //
-// Errors: ErrUnknownOutcome when the connection broke, the session ended or ctx ended before the reply: ask for this one
-// first, since such an error may match ErrLost, or ctx's, as well. After any other error nothing was done: ErrLost when
-// the lock was not ours any more, ErrUnlocked, or ErrClosed, when this hold had been released, or the Client closed, an
-// operation's own (zk.ErrBadVersion, …) when the ensemble refused it. It blocks for one round trip, or as long as there
-// is no connection.
+// Errors: ErrUnknownOutcome when the connection broke, the session ended or ctx ended before the reply: check for this one
+// first, since such an error may also match ErrLost, or ctx's. After any other error nothing was done: ErrLost when the
+// lock was not ours any more; ErrUnlocked or ErrClosed when this hold had been released, or the Client closed; an
+// operation's own (zk.ErrBadVersion, …) when the ensemble refused it. It blocks for one round trip, or as long as there is
+// no connection.
 func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
 	h.need()
 	needContext(ctx)
 	resps, err := h.a.ticket.Multi(ctx, h.mayWrite, ops...)
-	if errors.Is(err, recipe.ErrGone) && h.Err() == nil { // it is about to end
+	if errors.Is(err, recipe.ErrGone) && h.Err() == nil { // the hold is about to end
 		err = errors.Join(err, ErrNodeDeleted)
 	}
 	return resps, h.fail("multi", err)
 }
 
-// mayWrite is Err, but for a hold of a write lock that a Downgrade has made a read lock, and that is about to end.
+// mayWrite is Err, but ErrUnlocked for a write hold whose znode a Downgrade has replaced by a reader's: the hold is about
+// to end.
 func (h *Hold) mayWrite() error {
 	err := h.Err()
 	if err == nil && !h.read {
@@ -144,18 +144,17 @@ func (h *Hold) mayWrite() error {
 	return err
 }
 
-// Unlock releases the lock: the hold's context ends, then its znode is deleted, and nothing else. Nil: it is deleted,
-// and the next in line may hold. It blocks for one round trip, or for as long as there is no connection and neither ctx
-// nor the session has ended. When ctx ends first, or has ended before, the error is ctx's, the hold counts as released,
-// and the deletion goes on in the background until it has succeeded, the ensemble has refused it for good (as by
-// zk.ErrNoAuth), or the session is over.
+// Unlock releases the lock: the hold's context ends, then its znode is deleted, and nothing else. Nil: it is deleted, and
+// the next in line may hold. It blocks for one round trip, or, without a connection, until ctx or the session has ended.
+// When ctx ends first, or has ended before, the error is ctx's, the hold counts as released, and the deletion goes on in
+// the background until it has succeeded, the ensemble has refused it for good (as by zk.ErrNoAuth), or the session is over.
 //
-// If ctx comes from this hold (Context, With, the context inside Do) and has not ended, it would end with the hold, so its
-// cancellation does not count, nor does that of its parents: the call then waits until ctx's deadline, or, if there is
-// none, for one session timeout at most.
+// If ctx comes from this hold (Context, With, the context inside Do) and has not ended, Unlock would end it. So its
+// cancellation, and that of its parents, does not count: the call waits until ctx's deadline, or, if there is none, for one
+// session timeout at most.
 //
-// Errors: ErrNotHeld (released before), ErrLost (it was lost before, and why; or the session ended before the deletion
-// was confirmed, and the lock ends with it).
+// Errors: ErrNotHeld (released before); ErrLost (lost before, with the cause; or the session, and with it the lock, ended
+// before the deletion was confirmed).
 func (h *Hold) Unlock(ctx context.Context) error {
 	h.need()
 	needContext(ctx)
@@ -183,9 +182,9 @@ func (h *Hold) Unlock(ctx context.Context) error {
 }
 
 // UnlockSoon is Unlock that does not wait for the ensemble's answer, to save a round trip: when it returns, the hold's
-// context has ended, and the deletion is on its way in the background, where it goes on as after Unlock. The hooks have what
-// Unlock would return: Released the error, Lost a loss from before. It does nothing for a hold that was released before. It
-// does not block, and takes a goroutine, which Close joins, until there is an answer, or for one session timeout.
+// context has ended, and the deletion goes on in the background as after Unlock. The hooks have what Unlock would return:
+// Released the error, Lost a loss from before. It does nothing for a hold that was released before. It does not block, and
+// takes a goroutine, which Close joins, until there is an answer, or for one session timeout.
 func (h *Hold) UnlockSoon() {
 	h.need()
 	if !h.released.CompareAndSwap(false, true) {
@@ -231,11 +230,11 @@ func (h *Hold) String() string {
 }
 
 // leaseContext is a context that ends with a session. Its methods look at the lease clock before they answer: after a stop
-// of the whole process the lease may be over, and the timer that ends the session may not have run yet. A look that finds
-// the lease over ends the session, and so every context that was derived from it, before the answer is given.
+// of the process the lease may be over before the timer that ends the session has run. A look that finds the lease over
+// ends the session, and all contexts derived from it, before the answer is given.
 //
-// Package context finds the cancelCtx inside, by Value and the identity of Done's channel, and so needs no goroutine for a
-// child. A child of context.WithCancel asks its parent, and so looks, by its Value only.
+// Package context finds the cancelCtx inside by Value and the identity of Done's channel, and so needs no goroutine for a
+// child. A child made by context.WithCancel asks its parent, and so looks, by its Value only.
 type leaseContext struct {
 	context.Context
 	s *session.Session
@@ -283,14 +282,14 @@ func (c holdContext) Deadline() (time.Time, bool) {
 // holdKey finds the innermost hold in a context.
 type holdKey struct{}
 
-// HoldFrom returns the hold that ctx belongs to: the innermost one whose Context it is, or is derived from. It is for
-// functions that run inside Do or Guard and want the token, SafeUntil or Multi.
+// HoldFrom returns the innermost hold whose Context ctx is, or is derived from. It is for functions that run inside Do or
+// Guard and want the token, SafeUntil or Multi.
 func HoldFrom(ctx context.Context) (*Hold, bool) {
 	h, ok := ctx.Value(holdKey{}).(*Hold)
 	return h, ok
 }
 
-// Value finds the acquisition, for a Lock under this hold, before it looks further.
+// Value returns what a Lock under this hold looks for, or else a value of the call's context.
 func (c holdContext) Value(key any) any {
 	switch k := key.(type) {
 	case holdKey:
@@ -310,7 +309,7 @@ func (c holdContext) Value(key any) any {
 	return joinedContext{c.Context, c.values}.Value(key)
 }
 
-// With returns a context for work under the hold: it ends with the hold, as Context does and with its cause, or with ctx,
+// With returns a context for work under the hold: it ends with the hold, with the cause that Context has, or with ctx,
 // whichever is first, and has the earlier of their deadlines. Its values are those of Context, and ctx's for keys that
 // Context does not have. Call release when the work is done: it frees the context's resources, not the hold.
 //
@@ -327,7 +326,7 @@ func (h *Hold) With(ctx context.Context) (work context.Context, release context.
 	return w, func() { end(context.Canceled) }
 }
 
-// with is With whose end has a cause.
+// with is With whose release takes a cause.
 func (h *Hold) with(ctx context.Context) (*leaseContext, context.CancelCauseFunc) {
 	var base context.Context = joinedContext{h.Context(), ctx}
 	release := context.CancelFunc(func() {})

@@ -12,8 +12,7 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// Kind says which kind of lock a call, a hold or a contender is of. Hooks, Status, Queue and their JSON forms use the
-// same words.
+// Kind is the kind of lock of a call, hold or contender, in the words of Hooks, Status, Queue and their JSON forms.
 type Kind string
 
 const (
@@ -21,31 +20,31 @@ const (
 	KindRead      Kind = "read"  // of an RWMutex
 	KindWrite     Kind = "write" // of an RWMutex
 	KindSemaphore Kind = "semaphore"
-	// KindMulti is known to the process that made the call: its contenders' znodes are those of a mutex, and Queue shows them
-	// so. A candidate's are those of a mutex, too; its data say what it is.
+	// KindMulti is known only to the process that made the call: its contenders' znodes are those of a mutex, and Queue
+	// shows them so. A candidate's are too, but its data have KindElection.
 	KindMulti    Kind = "multi"
 	KindElection Kind = "election"
 )
 
-// kindOf has the kind that a contender's name tells.
+// kindOf is the kind that a contender's name tells.
 var kindOf = [...]Kind{recipe.Lock: KindMutex, recipe.Read: KindRead, recipe.Write: KindWrite, recipe.Permits: KindSemaphore}
 
-// contender is the kind that the name of its contenders tells: those of KindMulti and KindElection are a mutex's.
+// contender returns the kind that the contenders' names tell: for KindMulti and KindElection it is the mutex's.
 func (k Kind) contender() recipe.Kind {
 	return recipe.Kind(max(int(recipe.Lock), slices.Index(kindOf[:], k)))
 }
 
 // Hooks report what happens to locks and sessions, for metrics and traces. Each may be nil. They are called concurrently,
-// each in the goroutine in which its event happens, never while a mutex of this package is held. They should return soon,
-// since the lock call that they report on waits for them, and must not call Client.Close.
+// each in the goroutine of its event, never while a mutex of this package is held. They should return soon, since the lock
+// call that they report on waits for them, and must not call Client.Close.
 //
-// LockInfo.Call, the number of the call that asked, ties events together. Each Asked is followed by one Acquired or Failed,
-// with any number of Queued and Retried in between. Each Acquired is followed by one Released or Lost. It may be Downgraded
-// once in between; Released or Lost may be reported before a concurrent Downgraded. A call that is refused before it asks
-// for anything (a bad path or option, a context that has ended) is not reported.
+// LockInfo.Call, the number of the call, ties events together. Each Asked is followed by one Acquired or Failed, with any
+// number of Queued and Retried in between; each Acquired by one Released or Lost, with at most one Downgraded in between. A
+// Downgraded that is concurrent with Released or Lost may be reported after it. A call that is refused before it asks for
+// anything (a bad path or option, a context that has ended) is not reported.
 //
-// With WithReentrancy, a call that joins a hold is Asked and Acquired under its own number, and Joined is the number of
-// the call whose hold it joins: Released, after the last Unlock, or Lost is reported with that number only.
+// With WithReentrancy, a call that joins a hold is Asked and Acquired under its own number, and Joined is the number of the
+// call whose hold it joins. Released, after the last Unlock, or Lost is reported under that number only.
 type Hooks struct {
 	Session        func(SessionInfo)        // a session came up, is in doubt, or is over
 	Asked          func(LockInfo)           // a call asks for a lock
@@ -87,8 +86,8 @@ func both[T any](first, second func(T)) func(T) {
 	return func(info T) { first(info); second(info) }
 }
 
-// SessionInfo is a change of a session that the client's locks live in, of which there may be several
-// (WithEphemeralBytes): ID tells them apart. A further session that is no longer needed is Over with ErrClosed.
+// SessionInfo is a change of one of the client's sessions; ID tells them apart if there are several (WithEphemeralBytes). A
+// further session that is no longer needed is Over with ErrClosed.
 type SessionInfo struct {
 	State session.State // Connected, Disconnected (in doubt) or Over
 	ID    int64
@@ -98,17 +97,16 @@ type SessionInfo struct {
 	Err     error // why, for Disconnected and Over
 }
 
-// LockInfo names a lock and who asks for it.
+// LockInfo describes a lock and the call that asks for it.
 type LockInfo struct {
-	Call    uint64 // the number of the call that asked: no other call of this process has it
+	Call    uint64 // the number of the call, unique in this process
 	Path    string
 	Paths   []string // of a MultiLock; nil for the others
 	Kind    Kind
 	Permits int    // of a Semaphore; 0 for the others
 	Owner   string // WithOwner
 	Try     bool   // TryLock
-	// Context has the values of the context that the call was made with, the trace that it belongs to among them. It
-	// never ends: there is nothing in it to wait for.
+	// Context has the values of the call's context, its trace among them. It never ends.
 	Context context.Context
 }
 
@@ -117,7 +115,7 @@ type QueuedInfo struct {
 	LockInfo
 	Ahead  int    // contenders that are in its way
 	Holder string // the first of them: its znode's path
-	Who    string // who that is; "" until the wait has lasted for 300 ms and it was worth a read
+	Who    string // its owner; "" until the wait has lasted for 300 ms and the znode was read
 }
 
 // AcquiredInfo is a hold that began.
@@ -144,8 +142,8 @@ type AskedToReleaseInfo struct {
 	ReleaseRequest
 }
 
-// DowngradedInfo is a hold of a write lock that became one of the read lock, without having been free: by Downgrade, or
-// because the write lock was released before a read lock that was taken under it. Its Kind is KindRead from here on.
+// DowngradedInfo is a write lock that became a read lock without being free in between: by Downgrade, or because it was
+// released before a read lock that was taken under it. Its Kind is KindRead from here on.
 type DowngradedInfo struct {
 	LockInfo
 	Token Token // as before
@@ -178,8 +176,7 @@ type RetriedInfo struct {
 // lastCall numbers the calls of the process.
 var lastCall atomic.Uint64
 
-// tell logs an event of one lock, and then calls its hook, which may be nil. The session's own changes are logged by
-// package session.
+// tell logs an event of a lock, and then calls its hook, which may be nil. Package session logs the sessions' changes.
 func tell[I any](c *Client, level slog.Level, event string, l *LockInfo, hook func(I), info I, more ...slog.Attr) {
 	if c.log.Enabled(l.Context, level) {
 		attrs := []slog.Attr{slog.Uint64("call", l.Call), slog.String("kind", string(l.Kind)), slog.String("path", l.Path)}

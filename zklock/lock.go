@@ -26,7 +26,7 @@ type ticket interface {
 	Nodes() []string
 	Czxid() int64
 	Guard(lost func(error))          // reports a loss, from now on
-	OnSet(func([]byte, zk.Stat))     // reports data that others set; Guard's goroutines do
+	OnSet(func([]byte, zk.Stat))     // reports data that other clients set, in goroutines of Guard
 	Check(ctx context.Context) error // asks whether it is still ours
 	SetData(context.Context, []byte) error
 	Multi(ctx context.Context, mayWrite func() error, ops ...any) ([]zk.MultiResponse, error)
@@ -36,7 +36,7 @@ type ticket interface {
 	Leave(ctx context.Context) error
 }
 
-// lock is what all kinds of locks are made of: where, with which options, on whose behalf. It stores no ownership.
+// lock is what all kinds of locks have in common: paths, options, Client. It stores no ownership.
 type lock struct {
 	c       *Client
 	noun    string   // what it is, for messages
@@ -76,10 +76,9 @@ func (c *Client) newLock(noun string, opts []LockOption, paths ...string) lock {
 // String returns "mutex", or what else the lock is, and the path or paths.
 func (l *lock) String() string { return l.noun + " " + text.Foreign(strings.Join(l.dirs, ", ")) }
 
-// fail returns err as the failure of a call on the lock; nil when there is none.
 func (l *lock) fail(op string, err error) error { return failed(op, l.path, err) }
 
-// withSession has fn do what a call asks the ensemble for that takes no place in line.
+// withSession runs fn in the current session, for a call that takes no place in line.
 func (l *lock) withSession(ctx context.Context, op string, fn func(*session.Session) error) error {
 	err := l.err
 	if err == nil {
@@ -103,8 +102,8 @@ func (l *lock) queues(ctx context.Context, call LockInfo) []recipe.Queue {
 	return queues
 }
 
-// acquire returns a hold: the one that ctx carries, counted up, or a new one. WithWait bounds a call that is no try. info has the
-// call's kind, permits and try; op is its name in errors.
+// acquire returns a hold: a further one of the acquisition that ctx carries, or a new one. WithWait bounds a call that is
+// no try. info has the call's kind, permits and try; op is its name in errors.
 func (l *lock) acquire(ctx context.Context, op string, info LockInfo) (*Hold, error) {
 	if l.err != nil {
 		return nil, l.fail(op, l.err)
@@ -143,9 +142,9 @@ func (l *lock) acquire(ctx context.Context, op string, info LockInfo) (*Hold, er
 	return h, nil
 }
 
-// explain turns an error that says that another contender was in the way into ErrBusy: that of a call that does not wait,
-// or whose WithWait was over before its caller's context. A call that ran out of time before it could queue, for lack of
-// a connection, did not find the lock busy. ErrBusy has what was found as text only: a deadline in that was not the caller's.
+// explain returns ErrBusy for a try that found another contender, and for a call whose WithWait was over, before its
+// caller's context, while it was in line; a call that could not queue, for lack of a connection, did not find the lock
+// busy. ErrBusy has the cause as text only, since a deadline in that was not the caller's.
 func (l *lock) explain(caller context.Context, err error) error {
 	if errors.Is(err, recipe.ErrBusy) {
 		return fmt.Errorf("%w: %v", ErrBusy, err) //nolint:errorlint // as text
@@ -186,8 +185,8 @@ func (l *lock) take(ctx context.Context, w *waiting) (*Hold, error) {
 	return l.c.newHold(ctx, t, w, l.o), nil
 }
 
-// queueUp returns a ticket that holds, with more than the grace left of its lease: a new one, or with local handoff a turn. With
-// an error it may be a nil pointer.
+// queueUp returns a ticket that holds, with more than the grace left of its lease: a new one, or with local handoff a turn.
+// After an error t may be a nil pointer.
 func (l *lock) queueUp(ctx context.Context, w *waiting) (t ticket, err error) {
 	for {
 		switch {
@@ -216,7 +215,7 @@ func (l *lock) queueUp(ctx context.Context, w *waiting) (t ticket, err error) {
 	}
 }
 
-// obtain returns a ticket that holds, and tries in one session after another.
+// obtain returns a ticket that holds. If its session ends, or is full, it queues again in another one.
 func (l *lock) obtain(ctx context.Context, call LockInfo, progress handoff.Caller) (*recipe.Ticket, error) {
 	queues := l.queues(ctx, call)
 	for i := range queues {
@@ -267,12 +266,13 @@ func (l *lock) enter(ctx context.Context, s *session.Session, queues []recipe.Qu
 	return t, nil
 }
 
-// giveUp leaves a place that is not wanted any more. ctx may be over; then the deletion goes on by itself.
+// giveUp leaves a ticket that is no longer wanted. If ctx ends, the deletion goes on in the background.
 func (c *Client) giveUp(ctx context.Context, t ticket) {
 	c.unreleased(ctx, t, t.Leave(ctx))
 }
 
-// unreleased warns of a place whose Leave has failed, unless its znodes are gone, are being deleted, or go with the session.
+// unreleased warns of a ticket whose Leave has failed, unless its znodes are gone, are being deleted, or go with the
+// session.
 func (c *Client) unreleased(ctx context.Context, t ticket, err error) {
 	if err == nil || errors.Is(err, recipe.ErrGone) || ctx.Err() != nil || t.Session().Err() != nil {
 		return
@@ -280,9 +280,9 @@ func (c *Client) unreleased(ctx context.Context, t ticket, err error) {
 	c.log.Warn("place in line can't be given up before the session ends", "node", t.Nodes()[0], "error", err)
 }
 
-// reenter looks for a hold of the same lock in ctx. With reentrancy it is counted up; without, waiting for it would never
-// end: ErrDeadlock, as for a hold of some of a MultiLock's paths, or of others. Nil, nil: there is none. Permits of a
-// semaphore are added up instead: see recipe.Size.
+// reenter returns a further hold if ctx carries one of the same lock and the lock is reentrant. Otherwise waiting would
+// never end: ErrDeadlock, as for a hold of some of a MultiLock's paths, or of others too. Nil, nil: ctx carries none.
+// Permits of a semaphore are added up instead: see recipe.Size.
 func (l *lock) reenter(ctx context.Context, kind Kind) (*Hold, error) {
 	if kind == KindSemaphore {
 		return nil, nil
@@ -317,7 +317,8 @@ func (c *Client) unreachable(ctx context.Context, path string) error {
 	return err
 }
 
-// handoffLock describes a mutex with local handoff, of which Key has the path and all that the znode and its time depend on.
+// handoffLock describes a mutex with local handoff. Key has the path and all options that its znode, or the time for which
+// that stays, depends on.
 func (l *lock) handoffLock() *handoff.Lock {
 	o, queuer := l.o, *l
 	rest := fmt.Appendf(nil, "%d %d %t %t %t %d %#v\n%s",

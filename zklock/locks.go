@@ -18,7 +18,7 @@ import (
 type LockList struct {
 	Locks  []QueuePage // those in use, by path
 	Looked int         // znodes that were looked at
-	Hidden int         // of these, that may not be read: locks there are not in the list
+	Hidden int         // those of them that may not be read: no lock there is in Locks
 	Cut    bool        // the limits left something out
 }
 
@@ -31,18 +31,18 @@ func SearchZnodes(n int) SearchOption { return SearchOption{func(s *search) { s.
 // SearchDepth has Locks look n levels below the root at most; default 32. 0 is the root alone.
 func SearchDepth(n int) SearchOption { return SearchOption{func(s *search) { s.depth = n }} }
 
-// SearchRows has Locks read n contenders of each lock, from the first on; default 1, which is one that holds.
+// SearchRows has Locks read n contenders of each lock, from the first on; default 1, which is a holder.
 func SearchRows(n int) SearchOption { return SearchOption{func(s *search) { s.rows = n }} }
 
-// Locks returns the locks at root and below it that somebody holds or waits for. A znode is taken for a lock when it has
-// children that are named as a lock's contenders are. ZooKeeper's own znodes are left out, and those that may not be
-// read, or have more children than can be read, except root. Each lock is as QueuePage shows it, at a time of its own.
+// Locks returns the locks at root and below it that are held or waited for. A znode is taken for a lock when it has
+// children that are named as contenders are. ZooKeeper's own znodes are left out, and so are, except root, those that may
+// not be read or have more children than can be read. Each lock is as QueuePage shows it, at a time of its own.
 //
 // It costs a list for each znode, 16 at a time, and for each lock what QueuePage costs, and blocks for that, or as long as
 // there is no connection and ctx lasts. It may be called concurrently.
 //
-// Errors: ErrPath, ErrOption; zk.ErrNoAuth when root itself may not be read, since an empty list would say that nobody
-// holds anything; otherwise as for Queue. With an error the list is what was found before.
+// Errors: ErrPath, ErrOption; zk.ErrNoAuth when root itself may not be read, since an empty list would say that no lock is
+// in use; otherwise as for Queue. With an error the list is what was found before.
 func (c *Client) Locks(ctx context.Context, root string, opts ...SearchOption) (LockList, error) {
 	c.need()
 	needContext(ctx)
@@ -133,13 +133,13 @@ func (s *search) walk(ctx context.Context, z *session.Session) (locks []string, 
 		if err != nil {
 			return nil, err
 		}
-		slices.Sort(next) // whatever the limits leave out, it is the same the next time
+		slices.Sort(next) // so that the limits leave out the same znodes each time
 		level = next
 	}
 	return locks, nil
 }
 
-// unlessOne is err, unless it says that one znode is to be left out: gone, not to be read, or with more than can be read.
+// unlessOne returns err, unless it only concerns one znode, which is left out: it is gone, or may not or can't be read.
 func unlessOne(err error) error {
 	if isAny(err, zk.ErrNoNode, zk.ErrNoAuth, ErrTooLarge, ErrPath) {
 		return nil
@@ -147,7 +147,7 @@ func unlessOne(err error) error {
 	return err
 }
 
-// each calls fn for all paths, several at a time, until one fails, and returns its error when all calls have ended.
+// each calls fn for all paths, 16 at a time, until one call fails, and returns its error when all calls have ended.
 func each(paths []string, fn func(i int, path string) error) error {
 	var all sync.WaitGroup
 	failed := make(chan error, len(paths))

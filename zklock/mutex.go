@@ -11,9 +11,8 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// Mutex is a lock that one holder in the whole ensemble can have. It is a description, and stores no ownership: that is
-// in the Hold that Lock returns. Any number of Mutexes may have the same path, and one Mutex may be used by any number of
-// goroutines.
+// Mutex is a lock that one holder in the whole ensemble can have. It is a description, and stores no ownership: that is in
+// the Hold that Lock returns. Any number of Mutexes may have the same path, and any number of goroutines may use one Mutex.
 type Mutex struct{ lock }
 
 // Mutex returns the mutex whose contenders queue below path, a znode that Lock makes when it is missing. It does no I/O;
@@ -22,15 +21,15 @@ func (c *Client) Mutex(path string, opts ...LockOption) *Mutex {
 	return &Mutex{c.newLock(nounMutex, opts, path)}
 }
 
-// Lock waits its turn and returns the hold. The wait survives disconnects and sessions that end: in a new session it
-// queues again, at the end of the line.
+// Lock waits its turn and returns the hold. The wait survives disconnects and sessions that end: in a new session it queues
+// again, at the end of the line.
 //
-// It blocks until the lock is held, ctx ends, the Client is closed, or WithWait's time is over. ctx bounds the waiting
-// and not the hold. When ctx ends, the error matches ctx's and says who is first in line: by the name of its znode until the
-// wait has lasted for 0.3 s, and then by its owner, which costs a read. The deletion of the contender's znode has then been
-// sent, as a rule, but not answered. It is sent later, in the background, if there is no connection, or one that takes
-// nothing, if a lock delay was noted, or if ctx ended before the create's outcome was known: Client.Close has what that
-// means for a process that exits. Uncontended a Lock costs two requests in one round trip.
+// It blocks until the lock is held, ctx ends, the Client is closed, or WithWait's time is over. ctx bounds the wait and not
+// the hold. When ctx ends, the error matches ctx's and says who is first in line: by the name of its znode, or, when the
+// wait has lasted for 0.3 s, by its owner, which costs a read. As a rule, the deletion of the call's znode has then been
+// sent, but not answered. It is sent later, in the background, if there is no connection, or one that takes nothing, if a
+// lock delay was noted, or if the create's outcome is not known yet: Client.Close says what that means for a process that
+// exits. An uncontended Lock costs two requests in one round trip.
 //
 // Errors: ErrBusy (WithWait), ErrDeadlock, ErrClosed, ErrPath, ErrOption, ErrConflict, session.ErrAuth, the driver's
 // (zk.ErrNoAuth, …) when the ensemble refuses a step.
@@ -38,9 +37,9 @@ func (m *Mutex) Lock(ctx context.Context) (*Hold, error) {
 	return use(ctx, m).acquire(ctx, "lock", LockInfo{Kind: KindMutex})
 }
 
-// TryLock returns the hold if nobody else holds the lock or waits for it, and ErrBusy otherwise, which names the holder and
-// costs a read and no write; two more reads, of 0.3 s at most, for the name of a holder that the client does not know yet.
-// It waits for a connection, never for another contender. Other errors: as for Lock.
+// TryLock returns the hold if no other contender holds the lock or waits for it, and ErrBusy otherwise, which names the
+// holder. ErrBusy costs a read and no write, and two more reads, of 0.3 s at most, if the client does not know the holder's
+// name yet. TryLock waits for a connection, never for another contender. Other errors: as for Lock.
 func (m *Mutex) TryLock(ctx context.Context) (*Hold, error) {
 	return use(ctx, m).acquire(ctx, "try lock", LockInfo{Kind: KindMutex, Try: true})
 }
@@ -48,31 +47,31 @@ func (m *Mutex) TryLock(ctx context.Context) (*Hold, error) {
 // Do calls fn while it holds the lock. fn's context ends with ctx and with the hold, whichever is first; the lock is
 // released after fn has returned, also by a panic.
 //
-// Nil: fn has returned nil while the lock was held. An error that matches ErrNotRun is Lock's: fn was not called. One
-// that matches ErrLost, or ErrClosed, and not ErrNotRun: fn was called, and the lock was lost before it returned, or, if
-// the cause is ErrNodeDeleted, perhaps in the moment after; fn's own error, if it has one, is joined. Any other error is
-// fn's own, unchanged; the lock was held. (fn's own may match ErrLost for another lock that it used; if it comes from a
-// Do inside fn, it does not match ErrNotRun.)
+// Nil: fn has returned nil while the lock was held. An error that matches ErrNotRun is Lock's: fn was not called. Any other
+// one that matches ErrLost or ErrClosed: fn was called, and the lock was lost before it returned, or, if the cause is
+// ErrNodeDeleted, perhaps just after; fn's own error, if it has one, is joined. All other errors are fn's own, unchanged;
+// the lock was held. (fn's own may match ErrLost for another lock that it used; if it comes from a Do inside fn, it does
+// not match ErrNotRun.)
 //
-// The result says nothing about the release, for which Do waits, even when ctx has ended, if a server is connected, for a
+// The result says nothing about the release. Do waits for that, even when ctx has ended, if a server is connected, for a
 // tenth of the session timeout at most (1 s by default). Otherwise the release goes on in the background, and the lock is
 // free when the ensemble can be reached, or when the session ends. Hooks.Released has the reason.
 func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context) error) error {
 	return do(ctx, m.Lock, fn)
 }
 
-// MultiLock is several mutexes that are held together: all or none. All places are taken in one transaction, so that
-// contenders are in the same order in every line, and there is no deadlock in whatever order the paths are named. It
-// takes one write to enter and one to release. Mutexes of the same paths queue in the same lines. Like a Mutex it is a
-// description and stores no ownership.
+// MultiLock is several mutexes that are held together: all or none. One transaction takes all places, so that contenders
+// are in the same order in every line, and there is no deadlock, in whatever order the paths are named. It takes one write
+// to enter and one to release. Mutexes of the same paths queue in the same lines. Like a Mutex it is a description and
+// stores no ownership.
 //
 // A hold that loses one of its places ends, and keeps the others until Unlock, or until WithMaxHold's time is over: its
 // holder may still be working on what they protect.
 type MultiLock struct{ lock }
 
-// MultiLock returns the lock of all paths. It does no I/O; no paths, a path that is named twice, and a path or option
-// that can't work are reported by every call on it (ErrPath, ErrOption). More paths than the ensemble takes in one
-// transaction are refused by each Lock (ErrTooLarge): see WithPacketLimit.
+// MultiLock returns the lock of all paths. It does no I/O; no paths, a path that is named twice, and a path or option that
+// can't work are reported by every call on it (ErrPath, ErrOption). More paths than the ensemble takes in one transaction
+// are refused by each Lock (ErrTooLarge): see WithPacketLimit.
 func (c *Client) MultiLock(paths []string, opts ...LockOption) *MultiLock {
 	m := &MultiLock{c.newLock("multi lock", opts, slices.Clone(paths)...)}
 	if len(paths) == 0 {
@@ -81,10 +80,10 @@ func (c *Client) MultiLock(paths []string, opts ...LockOption) *MultiLock {
 	return m
 }
 
-// Lock waits until it holds all and returns one hold of them: one context, and one token, which is greater than that of
-// every earlier holder of any of the paths. Contract and errors are those of Mutex.Lock; one deadline covers all. Asking
-// for it under one's own hold of one of the paths is ErrDeadlock, with reentrancy too, unless that hold is of exactly
-// these paths.
+// Lock waits until it holds all paths and returns one hold of them: one context, and one token, which is greater than that
+// of every earlier holder of any of the paths. Contract and errors are those of Mutex.Lock; one deadline covers all. With
+// the context of a hold of one of the paths it is ErrDeadlock, with reentrancy too, unless that hold is of exactly these
+// paths.
 func (m *MultiLock) Lock(ctx context.Context) (*Hold, error) {
 	return use(ctx, m).acquire(ctx, "lock", LockInfo{Kind: KindMulti})
 }
@@ -103,7 +102,6 @@ func samePaths(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
-// do calls fn while it has what lock returns.
 func do(ctx context.Context, lock func(context.Context) (*Hold, error), fn func(context.Context) error) error {
 	needFunction(fn == nil)
 	h, err := lock(ctx)
@@ -120,7 +118,7 @@ func (h *Hold) do(ctx context.Context, fn func(context.Context) error) (err erro
 			// work's own timer may run before that of ctx: a caller who sees that end and then checks ctx must find it ended too.
 			select {
 			case <-ctx.Done():
-			case <-time.After(time.Second): // it does not keep the deadline that it says
+			case <-time.After(time.Second): // ctx does not keep its own deadline
 			}
 		}
 		cause := h.Err()
@@ -160,8 +158,8 @@ type notRunError struct{ error }
 func (e notRunError) Unwrap() error        { return e.error }
 func (e notRunError) Is(target error) bool { return target == ErrNotRun }
 
-// hide returns fn's error. If it comes from a nested call, so that it matches one of hidden, that is not to be taken for
-// the outer call's: what is returned then matches none of them.
+// hide returns fn's error, which does not match hidden any more: what it has from a nested call is not to be taken for the
+// outer's.
 func hide(err error, hidden ...error) error {
 	if isAny(err, hidden...) {
 		return hidingError{err, hidden}
@@ -183,14 +181,14 @@ func (e hidingError) As(target any) bool {
 	return !(done && slices.Contains(e.hidden, ErrDone)) && errors.As(e.err, target)
 }
 
-// Guard returns fn with a lock around it: what an annotation on a method is elsewhere. For each call, path computes
-// the lock's path from the argument, mostly with KeyPath; fn is called while the Mutex of that path is held, with a
-// context that ends with the hold. WithWait and WithMaxHold bound waiting and holding; WithLocalHandoff and WithIdleKeep
-// work across the calls of one guarded function, and of several with equal options.
+// Guard returns fn with a lock around it, as annotations on methods do in other languages. For each call, path computes the
+// lock's path from the argument, mostly with KeyPath; fn is called while the Mutex of that path is held, with a context
+// that ends with the hold. WithWait and WithMaxHold bound waiting and holding; WithLocalHandoff and WithIdleKeep work
+// across the calls of one guarded function, and of several with equal options.
 //
-// The returned function may be called concurrently. It returns fn's result, and an error as Mutex.Do does: nil, when fn
-// has returned nil while the lock was held; one that matches ErrNotRun when the lock was not acquired. An error of path,
-// and the empty path, are returned before any I/O (ErrPath), and match ErrNotRun as well.
+// The returned function may be called concurrently. It returns fn's result, and an error as Mutex.Do does: nil when fn has
+// returned nil while the lock was held; one that matches ErrNotRun when the lock was not acquired. An error of path, and
+// the empty path (ErrPath), are returned before any I/O, and match ErrNotRun as well.
 func Guard[A, R any](c *Client, path func(A) (string, error), fn func(context.Context, A) (R, error), opts ...LockOption) func(context.Context, A) (R, error) {
 	needFunction(path == nil || fn == nil)
 	return func(ctx context.Context, arg A) (result R, err error) {

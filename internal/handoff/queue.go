@@ -17,48 +17,47 @@ type queueState uint8
 
 const (
 	empty     queueState = iota // new, or its last turn or attempt has ended; advanceLocked picks the next state
-	entering                    // its goroutine queues at the ensemble for the calls that wait here
-	trying                      // a TryLock asks the ensemble; later calls wait for the outcome
+	entering                    // a goroutine queues at the ensemble for the waiting calls
+	trying                      // a TryLock asks the ensemble; later calls wait for its outcome
 	taken                       // there is a turn
-	forgotten                   // no call waits and there is no turn: Queues has it no more
+	forgotten                   // no call waits and there is no turn: removed from Queues.all
 )
 
 // queueMoves are all transitions of a queue.
 var queueMoves = [...]uint8{
 	empty:     1<<entering | 1<<trying | 1<<forgotten,
-	entering:  1<<taken | 1<<empty, // we hold; an error, or all calls that waited have left
-	trying:    1<<taken | 1<<empty, // we hold; busy, or an error
+	entering:  1<<taken | 1<<empty, // the process holds; an error, or all waiters have left
+	trying:    1<<taken | 1<<empty, // the process holds; busy, or an error
 	taken:     1 << empty,          // the turn is over
 	forgotten: 0,
 }
 
 type queue struct {
 	qs   *Queues
-	lock *Lock // of the first call; the others' are equal
+	lock *Lock // the first caller's; later callers' are equal
 
-	mu      sync.Mutex // guards what follows, and the queue's waiters and turns
+	mu      sync.Mutex // guards what follows, and the turns' fields that say so
 	state   queueState
 	turn    *Turn              // when taken
 	waiters []waiter           // in order of arrival
-	cancel  context.CancelFunc // of entering: no call waits here any more
-	entered chan struct{}      // of entering: closed at its end
-	outside recipe.Line        // of entering: our place at the ensemble, as last reported
+	cancel  context.CancelFunc // in entering: cancels the attempt at the ensemble
+	entered chan struct{}      // in entering: closed when the attempt has ended
+	outside recipe.Line        // in entering: our place at the ensemble, as last reported
 }
 
-// waiter is a call that waits in a queue: the channel on which it is told of its wait. It has room for one event.
+// waiter is a call that waits in a queue: the channel on which it receives its events. Its buffer holds one.
 type waiter chan event
 
-// event is what a waiter is told: that its wait is over, by the goroutine that takes it out of the queue; else what it is to
-// report.
+// event ends a wait (with turn or err; the sender has removed the waiter from the queue), or is for the caller to report.
 type event struct {
 	turn    *Turn
-	err     error       // why there is no turn
-	retried error       // a step was made again; nil: none
-	at      recipe.Line // its place in line; zero: that is not known
+	err     error       // why the call gets no turn
+	retried error       // why a step is made again; nil: none is
+	at      recipe.Line // the call's place in line; zero: not known
 }
 
-// tellLocked tells w of e, and of a step that was made again if w has not heard of that yet. It does not block, since nothing
-// else sends to w.
+// tellLocked sends e to w. If w has not received the previous event yet, e replaces it, and keeps its retried unless e has
+// one. It does not block: under queue.mu there is no other sender.
 func (w waiter) tellLocked(e event) {
 	select {
 	case unread := <-w:
@@ -83,7 +82,7 @@ func (q *queue) refuseLocked(err error) {
 	q.advanceLocked()
 }
 
-// advanceLocked moves an empty queue to entering if calls are waiting, else to forgotten.
+// advanceLocked moves a queue that is empty to entering if calls wait, else to forgotten.
 func (q *queue) advanceLocked() {
 	if q.state != empty {
 		return
@@ -105,13 +104,13 @@ func (q *queue) advanceLocked() {
 	q.cancel, q.entered = cancel, make(chan struct{})
 }
 
-// enter queues at the ensemble for all calls that wait here. ctx ends when the last has left, and when the client is closed.
+// enter queues at the ensemble for all calls that wait here. ctx ends with the last of them, or with the client.
 func (q *queue) enter(ctx context.Context) {
 	ticket, err := q.lock.Acquire(ctx, false, q)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.outside = recipe.Line{}
-	if err == nil && len(q.waiters) == 0 { // the last call left when it was our turn, and cancelled ctx
+	if err == nil && len(q.waiters) == 0 { // the last waiter left, and cancelled ctx, just after Acquire had succeeded
 		q.mu.Unlock()
 		q.qs.conf.GiveUp(ctx, ticket)
 		q.mu.Lock()
@@ -125,24 +124,24 @@ func (q *queue) enter(ctx context.Context) {
 		q.beginLocked(ticket).grantLocked()
 	case allLeft:
 		q.moveLocked(empty)
-		q.advanceLocked() // a call may have come since the last one left; if the client was closed, it is refused here
+		q.advanceLocked() // a call may have come since the last waiter left; after Close it is refused
 	default:
 		q.moveLocked(empty)
 		q.refuseLocked(err)
 	}
 }
 
-// Queued passes our place at the ensemble on to the calls that wait here, which report it themselves.
+// Queued sends our place at the ensemble to the waiting calls, which report it to their callers.
 func (q *queue) Queued(at recipe.Line) { q.tell(at, nil) }
 
-// Retried is Queued for a step that is made again: our place is unknown until it was.
+// Retried tells the waiting calls that a step is made again. Until it has succeeded, our place is not known.
 func (q *queue) Retried(cause error) { q.tell(recipe.Line{}, cause) }
 
 func (q *queue) tell(at recipe.Line, retried error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.outside = at
-	for i, w := range q.waiters { // each is told its place, as to find that out by itself would take the mutex for as long
+	for i, w := range q.waiters { // computed here, so that the waiters need not take the mutex
 		e := event{retried: retried}
 		if at.Ahead > 0 {
 			e.at = q.placeLocked(i)
@@ -151,22 +150,21 @@ func (q *queue) tell(at recipe.Line, retried error) {
 	}
 }
 
-// placeLocked returns the place in line of the waiter with index i: behind the holder, the contenders of other processes
-// before ours, and the calls that came before it here. Without a Holder no other contender is known to hold the lock, or to
-// wait before this process.
+// placeLocked returns the place in line of the waiter with index i: behind the holder, earlier contenders at the ensemble,
+// and earlier waiters here. Holder is empty if no contender is known to hold the lock, or to wait before this process's.
 func (q *queue) placeLocked(i int) recipe.Line {
 	at := q.outside
 	switch {
 	case q.turn != nil && q.turn.state != idle:
 		at = recipe.Line{Ahead: 1, Holder: q.turn.nodes[0], Who: q.lock.Self}
 	case at.Ahead == 0:
-		at = recipe.Line{Who: q.lock.Self} // only those before it here, if there are any
+		at = recipe.Line{Who: q.lock.Self} // only the waiters before it here
 	}
 	at.Ahead += i
 	return at
 }
 
-// await waits until me is granted a turn, and reports to c where it is in line meanwhile.
+// await waits until me is granted a turn, and meanwhile reports its place in line to c.
 func (q *queue) await(ctx context.Context, me waiter, c Caller) (*Turn, error) {
 	for {
 		select {
@@ -188,8 +186,8 @@ func (q *queue) await(ctx context.Context, me waiter, c Caller) (*Turn, error) {
 	}
 }
 
-// leave takes w out of the queue because ctx has ended, or the client was closed, and returns what it was waiting for. If it
-// was granted a turn already, the turn is handed to the next call.
+// leave removes w from the queue because ctx has ended or the client was closed, and returns the call's error. If w was
+// granted a turn in the meantime, the next waiter gets that turn.
 func (q *queue) leave(ctx context.Context, w waiter) error {
 	q.mu.Lock()
 	i := slices.Index(q.waiters, w)
@@ -200,7 +198,7 @@ func (q *queue) leave(ctx context.Context, w waiter) error {
 			return e.err
 		}
 		e.turn.update(ctx, func() {
-			e.turn.handoffsLeft = min(e.turn.handoffsLeft+1, q.lock.Handoffs) // it made no hold: the hand-over does not count
+			e.turn.handoffsLeft = min(e.turn.handoffsLeft+1, q.lock.Handoffs) // no hold was made: the hand-over does not count
 			e.turn.nextLocked()
 		})
 		return q.waitEnded(ctx, recipe.Line{})
@@ -219,7 +217,7 @@ func (q *queue) waitEnded(ctx context.Context, at recipe.Line) error {
 	if q.qs.conf.Context.Err() != nil {
 		return q.qs.conf.Closed
 	}
-	if at.Holder == "" { // perhaps for want of a connection: then there is more to say
+	if at.Holder == "" { // maybe because there is no connection: then the error says why
 		if err := q.qs.conf.Unreachable(ctx, q.lock.Key.Path); err != nil {
 			return err
 		}
@@ -230,7 +228,7 @@ func (q *queue) waitEnded(ctx context.Context, at recipe.Line) error {
 	return session.Waited(ctx, trusted.Caller{}, recipe.LineError{Line: at})
 }
 
-// freeLocked grants the turn to a call when no other call waits here and the turn may be handed on. Nil: there is none.
+// freeLocked grants the caller the turn if that is idle, may be handed on, and no call waits. Otherwise it returns nil.
 func (q *queue) freeLocked() *Turn {
 	t := q.turn
 	if t == nil || t.state != idle || len(q.waiters) > 0 || !t.mayHandOnLocked() || t.checkLocked() != nil {
@@ -251,7 +249,7 @@ func (q *queue) busyLocked() error {
 	return busyError("held by this process (" + q.lock.Self + ")")
 }
 
-// busyError is recipe.ErrBusy for a lock that this process has or waits for.
+// busyError matches recipe.ErrBusy: this process has the lock, or waits for it.
 type busyError string
 
 func (e busyError) Error() string        { return string(e) }

@@ -1,25 +1,25 @@
-// Package handoff lets the goroutines of one process that want one mutex share one place in the ensemble's queue. They
-// wait in a queue of their own, and a turn is passed from one to the next inside the process, without a request.
+// Package handoff lets the goroutines of one process that want the same mutex share one place in the ensemble's queue. They
+// wait in a local queue, and a turn passes from one to the next inside the process, without a request.
 //
 //	Queues  the local queues of a client
-//	queue   the local queue of one lock: the calls that wait here
-//	Turn    the process's ticket while it holds, from the moment at which it does until it is given up; the holds of one
-//	        turn follow one another on one znode, and so with one token
+//	queue   the local queue of one lock: the calls that wait for it in this process
+//	Turn    the process's ticket, from when it holds until it is given up. The holds of one turn follow one another on one
+//	        znode, and so have the same token
 //
-// Safety. Inside the process exclusion is queue.mu: a turn has one holder, whose context has ended before the next is
-// chosen. Between processes, a turn is as safe as any other hold: its znode exists and is first, and its session's
-// lease is checked before each hold begins. If anything but a release ends a hold, the turn ends with it: it is never handed
-// on, and the next turn has its own znode and token.
+// Safety. Inside the process, queue.mu excludes: a turn has one holder, whose context has ended before the next is chosen.
+// Between processes, a turn is as safe as any other hold: its znode exists and is first, and its session's lease is checked
+// before each hold begins. A hold that ends in any way but a release ends its turn: the next one has its own znode and
+// token.
 //
 // Fairness. While calls wait here, a goroutine of the turn watches the directory for contenders of other processes
-// (Turn.watch). As long as it does not know, and once it has seen one, the turn is handed on n times at most, and then, or
-// contendedLimit after one was seen, the znode is deleted; local waiters queue again, behind those of other processes.
+// (Turn.watch). While there are none, hand-overs are not limited. Before the first look, and once a contender was seen, at
+// most n are made; at contendedLimit after it was seen they end. Then the znode is deleted, and local waiters queue again,
+// behind it.
 //
-// Source: lock cohorting (Dice, Marathe, Shavit: Lock Cohorting, PPoPP 2012): a local queue in front of a global lock,
-// with a bound on the local hand-overs.
+// Source: lock cohorting (Dice, Marathe, Shavit: Lock Cohorting, PPoPP 2012): a local queue in front of a global one, with
+// a bound on local hand-overs.
 //
-// Order of mutexes: queue.mu is taken first, then that of Queues, of the client (Config.Go), of the ticket or of its
-// session. No function of a caller's is called under any of them.
+// queue.mu is the outermost mutex (ARCHITECTURE.md has the order). It is not held while a function of a caller's runs.
 package handoff
 
 import (
@@ -35,41 +35,41 @@ import (
 	"github.com/zklock/locker/recipe"
 )
 
-// Config is what the queues of a client need of it.
+// Config is what a client gives its queues.
 type Config struct {
 	Context context.Context      // ends when the client is closed
 	Closed  error                // what calls return from then on
-	Go      func(fn func()) bool // runs fn in a goroutine that the client's Close joins; false: it is closed
+	Go      func(fn func()) bool // runs fn in a goroutine that the client's Close joins; false: the client is closed
 	Logger  *slog.Logger
-	// GiveUp leaves a ticket that is not wanted any more; ctx may be over.
+	// GiveUp leaves a ticket that is no longer wanted, even if ctx has ended.
 	GiveUp func(ctx context.Context, t *recipe.Ticket)
-	// Unreachable returns why the ensemble can't be reached, once ctx has ended; nil when it can.
+	// Unreachable returns why the ensemble can't be reached when ctx has ended; nil if there is a connection.
 	Unreachable func(ctx context.Context, path string) error
 }
 
 // Key says which calls share a queue.
 type Key struct {
 	Path string
-	Rest [sha256.Size]byte // a digest of what else the znode depends on
+	Rest [sha256.Size]byte // a digest of everything else that the znode depends on
 }
 
-// Lock is a lock with local handoff. Its calls agree in all of this.
+// Lock describes a lock with local handoff. All calls that share a queue have equal ones.
 type Lock struct {
 	Key      Key
-	Self     string        // who this process is, for messages
-	Handoffs int           // how often a turn may be handed on while others wait, or may wait, at the ensemble
-	IdleKeep time.Duration // for how long a turn that no call has is kept; 0: not
-	// Acquire queues at the ensemble, and returns a ticket that holds. With try it does not wait: recipe.ErrBusy.
+	Self     string        // names this process in messages
+	Handoffs int           // hand-overs of a turn while other processes wait, or may wait
+	IdleKeep time.Duration // how long an idle turn is kept; 0: not at all
+	// Acquire queues at the ensemble and returns a ticket that holds. With try it does not wait: recipe.ErrBusy.
 	Acquire func(ctx context.Context, try bool, c Caller) (*recipe.Ticket, error)
 }
 
 // Caller receives the progress of a wait.
 type Caller interface {
-	Queued(recipe.Line)  // its place in line, the callers here and the contenders at the ensemble counted
+	Queued(recipe.Line)  // its place in line: waiters here and contenders at the ensemble
 	Retried(cause error) // a step failed and is made again
 }
 
-// Queues has a client's local queues. Its methods may be called concurrently.
+// Queues are a client's local queues. The methods may be called concurrently.
 type Queues struct {
 	conf Config
 
@@ -77,17 +77,17 @@ type Queues struct {
 	all map[Key]*queue
 }
 
-// New returns the queues of a client that has none yet.
+// New returns the queues of a client; there are none yet.
 func New(conf Config) *Queues { return &Queues{conf: conf, all: map[Key]*queue{}} }
 
-// Len returns how many queues there are. One without waiters and without a turn is forgotten.
+// Len returns the number of queues, each of which has waiters or a turn.
 func (qs *Queues) Len() int {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	return len(qs.all)
 }
 
-// Kept returns the turns that no call has, and that are kept for the next one, with when each was released.
+// Kept returns the turns that are kept for the next call (IdleKeep), each with the time of its last release.
 func (qs *Queues) Kept() map[*Turn]time.Time {
 	since := map[*Turn]time.Time{}
 	qs.mu.Lock()
@@ -103,7 +103,8 @@ func (qs *Queues) Kept() map[*Turn]time.Time {
 	return since
 }
 
-// openLocked returns the queue of lock with its mutex held, and its turn if that is free: it is the caller's then.
+// openLocked returns the queue of lock, with its mutex held, and its turn if that was free: it is now granted to the
+// caller.
 func (qs *Queues) openLocked(lock *Lock) (*queue, *Turn) {
 	for {
 		qs.mu.Lock()
@@ -117,14 +118,13 @@ func (qs *Queues) openLocked(lock *Lock) (*queue, *Turn) {
 		if t := q.freeLocked(); t != nil || q.state != forgotten {
 			return q, t
 		}
-		q.mu.Unlock() // there is another queue now, or will be
+		q.mu.Unlock() // forgotten: look up or make its successor
 	}
 }
 
-// Lock returns a turn that is the caller's: granted, and still to be guarded (Turn.Guard). It waits behind the calls that
-// came before, here, and behind the contenders that came before, at the ensemble. It blocks until then, or until ctx ends or
-// the client is closed, and leaves nothing behind then. A turn that is there and free costs no request: the session's lease
-// is looked at.
+// Lock returns a turn that is granted to the caller, who then calls Turn.Guard. It waits behind earlier calls in this
+// process and behind earlier contenders at the ensemble, until ctx ends or the client is closed; a call that ends so leaves
+// nothing behind. A turn that is free costs no request: only its session's lease is checked.
 //
 // Errors are those of Lock.Acquire, ctx's with the place in line, and Config.Closed.
 func (qs *Queues) Lock(ctx context.Context, lock *Lock, c Caller) (*Turn, error) {
@@ -134,7 +134,7 @@ func (qs *Queues) Lock(ctx context.Context, lock *Lock, c Caller) (*Turn, error)
 			q.mu.Unlock()
 			return t, nil
 		}
-		me, i := make(waiter, 1), 0 // it was our turn before
+		me, i := make(waiter, 1), 0 // after a lost turn: first again
 		if first {
 			i = len(q.waiters)
 		}
@@ -153,7 +153,7 @@ func (qs *Queues) Lock(ctx context.Context, lock *Lock, c Caller) (*Turn, error)
 			return nil, err
 		}
 		q.mu.Lock()
-		cause := t.checkLocked() // time may have passed since
+		cause := t.checkLocked() // the turn may have ended since it was granted
 		q.mu.Unlock()
 		if cause == nil {
 			return t, nil
@@ -162,11 +162,11 @@ func (qs *Queues) Lock(ctx context.Context, lock *Lock, c Caller) (*Turn, error)
 	}
 }
 
-// TryLock is Lock for when no call in this process has the lock, waits for it, or asks for it: recipe.ErrBusy, without a
-// request, otherwise. It asks the ensemble once. ctx's error: it ended first.
+// TryLock is Lock without waiting. If another call in this process has the lock, waits or tries, it returns recipe.ErrBusy
+// without a request; otherwise it asks the ensemble once. If ctx ends first, the error is ctx's.
 func (qs *Queues) TryLock(ctx context.Context, lock *Lock, c Caller) (*Turn, error) {
 	q, t := qs.openLocked(lock)
-	for q.state == entering && len(q.waiters) == 0 { // they have all left: the attempt at the ensemble is being cancelled
+	for q.state == entering && len(q.waiters) == 0 { // all waiters have left: enter is being cancelled
 		entered := q.entered
 		q.mu.Unlock()
 		select {

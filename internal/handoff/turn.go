@@ -15,32 +15,31 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// turnState says whether a call has the turn.
 type turnState uint8
 
 const (
-	idle    turnState = iota // no call: it is kept, or waits until it is known whether it may be handed on
-	granted                  // a call that has not made its hold yet: freeLocked, TryLock, grantLocked
-	guarded                  // a hold: from Guard until Leave
-	ended                    // no call any more: it was lost, or given up; no state follows
+	idle    turnState = iota // no call has it: it is kept, or watch has yet to find out whether it may be handed on
+	granted                  // a call has it, but no hold yet: freeLocked, TryLock, grantLocked
+	guarded                  // a hold has it: from Guard until Leave
+	ended                    // it was lost or given up; no state follows
 )
 
-// contention is what a process that has the turn knows of contenders outside.
+// contention is what a turn knows of other processes' contenders.
 type contention uint8
 
 const (
-	unknown contention = iota // it has not looked yet
-	none                      // no other contender is in line; the watch reports the next one
-	present                   // another contender is in line, or it is not known
+	unknown contention = iota // not looked yet
+	none                      // none is in line; the watch will report the next
+	present                   // one is in line, or the look has failed
 )
 
-// contendedLimit is how long a process goes on handing a turn on once it has seen another process's contender wait.
+// contendedLimit is for how long a turn is still handed on after another process's contender was seen.
 const contendedLimit = time.Second
 
-// errGivenUp is why a turn that was not lost has ended.
+// errGivenUp is the cause of a turn that ended without a loss.
 var errGivenUp = errors.New("handoff: the turn was given up")
 
-// Turn is a ticket that holds, for as long as this process has it. To a hold it is its ticket: Leave hands it on, keeps
+// Turn is a ticket that holds, for as long as this process has it. A hold uses it as its ticket: Leave hands it on, keeps
 // it, or gives it up.
 type Turn struct {
 	*recipe.Ticket
@@ -49,27 +48,27 @@ type Turn struct {
 
 	ctx       context.Context // ends with the turn, and with the session
 	cancel    context.CancelFunc
-	idleTimer *time.Timer // nil when it is not kept
+	idleTimer *time.Timer // of IdleKeep; nil without
 
-	// inDoubt counts the Multis of its holds that are under way or have an unknown outcome. While there is one the turn
-	// is not handed on: it might be carried out in the next holder's time.
+	// inDoubt counts the Multis that are under way or have an unknown outcome. While there is one, the turn is not handed
+	// on: the Multi might be carried out during the next hold.
 	inDoubt atomic.Int32
 
 	// Guarded by q.mu.
 	state        turnState
-	cause        error                 // why it has ended
-	onLoss       func(error)           // of the hold, when guarded
-	onSet        func([]byte, zk.Stat) // likewise
-	data         []byte                // the latest that another client has set
-	dataStat     zk.Stat               // of these data; zero: none were set
+	cause        error                 // when ended: why
+	onLoss       func(error)           // when guarded: the hold's
+	onSet        func([]byte, zk.Stat) // likewise; maybe set earlier
+	data         []byte                // the latest data that another client has set
+	dataStat     zk.Stat               // of data; zero: none were set
 	looking      bool                  // watch was started
 	others       contention
-	handoffsLeft int       // how often it may still be handed on unless others is none
-	until        time.Time // and until when, once others is present
+	handoffsLeft int       // hand-overs left; not counted while others is none
+	until        time.Time // when others is present: no hand-over from then on
 	idleSince    time.Time // when idle
 }
 
-// beginLocked makes the turn of a ticket that holds. No call has it yet: the caller grants it.
+// beginLocked makes an idle turn of a ticket that holds. The caller grants it.
 func (q *queue) beginLocked(ticket *recipe.Ticket) *Turn {
 	t := &Turn{Ticket: ticket, q: q, nodes: ticket.Nodes(), handoffsLeft: q.lock.Handoffs}
 	t.ctx, t.cancel = context.WithCancel(ticket.Session().Context())
@@ -80,7 +79,7 @@ func (q *queue) beginLocked(ticket *recipe.Ticket) *Turn {
 	if q.lock.IdleKeep > 0 {
 		t.idleTimer = time.NewTimer(q.lock.IdleKeep)
 		t.idleTimer.Stop()
-		t.lookLocked() // it will be kept, mostly
+		t.lookLocked() // it will probably be kept, which needs a watch
 	}
 	return t
 }
@@ -90,16 +89,15 @@ func (t *Turn) moveLocked(to turnState) {
 		panic(fmt.Sprintf("handoff: a turn goes from state %d to %d", t.state, to))
 	}
 	t.state = to
-	t.onLoss = nil // of the hold that had it
+	t.onLoss = nil // the previous hold's
 	if to != guarded {
 		t.onSet = nil
 	}
 }
 
-// mayHandOnLocked reports whether the turn may be handed on, as far as is known now.
 func (t *Turn) mayHandOnLocked() bool { return t.others == none || t.handoffsLeft > 0 }
 
-// countLocked counts a hand-over, unless nobody waits outside: then the count begins anew when somebody does.
+// countLocked counts a hand-over, unless no other process waits: found restarts the count when one does.
 func (t *Turn) countLocked() {
 	if t.others != none {
 		t.handoffsLeft--
@@ -113,16 +111,17 @@ func (t *Turn) grantLocked() {
 		t.lookLocked()
 	}
 	w := t.q.waiters[0]
-	t.q.waiters[0] = nil // for the garbage collector; slices.Delete would move all others
+	t.q.waiters[0] = nil // for the garbage collector; slices.Delete would move all the others
 	t.q.waiters = t.q.waiters[1:]
 	w.tellLocked(event{turn: t})
 }
 
-// nextLocked decides what happens to a turn whose holder has let go of it. One that it ends is to be given up.
+// nextLocked decides what becomes of a turn whose holder has released it: it is handed on, idle, or ended. When it has
+// ended, the caller gives up the ticket.
 func (t *Turn) nextLocked() {
 	waiting := len(t.q.waiters) > 0
 	switch {
-	case t.state == ended: // who ended it deletes the znode
+	case t.state == ended: // deleting the znode is up to the call that ended it
 	case t.inDoubt.Load() > 0,
 		t.others == present && (t.handoffsLeft == 0 || !waiting || !time.Now().Before(t.until)),
 		!waiting && t.idleTimer == nil:
@@ -138,19 +137,18 @@ func (t *Turn) nextLocked() {
 				t.idleTimer.Reset(t.q.lock.IdleKeep)
 			}
 		}
-		if waiting { // it is not known whether others wait outside: watch finds out
+		if waiting { // it may not be handed on until watch has looked
 			t.lookLocked()
 		}
 	}
 }
 
-// endLocked ends the turn: no further call gets it.
 func (t *Turn) endLocked(cause error) {
 	t.moveLocked(ended)
 	t.cause = cause
 }
 
-// dropLocked takes a turn that has ended out of its queue, so that the calls that wait there queue again at the ensemble.
+// dropLocked removes an ended turn from its queue, so that the calls that wait there queue at the ensemble again.
 func (t *Turn) dropLocked() {
 	if t.q.turn != t {
 		return
@@ -167,7 +165,7 @@ func (t *Turn) drop() {
 	t.dropLocked()
 }
 
-// endLost ends a turn that was lost. If there is a hold on it, that ends before any other call can get the lock.
+// endLost ends a turn that was lost, and its hold, if there is one, before any other call can get the lock.
 func (t *Turn) endLost(cause error) {
 	t.q.mu.Lock()
 	if t.state == ended {
@@ -183,7 +181,7 @@ func (t *Turn) endLost(cause error) {
 	t.drop()
 }
 
-// checkLocked returns why the turn has ended; nil when it is there, and its session's lease with it.
+// checkLocked returns why the turn has ended, and ends it if its session's lease is over. Nil: it goes on.
 func (t *Turn) checkLocked() error {
 	if t.state == ended {
 		return t.cause
@@ -196,8 +194,8 @@ func (t *Turn) checkLocked() error {
 	return err
 }
 
-// update runs fn with the queue's mutex held. If fn has ended the turn, update deletes the znode, and then has local waiters
-// queue again: behind other processes'.
+// update runs fn with the queue's mutex held. If fn has ended the turn, update first deletes the znode and then has the
+// local waiters queue again, so that they are behind other processes' contenders.
 func (t *Turn) update(ctx context.Context, fn func()) {
 	t.q.mu.Lock()
 	before := t.state
@@ -210,8 +208,8 @@ func (t *Turn) update(ctx context.Context, fn func()) {
 	}
 }
 
-// Guard calls fn when the turn, which was granted to the caller, is lost, as recipe.Ticket.Guard does; at once if it is
-// lost already.
+// Guard calls fn when the turn, which was granted to the caller, is lost, or at once if it already is: see
+// recipe.Ticket.Guard.
 func (t *Turn) Guard(fn func(error)) {
 	t.q.mu.Lock()
 	if t.state == ended {
@@ -236,9 +234,9 @@ func (t *Turn) OnSet(fn func(data []byte, stat zk.Stat)) {
 	}
 }
 
-// dataSet is called when another client has set the znode's data, which asks this process to let go: no more is handed on.
+// dataSet is called when another client has set the znode's data to ask this process to let go: no hand-over follows.
 func (t *Turn) dataSet(data []byte, stat zk.Stat) {
-	var onSet func([]byte, zk.Stat) // of the hold: then nothing is given up here
+	var onSet func([]byte, zk.Stat) // if there is a hold: it has the turn, so nothing is given up here
 	t.update(t.Session().Context(), func() {
 		t.others, t.handoffsLeft, t.until = present, 0, time.Time{}
 		if stat.Mzxid > t.dataStat.Mzxid {
@@ -254,7 +252,7 @@ func (t *Turn) dataSet(data []byte, stat zk.Stat) {
 	}
 }
 
-// Leave ends a hold: the turn is handed to the next call that waits here, or is kept, or its znode is deleted. Nil: that
+// Leave releases the turn after a hold: it is handed to the next waiting call or kept, or its znode is deleted. Nil: that
 // is done. Errors are those of recipe.Ticket.Leave.
 func (t *Turn) Leave(ctx context.Context) error {
 	t.q.mu.Lock()
@@ -269,16 +267,15 @@ func (t *Turn) Leave(ctx context.Context) error {
 	return err
 }
 
-// Lose says that the hold has ended otherwise than by its release: see recipe.Ticket.Lose. The turn is not handed on; Leave
-// deletes the znode.
+// Lose says that the hold was lost: see recipe.Ticket.Lose. The turn is not handed on, and Leave deletes the znode.
 func (t *Turn) Lose(cause error) {
 	t.endLost(cause)
 	t.Ticket.Lose(cause)
 }
 
-// Multi is recipe.Ticket.Multi. The turn is not handed on while it is under way or in doubt.
+// Multi is recipe.Ticket.Multi. While it is under way or in doubt, the turn is not handed on.
 func (t *Turn) Multi(ctx context.Context, mayWrite func() error, ops ...any) (_ []zk.MultiResponse, err error) {
-	t.inDoubt.Add(1) // before mayWrite is asked: the hold ends before Leave looks
+	t.inDoubt.Add(1) // before mayWrite: if that still finds the hold, Leave comes later and sees the count
 	defer func() {
 		if !errors.Is(err, session.ErrUnknownOutcome) {
 			t.inDoubt.Add(-1)
@@ -290,19 +287,20 @@ func (t *Turn) Multi(ctx context.Context, mayWrite func() error, ops ...any) (_ 
 // Nodes returns the path of the znode. The caller must not change it.
 func (t *Turn) Nodes() []string { return t.nodes }
 
-// lookLocked starts the goroutine that watches for contenders outside, unless it was started: when a call waits here, or
-// the turn is to be kept. A turn that no other call in the process wants costs neither a goroutine nor a request.
+// lookLocked starts watch, unless it was started: when a call waits here, or the turn is to be kept. Otherwise a turn costs
+// neither a goroutine nor a request.
 func (t *Turn) lookLocked() {
 	if !t.looking {
 		t.looking = t.q.qs.conf.Go(t.watch) // false: the client is closed, and the turn ends with its session
 	}
 }
 
-// watch looks for contenders outside until one was seen, or the turn is over, and gives up a turn that was idle for too long.
+// watch looks for other processes' contenders until it has seen one or the turn is over, and ends a turn that is idle too
+// long.
 //
-// It lists the directory with a watch in one request, so that no contender is missed in between. Contenders that came
-// before we held are in the list. A stale list is safe: the watch is on the same server and fires when it catches up.
-// Across connections package session sets the watch again as of the latest state that was seen.
+// It lists the directory and sets the watch in one request, so that it misses no contender in between; earlier ones are in
+// the list. A stale list is safe: its watch is on the same server, and fires when that server catches up. On a new
+// connection package session sets the watch again, as of the latest state that it has seen.
 func (t *Turn) watch() {
 	dir, own := path.Split(t.nodes[0])
 	for {
@@ -318,7 +316,7 @@ func (t *Turn) watch() {
 		case errors.Is(err, zk.ErrNoNode):
 			t.Missing(t.nodes[0])
 			return
-		case err != nil: // it is not known whether others wait: suppose that one does
+		case err != nil: // not known: assume that another process waits
 			t.q.qs.conf.Logger.Warn("can't watch for others who want a lock, which is not handed on for long",
 				"path", t.q.lock.Key.Path, "error", err)
 			t.found(present)
@@ -334,7 +332,7 @@ func (t *Turn) watch() {
 	}
 }
 
-// await returns true when the watch has fired, and false when the turn is over.
+// await returns true when the watch has fired, false when the turn is over.
 func (t *Turn) await(fired <-chan struct{}) bool {
 	var idleOver <-chan time.Time
 	if t.idleTimer != nil {
@@ -344,7 +342,7 @@ func (t *Turn) await(fired <-chan struct{}) bool {
 		select {
 		case <-fired:
 			return true
-		case <-idleOver: // give the turn up if no call has had it for the idle time
+		case <-idleOver: // no call has had the turn for IdleKeep, unless one came while the timer fired
 			t.update(t.Session().Context(), func() {
 				if t.state == idle && time.Since(t.idleSince) >= t.q.lock.IdleKeep {
 					t.endLocked(errGivenUp)
@@ -356,16 +354,16 @@ func (t *Turn) await(fired <-chan struct{}) bool {
 	}
 }
 
-// found notes what is known of contenders of other processes, and hands on, keeps or ends an idle turn accordingly.
+// found notes what watch has found, and hands on, keeps or ends an idle turn accordingly.
 func (t *Turn) found(others contention) {
 	t.update(t.Session().Context(), func() {
-		if t.dataStat.Mzxid != 0 { // it was asked to let go: no list undoes that
+		if t.dataStat.Mzxid != 0 { // it was asked to let go: a list does not undo that
 			others = t.others
 		}
 		if others == present && t.others != present {
 			t.until = time.Now().Add(contendedLimit)
 			if t.others == none {
-				t.handoffsLeft = t.q.lock.Handoffs // else it has counted already
+				t.handoffsLeft = t.q.lock.Handoffs // else hand-overs were counted from the beginning
 			}
 		}
 		t.others = others
