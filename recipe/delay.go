@@ -13,11 +13,11 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// A lock delay leaves the work of a lost holder time to end: the next holder waits for that long. The znode of a lost
-// holder vanishes just as that of a released one. So each holder with a delay writes a note into the directory's data,
-// under its znode's name, and only a release removes the note: a note without a znode is a lost holder's. It is written and
-// removed in one transaction with a check, or the deletion, of the holder's znode, so a holder that was stopped can't touch
-// it late.
+// A lock delay leaves the work of a lost holder time to end: the next holder waits that long. The znode of a lost holder
+// vanishes just as that of a released one. So each holder with a delay writes a note under its znode's name into the
+// directory's data, and only a release removes the note: a note without a znode is a lost holder's. It is written and
+// removed in one transaction with a check, or the deletion, of the holder's znode, so a stopped holder that goes on can't
+// touch it.
 //
 // A neighbour who may create can make a znode of a lost holder's name as soon as that has gone. So a note counts as a
 // living holder's only while the znode of its name belongs to the session in the note. Of a mutex and a writer nothing need
@@ -29,7 +29,7 @@ import (
 // MaxDelay bounds a lock delay.
 const MaxDelay = time.Hour
 
-// waitOutDelays waits out lost holders' delays and writes the ticket's own notes, in all queues at once: the first error.
+// waitOutDelays waits out lost holders' delays and writes our notes, in all queues at once. It returns the first error.
 func (t *Ticket) waitOutDelays(ctx context.Context) error {
 	if !t.entries[0].q.Delays {
 		return nil

@@ -27,7 +27,7 @@ type dirData struct {
 	Delays map[string]time.Duration `json:"delays_ns,omitempty"`
 	// Owners are the ids of the holders' sessions.
 	Owners map[string]int64 `json:"owners,omitempty"`
-	// Found is when a holder was found to be lost, by the leader's clock, in milliseconds since 1970.
+	// Found are the times at which holders were found to be lost, by the leader's clock, in milliseconds since 1970.
 	Found map[string]int64 `json:"found_ms,omitempty"`
 }
 
@@ -150,7 +150,7 @@ func letters(perms int32) (text string) {
 // permitted knows in which directories every client that may create may also delete. It may be used concurrently.
 //
 // A directory's ACL is read once. After that its version, which comes with every list of the children, says whether it has
-// changed. A call relies on it if the version was seen within permittedFresh: a tightened ACL takes effect by then.
+// changed. A call relies only on a version seen within permittedFresh, so that a tightened ACL takes effect by then.
 type permitted struct {
 	s     *session.Session
 	mu    sync.Mutex // guards what follows
@@ -184,8 +184,8 @@ func (p *permitted) seen(dir string, v dirVersion) {
 	}
 }
 
-// alike reports whether every client that may create in the directory may also delete, and has been so since version v. It
-// is false if that can't be known, as for the zero version: nothing is known of the directory.
+// alike reports whether every client that may create in the directory may also delete, and has been so since version v;
+// false if that can't be known. The zero v is that of a directory of which nothing is known.
 func (p *permitted) alike(ctx context.Context, dir string, v dirVersion) bool {
 	if v == (dirVersion{}) {
 		return false
@@ -272,8 +272,8 @@ func (q *Queue) renew(ctx context.Context, s *session.Session) error {
 	return err
 }
 
-// renewed is called when a znode of ours has left the directory, and renews it in the background if it is time to and no
-// child is left. A failure needs no report: the next contender that leaves tries again.
+// renewed renews the directory in the background when a znode of ours has left it, if it is time to and no child is left. A
+// failure needs no report: the next contender that leaves tries again.
 func (e *entry) renewed() {
 	if n, _ := Parse(e.name()); n.Number >= 0 && n.Number < renewFrom {
 		return

@@ -162,8 +162,8 @@ func (t *Ticket) enter(ctx context.Context) (err error) {
 	}
 }
 
-// create makes the znodes and lists the directories, in one round trip, or two in a crowd. If a list fails, the paths are
-// set.
+// create makes the znodes, sets their paths, and lists the directories, in one round trip, or in two in a crowd. If only a
+// list fails, the paths are set.
 func (t *Ticket) create(ctx context.Context) error {
 	if len(t.entries) == 1 {
 		return t.createOne(ctx, t.entries[0])
@@ -363,7 +363,7 @@ func (e *entry) removeStrays() {
 	})
 }
 
-// straysMax bounds the names that an entry checks in all its lists: neighbours may make any number of its prefix.
+// straysMax bounds the names that an entry checks in all its lists: a neighbour may make any number with its prefix.
 const straysMax = 16
 
 // madeWith reports whether a sequential create of prefix may have made the znode name.

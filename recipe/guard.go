@@ -128,7 +128,7 @@ func (e *entry) unwatch() {
 }
 
 // toWatch has the tickets of one session that hold and did not wait, until their own znodes are watched, WatchAfter later.
-// They share a timer and a goroutine: a thousand locks taken at once would need a thousand of each, and of requests.
+// They share a timer and a goroutine: a thousand locks taken at once would otherwise need a thousand of each.
 type toWatch struct {
 	s *session.Session
 
@@ -255,7 +255,7 @@ func (e *entry) watched(w *session.Watch, found session.Node) {
 		t.s.Go(func(context.Context) { t.Missing(e.node) })
 	case t.life == left || !slices.Contains(t.entries, e) || !e.unwatched(): // a Downgrade or another call was first
 		w.Close()
-	case found.Err != nil && !errors.Is(found.Err, zk.ErrNoAuth): // it is not known whose it is, or what it has
+	case found.Err != nil && !errors.Is(found.Err, zk.ErrNoAuth): // whose it is, or what was set, is unknown
 		w.Close()
 		sharedIn(t.s).toWatch.later(t)
 	default:
@@ -289,9 +289,9 @@ func ownStats(ctx context.Context, s *session.Session, nodes []string) []session
 // zklock.Client.Ask do. The watch that every lasting hold has on its own znode notifies that too, so listening costs
 // nothing until a client asks, and then one read.
 
-// OnSet has fn called with the data and the Stat of one of the ticket's znodes when other than the ticket's own data were
-// set, also before it held, as soon as Guard has found that out. fn runs in a goroutine of the session's. Two calls may
-// come in either order: Mzxid says which data are the later ones. Call OnSet before Guard.
+// OnSet has fn called with the data and the Stat of one of the ticket's znodes when another client has set the data, even
+// before the ticket held, as soon as Guard has found that out. fn runs in a goroutine of the session's. Two calls may come
+// in either order: Mzxid says which data are the later ones. Call OnSet before Guard.
 func (t *Ticket) OnSet(fn func(data []byte, stat zk.Stat)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

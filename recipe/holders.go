@@ -98,7 +98,7 @@ func readCzxids(ctx context.Context, s *session.Session, dir string, names []str
 func Holders(ctx context.Context, s *session.Session, dir string, line []string) (holds []bool, size int, err error) {
 	holds = make([]bool, len(line))
 	var before tally
-	var writer string  // the first of them
+	var writer string  // the first writer
 	var under []string // readers that hold if they are of the writer's session
 	var at []int
 	size = -1

@@ -16,7 +16,7 @@ import (
 // Leave gives up the place: it deletes the znodes by their full names, and nothing else; several in one transaction if all
 // still exist. Nil: they are deleted. ErrGone: another client had deleted one before. Any other error: ctx or the session
 // ended first. The deletion then goes on in the background until it succeeds, is refused for good (final), or the session
-// is over.
+// is over and the server deletes the znodes.
 //
 // It blocks for one round trip, or until ctx ends, and waits for a Downgrade or another Leave that is under way. The znodes
 // are deleted even if ctx has ended already. Once a Leave has returned nil or ErrGone, all others return the same.
@@ -59,7 +59,6 @@ func (t *Ticket) begin(ctx context.Context, unlessLeft bool) error {
 	}
 }
 
-// finishLocked ends what begin began.
 func (t *Ticket) finishLocked() {
 	close(t.change)
 	t.change = nil
@@ -165,8 +164,8 @@ func (t *Ticket) remove(ctx context.Context, entries ...*entry) error {
 	}
 }
 
-// delete tries once to delete the znodes, all or none, with their release marks where they leave marks and the server lets
-// us make them. An entry with a note of its lock delay is deleted alone, together with the note.
+// delete tries once to delete the znodes, all or none, by their release marks where they leave marks and the server lets us
+// make them. An entry with a note of its lock delay is deleted with its note, and without other entries.
 func (t *Ticket) delete(ctx context.Context, entries ...*entry) (err error) {
 	if e := entries[0]; e.delayNoted {
 		err = e.deleteNoted(ctx)

@@ -25,14 +25,14 @@ import (
 // Another client can choose neither our own number nor the counter, which comes with every list. (Each znode that it
 // creates moves the counter by one, as any client's does. That is harmless: each rule is right where it is used.)
 //
-// Safety. A contender is honest if the server gave it its number. Below lateFrom the server has numbered these in the order
-// of their creates, one number each: the counter began at zero with the directory, which can't be deleted while it has
-// children, and has not reached its end. So both rules put any two honest contenders in the order of their creates,
-// whatever else is listed, and whichever rule each of the two uses. Hence a contender with a made-up name may come anywhere
-// in the order, as if its owner had queued there, but can't change the order of two honest ones. (On 3.5 the counter passes
-// through the negative numbers back to zero. The order holds there too, unless a contender stays in line while 2³¹ others
-// are created. But a Stat does not distinguish a counter of 2³¹ from 0, so an onlooker may see a wrong order while
-// contenders from before and after that point are in line.)
+// Safety. Call a contender honest if the server gave it its number. Below lateFrom the server has numbered the honest ones
+// in the order of their creates, one number each: the counter began at zero with the directory, which can't be deleted
+// while it has children, and has not reached its end. So both rules put any two honest contenders in the order of their
+// creates, whatever else is listed, and whichever rule each of the two uses. Hence a contender with a made-up name may come
+// anywhere in the order, as if its owner had queued there, but can't change the order of two honest ones. (On 3.5 the
+// counter passes through the negative numbers back to zero. The order holds there too, unless a contender stays in line
+// while 2³¹ others are created. But a Stat does not distinguish a counter of 2³¹ from 0, so an onlooker may see a wrong
+// order while contenders from before and after that point are in line.)
 //
 // A reader that was a writer (see Downgrade) has the writer's number and, in its name, the writer's czxid: it counts as
 // entered when the writer did.

@@ -100,8 +100,7 @@ func (q *Queue) conflict(ctx context.Context, s *session.Session, others []strin
 	return nil
 }
 
-// ephemeral reports whether a znode goes with a session: the owner of a container, or one with a time to live, is no
-// session.
+// ephemeral reports whether a znode's owner is a session. That of a container, or of one with a time to live, is not.
 func ephemeral(stat zk.Stat) bool {
 	const container, timeToLive = -1 << 63, 0xff
 	owner := stat.EphemeralOwner
@@ -121,8 +120,8 @@ var (
 	// ErrNeighbour also matches an error that another client's contender causes by its name or ACL, until that has gone.
 	ErrNeighbour = errors.New("recipe: a neighbour's znode")
 
-	// ErrConflict matches the error for a directory that is another kind of lock's, has foreign data, or can't have
-	// children.
+	// ErrConflict matches the error for a directory that can't have children, is another kind of lock's, or has foreign
+	// data.
 	ErrConflict = errors.New("recipe: path is in use by something else")
 )
 

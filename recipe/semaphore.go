@@ -18,8 +18,8 @@ import (
 //
 //	a contender holds when the permits of all contenders before it, and its own, are at most the size.
 //
-// So permits are given in order of arrival, all or none, and small requests can't overtake a large one for ever. It is
-// safe, since contenders before us can only disappear, so that the sum before us only falls.
+// So permits are given in order of arrival, all or none, and small requests can't starve a large one. It is safe, since
+// contenders before us can only disappear, so that the sum before us only falls.
 //
 // Waking. A waiter watches the contender immediately before it. It wakes when that contender's znode is deleted, or when
 // that contender, after a wait of its own, begins to hold, which it announces by setting its own znode's data. The first of
@@ -37,8 +37,8 @@ import (
 //     data that we read, or by newer data, because it reads them after its create. One that found newer data, and did not
 //     have to wait, announces that it holds.)
 //
-// A waiter behind an unreadable znode (ZooKeeper 3.9 and later say so) is a head as well: it would not be notified of the
-// znode's deletion.
+// A waiter behind an unreadable znode (ZooKeeper 3.9 and later say so) is a head as well: it would not be notified of its
+// deletion.
 //
 // Taking a waiter for a holder is harmless: it makes another head, which is woken more often than needed. So a Resize is
 // one write: all whom it concerns watch the data, and it does not matter whether its caller learns of the success.
@@ -136,7 +136,7 @@ func (w *waiter) waitBehind(ctx context.Context, was Verdict) (v Verdict, head b
 	}
 	switch stat, err := w.t.s.Exists(ctx, w.e.q.Dir+"/"+was.Watch); {
 	case err == nil && (stat.Version > 0 || v.Permits <= w.largest && stat.Czxid < w.dataZxid),
-		errors.Is(err, zk.ErrNoAuth): // nor would we hear that it holds: a head need not
+		errors.Is(err, zk.ErrNoAuth): // we would not hear that it holds; a head need not
 		return v, true, nil
 	case err != nil && !errors.Is(err, zk.ErrNoNode):
 		return v, false, err

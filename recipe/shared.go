@@ -107,8 +107,7 @@ func (c *crowd) list(ctx context.Context, s *session.Session, dir string) (sessi
 	return c.latest, c.err
 }
 
-// MaxData bounds the data of a contender that are read to be shown. This library's are shorter; of longer ones the length
-// is shown.
+// MaxData bounds the data of a contender that are read to be shown. This library's are shorter; longer ones are not read.
 const MaxData = 256 << 10
 
 const (
@@ -121,7 +120,7 @@ const (
 type descriptions struct {
 	s     *session.Session
 	mu    sync.Mutex                         // guards what follows
-	known map[[sha256.Size]byte]*description // by the paths' hashes: other clients' names may be long
+	known map[[sha256.Size]byte]*description // by the paths' hashes: a neighbour's name may be long
 }
 
 type description struct {

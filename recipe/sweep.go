@@ -15,8 +15,7 @@ import (
 )
 
 // sweeper deletes what calls of one session have left behind: znodes that no call needs any more, and those of creates
-// whose call ended before the outcome was known. Its one goroutine works through all of them, and ends when nothing is
-// left.
+// whose call ended before the outcome was known. Its one goroutine takes all together, and ends when none is left.
 type sweeper struct {
 	s         *session.Session
 	mu        sync.Mutex // guards what follows
@@ -60,7 +59,7 @@ func discard(entries ...*entry) {
 	}
 }
 
-// sweep gives the sweeper work. Once the session is over there is none: the server deletes its znodes.
+// sweep gives the sweeper work. Once the session is over there is nothing to do: the server deletes its znodes.
 func (w *sweeper) sweep(work leftovers) {
 	w.mu.Lock()
 	w.add(work)
@@ -124,7 +123,7 @@ func (w *sweeper) work(ctx context.Context, l leftovers) (trouble error) {
 			for i, znode := range some {
 				deleted[i] = b.Delete(znode, -1)
 			}
-			_ = b.Do(ctx) // the results say the same
+			_ = b.Do(ctx) // each result has its own error
 			for i, d := range deleted {
 				if failed(d.Err) {
 					rest.znodes = append(rest.znodes, some[i])

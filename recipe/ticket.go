@@ -16,9 +16,9 @@ import (
 )
 
 // Ticket is a contender: its place in one queue, or in several at once, with one znode in each, all made in one
-// transaction. So all contenders are in the same order in every directory that they share, that of the transactions. Each
-// waits only for contenders that entered before it, so no cycle of waits, and no deadlock, can form, whatever order the
-// directories are named in.
+// transaction. So all contenders are in the same order in every directory that they share: the order of the transactions.
+// Each waits only for contenders that entered before it, so no cycle of waits, and no deadlock, can form, whatever order
+// the directories are named in.
 //
 // Enter or Try makes it; Wait returns when it holds; Guard reports its loss; Leave ends it. After Enter, call Wait first
 // and then Guard, each once. The other methods may be called concurrently.

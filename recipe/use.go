@@ -37,7 +37,7 @@ func (t *Ticket) Check(ctx context.Context) error {
 	return nil
 }
 
-// Multi carries out writes in one transaction that commits only if all znodes exist that the ticket had when check was
+// Multi carries out writes in one transaction that commits only if all znodes exist that the ticket had before check was
 // called. If check returns an error, Multi returns it, and does nothing. Otherwise it is session.Session.Multi; the
 // responses are those to ops. ErrGone: a znode does not exist, and nothing was done.
 func (t *Ticket) Multi(ctx context.Context, check func() error, ops ...any) ([]zk.MultiResponse, error) {

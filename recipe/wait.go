@@ -52,8 +52,7 @@ func (t *Ticket) Wait(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			// While we waited here, our znode in another queue may have been deleted, unnoticed if unreadable: list all
-			// queues again.
+			// Our znode in another queue may have been deleted meanwhile, unnoticed if unreadable: list all queues again.
 			again = again || len(t.entries) > 1 && w.pred != "" && !e.notified()
 		}
 	}
