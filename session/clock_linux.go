@@ -23,9 +23,9 @@ func sleepOf() time.Duration {
 	})
 }
 
-// leastApart returns how far the second clock is ahead of the first. They can't be read at one instant: a delay between
-// the first and the second reading makes the difference too large, never too small. So the smallest of four counts, or
-// the first that was read quickly, as the third reading tells.
+// leastApart returns how far the second clock is ahead of the first. They can't be read at one instant: a delay between the
+// first and the second reading makes the difference too large, never too small. So the smallest of a few differences counts,
+// and a quick reading, as the third value tells, is enough.
 func leastApart(read func() (m0, b, m1 int64, ok bool)) time.Duration {
 	least := time.Duration(math.MaxInt64)
 	for range 4 {

@@ -18,8 +18,8 @@ var (
 	// ErrLost matches, by errors.Is, every end that the caller did not ask for: ErrExpired, ErrLeaseOver, ErrAuth.
 	ErrLost = errors.New("session: lost")
 
-	// ErrExpired says that the ensemble ended the session, because it was silent for too long or was closed by force. Its
-	// ephemeral znodes are gone.
+	// ErrExpired says that the ensemble ended the session, which was silent for too long or was closed by force. Its ephemeral
+	// znodes are gone.
 	ErrExpired error = &lossError{"session: expired by the ensemble"}
 
 	// ErrLeaseOver says that the ensemble may have ended the session, since nothing was heard for too long, or that the

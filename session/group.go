@@ -45,7 +45,7 @@ type member struct {
 	read *request // the only read of the batch, if this is the only write; it does not change
 
 	// Guarded by conn.mu.
-	refusals     int  // of its groups, because of another member
+	refusals     int  // of its groups, because of other members
 	parked       bool // waits until the reads of all parked writes are answered; then all are sent again, together
 	readAnswered bool // while parked: read has been answered, and will be sent again behind the write
 }

@@ -58,7 +58,7 @@ type request struct {
 
 	// Room for its ephemeral znodes: see ephemerals.go. Used by the goroutine that runs the request.
 	reserved int  // bytes
-	doubted  bool // no call waits for it, and it may have been carried out
+	doubted  bool // no call waits for it, and it may have been, or be, carried out
 
 	room [frameRoom]byte // for a short frame
 }
