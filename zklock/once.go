@@ -18,22 +18,22 @@ import (
 
 // Once runs a job once in the whole fleet: once for each key (Do), or not again within some time (Every). A lock alone is
 // not enough: a host that comes after the first has finished, because its clock is late or because it waited, finds the
-// lock free and runs the job again. So Once keeps, beside the lock at its path, a record of the last runs, and reads it
-// while it holds the lock.
+// lock free and runs the job again. So Once keeps a record of the last runs beside the lock, and reads it while it holds
+// the lock.
 //
 // # The record
 //
-// It is one persistent znode for each job, the path with ".done" behind it: as a child of the lock's directory it would be in
-// the lists of other libraries' contenders, and keep the directory from ever being empty, as WithContainer and the renewal
+// It is one persistent znode for each job, at the lock's path with ".done" behind it: inside the lock's directory it would
+// be in the lists of other libraries' contenders, and keep the directory from being empty, as WithContainer and the renewal
 // of its counter need it. Its data are JSON, of the last runs only (WithRemembered). It is written by Hold.Multi, so a host
 // that has lost the lock writes nothing. Forget, or its deletion, lets the job run again.
 //
 // # At least once, or at most once
 //
-// The run is recorded when the function has returned nil: a run that fails, crashes, or loses the lock is made again by
-// the next caller, and so may be made twice in part. A function that is not idempotent should write with the token, or
-// with Hold.Multi. With WithAtMostOnce the run is recorded before the function is called: it is never made twice, and one
-// that fails or crashes is never made again.
+// The run is recorded when the function has returned nil: a run that fails, crashes, or loses the lock is made again by the
+// next caller, and so may be made twice in part. A function that is not idempotent should write with the token, or with
+// Hold.Multi. With WithAtMostOnce the run is recorded before the function is called: it is never made twice, even if it
+// fails or crashes.
 //
 // Like a Mutex it is a description, and its methods may be called concurrently.
 type Once struct {
@@ -43,35 +43,34 @@ type Once struct {
 
 const recordSuffix = ".done"
 
-// Once returns the job whose lock is at path, the same lock as Mutex's. It does no I/O; a path or option that can't work
-// is reported by every call (ErrPath, ErrOption). The options are those of a Mutex, and WithAtMostOnce and
-// WithRemembered. WithACL is the record's access list, too; a client that runs the job needs READ and WRITE on it, and
-// CREATE in the directory of path while there is no record. WithVerifiedACL does not check the record.
-//
-// WithReentrancy is refused: two calls under one hold would both run the job.
+// Once returns the job whose lock is at path, the same lock as Mutex's. It does no I/O; a path or option that can't work is
+// reported by every call (ErrPath, ErrOption). The options are those of a Mutex, and WithAtMostOnce and WithRemembered.
+// WithACL is the record's access list, too; a client that runs the job needs READ and WRITE on it, and CREATE on the parent
+// of path while there is no record. WithVerifiedACL does not check the record. WithReentrancy is refused: two calls under
+// one hold would both run the job.
 func (c *Client) Once(path string, opts ...LockOption) *Once {
 	return &Once{c.newLock(nounOnce, opts, path), path + recordSuffix}
 }
 
-// Do runs fn for key (a date, a migration's number, a message's id) unless that has been done before, by any host. It
-// looks at the record, waits for the lock as Mutex.Lock does, looks again, and calls fn as Mutex.Do does. The key is 1 to
-// 128 bytes of printable UTF-8.
+// Do runs fn for key (a date, a migration's number, a message's id) unless that has been done before, by any host. It looks
+// at the record, waits for the lock as Mutex.Lock does, looks again, and calls fn as Mutex.Do does. The key is 1 to 128
+// bytes of printable UTF-8.
 //
 // Nil: fn has returned nil while the lock was held, and the run is recorded. ErrDone: the record has the key, and fn was
 // not called; errors.As with *DoneError gives who did it, when, and with which token. ErrNotRecorded: fn has returned nil,
-// and the run is not known to be recorded, so that the next caller may make it again; the error matches ErrLost when the
+// but the run is not known to be recorded, so that the next caller may make it again; the error matches ErrLost when the
 // lock was lost, and ErrUnknownOutcome when the run may have been recorded all the same, which Runs tells later.
 //
-// Other errors are Mutex.Do's: one that matches ErrNotRun says that fn was not called, any other one that it was. An error
-// of fn's own is returned unchanged, but does not match ErrDone and ErrNotRecorded of another Once inside fn; the run is
-// then recorded only with WithAtMostOnce, with which an error may also match both ErrNotRun and ErrUnknownOutcome: the run
-// may have been recorded and is not made. ErrConflict: the record's znode has data that are not a record, or is the
-// directory of a lock. ErrTooLarge: the record would be longer than WithPacketLimit allows, and fn was not called.
+// Other errors are Mutex.Do's: if one matches ErrNotRun, fn was not called; otherwise it was. An error of fn's own is
+// returned unchanged, but does not match ErrDone and ErrNotRecorded of another Once inside fn; the run is then recorded
+// only with WithAtMostOnce. With that, an error may also match both ErrNotRun and ErrUnknownOutcome: the run may have been
+// recorded and is not made. ErrConflict: the record's znode has data that are not a record, or is the directory of a lock.
+// ErrTooLarge: the record would be longer than WithPacketLimit allows, and fn was not called.
 //
-// It blocks as Mutex.Do does; while there is no connection, before fn until ctx or the hold has ended, and after fn has
-// returned nil, also when ctx is over, until the run is recorded or the lease has ended, less than a session timeout. (With
-// WithAtMostOnce nothing is recorded then.) It costs one read when the key is done; else a lock, two reads and two writes.
-// WithWait bounds the first look and then the waiting.
+// It blocks as Mutex.Do does. While there is no connection, it blocks before fn until ctx or the hold has ended; after fn
+// has returned nil, even if ctx has ended, until the run is recorded or the lease has ended, less than a session timeout.
+// (With WithAtMostOnce nothing is recorded then.) It costs one read when the key is done; else a lock, two reads and two
+// writes. WithWait bounds the first look and then the waiting.
 func (o *Once) Do(ctx context.Context, key string, fn func(ctx context.Context) error) error {
 	use(ctx, o)
 	needFunction(fn == nil)
@@ -87,11 +86,10 @@ func (o *Once) Do(ctx context.Context, key string, fn func(ctx context.Context) 
 
 // Every runs fn unless the last recorded run began less than d ago; then it returns ErrDone. Otherwise it is like Do.
 //
-// Both times are the ensemble's: that of a write just before the last run called fn, and that of a write by this call
-// once it holds the lock, however long it has waited. Clients' clocks do not count, but differences and adjustments of the
-// servers' clocks shorten or lengthen d. So make d less than the period that you mean, by more than the skew of servers and
-// clients: 20 h for a nightly job. A last run in the future, recorded while a leader's clock was ahead, counts as less than
-// d ago.
+// Both times are the ensemble's: that of a write just before the last run called fn, and that of a write by this call once
+// it holds the lock, however long it has waited. Clients' clocks do not count, but skew and adjustments of the servers'
+// clocks shorten or lengthen d. So make d less than the period that you mean, by more than the skew of servers and clients:
+// 20 h for a nightly job. A last run in the future, recorded while a leader's clock was ahead, counts as less than d ago.
 func (o *Once) Every(ctx context.Context, d time.Duration, fn func(ctx context.Context) error) error {
 	use(ctx, o)
 	needFunction(fn == nil)
@@ -101,8 +99,7 @@ func (o *Once) Every(ctx context.Context, d time.Duration, fn func(ctx context.C
 	return o.do(ctx, "", d, fn)
 }
 
-// Runs returns the runs that are recorded, the oldest first; none when there is no record. It is one read, of the
-// connected server.
+// Runs returns the recorded runs, the oldest first; none when there is no record. It is one read, of the connected server.
 func (o *Once) Runs(ctx context.Context) (runs []Run, err error) {
 	err = use(ctx, o).withSession(ctx, "once", func(s *session.Session) (err error) {
 		runs, _, err = o.read(ctx, s)
@@ -111,10 +108,10 @@ func (o *Once) Runs(ctx context.Context) (runs []Run, err error) {
 	return runs, err
 }
 
-// Forget takes the runs of key out of the record, "" those of Every, so that the next call runs the job again. It reports
-// whether there were any. It does not wait for the lock: a run that is under way is recorded behind it all the same. It
-// costs a sync, a read and a write. ErrConflict: the record's znode has data that are not a record. After an error that
-// matches ErrUnknownOutcome the runs may have been taken out.
+// Forget removes the runs of key from the record, of Every with "", so that the next call runs the job again. It reports
+// whether there were any. It does not wait for the lock: a run that is under way is still recorded. It costs a sync, a read
+// and a write. ErrConflict: the record's znode has data that are not a record. After ErrUnknownOutcome the runs may have
+// been removed.
 func (o *Once) Forget(ctx context.Context, key string) (found bool, err error) {
 	err = use(ctx, o).withSession(ctx, "once", func(s *session.Session) error {
 		for {
@@ -142,7 +139,7 @@ func (o *Once) do(ctx context.Context, key string, d time.Duration, fn func(ctx 
 		return notRunError{err}
 	}
 	var refused error // why fn was not called
-	recorded := false // behind a run that was made: what becomes of the lock then is no failure of the run
+	recorded := false // after fn: if the lock is lost from then on, the run has not failed
 	err = h.do(ctx, func(work context.Context) error {
 		r := recording{o: o, h: h}
 		if refused = r.prepare(work, key, d); refused == nil && o.o.atMostOnce {
@@ -154,7 +151,7 @@ func (o *Once) do(ctx context.Context, key string, d time.Duration, fn func(ctx 
 		if err := fn(work); err != nil || o.o.atMostOnce {
 			return hide(err, ErrDone, ErrNotRecorded, ErrNotRun) // of another Once
 		}
-		// Also when ctx is over: what was done is to be recorded as long as the lock is held.
+		// Even if ctx has ended: a run that was made is recorded as long as the lock is held.
 		if err := r.write(h.Context()); err != nil {
 			return o.fail("once", fmt.Errorf("%w: %w", ErrNotRecorded, err))
 		}
@@ -170,7 +167,7 @@ func (o *Once) do(ctx context.Context, key string, d time.Duration, fn func(ctx 
 	return err
 }
 
-// look returns a DoneError when the record has the key, as the connected server knows it, so that no call queues for that.
+// look returns a DoneError when the connected server's record has the key: then the call need not queue.
 func (o *Once) look(ctx context.Context, key string) error {
 	if o.o.wait > 0 {
 		var cancel context.CancelFunc
@@ -193,8 +190,7 @@ type recording struct {
 	version int32 // of the record
 }
 
-// prepare decides whether the job is to run, by a record that is the last one and not to be changed by anybody else, and
-// notes what is to be recorded.
+// prepare decides by the latest record whether the job is to run, and notes the run that is to be recorded.
 func (r *recording) prepare(ctx context.Context, key string, d time.Duration) error {
 	for {
 		err := r.read(ctx)
@@ -204,7 +200,7 @@ func (r *recording) prepare(ctx context.Context, key string, d time.Duration) er
 		if err != nil {
 			return err
 		}
-		// As it is, again: the answer has the leader's clock, and says that it has not been written since.
+		// Written unchanged: the answer has the leader's time, and shows that what was read is the latest record.
 		stat, err := r.multi(ctx, &zk.SetDataRequest{Path: r.o.record, Data: encodeRuns(r.runs), Version: r.version})
 		if stat == nil {
 			if err == nil || isAny(err, zk.ErrBadVersion, zk.ErrNoNode) || r.unknown(ctx, err) {
@@ -222,7 +218,7 @@ func (r *recording) prepare(ctx context.Context, key string, d time.Duration) er
 	}
 }
 
-// fits refuses, before the run, a record that could not be written behind it.
+// fits refuses, before the run, a record that would be too long to be written after it.
 func (r *recording) fits() error {
 	const around = 256 // bytes of a transaction with a check and a write, beside paths and data
 	limit := cmp.Or(r.o.c.opts.session.PacketLimit, session.DefaultPacketLimit)
@@ -239,7 +235,7 @@ func (r *recording) next() []Run {
 	return append(r.runs[max(0, len(r.runs)+1-cmp.Or(r.o.o.remember, remembered)):len(r.runs):len(r.runs)], r.run)
 }
 
-// multi carries out a write in the holder's name. It returns the Stat that a write of the record has left.
+// multi carries out op if the lock is still held, and returns the Stat that a write of the record has left.
 func (r *recording) multi(ctx context.Context, op any) (*zk.Stat, error) {
 	resps, err := r.h.Multi(ctx, op)
 	if err != nil {
@@ -248,15 +244,15 @@ func (r *recording) multi(ctx context.Context, op any) (*zk.Stat, error) {
 	return resps[0].Stat, nil
 }
 
-// unknown reports whether err leaves open what became of a write, and it can be found out.
+// unknown reports whether err leaves the outcome of a write open, and that can still be found out.
 func (r *recording) unknown(ctx context.Context, err error) bool {
 	return errors.Is(err, ErrUnknownOutcome) && ctx.Err() == nil && r.h.Err() == nil
 }
 
-// write records the run. A write whose reply is lost is made again with the version that it would have changed: the
-// leader refuses it if the first one was carried out, and then the record has the run.
+// write records the run. A write whose reply is lost is made again with the same version: if the first one was carried out,
+// the leader refuses the second, and the record has the run.
 func (r *recording) write(ctx context.Context) error {
-	unanswered := false // an earlier one
+	unanswered := false // whether an earlier write was
 	var before recipe.Doubt
 	for {
 		_, err := r.multi(ctx, &zk.SetDataRequest{Path: r.o.record, Data: encodeRuns(r.next()), Version: r.version})
@@ -270,22 +266,22 @@ func (r *recording) write(ctx context.Context) error {
 		case !isAny(err, zk.ErrBadVersion, zk.ErrNoNode):
 			return before.Add(err)
 		}
-		// It was written, or deleted, by a client that does not hold the lock, or by ourselves.
+		// The record was written by our unanswered write, or written or deleted by a client that does not hold the lock.
 		if err = r.h.ctx.s.Sync(ctx, r.o.record); err == nil {
 			err = r.read(ctx)
 		}
 		if err != nil {
 			return before.Add(err)
 		}
-		before = recipe.Doubt{} // the version has changed: what was not answered can't be carried out any more
+		before = recipe.Doubt{} // the version has changed: an unanswered write can't be carried out any more
 		if n := len(r.runs); unanswered && n > 0 && r.runs[n-1] == r.run {
 			return nil
 		}
 	}
 }
 
-// read reads the record, and makes one if there is none. It does so by the hold's own session: its server has seen the end of
-// the holder before us, and so what that one wrote.
+// read reads the record, and makes one if there is none. It uses the hold's session, whose server has seen the end of the
+// previous holder, and so its writes.
 func (r *recording) read(ctx context.Context) error {
 	for {
 		runs, stat, err := r.o.read(ctx, r.h.ctx.s)

@@ -14,8 +14,7 @@ import (
 // ErrDone says that the job of a Once was done already: see DoneError.
 var ErrDone = errors.New("zklock: done already")
 
-// DoneError is why the function of Once.Do or Once.Every was not called: the run that was found. It matches ErrDone and
-// ErrNotRun.
+// DoneError is why Once.Do or Every did not call the function: the run that was found. It matches ErrDone and ErrNotRun.
 type DoneError struct {
 	Run
 	Next time.Time // of Every: when it may run again, by the ensemble's clock; else zero
@@ -46,7 +45,7 @@ type Run struct {
 	Began time.Time // by the ensemble's clock, just before the function was called
 }
 
-// By names who ran it, fit for a terminal.
+// By names the client that ran it, escaped for a terminal.
 func (r Run) By() string { return signature(r.Owner, r.Host, r.PID) }
 
 // done returns a DoneError when key is among the runs.
@@ -75,14 +74,14 @@ const (
 	maxRecord     = 1 << 20 // bytes: more than any record that Once writes; a longer one was written by another program
 )
 
-// WithAtMostOnce has a Once record a run before it is made: one that fails or crashes is not made again. For Once only.
-// Default: a run is recorded when it has succeeded.
+// WithAtMostOnce has a Once record a run before it is made: it is not made again, even if it fails or crashes. For Once
+// only. Default: a run is recorded when it has succeeded.
 func WithAtMostOnce() LockOption {
 	return LockOption{func(o *lockOptions) error { o.atMostOnce, o.onceOnly = true, true; return nil }}
 }
 
-// WithRemembered is how many runs the record of a Once keeps, the last n; a key that has fallen out of it would be run
-// again. All who run the job should agree. For Once only. From 1 to 1,000, which takes up to 0.9 MB; default 100.
+// WithRemembered is how many runs the record of a Once keeps, the last n; a key that is no longer among them would run
+// again. All clients that run the job should agree. For Once only. From 1 to 1,000, which takes up to 0.9 MB; default 100.
 func WithRemembered(n int) LockOption {
 	return LockOption{unless(n < 1 || n > maxRemembered, func(o *lockOptions) { o.remember, o.onceOnly = n, true },
 		"%d runs remembered: not between 1 and %d", n, maxRemembered)}
@@ -109,7 +108,7 @@ type runJSON struct {
 	Began int64  `json:"began_ms"` // since 1970
 }
 
-// recordFormat tells a record from everything else that is JSON.
+// recordFormat tells a record from other JSON.
 const recordFormat = "zklock-once-1"
 
 func encodeRuns(runs []Run) []byte {
@@ -126,7 +125,8 @@ func encodeRuns(runs []Run) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// parseRuns reads a record; empty data, of a znode that was made for it, are an empty one. Anything else is ErrConflict.
+// parseRuns reads a record. Empty data, of a znode that was made for one, are an empty record. Anything else is
+// ErrConflict.
 func parseRuns(path string, data []byte) ([]Run, error) {
 	if len(data) == 0 {
 		return nil, nil

@@ -34,7 +34,7 @@ func chosen(opts []Option) (o options, err error) {
 	return o, nil
 }
 
-// unless returns the function of an option, which refuses it for a reason when it is wrong.
+// unless returns the function of an option, which refuses the option, with the reason, if it is wrong.
 func unless[O any](wrong bool, set func(*O), reason string, args ...any) func(*O) error {
 	return func(o *O) error {
 		if wrong {
@@ -62,29 +62,29 @@ func WithSessionTimeout(d time.Duration) Option {
 	return Option{unless(d <= 0, func(o *options) { o.session.Timeout = d }, "session timeout %v: is not positive", d)}
 }
 
-// WithServerTick names the ensemble's tickTime: the lease counts an answer only when the server that gave it has had time
-// to report to its leader. Too short a value is unsafe on a server that has lost its leader: a hold may outlast its session.
-// Too long a one shortens every lease, by two ticks and by half the session timeout at most; with a short timeout a change
-// of the ensemble's leader then ends every hold. Default 2 s, which is long for an ensemble with shorter ticks.
+// WithServerTick is the ensemble's tickTime: the lease counts an answer only when the server that gave it has had time to
+// report to its leader. Too short a value is unsafe on a server that has lost its leader: a hold may outlast its session.
+// Too long a value shortens every lease, by two ticks, but by half the session timeout at most; with a short timeout a
+// change of the ensemble's leader then ends every hold. Default 2 s, which is long for an ensemble with shorter ticks.
 func WithServerTick(d time.Duration) Option {
 	return Option{unless(d <= 0, func(o *options) { o.session.ServerTick = d }, "server tick %v: is not positive", d)}
 }
 
-// WithPacketLimit names the ensemble's jute.maxbuffer, in bytes: the length of the longest request that its servers take. A
+// WithPacketLimit is the ensemble's jute.maxbuffer, in bytes: the length of the longest request that its servers take. A
 // longer one would cost the connection, and is refused (ErrTooLarge). From 1,024 to 2^31−1; default 1,048,575.
 func WithPacketLimit(bytes int) Option {
 	return Option{unless(bytes <= 0, func(o *options) { o.session.PacketLimit = bytes },
 		"packet limit %d: is not positive", bytes)}
 }
 
-// WithEphemeralBytes bounds the paths of the ephemeral znodes that one session may have, the client's holds, waits and
-// the program's own: their lengths, with chroot and number, and 4 bytes for each. When a session ends, the ensemble writes
-// one transaction that lists them all, and servers since 3.6.0 that read one longer than their jute.maxbuffer and its
-// extra are lost for good. So n must stay well below twice the least jute.maxbuffer in the ensemble. For more locks the
-// client opens further sessions, 32 in all, and closes each when it has been without a lock for a minute; what there is no
-// room for then is refused (ErrNoRoom), and so is a MultiLock that is too large for one session. The loss of a session
-// loses the holds in it, and no others. From 16 KB to 64 MB; default 512 KB, some 6,000 locks a session, or half of
-// WithPacketLimit if that is less.
+// WithEphemeralBytes bounds the paths of the ephemeral znodes that one session may have, for holds, waits and the program
+// itself: the sum of their lengths, with chroot and number, and 4 bytes for each. When a session ends, the ensemble writes
+// one transaction that lists them all, and servers since 3.6.0 that read one longer than their jute.maxbuffer and its extra
+// are lost for good. So n must stay well below twice the least jute.maxbuffer in the ensemble. For more locks the client
+// opens further sessions, 32 in all, and closes each when it has been without a lock for a minute. When all are full, a
+// call is refused (ErrNoRoom), and so is a MultiLock that is too large for one session. The loss of a session loses only
+// its own holds. From 16 KB to 64 MB; default 512 KB, some 6,000 locks a session, or half of WithPacketLimit if that is
+// less.
 func WithEphemeralBytes(n int) Option {
 	return Option{unless(n <= 0, func(o *options) { o.session.EphemeralBytes = n },
 		"room for ephemeral znodes of %d bytes: is not positive", n)}
@@ -96,8 +96,8 @@ func WithCreateChroot() Option {
 	return Option{func(o *options) error { o.session.CreateChroot = true; return nil }}
 }
 
-// WithAuth presents credentials on every connection: WithAuth("digest", []byte("user:password")). It may be given
-// several times. Default: none.
+// WithAuth presents credentials on every connection: WithAuth("digest", []byte("user:password")). It may be repeated.
+// Default: none.
 func WithAuth(scheme string, cred []byte) Option {
 	auth := session.Auth{Scheme: scheme, Credential: bytes.Clone(cred)}
 	return Option{unless(scheme == "", func(o *options) { o.session.Auth = append(o.session.Auth, auth) },
@@ -123,8 +123,7 @@ func WithTLS(conf *tls.Config) Option {
 	return Option{unless(conf == nil, func(o *options) { o.session.TLS = conf }, "TLS configuration: is nil")}
 }
 
-// WithDialer opens the connections with dial instead of TCP: through a proxy, or to an in-process server. TLS comes on
-// top of it.
+// WithDialer opens the connections with dial instead of TCP: through a proxy, or to an in-process server. TLS comes on top.
 func WithDialer(dial Dialer) Option {
 	return Option{unless(dial == nil, func(o *options) { o.session.Dial = dial }, "dialer: is nil")}
 }
@@ -143,8 +142,7 @@ func WithHooks(h Hooks) Option {
 	return Option{func(o *options) error { o.hooks = h; return nil }}
 }
 
-// LockOption configures one lock. An option that can't work is reported by every call on the lock (ErrOption), before
-// any I/O.
+// LockOption configures one lock. Every call on the lock reports an option that can't work (ErrOption), before any I/O.
 type LockOption struct{ set func(*lockOptions) error }
 
 type lockOptions struct {
@@ -217,20 +215,19 @@ func WithMaxHold(d time.Duration) LockOption {
 	return LockOption{unless(d <= 0, func(o *lockOptions) { o.maxHold = d }, "max hold %v: is not positive", d)}
 }
 
-// WithGrace ends a hold's context at least d before anybody else can hold, for work that needs d to stop: when nothing is
-// heard from the ensemble any more, with the cause ErrLeaseOver, d before the end that the lease would have; and with
-// WithMaxHold the znode is deleted d after the context has ended. The hold is lost then, even if the ensemble answers in
-// time; Unlock when the work has stopped, which lets the next in line hold. A grace longer than WithMaxHold is refused
-// (ErrOption).
+// WithGrace ends a hold's context at least d before another client can hold, for work that needs d to stop. When nothing is
+// heard from the ensemble, the context ends d before the lease would, with the cause ErrLeaseOver; with WithMaxHold, the
+// znode is deleted d after the context has ended. The hold is lost then, even if the ensemble answers in time; Unlock when
+// the work has stopped, which lets the next in line hold. A grace longer than WithMaxHold is refused (ErrOption).
 //
-// No grace is possible where the lock is taken away: when the session is ended, or the znode deleted, by force; nor after
-// Unlock and Client.Close, which are the holder's word that the work has stopped.
+// There is no grace when the session is ended, or the znode deleted, by force; nor after Unlock and Client.Close, by which
+// the holder says that the work has stopped.
 //
 // d must be below what a lease has left before each heartbeat is answered, which depends on the session timeout that was
 // granted and on WithServerTick: about 2.6 s of 10 s, 16 s of 30 s. Otherwise each call is ErrOption, with the figure, once
-// there is a session. A hold with a grace has the ensemble asked more often, and survives hiccups that are shorter by d:
-// with a long one, ask for a longer WithSessionTimeout. Default: none, and the context ends a twenty-fifth of the session
-// timeout before Hold.SafeUntil.
+// there is a session. For a hold with a grace the ensemble is asked more often, and the hiccups that it survives are
+// shorter by d: with a long grace, ask for a longer WithSessionTimeout. Default: none; the context ends a twenty-fifth of
+// the session timeout before Hold.SafeUntil.
 func WithGrace(d time.Duration) LockOption {
 	return LockOption{unless(d <= 0, func(o *lockOptions) { o.grace = d }, "grace %v: is not positive", d)}
 }
@@ -241,14 +238,14 @@ func WithReentrancy() LockOption {
 	return LockOption{func(o *lockOptions) error { o.reentrant = true; return nil }}
 }
 
-// WithOwner names the owner for others who look at the line, beside host and process id. At most 64 KB; errors and lines of
-// the log show 64 characters of it, and escape what is not printable. Default: none.
+// WithOwner names the owner for other clients, beside host and process id. At most 64 KB; errors and lines of the log show
+// 64 characters of it, and escape what is not printable. Default: none.
 func WithOwner(name string) LockOption {
 	return LockOption{unless(len(name) > maxData, func(o *lockOptions) { o.owner = name },
 		"owner of %d bytes: is longer than 64 KB", len(name))}
 }
 
-// WithData stores bytes of the program's own in the znode, for others who look at the line. At most 64 KB. Default: none.
+// WithData stores bytes of the program's own in the znode, for other clients to read. At most 64 KB. Default: none.
 func WithData(data []byte) LockOption {
 	return LockOption{unless(len(data) > maxData, func(o *lockOptions) { o.data = append([]byte{}, data...) },
 		"data of %d bytes: are longer than 64 KB", len(data))}
@@ -287,29 +284,28 @@ func WithContainer() LockOption {
 }
 
 // WithLockDelay keeps the lock from the next holder for d after a loss (not after a release), so that work of the lost
-// holder that is still under way can end. d is counted from the moment at which a contender that is first in line finds the
-// loss. The finding is noted with the ensemble's time, so that d ends also for calls each of which waits for less; for
-// those that come later, differences between the servers' clocks lengthen or shorten what is left. Every contender of the
-// path must use the option; the delay that counts is the lost holder's. A hold that ended by WithMaxHold counts as lost.
-// Not with WithContainer (ErrOption): the note of a lost holder would go with the container. The holder is noted in the
-// data of the lock's path; data there that are not this library's stay, and are ErrConflict. It costs two more reads and a
-// write for each Lock, and a read for each Unlock; for readers and semaphores, one more read for each other holder; for
-// each call that finds a lost holder, two reads and two writes. At most an hour; default: no delay.
+// holder that is still under way can end. d begins when a contender that is first in line finds the loss. The time of that,
+// the ensemble's, is noted, so that d ends even if each call waits for less; for later calls, differences between the
+// servers' clocks lengthen or shorten the rest. Every contender of the path must use the option; the delay that counts is
+// the lost holder's. A hold that ended by WithMaxHold counts as lost. Not with WithContainer (ErrOption): the note of a
+// lost holder would go with the container. The holder is noted in the data of the lock's path; data there that are not this
+// library's stay, and are ErrConflict. It costs two more reads and a write for each Lock, and a read for each Unlock; for
+// readers and semaphores, one more read for each other holder; for each call that finds a lost holder, two reads and two
+// writes. At most an hour; default: no delay.
 func WithLockDelay(d time.Duration) LockOption {
 	return LockOption{unless(d < 0 || d > recipe.MaxDelay, func(o *lockOptions) { o.delay, o.delaySet = d, true },
 		"lock delay %v: is not between 0 and %v", d, recipe.MaxDelay)}
 }
 
 // WithLocalHandoff lets the goroutines of this process that lock one Mutex, through one Client, share one znode in the
-// lock's queue: the process queues once, and a released hold is passed to the next call that waits in the process, in
-// order of arrival, without a request: many hundred times faster than a znode for each call, and what other libraries call
-// an unfair lock. It is for a Mutex, and so for Do and Guard; the other kinds refuse it (ErrOption). n is at least 1.
+// lock's queue: the process queues once, and a released hold is passed to the next call that waits in the process, in order
+// of arrival, without a request. That is many hundred times faster than a znode for each call, and what other libraries
+// call an unfair lock. It is for a Mutex, and so for Do and Guard; the other kinds refuse it (ErrOption). n is at least 1.
 //
-// Between processes it is fair in turns. While no other process waits, a process hands on without limit. When it sees
-// another contender (it watches the line while it hands on), it hands on at most n times more, and for at most a second;
-// then it deletes its znode, and its waiting calls queue again, at the end of the line. A holder that takes longer than
-// that second is not interrupted. Until the process has looked, which takes one round trip, it behaves as if another
-// process waited.
+// Between processes it is fair in turns. While no other process waits, a process hands on without limit. It watches the
+// line meanwhile; once it sees another contender, it hands on at most n times more, and for at most a second. Then it
+// deletes its znode, and its waiting calls queue again, at the end of the line. A holder that takes longer than that second
+// is not interrupted. Until the process has looked, which takes one round trip, it behaves as if another process waited.
 //
 // Locks of one path share a znode if they agree in the options that the znode depends on: WithOwner, WithData, WithACL,
 // WithVerifiedACL, WithContainer, WithLockDelay, WithLocalHandoff and WithIdleKeep. Locks that differ, also in the same
@@ -318,22 +314,22 @@ func WithLockDelay(d time.Duration) LockOption {
 // A hold that was handed on inside the process may have the token of the one before it, since both use one znode. That is
 // harmless: the next hold begins only after the one before it was unlocked. It never has the token of another process's
 // hold. After any end but an Unlock – the session's, WithMaxHold, a znode that was deleted – the znode is not handed on,
-// and the next hold has a greater token. Nor is it after a Multi that was under way at Unlock, or whose outcome was
-// unknown. Everything else is as without the option; Queue shows one contender for the process, and Break ends the
-// present hold and makes the process's waiting calls queue again at the end of the line.
+// and the next hold has a greater token. Nor is it handed on after a Multi that was under way at Unlock, or whose outcome
+// was unknown. Queue shows one contender for the process; Break ends the present hold, and the process's waiting calls
+// queue again at the end of the line. Everything else is as without the option.
 //
-// Lock takes a znode that the process has without asking the ensemble: it checks the lease, and needs no connection.
-// TryLock is ErrBusy, without a request, while anybody in the process holds the lock or waits for it. Unlock returns when
-// the lock is handed on.
+// When the process has the znode, Lock takes it without asking the ensemble: it checks the lease, and needs no connection.
+// TryLock is ErrBusy, without a request, while another call of the process has the lock or waits for it. Unlock returns
+// when the lock is handed on.
 func WithLocalHandoff(n int) LockOption {
 	return LockOption{unless(n < 1, func(o *lockOptions) { o.handoff = n }, "local handoff of %d: is less than 1", n)}
 }
 
 // WithIdleKeep keeps the znode for d after the last Unlock in this process, if no other process waits, so that the next
-// Lock here costs nothing. The process watches the line, and deletes the znode as soon as another contender queues. A
-// TryLock in another process, or a Lock WithWait(0), does not queue, and is ErrBusy while the znode is kept, though nobody
-// holds the lock. Queue shows the process as the holder meanwhile. It needs WithLocalHandoff. d is positive and at most a
-// minute. Default: not kept.
+// Lock here costs no request. The process watches the line, and deletes the znode as soon as another contender queues. In
+// another process TryLock, and Lock WithWait(0), do not queue: they are ErrBusy while the znode is kept, though the lock is
+// not held. Queue shows the process as the holder meanwhile. It needs WithLocalHandoff. d is positive and at most a minute.
+// Default: not kept.
 func WithIdleKeep(d time.Duration) LockOption {
 	return LockOption{unless(d <= 0 || d > maxIdleKeep, func(o *lockOptions) { o.keep = d },
 		"idle keeping for %v: is not between 0 and %v", d, maxIdleKeep)}

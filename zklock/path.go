@@ -13,11 +13,11 @@ import (
 // maxComponent bounds a component that KeyPath makes; a longer one is cut and told apart by a hash.
 const maxComponent = 200
 
-// KeyPath returns a path below root with one component that stands for key: any string becomes a safe one, and
-// different keys become different ones. Letters, digits, '-', '_' and inner '.' stay; other bytes become %XX, so
-// that the key can be read off. A key too long for that is cut and ends in its SHA-256. One character more is written
-// as %XX where the component would mean something to ZooKeeper (/zookeeper) or to a lock whose path is root (the name
-// of a contender). The empty key has no path: it becomes one that every lock refuses (ErrPath).
+// KeyPath returns a path below root with one component that stands for key: any string becomes a safe one, and different
+// keys become different ones. Letters, digits, '-', '_' and inner '.' stay; other bytes become %XX, so that the key can be
+// read off. A key too long for that is cut and ends in its SHA-256. If the component would mean something to ZooKeeper
+// (/zookeeper) or to a lock whose path is root (the name of a contender), one more character is written as %XX. The empty
+// key has no path: every lock refuses what it becomes (ErrPath).
 func KeyPath(root, key string) string {
 	root = strings.TrimSuffix(root, "/")
 	var b strings.Builder
@@ -45,7 +45,7 @@ func KeyPath(root, key string) string {
 // nameRoom is what a contender's name takes behind the lock's path.
 const nameRoom = 80
 
-// checkLook refuses a path that can't be any client's lock. Whatever else other clients have called theirs may be looked at.
+// checkLook refuses a path that can't be any client's lock. It accepts names that only other libraries give their locks.
 func checkLook(path string) error {
 	if path == "/" {
 		return fmt.Errorf("%w %q: is the root, which can't be a lock", ErrPath, path)

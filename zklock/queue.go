@@ -21,20 +21,20 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// Contender holds a lock or waits for it, as its znode shows. Node, Owner, Host and Data are what its client wrote, at
-// any length; escape them before you show them in a terminal or on a page.
+// Contender holds a lock or waits for it, as its znode shows. Its client wrote Node, Owner, Host and Data, at any length;
+// escape them before you show them in a terminal or on a page.
 type Contender struct {
 	Node    string    // its znode
 	Kind    Kind      // KindMutex, KindRead, KindWrite, KindSemaphore, or KindElection if its data were read and say so
 	Holds   bool      // it holds; else it waits
 	Permits int       // of a semaphore's contender, else 0
-	Token   Token     // its fencing token, should it come to hold or hold already: what Hold.Token returns
+	Token   Token     // what Hold.Token returns, once it holds
 	Session int64     // the ZooKeeper session that owns it
 	Since   time.Time // when its znode was made, by the ensemble's clock: when it entered the line, or was downgraded
-	Owner   string    // WithOwner; for other clients the text that they put there
+	Owner   string    // WithOwner; for other libraries' clients their text
 	Host    string
 	PID     int
-	Data    []byte          // WithData; for other clients all that they put there; nil when they were too many to be read
+	Data    []byte          // WithData; for other libraries' clients all of it; nil when it was too long to be read
 	Asked   *ReleaseRequest // to let go; nil: it has not been asked, or its data were not read
 	Size    int             // of all the data of its znode, in bytes, read or not
 }
@@ -56,13 +56,13 @@ func newContender(dir, name string, n session.Node, holds bool) Contender {
 		if id.Kind == KindElection && k.Kind == KindMutex {
 			k.Kind = KindElection
 		}
-	} else if string(n.Data) != revoke { // which has taken the place of what it said of itself
+	} else if string(n.Data) != revoke { // which replaces the identity
 		k.Owner, k.Data = describe(n.Data), n.Data
 	}
 	return k
 }
 
-// identity is what a contender's znode says of it: JSON, so that any language can read it.
+// identity is the data of a contender's znode: JSON, so that any language can read it.
 type identity struct {
 	Owner string       `json:"owner,omitempty"` // WithOwner
 	Host  string       `json:"host,omitempty"`
@@ -92,8 +92,8 @@ func (id identity) encode() []byte {
 	return data
 }
 
-// describe names a contender by its data: "owner (host:pid)" for ours, the text itself for other clients' short texts,
-// "" for anything else. Only printable characters pass: what is not printable in an owner or a host is escaped.
+// describe names a contender by its data: "owner (host:pid)" for ours, with what is not printable escaped; the text itself
+// for other libraries' short, printable texts; "" for anything else.
 func describe(data []byte) string {
 	var id identity
 	if json.Unmarshal(data, &id) == nil && id.Host != "" {
@@ -125,24 +125,24 @@ type QueuePage struct {
 	Contenders []Contender // without those that went while they were read
 }
 
-// Data of contenders that one Queue or QueuePage reads: short ones always, so that every contender of this library is named;
-// longer ones, up to recipe.MaxData, in order, as long as there is room.
+// Queue and QueuePage always read short data, so that every contender of this library is named; longer ones, up to
+// recipe.MaxData, in order, while there is room.
 const (
 	shortData = 1 << 10
 	roomData  = 16 << 20
 )
 
 // Queue returns who holds the lock at path and who waits for it, in order of arrival: whichever kind of lock it is, and
-// other clients' contenders too. A path that does not exist has an empty line. What it returns was true at some time
-// during the call. It costs a sync, a list and two reads for each contender, 128 to a round trip, and blocks for those,
-// or as long as there is no connection and ctx lasts: for a long line use QueuePage. Contenders whose znodes may not be
-// read show what is in their names and, up to ZooKeeper 3.8.3, their token and session. After a Resize of a semaphore to
-// fewer permits the latest of its holders show as waiting until they are done. Where contenders of different kinds share a
-// directory, each is judged among those of its own kind.
+// other libraries' contenders too. A path that does not exist has an empty line. The result was true at some time during
+// the call. It costs a sync, a list and two reads for each contender, 128 to a round trip, and blocks for those, or as long
+// as there is no connection and ctx lasts: for a long line use QueuePage. Contenders whose znodes may not be read show what
+// is in their names and, up to ZooKeeper 3.8.3, their token and session. After a Resize of a semaphore to fewer permits the
+// latest of its holders show as waiting until they are done. Where contenders of different kinds share a directory, each is
+// judged among those of its own kind.
 //
 // A call keeps up to 1 KB of data of each contender. Longer data, of up to 256 KB each, are kept in order up to 16 MB in
-// all; for the rest Data is nil, and Size has the length. The reads are made in small pieces, for one call at a time, so
-// that they do not endanger any hold of this Client.
+// all; for the rest Data is nil, and Size has the length. The reads are small, and made for one call at a time, so that
+// they do not endanger any hold of this Client.
 func (c *Client) Queue(ctx context.Context, path string) ([]Contender, error) {
 	page, err := c.QueuePage(ctx, path, 0, math.MaxInt)
 	return page.Contenders, err
@@ -222,14 +222,14 @@ func (c *Client) page(ctx context.Context, dir string, from, limit int) (page Qu
 	return page, nil
 }
 
-// claim is the token that a contender has by its name: a reader that a writer became by Downgrade has the writer's. 0: none.
+// claim is the token in a contender's name: a reader that a writer became by Downgrade has the writer's. 0: none.
 func claim(name string) Token {
 	n, _ := recipe.Parse(name)
 	return Token(n.Czxid)
 }
 
-// claimed returns the names with a claim. Any client can write one: it is not believed while another has its number, or its
-// token.
+// claimed returns the names with a claim. Any client can write one: it is ignored if another name has the same number or
+// claim.
 func claimed(names []string) map[Token]string {
 	of, says, numbers := map[Token]string{}, map[Token]int{}, map[int32]int{}
 	for _, name := range names {
@@ -247,7 +247,8 @@ func claimed(names []string) map[Token]string {
 	return of
 }
 
-// believed is claimed if one of those that are shown has a claim, without tokens that others have by their znodes: Break would remove those.
+// believed is claimed without the tokens that contenders have by their znodes, which Break would remove. Nil: none of shown
+// claims.
 func (l lineOf) believed(ctx context.Context, dir string, shown []string) (map[Token]string, error) {
 	of := claimed(l.names)
 	if !slices.ContainsFunc(shown, func(name string) bool { return of[claim(name)] == name }) {
@@ -292,13 +293,13 @@ func (c *Client) readLine(ctx context.Context, dir string) (l lineOf, err error)
 	return l, err
 }
 
-// WaitFree waits until nobody holds the lock at path or waits for it, whichever kind of lock it is. It takes no place in
-// line and keeps nobody waiting; the lock may be taken again the moment after. A path that does not exist is free.
+// WaitFree waits until no client holds the lock at path or waits for it, whichever kind of lock it is. It takes no place in
+// line and delays no contender; the lock may be taken again the moment after. A path that does not exist is free.
 //
-// Nil: nobody was in line at some time during the call. It blocks until then, across disconnects and sessions that end,
-// or until ctx ends or the Client is closed. It watches the last contender in line, so that a long line that moves does not
-// wake it; one that it may not read it polls for every few seconds. It costs a sync and a list for each look, and leaves
-// nothing at the ensemble. It may be called concurrently.
+// Nil: the line was empty at some time during the call. It blocks until then, across disconnects and sessions that end, or
+// until ctx ends or the Client is closed. It watches the last contender in line, so that a long line that moves does not
+// wake it; if it may not read that one's znode, it polls every few seconds. It costs a sync and a list for each look, and
+// leaves nothing at the ensemble. It may be called concurrently.
 //
 // Errors: ErrClosed, ErrPath, zk.ErrNoAuth when the path may not be read, ErrTooLarge, session.ErrAuth; ctx's when it has
 // ended, which matches ErrBusy as well if the line was not empty at the latest look.

@@ -26,9 +26,8 @@ func (c *Client) RWMutex(path string, opts ...LockOption) *RWMutex {
 	return &RWMutex{c.newLock("read/write lock", opts, path)}
 }
 
-// Lock waits until nobody else reads or writes and returns the hold of the write lock. Contract and errors are those of
-// Mutex.Lock. Asking for it under one's own read lock is ErrDeadlock, with reentrancy too: the call would wait for that
-// read lock.
+// Lock waits until no other client reads or writes and returns the hold of the write lock. Contract and errors are those of
+// Mutex.Lock. With the context of a read hold it is ErrDeadlock, with reentrancy too: the call would wait for that hold.
 func (m *RWMutex) Lock(ctx context.Context) (*Hold, error) {
 	return use(ctx, m).acquire(ctx, "lock", LockInfo{Kind: KindWrite})
 }
@@ -38,9 +37,8 @@ func (m *RWMutex) TryLock(ctx context.Context) (*Hold, error) {
 	return use(ctx, m).acquire(ctx, "try lock", LockInfo{Kind: KindWrite, Try: true})
 }
 
-// RLock waits until no writer that came before holds or waits, and returns a hold of the read lock. Contract and errors
-// are those of Mutex.Lock. Asking for it under one's own read lock needs WithReentrancy, since a writer may have queued
-// in between.
+// RLock waits until no writer that came before holds or waits, and returns a hold of the read lock. Contract and errors are
+// those of Mutex.Lock. With the context of a read hold it needs WithReentrancy, since a writer may have queued in between.
 func (m *RWMutex) RLock(ctx context.Context) (*Hold, error) {
 	return use(ctx, m).acquire(ctx, "read lock", LockInfo{Kind: KindRead})
 }
@@ -67,10 +65,10 @@ func (m *RWMutex) RDo(ctx context.Context, fn func(ctx context.Context) error) e
 // End all work that needs the write lock before the call: other readers may hold the lock as soon as the ensemble has
 // carried it out, and h's context ends only with the answer. A Multi of h is refused from then on.
 //
-// It blocks for one round trip. If h is unlocked meanwhile, that Unlock waits for it no longer than its own context
-// lasts; Downgrade then returns ErrNotHeld, and the write lock or the read lock, whichever it is by then, is released.
-// Errors: ErrNotHeld (h is no hold of this write lock, or released before), ErrLost. When ctx ends before the reply, it
-// is not known which of the two the lock is, so it is given up (ErrUnknownOutcome). After any other error h is unchanged.
+// It blocks for one round trip. If h is unlocked meanwhile, that Unlock waits for the answer as long as its own context
+// lasts; Downgrade then returns ErrNotHeld, and the lock, write or read by then, is released. Errors: ErrNotHeld (h is no
+// hold of this write lock, or was released before), ErrLost. When ctx ends before the reply, it is not known which of the
+// two the lock is, so it is given up (ErrUnknownOutcome). After any other error h is unchanged.
 func (m *RWMutex) Downgrade(ctx context.Context, h *Hold) (*Hold, error) {
 	l := use(ctx, m)
 	fail := func(err error) (*Hold, error) { return nil, l.fail("downgrade", err) }
@@ -144,7 +142,8 @@ func (a *acquisition) downgrade(ctx context.Context, h *Hold) (*Hold, error) {
 	return reader, err
 }
 
-// notDowngraded returns why a downgrade has failed, for the ticket's reason, and ends the acquisition if need be.
+// notDowngraded returns why a downgrade has failed with the ticket's err, and ends the acquisition if it is lost or in
+// doubt.
 func (a *acquisition) notDowngraded(ctx context.Context, err error) error {
 	if errors.Is(err, recipe.ErrGone) {
 		a.endLost(err)
@@ -176,8 +175,8 @@ func (a *acquisition) replaceLocked(h *Hold) (*Hold, error) {
 	return reader, nil
 }
 
-// downgradeForReaders makes the ticket a reader's for an Unlock that has released the write lock while read locks under
-// it are held. It is carried out even if ctx ends, and then goes on in the background.
+// downgradeForReaders makes the ticket a reader's for an Unlock that has released the write lock above read locks. If ctx
+// ends, it goes on in the background.
 func (a *acquisition) downgradeForReaders(ctx context.Context) error {
 	s := a.ticket.Session()
 	done := make(chan error, 1)

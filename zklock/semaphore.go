@@ -15,12 +15,12 @@ import (
 // description and stores no ownership.
 type Semaphore struct{ lock }
 
-// Semaphore returns the semaphore of size permits whose contenders queue below path. It does no I/O; a path, size or
-// option that can't work is reported by every call on it (ErrPath, ErrOption). WithReentrancy does not apply. The first one
-// to use it writes its size to the data of the path's znode; one that comes with another size gets ErrConflict, which names
-// both. Data there that are not this library's stay, and are ErrConflict. With WithContainer the size is deleted with the
-// directory, when that has not been used for a while, unless Resize was called. With an access list (WithACL) that does not
-// let every contender write, each release wakes all waiters instead of two at most.
+// Semaphore returns the semaphore of size permits whose contenders queue below path. It does no I/O; a path, size or option
+// that can't work is reported by every call on it (ErrPath, ErrOption). WithReentrancy does not apply. The first client to
+// use it writes its size to the data of the path's znode; another size is then ErrConflict, which names both. Data there
+// that are not this library's stay, and are ErrConflict. With WithContainer the size is deleted with the directory, when
+// that has not been used for a while, unless Resize was called. With an access list (WithACL) that does not let every
+// contender write, each release wakes all waiters instead of two at most.
 func (c *Client) Semaphore(path string, size int, opts ...LockOption) *Semaphore {
 	s := &Semaphore{c.newLock("semaphore", opts, path)}
 	s.size = recipe.NewSize(size)
@@ -104,5 +104,5 @@ func (h *Hold) Permits() int {
 	return h.a.info.Permits
 }
 
-// permitsKey finds in a context how many permits of a semaphore the holds that it belongs to have.
+// permitsKey is the key of how many permits of a semaphore the holds that a context belongs to have.
 type permitsKey lockKey

@@ -13,22 +13,22 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// sessions are the ZooKeeper sessions of a Client, since one has room for so many ephemeral znodes only
+// sessions are the ZooKeeper sessions of a Client, since one session has room for a limited number of ephemeral znodes
 // (session.Config.EphemeralBytes):
 //
 //	first    is what Client.Session returns: when it has ended the next one takes its place, until the Client is closed.
 //	further  are opened when no session has room for a call's znodes. One that has ended is not replaced. One that has had
-//	         no ephemeral znode for furtherIdle, and so no hold and no wait, is closed: Retire keeps calls from it then.
+//	         no ephemeral znode for furtherIdle is closed: Retire keeps calls from it then.
 //
-// A call takes the first session that has room, so that further ones empty when there is less to do. The room is taken
-// by the create itself: when others were quicker, the call chooses again.
+// A call takes the first session that has room, so that further ones empty when there is less to do. The create itself
+// takes the room: if other calls were quicker, the call chooses again.
 type sessions struct {
 	c      *Client
 	chroot int // the length of the connect string's
 
 	mu sync.Mutex // guards what follows; taken outside Client.mu and ephemerals.mu
-	// The first one, and further ones in the order in which they were opened. One that has ended is in it until keep has
-	// replaced it, or tend has taken it out.
+	// The first one, and further ones as they were opened. One that has ended stays until keep has replaced it, or tend
+	// removed it.
 	open    []*session.Session
 	changed chan struct{} // closed when open has changed
 }
@@ -52,7 +52,7 @@ func newSessions(c *Client) (*sessions, error) {
 }
 
 // keep replaces the first session whenever it has ended, until Close, which joins it. The old one is closed in the
-// background, since what still runs in it may be a hook that asks for the next.
+// background, since a hook of it may still be waiting for the next session.
 func (p *sessions) keep() {
 	for {
 		s, began := p.current(), time.Now()
@@ -91,7 +91,8 @@ func (p *sessions) tend(s *session.Session) {
 	_ = s.Close() // always nil
 }
 
-// rested waits a little if a session that began then has ended at once, against a storm. False: the Client was closed.
+// rested waits a little if the session that began then ended at once, so as not to open one after another. False: the
+// Client was closed.
 func (p *sessions) rested(began time.Time) bool {
 	if time.Since(began) < time.Second {
 		p.c.rest(p.c.ctx, 500*time.Millisecond+jitter.Below(500*time.Millisecond))
@@ -99,7 +100,7 @@ func (p *sessions) rested(began time.Time) bool {
 	return p.c.ctx.Err() == nil
 }
 
-// change makes a change and wakes the calls that wait for one.
+// change calls do with mu held, and wakes the calls that wait for a change.
 func (p *sessions) change(do func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,8 +129,9 @@ func (p *sessions) room(paths ...string) (n int) {
 	return n
 }
 
-// await returns the session that pick returns, once it is established. Pick returns nil to be called again after the
-// next change. It is called again from time to time while its session is not established: another one may have room by then.
+// await returns the session that pick returns, once it is established. If pick returns nil, it is called again after the
+// next change. While its session is not established, it is called again from time to time: another one may have room by
+// then.
 func (p *sessions) await(ctx context.Context, pick func() (*session.Session, error)) (*session.Session, error) {
 	for {
 		if p.c.ctx.Err() != nil {
@@ -146,7 +148,7 @@ func (p *sessions) await(ctx context.Context, pick func() (*session.Session, err
 			if at := s.State(); at == session.Connected || at == session.Disconnected {
 				return s, nil
 			}
-			over := ctx.Err() != nil // by now: what is waited for in vain below has its error then, and says why
+			over := ctx.Err() != nil // before the wait: then the wait's error, which says why, is the result
 			bounded, cancel := context.WithTimeout(ctx, pickAgain)
 			err = s.Established(bounded)
 			cancel()
@@ -167,7 +169,7 @@ func (p *sessions) await(ctx context.Context, pick func() (*session.Session, err
 }
 
 // choose returns a session that has room for so many bytes of paths, and opens one if there is none. Nil: there will be one
-// soon. A call that needs more than any session has gets an empty one, and is refused by that.
+// soon. A call that needs more room than any session has gets an empty session, which refuses it.
 func (p *sessions) choose(room int) (*session.Session, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -12,8 +12,7 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// Status is what a Client had at one moment: its sessions, and this process's own holds and waits in them. For those of
-// other clients see Client.Queue.
+// Status is what a Client had at one moment: its sessions, holds and waits. Client.Queue has those of other clients.
 type Status struct {
 	Session  SessionStatus   // the one that Client.Session returns
 	Sessions []SessionStatus // that one, and the further ones in the order in which they were opened: WithEphemeralBytes
@@ -124,21 +123,20 @@ func (w *waiting) Retried(cause error) {
 	w.c.tellRetried(RetriedInfo{w.info, cause})
 }
 
-// inUse has the calls that wait, from the moment at which they ask, and the locks that are held, until they have ended.
+// inUse has the calls that wait, from when they ask, and the locks that are held, until they have ended.
 type inUse struct {
 	mu    sync.Mutex // guards what follows, and waiting.line; held for a map entry, or a copy of all
 	waits map[*waiting]struct{}
 	holds map[*acquisition]struct{}
 }
 
-// update calls fn with the mutex held.
 func (u *inUse) update(fn func()) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	fn()
 }
 
-// holding reports whether a lock of one of paths is held whose znode is node.
+// holding reports whether the Client holds a lock of one of paths by the znode node.
 func (u *inUse) holding(paths []string, node string) bool {
 	u.mu.Lock()
 	var ofPaths []*acquisition
