@@ -14,11 +14,9 @@ import (
 
 // acquisition is a lock that was acquired: what its holds share. There is one hold, or with reentrancy several. It ends
 // once, by end, for the first cause; ARCHITECTURE.md lists the causes and the functions that notice them. end cancels the
-// contexts of all holds first. The session's end cancels them before that, because they are children of the session's
-// context.
+// contexts of all holds first. Only the session's end, their parent's, comes before.
 //
-// A hold ends alone, with ErrUnlocked, when one of several reentrant holds is unlocked (drop) and when a Downgrade replaces
-// it.
+// A hold ends alone, with ErrUnlocked, when one of several reentrant holds is unlocked (drop) and by a Downgrade.
 //
 // The ticket is left once, by leave: at the last Unlock or when WithMaxHold's time is over, whichever is first. (After a
 // release, downgradeForReaders calls the ticket's Leave too, for its result.) Znodes that the ensemble has deleted, or will
@@ -103,8 +101,7 @@ func (a *acquisition) end(to acquisitionState, cause error) bool {
 }
 
 // endLost ends an acquisition that was lost for cause. After a stop of the process, the znode's deletion may be noticed
-// before the clock is read. If the lease is over by then, the ensemble deleted the znode with the session: the cause is
-// ErrLeaseOver.
+// before the clock is read. If the lease is over by then, the session's end deleted the znode: the cause is ErrLeaseOver.
 func (a *acquisition) endLost(cause error) {
 	if errors.Is(cause, recipe.ErrGone) {
 		if cause = a.ticket.Session().Alive(); cause == nil {
@@ -123,8 +120,7 @@ func (a *acquisition) afterLoss(cause error) {
 	a.c.tellLost(LostInfo{a.infoNow(), Token(a.ticket.Czxid()), time.Since(a.since), cause})
 }
 
-// expire ends an acquisition whose WithMaxHold is over, and deletes its znodes after the grace, even if it was lost
-// earlier.
+// expire ends an acquisition whose WithMaxHold is over, and deletes its znodes after the grace, also after a loss.
 func (a *acquisition) expire() {
 	a.endLost(ErrMaxHold)
 	a.mu.Lock()
@@ -203,8 +199,7 @@ func (a *acquisition) leavableLocked() bool {
 	return a.state == released || a.ticket.Session().Err() == nil
 }
 
-// ended returns why the lock is not held any more; nil while it is. It asks the session, whose end Guard may not have
-// reported.
+// ended returns why the lock is not held any more; nil while it is. Guard may not have reported it yet.
 func (a *acquisition) ended() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -293,8 +288,7 @@ func (a *acquisition) covers(k lockKey) bool {
 // graceError is why a hold with a grace ended before its lease. It matches ErrLeaseOver, and so ErrLost.
 //
 // Safety: when the hold begins, more than the grace is left of the lease; from then on a timer and every method of the
-// context watch for the end, as for the session's own. The session goes on. The znode stays until Unlock, or the end of
-// WithMaxHold.
+// context watch for the end. The session goes on, and the znode stays until Unlock, or the end of WithMaxHold.
 type graceError struct{ d time.Duration }
 
 func (e graceError) Error() string {

@@ -1,5 +1,5 @@
-// Package zklock gives a program locks on a ZooKeeper ensemble: one holder at a time in the whole fleet, in order of
-// arrival, freed by a crash.
+// Package zklock gives a program locks on a ZooKeeper ensemble: one holder in the fleet at a time, in order of arrival,
+// freed by a crash.
 //
 // While Hold.Context has not ended, no other client holds the lock: the context ends before the ensemble can give the lock
 // away, also when this program no longer hears from the ensemble. SafeUntil returns until when that is certain. Token is a
@@ -11,8 +11,7 @@
 // long garbage collection) can go on for a moment as if it still held the lock, if it checked just before; Hold.Context
 // says what reports the loss afterwards. So can work that ignores its context. Clocks whose speeds differ by more than two
 // per cent void the lease. A session or znode that is removed by force frees the lock at once, and the old holder notices a
-// moment later. In all of these cases the Token and Hold.Multi are the guarantee: Multi's writes commit only while the lock
-// is ours.
+// moment later. The guarantee then is the Token and Hold.Multi, whose writes commit only while the lock is ours.
 //
 // Order is the order in which the ensemble made the contenders' znodes. A contender whose session ends queues again, at the
 // end of the line.

@@ -232,8 +232,8 @@ type observer struct {
 	mzxid int64  // of its value; 0 for none; -1: nothing has been yielded
 }
 
-// show yields l, of which zero says that there is no leader, unless it was yielded last. Between two leaders it yields
-// zero.
+// show yields l, of which zero says that there is no leader, unless it was yielded last. Two leaders have zero between
+// them.
 func (o *observer) show(l Leader, mzxid int64) {
 	var err error
 	switch {
@@ -258,7 +258,7 @@ func (o *observer) watch(ctx context.Context, s *session.Session) error {
 		}
 		for exists := first != ""; exists && !o.stopped; {
 			if exists, err = o.look(ctx, s, first); errors.Is(err, zk.ErrNoAuth) {
-				// Not hopeless: a neighbour may have made this candidate with its own access list, and the next one may be
+				// Not hopeless: a neighbour may have made this candidate with its own access list; the next may be
 				// readable.
 				err = fmt.Errorf("the leader's znode may not be read: %v", err) //nolint:errorlint // as text
 			}

@@ -317,8 +317,7 @@ func (c *Client) unreachable(ctx context.Context, path string) error {
 	return err
 }
 
-// handoffLock describes a mutex with local handoff. Key has the path and all options that its znode, or the time for which
-// that stays, depends on.
+// handoffLock describes a mutex with local handoff. Key has the path and all options that its znode depends on.
 func (l *lock) handoffLock() *handoff.Lock {
 	o, queuer := l.o, *l
 	rest := fmt.Appendf(nil, "%d %d %t %t %t %d %#v\n%s",

@@ -141,8 +141,8 @@ const (
 // judged among those of its own kind.
 //
 // A call keeps up to 1 KB of data of each contender. Longer data, of up to 256 KB each, are kept in order up to 16 MB in
-// all; for the rest Data is nil, and Size has the length. The reads are small, and made for one call at a time, so that
-// they do not endanger any hold of this Client.
+// all; for the rest Data is nil, and Size has the length. The reads are small, and made for one call at a time, so as not
+// to endanger the Client's holds.
 func (c *Client) Queue(ctx context.Context, path string) ([]Contender, error) {
 	page, err := c.QueuePage(ctx, path, 0, math.MaxInt)
 	return page.Contenders, err

@@ -175,8 +175,8 @@ func (a *acquisition) replaceLocked(h *Hold) (*Hold, error) {
 	return reader, nil
 }
 
-// downgradeForReaders makes the ticket a reader's for an Unlock that has released the write lock above read locks. If ctx
-// ends, it goes on in the background.
+// downgradeForReaders makes the ticket a reader's for an Unlock that released the write lock above read locks, in the
+// background if ctx ends.
 func (a *acquisition) downgradeForReaders(ctx context.Context) error {
 	s := a.ticket.Session()
 	done := make(chan error, 1)

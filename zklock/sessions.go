@@ -52,7 +52,7 @@ func newSessions(c *Client) (*sessions, error) {
 }
 
 // keep replaces the first session whenever it has ended, until Close, which joins it. The old one is closed in the
-// background, since a hook of it may still be waiting for the next session.
+// background: its hook may wait for the next.
 func (p *sessions) keep() {
 	for {
 		s, began := p.current(), time.Now()
@@ -91,8 +91,7 @@ func (p *sessions) tend(s *session.Session) {
 	_ = s.Close() // always nil
 }
 
-// rested waits a little if the session that began then ended at once, so as not to open one after another. False: the
-// Client was closed.
+// rested waits a little if the session that began then ended at once. False: the Client was closed.
 func (p *sessions) rested(began time.Time) bool {
 	if time.Since(began) < time.Second {
 		p.c.rest(p.c.ctx, 500*time.Millisecond+jitter.Below(500*time.Millisecond))

@@ -8,16 +8,14 @@
 //
 // Safety. Inside the process, queue.mu excludes: a turn has one holder, whose context has ended before the next is chosen.
 // Between processes, a turn is as safe as any other hold: its znode exists and is first, and its session's lease is checked
-// before each hold begins. A hold that ends in any way but a release ends its turn: the next one has its own znode and
-// token.
+// before each hold begins. A hold that is lost ends its turn: the next one has its own znode and token.
 //
 // Fairness. While calls wait here, a goroutine of the turn watches the directory for contenders of other processes
 // (Turn.watch). While there are none, hand-overs are not limited. Before the first look, and once a contender was seen, at
-// most n are made; at contendedLimit after it was seen they end. Then the znode is deleted, and local waiters queue again,
-// behind it.
+// most n are made; at contendedLimit after it was seen they end. Then the znode is deleted, and local waiters queue again.
 //
 // Source: lock cohorting (Dice, Marathe, Shavit: Lock Cohorting, PPoPP 2012): a local queue in front of a global one, with
-// a bound on local hand-overs.
+// bounded hand-overs.
 //
 // queue.mu is the outermost mutex (ARCHITECTURE.md has the order). It is not held while a function of a caller's runs.
 package handoff
@@ -103,8 +101,7 @@ func (qs *Queues) Kept() map[*Turn]time.Time {
 	return since
 }
 
-// openLocked returns the queue of lock, with its mutex held, and its turn if that was free: it is now granted to the
-// caller.
+// openLocked returns the queue of lock, with its mutex held, and its turn, now the caller's, if that was free.
 func (qs *Queues) openLocked(lock *Lock) (*queue, *Turn) {
 	for {
 		qs.mu.Lock()

@@ -39,8 +39,8 @@ const contendedLimit = time.Second
 // errGivenUp is the cause of a turn that ended without a loss.
 var errGivenUp = errors.New("handoff: the turn was given up")
 
-// Turn is a ticket that holds, for as long as this process has it. A hold uses it as its ticket: Leave hands it on, keeps
-// it, or gives it up.
+// Turn is a ticket that holds, for as long as this process has it. It is its hold's ticket: Leave hands it on, keeps it, or
+// gives it up.
 type Turn struct {
 	*recipe.Ticket
 	q     *queue
@@ -208,7 +208,7 @@ func (t *Turn) update(ctx context.Context, fn func()) {
 	}
 }
 
-// Guard calls fn when the turn, which was granted to the caller, is lost, or at once if it already is: see
+// Guard calls fn when the turn, which was granted to the caller, is lost (at once if it already is): see
 // recipe.Ticket.Guard.
 func (t *Turn) Guard(fn func(error)) {
 	t.q.mu.Lock()
@@ -295,7 +295,7 @@ func (t *Turn) lookLocked() {
 	}
 }
 
-// watch looks for other processes' contenders until it has seen one or the turn is over, and ends a turn that is idle too
+// watch looks for other processes' contenders until it has seen one or the turn is over, and ends one that is idle too
 // long.
 //
 // It lists the directory and sets the watch in one request, so that it misses no contender in between; earlier ones are in
