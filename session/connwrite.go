@@ -92,23 +92,18 @@ func (c *conn) numberLocked(requests []*request) {
 	}
 }
 
-// abandon gives up waiting for requests, two bursts at most; those that have not been written never will be. It returns the
-// first write that was sent and has no reply, or nil.
-func (c *conn) abandon(requests []*request) (left *request) {
+// abandon gives up waiting for requests, two bursts at most; those that have not been written never will be.
+func (c *conn) abandon(requests []*request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range requests {
 		if !r.sent.IsZero() {
 			r.abandoned = true
-			if left == nil && !r.repeatable && !r.replied() {
-				left = r
-			}
 		} else if c.state != connFailed { // else fail has taken them all
 			c.unqueueLocked(r)
 		}
 	}
 	c.resumeParkedLocked() // parked writes may have waited for a read of this call
-	return left
 }
 
 // quiet returns for how long nothing has been sent, and nothing has been heard although a reply is due (0 if none is due).

@@ -26,6 +26,9 @@ const MaxMarks = maxMarks
 // MaxFrame bounds a frame from the server.
 const MaxFrame = maxFrame
 
+// Burst is how many requests of one call are waited for together.
+const Burst = burst
+
 func (l *Lease) Begin(sent time.Time, timeout, tick time.Duration) {
 	l.l.begin(sent, sent, timeout, tick, true)
 	l.l.ack(sent, sent, true) // the write that made it
@@ -179,6 +182,13 @@ func (s *Session) NextBeat() time.Duration { return s.beat() }
 
 // Break makes the link fail.
 func (r *Rig) Break(err error) { r.c.fail(err) }
+
+// BreakBehind makes the link fail for err as far as its first n requests without a reply: it has not come to the others yet.
+func (r *Rig) BreakBehind(n int, err error) {
+	for range n {
+		r.c.failCalls(r.c.pending.pop(), err)
+	}
+}
 
 // Take takes the first request without a reply, as the reader does, and returns its hook.
 func (r *Rig) Take() func(code int32) {

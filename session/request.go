@@ -213,8 +213,11 @@ func (s *Session) exchange(ctx context.Context, c *conn, requests []*request) (s
 		case <-s.ctx.Done():
 			err = s.Err()
 		}
-		if r := c.abandon(requests[answered:sent]); r != nil {
-			return sent, r.opError(err, true)
+		c.abandon(requests[answered:sent])
+		for _, r := range requests[:sent] { // also those before, which have ended: one may have failed with the conn
+			if !r.repeatable && !r.replied() && r.outcomeUnknown() {
+				return sent, r.opError(err, true)
+			}
 		}
 		r := requests[max(0, slices.IndexFunc(requests, func(r *request) bool { return !r.replied() }))]
 		if r.repeatable {
