@@ -159,8 +159,9 @@ func (qs *Queues) Lock(ctx context.Context, lock *Lock, c Caller) (*Turn, error)
 	}
 }
 
-// TryLock is Lock without waiting. If another call in this process has the lock, waits or tries, it returns recipe.ErrBusy
-// without a request; otherwise it asks the ensemble once. If ctx ends first, the error is ctx's.
+// TryLock is Lock without waiting for another call. If another call in this process has the lock, waits or tries, it returns
+// recipe.ErrBusy without a request; otherwise it asks the ensemble once. While a place is given up that no call wants any
+// more, it waits for that. If ctx ends first, the error is ctx's.
 func (qs *Queues) TryLock(ctx context.Context, lock *Lock, c Caller) (*Turn, error) {
 	q, t := qs.openLocked(lock)
 	for q.state == entering && len(q.waiters) == 0 { // all waiters have left: enter is being cancelled
