@@ -165,6 +165,7 @@ func tryToRead(ctx context.Context, s *session.Session, dir, name string) error 
 // lists again. An error is that of ctx or the session.
 func AwaitGone(ctx context.Context, s *session.Session, dir, name string) error {
 	t := newTicket(s, []Queue{{Dir: dir}}) // which never enters
+	// Without pauseMost: few calls wait so, and each looks once in a session timeout.
 	w := &waiter{t: t, e: t.entries[0], woken: make(chan struct{}, 1), pred: name, pause: WatchAfter}
 	pred, err := s.WatchExisting(ctx, dir+"/"+name)
 	if err != nil && !errors.Is(err, zk.ErrNoAuth) {

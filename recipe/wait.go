@@ -19,7 +19,7 @@ const WatchAfter = 300 * time.Millisecond
 const (
 	// A waiter that may not read its predecessor lists again within max(session timeout / blindPart, WatchAfter).
 	blindPart = 8
-	// lookAgainMost bounds the pause between two looks at a readable predecessor; the first is the session timeout.
+	// lookAgainMost bounds the pause between two looks at a readable predecessor of a waiter in line; the first is the session timeout.
 	lookAgainMost = time.Minute
 )
 
@@ -44,7 +44,7 @@ func (t *Ticket) Wait(ctx context.Context) error {
 					return err
 				}
 			}
-			w := &waiter{t: t, e: e, woken: woken}
+			w := &waiter{t: t, e: e, woken: woken, pauseMost: lookAgainMost}
 			err := w.wait(ctx)
 			if w.timer != nil {
 				w.timer.Stop()
@@ -97,6 +97,8 @@ type waiter struct {
 	blind  bool          // we may not read the predecessor, and so are not notified of its deletion
 	looked bool          // the predecessor could be read when we last looked
 	pause  time.Duration // between two lists when blind, else between two looks at it
+
+	pauseMost time.Duration // bounds the pause between two looks, which is at least the session timeout
 
 	mark     *session.Watch // on the predecessor's release mark; nil: none
 	markWoke bool           // it has woken us once
@@ -222,6 +224,7 @@ func (w *waiter) readMore(ctx context.Context) (relist bool, err error) {
 	}
 	readable := false
 	if !w.looked {
+		w.pause = WatchAfter // for a holder that is new to us the pauses begin anew
 		readable = w.describeHolder(ctx)
 	}
 	if w.pred == "" {
@@ -234,7 +237,7 @@ func (w *waiter) readMore(ctx context.Context) (relist bool, err error) {
 		}
 	}
 	if w.looked = err == nil; w.looked {
-		w.pause = max(min(2*w.pause, lookAgainMost), w.t.s.Timeout())
+		w.pause = max(min(2*w.pause, w.pauseMost), w.t.s.Timeout())
 	} else {
 		w.blind = !errors.Is(err, zk.ErrNoNode)
 		w.pause = WatchAfter

@@ -2,6 +2,7 @@ package zklock_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -95,18 +96,20 @@ func TestANeighbourWhoHidesItsZnodeAndGoesFromOnlookersAndReaders(t *testing.T) 
 		require.NoError(s, err)
 		return neighbour, made.Path
 	}
-	t.Run("WaitFree", func(t *testing.T) {
-		locktest.Simulate(t, func(s *locktest.Sim) {
-			s.Dir("/l")
-			n, node := queue(s, "lock-")
-			c := s.Client()
-			done := make(chan error, 1)
-			go func() { done <- c.WaitFree(s.Context(), "/l") }()
-			time.Sleep(5 * time.Second)
-			hide(s, n, node)
-			s.Until(10*time.Minute, "WaitFree returns", func() bool { return len(done) == 1 })
+	for _, waited := range []time.Duration{5 * time.Second, 615 * time.Second} {
+		t.Run(fmt.Sprint("WaitFree after ", waited), func(t *testing.T) {
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				s.Dir("/l")
+				n, node := queue(s, "lock-")
+				c := s.Client()
+				done := make(chan error, 1)
+				go func() { done <- c.WaitFree(s.Context(), "/l") }()
+				time.Sleep(waited)
+				hide(s, n, node)
+				s.Until(2*c.SessionStatus().Timeout, "WaitFree, which looks once in a session timeout, returns", func() bool { return len(done) == 1 })
+			})
 		})
-	})
+	}
 	t.Run("Observe", func(t *testing.T) {
 		locktest.Simulate(t, func(s *locktest.Sim) {
 			s.Dir("/l")
