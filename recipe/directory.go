@@ -314,6 +314,7 @@ func (t *Ticket) standAside(ctx context.Context) error {
 		if err != nil {
 			return e.explain(ctx, err)
 		}
+		e.line = Line{} // its Who is of one that is outside; until here it says why the call waits
 	}
 	return nil
 }

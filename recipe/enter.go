@@ -115,7 +115,7 @@ func (t *Ticket) enter(ctx context.Context) (err error) {
 		}
 	}()
 	for _, e := range t.entries {
-		e.prefix, e.node, e.names, e.line = e.q.newPrefix(), "", nil, Line{}
+		e.prefix, e.node, e.names = e.q.newPrefix(), "", nil
 	}
 	tried := false // a transaction has tried to make the directory too
 	for {

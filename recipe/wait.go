@@ -19,7 +19,7 @@ const WatchAfter = 300 * time.Millisecond
 const (
 	// A waiter that may not read its predecessor lists again within max(session timeout / blindPart, WatchAfter).
 	blindPart = 8
-	// lookAgainMost bounds the pause between two looks at a readable predecessor of a waiter in line; the first is the session timeout.
+	// lookAgainMost bounds a waiter's pause between two looks at a readable predecessor; the first is the session timeout.
 	lookAgainMost = time.Minute
 )
 

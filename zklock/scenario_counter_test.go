@@ -313,6 +313,22 @@ func TestPastThreeQuartersWaitersStandOutsideUntilTheDirectoryIsRenewed(t *testi
 	}
 }
 
+// The time of a call that has waited outside is over while it enters again: it found the lock busy.
+func TestACallThatWaitedOutsideAndRunsOutOfTimeAsItEntersFoundTheLockBusy(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
+		require.NoError(s, s.Server.SetSequence(dir, counterThree4))
+		first := s.Take(a.Mutex(dir).Lock)
+		call := s.Start(b.Mutex(dir, zklock.WithWait(3*time.Second)).Lock)
+		require.Len(s, s.Server.Children(dir), 1, "it waits outside")
+		stuck := s.Server.Inject(zktest.Hold().Op(zktest.OpCreate))
+		s.Unlock(first)
+		s.Until(time.Second, "it enters again", func() bool { return stuck.Hits() > 0 })
+		s.Until(time.Minute, "it gives up", call.Over)
+		require.ErrorIs(s, call.Err, zklock.ErrBusy)
+	})
+}
+
 // A newcomer that need not wait, such as a reader beside readers, does not wait outside. If other clients keep the queue
 // busy, no call waits outside for ever: after three attempts it enters the queue, and gets its turn in order.
 func TestACallThatWaitsOutsideTheLineGetsItsTurnWhileOthersKeepTheLineBusy(t *testing.T) {
