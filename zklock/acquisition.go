@@ -14,7 +14,7 @@ import (
 
 // acquisition is a lock that was acquired: what its holds share. There is one hold, or with reentrancy several. It ends
 // once, by end, for the first cause; ARCHITECTURE.md lists the causes and the functions that notice them. end cancels the
-// contexts of all holds first. Only the session's end, their parent's, comes before.
+// contexts of all holds first. When the session ends, they have ended with it already.
 //
 // A hold ends alone, with ErrUnlocked, when one of several reentrant holds is unlocked (drop) and by a Downgrade.
 //

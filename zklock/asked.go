@@ -85,8 +85,7 @@ func wished(n session.Node, why string) []byte {
 }
 
 // Asked returns a channel that receives the latest request to let go, from Client.Ask, zklock ask or Curator's Revoker. The
-// hold goes on until it is unlocked, or lost. The channel is never closed; wait for the end of Context beside it. Each hold
-// has its own.
+// hold goes on until it is unlocked, or lost. It is never closed: wait for the end of Context, too. Each hold has one.
 //
 // A request arrives 0.3 s after the hold's beginning at the earliest, when its znode is watched, and only if the client may
 // read that znode. With WithLocalHandoff the process's present hold receives it, and the process gives the znode up when

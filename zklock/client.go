@@ -97,7 +97,7 @@ func (c *Client) established(ctx context.Context) error {
 
 // Close ends the sessions, and with them every hold and every wait of the Client: their errors are ErrClosed. Locks that
 // were held are free at once if a server is connected, else when the ensemble expires their session. It returns when
-// everything that the Client had running has ended, after about 2 s at most. It may be repeated, and returns nil.
+// everything that the Client had running has ended, in about 2 s at most. It may be called again and always returns nil.
 //
 // Call it before the process exits, also when a call has failed: log.Fatal and os.Exit skip deferred calls. Without it, a
 // znode that is still to be deleted in the background may block the line until the session times out.

@@ -232,8 +232,7 @@ type observer struct {
 	mzxid int64  // of its value; 0 for none; -1: nothing has been yielded
 }
 
-// show yields l, of which zero says that there is no leader, unless it was yielded last. Two leaders have zero between
-// them.
+// show yields l (zero: there is no leader) unless it was yielded last. Between two leaders comes zero.
 func (o *observer) show(l Leader, mzxid int64) {
 	var err error
 	switch {

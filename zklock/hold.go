@@ -132,8 +132,7 @@ func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error
 	return resps, h.fail("multi", err)
 }
 
-// mayWrite is Err, but ErrUnlocked for a write hold whose znode a Downgrade has replaced by a reader's: the hold is about
-// to end.
+// mayWrite is Err, but ErrUnlocked for a write hold whose znode a Downgrade has replaced by a reader's.
 func (h *Hold) mayWrite() error {
 	err := h.Err()
 	if err == nil && !h.read {

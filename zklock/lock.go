@@ -271,8 +271,7 @@ func (c *Client) giveUp(ctx context.Context, t ticket) {
 	c.unreleased(ctx, t, t.Leave(ctx))
 }
 
-// unreleased warns of a ticket whose Leave has failed, unless its znodes are gone, are being deleted, or go with the
-// session.
+// unreleased warns of a ticket whose Leave has failed, unless its znodes are gone or being deleted, or its session is over.
 func (c *Client) unreleased(ctx context.Context, t ticket, err error) {
 	if err == nil || errors.Is(err, recipe.ErrGone) || ctx.Err() != nil || t.Session().Err() != nil {
 		return

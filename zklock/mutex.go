@@ -158,8 +158,7 @@ type notRunError struct{ error }
 func (e notRunError) Unwrap() error        { return e.error }
 func (e notRunError) Is(target error) bool { return target == ErrNotRun }
 
-// hide returns fn's error, which does not match hidden any more: what it has from a nested call is not to be taken for the
-// outer's.
+// hide returns fn's error, which does not match hidden any more: a nested call's error is not the outer call's.
 func hide(err error, hidden ...error) error {
 	if isAny(err, hidden...) {
 		return hidingError{err, hidden}

@@ -18,8 +18,7 @@ import (
 
 // Once runs a job once in the whole fleet: once for each key (Do), or not again within some time (Every). A lock alone is
 // not enough: a host that comes after the first has finished, because its clock is late or because it waited, finds the
-// lock free and runs the job again. So Once keeps a record of the last runs beside the lock, and reads it while it holds
-// the lock.
+// lock free and runs the job again. So Once keeps a record of the last runs, and reads it under the lock.
 //
 // # The record
 //
@@ -110,8 +109,7 @@ func (o *Once) Runs(ctx context.Context) (runs []Run, err error) {
 
 // Forget removes the runs of key from the record, of Every with "", so that the next call runs the job again. It reports
 // whether there were any. It does not wait for the lock: a run that is under way is still recorded. It costs a sync, a read
-// and a write. ErrConflict: the record's znode has data that are not a record. After ErrUnknownOutcome the runs may have
-// been removed.
+// and a write. ErrConflict: the record's znode has data that are not a record. After ErrUnknownOutcome they may be gone.
 func (o *Once) Forget(ctx context.Context, key string) (found bool, err error) {
 	err = use(ctx, o).withSession(ctx, "once", func(s *session.Session) error {
 		for {

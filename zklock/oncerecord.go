@@ -125,8 +125,7 @@ func encodeRuns(runs []Run) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// parseRuns reads a record. Empty data, of a znode that was made for one, are an empty record. Anything else is
-// ErrConflict.
+// parseRuns reads a record. Empty data are an empty record. Anything else is ErrConflict.
 func parseRuns(path string, data []byte) ([]Run, error) {
 	if len(data) == 0 {
 		return nil, nil

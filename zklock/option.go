@@ -319,14 +319,14 @@ func WithLockDelay(d time.Duration) LockOption {
 // queue again at the end of the line. Everything else is as without the option.
 //
 // When the process has the znode, Lock takes it without asking the ensemble: it checks the lease, and needs no connection.
-// TryLock is ErrBusy, without a request, while another call of the process has the lock or waits for it. Unlock returns
-// when the lock is handed on.
+// TryLock is ErrBusy, without a request, while another call of the process has the lock or waits for it. Unlock returns at
+// the hand-over.
 func WithLocalHandoff(n int) LockOption {
 	return LockOption{unless(n < 1, func(o *lockOptions) { o.handoff = n }, "local handoff of %d: is less than 1", n)}
 }
 
 // WithIdleKeep keeps the znode for d after the last Unlock in this process, if no other process waits, so that the next
-// Lock here costs no request. The process watches the line, and deletes the znode as soon as another contender queues. In
+// Lock costs no request. The process watches the line, and deletes the znode as soon as another contender queues. In
 // another process TryLock, and Lock WithWait(0), do not queue: they are ErrBusy while the znode is kept, though the lock is
 // not held. Queue shows the process as the holder meanwhile. It needs WithLocalHandoff. d is positive and at most a minute.
 // Default: not kept.

@@ -228,8 +228,7 @@ func claim(name string) Token {
 	return Token(n.Czxid)
 }
 
-// claimed returns the names with a claim. Any client can write one: it is ignored if another name has the same number or
-// claim.
+// claimed returns the names with a claim. Any client can write one: it is ignored if another name has its number or claim.
 func claimed(names []string) map[Token]string {
 	of, says, numbers := map[Token]string{}, map[Token]int{}, map[int32]int{}
 	for _, name := range names {
@@ -247,8 +246,7 @@ func claimed(names []string) map[Token]string {
 	return of
 }
 
-// believed is claimed without the tokens that contenders have by their znodes, which Break would remove. Nil: none of shown
-// claims.
+// believed is claimed without the tokens of existing znodes, which Break would delete. Nil: none of shown has a claim.
 func (l lineOf) believed(ctx context.Context, dir string, shown []string) (map[Token]string, error) {
 	of := claimed(l.names)
 	if !slices.ContainsFunc(shown, func(name string) bool { return of[claim(name)] == name }) {

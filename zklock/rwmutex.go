@@ -142,8 +142,7 @@ func (a *acquisition) downgrade(ctx context.Context, h *Hold) (*Hold, error) {
 	return reader, err
 }
 
-// notDowngraded returns why a downgrade has failed with the ticket's err, and ends the acquisition if it is lost or in
-// doubt.
+// notDowngraded returns why a downgrade failed with err, and ends an acquisition that is lost or in doubt.
 func (a *acquisition) notDowngraded(ctx context.Context, err error) error {
 	if errors.Is(err, recipe.ErrGone) {
 		a.endLost(err)

@@ -44,8 +44,8 @@ func (s *Semaphore) Acquire(ctx context.Context, n int) (*Hold, error) {
 	return use(ctx, s).acquire(ctx, "acquire", LockInfo{Kind: KindSemaphore, Permits: n})
 }
 
-// TryAcquire returns the hold of n permits if they are free and no contender waits; otherwise ErrBusy, which costs reads
-// only. See Mutex.TryLock.
+// TryAcquire returns the hold of n permits if they are free and no contender waits; else ErrBusy, which costs only reads.
+// See Mutex.TryLock.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int) (*Hold, error) {
 	return use(ctx, s).acquire(ctx, "try acquire", LockInfo{Kind: KindSemaphore, Permits: n, Try: true})
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// sessions are the ZooKeeper sessions of a Client, since one session has room for a limited number of ephemeral znodes
+// sessions are the ZooKeeper sessions of a Client, each with room for a limited number of ephemeral znodes
 // (session.Config.EphemeralBytes):
 //
 //	first    is what Client.Session returns: when it has ended the next one takes its place, until the Client is closed.
@@ -27,8 +27,7 @@ type sessions struct {
 	chroot int // the length of the connect string's
 
 	mu sync.Mutex // guards what follows; taken outside Client.mu and ephemerals.mu
-	// The first one, and further ones as they were opened. One that has ended stays until keep has replaced it, or tend
-	// removed it.
+	// The first one, and further ones as they were opened. An ended one stays until keep replaces or tend removes it.
 	open    []*session.Session
 	changed chan struct{} // closed when open has changed
 }
@@ -129,8 +128,7 @@ func (p *sessions) room(paths ...string) (n int) {
 }
 
 // await returns the session that pick returns, once it is established. If pick returns nil, it is called again after the
-// next change. While its session is not established, it is called again from time to time: another one may have room by
-// then.
+// next change. While its session is not established, it is called every pickAgain: another may have room by then.
 func (p *sessions) await(ctx context.Context, pick func() (*session.Session, error)) (*session.Session, error) {
 	for {
 		if p.c.ctx.Err() != nil {

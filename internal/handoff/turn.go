@@ -39,8 +39,7 @@ const contendedLimit = time.Second
 // errGivenUp is the cause of a turn that ended without a loss.
 var errGivenUp = errors.New("handoff: the turn was given up")
 
-// Turn is a ticket that holds, for as long as this process has it. It is its hold's ticket: Leave hands it on, keeps it, or
-// gives it up.
+// Turn is a ticket that holds. A hold has it as its ticket: Leave hands it on, keeps it, or gives it up.
 type Turn struct {
 	*recipe.Ticket
 	q     *queue
@@ -295,8 +294,7 @@ func (t *Turn) lookLocked() {
 	}
 }
 
-// watch looks for other processes' contenders until it has seen one or the turn is over, and ends one that is idle too
-// long.
+// watch looks for other processes' contenders until it sees one or the turn ends. It ends a turn that is idle for too long.
 //
 // It lists the directory and sets the watch in one request, so that it misses no contender in between; earlier ones are in
 // the list. A stale list is safe: its watch is on the same server, and fires when that server catches up. On a new
