@@ -17,7 +17,7 @@ type request struct {
 	frame      []byte // whole, with room for length and xid
 
 	// hook, when set, runs in the conn's reader, in the order of the wire, before any later frame is read. It must not block,
-	// and locks no mutex but the watch table's and conn.mu.
+	// and locks only the watch table's mutex and those inside it (doc.go).
 	hook func(code int32)
 
 	// Guarded by conn.mu until done is closed.
