@@ -46,7 +46,11 @@ type Ticket struct {
 	dueAt     time.Time     // when its znodes are to be watched
 }
 
-// life is the state of a ticket. It only moves forward: see Guard, Lose and Leave.
+// life is the state of a ticket. It only moves forward:
+//
+//	entered → guarded   Guard
+//	guarded → lost      reportLoss, Lose
+//	any     → left      Leave
 type life int
 
 const (

@@ -43,7 +43,7 @@ type conn struct {
 	queue      requestQueue // to be written
 	writes     requestQueue // to be written: those that may be members of a group
 	parked     requestQueue // writes that wait for the answers to reads: see member
-	quarantine int          // in how many more groups untried creates keep apart: see member.untried
+	quarantine int          // in how many more groups untried creates keep apart: see member.untriedLocked
 	seq        int64        // of the latest request
 	pending    requestQueue // written, in order
 	full       bool         // the window is full: what is in queue waits

@@ -179,9 +179,9 @@ func (c *conn) flush(first *request) (more bool, err error) {
 			r = c.nextReadLocked()
 		}
 		c.lastSent = now
-		accepted = r.leaves(now, accepted)
+		accepted = r.leavesLocked(now, accepted)
 		for _, m := range r.members {
-			accepted = m.leaves(now, accepted)
+			accepted = m.leavesLocked(now, accepted)
 		}
 		c.pending.push(r)
 		out = append(out, r.frame...) // copied under mu: when the conn fails, the frame goes to the next one
@@ -206,8 +206,8 @@ func (c *conn) flush(first *request) (more bool, err error) {
 	return more, nil
 }
 
-// leaves notes that r is about to be sent, and adds to accepted the channel to tell once it has been.
-func (r *request) leaves(now time.Time, accepted []chan<- struct{}) []chan<- struct{} {
+// leavesLocked notes that r is about to be sent, and adds to accepted the channel to tell once it has been.
+func (r *request) leavesLocked(now time.Time, accepted []chan<- struct{}) []chan<- struct{} {
 	if r.sent = now; r.accepted != nil {
 		accepted, r.accepted = append(accepted, r.accepted), nil
 	}

@@ -42,7 +42,7 @@
 //	Session.mu   → conn.mu → replySizes.mu
 //	Session.mu   → graces.mu
 //	watches.mu   → Session.mu
-//	watches.mu   → conn.mu → replySizes.mu
+//	watches.mu   → conn.mu
 //	watches.mu   → ephemerals.mu
 //
 // dialer.mu is held alone. The end of a lease needs none of them.

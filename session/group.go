@@ -92,10 +92,10 @@ func (cs claims) add(touches []touch) {
 // parent of the root is the root.
 func parent(path string) string { return path[:max(strings.LastIndexByte(path, '/'), 1)] }
 
-// untried reports whether m is the create of a batch of one create and one list, and has not been refused: its directory may
+// untriedLocked reports whether m is the create of a batch of one create and one list, and has not been refused: its directory may
 // be missing. While c.quarantine lasts, such creates are grouped only with each other, so that a refusal spares other
 // writes.
-func (m *member) untried() bool { return m.read != nil && m.refusals == 0 }
+func (m *member) untriedLocked() bool { return m.read != nil && m.refusals == 0 }
 
 // gatherLocked takes the first write of c.writes, and with it the independent ones behind it, up to the size of a group. A
 // write that stays behind is overtaken by none that depends on it.
@@ -111,7 +111,7 @@ func (c *conn) gatherLocked() *request {
 	looked := 0
 	for r := c.writes.head; r != nil && ops < maxGroup && looked < 2*maxGroup; looked++ {
 		next, m := r.next, r.member
-		alike := c.quarantine == 0 || m.untried() == first.member.untried()
+		alike := c.quarantine == 0 || m.untriedLocked() == first.member.untriedLocked()
 		if alike && m.refusals < maxRefusals && ops+len(r.touches) <= maxGroup && size+len(r.frame) <= limit && c.claims.free(r.touches) {
 			c.writes.remove(r)
 			members, ops, size = append(members, r), ops+len(r.touches), size+len(r.frame)

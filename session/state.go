@@ -22,7 +22,7 @@ const (
 // These are all moves from one state to another. Config.OnState is called for each.
 //
 //	Connecting, Disconnected  → Connected      connectedLocked, by connUp: the conn carries the requests of all calls
-//	Connected                 → Disconnected   disconnectedLocked, by connDown: the conn has failed
+//	Connected                 → Disconnected   disconnectedLocked, by connDown: the conn has failed; by connUp, if connDown has not run yet
 //	any                       → Over           end: for the first cause that comes, in the context and without a mutex
 
 // String returns the state's name in lower case.

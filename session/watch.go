@@ -281,7 +281,7 @@ func (ws *watches) armAllLocked(ts []*watched) {
 	c := ws.conn
 	together := make([]*watched, 0, len(ts))
 	for _, t := range ts {
-		if ws.unnamable(t) {
+		if ws.unnamableLocked(t) {
 			ws.armLocked(t) // its answer, too, says whether the znode is gone
 		} else {
 			together = append(together, t)
@@ -310,10 +310,10 @@ const (
 	setWatchesRoom = 36        // bytes of a setWatches request of one path, besides the path
 )
 
-// unnamable reports whether t fits in no setWatches request: the server does not know the request, or one with t alone would
+// unnamableLocked reports whether t fits in no setWatches request: the server does not know the request, or one with t alone would
 // be too long. In a sequential create the server appends ten bytes to a path; only an exists request has room for the
 // longest ones.
-func (ws *watches) unnamable(t *watched) bool {
+func (ws *watches) unnamableLocked(t *watched) bool {
 	return ws.noSetWatches || !t.child && setWatchesRoom+len(t.path) > ws.s.cfg.PacketLimit
 }
 

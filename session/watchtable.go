@@ -281,7 +281,7 @@ func (ws *watches) restoreStep(c *conn, zxid int64) (more bool) {
 		switch {
 		case !t.armed && len(t.waiters) == 0:
 			ws.dropLocked(t) // no Watch waits, and the hook that drops it was lost with the last conn
-		case t.armed && ws.unnamable(t): // its waiters find out what has changed
+		case t.armed && ws.unnamableLocked(t): // its waiters find out what has changed
 			event := zk.EventNodeDataChanged
 			if t.child {
 				event = zk.EventNodeChildrenChanged

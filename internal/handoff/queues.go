@@ -101,8 +101,8 @@ func (qs *Queues) Kept() map[*Turn]time.Time {
 	return since
 }
 
-// openLocked returns the queue of lock, with its mutex held, and its turn, now the caller's, if that was free.
-func (qs *Queues) openLocked(lock *Lock) (*queue, *Turn) {
+// openAndLock returns the queue of lock, with its mutex held, and its turn, now the caller's, if that was free.
+func (qs *Queues) openAndLock(lock *Lock) (*queue, *Turn) {
 	for {
 		qs.mu.Lock()
 		q := qs.all[lock.Key]
@@ -126,7 +126,7 @@ func (qs *Queues) openLocked(lock *Lock) (*queue, *Turn) {
 // Errors are those of Lock.Acquire, ctx's with the place in line, and Config.Closed.
 func (qs *Queues) Lock(ctx context.Context, lock *Lock, c Caller) (*Turn, error) {
 	for first := true; ; first = false {
-		q, t := qs.openLocked(lock)
+		q, t := qs.openAndLock(lock)
 		if t != nil {
 			q.mu.Unlock()
 			return t, nil
@@ -163,7 +163,7 @@ func (qs *Queues) Lock(ctx context.Context, lock *Lock, c Caller) (*Turn, error)
 // recipe.ErrBusy without a request; otherwise it asks the ensemble once. While a place is given up that no call wants any
 // more, it waits for that. If ctx ends first, the error is ctx's.
 func (qs *Queues) TryLock(ctx context.Context, lock *Lock, c Caller) (*Turn, error) {
-	q, t := qs.openLocked(lock)
+	q, t := qs.openAndLock(lock)
 	for q.state == entering && len(q.waiters) == 0 { // all waiters have left: enter is being cancelled
 		entered := q.entered
 		q.mu.Unlock()
@@ -172,7 +172,7 @@ func (qs *Queues) TryLock(ctx context.Context, lock *Lock, c Caller) (*Turn, err
 		case <-ctx.Done():
 			return nil, q.waitEnded(ctx, recipe.Line{})
 		}
-		q, t = qs.openLocked(lock)
+		q, t = qs.openAndLock(lock)
 	}
 	switch {
 	case t != nil:

@@ -15,16 +15,24 @@ import (
 	"github.com/zklock/locker/session"
 )
 
+// turnState is what a turn is used for.
+//
+//	idle             → granted   freeLocked, Queues.TryLock, grantLocked
+//	granted          → guarded   Guard
+//	granted, guarded → granted   grantLocked, for the next call that waits
+//	granted, guarded → idle      nextLocked
+//	any but ended    → ended     endLocked
 type turnState uint8
 
 const (
 	idle    turnState = iota // no call has it: it is kept, or watch has yet to find out whether it may be handed on
-	granted                  // a call has it, but no hold yet: freeLocked, TryLock, grantLocked
-	guarded                  // a hold has it: from Guard until Leave
-	ended                    // it was lost or given up; no state follows
+	granted                  // a call has it, but no hold yet
+	guarded                  // a hold has it
+	ended                    // it was lost or given up
 )
 
-// contention is what a turn knows of other processes' contenders.
+// contention is what a turn knows of other processes' contenders. Turn.found notes what a look has shown; Turn.dataSet moves it
+// to present for good: another client has asked this process to let go.
 type contention uint8
 
 const (
