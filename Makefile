@@ -1,10 +1,11 @@
-# Go tests against real ZooKeeper servers, and the checks around them.
+# make test is what every change has to pass; make all is everything, real ZooKeeper servers and other clients among it.
 #
 #   ZOOKEEPER_HOME=dir   start the servers of this unpacked release, folder of jars, or list of jars; scripts/newer.sh
 #                        fetches a newer Debian suite's and prints its folder
 #   HOMES="dir …"        more of these for make matrix; MATRIXFLAGS=-quick leaves out what takes minutes, -brief all
 #                        but a few tests of each suite
-#   ZKLOCK_TEST_SERVERS=host:port,host:port,host:port   test against this ensemble instead of starting servers
+#   PKG=./recipe      the one package that make test runs
+#   ZKLOCK_TEST_SERVERS=host:port,host:port,host:port   make all tests against this ensemble instead of starting servers
 #   PARALLEL=1        packages tested at once; 3 by default, since tests of real servers wait much of their time
 #   TESTFLAGS=-v      further flags for go test
 #   FUZZTIME=10s      time for each fuzz target
@@ -18,19 +19,19 @@ BENCHTIME ?= 1s
 FOR       ?= 10m
 BENCHFLAGS ?=
 BEGAN     := $(shell date +%s)
-export PARALLEL TESTFLAGS FUZZTIME BENCHTIME
+export PARALLEL PKG TESTFLAGS FUZZTIME BENCHTIME
 
 .DEFAULT_GOAL := help
-.PHONY: help test quick servers check portable vuln unit model docs playground long release soak newer matrix bench gobench fuzz cover
+.PHONY: help test all servers check portable vuln unit model docs playground long release soak newer matrix bench gobench fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-test: servers check vuln unit newer ## everything: set up servers, static checks, race tests in every module
-	@echo "== make test took $$(($$(date +%s) - $(BEGAN))) s"
+test: ## what every change has to pass, in minutes; PKG=./recipe runs one package
+	@scripts/test.sh
 
-quick: ## what a contributor runs while working: go vet, and the library's tests on the in-process server; no Java
-	@scripts/quick.sh
+all: test servers check vuln unit newer ## make test, and the rest: real servers, other clients, chaos, every test with -race
+	@echo "== make all took $$(($$(date +%s) - $(BEGAN))) s"
 
 servers: ## find, or install through apt, what the tests start
 	@scripts/servers.sh
@@ -81,6 +82,3 @@ gobench: servers ## the Go benchmarks of every module
 
 fuzz: ## every fuzz target for a short time
 	@scripts/fuzz.sh
-
-cover: servers ## test coverage by function of every module, in cover.out
-	@scripts/cover.sh

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Static checks of every module. Dependencies are compiled for the race detector, as the tests of make test are: so they
+# Static checks of every module. Dependencies are compiled for the race detector, as the tests of make all are: so they
 # are compiled once. Packages with files that this leaves out are checked without it as well.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -14,7 +14,7 @@ command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || {
 }
 installed=$(dpkg-query -W -f '${Version}' libzookeeper-java 2>/dev/null || true)
 
-# What was found within the last hour is not looked for again: make test asks twice.
+# What was found within the last hour is not looked for again: make all asks twice.
 found=$keep/newest
 if [[ -n $(find "$found" -mmin -60 2>/dev/null) ]] && read -r than home <"$found" &&
 	[[ $than == "${installed:-none}" && -e $home/zookeeper.jar ]]; then

@@ -1,9 +1,16 @@
 #!/usr/bin/env bash
-# Makes sure that tests can start ZooKeeper servers: those named by ZKLOCK_TEST_SERVERS, else installed jars, else
-# jars installed through apt when this user may, else a message that says what to install.
+# Makes sure that what tests start is there, or installs it through apt when this user may, or says what to install.
+# servers.sh compiler: Go and a C compiler. servers.sh all: also ZooKeeper, unless ZKLOCK_TEST_SERVERS names a running
+# ensemble, and the other programs that make all starts.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
+
+level=${1:-all}
+[[ $level == compiler || $level == all ]] || {
+	echo "servers.sh compiler|all, not $level" >&2
+	exit 1
+}
 
 have() { command -v "$1" >/dev/null 2>&1; }
 jar() { [[ -e /usr/share/java/$1.jar ]]; }
@@ -14,25 +21,24 @@ if ! have go; then
 fi
 
 needed=()   # without these the tests cannot run
-optional=() # without these the tests of Kerberos fail, and those against other clients, unless ZKTEST_CLIENTS=skip leaves them out
+optional=() # without these some tests of make all fail
 
 have gcc || needed+=(gcc libc6-dev) # the race detector links with the C library
-if [[ -n ${ZKLOCK_TEST_SERVERS:-} ]]; then
-	say "servers: $ZKLOCK_TEST_SERVERS (ZKLOCK_TEST_SERVERS)"
-else
-	have java || needed+=(default-jre-headless)
-	jar zookeeper || needed+=(libzookeeper-java)
+browser=()                          # without it the test of the status page in a browser skips itself
+if [[ $level == all ]]; then
+	if [[ -z ${ZKLOCK_TEST_SERVERS:-} ]]; then
+		have java || needed+=(default-jre-headless)
+		jar zookeeper || needed+=(libzookeeper-java)
+	fi
+	# Debian's own interpreter: another one first on the PATH does not see Debian's packages.
+	/usr/bin/python3 -c 'import kazoo' 2>/dev/null || optional+=(python3-kazoo)
+	jar curator-recipes || optional+=(libcurator-recipes-java)
+	have javac || optional+=(default-jdk-headless)
+	# The key distribution center of the Kerberos tests; kadmin.local, which fills it, is in the second package.
+	[[ -x /usr/sbin/krb5kdc && -x /usr/sbin/kadmin.local ]] || optional+=(krb5-kdc krb5-admin-server)
+	have spin || optional+=(spin) # without it the models are not checked
+	have chromium || have chromium-browser || have google-chrome || browser+=(chromium)
 fi
-# Debian's own interpreter: another one first on the PATH does not see Debian's packages.
-/usr/bin/python3 -c 'import kazoo' 2>/dev/null || optional+=(python3-kazoo)
-jar curator-recipes || optional+=(libcurator-recipes-java)
-have javac || optional+=(default-jdk-headless)
-# The key distribution center of the Kerberos tests; kadmin.local, which fills it, is in the second package.
-[[ -x /usr/sbin/krb5kdc && -x /usr/sbin/kadmin.local ]] || optional+=(krb5-kdc krb5-admin-server)
-
-have spin || optional+=(spin) # without it the models are not checked
-browser=() # without it the test of the status page in a browser skips itself
-have chromium || have chromium-browser || have google-chrome || browser+=(chromium)
 
 # as_root prints the words that make a command run as root, and fails when nothing does without a password.
 as_root() {
@@ -60,12 +66,12 @@ if ((${#needed[@]})) && ! apt_install "${needed[@]}"; then
 	exit 1
 fi
 if ((${#optional[@]})) && ! apt_install "${optional[@]}"; then
-	say "not installed, tests against other clients will fail unless ZKTEST_CLIENTS=skip, so will those of Kerberos, and models are not checked: ${optional[*]}"
+	say "not installed, tests that start them will fail: ${optional[*]}"
 fi
 # By itself, since not every distribution has a package of that name; 124 MB to fetch, 414 MB on the disk.
 if ((${#browser[@]})) && ! apt_install "${browser[@]}"; then
 	say "not installed, tests in a browser will be skipped: ${browser[*]}"
 fi
-if [[ -z ${ZKLOCK_TEST_SERVERS:-} ]]; then
-	say "servers: $(readlink -f /usr/share/java/zookeeper.jar), $(java -version 2>&1 | head -n 1)"
+if [[ $level == all ]]; then
+	say "servers: ${ZKLOCK_TEST_SERVERS:-$(readlink -f /usr/share/java/zookeeper.jar), $(java -version 2>&1 | head -n 1)}"
 fi

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/ensemble"
 	"github.com/zklock/locker/zklock"
 )
 
@@ -26,6 +27,9 @@ func TestReadmesServersServe(t *testing.T) {
 	}
 	for _, begins := range []string{"go -C cmd/zklock run . serve ", "java "} {
 		t.Run(begins, func(t *testing.T) {
+			if begins == "java " && ensemble.InProcess() {
+				t.Skip("a real server, and the tests run on the in-process one")
+			}
 			start := strings.Index(sh, begins)
 			require.GreaterOrEqual(t, start, 0, sh)
 			line, _, _ := strings.Cut(sh[start:], "\n")

@@ -7,5 +7,5 @@
 // test alone knows which contenders are inside, and asks the ensemble, too.
 //
 // Curator and Kazoo come from Debian's packages. The tests install nothing; where a package is missing they fail and
-// name it. ZKTEST_CLIENTS=skip skips them, here as in zktest.
+// name it.
 package interop

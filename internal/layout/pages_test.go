@@ -103,11 +103,6 @@ func TestTheReadmeLinksToEveryPage(t *testing.T) {
 	}
 }
 
-// The README is for readers who decide whether to read more.
-func TestTheReadmeStaysShort(t *testing.T) {
-	assert.Less(t, len(pages(t)["README.md"]), 11<<10, "move what is not needed to begin to docs/")
-}
-
 // figures of the speed table: "1,088", "0.83 ms".
 var (
 	figure    = regexp.MustCompile(`\d[\d,.]*`)

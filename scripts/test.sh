@@ -1,0 +1,114 @@
+#!/usr/bin/env bash
+# What every change has to pass: gofmt, go vet of every module, the library's tests on the in-process server, those with
+# real concurrency again with the race detector, and a part of the simulation. It needs Go and a C compiler, no server and
+# no other program. PKG=./recipe runs one package. make all runs the rest.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/lib.sh
+
+# What is left out here, and why; make all runs it.
+left_out() {
+	sed 's/ .*//' <<'EOT' | paste -sd'|'
+TestKazooTakesAndReleasesALock needs Kazoo
+TestCuratorTakesAndReleasesALock needs Curator
+TestStatusInABrowser needs Chromium, and reads the page while it navigates
+TestLocalHandoffWhileEverythingGoesWrong fails by chance
+TestCodesOfTheSessionInsideAnyMultiAreOfTheSession fails by chance
+TestADialWithoutADeadlineTellsWhomItCantReachAndWhy fails by chance
+TestNothingGrowsWithThePastCyclesAndWaits measures the heap
+TestHeapOfASessionAndOfAWaitingCall measures the heap
+TestElectAgainOutlivesAnOutage fails by chance on a busy machine
+TestAGuardThatIsKilledOrStoppedIsReplaced real processes, by the clock
+TestTheCommandGetsSIGTERMWhenEveryGuardHasDied real processes, by the clock
+TestTheGuardIsNotifiedAtOnceWhenTheGroupHasExited real processes, by the clock
+TestTheGuardKillsItsGroupAndNoOther real processes, by the clock
+TestAPollingGuardForgetsAGroupThatHasExited real processes, by the clock
+TestOrphansOfTheCommandAreReapedWhileItRuns real processes, by the clock
+TestTopShowsLocksAndQueuesOnATerminalAndGivesItBack a terminal, by the clock
+TestTopGivesTheTerminalBackHoweverItEnds a terminal, by the clock
+TestTopReportsThatTheServersDoNotAnswer a terminal, by the clock
+TestTopFitsIntoAnyTerminal a terminal, by the clock
+TestAnInteractiveCommandReadsTheTerminal a terminal, by the clock
+TestACommandInAPipelineGetsTheTerminalWhenItAsks a terminal, by the clock
+TestCtrlCReachesTheCommandAndTheScriptAround a terminal, by the clock
+TestCtrlZStopsBothAndFgContinuesThem a terminal, by the clock
+TestAJobThatWasStoppedForTooLongIsKilled a terminal, by the clock
+TestABackgroundJobStopsWhenItReadsTheTerminalAndGoesOnInTheForeground a terminal, by the clock
+TestThePlaceInLineIsShownLiveAndRemoved a terminal, by the clock
+TestQuietPrintsNothingAboutABusyLock a terminal, by the clock
+TestBreakAsksOnATerminal a terminal, by the clock
+EOT
+}
+
+# Tests in which several goroutines are at work at once, by their names.
+concurrent='AtOnce|Concurrent|Goroutines|Hammered|Handoff|Many|Random|Share|Together|Thousand|Turns|While'
+
+packages=(./zklock ./session/... ./recipe/... ./zklock/... ./zktest/... ./cmd/zklock ./examples/quickstart
+	./internal/layout ./internal/handoff ./internal/locktest ./internal/text)
+raced=(./zklock ./session ./recipe)
+
+# go_test runs tests on the in-process server. They wait for much of their time, so more run at once than there are
+# processors.
+go_test() {
+	# shellcheck disable=SC2086 # TESTFLAGS are several words
+	ZKLOCK_TEST_BACKEND=inprocess go test -vet=off -timeout 10m -parallel 4 -skip "^($(left_out))\$" ${TESTFLAGS:-} "$@"
+}
+
+formatted() {
+	local files
+	files=$(gofmt -l .)
+	[[ -z $files ]] || {
+		printf 'not formatted, run gofmt -w:\n%s\n' "$files"
+		return 1
+	}
+}
+
+plain() { go_test "${packages[@]}"; }
+
+raced() {
+	local failed=0
+	go_test -race -run "$concurrent" "${raced[@]}" || failed=1
+	go_test -race ./internal/handoff || failed=1
+	return "$failed"
+}
+
+# The last part of a run is the comparison with the model, which takes half of the limit.
+simulation() { go test -vet=off -timeout 10m ${TESTFLAGS:-} ./internal/simulation -limit 14s; }
+
+vet_others() {
+	local others
+	mapfile -t others < <(modules | grep -vxF "$(printf '%s\n' "${PUBLIC[@]}")" | sed 's|.*|./&/...|')
+	go vet "${others[@]}"
+}
+
+exec 3>&1 4>&2
+took=() failed=()
+# phase runs a command and notes its wall-clock and CPU seconds. After a failure the next ones run too.
+phase() {
+	local name=$1 line TIMEFORMAT='%0R s (CPU %0U+%0S)'
+	shift
+	say "$name"
+	line=$({ time "$@" >&3 2>&4; } 2>&1) || failed+=("$name")
+	took+=("$name ${line##*$'\n'}")
+}
+
+if [[ -n ${PKG:-} ]]; then
+	phase "go vet" go vet "$PKG"
+	phase tests go_test "$PKG"
+else
+	scripts/servers.sh compiler
+	phase gofmt formatted
+	phase "go vet" go vet $(printf './%s/... ' "${PUBLIC[@]}")
+	phase "tests on the in-process server" plain
+	phase "concurrent tests with -race" raced
+	phase simulation simulation
+	phase "go vet of the other modules" vet_others
+fi
+
+printf '== %s\n' "${took[@]}"
+say "not run: real servers, other clients, chaos, models, the other tests with -race, and in scripts/test.sh $(left_out | tr '|' '\n' | wc -l) by name; make all runs them"
+if ((${#failed[@]})); then
+	printf '== FAILED after %s s: %s\n' "$SECONDS" "$(IFS=,; echo "${failed[*]}")"
+	exit 1
+fi
+say "passed in $SECONDS s"
