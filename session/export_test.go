@@ -53,7 +53,6 @@ func (l *Lease) End(retained bool) time.Time         { return l.l.end(retained) 
 func (l *Lease) Acked() time.Time                    { return l.l.acked }
 func (l *Lease) Confirmed() time.Time                { return l.l.confirmed }
 func (l *Lease) Marks() int                          { return len(l.l.marks) }
-func (l *Lease) Steady() time.Duration               { return l.l.steady() }
 
 // WatchedPaths returns the number of paths in the watch table, without those that the next connection will drop.
 func (s *Session) WatchedPaths() (n int) {
