@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Makes sure that what tests start is there, or installs it through apt when this user may, or says what to install.
-# servers.sh compiler: Go and a C compiler. servers.sh all: also ZooKeeper, unless ZKLOCK_TEST_SERVERS names a running
-# ensemble, and the other programs that make all starts.
+# servers.sh test: Go, a C compiler, and ZooKeeper unless ZKLOCK_TEST_SERVERS names a running ensemble. servers.sh all: also
+# the other programs that make all starts.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
 level=${1:-all}
-[[ $level == compiler || $level == all ]] || {
-	echo "servers.sh compiler|all, not $level" >&2
+[[ $level == test || $level == all ]] || {
+	echo "servers.sh test|all, not $level" >&2
 	exit 1
 }
 
@@ -24,12 +24,12 @@ needed=()   # without these the tests cannot run
 optional=() # without these some tests of make all fail
 
 have gcc || needed+=(gcc libc6-dev) # the race detector links with the C library
-browser=()                          # without it the test of the status page in a browser skips itself
+if [[ -z ${ZKLOCK_TEST_SERVERS:-} ]]; then
+	have java || needed+=(default-jre-headless)
+	jar zookeeper || needed+=(libzookeeper-java)
+fi
+browser=() # without it the test of the status page in a browser skips itself
 if [[ $level == all ]]; then
-	if [[ -z ${ZKLOCK_TEST_SERVERS:-} ]]; then
-		have java || needed+=(default-jre-headless)
-		jar zookeeper || needed+=(libzookeeper-java)
-	fi
 	# Debian's own interpreter: another one first on the PATH does not see Debian's packages.
 	/usr/bin/python3 -c 'import kazoo' 2>/dev/null || optional+=(python3-kazoo)
 	jar curator-recipes || optional+=(libcurator-recipes-java)
@@ -72,6 +72,4 @@ fi
 if ((${#browser[@]})) && ! apt_install "${browser[@]}"; then
 	say "not installed, tests in a browser will be skipped: ${browser[*]}"
 fi
-if [[ $level == all ]]; then
-	say "servers: ${ZKLOCK_TEST_SERVERS:-$(readlink -f /usr/share/java/zookeeper.jar), $(java -version 2>&1 | head -n 1)}"
-fi
+say "servers: ${ZKLOCK_TEST_SERVERS:-$(readlink -f /usr/share/java/zookeeper.jar), $(java -version 2>&1 | head -n 1)}"

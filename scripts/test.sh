@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What every change has to pass: gofmt, go vet of every module, the library's tests on the in-process server, those with
-# real concurrency again with the race detector, and a part of the simulation. It needs Go and a C compiler, no server and
-# no other program. PKG=./recipe runs one package. make all runs the rest.
+# real concurrency again with the race detector, a part of the simulation, and a minute and a half of real servers, which it
+# installs through apt if it may. PKG=./recipe runs one package on the in-process server. make all runs the rest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -43,6 +43,14 @@ EOT
 # Tests in which several goroutines are at work at once, by their names.
 concurrent='AtOnce|Concurrent|Goroutines|Hammered|Handoff|Many|Random|Share|Together|Thousand|Turns|While'
 
+# What only real servers can show: a leader that is killed, a follower that is cut off, a session that ends by force, a
+# process that is killed or stopped; and that the in-process server answers as they do.
+real='TestHolderStopsBeforeTheNextBeginsWhenItsLeaderIsKilled|TestHolderStopsBeforeTheNextBeginsWhenItsFollowerIsCutOff
+TestSessionClosedByForceEndsItsHoldsWithinASecond|TestKilledHoldersLockIsFreeWithinTheTimeoutAndTwoTicks
+TestStoppedHolderFindsItsContextEndedAndItsWritesRefused|TestManyClientsTakeTurnsInOrder
+TestScriptsAreAnsweredAsByARealServer|TestRandomProgramsAreAnsweredAsByARealServer
+TestARealServerTakesThePathsThatWeTake|TestAStoppedRealServerKillsTheGroupInTime'
+
 packages=(./zklock ./session/... ./recipe/... ./zklock/... ./zktest/... ./cmd/zklock ./examples/quickstart
 	./internal/layout ./internal/handoff ./internal/locktest ./internal/text)
 raced=(./zklock ./session ./recipe)
@@ -75,6 +83,12 @@ raced() {
 # The last part of a run is the comparison with the model, which takes half of the limit.
 simulation() { go test -vet=off -timeout 10m ${TESTFLAGS:-} ./internal/simulation -limit 14s; }
 
+real() {
+	# shellcheck disable=SC2086 # TESTFLAGS are several words
+	ZKTEST_SEEDS=100 go test -vet=off -timeout 10m ${TESTFLAGS:-} -run "^($(tr '\n' '|' <<<"$real" | sed 's/|$//'))\$" \
+		./zklock ./zktest ./session ./cmd/zklock
+}
+
 vet_others() {
 	local others
 	mapfile -t others < <(modules | grep -vxF "$(printf '%s\n' "${PUBLIC[@]}")" | sed 's|.*|./&/...|')
@@ -96,17 +110,18 @@ if [[ -n ${PKG:-} ]]; then
 	phase "go vet" go vet "$PKG"
 	phase tests go_test "$PKG"
 else
-	scripts/servers.sh compiler
+	phase "what the tests need" scripts/servers.sh test
 	phase gofmt formatted
 	phase "go vet" go vet $(printf './%s/... ' "${PUBLIC[@]}")
 	phase "tests on the in-process server" plain
 	phase "concurrent tests with -race" raced
 	phase simulation simulation
+	phase "real servers" real
 	phase "go vet of the other modules" vet_others
 fi
 
 printf '== %s\n' "${took[@]}"
-say "not run: real servers, other clients, chaos, models, the other tests with -race, and in scripts/test.sh $(left_out | tr '|' '\n' | wc -l) by name; make all runs them"
+say "not run: most tests of real servers, other clients, chaos, models, the other tests with -race, and in scripts/test.sh $(left_out | tr '|' '\n' | wc -l) by name; make all runs them"
 if ((${#failed[@]})); then
 	printf '== FAILED after %s s: %s\n' "$SECONDS" "$(IFS=,; echo "${failed[*]}")"
 	exit 1
