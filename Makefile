@@ -22,7 +22,7 @@ BEGAN     := $(shell date +%s)
 export PARALLEL PKG TESTFLAGS FUZZTIME BENCHTIME
 
 .DEFAULT_GOAL := help
-.PHONY: help test all servers check portable vuln unit model docs playground long release soak newer matrix bench gobench fuzz
+.PHONY: help test all servers check portable vuln unit model docs long release soak newer matrix bench gobench fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,12 +52,9 @@ unit: ## the race tests of every module, and a thousand simulated runs without t
 model: servers ## the models of the queue and the lease in full, and their mutants, by spin: some minutes, 2 GB
 	@go run ./internal/model -o internal/model/RESULT.md
 
-docs: ## the documents: links, tables, pictures of runs, and code that compiles and runs
-	@go test -count=1 ./internal/layout ./internal/playground/...
+docs: ## the documents: links, and code that compiles and runs
+	@go test -count=1 ./internal/layout
 	@go test -count=1 -run 'Fragment|TestingPages|ProgramRuns$$' ./examples/quickstart
-
-playground: ## a page in which locks can be broken: playground.html, for a browser, offline
-	@go run ./internal/playground/page -o playground.html
 
 long: servers ## the tests with their long-running variants (ZKLOCK_LONG=1)
 	@ZKLOCK_LONG=1 TEST_TIMEOUT=120m scripts/gotest.sh -race -shuffle=on

@@ -28,7 +28,6 @@ if [[ -z ${ZKLOCK_TEST_SERVERS:-} ]]; then
 	have java || needed+=(default-jre-headless)
 	jar zookeeper || needed+=(libzookeeper-java)
 fi
-browser=() # without it the test of the status page in a browser skips itself
 if [[ $level == all ]]; then
 	# Debian's own interpreter: another one first on the PATH does not see Debian's packages.
 	/usr/bin/python3 -c 'import kazoo' 2>/dev/null || optional+=(python3-kazoo)
@@ -37,7 +36,6 @@ if [[ $level == all ]]; then
 	# The key distribution center of the Kerberos tests; kadmin.local, which fills it, is in the second package.
 	[[ -x /usr/sbin/krb5kdc && -x /usr/sbin/kadmin.local ]] || optional+=(krb5-kdc krb5-admin-server)
 	have spin || optional+=(spin) # without it the models are not checked
-	have chromium || have chromium-browser || have google-chrome || browser+=(chromium)
 fi
 
 # as_root prints the words that make a command run as root, and fails when nothing does without a password.
@@ -67,9 +65,5 @@ if ((${#needed[@]})) && ! apt_install "${needed[@]}"; then
 fi
 if ((${#optional[@]})) && ! apt_install "${optional[@]}"; then
 	say "not installed, tests that start them will fail: ${optional[*]}"
-fi
-# By itself, since not every distribution has a package of that name; 124 MB to fetch, 414 MB on the disk.
-if ((${#browser[@]})) && ! apt_install "${browser[@]}"; then
-	say "not installed, tests in a browser will be skipped: ${browser[*]}"
 fi
 say "servers: ${ZKLOCK_TEST_SERVERS:-$(readlink -f /usr/share/java/zookeeper.jar), $(java -version 2>&1 | head -n 1)}"

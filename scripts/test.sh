@@ -11,7 +11,6 @@ left_out() {
 	sed 's/ .*//' <<'EOT' | paste -sd'|'
 TestKazooTakesAndReleasesALock needs Kazoo
 TestCuratorTakesAndReleasesALock needs Curator
-TestStatusInABrowser needs Chromium, and reads the page while it navigates
 TestLocalHandoffWhileEverythingGoesWrong fails by chance
 TestCodesOfTheSessionInsideAnyMultiAreOfTheSession fails by chance
 TestADialWithoutADeadlineTellsWhomItCantReachAndWhy fails by chance

@@ -14,11 +14,13 @@
 package main
 
 import (
+	"context"
 	"flag"
+	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
-
-	"github.com/zklock/locker/examples/internal/fleet"
 )
 
 func main() {
@@ -27,11 +29,20 @@ func main() {
 	flag.StringVar(&w.zk, "zk", "", "with -name: connect string of the ensemble")
 	flag.StringVar(&w.name, "name", "", "be one worker of this name; empty: show three of them")
 	flag.DurationVar(&w.timeout, "session-timeout", 2*time.Second, "how long the ensemble waits for a silent worker")
-	journal := flag.String("journal", "", "the file into which the work is written")
+	file := flag.String("journal", "", "the file into which the work is written")
 	flag.DurationVar(&s.outage, "outage", 20*time.Second, "how long all servers are down in the show")
 	flag.Parse()
-	w.journal = fleet.Journal(*journal)
-
+	w.journal = journal(*file)
 	s.worker, s.out = w, os.Stdout
-	fleet.Main(w.name, w.run, s.run)
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	run := s.run
+	if w.name != "" {
+		run = w.run
+	}
+	if err := run(ctx); err != nil && ctx.Err() == nil { // that a signal ended it is no failure
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 }

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/zklock/locker/examples/internal/fleet"
 	"github.com/zklock/locker/zklock"
 )
 
@@ -20,7 +19,7 @@ type show struct {
 	out    io.Writer
 	self   string // the program to run as worker; empty: this one
 
-	fleet *fleet.Fleet
+	fleet *fleet
 	e     *zklock.Election // for observing it from outside
 }
 
@@ -31,42 +30,42 @@ func (s show) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	s.journal = fleet.Journal(filepath.Join(dir, "journal"))
-	s.fleet, err = fleet.New(s.self, s.timeout/4, s.out, "-session-timeout", s.timeout.String(), "-journal", string(s.journal))
+	s.journal = journal(filepath.Join(dir, "journal"))
+	s.fleet, err = newFleet(s.self, s.timeout/4, s.out, "-session-timeout", s.timeout.String(), "-journal", string(s.journal))
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.fleet.Close()) }()
-	c, err := zklock.Dial(ctx, s.fleet.Addr())
+	defer func() { err = errors.Join(err, s.fleet.close()) }()
+	c, err := zklock.Dial(ctx, s.fleet.addr())
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 	s.e = c.Election(partition)
 	for range 3 {
-		if _, err := s.fleet.Start(); err != nil {
+		if _, err := s.fleet.start(); err != nil {
 			return err
 		}
 	}
 	for _, step := range []func() error{
-		func() error { return s.leader(ctx, s.fleet.Leave) },
-		func() error { return s.leader(ctx, s.fleet.Replace) },
-		func() error { return s.fleet.Outage(ctx, s.outage) },
+		func() error { return s.leader(ctx, s.fleet.leave) },
+		func() error { return s.leader(ctx, s.fleet.replace) },
+		func() error { return s.fleet.outage(ctx, s.outage) },
 		func() error {
-			return s.leader(ctx, func(name string) error { return s.fleet.Freeze(ctx, name, s.others(name)) })
+			return s.leader(ctx, func(name string) error { return s.fleet.freeze(ctx, name, s.others(name)) })
 		},
 	} {
-		if err := s.fleet.Until(ctx, s.more(5)); err != nil {
+		if err := s.fleet.until(ctx, s.more(5)); err != nil {
 			return err
 		}
 		if err := step(); err != nil {
 			return err
 		}
 	}
-	if err := s.fleet.Until(ctx, s.more(5)); err != nil {
+	if err := s.fleet.until(ctx, s.more(5)); err != nil {
 		return err
 	}
-	done, err := s.journal.Check("done", 1)
+	done, err := s.journal.check("done", 1)
 	fmt.Fprintf(s.out, "%d pieces of work, each done once: %v\n", done, err == nil)
 	return err
 }
@@ -75,7 +74,7 @@ func (s show) run(ctx context.Context) (err error) {
 func (s show) more(n int) func() (bool, error) {
 	from := -1
 	return func() (bool, error) {
-		last, _, err := s.journal.Last("done")
+		last, _, err := s.journal.last("done")
 		if from < 0 {
 			from = last.Item
 		}
@@ -87,7 +86,7 @@ func (s show) more(n int) func() (bool, error) {
 func (s show) others(name string) func() (bool, error) {
 	more := s.more(5)
 	return func() (bool, error) {
-		last, _, err := s.journal.Last("done")
+		last, _, err := s.journal.last("done")
 		if err != nil || last.Host == name {
 			return false, err
 		}
@@ -113,7 +112,7 @@ func (s show) leader(ctx context.Context, fn func(name string) error) error {
 		case now.Token < old.Token:
 			return fmt.Errorf("token %d after %d: tokens must grow", now.Token, old.Token)
 		case now.Token > old.Token:
-			s.fleet.Say("%s leads, %.1f s later", now.Value, time.Since(began).Seconds())
+			s.fleet.say("%s leads, %.1f s later", now.Value, time.Since(began).Seconds())
 			return nil
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/zklock/locker/examples/internal/fleet"
 	"github.com/zklock/locker/zklock"
 )
 
@@ -20,7 +19,7 @@ const pace = 100 * time.Millisecond
 type worker struct {
 	zk, name string
 	timeout  time.Duration
-	journal  fleet.Journal
+	journal  journal
 }
 
 // run campaigns, and works while it leads, until leave ends: then it finishes its piece and resigns. A lost term ends
@@ -43,7 +42,7 @@ func (w worker) run(leave context.Context) error {
 // returns nil then, and Run resigns.
 func (w worker) lead(leave context.Context, l *zklock.Leadership) error {
 	fmt.Printf("%s leads, token %d\n", w.name, l.Token())
-	last, _, err := w.journal.Last("done") // the previous leader's last piece
+	last, _, err := w.journal.last("done") // the previous leader's last piece
 	if err != nil {
 		return err
 	}
@@ -59,8 +58,8 @@ func (w worker) lead(leave context.Context, l *zklock.Leadership) error {
 
 // piece is one piece of work.
 func (w worker) piece(l *zklock.Leadership, item int) error {
-	e := fleet.Entry{Item: item, Token: int64(l.Token()), Host: w.name, What: "begun"}
-	if err := w.journal.Append(e); err != nil {
+	e := entry{Item: item, Token: int64(l.Token()), Host: w.name, What: "begun"}
+	if err := w.journal.append(e); err != nil {
 		return err
 	}
 	select {
@@ -73,5 +72,5 @@ func (w worker) piece(l *zklock.Leadership, item int) error {
 		return err
 	}
 	e.What = "done"
-	return w.journal.Append(e)
+	return w.journal.append(e)
 }

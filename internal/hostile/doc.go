@@ -2,8 +2,5 @@
 // by frame, at each moment of a lock's life, and checks that the client responds with an error and a new connection:
 // never with a crash, a hang, a hold that was not granted, or a znode left behind.
 //
-// It also puts a neighbour beside locks of every kind: a client that may create znodes in their directories, with
-// names, numbers, data and access lists of its choice, and nothing else.
-//
 // Lies that concern only package session are tested there. The tests here check the lock.
 package hostile

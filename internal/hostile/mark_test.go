@@ -2,6 +2,7 @@ package hostile_test
 
 import (
 	"context"
+	"encoding/binary"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,6 +16,16 @@ import (
 )
 
 const markSuffix = "-released"
+
+// note is the frame of a notification.
+func note(typ, state int, path string) []byte {
+	b := binary.BigEndian.AppendUint32(nil, 0xffffffff)
+	b = binary.BigEndian.AppendUint64(b, 0xffffffffffffffff)
+	for _, v := range []int{0, typ, state, len(path)} {
+		b = binary.BigEndian.AppendUint32(b, uint32(v))
+	}
+	return framed(append(b, path...))
+}
 
 // threeInLine puts a client behind two others, the second of which stops waiting or is released; from then on liar sits
 // between the third and its server. holds: the third holds when the second is gone.

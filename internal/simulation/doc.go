@@ -18,14 +18,9 @@
 // In a quarter of the seeds the clients take several locks at the same instant, and their writes queue, so that the
 // creates and deletes of several calls are sent as one transaction.
 //
-// In half of the seeds there is a neighbour (neighbour_test.go): a foreign client that creates znodes of any name, number
-// and size in the locks' directories, and deletes its own.
-//
-// Some runs, with mutexes only, are also compared with the model of the queue (follow_test.go).
-//
 // Two runs of a seed draw the same random numbers. No two messages are sent at the same instant, so that simulated time
 // orders the events and not the scheduler; and a message's delay depends on its contents and not on earlier messages. Chance
 // decides only which of several goroutines that one event wakes runs first, and in which order the contexts below a
-// session's end. It decides least with -cpu 1 and without the race detector: then six repetitions in ten have exactly the
-// same history, to the nanosecond (-again 2 counts them).
+// session's end. It decides least with -cpu 1 and without the race detector; -again 20 runs a seed
+// that often.
 package simulation

@@ -52,14 +52,14 @@ func (o *oracle) remove(dir string, rnd *rand.Rand) {
 }
 
 // removed notes a contender that can't have held when it was removed: another one in its way still exists. (For a semaphore
-// that depends on the size, and the neighbour's znodes prove nothing.)
+// that depends on the size.)
 func (o *oracle) removed(dir, name string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	me, _ := recipe.Parse(name)
 	for _, other := range o.w.srv.Children(dir) {
 		n, ok := recipe.Parse(other)
-		if ok && !o.foreign[dir+"/"+other] && n.Number < me.Number && me.Kind != recipe.Permits &&
+		if ok && n.Number < me.Number && me.Kind != recipe.Permits &&
 			(me.Kind != recipe.Read || n.Kind != recipe.Read) {
 			o.waited[dir+"/"+name] = true
 			return

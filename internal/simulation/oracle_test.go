@@ -30,7 +30,6 @@ type oracle struct {
 	forced  map[string]bool  // znodes that were removed by force, or may be, by a Break under way
 	waited  map[string]bool  // znodes that were removed by force while another contender was in their way
 	expired map[int64]bool   // sessions that were ended by force
-	foreign map[string]bool  // znodes of the neighbour
 	held    []*acquisition   // some of them may have ended
 	tokens  map[string]zklock.Token
 	writers map[string]zklock.Token
@@ -81,8 +80,8 @@ type hold struct {
 
 func newOracle(w *world) *oracle {
 	return &oracle{w: w, names: map[int64]string{}, forced: map[string]bool{}, waited: map[string]bool{},
-		expired: map[int64]bool{}, foreign: map[string]bool{},
-		tokens: map[string]zklock.Token{}, writers: map[string]zklock.Token{}, sizes: map[string][]sized{},
+		expired: map[int64]bool{},
+		tokens:  map[string]zklock.Token{}, writers: map[string]zklock.Token{}, sizes: map[string][]sized{},
 		written: map[string]int64{}, last: map[string]*player{}, lastSession: map[string]int64{}}
 }
 
@@ -170,9 +169,9 @@ func (o *oracle) checkOrder(t *acquisition, i int) {
 		return cmp.Or(n.Czxid, node.Stat.Czxid)
 	}
 	since := entered(own, me)
-	for _, name := range o.ours(path.Clean(dir)) {
-		n, _ := recipe.Parse(name)
-		if name == own || entered(name, n) >= since {
+	for _, name := range o.w.srv.Children(path.Clean(dir)) {
+		n, contender := recipe.Parse(name)
+		if !contender || name == own || entered(name, n) >= since {
 			continue
 		}
 		switch {

@@ -28,7 +28,6 @@ type player struct {
 	rnd      *rand.Rand
 	timeout  time.Duration
 	finished chan struct{} // closed when it has begun its last operation
-	follow   *follower     // compares the player, which then uses only mutexes, with the model; nil: no comparison
 
 	mu      sync.Mutex // guards what follows
 	c       *zklock.Client
@@ -84,10 +83,7 @@ func (p *player) dial(network, addr string, timeout time.Duration) (net.Conn, er
 		slowest = time.Second
 	}
 	w := newWire(conn, key, 11+4*p.i, slowest)
-	w.slow, w.sends = p.w.busy, p.w.sends
-	if p.follow != nil {
-		return listen(w, p.follow.conn()), nil
-	}
+	w.slow = p.w.busy
 	return w, nil
 }
 
@@ -170,9 +166,6 @@ func (p *player) play(ctx context.Context) {
 		if c := p.ensure(ctx); c != nil {
 			p.operate(ctx, c, n)
 		}
-		if p.w.single {
-			p.wg.Wait()
-		}
 	}
 	close(p.finished)
 	p.wg.Wait()
@@ -185,11 +178,9 @@ func (p *player) operate(ctx context.Context, c *zklock.Client, n int) {
 	t, g := p.any()
 	o := op{p: p, c: c, n: n, path: path, t: t, g: g, limit: p.span()}
 	switch pick := p.rnd.IntN(100); {
-	case p.follow != nil && pick < 90 || pick < 62 || pick < 88 && t == nil:
+	case pick < 62 || pick < 88 && t == nil:
 		o.draw(k, fam)
 		p.start(ctx, &o, o.acquire)
-	case p.follow != nil && pick < 98:
-		p.start(ctx, &o, o.queue)
 	case pick < 68:
 		p.start(ctx, &o, o.check)
 	case pick < 77 && t.kind != "read" && t.kind != "semaphore":

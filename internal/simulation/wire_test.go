@@ -65,7 +65,6 @@ type wire struct {
 	r        int           // remainder of the client's messages; r+1 is that of the server's, r+2 that of slow writes
 	longest  time.Duration // of a delay
 	slow     bool          // a write takes some time
-	sends    func(uint64)  // is called with a hash of each message of the client's, and when it is sent; nil: is not
 
 	mu     sync.Mutex        // guards what follows
 	queue  []message         // on their way to the server
@@ -106,9 +105,6 @@ func (w *wire) send(frame []byte, end bool) {
 			to = 37
 		}
 		h = mix(h, says(frame, 8, to)) // the operation, and the beginning of the path
-	}
-	if w.sends != nil {
-		w.sends(mix(h, uint64(now.UnixNano())))
 	}
 	w.sent[h]++
 	h = mix(h, w.sent[h])

@@ -26,29 +26,26 @@ const operations = 50
 
 // world is one run of one seed, in a testing/synctest bubble.
 type world struct {
-	seed      uint64
-	start     time.Time
-	srv       *zktest.Server
-	members   []*zktest.Member
-	paths     []string
-	fam       []int
-	size      []int // of the semaphores, as their first users name it
-	players   []*player
-	oracle    *oracle
-	handoff   int           // WithLocalHandoff of the mutexes; 0: without
-	idle      time.Duration // their WithIdleKeep; 0: without
-	busy      bool          // clients start several operations at the same instant, and each write takes a while
-	single    bool          // a client starts an operation when the one before has ended
-	neighbour bool          // a foreign client creates znodes in the locks' directories
-	aged      bool          // a directory's counter may be near its end
-	garbles   bool          // there are faults under which a client reads replies out of order
-	keeper    bool          // the servers are ClickHouse Keepers, where a session ends with its connection
-	calm      bool          // no fault breaks a connection or delays it for long, so no session may end by itself
-	expired   atomic.Bool
+	seed    uint64
+	start   time.Time
+	srv     *zktest.Server
+	members []*zktest.Member
+	paths   []string
+	fam     []int
+	size    []int // of the semaphores, as their first users name it
+	players []*player
+	oracle  *oracle
+	handoff int           // WithLocalHandoff of the mutexes; 0: without
+	idle    time.Duration // their WithIdleKeep; 0: without
+	busy    bool          // clients start several operations at the same instant, and each write takes a while
+	aged    bool          // a directory's counter may be near its end
+	garbles bool          // there are faults under which a client reads replies out of order
+	keeper  bool          // the servers are ClickHouse Keepers, where a session ends with its connection
+	calm    bool          // no fault breaks a connection or delays it for long, so no session may end by itself
+	expired atomic.Bool
 
 	mu      sync.Mutex // guards what follows
 	history []event
-	sent    uint64 // a hash of all messages of the clients'
 	bad     []string
 }
 
@@ -94,7 +91,6 @@ func newWorld(seed uint64, srv *zktest.Server, version zktest.Version) (*world, 
 			w.idle = time.Millisecond + upTo(rnd, 3*time.Second)
 		}
 	}
-	w.neighbour = rnd.IntN(2) == 0
 	w.busy = w.rand(1<<41).IntN(4) == 0
 	for i := len(w.paths); w.busy && i < 9; i++ {
 		w.paths, w.fam, w.size = append(w.paths, fmt.Sprintf("/locks/%c", 'a'+i)), append(w.fam, famMutex), append(w.size, 1)
@@ -158,13 +154,6 @@ func (w *world) note(who, format string, args ...any) {
 	w.mu.Unlock()
 }
 
-// sends notes a message of a client's.
-func (w *world) sends(hash uint64) {
-	w.mu.Lock()
-	w.sent = mix(w.sent, hash)
-	w.mu.Unlock()
-}
-
 // violated records a broken guarantee.
 func (w *world) violated(format string, args ...any) {
 	msg := fmt.Sprintf(format, args...)
@@ -196,9 +185,6 @@ func (w *world) run(ctx context.Context) {
 	faulty, calm := context.WithCancel(ctx)
 	var chaos sync.WaitGroup
 	chaos.Go(func() { newChaos(w).run(faulty) })
-	if w.neighbour {
-		chaos.Go(func() { newNeighbour(w).run(faulty) })
-	}
 	for _, p := range w.players {
 		playing.Go(func() { p.play(ctx) })
 	}

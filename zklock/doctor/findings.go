@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/zklock/locker/internal/releases"
 	"github.com/zklock/locker/session"
 )
 
@@ -100,35 +99,26 @@ func unequal(r *Report) (found []Finding) {
 	return found
 }
 
-// ofReleases names the bugs that lose data.
-func ofReleases(r *Report) (found []Finding) {
-	servers := map[string][]string{}
+// bugs is the page that lists what loses data in which release.
+const bugs = "https://github.com/zklock/locker/blob/main/docs/servers.md"
+
+// ofReleases names the servers' releases, and where their bugs are listed.
+func ofReleases(r *Report) []Finding {
+	var versions []string
 	for _, v := range r.Servers {
 		if v.Version != "" {
-			servers[v.Version] = append(servers[v.Version], v.Addr)
+			versions = append(versions, v.Version)
 		}
 	}
-	for version, addrs := range servers {
-		number, ok := releases.Parse(version)
-		if !ok {
-			found = append(found, Finding{Note, "", "the release " + version + " is not one of Apache ZooKeeper's: its bugs are not known here"})
-			continue
-		}
-		var fixed []string
-		for _, t := range releases.Open(number) {
-			if len(t.Fixed) > 0 {
-				fixed = append(fixed, t.ID+": "+t.What)
-			}
-		}
-		if len(fixed) > 0 {
-			found = append(found, Finding{Warning, strings.Join(addrs, ","), "ZooKeeper " + version + " can lose data, and " + releases.First +
-				" is the first release without these bugs: " + strings.Join(fixed, "; ")})
-		}
+	slices.Sort(versions)
+	versions = slices.Compact(versions)
+	if len(versions) == 0 {
+		return nil
 	}
-	if len(servers) > 1 {
+	found := []Finding{{Note, "", "ZooKeeper " + strings.Join(versions, " and ") + ": " + bugs + " lists the releases that can lose data"}}
+	if len(versions) > 1 {
 		found = append(found, Finding{Note, "", "servers run different releases"})
 	}
-	slices.SortFunc(found, func(a, b Finding) int { return cmp.Compare(a.Text, b.Text) })
 	return found
 }
 

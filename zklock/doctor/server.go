@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklock/locker/internal/releases"
 	"github.com/zklock/locker/internal/text"
 	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/session"
@@ -149,11 +148,8 @@ func (x *examination) words(ctx context.Context, v *Server) (serves bool) {
 	if confErr != nil {
 		v.unknown("tick", confErr)
 	}
-	if number, ok := releases.Parse(v.Version); ok {
-		v.Version = number.String()
-	} else {
-		v.Version = text.Short(v.Version, 60)
-	}
+	number, _, _ := strings.Cut(v.Version, "-") // "3.8.0-${mvngit.commit.id}, built on …"
+	v.Version = text.Short(number, 60)
 	return serves
 }
 

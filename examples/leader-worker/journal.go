@@ -1,4 +1,4 @@
-package fleet
+package main
 
 import (
 	"bufio"
@@ -9,20 +9,20 @@ import (
 	"strings"
 )
 
-// Journal is a file that the hosts append to, one line each time, and that the example checks at its end: what was
-// done, by which host, and under which token.
-type Journal string
+// journal is a file that the workers append to, one line each time, and that the show checks at its end: what was done, by
+// which worker, and under which token.
+type journal string
 
-// Entry is a line of a Journal.
-type Entry struct {
+// entry is a line of a journal.
+type entry struct {
 	Item  int
 	Token int64
 	Host  string
 	What  string
 }
 
-// Append writes an entry at the end, whole or not at all.
-func (j Journal) Append(e Entry) error {
+// append writes an entry at the end, whole or not at all.
+func (j journal) append(e entry) error {
 	f, err := os.OpenFile(string(j), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
 		return err
@@ -31,8 +31,8 @@ func (j Journal) Append(e Entry) error {
 	return errors.Join(err, f.Close())
 }
 
-// Read returns the entries; none when there is no file yet.
-func (j Journal) Read() (all []Entry, err error) {
+// read returns the entries; none when there is no file yet.
+func (j journal) read() (all []entry, err error) {
 	f, err := os.Open(string(j))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -43,7 +43,7 @@ func (j Journal) Read() (all []Entry, err error) {
 	defer f.Close()
 	in := bufio.NewScanner(f)
 	for in.Scan() {
-		var e Entry
+		var e entry
 		if _, err := fmt.Sscan(in.Text(), &e.Item, &e.Token, &e.Host, &e.What); err != nil {
 			return nil, fmt.Errorf("journal: %q: %w", in.Text(), err)
 		}
@@ -52,21 +52,21 @@ func (j Journal) Read() (all []Entry, err error) {
 	return all, in.Err()
 }
 
-// Last returns the last entry of a kind; false: there is none.
-func (j Journal) Last(what string) (Entry, bool, error) {
-	all, err := j.Read()
+// last returns the last entry of a kind; false: there is none.
+func (j journal) last(what string) (entry, bool, error) {
+	all, err := j.read()
 	for i := len(all) - 1; i >= 0; i-- {
 		if all[i].What == what {
 			return all[i], true, err
 		}
 	}
-	return Entry{}, false, err
+	return entry{}, false, err
 }
 
-// Check reports what is wrong with the entries of a kind: items must be there from first on without a gap, each once and in
+// check reports what is wrong with the entries of a kind: items must be there from first on without a gap, each once and in
 // order, under tokens that do not fall.
-func (j Journal) Check(what string, first int) (items int, err error) {
-	all, err := j.Read()
+func (j journal) check(what string, first int) (items int, err error) {
+	all, err := j.read()
 	if err != nil {
 		return 0, err
 	}

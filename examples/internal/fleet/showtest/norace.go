@@ -1,5 +1,0 @@
-//go:build !race
-
-package showtest
-
-const raceFlag = "-race=false"
