@@ -245,7 +245,7 @@ func TestMadeUpContendersNeverChangeTheOrderOfTheOthers(t *testing.T) {
 	}
 }
 
-// Without made-up names, each contender finds out the order of creation, which one to watch, and how many are ahead.
+// Scenarios 24 and 26: whatever their ids, and across the wrap of the counter, each contender finds out the order of creation, which one to watch, and how many are ahead.
 func TestDecideAgreesWithTheOrderOfCreation(t *testing.T) {
 	for run := range 5000 {
 		rng := rand.New(rand.NewPCG(uint64(run), 2))

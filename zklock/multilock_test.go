@@ -6,7 +6,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/locktest"
@@ -205,55 +204,6 @@ func TestAMultiLockMakesTheDirectoriesThatAreMissing(t *testing.T) {
 	})
 }
 
-func TestAMultiLocksOptions(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		dirs, c, other := dirs(s, 2), s.Client(), s.Client()
-		h := s.Lock(other.Mutex(dirs[1]))
-		for _, wait := range []time.Duration{0, 3 * time.Second} {
-			began := time.Now()
-			_, err := c.MultiLock(dirs, zklock.WithWait(wait)).Lock(s.Context())
-			require.ErrorIs(s, err, zklock.ErrBusy)
-			require.NotErrorIs(s, err, context.DeadlineExceeded)
-			require.Equal(s, wait, time.Since(began))
-			synctest.Wait()
-			require.Empty(s, s.Server.Children(dirs[0]))
-		}
-		s.Unlock(h)
-
-		h = takeAll(s, c.MultiLock(dirs, zklock.WithMaxHold(5*time.Second)))
-		next := locktest.Go(s.Context(), other.MultiLock(dirs).Lock)
-		<-h.Context().Done()
-		require.ErrorIs(s, h.Err(), zklock.ErrMaxHold)
-		ownedAll(s, other, next.Get(s), dirs...)
-		require.Equal(s, 5*time.Second, next.Spent, "its znodes go with it")
-		require.ErrorIs(s, h.Unlock(s.Context()), zklock.ErrMaxHold)
-	})
-}
-
-// A lock delay applies to each path: after a loss the next holder of any of them waits, after a release none does.
-func TestAMultiLocksDelayKeepsEachOfItsPathsFromTheNextHolder(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		dirs, a, b := dirs(s, 2), s.Client(), s.Client()
-		delay := zklock.WithLockDelay(20 * time.Second)
-		h := takeAll(s, a.MultiLock(dirs, delay))
-		s.Unlock(h)
-		emptyAll(s, 0, dirs)
-		began := time.Now()
-		h = takeAll(s, b.MultiLock(dirs, delay))
-		require.Equal(s, began, time.Now())
-		require.NoError(s, s.Server.Expire(b.SessionID()))
-		<-h.Context().Done()
-		_, err := a.MultiLock(dirs, delay).TryLock(s.Context())
-		require.ErrorIs(s, err, zklock.ErrBusy)
-		emptyAll(s, time.Second, dirs)
-		after := locktest.Go(s.Context(), a.MultiLock(dirs, delay).Lock)
-		ownedAll(s, a, after.Get(s), dirs...)
-		require.Equal(s, 20*time.Second, after.Spent)
-		s.Unlock(after.Hold)
-		emptyAll(s, 0, dirs)
-	})
-}
-
 func TestAMultiLockUnderOnesOwnHold(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dirs, c := dirs(s, 3), s.Client()
@@ -287,50 +237,5 @@ func TestAMultiLockUnderOnesOwnHold(t *testing.T) {
 		_, err = c.MultiLock(dirs, again).Lock(alone.Context())
 		require.ErrorIs(s, err, zklock.ErrDeadlock, "under a Mutex of one of its paths")
 		s.Unlock(alone)
-	})
-}
-
-func TestAMultiLocksCheckAndMultiAskForAllItsZnodes(t *testing.T) {
-	for i := range 3 {
-		locktest.Simulate(t, func(s *locktest.Sim) {
-			dirs, c := dirs(s, 3), s.Client()
-			require.NoError(s, s.Server.Create("/data", nil))
-			set := &zk.SetDataRequest{Path: "/data", Data: []byte("x"), Version: -1}
-			h := takeAll(s, c.MultiLock(dirs))
-			require.NoError(s, h.Check(s.Context()))
-			resps, err := h.Multi(s.Context(), set)
-			require.NoError(s, err)
-			require.Len(s, resps, 1)
-			n, _ := s.Server.Node("/data")
-			require.EqualValues(s, 1, n.Stat.Version)
-			s.Server.Inject(zktest.DropReply().Op(zktest.OpNotify))
-			require.NoError(s, s.Server.Delete(h.Nodes()[i]))
-			if i == 0 {
-				require.ErrorIs(s, h.Check(s.Context()), zklock.ErrNodeDeleted)
-			} else {
-				_, err = h.Multi(s.Context(), set)
-				require.ErrorIs(s, err, zklock.ErrNodeDeleted)
-			}
-			n, _ = s.Server.Node("/data")
-			require.EqualValues(s, 1, n.Stat.Version)
-		})
-	}
-}
-
-func TestAMultiLocksDoReleasesAll(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		dirs, c := dirs(s, 3), s.Client()
-		m := c.MultiLock(dirs)
-		require.Equal(s, context.Canceled, m.Do(s.Context(), func(context.Context) error {
-			for _, dir := range dirs {
-				require.Len(s, s.Server.Children(dir), 1)
-			}
-			return context.Canceled
-		}))
-		emptyAll(s, 0, dirs)
-		require.PanicsWithValue(s, "oops", func() {
-			_ = m.Do(s.Context(), func(context.Context) error { panic("oops") })
-		})
-		emptyAll(s, 0, dirs)
 	})
 }

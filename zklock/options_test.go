@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/locktest"
+	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
 )
@@ -266,4 +267,60 @@ func TestWithContainerTheDirectoryGoesWhenItIsEmpty(t *testing.T) {
 		next := locktest.Lock(t, m)
 		require.Greater(t, next.Token(), h.Token(), "tokens grow across the directory's lives")
 	})
+}
+
+// The options of a lock, and what its holds answer, are the same for every kind.
+func TestOptionsAndHoldsAreTheSameForEveryKind(t *testing.T) {
+	for _, kind := range anyKinds {
+		t.Run(kind.name, func(t *testing.T) {
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir, data, a := s.Dir("/locks/a"), s.Dir("/data"), s.Client()
+				s.Dir(dir + "-2") // for the kind that takes two
+				h := s.Take(kind.lock(a.Client, dir, zklock.WithOwner("nightly"), zklock.WithMaxHold(time.Hour)))
+				began := time.Now()
+				write := func() error {
+					_, err := h.Multi(s.Context(), &zk.CreateRequest{Path: data + "/x", Acl: session.WorldACL(), Flags: zk.FlagSequence})
+					return err
+				}
+				s.Owned(a, h)
+				require.NoError(s, h.Check(s.Context()))
+				require.NoError(s, write())
+
+				_, err := kind.lock(s.Client().Client, dir, zklock.WithWait(time.Minute))(s.Context())
+				require.ErrorIs(s, err, zklock.ErrBusy)
+				require.NotErrorIs(s, err, context.DeadlineExceeded, "the caller had none")
+				require.ErrorContains(s, err, "2nd in line behind nightly")
+				require.Equal(s, time.Minute, time.Since(began))
+
+				next := s.Start(kind.lock(s.Client().Client, dir)).Get(s)
+				require.Equal(s, time.Hour, time.Since(began))
+				require.ErrorIs(s, h.Err(), zklock.ErrMaxHold)
+				require.ErrorIs(s, h.Unlock(s.Context()), zklock.ErrMaxHold)
+				require.ErrorIs(s, write(), zklock.ErrLost)
+				require.Greater(s, next.Token(), h.Token())
+				s.Unlock(next)
+				s.NothingLeft(dir)
+			})
+		})
+	}
+}
+
+// WithContainer: the ensemble deletes the empty directory, and tokens grow across its lives.
+func TestAContainerGoesAndComesBackForEveryKind(t *testing.T) {
+	for _, kind := range anyKinds {
+		t.Run(kind.name, func(t *testing.T) {
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				s.Dir("/locks")
+				lock := kind.lock(s.Client().Client, "/locks/key", zklock.WithContainer())
+				var last zklock.Token
+				for range 3 {
+					h := s.Take(lock)
+					require.Greater(s, h.Token(), last)
+					last = h.Token()
+					s.Unlock(h)
+					s.Until(5*time.Minute, "the container has gone", func() bool { return len(s.Server.Children("/locks")) == 0 })
+				}
+			})
+		})
+	}
 }

@@ -174,57 +174,6 @@ func TestADowngradeWakesTheReadersBehindUpToTheNextWriter(t *testing.T) {
 	})
 }
 
-// A try that finds the lock busy costs one list and no write. A writer before it, holding or waiting, makes a reader's try
-// busy; any contender makes a writer's try busy.
-func TestATryCostsOneListWhenTheLockIsBusy(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		dir, c := s.Dir("/locks/a"), s.Client()
-		m := c.RWMutex(dir)
-		costs := func(call locktest.Acquire) map[zktest.Op]int {
-			s.Helper()
-			synctest.Wait()
-			before, _ := s.Server.Session(c.SessionID())
-			h, err := call(s.Context())
-			synctest.Wait()
-			after, _ := s.Server.Session(c.SessionID())
-			if err != nil {
-				require.ErrorIs(s, err, zklock.ErrBusy)
-			} else {
-				s.Unlock(h)
-			}
-			cost := map[zktest.Op]int{}
-			for op, n := range after.Requests {
-				if d := n - before.Requests[op]; d > 0 && op != zktest.OpPing {
-					cost[op] = d
-				}
-			}
-			delete(cost, zktest.OpExists) // of the holder, for its name
-			delete(cost, zktest.OpGetData)
-			return cost
-		}
-		busy := map[zktest.Op]int{zktest.OpGetChildren2: 1}
-		free := map[zktest.Op]int{zktest.OpGetChildren2: 2, zktest.OpCreate: 1}
-		c.Current()
-		for _, line := range []struct {
-			want        string
-			write, read map[zktest.Op]int
-		}{
-			{"", free, free}, {"R", busy, free}, {"RR", busy, free}, {"W", busy, busy}, {"WR", busy, busy},
-			{"RW", busy, busy}, {"RWR", busy, busy},
-		} {
-			l := queueOf(s, dir, line.want)
-			require.Equal(s, line.write, costs(m.TryLock), "the writer's, behind %q", line.want)
-			require.Equal(s, line.read, costs(m.TryRLock), "the reader's, behind %q", line.want)
-			require.Equal(s, line.write, costs(c.RWMutex(dir, zklock.WithWait(0)).Lock), "WithWait(0), behind %q", line.want)
-			require.Len(s, s.Server.Children(dir), len(line.want), "nothing is left of the tries")
-			for i := range l.calls {
-				s.Unlock(l.calls[i].Get(s))
-			}
-		}
-		s.NothingLeft(dir)
-	})
-}
-
 // If another contender enters between the list and the create of a try, the try deletes its znode again, so that none waits
 // for it.
 func TestATryThatAnotherContenderForestallsGivesItsPlaceUp(t *testing.T) {
