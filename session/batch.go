@@ -72,20 +72,6 @@ func newBatch(s *Session, grouped bool) *Batch {
 // of a write that loses its reply matches ErrUnknownOutcome; the requests behind it may have been carried out or not. Do
 // returns the first Err of the results; nil: everything was carried out.
 func (b *Batch) Do(ctx context.Context) error {
-	var writes []*request
-	var read *request
-	reads := 0
-	for _, a := range b.asks {
-		if r := a.request(); r != nil && r.member != nil {
-			writes = append(writes, r)
-		} else if r != nil {
-			r.after, read = writes, r
-			reads++
-		}
-	}
-	if len(writes) == 1 && reads == 1 {
-		writes[0].member.read = read
-	}
 	return b.s.do(ctx, b.asks...)
 }
 
@@ -115,9 +101,10 @@ func one[T any](ctx context.Context, s *Session, a *Result[T]) (T, error) {
 func added[T any](b *Batch, a *Result[T]) *Result[T] {
 	if b.grouped && a.r != nil {
 		if a.r.touches != nil {
-			a.r.member = &member{}
+			a.r.shares = maxRefusals
+		} else if a.r.op == opGetChildren2 {
+			a.r.shares = 1
 		}
-		a.r.mayJoin = a.r.op == opGetChildren2
 	}
 	b.asks = append(b.asks, a)
 	return a

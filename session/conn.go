@@ -41,10 +41,7 @@ type conn struct {
 	mu         sync.Mutex // guards what follows
 	state      connState
 	queue      requestQueue // to be written
-	writes     requestQueue // to be written: those that may be members of a group
-	parked     requestQueue // writes that wait for the answers to reads: see member
-	quarantine int          // in how many more groups untried creates keep apart: see member.untriedLocked
-	seq        int64        // of the latest request
+	quarantine int          // in how many more groups untried creates keep apart: see request.untried
 	pending    requestQueue // written, in order
 	full       bool         // the window is full: what is in queue waits
 	xid        int32
@@ -168,22 +165,15 @@ func (c *conn) fail(err error) {
 	// Add comes before shutdown's Wait, since by then shutdown, or the driver's loop, has seen connFailed under mu.
 	c.s.bg.Add(1)
 	defer c.s.bg.Done()
-	unsent, pending := []requestQueue{c.parked, c.writes, c.queue}, c.pending
-	c.parked, c.writes, c.queue, c.pending = requestQueue{}, requestQueue{}, requestQueue{}, requestQueue{}
+	unsent, pending := c.queue, c.pending
+	c.queue, c.pending = requestQueue{}, requestQueue{}
 	close(c.dead)
 	c.mu.Unlock()
 
 	// First, so that a call that wakes, whatever woke it, does not find this conn again.
 	c.s.connDown(c, err)
-	for _, q := range unsent {
-		for r := q.pop(); r != nil; r = q.pop() {
-			m := r.member
-			again := m != nil && m.parked && m.readAnswered // its read, which has been answered, was to be sent again behind it
-			r.fail(ErrNotSent)
-			if again {
-				m.read.fail(ErrNotSent)
-			}
-		}
+	for r := unsent.pop(); r != nil; r = unsent.pop() {
+		r.fail(ErrNotSent)
 	}
 	for r := pending.pop(); r != nil; r = pending.pop() {
 		c.failCalls(r, err)
@@ -196,7 +186,9 @@ func (c *conn) fail(err error) {
 
 func (c *conn) failCalls(r *request, err error) {
 	for _, w := range r.calls() {
-		w.mayJoin = w.mayJoin && r.unreadable == nil
+		if r.unreadable != nil {
+			w.shares = 0
+		}
 		if r.unreadable != nil && r.op != opMultiRead { // each list is sent again alone, to find the unreadable one
 			w.unreadable = r.unreadable
 			w.fail(fmt.Errorf("%s: %w", c.server, r.unreadable))

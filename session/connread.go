@@ -166,7 +166,8 @@ func (c *conn) handle(body []byte, size int, at time.Time) (forDriver []byte, er
 	}
 	code := verdict(r.op, header.code, d.b)
 	if err := c.s.replied(r, header, code, at); err != nil {
-		c.requeue(r.calls()) // it was not carried out, or its reply does not count
+		c.fail(err)                      // first: calls that send again must not find this conn
+		sendAgain(r.calls(), ErrNotSent) // it was not carried out, or its reply does not count
 		return nil, err
 	}
 	if r.members != nil {
@@ -183,9 +184,6 @@ func (c *conn) handle(body []byte, size int, at time.Time) (forDriver []byte, er
 		return nil, err
 	}
 	c.s.sizes.answered(r, size)
-	if r.tooSoon() && c.readTooSoon(r, header) {
-		return nil, nil
-	}
 	if r.hook != nil {
 		r.hook(code)
 	}

@@ -30,7 +30,7 @@ func (c *conn) enqueue(requests ...*request) bool {
 		if r.urgent {
 			c.queue.pushFront(r)
 		} else {
-			c.queueOf(r).push(r)
+			c.queue.push(r)
 		}
 	}
 	c.mu.Unlock()
@@ -38,43 +38,9 @@ func (c *conn) enqueue(requests ...*request) bool {
 	return true
 }
 
-func (c *conn) queueOf(r *request) *requestQueue {
-	switch {
-	case r.member == nil:
-		return &c.queue
-	case r.member.parked:
-		return &c.parked
-	}
-	return &c.writes
-}
-
-func (c *conn) unqueueLocked(r *request) {
-	c.queueOf(r).remove(r)
-	if r.member != nil {
-		r.member.parked = false
-	}
-}
-
-// nextLocked returns the queue whose first request is to be written next, or nil. Requests are written in the order in which
-// they came, except urgent ones, and members of a group, which go with its first.
-func (c *conn) nextLocked() *requestQueue {
-	write, other := c.writes.head, c.queue.head
-	switch {
-	case write == nil && other == nil:
-		return nil
-	case write == nil, other != nil && (other.urgent || other.seq < write.seq):
-		return &c.queue
-	}
-	return &c.writes
-}
-
 func (c *conn) numberLocked(requests []*request) {
 	for _, r := range requests {
-		c.seq++
-		r.conn, r.seq = c, c.seq
-		if r.member != nil {
-			r.member.open, r.member.parked = false, false
-		}
+		r.conn = c
 		if r.fromDriver {
 			continue
 		}
@@ -97,13 +63,10 @@ func (c *conn) abandon(requests []*request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range requests {
-		if !r.sent.IsZero() {
-			r.abandoned = true
-		} else if c.state != connFailed { // else fail has taken them all
-			c.unqueueLocked(r)
+		if r.sent.IsZero() && c.state != connFailed { // else fail has taken them all
+			c.queue.remove(r)
 		}
 	}
-	c.resumeParkedLocked() // parked writes may have waited for a read of this call
 }
 
 // quiet returns for how long nothing has been sent, and nothing has been heard although a reply is due (0 if none is due).
@@ -168,16 +131,11 @@ func (c *conn) flush(first *request) (more bool, err error) {
 	now := c.s.clock.stamp()
 	out := c.out[:0]
 	var accepted []chan<- struct{}
-	for q := c.nextLocked(); q != nil && (len(out) == 0 || len(out)+len(q.head.frame) <= maxWrite); q = c.nextLocked() {
-		if c.full = !q.head.urgent && first == nil && (c.pending.n >= window || c.pending.bytes >= windowBytes); c.full {
+	for c.queue.n > 0 && (len(out) == 0 || len(out)+len(c.queue.head.frame) <= maxWrite) {
+		if c.full = !c.queue.head.urgent && first == nil && (c.pending.n >= window || c.pending.bytes >= windowBytes); c.full {
 			break
 		}
-		var r *request
-		if q == &c.writes {
-			r = c.gatherLocked()
-		} else {
-			r = c.nextReadLocked()
-		}
+		r := c.nextLocked()
 		c.lastSent = now
 		accepted = r.leavesLocked(now, accepted)
 		for _, m := range r.members {
@@ -189,7 +147,7 @@ func (c *conn) flush(first *request) (more bool, err error) {
 			break
 		}
 	}
-	more = first == nil && !c.full && c.nextLocked() != nil
+	more = first == nil && !c.full && c.queue.n > 0
 	c.mu.Unlock()
 	if cap(out) <= maxKept {
 		c.out = out

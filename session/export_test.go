@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
-
-	"github.com/zklock/locker/internal/trusted"
 )
 
 // What the tests of this package use of its unexported code; they have no other access to it.
@@ -76,7 +74,7 @@ func (s *Session) QueuedCalls() (queued, pending int) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.queue.n + l.writes.n + l.parked.n, l.pending.n
+	return l.queue.n, l.pending.n
 }
 
 // Attempt and Patience are the bounds that follow from a timeout.
@@ -333,53 +331,4 @@ func EndedBeforeItsDriver(dial Dialer) (s *Session, start func() error) {
 	s = newSession(cfg)
 	s.end(ErrAuth)
 	return s, s.driver.start
-}
-
-// GiveUpAtTheAnswerOfALook makes this happen: a group with a create is refused, the create's look is answered, and its caller
-// gives up at that moment, while another create waits to be written. It returns how many creates wait then.
-func (r *Rig) GiveUpAtTheAnswerOfALook() (waiting int) {
-	c := r.c
-	create, look := r.park("/none")
-	r.enter("/other")
-	c.pending.pop()
-	c.readTooSoon(look, replyHeader{xid: look.xid, code: codeNoNode})
-	c.abandon([]*request{create, look}) // the wait for the look has not ended yet
-	return c.writes.n
-}
-
-// BeatBeforeALookIsSentAgain queues a heartbeat behind a full window while a look is to be sent again, and reports whether the
-// heartbeat is written first.
-func (r *Rig) BeatBeforeALookIsSentAgain() (written bool) {
-	c := r.c
-	_, look := r.park("/d")
-	c.pending.pop()
-	for range window {
-		c.pending.push(newPing())
-	}
-	r.Beat()
-	c.readTooSoon(look, replyHeader{xid: look.xid})
-	if err := r.Send(); err != nil {
-		panic(err)
-	}
-	return c.pending.n > window
-}
-
-// enter queues a create and its look.
-func (r *Rig) enter(dir string) (create, look *request) {
-	b := r.Grouped(trusted.Caller{})
-	b.Create(dir+"/n-", nil, EphemeralSequential, WorldACL())
-	b.List(dir)
-	create, look = b.asks[0].request(), b.asks[1].request()
-	create.member.read, look.after = look, []*request{create}
-	r.c.enqueue(create, look)
-	return create, look
-}
-
-// park refuses the group of a create whose look waits for its reply; it is the first such create.
-func (r *Rig) park(dir string) (create, look *request) {
-	create, look = r.enter(dir)
-	create.sent, look.sent = r.clock.now(), r.clock.now()
-	r.c.pending.push(r.c.queue.pop())
-	r.c.requeue([]*request{r.c.writes.pop()})
-	return create, look
 }

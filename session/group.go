@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/zklock/locker/internal/trusted"
 )
@@ -16,17 +15,17 @@ import (
 // A call can't tell whether its write was a member of a group:
 //
 //   - Each member has the result that it would have had alone. A server that refuses a group names one operation as the
-//     reason. The call of that member gets the refusal; the other members had no effect, and are sent again without it. A
-//     member to which that has happened maxRefusals times is sent alone.
+//     reason. The call of that member gets the refusal; the other members had no effect, and their calls send them again
+//     (deliver). A member to which that has happened maxRefusals times is sent alone.
 //   - The refusal would have been the same without the group, because its members are independent: no two touch the same
 //     znode, or a znode and its parent.
 //   - All znodes of a transaction have one czxid. So no two members make a contender in the same directory: they would be
 //     equal in the order, and would have equal tokens.
-//   - A call's read sees its write: if the write is sent again, so is the read (member.open). Exception: the list behind a
-//     create of a refused group answers that there is no such directory. The create's caller gets that answer at once: a
+//   - A call's read sees its write: if the write is sent again, so is the read. Exception: the list behind a create of a
+//     refused group answers that there is no such directory (refusedBy). The create's caller gets that answer at once: a
 //     thousand locks that are used for the first time need not be refused one by one.
 //   - When the reply is lost, each call learns that the outcome of its own write is unknown.
-//   - A call that gives up takes its member away, if that has not been written, or has to be written again.
+//   - A call that gives up takes its member away, if that has not been written.
 //
 // The program's own writes are never members.
 
@@ -36,19 +35,6 @@ const (
 	maxRefusals     = 3        // refusals of a member's groups because of another member; then it is sent alone
 	quarantineLasts = 16       // groups in which untried creates keep apart after a refusal for a missing directory
 )
-
-type member struct {
-	// The request is to be sent again, and has not been answered since. Used by the conn's reader, and by numberLocked, which
-	// resets it when deliver has seen the whole batch answered by the last conn.
-	open bool
-
-	read *request // the only read of the batch, if this is the only write; it does not change
-
-	// Guarded by conn.mu.
-	refusals     int  // of its groups, because of other members
-	parked       bool // waits until the reads of all parked writes are answered; then all are sent again, together
-	readAnswered bool // while parked: read has been answered, and will be sent again behind the write
-}
 
 // Grouped is Batch for the packages of this module: the creates, deletes and multis of the batch may share a transaction
 // with those of other such batches. They must come before the batch's reads, which see them, and are carried out in any
@@ -92,16 +78,29 @@ func (cs claims) add(touches []touch) {
 // parent of the root is the root.
 func parent(path string) string { return path[:max(strings.LastIndexByte(path, '/'), 1)] }
 
-// untriedLocked reports whether m is the create of a batch of one create and one list, and has not been refused: its directory may
-// be missing. While c.quarantine lasts, such creates are grouped only with each other, so that a refusal spares other
-// writes.
-func (m *member) untriedLocked() bool { return m.read != nil && m.refusals == 0 }
+// untried reports whether r is the create of a contender and has not been refused in a group: its directory may be missing.
+// While c.quarantine lasts, such creates are grouped only with each other, so that a refusal spares other writes.
+func (r *request) untried() bool {
+	return r.shares == maxRefusals && r.op == opCreate && r.touches[0].effect == makesNumbered
+}
 
-// gatherLocked takes the first write of c.writes, and with it the independent ones behind it, up to the size of a group. A
-// write that stays behind is overtaken by none that depends on it.
-func (c *conn) gatherLocked() *request {
-	first := c.writes.pop()
-	if c.writes.n == 0 || first.member.refusals >= maxRefusals || c.s.ungrouped.Load() {
+// nextLocked takes the first request of c.queue and, if it may share a request with others, those that join it.
+func (c *conn) nextLocked() *request {
+	first := c.queue.pop()
+	first.expect = c.s.sizes.expect(first)
+	switch {
+	case first.shares == 0:
+		return first
+	case first.op == opGetChildren2:
+		return c.gatherListsLocked(first)
+	}
+	return c.gatherLocked(first)
+}
+
+// gatherLocked adds to first, a write, the independent ones behind it, up to the size of a group. A write that stays behind is
+// overtaken by none that depends on it.
+func (c *conn) gatherLocked(first *request) *request {
+	if c.s.ungrouped.Load() {
 		return first
 	}
 	clear(c.claims)
@@ -109,14 +108,16 @@ func (c *conn) gatherLocked() *request {
 	members, ops, size := []*request{first}, len(first.touches), len(first.frame)
 	limit := min(maxGroupBytes, c.s.cfg.PacketLimit)
 	looked := 0
-	for r := c.writes.head; r != nil && ops < maxGroup && looked < 2*maxGroup; looked++ {
-		next, m := r.next, r.member
-		alike := c.quarantine == 0 || m.untriedLocked() == first.member.untriedLocked()
-		if alike && m.refusals < maxRefusals && ops+len(r.touches) <= maxGroup && size+len(r.frame) <= limit && c.claims.free(r.touches) {
-			c.writes.remove(r)
-			members, ops, size = append(members, r), ops+len(r.touches), size+len(r.frame)
+	for r := c.queue.head; r != nil && ops < maxGroup && looked < 4*maxGroup; looked++ {
+		next := r.next
+		if r.shares > 0 && r.touches != nil {
+			alike := c.quarantine == 0 || r.untried() == first.untried()
+			if alike && ops+len(r.touches) <= maxGroup && size+len(r.frame) <= limit && c.claims.free(r.touches) {
+				c.queue.remove(r)
+				members, ops, size = append(members, r), ops+len(r.touches), size+len(r.frame)
+			}
+			c.claims.add(r.touches)
 		}
-		c.claims.add(r.touches)
 		r = next
 	}
 	if len(members) == 1 {
@@ -162,7 +163,7 @@ func (c *conn) answerGroup(g *request, header replyHeader, body []byte) error {
 	failed := slices.IndexFunc(results, func(r result) bool { return r.code != codeOK && r.code != codeInconsistent })
 	switch {
 	case whole && failed >= 0 && definite(results[failed].code):
-		c.requeueOthers(g, header, results, failed)
+		c.answerRefused(g, header, results, failed)
 	case whole && failed >= 0: // the write may have been done: each member gets the code, as if sent alone
 		header.code = results[failed].code
 		c.answerAlike(g, header)
@@ -172,8 +173,7 @@ func (c *conn) answerGroup(g *request, header replyHeader, body []byte) error {
 		return fmt.Errorf("%w: reply to %d operations, and not those of this transaction", ErrGarbled, len(g.members))
 	case definite(header.code) && header.code != codeThrottled:
 		c.s.ungrouped.Store(true) // this server does not say which operation it refused
-		c.requeue(g.members)
-		poke(c.wake)
+		sendAgain(g.members, errTogether)
 	default:
 		c.answerAlike(g, header)
 	}
@@ -197,8 +197,8 @@ func (c *conn) answerMembers(g *request, header replyHeader, results []result) {
 	}
 }
 
-// requeueOthers gives the refused member its result, and sends the others again.
-func (c *conn) requeueOthers(g *request, header replyHeader, results []result, failed int) {
+// answerRefused gives the refused member its result, and has the others sent again.
+func (c *conn) answerRefused(g *request, header replyHeader, results []result, failed int) {
 	code := results[failed].code
 	for i, r := range g.members {
 		ops := len(r.touches)
@@ -206,19 +206,43 @@ func (c *conn) requeueOthers(g *request, header replyHeader, results []result, f
 			results, failed = results[ops:], failed-ops
 			continue
 		}
-		if r.member.read != nil && code == codeNoNode {
+		if code == codeNoNode && r.untried() {
 			c.mu.Lock()
 			c.quarantine = quarantineLasts
 			c.mu.Unlock()
 		}
-		c.requeue(slices.Delete(slices.Clone(g.members), i, i+1)) // before the refused call wakes
-		poke(c.wake)
+		sendAgain(slices.Delete(slices.Clone(g.members), i, i+1), errTogether)
 		if r.op != opMulti {
 			header.code = code
 		}
 		r.answer(header, replyOf(r, results[:ops]))
 		return
 	}
+}
+
+// errTogether says that a request had no effect because of another one with which it was sent.
+var errTogether = fmt.Errorf("%w: refused together with another", ErrNotSent)
+
+// sendAgain has the calls of requests, which had no effect, send them again (deliver), and the reads behind them.
+func sendAgain(requests []*request, why error) {
+	for _, r := range requests {
+		r.shares = max(r.shares-1, 0)
+		r.fail(why)
+	}
+}
+
+// refusedBy reports whether r, a create that was refused together with another, would be refused alone, as the list behind it
+// says: there is no such directory. Then r has that answer.
+func (r *request) refusedBy(behind []*request) bool {
+	if r.err != errTogether || r.op != opCreate || len(behind) == 0 { //nolint:errorlint // identity
+		return false
+	}
+	list := behind[0]
+	if <-list.done; list.err != nil || list.header.code != codeNoNode || list.path != parent(r.path) {
+		return false
+	}
+	r.err, r.header = nil, list.header
+	return true
 }
 
 // replyOf returns the reply body that r would have had alone.
@@ -232,76 +256,4 @@ func replyOf(r *request, results []result) []byte {
 	}
 	own := results[0].raw[:n] // the results are adjacent
 	return appendMultiHeader(append(make([]byte, 0, n+multiHeader), own...), -1, true)
-}
-
-// requeue queues requests again, as if they had not been sent: they had no effect, or the reply does not count. If the conn
-// has failed, or no call waits for a request any more, that request fails with ErrNotSent.
-func (c *conn) requeue(requests []*request) {
-	var lost []*request
-	c.mu.Lock()
-	for _, r := range slices.Backward(requests) { // the last first: each is inserted at the front
-		if r.abandoned || c.state == connFailed {
-			lost = append(lost, r)
-			continue
-		}
-		r.sent = time.Time{}
-		if m := r.member; m != nil {
-			m.open, m.readAnswered = true, false
-			m.refusals++
-			m.parked = m.read != nil && !m.read.sent.IsZero()
-		}
-		c.queueOf(r).insert(r)
-	}
-	c.mu.Unlock()
-	for _, r := range lost {
-		r.fail(ErrNotSent)
-	}
-}
-
-// tooSoon reports whether r is a read that was carried out before a write of its batch that it has to see.
-func (r *request) tooSoon() bool {
-	return slices.ContainsFunc(r.after, func(w *request) bool { return w.member.open })
-}
-
-// readTooSoon handles the reply to a read for which tooSoon is true. again: the read is sent again, behind its write; else
-// its reply answers the write too.
-func (c *conn) readTooSoon(r *request, header replyHeader) (again bool) {
-	w := r.after[0]
-	c.mu.Lock()
-	if !w.member.parked || c.state == connFailed { // when it has failed, fail has taken the write
-		c.mu.Unlock()
-		c.requeue([]*request{r})
-		poke(c.wake)
-		return true
-	}
-	refused := w.op == opCreate && header.code == codeNoNode && parent(w.path) == r.path
-	if refused {
-		c.unqueueLocked(w)
-		w.sent = r.sent // marked as sent, so that abandon does not look for it in a queue
-	} else {
-		w.member.readAnswered = true
-	}
-	c.resumeParkedLocked()
-	c.mu.Unlock()
-	if refused {
-		w.answer(header, nil)
-	}
-	return !refused
-}
-
-// resumeParkedLocked queues the parked writes again, each with its read behind it, when all these reads have been answered:
-// all at once, so that they share a group.
-func (c *conn) resumeParkedLocked() {
-	for w := c.parked.tail; w != nil; w = w.prev { // the last first: mostly its read is the last to be answered
-		if !w.member.readAnswered {
-			return
-		}
-	}
-	for w := c.parked.tail; w != nil; w = c.parked.tail { // the last first: each is inserted at the front
-		c.unqueueLocked(w)
-		c.writes.insert(w)
-		w.member.read.sent = time.Time{}
-		c.queue.insert(w.member.read)
-	}
-	poke(c.wake)
 }

@@ -196,13 +196,3 @@ func TestAReadBehindAGroupWhoseReplyCanNotBeReadIsSentAgain(t *testing.T) {
 		require.NoError(t, readErr)
 	})
 }
-
-func TestWhoGivesUpAtTheAnswerOfALookLeavesTheOthersInTheirQueue(t *testing.T) {
-	r := session.NewRig()
-	require.Equal(t, 1, r.GiveUpAtTheAnswerOfALook())
-}
-
-func TestAHeartbeatOvertakesALookThatIsSentAgain(t *testing.T) {
-	r := session.NewRig()
-	require.True(t, r.BeatBeforeALookIsSentAgain())
-}

@@ -112,9 +112,9 @@ func TestAMemberThatWasUndoneThreeTimesGoesAlone(t *testing.T) {
 		for i, e := range good {
 			l.requireEntered(e, dir(i))
 		}
-		require.Equal(t, 3, l.at(zktest.OpDelete))
-		require.LessOrEqual(t, l.at(zktest.OpCreate), 3, "those who wait for their lists may meet in a group of their own")
-		require.GreaterOrEqual(t, l.at(zktest.OpMulti), 3)
+		require.GreaterOrEqual(t, l.at(zktest.OpDelete), 3, "three groups were refused, each for one of six")
+		require.Less(t, l.at(zktest.OpDelete), 6, "and what is sent again shares a request with what is sent again at the same moment")
+		require.LessOrEqual(t, l.at(zktest.OpCreate), 3)
 	})
 }
 
@@ -262,8 +262,7 @@ func TestLocksThatHaveNoDirectoryYetAreRefusedTogether(t *testing.T) {
 		}
 		groups, alone := l.at(zktest.OpMulti), l.at(zktest.OpCreate)
 		require.Contains(t, []int{2, 3}, groups+alone, "one was refused, and one or two made what there are directories for")
-		require.Zero(t, l.at(zktest.OpGetChildren2))
-		require.Equal(t, 2, l.at(zktest.OpMultiRead), "one of all, and one again of the two")
+		require.LessOrEqual(t, l.at(zktest.OpMultiRead)+l.at(zktest.OpGetChildren2), 1+2, "one list of all, and again those of the two")
 
 		var calls []func()
 		for i := range 50 {

@@ -2,7 +2,6 @@ package session
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 )
@@ -16,33 +15,25 @@ import (
 
 const maxListBytes = 16 << 10 // of the expected reply to a list that is read together with others
 
-// nextReadLocked takes the first request of c.queue and, if that is a list that may be read together with others, those
-// behind it that would be written next.
-func (c *conn) nextReadLocked() *request {
-	first := c.queue.pop()
-	first.expect = c.s.sizes.expect(first)
-	if !first.mayJoin || first.expect > maxListBytes || c.unresumable || c.s.listsAlone.Load() {
+// gatherListsLocked adds to first, a list, those that would be written next.
+func (c *conn) gatherListsLocked(first *request) *request {
+	if first.expect > maxListBytes || c.unresumable || c.s.listsAlone.Load() {
 		return first
 	}
-	write := int64(math.MaxInt64) // the next write; it goes before the reads that came after it
-	if c.writes.head != nil {
-		write = c.writes.head.seq
-	}
-	var others []*request
-	size := len(first.frame)
-	for r := c.queue.head; r != nil && r.mayJoin && r.seq < write && 1+len(others) < maxGroup && size+len(r.frame) <= maxGroupBytes; r = c.queue.head {
+	lists, size := []*request{first}, len(first.frame)
+	for r := c.queue.head; r != nil && r.shares > 0 && r.op == opGetChildren2 && len(lists) < maxGroup && size+len(r.frame) <= maxGroupBytes; r = c.queue.head {
 		reply := c.s.sizes.expect(r)
 		if reply > maxListBytes {
 			break
 		}
 		c.queue.remove(r)
 		r.expect = reply
-		others, size = append(others, r), size+len(r.frame)
+		lists, size = append(lists, r), size+len(r.frame)
 	}
-	if others == nil {
+	if len(lists) == 1 {
 		return first
 	}
-	return c.groupLocked(opMultiRead, "lists", append([]*request{first}, others...), size)
+	return c.groupLocked(opMultiRead, "lists", lists, size)
 }
 
 // answerLists splits the reply of size bytes to g, a multiRead, among its lists. An error: the reply does not fit g.
@@ -51,14 +42,14 @@ func (c *conn) answerLists(g *request, header replyHeader, body []byte, size int
 	results := slices.Collect(d.results(opMultiRead))
 	switch {
 	case size > maxFrame:
-		c.listAlone(g)
+		sendAgain(g.members, errTogether)
 	case undecided(header.code), header.code == codeThrottled: // a server in trouble: each list gets the code
 		for _, r := range g.members {
 			c.answerList(r, header, nil)
 		}
 	case header.code != codeOK:
 		c.s.listsAlone.Store(true)
-		c.listAlone(g)
+		sendAgain(g.members, errTogether)
 	case d.err != nil || len(results) != len(g.members):
 		return fmt.Errorf("%w: reply to %d lists", ErrGarbled, len(g.members))
 	default:
@@ -76,19 +67,7 @@ func (c *conn) answerLists(g *request, header replyHeader, body []byte, size int
 // answerList answers r, a list, by its names alone.
 func (c *conn) answerList(r *request, header replyHeader, names []byte) {
 	c.s.sizes.answered(r, len(names))
-	if r.tooSoon() && c.readTooSoon(r, header) {
-		return
-	}
 	r.answer(header, append(slices.Grow(slices.Clone(names), statLen), make([]byte, statLen)...))
-}
-
-// listAlone sends the lists of g again, each as a request of its own.
-func (c *conn) listAlone(g *request) {
-	for _, r := range g.members {
-		r.mayJoin = false
-	}
-	c.requeue(g.members)
-	poke(c.wake)
 }
 
 // replySizes knows the lengths of replies that other clients determine: of lists, of a hundred thousand contenders or of

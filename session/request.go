@@ -24,7 +24,6 @@ type request struct {
 	conn       *conn
 	xid        int32
 	sent       time.Time // on the session's clock; zero while it waits to be written
-	abandoned  bool      // no call waits for it any more
 	fromDriver bool      // receive returns its reply's header to the driver
 	urgent     bool      // waits neither for the window nor behind others
 
@@ -44,13 +43,10 @@ type request struct {
 	skipped    int   // length of a reply that was too long to be kept
 
 	prev, next *request // in a requestQueue
-	seq        int64    // place among the requests of its conn
 
 	// See group.go.
-	member  *member    // set if this is a write that may be carried out together with those of other calls
+	shares  int        // how often it may still be sent together with requests of other calls
 	members []*request // the writes that this group carries out, or the lists that this multiRead reads
-	mayJoin bool       // a list that may share a multiRead with those of other calls
-	after   []*request // the writes of its batch that this read has to see
 
 	containers []container // see leaveContainers
 
@@ -90,9 +86,6 @@ func (r *request) calls() []*request {
 }
 
 func (r *request) answer(header replyHeader, reply []byte) {
-	if r.member != nil {
-		r.member.open = false
-	}
 	if r.done != nil {
 		r.header, r.reply = header, reply
 		close(r.done)
@@ -163,13 +156,14 @@ func (s *Session) deliver(ctx context.Context, requests []*request) error {
 			return err
 		}
 		again, leaderless := make([]*request, 0, len(requests)-sent), false
-		for _, r := range requests[:sent] {
+		for i, r := range requests[:sent] {
 			<-r.done // closed already, or soon: the conn fails them one after the other
 			leaderless = leaderless || r.err == nil && undecided(r.header.code)
+			early := len(again) > 0 && r.repeatable // a write in front of it is sent again, which it has to see
 			switch {
-			case r.err == nil:
-			case errors.Is(r.err, ErrNotSent), r.repeatable && r.unreadable == nil: // never sent, or harmless twice
-				r.done, r.err, r.reply, r.sent = make(chan struct{}), nil, nil, time.Time{}
+			case r.err == nil && !early, r.refusedBy(requests[i+1 : sent]):
+			case early, errors.Is(r.err, ErrNotSent), r.repeatable && r.unreadable == nil: // never sent, or harmless twice
+				r.done, r.err, r.reply, r.sent, r.skipped = make(chan struct{}), nil, nil, time.Time{}, 0
 				again = append(again, r)
 			default:
 				if over := s.Err(); over != nil {
@@ -280,16 +274,6 @@ type requestQueue struct {
 
 func (q *requestQueue) push(r *request)      { q.link(q.tail, r, nil) }
 func (q *requestQueue) pushFront(r *request) { q.link(nil, r, q.head) }
-
-// insert puts r, which is not urgent, behind all urgent requests and in the order of seq.
-func (q *requestQueue) insert(r *request) {
-	var prev *request
-	next := q.head
-	for next != nil && (next.urgent || next.seq < r.seq) {
-		prev, next = next, next.next
-	}
-	q.link(prev, r, next)
-}
 
 // link puts r between two neighbours; nil: none on that side.
 func (q *requestQueue) link(prev, r, next *request) {
