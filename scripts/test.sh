@@ -23,10 +23,6 @@ TestTheGuardIsNotifiedAtOnceWhenTheGroupHasExited real processes, by the clock
 TestTheGuardKillsItsGroupAndNoOther real processes, by the clock
 TestAPollingGuardForgetsAGroupThatHasExited real processes, by the clock
 TestOrphansOfTheCommandAreReapedWhileItRuns real processes, by the clock
-TestTopShowsLocksAndQueuesOnATerminalAndGivesItBack a terminal, by the clock
-TestTopGivesTheTerminalBackHoweverItEnds a terminal, by the clock
-TestTopReportsThatTheServersDoNotAnswer a terminal, by the clock
-TestTopFitsIntoAnyTerminal a terminal, by the clock
 TestAnInteractiveCommandReadsTheTerminal a terminal, by the clock
 TestACommandInAPipelineGetsTheTerminalWhenItAsks a terminal, by the clock
 TestCtrlCReachesTheCommandAndTheScriptAround a terminal, by the clock

@@ -67,7 +67,6 @@ began by the ensemble's clock, its owner, and its token. Only the job's own lock
 	}
 	jsonFlag(cmd, &asJSON)
 	cmd.Flags().StringVar(&key, "forget", "", "let the job run again for this `key`")
-	noFiles(cmd, "forget")
 	return cmd
 }
 

@@ -76,5 +76,5 @@ func (a *app) hold(l *lockFlags, path string) error {
 		case <-h.Context().Done():
 			return &exitError{exitLost, fmt.Errorf("lock lost: %w", bare{context.Cause(h.Context())})}
 		}
-	}, zklock.WithHooks(zklock.JoinHooks(line.hooks(), zklock.Hooks{AskedToRelease: a.tellAsked})))
+	}, zklock.WithHooks(line.hooks()))
 }

@@ -21,14 +21,12 @@ import (
 // line and the contender ahead. The lock itself watches only its predecessor; so line reads the queue's names once a
 // second.
 type line struct {
-	out    io.Writer
-	path   string
-	began  time.Time
-	aside  bool // it has no place in line itself
-	shown  bool // there is a terminal, and the output is wanted
-	join   sync.WaitGroup
-	stop   context.CancelFunc
-	notify *notifier // also gets the text; may be nil
+	out   io.Writer
+	path  string
+	began time.Time
+	shown bool // there is a terminal, and the output is wanted
+	join  sync.WaitGroup
+	stop  context.CancelFunc
 
 	mu     sync.Mutex     // guards the fields below
 	c      *zklock.Client // nil before the client exists
@@ -46,18 +44,14 @@ func (a *app) newLine(path string) *line {
 
 // hooks pass it the lock's own observations.
 func (l *line) hooks() zklock.Hooks {
-	if !l.shown && l.notify == nil {
+	if !l.shown {
 		return zklock.Hooks{}
 	}
 	return zklock.Hooks{Queued: func(q zklock.QueuedInfo) { l.set(q.Ahead, q.Holder, q.Who) }}
 }
 
+// set records a place in line, and shows it.
 func (l *line) set(ahead int, head, who string) {
-	l.notify.waited(l.moved(ahead, head, who))
-}
-
-// moved records a place in line, shows it, and returns it in words.
-func (l *line) moved(ahead int, head, who string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if who == "" && l.head == head {
@@ -65,7 +59,6 @@ func (l *line) moved(ahead int, head, who string) string {
 	}
 	l.queued, l.ahead, l.head, l.who = true, ahead, head, who
 	l.draw()
-	return l.place()
 }
 
 // connected lets it read the queue for itself.
@@ -96,25 +89,13 @@ func (l *line) follow(ctx context.Context) {
 			l.draw()
 			l.mu.Unlock()
 			if began := time.Now(); c != nil && began.After(next) {
-				if l.aside {
-					l.count(ctx, c)
-				} else if queued {
+				if queued {
 					own = l.look(ctx, c, own, head)
 				}
-				next = time.Now().Add(restFor(0, time.Since(began)))
+				next = time.Now().Add(9 * time.Since(began)) // looks at a long line take a tenth of the time
 			}
 		}
 	})
-}
-
-// count returns how many are in line, and the first of them.
-func (l *line) count(ctx context.Context, c *zklock.Client) {
-	page, err := c.QueuePage(ctx, l.path, 0, 1)
-	if err != nil || len(page.Contenders) == 0 {
-		return
-	}
-	first := page.Contenders[0]
-	l.set(page.Holding+page.Waiting, first.Node, who(queuejson.NewMember(1, first)))
 }
 
 // look reads the place of own, which it finds first. After an error it tries again a second later: the wait itself goes
@@ -177,16 +158,11 @@ func describe(ctx context.Context, s *session.Session, dir, name string) string 
 
 // place describes the place in words. The caller holds mu.
 func (l *line) place() string {
-	switch text := fmt.Sprintf("waiting %s in line", ordinal(l.ahead+1)); {
-	case l.aside && l.who != "":
-		return fmt.Sprintf("waiting for %d in line, first %s", l.ahead, l.who)
-	case l.aside:
-		return fmt.Sprintf("waiting for %d in line", l.ahead)
-	case l.who != "":
-		return text + " behind " + l.who
-	default:
-		return text
+	text := fmt.Sprintf("waiting %s in line", ordinal(l.ahead+1))
+	if l.who != "" {
+		text += " behind " + l.who
 	}
+	return text
 }
 
 // draw writes the line. The caller holds mu.

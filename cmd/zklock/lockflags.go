@@ -32,7 +32,6 @@ type lockFlags struct {
 	delaySet  bool
 	owner     string
 	container bool
-	notify    bool // of run and elect
 	aclText   []string
 	acl       []zk.ACL
 
@@ -54,8 +53,6 @@ func (l *lockFlags) register(a *app, cmd *cobra.Command) {
 	f.StringVar(&l.onLoss, "on-loss", lossKill, "`what` to do when the lock is lost: kill, term or ignore")
 	f.DurationVar(&l.grace, "grace", 0, "time from SIGTERM to SIGKILL, at most a quarter of the session timeout; default a fifth")
 	f.DurationVar(&l.maxHold, "max-hold", 0, "end the command when it has held the lock for so long: SIGTERM, then SIGKILL after the grace")
-	f.BoolVar(&l.notify, "notify", false, "notify systemd of the state, for a service with Type=notify: ready when the command runs")
-	noFiles(cmd, "on-loss", lossKill, lossTerm, lossIgnore)
 }
 
 // registerLock adds the flags of taking a lock.
@@ -67,7 +64,6 @@ func (l *lockFlags) registerLock(a *app, cmd *cobra.Command) {
 	f.StringVar(&l.owner, "owner", "", "the `name` that others see; default the command's")
 	f.BoolVar(&l.container, "container", false, "let the ensemble remove the lock's znode when it is no longer used")
 	f.StringArrayVar(&l.aclText, "acl", nil, "access `list` of the znodes that it creates, as zkCli.sh writes it: scheme:id:perms,...\n(perms of c, d, r, w, a), for example auth::cdrwa with --auth; default world:anyone:cdrwa")
-	noFiles(cmd, "acl")
 }
 
 // registerKind adds the flags that choose the kind of lock.

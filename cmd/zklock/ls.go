@@ -80,7 +80,7 @@ reads at most --limit znodes, with a list for each, whether they belong to locks
 	return cmd
 }
 
-// lookRoot is the path below which ls and top look. The default is not the root: an ensemble may have a million znodes
+// lookRoot is the path below which ls looks. The default is not the root: an ensemble may have a million znodes
 // that are no locks, and each costs a list.
 func lookRoot(cmd *cobra.Command, args []string) (string, error) {
 	if len(args) == 1 {

@@ -2,7 +2,6 @@
 //
 //	zklock run --wait 30s /locks/nightly-report -- ./report.sh
 //	zklock ls /locks
-//	zklock demo
 //
 // The command runs while the lock is held, and is stopped before another client can have it: zklock help safety.
 package main

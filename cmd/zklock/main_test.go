@@ -291,3 +291,12 @@ func dead(pid int) bool {
 	_, rest, _ := strings.Cut(string(stat), ") ")
 	return strings.HasPrefix(rest, "Z") || strings.HasPrefix(rest, "X")
 }
+
+// tokenOf is the token of the first in line.
+func tokenOf(t testing.TB, s *zktest.Server, lock string) string {
+	t.Helper()
+	first := locktest.Contenders(s.Children(lock))[0]
+	n, ok := s.Node(lock + "/" + first)
+	require.True(t, ok)
+	return fmt.Sprint(n.Stat.Czxid)
+}

@@ -17,7 +17,6 @@ func (l *lockFlags) registerOnce(cmd *cobra.Command) {
 	f.StringVar(&l.key, "once-per", "", "run the command once in the fleet for this `key`; 0 at once when it was run")
 	f.DurationVar(&l.every, "every", 0, "run the command unless the last run began less than this long ago; 0 at once then")
 	f.BoolVar(&l.atMost, "at-most-once", false, "with --once-per or --every: a run counts from its start, also when it fails")
-	noFiles(cmd, "once-per")
 }
 
 // once reports whether the command is to run once in the fleet.

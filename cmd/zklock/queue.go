@@ -23,9 +23,8 @@ func (a *app) queueCommand() *cobra.Command {
 		GroupID: groupLook,
 		Short:   "Show who holds a lock and who waits for it",
 		Long: `Show the holders of the lock at PATH and the contenders that wait for it, in order of arrival: kind, owner, host and process,
-how long each has been in line, its ZooKeeper session, and its token, by which zklock break removes it. Holders that zklock
-ask has asked to release the lock, and that still hold it, are listed below. An empty line is an empty table; when there is
-no znode at PATH, standard error says so. Contenders of other clients (Curator, Kazoo, go-zookeeper) are shown as well; their
+how long each has been in line, its ZooKeeper session, and its token, by which zklock break removes it. An empty line is an
+empty table; when there is no znode at PATH, standard error says so. Contenders of other clients (Curator, Kazoo, go-zookeeper) are shown as well; their
 semaphores are not. Of a long line it shows --rows contenders, from the one with --from others before it, and reads only
 their data.
 
@@ -153,20 +152,7 @@ func printQueue(out io.Writer, e lockEntry, now time.Time) error {
 		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", m.Position, state, kind, dash(short(m.Owner, 40)),
 			dash(short(m.Host, 60)), number(m.PID), waited, sessionOf(m), number(m.Token))
 	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	for _, m := range e.Line {
-		if m.Asked == nil {
-			continue
-		}
-		why := ""
-		if m.Asked.Why != "" {
-			why = ": " + clean(m.Asked.Why)
-		}
-		fmt.Fprintf(out, "%d was asked to release the lock %s ago by %s%s\n", m.Position, age(now.Sub(m.Asked.At)), dash(short(m.Asked.By, 60)), why)
-	}
-	return nil
+	return w.Flush()
 }
 
 func dash(s string) string {

@@ -109,8 +109,7 @@ A command that it runs under a lock is stopped before another client can have th
 ` + exitTable,
 		Example: `  export ZKLOCK_ZK=zk1:2181,zk2:2181,zk3:2181
   zklock run --wait 30s /locks/nightly-report -- ./report.sh
-  zklock ls /locks
-  zklock demo`,
+  zklock ls /locks`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Version:       versionText(),
@@ -119,8 +118,7 @@ A command that it runs under a lock is stopped before another client can have th
 			a.started = true
 			return a.conn.environment(cmd.Flags())
 		},
-		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetOut(a.out)
@@ -128,17 +126,16 @@ A command that it runs under a lock is stopped before another client can have th
 	root.AddGroup(&cobra.Group{ID: groupRun, Title: "Under a lock:"}, &cobra.Group{ID: groupLook, Title: "Looking at locks:"},
 		&cobra.Group{ID: groupRest, Title: "The rest:"})
 	root.SetHelpCommandGroupID(groupRest)
+	root.SetCompletionCommandGroupID(groupRest)
 	flags := root.PersistentFlags()
 	a.conn.register(flags)
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "print only errors, no message for a busy lock (its exit code tells), no place in line while waiting")
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "log sessions, losses and retries to standard error")
-	root.AddCommand(a.runCommand(), a.electCommand(), a.holdCommand(), a.waitCommand(),
-		a.lsCommand(), a.queueCommand(), a.topCommand(), a.leaderCommand(), a.askCommand(), a.breakCommand(), a.resizeCommand(), a.doneCommand(), a.pruneCommand(), a.pingCommand(), a.doctorCommand(),
-		a.demoCommand(), a.serveCommand(), a.completionCommand(), a.manCommand(), a.versionCommand())
+	root.AddCommand(a.runCommand(), a.electCommand(), a.holdCommand(), a.lsCommand(), a.queueCommand(), a.leaderCommand(), a.breakCommand(),
+		a.resizeCommand(), a.doneCommand(), a.pruneCommand(), a.doctorCommand(), a.serveCommand(), a.versionCommand())
 	root.AddCommand(topics()...)
 	root.InitDefaultHelpCmd()
 	helpCommand(root)
-	a.completePaths(root)
 	return root
 }
 

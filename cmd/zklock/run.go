@@ -22,9 +22,6 @@ A run inside it that would wait for the same lock, and so for itself, ends with 
 When the lock is about to be lost the group gets SIGTERM, and SIGKILL before another client can have the lock; the same
 happens when zklock itself is killed. See zklock help safety.
 
-With --notify it notifies systemd as a service with Type=notify: its place in line as the status, extensions of the start
-timeout while it waits, and that it is ready when the command runs.
-
 A lock alone does not keep a job that many hosts start from being run again by a host whose clock is late. With --once-per
 KEY, a date for example, the command runs unless it has been run for that key; with --every 20h, unless the last run began
 less than 20 h ago, by the ensemble's clock. The record of the runs is kept beside the lock, at PATH.done. If the job was run

@@ -45,10 +45,6 @@ func (a *app) underLock(l *lockFlags, path string, argv []string, again bool, un
 	if err := adopt(); err != nil {
 		return fmt.Errorf("can't reap the processes that the command leaves behind: %w", err)
 	}
-	if j.notify, err = openNotifier(l.notify); err != nil {
-		return err
-	}
-	defer j.notify.close()
 	j.reaper = newReaper()
 	defer j.reaper.close()
 	j.sigs = catchSignals()
@@ -81,9 +77,7 @@ func (a *app) attempt(j *job, l *lockFlags, path string, under section) (like sy
 	defer j.guard.end()
 	ctx, heard := j.sigs.whileWaiting(context.Background())
 	line := a.newLine(path)
-	line.notify = j.notify
 	line.follow(ctx)
-	j.notify.waiting(path)
 	began := time.Now()
 	waited := sync.OnceValue(func() error { // ends the wait; returns an error if a signal has
 		sig, interrupted := heard()
@@ -93,7 +87,7 @@ func (a *app) attempt(j *job, l *lockFlags, path string, under section) (like sy
 		}
 		return nil
 	})
-	c, err := a.dialWithin(ctx, l, zklock.WithHooks(zklock.JoinHooks(line.hooks(), zklock.Hooks{AskedToRelease: a.tellAsked})))
+	c, err := a.dialWithin(ctx, l, zklock.WithHooks(line.hooks()))
 	if err == nil {
 		defer func() { err = errors.Join(err, c.Close()) }()
 		line.connected(c)

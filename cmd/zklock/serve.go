@@ -41,8 +41,6 @@ sessions may last 2 to 20 of them.`,
 	}
 	cmd.Flags().StringVar(&addr, "addr", "127.0.0.1:0", "`host:port` to listen at, on the loopback; port 0 is any that is free")
 	cmd.Flags().StringVar(&like, "version-like", string(zktest.Version39), "behave like this `version` of ZooKeeper, 3.8 or 3.9, or of ClickHouse Keeper, keeper-22 or keeper-26")
-	noFiles(cmd, "version-like", versions...)
-	noFiles(cmd, "addr")
 	return cmd
 }
 

@@ -84,6 +84,3 @@ func dieOf(sig syscall.Signal) {
 		time.Sleep(time.Second) // the signal arrives before that
 	}
 }
-
-// resize are the signals of a resized terminal.
-var resize = []os.Signal{syscall.SIGWINCH}

@@ -22,8 +22,7 @@ type job struct {
 	sigs    *signals
 	reaper  *reaper
 	guard   *guard
-	notify  *notifier // nil: no notifications
-	lent    bool      // the command had the terminal, so Ctrl-C went to it alone
+	lent    bool // the command had the terminal, so Ctrl-C went to it alone
 }
 
 // death is the signal that the kernel sends the command when zklock dies.
@@ -78,7 +77,6 @@ func (j *job) run(h *zklock.Hold, timeout time.Duration, env []string) (like sys
 		return 0, err
 	}
 	j.guard.group(s.child.pgid)
-	j.notify.ready(fmt.Sprintf("holds %s, token %d", h.Node(), h.Token()))
 	err = s.watch()
 	s.tty.take()
 	j.lent = s.tty != nil && s.tty.lent

@@ -92,7 +92,7 @@ each other on one path. --shared and --exclusive are Curator's InterProcessReadW
 _EXCLUDE_NAMES = ["-lock-"].
 
 Other clients know no lease: their holders may go on after their session has ended.`},
-	{"json", "What --json writes", `ls writes an array of locks, queue one lock, top an array of locks a line, again and again:
+	{"json", "What --json writes", `ls writes an array of locks, queue one lock:
   {"path": "/locks/a", "kind": "mutex", "holding": 1, "waiting": 1, "line": [
     {"position": 1, "holds": true, "kind": "mutex", "owner": "report.sh", "host": "host7", "pid": 4711,
      "since": "2006-01-02T15:04:05.123Z", "session": "0x100003e8582000f", "token": 4294967321,
