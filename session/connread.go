@@ -160,13 +160,16 @@ func (c *conn) handle(body []byte, size int, at time.Time) (forDriver []byte, er
 	if header.xid == xidNotification {
 		return nil, c.notification(&d, header)
 	}
+	c.handling.Lock()
+	defer c.handling.Unlock()
 	r, err := c.take(header.xid, at)
 	if err != nil {
 		return nil, err
 	}
 	code := verdict(r.op, header.code, d.b)
 	if err := c.s.replied(r, header, code, at); err != nil {
-		c.requeue(r.calls()) // it was not carried out, or its reply does not count
+		c.fail(err)          // first: the calls must not be written again on this conn
+		c.requeue(r.calls()) // none was carried out, or the reply does not count
 		return nil, err
 	}
 	if r.members != nil {
