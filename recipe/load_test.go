@@ -48,7 +48,7 @@ func newPress(t *testing.T, srv *zktest.Server, seed uint64, kinds []recipe.Kind
 	p := &press{t: t, srv: srv, seed: seed, kinds: kinds, callers: 16 + rnd.IntN(35), dirs: 1 + rnd.IntN(3),
 		inside: map[string]map[recipe.Kind]int{}, had: map[string]int64{}}
 	for range 1 + rnd.IntN(4) {
-		s, err := session.Open(within(t, soon), srv.Addr(), session.Config{Dial: locktest.SlowDial(srv)})
+		s, err := session.Open(within(t, soon), srv.Addr(), session.Config{Dial: locktest.SlowDial(srv, seed)})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, s.Close()) })
 		p.sessions = append(p.sessions, s)
