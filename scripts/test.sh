@@ -12,9 +12,6 @@ left_out() {
 TestKazooTakesAndReleasesALock needs Kazoo
 TestCuratorTakesAndReleasesALock needs Curator
 TestStatusInABrowser needs Chromium, and reads the page while it navigates
-TestLocalHandoffWhileEverythingGoesWrong fails by chance
-TestCodesOfTheSessionInsideAnyMultiAreOfTheSession fails by chance
-TestADialWithoutADeadlineTellsWhomItCantReachAndWhy fails by chance
 TestNothingGrowsWithThePastCyclesAndWaits measures the heap
 TestHeapOfASessionAndOfAWaitingCall measures the heap
 TestElectAgainOutlivesAnOutage fails by chance on a busy machine

@@ -40,4 +40,3 @@ func abandons() bool {
 
 // End ends the session.
 func (r *Rig) End(cause error) { r.end(cause) }
-
