@@ -146,10 +146,10 @@ func (t *Ticket) remove(ctx context.Context, entries ...*entry) error {
 				return ErrGone
 			}
 			return nil // or our own deletion, whose reply was lost, has done it
-		case t.s.Err() != nil:
-			return err
 		case several && gone: // another client had deleted one, so this has deleted none
 			return cmp.Or(t.removeEach(ctx), ErrGone)
+		case t.s.Err() != nil:
+			return t.ended(ctx, err)
 		case several && again:
 			if err := t.removeEach(ctx); !errors.Is(err, ErrGone) {
 				return err
@@ -160,7 +160,7 @@ func (t *Ticket) remove(ctx context.Context, entries ...*entry) error {
 			continue
 		}
 		discard(entries...)
-		return ended(ctx, err)
+		return t.ended(ctx, err)
 	}
 }
 
@@ -181,7 +181,7 @@ func (t *Ticket) delete(ctx context.Context, entries ...*entry) (err error) {
 			b.Multi(ops...)
 		}
 		err = b.Do(ctx)
-		if len(ops) > len(entries) && markRefused(ctx, t.s, err) {
+		if len(ops) > len(entries) && t.markRefused(ctx, err) {
 			for _, e := range entries {
 				e.queued = false // no further attempt has a mark
 			}
@@ -204,12 +204,20 @@ func (t *Ticket) delete(ctx context.Context, entries ...*entry) (err error) {
 	return err
 }
 
-// ended makes sure that the error of a call whose ctx has ended matches ctx's, whatever else went wrong.
-func ended(ctx context.Context, err error) error {
-	if ctx.Err() == nil || errors.Is(err, ctx.Err()) {
+// ended makes sure that the error of a call whose ctx has ended matches ctx's, whatever else went wrong, and that of one
+// whose session has ended the session's, unless the server had answered before.
+func (t *Ticket) ended(ctx context.Context, err error) error {
+	if ctx.Err() == nil && !transient(err) {
 		return err
 	}
-	return session.Waited(ctx, trusted.Caller{}, err)
+	return t.s.Ended(ctx, trusted.Caller{}, err)
+}
+
+// isEnd reports whether err says that ctx or the session has ended. An answer that came before does not, whatever has ended
+// since.
+func (t *Ticket) isEnd(ctx context.Context, err error) bool {
+	over := t.s.Err()
+	return ctx.Err() != nil && errors.Is(err, ctx.Err()) || over != nil && errors.Is(err, over)
 }
 
 // persist calls fn until it succeeds, or its error is final, or ctx, which is the session's, ends.

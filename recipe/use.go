@@ -92,6 +92,8 @@ func (t *Ticket) SetData(ctx context.Context, data []byte) error {
 		case transient(err) && ctx.Err() == nil && t.s.Err() == nil:
 			before.Note(err)
 			continue // on the next connection
+		case transient(err):
+			err = t.ended(ctx, err)
 		case errors.Is(err, zk.ErrNoNode):
 			t.Missing(node)
 		}
@@ -222,7 +224,7 @@ func (e *entry) replace(ctx context.Context, r *entry) error {
 		case lookErr == nil: // another client's, which has guessed a random name
 			return err
 		case !errors.Is(lookErr, zk.ErrNoNode):
-			return fmt.Errorf("%w (%w)", ended(ctx, err), session.ErrUnknownOutcome)
+			return e.t.ended(ctx, fmt.Errorf("%w (%w)", err, session.ErrUnknownOutcome))
 		}
 		before.unknown = true
 	}

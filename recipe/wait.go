@@ -232,7 +232,7 @@ func (w *waiter) readMore(ctx context.Context) (relist bool, err error) {
 	}
 	if !readable {
 		err = tryToRead(ctx, w.t.s, w.e.q.Dir, w.pred)
-		if err != nil && (ctx.Err() != nil || w.t.s.Err() != nil) {
+		if err != nil && w.t.isEnd(ctx, err) {
 			return false, err
 		}
 	}
@@ -287,7 +287,7 @@ func (w *waiter) place(v Verdict) {
 // explain adds the place in line to the error of a wait that the end of ctx has ended.
 func (e *entry) explain(ctx context.Context, err error) error {
 	switch {
-	case err == nil || ctx.Err() == nil || errors.Is(err, ErrGone) || e.t.s.Err() != nil || e.line.Ahead == 0:
+	case err == nil || ctx.Err() == nil || isOne(err, ErrGone, e.t.s.Err()) || e.line.Ahead == 0:
 		return err // if it waited for anything but its turn, err says so
 	case err == ctx.Err(): //nolint:errorlint // bare: there is nothing more in it
 		return session.Waited(ctx, trusted.Caller{}, LineError{e.line})

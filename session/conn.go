@@ -38,6 +38,9 @@ type conn struct {
 	out    []byte // run's write buffer
 	claims claims // run's, of the group that it gathers
 
+	// handling is held while a reply is handled, from when it is taken until its calls have it: abandon waits for that.
+	handling sync.Mutex
+
 	mu         sync.Mutex // guards what follows
 	state      connState
 	queue      requestQueue // to be written
@@ -178,10 +181,7 @@ func (c *conn) fail(err error) {
 	for r := pending.pop(); r != nil; r = pending.pop() {
 		c.failCalls(r, err)
 	}
-	// Closing a user's connection, or one of package tls, may block; the caller, perhaps the heartbeat, must not.
-	if !c.s.spawn(c.hangUp) {
-		c.hangUp()
-	}
+	c.s.bg.Go(c.hangUp) // closing a user's connection, or one of package tls, may block; the caller must not
 }
 
 func (c *conn) failCalls(r *request, err error) {

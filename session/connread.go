@@ -160,6 +160,8 @@ func (c *conn) handle(body []byte, size int, at time.Time) (forDriver []byte, er
 	if header.xid == xidNotification {
 		return nil, c.notification(&d, header)
 	}
+	c.handling.Lock()
+	defer c.handling.Unlock()
 	r, err := c.take(header.xid, at)
 	if err != nil {
 		return nil, err

@@ -58,8 +58,11 @@ func (c *conn) numberLocked(requests []*request) {
 	}
 }
 
-// abandon gives up waiting for requests, two bursts at most; those that have not been written never will be.
+// abandon gives up waiting for requests, two bursts at most; those that have not been written never will be. A request whose
+// reply the reader has taken gets it first.
 func (c *conn) abandon(requests []*request) {
+	c.handling.Lock()
+	defer c.handling.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range requests {

@@ -39,6 +39,7 @@
 // From the outside in. No mutex is held across I/O, across a channel operation that may block, or across work that grows
 // with the number of znodes, except the znodes of one request:
 //
+//	conn.handling → all others
 //	Session.mu   → conn.mu → replySizes.mu
 //	Session.mu   → graces.mu
 //	watches.mu   → Session.mu

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zktest"
@@ -303,71 +306,69 @@ func TestOnlyASessionThatHasHadNoEphemeralsForSoLongIsRetired(t *testing.T) {
 // Random creates, deletions by this session and by others, reads and watches, while replies are lost: the count is never lower
 // than what exists, and is exact in the end, when every znode has been looked at.
 func TestNoFewerEphemeralZnodesAreCountedThanStand(t *testing.T) {
-	for seed := range uint64(20) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *zktest.Server) {
-				r := rand.New(rand.NewPCG(seed, 1))
-				s := open(t, srv, cramped)
-				ctx := within(t, time.Hour)
-				known := map[string]bool{}
-				for step := range 400 {
-					if r.IntN(10) == 0 {
-						faults := []zktest.Fault{zktest.CloseAfter(), zktest.CloseBefore(), zktest.Answer(zktest.CodeNoAuth)}
-						srv.Inject(faults[r.IntN(3)].Op(zktest.OpCreate, zktest.OpDelete, zktest.OpMulti).Once())
+	locktest.EachSeed(t, 20, func(t *testing.T, seed uint64) {
+		bubble(t, func(t *testing.T, srv *zktest.Server) {
+			r := rand.New(rand.NewPCG(seed, 1))
+			s := open(t, srv, cramped)
+			ctx := within(t, time.Hour)
+			known := map[string]bool{}
+			for step := range 400 {
+				if r.IntN(10) == 0 {
+					faults := []zktest.Fault{zktest.CloseAfter(), zktest.CloseBefore(), zktest.Answer(zktest.CodeNoAuth)}
+					srv.Inject(faults[r.IntN(3)].Op(zktest.OpCreate, zktest.OpDelete, zktest.OpMulti).Once())
+				}
+				numbered := fmt.Sprintf("/%s-%d-", strings.Repeat("n", r.IntN(200)), step)
+				exact := fmt.Sprintf("/exact-%d", r.IntN(10))
+				some := exact
+				if all := slices.Sorted(maps.Keys(known)); len(all) > 0 {
+					some = all[r.IntN(len(all))]
+				}
+				var err error
+				switch r.IntN(8) {
+				case 0, 1, 2:
+					var made session.Created
+					made, err = s.Create(ctx, numbered, nil, session.EphemeralSequential, everybody)
+					if errors.Is(err, session.ErrUnknownOutcome) {
+						require.NoError(t, s.Sync(ctx, "/"))
+						names, _, err := s.List(ctx, "/")
+						require.NoError(t, err)
+						for _, name := range names {
+							if strings.HasPrefix("/"+name, numbered) {
+								made.Path = "/" + name
+							}
+						}
+						s.ForLocks(trusted.Caller{}).Found(numbered, made.Path, made.Czxid)
 					}
-					numbered := fmt.Sprintf("/%s-%d-", strings.Repeat("n", r.IntN(200)), step)
-					exact := fmt.Sprintf("/exact-%d", r.IntN(10))
-					var some string
-					for some = range known {
+					if made.Path != "" {
+						known[made.Path] = true
+					}
+				case 3:
+					_, err = s.Create(ctx, exact, nil, session.Ephemeral, everybody)
+					known[exact] = true
+				case 4:
+					err = s.Delete(ctx, some, -1)
+				case 5:
+					_, err = s.Multi(ctx, &zk.CreateRequest{Path: exact, Acl: everybody, Flags: int32(session.Ephemeral)},
+						&zk.DeleteRequest{Path: exact, Version: -1})
+					known[exact] = true
+				case 6:
+					srv.Delete(exact)
+				case 7:
+					_, err = s.Exists(ctx, exact)
+				}
+				_ = err // any error: only what exists matters
+				require.GreaterOrEqual(t, s.EphemeralBytes(), listed(srv, s.ID()), "step %d", step)
+				require.LessOrEqual(t, s.EphemeralBytes(), leastRoom)
+			}
+			for _, path := range slices.Sorted(maps.Keys(known)) {
+				for {
+					if err := s.Delete(ctx, path, -1); err == nil || errors.Is(err, zk.ErrNoNode) {
 						break
 					}
-					var err error
-					switch r.IntN(8) {
-					case 0, 1, 2:
-						var made session.Created
-						made, err = s.Create(ctx, numbered, nil, session.EphemeralSequential, everybody)
-						if errors.Is(err, session.ErrUnknownOutcome) {
-							require.NoError(t, s.Sync(ctx, "/"))
-							names, _, err := s.List(ctx, "/")
-							require.NoError(t, err)
-							for _, name := range names {
-								if strings.HasPrefix("/"+name, numbered) {
-									made.Path = "/" + name
-								}
-							}
-							s.ForLocks(trusted.Caller{}).Found(numbered, made.Path, made.Czxid)
-						}
-						if made.Path != "" {
-							known[made.Path] = true
-						}
-					case 3:
-						_, err = s.Create(ctx, exact, nil, session.Ephemeral, everybody)
-						known[exact] = true
-					case 4:
-						err = s.Delete(ctx, some+exact[:len(exact)*(1-min(1, len(some)))], -1)
-					case 5:
-						_, err = s.Multi(ctx, &zk.CreateRequest{Path: exact, Acl: everybody, Flags: int32(session.Ephemeral)},
-							&zk.DeleteRequest{Path: exact, Version: -1})
-						known[exact] = true
-					case 6:
-						srv.Delete(exact)
-					case 7:
-						_, err = s.Exists(ctx, exact)
-					}
-					_ = err // any error: only what exists matters
-					require.GreaterOrEqual(t, s.EphemeralBytes(), listed(srv, s.ID()), "step %d", step)
-					require.LessOrEqual(t, s.EphemeralBytes(), leastRoom)
 				}
-				for path := range known {
-					for {
-						if err := s.Delete(ctx, path, -1); err == nil || errors.Is(err, zk.ErrNoNode) {
-							break
-						}
-					}
-				}
-				require.Zero(t, listed(srv, s.ID()))
-				require.Zero(t, s.EphemeralBytes())
-			})
+			}
+			require.Zero(t, listed(srv, s.ID()))
+			require.Zero(t, s.EphemeralBytes())
 		})
-	}
+	})
 }

@@ -138,6 +138,22 @@ func waited(ctx context.Context, what error) error {
 	return fmt.Errorf("%w while %w", err, what)
 }
 
+// Ended is for the packages of this module: it joins the end of ctx, or else of the session, with what happened to a call
+// that would otherwise go on. If neither has ended, or what says so already, it returns what.
+func (s *Session) Ended(ctx context.Context, _ trusted.Caller, what error) error {
+	return s.ended(ctx, what)
+}
+
+func (s *Session) ended(ctx context.Context, what error) error {
+	switch over := s.Err(); {
+	case ctx.Err() != nil && !errors.Is(what, ctx.Err()):
+		return waited(ctx, what)
+	case over != nil && ctx.Err() == nil && !errors.Is(what, over):
+		return fmt.Errorf("%w while %w", over, what)
+	}
+	return what
+}
+
 // outcome reports whether err would be taken for the outcome of a request.
 func outcome(err error) bool {
 	said := isOne(err, slices.Collect(maps.Values(codes))...) && !errors.Is(err, ErrLost)

@@ -45,7 +45,7 @@ type crush struct {
 
 func newCrush(t *testing.T, srv *zktest.Server, seed uint64) *crush {
 	c := &crush{t: t, srv: srv, seed: seed, czxids: map[string][]string{}}
-	c.Session = open(t, srv, func(conf *session.Config) { conf.Dial = locktest.SlowDial(srv) })
+	c.Session = open(t, srv, func(conf *session.Config) { conf.Dial = locktest.SlowDial(srv, seed) })
 	for i := range crushDirs {
 		require.NoError(t, srv.Create(dir(i), nil))
 	}

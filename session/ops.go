@@ -233,6 +233,8 @@ func (s *Session) createPath(ctx context.Context, grouped bool, full string, chr
 			err = s.createPath(ctx, grouped, full[:up], chroot, nil, Persistent, acl)
 		case errors.Is(err, ErrUnknownOutcome) && ctx.Err() == nil && s.Err() == nil:
 			err = nil // making it twice is harmless: try again
+		case errors.Is(err, ErrUnknownOutcome):
+			err = s.ended(ctx, err)
 		}
 		if err != nil {
 			return err

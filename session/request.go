@@ -166,10 +166,7 @@ func (s *Session) deliver(ctx context.Context, requests []*request) error {
 				r.done, r.err, r.reply, r.sent, r.skipped = make(chan struct{}), nil, nil, time.Time{}, 0
 				again = append(again, r)
 			default:
-				if over := s.Err(); over != nil {
-					return r.opError(over, true)
-				}
-				return r.opError(r.err, true)
+				return r.opError(s.ended(ctx, r.err), true)
 			}
 		}
 		if leaderless { // the server would give the same answer at once; await notices the end of ctx or the session
@@ -182,7 +179,7 @@ func (s *Session) deliver(ctx context.Context, requests []*request) error {
 }
 
 // exchange sends requests on c and waits until all have a reply or, if the conn fails, returns how many were sent. An error:
-// ctx or the session ended first.
+// ctx or the session ended first. An answer that the reader has taken counts, even if the end wakes the call before it.
 func (s *Session) exchange(ctx context.Context, c *conn, requests []*request) (sent int, err error) {
 	for answered := 0; answered < len(requests); {
 		for sent < len(requests) && sent < answered+2*burst {
@@ -203,11 +200,12 @@ func (s *Session) exchange(ctx context.Context, c *conn, requests []*request) (s
 		case <-last.done:
 			continue
 		case <-ctx.Done():
-			err = waited(ctx, errors.New("waiting for the reply of "+c.server))
 		case <-s.ctx.Done():
-			err = s.Err()
 		}
-		c.abandon(requests[answered:sent])
+		if c.abandon(requests[answered:sent]); lastWaiting(requests[:sent]) == nil {
+			return sent, nil
+		}
+		err = s.ended(ctx, errors.New("waiting for the reply of "+c.server))
 		for _, r := range requests[:sent] { // also those before, which have ended: one may have failed with the conn
 			if !r.repeatable && !r.replied() && r.outcomeUnknown() {
 				return sent, r.opError(err, true)

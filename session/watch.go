@@ -94,9 +94,12 @@ func (w *Watch) set(ctx context.Context) error {
 		select {
 		case <-ready:
 		case <-s.ctx.Done():
-			err = s.Err()
 		case <-ctx.Done():
-			err = waited(ctx, s.waitingFor("waiting for the watch to be set"))
+		}
+		select {
+		case <-ready: // an answer that has come counts
+		default:
+			err = s.ended(ctx, s.waitingFor("waiting for the watch to be set"))
 		}
 	}
 	if err == nil {

@@ -9,21 +9,20 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zktest"
 )
 
 // Watches of all kinds share paths while connections break. In the end no watch that has not fired has missed a change.
 func TestNoWatchMissesAChangeWhateverItSharesItsPathWith(t *testing.T) {
-	for seed := range uint64(watchSeeds) {
+	locktest.EachSeed(t, watchSeeds, func(t *testing.T, seed uint64) {
 		opts := []zktest.Option{zktest.WithVersion([]zktest.Version{zktest.Version38, zktest.Version39}[seed%2])}
 		if seed%3 == 0 {
 			opts = append(opts, zktest.WithLateEvents())
 		}
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *zktest.Server) { watchAtRandom(t, srv, seed) }, opts...)
-		})
-	}
+		bubble(t, func(t *testing.T, srv *zktest.Server) { watchAtRandom(t, srv, seed) }, opts...)
+	})
 }
 
 const watchSeeds = 200

@@ -23,6 +23,13 @@ import (
 // handoffSeedEnv selects one seed, as a failure reports it.
 const handoffSeedEnv = "ZKLOCK_HANDOFF_SEED"
 
+// dice are one goroutine's: what it draws does not depend on the others.
+type dice struct{ *rand.Rand }
+
+func newDice(seed, goroutine uint64) dice { return dice{rand.New(rand.NewPCG(seed, 7<<32+goroutine))} }
+
+func (d dice) millis(n int) time.Duration { return time.Duration(d.IntN(n)) * time.Millisecond }
+
 // chaosHold is a hold as the test saw it.
 type chaosHold struct {
 	h        *zklock.Hold
@@ -34,7 +41,6 @@ type chaosHold struct {
 // chaos is a run: several processes, some with local handoff, take turns at one lock under faults.
 type chaos struct {
 	*locktest.Sim
-	rnd     *rand.Rand // guarded by mu
 	clients []*locktest.Client
 	shared  []bool
 
@@ -43,22 +49,14 @@ type chaos struct {
 	forced map[string]bool // znodes that were removed by force: their holders may be notified late
 }
 
-func (c *chaos) roll(n int) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.rnd.IntN(n)
-}
-
-func (c *chaos) millis(n int) time.Duration { return time.Duration(c.roll(n)) * time.Millisecond }
-
 // options are those of all goroutines of process i.
-func (c *chaos) options(i int) []zklock.LockOption {
+func (c *chaos) options(d dice, i int) []zklock.LockOption {
 	if !c.shared[i] {
 		return nil
 	}
-	opts := []zklock.LockOption{zklock.WithLocalHandoff(1 + c.roll(5))}
-	if c.roll(2) == 0 {
-		opts = append(opts, zklock.WithIdleKeep(time.Duration(1+c.roll(2000))*time.Millisecond))
+	opts := []zklock.LockOption{zklock.WithLocalHandoff(1 + d.IntN(5))}
+	if d.IntN(2) == 0 {
+		opts = append(opts, zklock.WithIdleKeep(time.Duration(1+d.IntN(2000))*time.Millisecond))
 	}
 	return opts
 }
@@ -85,20 +83,20 @@ func (c *chaos) released(now *chaosHold) {
 }
 
 // work is one goroutine of process i.
-func (c *chaos) work(i int, opts []zklock.LockOption) {
-	for range 4 + c.roll(5) {
+func (c *chaos) work(d dice, i int, opts []zklock.LockOption) {
+	for range 4 + d.IntN(5) {
 		o := append([]zklock.LockOption(nil), opts...)
-		if c.roll(4) == 0 {
-			o = append(o, zklock.WithMaxHold(time.Duration(1+c.roll(40))*time.Millisecond))
+		if d.IntN(4) == 0 {
+			o = append(o, zklock.WithMaxHold(time.Duration(1+d.IntN(40))*time.Millisecond))
 		}
 		m := c.clients[i].Mutex("/l", o...)
 		ctx, cancel := context.WithTimeout(c.Context(), 20*time.Minute)
-		if c.roll(4) == 0 {
+		if d.IntN(4) == 0 {
 			cancel()
-			ctx, cancel = context.WithTimeout(c.Context(), c.millis(400))
+			ctx, cancel = context.WithTimeout(c.Context(), d.millis(400))
 		}
 		lock := m.Lock
-		if c.roll(8) == 0 {
+		if d.IntN(8) == 0 {
 			lock = m.TryLock
 		}
 		h, err := lock(ctx)
@@ -111,7 +109,7 @@ func (c *chaos) work(i int, opts []zklock.LockOption) {
 		}
 		now, ended := c.acquired(h, i), make(chan struct{})
 		context.AfterFunc(h.Context(), func() { c.released(now); close(ended) })
-		if c.roll(20) == 0 { // it hangs until its context ends
+		if d.IntN(20) == 0 { // it hangs until its context ends
 			select {
 			case <-h.Context().Done():
 			case <-time.After(time.Minute):
@@ -119,15 +117,15 @@ func (c *chaos) work(i int, opts []zklock.LockOption) {
 		} else {
 			select {
 			case <-h.Context().Done():
-			case <-time.After(c.millis(60)):
+			case <-time.After(d.millis(60)):
 			}
 		}
-		if c.roll(10) == 0 {
+		if d.IntN(10) == 0 {
 			if err := h.Check(ctx); err != nil && !errors.Is(err, zklock.ErrLost) && !errors.Is(err, context.DeadlineExceeded) {
 				c.Error(err)
 			}
 		}
-		unlockCtx, done := context.WithTimeout(c.Context(), c.millis(20000))
+		unlockCtx, done := context.WithTimeout(c.Context(), d.millis(20000))
 		if err := h.Unlock(unlockCtx); err != nil && !errors.Is(err, zklock.ErrLost) && !errors.Is(err, context.DeadlineExceeded) {
 			c.Error(err)
 		}
@@ -137,13 +135,13 @@ func (c *chaos) work(i int, opts []zklock.LockOption) {
 		<-ended
 		done()
 		cancel()
-		time.Sleep(c.millis(30) * time.Duration(c.roll(2)))
+		time.Sleep(d.millis(30) * time.Duration(d.IntN(2)))
 	}
 }
 
 // strike makes one fault.
-func (c *chaos) strike() {
-	victim := c.clients[c.roll(len(c.clients))]
+func (c *chaos) strike(d dice) {
+	victim := c.clients[d.IntN(len(c.clients))]
 	info, err := victim.Session(c.Context())
 	if err != nil {
 		c.Error(err)
@@ -155,7 +153,7 @@ func (c *chaos) strike() {
 		defer c.mu.Unlock()
 		c.forced[node] = true
 	}
-	switch c.roll(9) {
+	switch d.IntN(9) {
 	case 0:
 		c.Server.DropConnections()
 	case 1:
@@ -168,27 +166,27 @@ func (c *chaos) strike() {
 			c.Error(err)
 		}
 	case 2, 3:
-		names := c.Server.Children("/l")
+		names := locktest.Contenders(c.Server.Children("/l")) // in line, as their names are not the seed's
 		if len(names) == 0 {
 			return
 		}
-		node := "/l/" + names[c.roll(len(names))]
+		node := "/l/" + names[d.IntN(len(names))]
 		force(node)
 		if err := c.Server.Delete(node); err != nil && !errors.Is(err, zktest.CodeNoNode) {
 			c.Error(err)
 		}
 	case 4:
-		in := c.Server.Inject([]zktest.Fault{zktest.Freeze(), zktest.FreezeReplies(), zktest.FreezeRequests()}[c.roll(3)].Session(id))
-		time.Sleep(c.millis([]int{300, 15000}[c.roll(2)]))
+		in := c.Server.Inject([]zktest.Fault{zktest.Freeze(), zktest.FreezeReplies(), zktest.FreezeRequests()}[d.IntN(3)].Session(id))
+		time.Sleep(d.millis([]int{300, 15000}[d.IntN(2)]))
 		in.Remove()
 	case 5:
 		c.Server.Leader().Down()
-		time.Sleep(c.millis(2000))
+		time.Sleep(d.millis(2000))
 		c.Server.Leader().Up()
 	default:
-		op := []zktest.Op{zktest.OpCreate, zktest.OpDelete, zktest.OpSetWatches, zktest.OpGetChildren2, zktest.OpSync}[c.roll(5)]
-		fault := []zktest.Fault{zktest.CloseAfter(), zktest.CloseBefore(), zktest.DelayReply(c.millis(200)), zktest.Delay(c.millis(200))}[c.roll(4)]
-		c.Server.Inject(fault.Op(op).Session(id).Times(1 + c.roll(2)))
+		op := []zktest.Op{zktest.OpCreate, zktest.OpDelete, zktest.OpSetWatches, zktest.OpGetChildren2, zktest.OpSync}[d.IntN(5)]
+		fault := []zktest.Fault{zktest.CloseAfter(), zktest.CloseBefore(), zktest.DelayReply(d.millis(200)), zktest.Delay(d.millis(200))}[d.IntN(4)]
+		c.Server.Inject(fault.Op(op).Session(id).Times(1 + d.IntN(2)))
 	}
 }
 
@@ -215,19 +213,19 @@ func (c *chaos) judge() {
 
 func handoffChaos(t *testing.T, seed uint64) (holds, handed int) {
 	locktest.SimulateAlone(t, func(s *locktest.Sim) {
-		c := &chaos{Sim: s, rnd: rand.New(rand.NewPCG(seed, 7)), forced: map[string]bool{}}
-		for range 2 + c.roll(2) {
+		c, d := &chaos{Sim: s, forced: map[string]bool{}}, newDice(seed, 0)
+		for range 2 + d.IntN(2) {
 			c.clients = append(c.clients, s.Client())
-			c.shared = append(c.shared, len(c.shared) == 0 || c.roll(3) > 0)
+			c.shared = append(c.shared, len(c.shared) == 0 || d.IntN(3) > 0)
 		}
 		s.Dir("/l")
 		synctest.Wait()
 		before := locktest.Goroutines()
 		var workers sync.WaitGroup
 		for i := range c.clients {
-			opts := c.options(i)
-			for range 2 + c.roll(4) {
-				workers.Go(func() { c.work(i, opts) })
+			opts := c.options(d, i)
+			for n := range 2 + d.IntN(4) {
+				workers.Go(func() { c.work(newDice(seed, uint64(1+8*i+n)), i, opts) })
 			}
 		}
 		over, struck := make(chan struct{}), make(chan struct{})
@@ -237,8 +235,8 @@ func handoffChaos(t *testing.T, seed uint64) (holds, handed int) {
 				select {
 				case <-over:
 					return
-				case <-time.After(c.millis(300)):
-					c.strike()
+				case <-time.After(d.millis(300)):
+					c.strike(d)
 				}
 			}
 		}()
@@ -281,11 +279,8 @@ func TestLocalHandoffWhileEverythingGoesWrong(t *testing.T) {
 	t.Run("seeds", func(t *testing.T) {
 		for seed := range runs {
 			t.Run(fmt.Sprint(seed), func(t *testing.T) {
-				t.Cleanup(func() {
-					if t.Failed() && !failed.Swap(true) {
-						t.Logf("%s=%d shows it alone", handoffSeedEnv, seed)
-					}
-				})
+				t.Cleanup(func() { failed.Store(failed.Load() || t.Failed()) })
+				locktest.SayHowToRepeat(t, fmt.Sprintf("%s=%d -run '^TestLocalHandoffWhileEverythingGoesWrong$'", handoffSeedEnv, seed))
 				if t.Parallel(); failed.Load() {
 					return
 				}

@@ -85,7 +85,7 @@ func (w *semaphoreWorld) step() {
 }
 
 // check requires that no contender waits for which there is room, and that none is forgotten.
-func (w *semaphoreWorld) check(seed uint64) {
+func (w *semaphoreWorld) check() {
 	synctest.Wait()
 	line := locktest.Contenders(w.s.Server.Children(w.dir))
 	held := map[string]bool{}
@@ -100,29 +100,28 @@ func (w *semaphoreWorld) check(seed uint64) {
 		return false
 	})
 	for name := range held {
-		require.Contains(w.s, line, name, "seed %d: a hold without a znode after %v", seed, w.log)
+		require.Contains(w.s, line, name, "a hold without a znode after %v", w.log)
 	}
-	require.Len(w.s, line, len(w.calls), "seed %d: one place for each call after %v", seed, w.log)
+	require.Len(w.s, line, len(w.calls), "one place for each call after %v", w.log)
 	waits := false
 	for _, name := range line {
 		if held[name] {
-			require.False(w.s, waits, "seed %d: %s overtook after %v", seed, name, w.log)
+			require.False(w.s, waits, "%s overtook after %v", name, w.log)
 			continue
 		}
 		waits = true
-		require.False(w.s, recipe.Decide(recipe.Listing{Names: line}, name, w.size, nil).Holds, "seed %d: there is room for %s after %v", seed, name, w.log)
+		require.False(w.s, recipe.Decide(recipe.Listing{Names: line}, name, w.size, nil).Holds, "there is room for %s after %v", name, w.log)
 	}
 }
 
 // Whatever many clients do with one semaphore, after every step exactly the first in line for which there is room hold: no
 // wake-up is ever missed.
 func TestASemaphoreUsedInEveryWayForgetsNoContender(t *testing.T) {
-	rounds := 40
+	seeds := uint64(40)
 	if locktest.Long() {
-		rounds = 300
+		seeds = 300
 	}
-	for range rounds {
-		seed := rand.Uint64()
+	locktest.EachSeed(t, seeds, func(t *testing.T, seed uint64) {
 		locktest.Simulate(t, func(s *locktest.Sim) {
 			w := &semaphoreWorld{s: s, dir: s.Dir("/locks/a"), size: 3, rnd: rand.New(rand.NewPCG(seed, 6))}
 			for range 4 {
@@ -130,7 +129,7 @@ func TestASemaphoreUsedInEveryWayForgetsNoContender(t *testing.T) {
 			}
 			for range 60 {
 				w.step()
-				w.check(seed)
+				w.check()
 			}
 			for _, call := range w.calls {
 				call.leave()
@@ -141,8 +140,5 @@ func TestASemaphoreUsedInEveryWayForgetsNoContender(t *testing.T) {
 			}
 			s.NothingLeft(w.dir)
 		})
-		if t.Failed() {
-			return
-		}
-	}
+	})
 }

@@ -34,8 +34,9 @@ func Soon(tb testing.TB) context.Context { return Within(tb, patience) }
 // Late returns a context for work that takes minutes when the machine is slow.
 func Late(tb testing.TB) context.Context { return Within(tb, 20*Bound) }
 
-// Bubble runs fn with a server in simulated time; a goroutine that is left behind fails the test. Simulate is Bubble
-// for tests that direct the clients' connections. Bubbles run beside each other, and not beside tests in real time.
+// Bubble runs fn with a server in simulated time; a goroutine that is left behind fails the test, unless it ends by itself
+// within closing. Simulate is Bubble for tests that direct the clients' connections. Bubbles run beside each other, and not
+// beside tests in real time.
 func Bubble(t *testing.T, fn func(t *testing.T, srv *zktest.Server), opts ...zktest.Option) {
 	t.Helper()
 	beside(t)
@@ -49,6 +50,10 @@ const forever = 4 * time.Hour
 // and ten times the longest interval at which the library or the in-process server does anything by itself, a minute.
 const LongTime = 10 * time.Minute
 
+// closing is more than a session takes to end. Dial and session.Open, when they fail, return with their context, and join
+// nothing: what they have started ends by itself.
+const closing = 3 * time.Second
+
 // BubbleAlone is Bubble beside no other test. A wait without an end fails it as well.
 func BubbleAlone(t *testing.T, fn func(t *testing.T, srv *zktest.Server), opts ...zktest.Option) {
 	t.Helper()
@@ -58,6 +63,7 @@ func BubbleAlone(t *testing.T, fn func(t *testing.T, srv *zktest.Server), opts .
 			panic(t.Name() + " waits for ever")
 		})
 		defer hung.Stop()
+		t.Cleanup(func() { time.Sleep(closing) }) // the last one: the server has stopped
 		fn(t, zktest.Run(t, append(opts, zktest.WithoutListener())...))
 	})
 }

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,34 +22,63 @@ func Seeds(t *testing.T, seeds uint64, fn func(t *testing.T, srv *zktest.Server,
 		seeds = 300
 	}
 	for _, version := range []zktest.Version{zktest.Version38, zktest.Version39} {
-		for seed := range seeds {
-			if !t.Run(fmt.Sprint(version, " ", seed), func(t *testing.T) {
+		if !t.Run(string(version), func(t *testing.T) {
+			EachSeed(t, seeds, func(t *testing.T, seed uint64) {
 				BubbleAlone(t, func(t *testing.T, srv *zktest.Server) { fn(t, srv, seed) }, zktest.WithVersion(version))
-			}) {
-				return
-			}
+			})
+		}) {
+			return
 		}
 	}
 }
 
-// SlowDial dials a server over connections that take a moment for everything, so that requests come together.
-func SlowDial(srv *zktest.Server) func(network, addr string, timeout time.Duration) (net.Conn, error) {
-	return func(network, addr string, timeout time.Duration) (net.Conn, error) {
-		conn, err := srv.Dial(network, addr, timeout)
-		return slowConn{conn}, err
+// EachSeed runs fn for so many seeds, each in a subtest, until one fails.
+func EachSeed(t *testing.T, seeds uint64, fn func(t *testing.T, seed uint64)) {
+	t.Helper()
+	for seed := range seeds {
+		if !t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			SayHowToRepeat(t, "-run '^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$'")
+			fn(t, seed)
+		}) {
+			return
+		}
 	}
 }
 
-type slowConn struct{ net.Conn }
+// SayHowToRepeat has a failure of a random test say how its seed is run again, and what that does not repeat.
+func SayHowToRepeat(t *testing.T, how string) {
+	t.Helper()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("%s draws the same random numbers again. The order in which goroutines run that one event wakes is not the seed's: repeat it, with -cpu 1 and -count", how)
+		}
+	})
+}
+
+// SlowDial dials a server over connections that take a moment for everything, so that requests come together. The moments
+// follow from the seed.
+func SlowDial(srv *zktest.Server, seed uint64) func(network, addr string, timeout time.Duration) (net.Conn, error) {
+	var dials atomic.Uint64
+	return func(network, addr string, timeout time.Duration) (net.Conn, error) {
+		conn, err := srv.Dial(network, addr, timeout)
+		n := dials.Add(1)
+		return slowConn{conn, rand.New(rand.NewPCG(seed, 1<<34+n)), rand.New(rand.NewPCG(seed, 1<<35+n))}, err
+	}
+}
+
+type slowConn struct {
+	net.Conn
+	writes, reads *rand.Rand // each is one goroutine's
+}
 
 func (c slowConn) Write(b []byte) (int, error) {
-	time.Sleep(rand.N(time.Millisecond))
+	time.Sleep(time.Duration(c.writes.Int64N(int64(time.Millisecond))))
 	return c.Conn.Write(b)
 }
 
 func (c slowConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	time.Sleep(rand.N(2 * time.Millisecond))
+	time.Sleep(time.Duration(c.reads.Int64N(int64(2 * time.Millisecond))))
 	return n, err
 }
 

@@ -1,0 +1,108 @@
+package recipe_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/internal/locktest"
+	"github.com/zklock/locker/recipe"
+	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zktest"
+)
+
+// ends are calls of a ticket that holds, which lose their session at a moment of the test's choice.
+var ends = map[string]struct {
+	queues []recipe.Queue
+	op     zktest.Op
+	behind bool // it waited behind another contender, and leaves by its mark
+	call   func(*recipe.Ticket, context.Context) error
+}{
+	"a release":            {[]recipe.Queue{queue()}, zktest.OpDelete, false, (*recipe.Ticket).Leave},
+	"a release by a mark":  {[]recipe.Queue{queue()}, zktest.OpMulti, true, (*recipe.Ticket).Leave},
+	"a release of several": {[]recipe.Queue{{Dir: "/l", Kind: recipe.Lock, ACL: session.WorldACL()}, {Dir: "/m", Kind: recipe.Lock, ACL: session.WorldACL()}}, zktest.OpMulti, false, (*recipe.Ticket).Leave},
+	"a downgrade":          {[]recipe.Queue{writer()}, zktest.OpMulti, false, (*recipe.Ticket).Downgrade},
+	"new data": {[]recipe.Queue{queue()}, zktest.OpSetData, false, func(t *recipe.Ticket, ctx context.Context) error {
+		return t.SetData(ctx, []byte("new"))
+	}},
+}
+
+// What is sent meets a fault, and the session ends at each moment at which the call looks whether to go on. The error says so,
+// unless a server had refused the call before: an answer decides.
+func TestTheErrorOfACallSaysThatTheSessionHasEndedWheneverItEnds(t *testing.T) {
+	for call, c := range ends {
+		for name, fault := range map[string]zktest.Fault{
+			"lost and carried out": zktest.CloseAfter().Once(), "lost": zktest.CloseBefore().Once(),
+			"refused": zktest.Answer(zktest.CodeNoAuth), "refused inside": zktest.AnswerInside(zktest.CodeNoAuth), "gone": zktest.Answer(zktest.CodeNoNode),
+		} {
+			t.Run(call+", "+name, func(t *testing.T) {
+				for at, reached := int32(1), true; reached; at++ {
+					bubble(t, func(t *testing.T, srv *zktest.Server) {
+						s := open(t, srv)
+						var ahead *recipe.Ticket
+						if c.behind {
+							ahead = enter(t, c.queues[0], open(t, srv))
+							require.NoError(t, ahead.Wait(within(t, soon)))
+						}
+						ticket, err := recipe.Enter(within(t, soon), s, c.queues...)
+						require.NoError(t, err)
+						waits := wait(ticket, within(t, soon))
+						if c.behind {
+							pending(t, waits)
+							require.NoError(t, ahead.Leave(within(t, soon)))
+						}
+						require.NoError(t, <-waits)
+						srv.Inject(fault.Op(c.op).Session(s.ID()))
+						ctx := locktest.EndAt(within(t, soon), at, func() {
+							require.NoError(t, srv.Expire(s.ID()))
+							<-s.Done()
+						})
+						err = c.call(ticket, ctx)
+						if reached = ctx.Reached(); !reached || err == nil {
+							return
+						}
+						refused := errors.Is(err, zk.ErrNoAuth) && !c.behind // without the mark it would be allowed
+						answered := errors.Is(err, recipe.ErrGone) || refused && !errors.Is(err, session.ErrUnknownOutcome)
+						require.NotEqual(t, answered, errors.Is(err, session.ErrExpired), "%d: %v", at, err)
+					})
+				}
+			})
+		}
+	}
+}
+
+// A call that queues behind another contender ends with its place in line when its context does, and with the session's end
+// when that was first, whatever it was told last.
+func TestTheErrorOfACallThatWaitsSaysWhatHasEndedIt(t *testing.T) {
+	for name, fault := range map[string]zktest.Fault{
+		"all well": zktest.Delay(0), "a create whose reply is lost": zktest.CloseAfter().Op(zktest.OpCreate, zktest.OpCreate2).Once(),
+		"a predecessor that may not be read": zktest.Answer(zktest.CodeNoAuth).Op(zktest.OpExists, zktest.OpGetData),
+		"a predecessor that seems gone":      zktest.Answer(zktest.CodeNoNode).Op(zktest.OpExists, zktest.OpGetData),
+	} {
+		t.Run(name, func(t *testing.T) {
+			for at, reached := int32(1), true; reached; at++ {
+				bubble(t, func(t *testing.T, srv *zktest.Server) {
+					ahead := enter(t, queue(), open(t, srv))
+					require.NoError(t, ahead.Wait(within(t, soon)))
+					s := open(t, srv)
+					srv.Inject(fault.Session(s.ID()))
+					ctx := locktest.EndAt(within(t, time.Second), at, func() {
+						require.NoError(t, srv.Expire(s.ID()))
+						<-s.Done()
+					})
+					ticket, err := recipe.Enter(ctx, s, queue())
+					if err == nil {
+						err = ticket.Wait(ctx)
+					}
+					reached = ctx.Reached()
+					var line recipe.LineError
+					require.NotEqual(t, errors.As(err, &line), errors.Is(err, session.ErrExpired), "%d: %v", at, err)
+				})
+			}
+		})
+	}
+}

@@ -1,0 +1,42 @@
+package session
+
+import (
+	"encoding/binary"
+	"runtime"
+	"strings"
+	"sync"
+)
+
+// AnswerAsTheSessionEnds has the reader take the reply to the first request, and the session end, by the reply or else by
+// another cause, before the call has the reply. The call has woken by then, and has returned or waits for the reader.
+func (r *Rig) AnswerAsTheSessionEnds(code int32, returned func() bool) {
+	r.ending = sync.Once{}
+	began := make(chan struct{})
+	var both sync.WaitGroup
+	both.Go(func() {
+		r.ending.Do(func() { // the end waits here, its context is over
+			close(began)
+			<-r.Done()
+			r.until(func() bool { return returned() || abandons() })
+		})
+	})
+	<-began
+	if code != codeSessionExpired {
+		r.c.pending.head.hook = func(int32) { r.end(ErrExpired) }
+	}
+	b := binary.BigEndian.AppendUint32(nil, uint32(r.c.pending.head.xid))
+	b = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(b, 99), uint32(code))
+	if _, err := r.c.handle(b, len(b), r.clock.stamp()); err != nil {
+		r.c.fail(err)
+	}
+	both.Wait()
+}
+
+// abandons reports whether a goroutine of the process is giving up requests.
+func abandons() bool {
+	buf := make([]byte, 1<<20)
+	return strings.Contains(string(buf[:runtime.Stack(buf, true)]), "session.(*conn).abandon(")
+}
+
+// End ends the session.
+func (r *Rig) End(cause error) { r.end(cause) }
