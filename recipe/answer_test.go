@@ -25,13 +25,12 @@ var ends = map[string]struct {
 	"a release":            {[]recipe.Queue{queue()}, zktest.OpDelete, false, (*recipe.Ticket).Leave},
 	"a release by a mark":  {[]recipe.Queue{queue()}, zktest.OpMulti, true, (*recipe.Ticket).Leave},
 	"a release of several": {[]recipe.Queue{{Dir: "/l", Kind: recipe.Lock, ACL: session.WorldACL()}, {Dir: "/m", Kind: recipe.Lock, ACL: session.WorldACL()}}, zktest.OpMulti, false, (*recipe.Ticket).Leave},
-	"a downgrade":          {[]recipe.Queue{writer()}, zktest.OpMulti, false, (*recipe.Ticket).Downgrade},
 	"new data": {[]recipe.Queue{queue()}, zktest.OpSetData, false, func(t *recipe.Ticket, ctx context.Context) error {
 		return t.SetData(ctx, []byte("new"))
 	}},
 }
 
-// What is sent meets a fault, and the session ends at each moment at which the call looks whether to go on. The error says so,
+// Scenario 81: what is sent meets a fault, and the session ends at each moment at which the call looks whether to go on. The error says so,
 // unless a server had refused the call before: an answer decides.
 func TestTheErrorOfACallSaysThatTheSessionHasEndedWheneverItEnds(t *testing.T) {
 	for call, c := range ends {

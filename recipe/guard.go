@@ -41,16 +41,10 @@ func (t *Ticket) guardLocked() {
 	for _, e := range t.entries {
 		t.followLocked(e)
 	}
-	if slices.ContainsFunc(t.entries, func(e *entry) bool { return e.set }) {
-		t.s.Go(func(ctx context.Context) {
-			for _, node := range t.Nodes() { // data that were set before the ticket held
-				t.heed(ctx, node)
-			}
-		})
-	}
 }
 
-// followLocked has Missing called when e's znode is deleted, and watches the znode again when its data were set.
+// followLocked has Missing called when e's znode is deleted, and watches the znode again when its data were set (as Curator's
+// Revoker does).
 func (t *Ticket) followLocked(e *entry) {
 	e.ownWatch.Then(func(event zk.EventType) {
 		if event == zk.EventNodeDeleted {
@@ -61,15 +55,9 @@ func (t *Ticket) followLocked(e *entry) {
 	})
 }
 
-// Missing reports that node was found missing. If it is the ticket's, the ticket is lost. (While a Downgrade is under way,
-// which deletes the znode itself, only if the Downgrade fails.)
+// Missing reports that node was found missing. If it is the ticket's, the ticket is lost.
 func (t *Ticket) Missing(node string) {
-	t.mu.Lock()
-	current := slices.ContainsFunc(t.entries, func(e *entry) bool { return e.node == node })
-	moving := t.movingLocked() != nil
-	t.missed = t.missed || current && moving
-	t.mu.Unlock()
-	if current && !moving {
+	if slices.Contains(t.Nodes(), node) {
 		t.s.ForLocks(trusted.Caller{}).Gone(node) // the session does not count it any more
 		t.reportLoss(ErrGone)
 	}
@@ -253,17 +241,14 @@ func (e *entry) watched(w *session.Watch, found session.Node) {
 	case errors.Is(found.Err, ErrGone):
 		w.Close()
 		t.s.Go(func(context.Context) { t.Missing(e.node) })
-	case t.life == left || !slices.Contains(t.entries, e) || !e.unwatched(): // a Downgrade or another call was first
+	case t.life == left || !e.unwatched(): // another call was first
 		w.Close()
-	case found.Err != nil && !errors.Is(found.Err, zk.ErrNoAuth): // whose it is, or what was set, is unknown
+	case found.Err != nil && !errors.Is(found.Err, zk.ErrNoAuth): // whose it is is unknown
 		w.Close()
 		sharedIn(t.s).toWatch.later(t)
 	default:
 		e.ownWatch = w
 		t.followLocked(e)
-		if t.onSet != nil && found.Stat.Version > e.version {
-			t.s.Go(func(ctx context.Context) { t.heed(ctx, e.node) })
-		}
 	}
 }
 
@@ -283,43 +268,4 @@ func ownStats(ctx context.Context, s *session.Session, nodes []string) []session
 		}
 	}
 	return found
-}
-
-// A client that may write a contender's znode can ask its holder to let go by setting its data, as Curator's Revoker and
-// zklock.Client.Ask do. The watch that every lasting hold has on its own znode notifies that too, so listening costs
-// nothing until a client asks, and then one read.
-
-// OnSet has fn called with the data and the Stat of one of the ticket's znodes when another client has set the data, even
-// before the ticket held, as soon as Guard has found that out. fn runs in a goroutine of the session's. Two calls may come
-// in either order: Mzxid says which data are the later ones. Call OnSet before Guard.
-func (t *Ticket) OnSet(fn func(data []byte, stat zk.Stat)) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.onSet = fn
-}
-
-// heed reads node, and has OnSet's function called if the data are news. If we may not read node, no request can reach us.
-func (t *Ticket) heed(ctx context.Context, node string) session.Node {
-	data, stat, err := t.s.Get(ctx, node)
-	if err == nil {
-		if tell := t.noteVersion(node, stat.Version); tell != nil {
-			t.s.Go(func(context.Context) { tell(data, stat) })
-		}
-	}
-	return session.Node{Stat: stat, Data: data, Err: err}
-}
-
-// noteVersion notes that a znode's data are known up to version. It returns OnSet's function if they are news, else nil.
-func (t *Ticket) noteVersion(node string, version int32) (tell func([]byte, zk.Stat)) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, e := range t.entries {
-		if e.node == node && e.version < version {
-			e.version = version
-			if t.life != left {
-				tell = t.onSet
-			}
-		}
-	}
-	return tell
 }

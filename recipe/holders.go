@@ -114,7 +114,7 @@ func Holders(ctx context.Context, s *session.Session, dir string, line []string)
 		case n.Kind == Write && writer == "":
 			writer = name
 		case n.Kind == Read && !holds[i] && before.of[Read] == len(under): // all readers so far are under the writer
-			if w, _ := Parse(writer); w.Number == n.Number && n.Czxid == 0 {
+			if w, _ := Parse(writer); w.Number == n.Number {
 				under, at = append(under, name), append(at, i)
 			}
 		}

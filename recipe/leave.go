@@ -18,15 +18,15 @@ import (
 // ended first. The deletion then goes on in the background until it succeeds, is refused for good (final), or the session
 // is over and the server deletes the znodes.
 //
-// It blocks for one round trip, or until ctx ends, and waits for a Downgrade or another Leave that is under way. The znodes
+// It blocks for one round trip, or until ctx ends, and waits for another Leave that is under way. The znodes
 // are deleted even if ctx has ended already. Once a Leave has returned nil or ErrGone, all others return the same.
 func (t *Ticket) Leave(ctx context.Context) error {
 	t.mu.Lock()
 	t.endLocked(left)
 	t.mu.Unlock()
-	if err := t.begin(ctx, false); err != nil {
+	if err := t.begin(ctx); err != nil {
 		t.s.Go(func(ctx context.Context) {
-			if t.begin(ctx, false) == nil {
+			if t.begin(ctx) == nil {
 				_ = t.leave(ctx) // what it can't delete is deleted by the sweeper
 			}
 		})
@@ -35,33 +35,24 @@ func (t *Ticket) Leave(ctx context.Context) error {
 	return t.leave(ctx)
 }
 
-// begin waits until no Leave or Downgrade is under way, and begins one, which finishLocked ends. With unlessLeft it returns
-// ErrLeft after Leave.
-func (t *Ticket) begin(ctx context.Context, unlessLeft bool) error {
+// begin waits until no Leave is under way, and begins one, which leave ends.
+func (t *Ticket) begin(ctx context.Context) error {
 	for {
 		t.mu.Lock()
-		other, refused := t.change, unlessLeft && t.life == left
-		if other == nil && !refused {
-			t.change = make(chan struct{})
+		other := t.leaving
+		if other == nil {
+			t.leaving = make(chan struct{})
 		}
 		t.mu.Unlock()
-		switch {
-		case refused:
-			return ErrLeft
-		case other == nil:
+		if other == nil {
 			return nil
 		}
 		select {
 		case <-other:
 		case <-ctx.Done():
-			return session.Waited(ctx, trusted.Caller{}, errors.New("waiting for another release of the lock, or its downgrade"))
+			return session.Waited(ctx, trusted.Caller{}, errors.New("waiting for another release of the lock"))
 		}
 	}
-}
-
-func (t *Ticket) finishLocked() {
-	close(t.change)
-	t.change = nil
 }
 
 // errNoLeave is Ticket.leaveErr before the first Leave.
@@ -82,7 +73,8 @@ func (t *Ticket) leave(ctx context.Context) error {
 	if t.keep != nil {
 		t.keep.Release()
 	}
-	t.finishLocked()
+	close(t.leaving)
+	t.leaving = nil
 	return err
 }
 
@@ -99,23 +91,13 @@ func (t *Ticket) leaveQueues(ctx context.Context) error {
 		return ErrGone
 	}
 	t.mu.Lock()
-	unsure, noted := t.unsure, false
+	noted := false
 	for _, e := range t.entries {
 		e.delayNoted = e.delayNoted && !t.delayStays
 		noted = noted || e.delayNoted
 	}
-	if unsure != nil {
-		unsure.delayNoted = unsure.delayNoted && !t.delayStays
-	}
 	t.mu.Unlock()
-	switch {
-	case unsure != nil: // the writer's or the reader's znode exists, or did
-		err, ownErr := t.remove(ctx, unsure), t.remove(ctx, t.entries...)
-		if errors.Is(ownErr, ErrGone) || err != nil && !errors.Is(err, ErrGone) {
-			return err
-		}
-		return ownErr
-	case noted:
+	if noted {
 		return t.removeEach(ctx)
 	}
 	return t.remove(ctx, t.entries...)

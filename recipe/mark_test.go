@@ -136,29 +136,6 @@ func TestAHolderThatGoesWithoutAWordCostsAList(t *testing.T) {
 	})
 }
 
-// A writer that has become a reader leaves no mark, because writers behind it would believe that the reader has left.
-func TestAWriterThatBecameAReaderLeavesNoMark(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		all := line(t, srv, 4, func(i int) recipe.Queue {
-			q := writer()
-			if i == 2 {
-				q.Kind = recipe.Read
-			}
-			return q
-		})
-		require.NoError(t, all[0].Leave(within(t, soon)))
-		require.NoError(t, <-all[1].done)
-		require.NoError(t, all[1].Downgrade(within(t, soon)))
-		require.NoError(t, <-all[2].done, "the reader holds beside it")
-		require.NoError(t, all[2].Leave(within(t, soon)))
-		pending(t, all[3].done)
-		require.NoError(t, all[1].Leave(within(t, soon)))
-		require.NoError(t, <-all[3].done)
-		require.NoError(t, all[3].Leave(within(t, soon)))
-		requireLeft(t, srv, all)
-	})
-}
-
 // Contenders of other libraries leave no marks, so no waiter watches for one.
 func TestAForeignPredecessorHasNoMark(t *testing.T) {
 	for _, name := range []string{"_c_0123456789abcdef0123456789abcdef-lock-%010d", "0123456789abcdef0123456789abcdef__lock__%010d"} {

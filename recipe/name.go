@@ -55,8 +55,8 @@ func (k Kind) Shares(other Kind) bool {
 func (k Kind) alone() bool { return k == Lock || k == Write }
 
 // wayOnlyShrinks reports whether contenders in the way of one of kind k can only disappear: it then holds without another
-// list once the last has gone. In a writer's way new ones may appear: a writer that downgrades leaves a reader with its
-// number (see Downgrade), and a Curator client gives the reader inside its own write lock the writer's number.
+// list once the last has gone. In a writer's way new ones may appear: a Curator client gives the reader inside its own write
+// lock the writer's number.
 func (k Kind) wayOnlyShrinks() bool { return k != Write }
 
 // A contender's znode is named _c_<uuid>-<kind>-<number>, as by Apache Curator: the id first, by which the znode is found
@@ -66,7 +66,6 @@ func (k Kind) wayOnlyShrinks() bool { return k != Write }
 //	_c_<uuid>-__WRIT__0000000012      a writer
 //	_c_<uuid>-__READ__0000000012      a reader
 //	_c_<uuid>-lease-3-0000000012      a semaphore's contender for three permits
-//	_c_<uuid>-0x64-__READ__0000000012 a reader that was a writer: see Downgrade
 //
 // Names of other clients are understood: only the label and the number behind it count.
 
@@ -89,7 +88,6 @@ type Name struct {
 	Kind    Kind
 	Number  int32 // the server's, unless the name is made up: see order.go
 	Permits int   // of a semaphore's contender
-	Czxid   int64 // of the writer that this reader was, in hexadecimal behind the id; else 0
 }
 
 // labels maps the text before the number to the contender's kind. "lock-" and "__lock__" are mutexes of Curator,
@@ -114,12 +112,8 @@ func Parse(name string) (Name, bool) {
 		}
 		before := name[:i-sign]
 		for _, m := range labels {
-			if rest, ok := strings.CutSuffix(before, m.text); ok {
-				n := Name{Kind: m.kind, Number: number}
-				if m.kind == Read {
-					n.Czxid = czxidOf(rest)
-				}
-				return n, true
+			if strings.HasSuffix(before, m.text) {
+				return Name{Kind: m.kind, Number: number}, true
 			}
 		}
 		if n, ok := permitsOf(before); ok {
@@ -137,21 +131,6 @@ func numberOf(text string) (int32, bool) {
 	v, err := strconv.ParseInt(text, 10, 32)
 	negative := text[0] == '-'
 	return int32(v), err == nil && negative == (v < 0) && (len(text) == 10 || negative && text[1] != '0')
-}
-
-// czxidOf reads "…-0x64-".
-func czxidOf(text string) int64 {
-	text, ok := strings.CutSuffix(text, "-")
-	i := strings.LastIndex(text, "-")
-	hex, was := strings.CutPrefix(text[i+1:], "0x")
-	if !ok || i < 0 || !was { // most readers never were writers
-		return 0
-	}
-	v, err := strconv.ParseInt(hex, 16, 64)
-	if err != nil || v <= 0 || hex != strconv.FormatInt(v, 16) {
-		return 0
-	}
-	return v
 }
 
 // permitsOf reads "…-lease-3-".

@@ -140,76 +140,68 @@ const uuid = "0f0e0d0c-0b0a-4908-8706-050403020100"
 
 // names are children as we and other clients name them, and names of other programs; see the table of names in doc.go.
 var names = map[string]recipe.Name{
-	"_c_" + uuid + "-lock-0000000000":                       {Kind: recipe.Lock},
-	"_c_" + uuid + "-lock-0000000012":                       {Kind: recipe.Lock, Number: 12},
-	"_c_" + uuid + "-lock-2147483647":                       {Kind: recipe.Lock, Number: math.MaxInt32},
-	"_c_" + uuid + "-lock--2147483648":                      {Kind: recipe.Lock, Number: math.MinInt32},
-	"_c_" + uuid + "-lock--2147483647":                      {Kind: recipe.Lock, Number: math.MinInt32 + 1},
-	"_c_" + uuid + "-lock--1000000000":                      {Kind: recipe.Lock, Number: -1_000_000_000},
-	"_c_" + uuid + "-lock--999999999":                       {Kind: recipe.Lock, Number: -999_999_999},
-	"_c_" + uuid + "-lock--000000001":                       {Kind: recipe.Lock, Number: -1},
-	"_c_0f0e0d0c0b0a49088706050403020100-lock-0000000003":   {Kind: recipe.Lock, Number: 3}, // go-zookeeper
-	"0f0e0d0c0b0a49088706050403020100__lock__0000000004":    {Kind: recipe.Lock, Number: 4}, // Kazoo
-	"0f0e0d0c0b0a49088706050403020100__lock__-000000004":    {Kind: recipe.Lock, Number: -4},
-	"0f0e0d0c0b0a49088706050403020100__lock__-2147483648":   {Kind: recipe.Lock, Number: math.MinInt32},
-	"0f0e0d0c0b0a49088706050403020100__rlock__0000000005":   {Kind: recipe.Read, Number: 5},
-	"0f0e0d0c0b0a49088706050403020100-lock-0000000006":      {Kind: recipe.Lock, Number: 6}, // Kazoo with our pattern
-	"_c_" + uuid + "-__READ__0000000007":                    {Kind: recipe.Read, Number: 7}, // Curator
-	"_c_" + uuid + "-__WRIT__0000000008":                    {Kind: recipe.Write, Number: 8},
-	"_c_" + uuid + "-__WRIT__-2147483648":                   {Kind: recipe.Write, Number: math.MinInt32},
-	"lock-0000000009":                                       {Kind: recipe.Lock, Number: 9}, // the old LeaderSelector, and x-lock- of ZooKeeper's own recipe
-	"x-lock-lock-0000000010":                                {Kind: recipe.Lock, Number: 10},
-	"_c_" + uuid + "-lease-3-0000000011":                    {Kind: recipe.Permits, Number: 11, Permits: 3},
-	"_c_" + uuid + "-lease-3--000000011":                    {Kind: recipe.Permits, Number: -11, Permits: 3},
-	"_c_" + uuid + "-lease-3--2147483648":                   {Kind: recipe.Permits, Number: math.MinInt32, Permits: 3},
-	"_c_" + uuid + "-lease-1073741824-0000000011":           {Kind: recipe.Permits, Number: 11, Permits: recipe.MaxPermits},
-	"_c_" + uuid + "-lease-1073741825-0000000011":           {},
-	"_c_" + uuid + "-lease-0-0000000011":                    {},
-	"_c_" + uuid + "-lease--0000000011":                     {},
-	"_c_" + uuid + "-lease--1-0000000011":                   {},
-	"_c_" + uuid + "-lease-99999999999999999999-000000001":  {},
-	"_c_" + uuid + "-0x64-__READ__0000000005":               {Kind: recipe.Read, Number: 5, Czxid: 100}, // was a writer
-	"_c_" + uuid + "-0x7fffffffffffffff-__READ__2147483647": {Kind: recipe.Read, Number: math.MaxInt32, Czxid: math.MaxInt64},
-	"_c_" + uuid + "-0x8000000000000000-__READ__0000000005": {Kind: recipe.Read, Number: 5},
-	"_c_" + uuid + "-0x064-__READ__0000000005":              {Kind: recipe.Read, Number: 5},
-	"_c_" + uuid + "-0x-__READ__0000000005":                 {Kind: recipe.Read, Number: 5},
-	"_c_" + uuid + "-0x0-__READ__0000000005":                {Kind: recipe.Read, Number: 5},
-	"_c_" + uuid + "-0x-1-__READ__0000000005":               {Kind: recipe.Read, Number: 5},
-	"_c_" + uuid + "-0xA-__READ__0000000005":                {Kind: recipe.Read, Number: 5},
-	"_c_" + uuid + "-0x64-__WRIT__0000000005":               {Kind: recipe.Write, Number: 5},
-	"lock--000000000":                                       {}, // a server never writes minus zero,
-	"lock-000000001":                                        {}, // nine digits without a sign,
-	"lock--0000000001":                                      {}, // or ten for a small negative number
-	"lock--1000000000":                                      {Kind: recipe.Lock, Number: -1_000_000_000},
-	"x__lock__-2147483649":                                  {},
-	"_c_" + uuid + "-latch-0000000001":                      {}, // another recipe
-	"_c_x":                                                  {}, // makes the driver's own lock panic
-	"_c_" + uuid + "-lock-":                                 {},
-	"_c_" + uuid + "-lock-1":                                {},
-	"_c_" + uuid + "-lock-00000001":                         {}, // eight digits
-	"_c_" + uuid + "-lock-00000000001":                      {}, // eleven
-	"_c_" + uuid + "-lock-2147483648":                       {}, // more than 32 bits
-	"_c_" + uuid + "-lock--2147483649":                      {},
-	"_c_" + uuid + "-lock---000000001":                      {}, // two signs
-	"_c_" + uuid + "-lock-+000000001":                       {},
-	"_c_" + uuid + "-lock-00000000x1":                       {},
-	"_c_" + uuid + "-lock-0000000001 ":                      {},
-	"_c_" + uuid + "-lock-０００００００００１":                       {}, // digits of another script
-	"_c_" + uuid + "-LOCK-0000000001":                       {},
-	"_c_" + uuid + "-__LOCK__0000000001":                    {},
-	"0000000001":                                            {},
-	"-000000001":                                            {},
-	"-0000000001":                                           {},
-	"":                                                      {},
-	"0":                                                     {},
-	"README":                                                {},
-	"\xff\xfe-lock-":                                        {},
-	"locks":                                                 {},
-	"lock":                                                  {},
-	"lock0000000001":                                        {},
-	"__lock__":                                              {},
-	"__lock__x":                                             {},
-	"_c_" + uuid + "-lock-0000000001-old":                   {},
+	"_c_" + uuid + "-lock-0000000000":                      {Kind: recipe.Lock},
+	"_c_" + uuid + "-lock-0000000012":                      {Kind: recipe.Lock, Number: 12},
+	"_c_" + uuid + "-lock-2147483647":                      {Kind: recipe.Lock, Number: math.MaxInt32},
+	"_c_" + uuid + "-lock--2147483648":                     {Kind: recipe.Lock, Number: math.MinInt32},
+	"_c_" + uuid + "-lock--2147483647":                     {Kind: recipe.Lock, Number: math.MinInt32 + 1},
+	"_c_" + uuid + "-lock--1000000000":                     {Kind: recipe.Lock, Number: -1_000_000_000},
+	"_c_" + uuid + "-lock--999999999":                      {Kind: recipe.Lock, Number: -999_999_999},
+	"_c_" + uuid + "-lock--000000001":                      {Kind: recipe.Lock, Number: -1},
+	"_c_0f0e0d0c0b0a49088706050403020100-lock-0000000003":  {Kind: recipe.Lock, Number: 3}, // go-zookeeper
+	"0f0e0d0c0b0a49088706050403020100__lock__0000000004":   {Kind: recipe.Lock, Number: 4}, // Kazoo
+	"0f0e0d0c0b0a49088706050403020100__lock__-000000004":   {Kind: recipe.Lock, Number: -4},
+	"0f0e0d0c0b0a49088706050403020100__lock__-2147483648":  {Kind: recipe.Lock, Number: math.MinInt32},
+	"0f0e0d0c0b0a49088706050403020100__rlock__0000000005":  {Kind: recipe.Read, Number: 5},
+	"0f0e0d0c0b0a49088706050403020100-lock-0000000006":     {Kind: recipe.Lock, Number: 6}, // Kazoo with our pattern
+	"_c_" + uuid + "-__READ__0000000007":                   {Kind: recipe.Read, Number: 7}, // Curator
+	"_c_" + uuid + "-__WRIT__0000000008":                   {Kind: recipe.Write, Number: 8},
+	"_c_" + uuid + "-__WRIT__-2147483648":                  {Kind: recipe.Write, Number: math.MinInt32},
+	"lock-0000000009":                                      {Kind: recipe.Lock, Number: 9}, // the old LeaderSelector, and x-lock- of ZooKeeper's own recipe
+	"x-lock-lock-0000000010":                               {Kind: recipe.Lock, Number: 10},
+	"_c_" + uuid + "-lease-3-0000000011":                   {Kind: recipe.Permits, Number: 11, Permits: 3},
+	"_c_" + uuid + "-lease-3--000000011":                   {Kind: recipe.Permits, Number: -11, Permits: 3},
+	"_c_" + uuid + "-lease-3--2147483648":                  {Kind: recipe.Permits, Number: math.MinInt32, Permits: 3},
+	"_c_" + uuid + "-lease-1073741824-0000000011":          {Kind: recipe.Permits, Number: 11, Permits: recipe.MaxPermits},
+	"_c_" + uuid + "-lease-1073741825-0000000011":          {},
+	"_c_" + uuid + "-lease-0-0000000011":                   {},
+	"_c_" + uuid + "-lease--0000000011":                    {},
+	"_c_" + uuid + "-lease--1-0000000011":                  {},
+	"_c_" + uuid + "-lease-99999999999999999999-000000001": {},
+	"_c_" + uuid + "-0x64-__READ__0000000005":              {Kind: recipe.Read, Number: 5}, // whatever stands before the label
+	"lock--000000000":                                      {},                             // a server never writes minus zero,
+	"lock-000000001":                                       {},                             // nine digits without a sign,
+	"lock--0000000001":                                     {},                             // or ten for a small negative number
+	"lock--1000000000":                                     {Kind: recipe.Lock, Number: -1_000_000_000},
+	"x__lock__-2147483649":                                 {},
+	"_c_" + uuid + "-latch-0000000001":                     {}, // another recipe
+	"_c_x":                                                 {}, // makes the driver's own lock panic
+	"_c_" + uuid + "-lock-":                                {},
+	"_c_" + uuid + "-lock-1":                               {},
+	"_c_" + uuid + "-lock-00000001":                        {}, // eight digits
+	"_c_" + uuid + "-lock-00000000001":                     {}, // eleven
+	"_c_" + uuid + "-lock-2147483648":                      {}, // more than 32 bits
+	"_c_" + uuid + "-lock--2147483649":                     {},
+	"_c_" + uuid + "-lock---000000001":                     {}, // two signs
+	"_c_" + uuid + "-lock-+000000001":                      {},
+	"_c_" + uuid + "-lock-00000000x1":                      {},
+	"_c_" + uuid + "-lock-0000000001 ":                     {},
+	"_c_" + uuid + "-lock-０００００００００１":                      {}, // digits of another script
+	"_c_" + uuid + "-LOCK-0000000001":                      {},
+	"_c_" + uuid + "-__LOCK__0000000001":                   {},
+	"0000000001":                                           {},
+	"-000000001":                                           {},
+	"-0000000001":                                          {},
+	"":                                                     {},
+	"0":                                                    {},
+	"README":                                               {},
+	"\xff\xfe-lock-":                                       {},
+	"locks":                                                {},
+	"lock":                                                 {},
+	"lock0000000001":                                       {},
+	"__lock__":                                             {},
+	"__lock__x":                                            {},
+	"_c_" + uuid + "-lock-0000000001-old":                  {},
 }
 
 func TestNamesOfContenders(t *testing.T) {

@@ -33,9 +33,6 @@ import (
 // counter passes through the negative numbers back to zero. The order holds there too, unless a contender stays in line
 // while 2³¹ others are created. But a Stat does not distinguish a counter of 2³¹ from 0, so an onlooker may see a wrong
 // order while contenders from before and after that point are in line.)
-//
-// A reader that was a writer (see Downgrade) has the writer's number and, in its name, the writer's czxid: it counts as
-// entered when the writer did.
 
 // lateFrom is three quarters of the counter's range.
 const lateFrom = 3 << 29
@@ -245,9 +242,6 @@ type contender struct {
 
 func (o order) contender(name string, n Name) contender {
 	czxid, known := o.czxids[name]
-	if n.Czxid != 0 {
-		czxid, known = n.Czxid, true
-	}
 	return contender{name, n, czxid, known}
 }
 

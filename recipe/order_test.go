@@ -20,11 +20,6 @@ func child(kind string, n int32) string {
 
 func lock(n int32) string { return child("lock-", n) }
 
-// past is a listing of a directory whose counter is near its end.
-func past(names []string) recipe.Listing {
-	return recipe.Listing{Names: names, Counter: math.MaxInt32}
-}
-
 // decide calls Decide, and supplies only the czxids that it asks for: those of contenders that still exist.
 func decide(t *testing.T, l recipe.Listing, own string, all map[string]int64) recipe.Verdict {
 	t.Helper()
@@ -49,7 +44,6 @@ func some(all map[string]int64, names []string) map[string]int64 {
 func TestDecide(t *testing.T) {
 	read, write := func(n int32) string { return child("__READ__", n) }, func(n int32) string { return child("__WRIT__", n) }
 	kazoo, twin := "0f0e__lock__0000000004", "a-lock-0000000005"
-	downgraded := "_c_x-0x64-__READ__0000000005"
 	end, beyond := lock(math.MaxInt32), lock(math.MinInt32)
 	type czxids = map[string]int64
 	for name, c := range map[string]struct {
@@ -88,7 +82,6 @@ func TestDecide(t *testing.T) {
 		"a reader behind a writer":          {[]string{write(4), read(5), read(6)}, read(6), nil, recipe.Verdict{Present: true, Watch: write(4), First: write(4), Ahead: 1}, false},
 		"a reader before a writer":          {[]string{read(5), write(6)}, read(5), nil, recipe.Verdict{Present: true, First: read(5)}, true},
 		"a writer behind readers":           {[]string{read(4), read(5), write(6)}, write(6), nil, recipe.Verdict{Present: true, Watch: read(5), First: read(4), Ahead: 2}, false},
-		"a writer behind one downgraded":    {[]string{downgraded, write(6)}, write(6), nil, recipe.Verdict{Present: true, Watch: downgraded, First: downgraded, Ahead: 1}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			list := recipe.Listing{Names: slices.Clone(c.children)}
@@ -98,18 +91,6 @@ func TestDecide(t *testing.T) {
 			require.Equal(t, c.want, recipe.Decide(list, c.own, 0, c.czxids), "the list is in no order")
 		})
 	}
-}
-
-// In a directory whose counter is near its end, a writer waits behind a writer that has become a reader, although its own znode has
-// the smaller czxid: the reader's name says when it entered.
-func TestADowngradedReaderKeepsItsPlaceWhereOnlyCzxidsTellTheOrder(t *testing.T) {
-	downgraded, writer := "_c_x-0x64-__READ__2147483647", child("__WRIT__", math.MaxInt32)
-	all := map[string]int64{downgraded: 0x70, writer: 0x68}
-	v := decide(t, past([]string{writer, downgraded}), writer, all)
-	require.Equal(t, recipe.Verdict{Present: true, Watch: downgraded, First: downgraded, Ahead: 1}, v)
-	line, unknown := past([]string{writer, downgraded}).Line(all)
-	require.Empty(t, unknown)
-	require.Equal(t, []string{downgraded, writer}, line)
 }
 
 // creation is a line of contenders without made-up names, in the order in which a server made them.

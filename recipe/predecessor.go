@@ -89,8 +89,7 @@ func (w *waiter) watch(ctx context.Context, mark string, nodes ...string) ([]*se
 		case e.gone():
 			return nil, ErrGone
 		case e.unwatched():
-			e.set = e.ownWatch != nil
-			again = again || e.set
+			again = again || e.ownWatch != nil
 			unwatched, paths = append(unwatched, e), append(paths, e.node)
 		}
 	}
@@ -195,8 +194,7 @@ func AwaitGone(ctx context.Context, s *session.Session, dir, name string) error 
 // watch for it, those behind the holder: of a mutex one; behind a writer one writer, or all readers up to the next writer.
 //
 // Safety. The mark says: at some moment while this znode existed, no contender in its way was left before it. That is what
-// holding means, and it stays true, since lower numbers can only disappear (doc.go). (A writer's Downgrade puts a reader in
-// its place; but that writer held, so no other writer did.) So a waiter that found this znode to be its predecessor, by a
+// holding means, and it stays true, since lower numbers can only disappear (doc.go). So a waiter that found this znode to be its predecessor, by a
 // list, holds as soon as the znode is gone. The waiter relies on the mark if
 //
 //   - it is notified of the mark's creation and then of the predecessor's deletion. The server notifies in the order of a
@@ -209,8 +207,7 @@ func AwaitGone(ctx context.Context, s *session.Session, dir, name string) error 
 //
 // In every other case the list decides, as if there were no marks.
 //
-// These leave without a mark: a call that gives up; a reader, before which other readers may hold; a writer that has become
-// one; a semaphore's contender; and one that was first in line when it entered: the contender behind it sees that, and
+// These leave without a mark: a call that gives up; a reader, before which other readers may hold; a semaphore's contender; and one that was first in line when it entered: the contender behind it sees that, and
 // holds by the event alone. (A writer needs a list there: Kind.wayOnlyShrinks.) With lock delays the next holder reads the
 // directory anyway. A mark advances the directory's counter by one, as any create does.
 

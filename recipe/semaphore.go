@@ -180,10 +180,7 @@ func (w *waiter) announce() {
 	t, node, data := w.t, w.e.node, w.e.q.Data
 	t.s.Go(func(ctx context.Context) {
 		persist(ctx, func() error { // if our znode is gone or was set, that has woken the next contender
-			stat, err := t.s.Set(ctx, node, data, 0)
-			if err == nil {
-				t.noteVersion(node, stat.Version)
-			}
+			_, err := t.s.Set(ctx, node, data, 0)
 			return err
 		})
 	})

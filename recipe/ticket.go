@@ -5,11 +5,8 @@ import (
 	"context"
 	"errors"
 	"path"
-	"slices"
 	"sync"
 	"time"
-
-	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/session"
@@ -24,20 +21,17 @@ import (
 // and then Guard, each once. The other methods may be called concurrently.
 type Ticket struct {
 	s       *session.Session
-	entries []*entry // one for each queue; after Wait only Downgrade replaces one, with mu held
+	entries []*entry // one for each queue
 	try     bool     // nothing is waited for: ErrBusy
 	czxid   int64
 
 	mu     sync.Mutex // guards what follows, and the entries after Wait; sessions' mutexes are taken inside it
 	life   life
-	keep   trusted.Retention     // of the session's lease; nil until Wait has returned nil
-	onLoss func(error)           // Guard's
-	onSet  func([]byte, zk.Stat) // may be nil
-	unhook func() bool           // stops the callback for the session's end; nil before Guard
+	keep   trusted.Retention // of the session's lease; nil until Wait has returned nil
+	onLoss func(error)       // Guard's
+	unhook func() bool       // stops the callback for the session's end; nil before Guard
 
-	change chan struct{} // closed at the end of the Leave or Downgrade that is under way; nil: none is
-	missed bool          // during that Downgrade Missing was called
-	unsure *entry        // the reader's znode that a Downgrade with an unknown outcome may have made
+	leaving chan struct{} // closed at the end of the Leave that is under way; nil: none is
 
 	delayStays bool  // KeepDelay was called
 	leaveErr   error // the result of the last Leave, for the one that is under way; nil or ErrGone: the znodes are gone
@@ -64,10 +58,10 @@ const (
 func (t *Ticket) Session() *session.Session { return t.s }
 
 // Czxid returns the zxid of the transaction that made the znodes: it grows from holder to holder of one directory, even if
-// that was deleted and made again, and is never used twice. A Downgrade does not change it.
+// that was deleted and made again, and is never used twice.
 func (t *Ticket) Czxid() int64 { return t.czxid }
 
-// Nodes returns the znodes' paths, in the order of the queues. A Downgrade changes them.
+// Nodes returns the znodes' paths, in the order of the queues.
 func (t *Ticket) Nodes() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -114,8 +108,6 @@ type entry struct {
 
 	// Guarded by Ticket.mu after Wait:
 	ownWatch   *session.Watch // on the znode; nil: there is none yet
-	set        bool           // another client has set the znode's data while the ticket waited
-	version    int32          // of the znode's data, up to which they are known
 	delayNoted bool           // the directory's data have this holder's lock delay: see delay.go
 }
 
@@ -142,27 +134,17 @@ func (e *entry) listed(l session.Children) {
 // decide decides by e.names, and by the czxids that the order depends on, which it reads. It drops the list: a thousand
 // waiters would otherwise keep a thousand names each.
 func (e *entry) decide(ctx context.Context) (Verdict, error) {
-	own := e.name()
-	for {
-		l := e.listing()
-		e.names = nil
-		v := Decide(l, own, e.size, nil)
-		if len(v.Unknown) == 0 {
-			return v, nil
-		}
-		czxids, err := e.czxidsFor(ctx, own, v.Unknown)
-		if err != nil {
-			return v, err
-		}
-		gone := slices.ContainsFunc(v.Unknown, func(name string) bool { return czxids[name] == 0 })
-		if !gone || e.q.Kind.wayOnlyShrinks() {
-			return Decide(l, own, e.size, czxids), nil
-		}
-		// A writer that was downgraded after the list has a reader in its place, which the list does not show.
-		if err := e.list(ctx); err != nil {
-			return v, err
-		}
+	own, l := e.name(), e.listing()
+	e.names = nil
+	v := Decide(l, own, e.size, nil)
+	if len(v.Unknown) == 0 {
+		return v, nil
 	}
+	czxids, err := e.czxidsFor(ctx, own, v.Unknown)
+	if err != nil {
+		return v, err
+	}
+	return Decide(l, own, e.size, czxids), nil
 }
 
 // transient reports whether the operation may be repeated: the connection broke, and the session lives.

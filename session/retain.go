@@ -129,18 +129,6 @@ func (r *retention) Release() {
 	}
 }
 
-func (r *retention) Move(node string) {
-	r.s.mu.Lock()
-	defer r.s.mu.Unlock()
-	if r.nodes == nil {
-		return
-	}
-	r.nodes, r.next, r.missing = []string{node}, 0, ""
-	if r.at < 0 {
-		r.s.addLocked(r)
-	}
-}
-
 func (r *retention) OnMissing(fn func(node string)) {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()

@@ -24,7 +24,7 @@ func TestAVerifiedLockIsRefusedInADirectoryThatANeighbourMade(t *testing.T) {
 		for name, lock := range map[string]func(context.Context) (*zklock.Hold, error){
 			"mutex":   c.Mutex(dir, acl, zklock.WithVerifiedACL()).Lock,
 			"try":     c.Mutex(dir, acl, zklock.WithVerifiedACL()).TryLock,
-			"handoff": c.Mutex(dir, acl, zklock.WithVerifiedACL(), zklock.WithLocalHandoff(3)).Lock,
+			"handoff": c.Mutex(dir, acl, zklock.WithVerifiedACL(), zklock.WithHandoffs(3)).Lock,
 			"read":    c.RWMutex(dir, acl, zklock.WithVerifiedACL()).RLock,
 			"semaphore": func(ctx context.Context) (*zklock.Hold, error) {
 				return c.Semaphore(dir, 2, acl, zklock.WithVerifiedACL()).Acquire(ctx, 1)

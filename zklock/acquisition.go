@@ -16,36 +16,32 @@ import (
 // once, by end, for the first cause; ARCHITECTURE.md lists the causes and the functions that notice them. end cancels the
 // contexts of all holds first. When the session ends, they have ended with it already.
 //
-// A hold ends alone, with ErrUnlocked, when one of several reentrant holds is unlocked (drop) and by a Downgrade.
+// A hold ends alone, with ErrUnlocked, when one of several reentrant holds is unlocked (drop).
 //
-// The ticket is left once, by leave: at the last Unlock or when WithMaxHold's time is over, whichever is first. (After a
-// release, downgradeForReaders calls the ticket's Leave too, for its result.) Znodes that the ensemble has deleted, or will
-// delete with the session, need no leaving.
+// The ticket is left once, by leave: at the last Unlock or when WithMaxHold's time is over, whichever is first. Znodes that the
+// ensemble has deleted, or will delete with the session, need no leaving.
 type acquisition struct {
 	c      *Client
 	ticket ticket
-	info   LockInfo      // of the call that acquired it; its Kind is guarded by mu: KindRead after a Downgrade
+	info   LockInfo      // of the call that acquired it
 	since  time.Time     // when it was acquired
 	limit  time.Duration // of WithMaxHold; 0: none
 	grace  time.Duration // of WithGrace; 0: none
 
-	mu          sync.Mutex // guards what follows; taken before the ticket's, and inUse.mu
-	state       acquisitionState
-	cause       error           // why it is not held
-	holds       []*Hold         // that have not been released
-	request     *ReleaseRequest // to let go: the latest; may be nil
-	requestZxid int64
-	downgrading *Hold       // the hold that a Downgrade is turning into one of the read lock
-	left        bool        // leave was called
-	maxHold     *time.Timer // of WithMaxHold; may be nil
-	stopGrace   func()      // ends what watches the lease for WithGrace; may be nil
+	mu        sync.Mutex // guards what follows; taken before the ticket's, and inUse.mu
+	state     acquisitionState
+	cause     error       // why it is not held
+	holds     []*Hold     // that have not been released
+	left      bool        // leave was called
+	maxHold   *time.Timer // of WithMaxHold; may be nil
+	stopGrace func()      // ends what watches the lease for WithGrace; may be nil
 }
 
 type acquisitionState uint8
 
 const (
 	held     acquisitionState = iota
-	released                  // the last hold was unlocked, or a Downgrade has an unknown outcome (beginRelease)
+	released                  // the last hold was unlocked (beginRelease)
 	lost                      // anything else (endLost, endByGrace)
 )
 
@@ -59,7 +55,7 @@ func (c *Client) newHold(values context.Context, t ticket, w *waiting, o lockOpt
 	}{a: acquisition{c: c, ticket: t, info: w.info, since: time.Now(), limit: o.maxHold, grace: o.grace}}
 	a, h := &both.a, &both.h
 	a.holds = append(both.one[:0], h)
-	h.bind(a, values, a.info.Kind == KindRead)
+	h.bind(a, values)
 	c.use.update(func() {
 		delete(c.use.waits, w)
 		c.use.holds[a] = struct{}{}
@@ -73,7 +69,6 @@ func (c *Client) newHold(values context.Context, t ticket, w *waiting, o lockOpt
 		a.stopGrace = a.lease().OnGrace(a.grace, a.endByGrace)
 	}
 	a.mu.Unlock()
-	t.OnSet(a.dataSet)
 	t.Guard(a.endLost)
 	return h
 }
@@ -117,7 +112,7 @@ func (a *acquisition) endLost(cause error) {
 func (a *acquisition) afterLoss(cause error) {
 	defer a.c.ends.Done()
 	a.ticket.Lose(cause)
-	a.c.tellLost(LostInfo{a.infoNow(), Token(a.ticket.Czxid()), time.Since(a.since), cause})
+	a.c.tellLost(LostInfo{a.info, Token(a.ticket.Czxid()), time.Since(a.since), cause})
 }
 
 // expire ends an acquisition whose WithMaxHold is over, and deletes its znodes after the grace, also after a loss.
@@ -161,7 +156,7 @@ func (a *acquisition) endRelease(ctx context.Context, first bool) error {
 	if errors.Is(err, recipe.ErrGone) {
 		err = ErrNodeDeleted
 	}
-	a.c.tellReleased(ReleasedInfo{a.infoNow(), Token(a.ticket.Czxid()), time.Since(a.since), err})
+	a.c.tellReleased(ReleasedInfo{a.info, Token(a.ticket.Czxid()), time.Since(a.since), err})
 	return err
 }
 
@@ -215,19 +210,13 @@ func (a *acquisition) endedLocked() error {
 	return context.Cause(a.ticket.Session().Context())
 }
 
-// infoNow returns info with the lock's present kind.
-func (a *acquisition) infoNow() LockInfo {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.info
-}
-
 // status returns what Status shows. Not live: it has ended, or is about to.
 func (a *acquisition) status() (_ HeldLock, live bool) {
 	a.mu.Lock()
-	info, n, live := a.info, len(a.holds), a.liveLocked()
-	info.Context = nil
+	n, live := len(a.holds), a.liveLocked()
 	a.mu.Unlock()
+	info := a.info
+	info.Context = nil
 	return HeldLock{info, a.ticket.Nodes()[0], Token(a.ticket.Czxid()), a.since, a.ticket.Session().SafeUntil(), n}, live
 }
 
@@ -243,36 +232,24 @@ func (a *acquisition) join(values context.Context, l *lock, dir string, kind Kin
 		return nil, fmt.Errorf("%w: the caller holds %s as a %s", ErrConflict, dir, a.info.Kind)
 	case kind == KindMulti && !samePaths(a.info.Paths, l.dirs):
 		return nil, fmt.Errorf("%w: %s", ErrDeadlock, dir)
+	case a.info.Kind.contender() != kind.contender():
+		return nil, fmt.Errorf("%w, as a %s", ErrDeadlock, a.info.Kind.contender())
 	case !l.o.reentrant:
 		return nil, ErrDeadlock
-	case kind != KindRead && a.writersLocked() == 0: // all holds are for reading, or about to be
-		return nil, fmt.Errorf("%w, for reading", ErrDeadlock)
 	}
 	h := &Hold{}
-	h.bind(a, values, kind == KindRead)
+	h.bind(a, values)
 	a.holds = append(a.holds, h)
 	return h, nil
 }
 
-// writersLocked counts the holds that are not of the read lock, nor about to be.
-func (a *acquisition) writersLocked() (n int) {
-	for _, h := range a.holds {
-		if !h.read && h != a.downgrading {
-			n++
-		}
-	}
-	return n
-}
-
-// drop ends the context of a hold that was released, and removes it. last: no hold is left. downgrade: of a write lock only
-// read holds are left, so the ticket has to become a reader's.
-func (a *acquisition) drop(h *Hold) (last, downgrade bool) {
+// drop ends the context of a hold that was released, and removes it. last: no hold is left.
+func (a *acquisition) drop(h *Hold) (last bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	h.cancel(ErrUnlocked) // under the same mu as the removal: a loss in between would not reach h
 	a.holds = slices.DeleteFunc(a.holds, func(other *Hold) bool { return other == h })
-	last = len(a.holds) == 0
-	return last, !last && !h.read && a.info.Kind == KindWrite && a.state == held && a.writersLocked() == 0
+	return len(a.holds) == 0
 }
 
 // lockKey is the key under which a hold's context has its acquisition.

@@ -181,44 +181,6 @@ func TestBreakWhoseReplyIsLostSaysThatItMayHaveBeenDone(t *testing.T) {
 	})
 }
 
-// A reader that was a writer has one token, for its hold, for Queue and for Break.
-func TestADowngradedReaderIsShownAndBrokenByTheTokenOfItsHold(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		c, admin, ctx := s.Client(), s.Client(), s.Context()
-		rw := c.RWMutex("/rw")
-		w, err := rw.Lock(ctx)
-		require.NoError(s, err)
-		r, err := rw.Downgrade(ctx, w)
-		require.NoError(s, err)
-		line, err := admin.Queue(ctx, "/rw")
-		require.NoError(s, err)
-		require.Len(s, line, 1)
-		require.Equal(s, r.Token(), line[0].Token)
-		require.Equal(s, r.Node(), line[0].Node)
-
-		// A contender that claims another one's token is not believed, and can still be removed.
-		victim := s.Lock(c.Mutex("/m"))
-		name := fmt.Sprintf("/m/x-0x%x-__READ__%s", int64(victim.Token()), victim.Node()[len(victim.Node())-10:])
-		s.Plant(s.Stranger(), name)
-		line, err = admin.Queue(ctx, "/m")
-		require.NoError(s, err)
-		for _, k := range line {
-			require.Equal(s, k.Node == victim.Node(), k.Token == victim.Token())
-			if k.Node != victim.Node() {
-				require.NoError(s, admin.Break(ctx, "/m", k.Token))
-			}
-		}
-		require.NoError(s, victim.Err())
-
-		require.NoError(s, admin.Break(ctx, "/rw", r.Token()))
-		s.Until(time.Second, "the holder hears of it", func() bool { return r.Err() != nil })
-		require.ErrorIs(s, r.Err(), zklock.ErrNodeDeleted)
-		require.ErrorIs(s, admin.Break(ctx, "/rw", r.Token()), zklock.ErrNotHeld)
-		require.Equal(s, []string{"mutex!"}, lineOf(s, c, "/m"))
-		s.Unlock(victim)
-	})
-}
-
 // Each contender is judged among those of its own family of kinds, wherever the others are in the list.
 func TestQueueJudgesEachContenderAmongItsOwnKind(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {

@@ -201,18 +201,13 @@ func TestCheckWhoseContextEndsSaysNothingAboutTheLock(t *testing.T) {
 func kindsOfDo(c *locktest.Client, dirs []string) map[string]func(context.Context, func(context.Context) error) error {
 	return map[string]func(context.Context, func(context.Context) error) error{
 		"mutex":   c.Mutex(dirs[0]).Do,
-		"handoff": c.Mutex(dirs[0], zklock.WithLocalHandoff(2)).Do,
+		"handoff": c.Mutex(dirs[0], zklock.WithHandoffs(2)).Do,
 		"delay":   c.Mutex(dirs[0], zklock.WithLockDelay(time.Millisecond)).Do,
 		"write":   c.RWMutex(dirs[0]).Do,
 		"read":    c.RWMutex(dirs[0]).RDo,
 		"multi":   c.MultiLock(dirs).Do,
 		"semaphore": func(ctx context.Context, fn func(context.Context) error) error {
 			return c.Semaphore(dirs[0], 1).Do(ctx, 1, fn)
-		},
-		"guard": func(ctx context.Context, fn func(context.Context) error) error {
-			_, err := zklock.Guard(c.Client, func(dir string) (string, error) { return dir, nil },
-				func(ctx context.Context, _ string) (int, error) { return 0, fn(ctx) })(ctx, dirs[0])
-			return err
 		},
 	}
 }

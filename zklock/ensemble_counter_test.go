@@ -129,32 +129,6 @@ func TestScenario49_AtARealServersCounterEndOneHoldsAtATime(t *testing.T) {
 			t.Logf("%s, permissions %d: %d of %d had negative numbers", kind.name, perms, negative.Load(), clients*each*rounds)
 		}
 	}
-	r := take(t, cs[0].RWMutex(dir).Lock)
-	queued := make(chan *zklock.Hold, 1)
-	var join sync.WaitGroup
-	join.Go(func() { queued <- take(t, cs[1].RWMutex(dir).Lock) })
-	require.Eventually(t, func() bool {
-		names, _, err := other.List(locktest.Soon(t), dir)
-		return err == nil && len(names) == 3 // and the child that existed from the start
-	}, locktest.Bound, 10*time.Millisecond)
-	reader, err := cs[0].RWMutex(dir).Downgrade(locktest.Soon(t), r)
-	require.NoError(t, err)
-	select {
-	case <-queued:
-		require.Fail(t, "a writer beside a downgraded reader")
-	case <-time.After(time.Second): // long enough for a round trip or two; what is right never comes
-	}
-	locktest.Unlock(t, reader)
-	join.Wait()
-	locktest.Unlock(t, <-queued)
-}
-
-func take(t *testing.T, call locktest.Acquire) *zklock.Hold {
-	h, err := call(locktest.Soon(t))
-	if err != nil {
-		t.Error(err)
-	}
-	return h
 }
 
 // A real server renews a directory: the new one has the old one's data and ACL.

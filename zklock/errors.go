@@ -15,9 +15,7 @@ import (
 
 // Ends of a hold: what context.Cause of its context, and Hold.Err, are or wrap.
 var (
-	// ErrUnlocked says that the hold was released by Unlock or UnlockSoon, or replaced by Downgrade. It does not match
-	// ErrLost. If a Downgrade has an unknown outcome, or an Unlock that releases a write lock above read locks, the lock is
-	// given up, and its other reentrant holds end with ErrUnlocked too.
+	// ErrUnlocked says that the hold was released by Unlock or UnlockSoon. It does not match ErrLost.
 	ErrUnlocked = errors.New("zklock: unlocked")
 	// ErrLost matches, by errors.Is, every end that the holder did not ask for: the four below, and session.ErrAuth.
 	ErrLost = session.ErrLost
@@ -65,7 +63,7 @@ var (
 	// ErrNoRoom says that the client's holds and waits fill all its sessions, with the figures: see WithEphemeralBytes.
 	ErrNoRoom = session.ErrNoRoom
 	// ErrUnknownOutcome matches the error of a call whose write may or may not have been carried out, because the connection
-	// broke, or ctx or the session ended, before the reply: of Hold.Multi, Proclaim, Resize, Break, RWMutex.Downgrade, and Once.
+	// broke, or ctx or the session ended, before the reply: of Hold.Multi, Proclaim, Resize, Break, and Once.
 	ErrUnknownOutcome = session.ErrUnknownOutcome
 )
 

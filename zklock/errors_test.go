@@ -50,7 +50,7 @@ var endedCalls = map[string]func(s *locktest.Sim, c *locktest.Client, cause erro
 		free(s, "/l")
 	},
 	"unlock, local handoff": func(s *locktest.Sim, c *locktest.Client, cause error) {
-		h := s.Lock(c.Mutex("/l", zklock.WithLocalHandoff(5)))
+		h := s.Lock(c.Mutex("/l", zklock.WithHandoffs(5)))
 		_ = h.Unlock(ended(cause)) // the place is given up, whatever the error is
 		free(s, "/l")
 	},
@@ -88,13 +88,6 @@ var endedCalls = map[string]func(s *locktest.Sim, c *locktest.Client, cause erro
 		require.ErrorIs(s, h.Check(ended(cause)), context.Canceled)
 		require.NoError(s, h.Err())
 		s.Unlock(h)
-	},
-	"downgrade": func(s *locktest.Sim, c *locktest.Client, cause error) {
-		rw := c.RWMutex("/rw")
-		h, err := rw.Lock(s.Context())
-		require.NoError(s, err)
-		_, err = rw.Downgrade(ended(cause), h)
-		require.ErrorIs(s, err, context.Canceled)
 	},
 	"proclaim": func(s *locktest.Sim, c *locktest.Client, cause error) {
 		l, err := c.Election("/e").Campaign(s.Context(), nil)

@@ -42,7 +42,11 @@ func ExampleRWMutex() {
 	_, err = config.TryRLock(ctx)
 	fmt.Println("read while somebody writes:", errors.Is(err, zklock.ErrBusy))
 
-	reader, err := config.Downgrade(ctx, writer) // no other writer gets in between
+	if err := writer.Unlock(ctx); err != nil {
+		log.Fatal(err)
+	}
+
+	reader, err := config.RLock(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -155,26 +159,6 @@ func ExampleElection_Observe() {
 	// a leads
 	// b leads
 	// nobody leads
-}
-
-func ExampleGuard() {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	c, done := dialExample(ctx)
-	defer done()
-
-	type approval struct{ Key, By string }
-	approve := func(ctx context.Context, a approval) (string, error) { return a.Key + " by " + a.By, nil }
-	guarded := zklock.Guard(c,
-		func(a approval) (string, error) { return zklock.KeyPath("/locks/approve", a.Key), nil },
-		approve, zklock.WithWait(2*time.Second), zklock.WithMaxHold(10*time.Second))
-
-	fmt.Println(guarded(ctx, approval{"invoice/17", "ann"}))
-	_, err := guarded(ctx, approval{"", "ann"})
-	fmt.Println(errors.Is(err, zklock.ErrPath))
-	// Output:
-	// invoice/17 by ann <nil>
-	// true
 }
 
 func ExampleClient_Queue() {

@@ -1,8 +1,6 @@
 package zklock
 
 import (
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zklock/locker/recipe"
 )
 
@@ -11,8 +9,10 @@ func LocalQueues(c *Client) int {
 	return c.handoff.Len()
 }
 
-// HeardSet notifies h that the data of its znode have been set.
-func HeardSet(h *Hold, data string, stat zk.Stat) { h.a.dataSet([]byte(data), stat) }
+// WithHandoffs is WithLocalHandoff with another bound of the hand-overs while another process waits.
+func WithHandoffs(n int) LockOption {
+	return LockOption{func(o *lockOptions) error { o.handoff = n; return nil }}
+}
 
 // HeardGone notifies h that its znode was deleted.
 func HeardGone(h *Hold) { h.a.endLost(recipe.ErrGone) }

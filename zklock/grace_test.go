@@ -32,7 +32,7 @@ func TestAHoldWithAGraceEndsThatMuchBeforeAnotherClientHolds(t *testing.T) {
 		"mutex":     func(c *locktest.Client) locktest.Acquire { return c.Mutex("/l", with).Lock },
 		"writer":    func(c *locktest.Client) locktest.Acquire { return c.RWMutex("/l", with).Lock },
 		"several":   func(c *locktest.Client) locktest.Acquire { return c.MultiLock([]string{"/l", "/m"}, with).Lock },
-		"handed on": func(c *locktest.Client) locktest.Acquire { return c.Mutex("/l", with, zklock.WithLocalHandoff(3)).Lock },
+		"handed on": func(c *locktest.Client) locktest.Acquire { return c.Mutex("/l", with, zklock.WithHandoffs(3)).Lock },
 	}
 	for name, lock := range locks {
 		t.Run(name, func(t *testing.T) {
@@ -172,23 +172,6 @@ func TestWithAMaxHoldTheZnodeGoesAGraceAfterTheContext(t *testing.T) {
 		synctest.Wait()
 		require.True(s, next.Over(), "the holder has said that its work has stopped")
 		s.Unlock(next.Get(s))
-	})
-}
-
-// A znode that the process has kept is handed to a call with a grace, without a request, once the lease is longer than the
-// grace.
-func TestAHoldWithAGraceOnAKeptZnodeBeginsWithItsLease(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		c := s.Client()
-		m := c.Mutex("/l", zklock.WithLocalHandoff(3), zklock.WithIdleKeep(time.Minute), zklock.WithGrace(2200*time.Millisecond))
-		s.Unlock(s.Lock(m))
-		s.Server.Inject(zktest.DelayReply(1600 * time.Millisecond).Session(c.SessionID()))
-		for range 300 {
-			time.Sleep(370 * time.Millisecond)
-			h := s.Lock(m)
-			require.NoError(s, h.Err())
-			s.Unlock(h)
-		}
 	})
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/locktest"
-	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 )
 
@@ -36,22 +35,6 @@ func handoffRate(tb testing.TB, workers int, d time.Duration, cycle func(worker 
 	}
 	all.Wait()
 	return float64(cycles.Load()) / time.Since(began).Seconds()
-}
-
-// handoffRaw returns the rate of creating and deleting an ephemeral sequential znode, which bounds every lock that uses the
-// ensemble.
-func handoffRaw(tb testing.TB, ctx context.Context, c *zklock.Client, dir string) float64 {
-	tb.Helper()
-	s, err := c.Session(ctx)
-	require.NoError(tb, err)
-	require.NoError(tb, s.CreateAll(ctx, dir, nil, session.Persistent, session.WorldACL()))
-	return handoffRate(tb, 1, handoffReference, func(int) error {
-		made, err := s.Create(ctx, dir+"/raw-", nil, session.EphemeralSequential, session.WorldACL())
-		if err != nil {
-			return err
-		}
-		return s.Delete(ctx, made.Path, -1)
-	})
 }
 
 // benchWorkers has 64 goroutines make b.N cycles.
@@ -82,27 +65,8 @@ func BenchmarkLocalHandoff(b *testing.B) {
 		separate := c.Mutex(s.Path(b) + "/separate")
 		require.NoError(b, benchCycle(ctx, separate))
 		without := handoffRate(b, 64, handoffReference, func(int) error { return benchCycle(ctx, separate) })
-		with := benchWorkers(ctx, b, c.Mutex(s.Path(b)+"/shared", zklock.WithLocalHandoff(100)))
+		with := benchWorkers(ctx, b, c.Mutex(s.Path(b)+"/shared", zklock.WithHandoffs(100)))
 		b.ReportMetric(with/without, "x-separate")
 		b.ReportMetric(without, "separate/s")
-	})
-}
-
-// One goroutine locks and unlocks: with a kept znode, compared with the two writes of any other lock.
-func BenchmarkIdleKeep(b *testing.B) {
-	benchNodes(b, func(b *testing.B, s *locktest.Site) {
-		c, ctx := s.Client(b), locktest.Late(b)
-		raw := handoffRaw(b, ctx, c, s.Path(b)+"/raw")
-		m := c.Mutex(s.Path(b)+"/kept", zklock.WithLocalHandoff(100), zklock.WithIdleKeep(10*time.Second))
-		require.NoError(b, benchCycle(ctx, m))
-		b.ResetTimer()
-		for range b.N {
-			if err := benchCycle(ctx, m); err != nil {
-				b.Fatal(err)
-			}
-		}
-		b.StopTimer()
-		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds()/raw, "x-raw")
-		b.ReportMetric(raw, "raw/s")
 	})
 }

@@ -40,7 +40,7 @@ func TestAfterALossTheNextInTheProcessHasAnotherZnode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				client := s.Client()
-				m := client.Mutex("/l", append(c.opts, zklock.WithLocalHandoff(5), zklock.WithIdleKeep(time.Second))...)
+				m := client.Mutex("/l", append(c.opts, zklock.WithHandoffs(5))...)
 				first := s.Lock(m)
 				calls := inLine(s, m, 4)
 				s.Unlock(first)
@@ -67,37 +67,6 @@ func TestAfterALossTheNextInTheProcessHasAnotherZnode(t *testing.T) {
 	}
 }
 
-func TestAKeptTurnThatIsLostIsNotLockedAgain(t *testing.T) {
-	for name, lose := range map[string]func(s *locktest.Sim, c *locktest.Client, h *zklock.Hold){
-		"znode deleted": func(s *locktest.Sim, _ *locktest.Client, h *zklock.Hold) {
-			require.NoError(s, s.Server.Delete(h.Node()))
-		},
-		"session expired": func(s *locktest.Sim, c *locktest.Client, _ *zklock.Hold) {
-			require.NoError(s, s.Server.Expire(c.SessionID()))
-		},
-		"lease over": func(s *locktest.Sim, _ *locktest.Client, _ *zklock.Hold) {
-			in := s.Server.Inject(zktest.Freeze())
-			time.Sleep(15 * time.Second)
-			in.Remove()
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			locktest.Simulate(t, func(s *locktest.Sim) {
-				c := s.Client()
-				m := c.Mutex("/l", zklock.WithLocalHandoff(5), zklock.WithIdleKeep(time.Minute))
-				h := s.Lock(m)
-				s.Unlock(h)
-				time.Sleep(time.Second)
-				lose(s, c, h)
-				synctest.Wait()
-				next := s.Lock(m)
-				require.Greater(s, next.Token(), h.Token())
-				s.Owned(c, next)
-			})
-		})
-	}
-}
-
 // The server is cut off, so the client does not know whether its session exists: the lock is handed on until the lease is over, and
 // not afterwards.
 func TestALockWhoseLeaseIsOverIsNotHandedOn(t *testing.T) {
@@ -107,7 +76,7 @@ func TestALockWhoseLeaseIsOverIsNotHandedOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				c := s.Client()
-				m := c.Mutex("/l", zklock.WithLocalHandoff(5))
+				m := c.Mutex("/l", zklock.WithHandoffs(5))
 				h := s.Lock(m)
 				calls := inLine(s, m, 400)
 				time.Sleep(time.Second)
@@ -151,7 +120,7 @@ func TestACancelledWaiterDoesNotCostTheOthersTheirPlace(t *testing.T) {
 		other := s.Client()
 		outside := s.Lock(other.Mutex("/l"))
 		c := s.Client()
-		m := c.Mutex("/l", zklock.WithLocalHandoff(5))
+		m := c.Mutex("/l", zklock.WithHandoffs(5))
 		ctx, cancel := context.WithCancel(s.Context())
 		first := locktest.Go(ctx, m.Lock)
 		synctest.Wait()
@@ -178,7 +147,7 @@ func TestWhenTheLastWaiterGoesTheZnodeGoes(t *testing.T) {
 		outside := s.Lock(other.Mutex("/l"))
 		c := s.Client()
 		before := locktest.Goroutines()
-		m := c.Mutex("/l", zklock.WithLocalHandoff(5), zklock.WithIdleKeep(time.Minute))
+		m := c.Mutex("/l", zklock.WithHandoffs(5))
 		for round := range 10 {
 			ctx, cancel := context.WithCancel(s.Context())
 			var calls []*locktest.Call
@@ -209,7 +178,7 @@ func TestWhenTheLastWaiterGoesTheZnodeGoes(t *testing.T) {
 func TestAWaiterThatComesAsTheLastOneLeaves(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		outside := s.Lock(s.Client().Mutex("/l"))
-		m := s.Client().Mutex("/l", zklock.WithLocalHandoff(5))
+		m := s.Client().Mutex("/l", zklock.WithHandoffs(5))
 		for range 50 {
 			ctx, cancel := context.WithCancel(s.Context())
 			first := locktest.Go(ctx, m.Lock)
@@ -231,48 +200,34 @@ func TestAWaiterThatComesAsTheLastOneLeaves(t *testing.T) {
 }
 
 func TestCloseWithALocalQueue(t *testing.T) {
-	for name, kept := range map[string]bool{"held": false, "kept": true} {
-		t.Run(name, func(t *testing.T) {
-			locktest.Simulate(t, func(s *locktest.Sim) {
-				c := s.Client()
-				m := c.Mutex("/l", zklock.WithLocalHandoff(5), zklock.WithIdleKeep(time.Minute))
-				h := s.Lock(m)
-				calls := inLine(s, m, 5)
-				queued := s.Lock(s.Client().Mutex("/q"))
-				calls = append(calls, inLine(s, c.Mutex("/q", zklock.WithLocalHandoff(1)), 3)...)
-				if kept {
-					for _, w := range calls[:5] {
-						s.Unlock(h)
-						h = w.Get(s)
-					}
-					s.Unlock(h)
-					calls = calls[5:]
-				}
-				require.NoError(s, c.Close())
-				if !kept {
-					require.ErrorIs(s, h.Err(), zklock.ErrClosed)
-				}
-				for _, w := range calls {
-					require.True(s, w.Over())
-					require.ErrorIs(s, w.Err, zklock.ErrClosed)
-				}
-				for _, try := range []func(context.Context) (*zklock.Hold, error){m.Lock, m.TryLock} {
-					_, err := try(s.Context())
-					require.ErrorIs(s, err, zklock.ErrClosed)
-				}
-				s.Unlock(queued)
-				clean(s, "/l")
-				clean(s, "/q")
-				require.Zero(s, zklock.LocalQueues(c.Client))
-			})
-		})
-	}
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
+		m := c.Mutex("/l", zklock.WithHandoffs(5))
+		h := s.Lock(m)
+		calls := inLine(s, m, 5)
+		queued := s.Lock(s.Client().Mutex("/q"))
+		calls = append(calls, inLine(s, c.Mutex("/q", zklock.WithHandoffs(1)), 3)...)
+		require.NoError(s, c.Close())
+		require.ErrorIs(s, h.Err(), zklock.ErrClosed)
+		for _, w := range calls {
+			require.True(s, w.Over())
+			require.ErrorIs(s, w.Err, zklock.ErrClosed)
+		}
+		for _, try := range []func(context.Context) (*zklock.Hold, error){m.Lock, m.TryLock} {
+			_, err := try(s.Context())
+			require.ErrorIs(s, err, zklock.ErrClosed)
+		}
+		s.Unlock(queued)
+		clean(s, "/l")
+		clean(s, "/q")
+		require.Zero(s, zklock.LocalQueues(c.Client))
+	})
 }
 
 func TestARefusalGoesToAllWhoWait(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
-		m := c.Mutex("/l", zklock.WithLocalHandoff(5))
+		m := c.Mutex("/l", zklock.WithHandoffs(5))
 		in := s.Server.Inject(zktest.HoldReply().Op(zktest.OpCreate).Once())
 		s.Server.Inject(zktest.Answer(zktest.CodeNoAuth).Op(zktest.OpCreate).Path("/l/*"))
 		var calls []*locktest.Call
@@ -286,7 +241,7 @@ func TestARefusalGoesToAllWhoWait(t *testing.T) {
 			require.ErrorIs(s, w.Err, zk.ErrNoAuth)
 		}
 		require.Zero(s, zklock.LocalQueues(c.Client))
-		_, err := c.Mutex("/l", zklock.WithLocalHandoff(5)).TryLock(s.Context())
+		_, err := c.Mutex("/l", zklock.WithHandoffs(5)).TryLock(s.Context())
 		require.ErrorIs(s, err, zk.ErrNoAuth)
 
 		s.Unlock(s.Lock(c.Mutex("/s")))
@@ -303,7 +258,7 @@ func TestLostRepliesUnderALocalQueue(t *testing.T) {
 			for nth := 1; nth <= 3; nth++ {
 				locktest.Simulate(t, func(s *locktest.Sim) {
 					c, other := s.Client(), s.Client()
-					m := c.Mutex(s.Dir("/l"), zklock.WithLocalHandoff(2), zklock.WithIdleKeep(time.Second))
+					m := c.Mutex(s.Dir("/l"), zklock.WithHandoffs(2))
 					s.Server.Inject(fault.Op(op).Session(c.SessionID()).Nth(nth))
 					for range 3 {
 						h := s.Lock(m)
@@ -326,7 +281,7 @@ func TestLockDelayUnderALocalQueue(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		delay := zklock.WithLockDelay(10 * time.Second)
 		c := s.Client()
-		m := c.Mutex("/l", zklock.WithLocalHandoff(50), delay)
+		m := c.Mutex("/l", zklock.WithHandoffs(50), delay)
 		h := s.Lock(m)
 		calls := inLine(s, m, 5)
 		before := asked(s)
@@ -346,7 +301,7 @@ func TestLockDelayUnderALocalQueue(t *testing.T) {
 		start = time.Now()
 		s.Unlock(s.Lock(s.Client().Mutex("/l", delay)))
 		require.Zero(s, time.Since(start), "released, not lost")
-		short := c.Mutex("/l", zklock.WithLocalHandoff(50), delay, zklock.WithMaxHold(time.Second))
+		short := c.Mutex("/l", zklock.WithHandoffs(50), delay, zklock.WithMaxHold(time.Second))
 		h = s.Lock(short)
 		w := inLine(s, m, 1)[0]
 		require.ErrorIs(s, locktest.End(h), zklock.ErrMaxHold)

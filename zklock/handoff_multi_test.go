@@ -3,7 +3,6 @@ package zklock_test
 import (
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
@@ -16,7 +15,7 @@ import (
 
 func TestMultiAndCheckOfAHandedOnHold(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
-		m := s.Client().Mutex("/l", zklock.WithLocalHandoff(50))
+		m := s.Client().Mutex("/l", zklock.WithHandoffs(50))
 		first := s.Lock(m)
 		calls := inLine(s, m, 3)
 		s.Unlock(first)
@@ -49,7 +48,7 @@ func TestAZnodeThatAMultiMayStillCheckIsNotHandedOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				c := s.Client()
-				m := c.Mutex("/l", zklock.WithLocalHandoff(50), zklock.WithIdleKeep(time.Minute))
+				m := c.Mutex("/l", zklock.WithHandoffs(50))
 				h := s.Lock(m)
 				w := inLine(s, m, 1)[0]
 				in := s.Server.Inject(fault.Op(zktest.OpMulti).Once())

@@ -54,11 +54,7 @@ func (c *chaos) options(d dice, i int) []zklock.LockOption {
 	if !c.shared[i] {
 		return nil
 	}
-	opts := []zklock.LockOption{zklock.WithLocalHandoff(1 + d.IntN(5))}
-	if d.IntN(2) == 0 {
-		opts = append(opts, zklock.WithIdleKeep(time.Duration(1+d.IntN(2000))*time.Millisecond))
-	}
-	return opts
+	return []zklock.LockOption{zklock.WithHandoffs(1 + d.IntN(5))}
 }
 
 // acquired records a hold, and requires that there is no other.

@@ -2,7 +2,6 @@ package zklock_test
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -47,7 +46,7 @@ func clean(s *locktest.Sim, dir string) {
 
 func TestGoroutinesOfOneProcessShareAZnode(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
-		m := s.Client().Mutex("/l", zklock.WithLocalHandoff(1))
+		m := s.Client().Mutex("/l", zklock.WithHandoffs(1))
 		first := s.Lock(m)
 		calls := inLine(s, m, 5)
 		require.Len(s, s.Server.Children("/l"), 1)
@@ -77,7 +76,7 @@ func TestGoroutinesOfOneProcessShareAZnode(t *testing.T) {
 
 func TestLocalHandoffCostsASingleCallerNothingMore(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
-		m := s.Client().Mutex("/l", zklock.WithLocalHandoff(10))
+		m := s.Client().Mutex("/l", zklock.WithHandoffs(10))
 		s.Unlock(s.Lock(m))
 		before := asked(s)
 		s.Unlock(s.Lock(m))
@@ -86,40 +85,9 @@ func TestLocalHandoffCostsASingleCallerNothingMore(t *testing.T) {
 	})
 }
 
-func TestAKeptZnodeIsLockedWithoutARequest(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		c := s.Client()
-		m := c.Mutex("/l", zklock.WithLocalHandoff(1), zklock.WithIdleKeep(5*time.Second))
-		first := s.Lock(m)
-		s.Unlock(first)
-		time.Sleep(time.Second) // until it is watched
-		before := asked(s)
-		for range 100 {
-			h := s.Lock(m)
-			require.Equal(s, first.Token(), h.Token())
-			require.NoError(s, h.Err())
-			s.Unlock(h)
-			h, err := m.TryLock(s.Context())
-			require.NoError(s, err)
-			s.Unlock(h)
-			time.Sleep(4 * time.Second)
-		}
-		require.Equal(s, before, asked(s))
-		require.Len(s, s.Server.Children("/l"), 1)
-		start := time.Now()
-		s.Until(time.Minute, "the idle time is over", func() bool { return len(s.Server.Children("/l")) == 0 })
-		require.InDelta(s, 1, time.Since(start).Seconds(), 0.1, "4 of 5 s were over")
-		clean(s, "/l")
-		h := s.Lock(m)
-		require.Greater(s, h.Token(), first.Token())
-		time.Sleep(time.Minute)
-		s.Owned(c, h)
-	})
-}
-
 func TestLocalWaitersAreServedInOrderOfArrivalAndNoCallerBarges(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
-		m := s.Client().Mutex("/l", zklock.WithLocalHandoff(1), zklock.WithIdleKeep(time.Second))
+		m := s.Client().Mutex("/l", zklock.WithHandoffs(1))
 		h := s.Lock(m)
 		var mu sync.Mutex
 		var order []int
@@ -155,7 +123,7 @@ func TestLocalWaitersAreServedInOrderOfArrivalAndNoCallerBarges(t *testing.T) {
 
 func TestTryLockOfAProcessThatHoldsOrWaitsIsBusyWithoutARequest(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
-		m := s.Client().Mutex("/l", zklock.WithLocalHandoff(5), zklock.WithOwner("me"))
+		m := s.Client().Mutex("/l", zklock.WithHandoffs(5), zklock.WithOwner("me"))
 		h, err := m.TryLock(s.Context())
 		require.NoError(s, err)
 		before := asked(s)
@@ -188,7 +156,7 @@ func TestTryLockOfAProcessThatHoldsOrWaitsIsBusyWithoutARequest(t *testing.T) {
 		outside = s.Lock(s.Client().Mutex("/l"))
 		_, err = m.TryLock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrBusy)
-		_, err = s.Client().Mutex("/l", zklock.WithLocalHandoff(1), zklock.WithWait(0)).Lock(s.Context())
+		_, err = s.Client().Mutex("/l", zklock.WithHandoffs(1), zklock.WithWait(0)).Lock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrBusy)
 		s.Unlock(outside)
 		h, err = m.TryLock(s.Context())
@@ -201,11 +169,11 @@ func TestTryLockOfAProcessThatHoldsOrWaitsIsBusyWithoutARequest(t *testing.T) {
 func TestLocksThatMakeOtherZnodesExcludeEachOtherThroughTheEnsemble(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
-		a := c.Mutex("/l", zklock.WithLocalHandoff(5))
-		b := c.Mutex("/l", zklock.WithLocalHandoff(5), zklock.WithOwner("b"))
+		a := c.Mutex("/l", zklock.WithHandoffs(5))
+		b := c.Mutex("/l", zklock.WithHandoffs(5), zklock.WithOwner("b"))
 		h := s.Lock(a)
 		w, plain := inLine(s, b, 1)[0], inLine(s, c.Mutex("/l"), 1)[0]
-		same := c.Mutex("/l", zklock.WithMaxHold(time.Hour), zklock.WithLocalHandoff(5), zklock.WithReentrancy())
+		same := c.Mutex("/l", zklock.WithMaxHold(time.Hour), zklock.WithHandoffs(5), zklock.WithReentrancy())
 		joined := locktest.Go(s.Context(), same.Lock)
 		require.False(s, w.Over() || plain.Over() || joined.Over())
 		require.Len(s, s.Server.Children("/l"), 3)
@@ -225,8 +193,8 @@ func TestLocksThatMakeOtherZnodesExcludeEachOtherThroughTheEnsemble(t *testing.T
 func TestReentrancyAndDeadlockUnderAHandedOnHold(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
-		plain := c.Mutex("/l", zklock.WithLocalHandoff(5))
-		again := c.Mutex("/l", zklock.WithLocalHandoff(5), zklock.WithReentrancy())
+		plain := c.Mutex("/l", zklock.WithHandoffs(5))
+		again := c.Mutex("/l", zklock.WithHandoffs(5), zklock.WithReentrancy())
 		first := s.Lock(plain)
 		w := locktest.Go(s.Context(), plain.Lock)
 		require.False(s, w.Over())
@@ -269,7 +237,7 @@ func TestReentrancyAndDeadlockUnderAHandedOnHold(t *testing.T) {
 
 func TestTheEndOfASharedHoldReachesItsReentrantOnes(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
-		m := s.Client().Mutex("/l", zklock.WithLocalHandoff(5), zklock.WithReentrancy())
+		m := s.Client().Mutex("/l", zklock.WithHandoffs(5), zklock.WithReentrancy())
 		h := s.Lock(m)
 		n, err := m.Lock(h.Context())
 		require.NoError(s, err)
@@ -283,26 +251,11 @@ func TestTheEndOfASharedHoldReachesItsReentrantOnes(t *testing.T) {
 	})
 }
 
-func TestOptionsOfLocalHandoffThatCanNotWork(t *testing.T) {
+func TestLocalHandoffIsForAMutex(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		c, ctx := locktest.Dial(t, srv), locktest.Soon(t)
 		before := srv.Requests()
-		for says, opts := range map[string][]zklock.LockOption{
-			"local handoff of 0: is less than 1":                         {zklock.WithLocalHandoff(0)},
-			"local handoff of -1: is less than 1":                        {zklock.WithLocalHandoff(-1)},
-			"idle keeping for 1s: needs WithLocalHandoff":                {zklock.WithIdleKeep(time.Second)},
-			"idle keeping for 0s: is not between":                        {zklock.WithLocalHandoff(1), zklock.WithIdleKeep(0)},
-			"idle keeping for -1s: is not between":                       {zklock.WithLocalHandoff(1), zklock.WithIdleKeep(-time.Second)},
-			"idle keeping for 1m0.000000001s: is not between 0 and 1m0s": {zklock.WithLocalHandoff(1), zklock.WithIdleKeep(time.Minute + 1)},
-		} {
-			m := c.Mutex("/l", opts...)
-			for _, call := range []func(context.Context) (*zklock.Hold, error){m.Lock, m.TryLock} {
-				_, err := call(ctx)
-				require.ErrorIs(t, err, zklock.ErrOption)
-				require.ErrorContains(t, err, says)
-			}
-		}
-		opt := zklock.WithLocalHandoff(7)
+		opt := zklock.WithLocalHandoff()
 		for kind, call := range map[string]func() error{
 			"rw":        func() error { _, err := c.RWMutex("/l", opt).Lock(ctx); return err },
 			"reader":    func() error { _, err := c.RWMutex("/l", opt).RLock(ctx); return err },
@@ -312,38 +265,8 @@ func TestOptionsOfLocalHandoffThatCanNotWork(t *testing.T) {
 		} {
 			err := call()
 			require.ErrorIs(t, err, zklock.ErrOption, kind)
-			require.ErrorContains(t, err, "local handoff of 7: is for a Mutex", kind)
+			require.ErrorContains(t, err, "WithLocalHandoff is for a Mutex", kind)
 		}
 		require.Equal(t, before[zktest.OpCreate], srv.Requests()[zktest.OpCreate])
-	})
-}
-
-func TestGuardWithLocalHandoffAndIdleKeeping(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		c := s.Client()
-		inside := 0
-		guarded := zklock.Guard(c.Client, func(k string) (string, error) { return zklock.KeyPath("/k", k), nil },
-			func(ctx context.Context, k string) (string, error) {
-				inside++ // the race detector would report a second one
-				defer func() { inside-- }()
-				h, ok := zklock.HoldFrom(ctx)
-				if !ok || h.Err() != nil || inside != 1 {
-					return "", errors.New("not alone")
-				}
-				return "did " + k, nil
-			}, zklock.WithLocalHandoff(10), zklock.WithIdleKeep(time.Second), zklock.WithWait(time.Minute))
-		var all sync.WaitGroup
-		for range 50 {
-			all.Go(func() {
-				got, err := guarded(s.Context(), "a/b")
-				if err != nil || got != "did a/b" {
-					s.Error(got, err)
-				}
-			})
-		}
-		all.Wait()
-		require.Equal(s, 1, s.Server.Requests()[zktest.OpDelete]+len(s.Server.Children(zklock.KeyPath("/k", "a/b"))), "one znode for all")
-		time.Sleep(2 * time.Second)
-		clean(s, zklock.KeyPath("/k", "a/b"))
 	})
 }

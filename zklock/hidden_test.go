@@ -2,7 +2,6 @@ package zklock_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -82,8 +81,7 @@ func TestANeighbourWhoHidesItsZnodeAndGoesOnARealServer(t *testing.T) {
 	locktest.Unlock(t, w.Result(t))
 }
 
-// The same for others who wait for the end of a znode: an observer of an election, WaitFree, a waiter for permits behind a
-// waiter.
+// The same for others who wait for the end of a znode: an observer of an election, a reader behind a writer.
 func TestANeighbourWhoHidesItsZnodeAndGoesFromOnlookersAndReaders(t *testing.T) {
 	hide := func(s *locktest.Sim, neighbour *session.Session, node string) {
 		_, err := neighbour.SetACL(s.Context(), node, zk.DigestACL(zk.PermAll, "neighbour", "x"), -1)
@@ -95,20 +93,6 @@ func TestANeighbourWhoHidesItsZnodeAndGoesFromOnlookersAndReaders(t *testing.T) 
 		made, err := neighbour.Create(s.Context(), "/l/_c_00000000-0000-4000-8000-000000000000-"+mark, nil, session.EphemeralSequential, session.WorldACL())
 		require.NoError(s, err)
 		return neighbour, made.Path
-	}
-	for _, waited := range []time.Duration{5 * time.Second, 615 * time.Second} {
-		t.Run(fmt.Sprint("WaitFree after ", waited), func(t *testing.T) {
-			locktest.Simulate(t, func(s *locktest.Sim) {
-				s.Dir("/l")
-				n, node := queue(s, "lock-")
-				c := s.Client()
-				done := make(chan error, 1)
-				go func() { done <- c.WaitFree(s.Context(), "/l") }()
-				time.Sleep(waited)
-				hide(s, n, node)
-				s.Until(2*c.SessionStatus().Timeout, "WaitFree, which looks once in a session timeout, returns", func() bool { return len(done) == 1 })
-			})
-		})
 	}
 	t.Run("Observe", func(t *testing.T) {
 		locktest.Simulate(t, func(s *locktest.Sim) {

@@ -26,13 +26,10 @@ type Token int64
 // Hold is one acquisition of one lock. Its methods may be called concurrently.
 type Hold struct {
 	a      *acquisition
-	read   bool         // of a read lock
 	ctx    leaseContext // made once by bind
 	cancel context.CancelCauseFunc
 
-	asked chan ReleaseRequest // of Asked; nil before that. Guarded by the acquisition's mu
-
-	released atomic.Bool // by Unlock, or turned into another by Downgrade
+	released atomic.Bool // by Unlock
 }
 
 // Context returns a context that is cancelled before the ensemble can give the lock to another client, also when nothing is
@@ -42,7 +39,7 @@ type Hold struct {
 // Its Err, Done and Value look at the clock, which takes about 50 ns. So if a process was stopped (SIGSTOP, a paused
 // virtual machine) until the lease was over, it finds the context ended as soon as it asks: in a loop on ctx.Err(), or in a
 // select on ctx.Done() that begins after the stop. The same is true of children made by context.WithValue, and of the
-// contexts of Do, Guard, Election.Run and package lockhttp. A select that was waiting already, and a child made by
+// contexts of Do, Election.Run and package lockhttp. A select that was waiting already, and a child made by
 // context.WithCancel, WithTimeout or another library, end when this context is asked, or when a timer has run, mostly
 // within a millisecond of waking; there HoldFrom(ctx) finds the hold, whose Err looks at the clock. A process may also be
 // stopped after it has asked and before it acts: the token and Multi protect against that.
@@ -55,9 +52,9 @@ func (h *Hold) Context() context.Context {
 }
 
 // bind makes h a hold of a, whose context is a child of the session's.
-func (h *Hold) bind(a *acquisition, values context.Context, read bool) {
+func (h *Hold) bind(a *acquisition, values context.Context) {
 	s := a.ticket.Session()
-	h.a, h.read, h.ctx.s, h.ctx.a = a, read, s, a
+	h.a, h.ctx.s, h.ctx.a = a, s, a
 	h.ctx.Context, h.cancel = context.WithCancelCause(holdContext{s.Context(), values, h})
 }
 
@@ -125,22 +122,11 @@ func (h *Hold) Check(ctx context.Context) error {
 func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
 	h.need()
 	needContext(ctx)
-	resps, err := h.a.ticket.Multi(ctx, h.mayWrite, ops...)
+	resps, err := h.a.ticket.Multi(ctx, h.Err, ops...)
 	if errors.Is(err, recipe.ErrGone) && h.Err() == nil { // the hold is about to end
 		err = errors.Join(err, ErrNodeDeleted)
 	}
 	return resps, h.fail("multi", err)
-}
-
-// mayWrite is Err, but ErrUnlocked for a write hold whose znode a Downgrade has replaced by a reader's.
-func (h *Hold) mayWrite() error {
-	err := h.Err()
-	if err == nil && !h.read {
-		if n, _ := recipe.Parse(path.Base(h.a.ticket.Nodes()[0])); n.Kind == recipe.Read {
-			return ErrUnlocked
-		}
-	}
-	return err
 }
 
 // Unlock releases the lock: the hold's context ends, then its znode is deleted, and nothing else. Nil: it is deleted, and
@@ -171,10 +157,7 @@ func (h *Hold) Unlock(ctx context.Context) error {
 		ctx, done = context.WithDeadline(ctx, deadline)
 		defer done()
 	}
-	switch last, downgrade := h.a.drop(h); {
-	case downgrade:
-		err = h.a.downgradeForReaders(ctx)
-	case last:
+	if h.a.drop(h) {
 		err = h.a.release(ctx)
 	}
 	return h.fail("unlock", err)
@@ -189,18 +172,11 @@ func (h *Hold) UnlockSoon() {
 	if !h.released.CompareAndSwap(false, true) {
 		return
 	}
-	last, downgrade := h.a.drop(h)
-	if !last && !downgrade {
+	if !h.a.drop(h) {
 		return
 	}
-	first := last && h.a.beginRelease()
-	finish := func(ctx context.Context) { // the hooks have its error
-		if downgrade {
-			_ = h.a.downgradeForReaders(ctx)
-		} else {
-			_ = h.a.endRelease(ctx, first)
-		}
-	}
+	first := h.a.beginRelease()
+	finish := func(ctx context.Context) { _ = h.a.endRelease(ctx, first) } // the hooks have its error
 	if !h.a.c.spawn(func() {
 		ctx, done := context.WithTimeout(context.Background(), h.ctx.s.Timeout())
 		defer done()
@@ -281,8 +257,8 @@ func (c holdContext) Deadline() (time.Time, bool) {
 // holdKey finds the innermost hold in a context.
 type holdKey struct{}
 
-// HoldFrom returns the innermost hold whose Context ctx is, or is derived from. It is for functions that run inside Do or
-// Guard and want the token, SafeUntil or Multi.
+// HoldFrom returns the innermost hold whose Context ctx is, or is derived from. It is for functions that run inside Do
+// and want the token, SafeUntil or Multi.
 func HoldFrom(ctx context.Context) (*Hold, bool) {
 	h, ok := ctx.Value(holdKey{}).(*Hold)
 	return h, ok

@@ -101,16 +101,15 @@ func TestAMultiLockThatIsLostWhileItsUnlockIsUnderWayLeavesNothing(t *testing.T)
 	})
 }
 
-// unlock releases h. A Downgrade may have turned it into another one, or have given the lock up.
-func (e *ending) unlock(name string, h *zklock.Hold, rw bool) {
+// unlock releases h.
+func (e *ending) unlock(name string, h *zklock.Hold) {
 	ctx, cancel := e.context()
 	e.at("unlock of "+name, func() {
 		defer cancel()
 		err := h.Unlock(ctx)
 		switch {
 		case err == nil, errors.Is(err, zklock.ErrLost), errors.Is(err, zklock.ErrClosed),
-			ctx.Err() != nil && errors.Is(err, ctx.Err()),
-			rw && (errors.Is(err, zklock.ErrNotHeld) || errors.Is(err, zklock.ErrUnlocked)):
+			ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		default:
 			e.Errorf("%s: unlock: %v", name, err)
 		}
@@ -121,7 +120,7 @@ func (e *ending) unlock(name string, h *zklock.Hold, rw bool) {
 }
 
 // acquire takes a lock of some kind, and returns its holds by name.
-func (e *ending) acquire(opts []zklock.LockOption) (holds map[string]*zklock.Hold, rw *zklock.RWMutex) {
+func (e *ending) acquire(opts []zklock.LockOption) (holds map[string]*zklock.Hold) {
 	e.Helper()
 	holds = map[string]*zklock.Hold{}
 	take := func(name string, ctx context.Context, lock func(context.Context) (*zklock.Hold, error)) *zklock.Hold { //nolint:revive // name first
@@ -136,23 +135,23 @@ func (e *ending) acquire(opts []zklock.LockOption) (holds map[string]*zklock.Hol
 		take("mutex", e.Context(), e.c.Mutex(e.dirs[0], opts...).Lock)
 	case 1:
 		e.note("handoff")
-		take("handoff", e.Context(), e.c.Mutex(e.dirs[0], append(opts, zklock.WithLocalHandoff(2))...).Lock)
+		take("handoff", e.Context(), e.c.Mutex(e.dirs[0], append(opts, zklock.WithHandoffs(2))...).Lock)
 	case 2, 3:
 		e.note("multi")
 		take("multi", e.Context(), e.c.MultiLock(e.dirs, opts...).Lock)
 	default:
 		e.note("rw")
-		rw = e.c.RWMutex(e.dirs[0], append(opts, zklock.WithReentrancy())...)
+		rw := e.c.RWMutex(e.dirs[0], append(opts, zklock.WithReentrancy())...)
 		w := take("write", e.Context(), rw.Lock)
 		if e.one(2) {
-			take("read", w.Context(), rw.RLock)
+			take("write again", w.Context(), rw.Lock)
 		}
 	}
-	return holds, rw
+	return holds
 }
 
 // disturb does everything else that may end a hold.
-func (e *ending) disturb(holds map[string]*zklock.Hold, rw *zklock.RWMutex) {
+func (e *ending) disturb(holds map[string]*zklock.Hold) {
 	for _, h := range holds {
 		nodes := h.Nodes()
 		if e.one(2) {
@@ -180,19 +179,6 @@ func (e *ending) disturb(holds map[string]*zklock.Hold, rw *zklock.RWMutex) {
 		e.at("close", func() {
 			if err := e.c.Close(); err != nil {
 				e.Error(err)
-			}
-		})
-	}
-	if w := holds["write"]; w != nil && e.one(2) {
-		ctx, cancel := e.context()
-		e.at("downgrade", func() {
-			defer cancel()
-			r, err := rw.Downgrade(ctx, w)
-			if err != nil {
-				return
-			}
-			if err := r.Unlock(e.Context()); err != nil && !errors.Is(err, zklock.ErrLost) && !errors.Is(err, zklock.ErrClosed) {
-				e.Errorf("unlock after a downgrade: %v", err)
 			}
 		})
 	}
@@ -226,13 +212,13 @@ func endHold(t *testing.T, seed uint64) {
 		if e.one(3) {
 			opts = append(opts, zklock.WithLockDelay(time.Millisecond))
 		}
-		holds, rw := e.acquire(opts)
+		holds := e.acquire(opts)
 		hangs := limited && e.one(3) // there is no Unlock: the maximum has to end it
 		e.note("limited %v, hangs %v", limited, hangs)
-		e.disturb(holds, rw)
+		e.disturb(holds)
 		if !hangs {
 			for _, name := range slices.Sorted(maps.Keys(holds)) { // in the same order each time: it draws
-				e.unlock(name, holds[name], rw != nil)
+				e.unlock(name, holds[name])
 			}
 		}
 		e.all.Wait()
@@ -255,7 +241,7 @@ func endHold(t *testing.T, seed uint64) {
 	})
 }
 
-// In whichever order an Unlock, the loss of a znode, WithMaxHold, a Downgrade, the session's end and the Client's Close end
+// In whichever order an Unlock, the loss of a znode, WithMaxHold, the session's end and the Client's Close end
 // a hold, all its znodes are deleted, and its end is reported once (scenario 61).
 func TestAllZnodesOfAHoldGoWhateverEndsIt(t *testing.T) {
 	runs := uint64(400)

@@ -92,7 +92,7 @@ func TestAnUnlockThatMeetsTheEndOfItsHoldNamesTheCallAndTheLock(t *testing.T) {
 	}
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {
-			for _, opts := range [][]zklock.LockOption{nil, {zklock.WithLocalHandoff(2)}} {
+			for _, opts := range [][]zklock.LockOption{nil, {zklock.WithHandoffs(2)}} {
 				locktest.Simulate(t, func(s *locktest.Sim) {
 					c := s.Client()
 					h := s.Lock(c.Mutex(s.Dir("/l"), append(opts, zklock.WithMaxHold(time.Second))...))
@@ -114,37 +114,6 @@ func TestAnUnlockThatMeetsTheEndOfItsHoldNamesTheCallAndTheLock(t *testing.T) {
 			}
 		})
 	}
-}
-
-// The write lock becomes a read lock while its holds write: each Multi is carried out with the old or the new znode, or its
-// error says that its own hold was released.
-func TestAMultiDuringADowngradeIsCarriedOutOrSaysThatTheHoldWasReleased(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		m := s.Client().RWMutex(s.Dir("/l"), zklock.WithReentrancy())
-		s.Dir("/data")
-		for range 100 {
-			w, err := m.Lock(s.Context())
-			require.NoError(s, err)
-			r, err := m.RLock(w.Context())
-			require.NoError(s, err)
-			var all sync.WaitGroup
-			for _, h := range []*zklock.Hold{w, r} {
-				all.Go(func() {
-					for range 3 {
-						_, err := h.Multi(s.Context(), &zk.SetDataRequest{Path: "/data", Version: -1})
-						if h == r {
-							require.NoError(s, err)
-						} else if err != nil {
-							require.ErrorIs(s, err, zklock.ErrUnlocked)
-						}
-					}
-				})
-			}
-			all.Go(func() { s.Unlock(w) })
-			all.Wait()
-			s.Unlock(r)
-		}
-	})
 }
 
 // After a stop of the process (here: nothing reads the clock until the lease is over) the notification of the deletion by

@@ -39,23 +39,20 @@ func (k Kind) contender() recipe.Kind {
 // call that they report on waits for them, and must not call Client.Close.
 //
 // LockInfo.Call, the number of the call, ties events together. Each Asked is followed by one Acquired or Failed, with any
-// number of Queued and Retried in between; each Acquired by one Released or Lost, with at most one Downgraded in between. A
-// Downgraded that is concurrent with Released or Lost may be reported after it. A call that is refused before it asks for
-// anything (a bad path or option, a context that has ended) is not reported.
+// number of Queued and Retried in between; each Acquired by one Released or Lost. A call that is
+// refused before it asks for anything (a bad path or option, a context that has ended) is not reported.
 //
 // With WithReentrancy, a call that joins a hold is Asked and Acquired under its own number, and Joined is the number of the
 // call whose hold it joins. Released, after the last Unlock, or Lost is reported under that number only.
 type Hooks struct {
-	Session        func(SessionInfo)        // a session came up, is in doubt, or is over
-	Asked          func(LockInfo)           // a call asks for a lock
-	Queued         func(QueuedInfo)         // it waits in line; again whenever its place in line was seen to change
-	Acquired       func(AcquiredInfo)       // it holds the lock
-	Failed         func(FailedInfo)         // it gave up: busy, ctx, closed
-	AskedToRelease func(AskedToReleaseInfo) // a holder was asked to let go: see Client.Ask
-	Downgraded     func(DowngradedInfo)     // a hold of a write lock became one of the read lock
-	Released       func(ReleasedInfo)       // Unlock was called on a lock that was held
-	Lost           func(LostInfo)           // a hold ended without Unlock
-	Retried        func(RetriedInfo)        // a step failed and is made again
+	Session  func(SessionInfo)  // a session came up, is in doubt, or is over
+	Asked    func(LockInfo)     // a call asks for a lock
+	Queued   func(QueuedInfo)   // it waits in line; again whenever its place in line was seen to change
+	Acquired func(AcquiredInfo) // it holds the lock
+	Failed   func(FailedInfo)   // it gave up: busy, ctx, closed
+	Released func(ReleasedInfo) // Unlock was called on a lock that was held
+	Lost     func(LostInfo)     // a hold ended without Unlock
+	Retried  func(RetriedInfo)  // a step failed and is made again
 }
 
 // JoinHooks returns hooks that call each of hooks, in that order: the program's own beside a library's for metrics.
@@ -67,8 +64,6 @@ func JoinHooks(hooks ...Hooks) Hooks {
 		j.Queued = both(j.Queued, h.Queued)
 		j.Acquired = both(j.Acquired, h.Acquired)
 		j.Failed = both(j.Failed, h.Failed)
-		j.AskedToRelease = both(j.AskedToRelease, h.AskedToRelease)
-		j.Downgraded = both(j.Downgraded, h.Downgraded)
 		j.Released = both(j.Released, h.Released)
 		j.Lost = both(j.Lost, h.Lost)
 		j.Retried = both(j.Retried, h.Retried)
@@ -133,22 +128,6 @@ type FailedInfo struct {
 	LockInfo
 	Waited time.Duration
 	Err    error
-}
-
-// AskedToReleaseInfo is a request to a holder to let go.
-type AskedToReleaseInfo struct {
-	LockInfo
-	Token Token
-	ReleaseRequest
-}
-
-// DowngradedInfo is a write lock that became a read lock without being free in between: by Downgrade, or because it was
-// released before a read lock that was taken under it. Its Kind is KindRead from here on.
-type DowngradedInfo struct {
-	LockInfo
-	Token Token // as before
-	Node  string
-	Held  time.Duration // for writing
 }
 
 // ReleasedInfo is a hold that was released.
@@ -218,16 +197,6 @@ func (c *Client) tellAcquired(i AcquiredInfo) {
 func (c *Client) tellFailed(i FailedInfo) {
 	tell(c, slog.LevelDebug, "lock not acquired", &i.LockInfo, c.opts.hooks.Failed, i,
 		slog.Duration("waited", i.Waited), slog.Any("error", i.Err))
-}
-
-func (c *Client) tellDowngraded(i DowngradedInfo) {
-	tell(c, slog.LevelDebug, "lock downgraded", &i.LockInfo, c.opts.hooks.Downgraded, i,
-		i.Token.attr(), slog.String("node", i.Node), slog.Duration("held", i.Held))
-}
-
-func (c *Client) tellAskedToRelease(i AskedToReleaseInfo) {
-	tell(c, slog.LevelInfo, "lock asked to be released", &i.LockInfo, c.opts.hooks.AskedToRelease, i,
-		i.Token.attr(), slog.String("by", i.By), slog.String("why", i.Why))
 }
 
 func (c *Client) tellReleased(i ReleasedInfo) {

@@ -36,7 +36,7 @@ var journalLines = map[string]string{
 	"session connected": "INFO session connected", "session disconnected": "WARN session disconnected",
 	"session over": "INFO session over", "asked": "DEBUG lock asked for", "queued 1": "DEBUG lock queued",
 	"acquired": "DEBUG lock acquired",
-	"failed":   "DEBUG lock not acquired", "downgraded": "DEBUG lock downgraded", "released": "DEBUG lock released",
+	"failed":   "DEBUG lock not acquired", "released": "DEBUG lock released",
 	"lost": "WARN lock lost", "retried": "DEBUG lock step retried",
 }
 
@@ -93,8 +93,6 @@ func lockInfoOf(t *testing.T, info any) zklock.LockInfo {
 		return i.LockInfo
 	case zklock.FailedInfo:
 		return i.LockInfo
-	case zklock.DowngradedInfo:
-		return i.LockInfo
 	case zklock.ReleasedInfo:
 		return i.LockInfo
 	case zklock.LostInfo:
@@ -119,7 +117,7 @@ func journalKinds() []journalKind {
 	return []journalKind{
 		{"mutex", "mutex", func(ctx context.Context, c *zklock.Client) (*zklock.Hold, error) { return c.Mutex("/l").Lock(ctx) }, mutex},
 		{"mutex with local handoff", "mutex", func(ctx context.Context, c *zklock.Client) (*zklock.Hold, error) {
-			return c.Mutex("/l", zklock.WithLocalHandoff(3)).Lock(ctx)
+			return c.Mutex("/l", zklock.WithHandoffs(3)).Lock(ctx)
 		}, mutex},
 		{"write", "write", func(ctx context.Context, c *zklock.Client) (*zklock.Hold, error) { return c.RWMutex("/l").Lock(ctx) },
 			func(c *zklock.Client) func(context.Context) (*zklock.Hold, error) { return c.RWMutex("/l").RLock }},
@@ -243,42 +241,6 @@ func TestReentrantCallsAreAskedForAndJoinTheHoldThatIsReleasedOnce(t *testing.T)
 		require.ErrorIs(t, err, zklock.ErrDeadlock)
 		infos = ta.told(t, "asked", "failed")
 		require.ErrorIs(t, infos[1].(zklock.FailedInfo).Err, zklock.ErrDeadlock)
-	})
-}
-
-func TestADowngradeIsTold(t *testing.T) {
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		ta, c := dialWithJournal(t, srv)
-		m := c.RWMutex("/l", zklock.WithReentrancy())
-		h, err := m.Lock(locktest.Soon(t))
-		require.NoError(t, err)
-		calls := callsOf(t, ta.told(t, "asked", "acquired"))
-		time.Sleep(time.Minute)
-		r, err := m.Downgrade(locktest.Soon(t), h)
-		require.NoError(t, err)
-		infos := ta.told(t, "downgraded")
-		down := infos[0].(zklock.DowngradedInfo)
-		require.Equal(t, calls[0], down.Call)
-		require.Equal(t, zklock.KindRead, down.Kind)
-		require.Equal(t, r.Node(), down.Node)
-		require.Equal(t, r.Token(), down.Token)
-		require.Equal(t, time.Minute, down.Held)
-		time.Sleep(time.Minute)
-		require.NoError(t, r.Unlock(locktest.Soon(t)))
-		released := ta.told(t, "released")[0].(zklock.ReleasedInfo)
-		require.Equal(t, down.LockInfo, released.LockInfo)
-		require.Equal(t, 2*time.Minute, released.Held)
-
-		// By releasing the write lock before a read lock that was taken under it.
-		h, err = m.Lock(locktest.Soon(t))
-		require.NoError(t, err)
-		r, err = m.RLock(h.Context())
-		require.NoError(t, err)
-		ta.forget()
-		require.NoError(t, h.Unlock(locktest.Soon(t)))
-		ta.told(t, "downgraded")
-		require.NoError(t, r.Unlock(locktest.Soon(t)))
-		require.Equal(t, zklock.KindRead, ta.told(t, "released")[0].(zklock.ReleasedInfo).Kind)
 	})
 }
 

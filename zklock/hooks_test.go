@@ -56,15 +56,14 @@ func lastInfo[T any](d *diary) (info T) {
 
 func (d *diary) hooks() zklock.Hooks {
 	return zklock.Hooks{
-		Session:    func(i zklock.SessionInfo) { d.write("session "+i.State.String(), i) },
-		Asked:      func(i zklock.LockInfo) { d.write("asked", i) },
-		Queued:     func(i zklock.QueuedInfo) { d.write(fmt.Sprintf("queued %d", i.Ahead), i) },
-		Acquired:   func(i zklock.AcquiredInfo) { d.write("acquired", i) },
-		Failed:     func(i zklock.FailedInfo) { d.write("failed", i) },
-		Released:   func(i zklock.ReleasedInfo) { d.write("released", i) },
-		Downgraded: func(i zklock.DowngradedInfo) { d.write("downgraded", i) },
-		Lost:       func(i zklock.LostInfo) { d.write("lost", i) },
-		Retried:    func(i zklock.RetriedInfo) { d.write("retried", i) },
+		Session:  func(i zklock.SessionInfo) { d.write("session "+i.State.String(), i) },
+		Asked:    func(i zklock.LockInfo) { d.write("asked", i) },
+		Queued:   func(i zklock.QueuedInfo) { d.write(fmt.Sprintf("queued %d", i.Ahead), i) },
+		Acquired: func(i zklock.AcquiredInfo) { d.write("acquired", i) },
+		Failed:   func(i zklock.FailedInfo) { d.write("failed", i) },
+		Released: func(i zklock.ReleasedInfo) { d.write("released", i) },
+		Lost:     func(i zklock.LostInfo) { d.write("lost", i) },
+		Retried:  func(i zklock.RetriedInfo) { d.write("retried", i) },
 	}
 }
 

@@ -67,7 +67,7 @@ var asks = map[string]func(ctx context.Context) bool{
 	},
 }
 
-// Scenario 63: every method of the context of a hold, of Do, Guard or Election.Run reports that the lock is lost, although
+// Scenario 63: every method of the context of a hold, of Do or Election.Run reports that the lock is lost, although
 // no timer has run.
 func TestScenario63_EveryQuestionAboutALostHoldIsAnsweredWithTheLoss(t *testing.T) {
 	kinds := map[string]func(s *locktest.Sim, c *locktest.Client, use func(ctx context.Context, h *zklock.Hold)){
@@ -84,21 +84,11 @@ func TestScenario63_EveryQuestionAboutALostHoldIsAnsweredWithTheLoss(t *testing.
 			require.ErrorIs(s, err, zklock.ErrLeaseOver)
 		},
 		"Do with local handoff": func(s *locktest.Sim, c *locktest.Client, use func(context.Context, *zklock.Hold)) {
-			_ = c.Mutex("/locks/a", zklock.WithLocalHandoff(3)).Do(s.Context(), func(ctx context.Context) error {
+			_ = c.Mutex("/locks/a", zklock.WithHandoffs(3)).Do(s.Context(), func(ctx context.Context) error {
 				h, _ := zklock.HoldFrom(ctx)
 				use(ctx, h)
 				return nil
 			})
-		},
-		"Guard": func(s *locktest.Sim, c *locktest.Client, use func(context.Context, *zklock.Hold)) {
-			guarded := zklock.Guard(c.Client, func(int) (string, error) { return "/locks/a", nil },
-				func(ctx context.Context, _ int) (int, error) {
-					h, _ := zklock.HoldFrom(ctx)
-					use(ctx, h)
-					return 0, nil
-				})
-			_, err := guarded(s.Context(), 1)
-			require.ErrorIs(s, err, zklock.ErrLeaseOver)
 		},
 		"Election.Run": func(s *locktest.Sim, c *locktest.Client, use func(context.Context, *zklock.Hold)) {
 			ctx, end := context.WithCancel(s.Context())
@@ -179,7 +169,7 @@ func TestAWorkThatEndsByTheCallersDeadlineDoesNotEndBeforeIt(t *testing.T) {
 
 // The notification of the deletion of a hold's znode is lost, and a heartbeat finds the znode gone.
 func TestAHoldWhoseZnodeIsGoneIsToldByAHeartbeat(t *testing.T) {
-	for name, opts := range map[string][]zklock.LockOption{"alone": nil, "shared": {zklock.WithLocalHandoff(2)}} {
+	for name, opts := range map[string][]zklock.LockOption{"alone": nil, "shared": {zklock.WithHandoffs(2)}} {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				c := s.Client()

@@ -26,13 +26,11 @@ type ticket interface {
 	Nodes() []string
 	Czxid() int64
 	Guard(lost func(error))          // reports a loss, from now on
-	OnSet(func([]byte, zk.Stat))     // reports data that other clients set, in goroutines of Guard
 	Check(ctx context.Context) error // asks whether it is still ours
 	SetData(context.Context, []byte) error
 	Multi(ctx context.Context, mayWrite func() error, ops ...any) ([]zk.MultiResponse, error)
-	Downgrade(ctx context.Context) error // makes a writer a reader, in place
-	Lose(cause error)                    // the hold has ended otherwise than by its release: no other call gets the ticket
-	KeepDelay()                          // the coming Leave counts as a loss for a lock delay
+	Lose(cause error) // the hold has ended otherwise than by its release: no other call gets the ticket
+	KeepDelay()       // the coming Leave counts as a loss for a lock delay
 	Leave(ctx context.Context) error
 }
 
@@ -319,10 +317,10 @@ func (c *Client) unreachable(ctx context.Context, path string) error {
 // handoffLock describes a mutex with local handoff. Key has the path and all options that its znode depends on.
 func (l *lock) handoffLock() *handoff.Lock {
 	o, queuer := l.o, *l
-	rest := fmt.Appendf(nil, "%d %d %t %t %t %d %#v\n%s",
-		o.handoff, o.keep, o.container, o.verifyACL, o.delaySet, o.delay, o.acl, l.data)
+	rest := fmt.Appendf(nil, "%d %t %t %t %d %#v\n%s",
+		o.handoff, o.container, o.verifyACL, o.delaySet, o.delay, o.acl, l.data)
 	return &handoff.Lock{Key: handoff.Key{Path: l.path, Rest: sha256.Sum256(rest)},
-		Self: describe(l.data), Handoffs: o.handoff, IdleKeep: o.keep,
+		Self: describe(l.data), Handoffs: o.handoff,
 		Acquire: func(ctx context.Context, try bool, c handoff.Caller) (*recipe.Ticket, error) {
 			return queuer.obtain(ctx, LockInfo{Kind: KindMutex, Try: try}, c)
 		}}

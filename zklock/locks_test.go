@@ -2,17 +2,14 @@ package zklock_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
-	"github.com/zklock/locker/zktest"
 )
 
 func TestLocksFindsWhatIsInUseBelowARoot(t *testing.T) {
@@ -92,71 +89,4 @@ func TestLocksRefusesLimitsThatLeaveNothing(t *testing.T) {
 		_, err = c.Locks(ctx, "/")
 		require.ErrorIs(s, err, context.Canceled)
 	})
-}
-
-func TestWaitFreeReturnsWhenNoContenderIsInLine(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
-		require.NoError(s, a.WaitFree(s.Context(), dir))
-		require.NoError(s, a.WaitFree(s.Context(), "/nowhere"))
-		h := s.Lock(a.Mutex(dir))
-		next := locktest.Go(s.Context(), a.Mutex(dir).Lock)
-		synctest.Wait()
-		done := make(chan error, 1)
-		go func() { done <- b.WaitFree(s.Context(), dir) }()
-		synctest.Wait()
-		looked := s.Server.Requests()[zktest.OpSync]
-		s.Unlock(h)
-		h = next.Get(s)
-		time.Sleep(time.Minute)
-		require.Empty(s, done)
-		require.Equal(s, looked, s.Server.Requests()[zktest.OpSync], "a line that moves does not wake it")
-		require.NoError(s, s.Server.Expire(b.SessionID())) // it goes on in the next session
-		time.Sleep(time.Minute)
-		require.Empty(s, done)
-		s.Unlock(h)
-		require.NoError(s, <-done)
-		synctest.Wait()
-		require.Zero(s, s.Server.WatchCount())
-	})
-}
-
-func TestWaitFreeThatIsOutOfTimeSaysThatItWasBusy(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		dir, c := s.Dir("/locks/a"), s.Client()
-		h := s.Lock(c.Mutex(dir))
-		ctx, cancel := context.WithTimeout(s.Context(), time.Second)
-		defer cancel()
-		err := c.WaitFree(ctx, dir)
-		require.ErrorIs(s, err, context.DeadlineExceeded)
-		require.ErrorIs(s, err, zklock.ErrBusy)
-		require.ErrorContains(s, err, "1 in line")
-		require.ErrorIs(s, c.WaitFree(s.Context(), "/"), zklock.ErrPath)
-		s.Unlock(h)
-		synctest.Wait()
-		require.Zero(s, s.Server.WatchCount())
-		require.NoError(s, c.Close())
-		require.ErrorIs(s, c.WaitFree(s.Context(), dir), zklock.ErrClosed)
-	})
-}
-
-// WaitFree must not wait for ever if it may not read the last contender in line, and so is not notified of its end.
-func TestWaitFreeLooksAgainWhereItIsNotTold(t *testing.T) {
-	for _, version := range []zktest.Version{zktest.Version38, zktest.Version39} {
-		t.Run(fmt.Sprint(version), func(t *testing.T) {
-			locktest.Simulate(t, func(s *locktest.Sim) {
-				require.NoError(s, s.Server.Create("/l", nil))
-				alice, bob := s.Client(zklock.WithAuth("digest", []byte("alice:a"))), s.Client()
-				h := s.Lock(alice.Mutex("/l", zklock.WithACL(zk.ACL{Perms: zk.PermAll, Scheme: "auth"})))
-				done := make(chan error, 1)
-				go func() { done <- bob.WaitFree(s.Context(), "/l") }()
-				time.Sleep(locktest.LongTime)
-				require.Empty(s, done)
-				s.Unlock(h)
-				at := time.Now()
-				require.NoError(s, <-done)
-				require.LessOrEqual(s, time.Since(at), 2*unreadPause)
-			}, zktest.WithVersion(version))
-		})
-	}
 }

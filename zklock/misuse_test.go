@@ -20,8 +20,6 @@ func TestANilFunctionPanicsBeforeAnythingIsTaken(t *testing.T) {
 		"semaphore Do": func() { _ = c.Semaphore("/l", 1).Do(ctx, 1, nil) },
 		"Once.Do":      func() { _ = c.Once("/l").Do(ctx, "key", nil) },
 		"Run":          func() { _ = c.Election("/l").Run(ctx, nil, nil) },
-		"Guard":        func() { zklock.Guard[int, int](c, func(int) (string, error) { return "/l", nil }, nil) },
-		"Guard's path": func() { zklock.Guard(c, nil, func(context.Context, int) (int, error) { return 0, nil }) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.PanicsWithValue(t, "zklock: nil function", call)

@@ -192,11 +192,12 @@ func TestScenario37_OneDeadlineCoversAllLocks(t *testing.T) {
 				for i, dir := range dirs {
 					h := s.Lock(s.Client().Mutex(dir))
 					if freed[i] > 0 {
-						time.AfterFunc(freed[i], func() {
+						later := time.AfterFunc(freed[i], func() {
 							if err := h.Unlock(context.Background()); err != nil {
 								t.Error(err)
 							}
 						})
+						defer later.Stop()
 					}
 				}
 				ctx, cancel := context.WithTimeout(s.Context(), 5*time.Second)

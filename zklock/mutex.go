@@ -179,27 +179,3 @@ func (e hidingError) As(target any) bool {
 	_, done := target.(**DoneError)
 	return !(done && slices.Contains(e.hidden, ErrDone)) && errors.As(e.err, target)
 }
-
-// Guard returns fn with a lock around it, as annotations on methods do in other languages. For each call, path computes the
-// lock's path from the argument, mostly with KeyPath; fn is called while the Mutex of that path is held, with a context
-// that ends with the hold. WithWait and WithMaxHold bound waiting and holding; WithLocalHandoff and WithIdleKeep work
-// across the calls of one guarded function, and of several with equal options.
-//
-// The returned function may be called concurrently. It returns fn's result, and an error as Mutex.Do does: nil when fn has
-// returned nil while the lock was held; one that matches ErrNotRun when the lock was not acquired. An error of path, and
-// the empty path (ErrPath), are returned before any I/O, and match ErrNotRun as well.
-func Guard[A, R any](c *Client, path func(A) (string, error), fn func(context.Context, A) (R, error), opts ...LockOption) func(context.Context, A) (R, error) {
-	needFunction(path == nil || fn == nil)
-	return func(ctx context.Context, arg A) (result R, err error) {
-		p, err := path(arg)
-		if err != nil {
-			return result, notRunError{fmt.Errorf("zklock: guard: path of the argument: %w", err)}
-		}
-		err = c.Mutex(p, opts...).Do(ctx, func(ctx context.Context) error {
-			var fnErr error
-			result, fnErr = fn(ctx, arg)
-			return fnErr
-		})
-		return result, err
-	}
-}

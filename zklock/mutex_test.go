@@ -132,12 +132,11 @@ func TestANilContextPanicsWithTheRule(t *testing.T) {
 			"break":          func() { _ = c.Break(none, dir, w.Token()) },
 			"lock":           func() { _, _ = c.Mutex("/l").Lock(none) },
 			"lock with wait": func() { _, _ = c.Mutex("/l", zklock.WithWait(1)).Lock(none) },
-			"handoff":        func() { _, _ = c.Mutex("/l", zklock.WithLocalHandoff(1)).Lock(none) },
+			"handoff":        func() { _, _ = c.Mutex("/l", zklock.WithHandoffs(1)).Lock(none) },
 			"try lock":       func() { _, _ = c.Mutex("/l").TryLock(none) },
 			"do":             func() { _ = c.Mutex("/l").Do(none, work) },
 			"write lock":     func() { _, _ = c.RWMutex("/l").Lock(none) },
 			"read lock":      func() { _, _ = c.RWMutex("/l").RLock(none) },
-			"downgrade":      func() { _, _ = c.RWMutex(dir).Downgrade(none, w) },
 			"acquire":        func() { _, _ = c.Semaphore("/l", 1).Acquire(none, 1) },
 			"resize":         func() { _ = c.Semaphore("/l", 1).Resize(none, 1) },
 			"multi lock":     func() { _, _ = c.MultiLock([]string{"/l"}).Lock(none) },
@@ -175,18 +174,15 @@ func TestZeroValuesPanicWithTheRule(t *testing.T) {
 		"zero session": func() { _, _ = new(zklock.Client).Session(ctx) },
 		"zero queue":   func() { _, _ = new(zklock.Client).Queue(ctx, "/l") },
 		"its mutex":    func() { _, _ = new(zklock.Client).Mutex("/l").Lock(ctx) },
-		"its handoff":  func() { _, _ = new(zklock.Client).Mutex("/l", zklock.WithLocalHandoff(1)).Lock(ctx) },
+		"its handoff":  func() { _, _ = new(zklock.Client).Mutex("/l", zklock.WithHandoffs(1)).Lock(ctx) },
 	} {
 		require.PanicsWithValue(t, "zklock: nil or zero Client: Dial returns one", call, name)
 	}
 	for name, call := range map[string]func(){
 		"a nil client's": func() { _, _ = c.Mutex("/l").Lock(ctx) },
-		"a nil client's guard": func() {
-			_, _ = zklock.Guard(c, func(string) (string, error) { return "/l", nil }, func(context.Context, string) (int, error) { return 0, nil })(ctx, "")
-		},
-		"mutex": func() { _, _ = new(zklock.Mutex).Lock(ctx) }, "try": func() { _, _ = new(zklock.Mutex).TryLock(ctx) },
+		"mutex":          func() { _, _ = new(zklock.Mutex).Lock(ctx) }, "try": func() { _, _ = new(zklock.Mutex).TryLock(ctx) },
 		"do": func() { _ = new(zklock.Mutex).Do(ctx, neverRun) }, "rw": func() { _, _ = new(zklock.RWMutex).Lock(ctx) },
-		"read": func() { _, _ = new(zklock.RWMutex).TryRLock(ctx) }, "downgrade": func() { _, _ = new(zklock.RWMutex).Downgrade(ctx, nil) },
+		"read":      func() { _, _ = new(zklock.RWMutex).TryRLock(ctx) },
 		"semaphore": func() { _, _ = new(zklock.Semaphore).Acquire(ctx, 1) }, "resize": func() { _ = new(zklock.Semaphore).Resize(ctx, 1) },
 		"multi": func() { _, _ = new(zklock.MultiLock).Lock(ctx) }, "campaign": func() { _, _ = new(zklock.Election).Campaign(ctx, nil) },
 		"run": func() { _ = new(zklock.Election).Run(ctx, nil, nil) }, "leader": func() { _, _ = new(zklock.Election).Leader(ctx) },
@@ -196,7 +192,6 @@ func TestZeroValuesPanicWithTheRule(t *testing.T) {
 		"nil do": func() { _ = (*zklock.Mutex)(nil).Do(ctx, neverRun) }, "nil rw": func() { _, _ = (*zklock.RWMutex)(nil).Lock(ctx) },
 		"nil try rw": func() { _, _ = (*zklock.RWMutex)(nil).TryLock(ctx) }, "nil read": func() { _, _ = (*zklock.RWMutex)(nil).RLock(ctx) },
 		"nil try read":    func() { _, _ = (*zklock.RWMutex)(nil).TryRLock(ctx) },
-		"nil downgrade":   func() { _, _ = (*zklock.RWMutex)(nil).Downgrade(ctx, nil) },
 		"nil semaphore":   func() { _, _ = (*zklock.Semaphore)(nil).Acquire(ctx, 1) },
 		"nil try acquire": func() { _, _ = (*zklock.Semaphore)(nil).TryAcquire(ctx, 1) },
 		"nil resize":      func() { _ = (*zklock.Semaphore)(nil).Resize(ctx, 1) }, "nil multi": func() { _, _ = (*zklock.MultiLock)(nil).Lock(ctx) },

@@ -152,19 +152,16 @@ type lockOptions struct {
 	owner                           string
 	data                            []byte
 	acl                             []zk.ACL
-	handoff                         int           // 0: none
-	keep                            time.Duration // 0: not
-	kind                            Kind          // for others who look, where the znode's name does not tell; else ""
+	handoff                         int  // 0: none
+	kind                            Kind // for others who look, where the znode's name does not tell; else ""
 
 	atMostOnce bool
 	remember   int  // 0: the default
 	onceOnly   bool // an option was given that only a Once has
 }
 
-const (
-	maxData     = 64 << 10    // bytes of WithData and WithOwner: a znode is no place for documents
-	maxIdleKeep = time.Minute // of WithIdleKeep: a kept znode has the session's lease confirmed as a held lock has
-)
+// maxData bounds the bytes of WithData and WithOwner: a znode is no place for documents.
+const maxData = 64 << 10
 
 // openToAll is the access list of locks without WithACL. It is never changed.
 var openToAll = session.WorldACL()
@@ -181,8 +178,6 @@ func newLockOptions(noun string, opts []LockOption) (o lockOptions, err error) {
 	switch {
 	case o.verifyACL && o.acl == nil:
 		err = fmt.Errorf("%w: WithVerifiedACL: needs WithACL, which says what is to be verified", ErrOption)
-	case o.keep > 0 && o.handoff == 0:
-		err = fmt.Errorf("%w: idle keeping for %v: needs WithLocalHandoff", ErrOption, o.keep)
 	case o.maxHold > 0 && o.grace > o.maxHold:
 		err = fmt.Errorf("%w: grace %v: is longer than the max hold %v: work may not need longer to stop than it may hold the lock",
 			ErrOption, o.grace, o.maxHold)
@@ -193,7 +188,7 @@ func newLockOptions(noun string, opts []LockOption) (o lockOptions, err error) {
 	case o.onceOnly && noun != nounOnce:
 		err = fmt.Errorf("%w: WithAtMostOnce and WithRemembered are for Client.Once; this is a %s", ErrOption, noun)
 	case o.handoff > 0 && noun != nounMutex && noun != nounOnce:
-		err = fmt.Errorf("%w: local handoff of %d: is for a Mutex, and so for Do and Guard; this is a %s", ErrOption, o.handoff, noun)
+		err = fmt.Errorf("%w: WithLocalHandoff is for a Mutex; this is a %s", ErrOption, noun)
 	}
 	if o.acl == nil {
 		o.acl = openToAll
@@ -300,15 +295,15 @@ func WithLockDelay(d time.Duration) LockOption {
 // WithLocalHandoff lets the goroutines of this process that lock one Mutex, through one Client, share one znode in the
 // lock's queue: the process queues once, and a released hold is passed to the next call that waits in the process, in order
 // of arrival, without a request. That is many hundred times faster than a znode for each call, and what other libraries
-// call an unfair lock. It is for a Mutex, and so for Do and Guard; the other kinds refuse it (ErrOption). n is at least 1.
+// call an unfair lock. It is for a Mutex; the other kinds refuse it (ErrOption).
 //
 // Between processes it is fair in turns. While no other process waits, a process hands on without limit. It watches the
-// line meanwhile; once it sees another contender, it hands on at most n times more, and for at most a second. Then it
+// line meanwhile; once it sees another contender, it hands on at most 100 times more, and for at most a second. Then it
 // deletes its znode, and its waiting calls queue again, at the end of the line. A holder that takes longer than that second
 // is not interrupted. Until the process has looked, which takes one round trip, it behaves as if another process waited.
 //
 // Locks of one path share a znode if they agree in the options that the znode depends on: WithOwner, WithData, WithACL,
-// WithVerifiedACL, WithContainer, WithLockDelay, WithLocalHandoff and WithIdleKeep. Locks that differ, also in the same
+// WithVerifiedACL, WithContainer, WithLockDelay and WithLocalHandoff. Locks that differ, also in the same
 // process, exclude each other through the ensemble as always. WithWait, WithMaxHold and WithReentrancy may differ.
 //
 // A hold that was handed on inside the process may have the token of the one before it, since both use one znode. That is
@@ -321,16 +316,10 @@ func WithLockDelay(d time.Duration) LockOption {
 // When the process has the znode, Lock takes it without asking the ensemble: it checks the lease, and needs no connection.
 // TryLock is ErrBusy, without a request, while another call of the process has the lock or waits for it. Unlock returns at
 // the hand-over.
-func WithLocalHandoff(n int) LockOption {
-	return LockOption{unless(n < 1, func(o *lockOptions) { o.handoff = n }, "local handoff of %d: is less than 1", n)}
+func WithLocalHandoff() LockOption {
+	return LockOption{func(o *lockOptions) error { o.handoff = handoffs; return nil }}
 }
 
-// WithIdleKeep keeps the znode for d after the last Unlock in this process, if no other process waits, so that the next
-// Lock costs no request. The process watches the line, and deletes the znode as soon as another contender queues. In
-// another process TryLock, and Lock WithWait(0), do not queue: they are ErrBusy while the znode is kept, though the lock is
-// not held. Queue shows the process as the holder meanwhile. It needs WithLocalHandoff. d is positive and at most a minute.
-// Default: not kept.
-func WithIdleKeep(d time.Duration) LockOption {
-	return LockOption{unless(d <= 0 || d > maxIdleKeep, func(o *lockOptions) { o.keep = d },
-		"idle keeping for %v: is not between 0 and %v", d, maxIdleKeep)}
-}
+// handoffs bounds the hand-overs in a process while another one waits. At that number the two requests that a turn costs are
+// a small part of its time; the second that a turn may last bounds the wait of the others.
+const handoffs = 100

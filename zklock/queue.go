@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"os"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -16,7 +14,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/text"
-	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
 )
@@ -30,13 +27,12 @@ type Contender struct {
 	Permits int       // of a semaphore's contender, else 0
 	Token   Token     // what Hold.Token returns, once it holds
 	Session int64     // the ZooKeeper session that owns it
-	Since   time.Time // when its znode was made, by the ensemble's clock: when it entered the line, or was downgraded
+	Since   time.Time // when its znode was made, by the ensemble's clock: when it entered the line
 	Owner   string    // WithOwner; for other libraries' clients their text
 	Host    string
 	PID     int
-	Data    []byte          // WithData; for other libraries' clients all of it; nil when it was too long to be read
-	Asked   *ReleaseRequest // to let go; nil: it has not been asked, or its data were not read
-	Size    int             // of all the data of its znode, in bytes, read or not
+	Data    []byte // WithData; for other libraries' clients all of it; nil when it was too long to be read
+	Size    int    // of all the data of its znode, in bytes, read or not
 }
 
 func newContender(dir, name string, n session.Node, holds bool) Contender {
@@ -49,14 +45,13 @@ func newContender(dir, name string, n session.Node, holds bool) Contender {
 	if n.Err != nil {
 		return k
 	}
-	k.Asked = releaseRequest(n.Data, time.UnixMilli(n.Stat.Mtime))
 	var id identity
 	if json.Unmarshal(n.Data, &id) == nil && id.Host != "" {
 		k.Owner, k.Host, k.PID, k.Data = id.Owner, id.Host, id.PID, id.Data
 		if id.Kind == KindElection && k.Kind == KindMutex {
 			k.Kind = KindElection
 		}
-	} else if string(n.Data) != revoke { // which replaces the identity
+	} else {
 		k.Owner, k.Data = describe(n.Data), n.Data
 	}
 	return k
@@ -64,12 +59,11 @@ func newContender(dir, name string, n session.Node, holds bool) Contender {
 
 // identity is the data of a contender's znode: JSON, so that any language can read it.
 type identity struct {
-	Owner string       `json:"owner,omitempty"` // WithOwner
-	Host  string       `json:"host,omitempty"`
-	PID   int          `json:"pid,omitempty"`
-	Data  []byte       `json:"data,omitempty"`  // WithData
-	Asked *releaseWish `json:"asked,omitempty"` // Client.Ask
-	Kind  Kind         `json:"kind,omitempty"`  // where the znode's name does not tell: KindElection
+	Owner string `json:"owner,omitempty"` // WithOwner
+	Host  string `json:"host,omitempty"`
+	PID   int    `json:"pid,omitempty"`
+	Data  []byte `json:"data,omitempty"` // WithData
+	Kind  Kind   `json:"kind,omitempty"` // where the znode's name does not tell: KindElection
 }
 
 var hostname = sync.OnceValue(func() string {
@@ -202,66 +196,17 @@ func (c *Client) page(ctx context.Context, dir string, from, limit int) (page Qu
 	if err != nil {
 		return QueuePage{}, err
 	}
-	believed, err := l.believed(ctx, dir, shown)
-	if err != nil {
-		return QueuePage{}, err
-	}
 	for i, n := range nodes {
 		if errors.Is(n.Err, zk.ErrNoNode) {
 			continue // gone since the list
 		}
 		k := newContender(dir, shown[i], n, holds[from+i])
-		if t := claim(shown[i]); believed[t] == shown[i] {
-			k.Token = t
-		}
 		if from+i == 0 {
 			page.Kind = k.Kind
 		}
 		page.Contenders = append(page.Contenders, k)
 	}
 	return page, nil
-}
-
-// claim is the token in a contender's name: a reader that a writer became by Downgrade has the writer's. 0: none.
-func claim(name string) Token {
-	n, _ := recipe.Parse(name)
-	return Token(n.Czxid)
-}
-
-// claimed returns the names with a claim. Any client can write one: it is ignored if another name has its number or claim.
-func claimed(names []string) map[Token]string {
-	of, says, numbers := map[Token]string{}, map[Token]int{}, map[int32]int{}
-	for _, name := range names {
-		n, _ := recipe.Parse(name)
-		numbers[n.Number]++
-		if t := Token(n.Czxid); t != 0 {
-			of[t] = name
-			says[t]++
-		}
-	}
-	maps.DeleteFunc(of, func(t Token, name string) bool {
-		n, _ := recipe.Parse(name)
-		return numbers[n.Number] > 1 || says[t] > 1
-	})
-	return of
-}
-
-// believed is claimed without the tokens of existing znodes, which Break would delete. Nil: none of shown has a claim.
-func (l lineOf) believed(ctx context.Context, dir string, shown []string) (map[Token]string, error) {
-	of := claimed(l.names)
-	if !slices.ContainsFunc(shown, func(name string) bool { return of[claim(name)] == name }) {
-		return nil, nil
-	}
-	nodes, err := l.s.StatsBelow(ctx, dir, l.names)
-	if err != nil {
-		return nil, err
-	}
-	for _, n := range nodes {
-		if n.Err == nil {
-			delete(of, Token(n.Stat.Czxid))
-		}
-	}
-	return of, nil
 }
 
 // lineOf is the contenders of a directory, in order.
@@ -289,46 +234,4 @@ func (c *Client) readLine(ctx context.Context, dir string) (l lineOf, err error)
 		l.names, err = nil, nil
 	}
 	return l, err
-}
-
-// WaitFree waits until no client holds the lock at path or waits for it, whichever kind of lock it is. It takes no place in
-// line and delays no contender; the lock may be taken again the moment after. A path that does not exist is free.
-//
-// Nil: the line was empty at some time during the call. It blocks until then, across disconnects and sessions that end, or
-// until ctx ends or the Client is closed. It watches the last contender in line, so that a long line that moves does not
-// wake it; if it may not read that one's znode, it polls every few seconds. It costs a sync and a list for each look, and
-// leaves nothing at the ensemble. It may be called concurrently.
-//
-// Errors: ErrClosed, ErrPath, zk.ErrNoAuth when the path may not be read, ErrTooLarge, session.ErrAuth; ctx's when it has
-// ended, which matches ErrBusy as well if the line was not empty at the latest look.
-func (c *Client) WaitFree(ctx context.Context, path string) error {
-	c.need()
-	needContext(ctx)
-	fail := func(err error) error { return &lockError{"wait until free", path, err} }
-	ahead := 0
-	for {
-		l, err := c.readLine(ctx, path)
-		if err == nil {
-			if ahead = len(l.names); ahead == 0 {
-				return nil
-			}
-			err = recipe.AwaitGone(ctx, l.s, path, l.names[ahead-1])
-		}
-		switch {
-		case errors.Is(err, ErrPath):
-			return fail(err)
-		case c.ctx.Err() != nil:
-			return fail(closedError{})
-		case ctx.Err() != nil:
-			if !errors.Is(err, ctx.Err()) {
-				err = session.Waited(ctx, trusted.Caller{}, errors.New("waiting until nobody is in line"))
-			}
-			if ahead > 0 {
-				err = fmt.Errorf("%w: %d in line: %w", ErrBusy, ahead, err)
-			}
-			return fail(err)
-		case err != nil && (l.s == nil || l.s.Err() == nil):
-			return fail(err)
-		} // else look again, if the session is over in the next one
-	}
 }

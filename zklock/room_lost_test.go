@@ -13,7 +13,7 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// A hold learns of the deletion of its znode by a heartbeat or, with local handoff, by a list of the directory. It must free
+// A hold learns of the deletion of its znode by a heartbeat. It must free
 // its room in the session then: otherwise further sessions would be opened, up to ErrNoRoom, although the ensemble has no
 // znode of them. "Nothing in the process grows with the number of past calls."
 func TestAHoldThatIsLostGivesItsRoomBack(t *testing.T) {
@@ -22,7 +22,6 @@ func TestAHoldThatIsLostGivesItsRoomBack(t *testing.T) {
 		age  time.Duration // of the hold, when its znode is deleted
 	}{
 		"by a heartbeat, which may not read its znode": {[]zklock.LockOption{zklock.WithACL(zk.WorldACL(zk.PermCreate | zk.PermDelete | zk.PermWrite)...)}, time.Second},
-		"by the list, with local handoff":              {[]zklock.LockOption{zklock.WithLocalHandoff(1), zklock.WithIdleKeep(time.Second)}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {

@@ -2,7 +2,6 @@ package zklock_test
 
 import (
 	"context"
-	"path"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,47 +13,6 @@ import (
 )
 
 // Readers and writers: scenarios 29 to 32, and the order of arrival.
-
-// scenario 29: a writer downgrades while another writer is queued: the reader keeps its place, the writer waits; and
-// readers behind that writer wait for it.
-func TestScenario29_AWriterThatDowngradesKeepsItsPlaceBeforeAQueuedWriter(t *testing.T) {
-	for _, settled := range []time.Duration{0, time.Second} {
-		t.Run(settled.String(), func(t *testing.T) {
-			locktest.Simulate(t, func(s *locktest.Sim) {
-				dir, a, b, c := s.Dir("/locks/a"), s.Client(), s.Client(), s.Client()
-				m := a.RWMutex(dir)
-				w := s.Take(m.Lock)
-				second := s.Start(b.RWMutex(dir).Lock)
-				third := s.Start(c.RWMutex(dir).RLock)
-				time.Sleep(settled)
-
-				written := w.Token()
-				r, err := m.Downgrade(s.Context(), w)
-				require.NoError(s, err)
-				require.Equal(s, written, r.Token(), "the reader is the writer that was")
-				s.Owned(a, r)
-				require.ErrorIs(s, context.Cause(w.Context()), zklock.ErrUnlocked)
-				require.ErrorIs(s, w.Unlock(s.Context()), zklock.ErrNotHeld)
-				line := locktest.Contenders(s.Server.Children(dir))
-				require.Len(s, line, 3)
-				require.Equal(s, path.Base(r.Node()), line[0], "its place is kept")
-
-				time.Sleep(locktest.LongTime)
-				require.False(s, second.Over(), "the writer waits for the reader")
-				require.False(s, third.Over(), "a reader behind a waiting writer waits")
-				require.NoError(s, r.Err())
-
-				s.Unlock(r)
-				next := second.Get(s)
-				require.Greater(s, next.Token(), written, "tokens grow from writer to writer")
-				require.False(s, third.Over())
-				s.Unlock(next)
-				s.Unlock(third.Get(s))
-				s.NothingLeft(dir)
-			})
-		})
-	}
-}
 
 // scenario 30: a reader with a later writer behind it: only writers with lower numbers block a reader.
 func TestScenario30_OnlyLowerWritersBlockAReader(t *testing.T) {

@@ -146,34 +146,6 @@ func TestAWriterWhosePredecessorGoesWatchesTheNextReaderDown(t *testing.T) {
 	})
 }
 
-// A downgrade wakes the readers behind it and the next writer, which goes on waiting, and no other contender.
-func TestADowngradeWakesTheReadersBehindUpToTheNextWriter(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		l := queueOf(s, s.Dir("/locks/a"), "WRRRWRW")
-		before := l.heard()
-		r, err := l.cs[0].RWMutex(l.dir).Downgrade(s.Context(), l.calls[0].Get(s))
-		require.NoError(s, err)
-		after := l.heard()
-		for i := 1; i < len(l.cs); i++ {
-			woken := 0
-			if i <= 3 {
-				woken = 1
-			}
-			require.Equal(s, before[i]+woken, after[i], "events of contender %d", i)
-			require.Equal(s, i <= 3, l.calls[i].Over(), "contender %d", i)
-		}
-		for _, i := range []int{3, 2, 1} {
-			s.Unlock(l.calls[i].Get(s))
-			require.False(s, l.calls[4].Over(), "readers hold still")
-		}
-		s.Unlock(r)
-		for _, call := range l.calls[4:] {
-			s.Unlock(call.Get(s))
-		}
-		s.NothingLeft(l.dir)
-	})
-}
-
 // If another contender enters between the list and the create of a try, the try deletes its znode again, so that none waits
 // for it.
 func TestATryThatAnotherContenderForestallsGivesItsPlaceUp(t *testing.T) {

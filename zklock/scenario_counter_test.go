@@ -87,54 +87,6 @@ func TestScenario49_AtTheCountersEndOneHoldsAtATimeInOrder(t *testing.T) {
 	}
 }
 
-// scenario 49, a downgraded reader: a writer that queued before the downgrade does not hold beside it, nor does a reader
-// behind that writer.
-func TestScenario49_AtTheCountersEndAWriterWaitsForADowngradedReader(t *testing.T) {
-	for _, overlap := range []int{0, 5} {
-		locktest.Simulate(t, func(s *locktest.Sim) {
-			dir := closedParent(s, math.MaxInt32)
-			require.NoError(s, s.Server.Overlap(dir, overlap))
-			a, b, c := s.Client(), s.Client(), s.Client()
-			m := a.RWMutex(dir)
-			w := s.Take(m.Lock)
-			writer := s.Start(b.RWMutex(dir).Lock)
-			reader := s.Start(c.RWMutex(dir).RLock)
-			r, err := m.Downgrade(s.Context(), w)
-			require.NoError(s, err)
-			late := s.Start(s.Client().RWMutex(dir).Lock)
-			time.Sleep(locktest.LongTime)
-			require.False(s, writer.Over() || reader.Over() || late.Over(), "beside a reader")
-			require.NoError(s, r.Err())
-			s.Unlock(r)
-			h := writer.Get(s)
-			require.False(s, reader.Over() || late.Over())
-			s.Unlock(h)
-			s.Unlock(reader.Get(s))
-			s.Unlock(late.Get(s))
-			s.NothingLeft(dir)
-		})
-	}
-}
-
-// scenario 49, as above: the writer becomes a reader between another contender's list and its reads of the czxids.
-func TestScenario49_AWriterThatIsGoneSinceTheListMayHaveBecomeAReader(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		dir, a, b := closedParent(s, math.MaxInt32), s.Client(), s.Client()
-		w := s.Take(a.RWMutex(dir).Lock)
-		gate := s.Server.Inject(zktest.Hold().Op(zktest.OpExists).Path(w.Node()).Once())
-		writer := s.Start(b.RWMutex(dir).Lock)
-		<-gate.Hit()
-		r, err := a.RWMutex(dir).Downgrade(s.Context(), w)
-		require.NoError(s, err)
-		gate.Release()
-		time.Sleep(time.Minute)
-		require.False(s, writer.Over(), "a writer beside a reader")
-		s.Unlock(r)
-		s.Unlock(writer.Get(s))
-		s.NothingLeft(dir)
-	})
-}
-
 // A directory whose counter is past the half is renewed when a release finds it empty, with the same data, ACL and kind;
 // tokens still grow. Before that, and for a directory with a lower counter, there is no additional request.
 func TestADirectoryPastHalfOfItsCounterIsRenewedWhenItIsEmpty(t *testing.T) {

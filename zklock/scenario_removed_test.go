@@ -46,7 +46,7 @@ func removedKinds() map[string]removedKind {
 	}
 	return map[string]removedKind{
 		"mutex":                       {hold: mutex(), wait: mutex()},
-		"local handoff":               {hold: mutex(zklock.WithLocalHandoff(3)), wait: mutex(zklock.WithLocalHandoff(3))},
+		"local handoff":               {hold: mutex(zklock.WithHandoffs(3)), wait: mutex(zklock.WithHandoffs(3))},
 		"lock delay":                  {hold: mutex(zklock.WithLockDelay(0)), wait: mutex(zklock.WithLockDelay(0))},
 		"election":                    {hold: lead, wait: lead},
 		"reader behind a writer":      {hold: write, wait: read},

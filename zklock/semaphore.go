@@ -3,7 +3,6 @@ package zklock
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/zklock/locker/recipe"
@@ -80,28 +79,6 @@ func (s *Semaphore) Size(ctx context.Context) (size, free int, err error) {
 		return err
 	})
 	return size, free, err
-}
-
-// TryAcquireFree returns the hold of all permits that are free, one at least: see Hold.Permits for how many. ErrBusy:
-// none is free, or a contender waits. Other errors as for TryAcquire.
-func (s *Semaphore) TryAcquireFree(ctx context.Context) (h *Hold, err error) {
-	const attempts = 3 // others may be quicker
-	for range attempts {
-		_, free, sizeErr := s.Size(ctx)
-		if sizeErr != nil {
-			return nil, sizeErr
-		}
-		if h, err = s.TryAcquire(ctx, max(free, 1)); free <= 1 || !errors.Is(err, ErrBusy) {
-			break
-		}
-	}
-	return h, err
-}
-
-// Permits returns how many permits of a semaphore the hold has; 0 for another kind of lock.
-func (h *Hold) Permits() int {
-	h.need()
-	return h.a.info.Permits
 }
 
 // permitsKey is the key of how many permits of a semaphore the holds that a context belongs to have.

@@ -189,8 +189,7 @@ func TestEveryKindOfLockWorksInAFurtherSession(t *testing.T) {
 		locktest.Unlock(t, h)
 
 		rw := c.RWMutex("/rw")
-		r, err := rw.Downgrade(ctx, further(rw.Lock(ctx)))
-		locktest.Unlock(t, further(r, err))
+		locktest.Unlock(t, further(rw.Lock(ctx)))
 		locktest.Unlock(t, further(c.Semaphore("/s", 3).Acquire(ctx, 2)))
 		h = further(c.MultiLock([]string{"/m1", "/m2", "/m3"}).Lock(ctx))
 		for _, node := range h.Nodes() {
@@ -205,7 +204,7 @@ func TestEveryKindOfLockWorksInAFurtherSession(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "v", string(leader.Value))
 		require.NoError(t, l.Resign(ctx))
-		local := c.Mutex("/local", zklock.WithLocalHandoff(3), zklock.WithIdleKeep(time.Minute))
+		local := c.Mutex("/local", zklock.WithHandoffs(3))
 		locktest.Unlock(t, further(local.Lock(ctx)))
 		h = further(local.Lock(ctx))
 		locktest.Unlock(t, h)
@@ -215,20 +214,6 @@ func TestEveryKindOfLockWorksInAFurtherSession(t *testing.T) {
 		s, err := c.Session(ctx)
 		require.NoError(t, err)
 		require.Equal(t, first, s.ID(), "the program's own session is the first, full or not")
-	})
-}
-
-func TestAWriterInAFullSessionCanStillBeDowngraded(t *testing.T) {
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := dialCramped(t, srv)
-		ctx := locktest.Soon(t)
-		rw := c.RWMutex("/rw")
-		w, err := rw.Lock(ctx)
-		require.NoError(t, err)
-		fillFirst(t, c)
-		r, err := rw.Downgrade(ctx, w)
-		require.NoError(t, err)
-		locktest.Unlock(t, r)
 	})
 }
 

@@ -3,7 +3,6 @@ package zklock
 import (
 	"cmp"
 	"maps"
-	"path"
 	"slices"
 	"sync"
 	"time"
@@ -18,7 +17,6 @@ type Status struct {
 	Sessions []SessionStatus // that one, and the further ones in the order in which they were opened: WithEphemeralBytes
 	Holds    []HeldLock      // in the order in which they were asked for
 	Waits    []WaitedLock    // likewise
-	Kept     []KeptLock      // by path
 }
 
 // SessionStatus is a ZooKeeper session as this process knows it.
@@ -36,7 +34,7 @@ type SessionStatus struct {
 
 // HeldLock is a lock that is held.
 type HeldLock struct {
-	LockInfo            // of the call that got it; Kind is KindRead after a Downgrade; Context is nil
+	LockInfo            // of the call that got it; Context is nil
 	Node      string    // its znode; of a MultiLock's, the first path's
 	Token     Token     //
 	Since     time.Time // when it was acquired
@@ -52,15 +50,6 @@ type WaitedLock struct {
 	// gone. Holder and Who name the first of them, as in QueuedInfo.
 	Ahead       int
 	Holder, Who string
-}
-
-// KeptLock is a znode that this process keeps between uses (WithIdleKeep). For other processes the lock is held.
-type KeptLock struct {
-	Path      string
-	Node      string
-	Token     Token     // of the next hold on it
-	Since     time.Time // of the last Unlock
-	SafeUntil time.Time // as Hold.SafeUntil
 }
 
 // Status returns what the Client has, without asking the ensemble: it never blocks, and may be called after Close, and by
@@ -83,11 +72,6 @@ func (c *Client) Status() Status {
 			st.Holds = append(st.Holds, h)
 		}
 	}
-	for t, since := range c.handoff.Kept() {
-		node := t.Nodes()[0]
-		st.Kept = append(st.Kept, KeptLock{path.Dir(node), node, Token(t.Czxid()), since, t.Session().SafeUntil()})
-	}
-	slices.SortFunc(st.Kept, func(a, b KeptLock) int { return cmp.Compare(a.Node, b.Node) })
 	slices.SortFunc(st.Waits, func(a, b WaitedLock) int { return cmp.Compare(a.Call, b.Call) })
 	slices.SortFunc(st.Holds, func(a, b HeldLock) int { return cmp.Compare(a.Call, b.Call) })
 	return st

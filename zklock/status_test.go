@@ -118,27 +118,6 @@ func TestStatusOfAReentrantHoldCountsIt(t *testing.T) {
 	})
 }
 
-func TestStatusOfADowngradedHoldIsAReaders(t *testing.T) {
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := locktest.Dial(t, srv)
-		m := c.RWMutex("/l")
-		h, err := m.Lock(locktest.Soon(t))
-		require.NoError(t, err)
-		before := c.Status().Holds
-		r, err := m.Downgrade(locktest.Soon(t), h)
-		require.NoError(t, err)
-		after := c.Status().Holds
-		require.Len(t, after, 1)
-		require.Equal(t, zklock.KindWrite, before[0].Kind)
-		require.Equal(t, zklock.KindRead, after[0].Kind)
-		require.Equal(t, r.Node(), after[0].Node)
-		require.NotEqual(t, before[0].Node, after[0].Node)
-		require.Equal(t, before[0].Call, after[0].Call)
-		require.NoError(t, r.Unlock(locktest.Soon(t)))
-		require.Empty(t, c.Status().Holds)
-	})
-}
-
 func TestStatusDropsWhatIsLostOrInVain(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		c, other := locktest.Dial(t, srv), locktest.Dial(t, srv)
@@ -180,8 +159,8 @@ func TestStatusDropsWhatIsLostOrInVain(t *testing.T) {
 
 func TestStatusOfHoldsThatShareAZnode(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		c, other := locktest.Dial(t, srv), locktest.Dial(t, srv)
-		m := c.Mutex("/l", zklock.WithLocalHandoff(10), zklock.WithIdleKeep(time.Minute))
+		c := locktest.Dial(t, srv)
+		m := c.Mutex("/l", zklock.WithHandoffs(10))
 		first := locktest.Lock(t, m)
 		got := make(chan *zklock.Hold, 1)
 		go func() { got <- locktest.Lock(t, m) }()
@@ -191,7 +170,6 @@ func TestStatusOfHoldsThatShareAZnode(t *testing.T) {
 		require.Len(t, st.Waits, 1)
 		require.Equal(t, 1, st.Waits[0].Ahead)
 		require.Equal(t, first.Node(), st.Waits[0].Holder)
-		require.Empty(t, st.Kept)
 		locktest.Unlock(t, first)
 		second := <-got
 		st = c.Status()
@@ -200,18 +178,7 @@ func TestStatusOfHoldsThatShareAZnode(t *testing.T) {
 		require.Equal(t, second.Node(), st.Holds[0].Node)
 		require.Empty(t, st.Waits)
 		locktest.Unlock(t, second)
-		idle := time.Now()
-		time.Sleep(time.Second)
-		st = c.Status()
-		require.Empty(t, st.Holds)
-		require.Equal(t, []zklock.KeptLock{{Path: "/l", Node: second.Node(), Token: second.Token(), Since: idle, SafeUntil: st.Session.SafeUntil}}, st.Kept)
-		theirs := locktest.Lock(t, other.Mutex("/l"))
-		require.Empty(t, c.Status().Kept, "given up for who came")
-		locktest.Unlock(t, theirs)
-		locktest.Unlock(t, locktest.Lock(t, m))
-		require.Len(t, c.Status().Kept, 1)
-		time.Sleep(2 * time.Minute)
-		require.Empty(t, c.Status().Kept)
+		require.Empty(t, c.Status().Holds)
 	})
 }
 
@@ -224,22 +191,19 @@ func TestHooksMayAskForTheStatus(t *testing.T) {
 			seen = append(seen, fmt.Sprintf("%s: %d held, %d waiting", event, len(st.Holds), len(st.Waits)))
 		}
 		c = locktest.Dial(t, srv, zklock.WithHooks(zklock.Hooks{
-			Asked:      func(zklock.LockInfo) { see("asked") },
-			Acquired:   func(zklock.AcquiredInfo) { see("acquired") },
-			Downgraded: func(zklock.DowngradedInfo) { see("downgraded") },
-			Released:   func(zklock.ReleasedInfo) { see("released") },
-			Lost:       func(zklock.LostInfo) { see("lost") },
+			Asked:    func(zklock.LockInfo) { see("asked") },
+			Acquired: func(zklock.AcquiredInfo) { see("acquired") },
+			Released: func(zklock.ReleasedInfo) { see("released") },
+			Lost:     func(zklock.LostInfo) { see("lost") },
 		}))
 		m := c.RWMutex("/l")
 		h, err := m.Lock(locktest.Soon(t))
-		require.NoError(t, err)
-		h, err = m.Downgrade(locktest.Soon(t), h)
 		require.NoError(t, err)
 		require.NoError(t, h.Unlock(locktest.Soon(t)))
 		h = locktest.Lock(t, c.Mutex("/k", zklock.WithMaxHold(time.Second)))
 		<-h.Context().Done()
 		synctest.Wait()
-		require.Equal(t, []string{"asked: 0 held, 1 waiting", "acquired: 1 held, 0 waiting", "downgraded: 1 held, 0 waiting",
+		require.Equal(t, []string{"asked: 0 held, 1 waiting", "acquired: 1 held, 0 waiting",
 			"released: 0 held, 0 waiting", "asked: 0 held, 1 waiting", "acquired: 1 held, 0 waiting", "lost: 0 held, 0 waiting"}, seen)
 	})
 }

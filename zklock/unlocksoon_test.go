@@ -54,8 +54,7 @@ func TestAnUnlockSoonThatIsNotAnsweredIsToldAndGoesOn(t *testing.T) {
 	})
 }
 
-// For a hold that was lost no release is reported; a reentrant hold is counted down; a write lock's last hold becomes a
-// reader's.
+// For a hold that was lost no release is reported; a reentrant hold is counted down.
 func TestUnlockSoonOfHoldsThatDoNotEndTheLock(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
@@ -70,17 +69,6 @@ func TestUnlockSoonOfHoldsThatDoNotEndTheLock(t *testing.T) {
 		time.Sleep(time.Minute)
 		h.UnlockSoon()
 		require.ErrorIs(s, h.Err(), zklock.ErrNodeDeleted)
-
-		rw := c.RWMutex("/r", zklock.WithReentrancy())
-		w := s.Take(rw.Lock)
-		r, err := rw.RLock(w.Context())
-		require.NoError(s, err)
-		w.UnlockSoon()
-		synctest.Wait()
-		require.NoError(s, r.Check(s.Context()))
-		s.Unlock(s.Take(s.Client().RWMutex("/r").RLock))
-		r.UnlockSoon()
-		s.Empty(time.Minute, "/r")
 	})
 }
 

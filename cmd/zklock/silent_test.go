@@ -21,7 +21,6 @@ func TestCommandsThatDoNotWaitForALockEndWhenAServerDoesNotAnswer(t *testing.T) 
 		held zktest.Op
 		args []string
 	}{
-		{"wait --try, sync", zktest.OpSync, []string{"wait", "--try", "/locks/a"}},
 		{"prune, sync", zktest.OpSync, []string{"prune", "/locks"}},
 		{"prune, list", zktest.OpGetChildren2, []string{"prune", "/locks"}},
 		{"prune --yes, delete", zktest.OpDelete, []string{"prune", "--yes", "--older-than", "0s", "/locks"}},

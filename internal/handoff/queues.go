@@ -25,10 +25,8 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/zklock/locker/recipe"
 )
@@ -54,9 +52,8 @@ type Key struct {
 // Lock describes a lock with local handoff. All calls that share a queue have equal ones.
 type Lock struct {
 	Key      Key
-	Self     string        // names this process in messages
-	Handoffs int           // hand-overs of a turn while other processes wait, or may wait
-	IdleKeep time.Duration // how long an idle turn is kept; 0: not at all
+	Self     string // names this process in messages
+	Handoffs int    // hand-overs of a turn while other processes wait, or may wait
 	// Acquire queues at the ensemble and returns a ticket that holds. With try it does not wait: recipe.ErrBusy.
 	Acquire func(ctx context.Context, try bool, c Caller) (*recipe.Ticket, error)
 }
@@ -83,22 +80,6 @@ func (qs *Queues) Len() int {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	return len(qs.all)
-}
-
-// Kept returns the turns that are kept for the next call (IdleKeep), each with the time of its last release.
-func (qs *Queues) Kept() map[*Turn]time.Time {
-	since := map[*Turn]time.Time{}
-	qs.mu.Lock()
-	all := slices.Collect(maps.Values(qs.all))
-	qs.mu.Unlock()
-	for _, q := range all {
-		q.mu.Lock()
-		if t := q.turn; t != nil && t.state == idle && t.idleTimer != nil {
-			since[t] = t.idleSince
-		}
-		q.mu.Unlock()
-	}
-	return since
 }
 
 // openAndLock returns the queue of lock, with its mutex held, and its turn, now the caller's, if that was free.

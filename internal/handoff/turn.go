@@ -25,14 +25,13 @@ import (
 type turnState uint8
 
 const (
-	idle    turnState = iota // no call has it: it is kept, or watch has yet to find out whether it may be handed on
+	idle    turnState = iota // no call has it: watch has yet to find out whether it may be handed on
 	granted                  // a call has it, but no hold yet
 	guarded                  // a hold has it
 	ended                    // it was lost or given up
 )
 
-// contention is what a turn knows of other processes' contenders. Turn.found notes what a look has shown; Turn.dataSet moves it
-// to present for good: another client has asked this process to let go.
+// contention is what a turn knows of other processes' contenders. Turn.found notes what a look has shown.
 type contention uint8
 
 const (
@@ -47,15 +46,14 @@ const contendedLimit = time.Second
 // errGivenUp is the cause of a turn that ended without a loss.
 var errGivenUp = errors.New("handoff: the turn was given up")
 
-// Turn is a ticket that holds. A hold has it as its ticket: Leave hands it on, keeps it, or gives it up.
+// Turn is a ticket that holds. A hold has it as its ticket: Leave hands it on, or gives it up.
 type Turn struct {
 	*recipe.Ticket
 	q     *queue
 	nodes []string // the path of the ticket's znode
 
-	ctx       context.Context // ends with the turn, and with the session
-	cancel    context.CancelFunc
-	idleTimer *time.Timer // of IdleKeep; nil without
+	ctx    context.Context // ends with the turn, and with the session
+	cancel context.CancelFunc
 
 	// inDoubt counts the Multis that are under way or have an unknown outcome. While there is one, the turn is not handed
 	// on: the Multi might be carried out during the next hold.
@@ -63,16 +61,12 @@ type Turn struct {
 
 	// Guarded by q.mu.
 	state        turnState
-	cause        error                 // when ended: why
-	onLoss       func(error)           // when guarded: the hold's
-	onSet        func([]byte, zk.Stat) // likewise; maybe set earlier
-	data         []byte                // the latest data that another client has set
-	dataStat     zk.Stat               // of data; zero: none were set
-	looking      bool                  // watch was started
+	cause        error       // when ended: why
+	onLoss       func(error) // when guarded: the hold's
+	looking      bool        // watch was started
 	others       contention
 	handoffsLeft int       // hand-overs left; not counted while others is none
 	until        time.Time // when others is present: no hand-over from then on
-	idleSince    time.Time // when idle
 }
 
 // beginLocked makes an idle turn of a ticket that holds. The caller grants it.
@@ -81,13 +75,7 @@ func (q *queue) beginLocked(ticket *recipe.Ticket) *Turn {
 	t.ctx, t.cancel = context.WithCancel(ticket.Session().Context())
 	q.moveLocked(taken)
 	q.turn = t
-	ticket.OnSet(t.dataSet)
 	ticket.Guard(t.endLost)
-	if q.lock.IdleKeep > 0 {
-		t.idleTimer = time.NewTimer(q.lock.IdleKeep)
-		t.idleTimer.Stop()
-		t.lookLocked() // it will probably be kept, which needs a watch
-	}
 	return t
 }
 
@@ -97,9 +85,6 @@ func (t *Turn) moveLocked(to turnState) {
 	}
 	t.state = to
 	t.onLoss = nil // the previous hold's
-	if to != guarded {
-		t.onSet = nil
-	}
 }
 
 func (t *Turn) mayHandOnLocked() bool { return t.others == none || t.handoffsLeft > 0 }
@@ -123,30 +108,24 @@ func (t *Turn) grantLocked() {
 	w.tellLocked(event{turn: t})
 }
 
-// nextLocked decides what becomes of a turn whose holder has released it: it is handed on, idle, or ended. When it has
+// nextLocked decides what becomes of a turn whose holder has released it: it is handed on, idle until watch has looked, or ended. When it has
 // ended, the caller gives up the ticket.
 func (t *Turn) nextLocked() {
 	waiting := len(t.q.waiters) > 0
 	switch {
 	case t.state == ended: // deleting the znode is up to the call that ended it
 	case t.inDoubt.Load() > 0,
-		t.others == present && (t.handoffsLeft == 0 || !waiting || !time.Now().Before(t.until)),
-		!waiting && t.idleTimer == nil:
+		t.others == present && (t.handoffsLeft == 0 || !time.Now().Before(t.until)),
+		!waiting:
 		t.endLocked(errGivenUp)
-	case waiting && t.mayHandOnLocked():
+	case t.mayHandOnLocked():
 		t.countLocked()
 		t.grantLocked()
-	default:
+	default: // it may not be handed on until watch has looked
 		if t.state != idle {
 			t.moveLocked(idle)
-			t.idleSince = time.Now()
-			if t.idleTimer != nil {
-				t.idleTimer.Reset(t.q.lock.IdleKeep)
-			}
 		}
-		if waiting { // it may not be handed on until watch has looked
-			t.lookLocked()
-		}
+		t.lookLocked()
 	}
 }
 
@@ -230,36 +209,7 @@ func (t *Turn) Guard(fn func(error)) {
 	t.q.mu.Unlock()
 }
 
-// OnSet calls fn when another client sets the data of the turn's znode, as recipe.Ticket.OnSet does. Call it before Guard.
-func (t *Turn) OnSet(fn func(data []byte, stat zk.Stat)) {
-	t.q.mu.Lock()
-	t.onSet = fn
-	data, stat := t.data, t.dataStat
-	t.q.mu.Unlock()
-	if stat.Mzxid != 0 {
-		fn(data, stat)
-	}
-}
-
-// dataSet is called when another client has set the znode's data to ask this process to let go: no hand-over follows.
-func (t *Turn) dataSet(data []byte, stat zk.Stat) {
-	var onSet func([]byte, zk.Stat) // if there is a hold: it has the turn, so nothing is given up here
-	t.update(t.Session().Context(), func() {
-		t.others, t.handoffsLeft, t.until = present, 0, time.Time{}
-		if stat.Mzxid > t.dataStat.Mzxid {
-			t.data, t.dataStat = data, stat
-		}
-		onSet = t.onSet
-		if t.state == idle {
-			t.nextLocked()
-		}
-	})
-	if onSet != nil {
-		onSet(data, stat)
-	}
-}
-
-// Leave releases the turn after a hold: it is handed to the next waiting call or kept, or its znode is deleted. Nil: that
+// Leave releases the turn after a hold: it is handed to the next waiting call, or its znode is deleted. Nil: that
 // is done. Errors are those of recipe.Ticket.Leave.
 func (t *Turn) Leave(ctx context.Context) error {
 	t.q.mu.Lock()
@@ -294,15 +244,15 @@ func (t *Turn) Multi(ctx context.Context, mayWrite func() error, ops ...any) (_ 
 // Nodes returns the path of the znode. The caller must not change it.
 func (t *Turn) Nodes() []string { return t.nodes }
 
-// lookLocked starts watch, unless it was started: when a call waits here, or the turn is to be kept. Otherwise a turn costs
-// neither a goroutine nor a request.
+// lookLocked starts watch, unless it was started: when a call waits here. Otherwise a turn costs neither a goroutine nor a
+// request.
 func (t *Turn) lookLocked() {
 	if !t.looking {
 		t.looking = t.q.qs.conf.Go(t.watch) // false: the client is closed, and the turn ends with its session
 	}
 }
 
-// watch looks for other processes' contenders until it sees one or the turn ends. It ends a turn that is idle for too long.
+// watch looks for other processes' contenders until it sees one or the turn ends.
 //
 // It lists the directory and sets the watch in one request, so that it misses no contender in between; earlier ones are in
 // the list. A stale list is safe: its watch is on the same server, and fires when that server catches up. On a new
@@ -331,41 +281,22 @@ func (t *Turn) watch() {
 			others = present
 		}
 		t.found(others)
-		if others == present || !t.await(w.Fired()) {
+		if others == present {
+			w.Close()
+			return
+		}
+		select {
+		case <-w.Fired():
+		case <-t.ctx.Done():
 			w.Close()
 			return
 		}
 	}
 }
 
-// await returns true when the watch has fired, false when the turn is over.
-func (t *Turn) await(fired <-chan struct{}) bool {
-	var idleOver <-chan time.Time
-	if t.idleTimer != nil {
-		idleOver = t.idleTimer.C
-	}
-	for {
-		select {
-		case <-fired:
-			return true
-		case <-idleOver: // no call has had the turn for IdleKeep, unless one came while the timer fired
-			t.update(t.Session().Context(), func() {
-				if t.state == idle && time.Since(t.idleSince) >= t.q.lock.IdleKeep {
-					t.endLocked(errGivenUp)
-				}
-			})
-		case <-t.ctx.Done():
-			return false
-		}
-	}
-}
-
-// found notes what watch has found, and hands on, keeps or ends an idle turn accordingly.
+// found notes what watch has found, and hands on or ends an idle turn accordingly.
 func (t *Turn) found(others contention) {
 	t.update(t.Session().Context(), func() {
-		if t.dataStat.Mzxid != 0 { // it was asked to let go: a list does not undo that
-			others = t.others
-		}
 		if others == present && t.others != present {
 			t.until = time.Now().Add(contendedLimit)
 			if t.others == none {

@@ -97,8 +97,6 @@ func (p *goPuppet) step(word, argument string) (string, error) {
 		p.hold, err = p.client.RWMutex(p.path, owner).RLock(ctx)
 	case "write":
 		p.hold, err = p.client.RWMutex(p.path, owner).Lock(ctx)
-	case "downgrade":
-		p.hold, err = p.client.RWMutex(p.path).Downgrade(ctx, p.hold)
 	case "unlock", "unread", "unwrite":
 		return "free", p.hold.Unlock(ctx)
 	case "line":

@@ -126,59 +126,6 @@ func TestReadersOfBothKindsReadTogetherAndWritersOfBothWait(t *testing.T) {
 	}
 }
 
-// A writer of ours that downgrades lets Curator's waiting readers in, and none of Curator's writers.
-func TestDowngradeLetsCuratorsReadersInAndKeepsItsWritersOut(t *testing.T) {
-	needClients(t)
-	e := ensemble.Shared(t, 3)
-	for name, first := range map[string]string{"a reader is next": "read", "a writer is next": "write"} {
-		t.Run(name, func(t *testing.T) {
-			path := e.Path(t)
-			w := newWitness(t, e, path)
-			our, their := pair(t, e, path)
-			must(t, our[0].acquire("write"))
-			second := map[string]string{"read": "write", "write": "read"}[first]
-			one := their[0].start(first)
-			w.awaitLine(t, 2)
-			two := their[1].start(second)
-			w.awaitLine(t, 3)
-			one.waits(t)
-			two.waits(t)
-
-			must(t, our[0].want("held", "downgrade"))
-			if first == "read" {
-				one.held(t) // beside us
-				line := w.awaitLine(t, 3)
-				require.True(t, line[0].Holds && line[1].Holds && !line[2].Holds, line)
-				require.Equal(t, our[0].session, line[0].Session)
-				require.Equal(t, "read", string(line[0].Kind))
-				must(t, one.release("read"))
-			}
-			late := our[1].start("read") // behind a writer that waits
-			line := w.awaitLine(t, map[string]int{"read": 3, "write": 4}[first])
-			require.True(t, line[0].Holds)
-			for _, k := range line[1:] {
-				require.False(t, k.Holds)
-			}
-			must(t, our[0].release("read"))
-			if first == "read" {
-				two.held(t)
-				late.waits(t)
-				must(t, two.release("write"))
-			} else {
-				one.held(t)
-				two.waits(t)
-				late.waits(t)
-				must(t, one.release("write"))
-				two.held(t)
-				must(t, two.release("read"))
-			}
-			late.held(t)
-			must(t, late.release("read"))
-			require.Empty(t, w.awaitLine(t, 0))
-		})
-	}
-}
-
 // A writer of Curator's that reads under its own lock and then releases the write lock lets our readers in, and a
 // writer of ours when it has released the read lock.
 //

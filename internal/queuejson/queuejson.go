@@ -34,20 +34,12 @@ type Member struct {
 	Owner    string    `json:"owner,omitempty"`
 	Host     string    `json:"host,omitempty"`
 	PID      int       `json:"pid,omitempty"`
-	Since    time.Time `json:"since,omitzero"`  // the ensemble's clock; unknown when the znode may not be read
-	Asked    *Asked    `json:"asked,omitempty"` // to release the lock
-	Session  string    `json:"session"`         // hexadecimal, as in the ensemble's logs
+	Since    time.Time `json:"since,omitzero"` // the ensemble's clock; unknown when the znode may not be read
+	Session  string    `json:"session"`        // hexadecimal, as in the ensemble's logs
 	Token    int64     `json:"token"`
 	Node     string    `json:"node"`
 	Data     []byte    `json:"data,omitempty"` // base64
 	Size     int       `json:"size,omitempty"` // of all data of the znode, in bytes, also when they are not included
-}
-
-// Asked is a request that a contender release the lock.
-type Asked struct {
-	By  string    `json:"by,omitempty"`
-	Why string    `json:"why,omitempty"`
-	At  time.Time `json:"at"`
 }
 
 // Lengths, in characters, to which foreign texts are cut.
@@ -70,9 +62,6 @@ func NewMember(position int, k zklock.Contender) Member {
 	m := Member{Position: position, Holds: k.Holds, Kind: string(k.Kind), Permits: k.Permits, Owner: cut(k.Owner, maxText),
 		Host: cut(k.Host, maxText), PID: k.PID, Since: k.Since.UTC(), Session: fmt.Sprintf("%#x", uint64(k.Session)),
 		Token: int64(k.Token), Node: cut(k.Node, maxPath), Data: k.Data, Size: k.Size}
-	if k.Asked != nil {
-		m.Asked = &Asked{By: cut(k.Asked.By, maxText), Why: cut(k.Asked.Why, maxText), At: k.Asked.At.UTC()}
-	}
 	return m
 }
 

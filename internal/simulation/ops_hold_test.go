@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -67,38 +66,6 @@ func (o *op) proclaim(ctx context.Context) {
 	o.used(ctx, "proclaim", err)
 }
 
-// downgrade turns a write lock into a read lock.
-func (o *op) downgrade(ctx context.Context) {
-	or := o.p.w.oracle
-	or.mu.Lock()
-	if o.g.read || o.g.released || o.t.moving || len(o.t.holds) > 1 {
-		or.mu.Unlock()
-		return
-	}
-	o.g.released, o.t.moving = true, true
-	or.mu.Unlock()
-	h, err := o.c.RWMutex(o.path).Downgrade(ctx, o.g.Hold)
-	o.p.note("#%d downgrades %s: %v", o.n, o.t.who, errText{err})
-	o.p.within(o.began, o.limit, "downgrade")
-	if err != nil && !errors.Is(err, zk.ErrNoNode) {
-		o.used(ctx, "downgrade", err)
-	}
-	or.mu.Lock()
-	next := o.g
-	if err == nil {
-		next = &hold{Hold: h, read: true}
-		o.t.holds = append(o.t.holds, next)
-		o.t.read, o.t.moving, o.t.nodes = true, false, h.Nodes()
-		or.checkZnodes(o.t)
-	} else if o.g.Err() == nil {
-		o.t.moving, o.g.released = false, false // it is still the write lock
-		or.checkZnodes(o.t)
-	}
-	or.mu.Unlock()
-	o.patient, o.hold = true, 300*time.Millisecond
-	o.keep(o.t, next)
-}
-
 // reenter takes the lock again under its own hold.
 func (o *op) reenter(ctx context.Context) {
 	h := o.g.Hold
@@ -111,22 +78,16 @@ func (o *op) reenter(ctx context.Context) {
 	or.mu.Unlock()
 	var again *zklock.Hold
 	var err error
-	reading := false
 	switch o.t.kind {
 	case "mutex":
 		again, err = o.c.Mutex(o.t.paths[0], zklock.WithReentrancy()).Lock(inner)
 	case "multi":
 		again, err = o.c.MultiLock(o.t.paths, zklock.WithReentrancy()).Lock(inner)
 	case "write":
-		m := o.c.RWMutex(o.t.paths[0], zklock.WithReentrancy())
-		if reading = o.reading; reading {
-			again, err = m.RLock(inner)
-		} else {
-			again, err = m.Lock(inner)
-		}
+		again, err = o.c.RWMutex(o.t.paths[0], zklock.WithReentrancy()).Lock(inner)
 	}
-	o.p.note("#%d enters again under %s, reading %v: %v", o.n, o.t.who, reading, errText{err})
-	g := &hold{Hold: again, read: reading}
+	o.p.note("#%d enters again under %s: %v", o.n, o.t.who, errText{err})
+	g := &hold{Hold: again}
 	or.mu.Lock()
 	if o.t.entering--; err == nil {
 		o.t.holds = append(o.t.holds, g)

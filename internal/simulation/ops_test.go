@@ -32,7 +32,6 @@ type op struct {
 	opts    []zklock.LockOption
 	hold    time.Duration
 	patient bool // the release waits for its reply
-	reading bool
 	victim  int
 }
 
@@ -74,11 +73,8 @@ func (o *op) draw(k, fam int) {
 	if rnd.IntN(2) == 0 && o.kind != "semaphore" {
 		o.opts = append(o.opts, zklock.WithReentrancy())
 	}
-	if o.kind == "mutex" && o.p.w.handoff > 0 {
-		o.opts = append(o.opts, zklock.WithLocalHandoff(o.p.w.handoff))
-		if o.p.w.idle > 0 {
-			o.opts = append(o.opts, zklock.WithIdleKeep(o.p.w.idle))
-		}
+	if o.kind == "mutex" && o.p.w.handoff {
+		o.opts = append(o.opts, zklock.WithLocalHandoff())
 	} else if rnd.IntN(10) == 0 {
 		o.opts = append(o.opts, zklock.WithContainer())
 	}
@@ -150,7 +146,7 @@ func (o *op) acquire(ctx context.Context) {
 func (o *op) enter(h *zklock.Hold, lead *zklock.Leadership) *acquisition {
 	t := &acquisition{who: fmt.Sprintf("%s#%d", o.p.name, o.n), p: o.p, kind: o.kind, paths: o.paths, permits: o.permits,
 		began: o.began, maxHold: o.maxHold, grace: o.grace, token: h.Token(), nodes: h.Nodes(), read: o.kind == "read"}
-	t.holds = []*hold{{Hold: h, lead: lead, read: t.read}}
+	t.holds = []*hold{{Hold: h, lead: lead}}
 	for _, node := range t.nodes { // one of several may have been removed already
 		if n, ok := o.p.w.srv.Node(node); ok {
 			t.session = n.Stat.EphemeralOwner
@@ -185,19 +181,6 @@ func (o *op) release(t *acquisition, g *hold) bool {
 		return false
 	}
 	g.released = true
-	writes, reads := 0, 0
-	for _, other := range t.holds {
-		switch {
-		case other.released:
-		case other.read:
-			reads++
-		default:
-			writes++
-		}
-	}
-	if t.kind == "write" && !g.read && writes == 0 && reads > 0 && g.Context().Err() == nil {
-		t.moving = true // the write lock becomes a read lock
-	}
 	return true
 }
 
@@ -213,7 +196,7 @@ func (o *op) let(ctx context.Context, t *acquisition, g *hold) {
 	defer or.mu.Unlock()
 	switch {
 	case err == nil:
-		if t.live() || t.moving || t.entering > 0 || t.open() != nil || o.p.w.handoff > 0 && t.kind == "mutex" { // another hold may have the znode
+		if t.live() || t.entering > 0 || t.open() != nil || o.p.w.handoff && t.kind == "mutex" { // another hold may have the znode
 			return
 		}
 		for _, node := range t.nodes {
@@ -223,7 +206,6 @@ func (o *op) let(ctx context.Context, t *acquisition, g *hold) {
 		}
 	case errors.Is(err, zklock.ErrLost), errors.Is(err, zklock.ErrClosed) && o.p.closedSince(o.began):
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
-	case errors.Is(err, zklock.ErrUnknownOutcome) && t.moving: // the downgrade's outcome is unknown, and both locks are given up
 	case errors.Is(err, session.ErrGarbled) && o.p.w.garbled():
 	default:
 		o.p.w.violated("%s: unlock: %v", t.who, err)

@@ -91,15 +91,14 @@ func (o *oracle) certain(p string) []standing {
 	defer o.mu.Unlock()
 	var sure []standing
 	for _, t := range o.held {
-		if i := slices.Index(t.paths, p); i >= 0 && t.live() && !t.moving && !o.forced[t.nodes[i]] && !o.expired[t.session] {
+		if i := slices.Index(t.paths, p); i >= 0 && t.live() && !o.forced[t.nodes[i]] && !o.expired[t.session] {
 			sure = append(sure, standing{t, t.nodes})
 		}
 	}
 	return sure
 }
 
-// still returns those of before that still certainly hold, with the same znodes: a call may have seen either znode of one
-// that was downgraded meanwhile.
+// still returns those of before that still certainly hold, with the same znodes.
 func (o *oracle) still(p string, before []standing) []standing {
 	now := o.certain(p)
 	return slices.DeleteFunc(before, func(s standing) bool {

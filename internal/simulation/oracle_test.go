@@ -1,7 +1,6 @@
 package simulation_test
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -64,7 +63,6 @@ type acquisition struct {
 	// guarded by oracle.mu
 	nodes    []string
 	read     bool // a read lock
-	moving   bool // a write lock during its downgrade: only the server knows which of the two it is
 	holds    []*hold
 	entering int           // re-entries under way: any of them may hold the lock already
 	voided   time.Duration // when the oracle first saw that a znode of it was removed by force
@@ -74,7 +72,6 @@ type acquisition struct {
 type hold struct {
 	*zklock.Hold
 	lead     *zklock.Leadership
-	read     bool
 	released bool
 }
 
@@ -100,7 +97,7 @@ func (t *acquisition) live() bool {
 }
 
 // reads reports whether other readers may hold at the same time.
-func (t *acquisition) reads() bool { return t.read || t.moving }
+func (t *acquisition) reads() bool { return t.read }
 
 // removedByForce reports whether the znode of its ith path was removed by force.
 func (o *oracle) removedByForce(t *acquisition, i int) bool {
@@ -164,14 +161,14 @@ func (o *oracle) checkOrder(t *acquisition, i int) {
 	dir, own := path.Split(t.nodes[i])
 	me, _ := recipe.Parse(own)
 	sum, limit := me.Permits, o.limit(t.paths[i], t.began)
-	entered := func(name string, n recipe.Name) int64 { // in the order of the transactions, which the sequence number need not show
+	entered := func(name string) int64 { // in the order of the transactions, which the sequence number need not show
 		node, _ := o.w.srv.Node(dir + name)
-		return cmp.Or(n.Czxid, node.Stat.Czxid)
+		return node.Stat.Czxid
 	}
-	since := entered(own, me)
+	since := entered(own)
 	for _, name := range o.w.srv.Children(path.Clean(dir)) {
 		n, contender := recipe.Parse(name)
-		if !contender || name == own || entered(name, n) >= since {
+		if !contender || name == own || entered(name) >= since {
 			continue
 		}
 		switch {
@@ -200,10 +197,6 @@ func (o *oracle) limit(p string, began time.Duration) int {
 // checkZnodes checks that the znodes of a live hold exist and belong to its session, unless they were removed by force.
 func (o *oracle) checkZnodes(t *acquisition) {
 	if !t.live() {
-		return
-	}
-	if t.moving {
-		t.nodes = t.holds[len(t.holds)-1].Nodes()
 		return
 	}
 	o.checkSafe(t)
@@ -325,12 +318,12 @@ func (o *oracle) noneHolds() {
 func (o *oracle) ended(t *acquisition, g *hold) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	forced := o.expired[t.session] || slices.ContainsFunc(t.nodes, func(n string) bool { return o.forced[n] }) || t.moving
+	forced := o.expired[t.session] || slices.ContainsFunc(t.nodes, func(n string) bool { return o.forced[n] })
 	cause := context.Cause(g.Context())
 	ok := false
 	switch {
 	case errors.Is(cause, zklock.ErrUnlocked):
-		ok = g.released || t.moving
+		ok = g.released
 	case errors.Is(cause, zklock.ErrMaxHold):
 		ok = t.maxHold > 0 && o.w.now()-t.from >= t.maxHold
 	case errors.Is(cause, zklock.ErrNodeDeleted), errors.Is(cause, zklock.ErrSessionExpired):
@@ -347,7 +340,7 @@ func (o *oracle) ended(t *acquisition, g *hold) {
 
 // shared reports whether t has the znode of the holder before it, by WithLocalHandoff: both are of one client.
 func (o *oracle) shared(t *acquisition, p string) bool {
-	return o.w.handoff > 0 && t.kind == "mutex" && t.token == o.tokens[p] && o.last[p] == t.p && t.session == o.lastSession[p]
+	return o.w.handoff && t.kind == "mutex" && t.token == o.tokens[p] && o.last[p] == t.p && t.session == o.lastSession[p]
 }
 
 // short returns a contender's name without its random id, so that two runs have the same history.

@@ -187,12 +187,10 @@ func (p *player) operate(ctx context.Context, c *zklock.Client, n int) {
 		p.start(ctx, &o, o.multi)
 	case pick < 81:
 		p.start(ctx, &o, o.unlock)
-	case pick < 85 && t.kind == "write":
-		p.start(ctx, &o, o.downgrade)
 	case pick < 85 && g.lead != nil:
 		p.start(ctx, &o, o.proclaim)
 	case pick < 88 && (t.kind == "write" || t.kind == "mutex" || t.kind == "multi"):
-		o.hold, o.reading = upTo(p.rnd, time.Second), p.rnd.IntN(2) == 0
+		o.hold = upTo(p.rnd, time.Second)
 		p.start(ctx, &o, o.reenter)
 	case pick < 91:
 		p.start(ctx, &o, o.queue)

@@ -35,13 +35,12 @@ type world struct {
 	size    []int // of the semaphores, as their first users name it
 	players []*player
 	oracle  *oracle
-	handoff int           // WithLocalHandoff of the mutexes; 0: without
-	idle    time.Duration // their WithIdleKeep; 0: without
-	busy    bool          // clients start several operations at the same instant, and each write takes a while
-	aged    bool          // a directory's counter may be near its end
-	garbles bool          // there are faults under which a client reads replies out of order
-	keeper  bool          // the servers are ClickHouse Keepers, where a session ends with its connection
-	calm    bool          // no fault breaks a connection or delays it for long, so no session may end by itself
+	handoff bool // WithLocalHandoff for the mutexes
+	busy    bool // clients start several operations at the same instant, and each write takes a while
+	aged    bool // a directory's counter may be near its end
+	garbles bool // there are faults under which a client reads replies out of order
+	keeper  bool // the servers are ClickHouse Keepers, where a session ends with its connection
+	calm    bool // no fault breaks a connection or delays it for long, so no session may end by itself
 	expired atomic.Bool
 
 	mu      sync.Mutex // guards what follows
@@ -85,12 +84,7 @@ func newWorld(seed uint64, srv *zktest.Server, version zktest.Version) (*world, 
 		return nil, err
 	}
 	w.garbles = rnd.IntN(4) == 0
-	if rnd.IntN(4) == 0 {
-		w.handoff = 1 + rnd.IntN(8)
-		if rnd.IntN(2) == 0 {
-			w.idle = time.Millisecond + upTo(rnd, 3*time.Second)
-		}
-	}
+	w.handoff = rnd.IntN(4) == 0
 	w.busy = w.rand(1<<41).IntN(4) == 0
 	for i := len(w.paths); w.busy && i < 9; i++ {
 		w.paths, w.fam, w.size = append(w.paths, fmt.Sprintf("/locks/%c", 'a'+i)), append(w.fam, famMutex), append(w.size, 1)

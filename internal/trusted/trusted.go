@@ -81,9 +81,6 @@ type Retention interface {
 	// Release undoes the Retain. It may be called more than once.
 	Release()
 
-	// Move makes node the one znode that is checked, when it has taken the place of the others.
-	Move(node string)
-
 	// OnMissing has fn called, in a goroutine of the session's, should a heartbeat find one of the znodes missing, or have
 	// found it so already. The next heartbeats check the znodes of others.
 	OnMissing(fn func(node string))

@@ -45,7 +45,7 @@ func MetricsHandler() (http.Handler, zklock.Hooks) {
 		losses: map[labels]int64{}, retries: map[labels]int64{}, changes: map[labels]int64{}, connected: map[int64]bool{},
 	}
 	return m, zklock.Hooks{Session: m.session, Asked: m.asked, Acquired: m.acquired, Failed: m.failed,
-		Downgraded: m.downgraded, Released: m.released, Lost: m.lost, Retried: m.retried}
+		Released: m.released, Lost: m.lost, Retried: m.retried}
 }
 
 // metrics are what the hooks have counted.
@@ -100,17 +100,6 @@ func (m *metrics) failed(i zklock.FailedInfo) {
 	k := kindOf(i.LockInfo)
 	k.errorType = errtype.Of(i.Err)
 	observe(m.waited, k, i.Waited.Seconds())
-}
-
-// downgraded may be told behind the end of the hold.
-func (m *metrics) downgraded(i zklock.DowngradedInfo) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.kinds[kindOf(i.LockInfo)] = true
-	if c, ok := m.calls[i.Call]; ok {
-		c.kind = kindOf(i.LockInfo)
-		m.calls[i.Call] = c
-	}
 }
 
 func (m *metrics) released(i zklock.ReleasedInfo) {

@@ -143,23 +143,6 @@ func TestStatusAsJSON(t *testing.T) {
 	})
 }
 
-func TestStatusShowsWhatIsKept(t *testing.T) {
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := locktest.Dial(t, srv)
-		h := lockhttp.StatusHandler(c)
-		_, body := see(t, h, "/")
-		require.NotContains(t, body, "Kept here")
-		hold := locktest.Lock(t, c.Mutex("/locks/hot", zklock.WithLocalHandoff(10), zklock.WithIdleKeep(time.Minute)))
-		locktest.Unlock(t, hold)
-		_, body = see(t, h, "/")
-		require.Contains(t, body, "Held here: 0")
-		require.Contains(t, body, "Kept here, with nobody holding: 1")
-		require.Contains(t, body, `href="?path=%2flocks%2fhot"`)
-		_, body = see(t, h, "/?format=json")
-		require.Contains(t, body, fmt.Sprintf(`"token": %d`, hold.Token()))
-	})
-}
-
 func TestStatusChoosesTheFormat(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		h := lockhttp.StatusHandler(locktest.Dial(t, srv))

@@ -18,8 +18,6 @@ type view struct {
 	Holds   []holdView       `json:"holds"`
 	Waiting int              `json:"waiting"`
 	Waits   []waitView       `json:"waits"`
-	Keeping int              `json:"keeping,omitempty"`
-	Kept    []keptView       `json:"kept,omitempty"`
 	Queue   *queuejson.Queue `json:"queue,omitempty"`
 
 	from int // how many contenders stand before the first of Queue
@@ -65,18 +63,6 @@ type waitView struct {
 	Who    string    `json:"who,omitempty"`
 }
 
-// keptView is a place that nobody in this process has at the moment: zklock.WithIdleKeep.
-type keptView struct {
-	Path      string    `json:"path"`
-	Node      string    `json:"node"`
-	Token     int64     `json:"token"`
-	Since     time.Time `json:"since"`
-	SafeUntil time.Time `json:"safe_until"`
-}
-
-// Lock is as a lockView's.
-func (k keptView) Lock() lockView { return lockView{Path: k.Path} }
-
 func viewOf(st zklock.Status, now time.Time) view {
 	s := st.Session
 	v := view{Time: now, Holding: len(st.Holds), Waiting: len(st.Waits), Holds: []holdView{}, Waits: []waitView{},
@@ -90,10 +76,6 @@ func viewOf(st zklock.Status, now time.Time) view {
 	}
 	for _, w := range st.Waits[:min(len(st.Waits), maxRows)] {
 		v.Waits = append(v.Waits, waitView{lockOf(w.LockInfo), w.Since, w.Ahead, w.Holder, w.Who})
-	}
-	v.Keeping = len(st.Kept)
-	for _, k := range st.Kept[:min(len(st.Kept), maxRows)] {
-		v.Kept = append(v.Kept, keptView{k.Path, k.Node, int64(k.Token), k.Since, k.SafeUntil})
 	}
 	return v
 }

@@ -28,7 +28,7 @@
 // "lock <kind>" lasts from asking for a lock to having it, or not; "hold <kind>" from then to its release or loss. Both
 // are children of the span in the context that the lock was asked for with, and have the lock's path, owner, number of
 // the call, token and znode as attributes (zklock.lock.path, zklock.lock.owner, zklock.call, zklock.lock.token,
-// zklock.lock.node). The place in line, each retry and a downgrade are events (queued, retried, downgraded). A failure
+// zklock.lock.node). The place in line and each retry are events (queued, retried). A failure
 // or a loss is an error, with its text; a TryLock that finds the lock busy is none.
 //
 // There is no semantic convention for locks in OpenTelemetry: names are below zklock, as those conventions ask of a

@@ -24,7 +24,7 @@ func Hooks(opts ...Option) zklock.Hooks {
 	r := &recorder{config: c, tracer: c.tracers.Tracer(ScopeName), metrics: newMetrics(c.meters.Meter(ScopeName), p), present: p,
 		calls: map[uint64]*call{}, connected: map[int64]bool{}}
 	return zklock.Hooks{Session: r.session, Asked: r.asked, Queued: r.queued, Acquired: r.acquired, Failed: r.failed,
-		Downgraded: r.downgraded, Released: r.released, Lost: r.lost, Retried: r.retried}
+		Released: r.released, Lost: r.lost, Retried: r.retried}
 }
 
 // recorder is what the hooks share.
@@ -44,7 +44,7 @@ type call struct {
 	ctx   context.Context      // of the caller, with the lock's span: for exemplars
 	attrs []attribute.KeyValue // of its metrics, the kind left out
 
-	mu   sync.Mutex // guards what follows: a loss may be told while a downgrade is
+	mu   sync.Mutex // guards what follows
 	span trace.Span // lock, then hold; one that records nothing for a hold without
 	kind string
 	over bool
@@ -147,16 +147,6 @@ func (r *recorder) failed(i zklock.FailedInfo) {
 			k.span.SetStatus(codes.Error, i.Err.Error())
 		}
 		k.span.End()
-	})
-}
-
-func (r *recorder) downgraded(i zklock.DowngradedInfo) {
-	r.on(i.Call, false, func(k *call) {
-		r.metrics.holds.Add(k.ctx, -1, k.with())
-		k.kind = string(i.Kind)
-		r.present.rename(i.Call, k.set())
-		r.metrics.holds.Add(k.ctx, 1, k.with())
-		k.span.AddEvent("downgraded", trace.WithAttributes(nodeKey.String(i.Node)))
 	})
 }
 

@@ -26,16 +26,6 @@ func (p *present) begin(call uint64, attrs attribute.Set, holds bool) {
 	p.calls[call] = since{attrs, time.Now(), holds}
 }
 
-// rename gives a call other attributes.
-func (p *present) rename(call uint64, attrs attribute.Set) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if s, ok := p.calls[call]; ok {
-		s.attrs = attrs
-		p.calls[call] = s
-	}
-}
-
 func (p *present) end(call uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

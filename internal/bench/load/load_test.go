@@ -29,7 +29,7 @@ func words(lines []string) (first []string) {
 
 func TestTheCyclesOfEveryWorkerAreReported(t *testing.T) {
 	server := zktest.Run(t)
-	for _, peer := range []string{"raw", "raw-session", "zklock", "local", "keep", "zk.Lock"} {
+	for _, peer := range []string{"raw", "raw-session", "zklock", "local", "zk.Lock"} {
 		t.Run(peer, func(t *testing.T) {
 			got := serve(t, peer, "run "+server.Addr()+" 0 10000 /"+peer+" 2 3 2 0 1")
 			require.Equal(t, []string{"opened", "start", "end"}, words(got)[:3])

@@ -39,7 +39,6 @@ var Contestants = []Contestant{
 	{Name: "raw-list", Title: "floor with a list, on our session", Kind: servers.ZooKeeper, command: golang("raw-list")},
 	{Name: "zklock", Title: "zklock", Kind: servers.ZooKeeper, Lock: true, command: golang("zklock")},
 	{Name: "local", Title: "zklock, WithLocalHandoff", Kind: servers.ZooKeeper, Lock: true, Mode: true, command: golang("local")},
-	{Name: "keep", Title: "zklock, WithLocalHandoff and WithIdleKeep", Kind: servers.ZooKeeper, Lock: true, Mode: true, command: golang("keep")},
 	{Name: "zk.Lock", Title: "go-zookeeper zk.Lock", Kind: servers.ZooKeeper, Lock: true, command: golang("zk.Lock")},
 	{Name: "curator", Title: "Curator InterProcessMutex", Kind: servers.ZooKeeper, Lock: true, command: java},
 	{Name: "kazoo", Title: "Kazoo Lock", Kind: servers.ZooKeeper, Lock: true, command: python},

@@ -74,7 +74,6 @@ func TestEveryInstalledContestantIsInEveryTable(t *testing.T) {
 			require.Contains(t, cells, s.Name+" "+c.Name)
 		}
 	}
-	require.Contains(t, cells, "alone keep")
 	require.Contains(t, cells, "goroutines local")
 	checkExtras(t, r)
 	for _, md := range []bool{false, true} {

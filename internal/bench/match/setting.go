@@ -19,7 +19,7 @@ type Setting struct {
 
 // Settings are in the order in which they are run and shown.
 var Settings = []Setting{
-	{Name: "alone", Title: "one client alone", Clients: 1, Workers: 1, Locks: 1, modes: []string{"keep"}},
+	{Name: "alone", Title: "one client alone", Clients: 1, Workers: 1, Locks: 1},
 	{Name: "two", Title: "2 clients, one lock", Clients: 2, Workers: 1, Locks: 1},
 	{Name: "sixteen", Title: "16 clients, one lock", Clients: 16, Workers: 1, Locks: 1},
 	{Name: "many", Title: "64 clients, one lock", Clients: 64, Workers: 1, Locks: 1},
@@ -27,7 +27,7 @@ var Settings = []Setting{
 	{Name: "crowd", Title: "1,000 waiters in 20 sessions, one lock", Clients: 20, Workers: 50, Locks: 1, modes: []string{"local"}},
 	{Name: "hundred", Title: "100 locks at once, one session", Clients: 1, Workers: 100, Locks: 100},
 	{Name: "locks", Title: "1,000 locks at once, one session", Clients: 1, Workers: 1000, Locks: 1000},
-	{Name: "alone-1ms", Title: "one client alone, 1 ms each way", Clients: 1, Workers: 1, Locks: 1, Delay: time.Millisecond, modes: []string{"keep"}},
+	{Name: "alone-1ms", Title: "one client alone, 1 ms each way", Clients: 1, Workers: 1, Locks: 1, Delay: time.Millisecond},
 	{Name: "sixteen-1ms", Title: "16 clients, one lock, 1 ms each way", Clients: 16, Workers: 1, Locks: 1, Delay: time.Millisecond},
 	{Name: "many-1ms", Title: "64 clients, one lock, 1 ms each way", Clients: 64, Workers: 1, Locks: 1, Delay: time.Millisecond},
 }

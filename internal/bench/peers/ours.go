@@ -11,13 +11,9 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// handoffs bounds how often a lock is handed on inside one process, while others wait outside.
-const handoffs = 1000
-
 // ours is this library, by default without options.
 type ours struct {
 	local bool
-	keep  time.Duration
 }
 
 type ourClient struct {
@@ -38,10 +34,7 @@ func (c ourClient) Close() error { return c.c.Close() }
 func (c ourClient) Locker(_ context.Context, path string, _ bool) (load.Locker, error) {
 	var opts []zklock.LockOption
 	if c.local {
-		opts = append(opts, zklock.WithLocalHandoff(handoffs))
-	}
-	if c.keep > 0 {
-		opts = append(opts, zklock.WithIdleKeep(c.keep))
+		opts = append(opts, zklock.WithLocalHandoff())
 	}
 	return &ourLock{m: c.c.Mutex(path, opts...)}, nil
 }

@@ -18,7 +18,6 @@ var All = map[string]load.Peer{
 	"raw-list":    rawSession{list: true},
 	"zklock":      ours{},
 	"local":       ours{local: true},
-	"keep":        ours{local: true, keep: time.Second},
 	"zk.Lock":     driver{locker: newDriverLock},
 	"raw-etcd":    etcd{&traffic{}, true},
 	"etcd":        etcd{&traffic{}, false},
