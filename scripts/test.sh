@@ -15,28 +15,10 @@ TestStatusInABrowser needs Chromium, and reads the page while it navigates
 TestLocalHandoffWhileEverythingGoesWrong fails by chance
 TestCodesOfTheSessionInsideAnyMultiAreOfTheSession fails by chance
 TestADialWithoutADeadlineTellsWhomItCantReachAndWhy fails by chance
-TestNothingGrowsWithThePastCyclesAndWaits measures the heap
-TestHeapOfASessionAndOfAWaitingCall measures the heap
-TestElectAgainOutlivesAnOutage fails by chance on a busy machine
-TestAGuardThatIsKilledOrStoppedIsReplaced real processes, by the clock
-TestTheCommandGetsSIGTERMWhenEveryGuardHasDied real processes, by the clock
-TestTheGuardIsNotifiedAtOnceWhenTheGroupHasExited real processes, by the clock
-TestTheGuardKillsItsGroupAndNoOther real processes, by the clock
-TestAPollingGuardForgetsAGroupThatHasExited real processes, by the clock
-TestOrphansOfTheCommandAreReapedWhileItRuns real processes, by the clock
 TestTopShowsLocksAndQueuesOnATerminalAndGivesItBack a terminal, by the clock
 TestTopGivesTheTerminalBackHoweverItEnds a terminal, by the clock
 TestTopReportsThatTheServersDoNotAnswer a terminal, by the clock
 TestTopFitsIntoAnyTerminal a terminal, by the clock
-TestAnInteractiveCommandReadsTheTerminal a terminal, by the clock
-TestACommandInAPipelineGetsTheTerminalWhenItAsks a terminal, by the clock
-TestCtrlCReachesTheCommandAndTheScriptAround a terminal, by the clock
-TestCtrlZStopsBothAndFgContinuesThem a terminal, by the clock
-TestAJobThatWasStoppedForTooLongIsKilled a terminal, by the clock
-TestABackgroundJobStopsWhenItReadsTheTerminalAndGoesOnInTheForeground a terminal, by the clock
-TestThePlaceInLineIsShownLiveAndRemoved a terminal, by the clock
-TestQuietPrintsNothingAboutABusyLock a terminal, by the clock
-TestBreakAsksOnATerminal a terminal, by the clock
 EOT
 }
 
