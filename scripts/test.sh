@@ -11,24 +11,6 @@ left_out() {
 	sed 's/ .*//' <<'EOT' | paste -sd'|'
 TestKazooTakesAndReleasesALock needs Kazoo
 TestCuratorTakesAndReleasesALock needs Curator
-TestNothingGrowsWithThePastCyclesAndWaits measures the heap
-TestHeapOfASessionAndOfAWaitingCall measures the heap
-TestElectAgainOutlivesAnOutage fails by chance on a busy machine
-TestAGuardThatIsKilledOrStoppedIsReplaced real processes, by the clock
-TestTheCommandGetsSIGTERMWhenEveryGuardHasDied real processes, by the clock
-TestTheGuardIsNotifiedAtOnceWhenTheGroupHasExited real processes, by the clock
-TestTheGuardKillsItsGroupAndNoOther real processes, by the clock
-TestAPollingGuardForgetsAGroupThatHasExited real processes, by the clock
-TestOrphansOfTheCommandAreReapedWhileItRuns real processes, by the clock
-TestAnInteractiveCommandReadsTheTerminal a terminal, by the clock
-TestACommandInAPipelineGetsTheTerminalWhenItAsks a terminal, by the clock
-TestCtrlCReachesTheCommandAndTheScriptAround a terminal, by the clock
-TestCtrlZStopsBothAndFgContinuesThem a terminal, by the clock
-TestAJobThatWasStoppedForTooLongIsKilled a terminal, by the clock
-TestABackgroundJobStopsWhenItReadsTheTerminalAndGoesOnInTheForeground a terminal, by the clock
-TestThePlaceInLineIsShownLiveAndRemoved a terminal, by the clock
-TestQuietPrintsNothingAboutABusyLock a terminal, by the clock
-TestBreakAsksOnATerminal a terminal, by the clock
 EOT
 }
 

@@ -18,7 +18,7 @@ type ground struct {
 	*session.Session
 	ctx     context.Context
 	t       *testing.T
-	connect string // without chroot
+	connect string // one server, so that every session reads what another one was answered; without chroot
 	dial    session.Dialer
 	chroot  string
 	base    string // the prefix of a test's paths
@@ -64,7 +64,7 @@ func everywhere(t *testing.T, test func(t *testing.T, g *ground)) {
 				root := "/test"
 				if real {
 					e := ensemble.Shared(t, 1)
-					g.connect, root = e.Connect(), e.Path(t)
+					g.connect, root = e.Nodes[0].Addr(), e.Path(t)
 				} else {
 					srv := zktest.Run(t)
 					g.connect, g.dial = srv.Addr(), srv.Dial

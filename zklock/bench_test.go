@@ -2,9 +2,11 @@ package zklock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -12,102 +14,47 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// How much heap a session and a waiting call may take. The stacks of their goroutines are not included, and are reported
-// separately.
-const (
-	mostHeapPerSession = 300 << 10
-	mostHeapPerWaiter  = 12 << 10
-)
-
-// benchSessions opens n clients, each with one lock, so that everything that a working session needs is counted, and returns
-// what one of them takes.
-func benchSessions(tb testing.TB, s *locktest.Site, n int) (heap, stack int64) {
-	tb.Helper()
-	dir := s.Path(tb)
-	open := func(n int) []*zklock.Client {
-		clients := make([]*zklock.Client, n)
-		for i := range clients {
-			clients[i] = s.Client(tb)
-			locktest.Lock(tb, clients[i].Mutex(fmt.Sprint(dir, "/", n, "-", i)))
-		}
-		return clients
-	}
-	locktest.Close(tb, open(1)...) // what all share
-	before := locktest.Used()
-	clients := open(n)
-	after := locktest.Used()
-	locktest.Close(tb, clients...)
-	return (after.Heap - before.Heap) / int64(n), (after.Stack - before.Stack) / int64(n)
-}
-
-// benchWaiters makes n calls of one client wait for one lock until all have settled, and returns what one of them takes.
-func benchWaiters(tb testing.TB, s *locktest.Site, n int) (heap, stack int64) {
-	tb.Helper()
-	dir := s.Path(tb)
-	keeper, c := s.Client(tb), s.Client(tb)
-	hold := locktest.Lock(tb, keeper.Mutex(dir))
-	m := c.Mutex(dir)
-	wait := func(n int) (end func()) {
-		ctx, cancel := context.WithTimeout(context.Background(), locktest.Bound)
-		var calls sync.WaitGroup
-		for range n {
-			calls.Go(func() {
-				if h, err := m.Lock(ctx); err == nil {
-					tb.Errorf("got a lock that is held: %s", h.Node())
-				}
-			})
-		}
-		locktest.AwaitContenders(tb, keeper, dir, n+1)
-		// Each waiter watches its predecessor's znode and, once it has settled, its own: in one session that is one watch for each
-		// waiter's znode, and one more for the holder's.
-		locktest.AwaitWatches(tb, s, n+1)
-		return func() { cancel(); calls.Wait(); locktest.AwaitContenders(tb, keeper, dir, 1) }
-	}
-	wait(n)() // tables and buffers grow to a size that they keep
-	before := locktest.Used()
-	end := wait(n)
-	after := locktest.Used()
-	for range 5 { // until the reads of a longer wait are done
-		locktest.Pass(2 * quietFor)
-		if use := locktest.Used(); use.Heap < after.Heap {
-			after = use
-		}
-	}
-	end()
-	locktest.Unlock(tb, hold)
-	return (after.Heap - before.Heap) / int64(n), (after.Stack - before.Stack) / int64(n)
-}
-
+// What a session with a lock and a waiting call take of the heap, the in-process server's part included. (The stacks of
+// their goroutines are not.)
 func TestHeapOfASessionAndOfAWaitingCall(t *testing.T) {
-	s := locktest.SiteOf(t, 3)
-	s.Processes(t, "the servers' memory would be counted as ours")
-	heap, stack := benchSessions(t, s, 50)
-	t.Logf("a session takes %d KB of heap and %d KB of stack", heap>>10, stack>>10)
-	require.LessOrEqual(t, heap, int64(mostHeapPerSession))
-	heap, stack = benchWaiters(t, s, 1000)
-	t.Logf("a waiting call takes %.1f KB of heap and %.1f KB of stack", float64(heap)/1024, float64(stack)/1024)
-	require.LessOrEqual(t, heap, int64(mostHeapPerWaiter))
-}
+	const sessions, waiters = 50, 1000
+	locktest.SimulateAlone(t, func(s *locktest.Sim) {
+		dir := s.Dir("/locks")
+		locked := func(from, n int) {
+			for i := range n {
+				s.Lock(s.Client().Mutex(fmt.Sprint(dir, "/", from+i)))
+			}
+			time.Sleep(time.Second)
+		}
+		locked(0, 1) // what all share
+		before := heap()
+		locked(1, sessions)
+		each := (heap() - before) / sessions
+		t.Logf("a session takes %.1f KB of heap", float64(each)/1024)
+		require.LessOrEqual(t, each, int64(100<<10))
 
-func BenchmarkHeapOfASession(b *testing.B) {
-	s := locktest.SiteOf(b, 3)
-	s.Processes(b, "the servers' memory would be counted as ours")
-	heap, stack := benchSessions(b, s, 50)
-	benchReport(b, heap, stack, "session")
-}
-
-func BenchmarkHeapOfAWaitingCall(b *testing.B) {
-	s := locktest.SiteOf(b, 3)
-	s.Processes(b, "the servers' memory would be counted as ours")
-	heap, stack := benchWaiters(b, s, 1000)
-	benchReport(b, heap, stack, "waiter")
-}
-
-// benchReport prints a size that was measured once, whatever b.N is.
-func benchReport(b *testing.B, heap, stack int64, of string) {
-	b.ReportMetric(float64(heap), "heap-B/"+of)
-	b.ReportMetric(float64(stack), "stack-B/"+of)
-	b.ReportMetric(0, "ns/op")
+		m := s.Client().Mutex(dir + "/0")
+		wait := func() (end func()) {
+			ctx, cancel := context.WithCancel(s.Context())
+			var calls sync.WaitGroup
+			for range waiters {
+				calls.Go(func() {
+					if _, err := m.Lock(ctx); !errors.Is(err, context.Canceled) {
+						s.Error(err)
+					}
+				})
+			}
+			time.Sleep(time.Minute) // until all have queued, and the reads of a longer wait are done
+			return func() { cancel(); calls.Wait(); time.Sleep(time.Second) }
+		}
+		wait()() // tables and buffers grow to a size that they keep
+		before = heap()
+		end := wait()
+		each = (heap() - before) / waiters
+		t.Logf("a waiting call takes %.1f KB of heap", float64(each)/1024)
+		require.LessOrEqual(t, each, int64(8<<10))
+		end()
+	})
 }
 
 // benchNodes runs a benchmark against one node and against a quorum of three.

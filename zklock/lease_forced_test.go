@@ -1,7 +1,6 @@
 package zklock_test
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -17,37 +16,9 @@ import (
 	"github.com/zklock/locker/zklock"
 )
 
-// A lock that is taken from a holder by force is free at once, before any lease is over. The holder learns of it, and of the
-// cause, within a second.
-
-// forcedWithin bounds how long the holder may take to learn of it. A hold watches its znode from quietFor on, and a closed
-// session is noticed by a reconnection; both take far less than a second. The time that the machine did not run this process
-// is added.
-const forcedWithin = time.Second
-
-// Scenario 22, at every age of a hold: before it watches its own znode and after.
-func TestZnodeDeletedByAnAdminEndsTheHoldWithinASecond(t *testing.T) {
-	s := locktest.SiteBeside(t, 3)
-	dir := s.Path(t)
-	c, admin := s.Client(t), s.Client(t)
-	ses, err := admin.Session(locktest.Soon(t))
-	require.NoError(t, err)
-	for i, age := range []time.Duration{0, 0, quietFor / 2, 2 * quietFor, 2 * quietFor} {
-		stalls := locktest.Stalls(t)
-		m := c.Mutex(fmt.Sprint(dir, "/", i))
-		h := locktest.Lock(t, m)
-		locktest.Pass(age)
-		require.NoError(t, ses.Delete(locktest.Soon(t), h.Node(), -1))
-		took := endOf(t, h, time.Now(), zklock.ErrNodeDeleted)
-		t.Logf("a hold of %v: %v after the deletion", age, locktest.Millis(took))
-		require.Less(t, took, forcedWithin+stalls())
-		require.ErrorIs(t, h.Unlock(locktest.Soon(t)), zklock.ErrNodeDeleted)
-
-		locktest.Unlock(t, locktest.Lock(t, m)) // the session goes on
-	}
-}
-
-func TestSessionClosedByForceEndsItsHoldsWithinASecond(t *testing.T) {
+// A session that is closed by force ends its holds at once, before any lease is over: the ensemble is the one that says so.
+// How soon, and with which cause at which age of a hold, is in TestScenario17_AForcedExpiryEndsTheHoldAtOnceWithItsCause.
+func TestSessionClosedByForceEndsItsHolds(t *testing.T) {
 	s := locktest.SiteBeside(t, 3)
 	dir := s.Path(t)
 	for i := range 5 {
@@ -58,34 +29,25 @@ func TestSessionClosedByForceEndsItsHoldsWithinASecond(t *testing.T) {
 		id, password := spy.secret()
 		require.Equal(t, ses.ID(), id)
 
-		stalls := locktest.Stalls(t)
 		h := locktest.Lock(t, c.Mutex(fmt.Sprint(dir, "/", i)))
 		// From here on the ensemble has no such session, and any client can get the lock.
 		require.NoError(t, closeByForce(s.Addrs[i%len(s.Addrs)], id, password))
-		took := endOf(t, h, time.Now(), zklock.ErrSessionExpired)
-		t.Logf("%v after the session was closed", locktest.Millis(took))
-		require.Less(t, took, forcedWithin+stalls())
-		require.ErrorIs(t, h.Unlock(locktest.Soon(t)), zklock.ErrSessionExpired)
+		select {
+		case <-h.Context().Done():
+		case <-locktest.Soon(t).Done():
+			t.Fatal("a hold of a session that was closed goes on")
+		}
+		cause := h.Err()
+		if !errors.Is(cause, zklock.ErrSessionExpired) {
+			require.ErrorIs(t, cause, zklock.ErrNodeDeleted) // of a hold that is old enough to watch its znode
+		}
+		require.ErrorIs(t, cause, zklock.ErrLost)
+		require.ErrorIs(t, h.Unlock(locktest.Soon(t)), cause)
 
 		next := locktest.Lock(t, c.Mutex(fmt.Sprint(dir, "/", i))) // in another session
 		require.Greater(t, next.Token(), h.Token())
 		locktest.Unlock(t, next)
 	}
-}
-
-// endOf waits for the end of a hold and returns how long it took.
-func endOf(t *testing.T, h *zklock.Hold, from time.Time, cause error) time.Duration {
-	t.Helper()
-	select {
-	case <-h.Context().Done():
-	case <-locktest.Soon(t).Done():
-		t.Fatal("the hold's context did not end")
-	}
-	took := time.Since(from)
-	require.ErrorIs(t, context.Cause(h.Context()), cause)
-	require.ErrorIs(t, h.Err(), cause)
-	require.ErrorIs(t, h.Err(), zklock.ErrLost)
-	return took
 }
 
 // spy reads a session's id and password from the connection.

@@ -61,8 +61,8 @@ func (t tests) Run() int {
 // tick is the in-process servers' tick.
 const tick = 500 * time.Millisecond
 
-// longSessions gives a test the session timeouts that it asks for. calm is the timeout where no lock may be lost,
-// however busy the machine is.
+// longSessions gives a test the session timeouts that it asks for. calm is the timeout of a session or of connecting
+// where none may pass, however busy the machine is.
 var longSessions = zktest.WithSessionTimeouts(2*tick, time.Hour)
 
 const calm = "10m"
@@ -139,7 +139,7 @@ func launchAs(t testing.TB, name, zk string, args ...string) *process {
 	t.Helper()
 	p := &process{TB: t, Cmd: self(t, name, args...), out: &buffer{}, err: &buffer{}, ended: make(chan struct{})}
 	p.Stdout, p.Stderr = p.out, p.err
-	p.Env = append(os.Environ(), envZK+"="+zk, envTimeout+"="+calm, "PATH="+commands(t)+":"+os.Getenv("PATH"))
+	p.Env = environ(t, zk)
 	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	require.NoError(t, p.Start())
 	go func() {
@@ -180,6 +180,12 @@ func (p *process) exits(code int) {
 	require.Equal(p, code, p.exit(), "stdout: %s\nstderr: %s", p.out, p.err)
 }
 
+// environ is the environment of a zklock: the servers at zk, and timeouts that do not pass.
+func environ(t testing.TB, zk string) []string {
+	t.Helper()
+	return append(os.Environ(), envZK+"="+zk, envTimeout+"="+calm, variable("connect-timeout")+"="+calm, "PATH="+commands(t)+":"+os.Getenv("PATH"))
+}
+
 // commands is a directory with zklock and the test command in it.
 func commands(t testing.TB) string {
 	t.Helper()
@@ -211,14 +217,16 @@ func (d diary) entries(who string) (all []string) {
 	return all
 }
 
-// has reports whether something happened.
-func (d diary) has(who, what string) bool {
+// has reports whether something happened, and count how often.
+func (d diary) has(who, what string) bool { return d.count(who, what) > 0 }
+
+func (d diary) count(who, what string) (n int) {
 	for _, e := range d.entries(who) {
 		if e == what {
-			return true
+			n++
 		}
 	}
-	return false
+	return n
 }
 
 // first is when a member was first seen alive.

@@ -52,7 +52,7 @@ func (a *app) underLock(l *lockFlags, path string, argv []string, again bool, un
 	for terms := 0; ; terms++ {
 		like, err = a.attempt(j, l, path, under)
 		code := codeOf(err)
-		if !again || code != exitLost && (code != exitUnreachable || terms == 0) {
+		if !again || j.done || code != exitLost && (code != exitUnreachable || terms == 0) {
 			break
 		}
 		if code == exitUnreachable {

@@ -41,6 +41,7 @@ func TestScripts(t *testing.T) {
 			env.Values[serverKey{}] = s
 			env.Setenv(envZK, s.Addr())
 			env.Setenv(envTimeout, calm)
+			env.Setenv(variable("connect-timeout"), calm)
 			env.Setenv(envRoot, "/")
 			env.Setenv("GORACE", os.Getenv("GORACE"))
 			return nil

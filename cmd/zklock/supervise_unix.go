@@ -23,6 +23,7 @@ type job struct {
 	reaper  *reaper
 	guard   *guard
 	lent    bool // the command had the terminal, so Ctrl-C went to it alone
+	done    bool // the command has ended, and not because of the lock: the exit code is its own
 }
 
 // death is the signal that the kernel sends the command when zklock dies.
@@ -255,9 +256,11 @@ func (s *supervisor) result() (like syscall.Signal, err error) {
 		s.say("lock lost before the command had ended: %v", bare{cause})
 		s.lost = true
 	}
-	switch {
-	case s.told, s.lost && s.onLoss != lossIgnore:
+	if s.told || s.lost && s.onLoss != lossIgnore {
 		return 0, &exitError{exitLost, nil}
+	}
+	s.done = true
+	switch {
 	case s.status.Signaled():
 		if sig := s.status.Signal(); sig == syscall.SIGINT && (s.job.lent || s.tty.ours()) {
 			like = sig

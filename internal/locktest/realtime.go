@@ -111,18 +111,6 @@ func AwaitContenders(tb testing.TB, c *zklock.Client, path string, n int) {
 	})
 }
 
-// AwaitWatches waits until the servers keep at least that many watches.
-func AwaitWatches(tb testing.TB, s *Site, n int) {
-	tb.Helper()
-	ensemble.Until(tb, Bound, fmt.Sprintf("%d watches", n), func() error {
-		got, err := s.watches()
-		if err == nil && got < n {
-			err = fmt.Errorf("there are %d", got)
-		}
-		return err
-	})
-}
-
 // Stalls measures, until the returned function is called, the longest time for which this process was kept from
 // running: a bound on elapsed time has to allow for that on a busy machine.
 func Stalls(tb testing.TB) func() time.Duration {

@@ -156,9 +156,6 @@ func (s *Site) Tapped(tb testing.TB, opts ...zklock.Option) (*zklock.Client, *en
 	return s.ClientAt(tb, p.Addr(), opts...), p
 }
 
-// InProcess reports whether the servers share this process, and its heap.
-func (s *Site) InProcess() bool { return s.inproc != nil }
-
 // Leader returns the index of the node that orders the writes.
 func (s *Site) Leader(tb testing.TB) int {
 	tb.Helper()
@@ -180,8 +177,7 @@ func (s *Site) Control(tb testing.TB) {
 // Ensemble returns the real servers; nil on the in-process server.
 func (s *Site) Ensemble() *ensemble.Ensemble { return s.real }
 
-// Processes skips a test that applies only to server processes of their own: they can be killed, elect, and take no
-// memory of ours.
+// Processes skips a test that applies only to server processes of their own: they can be killed, and they elect.
 func (s *Site) Processes(tb testing.TB, why string) {
 	tb.Helper()
 	if s.inproc != nil {
@@ -219,30 +215,4 @@ func (s *Site) Mend(tb testing.TB) {
 		m.Heal()
 		m.Up()
 	}
-}
-
-// Watches returns how many watches the servers keep. Servers under load may not answer at once: they are asked again, for
-// Bound at most.
-func (s *Site) Watches(tb testing.TB) (sum int) {
-	tb.Helper()
-	ensemble.Until(tb, Bound, "the number of watches", func() (err error) {
-		sum, err = s.watches()
-		return err
-	})
-	return sum
-}
-
-// watches asks each server once.
-func (s *Site) watches() (sum int, err error) {
-	if s.inproc != nil {
-		return s.inproc.WatchCount(), nil
-	}
-	for _, n := range s.real.Nodes {
-		count, err := n.WatchCount()
-		if err != nil {
-			return 0, err
-		}
-		sum += int(count)
-	}
-	return sum, nil
 }

@@ -3,30 +3,12 @@ package locktest
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"strconv"
 	"sync"
 
 	"github.com/zklock/locker/zklock"
 )
-
-// Usage is the resources that a client's work may leave behind.
-type Usage struct {
-	Goroutines int
-	Heap       int64
-	Stack      int64
-}
-
-// Used measures after garbage collection.
-func Used() Usage {
-	var m runtime.MemStats
-	for range 3 { // finalizers and pools free their memory in the second round
-		runtime.GC()
-	}
-	runtime.ReadMemStats(&m)
-	return Usage{runtime.NumGoroutine(), int64(m.HeapAlloc), int64(m.StackInuse)}
-}
 
 // Exclusion checks a critical section: no two live holds in it at once.
 type Exclusion struct {
