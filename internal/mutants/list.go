@@ -124,7 +124,7 @@ var mutants = []mutant{
 	{"access list believed for ever", "the same after the directory's access list was tightened", "recipe/directory.go",
 		[]edit{{" && time.Since(a.at) <= permittedFresh", ""}}, []string{inRecipe}},
 	{"mark refused, znode kept", "where marks are refused, a release leaves its znode to a background that repeats it", "recipe/leave.go",
-		[]edit{{"if len(ops) > len(entries) && markRefused(", "if ctx == nil && markRefused("}}, []string{inRecipe}},
+		[]edit{{"if len(ops) > len(entries) && t.markRefused(", "if ctx == nil && t.markRefused("}}, []string{inRecipe}},
 	{"watch on a mark left", "every predecessor that gives up costs the server a watch for ever", "recipe/predecessor.go",
 		[]edit{{"	w.mark.Close()\n", "	_ = w.mark\n"}}, []string{inRecipe}},
 	{"first in a directory that exists", "the contender that would have made a directory holds beside the one that has made it", "recipe/enter.go",
