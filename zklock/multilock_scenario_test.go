@@ -192,11 +192,11 @@ func TestScenario37_OneDeadlineCoversAllLocks(t *testing.T) {
 				for i, dir := range dirs {
 					h := s.Lock(s.Client().Mutex(dir))
 					if freed[i] > 0 {
-						time.AfterFunc(freed[i], func() {
+						defer time.AfterFunc(freed[i], func() {
 							if err := h.Unlock(context.Background()); err != nil {
 								t.Error(err)
 							}
-						})
+						}).Stop() // that of the last comes too late
 					}
 				}
 				ctx, cancel := context.WithTimeout(s.Context(), 5*time.Second)
