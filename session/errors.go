@@ -149,7 +149,7 @@ func (s *Session) ended(ctx context.Context, what error) error {
 	case ctx.Err() != nil && !errors.Is(what, ctx.Err()):
 		return waited(ctx, what)
 	case over != nil && ctx.Err() == nil && !errors.Is(what, over):
-		return fmt.Errorf("%w while %w", over, what)
+		return fmt.Errorf("%w (%w)", over, what)
 	}
 	return what
 }
