@@ -17,42 +17,24 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// dirData is what a directory's own data hold, as JSON: a semaphore's size, with lock delays the notes of the holders, or
-// both. Any other data are not this library's, and are never overwritten: ErrConflict.
+// dirData is what a semaphore's directory has as its data, as JSON: its size. Any other data are not this library's, and are
+// never overwritten: ErrConflict.
 type dirData struct {
 	Size int `json:"size,omitempty"`
 	// Was is the largest size that the semaphore ever had, if larger than Size: see semaphore.go.
 	Was int `json:"was,omitempty"`
-	// Delays are the notes, by the holders' znodes' names, in nanoseconds: see delay.go.
-	Delays map[string]time.Duration `json:"delays_ns,omitempty"`
-	// Owners are the ids of the holders' sessions.
-	Owners map[string]int64 `json:"owners,omitempty"`
-	// Found are the times at which holders were found to be lost, by the leader's clock, in milliseconds since 1970.
-	Found map[string]int64 `json:"found_ms,omitempty"`
-}
-
-// note notes that the contender name, of session owner, holds with a lock delay.
-func (d *dirData) note(name string, delay time.Duration, owner int64) {
-	d.Delays[name], d.Owners[name] = delay, owner
-}
-
-func (d *dirData) forget(name string) {
-	delete(d.Delays, name)
-	delete(d.Owners, name)
-	delete(d.Found, name)
 }
 
 // parseData reads a directory's data; false: they are not ours.
 func parseData(data []byte) (dirData, bool) {
-	d := dirData{Delays: map[string]time.Duration{}, Owners: map[string]int64{}, Found: map[string]int64{}}
+	var d dirData
 	if len(data) == 0 {
 		return d, true
 	}
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	object := bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) // Decode accepts null too
-	if dec.Decode(&d) != nil || !object || dec.More() || !validSize(d.Size) || !validSize(d.Was) ||
-		d.Delays == nil || d.Owners == nil || d.Found == nil { // a member was null
+	if dec.Decode(&d) != nil || !object || dec.More() || !validSize(d.Size) || !validSize(d.Was) {
 		return dirData{}, false
 	}
 	return d, true
@@ -61,7 +43,7 @@ func parseData(data []byte) (dirData, bool) {
 func validSize(n int) bool { return n >= 0 && n <= MaxPermits }
 
 func (d dirData) encode() []byte {
-	if d.Size == 0 && len(d.Delays) == 0 {
+	if d.Size == 0 {
 		return nil
 	}
 	b, err := json.Marshal(d)

@@ -78,27 +78,10 @@ func (t *Ticket) leave(ctx context.Context) error {
 	return err
 }
 
-// KeepDelay makes the coming Leave count as a loss: the note of this holder's lock delay stays, and the next holder waits.
-func (t *Ticket) KeepDelay() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.delayStays = true
-}
-
 // leaveQueues gives up the places. A ticket that waits outside, or failed to enter again, has none: ErrGone.
 func (t *Ticket) leaveQueues(ctx context.Context) error {
 	if t.entries[0].node == "" {
 		return ErrGone
-	}
-	t.mu.Lock()
-	noted := false
-	for _, e := range t.entries {
-		e.delayNoted = e.delayNoted && !t.delayStays
-		noted = noted || e.delayNoted
-	}
-	t.mu.Unlock()
-	if noted {
-		return t.removeEach(ctx)
 	}
 	return t.remove(ctx, t.entries...)
 }
@@ -147,35 +130,31 @@ func (t *Ticket) remove(ctx context.Context, entries ...*entry) error {
 }
 
 // delete tries once to delete the znodes, all or none, by their release marks where they leave marks and the server lets us
-// make them. An entry with a note of its lock delay is deleted with its note, and without other entries.
+// make them.
 func (t *Ticket) delete(ctx context.Context, entries ...*entry) (err error) {
-	if e := entries[0]; e.delayNoted {
-		err = e.deleteNoted(ctx)
+	var ops []any
+	for _, e := range entries {
+		ops = append(ops, e.releaseOps()...)
+	}
+	b := t.s.Grouped(trusted.Caller{})
+	if len(ops) == 1 {
+		b.Delete(entries[0].node, -1)
 	} else {
-		var ops []any
+		b.Multi(ops...)
+	}
+	err = b.Do(ctx)
+	if len(ops) > len(entries) && t.markRefused(ctx, err) {
 		for _, e := range entries {
-			ops = append(ops, e.releaseOps()...)
+			e.queued = false // no further attempt has a mark
 		}
-		b := t.s.Grouped(trusted.Caller{})
-		if len(ops) == 1 {
-			b.Delete(e.node, -1)
-		} else {
-			b.Multi(ops...)
-		}
-		err = b.Do(ctx)
-		if len(ops) > len(entries) && t.markRefused(ctx, err) {
-			for _, e := range entries {
-				e.queued = false // no further attempt has a mark
-			}
-			plain := t.delete(ctx, entries...)
-			switch {
-			case !errors.Is(plain, zk.ErrNoNode), isOne(err, zk.ErrNoAuth, zk.ErrNodeExists): // it certainly was refused
-				return plain
-			case len(entries) == 1: // carried out after all: the answer proved nothing
-				err = nil
-			default: // or another client deleted one, and this none: remove asks for each
-				err = fmt.Errorf("%w (%w)", session.ErrUnknownOutcome, err)
-			}
+		plain := t.delete(ctx, entries...)
+		switch {
+		case !errors.Is(plain, zk.ErrNoNode), isOne(err, zk.ErrNoAuth, zk.ErrNodeExists): // it certainly was refused
+			return plain
+		case len(entries) == 1: // carried out after all: the answer proved nothing
+			err = nil
+		default: // or another client deleted one, and this none: remove asks for each
+			err = fmt.Errorf("%w (%w)", session.ErrUnknownOutcome, err)
 		}
 	}
 	if err == nil {

@@ -208,8 +208,7 @@ func AwaitGone(ctx context.Context, s *session.Session, dir, name string) error 
 // In every other case the list decides, as if there were no marks.
 //
 // These leave without a mark: a call that gives up; a reader, before which other readers may hold; a semaphore's contender; and one that was first in line when it entered: the contender behind it sees that, and
-// holds by the event alone. (A writer needs a list there: Kind.wayOnlyShrinks.) With lock delays the next holder reads the
-// directory anyway. A mark advances the directory's counter by one, as any create does.
+// holds by the event alone. (A writer needs a list there: Kind.wayOnlyShrinks.) A mark advances the directory's counter by one, as any create does.
 
 // markSuffix makes a contender's name its mark's, which is no contender's, since it does not end with a number.
 const markSuffix = "-released"
@@ -217,7 +216,7 @@ const markSuffix = "-released"
 // leavesMark reports whether the entry leaves by its mark: it has held, after queueing. Not where servers lack setWatches,
 // since the waiter behind us then most likely can't watch for it.
 func (e *entry) leavesMark() bool {
-	return e.t.keep != nil && e.queued && e.q.Kind.alone() && !e.q.Delays && e.t.s.ForLocks(trusted.Caller{}).HasSetWatches()
+	return e.t.keep != nil && e.queued && e.q.Kind.alone() && e.t.s.ForLocks(trusted.Caller{}).HasSetWatches()
 }
 
 func (e *entry) releaseOps() []any {
@@ -246,7 +245,7 @@ func (t *Ticket) markRefused(ctx context.Context, err error) bool {
 func (w *waiter) predMark(v Verdict) string {
 	q := w.e.q
 	switch pred, _ := Parse(v.Watch); {
-	case q.Delays, !pred.Kind.alone(), !hasOurForm(v.Watch, pred.Kind),
+	case !pred.Kind.alone(), !hasOurForm(v.Watch, pred.Kind),
 		v.Ahead == 1 && q.Kind.wayOnlyShrinks() && w.e.notified():
 		return ""
 	}

@@ -7,7 +7,6 @@ import (
 	"path"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -28,9 +27,6 @@ type Queue struct {
 	VerifyACL bool     // refuse a directory that has another ACL
 	Container bool     // make the directory a container, which the ensemble removes when it is empty
 	Data      []byte   // of the contender's znode: who we are
-
-	Delays bool          // this lock's holders have lock delays; all contenders of a directory have them, or none
-	Delay  time.Duration // ours: see delay.go
 
 	// Describe makes a name for messages from a contender's data, "" if they have none; nil: nothing is read for it.
 	Describe func(data []byte) string
@@ -166,11 +162,6 @@ func (l Line) who() string {
 
 // LineError is the place in line at which a Wait was ended by its context: errors.As finds it in the error.
 type LineError struct{ Line }
-
-// lostHolder describes a lost holder whose lock delay is being waited out.
-func lostHolder(name string) Line {
-	return Line{Ahead: 1, Holder: name, Who: name + ", which was lost (lock delay)"}
-}
 
 func (e LineError) Error() string { return "waiting " + e.Line.String() }
 

@@ -27,7 +27,6 @@ type leftovers struct {
 	creates []doubtfulCreate
 	sent    []func(ctx context.Context, failed func(error) bool) (again []string) // see SendDeletes
 	znodes  []string
-	noted   []entry // whose znodes go together with the notes of their lock delays: see delay.go
 }
 
 // doubtfulCreate is a create that may have been carried out.
@@ -42,11 +41,7 @@ func discard(entries ...*entry) {
 			continue // it was not made, or was not found
 		}
 		e.unwatch()
-		if e.delayNoted {
-			l.noted = append(l.noted, *e) // as it is now
-		} else {
-			l.znodes = append(l.znodes, e.node)
-		}
+		l.znodes = append(l.znodes, e.node)
 	}
 	s := entries[0].t.s
 	if n := min(len(l.znodes), atOnce); n > 0 {
@@ -75,10 +70,9 @@ func (l *leftovers) add(more leftovers) {
 	l.creates = append(l.creates, more.creates...)
 	l.sent = append(l.sent, more.sent...)
 	l.znodes = append(l.znodes, more.znodes...)
-	l.noted = append(l.noted, more.noted...)
 }
 
-func (l *leftovers) none() bool { return len(l.creates)+len(l.sent)+len(l.znodes)+len(l.noted) == 0 }
+func (l *leftovers) none() bool { return len(l.creates)+len(l.sent)+len(l.znodes) == 0 }
 
 // take returns all work. If there is none, run has to end.
 func (w *sweeper) take() (work leftovers) {
@@ -135,11 +129,6 @@ func (w *sweeper) work(ctx context.Context, l leftovers) (trouble error) {
 		rest.znodes = append(rest.znodes, answers(ctx, failed)...)
 	}
 	remove(l.znodes)
-	for _, e := range l.noted {
-		if failed(e.t.delete(ctx, &e)) {
-			rest.noted = append(rest.noted, e)
-		}
-	}
 	missing, found, err := w.search(ctx, l.creates, func() error { return w.s.Sync(ctx, l.creates[0].dir) })
 	remove(found)
 	if len(missing) > 0 && err == nil {

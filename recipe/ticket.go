@@ -33,8 +33,7 @@ type Ticket struct {
 
 	leaving chan struct{} // closed at the end of the Leave that is under way; nil: none is
 
-	delayStays bool  // KeepDelay was called
-	leaveErr   error // the result of the last Leave, for the one that is under way; nil or ErrGone: the znodes are gone
+	leaveErr error // the result of the last Leave, for the one that is under way; nil or ErrGone: the znodes are gone
 
 	inToWatch *list.Element // the ticket's place in toWatch; nil: it is not there
 	dueAt     time.Time     // when its znodes are to be watched
@@ -107,8 +106,7 @@ type entry struct {
 	queued  bool       // others were in its way when it entered: it leaves by its release mark, unless that was refused
 
 	// Guarded by Ticket.mu after Wait:
-	ownWatch   *session.Watch // on the znode; nil: there is none yet
-	delayNoted bool           // the directory's data have this holder's lock delay: see delay.go
+	ownWatch *session.Watch // on the znode; nil: there is none yet
 }
 
 func (e *entry) name() string { return path.Base(e.node) }

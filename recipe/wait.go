@@ -23,8 +23,7 @@ const (
 	lookAgainMost = time.Minute
 )
 
-// Wait returns nil when the ticket holds: it is first in every queue, or its permits are free; the lock delays of lost
-// holders are over; its znodes exist; and the session's lease is confirmed, and kept until Leave. It keeps its place across
+// Wait returns nil when the ticket holds: it is first in every queue, or its permits are free; its znodes exist; and the session's lease is confirmed, and kept until Leave. It keeps its place across
 // reconnections.
 //
 // It returns an error when ctx ends (ctx's, with the place in line), when the session ends (why it ended), or when a znode
@@ -59,11 +58,8 @@ func (t *Ticket) Wait(ctx context.Context) error {
 	return t.hold(ctx)
 }
 
-// hold makes a ticket that is first in every queue hold: it waits out lost holders' delays, and retains the session.
+// hold makes a ticket that is first in every queue hold: it retains the session.
 func (t *Ticket) hold(ctx context.Context) error {
-	if err := t.waitOutDelays(ctx); err != nil {
-		return err
-	}
 	keep, err := t.s.ForLocks(trusted.Caller{}).Retain(ctx, t.Nodes()...)
 	if errors.Is(err, zk.ErrNoNode) {
 		return fmt.Errorf("%w: %w", ErrGone, err)

@@ -23,7 +23,7 @@ func (c lateContext) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-// A reply comes as the session ends: for another cause, or because the reply says so. Whichever the call sees first, the
+// Scenario 81: a reply comes as the session ends: for another cause, or because the reply says so. Whichever the call sees first, the
 // reply decides.
 func TestAnAnswerThatHasComeDecidesAlthoughTheSessionEnds(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -27,7 +27,7 @@ func (s *Session) mayConnect(id int64, sent time.Time) (zxid int64, err error) {
 }
 
 func (s *Session) moveDeadlineLocked() {
-	s.deadline.set(s.lease.end(s.retentions > 0), s.graces.most(), s.lease.timeout/lookPart)
+	s.deadline.set(s.lease.end(s.retentions > 0), s.lease.timeout/lookPart)
 }
 
 // mayGrantLocked checks the timeout that a server grants. A server grants a new session more than was asked for only if its

@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zktest"
 )
@@ -153,41 +152,6 @@ func TestScenario59_ALeaseEndsBeforeTheShorterSessionOfAReattachmentWithoutAnAns
 				require.False(t, time.Now().After(s.SafeUntil()))
 			})
 		}
-	}
-}
-
-// A re-attachment without an answer moves the deadline to an earlier instant. A holder whose grace is longer than what is then
-// left is notified at that moment, not when the timer fires next.
-func TestAGraceIsCalledAtOnceWhenTheDeadlineMovesBackIntoIt(t *testing.T) {
-	for i := range 8 {
-		bubble(t, func(t *testing.T, srv *zktest.Server) {
-			const timeout, grace = 20 * time.Second, 6 * time.Second
-			s := openAt(t, "one:1", func(c *session.Config) {
-				c.Timeout = timeout
-				c.Dial = srv.Dial
-			})
-			retain(t, s, ephemeral(t, s))
-			lease := s.ForLocks(trusted.Caller{})
-			called := make(chan time.Duration, 1)
-			lease.OnGrace(grace, func() { called <- lease.LeaseLeft() })
-			time.Sleep(timeout + time.Duration(i)*timeout/160)
-			srv.Inject(zktest.FreezeReplies().Op(zktest.OpConnect))
-			srv.DropConnections()
-			var most time.Duration // of what is left once the deadline has moved back
-			for left := lease.LeaseLeft(); left > 0; left = lease.LeaseLeft() {
-				if left <= grace {
-					most = left
-					break
-				}
-				time.Sleep(time.Millisecond)
-			}
-			select {
-			case left := <-called:
-				require.InDelta(t, most, left, float64(2*time.Millisecond))
-			case <-time.After(2 * time.Millisecond):
-				require.FailNow(t, "the grace was not called", "%v of the lease are left", lease.LeaseLeft())
-			}
-		})
 	}
 }
 

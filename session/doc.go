@@ -41,7 +41,6 @@
 //
 //	conn.handling → all others
 //	Session.mu   → conn.mu → replySizes.mu
-//	Session.mu   → graces.mu
 //	watches.mu   → Session.mu
 //	watches.mu   → conn.mu
 //	watches.mu   → ephemerals.mu

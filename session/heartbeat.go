@@ -18,7 +18,6 @@ const (
 	minPart          = 8  // least lease with which a hold begins
 	freshPart        = 4  // lease with which a hold begins without a request
 	lookPart         = 20 // longest time between two runs of the heartbeat
-	gracePart        = 16 // a hold with a grace begins with that much more lease than its grace
 )
 
 // beatOnce is what the timer Session.heartbeat starts; it sets the timer again. Several may run at once, each for what is
@@ -111,7 +110,7 @@ func (s *Session) patience() time.Duration {
 func (s *Session) promptLocked() time.Duration {
 	limit := firstPatience(cmp.Or(s.lease.timeout, s.cfg.Timeout))
 	if s.retentions > 0 {
-		limit = min(limit, max(s.lease.steady()-s.graces.most()-s.lease.timeout/retainedPingPart, s.lease.timeout/10))
+		limit = min(limit, max(s.lease.steady()-s.lease.timeout/retainedPingPart, s.lease.timeout/10))
 	}
 	return limit
 }
@@ -125,7 +124,7 @@ var errThin = errors.New("writes take too long to confirm the lease on one conne
 func (s *Session) renewLocked(now time.Time) bool {
 	t := s.lease.timeout
 	return s.retentions > 0 && s.conn != nil && !s.unresumable && s.writeTook > t/8 && now.Sub(s.connectedAt) > s.writeTook &&
-		s.lease.prospect(now).Sub(now)-s.graces.most() < s.writeTook+max(s.lease.beatEvery(), s.handshakeTook)+t/lookPart
+		s.lease.prospect(now).Sub(now) < s.writeTook+max(s.lease.beatEvery(), s.handshakeTook)+t/lookPart
 }
 
 func (s *Session) remainingLease() (remaining time.Duration, retained bool) {

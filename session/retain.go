@@ -189,7 +189,7 @@ func (s *Session) beatDueLocked(now time.Time) time.Duration {
 		return math.MaxInt64
 	}
 	last := later(s.writeSent, s.beatAt)
-	if s.lease.end(true).Sub(now)-s.graces.most() < s.lease.thin() {
+	if s.lease.end(true).Sub(now) < s.lease.thin() {
 		return last.Add(s.lease.timeout / 20).Sub(now)
 	}
 	return later(last, s.retainedSince).Add(s.lease.beatEvery()).Sub(now)

@@ -23,7 +23,6 @@ type Session struct {
 	driver     *driver
 	watches    *watches
 	ephemerals *ephemerals
-	graces     graces
 	notes      chan Change // see noteLocked
 
 	ctx context.Context // ends with the session; its cause is Err

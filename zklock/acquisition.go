@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/recipe"
 )
 
@@ -26,15 +25,13 @@ type acquisition struct {
 	info   LockInfo      // of the call that acquired it
 	since  time.Time     // when it was acquired
 	limit  time.Duration // of WithMaxHold; 0: none
-	grace  time.Duration // of WithGrace; 0: none
 
-	mu        sync.Mutex // guards what follows; taken before the ticket's, and inUse.mu
-	state     acquisitionState
-	cause     error       // why it is not held
-	holds     []*Hold     // that have not been released
-	left      bool        // leave was called
-	maxHold   *time.Timer // of WithMaxHold; may be nil
-	stopGrace func()      // ends what watches the lease for WithGrace; may be nil
+	mu      sync.Mutex // guards what follows; taken before the ticket's, and inUse.mu
+	state   acquisitionState
+	cause   error       // why it is not held
+	holds   []*Hold     // that have not been released
+	left    bool        // leave was called
+	maxHold *time.Timer // of WithMaxHold; may be nil
 }
 
 type acquisitionState uint8
@@ -42,7 +39,7 @@ type acquisitionState uint8
 const (
 	held     acquisitionState = iota
 	released                  // the last hold was unlocked (beginRelease)
-	lost                      // anything else (endLost, endByGrace)
+	lost                      // anything else (endLost)
 )
 
 // newHold makes the acquisition of a ticket that holds, and its first hold, with the values of the call's context. Both are
@@ -52,7 +49,7 @@ func (c *Client) newHold(values context.Context, t ticket, w *waiting, o lockOpt
 		a   acquisition
 		h   Hold
 		one [1]*Hold
-	}{a: acquisition{c: c, ticket: t, info: w.info, since: time.Now(), limit: o.maxHold, grace: o.grace}}
+	}{a: acquisition{c: c, ticket: t, info: w.info, since: time.Now(), limit: o.maxHold}}
 	a, h := &both.a, &both.h
 	a.holds = append(both.one[:0], h)
 	h.bind(a, values)
@@ -64,9 +61,6 @@ func (c *Client) newHold(values context.Context, t ticket, w *waiting, o lockOpt
 	a.mu.Lock() // a timer may fire before its field is set
 	if a.limit > 0 {
 		a.maxHold = time.AfterFunc(a.limit, a.expire)
-	}
-	if a.grace > 0 {
-		a.stopGrace = a.lease().OnGrace(a.grace, a.endByGrace)
 	}
 	a.mu.Unlock()
 	t.Guard(a.endLost)
@@ -87,9 +81,6 @@ func (a *acquisition) end(to acquisitionState, cause error) bool {
 	// A loss may leave znodes behind: then the timer goes on, to give them up when WithMaxHold's time is over.
 	if a.maxHold != nil && !a.leavableLocked() {
 		a.maxHold.Stop()
-	}
-	if a.stopGrace != nil {
-		a.stopGrace()
 	}
 	a.c.use.update(func() { delete(a.c.use.holds, a) })
 	return true
@@ -115,23 +106,14 @@ func (a *acquisition) afterLoss(cause error) {
 	a.c.tellLost(LostInfo{a.info, Token(a.ticket.Czxid()), time.Since(a.since), cause})
 }
 
-// expire ends an acquisition whose WithMaxHold is over, and deletes its znodes after the grace, also after a loss.
+// expire ends an acquisition whose WithMaxHold is over, and then leaves the ticket, also after a loss.
 func (a *acquisition) expire() {
 	a.endLost(ErrMaxHold)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.left {
-		a.maxHold = time.AfterFunc(a.grace, a.leaveExpired) // at once if there is no grace
-	}
-}
-
-// leaveExpired leaves the ticket of an acquisition whose WithMaxHold is over. For a lock delay that counts as a loss.
-func (a *acquisition) leaveExpired() {
 	if errors.Is(a.ended(), ErrUnlocked) {
 		return // the release, which came first, leaves the ticket
 	}
 	a.ticket.Session().Go(func(ctx context.Context) {
-		a.c.unreleased(ctx, a.ticket, a.leave(ctx, true))
+		a.c.unreleased(ctx, a.ticket, a.leave(ctx))
 	})
 }
 
@@ -148,11 +130,11 @@ func (a *acquisition) beginRelease() (first bool) {
 
 func (a *acquisition) endRelease(ctx context.Context, first bool) error {
 	if !first {
-		a.c.unreleased(ctx, a.ticket, a.leave(ctx, false))
+		a.c.unreleased(ctx, a.ticket, a.leave(ctx))
 		return a.ended()
 	}
 	defer a.c.ends.Done()
-	err := a.leave(ctx, false)
+	err := a.leave(ctx)
 	if errors.Is(err, recipe.ErrGone) {
 		err = ErrNodeDeleted
 	}
@@ -161,8 +143,7 @@ func (a *acquisition) endRelease(ctx context.Context, first bool) error {
 }
 
 // leave leaves the ticket of an acquisition that has ended, as recipe.Ticket.Leave does. Only the first call does anything.
-// keepDelay: for a lock delay it counts as a loss.
-func (a *acquisition) leave(ctx context.Context, keepDelay bool) error {
+func (a *acquisition) leave(ctx context.Context) error {
 	a.mu.Lock()
 	leavable := a.leavableLocked()
 	a.left = true
@@ -170,7 +151,6 @@ func (a *acquisition) leave(ctx context.Context, keepDelay bool) error {
 		a.maxHold.Stop()
 	}
 	state, cause := a.state, a.cause
-	keepDelay = keepDelay || errors.Is(cause, ErrMaxHold)
 	a.mu.Unlock()
 	if !leavable {
 		return nil
@@ -178,9 +158,6 @@ func (a *acquisition) leave(ctx context.Context, keepDelay bool) error {
 	if state == lost {
 		// Else Leave would hand a turn on (local handoff). afterLoss calls Lose too, but maybe not yet.
 		a.ticket.Lose(cause)
-	}
-	if keepDelay {
-		a.ticket.KeepDelay()
 	}
 	return a.ticket.Leave(ctx)
 }
@@ -260,26 +237,4 @@ type lockKey struct {
 
 func (a *acquisition) covers(k lockKey) bool {
 	return k.c == a.c && (slices.Contains(a.info.Paths, k.path) || a.info.Paths == nil && a.info.Path == k.path)
-}
-
-// graceError is why a hold with a grace ended before its lease. It matches ErrLeaseOver, and so ErrLost.
-//
-// Safety: when the hold begins, more than the grace is left of the lease; from then on a timer and every method of the
-// context watch for the end. The session goes on, and the znode stays until Unlock, or the end of WithMaxHold.
-type graceError struct{ d time.Duration }
-
-func (e graceError) Error() string {
-	return fmt.Sprintf("zklock: no more than the grace of %v is left of the lease, nothing heard from the ensemble", e.d)
-}
-
-func (e graceError) Unwrap() error { return ErrLeaseOver }
-
-func (a *acquisition) lease() trusted.Session { return a.ticket.Session().ForLocks(trusted.Caller{}) }
-
-// endByGrace ends the acquisition because no more than its grace is left of the lease. It does not block.
-func (a *acquisition) endByGrace() {
-	cause := graceError{a.grace}
-	if a.end(lost, cause) {
-		go a.afterLoss(cause)
-	}
 }

@@ -202,7 +202,6 @@ func kindsOfDo(c *locktest.Client, dirs []string) map[string]func(context.Contex
 	return map[string]func(context.Context, func(context.Context) error) error{
 		"mutex":   c.Mutex(dirs[0]).Do,
 		"handoff": c.Mutex(dirs[0], zklock.WithHandoffs(2)).Do,
-		"delay":   c.Mutex(dirs[0], zklock.WithLockDelay(time.Millisecond)).Do,
 		"write":   c.RWMutex(dirs[0]).Do,
 		"read":    c.RWMutex(dirs[0]).RDo,
 		"multi":   c.MultiLock(dirs).Do,

@@ -54,7 +54,7 @@ func (h *Hold) Context() context.Context {
 // bind makes h a hold of a, whose context is a child of the session's.
 func (h *Hold) bind(a *acquisition, values context.Context) {
 	s := a.ticket.Session()
-	h.a, h.ctx.s, h.ctx.a = a, s, a
+	h.a, h.ctx.s = a, s
 	h.ctx.Context, h.cancel = context.WithCancelCause(holdContext{s.Context(), values, h})
 }
 
@@ -75,7 +75,7 @@ func (h *Hold) Token() Token {
 // the znode is removed by force, or the lock is released here. It moves on with each heartbeat that the ensemble answers;
 // see Session.SafeUntil of package session for when it moves back. When nothing is heard from the ensemble any more, the
 // context ends a twenty-fifth of the session timeout before it (0.4 s by default), which is the time that work has to
-// notice; with WithGrace, earlier by the grace. After the hold's end it says until when the ensemble keeps the session that
+// notice. After the hold's end it says until when the ensemble keeps the session that
 // the hold was in; after an Unlock that means nothing for the lock.
 func (h *Hold) SafeUntil() time.Time {
 	h.need()
@@ -213,7 +213,6 @@ func (h *Hold) String() string {
 type leaseContext struct {
 	context.Context
 	s *session.Session
-	a *acquisition // looks at its own grace
 }
 
 func (c *leaseContext) Err() error {
@@ -231,12 +230,9 @@ func (c *leaseContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// look costs a reading of the clock, or two with a grace, and no mutex, unless it finds the lease over.
+// look costs a reading of the clock, and no mutex, unless it finds the lease over.
 func (c *leaseContext) look() {
 	_ = c.s.Alive() // its error is the cause of the context's end
-	if c.a.grace > 0 && c.a.lease().LeaseLeft() <= c.a.grace {
-		c.a.endByGrace()
-	}
 }
 
 // holdContext ends with the session, and has the values of the context that Lock was called with.
@@ -315,7 +311,7 @@ func (h *Hold) with(ctx context.Context) (*leaseContext, context.CancelCauseFunc
 			cancel(context.Cause(ctx))
 		}
 	})
-	return &leaseContext{work, h.ctx.s, h.a}, func(cause error) {
+	return &leaseContext{work, h.ctx.s}, func(cause error) {
 		stop()
 		cancel(cause)
 		release()

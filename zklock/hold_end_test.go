@@ -209,9 +209,6 @@ func endHold(t *testing.T, seed uint64) {
 		if limited {
 			opts = append(opts, zklock.WithMaxHold(time.Duration(1+e.rnd.IntN(30_000))*time.Microsecond))
 		}
-		if e.one(3) {
-			opts = append(opts, zklock.WithLockDelay(time.Millisecond))
-		}
 		holds := e.acquire(opts)
 		hangs := limited && e.one(3) // there is no Unlock: the maximum has to end it
 		e.note("limited %v, hangs %v", limited, hangs)

@@ -1,7 +1,6 @@
 package zklock
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -30,7 +29,6 @@ type ticket interface {
 	SetData(context.Context, []byte) error
 	Multi(ctx context.Context, mayWrite func() error, ops ...any) ([]zk.MultiResponse, error)
 	Lose(cause error) // the hold has ended otherwise than by its release: no other call gets the ticket
-	KeepDelay()       // the coming Leave counts as a loss for a lock delay
 	Leave(ctx context.Context) error
 }
 
@@ -94,7 +92,7 @@ func (l *lock) queues(ctx context.Context, call LockInfo) []recipe.Queue {
 	queues := make([]recipe.Queue, len(l.dirs))
 	for i, dir := range l.dirs {
 		queues[i] = recipe.Queue{Dir: dir, Kind: call.Kind.contender(), Permits: call.Permits, Size: l.size, Held: permits,
-			ACL: l.o.acl, VerifyACL: l.o.verifyACL, Container: l.o.container, Data: l.data, Delays: l.o.delaySet, Delay: l.o.delay,
+			ACL: l.o.acl, VerifyACL: l.o.verifyACL, Container: l.o.container, Data: l.data,
 			Describe: describe}
 	}
 	return queues
@@ -163,15 +161,6 @@ func (l *lock) explain(caller context.Context, err error) error {
 
 // take waits until the lock is ours, and makes the hold.
 func (l *lock) take(ctx context.Context, w *waiting) (*Hold, error) {
-	if l.o.grace > 0 { // refuse one that is too long for the present session before anything is written
-		s, err := l.c.Session(ctx)
-		if err == nil {
-			err = l.checkGrace(s)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
 	t, err := l.queueUp(ctx, w)
 	if err != nil {
 		return nil, err
@@ -183,34 +172,15 @@ func (l *lock) take(ctx context.Context, w *waiting) (*Hold, error) {
 	return l.c.newHold(ctx, t, w, l.o), nil
 }
 
-// queueUp returns a ticket that holds, with more than the grace left of its lease: a new one, or with local handoff a turn.
-// After an error t may be a nil pointer.
-func (l *lock) queueUp(ctx context.Context, w *waiting) (t ticket, err error) {
-	for {
-		switch {
-		case l.handoff != nil && w.info.Try:
-			t, err = l.c.handoff.TryLock(ctx, l.handoff, w)
-		case l.handoff != nil:
-			t, err = l.c.handoff.Lock(ctx, l.handoff, w)
-		default:
-			t, err = l.obtain(ctx, w.info, w)
-		}
-		if err != nil || l.o.grace == 0 {
-			return t, err
-		}
-		s := t.Session()
-		if err = l.checkGrace(s); err == nil {
-			err = s.ForLocks(trusted.Caller{}).AwaitGrace(ctx, l.o.grace, t.Nodes()[0])
-		}
-		if err == nil {
-			return t, nil
-		}
-		l.c.giveUp(ctx, t)
-		if errors.Is(err, ErrOption) || ctx.Err() != nil { // the grace is too long, or it is too late
-			return nil, err
-		}
-		w.Retried(err) // the session is over, or the znode is gone
+// queueUp returns a ticket that holds: a new one, or with local handoff a turn. After an error it may be a nil pointer.
+func (l *lock) queueUp(ctx context.Context, w *waiting) (ticket, error) {
+	switch {
+	case l.handoff != nil && w.info.Try:
+		return l.c.handoff.TryLock(ctx, l.handoff, w)
+	case l.handoff != nil:
+		return l.c.handoff.Lock(ctx, l.handoff, w)
 	}
+	return l.obtain(ctx, w.info, w)
 }
 
 // obtain returns a ticket that holds. If its session ends, or is full, it queues again in another one.
@@ -294,17 +264,6 @@ func (l *lock) reenter(ctx context.Context, kind Kind) (*Hold, error) {
 	return nil, nil
 }
 
-// checkGrace refuses a grace that is too long for a session.
-func (l *lock) checkGrace(s *session.Session) error {
-	limit := s.ForLocks(trusted.Caller{}).GraceLimit()
-	if l.o.grace < limit {
-		return nil
-	}
-	tick := cmp.Or(l.c.opts.session.ServerTick, session.DefaultServerTick)
-	return fmt.Errorf("%w: grace %v: is not below %v, which is what a lease has left before each heartbeat is answered, with a session timeout of %v and a server tick of %v: ask for a longer session timeout",
-		ErrOption, l.o.grace, limit.Truncate(time.Millisecond), s.Timeout(), tick)
-}
-
 // unreachable returns why there is no connection, once ctx has ended; nil when there is one.
 func (c *Client) unreachable(ctx context.Context, path string) error {
 	s, err := c.Session(ctx)
@@ -317,8 +276,7 @@ func (c *Client) unreachable(ctx context.Context, path string) error {
 // handoffLock describes a mutex with local handoff. Key has the path and all options that its znode depends on.
 func (l *lock) handoffLock() *handoff.Lock {
 	o, queuer := l.o, *l
-	rest := fmt.Appendf(nil, "%d %t %t %t %d %#v\n%s",
-		o.handoff, o.container, o.verifyACL, o.delaySet, o.delay, o.acl, l.data)
+	rest := fmt.Appendf(nil, "%d %t %t %#v\n%s", o.handoff, o.container, o.verifyACL, o.acl, l.data)
 	return &handoff.Lock{Key: handoff.Key{Path: l.path, Rest: sha256.Sum256(rest)},
 		Self: describe(l.data), Handoffs: o.handoff,
 		Acquire: func(ctx context.Context, try bool, c handoff.Caller) (*recipe.Ticket, error) {

@@ -284,26 +284,6 @@ func TestAWaitingMultiLockWhoseDirectoriesAreDeletedMakesThemAgain(t *testing.T)
 	}
 }
 
-// A hold that reaches its maximum counts as lost, also if it is unlocked at that very moment: then both the maximum and
-// Unlock release the paths.
-func TestAMultiLockThatIsUnlockedAtItsMaximumStillCountsAsLost(t *testing.T) {
-	for range 20 { // either of the two may be first
-		locktest.Simulate(t, func(s *locktest.Sim) {
-			dirs, c := dirs(s, 2), s.Client()
-			const delay = 2 * time.Second
-			h := takeAll(s, c.MultiLock(dirs, zklock.WithMaxHold(time.Second), zklock.WithLockDelay(delay)))
-			next := locktest.Go(s.Context(), s.Client().MultiLock(dirs, zklock.WithLockDelay(delay)).Lock)
-			<-h.Context().Done()
-			lost := time.Now()
-			require.ErrorIs(s, h.Unlock(s.Context()), zklock.ErrMaxHold)
-			after := next.Get(s)
-			require.GreaterOrEqual(s, next.At.Sub(lost), delay, "the next holder waits out the delay")
-			s.Unlock(after)
-			emptyAll(s, 0, dirs)
-		})
-	}
-}
-
 func TestAMultiLockThatMayNotReadItsZnodesHoldsNoneThatWasDeletedWhileItWaited(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		da, db, a, b, c := s.Dir("/locks/a"), s.Dir("/locks/b"), s.Client(), s.Client(), s.Client()

@@ -10,7 +10,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/trusted"
-	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
 )
 
@@ -146,8 +145,8 @@ func WithHooks(h Hooks) Option {
 type LockOption struct{ set func(*lockOptions) error }
 
 type lockOptions struct {
-	wait, maxHold, grace, delay     time.Duration
-	waitSet, delaySet               bool
+	wait, maxHold                   time.Duration
+	waitSet                         bool
 	reentrant, verifyACL, container bool
 	owner                           string
 	data                            []byte
@@ -178,11 +177,6 @@ func newLockOptions(noun string, opts []LockOption) (o lockOptions, err error) {
 	switch {
 	case o.verifyACL && o.acl == nil:
 		err = fmt.Errorf("%w: WithVerifiedACL: needs WithACL, which says what is to be verified", ErrOption)
-	case o.maxHold > 0 && o.grace > o.maxHold:
-		err = fmt.Errorf("%w: grace %v: is longer than the max hold %v: work may not need longer to stop than it may hold the lock",
-			ErrOption, o.grace, o.maxHold)
-	case o.delaySet && o.container:
-		err = fmt.Errorf("%w: lock delay %v: not with WithContainer: the note of a lost holder would go with the container", ErrOption, o.delay)
 	case o.reentrant && noun == nounOnce:
 		err = fmt.Errorf("%w: WithReentrancy is not for Client.Once: two calls under one hold would both run the job", ErrOption)
 	case o.onceOnly && noun != nounOnce:
@@ -210,23 +204,6 @@ func WithMaxHold(d time.Duration) LockOption {
 	return LockOption{unless(d <= 0, func(o *lockOptions) { o.maxHold = d }, "max hold %v: is not positive", d)}
 }
 
-// WithGrace ends a hold's context at least d before another client can hold, for work that needs d to stop. When nothing is
-// heard from the ensemble, the context ends d before the lease would, with the cause ErrLeaseOver; with WithMaxHold, the
-// znode is deleted d after the context has ended. The hold is lost then, even if the ensemble answers in time; Unlock when
-// the work has stopped, which lets the next in line hold. A grace longer than WithMaxHold is refused (ErrOption).
-//
-// There is no grace when the session is ended, or the znode deleted, by force; nor after Unlock and Client.Close, by which
-// the holder says that the work has stopped.
-//
-// d must be below what a lease has left before each heartbeat is answered, which depends on the session timeout that was
-// granted and on WithServerTick: about 2.6 s of 10 s, 16 s of 30 s. Otherwise each call is ErrOption, with the figure, once
-// there is a session. For a hold with a grace the ensemble is asked more often, and the hiccups that it survives are
-// shorter by d: with a long grace, ask for a longer WithSessionTimeout. Default: none; the context ends a twenty-fifth of
-// the session timeout before Hold.SafeUntil.
-func WithGrace(d time.Duration) LockOption {
-	return LockOption{unless(d <= 0, func(o *lockOptions) { o.grace = d }, "grace %v: is not positive", d)}
-}
-
 // WithReentrancy lets a Lock whose context comes from Hold.Context of the same lock succeed at once. Holds are counted,
 // and the last Unlock releases the lock. Default: such a call is ErrDeadlock.
 func WithReentrancy() LockOption {
@@ -247,8 +224,8 @@ func WithData(data []byte) LockOption {
 }
 
 // WithACL sets the access list of every znode that the lock makes: the contenders' and, where they are missing, the
-// lock's directory and its parents. Contenders need create and read on the directory, delete on it too to release,
-// and, with WithLockDelay, write. Default: everybody may do everything.
+// lock's directory and its parents. Contenders need create and read on the directory, and delete on it to
+// release. Default: everybody may do everything.
 //
 // Contenders of one lock should be able to read each other's znodes: a client is not notified of the deletion of a znode
 // that it may not read. Behind such a znode it lists the directory instead, after 0.3 s and then at growing intervals, up to
@@ -278,20 +255,6 @@ func WithContainer() LockOption {
 	return LockOption{func(o *lockOptions) error { o.container = true; return nil }}
 }
 
-// WithLockDelay keeps the lock from the next holder for d after a loss (not after a release), so that work of the lost
-// holder that is still under way can end. d begins when a contender that is first in line finds the loss. The time of that,
-// the ensemble's, is noted, so that d ends even if each call waits for less; for later calls, differences between the
-// servers' clocks lengthen or shorten the rest. Every contender of the path must use the option; the delay that counts is
-// the lost holder's. A hold that ended by WithMaxHold counts as lost. Not with WithContainer (ErrOption): the note of a
-// lost holder would go with the container. The holder is noted in the data of the lock's path; data there that are not this
-// library's stay, and are ErrConflict. It costs two more reads and a write for each Lock, and a read for each Unlock; for
-// readers and semaphores, one more read for each other holder; for each call that finds a lost holder, two reads and two
-// writes. At most an hour; default: no delay.
-func WithLockDelay(d time.Duration) LockOption {
-	return LockOption{unless(d < 0 || d > recipe.MaxDelay, func(o *lockOptions) { o.delay, o.delaySet = d, true },
-		"lock delay %v: is not between 0 and %v", d, recipe.MaxDelay)}
-}
-
 // WithLocalHandoff lets the goroutines of this process that lock one Mutex, through one Client, share one znode in the
 // lock's queue: the process queues once, and a released hold is passed to the next call that waits in the process, in order
 // of arrival, without a request. That is many hundred times faster than a znode for each call, and what other libraries
@@ -303,7 +266,7 @@ func WithLockDelay(d time.Duration) LockOption {
 // is not interrupted. Until the process has looked, which takes one round trip, it behaves as if another process waited.
 //
 // Locks of one path share a znode if they agree in the options that the znode depends on: WithOwner, WithData, WithACL,
-// WithVerifiedACL, WithContainer, WithLockDelay and WithLocalHandoff. Locks that differ, also in the same
+// WithVerifiedACL, WithContainer and WithLocalHandoff. Locks that differ, also in the same
 // process, exclude each other through the ensemble as always. WithWait, WithMaxHold and WithReentrancy may differ.
 //
 // A hold that was handed on inside the process may have the token of the one before it, since both use one znode. That is

@@ -98,15 +98,13 @@ var badLockOptions = map[string]struct {
 	opt  zklock.LockOption
 	says string
 }{
-	"zero value":          {zklock.LockOption{}, "zero value"},
-	"wait negative":       {zklock.WithWait(-time.Second), "wait -1s: is negative"},
-	"max hold 0":          {zklock.WithMaxHold(0), "max hold 0s: is not positive"},
-	"max hold negative":   {zklock.WithMaxHold(-1), "max hold -1ns: is not positive"},
-	"owner too long":      {zklock.WithOwner(strings.Repeat("x", 64<<10+1)), "owner of 65537 bytes"},
-	"data too long":       {zklock.WithData(make([]byte, 64<<10+1)), "data of 65537 bytes"},
-	"no ACL":              {zklock.WithACL(), "ACL: is empty"},
-	"lock delay negative": {zklock.WithLockDelay(-time.Second), "lock delay -1s"},
-	"lock delay too long": {zklock.WithLockDelay(2 * time.Hour), "lock delay 2h0m0s"},
+	"zero value":        {zklock.LockOption{}, "zero value"},
+	"wait negative":     {zklock.WithWait(-time.Second), "wait -1s: is negative"},
+	"max hold 0":        {zklock.WithMaxHold(0), "max hold 0s: is not positive"},
+	"max hold negative": {zklock.WithMaxHold(-1), "max hold -1ns: is not positive"},
+	"owner too long":    {zklock.WithOwner(strings.Repeat("x", 64<<10+1)), "owner of 65537 bytes"},
+	"data too long":     {zklock.WithData(make([]byte, 64<<10+1)), "data of 65537 bytes"},
+	"no ACL":            {zklock.WithACL(), "ACL: is empty"},
 }
 
 func TestTheZnodeTellsWhoHoldsInJSON(t *testing.T) {

@@ -28,13 +28,11 @@ func TestScenario8_AnyErrorAfterTheCreateLeavesNoNode(t *testing.T) {
 		opts      []zklock.LockOption
 		want      error
 	}{
-		"the list is refused":          {fault: refused.Op(zktest.OpGetChildren2), want: zk.ErrNoAuth},
-		"the list is unknown":          {fault: zktest.Answer(zktest.CodeUnimplemented).Op(zktest.OpGetChildren2)},
-		"the list is garbled":          {fault: zktest.Garble(func(b []byte) []byte { return b[:20] }).Op(zktest.OpGetChildren2)},
-		"the watches are refused":      {fault: zktest.Answer(zktest.CodeOperationTimeout).Op(zktest.OpSetWatches), contended: true},
-		"the second list is refused":   {fault: refused.Op(zktest.OpGetChildren2).Path("/locks/a").After(1), contended: true, want: zk.ErrNoAuth},
-		"the lock delay can't be read": {fault: refused.Op(zktest.OpGetData), opts: delayed, want: zk.ErrNoAuth},
-		"the claim can't be written":   {fault: refused.Op(zktest.OpMulti), opts: delayed, want: zk.ErrNoAuth},
+		"the list is refused":        {fault: refused.Op(zktest.OpGetChildren2), want: zk.ErrNoAuth},
+		"the list is unknown":        {fault: zktest.Answer(zktest.CodeUnimplemented).Op(zktest.OpGetChildren2)},
+		"the list is garbled":        {fault: zktest.Garble(func(b []byte) []byte { return b[:20] }).Op(zktest.OpGetChildren2)},
+		"the watches are refused":    {fault: zktest.Answer(zktest.CodeOperationTimeout).Op(zktest.OpSetWatches), contended: true},
+		"the second list is refused": {fault: refused.Op(zktest.OpGetChildren2).Path("/locks/a").After(1), contended: true, want: zk.ErrNoAuth},
 	} {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
@@ -73,8 +71,6 @@ func TestScenario8_AnyErrorAfterTheCreateLeavesNoNode(t *testing.T) {
 		})
 	}
 }
-
-var delayed = []zklock.LockOption{zklock.WithLockDelay(time.Second)}
 
 // scenario 8, at the last step: the lease can't be confirmed after a long wait in line.
 func TestScenario8_AnErrorWhileTheLeaseIsConfirmedLeavesNoNode(t *testing.T) {

@@ -188,26 +188,6 @@ func TestADirectoryThatCantBeRenewedIsLeftAsItIs(t *testing.T) {
 	}
 }
 
-// The note of a holder that was lost is in the directory's data, and survives the renewal: the delay is waited out.
-func TestALockDelayIsWaitedOutAcrossARenewal(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
-		delay := zklock.WithLockDelay(time.Minute)
-		require.NoError(s, s.Server.SetSequence(dir, counterHalf))
-		before, _ := s.Server.Node(dir)
-		s.Lock(a.Mutex(dir, delay))
-		require.NoError(s, s.Server.Expire(a.SessionID()))
-		_, err := b.Mutex(dir, delay).TryLock(s.Context())
-		require.ErrorIs(s, err, zklock.ErrBusy)
-		synctest.Wait()
-		node, _ := s.Server.Node(dir)
-		require.Greater(s, node.Stat.Czxid, before.Stat.Czxid, "renewed by the one that gave up")
-		began := time.Now()
-		s.Unlock(s.Lock(b.Mutex(dir, delay)))
-		require.GreaterOrEqual(s, time.Since(began), 59*time.Second)
-	})
-}
-
 // Past three quarters of the counter a call that would have to wait waits outside the queue, until the contenders have left
 // and the directory is renewed; then all go on in the new one, one at a time, with greater tokens. The error of a waiting
 // call says what it waits for.

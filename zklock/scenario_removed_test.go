@@ -47,7 +47,6 @@ func removedKinds() map[string]removedKind {
 	return map[string]removedKind{
 		"mutex":                       {hold: mutex(), wait: mutex()},
 		"local handoff":               {hold: mutex(zklock.WithHandoffs(3)), wait: mutex(zklock.WithHandoffs(3))},
-		"lock delay":                  {hold: mutex(zklock.WithLockDelay(0)), wait: mutex(zklock.WithLockDelay(0))},
 		"election":                    {hold: lead, wait: lead},
 		"reader behind a writer":      {hold: write, wait: read},
 		"writer behind a reader":      {hold: read, wait: write},

@@ -240,30 +240,6 @@ func TestASemaphoreDoesNotOverwriteAnotherClientsData(t *testing.T) {
 	})
 }
 
-// A semaphore's size and the notes of lock delays share the path's data without overwriting each other (scenario 67).
-func TestASemaphoreWithALockDelayKeepsBothInThePathsData(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
-		delay := zklock.WithLockDelay(30 * time.Second)
-		m := a.Semaphore(dir, 3, delay)
-		one, two := s.Take(locktest.Permits(m, 1)), s.Take(locktest.Permits(b.Semaphore(dir, 3, delay), 1))
-		require.NoError(s, m.Resize(s.Context(), 2))
-		_, err := b.Semaphore(dir, 3, delay).TryAcquire(s.Context(), 1)
-		require.ErrorIs(s, err, zklock.ErrConflict)
-		require.NoError(s, s.Server.Delete(two.Node()))
-		time.Sleep(time.Second)
-		require.ErrorIs(s, two.Unlock(s.Context()), zklock.ErrNodeDeleted)
-		began := time.Now()
-		next := s.Take(locktest.Permits(m, 1))
-		require.Equal(s, 30*time.Second, time.Since(began), "after a loss")
-		s.Unlock(one)
-		s.Unlock(next)
-		n, _ := s.Server.Node(dir)
-		require.JSONEq(s, `{"size":2,"was":3}`, string(n.Data))
-		s.NothingLeft(dir)
-	})
-}
-
 // Many clients begin at once on a path that does not exist: one size wins, and all clients with that size get permits.
 func TestManyClientsThatBeginAtOnceAgreeOnTheSize(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {

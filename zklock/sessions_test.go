@@ -208,8 +208,6 @@ func TestEveryKindOfLockWorksInAFurtherSession(t *testing.T) {
 		locktest.Unlock(t, further(local.Lock(ctx)))
 		h = further(local.Lock(ctx))
 		locktest.Unlock(t, h)
-		h = further(c.Mutex("/delay", zklock.WithLockDelay(time.Second)).Lock(ctx))
-		locktest.Unlock(t, h)
 
 		s, err := c.Session(ctx)
 		require.NoError(t, err)

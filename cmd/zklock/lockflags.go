@@ -28,8 +28,6 @@ type lockFlags struct {
 	grace     time.Duration
 	graceSet  bool
 	maxHold   time.Duration
-	delay     time.Duration
-	delaySet  bool
 	owner     string
 	container bool
 	aclText   []string
@@ -60,7 +58,6 @@ func (l *lockFlags) registerLock(a *app, cmd *cobra.Command) {
 	a.busyFlag(cmd)
 	f := cmd.Flags()
 	f.DurationVar(&l.wait, "wait", 0, "wait for at most this long; default as long as it takes")
-	f.DurationVar(&l.delay, "lock-delay", 0, "after a loss keep the next holder out for so long; all clients of the path must use it, or none")
 	f.StringVar(&l.owner, "owner", "", "the `name` that others see; default the command's")
 	f.BoolVar(&l.container, "container", false, "let the ensemble remove the lock's znode when it is no longer used")
 	f.StringArrayVar(&l.aclText, "acl", nil, "access `list` of the znodes that it creates, as zkCli.sh writes it: scheme:id:perms,...\n(perms of c, d, r, w, a), for example auth::cdrwa with --auth; default world:anyone:cdrwa")
@@ -79,7 +76,7 @@ func (l *lockFlags) registerKind(cmd *cobra.Command) {
 // check refuses invalid combinations, before any I/O.
 func (l *lockFlags) check(a *app, cmd *cobra.Command, argv []string) error {
 	changed := cmd.Flags().Changed
-	l.waitSet, l.graceSet, l.delaySet = changed("wait"), changed("grace"), changed("lock-delay")
+	l.waitSet, l.graceSet = changed("wait"), changed("grace")
 	if err := l.checkOnce(changed); err != nil {
 		return err
 	}
@@ -129,9 +126,6 @@ func (l *lockFlags) options(left time.Duration) []zklock.LockOption {
 	opts := []zklock.LockOption{zklock.WithOwner(l.owner)}
 	if l.waitSet {
 		opts = append(opts, zklock.WithWait(max(left, 0).Truncate(10*time.Millisecond)))
-	}
-	if l.delaySet {
-		opts = append(opts, zklock.WithLockDelay(l.delay))
 	}
 	if len(l.acl) > 0 {
 		opts = append(opts, zklock.WithACL(l.acl...))

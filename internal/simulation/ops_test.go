@@ -28,7 +28,6 @@ type op struct {
 	try     bool
 	wait    time.Duration
 	maxHold time.Duration
-	grace   time.Duration
 	opts    []zklock.LockOption
 	hold    time.Duration
 	patient bool // the release waits for its reply
@@ -62,13 +61,6 @@ func (o *op) draw(k, fam int) {
 	if rnd.IntN(8) == 0 {
 		o.maxHold = time.Millisecond + upTo(rnd, time.Second)
 		o.opts = append(o.opts, zklock.WithMaxHold(o.maxHold))
-	}
-	if rnd.IntN(8) == 0 {
-		o.grace = time.Millisecond + upTo(rnd, o.p.timeout/8)
-		if o.maxHold > 0 {
-			o.grace = min(o.grace, o.maxHold) // a longer one is refused
-		}
-		o.opts = append(o.opts, zklock.WithGrace(o.grace))
 	}
 	if rnd.IntN(2) == 0 && o.kind != "semaphore" {
 		o.opts = append(o.opts, zklock.WithReentrancy())
@@ -125,7 +117,7 @@ func (o *op) ask(ctx context.Context) (*zklock.Hold, *zklock.Leadership, error) 
 
 // acquire requests a lock, holds it for a while, and releases it.
 func (o *op) acquire(ctx context.Context) {
-	o.p.note("#%d requests: %s %s x%d try %v wait %v max %v grace %v, deadline %v", o.n, o.kind, o.paths, o.permits, o.try, o.wait, o.maxHold, o.grace, o.limit)
+	o.p.note("#%d requests: %s %s x%d try %v wait %v max %v, deadline %v", o.n, o.kind, o.paths, o.permits, o.try, o.wait, o.maxHold, o.limit)
 	h, lead, err := o.ask(ctx)
 	limit := o.limit
 	if slices.ContainsFunc(o.opts, func(zklock.LockOption) bool { return o.wait > 0 }) && !o.try {
@@ -145,7 +137,7 @@ func (o *op) acquire(ctx context.Context) {
 // enter reports a new acquisition to the oracle.
 func (o *op) enter(h *zklock.Hold, lead *zklock.Leadership) *acquisition {
 	t := &acquisition{who: fmt.Sprintf("%s#%d", o.p.name, o.n), p: o.p, kind: o.kind, paths: o.paths, permits: o.permits,
-		began: o.began, maxHold: o.maxHold, grace: o.grace, token: h.Token(), nodes: h.Nodes(), read: o.kind == "read"}
+		began: o.began, maxHold: o.maxHold, token: h.Token(), nodes: h.Nodes(), read: o.kind == "read"}
 	t.holds = []*hold{{Hold: h, lead: lead}}
 	for _, node := range t.nodes { // one of several may have been removed already
 		if n, ok := o.p.w.srv.Node(node); ok {

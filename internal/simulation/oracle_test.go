@@ -56,7 +56,6 @@ type acquisition struct {
 	began   time.Duration // of the call
 	from    time.Duration
 	maxHold time.Duration
-	grace   time.Duration
 	session int64
 	token   zklock.Token
 
@@ -222,8 +221,8 @@ func (o *oracle) checkZnodes(t *acquisition) {
 // checkSafe checks that the SafeUntil of a live hold is in the future, and that the ensemble will not end the session before it.
 func (o *oracle) checkSafe(t *acquisition) {
 	until := t.holds[0].SafeUntil()
-	if !time.Now().Add(t.grace).Before(until) {
-		o.w.violated("%s holds %v with a grace of %v, and its SafeUntil was %v", t.who, t.paths, t.grace, until.Sub(o.w.start))
+	if !time.Now().Before(until) {
+		o.w.violated("%s holds %v, and its SafeUntil was %v", t.who, t.paths, until.Sub(o.w.start))
 	}
 	if o.expired[t.session] || o.zxid%8 != 0 { // the next check is expensive
 		return

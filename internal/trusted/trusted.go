@@ -24,24 +24,6 @@ type Session interface {
 	// session, or ctx, ended first, or that there is no such znode (zk.ErrNoNode); then there is nothing to Release.
 	Retain(ctx context.Context, nodes ...string) (Retention, error)
 
-	// LeaseLeft returns how much is left of the lease by which the session ends for its holders; it takes no mutex, and does
-	// not end the session. When nothing is left, session.Session.Alive ends it.
-	LeaseLeft() time.Duration
-
-	// GraceLimit returns the bound that a grace has to stay below: the rest of the lease before each heartbeat is
-	// answered, when all goes well. It is very long while the session has not been granted a timeout.
-	GraceLimit() time.Duration
-
-	// AwaitGrace returns nil when more than d is left of the lease, which is retained: at once, or after the leader has
-	// confirmed it, by checks of node. d is below GraceLimit. An error says that the session, or ctx, ended first, or that
-	// there is no such znode (zk.ErrNoNode).
-	AwaitGrace(ctx context.Context, d time.Duration, node string) error
-
-	// OnGrace has fn called, once, when no more than d is left of the lease, until stop is called; it may still be called
-	// while stop is. Heartbeats confirm the lease so early that this does not happen while the ensemble answers. fn must
-	// not block.
-	OnGrace(d time.Duration, fn func()) (stop func())
-
 	// Abandon is Close without waiting: the session's goroutines end by themselves, within some seconds.
 	Abandon()
 

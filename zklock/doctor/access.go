@@ -26,7 +26,7 @@ const (
 type Access struct {
 	Path string `json:"path"`
 	At   string `json:"at"` // the znode that was asked: Path, or the nearest above it that exists; "" if not even the chroot does
-	// Read, Create and Delete are what every lock needs; Write is for semaphores and lock delays, Admin for none.
+	// Read, Create and Delete are what every lock needs; Write is for semaphores, Admin for none.
 	Read   Verdict `json:"read"`
 	Create Verdict `json:"create"`
 	Delete Verdict `json:"delete"`

@@ -211,7 +211,7 @@ func (x *examination) ofAccess(r *Report) (found []Finding) {
 		say(Danger, "%s: READ is refused: nobody can see whose turn it is", a.At)
 	}
 	if a.Write == Refused {
-		say(Note, "%s: WRITE is refused, which semaphores and WithLockDelay need", a.At)
+		say(Note, "%s: WRITE is refused, which semaphores need", a.At)
 	}
 	return found
 }
