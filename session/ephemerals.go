@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"sync"
-	"time"
 )
 
 // When a session ends, its leader writes one transaction that lists the paths of all its ephemeral znodes. Since 3.6.0 a
@@ -83,16 +82,14 @@ type ephemerals struct {
 	limit  int
 	chroot int // its length
 
-	mu      sync.Mutex // guards what follows; a leaf: nothing else is locked under it
-	bytes   int        // of the paths that exist, are being created, or may have been created
-	made    map[string]int64
-	doubt   map[touch]int // creates whose outcome is unknown
-	empty   time.Time     // since when bytes is 0
-	retired bool          // refuses every create
+	mu    sync.Mutex // guards what follows; a leaf: nothing else is locked under it
+	bytes int        // of the paths that exist, are being created, or may have been created
+	made  map[string]int64
+	doubt map[touch]int // creates whose outcome is unknown
 }
 
 func newEphemerals(limit, chroot int) *ephemerals {
-	return &ephemerals{limit: limit, chroot: chroot, made: map[string]int64{}, doubt: map[touch]int{}, empty: time.Now()}
+	return &ephemerals{limit: limit, chroot: chroot, made: map[string]int64{}, doubt: map[touch]int{}}
 }
 
 func (e *ephemerals) size(t touch) int {
@@ -103,32 +100,24 @@ func (e *ephemerals) size(t touch) int {
 	return n
 }
 
-// reserve takes the room that r may need, or returns an error. A transaction that also deletes ephemeral znodes of this
-// session needs only what it adds. One that replaces some, with longer names, may exceed the limit by an eighth: a full
-// session must still be able to downgrade a lock.
+// reserve takes the room that r may need, or returns an error.
 func (e *ephemerals) reserve(r *request) error {
 	if len(r.touches) == 0 {
 		return nil
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	gross, net, more := 0, 0, 0
+	need := 0
 	for _, t := range r.touches {
 		if t.stays() {
-			gross, net, more = gross+e.size(t), net+e.size(t), more+1
-		} else if _, ok := e.made[t.path]; ok && t.effect == deletes {
-			net, more = net-e.size(t), more-1
+			need += e.size(t)
 		}
 	}
-	limit := e.limit
-	if more <= 0 {
-		limit += limit / 8
+	if need > 0 && e.bytes+need > e.limit {
+		return &RoomError{Need: need, Used: e.bytes, Limit: e.limit}
 	}
-	if gross > 0 && (e.retired || net > 0 && e.bytes+net > limit) {
-		return &RoomError{Need: net, Used: e.bytes, Limit: limit}
-	}
-	r.reserved = gross
-	e.bytes += gross
+	r.reserved = need
+	e.bytes += need
 	return nil
 }
 
@@ -139,14 +128,8 @@ func (e *ephemerals) releaseLocked(r *request) {
 			e.clearLocked(t, 1)
 		}
 	}
-	e.freeLocked(r.reserved)
+	e.bytes -= r.reserved
 	r.reserved, r.doubted = 0, false
-}
-
-func (e *ephemerals) freeLocked(n int) {
-	if e.bytes -= n; e.bytes == 0 && n > 0 {
-		e.empty = time.Now()
-	}
 }
 
 // doubtLocked keeps the room of r, which may have been carried out.
@@ -175,7 +158,7 @@ func (e *ephemerals) clearLocked(t touch, n int) {
 	if e.doubt[t] -= n; e.doubt[t] == 0 {
 		delete(e.doubt, t)
 	}
-	e.freeLocked(n * e.size(t))
+	e.bytes -= n * e.size(t)
 }
 
 // gone records that path did not exist at zxid, or with math.MaxInt64 that it is gone now, from a frame that the conn's
@@ -189,7 +172,7 @@ func (e *ephemerals) gone(path string, zxid int64, written bool) {
 func (e *ephemerals) goneLocked(path string, zxid int64, written bool) {
 	if czxid, ok := e.made[path]; ok && czxid <= zxid {
 		delete(e.made, path)
-		e.freeLocked(e.size(touch{path: path}))
+		e.bytes -= e.size(touch{path: path})
 	}
 	if written {
 		e.clearLocked(touch{path, makes}, math.MaxInt)
@@ -242,23 +225,6 @@ func (s *Session) EphemeralBytes() int {
 	s.ephemerals.mu.Lock()
 	defer s.ephemerals.mu.Unlock()
 	return s.ephemerals.bytes
-}
-
-func (f forLocks) HasRoom(n int) bool {
-	e := f.s.ephemerals
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return !e.retired && (e.bytes == 0 || e.bytes+n <= e.limit)
-}
-
-func (f forLocks) Retire(unused time.Duration) bool {
-	e := f.s.ephemerals
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.retired && e.bytes == 0 && time.Since(e.empty) >= unused {
-		e.retired = true
-	}
-	return e.retired
 }
 
 func (f forLocks) Found(path, made string, czxid int64) {

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/locktest"
@@ -62,8 +61,6 @@ func TestEveryCreateOfAnEphemeralBeyondTheRoomIsRefusedBeforeItLeaves(t *testing
 		require.Equal(t, listed(srv, s.ID()), s.EphemeralBytes(), "chroot and number included")
 		require.Less(t, s.EphemeralBytes(), leastRoom)
 		require.Greater(t, s.EphemeralBytes()+len("/ch/root")+len(made[0])+4, leastRoom, "all the room was used")
-		require.True(t, s.ForLocks(trusted.Caller{}).HasRoom(leastRoom-s.EphemeralBytes()))
-		require.False(t, s.ForLocks(trusted.Caller{}).HasRoom(leastRoom-s.EphemeralBytes()+1))
 
 		before := srv.Requests()
 		long := "/" + strings.Repeat("x", 300)
@@ -248,58 +245,6 @@ func TestAnAnswerOfAServerInTroubleSaysNothingAboutTheCreate(t *testing.T) {
 		require.NotZero(t, s.EphemeralBytes())
 		s.ForLocks(trusted.Caller{}).Found("/n-", "", 0)
 		require.Zero(t, s.EphemeralBytes())
-	})
-}
-
-func TestATransactionThatTakesTheOldZnodeAwayNeedsNoRoomForTheNewOne(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		s := open(t, srv, cramped)
-		made := fill(t, s)
-		full := s.EphemeralBytes()
-		other := "/" + strings.Repeat("g", len(made[0])-1)
-		_, err := s.Multi(within(t, soon), &zk.CreateRequest{Path: other, Acl: everybody, Flags: int32(session.Ephemeral)},
-			&zk.DeleteRequest{Path: made[0], Version: -1})
-		require.NoError(t, err)
-		require.Equal(t, full, s.EphemeralBytes())
-		require.Equal(t, full, listed(srv, s.ID()))
-
-		replace := func(made, old string) error {
-			_, err := s.Multi(within(t, soon), &zk.CreateRequest{Path: made, Acl: everybody, Flags: int32(session.Ephemeral)},
-				&zk.DeleteRequest{Path: old, Version: -1})
-			return err
-		}
-		longer := other + strings.Repeat("h", 300)
-		require.NoError(t, replace(longer, other))
-		require.Greater(t, s.EphemeralBytes(), leastRoom, "a little longer is let pass")
-		require.ErrorIs(t, replace(longer+strings.Repeat("i", leastRoom/8), longer), session.ErrNoRoom, "and no more than that")
-	})
-}
-
-func TestOnlyASessionThatHasHadNoEphemeralsForSoLongIsRetired(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		s := open(t, srv)
-		ctx := within(t, time.Hour)
-		require.False(t, s.ForLocks(trusted.Caller{}).Retire(time.Minute))
-		time.Sleep(time.Minute)
-		in := srv.Inject(zktest.HoldReply().Op(zktest.OpCreate).Once())
-		made := make(chan session.Created)
-		go func() {
-			m, err := s.Create(ctx, "/e", nil, session.Ephemeral, everybody)
-			assert.NoError(t, err)
-			made <- m
-		}()
-		synctest.Wait()
-		require.False(t, s.ForLocks(trusted.Caller{}).Retire(time.Minute), "a create is on its way")
-		in.Release()
-		require.Equal(t, "/e", (<-made).Path)
-		require.False(t, s.ForLocks(trusted.Caller{}).Retire(0))
-		require.NoError(t, s.Delete(ctx, "/e", -1))
-		require.False(t, s.ForLocks(trusted.Caller{}).Retire(time.Minute))
-		time.Sleep(time.Minute)
-		require.True(t, s.ForLocks(trusted.Caller{}).Retire(time.Minute))
-		_, err := s.Create(ctx, "/e", nil, session.Ephemeral, everybody)
-		require.ErrorIs(t, err, session.ErrNoRoom)
-		require.False(t, s.ForLocks(trusted.Caller{}).HasRoom(0))
 	})
 }
 

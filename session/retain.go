@@ -17,8 +17,6 @@ func (s *Session) ForLocks(trusted.Caller) trusted.Session { return forLocks{s} 
 
 type forLocks struct{ s *Session }
 
-func (f forLocks) Abandon() { f.s.end(ErrClosed) }
-
 func (f forLocks) Attached(create func() any) any {
 	f.s.attaching.Do(func() { f.s.attached = create() })
 	return f.s.attached

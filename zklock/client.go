@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/zklock/locker/internal/handoff"
@@ -15,9 +16,9 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// Client is a program's access to its locks. It keeps one ZooKeeper session, opens the next when that has ended, and
-// opens further ones while it has more locks than one session has room for (WithEphemeralBytes). One Client serves a
-// whole program; its methods may be called concurrently.
+// Client is a program's access to its locks. It keeps one ZooKeeper session, and opens the next when that has ended. One
+// Client serves a whole program, unless that has more locks than a session has room for (WithEphemeralBytes). Its methods may
+// be called concurrently.
 type Client struct {
 	connect string
 	opts    options
@@ -26,7 +27,7 @@ type Client struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 
-	sessions *sessions
+	present atomic.Pointer[present]
 
 	use     inUse           // what Status shows
 	handoff *handoff.Queues // of goroutines that share a place in line
@@ -69,10 +70,13 @@ func Open(connect string, opts ...Option) (*Client, error) {
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.handoff = handoff.New(handoff.Config{Context: c.ctx, Closed: closedError{}, Go: c.spawn, Logger: c.log,
 		GiveUp: func(ctx context.Context, t *recipe.Ticket) { c.giveUp(ctx, t) }, Unreachable: c.unreachable})
-	if c.sessions, err = newSessions(c); err != nil {
+	first, err := c.start()
+	if err != nil {
 		c.cancel()
 		return nil, fmt.Errorf("zklock: dial %q: %w", connect, err)
 	}
+	c.present.Store(first)
+	c.spawn(c.keep)
 	return c, nil
 }
 
@@ -95,7 +99,7 @@ func (c *Client) established(ctx context.Context) error {
 	}
 }
 
-// Close ends the sessions, and with them every hold and every wait of the Client: their errors are ErrClosed. Locks that
+// Close ends the session, and with it every hold and every wait of the Client: their errors are ErrClosed. Locks that
 // were held are free at once if a server is connected, else when the ensemble expires their session. It returns when
 // everything that the Client had running has ended, in about 2 s at most. It may be called again and always returns nil.
 //
@@ -106,7 +110,7 @@ func (c *Client) Close() error {
 	c.mu.Lock()
 	c.cancel()
 	c.mu.Unlock()
-	c.ends.Wait() // the acquisitions end with their sessions; their hooks may still run
+	c.ends.Wait() // the acquisitions end with the session; their hooks may still run
 	return nil
 }
 
@@ -133,16 +137,16 @@ func (c *Client) spawn(fn func()) bool {
 }
 
 // Session returns the current session, for the program's own reads and writes beside its locks; it waits for one as long as
-// ctx lasts. When it ends the Client opens another: ask again, don't keep it, and don't close it. If there are several
-// (WithEphemeralBytes) it is always the first; locks may be in the others. ErrClosed: the Client was closed.
+// ctx lasts. When it ends the Client opens another: ask again, don't keep it, and don't close it. ErrClosed: the Client was
+// closed.
 func (c *Client) Session(ctx context.Context) (*session.Session, error) {
 	c.need()
 	needContext(ctx)
-	return c.sessions.await(ctx, func() (*session.Session, error) { return c.sessions.current(), nil })
+	return c.await(ctx)
 }
 
-// String returns the connect string, which has no credentials, and the state of the first session.
+// String returns the connect string, which has no credentials, and the state of the session.
 func (c *Client) String() string {
 	c.need()
-	return "client of " + text.Foreign(c.connect) + " (" + c.sessions.current().State().String() + ")"
+	return "client of " + text.Foreign(c.connect) + " (" + c.present.Load().session.State().String() + ")"
 }

@@ -59,7 +59,7 @@ var (
 	// ErrTooLarge says that a call's request would be longer than the ensemble takes (WithPacketLimit), or that the list of
 	// the lock's directory is longer than 32 MB. The same call would fail again; others are not affected.
 	ErrTooLarge = session.ErrTooLarge
-	// ErrNoRoom says that the client's holds and waits fill all its sessions, with the figures: see WithEphemeralBytes.
+	// ErrNoRoom says that the client's holds and waits fill its session, with the figures: see WithEphemeralBytes.
 	ErrNoRoom = session.ErrNoRoom
 	// ErrUnknownOutcome matches the error of a call whose write may or may not have been carried out, because the connection
 	// broke, or ctx or the session ended, before the reply: of Hold.Multi, Proclaim, Resize, Break, and Once.

@@ -81,8 +81,7 @@ func both[T any](first, second func(T)) func(T) {
 	return func(info T) { first(info); second(info) }
 }
 
-// SessionInfo is a change of one of the client's sessions; ID tells them apart if there are several (WithEphemeralBytes). A
-// further session that is no longer needed is Over with ErrClosed.
+// SessionInfo is a change of the client's session; the next one has another ID.
 type SessionInfo struct {
 	State session.State // Connected, Disconnected (in doubt) or Over
 	ID    int64

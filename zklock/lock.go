@@ -183,14 +183,14 @@ func (l *lock) queueUp(ctx context.Context, w *waiting) (ticket, error) {
 	return l.obtain(ctx, w.info, w)
 }
 
-// obtain returns a ticket that holds. If its session ends, or is full, it queues again in another one.
+// obtain returns a ticket that holds. If its session ends, it queues again in the next one.
 func (l *lock) obtain(ctx context.Context, call LockInfo, progress handoff.Caller) (*recipe.Ticket, error) {
 	queues := l.queues(ctx, call)
 	for i := range queues {
 		queues[i].Queued, queues[i].Retried = progress.Queued, progress.Retried
 	}
-	for room := l.c.sessions.room(l.dirs...); ; {
-		s, err := l.c.sessions.await(ctx, func() (*session.Session, error) { return l.c.sessions.choose(room) })
+	for {
+		s, err := l.c.await(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -198,7 +198,6 @@ func (l *lock) obtain(ctx context.Context, call LockInfo, progress handoff.Calle
 		if err == nil {
 			return t, nil
 		}
-		var full *session.RoomError
 		switch {
 		case l.c.ctx.Err() != nil:
 			return nil, closedError{}
@@ -206,9 +205,8 @@ func (l *lock) obtain(ctx context.Context, call LockInfo, progress handoff.Calle
 			return nil, session.Waited(ctx, trusted.Caller{}, err)
 		case ctx.Err() != nil:
 			return nil, err
-		case errors.As(err, &full) && full.Need <= full.Limit:
-			room = max(room, full.Need) // others were quicker, or the session was about to be closed: take another one
-			continue
+		case errors.Is(err, ErrNoRoom):
+			return nil, fmt.Errorf("%w: open another Client for more locks", err)
 		case s.Err() == nil && !errors.Is(err, recipe.ErrGone):
 			return nil, err
 		case errors.Is(s.Err(), session.ErrAuth): // the next session would fare no better

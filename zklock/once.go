@@ -220,7 +220,8 @@ func (r *recording) prepare(ctx context.Context, key string, d time.Duration) er
 func (r *recording) fits() error {
 	const around = 256 // bytes of a transaction with a check and a write, beside paths and data
 	limit := cmp.Or(r.o.c.opts.session.PacketLimit, session.DefaultPacketLimit)
-	paths := len(r.o.record) + len(r.h.Node()) + 2*r.o.c.sessions.chroot
+	_, chroot, _ := session.ParseConnect(r.o.c.connect) // which Open has accepted
+	paths := len(r.o.record) + len(r.h.Node()) + 2*len(chroot)
 	if size := len(encodeRuns(r.next())) + paths + around; size > limit {
 		return fmt.Errorf("%w: a record of %d runs takes %d bytes, and %d is the limit (WithPacketLimit): have fewer remembered (WithRemembered)",
 			ErrTooLarge, len(r.next()), size, limit)

@@ -11,12 +11,11 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// Status is what a Client had at one moment: its sessions, holds and waits. Client.Queue has those of other clients.
+// Status is what a Client had at one moment: its session, holds and waits. Client.Queue has those of other clients.
 type Status struct {
-	Session  SessionStatus   // the one that Client.Session returns
-	Sessions []SessionStatus // that one, and the further ones in the order in which they were opened: WithEphemeralBytes
-	Holds    []HeldLock      // in the order in which they were asked for
-	Waits    []WaitedLock    // likewise
+	Session SessionStatus
+	Holds   []HeldLock   // in the order in which they were asked for
+	Waits   []WaitedLock // likewise
 }
 
 // SessionStatus is a ZooKeeper session as this process knows it.
@@ -57,11 +56,7 @@ type WaitedLock struct {
 // Unlock was called, or that is known to be lost, is not. It costs a copy of them all, and Lock a map entry.
 func (c *Client) Status() Status {
 	c.need()
-	var st Status
-	for _, s := range c.sessions.all() {
-		st.Sessions = append(st.Sessions, sessionStatus(s))
-	}
-	st.Session = st.Sessions[0]
+	st := Status{Session: c.SessionStatus()}
 	waits, acquisitions := c.use.all()
 	for _, w := range waits {
 		w.info.Context = nil
@@ -80,7 +75,7 @@ func (c *Client) Status() Status {
 // SessionStatus is Status.Session, the part of Status that costs the same however much is held: for a readiness probe.
 func (c *Client) SessionStatus() SessionStatus {
 	c.need()
-	return sessionStatus(c.sessions.current())
+	return sessionStatus(c.present.Load().session)
 }
 
 func sessionStatus(s *session.Session) SessionStatus {

@@ -2,10 +2,7 @@
 // its parameters can be called by the packages of this module only, since no other code can name one.
 package trusted
 
-import (
-	"context"
-	"time"
-)
+import "context"
 
 // Caller proves that the caller is a package of this module.
 type Caller struct{ _ struct{} }
@@ -23,17 +20,6 @@ type Session interface {
 	// nothing is sent; after a long time without a write it takes one round trip to the leader. An error says that the
 	// session, or ctx, ended first, or that there is no such znode (zk.ErrNoNode); then there is nothing to Release.
 	Retain(ctx context.Context, nodes ...string) (Retention, error)
-
-	// Abandon is Close without waiting: the session's goroutines end by themselves, within some seconds.
-	Abandon()
-
-	// HasRoom reports whether the paths of further ephemeral znodes may take n bytes, each counted with its chroot, its
-	// number, and 4 bytes more; or the session has no ephemeral znode: a create that never fits is refused by itself.
-	HasRoom(n int) bool
-
-	// Retire makes the session refuse further ephemeral znodes (session.ErrNoRoom), for good, if it has had none for
-	// unused: Close then affects no hold. It reports whether it did.
-	Retire(unused time.Duration) bool
 
 	// SendDeletes sends deletes of znodes for a caller that does not wait for the answers, and whose process may end
 	// next. It returns when the connection has accepted them, or after some hundredths of a second. The function that

@@ -1,0 +1,73 @@
+package zklock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/zklock/locker/internal/jitter"
+	"github.com/zklock/locker/internal/trusted"
+	"github.com/zklock/locker/session"
+)
+
+// present is the Client's ZooKeeper session. When one has ended, the next takes its place, until the Client is closed.
+type present struct {
+	session *session.Session
+	next    chan struct{} // closed when the next has taken its place
+}
+
+func (c *Client) start() (*present, error) {
+	s, err := session.Start(c.connect, c.opts.session)
+	if err != nil {
+		return nil, err
+	}
+	return &present{s, make(chan struct{})}, nil
+}
+
+// keep replaces the session whenever it has ended, until Close, which joins it. The old one is closed in the background: its
+// hook may wait for the next.
+func (c *Client) keep() {
+	for {
+		now, began := c.present.Load(), time.Now()
+		select {
+		case <-now.session.Done():
+		case <-c.ctx.Done():
+		}
+		c.ends.Go(func() { _ = now.session.Close() }) // always nil; its own end, when it had one, stays its cause
+		if time.Since(began) < time.Second {          // sessions that end at once must not become a storm
+			c.rest(c.ctx, 500*time.Millisecond+jitter.Below(500*time.Millisecond))
+		}
+		if c.ctx.Err() != nil {
+			return
+		}
+		fresh, err := c.start()
+		if err != nil { // checked when we dialled, and no I/O is done
+			c.log.Error("opening the next session", "error", err)
+			return
+		}
+		c.present.Store(fresh)
+		close(now.next)
+	}
+}
+
+// await returns the present session, once it is established.
+func (c *Client) await(ctx context.Context) (*session.Session, error) {
+	for {
+		if c.ctx.Err() != nil {
+			return nil, closedError{}
+		}
+		now := c.present.Load()
+		switch err := now.session.Established(ctx); {
+		case err == nil && now.session.Err() == nil:
+			return now.session, nil
+		case now.session.Err() == nil, ctx.Err() != nil, errors.Is(err, session.ErrAuth): // waiting would not help
+			return nil, err
+		}
+		select {
+		case <-now.next:
+		case <-c.ctx.Done():
+		case <-ctx.Done():
+			return nil, session.Waited(ctx, trusted.Caller{}, errors.New("waiting for the next session"))
+		}
+	}
+}
