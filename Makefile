@@ -71,7 +71,7 @@ newer: servers ## a few tests of each suite on a newer Debian suite's ZooKeeper;
 matrix: servers ## the suites that need real servers, on every version that is there
 	@go -C internal/e2e run ./matrix $(MATRIXFLAGS) $(abspath $(HOMES))
 
-bench: servers ## this library beside other locks; BENCHFLAGS=-quick for two minutes instead of half an hour
+bench: servers ## this library beside other locks; BENCHFLAGS=-quick for one short round
 	@scripts/bench.sh $(BENCHFLAGS)
 
 gobench: servers ## the Go benchmarks of every module

@@ -57,6 +57,19 @@ func (n *Node) Version() (string, error) {
 	return version[:max(0, strings.IndexFunc(version+" ", func(r rune) bool { return r != '.' && (r < '0' || r > '9') }))], nil
 }
 
+// Zxid returns the latest transaction that the server knows. It blocks for at most 2 s. It may be called concurrently.
+func (n *Node) Zxid() (int64, error) {
+	text, err := n.srvr("Zxid: ")
+	if err != nil {
+		return 0, err
+	}
+	zxid, err := strconv.ParseInt(text, 0, 64)
+	if err != nil {
+		return 0, fmt.Errorf("ensemble: srvr of %s: zxid: %w", n.addr, err)
+	}
+	return zxid, nil
+}
+
 // srvr returns the rest of the line that begins with key in a server's answer to srvr.
 func (n *Node) srvr(key string) (string, error) {
 	answer, err := n.FourLetter("srvr")

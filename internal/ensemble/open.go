@@ -28,11 +28,7 @@ func At(addr string) *Node { return &Node{addr: addr} }
 // OpenProxy is NewProxy without a test, and without a Tap, whose counts would grow without limit.
 func OpenProxy(target string) (*Proxy, error) { return openProxy(target, nil, 0) }
 
-// OpenTapped is OpenProxy with a Tap, for a program that resets it from time to time.
-func OpenTapped(target string) (*Proxy, error) { return openProxy(target, newTap(), 0) }
-
-// Close closes every connection and the listener, and joins all goroutines. It is for a proxy
-// from OpenProxy or OpenTapped only.
+// Close closes every connection and the listener, and joins all goroutines. It is for a proxy from OpenProxy only.
 func (p *Proxy) Close() error { return p.close() }
 
 // Revive undoes what was done to the ensemble, as Restore does, and returns when all its servers serve; otherwise,

@@ -51,7 +51,6 @@ type Tap struct {
 	notifications int
 	pings         int
 	handshakes    int
-	bytes         [2]int64 // by Direction
 	frames        []Frame
 }
 
@@ -86,9 +85,6 @@ func (t *Tap) Pings() int { t.mu.Lock(); defer t.mu.Unlock(); return t.pings }
 // Handshakes returns how many connect requests clients sent, new sessions and resumed ones.
 func (t *Tap) Handshakes() int { t.mu.Lock(); defer t.mu.Unlock(); return t.handshakes }
 
-// Bytes returns how many bytes passed in one direction, pings, handshakes and other protocols included.
-func (t *Tap) Bytes(d Direction) int64 { t.mu.Lock(); defer t.mu.Unlock(); return t.bytes[d] }
-
 // Frames returns requests, replies and notifications in the order in which they passed: the first 65,536 since Reset;
 // later ones are only counted.
 func (t *Tap) Frames() []Frame { t.mu.Lock(); defer t.mu.Unlock(); return slices.Clone(t.frames) }
@@ -98,7 +94,6 @@ func (t *Tap) Reset() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.requests, t.notifications, t.pings, t.handshakes, t.frames = map[int32]int{}, 0, 0, 0, nil
-	t.bytes = [2]int64{}
 }
 
 // String lists the frames, one a line, for a test's message.
@@ -138,7 +133,6 @@ func (c *conversation) pass(d Direction, b []byte) {
 	now := time.Now()
 	c.tap.mu.Lock()
 	defer c.tap.mu.Unlock()
-	c.tap.bytes[d] += int64(len(b))
 	s := &c.streams[d]
 	s.feed(b, func(frame []byte) {
 		switch {

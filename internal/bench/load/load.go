@@ -1,3 +1,19 @@
+// Package load is the half of the benchmark that runs in a process of its own for each contestant: it opens sessions,
+// runs workers that lock and unlock, and reports the times. The programs in match/testdata do exactly the same in Java
+// and Python, so that every contestant is measured by one method.
+//
+// # Protocol
+//
+// A command is a line on standard input, words separated by single spaces:
+//
+//	run SERVERS OFFSET TIMEOUT-MS ROOT CLIENTS WORKERS LOCKS WARM-MS RUN-MS
+//
+// CLIENTS sessions with WORKERS threads each lock and unlock without a pause. SERVERS is host:port,host:port,…; client i
+// uses the one server (i+OFFSET) mod n, so that all contestants of a round use the same servers. Worker i uses the lock
+// at ROOT/(i mod LOCKS). The answers on standard output, in nanoseconds of a monotonic clock, are op LOCK ASKED GOT LEFT
+// for every cycle, then done START END, the time that counts: it begins after the warm-up. Both last longer than asked
+// for if they have to: for as many cycles as there are locks, or a twentieth of the workers. Any command may be answered
+// by error TEXT instead. The end of the input ends the program.
 package load
 
 import (
@@ -6,23 +22,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
-	"strconv"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/zklock/locker/internal/bench/stats"
 )
 
 // Peer is a contestant.
 type Peer interface {
 	// Open opens one session at one server.
 	Open(ctx context.Context, server string, timeout time.Duration) (Client, error)
-}
-
-// Counter is a Peer that counts its clients' requests and notifications, for a protocol that no tap can read.
-type Counter interface {
-	Counts() (requests, notifications int64)
 }
 
 // Client is one session.
@@ -38,309 +50,155 @@ type Locker interface {
 	Unlock(ctx context.Context) error
 }
 
-// op is one cycle.
-type op struct {
-	lock                      int
-	asked, got, leaving, left int64
-}
-
 // bound is how long a command may take beyond its own times.
 const bound = 5 * time.Minute
-
-// spec is a command's words.
-type spec struct {
-	servers                 []string
-	offset                  int
-	timeout                 time.Duration
-	root                    string
-	clients, workers, locks int
-	warm, run               time.Duration
-}
 
 // Serve answers commands until the input ends. The error is of the input or the output.
 func Serve(in io.Reader, out io.Writer, peer Peer) error {
 	w := bufio.NewWriter(out)
-	s := &server{peer: peer, say: func(format string, args ...any) error {
-		fmt.Fprintf(w, format+"\n", args...) // bufio keeps an error for Flush
-		return w.Flush()
-	}, out: w}
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
-		words := strings.Split(lines.Text(), " ")
-		err := s.do(words)
-		if err == nil {
-			continue
-		}
-		if err := s.say("error %s: %s", words[0], strings.ReplaceAll(err.Error(), "\n", "; ")); err != nil {
-			return err
-		}
-	}
-	return errors.Join(lines.Err(), s.end())
-}
-
-// server is the state between two commands: the sessions that park and hold opened.
-type server struct {
-	peer    Peer
-	say     func(string, ...any) error
-	out     *bufio.Writer
-	clients []Client
-	held    Locker
-	base    int64         // bytes of memory before the waiters
-	waiting chan struct{} // closed when the last waiter is done
-	cancel  func()        // ends their wait
-	ops     []op
-	failed  error
-}
-
-func (s *server) do(words []string) error {
-	switch words[0] {
-	case "run", "park", "hold":
-		c, err := parse(words)
+		s := server{peer: peer}
+		ops, during, err := s.do(lines.Text())
 		if err != nil {
+			fmt.Fprintf(w, "error %s\n", strings.ReplaceAll(err.Error(), "\n", "; ")) // w keeps its own errors for Flush
+		} else {
+			for _, o := range ops {
+				fmt.Fprintf(w, "op %d %d %d %d\n", o.Lock, o.Asked, o.Got, o.Left)
+			}
+			fmt.Fprintf(w, "done %d %d\n", during.Start, during.End)
+		}
+		if err := w.Flush(); err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), bound+c.warm+c.run)
-		if words[0] == "run" {
-			defer cancel()
-			return s.run(ctx, c)
-		}
-		return s.park(ctx, cancel, c)
-	case "measure":
-		return s.say("memory %d%s", memory()-s.base, s.counts())
-	case "drain":
-		return s.drain()
 	}
-	return fmt.Errorf("unknown command %q", words[0])
+	return lines.Err()
 }
 
-// parse reads the words of run, park and hold; a word that a command does not have is one, or zero for a time.
-func parse(words []string) (spec, error) {
-	names := map[string]int{"run": 10, "park": 7, "hold": 5}
-	if len(words) != names[words[0]] {
-		return spec{}, fmt.Errorf("%d words instead of %d", len(words), names[words[0]])
+// server is one command.
+type server struct {
+	peer                    Peer
+	servers                 []string
+	offset                  int
+	timeout, warm, run      time.Duration
+	root                    string
+	clients, workers, locks int
+	opened                  []Client
+}
+
+func (s *server) do(command string) (ops []stats.Op, during stats.Window, err error) {
+	var servers string
+	if _, err := fmt.Sscanf(command, "run %s %d %d %s %d %d %d %d %d\n", &servers, &s.offset, &s.timeout, &s.root,
+		&s.clients, &s.workers, &s.locks, &s.warm, &s.run); err != nil {
+		return nil, during, fmt.Errorf("command %q: %w", command, err)
 	}
-	c := spec{servers: strings.Split(words[1], ","), root: words[4]}
-	var timeout, warm, run int
-	to := []*int{nil, nil, &c.offset, &timeout, nil, &c.clients, &c.workers, &c.locks, &warm, &run}
-	for i, p := range to {
-		if p == nil {
-			continue
-		}
-		if *p = 1; i >= len(words) {
-			continue
-		}
-		n, err := strconv.Atoi(words[i])
-		if err != nil || n < 0 || i != 2 && i != 8 && n == 0 {
-			return spec{}, fmt.Errorf("word %d, %q, is not a number in range", i, words[i])
-		}
-		*p = n
+	s.servers = strings.Split(servers, ",")
+	s.timeout, s.warm, s.run = s.timeout*time.Millisecond, s.warm*time.Millisecond, s.run*time.Millisecond
+	ctx, cancel := context.WithTimeout(context.Background(), bound+s.warm+s.run)
+	defer cancel()
+	lockers, err := s.open(ctx)
+	if err == nil {
+		ops, during, err = s.work(ctx, lockers)
 	}
-	c.timeout, c.warm, c.run = time.Duration(timeout)*time.Millisecond, time.Duration(warm)*time.Millisecond, time.Duration(run)*time.Millisecond
-	return c, nil
+	return ops, during, errors.Join(err, s.close())
 }
 
 // open opens the sessions, several at a time, and a locker for each worker.
-func (s *server) open(ctx context.Context, c spec) ([]Locker, error) {
-	s.clients = make([]Client, c.clients)
-	lockers := make([]Locker, c.clients*c.workers)
-	errs := make([]error, c.clients)
+func (s *server) open(ctx context.Context) ([]Locker, error) {
+	s.opened = make([]Client, s.clients)
+	lockers := make([]Locker, s.clients*s.workers)
+	errs := make([]error, s.clients)
 	slots := make(chan struct{}, 8)
 	var opening sync.WaitGroup
 	for i := range s.clients {
 		slots <- struct{}{}
 		opening.Go(func() {
 			defer func() { <-slots }()
-			errs[i] = s.openOne(ctx, c, i, lockers)
+			errs[i] = s.openOne(ctx, i, lockers)
 		})
 	}
 	opening.Wait()
 	return lockers, errors.Join(errs...)
 }
 
-func (s *server) openOne(ctx context.Context, c spec, i int, lockers []Locker) (err error) {
-	if s.clients[i], err = s.peer.Open(ctx, c.servers[(i+c.offset)%len(c.servers)], c.timeout); err != nil {
+func (s *server) openOne(ctx context.Context, i int, lockers []Locker) (err error) {
+	if s.opened[i], err = s.peer.Open(ctx, s.servers[(i+s.offset)%len(s.servers)], s.timeout); err != nil {
 		return fmt.Errorf("client %d: %w", i, err)
 	}
-	for k := range c.workers {
-		n := i*c.workers + k
-		if lockers[n], err = s.clients[i].Locker(ctx, fmt.Sprint(c.root, "/", n%c.locks), c.workers > c.locks); err != nil {
-			return fmt.Errorf("client %d, worker %d: %w", i, k, err)
+	for n := i * s.workers; n < (i+1)*s.workers; n++ {
+		if lockers[n], err = s.opened[i].Locker(ctx, fmt.Sprint(s.root, "/", n%s.locks), s.workers > s.locks); err != nil {
+			return fmt.Errorf("client %d, worker %d: %w", i, n, err)
 		}
 	}
 	return nil
 }
 
-// end closes what was opened.
-func (s *server) end() error {
-	errs := make([]error, len(s.clients))
+func (s *server) close() error {
+	errs := make([]error, len(s.opened))
 	var closing sync.WaitGroup
-	for i, c := range s.clients {
+	for i, c := range s.opened {
 		if c != nil {
 			closing.Go(func() { errs[i] = c.Close() })
 		}
 	}
 	closing.Wait()
-	if s.cancel != nil {
-		s.cancel()
-		<-s.waiting
-	}
-	*s = server{peer: s.peer, say: s.say, out: s.out}
 	return errors.Join(errs...)
 }
 
-func cycle(ctx context.Context, l Locker, lock int) (o op, err error) {
-	o.lock, o.asked = lock, Now()
+// base is the origin of all times.
+var base = time.Now()
+
+func now() int64 { return int64(time.Since(base)) }
+
+func cycle(ctx context.Context, l Locker, lock int) (o stats.Op, err error) {
+	o.Lock, o.Asked = lock, now()
 	if err := l.Lock(ctx); err != nil {
 		return o, err
 	}
-	o.got = Now()
-	o.leaving = Now()
+	o.Got = now()
 	err = l.Unlock(ctx)
-	o.left = Now()
+	o.Left = now()
 	return o, err
 }
 
-// run is the command of that name.
-func (s *server) run(ctx context.Context, c spec) (err error) {
-	lockers, err := s.open(ctx, c)
-	defer func() { err = errors.Join(err, s.end()) }()
-	if err != nil {
-		return err
-	}
-	if err := s.say("opened"); err != nil {
-		return err
-	}
+func (s *server) work(ctx context.Context, lockers []Locker) ([]stats.Op, stats.Window, error) {
 	var (
-		ops     = make([][]op, len(lockers))
-		errs    = make([]error, len(lockers))
-		cycles  atomic.Int64
-		over    atomic.Bool
-		working sync.WaitGroup
+		ops            = make([][]stats.Op, len(lockers))
+		errs           = make([]error, len(lockers))
+		start          atomic.Int64 // of the time that counts; zero during the warm-up
+		before, during atomic.Int64 // cycles that ended before start, and after it
+		over           atomic.Bool
+		working        sync.WaitGroup
 	)
 	for i, l := range lockers {
 		working.Go(func() {
 			for !over.Load() {
-				o, err := cycle(ctx, l, i%c.locks)
+				o, err := cycle(ctx, l, i%s.locks)
 				if errs[i] = err; err != nil {
 					over.Store(true)
 					return
 				}
 				ops[i] = append(ops[i], o)
-				cycles.Add(1)
+				switch from := start.Load(); {
+				case from == 0:
+					before.Add(1)
+				case o.Left >= from:
+					during.Add(1)
+				}
 			}
 		})
 	}
 	// On a busy machine the times alone could leave nothing to measure.
-	enough := func(n int64) bool { return cycles.Load() >= n || over.Load() }
-	few := int64(max(c.locks, len(lockers)/20))
-	err = s.at("start", c.warm, func() bool { return enough(few) })
-	more := cycles.Load() + few
-	err = errors.Join(err, s.at("end", c.run, func() bool { return enough(more) }))
+	few := int64(max(s.locks, len(lockers)/20))
+	after := func(d time.Duration, cycles *atomic.Int64) int64 {
+		for time.Sleep(d); cycles.Load() < few && !over.Load(); {
+			time.Sleep(time.Millisecond)
+		}
+		return now()
+	}
+	start.Store(after(s.warm, &before))
+	end := after(s.run, &during)
 	over.Store(true)
 	working.Wait()
-	if err := errors.Join(append(errs, err)...); err != nil {
-		return err
-	}
-	for _, o := range ops {
-		s.report(o)
-	}
-	return s.say("done")
-}
-
-// at sends a word after that time, and when there is enough.
-func (s *server) at(word string, after time.Duration, enough func() bool) error {
-	for time.Sleep(after); !enough(); {
-		time.Sleep(time.Millisecond)
-	}
-	return s.say("%s %d%s", word, Now(), s.counts())
-}
-
-// counts is what a Counter appends to an answer.
-func (s *server) counts() string {
-	if c, ok := s.peer.(Counter); ok {
-		requests, notifications := c.Counts()
-		return fmt.Sprint(" ", requests, " ", notifications)
-	}
-	return ""
-}
-
-func (s *server) report(ops []op) {
-	for _, o := range ops {
-		fmt.Fprintf(s.out, "op %d %d %d %d %d\n", o.lock, o.asked, o.got, o.leaving, o.left)
-	}
-}
-
-// park is the command of that name, and also hold, which has one worker.
-func (s *server) park(ctx context.Context, cancel func(), c spec) error {
-	defer func() {
-		if s.cancel == nil {
-			cancel()
-		}
-	}()
-	if err := s.end(); err != nil {
-		return err
-	}
-	lockers, err := s.open(ctx, c)
-	if err != nil {
-		return errors.Join(err, s.end())
-	}
-	s.base = memory()
-	if err := s.say("opened"); err != nil {
-		return err
-	}
-	if err := lockers[0].Lock(ctx); err != nil {
-		return errors.Join(err, s.end())
-	}
-	got := Now()
-	s.held, s.waiting, s.cancel = lockers[0], make(chan struct{}), cancel
-	s.ops = []op{{got: got, asked: got}}
-	s.wait(ctx, lockers[1:])
-	return s.say("held %d", got)
-}
-
-// wait makes the others wait, each in a goroutine of its own; drain joins them.
-func (s *server) wait(ctx context.Context, lockers []Locker) {
-	var mu sync.Mutex // guards ops and failed
-	var all sync.WaitGroup
-	for _, l := range lockers {
-		all.Go(func() {
-			o, err := cycle(ctx, l, 0)
-			mu.Lock()
-			defer mu.Unlock()
-			s.ops = append(s.ops, o)
-			s.failed = errors.Join(s.failed, err)
-		})
-	}
-	go func() { // ends with the last of them
-		defer close(s.waiting)
-		all.Wait()
-	}()
-}
-
-func (s *server) drain() (err error) {
-	if s.held == nil {
-		return errors.New("no lock is held")
-	}
-	defer func() { err = errors.Join(err, s.end()) }()
-	ctx, cancel := context.WithTimeout(context.Background(), bound)
-	defer cancel()
-	leaving := Now()
-	err = s.held.Unlock(ctx)
-	left := Now()
-	<-s.waiting // each of them ends by the bound of park
-	if err = errors.Join(err, s.failed); err != nil {
-		return err
-	}
-	s.ops[0].leaving, s.ops[0].left = leaving, left
-	s.report(s.ops)
-	return s.say("done%s", s.counts())
-}
-
-// memory is the heap after two collections, since the first only finds what finalizers keep, and the stacks.
-func memory() int64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc + m.StackInuse)
+	return slices.Concat(ops...), stats.Window{Start: start.Load(), End: end}, errors.Join(errs...)
 }

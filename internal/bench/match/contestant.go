@@ -3,6 +3,7 @@ package match
 
 import (
 	"context"
+	"embed"
 	"errors"
 	"fmt"
 	"os"
@@ -17,46 +18,38 @@ import (
 
 // Contestant is one lock, or the floor.
 type Contestant struct {
-	Name  string       `json:"name"` // short, for -only
-	Title string       `json:"title"`
-	Kind  servers.Kind `json:"kind"`
-	Lock  bool         `json:"lock"` // false: the floor, which excludes no one
-	Mode  bool         `json:"mode"` // an option of ours, for the settings in which it matters
+	Name  string // short, for -only
+	Title string
+	Kind  servers.Kind
 
-	command func(tools) (*exec.Cmd, error)
+	command func(dir string) *exec.Cmd // with the programs in dir; nil: this program, started with -contestant
 }
 
-// tools is where the contestants' programs are.
-type tools struct {
-	self string // this program: started with -contestant it is one of the Go contestants
-	dir  string // for compiled classes
-}
+// Floor is the contestant that everything is compared with: raw writes, which exclude no one.
+const Floor = "raw"
+
+const local = "local"
 
 // Contestants are in the order in which tables show them.
 var Contestants = []Contestant{
-	{Name: "raw", Title: "floor: create + delete, plain driver", Kind: servers.ZooKeeper, command: golang("raw")},
-	{Name: "raw-session", Title: "floor, on our session", Kind: servers.ZooKeeper, command: golang("raw-session")},
-	{Name: "raw-list", Title: "floor with a list, on our session", Kind: servers.ZooKeeper, command: golang("raw-list")},
-	{Name: "zklock", Title: "zklock", Kind: servers.ZooKeeper, Lock: true, command: golang("zklock")},
-	{Name: "local", Title: "zklock, WithLocalHandoff", Kind: servers.ZooKeeper, Lock: true, Mode: true, command: golang("local")},
-	{Name: "zk.Lock", Title: "go-zookeeper zk.Lock", Kind: servers.ZooKeeper, Lock: true, command: golang("zk.Lock")},
-	{Name: "curator", Title: "Curator InterProcessMutex", Kind: servers.ZooKeeper, Lock: true, command: java},
-	{Name: "kazoo", Title: "Kazoo Lock", Kind: servers.ZooKeeper, Lock: true, command: python},
-	{Name: "raw-etcd", Title: "etcd's floor: put + delete", Kind: servers.Etcd, command: golang("raw-etcd")},
-	{Name: "etcd", Title: "etcd concurrency.Mutex", Kind: servers.Etcd, Lock: true, command: golang("etcd")},
+	{Floor, "floor: create + delete, plain driver", servers.ZooKeeper, nil},
+	{"zklock", "zklock", servers.ZooKeeper, nil},
+	{local, "zklock, WithLocalHandoff", servers.ZooKeeper, nil},
+	{"zk.Lock", "go-zookeeper zk.Lock", servers.ZooKeeper, nil},
+	{"curator", "Curator InterProcessMutex", servers.ZooKeeper, java},
+	{"kazoo", "Kazoo Lock", servers.ZooKeeper, python},
+	{"etcd", "etcd concurrency.Mutex", servers.Etcd, nil},
 }
 
-func golang(name string) func(tools) (*exec.Cmd, error) {
-	return func(t tools) (*exec.Cmd, error) { return exec.Command(t.self, "-contestant", name), nil }
-}
-
-// Sources is where the programs in other languages are, from the directory of this module.
-const Sources = "testdata"
+// sources are the programs in other languages.
+//
+//go:embed testdata
+var sources embed.FS
 
 const jars = "/usr/share/java/"
 
-func java(t tools) (*exec.Cmd, error) {
-	return exec.Command("java", "-Xmx1g", "-Xss512k", "-XX:-UsePerfData", "-cp", classpath(t.dir), "Driver"), nil
+func java(dir string) *exec.Cmd {
+	return exec.Command("java", "-Xmx1g", "-Xss512k", "-XX:-UsePerfData", "-cp", classpath(dir), "Driver")
 }
 
 func classpath(dir string) string {
@@ -66,29 +59,12 @@ func classpath(dir string) string {
 // interpreter is Debian's own: another one earlier on the PATH does not find Debian's packages.
 const interpreter = "/usr/bin/python3"
 
-func python(t tools) (*exec.Cmd, error) {
-	return exec.Command(interpreter, filepath.Join(t.dir, "driver.py")), nil
-}
-
-// newTools prepares the programs, in dir. source returns the text of a program below testdata.
-func newTools(self, dir string, source func(name string) ([]byte, error)) (tools, error) {
-	t := tools{self, dir}
-	for _, name := range []string{"Driver.java", "driver.py"} {
-		text, err := source(name)
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, name), text, 0o644)
-		}
-		if err != nil {
-			return t, err
-		}
-	}
-	return t, nil
-}
+func python(dir string) *exec.Cmd { return exec.Command(interpreter, filepath.Join(dir, "driver.py")) }
 
 // missing returns why a contestant can't take part; nil if it can. It compiles the contestant's program if necessary.
-func (c Contestant) missing(ctx context.Context, t tools, s *servers.Site) error {
+func (c Contestant) missing(ctx context.Context, dir string, s *servers.Site) error {
 	if !s.Has(c.Kind) {
-		return errors.New("no etcd: apt-get install etcd-server, or -etcd")
+		return errors.New("no etcd: apt-get install etcd-server")
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
@@ -96,7 +72,7 @@ func (c Contestant) missing(ctx context.Context, t tools, s *servers.Site) error
 	var install string
 	switch c.Name {
 	case "curator":
-		check = exec.CommandContext(ctx, "javac", "-cp", classpath(t.dir), "-d", t.dir, filepath.Join(t.dir, "Driver.java"))
+		check = exec.CommandContext(ctx, "javac", "-cp", classpath(dir), "-d", dir, filepath.Join(dir, "Driver.java"))
 		install = "libcurator-recipes-java default-jdk-headless"
 	case "kazoo":
 		check = exec.CommandContext(ctx, interpreter, "-c", "import kazoo.recipe.lock")
@@ -105,14 +81,10 @@ func (c Contestant) missing(ctx context.Context, t tools, s *servers.Site) error
 		return nil
 	}
 	if out, err := check.CombinedOutput(); err != nil {
-		return fmt.Errorf("apt-get install %s: %w: %s", install, err, lastLine(string(out)))
+		said := strings.TrimSpace(string(out))
+		return fmt.Errorf("apt-get install %s: %w: %s", install, err, said[strings.LastIndexByte(said, '\n')+1:])
 	}
 	return nil
-}
-
-func lastLine(s string) string {
-	s = strings.TrimSpace(s)
-	return s[strings.LastIndexByte(s, '\n')+1:]
 }
 
 // find returns the contestants and settings that -only names; all of a category of which it names none.
@@ -125,14 +97,14 @@ func find(only []string) (cs []Contestant, ss []Setting, err error) {
 			cs = append(cs, Contestants[c])
 		case s >= 0:
 			ss = append(ss, Settings[s])
-		case !slices.Contains(extras, name):
+		default:
 			return nil, nil, fmt.Errorf("-only: nothing is called %q", name)
 		}
 	}
 	if cs == nil {
 		cs = Contestants
 	}
-	if ss == nil && !slices.ContainsFunc(only, func(n string) bool { return slices.Contains(extras, n) }) {
+	if ss == nil {
 		ss = Settings
 	}
 	return cs, ss, nil

@@ -3,6 +3,7 @@ package peers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"strings"
@@ -29,14 +30,18 @@ func (d driver) Open(ctx context.Context, server string, timeout time.Duration) 
 	if err != nil {
 		return nil, err
 	}
+	for conn.State() != zk.StateHasSession {
+		select {
+		case <-events:
+		case <-ctx.Done():
+			conn.Close()
+			return nil, fmt.Errorf("waiting for a session: %w", ctx.Err())
+		}
+	}
 	go func() { // ends with the connection
 		for range events { //nolint:revive // the channel must be drained
 		}
 	}()
-	if err := connected(ctx, func() bool { return conn.State() == zk.StateHasSession }); err != nil {
-		conn.Close()
-		return nil, err
-	}
 	return driverClient{d, conn}, nil
 }
 

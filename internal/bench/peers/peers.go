@@ -1,26 +1,22 @@
 // Package peers holds the contestants that are Go programs: the floor, this library in its modes, and the locks of
-// go-zookeeper and etcd. Those of Curator and Kazoo are programs below testdata.
+// go-zookeeper and etcd. Those of Curator and Kazoo are programs in match/testdata.
 package peers
 
 import (
-	"context"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/zklock/locker/internal/bench/load"
+	"github.com/zklock/locker/zklock"
 )
 
 // All holds the contestants by their names.
 var All = map[string]load.Peer{
-	"raw":         driver{locker: newRaw},
-	"raw-session": rawSession{},
-	"raw-list":    rawSession{list: true},
-	"zklock":      ours{},
-	"local":       ours{local: true},
-	"zk.Lock":     driver{locker: newDriverLock},
-	"raw-etcd":    etcd{&traffic{}, true},
-	"etcd":        etcd{&traffic{}, false},
+	"raw":     driver{locker: newRaw},
+	"zklock":  ours{},
+	"local":   ours{zklock.WithLocalHandoff()},
+	"zk.Lock": driver{locker: newDriverLock},
+	"etcd":    etcd{},
 }
 
 // data is what every contestant that can do so stores in its znodes: as long as zklock's default.
@@ -32,18 +28,4 @@ func identity() []byte {
 		host = "unknown"
 	}
 	return fmt.Appendf(nil, `{"host":%q,"pid":%d}`, host, os.Getpid())
-}
-
-// connected waits for the beginning of a session.
-func connected(ctx context.Context, ready func() bool) error {
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !ready() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for a session: %w", ctx.Err())
-		}
-	}
-	return nil
 }

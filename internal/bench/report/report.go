@@ -1,90 +1,69 @@
-// Package report turns the measurements into tables, a verdict on the goals, and a drawing.
+// Package report turns the measurements into a table and a drawing.
 package report
 
 import (
-	"encoding/json"
-	"os"
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/zklock/locker/internal/bench/match"
 	"github.com/zklock/locker/internal/bench/stats"
 )
 
-// WriteJSON writes everything that was measured.
-func WriteJSON(file string, r *match.Result) error {
-	b, err := json.MarshalIndent(r, "", "\t")
-	if err != nil {
-		return err
+// middle returns the medians over the rounds; zero when the contestant did not take part.
+func middle(r *match.Result, s match.Setting, c match.Contestant) stats.Figures {
+	var rates []float64
+	var acquire, handOver []time.Duration
+	for _, f := range r.Cells[match.Key(s, c)] {
+		rates, acquire, handOver = append(rates, f.Rate), append(acquire, f.Acquire), append(handOver, f.HandOver)
 	}
-	return os.WriteFile(file, append(b, '\n'), 0o644)
+	return stats.Figures{Rate: stats.Median(rates), Acquire: stats.Median(acquire), HandOver: stats.Median(handOver)}
 }
 
-// ReadJSON reads what WriteJSON wrote.
-func ReadJSON(file string) (*match.Result, error) {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
+// Text prints what was measured, where and how, and the figures as a Markdown table.
+func Text(r *match.Result) string {
+	var b strings.Builder
+	how := []string{r.Machine, fmt.Sprintf("medians of %d rounds of %v each", r.Rounds, r.Run)}
+	for _, line := range slices.Concat(how, r.Notes, r.Left, r.Failures) {
+		fmt.Fprintf(&b, "- %s\n", line)
 	}
-	r := new(match.Result)
-	return r, json.Unmarshal(b, r)
-}
-
-// Floor is the contestant that everything is compared with.
-const Floor = "raw"
-
-// FloorWithList is the least that a lock of this recipe needs: the floor, and a list after each create.
-const FloorWithList = "raw-list"
-
-// cells returns what a contestant did in a setting, by round.
-func cells(r *match.Result, setting, contestant string) map[int]match.Cell {
-	found := map[int]match.Cell{}
-	for _, c := range r.Cells {
-		if c.Setting == setting && c.Contestant == contestant {
-			found[c.Round] = c
+	const first, column = "\n| %-33s |", " %26s |"
+	fmt.Fprintf(&b, first, "cycles a second (p50)")
+	for _, c := range r.Contestants {
+		fmt.Fprintf(&b, column, strings.TrimSuffix(c.Title, ": create + delete, plain driver"))
+	}
+	b.WriteString("\n|---|" + strings.Repeat("--:|", len(r.Contestants)))
+	for _, s := range r.Settings {
+		fmt.Fprintf(&b, first, s.Title)
+		for _, c := range r.Contestants {
+			fmt.Fprintf(&b, column, cell(middle(r, s, c)))
 		}
 	}
-	return found
+	b.WriteString("\n\nIn brackets the hand-over between clients, from a release to the next hold; where no one waits, how long acquiring takes.\n")
+	return b.String()
 }
 
-// middle is the median over the rounds of one figure of a contestant's; zero when it did not take part.
-func middle[T stats.Number](r *match.Result, setting, contestant string, of func(match.Cell) T) T {
-	var all []T
-	for _, c := range cells(r, setting, contestant) {
-		all = append(all, of(c))
+func cell(f stats.Figures) string {
+	if f.Rate == 0 {
+		return ""
 	}
-	return stats.Median(all)
+	return count(f.Rate) + " (" + duration(cmp.Or(f.HandOver, f.Acquire)) + ")"
 }
 
-// ratio is the median over the rounds of one figure divided by another of the same round; zero when there is none.
-func ratio(a, b map[int]match.Cell, ofA, ofB func(match.Cell) float64) float64 {
-	var all []float64
-	for round, c := range a {
-		if d, ok := b[round]; ok && ofB(d) > 0 {
-			all = append(all, ofA(c)/ofB(d))
-		}
+func duration(d time.Duration) string {
+	if d < 100*time.Microsecond {
+		return fmt.Sprintf("%.1f µs", float64(d)/1e3)
 	}
-	return stats.Median(all)
+	return fmt.Sprintf("%.2f ms", float64(d)/1e6)
 }
 
-// perHandOver is the cost of one hand-over in a line, less what the last contender needs to leave.
-func perHandOver(r *match.Result, l match.LineUp) (requests, notifications float64, ok bool) {
-	if l.Waiters == 0 {
-		return 0, 0, false
+// count prints a number with separators.
+func count(f float64) string {
+	s := fmt.Sprintf("%.0f", f)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
 	}
-	for _, last := range r.Lines {
-		if last.Contestant == l.Contestant && last.Waiters == 0 {
-			n := float64(l.Waiters)
-			return float64(l.Requests-last.Requests) / n, float64(l.Notifications-last.Notifications) / n, true
-		}
-	}
-	return 0, 0, false
+	return s
 }
-
-// What a cycle costs the ensemble.
-func transactions(c match.Cell) float64 {
-	return float64(c.Cost.Transactions) / float64(max(c.Cycles, 1))
-}
-func ensembleCPU(c match.Cell) float64 { return float64(c.Cost.CPU) / float64(max(c.Cycles, 1)) }
-
-func rate(c match.Cell) float64     { return c.Rate }
-func handOver(c match.Cell) float64 { return float64(c.HandOver.P50) }
-func write(c match.Cell) float64    { return float64(c.Write.P50) }

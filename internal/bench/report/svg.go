@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"html"
 	"slices"
@@ -65,24 +66,14 @@ func SVG(r *match.Result) []byte {
 	return []byte(out.String())
 }
 
-// barsOf leaves out bars that would dwarf all others: our modes, and the floor where all other contestants wait for
-// each other.
+// barsOf leaves out WithLocalHandoff, which would dwarf all others.
 func barsOf(r *match.Result, s match.Setting) []bar {
-	setting, wait := s.Name, s.Clients*s.Workers > s.Locks
+	classes := map[string]string{match.Floor: "floor", "zklock": "ours"}
 	var bars []bar
 	for _, c := range r.Contestants {
-		v := middle(r, setting, c.Name, rate)
-		if c.Mode || v == 0 || !c.Lock && (wait || c.Name != Floor) {
-			continue
+		if v := middle(r, s, c).Rate; v > 0 && c.Name != "local" {
+			bars = append(bars, bar{c.Title, cmp.Or(classes[c.Name], "other"), v})
 		}
-		class := "other"
-		switch {
-		case !c.Lock:
-			class = "floor"
-		case c.Name == "zklock":
-			class = "ours"
-		}
-		bars = append(bars, bar{c.Title, class, v})
 	}
 	return bars
 }
