@@ -196,14 +196,9 @@ func (p *permitted) alike(ctx context.Context, dir string, v dirVersion) bool {
 }
 
 // A directory's counter ends after 2³¹ creates (see order.go), and starts again only with a new directory. So a directory
-// is renewed (deleted and made again with the same data, ACL and mode, in one transaction) when
-//
-//   - a contender with a number past renewFrom, half of the counter's range, has left, and none is left in the directory;
-//     and when
-//   - a contender that would have to wait gets a number past lateFrom, three quarters of the range. That happens only if
-//     waiters have kept the directory non-empty for half a billion creates. This contender leaves, waits outside until
-//     those before it have gone, renews the directory if it is empty, and enters again. It does so asideTimes at most: if
-//     the directory is kept busy, by other clients or by contenders that need not wait, it then queues inside.
+// is renewed (deleted and made again with the same data, ACL and mode, in one transaction) when a contender with a number past
+// renewFrom, half of the counter's range, has left, and none is left in the directory. Where it is never empty, for a
+// thousand million creates, or can't be renewed, contenders are ordered by czxid near the counter's end: see order.go.
 //
 // An ordinary directory costs no request: the number in our own name shows how far the counter is.
 //
@@ -213,9 +208,6 @@ func (p *permitted) alike(ctx context.Context, dir string, v dirVersion) bool {
 // lost. (A write of the ACL in between is lost, since no request can demand the ACL's version. And a client that read
 // version v of the data before the renewal can't tell it from version v of the new directory.) Tokens are czxids, which
 // grow all the same. A watch on the directory reports a deletion.
-//
-// A contender that waits outside has no place in line, so those that enter when the line has drained are not in order of
-// arrival: once in half of the counter's range.
 
 // renewFrom is half of the counter's range.
 const renewFrom = 1 << 30
@@ -267,57 +259,4 @@ func (e *entry) renewed() {
 			_ = q.renew(ctx, s)
 		}
 	})
-}
-
-// asideTimes is how often a contender waits outside before it stays in line.
-const asideTimes = 3
-
-// standAside, if any place is near the counter's end, leaves all queues, waits outside, and enters again.
-func (t *Ticket) standAside(ctx context.Context) error {
-	for range asideTimes {
-		var e *entry
-		var before string
-		var err error
-		for _, e = range t.entries {
-			if before, err = e.asideFor(ctx); err != nil || before != "" {
-				break
-			}
-		}
-		if before == "" {
-			return e.explain(ctx, err)
-		}
-		if err = t.leaveQueues(ctx); err == nil {
-			err = AwaitGone(ctx, t.s, e.q.Dir, before)
-		}
-		if err == nil {
-			_ = e.q.renew(ctx, t.s) // if others have entered since, we queue behind them
-			err = t.enter(ctx)
-		}
-		if err != nil {
-			return e.explain(ctx, err)
-		}
-		e.line = Line{} // its Who is of one that is outside; until here it says why the call waits
-	}
-	return nil
-}
-
-// asideFor returns the contender that the entry should wait for outside; "" if it should stay in line. A semaphore's
-// contender stays: those before it may go in any order, and none of them tells when its turn comes.
-func (e *entry) asideFor(ctx context.Context) (before string, err error) {
-	if n, _ := Parse(e.name()); !Late(n.Number) || n.Kind == Permits {
-		return "", nil
-	}
-	names := e.names
-	v, err := e.decide(ctx)
-	e.names = names
-	if err != nil || !v.Present || v.Holds {
-		return "", err
-	}
-	if err := e.q.renew(ctx, e.t.s); !errors.Is(err, zk.ErrNotEmpty) {
-		return "", ctx.Err() // we can't renew it: there is nothing to wait for outside
-	}
-	e.line = Line{Ahead: v.Ahead, Holder: e.q.Dir + "/" + kept(v.First),
-		Who: text.Foreign(v.First) + " (outside until the line has drained: the directory's counter is near its end)"}
-	e.q.queued(e.line)
-	return v.Watch, nil
 }

@@ -162,8 +162,8 @@ func (t *Ticket) enter(ctx context.Context) (err error) {
 	}
 }
 
-// create makes the znodes, sets their paths, and lists the directories, in one round trip, or in two in a crowd. If only a
-// list fails, the paths are set.
+// create makes the znodes, sets their paths, and lists the directories, in one round trip. If only a list
+// fails, the paths are set.
 func (t *Ticket) create(ctx context.Context) error {
 	if len(t.entries) == 1 {
 		return t.createOne(ctx, t.entries[0])
@@ -192,27 +192,15 @@ func (e *entry) request() *zk.CreateRequest {
 }
 
 func (t *Ticket) createOne(ctx context.Context, e *entry) error {
-	crowds := &sharedIn(t.s).crowds
-	crowd, many := crowds.join(e.q.Dir)
-	defer crowds.leave(e.q.Dir)
 	b := t.s.Grouped(trusted.Caller{})
 	made := b.Create(e.q.Dir+"/"+e.prefix, e.q.Data, session.EphemeralSequential, e.q.ACL)
-	var list *session.Result[session.Children]
-	if !many {
-		list = b.List(e.q.Dir)
-	}
+	list := b.List(e.q.Dir)
 	err := b.Do(ctx)
 	if made.Err != nil {
 		return err
 	}
-	var seen session.Children
-	if many {
-		seen, err = crowd.list(ctx, t.s, e.q.Dir)
-	} else {
-		seen = list.Value
-	}
 	e.node, t.czxid = made.Value.Path, made.Value.Czxid
-	e.listed(seen)
+	e.listed(list.Value)
 	return err
 }
 

@@ -63,7 +63,7 @@ func (t *Ticket) leave(ctx context.Context) error {
 	err := t.leaveErr
 	if err != nil && !errors.Is(err, ErrGone) {
 		first := errors.Is(err, errNoLeave)
-		if err = t.leaveQueues(ctx); errors.Is(err, ErrGone) && !first {
+		if err = t.remove(ctx, t.entries...); errors.Is(err, ErrGone) && !first {
 			err = nil // it was our own attempt that deleted them
 		}
 	}
@@ -76,14 +76,6 @@ func (t *Ticket) leave(ctx context.Context) error {
 	close(t.leaving)
 	t.leaving = nil
 	return err
-}
-
-// leaveQueues gives up the places. A ticket that waits outside, or failed to enter again, has none: ErrGone.
-func (t *Ticket) leaveQueues(ctx context.Context) error {
-	if t.entries[0].node == "" {
-		return ErrGone
-	}
-	return t.remove(ctx, t.entries...)
 }
 
 // removeEach leaves one queue after the other, and returns the first failure.

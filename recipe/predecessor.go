@@ -159,27 +159,6 @@ func tryToRead(ctx context.Context, s *session.Session, dir, name string) error 
 	return err
 }
 
-// AwaitGone waits, by a watch, until the contender name of dir has gone, for a caller that is not in line. It also returns
-// nil when the contender's data were set, or, if it may not be read, after an eighth of the session timeout: the caller
-// lists again. An error is that of ctx or the session.
-func AwaitGone(ctx context.Context, s *session.Session, dir, name string) error {
-	t := newTicket(s, []Queue{{Dir: dir}}) // which never enters
-	// Without pauseMost: few calls wait so, and each looks once in a session timeout.
-	w := &waiter{t: t, e: t.entries[0], woken: make(chan struct{}, 1), pred: name, pause: WatchAfter}
-	pred, err := s.WatchExisting(ctx, dir+"/"+name)
-	if err != nil && !errors.Is(err, zk.ErrNoAuth) {
-		return err
-	}
-	defer pred.Close()
-	err = w.sleep(ctx, pred, nil)
-	if err == nil && w.blind && !hasFired(pred) {
-		w.readAfter(s.Timeout() / blindPart)
-		err = w.sleep(ctx, pred, nil)
-	}
-	w.timer.Stop()
-	return err
-}
-
 // # Release marks
 //
 // A contender that queued behind several others can't tell from its predecessor's deletion that it is next: the predecessor

@@ -25,15 +25,13 @@ type sweeper struct {
 
 type leftovers struct {
 	creates []doubtfulCreate
-	sent    []func(ctx context.Context, failed func(error) bool) (again []string) // see SendDeletes
 	znodes  []string
 }
 
 // doubtfulCreate is a create that may have been carried out.
 type doubtfulCreate struct{ dir, prefix string }
 
-// discard has the znodes of entries of one session deleted in the background. If there is a connection, the deletes, up to
-// one batch, have been sent when it returns: its caller gives up, and the program may exit next.
+// discard has the znodes of entries of one session deleted in the background.
 func discard(entries ...*entry) {
 	var l leftovers
 	for _, e := range entries {
@@ -43,14 +41,8 @@ func discard(entries ...*entry) {
 		e.unwatch()
 		l.znodes = append(l.znodes, e.node)
 	}
-	s := entries[0].t.s
-	if n := min(len(l.znodes), atOnce); n > 0 {
-		if answers := s.ForLocks(trusted.Caller{}).SendDeletes(l.znodes[:n]...); answers != nil {
-			l.sent, l.znodes = append(l.sent, answers), l.znodes[n:]
-		}
-	}
 	if !l.none() {
-		sharedIn(s).sweeper.sweep(l)
+		sharedIn(entries[0].t.s).sweeper.sweep(l)
 	}
 }
 
@@ -68,11 +60,10 @@ func (w *sweeper) sweep(work leftovers) {
 
 func (l *leftovers) add(more leftovers) {
 	l.creates = append(l.creates, more.creates...)
-	l.sent = append(l.sent, more.sent...)
 	l.znodes = append(l.znodes, more.znodes...)
 }
 
-func (l *leftovers) none() bool { return len(l.creates)+len(l.sent)+len(l.znodes) == 0 }
+func (l *leftovers) none() bool { return len(l.creates)+len(l.znodes) == 0 }
 
 // take returns all work. If there is none, run has to end.
 func (w *sweeper) take() (work leftovers) {
@@ -124,9 +115,6 @@ func (w *sweeper) work(ctx context.Context, l leftovers) (trouble error) {
 				}
 			}
 		}
-	}
-	for _, answers := range l.sent {
-		rest.znodes = append(rest.znodes, answers(ctx, failed)...)
 	}
 	remove(l.znodes)
 	missing, found, err := w.search(ctx, l.creates, func() error { return w.s.Sync(ctx, l.creates[0].dir) })

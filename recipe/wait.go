@@ -29,11 +29,6 @@ const (
 // It returns an error when ctx ends (ctx's, with the place in line), when the session ends (why it ended), or when a znode
 // is gone (ErrGone). After any error the ticket still has what is left of its place: call Leave.
 func (t *Ticket) Wait(ctx context.Context) error {
-	if !t.try {
-		if err := t.standAside(ctx); err != nil {
-			return err
-		}
-	}
 	woken := make(chan struct{}, 1)
 	for again := true; again; {
 		again = false
@@ -43,7 +38,7 @@ func (t *Ticket) Wait(ctx context.Context) error {
 					return err
 				}
 			}
-			w := &waiter{t: t, e: e, woken: woken, pauseMost: lookAgainMost}
+			w := &waiter{t: t, e: e, woken: woken}
 			err := w.wait(ctx)
 			if w.timer != nil {
 				w.timer.Stop()
@@ -93,8 +88,6 @@ type waiter struct {
 	blind  bool          // we may not read the predecessor, and so are not notified of its deletion
 	looked bool          // the predecessor could be read when we last looked
 	pause  time.Duration // between two lists when blind, else between two looks at it
-
-	pauseMost time.Duration // bounds the pause between two looks, which is at least the session timeout
 
 	mark     *session.Watch // on the predecessor's release mark; nil: none
 	markWoke bool           // it has woken us once
@@ -233,7 +226,7 @@ func (w *waiter) readMore(ctx context.Context) (relist bool, err error) {
 		}
 	}
 	if w.looked = err == nil; w.looked {
-		w.pause = max(min(2*w.pause, w.pauseMost), w.t.s.Timeout())
+		w.pause = max(min(2*w.pause, lookAgainMost), w.t.s.Timeout())
 	} else {
 		w.blind = !errors.Is(err, zk.ErrNoNode)
 		w.pause = WatchAfter

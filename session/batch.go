@@ -2,12 +2,8 @@ package session
 
 import (
 	"context"
-	"errors"
-	"time"
 
 	"github.com/go-zookeeper/zk"
-
-	"github.com/zklock/locker/internal/trusted"
 )
 
 // Batch is a list of requests that travel together: back to back on one connection, in order, about a hundred in one
@@ -137,74 +133,3 @@ func (b *Batch) Sync(path string) *Result[None] { return added(b, b.s.sync(path)
 
 // Multi carries out several writes in one transaction: see Session.Transact.
 func (b *Batch) Multi(ops ...any) *Result[Transaction] { return added(b, b.s.multi(ops)) }
-
-// handOver bounds how long SendDeletes waits until its requests are written: the window may be full, or the network stuck.
-const handOver = 50 * time.Millisecond
-
-func (f forLocks) SendDeletes(paths ...string) func(ctx context.Context, failed func(error) bool) []string {
-	s := f.s
-	s.mu.Lock()
-	c := s.conn
-	s.mu.Unlock()
-	if c == nil {
-		return nil
-	}
-	b := s.Grouped(trusted.Caller{})
-	deleted := make([]*Result[None], len(paths))
-	var requests []*request
-	accepted := make(chan struct{}, len(paths))
-	for i, path := range paths {
-		if deleted[i] = b.Delete(path, -1); deleted[i].r != nil {
-			deleted[i].r.accepted = accepted
-			requests = append(requests, deleted[i].r)
-		}
-	}
-	if !c.enqueue(requests...) {
-		return nil
-	}
-	f.untilAccepted(c, accepted, len(requests))
-	return func(ctx context.Context, failed func(error) bool) (again []string) {
-		for i, d := range deleted {
-			err := d.Err
-			if d.r != nil {
-				err = d.resolve(s.answerTo(ctx, d.r))
-			}
-			if failed(err) {
-				again = append(again, paths[i])
-			}
-		}
-		return again
-	}
-}
-
-func (f forLocks) untilAccepted(c *conn, accepted <-chan struct{}, n int) {
-	wait := handOver
-	if c.stuck.Load() { // the last wait timed out: a call that gives up in two places waits once
-		wait = 0
-	}
-	bound := time.After(wait)
-	for range n {
-		select {
-		case <-accepted:
-			continue
-		case <-c.dead:
-		case <-f.s.ctx.Done(): // the znodes go with the session
-		case <-bound:
-			c.stuck.Store(true)
-		}
-		return
-	}
-}
-
-// answerTo waits for the outcome of a delete that a conn has taken. Nil: it has a reply.
-func (s *Session) answerTo(ctx context.Context, r *request) error {
-	select {
-	case <-r.done:
-	case <-ctx.Done():
-		return r.opError(waited(ctx, errors.New("waiting for a reply")), true)
-	}
-	if r.err != nil {
-		return r.opError(r.err, true)
-	}
-	return nil
-}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -27,8 +26,7 @@ type conn struct {
 	server string
 	limit  time.Duration // of the handshake, and of each answer to credentials
 
-	unresumable bool        // set by the handshake: see ClickHouse Keeper below
-	stuck       atomic.Bool // untilAccepted has timed out, and nothing has been written since
+	unresumable bool // set by the handshake: see ClickHouse Keeper below
 
 	// Used only by the goroutine that calls shakeHands and receive.
 	in      *bufio.Reader
@@ -43,10 +41,11 @@ type conn struct {
 
 	mu         sync.Mutex // guards what follows
 	state      connState
-	queue      requestQueue // to be written
-	quarantine int          // in how many more groups untried creates keep apart: see request.untried
-	pending    requestQueue // written, in order
-	full       bool         // the window is full: what is in queue waits
+	queue      requestQueue     // to be written
+	quarantine int              // in how many more groups untried creates keep apart: see request.untried
+	pending    requestQueue     // written, in order
+	full       bool             // what is in queue waits for replies
+	replies    map[replyKey]int // the length of the latest reply to a list or read
 	xid        int32
 	lastSent   time.Time
 	progressAt time.Time // when bytes of a reply, or of a long request, last passed
@@ -96,7 +95,7 @@ var (
 )
 
 func newConn(s *Session, netConn net.Conn, server string, limit time.Duration) *conn {
-	return &conn{net: netConn, s: s, server: server, limit: limit, in: bufio.NewReaderSize(netConn, readerBuffer), xid: firstXid, claims: claims{},
+	return &conn{net: netConn, s: s, server: server, limit: limit, in: bufio.NewReaderSize(netConn, readerBuffer), xid: firstXid, claims: claims{}, replies: map[replyKey]int{},
 		wake: make(chan struct{}, 1), dead: make(chan struct{})}
 }
 

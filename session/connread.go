@@ -162,7 +162,7 @@ func (c *conn) handle(body []byte, size int, at time.Time) (forDriver []byte, er
 	}
 	c.handling.Lock()
 	defer c.handling.Unlock()
-	r, err := c.take(header.xid, at)
+	r, err := c.take(header.xid, size, at)
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +185,6 @@ func (c *conn) handle(body []byte, size int, at time.Time) (forDriver []byte, er
 		}
 		return nil, err
 	}
-	c.s.sizes.answered(r, size)
 	if r.hook != nil {
 		r.hook(code)
 	}
@@ -217,8 +216,8 @@ func (c *conn) notification(d *decoder, header replyHeader) error {
 	return nil
 }
 
-// take removes the request whose reply is due, which must be number xid; the reply had arrived by at.
-func (c *conn) take(xid int32, at time.Time) (*request, error) {
+// take removes the request whose reply is due, which must be number xid; the reply, of size bytes, had arrived by at.
+func (c *conn) take(xid int32, size int, at time.Time) (*request, error) {
 	c.mu.Lock()
 	r := c.pending.head
 	if r == nil || r.xid != xid {
@@ -227,6 +226,7 @@ func (c *conn) take(xid int32, at time.Time) (*request, error) {
 		return nil, err
 	}
 	c.pending.remove(r)
+	c.answeredLocked(r, size)
 	c.progressAt = at
 	more := c.full && c.pending.n <= window/2 && c.pending.bytes <= windowBytes/2
 	c.full = c.full && !more

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// window and windowBytes bound the requests that wait for their replies: their number, and the bytes of all but the last,
-// with the expected replies to lists and reads. Other requests wait in queue, where a heartbeat can overtake them: behind a
+// window and windowBytes bound the requests that wait for their replies: their number, and the bytes of all but the last.
+// Other requests wait in queue, where a heartbeat can overtake them: behind a
 // burst of a thousand requests it would come too late to keep the lease.
 const (
 	window      = 256
@@ -133,16 +133,14 @@ func (c *conn) flush(first *request) (more bool, err error) {
 	}
 	now := c.s.clock.stamp()
 	out := c.out[:0]
-	var accepted []chan<- struct{}
 	for c.queue.n > 0 && (len(out) == 0 || len(out)+len(c.queue.head.frame) <= maxWrite) {
-		if c.full = !c.queue.head.urgent && first == nil && (c.pending.n >= window || c.pending.bytes >= windowBytes); c.full {
+		if c.full = first == nil && c.fullLocked(c.queue.head); c.full {
 			break
 		}
 		r := c.nextLocked()
-		c.lastSent = now
-		accepted = r.leavesLocked(now, accepted)
+		c.lastSent, r.sent = now, now
 		for _, m := range r.members {
-			accepted = m.leavesLocked(now, accepted)
+			m.sent = now
 		}
 		c.pending.push(r)
 		out = append(out, r.frame...) // copied under mu: when the conn fails, the frame goes to the next one
@@ -155,24 +153,12 @@ func (c *conn) flush(first *request) (more bool, err error) {
 	if cap(out) <= maxKept {
 		c.out = out
 	}
-	if err := c.write(out); err != nil {
-		return more, err
-	}
-	if len(out) > 0 {
-		c.stuck.Store(false)
-	}
-	for _, ch := range accepted {
-		ch <- struct{}{}
-	}
-	return more, nil
+	return more, c.write(out)
 }
 
-// leavesLocked notes that r is about to be sent, and adds to accepted the channel to tell once it has been.
-func (r *request) leavesLocked(now time.Time, accepted []chan<- struct{}) []chan<- struct{} {
-	if r.sent = now; r.accepted != nil {
-		accepted, r.accepted = append(accepted, r.accepted), nil
-	}
-	return accepted
+// fullLocked reports whether r has to wait until replies have come.
+func (c *conn) fullLocked(r *request) bool {
+	return !r.urgent && (c.pending.n >= window || c.pending.bytes >= windowBytes || c.mustWaitLocked(r))
 }
 
 // write sends b in chunks, each within one patience: a long request on a slow link is not taken for a dead connection.

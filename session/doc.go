@@ -40,7 +40,7 @@
 // with the number of znodes, except the znodes of one request:
 //
 //	conn.handling → all others
-//	Session.mu   → conn.mu → replySizes.mu
+//	Session.mu   → conn.mu
 //	watches.mu   → Session.mu
 //	watches.mu   → conn.mu
 //	watches.mu   → ephemerals.mu

@@ -87,7 +87,7 @@ func (r *request) untried() bool {
 // nextLocked takes the first request of c.queue and, if it may share a request with others, those that join it.
 func (c *conn) nextLocked() *request {
 	first := c.queue.pop()
-	first.expect = c.s.sizes.expect(first)
+	c.expectLocked(first)
 	switch {
 	case first.shares == 0:
 		return first
@@ -136,7 +136,6 @@ func (c *conn) groupLocked(op int32, name string, members []*request, size int) 
 	g := &request{op: op, name: name, path: members[0].path, repeatable: op == opMultiRead, members: members}
 	b := appendHeader(make([]byte, 0, size+multiHeader), op)
 	for _, r := range members {
-		g.expect += r.expect
 		switch r.op {
 		case opMulti:
 			b = append(b, r.frame[opFrame:len(r.frame)-multiHeader]...)

@@ -3,31 +3,27 @@ package session
 import (
 	"fmt"
 	"slices"
-	"sync"
 )
 
 // A multiRead of a hundred lists costs a server about as much as one list. So lists behind grouped writes of different calls
 // that are next to each other in the queue are sent as one multiRead. Each call gets the result that its list would have had
 // alone, except the directory's Stat, which is zero: a multiRead does not return it. (See Batch.List.)
 //
-// If the reply as a whole is too long, garbled, or refused by a server that knows no multiRead, each list is sent again as a
+// If the reply as a whole is too long, garbled, or a refusal, each list is sent again as a
 // request of its own.
-
-const maxListBytes = 16 << 10 // of the expected reply to a list that is read together with others
 
 // gatherListsLocked adds to first, a list, those that would be written next.
 func (c *conn) gatherListsLocked(first *request) *request {
-	if first.expect > maxListBytes || c.unresumable || c.s.listsAlone.Load() {
+	if first.long || c.unresumable {
 		return first
 	}
 	lists, size := []*request{first}, len(first.frame)
 	for r := c.queue.head; r != nil && r.shares > 0 && r.op == opGetChildren2 && len(lists) < maxGroup && size+len(r.frame) <= maxGroupBytes; r = c.queue.head {
-		reply := c.s.sizes.expect(r)
-		if reply > maxListBytes {
+		if size, known := c.replies[replyKey{r.op, r.path}]; known && (size == unanswered || size > longReply) {
 			break
 		}
 		c.queue.remove(r)
-		r.expect = reply
+		c.expectLocked(r)
 		lists, size = append(lists, r), size+len(r.frame)
 	}
 	if len(lists) == 1 {
@@ -48,7 +44,6 @@ func (c *conn) answerLists(g *request, header replyHeader, body []byte, size int
 			c.answerList(r, header, nil)
 		}
 	case header.code != codeOK:
-		c.s.listsAlone.Store(true)
 		sendAgain(g.members, errTogether)
 	case d.err != nil || len(results) != len(g.members):
 		return fmt.Errorf("%w: reply to %d lists", ErrGarbled, len(g.members))
@@ -66,61 +61,70 @@ func (c *conn) answerLists(g *request, header replyHeader, body []byte, size int
 
 // answerList answers r, a list, by its names alone.
 func (c *conn) answerList(r *request, header replyHeader, names []byte) {
-	c.s.sizes.answered(r, len(names))
+	c.mu.Lock()
+	c.answeredLocked(r, len(names))
+	c.mu.Unlock()
 	r.answer(header, append(slices.Grow(slices.Clone(names), statLen), make([]byte, statLen)...))
 }
 
-// replySizes knows the lengths of replies that other clients determine: of lists, of a hundred thousand contenders or of
-// names of 1 MB each, and of data, up to 1 MB. A burst of calls on such a lock would ask for many such replies at once, and
-// the next heartbeat's reply would come behind all of them. So a list or read counts in a conn's window with the length of
-// that znode's last reply. Until the first reply has come, the first read counts as 0 bytes and each further one as half the
-// window, so that only a few are in flight.
-type replySizes struct {
-	mu    sync.Mutex // guards what follows; a leaf, inside conn.mu
-	known map[replyKey]int
-}
+// longReply is the length from which the replies to lists and reads are asked for one at a time.
+const longReply = 16 << 10
+
+// Other clients determine how long the reply to a list or read is: of a hundred thousand contenders, of names of 1 MB each, of
+// data. A burst of calls on such a lock would ask for many such replies at once, and the next heartbeat's reply would come
+// behind all of them. So a conn has one list or read in flight whose last reply was longer than longReply, and of a path
+// that has not been read on this conn, one until its reply has come.
+
+const (
+	repliesKept = 4096 // paths that a conn remembers
+	unanswered  = -1   // the first reply has not come
+)
 
 type replyKey struct {
 	op   int32
 	path string
 }
 
-const (
-	repliesKept  = 4096            // znodes that are remembered
-	unknownReply = windowBytes / 2 // for a further read, until the first has been answered
-)
-
-// keyOf returns the key of r, or false if its reply is short.
-func (rs *replySizes) keyOf(r *request) (replyKey, bool) {
+// keyOf returns the key of r in conn.replies, or false if its reply is short.
+func keyOf(r *request) (replyKey, bool) {
 	return replyKey{r.op, r.path}, r.op == opGetChildren2 || r.op == opGetData
 }
 
-// expect returns how many bytes the reply to r, which is about to be sent, counts.
-func (rs *replySizes) expect(r *request) int {
-	key, ok := rs.keyOf(r)
+// mustWaitLocked reports whether r, which is about to be sent, has to wait for the reply to a list or read in flight.
+func (c *conn) mustWaitLocked(r *request) bool {
+	key, ok := keyOf(r)
 	if !ok {
-		return 0
+		return false
 	}
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	if size, known := rs.known[key]; known {
-		return size
-	}
-	if rs.known == nil || len(rs.known) >= repliesKept {
-		rs.known = map[replyKey]int{}
-	}
-	rs.known[key] = unknownReply
-	return 0
+	size, known := c.replies[key]
+	return known && (size == unanswered || size > longReply && c.pending.long > 0)
 }
 
-func (rs *replySizes) answered(r *request, size int) {
-	key, ok := rs.keyOf(r)
+// expectLocked notes that r is about to be sent.
+func (c *conn) expectLocked(r *request) {
+	key, ok := keyOf(r)
 	if !ok {
 		return
 	}
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	if _, known := rs.known[key]; known {
-		rs.known[key] = size
+	size, known := c.replies[key]
+	if r.long = size > longReply; known {
+		return
+	}
+	if len(c.replies) >= repliesKept {
+		clear(c.replies)
+	}
+	c.replies[key] = unanswered
+}
+
+// answeredLocked notes that the reply to r has come. After a multiRead's the lists are as if they had not been read, until
+// answerList.
+func (c *conn) answeredLocked(r *request, size int) {
+	if key, ok := keyOf(r); ok {
+		c.replies[key] = size
+	}
+	if r.op == opMultiRead {
+		for _, m := range r.members {
+			delete(c.replies, replyKey{m.op, m.path})
+		}
 	}
 }

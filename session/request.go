@@ -27,12 +27,7 @@ type request struct {
 	fromDriver bool      // receive returns its reply's header to the driver
 	urgent     bool      // waits neither for the window nor behind others
 
-	// expect is the expected length of the reply to a list or read: see replySizes. It is constant while the request is queued.
-	expect int
-
-	// accepted, when set, is told, without blocking, once the connection has taken the frame. The writer owns it once sent is
-	// set.
-	accepted chan<- struct{}
+	long bool // its reply is expected to be longer than longReply; set before the request is pending
 
 	done   chan struct{} // closed when the fields below are final; nil when no call waits
 	reply  []byte        // behind the header
@@ -163,7 +158,7 @@ func (s *Session) deliver(ctx context.Context, requests []*request) error {
 			switch {
 			case r.err == nil && !early, r.refusedBy(requests[i+1 : sent]):
 			case early, errors.Is(r.err, ErrNotSent), r.repeatable && r.unreadable == nil: // never sent, or harmless twice
-				r.done, r.err, r.reply, r.sent, r.skipped = make(chan struct{}), nil, nil, time.Time{}, 0
+				r.done, r.err, r.reply, r.sent, r.skipped, r.long = make(chan struct{}), nil, nil, time.Time{}, 0, false
 				again = append(again, r)
 			default:
 				return r.opError(s.ended(ctx, r.err), true)
@@ -267,7 +262,8 @@ func (r *request) finished() bool {
 type requestQueue struct {
 	head, tail *request
 	n          int // requests
-	bytes      int // of their frames, and of the expected replies to lists and reads
+	bytes      int // of their frames
+	long       int // those with a long reply
 }
 
 func (q *requestQueue) push(r *request)      { q.link(q.tail, r, nil) }
@@ -286,7 +282,10 @@ func (q *requestQueue) link(prev, r, next *request) {
 		q.tail = r
 	}
 	q.n++
-	q.bytes += len(r.frame) + r.expect
+	q.bytes += len(r.frame)
+	if r.long {
+		q.long++
+	}
 }
 
 func (q *requestQueue) pop() *request {
@@ -310,5 +309,8 @@ func (q *requestQueue) remove(r *request) {
 	}
 	r.prev, r.next = nil, nil
 	q.n--
-	q.bytes -= len(r.frame) + r.expect
+	q.bytes -= len(r.frame)
+	if r.long {
+		q.long--
+	}
 }

@@ -32,10 +32,8 @@ type Session struct {
 	joined chan struct{}  // closed when everything has been joined
 	bg     sync.WaitGroup // conns, their ends, heartbeats, tell and Go
 
-	sizes      replySizes
-	ungrouped  atomic.Bool   // no groups: see group.go
-	listsAlone atomic.Bool   // no lists together: see grouplist.go
-	looking    chan struct{} // taken while a batch of StatsBelow or ReadBelow is on its way; capacity 1
+	ungrouped atomic.Bool   // no groups: see group.go
+	looking   chan struct{} // taken while a batch of StatsBelow or ReadBelow is on its way; capacity 1
 
 	attaching sync.Once // sets attached, which locks use
 	attached  any

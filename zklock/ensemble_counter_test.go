@@ -82,8 +82,7 @@ func siteAtCounter(t *testing.T, n int32, opts ...ensemble.Option) *locktest.Sit
 }
 
 // scenario 49 on a real server: at the end of its counter numbers repeat and, when creates overlap, are negative. Contenders of every
-// kind still hold one at a time, and tokens grow, both where they wait outside for a while, because the directory could be renewed
-// once it is empty, and where it cannot be renewed.
+// kind still hold one at a time, and tokens grow, both where the directory can be renewed once it is empty, and where it cannot.
 func TestScenario49_AtARealServersCounterEndOneHoldsAtATime(t *testing.T) {
 	s := siteAtCounter(t, math.MaxInt32-2)
 	const dir, clients, each, rounds = "/w", 3, 4, 3

@@ -26,10 +26,8 @@ func (c *Client) Mutex(path string, opts ...LockOption) *Mutex {
 //
 // It blocks until the lock is held, ctx ends, the Client is closed, or WithWait's time is over. ctx bounds the wait and not
 // the hold. When ctx ends, the error matches ctx's and says who is first in line: by the name of its znode, or, when the
-// wait has lasted for 0.3 s, by its owner, which costs a read. As a rule, the deletion of the call's znode has then been
-// sent, but not answered. It is sent later, in the background, if there is no connection, or one that takes nothing, or if the
-// create's outcome is not known yet: Client.Close says what that means for a process that exits. An uncontended Lock costs two
-// requests in one round trip.
+// wait has lasted for 0.3 s, by its owner, which costs a read. The call's znode is then deleted in
+// the background: see Client.Close for a process that exits. An uncontended Lock costs two requests in one round trip.
 //
 // Errors: ErrBusy (WithWait), ErrDeadlock, ErrClosed, ErrPath, ErrOption, ErrConflict, session.ErrAuth, the driver's
 // (zk.ErrNoAuth, …) when the ensemble refuses a step.

@@ -1,11 +1,9 @@
 package zklock_test
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"path"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/locktest"
-	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
 )
@@ -186,110 +183,4 @@ func TestADirectoryThatCantBeRenewedIsLeftAsItIs(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Past three quarters of the counter a call that would have to wait waits outside the queue, until the contenders have left
-// and the directory is renewed; then all go on in the new one, one at a time, with greater tokens. The error of a waiting
-// call says what it waits for.
-func TestPastThreeQuartersWaitersStandOutsideUntilTheDirectoryIsRenewed(t *testing.T) {
-	for _, kind := range anyKinds {
-		if kind.name == "semaphore" {
-			continue // stands in line: see TestScenario49_AtTheCountersEndOneHoldsAtATimeInOrder
-		}
-		for _, counter := range []int32{counterThree4, math.MaxInt32} {
-			t.Run(fmt.Sprint(kind.name, counter), func(t *testing.T) {
-				locktest.Simulate(t, func(s *locktest.Sim) {
-					dir, a := s.Dir("/locks/a"), s.Client()
-					require.NoError(s, s.Server.SetSequence(dir, counter))
-					first := s.Take(kind.lock(a.Client, dir))
-					var calls []*locktest.Call
-					for range 5 {
-						calls = append(calls, s.Start(kind.lock(s.Client().Client, dir)))
-					}
-					require.Len(s, s.Server.Children(dir), 1, "the others are outside")
-					ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
-					defer cancel()
-					_, err := kind.lock(s.Client().Client, dir)(ctx)
-					require.ErrorIs(s, err, context.DeadlineExceeded)
-					require.ErrorContains(s, err, "outside until the line has drained")
-					time.Sleep(5 * time.Minute)
-					require.Len(s, s.Server.Children(dir), 1)
-
-					token := first.Token()
-					s.Unlock(first)
-					for range calls {
-						var held *zklock.Hold
-						s.Until(time.Minute, "the next holder", func() bool {
-							calls = slices.DeleteFunc(calls, func(c *locktest.Call) bool {
-								if !c.Over() {
-									return false
-								}
-								require.Nil(s, held, "two holders")
-								held = c.Get(s)
-								return true
-							})
-							return held != nil
-						})
-						require.Greater(s, held.Token(), token)
-						token = held.Token()
-						require.Contains(s, held.Node(), "000000000", "in the new directory")
-						time.Sleep(time.Minute)
-						s.Unlock(held)
-					}
-					s.Empty(time.Minute, dir)
-					synctest.Wait()
-					require.Zero(s, s.Server.WatchCount())
-				})
-			})
-		}
-	}
-}
-
-// The time of a call that has waited outside is over while it enters again: it found the lock busy.
-func TestACallThatWaitedOutsideAndRunsOutOfTimeAsItEntersFoundTheLockBusy(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
-		require.NoError(s, s.Server.SetSequence(dir, counterThree4))
-		first := s.Take(a.Mutex(dir).Lock)
-		call := s.Start(b.Mutex(dir, zklock.WithWait(3*time.Second)).Lock)
-		require.Len(s, s.Server.Children(dir), 1, "it waits outside")
-		stuck := s.Server.Inject(zktest.Hold().Op(zktest.OpCreate))
-		s.Unlock(first)
-		s.Until(time.Second, "it enters again", func() bool { return stuck.Hits() > 0 })
-		s.Until(time.Minute, "it gives up", call.Over)
-		require.ErrorIs(s, call.Err, zklock.ErrBusy)
-	})
-}
-
-// A newcomer that need not wait, such as a reader beside readers, does not wait outside. If other clients keep the queue
-// busy, no call waits outside for ever: after three attempts it enters the queue, and gets its turn in order.
-func TestACallThatWaitsOutsideTheLineGetsItsTurnWhileOthersKeepTheLineBusy(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		dir, a, b, other := s.Dir("/locks/a"), s.Client(), s.Client(), s.Stranger()
-		require.NoError(s, s.Server.SetSequence(dir, counterThree4))
-		enter := func() string {
-			made, err := other.Create(s.Context(), dir+"/x-__WRIT__", nil, session.EphemeralSequential, session.WorldACL())
-			require.NoError(s, err)
-			return made.Path
-		}
-		reading := s.Take(a.RWMutex(dir).RLock)
-		s.Unlock(s.Take(b.RWMutex(dir).RLock))
-		writer := s.Start(b.RWMutex(dir).Lock)
-		require.Len(s, s.Server.Children(dir), 1, "it waits outside")
-		busy := enter()
-		s.Unlock(reading)
-		for range 2 { // another client is in line whenever the one before it goes
-			synctest.Wait()
-			require.Len(s, s.Server.Children(dir), 1)
-			next := enter()
-			require.NoError(s, other.Delete(s.Context(), busy, -1))
-			busy = next
-		}
-		synctest.Wait()
-		require.Len(s, s.Server.Children(dir), 2, "it waits in line")
-		last := enter()
-		require.NoError(s, other.Delete(s.Context(), busy, -1))
-		s.Unlock(writer.Get(s))
-		require.NoError(s, other.Delete(s.Context(), last, -1))
-	})
 }

@@ -21,12 +21,6 @@ type Session interface {
 	// session, or ctx, ended first, or that there is no such znode (zk.ErrNoNode); then there is nothing to Release.
 	Retain(ctx context.Context, nodes ...string) (Retention, error)
 
-	// SendDeletes sends deletes of znodes for a caller that does not wait for the answers, and whose process may end
-	// next. It returns when the connection has accepted them, or after some hundredths of a second. The function that
-	// it returns waits for the answers, and returns those paths for which failed was true of the error of Session.Delete.
-	// Nil: there is no connection, and nothing was sent.
-	SendDeletes(paths ...string) (answers func(ctx context.Context, failed func(error) bool) []string)
-
 	// Found records the outcome of creates of path, sequential and ephemeral, that was unknown, after a search: made is
 	// the znode's path and czxid its czxid, or "" when there is none. No other caller may use path.
 	Found(path, made string, czxid int64)
