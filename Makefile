@@ -4,7 +4,8 @@
 #                        fetches a newer Debian suite's and prints its folder
 #   HOMES="dir …"        more of these for make matrix; MATRIXFLAGS=-quick leaves out what takes minutes, -brief all
 #                        but a few tests of each suite
-#   PKG=./recipe      the one package that make test runs
+#   PKG=./recipe      the one package that make test or make stress runs
+#   FOR=20m           how long make stress and make soak take; 10m by default
 #   ZKLOCK_TEST_SERVERS=host:port,host:port,host:port   make all tests against this ensemble instead of starting servers
 #   PARALLEL=1        packages tested at once; 3 by default, since tests of real servers wait much of their time
 #   TESTFLAGS=-v      further flags for go test
@@ -19,16 +20,19 @@ BENCHTIME ?= 1s
 FOR       ?= 10m
 BENCHFLAGS ?=
 BEGAN     := $(shell date +%s)
-export PARALLEL PKG TESTFLAGS FUZZTIME BENCHTIME
+export PARALLEL PKG TESTFLAGS FUZZTIME BENCHTIME FOR
 
 .DEFAULT_GOAL := help
-.PHONY: help test all servers check portable vuln unit model docs long release soak newer matrix bench gobench fuzz
+.PHONY: help test stress all servers check portable vuln unit model docs long release soak newer matrix bench gobench fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 test: ## what every change has to pass, in minutes; PKG=./recipe runs one package
 	@scripts/test.sh
+
+stress: ## the tests again and again for ten minutes (FOR), shuffled, beside a second copy; prints each failure with its rate
+	@scripts/stress.sh
 
 all: test servers check vuln unit newer ## make test, and the rest: real servers, other clients, chaos, every test with -race
 	@echo "== make all took $$(($$(date +%s) - $(BEGAN))) s"
