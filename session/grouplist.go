@@ -10,14 +10,13 @@ import (
 // that are next to each other in the queue are sent as one multiRead. Each call gets the result that its list would have had
 // alone, except the directory's Stat, which is zero: a multiRead does not return it. (See Batch.List.)
 //
-// If the reply as a whole is too long, garbled, or refused by a server that knows no multiRead, each list is sent again as a
-// request of its own.
+// If the reply as a whole is too long or garbled, each list is sent again as a request of its own.
 
 const maxListBytes = 16 << 10 // of the expected reply to a list that is read together with others
 
 // gatherListsLocked adds to first, a list, those that would be written next.
 func (c *conn) gatherListsLocked(first *request) *request {
-	if first.expect > maxListBytes || c.unresumable || c.s.listsAlone.Load() {
+	if first.expect > maxListBytes {
 		return first
 	}
 	lists, size := []*request{first}, len(first.frame)
@@ -43,13 +42,10 @@ func (c *conn) answerLists(g *request, header replyHeader, body []byte, size int
 	switch {
 	case size > maxFrame:
 		sendAgain(g.members, errTogether)
-	case undecided(header.code), header.code == codeThrottled: // a server in trouble: each list gets the code
+	case header.code != codeOK: // a server in trouble, for a list that it refuses has a result: each list gets the code
 		for _, r := range g.members {
 			c.answerList(r, header, nil)
 		}
-	case header.code != codeOK:
-		c.s.listsAlone.Store(true)
-		sendAgain(g.members, errTogether)
 	case d.err != nil || len(results) != len(g.members):
 		return fmt.Errorf("%w: reply to %d lists", ErrGarbled, len(g.members))
 	default:
