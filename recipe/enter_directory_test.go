@@ -43,7 +43,7 @@ func TestTheFirstContenderOfADirectoryMakesItWithItsZnode(t *testing.T) {
 func TestADirectorysFirstContenderHasOneZnodeWhateverBecomesOfItsTransaction(t *testing.T) {
 	for name, fault := range map[string]zktest.Fault{
 		"request lost": zktest.CloseBefore(), "reply lost": zktest.CloseAfter(),
-		"refused": zktest.Answer(zktest.CodeNoAuth), "a server in trouble": zktest.Answer(zktest.CodeOperationTimeout),
+		"refused": zktest.Answer(zktest.CodeNoAuth),
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {

@@ -57,28 +57,6 @@ func TestHoldsOfASessionAreWatchedTogether(t *testing.T) {
 	})
 }
 
-// Where watches are set one by one, by exists, a refusal does not keep the others from being set.
-func TestARefusedWatchOfOneHoldIsNotThatOfOthers(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		s := open(t, srv)
-		srv.Inject(zktest.Answer(zktest.CodeUnimplemented).Op(zktest.OpSetWatches))
-		tickets, lost := make([]*recipe.Ticket, 10), make(chan error, 10)
-		for i := range tickets {
-			q := queue()
-			q.Dir = fmt.Sprintf("/l%d", i)
-			tickets[i] = enter(t, q, s)
-			require.NoError(t, tickets[i].Wait(within(t, soon)))
-			tickets[i].Guard(func(err error) { lost <- err })
-		}
-		srv.Inject(zktest.Answer(zktest.CodeNoAuth).Op(zktest.OpExists).Path(tickets[5].Nodes()[0]))
-		time.Sleep(2 * recipe.WatchAfter)
-		require.Equal(t, len(tickets)-1, srv.WatchCount())
-		require.NoError(t, srv.Delete(tickets[9].Nodes()[0]))
-		require.ErrorIs(t, <-lost, recipe.ErrGone)
-		require.Empty(t, lost)
-	})
-}
-
 // A server in trouble refuses to set the watches, together and one by one. They are set when it has recovered.
 func TestOwnZnodesAreWatchedOnceTheServerIsOutOfTrouble(t *testing.T) {
 	for name, ops := range map[string][]zktest.Op{"setWatches": {zktest.OpSetWatches}, "Stat": {zktest.OpExists}} {

@@ -144,9 +144,8 @@ func TestAMarkOfAHolderThatStaysIsNoRelease(t *testing.T) {
 // On a new connection notifications may come in another order: the list decides.
 func TestAfterAReconnectionTheListDecidesWhateverTheMarkSaid(t *testing.T) {
 	for name, opts := range map[string][]zktest.Option{
-		"3.8":                  {zktest.WithVersion(zktest.Version38)},
-		"3.9":                  {zktest.WithVersion(zktest.Version39)},
-		"events after replies": {zktest.WithLateEvents()},
+		"3.8": {zktest.WithVersion(zktest.Version38)},
+		"3.9": {zktest.WithVersion(zktest.Version39)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
@@ -201,28 +200,24 @@ func TestAWordDoesNotHelpAWaiterWhoseOwnZnodeIsGone(t *testing.T) {
 
 // The request for the watches is answered late, and its predecessor leaves before the reply.
 func TestAReleaseThatComesBeforeTheWatchesAreSetCostsAList(t *testing.T) {
-	for name, opts := range map[string][]zktest.Option{"before the reply": nil, "behind it": {zktest.WithLateEvents()}} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *zktest.Server) {
-				all := line(t, srv, 2, mutex)
-				s := open(t, srv)
-				held := srv.Inject(zktest.Hold().Op(zktest.OpSetWatches).Session(s.ID()))
-				third := enter(t, queue(), s)
-				done := wait(third, within(t, time.Hour))
-				pending(t, done)
-				require.NoError(t, all[0].Leave(within(t, soon)))
-				require.NoError(t, <-all[1].done)
-				require.NoError(t, all[1].Leave(within(t, soon)))
-				before := lists(srv)
-				pending(t, done)
-				held.Release()
-				require.NoError(t, <-done)
-				require.Equal(t, 1, lists(srv)-before)
-				require.NoError(t, third.Leave(within(t, soon)))
-				requireLeft(t, srv, all)
-			}, opts...)
-		})
-	}
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		all := line(t, srv, 2, mutex)
+		s := open(t, srv)
+		held := srv.Inject(zktest.Hold().Op(zktest.OpSetWatches).Session(s.ID()))
+		third := enter(t, queue(), s)
+		done := wait(third, within(t, time.Hour))
+		pending(t, done)
+		require.NoError(t, all[0].Leave(within(t, soon)))
+		require.NoError(t, <-all[1].done)
+		require.NoError(t, all[1].Leave(within(t, soon)))
+		before := lists(srv)
+		pending(t, done)
+		held.Release()
+		require.NoError(t, <-done)
+		require.Equal(t, 1, lists(srv)-before)
+		require.NoError(t, third.Leave(within(t, soon)))
+		requireLeft(t, srv, all)
+	})
 }
 
 // A waiter that may not read its predecessor is not notified of its deletion. It may read the mark, whose notification makes it

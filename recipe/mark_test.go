@@ -21,10 +21,9 @@ func TestAHolderThatHadToWaitHandsOverByItsMarkAndNoContenderLists(t *testing.T)
 		first int // lists when the first one leaves, which leaves no mark
 		opts  []zktest.Option
 	}{
-		"3.8":                  {mutex, 0, []zktest.Option{zktest.WithVersion(zktest.Version38)}},
-		"3.9":                  {mutex, 0, []zktest.Option{zktest.WithVersion(zktest.Version39)}},
-		"events after replies": {mutex, 0, []zktest.Option{zktest.WithLateEvents()}},
-		"writers":              {writers, 1, nil},
+		"3.8":     {mutex, 0, []zktest.Option{zktest.WithVersion(zktest.Version38)}},
+		"3.9":     {mutex, 0, []zktest.Option{zktest.WithVersion(zktest.Version39)}},
+		"writers": {writers, 1, nil},
 		"a reader at the end": {func(i int) recipe.Queue {
 			q := writer()
 			if i == 4 {
@@ -53,36 +52,6 @@ func TestAHolderThatHadToWaitHandsOverByItsMarkAndNoContenderLists(t *testing.T)
 						require.Equal(t, requests[op], after[op], "%v", op)
 					}
 				}
-				requireLeft(t, srv, all)
-			}, c.opts...)
-		})
-	}
-}
-
-// Where watches are set one by one, or cannot be removed, a mark would cost as much as it saves.
-func TestServersWithoutSetWatchesAreNotAskedForMarks(t *testing.T) {
-	for name, c := range map[string]struct {
-		unimplemented bool
-		opts          []zktest.Option
-	}{
-		"unimplemented": {true, nil},
-		"Keeper":        {false, []zktest.Option{zktest.WithVersion(zktest.Keeper26)}},
-		"old Keeper":    {false, []zktest.Option{zktest.WithVersion(zktest.Keeper22)}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *zktest.Server) {
-				if c.unimplemented {
-					srv.Inject(zktest.Answer(zktest.CodeUnimplemented).Op(zktest.OpSetWatches))
-				}
-				all := line(t, srv, 4, mutex)
-				multis := srv.Requests()[zktest.OpMulti] // the one that made the directory
-				for i, p := range all {
-					require.NoError(t, p.Leave(within(t, soon)))
-					if i+1 < len(all) {
-						require.NoError(t, <-all[i+1].done)
-					}
-				}
-				require.Equal(t, multis, srv.Requests()[zktest.OpMulti], "nor does any client make one")
 				requireLeft(t, srv, all)
 			}, c.opts...)
 		})

@@ -14,10 +14,10 @@ import (
 // # Order of contenders
 //
 // The server numbers a directory's sequential children by its counter of creates, so the number in a name tells the order,
-// at no cost. That ends near the counter's last value, 2147483647: from there on, servers since 3.6 give that number to
-// every contender, and negative ones while creates overlap in their pipeline; 3.5 goes on with negative numbers. The czxid
-// of a znode always tells the order, but has to be read. A client that may create a child may choose its name, with any
-// number, but not its czxid. So contenders are ordered
+// at no cost. That ends near the counter's last value, 2147483647: from there on, the server gives that number to every
+// contender, and negative ones while creates overlap in its pipeline. The czxid of a znode always tells the order, but has
+// to be read. A client that may create a child may choose its name, with any number, but not its czxid. So contenders are
+// ordered
 //
 //   - by their numbers, and equal ones by their czxids, while our own number and the counter are below lateFrom;
 //   - by their czxids from then on.
@@ -29,10 +29,7 @@ import (
 // in the order of their creates, one number each: the counter began at zero with the directory, which can't be deleted
 // while it has children, and has not reached its end. So both rules put any two honest contenders in the order of their
 // creates, whatever else is listed, and whichever rule each of the two uses. Hence a contender with a made-up name may come
-// anywhere in the order, as if its owner had queued there, but can't change the order of two honest ones. (On 3.5 the
-// counter passes through the negative numbers back to zero. The order holds there too, unless a contender stays in line
-// while 2³¹ others are created. But a Stat does not distinguish a counter of 2³¹ from 0, so an onlooker may see a wrong
-// order while contenders from before and after that point are in line.)
+// anywhere in the order, as if its owner had queued there, but can't change the order of two honest ones.
 
 // lateFrom is three quarters of the counter's range.
 const lateFrom = 3 << 29

@@ -8,7 +8,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/session"
 )
 
@@ -192,10 +191,9 @@ func tryToRead(ctx context.Context, s *session.Session, dir, name string) error 
 // markSuffix makes a contender's name its mark's, which is no contender's, since it does not end with a number.
 const markSuffix = "-released"
 
-// leavesMark reports whether the entry leaves by its mark: it has held, after queueing. Not where servers lack setWatches,
-// since the waiter behind us then most likely can't watch for it.
+// leavesMark reports whether the entry leaves by its mark: it has held, after queueing.
 func (e *entry) leavesMark() bool {
-	return e.t.keep != nil && e.queued && e.q.Kind.alone() && e.t.s.ForLocks(trusted.Caller{}).HasSetWatches()
+	return e.t.keep != nil && e.queued && e.q.Kind.alone()
 }
 
 func (e *entry) releaseOps() []any {

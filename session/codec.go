@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -43,21 +42,19 @@ const (
 )
 
 const (
-	codeUnreadable       int32 = -1 << 30 // sent by no server: the reply to a multi can't be read
-	codeOK               int32 = 0
-	codeInconsistent     int32 = -2
-	codeConnectionLoss   int32 = -4
-	codeUnimplemented    int32 = -6
-	codeOperationTimeout int32 = -7
-	codeBadArguments     int32 = -8
-	codeAPIError         int32 = -100 // all lower ones are API errors too
-	codeNoNode           int32 = -101
-	codeNoAuth           int32 = -102
-	codeSessionExpired   int32 = -112
-	codeAuthFailed       int32 = -115
-	codeSessionMoved     int32 = -118
-	codeAuthRequired     int32 = -124
-	codeThrottled        int32 = -127
+	codeUnreadable     int32 = -1 << 30 // sent by no server: the reply to a multi can't be read
+	codeOK             int32 = 0
+	codeInconsistent   int32 = -2
+	codeUnimplemented  int32 = -6
+	codeBadArguments   int32 = -8
+	codeAPIError       int32 = -100 // all lower ones are API errors too
+	codeNoNode         int32 = -101
+	codeNoAuth         int32 = -102
+	codeSessionExpired int32 = -112
+	codeAuthFailed     int32 = -115
+	codeSessionMoved   int32 = -118
+	codeAuthRequired   int32 = -124
+	codeThrottled      int32 = -127
 )
 
 // definite reports whether code is the answer of a server that has looked at the request. After other codes, from a
@@ -65,10 +62,6 @@ const (
 func definite(code int32) bool {
 	return code == codeOK || code <= codeAPIError || code == codeUnimplemented || code == codeBadArguments
 }
-
-// undecided reports whether a write that was answered with code may still be carried out: ClickHouse Keeper answers so
-// when its Raft has not accepted the request in time, or has lost its leader.
-func undecided(code int32) bool { return code == codeConnectionLoss || code == codeOperationTimeout }
 
 // throughLeader reports whether a follower needs the leader to answer op.
 func throughLeader(op int32) bool {
@@ -243,9 +236,8 @@ func (d *decoder) header() replyHeader { return replyHeader{d.int(), d.long(), d
 
 // connectResponse is the server's half of the handshake; id 0: the session has expired.
 type connectResponse struct {
-	timeoutMs   int32
-	id          int64
-	unresumable bool // see conn.go
+	timeoutMs int32
+	id        int64
 }
 
 func parseConnectResponse(b []byte) (connectResponse, error) {
@@ -254,8 +246,7 @@ func parseConnectResponse(b []byte) (connectResponse, error) {
 		return connectResponse{}, errors.New("unknown protocol version")
 	}
 	r := connectResponse{timeoutMs: d.int(), id: d.long()}
-	passwd := d.bytes() // a read-only flag may follow; old servers send none
-	r.unresumable = len(bytes.Trim(passwd, "\x00")) == 0
+	passwd := d.bytes() // a read-only flag may follow
 	switch {
 	case d.err != nil:
 		return r, d.err
@@ -278,35 +269,35 @@ func errOf(code int32) error {
 
 // codes are those of ZooKeeper's KeeperException.
 var codes = map[int32]error{
-	-1:                   errors.New("the server reports a system error"),
-	codeInconsistent:     errors.New("rolled back because of another operation of the transaction"),
-	-3:                   errors.New("the server reports an inconsistency of its data"),
-	codeConnectionLoss:   errors.New("the server has lost its connection"),
-	-5:                   errors.New("the server can't read the request"),
-	codeUnimplemented:    errors.New("operation not implemented by this server"),
-	codeOperationTimeout: errors.New("the server's time for the operation was over"),
-	codeBadArguments:     zk.ErrBadArguments,
-	-12:                  errors.New("the server does not know the session"),
-	-13:                  errors.New("no quorum of the new configuration is connected"),
-	-14:                  errors.New("another reconfiguration is in progress"),
-	codeAPIError:         zk.ErrAPIError,
-	codeNoNode:           zk.ErrNoNode,
-	codeNoAuth:           zk.ErrNoAuth,
-	-103:                 zk.ErrBadVersion,
-	-108:                 zk.ErrNoChildrenForEphemerals,
-	-110:                 zk.ErrNodeExists,
-	-111:                 zk.ErrNotEmpty,
-	codeSessionExpired:   ErrExpired,
-	-113:                 errors.New("invalid callback"),
-	-114:                 zk.ErrInvalidACL,
-	codeAuthFailed:       ErrAuth,
-	codeSessionMoved:     zk.ErrSessionMoved,
-	-119:                 errors.New("server is read-only"),
-	-120:                 errors.New("no ephemeral znode on a local session"),
-	-121:                 errors.New("no such watch"),
-	-122:                 errors.New("the request took too long"),
-	-123:                 errors.New("reconfiguration is disabled"),
-	codeAuthRequired:     ErrAuth,
-	-125:                 errors.New("quota exceeded"),
-	codeThrottled:        errors.New("the server has too much to do and has dropped the request"),
+	-1:                 errors.New("the server reports a system error"),
+	codeInconsistent:   errors.New("rolled back because of another operation of the transaction"),
+	-3:                 errors.New("the server reports an inconsistency of its data"),
+	-4:                 errors.New("the server has lost its connection"),
+	-5:                 errors.New("the server can't read the request"),
+	codeUnimplemented:  errors.New("operation not implemented by this server"),
+	-7:                 errors.New("the server's time for the operation was over"),
+	codeBadArguments:   zk.ErrBadArguments,
+	-12:                errors.New("the server does not know the session"),
+	-13:                errors.New("no quorum of the new configuration is connected"),
+	-14:                errors.New("another reconfiguration is in progress"),
+	codeAPIError:       zk.ErrAPIError,
+	codeNoNode:         zk.ErrNoNode,
+	codeNoAuth:         zk.ErrNoAuth,
+	-103:               zk.ErrBadVersion,
+	-108:               zk.ErrNoChildrenForEphemerals,
+	-110:               zk.ErrNodeExists,
+	-111:               zk.ErrNotEmpty,
+	codeSessionExpired: ErrExpired,
+	-113:               errors.New("invalid callback"),
+	-114:               zk.ErrInvalidACL,
+	codeAuthFailed:     ErrAuth,
+	codeSessionMoved:   zk.ErrSessionMoved,
+	-119:               errors.New("server is read-only"),
+	-120:               errors.New("no ephemeral znode on a local session"),
+	-121:               errors.New("no such watch"),
+	-122:               errors.New("the request took too long"),
+	-123:               errors.New("reconfiguration is disabled"),
+	codeAuthRequired:   ErrAuth,
+	-125:               errors.New("quota exceeded"),
+	codeThrottled:      errors.New("the server has too much to do and has dropped the request"),
 }

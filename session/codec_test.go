@@ -114,7 +114,7 @@ func TestTheHandshakeIsCheckedBeforeItIsBelieved(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 4000, timeout)
 	require.EqualValues(t, 77, id)
-	_, _, err = session.ReadConnectResponse(build(0, 4000, 77, 16)) // as servers before 3.4 do
+	_, _, err = session.ReadConnectResponse(build(0, 4000, 77, 16)) // without the flag, for a client that sends none
 	require.NoError(t, err)
 	_, id, err = session.ReadConnectResponse(build(0, 0, 0, 16, 0)) // expired
 	require.NoError(t, err)

@@ -60,7 +60,7 @@ type Config struct {
 
 	// EphemeralBytes bounds the paths of the session's ephemeral znodes: their lengths, with chroot and sequence number, and
 	// 4 bytes for each. Creates beyond it are refused (ErrNoRoom). It must stay well below 2 × jute.maxbuffer: the
-	// transaction that ends a session lists all these paths, and servers since 3.6.0 that can't read it are lost (see
+	// transaction that ends a session lists all these paths, and servers that can't read it are lost (see
 	// ephemerals.go). From 16 KB to 64 MB; default 512 KB, some 6,000 locks, or half of PacketLimit if that is less.
 	EphemeralBytes int
 

@@ -26,8 +26,6 @@ type conn struct {
 	server string
 	limit  time.Duration // of the handshake, and of each answer to credentials
 
-	unresumable bool // set by the handshake: see ClickHouse Keeper below
-
 	// Used only by the goroutine that calls shakeHands and receive.
 	in      *bufio.Reader
 	began   time.Time // when the connect request was sent
@@ -129,10 +127,6 @@ func (c *conn) handshake(body []byte) error {
 	if err != nil {
 		return fmt.Errorf("%w: handshake: %w", ErrGarbled, err)
 	}
-	if old := c.s.ID(); r.unresumable && old != 0 && r.id != 0 && r.id != old {
-		return c.refuse(r, old)
-	}
-	c.unresumable = r.unresumable
 	if err := c.s.shaken(r, c.began); err != nil { // after this the driver must get the response too
 		return err
 	}
@@ -212,60 +206,4 @@ func (c *conn) failure() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
-}
-
-// ClickHouse Keeper speaks ZooKeeper's protocol, but its sessions end with their connections: it answers a handshake that
-// names a session with a new session, without an error. The old session and its ephemeral znodes stay until its timeout. The
-// first handshake identifies such a server: the password, with which a client resumes its session, is all zeros.
-//
-// So the session ends with its connection, and no connection is given up for another one: a silent or slow server has until
-// the lease ends. It is not asked for what an older Keeper does not know, since Keeper would close the connection without an
-// answer:
-//
-//	setWatches       a znode that existed when last seen is watched by getData, others by exists
-//	removeWatches    a watch that no call needs any more stays until it fires. getData sets it only on a znode that exists,
-//	                 and it fires when that goes: so at most the existing znodes and the paths given to Watch stay watched
-//	createContainer  a persistent znode is made
-//	multiRead        each list is a request of its own
-//
-// The lease needs no other rule. Heartbeats are multis of checks, which Keeper passes through Raft as all multis
-// (ZooKeeperMultiRequest::isReadRequest in its src/Common/ZooKeeper/ZooKeeperCommon.cpp). Each request that went through
-// Raft restarts the session's timeout on every server that applies it (KeeperStorage::processRequest in
-// src/Coordination/KeeperStorage.cpp).
-
-func notResumed(server string, why error) error {
-	return fmt.Errorf("%w: the connection broke, and %s resumes no session, like every ClickHouse Keeper: %w",
-		ErrLeaseOver, server, why)
-}
-
-// refuse closes the session that a server has opened in place of ours, and ends ours.
-func (c *conn) refuse(r connectResponse, ours int64) error {
-	why := fmt.Errorf("%w: %s has opened session %#x in place of %#x: it resumes none, like every ClickHouse Keeper",
-		ErrLeaseOver, c.server, r.id, ours)
-	closing := appendHeader(nil, opClose)
-	binary.BigEndian.PutUint32(closing, uint32(len(closing)-4))
-	err := c.net.SetDeadline(time.Now().Add(c.limit))
-	if err == nil {
-		_, err = c.net.Write(closing)
-	}
-	if err != nil {
-		why = fmt.Errorf("%w (and closing that one failed: %w)", why, err)
-	}
-	c.s.end(why)
-	return why
-}
-
-// container holds the offsets of the opcode and the mode of a container's create in a frame.
-type container struct{ op, mode int }
-
-// leaveContainers makes r create persistent znodes instead of containers, once r has a conn: only then the server is known.
-func (r *request) leaveContainers() {
-	for _, c := range r.containers {
-		binary.BigEndian.PutUint32(r.frame[c.op:], uint32(opCreate))
-		binary.BigEndian.PutUint32(r.frame[c.mode:], uint32(Persistent))
-	}
-	if r.op == opCreateContainer {
-		r.op = opCreate
-	}
-	r.containers = nil
 }

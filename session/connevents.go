@@ -47,17 +47,21 @@ func (s *Session) mayGrantLocked(granted time.Duration) error {
 
 // shaken takes the answer to the handshake that was sent at sent.
 func (s *Session) shaken(r connectResponse, sent time.Time) error {
-	if r.id == 0 && s.ID() != 0 {
-		s.end(ErrExpired)
-		return ErrExpired
+	if ours := s.ID(); ours != 0 && r.id != ours {
+		err := ErrExpired
+		if r.id != 0 { // a server answers so that can't resume a session; the other one, without znodes, is left to expire
+			err = fmt.Errorf("%w: a server has answered with session %#x in place of %#x", ErrLeaseOver, r.id, ours)
+		}
+		s.end(err)
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.Err(); err != nil {
 		return err
 	}
-	if r.id == 0 || s.id != 0 && r.id != s.id {
-		return fmt.Errorf("%w: handshake for session %#x answered with %#x", ErrGarbled, s.id, r.id)
+	if r.id == 0 {
+		return fmt.Errorf("%w: handshake answered with session 0x0", ErrGarbled)
 	}
 	granted := time.Duration(r.timeoutMs) * time.Millisecond
 	if err := s.mayGrantLocked(granted); err != nil {
@@ -68,7 +72,7 @@ func (s *Session) shaken(r connectResponse, sent time.Time) error {
 		return err
 	}
 	fresh, at := s.id == 0, s.clock.stamp()
-	s.id, s.granted, s.handshakeTook, s.unresumable = r.id, granted, at.Sub(sent), r.unresumable
+	s.id, s.granted, s.handshakeTook = r.id, granted, at.Sub(sent)
 	s.lease.begin(sent, at, granted, s.cfg.ServerTick, fresh)
 	s.moveDeadlineLocked()
 	return nil
@@ -119,11 +123,7 @@ func (s *Session) connDown(c *conn, err error) {
 	if s.latest == c && s.lease.unanswered(errors.Is(err, errUnanswered)) {
 		s.moveDeadlineLocked()
 	}
-	over := s.unresumable
 	s.mu.Unlock()
-	if over {
-		s.end(notResumed(c.server, err))
-	}
 	if lasted {
 		s.dialer.good() // before failed: this failure is the first of a new search
 	}

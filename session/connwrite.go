@@ -44,9 +44,6 @@ func (c *conn) numberLocked(requests []*request) {
 		if r.fromDriver {
 			continue
 		}
-		if c.unresumable {
-			r.leaveContainers()
-		}
 		if c.xid++; c.xid < firstXid { // after a thousand million requests on one connection
 			c.xid = firstXid
 		}

@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// When a session ends, its leader writes one transaction that lists the paths of all its ephemeral znodes. Since 3.6.0 a
-// server refuses to read one longer than jute.maxbuffer and its extra (1 MB each by default), from its leader as from its
-// own log: followers fall out of the ensemble and can't start again. So a session refuses a create that has no room.
+// When a session ends, its leader writes one transaction that lists the paths of all its ephemeral znodes. A server
+// refuses to read one longer than jute.maxbuffer and its extra (1 MB each by default), from its leader as from its own log:
+// followers fall out of the ensemble and can't start again. So a session refuses a create that has no room.
 //
 // The count is never less than what exists at the ensemble. Room is reserved before a create is sent, and given back only
 // when the ensemble has refused the create, or has said that the znode is gone: in the answer to a delete, in a NoNode

@@ -22,9 +22,8 @@ var (
 	// znodes are gone.
 	ErrExpired error = &lossError{"session: expired by the ensemble"}
 
-	// ErrLeaseOver says that the ensemble may have ended the session, since nothing was heard for too long, or that the
-	// connection broke and the server resumes no session, like ClickHouse Keeper. Its ephemeral znodes exist until the ensemble
-	// deletes them.
+	// ErrLeaseOver says that the ensemble may have ended the session, since nothing was heard for too long, or a server
+	// answered a reconnection with another session. Its ephemeral znodes exist until the ensemble deletes them.
 	ErrLeaseOver error = &lossError{"session: lease over, nothing heard from the ensemble"}
 
 	// ErrAuth says that the ensemble refused the credentials of Config.Auth or Config.SASL, or demands others.

@@ -100,9 +100,6 @@ func (c *conn) nextLocked() *request {
 // gatherLocked adds to first, a write, the independent ones behind it, up to the size of a group. A write that stays behind is
 // overtaken by none that depends on it.
 func (c *conn) gatherLocked(first *request) *request {
-	if c.s.ungrouped.Load() {
-		return first
-	}
 	clear(c.claims)
 	c.claims.add(first.touches)
 	members, ops, size := []*request{first}, len(first.touches), len(first.frame)
@@ -171,7 +168,7 @@ func (c *conn) answerGroup(g *request, header replyHeader, body []byte) error {
 	case len(results) > 0 || header.code == codeOK:
 		return fmt.Errorf("%w: reply to %d operations, and not those of this transaction", ErrGarbled, len(g.members))
 	case definite(header.code) && header.code != codeThrottled:
-		c.s.ungrouped.Store(true) // this server does not say which operation it refused
+		// The server does not say which operation it refused: on a local session it refuses each multi with an ephemeral.
 		sendAgain(g.members, errTogether)
 	default:
 		c.answerAlike(g, header)

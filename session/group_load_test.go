@@ -57,8 +57,7 @@ func newCrush(t *testing.T, srv *zktest.Server, seed uint64) *crush {
 func (c *crush) run() {
 	locktest.Load{Server: c.srv, Seed: c.seed, Callers: 40, Turns: 6, Skip: 3, Every: 50 * time.Millisecond, Drop: 3,
 		Faults: []zktest.Fault{zktest.CloseAfter().Op(zktest.OpMulti), zktest.CloseBefore().Op(zktest.OpMulti),
-			zktest.AnswerInside(zktest.CodeSessionMoved).Op(zktest.OpMulti), zktest.AnswerInside(zktest.CodeOperationTimeout).Op(zktest.OpMulti),
-			zktest.Answer(zktest.CodeConnectionLoss).Op(zktest.OpMulti)},
+			zktest.AnswerInside(zktest.CodeSessionMoved).Op(zktest.OpMulti)},
 	}.Run(func(rnd *rand.Rand, caller, turn int) { c.step(rnd, fmt.Sprintf("%d-%d-", caller, turn)) })
 	c.settle()
 }

@@ -9,12 +9,11 @@ import (
 // that are next to each other in the queue are sent as one multiRead. Each call gets the result that its list would have had
 // alone, except the directory's Stat, which is zero: a multiRead does not return it. (See Batch.List.)
 //
-// If the reply as a whole is too long, garbled, or a refusal, each list is sent again as a
-// request of its own.
+// If the reply as a whole is too long or garbled, each list is sent again as a request of its own.
 
 // gatherListsLocked adds to first, a list, those that would be written next.
 func (c *conn) gatherListsLocked(first *request) *request {
-	if first.long || c.unresumable {
+	if first.long {
 		return first
 	}
 	lists, size := []*request{first}, len(first.frame)
@@ -39,12 +38,10 @@ func (c *conn) answerLists(g *request, header replyHeader, body []byte, size int
 	switch {
 	case size > maxFrame:
 		sendAgain(g.members, errTogether)
-	case undecided(header.code), header.code == codeThrottled: // a server in trouble: each list gets the code
+	case header.code != codeOK: // a server in trouble, for a list that it refuses has a result: each list gets the code
 		for _, r := range g.members {
 			c.answerList(r, header, nil)
 		}
-	case header.code != codeOK:
-		sendAgain(g.members, errTogether)
 	case d.err != nil || len(results) != len(g.members):
 		return fmt.Errorf("%w: reply to %d lists", ErrGarbled, len(g.members))
 	default:

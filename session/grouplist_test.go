@@ -61,30 +61,6 @@ func TestOneRefusedListCostsTheOthersNothing(t *testing.T) {
 	})
 }
 
-func TestListsThatAreRefusedTogetherAreReadAlone(t *testing.T) {
-	withLocks(t, 5, func(t *testing.T, l *lockers) {
-		l.srv.Inject(zktest.Answer(zktest.CodeMarshallingError).Op(zktest.OpMultiRead))
-		for i, e := range l.enterAll(t.Context(), dirs(5)...) {
-			l.requireEntered(e, dir(i))
-		}
-		require.Equal(t, 1, l.at(zktest.OpMultiRead))
-		require.Equal(t, 5, l.at(zktest.OpGetChildren2))
-	})
-}
-
-// Older ones do not know it and close the connection, which would end the session.
-func TestAKeeperIsAskedForNoMultiRead(t *testing.T) {
-	for _, v := range []zktest.Version{zktest.Keeper22, zktest.Keeper26} {
-		withLocks(t, 5, func(t *testing.T, l *lockers) {
-			for i, e := range l.enterAll(t.Context(), dirs(5)...) {
-				l.requireEntered(e, dir(i))
-			}
-			require.Zero(t, l.at(zktest.OpMultiRead))
-			require.NoError(t, l.Err())
-		}, zktest.WithVersion(v))
-	}
-}
-
 func TestAServerInTroubleSaysSoToEachList(t *testing.T) {
 	withLocks(t, 3, func(t *testing.T, l *lockers) {
 		l.srv.Inject(zktest.Answer(zktest.CodeOperationTimeout).Op(zktest.OpMultiRead).Once())

@@ -95,9 +95,6 @@ func (s *Session) patience() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := cmp.Or(s.lease.timeout, s.cfg.Timeout)
-	if s.unresumable {
-		return t // no other server would resume the session
-	}
 	most := t - t/4
 	if s.retentions > 0 {
 		most = t / 2
@@ -123,7 +120,7 @@ var errThin = errors.New("writes take too long to confirm the lease on one conne
 // after it confirms it.
 func (s *Session) renewLocked(now time.Time) bool {
 	t := s.lease.timeout
-	return s.retentions > 0 && s.conn != nil && !s.unresumable && s.writeTook > t/8 && now.Sub(s.connectedAt) > s.writeTook &&
+	return s.retentions > 0 && s.conn != nil && s.writeTook > t/8 && now.Sub(s.connectedAt) > s.writeTook &&
 		s.lease.prospect(now).Sub(now) < s.writeTook+max(s.lease.beatEvery(), s.handshakeTook)+t/lookPart
 }
 

@@ -80,24 +80,23 @@ func TestAHostileHandshake(t *testing.T) {
 	}
 }
 
-func TestAnotherSessionsIdOnReattachIsNotBelieved(t *testing.T) {
+// As a server answers that can't resume a session. What is asked then was meant for the session that is lost.
+func TestScenario66_ASessionThatIsAnsweredWithAnotherOneIsOver(t *testing.T) {
 	withPeer(t, func(c *peerConn) {
-		switch {
-		case c.n == 2: // gives us somebody else's session
+		if c.n > 1 {
 			c.serve(8*time.Second, 78)
-		case c.n == 1:
-			if c.hello() {
-				c.welcome(8*time.Second, 77)
-				c.request()
-			}
-		default:
-			c.serve(8*time.Second, 77)
+		} else if c.hello() {
+			c.welcome(8*time.Second, 77)
+			c.request()
 		}
 	}, func(t *testing.T, p *peer, s *session.Session) {
 		_, err := s.Exists(within(t, soon), "/")
-		require.ErrorContains(t, err, "node does not exist")
+		require.ErrorIs(t, err, session.ErrLeaseOver)
+		require.ErrorIs(t, s.Err(), session.ErrLost)
+		require.ErrorContains(t, s.Err(), "session 0x4e in place of 0x4d")
 		require.EqualValues(t, 77, s.ID())
-		require.Equal(t, 3, p.count())
+		require.NoError(t, s.Close())
+		require.Equal(t, 2, p.count(), "nothing is dialled any more")
 	})
 }
 

@@ -77,7 +77,7 @@ func (s *Session) decodeTransaction(r *request) (Transaction, error) {
 		if code == codeNoNode && !slices.ContainsFunc(r.touches[:failed], func(t touch) bool { return t.path == path }) {
 			s.ephemerals.gone(path, r.header.zxid, true)
 		}
-		return Transaction{Responses: resps}, &OpError{Op: "multi", Path: path, Err: errOf(code), unknown: undecided(code)}
+		return Transaction{Responses: resps}, &OpError{Op: "multi", Path: path, Err: errOf(code)}
 	}
 	for i, resp := range resps {
 		if resp.String != "" && !mayHaveMade(r.touches[i].path, resp.String) { // only creates answer with a path
@@ -88,7 +88,6 @@ func (s *Session) decodeTransaction(r *request) (Transaction, error) {
 }
 
 func (s *Session) appendOp(r *request, op any) error {
-	at := len(r.frame)
 	begin := func(code int32, path string, e effect) []byte {
 		r.touches = append(r.touches, touch{path, e})
 		return appendString(appendMultiHeader(r.frame, code, false), s.join(path))
@@ -98,7 +97,7 @@ func (s *Session) appendOp(r *request, op any) error {
 		if op != nil {
 			mode := Mode(op.Flags)
 			r.frame = appendMultiHeader(r.frame, mode.op(), false)
-			r.appendCreate(at, s.join(op.Path), op.Path, op.Data, mode, op.Acl)
+			r.appendCreate(s.join(op.Path), op.Path, op.Data, mode, op.Acl)
 			return checkCreate(op.Path, mode)
 		}
 	case *zk.DeleteRequest:

@@ -163,7 +163,7 @@ const (
 	Ephemeral            Mode = 1
 	PersistentSequential Mode = 2
 	EphemeralSequential  Mode = 3
-	Container            Mode = 4 // deleted by the ensemble some time after its last child; since 3.6; Persistent on Keeper
+	Container            Mode = 4 // deleted by the ensemble some time after its last child
 )
 
 func (m Mode) op() int32 {
@@ -276,7 +276,7 @@ func checkCreate(path string, mode Mode) error {
 
 func (s *Session) createFull(full, path string, data []byte, mode Mode, acl []zk.ACL) *Result[Created] {
 	a := &Result[Created]{r: newRequest(mode.op(), "create", path)}
-	a.r.appendCreate(opFrame-4, full, path, data, mode, acl)
+	a.r.appendCreate(full, path, data, mode, acl)
 	a.decode = func() (Created, error) {
 		made, err := s.decodeCreated(a.r)
 		s.ephemerals.answered(a.r, err, func(int) string { return made.Path })
@@ -285,13 +285,10 @@ func (s *Session) createFull(full, path string, data []byte, mode Mode, acl []zk
 	return a
 }
 
-// appendCreate encodes a create, whose opcode is in the frame already, at op.
-func (r *request) appendCreate(op int, full, path string, data []byte, mode Mode, acl []zk.ACL) {
+// appendCreate encodes a create, whose opcode is in the frame already.
+func (r *request) appendCreate(full, path string, data []byte, mode Mode, acl []zk.ACL) {
 	r.frame = appendInt(appendACL(appendBytes(appendString(r.frame, full), data), acl), int32(mode))
 	r.touches = append(r.touches, touch{path, mode.effect()})
-	if mode == Container {
-		r.containers = append(r.containers, container{op: op, mode: len(r.frame) - 4})
-	}
 }
 
 func (s *Session) decodeCreated(r *request) (Created, error) {

@@ -43,8 +43,6 @@ type request struct {
 	shares  int        // how often it may still be sent together with requests of other calls
 	members []*request // the writes that this group carries out, or the lists that this multiRead reads
 
-	containers []container // see leaveContainers
-
 	touches []touch // one for each operation of a create, delete or multi; else nil
 
 	// Room for its ephemeral znodes: see ephemerals.go. Used by the goroutine that runs the request.
@@ -100,7 +98,7 @@ func (r *request) result(d *decoder) error {
 		return r.opError(&sizeError{"reply", r.skipped, maxFrame}, r.header.code == codeOK)
 	}
 	if r.header.code != codeOK {
-		return r.opError(errOf(r.header.code), undecided(r.header.code))
+		return r.opError(errOf(r.header.code), false)
 	}
 	d.b = r.reply
 	return nil
@@ -150,10 +148,10 @@ func (s *Session) deliver(ctx context.Context, requests []*request) error {
 		if err != nil {
 			return err
 		}
-		again, leaderless := make([]*request, 0, len(requests)-sent), false
+		again := make([]*request, 0, len(requests)-sent)
 		for i, r := range requests[:sent] {
-			<-r.done // closed already, or soon: the conn fails them one after the other
-			leaderless = leaderless || r.err == nil && undecided(r.header.code)
+			// Closed already, or soon: the conn fails them one after the other.
+			<-r.done
 			early := len(again) > 0 && r.repeatable // a write in front of it is sent again, which it has to see
 			switch {
 			case r.err == nil && !early, r.refusedBy(requests[i+1 : sent]):
@@ -163,9 +161,6 @@ func (s *Session) deliver(ctx context.Context, requests []*request) error {
 			default:
 				return r.opError(s.ended(ctx, r.err), true)
 			}
-		}
-		if leaderless { // the server would give the same answer at once; await notices the end of ctx or the session
-			_ = s.pause(ctx, firstPause)
 		}
 		if requests = append(again, requests[sent:]...); len(requests) == 0 {
 			return nil

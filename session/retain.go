@@ -22,13 +22,6 @@ func (f forLocks) Attached(create func() any) any {
 	return f.s.attached
 }
 
-func (f forLocks) HasSetWatches() bool {
-	ws := f.s.watches
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	return !ws.noSetWatches
-}
-
 type retention struct {
 	s *Session
 
@@ -57,7 +50,7 @@ func (f forLocks) Retain(ctx context.Context, nodes ...string) (trusted.Retentio
 			s.mu.Unlock()
 			return r, nil
 		}
-		c, slow := s.conn, s.writeTook > t/minPart && !s.unresumable
+		c, slow := s.conn, s.writeTook > t/minPart
 		s.mu.Unlock()
 		if checked && slow && c != nil {
 			c.fail(errThin)

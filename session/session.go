@@ -32,8 +32,7 @@ type Session struct {
 	joined chan struct{}  // closed when everything has been joined
 	bg     sync.WaitGroup // conns, their ends, heartbeats, tell and Go
 
-	ungrouped atomic.Bool   // no groups: see group.go
-	looking   chan struct{} // taken while a batch of StatsBelow or ReadBelow is on its way; capacity 1
+	looking chan struct{} // taken while a batch of StatsBelow or ReadBelow is on its way; capacity 1
 
 	attaching sync.Once // sets attached, which locks use
 	attached  any
@@ -42,7 +41,6 @@ type Session struct {
 	state         State      // never Over: see State
 	id            int64
 	granted       time.Duration // the timeout, by the latest handshake
-	unresumable   bool          // the session ends with its connection, as on ClickHouse Keeper: see conn.go
 	lease         lease
 	zxid          int64 // the latest of any reply
 	unseen        bool  // a notification without a zxid has come, and no reply with a zxid since

@@ -169,15 +169,13 @@ func (w *Watch) Then(fn func(zk.EventType)) {
 
 // WatchAll watches several znodes that existed when last seen, by one request, or none if the session watches them all
 // already. A watch fires when its znode is deleted or its data are set. If the znode is gone already, Exists is false and
-// the watch has fired with the deletion when WatchAll returns. (A server that is not ZooKeeper's may report the deletion a
-// moment later.) Otherwise each is like Watch. After an error none is left.
+// the watch has fired with the deletion when WatchAll returns. Otherwise each is like Watch. After an error none is left.
 //
 // List your own znode first: the server reports znodes that are already gone in the order of paths. ExistedWhen says what
 // that proves. No name may ever be used again; a contender's never is. The names, which the ensemble listed, are not
 // checked.
 //
-// Setting them needs no permission, but a client that may not read a znode is not notified of its deletion. (On a server
-// that does not know setWatches they are set by exists, one by one, which may be refused: zk.ErrNoAuth.)
+// Setting them needs no permission, but a client that may not read a znode is not notified of its deletion.
 //
 // The request is setWatches, with which a client that comes back sets its watches again. It names the latest zxid that the
 // client has seen: here the greatest possible, so that the server reports only deletions, and no changes of data.
@@ -188,7 +186,7 @@ func (s *Session) WatchAll(ctx context.Context, paths ...string) ([]*Watch, erro
 
 // WatchAllAndCreation is WatchAll that also, in the same request, watches for the creation of absent, a znode that does not
 // exist. created fires when it is made, even if the same transaction deletes it again; if the znode exists already, it may
-// never fire. Close created when it is not needed any more. It is nil if absent is "", and on servers without setWatches.
+// never fire. Close created when it is not needed any more. It is nil if absent is "".
 func (s *Session) WatchAllAndCreation(ctx context.Context, absent string, paths ...string) (all []*Watch, created *Watch, err error) {
 	ws := s.watches.addAll(paths, absent)
 	for i, w := range ws {
@@ -255,8 +253,8 @@ func poke(ch chan<- struct{}) {
 	}
 }
 
-// addAll returns a Watch of each of paths and, behind them, one of absent, unless that is "" or the server has no
-// setWatches. It asks the server to watch what is new to it. The first in paths is registered last: see restore.
+// addAll returns a Watch of each of paths and, behind them, one of absent, unless that is "". It asks the server to watch
+// what is new to it. The first in paths is registered last: see restore.
 func (ws *watches) addAll(paths []string, absent string) []*Watch {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -268,7 +266,7 @@ func (ws *watches) addAll(paths []string, absent string) []*Watch {
 		}
 		return w
 	}
-	if absent != "" && !ws.noSetWatches {
+	if absent != "" {
 		all = append(all, enlist(absent, believedAbsent))
 	}
 	for i, path := range slices.Backward(paths) {
@@ -284,7 +282,7 @@ func (ws *watches) armAllLocked(ts []*watched) {
 	c := ws.conn
 	together := make([]*watched, 0, len(ts))
 	for _, t := range ts {
-		if ws.unnamableLocked(t) {
+		if ws.unnamable(t) {
 			ws.armLocked(t) // its answer, too, says whether the znode is gone
 		} else {
 			together = append(together, t)
@@ -296,13 +294,8 @@ func (ws *watches) armAllLocked(ts []*watched) {
 		if ws.conn != c {
 			return // the next conn has asked again, and its reply counts
 		}
-		ws.noSetWatches = code == codeUnimplemented
 		for _, t := range ts {
-			if ws.noSetWatches {
-				ws.armLocked(t)
-			} else {
-				ws.setLocked(t, code)
-			}
+			ws.setLocked(t, code)
 		}
 	})
 }
@@ -313,11 +306,10 @@ const (
 	setWatchesRoom = 36        // bytes of a setWatches request of one path, besides the path
 )
 
-// unnamableLocked reports whether t fits in no setWatches request: the server does not know the request, or one with t alone would
-// be too long. In a sequential create the server appends ten bytes to a path; only an exists request has room for the
-// longest ones.
-func (ws *watches) unnamableLocked(t *watched) bool {
-	return ws.noSetWatches || !t.child && setWatchesRoom+len(t.path) > ws.s.cfg.PacketLimit
+// unnamable reports whether t fits in no setWatches request: one with t alone would be too long. In a sequential create the
+// server appends ten bytes to a path; only an exists request has room for the longest ones.
+func (ws *watches) unnamable(t *watched) bool {
+	return !t.child && setWatchesRoom+len(t.path) > ws.s.cfg.PacketLimit
 }
 
 // setWatchesLocked sends setWatches requests for ts, in order, as of zxid. For each, hook runs in the conn's reader, without

@@ -26,20 +26,8 @@ func watchAll(t *testing.T, s *session.Session, paths ...string) []*session.Watc
 	return ws
 }
 
-// watchAllServers are servers that differ in how they set several watches and report deletions.
-func watchAllServers(t *testing.T, fn func(t *testing.T, srv *zktest.Server)) {
-	t.Run("ZooKeeper", func(t *testing.T) { bubble(t, fn) })
-	t.Run("events come late", func(t *testing.T) { bubble(t, fn, zktest.WithLateEvents()) })
-	t.Run("without setWatches", func(t *testing.T) {
-		bubble(t, func(t *testing.T, srv *zktest.Server) {
-			srv.Inject(zktest.Answer(zktest.CodeUnimplemented).Op(zktest.OpSetWatches))
-			fn(t, srv)
-		})
-	})
-}
-
 func TestWatchAllTellsOfWhatGoesAndOfWhatIsGone(t *testing.T) {
-	watchAllServers(t, func(t *testing.T, srv *zktest.Server) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		for _, p := range []string{"/deleted", "/set", "/quiet"} {
 			require.NoError(t, srv.Create(p, nil))
 			require.NoError(t, srv.SetData(p, []byte("before anybody watched")))
@@ -132,7 +120,7 @@ func TestWatchAllThatIsGivenUpLeavesNothing(t *testing.T) {
 
 // One caller waits for the znode's creation, while another, who believes that it exists, has requested a watch on its deletion.
 func TestAWatchThatJoinsAWatchAllOfAZnodeThatIsGoneHearsOfItsCreation(t *testing.T) {
-	watchAllServers(t, func(t *testing.T, srv *zktest.Server) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
 		hold := srv.Inject(zktest.Hold().Op(zktest.OpSetWatches))
 		s.Go(func(ctx context.Context) { _, _ = s.WatchAll(ctx, "/x") })
@@ -142,37 +130,11 @@ func TestAWatchThatJoinsAWatchAllOfAZnodeThatIsGoneHearsOfItsCreation(t *testing
 		synctest.Wait()
 		hold.Remove()
 		w := <-got
-		if w.Exists { // its notification comes later
-			<-w.Fired()
-			require.Equal(t, zk.EventNodeDeleted, w.Event())
-			return
-		}
+		require.False(t, w.Exists)
 		require.NoError(t, srv.Create("/x", nil))
 		synctest.Wait()
 		require.True(t, fired(w))
 		require.Equal(t, zk.EventNodeCreated, w.Event())
-		requireNoWatches(t, srv, s)
-	})
-}
-
-// A server that cannot set watches again cannot report what has changed, so every watch fires.
-func TestWatchesAtAServerWithoutSetWatchesFireWhenItComesBack(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		require.NoError(t, srv.Create("/x", nil))
-		srv.Inject(zktest.Answer(zktest.CodeUnimplemented).Op(zktest.OpSetWatches))
-		s := open(t, srv)
-		all, one, none := watchAll(t, s, "/x")[0], watch(t, s, "/x"), watch(t, s, "/y")
-		list, _, _, err := s.WatchChildren(within(t, soon), "/")
-		require.NoError(t, err)
-		called := make(chan zk.EventType, 1)
-		one.Then(func(e zk.EventType) { called <- e })
-		srv.DropConnections()
-		for _, w := range []*session.Watch{all, one, none, list} {
-			eventually(t, w.Fired(), "a watch fires")
-		}
-		require.Equal(t, zk.EventNodeDataChanged, <-called)
-		require.Equal(t, zk.EventNodeChildrenChanged, list.Event())
-		require.NoError(t, s.Err())
 		requireNoWatches(t, srv, s)
 	})
 }
@@ -277,9 +239,8 @@ func TestACreationIsToldTogetherWithTheDeletionOfTheSameTransaction(t *testing.T
 		opts  []zktest.Option
 		known bool
 	}{
-		"3.8":                  {[]zktest.Option{zktest.WithVersion(zktest.Version38)}, false},
-		"3.9":                  {[]zktest.Option{zktest.WithVersion(zktest.Version39)}, true},
-		"events after replies": {[]zktest.Option{zktest.WithVersion(zktest.Version38), zktest.WithLateEvents()}, false},
+		"3.8": {[]zktest.Option{zktest.WithVersion(zktest.Version38)}, false},
+		"3.9": {[]zktest.Option{zktest.WithVersion(zktest.Version39)}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {

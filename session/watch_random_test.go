@@ -17,11 +17,8 @@ import (
 // Watches of all kinds share paths while connections break. In the end no watch that has not fired has missed a change.
 func TestNoWatchMissesAChangeWhateverItSharesItsPathWith(t *testing.T) {
 	locktest.EachSeed(t, watchSeeds, func(t *testing.T, seed uint64) {
-		opts := []zktest.Option{zktest.WithVersion([]zktest.Version{zktest.Version38, zktest.Version39}[seed%2])}
-		if seed%3 == 0 {
-			opts = append(opts, zktest.WithLateEvents())
-		}
-		bubble(t, func(t *testing.T, srv *zktest.Server) { watchAtRandom(t, srv, seed) }, opts...)
+		version := zktest.WithVersion([]zktest.Version{zktest.Version38, zktest.Version39}[seed%2])
+		bubble(t, func(t *testing.T, srv *zktest.Server) { watchAtRandom(t, srv, seed) }, version)
 	})
 }
 

@@ -131,24 +131,3 @@ func TestAWatchThatIsGivenUpWithoutAConnectionLeavesNothing(t *testing.T) {
 		require.Zero(t, s.WatchedPaths())
 	})
 }
-
-// That a server does not set watches again shows only when it is asked to: on the connection after that, their callers look.
-func TestWatchesFireWhenTheNextServerTurnsOutToBeWithoutSetWatches(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		require.NoError(t, srv.Create("/x", nil))
-		s := open(t, srv)
-		one, none := watch(t, s, "/x"), watch(t, s, "/y")
-		list, _, _, err := s.WatchChildren(within(t, soon), "/")
-		require.NoError(t, err)
-		srv.Inject(zktest.Answer(zktest.CodeUnimplemented).Op(zktest.OpSetWatches))
-		srv.DropConnections()
-		for _, w := range []*session.Watch{one, none, list} {
-			eventually(t, w.Fired(), "a watch fires")
-		}
-		require.Equal(t, zk.EventNodeDataChanged, one.Event())
-		require.Equal(t, zk.EventNodeChildrenChanged, list.Event())
-		require.Equal(t, 1, srv.Requests()[zktest.OpSetWatches])
-		require.NoError(t, s.Err())
-		requireNoWatches(t, srv, s)
-	})
-}

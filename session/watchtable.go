@@ -16,17 +16,16 @@ import (
 //
 // The order of frames tells to which watch a notification belongs. Requests and replies of a conn are strictly in order, and
 // a reply's hook runs before the next frame is read: so a notification that is read before the reply to our request belongs
-// to an earlier watch, and one that is read after it to this one. One exception: of znodes that are already gone, ZooKeeper
-// notifies before the reply to setWatches, and ClickHouse Keeper right after it; see wakeLocked.
+// to an earlier watch, and one that is read after it to this one. One exception: of znodes that are already gone, the server
+// notifies before the reply to setWatches; see wakeLocked.
 type watches struct {
 	s *Session
 
-	mu           sync.Mutex // guards what follows; outside Session.mu and conn.mu
-	conn         *conn
-	conns        uint64 // the number of conn: how many there have been
-	byPath       map[watchKey]*watched
-	list         watchList // those of byPath, in the order in which a new server is asked for them
-	noSetWatches bool      // the server does not know the request
+	mu     sync.Mutex // guards what follows; outside Session.mu and conn.mu
+	conn   *conn
+	conns  uint64 // the number of conn: how many there have been
+	byPath map[watchKey]*watched
+	list   watchList // those of byPath, in the order in which a new server is asked for them
 }
 
 // watchKey is a path, with the chroot, and what of it is watched: the znode, or the list of its children.
@@ -109,27 +108,16 @@ func (ws *watches) dropLocked(t *watched) {
 
 // armLocked asks the server to watch t, in a request of its own. conn is not nil.
 func (ws *watches) armLocked(t *watched) {
-	switch {
-	case t.child: // WatchChildren itself sends the list with the watch
-	case ws.conn.unresumable && t.belief == believedPresent:
-		ws.askLocked(t, opGetData) // sets no watch on a missing znode, where it could not be removed
-	default:
-		ws.askLocked(t, opExists)
+	if t.child { // WatchChildren itself sends the list with the watch
+		return
 	}
-}
-
-func (ws *watches) askLocked(t *watched, op int32) {
-	r := &request{op: op, name: "watch", path: t.path, repeatable: true}
-	r.frame = appendBool(appendString(appendHeader(make([]byte, 0, 32+len(t.path)), op), t.path), true)
+	r := &request{op: opExists, name: "watch", path: t.path, repeatable: true}
+	r.frame = appendBool(appendString(appendHeader(make([]byte, 0, 32+len(t.path)), opExists), t.path), true)
 	c := ws.conn
 	r.hook = func(code int32) {
 		ws.mu.Lock()
 		defer ws.mu.Unlock()
-		switch {
-		case ws.conn != c: // the next conn has asked again, and its reply counts
-		case op == opGetData && code == codeNoAuth:
-			ws.askLocked(t, opExists)
-		default:
+		if ws.conn == c { // else the next conn has asked again, and its reply counts
 			ws.setLocked(t, code)
 		}
 	}
@@ -190,8 +178,8 @@ func (ws *watches) removeLocked(t *watched) {
 }
 
 func (ws *watches) takeAwayLocked(t watchKey) {
-	if ws.conn == nil || ws.conn.unresumable {
-		return // the server forgot it with the connection, or may not know the request
+	if ws.conn == nil {
+		return // the server forgot it with the connection
 	}
 	kind := int32(2) // the server's type of watch: set by exists and getData
 	if t.child {
@@ -249,7 +237,6 @@ func (ws *watches) attach(c *conn) bool {
 	}
 	ws.conn = c
 	ws.conns++
-	ws.noSetWatches = ws.noSetWatches || c.unresumable
 	ws.list.unasked = ws.list.all.Front()
 	return true
 }
@@ -281,12 +268,8 @@ func (ws *watches) restoreStep(c *conn, zxid int64) (more bool) {
 		switch {
 		case !t.armed && len(t.waiters) == 0:
 			ws.dropLocked(t) // no Watch waits, and the hook that drops it was lost with the last conn
-		case t.armed && ws.unnamableLocked(t): // its waiters find out what has changed
-			event := zk.EventNodeDataChanged
-			if t.child {
-				event = zk.EventNodeChildrenChanged
-			}
-			ws.fireLocked(t, event, 0)
+		case t.armed && ws.unnamable(t): // its waiters find out what has changed
+			ws.fireLocked(t, zk.EventNodeDataChanged, 0)
 		case t.armed:
 			again = append(again, t)
 		case t.belief != noBelief:
@@ -300,13 +283,9 @@ func (ws *watches) restoreStep(c *conn, zxid int64) (more bool) {
 		return false
 	}
 	ws.setWatchesLocked(again, zxid, func(_ []*watched, code int32) {
-		if code == codeOK {
-			return
+		if code != codeOK { // else no Watch would ever fire
+			c.fail(fmt.Errorf("watches not restored: %w", errOf(code)))
 		}
-		ws.mu.Lock()
-		ws.noSetWatches = ws.noSetWatches || code == codeUnimplemented
-		ws.mu.Unlock()
-		c.fail(fmt.Errorf("watches not restored: %w", errOf(code))) // else no Watch would ever fire
 	})
 	ws.armAllLocked(believed)
 	return ws.list.unasked != nil

@@ -22,7 +22,7 @@ var (
 	// ErrSessionExpired says that the ensemble ended the session.
 	ErrSessionExpired = session.ErrExpired
 	// ErrLeaseOver says that nothing was heard from the ensemble for so long that it may have ended the session; or that a
-	// connection broke whose server resumes no session (ClickHouse Keeper).
+	// server answered a reconnection with another session.
 	ErrLeaseOver = session.ErrLeaseOver
 	// ErrNodeDeleted says that another client deleted the hold's znode, as Break does. It may also mean that the session
 	// was ended by force, if the deletion was reported before the session's end.

@@ -78,9 +78,9 @@ func WithPacketLimit(bytes int) Option {
 
 // WithEphemeralBytes bounds the paths of the ephemeral znodes that one session may have, for holds, waits and the program
 // itself: the sum of their lengths, with chroot and number, and 4 bytes for each. When a session ends, the ensemble writes
-// one transaction that lists them all, and servers since 3.6.0 that read one longer than their jute.maxbuffer and its extra
-// are lost for good. So n must stay well below twice the least jute.maxbuffer in the ensemble. A call that has no room is
-// refused (ErrNoRoom): open another Client for more locks. From 16 KB to 64 MB; default 512 KB, some 6,000 locks, or half of
+// one transaction that lists them all, and servers that read one longer than their jute.maxbuffer and its extra are lost
+// for good. So n must stay well below twice the least jute.maxbuffer in the ensemble. A call that has no room is refused
+// (ErrNoRoom): open another Client for more locks. From 16 KB to 64 MB; default 512 KB, some 6,000 locks, or half of
 // WithPacketLimit if that is less.
 func WithEphemeralBytes(n int) Option {
 	return Option{unless(n <= 0, func(o *options) { o.session.EphemeralBytes = n },
@@ -247,8 +247,7 @@ func WithVerifiedACL() LockOption {
 }
 
 // WithContainer makes the lock's directory, if it is missing, a container: the ensemble deletes it some time after the
-// last contender has gone. Use it when the set of keys is unbounded. Needs ZooKeeper 3.6; on ClickHouse Keeper the
-// directory is persistent. Default: the directory stays.
+// last contender has gone. Use it when the set of keys is unbounded. Default: the directory stays.
 func WithContainer() LockOption {
 	return LockOption{func(o *lockOptions) error { o.container = true; return nil }}
 }

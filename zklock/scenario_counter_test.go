@@ -41,7 +41,7 @@ func closedParent(s *locktest.Sim, counter int32) string {
 // every kind hold one at a time, in the order in which they entered. (The directory can't be renewed here.)
 func TestScenario49_AtTheCountersEndOneHoldsAtATimeInOrder(t *testing.T) {
 	for _, kind := range anyKinds {
-		for _, counter := range []int32{counterThree4 - 3, math.MaxInt32 - 3, math.MaxInt32, math.MinInt32, -3} {
+		for _, counter := range []int32{counterThree4 - 3, math.MaxInt32 - 3, math.MaxInt32} {
 			for _, overlap := range []int{0, 4} {
 				t.Run(fmt.Sprintf("%s from %d, %d overlap", kind.name, counter, overlap), func(t *testing.T) {
 					locktest.Simulate(t, func(s *locktest.Sim) {

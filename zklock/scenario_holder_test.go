@@ -327,3 +327,27 @@ func TestScenario20_AGuardedWriteOfALostHoldIsRefusedByTheEnsemble(t *testing.T)
 		})
 	}
 }
+
+// scenario 66: a server answers a reconnection with another session, as one does that can't resume sessions. Its clients have
+// to enter again, behind the znodes of the session that is lost.
+func TestScenario66_AnotherSessionInPlaceOfOursEndsTheHold(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
+		ours, m := c.SessionID(), c.Mutex(s.Dir("/locks/a"))
+		h := s.Lock(m)
+		s.Server.Inject(zktest.Garble(func(b []byte) []byte {
+			b[15]++ // behind version, timeout and the rest of the session's number
+			return b
+		}).Op(zktest.OpConnect).Session(ours).Once())
+		s.Server.DropConnections()
+		require.ErrorIs(s, locktest.End(h), zklock.ErrLeaseOver)
+		require.ErrorContains(s, h.Err(), "in place of")
+		next := s.Lock(m)
+		require.NotEqual(s, ours, c.SessionID())
+		require.Greater(s, next.Token(), h.Token())
+		s.Unlock(next)
+		require.NoError(s, c.Close())
+		synctest.Wait()
+		require.Empty(s, s.Server.Sessions())
+	})
+}

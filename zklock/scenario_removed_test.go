@@ -137,29 +137,13 @@ var removedMoments = map[string]func(s *locktest.Sim, c *locktest.Client, call f
 }
 
 // scenario 47: another client removes a waiter's znode at any moment, its first milliseconds included. The waiter never
-// holds without one, and queues again, with every kind of server that differs in how watches are set and reported.
+// holds without one, and queues again.
 func TestScenario47_AWaiterWhoseZnodeIsRemovedNeverHoldsWithoutOne(t *testing.T) {
-	servers := map[string]struct {
-		opts  []zktest.Option
-		fault zktest.Fault
-		set   bool
-	}{
-		"ZooKeeper":         {},
-		"events come late":  {opts: []zktest.Option{zktest.WithLateEvents()}},
-		"without watch set": {fault: zktest.Answer(zktest.CodeUnimplemented).Op(zktest.OpSetWatches), set: true},
-	}
-	for server, kind := range servers {
-		for name, k := range removedKinds() {
-			for moment, lead := range removedMoments {
-				t.Run(server+"/"+name+"/"+moment, func(t *testing.T) {
-					locktest.Simulate(t, func(s *locktest.Sim) {
-						if kind.set {
-							s.Server.Inject(kind.fault)
-						}
-						removedWaiter(s, k, lead)
-					}, kind.opts...)
-				})
-			}
+	for name, k := range removedKinds() {
+		for moment, lead := range removedMoments {
+			t.Run(name+"/"+moment, func(t *testing.T) {
+				locktest.Simulate(t, func(s *locktest.Sim) { removedWaiter(s, k, lead) })
+			})
 		}
 	}
 }

@@ -38,48 +38,40 @@ func TestScenario54_AWaiterThatMayNotReadTheOneBeforeItLooksFromTimeToTime(t *te
 	}
 	for name, kind := range kinds {
 		for waited, d := range map[string]time.Duration{"at once": 0, "soon": 100 * time.Millisecond, "late": 10 * time.Minute} {
-			for server, set := range map[string]func(s *locktest.Sim){
-				"ZooKeeper": func(*locktest.Sim) {},
-				"without watch set": func(s *locktest.Sim) {
-					s.Server.Inject(zktest.Answer(zktest.CodeUnimplemented).Op(zktest.OpSetWatches))
-				},
-			} {
-				for _, version := range []zktest.Version{zktest.Version38, zktest.Version39} {
-					t.Run(name+"/"+waited+"/"+server+" "+string(version), func(t *testing.T) {
-						locktest.Simulate(t, func(s *locktest.Sim) {
-							for _, p := range []string{"/locks", dir, "/locks/b"} {
-								require.NoError(s, s.Server.Create(p, nil))
-							}
-							set(s)
-							alice, bob := s.Client(zklock.WithAuth("digest", []byte("alice:a"))), s.Client()
-							closed := zklock.WithACL(zk.ACL{Perms: zk.PermAll, Scheme: "auth"})
-							first, err := kind(alice, closed)(s.Context())
-							require.NoError(s, err)
-							second := locktest.Go(s.Context(), kind(alice, closed))
-							synctest.Wait()
-							call := locktest.Go(s.Context(), kind(bob))
-							synctest.Wait()
-							asked := s.Server.Requests()[zktest.OpGetChildren2]
-							time.Sleep(d)
-							require.False(s, call.Over())
-							require.LessOrEqual(s, s.Server.Requests()[zktest.OpGetChildren2]-asked, 10+2*int(d/unreadPause), "looks")
-							s.Unlock(first)
-							s.Unlock(second.Get(s))
-							at := time.Now()
-							h := call.Get(s)
-							require.LessOrEqual(s, call.At.Sub(at), 2*unreadPause)
-							s.Unlock(h)
-							s.Empty(time.Second, dir)
-							synctest.Wait()
-							require.Zero(s, s.Server.WatchCount())
-							watched := s.Server.Requests()[zktest.OpSetWatches]
-							s.Server.DropConnections()
-							require.NoError(s, alice.Current().Sync(s.Context(), "/"))
-							require.NoError(s, bob.Current().Sync(s.Context(), "/"))
-							require.Equal(s, watched, s.Server.Requests()[zktest.OpSetWatches], "no client watches anything any more")
-						}, zktest.WithVersion(version))
-					})
-				}
+			for _, version := range []zktest.Version{zktest.Version38, zktest.Version39} {
+				t.Run(name+"/"+waited+"/"+string(version), func(t *testing.T) {
+					locktest.Simulate(t, func(s *locktest.Sim) {
+						for _, p := range []string{"/locks", dir, "/locks/b"} {
+							require.NoError(s, s.Server.Create(p, nil))
+						}
+						alice, bob := s.Client(zklock.WithAuth("digest", []byte("alice:a"))), s.Client()
+						closed := zklock.WithACL(zk.ACL{Perms: zk.PermAll, Scheme: "auth"})
+						first, err := kind(alice, closed)(s.Context())
+						require.NoError(s, err)
+						second := locktest.Go(s.Context(), kind(alice, closed))
+						synctest.Wait()
+						call := locktest.Go(s.Context(), kind(bob))
+						synctest.Wait()
+						asked := s.Server.Requests()[zktest.OpGetChildren2]
+						time.Sleep(d)
+						require.False(s, call.Over())
+						require.LessOrEqual(s, s.Server.Requests()[zktest.OpGetChildren2]-asked, 10+2*int(d/unreadPause), "looks")
+						s.Unlock(first)
+						s.Unlock(second.Get(s))
+						at := time.Now()
+						h := call.Get(s)
+						require.LessOrEqual(s, call.At.Sub(at), 2*unreadPause)
+						s.Unlock(h)
+						s.Empty(time.Second, dir)
+						synctest.Wait()
+						require.Zero(s, s.Server.WatchCount())
+						watched := s.Server.Requests()[zktest.OpSetWatches]
+						s.Server.DropConnections()
+						require.NoError(s, alice.Current().Sync(s.Context(), "/"))
+						require.NoError(s, bob.Current().Sync(s.Context(), "/"))
+						require.Equal(s, watched, s.Server.Requests()[zktest.OpSetWatches], "no client watches anything any more")
+					}, zktest.WithVersion(version))
+				})
 			}
 		}
 	}

@@ -69,9 +69,8 @@ func (s *Server) admin(r request) error {
 }
 
 // SetSequence makes n the number of the next sequential child of path, so that a test can begin just before the
-// counter's end (2147483647) or beyond it (-2147483648, where servers before 3.6 continue). As on a real server since
-// 3.6, a counter at its end stays there, except for creates of one multi and for overlapping ones: see Overlap. The
-// error wraps CodeNoNode.
+// counter's end (2147483647). As on a real server, a counter at its end stays there, except for creates of one multi and
+// for overlapping ones: see Overlap. The error wraps CodeNoNode.
 func (s *Server) SetSequence(path string, n int32) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

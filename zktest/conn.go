@@ -50,7 +50,6 @@ type conn struct {
 	killed    bool
 	received  int64
 	sent      int64
-	late      []func() // WithLateEvents: sends events after the reply
 	lastOp    Op
 	lastXid   int32
 	lastZxid  int64
@@ -70,9 +69,7 @@ func (s *Server) serveLocked(m *Member, nc net.Conn) {
 	if err != nil {
 		host = nc.RemoteAddr().String()
 	}
-	if !s.opt.dialect.keeper {
-		c.ids = []identity{{"ip", host}}
-	}
+	c.ids = []identity{{"ip", host}}
 	m.conns[c] = struct{}{}
 	s.conns[c] = struct{}{}
 	s.freezeNewLocked(c)

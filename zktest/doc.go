@@ -2,10 +2,9 @@
 //
 // It gives its clients what a standalone ZooKeeper 3.8 or 3.9 gives them (WithVersion), field by field on the wire: the
 // same results and error codes, stats, zxids, sequence numbers, watches and session rules. Its own tests run the same
-// scripts on it and on real servers, and compare its followers with those of a real ensemble. As ClickHouse Keeper it
-// has the differences from ZooKeeper that a client meets first (see Keeper22). Any client of the real protocol can use
-// it, over TCP (Addr) or in memory (Dial), including inside a testing/synctest bubble, where an hour of session costs
-// milliseconds.
+// scripts on it and on real servers, and compare its followers with those of a real ensemble. Any client of the real
+// protocol can use it, over TCP (Addr) or in memory (Dial), including inside a testing/synctest bubble, where an hour of
+// session costs milliseconds.
 //
 // It does not guarantee what production needs: nothing survives the process, and there is one copy of everything. It is
 // for tests and experiments; production needs an ensemble.
@@ -68,6 +67,4 @@
 //     (Server.Failure). In a real ensemble, the followers fail when they read the transaction, and a server that has it
 //     in its log does not start.
 //   - A client that is connected by Dial has the address 127.0.0.1.
-//   - As Keeper it checks paths, and several errors of one request in order, as ZooKeeper does; a sequence counter at
-//     2147483647 stays there; and it answers no four-letter word differently but for its name and version.
 package zktest

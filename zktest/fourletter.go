@@ -103,13 +103,9 @@ func (m *Member) sortedLocked() []*conn {
 
 // srvrLocked is the text of srvr, and with a list of clients in the middle that of stat.
 func (m *Member) srvrLocked(clients string) string {
-	product := "Zookeeper"
-	if m.s.opt.dialect.keeper {
-		product = "ClickHouse Keeper"
-	}
-	return fmt.Sprintf("%s version: %s\n%sLatency min/avg/max: 0/0.0/0\nReceived: %d\nSent: %d\n"+
+	return fmt.Sprintf("Zookeeper version: %s\n%sLatency min/avg/max: 0/0.0/0\nReceived: %d\nSent: %d\n"+
 		"Connections: %d\nOutstanding: 0\nZxid: 0x%x\nMode: %s\nNode count: %d\n",
-		product, m.s.release(), clients, m.s.received, m.s.sent, len(m.conns), m.tree.zxid, m.modeLocked(), len(m.tree.nodes))
+		m.s.release(), clients, m.s.received, m.s.sent, len(m.conns), m.tree.zxid, m.modeLocked(), len(m.tree.nodes))
 }
 
 // conf is the configuration; test code asks it for the tick.

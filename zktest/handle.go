@@ -31,7 +31,7 @@ func (c *conn) handleFrame(b []byte) bool {
 	if fate != carriedOut {
 		return fate == lost
 	}
-	if !c.lockWithLeader(s.opt.dialect.needsLeader(r), op == OpSync) {
+	if !c.lockWithLeader(r.leader, op == OpSync) {
 		return false
 	}
 	defer s.mu.Unlock()
@@ -171,10 +171,6 @@ func (c *conn) carryOutLocked(r *request, struck []*Injection) bool {
 		c.lastZxid = a.zxid
 		c.postLocked(e.b, struck)
 	}
-	for _, tell := range c.late {
-		tell()
-	}
-	c.late = nil
 	return !a.end
 }
 
@@ -194,20 +190,17 @@ func (c *conn) answerOfFaultLocked(r *request, struck []*Injection) (a answer, o
 // answerLocked checks that the session may request the operation, and serves it. ss is nil if the session is over.
 func (c *conn) answerLocked(r *request, ss *session) answer {
 	s := c.s
-	if r.sessionless && !s.opt.dialect.keeper {
+	if r.sessionless {
 		return r.serve(c, r)
 	}
 	// A follower asks its leader about sessions only for writes; its own knowledge of a session ends with the
 	// transaction that ends the session.
-	onLeader, leader := c.member == s.leader, s.opt.dialect.needsLeader(r)
+	onLeader := c.member == s.leader
 	// Signs of life count only where the leader learns of them.
-	heard := !c.member.isCutLocked() && (onLeader || leader || !s.opt.dialect.keeper)
-	if heard && !s.touchLocked(c.session, c.timeout) && (onLeader || leader) {
+	if !c.member.isCutLocked() && !s.touchLocked(c.session, c.timeout) && (onLeader || r.leader) {
 		return answer{silent: true} // of a session that is over: dropped without a reply while the connection is closed
 	}
 	switch {
-	case s.opt.dialect.keeper && (r.err != nil || !s.opt.dialect.serves(r)):
-		return answer{silent: true, end: true}
 	case !s.opt.dialect.serves(r): // the session stays: only the connection is lost
 		return answer{zxid: -1, code: CodeUnimplemented, end: true}
 	case (onLeader || r.write) && ss.owner != c.member:
@@ -230,8 +223,6 @@ func (c *conn) noteLocked(r *request) {
 // (A second authentication with the same credentials adds nothing: identities are a set.)
 func (c *conn) authenticate(r *request) answer {
 	switch {
-	case c.s.opt.dialect.keeper:
-		return c.authenticateAtKeeper(r)
 	case r.err != nil:
 		return answer{silent: true, end: true}
 	case r.scheme == "digest" && r.auth != nil:

@@ -43,14 +43,13 @@ func (c *conn) handshake(b []byte) bool {
 	if c.gone {
 		return false // no client would learn the session's id
 	}
-	keeper := s.opt.dialect.keeper
-	if seen > c.member.tree.zxid && !keeper {
+	if seen > c.member.tree.zxid {
 		s.log.Info("zktest: client is ahead of us", "conn", c.number)
 		return false
 	}
 	// Negotiated anew each time, also when a session is resumed.
 	c.timeout = c.member.clampTimeoutLocked(ms)
-	if id == 0 || keeper {
+	if id == 0 {
 		ss := s.openSessionLocked(c, c.timeout)
 		c.session = ss.id
 		c.welcomeLocked(ss.id, hasReadOnly, struck)
@@ -102,7 +101,7 @@ func (c *conn) welcomeLocked(id int64, hasReadOnly bool, struck []*Injection) {
 		e.int64(id)
 		e.buffer(c.s.password(id))
 	}
-	if hasReadOnly && !c.s.opt.dialect.keeper {
+	if hasReadOnly {
 		e.bool(false) // this server never serves read-only
 	}
 	c.postLocked(e.b, struck)

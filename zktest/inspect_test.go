@@ -131,8 +131,7 @@ func TestDroppedConnectionsLeaveSessions(t *testing.T) {
 func TestSequenceBeginsWhereTheTestWants(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server, c *script) {
 		require.NoError(t, s.Create("/d", nil))
-		for n, name := range map[int32]string{7: "0000000007", 2147483646: "2147483646", -2147483648: "-2147483648",
-			-1: "-000000001"} {
+		for n, name := range map[int32]string{7: "0000000007", 2147483646: "2147483646"} {
 			require.NoError(t, s.SetSequence("/d", n))
 			assert.Contains(t, c.do(t, fmt.Sprintf("a create /d/n%d- m=s", n)), fmt.Sprintf("/d/n%d-%s ", n, name))
 		}

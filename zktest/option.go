@@ -25,7 +25,6 @@ type options struct {
 	maxPacket  int
 	noTTL      bool
 	noListener bool
-	lateEvents bool
 	log        *slog.Logger
 	tls        *tls.Config
 	saslUsers  map[string]string
@@ -33,21 +32,15 @@ type options struct {
 
 // newOptions fills in the defaults, some of which follow from others, and refuses impossible values.
 func newOptions(opts []Option) (options, error) {
-	asked := options{version: Version39}
+	o := options{version: Version39, tick: 2 * time.Second, sweep: time.Minute, maxPacket: 0xfffff, log: slog.New(slog.DiscardHandler)}
 	for _, f := range opts {
-		f(&asked)
-	}
-	d := dialects[asked.version]
-	if d == nil {
-		return options{}, fmt.Errorf("zktest: version %q: want one of %q", asked.version, slices.Sorted(maps.Keys(dialects)))
-	}
-	o := options{dialect: d, tick: d.tick, minTimeout: d.minTimeout, maxTimeout: d.maxTimeout, sweep: time.Minute,
-		maxPacket: 0xfffff, lateEvents: d.keeper, log: slog.New(slog.DiscardHandler)}
-	for _, f := range opts { // again, for the defaults that depend on the version
 		f(&o)
 	}
+	o.dialect = dialects[o.version]
 	o.minTimeout, o.maxTimeout = cmp.Or(o.minTimeout, 2*o.tick), cmp.Or(o.maxTimeout, 20*o.tick)
 	switch {
+	case o.dialect == nil:
+		return o, fmt.Errorf("zktest: version %q: want one of %q", o.version, slices.Sorted(maps.Keys(dialects)))
 	case o.tick < time.Millisecond:
 		return o, fmt.Errorf("zktest: tick of %v: want at least 1ms", o.tick)
 	case o.minTimeout < time.Millisecond || o.minTimeout > o.maxTimeout:
@@ -70,16 +63,11 @@ func WithVersion(v Version) Option { return func(o *options) { o.version = v } }
 // need no credentials: an address that other machines reach is open to them. Followers keep to the default.
 func WithAddr(addr string) Option { return func(o *options) { o.addr = addr } }
 
-// WithTick sets the length of the server's tick, default 2 s (Keeper: 0.5 s). Sessions expire at full ticks, and the bounds
-// of the session timeout follow from it unless WithSessionTimeouts sets them.
+// WithTick sets the length of the server's tick, default 2 s. Sessions expire at full ticks, and the bounds of the session
+// timeout follow from it unless WithSessionTimeouts sets them.
 func WithTick(d time.Duration) Option { return func(o *options) { o.tick = d } }
 
-// WithLateEvents makes the server send the changes that a setWatches finds right after its reply, as ClickHouse Keeper
-// does, and not before it, as ZooKeeper does.
-func WithLateEvents() Option { return func(o *options) { o.lateEvents = true } }
-
-// WithSessionTimeouts sets the bounds of the session timeout that clients can negotiate, default 2 and 20 ticks
-// (Keeper: 10 and 100 s).
+// WithSessionTimeouts sets the bounds of the session timeout that clients can negotiate, default 2 and 20 ticks.
 func WithSessionTimeouts(minimum, maximum time.Duration) Option {
 	return func(o *options) { o.minTimeout, o.maxTimeout = minimum, maximum }
 }

@@ -67,7 +67,7 @@ func (c *conn) getChildren(r *request, n *node) body {
 
 func (c *conn) getACL(_ *request, n *node) body {
 	acl, st := n.acl, n.stat()
-	if !c.s.opt.dialect.keeper && !allowed(acl, PermAdmin, c.ids) {
+	if !allowed(acl, PermAdmin, c.ids) {
 		acl = masked(acl)
 	}
 	return func(e *encoder) { e.acls(acl); e.stat(&st) }

@@ -90,16 +90,13 @@ func Start(opts ...Option) (*Server, error) {
 		sessions: map[int64]*session{}, conns: map[*conn]struct{}{}, nextSession: firstSession(now), nextSweep: o.sweep,
 		requests: map[Op]int{}, overlaps: map[string]*overlap{},
 	}
-	if o.dialect.keeper {
-		s.nextSession = 1
-	}
 	if _, err := rand.Read(s.secret[:]); err != nil {
 		return nil, fmt.Errorf("zktest: secret: %w", err)
 	}
 	// A client may connect at once; the listener's goroutine waits here until the server is complete.
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.leader = newMember(s, newTree(o.dialect))
+	s.leader = newMember(s, newTree())
 	if err := s.addMemberLocked(s.leader); err != nil {
 		return nil, err
 	}

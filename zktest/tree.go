@@ -44,7 +44,6 @@ type node struct {
 	ctime, mtime        int64
 	version, aversion   int32
 	creates             int32 // children ever created: the number the next sequential child gets
-	childWrites         int32 // setData of children; only Keeper counts them
 	kind                kind
 	owner               int64 // session of an ephemeral
 	ttl                 int64 // milliseconds
@@ -56,7 +55,7 @@ func (n *node) stat() Stat {
 	num := int32(len(n.children))
 	return Stat{
 		Czxid: n.czxid, Mzxid: n.mzxid, Ctime: n.ctime, Mtime: n.mtime,
-		Version: n.version, Cversion: n.creates*2 - num + n.childWrites, Aversion: n.aversion,
+		Version: n.version, Cversion: n.creates*2 - num, Aversion: n.aversion,
 		EphemeralOwner: n.owner, DataLength: int32(len(n.data)), NumChildren: num, Pzxid: n.pzxid,
 	}
 }
@@ -68,7 +67,6 @@ type tree struct {
 	ephemerals map[int64]map[string]struct{}
 	expiring   map[string]struct{} // containers and TTL nodes
 	zxid       int64               // of the last transaction applied
-	keeper     bool                // dialect.keeper
 }
 
 var (
@@ -77,9 +75,8 @@ var (
 )
 
 // newTree holds the nodes of a fresh server: the root and three of ZooKeeper's own.
-func newTree(d *dialect) *tree {
+func newTree() *tree {
 	t := &tree{
-		keeper:     d.keeper,
 		nodes:      map[string]*node{},
 		ephemerals: map[int64]map[string]struct{}{},
 		expiring:   map[string]struct{}{},
@@ -98,7 +95,7 @@ func newTree(d *dialect) *tree {
 // clone copies the tree for a new replica.
 func (t *tree) clone() *tree {
 	c := &tree{nodes: make(map[string]*node, len(t.nodes)), ephemerals: map[int64]map[string]struct{}{},
-		expiring: map[string]struct{}{}, zxid: t.zxid, keeper: t.keeper}
+		expiring: map[string]struct{}{}, zxid: t.zxid}
 	for p, n := range t.nodes {
 		m := *n
 		m.data = bytes.Clone(n.data)
@@ -140,10 +137,6 @@ func (t *tree) apply(m *mutation, x *txn, f fire) Stat {
 	case mutSetData:
 		n := t.nodes[m.path]
 		n.data, n.version, n.mzxid, n.mtime = m.data, m.version, x.zxid, x.time
-		if t.keeper {
-			parent, _ := split(m.path)
-			t.nodes[parent].childWrites++
-		}
 		st := n.stat()
 		f(m.path, eventDataChanged, x.zxid, n.acl)
 		return st
@@ -195,9 +188,7 @@ func (t *tree) delete(path string, zxid int64, f fire) {
 	n, p := t.nodes[path], t.nodes[parent]
 	delete(p.children, name)
 	// A deletion does not change the counter of created children: numbers are never reused.
-	if !t.keeper {
-		p.pzxid = max(p.pzxid, zxid)
-	}
+	p.pzxid = max(p.pzxid, zxid)
 	delete(t.nodes, path)
 	delete(t.expiring, path)
 	if n.kind == ephemeral {

@@ -153,9 +153,6 @@ func (p *preparer) reconfig(*request) (mutation, Code) { return mutation{}, Code
 
 // fixACL is the package's fixACL for a request, with checks of forms that only the wire can carry.
 func (p *preparer) fixACL(r *request) ([]ACL, Code) {
-	if p.dialect.keeper {
-		return fixKeeperACL(r.acl, p.ids)
-	}
 	if r.nullACL {
 		return nil, CodeMarshallingError
 	}
@@ -196,9 +193,6 @@ const maxTTL = 1<<40 - 1 // milliseconds; five bytes of the owner field hold it
 // container only inside a multi.
 func (p *preparer) create(r *request) (mutation, Code) {
 	none := mutation{}
-	if p.dialect.keeper && (r.op == OpCreate || r.op == OpCreate2) {
-		r.flags &= modeEphemeral | modeSequential
-	}
 	if r.flags < modePersistent || r.flags > modeTTLSequential {
 		return none, CodeBadArguments
 	}

@@ -162,7 +162,7 @@ func (w *watchTable) fire(path string, ev event) []*conn {
 // without an event. (Later versions do the same, and so does 3.8.0 as Debian packages it.)
 func (m *Member) notifyLocked(hear []*conn, path string, ev event, zxid int64, acl []ACL, except []*conn) {
 	for _, c := range hear {
-		if !m.s.opt.dialect.keeper && (slices.Contains(except, c) || !allowed(acl, PermRead, c.ids)) {
+		if slices.Contains(except, c) || !allowed(acl, PermRead, c.ids) {
 			continue
 		}
 		c.notifyLocked(path, ev, zxid)
@@ -190,16 +190,16 @@ func (m *Member) setWatchesLocked(c *conn, r *request) {
 	for _, p := range r.lists[0] {
 		switch n := m.tree.nodes[p]; { // the client had seen the node exist
 		case n == nil:
-			c.missedLocked(p, eventDeleted)
+			c.notifyLocked(p, eventDeleted, noZxid)
 		case n.mzxid > r.since:
-			c.missedLocked(p, eventDataChanged)
+			c.notifyLocked(p, eventDataChanged, noZxid)
 		default:
 			m.dataWatches.add(c, p, watchOnce)
 		}
 	}
 	for _, p := range r.lists[1] {
 		if m.tree.nodes[p] != nil { // the client had seen it missing
-			c.missedLocked(p, eventCreated)
+			c.notifyLocked(p, eventCreated, noZxid)
 		} else {
 			m.dataWatches.add(c, p, watchOnce)
 		}
@@ -207,9 +207,9 @@ func (m *Member) setWatchesLocked(c *conn, r *request) {
 	for _, p := range r.lists[2] {
 		switch n := m.tree.nodes[p]; {
 		case n == nil:
-			c.missedLocked(p, eventDeleted)
+			c.notifyLocked(p, eventDeleted, noZxid)
 		case n.pzxid > r.since:
-			c.missedLocked(p, eventChildrenChanged)
+			c.notifyLocked(p, eventChildrenChanged, noZxid)
 		default:
 			m.childWatches.add(c, p, watchOnce)
 		}
@@ -228,15 +228,6 @@ func (m *Member) addWatchLocked(c *conn, path string, mode watchMode) {
 	if mode != watchRecursive || m.s.opt.dialect.oneModePerWatch {
 		m.childWatches.add(c, path, mode)
 	}
-}
-
-// missedLocked sends the event of a change that a setWatches has found.
-func (c *conn) missedLocked(path string, ev event) {
-	if c.s.opt.lateEvents {
-		c.late = append(c.late, func() { c.notifyLocked(path, ev, noZxid) })
-		return
-	}
-	c.notifyLocked(path, ev, noZxid)
 }
 
 // Watch is one watch that the server keeps for a session.

@@ -46,7 +46,7 @@ func (c *conn) closeSession(*request) answer {
 	// Its own watches fire for its own ephemerals, before the reply: the client may still be reading.
 	c.s.endSessionLocked(c.member, c.session)
 	a := c.ok(nil)
-	a.silent, a.end = c.s.opt.dialect.keeper, true
+	a.end = true
 	return a
 }
 
@@ -58,22 +58,18 @@ func (c *conn) multi(r *request) answer {
 	if r.err == nil && noPath && s.opt.dialect.zxidBeforeBody {
 		// The real server fails after it took the zxid and before it makes a transaction of it.
 		s.zxid++
-		return c.result(CodeMarshallingError, func(e *encoder) { s.opt.dialect.encodeResults(e, nil, nil) })
+		return c.result(CodeMarshallingError, func(e *encoder) { encodeResults(e, nil, nil) })
 	}
 	if r.err != nil || noPath {
 		s.commitLocked(c.member, nil, 0)
 		return c.result(CodeMarshallingError, nil)
-	}
-	if s.opt.dialect.multiAsksFirst && !s.mayAllLocked(c, r.parts) {
-		s.commitLocked(c.member, nil, 0)
-		return c.result(CodeNoAuth, nil)
 	}
 	muts, failed, why := s.preparePartsLocked(c, r.parts)
 	// One transaction and one zxid for all parts; the watches of all of them fire before the reply, part by part.
 	stats := s.commitLocked(c.member, muts, 0)
 	switch why {
 	case CodeOK:
-		return c.ok(func(e *encoder) { s.opt.dialect.encodeResults(e, muts, stats) })
+		return c.ok(func(e *encoder) { encodeResults(e, muts, stats) })
 	case CodeMarshallingError: // not a failure of the part: the handler aborts the whole multi
 		return c.result(why, nil)
 	}
@@ -116,9 +112,6 @@ func (r *request) normalize(d *dialect) bool {
 	default:
 		return r.part == partOfMulti
 	}
-	if d.keeper {
-		return true
-	}
 	if d.modeDecidesPart || r.op == OpCreateTTL {
 		r.op = OpCreate
 	}
@@ -137,10 +130,10 @@ func encodePartHeader(e *encoder, op Op, done bool, code Code) {
 }
 
 // encodeResults writes the parts' results. ZooKeeper calls all creates that answer with a stat create2.
-func (d *dialect) encodeResults(e *encoder, muts []mutation, stats []Stat) {
+func encodeResults(e *encoder, muts []mutation, stats []Stat) {
 	for i := range muts {
 		op := muts[i].op
-		if !d.keeper && (op == OpCreateContainer || op == OpCreateTTL) {
+		if op == OpCreateContainer || op == OpCreateTTL {
 			op = OpCreate2
 		}
 		encodePartHeader(e, op, false, CodeOK)

@@ -40,12 +40,12 @@ sessions may last 2 to 20 of them.`,
 		},
 	}
 	cmd.Flags().StringVar(&addr, "addr", "127.0.0.1:0", "`host:port` to listen at, on the loopback; port 0 is any that is free")
-	cmd.Flags().StringVar(&like, "version-like", string(zktest.Version39), "behave like this `version` of ZooKeeper, 3.8 or 3.9, or of ClickHouse Keeper, keeper-22 or keeper-26")
+	cmd.Flags().StringVar(&like, "version-like", string(zktest.Version39), "behave like this `version` of ZooKeeper, 3.8 or 3.9")
 	return cmd
 }
 
 // versions are those of servers that serve behaves like.
-var versions = []string{string(zktest.Version38), string(zktest.Version39), string(zktest.Keeper22), string(zktest.Keeper26)}
+var versions = []string{string(zktest.Version38), string(zktest.Version39)}
 
 func (a *app) serve(ctx context.Context, addr string, like zktest.Version) (err error) {
 	if !slices.Contains(versions, string(like)) {

@@ -20,7 +20,7 @@ func TestServersAreStartedFromTheJarsInZookeeperHome(t *testing.T) {
 			require.NoError(t, os.WriteFile(path, nil, 0o644))
 		}
 	}
-	touch("release/lib/slf4j-api-1.7.jar", "release/lib/zookeeper-3.5.10.jar", "release/lib/zookeeper-jute-3.5.10.jar",
+	touch("release/lib/slf4j-api-1.7.jar", "release/lib/zookeeper-3.9.5.jar", "release/lib/zookeeper-jute-3.9.5.jar",
 		"release/conf/log4j.properties", "jars/zookeeper.jar", "jars/zookeeper-jute.jar", "none/README", "other/a.jar")
 	debian := []string{"slf4j-simple.jar", "netty-codec.jar", "netty-resolver.jar", "netty-transport-native-unix-common.jar"}
 	for i, name := range debian {
@@ -32,8 +32,8 @@ func TestServersAreStartedFromTheJarsInZookeeperHome(t *testing.T) {
 		fail string
 	}{
 		"nothing": {"", append([]string{"/usr/share/java/zookeeper.jar"}, debian...), ""},
-		"an unpacked release": {"release", []string{"release/conf", "release/lib/zookeeper-jute-3.5.10.jar",
-			"release/lib/zookeeper-3.5.10.jar", "release/lib/slf4j-api-1.7.jar"}, ""},
+		"an unpacked release": {"release", []string{"release/conf", "release/lib/zookeeper-jute-3.9.5.jar",
+			"release/lib/zookeeper-3.9.5.jar", "release/lib/slf4j-api-1.7.jar"}, ""},
 		"Debian's jars of another version": {"jars", append([]string{"jars/zookeeper-jute.jar", "jars/zookeeper.jar"}, debian...), ""},
 		"a list": {"jars/zookeeper.jar:release/lib/slf4j-api-1.7.jar:jars/zookeeper-jute.jar",
 			[]string{"jars/zookeeper-jute.jar", "jars/zookeeper.jar", "release/lib/slf4j-api-1.7.jar"}, ""},

@@ -100,9 +100,6 @@ func (c *chaos) strike() {
 	m := w.members[member]
 	op := struck[c.rnd.IntN(len(struck))]
 	pick := c.rnd.IntN(100)
-	if w.calm { // a lag, or a removal by force
-		pick = []int{67, 88, 96}[pick%3]
-	}
 	switch {
 	case pick < 8:
 		c.inject("cut "+who, zktest.Freeze().Session(victim.ID))

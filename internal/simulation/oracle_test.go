@@ -328,7 +328,7 @@ func (o *oracle) ended(t *acquisition, g *hold) {
 	case errors.Is(cause, zklock.ErrNodeDeleted), errors.Is(cause, zklock.ErrSessionExpired):
 		ok = forced
 	case errors.Is(cause, zklock.ErrLeaseOver):
-		ok = !o.w.calm
+		ok = true
 	case errors.Is(cause, zklock.ErrClosed):
 		ok = t.p.isClosing()
 	}

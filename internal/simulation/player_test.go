@@ -42,9 +42,6 @@ type player struct {
 func newPlayer(w *world, i int) *player {
 	p := &player{w: w, i: i, name: fmt.Sprintf("c%d", i), rnd: w.rand(10 + uint64(i)), finished: make(chan struct{})}
 	p.timeout = []time.Duration{4, 6, 10}[p.rnd.IntN(3)] * time.Second
-	if w.keeper {
-		p.timeout = maxTimeout // Keeper grants no less
-	}
 	return p
 }
 
@@ -78,11 +75,7 @@ func (p *player) dial(network, addr string, timeout time.Duration) (net.Conn, er
 	if err != nil {
 		return nil, err
 	}
-	slowest := 6 * time.Second
-	if p.w.calm {
-		slowest = time.Second
-	}
-	w := newWire(conn, key, 11+4*p.i, slowest)
+	w := newWire(conn, key, 11+4*p.i)
 	w.slow = p.w.busy
 	return w, nil
 }

@@ -46,14 +46,9 @@ func simulate(t *testing.T, seed uint64) {
 		}
 	}()
 	synctest.Test(t, func(t *testing.T) {
-		version := versionOf(seed)
-		opts := []zktest.Option{zktest.WithoutListener(), zktest.WithVersion(version)}
-		if seed%5 == 0 {
-			opts = append(opts, zktest.WithLateEvents())
-		}
-		srv := zktest.Run(t, opts...)
+		srv := zktest.Run(t, zktest.WithoutListener(), zktest.WithVersion(versionOf(seed)))
 		var err error
-		w, err = newWorld(seed, srv, version)
+		w, err = newWorld(seed, srv)
 		require.NoError(t, err)
 		w.run(t.Context())
 	})
@@ -64,8 +59,6 @@ func versionOf(seed uint64) zktest.Version {
 	switch {
 	case *like != "":
 		return zktest.Version(*like)
-	case seed%8 == 7:
-		return []zktest.Version{zktest.Keeper22, zktest.Keeper26}[seed/8%2]
 	case seed%3 == 0:
 		return zktest.Version39
 	}

@@ -60,11 +60,10 @@ func travel(h uint64) time.Duration {
 // wire is a client's end of a connection on which every message, in either direction, has a delay of its own. Messages stay in
 // order, as on a real connection, and those that were written before Close still arrive.
 type wire struct {
-	net.Conn               // to the server
-	key      uint64        // of seed, client and connection
-	r        int           // remainder of the client's messages; r+1 is that of the server's, r+2 that of slow writes
-	longest  time.Duration // of a delay
-	slow     bool          // a write takes some time
+	net.Conn        // to the server
+	key      uint64 // of seed, client and connection
+	r        int    // remainder of the client's messages; r+1 is that of the server's, r+2 that of slow writes
+	slow     bool   // a write takes some time
 
 	mu     sync.Mutex        // guards what follows
 	queue  []message         // on their way to the server
@@ -88,8 +87,8 @@ type message struct {
 	end   bool
 }
 
-func newWire(conn net.Conn, key uint64, r int, longest time.Duration) *wire {
-	w := &wire{Conn: conn, key: key, r: r, longest: longest, sent: map[uint64]uint64{}, received: map[uint64]uint64{}, asked: map[int32]uint64{},
+func newWire(conn net.Conn, key uint64, r int) *wire {
+	w := &wire{Conn: conn, key: key, r: r, sent: map[uint64]uint64{}, received: map[uint64]uint64{}, asked: map[int32]uint64{},
 		wake: make(chan struct{}, 1), over: make(chan struct{})}
 	go w.carry() // ends after Close, which the client has to call
 	return w
@@ -111,7 +110,7 @@ func (w *wire) send(frame []byte, end bool) {
 	if len(frame) >= 8 {
 		w.asked[int32(binary.BigEndian.Uint32(frame[4:]))] = h
 	}
-	due := at(now, max(min(travel(h), w.longest), w.last.Sub(now)), w.r)
+	due := at(now, max(travel(h), w.last.Sub(now)), w.r)
 	if !due.After(w.last) {
 		due = w.last.Add(grain)
 	}
@@ -197,7 +196,7 @@ func (w *wire) receive() {
 	n, w.err = io.ReadFull(w.Conn, w.rest[4:])
 	w.rest = w.rest[:4+n]
 	now := time.Now()
-	t := time.NewTimer(at(now, min(travel(w.draw(w.rest)), w.longest), w.r+1).Sub(now))
+	t := time.NewTimer(at(now, travel(w.draw(w.rest)), w.r+1).Sub(now))
 	defer t.Stop()
 	select {
 	case <-t.C:

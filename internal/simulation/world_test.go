@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -39,8 +38,6 @@ type world struct {
 	busy    bool // clients start several operations at the same instant, and each write takes a while
 	aged    bool // a directory's counter may be near its end
 	garbles bool // there are faults under which a client reads replies out of order
-	keeper  bool // the servers are ClickHouse Keepers, where a session ends with its connection
-	calm    bool // no fault breaks a connection or delays it for long, so no session may end by itself
 	expired atomic.Bool
 
 	mu      sync.Mutex // guards what follows
@@ -57,10 +54,8 @@ type event struct {
 }
 
 // newWorld draws the parameters of a seed.
-func newWorld(seed uint64, srv *zktest.Server, version zktest.Version) (*world, error) {
+func newWorld(seed uint64, srv *zktest.Server) (*world, error) {
 	w := &world{seed: seed, start: time.Now(), srv: srv, members: []*zktest.Member{srv.Leader()}}
-	w.keeper = version == zktest.Keeper22 || version == zktest.Keeper26
-	w.calm = w.keeper && seed%3 > 0
 	rnd := w.rand(0)
 	for range rnd.IntN(3) {
 		m, err := srv.Follower()
@@ -203,13 +198,8 @@ func (w *world) aftermath(ctx context.Context) {
 	for _, p := range w.players {
 		p.ensure(ctx)
 	}
-	// A session that its client has given up lasts at the server for its timeout and a tick. On Keeper a client gives up a
-	// session whose connection fell silent, before the repair, only after the timeout.
-	outlived := maxTimeout + 3*time.Second
-	if w.keeper {
-		outlived += maxTimeout
-	}
-	pause(ctx, outlived, 900)
+	// A session that its client has given up lasts at the server for its timeout and a tick.
+	pause(ctx, maxTimeout+3*time.Second, 900)
 	w.oracle.step()
 	for _, path := range w.paths {
 		for _, name := range w.srv.Children(path) {
@@ -222,12 +212,7 @@ func (w *world) aftermath(ctx context.Context) {
 		}
 	}
 	for _, watch := range w.srv.Watches() {
-		// On Keeper watches are not removed: they stay until they fire. But none may be left on a znode that is never created
-		// again.
-		_, there := w.srv.Node(watch.Path)
-		if !w.keeper || !there && !slices.Contains(w.paths, watch.Path) {
-			w.violated("watch left at the server: %+v", watch)
-		}
+		w.violated("watch left at the server: %+v", watch)
 	}
 	w.oracle.noneHolds()
 	if n := len(w.srv.Sessions()); n != len(w.players) {

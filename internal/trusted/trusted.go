@@ -31,10 +31,6 @@ type Session interface {
 
 	// Attached returns what the locks of this session have in common: what create returned in the first call of all.
 	Attached(create func() any) any
-
-	// HasSetWatches reports whether, as far as is known, the servers set several watches in one request, without which
-	// session.Session.WatchAllAndCreation watches for no creation.
-	HasSetWatches() bool
 }
 
 // Retention is one lock's claim that the session's lease is kept: see Session.Retain. Its methods may be called

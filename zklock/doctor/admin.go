@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// admin asks the server's HTTP port for administrators (AdminServer, since 3.5): version, mode and tick.
+// admin asks the server's HTTP port for administrators (AdminServer): version, mode and tick.
 func (x *examination) admin(ctx context.Context, v *Server) error {
 	var stats struct {
 		Version string `json:"version"`
