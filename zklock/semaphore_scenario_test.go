@@ -226,10 +226,11 @@ func TestASemaphoresSizeAndWhatIsFreeCanBeRead(t *testing.T) {
 		waiter := s.Start(locktest.Permits(other.Semaphore("/s", 5), 4))
 		sizes(5, 0)
 		s.Unlock(h)
+		next := waiter.Get(s)
 		sizes(5, 1)
 		require.NoError(s, sem.Resize(s.Context(), 2))
 		sizes(2, 0)
-		s.Unlock(waiter.Get(s))
+		s.Unlock(next)
 		sizes(2, 2)
 
 		require.NoError(s, s.Server.SetData("/s", []byte("somebody else's")))
