@@ -136,8 +136,8 @@ const defaultPort = "2181"
 const maxServers = 256
 
 // ParseConnect splits a connect string, "zk1:2181,zk2:2181,zk3:2181/chroot", into its servers (host:port; default port
-// 2181) and its chroot (default ""). Space around a server is ignored. An IPv6 address with a port is written in
-// brackets. The error matches ErrConfig, or ErrPath for the chroot, and names the part and the rule. No I/O.
+// 2181) and its chroot (default ""), which stands once, after the last server. Space around a server is ignored. An IPv6
+// address is written in brackets. What is accepted means the same to ZooKeeper's Java client. The error matches ErrConfig, or ErrPath for the chroot, and names the part and the rule. No I/O.
 func ParseConnect(connect string) (servers []string, chroot string, err error) {
 	if scheme, _, ok := strings.Cut(connect, "://"); ok {
 		return nil, "", configError("connect string", connect, "begins with "+strconv.Quote(scheme+"://")+", and is no URL: write host:port,host:port/chroot")
@@ -145,7 +145,7 @@ func ParseConnect(connect string) (servers []string, chroot string, err error) {
 	hosts, below, _ := strings.Cut(connect, "/")
 	if below != "" {
 		chroot = "/" + below
-		if err := CheckPath(chroot); err != nil {
+		if err := checkChroot(connect, chroot); err != nil {
 			return nil, "", err
 		}
 	}
@@ -167,6 +167,23 @@ func ParseConnect(connect string) (servers []string, chroot string, err error) {
 	return servers, chroot, nil
 }
 
+// checkChroot refuses a chroot that most likely says something else than what its writer meant: two clients that mean the same
+// lock would then have two locks.
+func checkChroot(connect, chroot string) error {
+	rule := ""
+	switch {
+	case strings.Contains(chroot, ","):
+		rule = "has a comma behind its chroot: the chroot stands once, after the last server"
+	case strings.HasPrefix(chroot+"/", "/zookeeper/"):
+		rule = "has a chroot below /zookeeper, which is ZooKeeper's own"
+	case slices.ContainsFunc(strings.Split(chroot, "/"), func(name string) bool { return name != strings.TrimSpace(name) }):
+		rule = "has space at the beginning or end of a name in its chroot"
+	default:
+		return CheckPath(chroot)
+	}
+	return configError("connect string", connect, rule)
+}
+
 func parseServer(h string) (addr, rule string) {
 	if h == "" {
 		return "", "is empty"
@@ -174,15 +191,16 @@ func parseServer(h string) (addr, rule string) {
 	if strings.ContainsAny(h, " \t\r\n\x00@?#") {
 		return "", "holds a character that no host name has"
 	}
-	bare := h
-	if strings.HasPrefix(h, "[") && strings.HasSuffix(h, "]") {
-		bare = h[1 : len(h)-1]
+	if strings.ContainsAny(h, ";") {
+		return "", "holds a semicolon: servers are separated by commas"
 	}
 	host, port, err := net.SplitHostPort(h)
 	switch {
 	case err == nil:
-	case net.ParseIP(bare) != nil: // an address alone, IPv6 with or without brackets
-		host, port = bare, defaultPort
+	case strings.HasPrefix(h, "[") && strings.HasSuffix(h, "]") && net.ParseIP(h[1:len(h)-1]) != nil:
+		host, port = h[1:len(h)-1], defaultPort
+	case net.ParseIP(h) != nil && strings.Contains(h, ":"):
+		return "", "is an IPv6 address without brackets, whose end may be a port: write [address]:port"
 	case !strings.Contains(h, ":"):
 		host, port = h, defaultPort
 	default:

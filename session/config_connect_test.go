@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,31 +18,49 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-func TestConnectStringsThatAreUnderstood(t *testing.T) {
-	for connect, want := range map[string]struct {
-		servers []string
-		chroot  string
-	}{
-		"zk1":                           {[]string{"zk1:2181"}, ""},
-		"zk1:2182":                      {[]string{"zk1:2182"}, ""},
-		"zk1:1,zk2:65535,zk3":           {[]string{"zk1:1", "zk2:65535", "zk3:2181"}, ""},
-		"zk1:2181/":                     {[]string{"zk1:2181"}, ""},
-		"zk1:2181/a":                    {[]string{"zk1:2181"}, "/a"},
-		"zk1,zk2/a/b c/ü":               {[]string{"zk1:2181", "zk2:2181"}, "/a/b c/ü"},
-		"zk1,zk1:2181,zk2,zk1":          {[]string{"zk1:2181", "zk2:2181"}, ""},
-		"127.0.0.1:2181":                {[]string{"127.0.0.1:2181"}, ""},
-		"127.0.0.1":                     {[]string{"127.0.0.1:2181"}, ""},
-		"[::1]:2182":                    {[]string{"[::1]:2182"}, ""},
-		"[::1]":                         {[]string{"[::1]:2181"}, ""},
-		"::1":                           {[]string{"[::1]:2181"}, ""},
-		"[fe80::1%eth0]:2181":           {[]string{"[fe80::1%eth0]:2181"}, ""},
-		"zk-0.zk.ns.svc.cluster.local":  {[]string{"zk-0.zk.ns.svc.cluster.local:2181"}, ""},
-		"zk1:2181,[2001:db8::1]:2181/x": {[]string{"zk1:2181", "[2001:db8::1]:2181"}, "/x"},
-	} {
+// What is accepted means what it means to ZooKeeper's Java client: else two programs would have two locks, and both hold.
+func TestScenario69_ConnectStringsMeanWhatTheyMeanToTheJavaClient(t *testing.T) {
+	table, err := os.ReadFile("testdata/connect.txt")
+	require.NoError(t, err)
+	rows := 0
+	for row := range strings.Lines(string(table)) {
+		if strings.HasPrefix(row, "#") {
+			continue
+		}
+		rows++
+		columns := strings.Split(strings.TrimSuffix(row, "\n"), "\t")
+		require.Len(t, columns, 3, row)
+		connect, java := columns[0], columns[1]
 		servers, chroot, err := session.ParseConnect(connect)
-		require.NoError(t, err, connect)
-		require.Equal(t, want.servers, servers, connect)
-		require.Equal(t, want.chroot, chroot, connect)
+		if columns[2] == "refuse" {
+			require.Error(t, err, "%q", connect)
+			continue
+		}
+		require.NoError(t, err, "%q", connect)
+		javaServers, javaChroot, _ := strings.Cut(java, " /")
+		if javaChroot != "" {
+			javaChroot = "/" + javaChroot
+		}
+		require.Equal(t, javaChroot, chroot, "%q", connect)
+		var want []string // each server once
+		for _, s := range strings.Fields(javaServers) {
+			host, port, err := net.SplitHostPort(s)
+			require.NoError(t, err)
+			if addr := net.JoinHostPort(host, port); !slices.Contains(want, addr) {
+				want = append(want, addr)
+			}
+		}
+		require.Equal(t, want, servers, "%q", connect)
+	}
+	require.Greater(t, rows, 70)
+}
+
+// Java takes the end of the first for a port, and of the second too.
+func TestScenario74_AnIPv6AddressWithoutBracketsIsRefused(t *testing.T) {
+	for _, connect := range []string{"2001:db8::1:2181", "::1", "zk1,2001:db8::1/app"} {
+		_, _, err := session.ParseConnect(connect)
+		require.ErrorIs(t, err, session.ErrConfig, connect)
+		require.ErrorContains(t, err, "without brackets, whose end may be a port: write [address]:port", connect)
 	}
 }
 
@@ -71,6 +91,10 @@ var badConnects = map[string]struct {
 	"[[::1]]":                    {session.ErrConfig, []string{`"[[::1]]"`}},
 	"]127.0.0.1[":                {session.ErrConfig, []string{`"]127.0.0.1["`}},
 	"[]:2181":                    {session.ErrConfig, []string{`"[]:2181"`, "has no host"}},
+	"zk1/app,zk2/app":            {session.ErrConfig, []string{`"zk1/app,zk2/app"`, "the chroot stands once, after the last server"}},
+	"zk1/zookeeper/x":            {session.ErrConfig, []string{`"zk1/zookeeper/x"`, "ZooKeeper's own"}},
+	"zk1/app ":                   {session.ErrConfig, []string{`"zk1/app "`, "space"}},
+	"zk1:2181;zk2:2181":          {session.ErrConfig, []string{"separated by commas"}},
 	"zk1//app":                   {session.ErrPath, []string{`"//app"`, "empty component"}},
 	"zk1/app/":                   {session.ErrPath, []string{`"/app/"`, "ends with a slash"}},
 	"zk1/../app":                 {session.ErrPath, []string{`"/../app"`, "relative component .."}},

@@ -57,7 +57,7 @@ func (c *Client) newHold(values context.Context, t ticket, w *waiting, o lockOpt
 		delete(c.use.waits, w)
 		c.use.holds[a] = struct{}{}
 	})
-	c.tellAcquired(AcquiredInfo{a.info, h.Token(), h.Node(), a.since.Sub(w.since), 0})
+	h.tellAcquired(AcquiredInfo{a.info, h.Token(), h.Node(), a.since.Sub(w.since), 0})
 	a.mu.Lock() // a timer may fire before its field is set
 	if a.limit > 0 {
 		a.maxHold = time.AfterFunc(a.limit, a.expire)
@@ -65,6 +65,18 @@ func (c *Client) newHold(values context.Context, t ticket, w *waiting, o lockOpt
 	a.mu.Unlock()
 	t.Guard(a.endLost)
 	return h
+}
+
+// tellAcquired is Client.tellAcquired. If a hook panics, the caller does not get the hold, which is released.
+func (h *Hold) tellAcquired(i AcquiredInfo) {
+	told := false
+	defer func() {
+		if !told {
+			h.UnlockSoon()
+		}
+	}()
+	h.a.c.tellAcquired(i)
+	told = true
 }
 
 // end is the only way out of held: it ends the context of every hold with cause. False: the acquisition had ended before.

@@ -174,6 +174,11 @@ func tell[I any](c *Client, level slog.Level, event string, l *LockInfo, hook fu
 	}
 }
 
+// tellsWaits reports whether a user's function is called while a call waits.
+func (c *Client) tellsWaits(ctx context.Context) bool {
+	return c.opts.hooks.Queued != nil || c.opts.hooks.Retried != nil || c.log.Enabled(ctx, slog.LevelDebug)
+}
+
 func (t Token) attr() slog.Attr { return slog.Int64("token", int64(t)) }
 
 func (c *Client) tellAsked(i LockInfo) {

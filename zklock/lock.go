@@ -120,15 +120,25 @@ func (l *lock) acquire(ctx context.Context, op string, info LockInfo) (*Hold, er
 		defer cancel()
 	}
 	began := time.Now()
-	w, use := &waiting{c: l.c, info: info, since: began}, &l.c.use
+	w, use := &waiting{c: l.c, info: info, since: began, cancel: func() {}}, &l.c.use
+	if l.c.tellsWaits(ctx) {
+		ctx, w.cancel = context.WithCancel(ctx)
+		defer w.cancel()
+	}
 	use.update(func() { use.waits[w] = struct{}{} })
 	defer use.update(func() { delete(use.waits, w) })
 	l.c.tellAsked(info)
 	h, err := l.reenter(ctx, info.Kind)
 	if h != nil {
-		l.c.tellAcquired(AcquiredInfo{info, h.Token(), h.Node(), time.Since(began), h.a.info.Call})
+		h.tellAcquired(AcquiredInfo{info, h.Token(), h.Node(), time.Since(began), h.a.info.Call})
 	} else if err == nil {
 		h, err = l.take(ctx, w)
+		if w.panicked != nil {
+			if h != nil {
+				h.UnlockSoon()
+			}
+			panic(w.panicked)
+		}
 	}
 	if err != nil {
 		err = l.fail(op, l.explain(caller, err))

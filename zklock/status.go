@@ -2,6 +2,7 @@ package zklock
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"slices"
 	"sync"
@@ -89,16 +90,29 @@ type waiting struct {
 	since time.Time
 
 	line recipe.Line // guarded by inUse.mu
+
+	cancel   context.CancelFunc // ends the wait
+	panicked any                // what a hook panicked with
+}
+
+// endOnPanic is deferred by what calls a hook while the call waits. A panic must not unwind the stack of a call that has a
+// place in line: it ends the wait, and acquire goes on with it.
+func (w *waiting) endOnPanic() {
+	if w.panicked = cmp.Or(w.panicked, recover()); w.panicked != nil {
+		w.cancel()
+	}
 }
 
 // Queued notes the call's place in line, and reports it.
 func (w *waiting) Queued(l recipe.Line) {
 	w.c.use.update(func() { w.line = l })
+	defer w.endOnPanic()
 	w.c.tellQueued(QueuedInfo{w.info, l.Ahead, l.Holder, l.Who})
 }
 
 func (w *waiting) Retried(cause error) {
 	w.c.use.update(func() { w.line = recipe.Line{} })
+	defer w.endOnPanic()
 	w.c.tellRetried(RetriedInfo{w.info, cause})
 }
 
