@@ -3,6 +3,7 @@ package lockhttp
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -76,9 +77,7 @@ func Middleware(c *zklock.Client, path func(*http.Request) (string, error), opts
 					return errUnreachable
 				}
 				served = true
-				r := r.WithContext(work)
-				r.Body = body
-				next.ServeHTTP(w, r)
+				serve(next, w, r, work, body)
 				return nil
 			})
 			reach.stop()
@@ -87,6 +86,19 @@ func Middleware(c *zklock.Client, path func(*http.Request) (string, error), opts
 			} // else the answer is the handler's; a loss, or a release that failed, is told by the Client's hooks and logger
 		})
 	}
+}
+
+// serve calls next with a copy of r. What the handler hangs on the copy reaches r: net/http removes the temporary files of a
+// form, and middleware around this one reads the pattern and the path's values.
+func serve(next http.Handler, w http.ResponseWriter, r *http.Request, work context.Context, body io.ReadCloser) {
+	inner := r.WithContext(work)
+	inner.Body = body
+	defer func() {
+		outer := r.Body
+		*r = *inner.WithContext(r.Context())
+		r.Body = outer
+	}()
+	next.ServeHTTP(w, inner)
 }
 
 // DefaultWait is how long a request waits for its lock when WithWait does not say otherwise. A client that has gone away is
