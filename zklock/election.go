@@ -80,7 +80,8 @@ func (l *Leadership) Resign(ctx context.Context) error {
 // Run campaigns and calls lead for each term, one after the other, until ctx ends or lead returns while it leads. lead's
 // context ends with ctx and with the term. Run gives the leadership up, or campaigns again, only when lead has returned, so
 // two calls of it never overlap in this process. A lead that ignores its context keeps Run waiting, and, while the session
-// lasts, keeps others from leading. After a term that was lost, Run campaigns again, whatever lead returned.
+// lasts, keeps others from leading. After a term that was lost, Run campaigns again, whatever lead returned; an error that is more than its
+// context's end is logged.
 //
 // It returns lead's error (nil too) when lead returned during its term, even if ctx has ended, after resigning (as Do
 // releases); ctx's error when ctx ended while it did not lead; otherwise the error of a campaign that can't succeed
@@ -119,6 +120,9 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 			return e.fail("run", session.Waited(ctx, trusted.Caller{}, err))
 		case ctx.Err() != nil, errors.Is(cause, ErrClosed):
 			return err
+		}
+		if leadErr != nil && !isAny(leadErr, context.Canceled, ErrLost) { // more than the end of its context
+			c.log.Warn("lead failed after its term was lost, and campaigns again", "path", e.path, "error", leadErr)
 		}
 		if time.Since(began) < time.Second { // a term that is lost at once must not spin
 			c.rest(ctx, 100*time.Millisecond)

@@ -3,6 +3,8 @@ package zklock_test
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -226,4 +228,36 @@ func TestRunCampaignsAgainAfterAMaximumTerm(t *testing.T) {
 		require.InDelta(s, 6, mine.count(), 1)
 		require.InDelta(s, 6, theirs.count(), 1)
 	})
+}
+
+// After a lost term Run goes on, so nobody else would hear of lead's error.
+func TestRunLogsLeadsErrorAfterALostTerm(t *testing.T) {
+	for name, k := range map[string]struct {
+		end  func(ctx context.Context) error
+		logs bool
+	}{
+		"its own error":       {func(context.Context) error { return errors.New("the books don't balance") }, true},
+		"its context's error": {func(ctx context.Context) error { return ctx.Err() }, false},
+		"its context's cause": {context.Cause, false},
+		"no error":            {func(context.Context) error { return nil }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				var log strings.Builder
+				c := s.Client(zklock.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))))
+				terms := 0
+				require.NoError(s, c.Election("/e").Run(s.Context(), nil, func(ctx context.Context, _ *zklock.Leadership) error {
+					if terms++; terms > 1 {
+						return nil
+					}
+					require.NoError(s, s.Server.Expire(c.SessionID()))
+					<-ctx.Done()
+					return k.end(ctx)
+				}))
+				require.Equal(s, 2, terms)
+				require.NoError(s, c.Close())
+				require.Equal(s, k.logs, strings.Contains(log.String(), "the books don't balance"))
+			})
+		})
+	}
 }
