@@ -91,16 +91,6 @@ func TestAliveReadsTheClockAndWaitsForNoTimer(t *testing.T) {
 	require.Equal(t, session.Over, s.State())
 }
 
-func BenchmarkAlive(b *testing.B) {
-	srv := zktest.Run(b)
-	s := openAt(b, srv.Addr())
-	for b.Loop() {
-		if s.Alive() != nil {
-			b.Fatal(s.Err())
-		}
-	}
-}
-
 // Scenario 58: on a connection that carries requests but no replies a close would arrive and end the session early. So a
 // session whose lease is over sends no close; the server ends it at its timeout.
 func TestScenario58_NothingEndsALostSessionBeforeTheTimeThatWasPromised(t *testing.T) {

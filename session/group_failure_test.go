@@ -1,94 +1,14 @@
 package session_test
 
 import (
-	"context"
 	"slices"
 	"testing"
-	"testing/synctest"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zktest"
 )
-
-func TestWhoGivesUpBeforeTheWriteIsInNoGroup(t *testing.T) {
-	withLocks(t, 4, func(t *testing.T, l *lockers) {
-		ctx, cancel := context.WithCancel(t.Context())
-		var all [4]entered
-		var calls []func()
-		for i := range all {
-			calls = append(calls, func() {
-				if i == 2 {
-					all[i] = l.enter(ctx, dir(i))
-				} else {
-					all[i] = l.enter(t.Context(), dir(i))
-				}
-			})
-		}
-		wait := l.together(append(calls, cancel)...)
-		wait()
-		require.ErrorIs(t, all[2].err, context.Canceled)
-		require.NotErrorIs(t, all[2].err, session.ErrUnknownOutcome)
-		require.Empty(t, l.srv.Children(dir(2)))
-		for _, i := range []int{0, 1, 3} {
-			l.requireEntered(all[i], dir(i))
-		}
-	})
-}
-
-func TestWhoGivesUpInAGroupThatIsRefusedIsNotInTheNext(t *testing.T) {
-	withLocks(t, 3, func(t *testing.T, l *lockers) {
-		ctx, cancel := context.WithCancel(t.Context())
-		in := l.srv.Inject(zktest.HoldReply().Op(zktest.OpMulti).Once())
-		var all [3]entered
-		wait := l.together(
-			func() { all[0] = l.enter(t.Context(), "/none") },
-			func() { all[1] = l.enter(ctx, dir(1)) },
-			func() { all[2] = l.enter(t.Context(), dir(2)) },
-		)
-		synctest.Wait()
-		cancel()
-		synctest.Wait()
-		in.Remove()
-		wait()
-		require.ErrorIs(t, all[0].err, zk.ErrNoNode)
-		require.ErrorIs(t, all[1].err, session.ErrUnknownOutcome, "it was under way")
-		require.Empty(t, l.srv.Children(dir(1)))
-		l.requireEntered(all[2], dir(2))
-		require.NoError(t, l.leave(t.Context(), all[2].Path))
-		require.Equal(t, 1, l.at(zktest.OpMultiRead), "of all three")
-		require.Equal(t, 1, l.at(zktest.OpGetChildren2), "nobody reads again what nobody waits for")
-	})
-}
-
-func TestWhenTheReplyToAGroupIsLostEachCallSaysSo(t *testing.T) {
-	withLocks(t, 5, func(t *testing.T, l *lockers) {
-		l.srv.Inject(zktest.CloseAfter().Op(zktest.OpMulti).Once())
-		for i, e := range l.enterAll(t.Context(), dirs(5)...) {
-			require.ErrorIs(t, e.err, session.ErrUnknownOutcome)
-			require.Len(t, l.srv.Children(dir(i)), 1, "it was carried out")
-			l.ForLocks(trusted.Caller{}).Found(dir(i)+"/n-", "", 0)
-		}
-		require.Zero(t, l.EphemeralBytes(), "each of them had kept its room until it was found out")
-	})
-}
-
-func TestAGroupThatWasNotSentIsSentOnTheNextConnection(t *testing.T) {
-	withLocks(t, 5, func(t *testing.T, l *lockers) {
-		l.srv.Inject(zktest.CloseBefore().Op(zktest.OpSync).Once()) // in front of them
-		for i, e := range l.enterAll(t.Context(), dirs(5)...) {
-			if e.err != nil { // it was written before the end of the connection was noticed
-				require.ErrorIs(t, e.err, session.ErrUnknownOutcome)
-				require.Empty(t, l.srv.Children(dir(i)))
-				continue
-			}
-			l.requireEntered(e, dir(i))
-		}
-	})
-}
 
 // A server refuses a multi that makes an ephemeral znode as a whole on a local session, for example.
 func TestAGroupThatIsRefusedAsAWholeCostsEachMemberItsOwnRequest(t *testing.T) {

@@ -37,17 +37,6 @@ func TestWritesOfDifferentCallsThatWaitToBeWrittenLeaveAsOneTransaction(t *testi
 	})
 }
 
-func TestAWriteThatWaitsAloneIsTheRequestThatItIs(t *testing.T) {
-	withLocks(t, 1, func(t *testing.T, l *lockers) {
-		e := l.enter(t.Context(), dir(0))
-		l.requireEntered(e, dir(0))
-		require.NoError(t, l.leave(t.Context(), e.Path))
-		require.Zero(t, l.at(zktest.OpMulti))
-		require.Equal(t, 1, l.at(zktest.OpCreate))
-		require.Equal(t, 1, l.at(zktest.OpDelete))
-	})
-}
-
 func TestTheProgramsOwnWritesAreInNoGroup(t *testing.T) {
 	withLocks(t, 4, func(t *testing.T, l *lockers) {
 		own := func(i int) func() {
@@ -89,47 +78,6 @@ func TestARefusedMemberOfAGroupCostsTheOthersOneMoreTry(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestAMemberThatWasUndoneThreeTimesGoesAlone(t *testing.T) {
-	withLocks(t, 3, func(t *testing.T, l *lockers) {
-		for i := range 6 { // not empty, so that each is refused
-			_, err := l.Create(t.Context(), fmt.Sprintf("/full%d", i), nil, session.Persistent, everybody)
-			require.NoError(t, err)
-			_, err = l.Create(t.Context(), fmt.Sprintf("/full%d/x", i), nil, session.Persistent, everybody)
-			require.NoError(t, err)
-		}
-		l.base = l.srv.Requests()
-		var calls []func()
-		for i := range 6 {
-			calls = append(calls, func() { require.ErrorIs(t, l.leave(t.Context(), fmt.Sprintf("/full%d", i)), zk.ErrNotEmpty) })
-		}
-		good := make([]entered, 3)
-		for i := range good {
-			calls = append(calls, func() { good[i] = l.enter(t.Context(), dir(i)) })
-		}
-		l.together(calls...)()
-		for i, e := range good {
-			l.requireEntered(e, dir(i))
-		}
-		require.GreaterOrEqual(t, l.at(zktest.OpDelete), 3, "three groups were refused, each for one of six")
-		require.Less(t, l.at(zktest.OpDelete), 6, "and what is sent again shares a request with what is sent again at the same moment")
-		require.LessOrEqual(t, l.at(zktest.OpCreate), 3)
-	})
-}
-
-func TestNoTwoContendersOfOneDirectoryAreMadeInOneTransaction(t *testing.T) {
-	withLocks(t, 3, func(t *testing.T, l *lockers) {
-		where := []string{dir(0), dir(1), dir(0), dir(2), dir(0)}
-		all := l.enterAll(t.Context(), where...)
-		for i, e := range all {
-			l.requireEntered(e, where[i])
-		}
-		require.Less(t, all[0].Czxid, all[2].Czxid)
-		require.Less(t, all[2].Czxid, all[4].Czxid)
-		require.Equal(t, all[0].Czxid, all[1].Czxid)
-		require.Equal(t, all[0].Czxid, all[3].Czxid)
-	})
 }
 
 func TestWritesThatDependOnEachOtherAreInNoGroup(t *testing.T) {
@@ -273,39 +221,5 @@ func TestLocksThatHaveNoDirectoryYetAreRefusedTogether(t *testing.T) {
 		l.together(calls...)()
 		require.Equal(t, groups+1, l.at(zktest.OpMulti), "so are the directories")
 		require.Equal(t, alone, l.at(zktest.OpCreate))
-	})
-}
-
-func TestWhoMayNotListADirectoryEntersItInAGroupAllTheSame(t *testing.T) {
-	withLocks(t, 2, func(t *testing.T, l *lockers) {
-		unread := []zk.ACL{{Perms: zk.PermCreate | zk.PermDelete, Scheme: "world", ID: "anyone"}}
-		_, err := l.Create(t.Context(), "/unread", nil, session.Persistent, unread)
-		require.NoError(t, err)
-		all := l.enterAll(t.Context(), "/none", "/unread", dir(1))
-		require.ErrorIs(t, all[0].err, zk.ErrNoNode)
-		require.NoError(t, all[1].err)
-		require.ErrorIs(t, all[1].listErr, zk.ErrNoAuth)
-		require.Len(t, l.srv.Children("/unread"), 1)
-		l.requireEntered(all[2], dir(1))
-	})
-}
-
-func TestLocksThatHaveNoDirectoryYetLeaveTheOthersAlone(t *testing.T) {
-	withLocks(t, 40, func(t *testing.T, l *lockers) {
-		held := l.enterAll(t.Context(), dirs(40)...)
-		l.enterAll(t.Context(), "/none", "/none2") // the client knows now that there are containers
-		l.base = l.srv.Requests()
-		var calls []func()
-		for i, e := range held {
-			calls = append(calls,
-				func() { require.ErrorIs(t, l.enter(t.Context(), fmt.Sprintf("/new%d", i)).err, zk.ErrNoNode) },
-				func() { require.NoError(t, l.leave(t.Context(), e.Path)) },
-				func() {
-					require.NoError(t, l.CreateAllGrouped(t.Context(), trusted.Caller{}, fmt.Sprintf("/made%d", i), nil, session.Persistent, everybody))
-				})
-		}
-		l.together(calls...)()
-		require.Zero(t, l.at(zktest.OpDelete))
-		require.Equal(t, 2, l.at(zktest.OpMulti), "one was refused, and all that could be done was done in one")
 	})
 }

@@ -25,22 +25,6 @@ func TestListsOfDifferentCallsThatWaitToBeWrittenAreReadTogether(t *testing.T) {
 	})
 }
 
-func TestAListThatWaitsAloneIsTheRequestThatItIs(t *testing.T) {
-	withLocks(t, 2, func(t *testing.T, l *lockers) {
-		l.requireEntered(l.enter(t.Context(), dir(0)), dir(0))
-		own := func(i int) func() {
-			return func() {
-				_, stat, err := l.List(t.Context(), dir(i))
-				require.NoError(t, err)
-				require.NotZero(t, stat.Czxid)
-			}
-		}
-		l.together(own(0), own(1))()
-		require.Zero(t, l.at(zktest.OpMultiRead), "the program's own")
-		require.Equal(t, 3, l.at(zktest.OpGetChildren2))
-	})
-}
-
 func TestOneRefusedListCostsTheOthersNothing(t *testing.T) {
 	withLocks(t, 4, func(t *testing.T, l *lockers) {
 		unread := []zk.ACL{{Perms: zk.PermCreate | zk.PermDelete, Scheme: "world", ID: "anyone"}}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zktest"
 )
@@ -88,26 +87,6 @@ func TestWritesThatAreSlowEverywhereAreWaitedFor(t *testing.T) {
 		_, err := s.Create(ctx, "/x", nil, session.Ephemeral, everybody)
 		require.True(t, err == nil || errors.Is(err, session.ErrUnknownOutcome), "%v", err)
 		require.Less(t, time.Since(began), 10*time.Second)
-	})
-}
-
-// A hold can also begin while writes are slow.
-func TestAHoldBeginsWhileWritesAreSlow(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		s := openAt(t, "a:1,b:1,c:1", func(c *session.Config) { c.Dial = srv.Dial })
-		node := ephemeral(t, s)
-		srv.Inject(zktest.DelayReply(3 * time.Second).Op(writes...))
-		for range 5 {
-			time.Sleep(40 * time.Second)
-			began := time.Now()
-			r, err := s.ForLocks(trusted.Caller{}).Retain(within(t, time.Minute), node)
-			t.Logf("retained after %v", time.Since(began))
-			require.NoError(t, err)
-			require.LessOrEqual(t, time.Since(began), 10*time.Second)
-			time.Sleep(40 * time.Second)
-			require.NoError(t, s.Err(), "and lasts")
-			r.Release()
-		}
 	})
 }
 

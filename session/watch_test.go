@@ -109,39 +109,6 @@ func TestTheLastCloseTakesTheWatchAwayAtTheServer(t *testing.T) {
 	})
 }
 
-func TestAWatchOnAZnodeThatIsNotThere(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		s := open(t, srv)
-		w := watch(t, s, "/x")
-		require.False(t, w.Exists)
-		w.Close()
-		requireNoWatches(t, srv, s)
-		w = watch(t, s, "/x")
-		require.NoError(t, srv.Create("/x", nil))
-		synctest.Wait()
-		require.True(t, fired(w))
-		require.Equal(t, zk.EventNodeCreated, w.Event())
-		w.Close()
-		requireNoWatches(t, srv, s)
-	})
-}
-
-func TestAWatchFiresOnceAndIsSetAnew(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		require.NoError(t, srv.Create("/x", nil))
-		s := open(t, srv)
-		for i := range 10 {
-			w := watch(t, s, "/x")
-			require.NoError(t, srv.SetData("/x", []byte{byte(i)}))
-			synctest.Wait()
-			require.True(t, fired(w))
-			require.Equal(t, zk.EventNodeDataChanged, w.Event())
-			w.Close()
-		}
-		requireNoWatches(t, srv, s)
-	})
-}
-
 func TestAWatchWhoseContextEndsBeforeItIsSetIsTakenAway(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		require.NoError(t, srv.Create("/x", nil))

@@ -2,7 +2,6 @@ package session_test
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -92,62 +91,6 @@ func TestAWatchOfChildrenFiresWhenItsZnodeIsDeleted(t *testing.T) {
 	})
 }
 
-func TestAWatchOfChildrenLastsAcrossConnections(t *testing.T) {
-	for _, change := range []string{"none", "while away", "after"} {
-		t.Run(change, func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *zktest.Server) {
-				require.NoError(t, srv.Create("/dir", nil))
-				s := open(t, srv)
-				w, _ := lineWatch(t, s)
-				away := srv.Inject(zktest.Refuse())
-				srv.DropConnections()
-				time.Sleep(time.Second)
-				if change == "while away" {
-					require.NoError(t, srv.Create("/dir/a", nil))
-				}
-				require.False(t, lineFired(w))
-				away.Remove()
-				time.Sleep(5 * time.Second)
-				require.Equal(t, change == "while away", lineFired(w))
-				if change == "after" {
-					require.NoError(t, srv.Create("/dir/a", nil))
-					require.True(t, lineFired(w))
-				}
-				w.Close()
-				synctest.Wait()
-				require.Zero(t, srv.WatchCount())
-				require.Zero(t, s.WatchedPaths())
-			})
-		})
-	}
-}
-
-func TestClosingTheLastWatchOfChildrenTakesItAwayAtTheServer(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		require.NoError(t, srv.Create("/dir", nil))
-		s := open(t, srv)
-		for range 3 {
-			first, _ := lineWatch(t, s)
-			second, _ := lineWatch(t, s)
-			znode, err := s.Watch(within(t, soon), "/dir")
-			require.NoError(t, err)
-			synctest.Wait()
-			require.Equal(t, 2, srv.WatchCount(), "one of each kind")
-			first.Close()
-			first.Close()
-			synctest.Wait()
-			require.Equal(t, 2, srv.WatchCount(), "somebody still wants it")
-			second.Close()
-			synctest.Wait()
-			require.Equal(t, 1, srv.WatchCount(), "of the znode itself")
-			znode.Close()
-			synctest.Wait()
-			require.Zero(t, srv.WatchCount())
-			require.Zero(t, s.WatchedPaths())
-		}
-	})
-}
-
 // ctx ends while the list is under way, with other calls at the same path: the call leaves nothing behind, and the watch of
 // another caller stays and fires.
 func TestAWatchOfChildrenWhoseContextEndsInFlightLeavesNothing(t *testing.T) {
@@ -208,62 +151,4 @@ func TestAWatchOfChildrenWhoseContextEndsInFlightLeavesNothing(t *testing.T) {
 			})
 		}
 	}
-}
-
-// Many calls watch one list, give up and are woken at random moments, while it changes and connections break. None misses the
-// last change, and at the end no watch is left.
-func TestManyWatchesOfOneListAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		require.NoError(t, srv.Create("/dir", nil))
-		s := open(t, srv)
-		var all sync.WaitGroup
-		const last = "last"
-		for i := range 20 {
-			all.Go(func() {
-				for n := 0; ; n++ {
-					ctx, cancel := context.WithTimeout(context.Background(), time.Duration(1+(i*7+n)%5)*time.Millisecond)
-					if n%3 == 0 {
-						cancel()
-						ctx, cancel = context.WithTimeout(context.Background(), time.Minute)
-					}
-					w, names, _, err := s.WatchChildren(ctx, "/dir")
-					if err != nil {
-						cancel()
-						continue
-					}
-					for _, name := range names {
-						if name == last {
-							w.Close()
-							cancel()
-							return
-						}
-					}
-					if n%3 == 0 { // without a bound
-						select {
-						case <-w.Fired():
-						case <-ctx.Done():
-							t.Error("a change was missed")
-						}
-					} else {
-						<-ctx.Done()
-					}
-					w.Close()
-					cancel()
-				}
-			})
-		}
-		for i := range 50 {
-			time.Sleep(3 * time.Millisecond)
-			require.NoError(t, srv.Create(fmt.Sprint("/dir/", i), nil))
-			if i%10 == 9 {
-				srv.DropConnections()
-				time.Sleep(2 * time.Second)
-			}
-		}
-		require.NoError(t, srv.Create("/dir/"+last, nil))
-		all.Wait()
-		time.Sleep(time.Second)
-		require.Zero(t, srv.WatchCount())
-		require.Zero(t, s.WatchedPaths())
-	})
 }

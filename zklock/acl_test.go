@@ -81,20 +81,3 @@ func TestAVerifiedLockIsTakenInADirectoryThatItsUsersMade(t *testing.T) {
 		s.Empty(0, dir)
 	})
 }
-
-func TestAVerifiedLockOnARealServer(t *testing.T) {
-	s := locktest.SiteOf(t, 1)
-	dir := s.Path(t)
-	acl := []zklock.LockOption{zklock.WithACL(verifiedACL()...), zklock.WithVerifiedACL()}
-	alice := s.Client(t, zklock.WithAuth("digest", []byte("alice:a")))
-	bob := s.Client(t, zklock.WithAuth("digest", []byte("bob:b")))
-	for _, c := range []*zklock.Client{alice, bob} {
-		locktest.Unlock(t, locktest.Lock(t, c.Mutex(dir, acl...)))
-	}
-	sess, err := s.Client(t).Session(locktest.Soon(t))
-	require.NoError(t, err)
-	require.NoError(t, sess.CreateAll(locktest.Soon(t), dir+"-open", nil, session.Persistent, session.WorldACL()))
-	_, err = alice.Mutex(dir+"-open", acl...).Lock(locktest.Soon(t))
-	require.ErrorIs(t, err, zklock.ErrConflict)
-	require.ErrorContains(t, err, "grants cdrwa to world:anyone")
-}

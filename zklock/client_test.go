@@ -32,17 +32,6 @@ func TestDialOfAnUnreachableEnsembleNamesEachServerAndItsAnswer(t *testing.T) {
 	})
 }
 
-func TestDialWithAContextThatHasEnded(t *testing.T) {
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		_, err := zklock.Dial(ctx, srv.Addr(), zklock.WithDialer(srv.Dial))
-		require.ErrorIs(t, err, context.Canceled)
-		time.Sleep(time.Minute)
-		require.Empty(t, srv.Sessions())
-	})
-}
-
 func TestDialWithCredentialsThatAreRefused(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		_, err := zklock.Dial(locktest.Soon(t), srv.Addr(), zklock.WithDialer(srv.Dial), zklock.WithAuth("nonesuch", []byte("secret-word")))
@@ -73,27 +62,6 @@ func TestTheClientsSessionIsForTheProgramsOwnReadsAndWrites(t *testing.T) {
 	})
 }
 
-func TestWhenASessionHasEndedTheClientOpensTheNext(t *testing.T) {
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := locktest.Dial(t, srv)
-		for range 3 {
-			old, err := c.Session(locktest.Soon(t))
-			require.NoError(t, err)
-			h := locktest.Lock(t, c.Mutex("/l"))
-			require.NoError(t, srv.Expire(old.ID()))
-			srv.DropConnections()
-			require.ErrorIs(t, locktest.End(h), zklock.ErrSessionExpired)
-			next, err := c.Session(locktest.Soon(t))
-			require.NoError(t, err)
-			require.NotEqual(t, old.ID(), next.ID())
-			require.NoError(t, next.Err())
-			require.ErrorIs(t, old.Err(), zklock.ErrLost)
-		}
-		synctest.Wait()
-		require.Len(t, srv.Sessions(), 1)
-	})
-}
-
 func TestSessionWaitsAsLongAsItsContextLasts(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		c := locktest.Dial(t, srv)
@@ -109,36 +77,6 @@ func TestSessionWaitsAsLongAsItsContextLasts(t *testing.T) {
 		srv.Leader().Up()
 		_, err = c.Session(locktest.Within(t, 5*time.Second))
 		require.NoError(t, err)
-	})
-}
-
-func TestCloseEndsHoldsAndWaitsWithErrClosed(t *testing.T) {
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := locktest.Dial(t, srv)
-		h := locktest.Lock(t, c.Mutex("/l"))
-		waiting := make(chan error, 1)
-		go func() {
-			_, err := c.Mutex("/l").Lock(context.Background())
-			waiting <- err
-		}()
-		synctest.Wait()
-		start := time.Now()
-		require.NoError(t, c.Close())
-		require.Zero(t, time.Since(start))
-		require.ErrorIs(t, h.Err(), zklock.ErrClosed)
-		require.ErrorIs(t, context.Cause(h.Context()), zklock.ErrClosed)
-		require.NotErrorIs(t, h.Err(), zklock.ErrLost, "it was asked for")
-		require.ErrorIs(t, <-waiting, zklock.ErrClosed)
-		require.ErrorIs(t, h.Unlock(context.Background()), zklock.ErrClosed)
-		require.Empty(t, srv.Children("/l"), "the locks are free at once")
-		require.Empty(t, srv.Sessions())
-		require.NoError(t, c.Close())
-
-		_, err := c.Session(context.Background())
-		require.ErrorIs(t, err, zklock.ErrClosed)
-		_, err = c.Mutex("/l").Lock(context.Background())
-		require.ErrorIs(t, err, zklock.ErrClosed)
-		require.EqualError(t, err, "zklock: lock /l: client closed")
 	})
 }
 
@@ -174,35 +112,6 @@ func TestAHoldTellsWhatItIs(t *testing.T) {
 		require.ErrorIs(t, err, zklock.ErrUnlocked)
 		next := locktest.Lock(t, c.Mutex("/a/b"))
 		require.Greater(t, next.Token(), h.Token())
-	})
-}
-
-func TestTheHoldsContextHasTheCallersValuesAndNotItsEnd(t *testing.T) {
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		type key struct{}
-		c := locktest.Dial(t, srv)
-		ctx, cancel := context.WithCancel(context.WithValue(context.Background(), key{}, "mine"))
-		h, err := c.Mutex("/l").Lock(ctx)
-		require.NoError(t, err)
-		cancel()
-		time.Sleep(time.Second)
-		require.NoError(t, h.Context().Err())
-		require.Equal(t, "mine", h.Context().Value(key{}))
-		require.NoError(t, h.Unlock(context.WithoutCancel(ctx)))
-	})
-}
-
-func TestUnlockWithAContextThatHasEndedReleasesAllTheSame(t *testing.T) {
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := locktest.Dial(t, srv)
-		ctx, cancel := context.WithCancel(context.Background())
-		h, err := c.Mutex("/l").Lock(ctx)
-		require.NoError(t, err)
-		cancel()
-		require.ErrorIs(t, h.Unlock(ctx), context.Canceled)
-		require.Equal(t, zklock.ErrUnlocked, h.Err())
-		synctest.Wait()
-		require.Empty(t, srv.Children("/l"))
 	})
 }
 

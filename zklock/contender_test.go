@@ -156,20 +156,6 @@ func TestBreakRemovesTheRightContenderAndItsHolderHearsOfIt(t *testing.T) {
 	}
 }
 
-func TestBreakOfALeaderAndOfAMultiLock(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		dirs, c, admin := dirs(s, 2), s.Client(), s.Client()
-		l := lead(s, c.Election("/e"), "v")
-		require.NoError(s, admin.Break(s.Context(), "/e", l.Token()))
-		s.Until(time.Second, "the leader hears of it", func() bool { return l.Err() != nil })
-		require.ErrorIs(s, l.Err(), zklock.ErrNodeDeleted)
-		h := takeAll(s, c.MultiLock(dirs))
-		require.NoError(s, admin.Break(s.Context(), dirs[1], h.Token()))
-		s.Until(time.Second, "the holder hears of it", func() bool { return h.Err() != nil })
-		require.ErrorIs(s, h.Err(), zklock.ErrNodeDeleted)
-	})
-}
-
 // The reply to the deletion is lost, so its outcome is unknown, and the error says so.
 func TestBreakWhoseReplyIsLostSaysThatItMayHaveBeenDone(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {

@@ -18,28 +18,6 @@ import (
 
 var errOwn = errors.New("the work's own error")
 
-func TestDoHoldsTheLockWhileItsFunctionRuns(t *testing.T) {
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := locktest.Dial(t, srv)
-		require.NoError(t, c.Mutex("/l").Do(locktest.Soon(t), func(ctx context.Context) error {
-			require.Len(t, srv.Children("/l"), 1)
-			h, ok := zklock.HoldFrom(ctx)
-			require.True(t, ok)
-			require.NoError(t, h.Check(ctx))
-			return nil
-		}))
-		require.Empty(t, srv.Children("/l"))
-	})
-}
-
-func TestDoReturnsItsFunctionsErrorAndReleases(t *testing.T) {
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		err := locktest.Dial(t, srv).Mutex("/l").Do(locktest.Soon(t), func(context.Context) error { return errOwn })
-		require.Equal(t, errOwn, err, "as it is")
-		require.Empty(t, srv.Children("/l"))
-	})
-}
-
 func TestDoReleasesWhenItsFunctionPanics(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		m := locktest.Dial(t, srv).Mutex("/l")
@@ -51,27 +29,16 @@ func TestDoReleasesWhenItsFunctionPanics(t *testing.T) {
 	})
 }
 
-func TestDoReportsALossTogetherWithItsFunctionsError(t *testing.T) {
+func TestALossThatTheFunctionDidNotNoticeIsNoSuccess(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		m := locktest.Dial(t, srv).Mutex("/l")
 		err := m.Do(locktest.Soon(t), func(ctx context.Context) error {
 			time.Sleep(time.Second)
 			require.NoError(t, srv.Delete("/l/"+srv.Children("/l")[0]))
 			<-ctx.Done()
-			require.ErrorIs(t, context.Cause(ctx), zklock.ErrNodeDeleted)
-			return errOwn
+			return nil
 		})
-		require.ErrorIs(t, err, errOwn)
-		require.ErrorIs(t, err, zklock.ErrLost)
 		require.ErrorIs(t, err, zklock.ErrNodeDeleted)
-
-		err = m.Do(locktest.Soon(t), func(ctx context.Context) error {
-			time.Sleep(time.Second)
-			require.NoError(t, srv.Delete("/l/"+srv.Children("/l")[0]))
-			<-ctx.Done()
-			return nil // it did not notice
-		})
-		require.ErrorIs(t, err, zklock.ErrNodeDeleted, "a loss is no success")
 	})
 }
 
@@ -100,18 +67,6 @@ func TestDosContextEndsWithTheCallersAndTheLockIsReleasedAfterwards(t *testing.T
 		})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Empty(t, srv.Children("/l"))
-	})
-}
-
-func TestDoThatDoesNotGetTheLockDoesNotCallItsFunction(t *testing.T) {
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		a, b := locktest.Dial(t, srv), locktest.Dial(t, srv)
-		locktest.Lock(t, a.Mutex("/l"))
-		never := func(context.Context) error { panic("called") }
-		require.ErrorIs(t, b.Mutex("/l").Do(locktest.Within(t, time.Second), never), context.DeadlineExceeded)
-		require.ErrorIs(t, b.Mutex("/l", zklock.WithWait(0)).Do(locktest.Within(t, time.Second), never), zklock.ErrBusy)
-		synctest.Wait() // the first hold's znode is deleted in the background
-		require.Len(t, srv.Children("/l"), 1)
 	})
 }
 
@@ -168,17 +123,6 @@ func TestMultiCommitsOnlyWhileTheLockIsHeld(t *testing.T) {
 		node, _ := srv.Node("/counter")
 		require.Equal(t, []byte("1"), node.Data, "nothing was written without the lock")
 		require.ErrorIs(t, h.Err(), zklock.ErrNodeDeleted, "and the hold knows")
-	})
-}
-
-func TestMultiWithALostReplyHasAnUnknownOutcome(t *testing.T) {
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		h := locktest.Lock(t, locktest.Dial(t, srv).Mutex("/l"))
-		srv.Inject(zktest.CloseAfter().Op(zktest.OpMulti).Once())
-		_, err := h.Multi(locktest.Soon(t), &zk.CreateRequest{Path: "/x", Acl: session.WorldACL()})
-		require.ErrorIs(t, err, zklock.ErrUnknownOutcome)
-		require.NoError(t, h.Err())
-		require.NoError(t, h.Check(locktest.Soon(t)))
 	})
 }
 

@@ -173,22 +173,3 @@ func TestScenario39_TermsOfTwoCandidatesThatTakeTurnsExpiringNeverOverlap(t *tes
 		}
 	})
 }
-
-// scenario 39, by force: another client ends the session of a leader. Observers see "no leader" and then only its successor,
-// and the old leader can no longer change what it has proclaimed.
-func TestScenario39_ALeaderWhoseSessionIsEndedByForceProclaimsNothingMore(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		dir, a, b := s.Dir("/e"), s.Client(), s.Client()
-		view := observe(s, s.Client().Election(dir))
-		first := lead(s, a.Election(dir), "a")
-		second := campaign(s.Context(), b.Election(dir), "b")
-		require.False(s, second.Over())
-		require.NoError(s, s.Server.Expire(a.SessionID()))
-		after := second.win(s)
-		require.ErrorIs(s, first.Proclaim(s.Context(), []byte("stale")), zklock.ErrLost)
-		_, err := first.Multi(s.Context())
-		require.ErrorIs(s, err, zklock.ErrLost)
-		require.NoError(s, after.Proclaim(s.Context(), []byte("b2")))
-		require.Equal(s, []string{"-", "a", "-", "b", "b2"}, view.values())
-	})
-}

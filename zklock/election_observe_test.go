@@ -8,12 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/locktest"
-	"github.com/zklock/locker/recipe"
-	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
 )
@@ -294,60 +291,4 @@ func TestObserversDoNotWakeCandidatesNorCandidatesObservers(t *testing.T) {
 			<-c.Done
 		}
 	})
-}
-
-// An observer whose permissions may be too few for a notification looks again from time to time.
-func TestAnObserverThatMayNotReadALeadersLongDataSeesItsEnd(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		alice, bob := s.Client(zklock.WithAuth("digest", []byte("alice:a"))), s.Client()
-		require.NoError(s, s.Server.Create("/e", nil))
-		node, err := alice.Current().Create(s.Context(), "/e/x-lock-0000000007", make([]byte, recipe.MaxData+1), session.Ephemeral,
-			[]zk.ACL{{Perms: zk.PermAll, Scheme: "auth"}})
-		require.NoError(s, err)
-		view := observe(s, bob.Election("/e"))
-		time.Sleep(locktest.LongTime)
-		require.Equal(s, []string{""}, view.values(), "a leader without a value")
-		require.NoError(s, alice.Current().Delete(s.Context(), node.Path, -1))
-		time.Sleep(time.Minute)
-		require.Equal(s, []string{"-"}, view.values())
-	}, zktest.WithVersion(zktest.Version38)) // later versions refuse the watch
-}
-
-// A candidate and an observer of one client watch the leader's znode. If its data have just been set, and it is deleted before they
-// watch it again, the candidate must be notified, whichever of the two sends its request first.
-func TestACandidateLeadsThoughAnObserverOfItsClientHasFoundTheLeaderGoneFirst(t *testing.T) {
-	for round := range 8 { // who asks first is up to the scheduler
-		t.Run(fmt.Sprint(round), func(t *testing.T) {
-			locktest.Simulate(t, func(s *locktest.Sim) {
-				a, b := s.Client(), s.Client()
-				ctx, cancel := context.WithCancel(s.Context())
-				defer cancel()
-				old := lead(s, a.Election("/vote"), "old")
-				done := make(chan struct{})
-				go func() {
-					defer close(done)
-					for range b.Election("/vote").Observe(ctx) { //nolint:revive // it only has to watch
-					}
-				}()
-				waiter := locktest.Go(s.Context(), func(ctx context.Context) (*zklock.Hold, error) {
-					l, err := b.Election("/vote").Campaign(ctx, []byte("new"))
-					if err != nil {
-						return nil, err
-					}
-					return l.Hold, nil
-				})
-				time.Sleep(time.Second)
-				in := s.Server.Inject(zktest.Hold().Op(zktest.OpExists, zktest.OpSetWatches).Session(b.SessionID()))
-				require.NoError(s, old.Proclaim(s.Context(), []byte("older")))
-				synctest.Wait()
-				require.NoError(s, old.Resign(s.Context()))
-				in.Remove()
-				time.Sleep(time.Minute)
-				require.True(s, waiter.Over(), "nobody leads, and the candidate waits for ever")
-				require.NoError(s, waiter.Err)
-				cancel()
-				<-done
-			})
-		})
-	}
 }

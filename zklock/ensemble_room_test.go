@@ -5,20 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/ensemble"
 	"github.com/zklock/locker/internal/locktest"
-	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 )
 
@@ -29,33 +25,6 @@ func roomySite(t *testing.T) (*locktest.Site, *ensemble.Ensemble) {
 	e := s.Ensemble()
 	e.NeedControl(t)
 	return s, e
-}
-
-// fillRoom makes n ephemerals of 77 bytes in the client's first session, or as many as there is room for.
-func fillRoom(t *testing.T, c *zklock.Client, n int) (made int) {
-	t.Helper()
-	ctx := locktest.Late(t)
-	s, err := c.Session(ctx)
-	require.NoError(t, err)
-	require.NoError(t, s.CreateAll(ctx, "/room", nil, session.Persistent, session.WorldACL()))
-	name := "/room/" + strings.Repeat("n", 61)
-	for batch := 200; made < n; {
-		ops := make([]any, min(batch, n-made))
-		for i := range ops {
-			ops[i] = &zk.CreateRequest{Path: name, Acl: session.WorldACL(), Flags: int32(session.EphemeralSequential)}
-		}
-		switch _, err := s.Multi(ctx, ops...); {
-		case err == nil:
-			made += len(ops)
-		case errors.Is(err, session.ErrNoRoom) && batch > 1:
-			batch = 1
-		case errors.Is(err, session.ErrNoRoom):
-			return made
-		default:
-			require.NoError(t, err)
-		}
-	}
-	return made
 }
 
 // serves checks that a lock can be taken and released through one server.
@@ -126,31 +95,4 @@ func heapInUse() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
-}
-
-// Why there is a bound: without it the end of such a session crashes servers for good. This tests the servers and not the
-// library; it shows that the test above tests the right thing.
-func TestAnEnsembleDiesOfTheEndOfASessionThatIsLargerThanItsServersCanRead(t *testing.T) {
-	locktest.NeedLong(t)
-	site, e := roomySite(t)
-	c := site.Client(t, zklock.WithEphemeralBytes(64<<20))
-	require.Equal(t, 50_000, fillRoom(t, c, 50_000))
-	require.NoError(t, c.Close())
-	ensemble.Until(t, locktest.Bound, "a server to stop serving", func() error {
-		if slices.ContainsFunc(e.Nodes, func(n *ensemble.Node) bool { return n.Mode() == "" }) {
-			return nil
-		}
-		return errors.New("all serve")
-	})
-	for _, n := range e.Nodes {
-		require.NoError(t, errors.Join(n.Kill(), n.Launch()))
-	}
-	var dead []int
-	for _, n := range e.Nodes { // each has enough time for an election
-		if err := serves(t, n.Addr()); err != nil {
-			dead = append(dead, n.ID)
-		}
-	}
-	t.Logf("after all were started again, these serve nobody: %v", dead)
-	require.NotEmpty(t, dead)
 }

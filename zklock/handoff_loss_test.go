@@ -243,34 +243,5 @@ func TestARefusalGoesToAllWhoWait(t *testing.T) {
 		require.Zero(s, zklock.LocalQueues(c.Client))
 		_, err := c.Mutex("/l", zklock.WithHandoffs(5)).TryLock(s.Context())
 		require.ErrorIs(s, err, zk.ErrNoAuth)
-
-		s.Unlock(s.Lock(c.Mutex("/s")))
-		sem := s.Client().Semaphore("/sem", 1)
-		h, err := sem.Acquire(s.Context(), 1)
-		require.NoError(s, err)
-		require.NoError(s, h.Err())
 	})
-}
-
-func TestLostRepliesUnderALocalQueue(t *testing.T) {
-	for _, op := range []zktest.Op{zktest.OpCreate, zktest.OpDelete, zktest.OpSetWatches, zktest.OpGetChildren2} {
-		for _, fault := range []zktest.Fault{zktest.CloseAfter(), zktest.CloseBefore()} {
-			for nth := 1; nth <= 3; nth++ {
-				locktest.Simulate(t, func(s *locktest.Sim) {
-					c, other := s.Client(), s.Client()
-					m := c.Mutex(s.Dir("/l"), zklock.WithHandoffs(2))
-					s.Server.Inject(fault.Op(op).Session(c.SessionID()).Nth(nth))
-					for range 3 {
-						h := s.Lock(m)
-						calls := append(inLine(s, m, 4), inLine(s, other.Mutex("/l"), 1)...)
-						s.Unlock(h)
-						drain(s, calls)
-						time.Sleep(5 * time.Second)
-					}
-					clean(s, "/l")
-					require.Zero(s, zklock.LocalQueues(c.Client))
-				})
-			}
-		}
-	}
 }

@@ -50,7 +50,7 @@ func TestGoroutinesOfOneProcessShareAZnode(t *testing.T) {
 		first := s.Lock(m)
 		calls := inLine(s, m, 5)
 		require.Len(s, s.Server.Children("/l"), 1)
-		before := asked(s)
+		before := s.Server.Requests()
 		last := first
 		for _, c := range calls {
 			require.False(s, c.Over(), "the lock is held")
@@ -63,7 +63,7 @@ func TestGoroutinesOfOneProcessShareAZnode(t *testing.T) {
 			require.Equal(s, first.Token(), h.Token(), "one znode, one token")
 			last = h
 		}
-		require.Equal(s, before, asked(s), "handed on without a request")
+		require.Equal(s, before, s.Server.Requests(), "handed on without a request")
 		s.Unlock(last)
 		clean(s, "/l")
 

@@ -1,7 +1,6 @@
 package zklock_test
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -343,26 +342,5 @@ func TestAProcessThatCanNotLookHandsOnForAWhileOnly(t *testing.T) {
 			s.Unlock(next)
 		}
 		clean(s, "/l")
-	})
-}
-
-func TestALocalQueueIsForgottenWhenNoCallerUsesIt(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		c := s.Client()
-		before := locktest.Goroutines()
-		for i := range 300 {
-			p := fmt.Sprint("/l/", i%50)
-			m := c.Mutex(p, zklock.WithHandoffs(i%3+1))
-			h := s.Lock(m)
-			ctx, cancel := context.WithCancel(s.Context())
-			w := locktest.Go(ctx, m.Lock)
-			require.False(s, w.Over())
-			cancel()
-			require.True(s, w.Over())
-			s.Unlock(h)
-		}
-		require.Zero(s, zklock.LocalQueues(c.Client))
-		require.Zero(s, s.Server.WatchCount())
-		require.Equal(s, before, locktest.Goroutines())
 	})
 }

@@ -57,30 +57,6 @@ func without(names []string, c *locktest.Client) (others []string) {
 	return others
 }
 
-// The same on a real server.
-func TestANeighbourWhoHidesItsZnodeAndGoesOnARealServer(t *testing.T) {
-	e := locktest.SiteOf(t, 1)
-	e.Processes(t, "the in-process one is asked above, in simulated time")
-	a, b := e.Client(t), e.Client(t)
-	ctx := locktest.Soon(t)
-	path := e.Path(t)
-	neighbour, err := session.Open(ctx, e.Connect(), session.Config{Timeout: e.LongTimeout(), ServerTick: e.Tick})
-	require.NoError(t, err)
-	defer neighbour.Close()
-	h := locktest.Lock(t, a.Mutex(path)) // makes the directory
-	locktest.Unlock(t, h)
-	made, err := neighbour.Create(ctx, path+"/_c_00000000-0000-4000-8000-000000000000-lock-", nil, session.EphemeralSequential, session.WorldACL())
-	require.NoError(t, err)
-	w := locktest.LockAside(t, b.Mutex(path))
-	locktest.AwaitContenders(t, a, path, 2)
-	locktest.Pass(2 * time.Second)
-	_, err = neighbour.SetACL(ctx, made.Path, zk.DigestACL(zk.PermAll, "neighbour", "x"), -1)
-	require.NoError(t, err)
-	require.NoError(t, neighbour.Close())
-	locktest.AwaitContenders(t, a, path, 1)
-	locktest.Unlock(t, w.Result(t))
-}
-
 // The same for others who wait for the end of a znode: an observer of an election, a reader behind a writer.
 func TestANeighbourWhoHidesItsZnodeAndGoesFromOnlookersAndReaders(t *testing.T) {
 	hide := func(s *locktest.Sim, neighbour *session.Session, node string) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -96,13 +95,6 @@ func TestHooksAreToldWhatHappensInOrder(t *testing.T) {
 		require.Equal(t, []string{"asked", "failed"}, d.read())
 		require.True(t, lastInfo[zklock.FailedInfo](&d).Try)
 		require.Equal(t, err, lastInfo[zklock.FailedInfo](&d).Err)
-
-		_, err = m.Lock(locktest.Within(t, 3*time.Second))
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Equal(t, []string{"asked", "queued 1", "queued 1", "failed"}, d.read(), "the second time with the holder's name")
-		require.Equal(t, theirs.Node(), lastInfo[zklock.QueuedInfo](&d).Holder)
-		require.True(t, strings.HasPrefix(lastInfo[zklock.QueuedInfo](&d).Who, "they ("))
-		require.Equal(t, 3*time.Second, lastInfo[zklock.FailedInfo](&d).Waited)
 		locktest.Unlock(t, theirs)
 
 		h = locktest.Lock(t, m)

@@ -40,12 +40,9 @@ type trial struct {
 // scene is a kind of fault.
 type scene struct {
 	site *locktest.Site
-	// holder is the connect string of the ith holder, next that of the others.
-	holder func(i int) string
-	next   string
-	// fault affects all holders or, when each is set, the ith.
-	fault func()
-	each  func(i int)
+	// holder is the connect string of the holders, next that of the others.
+	holder, next string
+	fault        func() // affects all holders
 }
 
 // hold takes the lock of each trial, each with its own client.
@@ -61,7 +58,7 @@ func (sc scene) hold(ctx context.Context, t *testing.T, dir string, trials int) 
 			locktest.Pass(rand.N(s.ShortTimeout() / 5))
 			tr := all[i]
 			var err error
-			if tr.holder, err = s.Dial(t, sc.holder(i), zklock.WithSessionTimeout(s.ShortTimeout())); err == nil {
+			if tr.holder, err = s.Dial(t, sc.holder, zklock.WithSessionTimeout(s.ShortTimeout())); err == nil {
 				tr.hold, err = tr.holder.Mutex(fmt.Sprint(dir, "/", i)).Lock(ctx)
 			}
 			if err != nil {
@@ -81,29 +78,16 @@ func (sc scene) hold(ctx context.Context, t *testing.T, dir string, trials int) 
 	return all
 }
 
-// strike begins the fault, for all at once or for each at its own moment, and records when for the clients that still hold.
-func (sc scene) strike(all []*trial, calls *sync.WaitGroup) {
-	strike := func(tr *trial) {
+// strike begins the fault, and records when for the clients that still hold.
+func (sc scene) strike(all []*trial) {
+	for _, tr := range all {
 		tr.mu.Lock()
-		defer tr.mu.Unlock()
 		if tr.hold.Err() == nil {
 			tr.cut = time.Now()
 		}
+		tr.mu.Unlock()
 	}
-	if sc.each != nil {
-		for i, tr := range all {
-			calls.Go(func() {
-				locktest.Pass(rand.N(sc.site.ShortTimeout() / 5)) // as in hold
-				strike(tr)
-				sc.each(i)
-			})
-		}
-	} else {
-		for _, tr := range all {
-			strike(tr)
-		}
-		sc.fault()
-	}
+	sc.fault()
 }
 
 // run makes a number of trials at once, and returns those in which the fault met a holder: on a machine that stood still for
@@ -139,7 +123,7 @@ func (sc scene) run(t *testing.T, trials int) []*trial {
 		})
 	}
 
-	sc.strike(all, &calls)
+	sc.strike(all)
 	calls.Wait()
 	var holders []*zklock.Client
 	for _, tr := range all {
@@ -172,9 +156,7 @@ func play(t *testing.T, rounds int, scene func() scene) {
 			margins, after = append(margins, tr.got.Sub(tr.ended)), append(after, tr.ended.Sub(tr.cut))
 			tr.mu.Unlock()
 		}
-		if sc.fault != nil {
-			sc.site.Mend(t)
-		}
+		sc.site.Mend(t)
 	}
 	slices.Sort(margins)
 	slices.Sort(after)
@@ -193,45 +175,13 @@ func rounds() int {
 	return 2
 }
 
-// One network fault for each holder, on all its links to the ensemble.
-func TestHolderStopsBeforeTheNextBeginsWhenItsNetworkFails(t *testing.T) {
-	s := locktest.SiteBeside(t, 3)
-	for name, fault := range map[string]func(*ensemble.Proxy){
-		"full cut":      (*ensemble.Proxy).Freeze,
-		"requests lost": (*ensemble.Proxy).DropRequests,
-		"replies lost":  (*ensemble.Proxy).DropReplies,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel() // like the other two: no fault at the servers
-			play(t, 1, func() scene {
-				proxies := make([][]*ensemble.Proxy, trialsAtOnce) // whole ones in each round
-				for i := range proxies {
-					for _, addr := range s.Addrs {
-						proxies[i] = append(proxies[i], ensemble.NewProxy(t, addr))
-					}
-				}
-				return scene{
-					site:   s,
-					holder: func(i int) string { return ensemble.Join(proxies[i]...) },
-					next:   s.Connect(),
-					each: func(i int) {
-						for _, p := range proxies[i] {
-							fault(p)
-						}
-					},
-				}
-			})
-		})
-	}
-}
-
 // The holders' server still answers reads and pings for some ticks after it has lost its leader.
 func TestHolderStopsBeforeTheNextBeginsWhenItsFollowerIsCutOff(t *testing.T) {
 	s := locktest.SiteBeside(t, 3)
 	s.Control(t)
 	play(t, rounds(), func() scene {
 		node := (s.Leader(t) + 1) % 3
-		return scene{site: s, holder: func(int) string { return s.Addrs[node] }, next: s.Others(node),
+		return scene{site: s, holder: s.Addrs[node], next: s.Others(node),
 			fault: func() { s.Isolate(node) }}
 	})
 }
@@ -242,7 +192,7 @@ func TestHolderStopsBeforeTheNextBeginsWhenItsLeaderIsKilled(t *testing.T) {
 	s.Control(t)
 	play(t, rounds(), func() scene {
 		node := s.Leader(t)
-		return scene{site: s, holder: func(int) string { return s.Addrs[node] }, next: s.Others(node),
+		return scene{site: s, holder: s.Addrs[node], next: s.Others(node),
 			fault: func() { s.Kill(t, node) }}
 	})
 }

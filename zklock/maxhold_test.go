@@ -69,20 +69,6 @@ func TestMaxHoldWhileTheServerIsAway(t *testing.T) {
 	})
 }
 
-func TestMaxHoldCoversReentrantHolds(t *testing.T) {
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		m := locktest.Dial(t, srv).Mutex("/l", zklock.WithMaxHold(time.Minute), zklock.WithReentrancy())
-		first := locktest.Lock(t, m)
-		time.Sleep(50 * time.Second)
-		second, err := m.Lock(first.Context())
-		require.NoError(t, err)
-		start := time.Now()
-		require.ErrorIs(t, locktest.End(second), zklock.ErrMaxHold)
-		require.Equal(t, 10*time.Second, time.Since(start), "counted from the first")
-		require.ErrorIs(t, locktest.End(first), zklock.ErrMaxHold)
-	})
-}
-
 // So a call of a database, say, that gets the context knows how long it may take.
 func TestTheContextOfAHoldWithAMaximumHasItAsItsDeadline(t *testing.T) {
 	for name, opts := range map[string][]zklock.LockOption{

@@ -39,24 +39,6 @@ func TestAMultiLockOfFivePathsTakesOneWriteAndReleasesWithOne(t *testing.T) {
 	})
 }
 
-func TestHeartbeatsOfAMultiLockCheckEachOfItsZnodes(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		c := s.Client()
-		h := takeAll(s, c.MultiLock(dirs(s, 3)))
-		var checks []*zktest.Injection
-		for _, node := range h.Nodes() {
-			checks = append(checks, s.Server.Inject(zktest.Delay(0).Op(zktest.OpMulti).Path(node)))
-		}
-		cost := cost(s, c)
-		time.Sleep(5 * time.Minute)
-		beats := cost()[zktest.OpMulti]
-		for _, in := range checks {
-			require.InDelta(s, beats/3, in.Hits(), 1)
-		}
-		s.Unlock(h)
-	})
-}
-
 // cost returns a function that returns the requests of a client since its last call, without heartbeats.
 func cost(s *locktest.Sim, c *locktest.Client) func() map[zktest.Op]int {
 	id, before := c.SessionID(), map[zktest.Op]int{}

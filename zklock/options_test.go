@@ -138,30 +138,6 @@ func TestTheZnodeTellsWhoHoldsInJSON(t *testing.T) {
 	})
 }
 
-func TestABusyMessageNamesTheOwner(t *testing.T) {
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		a, b := locktest.Dial(t, srv), locktest.Dial(t, srv)
-		locktest.Lock(t, a.Mutex("/l", zklock.WithOwner("nightly")))
-		_, err := b.Mutex("/l", zklock.WithWait(2*time.Second)).Lock(locktest.Soon(t))
-		require.ErrorIs(t, err, zklock.ErrBusy)
-		require.ErrorContains(t, err, "2nd in line behind nightly (")
-		_, err = b.Mutex("/l").Lock(locktest.Within(t, 2*time.Second))
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorContains(t, err, "2nd in line behind nightly (")
-	})
-}
-
-func TestOtherPeoplesDataAreNotTrustedWithATerminal(t *testing.T) {
-	for _, data := range []string{"\x1b[31mred", "a\nb", "\xff\xfe", strings.Repeat("x", 300), "\u202eltr", ""} {
-		locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-			require.NoError(t, srv.Create("/l", nil))
-			require.NoError(t, srv.Create("/l/foreign__lock__0000000000", []byte(data)))
-			_, err := locktest.Dial(t, srv).Mutex("/l").Lock(locktest.Within(t, 2*time.Second))
-			require.ErrorContains(t, err, "behind foreign__lock__0000000000", "%q", data)
-		})
-	}
-}
-
 // A newline in an owner, ours or a neighbour's, must not end a line of a log: every text escapes the owner.
 func TestAnOwnerThatIsNotPrintableIsEscapedInEveryText(t *testing.T) {
 	const owner, shown = "night\nly\x1b[2J", `night\nly\x1b[2J (`
@@ -248,22 +224,6 @@ func TestWithACLIsOnTheZnodeAndOnWhatIsMadeForIt(t *testing.T) {
 		require.ErrorIs(t, err, zk.ErrNoAuth)
 		require.NoError(t, h.Err())
 		locktest.Unlock(t, h)
-	})
-}
-
-func TestWithContainerTheDirectoryGoesWhenItIsEmpty(t *testing.T) {
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := locktest.Dial(t, srv)
-		m := c.Mutex("/keys/k1", zklock.WithContainer())
-		h := locktest.Lock(t, m)
-		time.Sleep(5 * time.Minute)
-		require.Equal(t, []string{"k1"}, srv.Children("/keys"), "not while it is used")
-		locktest.Unlock(t, h)
-		locktest.Unlock(t, locktest.Lock(t, c.Mutex("/keys/stays")))
-		time.Sleep(5 * time.Minute)
-		require.Equal(t, []string{"stays"}, srv.Children("/keys"))
-		next := locktest.Lock(t, m)
-		require.Greater(t, next.Token(), h.Token(), "tokens grow across the directory's lives")
 	})
 }
 

@@ -44,24 +44,6 @@ func TestAnAtMostOnceRunThatMayBeRecordedSaysSo(t *testing.T) {
 	})
 }
 
-// The same after the run was made: the record exists, and the error says that this is not known, and that the outcome is
-// unknown.
-func TestARunThatMayBeRecordedSaysSo(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		c := s.Client()
-		heal := cutBehind(s, c, zktest.CloseAfter().Op(zktest.OpMulti).Path(record), 3)
-		var job job
-		err := c.Once("/jobs/nightly").Do(s.Context(), "k", job.run)
-		require.Error(s, err)
-		require.EqualValues(s, 1, job.runs.Load())
-		heal()
-		runs, readErr := s.Client().Once("/jobs/nightly").Runs(s.Context())
-		require.NoError(s, readErr)
-		require.Len(s, runs, 1, "it is recorded")
-		require.ErrorIs(s, err, zklock.ErrUnknownOutcome, "and the error must not hide that")
-	})
-}
-
 // The same for Proclaim. "ErrUnknownOutcome: the value may have been changed."
 func TestAProclamationThatMayHaveBeenMadeSaysSo(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {

@@ -120,24 +120,6 @@ func TestALossEndsAllReentrantHolds(t *testing.T) {
 	})
 }
 
-func TestReentrantDo(t *testing.T) {
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		m := locktest.Dial(t, srv).Mutex("/l", zklock.WithReentrancy())
-		depth := 0
-		var descend func(ctx context.Context) error
-		descend = func(ctx context.Context) error {
-			if depth++; depth == 10 {
-				return nil
-			}
-			return m.Do(ctx, descend)
-		}
-		require.NoError(t, m.Do(locktest.Soon(t), descend))
-		require.Equal(t, 10, depth)
-		require.Equal(t, 1, srv.Requests()[zktest.OpDelete])
-		require.Empty(t, srv.Children("/l"))
-	})
-}
-
 func TestReentrancyFromManyGoroutines(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		m := locktest.Dial(t, srv).Mutex("/l", zklock.WithReentrancy())

@@ -180,23 +180,3 @@ func TestCuratorsReadUnderItsWriteIsRespected(t *testing.T) {
 		}
 	}
 }
-
-// Queue shows both of them, and no other contender, as holders.
-func TestTheQueueShowsCuratorsReadUnderItsWriteAsHolding(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		dir, a, other := s.Dir("/locks/a"), s.Client(), s.Stranger()
-		write, read := dir+"/"+curator+"__WRIT__0000000005", dir+"/_c_ffffffff-ffff-4fff-8fff-ffffffffffff-__READ__0000000005"
-		s.Plant(other, write)
-		s.Plant(other, read)
-		require.NoError(s, s.Server.SetSequence(dir, 6))
-		reader := s.Start(a.RWMutex(dir).RLock)
-		line, err := a.Queue(s.Context(), dir)
-		require.NoError(s, err)
-		require.Len(s, line, 3)
-		for _, k := range line {
-			require.Equal(s, k.Node == write || k.Node == read, k.Holds, k.Node)
-		}
-		require.NoError(s, other.Delete(s.Context(), write, -1))
-		s.Unlock(reader.Get(s))
-	})
-}

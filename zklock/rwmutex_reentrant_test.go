@@ -17,34 +17,6 @@ func under(h *zklock.Hold, call locktest.Acquire) locktest.Acquire {
 	return func(context.Context) (*zklock.Hold, error) { return call(h.Context()) }
 }
 
-// The write lock under the write lock counts up, and the last Unlock releases, whichever that is.
-func TestTheWriteLockUnderTheWriteLockCountsUp(t *testing.T) {
-	for _, outerFirst := range []bool{true, false} {
-		t.Run(map[bool]string{true: "outer released first", false: "inner released first"}[outerFirst], func(t *testing.T) {
-			locktest.Simulate(t, func(s *locktest.Sim) {
-				dir, c := s.Dir("/locks/a"), s.Client()
-				m := c.RWMutex(dir, zklock.WithReentrancy())
-				first := s.Take(m.Lock)
-				second := s.Take(under(first, m.Lock))
-				require.Equal(s, first.Token(), second.Token())
-				require.Equal(s, first.Node(), second.Node())
-				require.Len(s, s.Server.Children(dir), 1)
-				waiter := s.Start(s.Client().RWMutex(dir).RLock)
-				if !outerFirst {
-					first, second = second, first
-				}
-				s.Unlock(first)
-				require.NoError(s, second.Err())
-				require.ErrorIs(s, first.Unlock(s.Context()), zklock.ErrNotHeld)
-				require.False(s, waiter.Over())
-				s.Unlock(second)
-				s.Unlock(waiter.Get(s))
-				s.NothingLeft(dir)
-			})
-		})
-	}
-}
-
 // A read lock under a read lock counts up with reentrancy, past a writer that waits; without, it is refused, since
 // waiting behind that writer would never end.
 func TestAReadUnderAReadPassesAWriterThatWaitsOnlyWithReentrancy(t *testing.T) {

@@ -41,59 +41,26 @@ func TestScenario30_OnlyLowerWritersBlockAReader(t *testing.T) {
 	})
 }
 
-// scenario 31: a reader's znode vanishes. A reader that holds has lost its hold, one that waits queues again, and a writer
-// that waited for it gets its turn. Nothing panics.
+// scenario 31: the znode of a reader that holds vanishes. That hold is lost, another reader's is not, and the writer behind both
+// waits for that one alone.
 func TestScenario31_AReadersNodeVanishes(t *testing.T) {
-	t.Run("of one that holds", func(t *testing.T) {
-		locktest.Simulate(t, func(s *locktest.Sim) {
-			dir, a, b, c := s.Dir("/locks/a"), s.Client(), s.Client(), s.Client()
-			m := a.RWMutex(dir)
-			gone, stays := s.Take(m.RLock), s.Take(b.RWMutex(dir).RLock)
-			writer := s.Start(c.RWMutex(dir).Lock)
-			time.Sleep(time.Second)
-			require.NoError(s, s.Server.Delete(gone.Node()))
-			synctest.Wait()
-			require.ErrorIs(s, context.Cause(gone.Context()), zklock.ErrNodeDeleted)
-			require.ErrorIs(s, gone.Err(), zklock.ErrLost)
-			require.NoError(s, stays.Err(), "the other reader is not concerned")
-			require.ErrorIs(s, gone.Unlock(s.Context()), zklock.ErrNodeDeleted)
-			require.False(s, writer.Over())
-			s.Unlock(stays)
-			s.Unlock(writer.Get(s))
-			s.Unlock(s.Take(m.RLock)) // the client goes on
-			s.NothingLeft(dir)
-		})
-	})
-	t.Run("of one that waits", func(t *testing.T) {
-		locktest.Simulate(t, func(s *locktest.Sim) {
-			dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
-			w := s.Take(a.RWMutex(dir).Lock)
-			reader := s.Start(b.RWMutex(dir).RLock)
-			time.Sleep(time.Second)
-			line := locktest.Contenders(s.Server.Children(dir))
-			require.NoError(s, s.Server.Delete(dir+"/"+line[1]))
-			require.False(s, reader.Over())
-			again := locktest.Contenders(s.Server.Children(dir))
-			require.Len(s, again, 2, "it has taken another place")
-			require.NotEqual(s, line[1], again[1])
-			s.Unlock(w)
-			r := reader.Get(s)
-			s.Owned(b, r)
-			s.Unlock(r)
-			s.NothingLeft(dir)
-		})
-	})
-	t.Run("with its session", func(t *testing.T) {
-		locktest.Simulate(t, func(s *locktest.Sim) {
-			dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
-			r := s.Take(a.RWMutex(dir).RLock)
-			writer := s.Start(b.RWMutex(dir).Lock)
-			require.NoError(s, s.Server.Expire(a.SessionID()))
-			<-r.Context().Done()
-			require.ErrorIs(s, r.Err(), zklock.ErrSessionExpired)
-			s.Unlock(writer.Get(s))
-			s.NothingLeft(dir)
-		})
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, a, b, c := s.Dir("/locks/a"), s.Client(), s.Client(), s.Client()
+		m := a.RWMutex(dir)
+		gone, stays := s.Take(m.RLock), s.Take(b.RWMutex(dir).RLock)
+		writer := s.Start(c.RWMutex(dir).Lock)
+		time.Sleep(time.Second)
+		require.NoError(s, s.Server.Delete(gone.Node()))
+		synctest.Wait()
+		require.ErrorIs(s, context.Cause(gone.Context()), zklock.ErrNodeDeleted)
+		require.ErrorIs(s, gone.Err(), zklock.ErrLost)
+		require.NoError(s, stays.Err(), "the other reader is not concerned")
+		require.ErrorIs(s, gone.Unlock(s.Context()), zklock.ErrNodeDeleted)
+		require.False(s, writer.Over())
+		s.Unlock(stays)
+		s.Unlock(writer.Get(s))
+		s.Unlock(s.Take(m.RLock)) // the client goes on
+		s.NothingLeft(dir)
 	})
 }
 

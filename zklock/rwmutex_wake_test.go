@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/locktest"
-	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
 )
 
@@ -144,31 +143,4 @@ func TestAWriterWhosePredecessorGoesWatchesTheNextReaderDown(t *testing.T) {
 		s.Unlock(l.calls[3].Get(s))
 		s.NothingLeft(l.dir)
 	})
-}
-
-// If another contender enters between the list and the create of a try, the try deletes its znode again, so that none waits
-// for it.
-func TestATryThatAnotherContenderForestallsGivesItsPlaceUp(t *testing.T) {
-	for _, read := range []bool{false, true} {
-		t.Run(map[bool]string{false: "a writer's", true: "a reader's"}[read], func(t *testing.T) {
-			locktest.Simulate(t, func(s *locktest.Sim) {
-				dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
-				id := a.SessionID()
-				in := s.Server.Inject(zktest.Hold().Op(zktest.OpCreate).Session(id).Once())
-				call := a.RWMutex(dir).TryLock
-				if read {
-					call = a.RWMutex(dir).TryRLock
-				}
-				try := locktest.Go(s.Context(), call)
-				<-in.Hit()
-				w := s.Take(b.RWMutex(dir).Lock)
-				in.Release()
-				require.True(s, try.Over())
-				require.ErrorIs(s, try.Err, zklock.ErrBusy)
-				require.Len(s, s.Server.Children(dir), 1)
-				s.Unlock(w)
-				s.NothingLeft(dir)
-			})
-		})
-	}
 }

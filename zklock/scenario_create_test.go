@@ -57,28 +57,6 @@ func TestScenario1_ACreateWhoseReplyWasLostIsFoundAgainByItsID(t *testing.T) {
 	}
 }
 
-// scenario 1, given up: the caller has given up before there is a connection again, and the znode is deleted.
-func TestScenario1_ACreateWhoseReplyWasLostIsDeletedOnceConnectedWhenNoCallerWaitsForIt(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		dir, c := s.Dir("/locks/a"), s.Client()
-		before := c.SessionID()
-		lost := s.Server.Inject(zktest.HoldReply().Op(zktest.OpCreate).Path("/locks/a/*").Once())
-		ctx, cancel := context.WithTimeout(s.Context(), time.Second)
-		defer cancel()
-		call := locktest.Go(ctx, c.Mutex(dir).Lock)
-		require.NoError(s, s.Server.Await(ctx, func() bool { return len(s.Server.Children(dir)) == 1 }))
-		s.Server.Leader().Down()
-		<-call.Done
-		require.ErrorIs(s, call.Err, context.DeadlineExceeded)
-		require.Equal(s, time.Second, call.Spent)
-		require.Equal(s, 1, lost.Hits())
-		require.Len(s, s.Server.Children(dir), 1, "it stands as long as nobody can be told to delete it")
-		s.Server.Leader().Up()
-		s.Empty(3*time.Second, dir)
-		require.Equal(s, before, c.SessionID(), "deleted, and not gone with the session")
-	})
-}
-
 // scenario 2: the caller's ctx ends while create is in flight: the call returns at once, and the znode is deleted when
 // the outcome becomes known.
 func TestScenario2_ACallWhoseContextEndsDuringItsCreateReturnsAtOnceAndLeavesNothing(t *testing.T) {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"path"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -235,57 +233,6 @@ func TestScenario19_AWaiterWithoutASessionReturnsItsContextsError(t *testing.T) 
 		require.NoError(s, h.Err())
 		require.Equal(s, []string{path.Base(h.Node())}, s.Server.Children(dir))
 		s.Server.Leader().Up()
-	})
-}
-
-// scenario 20: a process that was stopped, and goes on when its lease is over: Err is right at once, before any timer of
-// the client's has run, and ends the context; guarded writes are refused.
-//
-// The very instant at which the lease is over simulates the stop: a timer of the client fires at that instant, but calls at that
-// instant may be faster.
-func TestScenario20_AHolderThatWasStoppedKnowsAtOnceThatItHasLost(t *testing.T) {
-	const askers, timeout = 50, 10 * time.Second
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
-		h := s.Lock(a.Mutex(dir))
-		next := locktest.Go(s.Context(), b.Mutex(dir).Lock)
-		time.Sleep(time.Minute)
-		frozen := s.Server.Inject(zktest.Freeze().Session(a.SessionID()))
-		time.Sleep(timeout / 4)
-		end := h.SafeUntil().Add(-timeout / 25) // early enough that all have heard of it by then
-		var wg sync.WaitGroup
-		var faster atomic.Int32
-		for range askers {
-			wg.Go(func() {
-				time.Sleep(time.Until(end) - time.Nanosecond)
-				if err := h.Err(); err != nil {
-					s.Errorf("a moment before: %v", err)
-				}
-				time.Sleep(time.Nanosecond)
-				if h.Context().Err() == nil {
-					faster.Add(1)
-				}
-				if h.Err() == nil || h.Context().Err() == nil {
-					s.Error("it believes that it holds the lock")
-				}
-			})
-		}
-		wg.Wait()
-		s.Logf("%d of %d asked before the timer had run", faster.Load(), askers)
-		require.ErrorIs(s, h.Err(), zklock.ErrLeaseOver)
-		require.ErrorIs(s, context.Cause(h.Context()), zklock.ErrLeaseOver)
-		require.False(s, next.Over())
-
-		s.Owned(b, next.Get(s))
-		require.NoError(s, s.Server.Create("/data", []byte("next holder's")))
-		frozen.Remove()
-		_, err := h.Multi(s.Context(), &zk.SetDataRequest{Path: "/data", Data: []byte("stale"), Version: -1})
-		require.ErrorIs(s, err, zklock.ErrLost)
-		require.ErrorIs(s, h.Check(s.Context()), zklock.ErrLost)
-		time.Sleep(time.Minute)
-		n, _ := s.Server.Node("/data")
-		require.Equal(s, "next holder's", string(n.Data))
-		s.Owned(b, next.Hold)
 	})
 }
 

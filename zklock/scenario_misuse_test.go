@@ -267,22 +267,3 @@ func TestScenario43_AWaitThatIsWokenAgainAndAgainKeepsOneDeadline(t *testing.T) 
 		}
 	}
 }
-
-// scenario 43, the other direction: being woken does not shorten the time that a wait has.
-func TestScenario43_BeingWokenAgainAndAgainShortensNoWait(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		dir, c, other := s.Dir("/locks/a"), s.Client(), s.Stranger()
-		for i := range 9 {
-			s.Plant(other, fmt.Sprintf("%s/lock-%010d", dir, i))
-		}
-		require.NoError(s, s.Server.SetSequence(dir, 9))
-		call := locktest.Go(s.Context(), c.Mutex(dir, zklock.WithWait(10*time.Second)).Lock)
-		for i := 8; i >= 0; i-- {
-			time.Sleep(1100 * time.Millisecond)
-			require.False(s, call.Over())
-			require.NoError(s, other.Delete(s.Context(), fmt.Sprintf("%s/lock-%010d", dir, i), -1))
-		}
-		s.Owned(c, call.Get(s))
-		require.Equal(s, 9900*time.Millisecond, call.Spent)
-	})
-}

@@ -33,6 +33,7 @@ func TestScenario46_ABadPathIsRefusedWithThePathAndTheRule(t *testing.T) {
 		"a control character":       {"/locks/a\nb", "holds a character that ZooKeeper excludes"},
 		"a C1 control character":    {"/locks/\u0085", "holds a character that ZooKeeper excludes"},
 		"a private character":       {"/locks/\ue000", "holds a character that ZooKeeper excludes"},
+		"beyond the basic plane":    {"/😀", "holds a character that ZooKeeper excludes"},
 		"a non-character":           {"/locks/\uffff", "holds a character that ZooKeeper excludes"},
 		"invalid UTF-8":             {"/locks/\xff", "is not UTF-8"},
 		"the root":                  {"/", "is the root"},

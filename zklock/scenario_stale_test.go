@@ -70,32 +70,6 @@ func TestScenario21_AnUnlockThatGoesOnInTheBackgroundDeletesNoOtherClientsNode(t
 	})
 }
 
-// scenario 21, with a container: the ensemble itself deletes the directory between two holders.
-func TestScenario21_TokensGrowAcrossTheLivesOfAContainer(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		s.Dir("/locks")
-		a, b := s.Client(), s.Client()
-		var last zklock.Token
-		for range 5 {
-			for _, c := range []*locktest.Client{a, b} {
-				h := s.Lock(c.Mutex("/locks/key", zklock.WithContainer()))
-				require.Greater(s, h.Token(), last)
-				last = h.Token()
-				s.Unlock(h)
-			}
-			s.Until(5*time.Minute, "the container has gone", func() bool {
-				_, ok := s.Server.Node("/locks/key")
-				return !ok
-			})
-			h := s.Lock(a.Mutex("/locks/key", zklock.WithContainer()))
-			require.Equal(s, "0000000000", number(h), "the numbers have restarted")
-			require.Greater(s, h.Token(), last)
-			last = h.Token()
-			s.Unlock(h)
-		}
-	})
-}
-
 // scenario 22: an admin deletes the holder's znode: the holder's context is cancelled with a cause of its own.
 func TestScenario22_AnAdminWhoDeletesTheHoldersNodeEndsTheHoldWithItsOwnCause(t *testing.T) {
 	for _, held := range []time.Duration{0, 299 * time.Millisecond, 301 * time.Millisecond, locktest.LongTime} {

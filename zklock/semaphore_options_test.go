@@ -38,36 +38,6 @@ func TestAWaitForPermitsThatEndsDuringAnotherLookIsBusy(t *testing.T) {
 	})
 }
 
-// The queue shows who holds how many permits, and who waits.
-func TestTheQueueShowsPermits(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		dir := s.Dir("/locks/a")
-		h := s.Take(locktest.Permits(s.Client().Semaphore(dir, 3, zklock.WithOwner("one")), 2))
-		large := s.Start(locktest.Permits(s.Client().Semaphore(dir, 3, zklock.WithOwner("two")), 3))
-		small := s.Start(locktest.Permits(s.Client().Semaphore(dir, 3, zklock.WithOwner("three")), 1))
-		c := s.Client()
-		line, err := c.Queue(s.Context(), dir)
-		require.NoError(s, err)
-		require.Len(s, line, 3)
-		for i, want := range []struct {
-			owner   string
-			permits int
-			holds   bool
-		}{{"one", 2, true}, {"two", 3, false}, {"three", 1, false}} {
-			require.Equal(s, zklock.KindSemaphore, line[i].Kind)
-			require.Equal(s, want.owner, line[i].Owner)
-			require.Equal(s, want.permits, line[i].Permits)
-			require.Equal(s, want.holds, line[i].Holds)
-		}
-		require.NoError(s, c.Break(s.Context(), dir, line[1].Token)) // the large one; it queues again, behind
-		require.True(s, small.Over())
-		s.Unlock(h)
-		s.Unlock(small.Get(s))
-		s.Unlock(large.Get(s))
-		s.NothingLeft(dir)
-	})
-}
-
 // Hooks report a waiter's place, and its error names the holder, also after the contenders before it have changed.
 func TestAWaiterForPermitsKnowsWhoIsBeforeIt(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
@@ -128,5 +98,27 @@ func TestASemaphoreThatIsRefusedLeavesNoSize(t *testing.T) {
 			require.Empty(s, n.Data)
 		}
 		s.Unlock(h)
+	})
+}
+
+// The number of watches returns to what it was, however many calls have waited, given up and held.
+func TestWaitsForPermitsLeaveNoWatches(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
+		h := s.Take(locktest.Permits(a.Semaphore(dir, 3), 3))
+		time.Sleep(time.Second)
+		before := s.Server.WatchCount()
+		m := b.Semaphore(dir, 3, zklock.WithWait(400*time.Millisecond)) // longer than it takes to settle
+		for range 20 {
+			one, two := locktest.Go(s.Context(), locktest.Permits(m, 1)), locktest.Go(s.Context(), locktest.Permits(m, 2))
+			<-one.Done
+			<-two.Done
+			require.Error(s, one.Err)
+			require.Error(s, two.Err)
+		}
+		synctest.Wait()
+		require.Equal(s, before, s.Server.WatchCount())
+		s.Unlock(h)
+		s.NothingLeft(dir)
 	})
 }

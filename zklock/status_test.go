@@ -157,57 +157,6 @@ func TestStatusDropsWhatIsLostOrInVain(t *testing.T) {
 	})
 }
 
-func TestStatusOfHoldsThatShareAZnode(t *testing.T) {
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := locktest.Dial(t, srv)
-		m := c.Mutex("/l", zklock.WithHandoffs(10))
-		first := locktest.Lock(t, m)
-		got := make(chan *zklock.Hold, 1)
-		go func() { got <- locktest.Lock(t, m) }()
-		time.Sleep(time.Second)
-		st := c.Status()
-		require.Len(t, st.Holds, 1)
-		require.Len(t, st.Waits, 1)
-		require.Equal(t, 1, st.Waits[0].Ahead)
-		require.Equal(t, first.Node(), st.Waits[0].Holder)
-		locktest.Unlock(t, first)
-		second := <-got
-		st = c.Status()
-		require.Len(t, st.Holds, 1)
-		require.NotEqual(t, first, second)
-		require.Equal(t, second.Node(), st.Holds[0].Node)
-		require.Empty(t, st.Waits)
-		locktest.Unlock(t, second)
-		require.Empty(t, c.Status().Holds)
-	})
-}
-
-func TestHooksMayAskForTheStatus(t *testing.T) {
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		var c *zklock.Client
-		var seen []string
-		see := func(event string) {
-			st := c.Status()
-			seen = append(seen, fmt.Sprintf("%s: %d held, %d waiting", event, len(st.Holds), len(st.Waits)))
-		}
-		c = locktest.Dial(t, srv, zklock.WithHooks(zklock.Hooks{
-			Asked:    func(zklock.LockInfo) { see("asked") },
-			Acquired: func(zklock.AcquiredInfo) { see("acquired") },
-			Released: func(zklock.ReleasedInfo) { see("released") },
-			Lost:     func(zklock.LostInfo) { see("lost") },
-		}))
-		m := c.RWMutex("/l")
-		h, err := m.Lock(locktest.Soon(t))
-		require.NoError(t, err)
-		require.NoError(t, h.Unlock(locktest.Soon(t)))
-		h = locktest.Lock(t, c.Mutex("/k", zklock.WithMaxHold(time.Second)))
-		<-h.Context().Done()
-		synctest.Wait()
-		require.Equal(t, []string{"asked: 0 held, 1 waiting", "acquired: 1 held, 0 waiting",
-			"released: 0 held, 0 waiting", "asked: 0 held, 1 waiting", "acquired: 1 held, 0 waiting", "lost: 0 held, 0 waiting"}, seen)
-	})
-}
-
 // Many callers at once: each finds its own hold in the status while it holds, and in the end the status is empty.
 func TestStatusUnderConcurrentUse(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {

@@ -1,7 +1,6 @@
 package zklock_test
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,25 +69,4 @@ func TestUnlockSoonOfHoldsThatDoNotEndTheLock(t *testing.T) {
 		h.UnlockSoon()
 		require.ErrorIs(s, h.Err(), zklock.ErrNodeDeleted)
 	})
-}
-
-func BenchmarkUnlock(b *testing.B) {
-	for name, unlock := range map[string]func(*zklock.Hold){
-		"Unlock":     func(h *zklock.Hold) { _ = h.Unlock(context.Background()) },
-		"UnlockSoon": (*zklock.Hold).UnlockSoon,
-	} {
-		b.Run(name, func(b *testing.B) {
-			srv := zktest.Run(b)
-			srv.Inject(zktest.DelayReply(time.Millisecond))
-			c := locktest.Dial(b, srv)
-			m := c.Mutex("/l")
-			for b.Loop() {
-				h, err := m.Lock(b.Context())
-				if err != nil {
-					b.Fatal(err)
-				}
-				unlock(h)
-			}
-		})
-	}
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // Tests of what each call costs on the wire, counted by a proxy's tap. Pings and the heartbeat of a held lock
-// (TestHeartbeat…) are left out, since they do not depend on the number of calls.
+// (TestOneHeartbeat… of session) are left out, since they do not depend on the number of calls.
 
 // quietFor is how long a wait or a hold lasts before it costs two more reads, or one.
 const quietFor = 300 * time.Millisecond

@@ -6,10 +6,8 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"math/big"
 	"net"
-	"sync"
 	"testing"
 	"time"
 
@@ -93,38 +91,6 @@ func TestTheDriverResumesItsSessionAndItsWatches(t *testing.T) {
 	assert.Equal(t, zk.EventNodeDeleted, (<-gone).Type)
 	require.NoError(t, s.Expire(id))
 	wait(t, events, func(e zk.Event) bool { return e.State == zk.StateExpired })
-}
-
-func TestManySessionsAtOnceGetDifferentNumbers(t *testing.T) {
-	s := zktest.Run(t)
-	require.NoError(t, s.Create("/d", nil))
-	const sessions, each = 20, 20
-	var mu sync.Mutex
-	names := map[string]bool{}
-	var wg sync.WaitGroup
-	var errs []error
-	for range sessions {
-		wg.Go(func() {
-			c, _, err := zk.Connect([]string{s.Addr()}, 10*time.Second, zk.WithLogger(quiet{}), zk.WithLogInfo(false))
-			if err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				errs = append(errs, err)
-				return
-			}
-			defer c.Close()
-			for range each {
-				n, err := c.Create("/d/s-", nil, zk.FlagSequence, zk.WorldACL(zk.PermAll))
-				mu.Lock()
-				errs = append(errs, err)
-				names[n] = true
-				mu.Unlock()
-			}
-		})
-	}
-	wg.Wait()
-	require.NoError(t, errors.Join(errs...))
-	assert.Len(t, names, sessions*each)
 }
 
 func TestTheListenerSpeaksTLS(t *testing.T) {

@@ -101,29 +101,6 @@ func TestAStoppedRealServerKillsTheGroupInTime(t *testing.T) {
 	})
 }
 
-func TestACutNetworkKillsTheGroupBeforeTheNextHolderHasTheLock(t *testing.T) {
-	e := ensemble.Shared(t, 3)
-	inTime(t, func() time.Duration {
-		d, next := newDiary(t), newDiary(t)
-		proxies := e.Proxies(t)
-		p := hold(t, ensemble.Join(proxies...), d)
-		waiter := launch(t, e.Connect(), "run", "/l", "--", testCommand, "diary", string(next), "until-term")
-		until(t, "the other one waits", func() bool {
-			q := launch(t, e.Connect(), "queue", "--json", "/l")
-			q.exits(0)
-			return strings.Contains(q.out.String(), `"waiting":1`)
-		})
-		for _, proxy := range proxies {
-			proxy.Freeze()
-		}
-		next.alive(t, "child")
-		p.exits(exitLost)
-		require.NoError(t, waiter.Process.Signal(syscall.SIGTERM))
-		waiter.exit()
-		return d.late(t, next.first(t, "child"))
-	})
-}
-
 func TestTheCommandMayEndByItselfDuringTheGrace(t *testing.T) {
 	t.Parallel()
 	for trial := 1; ; trial++ {

@@ -229,18 +229,6 @@ func (d diary) count(who, what string) (n int) {
 	return n
 }
 
-// first is when a member was first seen alive.
-func (d diary) first(t testing.TB, who string) time.Time {
-	t.Helper()
-	for _, e := range d.entries(who) {
-		if n, err := strconv.ParseInt(e, 10, 64); err == nil {
-			return time.Unix(0, n)
-		}
-	}
-	require.FailNow(t, "never alive", who)
-	return time.Time{}
-}
-
 // last is when a member was last seen alive.
 func (d diary) last(t testing.TB, who string) time.Time {
 	t.Helper()

@@ -3,8 +3,6 @@
 package main
 
 import (
-	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,63 +12,6 @@ import (
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
 )
-
-// A Lock whose directory is deleted between its creation and the contender's creates it again.
-func TestLocksWorkWhileTheirDirectoriesArePruned(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	ctx := locktest.Within(t, locktest.Bound)
-	c, err := zklock.Dial(ctx, s.Addr(), zklock.WithSessionTimeout(time.Hour))
-	require.NoError(t, err)
-	defer c.Close()
-	session, err := c.Session(ctx)
-	require.NoError(t, err)
-	var locking, pruning sync.WaitGroup
-	removed := 0
-	stop := make(chan struct{})
-	pruning.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			p := pruner{root: "/locks", depth: 1, patience: locktest.Bound}
-			if err := p.find(ctx, session, time.Now()); err != nil {
-				t.Error(err)
-				return
-			}
-			if err := p.remove(ctx, session); err != nil {
-				t.Error(err)
-				return
-			}
-			removed += p.removed
-		}
-	})
-	require.NoError(t, s.Create("/locks", nil))
-	inside := make([]int, 4)
-	for i := range 8 {
-		locking.Go(func() {
-			for n := range 100 {
-				k := (i + n) % len(inside)
-				h, err := c.Mutex(fmt.Sprintf("/locks/%d", k)).Lock(ctx)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				inside[k]++ // the race detector checks this
-				if err := h.Unlock(ctx); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	locking.Wait()
-	close(stop)
-	pruning.Wait()
-	require.Positive(t, removed)
-	t.Logf("%d directories removed under 800 locks", removed)
-}
 
 func TestPruneLeavesADirectoryThatIsUsedAfterItHasListedIt(t *testing.T) {
 	t.Parallel()

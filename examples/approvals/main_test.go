@@ -18,7 +18,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/ensemble"
-	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
 )
 
@@ -34,7 +33,6 @@ func TestMain(m *testing.M) {
 var small = []string{"-updates=240", "-keys=6", "-clients=12"}
 
 var (
-	rootLine = regexp.MustCompile(`below (/\S+)\.`)
 	frozen   = regexp.MustCompile(`instance-3 FROZEN with (\d+) writes decided on`)
 	late     = regexp.MustCompile(`(?m)^late writes that the token refused +(\d+) `)
 	result   = regexp.MustCompile(`(?m)^(updates accepted, each once|updates that the counters say|lost) +(\d+) +(\d+)$`)
@@ -116,22 +114,6 @@ func TestTheBooksBalanceAlthoughOneInstanceIsKilledAndOneIsFrozen(t *testing.T) 
 	dir := regexp.MustCompile(`SQLite in (\S+) `).FindStringSubmatch(out)
 	require.NotNil(t, dir, out)
 	assert.NoDirExists(t, dir[1])
-}
-
-func TestTheBooksBalanceOnARealEnsemble(t *testing.T) {
-	e := ensemble.Shared(t, 3)
-	out := runsClean(t, "-zk", e.Connect())
-	assert.NotContains(t, out, "inside this program")
-	assertShow(t, out)
-
-	client, err := zklock.Dial(t.Context(), e.Connect())
-	require.NoError(t, err)
-	defer func() { require.NoError(t, client.Close()) }()
-	s, err := client.Session(t.Context())
-	require.NoError(t, err)
-	names, _, err := s.List(t.Context(), "/")
-	require.NoError(t, err)
-	assert.NotContains(t, names, strings.TrimPrefix(rootLine.FindStringSubmatch(out)[1], "/"))
 }
 
 func TestTheBooksBalanceInPostgreSQL(t *testing.T) {

@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/ensemble"
-	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
 )
 
@@ -28,7 +27,6 @@ var (
 	crash     = regexp.MustCompile(`(worker-\d+) +CRASHES with the lock in hand, token (\d+)`)
 	loss      = regexp.MustCompile(`(worker-\d+) +knows by itself that the lock is lost: `)
 	recovery  = regexp.MustCompile(`(worker-\d+) +RECOVERED: has the lock (\S+) after the crash`)
-	rootLine  = regexp.MustCompile(`Its znodes live below (\S+) `)
 )
 
 // assertShow checks the output of a run with 3 workers and 2 increments each.
@@ -74,25 +72,6 @@ func TestCountsExactlyWithTheLockAndLosesIncrementsWithoutIt(t *testing.T) {
 	assert.Empty(t, errs.String())
 	assert.Contains(t, out.String(), "using a ZooKeeper server inside this program")
 	assertShow(t, out.String())
-}
-
-func TestCountsOnARealEnsembleAndLeavesNothingThere(t *testing.T) {
-	e := ensemble.Shared(t, 1)
-	var out, errs bytes.Buffer
-	code := run(t.Context(), []string{"-zk", e.Connect(), "-workers=3", "-increments=2", "-pause=20ms"}, &out, &errs)
-	require.Equal(t, exitExact, code, "%s%s", &out, &errs)
-	assert.Empty(t, errs.String())
-	assert.NotContains(t, out.String(), "inside this program")
-	assertShow(t, out.String())
-
-	client, err := zklock.Dial(t.Context(), e.Connect())
-	require.NoError(t, err)
-	defer func() { require.NoError(t, client.Close()) }()
-	s, err := client.Session(t.Context())
-	require.NoError(t, err)
-	names, _, err := s.List(t.Context(), "/")
-	require.NoError(t, err)
-	assert.NotContains(t, names, strings.TrimPrefix(rootLine.FindStringSubmatch(out.String())[1], "/"))
 }
 
 // trigger is a writer that calls do once when it has been given text.

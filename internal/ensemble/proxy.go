@@ -59,10 +59,10 @@ type Proxy struct {
 }
 
 // NewProxy listens on a free loopback port and forwards to target (host:port). It ends with the test: every connection
-// closed, every goroutine joined. Its Tap counts from the first byte on.
+// closed, every goroutine joined. Its Tap logs from the first byte on.
 func NewProxy(tb testing.TB, target string) *Proxy {
 	tb.Helper()
-	p, err := openProxy(target, newTap(), 0)
+	p, err := openProxy(target, &Tap{}, 0)
 	if err != nil {
 		tb.Fatal(err)
 	}

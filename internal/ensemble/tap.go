@@ -3,18 +3,14 @@ package ensemble
 import (
 	"encoding/binary"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
-	"testing"
-	"time"
 )
 
 // Frame is one ZooKeeper message that passed through a proxy.
 type Frame struct {
-	At   time.Time // when it was forwarded
-	Conn int       // the connection's number, from 1
+	Conn int // the connection's number, from 1
 	Dir  Direction
 	Xid  int32  // -1: notification, -4: auth, -8: set watches
 	Op   int32  // the request's opcode; of a reply, that of the request it answers; 0 of a notification
@@ -42,58 +38,22 @@ func (f Frame) String() string {
 // mostFrames bounds the log; a frame takes about 100 bytes and its path.
 const mostFrames = 1 << 16
 
-// Tap observes the ZooKeeper messages that pass through a Proxy: held and dropped ones are not counted, and a message
-// is counted before its receiver can act on it. Pings and handshakes are counted separately and not logged; streams
-// that are not ZooKeeper's (four-letter words, TLS) are ignored. All methods may be called concurrently.
+// Tap observes the ZooKeeper messages that pass through a Proxy: held and dropped ones are not logged, and a message
+// is logged before its receiver can act on it. Pings and handshakes are not logged; streams that are not ZooKeeper's
+// (four-letter words, TLS) are ignored. All methods may be called concurrently.
 type Tap struct {
-	mu            sync.Mutex // guards the fields below
-	requests      map[int32]int
-	notifications int
-	pings         int
-	handshakes    int
-	frames        []Frame
+	mu     sync.Mutex // guards frames
+	frames []Frame
 }
 
-func newTap() *Tap { return &Tap{requests: map[int32]int{}} }
-
-// Requests returns how many requests passed, by opcode, without pings and handshakes.
-func (t *Tap) Requests() map[int32]int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return maps.Clone(t.requests)
-}
-
-// Count returns how many requests with one of the opcodes passed; without opcodes, how many requests in all.
-func (t *Tap) Count(ops ...int32) int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	n := 0
-	for op, k := range t.requests {
-		if len(ops) == 0 || slices.Contains(ops, op) {
-			n += k
-		}
-	}
-	return n
-}
-
-// Notifications returns how many watch events passed to clients.
-func (t *Tap) Notifications() int { t.mu.Lock(); defer t.mu.Unlock(); return t.notifications }
-
-// Pings returns how many pings clients sent.
-func (t *Tap) Pings() int { t.mu.Lock(); defer t.mu.Unlock(); return t.pings }
-
-// Handshakes returns how many connect requests clients sent, new sessions and resumed ones.
-func (t *Tap) Handshakes() int { t.mu.Lock(); defer t.mu.Unlock(); return t.handshakes }
-
-// Frames returns requests, replies and notifications in the order in which they passed: the first 65,536 since Reset;
-// later ones are only counted.
+// Frames returns requests, replies and notifications in the order in which they passed: the first 65,536 since Reset.
 func (t *Tap) Frames() []Frame { t.mu.Lock(); defer t.mu.Unlock(); return slices.Clone(t.frames) }
 
-// Reset forgets everything counted and logged so far.
+// Reset forgets everything logged so far.
 func (t *Tap) Reset() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.requests, t.notifications, t.pings, t.handshakes, t.frames = map[int32]int{}, 0, 0, 0, nil
+	t.frames = nil
 }
 
 // String lists the frames, one a line, for a test's message.
@@ -103,18 +63,6 @@ func (t *Tap) String() string {
 		fmt.Fprintln(&b, f)
 	}
 	return b.String()
-}
-
-// Await returns when done reports true for the tap, and fails the test with what passed when it does not within the
-// given time.
-func (t *Tap) Await(tb testing.TB, atMost time.Duration, what string, done func(*Tap) bool) {
-	tb.Helper()
-	Until(tb, atMost, what, func() error {
-		if done(t) {
-			return nil
-		}
-		return fmt.Errorf("so far passed:\n%s", t)
-	})
 }
 
 // conversation follows one connection. The pump of each direction calls pass; the tap's mutex guards what both use.
@@ -130,31 +78,27 @@ func (t *Tap) conversation(id int) *conversation {
 }
 
 func (c *conversation) pass(d Direction, b []byte) {
-	now := time.Now()
 	c.tap.mu.Lock()
 	defer c.tap.mu.Unlock()
 	s := &c.streams[d]
 	s.feed(b, func(frame []byte) {
 		switch {
-		case s.frames == 1 && d == Requests:
-			c.tap.handshakes++
-		case s.frames == 1: // the answer to it
+		case s.frames == 1: // the handshake, or the answer to it
 		case d == Requests:
-			c.request(now, frame)
+			c.request(frame)
 		default:
-			c.reply(now, frame)
+			c.reply(frame)
 		}
 	})
 }
 
 // request needs the tap's mutex, as reply does.
-func (c *conversation) request(now time.Time, b []byte) {
+func (c *conversation) request(b []byte) {
 	if len(b) < 8 {
 		return
 	}
-	f := Frame{At: now, Conn: c.id, Dir: Requests, Xid: int32(binary.BigEndian.Uint32(b)), Op: int32(binary.BigEndian.Uint32(b[4:]))}
+	f := Frame{Conn: c.id, Dir: Requests, Xid: int32(binary.BigEndian.Uint32(b)), Op: int32(binary.BigEndian.Uint32(b[4:]))}
 	if f.Op == OpPing {
-		c.tap.pings++
 		return
 	}
 	switch {
@@ -164,23 +108,21 @@ func (c *conversation) request(now time.Time, b []byte) {
 		f.Path = lastString(b[min(16, len(b)):]) // behind the zxid
 	}
 	c.asked[f.Xid] = f.Op
-	c.tap.requests[f.Op]++
 	c.tap.log(f)
 }
 
-func (c *conversation) reply(now time.Time, b []byte) {
+func (c *conversation) reply(b []byte) {
 	if len(b) < 16 {
 		return
 	}
 	f := Frame{
-		At: now, Conn: c.id, Dir: Replies, Xid: int32(binary.BigEndian.Uint32(b)),
+		Conn: c.id, Dir: Replies, Xid: int32(binary.BigEndian.Uint32(b)),
 		Zxid: int64(binary.BigEndian.Uint64(b[4:])), Err: int32(binary.BigEndian.Uint32(b[12:])),
 	}
 	switch f.Xid {
 	case xidPing:
 		return
 	case xidNotification:
-		c.tap.notifications++
 		if len(b) >= 24 { // event type, state, path
 			f.Path = ustring(b[24:])
 		}

@@ -19,14 +19,6 @@ import (
 // longEnv turns on the variants that take minutes.
 const longEnv = "ZKLOCK_LONG"
 
-// NeedLong skips a test that takes minutes, unless those are to run.
-func NeedLong(tb testing.TB) {
-	tb.Helper()
-	if !Long() {
-		tb.Skipf("takes minutes: set %s", longEnv)
-	}
-}
-
 // Long reports whether the variants that take minutes are to run.
 func Long() bool { return os.Getenv(longEnv) != "" }
 
@@ -176,14 +168,6 @@ func (s *Site) Control(tb testing.TB) {
 
 // Ensemble returns the real servers; nil on the in-process server.
 func (s *Site) Ensemble() *ensemble.Ensemble { return s.real }
-
-// Processes skips a test that applies only to server processes of their own: they can be killed, and they elect.
-func (s *Site) Processes(tb testing.TB, why string) {
-	tb.Helper()
-	if s.inproc != nil {
-		tb.Skipf("needs servers with processes of their own: %s", why)
-	}
-}
 
 // Isolate cuts a follower off from its leader, as Mend ends. Its clients still reach it.
 func (s *Site) Isolate(node int) {
