@@ -51,7 +51,8 @@ import (
 // one write: all whom it concerns watch the data, and it does not matter whether its caller learns of the success.
 
 // readSize reads the size and, unlike Queue.ensureSize, writes nothing. false: there is none, or foreign data; e.size
-// stays.
+// stays. The error is that of Enter if the size can't serve the call any more: it would wait for a Resize, and all behind
+// it too.
 func (w *waiter) readSize(ctx context.Context) (known bool, err error) {
 	d, stat, err := w.e.q.readData(ctx, w.t.s)
 	if errors.Is(err, ErrConflict) {
@@ -63,8 +64,9 @@ func (w *waiter) readSize(ctx context.Context) (known bool, err error) {
 	w.dataZxid = stat.Mzxid
 	if d.Size > 0 {
 		w.e.size, w.largest = d.Size, max(d.Size, d.Was)
+		err = w.e.q.Size.refuse(w.e.q, w.t.try, d.Size)
 	}
-	return d.Size > 0, nil
+	return d.Size > 0, err
 }
 
 // untilRoom waits until the entry's permits are free.
