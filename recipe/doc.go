@@ -56,5 +56,5 @@
 // again if it is not there. No create is carried out after the look: once ZooKeeper accepts a session's newer connection,
 // it refuses whatever of the older one has not reached the leader. But the list may miss a create that was carried out
 // before, since a leader's own answer to a sync may come too early (session.Session.Sync). So the list behind the next
-// create is a second look, and if the call ends before that, the sweeper looks again.
+// create is a second look, and if the call ends before that, or that reply is lost too, the sweeper looks again.
 package recipe

@@ -3,6 +3,7 @@ package recipe
 import (
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -105,13 +106,12 @@ func (t *Ticket) lookBeforeEntering(ctx context.Context) error {
 
 func (t *Ticket) enter(ctx context.Context) (err error) {
 	// doubt: a create may have been carried out, although one look did not find its znode: see sweeper.work. If another
-	// create succeeds, the list behind it is the second look (removeStrays); if the call ends first, the sweeper looks.
+	// create succeeds, the list behind it is the second look (removeStrays). If the call ends first, or its znodes are found
+	// by a look, which may have missed others, the sweeper looks.
 	doubt := false
 	defer func() {
 		if err != nil && doubt {
-			for _, e := range t.entries {
-				sharedIn(t.s).sweeper.sweep(leftovers{creates: []doubtfulCreate{{e.q.Dir, e.prefix}}})
-			}
+			t.sweepOthers()
 		}
 	}()
 	for _, e := range t.entries {
@@ -142,6 +142,9 @@ func (t *Ticket) enter(ctx context.Context) (err error) {
 			}
 		case errors.Is(err, session.ErrUnknownOutcome):
 			found, findErr := t.find(ctx)
+			if found && doubt {
+				t.sweepOthers()
+			}
 			doubt = doubt || !found
 			if findErr != nil {
 				if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
@@ -247,51 +250,70 @@ func (t *Ticket) checkDirectories(ctx context.Context) error {
 	return nil
 }
 
-// find looks for the znodes after a create whose reply was lost, and adopts them. The transaction made all or none. If some
-// are missing, another client has deleted them, and the rest is deleted too, since it would block our next attempt. So are
-// znodes whose czxid may not be read: a ticket without it has no token.
+// find looks for the znodes after a create whose reply was lost, and adopts those of one transaction: the places of two may
+// be in another order to other tickets in each queue, and two tickets would wait for each other. There may be two if an
+// earlier look has missed some: the first one that has a znode in each queue is adopted. If none has, other clients have
+// deleted znodes, or a czxid may not be read (a ticket without it has no token). What is left would block our next attempt:
+// the sweeper deletes it, and the attempt gets another id, so that no later look adopts what is about to be deleted.
 func (t *Ticket) find(ctx context.Context) (bool, error) {
-	all := true
-	for _, e := range t.entries {
-		czxid, err := e.find(ctx)
-		if err != nil {
+	own := make([]map[int64]string, len(t.entries)) // of each entry, the znodes by their czxids
+	none := true
+	for i, e := range t.entries {
+		var err error
+		if own[i], err = e.find(ctx); err != nil {
 			return false, err
 		}
-		t.czxid = czxid
-		all = all && czxid != 0
+		none = none && len(own[i]) == 0
 	}
-	if all {
-		return true, nil
+	if none { // most likely not made, but one look may miss it: see Ticket.enter
+		return false, nil
 	}
-	discard(t.entries...)
+	for _, czxid := range slices.Sorted(maps.Keys(own[0])) {
+		missing := func(znodes map[int64]string) bool { return znodes[czxid] == "" }
+		if czxid != unreadable && !slices.ContainsFunc(own, missing) {
+			t.czxid = czxid
+			for i, e := range t.entries {
+				e.node = own[i][czxid]
+			}
+			return true, nil
+		}
+	}
+	t.sweepOthers()
 	for _, e := range t.entries {
-		e.node, e.names = "", nil
+		e.prefix = e.q.newPrefix()
 	}
 	return false, nil
 }
 
-// find looks for the znode after a create whose reply was lost, and adopts it if it belongs to this session. It returns the
-// czxid. 0: the znode was not found, and most likely not made (one look may miss it: see Ticket.enter); or, if e.node is
-// set, it was found, but its czxid may not be read.
-func (e *entry) find(ctx context.Context) (czxid int64, err error) {
+// sweepOthers has all znodes deleted that creates of this ticket have made or may have made, but for its own.
+func (t *Ticket) sweepOthers() {
+	for _, e := range t.entries {
+		sharedIn(t.s).sweeper.sweep(leftovers{creates: []doubtfulCreate{{e.q.Dir, e.prefix, e.node}}})
+	}
+}
+
+// find looks for this session's znodes that were made with our prefix, and returns them by their czxids.
+func (e *entry) find(ctx context.Context) (map[int64]string, error) {
 	if err := e.t.s.Sync(ctx, e.q.Dir); err != nil {
-		return 0, err
+		return nil, err
 	}
 	own, seen, err := look(ctx, e.t.s, e.q.Dir, e.prefix)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	var made session.Created
+	e.listed(seen)
+	create, found := e.q.Dir+"/"+e.prefix, map[int64]string{}
+	counts := e.t.s.ForLocks(trusted.Caller{}) // the session counts its znodes
+	counts.Found(create, "", unreadable)
 	for _, znode := range own {
-		if e.node = znode.Path; znode.Czxid != 0 {
-			made = znode
-			e.listed(seen)
-			break
-		}
+		found[znode.Czxid] = znode.Path
+		counts.Found(create, znode.Path, znode.Czxid)
 	}
-	e.t.s.ForLocks(trusted.Caller{}).Found(e.q.Dir+"/"+e.prefix, made.Path, made.Czxid) // the session counts its znodes
-	return made.Czxid, nil
+	return found, nil
 }
+
+// unreadable is the czxid of a znode whose Stat may not be read.
+const unreadable = 0
 
 // look lists dir, and returns those of its children that are this session's and were made with one of prefixes.
 func look(ctx context.Context, s *session.Session, dir string, prefixes ...string,

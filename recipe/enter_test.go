@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"path"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -17,16 +18,9 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// noChildren turns the reply to a list (header 16, vector, stat 68) into that of an empty directory, as a server answers that
+// noChildren turns the reply to a list into that of an empty directory, as a server answers that
 // lags behind in spite of the sync.
-func noChildren(reply []byte) []byte {
-	if len(reply) < 16+4+68 {
-		return reply
-	}
-	out := append([]byte{}, reply[:16]...)
-	out = binary.BigEndian.AppendUint32(out, 0)
-	return append(out, reply[len(reply)-68:]...)
-}
+var noChildren = relisted(func([][]byte) [][]byte { return nil })
 
 // missedByTheFirstLook makes the first list behind a sync show an empty directory. It returns how often that has happened.
 // (Lists cannot be counted: whether the server reads a list behind a create after which it closes the connection is random.)
@@ -44,6 +38,29 @@ func missedByTheFirstLook(srv *zktest.Server) *atomic.Int32 {
 	}).Op(zktest.OpGetChildren2))
 	return &missed
 }
+
+// relisted changes the names in the reply to a list (header 16, vector, stat 68).
+func relisted(change func(names [][]byte) [][]byte) func(reply []byte) []byte {
+	return func(reply []byte) []byte {
+		if len(reply) < 16+4+68 {
+			return reply
+		}
+		var names [][]byte
+		for rest := reply[20 : len(reply)-68]; len(rest) > 0; {
+			n := 4 + int(binary.BigEndian.Uint32(rest))
+			names, rest = append(names, rest[:n]), rest[n:]
+		}
+		names = change(names)
+		out := binary.BigEndian.AppendUint32(slices.Clone(reply[:16]), uint32(len(names)))
+		return slices.Concat(out, slices.Concat(names...), reply[len(reply)-68:])
+	}
+}
+
+// reversed turns round the names in the reply to a list: servers list in any order.
+var reversed = relisted(func(names [][]byte) [][]byte {
+	slices.Reverse(names)
+	return names
+})
 
 func TestACreateThatTheFirstLookMissesIsNotLeftBehindWhenCtxEndsBeforeTheNext(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
@@ -144,4 +161,109 @@ func TestAZnodeThatTheFirstLookMissedIsDeletedThoughItsStatIsRefusedForAWhile(t 
 			require.Equal(t, []string{path.Base(ticket.Nodes()[0])}, srv.Children("/l"))
 		})
 	}
+}
+
+// Scenario 76: a first look misses some or all znodes of a transaction whose reply was lost. It is made again, that reply is lost too, and
+// the next look finds znodes of both. In between another client has entered the same queues: behind a place of the first and
+// before one of the second, each would wait for the other.
+func TestScenario76_OnlyPlacesOfOneTransactionAreAdopted(t *testing.T) {
+	for name, missed := range map[string][]string{"one queue is missed": {"/a"}, "the other is missed": {"/b"}, "both are missed": {"/a", "/b"}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
+				var queues, others []recipe.Queue
+				for _, dir := range []string{"/a", "/b"} {
+					require.NoError(t, srv.Create(dir, nil))
+					others = append(others, recipe.Queue{Dir: dir, Kind: recipe.Lock, ACL: session.WorldACL()})
+				}
+				s, other := open(t, srv), open(t, srv)
+				for _, dir := range missed {
+					srv.Inject(zktest.Garble(noChildren).Op(zktest.OpGetChildren2).Path(dir).Session(s.ID()).Once())
+				}
+				srv.Inject(zktest.Garble(reversed).Op(zktest.OpGetChildren2).Path("/b").Session(s.ID()))
+				lost := srv.Inject(zktest.CloseAfter().Op(zktest.OpMulti).Path("/a/*").Session(s.ID()).Times(2))
+				var rival *recipe.Ticket
+				queues = slices.Clone(others)
+				queues[0].Retried = func(error) {
+					if rival == nil {
+						var err error
+						rival, err = recipe.Enter(within(t, soon), other, others...)
+						require.NoError(t, err)
+					}
+				}
+				ticket, err := recipe.Enter(within(t, soon), s, queues...)
+				require.NoError(t, err)
+				require.Equal(t, 2, lost.Hits())
+				for _, znode := range ticket.Nodes() {
+					n, there := srv.Node(znode)
+					require.True(t, there)
+					require.Equal(t, n.Stat.Czxid, ticket.Czxid())
+				}
+				first, second := ticket, rival
+				if rival.Czxid() < ticket.Czxid() {
+					first, second = rival, ticket
+				}
+				one, two := wait(first, within(t, soon)), wait(second, within(t, soon))
+				require.NoError(t, <-one)
+				pending(t, two)
+				for _, dir := range []string{"/a", "/b"} {
+					require.Len(t, srv.Children(dir), 2, "the place that was not adopted is deleted")
+				}
+				require.NoError(t, first.Leave(within(t, soon)))
+				require.NoError(t, <-two)
+				require.NoError(t, second.Leave(within(t, soon)))
+				require.Empty(t, append(srv.Children("/a"), srv.Children("/b")...))
+			})
+		})
+	}
+}
+
+// Scenario 76, with one queue: a call that finds two znodes of its own adopts the one that came first, in whatever order they are listed,
+// so that it does not wait for itself; a try would find the lock busy.
+func TestScenario76_OfTwoOwnPlacesTheFirstIsAdopted(t *testing.T) {
+	for name, turn := range map[string]func([]byte) []byte{"as listed": slices.Clone[[]byte], "turned round": reversed} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
+				require.NoError(t, srv.Create("/a", nil))
+				s := open(t, srv)
+				lost := srv.Inject(zktest.CloseAfter().Op(zktest.OpCreate).Times(2))
+				missed := missedByTheFirstLook(srv)
+				srv.Inject(zktest.Garble(turn).Op(zktest.OpGetChildren2))
+				ticket, err := recipe.Try(within(t, soon), s, recipe.Queue{Dir: "/a", Kind: recipe.Lock, ACL: session.WorldACL()})
+				require.NoError(t, err, "nobody else is there")
+				require.Equal(t, 2, lost.Hits())
+				require.EqualValues(t, 1, missed.Load())
+				synctest.Wait()
+				require.Equal(t, []string{path.Base(ticket.Nodes()[0])}, srv.Children("/a"), "the other is deleted")
+				require.NoError(t, ticket.Leave(within(t, soon)))
+				require.Empty(t, srv.Children("/a"))
+			})
+		})
+	}
+}
+
+// Scenario 76, with one queue: the second look misses the second place. A call never has two, so that is deleted too, although the call
+// lists no more.
+func TestScenario76_APlaceThatIsNotAdoptedIsNotLeftBehindWhereTheLookMissesIt(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		require.NoError(t, srv.Create("/a", nil))
+		s := open(t, srv)
+		lost := srv.Inject(zktest.CloseAfter().Op(zktest.OpCreate).Times(2))
+		missed := missedByTheFirstLook(srv)
+		var late atomic.Bool
+		srv.Inject(zktest.Garble(relisted(func(names [][]byte) [][]byte {
+			if len(names) == 2 && late.CompareAndSwap(false, true) {
+				return names[:1]
+			}
+			return names
+		})).Op(zktest.OpGetChildren2))
+		ticket := enter(t, recipe.Queue{Dir: "/a", Kind: recipe.Lock, ACL: session.WorldACL()}, s)
+		require.Equal(t, 2, lost.Hits())
+		require.EqualValues(t, 1, missed.Load())
+		require.True(t, late.Load())
+		require.NoError(t, ticket.Wait(within(t, soon)))
+		require.NoError(t, ticket.Leave(within(t, soon)))
+		time.Sleep(time.Minute)
+		require.NoError(t, s.Err())
+		require.Empty(t, srv.Children("/a"))
+	})
 }

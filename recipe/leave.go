@@ -78,10 +78,11 @@ func (t *Ticket) leave(ctx context.Context) error {
 	return err
 }
 
-// removeEach leaves one queue after the other, and returns the first failure.
+// removeEach leaves one queue after the other, and returns the first failure. ErrGone: there is no other, and so nothing is
+// left.
 func (t *Ticket) removeEach(ctx context.Context) (first error) {
 	for _, e := range t.entries {
-		if err := t.remove(ctx, e); err != nil && first == nil {
+		if err := t.remove(ctx, e); err != nil && (first == nil || errors.Is(first, ErrGone)) {
 			first = err
 		}
 	}

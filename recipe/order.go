@@ -92,6 +92,8 @@ type Verdict struct {
 	Ahead int
 	// Permits are those of all contenders before us, for a semaphore.
 	Permits int
+	// Followed: contenders behind us are listed, for a semaphore.
+	Followed bool
 	// Unknown are contenders, ours among them, whose czxids are needed. Until then the verdict is not final.
 	Unknown []string
 	// OtherKinds are contenders of other kinds of lock, which must not share the directory: otherKindsMax at most.
@@ -140,6 +142,7 @@ func decide(l Listing, own string, me Name, size int, czxids map[string]int64) V
 			v.Unknown = append(v.Unknown, name)
 			continue
 		} else if !earlier {
+			v.Followed = me.Kind == Permits
 			continue
 		}
 		all.add(n)

@@ -27,15 +27,22 @@ import (
 // and the directory's data, which have the size. A release hence wakes the head, and the contender behind the deleted znode
 // if that one waits: two at most, however many wait.
 //
+// A contender that holds by its first list need not announce it, and does not if those behind it know. They do when
+//
+//   - that list shows none of them. Each then came later, and its lists are later too: since contenders before us only
+//     disappear, they show no more permits before the silent one than its own list did. (One that is listed already may
+//     have decided by an earlier list, with more permits in it, and sleeps.) And
+//   - the size that it holds by was written before its znode was made. Each behind it then decides by that size, or by one
+//     written since, because it reads the size after its own create. By that size, or a larger one, it finds that the
+//     silent one holds; for a smaller one see below.
+//
 // The first contender writes the size into the directory's data. When the size is lowered, the holders may have more
-// permits than there are, and neither a list nor their data tell them from waiters: a contender that held at once has not
-// set its data. So the same write keeps the largest size that there ever was, and a waiter is a head, too, if the contender
-// before it may hold by a larger size:
+// permits than there are, and neither a list nor their data tell them from waiters: a silent one has not set its data. So
+// the same write keeps the largest size that there ever was, and a waiter is a head, too, if the contender before it may
+// hold by a larger size:
 //
 //   - the permits before us are no more than the largest size, and
-//   - the contender before us was created before the directory's data were last written. (One created later decides by the
-//     data that we read, or by newer data, because it reads them after its create. One that found newer data, and did not
-//     have to wait, announces that it holds.)
+//   - the contender before us was created before the directory's data were last written.
 //
 // A waiter behind an unreadable znode (ZooKeeper 3.9 and later say so) is a head as well: it would not be notified of its
 // deletion.
@@ -44,7 +51,8 @@ import (
 // one write: all whom it concerns watch the data, and it does not matter whether its caller learns of the success.
 
 // readSize reads the size and, unlike Queue.ensureSize, writes nothing. false: there is none, or foreign data; e.size
-// stays.
+// stays. The error is that of Enter if the size can't serve the call any more: it would wait for a Resize, and all behind
+// it too.
 func (w *waiter) readSize(ctx context.Context) (known bool, err error) {
 	d, stat, err := w.e.q.readData(ctx, w.t.s)
 	if errors.Is(err, ErrConflict) {
@@ -56,8 +64,9 @@ func (w *waiter) readSize(ctx context.Context) (known bool, err error) {
 	w.dataZxid = stat.Mzxid
 	if d.Size > 0 {
 		w.e.size, w.largest = d.Size, max(d.Size, d.Was)
+		err = w.e.q.Size.refuse(w.e.q, w.t.try, d.Size)
 	}
-	return d.Size > 0, nil
+	return d.Size > 0, err
 }
 
 // untilRoom waits until the entry's permits are free.
@@ -84,7 +93,7 @@ func (w *waiter) untilRoom(ctx context.Context) error {
 			return err
 		}
 	}
-	silent := w.dataZxid < w.t.czxid // the contender behind us decides by the same size
+	silent := w.dataZxid < w.t.czxid && !v.Followed // those behind us know that we hold: see above
 	// A head stays one: those before it hold until they go. Where some contenders may not set their znodes' data, and so
 	// can't announce that they hold, every waiter has to be a head.
 	head := slices.ContainsFunc(e.q.ACL, func(a zk.ACL) bool { return a.Perms&zk.PermWrite == 0 })

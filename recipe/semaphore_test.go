@@ -42,6 +42,7 @@ func TestWhosePermitsAreFree(t *testing.T) {
 				says := fmt.Sprintf("contender %d of %v for %d, from %d", i, k.wants, k.size, from)
 				require.True(t, v.Present, says)
 				require.Equal(t, i < k.holds, v.Holds, says)
+				require.Equal(t, i < len(line)-1, v.Followed, says)
 				if i == 0 {
 					require.Empty(t, v.Watch, says)
 				} else {

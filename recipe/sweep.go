@@ -28,8 +28,8 @@ type leftovers struct {
 	znodes  []string
 }
 
-// doubtfulCreate is a create that may have been carried out.
-type doubtfulCreate struct{ dir, prefix string }
+// doubtfulCreate is a create that may have been carried out. adopted is a znode of that prefix that stays, or "".
+type doubtfulCreate struct{ dir, prefix, adopted string }
 
 // discard has the znodes of entries of one session deleted in the background.
 func discard(entries ...*entry) {
@@ -144,26 +144,29 @@ func (w *sweeper) search(ctx context.Context, creates []doubtfulCreate, catchUp 
 	if err := catchUp(); err != nil && !final(err) { // a refusal comes after the earlier writes, too
 		return creates, nil, err
 	}
-	below := map[string][]string{}
+	below := map[string][]doubtfulCreate{}
 	for _, c := range creates {
-		below[c.dir] = append(below[c.dir], c.prefix)
+		below[c.dir] = append(below[c.dir], c)
 	}
 	for _, dir := range slices.Sorted(maps.Keys(below)) { // a fixed order, so that a simulated run can be repeated
-		prefixes := below[dir]
+		var prefixes []string
+		for _, c := range below[dir] {
+			prefixes = append(prefixes, c.prefix)
+		}
 		own, _, err := look(ctx, w.s, dir, prefixes...)
 		if final(err) {
 			continue
 		}
 		first = cmp.Or(first, err)
-		for _, prefix := range prefixes {
-			create, made := dir+"/"+prefix, session.Created{}
+		for _, c := range below[dir] {
+			create, made := dir+"/"+c.prefix, session.Created{}
 			for _, znode := range own { // more than one, if it was made again because a first look had missed it
-				if strings.HasPrefix(znode.Path, create) {
+				if strings.HasPrefix(znode.Path, create) && znode.Path != c.adopted {
 					made, found = znode, append(found, znode.Path)
 				}
 			}
 			if made.Path == "" || err != nil {
-				missing = append(missing, doubtfulCreate{dir, prefix})
+				missing = append(missing, c)
 			}
 			if err == nil {
 				w.s.ForLocks(trusted.Caller{}).Found(create, made.Path, made.Czxid) // the session counts its znodes

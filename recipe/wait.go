@@ -27,7 +27,8 @@ const (
 // reconnections.
 //
 // It returns an error when ctx ends (ctx's, with the place in line), when the session ends (why it ended), or when a znode
-// is gone (ErrGone). After any error the ticket still has what is left of its place: call Leave.
+// is gone (ErrGone); of a semaphore also session.ErrConfig or ErrDeadlock, as Enter, when its size falls below what the call
+// asks for. After any error the ticket still has what is left of its place: call Leave.
 func (t *Ticket) Wait(ctx context.Context) error {
 	woken := make(chan struct{}, 1)
 	for again := true; again; {

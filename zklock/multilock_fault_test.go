@@ -201,6 +201,33 @@ func TestAMultiLocksReleaseFindsOneOfItsZnodesGone(t *testing.T) {
 	})
 }
 
+// Another client deletes one place before the release, and the deletion of the other is not answered before the release's ctx ends:
+// Unlock does not say that both are gone, also when it can't tell who has deleted the first. The deletion goes on.
+func TestAMultiLocksReleaseThatLeavesAPlaceBehindSaysSo(t *testing.T) {
+	for name, arrives := range map[string]bool{"its transaction is refused": true, "its transaction is lost": false} {
+		for i := range 2 {
+			t.Run(fmt.Sprintf("%s, %d", name, i), func(t *testing.T) {
+				locktest.Simulate(t, func(s *locktest.Sim) {
+					dirs, c := dirs(s, 2), s.Client()
+					h := takeAll(s, c.MultiLock(dirs))
+					if !arrives {
+						s.Server.Inject(zktest.CloseBefore().Op(zktest.OpMulti).Once())
+					}
+					require.NoError(s, s.Server.Delete(h.Nodes()[i]))
+					held := s.Server.Inject(zktest.Hold().Op(zktest.OpDelete).Path(h.Nodes()[1-i]))
+					ctx, cancel := context.WithTimeout(s.Context(), 3*time.Second)
+					defer cancel()
+					err := h.Unlock(ctx)
+					require.Len(s, s.Server.Children(dirs[1-i]), 1)
+					require.ErrorIs(s, err, context.DeadlineExceeded)
+					held.Remove()
+					emptyAll(s, 5*time.Second, dirs)
+				})
+			})
+		}
+	}
+}
+
 // Another client deletes one of the znodes of a waiter: it queues again with all of them, also if that znode was first in
 // its queue already, where no further notification would come.
 func TestAWaitingMultiLockOneOfWhoseZnodesIsDeletedQueuesAgain(t *testing.T) {

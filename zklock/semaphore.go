@@ -38,7 +38,8 @@ func checkSize(size int) error {
 // besides: ErrOption when n < 1 or n is greater than the size, ErrConflict when the semaphore has another size at the
 // ensemble. ErrDeadlock when ctx comes from holds of this semaphore whose permits, with n, are more than its size: they
 // are not released while the call waits, so it would wait for ever. (Deadlock between callers is not detected: two that
-// each hold one of two permits and want another wait for each other.)
+// each hold one of two permits and want another wait for each other.) ErrOption and ErrDeadlock also when a Resize makes it
+// so while the call waits.
 func (s *Semaphore) Acquire(ctx context.Context, n int) (*Hold, error) {
 	return use(ctx, s).acquire(ctx, "acquire", LockInfo{Kind: KindSemaphore, Permits: n})
 }
@@ -55,10 +56,11 @@ func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 }
 
 // Resize changes the size at the ensemble, for all clients. A larger size wakes waiters that it has room for; with a
-// smaller one present holders finish. Semaphores in use with the old size adopt the new one. It is one write, after some
-// reads; after an error that matches ErrUnknownOutcome the size may have been changed, and all clients adopt it just the
-// same. With WithContainer the directory stays from then on, because of a znode "resized" in it, so that the size is not
-// lost. ErrOption: the size is not positive. ErrConflict: the path has data that are not this library's.
+// smaller one present holders finish, and the first waiter, if it wants more, gets ErrOption. Semaphores in use with the
+// old size adopt the new one. It is one write, after some reads; after an error that matches ErrUnknownOutcome the size may
+// have been changed, and all clients adopt it just the same. With WithContainer the directory stays from then on, because
+// of a znode "resized" in it, so that the size is not lost. ErrOption: the size is not positive. ErrConflict: the path has
+// data that are not this library's.
 func (s *Semaphore) Resize(ctx context.Context, size int) error {
 	l := use(ctx, s)
 	if err := checkSize(size); l.err == nil && err != nil {

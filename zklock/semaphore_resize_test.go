@@ -105,24 +105,80 @@ func TestALowerSizeThatIsRaisedAgainWakesTheHead(t *testing.T) {
 	}
 }
 
-// A call that wants more permits than the size after a Resize goes on waiting, and holds when the size is raised again;
-// meanwhile none behind it passes.
-func TestARequestThatBecameLargerThanTheSizeWaitsForARaise(t *testing.T) {
+// Scenario 71: the size falls below what the first waiter wants, or wants beside its own permits. Its call ends as one that began
+// now would, and the next one is served.
+func TestScenario71_AFirstWaiterThatWantsMoreThanThereAreNowGivesWay(t *testing.T) {
+	for name, c := range map[string]struct {
+		own, wants int // permits that the caller of the first waiter has, and wants
+		want       error
+	}{
+		"more than there are":                {0, 3, zklock.ErrOption},
+		"more than there are beside its own": {1, 2, zklock.ErrDeadlock},
+		"more than there are, and has some":  {1, 3, zklock.ErrOption},
+	} {
+		t.Run(name, func(t *testing.T) {
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir := s.Dir("/locks/a")
+				m, ctx, size := s.Client().Semaphore(dir, 4), s.Context(), 2
+				if c.own > 0 {
+					ctx = s.Take(locktest.Permits(m, c.own)).Context()
+				}
+				h := s.Take(locktest.Permits(s.Client().Semaphore(dir, 4), 2))
+				first := locktest.Go(ctx, locktest.Permits(m, c.wants))
+				require.False(s, first.Over())
+				next := s.Start(locktest.Permits(s.Client().Semaphore(dir, 4), size-c.own))
+				require.NoError(s, s.Client().Semaphore(dir, 4).Resize(s.Context(), size))
+				require.True(s, first.Over())
+				require.ErrorIs(s, first.Err, c.want)
+				_, err := m.Acquire(ctx, c.wants)
+				require.EqualError(s, first.Err, err.Error(), "a new call would get the same")
+				require.False(s, next.Over(), "two of two are held")
+				s.Unlock(h)
+				s.Unlock(next.Get(s))
+			})
+		})
+	}
+}
+
+// Scenario 71, of one that is not the first: it gives way as soon as it is.
+func TestScenario71_AWaiterThatWantsMoreThanThereAreNowGivesWayWhenItIsTheFirst(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir := s.Dir("/locks/a")
-		m := s.Client().Semaphore(dir, 4)
-		h := s.Take(locktest.Permits(m, 1))
-		large, small := s.Start(locktest.Permits(s.Client().Semaphore(dir, 4), 4)), s.Start(locktest.Permits(s.Client().Semaphore(dir, 4), 1))
+		m := s.Client().Semaphore(dir, 3)
+		h := s.Take(locktest.Permits(m, 3))
+		first, second, third := s.Start(locktest.Permits(s.Client().Semaphore(dir, 3), 1)),
+			s.Start(locktest.Permits(s.Client().Semaphore(dir, 3), 3)), s.Start(locktest.Permits(s.Client().Semaphore(dir, 3), 1))
 		require.NoError(s, m.Resize(s.Context(), 2))
+		require.False(s, first.Over())
 		s.Unlock(h)
-		time.Sleep(locktest.LongTime)
-		require.False(s, large.Over())
-		require.False(s, small.Over())
-		require.NoError(s, m.Resize(s.Context(), 4))
-		require.True(s, large.Over())
-		s.Unlock(large.Get(s))
-		s.Unlock(small.Get(s))
+		one := first.Get(s)
+		require.True(s, second.Over())
+		require.ErrorIs(s, second.Err, zklock.ErrOption)
+		s.Unlock(third.Get(s))
+		s.Unlock(one)
 		s.NothingLeft(dir)
+	})
+}
+
+// Scenario 71, of a call whose size is lowered between its look at that and its place in line, where there is nobody else.
+func TestScenario71_ASizeThatIsLoweredBeforeACallTakesItsPlaceRefusesIt(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
+		s.Unlock(s.Take(locktest.Permits(a.Semaphore(dir, 2), 1)))
+		for _, acquire := range []func(*zklock.Semaphore, context.Context, int) (*zklock.Hold, error){
+			(*zklock.Semaphore).Acquire, (*zklock.Semaphore).TryAcquire,
+		} {
+			require.NoError(s, a.Semaphore(dir, 2).Resize(s.Context(), 2))
+			in := s.Server.Inject(zktest.Hold().Op(zktest.OpCreate).Session(b.SessionID()).Once())
+			m := b.Semaphore(dir, 2)
+			call := locktest.Go(s.Context(), func(ctx context.Context) (*zklock.Hold, error) { return acquire(m, ctx, 2) })
+			<-in.Hit()
+			require.NoError(s, a.Semaphore(dir, 2).Resize(s.Context(), 1))
+			in.Release()
+			require.True(s, call.Over())
+			require.ErrorIs(s, call.Err, zklock.ErrOption)
+			s.NothingLeft(dir)
+		}
 	})
 }
 

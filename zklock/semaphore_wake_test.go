@@ -203,6 +203,41 @@ func TestAWaiterWhosePredecessorBeginsToHoldBetweenItsListAndItsWatch(t *testing
 	}
 }
 
+// Scenario 75: a contender's own list comes after the release that makes room for it, and the waiter behind it has listed before that
+// release. The first did not have to wait, and must say all the same that it holds: the waiter is the head now.
+func TestScenario75_AWaiterIsToldOfAHolderWhoseListCameLate(t *testing.T) {
+	for name, late := range map[string]func(s *locktest.Sim, late *locktest.Client) (resume func()){
+		"its list is on its way": func(s *locktest.Sim, late *locktest.Client) func() {
+			return s.Server.Inject(zktest.Hold().Op(zktest.OpGetChildren2).Session(late.SessionID()).Once()).Release
+		},
+		"its create's reply is lost": func(s *locktest.Sim, late *locktest.Client) func() {
+			away := s.Server.Inject(zktest.Refuse())
+			s.Server.Inject(zktest.CloseAfter().Op(zktest.OpCreate).Session(late.SessionID()).Once())
+			return away.Remove
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				dir := s.Dir("/locks/a")
+				a, b, c := s.Client(), s.Client(), s.Client()
+				all := s.Take(locktest.Permits(a.Semaphore(dir, 2), 2))
+				resume := late(s, b)
+				before := s.Start(locktest.Permits(b.Semaphore(dir, 2), 1))
+				require.Len(s, s.Server.Children(dir), 2, "it has its place")
+				waiter := s.Start(locktest.Permits(c.Semaphore(dir, 2), 1))
+				s.Unlock(all)
+				require.False(s, waiter.Over(), "for all it knows the one before it waits")
+				resume()
+				h := before.Get(s)
+				require.True(s, waiter.Over(), "one of two permits is free")
+				s.Unlock(waiter.Get(s))
+				s.Unlock(h)
+				s.NothingLeft(dir)
+			})
+		})
+	}
+}
+
 // The announcement of a contender that begins to hold is lost: it is repeated until it arrives.
 func TestAnAnnouncementThatIsLostIsMadeAgain(t *testing.T) {
 	for name, f := range map[string]zktest.Fault{"the request": zktest.CloseBefore(), "the reply": zktest.CloseAfter()} {
