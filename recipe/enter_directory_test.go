@@ -87,27 +87,3 @@ func TestAContenderWhoseDirectoryIsMadeMeanwhileWaitsForItsPredecessor(t *testin
 		require.NoError(t, second.Leave(within(t, soon)))
 	})
 }
-
-func TestTheFirstContenderOfADirectoryMakesMissingParents(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		s, q := open(t, srv), queue()
-		q.Dir = "/some/where/l"
-		ticket := enter(t, q, s)
-		require.NoError(t, ticket.Wait(within(t, soon)))
-		require.Len(t, srv.Children(q.Dir), 1)
-		require.NoError(t, ticket.Leave(within(t, soon)))
-	})
-}
-
-func TestADirectoryThatMayNotBeMadeIsRefused(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		require.NoError(t, srv.Create("/closed", nil))
-		s, q := open(t, srv), queue()
-		_, err := s.SetACL(within(t, soon), "/closed", zk.WorldACL(zk.PermRead), -1)
-		require.NoError(t, err)
-		q.Dir = "/closed/l"
-		_, err = recipe.Enter(within(t, soon), s, q)
-		require.ErrorIs(t, err, zk.ErrNoAuth)
-		require.Empty(t, srv.Children("/closed"))
-	})
-}

@@ -4,9 +4,6 @@ import "github.com/zklock/locker/session"
 
 // What the tests of this package use of its unexported code; they have no other access to it.
 
-// NewID is newID.
-func NewID() string { return newID() }
-
 // Blocks is blocks.
 func (k Kind) Blocks(ahead Kind) bool { return k.blocks(ahead) }
 
@@ -21,14 +18,6 @@ func Sweeping(s *session.Session) bool {
 // Sweep makes the sweeper delete znodes in the background.
 func Sweep(s *session.Session, znodes ...string) {
 	sharedIn(s).sweeper.sweep(leftovers{znodes: znodes})
-}
-
-// ToBeWatched is how many tickets of s wait for the watches on their own znodes.
-func ToBeWatched(s *session.Session) int {
-	w := &sharedIn(s).toWatch
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.tickets.Len()
 }
 
 // NewTicket is newTicket for one queue.

@@ -137,25 +137,6 @@ func TestTheLeaseIsKeptUntilTheHolderHasHeardOfTheLoss(t *testing.T) {
 	})
 }
 
-// A short hold leaves no entry in the list of holds to be watched, and no goroutine.
-func TestAHoldThatHasEndedIsNotToBeWatched(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		s := open(t, srv)
-		for _, end := range []func(*recipe.Ticket){
-			func(t *recipe.Ticket) { t.Lose(recipe.ErrGone) },
-			func(*recipe.Ticket) {},
-		} {
-			ticket := enter(t, queue(), s)
-			require.NoError(t, ticket.Wait(within(t, soon)))
-			ticket.Guard(func(error) {})
-			require.Equal(t, 1, recipe.ToBeWatched(s))
-			end(ticket)
-			require.NoError(t, ticket.Leave(within(t, soon)))
-			require.Zero(t, recipe.ToBeWatched(s))
-		}
-	})
-}
-
 // multiRun runs f with a session on a server of its own, and queues in two directories of it.
 func multiRun(t *testing.T, f func(t *testing.T, srv *zktest.Server, s *session.Session, queues []recipe.Queue)) {
 	t.Helper()

@@ -98,31 +98,6 @@ func TestAMarkIsNotBelievedWhereAClientMayCreateAndNotDelete(t *testing.T) {
 	}
 }
 
-// If the server's notifications have no zxid, a session reads a directory's access list once, instead of a list, and again when it
-// has changed.
-func TestADirectorysAccessListIsReadOnceForManyMarks(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		s := open(t, srv)
-		one := func() *session.Session { return s }
-		all := lineIn(t, 7, mutex, one)
-		read := func() int { return srv.Requests()[zktest.OpGetACL] }
-		for i, p := range all[:6] {
-			require.NoError(t, p.Leave(within(t, soon)))
-			require.NoError(t, <-all[i+1].done)
-			require.Equal(t, min(i, 1), read())
-		}
-		require.NoError(t, all[6].Leave(within(t, soon)))
-		_, err := all[0].s.SetACL(within(t, soon), "/l", session.WorldACL(), -1)
-		require.NoError(t, err)
-		again := lineIn(t, 4, mutex, one)
-		for i, p := range again[:3] {
-			require.NoError(t, p.Leave(within(t, soon)))
-			require.NoError(t, <-again[i+1].done)
-		}
-		require.Equal(t, 2, read())
-	}, zktest.WithVersion(zktest.Version38))
-}
-
 // A mark beside a holder that stays wakes no waiter, and no waiter sets a watch on it again.
 func TestAMarkOfAHolderThatStaysIsNoRelease(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {

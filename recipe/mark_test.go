@@ -1,7 +1,6 @@
 package recipe_test
 
 import (
-	"context"
 	"fmt"
 	"path"
 	"testing"
@@ -89,22 +88,6 @@ func TestWithoutAMarkTheListDecides(t *testing.T) {
 	}
 }
 
-// A holder that had to wait is deleted without a mark: it has crashed, or was removed.
-func TestAHolderThatGoesWithoutAWordCostsAList(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		all := line(t, srv, 4, mutex)
-		require.NoError(t, all[0].Leave(within(t, soon)))
-		require.NoError(t, <-all[1].done)
-		before := lists(srv)
-		require.NoError(t, srv.Expire(all[1].s.ID()))
-		holdsAtOnce(t, srv, all[2], before, 1)
-		require.NoError(t, srv.Delete(all[2].node))
-		holdsAtOnce(t, srv, all[3], before, 2)
-		require.NoError(t, all[3].Leave(within(t, soon)))
-		requireLeft(t, srv, all)
-	})
-}
-
 // Contenders of other libraries leave no marks, so no waiter watches for one.
 func TestAForeignPredecessorHasNoMark(t *testing.T) {
 	for _, name := range []string{"_c_0123456789abcdef0123456789abcdef-lock-%010d", "0123456789abcdef0123456789abcdef__lock__%010d"} {
@@ -125,20 +108,4 @@ func TestAForeignPredecessorHasNoMark(t *testing.T) {
 			require.NoError(t, ticket.Leave(within(t, soon)))
 		})
 	}
-}
-
-// A waiter whose context ends removes its watch on the mark.
-func TestAWaitThatEndsLeavesNoWatchOnAMark(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		all := line(t, srv, 2, mutex)
-		third := enter(t, queue(), open(t, srv))
-		require.ErrorIs(t, third.Wait(within(t, time.Second)), context.DeadlineExceeded)
-		synctest.Wait()
-		require.Zero(t, marksWatched(srv))
-		require.NoError(t, third.Leave(within(t, soon)))
-		require.NoError(t, all[0].Leave(within(t, soon)))
-		require.NoError(t, <-all[1].done)
-		require.NoError(t, all[1].Leave(within(t, soon)))
-		requireLeft(t, srv, all)
-	})
 }

@@ -57,56 +57,6 @@ func pending(t *testing.T, done <-chan error) {
 	}
 }
 
-func TestATicketIsAnEphemeralZnodeAndLeaveDeletesThatAlone(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		s := open(t, srv)
-		first, second := enter(t, queue(), s), enter(t, queue(), s)
-		node, there := srv.Node(first.Nodes()[0])
-		require.True(t, there)
-		require.Equal(t, s.ID(), node.Stat.EphemeralOwner)
-		require.Equal(t, node.Stat.Czxid, first.Czxid())
-		require.Equal(t, []byte("me"), node.Data)
-		require.Equal(t, []string{first.Nodes()[0]}, first.Nodes())
-		require.Greater(t, second.Czxid(), first.Czxid())
-		require.Same(t, s, first.Session())
-
-		require.NoError(t, first.Wait(within(t, soon)))
-		require.NoError(t, first.Leave(within(t, soon)))
-		require.Len(t, srv.Children("/l"), 1)
-		require.NoError(t, first.Leave(within(t, soon)), "it has left")
-		require.Len(t, srv.Children("/l"), 1)
-		require.NoError(t, second.Wait(within(t, soon)))
-		require.NoError(t, second.Leave(within(t, soon)))
-		require.Empty(t, srv.Children("/l"))
-		synctest.Wait()
-		require.Zero(t, srv.WatchCount())
-	})
-}
-
-func TestTheNextInLineIsWokenByTheNotificationAlone(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *zktest.Server) {
-		a, b := open(t, srv), open(t, srv)
-		var lines []recipe.Line
-		q := queue()
-		q.Queued = func(l recipe.Line) { lines = append(lines, l) }
-		first := enter(t, queue(), a)
-		require.NoError(t, first.Wait(within(t, soon)))
-		second := enter(t, q, b)
-		done := wait(second, within(t, soon))
-		pending(t, done)
-		require.Equal(t, []recipe.Line{{Ahead: 1, Holder: first.Nodes()[0]}}, lines)
-		reads := srv.Requests()
-		require.NoError(t, first.Leave(within(t, soon)))
-		require.NoError(t, <-done)
-		after := srv.Requests()
-		for _, op := range []zktest.Op{zktest.OpExists, zktest.OpSetWatches, zktest.OpGetData, zktest.OpGetChildren2, zktest.OpSync} {
-			require.Equal(t, reads[op], after[op], "%v", op)
-		}
-		require.Len(t, lines, 1)
-		require.Equal(t, 1, srv.Notifications())
-	})
-}
-
 // A neighbour must not be able to block a lock for ever with one create: a contender of another kind is a conflict for later ones
 // only while a session owns it.
 func TestALeftoverOfAnotherKindIsIgnored(t *testing.T) {

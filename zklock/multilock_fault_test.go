@@ -138,26 +138,6 @@ func TestAMultiLocksReleaseWhoseReplyIsLostSucceeds(t *testing.T) {
 	}
 }
 
-// The release is cut short by its ctx: it goes on.
-func TestAMultiLocksReleaseGoesOnAfterItsContext(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		dirs, c := dirs(s, 3), s.Client()
-		h := takeAll(s, c.MultiLock(dirs))
-		held := s.Server.Inject(zktest.Hold().Op(zktest.OpMulti))
-		ctx, cancel := context.WithTimeout(s.Context(), time.Second)
-		defer cancel()
-		require.ErrorIs(s, h.Unlock(ctx), context.DeadlineExceeded)
-		held.Remove()
-		emptyAll(s, 5*time.Second, dirs)
-
-		over, end := context.WithCancel(s.Context())
-		end()
-		h = takeAll(s, c.MultiLock(dirs))
-		require.ErrorIs(s, h.Unlock(over), context.Canceled)
-		emptyAll(s, time.Second, dirs)
-	})
-}
-
 // Another client deletes one of the znodes of a hold: the whole hold is lost, with the cause, and Unlock deletes the others.
 func TestAMultiLockOneOfWhoseZnodesIsDeletedIsLostAsAWhole(t *testing.T) {
 	for i := range 3 {
@@ -187,18 +167,6 @@ func TestAMultiLockOneOfWhoseZnodesIsDeletedIsLostAsAWhole(t *testing.T) {
 			})
 		}
 	}
-}
-
-// Another client deletes one of the znodes at the moment of the release: the others are still deleted.
-func TestAMultiLocksReleaseFindsOneOfItsZnodesGone(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		dirs, c := dirs(s, 3), s.Client()
-		h := takeAll(s, c.MultiLock(dirs))
-		require.NoError(s, s.Server.Delete(h.Nodes()[1]))
-		require.NoError(s, h.Err(), "it has not heard of it yet")
-		require.ErrorIs(s, h.Unlock(s.Context()), zklock.ErrNodeDeleted)
-		emptyAll(s, 0, dirs)
-	})
 }
 
 // Another client deletes one place before the release, and the deletion of the other is not answered before the release's ctx ends:

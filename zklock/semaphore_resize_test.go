@@ -40,71 +40,6 @@ func TestALowerSizeLetsHoldersFinish(t *testing.T) {
 	})
 }
 
-// After a lower size the holders may have more permits than the size. The first waiter enters as soon as there is room
-// again, whichever holder releases, and whether the waiter came before the change or after it.
-func TestAfterALowerSizeAnyReleaseThatMakesRoomLetsTheHeadIn(t *testing.T) {
-	for _, before := range []bool{true, false} {
-		for leaver := range 2 {
-			name := map[bool]string{true: "waited before", false: "came after"}[before] + ", " + []string{"first", "second"}[leaver] + " holder goes"
-			t.Run(name, func(t *testing.T) {
-				locktest.Simulate(t, func(s *locktest.Sim) {
-					dir := s.Dir("/locks/a")
-					m := s.Client().Semaphore(dir, 4)
-					holds := []*zklock.Hold{s.Take(locktest.Permits(s.Client().Semaphore(dir, 4), 2)), s.Take(locktest.Permits(s.Client().Semaphore(dir, 4), 2))}
-					var head *locktest.Call
-					if before {
-						head = s.Start(locktest.Permits(s.Client().Semaphore(dir, 4), 1))
-					}
-					require.NoError(s, m.Resize(s.Context(), 3))
-					if !before {
-						head = s.Start(locktest.Permits(s.Client().Semaphore(dir, 3), 1))
-					}
-					next := s.Start(locktest.Permits(s.Client().Semaphore(dir, 3), 3))
-					time.Sleep(time.Minute)
-					require.False(s, head.Over())
-					s.Unlock(holds[leaver])
-					require.True(s, head.Over(), "two of three are held: there is room for one")
-					require.False(s, next.Over())
-					s.Unlock(holds[1-leaver])
-					require.False(s, next.Over())
-					s.Unlock(head.Get(s))
-					s.Unlock(next.Get(s))
-					s.NothingLeft(dir)
-				})
-			})
-		}
-	}
-}
-
-// The size is lowered and raised again, while holders have more than the lower size and a call waits.
-func TestALowerSizeThatIsRaisedAgainWakesTheHead(t *testing.T) {
-	for _, before := range []bool{true, false} {
-		t.Run(map[bool]string{true: "waited before", false: "came after"}[before], func(t *testing.T) {
-			locktest.Simulate(t, func(s *locktest.Sim) {
-				dir := s.Dir("/locks/a")
-				m := s.Client().Semaphore(dir, 4)
-				one, two := s.Take(locktest.Permits(s.Client().Semaphore(dir, 4), 2)), s.Take(locktest.Permits(s.Client().Semaphore(dir, 4), 2))
-				var head *locktest.Call
-				if before {
-					head = s.Start(locktest.Permits(s.Client().Semaphore(dir, 4), 1))
-				}
-				require.NoError(s, m.Resize(s.Context(), 2))
-				if !before {
-					head = s.Start(locktest.Permits(s.Client().Semaphore(dir, 2), 1))
-				}
-				time.Sleep(time.Minute)
-				require.False(s, head.Over())
-				require.NoError(s, m.Resize(s.Context(), 5))
-				require.True(s, head.Over())
-				s.Unlock(head.Get(s))
-				s.Unlock(one)
-				s.Unlock(two)
-				s.NothingLeft(dir)
-			})
-		})
-	}
-}
-
 // Scenario 71: the size falls below what the first waiter wants, or wants beside its own permits. Its call ends as one that began
 // now would, and the next one is served.
 func TestScenario71_AFirstWaiterThatWantsMoreThanThereAreNowGivesWay(t *testing.T) {
@@ -244,25 +179,6 @@ func TestResizeOfASemaphoreThatIsNotThereAndOfManyAtOnce(t *testing.T) {
 		require.ErrorIs(s, err, zklock.ErrConflict)
 		require.Regexp(s, `has 2\d permits at the ensemble, not 1`, err.Error())
 	})
-}
-
-// A Resize whose request or reply is lost is still carried out.
-func TestAResizeThatLosesItsConnectionIsCarriedOut(t *testing.T) {
-	for name, f := range map[string]zktest.Fault{"the request": zktest.CloseBefore(), "the reply": zktest.CloseAfter()} {
-		t.Run(name, func(t *testing.T) {
-			locktest.Simulate(t, func(s *locktest.Sim) {
-				dir, a := s.Dir("/locks/a"), s.Client()
-				m := a.Semaphore(dir, 2)
-				h := s.Take(locktest.Permits(m, 2))
-				waiter := s.Start(locktest.Permits(s.Client().Semaphore(dir, 2), 1))
-				s.Server.Inject(f.Op(zktest.OpSetData).Path(dir).Session(a.SessionID()).Once())
-				require.NoError(s, m.Resize(s.Context(), 3))
-				s.Unlock(waiter.Get(s))
-				s.Unlock(h)
-				s.NothingLeft(dir)
-			})
-		})
-	}
 }
 
 // No call overwrites the data that another program keeps at the path, and the error names them (scenario 67).

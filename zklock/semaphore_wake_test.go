@@ -2,7 +2,6 @@ package zklock_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,73 +14,6 @@ import (
 )
 
 // Tests of which calls wait for permits, and which are woken when.
-
-// Permits are given in the order of arrival: small requests do not pass a large one that waits.
-func TestALargeRequestIsNotStarvedBySmallOnes(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		dir := s.Dir("/locks/a")
-		const size = 4
-		held := []*zklock.Hold{s.Take(locktest.Permits(s.Client().Semaphore(dir, size), 1)), s.Take(locktest.Permits(s.Client().Semaphore(dir, size), 2))}
-		large := s.Start(locktest.Permits(s.Client().Semaphore(dir, size), size))
-		var small []*locktest.Call
-		for range 5 {
-			small = append(small, s.Start(locktest.Permits(s.Client().Semaphore(dir, size), 1)))
-		}
-		time.Sleep(locktest.LongTime)
-		require.False(s, large.Over())
-		for _, call := range small {
-			require.False(s, call.Over(), "there is a permit, and somebody before it")
-		}
-		s.Unlock(held[0])
-		require.False(s, large.Over())
-		s.Unlock(held[1])
-		require.True(s, large.Over())
-		require.False(s, small[0].Over())
-		s.Unlock(large.Get(s))
-		for i, call := range small {
-			require.Equal(s, i < size, call.Over())
-		}
-		for _, call := range small {
-			s.Unlock(call.Get(s))
-		}
-		s.NothingLeft(dir)
-	})
-}
-
-// Any release that makes room lets the head hold at once, whichever holder releases.
-func TestAnyHoldersReleaseLetsTheHeadIn(t *testing.T) {
-	for leaver := range 4 {
-		for _, settled := range []time.Duration{0, time.Minute} {
-			t.Run(fmt.Sprintf("holder %d, after %v", leaver, settled), func(t *testing.T) {
-				locktest.Simulate(t, func(s *locktest.Sim) {
-					dir := s.Dir("/locks/a")
-					var holds []*zklock.Hold
-					for range 4 {
-						holds = append(holds, s.Take(locktest.Permits(s.Client().Semaphore(dir, 4), 1)))
-					}
-					head, next := s.Start(locktest.Permits(s.Client().Semaphore(dir, 4), 1)), s.Start(locktest.Permits(s.Client().Semaphore(dir, 4), 1))
-					time.Sleep(settled)
-					at := time.Now()
-					s.Unlock(holds[leaver])
-					require.True(s, head.Over())
-					require.Equal(s, at, time.Now())
-					require.False(s, next.Over())
-					other := (leaver + 2) % 4
-					s.Unlock(holds[other])
-					require.True(s, next.Over(), "the one behind has become the head")
-					for i, h := range holds {
-						if i != leaver && i != other {
-							s.Unlock(h)
-						}
-					}
-					s.Unlock(next.Get(s))
-					s.Unlock(head.Get(s))
-					s.NothingLeft(dir)
-				})
-			})
-		}
-	}
-}
 
 // Of five hundred waiters a release wakes two at most: the one that holds now, and the one behind it, which is the new head.
 func TestAReleaseWakesAtMostTwoOfFiveHundredWaiters(t *testing.T) {
@@ -142,28 +74,6 @@ func TestAReleaseWakesAtMostTwoOfFiveHundredWaiters(t *testing.T) {
 			} else {
 				require.ErrorIs(s, call.Err, context.Canceled)
 			}
-		}
-		s.NothingLeft(dir)
-	})
-}
-
-// One release of many permits may let many waiters hold, one after the other, without delay.
-func TestTheReleaseOfManyPermitsLetsManyIn(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		dir := s.Dir("/locks/a")
-		h := s.Take(locktest.Permits(s.Client().Semaphore(dir, 6), 6))
-		var calls []*locktest.Call
-		for _, n := range []int{1, 2, 3, 1, 1} {
-			calls = append(calls, s.Start(locktest.Permits(s.Client().Semaphore(dir, 6), n)))
-		}
-		at := time.Now()
-		s.Unlock(h)
-		for i, call := range calls {
-			require.Equal(s, i < 3, call.Over(), "contender %d", i)
-		}
-		require.Equal(s, at, time.Now())
-		for _, call := range calls {
-			s.Unlock(call.Get(s))
 		}
 		s.NothingLeft(dir)
 	})

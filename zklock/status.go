@@ -89,16 +89,18 @@ type waiting struct {
 	info  LockInfo
 	since time.Time
 
-	line recipe.Line // guarded by inUse.mu
+	cancel context.CancelFunc // ends the wait
 
-	cancel   context.CancelFunc // ends the wait
-	panicked any                // what a hook panicked with
+	// Guarded by inUse.mu; only the call's goroutine writes them.
+	line     recipe.Line
+	panicked any // what a hook panicked with
 }
 
 // endOnPanic is deferred by what calls a hook while the call waits. A panic must not unwind the stack of a call that has a
 // place in line: it ends the wait, and acquire goes on with it.
 func (w *waiting) endOnPanic() {
-	if w.panicked = cmp.Or(w.panicked, recover()); w.panicked != nil {
+	if p := recover(); p != nil {
+		w.c.use.update(func() { w.panicked = p })
 		w.cancel()
 	}
 }
