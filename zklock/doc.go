@@ -31,7 +31,7 @@
 // or, shorter, m.Do(ctx, work).
 //
 // Where the goroutines of a few processes want one Mutex often, WithLocalHandoff lets those of one process share a place in
-// line, and WithIdleKeep keeps it between uses: the lock then passes between them without a request.
+// line: the lock then passes between them without a request.
 //
 // Beside Mutex there are RWMutex, Semaphore, MultiLock (several paths at once) and Election; they return the same Hold,
 // take the same options, and fail with the same errors. Queue and Break are for administrators, Status shows what this
