@@ -9,7 +9,7 @@ read -ra packages <<<"${PKG:-./session ./recipe ./zklock ./zklock/lockhttp ./cmd
 work=$(mktemp -d)
 sleep "${FOR:-10m}" &
 timer=$!
-trap 'kill "$timer" 2>/dev/null; rm -rf "$work"' EXIT
+trap 'kill "$timer" 2>/dev/null || true; rm -rf "$work"' EXIT
 export ZKLOCK_TEST_BACKEND=inprocess
 
 for p in "${packages[@]}"; do
