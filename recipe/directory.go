@@ -6,10 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -71,128 +68,6 @@ func (q *Queue) readData(ctx context.Context, s *session.Session) (dirData, zk.S
 // directory is gone, or the outcome is unknown.
 func writeAgain(ctx context.Context, err error) bool {
 	return errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNoNode) || transient(err) && ctx.Err() == nil
-}
-
-// verify refuses a directory whose ACL is not the queue's: another client has made it, or has changed its ACL. A client
-// with DELETE on the directory may delete any contender, whatever the contender's own ACL. The ACL is compared with that of
-// our own znode: in both the server has resolved the scheme "auth". While our znode exists, its directory does too.
-func (e *entry) verify(ctx context.Context) error {
-	if !e.q.VerifyACL {
-		return nil
-	}
-	b := e.t.s.Batch()
-	own, dir := b.ACL(e.node), b.ACL(e.q.Dir)
-	err := b.Do(ctx)
-	switch {
-	case errors.Is(err, zk.ErrNoNode):
-		return ErrGone
-	case err != nil:
-		return fmt.Errorf("verifying the ACL of %s: %w", e.q.Dir, err)
-	}
-	if diff := compareACL(own.Value.List, dir.Value.List); diff != "" {
-		return fmt.Errorf("%w: the ACL of %s differs from the lock's: it %s", ErrConflict, e.q.Dir, diff)
-	}
-	return nil
-}
-
-// compareACL says in words what have grants and want does not, and the reverse; "" when they grant the same.
-func compareACL(want, have []zk.ACL) string {
-	var diff []string
-	beyond := func(a, b map[string]int32, grants string) {
-		for who, perms := range a {
-			if more := perms &^ b[who]; more != 0 {
-				diff = append(diff, grants+letters(more)+" to "+text.Foreign(who))
-			}
-		}
-	}
-	beyond(grants(have), grants(want), "grants ")
-	beyond(grants(want), grants(have), "does not grant ")
-	slices.Sort(diff)
-	return strings.Join(diff, ", ")
-}
-
-func grants(acl []zk.ACL) map[string]int32 {
-	m := map[string]int32{}
-	for _, a := range acl {
-		m[a.Scheme+":"+a.ID] |= a.Perms & zk.PermAll
-	}
-	return m
-}
-
-// letters writes permissions as ZooKeeper's own tools do.
-func letters(perms int32) (text string) {
-	for i, perm := range []int32{zk.PermCreate, zk.PermDelete, zk.PermRead, zk.PermWrite, zk.PermAdmin} {
-		if perms&perm != 0 {
-			text += "cdrwa"[i : i+1]
-		}
-	}
-	return text
-}
-
-// permitted knows in which directories every client that may create may also delete. It may be used concurrently.
-//
-// A directory's ACL is read once. After that its version, which comes with every list of the children, says whether it has
-// changed. A call relies only on a version seen within permittedFresh, so that a tightened ACL takes effect by then.
-type permitted struct {
-	s     *session.Session
-	mu    sync.Mutex // guards what follows
-	known map[string]dirACL
-}
-
-// dirVersion is a directory with one version of its ACL.
-type dirVersion struct {
-	czxid    int64
-	aversion int32
-}
-
-type dirACL struct {
-	dirVersion
-	alike bool
-	at    time.Time // of the last look at its version
-}
-
-const (
-	permittedKept  = 256 // directories that are remembered
-	permittedFresh = time.Second
-)
-
-// seen notes that a list showed version v of the directory.
-func (p *permitted) seen(dir string, v dirVersion) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if a, ok := p.known[dir]; ok && a.dirVersion == v {
-		a.at = time.Now()
-		p.known[dir] = a
-	}
-}
-
-// alike reports whether every client that may create in the directory may also delete, and has been so since version v;
-// false if that can't be known. The zero v is that of a directory of which nothing is known.
-func (p *permitted) alike(ctx context.Context, dir string, v dirVersion) bool {
-	if v == (dirVersion{}) {
-		return false
-	}
-	p.mu.Lock()
-	a := p.known[dir]
-	p.mu.Unlock()
-	if a.dirVersion == v && time.Since(a.at) <= permittedFresh {
-		return a.alike
-	}
-	acl, stat, err := p.s.ACL(ctx, dir)
-	if err != nil {
-		return false // it is gone, or may not be read, or there is no time left
-	}
-	a = dirACL{dirVersion{stat.Czxid, stat.Aversion}, true, time.Now()}
-	for _, entry := range acl {
-		a.alike = a.alike && entry.Perms&(zk.PermCreate|zk.PermDelete) != zk.PermCreate
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.known) >= permittedKept {
-		clear(p.known)
-	}
-	p.known[dir] = a
-	return a.alike && a.dirVersion == v
 }
 
 // A directory's counter ends after 2³¹ creates (see order.go), and starts again only with a new directory. So a directory

@@ -34,7 +34,10 @@
 //
 // Liveness. Each znode is deleted by its owner, or by the ensemble with its session, and those that watch it are notified.
 // A mutex's release wakes one contender, the next, however many wait. A writer's release wakes all readers queued behind
-// it. A semaphore's release wakes two at most, or all waiters where the ACL denies WRITE: see semaphore.go.
+// it. A semaphore's release wakes two at most: see semaphore.go. Should a notification be lost, the waiter looks again: see
+// NextLook.
+//
+// Permissions. All who use a lock may READ, CREATE and DELETE in its directory; those of a semaphore also WRITE.
 //
 // # Other kinds
 //

@@ -48,7 +48,7 @@ func Try(ctx context.Context, s *session.Session, queues ...Queue) (*Ticket, err
 	if busy := (*busyError)(nil); errors.As(err, &busy) && busy.line.Who == "" { // our own place is given up
 		ctx, cancel := context.WithTimeout(ctx, WatchAfter)
 		defer cancel()
-		busy.line.Who, _ = sharedIn(s).descriptions.who(ctx, t.entries[0].q.Describe, busy.line.Holder)
+		busy.line.Who = sharedIn(s).descriptions.who(ctx, t.entries[0].q.Describe, busy.line.Holder)
 	}
 	return nil, err
 }
@@ -234,13 +234,10 @@ func refusal(err error) bool {
 		zk.ErrBadArguments, zk.ErrBadVersion, session.ErrExpired, session.ErrClosed, session.ErrPath)
 }
 
-// checkDirectories refuses a directory of another kind, or with another ACL, and has strays removed.
+// checkDirectories refuses a directory of another kind, and has strays removed.
 func (t *Ticket) checkDirectories(ctx context.Context) error {
 	for _, e := range t.entries {
 		err := e.q.conflict(ctx, t.s, Decide(e.listing(), e.name(), e.size, nil).OtherKinds, t.czxid)
-		if err == nil {
-			err = e.verify(ctx)
-		}
 		if err != nil {
 			discard(t.entries...)
 			return err
@@ -253,8 +250,8 @@ func (t *Ticket) checkDirectories(ctx context.Context) error {
 // find looks for the znodes after a create whose reply was lost, and adopts those of one transaction: the places of two may
 // be in another order to other tickets in each queue, and two tickets would wait for each other. There may be two if an
 // earlier look has missed some: the first one that has a znode in each queue is adopted. If none has, other clients have
-// deleted znodes, or a czxid may not be read (a ticket without it has no token). What is left would block our next attempt:
-// the sweeper deletes it, and the attempt gets another id, so that no later look adopts what is about to be deleted.
+// deleted znodes. What is left would block our next attempt: the sweeper deletes it, and the attempt gets another id, so
+// that no later look adopts what is about to be deleted.
 func (t *Ticket) find(ctx context.Context) (bool, error) {
 	own := make([]map[int64]string, len(t.entries)) // of each entry, the znodes by their czxids
 	none := true
@@ -270,7 +267,7 @@ func (t *Ticket) find(ctx context.Context) (bool, error) {
 	}
 	for _, czxid := range slices.Sorted(maps.Keys(own[0])) {
 		missing := func(znodes map[int64]string) bool { return znodes[czxid] == "" }
-		if czxid != unreadable && !slices.ContainsFunc(own, missing) {
+		if !slices.ContainsFunc(own, missing) {
 			t.czxid = czxid
 			for i, e := range t.entries {
 				e.node = own[i][czxid]
@@ -304,16 +301,13 @@ func (e *entry) find(ctx context.Context) (map[int64]string, error) {
 	e.listed(seen)
 	create, found := e.q.Dir+"/"+e.prefix, map[int64]string{}
 	counts := e.t.s.ForLocks(trusted.Caller{}) // the session counts its znodes
-	counts.Found(create, "", unreadable)
+	counts.Found(create, "", 0)
 	for _, znode := range own {
 		found[znode.Czxid] = znode.Path
 		counts.Found(create, znode.Path, znode.Czxid)
 	}
 	return found, nil
 }
-
-// unreadable is the czxid of a znode whose Stat may not be read.
-const unreadable = 0
 
 // look lists dir, and returns those of its children that are this session's and were made with one of prefixes.
 func look(ctx context.Context, s *session.Session, dir string, prefixes ...string,
@@ -330,14 +324,13 @@ func look(ctx context.Context, s *session.Session, dir string, prefixes ...strin
 	return own, seen, err
 }
 
-// ownBelow returns those of names, children of dir with an id of ours, that are this session's. Servers since 3.9 refuse
-// the Stat of an unreadable znode. Such a znode counts as ours, with the czxid zero: a neighbour has no use for our id, and
-// ours would be in every contender's way. An error: a server in trouble did not say whose a znode is.
+// ownBelow returns those of names, children of dir with an id of ours, that are this session's. An error: a server did not
+// say whose a znode is.
 func ownBelow(ctx context.Context, s *session.Session, dir string, names []string) (own []session.Created, err error) {
 	nodes, err := s.StatsBelow(ctx, dir, names)
 	for i, n := range nodes {
 		switch {
-		case n.Err == nil && n.Stat.EphemeralOwner == s.ID(), errors.Is(n.Err, zk.ErrNoAuth):
+		case n.Err == nil && n.Stat.EphemeralOwner == s.ID():
 			own = append(own, session.Created{Path: dir + "/" + names[i], Czxid: n.Stat.Czxid})
 		case n.Err != nil && !errors.Is(n.Err, zk.ErrNoNode):
 			err = n.Err

@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/recipe"
@@ -106,44 +105,23 @@ func TestTheSweeperDeletesAllThatOneContenderHasMade(t *testing.T) {
 	})
 }
 
-// Servers since 3.9 refuse the Stat of a znode that the session may not read, and a server in trouble refuses any. The znode
-// exists all the same, and blocks the lock.
+// A server in trouble refuses the Stat of a znode. The znode exists all the same, and blocks the lock.
 func TestACreateWhoseReplyIsLostLeavesNoZnodeWhoseStatIsRefused(t *testing.T) {
-	hidden := []zk.ACL{{Perms: zk.PermAll &^ zk.PermRead, Scheme: "world", ID: "anyone"}}
-	for name, c := range map[string]struct {
-		acl   []zk.ACL
-		fault func(srv *zktest.Server)
-	}{
-		"it may not be read":       {hidden, func(*zktest.Server) {}},
-		"nor was it seen at first": {hidden, func(srv *zktest.Server) { missedByTheFirstLook(srv) }},
-		"the server is in trouble": {session.WorldACL(), func(srv *zktest.Server) {
-			srv.Inject(zktest.Answer(zktest.CodeMarshallingError).Op(zktest.OpExists).Times(5))
-		}},
-		"it may be read, and is read": {session.WorldACL(), func(*zktest.Server) {}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *zktest.Server) {
-				require.NoError(t, srv.Create("/l", nil))
-				s := open(t, srv)
-				srv.Inject(zktest.CloseAfter().Op(zktest.OpCreate).Once())
-				c.fault(srv)
-				q := queue()
-				q.ACL = c.acl
-				ticket, err := recipe.Enter(within(t, soon), s, q)
-				if name != "the server is in trouble" {
-					require.NoError(t, err)
-				}
-				if err == nil {
-					require.NoError(t, ticket.Wait(within(t, soon)), "nobody else is there")
-					require.NoError(t, ticket.Leave(within(t, soon)))
-				}
-				time.Sleep(time.Minute)
-				synctest.Wait()
-				require.NoError(t, s.Err())
-				require.Empty(t, srv.Children("/l"))
-			}, zktest.WithVersion(zktest.Version39))
-		})
-	}
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		require.NoError(t, srv.Create("/l", nil))
+		s := open(t, srv)
+		srv.Inject(zktest.CloseAfter().Op(zktest.OpCreate).Once())
+		srv.Inject(zktest.Answer(zktest.CodeMarshallingError).Op(zktest.OpExists).Times(5))
+		ticket, err := recipe.Enter(within(t, soon), s, queue())
+		if err == nil {
+			require.NoError(t, ticket.Wait(within(t, soon)), "nobody else is there")
+			require.NoError(t, ticket.Leave(within(t, soon)))
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.NoError(t, s.Err())
+		require.Empty(t, srv.Children("/l"))
+	})
 }
 
 // The first look misses the znode, and the server is in trouble when the list behind the next create shows it.

@@ -57,16 +57,8 @@ func (e *entry) czxidsFor(ctx context.Context, own string, unknown []string) (ma
 		return nil, err
 	}
 	czxids[own] = e.t.czxid
-	me, _ := Parse(own)
 	for _, name := range unknown {
-		if _, known := czxids[name]; known {
-			continue
-		}
-		if n, _ := Parse(name); !Late(e.counter) && !Late(me.Number) && n.Number == me.Number {
-			// The server gave our number to no other contender: this name was made up, or is that of Curator's reader under
-			// a writer of that number. To wait for it is safe.
-			czxids[name] = 1
-		} else {
+		if _, known := czxids[name]; !known {
 			return nil, neighbourError{fmt.Errorf("recipe: whether %s or %s came first can't be told, since the Stat of the second may not be read: %w", own,
 				text.Foreign(name), zk.ErrNoAuth)}
 		}

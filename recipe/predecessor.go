@@ -27,54 +27,42 @@ import (
 // comes first. After a reconnection, and where we may be unable to read our own znode and so are not notified, the list
 // decides. See session.Watch.ExistedWhen.
 
-// waitForPred waits until the predecessor is gone, or a list is needed. next: it is our turn, and no list is needed.
-func (w *waiter) waitForPred(ctx context.Context, v Verdict) (next bool, err error) {
+// waitForPred waits until the predecessor is gone, or it is time to look without an event. next: it is our turn, and no
+// list is needed.
+func (w *waiter) waitForPred(ctx context.Context, v Verdict) (next, byTime bool, err error) {
 	for {
-		pred, err := w.watchPred(ctx, v.Watch, w.predMark(v))
-		if err != nil {
-			return false, err
+		if err := w.watchPred(ctx, v.Watch, w.predMark(v)); err != nil {
+			return false, false, err
 		}
-		// If blind, only the mark can wake us, once is enough. Otherwise the deletion does, notified right after the mark.
-		var mark *session.Watch
-		if pred == nil && !w.markWoke {
-			mark = w.mark
+		byTime, err = w.sleep(ctx, w.predWatch, nil)
+		if err != nil || byTime {
+			return false, byTime, err
 		}
-		err = w.sleep(ctx, pred, mark)
-		pred.Close()
-		switch {
-		case err != nil || !hasFired(pred):
-			w.markWoke = w.markWoke || hasFired(w.mark)
-			return false, err
-		case pred.Event() == zk.EventNodeDeleted:
-			next = v.Ahead == 1 && w.e.q.Kind.wayOnlyShrinks()
-			return (next || w.released(ctx, pred)) && w.t.existedWhen(pred), nil
+		if w.predWatch.Event() == zk.EventNodeDeleted {
+			next = v.Ahead == 1 && w.e.q.Kind.wayOnlyShrinks() || w.released()
+			return next && w.t.existedWhen(w.predWatch), false, nil
 		} // otherwise its data were set, and it is still before us
 	}
 }
 
-// watchPred watches, as watch does, the predecessor name, our own znodes, and the creation of mark. The Watch is nil if we
-// may not read the predecessor, and so have to list from time to time.
-func (w *waiter) watchPred(ctx context.Context, name, mark string) (*session.Watch, error) {
-	if name != w.pred {
-		w.forgetMark()
-		w.pred, w.blind, w.looked, w.pause = name, false, false, WatchAfter
-		w.readAfter(WatchAfter)
-	}
-	if w.blind {
-		return nil, nil
+// watchPred watches, as watch does, the predecessor name, our own znodes, and the creation of mark, unless it watches them
+// already. There is no Watch if we may not read the predecessor, and the server says so: only looks find out that it is gone.
+func (w *waiter) watchPred(ctx context.Context, name, mark string) error {
+	w.follow(name)
+	if w.predWatch != nil && !hasFired(w.predWatch) {
+		return nil
 	}
 	if w.mark != nil {
 		mark = ""
 	}
 	ws, err := w.watch(ctx, mark, w.e.q.Dir+"/"+name)
-	switch {
-	case errors.Is(err, zk.ErrNoAuth): // watches are set by exists on this server
-		w.blind = true
-		return nil, nil
-	case err != nil:
-		return nil, err
+	if errors.Is(err, zk.ErrNoAuth) { // watches are set by exists on this server
+		return nil
 	}
-	return ws[0], nil
+	if err == nil {
+		w.predWatch = ws[0]
+	}
+	return err
 }
 
 // watch watches nodes and, before them in the same request, those own znodes of the ticket that have no watch yet, or whose
@@ -137,25 +125,6 @@ func (t *Ticket) existedWhen(w *session.Watch) bool {
 		}
 	}
 	return true
-}
-
-// tryToRead returns nil if this session may read the child name of dir, and zk.ErrNoNode if that is gone. Whatever others
-// put there, the cost is bounded: it lists the children if there are none, else it reads the data if they are short. A
-// znode with children and long data counts as unreadable.
-func tryToRead(ctx context.Context, s *session.Session, dir, name string) error {
-	const short = 64 << 10
-	node := dir + "/" + name
-	stat, err := s.Exists(ctx, node)
-	switch {
-	case err != nil:
-	case stat.NumChildren == 0:
-		_, _, err = s.List(ctx, node)
-	case stat.DataLength <= short:
-		_, _, err = s.Get(ctx, node)
-	default:
-		err = zk.ErrNoAuth
-	}
-	return err
 }
 
 // # Release marks
@@ -235,18 +204,15 @@ func hasOurForm(name string, k Kind) bool {
 	return len(name) >= idLength && strings.HasPrefix(name, "_c_") && madeWith(k.label(), name[idLength:])
 }
 
-// released reports whether the predecessor, of whose deletion pred was notified, has left by its mark.
-func (w *waiter) released(ctx context.Context, pred *session.Watch) bool {
+// released reports whether the predecessor, of whose deletion we were notified, has left by its mark. Servers before 3.9 do
+// not tell whether one transaction made the mark and deleted the predecessor. Then the mark counts if our own access list,
+// which is taken for the directory's, lets nobody create a mark who may not delete the predecessor as well.
+func (w *waiter) released() bool {
 	if w.mark == nil || w.mark.Event() != zk.EventNodeCreated {
 		return false
 	}
-	if same, known := w.mark.FiredWith(pred); known {
+	if same, known := w.mark.FiredWith(w.predWatch); known {
 		return same
 	}
-	return sharedIn(w.t.s).permitted.alike(ctx, w.e.q.Dir, w.e.dir)
-}
-
-func (w *waiter) forgetMark() {
-	w.mark.Close()
-	w.mark, w.markWoke = nil, false
+	return !slices.ContainsFunc(w.e.q.ACL, func(a zk.ACL) bool { return a.Perms&(zk.PermCreate|zk.PermDelete) == zk.PermCreate })
 }

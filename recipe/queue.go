@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path"
 	"slices"
 	"strconv"
@@ -24,7 +25,6 @@ type Queue struct {
 	Held    int    // permits of that semaphore that the caller holds, and keeps until it has these
 
 	ACL       []zk.ACL // of the directory, of missing parents, and of the contenders' znodes
-	VerifyACL bool     // refuse a directory that has another ACL
 	Container bool     // make the directory a container, which the ensemble removes when it is empty
 	Data      []byte   // of the contender's znode: who we are
 
@@ -34,6 +34,8 @@ type Queue struct {
 	Queued func(Line)
 	// Retried, if not nil, is called when an attempt to take a place has failed and is repeated.
 	Retried func(error)
+	// Log, if not nil, gets a warning when a waiter finds a change that the ensemble did not report to it.
+	Log *slog.Logger
 }
 
 // newPrefix returns the name of a new contender up to the number.

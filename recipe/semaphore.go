@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/text"
 	"github.com/zklock/locker/session"
 )
 
@@ -43,9 +43,6 @@ import (
 //
 //   - the permits before us are no more than the largest size, and
 //   - the contender before us was created before the directory's data were last written.
-//
-// A waiter behind an unreadable znode (ZooKeeper 3.9 and later say so) is a head as well: it would not be notified of its
-// deletion.
 //
 // Taking a waiter for a holder is harmless: it makes another head, which is woken more often than needed. So a Resize is
 // one write: all whom it concerns watch the data, and it does not matter whether its caller learns of the success.
@@ -94,10 +91,7 @@ func (w *waiter) untilRoom(ctx context.Context) error {
 		}
 	}
 	silent := w.dataZxid < w.t.czxid && !v.Followed // those behind us know that we hold: see above
-	// A head stays one: those before it hold until they go. Where some contenders may not set their znodes' data, and so
-	// can't announce that they hold, every waiter has to be a head.
-	head := slices.ContainsFunc(e.q.ACL, func(a zk.ACL) bool { return a.Perms&zk.PermWrite == 0 })
-	for ; ; silent = false {
+	for head := false; ; silent = false {           // a head stays one: those before it hold until they go
 		switch {
 		case v.Holds:
 			if !silent {
@@ -131,35 +125,42 @@ func (w *waiter) decideAnew(ctx context.Context) (Verdict, error) {
 }
 
 // waitBehind waits behind another waiter until that has gone or holds. head: it holds, or may hold by an earlier, larger
-// size, or may not be read; then we are the head.
+// size; then we are the head.
 func (w *waiter) waitBehind(ctx context.Context, was Verdict) (v Verdict, head bool, err error) {
-	before, err := w.watchPred(ctx, was.Watch, "")
-	if err != nil {
+	if err := w.watchPred(ctx, was.Watch, ""); err != nil {
 		return was, false, err
 	}
-	defer before.Close()
-	// It may have begun to hold between our list and the watch: look again, now that nothing can be missed.
-	v, err = w.decideAnew(ctx)
-	if err != nil || v.Holds || v.Ahead == 1 || v.Watch != was.Watch || hasFired(before) {
-		return v, false, err
+	for byTime := false; ; {
+		// It may have begun to hold between our list and the watch: look again, now that nothing can be missed.
+		v, err = w.decideAnew(ctx)
+		if err != nil {
+			return v, false, err
+		}
+		if v.Holds || v.Ahead == 1 || v.Watch != was.Watch || hasFired(w.predWatch) {
+			if byTime && v.Watch != was.Watch {
+				w.missed(w.predWatch)
+			}
+			return v, false, nil
+		}
+		stat, err := w.t.s.Exists(ctx, w.e.q.Dir+"/"+was.Watch)
+		if byTime && stat.Version > 0 {
+			w.missed(w.predWatch)
+		}
+		switch {
+		case err == nil && (stat.Version > 0 || v.Permits <= w.largest && stat.Czxid < w.dataZxid):
+			return v, true, nil
+		case err != nil && !isOne(err, zk.ErrNoNode, zk.ErrNoAuth):
+			return v, false, err
+		}
+		if byTime, err = w.sleep(ctx, w.predWatch, nil); err != nil {
+			return v, false, err
+		}
 	}
-	switch stat, err := w.t.s.Exists(ctx, w.e.q.Dir+"/"+was.Watch); {
-	case err == nil && (stat.Version > 0 || v.Permits <= w.largest && stat.Czxid < w.dataZxid),
-		errors.Is(err, zk.ErrNoAuth): // we would not hear that it holds; a head need not
-		return v, true, nil
-	case err != nil && !errors.Is(err, zk.ErrNoNode):
-		return v, false, err
-	}
-	if err := w.sleep(ctx, before, nil); err != nil {
-		return v, false, err
-	}
-	v, err = w.decideAnew(ctx)
-	return v, false, err
 }
 
 // waitAsHead waits, as the head, until a holder has gone or the size has changed.
 func (w *waiter) waitAsHead(ctx context.Context, was Verdict) (Verdict, error) {
-	w.pred, w.blind = "", false
+	w.follow("")
 	dir, err := w.t.s.Watch(ctx, w.e.q.Dir)
 	if err != nil {
 		return was, err
@@ -175,13 +176,15 @@ func (w *waiter) waitAsHead(ctx context.Context, was Verdict) (Verdict, error) {
 		return was, err
 	}
 	v, err := w.decide(ctx)
-	if err != nil || v.Holds {
-		return v, err
+	for byTime := true; byTime && err == nil && !v.Holds; {
+		if byTime, err = w.sleep(ctx, list, dir); err != nil {
+			return v, err
+		}
+		if v, err = w.decideAnew(ctx); byTime && v.Holds {
+			w.missed(list, dir)
+		}
 	}
-	if err := w.sleep(ctx, list, dir); err != nil {
-		return v, err
-	}
-	return w.decideAnew(ctx)
+	return v, err
 }
 
 // announce wakes the contender behind us, now that we hold: it may be its turn too.
@@ -210,6 +213,12 @@ func NewSize(n int) *Size { return &Size{want: n} }
 func (z *Size) agree(ctx context.Context, s *session.Session, q *Queue, try bool) (int, error) {
 	if q.Permits < 1 {
 		return 0, fmt.Errorf("%w: %d permits: less than one", session.ErrConfig, q.Permits)
+	}
+	for _, a := range q.ACL {
+		if a.Perms&(zk.PermCreate|zk.PermWrite) == zk.PermCreate {
+			return 0, fmt.Errorf("%w: the access list lets %s create, but not write: a semaphore's contenders need both, since they announce that they hold",
+				session.ErrConfig, text.Foreign(a.Scheme+":"+a.ID))
+		}
 	}
 	if z.agreed.Load() == 0 && q.Permits > z.want {
 		return 0, tooMany(q.Permits, z.want) // no request is needed to know it

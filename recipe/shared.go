@@ -18,7 +18,6 @@ import (
 // shared is what the calls of one session have in common, for as long as the session lasts.
 type shared struct {
 	descriptions descriptions
-	permitted    permitted
 	sweeper      sweeper
 	toWatch      toWatch
 }
@@ -27,7 +26,6 @@ func sharedIn(s *session.Session) *shared {
 	return s.ForLocks(trusted.Caller{}).Attached(func() any {
 		return &shared{
 			descriptions: descriptions{s: s, known: map[[sha256.Size]byte]*description{}},
-			permitted:    permitted{s: s, known: map[string]dirACL{}},
 			sweeper:      sweeper{s: s},
 			toWatch:      toWatch{s: s},
 		}
@@ -53,15 +51,14 @@ type descriptions struct {
 type description struct {
 	turn chan struct{} // has room for the one call that may use what follows
 	who  string
-	read bool // its data were read
 	at   time.Time
 }
 
 // who returns what describe makes of the data of the contender node; "" when it is gone, may not be read, could not be read
-// before ctx or the session ended, or describe is nil. read: its data were read, so the session may read it.
-func (ds *descriptions) who(ctx context.Context, describe func([]byte) string, node string) (who string, read bool) {
+// before ctx or the session ended, or describe is nil.
+func (ds *descriptions) who(ctx context.Context, describe func([]byte) string, node string) string {
 	if describe == nil {
-		return "", false
+		return ""
 	}
 	key := sha256.Sum256([]byte(node))
 	ds.mu.Lock()
@@ -78,24 +75,24 @@ func (ds *descriptions) who(ctx context.Context, describe func([]byte) string, n
 	case d.turn <- struct{}{}:
 		defer func() { <-d.turn }()
 	case <-ctx.Done():
-		return "", false
+		return ""
 	}
 	if time.Since(d.at) < descriptionFresh {
-		return d.who, d.read
+		return d.who
 	}
 	dir, name := path.Split(node)
 	n, err := ReadChild(ctx, ds.s, path.Clean(dir), name)
 	if err == nil || n.Err != nil {
 		d.at = time.Now() // else the next call tries again
 	}
-	switch d.who, d.read = "", false; {
+	switch d.who = ""; {
 	case err != nil:
 	case n.Stat.DataLength > MaxData:
 		d.who = fmt.Sprintf("%s (%d bytes of data)", text.Foreign(name), n.Stat.DataLength)
 	default:
-		d.who, d.read = describe(n.Data), true
+		d.who = describe(n.Data)
 	}
-	return d.who, d.read
+	return d.who
 }
 
 // ReadChild reads the child name of dir: its Stat, and its data unless longer than MaxData. Node.Err has a refusal, too.

@@ -98,12 +98,12 @@ type entry struct {
 	prefix string // what the znode's name begins with, up to the number
 	node   string // its path; "" before it was made
 
-	names   []string   // the directory as last listed; nil once a decision has used it
-	counter int32      // the directory's then; 0 if unknown (then our own number is used)
-	dir     dirVersion // the directory's then
-	strays  int        // how many names were looked at as possible strays
-	line    Line       // the place in line as last seen
-	queued  bool       // others were in its way when it entered: it leaves by its release mark, unless that was refused
+	names   []string // the directory as last listed; nil once a decision has used it
+	counter int32    // the directory's then; 0 if unknown (then our own number is used)
+	pzxid   int64    // of the latest change of its children then; 0 if unknown
+	strays  int      // how many names were looked at as possible strays
+	line    Line     // the place in line as last seen
+	queued  bool     // others were in its way when it entered: it leaves by its release mark, unless that was refused
 
 	// Guarded by Ticket.mu after Wait:
 	ownWatch *session.Watch // on the znode; nil: there is none yet
@@ -125,8 +125,7 @@ func (e *entry) list(ctx context.Context) error {
 
 // listed notes a list of the directory. A zero Stat says that it is not known.
 func (e *entry) listed(l session.Children) {
-	e.names, e.counter, e.dir = l.Names, NewListing(nil, l.Stat).Counter, dirVersion{l.Stat.Czxid, l.Stat.Aversion}
-	sharedIn(e.t.s).permitted.seen(e.q.Dir, e.dir)
+	e.names, e.counter, e.pzxid = l.Names, NewListing(nil, l.Stat).Counter, l.Stat.Pzxid
 }
 
 // decide decides by e.names, and by the czxids that the order depends on, which it reads. It drops the list: a thousand

@@ -29,6 +29,12 @@ func open(t *testing.T, srv *zktest.Server, auth ...session.Auth) *session.Sessi
 	return s
 }
 
+func writer() recipe.Queue {
+	q := queue()
+	q.Kind = recipe.Write
+	return q
+}
+
 func queue() recipe.Queue {
 	return recipe.Queue{Dir: "/l", Kind: recipe.Lock, ACL: session.WorldACL(), Data: []byte("me"), Describe: func(b []byte) string { return string(b) }}
 }

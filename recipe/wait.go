@@ -4,24 +4,30 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/text"
 	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/session"
 )
 
-// WatchAfter is how long a wait or a hold lasts before it is worth further reads: a waiter reads who holds, for messages,
-// and whether it may read its predecessor; a holder that did not wait watches its own znode.
+// WatchAfter is how long a wait or a hold lasts before it is worth further reads: a waiter reads who holds, for messages; a
+// holder that did not wait watches its own znode.
 const WatchAfter = 300 * time.Millisecond
 
-const (
-	// A waiter that may not read its predecessor lists again within max(session timeout / blindPart, WatchAfter).
-	blindPart = 8
-	// lookAgainMost bounds a waiter's pause between two looks at a readable predecessor; the first is the session timeout.
-	lookAgainMost = time.Minute
-)
+// lookMost bounds the pause between two looks: see NextLook.
+const lookMost = time.Minute
+
+// NextLook returns how long whoever waits for an event pauses before he looks without one, after a pause of last: first a
+// session timeout, then twice the last pause, up to a minute. So an event that is lost, whatever the cause, delays a waiter,
+// and does not leave it waiting for ever. A look lists the directory, unless its Stat shows that it has not changed since the
+// last list, and so finds out whatever was missed.
+func NextLook(last, timeout time.Duration) time.Duration {
+	return min(max(2*last, timeout), lookMost)
+}
 
 // Wait returns nil when the ticket holds: it is first in every queue, or its permits are free; its znodes exist; and the session's lease is confirmed, and kept until Leave. It keeps its place across
 // reconnections.
@@ -41,14 +47,13 @@ func (t *Ticket) Wait(ctx context.Context) error {
 			}
 			w := &waiter{t: t, e: e, woken: woken}
 			err := w.wait(ctx)
-			if w.timer != nil {
-				w.timer.Stop()
-			}
+			waited := w.pred != ""
+			w.stop()
 			if err != nil {
 				return err
 			}
 			// Our znode in another queue may have been deleted meanwhile, unnoticed if unreadable: list all queues again.
-			again = again || len(t.entries) > 1 && w.pred != "" && !e.notified()
+			again = again || len(t.entries) > 1 && waited && !e.notified()
 		}
 	}
 	return t.hold(ctx)
@@ -83,34 +88,55 @@ type waiter struct {
 	t *Ticket
 	e *entry
 
-	woken  chan struct{} // receives when a watch of sleep's, or on an own znode of the ticket, has fired; capacity 1
-	timer  *time.Timer   // for readMore; nil before the first sleep
-	pred   string        // the predecessor's name; "" of a semaphore's head, which any release may wake
-	blind  bool          // we may not read the predecessor, and so are not notified of its deletion
-	looked bool          // the predecessor could be read when we last looked
-	pause  time.Duration // between two lists when blind, else between two looks at it
+	woken     chan struct{} // receives when a watch of sleep's, or on an own znode of the ticket, has fired; capacity 1
+	timer     *time.Timer   // for tick; nil before the first sleep
+	pause     time.Duration // before the latest look that no event had caused; see NextLook
+	described bool          // the holder was read, for messages
 
-	mark     *session.Watch // on the predecessor's release mark; nil: none
-	markWoke bool           // it has woken us once
+	pred      string         // the predecessor's name; "" of a semaphore's head, which any release may wake
+	predWatch *session.Watch // on it; nil: none, or we may not read it
+	mark      *session.Watch // on its release mark; nil: none
 
 	largest  int   // the semaphore's largest size ever
 	dataZxid int64 // the Mzxid of the directory's data, as read with the size
 }
 
 func (w *waiter) wait(ctx context.Context) error {
-	defer w.forgetMark()
 	if w.e.q.Kind == Permits {
 		return w.e.explain(ctx, w.untilRoom(ctx))
 	}
 	return w.e.explain(ctx, w.untilFirst(ctx))
 }
 
+// stop gives up what wait has needed.
+func (w *waiter) stop() {
+	w.follow("")
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+}
+
+// follow makes name the predecessor, and gives up the watches on another.
+func (w *waiter) follow(name string) {
+	if name == w.pred {
+		return
+	}
+	w.predWatch.Close()
+	w.mark.Close()
+	w.pred, w.predWatch, w.mark = name, nil, nil
+	w.pause, w.described = 0, false // for a predecessor that is new to us the pauses begin anew
+	w.tickAfter(WatchAfter)
+}
+
 // untilFirst waits until no contender is in the way.
 func (w *waiter) untilFirst(ctx context.Context) error {
-	for {
+	for byTime := false; ; {
 		v, err := w.decide(ctx)
 		if err != nil {
 			return err
+		}
+		if byTime && v.Watch != w.pred {
+			w.missed(w.predWatch)
 		}
 		if v.Holds {
 			return w.checkOwn(ctx)
@@ -120,8 +146,8 @@ func (w *waiter) untilFirst(ctx context.Context) error {
 		}
 		w.e.queued = true
 		v.First = "" // place has noted it; a neighbour's name may be long, and is not kept while we wait
-		next, err := w.waitForPred(ctx, v)
-		if next {
+		var next bool
+		if next, byTime, err = w.waitForPred(ctx, v); next {
 			w.place(Verdict{First: w.e.name()}) // first in line
 			return nil
 		}
@@ -149,8 +175,17 @@ func (w *waiter) decide(ctx context.Context) (Verdict, error) {
 
 func hasFired(w *session.Watch) bool { return w != nil && w.Event() != 0 }
 
-// readAfter has sleep call readMore after d.
-func (w *waiter) readAfter(d time.Duration) {
+// missed reports that a look which no event had caused has found a change that one of watches, set before it, should have
+// reported: a server reports an event before it answers a read that shows the change.
+func (w *waiter) missed(watches ...*session.Watch) {
+	if log := w.e.q.Log; log != nil && !slices.Contains(watches, nil) && !slices.ContainsFunc(watches, hasFired) {
+		log.Warn("a waiter was not notified of a change that it had a watch for, and has found it by looking again: may all who use the lock read its znodes?",
+			"path", w.e.q.Dir, "node", w.e.node, "behind", text.Foreign(w.pred))
+	}
+}
+
+// tickAfter has sleep call tick after d.
+func (w *waiter) tickAfter(d time.Duration) {
 	if w.timer == nil {
 		w.timer = time.NewTimer(d)
 	} else {
@@ -158,96 +193,75 @@ func (w *waiter) readAfter(d time.Duration) {
 	}
 }
 
-// sleep returns nil when pred or other, each of which may be nil, has fired, or when the directory has to be listed again;
-// an error when ctx or the session ends, or an own znode is gone. After WatchAfter it calls readMore.
-func (w *waiter) sleep(ctx context.Context, pred, other *session.Watch) error {
+// sleep returns nil when pred or other, each of which may be nil, has fired, or, byTime, when it is time to look without
+// an event; an error when ctx or the session ends, or an own znode is gone.
+func (w *waiter) sleep(ctx context.Context, pred, other *session.Watch) (byTime bool, err error) {
 	for _, watch := range []*session.Watch{pred, other} {
 		if watch != nil {
 			watch.Wake(w.woken)
 		}
 	}
 	if w.timer == nil {
-		w.readAfter(WatchAfter)
+		w.tickAfter(WatchAfter)
 	}
 	for !hasFired(pred) && !hasFired(other) { // before the timer, which may have run as well
 		if err := w.checkOwn(ctx); err != nil {
-			return err
+			return false, err
 		}
 		select {
 		case <-w.woken:
 		case <-w.timer.C:
-			if relist, err := w.readUntil(ctx, pred); relist || err != nil {
-				return err
+			if w.tick(ctx, pred) && !hasFired(pred) {
+				return true, nil
 			}
 		case <-w.t.s.Done():
-			return w.t.s.Err()
+			return false, w.t.s.Err()
 		case <-ctx.Done():
-			return ctx.Err()
+			return false, ctx.Err()
 		}
 	}
-	return nil
+	return false, nil
 }
 
-// readUntil is readMore, but ends when pred has fired: a contender whose turn comes does not wait for the reads.
-func (w *waiter) readUntil(ctx context.Context, pred *session.Watch) (relist bool, err error) {
-	reading, stop := context.WithCancel(ctx)
+// tick describes the holder, if that is new to us, or finds out whether to list the directory, though no event has said so.
+// It ends when pred has fired: a contender whose turn comes does not wait for the reads.
+func (w *waiter) tick(ctx context.Context, pred *session.Watch) (list bool) {
+	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	if pred != nil {
 		pred.Then(func(zk.EventType) { stop() })
 	}
-	relist, err = w.readMore(reading)
-	if reading.Err() != nil && ctx.Err() == nil {
-		w.readAfter(WatchAfter) // the event may not have been the predecessor's deletion: then read again later
-		return false, nil
-	}
-	return relist, err
-}
-
-// readMore makes the reads that a longer wait is worth: for each predecessor, and from time to time again, since its owner
-// may revoke our permission to read it. relist: the directory has to be listed, because the predecessor is gone or may not
-// be read. (Servers notify a deletion only to those that may read the znode, and some refuse only a read, not the watch.)
-func (w *waiter) readMore(ctx context.Context) (relist bool, err error) {
-	if w.blind {
-		w.pause = min(2*w.pause, max(WatchAfter, w.t.s.Timeout()/blindPart))
-		w.readAfter(w.pause)
-		return true, nil
-	}
-	readable := false
-	if !w.looked {
-		w.pause = WatchAfter // for a holder that is new to us the pauses begin anew
-		readable = w.describeHolder(ctx)
-	}
-	if w.pred == "" {
-		return false, nil
-	}
-	if !readable {
-		err = tryToRead(ctx, w.t.s, w.e.q.Dir, w.pred)
-		if err != nil && w.t.isEnd(ctx, err) {
-			return false, err
-		}
-	}
-	if w.looked = err == nil; w.looked {
-		w.pause = max(min(2*w.pause, lookAgainMost), w.t.s.Timeout())
+	if w.described {
+		w.pause = NextLook(w.pause, w.t.s.Timeout())
+		list = w.changed(ctx)
 	} else {
-		w.blind = !errors.Is(err, zk.ErrNoNode)
-		w.pause = WatchAfter
+		w.describeHolder(ctx)
+		w.described = ctx.Err() == nil // else the event may not have been the predecessor's deletion: then read again later
 	}
-	w.readAfter(w.pause)
-	return !w.looked, nil
+	w.tickAfter(NextLook(w.pause, w.t.s.Timeout()))
+	return list
 }
 
-// describeHolder finds out who holds, for messages. read: that has shown that we may read the predecessor.
-func (w *waiter) describeHolder(ctx context.Context) (read bool) {
+// changed reports whether the directory may have changed since it was listed. If not, another list would show nothing new.
+func (w *waiter) changed(ctx context.Context) bool {
+	if w.e.q.Kind == Permits { // what a contender announces is not to be seen in the directory's Stat
+		return true
+	}
+	stat, err := w.t.s.Exists(ctx, w.e.q.Dir)
+	return err != nil || stat.Pzxid != w.e.pzxid
+}
+
+// describeHolder finds out who holds, for messages.
+func (w *waiter) describeHolder(ctx context.Context) {
 	e := w.e
 	if e.line.Ahead == 0 {
-		return false
+		return
 	}
-	who, read := sharedIn(w.t.s).descriptions.who(ctx, e.q.Describe, e.line.Holder)
+	who := sharedIn(w.t.s).descriptions.who(ctx, e.q.Describe, e.line.Holder)
 	if who != "" && who != e.line.Who {
 		e.line.Who = who
 		e.q.queued(e.line)
 	}
-	return read && e.line.Holder == e.q.Dir+"/"+w.pred
 }
 
 // place notes the place in line, and reports a change of it.
@@ -259,9 +273,9 @@ func (w *waiter) place(v Verdict) {
 	}
 	switch {
 	case line.Holder != e.line.Holder:
-		w.looked = false
+		w.described = false
 		if v.Ahead > 0 {
-			w.readAfter(WatchAfter) // to find out who that is
+			w.tickAfter(WatchAfter) // to find out who that is
 		}
 	case v.Ahead == e.line.Ahead:
 		return

@@ -1,6 +1,7 @@
 package recipe_test
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,28 +12,58 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-// The reads of a longer wait are for messages, and for predecessors that may not be read. A waiter whose turn comes holds before
-// they are answered.
+// A longer wait reads who holds, for messages. A waiter whose turn comes holds before that is answered.
 func TestAWaiterWhoseTurnComesWaitsForNoneOfItsReads(t *testing.T) {
-	for _, op := range []zktest.Op{zktest.OpExists, zktest.OpGetChildren2} { // the holder; whether the predecessor may be read
-		bubble(t, func(t *testing.T, srv *zktest.Server) {
-			all := line(t, srv, 3, mutex)
-			var reads []*zktest.Injection
-			for _, next := range all[1:] {
-				reads = append(reads, srv.Inject(zktest.Hold().Op(op).Session(next.s.ID())))
-			}
-			time.Sleep(2 * recipe.WatchAfter)
-			synctest.Wait()
-			require.Positive(t, reads[1].Hits(), "the first has read its predecessor when it has read who holds")
-			for i, next := range all[1:] {
-				at := time.Now()
-				require.NoError(t, all[i].Leave(within(t, soon)))
-				require.NoError(t, <-next.done)
-				require.Equal(t, at, time.Now())
-				reads[i].Remove()
-			}
-			require.NoError(t, all[2].Leave(within(t, soon)))
-			requireLeft(t, srv, all)
-		})
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		all := line(t, srv, 3, mutex)
+		var reads []*zktest.Injection
+		for _, next := range all[1:] {
+			reads = append(reads, srv.Inject(zktest.Hold().Op(zktest.OpExists).Session(next.s.ID())))
+		}
+		time.Sleep(2 * recipe.WatchAfter)
+		synctest.Wait()
+		for i, next := range all[1:] {
+			require.Positive(t, reads[i].Hits())
+			at := time.Now()
+			require.NoError(t, all[i].Leave(within(t, soon)))
+			require.NoError(t, <-next.done)
+			require.Equal(t, at, time.Now())
+			reads[i].Remove()
+		}
+		require.NoError(t, all[2].Leave(within(t, soon)))
+		requireLeft(t, srv, all)
+	})
+}
+
+// Scenario 78: whatever wakes a waiter is lost. It looks again after a session timeout, then at doubling pauses, a minute at
+// most, and while nothing has changed in the directory it costs one short request each time.
+func TestScenario78_AWaiterThatIsNotWokenLooksAgain(t *testing.T) {
+	shared := func(int) recipe.Queue {
+		q := queue()
+		q.Kind, q.Permits, q.Size = recipe.Permits, 1, recipe.NewSize(1)
+		return q
+	}
+	for name, kind := range map[string]func(int) recipe.Queue{"mutex": mutex, "writer": func(int) recipe.Queue { return writer() },
+		"semaphore": shared} {
+		for _, waited := range []time.Duration{0, time.Hour / 2} {
+			t.Run(fmt.Sprint(name, " ", waited), func(t *testing.T) {
+				bubble(t, func(t *testing.T, srv *zktest.Server) {
+					all := line(t, srv, 2, kind)
+					timeout := all[1].s.Timeout()
+					before := srv.Requests()
+					time.Sleep(waited)
+					after := srv.Requests()
+					if name != "semaphore" {
+						require.Equal(t, before[zktest.OpGetChildren2], after[zktest.OpGetChildren2], "lists, though nothing has changed")
+						require.InDelta(t, waited.Minutes(), after[zktest.OpExists]-before[zktest.OpExists], 5, "looks")
+					}
+					srv.Inject(zktest.DropReply().Op(zktest.OpNotify))
+					began := time.Now()
+					require.NoError(t, all[0].Leave(within(t, soon)))
+					require.NoError(t, <-all[1].done)
+					require.LessOrEqual(t, time.Since(began), max(recipe.WatchAfter+timeout, min(waited, time.Minute)))
+				})
+			})
+		}
 	}
 }

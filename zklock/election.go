@@ -232,6 +232,8 @@ type observer struct {
 	yield   func(Leader, error) bool
 	stopped bool // yield has returned false
 
+	pause time.Duration // before the latest look that no event had caused: see recipe.NextLook
+
 	node  string // of the leader that was yielded last; "" for none
 	mzxid int64  // of its value; 0 for none; -1: nothing has been yielded
 }
@@ -259,8 +261,8 @@ func (o *observer) watch(ctx context.Context, s *session.Session) error {
 		if err == nil && first == "" {
 			err = o.await(ctx, s)
 		}
-		for exists := first != ""; exists && !o.stopped; {
-			if exists, err = o.look(ctx, s, first); errors.Is(err, zk.ErrNoAuth) {
+		for again := first != ""; again && !o.stopped; {
+			if again, err = o.look(ctx, s, first); errors.Is(err, zk.ErrNoAuth) {
 				// Not hopeless: a neighbour may have made this candidate with its own access list; the next may be
 				// readable.
 				err = fmt.Errorf("the leader's znode may not be read: %v", err) //nolint:errorlint // as text
@@ -273,8 +275,9 @@ func (o *observer) watch(ctx context.Context, s *session.Session) error {
 	return nil
 }
 
-// look yields the leader's value and waits for the next change. False: the znode is gone, or could not be watched.
-func (o *observer) look(ctx context.Context, s *session.Session, name string) (exists bool, err error) {
+// look yields the leader's value and waits for the next change. again: the znode still exists. Otherwise it is time to list
+// the candidates.
+func (o *observer) look(ctx context.Context, s *session.Session, name string) (again bool, err error) {
 	node := o.e.path + "/" + name
 	w, err := s.WatchExisting(ctx, node)
 	if err != nil {
@@ -286,8 +289,7 @@ func (o *observer) look(ctx context.Context, s *session.Session, name string) (e
 		var mzxid int64
 		if l, mzxid, err = o.e.read(ctx, s, name); err == nil {
 			if o.show(l, mzxid); !o.stopped {
-				// A value that was read shows that the znode may be read, so that the watch reports its deletion.
-				err = sleep(ctx, s, w, l.Size <= recipe.MaxData)
+				err = o.sleep(ctx, s, w)
 			}
 		}
 	}
@@ -298,7 +300,7 @@ func (o *observer) look(ctx context.Context, s *session.Session, name string) (e
 	case gone && o.node == node:
 		o.show(Leader{}, 0)
 	}
-	return !gone, nil
+	return w.Event() != 0 && !gone, nil
 }
 
 // await yields "no leader" and waits for a candidate, or for the directory.
@@ -318,25 +320,17 @@ func (o *observer) await(ctx context.Context, s *session.Session) error {
 	if w.Exists != listed || len(recipe.Family(names, recipe.Lock)) > 0 { // the directory was made, or has a candidate, by now
 		return nil
 	}
-	return sleep(ctx, s, w, listed)
+	return o.sleep(ctx, s, w)
 }
 
-const (
-	// An observer also looks without an event of the watch: after observeAgain if its watch may never fire (data too long
-	// to be read, no directory), and after observeHidden if the znode was readable, since its owner may have changed that.
-	observeAgain  = 10 * time.Second
-	observeHidden = time.Minute
-)
-
-// sleep waits until w fires, or until it is time to look again.
-func sleep(ctx context.Context, s *session.Session, w *session.Watch, readable bool) error {
-	pause := observeAgain
-	if readable {
-		pause = observeHidden
-	}
+// sleep waits until w fires, or until it is time to look without an event.
+func (o *observer) sleep(ctx context.Context, s *session.Session, w *session.Watch) error {
+	pause := recipe.NextLook(o.pause, s.Timeout())
 	select {
 	case <-w.Fired():
+		o.pause = 0
 	case <-time.After(pause):
+		o.pause = pause
 	case <-s.Done():
 		return s.Err()
 	case <-ctx.Done():

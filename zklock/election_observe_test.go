@@ -51,6 +51,37 @@ func TestObserversSeeEveryChangeOnceAndInOrder(t *testing.T) {
 	})
 }
 
+// Scenario 78: whatever an observer is told of a change is lost.
+func TestScenario78_AnObserverThatIsNotNotifiedLooksAgain(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, a, onlooker := s.Dir("/e"), s.Client(), s.Client()
+		view := observe(s, onlooker.Election(dir))
+		require.Equal(s, []string{"-"}, view.values())
+		s.Server.Inject(zktest.DropReply().Op(zktest.OpNotify).Session(onlooker.SessionID()))
+		sees := func(within time.Duration, want ...string) {
+			s.Helper()
+			began, seen := time.Now(), []string{}
+			s.Until(within, fmt.Sprint(want), func() bool {
+				seen = append(seen, view.values()...)
+				return len(seen) >= len(want)
+			})
+			require.Equal(s, want, seen)
+			require.LessOrEqual(s, time.Since(began), within)
+		}
+		l := lead(s, a.Election(dir), "a")
+		sees(10*time.Second, "a")
+		require.NoError(s, l.Proclaim(s.Context(), []byte("b")))
+		sees(20*time.Second, "b")
+		require.NoError(s, l.Resign(s.Context()))
+		sees(40*time.Second, "-")
+		l = lead(s, a.Election(dir), "c")
+		sees(time.Minute, "c")
+		require.NoError(s, l.Resign(s.Context()))
+		require.NoError(s, lead(s, a.Election(dir), "d").Resign(s.Context()))
+		sees(time.Minute, "-")
+	})
+}
+
 func TestObserversSurviveDisconnectsAndTheEndOfTheirSession(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a, watcher := s.Dir("/e"), s.Client(), s.Client()

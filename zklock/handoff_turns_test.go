@@ -48,6 +48,24 @@ func drain(s *locktest.Sim, calls []*locktest.Call) {
 	all.Wait()
 }
 
+// Scenario 78: the event that another process waits is lost.
+func TestScenario78_HandOversEndThoughTheEventOfAContenderOutsideIsLost(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
+		m := c.Mutex("/l", zklock.WithHandoffs(1))
+		h := s.Lock(m)
+		calls := inLine(s, m, 30)
+		require.NoError(s, h.Unlock(s.Context()))
+		h, calls = calls[0].Get(s), calls[1:]
+		s.Server.Inject(zktest.DropReply().Op(zktest.OpNotify).Session(c.SessionID()))
+		outside := inLine(s, s.Client().Mutex("/l"), 1)[0]
+		n := turns(s, h, calls, time.Second)
+		require.LessOrEqual(s, n, 12)
+		s.Unlock(outside.Get(s))
+		drain(s, calls[n:])
+	})
+}
+
 func TestNHandOversAtMostOnceAContenderWaitsOutside(t *testing.T) {
 	for _, n := range []int{1, 2, 7} {
 		for name, first := range map[string]bool{"who came before us": true, "who comes later": false} {

@@ -92,8 +92,8 @@ func (l *lock) queues(ctx context.Context, call LockInfo) []recipe.Queue {
 	queues := make([]recipe.Queue, len(l.dirs))
 	for i, dir := range l.dirs {
 		queues[i] = recipe.Queue{Dir: dir, Kind: call.Kind.contender(), Permits: call.Permits, Size: l.size, Held: permits,
-			ACL: l.o.acl, VerifyACL: l.o.verifyACL, Container: l.o.container, Data: l.data,
-			Describe: describe}
+			ACL: l.o.acl, Container: l.o.container, Data: l.data,
+			Describe: describe, Log: l.c.log}
 	}
 	return queues
 }
@@ -284,7 +284,7 @@ func (c *Client) unreachable(ctx context.Context, path string) error {
 // handoffLock describes a mutex with local handoff. Key has the path and all options that its znode depends on.
 func (l *lock) handoffLock() *handoff.Lock {
 	o, queuer := l.o, *l
-	rest := fmt.Appendf(nil, "%d %t %t %#v\n%s", o.handoff, o.container, o.verifyACL, o.acl, l.data)
+	rest := fmt.Appendf(nil, "%d %t %#v\n%s", o.handoff, o.container, o.acl, l.data)
 	return &handoff.Lock{Key: handoff.Key{Path: l.path, Rest: sha256.Sum256(rest)},
 		Self: describe(l.data), Handoffs: o.handoff,
 		Acquire: func(ctx context.Context, try bool, c handoff.Caller) (*recipe.Ticket, error) {

@@ -143,14 +143,14 @@ func WithHooks(h Hooks) Option {
 type LockOption struct{ set func(*lockOptions) error }
 
 type lockOptions struct {
-	wait, maxHold                   time.Duration
-	waitSet                         bool
-	reentrant, verifyACL, container bool
-	owner                           string
-	data                            []byte
-	acl                             []zk.ACL
-	handoff                         int  // 0: none
-	kind                            Kind // for others who look, where the znode's name does not tell; else ""
+	wait, maxHold        time.Duration
+	waitSet              bool
+	reentrant, container bool
+	owner                string
+	data                 []byte
+	acl                  []zk.ACL
+	handoff              int  // 0: none
+	kind                 Kind // for others who look, where the znode's name does not tell; else ""
 
 	atMostOnce bool
 	remember   int  // 0: the default
@@ -173,8 +173,6 @@ func newLockOptions(noun string, opts []LockOption) (o lockOptions, err error) {
 		}
 	}
 	switch {
-	case o.verifyACL && o.acl == nil:
-		err = fmt.Errorf("%w: WithVerifiedACL: needs WithACL, which says what is to be verified", ErrOption)
 	case o.reentrant && noun == nounOnce:
 		err = fmt.Errorf("%w: WithReentrancy is not for Client.Once: two calls under one hold would both run the job", ErrOption)
 	case o.onceOnly && noun != nounOnce:
@@ -225,25 +223,15 @@ func WithData(data []byte) LockOption {
 // lock's directory and its parents. Contenders need create and read on the directory, and delete on it to
 // release. Default: everybody may do everything.
 //
-// Contenders of one lock should be able to read each other's znodes: a client is not notified of the deletion of a znode
-// that it may not read. Behind such a znode it lists the directory instead, after 0.3 s and then at growing intervals, up to
-// an eighth of the session timeout, so that it gets the lock later by as much.
+// All who use a lock must be able to read each other's znodes, and to create and delete in its directory; those of a
+// semaphore also to write. A client is not notified of the deletion of a znode that it may not read: behind such a znode it
+// looks again after a session timeout, and then at doubling pauses, a minute at most.
 //
 // A directory that exists already keeps its ACL, whoever made it. A client with DELETE on the directory may delete any
-// contender's znode, also the holder's: see WithVerifiedACL.
+// contender's znode, also the holder's.
 func WithACL(acl ...zk.ACL) LockOption {
 	return LockOption{unless(len(acl) == 0, func(o *lockOptions) { o.acl = append([]zk.ACL{}, acl...) },
 		"ACL: is empty, so that nobody could ever delete the znode")}
-}
-
-// WithVerifiedACL refuses the lock (ErrConflict, with what differs) when its directory has another ACL than WithACL says,
-// which it needs (ErrOption). Each call that queues checks once its znode is in the directory, which costs one more round
-// trip, with two reads for each path; it needs READ or ADMIN on both. A change that is made later, while the call waits or
-// holds, is not noticed. The parents are not checked: a client with DELETE on the directory's parent can at most delete an
-// empty directory. Passwords of digest users are compared as far as the ensemble shows them, which it does to clients with
-// ADMIN. Default: not verified.
-func WithVerifiedACL() LockOption {
-	return LockOption{func(o *lockOptions) error { o.verifyACL = true; return nil }}
 }
 
 // WithContainer makes the lock's directory, if it is missing, a container: the ensemble deletes it some time after the
@@ -263,7 +251,7 @@ func WithContainer() LockOption {
 // is not interrupted. Until the process has looked, which takes one round trip, it behaves as if another process waited.
 //
 // Locks of one path share a znode if they agree in the options that the znode depends on: WithOwner, WithData, WithACL,
-// WithVerifiedACL, WithContainer and WithLocalHandoff. Locks that differ, also in the same
+// WithContainer and WithLocalHandoff. Locks that differ, also in the same
 // process, exclude each other through the ensemble as always. WithWait, WithMaxHold and WithReentrancy may differ.
 //
 // A hold that was handed on inside the process may have the token of the one before it, since both use one znode. That is

@@ -64,21 +64,18 @@ func TestAWaiterForPermitsKnowsWhoIsBeforeIt(t *testing.T) {
 	})
 }
 
-// Permissions that are enough to lock are enough to notify the next contender: where znodes may not be set, a waiter must
-// still hold when there is room.
-func TestPermitsAreGivenWhereZnodesMayNotBeWritten(t *testing.T) {
+// A contender that could not announce that it holds would keep those behind it waiting.
+func TestASemaphoreWhoseUsersMayCreateAndNotWriteIsRefused(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
-		dir := "/locks/a"
-		acl := zklock.WithACL(zk.WorldACL(zk.PermCreate | zk.PermRead | zk.PermDelete)...)
-		sem := func() *zklock.Semaphore { return s.Client().Semaphore(dir, 2, acl) }
-		one, two := s.Take(locktest.Permits(sem(), 1)), s.Take(locktest.Permits(sem(), 1))
-		head, next := s.Start(locktest.Permits(sem(), 1)), s.Start(locktest.Permits(sem(), 1))
-		s.Unlock(one)
-		h := head.Get(s)
-		s.Unlock(two)
-		s.Until(time.Minute, "there is room for the one behind", next.Over)
-		s.Unlock(h)
-		s.Unlock(next.Get(s))
+		acl := zklock.WithACL(append(zk.DigestACL(zk.PermAll, "alice", "a"), zk.WorldACL(zk.PermCreate|zk.PermRead|zk.PermDelete)...)...)
+		sem := s.Client().Semaphore("/locks/a", 2, acl)
+		_, err := sem.Acquire(s.Context(), 1)
+		require.ErrorIs(s, err, zklock.ErrOption)
+		require.ErrorContains(s, err, "the access list lets world:anyone create, but not write")
+		_, err = sem.TryAcquire(s.Context(), 1)
+		require.ErrorIs(s, err, zklock.ErrOption)
+		_, stands := s.Server.Node("/locks/a")
+		require.False(s, stands)
 	})
 }
 

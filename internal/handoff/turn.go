@@ -259,7 +259,7 @@ func (t *Turn) lookLocked() {
 // connection package session sets the watch again, as of the latest state that it has seen.
 func (t *Turn) watch() {
 	dir, own := path.Split(t.nodes[0])
-	for {
+	for pause := time.Duration(0); ; {
 		w, names, _, err := t.Session().WatchChildren(t.ctx, path.Clean(dir))
 		if err == nil && !slices.Contains(names, own) {
 			w.Close()
@@ -285,8 +285,11 @@ func (t *Turn) watch() {
 			w.Close()
 			return
 		}
+		pause = recipe.NextLook(pause, t.Session().Timeout())
 		select {
 		case <-w.Fired():
+		case <-time.After(pause): // the event may be lost
+			w.Close()
 		case <-t.ctx.Done():
 			w.Close()
 			return

@@ -1,10 +1,12 @@
 package simulation_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -263,6 +265,67 @@ func (o *oracle) look() {
 		}
 		o.fence(p)
 	}
+}
+
+// patience is for how long a contender may be next, after the last fault, before it holds: as long as a session that its
+// client has given up lasts, and as the first look without an event may take.
+const patience = maxTimeout + 5*time.Second
+
+// demandProgress checks, until ctx ends, that a call holds whose znodes are next in every line. It begins after the last
+// fault.
+func (o *oracle) demandProgress(ctx context.Context) {
+	since := map[int64]time.Duration{}
+	for pause(ctx, time.Second, 902) {
+		o.mu.Lock()
+		next := o.next()
+		maps.DeleteFunc(since, func(czxid int64, _ time.Duration) bool { return next[czxid] == "" })
+		for czxid, node := range next {
+			began, known := since[czxid]
+			switch held := slices.ContainsFunc(o.held, func(t *acquisition) bool { return slices.Contains(t.nodes, node) }); {
+			case held, !known:
+				since[czxid] = o.w.now()
+			case o.w.now()-began > patience:
+				o.w.violated("%s is next in line since %v, and does not hold", node, began)
+				since[czxid] = o.w.now()
+			}
+		}
+		o.mu.Unlock()
+	}
+}
+
+// next returns a znode of each transaction whose znodes are all next in line, by its czxid.
+func (o *oracle) next() map[int64]string {
+	next, waits := map[int64]string{}, map[int64]bool{}
+	for i, p := range o.w.paths {
+		type contender struct {
+			recipe.Name
+			czxid int64
+			node  string
+		}
+		var line []contender
+		for _, name := range o.w.srv.Children(p) {
+			n, ok := recipe.Parse(name)
+			if node, stands := o.w.srv.Node(p + "/" + name); ok && stands {
+				line = append(line, contender{n, node.Stat.Czxid, p + "/" + name})
+			}
+		}
+		slices.SortFunc(line, func(a, b contender) int { return cmp.Compare(a.czxid, b.czxid) })
+		permits, writers := 0, 0
+		for k, c := range line {
+			first := k == 0 || c.Kind == recipe.Read && writers == 0
+			if permits += c.Permits; o.w.fam[i] == famSem {
+				first = permits <= o.limit(p, o.w.now())
+			}
+			if c.Kind != recipe.Read {
+				writers++
+			}
+			if next[c.czxid] = c.node; !first {
+				waits[c.czxid] = true
+			}
+		}
+	}
+	maps.DeleteFunc(next, func(czxid int64, _ string) bool { return waits[czxid] })
+	return next
 }
 
 // measure notes a semaphore's size.

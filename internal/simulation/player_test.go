@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -93,7 +95,7 @@ func (p *player) ensure(ctx context.Context) *zklock.Client {
 		bounded, done := context.WithTimeout(ctx, limit)
 		began := p.w.now()
 		fresh, err := zklock.Dial(bounded, p.w.srv.Addr(), zklock.WithDialer(p.dial), zklock.WithSessionTimeout(p.timeout),
-			zklock.WithHooks(zklock.Hooks{Session: p.session}))
+			zklock.WithHooks(zklock.Hooks{Session: p.session}), zklock.WithLogger(slog.New(missed{p})))
 		ended := bounded.Err()
 		done()
 		p.within(began, limit, "dial")
@@ -106,6 +108,23 @@ func (p *player) ensure(ctx context.Context) *zklock.Client {
 		if err != nil && !(ended != nil && errors.Is(err, ended)) && !errors.Is(err, zklock.ErrSessionExpired) {
 			p.w.violated("%s: dial: %v", p.name, err)
 		}
+	}
+	return nil
+}
+
+// missed is the client's logger: a waiter that has found by a look what no event had told is a violation.
+type missed struct{ p *player }
+
+func (missed) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+func (m missed) WithAttrs([]slog.Attr) slog.Handler             { return m }
+func (m missed) WithGroup(string) slog.Handler                  { return m }
+
+func (m missed) Handle(_ context.Context, r slog.Record) error {
+	if strings.HasPrefix(r.Message, "a waiter was not notified") && !m.p.w.garbled() {
+		r.Attrs(func(a slog.Attr) bool {
+			m.p.w.violated("%s was not notified: %s %s", m.p.name, a.Key, short(a.Value.String()))
+			return true
+		})
 	}
 	return nil
 }
@@ -211,6 +230,8 @@ func (p *player) span() time.Duration {
 	switch n := p.rnd.IntN(10); {
 	case n == 0:
 		return upTo(p.rnd, 3*time.Millisecond)
+	case n > 3 && p.w.patient:
+		return 20*time.Second + upTo(p.rnd, 25*time.Second)
 	case n > 5 && p.w.busy:
 		return upTo(p.rnd, 30*time.Millisecond)
 	case n < 3:

@@ -37,6 +37,7 @@ type world struct {
 	handoff bool // WithLocalHandoff for the mutexes
 	busy    bool // clients start several operations at the same instant, and each write takes a while
 	aged    bool // a directory's counter may be near its end
+	patient bool // most calls wait for long
 	garbles bool // there are faults under which a client reads replies out of order
 	expired atomic.Bool
 
@@ -81,6 +82,7 @@ func newWorld(seed uint64, srv *zktest.Server) (*world, error) {
 	w.garbles = rnd.IntN(4) == 0
 	w.handoff = rnd.IntN(4) == 0
 	w.busy = w.rand(1<<41).IntN(4) == 0
+	w.patient = w.rand(1<<42).IntN(4) == 0
 	for i := len(w.paths); w.busy && i < 9; i++ {
 		w.paths, w.fam, w.size = append(w.paths, fmt.Sprintf("/locks/%c", 'a'+i)), append(w.fam, famMutex), append(w.size, 1)
 		if err := srv.Create(register(w.paths[i]), nil); err != nil {
@@ -184,6 +186,7 @@ func (w *world) run(ctx context.Context) {
 	chaos.Wait() // it repairs all faults when it ends
 	w.note("world", "all faults are repaired")
 	healed := w.now()
+	watching.Go(func() { w.oracle.demandProgress(ctx) })
 	playing.Wait()
 	if late := w.now() - healed; late > longest {
 		w.violated("calls lasted for %v after all faults were repaired", late)
