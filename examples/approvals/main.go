@@ -1,164 +1,159 @@
-// Command approvals shows the most common use of a distributed lock: several instances of one HTTP service, and an
-// update that must happen once at a time for each key.
+// Command approvals is a service of four instances that approve documents in PostgreSQL, one instance at a time for each
+// document. It runs them with the lock, and without it, and counts the updates that are lost.
 //
-// Four processes serve POST /approvals/{key} behind a proxy. Each update takes the key's lock, through
-// lockhttp.Middleware, reads the key's row, takes a moment, and writes it back. Clients ask for 2,000 updates of 20
-// keys. Meanwhile one instance is killed, and another one is frozen until its session is over and others have done its
-// work; then it goes on and tries to write. In the end the counters must say exactly how many updates were accepted.
-// Then the same, undisturbed, without the lock.
+//	go run .                                             # in this directory
+//	go run . -zk zk1:2181 -db postgres://localhost/test  # on an ensemble and a database of yours
 //
-//	go run .                                   # in this directory; with a ZooKeeper and a database of its own
-//	go run . -zk localhost:2181                # on an ensemble
-//	go run . -db postgres://localhost/postgres # in a PostgreSQL database; its tables are removed in the end
-//
-// It needs a Unix, because it stops a process. It ends with 0 if the books balance, with 1 if they don't or something
-// failed, with 2 for a bad command line and with 130 after Ctrl-C or SIGTERM.
+// approvals.go is the service. The rest shows it.
 package main
 
 import (
+	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"syscall"
 	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zktest"
 )
 
 const (
-	// sessionTimeout is how long a crash keeps its locks taken. It is short to keep the demonstration short; the
-	// library's default is 10 s.
-	sessionTimeout = 2 * time.Second
-	// tick is the in-process server's; a server grants no session timeout below two of its ticks.
-	tick = 500 * time.Millisecond
-	// patience bounds starting, connecting and cleaning up.
-	patience = 30 * time.Second
+	instances = 4
+	updates   = 100 // of each instance
 )
-
-const (
-	exitBalanced    = 0
-	exitFailed      = 1
-	exitUsage       = 2
-	exitInterrupted = 130
-)
-
-func main() {
-	if text := os.Getenv(instanceEnv); text != "" {
-		signal.Ignore(os.Interrupt, syscall.SIGTERM) // which may go to the whole group; the parent ends its instances itself
-		os.Exit(instanceMain(text, os.Stdin, os.Stdout))
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
-}
 
 // config is the command line.
 type config struct {
-	connect   string
-	database  string
-	updates   int
-	keys      int
-	clients   int
-	instances int
-	pause     time.Duration
+	zk, db, name string
+	document     int64
+	lock         bool
 }
 
-func parse(args []string, stderr io.Writer) (config, error) {
+func main() {
 	var c config
-	flags := flag.NewFlagSet("approvals", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	flags.StringVar(&c.connect, "zk", "", "ensemble to use, `host:port,…`; without it, a server inside this program")
-	flags.StringVar(&c.database, "db", "", "PostgreSQL database to use, `postgres://…`; without it, SQLite in a temporary directory")
-	flags.IntVar(&c.updates, "updates", 2000, "updates to ask for, 40 to 100000")
-	flags.IntVar(&c.keys, "keys", 20, "keys to spread them over, 1 to 100")
-	flags.IntVar(&c.clients, "clients", 40, "clients that ask at the same time, 1 to 400")
-	flags.IntVar(&c.instances, "instances", 4, "instances of the service, 3 to 20; one is killed and one is frozen")
-	flags.DurationVar(&c.pause, "pause", 3*time.Millisecond, "time between reading a row and writing it, on average")
-	if err := flags.Parse(args); err != nil {
-		return c, err // flags has said why
+	flag.StringVar(&c.zk, "zk", "", "the ensemble, `host:port,…`; without it, a server inside this program")
+	flag.StringVar(&c.db, "db", "", "the database, `postgres://…`, or APPROVALS_DB; without it, a server that is started here")
+	flag.StringVar(&c.name, "name", "", "be the instance of this name; without it, start four of them")
+	flag.Int64Var(&c.document, "document", 1, "what the instance approves")
+	flag.BoolVar(&c.lock, "lock", true, "whether the instance takes the lock")
+	flag.Parse()
+	c.db = cmp.Or(c.db, os.Getenv("APPROVALS_DB"))
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	run := show
+	if c.name != "" {
+		run = instance
 	}
-	var err error
-	switch {
-	case flags.NArg() > 0:
-		err = fmt.Errorf("%q: takes flags only", flags.Arg(0))
-	case c.database != "" && !isPostgres(c.database):
-		err = fmt.Errorf("-db %q: want postgres://…, or nothing for SQLite", c.database)
-	case c.updates < 40 || c.updates > 100_000:
-		err = fmt.Errorf("-updates %d: want 40 to 100000", c.updates)
-	case c.keys < 1 || c.keys > 100:
-		err = fmt.Errorf("-keys %d: want 1 to 100", c.keys)
-	case c.clients < 1 || c.clients > 400:
-		err = fmt.Errorf("-clients %d: want 1 to 400", c.clients)
-	case c.instances < 3 || c.instances > 20:
-		err = fmt.Errorf("-instances %d: want 3 to 20", c.instances)
-	case c.pause < 0 || c.pause > time.Second:
-		err = fmt.Errorf("-pause %v: want 0 to 1s", c.pause)
+	if err := run(ctx, c); err != nil {
+		fmt.Fprintln(os.Stderr, "approvals:", err)
+		os.Exit(1)
 	}
-	if err != nil {
-		fmt.Fprintln(stderr, "approvals:", err)
-	}
-	return c, err
 }
 
-// run is main with its surroundings as arguments; it returns the exit code.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	c, err := parse(args, stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return exitBalanced
-	case err != nil:
-		return exitUsage
+// instance is one process of the service. A loop stands for its requests.
+func instance(ctx context.Context, c config) error {
+	db, err := sql.Open("pgx", c.db)
+	if err != nil {
+		return err
 	}
-	balanced, err := demonstrate(ctx, c, stdout)
-	switch {
-	case ctx.Err() != nil:
-		fmt.Fprintln(stderr, "approvals: interrupted")
-		return exitInterrupted
-	case err != nil:
-		fmt.Fprintln(stderr, "approvals:", err)
-		return exitFailed
-	case !balanced:
-		return exitFailed
+	defer db.Close()
+	if err := create(ctx, db, c.document); err != nil {
+		return err
 	}
-	return exitBalanced
+	request := func(id string) error { return update(ctx, db, 0, c.document, id) } // no lock, no token
+	if c.lock {
+		client, err := zklock.Dial(ctx, c.zk)
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		request = func(id string) error { return approve(ctx, client, db, c.document, id) }
+	}
+	for n := range updates {
+		if err := request(fmt.Sprint(c.name, "/", n)); err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+	}
+	return nil
 }
 
-// demonstrate does both runs and reports whether their books balance.
-func demonstrate(ctx context.Context, c config, out io.Writer) (balanced bool, err error) {
-	s, err := openStage(ctx, c)
+// show starts the instances, first with the lock and then without it, and compares what they have written.
+func show(ctx context.Context, c config) (err error) {
+	if c.zk == "" {
+		zoo, err := zktest.Start()
+		if err != nil {
+			return err
+		}
+		defer zoo.Close()
+		c.zk = zoo.Addr()
+	}
+	if c.db == "" {
+		url, stop, err := startPostgres()
+		if err != nil {
+			return err
+		}
+		defer stop()
+		c.db = url
+	}
+	db, err := sql.Open("pgx", c.db)
 	if err != nil {
-		return false, err
+		return err
 	}
-	defer func() { err = errors.Join(err, s.close(ctx)) }()
-	ensemble, database := "the ensemble at "+s.connect, "PostgreSQL"
-	if s.server != nil {
-		ensemble = "a ZooKeeper server inside this program (-zk names another)"
+	defer db.Close()
+	if _, err := db.ExecContext(ctx, schema); err != nil {
+		return err
 	}
-	if s.dir != "" {
-		database = "SQLite in " + s.dir + " (-db names another)"
+	defer func() {
+		tidy, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+		defer cancel()
+		_, e := db.ExecContext(tidy, `DROP TABLE documents, approvals`)
+		err = errors.Join(err, e)
+	}()
+	for n, lock := range []bool{true, false} {
+		c.document, c.lock = int64(n+1), lock
+		made, says, err := c.race(ctx, db)
+		if err != nil {
+			return err
+		}
+		with := map[bool]string{true: "with", false: "without"}[lock]
+		fmt.Printf("%7s the lock: %d updates, the document says %d, %d lost\n", with, made, says, made-says)
+		if lock && made != says {
+			return errors.New("updates were lost under the lock")
+		}
 	}
-	fmt.Fprintf(out, "Locks: %s, below %s.\nSettings: %s.\n", ensemble, s.root, database)
+	return nil
+}
 
-	d := &drive{config: c, stage: s, orders: orders{Connect: s.connect, Root: s.root, Timeout: sessionTimeout, Tick: s.tick,
-		Database: s.database, Pause: c.pause, Lock: true}}
-	fmt.Fprintf(out, "\n== Every update under its key's lock\n")
-	d.log = &timeline{out: out, began: time.Now()}
-	with, err := d.run(ctx, "locked")
-	if err != nil {
-		return false, err
+// race runs the instances, as processes of this program, until all have ended. It returns how many updates they have made,
+// and how many the document's row says.
+func (c config) race(ctx context.Context, db *sql.DB) (made, says int64, err error) {
+	ended := make(chan error, instances)
+	for n := range instances {
+		cmd := exec.CommandContext(ctx, os.Args[0], "-name", fmt.Sprint("instance-", n+1), "-zk", c.zk,
+			"-document", fmt.Sprint(c.document), "-lock="+fmt.Sprint(c.lock))
+		cmd.Env = append(os.Environ(), "APPROVALS_DB="+c.db)
+		cmd.Stderr = os.Stderr
+		go func() { ended <- cmd.Run() }() // joined below
 	}
-	fmt.Fprintf(out, "\n== The same without the lock, and with nothing else going wrong\n")
-	d.orders.Lock = false
-	d.log = &timeline{out: out, began: time.Now()}
-	without, err := d.run(ctx, "unlocked")
-	if err != nil {
-		return false, err
+	for range instances {
+		err = errors.Join(err, <-ended)
 	}
-	fmt.Fprintf(out, "\n== Result\n")
-	table(out, with, without)
-	balanced = with.balanced() && without.balanced()
-	fmt.Fprintln(out, map[bool]string{true: "The books balance.", false: "THE BOOKS DO NOT BALANCE."}[balanced])
-	return balanced, nil
+	if err != nil {
+		return 0, 0, err
+	}
+	err = db.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM approvals WHERE document = d.id), approvals FROM documents d WHERE id = $1`,
+		c.document).Scan(&made, &says)
+	return made, says, err
 }

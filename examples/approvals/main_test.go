@@ -1,206 +1,183 @@
 package main
 
 import (
-	"bytes"
-	"context"
-	"fmt"
-	"io"
+	"database/sql"
+	"log"
+	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/zklock/locker/internal/ensemble"
+	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
 )
 
-// The test binary is its own instances, as the program is.
+// database is the URL of the database of all tests: APPROVALS_DB, or a server of their own.
+var database = os.Getenv("APPROVALS_DB")
+
 func TestMain(m *testing.M) {
-	if text := os.Getenv(instanceEnv); text != "" {
-		os.Exit(instanceMain(text, os.Stdin, os.Stdout))
+	if database != "" {
+		os.Exit(m.Run())
 	}
-	os.Exit(ensemble.Run(m))
+	url, stop, err := startPostgres()
+	if err != nil {
+		log.Fatal(err)
+	}
+	database = url
+	code := m.Run()
+	if err := stop(); err != nil {
+		log.Fatal(err)
+	}
+	os.Exit(code)
 }
 
-// small is a load for tests.
-var small = []string{"-updates=240", "-keys=6", "-clients=12"}
-
-var (
-	frozen   = regexp.MustCompile(`instance-3 FROZEN with (\d+) writes decided on`)
-	late     = regexp.MustCompile(`(?m)^late writes that the token refused +(\d+) `)
-	result   = regexp.MustCompile(`(?m)^(updates accepted, each once|updates that the counters say|lost) +(\d+) +(\d+)$`)
-	refusals = regexp.MustCompile(`doc-0\d: its update number \d+, token (\d+), is REFUSED: the row has token (\d+), of instance-[14]`)
-)
-
-// assertShow checks the output of a run with the small load.
-func assertShow(t *testing.T, out string) {
+// connect returns a connection whose tables are temporary: they are its own, and go with it.
+func connect(t *testing.T) *sql.DB {
 	t.Helper()
-	for _, text := range []string{"instance-2 KILLED", "its session is over", "instance-3 GOES ON", "The books balance.\n"} {
-		assert.Contains(t, out, text)
-	}
-	number := func(text string) int {
-		n, err := strconv.Atoi(text)
-		require.NoError(t, err)
-		return n
-	}
-	decided := frozen.FindStringSubmatch(out)
-	require.NotNil(t, decided, out)
-	refused := refusals.FindAllStringSubmatch(out, -1)
-	shown := number(decided[1])
-	if shown > 4 {
-		shown = 3 // and how many more
-	}
-	assert.Len(t, refused, shown)
-	assert.NotEmpty(t, refused)
-	for _, r := range refused {
-		assert.Less(t, number(r[1]), number(r[2]), "an older token was refused for a newer one")
-	}
-	all := late.FindStringSubmatch(out)
-	require.NotNil(t, all, out)
-	assert.GreaterOrEqual(t, number(all[1]), number(decided[1]), "every late write was refused")
-
-	table := map[string][]string{}
-	for _, r := range result.FindAllStringSubmatch(out, -1) {
-		table[r[1]] = r[2:]
-	}
-	assert.Equal(t, []string{"240", "240"}, table["updates accepted, each once"], out)
-	require.Len(t, table["lost"], 2, out)
-	assert.Equal(t, "240", table["updates that the counters say"][0])
-	assert.Equal(t, "0", table["lost"][0])
-	assert.Positive(t, number(table["lost"][1]), "without the lock updates are lost")
-}
-
-// runsClean runs the program and demands that it leaves no process behind.
-func runsClean(t *testing.T, args ...string) string {
-	t.Helper()
-	before := children(t)
-	var out, errs bytes.Buffer
-	code := run(t.Context(), append(args, small...), &out, &errs)
-	require.Equal(t, exitBalanced, code, "%s%s", &out, &errs)
-	assert.Empty(t, errs.String())
-	assert.Equal(t, before, children(t), "processes are left")
-	return out.String()
-}
-
-// children returns the process ids of this process's children, where the system tells.
-func children(t *testing.T) map[string]bool {
-	t.Helper()
-	files, err := filepath.Glob("/proc/self/task/*/children")
+	db, err := sql.Open("pgx", database)
 	require.NoError(t, err)
-	all := map[string]bool{}
-	for _, f := range files {
-		text, err := os.ReadFile(f)
-		if err != nil {
-			continue // the thread has ended
-		}
-		for _, pid := range strings.Fields(string(text)) {
-			all[pid] = true
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	db.SetMaxOpenConns(1)
+	change(t, db, `SET search_path TO pg_temp`)
+	return db
+}
+
+// change carries out a statement and returns how many rows it has changed. Of several statements, the last one counts.
+func change(t *testing.T, db *sql.DB, statement string, args ...any) int64 {
+	t.Helper()
+	res, err := db.ExecContext(t.Context(), statement, args...)
+	require.NoError(t, err, statement)
+	rows, err := res.RowsAffected()
+	require.NoError(t, err)
+	return rows
+}
+
+// number returns the one number that a query finds.
+func number(t *testing.T, db *sql.DB, query string) (n int64) {
+	t.Helper()
+	require.NoError(t, db.QueryRowContext(t.Context(), query).Scan(&n), query)
+	return n
+}
+
+func TestUpdatesAreLostOnlyWithoutTheLock(t *testing.T) {
+	self := filepath.Join(t.TempDir(), "approvals")
+	built, err := exec.Command("go", "build", "-buildvcs=false", "-o", self, ".").CombinedOutput()
+	require.NoError(t, err, "%s", built)
+	out, err := exec.CommandContext(t.Context(), self, "-db", database).CombinedOutput() // within five minutes
+	require.NoError(t, err, "%s", out)
+	require.Regexp(t, `^   with the lock: 400 updates, the document says 400, 0 lost
+without the lock: 400 updates, the document says \d+, [1-9]\d* lost\n$`, string(out))
+	require.Zero(t, number(t, connect(t), `SELECT count(*) FROM pg_tables WHERE tablename IN ('documents', 'approvals')`))
+}
+
+func TestAnUpdateWithAnOlderTokenIsReportedAndChangesNeitherTable(t *testing.T) {
+	ctx, db := t.Context(), connect(t)
+	change(t, db, schema)
+	require.NoError(t, create(ctx, db, 1))
+	require.NoError(t, create(ctx, db, 1), "two holders may create the same row")
+	require.NoError(t, update(ctx, db, 5, 1, "a"))
+	require.NoError(t, update(ctx, db, 5, 1, "b"), "the same holder goes on")
+
+	require.ErrorIs(t, update(ctx, db, 4, 1, "c"), errOvertaken)
+	require.ErrorIs(t, write(ctx, db, 4, 1, "c", 7), errOvertaken)
+	require.Error(t, write(ctx, db, 6, 1, "a", 7), "made already")
+	require.EqualValues(t, 2, number(t, db, `SELECT approvals FROM documents WHERE id = 1`))
+	require.EqualValues(t, 5, number(t, db, `SELECT token FROM documents WHERE id = 1`))
+	require.EqualValues(t, 2, number(t, db, `SELECT count(*) FROM approvals`))
+
+	require.NoError(t, update(ctx, db, 6, 1, "c"))
+	require.EqualValues(t, 3, number(t, db, `SELECT approvals FROM documents WHERE id = 1`))
+}
+
+func TestAHolderWhoseLockIsLostBetweenReadAndWriteIsRefusedOnceTheNextOneHasRead(t *testing.T) {
+	ctx, db := t.Context(), connect(t)
+	change(t, db, schema)
+	require.NoError(t, create(ctx, db, 1))
+	client, err := zklock.Dial(ctx, zktest.Run(t).Addr())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	lock := client.Mutex("/locks/document/1")
+
+	late, err := lock.Lock(ctx)
+	require.NoError(t, err)
+	_, err = read(ctx, db, int64(late.Token()), 1)
+	require.NoError(t, err)
+	require.NoError(t, client.Break(ctx, "/locks/document/1", late.Token()))
+	next, err := lock.Lock(ctx)
+	require.NoError(t, err)
+	_, err = read(ctx, db, int64(next.Token()), 1)
+	require.NoError(t, err)
+	require.ErrorIs(t, write(ctx, db, int64(late.Token()), 1, "late", 1), errOvertaken)
+	require.NoError(t, write(ctx, db, int64(next.Token()), 1, "next", 1))
+	require.NoError(t, next.Unlock(ctx))
+	require.NoError(t, approve(ctx, client, db, 1, "after"))
+	require.EqualValues(t, 2, number(t, db, `SELECT count(*) FROM approvals`))
+}
+
+// statements returns what a regular expression finds in the pages for users.
+func statements(t *testing.T, wanted string) (all []string) {
+	t.Helper()
+	pages, err := filepath.Glob("../../docs/*.md")
+	require.NoError(t, err)
+	for _, name := range append(pages, "../../README.md", "../../zklock/lockhttp/doc.go") {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		for _, found := range regexp.MustCompile(wanted).FindAllSubmatch(text, -1) {
+			all = append(all, string(found[1]))
 		}
 	}
 	return all
 }
 
-func TestTheBooksBalanceAlthoughOneInstanceIsKilledAndOneIsFrozen(t *testing.T) {
-	out := runsClean(t)
-	assert.Contains(t, out, "a ZooKeeper server inside this program")
-	assertShow(t, out)
-	dir := regexp.MustCompile(`SQLite in (\S+) `).FindStringSubmatch(out)
-	require.NotNil(t, dir, out)
-	assert.NoDirExists(t, dir[1])
-}
-
-func TestTheBooksBalanceInPostgreSQL(t *testing.T) {
-	database := postgres(t)
-	out := runsClean(t, "-db", database)
-	assert.Contains(t, out, "Settings: PostgreSQL")
-	assertShow(t, out)
-	st, err := openStore(database, "none")
-	require.NoError(t, err)
-	defer func() { require.NoError(t, st.close()) }()
-	var tables int
-	require.NoError(t, st.db.QueryRowContext(t.Context(), `SELECT count(*) FROM pg_tables WHERE tablename LIKE 'approval%'`).Scan(&tables))
-	assert.Zero(t, tables)
-}
-
-// trigger is a writer that calls do once when it has been given text.
-type trigger struct {
-	io.Writer
-	text string
-	once sync.Once
-	do   func()
-}
-
-func (w *trigger) Write(p []byte) (int, error) {
-	if strings.Contains(string(p), w.text) {
-		w.once.Do(w.do)
+// arguments returns those of an UPDATE of the pages: the last one is the token.
+func arguments(statement string, token int64) []any {
+	if strings.Contains(statement, "$2") {
+		return []any{"1", token}
 	}
-	return w.Writer.Write(p)
+	return []any{token}
 }
 
-func TestCtrlCEndsTheProgramAndLeavesNothingBehind(t *testing.T) {
-	for name, moment := range map[string]string{
-		"before the clients begin":    "behind a proxy",
-		"when one was killed":         "KILLED",
-		"while one is frozen":         "FROZEN",
-		"in the run without the lock": "== The same without",
-	} {
-		t.Run(name, func(t *testing.T) {
-			srv := zktest.Run(t, zktest.WithTick(tick))
-			before := children(t)
-			temporary := t.TempDir()
-			t.Setenv("TMPDIR", temporary)
-			ctx, interrupt := context.WithCancel(t.Context())
-			defer interrupt()
-			var out, errs bytes.Buffer
-			w := &trigger{Writer: &out, text: moment, do: interrupt}
-			code := run(ctx, append([]string{"-zk", srv.Addr()}, small...), w, &errs)
-			assert.Equal(t, exitInterrupted, code, "%s%s", &out, &errs)
-			assert.Equal(t, "approvals: interrupted\n", errs.String())
-			assert.Equal(t, before, children(t), "processes are left")
-			assert.Equal(t, []string{"zookeeper"}, srv.Children("/"))
-			left, err := os.ReadDir(temporary)
-			require.NoError(t, err)
-			assert.Empty(t, left)
-		})
+func TestTheStatementsOfThePagesWriteForANewerHolderAndForNoOlderOne(t *testing.T) {
+	db := connect(t)
+	change(t, db, `CREATE TABLE orders (id BIGINT PRIMARY KEY, state TEXT); INSERT INTO orders VALUES (4710);
+		CREATE TABLE reports (id BIGINT PRIMARY KEY, body TEXT); INSERT INTO reports VALUES (6), (7);
+		CREATE TABLE accounts (id BIGINT PRIMARY KEY, balance BIGINT); INSERT INTO accounts VALUES (16, 0), (17, 0)`)
+	page := statements(t, "(?s)```sql\n(.*?)```")
+	require.Len(t, page, 1)
+	alter, insert, _ := strings.Cut(page[0], ";")
+	change(t, db, alter)
+	require.EqualValues(t, 1, change(t, db, insert))
+	require.Zero(t, change(t, db, insert), "the row is there, and stays")
+	change(t, db, strings.Replace(alter, "orders", "reports", 1)+";"+strings.Replace(alter, "orders", "accounts", 1))
+	for _, table := range []string{"orders", "reports", "accounts"} {
+		require.EqualValues(t, 2, change(t, db, `UPDATE `+table+` SET token = 5 WHERE token <= 5`), "the rows of before, too")
+	}
+	writes := statements(t, "`(UPDATE [^`]+)`")
+	require.Len(t, writes, 5)
+	for _, statement := range writes {
+		require.Zero(t, change(t, db, statement, arguments(statement, 4)...), statement)
+		require.EqualValues(t, 1, change(t, db, statement, arguments(statement, 6)...), statement)
+		require.Zero(t, change(t, db, statement, arguments(statement, 5)...), statement)
 	}
 }
 
-func TestBadCommandLinesAreRefusedWithTheirValue(t *testing.T) {
-	for _, c := range []struct{ args, says string }{
-		{"-updates=39", "-updates 39: want 40 to 100000"},
-		{"-keys=0", "-keys 0: want 1 to 100"},
-		{"-clients=401", "-clients 401"},
-		{"-instances=2", "-instances 2: want 3 to 20"},
-		{"-pause=-1s", "-pause -1s"},
-		{"-db=approvals.db", `-db "approvals.db": want postgres://`},
-		{"localhost:2181", `"localhost:2181": takes flags only`},
-		{"-nonsense", "-nonsense"},
-	} {
-		var out, errs bytes.Buffer
-		assert.Equal(t, exitUsage, run(t.Context(), []string{c.args}, &out, &errs), c.args)
-		assert.Contains(t, errs.String(), c.says)
-		assert.Empty(t, out.String())
+func TestANullableTokenLetsNobodyWriteAndLooksLikeANewerHolder(t *testing.T) {
+	ctx, db := t.Context(), connect(t)
+	nullable := strings.ReplaceAll(schema, "token     BIGINT NOT NULL DEFAULT 0", "token BIGINT")
+	require.NotEqual(t, schema, nullable)
+	change(t, db, nullable+`; CREATE TABLE orders (id BIGINT PRIMARY KEY, state TEXT, token BIGINT); INSERT INTO orders (id) VALUES (4711)`)
+	require.NoError(t, create(ctx, db, 1))
+	orders := statements(t, "`(UPDATE orders [^`]+)`")
+	require.NotEmpty(t, orders)
+	for _, token := range []int64{0, 1, math.MaxInt64} {
+		require.ErrorIs(t, update(ctx, db, token, 1, "a"), errOvertaken)
+		for _, statement := range orders {
+			require.Zero(t, change(t, db, statement, arguments(statement, token)...), statement)
+		}
 	}
-	var out, errs bytes.Buffer
-	assert.Equal(t, exitBalanced, run(t.Context(), []string{"-h"}, &out, &errs))
-	assert.Contains(t, errs.String(), "-instances")
-}
-
-// An instance that can't start is named, with its reason, and nothing is left.
-func TestAMissingDatabaseEndsTheRunAndTheErrorNamesIt(t *testing.T) {
-	before := children(t)
-	began := time.Now()
-	var out, errs bytes.Buffer
-	code := run(t.Context(), []string{"-db", fmt.Sprintf("postgres:///none?host=%s", t.TempDir())}, &out, &errs)
-	assert.Equal(t, exitFailed, code, "%s%s", &out, &errs)
-	assert.Contains(t, errs.String(), "database: create tables")
-	assert.Equal(t, before, children(t))
-	assert.Less(t, time.Since(began), time.Minute)
 }
