@@ -84,10 +84,7 @@ func (s *Session) connUp(c *conn) bool {
 	if !s.watches.attach(c) {
 		return false
 	}
-	s.mu.Lock()
-	zxid := s.zxid
-	s.mu.Unlock()
-	s.watches.restore(c, zxid) // mu is free, and run writes nothing meanwhile
+	s.watches.restore(c) // mu is free, and run writes nothing meanwhile
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.Err() != nil || !c.move(connEstablished) {

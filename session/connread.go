@@ -172,6 +172,9 @@ func (c *conn) handle(body []byte, size int, at time.Time) (forDriver []byte, er
 		sendAgain(r.calls(), ErrNotSent) // it was not carried out, or its reply does not count
 		return nil, err
 	}
+	if r.op != opPing {
+		c.s.watches.answered(c, header.zxid)
+	}
 	if r.members != nil {
 		if r.op == opMultiRead {
 			err = c.answerLists(r, header, d.b, size)

@@ -42,7 +42,7 @@ type Session struct {
 	id            int64
 	granted       time.Duration // the timeout, by the latest handshake
 	lease         lease
-	zxid          int64 // the latest of any reply
+	zxid          int64 // the latest seen, in replies and notifications; see watches.answered
 	unseen        bool  // a notification without a zxid has come, and no reply with a zxid since
 	conn          *conn // carries requests; nil unless Connected
 	latest        *conn // the latest dialled, perhaps still shaking hands

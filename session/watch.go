@@ -177,8 +177,8 @@ func (w *Watch) Then(fn func(zk.EventType)) {
 //
 // Setting them needs no permission, but a client that may not read a znode is not notified of its deletion.
 //
-// The request is setWatches, with which a client that comes back sets its watches again. It names the latest zxid that the
-// client has seen: here the greatest possible, so that the server reports only deletions, and no changes of data.
+// The request is setWatches, with which a client that comes back sets its watches again. It names the zxid up to which it
+// has been told of events: here the greatest possible, so that the server reports only deletions, and no changes of data.
 func (s *Session) WatchAll(ctx context.Context, paths ...string) ([]*Watch, error) {
 	all, _, err := s.WatchAllAndCreation(ctx, "", paths...)
 	return all, err
@@ -312,9 +312,9 @@ func (ws *watches) unnamable(t *watched) bool {
 	return !t.child && setWatchesRoom+len(t.path) > ws.s.cfg.PacketLimit
 }
 
-// setWatchesLocked sends setWatches requests for ts, in order, as of zxid. For each, hook runs in the conn's reader, without
-// mu.
-func (ws *watches) setWatchesLocked(ts []*watched, zxid int64, hook func(ts []*watched, code int32)) {
+// setWatchesLocked sends setWatches requests for ts, in order, as of zxid, and returns how many. For each, hook runs in the
+// conn's reader, without mu.
+func (ws *watches) setWatchesLocked(ts []*watched, zxid int64, hook func(ts []*watched, code int32)) (requests int) {
 	most := min(setWatchesMax, ws.s.cfg.PacketLimit/2)
 	for len(ts) > 0 {
 		var data, exist, child []string
@@ -339,5 +339,7 @@ func (ws *watches) setWatchesLocked(ts []*watched, zxid int64, hook func(ts []*w
 		b = appendStrings(appendStrings(appendStrings(b, data), exist), child)
 		ws.conn.enqueue(&request{op: opSetWatches, name: "set watches", repeatable: true, frame: b,
 			hook: func(code int32) { hook(some, code) }})
+		requests++
 	}
+	return requests
 }

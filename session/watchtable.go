@@ -24,6 +24,8 @@ type watches struct {
 	mu     sync.Mutex // guards what follows; outside Session.mu and conn.mu
 	conn   *conn
 	conns  uint64 // the number of conn: how many there have been
+	told   int64  // see answered
+	asked  int    // setWatches requests of restore that conn has not answered
 	byPath map[watchKey]*watched
 	list   watchList // those of byPath, in the order in which a new server is asked for them
 }
@@ -228,6 +230,19 @@ func (ws *watches) fireLocked(t *watched, event zk.EventType, zxid int64) {
 	t.waiters = nil
 }
 
+// answered notes that c has answered a request, as of zxid, and so has told all events up to that which concern our watches:
+// told is what the next server repeats the events after. It is less than what the session has seen, and names to the next
+// server so that none takes it that lags behind: a server that has told one event of a transaction may not have told the next
+// one, and what it answers before it has the watches says nothing about them. ZooKeeper's own client does not count
+// notifications either, and lets no request overtake its setWatches.
+func (ws *watches) answered(c *conn, zxid int64) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if ws.conn == c && ws.asked == 0 {
+		ws.told = max(ws.told, zxid)
+	}
+}
+
 // attach makes c the table's conn, unless c has failed already: a later one may then have been attached.
 func (ws *watches) attach(c *conn) bool {
 	ws.mu.Lock()
@@ -235,7 +250,7 @@ func (ws *watches) attach(c *conn) bool {
 	if c.failure() != nil {
 		return false
 	}
-	ws.conn = c
+	ws.conn, ws.asked = c, 0
 	ws.conns++
 	ws.list.unasked = ws.list.all.Front()
 	return true
@@ -250,15 +265,15 @@ func (ws *watches) detach(c *conn) {
 	}
 }
 
-// restore asks the server of c, which is attached, for the watches of the table. Armed ones are set again as of zxid, the
-// latest that we have seen, so that the server reports at once what has changed since; the others are asked for anew. The
-// newest come first, as WatchAll needs it. Each step is one request; between steps other calls can use the table.
-func (ws *watches) restore(c *conn, zxid int64) {
-	for ws.restoreStep(c, zxid) {
+// restore asks the server of c, which is attached, for the watches of the table. Armed ones are set again as of told, so that
+// the server reports at once what has changed since; the others are asked for anew. The newest come first, as WatchAll needs
+// it. Each step is one request; between steps other calls can use the table. None is written before restore has ended.
+func (ws *watches) restore(c *conn) {
+	for ws.restoreStep(c) {
 	}
 }
 
-func (ws *watches) restoreStep(c *conn, zxid int64) (more bool) {
+func (ws *watches) restoreStep(c *conn) (more bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	var again, believed []*watched
@@ -282,9 +297,15 @@ func (ws *watches) restoreStep(c *conn, zxid int64) (more bool) {
 	if ws.conn != c {
 		return false
 	}
-	ws.setWatchesLocked(again, zxid, func(_ []*watched, code int32) {
+	ws.asked += ws.setWatchesLocked(again, ws.told, func(_ []*watched, code int32) {
 		if code != codeOK { // else no Watch would ever fire
 			c.fail(fmt.Errorf("watches not restored: %w", errOf(code)))
+			return
+		}
+		ws.mu.Lock()
+		defer ws.mu.Unlock()
+		if ws.conn == c {
+			ws.asked--
 		}
 	})
 	ws.armAllLocked(believed)

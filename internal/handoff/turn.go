@@ -256,7 +256,7 @@ func (t *Turn) lookLocked() {
 //
 // It lists the directory and sets the watch in one request, so that it misses no contender in between; earlier ones are in
 // the list. A stale list is safe: its watch is on the same server, and fires when that server catches up. On a new
-// connection package session sets the watch again, as of the latest state that it has seen.
+// connection package session sets the watch again, so that no event is lost.
 func (t *Turn) watch() {
 	dir, own := path.Split(t.nodes[0])
 	for pause := time.Duration(0); ; {

@@ -100,6 +100,9 @@ func (c *chaos) strike() {
 	m := w.members[member]
 	op := struck[c.rnd.IntN(len(struck))]
 	pick := c.rnd.IntN(100)
+	if w.patient && c.rnd.IntN(4) == 0 {
+		pick = 24
+	}
 	switch {
 	case pick < 8:
 		c.inject("cut "+who, zktest.Freeze().Session(victim.ID))
@@ -107,9 +110,17 @@ func (c *chaos) strike() {
 		c.inject("one direction is cut: no replies to "+who, zktest.FreezeReplies().Session(victim.ID))
 	case pick < 22:
 		c.inject("one direction is cut: no requests from "+who, zktest.FreezeRequests().Session(victim.ID))
-	case pick < 27:
+	case pick < 24:
 		w.note("fault", "member %d drops its connections", member)
 		m.DropConnections()
+	case pick < 27:
+		w.note("fault", "member %d drops its connections, and again before it has set their watches", member)
+		held := w.srv.Inject(zktest.Hold().Op(zktest.OpSetWatches))
+		m.DropConnections()
+		c.begin("watches are not set", func() {
+			m.DropConnections()
+			held.Remove()
+		})
 	case pick < 41:
 		w.note("fault", "the connection ends instead of the reply to the next %v", op)
 		w.srv.Inject(zktest.CloseAfter().Op(op).After(c.rnd.IntN(3)).Once())

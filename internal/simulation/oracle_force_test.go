@@ -43,9 +43,10 @@ func (o *oracle) remove(dir string, rnd *rand.Rand) {
 	}
 	o.w.note("fault", "%s/%s is deleted", dir, short(name))
 	o.noteForced(dir + "/" + name)
+	node, _ := o.w.srv.Node(dir + "/" + name)
 	switch err := o.w.srv.Delete(dir + "/" + name); {
 	case err == nil:
-		o.removed(dir, name)
+		o.removed(dir, name, node.Stat.Czxid)
 	case !errors.Is(err, zktest.CodeNoNode):
 		o.w.violated("delete: %v", err)
 	}
@@ -53,7 +54,7 @@ func (o *oracle) remove(dir string, rnd *rand.Rand) {
 
 // removed notes a contender that can't have held when it was removed: another one in its way still exists. (For a semaphore
 // that depends on the size.)
-func (o *oracle) removed(dir, name string) {
+func (o *oracle) removed(dir, name string, czxid int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	me, _ := recipe.Parse(name)
@@ -61,7 +62,7 @@ func (o *oracle) removed(dir, name string) {
 		n, ok := recipe.Parse(other)
 		if ok && n.Number < me.Number && me.Kind != recipe.Permits &&
 			(me.Kind != recipe.Read || n.Kind != recipe.Read) {
-			o.waited[dir+"/"+name] = true
+			o.waited[dir+"/"+name] = czxid
 			return
 		}
 	}

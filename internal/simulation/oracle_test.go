@@ -29,7 +29,7 @@ type oracle struct {
 	mu      sync.Mutex       // guards what follows
 	names   map[int64]string // clients, by session
 	forced  map[string]bool  // znodes that were removed by force, or may be, by a Break under way
-	waited  map[string]bool  // znodes that were removed by force while another contender was in their way
+	waited  map[string]int64 // those of them that waited when they were removed, and their czxids
 	expired map[int64]bool   // sessions that were ended by force
 	held    []*acquisition   // some of them may have ended
 	tokens  map[string]zklock.Token
@@ -77,7 +77,7 @@ type hold struct {
 }
 
 func newOracle(w *world) *oracle {
-	return &oracle{w: w, names: map[int64]string{}, forced: map[string]bool{}, waited: map[string]bool{},
+	return &oracle{w: w, names: map[int64]string{}, forced: map[string]bool{}, waited: map[string]int64{},
 		expired: map[int64]bool{},
 		tokens:  map[string]zklock.Token{}, writers: map[string]zklock.Token{}, sizes: map[string][]sized{},
 		written: map[string]int64{}, last: map[string]*player{}, lastSession: map[string]int64{}}
@@ -117,7 +117,7 @@ func (o *oracle) acquired(t *acquisition) {
 	t.from = o.w.now()
 	o.held = slices.DeleteFunc(o.held, func(t *acquisition) bool { return !t.live() })
 	for i, p := range t.paths {
-		if o.waited[t.nodes[i]] {
+		if o.waited[t.nodes[i]] == int64(t.token) {
 			o.w.violated("%s holds %s by %s, which was removed while the call waited", t.who, p, short(t.nodes[i]))
 		}
 		if o.removedByForce(t, i) {

@@ -120,7 +120,7 @@ func (m missed) WithAttrs([]slog.Attr) slog.Handler             { return m }
 func (m missed) WithGroup(string) slog.Handler                  { return m }
 
 func (m missed) Handle(_ context.Context, r slog.Record) error {
-	if strings.HasPrefix(r.Message, "a waiter was not notified") && !m.p.w.garbled() {
+	if strings.HasPrefix(r.Message, "a waiter was not notified") && !m.p.w.garbles {
 		r.Attrs(func(a slog.Attr) bool {
 			m.p.w.violated("%s was not notified: %s %s", m.p.name, a.Key, short(a.Value.String()))
 			return true
@@ -170,7 +170,11 @@ func (p *player) play(ctx context.Context) {
 	together := 0 // further operations at this instant
 	for n := range operations {
 		if together--; together < 0 {
-			pause(ctx, upTo(p.rnd, 600*time.Millisecond), p.r(n, 0))
+			rest := 600 * time.Millisecond
+			if p.w.patient {
+				rest *= 6
+			}
+			pause(ctx, upTo(p.rnd, rest), p.r(n, 0))
 			if p.w.busy {
 				together = p.rnd.IntN(8)
 			}

@@ -37,7 +37,7 @@ type world struct {
 	handoff bool // WithLocalHandoff for the mutexes
 	busy    bool // clients start several operations at the same instant, and each write takes a while
 	aged    bool // a directory's counter may be near its end
-	patient bool // most calls wait for long
+	patient bool // there are fewer calls at a time, which wait for longer: no later event makes up for one that was lost
 	garbles bool // there are faults under which a client reads replies out of order
 	expired atomic.Bool
 
@@ -58,6 +58,7 @@ type event struct {
 func newWorld(seed uint64, srv *zktest.Server) (*world, error) {
 	w := &world{seed: seed, start: time.Now(), srv: srv, members: []*zktest.Member{srv.Leader()}}
 	rnd := w.rand(0)
+	w.patient = rnd.IntN(4) == 0
 	for range rnd.IntN(3) {
 		m, err := srv.Follower()
 		if err != nil {
@@ -70,7 +71,11 @@ func newWorld(seed uint64, srv *zktest.Server) (*world, error) {
 	}
 	for i := range 3 {
 		w.paths = append(w.paths, fmt.Sprintf("/locks/%c", 'a'+i))
-		w.fam = append(w.fam, []int{famMutex, famMutex, famRW, famSem}[rnd.IntN(4)])
+		fam := []int{famMutex, famMutex, famRW, famSem}[rnd.IntN(4)]
+		if w.patient && rnd.IntN(4) > 0 { // a semaphore's events tell of changes, which no server repeats by itself
+			fam = famSem
+		}
+		w.fam = append(w.fam, fam)
 		w.size = append(w.size, 1+rnd.IntN(4))
 		if err := srv.Create(register(w.paths[i]), nil); err != nil {
 			return nil, err
@@ -82,7 +87,6 @@ func newWorld(seed uint64, srv *zktest.Server) (*world, error) {
 	w.garbles = rnd.IntN(4) == 0
 	w.handoff = rnd.IntN(4) == 0
 	w.busy = w.rand(1<<41).IntN(4) == 0
-	w.patient = w.rand(1<<42).IntN(4) == 0
 	for i := len(w.paths); w.busy && i < 9; i++ {
 		w.paths, w.fam, w.size = append(w.paths, fmt.Sprintf("/locks/%c", 'a'+i)), append(w.fam, famMutex), append(w.size, 1)
 		if err := srv.Create(register(w.paths[i]), nil); err != nil {
@@ -201,8 +205,13 @@ func (w *world) aftermath(ctx context.Context) {
 	for _, p := range w.players {
 		p.ensure(ctx)
 	}
-	// A session that its client has given up lasts at the server for its timeout and a tick.
-	pause(ctx, maxTimeout+3*time.Second, 900)
+	// A session that its client has given up lasts at the server for its timeout and a tick. A message that takes seconds may
+	// have ended one only now.
+	const lasts = maxTimeout + 3*time.Second
+	pause(ctx, lasts, 900)
+	for waited := time.Duration(0); waited < 2*lasts && len(w.srv.Sessions()) != len(w.players); waited += time.Second {
+		pause(ctx, time.Second, 900)
+	}
 	w.oracle.step()
 	for _, path := range w.paths {
 		for _, name := range w.srv.Children(path) {
