@@ -42,8 +42,9 @@ import (
 // its minSessionTimeout is set lower. A server that closes the connection instead, like one without a leader, has not
 // carried out the re-attachment.
 //
-// Two allowances make our instants comparable with the leader's: drift, for clocks of different speeds, and lead, for the
-// time that our own goroutines need to hear of the end.
+// Three allowances stand between the instant at which a holder's context ends and the leader's: drift, for clocks of
+// different speeds; lead, for the time that our own goroutines need to end the context; and margin, in which the work that
+// was given the context can stop. SafeUntil allows for drift alone.
 //
 // Assumed, each with the test that watches it, if there is one ("model" is TestTheLeaseNeverOutlivesTheLeadersPatience,
 // which draws runs that use the assumption to its limit):
@@ -100,11 +101,17 @@ const (
 	mergePart = 16
 )
 
-// drift is the allowance for clocks, a fiftieth: quartz is a thousand times better, a machine with a bad time daemon is not.
-func drift(d time.Duration) time.Duration { return d / 50 }
+// Fractions of the timeout.
+const (
+	driftPart  = 50 // for clocks: quartz is a thousand times better, a machine with a bad time daemon is not
+	leadPart   = 25 // for our own scheduling: on overloaded machines a goroutine runs hundreds of ms late
+	marginPart = 20 // for the work to stop: enough to cancel a request and to skip the next write
+)
 
-// driftAndLead adds a twenty-fifth for our own scheduling: on overloaded machines a goroutine runs hundreds of ms late.
-func driftAndLead(d time.Duration) time.Duration { return drift(d) + d/25 }
+func drift(d time.Duration) time.Duration { return d / driftPart }
+
+// allowances is how long before the leader can end the session a holder's context ends.
+func allowances(d time.Duration) time.Duration { return drift(d) + d/leadPart + d/marginPart }
 
 // begin starts the lease at the handshake of a new session, or continues it at a re-attachment, answered at time at.
 func (l *lease) begin(sent, at time.Time, timeout, tick time.Duration, fresh bool) {
@@ -194,11 +201,11 @@ func (l *lease) prospect(now time.Time) time.Time {
 // safeUntil returns the instant before which the ensemble can't have ended the session, drift allowed for.
 func (l *lease) safeUntil() time.Time { return l.before(drift) }
 
-// end returns when we have to give up the session: if it is retained, early enough that every holder hears of it before
-// safeUntil; else when the plain acknowledgements run out.
+// end returns when we have to give up the session: if it is retained, early enough that every holder hears of it, and its
+// work can stop, before safeUntil; else when the plain acknowledgements run out.
 func (l *lease) end(retained bool) time.Time {
 	if retained {
-		return l.before(driftAndLead)
+		return l.before(allowances)
 	}
 	return l.acked.Add(-drift(l.timeout))
 }
@@ -221,7 +228,7 @@ func (l *lease) beatEvery() time.Duration { return min(l.timeout/5, (l.timeout-l
 
 // steady returns how much lease a retained session has left just before a heartbeat is answered, when all goes well.
 func (l *lease) steady() time.Duration {
-	return l.timeout - l.slack - l.slack/mergePart - l.timeout/retainedPingPart - l.beatEvery() - driftAndLead(l.timeout)
+	return l.timeout - l.slack - l.slack/mergePart - l.timeout/retainedPingPart - l.beatEvery() - allowances(l.timeout)
 }
 
 // thin returns the rest of a lease below which heartbeats become more frequent.

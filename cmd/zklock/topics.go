@@ -49,10 +49,10 @@ error, 64; with --create-chroot run, elect and hold create it.`},
 computes the instant until which no other client can have the lock, allowing for clock rates that differ by two per cent.
 For a session timeout T (--timeout, 10 s; the servers may grant another):
 
-  - only --grace and T/16 of the lease are left, which never happens while the ensemble answers: the command's process group
+  - only --grace and T/11 of the lease are left, which never happens while the ensemble answers: the command's process group
     gets SIGTERM. (The grace is shorter than requested with a T of less than six ticks, see --tick, and when a server lets
     zklock reconnect and then sends nothing, which leaves two ticks);
-  - only T/16 is left: it gets SIGKILL. The rest is time for the kernel, and for delays of zklock;
+  - only T/11 is left: it gets SIGKILL. The rest is time for the kernel, and for delays of zklock;
   - the connection returns in between: the SIGKILL is deferred; the command has got its SIGTERM all the same;
   - the znode was removed by force, or the session was ended: SIGKILL at once. The lock is lost already then;
   - --max-hold has passed: SIGTERM, and SIGKILL after the grace.
