@@ -52,8 +52,8 @@ import (
 //  1. The clocks of this machine and of the leader's differ in speed by at most two per cent, and ours counts the time for
 //     which the machine stood still (see clock: a paused guest's may not). Model.
 //  2. Our process runs, or asks Alive when it runs again. TestAliveReadsTheClockAndWaitsForNoTimer.
-//  3. Config.ServerTick is not below the ensemble's tickTime. A grant that contradicts it is refused:
-//     TestAGrantThatNoLeaseCanBeHadWithIsRefusedWithTheRule.
+//  3. The tick, found out (see findTick) or Config.ServerTick, is not below the longest tickTime of the ensemble's servers.
+//     A grant that contradicts it is refused: TestAGrantThatNoLeaseCanBeHadWithIsRefusedWithTheRule.
 //  4. A follower tells its leader of touched sessions twice a tick, on the ordered stream that carries its writes; an
 //     observer may be behind another observer, and no further. Model; with a follower that is cut off,
 //     TestALeaseOfAFollowerThatLostItsLeaderEndsBeforeTheLeaderEndsTheSession.
@@ -72,8 +72,8 @@ import (
 //     TestScenario59_ALeaseEndsBeforeTheShorterSessionOfAReattachmentWithoutAnAnswer.
 //  10. A server that hung with our handshake unread does not carry it out after we have gone to another server: with a lower
 //     limit of its own it would shorten the leader's count. No test.
-//  11. The granted timeout is two ticks or more. Where minSessionTimeout was lowered, there is less slack than an observer
-//     behind an observer needs. No test.
+//  11. The granted timeout is two ticks or more. Where minSessionTimeout was lowered, the tick that is found out is too short
+//     (package doctor says so) and, if it was given, there is less slack than an observer behind an observer needs. No test.
 //
 // Source: measured on a three-node ensemble, where a lease by the latest reply (acked) outlived the session by 4.0 s.
 type lease struct {

@@ -84,7 +84,7 @@ func TestScenario17_TheHoldersContextEndsBeforeTheLockGoesToTheNext(t *testing.T
 					require.ErrorIs(s, loss.Cause, zklock.ErrLeaseOver)
 					require.ErrorIs(s, h.Err(), zklock.ErrLost)
 					require.True(s, loss.At.Before(next.At), "lost %v after the next began", loss.At.Sub(next.At))
-					stoppedInTime(s, promised, loss, next.At, session.DefaultTimeout, session.DefaultServerTick)
+					stoppedInTime(s, promised, loss, next.At, session.DefaultTimeout, 2*time.Second)
 					require.Greater(s, after.Token(), h.Token())
 					require.Less(s, next.At.Sub(began), 40*time.Second, "and it does go to the next")
 					f.Heal()
