@@ -24,7 +24,6 @@ type orders struct {
 	Connect  string        // the ensemble
 	Root     string        // of the locks
 	Timeout  time.Duration // of the session
-	Tick     time.Duration // of the ensemble's servers; 0: the library's default
 	Database string
 	Tables   string
 	Pause    time.Duration
@@ -113,11 +112,7 @@ func instance(text string, stdin io.Reader, say func(word)) (err error) {
 func dial(o orders) (*zklock.Client, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	opts := []zklock.Option{zklock.WithSessionTimeout(o.Timeout)}
-	if o.Tick > 0 {
-		opts = append(opts, zklock.WithServerTick(o.Tick))
-	}
-	return zklock.Dial(ctx, o.Connect, opts...)
+	return zklock.Dial(ctx, o.Connect, zklock.WithSessionTimeout(o.Timeout))
 }
 
 // obey carries out the commands on standard input until it ends. The gate is open then.

@@ -141,7 +141,7 @@ func demonstrate(ctx context.Context, c config, out io.Writer) (balanced bool, e
 	}
 	fmt.Fprintf(out, "Locks: %s, below %s.\nSettings: %s.\n", ensemble, s.root, database)
 
-	d := &drive{config: c, stage: s, orders: orders{Connect: s.connect, Root: s.root, Timeout: sessionTimeout, Tick: s.tick,
+	d := &drive{config: c, stage: s, orders: orders{Connect: s.connect, Root: s.root, Timeout: sessionTimeout,
 		Database: s.database, Pause: c.pause, Lock: true}}
 	fmt.Fprintf(out, "\n== Every update under its key's lock\n")
 	d.log = &timeline{out: out, began: time.Now()}

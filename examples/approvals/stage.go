@@ -22,7 +22,6 @@ type stage struct {
 	id       string // random, so that several users can share one ensemble and one database
 	connect  string
 	root     string
-	tick     time.Duration // 0: the library's default
 	database string
 	client   *zklock.Client // the stage's own
 
@@ -43,7 +42,7 @@ func openStage(ctx context.Context, c config) (s *stage, err error) {
 		if s.server, err = zktest.Start(zktest.WithTick(tick)); err != nil {
 			return s, err
 		}
-		s.connect, s.tick = s.server.Addr(), tick
+		s.connect = s.server.Addr()
 	}
 	if s.database == "" {
 		if s.dir, err = os.MkdirTemp("", "approvals-"); err != nil {
@@ -52,7 +51,7 @@ func openStage(ctx context.Context, c config) (s *stage, err error) {
 		s.database = filepath.Join(s.dir, "approvals.db")
 	}
 	// Five times the instances' timeout: the stage must outlast the faults.
-	if s.client, err = dial(orders{Connect: s.connect, Timeout: 5 * sessionTimeout, Tick: s.tick}); err != nil {
+	if s.client, err = dial(orders{Connect: s.connect, Timeout: 5 * sessionTimeout}); err != nil {
 		return s, err
 	}
 	return s, s.insist(ctx, func(ctx context.Context, ses *session.Session) error {
