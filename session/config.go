@@ -18,8 +18,7 @@ import (
 
 // Defaults of Config.
 const (
-	DefaultTimeout    = 10 * time.Second
-	DefaultServerTick = 2 * time.Second
+	DefaultTimeout = 10 * time.Second
 
 	// DefaultPacketLimit is ZooKeeper's default jute.maxbuffer, in bytes.
 	DefaultPacketLimit = 0xfffff
@@ -50,7 +49,8 @@ type Config struct {
 
 	// ServerTick is the ensemble's tickTime, or more. A request counts for the lease only when its server has had two ticks
 	// to report to the leader: too small a value is unsafe, too large a one shortens the lease. A server that grants a
-	// session timeout below one tick is refused, since the tick can't be the ensemble's. Default 2 s, like ZooKeeper's.
+	// session timeout below one tick is refused, since the tick can't be the ensemble's. Default: half of what the first
+	// server grants a session that asks for least, which is two ticks unless its minSessionTimeout is set (ServerTick).
 	ServerTick time.Duration
 
 	// PacketLimit is the longest request, in bytes, that the servers accept: their jute.maxbuffer. A longer one would cost
@@ -101,7 +101,6 @@ func (c Config) check(connect string) (config, error) {
 		return config{}, err
 	}
 	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
-	c.ServerTick = cmp.Or(c.ServerTick, DefaultServerTick)
 	c.PacketLimit = cmp.Or(c.PacketLimit, DefaultPacketLimit)
 	switch {
 	case c.PacketLimit < 1024 || c.PacketLimit > math.MaxInt32:

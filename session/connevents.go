@@ -31,16 +31,17 @@ func (s *Session) moveDeadlineLocked() {
 }
 
 // mayGrantLocked checks the timeout that a server grants. A server grants a new session more than was asked for only if its
-// minSessionTimeout is more; by default that is two ticks. If it was set higher, the caller has to ask for that much: no
-// server's word alone makes a lease longer. (A session that is taken over keeps the shorter timeout: see lease.begin.)
+// minSessionTimeout is more; by default that is two ticks. If it is more than two ticks, as the caller gave them or another
+// server showed them, the caller has to ask for that much. (A session that is taken over keeps the shorter timeout: see
+// lease.begin.)
 func (s *Session) mayGrantLocked(granted time.Duration) error {
 	switch {
-	case s.id == 0 && granted > max(s.cfg.Timeout, 2*s.cfg.ServerTick):
+	case s.id == 0 && granted > max(s.cfg.Timeout, 2*s.tick):
 		return fmt.Errorf("granted a session timeout of %v, and %v was asked for: if the servers' minSessionTimeout is above two ticks, ask for that much",
 			granted, s.cfg.Timeout)
-	case granted < s.cfg.ServerTick:
+	case granted < s.tick:
 		return fmt.Errorf("granted a session timeout of %v, which is shorter than a server tick of %v: "+
-			"ask for at least two ticks, and give the ensemble's tickTime as the server tick", granted, s.cfg.ServerTick)
+			"ask for at least two ticks, and give the ensemble's tickTime as the server tick", granted, s.tick)
 	}
 	return nil
 }
@@ -73,7 +74,7 @@ func (s *Session) shaken(r connectResponse, sent time.Time) error {
 	}
 	fresh, at := s.id == 0, s.clock.stamp()
 	s.id, s.granted, s.handshakeTook = r.id, granted, at.Sub(sent)
-	s.lease.begin(sent, at, granted, s.cfg.ServerTick, fresh)
+	s.lease.begin(sent, at, granted, s.tick, fresh)
 	s.moveDeadlineLocked()
 	return nil
 }

@@ -101,6 +101,10 @@ func (d *dialer) dial() (conn net.Conn, server string, limit time.Duration, err 
 		return nil, "", 0, err
 	}
 	limit = d.limit()
+	if err = d.s.findTick(server, limit); err != nil {
+		d.failed(server, err)
+		return nil, "", 0, err
+	}
 	if conn, err = d.s.cfg.open(d.s.ctx, server, limit); err == nil {
 		limit = d.limit()
 		if err = conn.SetDeadline(time.Now().Add(limit)); err == nil {

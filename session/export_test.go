@@ -91,7 +91,7 @@ type Rig struct {
 // NewRig returns a connected session that has done no I/O, and sends no heartbeats by itself.
 func NewRig() *Rig {
 	refuse := func(string, string, time.Duration) (net.Conn, error) { return nil, errors.New("no server") }
-	cfg, err := Config{Logger: slog.New(slog.DiscardHandler), Dial: refuse}.check("rig:1/app")
+	cfg, err := Config{ServerTick: 2 * time.Second, Logger: slog.New(slog.DiscardHandler), Dial: refuse}.check("rig:1/app")
 	if err != nil {
 		panic(err)
 	}

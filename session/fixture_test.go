@@ -30,10 +30,11 @@ func open(t testing.TB, srv *zktest.Server, change ...func(*session.Config)) *se
 	return openAt(t, srv.Addr(), append([]func(*session.Config){func(c *session.Config) { c.Dial = srv.Dial }}, change...)...)
 }
 
-// openAt opens a session on the servers of a connect string.
+// openAt opens a session on the servers of a connect string. It is told their tick, so that its first connection is the
+// session's own.
 func openAt(t testing.TB, connect string, change ...func(*session.Config)) *session.Session {
 	t.Helper()
-	conf := session.Config{CreateChroot: true}
+	conf := session.Config{CreateChroot: true, ServerTick: 2 * time.Second}
 	for _, f := range change {
 		f(&conf)
 	}

@@ -87,10 +87,11 @@ var errSilent = errors.New("no reply")
 const maxStalls = 4
 
 // patience bounds the wait for a connected server's reply before another server is tried. It begins with a quarter of the
-// timeout, or less if a holder needs time to reach another server while its lease lasts. If the connection before was given
-// up for silence too, and the leader has answered nothing promptly since, the server is not to blame: writes take that long
-// on every server. So patience doubles each time, up to half the timeout while the session is retained, which leaves time
-// for another server, and else up to three quarters, since the session itself would end.
+// timeout, or less if a holder needs time to reach another server while its lease lasts, and is longer than the latest write
+// took. If the connection before was given up for silence too, and the leader has answered nothing promptly since, the
+// server is not to blame: writes take that long on every server. So patience doubles each time, up to half the timeout while
+// the session is retained, which leaves time for another server, and else up to three quarters, since the session itself
+// would end.
 func (s *Session) patience() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +101,7 @@ func (s *Session) patience() time.Duration {
 		most = t / 2
 	}
 	least := s.promptLocked()
-	return max(least, min(least<<s.stalls, most))
+	return max(least, min(max(least<<s.stalls, s.writeTook+s.writeTook/4), most))
 }
 
 // promptLocked returns how long a reply takes at most when all is well.
@@ -117,10 +118,11 @@ var errThin = errors.New("writes take too long to confirm the lease on one conne
 // renewLocked reports whether only a new connection can still confirm the lease in time. A write's reply confirms only
 // acknowledgements that came at least lease.settle before the write was sent. If writes take long, these are so old that the
 // lease would be over before the heartbeat after the next is answered. A handshake needs no such interval: the first write
-// after it confirms it.
+// after it confirms it, if there is time for both.
 func (s *Session) renewLocked(now time.Time) bool {
 	t := s.lease.timeout
-	return s.retentions > 0 && s.conn != nil && s.writeTook > t/8 && now.Sub(s.connectedAt) > s.writeTook &&
+	return s.retentions > 0 && s.conn != nil && s.writeTook > t/10 && now.Sub(s.connectedAt) > s.writeTook &&
+		s.lease.end(true).Sub(now) > s.handshakeTook+s.writeTook &&
 		s.lease.prospect(now).Sub(now) < s.writeTook+max(s.lease.beatEvery(), s.handshakeTook)+t/lookPart
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -61,22 +62,24 @@ func TestAHostileHandshake(t *testing.T) {
 			}
 		}, false, "no answer to the handshake within"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := newPeer(t, c.script)
-				start := time.Now()
-				s, err := session.Open(within(t, 5*time.Second), "a:1", session.Config{Timeout: 8 * time.Second, Dial: p.dial})
-				require.Nil(t, s)
-				require.ErrorIs(t, err, context.DeadlineExceeded)
-				require.ErrorContains(t, err, "a:1")
-				require.ErrorContains(t, err, c.says)
-				require.Equal(t, c.garbled, errors.Is(err, session.ErrGarbled), "%v", err)
-				require.Less(t, time.Since(start), 6*time.Second, "Open returns with its context")
-				require.Greater(t, p.count(), 2, "it goes on trying")
-				time.Sleep(10 * time.Second) // Open does not wait for the goroutines that it started
-				require.Less(t, p.count(), 25)
+		for _, tick := range []time.Duration{2 * time.Second, 0} { // 0: the first handshake is one that finds out the tick
+			t.Run(fmt.Sprintf("%s, tick %v", name, tick), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					p := newPeer(t, c.script)
+					start := time.Now()
+					s, err := session.Open(within(t, 5*time.Second), "a:1", session.Config{Timeout: 8 * time.Second, ServerTick: tick, Dial: p.dial})
+					require.Nil(t, s)
+					require.ErrorIs(t, err, context.DeadlineExceeded)
+					require.ErrorContains(t, err, "a:1")
+					require.ErrorContains(t, err, c.says)
+					require.Equal(t, c.garbled, errors.Is(err, session.ErrGarbled), "%v", err)
+					require.Less(t, time.Since(start), 6*time.Second, "Open returns with its context")
+					require.Greater(t, p.count(), 2, "it goes on trying")
+					time.Sleep(10 * time.Second) // Open does not wait for the goroutines that it started
+					require.Less(t, p.count(), 25)
+				})
 			})
-		})
+		}
 	}
 }
 
@@ -170,7 +173,7 @@ func (c shutPipe) Read(b []byte) (int, error) {
 func TestAHandshakeCountsThoughTheServerHungUpRightBehindIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var dials atomic.Int32
-		s, err := session.Start("a:1", session.Config{Dial: func(string, string, time.Duration) (net.Conn, error) {
+		s, err := session.Start("a:1", session.Config{ServerTick: 2 * time.Second, Dial: func(string, string, time.Duration) (net.Conn, error) {
 			dials.Add(1)
 			client, server := net.Pipe()
 			hungUp := make(chan struct{})

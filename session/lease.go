@@ -42,8 +42,9 @@ import (
 // its minSessionTimeout is set lower. A server that closes the connection instead, like one without a leader, has not
 // carried out the re-attachment.
 //
-// Two allowances make our instants comparable with the leader's: drift, for clocks of different speeds, and lead, for the
-// time that our own goroutines need to hear of the end.
+// Three allowances stand between the instant at which a holder's context ends and the leader's: drift, for clocks of
+// different speeds; lead, for the time that our own goroutines need to end the context; and margin, in which the work that
+// was given the context can stop. SafeUntil allows for drift alone.
 //
 // Assumed, each with the test that watches it, if there is one ("model" is TestTheLeaseNeverOutlivesTheLeadersPatience,
 // which draws runs that use the assumption to its limit):
@@ -51,8 +52,8 @@ import (
 //  1. The clocks of this machine and of the leader's differ in speed by at most two per cent, and ours counts the time for
 //     which the machine stood still (see clock: a paused guest's may not). Model.
 //  2. Our process runs, or asks Alive when it runs again. TestAliveReadsTheClockAndWaitsForNoTimer.
-//  3. Config.ServerTick is not below the ensemble's tickTime. A grant that contradicts it is refused:
-//     TestAGrantThatNoLeaseCanBeHadWithIsRefusedWithTheRule.
+//  3. The tick, found out (see findTick) or Config.ServerTick, is not below the longest tickTime of the ensemble's servers.
+//     A grant that contradicts it is refused: TestAGrantThatNoLeaseCanBeHadWithIsRefusedWithTheRule.
 //  4. A follower tells its leader of touched sessions twice a tick, on the ordered stream that carries its writes; an
 //     observer may be behind another observer, and no further. Model; with a follower that is cut off,
 //     TestALeaseOfAFollowerThatLostItsLeaderEndsBeforeTheLeaderEndsTheSession.
@@ -71,8 +72,8 @@ import (
 //     TestScenario59_ALeaseEndsBeforeTheShorterSessionOfAReattachmentWithoutAnAnswer.
 //  10. A server that hung with our handshake unread does not carry it out after we have gone to another server: with a lower
 //     limit of its own it would shorten the leader's count. No test.
-//  11. The granted timeout is two ticks or more. Where minSessionTimeout was lowered, there is less slack than an observer
-//     behind an observer needs. No test.
+//  11. The granted timeout is two ticks or more. Where minSessionTimeout was lowered, the tick that is found out is too short
+//     (package doctor says so) and, if it was given, there is less slack than an observer behind an observer needs. No test.
 //
 // Source: measured on a three-node ensemble, where a lease by the latest reply (acked) outlived the session by 4.0 s.
 type lease struct {
@@ -100,11 +101,17 @@ const (
 	mergePart = 16
 )
 
-// drift is the allowance for clocks, a fiftieth: quartz is a thousand times better, a machine with a bad time daemon is not.
-func drift(d time.Duration) time.Duration { return d / 50 }
+// Fractions of the timeout.
+const (
+	driftPart  = 50 // for clocks: quartz is a thousand times better, a machine with a bad time daemon is not
+	leadPart   = 25 // for our own scheduling: on overloaded machines a goroutine runs hundreds of ms late
+	marginPart = 20 // for the work to stop: enough to cancel a request and to skip the next write
+)
 
-// driftAndLead adds a twenty-fifth for our own scheduling: on overloaded machines a goroutine runs hundreds of ms late.
-func driftAndLead(d time.Duration) time.Duration { return drift(d) + d/25 }
+func drift(d time.Duration) time.Duration { return d / driftPart }
+
+// allowances is how long before the leader can end the session a holder's context ends.
+func allowances(d time.Duration) time.Duration { return drift(d) + d/leadPart + d/marginPart }
 
 // begin starts the lease at the handshake of a new session, or continues it at a re-attachment, answered at time at.
 func (l *lease) begin(sent, at time.Time, timeout, tick time.Duration, fresh bool) {
@@ -194,11 +201,11 @@ func (l *lease) prospect(now time.Time) time.Time {
 // safeUntil returns the instant before which the ensemble can't have ended the session, drift allowed for.
 func (l *lease) safeUntil() time.Time { return l.before(drift) }
 
-// end returns when we have to give up the session: if it is retained, early enough that every holder hears of it before
-// safeUntil; else when the plain acknowledgements run out.
+// end returns when we have to give up the session: if it is retained, early enough that every holder hears of it, and its
+// work can stop, before safeUntil; else when the plain acknowledgements run out.
 func (l *lease) end(retained bool) time.Time {
 	if retained {
-		return l.before(driftAndLead)
+		return l.before(allowances)
 	}
 	return l.acked.Add(-drift(l.timeout))
 }
@@ -221,7 +228,7 @@ func (l *lease) beatEvery() time.Duration { return min(l.timeout/5, (l.timeout-l
 
 // steady returns how much lease a retained session has left just before a heartbeat is answered, when all goes well.
 func (l *lease) steady() time.Duration {
-	return l.timeout - l.slack - l.slack/mergePart - l.timeout/retainedPingPart - l.beatEvery() - driftAndLead(l.timeout)
+	return l.timeout - l.slack - l.slack/mergePart - l.timeout/retainedPingPart - l.beatEvery() - allowances(l.timeout)
 }
 
 // thin returns the rest of a lease below which heartbeats become more frequent.

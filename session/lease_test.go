@@ -50,7 +50,7 @@ func TestAnAcknowledgementCountsOnceALaterRoundTripThroughTheLeaderHas(t *testin
 			require.Equal(t, at(c.acked), l.Acked(), "acknowledged")
 			require.Equal(t, at(c.confirmed), l.Confirmed(), "confirmed")
 			require.Equal(t, at(c.confirmed-0.2), l.SafeUntil(), "a fiftieth of the timeout is kept for drift")
-			require.Equal(t, at(c.confirmed-0.6), l.End(true), "a holder hears of the end another twenty-fifth earlier")
+			require.Equal(t, at(c.confirmed-1.1), l.End(true), "a holder's work has a twentieth to stop in, and hears of that a twenty-fifth earlier")
 			require.Equal(t, at(c.acked-0.2), l.End(false), "who holds nothing goes by plain acknowledgements")
 		})
 	}

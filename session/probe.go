@@ -14,7 +14,7 @@ import (
 	"github.com/zklock/locker/internal/trusted"
 )
 
-// What a doctor asks one server, outside of any session that holds a lock.
+// What is asked of one server outside of any session that holds a lock: its tick, by each client, and the rest by a doctor.
 
 const maxWords = 8 << 20 // bytes of an answer to a four-letter word; that to "cons" grows with the server's clients
 
@@ -50,30 +50,70 @@ type Probe struct {
 // life. No credentials are presented.
 func OpenProbe(ctx context.Context, _ trusted.Caller, conf Config, server string, timeout time.Duration) (*Probe, error) {
 	p := &Probe{Sent: time.Now()}
-	conn, err := conf.dialAlone(ctx, server)
-	if err != nil {
+	var err error
+	if p.conn, err = conf.dialAlone(ctx, server); err != nil {
 		return nil, err
 	}
-	p.conn = conn
+	if err := p.open(timeout); err != nil {
+		return nil, errors.Join(err, p.conn.Close())
+	}
+	return p, nil
+}
+
+// findTick finds out the tick of the servers, unless it is known: a server that is asked for the least timeout grants two
+// ticks. (It grants more if its minSessionTimeout is above that, or its tick below minTimeout/2: then the tick is taken for
+// longer than it is, which is safe.) That costs one connection, and the creation and the end of one session.
+func (s *Session) findTick(server string, limit time.Duration) error {
+	if s.ServerTick() > 0 {
+		return nil
+	}
+	conn, err := s.cfg.open(s.ctx, server, limit)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, limit)
+	defer cancel()
+	p := &Probe{conn: bound(ctx, conn)}
+	if err := p.open(minTimeout); err != nil {
+		if isTimeout(err) {
+			err = fmt.Errorf("no answer to the handshake within %v", limit)
+		}
+		return errors.Join(err, p.conn.Close())
+	}
+	s.mu.Lock()
+	s.tick = p.Tick()
+	s.mu.Unlock()
+	_ = p.Close() // if it fails, the probe's session runs out by itself
+	return nil
+}
+
+// open does the handshake.
+func (p *Probe) open(timeout time.Duration) error {
 	// The frame's length, protocol version, last zxid, timeout, session id, password, read-only.
 	ms := int32(min(timeout.Milliseconds(), math.MaxInt32))
 	b := appendLong(appendInt(appendLong(appendInt(appendInt(nil, 0), 0), 0), ms), 0)
 	b = appendBool(appendBytes(b, make([]byte, 16)), false)
 	body, err := p.exchange(b)
+	if hungUp(err) {
+		return errUnanswered
+	}
 	if err != nil {
-		return nil, errors.Join(err, conn.Close())
+		return plain(err)
 	}
 	p.Answered = time.Now()
 	r, err := parseConnectResponse(body)
 	if err == nil && r.id == 0 {
-		err = errors.New("a new session that has expired")
+		err = errors.New("answered with session 0x0")
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%w: handshake: %w", ErrGarbled, err), conn.Close())
+		return fmt.Errorf("%w: handshake: %w", ErrGarbled, err)
 	}
 	p.ID, p.Granted = r.id, time.Duration(r.timeoutMs)*time.Millisecond
-	return p, nil
+	return nil
 }
+
+// Tick returns what a client takes for the server's tick that asked for the least timeout, as findTick says.
+func (p *Probe) Tick() time.Duration { return max(p.Granted, minTimeout) / 2 }
 
 // Takes returns nil if the server accepts a request of so many bytes: it asks for a znode that does not exist, with a name
 // of about that length. An error: the server does not, and the connection is lost.
@@ -83,7 +123,7 @@ func (p *Probe) Takes(bytes int) error {
 	b := appendBool(appendString(appendHeader(nil, opExists), path), false)
 	binary.BigEndian.PutUint32(b[4:], 1)
 	_, err := p.exchange(b)
-	return err
+	return probeError(err)
 }
 
 // Close ends the session.
@@ -91,28 +131,31 @@ func (p *Probe) Close() error {
 	b := appendHeader(nil, opClose)
 	binary.BigEndian.PutUint32(b[4:], 2)
 	_, err := p.exchange(b)
-	return errors.Join(err, p.conn.Close())
+	return errors.Join(probeError(err), p.conn.Close())
 }
 
 // exchange sends a frame, which has room for its length in front, and returns the body of the next frame.
 func (p *Probe) exchange(frame []byte) ([]byte, error) {
 	binary.BigEndian.PutUint32(frame, uint32(len(frame)-4))
 	if _, err := p.conn.Write(frame); err != nil {
-		return nil, probeError(err)
+		return nil, err
 	}
 	var head [4]byte
 	if _, err := io.ReadFull(p.conn, head[:]); err != nil {
-		return nil, probeError(err)
+		return nil, err
 	}
-	size := binary.BigEndian.Uint32(head[:])
-	if size < replyHeaderLen || size > 64<<10 {
+	size := int(int32(binary.BigEndian.Uint32(head[:])))
+	switch {
+	case size < 0 || size > maxFrame:
+		return nil, &strangerError{head[:]}
+	case size < replyHeaderLen:
 		return nil, fmt.Errorf("%w: length %d", ErrGarbled, size)
 	}
-	body := make([]byte, size)
-	if _, err := io.ReadFull(p.conn, body); err != nil {
-		return nil, probeError(err)
+	body, err := io.ReadAll(io.LimitReader(p.conn, int64(size))) // memory grows with the bytes that arrive
+	if err == nil && len(body) < size {
+		err = io.ErrUnexpectedEOF
 	}
-	return body, nil
+	return body, err
 }
 
 func probeError(err error) error {
@@ -139,7 +182,12 @@ func (c Config) dialAlone(ctx context.Context, server string) (net.Conn, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &boundConn{Conn: conn, stop: context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })}, nil
+	return bound(ctx, conn), nil
+}
+
+// bound has I/O on conn end with ctx.
+func bound(ctx context.Context, conn net.Conn) net.Conn {
+	return &boundConn{Conn: conn, stop: context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })}
 }
 
 type boundConn struct {

@@ -173,15 +173,20 @@ func (s *Session) beatLocked(now time.Time) *request {
 
 // beatDueLocked returns the time until the next heartbeat is due: lease.beatEvery after the latest of three instants: the
 // latest acknowledged write was sent; the latest heartbeat, perhaps still unanswered, was queued; the first hold began, so
-// that a short hold costs no heartbeat. When the lease runs thin: a twentieth of the timeout after the later of the first
-// two. Never when toCheck is empty: the loss of all that was held has been reported.
+// that a short hold costs no heartbeat. If no more of the lease is left than a write takes beyond lease.thin, only the first
+// two count. When the lease runs thin: a twentieth of the timeout after the later of the first two. At once on a connection
+// whose handshake no write has confirmed. Never when toCheck is empty: the loss of all that was held has been reported.
 func (s *Session) beatDueLocked(now time.Time) time.Duration {
-	if len(s.toCheck) == 0 {
+	last, left := later(s.writeSent, s.beatAt), s.lease.end(true).Sub(now)
+	switch {
+	case len(s.toCheck) == 0:
 		return math.MaxInt64
-	}
-	last := later(s.writeSent, s.beatAt)
-	if s.lease.end(true).Sub(now) < s.lease.thin() {
+	case last.IsZero():
+		return 0
+	case left < s.lease.thin():
 		return last.Add(s.lease.timeout / 20).Sub(now)
+	case left >= s.lease.thin()+s.writeTook:
+		last = later(last, s.retainedSince)
 	}
-	return later(last, s.retainedSince).Add(s.lease.beatEvery()).Sub(now)
+	return last.Add(s.lease.beatEvery()).Sub(now)
 }

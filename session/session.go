@@ -41,6 +41,7 @@ type Session struct {
 	state         State      // never Over: see State
 	id            int64
 	granted       time.Duration // the timeout, by the latest handshake
+	tick          time.Duration // of the servers, or longer; 0: not found out yet
 	lease         lease
 	zxid          int64 // the latest seen, in replies and notifications; see watches.answered
 	unseen        bool  // a notification without a zxid has come, and no reply with a zxid since
@@ -99,7 +100,7 @@ func Start(connect string, conf Config) (*Session, error) {
 }
 
 func newSession(cfg config) *Session {
-	s := &Session{cfg: cfg, joined: make(chan struct{}), looking: make(chan struct{}, 1), ready: make(chan struct{})}
+	s := &Session{cfg: cfg, tick: cfg.ServerTick, joined: make(chan struct{}), looking: make(chan struct{}, 1), ready: make(chan struct{})}
 	s.ctx, s.cut = context.WithCancelCause(context.Background())
 	s.deadline = newDeadline(&s.clock, s.watchLease)
 	s.heartbeat = time.AfterFunc(math.MaxInt64, func() { s.spawn(s.beatOnce) })
@@ -132,6 +133,14 @@ func (s *Session) Timeout() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return cmp.Or(s.granted, s.cfg.Timeout)
+}
+
+// ServerTick returns the servers' tick that the lease allows for: Config's or, without one, half of the least session timeout
+// that a server grants; 0 before that is known.
+func (s *Session) ServerTick() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tick
 }
 
 // SafeUntil returns the instant, on the local clock, before which the ensemble can't have ended the session by itself, as

@@ -2,8 +2,9 @@
 // freed by a crash.
 //
 // While Hold.Context has not ended, no other client holds the lock: the context ends before the ensemble can give the lock
-// away, also when this program no longer hears from the ensemble. SafeUntil returns until when that is certain. Token is a
-// number that grows from holder to holder, for stores that can refuse a late one.
+// away, by a margin in which the work can stop, also when this program no longer hears from the ensemble. SafeUntil returns
+// until when no other client can hold. Token is a number that grows from holder to holder, for stores that can refuse a late
+// one.
 //
 // # What is not guaranteed
 //

@@ -74,9 +74,9 @@ func (h *Hold) Token() Token {
 // SafeUntil returns the instant, by the local clock, before which no other client can hold the lock, unless the session or
 // the znode is removed by force, or the lock is released here. It moves on with each heartbeat that the ensemble answers;
 // see Session.SafeUntil of package session for when it moves back. When nothing is heard from the ensemble any more, the
-// context ends a twenty-fifth of the session timeout before it (0.4 s by default), which is the time that work has to
-// notice. After the hold's end it says until when the ensemble keeps the session that
-// the hold was in; after an Unlock that means nothing for the lock.
+// context ends at least a twentieth of the session timeout before it (0.5 s by default), in which the work can stop. After
+// the hold's end it says until when the ensemble keeps the session that the hold was in; after an Unlock that means nothing
+// for the lock.
 func (h *Hold) SafeUntil() time.Time {
 	h.need()
 	return h.ctx.s.SafeUntil()

@@ -16,8 +16,13 @@ type present struct {
 	next    chan struct{} // closed when the next has taken its place
 }
 
+// start opens a session. The first one finds out the servers' tick, unless the program gave it.
 func (c *Client) start() (*present, error) {
-	s, err := session.Start(c.connect, c.opts.session)
+	conf := c.opts.session
+	if before := c.present.Load(); before != nil {
+		conf.ServerTick = before.session.ServerTick()
+	}
+	s, err := session.Start(c.connect, conf)
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ import (
 func askedAt(s *locktest.Sim, c *locktest.Client, h *zklock.Hold, ask func() bool) {
 	const timeout = 10 * time.Second
 	away, frozen := s.Server.Inject(zktest.Refuse()), s.Server.Inject(zktest.Freeze().Session(c.SessionID()))
-	end := h.SafeUntil().Add(-timeout / 25) // early enough that all have heard of it by then
+	end := h.SafeUntil().Add(-timeout/25 - timeout/20) // early enough that all have heard of it, and stop, by then
 	var askers sync.WaitGroup
 	var believed atomic.Int32
 	for range 50 {

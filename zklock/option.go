@@ -61,10 +61,12 @@ func WithSessionTimeout(d time.Duration) Option {
 	return Option{unless(d <= 0, func(o *options) { o.session.Timeout = d }, "session timeout %v: is not positive", d)}
 }
 
-// WithServerTick is the ensemble's tickTime: the lease counts an answer only when the server that gave it has had time to
-// report to its leader. Too short a value is unsafe on a server that has lost its leader: a hold may outlast its session.
-// Too long a value shortens every lease, by two ticks, but by half the session timeout at most; with a short timeout a
-// change of the ensemble's leader then ends every hold. Default 2 s, which is long for an ensemble with shorter ticks.
+// WithServerTick is the ensemble's tickTime, for one whose minSessionTimeout is set to something else than two ticks: the
+// lease counts an answer only when the server that gave it has had time to report to its leader. Too short a value is unsafe
+// on a server that has lost its leader: a hold may outlast its session. Too long a value shortens every lease, by two ticks,
+// but by half the session timeout at most; with a short timeout a change of the ensemble's leader then ends every hold.
+// Default: half of the least session timeout that the first server which answers grants (SessionStatus.ServerTick). To find
+// that out costs the Client one more connection and short session, once.
 func WithServerTick(d time.Duration) Option {
 	return Option{unless(d <= 0, func(o *options) { o.session.ServerTick = d }, "server tick %v: is not positive", d)}
 }

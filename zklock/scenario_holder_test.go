@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/locktest"
+	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
 )
@@ -45,8 +46,23 @@ var cutOffs = map[string]func(s *locktest.Sim, c *locktest.Client, f *zktest.Mem
 	},
 }
 
-// scenario 17: the holder's session expires: its context is cancelled, with a cause, before the ensemble gives the
-// lock to the next waiter. Also scenario 18: most of these holders are never notified, and rely on the lease clock alone.
+// stoppedInTime checks that the context ended so long before SafeUntil that the work can stop, and that the next hold did not
+// begin before it. A server that is asked to take the session over, and does not answer, may have granted no more than two
+// ticks: then SafeUntil moves back, and so does the end.
+func stoppedInTime(s *locktest.Sim, promised time.Time, loss locktest.Loss, next time.Time, timeout, tick time.Duration) {
+	s.Helper()
+	if loss.Safe.Before(promised) {
+		require.GreaterOrEqual(s, loss.Safe.Sub(loss.At), min(timeout, 2*tick)/20, "for the work to stop")
+	} else {
+		promised = loss.Safe
+	}
+	require.GreaterOrEqual(s, promised.Sub(loss.At), timeout/20, "for the work to stop")
+	require.False(s, next.Before(promised), "the next began %v before SafeUntil", promised.Sub(next))
+}
+
+// scenario 17: the holder's session expires: its context is cancelled, with a cause, before the ensemble gives the lock to the
+// next waiter, and so early that the work can stop. Also scenario 18: most of these holders are never notified, and rely on
+// the lease clock alone.
 func TestScenario17_TheHoldersContextEndsBeforeTheLockGoesToTheNext(t *testing.T) {
 	for name, cut := range cutOffs {
 		for _, held := range []time.Duration{0, 250 * time.Millisecond, 1900 * time.Millisecond, 3 * time.Second, 5 * time.Minute} {
@@ -60,6 +76,7 @@ func TestScenario17_TheHoldersContextEndsBeforeTheLockGoesToTheNext(t *testing.T
 					require.False(s, next.Over())
 					time.Sleep(held)
 					require.NoError(s, h.Err())
+					promised := h.SafeUntil()
 					cut(s, a, f)
 					began := time.Now()
 					after := next.Get(s)
@@ -67,8 +84,7 @@ func TestScenario17_TheHoldersContextEndsBeforeTheLockGoesToTheNext(t *testing.T
 					require.ErrorIs(s, loss.Cause, zklock.ErrLeaseOver)
 					require.ErrorIs(s, h.Err(), zklock.ErrLost)
 					require.True(s, loss.At.Before(next.At), "lost %v after the next began", loss.At.Sub(next.At))
-					require.False(s, loss.At.After(loss.Safe), "lost %v after SafeUntil", loss.At.Sub(loss.Safe))
-					require.False(s, next.At.Before(loss.Safe), "the next began %v before SafeUntil", loss.Safe.Sub(next.At))
+					stoppedInTime(s, promised, loss, next.At, session.DefaultTimeout, 2*time.Second)
 					require.Greater(s, after.Token(), h.Token())
 					require.Less(s, next.At.Sub(began), 40*time.Second, "and it does go to the next")
 					f.Heal()
@@ -131,6 +147,7 @@ func TestScenario18_AHolderThatHearsNothingGoesByItsLeaseClock(t *testing.T) {
 					time.Sleep(7 * timeout)
 					require.NoError(s, h.Err(), "it lasts as long as it is heard of")
 					require.False(s, next.Over())
+					promised := h.SafeUntil()
 					s.Server.Inject(zktest.Freeze().Session(a.SessionID()))
 					cut := time.Now()
 					loss := <-lost
@@ -139,7 +156,7 @@ func TestScenario18_AHolderThatHearsNothingGoesByItsLeaseClock(t *testing.T) {
 					require.False(s, next.Over(), "the ensemble has not expired the session yet")
 					next.Get(s)
 					require.True(s, loss.At.Before(next.At))
-					require.False(s, next.At.Before(loss.Safe))
+					stoppedInTime(s, promised, loss, next.At, timeout, tick)
 				}, zktest.WithTick(tick))
 			})
 		}

@@ -67,7 +67,7 @@ func TestScenario11_APredecessorThatGoesDuringTheDisconnectionIsNoticed(t *testi
 				require.False(s, call.Over())
 				line := locktest.Contenders(s.Server.Children(dir))
 				if lags {
-					f.Lag(1)
+					f.Lag(2) // the deletion, and the heartbeat of a in its next connection
 					b.LeadTo(f)
 				}
 				refused := s.Server.Inject(zktest.Refuse())

@@ -58,7 +58,7 @@ func (c *connFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&c.authFile, "auth-file", "", "`file` with one scheme:credential a line; default $"+envAuthFile)
 	f.DurationVar(&c.patience, "connect-timeout", 15*time.Second, "how long to look for a server that answers")
 	f.DurationVar(&c.timeout, "timeout", session.DefaultTimeout, "session timeout: how soon the lock of a crashed holder is free; or $"+envTimeout)
-	f.DurationVar(&c.tick, "tick", session.DefaultServerTick, "the ensemble's tickTime; a value too short is unsafe, one too long costs up to half of each lease: help safety")
+	f.DurationVar(&c.tick, "tick", 0, "the ensemble's tickTime, if its minSessionTimeout is not two ticks; default: found out; help safety")
 	f.BoolVar(&c.createChroot, "create-chroot", false, "make the chroot of --zk when it is missing; default: an error, since it may be misspelt")
 	f.BoolVar(&c.tls, "tls", false, "encrypt the connections; also set by each of the flags below")
 	f.StringVar(&c.tlsCA, "tls-ca", "", "`file` with the certificates to trust, PEM; default the system's")
@@ -101,7 +101,10 @@ func (c *connFlags) options() ([]zklock.Option, error) {
 	if c.patience <= 0 {
 		return nil, usagef("--connect-timeout %v: must be more than 0", c.patience)
 	}
-	opts := []zklock.Option{zklock.WithSessionTimeout(c.timeout), zklock.WithServerTick(c.tick)}
+	opts := []zklock.Option{zklock.WithSessionTimeout(c.timeout)}
+	if c.tick != 0 {
+		opts = append(opts, zklock.WithServerTick(c.tick))
+	}
 	if c.createChroot {
 		opts = append(opts, zklock.WithCreateChroot())
 	}

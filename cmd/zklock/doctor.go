@@ -22,7 +22,7 @@ func (a *app) doctorCommand() *cobra.Command {
 		GroupID: groupLook,
 		Short:   "Examine the ensemble: releases, limits, permissions, clocks",
 		Long: `Ask each server of the ensemble for its release, limits and permissions, and report what of that endangers locks:
-a tickTime that --tick does not match, session limits that differ between servers, a jute.maxbuffer that
+a tickTime that is not what the client finds out or --tick says, session limits that differ between servers, a jute.maxbuffer that
 is too small, a session with more ephemeral znodes than servers can delete at once, permissions that are missing at PATH
 (default /), clocks that differ.
 

@@ -14,7 +14,7 @@ import "time"
 // the session timeout makes short leases; there the grace is what is left of them. If the connection returns after the
 // SIGTERM, the SIGKILL is deferred, but the command has been asked to end and must still do so.
 const (
-	marginPart = 16 // of the timeout: margin
+	marginPart = 11 // of the timeout: margin, with which the hold's context ends as well
 	gracePart  = 4  // the upper bound of grace
 	lookPart   = 20 // the lease is checked at least this often
 	latePart   = 15 // of the timeout: a confirmation may be this late without a doubt

@@ -15,11 +15,11 @@ func TestALeaseIsInDoubtInTimeAndTheGroupIsKilledBeforeItIsOver(t *testing.T) {
 		timeout, grace, tick time.Duration
 		doubt, end           float64 // what is left when they begin
 	}{
-		"the defaults":      {10 * time.Second, 2 * time.Second, 2 * time.Second, 3.05 - 10./15, 0.625},
-		"the longest grace": {10 * time.Second, time.Hour, time.Second, 3.125, 0.625},
-		"no grace":          {10 * time.Second, 0, 2 * time.Second, 0.625, 0.625},
-		"short by nature":   {4 * time.Second, time.Second, 2 * time.Second, 4 - 2.125 - 0.2 - 2./3 - 0.08 - 4./15, 0.25},
-		"shorter still":     {time.Second, time.Second, 10 * time.Second, 1 - 0.53125 - 0.05 - 0.5/3 - 0.02 - 1./15, 0.0625},
+		"the defaults":      {10 * time.Second, 2 * time.Second, 2 * time.Second, 3.05 - 10./15, 10. / 11},
+		"the longest grace": {10 * time.Second, time.Hour, time.Second, 2.5 + 10./11, 10. / 11},
+		"no grace":          {10 * time.Second, 0, 2 * time.Second, 10. / 11, 10. / 11},
+		"short by nature":   {4 * time.Second, time.Second, 2 * time.Second, 4 - 2.125 - 0.2 - 2./3 - 0.08 - 4./15, 4. / 11},
+		"shorter still":     {time.Second, time.Second, 10 * time.Second, 1 - 0.53125 - 0.05 - 0.5/3 - 0.02 - 1./15, 1. / 11},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLease(c.timeout, c.grace, c.tick)

@@ -51,7 +51,11 @@ func (a *app) serve(ctx context.Context, addr string, like zktest.Version) (err 
 	if !slices.Contains(versions, string(like)) {
 		return usagef("--version-like %s: want one of %s", like, strings.Join(versions, ", "))
 	}
-	s, err := zktest.Start(zktest.WithAddr(addr), zktest.WithVersion(like), zktest.WithTick(a.conn.tick))
+	opts := []zktest.Option{zktest.WithAddr(addr), zktest.WithVersion(like)}
+	if a.conn.tick != 0 {
+		opts = append(opts, zktest.WithTick(a.conn.tick))
+	}
+	s, err := zktest.Start(opts...)
 	if err != nil {
 		return err
 	}

@@ -60,8 +60,8 @@ type supervisor struct {
 
 // run runs the command under hold and returns when its process group is gone: with its exit code, and, on a terminal,
 // the signal that ended the command and must end us too.
-func (j *job) run(h *zklock.Hold, timeout time.Duration, env []string) (like syscall.Signal, err error) {
-	s := &supervisor{job: j, hold: h, lease: newLease(timeout, j.grace, j.a.conn.tick), tty: openTerminal(), began: time.Now()}
+func (j *job) run(h *zklock.Hold, timeout, tick time.Duration, env []string) (like syscall.Signal, err error) {
+	s := &supervisor{job: j, hold: h, lease: newLease(timeout, j.grace, tick), tty: openTerminal(), began: time.Now()}
 	defer func() { err = errors.Join(err, s.tty.close()) }()
 	if err := s.settle(); err != nil {
 		return 0, err

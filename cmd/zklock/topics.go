@@ -49,10 +49,10 @@ error, 64; with --create-chroot run, elect and hold create it.`},
 computes the instant until which no other client can have the lock, allowing for clock rates that differ by two per cent.
 For a session timeout T (--timeout, 10 s; the servers may grant another):
 
-  - only --grace and T/16 of the lease are left, which never happens while the ensemble answers: the command's process group
+  - only --grace and T/11 of the lease are left, which never happens while the ensemble answers: the command's process group
     gets SIGTERM. (The grace is shorter than requested with a T of less than six ticks, see --tick, and when a server lets
     zklock reconnect and then sends nothing, which leaves two ticks);
-  - only T/16 is left: it gets SIGKILL. The rest is time for the kernel, and for delays of zklock;
+  - only T/11 is left: it gets SIGKILL. The rest is time for the kernel, and for delays of zklock;
   - the connection returns in between: the SIGKILL is deferred; the command has got its SIGTERM all the same;
   - the znode was removed by force, or the session was ended: SIGKILL at once. The lock is lost already then;
   - --max-hold has passed: SIGTERM, and SIGKILL after the grace.
@@ -61,10 +61,11 @@ In all these cases zklock ends with 70. --on-loss term sends SIGTERM only, and t
 the lock; --on-loss ignore only prints a message, and passes the command's exit code on. The lock is released when no process
 of the group is left: processes that the command leaves in the background keep the lock.
 
---tick is the ensemble's tickTime, default 2 s. Two ticks, but at most half of T, are subtracted from the lease: a server may
-be that late in reporting to its leader. With a value too short a command may still run when another client has the lock; set
-it when the ensemble's ticks are longer than 2 s. With a value too long leases are short: for a T of 4 s on an ensemble with
-ticks of 500 ms, a change of the ensemble's leader ends every command, and with --tick 500ms none.
+--tick is the ensemble's tickTime. Two ticks, but at most half of T, are subtracted from the lease: a server may be that late
+in reporting to its leader. Without --tick it is half of the least session timeout that a server grants, which is right unless
+minSessionTimeout is set in zoo.cfg. If that is below two ticks, give --tick: with a value too short a command may still run
+when another client has the lock. With a value too long leases are short: for a T of 4 s on an ensemble with ticks of 500 ms,
+a change of the ensemble's leader ends every command with --tick 2s, and none with 500ms.
 
 If zklock is killed, the kernel kills the command (on Linux), and a second process of zklock, the guard, the rest of its
 group. If zklock is stopped (SIGSTOP, or Ctrl-Z, which stops the command as well), the guard kills the group at the end of

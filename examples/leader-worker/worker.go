@@ -25,7 +25,7 @@ type worker struct {
 // run campaigns, and works while it leads, until leave ends: then it finishes its piece and resigns. A lost term ends
 // the work before another worker can lead; Run then campaigns again.
 func (w worker) run(leave context.Context) error {
-	c, err := zklock.Dial(leave, w.zk, zklock.WithSessionTimeout(w.timeout), zklock.WithServerTick(w.timeout/4))
+	c, err := zklock.Dial(leave, w.zk, zklock.WithSessionTimeout(w.timeout))
 	if err != nil {
 		return err
 	}

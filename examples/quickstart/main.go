@@ -122,7 +122,6 @@ func demonstrate(ctx context.Context, c config, out io.Writer) (exact bool, err 
 		}
 		defer func() { err = errors.Join(err, server.Close()) }()
 		connect = server.Addr()
-		opts = append(opts, zklock.WithServerTick(tick)) // a shorter tick than assumed makes for a longer lease
 		fmt.Fprintf(out, "No -zk given: using a ZooKeeper server inside this program, at %s.\n", connect)
 	} else {
 		fmt.Fprintf(out, "Using the ensemble at %s; waiting up to %v for it.\n", connect, patience)

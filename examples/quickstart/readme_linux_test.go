@@ -52,7 +52,6 @@ func TestReadmesServersServe(t *testing.T) {
 			}()
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
-			// A server whose tick is longer than WithServerTick says grants a longer timeout than the client may take.
 			c, err := zklock.Dial(ctx, addr, zklock.WithSessionTimeout(time.Second))
 			require.NoError(t, err, line)
 			defer c.Close()

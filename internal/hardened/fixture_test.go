@@ -42,7 +42,7 @@ func only(t *testing.T, user, password string) []zk.ACL {
 func dial(t *testing.T, connect string, opts ...zklock.Option) *zklock.Client {
 	t.Helper()
 	c, err := zklock.Dial(locktest.Within(t, soon), connect,
-		append([]zklock.Option{zklock.WithSessionTimeout(timeout), zklock.WithServerTick(tick)}, opts...)...)
+		append([]zklock.Option{zklock.WithSessionTimeout(timeout)}, opts...)...)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	return c
@@ -53,6 +53,7 @@ func dial(t *testing.T, connect string, opts ...zklock.Option) *zklock.Client {
 func life(t *testing.T, connect, path string, opts ...zklock.Option) {
 	t.Helper()
 	first, second := dial(t, connect, opts...), dial(t, connect, opts...)
+	require.Equal(t, tick, first.SessionStatus().ServerTick, "found out")
 	held, err := first.Mutex(path).Lock(locktest.Within(t, soon))
 	require.NoError(t, err)
 	_, err = second.Mutex(path).TryLock(locktest.Within(t, soon))

@@ -64,6 +64,7 @@ type Server struct {
 	Tick       time.Duration `json:"-"` // as configured
 	MinTimeout time.Duration `json:"-"` // of sessions, as granted
 	MaxTimeout time.Duration `json:"-"`
+	finds      time.Duration // the tick that a client finds out here, unless it is given
 	// Packet says that it takes requests as long as the client's packet limit. No word and no command of the admin port
 	// tells its jute.maxbuffer; only JMX does.
 	Packet bool `json:"packet_limit_taken"`

@@ -122,17 +122,22 @@ func TestEachPermissionIsAskedForWithoutEffect(t *testing.T) {
 }
 
 func TestEveryUnsafeSettingIsFound(t *testing.T) {
+	twoSeconds := doctor.Config{Client: []zklock.Option{zklock.WithServerTick(2 * time.Second)}}
 	for name, c := range map[string]struct {
 		server []zktest.Option
 		conf   doctor.Config
 		s      doctor.Severity
 		text   string
 	}{
-		"a tick that is longer than believed": {[]zktest.Option{zktest.WithTick(3 * time.Second)}, doctor.Config{},
-			doctor.Danger, "its tickTime is 3s, and the client believes 2s"},
-		"a shorter tick": {[]zktest.Option{zktest.WithTick(500 * time.Millisecond)}, doctor.Config{},
-			doctor.Note, "leases last longer if WithServerTick"},
-		"a minimum below two ticks": {[]zktest.Option{zktest.WithSessionTimeouts(time.Second, 40*time.Second)}, doctor.Config{},
+		"a tick that is longer than believed": {[]zktest.Option{zktest.WithTick(3 * time.Second)}, twoSeconds,
+			doctor.Danger, "its tickTime is 3s, and the client believes 2s: two clients may hold one lock. Give WithServerTick (--tick) 3s"},
+		"a tick that is longer than is found out": {[]zktest.Option{zktest.WithSessionTimeouts(time.Second, 40*time.Second)}, doctor.Config{},
+			doctor.Danger, "its tickTime is 2s, and the client finds out 500ms by its minSessionTimeout: two clients may hold one lock"},
+		"a shorter tick than is believed": {[]zktest.Option{zktest.WithTick(500 * time.Millisecond)}, twoSeconds,
+			doctor.Note, "and the client believes 2s: leases last longer if WithServerTick (--tick) is 500ms"},
+		"a shorter tick than is found out": {[]zktest.Option{zktest.WithSessionTimeouts(8*time.Second, 40*time.Second)}, doctor.Config{},
+			doctor.Note, "and the client finds out 4s by its minSessionTimeout: leases last longer if WithServerTick (--tick) is 2s"},
+		"a minimum below two ticks": {[]zktest.Option{zktest.WithSessionTimeouts(time.Second, 40*time.Second)}, twoSeconds,
 			doctor.Warning, "minSessionTimeout of 1s is below two ticks of 2s"},
 		"small packets": {[]zktest.Option{zktest.WithPacketLimit(1 << 16)}, doctor.Config{},
 			doctor.Danger, "takes no request of 1048575 bytes"},

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/zklock/locker/session"
 )
 
 // apart is how far servers' clocks may be apart, beyond what the measurement leaves open.
@@ -43,21 +41,25 @@ func (x *examination) ofServer(v *Server) (found []Finding) {
 	say := func(s Severity, format string, args ...any) {
 		found = append(found, Finding{s, v.Addr, fmt.Sprintf(format, args...)})
 	}
-	tick := x.session.ServerTick
-	if tick == 0 {
-		tick = session.DefaultServerTick
+	given := x.session.ServerTick
+	tick := cmp.Or(given, v.finds)
+	believes := fmt.Sprintf("believes %v", given)
+	if given == 0 {
+		believes = fmt.Sprintf("finds out %v by its minSessionTimeout", v.finds)
 	}
 	switch {
 	case v.Tick > tick:
-		say(Danger, "its tickTime is %v, and the client believes %v: two clients may hold one lock. Give WithServerTick (--tick) %v", v.Tick, tick, v.Tick)
+		say(Danger, "its tickTime is %v, and the client %s: two clients may hold one lock. Give WithServerTick (--tick) %v", v.Tick, believes, v.Tick)
 	case v.Tick > 0 && v.MinTimeout < 2*v.Tick:
 		say(Warning, "its minSessionTimeout of %v is below two ticks of %v: a lease may outlast a session that is taken up there", v.MinTimeout, v.Tick)
-	case v.Tick == 0 && v.MinTimeout > 2*tick:
-		say(Warning, "grants no session timeout below %v, two of its ticks by default: if its tickTime is %v, give WithServerTick (--tick) that", v.MinTimeout, v.MinTimeout/2)
-	case v.Tick == 0 && v.MinTimeout < 2*tick:
-		say(Note, "grants session timeouts down to %v: its tickTime is %v by default, and leases last longer if WithServerTick (--tick) says so", v.MinTimeout, v.MinTimeout/2)
-	case v.Tick > 0 && v.Tick < tick:
-		say(Note, "its tickTime is %v, and the client believes %v: leases last longer if WithServerTick (--tick) says so", v.Tick, tick)
+	case v.Tick == 0 && v.finds > tick:
+		say(Warning, "grants no session timeout below %v, two of its ticks by default: if its tickTime is %v, leave out WithServerTick (--tick), or give that", v.MinTimeout, v.finds)
+	case v.Tick == 0 && v.finds < tick:
+		say(Note, "grants session timeouts down to %v: its tickTime is %v by default, and leases last longer without WithServerTick (--tick)", v.MinTimeout, v.finds)
+	case v.Tick == 0:
+		say(Note, "grants session timeouts down to %v: if that is less than two of its ticks, give WithServerTick (--tick)", v.MinTimeout)
+	case v.Tick < tick:
+		say(Note, "its tickTime is %v, and the client %s: leases last longer if WithServerTick (--tick) is %v", v.Tick, believes, v.Tick)
 	}
 	if !v.Packet {
 		say(Danger, "takes no request of %d bytes: its jute.maxbuffer is smaller. Give WithPacketLimit its value, or long requests cost the connection again and again", x.packet())

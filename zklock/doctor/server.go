@@ -45,7 +45,7 @@ func (x *examination) limits(ctx context.Context, v *Server) error {
 	if err != nil {
 		return err
 	}
-	v.MinTimeout = short.Granted
+	v.MinTimeout, v.finds = short.Granted, short.Tick()
 	if err := short.Close(); err != nil {
 		return fmt.Errorf("closing a session: %w", err)
 	}
