@@ -45,7 +45,9 @@ const (
 	codeUnreadable     int32 = -1 << 30 // sent by no server: the reply to a multi can't be read
 	codeOK             int32 = 0
 	codeInconsistent   int32 = -2
+	codeConnectionLoss int32 = -4
 	codeUnimplemented  int32 = -6
+	codeServerTimeout  int32 = -7
 	codeBadArguments   int32 = -8
 	codeAPIError       int32 = -100 // all lower ones are API errors too
 	codeNoNode         int32 = -101
@@ -53,6 +55,7 @@ const (
 	codeSessionExpired int32 = -112
 	codeAuthFailed     int32 = -115
 	codeSessionMoved   int32 = -118
+	codeRequestTimeout int32 = -122
 	codeAuthRequired   int32 = -124
 	codeThrottled      int32 = -127
 )
@@ -61,6 +64,16 @@ const (
 // server in trouble, the request may have been carried out.
 func definite(code int32) bool {
 	return code == codeOK || code <= codeAPIError || code == codeUnimplemented || code == codeBadArguments
+}
+
+// tryAgain reports whether code comes from a server that stays connected and could not see to the request now. Only after
+// codeThrottled it has certainly not been carried out.
+func tryAgain(code int32) bool {
+	switch code {
+	case codeConnectionLoss, codeServerTimeout, codeRequestTimeout, codeThrottled:
+		return true
+	}
+	return false
 }
 
 // throughLeader reports whether a follower needs the leader to answer op.
@@ -272,10 +285,10 @@ var codes = map[int32]error{
 	-1:                 errors.New("the server reports a system error"),
 	codeInconsistent:   errors.New("rolled back because of another operation of the transaction"),
 	-3:                 errors.New("the server reports an inconsistency of its data"),
-	-4:                 errors.New("the server has lost its connection"),
+	codeConnectionLoss: errors.New("the server has lost its connection"),
 	-5:                 errors.New("the server can't read the request"),
 	codeUnimplemented:  errors.New("operation not implemented by this server"),
-	-7:                 errors.New("the server's time for the operation was over"),
+	codeServerTimeout:  errors.New("the server's time for the operation was over"),
 	codeBadArguments:   zk.ErrBadArguments,
 	-12:                errors.New("the server does not know the session"),
 	-13:                errors.New("no quorum of the new configuration is connected"),
@@ -295,7 +308,7 @@ var codes = map[int32]error{
 	-119:               errors.New("server is read-only"),
 	-120:               errors.New("no ephemeral znode on a local session"),
 	-121:               errors.New("no such watch"),
-	-122:               errors.New("the request took too long"),
+	codeRequestTimeout: errors.New("the request took too long"),
 	-123:               errors.New("reconfiguration is disabled"),
 	codeAuthRequired:   ErrAuth,
 	-125:               errors.New("quota exceeded"),

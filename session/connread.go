@@ -188,8 +188,15 @@ func (c *conn) handle(body []byte, size int, at time.Time) (forDriver []byte, er
 		}
 		return nil, err
 	}
-	if r.hook != nil {
-		r.hook(code)
+	switch {
+	case !tryAgain(code):
+		if r.hook != nil {
+			r.hook(code)
+		}
+	case r.done == nil && (r.op == opExists || r.op == opSetWatches || r.op == opSync): // no call sends it again: the next conn does
+		err := fmt.Errorf("%s: %w", r.name, errOf(code))
+		c.fail(err)
+		return nil, err
 	}
 	if r.fromDriver {
 		return body[:replyHeaderLen], nil

@@ -47,7 +47,7 @@ func TestOneRefusedListCostsTheOthersNothing(t *testing.T) {
 
 func TestAServerInTroubleSaysSoToEachList(t *testing.T) {
 	withLocks(t, 3, func(t *testing.T, l *lockers) {
-		l.srv.Inject(zktest.Answer(zktest.CodeOperationTimeout).Op(zktest.OpMultiRead).Once())
+		l.srv.Inject(zktest.Answer(zktest.CodeMarshallingError).Op(zktest.OpMultiRead).Once())
 		for i, e := range l.enterAll(t.Context(), dirs(3)...) {
 			require.NoError(t, e.err, i)
 			require.Error(t, e.listErr)

@@ -16,8 +16,8 @@ type request struct {
 	path       string // as the caller named it, for errors
 	frame      []byte // whole, with room for length and xid
 
-	// hook, when set, runs in the conn's reader, in the order of the wire, before any later frame is read. It must not block,
-	// and locks only the watch table's mutex and those inside it (doc.go).
+	// hook, when set, runs in the conn's reader, in the order of the wire, before any later frame is read; but not if the answer
+	// says "try again". It must not block, and locks only the watch table's mutex and those inside it (doc.go).
 	hook func(code int32)
 
 	// Guarded by conn.mu until done is closed.
@@ -110,7 +110,8 @@ const burst = window / 2
 
 // run sends requests back to back on one conn, up to two bursts at a time, and waits for all replies. Repeatable requests
 // that lose their reply are sent again on the next conn, with everything that was never sent. If a write's reply is lost,
-// run returns, and that request's error matches ErrUnknownOutcome. It waits for a connection as long as ctx and the session
+// run returns, and that request's error matches ErrUnknownOutcome. An answer that says "try again" counts as no reply, and a
+// throttled request as not sent; the next attempt comes after a pause. It waits for a connection as long as ctx and the session
 // last. If a request is too long, or has no room for its ephemeral znodes, none is sent. Nil: each has a reply, a yes or a
 // no (request.result).
 func (s *Session) run(ctx context.Context, requests ...*request) error {
@@ -149,9 +150,16 @@ func (s *Session) deliver(ctx context.Context, requests []*request) error {
 			return err
 		}
 		again := make([]*request, 0, len(requests)-sent)
+		var trouble error // a server's answer that says: try again
 		for i, r := range requests[:sent] {
 			// Closed already, or soon: the conn fails them one after the other.
 			<-r.done
+			if r.err == nil && tryAgain(r.header.code) {
+				trouble = errOf(r.header.code)
+				if r.err = trouble; r.header.code == codeThrottled {
+					r.err = fmt.Errorf("%w: %w", ErrNotSent, trouble)
+				}
+			}
 			early := len(again) > 0 && r.repeatable // a write in front of it is sent again, which it has to see
 			switch {
 			case r.err == nil && !early, r.refusedBy(requests[i+1 : sent]):
@@ -159,13 +167,48 @@ func (s *Session) deliver(ctx context.Context, requests []*request) error {
 				r.done, r.err, r.reply, r.sent, r.skipped, r.long = make(chan struct{}), nil, nil, time.Time{}, 0, false
 				again = append(again, r)
 			default:
+				if trouble != nil {
+					s.rest(ctx, s.nextRest()) // the caller may repeat the write at once, when it has found out what became of it
+				}
 				return r.opError(s.ended(ctx, r.err), true)
 			}
 		}
 		if requests = append(again, requests[sent:]...); len(requests) == 0 {
 			return nil
 		}
+		if trouble != nil && !s.rest(ctx, s.nextRest()) {
+			return requests[0].unsentError(s.ended(ctx, trouble))
+		}
 	}
+}
+
+// Pauses before a request is sent again to a server that has answered: try again.
+const (
+	firstRest = 50 * time.Millisecond
+	lastRest  = time.Second
+)
+
+// nextRest returns the next pause: twice the last one, unless there was no trouble for a while. All calls share it.
+func (s *Session) nextRest() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if now.Sub(s.rested) > 2*lastRest {
+		s.resting = 0
+	}
+	s.rested, s.resting = now, max(firstRest, min(2*s.resting, lastRest))
+	return s.resting
+}
+
+// rest waits for d. False: ctx or the session ended first.
+func (s *Session) rest(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+	case <-s.ctx.Done():
+	}
+	return false
 }
 
 // exchange sends requests on c and waits until all have a reply or, if the conn fails, returns how many were sent. An error:

@@ -55,24 +55,13 @@ func (f forLocks) Retain(ctx context.Context, nodes ...string) (trusted.Retentio
 		if checked && slow && c != nil {
 			c.fail(errThin)
 		} else if checked { // too early: the follower needs time to report this session to the leader
-			if err := s.pause(ctx, t/20); err != nil {
-				return nil, err
+			if !s.rest(ctx, t/20) {
+				return nil, s.ended(ctx, errors.New("waiting for the leader to confirm the session"))
 			}
 		}
 		if _, err := one(ctx, s, s.check(nodes[0])); err != nil && !errors.Is(err, zk.ErrNoAuth) {
 			return nil, err
 		}
-	}
-}
-
-func (s *Session) pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-s.ctx.Done():
-		return s.Err()
-	case <-ctx.Done():
-		return waited(ctx, errors.New("waiting for the leader to confirm the session"))
 	}
 }
 

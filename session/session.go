@@ -57,6 +57,8 @@ type Session struct {
 	beatAt        time.Time     // when the latest heartbeat was queued on this conn
 	handshakeTook time.Duration // duration of the latest handshake
 	writeTook     time.Duration // duration of the latest acknowledged write
+	rested        time.Time     // when nextRest was last called
+	resting       time.Duration // what it returned
 	stalls        int           // conns given up for silence since the last prompt reply to a write
 }
 

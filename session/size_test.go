@@ -234,7 +234,7 @@ func TestAFloodOfNotificationsIsNoAnswer(t *testing.T) {
 func TestAMultiThatWasRefusedIsNoSuccessWhateverItsBodySays(t *testing.T) {
 	withPeer(t, once(func(c *peerConn, xid int32) {
 		body := be32(append(be32(nil, 2), 0), 0)              // a delete: its type, not the last, no error
-		c.reply(xid, -4, be32(append(be32(body, -1), 1), -1)) // the end
+		c.reply(xid, -5, be32(append(be32(body, -1), 1), -1)) // the end
 	}), func(t *testing.T, _ *peer, s *session.Session) {
 		_, err := s.Multi(within(t, soon), &zk.DeleteRequest{Path: "/x", Version: -1})
 		require.ErrorIs(t, err, session.ErrGarbled)

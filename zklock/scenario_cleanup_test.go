@@ -31,7 +31,7 @@ func TestScenario8_AnyErrorAfterTheCreateLeavesNoNode(t *testing.T) {
 		"the list is refused":        {fault: refused.Op(zktest.OpGetChildren2), want: zk.ErrNoAuth},
 		"the list is unknown":        {fault: zktest.Answer(zktest.CodeUnimplemented).Op(zktest.OpGetChildren2)},
 		"the list is garbled":        {fault: zktest.Garble(func(b []byte) []byte { return b[:20] }).Op(zktest.OpGetChildren2)},
-		"the watches are refused":    {fault: zktest.Answer(zktest.CodeOperationTimeout).Op(zktest.OpSetWatches), contended: true},
+		"the watches are refused":    {fault: zktest.Answer(zktest.CodeMarshallingError).Op(zktest.OpSetWatches), contended: true},
 		"the second list is refused": {fault: refused.Op(zktest.OpGetChildren2).Path("/locks/a").After(1), contended: true, want: zk.ErrNoAuth},
 	} {
 		t.Run(name, func(t *testing.T) {

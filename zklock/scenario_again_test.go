@@ -1,0 +1,96 @@
+package zklock_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/internal/locktest"
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zktest"
+)
+
+// tryAgainLater are the answers of a server that stays connected and could not see to a request.
+var tryAgainLater = map[zktest.Code]string{
+	-127:                        "the server has too much to do and has dropped the request",
+	zktest.CodeOperationTimeout: "the server's time for the operation was over",
+	zktest.CodeConnectionLoss:   "the server has lost its connection",
+}
+
+// Scenario 72: whatever request of a call is answered "try again", at whatever moment, the call goes on.
+func TestScenario72_AnAnswerThatSaysTryAgainEndsNoCall(t *testing.T) {
+	locks := map[string]func(c *locktest.Client) locktest.Acquire{
+		"mutex":     func(c *locktest.Client) locktest.Acquire { return c.Mutex("/locks/a").Lock },
+		"writer":    func(c *locktest.Client) locktest.Acquire { return c.RWMutex("/locks/a").Lock },
+		"semaphore": func(c *locktest.Client) locktest.Acquire { return locktest.Permits(c.Semaphore("/locks/a", 1), 1) },
+		"multi":     func(c *locktest.Client) locktest.Acquire { return c.MultiLock([]string{"/locks/b", "/locks/a"}).Lock },
+		"election": func(c *locktest.Client) locktest.Acquire {
+			return func(ctx context.Context) (*zklock.Hold, error) {
+				l, err := c.Election("/locks/a").Campaign(ctx, nil)
+				if err != nil {
+					return nil, err
+				}
+				return l.Hold, nil
+			}
+		},
+	}
+	ops := []zktest.Op{zktest.OpCreate, zktest.OpCreate2, zktest.OpDelete, zktest.OpMulti, zktest.OpGetChildren2, zktest.OpExists,
+		zktest.OpGetData, zktest.OpSetData, zktest.OpSetWatches, zktest.OpSync}
+	for name, lock := range locks {
+		for code := range tryAgainLater {
+			for _, late := range []bool{false, true} {
+				t.Run(fmt.Sprint(name, " ", code, " late ", late), func(t *testing.T) {
+					for _, op := range ops {
+						locktest.Simulate(t, func(s *locktest.Sim) {
+							a, b := s.Client(), s.Client()
+							trouble := func() { s.Server.Inject(zktest.Answer(code).Op(op).Session(b.SessionID()).Times(3)) }
+							h := s.Take(lock(a))
+							if !late {
+								trouble()
+							}
+							call := s.Start(lock(b))
+							time.Sleep(time.Hour)
+							require.False(s, call.Over(), "%v: %v", op, call.Err)
+							if late {
+								trouble()
+							}
+							s.Unlock(h)
+							s.Until(time.Minute, "the waiter's turn", call.Over)
+							h = call.Get(s)
+							time.Sleep(time.Minute)
+							require.NoError(s, h.Err(), op)
+							s.Unlock(h)
+							s.Empty(time.Minute, "/locks/a")
+						}, zktest.WithVersion(zktest.Version39))
+					}
+				})
+			}
+		}
+	}
+}
+
+// A call that is answered nothing else until its ctx ends says what the answer was.
+func TestScenario72_ACallThatIsAnsweredTryAgainUntilItsEndSaysSo(t *testing.T) {
+	for code, says := range tryAgainLater {
+		for _, op := range []zktest.Op{zktest.OpMulti, zktest.OpCreate, zktest.OpGetChildren2} {
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				s.Dir("/locks/a")
+				c := s.Client()
+				in := s.Server.Inject(zktest.Answer(code).Op(op).Session(c.SessionID()))
+				if op == zktest.OpMulti {
+					s.Server.Inject(zktest.Answer(code).Op(zktest.OpCreate).Session(c.SessionID()))
+				}
+				ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
+				defer cancel()
+				_, err := c.Mutex("/locks/a").Lock(ctx)
+				require.ErrorIs(s, err, context.DeadlineExceeded)
+				require.ErrorContains(s, err, says)
+				require.Less(s, int(in.Hits()), 100, "it hammers the server")
+				require.NoError(s, c.Current().Err())
+			}, zktest.WithVersion(zktest.Version39))
+		}
+	}
+}
