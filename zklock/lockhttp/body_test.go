@@ -2,6 +2,7 @@ package lockhttp_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -132,4 +133,75 @@ func TestARequestWhoseBodyBreaksOffGetsNoLock(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(answer), "400 Bad Request")
 	require.Zero(t, zoo.Requests()[zktest.OpCreate])
+}
+
+func TestAReadDeadlineDoesWhatItDoesWithoutTheLock(t *testing.T) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
+		const sent = `{"a":1}`
+		short := func() io.Reader { return strings.NewReader(sent) }
+		all := func(body io.Reader) error { _, err := io.ReadAll(body); return err }
+		for name, k := range map[string]struct {
+			body func() io.Reader
+			read func(io.Reader) error
+			late bool  // the deadline is set when the body has been read
+			want error // of the request's context, after the deadline
+		}{
+			"read to its end":           {short, all, false, nil},
+			"its bytes are read":        {short, func(body io.Reader) error { _, err := io.ReadFull(body, make([]byte, len(sent))); return err }, false, nil},
+			"one value is decoded":      {short, func(body io.Reader) error { return json.NewDecoder(body).Decode(new(any)) }, false, nil},
+			"a long one":                {func() io.Reader { return strings.NewReader(strings.Repeat("x", 1<<20)) }, all, false, nil},
+			"one of unknown length":     {func() io.Reader { return io.MultiReader(short()) }, all, false, nil},
+			"a deadline after the body": {short, all, true, context.Canceled},
+			"a deadline without a body": {func() io.Reader { return nil }, all, false, context.Canceled},
+		} {
+			var ended error
+			handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				limit := func() {
+					require.NoError(t, http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second)), name)
+				}
+				if !k.late {
+					limit()
+				}
+				require.NoError(t, k.read(r.Body), name)
+				if k.late {
+					limit()
+				}
+				time.Sleep(time.Minute)
+				ended = r.Context().Err()
+			})
+			for _, h := range []http.Handler{handler, lockhttp.Middleware(c, byKey)(handler)} {
+				answer, err := start(t, &http.Server{Handler: h}).Post("http://memory/?key=k", "", k.body())
+				require.NoError(t, err, name)
+				require.NoError(t, answer.Body.Close())
+				require.Equal(t, k.want, ended, name)
+			}
+		}
+	})
+}
+
+// deadlines is a writer that counts how often a read deadline is set.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	set int
+}
+
+func (d *deadlines) SetReadDeadline(time.Time) error { d.set++; return nil }
+
+func TestABodyThatIsReadAfterTheHandlerHasReturnedTouchesNoDeadline(t *testing.T) {
+	c := locktest.Dial(t, zktest.Run(t))
+	for _, late := range []bool{false, true} {
+		var body io.Reader
+		w := &deadlines{httptest.NewRecorder(), 0}
+		lockhttp.Middleware(c, byKey)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if body = r.Body; !late {
+				_, err := io.ReadAll(body)
+				require.NoError(t, err)
+			}
+		})).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/?key=k", strings.NewReader("some body")))
+		text, err := io.ReadAll(body)
+		require.NoError(t, err)
+		require.Equal(t, late, len(text) > 0)
+		require.Equal(t, !late, w.set == 1)
+	}
 }

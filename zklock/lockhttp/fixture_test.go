@@ -2,8 +2,13 @@ package lockhttp_test
 
 import (
 	"context"
+	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
 )
@@ -26,3 +31,44 @@ func post(ctx context.Context, key string) *http.Request {
 
 // ok is a handler that has nothing to do.
 var ok = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusNoContent) })
+
+// pipes is a listener in memory, for servers in simulated time.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func (p pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p pipes) Close() error   { close(p.closed); return nil }
+func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "memory", Net: "unix"} }
+
+func (p pipes) dial(context.Context, string, string) (net.Conn, error) {
+	here, there := net.Pipe()
+	select {
+	case p.conns <- there:
+		return here, nil
+	case <-p.closed:
+		return nil, errors.New("refused")
+	}
+}
+
+// start has a server listen in memory until the test ends, and returns a client of it.
+func start(t *testing.T, web *http.Server) *http.Client {
+	p := pipes{make(chan net.Conn), make(chan struct{})}
+	served := make(chan error, 1)
+	go func() { served <- web.Serve(p) }()
+	client := &http.Client{Transport: &http.Transport{DialContext: p.dial, DisableKeepAlives: true}}
+	t.Cleanup(func() {
+		require.NoError(t, web.Close())
+		require.ErrorIs(t, <-served, http.ErrServerClosed)
+	})
+	return client
+}

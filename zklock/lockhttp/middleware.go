@@ -46,7 +46,8 @@ import (
 // Not covered by the lock: what goes on after the handler has returned, above all a connection that it has hijacked, and
 // the end of a long answer that the server sends then. Nor does the end of the lock interrupt a handler that reads a long
 // body from a slow client, or writes to one: those calls know no context. Deadlines of http.ResponseController, or
-// ReadTimeout and WriteTimeout of the http.Server, bound them.
+// ReadTimeout and WriteTimeout of the http.Server, bound them. A read deadline goes when the body has been read to its end,
+// as it does without the lock; one that passes before, or that is set later, ends the request's context.
 //
 // The lock is released after the handler has returned, or panicked, and before the end of a short answer is sent: who
 // has read the answer finds the lock free; unless no server is connected, or none answers for a tenth of the session
@@ -63,7 +64,7 @@ func Middleware(c *zklock.Client, path func(*http.Request) (string, error), opts
 				refusePath(w, err)
 				return
 			}
-			body, err := readAhead(r)
+			body, err := readAhead(w, r)
 			if err != nil {
 				http.Error(w, "the request's body can't be read", http.StatusBadRequest)
 				return
@@ -94,6 +95,9 @@ func serve(next http.Handler, w http.ResponseWriter, r *http.Request, work conte
 	inner := r.WithContext(work)
 	inner.Body = body
 	defer func() {
+		if b, ok := body.(*readBody); ok {
+			b.leave()
+		}
 		outer := r.Body
 		*r = *inner.WithContext(r.Context())
 		r.Body = outer
