@@ -21,7 +21,7 @@ func readAhead(w http.ResponseWriter, r *http.Request) (io.ReadCloser, error) {
 	if r.ProtoMajor != 1 || r.ContentLength <= 0 || r.ContentLength > aheadBytes || r.Body == nil || r.Header.Get("Expect") != "" {
 		return r.Body, nil
 	}
-	// ReadAll ends with the body's end, which is what starts the look-out. A path function may have put another body there.
+	// ReadAll ends with the body's end, which is what starts the look-out. The function that chose the lock may have put another body there.
 	begin, err := io.ReadAll(io.LimitReader(r.Body, aheadBytes+1))
 	var broken net.Error
 	switch {

@@ -21,22 +21,29 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-func TestWithoutWithWaitARequestWaitsForTheDefaultWait(t *testing.T) {
+func TestARequestWaitsForAsLongAsTheMiddlewareOrItsLockSays(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		c, other := locktest.Dial(t, srv), locktest.Dial(t, srv)
 		theirs := locktest.Lock(t, other.Mutex("/locks/approve/k"))
-		for want, opts := range map[time.Duration][]zklock.LockOption{
-			lockhttp.DefaultWait: nil,
-			time.Second:          {zklock.WithWait(time.Second)},
-			40 * time.Second:     {zklock.WithMaxHold(time.Hour), zklock.WithWait(40 * time.Second)},
+		for _, k := range []struct {
+			wait time.Duration
+			opts []zklock.LockOption
+			want time.Duration
+		}{
+			{10 * time.Second, nil, 10 * time.Second},
+			{10 * time.Second, []zklock.LockOption{zklock.WithWait(time.Second)}, time.Second},
+			{10 * time.Second, []zklock.LockOption{zklock.WithWait(0)}, 0},
+			{10 * time.Second, []zklock.LockOption{zklock.WithWait(time.Hour)}, 10 * time.Second},
+			{10 * time.Second, []zklock.LockOption{zklock.WithLocalHandoff()}, 10 * time.Second},
+			{time.Hour, []zklock.LockOption{zklock.WithMaxHold(time.Hour), zklock.WithWait(40 * time.Second)}, 40 * time.Second},
 		} {
 			began := time.Now()
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-			require.Equal(t, http.StatusConflict, ask(lockhttp.Middleware(c, byKey, opts...)(ok), post(ctx, "k")).StatusCode)
-			cancel()
-			require.Equal(t, want, time.Since(began))
+			answer := ask(lockhttp.Middleware(k.wait, byKey(c, k.opts...))(ok), post(context.Background(), "k"))
+			require.Equal(t, http.StatusConflict, answer.StatusCode)
+			require.Equal(t, k.want, time.Since(began))
 		}
 		locktest.Unlock(t, theirs)
+		require.PanicsWithValue(t, "lockhttp: wait 0s: is not positive", func() { lockhttp.Middleware(0, byKey(c)) })
 	})
 }
 
@@ -45,7 +52,7 @@ func TestAClientThatHangsUpWithItsBodyUnreadLeavesTheLine(t *testing.T) {
 	zoo := zktest.Run(t)
 	c := locktest.Dial(t, zoo, zklock.WithSessionTimeout(20*time.Second))
 	defer locktest.Unlock(t, locktest.Lock(t, c.Mutex("/locks/approve/k"))) // before the server is closed, which waits for its handlers
-	srv := httptest.NewServer(lockhttp.Middleware(c, byKey, zklock.WithWait(time.Hour))(ok))
+	srv := httptest.NewServer(lockhttp.Middleware(time.Hour, byKey(c))(ok))
 	t.Cleanup(srv.Close)
 	const clients = 50
 	var conns []net.Conn
@@ -77,7 +84,7 @@ func TestTheHandlerReadsTheBodyAsItWasSent(t *testing.T) {
 		}
 		fmt.Fprintf(w, "%d %s %v %d", len(body), body[:min(len(body), 9)], err, r.ContentLength)
 	})
-	lock := lockhttp.Middleware(c, byKey)(echo)
+	lock := lockhttp.Middleware(wait, byKey(c))(echo)
 	mux := http.NewServeMux()
 	mux.Handle("/", lock)
 	mux.HandleFunc("/bounded", func(w http.ResponseWriter, r *http.Request) {
@@ -121,7 +128,7 @@ func TestTheHandlerReadsTheBodyAsItWasSent(t *testing.T) {
 func TestARequestWhoseBodyBreaksOffGetsNoLock(t *testing.T) {
 	zoo := zktest.Run(t)
 	c := locktest.Dial(t, zoo)
-	srv := httptest.NewServer(lockhttp.Middleware(c, byKey)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a handler without a body") })))
+	srv := httptest.NewServer(lockhttp.Middleware(wait, byKey(c))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a handler without a body") })))
 	t.Cleanup(srv.Close)
 	conn, err := net.Dial("tcp", srv.Listener.Addr().String())
 	require.NoError(t, err)
@@ -170,7 +177,7 @@ func TestAReadDeadlineDoesWhatItDoesWithoutTheLock(t *testing.T) {
 				time.Sleep(time.Minute)
 				ended = r.Context().Err()
 			})
-			for _, h := range []http.Handler{handler, lockhttp.Middleware(c, byKey)(handler)} {
+			for _, h := range []http.Handler{handler, lockhttp.Middleware(wait, byKey(c))(handler)} {
 				answer, err := start(t, &http.Server{Handler: h}).Post("http://memory/?key=k", "", k.body())
 				require.NoError(t, err, name)
 				require.NoError(t, answer.Body.Close())
@@ -193,7 +200,7 @@ func TestABodyThatIsReadAfterTheHandlerHasReturnedTouchesNoDeadline(t *testing.T
 	for _, late := range []bool{false, true} {
 		var body io.Reader
 		w := &deadlines{httptest.NewRecorder(), 0}
-		lockhttp.Middleware(c, byKey)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		lockhttp.Middleware(wait, byKey(c))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			if body = r.Body; !late {
 				_, err := io.ReadAll(body)
 				require.NoError(t, err)

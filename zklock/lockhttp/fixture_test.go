@@ -7,15 +7,22 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zklock/lockhttp"
 )
 
-// byKey makes a lock's path from the request's query.
-func byKey(r *http.Request) (string, error) {
-	return zklock.KeyPath("/locks/approve", r.URL.Query().Get("key")), nil
+// wait is longer than a test's request waits.
+const wait = time.Hour
+
+// byKey chooses a mutex, by the key in the request's query.
+func byKey(c *zklock.Client, opts ...zklock.LockOption) func(*http.Request) (lockhttp.Do, error) {
+	return func(r *http.Request) (lockhttp.Do, error) {
+		return c.Mutex(zklock.KeyPath("/locks/approve", r.URL.Query().Get("key")), opts...).Do, nil
+	}
 }
 
 // ask has a handler serve one request, and returns the answer.

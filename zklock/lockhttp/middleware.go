@@ -3,40 +3,43 @@ package lockhttp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"sync/atomic"
 	"time"
 
 	"github.com/zklock/locker/recipe"
-	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 )
 
-// Middleware has requests enter a handler under a Mutex of c's, whose path is made from the request, mostly with
-// zklock.KeyPath: requests with different paths go side by side, those with one path one after the other, in the order
-// in which they came, in the whole fleet.
+// Do runs work under a lock: the method Do of a zklock.Mutex, RWMutex or MultiLock, or RDo, for readers, or a function that
+// calls such a method, as for the permits of a zklock.Semaphore.
+type Do func(ctx context.Context, work func(ctx context.Context) error) error
+
+// Middleware has requests enter a handler under the lock that the function lock chooses for each, mostly a Mutex whose path
+// zklock.KeyPath makes from the request: requests with one path go one after the other, in the order in which they came, in
+// the whole fleet, and those with different paths side by side. A request for which it returns nil needs no lock.
 //
-// A request waits for DefaultWait at most; WithWait among opts says otherwise. It leaves the line as soon as its own
-// context ends: with its client, or with a deadline that the server gave it. net/http looks out for the end of an
-// HTTP/1 connection only when the request's body has been read, so a body of known length of up to 64 KB is read into
-// memory before the wait, and the handler reads it from there: the lock is not held while a client sends it. A client that
-// goes away while a longer body, one of unknown length, or one that waits for "100 Continue" is unread is not noticed:
-// its request waits to the end.
+// A request waits for wait at most, which must be positive, or for as long as WithWait of its lock says, if that is less: with
+// 0 it does not wait in line. It leaves the line as soon as its own context ends: with its client, or with a deadline that
+// the server gave it. net/http looks out for the end of an HTTP/1 connection only when the request's body has been read, so
+// a body of known length of up to 64 KB is read into memory before the wait, and the handler reads it from there: the lock
+// is not held while a client sends it. A client that goes away while a longer body, one of unknown length, or one that waits
+// for "100 Continue" is unread is not noticed: its request waits to the end.
 //
-// Most services want WithWait, WithMaxHold for a handler that may hang, and, where keys come from outside, WithContainer:
+// Most services want WithMaxHold, for a handler that may hang, and, where keys come from outside, WithContainer:
 // without it each key leaves its lock's directory in the ensemble's memory for ever (zklock prune removes them). These are
 // answered without the handler:
 //
-//	400   path returned an error, or a path that can't be a lock's, as KeyPath does for the empty key; or the body could
+//	400   lock returned an error, or a path that can't be a lock's, as KeyPath does for the empty key; or the body could
 //	      not be read
-//	409   somebody else has the lock, and WithWait's time, or the request's deadline, is over; with Retry-After
-//	503   the ensemble can't be reached, or the Client is closed; with Retry-After
+//	409   somebody else has the lock, and the wait, or the request's deadline, is over; with Retry-After
+//	503   the ensemble could not be reached in all that time, or the Client is closed; with Retry-After
 //	500   the lock can't work: a bad option, a path that is another kind of lock, access refused
 //
-// 503 comes when WithWait's time is over, and in any case when for half the session timeout no server was connected
-// (5 s by default). An error of path that is a Refusal, or wraps one, chooses its own answer. The answers' texts name
-// no path, key or holder; hooks and logger of the Client tell why.
+// An error of lock that is a Refusal, or wraps one, chooses its own answer. The answers' texts name no path, key or holder;
+// hooks and logger of the Client tell why.
 //
 // In the handler, the request's context ends when the lock is lost, or with the request, whichever is first;
 // context.Cause says which. zklock.HoldFrom finds the hold in it, for the token, SafeUntil or Multi. The ResponseWriter
@@ -54,14 +57,20 @@ import (
 // timeout: then the answer is sent, and the lock is released in the background, or goes with the session. Whatever becomes of
 // the release, the answer is the handler's. A panic goes on, unchanged.
 //
-// The returned function may be called, and what it returns may serve, concurrently.
-func Middleware(c *zklock.Client, path func(*http.Request) (string, error), opts ...zklock.LockOption) func(http.Handler) http.Handler {
-	opts = append([]zklock.LockOption{zklock.WithWait(DefaultWait)}, opts...) // the last one wins
+// The returned function may be called, and what it returns may serve, concurrently. It panics if wait is not positive.
+func Middleware(wait time.Duration, lock func(*http.Request) (Do, error)) func(http.Handler) http.Handler {
+	if wait <= 0 {
+		panic(fmt.Sprintf("lockhttp: wait %v: is not positive", wait))
+	}
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			p, err := path(r)
+			do, err := lock(r)
 			if err != nil {
-				refusePath(w, err)
+				refuseUnnamed(w, err)
+				return
+			}
+			if do == nil {
+				next.ServeHTTP(w, r)
 				return
 			}
 			body, err := readAhead(w, r)
@@ -71,23 +80,30 @@ func Middleware(c *zklock.Client, path func(*http.Request) (string, error), opts
 			}
 			ctx, cancel := context.WithCancelCause(r.Context())
 			defer cancel(nil)
-			reach := newReach(c, cancel)
+			var over atomic.Bool // the wait: the lock is ours, or it was given up
+			defer time.AfterFunc(wait, func() {
+				if over.CompareAndSwap(false, true) {
+					cancel(errWaited)
+				}
+			}).Stop()
 			served := false
-			err = c.Mutex(p, opts...).Do(ctx, func(work context.Context) error {
-				if !reach.stop() {
-					return errUnreachable
+			err = do(ctx, func(work context.Context) error {
+				if !over.CompareAndSwap(false, true) {
+					return fmt.Errorf("%w: %w", zklock.ErrBusy, context.Cause(ctx)) // the lock came too late
 				}
 				served = true
 				serve(next, w, r, work, body)
 				return nil
 			})
-			reach.stop()
 			if !served {
 				refuse(w, err)
 			} // else the answer is the handler's; a loss, or a release that failed, is told by the Client's hooks and logger
 		})
 	}
 }
+
+// errWaited is why a request stops waiting for its lock.
+var errWaited = fmt.Errorf("lockhttp: the wait is over: %w", context.DeadlineExceeded)
 
 // serve calls next with a copy of r. What the handler hangs on the copy reaches r: net/http removes the temporary files of a
 // form, and middleware around this one reads the pattern and the path's values.
@@ -105,57 +121,7 @@ func serve(next http.Handler, w http.ResponseWriter, r *http.Request, work conte
 	next.ServeHTTP(w, inner)
 }
 
-// DefaultWait is how long a request waits for its lock when WithWait does not say otherwise. A client that has gone away is
-// not always noticed, so there is a bound.
-const DefaultWait = 10 * time.Second
-
-// errUnreachable is why a request stops waiting for a lock when no server is connected.
-var errUnreachable = errors.New("lockhttp: no server reachable")
-
-// looks is how many times in a row, an eighth of the session timeout apart, no server is seen to be connected before a
-// request gives up waiting.
-const looks = 4
-
-// reach ends the wait of a request when no server is connected. It costs a timer, and no goroutine until that fires.
-type reach struct {
-	c      *zklock.Client
-	cancel context.CancelCauseFunc
-	every  time.Duration
-	timer  *time.Timer
-	missed int         // the timer's
-	ended  atomic.Bool // set once: the wait is over, or has been given up
-}
-
-func newReach(c *zklock.Client, cancel context.CancelCauseFunc) *reach {
-	o := &reach{c: c, cancel: cancel, every: c.SessionStatus().Timeout / (2 * looks)}
-	ready := make(chan struct{}) // for the case that the timer fires before it is assigned
-	o.timer = time.AfterFunc(o.every, func() { <-ready; o.look() })
-	close(ready)
-	return o
-}
-
-// look is the function of the timer.
-func (o *reach) look() {
-	if o.c.SessionStatus().State == session.Connected {
-		o.missed = 0
-	} else if o.missed++; o.missed >= looks {
-		if o.ended.CompareAndSwap(false, true) {
-			o.cancel(errUnreachable)
-		}
-		return
-	}
-	if !o.ended.Load() {
-		o.timer.Reset(o.every)
-	}
-}
-
-// stop ends the watch; false: the wait was given up before.
-func (o *reach) stop() bool {
-	o.timer.Stop()
-	return o.ended.CompareAndSwap(false, true)
-}
-
-// Refusal is an error for a path function: it chooses the answer to a request that has no lock, 404 for a key that does
+// Refusal is an error for the function that chooses a lock: it chooses the answer to a request that has no lock, 404 for a key that does
 // not exist, say. Any other error is answered with 400.
 type Refusal struct {
 	Status int    // 400 to 599; anything else is answered with 500
@@ -172,7 +138,7 @@ func (e *Refusal) text() string {
 	return http.StatusText(e.Status)
 }
 
-func refusePath(w http.ResponseWriter, err error) {
+func refuseUnnamed(w http.ResponseWriter, err error) {
 	var own *Refusal
 	switch {
 	case !errors.As(err, &own):
@@ -192,13 +158,10 @@ func refuse(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, zklock.ErrPath):
 		http.Error(w, "the request names no lock", http.StatusBadRequest)
-	case errors.Is(err, errUnreachable), errors.Is(err, zklock.ErrClosed), errors.Is(err, context.Canceled):
-		w.Header().Set("Retry-After", retryUnreachable)
-		http.Error(w, "the lock service can't be reached", http.StatusServiceUnavailable)
 	case errors.Is(err, zklock.ErrBusy), errors.Is(err, context.DeadlineExceeded) && errors.As(err, &line):
 		w.Header().Set("Retry-After", retryBusy)
 		http.Error(w, "busy: another request is being worked on", http.StatusConflict)
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, zklock.ErrClosed), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		w.Header().Set("Retry-After", retryUnreachable)
 		http.Error(w, "the lock service can't be reached", http.StatusServiceUnavailable)
 	default:

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/locktest"
-	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zklock/lockhttp"
 	"github.com/zklock/locker/zktest"
 )
@@ -60,7 +59,7 @@ func TestBehindARealServer(t *testing.T) {
 	zoo := zktest.Run(t)
 	c := locktest.Dial(t, zoo)
 	var served atomic.Int32
-	srv := httptest.NewServer(handlers(t, lockhttp.Middleware(c, byKey, zklock.WithWait(locktest.Bound)), &served))
+	srv := httptest.NewServer(handlers(t, lockhttp.Middleware(locktest.Bound, byKey(c)), &served))
 	t.Cleanup(srv.Close)
 	get := func(path string) (*http.Response, error) {
 		req, err := http.NewRequestWithContext(locktest.Soon(t), http.MethodGet, srv.URL+path, nil)
