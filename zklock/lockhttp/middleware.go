@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -28,6 +29,10 @@ type Do func(ctx context.Context, work func(ctx context.Context) error) error
 // is not held while a client sends it. A client that goes away while a longer body, one of unknown length, or one that waits
 // for "100 Continue" is unread is not noticed: its request waits to the end.
 //
+// WriteTimeout of the http.Server counts from the end of the request's header. It must be longer than wait, the handler's time,
+// which WithMaxHold bounds, and the release's, a tenth of the session timeout at most, together: else the work may be done,
+// and the client hears nothing and tries again. If it is no longer than wait alone, all requests are refused.
+//
 // Most services want WithMaxHold, for a handler that may hang, and, where keys come from outside, WithContainer:
 // without it each key leaves its lock's directory in the ensemble's memory for ever (zklock prune removes them). These are
 // answered without the handler:
@@ -36,7 +41,8 @@ type Do func(ctx context.Context, work func(ctx context.Context) error) error
 //	      not be read
 //	409   somebody else has the lock, and the wait, or the request's deadline, is over; with Retry-After
 //	503   the ensemble could not be reached in all that time, or the Client is closed; with Retry-After
-//	500   the lock can't work: a bad option, a path that is another kind of lock, access refused
+//	500   the lock can't work: a bad option, a path that is another kind of lock, access refused; or the server's WriteTimeout
+//	      is no longer than wait, which its ErrorLog tells
 //
 // An error of lock that is a Refusal, or wraps one, chooses its own answer. The answers' texts name no path, key or holder;
 // hooks and logger of the Client tell why.
@@ -73,6 +79,11 @@ func Middleware(wait time.Duration, lock func(*http.Request) (Do, error)) func(h
 				next.ServeHTTP(w, r)
 				return
 			}
+			server, _ := r.Context().Value(http.ServerContextKey).(*http.Server)
+			if !fits(wait, server) {
+				http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
+				return
+			}
 			body, err := readAhead(w, r)
 			if err != nil {
 				http.Error(w, "the request's body can't be read", http.StatusBadRequest)
@@ -100,6 +111,20 @@ func Middleware(wait time.Duration, lock func(*http.Request) (Do, error)) func(h
 			} // else the answer is the handler's; a loss, or a release that failed, is told by the Client's hooks and logger
 		})
 	}
+}
+
+// fits reports whether a server, which may be nil, leaves time for an answer after the wait. If not, it logs so, where the
+// server does.
+func fits(wait time.Duration, server *http.Server) bool {
+	if server == nil || server.WriteTimeout <= 0 || wait < server.WriteTimeout {
+		return true
+	}
+	tell := log.Printf
+	if server.ErrorLog != nil {
+		tell = server.ErrorLog.Printf
+	}
+	tell("lockhttp: a wait of %v leaves no time for an answer: WriteTimeout is %v", wait, server.WriteTimeout)
+	return false
 }
 
 // errWaited is why a request stops waiting for its lock.

@@ -2,11 +2,16 @@ package lockhttp_test
 
 import (
 	"bufio"
+	"bytes"
+	"context"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -98,4 +103,43 @@ func TestBehindARealServer(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 299, answer.StatusCode)
 	locktest.Unlock(t, locktest.Lock(t, c.Mutex("/locks/approve/c")))
+}
+
+func TestAWaitThatTheServersWriteTimeoutLeavesNoTimeForIsRefused(t *testing.T) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
+		var served atomic.Int32
+		h := lockhttp.Middleware(2*time.Second, func(r *http.Request) (lockhttp.Do, error) {
+			if r.Method == http.MethodOptions {
+				return nil, nil
+			}
+			return byKey(c)(r)
+		})(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served.Add(1) }))
+		for limit, want := range map[time.Duration]int{0: 200, time.Second: 500, 2 * time.Second: 500, 3 * time.Second: 200} {
+			served.Store(0)
+			var told bytes.Buffer
+			client := start(t, &http.Server{Handler: h, WriteTimeout: limit, ErrorLog: log.New(&told, "", 0)})
+			hold := locktest.Lock(t, c.Mutex("/locks/approve/k"))
+			released := time.AfterFunc(1500*time.Millisecond, func() {
+				if err := hold.Unlock(context.Background()); err != nil {
+					t.Error(err)
+				}
+			})
+			answer, err := client.Post("http://memory/?key=k", "", nil)
+			require.NoError(t, err, "the client hears something, with a WriteTimeout of %v", limit)
+			require.NoError(t, answer.Body.Close())
+			require.Equal(t, want, answer.StatusCode, limit)
+			require.Equal(t, want == 200, served.Load() == 1, limit)
+			require.Equal(t, want == 500, strings.Contains(told.String(), "WriteTimeout"), told.String())
+			if released.Stop() {
+				locktest.Unlock(t, hold)
+			}
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodOptions, "http://memory/", nil)
+			require.NoError(t, err)
+			answer, err = client.Do(r)
+			require.NoError(t, err)
+			require.NoError(t, answer.Body.Close())
+			require.Equal(t, 200, answer.StatusCode, "it needs no lock")
+		}
+	})
 }
