@@ -13,10 +13,11 @@ import (
 // aheadBytes is how long a body may be that is read before the wait for the lock.
 const aheadBytes = 64 << 10
 
-// readAhead reads a request's body into memory, since net/http notices that an HTTP/1 client goes away only when the body has
-// been read, and returns the body for the handler. Over HTTP/2 it reads nothing. It does not read a body of unknown length,
-// whose client may wait for an answer before it sends the rest, nor one that waits for "100 Continue". Its error is that of a
-// connection that has ended; any other, such as that of http.MaxBytesReader, the handler gets when it reads the body.
+// readAhead reads a request's body into memory, since net/http notices that an HTTP/1 client goes away only when the
+// body has been read, and returns the body for the handler. Over HTTP/2 it reads nothing. It does not read a body of
+// unknown length, whose client may wait for an answer before it sends the rest, nor one that waits for "100 Continue".
+// Its error is that of a connection that has ended; any other, such as that of http.MaxBytesReader, the handler gets
+// when it reads the body.
 func readAhead(w http.ResponseWriter, r *http.Request) (io.ReadCloser, error) {
 	if r.ProtoMajor != 1 || r.ContentLength <= 0 || r.ContentLength > aheadBytes || r.Body == nil || r.Header.Get("Expect") != "" {
 		return r.Body, nil
@@ -36,8 +37,9 @@ func readAhead(w http.ResponseWriter, r *http.Request) (io.ReadCloser, error) {
 	}{io.MultiReader(bytes.NewReader(begin), failing{err}), r.Body}, nil
 }
 
-// readBody is a body that has been read. Whoever reads it to its end takes the connection's read deadline away, as net/http
-// does at the end of a body: from there on it only looks out for the end of the connection, which a deadline would look like.
+// readBody is a body that has been read. Whoever reads it to its end takes the connection's read deadline away, as
+// net/http does at the end of a body: from there on it only looks out for the end of the connection, which a deadline
+// would look like.
 type readBody struct {
 	io.Reader
 	io.Closer

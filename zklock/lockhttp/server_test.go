@@ -6,6 +6,7 @@ import (
 	"context"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -141,5 +142,78 @@ func TestAWaitThatTheServersWriteTimeoutLeavesNoTimeForIsRefused(t *testing.T) {
 			require.NoError(t, answer.Body.Close())
 			require.Equal(t, 200, answer.StatusCode, "it needs no lock")
 		}
+	})
+}
+
+// reply is what a client has heard, and when.
+type reply struct {
+	status int
+	text   string
+	at     time.Time
+}
+
+// request sends one in the background.
+func request(t *testing.T, client *http.Client, path string) <-chan reply {
+	heard := make(chan reply, 1)
+	go func() {
+		answer, err := client.Get("http://memory" + path)
+		if err != nil {
+			t.Error(err)
+			close(heard)
+			return
+		}
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		heard <- reply{answer.StatusCode, string(text), time.Now()}
+	}()
+	return heard
+}
+
+func TestAServerThatShutsDownTurnsAwayWhoWaitsAndLetsWhoHoldsFinish(t *testing.T) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
+		mux := http.NewServeMux()
+		for _, route := range []string{"/a", "/b"} { // with a middleware each
+			mux.Handle(route, lockhttp.Middleware(wait, byKey(c))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				time.Sleep(time.Minute)
+				require.NoError(t, r.Context().Err())
+			})))
+		}
+		web := &http.Server{Handler: mux}
+		client := start(t, web)
+		began := time.Now()
+		holder := request(t, client, "/a?key=k")
+		time.Sleep(time.Second)
+		waiters := []<-chan reply{request(t, client, "/a?key=k"), request(t, client, "/b?key=k"), request(t, client, "/b?key=k")}
+		time.Sleep(time.Second)
+		require.Len(t, c.Status().Waits, len(waiters))
+
+		require.NoError(t, web.Shutdown(t.Context()))
+		require.WithinDuration(t, began.Add(time.Minute), time.Now(), time.Second, "the server waits for the holder only")
+		for _, waiter := range waiters {
+			got := <-waiter
+			require.Equal(t, reply{503, "the server has given up the request\n", began.Add(2 * time.Second)}, got)
+		}
+		got := <-holder
+		require.Equal(t, reply{200, "", began.Add(time.Minute)}, got)
+		require.Empty(t, srv.Children("/locks/approve/k"))
+	})
+}
+
+func TestARequestThatItsServerEndsHearsSo(t *testing.T) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
+		defer locktest.Unlock(t, locktest.Lock(t, c.Mutex("/locks/approve/k")))
+		base, end := context.WithCancel(context.Background())
+		client := start(t, &http.Server{Handler: lockhttp.Middleware(wait, byKey(c))(ok), BaseContext: func(net.Listener) context.Context { return base }})
+		waiter := request(t, client, "/?key=k")
+		time.Sleep(time.Second)
+		end()
+		got := <-waiter
+		require.Equal(t, 503, got.status)
+		require.Equal(t, "the server has given up the request\n", got.text)
 	})
 }
