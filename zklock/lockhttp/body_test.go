@@ -2,6 +2,7 @@ package lockhttp_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,22 +21,29 @@ import (
 	"github.com/zklock/locker/zktest"
 )
 
-func TestWithoutWithWaitARequestWaitsForTheDefaultWait(t *testing.T) {
+func TestARequestWaitsForAsLongAsTheMiddlewareOrItsLockSays(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		c, other := locktest.Dial(t, srv), locktest.Dial(t, srv)
 		theirs := locktest.Lock(t, other.Mutex("/locks/approve/k"))
-		for want, opts := range map[time.Duration][]zklock.LockOption{
-			lockhttp.DefaultWait: nil,
-			time.Second:          {zklock.WithWait(time.Second)},
-			40 * time.Second:     {zklock.WithMaxHold(time.Hour), zklock.WithWait(40 * time.Second)},
+		for _, k := range []struct {
+			wait time.Duration
+			opts []zklock.LockOption
+			want time.Duration
+		}{
+			{10 * time.Second, nil, 10 * time.Second},
+			{10 * time.Second, []zklock.LockOption{zklock.WithWait(time.Second)}, time.Second},
+			{10 * time.Second, []zklock.LockOption{zklock.WithWait(0)}, 0},
+			{10 * time.Second, []zklock.LockOption{zklock.WithWait(time.Hour)}, 10 * time.Second},
+			{10 * time.Second, []zklock.LockOption{zklock.WithLocalHandoff()}, 10 * time.Second},
+			{time.Hour, []zklock.LockOption{zklock.WithMaxHold(time.Hour), zklock.WithWait(40 * time.Second)}, 40 * time.Second},
 		} {
 			began := time.Now()
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-			require.Equal(t, http.StatusConflict, ask(lockhttp.Middleware(c, byKey, opts...)(ok), post(ctx, "k")).StatusCode)
-			cancel()
-			require.Equal(t, want, time.Since(began))
+			answer := ask(lockhttp.Middleware(k.wait, byKey(c, k.opts...))(ok), post(context.Background(), "k"))
+			require.Equal(t, http.StatusConflict, answer.StatusCode)
+			require.Equal(t, k.want, time.Since(began))
 		}
 		locktest.Unlock(t, theirs)
+		require.PanicsWithValue(t, "lockhttp: wait 0s: is not positive", func() { lockhttp.Middleware(0, byKey(c)) })
 	})
 }
 
@@ -44,7 +52,7 @@ func TestAClientThatHangsUpWithItsBodyUnreadLeavesTheLine(t *testing.T) {
 	zoo := zktest.Run(t)
 	c := locktest.Dial(t, zoo, zklock.WithSessionTimeout(20*time.Second))
 	defer locktest.Unlock(t, locktest.Lock(t, c.Mutex("/locks/approve/k"))) // before the server is closed, which waits for its handlers
-	srv := httptest.NewServer(lockhttp.Middleware(c, byKey, zklock.WithWait(time.Hour))(ok))
+	srv := httptest.NewServer(lockhttp.Middleware(time.Hour, byKey(c))(ok))
 	t.Cleanup(srv.Close)
 	const clients = 50
 	var conns []net.Conn
@@ -76,7 +84,7 @@ func TestTheHandlerReadsTheBodyAsItWasSent(t *testing.T) {
 		}
 		fmt.Fprintf(w, "%d %s %v %d", len(body), body[:min(len(body), 9)], err, r.ContentLength)
 	})
-	lock := lockhttp.Middleware(c, byKey)(echo)
+	lock := lockhttp.Middleware(wait, byKey(c))(echo)
 	mux := http.NewServeMux()
 	mux.Handle("/", lock)
 	mux.HandleFunc("/bounded", func(w http.ResponseWriter, r *http.Request) {
@@ -120,7 +128,7 @@ func TestTheHandlerReadsTheBodyAsItWasSent(t *testing.T) {
 func TestARequestWhoseBodyBreaksOffGetsNoLock(t *testing.T) {
 	zoo := zktest.Run(t)
 	c := locktest.Dial(t, zoo)
-	srv := httptest.NewServer(lockhttp.Middleware(c, byKey)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a handler without a body") })))
+	srv := httptest.NewServer(lockhttp.Middleware(wait, byKey(c))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a handler without a body") })))
 	t.Cleanup(srv.Close)
 	conn, err := net.Dial("tcp", srv.Listener.Addr().String())
 	require.NoError(t, err)
@@ -132,4 +140,75 @@ func TestARequestWhoseBodyBreaksOffGetsNoLock(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(answer), "400 Bad Request")
 	require.Zero(t, zoo.Requests()[zktest.OpCreate])
+}
+
+func TestAReadDeadlineDoesWhatItDoesWithoutTheLock(t *testing.T) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
+		const sent = `{"a":1}`
+		short := func() io.Reader { return strings.NewReader(sent) }
+		all := func(body io.Reader) error { _, err := io.ReadAll(body); return err }
+		for name, k := range map[string]struct {
+			body func() io.Reader
+			read func(io.Reader) error
+			late bool  // the deadline is set when the body has been read
+			want error // of the request's context, after the deadline
+		}{
+			"read to its end":           {short, all, false, nil},
+			"its bytes are read":        {short, func(body io.Reader) error { _, err := io.ReadFull(body, make([]byte, len(sent))); return err }, false, nil},
+			"one value is decoded":      {short, func(body io.Reader) error { return json.NewDecoder(body).Decode(new(any)) }, false, nil},
+			"a long one":                {func() io.Reader { return strings.NewReader(strings.Repeat("x", 1<<20)) }, all, false, nil},
+			"one of unknown length":     {func() io.Reader { return io.MultiReader(short()) }, all, false, nil},
+			"a deadline after the body": {short, all, true, context.Canceled},
+			"a deadline without a body": {func() io.Reader { return nil }, all, false, context.Canceled},
+		} {
+			var ended error
+			handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				limit := func() {
+					require.NoError(t, http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second)), name)
+				}
+				if !k.late {
+					limit()
+				}
+				require.NoError(t, k.read(r.Body), name)
+				if k.late {
+					limit()
+				}
+				time.Sleep(time.Minute)
+				ended = r.Context().Err()
+			})
+			for _, h := range []http.Handler{handler, lockhttp.Middleware(wait, byKey(c))(handler)} {
+				answer, err := start(t, &http.Server{Handler: h}).Post("http://memory/?key=k", "", k.body())
+				require.NoError(t, err, name)
+				require.NoError(t, answer.Body.Close())
+				require.Equal(t, k.want, ended, name)
+			}
+		}
+	})
+}
+
+// deadlines is a writer that counts how often a read deadline is set.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	set int
+}
+
+func (d *deadlines) SetReadDeadline(time.Time) error { d.set++; return nil }
+
+func TestABodyThatIsReadAfterTheHandlerHasReturnedTouchesNoDeadline(t *testing.T) {
+	c := locktest.Dial(t, zktest.Run(t))
+	for _, late := range []bool{false, true} {
+		var body io.Reader
+		w := &deadlines{httptest.NewRecorder(), 0}
+		lockhttp.Middleware(wait, byKey(c))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if body = r.Body; !late {
+				_, err := io.ReadAll(body)
+				require.NoError(t, err)
+			}
+		})).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/?key=k", strings.NewReader("some body")))
+		text, err := io.ReadAll(body)
+		require.NoError(t, err)
+		require.Equal(t, late, len(text) > 0)
+		require.Equal(t, !late, w.set == 1)
+	}
 }

@@ -1,6 +1,6 @@
-// Package lockhttp puts locks into net/http: Middleware has at most one request in the whole fleet in a handler at a
-// time, for each lock, and StatusHandler is a page on which an operator sees what this process holds and waits for. HealthHandler answers an
-// orchestrator's probes, MetricsHandler Prometheus.
+// Package lockhttp puts locks into net/http. Middleware puts a handler under a lock: in the whole fleet one request at a time
+// is in it, for each lock, or any number of readers. StatusHandler is a page on which an operator sees what this process holds
+// and waits for. HealthHandler answers an orchestrator's probes, MetricsHandler Prometheus.
 //
 // What is not guaranteed is what package zklock does not guarantee either: a handler that ignores its request's context,
 // or a process that was stopped, may act for a moment after the lock has been lost. The token is for that, in a column

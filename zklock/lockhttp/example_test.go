@@ -33,10 +33,10 @@ func ExampleMiddleware() {
 		fmt.Println("approving", r.PathValue("key"), "under", hold.Token() > 0)
 		w.WriteHeader(http.StatusNoContent)
 	})
-	lock := lockhttp.Middleware(c, func(r *http.Request) (string, error) {
-		return zklock.KeyPath("/locks/workflow-approve", r.PathValue("key")), nil
-	}, zklock.WithWait(2*time.Second), zklock.WithMaxHold(10*time.Second),
-		zklock.WithContainer()) // the ensemble forgets keys that are not used any more
+	lock := lockhttp.Middleware(2*time.Second, func(r *http.Request) (lockhttp.Do, error) {
+		return c.Mutex(zklock.KeyPath("/locks/workflow-approve", r.PathValue("key")), zklock.WithMaxHold(10*time.Second),
+			zklock.WithContainer()).Do, nil // the ensemble forgets keys that are not used any more
+	})
 
 	mux := http.NewServeMux()
 	mux.Handle("POST /approvals/{key}", lock(approve))

@@ -3,84 +3,124 @@ package lockhttp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"log"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/zklock/locker/recipe"
-	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 )
 
-// Middleware has requests enter a handler under a Mutex of c's, whose path is made from the request, mostly with
-// zklock.KeyPath: requests with different paths go side by side, those with one path one after the other, in the order
-// in which they came, in the whole fleet.
+// Do runs work under a lock: the method Do of a zklock.Mutex, RWMutex or MultiLock, or RDo, for readers, or a function
+// that calls such a method, as for the permits of a zklock.Semaphore.
+type Do func(ctx context.Context, work func(ctx context.Context) error) error
+
+// Middleware has requests enter a handler under the lock that the function lock chooses for each, mostly a Mutex whose
+// path zklock.KeyPath makes from the request: requests with one path go one after the other, in the order in which they
+// came, in the whole fleet, and those with different paths side by side. A request for which it returns nil needs no
+// lock.
 //
-// A request waits for DefaultWait at most; WithWait among opts says otherwise. It leaves the line as soon as its own
-// context ends: with its client, or with a deadline that the server gave it. net/http looks out for the end of an
-// HTTP/1 connection only when the request's body has been read, so a body of known length of up to 64 KB is read into
-// memory before the wait, and the handler reads it from there: the lock is not held while a client sends it. A client that
-// goes away while a longer body, one of unknown length, or one that waits for "100 Continue" is unread is not noticed:
-// its request waits to the end.
+// A request waits for wait at most, which must be positive, or for as long as WithWait of its lock says, if that is
+// less: with 0 it does not wait in line. It leaves the line as soon as its own context ends: with its client, or with a
+// deadline that the server gave it. net/http looks out for the end of an HTTP/1 connection only when the request's body
+// has been read, so a body of known length of up to 64 KB is read into memory before the wait, and the handler reads it
+// from there: the lock is not held while a client sends it. A client that goes away while a longer body, one of unknown
+// length, or one that waits for "100 Continue" is unread is not noticed: its request waits to the end.
 //
-// Most services want WithWait, WithMaxHold for a handler that may hang, and, where keys come from outside, WithContainer:
-// without it each key leaves its lock's directory in the ensemble's memory for ever (zklock prune removes them). These are
-// answered without the handler:
+// WriteTimeout of the http.Server counts from the end of the request's header. It must be longer than wait, the
+// handler's time, which WithMaxHold bounds, and the release's, a tenth of the session timeout at most, together: else
+// the work may be done, and the client hears nothing and tries again. If it is no longer than wait alone, all requests
+// are refused.
 //
-//	400   path returned an error, or a path that can't be a lock's, as KeyPath does for the empty key; or the body could
-//	      not be read
-//	409   somebody else has the lock, and WithWait's time, or the request's deadline, is over; with Retry-After
-//	503   the ensemble can't be reached, or the Client is closed; with Retry-After
-//	500   the lock can't work: a bad option, a path that is another kind of lock, access refused
+// When Shutdown of the http.Server is called, which the middleware finds by http.ServerContextKey, the requests that
+// wait are turned away with 503, and those that hold their locks finish.
 //
-// 503 comes when WithWait's time is over, and in any case when for half the session timeout no server was connected
-// (5 s by default). An error of path that is a Refusal, or wraps one, chooses its own answer. The answers' texts name
-// no path, key or holder; hooks and logger of the Client tell why.
+// Most services want WithMaxHold, for a handler that may hang, and, where keys come from outside, WithContainer:
+// without it each key leaves its lock's directory in the ensemble's memory for ever (zklock prune removes them).
+//
+// These requests are answered without the handler:
+//
+//	400   the function returned an error, or a lock whose path can't be one, such as KeyPath's of the empty key; or the
+//	      body could not be read
+//	409   somebody else has the lock, and the wait, or the request's deadline, is over; with Retry-After
+//	503   the ensemble could not be reached in all that time, the Client is closed, or the server has given up the
+//	      request; with Retry-After
+//	500   the lock can't work: a bad option, a path that is another kind of lock, access refused; or the server's
+//	      WriteTimeout is no longer than wait: its ErrorLog has a line
+//
+// An error of lock that is a Refusal, or wraps one, chooses its own answer. The answers' texts name no path, key or
+// holder; hooks and logger of the Client tell why.
 //
 // In the handler, the request's context ends when the lock is lost, or with the request, whichever is first;
 // context.Cause says which. zklock.HoldFrom finds the hold in it, for the token, SafeUntil or Multi. The ResponseWriter
-// is the server's own: flushing, hijacking and http.ResponseController work. The middleware can't take an answer back: a
-// handler whose context ended before its work was done has to say so, and what it has written before stays written.
+// is the server's own: flushing, hijacking and http.ResponseController work. The middleware can't take an answer back:
+// a handler whose context ended before its work was done has to say so, and what it has written before stays written.
 //
-// Not covered by the lock: what goes on after the handler has returned, above all a connection that it has hijacked, and
-// the end of a long answer that the server sends then. Nor does the end of the lock interrupt a handler that reads a long
-// body from a slow client, or writes to one: those calls know no context. Deadlines of http.ResponseController, or
-// ReadTimeout and WriteTimeout of the http.Server, bound them.
+// Not covered by the lock: what goes on after the handler has returned, above all a connection that it has hijacked,
+// and the end of a long answer that the server sends then. Nor does the end of the lock interrupt a handler that reads
+// a long body from a slow client, or writes to one: those calls know no context. Deadlines of http.ResponseController,
+// or ReadTimeout and WriteTimeout of the http.Server, bound them. A read deadline goes when the body has been read to
+// its end, as it does without the lock; one that passes before, or that is set later, ends the request's context.
 //
 // The lock is released after the handler has returned, or panicked, and before the end of a short answer is sent: who
 // has read the answer finds the lock free; unless no server is connected, or none answers for a tenth of the session
-// timeout: then the answer is sent, and the lock is released in the background, or goes with the session. Whatever becomes of
-// the release, the answer is the handler's. A panic goes on, unchanged.
+// timeout: then the answer is sent, and the lock is released in the background, or goes with the session. Whatever
+// becomes of the release, the answer is the handler's. A panic goes on, unchanged.
 //
-// The returned function may be called, and what it returns may serve, concurrently.
-func Middleware(c *zklock.Client, path func(*http.Request) (string, error), opts ...zklock.LockOption) func(http.Handler) http.Handler {
-	opts = append([]zklock.LockOption{zklock.WithWait(DefaultWait)}, opts...) // the last one wins
+// The returned function may be called, and what it returns may serve, concurrently. Middleware panics if wait is not
+// positive.
+func Middleware(wait time.Duration, lock func(*http.Request) (Do, error)) func(http.Handler) http.Handler {
+	if wait <= 0 {
+		panic(fmt.Sprintf("lockhttp: wait %v: is not positive", wait))
+	}
+	var servers servers
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			p, err := path(r)
+			do, err := lock(r)
 			if err != nil {
-				refusePath(w, err)
+				refuseUnnamed(w, err)
 				return
 			}
-			body, err := readAhead(r)
+			if do == nil {
+				next.ServeHTTP(w, r)
+				return
+			}
+			server, _ := r.Context().Value(http.ServerContextKey).(*http.Server)
+			if !fits(wait, server) {
+				http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
+				return
+			}
+			body, err := readAhead(w, r)
 			if err != nil {
 				http.Error(w, "the request's body can't be read", http.StatusBadRequest)
 				return
 			}
 			ctx, cancel := context.WithCancelCause(r.Context())
 			defer cancel(nil)
-			reach := newReach(c, cancel)
+			var over atomic.Bool // the wait: the lock is ours, or it was given up
+			giveUp := func(why error) func() {
+				return func() {
+					if over.CompareAndSwap(false, true) {
+						cancel(why)
+					}
+				}
+			}
+			defer time.AfterFunc(wait, giveUp(errWaited)).Stop()
+			defer context.AfterFunc(servers.running(server), giveUp(http.ErrServerClosed))()
 			served := false
-			err = c.Mutex(p, opts...).Do(ctx, func(work context.Context) error {
-				if !reach.stop() {
-					return errUnreachable
+			err = do(ctx, func(work context.Context) error {
+				if !over.CompareAndSwap(false, true) { // the lock came too late
+					<-ctx.Done()
+					return fmt.Errorf("%w: %w", zklock.ErrBusy, context.Cause(ctx))
 				}
 				served = true
 				serve(next, w, r, work, body)
 				return nil
 			})
-			reach.stop()
 			if !served {
 				refuse(w, err)
 			} // else the answer is the handler's; a loss, or a release that failed, is told by the Client's hooks and logger
@@ -88,12 +128,54 @@ func Middleware(c *zklock.Client, path func(*http.Request) (string, error), opts
 	}
 }
 
-// serve calls next with a copy of r. What the handler hangs on the copy reaches r: net/http removes the temporary files of a
-// form, and middleware around this one reads the pattern and the path's values.
+// fits reports whether a server, which may be nil, leaves time for an answer after the wait. If not, it logs so, where
+// the server does.
+func fits(wait time.Duration, server *http.Server) bool {
+	if server == nil || server.WriteTimeout <= 0 || wait < server.WriteTimeout {
+		return true
+	}
+	tell := log.Printf
+	if server.ErrorLog != nil {
+		tell = server.ErrorLog.Printf
+	}
+	tell("lockhttp: a wait of %v leaves no time for an answer: WriteTimeout is %v", wait, server.WriteTimeout)
+	return false
+}
+
+// servers has, for each http.Server whose requests have come, a context that ends when the server is shut down.
+// Shutdown calls no function that is registered later: requests that are the first ones of all, and come beside it,
+// wait for wait.
+type servers struct{ contexts sync.Map }
+
+// running returns the context of a server, which may be nil.
+func (s *servers) running(server *http.Server) context.Context {
+	if server == nil {
+		return context.Background()
+	}
+	if ctx, ok := s.contexts.Load(server); ok {
+		return ctx.(context.Context)
+	}
+	ctx, shutDown := context.WithCancel(context.Background())
+	if ctx, ok := s.contexts.LoadOrStore(server, ctx); ok {
+		shutDown()
+		return ctx.(context.Context)
+	}
+	server.RegisterOnShutdown(shutDown)
+	return ctx
+}
+
+// errWaited is why a request stops waiting for its lock.
+var errWaited = fmt.Errorf("lockhttp: the wait is over: %w", context.DeadlineExceeded)
+
+// serve calls next with a copy of r. What the handler hangs on the copy reaches r: net/http removes the temporary files
+// of a form, and middleware around this one reads the pattern and the path's values.
 func serve(next http.Handler, w http.ResponseWriter, r *http.Request, work context.Context, body io.ReadCloser) {
 	inner := r.WithContext(work)
 	inner.Body = body
 	defer func() {
+		if b, ok := body.(*readBody); ok {
+			b.leave()
+		}
 		outer := r.Body
 		*r = *inner.WithContext(r.Context())
 		r.Body = outer
@@ -101,58 +183,8 @@ func serve(next http.Handler, w http.ResponseWriter, r *http.Request, work conte
 	next.ServeHTTP(w, inner)
 }
 
-// DefaultWait is how long a request waits for its lock when WithWait does not say otherwise. A client that has gone away is
-// not always noticed, so there is a bound.
-const DefaultWait = 10 * time.Second
-
-// errUnreachable is why a request stops waiting for a lock when no server is connected.
-var errUnreachable = errors.New("lockhttp: no server reachable")
-
-// looks is how many times in a row, an eighth of the session timeout apart, no server is seen to be connected before a
-// request gives up waiting.
-const looks = 4
-
-// reach ends the wait of a request when no server is connected. It costs a timer, and no goroutine until that fires.
-type reach struct {
-	c      *zklock.Client
-	cancel context.CancelCauseFunc
-	every  time.Duration
-	timer  *time.Timer
-	missed int         // the timer's
-	ended  atomic.Bool // set once: the wait is over, or has been given up
-}
-
-func newReach(c *zklock.Client, cancel context.CancelCauseFunc) *reach {
-	o := &reach{c: c, cancel: cancel, every: c.SessionStatus().Timeout / (2 * looks)}
-	ready := make(chan struct{}) // for the case that the timer fires before it is assigned
-	o.timer = time.AfterFunc(o.every, func() { <-ready; o.look() })
-	close(ready)
-	return o
-}
-
-// look is the function of the timer.
-func (o *reach) look() {
-	if o.c.SessionStatus().State == session.Connected {
-		o.missed = 0
-	} else if o.missed++; o.missed >= looks {
-		if o.ended.CompareAndSwap(false, true) {
-			o.cancel(errUnreachable)
-		}
-		return
-	}
-	if !o.ended.Load() {
-		o.timer.Reset(o.every)
-	}
-}
-
-// stop ends the watch; false: the wait was given up before.
-func (o *reach) stop() bool {
-	o.timer.Stop()
-	return o.ended.CompareAndSwap(false, true)
-}
-
-// Refusal is an error for a path function: it chooses the answer to a request that has no lock, 404 for a key that does
-// not exist, say. Any other error is answered with 400.
+// Refusal is an error for the function that chooses a lock: it chooses the answer to a request that has no lock, 404
+// for a key that does not exist, say. Any other error is answered with 400.
 type Refusal struct {
 	Status int    // 400 to 599; anything else is answered with 500
 	Text   string // what the client reads; "" for the status's name
@@ -168,7 +200,7 @@ func (e *Refusal) text() string {
 	return http.StatusText(e.Status)
 }
 
-func refusePath(w http.ResponseWriter, err error) {
+func refuseUnnamed(w http.ResponseWriter, err error) {
 	var own *Refusal
 	switch {
 	case !errors.As(err, &own):
@@ -180,23 +212,29 @@ func refusePath(w http.ResponseWriter, err error) {
 	}
 }
 
-// refuse answers a request that did not get its lock. It answers one whose client seems to be gone, too: middleware may have
-// cancelled the context, and a request without an answer would be answered with "200 OK".
+// refuse answers a request that did not get its lock. It answers one whose client seems to be gone, too: middleware may
+// have cancelled the context, and a request without an answer would be answered with "200 OK".
 func refuse(w http.ResponseWriter, err error) {
-	const retryBusy, retryUnreachable = "1", "5" // seconds
+	const (
+		soon, later = "1", "5" // seconds
+		givenUp     = "the server has given up the request"
+	)
 	var line recipe.LineError
 	switch {
 	case errors.Is(err, zklock.ErrPath):
 		http.Error(w, "the request names no lock", http.StatusBadRequest)
-	case errors.Is(err, errUnreachable), errors.Is(err, zklock.ErrClosed), errors.Is(err, context.Canceled):
-		w.Header().Set("Retry-After", retryUnreachable)
-		http.Error(w, "the lock service can't be reached", http.StatusServiceUnavailable)
+	case errors.Is(err, http.ErrServerClosed):
+		w.Header().Set("Retry-After", soon)
+		http.Error(w, givenUp, http.StatusServiceUnavailable)
 	case errors.Is(err, zklock.ErrBusy), errors.Is(err, context.DeadlineExceeded) && errors.As(err, &line):
-		w.Header().Set("Retry-After", retryBusy)
+		w.Header().Set("Retry-After", soon)
 		http.Error(w, "busy: another request is being worked on", http.StatusConflict)
-	case errors.Is(err, context.DeadlineExceeded):
-		w.Header().Set("Retry-After", retryUnreachable)
+	case errors.Is(err, zklock.ErrClosed), errors.Is(err, context.DeadlineExceeded):
+		w.Header().Set("Retry-After", later)
 		http.Error(w, "the lock service can't be reached", http.StatusServiceUnavailable)
+	case errors.Is(err, context.Canceled): // not by us: by the server's BaseContext, say
+		w.Header().Set("Retry-After", soon)
+		http.Error(w, givenUp, http.StatusServiceUnavailable)
 	default:
 		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -39,7 +40,7 @@ func TestRequestsOfOneKeyEnterOneByOneAndOthersSideBySide(t *testing.T) {
 		began := time.Now()
 		var all sync.WaitGroup
 		for instance := range 2 { // two processes of one service
-			h := lockhttp.Middleware(locktest.Dial(t, srv), byKey)(work)
+			h := lockhttp.Middleware(wait, byKey(locktest.Dial(t, srv)))(work)
 			for i := range 10 {
 				all.Go(func() {
 					answer := ask(h, post(context.Background(), []string{"a", "b"}[i%2]))
@@ -61,10 +62,8 @@ func TestABusyLockIsAConflictAndSaysWhenToComeBack(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		c, other := locktest.Dial(t, srv), locktest.Dial(t, srv)
 		theirs := locktest.Lock(t, other.Mutex(zklock.KeyPath("/locks/approve", "secret"), zklock.WithOwner("somebody")))
-		for _, wait := range []time.Duration{0, 2 * time.Second} {
-			began := time.Now()
-			answer := ask(lockhttp.Middleware(c, byKey, zklock.WithWait(wait))(ok), post(context.Background(), "secret"))
-			require.Equal(t, wait, time.Since(began))
+		for _, opts := range [][]zklock.LockOption{{zklock.WithWait(0)}, nil} {
+			answer := ask(lockhttp.Middleware(2*time.Second, byKey(c, opts...))(ok), post(context.Background(), "secret"))
 			require.Equal(t, http.StatusConflict, answer.StatusCode)
 			require.Equal(t, "1", answer.Header.Get("Retry-After"))
 			body, err := io.ReadAll(answer.Body)
@@ -75,10 +74,10 @@ func TestABusyLockIsAConflictAndSaysWhenToComeBack(t *testing.T) {
 		// The request's own deadline is no other answer, for who waits in line.
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		require.Equal(t, http.StatusConflict, ask(lockhttp.Middleware(c, byKey)(ok), post(ctx, "secret")).StatusCode)
+		require.Equal(t, http.StatusConflict, ask(lockhttp.Middleware(wait, byKey(c))(ok), post(ctx, "secret")).StatusCode)
 		locktest.Unlock(t, theirs)
 		synctest.Wait() // for the znode of the one that gave up, which goes in the background
-		require.Equal(t, http.StatusNoContent, ask(lockhttp.Middleware(c, byKey, zklock.WithWait(0))(ok), post(context.Background(), "secret")).StatusCode)
+		require.Equal(t, http.StatusNoContent, ask(lockhttp.Middleware(wait, byKey(c, zklock.WithWait(0)))(ok), post(context.Background(), "secret")).StatusCode)
 	})
 }
 
@@ -88,31 +87,27 @@ func TestAnEnsembleThatCannotBeReachedIsUnavailable(t *testing.T) {
 		never := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a handler without a lock") })
 		srv.Leader().Down()
 		for name, k := range map[string]struct {
+			wait  time.Duration
 			opts  []zklock.LockOption
 			limit time.Duration // of the request
-			least time.Duration
-			most  time.Duration
 		}{
-			"WithWait":             {[]zklock.LockOption{zklock.WithWait(time.Second)}, time.Hour, time.Second, time.Second},
-			"no waiting":           {[]zklock.LockOption{zklock.WithWait(0)}, time.Hour, 5 * time.Second, 5 * time.Second},
-			"no limit":             {nil, time.Hour, 5 * time.Second, 5 * time.Second},
-			"the request's limit":  {nil, time.Second, time.Second, time.Second},
-			"a long time to waste": {[]zklock.LockOption{zklock.WithWait(time.Hour)}, time.Hour, 5 * time.Second, 5 * time.Second},
+			"the wait":            {time.Second, nil, time.Hour},
+			"no waiting in line":  {time.Second, []zklock.LockOption{zklock.WithWait(0)}, time.Hour},
+			"the lock's wait":     {time.Hour, []zklock.LockOption{zklock.WithWait(time.Second)}, time.Hour},
+			"the request's limit": {time.Hour, nil, time.Second},
 		} {
 			ctx, cancel := context.WithTimeout(context.Background(), k.limit)
 			began := time.Now()
-			answer := ask(lockhttp.Middleware(c, byKey, k.opts...)(never), post(ctx, "k"))
+			answer := ask(lockhttp.Middleware(k.wait, byKey(c, k.opts...))(never), post(ctx, "k"))
 			cancel()
-			took := time.Since(began)
 			require.Equal(t, http.StatusServiceUnavailable, answer.StatusCode, name)
 			require.Equal(t, "5", answer.Header.Get("Retry-After"), name)
-			require.GreaterOrEqual(t, took, k.least, name)
-			require.LessOrEqual(t, took, k.most, name)
+			require.Equal(t, time.Second, time.Since(began), name)
 		}
 		srv.Leader().Up()
-		require.Equal(t, http.StatusNoContent, ask(lockhttp.Middleware(c, byKey)(ok), post(context.Background(), "k")).StatusCode)
+		require.Equal(t, http.StatusNoContent, ask(lockhttp.Middleware(wait, byKey(c))(ok), post(context.Background(), "k")).StatusCode)
 		require.NoError(t, c.Close())
-		require.Equal(t, http.StatusServiceUnavailable, ask(lockhttp.Middleware(c, byKey)(never), post(context.Background(), "k")).StatusCode)
+		require.Equal(t, http.StatusServiceUnavailable, ask(lockhttp.Middleware(wait, byKey(c))(never), post(context.Background(), "k")).StatusCode)
 	})
 }
 
@@ -122,7 +117,7 @@ func TestAShortOutageCostsAWaitingRequestNothing(t *testing.T) {
 		theirs := locktest.Lock(t, other.Mutex("/locks/approve/k"))
 		answer := make(chan *http.Response, 1)
 		go func() {
-			answer <- ask(lockhttp.Middleware(c, byKey, zklock.WithWait(time.Hour))(ok), post(context.Background(), "k"))
+			answer <- ask(lockhttp.Middleware(wait, byKey(c))(ok), post(context.Background(), "k"))
 		}()
 		for range 10 {
 			time.Sleep(3 * time.Second)
@@ -156,7 +151,7 @@ func TestARequestThatNamesNoLock(t *testing.T) {
 			"a wrapped refusal":      {"/l", fmt.Errorf("%w: %w", &lockhttp.Refusal{Status: 403}, secret), 403, "Forbidden\n"},
 			"a refusal that is none": {"/l", &lockhttp.Refusal{Status: 200, Text: "fine"}, 500, "Internal Server Error\n"},
 		} {
-			answer := ask(lockhttp.Middleware(c, func(*http.Request) (string, error) { return k.path, k.err })(ok),
+			answer := ask(lockhttp.Middleware(wait, func(*http.Request) (lockhttp.Do, error) { return c.Mutex(k.path).Do, k.err })(ok),
 				post(context.Background(), "x"))
 			require.Equal(t, k.status, answer.StatusCode, name)
 			body, err := io.ReadAll(answer.Body)
@@ -171,19 +166,20 @@ func TestALockThatCannotWorkIsTheServersFault(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		c := locktest.Dial(t, srv)
 		fail := func(opts ...zklock.LockOption) *http.Response {
-			return ask(lockhttp.Middleware(c, byKey, opts...)(ok), post(context.Background(), "k"))
+			return ask(lockhttp.Middleware(wait, byKey(c, opts...))(ok), post(context.Background(), "k"))
 		}
 		require.Equal(t, 500, fail(zklock.WithMaxHold(-1)).StatusCode)
 		reader, err := c.RWMutex("/locks/approve/k").RLock(locktest.Soon(t))
 		require.NoError(t, err)
 		require.Equal(t, 500, fail().StatusCode, "another kind of lock")
 		locktest.Unlock(t, reader)
-		twice := lockhttp.Middleware(c, byKey)(lockhttp.Middleware(c, byKey)(ok))
+		twice := lockhttp.Middleware(wait, byKey(c))(lockhttp.Middleware(wait, byKey(c))(ok))
 		require.Equal(t, 500, ask(twice, post(context.Background(), "k")).StatusCode, "a deadlock")
-		twice = lockhttp.Middleware(c, byKey)(lockhttp.Middleware(c, byKey, zklock.WithReentrancy())(ok))
+		twice = lockhttp.Middleware(wait, byKey(c))(lockhttp.Middleware(wait, byKey(c, zklock.WithReentrancy()))(ok))
 		require.Equal(t, 204, ask(twice, post(context.Background(), "k")).StatusCode)
-		require.Equal(t, 500, ask(lockhttp.Middleware(c, func(*http.Request) (string, error) { return "/closed", nil },
-			zklock.WithACL(zk.WorldACL(zk.PermRead)...))(ok), post(context.Background(), "k")).StatusCode, "access refused")
+		require.Equal(t, 500, ask(lockhttp.Middleware(wait, func(*http.Request) (lockhttp.Do, error) {
+			return c.Mutex("/closed", zklock.WithACL(zk.WorldACL(zk.PermRead)...)).Do, nil
+		})(ok), post(context.Background(), "k")).StatusCode, "access refused")
 	})
 }
 
@@ -206,7 +202,7 @@ func TestTheHandlersContext(t *testing.T) {
 		} {
 			served := false
 			request, leave := context.WithCancelCause(ctx)
-			h := lockhttp.Middleware(c, byKey, zklock.WithWait(time.Hour), zklock.WithMaxHold(15*time.Second))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			h := lockhttp.Middleware(wait, byKey(c, zklock.WithMaxHold(15*time.Second)))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				served = true
 				hold, held := zklock.HoldFrom(r.Context())
 				require.True(t, held, name)
@@ -240,7 +236,7 @@ func TestAPanicGoesOnUnchangedAndReleases(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		c := locktest.Dial(t, srv)
 		for _, what := range []any{http.ErrAbortHandler, "something else"} {
-			h := lockhttp.Middleware(c, byKey)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			h := lockhttp.Middleware(wait, byKey(c))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 				require.Len(t, c.Status().Holds, 1)
 				panic(what)
 			}))
@@ -261,7 +257,7 @@ func TestAClientThatGoesAwayWhileItWaitsLeavesTheLine(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		answer := make(chan *http.Response, 1)
 		never := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a handler without a lock") })
-		go func() { answer <- ask(lockhttp.Middleware(c, byKey)(never), post(ctx, "k")) }()
+		go func() { answer <- ask(lockhttp.Middleware(wait, byKey(c))(never), post(ctx, "k")) }()
 		time.Sleep(time.Second)
 		require.Len(t, srv.Children("/locks/approve/k"), 2)
 		cancel()
@@ -270,5 +266,81 @@ func TestAClientThatGoesAwayWhileItWaitsLeavesTheLine(t *testing.T) {
 		require.Len(t, srv.Children("/locks/approve/k"), 1)
 		require.Empty(t, c.Status().Waits)
 		locktest.Unlock(t, theirs)
+	})
+}
+
+func TestTheRequestChoosesItsLockOrNone(t *testing.T) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
+		holds := func(kind zklock.Kind) (n int) {
+			for _, h := range c.Status().Holds {
+				if h.Kind == kind {
+					n++
+				}
+			}
+			return n
+		}
+		var here, most atomic.Int32
+		h := lockhttp.Middleware(wait, func(r *http.Request) (lockhttp.Do, error) {
+			pages := c.RWMutex("/locks/page")
+			switch r.Method {
+			case http.MethodOptions:
+				return nil, nil
+			case http.MethodGet:
+				return pages.RDo, nil
+			case http.MethodPost:
+				return func(ctx context.Context, work func(context.Context) error) error {
+					return c.Semaphore("/locks/exports", 3).Do(ctx, 2, work)
+				}, nil
+			}
+			return pages.Do, nil
+		})(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			n := here.Add(1)
+			defer here.Add(-1)
+			most.Store(max(most.Load(), n))
+			_, held := zklock.HoldFrom(r.Context())
+			require.Equal(t, r.Method != http.MethodOptions, held)
+			require.Equal(t, r.Method == http.MethodPut, holds(zklock.KindWrite) == 1)
+			require.Equal(t, r.Method == http.MethodPost, holds(zklock.KindSemaphore) == 1)
+			time.Sleep(time.Second)
+		}))
+		for _, k := range []struct {
+			method string
+			most   int32
+		}{{http.MethodOptions, 5}, {http.MethodGet, 5}, {http.MethodPut, 1}, {http.MethodPost, 1}} {
+			most.Store(0)
+			var all sync.WaitGroup
+			for range 5 {
+				all.Go(func() {
+					answer := ask(h, httptest.NewRequest(k.method, "/", nil))
+					if answer.StatusCode != http.StatusOK {
+						t.Errorf("%s: %s", k.method, answer.Status)
+					}
+				})
+			}
+			all.Wait()
+			require.Equal(t, k.most, most.Load(), k.method)
+		}
+	})
+}
+
+func TestALockThatReturnsWithoutTheHandlerIsTheServersFault(t *testing.T) {
+	for _, err := range []error{nil, errors.New("other")} {
+		h := lockhttp.Middleware(wait, func(*http.Request) (lockhttp.Do, error) {
+			return func(context.Context, func(context.Context) error) error { return err }, nil
+		})(ok)
+		require.Equal(t, http.StatusInternalServerError, ask(h, post(context.Background(), "k")).StatusCode)
+	}
+}
+
+func TestALockThatComesAfterTheWaitIsBusy(t *testing.T) {
+	locktest.Bubble(t, func(t *testing.T, _ *zktest.Server) {
+		h := lockhttp.Middleware(wait, func(*http.Request) (lockhttp.Do, error) {
+			return func(ctx context.Context, work func(context.Context) error) error {
+				<-ctx.Done()
+				return work(ctx)
+			}, nil
+		})(ok)
+		require.Equal(t, http.StatusConflict, ask(h, post(context.Background(), "k")).StatusCode)
 	})
 }

@@ -20,7 +20,7 @@ func TestUploadsUnderALockLeaveNoTemporaryFiles(t *testing.T) {
 	t.Setenv("TMPDIR", dir)
 	written := make(chan int, 1)
 	c := locktest.Dial(t, zktest.Run(t))
-	srv := httptest.NewServer(lockhttp.Middleware(c, byKey)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	srv := httptest.NewServer(lockhttp.Middleware(wait, byKey(c))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		err := r.ParseMultipartForm(1 << 10)
 		files, _ := filepath.Glob(dir + "/multipart-*")
 		if written <- len(files); err != nil {
@@ -48,7 +48,7 @@ func TestMiddlewareAroundTheLockSeesThePatternAndThePathsValues(t *testing.T) {
 	c := locktest.Dial(t, zktest.Run(t))
 	mux := http.NewServeMux()
 	mux.HandleFunc("/orders/{id}", func(http.ResponseWriter, *http.Request) {})
-	locked := lockhttp.Middleware(c, byKey)(mux)
+	locked := lockhttp.Middleware(wait, byKey(c))(mux)
 	r := httptest.NewRequest(http.MethodGet, "/orders/7?key=k", nil)
 	locked.ServeHTTP(httptest.NewRecorder(), r)
 	require.Equal(t, "/orders/{id}", r.Pattern)

@@ -2,16 +2,21 @@ package lockhttp_test
 
 import (
 	"bufio"
+	"bytes"
+	"context"
 	"io"
+	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/locktest"
-	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zklock/lockhttp"
 	"github.com/zklock/locker/zktest"
 )
@@ -60,7 +65,7 @@ func TestBehindARealServer(t *testing.T) {
 	zoo := zktest.Run(t)
 	c := locktest.Dial(t, zoo)
 	var served atomic.Int32
-	srv := httptest.NewServer(handlers(t, lockhttp.Middleware(c, byKey, zklock.WithWait(locktest.Bound)), &served))
+	srv := httptest.NewServer(handlers(t, lockhttp.Middleware(locktest.Bound, byKey(c)), &served))
 	t.Cleanup(srv.Close)
 	get := func(path string) (*http.Response, error) {
 		req, err := http.NewRequestWithContext(locktest.Soon(t), http.MethodGet, srv.URL+path, nil)
@@ -99,4 +104,116 @@ func TestBehindARealServer(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 299, answer.StatusCode)
 	locktest.Unlock(t, locktest.Lock(t, c.Mutex("/locks/approve/c")))
+}
+
+func TestAWaitThatTheServersWriteTimeoutLeavesNoTimeForIsRefused(t *testing.T) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
+		var served atomic.Int32
+		h := lockhttp.Middleware(2*time.Second, func(r *http.Request) (lockhttp.Do, error) {
+			if r.Method == http.MethodOptions {
+				return nil, nil
+			}
+			return byKey(c)(r)
+		})(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served.Add(1) }))
+		for limit, want := range map[time.Duration]int{0: 200, time.Second: 500, 2 * time.Second: 500, 3 * time.Second: 200} {
+			served.Store(0)
+			var told bytes.Buffer
+			client := start(t, &http.Server{Handler: h, WriteTimeout: limit, ErrorLog: log.New(&told, "", 0)})
+			hold := locktest.Lock(t, c.Mutex("/locks/approve/k"))
+			released := time.AfterFunc(1500*time.Millisecond, func() {
+				if err := hold.Unlock(context.Background()); err != nil {
+					t.Error(err)
+				}
+			})
+			answer, err := client.Post("http://memory/?key=k", "", nil)
+			require.NoError(t, err, "the client hears something, with a WriteTimeout of %v", limit)
+			require.NoError(t, answer.Body.Close())
+			require.Equal(t, want, answer.StatusCode, limit)
+			require.Equal(t, want == 200, served.Load() == 1, limit)
+			require.Equal(t, want == 500, strings.Contains(told.String(), "WriteTimeout"), told.String())
+			if released.Stop() {
+				locktest.Unlock(t, hold)
+			}
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodOptions, "http://memory/", nil)
+			require.NoError(t, err)
+			answer, err = client.Do(r)
+			require.NoError(t, err)
+			require.NoError(t, answer.Body.Close())
+			require.Equal(t, 200, answer.StatusCode, "it needs no lock")
+		}
+	})
+}
+
+// reply is what a client has heard, and when.
+type reply struct {
+	status int
+	text   string
+	at     time.Time
+}
+
+// request sends one in the background.
+func request(t *testing.T, client *http.Client, path string) <-chan reply {
+	heard := make(chan reply, 1)
+	go func() {
+		answer, err := client.Get("http://memory" + path)
+		if err != nil {
+			t.Error(err)
+			close(heard)
+			return
+		}
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		heard <- reply{answer.StatusCode, string(text), time.Now()}
+	}()
+	return heard
+}
+
+func TestAServerThatShutsDownTurnsAwayWhoWaitsAndLetsWhoHoldsFinish(t *testing.T) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
+		mux := http.NewServeMux()
+		for _, route := range []string{"/a", "/b"} { // with a middleware each
+			mux.Handle(route, lockhttp.Middleware(wait, byKey(c))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				time.Sleep(time.Minute)
+				require.NoError(t, r.Context().Err())
+			})))
+		}
+		web := &http.Server{Handler: mux}
+		client := start(t, web)
+		began := time.Now()
+		holder := request(t, client, "/a?key=k")
+		time.Sleep(time.Second)
+		waiters := []<-chan reply{request(t, client, "/a?key=k"), request(t, client, "/b?key=k"), request(t, client, "/b?key=k")}
+		time.Sleep(time.Second)
+		require.Len(t, c.Status().Waits, len(waiters))
+
+		require.NoError(t, web.Shutdown(t.Context()))
+		require.WithinDuration(t, began.Add(time.Minute), time.Now(), time.Second, "the server waits for the holder only")
+		for _, waiter := range waiters {
+			got := <-waiter
+			require.Equal(t, reply{503, "the server has given up the request\n", began.Add(2 * time.Second)}, got)
+		}
+		got := <-holder
+		require.Equal(t, reply{200, "", began.Add(time.Minute)}, got)
+		require.Empty(t, srv.Children("/locks/approve/k"))
+	})
+}
+
+func TestARequestThatItsServerEndsHearsSo(t *testing.T) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
+		defer locktest.Unlock(t, locktest.Lock(t, c.Mutex("/locks/approve/k")))
+		base, end := context.WithCancel(context.Background())
+		client := start(t, &http.Server{Handler: lockhttp.Middleware(wait, byKey(c))(ok), BaseContext: func(net.Listener) context.Context { return base }})
+		waiter := request(t, client, "/?key=k")
+		time.Sleep(time.Second)
+		end()
+		got := <-waiter
+		require.Equal(t, 503, got.status)
+		require.Equal(t, "the server has given up the request\n", got.text)
+	})
 }
