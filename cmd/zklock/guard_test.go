@@ -44,7 +44,7 @@ func childrenOf(parent int) (pids []int) {
 func TestAGuardThatIsKilledOrStoppedIsReplaced(t *testing.T) {
 	t.Parallel()
 	s, d := server(t), newDiary(t)
-	p := hold(t, s.Addr(), d, "--timeout", calm)
+	p := hold(t, s.Addr(), d, "--session-timeout", calm)
 	for i, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
 		var old []int
 		until(t, "a guard", func() bool { old = guards(p.Process.Pid); return len(old) == 1 })

@@ -140,7 +140,7 @@ func launchAs(t testing.TB, name, zk string, args ...string) *process {
 	p := &process{TB: t, Cmd: self(t, name, args...), out: &buffer{}, err: &buffer{}, ended: make(chan struct{})}
 	p.Stdout, p.Stderr = p.out, p.err
 	p.Env = environ(t, zk)
-	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a process group of its own, and no terminal
 	require.NoError(t, p.Start())
 	go func() {
 		_ = p.Cmd.Wait() // its exit code is checked below

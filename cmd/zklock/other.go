@@ -15,7 +15,7 @@ var errNoGroups = &exitError{exitFailed, errors.New("run and elect need a Unix: 
 
 func (a *app) run(*lockFlags, string, []string) error { return errNoGroups }
 
-func (a *app) elect(*lockFlags, string, []string, string, bool) error { return errNoGroups }
+func (a *app) elect(*lockFlags, string, []string, string) error { return errNoGroups }
 
 // interruptible calls fn with a context that ends with Ctrl-C.
 func (a *app) interruptible(fn func(ctx context.Context) error) error {

@@ -16,9 +16,9 @@ import (
 // run is zklock run.
 func (a *app) run(l *lockFlags, path string, argv []string) error {
 	if l.once() {
-		return a.underLock(l, path, argv, false, a.onlyOnce(l, path))
+		return a.underLock(l, path, argv, a.onlyOnce(l, path))
 	}
-	return a.underLock(l, path, argv, false, a.holding(func(ctx context.Context, c *zklock.Client, left time.Duration) (*zklock.Hold, error) {
+	return a.underLock(l, path, argv, a.holding(func(ctx context.Context, c *zklock.Client, left time.Duration) (*zklock.Hold, error) {
 		return l.take(ctx, a, c, path, left)
 	}))
 }
@@ -35,9 +35,9 @@ func (a *app) holding(take taker) section {
 	}
 }
 
-// underLock takes the lock and runs the command; with again it repeats that until the command has ended while the lock
+// underLock takes the lock and runs the command; with --again it repeats that until the command has ended while the lock
 // was held.
-func (a *app) underLock(l *lockFlags, path string, argv []string, again bool, under section) (err error) {
+func (a *app) underLock(l *lockFlags, path string, argv []string, under section) (err error) {
 	j := &job{a: a, args: argv, onLoss: l.onLoss, maxHold: l.maxHold}
 	if j.file, err = lookup(argv[0]); err != nil {
 		return err
@@ -48,11 +48,14 @@ func (a *app) underLock(l *lockFlags, path string, argv []string, again bool, un
 	j.reaper = newReaper()
 	defer j.reaper.close()
 	j.sigs = catchSignals()
+	if l.elect {
+		j.sigs.standBy()
+	}
 	var like syscall.Signal
 	for terms := 0; ; terms++ {
 		like, err = a.attempt(j, l, path, under)
 		code := codeOf(err)
-		if !again || j.done || code != exitLost && (code != exitUnreachable || terms == 0) {
+		if !l.again || j.done || code != exitLost && (code != exitUnreachable || terms == 0) {
 			break
 		}
 		if code == exitUnreachable {
@@ -127,8 +130,8 @@ func (a *app) dialWithin(ctx context.Context, l *lockFlags, more ...zklock.Optio
 }
 
 // elect is zklock elect.
-func (a *app) elect(l *lockFlags, path string, argv []string, value string, again bool) error {
-	return a.underLock(l, path, argv, again, a.holding(campaign(path, value, l)))
+func (a *app) elect(l *lockFlags, path string, argv []string, value string) error {
+	return a.underLock(l, path, argv, a.holding(campaign(path, value, l)))
 }
 
 // interruptible calls fn with a context that ends with the first signal that ends programs; then the exit code says so.

@@ -12,11 +12,11 @@ there is no leader, or no such contender.
 On a terminal, when Ctrl-C has ended the command, zklock ends by SIGINT itself: a shell shows 130 all the same, and a
 script around zklock is interrupted too.`},
 	{"environment", "Variables that zklock reads, and that it sets for a command", `Read if the flag is not given:
-  ` + envZK + `         --zk: the ensemble, "zk1:2181,zk2:2181,zk3:2181", with a /chroot after it if there is one
-  ` + envAuth + `       --auth: scheme:credential, one per line
-  ` + envAuthFile + `  --auth-file
-  ` + envTimeout + `    --timeout: the session timeout, for example 30s
-  ` + envRoot + `       PATH of ls and top: the directory of your locks
+  ` + envZK + `                 --zk: the ensemble, "zk1:2181,zk2:2181,zk3:2181", with a /chroot after it if there is one
+  ` + envAuth + `               --auth: scheme:credential, one per line
+  ` + envAuthFile + `          --auth-file
+  ` + envTimeout + `    --session-timeout, for example 30s
+  ` + envRoot + `               PATH of ls: the directory of your locks
   ZKLOCK_CONNECT_TIMEOUT, ZKLOCK_TICK, ZKLOCK_CREATE_CHROOT, ZKLOCK_TLS (true), ZKLOCK_TLS_CA, ZKLOCK_TLS_CERT, ZKLOCK_TLS_KEY,
   ZKLOCK_TLS_SERVER_NAME: --connect-timeout and so on
 
@@ -47,7 +47,7 @@ A chroot after the servers, --zk zk1:2181,zk2:2181/team-a, is prefixed to every 
 error, 64; with --create-chroot run, elect and hold create it.`},
 	{"safety", "When a command is stopped, and what is not covered", `zklock holds the lock as long as the ensemble hears from it in time. From the leader's confirmations and its own clock it
 computes the instant until which no other client can have the lock, allowing for clock rates that differ by two per cent.
-For a session timeout T (--timeout, 10 s; the servers may grant another):
+For a session timeout T (--session-timeout, 10 s; the servers may grant another):
 
   - only --grace and T/11 of the lease are left, which never happens while the ensemble answers: the command's process group
     gets SIGTERM. (The grace is shorter than requested with a T of less than six ticks, see --tick, and when a server lets
