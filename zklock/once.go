@@ -107,17 +107,19 @@ func (o *Once) Runs(ctx context.Context) (runs []Run, err error) {
 	return runs, err
 }
 
-// Forget removes the runs of key from the record, of Every with "", so that the next call runs the job again. It reports
-// whether there were any. It does not wait for the lock: a run that is under way is still recorded. It costs a sync, a read
+// Forget removes the runs of key from the record, of Every with "", so that the next call runs the job again: all of them,
+// or those with one of these tokens. It reports whether there were any. It does not wait for the lock: a run that is under way is still recorded. It costs a sync, a read
 // and a write. ErrConflict: the record's znode has data that are not a record. After ErrUnknownOutcome they may be gone.
-func (o *Once) Forget(ctx context.Context, key string) (found bool, err error) {
+func (o *Once) Forget(ctx context.Context, key string, tokens ...Token) (found bool, err error) {
 	err = use(ctx, o).withSession(ctx, "once", func(s *session.Session) error {
 		for {
 			if err := s.Sync(ctx, o.record); err != nil {
 				return err
 			}
 			runs, stat, err := o.read(ctx, s)
-			rest := slices.DeleteFunc(slices.Clone(runs), func(r Run) bool { return r.Key == key })
+			rest := slices.DeleteFunc(slices.Clone(runs), func(r Run) bool {
+				return r.Key == key && (len(tokens) == 0 || slices.Contains(tokens, r.Token))
+			})
 			if err != nil || len(rest) == len(runs) {
 				return err
 			}

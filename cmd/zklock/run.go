@@ -27,6 +27,7 @@ KEY, a date for example, the command runs unless it has been run for that key; w
 less than 20 h ago, by the ensemble's clock. The record of the runs is kept beside the lock, at PATH.done. If the job was run
 already, zklock ends with 0 at once and says so on a terminal only, so that cron sends no mail. A run counts when the command
 has ended with 0; with --at-most-once it counts from its start, so that a run that fails or crashes is not repeated.
+A command that could not be started, with 126 or 127 for example, has not been run, and does not count.
 
 ` + exitTable,
 		Example: `  zklock run /locks/nightly-report -- ./report.sh --all

@@ -25,13 +25,14 @@ func (a *app) run(l *lockFlags, path string, argv []string) error {
 
 // holding is the section of an ordinary lock: taken and released.
 func (a *app) holding(take taker) section {
-	return func(ctx context.Context, c *zklock.Client, left time.Duration, fn func(h *zklock.Hold) error) error {
+	return func(ctx context.Context, c *zklock.Client, left time.Duration, fn func(h *zklock.Hold) (started bool, err error)) error {
 		h, err := take(ctx, c, left)
 		if err != nil {
 			return err
 		}
 		defer a.release(h)
-		return fn(h)
+		_, err = fn(h)
+		return err
 	}
 }
 
@@ -99,20 +100,20 @@ func (a *app) attempt(j *job, l *lockFlags, path string, under section) (like sy
 		}
 	}
 	if err == nil {
-		err = under(ctx, c, l.wait-time.Since(began), func(h *zklock.Hold) error {
+		err = under(ctx, c, l.wait-time.Since(began), func(h *zklock.Hold) (started bool, err error) {
 			if err := waited(); err != nil {
-				return err
+				return false, err
 			}
 			s, err := c.Session(context.Background())
 			if err == nil {
 				err = h.Err()
 			}
 			if err != nil {
-				return err // lost before the command was started
+				return false, err // lost before the command was started
 			}
 			j.grace = l.graceOf(s.Timeout())
 			like, err = j.run(h, s.Timeout(), s.ServerTick(), append(lockEnvironment(path, h, s.ID()), a.conn.handed...))
-			return err
+			return j.started, err
 		})
 	}
 	if interrupted := waited(); interrupted != nil {
