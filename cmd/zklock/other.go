@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/signal"
 )
@@ -26,6 +27,11 @@ func (a *app) interruptible(fn func(ctx context.Context) error) error {
 		return &exitError{exitSignal + 2, nil}
 	}
 	return err
+}
+
+// whileRead returns ctx: a write shows that nobody reads.
+func whileRead(ctx context.Context, _ io.Writer) (context.Context, context.CancelCauseFunc) {
+	return context.WithCancelCause(ctx)
 }
 
 // guardCommand never matches here.
