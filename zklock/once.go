@@ -88,7 +88,8 @@ func (o *Once) Do(ctx context.Context, key string, fn func(ctx context.Context) 
 // Both times are the ensemble's: that of a write just before the last run called fn, and that of a write by this call once
 // it holds the lock, however long it has waited. Clients' clocks do not count, but skew and adjustments of the servers'
 // clocks shorten or lengthen d. So make d less than the period that you mean, by more than the skew of servers and clients:
-// 20 h for a nightly job. A last run in the future, recorded while a leader's clock was ahead, counts as less than d ago.
+// 20 h for a nightly job. A last run in the future, recorded while a leader's clock was ahead, counts as less than d ago: see
+// DoneError.Ahead.
 func (o *Once) Every(ctx context.Context, d time.Duration, fn func(ctx context.Context) error) error {
 	use(ctx, o)
 	needFunction(fn == nil)

@@ -73,7 +73,11 @@ func (a *app) onlyOnce(l *lockFlags, path string) section {
 			err = job.Do(ctx, l.key, work)
 		}
 		if errors.Is(err, zklock.ErrDone) {
-			if a.verbose || !a.quiet && isTerminal(a.err) {
+			var done *zklock.DoneError
+			switch {
+			case errors.As(err, &done) && done.Ahead > 0:
+				notice(a.err, "%v: zklock done --forget %q %s lets it run", err, done.Key, path)
+			case a.verbose || !a.quiet && isTerminal(a.err):
 				notice(a.err, "%v", err)
 			}
 			return nil
