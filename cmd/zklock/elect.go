@@ -45,7 +45,7 @@ for the command. Other signals end the wait.
 	l.register(a, cmd)
 	f := cmd.Flags()
 	f.StringVar(&value, "value", "", "the leader's value, which others can read; default host:pid")
-	f.BoolVar(&l.again, "again", false, "stand for election again after the leadership was lost, instead of ending with 70")
+	f.BoolVar(&l.again, "again", false, "stand for election again after the leadership was lost, instead of ending with 70;\nzklock help exit-codes says what it does with the other codes")
 	return cmd
 }
 

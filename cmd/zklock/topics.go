@@ -6,8 +6,15 @@ import "github.com/spf13/cobra"
 var topicTexts = []struct{ name, short, text string }{
 	{"exit-codes", "What the exit codes mean", exitTable + `
 
-run, elect, hold and wait use all of them; the other commands 0, 1, 64, 69, 77 and 128+N. leader and break end with 1 when
+run, elect and hold use all of them; the other commands 0, 1, 64, 69, 77 and 128+N. leader and break end with 1 when
 there is no leader, or no such contender.
+
+The command's own code may be 64 to 77, too. With a code of zklock's own, one of its lines on standard error begins with
+"zklock: ", except with 75 and --quiet. A script that has to be sure lets the command note its code:
+zklock run /l -- sh -c './report.sh; echo $? >status'
+
+elect --again stands for election again after a 70 of zklock's own, and after a 69 unless that is the first attempt. With every
+other code it ends, and with every code of the command, also 69 and 70.
 
 On a terminal, when Ctrl-C has ended the command, zklock ends by SIGINT itself: a shell shows 130 all the same, and a
 script around zklock is interrupted too.`},
@@ -32,7 +39,7 @@ Set for the command of run and elect, whatever it would have inherited:
                     let what you write to refuse a token that is lower than the last
   ZKLOCK_SESSION    the ZooKeeper session, as 0x…
   ` + envHeld + `       the sessions and znodes of this lock and of those that it is run under, one per line: a run, elect or
-                    wait in it that would wait for one of these, and so for itself, ends with 64 at once
+                    hold in it that would wait for one of these, and so for itself, ends with 64 at once
 
 The output of "zklock queue --json $ZKLOCK_PATH" shows a command the state of its lock; its exit code, whether the ensemble
 has answered.`},
