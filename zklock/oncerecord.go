@@ -18,8 +18,8 @@ var ErrDone = errors.New("zklock: done already")
 type DoneError struct {
 	Run
 	Next time.Time // of Every: when it may run again, by the ensemble's clock; else zero
-	// Of Every: how far Began is ahead of the ensemble's clock, which has been set back since; else 0. If that is longer than
-	// the job can wait: Once.Forget.
+	// Of Every: how far Began is ahead of the ensemble's clock, which has been set back since; else 0. If that is
+	// longer than the job can wait: Once.Forget.
 	Ahead time.Duration
 }
 

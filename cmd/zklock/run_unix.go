@@ -36,8 +36,8 @@ func (a *app) holding(take taker) section {
 	}
 }
 
-// underLock takes the lock and runs the command; with --again it repeats that until the command has ended while the lock
-// was held.
+// underLock takes the lock and runs the command; with --again it repeats that until the command has ended while the
+// lock was held.
 func (a *app) underLock(l *lockFlags, path string, argv []string, under section) (err error) {
 	j := &job{a: a, args: argv, onLoss: l.onLoss, maxHold: l.maxHold}
 	if j.file, err = lookup(argv[0]); err != nil {

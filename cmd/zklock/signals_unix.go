@@ -18,8 +18,8 @@ var kept = []os.Signal{syscall.SIGCHLD, syscall.SIGURG, syscall.SIGPIPE, syscall
 // harmless are the signals that don't end a process; until a command has run they have their default effect.
 var harmless = []os.Signal{syscall.SIGCONT, syscall.SIGTSTP, syscall.SIGWINCH}
 
-// forServices are the signals that tell a service to open its logs anew, or the like. They are sent on all hosts, also to a
-// service that is not running there yet.
+// forServices are the signals that tell a service to open its logs anew, or the like. They are sent on all hosts, also
+// to a service that is not running there yet.
 var forServices = []os.Signal{syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2}
 
 // signals catches the signals that are forwarded. A signal that was ignored at our start (nohup, or a background job of
@@ -57,8 +57,8 @@ func (s *signals) standBy() {
 	s.idle = slices.Concat(harmless, forServices)
 }
 
-// whileWaiting returns a context that ends with the first signal that is not idle; done stops that, joins, and returns the signal if
-// there was one.
+// whileWaiting returns a context that ends with the first signal that is not idle; done stops that, joins, and returns
+// the signal if there was one.
 func (s *signals) whileWaiting(parent context.Context) (ctx context.Context, done func() (syscall.Signal, bool)) {
 	ctx, cancel := context.WithCancel(parent)
 	got := make(chan syscall.Signal, 1)
