@@ -85,10 +85,11 @@ func (o *Once) Do(ctx context.Context, key string, fn func(ctx context.Context) 
 
 // Every runs fn unless the last recorded run began less than d ago; then it returns ErrDone. Otherwise it is like Do.
 //
-// Both times are the ensemble's: that of a write just before the last run called fn, and that of a write by this call once
-// it holds the lock, however long it has waited. Clients' clocks do not count, but skew and adjustments of the servers'
-// clocks shorten or lengthen d. So make d less than the period that you mean, by more than the skew of servers and clients:
-// 20 h for a nightly job. A last run in the future, recorded while a leader's clock was ahead, counts as less than d ago.
+// Both times are the ensemble's: that of a write just before the last run called fn, and that of a write by this call
+// once it holds the lock, however long it has waited. Clients' clocks do not count, but skew and adjustments of the
+// servers' clocks shorten or lengthen d. So make d less than the period that you mean, by more than the skew of servers
+// and clients: 20 h for a nightly job. A last run in the future, recorded while a leader's clock was ahead, counts as
+// less than d ago: see DoneError.Ahead.
 func (o *Once) Every(ctx context.Context, d time.Duration, fn func(ctx context.Context) error) error {
 	use(ctx, o)
 	needFunction(fn == nil)
@@ -107,17 +108,20 @@ func (o *Once) Runs(ctx context.Context) (runs []Run, err error) {
 	return runs, err
 }
 
-// Forget removes the runs of key from the record, of Every with "", so that the next call runs the job again. It reports
-// whether there were any. It does not wait for the lock: a run that is under way is still recorded. It costs a sync, a read
-// and a write. ErrConflict: the record's znode has data that are not a record. After ErrUnknownOutcome they may be gone.
-func (o *Once) Forget(ctx context.Context, key string) (found bool, err error) {
+// Forget removes the runs of key from the record, of Every with "", so that the next call runs the job again: all of
+// them, or those with one of these tokens. It reports whether there were any. It does not wait for the lock: a run that
+// is under way is still recorded. It costs a sync, a read and a write. ErrConflict: the record's znode has data that
+// are not a record. After ErrUnknownOutcome they may be gone.
+func (o *Once) Forget(ctx context.Context, key string, tokens ...Token) (found bool, err error) {
 	err = use(ctx, o).withSession(ctx, "once", func(s *session.Session) error {
 		for {
 			if err := s.Sync(ctx, o.record); err != nil {
 				return err
 			}
 			runs, stat, err := o.read(ctx, s)
-			rest := slices.DeleteFunc(slices.Clone(runs), func(r Run) bool { return r.Key == key })
+			rest := slices.DeleteFunc(slices.Clone(runs), func(r Run) bool {
+				return r.Key == key && (len(tokens) == 0 || slices.Contains(tokens, r.Token))
+			})
 			if err != nil || len(rest) == len(runs) {
 				return err
 			}

@@ -192,6 +192,14 @@ func TestAKeyThatIsForgottenIsRunAgain(t *testing.T) {
 		found, err = o.Forget(s.Context(), "third")
 		require.NoError(s, err)
 		require.False(s, found)
+		runs, err := o.Runs(s.Context())
+		require.NoError(s, err)
+		found, err = o.Forget(s.Context(), "first", runs[0].Token)
+		require.NoError(s, err)
+		require.False(s, found, "it is the token of another key's run")
+		found, err = o.Forget(s.Context(), "first", runs[1].Token, 7)
+		require.NoError(s, err)
+		require.True(s, found)
 	})
 }
 

@@ -240,12 +240,23 @@ func TestALastRunInTheFutureIsNotLongAgo(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
 		require.NoError(s, c.Once("/jobs/nightly").Every(s.Context(), time.Hour, new(job).run))
+		time.Sleep(time.Hour)
+		require.NoError(s, c.Once("/jobs/nightly").Every(s.Context(), time.Hour, new(job).run))
 		node, _ := s.Server.Node(record)
 		ahead := strings.NewReplacer(fmt.Sprintf(`"began_ms":%d`, time.Now().UnixMilli()),
 			fmt.Sprintf(`"began_ms":%d`, time.Now().Add(30*time.Minute).UnixMilli())).Replace(string(node.Data))
 		require.NotEqual(s, ahead, string(node.Data))
 		require.NoError(s, s.Server.SetData(record, []byte(ahead))) // as a leader would have whose clock was ahead
-		require.ErrorIs(s, c.Once("/jobs/nightly").Every(s.Context(), time.Hour, neverRun), zklock.ErrDone)
+		err := c.Once("/jobs/nightly").Every(s.Context(), 2*time.Hour, neverRun)
+		require.ErrorIs(s, err, zklock.ErrDone)
+		var done *zklock.DoneError
+		require.ErrorAs(s, err, &done)
+		require.Equal(s, 30*time.Minute, done.Ahead, "the latest run counts")
+		require.Equal(s, done.Began.Add(2*time.Hour), done.Next)
+		require.ErrorContains(s, err, ", 30m0s ahead of the ensemble's clock, ")
+		time.Sleep(31 * time.Minute)
+		require.ErrorAs(s, c.Once("/jobs/nightly").Every(s.Context(), 2*time.Hour, neverRun), &done)
+		require.Zero(s, done.Ahead, "the clock has caught up")
 	})
 }
 

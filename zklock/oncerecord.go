@@ -18,6 +18,9 @@ var ErrDone = errors.New("zklock: done already")
 type DoneError struct {
 	Run
 	Next time.Time // of Every: when it may run again, by the ensemble's clock; else zero
+	// Of Every: how far Began is ahead of the ensemble's clock, which has been set back since; else 0. If that is
+	// longer than the job can wait: Once.Forget.
+	Ahead time.Duration
 }
 
 func (e *DoneError) Error() string {
@@ -25,7 +28,11 @@ func (e *DoneError) Error() string {
 	if e.Key != "" {
 		msg += text.Foreign(e.Key) + " "
 	}
-	msg += fmt.Sprintf("by %s, begun %s, token %d", e.By(), e.Began.UTC().Format(time.RFC3339), e.Token)
+	msg += fmt.Sprintf("by %s, begun %s, ", e.By(), e.Began.UTC().Format(time.RFC3339))
+	if e.Ahead > 0 {
+		msg += fmt.Sprintf("%v ahead of the ensemble's clock, ", e.Ahead.Round(time.Millisecond))
+	}
+	msg += fmt.Sprintf("token %d", e.Token)
 	if !e.Next.IsZero() {
 		msg += ", not again before " + e.Next.UTC().Format(time.RFC3339)
 	}
@@ -56,14 +63,16 @@ func done(runs []Run, key string) error {
 	return nil
 }
 
-// doneSince returns a DoneError when a run has begun less than d before now, or after it.
+// doneSince returns a DoneError when the latest run has begun less than d before now, or after it.
 func doneSince(runs []Run, now time.Time, d time.Duration) error {
-	for _, r := range runs {
-		if now.Sub(r.Began) < d {
-			return &DoneError{r, r.Began.Add(d)}
-		}
+	if len(runs) == 0 {
+		return nil
 	}
-	return nil
+	last := slices.MaxFunc(runs, func(a, b Run) int { return a.Began.Compare(b.Began) })
+	if now.Sub(last.Began) >= d {
+		return nil
+	}
+	return &DoneError{last, last.Began.Add(d), max(last.Began.Sub(now), 0)}
 }
 
 const (

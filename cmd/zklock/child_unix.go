@@ -88,12 +88,15 @@ func groupExists(pgid int) bool { return !errors.Is(unix.Kill(-pgid, 0), unix.ES
 // signal sends sig to every process of the group. It has no effect on a group that is gone or that we may not signal.
 func (c *child) signal(sig syscall.Signal) { _ = unix.Kill(-c.pgid, sig) }
 
-// environment returns ours with the lock's variables, which override inherited ones, and without the credentials: they
-// are zklock's, and the command might use or log them without the right to.
+// private are the variables that are for zklock and not for the command: the credentials, which the command might use
+// or log without the right to, and those that systemd sets for the process that it starts, which is zklock.
+var private = []string{envAuth + "=", "LISTEN_PID=", "WATCHDOG_PID=", "WATCHDOG_USEC=", "NOTIFY_SOCKET="}
+
+// environment returns ours with the lock's variables, which override inherited ones, and without the private ones.
 func environment(own ...string) []string {
 	var env []string
 	for _, kv := range os.Environ() {
-		if !named(kv, own) && !named(kv, []string{envAuth + "="}) {
+		if !named(kv, own) && !named(kv, private) {
 			env = append(env, kv)
 		}
 	}

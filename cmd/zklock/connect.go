@@ -38,13 +38,13 @@ const (
 	envZK       = "ZKLOCK_ZK"
 	envAuth     = "ZKLOCK_AUTH"
 	envAuthFile = "ZKLOCK_AUTH_FILE"
-	envTimeout  = "ZKLOCK_TIMEOUT"
+	envTimeout  = "ZKLOCK_SESSION_TIMEOUT"
 	envRoot     = "ZKLOCK_ROOT"
 )
 
 // handedOn are the flags that a command gets in its environment, so that a zklock in it uses the same ensemble in the
 // same way. Credentials are not among them, only the names of files with credentials or keys.
-var handedOn = []string{"zk", "auth-file", "connect-timeout", "timeout", "tick", "create-chroot", "tls", "tls-ca", "tls-cert", "tls-key",
+var handedOn = []string{"zk", "auth-file", "connect-timeout", "session-timeout", "tick", "create-chroot", "tls", "tls-ca", "tls-cert", "tls-key",
 	"tls-server-name"}
 
 // variable is the name of the variable that replaces a flag.
@@ -57,7 +57,7 @@ func (c *connFlags) register(f *pflag.FlagSet) {
 	f.StringArrayVar(&c.auth, "auth", nil, "credentials, `scheme:credential`, for example digest:user:password, or\nsasl:user:password for SASL with DIGEST-MD5; shows in the\nprocess list: better $"+envAuth+" or --auth-file")
 	f.StringVar(&c.authFile, "auth-file", "", "`file` with one scheme:credential a line; default $"+envAuthFile)
 	f.DurationVar(&c.patience, "connect-timeout", 15*time.Second, "how long to look for a server that answers")
-	f.DurationVar(&c.timeout, "timeout", session.DefaultTimeout, "session timeout: how soon the lock of a crashed holder is free; or $"+envTimeout)
+	f.DurationVar(&c.timeout, "session-timeout", session.DefaultTimeout, "how soon the lock of a crashed holder is free; or $"+envTimeout)
 	f.DurationVar(&c.tick, "tick", 0, "the ensemble's tickTime, if its minSessionTimeout is not two ticks; default: found out; help safety")
 	f.BoolVar(&c.createChroot, "create-chroot", false, "make the chroot of --zk when it is missing; default: an error, since it may be misspelt")
 	f.BoolVar(&c.tls, "tls", false, "encrypt the connections; also set by each of the flags below")

@@ -12,15 +12,17 @@ import (
 )
 
 func (a *app) electCommand() *cobra.Command {
-	var l lockFlags
+	l := lockFlags{elect: true}
 	var value string
-	var again bool
 	cmd := &cobra.Command{
 		Use:     "elect [flags] PATH -- COMMAND [ARG…]",
 		GroupID: groupRun,
 		Short:   "Run a command as the leader of an election",
 		Long: `Stand for election at PATH, and run the command when, and as long as, this process leads. zklock leader shows the leader's
 value to others. The command is run, supervised and stopped as by zklock run. When it ends, zklock resigns.
+
+While zklock waits without a terminal, as a service does, HUP, USR1 and USR2 have no effect: on the leader's host they are
+for the command. Other signals end the wait.
 
 ` + exitTable,
 		Example: `  zklock elect /elections/scheduler -- ./scheduler
@@ -37,13 +39,13 @@ value to others. The command is run, supervised and stopped as by zklock run. Wh
 				}
 				value = fmt.Sprintf("%s:%d", host, os.Getpid())
 			}
-			return a.elect(&l, args[0], args[1:], value, again)
+			return a.elect(&l, args[0], args[1:], value)
 		},
 	}
 	l.register(a, cmd)
 	f := cmd.Flags()
 	f.StringVar(&value, "value", "", "the leader's value, which others can read; default host:pid")
-	f.BoolVar(&again, "again", false, "stand for election again after the leadership was lost, instead of ending with 70")
+	f.BoolVar(&l.again, "again", false, "stand for election again after the leadership was lost, instead of ending with 70;\nzklock help exit-codes says what it does with the other codes")
 	return cmd
 }
 

@@ -23,7 +23,7 @@ const (
 	exitBusy        = 75  // another client has the lock
 	exitRefused     = 77  // the ensemble refused the credentials, or an operation for lack of rights
 	exitNoExec      = 126 // the command was found and can't be run
-	exitNotFound    = 127 // there is no such command
+	exitNotFound    = 127 // there is no such command, or not the interpreter that it names
 	exitSignal      = 128 // + the signal's number
 )
 
@@ -37,7 +37,7 @@ const exitTable = `Exit codes:
   75     busy: another client has the lock, or the wait timed out; -E sets another code, -q suppresses the message
   77     the ensemble refused the credentials or the access
   126    the command can't be run
-  127    the command was not found
+  127    the command, or the interpreter that it names, was not found
   128+N  signal N arrived while waiting`
 
 // exitError is an error with an exit code of its own. Without a message nothing is printed.

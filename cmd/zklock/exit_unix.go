@@ -15,6 +15,8 @@ func startError(name string, err error) error {
 	var why *exec.Error
 	if errors.As(err, &why) {
 		err = why.Err
+	} else if errors.Is(err, fs.ErrNotExist) { // it was there when it was looked up
+		err = fmt.Errorf("%w: the interpreter that its first line names, or the loader, is missing", err)
 	}
 	code := exitNoExec
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, exec.ErrNotFound) {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -44,7 +45,7 @@ func childrenOf(parent int) (pids []int) {
 func TestAGuardThatIsKilledOrStoppedIsReplaced(t *testing.T) {
 	t.Parallel()
 	s, d := server(t), newDiary(t)
-	p := hold(t, s.Addr(), d, "--timeout", calm)
+	p := hold(t, s.Addr(), d, "--session-timeout", calm)
 	for i, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
 		var old []int
 		until(t, "a guard", func() bool { old = guards(p.Process.Pid); return len(old) == 1 })
@@ -121,6 +122,33 @@ func mainWithNotedGuard() {
 	}
 	if err != nil {
 		panic(err)
+	}
+}
+
+// An upgrade removes the file that a running zklock was started from, or puts another program there.
+func TestAZklockWhoseFileWasReplacedGuardsWithItsOwnProgram(t *testing.T) {
+	t.Parallel()
+	for name, replace := range map[string]func(file string) error{
+		"removed":  os.Remove,
+		"replaced": func(file string) error { return errors.Join(os.Remove(file), os.Symlink("/bin/false", file)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, d := server(t), newDiary(t)
+			exe, err := os.Executable()
+			require.NoError(t, err)
+			file := filepath.Join(t.TempDir(), "zklock")
+			require.NoError(t, exec.Command("cp", exe, file).Run())
+			p := start(t, &exec.Cmd{Path: file, Args: []string{"zklock", "elect", "--again", "/e", "--", testCommand, "diary", string(d), "family", "until-term"}}, s.Addr())
+			d.alive(t, "child", "grandchild")
+			require.NoError(t, replace(file))
+			require.NoError(t, s.Delete("/e/"+s.Children("/e")[0]))
+			until(t, "the second term, or the end", func() bool { return d.count("grandchild", "ready") == 2 || p.over() })
+			require.False(t, p.over(), "%s", p.err)
+			require.NotContains(t, p.err.String(), "guard process")
+			require.NoError(t, p.Process.Kill())
+			d.silent(t, "child", "grandchild") // the guard knows the group
+		})
 	}
 }
 

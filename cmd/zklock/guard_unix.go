@@ -25,7 +25,9 @@ import (
 //	end                 nothing is left to do
 //
 // and treats the end of the pipe without an "end" as zklock's death. It is in a session of its own, so that neither the
-// terminal nor signals to zklock's process group reach it. zklock replaces a guard that is killed or stopped.
+// terminal nor signals to zklock's process group reach it. zklock replaces a guard that is killed or stopped. Both are
+// one program, also when an upgrade has replaced its file (on Linux; elsewhere it must know the orders of the older
+// one).
 const guardCommand = "guard-process-group"
 
 // guard is zklock's side of it. One goroutine uses it at a time.
@@ -71,7 +73,7 @@ func (g *guard) start() error {
 }
 
 func launchGuard(r *reaper, death syscall.Signal) (*subprocess, *os.File, error) {
-	self, err := os.Executable()
+	self, err := ownProgram()
 	if err != nil {
 		return nil, nil, err
 	}

@@ -28,7 +28,7 @@ func (a *app) leaderCommand() *cobra.Command {
 		GroupID: groupLook,
 		Short:   "Show the leader, and every change with --follow",
 		Long: `Show the leader of the election at PATH and its value. It ends with 1 when there is no leader. With --follow it shows every
-change, including that there is no leader, until it is interrupted.`,
+change, including that there is no leader, until it is interrupted or nobody reads its output any more.`,
 		Example: `  zklock leader /elections/scheduler
   zklock leader --follow --json /elections/scheduler`,
 		Args: onePath,
@@ -39,12 +39,17 @@ change, including that there is no leader, until it is interrupted.`,
 			return a.with(func(ctx context.Context, c *zklock.Client) error {
 				e := c.Election(args[0])
 				if follow {
+					ctx, cancel := whileRead(ctx, a.out)
+					defer cancel(nil)
 					for l, err := range e.Observe(ctx) {
+						if gone := context.Cause(ctx); gone != nil {
+							return gone
+						}
 						if err := show(l, err); err != nil {
 							return err
 						}
 					}
-					return ctx.Err()
+					return context.Cause(ctx)
 				}
 				ctx, cancel := context.WithTimeout(ctx, a.conn.patience)
 				defer cancel()

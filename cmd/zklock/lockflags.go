@@ -37,6 +37,9 @@ type lockFlags struct {
 	try, shared, exclusive bool
 	permits, size          int
 
+	// Of elect only.
+	elect, again bool
+
 	// Of run only: see once.go.
 	key      string
 	every    time.Duration
@@ -97,7 +100,7 @@ func (l *lockFlags) check(a *app, cmd *cobra.Command, argv []string) error {
 	case l.onLoss != lossKill && l.onLoss != lossTerm && l.onLoss != lossIgnore:
 		return usagef("--on-loss %s: want kill, term or ignore", l.onLoss)
 	case l.graceSet && (l.grace < 0 || l.grace > most):
-		return usagef("--grace %v: want 0 to %v, a quarter of the session timeout (--timeout)", l.grace, most)
+		return usagef("--grace %v: want 0 to %v, a quarter of the session timeout (--session-timeout)", l.grace, most)
 	case changed("max-hold") && l.maxHold <= 0:
 		return usagef("--max-hold %v: must be more than 0", l.maxHold)
 	case changed("max-hold") && l.onLoss == lossIgnore:

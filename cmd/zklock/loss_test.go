@@ -21,7 +21,7 @@ import (
 const lossTimeout = 6 * time.Second
 
 func lossFlags(more ...string) []string {
-	return append([]string{"run", "--timeout", lossTimeout.String(), "--tick", tick.String()}, more...)
+	return append([]string{"run", "--session-timeout", lossTimeout.String(), "--tick", tick.String()}, more...)
 }
 
 // free waits until no contender holds the lock and returns when that was.
@@ -105,7 +105,7 @@ func TestTheCommandMayEndByItselfDuringTheGrace(t *testing.T) {
 	t.Parallel()
 	for trial := 1; ; trial++ {
 		s, d := server(t), newDiary(t)
-		p := launch(t, s.Addr(), append(lossFlags("--timeout", "12s", "--grace", "3s"), "/l", "--", testCommand, "diary", string(d), "until-term")...)
+		p := launch(t, s.Addr(), append(lossFlags("--session-timeout", "12s", "--grace", "3s"), "/l", "--", testCommand, "diary", string(d), "until-term")...)
 		d.alive(t, "child")
 		s.Inject(zktest.Refuse()) // a server that accepts the connection and sends nothing would shorten the lease
 		s.Inject(zktest.Freeze())
@@ -163,7 +163,7 @@ func TestOnLossTermNeverSendsSIGKILL(t *testing.T) {
 func TestOnLossIgnoreReportsTheLossAndLeavesTheCommandRunning(t *testing.T) {
 	t.Parallel()
 	s, d := server(t), newDiary(t)
-	p := launch(t, s.Addr(), append(lossFlags("--timeout", calm, "--on-loss", "ignore"), "/l", "--", testCommand, "diary", string(d), "until-term")...)
+	p := launch(t, s.Addr(), append(lossFlags("--session-timeout", calm, "--on-loss", "ignore"), "/l", "--", testCommand, "diary", string(d), "until-term")...)
 	d.alive(t, "child")
 	require.NoError(t, s.Expire(s.Sessions()[0].ID))
 	until(t, "said", func() bool { return strings.Contains(p.err.String(), "lock lost, and the command goes on: ") })
@@ -177,7 +177,7 @@ func TestAnExpiredSessionOrABrokenLockKillsTheCommandAtOnce(t *testing.T) {
 	s := server(t)
 	for _, how := range []string{"expired", "deleted"} {
 		d := newDiary(t)
-		p := hold(t, s.Addr(), d, "--timeout", calm)
+		p := hold(t, s.Addr(), d, "--session-timeout", calm)
 		if how == "expired" {
 			require.NoError(t, s.Expire(s.Sessions()[0].ID))
 		} else {
@@ -194,7 +194,7 @@ func TestMaxHoldEndsTheCommandBeforeTheLockIsFree(t *testing.T) {
 	t.Parallel()
 	for most := time.Second; ; most *= 8 {
 		s, d := server(t), newDiary(t)
-		p := launchHold(t, s.Addr(), d, "--timeout", calm, "--max-hold", most.String(), "--grace", "500ms")
+		p := launchHold(t, s.Addr(), d, "--session-timeout", calm, "--max-hold", most.String(), "--grace", "500ms")
 		until(t, "the command and its child, or the end", func() bool { return !d.seen("grandchild").IsZero() || p.over() })
 		if d.seen("grandchild").IsZero() && most < time.Minute {
 			continue // a busy machine had not started it by then

@@ -137,10 +137,16 @@ func launch(t testing.TB, zk string, args ...string) *process {
 // launchAs is launch for a zklock with another name.
 func launchAs(t testing.TB, name, zk string, args ...string) *process {
 	t.Helper()
-	p := &process{TB: t, Cmd: self(t, name, args...), out: &buffer{}, err: &buffer{}, ended: make(chan struct{})}
+	return start(t, self(t, name, args...), zk)
+}
+
+// start is launch for a command of one's own.
+func start(t testing.TB, cmd *exec.Cmd, zk string) *process {
+	t.Helper()
+	p := &process{TB: t, Cmd: cmd, out: &buffer{}, err: &buffer{}, ended: make(chan struct{})}
 	p.Stdout, p.Stderr = p.out, p.err
 	p.Env = environ(t, zk)
-	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a process group of its own, and no terminal
 	require.NoError(t, p.Start())
 	go func() {
 		_ = p.Cmd.Wait() // its exit code is checked below
@@ -271,10 +277,13 @@ func (d diary) kill(t testing.TB, who ...string) {
 	}
 }
 
+// pid is that of the last one with that name.
 func (d diary) pid(t testing.TB, who string) (pid int) {
 	t.Helper()
-	_, err := fmt.Sscanf(d.entries(who)[0], "pid %d", &pid)
-	require.NoError(t, err)
+	for _, e := range d.entries(who) {
+		fmt.Sscanf(e, "pid %d", &pid)
+	}
+	require.NotZero(t, pid)
 	return pid
 }
 

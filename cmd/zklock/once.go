@@ -39,12 +39,12 @@ func (l *lockFlags) checkOnce(changed func(string) bool) error {
 	return nil
 }
 
-// section calls fn while the lock is held; left is the rest of --wait.
-type section func(ctx context.Context, c *zklock.Client, left time.Duration, fn func(h *zklock.Hold) error) error
+// section calls fn, which runs the command, while the lock is held; left is the rest of --wait.
+type section func(ctx context.Context, c *zklock.Client, left time.Duration, fn func(h *zklock.Hold) (started bool, err error)) error
 
 // onlyOnce is the section of a job that runs once in the fleet.
 func (a *app) onlyOnce(l *lockFlags, path string) section {
-	return func(ctx context.Context, c *zklock.Client, left time.Duration, fn func(h *zklock.Hold) error) error {
+	return func(ctx context.Context, c *zklock.Client, left time.Duration, fn func(h *zklock.Hold) (started bool, err error)) error {
 		opts := l.options(left)
 		if l.atMost {
 			opts = append(opts, zklock.WithAtMostOnce())
@@ -55,11 +55,17 @@ func (a *app) onlyOnce(l *lockFlags, path string) section {
 			ctx, cancel = context.WithTimeout(ctx, a.conn.patience) // for a connection; it does not end the command
 			defer cancel()
 		}
+		job := c.Once(path, opts...)
 		work := func(ctx context.Context) error {
 			h, _ := zklock.HoldFrom(ctx)
-			return fn(h)
+			started, err := fn(h)
+			if l.atMost && !started { // recorded, and not made
+				if _, err := job.Forget(h.Context(), l.key, h.Token()); err != nil {
+					notice(a.err, "the command was not started, and its run stays recorded (see zklock done --forget): %v", bare{err})
+				}
+			}
+			return err
 		}
-		job := c.Once(path, opts...)
 		var err error
 		if l.everySet {
 			err = job.Every(ctx, l.every, work)
@@ -67,7 +73,11 @@ func (a *app) onlyOnce(l *lockFlags, path string) section {
 			err = job.Do(ctx, l.key, work)
 		}
 		if errors.Is(err, zklock.ErrDone) {
-			if a.verbose || !a.quiet && isTerminal(a.err) {
+			var done *zklock.DoneError
+			switch {
+			case errors.As(err, &done) && done.Ahead > 0:
+				notice(a.err, "%v: zklock done --forget %q %s lets it run", err, done.Key, path)
+			case a.verbose || !a.quiet && isTerminal(a.err):
 				notice(a.err, "%v", err)
 			}
 			return nil

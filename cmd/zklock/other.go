@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/signal"
 )
@@ -15,7 +16,7 @@ var errNoGroups = &exitError{exitFailed, errors.New("run and elect need a Unix: 
 
 func (a *app) run(*lockFlags, string, []string) error { return errNoGroups }
 
-func (a *app) elect(*lockFlags, string, []string, string, bool) error { return errNoGroups }
+func (a *app) elect(*lockFlags, string, []string, string) error { return errNoGroups }
 
 // interruptible calls fn with a context that ends with Ctrl-C.
 func (a *app) interruptible(fn func(ctx context.Context) error) error {
@@ -26,6 +27,11 @@ func (a *app) interruptible(fn func(ctx context.Context) error) error {
 		return &exitError{exitSignal + 2, nil}
 	}
 	return err
+}
+
+// whileRead returns ctx: a write shows that nobody reads.
+func whileRead(ctx context.Context, _ io.Writer) (context.Context, context.CancelCauseFunc) {
+	return context.WithCancelCause(ctx)
 }
 
 // guardCommand never matches here.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/zklock/locker/zklock"
 )
@@ -60,6 +61,26 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 		meant = ": did you mean " + strings.Join(near, " or ") + "?"
 	}
 	return usagef("unknown command %q for %q%s", args[0], cmd.CommandPath(), meant)
+}
+
+// noSuchFlag suggests flags for an unknown one, as noSuchCommand does for a command.
+func noSuchFlag(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {
+		return err
+	}
+	flags := &cobra.Command{SuggestionsMinimumDistance: 2} // finds what is near among commands: one for each flag
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		near := &cobra.Command{Use: "--" + f.Name, Run: func(*cobra.Command, []string) {}}
+		if f.Name == "wait" || strings.HasSuffix(f.Name, "-timeout") {
+			near.SuggestFor = []string{"--timeout"}
+		}
+		flags.AddCommand(near)
+	})
+	if near := flags.SuggestionsFor("--" + unknown.GetSpecifiedName()); len(near) > 0 {
+		return fmt.Errorf("%w: did you mean %s?", err, strings.Join(near, " or "))
+	}
+	return err
 }
 
 // onePath wants one argument, a lock's path.
@@ -123,6 +144,7 @@ A command that it runs under a lock is stopped before another client can have th
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetOut(a.out)
 	root.SetErr(a.err)
+	root.SetFlagErrorFunc(noSuchFlag)
 	root.AddGroup(&cobra.Group{ID: groupRun, Title: "Under a lock:"}, &cobra.Group{ID: groupLook, Title: "Looking at locks:"},
 		&cobra.Group{ID: groupRest, Title: "The rest:"})
 	root.SetHelpCommandGroupID(groupRest)

@@ -16,28 +16,29 @@ import (
 // run is zklock run.
 func (a *app) run(l *lockFlags, path string, argv []string) error {
 	if l.once() {
-		return a.underLock(l, path, argv, false, a.onlyOnce(l, path))
+		return a.underLock(l, path, argv, a.onlyOnce(l, path))
 	}
-	return a.underLock(l, path, argv, false, a.holding(func(ctx context.Context, c *zklock.Client, left time.Duration) (*zklock.Hold, error) {
+	return a.underLock(l, path, argv, a.holding(func(ctx context.Context, c *zklock.Client, left time.Duration) (*zklock.Hold, error) {
 		return l.take(ctx, a, c, path, left)
 	}))
 }
 
 // holding is the section of an ordinary lock: taken and released.
 func (a *app) holding(take taker) section {
-	return func(ctx context.Context, c *zklock.Client, left time.Duration, fn func(h *zklock.Hold) error) error {
+	return func(ctx context.Context, c *zklock.Client, left time.Duration, fn func(h *zklock.Hold) (started bool, err error)) error {
 		h, err := take(ctx, c, left)
 		if err != nil {
 			return err
 		}
 		defer a.release(h)
-		return fn(h)
+		_, err = fn(h)
+		return err
 	}
 }
 
-// underLock takes the lock and runs the command; with again it repeats that until the command has ended while the lock
-// was held.
-func (a *app) underLock(l *lockFlags, path string, argv []string, again bool, under section) (err error) {
+// underLock takes the lock and runs the command; with --again it repeats that until the command has ended while the
+// lock was held.
+func (a *app) underLock(l *lockFlags, path string, argv []string, under section) (err error) {
 	j := &job{a: a, args: argv, onLoss: l.onLoss, maxHold: l.maxHold}
 	if j.file, err = lookup(argv[0]); err != nil {
 		return err
@@ -48,11 +49,14 @@ func (a *app) underLock(l *lockFlags, path string, argv []string, again bool, un
 	j.reaper = newReaper()
 	defer j.reaper.close()
 	j.sigs = catchSignals()
+	if l.elect {
+		j.sigs.standBy()
+	}
 	var like syscall.Signal
 	for terms := 0; ; terms++ {
 		like, err = a.attempt(j, l, path, under)
 		code := codeOf(err)
-		if !again || j.done || code != exitLost && (code != exitUnreachable || terms == 0) {
+		if !l.again || j.done || code != exitLost && (code != exitUnreachable || terms == 0) {
 			break
 		}
 		if code == exitUnreachable {
@@ -96,20 +100,20 @@ func (a *app) attempt(j *job, l *lockFlags, path string, under section) (like sy
 		}
 	}
 	if err == nil {
-		err = under(ctx, c, l.wait-time.Since(began), func(h *zklock.Hold) error {
+		err = under(ctx, c, l.wait-time.Since(began), func(h *zklock.Hold) (started bool, err error) {
 			if err := waited(); err != nil {
-				return err
+				return false, err
 			}
 			s, err := c.Session(context.Background())
 			if err == nil {
 				err = h.Err()
 			}
 			if err != nil {
-				return err // lost before the command was started
+				return false, err // lost before the command was started
 			}
 			j.grace = l.graceOf(s.Timeout())
 			like, err = j.run(h, s.Timeout(), s.ServerTick(), append(lockEnvironment(path, h, s.ID()), a.conn.handed...))
-			return err
+			return j.started, err
 		})
 	}
 	if interrupted := waited(); interrupted != nil {
@@ -127,8 +131,8 @@ func (a *app) dialWithin(ctx context.Context, l *lockFlags, more ...zklock.Optio
 }
 
 // elect is zklock elect.
-func (a *app) elect(l *lockFlags, path string, argv []string, value string, again bool) error {
-	return a.underLock(l, path, argv, again, a.holding(campaign(path, value, l)))
+func (a *app) elect(l *lockFlags, path string, argv []string, value string) error {
+	return a.underLock(l, path, argv, a.holding(campaign(path, value, l)))
 }
 
 // interruptible calls fn with a context that ends with the first signal that ends programs; then the exit code says so.

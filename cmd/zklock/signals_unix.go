@@ -15,8 +15,12 @@ import (
 // scheduler sends to itself all the time.
 var kept = []os.Signal{syscall.SIGCHLD, syscall.SIGURG, syscall.SIGPIPE, syscall.SIGTTIN, syscall.SIGTTOU}
 
-// harmless are the signals that don't end a process; while waiting they have their default effect.
+// harmless are the signals that don't end a process; until a command has run they have their default effect.
 var harmless = []os.Signal{syscall.SIGCONT, syscall.SIGTSTP, syscall.SIGWINCH}
+
+// forServices are the signals that tell a service to open its logs anew, or the like. They are sent on all hosts, also
+// to a service that is not running there yet.
+var forServices = []os.Signal{syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2}
 
 // signals catches the signals that are forwarded. A signal that was ignored at our start (nohup, or a background job of
 // a script) stays ignored, by zklock and by the command.
@@ -24,10 +28,11 @@ type signals struct {
 	c       chan os.Signal
 	waiting []os.Signal // signals that end a wait
 	running []os.Signal // signals that only a running command gets
+	idle    []os.Signal // signals that have no effect on a wait
 }
 
 func catchSignals() *signals {
-	s := &signals{c: make(chan os.Signal, 64)}
+	s := &signals{c: make(chan os.Signal, 64), idle: harmless}
 	for n := 1; n <= lastSignal; n++ {
 		sig := syscall.Signal(n)
 		switch {
@@ -43,8 +48,17 @@ func catchSignals() *signals {
 	return s
 }
 
-// whileWaiting returns a context that ends with the first signal; done stops that, joins, and returns the signal if
-// there was one.
+// standBy keeps the signals for services from ending a wait, unless there is a terminal: SIGHUP is its hang-up.
+func (s *signals) standBy() {
+	if t := openTerminal(); t != nil {
+		_ = t.close() // nothing was written
+		return
+	}
+	s.idle = slices.Concat(harmless, forServices)
+}
+
+// whileWaiting returns a context that ends with the first signal that is not idle; done stops that, joins, and returns
+// the signal if there was one.
 func (s *signals) whileWaiting(parent context.Context) (ctx context.Context, done func() (syscall.Signal, bool)) {
 	ctx, cancel := context.WithCancel(parent)
 	got := make(chan syscall.Signal, 1)
@@ -53,7 +67,7 @@ func (s *signals) whileWaiting(parent context.Context) (ctx context.Context, don
 		for {
 			select {
 			case sig := <-s.c:
-				if slices.Contains(harmless, sig) { // caught since a command ran
+				if slices.Contains(s.idle, sig) {
 					continue
 				}
 				got <- sig.(syscall.Signal)

@@ -22,6 +22,7 @@ type job struct {
 	sigs    *signals
 	reaper  *reaper
 	guard   *guard
+	started bool // the command was started
 	lent    bool // the command had the terminal, so Ctrl-C went to it alone
 	done    bool // the command has ended, and not because of the lock: the exit code is its own
 }
@@ -77,6 +78,7 @@ func (j *job) run(h *zklock.Hold, timeout, tick time.Duration, env []string) (li
 	if s.child, err = startChild(j.reaper, j.file, j.args, environment(env...), j.death(), s.tty); err != nil {
 		return 0, err
 	}
+	j.started = true
 	j.guard.group(s.child.pgid)
 	err = s.watch()
 	s.tty.take()

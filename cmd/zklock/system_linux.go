@@ -26,6 +26,9 @@ func dieWithUs(attr *syscall.SysProcAttr, sig syscall.Signal) { attr.Pdeathsig =
 // does not reap.
 func adopt() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
+// ownProgram is a file with the program of this process, also when the one that it was started from has been replaced.
+func ownProgram() (string, error) { return "/proc/self/exe", nil }
+
 // lastSignal is the greatest signal number there is.
 const lastSignal = 64
 

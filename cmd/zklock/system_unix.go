@@ -3,6 +3,7 @@
 package main
 
 import (
+	"os"
 	"syscall"
 	"time"
 )
@@ -15,6 +16,9 @@ func dieWithUs(*syscall.SysProcAttr, syscall.Signal) {}
 
 // adopt does nothing: process 1 reaps what the command leaves behind.
 func adopt() error { return nil }
+
+// ownProgram is the file that this process was started from, which may have been replaced.
+func ownProgram() (string, error) { return os.Executable() }
 
 // lastSignal is the greatest signal number there is.
 const lastSignal = 31

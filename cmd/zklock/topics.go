@@ -6,23 +6,31 @@ import "github.com/spf13/cobra"
 var topicTexts = []struct{ name, short, text string }{
 	{"exit-codes", "What the exit codes mean", exitTable + `
 
-run, elect, hold and wait use all of them; the other commands 0, 1, 64, 69, 77 and 128+N. leader and break end with 1 when
+run, elect and hold use all of them; the other commands 0, 1, 64, 69, 77 and 128+N. leader and break end with 1 when
 there is no leader, or no such contender.
+
+The command's own code may be 64 to 77, too. With a code of zklock's own, one of its lines on standard error begins with
+"zklock: ", except with 75 and --quiet. A script that has to be sure lets the command note its code:
+zklock run /l -- sh -c './report.sh; echo $? >status'
+
+elect --again stands for election again after a 70 of zklock's own, and after a 69 unless that is the first attempt. With every
+other code it ends, and with every code of the command, also 69 and 70.
 
 On a terminal, when Ctrl-C has ended the command, zklock ends by SIGINT itself: a shell shows 130 all the same, and a
 script around zklock is interrupted too.`},
 	{"environment", "Variables that zklock reads, and that it sets for a command", `Read if the flag is not given:
-  ` + envZK + `         --zk: the ensemble, "zk1:2181,zk2:2181,zk3:2181", with a /chroot after it if there is one
-  ` + envAuth + `       --auth: scheme:credential, one per line
-  ` + envAuthFile + `  --auth-file
-  ` + envTimeout + `    --timeout: the session timeout, for example 30s
-  ` + envRoot + `       PATH of ls and top: the directory of your locks
+  ` + envZK + `                 --zk: the ensemble, "zk1:2181,zk2:2181,zk3:2181", with a /chroot after it if there is one
+  ` + envAuth + `               --auth: scheme:credential, one per line
+  ` + envAuthFile + `          --auth-file
+  ` + envTimeout + `    --session-timeout, for example 30s
+  ` + envRoot + `               PATH of ls: the directory of your locks
   ZKLOCK_CONNECT_TIMEOUT, ZKLOCK_TICK, ZKLOCK_CREATE_CHROOT, ZKLOCK_TLS (true), ZKLOCK_TLS_CA, ZKLOCK_TLS_CERT, ZKLOCK_TLS_KEY,
   ZKLOCK_TLS_SERVER_NAME: --connect-timeout and so on
 
 zklock passes its own flags on to the command of run and elect in these variables, except ` + envAuth + `: a zklock in it uses
 the same ensemble. The command never gets --auth or ` + envAuth + `: one that connects to the ensemble itself needs credentials
-of its own, or the right to read the file that ` + envAuthFile + ` names.
+of its own, or the right to read the file that ` + envAuthFile + ` names. Nor does it get LISTEN_PID, WATCHDOG_PID, WATCHDOG_USEC
+and NOTIFY_SOCKET, by which systemd means zklock: a unit with Type=notify or WatchdogSec= does not work around zklock.
 
 Set for the command of run and elect, whatever it would have inherited:
   ZKLOCK_PATH       the lock's path
@@ -31,7 +39,7 @@ Set for the command of run and elect, whatever it would have inherited:
                     let what you write to refuse a token that is lower than the last
   ZKLOCK_SESSION    the ZooKeeper session, as 0x…
   ` + envHeld + `       the sessions and znodes of this lock and of those that it is run under, one per line: a run, elect or
-                    wait in it that would wait for one of these, and so for itself, ends with 64 at once
+                    hold in it that would wait for one of these, and so for itself, ends with 64 at once
 
 The output of "zklock queue --json $ZKLOCK_PATH" shows a command the state of its lock; its exit code, whether the ensemble
 has answered.`},
@@ -47,7 +55,7 @@ A chroot after the servers, --zk zk1:2181,zk2:2181/team-a, is prefixed to every 
 error, 64; with --create-chroot run, elect and hold create it.`},
 	{"safety", "When a command is stopped, and what is not covered", `zklock holds the lock as long as the ensemble hears from it in time. From the leader's confirmations and its own clock it
 computes the instant until which no other client can have the lock, allowing for clock rates that differ by two per cent.
-For a session timeout T (--timeout, 10 s; the servers may grant another):
+For a session timeout T (--session-timeout, 10 s; the servers may grant another):
 
   - only --grace and T/11 of the lease are left, which never happens while the ensemble answers: the command's process group
     gets SIGTERM. (The grace is shorter than requested with a T of less than six ticks, see --tick, and when a server lets

@@ -229,6 +229,21 @@ func TestThePlaceInLineIsShownLiveAndRemoved(t *testing.T) {
 	c.exits(0)
 }
 
+// There a hang-up means that the user has gone.
+func TestAStandbyOnATerminalLeavesTheLineWhenThatHangsUp(t *testing.T) {
+	t.Parallel()
+	s, d := server(t), newDiary(t)
+	leader := launch(t, s.Addr(), "elect", "/e", "--", testCommand, "diary", string(d), "live")
+	d.alive(t, "child")
+	c := open(t, s.Addr(), self(t, "zklock", "elect", "/e", "--", "true"))
+	queued(t, s, "/e", 2)
+	require.NoError(t, c.cmd.Process.Signal(syscall.SIGHUP))
+	c.exits(128 + 1)
+	queued(t, s, "/e", 1)
+	require.NoError(t, leader.Process.Signal(syscall.SIGTERM))
+	leader.exits(128 + 15)
+}
+
 func TestBreakAsksOnATerminal(t *testing.T) {
 	t.Parallel()
 	s, d := server(t), newDiary(t)
