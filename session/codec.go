@@ -306,7 +306,7 @@ var codes = map[int32]error{
 	codeAuthFailed:     ErrAuth,
 	codeSessionMoved:   zk.ErrSessionMoved,
 	-119:               errors.New("server is read-only"),
-	-120:               errors.New("no ephemeral znode on a local session"),
+	-120:               errors.New("no ephemeral znode on a local session: the servers' localSessionsUpgradingEnabled has to be true"),
 	-121:               errors.New("no such watch"),
 	codeRequestTimeout: errors.New("the request took too long"),
 	-123:               errors.New("reconfiguration is disabled"),

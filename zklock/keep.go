@@ -3,6 +3,7 @@ package zklock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/zklock/locker/internal/jitter"
@@ -72,7 +73,8 @@ func (c *Client) await(ctx context.Context) (*session.Session, error) {
 		case <-now.next:
 		case <-c.ctx.Done():
 		case <-ctx.Done():
-			return nil, session.Waited(ctx, trusted.Caller{}, errors.New("waiting for the next session"))
+			over := fmt.Errorf("waiting for the next session (the last one ended: %v)", now.session.Err()) //nolint:errorlint // as text
+			return nil, session.Waited(ctx, trusted.Caller{}, over)
 		}
 	}
 }

@@ -141,7 +141,7 @@ func (l *lock) acquire(ctx context.Context, op string, info LockInfo) (*Hold, er
 		}
 	}
 	if err != nil {
-		err = l.fail(op, l.explain(caller, err))
+		err = l.fail(op, l.explain(caller, w.explain(ctx, err)))
 		l.c.tellFailed(FailedInfo{info, time.Since(began), err})
 		return nil, err
 	}

@@ -94,3 +94,21 @@ func TestScenario72_ACallThatIsAnsweredTryAgainUntilItsEndSaysSo(t *testing.T) {
 		}
 	}
 }
+
+// Scenario 73: the ensemble ends session after session, as soon as it is asked for an ephemeral znode.
+func TestScenario73_ACallWhoseSessionsEndOneAfterTheOtherSaysSo(t *testing.T) {
+	for name, opts := range map[string][]zklock.LockOption{"a znode of its own": nil, "local hand-off": {zklock.WithLocalHandoff()}} {
+		t.Run(name, func(t *testing.T) {
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				s.Dir("/locks/a")
+				s.Server.Inject(zktest.Answer(zktest.CodeSessionExpired).Op(zktest.OpCreate))
+				c := s.Client()
+				ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
+				defer cancel()
+				_, err := c.Mutex("/locks/a", opts...).Lock(ctx)
+				require.ErrorIs(s, err, context.DeadlineExceeded)
+				require.Regexp(s, `\d\d attempts before that failed, the last one with: .*expired by the ensemble`, err.Error())
+			})
+		})
+	}
+}

@@ -3,6 +3,8 @@ package zklock
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -95,7 +97,9 @@ type waiting struct {
 
 	// Guarded by inUse.mu; only the call's goroutine writes them.
 	line     recipe.Line
-	panicked any // what a hook panicked with
+	panicked any   // what a hook panicked with
+	retries  int   // how often a step was made again
+	why      error // the last time
 }
 
 // endOnPanic is deferred by what calls a hook while the call waits. A panic must not unwind the stack of a call that has a
@@ -115,9 +119,18 @@ func (w *waiting) Queued(l recipe.Line) {
 }
 
 func (w *waiting) Retried(cause error) {
-	w.c.use.update(func() { w.line = recipe.Line{} })
+	w.c.use.update(func() { w.line, w.retries, w.why = recipe.Line{}, w.retries+1, cause })
 	defer w.endOnPanic()
 	w.c.tellRetried(RetriedInfo{w.info, cause})
+}
+
+// explain adds to the error of a call whose ctx has ended, and that is not in line, why it had to begin again: the ensemble may
+// end session after session.
+func (w *waiting) explain(ctx context.Context, err error) error {
+	if ctx.Err() == nil || w.retries == 0 || errors.As(err, new(recipe.LineError)) {
+		return err
+	}
+	return fmt.Errorf("%w (%d attempts before that failed, the last one with: %v)", err, w.retries, w.why) //nolint:errorlint // as text
 }
 
 // inUse has the calls that wait, from when they ask, and the locks that are held, until they have ended.

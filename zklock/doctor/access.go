@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"time"
@@ -94,6 +95,9 @@ func (a *Access) askChildren(ctx context.Context, s *session.Session) error {
 		&zk.CreateRequest{Path: child, Acl: session.WorldACL(), Flags: zk.FlagEphemeral},
 		&zk.DeleteRequest{Path: child, Version: -1},
 		&zk.CheckVersionRequest{Path: child, Version: -1})
+	if errors.Is(err, session.ErrExpired) { // what servers with local sessions answer to a multi with an ephemeral znode
+		return fmt.Errorf("%w: with localSessionsEnabled, localSessionsUpgradingEnabled has to be true", err)
+	}
 	if len(results) < 3 {
 		return err
 	}

@@ -167,6 +167,13 @@ func TestDoctorTriesThePacketLimitThatItIsGiven(t *testing.T) {
 	}
 }
 
+// Servers with local sessions that may not be upgraded end the session that makes an ephemeral znode in a transaction.
+func TestLocalSessionsThatCanNotBeUpgradedAreFound(t *testing.T) {
+	srv := zktest.Run(t)
+	srv.Inject(zktest.Answer(zktest.CodeSessionExpired).Op(zktest.OpMulti))
+	found(t, examine(t, srv.Addr(), doctor.Config{}), doctor.Warning, "localSessionsUpgradingEnabled has to be true")
+}
+
 func TestUnequalServersAndOnesThatAreDownAreFound(t *testing.T) {
 	srv := zktest.Run(t)
 	f, err := srv.Follower()
