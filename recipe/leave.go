@@ -1,7 +1,6 @@
 package recipe
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,8 +13,8 @@ import (
 )
 
 // Leave gives up the place: it deletes the znodes by their full names, and nothing else; several in one transaction if all
-// still exist. Nil: they are deleted. ErrGone: another client had deleted one before. Any other error: ctx or the session
-// ended first. The deletion then goes on in the background until it succeeds, is refused for good (final), or the session
+// still exist. Nil: they are deleted. ErrGone: another client had deleted one before. Any other error, which matches ErrTaken
+// if another client had deleted one: ctx or the session ended first. The deletion then goes on in the background until it succeeds, is refused for good (final), or the session
 // is over and the server deletes the znodes.
 //
 // It blocks for one round trip, or until ctx ends, and waits for another Leave that is under way. The znodes
@@ -105,7 +104,11 @@ func (t *Ticket) remove(ctx context.Context, entries ...*entry) error {
 			}
 			return nil // or our own deletion, whose reply was lost, has done it
 		case several && gone: // another client had deleted one, so this has deleted none
-			return cmp.Or(t.removeEach(ctx), ErrGone)
+			err := t.removeEach(ctx)
+			if err == nil || errors.Is(err, ErrGone) {
+				return ErrGone
+			}
+			return fmt.Errorf("%w: %w", ErrTaken, err)
 		case t.s.Err() != nil:
 			return t.ended(ctx, err)
 		case several && again:

@@ -109,6 +109,9 @@ var (
 	// ErrGone says that another client has deleted the ticket's znode, while its session lives.
 	ErrGone = errors.New("recipe: own znode was deleted")
 
+	// ErrTaken matches the error of a Leave that found a znode deleted by another client, and may not have deleted the rest.
+	ErrTaken = errors.New("recipe: one of several own znodes was deleted")
+
 	// ErrBusy matches the error of Try when another contender is in the way.
 	ErrBusy = errors.New("recipe: busy")
 

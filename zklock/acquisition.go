@@ -72,7 +72,7 @@ func (h *Hold) tellAcquired(i AcquiredInfo) {
 	told := false
 	defer func() {
 		if !told {
-			h.UnlockSoon()
+			h.Unlock()
 		}
 	}()
 	h.a.c.tellAcquired(i)
@@ -130,25 +130,21 @@ func (a *acquisition) expire() {
 }
 
 // release ends an acquisition whose last hold was unlocked. If it was lost before, the znodes that are left are deleted.
-func (a *acquisition) release(ctx context.Context) error { return a.endRelease(ctx, a.beginRelease()) }
-
-// beginRelease ends the contexts. first: the acquisition was not lost before.
-func (a *acquisition) beginRelease() (first bool) {
+func (a *acquisition) release(ctx context.Context) error {
 	if cause := a.ended(); cause != nil {
 		a.endLost(cause) // Guard may not have reported it yet
 	}
-	return a.end(released, ErrUnlocked)
-}
-
-func (a *acquisition) endRelease(ctx context.Context, first bool) error {
-	if !first {
+	if !a.end(released, ErrUnlocked) {
 		a.c.unreleased(ctx, a.ticket, a.leave(ctx))
 		return a.ended()
 	}
 	defer a.c.ends.Done()
 	err := a.leave(ctx)
-	if errors.Is(err, recipe.ErrGone) {
+	switch {
+	case errors.Is(err, recipe.ErrGone):
 		err = ErrNodeDeleted
+	case errors.Is(err, recipe.ErrTaken):
+		err = fmt.Errorf("%w, and the other places are being given up: %w", ErrNodeDeleted, err)
 	}
 	a.c.tellReleased(ReleasedInfo{a.info, Token(a.ticket.Czxid()), time.Since(a.since), err})
 	return err

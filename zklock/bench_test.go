@@ -74,7 +74,7 @@ func benchCycle(ctx context.Context, m *zklock.Mutex) error {
 	if err != nil {
 		return err
 	}
-	return h.Unlock(ctx)
+	return h.Unlock()
 }
 
 func BenchmarkLockUnlock(b *testing.B) {

@@ -13,22 +13,21 @@ import (
 // Its znode is deleted only if it still has that token. A holder that uses this library loses its hold at once
 // (ErrNodeDeleted), but its work is not stopped: only the token and Hold.Multi protect against that.
 //
-// Nil: it was removed. ErrNotHeld: no contender has that token. Other errors as for Queue; after one that matches
+// Nil: it was removed. zk.ErrNoNode: no contender has that token. Other errors as for Queue; after one that matches
 // ErrUnknownOutcome it may have been removed. It costs at most half as much as Queue.
 func (c *Client) Break(ctx context.Context, path string, t Token) error {
 	c.need()
 	needContext(ctx)
-	for gone := false; ; {
+	for left := false; ; left = true {
 		l, name, err := c.find(ctx, path, t)
-		if err == nil {
-			err = l.s.Delete(ctx, path+"/"+name, -1) // by full name, which is never used again
-		}
 		switch {
-		case errors.Is(err, zk.ErrNoNode): // it has left
-			gone = true
-			continue
-		case gone && errors.Is(err, ErrNotHeld):
-			err = nil
+		case err != nil, name == "" && left:
+		case name == "":
+			err = fmt.Errorf("nobody in line has the token %d: %w", t, zk.ErrNoNode)
+		default:
+			if err = l.s.Delete(ctx, path+"/"+name, -1); errors.Is(err, zk.ErrNoNode) { // by full name, which is never used again
+				continue
+			}
 		}
 		return failed("break", path, err)
 	}
@@ -37,7 +36,7 @@ func (c *Client) Break(ctx context.Context, path string, t Token) error {
 // breakSteps is how many contenders Break reads before it looks for t among them.
 const breakSteps = 1000
 
-// find returns the line of dir, and the name of the contender with token t.
+// find returns the line of dir, and the name of the contender with token t; "" if there is none.
 func (c *Client) find(ctx context.Context, dir string, t Token) (lineOf, string, error) {
 	l, err := c.readLine(ctx, dir)
 	if err != nil {
@@ -58,5 +57,5 @@ func (c *Client) find(ctx context.Context, dir string, t Token) (lineOf, string,
 			}
 		}
 	}
-	return l, "", fmt.Errorf("%w: nobody in line has the token %d", ErrNotHeld, t)
+	return l, "", nil
 }

@@ -99,8 +99,8 @@ func TestQueueShowsForeignClientsAndWhatTheirNamesTell(t *testing.T) {
 		require.Empty(s, line[1].Owner, "nothing that a terminal could stumble over")
 		require.Equal(s, "\x00\x01", string(line[1].Data))
 		require.Equal(s, zklock.Contender{Node: dir + "/x-lock-0000000003", Kind: "mutex"}, line[2], "unreadable: what its name tells")
-		require.ErrorIs(s, c.Break(s.Context(), dir, 0), zklock.ErrNotHeld, "the token that it seems to have is nobody's")
-		require.ErrorIs(s, c.Break(s.Context(), dir, -1), zklock.ErrNotHeld)
+		require.ErrorIs(s, c.Break(s.Context(), dir, 0), zk.ErrNoNode, "the token that it seems to have is nobody's")
+		require.ErrorIs(s, c.Break(s.Context(), dir, -1), zk.ErrNoNode)
 		require.Len(s, s.Server.Children(dir), 5)
 	})
 }
@@ -140,8 +140,8 @@ func TestBreakRemovesTheRightContenderAndItsHolderHearsOfIt(t *testing.T) {
 				require.Equal(s, zklock.ErrNodeDeleted, loss.Cause)
 				require.LessOrEqual(s, loss.At.Sub(began), time.Second)
 				require.Equal(s, line[1].Token, first.Get(s).Token())
-				require.ErrorIs(s, admin.Break(s.Context(), dir, h.Token()), zklock.ErrNotHeld, "it is gone")
-				require.ErrorIs(s, admin.Break(s.Context(), "/missing", h.Token()), zklock.ErrNotHeld)
+				require.ErrorIs(s, admin.Break(s.Context(), dir, h.Token()), zk.ErrNoNode, "it is gone")
+				require.ErrorIs(s, admin.Break(s.Context(), "/missing", h.Token()), zk.ErrNoNode)
 				require.NoError(s, first.Hold.Err())
 
 				require.NoError(s, admin.Break(s.Context(), dir, line[2].Token), "a waiter")
@@ -149,7 +149,7 @@ func TestBreakRemovesTheRightContenderAndItsHolderHearsOfIt(t *testing.T) {
 				require.False(s, second.Over())
 				s.Unlock(first.Hold)
 				require.Greater(s, second.Get(s).Token(), line[2].Token)
-				require.ErrorIs(s, h.Unlock(s.Context()), zklock.ErrNodeDeleted)
+				require.ErrorIs(s, h.Unlock(), zklock.ErrNodeDeleted)
 				s.Unlock(second.Hold)
 			})
 		})
@@ -163,7 +163,7 @@ func TestBreakWhoseReplyIsLostSaysThatItMayHaveBeenDone(t *testing.T) {
 		h := s.Lock(a.Mutex(dir))
 		s.Server.Inject(zktest.CloseAfter().Op(zktest.OpDelete).Session(admin.SessionID()).Once())
 		require.ErrorIs(s, admin.Break(s.Context(), dir, h.Token()), zklock.ErrUnknownOutcome)
-		require.ErrorIs(s, admin.Break(s.Context(), dir, h.Token()), zklock.ErrNotHeld)
+		require.ErrorIs(s, admin.Break(s.Context(), dir, h.Token()), zk.ErrNoNode)
 	})
 }
 

@@ -88,7 +88,7 @@ func crashKill(next *zklock.Client, path string, holder *crashChild) (time.Durat
 	if hold.Token() <= holder.Hello.Token {
 		return 0, fmt.Errorf("token %d was followed by token %d", holder.Hello.Token, hold.Token())
 	}
-	return took, hold.Unlock(ctx)
+	return took, hold.Unlock()
 }
 
 // stopped is a holder that is stopped, and its lock's next holder.

@@ -26,7 +26,7 @@
 //
 //	hold, err := m.Lock(ctx) // waits its turn
 //	…
-//	defer hold.Unlock(context.WithoutCancel(ctx))
+//	defer hold.Unlock()
 //	work(hold.Context()) // ends when the lock is lost
 //
 // or, shorter, m.Do(ctx, work).

@@ -24,20 +24,10 @@ func (c *Client) Election(path string, opts ...LockOption) *Election {
 	return &Election{c.newLock("election", opts, path)}
 }
 
-// Leadership is one term of office: the hold of the election's lock, and what only a leader can do.
-type Leadership struct {
-	*Hold
-	e *Election
-}
-
 // Campaign waits until this candidate leads, with value for others to read. Contract and errors are those of Mutex.Lock.
 // A term ends as a hold ends: see Hold.Context.
-func (e *Election) Campaign(ctx context.Context, value []byte) (*Leadership, error) {
-	h, err := use(ctx, e).candidate(value).acquire(ctx, "campaign", LockInfo{Kind: KindElection})
-	if err != nil {
-		return nil, err
-	}
-	return &Leadership{h, e}, nil
+func (e *Election) Campaign(ctx context.Context, value []byte) (*Hold, error) {
+	return use(ctx, e).candidate(value).acquire(ctx, "campaign", LockInfo{Kind: KindElection})
 }
 
 func (l lock) candidate(value []byte) *lock {
@@ -52,29 +42,27 @@ func (l lock) candidate(value []byte) *lock {
 	return &l
 }
 
-// Proclaim replaces the value that others read. Nil: they see it from now on. ErrLost, ErrUnlocked or ErrClosed: this
-// candidate no longer leads, and the value was not changed. ErrUnknownOutcome: the value may have been changed. It blocks
-// for one round trip.
-func (l *Leadership) Proclaim(ctx context.Context, value []byte) error {
-	l.need()
-	needContext(ctx)
-	err := l.Err()
+// Proclaim replaces the value that others read. term is a hold of this election, from Campaign or Run; another is ErrOption.
+// Nil: they see it from now on. ErrLost, ErrUnlocked or ErrClosed: this candidate no longer leads, and the value was not
+// changed. ErrUnknownOutcome: the value may have been changed. It blocks for one round trip.
+func (e *Election) Proclaim(ctx context.Context, term *Hold, value []byte) error {
+	use(ctx, e)
+	term.need()
+	c := e.candidate(value)
+	err := c.err
+	if err == nil && (term.a.info.Kind != KindElection || term.a.info.Path != e.path) {
+		err = fmt.Errorf("%w: %v is no term of this election", ErrOption, term)
+	}
 	if err == nil {
-		c := l.e.candidate(value)
-		if err = c.err; err == nil {
-			err = l.a.ticket.SetData(ctx, c.data)
-		}
+		err = term.Err()
+	}
+	if err == nil {
+		err = term.a.ticket.SetData(ctx, c.data)
 	}
 	if errors.Is(err, zk.ErrNoNode) {
-		err = errors.Join(err, l.Err())
+		err = errors.Join(err, term.Err())
 	}
-	return l.fail("proclaim", err)
-}
-
-// Resign gives up the leadership: see Hold.Unlock.
-func (l *Leadership) Resign(ctx context.Context) error {
-	l.need()
-	return l.Unlock(ctx)
+	return e.fail("proclaim", err)
 }
 
 // Run campaigns and calls lead for each term, one after the other, until ctx ends or lead returns while it leads. lead's
@@ -88,7 +76,7 @@ func (l *Leadership) Resign(ctx context.Context) error {
 // (ErrClosed, ErrPath, zk.ErrNoAuth, …; ErrBusy after WithWait). After any other error it campaigns again, a second later.
 // A contender of another kind of lock at the path, or one that may not be read, is the error of the first campaign only:
 // later, any client that may create znodes there can have made it, and Run goes on.
-func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.Context, l *Leadership) error) error {
+func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.Context, term *Hold) error) error {
 	c := use(ctx, e).c
 	needFunction(lead == nil)
 	for first := true; ; first = false {

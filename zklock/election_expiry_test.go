@@ -74,7 +74,7 @@ func TestScenario39_ALeaderThatExpiresAndComesBackNeverLeadsBesideItsSuccessor(t
 				a := s.ClientAt(f)
 				view := observe(s, s.Client().Election(dir))
 				first := lead(s, a.Election(dir), "a")
-				lost := locktest.LossOf(first.Hold)
+				lost := locktest.LossOf(first)
 				second := campaign(s.Context(), b.Election(dir), "b")
 				time.Sleep(time.Minute)
 				require.NoError(s, first.Err())
@@ -93,7 +93,7 @@ func TestScenario39_ALeaderThatExpiresAndComesBackNeverLeadsBesideItsSuccessor(t
 				time.Sleep(time.Minute)
 				require.False(s, back.Over(), "it stands behind its successor")
 				require.NoError(s, after.Err())
-				require.NoError(s, after.Resign(s.Context()))
+				require.NoError(s, after.Unlock())
 				require.Greater(s, back.win(s).Token(), after.Token())
 				require.Equal(s, []string{"-", "a", "-", "b", "-", "a again"}, view.values())
 			})
@@ -121,7 +121,7 @@ func TestScenario39_TermsOfTwoCandidatesThatTakeTurnsExpiringNeverOverlap(t *tes
 		ended := make(chan error, len(clients))
 		for who, c := range clients {
 			go func() { // ends with Run
-				ended <- c.Election(dir).Run(ctx, []byte(who), func(work context.Context, l *zklock.Leadership) error {
+				ended <- c.Election(dir).Run(ctx, []byte(who), func(work context.Context, l *zklock.Hold) error {
 					began := time.Now()
 					mark := func(on bool) { mu.Lock(); leading[who] = on; mu.Unlock() }
 					mark(true)

@@ -32,20 +32,20 @@ func TestObserversSeeEveryChangeOnceAndInOrder(t *testing.T) {
 		see("a")
 		for i := range 5 {
 			v := fmt.Sprint("a", i)
-			require.NoError(s, l.Proclaim(s.Context(), []byte(v)))
+			require.NoError(s, a.Election(dir).Proclaim(s.Context(), l, []byte(v)))
 			see(v)
 		}
-		require.NoError(s, l.Proclaim(s.Context(), []byte("a4")))
+		require.NoError(s, a.Election(dir).Proclaim(s.Context(), l, []byte("a4")))
 		see("a4") // the same value, proclaimed anew
 		next := campaign(s.Context(), b.Election(dir), "b")
 		see()
-		require.NoError(s, l.Resign(s.Context()))
+		require.NoError(s, l.Unlock())
 		see("-", "b")
 		time.Sleep(locktest.LongTime)
 		see()
-		require.NoError(s, next.win(s).Resign(s.Context()))
+		require.NoError(s, next.win(s).Unlock())
 		see("-")
-		require.NoError(s, lead(s, a.Election(dir), "a").Resign(s.Context()))
+		require.NoError(s, lead(s, a.Election(dir), "a").Unlock())
 		synctest.Wait()
 		require.Equal(s, want, second.values()[:len(want)], "and every observer does")
 	})
@@ -70,14 +70,14 @@ func TestScenario78_AnObserverThatIsNotNotifiedLooksAgain(t *testing.T) {
 		}
 		l := lead(s, a.Election(dir), "a")
 		sees(10*time.Second, "a")
-		require.NoError(s, l.Proclaim(s.Context(), []byte("b")))
+		require.NoError(s, a.Election(dir).Proclaim(s.Context(), l, []byte("b")))
 		sees(20*time.Second, "b")
-		require.NoError(s, l.Resign(s.Context()))
+		require.NoError(s, l.Unlock())
 		sees(40*time.Second, "-")
 		l = lead(s, a.Election(dir), "c")
 		sees(time.Minute, "c")
-		require.NoError(s, l.Resign(s.Context()))
-		require.NoError(s, lead(s, a.Election(dir), "d").Resign(s.Context()))
+		require.NoError(s, l.Unlock())
+		require.NoError(s, lead(s, a.Election(dir), "d").Unlock())
 		sees(time.Minute, "-")
 	})
 }
@@ -93,7 +93,7 @@ func TestObserversSurviveDisconnectsAndTheEndOfTheirSession(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			require.Empty(s, view.values(), "nothing has changed")
 			v := fmt.Sprint("a", i)
-			require.NoError(s, l.Proclaim(s.Context(), []byte(v)))
+			require.NoError(s, a.Election(dir).Proclaim(s.Context(), l, []byte(v)))
 			require.Equal(s, []string{v}, view.values())
 			require.NoError(s, s.Server.Expire(watcher.SessionID()))
 			time.Sleep(5 * time.Second)
@@ -102,7 +102,7 @@ func TestObserversSurviveDisconnectsAndTheEndOfTheirSession(t *testing.T) {
 		// It sees what has changed while it was disconnected when it is connected again.
 		old := watcher.SessionID()
 		cut := s.Server.Inject(zktest.Freeze().Session(old))
-		require.NoError(s, l.Resign(s.Context()))
+		require.NoError(s, l.Unlock())
 		lead(s, a.Election(dir), "a again")
 		time.Sleep(30 * time.Second)
 		cut.Remove()
@@ -248,7 +248,7 @@ func TestBreakingOutOfObservingLeavesNothing(t *testing.T) {
 				if n++; n == 2 {
 					break
 				}
-				require.NoError(s, l.Proclaim(s.Context(), []byte("b")))
+				require.NoError(s, a.Election(dir).Proclaim(s.Context(), l, []byte("b")))
 			}
 		})
 		leave("by a panic", func() {
@@ -313,7 +313,7 @@ func TestObserversDoNotWakeCandidatesNorCandidatesObservers(t *testing.T) {
 		require.Zero(s, count(observers), "candidates come and go behind the leader")
 		require.Zero(s, count(candidates))
 
-		require.NoError(s, l.Resign(s.Context()))
+		require.NoError(s, l.Unlock())
 		calls[0].win(s)
 		require.Equal(s, 1, count(candidates))
 		require.Equal(s, len(observers), count(observers))

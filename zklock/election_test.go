@@ -40,15 +40,15 @@ func TestALeadersValueTokenAndOwnerAreVisible(t *testing.T) {
 		require.NotEmpty(s, leader.Host)
 		require.NotZero(s, leader.PID)
 		require.True(s, leader.Holds)
-		require.NoError(s, l.Proclaim(s.Context(), []byte("10.0.0.5:81")))
+		require.NoError(s, e.Proclaim(s.Context(), l, []byte("10.0.0.5:81")))
 		leader, err = seen.Leader(s.Context())
 		require.NoError(s, err)
 		require.Equal(s, "10.0.0.5:81", string(leader.Value))
 		require.Equal(s, "worker 7", leader.Owner, "the rest stays")
 		require.Equal(s, l.Token(), leader.Token)
 		require.False(s, behind.Over())
-		require.NoError(s, l.Resign(s.Context()))
-		require.ErrorIs(s, l.Proclaim(s.Context(), nil), zklock.ErrUnlocked)
+		require.NoError(s, l.Unlock())
+		require.ErrorIs(s, e.Proclaim(s.Context(), l, nil), zklock.ErrUnlocked)
 		behind.win(s)
 		leader, err = seen.Leader(s.Context())
 		require.NoError(s, err)
@@ -63,10 +63,10 @@ func TestAProclamationThatCanNotBeMadeChangesNothing(t *testing.T) {
 		tooLong := make([]byte, 64<<10+1)
 		_, err := e.Campaign(s.Context(), tooLong)
 		require.ErrorIs(s, err, zklock.ErrOption)
-		leads := func(context.Context, *zklock.Leadership) error { s.Error("it leads"); return nil }
+		leads := func(context.Context, *zklock.Hold) error { s.Error("it leads"); return nil }
 		require.ErrorIs(s, e.Run(s.Context(), tooLong, leads), zklock.ErrOption)
 		l := lead(s, e, "v")
-		require.ErrorIs(s, l.Proclaim(s.Context(), tooLong), zklock.ErrOption)
+		require.ErrorIs(s, e.Proclaim(s.Context(), l, tooLong), zklock.ErrOption)
 		require.NoError(s, l.Err())
 		_, err = e.Campaign(l.Context(), nil)
 		require.ErrorIs(s, err, zklock.ErrDeadlock, "under one's own leadership")
@@ -75,7 +75,7 @@ func TestAProclamationThatCanNotBeMadeChangesNothing(t *testing.T) {
 		require.NoError(s, s.Server.Delete(l.Node()))
 		synctest.Wait()
 		require.NoError(s, l.Err(), "it has not heard of it")
-		require.ErrorIs(s, l.Proclaim(s.Context(), []byte("late")), zklock.ErrNodeDeleted)
+		require.ErrorIs(s, e.Proclaim(s.Context(), l, []byte("late")), zklock.ErrNodeDeleted)
 		require.ErrorIs(s, l.Err(), zklock.ErrNodeDeleted)
 	})
 }
@@ -87,7 +87,7 @@ func TestRunResignsWhenItsCallbackReturns(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				dir, a, b := s.Dir("/e"), s.Client(), s.Client()
 				next := (*candidacy)(nil)
-				err := a.Election(dir).Run(s.Context(), nil, func(work context.Context, l *zklock.Leadership) error {
+				err := a.Election(dir).Run(s.Context(), nil, func(work context.Context, l *zklock.Hold) error {
 					next = campaign(s.Context(), b.Election(dir), "b")
 					time.Sleep(time.Minute)
 					require.NoError(s, work.Err())
@@ -106,8 +106,8 @@ func TestRunReturnsTheErrorOfACallbackThatResignedByItself(t *testing.T) {
 	for _, want := range []error{nil, oops} {
 		locktest.Simulate(t, func(s *locktest.Sim) {
 			dir, c := s.Dir("/e"), s.Client()
-			require.Equal(s, want, c.Election(dir).Run(s.Context(), nil, func(work context.Context, l *zklock.Leadership) error {
-				require.NoError(s, l.Resign(s.Context()))
+			require.Equal(s, want, c.Election(dir).Run(s.Context(), nil, func(work context.Context, l *zklock.Hold) error {
+				require.NoError(s, l.Unlock())
 				require.ErrorIs(s, work.Err(), context.Canceled)
 				return want
 			}))
@@ -136,7 +136,7 @@ func TestRunEndsWithItsContextInEveryState(t *testing.T) {
 				ctx, cancel := context.WithTimeout(s.Context(), c.after)
 				defer cancel()
 				began := time.Now()
-				err := client.Election(dir).Run(ctx, nil, func(work context.Context, _ *zklock.Leadership) error {
+				err := client.Election(dir).Run(ctx, nil, func(work context.Context, _ *zklock.Hold) error {
 					deadline, ok := work.Deadline()
 					require.True(s, ok)
 					require.Equal(s, began.Add(c.after), deadline)
@@ -161,7 +161,7 @@ func TestRunWhoseContextEndsAfterALossReturnsTheContextsError(t *testing.T) {
 		dir, c := s.Dir("/e"), s.Client()
 		ctx, cancel := context.WithCancel(s.Context())
 		oops := errors.New("oops")
-		err := c.Election(dir).Run(ctx, nil, func(work context.Context, l *zklock.Leadership) error {
+		err := c.Election(dir).Run(ctx, nil, func(work context.Context, l *zklock.Hold) error {
 			time.Sleep(time.Second)
 			require.NoError(s, s.Server.Delete(l.Node()))
 			<-work.Done()
@@ -196,7 +196,7 @@ func TestRunOfACampaignThatCanNotSucceedReturns(t *testing.T) {
 			{c.Election(shut), zk.ErrNoAuth},
 			{c.Election(taken, zklock.WithWait(time.Second)), zklock.ErrBusy},
 		} {
-			err := bad.e.Run(s.Context(), nil, func(context.Context, *zklock.Leadership) error { panic("called") })
+			err := bad.e.Run(s.Context(), nil, func(context.Context, *zklock.Hold) error { panic("called") })
 			require.ErrorIs(s, err, bad.want)
 		}
 	})
@@ -213,7 +213,7 @@ func TestRunCampaignsAgainAfterAMaximumTerm(t *testing.T) {
 		for c, terms := range map[*locktest.Client]*terms{a: &mine, b: &theirs} {
 			go func() { // ends with ctx
 				ended <- c.Election(dir, zklock.WithMaxHold(5*time.Second)).Run(ctx, nil,
-					func(work context.Context, l *zklock.Leadership) error {
+					func(work context.Context, l *zklock.Hold) error {
 						defer terms.begin(l)()
 						<-work.Done()
 						return work.Err()
@@ -246,7 +246,7 @@ func TestRunLogsLeadsErrorAfterALostTerm(t *testing.T) {
 				var log strings.Builder
 				c := s.Client(zklock.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))))
 				terms := 0
-				require.NoError(s, c.Election("/e").Run(s.Context(), nil, func(ctx context.Context, _ *zklock.Leadership) error {
+				require.NoError(s, c.Election("/e").Run(s.Context(), nil, func(ctx context.Context, _ *zklock.Hold) error {
 					if terms++; terms > 1 {
 						return nil
 					}

@@ -42,7 +42,7 @@ func TestTurnsGoOnWhenLeadersAreKilled(t *testing.T) {
 				}
 				turns.Enter(h)
 				turns.Leave(h)
-				switch err := h.Unlock(release); {
+				switch err := h.Unlock(); {
 				case err == nil:
 				case errors.Is(err, zklock.ErrLost):
 					lost.Add(1)

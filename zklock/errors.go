@@ -15,7 +15,7 @@ import (
 
 // Ends of a hold: what context.Cause of its context, and Hold.Err, are or wrap.
 var (
-	// ErrUnlocked says that the hold was released by Unlock or UnlockSoon. It does not match ErrLost.
+	// ErrUnlocked says that the hold was released by Unlock. It does not match ErrLost.
 	ErrUnlocked = errors.New("zklock: unlocked")
 	// ErrLost matches, by errors.Is, every end that the holder did not ask for: the four below, and session.ErrAuth.
 	ErrLost = session.ErrLost
@@ -45,8 +45,6 @@ var (
 	ErrDeadlock = recipe.ErrDeadlock
 	// ErrNoLeader says that the election has no leader now.
 	ErrNoLeader = errors.New("zklock: no leader")
-	// ErrNotHeld says that the hold has been released before.
-	ErrNotHeld = errors.New("zklock: not held")
 	// ErrClosed says that the Client was closed.
 	ErrClosed = session.ErrClosed
 	// ErrPath says that a path can't be a lock's; the message names the path and the rule.
@@ -147,11 +145,4 @@ func (h *Hold) need() {
 	if h == nil || h.a == nil {
 		panic("zklock: nil or zero Hold: Lock returns one when its error is nil")
 	}
-}
-
-func (l *Leadership) need() {
-	if l == nil {
-		panic("zklock: nil Leadership: Campaign returns one when its error is nil")
-	}
-	l.Hold.need()
 }

@@ -42,24 +42,6 @@ func free(s *locktest.Sim, path string) {
 
 // endedCalls are calls whose context ends with a cause.
 var endedCalls = map[string]func(s *locktest.Sim, c *locktest.Client, cause error){
-	"unlock": func(s *locktest.Sim, c *locktest.Client, cause error) {
-		h := s.Lock(c.Mutex("/l"))
-		err := h.Unlock(ended(cause))
-		require.ErrorIs(s, err, context.Canceled)
-		require.NotErrorIs(s, err, zklock.ErrNodeDeleted)
-		free(s, "/l")
-	},
-	"unlock, local handoff": func(s *locktest.Sim, c *locktest.Client, cause error) {
-		h := s.Lock(c.Mutex("/l", zklock.WithHandoffs(5)))
-		_ = h.Unlock(ended(cause)) // the place is given up, whatever the error is
-		free(s, "/l")
-	},
-	"unlock, several paths": func(s *locktest.Sim, c *locktest.Client, cause error) {
-		h := takeAll(s, c.MultiLock([]string{"/l", "/m"}))
-		require.ErrorIs(s, h.Unlock(ended(cause)), context.Canceled)
-		free(s, "/l")
-		free(s, "/m")
-	},
 	"wait": func(s *locktest.Sim, c *locktest.Client, cause error) {
 		h := s.Lock(s.Client().Mutex("/l"))
 		ctx, end := withCause(cause)
@@ -90,9 +72,10 @@ var endedCalls = map[string]func(s *locktest.Sim, c *locktest.Client, cause erro
 		s.Unlock(h)
 	},
 	"proclaim": func(s *locktest.Sim, c *locktest.Client, cause error) {
-		l, err := c.Election("/e").Campaign(s.Context(), nil)
+		e := c.Election("/e")
+		l, err := e.Campaign(s.Context(), nil)
 		require.NoError(s, err)
-		require.ErrorIs(s, l.Proclaim(ended(cause), []byte("x")), context.Canceled)
+		require.ErrorIs(s, e.Proclaim(ended(cause), l, []byte("x")), context.Canceled)
 		require.NoError(s, l.Err())
 	},
 	"queue": func(s *locktest.Sim, c *locktest.Client, cause error) {

@@ -42,7 +42,7 @@ func ExampleRWMutex() {
 	_, err = config.TryRLock(ctx)
 	fmt.Println("read while somebody writes:", errors.Is(err, zklock.ErrBusy))
 
-	if err := writer.Unlock(ctx); err != nil {
+	if err := writer.Unlock(); err != nil {
 		log.Fatal(err)
 	}
 
@@ -52,7 +52,7 @@ func ExampleRWMutex() {
 	}
 	second, err := config.TryRLock(ctx)
 	fmt.Println("read beside a reader:", err)
-	fmt.Println(reader.Unlock(ctx), second.Unlock(ctx))
+	fmt.Println(reader.Unlock(), second.Unlock())
 	// Output:
 	// read while somebody writes: true
 	// read beside a reader: <nil>
@@ -74,7 +74,7 @@ func ExampleSemaphore() {
 	fmt.Println("two more of three:", errors.Is(err, zklock.ErrBusy))
 	one, err := exports.TryAcquire(ctx, 1)
 	fmt.Println("one more of three:", err)
-	fmt.Println(two.Unlock(ctx), one.Unlock(ctx))
+	fmt.Println(two.Unlock(), one.Unlock())
 	// Output:
 	// two more of three: true
 	// one more of three: <nil>
@@ -106,7 +106,7 @@ func ExampleElection() {
 	defer done()
 
 	partition := c.Election("/partitions/7")
-	err := partition.Run(ctx, []byte("10.0.0.5:8080"), func(ctx context.Context, l *zklock.Leadership) error {
+	err := partition.Run(ctx, []byte("10.0.0.5:8080"), func(ctx context.Context, l *zklock.Hold) error {
 		leader, err := partition.Leader(ctx) // what everybody else sees
 		if err != nil {
 			return err
@@ -130,7 +130,7 @@ func ExampleElection_Observe() {
 	defer done()
 
 	partition := c.Election("/partitions/7")
-	var term *zklock.Leadership
+	var term *zklock.Hold
 	step := 0
 	for leader, err := range partition.Observe(ctx) {
 		if errors.Is(err, zklock.ErrNoLeader) {
@@ -144,9 +144,9 @@ func ExampleElection_Observe() {
 		case 1:
 			term, err = partition.Campaign(ctx, []byte("a"))
 		case 2:
-			err = term.Proclaim(ctx, []byte("b"))
+			err = partition.Proclaim(ctx, term, []byte("b"))
 		case 3:
-			err = term.Resign(ctx)
+			err = term.Unlock()
 		case 4:
 			return
 		}

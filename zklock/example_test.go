@@ -49,7 +49,7 @@ func ExampleMutex_Lock() {
 		log.Fatal(err)
 	}
 	fmt.Println("held:", hold.Err() == nil, hold.Token() > 0, hold.SafeUntil().After(time.Now()))
-	if err := hold.Unlock(context.WithoutCancel(ctx)); err != nil {
+	if err := hold.Unlock(); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println("then:", context.Cause(hold.Context()))
@@ -67,7 +67,7 @@ func ExampleMutex_TryLock() {
 	fmt.Println("first:", err)
 	_, err = c.Mutex("/locks/a").TryLock(ctx)
 	fmt.Println("second is busy:", errors.Is(err, zklock.ErrBusy))
-	fmt.Println("unlock:", hold.Unlock(ctx))
+	fmt.Println("unlock:", hold.Unlock())
 	// Output:
 	// first: <nil>
 	// second is busy: true
@@ -139,7 +139,7 @@ func ExampleWithWait() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer hold.Unlock(ctx)
+	defer hold.Unlock()
 	_, err = c.Mutex("/locks/a", zklock.WithWait(50*time.Millisecond)).Lock(ctx)
 	fmt.Println(errors.Is(err, zklock.ErrBusy))
 	// Output: true

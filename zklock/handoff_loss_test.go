@@ -51,7 +51,7 @@ func TestAfterALossTheNextInTheProcessHasAnotherZnode(t *testing.T) {
 				lost := time.Now()
 				next := calls[1].Get(s)
 				require.False(s, calls[1].At.Before(lost), "not before the one that was lost had ended")
-				require.ErrorIs(s, h.Unlock(s.Context()), c.want)
+				require.ErrorIs(s, h.Unlock(), c.want)
 				require.ErrorIs(s, h.Check(s.Context()), c.want)
 				require.Greater(s, next.Token(), h.Token())
 				s.Owned(client, next)

@@ -60,7 +60,7 @@ func TestAZnodeThatAMultiMayStillCheckIsNotHandedOn(t *testing.T) {
 				<-in.Hit()
 				synctest.Wait()
 				unlocked := make(chan error, 1)
-				go func() { unlocked <- h.Unlock(s.Context()) }()
+				go func() { unlocked <- h.Unlock() }()
 				synctest.Wait()
 				in.Remove()
 				require.NoError(s, <-unlocked)

@@ -121,15 +121,13 @@ func (c *chaos) work(d dice, i int, opts []zklock.LockOption) {
 				c.Error(err)
 			}
 		}
-		unlockCtx, done := context.WithTimeout(c.Context(), d.millis(20000))
-		if err := h.Unlock(unlockCtx); err != nil && !errors.Is(err, zklock.ErrLost) && !errors.Is(err, context.DeadlineExceeded) {
+		if err := h.Unlock(); err != nil && !errors.Is(err, zklock.ErrLost) {
 			c.Error(err)
 		}
 		if h.Context().Err() == nil {
 			c.Error("released, and its context has not ended")
 		}
 		<-ended
-		done()
 		cancel()
 		time.Sleep(d.millis(30) * time.Duration(d.IntN(2)))
 	}

@@ -40,7 +40,7 @@ func drain(s *locktest.Sim, calls []*locktest.Call) {
 			<-c.Done
 			if c.Err != nil {
 				s.Error(c.Err)
-			} else if err := c.Hold.Unlock(s.Context()); err != nil {
+			} else if err := c.Hold.Unlock(); err != nil {
 				s.Error(err)
 			}
 		})
@@ -55,7 +55,7 @@ func TestScenario78_HandOversEndThoughTheEventOfAContenderOutsideIsLost(t *testi
 		m := c.Mutex("/l", zklock.WithHandoffs(1))
 		h := s.Lock(m)
 		calls := inLine(s, m, 30)
-		require.NoError(s, h.Unlock(s.Context()))
+		require.NoError(s, h.Unlock())
 		h, calls = calls[0].Get(s), calls[1:]
 		s.Server.Inject(zktest.DropReply().Op(zktest.OpNotify).Session(c.SessionID()))
 		outside := inLine(s, s.Client().Mutex("/l"), 1)[0]
@@ -183,7 +183,7 @@ func TestTwoProcessesTakeTurns(t *testing.T) {
 						}
 						order = append(order, turn{who, h.Token()})
 						time.Sleep(time.Millisecond)
-						if err := h.Unlock(s.Context()); err != nil {
+						if err := h.Unlock(); err != nil {
 							done <- err
 							return
 						}

@@ -89,7 +89,7 @@ func TestANeighbourWhoHidesItsZnodeAndGoesFromOnlookersAndReaders(t *testing.T) 
 			require.NoError(s, err)
 			defer cancel()
 			s.Until(10*time.Minute, "the observer hears of the new leader", func() bool { return len(changes) >= 3 })
-			require.NoError(s, l.Resign(s.Context()))
+			require.NoError(s, l.Unlock())
 		})
 	})
 	t.Run("a reader behind a writer", func(t *testing.T) {

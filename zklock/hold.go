@@ -129,61 +129,31 @@ func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error
 	return resps, h.fail("multi", err)
 }
 
-// Unlock releases the lock: the hold's context ends, then its znode is deleted, and nothing else. Nil: it is deleted, and
-// the next in line may hold. It blocks for one round trip, or, without a connection, until ctx or the session has ended.
-// When ctx ends first, or has ended before, the error is ctx's, the hold counts as released, and the deletion goes on in
-// the background until it has succeeded, the ensemble has refused it for good (as by zk.ErrNoAuth), or the session is over.
+// Unlock releases the lock: the hold's context ends, then its znode is deleted, and nothing else. It waits for the ensemble's
+// answer, for a tenth of the session timeout at most, and not at all without a connection. The deletion then goes on in the
+// background until it has succeeded, the ensemble has refused it for good (as by zk.ErrNoAuth), or the session is over; the
+// hooks have what became of it.
 //
-// If ctx comes from this hold (Context, With, the context inside Do) and has not ended, Unlock would end it. So its
-// cancellation, and that of its parents, does not count: the call waits until ctx's deadline, or, if there is none, for one
-// session timeout at most.
-//
-// Errors: ErrNotHeld (released before); ErrLost (lost before, with the cause; or the session, and with it the lock, ended
-// before the deletion was confirmed).
-func (h *Hold) Unlock(ctx context.Context) error {
+// Nil: the lock was ours until now. ErrLost: it had been lost, with the cause. ErrUnlocked: it was released before, and this
+// call has done nothing.
+func (h *Hold) Unlock() error {
 	h.need()
-	needContext(ctx)
 	if !h.released.CompareAndSwap(false, true) {
-		return h.fail("unlock", ErrNotHeld)
+		return h.fail("unlock", ErrUnlocked)
 	}
 	err := h.Err()
-	if from, ok := HoldFrom(ctx); ok && from.a == h.a && ctx.Err() == nil {
-		// ctx is about to end with the hold, which is no reason to give up its release.
-		var done context.CancelFunc
-		deadline, bounded := ctx.Deadline()
-		if ctx = context.WithoutCancel(ctx); !bounded {
-			deadline = time.Now().Add(h.ctx.s.Timeout())
-		}
-		ctx, done = context.WithDeadline(ctx, deadline)
-		defer done()
-	}
 	if h.a.drop(h) {
-		err = h.a.release(ctx)
+		s := h.ctx.s
+		ctx, done := context.WithTimeout(context.Background(), s.Timeout()/10)
+		defer done()
+		if s.State() != session.Connected {
+			done()
+		}
+		if released := h.a.release(ctx); isAny(released, ErrNodeDeleted, ErrSessionExpired) { // perhaps while the lock was in use
+			err = cmp.Or(err, released)
+		}
 	}
 	return h.fail("unlock", err)
-}
-
-// UnlockSoon is Unlock that does not wait for the ensemble's answer, to save a round trip: when it returns, the hold's
-// context has ended, and the deletion goes on in the background as after Unlock. The hooks have what Unlock would return:
-// Released the error, Lost a loss from before. It does nothing for a hold that was released before. It does not block, and
-// takes a goroutine, which Close joins, until there is an answer, or for one session timeout.
-func (h *Hold) UnlockSoon() {
-	h.need()
-	if !h.released.CompareAndSwap(false, true) {
-		return
-	}
-	if !h.a.drop(h) {
-		return
-	}
-	first := h.a.beginRelease()
-	finish := func(ctx context.Context) { _ = h.a.endRelease(ctx, first) } // the hooks have its error
-	if !h.a.c.spawn(func() {
-		ctx, done := context.WithTimeout(context.Background(), h.ctx.s.Timeout())
-		defer done()
-		finish(ctx)
-	}) {
-		finish(h.ctx.s.Context()) // closed: it is over
-	}
 }
 
 func (h *Hold) fail(op string, err error) error { return failed(op, h.a.info.Path, err) }
@@ -286,7 +256,7 @@ func (c holdContext) Value(key any) any {
 //
 //	hold, err := m.Lock(ctx)
 //	…
-//	defer hold.Unlock(context.WithoutCancel(ctx))
+//	defer hold.Unlock()
 //	work, release := hold.With(ctx)
 //	defer release()
 //	row, err := db.ExecContext(work, …)

@@ -57,60 +57,10 @@ func (e *ending) at(what string, fn func()) {
 	})
 }
 
-// context returns one that lasts, one that ends soon, or one that has ended.
-func (e *ending) context() (context.Context, context.CancelFunc) {
-	limit := time.Hour
-	switch e.rnd.IntN(4) {
-	case 0:
-		limit = 0
-	case 1:
-		limit = time.Duration(e.rnd.IntN(4000)) * time.Microsecond
-	}
-	ctx, cancel := context.WithTimeout(e.Context(), limit)
-	pause := time.Duration(e.rnd.IntN(2)*e.rnd.IntN(5000)) * time.Microsecond
-	return slowContext{ctx, func() { time.Sleep(pause) }}, cancel
-}
-
-// slowContext is a program's own context, which runs something when it is asked for a value: Unlock asks between checking
-// the hold and ending it.
-type slowContext struct {
-	context.Context
-	asked func()
-}
-
-func (c slowContext) Value(key any) any {
-	c.asked()
-	return c.Context.Value(key)
-}
-
-// One of a MultiLock's znodes is lost during its Unlock, after Unlock has checked the hold. The other znodes are deleted
-// (scenario 61).
-func TestAMultiLockThatIsLostWhileItsUnlockIsUnderWayLeavesNothing(t *testing.T) {
-	locktest.Simulate(t, func(s *locktest.Sim) {
-		dirs, c := dirs(s, 3), s.Client()
-		h := takeAll(s, c.MultiLock(dirs))
-		time.Sleep(time.Second) // it watches its znodes now
-		ctx := slowContext{s.Context(), func() {
-			if h.Err() == nil {
-				require.NoError(s, s.Server.Delete(h.Nodes()[1]))
-				<-h.Context().Done()
-			}
-		}}
-		require.ErrorIs(s, h.Unlock(ctx), zklock.ErrNodeDeleted)
-		emptyAll(s, 0, dirs)
-	})
-}
-
 // unlock releases h.
 func (e *ending) unlock(name string, h *zklock.Hold) {
-	ctx, cancel := e.context()
 	e.at("unlock of "+name, func() {
-		defer cancel()
-		err := h.Unlock(ctx)
-		switch {
-		case err == nil, errors.Is(err, zklock.ErrLost), errors.Is(err, zklock.ErrClosed),
-			ctx.Err() != nil && errors.Is(err, ctx.Err()):
-		default:
+		if err := h.Unlock(); err != nil && !errors.Is(err, zklock.ErrLost) && !errors.Is(err, zklock.ErrClosed) {
 			e.Errorf("%s: unlock: %v", name, err)
 		}
 		if h.Context().Err() == nil {
@@ -262,7 +212,7 @@ func TestAMultiLockThatLostAZnodeAndHangsIsFreeAtItsMaximum(t *testing.T) {
 		after := next.Get(s)
 		require.Equal(s, 5*time.Second, next.At.Sub(began))
 		require.ErrorIs(s, h.Err(), zklock.ErrNodeDeleted, "the first cause stays")
-		require.ErrorIs(s, h.Unlock(s.Context()), zklock.ErrNodeDeleted)
+		require.ErrorIs(s, h.Unlock(), zklock.ErrNodeDeleted)
 		s.Unlock(after)
 		emptyAll(s, 0, dirs)
 	})

@@ -42,17 +42,18 @@ func TestAHoldThatHasEndedSaysWhyAndAsksNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				c := s.Client()
-				l, err := c.Election(s.Dir("/l"), zklock.WithMaxHold(time.Hour)).Campaign(s.Context(), []byte("v"))
+				e := c.Election(s.Dir("/l"), zklock.WithMaxHold(time.Hour))
+				l, err := e.Campaign(s.Context(), []byte("v"))
 				require.NoError(s, err)
 				token, node := l.Token(), l.Node()
-				k.end(s, c, l.Hold)
+				k.end(s, c, l)
 
 				require.ErrorIs(s, l.Err(), k.want)
 				require.Equal(s, l.Err(), context.Cause(l.Context()))
 				synctest.Wait() // until the requests that the end has caused, perhaps a deletion, have been sent
 				asked := s.Server.Requests()
 				_, multiErr := l.Multi(s.Context(), &zk.CreateRequest{Path: "/done", Acl: zk.WorldACL(zk.PermAll)})
-				for op, err := range map[string]error{"check": l.Check(s.Context()), "multi": multiErr, "proclaim": l.Proclaim(s.Context(), []byte("w"))} {
+				for op, err := range map[string]error{"check": l.Check(s.Context()), "multi": multiErr, "proclaim": e.Proclaim(s.Context(), l, []byte("w"))} {
 					require.ErrorIs(s, err, k.want, op)
 					require.ErrorContains(s, err, "zklock: "+op+" /l: ")
 					require.Equal(s, k.lost, errors.Is(err, zklock.ErrLost), "%s: %v", op, err)
@@ -101,7 +102,7 @@ func TestAnUnlockThatMeetsTheEndOfItsHoldNamesTheCallAndTheLock(t *testing.T) {
 					if name == "held for too long" {
 						time.Sleep(time.Second)
 					}
-					err := h.Unlock(s.Context())
+					err := h.Unlock()
 					both.Wait()
 					if err != nil {
 						require.ErrorContains(s, err, "zklock: unlock /l: ")

@@ -46,7 +46,7 @@ func (u *hookUser) use(event string) {
 		}
 		if event == "released" || event == "lost" {
 			for _, h := range holds {
-				_ = h.Unlock(u.s.Context()) // ErrNotHeld, mostly
+				_ = h.Unlock() // ErrNotHeld, mostly
 			}
 		}
 	}()
@@ -108,7 +108,7 @@ func TestAHookMayUseTheHoldsThatItIsToldOf(t *testing.T) {
 				if kind == "reentrant rw" {
 					s.Unlock(u.know(s.Take(under(h, rw.Lock))))
 				}
-				_ = h.Unlock(s.Context())
+				_ = h.Unlock()
 				for range 2 {
 					require.NoError(s, s.Server.Delete(u.know(s.Take(lock)).Node()))
 					time.Sleep(time.Second)

@@ -35,7 +35,7 @@ func TestScenario70_APanicOfAHookLeavesNoPlaceAndNoHold(t *testing.T) {
 							ctx = locktest.Within(s, time.Second)
 						}
 						if h, err := kind.lock(c.Client, dir)(ctx); err == nil {
-							_ = h.Unlock(ctx)
+							_ = h.Unlock()
 						}
 					}()
 					time.Sleep(time.Minute)

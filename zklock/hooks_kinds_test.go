@@ -136,7 +136,7 @@ func journalKinds() []journalKind {
 			if err != nil {
 				return nil, err
 			}
-			return l.Hold, nil
+			return l, nil
 		}, mutex},
 	}
 }
@@ -166,7 +166,7 @@ func TestEveryKindOfLockTellsTheSameTale(t *testing.T) {
 				require.NoError(t, err)
 				infos := ta.told(t, "asked", "acquired")
 				time.Sleep(10 * time.Minute)
-				require.NoError(t, h.Unlock(context.Background()))
+				require.NoError(t, h.Unlock())
 				released := ta.told(t, "released")
 				checkAll(append(infos, released...))
 				require.Equal(t, 10*time.Minute, released[0].(zklock.ReleasedInfo).Held)
@@ -195,7 +195,7 @@ func TestEveryKindOfLockTellsTheSameTale(t *testing.T) {
 				}()
 				time.Sleep(2 * time.Second)
 				infos = ta.told(t, "asked", "queued 1", "queued 1")
-				require.NoError(t, theirs.Unlock(locktest.Soon(t)))
+				require.NoError(t, theirs.Unlock())
 				h, held := <-got
 				require.True(t, held)
 				infos = append(infos, ta.told(t, "acquired")...)
@@ -253,7 +253,7 @@ func TestMaxHoldIsToldAsALoss(t *testing.T) {
 		lost := ta.told(t, "lost")[0].(zklock.LostInfo)
 		require.Equal(t, time.Minute, lost.Held)
 		require.ErrorIs(t, lost.Cause, zklock.ErrMaxHold)
-		require.ErrorIs(t, h.Unlock(locktest.Soon(t)), zklock.ErrLost)
+		require.ErrorIs(t, h.Unlock(), zklock.ErrLost)
 		require.Empty(t, ta.diary.read())
 	})
 }

@@ -45,7 +45,7 @@ func TestACallThatEndsAsTheFirstConnectionBreaksDoesNotPanic(t *testing.T) {
 					if err != nil {
 						return
 					}
-					if err := h.Unlock(s.Context()); err != nil && !errors.Is(err, zklock.ErrLost) {
+					if err := h.Unlock(); err != nil && !errors.Is(err, zklock.ErrLost) {
 						s.Error(err)
 					}
 				})

@@ -100,7 +100,7 @@ func TestEveryKindOfLockTakesAKeyPath(t *testing.T) {
 						if err != nil {
 							return nil, err
 						}
-						return l.Hold, nil
+						return l, nil
 					},
 				} {
 					if key == "" {
@@ -116,6 +116,6 @@ func TestEveryKindOfLockTakesAKeyPath(t *testing.T) {
 				}
 			}
 		}
-		require.NoError(s, s.Lock(c.Mutex("/locks")).Unlock(ctx), "none of its children stands in the root's own line")
+		require.NoError(s, s.Lock(c.Mutex("/locks")).Unlock(), "none of its children stands in the root's own line")
 	})
 }

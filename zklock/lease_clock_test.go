@@ -109,7 +109,7 @@ func (sc scene) run(t *testing.T, trials int) []*trial {
 			tr.alive = tr.hold.Context().Err() == nil // before anything else
 			tr.got = time.Now()
 			if tr.err == nil {
-				tr.err = h.Unlock(ctx)
+				tr.err = h.Unlock()
 			}
 		})
 	}

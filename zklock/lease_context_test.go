@@ -92,8 +92,8 @@ func TestScenario63_EveryQuestionAboutALostHoldIsAnsweredWithTheLoss(t *testing.
 		},
 		"Election.Run": func(s *locktest.Sim, c *locktest.Client, use func(context.Context, *zklock.Hold)) {
 			ctx, end := context.WithCancel(s.Context())
-			_ = c.Election("/locks/a").Run(ctx, nil, func(ctx context.Context, l *zklock.Leadership) error {
-				use(ctx, l.Hold)
+			_ = c.Election("/locks/a").Run(ctx, nil, func(ctx context.Context, l *zklock.Hold) error {
+				use(ctx, l)
 				end()
 				return nil
 			})

@@ -135,7 +135,7 @@ func (l *lock) acquire(ctx context.Context, op string, info LockInfo) (*Hold, er
 		h, err = l.take(ctx, w)
 		if w.panicked != nil {
 			if h != nil {
-				h.UnlockSoon()
+				h.Unlock()
 			}
 			panic(w.panicked)
 		}

@@ -165,7 +165,7 @@ func TestScenario36_RandomSubsetsInRandomOrderNeverDeadlock(t *testing.T) {
 							}
 							time.Sleep(time.Duration(rnd.Int64N(int64(20 * time.Millisecond))))
 							x.leave(h, mine)
-							if err := h.Unlock(ctx); err != nil {
+							if err := h.Unlock(); err != nil {
 								t.Error(err)
 							}
 						}
@@ -193,7 +193,7 @@ func TestScenario37_OneDeadlineCoversAllLocks(t *testing.T) {
 					h := s.Lock(s.Client().Mutex(dir))
 					if freed[i] > 0 {
 						later := time.AfterFunc(freed[i], func() {
-							if err := h.Unlock(context.Background()); err != nil {
+							if err := h.Unlock(); err != nil {
 								t.Error(err)
 							}
 						})

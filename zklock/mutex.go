@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/zklock/locker/session"
 )
 
 // Mutex is a lock that one holder in the whole ensemble can have. It is a description, and stores no ownership: that is in
@@ -121,7 +119,7 @@ func (h *Hold) do(ctx context.Context, fn func(context.Context) error) (err erro
 		}
 		cause := h.Err()
 		end(ErrUnlocked)
-		cause = cmp.Or(cause, h.releaseAfterWork(ctx))
+		cause = cmp.Or(cause, errors.Unwrap(h.Unlock()))
 		err = hide(err, ErrNotRun)
 		if cause != nil {
 			loss := &lockError{"do", h.a.info.Path, fmt.Errorf("lost while in use: %w", cause)}
@@ -133,21 +131,6 @@ func (h *Hold) do(ctx context.Context, fn func(context.Context) error) (err erro
 		}
 	}()
 	return fn(work)
-}
-
-// releaseAfterWork releases the hold when Do's function has returned, and waits for the answer as Do says. ErrNodeDeleted:
-// another client has deleted the znode, maybe before the function returned.
-func (h *Hold) releaseAfterWork(ctx context.Context) error {
-	s := h.ctx.s
-	bounded, done := context.WithTimeout(context.WithoutCancel(ctx), s.Timeout()/10)
-	defer done()
-	if s.State() != session.Connected {
-		done()
-	}
-	if err := h.Unlock(bounded); errors.Is(err, ErrNodeDeleted) {
-		return ErrNodeDeleted
-	}
-	return nil
 }
 
 // notRunError is why Do's function was not called.

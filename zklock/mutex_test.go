@@ -99,13 +99,11 @@ func TestANilContextPanicsWithTheRule(t *testing.T) {
 			"observe":        func() { c.Election("/l").Observe(none) },
 			"check":          func() { _ = w.Check(none) },
 			"multi":          func() { _, _ = w.Multi(none) },
-			"unlock":         func() { _ = w.Unlock(none) },
 			"with":           func() { _, _ = w.With(none) },
 			"once":           func() { _ = c.Once("/l").Do(none, "k", work) },
 			"every":          func() { _ = c.Once("/l").Every(none, 1, work) },
 			"runs":           func() { _, _ = c.Once("/l").Runs(none) },
-			"resign":         func() { _ = leads.Resign(none) },
-			"proclaim":       func() { _ = leads.Proclaim(none, nil) },
+			"proclaim":       func() { _ = c.Election("/l").Proclaim(none, leads, nil) },
 		} {
 			require.PanicsWithValue(s, "zklock: nil context", call, name)
 		}
@@ -113,7 +111,7 @@ func TestANilContextPanicsWithTheRule(t *testing.T) {
 		require.Equal(s, asked, s.Server.Requests())
 		require.NoError(s, w.Check(s.Context()))
 		s.Unlock(w)
-		require.NoError(s, leads.Resign(s.Context()))
+		require.NoError(s, leads.Unlock())
 	})
 }
 
@@ -139,7 +137,7 @@ func TestZeroValuesPanicWithTheRule(t *testing.T) {
 		"semaphore": func() { _, _ = new(zklock.Semaphore).Acquire(ctx, 1) }, "resize": func() { _ = new(zklock.Semaphore).Resize(ctx, 1) },
 		"multi": func() { _, _ = new(zklock.MultiLock).Lock(ctx) }, "campaign": func() { _, _ = new(zklock.Election).Campaign(ctx, nil) },
 		"run": func() { _ = new(zklock.Election).Run(ctx, nil, nil) }, "leader": func() { _, _ = new(zklock.Election).Leader(ctx) },
-		"observe": func() { new(zklock.Election).Observe(ctx) },
+		"observe": func() { new(zklock.Election).Observe(ctx) }, "proclaim": func() { _ = new(zklock.Election).Proclaim(ctx, nil, nil) },
 
 		"nil mutex": func() { _, _ = (*zklock.Mutex)(nil).Lock(ctx) }, "nil try": func() { _, _ = (*zklock.Mutex)(nil).TryLock(ctx) },
 		"nil do": func() { _ = (*zklock.Mutex)(nil).Do(ctx, neverRun) }, "nil rw": func() { _, _ = (*zklock.RWMutex)(nil).Lock(ctx) },
@@ -161,19 +159,12 @@ func TestZeroValuesPanicWithTheRule(t *testing.T) {
 	}
 	var h *zklock.Hold
 	for name, call := range map[string]func(){
-		"nil": func() { _ = h.Unlock(ctx) }, "zero": func() { _ = new(zklock.Hold).Unlock(ctx) }, "check": func() { _ = h.Check(ctx) },
+		"nil": func() { _ = h.Unlock() }, "zero": func() { _ = new(zklock.Hold).Unlock() }, "check": func() { _ = h.Check(ctx) },
 		"multi": func() { _, _ = h.Multi(ctx) }, "context": func() { h.Context() }, "err": func() { _ = h.Err() },
 		"token": func() { h.Token() }, "safe until": func() { h.SafeUntil() }, "node": func() { h.Node() }, "nodes": func() { h.Nodes() },
-		"zero err": func() { _ = new(zklock.Hold).Err() }, "resign": func() { _ = new(zklock.Leadership).Resign(ctx) },
-		"proclaim": func() { _ = new(zklock.Leadership).Proclaim(ctx, nil) },
+		"zero err": func() { _ = new(zklock.Hold).Err() },
 	} {
 		require.PanicsWithValue(t, "zklock: nil or zero Hold: Lock returns one when its error is nil", call, name)
-	}
-	var l *zklock.Leadership
-	for name, call := range map[string]func(){
-		"resign": func() { _ = l.Resign(ctx) }, "proclaim": func() { _ = l.Proclaim(ctx, nil) },
-	} {
-		require.PanicsWithValue(t, "zklock: nil Leadership: Campaign returns one when its error is nil", call, name)
 	}
 }
 

@@ -253,7 +253,7 @@ func TestOptionsAndHoldsAreTheSameForEveryKind(t *testing.T) {
 				next := s.Start(kind.lock(s.Client().Client, dir)).Get(s)
 				require.Equal(s, time.Hour, time.Since(began))
 				require.ErrorIs(s, h.Err(), zklock.ErrMaxHold)
-				require.ErrorIs(s, h.Unlock(s.Context()), zklock.ErrMaxHold)
+				require.ErrorIs(s, h.Unlock(), zklock.ErrMaxHold)
 				require.ErrorIs(s, write(), zklock.ErrLost)
 				require.Greater(s, next.Token(), h.Token())
 				s.Unlock(next)

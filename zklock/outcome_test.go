@@ -48,12 +48,13 @@ func TestAnAtMostOnceRunThatMayBeRecordedSaysSo(t *testing.T) {
 func TestAProclamationThatMayHaveBeenMadeSaysSo(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
-		l, err := c.Election("/e").Campaign(s.Context(), []byte("old"))
+		e := c.Election("/e")
+		l, err := e.Campaign(s.Context(), []byte("old"))
 		require.NoError(s, err)
 		heal := cutBehind(s, c, zktest.CloseAfter().Op(zktest.OpSetData).Path(l.Node()), 1)
 		ctx, cancel := context.WithTimeout(s.Context(), time.Second)
 		defer cancel()
-		err = l.Proclaim(ctx, []byte("new"))
+		err = e.Proclaim(ctx, l, []byte("new"))
 		require.ErrorIs(s, err, context.DeadlineExceeded)
 		heal()
 		leader, readErr := s.Client().Election("/e").Leader(s.Context())

@@ -55,7 +55,7 @@ func TestAHoldThatIsLostGivesItsRoomBack(t *testing.T) {
 			synctest.Wait()
 			require.NoError(s, s.Server.Delete(h.Node()))
 			require.ErrorIs(s, locktest.End(h), zklock.ErrNodeDeleted)
-			require.ErrorIs(s, h.Unlock(s.Context()), zklock.ErrNodeDeleted)
+			require.ErrorIs(s, h.Unlock(), zklock.ErrNodeDeleted)
 		}
 		require.Zero(s, c.Status().Session.EphemeralBytes, "nothing stands at the ensemble")
 	})

@@ -55,7 +55,7 @@ func TestScenario31_AReadersNodeVanishes(t *testing.T) {
 		require.ErrorIs(s, context.Cause(gone.Context()), zklock.ErrNodeDeleted)
 		require.ErrorIs(s, gone.Err(), zklock.ErrLost)
 		require.NoError(s, stays.Err(), "the other reader is not concerned")
-		require.ErrorIs(s, gone.Unlock(s.Context()), zklock.ErrNodeDeleted)
+		require.ErrorIs(s, gone.Unlock(), zklock.ErrNodeDeleted)
 		require.False(s, writer.Over())
 		s.Unlock(stays)
 		s.Unlock(writer.Get(s))

@@ -33,7 +33,7 @@ func TestScenario72_AnAnswerThatSaysTryAgainEndsNoCall(t *testing.T) {
 				if err != nil {
 					return nil, err
 				}
-				return l.Hold, nil
+				return l, nil
 			}
 		},
 	}

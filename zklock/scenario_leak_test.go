@@ -24,7 +24,7 @@ func lockByMany(s *locktest.Sim, m *zklock.Mutex, workers, n int) {
 			for range n {
 				h, err := m.Lock(s.Context())
 				if err == nil {
-					err = h.Unlock(s.Context())
+					err = h.Unlock()
 				}
 				if err != nil {
 					s.Error(err)
@@ -129,7 +129,7 @@ func TestScenario15_NothingGrowsWithPastTrouble(t *testing.T) {
 			for _, ctx := range []context.Context{ctx, s.Context(), ctx} {
 				calls.Go(func() {
 					if h, err := m.Lock(ctx); err == nil {
-						_ = h.Unlock(s.Context()) // it may have been lost
+						_ = h.Unlock() // it may have been lost
 					}
 				})
 				synctest.Wait()
@@ -153,7 +153,7 @@ func TestScenario15_NothingGrowsWithPastTrouble(t *testing.T) {
 				}
 			}
 			cancel()
-			if err := h.Unlock(s.Context()); h.Err() == nil {
+			if err := h.Unlock(); h.Err() == nil {
 				require.NoError(s, err)
 			}
 			calls.Wait()

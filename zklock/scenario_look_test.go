@@ -100,7 +100,7 @@ func TestScenario50_ManyCallsOnOneLockCostNoOtherHold(t *testing.T) {
 				h, err := c.Mutex(dir).Lock(context.Background())
 				if assert.NoError(s, err) {
 					inside++ // only the holder writes
-					assert.NoError(s, h.Unlock(context.Background()))
+					assert.NoError(s, h.Unlock())
 				}
 			})
 		}

@@ -35,7 +35,7 @@ func TestScenario41_ACallAfterCloseReturnsErrClosedAtOnce(t *testing.T) {
 			"Session":      func() error { _, err := c.Session(ctx); return err },
 			"Hold.Check":   func() error { return h.Check(ctx) },
 			"Hold.Multi":   func() error { _, err := h.Multi(ctx, &zk.DeleteRequest{Path: dir, Version: -1}); return err },
-			"Hold.Unlock":  func() error { return h.Unlock(ctx) },
+			"Hold.Unlock":  func() error { return h.Unlock() },
 			"Hold.Err":     h.Err,
 			"Hold.Context": func() error { return context.Cause(h.Context()) },
 		} {

@@ -47,7 +47,7 @@ var anyKinds = []anyKind{
 			if err != nil {
 				return nil, err
 			}
-			return l.Hold, nil
+			return l, nil
 		}
 	}},
 }
@@ -137,7 +137,7 @@ func TestScenario48_ObserversDoNotFollowAForeignChildThatPutsItselfFirst(t *test
 		cancel()
 		<-done
 		require.Equal(s, []string{path.Base(first.Node()) + " first"}, seen)
-		s.Unlock(first.Hold)
+		s.Unlock(first)
 	})
 }
 

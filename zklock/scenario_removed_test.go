@@ -41,7 +41,7 @@ func removedKinds() map[string]removedKind {
 			if err != nil {
 				return nil, err
 			}
-			return l.Hold, nil
+			return l, nil
 		}
 	}
 	return map[string]removedKind{

@@ -57,7 +57,7 @@ func (w *semaphoreWorld) step() {
 		call.leave()
 		<-call.Done
 		if call.Err == nil {
-			_ = call.Hold.Unlock(w.s.Context()) // it may have been lost
+			_ = call.Hold.Unlock() // it may have been lost
 		}
 	case pick < 88:
 		w.size = 1 + w.rnd.IntN(6)
@@ -135,7 +135,7 @@ func TestASemaphoreUsedInEveryWayForgetsNoContender(t *testing.T) {
 				call.leave()
 				<-call.Done
 				if call.Err == nil {
-					_ = call.Hold.Unlock(s.Context())
+					_ = call.Hold.Unlock()
 				}
 			}
 			s.NothingLeft(w.dir)

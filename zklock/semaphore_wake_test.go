@@ -176,7 +176,7 @@ func TestAnAnnouncementThatIsLostIsMadeAgain(t *testing.T) {
 // A contender begins to hold and ends before it could announce that: the deletion of its znode is the notification.
 func TestAHolderThatEndsBeforeItsAnnouncementIsHeardOf(t *testing.T) {
 	for name, end := range map[string]func(*locktest.Sim, *locktest.Client, *zklock.Hold){
-		"released": func(s *locktest.Sim, _ *locktest.Client, h *zklock.Hold) { go func() { _ = h.Unlock(s.Context()) }() },
+		"released": func(s *locktest.Sim, _ *locktest.Client, h *zklock.Hold) { go func() { _ = h.Unlock() }() },
 		"expired": func(s *locktest.Sim, c *locktest.Client, _ *zklock.Hold) {
 			require.NoError(s, s.Server.Expire(c.SessionID()))
 		},

@@ -29,7 +29,7 @@ func BenchmarkLockAndUnlock(b *testing.B) {
 				for pb.Next() {
 					h, err := m.Lock(context.Background())
 					if err == nil {
-						err = h.Unlock(context.Background())
+						err = h.Unlock()
 					}
 					if err != nil {
 						b.Error(err)

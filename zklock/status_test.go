@@ -85,14 +85,14 @@ func TestStatusShowsHoldsAndWaitsOfEveryKind(t *testing.T) {
 				require.Equal(t, theirs.Node(), w.Holder)
 				require.Contains(t, w.Who, ":", "host and process")
 
-				require.NoError(t, theirs.Unlock(locktest.Soon(t)))
+				require.NoError(t, theirs.Unlock())
 				h, held := <-got
 				require.True(t, held)
 				st = c.Status()
 				require.Empty(t, st.Waits)
 				require.Equal(t, []zklock.HeldLock{{LockInfo: w.LockInfo, Node: h.Node(), Token: h.Token(), Since: time.Now(),
 					SafeUntil: h.SafeUntil(), Count: 1}}, st.Holds)
-				require.NoError(t, h.Unlock(locktest.Soon(t)))
+				require.NoError(t, h.Unlock())
 				require.Empty(t, c.Status().Holds)
 				require.Len(t, other.Status().Holds, 0)
 			})
@@ -153,7 +153,7 @@ func TestStatusDropsWhatIsLostOrInVain(t *testing.T) {
 		require.ErrorIs(t, <-done, context.Canceled)
 		require.Empty(t, c.Status().Waits)
 		srv.Leader().Up()
-		require.Error(t, theirs.Unlock(locktest.Soon(t)))
+		require.Error(t, theirs.Unlock())
 	})
 }
 
@@ -190,7 +190,7 @@ func TestStatusUnderConcurrentUse(t *testing.T) {
 					}
 					time.Sleep(time.Duration(random.IntN(30)) * time.Millisecond)
 					for _, hold := range []*zklock.Hold{h, inner} {
-						if err := hold.Unlock(context.Background()); err != nil {
+						if err := hold.Unlock(); err != nil {
 							t.Error(err)
 						}
 					}

@@ -52,10 +52,6 @@ for the command. Other signals end the wait.
 // campaign takes the lock of elect.
 func campaign(path, value string, l *lockFlags) taker {
 	return func(ctx context.Context, c *zklock.Client, left time.Duration) (*zklock.Hold, error) {
-		leadership, err := c.Election(path, l.options(left)...).Campaign(ctx, []byte(value))
-		if err != nil {
-			return nil, err
-		}
-		return leadership.Hold, nil
+		return c.Election(path, l.options(left)...).Campaign(ctx, []byte(value))
 	}
 }

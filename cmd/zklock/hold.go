@@ -59,7 +59,7 @@ func (a *app) hold(l *lockFlags, path string) error {
 		if err != nil {
 			return err
 		}
-		defer a.release(h)
+		defer release(h)
 		if _, err := fmt.Fprintln(a.out, int64(h.Token()), h.Node()); err != nil {
 			return err
 		}

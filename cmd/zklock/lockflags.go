@@ -179,13 +179,6 @@ func (l *lockFlags) lock(ctx context.Context, c *zklock.Client, path string, lef
 }
 
 // release releases the lock. If that takes too long, the end of the session, which is closed next, releases it.
-func (a *app) release(h *zklock.Hold) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	if h.Err() != nil {
-		return
-	}
-	if err := h.Unlock(ctx); err != nil && !errors.Is(err, zklock.ErrLost) && !a.quiet {
-		notice(a.err, "the lock goes with the session, at the latest after %v: %v", a.conn.timeout, bare{err})
-	}
+func release(h *zklock.Hold) {
+	_ = h.Unlock() // a loss has been told by the end of the hold's context
 }

@@ -25,7 +25,7 @@ func TestPruneLeavesADirectoryThatIsUsedAfterItHasListedIt(t *testing.T) {
 	for _, key := range []string{"idle", "used", "written", "gone"} {
 		h, err := c.Mutex("/locks/" + key).Lock(ctx)
 		require.NoError(t, err)
-		require.NoError(t, h.Unlock(ctx))
+		require.NoError(t, h.Unlock())
 	}
 	p := pruner{root: "/locks", depth: 1, patience: locktest.Bound}
 	require.NoError(t, p.find(ctx, session, time.Now().Add(time.Second)))
@@ -38,7 +38,7 @@ func TestPruneLeavesADirectoryThatIsUsedAfterItHasListedIt(t *testing.T) {
 	require.Equal(t, 1, p.removed)
 	require.Equal(t, []string{"used", "written"}, s.Children("/locks"))
 	require.NoError(t, h.Check(ctx))
-	require.NoError(t, h.Unlock(ctx))
+	require.NoError(t, h.Unlock())
 }
 
 func TestPruneHasItsOwnExitCodeWhenTheEnsembleRefusesTheDeletion(t *testing.T) {

@@ -30,7 +30,7 @@ func (a *app) holding(take taker) section {
 		if err != nil {
 			return err
 		}
-		defer a.release(h)
+		defer release(h)
 		_, err = fn(h)
 		return err
 	}

@@ -114,7 +114,7 @@ func TestAHolderWhoseLockIsLostBetweenReadAndWriteIsRefusedOnceTheNextOneHasRead
 	require.NoError(t, err)
 	require.ErrorIs(t, write(ctx, db, int64(late.Token()), 1, "late", 1), errOvertaken)
 	require.NoError(t, write(ctx, db, int64(next.Token()), 1, "next", 1))
-	require.NoError(t, next.Unlock(ctx))
+	require.NoError(t, next.Unlock())
 	require.NoError(t, approve(ctx, client, db, 1, "after"))
 	require.EqualValues(t, 2, number(t, db, `SELECT count(*) FROM approvals`))
 }

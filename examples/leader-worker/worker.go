@@ -31,7 +31,7 @@ func (w worker) run(leave context.Context) error {
 	}
 	defer c.Close()
 	e := c.Election(partition, zklock.WithOwner(w.name))
-	err = e.Run(leave, []byte(w.name), func(_ context.Context, l *zklock.Leadership) error { return w.lead(leave, l) })
+	err = e.Run(leave, []byte(w.name), func(_ context.Context, l *zklock.Hold) error { return w.lead(leave, l) })
 	if errors.Is(err, context.Canceled) && leave.Err() != nil {
 		return nil // asked to leave while another one led
 	}
@@ -40,7 +40,7 @@ func (w worker) run(leave context.Context) error {
 
 // lead is one term. Its pieces end with the term (l.Context), and are finished when this worker is asked to leave; it
 // returns nil then, and Run resigns.
-func (w worker) lead(leave context.Context, l *zklock.Leadership) error {
+func (w worker) lead(leave context.Context, l *zklock.Hold) error {
 	fmt.Printf("%s leads, token %d\n", w.name, l.Token())
 	last, _, err := w.journal.last("done") // the previous leader's last piece
 	if err != nil {
@@ -57,7 +57,7 @@ func (w worker) lead(leave context.Context, l *zklock.Leadership) error {
 }
 
 // piece is one piece of work.
-func (w worker) piece(l *zklock.Leadership, item int) error {
+func (w worker) piece(l *zklock.Hold, item int) error {
 	e := entry{Item: item, Token: int64(l.Token()), Host: w.name, What: "begun"}
 	if err := w.journal.append(e); err != nil {
 		return err

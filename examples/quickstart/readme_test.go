@@ -126,7 +126,7 @@ func fragment(name, code string) string {
 	fmt.Fprintf(&b, `)
 
 func %s(ctx context.Context, servers string, client *zklock.Client, report, value []byte, db *sql.DB, mux *http.ServeMux, approve http.Handler,
-	work func(context.Context) error, lead func(context.Context, *zklock.Leadership) error, item func(context.Context, zklock.Token) error,
+	work func(context.Context) error, lead func(context.Context, *zklock.Hold) error, item func(context.Context, zklock.Token) error,
 	all []struct {
 		Name string
 		Up   func(context.Context, *sql.DB) error

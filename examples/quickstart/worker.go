@@ -82,7 +82,7 @@ func (w *worker) locked(ctx context.Context) (err error) {
 	}
 	defer func() {
 		// Ctrl-C must not keep the lock from being released.
-		err = errors.Join(err, hold.Unlock(context.WithoutCancel(ctx)))
+		err = errors.Join(err, hold.Unlock())
 	}()
 
 	// The work gets the hold's context: it ends when the lock is lost, and the write is then not made. Ctrl-C ends it

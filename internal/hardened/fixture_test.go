@@ -78,11 +78,11 @@ func life(t *testing.T, connect, path string, opts ...zklock.Option) {
 		require.Failf(t, "two holders", "%v", g.err)
 	}
 	require.NoError(t, held.Check(locktest.Within(t, soon)))
-	require.NoError(t, held.Unlock(locktest.Within(t, soon)))
+	require.NoError(t, held.Unlock())
 	g := <-next
 	require.NoError(t, g.err)
 	require.Greater(t, g.hold.Token(), held.Token())
-	require.NoError(t, g.hold.Unlock(locktest.Within(t, soon)))
+	require.NoError(t, g.hold.Unlock())
 	queue, err := first.Queue(locktest.Within(t, soon), path)
 	require.NoError(t, err)
 	require.Empty(t, queue)

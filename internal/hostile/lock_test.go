@@ -57,7 +57,7 @@ func life(t *testing.T, lie liar, trust *atomic.Bool) (o outcome) {
 			require.LessOrEqual(t, time.Since(began), 2500*time.Millisecond, "Close")
 		}()
 		time.AfterFunc(time.Second, func() {
-			if err := before.Unlock(context.Background()); err != nil {
+			if err := before.Unlock(); err != nil {
 				t.Errorf("the other holder: %v", err)
 			}
 		})
@@ -81,7 +81,7 @@ func life(t *testing.T, lie liar, trust *atomic.Bool) (o outcome) {
 		require.NoError(t, err, "after the last lie")
 		granted(t, srv, h)
 		require.NoError(t, h.Check(ctx))
-		require.NoError(t, h.Unlock(ctx))
+		require.NoError(t, h.Unlock())
 		time.Sleep(2 * timeout)
 		require.Empty(t, srv.Children(dir), "left behind")
 		require.Zero(t, srv.WatchCount(), "watches left behind")
@@ -126,7 +126,7 @@ func use(t *testing.T, srv *zktest.Server, m *zklock.Mutex, before *zklock.Hold,
 	if n, _ := srv.Node("/reg"); o.multi == nil && !trust.Load() {
 		require.Equal(t, "mine", string(n.Data), "a write that was acknowledged")
 	}
-	o.unlock = call(5*time.Second, "Unlock", h.Unlock)
+	o.unlock = call(5*time.Second, "Unlock", func(context.Context) error { return h.Unlock() })
 	if _, stands := srv.Node(h.Node()); o.unlock == nil && !trust.Load() {
 		require.False(t, stands, "unlocked")
 	}
@@ -139,7 +139,7 @@ func use(t *testing.T, srv *zktest.Server, m *zklock.Mutex, before *zklock.Hold,
 		h, err = m.Lock(ctx)
 		return err
 	}); o.again == nil {
-		o.again = call(5*time.Second, "Unlock, again", h.Unlock)
+		o.again = call(5*time.Second, "Unlock, again", func(context.Context) error { return h.Unlock() })
 		require.Error(t, h.Context().Err())
 	}
 	return o

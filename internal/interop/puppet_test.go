@@ -98,7 +98,7 @@ func (p *goPuppet) step(word, argument string) (string, error) {
 	case "write":
 		p.hold, err = p.client.RWMutex(p.path, owner).Lock(ctx)
 	case "unlock", "unread", "unwrite":
-		return "free", p.hold.Unlock(ctx)
+		return "free", p.hold.Unlock()
 	case "line":
 		line, err := p.client.Queue(ctx, p.path)
 		return fmt.Sprint("line ", len(line)), err

@@ -104,9 +104,7 @@ func Take(tb testing.TB, call Acquire) *zklock.Hold {
 // Unlock releases a hold, which must succeed.
 func Unlock(tb testing.TB, h *zklock.Hold) {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	require.NoError(tb, h.Unlock(ctx))
+	require.NoError(tb, h.Unlock())
 }
 
 // End waits for the end of a hold's context and returns the cause.

@@ -75,7 +75,7 @@ func (s *Sim) Start(call Acquire) *Call {
 // Unlock releases a hold, which must succeed.
 func (s *Sim) Unlock(h *zklock.Hold) {
 	s.Helper()
-	require.NoError(s, h.Unlock(s.Context()))
+	require.NoError(s, h.Unlock())
 }
 
 // Dir makes a directory and its parents.

@@ -33,7 +33,7 @@ func (o *op) check(ctx context.Context) {
 // used checks the error of a call on a hold.
 func (o *op) used(ctx context.Context, what string, err error) {
 	switch {
-	case err == nil, errors.Is(err, zklock.ErrLost), errors.Is(err, zklock.ErrUnlocked), errors.Is(err, zklock.ErrNotHeld):
+	case err == nil, errors.Is(err, zklock.ErrLost), errors.Is(err, zklock.ErrUnlocked):
 	case errors.Is(err, zklock.ErrClosed) && o.p.closedSince(o.began):
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 	case errors.Is(err, zklock.ErrUnknownOutcome) && what != "check":
@@ -60,7 +60,7 @@ func (o *op) multi(ctx context.Context) {
 
 // proclaim changes a leader's value.
 func (o *op) proclaim(ctx context.Context) {
-	err := o.g.lead.Proclaim(ctx, []byte(fmt.Sprintf("%s/%d", o.p.name, o.n)))
+	err := o.c.Election(o.t.paths[0]).Proclaim(ctx, o.g.Hold, []byte(fmt.Sprintf("%s/%d", o.p.name, o.n)))
 	o.p.note("#%d proclaims for %s: %v", o.n, o.t.who, errText{err})
 	o.p.within(o.began, o.limit, "proclaim")
 	o.used(ctx, "proclaim", err)
@@ -103,6 +103,5 @@ func (o *op) reenter(ctx context.Context) {
 	if again.Token() != o.t.token {
 		o.p.w.violated("%s entered again and got the token %d, not %d", o.t.who, again.Token(), o.t.token)
 	}
-	o.patient = true
 	o.keep(o.t, g)
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 )
@@ -30,7 +31,6 @@ type op struct {
 	maxHold time.Duration
 	opts    []zklock.LockOption
 	hold    time.Duration
-	patient bool // the release waits for its reply
 	victim  int
 }
 
@@ -77,11 +77,10 @@ func (o *op) draw(k, fam int) {
 	case 3: // longer than a session without a connection lasts
 		o.hold = 4*time.Second + upTo(rnd, 10*time.Second)
 	}
-	o.patient = rnd.IntN(5) > 0
 }
 
 // ask calls the method of the library that acquires the lock.
-func (o *op) ask(ctx context.Context) (*zklock.Hold, *zklock.Leadership, error) {
+func (o *op) ask(ctx context.Context) (*zklock.Hold, error) {
 	var lock, try func(context.Context) (*zklock.Hold, error)
 	switch o.kind {
 	case "mutex":
@@ -101,24 +100,18 @@ func (o *op) ask(ctx context.Context) (*zklock.Hold, *zklock.Leadership, error) 
 		lock = func(ctx context.Context) (*zklock.Hold, error) { return m.Acquire(ctx, o.permits) }
 		try = func(ctx context.Context) (*zklock.Hold, error) { return m.TryAcquire(ctx, o.permits) }
 	case "election":
-		l, err := o.c.Election(o.path, o.opts...).Campaign(ctx, []byte(o.p.name))
-		if err != nil {
-			return nil, nil, err
-		}
-		return l.Hold, l, nil
+		return o.c.Election(o.path, o.opts...).Campaign(ctx, []byte(o.p.name))
 	}
 	if o.try {
-		h, err := try(ctx)
-		return h, nil, err
+		return try(ctx)
 	}
-	h, err := lock(ctx)
-	return h, nil, err
+	return lock(ctx)
 }
 
 // acquire requests a lock, holds it for a while, and releases it.
 func (o *op) acquire(ctx context.Context) {
 	o.p.note("#%d requests: %s %s x%d try %v wait %v max %v, deadline %v", o.n, o.kind, o.paths, o.permits, o.try, o.wait, o.maxHold, o.limit)
-	h, lead, err := o.ask(ctx)
+	h, err := o.ask(ctx)
 	limit := o.limit
 	if slices.ContainsFunc(o.opts, func(zklock.LockOption) bool { return o.wait > 0 }) && !o.try {
 		limit = min(limit, o.wait)
@@ -129,16 +122,16 @@ func (o *op) acquire(ctx context.Context) {
 		o.refused(ctx, err)
 		return
 	}
-	t := o.enter(h, lead)
+	t := o.enter(h)
 	o.p.note("#%d holds %s, token %d", o.n, short(h.Node()), h.Token())
 	o.keep(t, t.holds[0])
 }
 
 // enter reports a new acquisition to the oracle.
-func (o *op) enter(h *zklock.Hold, lead *zklock.Leadership) *acquisition {
+func (o *op) enter(h *zklock.Hold) *acquisition {
 	t := &acquisition{who: fmt.Sprintf("%s#%d", o.p.name, o.n), p: o.p, kind: o.kind, paths: o.paths, permits: o.permits,
 		began: o.began, maxHold: o.maxHold, token: h.Token(), nodes: h.Nodes(), read: o.kind == "read"}
-	t.holds = []*hold{{Hold: h, lead: lead}}
+	t.holds = []*hold{{Hold: h}}
 	for _, node := range t.nodes { // one of several may have been removed already
 		if n, ok := o.p.w.srv.Node(node); ok {
 			t.session = n.Stat.EphemeralOwner
@@ -155,12 +148,7 @@ func (o *op) enter(h *zklock.Hold, lead *zklock.Leadership) *acquisition {
 func (o *op) keep(t *acquisition, g *hold) {
 	pause(g.Context(), o.hold, o.p.r(o.n, 2))
 	if o.release(t, g) {
-		ctx, done := context.WithTimeout(context.Background(), 3*time.Second)
-		defer done()
-		if !o.patient {
-			done()
-		}
-		o.let(ctx, t, g)
+		o.let(t, g)
 	}
 }
 
@@ -176,40 +164,24 @@ func (o *op) release(t *acquisition, g *hold) bool {
 	return true
 }
 
-// let calls Unlock on g, and checks what it returns and leaves.
-func (o *op) let(ctx context.Context, t *acquisition, g *hold) {
+// let calls Unlock on g, and checks what it returns. That nothing is left behind is checked at the end.
+func (o *op) let(t *acquisition, g *hold) {
 	began := o.p.w.now()
-	err := g.Unlock(ctx)
+	err := g.Unlock()
 	o.p.note("#%d unlocks %s: %v", o.n, t.who, errText{err})
-	o.p.within(began, 3*time.Second, "unlock")
-	or := o.p.w.oracle
-	or.ended(t, g)
-	or.mu.Lock()
-	defer or.mu.Unlock()
+	o.p.within(began, o.p.timeout/10, "unlock")
+	o.p.w.oracle.ended(t, g)
 	switch {
-	case err == nil:
-		if t.live() || t.entering > 0 || t.open() != nil || o.p.w.handoff && t.kind == "mutex" { // another hold may have the znode
-			return
-		}
-		for _, node := range t.nodes {
-			if _, ok := o.p.w.srv.Node(node); ok {
-				o.p.w.violated("%s was unlocked, and %s still exists", t.who, node)
-			}
-		}
-	case errors.Is(err, zklock.ErrLost), errors.Is(err, zklock.ErrClosed) && o.p.closedSince(o.began):
-	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
-	case errors.Is(err, session.ErrGarbled) && o.p.w.garbled():
+	case err == nil, errors.Is(err, zklock.ErrLost), errors.Is(err, zklock.ErrClosed) && o.p.closedSince(o.began):
 	default:
 		o.p.w.violated("%s: unlock: %v", t.who, err)
 	}
 }
 
 // unlock releases a hold before the time that was drawn.
-func (o *op) unlock(ctx context.Context) {
+func (o *op) unlock(context.Context) {
 	if o.release(o.t, o.g) {
-		ctx, done := context.WithTimeout(ctx, 3*time.Second)
-		defer done()
-		o.let(ctx, o.t, o.g)
+		o.let(o.t, o.g)
 	}
 }
 
@@ -269,7 +241,7 @@ func (o *op) breakOne(ctx context.Context) {
 	if _, stands := o.p.w.srv.Node(k.Node); stands && err == nil {
 		o.p.w.violated("%s was broken, and still exists", k.Node)
 	}
-	if !errors.Is(err, zklock.ErrNotHeld) && !errors.Is(err, zklock.ErrUnknownOutcome) {
+	if !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zklock.ErrUnknownOutcome) {
 		o.looked(ctx, "break", err)
 	}
 }

@@ -72,7 +72,6 @@ type acquisition struct {
 // hold is one hold of an acquisition.
 type hold struct {
 	*zklock.Hold
-	lead     *zklock.Leadership
 	released bool
 }
 

@@ -203,7 +203,7 @@ func (p *player) operate(ctx context.Context, c *zklock.Client, n int) {
 		p.start(ctx, &o, o.multi)
 	case pick < 81:
 		p.start(ctx, &o, o.unlock)
-	case pick < 85 && g.lead != nil:
+	case pick < 85 && t.kind == "election":
 		p.start(ctx, &o, o.proclaim)
 	case pick < 88 && (t.kind == "write" || t.kind == "mutex" || t.kind == "multi"):
 		o.hold = upTo(p.rnd, time.Second)
@@ -310,7 +310,7 @@ func (e errText) String() string {
 	}{
 		{zklock.ErrBusy, "busy"}, {zklock.ErrClosed, "closed"}, {zklock.ErrDeadlock, "deadlock"},
 		{zklock.ErrConflict, "conflict"}, {zklock.ErrOption, "option"}, {zklock.ErrNoLeader, "no leader"},
-		{zklock.ErrNotHeld, "not held"}, {zklock.ErrUnlocked, "unlocked"}, {zklock.ErrUnknownOutcome, "unknown outcome"},
+		{zklock.ErrUnlocked, "unlocked"}, {zklock.ErrUnknownOutcome, "unknown outcome"},
 		{zklock.ErrSessionExpired, "session expired"}, {zklock.ErrLeaseOver, "lease over"},
 		{zklock.ErrNodeDeleted, "node deleted"}, {zklock.ErrMaxHold, "max hold"},
 		{context.DeadlineExceeded, "deadline"}, {context.Canceled, "cancelled"},

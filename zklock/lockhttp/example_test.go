@@ -53,7 +53,7 @@ func ExampleMiddleware() {
 	w = httptest.NewRecorder()
 	mux.ServeHTTP(w, httptest.NewRequest("POST", "/approvals/47", nil))
 	fmt.Println(w.Code, "Retry-After:", w.Header().Get("Retry-After"))
-	if err := hold.Unlock(context.Background()); err != nil {
+	if err := hold.Unlock(); err != nil {
 		log.Fatal(err)
 	}
 	// Output:
@@ -78,7 +78,7 @@ func ExampleStatusHandler() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer hold.Unlock(context.Background())
+	defer hold.Unlock()
 
 	mux := http.NewServeMux()
 	mux.Handle("/debug/locks", lockhttp.StatusHandler(c))

@@ -67,7 +67,7 @@ func live(t *testing.T, srv *zktest.Server) http.Handler {
 
 	leadership, err := c.Election("/locks/leader").Campaign(locktest.Soon(t), nil)
 	require.NoError(t, err)
-	require.NoError(t, leadership.Resign(locktest.Soon(t)))
+	require.NoError(t, leadership.Unlock())
 
 	// A reentrant call is a wait, and no hold of its own.
 	m := c.Mutex("/locks/again", zklock.WithReentrancy())
@@ -85,7 +85,7 @@ func live(t *testing.T, srv *zktest.Server) http.Handler {
 	go func() {
 		h, err := c.Mutex("/locks/c").Lock(locktest.Soon(t))
 		if err == nil {
-			err = h.Unlock(locktest.Soon(t))
+			err = h.Unlock()
 		}
 		again <- err
 	}()

@@ -122,7 +122,7 @@ func TestAWaitThatTheServersWriteTimeoutLeavesNoTimeForIsRefused(t *testing.T) {
 			client := start(t, &http.Server{Handler: h, WriteTimeout: limit, ErrorLog: log.New(&told, "", 0)})
 			hold := locktest.Lock(t, c.Mutex("/locks/approve/k"))
 			released := time.AfterFunc(1500*time.Millisecond, func() {
-				if err := hold.Unlock(context.Background()); err != nil {
+				if err := hold.Unlock(); err != nil {
 					t.Error(err)
 				}
 			})

@@ -37,7 +37,7 @@ func TestWaitsAndHoldsAreMeasured(t *testing.T) {
 		require.Equal(t, []point{{"zklock.lock.kind=mutex", 0, 3}}, r.metric(t, "zklock.lock.wait.oldest"))
 		require.Empty(t, r.metric(t, "zklock.lock.hold.count"))
 		require.Empty(t, r.metric(t, "zklock.lock.hold.oldest"))
-		require.NoError(t, theirs.Unlock(locktest.Soon(t)))
+		require.NoError(t, theirs.Unlock())
 		h, held := <-got
 		require.True(t, held)
 		require.Empty(t, r.metric(t, "zklock.lock.wait.count"))
@@ -46,7 +46,7 @@ func TestWaitsAndHoldsAreMeasured(t *testing.T) {
 		require.Empty(t, r.metric(t, "zklock.lock.wait.oldest"))
 		time.Sleep(time.Minute)
 		require.Equal(t, []point{{"zklock.lock.kind=mutex", 0, 60}}, r.metric(t, "zklock.lock.hold.oldest"))
-		require.NoError(t, h.Unlock(locktest.Soon(t)))
+		require.NoError(t, h.Unlock())
 		require.Empty(t, r.metric(t, "zklock.lock.hold.count"))
 		require.Empty(t, r.metric(t, "zklock.lock.hold.oldest"))
 		require.Equal(t, []point{{"zklock.lock.end=released,zklock.lock.kind=mutex", 1, 60}}, r.metric(t, "zklock.lock.hold.duration"))
@@ -69,12 +69,12 @@ func TestSpansBelongToTheTraceOfTheCaller(t *testing.T) {
 			close(got)
 		}()
 		time.Sleep(time.Second)
-		require.NoError(t, theirs.Unlock(locktest.Soon(t)))
+		require.NoError(t, theirs.Unlock())
 		h, held := <-got
 		require.True(t, held)
 		time.Sleep(time.Second)
 		request.End()
-		require.NoError(t, h.Unlock(locktest.Soon(t)))
+		require.NoError(t, h.Unlock())
 
 		parent := r.span(t, "request").SpanContext
 		wait := r.span(t, "lock mutex")
@@ -192,10 +192,10 @@ func TestEndedSessionsAndRetriesAreCounted(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, srv.Expire(s.ID()))
 		time.Sleep(5 * time.Second)
-		require.NoError(t, theirs.Unlock(locktest.Soon(t)))
+		require.NoError(t, theirs.Unlock())
 		h, held := <-got
 		require.True(t, held)
-		require.NoError(t, h.Unlock(locktest.Soon(t)))
+		require.NoError(t, h.Unlock())
 		require.Contains(t, eventNames(r.span(t, "lock mutex")), "retried")
 		require.NotEmpty(t, r.metric(t, "zklock.lock.retries"), "once or twice: the znode's end may be heard of before the session's")
 		require.Contains(t, r.metric(t, "zklock.session.changes"), point{"error.type=session_expired,zklock.session.state=over", 0, 1})
@@ -219,8 +219,8 @@ func TestReentrantHoldsCountOnce(t *testing.T) {
 			joined += attrs(s.Attributes)["zklock.call.joined"]
 		}
 		require.NotEmpty(t, joined)
-		require.NoError(t, inner.Unlock(locktest.Soon(t)))
-		require.NoError(t, outer.Unlock(locktest.Soon(t)))
+		require.NoError(t, inner.Unlock())
+		require.NoError(t, outer.Unlock())
 		require.Empty(t, r.metric(t, "zklock.lock.hold.count"))
 		require.Len(t, r.metric(t, "zklock.lock.hold.duration"), 1)
 	})
@@ -232,9 +232,9 @@ func TestOptions(t *testing.T) {
 		return []attribute.KeyValue{attribute.String("class", class)}
 	})
 	bubble(t, func(t *testing.T, srv *zktest.Server, r *record, c *zklock.Client) {
-		require.NoError(t, locktest.Lock(t, c.Mutex("/approvals/1")).Unlock(locktest.Soon(t)))
-		require.NoError(t, locktest.Lock(t, c.Mutex("/approvals/2")).Unlock(locktest.Soon(t)))
-		require.NoError(t, locktest.Lock(t, c.Mutex("/reports/1")).Unlock(locktest.Soon(t)))
+		require.NoError(t, locktest.Lock(t, c.Mutex("/approvals/1")).Unlock())
+		require.NoError(t, locktest.Lock(t, c.Mutex("/approvals/2")).Unlock())
+		require.NoError(t, locktest.Lock(t, c.Mutex("/reports/1")).Unlock())
 		points := r.metric(t, "zklock.lock.wait.duration")
 		require.Len(t, points, 2)
 		require.Equal(t, point{"class=approvals,zklock.lock.kind=mutex", 2, points[0].sum}, points[0])
@@ -247,7 +247,7 @@ func TestHooksWithTheGlobalProvidersDoNothingByDefault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Run(t, zktest.WithoutListener())
 		c := locktest.Dial(t, srv, zklock.WithHooks(otelzklock.Hooks(otelzklock.WithTracerProvider(nil), otelzklock.WithMeterProvider(nil))))
-		require.NoError(t, locktest.Lock(t, c.Mutex("/l")).Unlock(locktest.Soon(t)))
+		require.NoError(t, locktest.Lock(t, c.Mutex("/l")).Unlock())
 	})
 }
 
@@ -264,7 +264,7 @@ func TestLevelsReturnToZero(t *testing.T) {
 						continue
 					}
 					time.Sleep(time.Duration(i) * 2 * time.Millisecond)
-					_ = h.Unlock(context.Background()) // it may be lost by now: that is one of the cases
+					_ = h.Unlock() // it may be lost by now: that is one of the cases
 				}
 			})
 		}

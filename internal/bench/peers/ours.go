@@ -38,4 +38,4 @@ func (l *ourLock) Lock(ctx context.Context) (err error) {
 	return err
 }
 
-func (l *ourLock) Unlock(ctx context.Context) error { return l.h.Unlock(ctx) }
+func (l *ourLock) Unlock(ctx context.Context) error { return l.h.Unlock() }

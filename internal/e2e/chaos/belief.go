@@ -81,16 +81,16 @@ func (b *belief) look(now history.Stamp, h *zklock.Hold) bool {
 func (b *belief) release(w *worker, h *zklock.Hold) error {
 	b.stop()
 	b.joined.Wait()
-	// A longer wait would hold up the round; a shorter one would leave more releases without an answer.
-	ctx, cancel := context.WithTimeout(context.Background(), w.conf.Timeout)
-	defer cancel()
 	now := history.Now()
 	err := h.Err()
 	if err == nil {
 		b.op.Alive, b.op.Sure = now, now
 	}
 	b.op.Release = history.Now()
-	released := h.Unlock(ctx)
+	released := h.Unlock()
+	if answer, ok := h.Context().Value(releaseKey{}).(*error); ok && released == nil {
+		released = *answer
+	}
 	b.op.Released = history.Now()
 	switch {
 	case err != nil:

@@ -23,6 +23,10 @@ type SiteConfig struct {
 	Store   string        // the store's address
 }
 
+// releaseKey is for a *error in the context of a call: what the ensemble has answered to the release, which Unlock may not
+// have waited for.
+type releaseKey struct{}
+
 // site is one client and its workers, in this process or, through child, in one of its own.
 type site struct {
 	conf  SiteConfig
@@ -63,7 +67,12 @@ func openSite(conf SiteConfig) (*site, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := zklock.Dial(ctx, conf.Connect, zklock.WithSessionTimeout(conf.Timeout), zklock.WithServerTick(conf.Tick))
+	c, err := zklock.Dial(ctx, conf.Connect, zklock.WithSessionTimeout(conf.Timeout), zklock.WithServerTick(conf.Tick),
+		zklock.WithHooks(zklock.Hooks{Released: func(i zklock.ReleasedInfo) {
+			if answer, ok := i.Context.Value(releaseKey{}).(*error); ok {
+				*answer = i.Err
+			}
+		}}))
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}

@@ -148,11 +148,7 @@ func (w *worker) lock(ctx context.Context, try bool) (op history.Op, h *zklock.H
 	case history.Election:
 		e := w.c.Election(op.Paths[0])
 		take = func(ctx context.Context) (*zklock.Hold, error) {
-			l, err := e.Campaign(ctx, []byte(w.name))
-			if err != nil {
-				return nil, err
-			}
-			return l.Hold, nil
+			return e.Campaign(ctx, []byte(w.name))
 		}
 	default:
 		if w.load == history.Keys {
@@ -164,7 +160,7 @@ func (w *worker) lock(ctx context.Context, try bool) (op history.Op, h *zklock.H
 		}
 	}
 	op.Call = history.Now()
-	h, err = take(ctx)
+	h, err = take(context.WithValue(ctx, releaseKey{}, new(error)))
 	op.Return = history.Now()
 	if err == nil {
 		op.Token = int64(h.Token())
