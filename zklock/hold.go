@@ -130,9 +130,9 @@ func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error
 }
 
 // Unlock releases the lock: the hold's context ends, then its znode is deleted, and nothing else. It waits for the ensemble's
-// answer, for a tenth of the session timeout at most, and not at all without a connection. The deletion then goes on in the
-// background until it has succeeded, the ensemble has refused it for good (as by zk.ErrNoAuth), or the session is over; the
-// hooks have what became of it.
+// answer for a tenth of the session timeout, a second at most, and not at all without a connection. The deletion then goes on
+// in the background until it has succeeded, the ensemble has refused it for good (as by zk.ErrNoAuth), or the session is over;
+// the hooks have what became of it.
 //
 // Nil: the lock was ours until now. ErrLost: it had been lost, with the cause. ErrUnlocked: it was released before, and this
 // call has done nothing.
@@ -144,12 +144,12 @@ func (h *Hold) Unlock() error {
 	err := h.Err()
 	if h.a.drop(h) {
 		s := h.ctx.s
-		ctx, done := context.WithTimeout(context.Background(), s.Timeout()/10)
+		ctx, done := context.WithTimeout(context.Background(), min(s.Timeout()/10, time.Second))
 		defer done()
 		if s.State() != session.Connected {
 			done()
 		}
-		if released := h.a.release(ctx); isAny(released, ErrNodeDeleted, ErrSessionExpired) { // perhaps while the lock was in use
+		if released := h.a.release(ctx); errors.Is(released, ErrNodeDeleted) { // perhaps while the lock was in use
 			err = cmp.Or(err, released)
 		}
 	}

@@ -169,7 +169,7 @@ func (o *op) let(t *acquisition, g *hold) {
 	began := o.p.w.now()
 	err := g.Unlock()
 	o.p.note("#%d unlocks %s: %v", o.n, t.who, errText{err})
-	o.p.within(began, o.p.timeout/10, "unlock")
+	o.p.within(began, min(o.p.timeout/10, time.Second), "unlock")
 	o.p.w.oracle.ended(t, g)
 	switch {
 	case err == nil, errors.Is(err, zklock.ErrLost), errors.Is(err, zklock.ErrClosed) && o.p.closedSince(o.began):
