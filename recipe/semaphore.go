@@ -114,8 +114,8 @@ func (w *waiter) untilRoom(ctx context.Context) error {
 
 // decideAnew reads the list, then the size: contenders before us only disappear, so an old list is safe; an old size is
 // not.
-func (w *waiter) decideAnew(ctx context.Context) (Verdict, error) {
-	if err := w.e.list(ctx); err != nil {
+func (w *waiter) decideAnew(ctx context.Context, byTime bool) (Verdict, error) {
+	if err := w.list(ctx, byTime); err != nil {
 		return Verdict{}, err
 	}
 	if _, err := w.readSize(ctx); err != nil {
@@ -132,7 +132,7 @@ func (w *waiter) waitBehind(ctx context.Context, was Verdict) (v Verdict, head b
 	}
 	for byTime := false; ; {
 		// It may have begun to hold between our list and the watch: look again, now that nothing can be missed.
-		v, err = w.decideAnew(ctx)
+		v, err = w.decideAnew(ctx, byTime)
 		if err != nil {
 			return v, false, err
 		}
@@ -180,7 +180,7 @@ func (w *waiter) waitAsHead(ctx context.Context, was Verdict) (Verdict, error) {
 		if byTime, err = w.sleep(ctx, list, dir); err != nil {
 			return v, err
 		}
-		if v, err = w.decideAnew(ctx); byTime && v.Holds {
+		if v, err = w.decideAnew(ctx, byTime); byTime && v.Holds {
 			w.missed(list, dir)
 		}
 	}

@@ -20,6 +20,7 @@ type shared struct {
 	descriptions descriptions
 	sweeper      sweeper
 	toWatch      toWatch
+	looking      chan struct{} // taken while a waiter lists without an event; capacity 1
 }
 
 func sharedIn(s *session.Session) *shared {
@@ -28,6 +29,7 @@ func sharedIn(s *session.Session) *shared {
 			descriptions: descriptions{s: s, known: map[[sha256.Size]byte]*description{}},
 			sweeper:      sweeper{s: s},
 			toWatch:      toWatch{s: s},
+			looking:      make(chan struct{}, 1),
 		}
 	}).(*shared)
 }

@@ -152,12 +152,31 @@ func (w *waiter) untilFirst(ctx context.Context) error {
 			return nil
 		}
 		if err == nil {
-			err = w.e.list(ctx)
+			err = w.list(ctx, byTime)
 		}
 		if err != nil {
 			return err
 		}
 	}
+}
+
+// list lists the directory. A look without an event waits until no other of the session's does: many that came together look
+// together, and their long lists would keep every other request waiting. A waiter that is woken meanwhile waits no longer.
+func (w *waiter) list(ctx context.Context, byTime bool) error {
+	if !byTime {
+		return w.e.list(ctx)
+	}
+	looking := sharedIn(w.t.s).looking
+	select {
+	case looking <- struct{}{}:
+		defer func() { <-looking }()
+	case <-w.woken:
+	case <-w.t.s.Done():
+		return w.t.s.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return w.e.list(ctx)
 }
 
 // decide decides by the latest list, and notes the place in line. ErrGone: our own znode is not in the list.

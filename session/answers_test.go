@@ -1,13 +1,16 @@
 package session_test
 
 import (
+	"encoding/binary"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zktest"
 )
@@ -58,5 +61,58 @@ func TestWhatFollowsFromEachCodeOfAServer(t *testing.T) {
 			_, err = s.Exists(t.Context(), "/none")
 			require.ErrorIs(t, err, zk.ErrNoNode)
 		}, zktest.WithVersion(zktest.Version39))
+	}
+}
+
+// The requests of a batch are carried out in order: a throttled write is not sent again behind a write that came after it.
+func TestAThrottledWriteThatAnotherHasOvertakenIsRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		require.NoError(t, srv.Create("/x", nil))
+		s := open(t, srv)
+		srv.Inject(zktest.Answer(-127).Op(zktest.OpMulti).Once())
+		b := s.Batch()
+		first := b.Multi(&zk.SetDataRequest{Path: "/x", Data: []byte("first"), Version: -1})
+		second := b.Multi(&zk.SetDataRequest{Path: "/x", Data: []byte("second"), Version: -1})
+		require.Error(t, b.Do(t.Context()))
+		require.ErrorContains(t, first.Err, "has dropped the request")
+		require.NotErrorIs(t, first.Err, session.ErrUnknownOutcome)
+		require.NoError(t, second.Err)
+		n, _ := srv.Node("/x")
+		require.Equal(t, "second", string(n.Data))
+	})
+}
+
+func TestAThrottledRemovalOfAWatchIsMadeAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		require.NoError(t, srv.Create("/x", nil))
+		s := open(t, srv)
+		srv.Inject(zktest.Answer(-127).Op(zktest.OpRemoveWatches).Times(3))
+		for range 3 {
+			w, err := s.Watch(t.Context(), "/x")
+			require.NoError(t, err)
+			w.Close()
+			synctest.Wait()
+		}
+		time.Sleep(time.Minute)
+		requireNoWatches(t, srv, s)
+	})
+}
+
+// A group is carried out and answered by a code that proves nothing: it is not carried out a second time.
+func TestAGroupWhoseAnswerProvesNothingHasAnUnknownOutcome(t *testing.T) {
+	for _, code := range []int32{-4, -7, -122} {
+		bubble(t, func(t *testing.T, srv *zktest.Server) {
+			require.NoError(t, srv.Create("/a", nil))
+			require.NoError(t, srv.Create("/b", nil))
+			s := open(t, srv)
+			srv.Inject(zktest.Garble(func(reply []byte) []byte {
+				return binary.BigEndian.AppendUint32(slices.Clone(reply[:12]), uint32(code))
+			}).Op(zktest.OpMulti).Once())
+			b := s.Grouped(trusted.Caller{})
+			b.Create("/a/x-", nil, session.EphemeralSequential, session.WorldACL())
+			b.Create("/b/x-", nil, session.EphemeralSequential, session.WorldACL())
+			require.ErrorIs(t, b.Do(t.Context()), session.ErrUnknownOutcome)
+			require.Len(t, srv.Children("/a"), 1)
+		})
 	}
 }

@@ -189,7 +189,7 @@ func (c *conn) handle(body []byte, size int, at time.Time) (forDriver []byte, er
 		return nil, err
 	}
 	switch {
-	case !tryAgain(code):
+	case !tryAgain(code), r.op == opRemoveWatches:
 		if r.hook != nil {
 			r.hook(code)
 		}

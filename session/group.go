@@ -158,7 +158,7 @@ func (c *conn) answerGroup(g *request, header replyHeader, body []byte) error {
 	whole := d.err == nil && len(results) == ops
 	failed := slices.IndexFunc(results, func(r result) bool { return r.code != codeOK && r.code != codeInconsistent })
 	switch {
-	case whole && failed >= 0 && definite(results[failed].code):
+	case whole && failed >= 0 && definite(results[failed].code) && !tryAgain(results[failed].code):
 		c.answerRefused(g, header, results, failed)
 	case whole && failed >= 0: // the write may have been done: each member gets the code, as if sent alone
 		header.code = results[failed].code
@@ -167,7 +167,7 @@ func (c *conn) answerGroup(g *request, header replyHeader, body []byte) error {
 		c.answerMembers(g, header, results)
 	case len(results) > 0 || header.code == codeOK:
 		return fmt.Errorf("%w: reply to %d operations, and not those of this transaction", ErrGarbled, len(g.members))
-	case definite(header.code) && header.code != codeThrottled:
+	case definite(header.code) && !tryAgain(header.code):
 		// The server does not say which operation it refused: on a local session it refuses each multi with an ephemeral.
 		sendAgain(g.members, errTogether)
 	default:

@@ -151,19 +151,21 @@ func (s *Session) deliver(ctx context.Context, requests []*request) error {
 		}
 		again := make([]*request, 0, len(requests)-sent)
 		var trouble error // a server's answer that says: try again
+		write := false    // one of again
 		for i, r := range requests[:sent] {
 			// Closed already, or soon: the conn fails them one after the other.
 			<-r.done
-			if r.err == nil && tryAgain(r.header.code) {
+			if r.err == nil && tryAgain(r.header.code) && !r.overtaken(requests[i+1:sent]) {
 				trouble = errOf(r.header.code)
 				if r.err = trouble; r.header.code == codeThrottled {
 					r.err = fmt.Errorf("%w: %w", ErrNotSent, trouble)
 				}
 			}
-			early := len(again) > 0 && r.repeatable // a write in front of it is sent again, which it has to see
+			early := write && r.repeatable // a write in front of it is sent again, which it has to see
 			switch {
 			case r.err == nil && !early, r.refusedBy(requests[i+1 : sent]):
 			case early, errors.Is(r.err, ErrNotSent), r.repeatable && r.unreadable == nil: // never sent, or harmless twice
+				write = write || !r.repeatable
 				r.done, r.err, r.reply, r.sent, r.skipped, r.long = make(chan struct{}), nil, nil, time.Time{}, 0, false
 				again = append(again, r)
 			default:
@@ -180,6 +182,15 @@ func (s *Session) deliver(ctx context.Context, requests []*request) error {
 			return requests[0].unsentError(s.ended(ctx, trouble))
 		}
 	}
+}
+
+// overtaken reports whether r is a throttled write, and a write behind it was, or may have been, carried out: then r is
+// refused, since it can't be carried out in its place any more.
+func (r *request) overtaken(behind []*request) bool {
+	return r.header.code == codeThrottled && !r.repeatable && slices.ContainsFunc(behind, func(b *request) bool {
+		<-b.done
+		return !b.repeatable && !errors.Is(b.err, ErrNotSent) && (b.err != nil || b.header.code != codeThrottled)
+	})
 }
 
 // Pauses before a request is sent again to a server that has answered: try again.

@@ -46,7 +46,7 @@ func (u *hookUser) use(event string) {
 		}
 		if event == "released" || event == "lost" {
 			for _, h := range holds {
-				_ = h.Unlock() // ErrNotHeld, mostly
+				_ = h.Unlock() // ErrUnlocked, mostly
 			}
 		}
 	}()

@@ -49,9 +49,7 @@ func (m *Mutex) TryLock(ctx context.Context) (*Hold, error) {
 // the lock was held. (fn's own may match ErrLost for another lock that it used; if it comes from a Do inside fn, it does
 // not match ErrNotRun.)
 //
-// The result says nothing about the release. Do waits for that, even when ctx has ended, if a server is connected, for a
-// tenth of the session timeout at most (1 s by default). Otherwise the release goes on in the background, and the lock is
-// free when the ensemble can be reached, or when the session ends. Hooks.Released has the reason.
+// The result says nothing about the release, for whose answer Do waits as Hold.Unlock does, also when ctx has ended.
 func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context) error) error {
 	return do(ctx, m.Lock, fn)
 }

@@ -52,7 +52,7 @@ func TestScenario72_AnAnswerThatSaysTryAgainEndsNoCall(t *testing.T) {
 								trouble()
 							}
 							call := s.Start(lock(b))
-							time.Sleep(time.Hour)
+							time.Sleep(20 * time.Second)
 							require.False(s, call.Over(), "%v: %v", op, call.Err)
 							if late {
 								trouble()
@@ -60,7 +60,7 @@ func TestScenario72_AnAnswerThatSaysTryAgainEndsNoCall(t *testing.T) {
 							s.Unlock(h)
 							s.Until(time.Minute, "the waiter's turn", call.Over)
 							h = call.Get(s)
-							time.Sleep(time.Minute)
+							time.Sleep(10 * time.Second)
 							require.NoError(s, h.Err(), op)
 							s.Unlock(h)
 							s.Empty(time.Minute, "/locks/a")

@@ -279,3 +279,38 @@ func TestScenario50_ManyCallsOnALockWithALongListCostNoOtherHold(t *testing.T) {
 		require.NoError(s, other.Err())
 	})
 }
+
+// Many calls of a client wait in one line, in which others come and go. They look again together, with a long list each; a
+// free lock of the same client is taken and released meanwhile.
+func TestTheLooksOfManyWaitersDelayNoOtherCall(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		dir, c, neighbour := s.Dir("/l"), s.Client(), s.Client()
+		s.Dir("/free")
+		h := s.Lock(neighbour.Mutex(dir))
+		s.Server.Inject(zktest.DelayReply(10 * time.Millisecond).Session(c.SessionID()))
+		ctx, cancel := context.WithCancel(s.Context())
+		var all sync.WaitGroup
+		for range 400 {
+			all.Go(func() { _, _ = c.Mutex(dir).Lock(ctx) })
+		}
+		s.Until(time.Minute, "all wait", func() bool { return len(s.Server.Children(dir)) == 401 })
+		all.Go(func() { // somebody comes and gives up, every two seconds
+			for ctx.Err() == nil {
+				short, done := context.WithTimeout(ctx, 2*time.Second)
+				_, _ = neighbour.Mutex(dir).Lock(short)
+				done()
+			}
+		})
+		time.Sleep(8 * time.Second) // the burst of their coming is over
+		var slowest time.Duration
+		for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(50 * time.Millisecond) {
+			asked := time.Now()
+			s.Unlock(s.Lock(c.Mutex("/free")))
+			slowest = max(slowest, time.Since(asked))
+		}
+		cancel()
+		all.Wait()
+		s.Unlock(h)
+		require.Less(s, slowest, 300*time.Millisecond)
+	})
+}
