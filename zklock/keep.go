@@ -3,10 +3,10 @@ package zklock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/zklock/locker/internal/jitter"
-	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/session"
 )
 
@@ -58,21 +58,21 @@ func (c *Client) keep() {
 // await returns the present session, once it is established.
 func (c *Client) await(ctx context.Context) (*session.Session, error) {
 	for {
-		if c.ctx.Err() != nil {
-			return nil, closedError{}
-		}
 		now := c.present.Load()
-		switch err := now.session.Established(ctx); {
-		case err == nil && now.session.Err() == nil:
+		err := now.session.Established(ctx)
+		switch {
+		case c.ctx.Err() != nil:
+			return nil, c.ended(ctx, closedError{})
+		case err == nil:
 			return now.session, nil
-		case now.session.Err() == nil, ctx.Err() != nil, errors.Is(err, session.ErrAuth): // waiting would not help
-			return nil, err
+		case ctx.Err() != nil, errors.Is(err, session.ErrAuth): // waiting would not help
+			return nil, c.ended(ctx, err)
 		}
 		select {
 		case <-now.next:
 		case <-c.ctx.Done():
 		case <-ctx.Done():
-			return nil, session.Waited(ctx, trusted.Caller{}, errors.New("waiting for the next session"))
+			return nil, c.ended(ctx, fmt.Errorf("waiting for the next session: %w", err))
 		}
 	}
 }
