@@ -206,13 +206,13 @@ func TestARefusalEndsObservingAlthoughTheSessionEnds(t *testing.T) {
 
 // The session ends, and with it the context of the call, at the moment at which the Client has found the session established.
 func TestAClientReturnsItsSessionOrAnErrorAsBothEnd(t *testing.T) {
-	for range 50 {
+	for range 10 {
 		srv := zktest.Run(t, zktest.WithoutListener())
 		c := locktest.Dial(t, srv)
 		s, err := c.Session(t.Context())
 		require.NoError(t, err)
-		ctx := s.Context()
-		go func() { _ = srv.Expire(s.ID()) }()
+		ctx, id := s.Context(), s.ID()
+		go func() { _ = srv.Expire(id) }()
 		for err == nil {
 			s, err = c.Session(ctx)
 			require.True(t, s != nil || err != nil)
