@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -30,48 +31,117 @@ var ends = map[string]struct {
 	}},
 }
 
-// Scenario 81: what is sent meets a fault, and the session ends at each moment at which the call looks whether to go on. The error says so,
-// unless a server had refused the call before: an answer decides.
-func TestTheErrorOfACallSaysThatTheSessionHasEndedWheneverItEnds(t *testing.T) {
+// stops are the ends that stop a call.
+var stops = map[string]struct {
+	says error
+	stop func(t *testing.T, srv *zktest.Server, s *session.Session, cancel context.CancelFunc)
+}{
+	"the session": {session.ErrExpired, func(t *testing.T, srv *zktest.Server, s *session.Session, _ context.CancelFunc) {
+		require.NoError(t, srv.Expire(s.ID()))
+		<-s.Done()
+	}},
+	"ctx": {context.Canceled, func(_ *testing.T, _ *zktest.Server, _ *session.Session, cancel context.CancelFunc) { cancel() }},
+}
+
+// eachEnd stops a call of s at each moment at which it looks whether to go on, one after the other. do makes the call with
+// ctx, and checks its error; one that the end has caused matches says.
+func eachEnd(t *testing.T, do func(t *testing.T, srv *zktest.Server, s *session.Session, ctx *locktest.EndingContext, says error)) {
+	for name, end := range stops {
+		t.Run(name, func(t *testing.T) {
+			for at, reached := int32(1), true; reached; at++ {
+				bubble(t, func(t *testing.T, srv *zktest.Server) {
+					s := open(t, srv)
+					ctx, cancel := context.WithCancel(within(t, soon))
+					defer cancel()
+					looks := locktest.EndAt(ctx, at, func() { end.stop(t, srv, s, cancel) })
+					do(t, srv, s, looks, end.says)
+					reached = looks.Reached()
+				})
+			}
+		})
+	}
+}
+
+// Scenario 81: what is sent meets a fault, and the session or ctx ends at each moment at which the call looks whether to go
+// on. The error says so, unless a server had refused the call before: an answer decides.
+func TestTheErrorOfACallSaysWhatHasEndedItWheneverThatEnds(t *testing.T) {
 	for call, c := range ends {
 		for name, fault := range map[string]zktest.Fault{
 			"lost and carried out": zktest.CloseAfter().Once(), "lost": zktest.CloseBefore().Once(),
 			"refused": zktest.Answer(zktest.CodeNoAuth), "refused inside": zktest.AnswerInside(zktest.CodeNoAuth), "gone": zktest.Answer(zktest.CodeNoNode),
 		} {
 			t.Run(call+", "+name, func(t *testing.T) {
-				for at, reached := int32(1), true; reached; at++ {
-					bubble(t, func(t *testing.T, srv *zktest.Server) {
-						s := open(t, srv)
-						var ahead *recipe.Ticket
-						if c.behind {
-							ahead = enter(t, c.queues[0], open(t, srv))
-							require.NoError(t, ahead.Wait(within(t, soon)))
-						}
-						ticket, err := recipe.Enter(within(t, soon), s, c.queues...)
-						require.NoError(t, err)
-						waits := wait(ticket, within(t, soon))
-						if c.behind {
-							pending(t, waits)
-							require.NoError(t, ahead.Leave(within(t, soon)))
-						}
-						require.NoError(t, <-waits)
-						srv.Inject(fault.Op(c.op).Session(s.ID()))
-						ctx := locktest.EndAt(within(t, soon), at, func() {
-							require.NoError(t, srv.Expire(s.ID()))
-							<-s.Done()
-						})
-						err = c.call(ticket, ctx)
-						if reached = ctx.Reached(); !reached || err == nil {
-							return
-						}
-						refused := errors.Is(err, zk.ErrNoAuth) && !c.behind // without the mark it would be allowed
-						answered := errors.Is(err, recipe.ErrGone) || refused && !errors.Is(err, session.ErrUnknownOutcome)
-						require.NotEqual(t, answered, errors.Is(err, session.ErrExpired), "%d: %v", at, err)
-					})
-				}
+				eachEnd(t, func(t *testing.T, srv *zktest.Server, s *session.Session, ctx *locktest.EndingContext, says error) {
+					var ahead *recipe.Ticket
+					if c.behind {
+						ahead = enter(t, c.queues[0], open(t, srv))
+						require.NoError(t, ahead.Wait(within(t, soon)))
+					}
+					ticket, err := recipe.Enter(within(t, soon), s, c.queues...)
+					require.NoError(t, err)
+					waits := wait(ticket, within(t, soon))
+					if c.behind {
+						pending(t, waits)
+						require.NoError(t, ahead.Leave(within(t, soon)))
+					}
+					require.NoError(t, <-waits)
+					srv.Inject(fault.Op(c.op).Session(s.ID()))
+					err = c.call(ticket, ctx)
+					if !ctx.Reached() || err == nil {
+						return
+					}
+					refused := errors.Is(err, zk.ErrNoAuth) && !c.behind // without the mark it would be allowed
+					answered := errors.Is(err, recipe.ErrGone) || refused && !errors.Is(err, session.ErrUnknownOutcome)
+					require.NotEqual(t, answered, errors.Is(err, says), "%v", err)
+				})
 			})
 		}
 	}
+}
+
+// Another contender was in the way, as the list behind the create has shown.
+func TestATryThatHasFoundTheLockBusySaysSo(t *testing.T) {
+	eachEnd(t, func(t *testing.T, srv *zktest.Server, s *session.Session, ctx *locktest.EndingContext, says error) {
+		require.NoError(t, enter(t, queue(), open(t, srv)).Wait(within(t, soon)))
+		srv.Inject(zktest.Answer(zktest.CodeNoNode).Op(zktest.OpGetChildren2).Session(s.ID()).Once()) // it is not in the first list
+		_, err := recipe.Try(ctx, s, queue())
+		require.NotEqual(t, errors.Is(err, recipe.ErrBusy), errors.Is(err, says), "%v", err)
+		if srv.Requests()[zktest.OpCreate] > 1 {
+			require.ErrorIs(t, err, recipe.ErrBusy)
+		}
+	})
+}
+
+// The reply to the write of a semaphore's size is lost, and the call ends before it has written the size again.
+func TestAResizeThatIsStoppedSaysWhatHasStoppedIt(t *testing.T) {
+	eachEnd(t, func(t *testing.T, srv *zktest.Server, s *session.Session, ctx *locktest.EndingContext, says error) {
+		size := recipe.NewSize(2)
+		q := recipe.Queue{Dir: "/s", Kind: recipe.Permits, Permits: 1, Size: size, ACL: session.WorldACL()}
+		enter(t, q, open(t, srv))
+		lost := srv.Inject(zktest.CloseBefore().Op(zktest.OpSetData).Once())
+		if err := size.Resize(ctx, s, q, 3); err != nil {
+			require.ErrorIs(t, err, says)
+			require.Equal(t, lost.Hits() > 0, errors.Is(err, session.ErrUnknownOutcome), "%v", err)
+		}
+	})
+}
+
+// The size of a semaphore falls below what a call asks for, and the call ends as it hears of that.
+func TestAWaitThatCanNotEndSaysSo(t *testing.T) {
+	eachEnd(t, func(t *testing.T, srv *zktest.Server, s *session.Session, ctx *locktest.EndingContext, says error) {
+		size := recipe.NewSize(2)
+		q := recipe.Queue{Dir: "/s", Kind: recipe.Permits, Permits: 2, Size: size, ACL: session.WorldACL()}
+		other := open(t, srv)
+		require.NoError(t, enter(t, q, other).Wait(within(t, soon)))
+		waits := wait(enter(t, q, s), ctx)
+		synctest.Wait()
+		require.NoError(t, size.Resize(within(t, soon), other, q, 1))
+		err := <-waits
+		require.NotEqual(t, errors.Is(err, session.ErrConfig), errors.Is(err, says), "%v", err)
+		if errors.Is(err, session.ErrConfig) {
+			require.NotErrorAs(t, err, &recipe.LineError{})
+		}
+	})
 }
 
 // A call that queues behind another contender ends with its place in line when its context does, and with the session's end

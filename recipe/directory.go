@@ -66,8 +66,8 @@ func (q *Queue) readData(ctx context.Context, s *session.Session) (dirData, zk.S
 
 // writeAgain reports whether to read the directory's data again and repeat a write to them: another write came first, the
 // directory is gone, or the outcome is unknown.
-func writeAgain(ctx context.Context, err error) bool {
-	return errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNoNode) || transient(err) && ctx.Err() == nil
+func writeAgain(ctx context.Context, s *session.Session, err error) bool {
+	return isOne(err, zk.ErrBadVersion, zk.ErrNoNode) || transient(err) && !isEnd(ctx, s, err)
 }
 
 // A directory's counter ends after 2³¹ creates (see order.go), and starts again only with a new directory. So a directory

@@ -65,9 +65,7 @@ func (t *Ticket) tryToHold(ctx context.Context) error {
 		return nil
 	}
 	// Another contender entered between the list and the create. Our place must not keep others waiting.
-	if leaveErr := t.Leave(ctx); leaveErr != nil && !errors.Is(leaveErr, ErrGone) && ctx.Err() != nil {
-		return leaveErr
-	}
+	_ = t.Leave(ctx) // if ctx ends, the deletion goes on in the background
 	return err
 }
 
@@ -147,7 +145,7 @@ func (t *Ticket) enter(ctx context.Context) (err error) {
 			}
 			doubt = doubt || !found
 			if findErr != nil {
-				if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+				if isEnd(ctx, t.s, err) {
 					return err // it says what it waited for
 				}
 				return findErr

@@ -49,7 +49,7 @@ func (t *Ticket) begin(ctx context.Context) error {
 		select {
 		case <-other:
 		case <-ctx.Done():
-			return session.Waited(ctx, trusted.Caller{}, errors.New("waiting for another release of the lock"))
+			return session.Ended(ctx, trusted.Caller{}, nil, errors.New("waiting for another release of the lock"))
 		}
 	}
 }
@@ -93,7 +93,7 @@ func (t *Ticket) remove(ctx context.Context, entries ...*entry) error {
 	err := t.delete(ctx, entries...)
 	for first := true; ; first = false {
 		gone, several := errors.Is(err, zk.ErrNoNode), len(entries) > 1
-		again := ctx.Err() == nil && transient(err)
+		again := transient(err) && ctx.Err() == nil && t.s.Err() == nil
 		switch {
 		case err == nil || gone && !several:
 			for _, e := range entries {
@@ -109,8 +109,6 @@ func (t *Ticket) remove(ctx context.Context, entries ...*entry) error {
 				return ErrGone
 			}
 			return fmt.Errorf("%w: %w", ErrTaken, err)
-		case t.s.Err() != nil:
-			return t.ended(ctx, err)
 		case several && again:
 			if err := t.removeEach(ctx); !errors.Is(err, ErrGone) {
 				return err
@@ -121,7 +119,10 @@ func (t *Ticket) remove(ctx context.Context, entries ...*entry) error {
 			continue
 		}
 		discard(entries...)
-		return t.ended(ctx, err)
+		if transient(err) {
+			err = session.Ended(ctx, trusted.Caller{}, t.s.Err(), err)
+		}
+		return err
 	}
 }
 
@@ -161,20 +162,10 @@ func (t *Ticket) delete(ctx context.Context, entries ...*entry) (err error) {
 	return err
 }
 
-// ended makes sure that the error of a call whose ctx has ended matches ctx's, whatever else went wrong, and that of one
-// whose session has ended the session's, unless the server had answered before.
-func (t *Ticket) ended(ctx context.Context, err error) error {
-	if ctx.Err() == nil && !transient(err) {
-		return err
-	}
-	return t.s.Ended(ctx, trusted.Caller{}, err)
-}
-
 // isEnd reports whether err says that ctx or the session has ended. An answer that came before does not, whatever has ended
 // since.
-func (t *Ticket) isEnd(ctx context.Context, err error) bool {
-	over := t.s.Err()
-	return ctx.Err() != nil && errors.Is(err, ctx.Err()) || over != nil && errors.Is(err, over)
+func isEnd(ctx context.Context, s *session.Session, err error) bool {
+	return err != nil && isOne(err, ctx.Err(), s.Err())
 }
 
 // persist calls fn until it succeeds, or its error is final, or ctx, which is the session's, ends.

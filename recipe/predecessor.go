@@ -182,7 +182,7 @@ func (e *entry) releaseOps() []any {
 // markRefused reports whether a release by a mark may have failed because the server does not let us make the mark: we lack
 // a permission or a quota, or a znode has its name.
 func (t *Ticket) markRefused(ctx context.Context, err error) bool {
-	return err != nil && !t.isEnd(ctx, err) && !errors.Is(err, zk.ErrNoNode) && !transient(err)
+	return err != nil && !isEnd(ctx, t.s, err) && !errors.Is(err, zk.ErrNoNode) && !transient(err)
 }
 
 // predMark returns the path of the release mark to watch; "" if the predecessor leaves none, or if its deletion is enough:

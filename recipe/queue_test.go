@@ -31,7 +31,7 @@ func TestTheEndOfAWaitIsFoundInItsError(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	own := errors.New("own reason")
 	cancel(own)
-	err := fmt.Errorf("lock: %w", session.Waited(ctx, trusted.Caller{}, recipe.LineError{Line: recipe.Line{Ahead: 2, Who: "host:7"}}))
+	err := fmt.Errorf("lock: %w", session.Ended(ctx, trusted.Caller{}, nil, recipe.LineError{Line: recipe.Line{Ahead: 2, Who: "host:7"}}))
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorIs(t, err, own)
 	var line recipe.LineError

@@ -280,7 +280,7 @@ func (q *Queue) ensureSize(ctx context.Context, s *session.Session, size int) (d
 			d.Size = size
 			_, err = s.Set(ctx, q.Dir, d.encode(), stat.Version)
 		}
-		if before.Note(err); err != nil && !writeAgain(ctx, err) {
+		if before.Note(err); err != nil && !writeAgain(ctx, s, err) {
 			return d, stat, before.Add(err)
 		}
 	}
@@ -318,7 +318,7 @@ func (z *Size) Resize(ctx context.Context, s *session.Session, q Queue, size int
 		}
 		if pin && errors.Is(err, zk.ErrNodeExists) {
 			pin = false // it is there already
-		} else if before.Note(err); !writeAgain(ctx, err) {
+		} else if before.Note(err); !writeAgain(ctx, s, err) {
 			return before.Add(err)
 		}
 	}

@@ -68,12 +68,9 @@ func (t *Ticket) SetData(ctx context.Context, data []byte) error {
 	for {
 		_, err := t.s.Set(ctx, node, data, -1)
 		switch {
-		case err == nil:
-		case transient(err) && ctx.Err() == nil && t.s.Err() == nil:
+		case transient(err) && !isEnd(ctx, t.s, err):
 			before.Note(err)
 			continue // on the next connection
-		case transient(err):
-			err = t.ended(ctx, err)
 		case errors.Is(err, zk.ErrNoNode):
 			t.Missing(node)
 		}

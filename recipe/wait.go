@@ -310,10 +310,10 @@ func (w *waiter) place(v Verdict) {
 // explain adds the place in line to the error of a wait that the end of ctx has ended.
 func (e *entry) explain(ctx context.Context, err error) error {
 	switch {
-	case err == nil || ctx.Err() == nil || isOne(err, ErrGone, e.t.s.Err()) || e.line.Ahead == 0:
+	case err == nil || !errors.Is(err, ctx.Err()) || e.line.Ahead == 0:
 		return err // if it waited for anything but its turn, err says so
 	case err == ctx.Err(): //nolint:errorlint // bare: there is nothing more in it
-		return session.Waited(ctx, trusted.Caller{}, LineError{e.line})
+		return session.Ended(ctx, trusted.Caller{}, nil, LineError{e.line})
 	}
 	return fmt.Errorf("%w, %w", err, LineError{e.line})
 }

@@ -97,3 +97,22 @@ func TestAPathWhoseReplyIsLostAsTheSessionEndsTellsOfBoth(t *testing.T) {
 		})
 	}
 }
+
+// A call waits for a connection until the lease is over: its error says that, and what the servers had answered.
+func TestACallThatWaitsForAConnectionUntilTheSessionEndsSaysWhatItWaitedFor(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *zktest.Server) {
+		s := open(t, srv)
+		srv.Leader().Down()
+		_, err := s.Exists(context.Background(), "/x")
+		require.ErrorIs(t, err, session.ErrLeaseOver)
+		require.ErrorIs(t, err, session.ErrNotSent)
+		require.ErrorContains(t, err, "waiting for a connection: no server reachable: ")
+		_, err = s.Exists(context.Background(), "/x")
+		require.EqualError(t, err, "session: exists /x: "+s.Err().Error(), "it has waited for nothing")
+		srv.Leader().Up()
+		srv.Inject(zktest.Answer(zktest.CodeAuthFailed).Op(zktest.OpAuth))
+		_, err = session.Open(within(t, soon), srv.Addr(), session.Config{Dial: srv.Dial, Auth: []session.Auth{{Scheme: "x"}}})
+		require.ErrorIs(t, err, session.ErrAuth)
+		require.NotContains(t, err.Error(), "has answered yet")
+	})
+}

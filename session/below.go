@@ -88,6 +88,8 @@ func (s *Session) ReadBelow(ctx context.Context, dir string, names []string, wan
 	return nodes, nil
 }
 
+var errOthersRead = errors.New("waiting for other reads of many znodes")
+
 // readMany reads dir's children names, or the znodes with the paths names if dir is "", and passes each answer to take;
 // the server's refusal is err. sizes are the expected lengths of the data. take returns false when a reply was far longer
 // than expected; the rest is then read one at a time.
@@ -116,9 +118,9 @@ func readMany[T any](ctx context.Context, s *Session, dir string, names []string
 		select { // one batch at a time
 		case s.looking <- struct{}{}:
 		case <-ctx.Done():
-			return &OpError{Op: "read", Path: dir, Err: waited(ctx, errors.New("waiting for other reads of many znodes"))}
+			return &OpError{Op: "read", Path: dir, Err: s.ended(ctx, errOthersRead)}
 		case <-s.ctx.Done():
-			return &OpError{Op: "read", Path: dir, Err: s.Err()}
+			return &OpError{Op: "read", Path: dir, Err: s.ended(ctx, errOthersRead)}
 		}
 		err := s.run(ctx, requests...)
 		<-s.looking

@@ -195,7 +195,11 @@ func dialOne(ctx context.Context, server string) (net.Conn, error) {
 	return nil, err
 }
 
+// failed notes why server does not serve the session, unless that is the session's own end.
 func (d *dialer) failed(server string, err error) {
+	if d.s.Err() != nil {
+		return
+	}
 	d.mu.Lock()
 	d.tried[server], d.latest = err, server
 	d.mu.Unlock()
@@ -212,7 +216,11 @@ func (d *dialer) good() {
 func (d *dialer) report() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.tried) == 0 {
+	switch over := d.s.Err(); {
+	case len(d.tried) > 0:
+	case over != nil:
+		return over // which a server may have said
+	default:
 		return fmt.Errorf("no server of %s has answered yet", strings.Join(d.s.cfg.servers, ", "))
 	}
 	errs := make([]error, 0, len(d.tried))

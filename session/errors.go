@@ -120,14 +120,25 @@ func (e *strangerError) Error() string {
 
 func (e *strangerError) Is(target error) bool { return target == ErrGarbled }
 
-// Waited is for the packages of this module: it joins the end of ctx, which must have ended, with what was being waited for,
-// so that errors.Is finds both, and also the cause with which ctx was cancelled. But if the cause could be taken for the
-// outcome of the operation, only its text is kept.
-func Waited(ctx context.Context, _ trusted.Caller, what error) error { return waited(ctx, what) }
+// Ended is for the packages of this module: it joins the end that has stopped a call, ctx's or else over, with what has
+// happened to the call or was waited for, so that errors.Is finds both, and also the cause with which ctx was cancelled.
+// But if the cause could be taken for the outcome of the operation, only its text is kept. If there is no end, or what says
+// so already, or is nil, it returns what.
+func Ended(ctx context.Context, _ trusted.Caller, over, what error) error {
+	return ended(ctx, over, what)
+}
 
-func waited(ctx context.Context, what error) error {
+func (s *Session) ended(ctx context.Context, what error) error { return ended(ctx, s.Err(), what) }
+
+func ended(ctx context.Context, over, what error) error {
 	err := ctx.Err()
 	switch cause := context.Cause(ctx); {
+	case what == nil:
+		return nil
+	case err == nil && over != nil && !errors.Is(what, over):
+		return fmt.Errorf("%w (%w)", over, what)
+	case err == nil || errors.Is(what, err):
+		return what
 	case cause == err: //nolint:errorlint // identity: is there a cause beside the plain error?
 	case outcome(cause):
 		err = fmt.Errorf("%w (%s)", err, text.Foreign(cause.Error())) //nolint:errorlint // the outcome of another operation is not this one's
@@ -135,22 +146,6 @@ func waited(ctx context.Context, what error) error {
 		err = fmt.Errorf("%w (%w)", err, cause)
 	}
 	return fmt.Errorf("%w while %w", err, what)
-}
-
-// Ended is for the packages of this module: it joins the end of ctx, or else of the session, with what happened to a call
-// that would otherwise go on. If neither has ended, or what says so already, it returns what.
-func (s *Session) Ended(ctx context.Context, _ trusted.Caller, what error) error {
-	return s.ended(ctx, what)
-}
-
-func (s *Session) ended(ctx context.Context, what error) error {
-	switch over := s.Err(); {
-	case ctx.Err() != nil && !errors.Is(what, ctx.Err()):
-		return waited(ctx, what)
-	case over != nil && ctx.Err() == nil && !errors.Is(what, over):
-		return fmt.Errorf("%w (%w)", over, what)
-	}
-	return what
 }
 
 // outcome reports whether err would be taken for the outcome of a request.

@@ -247,17 +247,17 @@ func (s *Session) dialled(c *conn) bool {
 
 // await returns the conn that carries requests; it waits for one as long as ctx and the session last.
 func (s *Session) await(ctx context.Context) (*conn, error) {
+	if err := s.Err(); err != nil && ctx.Err() == nil {
+		return nil, err // it has waited for nothing
+	}
 	for {
-		if err := ctx.Err(); err != nil {
-			return nil, waited(ctx, s.waitingFor("about to send"))
-		}
 		s.mu.Lock()
 		c, ready := s.conn, s.ready
 		s.mu.Unlock()
-		if err := s.Err(); err != nil {
-			return nil, err
-		}
-		if c != nil {
+		switch {
+		case ctx.Err() != nil || s.Err() != nil:
+			return nil, s.ended(ctx, s.waitingFor("about to send"))
+		case c != nil:
 			return c, nil
 		}
 		select {

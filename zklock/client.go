@@ -3,6 +3,7 @@ package zklock
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/zklock/locker/internal/handoff"
 	"github.com/zklock/locker/internal/text"
+	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
 )
@@ -24,8 +26,8 @@ type Client struct {
 	opts    options
 	log     *slog.Logger
 
-	ctx    context.Context // ends with Close
-	cancel context.CancelFunc
+	ctx    context.Context // ends with Close; its cause is closedError
+	cancel context.CancelCauseFunc
 
 	present atomic.Pointer[present]
 
@@ -48,7 +50,7 @@ func Dial(ctx context.Context, connect string, opts ...Option) (*Client, error) 
 		return nil, err
 	}
 	if err := c.established(ctx); err != nil {
-		c.cancel() // what was started ends by itself
+		c.cancel(closedError{}) // what was started ends by itself
 		return nil, fmt.Errorf("zklock: dial %q: %w", connect, err)
 	}
 	return c, nil
@@ -67,12 +69,12 @@ func Open(connect string, opts ...Option) (*Client, error) {
 	}
 	c := &Client{connect: connect, opts: o, log: cmp.Or(o.session.Logger, slog.New(slog.DiscardHandler)),
 		use: inUse{waits: map[*waiting]struct{}{}, holds: map[*acquisition]struct{}{}}}
-	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.handoff = handoff.New(handoff.Config{Context: c.ctx, Closed: closedError{}, Go: c.spawn, Logger: c.log,
+	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	c.handoff = handoff.New(handoff.Config{Context: c.ctx, Go: c.spawn, Logger: c.log,
 		GiveUp: func(ctx context.Context, t *recipe.Ticket) { c.giveUp(ctx, t) }, Unreachable: c.unreachable})
 	first, err := c.start()
 	if err != nil {
-		c.cancel()
+		c.cancel(closedError{})
 		return nil, fmt.Errorf("zklock: dial %q: %w", connect, err)
 	}
 	c.present.Store(first)
@@ -90,10 +92,10 @@ func (c *Client) established(ctx context.Context) error {
 	for d := 5 * time.Second; ; d = time.Minute {
 		bounded, cancel := context.WithTimeout(ctx, d)
 		_, err := c.Session(bounded)
-		late := err != nil && bounded.Err() != nil && ctx.Err() == nil
+		late := err != nil && errors.Is(err, bounded.Err()) && ctx.Err() == nil
 		cancel()
 		if !late {
-			return err
+			return c.ended(ctx, err)
 		}
 		log.WarnContext(ctx, "zklock: dial: no server yet, and it goes on", "servers", c.connect, "cause", strings.TrimPrefix(bare(err), bounded.Err().Error()+", "))
 	}
@@ -108,10 +110,15 @@ func (c *Client) established(ctx context.Context) error {
 func (c *Client) Close() error {
 	c.need()
 	c.mu.Lock()
-	c.cancel()
+	c.cancel(closedError{})
 	c.mu.Unlock()
 	c.ends.Wait() // the acquisitions end with the session; their hooks may still run
 	return nil
+}
+
+// ended is session.Ended for the end of ctx, or else of the Client.
+func (c *Client) ended(ctx context.Context, what error) error {
+	return session.Ended(ctx, trusted.Caller{}, context.Cause(c.ctx), what)
 }
 
 // countEnd has Close wait for one more call of ends.Done. False: Close came first.

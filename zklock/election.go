@@ -9,7 +9,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
 )
@@ -85,8 +84,11 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 		if err != nil {
 			// A neighbour's znode that blocks the first campaign is probably a mistake, so the caller should hear of it.
 			passes := errors.Is(err, recipe.ErrNeighbour) && (!first || time.Since(asked) > recipe.WatchAfter)
-			if ctx.Err() != nil || hopeless(err) && !passes {
+			switch {
+			case hopeless(err) && !passes:
 				return err
+			case ctx.Err() != nil:
+				return e.fail("run", e.c.ended(ctx, err))
 			}
 			c.log.Warn("campaign failed, and is made again", "path", e.path, "error", err)
 			c.rest(ctx, time.Second)
@@ -104,10 +106,8 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 			return err
 		case errors.Is(cause, ErrUnlocked): // lead resigned by itself
 			return leadErr
-		case ctx.Err() != nil && !errors.Is(err, ctx.Err()):
-			return e.fail("run", session.Waited(ctx, trusted.Caller{}, err))
 		case ctx.Err() != nil, errors.Is(cause, ErrClosed):
-			return err
+			return e.fail("run", e.c.ended(ctx, err))
 		}
 		if leadErr != nil && !isAny(leadErr, context.Canceled, ErrLost) { // more than the end of its context
 			c.log.Warn("lead failed after its term was lost, and campaigns again", "path", e.path, "error", leadErr)
@@ -197,12 +197,9 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 			switch {
 			case o.stopped:
 				return
-			case e.c.ctx.Err() != nil:
-				err = ErrClosed
-			case ctx.Err() != nil && !errors.Is(err, ctx.Err()):
-				err = session.Waited(ctx, trusted.Caller{}, err)
-			case ctx.Err() != nil, s == nil:
-			case s.Err() != nil:
+			case ctx.Err() != nil, e.c.ctx.Err() != nil, s == nil:
+				err = e.c.ended(ctx, err)
+			case isAny(err, s.Err()):
 				continue // in the next session
 			case !hopeless(err):
 				e.c.log.Warn("observing an election failed, and goes on", "path", e.path, "error", err)
@@ -322,7 +319,7 @@ func (o *observer) sleep(ctx context.Context, s *session.Session, w *session.Wat
 	case <-s.Done():
 		return s.Err()
 	case <-ctx.Done():
-		return session.Waited(ctx, trusted.Caller{}, errors.New("waiting for a change of leader"))
+		return o.e.c.ended(ctx, errors.New("waiting for a change of leader"))
 	}
 	return nil
 }

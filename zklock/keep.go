@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/zklock/locker/internal/jitter"
-	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/session"
 )
 
@@ -59,22 +58,21 @@ func (c *Client) keep() {
 // await returns the present session, once it is established.
 func (c *Client) await(ctx context.Context) (*session.Session, error) {
 	for {
-		if c.ctx.Err() != nil {
-			return nil, closedError{}
-		}
 		now := c.present.Load()
-		switch err := now.session.Established(ctx); {
-		case err == nil && now.session.Err() == nil:
+		err := now.session.Established(ctx)
+		switch {
+		case c.ctx.Err() != nil:
+			return nil, c.ended(ctx, closedError{})
+		case err == nil:
 			return now.session, nil
-		case now.session.Err() == nil, ctx.Err() != nil, errors.Is(err, session.ErrAuth): // waiting would not help
-			return nil, err
+		case ctx.Err() != nil, errors.Is(err, session.ErrAuth): // waiting would not help
+			return nil, c.ended(ctx, err)
 		}
 		select {
 		case <-now.next:
 		case <-c.ctx.Done():
 		case <-ctx.Done():
-			over := fmt.Errorf("waiting for the next session (the last one ended: %v)", now.session.Err()) //nolint:errorlint // as text
-			return nil, session.Waited(ctx, trusted.Caller{}, over)
+			return nil, c.ended(ctx, fmt.Errorf("waiting for the next session (the last one ended: %v)", now.session.Err())) //nolint:errorlint // as text
 		}
 	}
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/zklock/locker/internal/handoff"
 	"github.com/zklock/locker/internal/text"
-	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
 )
@@ -105,18 +104,17 @@ func (l *lock) acquire(ctx context.Context, op string, info LockInfo) (*Hold, er
 		return nil, l.fail(op, l.err)
 	}
 	if ctx.Err() != nil {
-		return nil, l.fail(op, session.Waited(ctx, trusted.Caller{}, errors.New("about to queue")))
+		return nil, l.fail(op, l.c.ended(ctx, errors.New("about to queue")))
 	}
 	info.Call, info.Path, info.Owner, info.Context = lastCall.Add(1), l.path, l.o.owner, context.WithoutCancel(ctx)
 	if info.Kind == KindMulti {
 		info.Paths = l.dirs
 	}
-	caller := ctx
 	if l.o.waitSet && l.o.wait == 0 {
 		info.Try = true
 	} else if l.o.waitSet && !info.Try {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, l.o.wait)
+		ctx, cancel = context.WithTimeoutCause(ctx, l.o.wait, errWaited)
 		defer cancel()
 	}
 	began := time.Now()
@@ -141,17 +139,20 @@ func (l *lock) acquire(ctx context.Context, op string, info LockInfo) (*Hold, er
 		}
 	}
 	if err != nil {
-		err = l.fail(op, l.explain(caller, w.explain(ctx, err)))
+		err = l.fail(op, l.explain(w.explain(ctx, err)))
 		l.c.tellFailed(FailedInfo{info, time.Since(began), err})
 		return nil, err
 	}
 	return h, nil
 }
 
+// errWaited is the cause with which a call's context ends after WithWait's time.
+var errWaited = errors.New("WithWait's time was over")
+
 // explain returns ErrBusy for a try that found another contender, and for a call whose WithWait was over, before its
 // caller's context, while it was in line; a call that could not queue, for lack of a connection, did not find the lock
 // busy. ErrBusy has the cause as text only, since a deadline in that was not the caller's.
-func (l *lock) explain(caller context.Context, err error) error {
+func (l *lock) explain(err error) error {
 	if errors.Is(err, recipe.ErrBusy) {
 		return fmt.Errorf("%w: %v", ErrBusy, err) //nolint:errorlint // as text
 	}
@@ -163,7 +164,7 @@ func (l *lock) explain(caller context.Context, err error) error {
 	if l.c.use.holding(l.dirs, line.Holder) {
 		found, err = fmt.Errorf("%w (this process)", line), fmt.Errorf("%w (this process)", err)
 	}
-	if l.o.waitSet && caller.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+	if errors.Is(err, errWaited) {
 		return fmt.Errorf("%w: gave up after %v: %v", ErrBusy, l.o.wait, found) //nolint:errorlint // as text
 	}
 	return err
@@ -205,22 +206,15 @@ func (l *lock) obtain(ctx context.Context, call LockInfo, progress handoff.Calle
 			return nil, err
 		}
 		t, err := l.enter(ctx, s, queues, call.Try)
-		if err == nil {
-			return t, nil
-		}
 		switch {
-		case l.c.ctx.Err() != nil:
-			return nil, closedError{}
-		case ctx.Err() != nil && !errors.Is(err, ctx.Err()):
-			return nil, session.Waited(ctx, trusted.Caller{}, err)
-		case ctx.Err() != nil:
-			return nil, err
+		case err == nil:
+			return t, nil
 		case errors.Is(err, ErrNoRoom):
 			return nil, fmt.Errorf("%w: open another Client for more locks", err)
-		case s.Err() == nil && !errors.Is(err, recipe.ErrGone):
+		case !isAny(err, ctx.Err(), ErrLost, ErrClosed, recipe.ErrGone): // an answer, whatever has ended since
 			return nil, err
-		case errors.Is(s.Err(), session.ErrAuth): // the next session would fare no better
-			return nil, s.Err()
+		case ctx.Err() != nil, l.c.ctx.Err() != nil, errors.Is(err, session.ErrAuth): // the next session would not do
+			return nil, l.c.ended(ctx, err)
 		}
 		progress.Retried(err) // our session is over, or our znode is gone: take another place
 	}

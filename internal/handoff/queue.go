@@ -97,7 +97,7 @@ func (q *queue) advanceLocked() {
 	ctx, cancel := context.WithCancel(q.qs.conf.Context)
 	if !q.qs.conf.Go(func() { q.enter(ctx) }) {
 		cancel()
-		q.refuseLocked(q.qs.conf.Closed)
+		q.refuseLocked(context.Cause(ctx))
 		return
 	}
 	q.moveLocked(entering)
@@ -116,13 +116,12 @@ func (q *queue) enter(ctx context.Context) {
 		q.mu.Lock()
 		err = ctx.Err()
 	}
-	allLeft := ctx.Err() != nil
 	q.cancel()
 	close(q.entered)
 	switch {
 	case err == nil:
 		q.beginLocked(ticket).grantLocked()
-	case allLeft:
+	case errors.Is(err, context.Canceled): // all had left, or the client was closed
 		q.moveLocked(empty)
 		q.advanceLocked() // a call may have come since the last waiter left; after Close it is refused
 	default:
@@ -182,26 +181,19 @@ func (q *queue) await(ctx context.Context, me waiter, c Caller) (*Turn, error) {
 		case <-ctx.Done():
 		case <-q.qs.conf.Context.Done():
 		}
-		return nil, q.leave(ctx, me)
+		return q.leave(ctx, me)
 	}
 }
 
-// leave removes w from the queue because ctx has ended or the client was closed, and returns the call's error. If w was
-// granted a turn in the meantime, the next waiter gets that turn.
-func (q *queue) leave(ctx context.Context, w waiter) error {
+// leave removes w from the queue because ctx has ended or the client was closed, and returns the call's error; or what w
+// was told in the meantime: a turn, or why there is none.
+func (q *queue) leave(ctx context.Context, w waiter) (*Turn, error) {
 	q.mu.Lock()
 	i := slices.Index(q.waiters, w)
 	if i < 0 {
-		e := <-w
 		q.mu.Unlock()
-		if e.err != nil {
-			return e.err
-		}
-		e.turn.update(ctx, func() {
-			e.turn.handoffsLeft = min(e.turn.handoffsLeft+1, q.lock.Handoffs) // no hold was made: the hand-over does not count
-			e.turn.nextLocked()
-		})
-		return q.waitEnded(ctx, recipe.Line{})
+		e := <-w
+		return e.turn, e.err
 	}
 	at := q.placeLocked(i)
 	q.waiters = slices.Delete(q.waiters, i, i+1)
@@ -210,22 +202,20 @@ func (q *queue) leave(ctx context.Context, w waiter) error {
 	}
 	q.advanceLocked()
 	q.mu.Unlock()
-	return q.waitEnded(ctx, at)
+	return nil, q.waitEnded(ctx, at)
 }
 
 func (q *queue) waitEnded(ctx context.Context, at recipe.Line) error {
-	if q.qs.conf.Context.Err() != nil {
-		return q.qs.conf.Closed
-	}
 	if at.Holder == "" { // maybe because there is no connection: then the error says why
 		if err := q.qs.conf.Unreachable(ctx, q.lock.Key.Path); err != nil {
 			return err
 		}
 	}
+	var what error = recipe.LineError{Line: at}
 	if at.Ahead == 0 {
-		return session.Waited(ctx, trusted.Caller{}, errors.New("about to enter the line"))
+		what = errors.New("about to enter the line")
 	}
-	return session.Waited(ctx, trusted.Caller{}, recipe.LineError{Line: at})
+	return session.Ended(ctx, trusted.Caller{}, context.Cause(q.qs.conf.Context), what)
 }
 
 // freeLocked grants the caller the turn if that is idle, may be handed on, and no call waits. Otherwise it returns nil.

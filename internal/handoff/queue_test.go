@@ -44,7 +44,7 @@ type bench struct {
 
 func newBench(t *testing.T, acquire func(ctx context.Context, try bool, c handoff.Caller) (*recipe.Ticket, error)) *bench {
 	b := &bench{T: t, proceed: make(chan struct{})}
-	b.queues = handoff.New(handoff.Config{Context: t.Context(), Closed: context.Canceled, Logger: slog.New(slog.DiscardHandler),
+	b.queues = handoff.New(handoff.Config{Context: t.Context(), Logger: slog.New(slog.DiscardHandler),
 		Go:          func(fn func()) bool { b.running.Go(fn); return true },
 		GiveUp:      func(context.Context, *recipe.Ticket) { <-b.proceed },
 		Unreachable: func(context.Context, string) error { return nil },
@@ -161,5 +161,25 @@ func TestACallThatIsBusyMissesNoEventThatCounts(t *testing.T) {
 		require.Equal(t, []error{broken, broken}, p.retried)
 		require.ErrorIs(t, <-over, refused)
 		require.Zero(t, b.queues.Len())
+	})
+}
+
+// Scenario 81: a call comes while a place is being asked for on behalf of one that has left. The answer counts for both.
+func TestARefusalDecidesAlthoughTheCallThatAskedHasLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refused, asked := errors.New("refused"), 0
+		step := make(chan struct{})
+		b := newBench(t, func(context.Context, bool, handoff.Caller) (*recipe.Ticket, error) {
+			asked++
+			<-step
+			return nil, refused
+		})
+		_, cancel, _ := b.start(b.queues.Lock)
+		require.ErrorIs(t, cancel(), context.Canceled)
+		_, _, over := b.start(b.queues.Lock)
+		close(step)
+		require.Equal(t, refused, <-over)
+		require.Equal(t, 1, asked)
+		b.running.Wait()
 	})
 }

@@ -33,8 +33,7 @@ import (
 
 // Config is what a client gives its queues.
 type Config struct {
-	Context context.Context      // ends when the client is closed
-	Closed  error                // what calls return from then on
+	Context context.Context      // ends when the client is closed; its cause is what calls return from then on
 	Go      func(fn func()) bool // runs fn in a goroutine that the client's Close joins; false: the client is closed
 	Logger  *slog.Logger
 	// GiveUp leaves a ticket that is no longer wanted, even if ctx has ended.
@@ -104,7 +103,7 @@ func (qs *Queues) openAndLock(lock *Lock) (*queue, *Turn) {
 // process and behind earlier contenders at the ensemble, until ctx ends or the client is closed; a call that ends so leaves
 // nothing behind. A turn that is free costs no request: only its session's lease is checked.
 //
-// Errors are those of Lock.Acquire, ctx's with the place in line, and Config.Closed.
+// Errors are those of Lock.Acquire, ctx's and that of Config.Context, with the place in line.
 func (qs *Queues) Lock(ctx context.Context, lock *Lock, c Caller) (*Turn, error) {
 	for first := true; ; first = false {
 		q, t := qs.openAndLock(lock)

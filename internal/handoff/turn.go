@@ -180,20 +180,6 @@ func (t *Turn) checkLocked() error {
 	return err
 }
 
-// update runs fn with the queue's mutex held. If fn has ended the turn, update first deletes the znode and then has the
-// local waiters queue again, so that they are behind other processes' contenders.
-func (t *Turn) update(ctx context.Context, fn func()) {
-	t.q.mu.Lock()
-	before := t.state
-	fn()
-	giveUp := before != ended && t.state == ended
-	t.q.mu.Unlock()
-	if giveUp {
-		t.q.qs.conf.GiveUp(ctx, t.Ticket)
-		t.drop()
-	}
-}
-
 // Guard calls fn when the turn, which was granted to the caller, is lost (at once if it already is): see
 // recipe.Ticket.Guard.
 func (t *Turn) Guard(fn func(error)) {
@@ -220,7 +206,7 @@ func (t *Turn) Leave(ctx context.Context) error {
 		return nil
 	}
 	err := t.Ticket.Leave(ctx)
-	t.drop() // after the znode: see update
+	t.drop() // after the znode: see found
 	return err
 }
 
@@ -297,18 +283,25 @@ func (t *Turn) watch() {
 	}
 }
 
-// found notes what watch has found, and hands on or ends an idle turn accordingly.
+// found notes what watch has found, and hands on or ends an idle turn accordingly. If it ends the turn, it first deletes
+// the znode and then has the local waiters queue again, so that they are behind other processes' contenders.
 func (t *Turn) found(others contention) {
-	t.update(t.Session().Context(), func() {
-		if others == present && t.others != present {
-			t.until = time.Now().Add(contendedLimit)
-			if t.others == none {
-				t.handoffsLeft = t.q.lock.Handoffs // else hand-overs were counted from the beginning
-			}
+	t.q.mu.Lock()
+	if others == present && t.others != present {
+		t.until = time.Now().Add(contendedLimit)
+		if t.others == none {
+			t.handoffsLeft = t.q.lock.Handoffs // else hand-overs were counted from the beginning
 		}
-		t.others = others
-		if t.state == idle {
-			t.nextLocked()
-		}
-	})
+	}
+	t.others = others
+	giveUp := false
+	if t.state == idle {
+		t.nextLocked()
+		giveUp = t.state == ended
+	}
+	t.q.mu.Unlock()
+	if giveUp {
+		t.q.qs.conf.GiveUp(t.Session().Context(), t.Ticket)
+		t.drop()
+	}
 }

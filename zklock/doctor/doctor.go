@@ -133,7 +133,7 @@ func Examine(ctx context.Context, connect string, conf Config) (*Report, error) 
 		}
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("doctor: %w", session.Waited(ctx, trusted.Caller{}, fmt.Errorf("examining %s", connect)))
+		return nil, fmt.Errorf("doctor: %w", session.Ended(ctx, trusted.Caller{}, nil, fmt.Errorf("examining %s", connect)))
 	}
 	r.Findings = x.findings(r)
 	return r, nil

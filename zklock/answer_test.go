@@ -1,0 +1,223 @@
+package zklock_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/internal/locktest"
+	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zktest"
+)
+
+// stops are the ends that stop a call.
+var stops = map[string]struct {
+	stop func(s *locktest.Sim, c *locktest.Client, cancel context.CancelFunc)
+	says error
+}{
+	"ctx": {func(_ *locktest.Sim, _ *locktest.Client, cancel context.CancelFunc) { cancel() }, context.Canceled},
+	"client": {func(s *locktest.Sim, c *locktest.Client, _ context.CancelFunc) {
+		require.NoError(s, c.Close())
+	}, zklock.ErrClosed},
+	"session": {func(s *locktest.Sim, c *locktest.Client, _ context.CancelFunc) {
+		over := c.Current()
+		require.NoError(s, s.Server.Expire(over.ID()))
+		<-over.Done()
+	}, nil}, // the call goes on in the next one
+	"session, then ctx": {func(s *locktest.Sim, c *locktest.Client, cancel context.CancelFunc) {
+		over := c.Current()
+		require.NoError(s, s.Server.Expire(over.ID()))
+		<-over.Done()
+		cancel()
+	}, context.Canceled},
+	"ctx, then client": {func(s *locktest.Sim, c *locktest.Client, cancel context.CancelFunc) {
+		cancel()
+		require.NoError(s, c.Close())
+	}, context.Canceled},
+}
+
+// Scenario 81: a call is stopped at each moment at which it looks whether to go on. If the server had refused it before, the
+// refusal is its error; otherwise the end is.
+func TestARefusalDecidesWhateverEndsBeforeTheCallLooks(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer zktest.Fault // is the refusal, or comes with it
+		call   func(*zklock.Mutex, context.Context) (*zklock.Hold, error)
+		want   error
+	}{
+		"refused": {zktest.Answer(zktest.CodeNoAuth).Op(zktest.OpCreate, zktest.OpCreate2), (*zklock.Mutex).Lock, zk.ErrNoAuth},
+		"busy":    {zktest.Delay(0).Op(zktest.OpGetChildren2), (*zklock.Mutex).TryLock, zklock.ErrBusy},
+	} {
+		for what, end := range stops {
+			for kind, opts := range map[string][]zklock.LockOption{"": nil, ", handed on": {zklock.WithLocalHandoff()}} {
+				t.Run(name+", "+what+kind, func(t *testing.T) {
+					for at, reached := int32(1), true; reached; at++ {
+						locktest.Simulate(t, func(s *locktest.Sim) {
+							defer s.Unlock(s.Lock(s.Client().Mutex("/m")))
+							client := s.Client()
+							in := s.Server.Inject(c.answer.Session(client.SessionID()))
+							ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
+							defer cancel()
+							answered := false
+							var ended time.Time
+							looks := locktest.EndAt(ctx, at, func() {
+								answered = in.Hits() > 0
+								end.stop(s, client, cancel)
+								ended = time.Now()
+							})
+							_, err := c.call(client.Mutex("/m", opts...), looks)
+							reached = looks.Reached()
+							switch {
+							case !reached:
+								require.ErrorIs(s, err, c.want)
+							case answered:
+								require.ErrorIs(s, err, c.want, "%d", at)
+								require.Equal(s, ended, time.Now(), "%d: it is not asked again", at)
+								require.True(s, end.says == nil || !errors.Is(err, end.says), "%d: %v", at, err)
+							case end.says != nil:
+								require.ErrorIs(s, err, end.says, "%d", at)
+							}
+						})
+					}
+				})
+			}
+		}
+	}
+}
+
+// lateContext holds up a call that is about to wait until the gate is open: then its turn and its context's end have come.
+type lateContext struct {
+	context.Context
+	gate <-chan struct{}
+}
+
+func (c lateContext) Done() <-chan struct{} {
+	<-c.gate
+	return c.Context.Done()
+}
+
+// The turn of a call comes, and its context ends, before the call looks for either.
+func TestATurnThatHasComeDecidesAlthoughTheContextEnds(t *testing.T) {
+	for range 20 { // which of the two a select takes is random
+		locktest.Simulate(t, func(s *locktest.Sim) {
+			m := s.Client().Mutex("/m", zklock.WithLocalHandoff())
+			h := s.Lock(m)
+			ctx, cancel := context.WithCancel(s.Context())
+			gate := make(chan struct{})
+			call := locktest.Go(lateContext{ctx, gate}, m.Lock)
+			synctest.Wait()
+			s.Unlock(h)
+			synctest.Wait()
+			cancel()
+			close(gate)
+			s.Unlock(call.Get(s))
+			clean(s, "/m")
+		})
+	}
+}
+
+// What a campaign was answered last may pass: so Run's ctx has stopped it, and its error says so.
+func TestACampaignThatItsContextStopsSaysSo(t *testing.T) {
+	for at, reached := int32(1), true; reached && at < 100; at++ {
+		locktest.Simulate(t, func(s *locktest.Sim) {
+			dir, c := s.Dir("/e"), s.Client()
+			s.Server.Inject(zktest.Answer(-1).Op(zktest.OpCreate, zktest.OpCreate2))
+			ctx, cancel := context.WithTimeout(s.Context(), 5*time.Second)
+			defer cancel()
+			looks := locktest.EndAt(ctx, at, cancel)
+			err := c.Election(dir).Run(looks, nil, func(context.Context, *zklock.Hold) error { return nil })
+			require.ErrorIs(s, err, looks.Err(), "%d", at)
+			reached = errors.Is(err, context.Canceled)
+		})
+	}
+}
+
+// WithWait's time is over, and then the call's own context ends, before the call looks for either.
+func TestAWaitWhoseTimeIsOverIsBusyAlthoughItsContextEnds(t *testing.T) {
+	for at, reached := int32(1), true; reached; at++ {
+		locktest.Simulate(t, func(s *locktest.Sim) {
+			m := s.Client().Mutex("/m", zklock.WithWait(time.Second))
+			defer s.Unlock(s.Lock(s.Client().Mutex("/m")))
+			ctx, cancel := context.WithCancel(s.Context())
+			defer cancel()
+			began, want := time.Now(), zklock.ErrBusy
+			looks := locktest.EndAt(ctx, at, func() {
+				if cancel(); time.Since(began) < time.Second {
+					want = context.Canceled
+				}
+			})
+			_, err := m.Lock(looks)
+			reached = looks.Reached()
+			require.ErrorIs(s, err, want, "%d", at)
+		})
+	}
+}
+
+// Dial logs from time to time that it goes on, and its context ends at that moment.
+func TestADialThatItsContextStopsSaysSo(t *testing.T) {
+	for at := range int32(3) {
+		locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+			srv.Leader().Down()
+			ctx, cancel := context.WithCancel(t.Context())
+			_, err := zklock.Dial(locktest.EndAt(ctx, at+1, cancel), srv.Addr(), zklock.WithDialer(srv.Dial),
+				zklock.WithLogger(slog.New(slog.DiscardHandler)))
+			require.ErrorIs(t, err, context.Canceled, "%d", at)
+		})
+	}
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		ctx, cancel := context.WithCancel(t.Context())
+		c, err := zklock.Dial(locktest.EndAt(ctx, 1, cancel), srv.Addr(), zklock.WithDialer(srv.Dial))
+		require.NoError(t, err, "there is a session")
+		require.NoError(t, c.Close())
+		cancel()
+	})
+}
+
+// The observer's session ends after a server has refused to list the candidates.
+func TestARefusalEndsObservingAlthoughTheSessionEnds(t *testing.T) {
+	for at, reached := int32(1), true; reached; at++ {
+		locktest.Simulate(t, func(s *locktest.Sim) {
+			dir, c := s.Dir("/e"), s.Client()
+			over := c.Current()
+			in := s.Server.Inject(zktest.Answer(zktest.CodeNoAuth).Op(zktest.OpGetChildren2).Session(over.ID()))
+			ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
+			defer cancel()
+			want := zk.ErrNoAuth
+			looks := locktest.EndAt(ctx, at, func() {
+				if in.Hits() == 0 { // then the next session reads
+					want = context.DeadlineExceeded
+				}
+				require.NoError(s, s.Server.Expire(over.ID()))
+				<-over.Done()
+			})
+			var last error
+			for _, last = range c.Election(dir).Observe(looks) {
+			}
+			reached = looks.Reached()
+			require.ErrorIs(s, last, want, "%d", at)
+		})
+	}
+}
+
+// The session ends, and with it the context of the call, at the moment at which the Client has found the session established.
+func TestAClientReturnsItsSessionOrAnErrorAsBothEnd(t *testing.T) {
+	for range 10 {
+		srv := zktest.Run(t, zktest.WithoutListener())
+		c := locktest.Dial(t, srv)
+		s, err := c.Session(t.Context())
+		require.NoError(t, err)
+		ctx, id := s.Context(), s.ID()
+		go func() { _ = srv.Expire(id) }()
+		for err == nil {
+			s, err = c.Session(ctx)
+			require.True(t, s != nil || err != nil)
+		}
+		require.ErrorIs(t, err, context.Canceled)
+		require.NoError(t, c.Close())
+	}
+}
