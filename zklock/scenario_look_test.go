@@ -253,7 +253,7 @@ func TestQueueEndsWithItsContext(t *testing.T) {
 // Many calls of one client on a lock with a long list do not request it all at once.
 func TestScenario50_ManyCallsOnALockWithALongListCostNoOtherHold(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
-		dir, c := s.Dir("/l"), slowClient(s, 1_000_000)
+		dir, c := s.Dir("/l"), slowClient(s, 2_000_000)
 		other, err := c.Mutex("/other").Lock(s.Context())
 		require.NoError(s, err)
 		for i := range 10 {
@@ -262,7 +262,7 @@ func TestScenario50_ManyCallsOnALockWithALongListCostNoOtherHold(t *testing.T) {
 		require.NoError(s, s.Server.SetSequence(dir, 10))
 		ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
 		defer cancel()
-		ends := make(chan error, 12) // 30 s for their lists, if all asked at once
+		ends := make(chan error, 12) // 15 s for their lists, if all asked at once
 		for i := range cap(ends) {
 			go func() {
 				lock := c.Mutex(dir).Lock
