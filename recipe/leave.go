@@ -13,9 +13,9 @@ import (
 )
 
 // Leave gives up the place: it deletes the znodes by their full names, and nothing else; several in one transaction if all
-// still exist. Nil: they are deleted. ErrGone: another client had deleted one before. Any other error, which matches ErrTaken
-// if another client had deleted one: ctx or the session ended first. The deletion then goes on in the background until it succeeds, is refused for good (final), or the session
-// is over and the server deletes the znodes.
+// still exist. Nil: they are deleted. ErrGone: another client had deleted one before. Any other error: ctx or the session
+// ended first; it matches ErrTaken if another client had deleted one. The deletion then goes on in the background until it
+// succeeds, is refused for good (final), or the session is over and the server deletes the znodes.
 //
 // It blocks for one round trip, or until ctx ends, and waits for another Leave that is under way. The znodes
 // are deleted even if ctx has ended already. Once a Leave has returned nil or ErrGone, all others return the same.

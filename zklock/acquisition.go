@@ -72,7 +72,7 @@ func (h *Hold) tellAcquired(i AcquiredInfo) {
 	told := false
 	defer func() {
 		if !told {
-			h.Unlock()
+			_ = h.Unlock() // the panic goes on
 		}
 	}()
 	h.a.c.tellAcquired(i)

@@ -138,8 +138,12 @@ func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error
 // call has done nothing.
 func (h *Hold) Unlock() error {
 	h.need()
+	return h.fail("unlock", h.unlock())
+}
+
+func (h *Hold) unlock() error {
 	if !h.released.CompareAndSwap(false, true) {
-		return h.fail("unlock", ErrUnlocked)
+		return ErrUnlocked
 	}
 	err := h.Err()
 	if h.a.drop(h) {
@@ -153,7 +157,7 @@ func (h *Hold) Unlock() error {
 			err = cmp.Or(err, released)
 		}
 	}
-	return h.fail("unlock", err)
+	return err
 }
 
 func (h *Hold) fail(op string, err error) error { return failed(op, h.a.info.Path, err) }

@@ -133,7 +133,7 @@ func (l *lock) acquire(ctx context.Context, op string, info LockInfo) (*Hold, er
 		h, err = l.take(ctx, w)
 		if w.panicked != nil {
 			if h != nil {
-				h.Unlock()
+				_ = h.Unlock() // the panic goes on
 			}
 			panic(w.panicked)
 		}

@@ -117,7 +117,7 @@ func (h *Hold) do(ctx context.Context, fn func(context.Context) error) (err erro
 		}
 		cause := h.Err()
 		end(ErrUnlocked)
-		cause = cmp.Or(cause, errors.Unwrap(h.Unlock()))
+		cause = cmp.Or(cause, h.unlock())
 		err = hide(err, ErrNotRun)
 		if cause != nil {
 			loss := &lockError{"do", h.a.info.Path, fmt.Errorf("lost while in use: %w", cause)}

@@ -45,8 +45,8 @@ const recordSuffix = ".done"
 // Once returns the job whose lock is at path, the same lock as Mutex's. It does no I/O; a path or option that can't work is
 // reported by every call (ErrPath, ErrOption). The options are those of a Mutex, and WithAtMostOnce and WithRemembered.
 // WithACL is the record's access list, too; a client that runs the job needs READ and WRITE on it, and CREATE on the parent
-// of path while there is no record. WithReentrancy is refused: two calls under one hold would both
-// run the job.
+// of path while there is no record. WithReentrancy is refused: two calls under one hold would both run
+// the job.
 func (c *Client) Once(path string, opts ...LockOption) *Once {
 	return &Once{c.newLock(nounOnce, opts, path), path + recordSuffix}
 }
