@@ -29,7 +29,7 @@ func TestANilFunctionPanicsBeforeAnythingIsTaken(t *testing.T) {
 	}
 }
 
-// With a context that has ended, no lock is taken and no function is run; a release is still made.
+// With a context that has ended, no lock is taken and no function is run.
 func TestAContextThatHasEndedTakesNothing(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()

@@ -37,11 +37,7 @@ func removedKinds() map[string]removedKind {
 	}
 	lead := func(c *locktest.Client) func(context.Context) (*zklock.Hold, error) {
 		return func(ctx context.Context) (*zklock.Hold, error) {
-			l, err := c.Election(dir).Campaign(ctx, nil)
-			if err != nil {
-				return nil, err
-			}
-			return l, nil
+			return c.Election(dir).Campaign(ctx, nil)
 		}
 	}
 	return map[string]removedKind{

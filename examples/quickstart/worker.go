@@ -80,10 +80,7 @@ func (w *worker) locked(ctx context.Context) (err error) {
 	if w.job.crashNow() {
 		return w.crash(ctx, hold)
 	}
-	defer func() {
-		// Ctrl-C must not keep the lock from being released.
-		err = errors.Join(err, hold.Unlock())
-	}()
+	defer func() { err = errors.Join(err, hold.Unlock()) }()
 
 	// The work gets the hold's context: it ends when the lock is lost, and the write is then not made. Ctrl-C ends it
 	// as well. Mutex.Do joins the two by itself, and unlocks; it is done by hand here because the board needs the
