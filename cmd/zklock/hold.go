@@ -46,7 +46,7 @@ func (a *app) hold(l *lockFlags, path string) error {
 	}
 	line := a.newLine(path)
 	began := time.Now()
-	return a.with(func(ctx context.Context, c *zklock.Client) error {
+	return a.with(func(ctx context.Context, c *zklock.Client) (err error) {
 		if !l.try {
 			if err := nested(ctx, c, path, l.permits, l.size); err != nil {
 				return err
@@ -59,7 +59,11 @@ func (a *app) hold(l *lockFlags, path string) error {
 		if err != nil {
 			return err
 		}
-		defer release(h)
+		defer func() { // if that takes too long, the end of the session, which is closed next, releases the lock
+			if lost := h.Unlock(); lost != nil {
+				err = lostError(lost)
+			}
+		}()
 		if _, err := fmt.Fprintln(a.out, int64(h.Token()), h.Node()); err != nil {
 			return err
 		}
@@ -74,7 +78,7 @@ func (a *app) hold(l *lockFlags, path string) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-h.Context().Done():
-			return &exitError{exitLost, fmt.Errorf("lock lost: %w", bare{context.Cause(h.Context())})}
+			return nil // Unlock says so
 		}
 	}, zklock.WithHooks(line.hooks()))
 }

@@ -178,7 +178,7 @@ func (l *lockFlags) lock(ctx context.Context, c *zklock.Client, path string, lef
 	return c.Mutex(path, opts...).Lock(ctx)
 }
 
-// release releases the lock. If that takes too long, the end of the session, which is closed next, releases it.
-func release(h *zklock.Hold) {
-	_ = h.Unlock() // a loss has been told by the end of the hold's context
+// lostError is the end of a program that has found its lock lost.
+func lostError(cause error) error {
+	return &exitError{exitLost, fmt.Errorf("lock lost: %w", bare{cause})}
 }

@@ -190,6 +190,58 @@ func TestAnExpiredSessionOrABrokenLockKillsTheCommandAtOnce(t *testing.T) {
 	}
 }
 
+// The event that tells of the znode's deletion is lost, so only the release can find it.
+func TestALossThatOnlyTheReleaseFindsIsTold(t *testing.T) {
+	t.Parallel()
+	for name, k := range map[string]struct {
+		flags []string
+		code  int
+		says  string
+	}{
+		"killed with the lock": {nil, exitLost, "^zklock: lock lost: "},
+		"told with the lock":   {[]string{"--on-loss", "term"}, exitLost, "^zklock: lock lost: "},
+		"left alone":           {[]string{"--on-loss", "ignore"}, 7, "^zklock: lock lost before the command had ended: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, d := server(t), newDiary(t)
+			s.Inject(zktest.DropReply().Op(zktest.OpNotify))
+			flags := append(lossFlags("--session-timeout", calm), k.flags...)
+			p := launch(t, s.Addr(), append(flags, "/l", "--", testCommand, "diary", string(d), "until-term")...)
+			d.alive(t, "child")
+			loseUnnoticed(t, s)
+			require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+			p.exits(k.code)
+			require.Regexp(t, k.says, p.err)
+		})
+	}
+	t.Run("hold", func(t *testing.T) {
+		t.Parallel()
+		s := server(t)
+		s.Inject(zktest.DropReply().Op(zktest.OpNotify))
+		cmd := self(t, "zklock", "hold", "--tick", tick.String(), "/l")
+		in, err := cmd.StdinPipe()
+		require.NoError(t, err)
+		p := start(t, cmd, s.Addr())
+		queued(t, s, "/l", 1)
+		loseUnnoticed(t, s)
+		require.NoError(t, in.Close())
+		p.exits(exitLost)
+		require.Regexp(t, "^zklock: lock lost: ", p.err)
+	})
+}
+
+// loseUnnoticed deletes the znode of the holder of /l, once he has set his watch on it and looked whether it still exists.
+func loseUnnoticed(t *testing.T, s *zktest.Server) {
+	t.Helper()
+	node := "/l/" + s.Children("/l")[0]
+	watched := func() bool {
+		return s.WatchCount() > 0 && s.Requests()[zktest.OpExists] > 0
+	}
+	require.NoError(t, s.Await(locktest.Within(t, locktest.Bound), watched))
+	require.NoError(t, s.Delete(node))
+}
+
 func TestMaxHoldEndsTheCommandBeforeTheLockIsFree(t *testing.T) {
 	t.Parallel()
 	for most := time.Second; ; most *= 8 {

@@ -18,21 +18,29 @@ func (a *app) run(l *lockFlags, path string, argv []string) error {
 	if l.once() {
 		return a.underLock(l, path, argv, a.onlyOnce(l, path))
 	}
-	return a.underLock(l, path, argv, a.holding(func(ctx context.Context, c *zklock.Client, left time.Duration) (*zklock.Hold, error) {
+	return a.underLock(l, path, argv, a.holding(l.onLoss, func(ctx context.Context, c *zklock.Client, left time.Duration) (*zklock.Hold, error) {
 		return l.take(ctx, a, c, path, left)
 	}))
 }
 
-// holding is the section of an ordinary lock: taken and released.
-func (a *app) holding(take taker) section {
+// holding is the section of an ordinary lock: taken and released. A loss that only the release finds is told here.
+func (a *app) holding(onLoss string, take taker) section {
 	return func(ctx context.Context, c *zklock.Client, left time.Duration, fn func(h *zklock.Hold) (started bool, err error)) error {
 		h, err := take(ctx, c, left)
 		if err != nil {
 			return err
 		}
-		defer release(h)
 		_, err = fn(h)
-		return err
+		told := codeOf(err) == exitLost || h.Err() != nil && onLoss == lossIgnore
+		// If the release takes too long, the end of the session, which is closed next, releases the lock.
+		if lost := h.Unlock(); lost == nil || told {
+			return err
+		} else if onLoss == lossIgnore {
+			notice(a.err, "lock lost before the command had ended: %v", bare{lost})
+			return err
+		} else {
+			return lostError(lost)
+		}
 	}
 }
 
@@ -119,6 +127,9 @@ func (a *app) attempt(j *job, l *lockFlags, path string, under section) (like sy
 	if interrupted := waited(); interrupted != nil {
 		return 0, interrupted
 	}
+	if errors.Is(err, zklock.ErrLost) {
+		j.done = false // the command has ended, but perhaps not under the lock
+	}
 	return like, err
 }
 
@@ -132,7 +143,7 @@ func (a *app) dialWithin(ctx context.Context, l *lockFlags, more ...zklock.Optio
 
 // elect is zklock elect.
 func (a *app) elect(l *lockFlags, path string, argv []string, value string) error {
-	return a.underLock(l, path, argv, a.holding(campaign(path, value, l)))
+	return a.underLock(l, path, argv, a.holding(l.onLoss, campaign(path, value, l)))
 }
 
 // interruptible calls fn with a context that ends with the first signal that ends programs; then the exit code says so.
