@@ -42,9 +42,9 @@ const (
 	lost                      // anything else (endLost)
 )
 
-// newHold makes the acquisition of a ticket that holds, and its first hold, with the values of the call's context. Both are
-// one allocation: with local handoff a hold may last for a microsecond.
-func (c *Client) newHold(values context.Context, t ticket, w *waiting, o lockOptions) *Hold {
+// newHold makes the acquisition of a ticket that holds, and its first hold. Both are one allocation: with local handoff a hold
+// may last for a microsecond.
+func (c *Client) newHold(t ticket, w *waiting, o lockOptions) *Hold {
 	both := &struct {
 		a   acquisition
 		h   Hold
@@ -52,7 +52,7 @@ func (c *Client) newHold(values context.Context, t ticket, w *waiting, o lockOpt
 	}{a: acquisition{c: c, ticket: t, info: w.info, since: time.Now(), limit: o.maxHold}}
 	a, h := &both.a, &both.h
 	a.holds = append(both.one[:0], h)
-	h.bind(a, values)
+	h.bind(a, w.caller)
 	c.use.update(func() {
 		delete(c.use.waits, w)
 		c.use.holds[a] = struct{}{}
@@ -207,7 +207,7 @@ func (a *acquisition) status() (_ HeldLock, live bool) {
 
 // join adds a hold for a Lock of l whose context belongs to the acquisition, which covers l's path dir. Nil, nil: the
 // acquisition has ended, or is about to.
-func (a *acquisition) join(values context.Context, l *lock, dir string, kind Kind) (*Hold, error) {
+func (a *acquisition) join(caller context.Context, l *lock, dir string, kind Kind) (*Hold, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
@@ -223,7 +223,7 @@ func (a *acquisition) join(values context.Context, l *lock, dir string, kind Kin
 		return nil, ErrDeadlock
 	}
 	h := &Hold{}
-	h.bind(a, values)
+	h.bind(a, caller)
 	a.holds = append(a.holds, h)
 	return h, nil
 }

@@ -47,7 +47,7 @@ var stops = map[string]struct {
 func TestARefusalDecidesWhateverEndsBeforeTheCallLooks(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer zktest.Fault // is the refusal, or comes with it
-		call   func(*zklock.Mutex, context.Context) (*zklock.Hold, error)
+		call   func(*zklock.Mutex, context.Context) (context.Context, *zklock.Hold, error)
 		want   error
 	}{
 		"refused": {zktest.Answer(zktest.CodeNoAuth).Op(zktest.OpCreate, zktest.OpCreate2), (*zklock.Mutex).Lock, zk.ErrNoAuth},
@@ -70,7 +70,7 @@ func TestARefusalDecidesWhateverEndsBeforeTheCallLooks(t *testing.T) {
 								end.stop(s, client, cancel)
 								ended = time.Now()
 							})
-							_, err := c.call(client.Mutex("/m", opts...), looks)
+							_, _, err := c.call(client.Mutex("/m", opts...), looks)
 							reached = looks.Reached()
 							switch {
 							case !reached:
@@ -151,7 +151,7 @@ func TestAWaitWhoseTimeIsOverIsBusyAlthoughItsContextEnds(t *testing.T) {
 					want = context.Canceled
 				}
 			})
-			_, err := m.Lock(looks)
+			_, _, err := m.Lock(looks)
 			reached = looks.Reached()
 			require.ErrorIs(s, err, want, "%d", at)
 		})

@@ -39,7 +39,7 @@ func TestHeapOfASessionAndOfAWaitingCall(t *testing.T) {
 			var calls sync.WaitGroup
 			for range waiters {
 				calls.Go(func() {
-					if _, err := m.Lock(ctx); !errors.Is(err, context.Canceled) {
+					if _, _, err := m.Lock(ctx); !errors.Is(err, context.Canceled) {
 						s.Error(err)
 					}
 				})
@@ -70,7 +70,7 @@ func benchNodes(b *testing.B, bench func(b *testing.B, s *locktest.Site)) {
 
 // benchCycle is a Lock and its Unlock.
 func benchCycle(ctx context.Context, m *zklock.Mutex) error {
-	h, err := m.Lock(ctx)
+	_, h, err := m.Lock(ctx)
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func BenchmarkBusyTryLock(b *testing.B) {
 		hold := locktest.Lock(b, s.Client(b).Mutex(dir))
 		m := s.Client(b).Mutex(dir)
 		for b.Loop() {
-			if _, err := m.TryLock(ctx); err == nil {
+			if _, _, err := m.TryLock(ctx); err == nil {
 				b.Fatal("got a lock that is held")
 			}
 		}

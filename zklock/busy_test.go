@@ -29,7 +29,9 @@ var triesAt = map[string]func(c *locktest.Client, dir string) (hold, try locktes
 	},
 	"semaphore": func(c *locktest.Client, dir string) (hold, try locktest.Acquire) {
 		return locktest.Permits(c.Semaphore(dir, 2, zklock.WithOwner("billing")), 2),
-			func(ctx context.Context) (*zklock.Hold, error) { return c.Semaphore(dir, 2).TryAcquire(ctx, 1) }
+			func(ctx context.Context) (context.Context, *zklock.Hold, error) {
+				return c.Semaphore(dir, 2).TryAcquire(ctx, 1)
+			}
 	},
 	"several paths": func(c *locktest.Client, dir string) (hold, try locktest.Acquire) {
 		return c.Mutex(dir, zklock.WithOwner("billing")).Lock, c.MultiLock([]string{"/free", dir}).TryLock
@@ -42,7 +44,7 @@ func TestACallThatDoesNotWaitNamesTheHolder(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				hold, try := calls(s.Client(), "/l")
 				h := s.Take(hold)
-				_, err := try(s.Context())
+				_, _, err := try(s.Context())
 				require.ErrorIs(s, err, zklock.ErrBusy)
 				require.ErrorContains(s, err, "held by billing (")
 				s.Unlock(h)
@@ -58,7 +60,7 @@ func TestACallThatDoesNotWaitIsNotKeptByTheHoldersName(t *testing.T) {
 		h := s.Take(hold)
 		silent := s.Server.Inject(zktest.Hold().Op(zktest.OpExists))
 		began := time.Now()
-		_, err := try(s.Context())
+		_, _, err := try(s.Context())
 		require.ErrorIs(s, err, zklock.ErrBusy)
 		require.ErrorContains(s, err, "held by _c_")
 		require.LessOrEqual(s, time.Since(began), 400*time.Millisecond)
@@ -72,10 +74,10 @@ func TestAWaitBehindAHoldOfTheSameClientSaysSo(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
 		h := s.Lock(c.Mutex("/l"))
-		_, err := c.Mutex("/l", zklock.WithWait(100*time.Millisecond)).Lock(s.Context())
+		_, _, err := c.Mutex("/l", zklock.WithWait(100*time.Millisecond)).Lock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrBusy)
 		require.ErrorContains(s, err, path.Base(h.Node())+" (this process)")
-		_, err = s.Client().Mutex("/l", zklock.WithWait(100*time.Millisecond)).Lock(s.Context())
+		_, _, err = s.Client().Mutex("/l", zklock.WithWait(100*time.Millisecond)).Lock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrBusy)
 		require.NotContains(s, err.Error(), "(this process)", "another client's")
 	})

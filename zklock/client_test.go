@@ -142,7 +142,7 @@ func TestDialOutlivesASessionThatEndsBeforeItIsHeardOf(t *testing.T) {
 			return conn, err
 		}))
 		require.NoError(t, err)
-		h, err := c.Mutex("/locks/a").Lock(t.Context())
+		_, h, err := c.Mutex("/locks/a").Lock(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, h.Unlock())
 		require.NoError(t, c.Close())
@@ -155,12 +155,14 @@ func TestALockWhereAuthenticationIsEnforcedSaysSoAtOnce(t *testing.T) {
 	c := locktest.Dial(t, srv)
 	const required = -124 // SESSIONCLOSEDREQUIRESASLAUTH
 	srv.Inject(zktest.Answer(required))
-	for name, lock := range map[string]func(context.Context) (*zklock.Hold, error){
+	for name, lock := range map[string]locktest.Acquire{
 		"Lock":    c.Mutex("/locks/a").Lock,
 		"TryLock": c.Mutex("/locks/a").TryLock,
-		"Acquire": func(ctx context.Context) (*zklock.Hold, error) { return c.Semaphore("/locks/s", 2).Acquire(ctx, 1) },
+		"Acquire": func(ctx context.Context) (context.Context, *zklock.Hold, error) {
+			return c.Semaphore("/locks/s", 2).Acquire(ctx, 1)
+		},
 	} {
-		_, err := lock(locktest.Within(t, 20*time.Second))
+		_, _, err := lock(locktest.Within(t, 20*time.Second))
 		require.ErrorIs(t, err, session.ErrAuth, name)
 		require.ErrorContains(t, err, "enforces authentication", name)
 		require.NotErrorIs(t, err, context.DeadlineExceeded, name)
@@ -180,7 +182,7 @@ func TestScenarioLocksWorkWhileWritesAreSlow(t *testing.T) {
 					for _, c := range []*locktest.Client{a, b} {
 						ctx, cancel := context.WithTimeout(s.Context(), 2*time.Minute)
 						began := time.Now()
-						hold, err := c.Mutex("/locks/slow").Lock(ctx)
+						_, hold, err := c.Mutex("/locks/slow").Lock(ctx)
 						require.NoError(s, err)
 						s.Logf("locked after %v", time.Since(began))
 						time.Sleep(30 * time.Second)
@@ -199,7 +201,7 @@ func TestScenarioLocksWorkWhileWritesAreSlow(t *testing.T) {
 func TestALockThatIsTooLargeForARequestFailsAlone(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
-		other, err := c.Mutex("/locks/other").Lock(s.Context())
+		_, other, err := c.Mutex("/locks/other").Lock(s.Context())
 		require.NoError(s, err)
 		require.NoError(s, s.Server.Create("/locks/long", nil))
 		name := make([]byte, 900<<10)
@@ -210,10 +212,10 @@ func TestALockThatIsTooLargeForARequestFailsAlone(t *testing.T) {
 			require.NoError(s, s.Server.Create("/locks/long/"+string(rune('a'+i%26))+string(rune('a'+i/26))+string(name), nil))
 		}
 		connects := s.Server.Requests()[zktest.OpConnect]
-		_, err = c.Mutex("/locks/long").Lock(s.Context())
+		_, _, err = c.Mutex("/locks/long").Lock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrTooLarge)
 		require.Less(s, len(err.Error()), 400)
-		_, err = c.Mutex("/locks/long").TryLock(s.Context())
+		_, _, err = c.Mutex("/locks/long").TryLock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrTooLarge)
 		time.Sleep(5 * time.Second)
 		for _, name := range s.Server.Children("/locks/long") {
@@ -226,7 +228,7 @@ func TestALockThatIsTooLargeForARequestFailsAlone(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
 		defer cancel()
-		_, err = c.MultiLock(paths, zklock.WithData(make([]byte, 60<<10))).Lock(ctx)
+		_, _, err = c.MultiLock(paths, zklock.WithData(make([]byte, 60<<10))).Lock(ctx)
 		require.ErrorIs(s, err, zklock.ErrTooLarge)
 
 		require.Equal(s, connects, s.Server.Requests()[zktest.OpConnect], "no connection was lost")

@@ -56,7 +56,7 @@ func TestQueueShowsWhoHoldsAndWhoWaitsOfEveryKind(t *testing.T) {
 		require.Greater(s, line[1].Token, line[0].Token)
 
 		for range 2 {
-			_, err := c.RWMutex("/rw").RLock(ctx)
+			_, _, err := c.RWMutex("/rw").RLock(ctx)
 			require.NoError(s, err)
 		}
 		locktest.Go(ctx, c.RWMutex("/rw").Lock)
@@ -64,11 +64,15 @@ func TestQueueShowsWhoHoldsAndWhoWaitsOfEveryKind(t *testing.T) {
 		locktest.Go(ctx, c.RWMutex("/rw").RLock)
 		require.Equal(s, []string{"read!", "read!", "write", "read"}, lineOf(s, c, "/rw"))
 
-		_, err = c.Semaphore("/s", 4).Acquire(ctx, 3)
+		_, _, err = c.Semaphore("/s", 4).Acquire(ctx, 3)
 		require.NoError(s, err)
-		big := locktest.Go(ctx, func(ctx context.Context) (*zklock.Hold, error) { return c.Semaphore("/s", 4).Acquire(ctx, 2) })
+		big := locktest.Go(ctx, func(ctx context.Context) (context.Context, *zklock.Hold, error) {
+			return c.Semaphore("/s", 4).Acquire(ctx, 2)
+		})
 		require.False(s, big.Over())
-		locktest.Go(ctx, func(ctx context.Context) (*zklock.Hold, error) { return c.Semaphore("/s", 4).Acquire(ctx, 1) })
+		locktest.Go(ctx, func(ctx context.Context) (context.Context, *zklock.Hold, error) {
+			return c.Semaphore("/s", 4).Acquire(ctx, 1)
+		})
 		require.Equal(s, []string{"semaphore 3!", "semaphore 2", "semaphore 1"}, lineOf(s, c, "/s"))
 		lead(s, c.Election("/e"), "v")
 		require.Equal(s, []string{"election!"}, lineOf(s, c, "/e"))
@@ -109,7 +113,7 @@ func TestQueueShowsForeignClientsAndWhatTheirNamesTell(t *testing.T) {
 func TestQueueOfADirectoryThatGoesMeanwhile(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
-		h, err := c.Semaphore("/s", 2).Acquire(s.Context(), 1)
+		_, h, err := c.Semaphore("/s", 2).Acquire(s.Context(), 1)
 		require.NoError(s, err)
 		s.Server.Inject(zktest.Answer(zktest.CodeNoNode).Op(zktest.OpGetData).Path("/s"))
 		line, err := c.Queue(s.Context(), "/s")

@@ -99,7 +99,7 @@ func childPlay(role string, say func(childWord) error) (w childWord, err error) 
 	if role == childLoops {
 		return childLoop(ctx, c, o, say)
 	}
-	h, err := c.Mutex(o.Path).Lock(ctx)
+	_, h, err := c.Mutex(o.Path).Lock(ctx)
 	if err != nil {
 		return w, err
 	}

@@ -63,7 +63,7 @@ func crashKill(next *zklock.Client, path string, holder *crashChild) (time.Durat
 	var hold *zklock.Hold
 	var lockErr error
 	var call sync.WaitGroup
-	call.Go(func() { hold, lockErr = next.Mutex(path).Lock(ctx) })
+	call.Go(func() { _, hold, lockErr = next.Mutex(path).Lock(ctx) })
 	err := func() error {
 		ses, err := next.Session(ctx)
 		if err != nil {

@@ -1,7 +1,7 @@
 // Package zklock gives a program locks on a ZooKeeper ensemble: one holder in the fleet at a time, in order of arrival,
 // freed by a crash.
 //
-// While Hold.Context has not ended, no other client holds the lock: the context ends before the ensemble can give the lock
+// While the context that Lock returns has not ended, no other client holds the lock: it ends before the ensemble can give the lock
 // away, by a margin in which the work can stop, also when this program no longer hears from the ensemble. SafeUntil returns
 // until when no other client can hold. Token is a number that grows from holder to holder, for stores that can refuse a late
 // one.
@@ -24,10 +24,10 @@
 //	defer c.Close()
 //	m := c.Mutex("/locks/nightly-report")
 //
-//	hold, err := m.Lock(ctx) // waits its turn
+//	ctx, hold, err := m.Lock(ctx) // waits its turn
 //	…
 //	defer hold.Unlock()
-//	work(hold.Context()) // ends when the lock is lost
+//	work(ctx) // the new ctx ends when the lock is lost, too
 //
 // or, shorter, m.Do(ctx, work).
 //

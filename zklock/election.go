@@ -25,7 +25,7 @@ func (c *Client) Election(path string, opts ...LockOption) *Election {
 
 // Campaign waits until this candidate leads, with value for others to read. Contract and errors are those of Mutex.Lock.
 // A term ends as a hold ends: see Hold.Context.
-func (e *Election) Campaign(ctx context.Context, value []byte) (*Hold, error) {
+func (e *Election) Campaign(ctx context.Context, value []byte) (context.Context, *Hold, error) {
 	return use(ctx, e).candidate(value).acquire(ctx, "campaign", LockInfo{Kind: KindElection})
 }
 
@@ -80,7 +80,7 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 	needFunction(lead == nil)
 	for first := true; ; first = false {
 		asked := time.Now()
-		l, err := e.Campaign(ctx, value)
+		_, l, err := e.Campaign(ctx, value)
 		if err != nil {
 			// A neighbour's znode that blocks the first campaign is probably a mistake, so the caller should hear of it.
 			passes := errors.Is(err, recipe.ErrNeighbour) && (!first || time.Since(asked) > recipe.WatchAfter)

@@ -79,7 +79,7 @@ func TestScenario39_ALeaderThatExpiresAndComesBackNeverLeadsBesideItsSuccessor(t
 				time.Sleep(time.Minute)
 				require.NoError(s, first.Err())
 				cut(s, a, f)
-				after := second.win(s)
+				after := second.Get(s)
 				loss := <-lost
 				require.ErrorIs(s, loss.Cause, zklock.ErrLost)
 				require.True(s, loss.At.Before(second.At), "two leaders for %v", loss.At.Sub(second.At))
@@ -94,7 +94,7 @@ func TestScenario39_ALeaderThatExpiresAndComesBackNeverLeadsBesideItsSuccessor(t
 				require.False(s, back.Over(), "it stands behind its successor")
 				require.NoError(s, after.Err())
 				require.NoError(s, after.Unlock())
-				require.Greater(s, back.win(s).Token(), after.Token())
+				require.Greater(s, back.Get(s).Token(), after.Token())
 				require.Equal(s, []string{"-", "a", "-", "b", "-", "a again"}, view.values())
 			})
 		})

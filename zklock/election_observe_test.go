@@ -43,7 +43,7 @@ func TestObserversSeeEveryChangeOnceAndInOrder(t *testing.T) {
 		see("-", "b")
 		time.Sleep(locktest.LongTime)
 		see()
-		require.NoError(s, next.win(s).Unlock())
+		require.NoError(s, next.Get(s).Unlock())
 		see("-")
 		require.NoError(s, lead(s, a.Election(dir), "a").Unlock())
 		synctest.Wait()
@@ -281,7 +281,7 @@ func TestObserversDoNotWakeCandidatesNorCandidatesObservers(t *testing.T) {
 		dir, first := s.Dir("/e"), s.Client()
 		l := lead(s, first.Election(dir), "first")
 		var candidates, observers []*locktest.Client
-		var calls []*candidacy
+		var calls []*locktest.Call
 		ctx, cancel := context.WithCancel(s.Context())
 		defer cancel()
 		for range 10 {
@@ -314,7 +314,7 @@ func TestObserversDoNotWakeCandidatesNorCandidatesObservers(t *testing.T) {
 		require.Zero(s, count(candidates))
 
 		require.NoError(s, l.Unlock())
-		calls[0].win(s)
+		calls[0].Get(s)
 		require.Equal(s, 1, count(candidates))
 		require.Equal(s, len(observers), count(observers))
 		cancel()

@@ -18,39 +18,15 @@ import (
 
 // Elections: scenarios 38 and 40; scenario 39 is in election_expiry_test.go.
 
-// campaign campaigns in a goroutine; its result has the leadership's hold.
-func campaign(ctx context.Context, e *zklock.Election, value string) *candidacy {
-	c := &candidacy{}
-	c.Call = locktest.Go(ctx, func(ctx context.Context) (*zklock.Hold, error) {
-		l, err := e.Campaign(ctx, []byte(value))
-		if err != nil {
-			return nil, err
-		}
-		c.l = l
-		return l, nil
-	})
-	return c
-}
-
-// candidacy is a campaign that goes on while the test does something else.
-type candidacy struct {
-	*locktest.Call
-	l *zklock.Hold // set when done is closed
-}
-
-// win waits for the leadership.
-func (c *candidacy) win(s *locktest.Sim) *zklock.Hold {
-	s.Helper()
-	c.Get(s)
-	return c.l
+// campaign campaigns in a goroutine.
+func campaign(ctx context.Context, e *zklock.Election, value string) *locktest.Call {
+	return locktest.Go(ctx, locktest.Campaign(e, value))
 }
 
 // lead campaigns, which must succeed.
 func lead(s *locktest.Sim, e *zklock.Election, value string) *zklock.Hold {
 	s.Helper()
-	l, err := e.Campaign(s.Context(), []byte(value))
-	require.NoError(s, err)
-	return l
+	return s.Take(locktest.Campaign(e, value))
 }
 
 // terms records the terms of one Run, and whether two calls of its callback were ever under way at once.
@@ -298,7 +274,7 @@ func TestScenario40_AResignationWhoseDeleteFailsIsNeverForgotten(t *testing.T) {
 				<-resigned
 				require.ErrorIs(s, l.Unlock(), zklock.ErrUnlocked, "it is not resigned twice")
 				s.Until(40*time.Second, "its znode is gone", func() bool { _, stands := s.Server.Node(l.Node()); return !stands })
-				after := next.win(s)
+				after := next.Get(s)
 				require.Greater(s, after.Token(), l.Token())
 				require.Error(s, l.Err())
 				require.ErrorIs(s, b.Election(dir).Proclaim(s.Context(), l, []byte("stale")), l.Err(), "what it was is known for ever")
@@ -307,7 +283,7 @@ func TestScenario40_AResignationWhoseDeleteFailsIsNeverForgotten(t *testing.T) {
 				}
 				again := campaign(s.Context(), a.Election(dir), "a")
 				require.NoError(s, after.Unlock())
-				require.NoError(s, again.win(s).Unlock(), "nothing of its own stands in its way")
+				require.NoError(s, again.Get(s).Unlock(), "nothing of its own stands in its way")
 			})
 		})
 	}

@@ -49,7 +49,7 @@ func TestALeadersValueTokenAndOwnerAreVisible(t *testing.T) {
 		require.False(s, behind.Over())
 		require.NoError(s, l.Unlock())
 		require.ErrorIs(s, e.Proclaim(s.Context(), l, nil), zklock.ErrUnlocked)
-		behind.win(s)
+		behind.Get(s)
 		leader, err = seen.Leader(s.Context())
 		require.NoError(s, err)
 		require.Equal(s, "b", string(leader.Value))
@@ -61,14 +61,14 @@ func TestAProclamationThatCanNotBeMadeChangesNothing(t *testing.T) {
 		dir, c := s.Dir("/e"), s.Client()
 		e := c.Election(dir)
 		tooLong := make([]byte, 64<<10+1)
-		_, err := e.Campaign(s.Context(), tooLong)
+		_, _, err := e.Campaign(s.Context(), tooLong)
 		require.ErrorIs(s, err, zklock.ErrOption)
 		leads := func(context.Context, *zklock.Hold) error { s.Error("it leads"); return nil }
 		require.ErrorIs(s, e.Run(s.Context(), tooLong, leads), zklock.ErrOption)
 		l := lead(s, e, "v")
 		require.ErrorIs(s, e.Proclaim(s.Context(), l, tooLong), zklock.ErrOption)
 		require.NoError(s, l.Err())
-		_, err = e.Campaign(l.Context(), nil)
+		_, _, err = e.Campaign(l.Context(), nil)
 		require.ErrorIs(s, err, zklock.ErrDeadlock, "under one's own leadership")
 
 		s.Server.Inject(zktest.DropReply().Op(zktest.OpNotify))
@@ -86,7 +86,7 @@ func TestRunResignsWhenItsCallbackReturns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				dir, a, b := s.Dir("/e"), s.Client(), s.Client()
-				next := (*candidacy)(nil)
+				next := (*locktest.Call)(nil)
 				err := a.Election(dir).Run(s.Context(), nil, func(work context.Context, l *zklock.Hold) error {
 					next = campaign(s.Context(), b.Election(dir), "b")
 					time.Sleep(time.Minute)
@@ -95,7 +95,7 @@ func TestRunResignsWhenItsCallbackReturns(t *testing.T) {
 					return want
 				})
 				require.Equal(s, want, err)
-				next.win(s)
+				next.Get(s)
 			})
 		})
 	}
@@ -180,7 +180,7 @@ func TestRunOfACampaignThatCanNotSucceedReturns(t *testing.T) {
 		require.NoError(s, closed.Close())
 		c, taken := s.Client(), s.Dir("/taken")
 		lead(s, s.Client().Election(taken), "x")
-		_, err := s.Client().RWMutex("/rw").RLock(s.Context())
+		_, _, err := s.Client().RWMutex("/rw").RLock(s.Context())
 		require.NoError(s, err)
 		shut := s.Dir("/shut")
 		_, err = s.Stranger().SetACL(s.Context(), shut, zk.WorldACL(zk.PermRead), -1)

@@ -38,7 +38,7 @@ func TestScenario49_AtARealServersCounterEndOneHoldsAtATime(t *testing.T) {
 				for range each {
 					join.Go(func() {
 						for range rounds {
-							h, err := kind.lock(c, dir)(locktest.Late(t))
+							_, h, err := kind.lock(c, dir)(locktest.Late(t))
 							if err != nil {
 								t.Error(err)
 								return

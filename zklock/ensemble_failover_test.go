@@ -33,7 +33,7 @@ func TestTurnsGoOnWhenLeadersAreKilled(t *testing.T) {
 		m := s.Client(t).Mutex(path)
 		workers.Go(func() {
 			for ctx.Err() == nil {
-				h, err := m.Lock(ctx)
+				_, h, err := m.Lock(ctx)
 				if err != nil {
 					if !errors.Is(err, context.Canceled) {
 						t.Error(err) // a Lock waits until the servers are back

@@ -57,7 +57,7 @@ func TestAnEnsembleSurvivesTheEndOfClientsWhoseSessionsAreFull(t *testing.T) {
 		for range 250 {
 			workers.Go(func() {
 				for {
-					_, err := c.Mutex(fmt.Sprintf("/many/%d", paths.Add(1))).Lock(t.Context())
+					_, _, err := c.Mutex(fmt.Sprintf("/many/%d", paths.Add(1))).Lock(t.Context())
 					if errors.Is(err, zklock.ErrNoRoom) || !assert.NoError(t, err) {
 						return
 					}

@@ -35,7 +35,7 @@ func free(s *locktest.Sim, path string) {
 	c := s.Client()
 	ctx, done := context.WithTimeout(s.Context(), 5*time.Second)
 	defer done()
-	h, err := c.Mutex(path).Lock(ctx)
+	_, h, err := c.Mutex(path).Lock(ctx)
 	require.NoError(s, err, "nobody else holds or wants %s", path)
 	s.Unlock(h)
 }
@@ -73,7 +73,7 @@ var endedCalls = map[string]func(s *locktest.Sim, c *locktest.Client, cause erro
 	},
 	"proclaim": func(s *locktest.Sim, c *locktest.Client, cause error) {
 		e := c.Election("/e")
-		l, err := e.Campaign(s.Context(), nil)
+		_, l, err := e.Campaign(s.Context(), nil)
 		require.NoError(s, err)
 		require.ErrorIs(s, e.Proclaim(ended(cause), l, []byte("x")), context.Canceled)
 		require.NoError(s, l.Err())
@@ -110,7 +110,7 @@ func TestTheCauseOfAContextIsFoundInTheError(t *testing.T) {
 		own := fmt.Errorf("the program stops")
 		ctx, cancel := context.WithCancelCause(s.Context())
 		cancel(own)
-		_, err := s.Client().Mutex("/l").Lock(ctx)
+		_, _, err := s.Client().Mutex("/l").Lock(ctx)
 		require.ErrorIs(s, err, own)
 		require.ErrorIs(s, err, context.Canceled)
 	})

@@ -35,22 +35,22 @@ func ExampleRWMutex() {
 	defer done()
 
 	config := c.RWMutex("/locks/config")
-	writer, err := config.Lock(ctx)
+	_, writer, err := config.Lock(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}
-	_, err = config.TryRLock(ctx)
+	_, _, err = config.TryRLock(ctx)
 	fmt.Println("read while somebody writes:", errors.Is(err, zklock.ErrBusy))
 
 	if err := writer.Unlock(); err != nil {
 		log.Fatal(err)
 	}
 
-	reader, err := config.RLock(ctx)
+	_, reader, err := config.RLock(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}
-	second, err := config.TryRLock(ctx)
+	_, second, err := config.TryRLock(ctx)
 	fmt.Println("read beside a reader:", err)
 	fmt.Println(reader.Unlock(), second.Unlock())
 	// Output:
@@ -66,13 +66,13 @@ func ExampleSemaphore() {
 	defer done()
 
 	exports := c.Semaphore("/locks/exports", 3) // three at a time in the whole fleet
-	two, err := exports.Acquire(ctx, 2)
+	_, two, err := exports.Acquire(ctx, 2)
 	if err != nil {
 		log.Fatal(err)
 	}
-	_, err = exports.TryAcquire(ctx, 2)
+	_, _, err = exports.TryAcquire(ctx, 2)
 	fmt.Println("two more of three:", errors.Is(err, zklock.ErrBusy))
-	one, err := exports.TryAcquire(ctx, 1)
+	_, one, err := exports.TryAcquire(ctx, 1)
 	fmt.Println("one more of three:", err)
 	fmt.Println(two.Unlock(), one.Unlock())
 	// Output:
@@ -89,7 +89,7 @@ func ExampleMultiLock() {
 
 	transfer := c.MultiLock([]string{"/accounts/alice", "/accounts/bob"})
 	err := transfer.Do(ctx, func(context.Context) error {
-		_, err := c.Mutex("/accounts/bob").TryLock(ctx)
+		_, _, err := c.Mutex("/accounts/bob").TryLock(ctx)
 		fmt.Println("bob alone, meanwhile:", errors.Is(err, zklock.ErrBusy))
 		return nil
 	})
@@ -142,7 +142,7 @@ func ExampleElection_Observe() {
 		}
 		switch step++; step {
 		case 1:
-			term, err = partition.Campaign(ctx, []byte("a"))
+			_, term, err = partition.Campaign(ctx, []byte("a"))
 		case 2:
 			err = partition.Proclaim(ctx, term, []byte("b"))
 		case 3:
@@ -167,7 +167,7 @@ func ExampleClient_Queue() {
 	c, done := dialExample(ctx)
 	defer done()
 
-	hold, err := c.Mutex("/locks/report", zklock.WithOwner("nightly")).Lock(ctx)
+	_, hold, err := c.Mutex("/locks/report", zklock.WithOwner("nightly")).Lock(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}

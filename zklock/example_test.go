@@ -44,7 +44,7 @@ func ExampleMutex_Lock() {
 	c, done := dialExample(ctx)
 	defer done()
 
-	hold, err := c.Mutex("/locks/a").Lock(ctx) // waits its turn
+	_, hold, err := c.Mutex("/locks/a").Lock(ctx) // waits its turn
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -63,9 +63,9 @@ func ExampleMutex_TryLock() {
 	c, done := dialExample(ctx)
 	defer done()
 
-	hold, err := c.Mutex("/locks/a").TryLock(ctx)
+	_, hold, err := c.Mutex("/locks/a").TryLock(ctx)
 	fmt.Println("first:", err)
-	_, err = c.Mutex("/locks/a").TryLock(ctx)
+	_, _, err = c.Mutex("/locks/a").TryLock(ctx)
 	fmt.Println("second is busy:", errors.Is(err, zklock.ErrBusy))
 	fmt.Println("unlock:", hold.Unlock())
 	// Output:
@@ -86,7 +86,7 @@ func ExampleHold_Multi() {
 	if _, err := s.Create(ctx, "/balance", []byte("10"), session.Persistent, session.WorldACL()); err != nil {
 		log.Fatal(err)
 	}
-	hold, err := c.Mutex("/locks/balance").Lock(ctx)
+	_, hold, err := c.Mutex("/locks/balance").Lock(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func ExampleWithReentrancy() {
 
 	strict := c.Mutex("/locks/a")
 	err = strict.Do(context.Background(), func(ctx context.Context) error {
-		_, err := strict.Lock(ctx)
+		_, _, err := strict.Lock(ctx)
 		return err
 	})
 	fmt.Println(errors.Is(err, zklock.ErrDeadlock))
@@ -135,12 +135,12 @@ func ExampleWithWait() {
 	ctx := context.Background()
 	c, done := dialExample(ctx)
 	defer done()
-	hold, err := c.Mutex("/locks/a").Lock(ctx)
+	_, hold, err := c.Mutex("/locks/a").Lock(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer hold.Unlock()
-	_, err = c.Mutex("/locks/a", zklock.WithWait(50*time.Millisecond)).Lock(ctx)
+	_, _, err = c.Mutex("/locks/a", zklock.WithWait(50*time.Millisecond)).Lock(ctx)
 	fmt.Println(errors.Is(err, zklock.ErrBusy))
 	// Output: true
 }

@@ -164,11 +164,11 @@ func TestWhenTheLastWaiterGoesTheZnodeGoes(t *testing.T) {
 			require.Empty(s, s.Watched(c.SessionID()))
 			require.Zero(s, zklock.LocalQueues(c.Client))
 			require.Equal(s, before, locktest.Goroutines())
-			_, err := m.TryLock(s.Context())
+			_, _, err := m.TryLock(s.Context())
 			require.ErrorIs(s, err, zklock.ErrBusy)
 		}
 		s.Unlock(outside)
-		h, err := m.TryLock(s.Context())
+		_, h, err := m.TryLock(s.Context())
 		require.NoError(s, err)
 		s.Unlock(h)
 	})
@@ -213,8 +213,8 @@ func TestCloseWithALocalQueue(t *testing.T) {
 			require.True(s, w.Over())
 			require.ErrorIs(s, w.Err, zklock.ErrClosed)
 		}
-		for _, try := range []func(context.Context) (*zklock.Hold, error){m.Lock, m.TryLock} {
-			_, err := try(s.Context())
+		for _, try := range []locktest.Acquire{m.Lock, m.TryLock} {
+			_, _, err := try(s.Context())
 			require.ErrorIs(s, err, zklock.ErrClosed)
 		}
 		s.Unlock(queued)
@@ -241,7 +241,7 @@ func TestARefusalGoesToAllWhoWait(t *testing.T) {
 			require.ErrorIs(s, w.Err, zk.ErrNoAuth)
 		}
 		require.Zero(s, zklock.LocalQueues(c.Client))
-		_, err := c.Mutex("/l", zklock.WithHandoffs(5)).TryLock(s.Context())
+		_, _, err := c.Mutex("/l", zklock.WithHandoffs(5)).TryLock(s.Context())
 		require.ErrorIs(s, err, zk.ErrNoAuth)
 	})
 }

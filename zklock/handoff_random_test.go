@@ -95,7 +95,7 @@ func (c *chaos) work(d dice, i int, opts []zklock.LockOption) {
 		if d.IntN(8) == 0 {
 			lock = m.TryLock
 		}
-		h, err := lock(ctx)
+		_, h, err := lock(ctx)
 		if err != nil {
 			cancel()
 			if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, zklock.ErrBusy) {

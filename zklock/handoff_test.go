@@ -94,7 +94,7 @@ func TestLocalWaitersAreServedInOrderOfArrivalAndNoCallerBarges(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 20 {
 			all.Go(func() {
-				h, err := m.Lock(s.Context())
+				_, h, err := m.Lock(s.Context())
 				if err != nil {
 					s.Error(err)
 					return
@@ -124,15 +124,15 @@ func TestLocalWaitersAreServedInOrderOfArrivalAndNoCallerBarges(t *testing.T) {
 func TestTryLockOfAProcessThatHoldsOrWaitsIsBusyWithoutARequest(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		m := s.Client().Mutex("/l", zklock.WithHandoffs(5), zklock.WithOwner("me"))
-		h, err := m.TryLock(s.Context())
+		_, h, err := m.TryLock(s.Context())
 		require.NoError(s, err)
 		before := asked(s)
-		_, err = m.TryLock(s.Context())
+		_, _, err = m.TryLock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrBusy)
 		require.ErrorContains(s, err, "held by this process (me (")
 		calls := inLine(s, m, 2)
 		time.Sleep(time.Millisecond)
-		_, err = m.TryLock(s.Context())
+		_, _, err = m.TryLock(s.Context())
 		require.ErrorContains(s, err, "2 of it waiting")
 		require.Equal(s, before+1, asked(s), "the list that handing on needs")
 		s.Unlock(h)
@@ -145,7 +145,7 @@ func TestTryLockOfAProcessThatHoldsOrWaitsIsBusyWithoutARequest(t *testing.T) {
 		w := locktest.Go(s.Context(), m.Lock)
 		require.False(s, w.Over())
 		before = asked(s)
-		_, err = m.TryLock(s.Context())
+		_, _, err = m.TryLock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrBusy)
 		require.ErrorContains(s, err, "in line for it already")
 		require.Equal(s, before, asked(s))
@@ -154,12 +154,12 @@ func TestTryLockOfAProcessThatHoldsOrWaitsIsBusyWithoutARequest(t *testing.T) {
 		clean(s, "/l")
 
 		outside = s.Lock(s.Client().Mutex("/l"))
-		_, err = m.TryLock(s.Context())
+		_, _, err = m.TryLock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrBusy)
-		_, err = s.Client().Mutex("/l", zklock.WithHandoffs(1), zklock.WithWait(0)).Lock(s.Context())
+		_, _, err = s.Client().Mutex("/l", zklock.WithHandoffs(1), zklock.WithWait(0)).Lock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrBusy)
 		s.Unlock(outside)
-		h, err = m.TryLock(s.Context())
+		_, h, err = m.TryLock(s.Context())
 		require.NoError(s, err)
 		s.Unlock(h)
 		clean(s, "/l")
@@ -202,13 +202,13 @@ func TestReentrancyAndDeadlockUnderAHandedOnHold(t *testing.T) {
 		h := w.Get(s)
 		under, cancel := context.WithTimeout(h.Context(), time.Minute)
 		defer cancel()
-		_, err := plain.Lock(under)
+		_, _, err := plain.Lock(under)
 		require.ErrorIs(s, err, zklock.ErrDeadlock)
-		_, err = plain.TryLock(h.Context())
+		_, _, err = plain.TryLock(h.Context())
 		require.ErrorIs(s, err, zklock.ErrDeadlock)
 		var nested []*zklock.Hold
 		for range 3 {
-			n, err := again.Lock(h.Context())
+			_, n, err := again.Lock(h.Context())
 			require.NoError(s, err)
 			nested = append(nested, n)
 		}
@@ -222,7 +222,7 @@ func TestReentrancyAndDeadlockUnderAHandedOnHold(t *testing.T) {
 			require.ErrorIs(s, n.Err(), zklock.ErrUnlocked)
 		}
 		last := next.Get(s)
-		n, err := again.Lock(last.Context())
+		_, n, err := again.Lock(last.Context())
 		require.NoError(s, err)
 		s.Unlock(n)
 		require.NoError(s, last.Err(), "the inner one was released, not the outer")
@@ -239,7 +239,7 @@ func TestTheEndOfASharedHoldReachesItsReentrantOnes(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		m := s.Client().Mutex("/l", zklock.WithHandoffs(5), zklock.WithReentrancy())
 		h := s.Lock(m)
-		n, err := m.Lock(h.Context())
+		_, n, err := m.Lock(h.Context())
 		require.NoError(s, err)
 		w := locktest.Go(s.Context(), m.Lock)
 		require.False(s, w.Over())
@@ -257,11 +257,11 @@ func TestLocalHandoffIsForAMutex(t *testing.T) {
 		before := srv.Requests()
 		opt := zklock.WithLocalHandoff()
 		for kind, call := range map[string]func() error{
-			"rw":        func() error { _, err := c.RWMutex("/l", opt).Lock(ctx); return err },
-			"reader":    func() error { _, err := c.RWMutex("/l", opt).RLock(ctx); return err },
-			"semaphore": func() error { _, err := c.Semaphore("/l", 1, opt).Acquire(ctx, 1); return err },
-			"multi":     func() error { _, err := c.MultiLock([]string{"/l"}, opt).Lock(ctx); return err },
-			"election":  func() error { _, err := c.Election("/l", opt).Campaign(ctx, nil); return err },
+			"rw":        func() error { _, _, err := c.RWMutex("/l", opt).Lock(ctx); return err },
+			"reader":    func() error { _, _, err := c.RWMutex("/l", opt).RLock(ctx); return err },
+			"semaphore": func() error { _, _, err := c.Semaphore("/l", 1, opt).Acquire(ctx, 1); return err },
+			"multi":     func() error { _, _, err := c.MultiLock([]string{"/l"}, opt).Lock(ctx); return err },
+			"election":  func() error { _, _, err := c.Election("/l", opt).Campaign(ctx, nil); return err },
 		} {
 			err := call()
 			require.ErrorIs(t, err, zklock.ErrOption, kind)

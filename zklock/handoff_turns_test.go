@@ -125,7 +125,7 @@ func TestHandOversBeforeTheProcessHasLookedCount(t *testing.T) {
 			require.Equal(s, 3, got)
 			time.Sleep(time.Second)
 			require.False(s, calls[3].Over(), "it has to look first")
-			_, err := m.TryLock(s.Context())
+			_, _, err := m.TryLock(s.Context())
 			require.ErrorIs(s, err, zklock.ErrBusy)
 			look.Remove()
 			if crowd {
@@ -176,7 +176,7 @@ func TestTwoProcessesTakeTurns(t *testing.T) {
 			for range 5 {
 				go func() {
 					for range rounds {
-						h, err := m.Lock(s.Context())
+						_, h, err := m.Lock(s.Context())
 						if err != nil {
 							done <- err
 							return

@@ -26,20 +26,23 @@ type Token int64
 // Hold is one acquisition of one lock. Its methods may be called concurrently.
 type Hold struct {
 	a      *acquisition
-	ctx    leaseContext // made once by bind
+	ctx    leaseContext // of the hold alone; made once by bind, as what follows
 	cancel context.CancelCauseFunc
+	work   *leaseContext // ends with the caller's context too
+	forget func()        // ends what ties work to the caller's context
 
 	released atomic.Bool // by Unlock
 }
 
-// Context returns a context that is cancelled before the ensemble can give the lock to another client, also when nothing is
-// received from the ensemble any more, provided that clocks run alike within two per cent and the process runs.
-// context.Cause says why: ErrUnlocked, ErrClosed, or an error that matches ErrLost.
+// Context returns a context that ends with the hold alone, for work that goes on when the context that Lock was called with
+// has ended. It is cancelled before the ensemble can give the lock to another client, also when nothing is received from the
+// ensemble any more, provided that clocks run alike within two per cent and the process runs. context.Cause says why:
+// ErrUnlocked, ErrClosed, or an error that matches ErrLost.
 //
 // Its Err, Done and Value look at the clock, which takes about 50 ns. So if a process was stopped (SIGSTOP, a paused
 // virtual machine) until the lease was over, it finds the context ended as soon as it asks: in a loop on ctx.Err(), or in a
 // select on ctx.Done() that begins after the stop. The same is true of children made by context.WithValue, and of the
-// contexts of Do, Election.Run and package lockhttp. A select that was waiting already, and a child made by
+// contexts of Lock, Do, Election.Run and package lockhttp. A select that was waiting already, and a child made by
 // context.WithCancel, WithTimeout or another library, end when this context is asked, or when a timer has run, mostly
 // within a millisecond of waking; there HoldFrom(ctx) finds the hold, whose Err looks at the clock. A process may also be
 // stopped after it has asked and before it acts: the token and Multi protect against that.
@@ -51,11 +54,33 @@ func (h *Hold) Context() context.Context {
 	return &h.ctx
 }
 
-// bind makes h a hold of a, whose context is a child of the session's.
-func (h *Hold) bind(a *acquisition, values context.Context) {
+// bind makes h a hold of a: its context is a child of the session's, and its work's ends with that and with caller, the
+// context that Lock was called with.
+func (h *Hold) bind(a *acquisition, caller context.Context) {
 	s := a.ticket.Session()
 	h.a, h.ctx.s = a, s
-	h.ctx.Context, h.cancel = context.WithCancelCause(holdContext{s.Context(), values, h})
+	h.ctx.Context, h.cancel = context.WithCancelCause(holdContext{s.Context(), caller, h})
+	h.work, h.forget = &h.ctx, func() {}
+	if caller.Done() == nil {
+		return
+	}
+	var base context.Context = &h.ctx
+	release := context.CancelFunc(h.forget)
+	d, timed := caller.Deadline()
+	if timed {
+		base, release = context.WithDeadline(base, d)
+	}
+	work, cancel := context.WithCancelCause(base)
+	h.work = &leaseContext{work, s}
+	stop := context.AfterFunc(caller, func() {
+		if !timed || !errors.Is(caller.Err(), context.DeadlineExceeded) { // else work ends by the same deadline, and says so
+			cancel(context.Cause(caller))
+		}
+	})
+	h.forget = func() {
+		stop()
+		release()
+	}
 }
 
 // Err returns nil while the lock is held, and then the cause of Context's end. It looks at the clock too.
@@ -146,7 +171,9 @@ func (h *Hold) unlock() error {
 		return ErrUnlocked
 	}
 	err := h.Err()
-	if h.a.drop(h) {
+	last := h.a.drop(h)
+	h.forget()
+	if last {
 		s := h.ctx.s
 		ctx, done := context.WithTimeout(context.Background(), min(s.Timeout()/10, time.Second))
 		defer done()
@@ -252,44 +279,6 @@ func (c holdContext) Value(key any) any {
 	}
 	// The session's context has no values but the one that lets package context cancel its children without a goroutine.
 	return joinedContext{c.Context, c.values}.Value(key)
-}
-
-// With returns a context for work under the hold: it ends with the hold, with the cause that Context has, or with ctx,
-// whichever is first, and has the earlier of their deadlines. Its values are those of Context, and ctx's for keys that
-// Context does not have. Call release when the work is done: it frees the context's resources, not the hold.
-//
-//	hold, err := m.Lock(ctx)
-//	…
-//	defer hold.Unlock()
-//	work, release := hold.With(ctx)
-//	defer release()
-//	row, err := db.ExecContext(work, …)
-func (h *Hold) With(ctx context.Context) (work context.Context, release context.CancelFunc) {
-	h.need()
-	needContext(ctx)
-	w, end := h.with(ctx)
-	return w, func() { end(context.Canceled) }
-}
-
-// with is With whose release takes a cause.
-func (h *Hold) with(ctx context.Context) (*leaseContext, context.CancelCauseFunc) {
-	var base context.Context = joinedContext{h.Context(), ctx}
-	release := context.CancelFunc(func() {})
-	d, timed := ctx.Deadline()
-	if timed {
-		base, release = context.WithDeadline(base, d)
-	}
-	work, cancel := context.WithCancelCause(base)
-	stop := context.AfterFunc(ctx, func() {
-		if !timed || !errors.Is(ctx.Err(), context.DeadlineExceeded) { // else work ends by the same deadline, and says so
-			cancel(context.Cause(ctx))
-		}
-	})
-	return &leaseContext{work, h.ctx.s}, func(cause error) {
-		stop()
-		cancel(cause)
-		release()
-	}
 }
 
 // joinedContext has the values of a second context for keys that the first has none for.

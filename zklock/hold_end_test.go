@@ -73,8 +73,8 @@ func (e *ending) unlock(name string, h *zklock.Hold) {
 func (e *ending) acquire(opts []zklock.LockOption) (holds map[string]*zklock.Hold) {
 	e.Helper()
 	holds = map[string]*zklock.Hold{}
-	take := func(name string, ctx context.Context, lock func(context.Context) (*zklock.Hold, error)) *zklock.Hold { //nolint:revive // name first
-		h, err := lock(ctx)
+	take := func(name string, ctx context.Context, lock locktest.Acquire) *zklock.Hold { //nolint:revive // name first
+		_, h, err := lock(ctx)
 		require.NoError(e, err)
 		holds[name] = h
 		return h

@@ -43,7 +43,7 @@ func TestAHoldThatHasEndedSaysWhyAndAsksNothing(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				c := s.Client()
 				e := c.Election(s.Dir("/l"), zklock.WithMaxHold(time.Hour))
-				l, err := e.Campaign(s.Context(), []byte("v"))
+				_, l, err := e.Campaign(s.Context(), []byte("v"))
 				require.NoError(s, err)
 				token, node := l.Token(), l.Node()
 				k.end(s, c, l)

@@ -102,7 +102,7 @@ func TestAHookMayUseTheHoldsThatItIsToldOf(t *testing.T) {
 				h := s.Take(lock)
 				short, cancel := context.WithTimeout(s.Context(), time.Second)
 				defer cancel()
-				_, err := lock(short)
+				_, _, err := lock(short)
 				require.ErrorIs(s, err, context.DeadlineExceeded)
 				u.know(h)
 				if kind == "reentrant rw" {

@@ -34,7 +34,7 @@ func TestScenario70_APanicOfAHookLeavesNoPlaceAndNoHold(t *testing.T) {
 						if event == "failed" {
 							ctx = locktest.Within(s, time.Second)
 						}
-						if h, err := kind.lock(c.Client, dir)(ctx); err == nil {
+						if _, h, err := kind.lock(c.Client, dir)(ctx); err == nil {
 							_ = h.Unlock()
 						}
 					}()
@@ -65,7 +65,7 @@ func TestAPanicOfAHookLeavesTheHoldThatAReentrantCallCountsUp(t *testing.T) {
 		}}))
 		m := c.Mutex("/l", zklock.WithReentrancy())
 		h := locktest.Lock(t, m)
-		require.PanicsWithValue(t, "oops", func() { _, _ = m.Lock(h.Context()) })
+		require.PanicsWithValue(t, "oops", func() { _, _, _ = m.Lock(h.Context()) })
 		require.NoError(t, h.Err())
 		locktest.Unlock(t, h)
 		require.Empty(t, srv.Children("/l"))

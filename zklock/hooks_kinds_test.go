@@ -108,35 +108,39 @@ func lockInfoOf(t *testing.T, info any) zklock.LockInfo {
 type journalKind struct {
 	name  string
 	kind  zklock.Kind
-	lock  func(ctx context.Context, c *zklock.Client) (*zklock.Hold, error)
-	other func(c *zklock.Client) func(context.Context) (*zklock.Hold, error) // makes lock wait
+	lock  func(ctx context.Context, c *zklock.Client) (context.Context, *zklock.Hold, error)
+	other func(c *zklock.Client) locktest.Acquire // makes lock wait
 }
 
 func journalKinds() []journalKind {
-	mutex := func(c *zklock.Client) func(context.Context) (*zklock.Hold, error) { return c.Mutex("/l").Lock }
+	mutex := func(c *zklock.Client) locktest.Acquire { return c.Mutex("/l").Lock }
 	return []journalKind{
-		{"mutex", "mutex", func(ctx context.Context, c *zklock.Client) (*zklock.Hold, error) { return c.Mutex("/l").Lock(ctx) }, mutex},
-		{"mutex with local handoff", "mutex", func(ctx context.Context, c *zklock.Client) (*zklock.Hold, error) {
+		{"mutex", "mutex", func(ctx context.Context, c *zklock.Client) (context.Context, *zklock.Hold, error) {
+			return c.Mutex("/l").Lock(ctx)
+		}, mutex},
+		{"mutex with local handoff", "mutex", func(ctx context.Context, c *zklock.Client) (context.Context, *zklock.Hold, error) {
 			return c.Mutex("/l", zklock.WithHandoffs(3)).Lock(ctx)
 		}, mutex},
-		{"write", "write", func(ctx context.Context, c *zklock.Client) (*zklock.Hold, error) { return c.RWMutex("/l").Lock(ctx) },
-			func(c *zklock.Client) func(context.Context) (*zklock.Hold, error) { return c.RWMutex("/l").RLock }},
-		{"read", "read", func(ctx context.Context, c *zklock.Client) (*zklock.Hold, error) { return c.RWMutex("/l").RLock(ctx) },
-			func(c *zklock.Client) func(context.Context) (*zklock.Hold, error) { return c.RWMutex("/l").Lock }},
-		{"semaphore", "semaphore", func(ctx context.Context, c *zklock.Client) (*zklock.Hold, error) {
+		{"write", "write", func(ctx context.Context, c *zklock.Client) (context.Context, *zklock.Hold, error) {
+			return c.RWMutex("/l").Lock(ctx)
+		},
+			func(c *zklock.Client) locktest.Acquire { return c.RWMutex("/l").RLock }},
+		{"read", "read", func(ctx context.Context, c *zklock.Client) (context.Context, *zklock.Hold, error) {
+			return c.RWMutex("/l").RLock(ctx)
+		},
+			func(c *zklock.Client) locktest.Acquire { return c.RWMutex("/l").Lock }},
+		{"semaphore", "semaphore", func(ctx context.Context, c *zklock.Client) (context.Context, *zklock.Hold, error) {
 			return c.Semaphore("/l", 3).Acquire(ctx, 2)
-		}, func(c *zklock.Client) func(context.Context) (*zklock.Hold, error) {
-			return func(ctx context.Context) (*zklock.Hold, error) { return c.Semaphore("/l", 3).Acquire(ctx, 2) }
+		}, func(c *zklock.Client) locktest.Acquire {
+			return func(ctx context.Context) (context.Context, *zklock.Hold, error) {
+				return c.Semaphore("/l", 3).Acquire(ctx, 2)
+			}
 		}},
-		{"multi", "multi", func(ctx context.Context, c *zklock.Client) (*zklock.Hold, error) {
+		{"multi", "multi", func(ctx context.Context, c *zklock.Client) (context.Context, *zklock.Hold, error) {
 			return c.MultiLock([]string{"/k", "/l"}).Lock(ctx)
 		}, mutex},
-		{"election", "election", func(ctx context.Context, c *zklock.Client) (*zklock.Hold, error) {
-			l, err := c.Election("/l").Campaign(ctx, []byte("v"))
-			if err != nil {
-				return nil, err
-			}
-			return l, nil
+		{"election", "election", func(ctx context.Context, c *zklock.Client) (context.Context, *zklock.Hold, error) {
+			return c.Election("/l").Campaign(ctx, []byte("v"))
 		}, mutex},
 	}
 }
@@ -162,7 +166,7 @@ func TestEveryKindOfLockTellsTheSameTale(t *testing.T) {
 					}
 				}
 
-				h, err := k.lock(ctx, c)
+				_, h, err := k.lock(ctx, c)
 				require.NoError(t, err)
 				infos := ta.told(t, "asked", "acquired")
 				time.Sleep(10 * time.Minute)
@@ -172,10 +176,10 @@ func TestEveryKindOfLockTellsTheSameTale(t *testing.T) {
 				require.Equal(t, 10*time.Minute, released[0].(zklock.ReleasedInfo).Held)
 
 				// Behind another holder, until it gives up.
-				theirs, err := k.other(other)(locktest.Soon(t))
+				_, theirs, err := k.other(other)(locktest.Soon(t))
 				require.NoError(t, err)
 				short, done := context.WithTimeout(ctx, 2*time.Second)
-				_, err = k.lock(short, c)
+				_, _, err = k.lock(short, c)
 				done()
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 				infos = ta.told(t, "asked", "queued 1", "queued 1", "failed")
@@ -187,7 +191,7 @@ func TestEveryKindOfLockTellsTheSameTale(t *testing.T) {
 				// Behind another holder, and then lost.
 				got := make(chan *zklock.Hold, 1)
 				go func() {
-					h, err := k.lock(ctx, c)
+					_, h, err := k.lock(ctx, c)
 					if err == nil {
 						got <- h
 					}
@@ -217,7 +221,7 @@ func TestReentrantCallsAreAskedForAndJoinTheHoldThatIsReleasedOnce(t *testing.T)
 		m := c.Mutex("/l", zklock.WithReentrancy())
 		outer := locktest.Lock(t, m)
 		first := callsOf(t, ta.told(t, "asked", "acquired"))[0]
-		inner, err := m.Lock(outer.Context())
+		_, inner, err := m.Lock(outer.Context())
 		require.NoError(t, err)
 		infos := ta.diaryOf("asked", "acquired")
 		require.Len(t, infos, 2)
@@ -237,7 +241,7 @@ func TestReentrantCallsAreAskedForAndJoinTheHoldThatIsReleasedOnce(t *testing.T)
 		plain := c.Mutex("/l")
 		h := locktest.Lock(t, plain)
 		ta.forget()
-		_, err = plain.Lock(h.Context())
+		_, _, err = plain.Lock(h.Context())
 		require.ErrorIs(t, err, zklock.ErrDeadlock)
 		infos = ta.told(t, "asked", "failed")
 		require.ErrorIs(t, infos[1].(zklock.FailedInfo).Err, zklock.ErrDeadlock)

@@ -90,7 +90,7 @@ func TestHooksAreToldWhatHappensInOrder(t *testing.T) {
 		require.Equal(t, zklock.ReleasedInfo{LockInfo: info, Token: h.Token(), Held: time.Minute}, lastInfo[zklock.ReleasedInfo](&d))
 
 		theirs := locktest.Lock(t, other.Mutex("/l", zklock.WithOwner("they")))
-		_, err = m.TryLock(locktest.Soon(t))
+		_, _, err = m.TryLock(locktest.Soon(t))
 		require.ErrorIs(t, err, zklock.ErrBusy)
 		require.Equal(t, []string{"asked", "failed"}, d.read())
 		require.True(t, lastInfo[zklock.FailedInfo](&d).Try)
@@ -147,7 +147,7 @@ func TestHooksMayUseTheLibrary(t *testing.T) {
 		var c *zklock.Client
 		seen := make(chan error, 20)
 		ask := func(path string) {
-			h, err := c.Mutex("/hook" + path).TryLock(context.Background())
+			_, h, err := c.Mutex("/hook" + path).TryLock(context.Background())
 			if err == nil {
 				err = h.Unlock()
 			}

@@ -18,7 +18,7 @@ func TestSessionsThatEndAtOnceAreNoStorm(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		c := locktest.Dial(t, srv)
 		in := srv.Inject(zktest.ExpireSession().Op(zktest.OpCreate))
-		_, err := c.Mutex("/m").Lock(locktest.Within(t, time.Minute))
+		_, _, err := c.Mutex("/m").Lock(locktest.Within(t, time.Minute))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Less(t, in.Hits(), 130, "two in a second at most")
 		in.Remove()
@@ -41,7 +41,7 @@ func TestACallThatEndsAsTheFirstConnectionBreaksDoesNotPanic(t *testing.T) {
 				all.Go(func() {
 					ctx, cancel := context.WithTimeout(s.Context(), at)
 					defer cancel()
-					h, err := c.Mutex("/l").Lock(ctx)
+					_, h, err := c.Mutex("/l").Lock(ctx)
 					if err != nil {
 						return
 					}

@@ -90,27 +90,23 @@ func TestEveryKindOfLockTakesAKeyPath(t *testing.T) {
 		for _, key := range []string{"..", "a/b", "\x00\xff", "zookeeper", "x-lock-0000000001", strings.Repeat("ü", 9999), ""} {
 			for _, root := range []string{"/", "/locks"} {
 				p := zklock.KeyPath(root, key)
-				for kind, lock := range map[string]func(context.Context) (*zklock.Hold, error){
-					"mutex":     c.Mutex(p).Lock,
-					"rw":        c.RWMutex(p + "rw").RLock,
-					"semaphore": func(ctx context.Context) (*zklock.Hold, error) { return c.Semaphore(p+"s", 2).Acquire(ctx, 1) },
-					"multi":     c.MultiLock([]string{p}).Lock,
-					"election": func(ctx context.Context) (*zklock.Hold, error) {
-						l, err := c.Election(p).Campaign(ctx, nil)
-						if err != nil {
-							return nil, err
-						}
-						return l, nil
+				for kind, lock := range map[string]locktest.Acquire{
+					"mutex": c.Mutex(p).Lock,
+					"rw":    c.RWMutex(p + "rw").RLock,
+					"semaphore": func(ctx context.Context) (context.Context, *zklock.Hold, error) {
+						return c.Semaphore(p+"s", 2).Acquire(ctx, 1)
 					},
+					"multi":    c.MultiLock([]string{p}).Lock,
+					"election": locktest.Campaign(c.Election(p), ""),
 				} {
 					if key == "" {
 						if kind != "rw" && kind != "semaphore" { // with one letter more, so that the kinds do not share a directory
-							_, err := lock(ctx)
+							_, _, err := lock(ctx)
 							require.ErrorIs(s, err, zklock.ErrPath, kind)
 						}
 						continue
 					}
-					h, err := lock(ctx)
+					_, h, err := lock(ctx)
 					require.NoError(s, err, "%s at %s", kind, p)
 					s.Unlock(h)
 				}

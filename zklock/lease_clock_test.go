@@ -59,7 +59,7 @@ func (sc scene) hold(ctx context.Context, t *testing.T, dir string, trials int) 
 			tr := all[i]
 			var err error
 			if tr.holder, err = s.Dial(t, sc.holder, zklock.WithSessionTimeout(s.ShortTimeout())); err == nil {
-				tr.hold, err = tr.holder.Mutex(fmt.Sprint(dir, "/", i)).Lock(ctx)
+				_, tr.hold, err = tr.holder.Mutex(fmt.Sprint(dir, "/", i)).Lock(ctx)
 			}
 			if err != nil {
 				t.Error(err)
@@ -105,7 +105,7 @@ func (sc scene) run(t *testing.T, trials int) []*trial {
 	for i, tr := range all {
 		calls.Go(func() {
 			var h *zklock.Hold
-			h, tr.err = others[i%len(others)].Mutex(fmt.Sprint(dir, "/", i)).Lock(ctx)
+			_, h, tr.err = others[i%len(others)].Mutex(fmt.Sprint(dir, "/", i)).Lock(ctx)
 			tr.alive = tr.hold.Context().Err() == nil // before anything else
 			tr.got = time.Now()
 			if tr.err == nil {

@@ -128,7 +128,7 @@ func BenchmarkHoldContextErr(b *testing.B) {
 	c, err := zklock.Dial(b.Context(), srv.Addr())
 	require.NoError(b, err)
 	defer c.Close()
-	h, err := c.Mutex("/l").Lock(b.Context())
+	_, h, err := c.Mutex("/l").Lock(b.Context())
 	require.NoError(b, err)
 	ctx := h.Context()
 	for b.Loop() {

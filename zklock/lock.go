@@ -97,14 +97,15 @@ func (l *lock) queues(ctx context.Context, call LockInfo) []recipe.Queue {
 	return queues
 }
 
-// acquire returns a hold: a further one of the acquisition that ctx carries, or a new one. WithWait bounds a call that is
-// no try. info has the call's kind, permits and try; op is its name in errors.
-func (l *lock) acquire(ctx context.Context, op string, info LockInfo) (*Hold, error) {
+// acquire returns a hold, and the context for work under it: a further one of the acquisition that ctx carries, or a new
+// one. WithWait bounds a call that is no try. info has the call's kind, permits and try; op is its name in errors.
+func (l *lock) acquire(ctx context.Context, op string, info LockInfo) (context.Context, *Hold, error) {
+	caller := ctx
 	if l.err != nil {
-		return nil, l.fail(op, l.err)
+		return caller, nil, l.fail(op, l.err)
 	}
 	if ctx.Err() != nil {
-		return nil, l.fail(op, l.c.ended(ctx, errors.New("about to queue")))
+		return caller, nil, l.fail(op, l.c.ended(ctx, aboutToQueue(ctx)))
 	}
 	info.Call, info.Path, info.Owner, info.Context = lastCall.Add(1), l.path, l.o.owner, context.WithoutCancel(ctx)
 	if info.Kind == KindMulti {
@@ -118,7 +119,7 @@ func (l *lock) acquire(ctx context.Context, op string, info LockInfo) (*Hold, er
 		defer cancel()
 	}
 	began := time.Now()
-	w, use := &waiting{c: l.c, info: info, since: began, cancel: func() {}}, &l.c.use
+	w, use := &waiting{c: l.c, caller: caller, info: info, since: began, cancel: func() {}}, &l.c.use
 	if l.c.tellsWaits(ctx) {
 		ctx, w.cancel = context.WithCancel(ctx)
 		defer w.cancel()
@@ -126,7 +127,7 @@ func (l *lock) acquire(ctx context.Context, op string, info LockInfo) (*Hold, er
 	use.update(func() { use.waits[w] = struct{}{} })
 	defer use.update(func() { delete(use.waits, w) })
 	l.c.tellAsked(info)
-	h, err := l.reenter(ctx, info.Kind)
+	h, err := l.reenter(caller, info.Kind)
 	if h != nil {
 		h.tellAcquired(AcquiredInfo{info, h.Token(), h.Node(), time.Since(began), h.a.info.Call})
 	} else if err == nil {
@@ -141,9 +142,17 @@ func (l *lock) acquire(ctx context.Context, op string, info LockInfo) (*Hold, er
 	if err != nil {
 		err = l.fail(op, l.explain(w.explain(ctx, err)))
 		l.c.tellFailed(FailedInfo{info, time.Since(began), err})
-		return nil, err
+		return caller, nil, err
 	}
-	return h, nil
+	return h.work, h, nil
+}
+
+// aboutToQueue is what a call was doing whose context had ended before it began.
+func aboutToQueue(ctx context.Context) error {
+	if h, ok := ctx.Value(holdKey{}).(*Hold); ok && h.Err() != nil && errors.Is(context.Cause(ctx), h.Err()) {
+		return fmt.Errorf("about to queue with the context of an earlier hold, %v; use the context that its Lock was called with", h)
+	}
+	return errors.New("about to queue")
 }
 
 // errWaited is the cause with which a call's context ends after WithWait's time.
@@ -180,7 +189,7 @@ func (l *lock) take(ctx context.Context, w *waiting) (*Hold, error) {
 		l.c.giveUp(ctx, t)
 		return nil, closedError{}
 	}
-	return l.c.newHold(ctx, t, w, l.o), nil
+	return l.c.newHold(t, w, l.o), nil
 }
 
 // queueUp returns a ticket that holds: a new one, or with local handoff a turn. After an error it may be a nil pointer.

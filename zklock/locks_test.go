@@ -21,7 +21,7 @@ func TestLocksFindsWhatIsInUseBelowARoot(t *testing.T) {
 		h := s.Lock(c.Mutex("/app/a", zklock.WithOwner("me")))
 		waits := locktest.Go(s.Context(), s.Client().Mutex("/app/a").Lock)
 		synctest.Wait()
-		p, err := c.Semaphore("/app/deep/s", 3).Acquire(s.Context(), 2)
+		_, p, err := c.Semaphore("/app/deep/s", 3).Acquire(s.Context(), 2)
 		require.NoError(s, err)
 		s.Lock(c.Mutex("/other/b"))
 

@@ -84,7 +84,7 @@ func TestTheContextOfAHoldWithAMaximumHasItAsItsDeadline(t *testing.T) {
 				if name == "joined" {
 					time.Sleep(time.Second)
 					var err error
-					h, err = m.Lock(h.Context())
+					_, h, err = m.Lock(h.Context())
 					require.NoError(s, err)
 				}
 				short, cancel := context.WithTimeout(h.Context(), time.Hour)

@@ -35,7 +35,7 @@ func dirs(s *locktest.Sim, n int) []string {
 // takeAll takes the locks, which must succeed.
 func takeAll(s *locktest.Sim, m *zklock.MultiLock) *zklock.Hold {
 	s.Helper()
-	h, err := m.Lock(s.Context())
+	_, h, err := m.Lock(s.Context())
 	require.NoError(s, err)
 	return h
 }
@@ -155,7 +155,7 @@ func TestScenario36_RandomSubsetsInRandomOrderNeverDeadlock(t *testing.T) {
 							if len(mine) == 1 && rnd.IntN(2) == 0 {
 								lock = c.Mutex(mine[0]).Lock
 							}
-							h, err := lock(ctx)
+							_, h, err := lock(ctx)
 							if err != nil {
 								t.Error(err)
 								return
@@ -227,7 +227,7 @@ func TestScenario37_WhenOneOfSeveralLocksFailsTheOthersAreReleased(t *testing.T)
 			require.NoError(s, err)
 		}, zk.ErrNoAuth},
 		"it belongs to a read/write lock": {func(s *locktest.Sim, dir string) {
-			_, err := s.Client().RWMutex(dir).RLock(s.Context())
+			_, _, err := s.Client().RWMutex(dir).RLock(s.Context())
 			require.NoError(s, err)
 		}, zklock.ErrConflict},
 		"it is somebody's ephemeral": {func(s *locktest.Sim, dir string) {
@@ -241,16 +241,16 @@ func TestScenario37_WhenOneOfSeveralLocksFailsTheOthersAreReleased(t *testing.T)
 				locktest.Simulate(t, func(s *locktest.Sim) {
 					dirs, a, b := dirs(s, 3), s.Client(), s.Client()
 					c.spoil(s, dirs[i])
-					for _, lock := range []func(*zklock.MultiLock, context.Context) (*zklock.Hold, error){
+					for _, lock := range []func(*zklock.MultiLock, context.Context) (context.Context, *zklock.Hold, error){
 						(*zklock.MultiLock).Lock, (*zklock.MultiLock).TryLock,
 					} {
-						_, err := lock(a.MultiLock(dirs), s.Context())
+						_, _, err := lock(a.MultiLock(dirs), s.Context())
 						require.ErrorIs(s, err, c.want)
 						synctest.Wait()
 						info, _ := s.Server.Session(a.SessionID())
 						require.Empty(s, info.Ephemerals)
 						rest := append(append([]string{}, dirs[:i]...), dirs[i+1:]...)
-						h, err := b.MultiLock(rest).TryLock(s.Context())
+						_, h, err := b.MultiLock(rest).TryLock(s.Context())
 						require.NoError(s, err, "the others are free at once")
 						s.Unlock(h)
 					}

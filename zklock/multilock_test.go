@@ -24,14 +24,14 @@ func TestAMultiLockOfFivePathsTakesOneWriteAndReleasesWithOne(t *testing.T) {
 		s.Unlock(h)
 		require.Equal(s, map[zktest.Op]int{zktest.OpMulti: 1}, cost())
 
-		h, err := c.MultiLock(dirs).TryLock(s.Context())
+		_, h, err := c.MultiLock(dirs).TryLock(s.Context())
 		require.NoError(s, err)
 		require.Equal(s, map[zktest.Op]int{zktest.OpMulti: 1, zktest.OpMultiRead: 2}, cost(), "it looks before it enters")
 		s.Unlock(h)
 		cost()
 
 		other := s.Lock(s.Client().Mutex(dirs[4]))
-		_, err = c.MultiLock(dirs).TryLock(s.Context())
+		_, _, err = c.MultiLock(dirs).TryLock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrBusy)
 		require.Equal(s, map[zktest.Op]int{zktest.OpMultiRead: 1, zktest.OpExists: 1, zktest.OpGetData: 1}, cost(),
 			"no write when one is busy; the holder's name")
@@ -124,7 +124,7 @@ func TestAMultiLockAndAMutexOfOneOfItsPathsExcludeEachOtherInOrder(t *testing.T)
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dirs, a, b, c := dirs(s, 2), s.Client(), s.Client(), s.Client()
 		h := takeAll(s, a.MultiLock(dirs))
-		_, err := b.Mutex(dirs[1]).TryLock(s.Context())
+		_, _, err := b.Mutex(dirs[1]).TryLock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrBusy)
 		first := locktest.Go(s.Context(), b.Mutex(dirs[1]).Lock)
 		require.False(s, first.Over())
@@ -133,7 +133,7 @@ func TestAMultiLockAndAMutexOfOneOfItsPathsExcludeEachOtherInOrder(t *testing.T)
 		s.Unlock(h)
 		require.True(s, first.Over())
 		require.False(s, second.Over(), "it came later, and holds nothing while it waits for the second path")
-		_, err = a.Mutex(dirs[0]).TryLock(s.Context())
+		_, _, err = a.Mutex(dirs[0]).TryLock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrBusy)
 		s.Unlock(first.Get(s))
 		ownedAll(s, c, second.Get(s), dirs...)
@@ -156,11 +156,11 @@ func TestAMultiLockOfPathsThatCanNotWorkIsRefusedBeforeAnyRequest(t *testing.T) 
 			"root":     {c.MultiLock([]string{dirs[0], "/"}), zklock.ErrPath, "root"},
 			"option":   {c.MultiLock(dirs, zklock.WithWait(-1)), zklock.ErrOption, "negative"},
 		} {
-			for _, lock := range []func(*zklock.MultiLock, context.Context) (*zklock.Hold, error){
+			for _, lock := range []func(*zklock.MultiLock, context.Context) (context.Context, *zklock.Hold, error){
 				(*zklock.MultiLock).Lock, (*zklock.MultiLock).TryLock,
 			} {
 				ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
-				_, err := lock(bad.lock, ctx)
+				_, _, err := lock(bad.lock, ctx)
 				cancel()
 				require.ErrorIs(s, err, bad.want, name)
 				require.ErrorContains(s, err, bad.says, name)
@@ -180,7 +180,7 @@ func TestAMultiLockMakesTheDirectoriesThatAreMissing(t *testing.T) {
 			ownedAll(s, c, h, paths...)
 			s.Unlock(h)
 		}
-		h, err := c.MultiLock([]string{"/try/a", "/try/b"}).TryLock(s.Context())
+		_, h, err := c.MultiLock([]string{"/try/a", "/try/b"}).TryLock(s.Context())
 		require.NoError(s, err)
 		s.Unlock(h)
 	})
@@ -191,7 +191,7 @@ func TestAMultiLockUnderOnesOwnHold(t *testing.T) {
 		dirs, c := dirs(s, 3), s.Client()
 		again := zklock.WithReentrancy()
 		h := takeAll(s, c.MultiLock(dirs[:2], again))
-		inner, err := c.MultiLock([]string{dirs[1], dirs[0]}, again).Lock(h.Context())
+		_, inner, err := c.MultiLock([]string{dirs[1], dirs[0]}, again).Lock(h.Context())
 		require.NoError(s, err, "the same set, whatever its order")
 		require.Equal(s, h.Token(), inner.Token())
 		for name, m := range map[string]*zklock.MultiLock{
@@ -200,14 +200,14 @@ func TestAMultiLockUnderOnesOwnHold(t *testing.T) {
 			"a greater set":                    c.MultiLock(dirs, again),
 			"a smaller set":                    c.MultiLock(dirs[:1], again),
 		} {
-			_, err := m.Lock(inner.Context())
+			_, _, err := m.Lock(inner.Context())
 			require.ErrorIs(s, err, zklock.ErrDeadlock, name)
-			_, err = m.TryLock(h.Context())
+			_, _, err = m.TryLock(h.Context())
 			require.ErrorIs(s, err, zklock.ErrDeadlock, name)
 		}
-		_, err = c.Mutex(dirs[0]).Lock(h.Context())
+		_, _, err = c.Mutex(dirs[0]).Lock(h.Context())
 		require.ErrorIs(s, err, zklock.ErrDeadlock)
-		apart, err := c.MultiLock(dirs[2:]).Lock(h.Context())
+		_, apart, err := c.MultiLock(dirs[2:]).Lock(h.Context())
 		require.NoError(s, err, "another set has nothing to do with it")
 		s.Unlock(apart)
 		s.Unlock(h)
@@ -216,7 +216,7 @@ func TestAMultiLockUnderOnesOwnHold(t *testing.T) {
 		emptyAll(s, 0, dirs)
 
 		alone := s.Lock(c.Mutex(dirs[0]))
-		_, err = c.MultiLock(dirs, again).Lock(alone.Context())
+		_, _, err = c.MultiLock(dirs, again).Lock(alone.Context())
 		require.ErrorIs(s, err, zklock.ErrDeadlock, "under a Mutex of one of its paths")
 		s.Unlock(alone)
 	})

@@ -1,7 +1,6 @@
 package zklock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,24 +18,30 @@ func (c *Client) Mutex(path string, opts ...LockOption) *Mutex {
 	return &Mutex{c.newLock(nounMutex, opts, path)}
 }
 
-// Lock waits its turn and returns the hold. The wait survives disconnects and sessions that end: in a new session it queues
-// again, at the end of the line.
+// Lock waits its turn, and returns the hold and a context for the work under it, which ends with the hold and with ctx,
+// whichever is first. Call Unlock when the work is done, also when ctx has ended. After an error the context is ctx.
 //
-// It blocks until the lock is held, ctx ends, the Client is closed, or WithWait's time is over. ctx bounds the wait and not
-// the hold. When ctx ends, the error matches ctx's and says who is first in line: by the name of its znode, or, when the
-// wait has lasted for 0.3 s, by its owner, which costs a read. The call's znode is then deleted in
-// the background: see Client.Close for a process that exits. An uncontended Lock costs two requests in one round trip.
+//	ctx, hold, err := m.Lock(ctx)
+//	…
+//	defer hold.Unlock()
+//	row, err := db.ExecContext(ctx, …)
+//
+// The wait survives disconnects and sessions that end: in a new session it queues again, at the end of the line. It ends
+// when the lock is held, ctx ends, the Client is closed, or WithWait's time is over. When ctx ends, the error matches ctx's and
+// says who is first in line: by the name of its znode, or, when the wait has lasted for 0.3 s, by its owner, which costs a
+// read. The call's znode is then deleted in the background: see Client.Close for a process that exits. An uncontended Lock
+// costs two requests in one round trip.
 //
 // Errors: ErrBusy (WithWait), ErrDeadlock, ErrClosed, ErrPath, ErrOption, ErrConflict, session.ErrAuth, the driver's
 // (zk.ErrNoAuth, …) when the ensemble refuses a step.
-func (m *Mutex) Lock(ctx context.Context) (*Hold, error) {
+func (m *Mutex) Lock(ctx context.Context) (context.Context, *Hold, error) {
 	return use(ctx, m).acquire(ctx, "lock", LockInfo{Kind: KindMutex})
 }
 
-// TryLock returns the hold if no other contender holds the lock or waits for it, and ErrBusy otherwise, which names the
-// holder. ErrBusy costs a read and no write, and two more reads, of 0.3 s at most, if the client does not know the holder's
+// TryLock is Lock if no other contender holds the lock or waits for it, and ErrBusy otherwise, which names the holder. ErrBusy
+// costs a read and no write, and two more reads, of 0.3 s at most, if the client does not know the holder's
 // name yet. TryLock waits for a connection, never for another contender. Other errors: as for Lock.
-func (m *Mutex) TryLock(ctx context.Context) (*Hold, error) {
+func (m *Mutex) TryLock(ctx context.Context) (context.Context, *Hold, error) {
 	return use(ctx, m).acquire(ctx, "try lock", LockInfo{Kind: KindMutex, Try: true})
 }
 
@@ -78,12 +83,12 @@ func (c *Client) MultiLock(paths []string, opts ...LockOption) *MultiLock {
 // of every earlier holder of any of the paths. Contract and errors are those of Mutex.Lock; one deadline covers all. With
 // the context of a hold of one of the paths it is ErrDeadlock, with reentrancy too, unless that hold is of exactly these
 // paths.
-func (m *MultiLock) Lock(ctx context.Context) (*Hold, error) {
+func (m *MultiLock) Lock(ctx context.Context) (context.Context, *Hold, error) {
 	return use(ctx, m).acquire(ctx, "lock", LockInfo{Kind: KindMulti})
 }
 
 // TryLock takes all or none: ErrBusy, without a write, when one of the lines is not empty. See Mutex.TryLock.
-func (m *MultiLock) TryLock(ctx context.Context) (*Hold, error) {
+func (m *MultiLock) TryLock(ctx context.Context) (context.Context, *Hold, error) {
 	return use(ctx, m).acquire(ctx, "try lock", LockInfo{Kind: KindMulti, Try: true})
 }
 
@@ -96,9 +101,9 @@ func samePaths(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
-func do(ctx context.Context, lock func(context.Context) (*Hold, error), fn func(context.Context) error) error {
+func do(ctx context.Context, lock func(context.Context) (context.Context, *Hold, error), fn func(context.Context) error) error {
 	needFunction(fn == nil)
-	h, err := lock(ctx)
+	_, h, err := lock(ctx)
 	if err != nil {
 		return notRunError{err}
 	}
@@ -106,18 +111,15 @@ func do(ctx context.Context, lock func(context.Context) (*Hold, error), fn func(
 }
 
 func (h *Hold) do(ctx context.Context, fn func(context.Context) error) (err error) {
-	work, end := h.with(ctx)
 	defer func() {
-		if _, timed := ctx.Deadline(); timed && errors.Is(work.Context.Err(), context.DeadlineExceeded) {
+		if _, timed := ctx.Deadline(); timed && errors.Is(h.work.Context.Err(), context.DeadlineExceeded) {
 			// work's own timer may run before that of ctx: a caller who sees that end and then checks ctx must find it ended too.
 			select {
 			case <-ctx.Done():
 			case <-time.After(time.Second): // ctx does not keep its own deadline
 			}
 		}
-		cause := h.Err()
-		end(ErrUnlocked)
-		cause = cmp.Or(cause, h.unlock())
+		cause := h.unlock()
 		err = hide(err, ErrNotRun)
 		if cause != nil {
 			loss := &lockError{"do", h.a.info.Path, fmt.Errorf("lost while in use: %w", cause)}
@@ -128,7 +130,7 @@ func (h *Hold) do(ctx context.Context, fn func(context.Context) error) (err erro
 			}
 		}
 	}()
-	return fn(work)
+	return fn(h.work)
 }
 
 // notRunError is why Do's function was not called.

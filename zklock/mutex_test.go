@@ -16,8 +16,8 @@ import (
 
 // mutexCalls are all calls of a Mutex.
 var mutexCalls = map[string]func(ctx context.Context, m *zklock.Mutex) error{
-	"Lock":    func(ctx context.Context, m *zklock.Mutex) error { _, err := m.Lock(ctx); return err },
-	"TryLock": func(ctx context.Context, m *zklock.Mutex) error { _, err := m.TryLock(ctx); return err },
+	"Lock":    func(ctx context.Context, m *zklock.Mutex) error { _, _, err := m.Lock(ctx); return err },
+	"TryLock": func(ctx context.Context, m *zklock.Mutex) error { _, _, err := m.TryLock(ctx); return err },
 	"Do": func(ctx context.Context, m *zklock.Mutex) error {
 		return m.Do(ctx, func(context.Context) error { panic("called") })
 	},
@@ -55,7 +55,7 @@ func TestTheLongestPathThatIsTakenWorks(t *testing.T) {
 		c := locktest.Dial(t, srv)
 		longest := 0
 		for n := 3900; n <= 4096; n++ {
-			if _, err := c.Mutex("/" + strings.Repeat("x", n-1)).TryLock(locktest.Soon(t)); err == nil {
+			if _, _, err := c.Mutex("/" + strings.Repeat("x", n-1)).TryLock(locktest.Soon(t)); err == nil {
 				longest = n
 			} else {
 				require.ErrorIs(t, err, zklock.ErrPath)
@@ -72,7 +72,7 @@ func TestANilContextPanicsWithTheRule(t *testing.T) {
 		dir, c := s.Dir("/locks/a"), s.Client()
 		s.Dir("/locks/b")
 		w := s.Take(c.RWMutex(dir).Lock)
-		leads, err := c.Election("/locks/b").Campaign(s.Context(), nil)
+		_, leads, err := c.Election("/locks/b").Campaign(s.Context(), nil)
 		require.NoError(s, err)
 		var none context.Context
 		work := func(context.Context) error { return nil }
@@ -83,23 +83,22 @@ func TestANilContextPanicsWithTheRule(t *testing.T) {
 			"queue":          func() { _, _ = c.Queue(none, dir) },
 			"queue page":     func() { _, _ = c.QueuePage(none, dir, 0, 1) },
 			"break":          func() { _ = c.Break(none, dir, w.Token()) },
-			"lock":           func() { _, _ = c.Mutex("/l").Lock(none) },
-			"lock with wait": func() { _, _ = c.Mutex("/l", zklock.WithWait(1)).Lock(none) },
-			"handoff":        func() { _, _ = c.Mutex("/l", zklock.WithHandoffs(1)).Lock(none) },
-			"try lock":       func() { _, _ = c.Mutex("/l").TryLock(none) },
+			"lock":           func() { _, _, _ = c.Mutex("/l").Lock(none) },
+			"lock with wait": func() { _, _, _ = c.Mutex("/l", zklock.WithWait(1)).Lock(none) },
+			"handoff":        func() { _, _, _ = c.Mutex("/l", zklock.WithHandoffs(1)).Lock(none) },
+			"try lock":       func() { _, _, _ = c.Mutex("/l").TryLock(none) },
 			"do":             func() { _ = c.Mutex("/l").Do(none, work) },
-			"write lock":     func() { _, _ = c.RWMutex("/l").Lock(none) },
-			"read lock":      func() { _, _ = c.RWMutex("/l").RLock(none) },
-			"acquire":        func() { _, _ = c.Semaphore("/l", 1).Acquire(none, 1) },
+			"write lock":     func() { _, _, _ = c.RWMutex("/l").Lock(none) },
+			"read lock":      func() { _, _, _ = c.RWMutex("/l").RLock(none) },
+			"acquire":        func() { _, _, _ = c.Semaphore("/l", 1).Acquire(none, 1) },
 			"resize":         func() { _ = c.Semaphore("/l", 1).Resize(none, 1) },
-			"multi lock":     func() { _, _ = c.MultiLock([]string{"/l"}).Lock(none) },
-			"campaign":       func() { _, _ = c.Election("/l").Campaign(none, nil) },
+			"multi lock":     func() { _, _, _ = c.MultiLock([]string{"/l"}).Lock(none) },
+			"campaign":       func() { _, _, _ = c.Election("/l").Campaign(none, nil) },
 			"run":            func() { _ = c.Election("/l").Run(none, nil, nil) },
 			"leader":         func() { _, _ = c.Election("/l").Leader(none) },
 			"observe":        func() { c.Election("/l").Observe(none) },
 			"check":          func() { _ = w.Check(none) },
 			"multi":          func() { _, _ = w.Multi(none) },
-			"with":           func() { _, _ = w.With(none) },
 			"once":           func() { _ = c.Once("/l").Do(none, "k", work) },
 			"every":          func() { _ = c.Once("/l").Every(none, 1, work) },
 			"runs":           func() { _, _ = c.Once("/l").Runs(none) },
@@ -124,30 +123,30 @@ func TestZeroValuesPanicWithTheRule(t *testing.T) {
 		"zero close":   func() { _ = new(zklock.Client).Close() },
 		"zero session": func() { _, _ = new(zklock.Client).Session(ctx) },
 		"zero queue":   func() { _, _ = new(zklock.Client).Queue(ctx, "/l") },
-		"its mutex":    func() { _, _ = new(zklock.Client).Mutex("/l").Lock(ctx) },
-		"its handoff":  func() { _, _ = new(zklock.Client).Mutex("/l", zklock.WithHandoffs(1)).Lock(ctx) },
+		"its mutex":    func() { _, _, _ = new(zklock.Client).Mutex("/l").Lock(ctx) },
+		"its handoff":  func() { _, _, _ = new(zklock.Client).Mutex("/l", zklock.WithHandoffs(1)).Lock(ctx) },
 	} {
 		require.PanicsWithValue(t, "zklock: nil or zero Client: Dial returns one", call, name)
 	}
 	for name, call := range map[string]func(){
-		"a nil client's": func() { _, _ = c.Mutex("/l").Lock(ctx) },
-		"mutex":          func() { _, _ = new(zklock.Mutex).Lock(ctx) }, "try": func() { _, _ = new(zklock.Mutex).TryLock(ctx) },
-		"do": func() { _ = new(zklock.Mutex).Do(ctx, neverRun) }, "rw": func() { _, _ = new(zklock.RWMutex).Lock(ctx) },
-		"read":      func() { _, _ = new(zklock.RWMutex).TryRLock(ctx) },
-		"semaphore": func() { _, _ = new(zklock.Semaphore).Acquire(ctx, 1) }, "resize": func() { _ = new(zklock.Semaphore).Resize(ctx, 1) },
-		"multi": func() { _, _ = new(zklock.MultiLock).Lock(ctx) }, "campaign": func() { _, _ = new(zklock.Election).Campaign(ctx, nil) },
+		"a nil client's": func() { _, _, _ = c.Mutex("/l").Lock(ctx) },
+		"mutex":          func() { _, _, _ = new(zklock.Mutex).Lock(ctx) }, "try": func() { _, _, _ = new(zklock.Mutex).TryLock(ctx) },
+		"do": func() { _ = new(zklock.Mutex).Do(ctx, neverRun) }, "rw": func() { _, _, _ = new(zklock.RWMutex).Lock(ctx) },
+		"read":      func() { _, _, _ = new(zklock.RWMutex).TryRLock(ctx) },
+		"semaphore": func() { _, _, _ = new(zklock.Semaphore).Acquire(ctx, 1) }, "resize": func() { _ = new(zklock.Semaphore).Resize(ctx, 1) },
+		"multi": func() { _, _, _ = new(zklock.MultiLock).Lock(ctx) }, "campaign": func() { _, _, _ = new(zklock.Election).Campaign(ctx, nil) },
 		"run": func() { _ = new(zklock.Election).Run(ctx, nil, nil) }, "leader": func() { _, _ = new(zklock.Election).Leader(ctx) },
 		"observe": func() { new(zklock.Election).Observe(ctx) }, "proclaim": func() { _ = new(zklock.Election).Proclaim(ctx, nil, nil) },
 
-		"nil mutex": func() { _, _ = (*zklock.Mutex)(nil).Lock(ctx) }, "nil try": func() { _, _ = (*zklock.Mutex)(nil).TryLock(ctx) },
-		"nil do": func() { _ = (*zklock.Mutex)(nil).Do(ctx, neverRun) }, "nil rw": func() { _, _ = (*zklock.RWMutex)(nil).Lock(ctx) },
-		"nil try rw": func() { _, _ = (*zklock.RWMutex)(nil).TryLock(ctx) }, "nil read": func() { _, _ = (*zklock.RWMutex)(nil).RLock(ctx) },
-		"nil try read":    func() { _, _ = (*zklock.RWMutex)(nil).TryRLock(ctx) },
-		"nil semaphore":   func() { _, _ = (*zklock.Semaphore)(nil).Acquire(ctx, 1) },
-		"nil try acquire": func() { _, _ = (*zklock.Semaphore)(nil).TryAcquire(ctx, 1) },
-		"nil resize":      func() { _ = (*zklock.Semaphore)(nil).Resize(ctx, 1) }, "nil multi": func() { _, _ = (*zklock.MultiLock)(nil).Lock(ctx) },
-		"nil try multi": func() { _, _ = (*zklock.MultiLock)(nil).TryLock(ctx) },
-		"nil campaign":  func() { _, _ = (*zklock.Election)(nil).Campaign(ctx, nil) },
+		"nil mutex": func() { _, _, _ = (*zklock.Mutex)(nil).Lock(ctx) }, "nil try": func() { _, _, _ = (*zklock.Mutex)(nil).TryLock(ctx) },
+		"nil do": func() { _ = (*zklock.Mutex)(nil).Do(ctx, neverRun) }, "nil rw": func() { _, _, _ = (*zklock.RWMutex)(nil).Lock(ctx) },
+		"nil try rw": func() { _, _, _ = (*zklock.RWMutex)(nil).TryLock(ctx) }, "nil read": func() { _, _, _ = (*zklock.RWMutex)(nil).RLock(ctx) },
+		"nil try read":    func() { _, _, _ = (*zklock.RWMutex)(nil).TryRLock(ctx) },
+		"nil semaphore":   func() { _, _, _ = (*zklock.Semaphore)(nil).Acquire(ctx, 1) },
+		"nil try acquire": func() { _, _, _ = (*zklock.Semaphore)(nil).TryAcquire(ctx, 1) },
+		"nil resize":      func() { _ = (*zklock.Semaphore)(nil).Resize(ctx, 1) }, "nil multi": func() { _, _, _ = (*zklock.MultiLock)(nil).Lock(ctx) },
+		"nil try multi": func() { _, _, _ = (*zklock.MultiLock)(nil).TryLock(ctx) },
+		"nil campaign":  func() { _, _, _ = (*zklock.Election)(nil).Campaign(ctx, nil) },
 		"nil run":       func() { _ = (*zklock.Election)(nil).Run(ctx, nil, nil) }, "nil leader": func() { _, _ = (*zklock.Election)(nil).Leader(ctx) },
 		"nil observe": func() { (*zklock.Election)(nil).Observe(ctx) },
 		"once":        func() { _ = new(zklock.Once).Do(ctx, "k", nil) },
@@ -184,7 +183,7 @@ func TestClientsAndLocksArePrintedByKindAndPath(t *testing.T) {
 		require.Equal(s, text, fmt.Sprintf("%v", h))
 		s.Unlock(h)
 		require.Equal(s, text+", released", fmt.Sprint(h))
-		h, err := c.MultiLock([]string{"/a", "/b"}).Lock(s.Context())
+		_, h, err := c.MultiLock([]string{"/a", "/b"}).Lock(s.Context())
 		require.NoError(s, err)
 		require.Equal(s, fmt.Sprintf("hold of /a, /b, token %d", h.Token()), fmt.Sprint(h))
 		require.NoError(s, c.Close())

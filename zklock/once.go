@@ -136,7 +136,7 @@ func (o *Once) Forget(ctx context.Context, key string, tokens ...Token) (found b
 
 // do runs the job under the lock, unless the record has the key, or, with d, a run that began less than that ago.
 func (o *Once) do(ctx context.Context, key string, d time.Duration, fn func(ctx context.Context) error) error {
-	h, err := o.acquire(ctx, "lock", LockInfo{Kind: KindMutex})
+	_, h, err := o.acquire(ctx, "lock", LockInfo{Kind: KindMutex})
 	if err != nil {
 		return notRunError{err}
 	}

@@ -381,7 +381,7 @@ func TestABadKeyPeriodOrOptionOfAOnceIsRefused(t *testing.T) {
 		_, err := c.Once("jobs").Runs(s.Context())
 		require.ErrorIs(s, err, zklock.ErrPath)
 		for _, opt := range []zklock.LockOption{zklock.WithAtMostOnce(), zklock.WithRemembered(3)} {
-			_, err := c.Mutex("/l", opt).Lock(s.Context())
+			_, _, err := c.Mutex("/l", opt).Lock(s.Context())
 			require.ErrorIs(s, err, zklock.ErrOption, "of a Once only")
 		}
 		runs, err := o.Runs(s.Context())

@@ -26,12 +26,12 @@ func TestAClientThatWasOpenedDuringAnOutageLocksWhenItIsOver(t *testing.T) {
 		require.NoError(t, err)
 		defer c.Close()
 		require.Equal(t, session.Connecting, c.SessionStatus().State)
-		_, err = c.Mutex("/l").Lock(locktest.Within(t, time.Second))
+		_, _, err = c.Mutex("/l").Lock(locktest.Within(t, time.Second))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "no server reachable")
 		got := make(chan error, 1)
 		go func() {
-			h, err := c.Mutex("/l").Lock(locktest.Within(t, 10*time.Minute))
+			_, h, err := c.Mutex("/l").Lock(locktest.Within(t, 10*time.Minute))
 			if err == nil {
 				err = h.Unlock()
 			}
@@ -50,7 +50,7 @@ func TestAClientThatIsOpenedAndClosedWithoutAServerLeavesNothingBehind(t *testin
 		c, err := zklock.Open(srv.Addr(), zklock.WithDialer(srv.Dial))
 		require.NoError(t, err)
 		require.NoError(t, c.Close())
-		_, err = c.Mutex("/l").Lock(locktest.Within(t, time.Second))
+		_, _, err = c.Mutex("/l").Lock(locktest.Within(t, time.Second))
 		require.ErrorIs(t, err, zklock.ErrClosed)
 		_, err = zklock.Open("zk1:port")
 		require.ErrorIs(t, err, zklock.ErrOption)
@@ -145,8 +145,8 @@ func TestAChrootThatDoesNotExistIsMadeOnlyWhenAskedFor(t *testing.T) {
 			return c
 		}
 		c := dial()
-		for _, lock := range []func(context.Context) (*zklock.Hold, error){c.Mutex("/l").Lock, c.Mutex("/l/m/n").TryLock, c.RWMutex("/rw").Lock, c.MultiLock([]string{"/a", "/b"}).Lock} {
-			_, err := lock(locktest.Soon(t))
+		for _, lock := range []locktest.Acquire{c.Mutex("/l").Lock, c.Mutex("/l/m/n").TryLock, c.RWMutex("/rw").Lock, c.MultiLock([]string{"/a", "/b"}).Lock} {
+			_, _, err := lock(locktest.Soon(t))
 			require.ErrorIs(t, err, zklock.ErrOption)
 			require.ErrorContains(t, err, `chroot "/team/a": does not exist`)
 			require.NotErrorIs(t, err, zk.ErrNoNode)

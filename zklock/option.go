@@ -202,7 +202,7 @@ func WithMaxHold(d time.Duration) LockOption {
 	return LockOption{unless(d <= 0, func(o *lockOptions) { o.maxHold = d }, "max hold %v: is not positive", d)}
 }
 
-// WithReentrancy lets a Lock whose context comes from Hold.Context of the same lock succeed at once. Holds are counted,
+// WithReentrancy lets a Lock with the context of a hold of the same lock succeed at once. Holds are counted,
 // and the last Unlock releases the lock. Default: such a call is ErrDeadlock.
 func WithReentrancy() LockOption {
 	return LockOption{func(o *lockOptions) error { o.reentrant = true; return nil }}

@@ -49,7 +49,7 @@ func TestAProclamationThatMayHaveBeenMadeSaysSo(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
 		e := c.Election("/e")
-		l, err := e.Campaign(s.Context(), []byte("old"))
+		_, l, err := e.Campaign(s.Context(), []byte("old"))
 		require.NoError(s, err)
 		heal := cutBehind(s, c, zktest.CloseAfter().Op(zktest.OpSetData).Path(l.Node()), 1)
 		ctx, cancel := context.WithTimeout(s.Context(), time.Second)
@@ -70,7 +70,7 @@ func TestAResizeThatMayHaveBeenMadeSaysSo(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
 		m := c.Semaphore("/s", 3)
-		h, err := m.Acquire(s.Context(), 1)
+		_, h, err := m.Acquire(s.Context(), 1)
 		require.NoError(s, err)
 		s.Unlock(h)
 		heal := cutBehind(s, c, zktest.CloseAfter().Op(zktest.OpSetData).Path("/s"), 1)

@@ -31,7 +31,7 @@ func TestLockingAgainUnderOnesOwnHoldIsADeadlockAndNotAHang(t *testing.T) {
 		require.NoError(t, h.Err(), "the hold itself is not harmed")
 
 		other := locktest.Lock(t, c.Mutex("/other"))
-		_, err := c.Mutex("/l").TryLock(other.Context())
+		_, _, err := c.Mutex("/l").TryLock(other.Context())
 		require.ErrorIs(t, err, zklock.ErrBusy, "another lock's hold")
 		require.ErrorIs(t, c.Mutex("/other").Do(other.Context(), func(context.Context) error { return nil }), zklock.ErrDeadlock)
 	})
@@ -41,9 +41,9 @@ func TestADeadlockAcrossNestedHoldsIsFound(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		c := locktest.Dial(t, srv)
 		outer := locktest.Lock(t, c.Mutex("/outer"))
-		inner, err := c.Mutex("/inner").Lock(outer.Context())
+		_, inner, err := c.Mutex("/inner").Lock(outer.Context())
 		require.NoError(t, err)
-		_, err = c.Mutex("/outer").Lock(inner.Context())
+		_, _, err = c.Mutex("/outer").Lock(inner.Context())
 		require.ErrorIs(t, err, zklock.ErrDeadlock, "found through the hold in between")
 	})
 }
@@ -55,7 +55,7 @@ func TestAContextOfAHoldThatIsOverIsNoHold(t *testing.T) {
 		ctx := context.WithoutCancel(h.Context())
 		locktest.Unlock(t, h)
 		for _, opts := range [][]zklock.LockOption{nil, {zklock.WithReentrancy()}} {
-			next, err := c.Mutex("/l", opts...).Lock(ctx)
+			_, next, err := c.Mutex("/l", opts...).Lock(ctx)
 			require.NoError(t, err)
 			require.NotEqual(t, h.Token(), next.Token())
 			locktest.Unlock(t, next)
@@ -67,7 +67,7 @@ func TestAnotherClientsHoldIsAnotherHolders(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		a, b := locktest.Dial(t, srv), locktest.Dial(t, srv)
 		h := locktest.Lock(t, a.Mutex("/l", zklock.WithReentrancy()))
-		_, err := b.Mutex("/l", zklock.WithReentrancy()).TryLock(h.Context())
+		_, _, err := b.Mutex("/l", zklock.WithReentrancy()).TryLock(h.Context())
 		require.ErrorIs(t, err, zklock.ErrBusy)
 	})
 }
@@ -78,9 +78,9 @@ func TestWithReentrancyLocksAreCounted(t *testing.T) {
 		m := c.Mutex("/l", zklock.WithReentrancy())
 		first := locktest.Lock(t, m)
 		requests := srv.Requests()[zktest.OpCreate] + srv.Requests()[zktest.OpGetChildren2]
-		second, err := m.Lock(first.Context())
+		_, second, err := m.Lock(first.Context())
 		require.NoError(t, err)
-		third, err := c.Mutex("/l", zklock.WithReentrancy()).TryLock(second.Context())
+		_, third, err := c.Mutex("/l", zklock.WithReentrancy()).TryLock(second.Context())
 		require.NoError(t, err)
 		require.Equal(t, requests, srv.Requests()[zktest.OpCreate]+srv.Requests()[zktest.OpGetChildren2], "it costs nothing")
 		require.Equal(t, first.Token(), second.Token())
@@ -94,7 +94,7 @@ func TestWithReentrancyLocksAreCounted(t *testing.T) {
 		require.ErrorIs(t, third.Unlock(), zklock.ErrUnlocked, "counted once only")
 		require.NoError(t, second.Err())
 		require.Len(t, srv.Children("/l"), 1)
-		_, err = locktest.Dial(t, srv).Mutex("/l").TryLock(locktest.Soon(t))
+		_, _, err = locktest.Dial(t, srv).Mutex("/l").TryLock(locktest.Soon(t))
 		require.ErrorIs(t, err, zklock.ErrBusy)
 		locktest.Unlock(t, second)
 		require.Empty(t, srv.Children("/l"), "the last one releases")
@@ -106,7 +106,7 @@ func TestALossEndsAllReentrantHolds(t *testing.T) {
 		c := locktest.Dial(t, srv)
 		m := c.Mutex("/l", zklock.WithReentrancy())
 		first := locktest.Lock(t, m)
-		second, err := m.Lock(first.Context())
+		_, second, err := m.Lock(first.Context())
 		require.NoError(t, err)
 		time.Sleep(time.Second)
 		require.NoError(t, srv.Delete(first.Node()))
@@ -114,7 +114,7 @@ func TestALossEndsAllReentrantHolds(t *testing.T) {
 		require.ErrorIs(t, locktest.End(second), zklock.ErrNodeDeleted)
 		require.ErrorIs(t, first.Unlock(), zklock.ErrLost)
 		require.ErrorIs(t, second.Unlock(), zklock.ErrLost)
-		next, err := m.Lock(context.WithoutCancel(second.Context()))
+		_, next, err := m.Lock(context.WithoutCancel(second.Context()))
 		require.NoError(t, err, "a new hold, not one of the lost one")
 		require.Greater(t, next.Token(), second.Token())
 	})
@@ -128,7 +128,7 @@ func TestReentrancyFromManyGoroutines(t *testing.T) {
 			var wg sync.WaitGroup
 			for range 10 {
 				wg.Go(func() {
-					h, err := m.Lock(context.WithoutCancel(first.Context()))
+					_, h, err := m.Lock(context.WithoutCancel(first.Context()))
 					if err != nil {
 						t.Error(err)
 						return

@@ -26,11 +26,11 @@ func TestAClientWhoseSessionIsFullRefusesLocksUntilThereIsRoom(t *testing.T) {
 			holds = append(holds, s.Lock(c.Mutex(fmt.Sprintf("%s/%d", long, i))))
 		}
 		began := time.Now()
-		_, err := c.Mutex(long).Lock(s.Context())
+		_, _, err := c.Mutex(long).Lock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrNoRoom)
 		require.ErrorContains(s, err, "open another Client for more locks")
 		require.ErrorContains(s, err, "of 16384 are used")
-		_, err = c.MultiLock([]string{"/a", long, "/b"}).Lock(s.Context())
+		_, _, err = c.MultiLock([]string{"/a", long, "/b"}).Lock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrNoRoom)
 		require.Zero(s, time.Since(began), "nothing is waited for")
 		require.NoError(s, holds[0].Check(s.Context()), "the holds stay")

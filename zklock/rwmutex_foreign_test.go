@@ -30,7 +30,7 @@ func TestDifferentKindsOfLocksOnOnePathAreAConflict(t *testing.T) {
 			},
 			"semaphore": func(c *locktest.Client, dir string) []locktest.Acquire {
 				m := c.Semaphore(dir, 3)
-				return []locktest.Acquire{locktest.Permits(m, 1), func(ctx context.Context) (*zklock.Hold, error) { return m.TryAcquire(ctx, 1) }}
+				return []locktest.Acquire{locktest.Permits(m, 1), func(ctx context.Context) (context.Context, *zklock.Hold, error) { return m.TryAcquire(ctx, 1) }}
 			},
 		}
 		other := s.Client()
@@ -42,7 +42,7 @@ func TestDifferentKindsOfLocksOnOnePathAreAConflict(t *testing.T) {
 					continue
 				}
 				for _, call := range calls(other, dir) {
-					_, err := call(s.Context())
+					_, _, err := call(s.Context())
 					require.ErrorIs(s, err, zklock.ErrConflict, "%s on the path of %s", asked, held)
 					require.ErrorContains(s, err, dir)
 				}
@@ -85,7 +85,7 @@ func TestAHoldOfOneKindOfLockIsNoHoldOfAnother(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				c := s.Client()
 				h := s.Take(k.held(c))
-				inner, err := k.asked(c)(h.Context())
+				_, inner, err := k.asked(c)(h.Context())
 				require.Nil(s, inner)
 				require.ErrorIs(s, err, zklock.ErrConflict)
 				s.Owned(c, h)
@@ -111,7 +111,7 @@ func TestOtherClientsReadersAndWritersAreRespected(t *testing.T) {
 		w := curator + "__WRIT__0000000000"
 		s.Plant(other, dir+"/"+w)
 		require.NoError(s, s.Server.SetSequence(dir, 1))
-		_, err := m.TryRLock(s.Context())
+		_, _, err := m.TryRLock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrBusy)
 		reader := s.Start(m.RLock)
 		require.Contains(s, s.Watched(c.SessionID()), dir+"/"+w)

@@ -14,7 +14,7 @@ import (
 
 // under is call with the context of a hold.
 func under(h *zklock.Hold, call locktest.Acquire) locktest.Acquire {
-	return func(context.Context) (*zklock.Hold, error) { return call(h.Context()) }
+	return func(context.Context) (context.Context, *zklock.Hold, error) { return call(h.Context()) }
 }
 
 // A read lock under a read lock counts up with reentrancy, past a writer that waits; without, it is refused, since
@@ -26,9 +26,9 @@ func TestAReadUnderAReadPassesAWriterThatWaitsOnlyWithReentrancy(t *testing.T) {
 		r := s.Take(m.RLock)
 		writer := s.Start(s.Client().RWMutex(dir).Lock)
 		second := s.Take(under(r, m.RLock))
-		_, err := c.RWMutex(dir).RLock(r.Context())
+		_, _, err := c.RWMutex(dir).RLock(r.Context())
 		require.ErrorIs(s, err, zklock.ErrDeadlock)
-		_, err = m.TryRLock(s.Context())
+		_, _, err = m.TryRLock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrBusy, "a context that does not come from the hold has to wait")
 		s.Unlock(r)
 		require.False(s, writer.Over())
@@ -45,12 +45,12 @@ func TestAReadUnderAWriteAndAWriteUnderAReadAreDeadlocks(t *testing.T) {
 		dir, c := s.Dir("/locks/a"), s.Client()
 		m := c.RWMutex(dir, zklock.WithReentrancy())
 		w := s.Take(m.Lock)
-		_, err := m.RLock(w.Context())
+		_, _, err := m.RLock(w.Context())
 		require.ErrorIs(s, err, zklock.ErrDeadlock)
 		require.ErrorContains(s, err, "as a write lock")
 		s.Unlock(w)
 		r := s.Take(m.RLock)
-		_, err = m.Lock(r.Context())
+		_, _, err = m.Lock(r.Context())
 		require.ErrorIs(s, err, zklock.ErrDeadlock)
 		require.ErrorContains(s, err, "as a read lock")
 		s.Unlock(r)
@@ -66,7 +66,7 @@ func TestWithoutReentrancyALockUnderAHoldIsADeadlock(t *testing.T) {
 		for _, outer := range []locktest.Acquire{m.Lock, m.RLock} {
 			h := s.Take(outer)
 			for _, inner := range []locktest.Acquire{m.Lock, m.RLock, m.TryLock, m.TryRLock} {
-				_, err := inner(h.Context())
+				_, _, err := inner(h.Context())
 				require.ErrorIs(s, err, zklock.ErrDeadlock)
 			}
 			s.Unlock(h)

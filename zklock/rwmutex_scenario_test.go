@@ -78,7 +78,7 @@ func TestScenario32_AReaderThatAsksForTheWriteLockGetsAnError(t *testing.T) {
 				r := s.Take(m.RLock)
 				began, creates := time.Now(), s.Server.Requests()
 				for _, call := range []locktest.Acquire{m.Lock, m.TryLock, c.RWMutex(dir, zklock.WithReentrancy()).Lock} {
-					_, err := call(r.Context())
+					_, _, err := call(r.Context())
 					require.ErrorIs(s, err, zklock.ErrDeadlock)
 					require.ErrorContains(s, err, dir)
 				}

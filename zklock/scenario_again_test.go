@@ -30,13 +30,7 @@ func TestScenario72_AnAnswerThatSaysTryAgainEndsNoCall(t *testing.T) {
 		"semaphore": func(c *locktest.Client) locktest.Acquire { return locktest.Permits(c.Semaphore("/locks/a", 1), 1) },
 		"multi":     func(c *locktest.Client) locktest.Acquire { return c.MultiLock([]string{"/locks/b", "/locks/a"}).Lock },
 		"election": func(c *locktest.Client) locktest.Acquire {
-			return func(ctx context.Context) (*zklock.Hold, error) {
-				l, err := c.Election("/locks/a").Campaign(ctx, nil)
-				if err != nil {
-					return nil, err
-				}
-				return l, nil
-			}
+			return locktest.Campaign(c.Election("/locks/a"), "")
 		},
 	}
 	ops := []zktest.Op{zktest.OpCreate, zktest.OpDelete, zktest.OpMulti, zktest.OpGetChildren2, zktest.OpExists,
@@ -101,7 +95,7 @@ func TestScenario72_ACallThatIsAnsweredTryAgainUntilItsEndSaysSo(t *testing.T) {
 				}
 				ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
 				defer cancel()
-				_, err := c.Mutex("/locks/a").Lock(ctx)
+				_, _, err := c.Mutex("/locks/a").Lock(ctx)
 				require.ErrorIs(s, err, context.DeadlineExceeded)
 				require.ErrorContains(s, err, says)
 				require.Less(s, int(in.Hits()), 100, "it hammers the server")
@@ -121,7 +115,7 @@ func TestScenario73_ACallWhoseSessionsEndOneAfterTheOtherSaysSo(t *testing.T) {
 				c := s.Client()
 				ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
 				defer cancel()
-				_, err := c.Mutex("/locks/a", opts...).Lock(ctx)
+				_, _, err := c.Mutex("/locks/a", opts...).Lock(ctx)
 				require.ErrorIs(s, err, context.DeadlineExceeded)
 				require.Regexp(s, `\d\d attempts before that failed, the last one with: .*expired by the ensemble`, err.Error())
 			})

@@ -154,7 +154,7 @@ func TestScenario10_CleanUpOnAContextThatIsOverIsDone(t *testing.T) {
 		id, m := c.SessionID(), c.Mutex(dir)
 		first := s.Lock(m)
 		ctx, stop := context.WithTimeout(s.Context(), time.Second)
-		_, err := m.Lock(ctx) // its place is given up after ctx is over
+		_, _, err := m.Lock(ctx) // its place is given up after ctx is over
 		stop()
 		require.ErrorIs(s, err, context.DeadlineExceeded)
 		s.Until(time.Second, "the waiter's place is gone", func() bool { return len(s.Server.Children(dir)) == 1 })

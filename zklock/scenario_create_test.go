@@ -31,7 +31,7 @@ var lostReplies = map[string]zktest.Fault{
 // scenario 1: the reply to a create is lost after the server has committed it, and the session survives: the znode is found
 // by its id and used, and there are never two for one call.
 func TestScenario1_ACreateWhoseReplyWasLostIsFoundAgainByItsID(t *testing.T) {
-	calls := map[string]func(*zklock.Mutex, context.Context) (*zklock.Hold, error){
+	calls := map[string]func(*zklock.Mutex, context.Context) (context.Context, *zklock.Hold, error){
 		"Lock": (*zklock.Mutex).Lock, "TryLock": (*zklock.Mutex).TryLock,
 	}
 	for name, fault := range lostReplies {
@@ -41,7 +41,7 @@ func TestScenario1_ACreateWhoseReplyWasLostIsFoundAgainByItsID(t *testing.T) {
 					dir, c := s.Dir("/locks/a"), s.Client()
 					before, creates := c.SessionID(), s.Server.Requests()[zktest.OpCreate]
 					lost := s.Server.Inject(fault.Op(zktest.OpCreate).Path("/locks/a/*").Once())
-					h, err := lock(c.Mutex(dir), s.Context())
+					_, h, err := lock(c.Mutex(dir), s.Context())
 					require.NoError(s, err)
 					require.Equal(s, 1, lost.Hits())
 					lost.Remove()
@@ -108,7 +108,7 @@ func TestScenario2_ACreateInFlightIsCleanedUpAcrossAReconnectAfterItsCallerHasGo
 				lost := s.Server.Inject(fault.Op(zktest.OpCreate).Path("/locks/a/*").Once())
 				ctx, cancel := context.WithTimeout(s.Context(), 50*time.Millisecond)
 				defer cancel()
-				_, err := c.Mutex(dir).Lock(ctx)
+				_, _, err := c.Mutex(dir).Lock(ctx)
 				require.ErrorIs(s, err, context.DeadlineExceeded)
 				require.Len(s, s.Server.Children(dir), 1)
 				lost.Remove()
@@ -271,12 +271,12 @@ func TestACreateThatIsAnsweredWithAnUnknownCodeLeavesNothingBehind(t *testing.T)
 	}
 	for name, c := range map[string]struct {
 		op   zktest.Op
-		lock func(c *locktest.Client, dirs []string) func(context.Context) (*zklock.Hold, error)
+		lock func(c *locktest.Client, dirs []string) locktest.Acquire
 	}{
-		"one path": {zktest.OpCreate, func(c *locktest.Client, dirs []string) func(context.Context) (*zklock.Hold, error) {
+		"one path": {zktest.OpCreate, func(c *locktest.Client, dirs []string) locktest.Acquire {
 			return c.Mutex(dirs[0]).Lock
 		}},
-		"several paths": {zktest.OpMulti, func(c *locktest.Client, dirs []string) func(context.Context) (*zklock.Hold, error) {
+		"several paths": {zktest.OpMulti, func(c *locktest.Client, dirs []string) locktest.Acquire {
 			return c.MultiLock(dirs).Lock
 		}},
 	} {
@@ -284,7 +284,7 @@ func TestACreateThatIsAnsweredWithAnUnknownCodeLeavesNothingBehind(t *testing.T)
 			locktest.Simulate(t, func(s *locktest.Sim) {
 				dirs, client := dirs(s, 3), s.Client()
 				s.Server.Inject(zktest.Garble(trouble).Op(c.op).Once())
-				_, err := c.lock(client, dirs)(s.Context())
+				_, _, err := c.lock(client, dirs)(s.Context())
 				require.Error(s, err)
 				emptyAll(s, 5*time.Second, dirs)
 			})

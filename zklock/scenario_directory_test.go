@@ -206,12 +206,12 @@ func TestScenario50_MuchDataAtALocksPathCostNoOtherHold(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c := s.Dir("/l"), slowClient(s, 1_250_000)
 		require.NoError(s, s.Server.SetData(dir, bulk))
-		other, err := c.Mutex("/other").Lock(s.Context())
+		_, other, err := c.Mutex("/other").Lock(s.Context())
 		require.NoError(s, err)
 		ends := make(chan error, 25) // 20 s for their data, if all asked at once
 		for range cap(ends) {
 			go func() {
-				_, err := c.Semaphore(dir, 3).Acquire(s.Context(), 1)
+				_, _, err := c.Semaphore(dir, 3).Acquire(s.Context(), 1)
 				ends <- err
 			}()
 		}

@@ -22,7 +22,7 @@ func lockByMany(s *locktest.Sim, m *zklock.Mutex, workers, n int) {
 	for range workers {
 		wg.Go(func() {
 			for range n {
-				h, err := m.Lock(s.Context())
+				_, h, err := m.Lock(s.Context())
 				if err == nil {
 					err = h.Unlock()
 				}
@@ -43,7 +43,7 @@ func waitInVainFor(s *locktest.Sim, held *zklock.Mutex, n int) {
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(s.Context(), time.Duration(i%100)*7*time.Millisecond)
 			defer cancel()
-			if _, err := held.Lock(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			if _, _, err := held.Lock(ctx); !errors.Is(err, context.DeadlineExceeded) {
 				s.Errorf("wait %d: %v", i, err)
 			}
 		})
@@ -128,7 +128,7 @@ func TestScenario15_NothingGrowsWithPastTrouble(t *testing.T) {
 			var calls sync.WaitGroup
 			for _, ctx := range []context.Context{ctx, s.Context(), ctx} {
 				calls.Go(func() {
-					if h, err := m.Lock(ctx); err == nil {
+					if _, h, err := m.Lock(ctx); err == nil {
 						_ = h.Unlock() // it may have been lost
 					}
 				})

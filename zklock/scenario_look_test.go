@@ -62,7 +62,7 @@ func plantData(s *locktest.Sim, dir string, n int, data []byte) {
 func TestScenario50_ManyWaitersBehindAHolderWithMuchDataCostNoOtherHold(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c := s.Dir("/l"), slowClient(s, 30_000_000)
-		other, err := c.Mutex("/other").Lock(s.Context())
+		_, other, err := c.Mutex("/other").Lock(s.Context())
 		require.NoError(s, err)
 		plantData(s, dir, 1, bulk)
 		before := s.Server.Requests()[zktest.OpGetData]
@@ -72,7 +72,7 @@ func TestScenario50_ManyWaitersBehindAHolderWithMuchDataCostNoOtherHold(t *testi
 		ends := make(chan error, waiters)
 		for range waiters {
 			go func() {
-				_, err := c.Mutex(dir).Lock(ctx)
+				_, _, err := c.Mutex(dir).Lock(ctx)
 				ends <- err
 			}()
 		}
@@ -91,13 +91,13 @@ func TestScenario50_ManyCallsOnOneLockCostNoOtherHold(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		const calls = 600
 		dir, c := s.Dir("/l"), slowClient(s, 300_000)
-		other, err := c.Mutex("/other").Lock(s.Context())
+		_, other, err := c.Mutex("/other").Lock(s.Context())
 		require.NoError(s, err)
 		var inside int
 		var all sync.WaitGroup
 		for range calls {
 			all.Go(func() {
-				h, err := c.Mutex(dir).Lock(context.Background())
+				_, h, err := c.Mutex(dir).Lock(context.Background())
 				if assert.NoError(s, err) {
 					inside++ // only the holder writes
 					assert.NoError(s, h.Unlock())
@@ -121,7 +121,7 @@ func TestManyWaitersReadTheHoldersDataOnce(t *testing.T) {
 		ends := make(chan error, 100)
 		for range cap(ends) {
 			go func() {
-				_, err := c.Mutex(dir).Lock(ctx)
+				_, _, err := c.Mutex(dir).Lock(ctx)
 				ends <- err
 			}()
 		}
@@ -136,7 +136,7 @@ func TestManyWaitersReadTheHoldersDataOnce(t *testing.T) {
 func TestScenario50_LookingAtManyContendersWithMuchDataCostsNoOtherHold(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c := s.Dir("/l"), slowClient(s, 10_000_000)
-		other, err := c.Mutex("/other").Lock(s.Context())
+		_, other, err := c.Mutex("/other").Lock(s.Context())
 		require.NoError(s, err)
 		const contenders = 100
 		plantData(s, dir, contenders, bulk)
@@ -161,7 +161,7 @@ func TestScenario50_LookingAtManyContendersWithMuchDataCostsNoOtherHold(t *testi
 func TestQueueKeepsNoMoreDataThanThereIsRoomFor(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c := s.Dir("/l"), slowClient(s, 12_000_000)
-		other, err := c.Mutex("/other").Lock(s.Context())
+		_, other, err := c.Mutex("/other").Lock(s.Context())
 		require.NoError(s, err)
 		const contenders = 120
 		plantData(s, dir, contenders, bulk[:200_000])
@@ -193,7 +193,7 @@ func TestScenario50_VeryManyContendersAndLongNames(t *testing.T) {
 	}
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c := s.Dir("/l"), slowClient(s, 300*contenders)
-		other, err := c.Mutex("/other").Lock(s.Context())
+		_, other, err := c.Mutex("/other").Lock(s.Context())
 		require.NoError(s, err)
 		for i := range contenders {
 			name := fmt.Sprintf("/_c_01234567-89ab-cdef-0123-456789abcdef-lock-%010d", i)
@@ -206,7 +206,7 @@ func TestScenario50_VeryManyContendersAndLongNames(t *testing.T) {
 
 		ctx, cancel := context.WithTimeout(s.Context(), 5*time.Second)
 		defer cancel()
-		_, err = c.Mutex(dir).Lock(ctx)
+		_, _, err = c.Mutex(dir).Lock(ctx)
 		require.ErrorIs(s, err, context.DeadlineExceeded)
 		require.ErrorContains(s, err, fmt.Sprintf("%dst in line behind neighbour", contenders+1))
 
@@ -254,7 +254,7 @@ func TestQueueEndsWithItsContext(t *testing.T) {
 func TestScenario50_ManyCallsOnALockWithALongListCostNoOtherHold(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c := s.Dir("/l"), slowClient(s, 2_000_000)
-		other, err := c.Mutex("/other").Lock(s.Context())
+		_, other, err := c.Mutex("/other").Lock(s.Context())
 		require.NoError(s, err)
 		for i := range 10 {
 			require.NoError(s, s.Server.Create(fmt.Sprintf("%s/%s-lock-%010d", dir, strings.Repeat("n", 250_000), i), nil))
@@ -269,7 +269,7 @@ func TestScenario50_ManyCallsOnALockWithALongListCostNoOtherHold(t *testing.T) {
 				if i%2 == 0 {
 					lock = c.Mutex(dir).TryLock
 				}
-				_, err := lock(ctx)
+				_, _, err := lock(ctx)
 				ends <- err
 			}()
 		}
@@ -291,13 +291,13 @@ func TestTheLooksOfManyWaitersDelayNoOtherCall(t *testing.T) {
 		ctx, cancel := context.WithCancel(s.Context())
 		var all sync.WaitGroup
 		for range 400 {
-			all.Go(func() { _, _ = c.Mutex(dir).Lock(ctx) })
+			all.Go(func() { _, _, _ = c.Mutex(dir).Lock(ctx) })
 		}
 		s.Until(time.Minute, "all wait", func() bool { return len(s.Server.Children(dir)) == 401 })
 		all.Go(func() { // somebody comes and gives up, every two seconds
 			for ctx.Err() == nil {
 				short, done := context.WithTimeout(ctx, 2*time.Second)
-				_, _ = neighbour.Mutex(dir).Lock(short)
+				_, _, _ = neighbour.Mutex(dir).Lock(short)
 				done()
 			}
 		})

@@ -29,8 +29,8 @@ func TestScenario41_ACallAfterCloseReturnsErrClosedAtOnce(t *testing.T) {
 		require.NoError(s, c.Close())
 		ctx, began := s.Context(), time.Now()
 		for name, call := range map[string]func() error{
-			"Lock":         func() error { _, err := m.Lock(ctx); return err },
-			"TryLock":      func() error { _, err := m.TryLock(ctx); return err },
+			"Lock":         func() error { _, _, err := m.Lock(ctx); return err },
+			"TryLock":      func() error { _, _, err := m.TryLock(ctx); return err },
 			"Do":           func() error { return m.Do(ctx, func(context.Context) error { panic("called") }) },
 			"Session":      func() error { _, err := c.Session(ctx); return err },
 			"Hold.Check":   func() error { return h.Check(ctx) },
@@ -129,12 +129,12 @@ func TestScenario41_ACallWithoutAServerReturnsWithinItsContext(t *testing.T) {
 				s.Server.DropConnections()
 				s.Server.Inject(fault)
 				for _, limit := range []time.Duration{50 * time.Millisecond, 3 * time.Second, 2 * time.Minute} {
-					for _, lock := range []func(*zklock.Mutex, context.Context) (*zklock.Hold, error){
+					for _, lock := range []func(*zklock.Mutex, context.Context) (context.Context, *zklock.Hold, error){
 						(*zklock.Mutex).Lock, (*zklock.Mutex).TryLock,
 					} {
 						ctx, cancel := context.WithTimeout(s.Context(), limit)
 						began := time.Now()
-						_, err := lock(c.Mutex(dir), ctx)
+						_, _, err := lock(c.Mutex(dir), ctx)
 						cancel()
 						require.ErrorIs(s, err, context.DeadlineExceeded)
 						require.ErrorContains(s, err, s.Server.Addr(), "it says which server did not answer")
@@ -142,7 +142,7 @@ func TestScenario41_ACallWithoutAServerReturnsWithinItsContext(t *testing.T) {
 					}
 				}
 				began := time.Now()
-				_, err := c.Mutex(dir, zklock.WithWait(7*time.Second)).Lock(s.Context())
+				_, _, err := c.Mutex(dir, zklock.WithWait(7*time.Second)).Lock(s.Context())
 				require.ErrorIs(s, err, context.DeadlineExceeded)
 				require.NotErrorIs(s, err, zklock.ErrBusy, "nobody is known to be in the way")
 				require.ErrorContains(s, err, s.Server.Addr())
@@ -178,13 +178,13 @@ func TestScenario42_ACancelWhileIdleDoesNotPoisonTheNextAcquire(t *testing.T) {
 		over, cancel := context.WithCancel(s.Context())
 		cancel()
 		for range 3 {
-			_, err := m.Lock(over)
+			_, _, err := m.Lock(over)
 			require.ErrorIs(s, err, context.Canceled)
-			_, err = m.TryLock(over)
+			_, _, err = m.TryLock(over)
 			require.ErrorIs(s, err, context.Canceled)
 
 			ctx, cancel := context.WithCancel(s.Context())
-			h, err := m.Lock(ctx)
+			_, h, err := m.Lock(ctx)
 			require.NoError(s, err)
 			cancel() // the call has returned: its ctx bounds the waiting and not the hold
 			time.Sleep(time.Second)
@@ -193,7 +193,7 @@ func TestScenario42_ACancelWhileIdleDoesNotPoisonTheNextAcquire(t *testing.T) {
 			s.Unlock(h)
 
 			ctx, cancel = context.WithCancel(s.Context())
-			h, err = m.Lock(ctx)
+			_, h, err = m.Lock(ctx)
 			require.NoError(s, err)
 			s.Unlock(h)
 			cancel()
@@ -208,7 +208,7 @@ func TestScenario42_ACancelWhileIdleDoesNotPoisonTheNextAcquire(t *testing.T) {
 			s.Unlock(h)
 			require.Empty(s, s.Server.Children(dir))
 		}
-		h, err := m.TryLock(s.Context())
+		_, h, err := m.TryLock(s.Context())
 		require.NoError(s, err)
 		s.Owned(c, h)
 		require.Equal(s, id, c.SessionID())

@@ -22,33 +22,27 @@ import (
 type anyKind struct {
 	name string
 	mark string // of its contenders' names
-	lock func(c *zklock.Client, dir string, opts ...zklock.LockOption) func(context.Context) (*zklock.Hold, error)
+	lock func(c *zklock.Client, dir string, opts ...zklock.LockOption) locktest.Acquire
 }
 
 var anyKinds = []anyKind{
-	{"mutex", "-lock-", func(c *zklock.Client, dir string, opts ...zklock.LockOption) func(context.Context) (*zklock.Hold, error) {
+	{"mutex", "-lock-", func(c *zklock.Client, dir string, opts ...zklock.LockOption) locktest.Acquire {
 		return c.Mutex(dir, opts...).Lock
 	}},
-	{"local handoff", "-lock-", func(c *zklock.Client, dir string, opts ...zklock.LockOption) func(context.Context) (*zklock.Hold, error) {
+	{"local handoff", "-lock-", func(c *zklock.Client, dir string, opts ...zklock.LockOption) locktest.Acquire {
 		return c.Mutex(dir, append(opts, zklock.WithHandoffs(3))...).Lock
 	}},
-	{"writer", "-__WRIT__", func(c *zklock.Client, dir string, opts ...zklock.LockOption) func(context.Context) (*zklock.Hold, error) {
+	{"writer", "-__WRIT__", func(c *zklock.Client, dir string, opts ...zklock.LockOption) locktest.Acquire {
 		return c.RWMutex(dir, opts...).Lock
 	}},
-	{"semaphore", "-lease-1-", func(c *zklock.Client, dir string, opts ...zklock.LockOption) func(context.Context) (*zklock.Hold, error) {
+	{"semaphore", "-lease-1-", func(c *zklock.Client, dir string, opts ...zklock.LockOption) locktest.Acquire {
 		return locktest.Permits(c.Semaphore(dir, 1, opts...), 1)
 	}},
-	{"multilock", "-lock-", func(c *zklock.Client, dir string, opts ...zklock.LockOption) func(context.Context) (*zklock.Hold, error) {
+	{"multilock", "-lock-", func(c *zklock.Client, dir string, opts ...zklock.LockOption) locktest.Acquire {
 		return c.MultiLock([]string{dir, dir + "-2"}, opts...).Lock
 	}},
-	{"election", "-lock-", func(c *zklock.Client, dir string, opts ...zklock.LockOption) func(context.Context) (*zklock.Hold, error) {
-		return func(ctx context.Context) (*zklock.Hold, error) {
-			l, err := c.Election(dir, opts...).Campaign(ctx, []byte("value"))
-			if err != nil {
-				return nil, err
-			}
-			return l, nil
-		}
+	{"election", "-lock-", func(c *zklock.Client, dir string, opts ...zklock.LockOption) locktest.Acquire {
+		return locktest.Campaign(c.Election(dir, opts...), "value")
 	}},
 }
 
@@ -154,7 +148,7 @@ func TestScenario48_AContenderWithAVeryLongNameIsWaitedFor(t *testing.T) {
 				require.False(s, call.Over())
 				ctx, cancel := context.WithTimeout(s.Context(), time.Second)
 				defer cancel()
-				_, err := kind.lock(a.Client, dir)(ctx)
+				_, _, err := kind.lock(a.Client, dir)(ctx)
 				require.ErrorContains(s, err, "3rd in line")
 				require.Less(s, len(err.Error()), 1000, "the name is cut")
 				require.NoError(s, s.Server.Delete(node))

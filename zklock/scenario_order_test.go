@@ -31,12 +31,12 @@ func (l *queued) enter(n int, ms ...*zklock.Mutex) {
 	for range n {
 		i := len(l.calls)
 		m := ms[i%len(ms)]
-		l.calls = append(l.calls, locktest.Go(l.s.Context(), func(ctx context.Context) (*zklock.Hold, error) {
-			h, err := m.Lock(ctx)
+		l.calls = append(l.calls, locktest.Go(l.s.Context(), func(ctx context.Context) (context.Context, *zklock.Hold, error) {
+			ctx, h, err := m.Lock(ctx)
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			l.order = append(l.order, i)
-			return h, err
+			return ctx, h, err
 		}))
 		synctest.Wait()
 	}

@@ -52,8 +52,8 @@ func TestScenario46_ABadPathIsRefusedWithThePathAndTheRule(t *testing.T) {
 				synctest.Wait()
 				before := s.Server.Requests()
 				m := cl.Mutex(c.path)
-				_, lockErr := m.Lock(s.Context())
-				_, tryErr := m.TryLock(s.Context())
+				_, _, lockErr := m.Lock(s.Context())
+				_, _, tryErr := m.TryLock(s.Context())
 				doErr := m.Do(s.Context(), func(context.Context) error { panic("called") })
 				for _, err := range []error{lockErr, tryErr, doErr} {
 					require.ErrorIs(s, err, zklock.ErrPath)
@@ -94,10 +94,10 @@ func TestScenario46_AnotherRecipesDirectoryIsRefused(t *testing.T) {
 				dir, cl, other := s.Dir("/locks/a"), s.Client(), s.Stranger()
 				s.Plant(other, dir+"/"+c.child)
 				require.NoError(s, s.Server.SetSequence(dir, 4))
-				for _, lock := range []func(*zklock.Mutex, context.Context) (*zklock.Hold, error){
+				for _, lock := range []func(*zklock.Mutex, context.Context) (context.Context, *zklock.Hold, error){
 					(*zklock.Mutex).Lock, (*zklock.Mutex).TryLock,
 				} {
-					_, err := lock(cl.Mutex(dir), s.Context())
+					_, _, err := lock(cl.Mutex(dir), s.Context())
 					require.ErrorIs(s, err, zklock.ErrConflict)
 					require.ErrorContains(s, err, dir)
 					require.ErrorContains(s, err, c.says)
@@ -114,7 +114,7 @@ func TestScenario46_AnotherRecipesDirectoryIsRefused(t *testing.T) {
 			_, err := other.Create(s.Context(), "/locks/leader", nil, session.Ephemeral, session.WorldACL())
 			require.NoError(s, err)
 			for _, p := range []string{"/locks/leader", "/locks/leader/below"} {
-				_, err = c.Mutex(p).Lock(s.Context())
+				_, _, err = c.Mutex(p).Lock(s.Context())
 				require.ErrorIs(s, err, zklock.ErrConflict)
 				require.ErrorContains(s, err, p)
 				require.ErrorContains(s, err, "ephemeral")

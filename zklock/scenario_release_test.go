@@ -160,7 +160,7 @@ func TestScenario13_UnlockWithoutAServerReturnsWithinItsContextAndLeavesNothing(
 		require.LessOrEqual(s, locktest.Goroutines(), idle+8, "the session is over, and with it all that worked for it")
 		for range 100 { // calls that fail meanwhile leave nothing either
 			ctx, cancel := context.WithTimeout(s.Context(), 10*time.Millisecond)
-			_, err := a.Mutex("/locks/A").Lock(ctx)
+			_, _, err := a.Mutex("/locks/A").Lock(ctx)
 			cancel()
 			require.ErrorIs(s, err, context.DeadlineExceeded)
 		}

@@ -15,30 +15,30 @@ import (
 
 // removedKind is a way to wait for /locks/a behind a holder.
 type removedKind struct {
-	hold, wait func(c *locktest.Client) func(context.Context) (*zklock.Hold, error)
+	hold, wait func(c *locktest.Client) locktest.Acquire
 	dir        string // where the waiter's znode is removed; "": /locks/a
 }
 
 func removedKinds() map[string]removedKind {
-	type lock = func(c *locktest.Client) func(context.Context) (*zklock.Hold, error)
+	type lock = func(c *locktest.Client) locktest.Acquire
 	const dir = "/locks/a"
 	mutex := func(opts ...zklock.LockOption) lock {
-		return func(c *locktest.Client) func(context.Context) (*zklock.Hold, error) {
+		return func(c *locktest.Client) locktest.Acquire {
 			return c.Mutex(dir, opts...).Lock
 		}
 	}
-	multi := func(c *locktest.Client) func(context.Context) (*zklock.Hold, error) {
+	multi := func(c *locktest.Client) locktest.Acquire {
 		return c.MultiLock([]string{"/locks/b", dir, "/locks/c"}).Lock
 	}
-	read := func(c *locktest.Client) func(context.Context) (*zklock.Hold, error) { return c.RWMutex(dir).RLock }
-	write := func(c *locktest.Client) func(context.Context) (*zklock.Hold, error) { return c.RWMutex(dir).Lock }
-	permit := func(c *locktest.Client) func(context.Context) (*zklock.Hold, error) {
-		return func(ctx context.Context) (*zklock.Hold, error) { return c.Semaphore(dir, 1).Acquire(ctx, 1) }
-	}
-	lead := func(c *locktest.Client) func(context.Context) (*zklock.Hold, error) {
-		return func(ctx context.Context) (*zklock.Hold, error) {
-			return c.Election(dir).Campaign(ctx, nil)
+	read := func(c *locktest.Client) locktest.Acquire { return c.RWMutex(dir).RLock }
+	write := func(c *locktest.Client) locktest.Acquire { return c.RWMutex(dir).Lock }
+	permit := func(c *locktest.Client) locktest.Acquire {
+		return func(ctx context.Context) (context.Context, *zklock.Hold, error) {
+			return c.Semaphore(dir, 1).Acquire(ctx, 1)
 		}
+	}
+	lead := func(c *locktest.Client) locktest.Acquire {
+		return locktest.Campaign(c.Election(dir), "")
 	}
 	return map[string]removedKind{
 		"mutex":                       {hold: mutex(), wait: mutex()},
@@ -151,7 +151,7 @@ func removedWaiter(s *locktest.Sim, k removedKind, lead func(*locktest.Sim, *loc
 	other, waiting, third := s.Client(), s.Client(), s.Client()
 	waiting.LeadTo(s.Follower())
 	reconnect(s, waiting)
-	hold, err := k.hold(other)(s.Context())
+	_, hold, err := k.hold(other)(s.Context())
 	require.NoError(s, err)
 	dir := k.dir
 	if dir == "" {

@@ -17,20 +17,22 @@ import (
 
 // scenario 54: a waiter whose predecessor's ACL grants it no READ is not notified. It looks from time to time.
 func TestScenario54_AWaiterThatMayNotReadTheOneBeforeItLooksFromTimeToTime(t *testing.T) {
-	type lock = func(c *locktest.Client, opts ...zklock.LockOption) func(context.Context) (*zklock.Hold, error)
+	type lock = func(c *locktest.Client, opts ...zklock.LockOption) locktest.Acquire
 	const dir = "/locks/a"
 	kinds := map[string]lock{
-		"mutex": func(c *locktest.Client, opts ...zklock.LockOption) func(context.Context) (*zklock.Hold, error) {
+		"mutex": func(c *locktest.Client, opts ...zklock.LockOption) locktest.Acquire {
 			return c.Mutex(dir, opts...).Lock
 		},
-		"write lock": func(c *locktest.Client, opts ...zklock.LockOption) func(context.Context) (*zklock.Hold, error) {
+		"write lock": func(c *locktest.Client, opts ...zklock.LockOption) locktest.Acquire {
 			return c.RWMutex(dir, opts...).Lock
 		},
-		"multi": func(c *locktest.Client, opts ...zklock.LockOption) func(context.Context) (*zklock.Hold, error) {
+		"multi": func(c *locktest.Client, opts ...zklock.LockOption) locktest.Acquire {
 			return c.MultiLock([]string{"/locks/b", dir}, opts...).Lock
 		},
-		"semaphore": func(c *locktest.Client, opts ...zklock.LockOption) func(context.Context) (*zklock.Hold, error) {
-			return func(ctx context.Context) (*zklock.Hold, error) { return c.Semaphore(dir, 1, opts...).Acquire(ctx, 1) }
+		"semaphore": func(c *locktest.Client, opts ...zklock.LockOption) locktest.Acquire {
+			return func(ctx context.Context) (context.Context, *zklock.Hold, error) {
+				return c.Semaphore(dir, 1, opts...).Acquire(ctx, 1)
+			}
 		},
 	}
 	for name, kind := range kinds {
@@ -42,7 +44,7 @@ func TestScenario54_AWaiterThatMayNotReadTheOneBeforeItLooksFromTimeToTime(t *te
 							require.NoError(s, s.Server.Create(p, nil))
 						}
 						alice, bob := s.Client(zklock.WithAuth("digest", []byte("alice:a"))), s.Client()
-						first, err := kind(alice, zklock.WithACL(zk.ACL{Perms: zk.PermAll, Scheme: "auth"}))(s.Context())
+						_, first, err := kind(alice, zklock.WithACL(zk.ACL{Perms: zk.PermAll, Scheme: "auth"}))(s.Context())
 						require.NoError(s, err)
 						call := locktest.Go(s.Context(), kind(bob))
 						synctest.Wait()

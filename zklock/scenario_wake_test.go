@@ -37,7 +37,7 @@ func TestScenario27_OneReleaseWakesOneOfAThousandWaiters(t *testing.T) {
 		var got []*zklock.Hold
 		for i := range waiters {
 			wg.Go(func() {
-				if h, err := ms[i%clients].Lock(ctx); err == nil {
+				if _, h, err := ms[i%clients].Lock(ctx); err == nil {
 					mu.Lock()
 					defer mu.Unlock()
 					got = append(got, h)

@@ -40,19 +40,19 @@ func checkSize(size int) error {
 // are not released while the call waits, so it would wait for ever. (Deadlock between callers is not detected: two that
 // each hold one of two permits and want another wait for each other.) ErrOption and ErrDeadlock also when a Resize makes it
 // so while the call waits.
-func (s *Semaphore) Acquire(ctx context.Context, n int) (*Hold, error) {
+func (s *Semaphore) Acquire(ctx context.Context, n int) (context.Context, *Hold, error) {
 	return use(ctx, s).acquire(ctx, "acquire", LockInfo{Kind: KindSemaphore, Permits: n})
 }
 
 // TryAcquire returns the hold of n permits if they are free and no contender waits; else ErrBusy, which costs only reads.
 // See Mutex.TryLock.
-func (s *Semaphore) TryAcquire(ctx context.Context, n int) (*Hold, error) {
+func (s *Semaphore) TryAcquire(ctx context.Context, n int) (context.Context, *Hold, error) {
 	return use(ctx, s).acquire(ctx, "try acquire", LockInfo{Kind: KindSemaphore, Permits: n, Try: true})
 }
 
 // Do calls fn while it holds n permits: see Mutex.Do.
 func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) error) error {
-	return do(ctx, func(ctx context.Context) (*Hold, error) { return s.Acquire(ctx, n) }, fn)
+	return do(ctx, func(ctx context.Context) (context.Context, *Hold, error) { return s.Acquire(ctx, n) }, fn)
 }
 
 // Resize changes the size at the ensemble, for all clients. A larger size wakes waiters that it has room for; with a

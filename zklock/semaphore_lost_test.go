@@ -155,14 +155,14 @@ func TestASemaphoreWhoseDirectoryGoesDuringACallGoesOn(t *testing.T) {
 					}
 					in := s.Server.Inject(zktest.Hold().Op(op).Session(c.SessionID()).Once())
 					m := c.Semaphore(dir, 3, zklock.WithContainer())
-					call := locktest.Go(s.Context(), func(ctx context.Context) (*zklock.Hold, error) {
+					call := locktest.Go(s.Context(), func(ctx context.Context) (context.Context, *zklock.Hold, error) {
 						switch what {
 						case "acquire":
 							return m.Acquire(ctx, 2)
 						case "try acquire":
 							return m.TryAcquire(ctx, 2)
 						}
-						return nil, m.Resize(ctx, 7)
+						return ctx, nil, m.Resize(ctx, 7)
 					})
 					<-in.Hit()
 					require.NoError(s, s.Server.Delete(dir))
@@ -197,7 +197,7 @@ func TestASizeThatWasResizedOutlivesTheContainer(t *testing.T) {
 				s.Unlock(s.Take(locktest.Permits(m, 4)))
 				time.Sleep(locktest.LongTime)
 				fresh := s.Client()
-				_, err := fresh.Semaphore(dir, 2, zklock.WithContainer()).Acquire(s.Context(), 1)
+				_, _, err := fresh.Semaphore(dir, 2, zklock.WithContainer()).Acquire(s.Context(), 1)
 				require.ErrorIs(s, err, zklock.ErrConflict)
 				require.ErrorContains(s, err, "has 4 permits at the ensemble, not 2")
 				h := s.Take(locktest.Permits(fresh.Semaphore(dir, 4, zklock.WithContainer()), 4))
@@ -248,27 +248,27 @@ func TestScenario65_ASemaphoreDoesNotWaitForItsOwnCaller(t *testing.T) {
 		dir, c, other := s.Dir("/locks/a"), s.Client(), s.Client()
 		m := c.Semaphore(dir, 3)
 		one := s.Take(locktest.Permits(m, 1))
-		under := func(h *zklock.Hold, m *zklock.Semaphore, n int) (*zklock.Hold, error) {
+		under := func(h *zklock.Hold, m *zklock.Semaphore, n int) (context.Context, *zklock.Hold, error) {
 			return m.Acquire(h.Context(), n)
 		}
 
-		_, err := under(one, m, 3)
+		_, _, err := under(one, m, 3)
 		require.ErrorIs(s, err, zklock.ErrDeadlock)
 		require.ErrorContains(s, err, "1 of 3 permits, and asks for 3 more")
-		two, err := under(one, m, 1)
+		_, two, err := under(one, m, 1)
 		require.NoError(s, err, "there is room for both")
-		_, err = under(two, m, 2)
+		_, _, err = under(two, m, 2)
 		require.ErrorIs(s, err, zklock.ErrDeadlock, "with the outer hold's")
-		_, err = under(two, c.Semaphore(dir, 3, zklock.WithWait(time.Minute)), 2)
+		_, _, err = under(two, c.Semaphore(dir, 3, zklock.WithWait(time.Minute)), 2)
 		require.ErrorIs(s, err, zklock.ErrDeadlock)
-		_, err = m.TryAcquire(two.Context(), 2)
+		_, _, err = m.TryAcquire(two.Context(), 2)
 		require.ErrorIs(s, err, zklock.ErrBusy, "it does not wait")
-		elsewhere, err := under(two, c.Semaphore(s.Dir("/locks/b"), 1), 1)
+		_, elsewhere, err := under(two, c.Semaphore(s.Dir("/locks/b"), 1), 1)
 		require.NoError(s, err, "another semaphore")
 		s.Unlock(elsewhere)
 
 		s.Unlock(two)
-		three, err := under(two, m, 2) // its context has ended, and so the call has no time: but not for a deadlock
+		_, three, err := under(two, m, 2) // its context has ended, and so the call has no time: but not for a deadlock
 		require.ErrorIs(s, err, context.Canceled)
 		require.NotErrorIs(s, err, zklock.ErrDeadlock)
 		require.Nil(s, three)
@@ -280,7 +280,7 @@ func TestScenario65_ASemaphoreDoesNotWaitForItsOwnCaller(t *testing.T) {
 		s.Unlock(wait.Get(s))
 
 		require.NoError(s, m.Resize(s.Context(), 4))
-		big, err := under(one, m, 3)
+		_, big, err := under(one, m, 3)
 		require.NoError(s, err, "the size counts that is at the ensemble")
 		s.Unlock(big)
 		s.Unlock(one)

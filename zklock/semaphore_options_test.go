@@ -69,10 +69,10 @@ func TestASemaphoreWhoseUsersMayCreateAndNotWriteIsRefused(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		acl := zklock.WithACL(append(zk.DigestACL(zk.PermAll, "alice", "a"), zk.WorldACL(zk.PermCreate|zk.PermRead|zk.PermDelete)...)...)
 		sem := s.Client().Semaphore("/locks/a", 2, acl)
-		_, err := sem.Acquire(s.Context(), 1)
+		_, _, err := sem.Acquire(s.Context(), 1)
 		require.ErrorIs(s, err, zklock.ErrOption)
 		require.ErrorContains(s, err, "the access list lets world:anyone create, but not write")
-		_, err = sem.TryAcquire(s.Context(), 1)
+		_, _, err = sem.TryAcquire(s.Context(), 1)
 		require.ErrorIs(s, err, zklock.ErrOption)
 		_, stands := s.Server.Node("/locks/a")
 		require.False(s, stands)
@@ -86,10 +86,14 @@ func TestASemaphoreThatIsRefusedLeavesNoSize(t *testing.T) {
 		h := s.Lock(c.Mutex("/l"))
 		for _, acquire := range []locktest.Acquire{
 			locktest.Permits(c.Semaphore("/l", 3), 1),
-			func(ctx context.Context) (*zklock.Hold, error) { return c.Semaphore("/l", 3).TryAcquire(ctx, 1) },
-			func(ctx context.Context) (*zklock.Hold, error) { return nil, c.Semaphore("/l", 3).Resize(ctx, 5) },
+			func(ctx context.Context) (context.Context, *zklock.Hold, error) {
+				return c.Semaphore("/l", 3).TryAcquire(ctx, 1)
+			},
+			func(ctx context.Context) (context.Context, *zklock.Hold, error) {
+				return ctx, nil, c.Semaphore("/l", 3).Resize(ctx, 5)
+			},
 		} {
-			_, err := acquire(s.Context())
+			_, _, err := acquire(s.Context())
 			require.ErrorIs(s, err, zklock.ErrConflict)
 			n, _ := s.Server.Node("/l")
 			require.Empty(s, n.Data)

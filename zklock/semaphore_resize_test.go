@@ -28,11 +28,11 @@ func TestALowerSizeLetsHoldersFinish(t *testing.T) {
 			s.Owned(a, h)
 			require.NoError(s, h.Check(s.Context()))
 		}
-		_, err := m.TryAcquire(s.Context(), 1)
+		_, _, err := m.TryAcquire(s.Context(), 1)
 		require.ErrorIs(s, err, zklock.ErrBusy)
 		s.Unlock(holds[2])
 		s.Unlock(holds[1])
-		_, err = m.TryAcquire(s.Context(), 1)
+		_, _, err = m.TryAcquire(s.Context(), 1)
 		require.ErrorIs(s, err, zklock.ErrBusy)
 		s.Unlock(holds[0])
 		s.Unlock(s.Take(locktest.Permits(m, 1)))
@@ -65,7 +65,7 @@ func TestScenario71_AFirstWaiterThatWantsMoreThanThereAreNowGivesWay(t *testing.
 				require.NoError(s, s.Client().Semaphore(dir, 4).Resize(s.Context(), size))
 				require.True(s, first.Over())
 				require.ErrorIs(s, first.Err, c.want)
-				_, err := m.Acquire(ctx, c.wants)
+				_, _, err := m.Acquire(ctx, c.wants)
 				require.EqualError(s, first.Err, err.Error(), "a new call would get the same")
 				require.False(s, next.Over(), "two of two are held")
 				s.Unlock(h)
@@ -100,13 +100,13 @@ func TestScenario71_ASizeThatIsLoweredBeforeACallTakesItsPlaceRefusesIt(t *testi
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
 		s.Unlock(s.Take(locktest.Permits(a.Semaphore(dir, 2), 1)))
-		for _, acquire := range []func(*zklock.Semaphore, context.Context, int) (*zklock.Hold, error){
+		for _, acquire := range []func(*zklock.Semaphore, context.Context, int) (context.Context, *zklock.Hold, error){
 			(*zklock.Semaphore).Acquire, (*zklock.Semaphore).TryAcquire,
 		} {
 			require.NoError(s, a.Semaphore(dir, 2).Resize(s.Context(), 2))
 			in := s.Server.Inject(zktest.Hold().Op(zktest.OpCreate).Session(b.SessionID()).Once())
 			m := b.Semaphore(dir, 2)
-			call := locktest.Go(s.Context(), func(ctx context.Context) (*zklock.Hold, error) { return acquire(m, ctx, 2) })
+			call := locktest.Go(s.Context(), func(ctx context.Context) (context.Context, *zklock.Hold, error) { return acquire(m, ctx, 2) })
 			<-in.Hit()
 			require.NoError(s, a.Semaphore(dir, 2).Resize(s.Context(), 1))
 			in.Release()
@@ -127,7 +127,7 @@ func TestASizeThatIsLoweredBeforeACallTakesItsPlaceCounts(t *testing.T) {
 				h := s.Take(locktest.Permits(m, 1))
 				in := s.Server.Inject(zktest.Hold().Op(zktest.OpCreate).Session(b.SessionID()).Once())
 				other := b.Semaphore(dir, 2)
-				call := locktest.Go(s.Context(), func(ctx context.Context) (*zklock.Hold, error) {
+				call := locktest.Go(s.Context(), func(ctx context.Context) (context.Context, *zklock.Hold, error) {
 					if try {
 						return other.TryAcquire(ctx, 1)
 					}
@@ -175,7 +175,7 @@ func TestResizeOfASemaphoreThatIsNotThereAndOfManyAtOnce(t *testing.T) {
 			})
 		}
 		all.Wait()
-		_, err := c.Semaphore("/locks/new", 1).Acquire(s.Context(), 1)
+		_, _, err := c.Semaphore("/locks/new", 1).Acquire(s.Context(), 1)
 		require.ErrorIs(s, err, zklock.ErrConflict)
 		require.Regexp(s, `has 2\d permits at the ensemble, not 1`, err.Error())
 	})
@@ -190,8 +190,8 @@ func TestASemaphoreDoesNotOverwriteAnotherClientsData(t *testing.T) {
 			require.NoError(s, s.Server.Create(dir, []byte(data)))
 			m := s.Client().Semaphore(dir, 3)
 			for _, err := range []error{
-				func() error { _, err := m.Acquire(s.Context(), 1); return err }(),
-				func() error { _, err := m.TryAcquire(s.Context(), 1); return err }(),
+				func() error { _, _, err := m.Acquire(s.Context(), 1); return err }(),
+				func() error { _, _, err := m.TryAcquire(s.Context(), 1); return err }(),
 				m.Resize(s.Context(), 5),
 			} {
 				require.ErrorIs(s, err, zklock.ErrConflict, "data %q", data)
@@ -206,7 +206,7 @@ func TestASemaphoreDoesNotOverwriteAnotherClientsData(t *testing.T) {
 			dir := "/locks/" + string(rune('A'+i))
 			require.NoError(s, s.Server.Create(dir, []byte(data)))
 			s.Unlock(s.Take(locktest.Permits(s.Client().Semaphore(dir, 3), 3)))
-			_, err := s.Client().Semaphore(dir, 4).TryAcquire(s.Context(), 1)
+			_, _, err := s.Client().Semaphore(dir, 4).TryAcquire(s.Context(), 1)
 			require.ErrorIs(s, err, zklock.ErrConflict, "data %q", data)
 		}
 	})
@@ -244,11 +244,13 @@ func TestManyClientsThatBeginAtOnceAgreeOnTheSize(t *testing.T) {
 func TestASemaphoresDirectoryThatIsDeletedWhileOneEntersGetsItsSizeBack(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c := s.Dir("/locks")+"/sem", s.Client()
-		warm, err := c.Semaphore(dir, 3).Acquire(s.Context(), 1)
+		_, warm, err := c.Semaphore(dir, 3).Acquire(s.Context(), 1)
 		require.NoError(s, err)
 		s.Unlock(warm)
 		held := s.Server.Inject(zktest.Hold().Op(zktest.OpCreate).Path(dir + "/*").Once())
-		call := locktest.Go(s.Context(), func(ctx context.Context) (*zklock.Hold, error) { return c.Semaphore(dir, 3).Acquire(ctx, 2) })
+		call := locktest.Go(s.Context(), func(ctx context.Context) (context.Context, *zklock.Hold, error) {
+			return c.Semaphore(dir, 3).Acquire(ctx, 2)
+		})
 		<-held.Hit()
 		require.NoError(s, s.Server.Delete(dir))
 		held.Release()
@@ -259,7 +261,7 @@ func TestASemaphoresDirectoryThatIsDeletedWhileOneEntersGetsItsSizeBack(t *testi
 		require.NoError(s, err)
 		require.Len(s, line, 1)
 		require.True(s, line[0].Holds)
-		_, err = s.Client().Semaphore(dir, 2).TryAcquire(s.Context(), 1)
+		_, _, err = s.Client().Semaphore(dir, 2).TryAcquire(s.Context(), 1)
 		require.ErrorIs(s, err, zklock.ErrConflict)
 		s.Unlock(h)
 	})

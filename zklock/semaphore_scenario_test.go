@@ -127,8 +127,8 @@ func TestScenario35_AnotherSizeIsAConflictThatNamesBoth(t *testing.T) {
 		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
 		h := s.Take(locktest.Permits(a.Semaphore(dir, 17), 1))
 		for name, call := range map[string]func(*zklock.Semaphore) error{
-			"acquire":     func(m *zklock.Semaphore) error { _, err := m.Acquire(s.Context(), 1); return err },
-			"try acquire": func(m *zklock.Semaphore) error { _, err := m.TryAcquire(s.Context(), 1); return err },
+			"acquire":     func(m *zklock.Semaphore) error { _, _, err := m.Acquire(s.Context(), 1); return err },
+			"try acquire": func(m *zklock.Semaphore) error { _, _, err := m.TryAcquire(s.Context(), 1); return err },
 			"do": func(m *zklock.Semaphore) error {
 				return m.Do(s.Context(), 1, func(context.Context) error { panic("not held") })
 			},
@@ -143,7 +143,7 @@ func TestScenario35_AnotherSizeIsAConflictThatNamesBoth(t *testing.T) {
 		}
 		require.Len(s, s.Server.Children(dir), 1, "none of them has taken a place")
 		s.Unlock(h)
-		_, err := b.Semaphore(dir, 23).Acquire(s.Context(), 1)
+		_, _, err := b.Semaphore(dir, 23).Acquire(s.Context(), 1)
 		require.ErrorIs(s, err, zklock.ErrConflict, "also when nobody uses it")
 		s.Unlock(s.Take(locktest.Permits(b.Semaphore(dir, 17), 17)))
 		s.NothingLeft(dir)
@@ -160,11 +160,11 @@ func TestScenario35_SemaphoresInUseFollowAResizeAndNewOnesMustKnowTheSize(t *tes
 		require.NoError(s, ma.Resize(s.Context(), 4))
 		s.Unlock(s.Take(locktest.Permits(ma, 4)))
 		s.Unlock(s.Take(locktest.Permits(mb, 4)))
-		_, err := b.Semaphore(dir, 2).Acquire(s.Context(), 1)
+		_, _, err := b.Semaphore(dir, 2).Acquire(s.Context(), 1)
 		require.ErrorIs(s, err, zklock.ErrConflict)
 		s.Unlock(s.Take(locktest.Permits(b.Semaphore(dir, 4), 4)))
 		require.NoError(s, mb.Resize(s.Context(), 1))
-		_, err = ma.Acquire(s.Context(), 2)
+		_, _, err = ma.Acquire(s.Context(), 2)
 		require.ErrorIs(s, err, zklock.ErrOption, "more than there are now")
 		s.Unlock(s.Take(locktest.Permits(ma, 1)))
 		s.NothingLeft(dir)
@@ -188,10 +188,10 @@ func TestASemaphoreRefusesNumbersThatCanNotBeBeforeAnythingIsMade(t *testing.T) 
 			{1, math.MaxInt, "more than"}, {0, 1, "0 permits"}, {-1, 1, "-1 permits"}, {1<<30 + 1, 1, "is not between"},
 		} {
 			m := c.Semaphore("/locks/new", k.size)
-			_, err := m.Acquire(s.Context(), k.n)
+			_, _, err := m.Acquire(s.Context(), k.n)
 			require.ErrorIs(s, err, zklock.ErrOption, "%d of %d", k.n, k.size)
 			require.ErrorContains(s, err, k.says)
-			_, err = m.TryAcquire(s.Context(), k.n)
+			_, _, err = m.TryAcquire(s.Context(), k.n)
 			require.ErrorIs(s, err, zklock.ErrOption, "%d of %d", k.n, k.size)
 			require.True(s, strings.HasPrefix(err.Error(), "zklock: "), err.Error())
 		}

@@ -93,6 +93,7 @@ type waiting struct {
 	info  LockInfo
 	since time.Time
 
+	caller context.Context    // of the call
 	cancel context.CancelFunc // ends the wait
 
 	// Guarded by inUse.mu; only the call's goroutine writes them.

@@ -27,7 +27,7 @@ func BenchmarkLockAndUnlock(b *testing.B) {
 			b.RunParallel(func(pb *testing.PB) {
 				m := c.Mutex(fmt.Sprint("/l/", n.Add(1)))
 				for pb.Next() {
-					h, err := m.Lock(context.Background())
+					_, h, err := m.Lock(context.Background())
 					if err == nil {
 						err = h.Unlock()
 					}

@@ -63,12 +63,12 @@ func TestStatusShowsHoldsAndWaitsOfEveryKind(t *testing.T) {
 		t.Run(k.name, func(t *testing.T) {
 			locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 				c, other := locktest.Dial(t, srv), locktest.Dial(t, srv)
-				theirs, err := k.other(other)(locktest.Soon(t))
+				_, theirs, err := k.other(other)(locktest.Soon(t))
 				require.NoError(t, err)
 				asked := time.Now()
 				got := make(chan *zklock.Hold, 1)
 				go func() {
-					if h, err := k.lock(context.Background(), c); err == nil {
+					if _, h, err := k.lock(context.Background(), c); err == nil {
 						got <- h
 					}
 					close(got)
@@ -105,7 +105,7 @@ func TestStatusOfAReentrantHoldCountsIt(t *testing.T) {
 		c := locktest.Dial(t, srv)
 		m := c.Mutex("/l", zklock.WithReentrancy())
 		outer := locktest.Lock(t, m)
-		inner, err := m.Lock(outer.Context())
+		_, inner, err := m.Lock(outer.Context())
 		require.NoError(t, err)
 		st := c.Status()
 		require.Len(t, st.Holds, 1)
@@ -124,11 +124,11 @@ func TestStatusDropsWhatIsLostOrInVain(t *testing.T) {
 		h := locktest.Lock(t, c.Mutex("/deleted"))
 		locktest.Lock(t, c.Mutex("/too/long", zklock.WithMaxHold(time.Minute)))
 		theirs := locktest.Lock(t, other.Mutex("/busy"))
-		_, err := c.Mutex("/busy").TryLock(locktest.Soon(t))
+		_, _, err := c.Mutex("/busy").TryLock(locktest.Soon(t))
 		require.ErrorIs(t, err, zklock.ErrBusy)
-		_, err = c.Mutex("/busy").Lock(locktest.Within(t, time.Second))
+		_, _, err = c.Mutex("/busy").Lock(locktest.Within(t, time.Second))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		_, err = c.Mutex("busy").Lock(locktest.Within(t, time.Second))
+		_, _, err = c.Mutex("busy").Lock(locktest.Within(t, time.Second))
 		require.ErrorIs(t, err, zklock.ErrPath)
 		require.Empty(t, c.Status().Waits)
 		require.Len(t, c.Status().Holds, 2)
@@ -141,7 +141,7 @@ func TestStatusDropsWhatIsLostOrInVain(t *testing.T) {
 		// A wait whose session ends has no place in line until it has another.
 		done := make(chan error, 1)
 		ctx, cancel := context.WithCancel(context.Background())
-		go func() { _, err := c.Mutex("/busy").Lock(ctx); done <- err }()
+		go func() { _, _, err := c.Mutex("/busy").Lock(ctx); done <- err }()
 		time.Sleep(time.Second)
 		require.Equal(t, 1, c.Status().Waits[0].Ahead)
 		srv.Leader().Down()
@@ -169,12 +169,12 @@ func TestStatusUnderConcurrentUse(t *testing.T) {
 					owner := fmt.Sprint("caller ", i)
 					m := c.Mutex(fmt.Sprint("/l", random.IntN(4)), zklock.WithOwner(owner), zklock.WithReentrancy())
 					ctx, cancel := context.WithTimeout(context.Background(), time.Duration(1+random.IntN(100))*time.Millisecond)
-					h, err := m.Lock(ctx)
+					_, h, err := m.Lock(ctx)
 					cancel()
 					if err != nil {
 						continue
 					}
-					inner, err := m.Lock(h.Context())
+					_, inner, err := m.Lock(h.Context())
 					if err != nil {
 						t.Error(err)
 						return

@@ -136,12 +136,12 @@ func TestBusyTryLockCostsAReadAndNoWrite(t *testing.T) {
 	dir := s.Path(t)
 	h := locktest.Lock(t, s.Client(t).Mutex(dir))
 	c, p := s.Tapped(t)
-	_, err := c.Mutex(dir).TryLock(locktest.Soon(t))
+	_, _, err := c.Mutex(dir).TryLock(locktest.Soon(t))
 	require.ErrorIs(t, err, zklock.ErrBusy)
 
 	p.Tap().Reset()
 	for range 10 {
-		_, err := c.Mutex(dir).TryLock(locktest.Soon(t))
+		_, _, err := c.Mutex(dir).TryLock(locktest.Soon(t))
 		require.ErrorIs(t, err, zklock.ErrBusy)
 	}
 	require.Equal(t, slices.Repeat([]string{"getChildren2"}, 10), passed(p.Tap(), true))
@@ -156,7 +156,7 @@ func TestFreeTryLockCostsAListMoreThanLock(t *testing.T) {
 	locktest.Unlock(t, locktest.Lock(t, m))
 	eventually(t, []string{"getChildren2", "create", "getChildren2", "delete"}, func(t *testing.T) []string {
 		p.Tap().Reset()
-		h, err := m.TryLock(locktest.Soon(t))
+		_, h, err := m.TryLock(locktest.Soon(t))
 		require.NoError(t, err)
 		locktest.Unlock(t, h)
 		return passed(p.Tap(), true)

@@ -52,6 +52,7 @@ for the command. Other signals end the wait.
 // campaign takes the lock of elect.
 func campaign(path, value string, l *lockFlags) taker {
 	return func(ctx context.Context, c *zklock.Client, left time.Duration) (*zklock.Hold, error) {
-		return c.Election(path, l.options(left)...).Campaign(ctx, []byte(value))
+		_, h, err := c.Election(path, l.options(left)...).Campaign(ctx, []byte(value))
+		return h, err
 	}
 }

@@ -149,7 +149,7 @@ func (l *lockFlags) take(ctx context.Context, a *app, c *zklock.Client, path str
 		ctx, cancel = context.WithTimeout(ctx, a.conn.patience) // for a connection: --wait does not count here
 		defer cancel()
 	}
-	h, err := l.lock(ctx, c, path, left)
+	_, h, err := l.lock(ctx, c, path, left)
 	if errors.Is(err, zklock.ErrConflict) && !l.shared && !l.exclusive && l.size == 0 {
 		err = fmt.Errorf("%w (a path that is used with --shared needs --exclusive, one with permits --of)", err)
 	}
@@ -157,7 +157,7 @@ func (l *lockFlags) take(ctx context.Context, a *app, c *zklock.Client, path str
 }
 
 // lock calls what the flags name.
-func (l *lockFlags) lock(ctx context.Context, c *zklock.Client, path string, left time.Duration) (*zklock.Hold, error) {
+func (l *lockFlags) lock(ctx context.Context, c *zklock.Client, path string, left time.Duration) (context.Context, *zklock.Hold, error) {
 	opts := l.options(left)
 	switch {
 	case l.size > 0 && l.try:

@@ -23,14 +23,14 @@ func TestPruneLeavesADirectoryThatIsUsedAfterItHasListedIt(t *testing.T) {
 	session, err := c.Session(ctx)
 	require.NoError(t, err)
 	for _, key := range []string{"idle", "used", "written", "gone"} {
-		h, err := c.Mutex("/locks/" + key).Lock(ctx)
+		_, h, err := c.Mutex("/locks/" + key).Lock(ctx)
 		require.NoError(t, err)
 		require.NoError(t, h.Unlock())
 	}
 	p := pruner{root: "/locks", depth: 1, patience: locktest.Bound}
 	require.NoError(t, p.find(ctx, session, time.Now().Add(time.Second)))
 	require.Len(t, p.empty, 4)
-	h, err := c.Mutex("/locks/used").Lock(ctx)
+	_, h, err := c.Mutex("/locks/used").Lock(ctx)
 	require.NoError(t, err)
 	require.NoError(t, s.SetData("/locks/written", []byte("x")))
 	require.NoError(t, s.Delete("/locks/gone"))

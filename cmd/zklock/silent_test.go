@@ -50,7 +50,7 @@ func TestQueueSaysWhichContendersHaveNoTokenToBreakThemBy(t *testing.T) {
 	c, err := zklock.Dial(t.Context(), s.Addr())
 	require.NoError(t, err)
 	defer c.Close()
-	_, err = c.Mutex("/locks", zklock.WithACL(zk.ACL{Perms: zk.PermDelete, Scheme: "world", ID: "anyone"})).Lock(t.Context())
+	_, _, err = c.Mutex("/locks", zklock.WithACL(zk.ACL{Perms: zk.PermDelete, Scheme: "world", ID: "anyone"})).Lock(t.Context())
 	require.NoError(t, err)
 	p := launch(t, s.Addr(), "queue", "/locks")
 	p.exits(0)

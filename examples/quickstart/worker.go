@@ -73,7 +73,7 @@ func (w *worker) unlocked(ctx context.Context) error {
 // locked makes one increment under the lock.
 func (w *worker) locked(ctx context.Context) (err error) {
 	mutex := w.client.Mutex(w.lock, zklock.WithOwner(w.name))
-	hold, err := mutex.Lock(ctx)
+	work, hold, err := mutex.Lock(ctx)
 	if err != nil {
 		return err
 	}
@@ -82,12 +82,7 @@ func (w *worker) locked(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, hold.Unlock()) }()
 
-	// The work gets the hold's context: it ends when the lock is lost, and the write is then not made. Ctrl-C ends it
-	// as well. Mutex.Do joins the two by itself, and unlocks; it is done by hand here because the board needs the
-	// Hold's token.
-	work, cancel := context.WithCancelCause(hold.Context())
-	defer cancel(nil)
-	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
+	// work ends when the lock is lost, and the write is then not made; Ctrl-C ends it as well.
 	from, err := w.increment(work)
 	if err == nil {
 		w.board.counted(w.name, from, hold.Token())

@@ -36,7 +36,7 @@ func TestHoldIsNotProlongedByALeaderThatHasBeenReplaced(t *testing.T) {
 		return c
 	}
 	first, second := dial(leader.Addr()), dial(strings.Join(addrs, ","))
-	held, err := first.Mutex("/deposed").Lock(t.Context())
+	_, held, err := first.Mutex("/deposed").Lock(t.Context())
 	require.NoError(t, err)
 
 	e.Isolate(leader)
@@ -54,7 +54,7 @@ func TestHoldIsNotProlongedByALeaderThatHasBeenReplaced(t *testing.T) {
 	go func() { // ends within the bound, and is awaited below
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		_, err := second.Mutex("/deposed").Lock(ctx)
+		_, _, err := second.Mutex("/deposed").Lock(ctx)
 		got <- next{err, history.Now()}
 	}()
 	var last history.Stamp // the first client certainly held the lock

@@ -37,7 +37,7 @@ func TestLocksWorkWhereTheirParentsAreNotAccessible(t *testing.T) {
 	}
 	t.Run("a client without credentials gets an error", func(t *testing.T) {
 		t.Parallel()
-		_, err := dial(t, e.Connect()).Mutex("/tenants/app/new").Lock(locktest.Within(t, soon))
+		_, _, err := dial(t, e.Connect()).Mutex("/tenants/app/new").Lock(locktest.Within(t, soon))
 		require.ErrorIs(t, err, zk.ErrNoAuth)
 	})
 }
@@ -50,7 +50,7 @@ func TestLocksWorkWhereAuthenticationIsEnforced(t *testing.T) {
 
 	c, err := zklock.Dial(locktest.Within(t, soon), e.Connect())
 	if err == nil { // the handshake needs no credentials; the first request does
-		_, err = c.Mutex("/x").Lock(locktest.Within(t, soon))
+		_, _, err = c.Mutex("/x").Lock(locktest.Within(t, soon))
 		require.NoError(t, c.Close())
 	}
 	require.ErrorIs(t, err, session.ErrAuth)
@@ -75,9 +75,9 @@ func TestAFullQuotaIsReportedAndLeavesNothingBehind(t *testing.T) {
 	require.NoError(t, err)
 
 	c := dial(t, e.Connect())
-	hold, err := c.Mutex("/app/lock").Lock(locktest.Within(t, soon)) // the third znode
+	_, hold, err := c.Mutex("/app/lock").Lock(locktest.Within(t, soon)) // the third znode
 	require.NoError(t, err)
-	_, err = dial(t, e.Connect()).Mutex("/app/lock").Lock(locktest.Within(t, soon))
+	_, _, err = dial(t, e.Connect()).Mutex("/app/lock").Lock(locktest.Within(t, soon))
 	require.ErrorContains(t, err, "quota exceeded")
 	names, _, err := s.List(ctx, "/app/lock")
 	require.NoError(t, err)

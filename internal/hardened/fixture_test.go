@@ -54,9 +54,9 @@ func life(t *testing.T, connect, path string, opts ...zklock.Option) {
 	t.Helper()
 	first, second := dial(t, connect, opts...), dial(t, connect, opts...)
 	require.Equal(t, tick, first.SessionStatus().ServerTick, "found out")
-	held, err := first.Mutex(path).Lock(locktest.Within(t, soon))
+	_, held, err := first.Mutex(path).Lock(locktest.Within(t, soon))
 	require.NoError(t, err)
-	_, err = second.Mutex(path).TryLock(locktest.Within(t, soon))
+	_, _, err = second.Mutex(path).TryLock(locktest.Within(t, soon))
 	require.ErrorIs(t, err, zklock.ErrBusy)
 
 	type got struct {
@@ -65,7 +65,7 @@ func life(t *testing.T, connect, path string, opts ...zklock.Option) {
 	}
 	ctx, next := locktest.Within(t, soon), make(chan got, 1)
 	go func() { // ends with ctx at the latest
-		h, err := second.Mutex(path).Lock(ctx)
+		_, h, err := second.Mutex(path).Lock(ctx)
 		next <- got{h, err}
 	}()
 	beats := time.NewTimer(timeout + timeout/4)

@@ -62,7 +62,7 @@ func TestHoldsSurviveABalancerThatCutsIdleConnections(t *testing.T) {
 				defer func() { require.NoError(t, c.Close()) }()
 				s, err := c.Session(t.Context())
 				require.NoError(t, err)
-				hold, err := c.Mutex("/locks/a").Lock(t.Context())
+				_, hold, err := c.Mutex("/locks/a").Lock(t.Context())
 				require.NoError(t, err)
 				time.Sleep(10 * time.Minute)
 				require.NoError(t, hold.Err())
@@ -71,7 +71,7 @@ func TestHoldsSurviveABalancerThatCutsIdleConnections(t *testing.T) {
 				time.Sleep(10 * time.Minute) // nothing is held: pings are too rare for the balancer
 				require.NoError(t, s.Err(), "the session")
 				require.Greater(t, dials.Load(), int64(100), "connections that were cut")
-				hold, err = c.Mutex("/locks/a").Lock(t.Context())
+				_, hold, err = c.Mutex("/locks/a").Lock(t.Context())
 				require.NoError(t, err)
 				require.NoError(t, hold.Unlock())
 			})
@@ -179,7 +179,7 @@ func TestAHoldSurvivesAChangeOfTheServersAddressInDNS(t *testing.T) {
 	n.ip.Store(&[4]byte{127, 0, 0, 2})
 
 	c := dial(t, net.JoinHostPort("zk.test", port), zklock.WithSessionTimeout(20*time.Second))
-	hold, err := c.Mutex("/locks/a").Lock(locktest.Within(t, soon))
+	_, hold, err := c.Mutex("/locks/a").Lock(locktest.Within(t, soon))
 	require.NoError(t, err)
 	_, endNew := forward(t, net.JoinHostPort("127.0.0.3", port), srv.Addr())
 	defer endNew()

@@ -52,7 +52,7 @@ func TestTheClientLeavesAReadOnlyServerForOneThatWrites(t *testing.T) {
 		}
 	}
 
-	hold, err := c.Mutex(e.Path(t)).Lock(locktest.Within(t, soon))
+	_, hold, err := c.Mutex(e.Path(t)).Lock(locktest.Within(t, soon))
 	require.NoError(t, err)
 	s, err := c.Session(locktest.Within(t, soon))
 	require.NoError(t, err)
@@ -76,7 +76,7 @@ func (n *counter) work(ctx context.Context, c *zklock.Client, stop <-chan struct
 			return nil
 		default:
 		}
-		hold, err := m.Lock(ctx)
+		_, hold, err := m.Lock(ctx)
 		if err != nil {
 			return err
 		}

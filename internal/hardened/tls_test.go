@@ -91,10 +91,10 @@ func TestLocksWorkByClientCertificates(t *testing.T) {
 	life(t, secure.String(), "/locks/a", ann)
 
 	acl := zklock.WithACL(zk.ACL{Perms: zk.PermAll, Scheme: "x509", ID: "CN=ann"})
-	hold, err := dial(t, secure.String(), ann).Mutex("/locks/anns", acl).Lock(locktest.Within(t, soon))
+	_, hold, err := dial(t, secure.String(), ann).Mutex("/locks/anns", acl).Lock(locktest.Within(t, soon))
 	require.NoError(t, err)
 	require.NoError(t, hold.Unlock())
-	_, err = dial(t, secure.String(), as(a.pair(t, "bob"))).Mutex("/locks/anns").Lock(locktest.Within(t, soon))
+	_, _, err = dial(t, secure.String(), as(a.pair(t, "bob"))).Mutex("/locks/anns").Lock(locktest.Within(t, soon))
 	require.ErrorIs(t, err, zk.ErrNoAuth)
 
 	for who, opt := range map[string]zklock.Option{"a client without a certificate": as(), "a stranger": as(newAuthority(t).pair(t, "ann"))} {

@@ -39,7 +39,7 @@ func life(t *testing.T, lie liar, trust *atomic.Bool) (o outcome) {
 		other, err := zklock.Dial(t.Context(), srv.Addr(), zklock.WithDialer(srv.Dial))
 		require.NoError(t, err)
 		defer func() { require.NoError(t, other.Close()) }()
-		before, err := other.Mutex(dir).Lock(t.Context())
+		_, before, err := other.Mutex(dir).Lock(t.Context())
 		require.NoError(t, err)
 
 		var truthful atomic.Bool
@@ -74,9 +74,9 @@ func life(t *testing.T, lie liar, trust *atomic.Bool) (o outcome) {
 		// Honest from here on: the lock works soon.
 		ctx, done := context.WithTimeout(t.Context(), time.Minute)
 		defer done()
-		h, err := m.Lock(ctx)
+		_, h, err := m.Lock(ctx)
 		if errors.Is(err, session.ErrGarbled) { // earlier lies may still be read
-			h, err = m.Lock(ctx)
+			_, h, err = m.Lock(ctx)
 		}
 		require.NoError(t, err, "after the last lie")
 		granted(t, srv, h)
@@ -102,7 +102,7 @@ func use(t *testing.T, srv *zktest.Server, m *zklock.Mutex, before *zklock.Hold,
 	}
 	var h *zklock.Hold
 	o.lock = call(20*time.Second, "Lock", func(ctx context.Context) (err error) {
-		h, err = m.Lock(ctx)
+		_, h, err = m.Lock(ctx)
 		return err
 	})
 	if o.lock != nil {
@@ -136,7 +136,7 @@ func use(t *testing.T, srv *zktest.Server, m *zklock.Mutex, before *zklock.Hold,
 	}
 	// Once more, first in line at once: that release is a plain deletion.
 	if o.again = call(20*time.Second, "Lock, again", func(ctx context.Context) (err error) {
-		h, err = m.Lock(ctx)
+		_, h, err = m.Lock(ctx)
 		return err
 	}); o.again == nil {
 		o.again = call(5*time.Second, "Unlock, again", func(context.Context) error { return h.Unlock() })

@@ -92,11 +92,11 @@ func (p *goPuppet) step(word, argument string) (string, error) {
 		}
 		return fmt.Sprint("open ", s.ID()), nil
 	case "lock":
-		p.hold, err = p.client.Mutex(p.path, owner).Lock(ctx)
+		_, p.hold, err = p.client.Mutex(p.path, owner).Lock(ctx)
 	case "read":
-		p.hold, err = p.client.RWMutex(p.path, owner).RLock(ctx)
+		_, p.hold, err = p.client.RWMutex(p.path, owner).RLock(ctx)
 	case "write":
-		p.hold, err = p.client.RWMutex(p.path, owner).Lock(ctx)
+		_, p.hold, err = p.client.RWMutex(p.path, owner).Lock(ctx)
 	case "unlock", "unread", "unwrite":
 		return "free", p.hold.Unlock()
 	case "line":

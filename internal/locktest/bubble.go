@@ -78,11 +78,18 @@ func Dial(tb testing.TB, srv *zktest.Server, opts ...zklock.Option) *zklock.Clie
 }
 
 // Acquire is a call that acquires a lock: Mutex.Lock, RWMutex.RLock, and so on.
-type Acquire = func(context.Context) (*zklock.Hold, error)
+type Acquire = func(context.Context) (context.Context, *zklock.Hold, error)
 
 // Permits is the call that acquires n permits of a semaphore.
 func Permits(m *zklock.Semaphore, n int) Acquire {
-	return func(ctx context.Context) (*zklock.Hold, error) { return m.Acquire(ctx, n) }
+	return func(ctx context.Context) (context.Context, *zklock.Hold, error) { return m.Acquire(ctx, n) }
+}
+
+// Campaign is the call that campaigns with value.
+func Campaign(e *zklock.Election, value string) Acquire {
+	return func(ctx context.Context) (context.Context, *zklock.Hold, error) {
+		return e.Campaign(ctx, []byte(value))
+	}
 }
 
 // Lock acquires a mutex, which must succeed.
@@ -96,7 +103,7 @@ func Take(tb testing.TB, call Acquire) *zklock.Hold {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	h, err := call(ctx)
+	_, h, err := call(ctx)
 	require.NoError(tb, err)
 	return h
 }

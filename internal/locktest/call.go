@@ -25,7 +25,7 @@ func Go(ctx context.Context, call Acquire) *Call {
 	c, began := &Call{Done: make(chan struct{})}, time.Now()
 	go func() {
 		defer close(c.Done)
-		c.Hold, c.Err = call(ctx)
+		_, c.Hold, c.Err = call(ctx)
 		c.At = time.Now()
 		c.Spent = c.At.Sub(began)
 	}()

@@ -55,7 +55,7 @@ func LockAside(tb testing.TB, m *zklock.Mutex) *Aside {
 	w := &Aside{cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(w.done)
-		w.hold, w.err = m.Lock(ctx)
+		_, w.hold, w.err = m.Lock(ctx)
 	}()
 	tb.Cleanup(func() { w.Abandon() })
 	return w

@@ -60,7 +60,7 @@ func (s *Sim) Lock(m *zklock.Mutex) *zklock.Hold {
 // Take acquires a lock of any kind, which must succeed.
 func (s *Sim) Take(call Acquire) *zklock.Hold {
 	s.Helper()
-	h, err := call(s.Context())
+	_, h, err := call(s.Context())
 	require.NoError(s, err)
 	return h
 }

@@ -80,11 +80,11 @@ func (o *op) reenter(ctx context.Context) {
 	var err error
 	switch o.t.kind {
 	case "mutex":
-		again, err = o.c.Mutex(o.t.paths[0], zklock.WithReentrancy()).Lock(inner)
+		_, again, err = o.c.Mutex(o.t.paths[0], zklock.WithReentrancy()).Lock(inner)
 	case "multi":
-		again, err = o.c.MultiLock(o.t.paths, zklock.WithReentrancy()).Lock(inner)
+		_, again, err = o.c.MultiLock(o.t.paths, zklock.WithReentrancy()).Lock(inner)
 	case "write":
-		again, err = o.c.RWMutex(o.t.paths[0], zklock.WithReentrancy()).Lock(inner)
+		_, again, err = o.c.RWMutex(o.t.paths[0], zklock.WithReentrancy()).Lock(inner)
 	}
 	o.p.note("#%d enters again under %s: %v", o.n, o.t.who, errText{err})
 	g := &hold{Hold: again}

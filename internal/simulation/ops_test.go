@@ -80,8 +80,8 @@ func (o *op) draw(k, fam int) {
 }
 
 // ask calls the method of the library that acquires the lock.
-func (o *op) ask(ctx context.Context) (*zklock.Hold, error) {
-	var lock, try func(context.Context) (*zklock.Hold, error)
+func (o *op) ask(ctx context.Context) (context.Context, *zklock.Hold, error) {
+	var lock, try func(context.Context) (context.Context, *zklock.Hold, error)
 	switch o.kind {
 	case "mutex":
 		m := o.c.Mutex(o.path, o.opts...)
@@ -97,8 +97,8 @@ func (o *op) ask(ctx context.Context) (*zklock.Hold, error) {
 		lock, try = m.Lock, m.TryLock
 	case "semaphore":
 		m := o.c.Semaphore(o.path, o.p.w.size[slices.Index(o.p.w.paths, o.path)], o.opts...)
-		lock = func(ctx context.Context) (*zklock.Hold, error) { return m.Acquire(ctx, o.permits) }
-		try = func(ctx context.Context) (*zklock.Hold, error) { return m.TryAcquire(ctx, o.permits) }
+		lock = func(ctx context.Context) (context.Context, *zklock.Hold, error) { return m.Acquire(ctx, o.permits) }
+		try = func(ctx context.Context) (context.Context, *zklock.Hold, error) { return m.TryAcquire(ctx, o.permits) }
 	case "election":
 		return o.c.Election(o.path, o.opts...).Campaign(ctx, []byte(o.p.name))
 	}
@@ -111,7 +111,7 @@ func (o *op) ask(ctx context.Context) (*zklock.Hold, error) {
 // acquire requests a lock, holds it for a while, and releases it.
 func (o *op) acquire(ctx context.Context) {
 	o.p.note("#%d requests: %s %s x%d try %v wait %v max %v, deadline %v", o.n, o.kind, o.paths, o.permits, o.try, o.wait, o.maxHold, o.limit)
-	h, err := o.ask(ctx)
+	_, h, err := o.ask(ctx)
 	limit := o.limit
 	if slices.ContainsFunc(o.opts, func(zklock.LockOption) bool { return o.wait > 0 }) && !o.try {
 		limit = min(limit, o.wait)

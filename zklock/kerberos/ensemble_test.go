@@ -55,7 +55,7 @@ func TestARealServerAcceptsKerberosAndEnforcesIt(t *testing.T) {
 		c, err := zklock.Dial(locktest.Within(t, soon), e.Connect(), zklock.WithSASL(ann))
 		require.NoError(t, err)
 		defer func() { require.NoError(t, c.Close()) }()
-		hold, err := c.Mutex(path+"/lock", zklock.WithACL(annsOnly...)).Lock(locktest.Within(t, soon))
+		_, hold, err := c.Mutex(path+"/lock", zklock.WithACL(annsOnly...)).Lock(locktest.Within(t, soon))
 		require.NoError(t, err)
 		require.NoError(t, hold.Unlock())
 	})

@@ -46,7 +46,7 @@ func ExampleMiddleware() {
 	fmt.Println(w.Code)
 
 	// Somebody else has it, anywhere in the fleet:
-	hold, err := c.Mutex("/locks/workflow-approve/47").Lock(context.Background())
+	_, hold, err := c.Mutex("/locks/workflow-approve/47").Lock(context.Background())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func ExampleStatusHandler() {
 		log.Fatal(err)
 	}
 	defer c.Close()
-	hold, err := c.Mutex("/locks/nightly-report").Lock(context.Background())
+	_, hold, err := c.Mutex("/locks/nightly-report").Lock(context.Background())
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -43,12 +43,12 @@ func live(t *testing.T, srv *zktest.Server) http.Handler {
 	time.Sleep(2 * time.Second)
 	require.Contains(t, scrape(t, metrics), `zklock_lock_hold_count{zklock_lock_kind="mutex"} 1`)
 	require.Contains(t, scrape(t, metrics), `zklock_lock_hold_oldest_seconds{zklock_lock_kind="mutex"} 2`)
-	_, err := c.Mutex("/locks/a").TryLock(locktest.Soon(t))
+	_, _, err := c.Mutex("/locks/a").TryLock(locktest.Soon(t))
 	require.ErrorIs(t, err, zklock.ErrBusy)
 	waited := make(chan error, 1)
 	ctx, cancel := context.WithCancel(locktest.Soon(t))
 	go func() {
-		_, err := c.Mutex("/locks/a").Lock(ctx)
+		_, _, err := c.Mutex("/locks/a").Lock(ctx)
 		waited <- err
 	}()
 	synctest.Wait()
@@ -65,15 +65,15 @@ func live(t *testing.T, srv *zktest.Server) http.Handler {
 		locktest.Unlock(t, locktest.Take(t, lock))
 	}
 
-	leadership, err := c.Election("/locks/leader").Campaign(locktest.Soon(t), nil)
+	_, leadership, err := c.Election("/locks/leader").Campaign(locktest.Soon(t), nil)
 	require.NoError(t, err)
 	require.NoError(t, leadership.Unlock())
 
 	// A reentrant call is a wait, and no hold of its own.
 	m := c.Mutex("/locks/again", zklock.WithReentrancy())
-	outer, err := m.Lock(locktest.Soon(t))
+	_, outer, err := m.Lock(locktest.Soon(t))
 	require.NoError(t, err)
-	inner, err := m.Lock(outer.Context())
+	_, inner, err := m.Lock(outer.Context())
 	require.NoError(t, err)
 	require.Contains(t, scrape(t, metrics), `zklock_lock_hold_count{zklock_lock_kind="mutex"} 1`)
 	locktest.Unlock(t, inner)
@@ -83,7 +83,7 @@ func live(t *testing.T, srv *zktest.Server) http.Handler {
 	webUnlockLater := locktest.Lock(t, other.Mutex("/locks/c"))
 	again := make(chan error, 1)
 	go func() {
-		h, err := c.Mutex("/locks/c").Lock(locktest.Soon(t))
+		_, h, err := c.Mutex("/locks/c").Lock(locktest.Soon(t))
 		if err == nil {
 			err = h.Unlock()
 		}
@@ -94,7 +94,7 @@ func live(t *testing.T, srv *zktest.Server) http.Handler {
 	time.Sleep(time.Minute / 2)
 	locktest.Unlock(t, webUnlockLater)
 	require.NoError(t, <-again)
-	_, err = c.Semaphore("/locks/sem", 2).Acquire(locktest.Soon(t), 1)
+	_, _, err = c.Semaphore("/locks/sem", 2).Acquire(locktest.Soon(t), 1)
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
 	return metrics

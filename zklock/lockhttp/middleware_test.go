@@ -169,7 +169,7 @@ func TestALockThatCannotWorkIsTheServersFault(t *testing.T) {
 			return ask(lockhttp.Middleware(wait, byKey(c, opts...))(ok), post(context.Background(), "k"))
 		}
 		require.Equal(t, 500, fail(zklock.WithMaxHold(-1)).StatusCode)
-		reader, err := c.RWMutex("/locks/approve/k").RLock(locktest.Soon(t))
+		_, reader, err := c.RWMutex("/locks/approve/k").RLock(locktest.Soon(t))
 		require.NoError(t, err)
 		require.Equal(t, 500, fail().StatusCode, "another kind of lock")
 		locktest.Unlock(t, reader)

@@ -83,7 +83,7 @@ func waitAside(t *testing.T, c *zklock.Client, path string, opts ...zklock.LockO
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if _, err := c.Mutex(path, opts...).Lock(ctx); err == nil {
+		if _, _, err := c.Mutex(path, opts...).Lock(ctx); err == nil {
 			t.Error("got a lock that is held")
 		}
 	}()

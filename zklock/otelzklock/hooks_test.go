@@ -26,7 +26,7 @@ func TestWaitsAndHoldsAreMeasured(t *testing.T) {
 		theirs := locktest.Lock(t, locktest.Dial(t, srv).Mutex("/l"))
 		got := make(chan *zklock.Hold, 1)
 		go func() {
-			h, err := c.Mutex("/l").Lock(context.Background())
+			_, h, err := c.Mutex("/l").Lock(context.Background())
 			if err == nil {
 				got <- h
 			}
@@ -62,7 +62,7 @@ func TestSpansBelongToTheTraceOfTheCaller(t *testing.T) {
 		ctx, request := r.tracer.Tracer("test").Start(locktest.Soon(t), "request")
 		got := make(chan *zklock.Hold, 1)
 		go func() {
-			h, err := c.Mutex("/l", zklock.WithOwner("me"), zklock.WithWait(time.Minute)).Lock(ctx)
+			_, h, err := c.Mutex("/l", zklock.WithOwner("me"), zklock.WithWait(time.Minute)).Lock(ctx)
 			if err == nil {
 				got <- h
 			}
@@ -111,23 +111,23 @@ var mishaps = map[string]struct {
 }{
 	"busy": {func(t *testing.T, srv *zktest.Server, c *zklock.Client) {
 		locktest.Lock(t, locktest.Dial(t, srv).Mutex("/l"))
-		_, err := c.Mutex("/l", zklock.WithWait(time.Second)).Lock(locktest.Soon(t))
+		_, _, err := c.Mutex("/l", zklock.WithWait(time.Second)).Lock(locktest.Soon(t))
 		require.ErrorIs(t, err, zklock.ErrBusy)
 	}, "lock mutex", "busy", codes.Error, true, ""},
 	"busy for TryLock, which is no failure": {func(t *testing.T, srv *zktest.Server, c *zklock.Client) {
 		locktest.Lock(t, locktest.Dial(t, srv).Mutex("/l"))
-		_, err := c.Mutex("/l").TryLock(locktest.Soon(t))
+		_, _, err := c.Mutex("/l").TryLock(locktest.Soon(t))
 		require.ErrorIs(t, err, zklock.ErrBusy)
 	}, "lock mutex", "busy", codes.Unset, true, ""},
 	"out of time": {func(t *testing.T, srv *zktest.Server, c *zklock.Client) {
 		locktest.Lock(t, locktest.Dial(t, srv).Mutex("/l"))
-		_, err := c.Mutex("/l").Lock(locktest.Within(t, time.Second))
+		_, _, err := c.Mutex("/l").Lock(locktest.Within(t, time.Second))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	}, "lock mutex", "timeout", codes.Error, true, ""},
 	"another kind of lock": {func(t *testing.T, srv *zktest.Server, c *zklock.Client) {
-		_, err := locktest.Dial(t, srv).RWMutex("/l").RLock(locktest.Soon(t))
+		_, _, err := locktest.Dial(t, srv).RWMutex("/l").RLock(locktest.Soon(t))
 		require.NoError(t, err)
-		_, err = c.Mutex("/l").Lock(locktest.Soon(t))
+		_, _, err = c.Mutex("/l").Lock(locktest.Soon(t))
 		require.ErrorIs(t, err, zklock.ErrConflict)
 	}, "lock mutex", "conflict", codes.Error, true, ""},
 	"deleted": {func(t *testing.T, srv *zktest.Server, c *zklock.Client) {
@@ -182,7 +182,7 @@ func TestEndedSessionsAndRetriesAreCounted(t *testing.T) {
 		theirs := locktest.Lock(t, locktest.Dial(t, srv).Mutex("/l"))
 		got := make(chan *zklock.Hold, 1)
 		go func() {
-			if h, err := c.Mutex("/l").Lock(context.Background()); err == nil {
+			if _, h, err := c.Mutex("/l").Lock(context.Background()); err == nil {
 				got <- h
 			}
 			close(got)
@@ -209,9 +209,9 @@ func TestEndedSessionsAndRetriesAreCounted(t *testing.T) {
 func TestReentrantHoldsCountOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server, r *record, c *zklock.Client) {
 		m := c.RWMutex("/l", zklock.WithReentrancy())
-		outer, err := m.Lock(locktest.Soon(t))
+		_, outer, err := m.Lock(locktest.Soon(t))
 		require.NoError(t, err)
-		inner, err := m.Lock(outer.Context())
+		_, inner, err := m.Lock(outer.Context())
 		require.NoError(t, err)
 		require.Equal(t, []point{{"zklock.lock.kind=write", 0, 1}}, r.metric(t, "zklock.lock.hold.count"))
 		var joined string
@@ -259,7 +259,7 @@ func TestLevelsReturnToZero(t *testing.T) {
 			calls.Go(func() {
 				for n := range 10 {
 					m := c.RWMutex("/l"+strconv.Itoa((i+n)%3), zklock.WithWait(time.Duration(n*5)*time.Millisecond), zklock.WithMaxHold(20*time.Millisecond))
-					h, err := m.Lock(context.Background())
+					_, h, err := m.Lock(context.Background())
 					if err != nil {
 						continue
 					}

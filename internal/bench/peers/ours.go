@@ -34,7 +34,7 @@ type ourLock struct {
 }
 
 func (l *ourLock) Lock(ctx context.Context) (err error) {
-	l.h, err = l.m.Lock(ctx)
+	_, l.h, err = l.m.Lock(ctx)
 	return err
 }
 

@@ -114,7 +114,7 @@ func (w *worker) lock(ctx context.Context, try bool) (op history.Op, h *zklock.H
 		Load: w.load, Kind: history.Hold, ID: w.conf.Client<<32 | int(w.ids.Add(1)), Client: w.conf.Client, Worker: w.name,
 		Paths: []string{w.path("lock")},
 	}
-	var take func(context.Context) (*zklock.Hold, error)
+	var take func(context.Context) (context.Context, *zklock.Hold, error)
 	switch w.load {
 	case history.RW:
 		m := w.c.RWMutex(op.Paths[0])
@@ -131,7 +131,7 @@ func (w *worker) lock(ctx context.Context, try bool) (op history.Op, h *zklock.H
 	case history.Semaphore:
 		m := w.c.Semaphore(op.Paths[0], w.orders.Size)
 		op.Permits = 1 + w.rng.IntN(2)
-		take = func(ctx context.Context) (*zklock.Hold, error) {
+		take = func(ctx context.Context) (context.Context, *zklock.Hold, error) {
 			if try {
 				return m.TryAcquire(ctx, op.Permits)
 			}
@@ -147,7 +147,7 @@ func (w *worker) lock(ctx context.Context, try bool) (op history.Op, h *zklock.H
 		}
 	case history.Election:
 		e := w.c.Election(op.Paths[0])
-		take = func(ctx context.Context) (*zklock.Hold, error) {
+		take = func(ctx context.Context) (context.Context, *zklock.Hold, error) {
 			return e.Campaign(ctx, []byte(w.name))
 		}
 	default:
@@ -160,7 +160,7 @@ func (w *worker) lock(ctx context.Context, try bool) (op history.Op, h *zklock.H
 		}
 	}
 	op.Call = history.Now()
-	h, err = take(context.WithValue(ctx, releaseKey{}, new(error)))
+	_, h, err = take(context.WithValue(ctx, releaseKey{}, new(error)))
 	op.Return = history.Now()
 	if err == nil {
 		op.Token = int64(h.Token())

@@ -1,0 +1,128 @@
+package zklock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/zklock/locker/internal/locktest"
+	"github.com/zklock/locker/zklock"
+)
+
+type key string
+
+func TestTheContextThatLockGivesEndsWithTheHoldAndWithItsCaller(t *testing.T) {
+	errCaller := errors.New("the caller's own")
+	for name, k := range map[string]struct {
+		end   func(s *locktest.Sim, h *zklock.Hold, cancel context.CancelCauseFunc)
+		cause error
+		err   error
+	}{
+		"the caller ends it":    {func(_ *locktest.Sim, _ *zklock.Hold, cancel context.CancelCauseFunc) { cancel(errCaller) }, errCaller, context.Canceled},
+		"the caller's deadline": {func(*locktest.Sim, *zklock.Hold, context.CancelCauseFunc) { time.Sleep(locktest.LongTime) }, context.DeadlineExceeded, context.DeadlineExceeded},
+		"the hold is released":  {func(s *locktest.Sim, h *zklock.Hold, _ context.CancelCauseFunc) { s.Unlock(h) }, zklock.ErrUnlocked, context.Canceled},
+		"the znode is deleted": {func(s *locktest.Sim, h *zklock.Hold, _ context.CancelCauseFunc) {
+			require.NoError(s, s.Server.Delete(h.Node()))
+		}, zklock.ErrNodeDeleted, context.Canceled},
+		"the servers are away": {func(s *locktest.Sim, _ *zklock.Hold, _ context.CancelCauseFunc) {
+			s.Server.Leader().Down()
+			time.Sleep(time.Minute)
+		}, zklock.ErrLeaseOver, context.Canceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			locktest.Simulate(t, func(s *locktest.Sim) {
+				c := s.Client()
+				ctx, cancel := context.WithCancelCause(context.WithValue(s.Context(), key("caller"), 1))
+				defer cancel(nil)
+				timed, done := context.WithTimeout(ctx, locktest.LongTime)
+				defer done()
+				work, h, err := c.Mutex("/l", zklock.WithWait(time.Second)).Lock(timed)
+				require.NoError(s, err)
+				time.Sleep(2 * time.Second) // the znode is watched, and WithWait's time is over
+				child, over := context.WithTimeout(work, 2*locktest.LongTime)
+				defer over()
+				deadline, ok := work.Deadline()
+				require.True(s, ok)
+				require.Equal(s, time.Now().Add(locktest.LongTime-2*time.Second), deadline)
+				require.NoError(s, work.Err())
+				found, ok := zklock.HoldFrom(child)
+				require.True(s, ok)
+				require.Same(s, h, found)
+				require.Equal(s, 1, child.Value(key("caller")))
+				given, _, err := c.Mutex("/l").Lock(child)
+				require.ErrorIs(s, err, zklock.ErrDeadlock)
+				require.Equal(s, child, given, "after an error it is the caller's")
+
+				k.end(s, h, cancel)
+				synctest.Wait()
+				for _, w := range []context.Context{work, child} {
+					<-w.Done()
+					require.Equal(s, k.err, w.Err())
+					require.ErrorIs(s, context.Cause(w), k.cause)
+				}
+			})
+		})
+	}
+}
+
+// The hold is the caller's until Unlock, however the caller's context has ended.
+func TestAHoldOutlivesTheContextThatItsLockWasCalledWith(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		ctx, cancel := context.WithCancel(s.Context())
+		work, h, err := s.Client().Mutex("/l").Lock(ctx)
+		require.NoError(s, err)
+		cancel()
+		<-work.Done()
+		require.NoError(s, h.Context().Err())
+		require.NoError(s, h.Check(s.Context()))
+		s.Unlock(h)
+	})
+}
+
+// Each of two holds of one lock has its own caller.
+func TestAFurtherHoldsContextEndsWithItsOwnCaller(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		m := s.Client().Mutex("/l", zklock.WithReentrancy())
+		outer, first, err := m.Lock(s.Context())
+		require.NoError(s, err)
+		ctx, cancel := context.WithCancel(outer)
+		inner, second, err := m.Lock(ctx)
+		require.NoError(s, err)
+		cancel()
+		<-inner.Done()
+		require.NoError(s, outer.Err())
+		s.Unlock(second)
+		s.Unlock(first)
+		require.ErrorIs(s, context.Cause(outer), zklock.ErrUnlocked)
+	})
+}
+
+// A loop that writes ctx, hold, err = m.Lock(ctx) calls its second Lock with the first hold's context.
+func TestALockWithTheContextOfAnEarlierHoldSaysSo(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		m := s.Client().Mutex("/l")
+		ctx, h, err := m.Lock(s.Context())
+		require.NoError(s, err)
+		s.Unlock(h)
+		ctx, h, err = m.Lock(ctx)
+		require.Nil(s, h)
+		require.ErrorIs(s, err, context.Canceled)
+		require.ErrorContains(s, err, "with the context of an earlier hold, hold of /l, token ")
+		require.ErrorContains(s, err, "released; use the context that its Lock was called with")
+
+		// One whose caller's own end came first is an ordinary end.
+		own, cancel := context.WithCancel(s.Context())
+		ctx, h, err = m.Lock(own)
+		require.NoError(s, err)
+		cancel()
+		<-ctx.Done()
+		s.Unlock(h)
+		_, _, err = m.Lock(ctx)
+		require.ErrorIs(s, err, context.Canceled)
+		require.NotContains(s, err.Error(), "earlier hold")
+	})
+}
