@@ -244,5 +244,9 @@ type lockKey struct {
 }
 
 func (a *acquisition) covers(k lockKey) bool {
-	return k.c == a.c && (slices.Contains(a.info.Paths, k.path) || a.info.Paths == nil && a.info.Path == k.path)
+	return k.c == a.c && a.has(k.path)
+}
+
+func (a *acquisition) has(path string) bool {
+	return slices.Contains(a.info.Paths, path) || a.info.Paths == nil && a.info.Path == path
 }

@@ -98,7 +98,7 @@ func TestAHoldTellsWhatItIs(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.True(t, h.SafeUntil().After(until.Add(50*time.Second)), "it moves on with each heartbeat")
 		require.NoError(t, h.Check(locktest.Soon(t)))
-		inner, ok := zklock.HoldFrom(h.Context())
+		inner, ok := zklock.HoldFrom(h.Context(), "/a/b")
 		require.True(t, ok)
 		require.Same(t, h, inner)
 

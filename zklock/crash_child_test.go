@@ -164,7 +164,7 @@ func childLoop(ctx context.Context, c *zklock.Client, o childOrders, say func(ch
 	var both sync.WaitGroup
 	var stopped, items [2]atomic.Int64
 	err = c.Mutex(o.Path).Do(ctx, func(ctx context.Context) error {
-		h, _ := zklock.HoldFrom(ctx)
+		h, _ := zklock.HoldFrom(ctx, o.Path)
 		more := [2]func() bool{
 			func() bool { return ctx.Err() == nil },
 			func() bool {

@@ -259,7 +259,7 @@ func TestDosErrorTellsWhetherTheWorkWasRunAndHeld(t *testing.T) {
 						if !notice { // the notification does not arrive
 							s.Server.Inject(zktest.DropReply().Op(zktest.OpNotify).Session(c.SessionID()).Once())
 						}
-						hold, _ := zklock.HoldFrom(ctx)
+						hold, _ := zklock.HoldFrom(ctx, dirs[0])
 						require.NoError(s, s.Server.Delete(hold.Node()))
 						if notice {
 							<-ctx.Done()

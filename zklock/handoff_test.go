@@ -226,7 +226,7 @@ func TestReentrancyAndDeadlockUnderAHandedOnHold(t *testing.T) {
 		require.NoError(s, err)
 		s.Unlock(n)
 		require.NoError(s, last.Err(), "the inner one was released, not the outer")
-		got, ok := zklock.HoldFrom(n.Context())
+		got, ok := zklock.HoldFrom(n.Context(), "/l")
 		require.True(s, ok)
 		require.Same(s, n, got)
 		s.Unlock(last)

@@ -44,7 +44,7 @@ type Hold struct {
 // select on ctx.Done() that begins after the stop. The same is true of children made by context.WithValue, and of the
 // contexts of Lock, Do, Election.Run and package lockhttp. A select that was waiting already, and a child made by
 // context.WithCancel, WithTimeout or another library, end when this context is asked, or when a timer has run, mostly
-// within a millisecond of waking; there HoldFrom(ctx) finds the hold, whose Err looks at the clock. A process may also be
+// within a millisecond of waking; there HoldFrom finds the hold, whose Err looks at the clock. A process may also be
 // stopped after it has asked and before it acts: the token and Multi protect against that.
 //
 // It carries the values of the context that Lock was called with, but does not end with it. A Lock of the same path with a
@@ -251,13 +251,17 @@ func (c holdContext) Deadline() (time.Time, bool) {
 	return c.h.a.since.Add(c.h.a.limit), true
 }
 
-// holdKey finds the innermost hold in a context.
-type holdKey struct{}
+// holdKey finds the innermost hold in a context, and holdOf the innermost one of a path.
+type (
+	holdKey struct{}
+	holdOf  string
+)
 
-// HoldFrom returns the innermost hold whose Context ctx is, or is derived from. It is for functions that run inside Do
-// and want the token, SafeUntil or Multi.
-func HoldFrom(ctx context.Context) (*Hold, bool) {
-	h, ok := ctx.Value(holdKey{}).(*Hold)
+// HoldFrom returns the hold of the lock at path under which ctx was made: ctx is, or is derived from, the context of Lock, Do
+// or Election.Run. It is for functions that run inside Do and want the token, SafeUntil or Multi. A MultiLock's hold is found
+// by each of its paths. Of several holds, as with WithReentrancy, it is the innermost. False: there is none.
+func HoldFrom(ctx context.Context, path string) (*Hold, bool) {
+	h, ok := ctx.Value(holdOf(path)).(*Hold)
 	return h, ok
 }
 
@@ -266,6 +270,10 @@ func (c holdContext) Value(key any) any {
 	switch k := key.(type) {
 	case holdKey:
 		return c.h
+	case holdOf:
+		if c.h.a.has(string(k)) {
+			return c.h
+		}
 	case lockKey:
 		if c.h.a.covers(k) {
 			return c.h.a

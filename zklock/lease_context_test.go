@@ -59,7 +59,7 @@ var asks = map[string]func(ctx context.Context) bool{
 	"Cause":       func(ctx context.Context) bool { return context.Cause(ctx) != nil },
 	"a value's":   func(ctx context.Context) bool { return context.WithValue(ctx, childKey{}, 1).Err() != nil },
 	"a new child": func(ctx context.Context) bool { c, end := context.WithCancel(ctx); defer end(); return c.Err() != nil },
-	"HoldFrom":    func(ctx context.Context) bool { h, _ := zklock.HoldFrom(ctx); return h.Err() != nil },
+	"HoldFrom":    func(ctx context.Context) bool { h, _ := zklock.HoldFrom(ctx, "/locks/a"); return h.Err() != nil },
 	"a value of a child": func(ctx context.Context) bool {
 		child := ctx.Value(childKey{}).(context.Context) //nolint:forcetypeassert // put there below
 		_ = child.Value("what a tracer or a client asks for")
@@ -77,7 +77,7 @@ func TestScenario63_EveryQuestionAboutALostHoldIsAnsweredWithTheLoss(t *testing.
 		},
 		"Do": func(s *locktest.Sim, c *locktest.Client, use func(context.Context, *zklock.Hold)) {
 			err := c.Mutex("/locks/a").Do(s.Context(), func(ctx context.Context) error {
-				h, _ := zklock.HoldFrom(ctx)
+				h, _ := zklock.HoldFrom(ctx, "/locks/a")
 				use(ctx, h)
 				return nil
 			})
@@ -85,7 +85,7 @@ func TestScenario63_EveryQuestionAboutALostHoldIsAnsweredWithTheLoss(t *testing.
 		},
 		"Do with local handoff": func(s *locktest.Sim, c *locktest.Client, use func(context.Context, *zklock.Hold)) {
 			_ = c.Mutex("/locks/a", zklock.WithHandoffs(3)).Do(s.Context(), func(ctx context.Context) error {
-				h, _ := zklock.HoldFrom(ctx)
+				h, _ := zklock.HoldFrom(ctx, "/locks/a")
 				use(ctx, h)
 				return nil
 			})

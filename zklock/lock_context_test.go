@@ -49,7 +49,7 @@ func TestTheContextThatLockGivesEndsWithTheHoldAndWithItsCaller(t *testing.T) {
 				require.True(s, ok)
 				require.Equal(s, time.Now().Add(locktest.LongTime-2*time.Second), deadline)
 				require.NoError(s, work.Err())
-				found, ok := zklock.HoldFrom(child)
+				found, ok := zklock.HoldFrom(child, "/l")
 				require.True(s, ok)
 				require.Same(s, h, found)
 				require.Equal(s, 1, child.Value(key("caller")))
@@ -124,5 +124,64 @@ func TestALockWithTheContextOfAnEarlierHoldSaysSo(t *testing.T) {
 		_, _, err = m.Lock(ctx)
 		require.ErrorIs(s, err, context.Canceled)
 		require.NotContains(s, err.Error(), "earlier hold")
+	})
+}
+
+// A helper that is called under nested locks gets the hold of the lock that it names, not the innermost one.
+func TestHoldFromFindsTheHoldOfAPath(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
+		holds := func(ctx context.Context) (found []*zklock.Hold) {
+			for _, path := range []string{"/order", "/a", "/b", "/orders"} {
+				h, ok := zklock.HoldFrom(ctx, path)
+				require.Equal(s, h != nil, ok)
+				found = append(found, h)
+			}
+			return found
+		}
+		order := c.Mutex("/order", zklock.WithReentrancy())
+		ctx, outer, err := order.Lock(s.Context())
+		require.NoError(s, err)
+		ctx, both, err := c.MultiLock([]string{"/a", "/b"}).Lock(ctx)
+		require.NoError(s, err)
+		require.Equal(s, []*zklock.Hold{outer, both, both, nil}, holds(ctx))
+		require.Equal(s, []*zklock.Hold{outer, both, both, nil}, holds(both.Context()), "as a value of its caller's")
+		ctx, inner, err := order.Lock(ctx)
+		require.NoError(s, err)
+		require.Equal(s, []*zklock.Hold{inner, both, both, nil}, holds(ctx))
+		require.Equal(s, make([]*zklock.Hold, 4), holds(s.Context()))
+	})
+}
+
+func TestTryDoTellsWhetherTheFunctionWasCalled(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c, own := s.Client(), errors.New("the work's own")
+		m := c.Mutex("/l")
+		ran, err := m.TryDo(s.Context(), func(ctx context.Context) error {
+			ran, err := s.Client().Mutex("/l").TryDo(s.Context(), neverRun)
+			require.False(s, ran)
+			require.NoError(s, err, "busy is no error")
+			hold, _ := zklock.HoldFrom(ctx, "/l")
+			require.NoError(s, hold.Check(ctx))
+			return own
+		})
+		require.True(s, ran)
+		require.Equal(s, own, err)
+
+		ran, err = m.TryDo(s.Context(), func(ctx context.Context) error { return m.Do(ctx, neverRun) })
+		require.True(s, ran, "it is the inner one that was not run")
+		require.ErrorIs(s, err, zklock.ErrDeadlock)
+
+		ran, err = m.TryDo(s.Context(), func(ctx context.Context) error {
+			hold, _ := zklock.HoldFrom(ctx, "/l")
+			return s.Server.Delete(hold.Node())
+		})
+		require.True(s, ran)
+		require.ErrorIs(s, err, zklock.ErrLost)
+
+		ran, err = c.Mutex("l").TryDo(s.Context(), neverRun)
+		require.False(s, ran)
+		require.ErrorIs(s, err, zklock.ErrPath)
+		require.ErrorIs(s, err, zklock.ErrNotRun)
 	})
 }

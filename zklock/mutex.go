@@ -59,6 +59,19 @@ func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context) error) erro
 	return do(ctx, m.Lock, fn)
 }
 
+// TryDo is Do if no other contender holds the lock or waits for it. Otherwise it does not call fn: ran is false, and err nil.
+// When ran is false and err is not nil, the error is TryLock's.
+func (m *Mutex) TryDo(ctx context.Context, fn func(ctx context.Context) error) (ran bool, err error) {
+	err = do(ctx, m.TryLock, fn)
+	switch {
+	case !errors.Is(err, ErrNotRun):
+		return true, err
+	case errors.Is(err, ErrBusy):
+		return false, nil
+	}
+	return false, err
+}
+
 // MultiLock is several mutexes that are held together: all or none. One transaction takes all places, so that contenders
 // are in the same order in every line, and there is no deadlock, in whatever order the paths are named. It takes one write
 // to enter and one to release. Mutexes of the same paths queue in the same lines. Like a Mutex it is a description and

@@ -57,7 +57,7 @@ func (a *app) onlyOnce(l *lockFlags, path string) section {
 		}
 		job := c.Once(path, opts...)
 		work := func(ctx context.Context) error {
-			h, _ := zklock.HoldFrom(ctx)
+			h, _ := zklock.HoldFrom(ctx, path)
 			started, err := fn(h)
 			if l.atMost && !started { // recorded, and not made
 				if _, err := job.Forget(h.Context(), l.key, h.Token()); err != nil {

@@ -36,9 +36,9 @@ func create(ctx context.Context, db *sql.DB, document int64) error {
 
 // approve records an approval of a document. In the whole fleet one instance at a time does so for a document.
 func approve(ctx context.Context, client *zklock.Client, db *sql.DB, document int64, id string) error {
-	lock := client.Mutex(zklock.KeyPath("/locks/document", strconv.FormatInt(document, 10)), zklock.WithContainer())
-	return lock.Do(ctx, func(ctx context.Context) error { // this ctx ends when the lock is lost
-		hold, _ := zklock.HoldFrom(ctx)
+	path := zklock.KeyPath("/locks/document", strconv.FormatInt(document, 10))
+	return client.Mutex(path, zklock.WithContainer()).Do(ctx, func(ctx context.Context) error { // this ctx ends when the lock is lost
+		hold, _ := zklock.HoldFrom(ctx, path)
 		return update(ctx, db, int64(hold.Token()), document, id)
 	})
 }

@@ -6,7 +6,7 @@
 // or a process that was stopped, may act for a moment after the lock has been lost. The token is for that, in a column
 // that is BIGINT NOT NULL DEFAULT 0:
 //
-//	hold, _ := zklock.HoldFrom(r.Context())
+//	hold, _ := zklock.HoldFrom(r.Context(), path)
 //	res, err := db.ExecContext(r.Context(), `UPDATE orders SET state = 'paid', token = $1 WHERE id = 4711 AND token <= $1`,
 //		int64(hold.Token())) // no error and no row: refused
 package lockhttp

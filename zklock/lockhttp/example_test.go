@@ -28,14 +28,14 @@ func ExampleMiddleware() {
 	}
 	defer c.Close()
 
+	path := func(r *http.Request) string { return zklock.KeyPath("/locks/workflow-approve", r.PathValue("key")) }
 	approve := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		hold, _ := zklock.HoldFrom(r.Context()) // r.Context() ends when the lock is lost
+		hold, _ := zklock.HoldFrom(r.Context(), path(r)) // r.Context() ends when the lock is lost
 		fmt.Println("approving", r.PathValue("key"), "under", hold.Token() > 0)
 		w.WriteHeader(http.StatusNoContent)
 	})
 	lock := lockhttp.Middleware(2*time.Second, func(r *http.Request) (lockhttp.Do, error) {
-		return c.Mutex(zklock.KeyPath("/locks/workflow-approve", r.PathValue("key")), zklock.WithMaxHold(10*time.Second),
-			zklock.WithContainer()).Do, nil // the ensemble forgets keys that are not used any more
+		return c.Mutex(path(r), zklock.WithMaxHold(10*time.Second), zklock.WithContainer()).Do, nil // the ensemble forgets keys that are not used any more
 	})
 
 	mux := http.NewServeMux()

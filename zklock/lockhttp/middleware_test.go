@@ -204,7 +204,7 @@ func TestTheHandlersContext(t *testing.T) {
 			request, leave := context.WithCancelCause(ctx)
 			h := lockhttp.Middleware(wait, byKey(c, zklock.WithMaxHold(15*time.Second)))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				served = true
-				hold, held := zklock.HoldFrom(r.Context())
+				hold, held := zklock.HoldFrom(r.Context(), "/locks/approve/k")
 				require.True(t, held, name)
 				require.Positive(t, hold.Token(), name)
 				require.Equal(t, "of the request", r.Context().Value(key{}), name)
@@ -298,7 +298,11 @@ func TestTheRequestChoosesItsLockOrNone(t *testing.T) {
 			n := here.Add(1)
 			defer here.Add(-1)
 			most.Store(max(most.Load(), n))
-			_, held := zklock.HoldFrom(r.Context())
+			path := "/locks/page"
+			if r.Method == http.MethodPost {
+				path = "/locks/exports"
+			}
+			_, held := zklock.HoldFrom(r.Context(), path)
 			require.Equal(t, r.Method != http.MethodOptions, held)
 			require.Equal(t, r.Method == http.MethodPut, holds(zklock.KindWrite) == 1)
 			require.Equal(t, r.Method == http.MethodPost, holds(zklock.KindSemaphore) == 1)
