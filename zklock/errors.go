@@ -38,7 +38,7 @@ var (
 	ErrBusy = errors.New("zklock: busy")
 	// ErrNotRun matches the error of Do, and of a guarded function, if and only if the function was not called.
 	ErrNotRun = errors.New("zklock: not run")
-	// ErrNotRecorded matches the error of a Once whose function has returned nil, and whose run is not known to be recorded.
+	// ErrNotRecorded matches the error of a Job whose function has returned nil, and whose run is not known to be recorded.
 	ErrNotRecorded = errors.New("zklock: the function has returned nil, and the run is not known to be recorded")
 	// ErrDeadlock says that the call's context belongs to a hold of the same lock, so that the call would wait for its own
 	// caller for ever. See WithReentrancy, and Semaphore.Acquire.
@@ -60,7 +60,7 @@ var (
 	// ErrNoRoom says that the client's holds and waits fill its session, with the figures: see WithEphemeralBytes.
 	ErrNoRoom = session.ErrNoRoom
 	// ErrUnknownOutcome matches the error of a call whose write may or may not have been carried out, because the connection
-	// broke, or ctx or the session ended, before the reply: of Hold.Multi, Proclaim, Resize, Break, and Once.
+	// broke, or ctx or the session ended, before the reply: of Hold.Multi, Proclaim, Resize, Break, and a Job.
 	ErrUnknownOutcome = session.ErrUnknownOutcome
 )
 

@@ -47,7 +47,7 @@ type lock struct {
 // Kinds of locks that have options of their own.
 const (
 	nounMutex = "mutex"
-	nounOnce  = "once"
+	nounJob   = "job"
 )
 
 func (c *Client) newLock(noun string, opts []LockOption, paths ...string) lock {

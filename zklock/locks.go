@@ -35,8 +35,9 @@ func SearchDepth(n int) SearchOption { return SearchOption{func(s *search) { s.d
 func SearchRows(n int) SearchOption { return SearchOption{func(s *search) { s.rows = n }} }
 
 // Locks returns the locks at root and below it that are held or waited for. A znode is taken for a lock when it has
-// children that are named as contenders are. ZooKeeper's own znodes are left out, and so are, except root, those that may
-// not be read or have more children than can be read. Each lock is as QueuePage shows it, at a time of its own.
+// children that are named as contenders are. ZooKeeper's own znodes and what is below a job's record are left out. So are,
+// except root, those that may not be read or have more children than can be read. Each lock is as QueuePage shows it, at a
+// time of its own.
 //
 // It costs a list for each znode, 16 at a time, and for each lock what QueuePage costs, and blocks for that, or as long as
 // there is no connection and ctx lasts. It may be called concurrently.
@@ -121,7 +122,7 @@ func (s *search) walk(ctx context.Context, z *session.Session) (locks []string, 
 			for _, name := range names {
 				if _, ok := recipe.Parse(name); ok {
 					contenders = true
-				} else if p := strings.TrimSuffix(dir, "/") + "/" + name; p != "/zookeeper" {
+				} else if p := strings.TrimSuffix(dir, "/") + "/" + name; p != "/zookeeper" && !ofRecord(dir, name) {
 					next = append(next, p)
 				}
 			}

@@ -2,8 +2,10 @@ package zklock_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
@@ -57,6 +59,22 @@ func TestLocksFindsWhatIsInUseBelowARoot(t *testing.T) {
 		found, err = c.Locks(s.Context(), "/app")
 		require.NoError(s, err)
 		require.Empty(s, found.Locks)
+	})
+}
+
+// A job's record may have thousands of znodes, of which none is a lock; a lock beside them is found.
+func TestLocksDoesNotSearchTheRecordsOfJobs(t *testing.T) {
+	locktest.Simulate(t, func(s *locktest.Sim) {
+		c := s.Client()
+		for i := range 50 {
+			require.NoError(s, once(s.Context(), c.Job("/app/j"), fmt.Sprint(i), new(job).run))
+		}
+		require.NoError(s, every(s.Context(), c.Job("/app/j"), time.Hour, new(job).run))
+		s.Lock(c.Mutex("/app/j.done/inside"))
+		found, err := c.Locks(s.Context(), "/app")
+		require.NoError(s, err)
+		require.Len(s, found.Locks, 1)
+		require.Equal(s, 4, found.Looked, "/app, j, j.done and inside")
 	})
 }
 

@@ -18,7 +18,7 @@ func TestANilFunctionPanicsBeforeAnythingIsTaken(t *testing.T) {
 	for name, call := range map[string]func(){
 		"Do":           func() { _ = c.Mutex("/l").Do(ctx, nil) },
 		"semaphore Do": func() { _ = c.Semaphore("/l", 1).Do(ctx, 1, nil) },
-		"Once.Do":      func() { _ = c.Once("/l").Do(ctx, "key", nil) },
+		"Job.Once":     func() { _, _ = c.Job("/l").Once(ctx, "key", nil) },
 		"Run":          func() { _ = c.Election("/l").Run(ctx, nil, nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestAContextThatHasEndedTakesNothing(t *testing.T) {
 		c := s.Client()
 		over, end := context.WithCancel(s.Context())
 		end()
-		err := c.Once("/l").Do(over, "key", func(context.Context) error { s.Error("run"); return nil })
+		_, err := c.Job("/l").Once(over, "key", func(context.Context) error { s.Error("run"); return nil })
 		require.ErrorIs(s, err, zklock.ErrNotRun)
 		require.ErrorIs(s, err, context.Canceled)
 		err = c.Mutex("/l").Do(over, func(context.Context) error { s.Error("run"); return nil })

@@ -169,7 +169,4 @@ func (e hidingError) Error() string { return e.err.Error() }
 func (e hidingError) Is(target error) bool {
 	return !slices.Contains(e.hidden, target) && errors.Is(e.err, target)
 }
-func (e hidingError) As(target any) bool {
-	_, done := target.(**DoneError)
-	return !(done && slices.Contains(e.hidden, ErrDone)) && errors.As(e.err, target)
-}
+func (e hidingError) As(target any) bool { return errors.As(e.err, target) }

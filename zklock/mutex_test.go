@@ -99,9 +99,9 @@ func TestANilContextPanicsWithTheRule(t *testing.T) {
 			"observe":        func() { c.Election("/l").Observe(none) },
 			"check":          func() { _ = w.Check(none) },
 			"multi":          func() { _, _ = w.Multi(none) },
-			"once":           func() { _ = c.Once("/l").Do(none, "k", work) },
-			"every":          func() { _ = c.Once("/l").Every(none, 1, work) },
-			"runs":           func() { _, _ = c.Once("/l").Runs(none) },
+			"once":           func() { _, _ = c.Job("/l").Once(none, "k", work) },
+			"every":          func() { _, _ = c.Job("/l").Every(none, 1, work) },
+			"runs":           func() { c.Job("/l").Runs(none) },
 			"proclaim":       func() { _ = c.Election("/l").Proclaim(none, leads, nil) },
 		} {
 			require.PanicsWithValue(s, "zklock: nil context", call, name)
@@ -149,10 +149,11 @@ func TestZeroValuesPanicWithTheRule(t *testing.T) {
 		"nil campaign":  func() { _, _, _ = (*zklock.Election)(nil).Campaign(ctx, nil) },
 		"nil run":       func() { _ = (*zklock.Election)(nil).Run(ctx, nil, nil) }, "nil leader": func() { _, _ = (*zklock.Election)(nil).Leader(ctx) },
 		"nil observe": func() { (*zklock.Election)(nil).Observe(ctx) },
-		"once":        func() { _ = new(zklock.Once).Do(ctx, "k", nil) },
-		"every":       func() { _ = new(zklock.Once).Every(ctx, 1, nil) }, "runs": func() { _, _ = new(zklock.Once).Runs(ctx) },
-		"nil once": func() { _ = (*zklock.Once)(nil).Do(ctx, "k", nil) }, "nil every": func() { _ = (*zklock.Once)(nil).Every(ctx, 1, nil) },
-		"nil runs": func() { _, _ = (*zklock.Once)(nil).Runs(ctx) },
+		"once":        func() { _, _ = new(zklock.Job).Once(ctx, "k", nil) },
+		"every":       func() { _, _ = new(zklock.Job).Every(ctx, 1, nil) }, "runs": func() { new(zklock.Job).Runs(ctx) },
+		"nil once": func() { _, _ = (*zklock.Job)(nil).Once(ctx, "k", nil) }, "nil every": func() { _, _ = (*zklock.Job)(nil).Every(ctx, 1, nil) },
+		"nil runs": func() { (*zklock.Job)(nil).Runs(ctx) }, "nil at most once": func() { (*zklock.Job)(nil).AtMostOnce() },
+		"nil forget": func() { _, _ = (*zklock.Job)(nil).Forget(ctx, "k") }, "nil forget last": func() { _, _ = (*zklock.Job)(nil).ForgetLast(ctx) },
 	} {
 		require.PanicsWithValue(t, "zklock: nil or zero value of a lock, or one of a nil Client: Client.Mutex and its like return one", call, name)
 	}
@@ -173,7 +174,7 @@ func TestClientsAndLocksArePrintedByKindAndPath(t *testing.T) {
 		require.Equal(s, "client of "+s.Server.Addr()+" (connected)", fmt.Sprint(c.Client))
 		for want, lock := range map[string]any{
 			"mutex /a": c.Mutex("/a"), "read/write lock /a": c.RWMutex("/a"), "semaphore /a": c.Semaphore("/a", 2), "election /a": c.Election("/a"),
-			"once /a": c.Once("/a"), "multi lock /a, /b": c.MultiLock([]string{"/a", "/b"}), `mutex /\x1b`: c.Mutex("/\x1b"),
+			"job /a": c.Job("/a"), "multi lock /a, /b": c.MultiLock([]string{"/a", "/b"}), `mutex /\x1b`: c.Mutex("/\x1b"),
 		} {
 			require.Equal(s, want, fmt.Sprint(lock))
 			require.Equal(s, want, fmt.Sprintf("%s", lock))

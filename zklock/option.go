@@ -153,10 +153,6 @@ type lockOptions struct {
 	acl                  []zk.ACL
 	handoff              int  // 0: none
 	kind                 Kind // for others who look, where the znode's name does not tell; else ""
-
-	atMostOnce bool
-	remember   int  // 0: the default
-	onceOnly   bool // an option was given that only a Once has
 }
 
 // maxData bounds the bytes of WithData and WithOwner: a znode is no place for documents.
@@ -175,11 +171,9 @@ func newLockOptions(noun string, opts []LockOption) (o lockOptions, err error) {
 		}
 	}
 	switch {
-	case o.reentrant && noun == nounOnce:
-		err = fmt.Errorf("%w: WithReentrancy is not for Client.Once: two calls under one hold would both run the job", ErrOption)
-	case o.onceOnly && noun != nounOnce:
-		err = fmt.Errorf("%w: WithAtMostOnce and WithRemembered are for Client.Once; this is a %s", ErrOption, noun)
-	case o.handoff > 0 && noun != nounMutex && noun != nounOnce:
+	case o.reentrant && noun == nounJob:
+		err = fmt.Errorf("%w: WithReentrancy is not for a Job: two calls under one hold would both run it", ErrOption)
+	case o.handoff > 0 && noun != nounMutex:
 		err = fmt.Errorf("%w: WithLocalHandoff is for a Mutex; this is a %s", ErrOption, noun)
 	}
 	if o.acl == nil {

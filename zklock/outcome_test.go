@@ -29,16 +29,15 @@ func cutBehind(s *locktest.Sim, c *locktest.Client, f zktest.Fault, n int) (heal
 func TestAnAtMostOnceRunThatMayBeRecordedSaysSo(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
-		heal := cutBehind(s, c, zktest.CloseAfter().Op(zktest.OpMulti).Path(record), 3) // create, write again, record
+		heal := cutBehind(s, c, onRecord(zktest.CloseAfter()), 1)
 		ctx, cancel := context.WithTimeout(s.Context(), 3*time.Second)
 		defer cancel()
 		var job job
-		err := c.Once("/jobs/nightly", zklock.WithAtMostOnce()).Do(ctx, "k", job.run)
+		err := once(ctx, c.Job("/jobs/nightly").AtMostOnce(), "k", job.run)
 		require.ErrorIs(s, err, zklock.ErrNotRun)
 		require.Zero(s, job.runs.Load())
 		heal()
-		runs, readErr := s.Client().Once("/jobs/nightly").Runs(s.Context())
-		require.NoError(s, readErr)
+		runs := runsOf(s, s.Client().Job("/jobs/nightly"))
 		require.Len(s, runs, 1, "it is recorded")
 		require.ErrorIs(s, err, zklock.ErrUnknownOutcome, "and the error must not hide that")
 	})

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,41 +45,41 @@ type section func(ctx context.Context, c *zklock.Client, left time.Duration, fn 
 func (a *app) onlyOnce(l *lockFlags, path string) section {
 	return func(ctx context.Context, c *zklock.Client, left time.Duration, fn func(h *zklock.Hold) (started bool, err error)) error {
 		opts := l.options(left)
-		if l.atMost {
-			opts = append(opts, zklock.WithAtMostOnce())
-		}
 		if l.try {
 			opts = append(opts, zklock.WithWait(0))
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, a.conn.patience) // for a connection; it does not end the command
 			defer cancel()
 		}
-		job := c.Once(path, opts...)
+		job := c.Job(path, opts...)
+		forget := func(ctx context.Context) (bool, error) { return job.Forget(ctx, l.key) }
+		if l.everySet {
+			forget = job.ForgetLast
+		}
+		if l.atMost {
+			job = job.AtMostOnce()
+		}
 		work := func(ctx context.Context) error {
 			h, _ := zklock.HoldFrom(ctx, path)
 			started, err := fn(h)
 			if l.atMost && !started { // recorded, and not made
-				if _, err := job.Forget(h.Context(), l.key, h.Token()); err != nil {
+				if _, err := forget(h.Context()); err != nil {
 					notice(a.err, "the command was not started, and its run stays recorded (see zklock done --forget): %v", bare{err})
 				}
 			}
 			return err
 		}
+		var run zklock.JobRun
 		var err error
 		if l.everySet {
-			err = job.Every(ctx, l.every, work)
+			run, err = job.Every(ctx, l.every, work)
 		} else {
-			err = job.Do(ctx, l.key, work)
+			run, err = job.Once(ctx, l.key, work)
 		}
-		if errors.Is(err, zklock.ErrDone) {
-			var done *zklock.DoneError
-			switch {
-			case errors.As(err, &done) && done.Ahead > 0:
-				notice(a.err, "%v: zklock done --forget %q %s lets it run", err, done.Key, path)
-			case a.verbose || !a.quiet && isTerminal(a.err):
-				notice(a.err, "%v", err)
-			}
-			return nil
+		switch {
+		case err != nil || run.Mine:
+		case a.verbose || !a.quiet && isTerminal(a.err):
+			notice(a.err, "%s: done already, %v", path, run)
 		}
 		return err
 	}

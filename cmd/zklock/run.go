@@ -25,8 +25,7 @@ happens when zklock itself is killed. See zklock help safety.
 A lock alone does not keep a job that many hosts start from being run again by a host whose clock is late. With --once-per
 KEY, a date for example, the command runs unless it has been run for that key; with --every 20h, unless the last run began
 less than 20 h ago, by the ensemble's clock. The record of the runs is kept beside the lock, at PATH.done. If the job was run
-already, zklock ends with 0 at once and says so on a terminal only, so that cron sends no mail. (It always says that the last
-run is dated ahead of the ensemble's clock: --every has to wait until that has caught up, or for zklock done --forget.)
+already, zklock ends with 0 at once and says so on a terminal only, so that cron sends no mail.
 
 A run counts when the command has ended with 0; with --at-most-once it counts from its start, so that a run that fails or
 crashes is not repeated. A command that could not be started, with 126 or 127 for example, has not been run, and does not

@@ -143,7 +143,7 @@ func ofClocks(r *Report) []Finding {
 		return nil
 	}
 	if d := high.Offset.Ahead - low.Offset.Ahead; d > apart+high.Offset.Error+low.Offset.Error {
-		return []Finding{{Warning, "", fmt.Sprintf("the clock of %s is %v ahead of that of %s: locks do not mind, but the dates of znodes, by which Once counts its periods, jump when the leader changes",
+		return []Finding{{Warning, "", fmt.Sprintf("the clock of %s is %v ahead of that of %s: locks do not mind, but the dates of znodes, by which Job.Every counts its periods, jump when the leader changes",
 			high.Addr, d.Round(time.Millisecond), low.Addr)}}
 	}
 	return nil

@@ -1,0 +1,251 @@
+package zklock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklock/locker/session"
+)
+
+// Job is a job that the fleet does once: once for each key (Once), or not again within some time (Every). A lock alone is
+// not enough: a host that comes after the first has finished, because its clock is late or because it waited, finds the
+// lock free and does the job again. So a Job keeps a record of its runs, and reads it under the lock.
+//
+// # At least once, or at most once
+//
+// A run is recorded when the function has returned nil. One that fails, crashes, or loses the lock is made again by the
+// next caller, and so may be made twice in part. A function that is not idempotent should write with the token, or with
+// Hold.Multi. With AtMostOnce a run is recorded before the function is called: it is never made twice, even if it fails.
+//
+// # The record
+//
+// It is kept in the znode at the lock's path with ".done" behind it, which Once and Every make. A run is written by
+// Hold.Multi, so a host that has lost the lock writes nothing. Nothing is forgotten but by Forget, ForgetLast and
+// ForgetBefore: a key takes some 300 bytes of every server's memory until then.
+//
+// Like a Mutex it is a description, and its methods may be called concurrently.
+type Job struct {
+	lock
+	record     string // the znode
+	atMostOnce bool
+}
+
+// Job returns the job whose lock is at path, the same lock as Mutex's. It does no I/O; a path or option that can't work is
+// reported by every call (ErrPath, ErrOption). The options are those of a Mutex but WithReentrancy and WithLocalHandoff.
+// WithACL is the record's access list, too: a client that runs the job needs READ, WRITE and CREATE on the record, and
+// CREATE on the parent of path while there is none.
+func (c *Client) Job(path string, opts ...LockOption) *Job {
+	j := &Job{c.newLock(nounJob, opts, path), path + recordSuffix, false}
+	if longest := j.record + "/00/" + strings.Repeat("x", maxComponent); j.err == nil && session.CheckPath(longest) != nil {
+		j.err = fmt.Errorf("%w %q: leaves no room for a job's record in 4096 bytes", ErrPath, path[:200]+"…")
+	}
+	return j
+}
+
+// AtMostOnce returns the same job, whose runs are recorded before the function is called. A run that fails or crashes is not
+// made again.
+func (j *Job) AtMostOnce() *Job {
+	use(context.Background(), j)
+	most := *j
+	most.atMostOnce = true
+	return &most
+}
+
+// Once has fn called for key (a date, a migration's number, a message's id) unless that has been done before, by any host.
+// It looks at the record, waits for the lock as Mutex.Lock does, looks again, and calls fn as Mutex.Do does. The key is 1 to
+// 128 bytes of printable UTF-8.
+//
+// Nil: it is done and recorded, by this call (JobRun.Mine) or by an earlier one.
+//
+// Errors:
+//   - ErrNotRecorded: fn has returned nil, but the run is not known to be recorded, so that the next caller may make it
+//     again. It also matches ErrLost when the lock was lost, and ErrUnknownOutcome when the run may have been recorded.
+//   - ErrNotRun: fn was not called, and the key is not done as far as is known. The rest of the error is Mutex.Lock's, or
+//     ErrConflict when something else is where the record would be. With AtMostOnce it may match ErrUnknownOutcome as
+//     well: then the run may have been recorded, and is not made.
+//   - Any other: fn was called, and the error is Mutex.Do's. An error of fn's own is returned unchanged, but for one of a
+//     Job inside fn, which does not match ErrNotRun or ErrNotRecorded of this one.
+//
+// It blocks as Mutex.Do does. While there is no connection, it blocks before fn until ctx or the hold has ended; after fn
+// has returned nil, even if ctx has ended, until the run is recorded or the lease has ended, less than a session timeout.
+// It costs one read when the key is done; else a lock, three reads and a write. WithWait bounds the first look and then the
+// waiting.
+func (j *Job) Once(ctx context.Context, key string, fn func(ctx context.Context) error) (JobRun, error) {
+	use(ctx, j)
+	needFunction(fn == nil)
+	err := cmp.Or(j.err, checkKey(key))
+	if err == nil {
+		var run JobRun
+		var done bool
+		if run, done, err = j.look(ctx, key); done {
+			return run, nil
+		}
+	}
+	if err != nil {
+		return JobRun{}, notRunError{j.fail("once", err)}
+	}
+	return j.do(ctx, "once", key, 0, fn)
+}
+
+// Every has fn called unless the job's last run began less than d before this call, or after it. It is like Once otherwise;
+// the two do not count each other's runs.
+//
+// Hosts that start the job at one tick of their clocks so run it once, however long the run or the wait for it takes. All
+// times are the ensemble's: a call's is that at which it queued for the lock (again, if its session ended while it waited).
+// Clients' clocks do not count, but skew and adjustments of the servers' clocks shorten or lengthen d. So make d less than
+// the period that you mean, by more than the skew of servers and clients: 20 h for a nightly job. A run that was recorded
+// while a leader's clock was ahead keeps the job from running until that time and d are over: see ForgetLast.
+func (j *Job) Every(ctx context.Context, d time.Duration, fn func(ctx context.Context) error) (JobRun, error) {
+	use(ctx, j)
+	needFunction(fn == nil)
+	if d <= 0 && j.err == nil {
+		return JobRun{}, notRunError{j.fail("every", fmt.Errorf("%w: every %v: is not positive", ErrOption, d))}
+	}
+	return j.do(ctx, "every", "", d, fn)
+}
+
+// Runs yields the recorded runs, in no particular order; the last one of Every has no key. It ends with an error if there is
+// one. It reads them in pages, some 256 for a long record, so that it may miss those that are recorded meanwhile.
+func (j *Job) Runs(ctx context.Context) iter.Seq2[JobRun, error] {
+	use(ctx, j)
+	return func(yield func(JobRun, error) bool) {
+		stopped := false
+		err := j.withSession(ctx, "runs", func(s *session.Session) error {
+			return j.pages(ctx, s, func(page []recorded) error {
+				for _, r := range page {
+					if stopped = !yield(r.JobRun, nil); stopped {
+						return errStopped
+					}
+				}
+				return nil
+			})
+		})
+		if err != nil && !stopped {
+			yield(JobRun{}, err)
+		}
+	}
+}
+
+var errStopped = errors.New("stopped by the caller")
+
+// Forget removes the run of key from the record, so that the next Once runs the job for it again. False: there was none. It
+// does not wait for the lock: a run that is under way is still recorded. ErrConflict: what is there is not a run. After
+// ErrUnknownOutcome the run may be gone.
+func (j *Job) Forget(ctx context.Context, key string) (found bool, err error) {
+	use(ctx, j)
+	if err := checkKey(key); j.err == nil && err != nil {
+		return false, j.fail("forget", err)
+	}
+	return j.forget(ctx, key)
+}
+
+// ForgetLast is Forget for the run that Every has recorded.
+func (j *Job) ForgetLast(ctx context.Context) (found bool, err error) {
+	use(ctx, j)
+	return j.forget(ctx, "")
+}
+
+func (j *Job) forget(ctx context.Context, key string) (found bool, err error) {
+	err = j.withSession(ctx, "forget", func(s *session.Session) error {
+		_, node := j.znode(key)
+		for {
+			if err := s.Sync(ctx, node); err != nil {
+				return err
+			}
+			r, there, err := j.read(ctx, s, key)
+			if err != nil || !there {
+				return err
+			}
+			err = s.Delete(ctx, node, r.version)
+			if found = err == nil; found || !isAny(err, zk.ErrBadVersion, zk.ErrNoNode) {
+				return err
+			}
+		}
+	})
+	return found, err
+}
+
+// ForgetBefore removes the runs of Once that began before t, by the ensemble's clock, and returns how many it has removed,
+// also with an error.
+func (j *Job) ForgetBefore(ctx context.Context, t time.Time) (n int, err error) {
+	err = use(ctx, j).withSession(ctx, "forget", func(s *session.Session) error {
+		return j.pages(ctx, s, func(page []recorded) error {
+			for _, r := range page {
+				if r.Key == "" || !r.Began.Before(t) {
+					continue
+				}
+				_, node := j.znode(r.Key)
+				switch err := s.Delete(ctx, node, r.version); {
+				case err == nil:
+					n++
+				case !isAny(err, zk.ErrBadVersion, zk.ErrNoNode):
+					return err
+				}
+			}
+			return nil
+		})
+	})
+	return n, err
+}
+
+// do runs the job under the lock, unless the record has the key, or, with d, a run that serves this call.
+func (j *Job) do(ctx context.Context, op, key string, d time.Duration, fn func(ctx context.Context) error) (JobRun, error) {
+	_, h, err := j.acquire(ctx, "lock", LockInfo{Kind: KindMutex})
+	if err != nil {
+		return JobRun{}, notRunError{err}
+	}
+	r := newRecording(j, h, key)
+	var run JobRun
+	var refused error // why fn was not called
+	done := false     // if the lock is lost from then on, the run has not failed
+	err = h.do(ctx, func(work context.Context) error {
+		if run, done, refused = r.begin(work, d); done || refused != nil {
+			return nil
+		}
+		if j.atMostOnce {
+			if run, refused = r.write(work, 0); refused != nil {
+				return nil
+			}
+		}
+		began := time.Now()
+		if err := fn(work); err != nil || j.atMostOnce {
+			return hide(err, ErrNotRecorded, ErrNotRun) // of another Job
+		}
+		// Even if ctx has ended: a run that was made is recorded as long as the lock is held.
+		var err error
+		if run, err = r.write(h.Context(), time.Since(began)); err != nil {
+			return j.fail(op, fmt.Errorf("%w: %w", ErrNotRecorded, err))
+		}
+		done = true
+		return nil
+	})
+	switch {
+	case refused != nil:
+		return JobRun{}, notRunError{j.fail(op, refused)}
+	case done:
+		return run, nil
+	}
+	return run, err
+}
+
+// look looks whether the connected server's record has the key: then the call need not queue.
+func (j *Job) look(ctx context.Context, key string) (run JobRun, done bool, err error) {
+	if j.o.wait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, j.o.wait)
+		defer cancel()
+	}
+	s, err := j.c.Session(ctx)
+	if err != nil {
+		return JobRun{}, false, err
+	}
+	r, done, err := j.read(ctx, s, key)
+	return r.JobRun, done, err
+}
