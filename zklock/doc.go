@@ -35,7 +35,7 @@
 // line: the lock then passes between them without a request.
 //
 // Beside Mutex there are RWMutex, Semaphore, MultiLock (several paths at once) and Election; they return the same Hold,
-// take the same options, and fail with the same errors. Queue and Break are for administrators, Status shows what this
+// take the same options, and fail with the same errors. Package admin is for those who operate locks, Status shows what this
 // process has, and package lockhttp puts locks, and a page of them, into net/http.
 //
 // A nil context, and a Client, lock or Hold that is nil or the zero value, are mistakes in the program: every call with one

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/contender"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
 )
@@ -36,7 +37,7 @@ func (l lock) candidate(value []byte) *lock {
 		l.err = fmt.Errorf("%w: value of %d bytes: is longer than 64 KB", ErrOption, len(value))
 	default:
 		l.o.data, l.o.reentrant, l.o.kind = value, false, KindElection
-		l.data = l.o.identity()
+		l.data = l.o.identity().Encode()
 	}
 	return &l
 }
@@ -134,10 +135,16 @@ func (c *Client) rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Leader is the candidate that leads, as other clients see it.
+// Leader is the candidate that leads, as other clients see it. Its client wrote Value, Owner and Host, at any length.
 type Leader struct {
-	Value []byte // nil when it is longer than 256 KB, which no value of this library's is: see Size
-	Contender
+	Value   []byte // nil when it is longer than 256 KB, which no value of this library's is
+	Owner   string // WithOwner
+	Host    string
+	PID     int
+	Token   Token
+	Node    string    // its znode
+	Session int64     // the ZooKeeper session that owns it
+	Since   time.Time // when it entered the line, by the ensemble's clock
 }
 
 // Leader returns the candidate that leads: the first in line. ErrNoLeader: there is none. It asks the connected server
@@ -330,6 +337,7 @@ func (e *Election) read(ctx context.Context, s *session.Session, name string) (l
 	if err != nil {
 		return Leader{}, 0, err
 	}
-	k := newContender(e.path, name, n, true)
-	return Leader{Value: k.Data, Contender: k}, n.Stat.Mzxid, nil
+	id := contender.Parse(n.Data)
+	return Leader{id.Data, id.Owner, id.Host, id.PID, Token(n.Stat.Czxid), e.path + "/" + name, n.Stat.EphemeralOwner,
+		time.UnixMilli(n.Stat.Ctime)}, n.Stat.Mzxid, nil
 }

@@ -39,7 +39,6 @@ func TestALeadersValueTokenAndOwnerAreVisible(t *testing.T) {
 		require.Equal(s, a.SessionID(), leader.Session)
 		require.NotEmpty(s, leader.Host)
 		require.NotZero(s, leader.PID)
-		require.True(s, leader.Holds)
 		require.NoError(s, e.Proclaim(s.Context(), l, []byte("10.0.0.5:81")))
 		leader, err = seen.Leader(s.Context())
 		require.NoError(s, err)

@@ -24,7 +24,7 @@ var (
 	// ErrLeaseOver says that nothing was heard from the ensemble for so long that it may have ended the session; or that a
 	// server answered a reconnection with another session.
 	ErrLeaseOver = session.ErrLeaseOver
-	// ErrNodeDeleted says that another client deleted the hold's znode, as Break does. It may also mean that the session
+	// ErrNodeDeleted says that another client deleted the hold's znode, as admin.Evict does. It may also mean that the session
 	// was ended by force, if the deletion was reported before the session's end.
 	ErrNodeDeleted error = &lossError{"zklock: the lock's znode was deleted by somebody else"}
 	// ErrMaxHold says that WithMaxHold's time was over.
@@ -60,7 +60,7 @@ var (
 	// ErrNoRoom says that the client's holds and waits fill its session, with the figures: see WithEphemeralBytes.
 	ErrNoRoom = session.ErrNoRoom
 	// ErrUnknownOutcome matches the error of a call whose write may or may not have been carried out, because the connection
-	// broke, or ctx or the session ended, before the reply: of Hold.Multi, Proclaim, Resize, Break, and a Job.
+	// broke, or ctx or the session ended, before the reply: of Hold.Multi, Proclaim, Resize, admin.Evict, and a Job.
 	ErrUnknownOutcome = session.ErrUnknownOutcome
 )
 
@@ -74,29 +74,31 @@ type lossError struct{ msg string }
 func (e *lossError) Error() string        { return e.msg }
 func (e *lossError) Is(target error) bool { return target == ErrLost }
 
-type lockError struct {
-	op, path string
-	err      error
+// Error is the failure of a call: what it was to do, on which lock, and why it failed.
+type Error struct {
+	Op   string // as "lock" or "multi"
+	Path string // of a MultiLock all paths, with commas; "" when the call is not about a lock
+	Err  error
 }
 
 func failed(op, path string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &lockError{op, path, err}
+	return &Error{op, path, err}
 }
 
-func (e *lockError) Error() string {
-	return "zklock: " + strings.TrimSuffix(e.op+" "+text.Foreign(e.path), " ") + ": " + bare(e.err)
+func (e *Error) Error() string {
+	return "zklock: " + strings.TrimSuffix(e.Op+" "+text.Foreign(e.Path), " ") + ": " + bare(e.Err)
 }
 
-func (e *lockError) Unwrap() error { return e.err }
+func (e *Error) Unwrap() error { return e.Err }
 
 func isAny(err error, targets ...error) bool {
 	return slices.ContainsFunc(targets, func(t error) bool { return errors.Is(err, t) })
 }
 
-// bare returns err's text without the name of this module's package that it begins with: lockError has it in front once.
+// bare returns err's text without the name of this module's package that it begins with: Error has it in front once.
 func bare(err error) string {
 	msg := err.Error()
 	for _, name := range []string{"zklock: ", "recipe: ", "session: "} {

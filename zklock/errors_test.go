@@ -83,7 +83,7 @@ var endedCalls = map[string]func(s *locktest.Sim, c *locktest.Client, cause erro
 		in := s.Server.Inject(zktest.Hold().Op(zktest.OpGetChildren2))
 		ctx, end := withCause(cause)
 		time.AfterFunc(100*time.Millisecond, end)
-		_, err := c.Queue(ctx, "/l")
+		_, err := locktest.Queue(ctx, c.Client, "/l")
 		require.ErrorIs(s, err, context.Canceled)
 		in.Remove()
 		s.Unlock(h)

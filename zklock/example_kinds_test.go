@@ -160,29 +160,3 @@ func ExampleElection_Observe() {
 	// b leads
 	// nobody leads
 }
-
-func ExampleClient_Queue() {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	c, done := dialExample(ctx)
-	defer done()
-
-	_, hold, err := c.Mutex("/locks/report", zklock.WithOwner("nightly")).Lock(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-	line, err := c.Queue(ctx, "/locks/report")
-	if err != nil {
-		log.Fatal(err)
-	}
-	for _, k := range line {
-		fmt.Println(k.Kind, k.Owner, k.Holds, k.Token == hold.Token())
-	}
-	fmt.Println(c.Break(ctx, "/locks/report", line[0].Token))
-	<-hold.Context().Done()
-	fmt.Println(errors.Is(hold.Err(), zklock.ErrNodeDeleted))
-	// Output:
-	// mutex nightly true true
-	// <nil>
-	// true
-}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zklock/admin"
 	"github.com/zklock/locker/zktest"
 )
 
@@ -25,7 +26,7 @@ func TestAfterALossTheNextInTheProcessHasAnotherZnode(t *testing.T) {
 			require.NoError(s, s.Server.Delete(h.Node()))
 		}, zklock.ErrNodeDeleted},
 		"broken by admin": {nil, func(s *locktest.Sim, c *locktest.Client, h *zklock.Hold) {
-			require.NoError(s, c.Break(s.Context(), "/l", h.Token()))
+			require.NoError(s, admin.Evict(s.Context(), c.Client, "/l", h.Token()))
 		}, zklock.ErrNodeDeleted},
 		"directory gone": {nil, func(s *locktest.Sim, _ *locktest.Client, _ *zklock.Hold) { s.RemoveDir("/l", true) }, zklock.ErrNodeDeleted},
 		"session expired": {nil, func(s *locktest.Sim, c *locktest.Client, _ *zklock.Hold) {

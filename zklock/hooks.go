@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -12,7 +11,7 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// Kind is the kind of lock of a call, hold or contender, in the words of Hooks, Status, Queue and their JSON forms.
+// Kind is the kind of lock of a call, hold or contender, in the words of Hooks, Status, package admin and their JSON forms.
 type Kind string
 
 const (
@@ -20,18 +19,23 @@ const (
 	KindRead      Kind = "read"  // of an RWMutex
 	KindWrite     Kind = "write" // of an RWMutex
 	KindSemaphore Kind = "semaphore"
-	// KindMulti is known only to the process that made the call: its contenders' znodes are those of a mutex, and Queue
-	// shows them so. A candidate's are too, but its data have KindElection.
+	// KindMulti is known only to the process that made the call: its contenders' znodes are those of a mutex, and
+	// package admin shows them so. A candidate's are too, but its data have KindElection.
 	KindMulti    Kind = "multi"
 	KindElection Kind = "election"
 )
 
-// kindOf is the kind that a contender's name tells.
-var kindOf = [...]Kind{recipe.Lock: KindMutex, recipe.Read: KindRead, recipe.Write: KindWrite, recipe.Permits: KindSemaphore}
-
 // contender returns the kind that the contenders' names tell: for KindMulti and KindElection it is the mutex's.
 func (k Kind) contender() recipe.Kind {
-	return recipe.Kind(max(int(recipe.Lock), slices.Index(kindOf[:], k)))
+	switch k {
+	case KindRead:
+		return recipe.Read
+	case KindWrite:
+		return recipe.Write
+	case KindSemaphore:
+		return recipe.Permits
+	}
+	return recipe.Lock
 }
 
 // Hooks report what happens to locks and sessions, for metrics and traces. Each may be nil. They are called concurrently,

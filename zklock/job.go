@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/contender"
 	"github.com/zklock/locker/session"
 )
 
@@ -42,7 +43,7 @@ type Job struct {
 // WithACL is the record's access list, too: a client that runs the job needs READ, WRITE and CREATE on the record, and
 // CREATE on the parent of path while there is none.
 func (c *Client) Job(path string, opts ...LockOption) *Job {
-	j := &Job{c.newLock(nounJob, opts, path), path + recordSuffix, false}
+	j := &Job{c.newLock(nounJob, opts, path), path + contender.RecordSuffix, false}
 	if longest := j.record + "/00/" + strings.Repeat("x", maxComponent); j.err == nil && session.CheckPath(longest) != nil {
 		j.err = fmt.Errorf("%w %q: leaves no room for a job's record in 4096 bytes", ErrPath, path[:200]+"…")
 	}

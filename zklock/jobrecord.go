@@ -8,11 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/contender"
 	"github.com/zklock/locker/internal/text"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
@@ -29,13 +29,9 @@ import (
 // directory from being empty, as WithContainer and the renewal of its counter need it. Buckets keep each list short; a znode
 // whose data are not recordFormat is somebody else's, and nothing is written below it.
 const (
-	recordSuffix = ".done"
 	recordFormat = "zklock-job-1"
-	everyName    = "every"
-	bucketName   = 2 // its length
 
 	maxKey = 128     // bytes
-	maxWho = 64      // characters of owner and host
 	maxRun = 4 << 10 // bytes of a run's data: more than any that is written
 )
 
@@ -52,7 +48,7 @@ type JobRun struct {
 
 // String names the key, the client that ran it, and when, escaped for a terminal.
 func (r JobRun) String() string {
-	s := fmt.Sprintf("by %s, begun %s, token %d", signature(r.Owner, r.Host, r.PID), r.Began.UTC().Format(time.RFC3339), r.Token)
+	s := fmt.Sprintf("by %s, begun %s, token %d", contender.Signature(r.Owner, r.Host, r.PID), r.Began.UTC().Format(time.RFC3339), r.Token)
 	if r.Key != "" {
 		s = text.Foreign(r.Key) + " " + s
 	}
@@ -66,11 +62,6 @@ func checkKey(key string) error {
 	return nil
 }
 
-// ofRecord reports whether a child of dir is called what a record's is.
-func ofRecord(dir, name string) bool {
-	return strings.HasSuffix(dir, recordSuffix) && (len(name) == bucketName || name == everyName)
-}
-
 // recorded is a run as it was read.
 type recorded struct {
 	JobRun
@@ -81,7 +72,7 @@ type recorded struct {
 // znode returns the directory and the path of a key's run, or with "" of Every's.
 func (j *Job) znode(key string) (dir, node string) {
 	if key == "" {
-		return j.record, j.record + "/" + everyName
+		return j.record, j.record + "/" + contender.RecordLast
 	}
 	dir = fmt.Sprintf("%s/%02x", j.record, sha256.Sum256([]byte(key))[0])
 	return dir, KeyPath(dir, key)
@@ -191,9 +182,9 @@ func (j *Job) pages(ctx context.Context, s *session.Session, fn func([]recorded)
 		page := []recorded(nil)
 		switch {
 		case err != nil:
-		case name == everyName:
+		case name == contender.RecordLast:
 			page, err = readRuns(ctx, s, j.record, []string{name})
-		case len(name) == bucketName: // a lock's contenders, which may be here as well, have longer names
+		case len(name) == contender.RecordBucket: // a lock's contenders, which may be here as well, have longer names
 			var keys []string
 			dir := j.record + "/" + name
 			if keys, _, err = s.List(ctx, dir); err == nil {
@@ -274,7 +265,7 @@ func (r *recording) read(ctx context.Context) (found recorded, there bool, err e
 // write records the run, whose function has taken so long. A write whose reply is lost is made again: if the first one was
 // carried out, the leader refuses the second, and the record has the run.
 func (r *recording) write(ctx context.Context, took time.Duration) (JobRun, error) {
-	run := runJSON{r.key, text.Short(r.j.o.owner, maxWho), text.Short(hostname(), maxWho), os.Getpid(), r.h.Token(), took.Milliseconds()}
+	run := runJSON{r.key, text.Short(r.j.o.owner, contender.MaxWho), text.Short(contender.Hostname(), contender.MaxWho), os.Getpid(), r.h.Token(), took.Milliseconds()}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false) // which would make a key six times as long

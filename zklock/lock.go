@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/contender"
 	"github.com/zklock/locker/internal/handoff"
 	"github.com/zklock/locker/internal/text"
 	"github.com/zklock/locker/recipe"
@@ -61,7 +62,7 @@ func (c *Client) newLock(noun string, opts []LockOption, paths ...string) lock {
 		}
 	}
 	l.o, l.err = newLockOptions(noun, opts)
-	l.data = l.o.identity()
+	l.data = l.o.identity().Encode()
 	if l.err == nil && l.o.handoff > 0 {
 		l.handoff = l.handoffLock()
 	}
@@ -92,7 +93,7 @@ func (l *lock) queues(ctx context.Context, call LockInfo) []recipe.Queue {
 	for i, dir := range l.dirs {
 		queues[i] = recipe.Queue{Dir: dir, Kind: call.Kind.contender(), Permits: call.Permits, Size: l.size, Held: permits,
 			ACL: l.o.acl, Container: l.o.container, Data: l.data,
-			Describe: describe, Log: l.c.log}
+			Describe: contender.Describe, Log: l.c.log}
 	}
 	return queues
 }
@@ -289,7 +290,7 @@ func (l *lock) handoffLock() *handoff.Lock {
 	o, queuer := l.o, *l
 	rest := fmt.Appendf(nil, "%d %t %#v\n%s", o.handoff, o.container, o.acl, l.data)
 	return &handoff.Lock{Key: handoff.Key{Path: l.path, Rest: sha256.Sum256(rest)},
-		Self: describe(l.data), Handoffs: o.handoff,
+		Self: contender.Describe(l.data), Handoffs: o.handoff,
 		Acquire: func(ctx context.Context, try bool, c handoff.Caller) (*recipe.Ticket, error) {
 			return queuer.obtain(ctx, LockInfo{Kind: KindMutex, Try: try}, c)
 		}}

@@ -135,7 +135,7 @@ func (h *Hold) do(ctx context.Context, fn func(context.Context) error) (err erro
 		cause := h.unlock()
 		err = hide(err, ErrNotRun)
 		if cause != nil {
-			loss := &lockError{"do", h.a.info.Path, fmt.Errorf("lost while in use: %w", cause)}
+			loss := &Error{"do", h.a.info.Path, fmt.Errorf("lost while in use: %w", cause)}
 			if err == nil {
 				err = loss
 			} else {

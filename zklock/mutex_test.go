@@ -11,6 +11,7 @@ import (
 
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zklock/admin"
 	"github.com/zklock/locker/zktest"
 )
 
@@ -80,9 +81,9 @@ func TestANilContextPanicsWithTheRule(t *testing.T) {
 		for name, call := range map[string]func(){
 			"dial":           func() { _, _ = zklock.Dial(none, s.Server.Addr()) },
 			"session":        func() { _, _ = c.Session(none) },
-			"queue":          func() { _, _ = c.Queue(none, dir) },
-			"queue page":     func() { _, _ = c.QueuePage(none, dir, 0, 1) },
-			"break":          func() { _ = c.Break(none, dir, w.Token()) },
+			"queue":          func() { _, _ = locktest.Queue(none, c.Client, dir) },
+			"queue page":     func() { _, _ = admin.ReadLine(none, c.Client, dir, 0, 1) },
+			"evict":          func() { _ = admin.Evict(none, c.Client, dir, w.Token()) },
 			"lock":           func() { _, _, _ = c.Mutex("/l").Lock(none) },
 			"lock with wait": func() { _, _, _ = c.Mutex("/l", zklock.WithWait(1)).Lock(none) },
 			"handoff":        func() { _, _, _ = c.Mutex("/l", zklock.WithHandoffs(1)).Lock(none) },
@@ -122,7 +123,7 @@ func TestZeroValuesPanicWithTheRule(t *testing.T) {
 		"close": func() { _ = c.Close() }, "status": func() { c.Status() }, "session": func() { _, _ = c.Session(ctx) },
 		"zero close":   func() { _ = new(zklock.Client).Close() },
 		"zero session": func() { _, _ = new(zklock.Client).Session(ctx) },
-		"zero queue":   func() { _, _ = new(zklock.Client).Queue(ctx, "/l") },
+		"zero queue":   func() { _, _ = locktest.Queue(ctx, new(zklock.Client), "/l") },
 		"its mutex":    func() { _, _, _ = new(zklock.Client).Mutex("/l").Lock(ctx) },
 		"its handoff":  func() { _, _, _ = new(zklock.Client).Mutex("/l", zklock.WithHandoffs(1)).Lock(ctx) },
 	} {

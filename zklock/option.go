@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/contender"
 	"github.com/zklock/locker/internal/trusted"
 	"github.com/zklock/locker/session"
 )
@@ -155,6 +156,10 @@ type lockOptions struct {
 	kind                 Kind // for others who look, where the znode's name does not tell; else ""
 }
 
+func (o *lockOptions) identity() contender.Identity {
+	return contender.Mine(o.owner, o.data, string(o.kind))
+}
+
 // maxData bounds the bytes of WithData and WithOwner: a znode is no place for documents.
 const maxData = 64 << 10
 
@@ -254,7 +259,7 @@ func WithContainer() LockOption {
 // harmless: the next hold begins only after the one before it was unlocked. It never has the token of another process's
 // hold. After any end but an Unlock – the session's, WithMaxHold, a znode that was deleted – the znode is not handed on,
 // and the next hold has a greater token. Nor is it handed on after a Multi that was under way at Unlock, or whose outcome
-// was unknown. Queue shows one contender for the process; Break ends the present hold, and the process's waiting calls
+// was unknown. Package admin shows one contender for the process, and its Evict ends the present hold, and the process's waiting calls
 // queue again at the end of the line. Everything else is as without the option.
 //
 // When the process has the znode, Lock takes it without asking the ensemble: it checks the lease, and needs no connection.

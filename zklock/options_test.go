@@ -160,7 +160,7 @@ func TestAnOwnerThatIsNotPrintableIsEscapedInEveryText(t *testing.T) {
 		require.Contains(t, run.String(), "by "+shown)
 
 		h = locktest.Lock(t, a.Mutex("/l", zklock.WithOwner(owner)))
-		line, err := b.Queue(locktest.Soon(t), "/l")
+		line, err := locktest.Queue(locktest.Soon(t), b, "/l")
 		require.NoError(t, err)
 		require.Equal(t, owner, line[0].Owner, "for a program it is what was given")
 		locktest.Unlock(t, h)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/zklock/locker/internal/contender"
 	"github.com/zklock/locker/internal/text"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
@@ -45,19 +46,8 @@ func KeyPath(root, key string) string {
 // nameRoom is what a contender's name takes behind the lock's path.
 const nameRoom = 80
 
-// checkLook refuses a path that can't be any client's lock. It accepts names that only other libraries give their locks.
-func checkLook(path string) error {
-	if path == "/" {
-		return fmt.Errorf("%w %q: is the root, which can't be a lock", ErrPath, path)
-	}
-	if strings.HasPrefix(path+"/", "/zookeeper/") {
-		return fmt.Errorf("%w %q: belongs to ZooKeeper itself", ErrPath, text.Foreign(path))
-	}
-	return nil
-}
-
 func checkLockPath(path string) error {
-	if err := checkLook(path); err != nil {
+	if err := contender.CheckDir(path); err != nil {
 		return err
 	}
 	if err := session.CheckPath(path); err != nil {

@@ -60,7 +60,7 @@ func TestScenario49_AtTheCountersEndOneHoldsAtATimeInOrder(t *testing.T) {
 							for _, later := range calls[i+1:] {
 								require.False(s, later.Over(), "two holders")
 							}
-							line, err := looker.Queue(s.Context(), dir)
+							line, err := locktest.Queue(s.Context(), looker.Client, dir)
 							require.NoError(s, err)
 							require.Len(s, line, len(calls)-i)
 							require.Equal(s, held.Node(), line[0].Node, "the holder is shown first")

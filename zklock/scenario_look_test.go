@@ -15,6 +15,7 @@ import (
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zklock/admin"
 	"github.com/zklock/locker/zktest"
 )
 
@@ -142,14 +143,14 @@ func TestScenario50_LookingAtManyContendersWithMuchDataCostsNoOtherHold(t *testi
 		plantData(s, dir, contenders, bulk)
 		ctx, cancel := context.WithTimeout(s.Context(), 3*time.Second)
 		defer cancel()
-		line, err := c.Queue(ctx, dir)
+		line, err := locktest.Queue(ctx, c, dir)
 		require.NoError(s, err)
 		require.Len(s, line, contenders)
 		for _, k := range line {
 			require.Empty(s, k.Data)
 			require.Equal(s, len(bulk), k.Size)
 		}
-		require.NoError(s, c.Break(ctx, dir, line[contenders-1].Token))
+		require.NoError(s, admin.Evict(ctx, c, dir, line[contenders-1].Token))
 		require.Len(s, s.Server.Children(dir), contenders-1)
 		time.Sleep(20 * time.Second)
 		require.NoError(s, other.Err())
@@ -167,7 +168,7 @@ func TestQueueKeepsNoMoreDataThanThereIsRoomFor(t *testing.T) {
 		plantData(s, dir, contenders, bulk[:200_000])
 		ctx, cancel := context.WithTimeout(s.Context(), 3*time.Second)
 		defer cancel()
-		line, err := c.Queue(ctx, dir)
+		line, err := locktest.Queue(ctx, c, dir)
 		require.NoError(s, err)
 		kept := 0
 		for i, k := range line {
@@ -178,7 +179,7 @@ func TestQueueKeepsNoMoreDataThanThereIsRoomFor(t *testing.T) {
 		}
 		require.LessOrEqual(s, kept, 16<<20)
 		require.Greater(s, kept, 15<<20)
-		page, err := c.QueuePage(ctx, dir, contenders-3, 10)
+		page, err := admin.ReadLine(ctx, c, dir, contenders-3, 10)
 		require.NoError(s, err)
 		require.Len(s, page.Contenders, 3)
 		require.Len(s, page.Contenders[2].Data, 200_000, "a page has room for it")
@@ -213,21 +214,21 @@ func TestScenario50_VeryManyContendersAndLongNames(t *testing.T) {
 		began := time.Now()
 		ctx, cancel = context.WithTimeout(s.Context(), 10*time.Second)
 		defer cancel()
-		line, err := c.Queue(ctx, dir)
+		line, err := locktest.Queue(ctx, c, dir)
 		require.NoError(s, err)
 		require.Len(s, line, contenders)
 		require.True(s, line[0].Holds)
 		require.False(s, line[1].Holds)
 		s.Logf("the queue of %d: %v of a line of %d bytes/s", contenders, time.Since(began), 300*contenders)
 
-		page, err := c.QueuePage(ctx, dir, contenders-1000, 2)
+		page, err := admin.ReadLine(ctx, c, dir, contenders-1000, 2)
 		require.NoError(s, err)
 		require.Equal(s, 1, page.Holding)
 		require.Equal(s, contenders-1, page.Waiting)
 		require.Equal(s, line[contenders-1000:contenders-998], page.Contenders)
 
 		for _, at := range []int{contenders - 1000, 0} { // a name of 10,000 bytes more; and the holder
-			require.NoError(s, c.Break(ctx, dir, line[at].Token))
+			require.NoError(s, admin.Evict(ctx, c, dir, line[at].Token))
 			_, there := s.Server.Node(line[at].Node)
 			require.False(s, there)
 		}
@@ -244,7 +245,7 @@ func TestQueueEndsWithItsContext(t *testing.T) {
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(s.Context(), 300*time.Millisecond)
 		defer cancel()
-		_, err := c.Queue(ctx, dir)
+		_, err := locktest.Queue(ctx, c.Client, dir)
 		require.ErrorIs(s, err, context.DeadlineExceeded)
 		require.Equal(s, 300*time.Millisecond, time.Since(began))
 	})

@@ -95,7 +95,7 @@ func TestScenario48_AForeignChildWithAnyNumberChangesNothingForTheOthers(t *test
 // sessionsInLine returns the sessions of the contenders in line, in order, without those of one neighbour.
 func sessionsInLine(s *locktest.Sim, c *zklock.Client, dir string, but int64) []int64 {
 	s.Helper()
-	line, err := c.Queue(s.Context(), dir)
+	line, err := locktest.Queue(s.Context(), c, dir)
 	require.NoError(s, err)
 	var ids []int64
 	for _, k := range line {

@@ -201,7 +201,7 @@ func TestASizeThatWasResizedOutlivesTheContainer(t *testing.T) {
 				require.ErrorIs(s, err, zklock.ErrConflict)
 				require.ErrorContains(s, err, "has 4 permits at the ensemble, not 2")
 				h := s.Take(locktest.Permits(fresh.Semaphore(dir, 4, zklock.WithContainer()), 4))
-				line, err := fresh.Queue(s.Context(), dir)
+				line, err := locktest.Queue(s.Context(), fresh.Client, dir)
 				require.NoError(s, err)
 				require.Len(s, line, 1)
 				s.Unlock(h)

@@ -257,7 +257,7 @@ func TestASemaphoresDirectoryThatIsDeletedWhileOneEntersGetsItsSizeBack(t *testi
 		h := call.Get(s)
 		n, _ := s.Server.Node(dir)
 		require.JSONEq(s, `{"size":3}`, string(n.Data))
-		line, err := c.Queue(s.Context(), dir)
+		line, err := locktest.Queue(s.Context(), c.Client, dir)
 		require.NoError(s, err)
 		require.Len(s, line, 1)
 		require.True(s, line[0].Holds)

@@ -14,7 +14,7 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// Status is what a Client had at one moment: its session, holds and waits. Client.Queue has those of other clients.
+// Status is what a Client had at one moment: its session, holds and waits. Package admin has those of other clients.
 type Status struct {
 	Session SessionStatus
 	Holds   []HeldLock   // in the order in which they were asked for

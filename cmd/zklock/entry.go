@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"strconv"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zklock/locker/internal/queuejson"
 	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zklock/admin"
 )
 
 // lockEntry is one lock as --json shows it. Every command that lists locks uses this schema: see zklock help json.
@@ -17,7 +15,7 @@ type lockEntry struct{ queuejson.Queue }
 
 // readEntry reads a part of a lock's queue.
 func readEntry(ctx context.Context, c *zklock.Client, path string, from, rows int) (lockEntry, error) {
-	page, err := c.QueuePage(ctx, path, from, rows)
+	page, err := admin.ReadLine(ctx, c, path, from, rows)
 	return lockEntry{queuejson.New(page)}, err
 }
 
@@ -69,19 +67,4 @@ func who(m queuejson.Member) string {
 		return short(m.Owner, 60)
 	}
 	return short(m.Owner, 40) + " (" + short(at, 60) + ")"
-}
-
-// contender parses a znode as Queue does, for one that has been read already.
-func contender(node string, data []byte, stat zk.Stat) zklock.Contender {
-	k := zklock.Contender{Node: node, Session: stat.EphemeralOwner, Token: zklock.Token(stat.Czxid)}
-	var id struct {
-		Owner, Host string
-		PID         int
-	}
-	if json.Unmarshal(data, &id) == nil && id.Host != "" {
-		k.Owner, k.Host, k.PID = id.Owner, id.Host, id.PID
-	} else if len(data) <= 200 && clean(string(data)) == string(data) {
-		k.Owner = string(data)
-	}
-	return k
 }

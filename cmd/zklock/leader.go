@@ -11,6 +11,7 @@ import (
 
 	"github.com/zklock/locker/internal/queuejson"
 	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zklock/admin"
 )
 
 // leaderEntry is a leader, or that there is none, as --json writes it.
@@ -79,8 +80,7 @@ func (a *app) printLeader(path string, l zklock.Leader, err error, asJSON, follo
 	if asJSON {
 		e := leaderEntry{Path: path, At: now.UTC()}
 		if !none {
-			m := queuejson.NewMember(1, l.Contender)
-			m.Data = l.Value
+			m := memberOf(l)
 			if e.Leader = &m; utf8.Valid(l.Value) {
 				e.Value = string(l.Value)
 			}
@@ -95,11 +95,17 @@ func (a *app) printLeader(path string, l zklock.Leader, err error, asJSON, follo
 		_, err = fmt.Fprintf(a.out, "%sno leader\n", stamp)
 		return err
 	}
-	m := queuejson.NewMember(1, l.Contender)
+	m := memberOf(l)
 	value := short(string(l.Value), 200)
 	if value == "" {
 		value = "(no value)"
 	}
 	_, err = fmt.Fprintf(a.out, "%s%s  %s  token %d\n", stamp, value, who(m), m.Token)
 	return err
+}
+
+// memberOf is the leader as the first in line.
+func memberOf(l zklock.Leader) queuejson.Member {
+	return queuejson.NewMember(1, admin.Contender{Node: l.Node, Kind: zklock.KindElection, Holds: true, Token: l.Token, Session: l.Session,
+		Since: l.Since, Owner: l.Owner, Host: l.Host, PID: l.PID, Data: l.Value})
 }

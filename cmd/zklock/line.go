@@ -8,6 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/zklock/locker/internal/contender"
+	"github.com/zklock/locker/zklock/admin"
+
 	"github.com/go-zookeeper/zk"
 	"golang.org/x/term"
 
@@ -153,7 +156,9 @@ func describe(ctx context.Context, s *session.Session, dir, name string) string 
 	if err != nil || nodes[0].Err != nil {
 		return ""
 	}
-	return who(queuejson.NewMember(1, contender(join(dir, name), nodes[0].Data, nodes[0].Stat)))
+	id := contender.Parse(nodes[0].Data)
+	return who(queuejson.NewMember(1, admin.Contender{Session: nodes[0].Stat.EphemeralOwner, Token: zklock.Token(nodes[0].Stat.Czxid),
+		Owner: id.Owner, Host: id.Host, PID: id.PID}))
 }
 
 // place describes the place in words. The caller holds mu.

@@ -17,6 +17,7 @@ import (
 	"github.com/zklock/locker/internal/queuejson"
 	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zklock/admin"
 )
 
 func (a *app) lsCommand() *cobra.Command {
@@ -116,8 +117,8 @@ func (l *walkLimits) check() error {
 	switch {
 	case l.znodes < 1:
 		return usagef("--limit %d: must be more than 0", l.znodes)
-	case l.depth < 0:
-		return usagef("--depth %d: must not be less than 0", l.depth)
+	case l.depth < 1:
+		return usagef("--depth %d: must be more than 0", l.depth)
 	}
 	return nil
 }
@@ -135,7 +136,7 @@ type walk struct {
 
 // findLocks looks for the locks below root, and reads rows contenders of each.
 func findLocks(ctx context.Context, c *zklock.Client, root string, limits walkLimits, rows int) (w walk, err error) {
-	found, err := c.Locks(ctx, root, zklock.SearchZnodes(limits.znodes), zklock.SearchDepth(limits.depth), zklock.SearchRows(rows))
+	found, err := admin.Locks(ctx, c, root, admin.Search{Znodes: limits.znodes, Depth: limits.depth, Rows: rows})
 	w.locks = []lockEntry{}
 	w.looked, w.hidden, w.cut = found.Looked, found.Hidden, found.Cut
 	for _, page := range found.Locks {

@@ -23,7 +23,7 @@ func (a *app) queueCommand() *cobra.Command {
 		GroupID: groupLook,
 		Short:   "Show who holds a lock and who waits for it",
 		Long: `Show the holders of the lock at PATH and the contenders that wait for it, in order of arrival: kind, owner, host and process,
-how long each has been in line, its ZooKeeper session, and its token, by which zklock break removes it. An empty line is an
+how long each has been in line, its ZooKeeper session, and its token, by which zklock evict removes it. An empty line is an
 empty table; when there is no znode at PATH, standard error says so. Contenders of other clients (Curator, Kazoo, go-zookeeper) are shown as well; their
 semaphores are not. Of a long line it shows --rows contenders, from the one with --from others before it, and reads only
 their data.
@@ -68,7 +68,7 @@ waiting until they release: they may still be at work.`,
 					}
 				}
 				if hidden > 0 && !a.quiet {
-					notice(a.err, "%d of these may not be read with these credentials, and have no token to break them by: --auth; their znodes are in --json", hidden)
+					notice(a.err, "%d of these may not be read with these credentials, and have no token to evict them by: --auth; their znodes are in --json", hidden)
 				}
 				if asJSON {
 					return a.printJSON(e)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zklock/admin"
 )
 
 func (a *app) resizeCommand() *cobra.Command {
@@ -36,7 +37,7 @@ holders finish. Later commands must use --of N. A path without permits is not ch
 func (a *app) resize(ctx context.Context, c *zklock.Client, path string, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, a.conn.patience)
 	defer cancel()
-	if _, err := c.QueuePage(ctx, path, 0, 0); err != nil { // returns the error of an invalid path
+	if _, err := admin.ReadLine(ctx, c, path, 0, 0); err != nil { // returns the error of an invalid path
 		return err
 	}
 	s, err := c.Session(ctx)

@@ -153,7 +153,7 @@ A command that it runs under a lock is stopped before another client can have th
 	a.conn.register(flags)
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "print only errors, no message for a busy lock (its exit code tells), no place in line while waiting")
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "log sessions, losses and retries to standard error")
-	root.AddCommand(a.runCommand(), a.electCommand(), a.holdCommand(), a.lsCommand(), a.queueCommand(), a.leaderCommand(), a.breakCommand(),
+	root.AddCommand(a.runCommand(), a.electCommand(), a.holdCommand(), a.lsCommand(), a.queueCommand(), a.leaderCommand(), a.evictCommand(),
 		a.resizeCommand(), a.doneCommand(), a.pruneCommand(), a.doctorCommand(), a.serveCommand(), a.versionCommand())
 	root.AddCommand(topics()...)
 	root.InitDefaultHelpCmd()

@@ -255,7 +255,7 @@ func TestBreakAsksOnATerminal(t *testing.T) {
 		code   int
 		says   string
 	}{{"n\n", 1, "zklock: not removed"}, {"\n", 1, "zklock: not removed"}, {"y\n", 0, "removed token"}} {
-		ask := open(t, s.Addr(), self(t, "zklock", "break", "/l", "--token", token))
+		ask := open(t, s.Addr(), self(t, "zklock", "evict", "/l", "--token", token))
 		ask.sees("hangs (")
 		ask.sees(", HOLDS the lock.")
 		ask.sees("Remove it? [y/N] ")

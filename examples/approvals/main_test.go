@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zklock/admin"
 	"github.com/zklock/locker/zktest"
 )
 
@@ -107,7 +108,7 @@ func TestAHolderWhoseLockIsLostBetweenReadAndWriteIsRefusedOnceTheNextOneHasRead
 	require.NoError(t, err)
 	_, err = read(ctx, db, int64(late.Token()), 1)
 	require.NoError(t, err)
-	require.NoError(t, client.Break(ctx, "/locks/document/1", late.Token()))
+	require.NoError(t, admin.Evict(ctx, client, "/locks/document/1", late.Token()))
 	_, next, err := lock.Lock(ctx)
 	require.NoError(t, err)
 	_, err = read(ctx, db, int64(next.Token()), 1)

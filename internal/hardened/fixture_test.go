@@ -83,7 +83,7 @@ func life(t *testing.T, connect, path string, opts ...zklock.Option) {
 	require.NoError(t, g.err)
 	require.Greater(t, g.hold.Token(), held.Token())
 	require.NoError(t, g.hold.Unlock())
-	queue, err := first.Queue(locktest.Within(t, soon), path)
+	queue, err := locktest.Queue(locktest.Within(t, soon), first, path)
 	require.NoError(t, err)
 	require.Empty(t, queue)
 }

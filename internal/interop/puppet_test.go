@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
 )
 
@@ -100,7 +101,7 @@ func (p *goPuppet) step(word, argument string) (string, error) {
 	case "unlock", "unread", "unwrite":
 		return "free", p.hold.Unlock()
 	case "line":
-		line, err := p.client.Queue(ctx, p.path)
+		line, err := locktest.Queue(ctx, p.client, p.path)
 		return fmt.Sprint("line ", len(line)), err
 	case "close":
 		return "closed", p.client.Close()

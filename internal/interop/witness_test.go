@@ -12,8 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/ensemble"
+	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zklock/admin"
 )
 
 // witness checks one lock: it records which contenders are inside, and asks the ensemble for the holders.
@@ -51,14 +53,14 @@ func (w *witness) mark() string { return w.path + "-witness" }
 // not enough for that when the witness is connected to the leader: in 3.8.0 the leader answers a sync before it has
 // itself applied what it has told a follower to commit, and a client of that follower may have seen it. A server's
 // answers after a write of ours include everything that was committed before the write.
-func (w *witness) queue(ctx context.Context) ([]zklock.Contender, error) {
+func (w *witness) queue(ctx context.Context) ([]admin.Contender, error) {
 	for {
 		s, err := w.client.Session(ctx)
 		if err == nil {
 			_, err = s.Set(ctx, w.mark(), nil, -1)
 		}
 		if err == nil {
-			return w.client.Queue(ctx, w.path)
+			return locktest.Queue(ctx, w.client, w.path)
 		}
 		if !errors.Is(err, session.ErrUnknownOutcome) { // a second create is harmless
 			return nil, err
@@ -160,11 +162,11 @@ func (w *witness) checkShared(ctx context.Context, c *contender, mode string) er
 }
 
 // awaitLine returns the line when it has that many contenders.
-func (w *witness) awaitLine(t *testing.T, n int) []zklock.Contender {
+func (w *witness) awaitLine(t *testing.T, n int) []admin.Contender {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
-	var line []zklock.Contender
+	var line []admin.Contender
 	ensemble.Until(t, bound, fmt.Sprint(n, " in line"), func() (err error) {
 		if line, err = w.queue(ctx); err == nil && len(line) != n {
 			err = fmt.Errorf("%d are", len(line))

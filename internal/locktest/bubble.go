@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zklock/admin"
 	"github.com/zklock/locker/zktest"
 )
 
@@ -135,4 +136,15 @@ func LossOf(h *zklock.Hold) <-chan Loss {
 		ch <- Loss{time.Now(), context.Cause(h.Context()), h.SafeUntil()}
 	}()
 	return ch
+}
+
+// Queue returns the whole line of path.
+func Queue(ctx context.Context, c *zklock.Client, path string) (line []admin.Contender, err error) {
+	for k, err := range admin.Queue(ctx, c, path) {
+		if err != nil {
+			return nil, err
+		}
+		line = append(line, k)
+	}
+	return line, nil
 }

@@ -11,7 +11,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
-	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zklock/admin"
 )
 
 // Queue is a lock's queue, or a part of it.
@@ -49,7 +49,7 @@ const (
 )
 
 // New returns a page in its JSON form.
-func New(p zklock.QueuePage) Queue {
+func New(p admin.Line) Queue {
 	q := Queue{Path: cut(p.Path, maxPath), Kind: string(p.Kind), Holding: p.Holding, Waiting: p.Waiting, Line: []Member{}, Permits: p.Permits}
 	for i, k := range p.Contenders {
 		q.Line = append(q.Line, NewMember(p.From+i+1, k))
@@ -58,7 +58,7 @@ func New(p zklock.QueuePage) Queue {
 }
 
 // NewMember returns a contender in its JSON form.
-func NewMember(position int, k zklock.Contender) Member {
+func NewMember(position int, k admin.Contender) Member {
 	m := Member{Position: position, Holds: k.Holds, Kind: string(k.Kind), Permits: k.Permits, Owner: cut(k.Owner, maxText),
 		Host: cut(k.Host, maxText), PID: k.PID, Since: k.Since.UTC(), Session: fmt.Sprintf("%#x", uint64(k.Session)),
 		Token: int64(k.Token), Node: cut(k.Node, maxPath), Data: k.Data, Size: k.Size}

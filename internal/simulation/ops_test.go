@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zklock/admin"
 )
 
 // op is one operation: the random choices for it, and when it began. An op that acquires a lock also holds and releases it.
@@ -203,7 +205,7 @@ func (o *op) refused(ctx context.Context, err error) {
 // queue lists the contenders of a lock.
 func (o *op) queue(ctx context.Context) {
 	sure := o.p.w.oracle.certain(o.path)
-	line, err := o.c.Queue(ctx, o.path)
+	line, err := locktest.Queue(ctx, o.c, o.path)
 	o.p.note("#%d sees %d in line: %v", o.n, len(line), errText{err})
 	o.p.within(o.began, o.limit, "queue")
 	o.looked(ctx, "queue", err)
@@ -219,7 +221,7 @@ func (o *op) queue(ctx context.Context) {
 		if o.p.w.oracle.resized(t.acquisition) {
 			continue // a list does not tell contenders that hold beyond a lowered size from waiters
 		}
-		if i := slices.IndexFunc(line, func(k zklock.Contender) bool { return k.Session == t.session && k.Holds }); i >= 0 {
+		if i := slices.IndexFunc(line, func(k admin.Contender) bool { return k.Session == t.session && k.Holds }); i >= 0 {
 			continue
 		}
 		o.p.w.violated("queue of %s does not show the holder %s: %+v", o.path, t.who, line)
@@ -228,14 +230,14 @@ func (o *op) queue(ctx context.Context) {
 
 // breakOne breaks the lock of one contender.
 func (o *op) breakOne(ctx context.Context) {
-	line, err := o.c.Queue(ctx, o.path)
+	line, err := locktest.Queue(ctx, o.c, o.path)
 	o.looked(ctx, "queue", err)
 	if err != nil || len(line) == 0 {
 		return
 	}
 	k := line[o.victim%len(line)]
 	o.p.w.oracle.noteForced(k.Node)
-	err = o.c.Break(ctx, o.path, k.Token)
+	err = admin.Evict(ctx, o.c, o.path, k.Token)
 	o.p.note("#%d breaks %s: %v", o.n, short(k.Node), errText{err})
 	o.p.within(o.began, o.limit, "break")
 	if _, stands := o.p.w.srv.Node(k.Node); stands && err == nil {

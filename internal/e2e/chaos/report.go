@@ -14,6 +14,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/e2e/history"
+	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/session"
 )
 
@@ -178,7 +179,7 @@ func until(check func() error) error {
 func (r *Run) empty(locks []string) error {
 	for _, path := range locks {
 		ctx, cancel := context.WithTimeout(context.Background(), opBound)
-		line, err := r.inspector.Queue(ctx, path)
+		line, err := locktest.Queue(ctx, r.inspector, path)
 		cancel()
 		if err != nil {
 			return err

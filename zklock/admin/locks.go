@@ -1,6 +1,7 @@
-package zklock
+package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,66 +11,56 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklock/locker/internal/contender"
 	"github.com/zklock/locker/recipe"
 	"github.com/zklock/locker/session"
+	"github.com/zklock/locker/zklock"
 )
 
-// LockList is what Locks has found.
-type LockList struct {
-	Locks  []QueuePage // those in use, by path
-	Looked int         // znodes that were looked at
-	Hidden int         // those of them that may not be read: no lock there is in Locks
-	Cut    bool        // the limits left something out
+// Search bounds what Locks reads. The zero value is the default.
+type Search struct {
+	Znodes int // how many to look at; 0: 10,000
+	Depth  int // how many levels below the root; 0: 32
+	Rows   int // how many contenders of each lock to read, from the first on; 0: one, which is a holder
 }
 
-// SearchOption bounds what Locks reads.
-type SearchOption struct{ set func(*search) }
-
-// SearchZnodes has Locks look at n znodes at most; default 10,000. It must be more than 0.
-func SearchZnodes(n int) SearchOption { return SearchOption{func(s *search) { s.znodes = n }} }
-
-// SearchDepth has Locks look n levels below the root at most; default 32. 0 is the root alone.
-func SearchDepth(n int) SearchOption { return SearchOption{func(s *search) { s.depth = n }} }
-
-// SearchRows has Locks read n contenders of each lock, from the first on; default 1, which is a holder.
-func SearchRows(n int) SearchOption { return SearchOption{func(s *search) { s.rows = n }} }
+// Found is what Locks has found.
+type Found struct {
+	Locks  []Line // those in use, by path
+	Looked int    // znodes that were looked at
+	Hidden int    // those of them that may not be read: no lock there is in Locks
+	Cut    bool   // the search's bounds left something out
+}
 
 // Locks returns the locks at root and below it that are held or waited for. A znode is taken for a lock when it has
 // children that are named as contenders are. ZooKeeper's own znodes and what is below a job's record are left out. So are,
-// except root, those that may not be read or have more children than can be read. Each lock is as QueuePage shows it, at a
+// except root, those that may not be read or have more children than can be read. Each lock is as ReadLine shows it, at a
 // time of its own.
 //
-// It costs a list for each znode, 16 at a time, and for each lock what QueuePage costs, and blocks for that, or as long as
+// It costs a list for each znode, 16 at a time, and for each lock what ReadLine costs, and blocks for that, or as long as
 // there is no connection and ctx lasts. It may be called concurrently.
 //
-// Errors: ErrPath, ErrOption; zk.ErrNoAuth when root itself may not be read, since an empty list would say that no lock is
-// in use; otherwise as for Queue. With an error the list is what was found before.
-func (c *Client) Locks(ctx context.Context, root string, opts ...SearchOption) (LockList, error) {
-	c.need()
-	needContext(ctx)
-	s := search{c: c, root: root, znodes: 10_000, depth: 32, rows: 1}
-	for _, o := range opts {
-		if o.set != nil {
-			o.set(&s)
-		}
-	}
+// Errors: zklock.ErrPath; zklock.ErrOption when a bound is negative; zk.ErrNoAuth when root itself may not be read, since an
+// empty list would say that no lock is in use; otherwise as for ReadLine. With an error Found is what was found before.
+func Locks(ctx context.Context, c *zklock.Client, root string, within Search) (Found, error) {
+	s := search{c: c, root: root, within: Search{cmp.Or(within.Znodes, 10_000), cmp.Or(within.Depth, 32), cmp.Or(within.Rows, 1)}}
 	err := s.run(ctx)
 	return s.found, failed("locks", root, err)
 }
 
 type search struct {
-	c                   *Client
-	root                string
-	znodes, depth, rows int
-	found               LockList
+	c      *zklock.Client
+	root   string
+	within Search
+	found  Found
 }
 
 func (s *search) run(ctx context.Context) error {
 	if err := session.CheckPath(s.root); err != nil {
 		return err
 	}
-	if s.znodes < 1 || s.depth < 0 || s.rows < 0 {
-		return fmt.Errorf("%w: search of %d znodes, %d levels down, %d rows each: needs a znode at least, and no number may be negative", ErrOption, s.znodes, s.depth, s.rows)
+	if min(s.within.Znodes, s.within.Depth, s.within.Rows) < 0 {
+		return fmt.Errorf("%w: search %+v: no bound may be negative", zklock.ErrOption, s.within)
 	}
 	z, err := s.c.Session(ctx)
 	if err == nil {
@@ -83,13 +74,13 @@ func (s *search) run(ctx context.Context) error {
 		return err
 	}
 	slices.Sort(locks)
-	pages := make([]QueuePage, len(locks))
+	lines := make([]Line, len(locks))
 	err = each(locks, func(i int, dir string) error {
 		var err error
-		pages[i], err = s.c.page(ctx, dir, 0, s.rows)
+		lines[i], err = read(ctx, s.c, dir, 0, s.within.Rows)
 		return unlessOne(err)
 	})
-	s.found.Locks = slices.DeleteFunc(pages, func(p QueuePage) bool { return p.Holding+p.Waiting == 0 }) // gone meanwhile
+	s.found.Locks = slices.DeleteFunc(lines, func(l Line) bool { return l.Holding+l.Waiting == 0 }) // gone meanwhile
 	return err
 }
 
@@ -97,8 +88,8 @@ func (s *search) run(ctx context.Context) error {
 func (s *search) walk(ctx context.Context, z *session.Session) (locks []string, err error) {
 	level := []string{s.root}
 	for depth := 0; len(level) > 0; depth++ {
-		room := max(0, s.znodes-s.found.Looked)
-		if depth > s.depth {
+		room := max(0, s.within.Znodes-s.found.Looked)
+		if depth > s.within.Depth {
 			room = 0
 		}
 		if len(level) > room {
@@ -122,7 +113,7 @@ func (s *search) walk(ctx context.Context, z *session.Session) (locks []string, 
 			for _, name := range names {
 				if _, ok := recipe.Parse(name); ok {
 					contenders = true
-				} else if p := strings.TrimSuffix(dir, "/") + "/" + name; p != "/zookeeper" && !ofRecord(dir, name) {
+				} else if p := strings.TrimSuffix(dir, "/") + "/" + name; p != "/zookeeper" && !contender.OfRecord(dir, name) {
 					next = append(next, p)
 				}
 			}
@@ -142,7 +133,7 @@ func (s *search) walk(ctx context.Context, z *session.Session) (locks []string, 
 
 // unlessOne returns err, unless it only concerns one znode, which is left out: it is gone, or may not or can't be read.
 func unlessOne(err error) error {
-	if isAny(err, zk.ErrNoNode, zk.ErrNoAuth, ErrTooLarge, ErrPath) {
+	if slices.ContainsFunc([]error{zk.ErrNoNode, zk.ErrNoAuth, zklock.ErrTooLarge, zklock.ErrPath}, func(one error) bool { return errors.Is(err, one) }) {
 		return nil
 	}
 	return err

@@ -1,4 +1,4 @@
-package zklock_test
+package admin_test
 
 import (
 	"context"
@@ -13,16 +13,17 @@ import (
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zklock/admin"
 	"github.com/zklock/locker/zktest"
 )
 
-// Tests of Queue and Break.
+// Tests of Queue, ReadLine and Evict.
 
 // lineOf returns the line of path in short: "mutex!" for a holder, "mutex" for a waiter.
 func lineOf(s *locktest.Sim, c *locktest.Client, path string) (line []string) {
 	s.Helper()
 	synctest.Wait()
-	all, err := c.Queue(s.Context(), path)
+	all, err := locktest.Queue(s.Context(), c.Client, path)
 	require.NoError(s, err)
 	for _, k := range all {
 		short := string(k.Kind)
@@ -44,7 +45,7 @@ func TestQueueShowsWhoHoldsAndWhoWaitsOfEveryKind(t *testing.T) {
 		m := s.Lock(c.Mutex("/m", zklock.WithOwner("first"), zklock.WithData([]byte("data"))))
 		locktest.Go(ctx, c.Mutex("/m", zklock.WithOwner("second")).Lock)
 		require.Equal(s, []string{"mutex!", "mutex"}, lineOf(s, c, "/m"))
-		line, err := c.Queue(ctx, "/m")
+		line, err := locktest.Queue(ctx, c.Client, "/m")
 		require.NoError(s, err)
 		require.Equal(s, m.Node(), line[0].Node)
 		require.Equal(s, m.Token(), line[0].Token)
@@ -74,9 +75,9 @@ func TestQueueShowsWhoHoldsAndWhoWaitsOfEveryKind(t *testing.T) {
 			return c.Semaphore("/s", 4).Acquire(ctx, 1)
 		})
 		require.Equal(s, []string{"semaphore 3!", "semaphore 2", "semaphore 1"}, lineOf(s, c, "/s"))
-		lead(s, c.Election("/e"), "v")
+		s.Take(locktest.Campaign(c.Election("/e"), "v"))
 		require.Equal(s, []string{"election!"}, lineOf(s, c, "/e"))
-		_, err = c.Queue(ctx, "/")
+		_, err = locktest.Queue(ctx, c.Client, "/")
 		require.ErrorIs(s, err, zklock.ErrPath)
 		require.NoError(s, c.Close()) // ends the waiters
 	})
@@ -93,7 +94,7 @@ func TestQueueShowsForeignClientsAndWhatTheirNamesTell(t *testing.T) {
 		_, err := other.Create(s.Context(), dir+"/x-lock-0000000003", []byte("secret"), session.Ephemeral, zk.WorldACL(zk.PermWrite|zk.PermDelete))
 		require.NoError(s, err)
 		s.Server.Inject(zktest.Answer(zktest.CodeNoNode).Op(zktest.OpGetData).Path(dir + "/_c_1-*")) // deleted since the list
-		line, err := c.Queue(s.Context(), dir)
+		line, err := locktest.Queue(s.Context(), c.Client, dir)
 		require.NoError(s, err)
 		require.Len(s, line, 3)
 		require.Equal(s, "curator-host", line[0].Owner)
@@ -102,9 +103,9 @@ func TestQueueShowsForeignClientsAndWhatTheirNamesTell(t *testing.T) {
 		require.Equal(s, other.ID(), line[0].Session)
 		require.Empty(s, line[1].Owner, "nothing that a terminal could stumble over")
 		require.Equal(s, "\x00\x01", string(line[1].Data))
-		require.Equal(s, zklock.Contender{Node: dir + "/x-lock-0000000003", Kind: "mutex"}, line[2], "unreadable: what its name tells")
-		require.ErrorIs(s, c.Break(s.Context(), dir, 0), zk.ErrNoNode, "the token that it seems to have is nobody's")
-		require.ErrorIs(s, c.Break(s.Context(), dir, -1), zk.ErrNoNode)
+		require.Equal(s, admin.Contender{Node: dir + "/x-lock-0000000003", Kind: "mutex"}, line[2], "unreadable: what its name tells")
+		require.ErrorIs(s, admin.Evict(s.Context(), c.Client, dir, 0), zk.ErrNoNode, "the token that it seems to have is nobody's")
+		require.ErrorIs(s, admin.Evict(s.Context(), c.Client, dir, -1), zk.ErrNoNode)
 		require.Len(s, s.Server.Children(dir), 5)
 	})
 }
@@ -116,7 +117,7 @@ func TestQueueOfADirectoryThatGoesMeanwhile(t *testing.T) {
 		_, h, err := c.Semaphore("/s", 2).Acquire(s.Context(), 1)
 		require.NoError(s, err)
 		s.Server.Inject(zktest.Answer(zktest.CodeNoNode).Op(zktest.OpGetData).Path("/s"))
-		line, err := c.Queue(s.Context(), "/s")
+		line, err := locktest.Queue(s.Context(), c.Client, "/s")
 		require.NoError(s, err)
 		require.Empty(s, line)
 		s.Unlock(h)
@@ -127,7 +128,7 @@ func TestBreakRemovesTheRightContenderAndItsHolderHearsOfIt(t *testing.T) {
 	for _, held := range []time.Duration{0, time.Minute} {
 		t.Run(held.String(), func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {
-				dir, a, b, admin := s.Dir("/l"), s.Client(), s.Client(), s.Client()
+				dir, a, b, operator := s.Dir("/l"), s.Client(), s.Client(), s.Client()
 				h := s.Lock(a.Mutex(dir))
 				lost := locktest.LossOf(h)
 				first, second := locktest.Go(s.Context(), b.Mutex(dir).Lock), (*locktest.Call)(nil)
@@ -135,20 +136,20 @@ func TestBreakRemovesTheRightContenderAndItsHolderHearsOfIt(t *testing.T) {
 				second = locktest.Go(s.Context(), b.Mutex(dir).Lock)
 				require.False(s, second.Over())
 				time.Sleep(held)
-				line, err := admin.Queue(s.Context(), dir)
+				line, err := locktest.Queue(s.Context(), operator.Client, dir)
 				require.NoError(s, err)
 				require.Len(s, line, 3)
 				began := time.Now()
-				require.NoError(s, admin.Break(s.Context(), dir, h.Token()))
+				require.NoError(s, admin.Evict(s.Context(), operator.Client, dir, h.Token()))
 				loss := <-lost
 				require.Equal(s, zklock.ErrNodeDeleted, loss.Cause)
 				require.LessOrEqual(s, loss.At.Sub(began), time.Second)
 				require.Equal(s, line[1].Token, first.Get(s).Token())
-				require.ErrorIs(s, admin.Break(s.Context(), dir, h.Token()), zk.ErrNoNode, "it is gone")
-				require.ErrorIs(s, admin.Break(s.Context(), "/missing", h.Token()), zk.ErrNoNode)
+				require.ErrorIs(s, admin.Evict(s.Context(), operator.Client, dir, h.Token()), zk.ErrNoNode, "it is gone")
+				require.ErrorIs(s, admin.Evict(s.Context(), operator.Client, "/missing", h.Token()), zk.ErrNoNode)
 				require.NoError(s, first.Hold.Err())
 
-				require.NoError(s, admin.Break(s.Context(), dir, line[2].Token), "a waiter")
+				require.NoError(s, admin.Evict(s.Context(), operator.Client, dir, line[2].Token), "a waiter")
 				s.Until(time.Second, "it queues again", func() bool { return len(s.Server.Children(dir)) == 2 })
 				require.False(s, second.Over())
 				s.Unlock(first.Hold)
@@ -163,11 +164,11 @@ func TestBreakRemovesTheRightContenderAndItsHolderHearsOfIt(t *testing.T) {
 // The reply to the deletion is lost, so its outcome is unknown, and the error says so.
 func TestBreakWhoseReplyIsLostSaysThatItMayHaveBeenDone(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
-		dir, a, admin := s.Dir("/l"), s.Client(), s.Client()
+		dir, a, operator := s.Dir("/l"), s.Client(), s.Client()
 		h := s.Lock(a.Mutex(dir))
-		s.Server.Inject(zktest.CloseAfter().Op(zktest.OpDelete).Session(admin.SessionID()).Once())
-		require.ErrorIs(s, admin.Break(s.Context(), dir, h.Token()), zklock.ErrUnknownOutcome)
-		require.ErrorIs(s, admin.Break(s.Context(), dir, h.Token()), zk.ErrNoNode)
+		s.Server.Inject(zktest.CloseAfter().Op(zktest.OpDelete).Session(operator.SessionID()).Once())
+		require.ErrorIs(s, admin.Evict(s.Context(), operator.Client, dir, h.Token()), zklock.ErrUnknownOutcome)
+		require.ErrorIs(s, admin.Evict(s.Context(), operator.Client, dir, h.Token()), zk.ErrNoNode)
 	})
 }
 
@@ -182,23 +183,23 @@ func TestQueueJudgesEachContenderAmongItsOwnKind(t *testing.T) {
 		s.Plant(other, dir+"/x-__WRIT__0000000004")
 		s.Plant(other, dir+"/x-__READ__0000000005")
 		require.Equal(s, []string{"semaphore 3", "mutex!", "read!", "mutex", "write", "read"}, lineOf(s, c, dir))
-		page, err := c.QueuePage(s.Context(), dir, 1, 2)
+		page, err := admin.ReadLine(s.Context(), c.Client, dir, 1, 2)
 		require.NoError(s, err)
 		require.Equal(s, zklock.KindSemaphore, page.Kind)
 		require.Equal(s, []int{2, 4, 1, 2}, []int{page.Holding, page.Waiting, page.From, len(page.Contenders)})
 		require.Equal(s, zklock.KindMutex, page.Contenders[0].Kind)
 		for _, from := range []int{6, 1000} {
-			page, err = c.QueuePage(s.Context(), dir, from, 2)
+			page, err = admin.ReadLine(s.Context(), c.Client, dir, from, 2)
 			require.NoError(s, err)
 			require.Empty(s, page.Contenders)
 			require.Equal(s, 2, page.Holding)
 		}
-		page, err = c.QueuePage(s.Context(), dir, 0, 0)
+		page, err = admin.ReadLine(s.Context(), c.Client, dir, 0, 0)
 		require.NoError(s, err)
 		require.Empty(s, page.Contenders)
-		_, err = c.QueuePage(s.Context(), dir, -1, 2)
+		_, err = admin.ReadLine(s.Context(), c.Client, dir, -1, 2)
 		require.ErrorIs(s, err, zklock.ErrOption)
-		_, err = c.QueuePage(s.Context(), dir, 0, -1)
+		_, err = admin.ReadLine(s.Context(), c.Client, dir, 0, -1)
 		require.ErrorIs(s, err, zklock.ErrOption)
 	})
 }

@@ -13,13 +13,14 @@ import (
 
 	"github.com/zklock/locker/internal/queuejson"
 	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zklock/admin"
 )
 
-func (a *app) breakCommand() *cobra.Command {
+func (a *app) evictCommand() *cobra.Command {
 	var token int64
 	var yes bool
 	cmd := &cobra.Command{
-		Use:     "break [flags] PATH --token TOKEN",
+		Use:     "evict [flags] PATH --token TOKEN",
 		GroupID: groupLook,
 		Short:   "Remove a contender from a lock's line by force",
 		Long: `Remove the contender with this token from the line of PATH, usually a holder that hangs. zklock queue shows the tokens.
@@ -32,8 +33,8 @@ reach the machine, end the process there instead: its session's end releases the
 
 It ends with 1 when there is no such contender, or when the answer was no.`,
 		Example: `  zklock queue /locks/nightly-report
-  zklock break /locks/nightly-report --token 4294967321
-  zklock break --yes /locks/nightly-report --token 4294967321`,
+  zklock evict /locks/nightly-report --token 4294967321
+  zklock evict --yes /locks/nightly-report --token 4294967321`,
 		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
@@ -52,7 +53,7 @@ It ends with 1 when there is no such contender, or when the answer was no.`,
 				}
 				ctx, cancel := context.WithTimeout(ctx, a.conn.patience)
 				defer cancel()
-				if err := c.Break(ctx, args[0], zklock.Token(token)); err != nil {
+				if err := admin.Evict(ctx, c, args[0], zklock.Token(token)); err != nil {
 					return err
 				}
 				if !a.quiet {
@@ -88,7 +89,7 @@ func (a *app) ask(ctx context.Context, c *zklock.Client, path string, token int6
 func inLineWith(ctx context.Context, c *zklock.Client, path string, token int64) (queuejson.Member, error) {
 	const rows = 100
 	for from := 0; ; from += rows {
-		page, err := c.QueuePage(ctx, path, from, rows)
+		page, err := admin.ReadLine(ctx, c, path, from, rows)
 		if err != nil {
 			return queuejson.Member{}, err
 		}
@@ -98,7 +99,7 @@ func inLineWith(ctx context.Context, c *zklock.Client, path string, token int64)
 			}
 		}
 		if from+rows >= page.Holding+page.Waiting {
-			return queuejson.Member{}, fmt.Errorf("break %s: nobody in line has the token %d", path, token)
+			return queuejson.Member{}, fmt.Errorf("evict %s: nobody in line has the token %d", path, token)
 		}
 	}
 }

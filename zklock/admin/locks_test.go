@@ -1,4 +1,4 @@
-package zklock_test
+package admin_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/zklock"
+	"github.com/zklock/locker/zklock/admin"
 )
 
 func TestLocksFindsWhatIsInUseBelowARoot(t *testing.T) {
@@ -27,7 +28,7 @@ func TestLocksFindsWhatIsInUseBelowARoot(t *testing.T) {
 		require.NoError(s, err)
 		s.Lock(c.Mutex("/other/b"))
 
-		found, err := c.Locks(s.Context(), "/app")
+		found, err := admin.Locks(s.Context(), c.Client, "/app", admin.Search{})
 		require.NoError(s, err)
 		require.Len(s, found.Locks, 2)
 		require.Equal(s, "/app/a", found.Locks[0].Path)
@@ -40,15 +41,15 @@ func TestLocksFindsWhatIsInUseBelowARoot(t *testing.T) {
 		require.False(s, found.Cut)
 		require.Zero(s, found.Hidden)
 
-		found, err = c.Locks(s.Context(), "/", zklock.SearchRows(5))
+		found, err = admin.Locks(s.Context(), c.Client, "/", admin.Search{Rows: 5})
 		require.NoError(s, err)
 		require.Len(s, found.Locks, 3)
 		require.Len(s, found.Locks[0].Contenders, 2)
-		found, err = c.Locks(s.Context(), "/app", zklock.SearchDepth(1))
+		found, err = admin.Locks(s.Context(), c.Client, "/app", admin.Search{Depth: 1})
 		require.NoError(s, err)
 		require.Len(s, found.Locks, 1)
 		require.True(s, found.Cut)
-		found, err = c.Locks(s.Context(), "/app", zklock.SearchZnodes(2))
+		found, err = admin.Locks(s.Context(), c.Client, "/app", admin.Search{Znodes: 2})
 		require.NoError(s, err)
 		require.Equal(s, 2, found.Looked)
 		require.True(s, found.Cut)
@@ -56,7 +57,7 @@ func TestLocksFindsWhatIsInUseBelowARoot(t *testing.T) {
 		s.Unlock(p)
 		s.Unlock(h)
 		s.Unlock(waits.Get(s))
-		found, err = c.Locks(s.Context(), "/app")
+		found, err = admin.Locks(s.Context(), c.Client, "/app", admin.Search{})
 		require.NoError(s, err)
 		require.Empty(s, found.Locks)
 	})
@@ -66,12 +67,15 @@ func TestLocksFindsWhatIsInUseBelowARoot(t *testing.T) {
 func TestLocksDoesNotSearchTheRecordsOfJobs(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
+		work := func(context.Context) error { return nil }
 		for i := range 50 {
-			require.NoError(s, once(s.Context(), c.Job("/app/j"), fmt.Sprint(i), new(job).run))
+			_, err := c.Job("/app/j").Once(s.Context(), fmt.Sprint(i), work)
+			require.NoError(s, err)
 		}
-		require.NoError(s, every(s.Context(), c.Job("/app/j"), time.Hour, new(job).run))
+		_, err := c.Job("/app/j").Every(s.Context(), time.Hour, work)
+		require.NoError(s, err)
 		s.Lock(c.Mutex("/app/j.done/inside"))
-		found, err := c.Locks(s.Context(), "/app")
+		found, err := admin.Locks(s.Context(), c.Client, "/app", admin.Search{})
 		require.NoError(s, err)
 		require.Len(s, found.Locks, 1)
 		require.Equal(s, 4, found.Looked, "/app, j, j.done and inside")
@@ -84,11 +88,11 @@ func TestLocksLeavesOutWhatMayNotBeReadAndSaysSo(t *testing.T) {
 		require.NoError(s, s.Server.Create("/app", nil))
 		s.Lock(alice.Mutex("/app/closed", zklock.WithACL(zk.ACL{Perms: zk.PermAll, Scheme: "auth"})))
 		s.Lock(bob.Mutex("/app/open"))
-		found, err := bob.Locks(s.Context(), "/app")
+		found, err := admin.Locks(s.Context(), bob.Client, "/app", admin.Search{})
 		require.NoError(s, err)
 		require.Len(s, found.Locks, 1)
 		require.Equal(s, 1, found.Hidden)
-		_, err = bob.Locks(s.Context(), "/app/closed")
+		_, err = admin.Locks(s.Context(), bob.Client, "/app/closed", admin.Search{})
 		require.ErrorIs(s, err, zk.ErrNoAuth, "an empty list would say that nobody holds it")
 	})
 }
@@ -96,15 +100,15 @@ func TestLocksLeavesOutWhatMayNotBeReadAndSaysSo(t *testing.T) {
 func TestLocksRefusesLimitsThatLeaveNothing(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
-		for _, o := range []zklock.SearchOption{zklock.SearchZnodes(0), zklock.SearchDepth(-1), zklock.SearchRows(-1)} {
-			_, err := c.Locks(s.Context(), "/", o)
+		for _, o := range []admin.Search{{Znodes: -1}, {Depth: -1}, {Rows: -1}} {
+			_, err := admin.Locks(s.Context(), c.Client, "/", o)
 			require.ErrorIs(s, err, zklock.ErrOption)
 		}
-		_, err := c.Locks(s.Context(), "no path")
+		_, err := admin.Locks(s.Context(), c.Client, "no path", admin.Search{})
 		require.ErrorIs(s, err, zklock.ErrPath)
 		ctx, cancel := context.WithCancel(s.Context())
 		cancel()
-		_, err = c.Locks(ctx, "/")
+		_, err = admin.Locks(ctx, c.Client, "/", admin.Search{})
 		require.ErrorIs(s, err, context.Canceled)
 	})
 }
