@@ -61,7 +61,7 @@ func (w *waiter) readSize(ctx context.Context) (known bool, err error) {
 	w.dataZxid = stat.Mzxid
 	if d.Size > 0 {
 		w.e.size, w.largest = d.Size, max(d.Size, d.Was)
-		err = w.e.q.Size.refuse(w.e.q, w.t.try, d.Size)
+		err = refuse(w.e.q, w.t.try, d.Size)
 	}
 	return d.Size > 0, err
 }
@@ -198,11 +198,11 @@ func (w *waiter) announce() {
 	})
 }
 
-// Size is the size of a semaphore as one program knows it: the expected one until that has once been found at the ensemble,
-// and the ensemble's from then on. All calls for that semaphore share it; it may be used concurrently.
+// Size is the size of a semaphore as one program knows it: the expected one until the ensemble's has been found, and that
+// from then on. All calls for that semaphore share it; it may be used concurrently.
 type Size struct {
 	want   int
-	agreed atomic.Int64 // the ensemble's; 0 until it once was want
+	agreed atomic.Int64 // the ensemble's; 0 until it was found
 }
 
 // NewSize returns the size of a semaphore that is expected to have n permits.
@@ -228,8 +228,11 @@ func (z *Size) agree(ctx context.Context, s *session.Session, q *Queue, try bool
 		if err != nil {
 			return 0, err
 		}
-		if err = z.refuse(q, try, d.Size); err == nil {
-			z.agreed.Store(int64(d.Size))
+		if err = refuse(q, try, d.Size); err == nil {
+			if z.agreed.Swap(int64(d.Size)) == 0 && d.Size != z.want && q.Log != nil {
+				q.Log.Warn("semaphore has another size at the ensemble, which counts: Resize changes it",
+					"path", q.Dir, "ensemble", d.Size, "program", z.want)
+			}
 			return d.Size, nil
 		}
 		if !synced { // the server may lag behind: it asks its leader first
@@ -242,10 +245,8 @@ func (z *Size) agree(ctx context.Context, s *session.Session, q *Queue, try bool
 }
 
 // refuse says why a semaphore of that size can't serve a call.
-func (z *Size) refuse(q *Queue, try bool, size int) error {
+func refuse(q *Queue, try bool, size int) error {
 	switch {
-	case z.agreed.Load() == 0 && size != z.want:
-		return fmt.Errorf("%w: semaphore %s has %d permits at the ensemble, not %d: Resize changes it", ErrConflict, q.Dir, size, z.want)
 	case q.Permits > size:
 		return tooMany(q.Permits, size)
 	case !try && q.Held+q.Permits > size:

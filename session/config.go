@@ -20,8 +20,8 @@ import (
 const (
 	DefaultTimeout = 10 * time.Second
 
-	// DefaultPacketLimit is ZooKeeper's default jute.maxbuffer, in bytes.
-	DefaultPacketLimit = 0xfffff
+	// DefaultJuteMaxBuffer is ZooKeeper's default jute.maxbuffer, in bytes.
+	DefaultJuteMaxBuffer = 0xfffff
 )
 
 // Limits of Config.Timeout. Servers of a usual configuration grant no less, and a garbage collection could cost a shorter
@@ -47,21 +47,21 @@ type Config struct {
 	// default 10 s.
 	Timeout time.Duration
 
-	// ServerTick is the ensemble's tickTime, or more. A request counts for the lease only when its server has had two ticks
+	// TickTime is the ensemble's tickTime, or more. A request counts for the lease only when its server has had two ticks
 	// to report to the leader: too small a value is unsafe, too large a one shortens the lease. A server that grants a
 	// session timeout below one tick is refused, since the tick can't be the ensemble's. Default: half of what the first
-	// server grants a session that asks for least, which is two ticks unless its minSessionTimeout is set (ServerTick).
-	ServerTick time.Duration
+	// server grants a session that asks for least, which is two ticks unless its minSessionTimeout is set (TickTime).
+	TickTime time.Duration
 
-	// PacketLimit is the longest request, in bytes, that the servers accept: their jute.maxbuffer. A longer one would cost
+	// JuteMaxBuffer is the longest request, in bytes, that the servers accept: their jute.maxbuffer. A longer one would cost
 	// the connection at every attempt, so it is refused before it is sent (ErrTooLarge). Set it when the servers' limit is
 	// not the default. From 1,024 to 2^31−1; default 1,048,575.
-	PacketLimit int
+	JuteMaxBuffer int
 
 	// EphemeralBytes bounds the paths of the session's ephemeral znodes: their lengths, with chroot and sequence number, and
 	// 4 bytes for each. Creates beyond it are refused (ErrNoRoom). It must stay well below 2 × jute.maxbuffer: the
 	// transaction that ends a session lists all these paths, and servers that can't read it are lost (see
-	// ephemerals.go). From 16 KB to 64 MB; default 512 KB, some 6,000 locks, or half of PacketLimit if that is less.
+	// ephemerals.go). From 16 KB to 64 MB; default 512 KB, some 6,000 locks, or half of JuteMaxBuffer if that is less.
 	EphemeralBytes int
 
 	// CreateChroot lets CreateAll create a missing chroot. Otherwise that is an error: with a misspelt chroot, locks would
@@ -101,18 +101,18 @@ func (c Config) check(connect string) (config, error) {
 		return config{}, err
 	}
 	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
-	c.PacketLimit = cmp.Or(c.PacketLimit, DefaultPacketLimit)
+	c.JuteMaxBuffer = cmp.Or(c.JuteMaxBuffer, DefaultJuteMaxBuffer)
 	switch {
-	case c.PacketLimit < 1024 || c.PacketLimit > math.MaxInt32:
-		return config{}, configError("packet limit", strconv.Itoa(c.PacketLimit), "is not between 1024 and 2^31-1 bytes")
+	case c.JuteMaxBuffer < 1024 || c.JuteMaxBuffer > math.MaxInt32:
+		return config{}, configError("jute.maxbuffer", strconv.Itoa(c.JuteMaxBuffer), "is not between 1024 and 2^31-1 bytes")
 	case c.Timeout < minTimeout || c.Timeout > maxTimeout:
 		return config{}, configError("session timeout", c.Timeout, "is not between 100ms and 24h")
-	case c.ServerTick < 0 || c.ServerTick > maxTimeout:
-		return config{}, configError("server tick", c.ServerTick, "is not between 0 and 24h")
+	case c.TickTime < 0 || c.TickTime > maxTimeout:
+		return config{}, configError("tick time", c.TickTime, "is not between 0 and 24h")
 	case c.EphemeralBytes != 0 && (c.EphemeralBytes < minEphemeralBytes || c.EphemeralBytes > maxEphemeralBytes):
 		return config{}, configError("room for ephemeral znodes", strconv.Itoa(c.EphemeralBytes), "is not between 16384 and 67108864 bytes")
 	}
-	c.EphemeralBytes = cmp.Or(c.EphemeralBytes, min(defaultEphemeralBytes, c.PacketLimit/2))
+	c.EphemeralBytes = cmp.Or(c.EphemeralBytes, min(defaultEphemeralBytes, c.JuteMaxBuffer/2))
 	c.Auth = slices.Clone(c.Auth)
 	for i, a := range c.Auth {
 		if a.Scheme == "" {

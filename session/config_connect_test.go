@@ -149,8 +149,8 @@ func TestAConfigThatCantWorkIsRefusedBeforeAnyDial(t *testing.T) {
 		"negative timeout":   {session.Config{Timeout: -time.Second}, "session timeout -1s: is not between 100ms and 24h"},
 		"tiny timeout":       {session.Config{Timeout: time.Millisecond}, "session timeout 1ms: is not between"},
 		"endless timeout":    {session.Config{Timeout: 25 * time.Hour}, "session timeout 25h0m0s: is not between"},
-		"negative tick":      {session.Config{ServerTick: -1}, "server tick -1ns: is not between"},
-		"endless tick":       {session.Config{ServerTick: 25 * time.Hour}, "server tick 25h0m0s: is not between"},
+		"negative tick":      {session.Config{TickTime: -1}, "tick time -1ns: is not between"},
+		"endless tick":       {session.Config{TickTime: 25 * time.Hour}, "tick time 25h0m0s: is not between"},
 		"auth with no name":  {session.Config{Auth: []session.Auth{{Credential: []byte("x")}}}, `auth scheme "": is empty`},
 		"digest, no colon":   {session.Config{Auth: []session.Auth{{"digest", []byte("secret")}}}, `credential of auth scheme "digest": is not user:password`},
 		"digest, no user":    {session.Config{Auth: []session.Auth{{"digest", []byte(":secret")}}}, `credential of auth scheme "digest": is not user:password`},
@@ -169,7 +169,7 @@ func TestAConfigThatCantWorkIsRefusedBeforeAnyDial(t *testing.T) {
 func TestAFullConfigIsTaken(t *testing.T) {
 	refuse := func(string, string, time.Duration) (net.Conn, error) { return nil, net.ErrClosed }
 	s, err := session.Start("zk1,zk2/a", session.Config{
-		Timeout: 100 * time.Millisecond, ServerTick: 24 * time.Hour, Auth: []session.Auth{{Scheme: "x509"}},
+		Timeout: 100 * time.Millisecond, TickTime: 24 * time.Hour, Auth: []session.Auth{{Scheme: "x509"}},
 		TLS: &tls.Config{MinVersion: tls.VersionTLS13}, Dial: refuse, Logger: slog.New(slog.DiscardHandler), OnState: func(session.Change) {},
 	})
 	require.NoError(t, err)

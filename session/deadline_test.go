@@ -20,7 +20,7 @@ func TestTheLeaseEndsOnTimeWhileTheSessionsMutexesAreHeld(t *testing.T) {
 	const tick, timeout, trials = 200 * time.Millisecond, 2 * time.Second, 5
 	srv := zktest.Run(t, zktest.WithTick(tick))
 	for trial := 1; ; trial++ {
-		s := openAt(t, srv.Addr(), func(c *session.Config) { c.Timeout, c.ServerTick = timeout, tick })
+		s := openAt(t, srv.Addr(), func(c *session.Config) { c.Timeout, c.TickTime = timeout, tick })
 		retain(t, s, ephemeral(t, s))
 		id, safe := s.ID(), s.SafeUntil()
 		release := s.HoldMutexes()
@@ -175,7 +175,7 @@ func TestAGrantThatNoLeaseCanBeHadWithIsRefusedWithTheRule(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
-				_, err := session.Open(within(t, 5*time.Second), srv.Addr(), session.Config{Timeout: c.asks, ServerTick: 2 * time.Second, Dial: srv.Dial})
+				_, err := session.Open(within(t, 5*time.Second), srv.Addr(), session.Config{Timeout: c.asks, TickTime: 2 * time.Second, Dial: srv.Dial})
 				require.ErrorContains(t, err, c.rule)
 			}, c.opt)
 		})

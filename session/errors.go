@@ -44,7 +44,7 @@ var (
 	// ended while it waited for a connection, or it was too large.
 	ErrNotSent = errors.New("session: not sent")
 
-	// ErrTooLarge says that a request is longer than servers accept (Config.PacketLimit), and was not sent; or that a reply is
+	// ErrTooLarge says that a request is longer than servers accept (Config.JuteMaxBuffer), and was not sent; or that a reply is
 	// longer than this package accepts (32 MB), and was skipped. The connection stays; the same call would fail again.
 	ErrTooLarge = errors.New("session: too large")
 

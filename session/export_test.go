@@ -91,7 +91,7 @@ type Rig struct {
 // NewRig returns a connected session that has done no I/O, and sends no heartbeats by itself.
 func NewRig() *Rig {
 	refuse := func(string, string, time.Duration) (net.Conn, error) { return nil, errors.New("no server") }
-	cfg, err := Config{ServerTick: 2 * time.Second, Logger: slog.New(slog.DiscardHandler), Dial: refuse}.check("rig:1/app")
+	cfg, err := Config{TickTime: 2 * time.Second, Logger: slog.New(slog.DiscardHandler), Dial: refuse}.check("rig:1/app")
 	if err != nil {
 		panic(err)
 	}
@@ -100,7 +100,7 @@ func NewRig() *Rig {
 	s.id, s.granted = 7, cfg.Timeout
 	s.ending.Do(func() {}) // there is no driver to shut down if the lease of a rig that is never closed ends
 	now := s.clock.stamp()
-	s.lease.begin(now, now, cfg.Timeout, cfg.ServerTick, true)
+	s.lease.begin(now, now, cfg.Timeout, cfg.TickTime, true)
 	s.lease.ack(now, now, true)
 	r := &Rig{Session: s}
 	r.connect(sink{}, "rig:1")

@@ -34,7 +34,7 @@ func open(t testing.TB, srv *zktest.Server, change ...func(*session.Config)) *se
 // session's own.
 func openAt(t testing.TB, connect string, change ...func(*session.Config)) *session.Session {
 	t.Helper()
-	conf := session.Config{CreateChroot: true, ServerTick: 2 * time.Second}
+	conf := session.Config{CreateChroot: true, TickTime: 2 * time.Second}
 	for _, f := range change {
 		f(&conf)
 	}

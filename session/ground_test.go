@@ -43,7 +43,7 @@ func (g *ground) another(change ...func(*session.Config)) *session.Session {
 
 func (g *ground) config(c *session.Config) {
 	c.Dial = g.dial
-	c.ServerTick = 500 * time.Millisecond
+	c.TickTime = 500 * time.Millisecond
 }
 
 // everywhere runs the same test on zktest and on a real server, below a chroot and without one.

@@ -103,7 +103,7 @@ func (c *conn) gatherLocked(first *request) *request {
 	clear(c.claims)
 	c.claims.add(first.touches)
 	members, ops, size := []*request{first}, len(first.touches), len(first.frame)
-	limit := min(maxGroupBytes, c.s.cfg.PacketLimit)
+	limit := min(maxGroupBytes, c.s.cfg.JuteMaxBuffer)
 	looked := 0
 	for r := c.queue.head; r != nil && ops < maxGroup && looked < 4*maxGroup; looked++ {
 		next := r.next

@@ -67,7 +67,7 @@ func TestAHostileHandshake(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					p := newPeer(t, c.script)
 					start := time.Now()
-					s, err := session.Open(within(t, 5*time.Second), "a:1", session.Config{Timeout: 8 * time.Second, ServerTick: tick, Dial: p.dial})
+					s, err := session.Open(within(t, 5*time.Second), "a:1", session.Config{Timeout: 8 * time.Second, TickTime: tick, Dial: p.dial})
 					require.Nil(t, s)
 					require.ErrorIs(t, err, context.DeadlineExceeded)
 					require.ErrorContains(t, err, "a:1")
@@ -173,7 +173,7 @@ func (c shutPipe) Read(b []byte) (int, error) {
 func TestAHandshakeCountsThoughTheServerHungUpRightBehindIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var dials atomic.Int32
-		s, err := session.Start("a:1", session.Config{ServerTick: 2 * time.Second, Dial: func(string, string, time.Duration) (net.Conn, error) {
+		s, err := session.Start("a:1", session.Config{TickTime: 2 * time.Second, Dial: func(string, string, time.Duration) (net.Conn, error) {
 			dials.Add(1)
 			client, server := net.Pipe()
 			hungUp := make(chan struct{})

@@ -68,7 +68,7 @@ func withPeer(t *testing.T, hostile func(c *peerConn), fn func(t *testing.T, p *
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPeer(t, hostile)
-		s, err := session.Start("a:1", session.Config{Timeout: 8 * time.Second, ServerTick: 2 * time.Second, Dial: p.dial})
+		s, err := session.Start("a:1", session.Config{Timeout: 8 * time.Second, TickTime: 2 * time.Second, Dial: p.dial})
 		require.NoError(t, err)
 		defer func() {
 			start := time.Now()

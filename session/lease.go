@@ -53,7 +53,7 @@ import (
 //  1. The clocks of this machine and of the leader's differ in speed by at most two per cent, and ours counts the time for
 //     which the machine stood still (see clock: a paused guest's may not). Model.
 //  2. Our process runs, or asks Alive when it runs again. TestAliveReadsTheClockAndWaitsForNoTimer.
-//  3. The tick, found out (see findTick) or Config.ServerTick, is not below the longest tickTime of the ensemble's servers.
+//  3. The tick, found out (see findTick) or Config.TickTime, is not below the longest tickTime of the ensemble's servers.
 //     A grant that contradicts it is refused: TestAGrantThatNoLeaseCanBeHadWithIsRefusedWithTheRule.
 //  4. A follower tells its leader of touched sessions twice a tick, on the ordered stream that carries its writes; an
 //     observer may be behind another observer, and no further. Model; with a follower that is cut off,

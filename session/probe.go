@@ -64,7 +64,7 @@ func OpenProbe(ctx context.Context, _ trusted.Caller, conf Config, server string
 // ticks. (It grants more if its minSessionTimeout is above that, or its tick below minTimeout/2: then the tick is taken for
 // longer than it is, which is safe.) That costs one connection, and the creation and the end of one session.
 func (s *Session) findTick(server string, limit time.Duration) error {
-	if s.ServerTick() > 0 {
+	if s.TickTime() > 0 {
 		return nil
 	}
 	conn, err := s.cfg.open(s.ctx, server, limit)

@@ -26,8 +26,8 @@ func TestASessionFindsOutTheTickBeforeItsFirstHandshake(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
-				s := open(t, srv, func(conf *session.Config) { conf.ServerTick = c.given })
-				require.Equal(t, c.want, s.ServerTick())
+				s := open(t, srv, func(conf *session.Config) { conf.TickTime = c.given })
+				require.Equal(t, c.want, s.TickTime())
 				require.Len(t, srv.Sessions(), 1, "the one that asked is closed")
 				probes := 1
 				if c.given > 0 {
@@ -70,7 +70,7 @@ func TestAFaultWhileTheTickIsFoundOutDelaysTheSession(t *testing.T) {
 				began := time.Now()
 				require.NoError(t, s.Established(within(t, soon)))
 				require.Less(t, time.Since(began), 15*time.Second)
-				require.Equal(t, 2*time.Second, s.ServerTick())
+				require.Equal(t, 2*time.Second, s.TickTime())
 				time.Sleep(30 * time.Second)
 				require.Len(t, srv.Sessions(), 1, "the others run out")
 			})

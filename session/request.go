@@ -120,8 +120,8 @@ func (s *Session) run(ctx context.Context, requests ...*request) error {
 	}
 	for _, r := range requests {
 		err := s.ephemerals.reserve(r)
-		if size := len(r.frame) - 4; size > s.cfg.PacketLimit { // the servers do not count the length field either
-			err = &sizeError{"request", size, s.cfg.PacketLimit}
+		if size := len(r.frame) - 4; size > s.cfg.JuteMaxBuffer { // the servers do not count the length field either
+			err = &sizeError{"request", size, s.cfg.JuteMaxBuffer}
 		}
 		if err != nil {
 			for _, unsent := range requests {

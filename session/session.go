@@ -102,7 +102,7 @@ func Start(connect string, conf Config) (*Session, error) {
 }
 
 func newSession(cfg config) *Session {
-	s := &Session{cfg: cfg, tick: cfg.ServerTick, joined: make(chan struct{}), looking: make(chan struct{}, 1), ready: make(chan struct{})}
+	s := &Session{cfg: cfg, tick: cfg.TickTime, joined: make(chan struct{}), looking: make(chan struct{}, 1), ready: make(chan struct{})}
 	s.ctx, s.cut = context.WithCancelCause(context.Background())
 	s.deadline = newDeadline(&s.clock, s.watchLease)
 	s.heartbeat = time.AfterFunc(math.MaxInt64, func() { s.spawn(s.beatOnce) })
@@ -137,9 +137,9 @@ func (s *Session) Timeout() time.Duration {
 	return cmp.Or(s.granted, s.cfg.Timeout)
 }
 
-// ServerTick returns the servers' tick that the lease allows for: Config's or, without one, half of the least session timeout
+// TickTime returns the servers' tick that the lease allows for: Config's or, without one, half of the least session timeout
 // that a server grants; 0 before that is known.
-func (s *Session) ServerTick() time.Duration {
+func (s *Session) TickTime() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.tick

@@ -22,7 +22,7 @@ import (
 
 // Scenario 52: a request beyond the server's limit is refused before it leaves, by its encoded size, to the byte.
 func TestARequestBeyondTheServersLimitNeverLeaves(t *testing.T) {
-	const limit = session.DefaultPacketLimit
+	const limit = session.DefaultJuteMaxBuffer
 	everywhere(t, func(t *testing.T, g *ground) {
 		_, err := g.Create(g.ctx, g.path("/x"), nil, session.Persistent, everybody)
 		require.NoError(t, err)
@@ -67,12 +67,12 @@ func TestARequestBeyondTheServersLimitNeverLeaves(t *testing.T) {
 func TestThePacketLimitIsThatOfTheEnsemble(t *testing.T) {
 	beyond := int64(1) << 31 // negative where an int has 32 bits
 	for _, limit := range []int{1023, -1, int(beyond)} {
-		_, err := session.Start("a:1", session.Config{PacketLimit: limit})
+		_, err := session.Start("a:1", session.Config{JuteMaxBuffer: limit})
 		require.ErrorIs(t, err, session.ErrConfig)
-		require.ErrorContains(t, err, "packet limit")
+		require.ErrorContains(t, err, "jute.maxbuffer")
 	}
-	srv := zktest.Run(t, zktest.WithPacketLimit(4096))
-	s := open(t, srv, func(c *session.Config) { c.PacketLimit = 4096 })
+	srv := zktest.Run(t, zktest.WithJuteMaxBuffer(4096))
+	s := open(t, srv, func(c *session.Config) { c.JuteMaxBuffer = 4096 })
 	_, err := s.Create(within(t, soon), "/x", make([]byte, 4096), session.Persistent, everybody)
 	require.ErrorIs(t, err, session.ErrTooLarge)
 	require.ErrorContains(t, err, "4096 is the limit")

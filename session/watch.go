@@ -301,7 +301,7 @@ func (ws *watches) armAllLocked(ts []*watched) {
 }
 
 const (
-	setWatchesMax  = 128 << 10 // bytes of one setWatches request; half of Config.PacketLimit is a bound too
+	setWatchesMax  = 128 << 10 // bytes of one setWatches request; half of Config.JuteMaxBuffer is a bound too
 	watchBytes     = 4         // of a path's length in a setWatches request
 	setWatchesRoom = 36        // bytes of a setWatches request of one path, besides the path
 )
@@ -309,13 +309,13 @@ const (
 // unnamable reports whether t fits in no setWatches request: one with t alone would be too long. In a sequential create the
 // server appends ten bytes to a path; only an exists request has room for the longest ones.
 func (ws *watches) unnamable(t *watched) bool {
-	return !t.child && setWatchesRoom+len(t.path) > ws.s.cfg.PacketLimit
+	return !t.child && setWatchesRoom+len(t.path) > ws.s.cfg.JuteMaxBuffer
 }
 
 // setWatchesLocked sends setWatches requests for ts, in order, as of zxid, and returns how many. For each, hook runs in the
 // conn's reader, without mu.
 func (ws *watches) setWatchesLocked(ts []*watched, zxid int64, hook func(ts []*watched, code int32)) (requests int) {
-	most := min(setWatchesMax, ws.s.cfg.PacketLimit/2)
+	most := min(setWatchesMax, ws.s.cfg.JuteMaxBuffer/2)
 	for len(ts) > 0 {
 		var data, exist, child []string
 		n, size := 0, 0

@@ -137,11 +137,11 @@ func TestACampaignThatItsContextStopsSaysSo(t *testing.T) {
 	}
 }
 
-// WithWait's time is over, and then the call's own context ends, before the call looks for either.
+// WithMaxWait's time is over, and then the call's own context ends, before the call looks for either.
 func TestAWaitWhoseTimeIsOverIsBusyAlthoughItsContextEnds(t *testing.T) {
 	for at, reached := int32(1), true; reached; at++ {
 		locktest.Simulate(t, func(s *locktest.Sim) {
-			m := s.Client().Mutex("/m", zklock.WithWait(time.Second))
+			m := s.Client().Mutex("/m", zklock.WithMaxWait(time.Second))
 			defer s.Unlock(s.Lock(s.Client().Mutex("/m")))
 			ctx, cancel := context.WithCancel(s.Context())
 			defer cancel()

@@ -19,7 +19,7 @@ var triesAt = map[string]func(c *locktest.Client, dir string) (hold, try locktes
 		return c.Mutex(dir, zklock.WithOwner("billing")).Lock, c.Mutex(dir).TryLock
 	},
 	"no wait": func(c *locktest.Client, dir string) (hold, try locktest.Acquire) {
-		return c.Mutex(dir, zklock.WithOwner("billing")).Lock, c.Mutex(dir, zklock.WithWait(0)).Lock
+		return c.Mutex(dir, zklock.WithOwner("billing")).Lock, c.Mutex(dir, zklock.WithMaxWait(0)).Lock
 	},
 	"write lock": func(c *locktest.Client, dir string) (hold, try locktest.Acquire) {
 		return c.RWMutex(dir, zklock.WithOwner("billing")).RLock, c.RWMutex(dir).TryLock
@@ -74,10 +74,10 @@ func TestAWaitBehindAHoldOfTheSameClientSaysSo(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
 		h := s.Lock(c.Mutex("/l"))
-		_, _, err := c.Mutex("/l", zklock.WithWait(100*time.Millisecond)).Lock(s.Context())
+		_, _, err := c.Mutex("/l", zklock.WithMaxWait(100*time.Millisecond)).Lock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrBusy)
 		require.ErrorContains(s, err, path.Base(h.Node())+" (this process)")
-		_, _, err = s.Client().Mutex("/l", zklock.WithWait(100*time.Millisecond)).Lock(s.Context())
+		_, _, err = s.Client().Mutex("/l", zklock.WithMaxWait(100*time.Millisecond)).Lock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrBusy)
 		require.NotContains(s, err.Error(), "(this process)", "another client's")
 	})

@@ -19,9 +19,9 @@ import (
 type Election struct{ lock }
 
 // Election returns the election whose candidates queue below path. It does no I/O; a path or option that can't work is
-// reported by every call on it (ErrPath, ErrOption). WithData and WithReentrancy do not apply: the data are the value.
+// reported by every call on it (ErrPath, ErrInvalid). WithData, WithReentrancy and WithLocalHandoff are refused: the data are the value.
 func (c *Client) Election(path string, opts ...LockOption) *Election {
-	return &Election{c.newLock("election", opts, path)}
+	return &Election{c.newLock(nounElection, opts, path)}
 }
 
 // Campaign waits until this candidate leads, with value for others to read. Contract and errors are those of Mutex.Lock.
@@ -34,15 +34,15 @@ func (l lock) candidate(value []byte) *lock {
 	switch {
 	case l.err != nil:
 	case len(value) > maxData:
-		l.err = fmt.Errorf("%w: value of %d bytes: is longer than 64 KB", ErrOption, len(value))
+		l.err = fmt.Errorf("%w: value of %d bytes: is longer than 64 KB", ErrInvalid, len(value))
 	default:
-		l.o.data, l.o.reentrant, l.o.kind = value, false, KindElection
+		l.o.data, l.o.kind = value, KindElection
 		l.data = l.o.identity().Encode()
 	}
 	return &l
 }
 
-// Proclaim replaces the value that others read. term is a hold of this election, from Campaign or Run; another is ErrOption.
+// Proclaim replaces the value that others read. term is a hold of this election, from Campaign or Run; another is ErrInvalid.
 // Nil: they see it from now on. ErrLost, ErrUnlocked or ErrClosed: this candidate no longer leads, and the value was not
 // changed. ErrUnknownOutcome: the value may have been changed. It blocks for one round trip.
 func (e *Election) Proclaim(ctx context.Context, term *Hold, value []byte) error {
@@ -51,7 +51,7 @@ func (e *Election) Proclaim(ctx context.Context, term *Hold, value []byte) error
 	c := e.candidate(value)
 	err := c.err
 	if err == nil && (term.a.info.Kind != KindElection || term.a.info.Path != e.path) {
-		err = fmt.Errorf("%w: %v is no term of this election", ErrOption, term)
+		err = fmt.Errorf("%w: %v is no term of this election", ErrInvalid, term)
 	}
 	if err == nil {
 		err = term.Err()
@@ -73,7 +73,7 @@ func (e *Election) Proclaim(ctx context.Context, term *Hold, value []byte) error
 //
 // It returns lead's error (nil too) when lead returned during its term, even if ctx has ended, after resigning (as Do
 // releases); ctx's error when ctx ended while it did not lead; otherwise the error of a campaign that can't succeed
-// (ErrClosed, ErrPath, zk.ErrNoAuth, …; ErrBusy after WithWait). After any other error it campaigns again, a second later.
+// (ErrClosed, ErrPath, zk.ErrNoAuth, …; ErrBusy after WithMaxWait). After any other error it campaigns again, a second later.
 // A contender of another kind of lock at the path, or one that may not be read, is the error of the first campaign only:
 // later, any client that may create znodes there can have made it, and Run goes on.
 func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.Context, term *Hold) error) error {
@@ -122,7 +122,7 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 // hopeless reports whether every further campaign, or read of an observer, would fail with err as well. What else a server
 // answers, or garbles, may be better the next time, or on another server.
 func hopeless(err error) bool {
-	return isAny(err, ErrClosed, ErrPath, ErrOption, ErrConflict, ErrDeadlock, ErrBusy, ErrTooLarge, session.ErrAuth,
+	return isAny(err, ErrClosed, ErrPath, ErrInvalid, ErrConflict, ErrDeadlock, ErrBusy, ErrTooLarge, session.ErrAuth,
 		zk.ErrNoAuth, zk.ErrInvalidACL, zk.ErrBadArguments)
 }
 

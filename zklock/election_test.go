@@ -61,11 +61,11 @@ func TestAProclamationThatCanNotBeMadeChangesNothing(t *testing.T) {
 		e := c.Election(dir)
 		tooLong := make([]byte, 64<<10+1)
 		_, _, err := e.Campaign(s.Context(), tooLong)
-		require.ErrorIs(s, err, zklock.ErrOption)
+		require.ErrorIs(s, err, zklock.ErrInvalid)
 		leads := func(context.Context, *zklock.Hold) error { s.Error("it leads"); return nil }
-		require.ErrorIs(s, e.Run(s.Context(), tooLong, leads), zklock.ErrOption)
+		require.ErrorIs(s, e.Run(s.Context(), tooLong, leads), zklock.ErrInvalid)
 		l := lead(s, e, "v")
-		require.ErrorIs(s, e.Proclaim(s.Context(), l, tooLong), zklock.ErrOption)
+		require.ErrorIs(s, e.Proclaim(s.Context(), l, tooLong), zklock.ErrInvalid)
 		require.NoError(s, l.Err())
 		_, _, err = e.Campaign(l.Context(), nil)
 		require.ErrorIs(s, err, zklock.ErrDeadlock, "under one's own leadership")
@@ -190,10 +190,10 @@ func TestRunOfACampaignThatCanNotSucceedReturns(t *testing.T) {
 		}{
 			{closed.Election("/e"), zklock.ErrClosed},
 			{c.Election("e"), zklock.ErrPath},
-			{c.Election("/e", zklock.WithMaxHold(0)), zklock.ErrOption},
+			{c.Election("/e", zklock.WithMaxHold(0)), zklock.ErrInvalid},
 			{c.Election("/rw"), zklock.ErrConflict},
 			{c.Election(shut), zk.ErrNoAuth},
-			{c.Election(taken, zklock.WithWait(time.Second)), zklock.ErrBusy},
+			{c.Election(taken, zklock.WithMaxWait(time.Second)), zklock.ErrBusy},
 		} {
 			err := bad.e.Run(s.Context(), nil, func(context.Context, *zklock.Hold) error { panic("called") })
 			require.ErrorIs(s, err, bad.want)

@@ -31,7 +31,7 @@ func roomySite(t *testing.T) (*locktest.Site, *ensemble.Ensemble) {
 func serves(t *testing.T, addr string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), locktest.Bound/4)
 	defer cancel()
-	c, err := zklock.Dial(ctx, addr, zklock.WithSessionTimeout(20*locktest.Tick), zklock.WithServerTick(locktest.Tick))
+	c, err := zklock.Dial(ctx, addr, zklock.WithSessionTimeout(20*locktest.Tick), zklock.WithTickTime(locktest.Tick))
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ var (
 
 // Failures of a call.
 var (
-	// ErrBusy says that another contender holds the lock or waits for it (TryLock), or still did when WithWait's time was
+	// ErrBusy says that another contender holds the lock or waits for it (TryLock), or still did when WithMaxWait's time was
 	// over. The message names it.
 	ErrBusy = errors.New("zklock: busy")
 	// ErrNotRun matches the error of Do, and of a guarded function, if and only if the function was not called.
@@ -52,9 +52,9 @@ var (
 	// ErrConflict says that something else than this kind of lock uses the path, or that there are data that are not this
 	// library's where this kind of lock keeps its own.
 	ErrConflict = recipe.ErrConflict
-	// ErrOption says that an option's value can't work; the message names the value and the rule.
-	ErrOption = session.ErrConfig
-	// ErrTooLarge says that a call's request would be longer than the ensemble takes (WithPacketLimit), or that the list of
+	// ErrInvalid says that an option's value can't work; the message names the value and the rule.
+	ErrInvalid = session.ErrConfig
+	// ErrTooLarge says that a call's request would be longer than the ensemble takes (WithJuteMaxBuffer), or that the list of
 	// the lock's directory is longer than 32 MB. The same call would fail again; others are not affected.
 	ErrTooLarge = session.ErrTooLarge
 	// ErrNoRoom says that the client's holds and waits fill its session, with the figures: see WithEphemeralBytes.

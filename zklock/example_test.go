@@ -131,7 +131,7 @@ func ExampleWithReentrancy() {
 	// true
 }
 
-func ExampleWithWait() {
+func ExampleWithMaxWait() {
 	ctx := context.Background()
 	c, done := dialExample(ctx)
 	defer done()
@@ -140,7 +140,7 @@ func ExampleWithWait() {
 		log.Fatal(err)
 	}
 	defer hold.Unlock()
-	_, _, err = c.Mutex("/locks/a", zklock.WithWait(50*time.Millisecond)).Lock(ctx)
+	_, _, err = c.Mutex("/locks/a", zklock.WithMaxWait(50*time.Millisecond)).Lock(ctx)
 	fmt.Println(errors.Is(err, zklock.ErrBusy))
 	// Output: true
 }

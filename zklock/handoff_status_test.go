@@ -19,7 +19,7 @@ func TestWaitersSayTheirPlaceInTheLocalLine(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
 		m := c.Mutex("/l", zklock.WithHandoffs(5), zklock.WithOwner("us"))
-		bounded := c.Mutex("/l", zklock.WithHandoffs(5), zklock.WithOwner("us"), zklock.WithWait(time.Second))
+		bounded := c.Mutex("/l", zklock.WithHandoffs(5), zklock.WithOwner("us"), zklock.WithMaxWait(time.Second))
 		h := s.Lock(m)
 		calls := inLine(s, m, 2)
 		ctx, cancel := context.WithTimeout(s.Context(), time.Second)
@@ -57,7 +57,7 @@ func TestWaitersSayTheirPlaceInTheLocalLine(t *testing.T) {
 func TestAWaitWithoutAConnectionSaysSo(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client(zklock.WithSessionTimeout(40 * time.Second))
-		m := c.Mutex("/l", zklock.WithHandoffs(5), zklock.WithWait(2*time.Second))
+		m := c.Mutex("/l", zklock.WithHandoffs(5), zklock.WithMaxWait(2*time.Second))
 		s.Server.Leader().Down()
 		time.Sleep(time.Second)
 		for range 3 {

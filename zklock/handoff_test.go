@@ -156,7 +156,7 @@ func TestTryLockOfAProcessThatHoldsOrWaitsIsBusyWithoutARequest(t *testing.T) {
 		outside = s.Lock(s.Client().Mutex("/l"))
 		_, _, err = m.TryLock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrBusy)
-		_, _, err = s.Client().Mutex("/l", zklock.WithHandoffs(1), zklock.WithWait(0)).Lock(s.Context())
+		_, _, err = s.Client().Mutex("/l", zklock.WithHandoffs(1), zklock.WithMaxWait(0)).Lock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrBusy)
 		s.Unlock(outside)
 		_, h, err = m.TryLock(s.Context())
@@ -248,25 +248,5 @@ func TestTheEndOfASharedHoldReachesItsReentrantOnes(t *testing.T) {
 		require.ErrorIs(s, h.Err(), zklock.ErrNodeDeleted)
 		require.ErrorIs(s, n.Err(), zklock.ErrNodeDeleted)
 		require.Greater(s, next.Token(), h.Token())
-	})
-}
-
-func TestLocalHandoffIsForAMutex(t *testing.T) {
-	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		c, ctx := locktest.Dial(t, srv), locktest.Soon(t)
-		before := srv.Requests()
-		opt := zklock.WithLocalHandoff()
-		for kind, call := range map[string]func() error{
-			"rw":        func() error { _, _, err := c.RWMutex("/l", opt).Lock(ctx); return err },
-			"reader":    func() error { _, _, err := c.RWMutex("/l", opt).RLock(ctx); return err },
-			"semaphore": func() error { _, _, err := c.Semaphore("/l", 1, opt).Acquire(ctx, 1); return err },
-			"multi":     func() error { _, _, err := c.MultiLock([]string{"/l"}, opt).Lock(ctx); return err },
-			"election":  func() error { _, _, err := c.Election("/l", opt).Campaign(ctx, nil); return err },
-		} {
-			err := call()
-			require.ErrorIs(t, err, zklock.ErrOption, kind)
-			require.ErrorContains(t, err, "WithLocalHandoff is for a Mutex", kind)
-		}
-		require.Equal(t, before[zktest.OpCreate], srv.Requests()[zktest.OpCreate])
 	})
 }

@@ -39,7 +39,7 @@ type Job struct {
 }
 
 // Job returns the job whose lock is at path, the same lock as Mutex's. It does no I/O; a path or option that can't work is
-// reported by every call (ErrPath, ErrOption). The options are those of a Mutex but WithReentrancy and WithLocalHandoff.
+// reported by every call (ErrPath, ErrInvalid). The options are those of a Mutex but WithReentrancy and WithLocalHandoff.
 // WithACL is the record's access list, too: a client that runs the job needs READ, WRITE and CREATE on the record, and
 // CREATE on the parent of path while there is none.
 func (c *Client) Job(path string, opts ...LockOption) *Job {
@@ -76,7 +76,7 @@ func (j *Job) AtMostOnce() *Job {
 //
 // It blocks as Mutex.Do does. While there is no connection, it blocks before fn until ctx or the hold has ended; after fn
 // has returned nil, even if ctx has ended, until the run is recorded or the lease has ended, less than a session timeout.
-// It costs one read when the key is done; else a lock, three reads and a write. WithWait bounds the first look and then the
+// It costs one read when the key is done; else a lock, three reads and a write. WithMaxWait bounds the first look and then the
 // waiting.
 func (j *Job) Once(ctx context.Context, key string, fn func(ctx context.Context) error) (JobRun, error) {
 	use(ctx, j)
@@ -107,7 +107,7 @@ func (j *Job) Every(ctx context.Context, d time.Duration, fn func(ctx context.Co
 	use(ctx, j)
 	needFunction(fn == nil)
 	if d <= 0 && j.err == nil {
-		return JobRun{}, notRunError{j.fail("every", fmt.Errorf("%w: every %v: is not positive", ErrOption, d))}
+		return JobRun{}, notRunError{j.fail("every", fmt.Errorf("%w: every %v: is not positive", ErrInvalid, d))}
 	}
 	return j.do(ctx, "every", "", d, fn)
 }

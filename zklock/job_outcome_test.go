@@ -71,9 +71,9 @@ func TestAJobRefusesReentrancyAndLocalHandoff(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		c := s.Client()
 		err := once(s.Context(), c.Job("/jobs/nightly", zklock.WithReentrancy()), "k", func(context.Context) error { return nil })
-		require.ErrorIs(s, err, zklock.ErrOption)
+		require.ErrorIs(s, err, zklock.ErrInvalid)
 		require.ErrorContains(s, err, "two calls under one hold would both run it")
-		require.ErrorIs(s, once(s.Context(), c.Job("/jobs/nightly", zklock.WithLocalHandoff()), "k", neverRun), zklock.ErrOption)
+		require.ErrorIs(s, once(s.Context(), c.Job("/jobs/nightly", zklock.WithLocalHandoff()), "k", neverRun), zklock.ErrInvalid)
 		err = c.Mutex("/jobs/nightly").Do(s.Context(), func(ctx context.Context) error {
 			return once(ctx, c.Job("/jobs/nightly"), "k", func(context.Context) error { return nil })
 		})

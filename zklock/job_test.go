@@ -421,8 +421,8 @@ func TestAKeyThatIsDoneCostsOneRead(t *testing.T) {
 			}
 			require.Equal(s, want, n, "%v", op)
 		}
-		require.ErrorIs(s, once(s.Context(), c.Job("/jobs/nightly", zklock.WithWait(0)), "l", neverRun), zklock.ErrBusy)
-		require.ErrorIs(s, once(s.Context(), c.Job("/jobs/nightly", zklock.WithWait(time.Second)), "l", neverRun), zklock.ErrBusy)
+		require.ErrorIs(s, once(s.Context(), c.Job("/jobs/nightly", zklock.WithMaxWait(0)), "l", neverRun), zklock.ErrBusy)
+		require.ErrorIs(s, once(s.Context(), c.Job("/jobs/nightly", zklock.WithMaxWait(time.Second)), "l", neverRun), zklock.ErrBusy)
 		s.Unlock(hold)
 	})
 }
@@ -528,13 +528,13 @@ func TestABadKeyPeriodOrPathOfAJobIsRefused(t *testing.T) {
 		j := c.Job("/jobs/nightly")
 		for _, key := range []string{"", "\xff", "a\nb", strings.Repeat("x", 129)} {
 			err := once(s.Context(), j, key, neverRun)
-			require.ErrorIs(s, err, zklock.ErrOption, "%q", key)
+			require.ErrorIs(s, err, zklock.ErrInvalid, "%q", key)
 			require.ErrorIs(s, err, zklock.ErrNotRun)
 			_, err = j.Forget(s.Context(), key)
-			require.ErrorIs(s, err, zklock.ErrOption, "%q", key)
+			require.ErrorIs(s, err, zklock.ErrInvalid, "%q", key)
 		}
-		require.ErrorIs(s, every(s.Context(), j, 0, neverRun), zklock.ErrOption)
-		require.ErrorIs(s, every(s.Context(), j, -time.Hour, neverRun), zklock.ErrOption)
+		require.ErrorIs(s, every(s.Context(), j, 0, neverRun), zklock.ErrInvalid)
+		require.ErrorIs(s, every(s.Context(), j, -time.Hour, neverRun), zklock.ErrInvalid)
 		for _, path := range []string{"jobs", "/" + strings.Repeat("x", 3950)} {
 			bad := c.Job(path)
 			require.ErrorIs(s, once(s.Context(), bad, "k", neverRun), zklock.ErrPath)

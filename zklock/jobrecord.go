@@ -57,7 +57,7 @@ func (r JobRun) String() string {
 
 func checkKey(key string) error {
 	if key == "" || len(key) > maxKey || text.Clean(key) != key {
-		return fmt.Errorf("%w: key \"%s\": is not 1 to %d bytes of printable UTF-8", ErrOption, text.Foreign(key), maxKey)
+		return fmt.Errorf("%w: key \"%s\": is not 1 to %d bytes of printable UTF-8", ErrInvalid, text.Foreign(key), maxKey)
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ type present struct {
 func (c *Client) start() (*present, error) {
 	conf := c.opts.session
 	if before := c.present.Load(); before != nil {
-		conf.ServerTick = before.session.ServerTick()
+		conf.TickTime = before.session.TickTime()
 	}
 	s, err := session.Start(c.connect, conf)
 	if err != nil {

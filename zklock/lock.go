@@ -47,8 +47,10 @@ type lock struct {
 
 // Kinds of locks that have options of their own.
 const (
-	nounMutex = "mutex"
-	nounJob   = "job"
+	nounMutex     = "mutex"
+	nounSemaphore = "semaphore"
+	nounElection  = "election"
+	nounJob       = "job"
 )
 
 func (c *Client) newLock(noun string, opts []LockOption, paths ...string) lock {
@@ -99,7 +101,7 @@ func (l *lock) queues(ctx context.Context, call LockInfo) []recipe.Queue {
 }
 
 // acquire returns a hold, and the context for work under it: a further one of the acquisition that ctx carries, or a new
-// one. WithWait bounds a call that is no try. info has the call's kind, permits and try; op is its name in errors.
+// one. WithMaxWait bounds a call that is no try. info has the call's kind, permits and try; op is its name in errors.
 func (l *lock) acquire(ctx context.Context, op string, info LockInfo) (context.Context, *Hold, error) {
 	caller := ctx
 	if l.err != nil {
@@ -156,10 +158,10 @@ func aboutToQueue(ctx context.Context) error {
 	return errors.New("about to queue")
 }
 
-// errWaited is the cause with which a call's context ends after WithWait's time.
-var errWaited = errors.New("WithWait's time was over")
+// errWaited is the cause with which a call's context ends after WithMaxWait's time.
+var errWaited = errors.New("WithMaxWait's time was over")
 
-// explain returns ErrBusy for a try that found another contender, and for a call whose WithWait was over, before its
+// explain returns ErrBusy for a try that found another contender, and for a call whose WithMaxWait was over, before its
 // caller's context, while it was in line; a call that could not queue, for lack of a connection, did not find the lock
 // busy. ErrBusy has the cause as text only, since a deadline in that was not the caller's.
 func (l *lock) explain(err error) error {

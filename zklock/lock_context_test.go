@@ -40,9 +40,9 @@ func TestTheContextThatLockGivesEndsWithTheHoldAndWithItsCaller(t *testing.T) {
 				defer cancel(nil)
 				timed, done := context.WithTimeout(ctx, locktest.LongTime)
 				defer done()
-				work, h, err := c.Mutex("/l", zklock.WithWait(time.Second)).Lock(timed)
+				work, h, err := c.Mutex("/l", zklock.WithMaxWait(time.Second)).Lock(timed)
 				require.NoError(s, err)
-				time.Sleep(2 * time.Second) // the znode is watched, and WithWait's time is over
+				time.Sleep(2 * time.Second) // the znode is watched, and WithMaxWait's time is over
 				child, over := context.WithTimeout(work, 2*locktest.LongTime)
 				defer over()
 				deadline, ok := work.Deadline()

@@ -154,7 +154,7 @@ func TestAMultiLockOfPathsThatCanNotWorkIsRefusedBeforeAnyRequest(t *testing.T) 
 			"empty":    {c.MultiLock([]string{dirs[0], ""}), zklock.ErrPath, "empty"},
 			"relative": {c.MultiLock([]string{"a", dirs[0]}), zklock.ErrPath, "a"},
 			"root":     {c.MultiLock([]string{dirs[0], "/"}), zklock.ErrPath, "root"},
-			"option":   {c.MultiLock(dirs, zklock.WithWait(-1)), zklock.ErrOption, "negative"},
+			"option":   {c.MultiLock(dirs, zklock.WithMaxWait(-1)), zklock.ErrInvalid, "negative"},
 		} {
 			for _, lock := range []func(*zklock.MultiLock, context.Context) (context.Context, *zklock.Hold, error){
 				(*zklock.MultiLock).Lock, (*zklock.MultiLock).TryLock,

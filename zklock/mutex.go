@@ -13,7 +13,7 @@ import (
 type Mutex struct{ lock }
 
 // Mutex returns the mutex whose contenders queue below path, a znode that Lock makes when it is missing. It does no I/O;
-// a path or option that can't work is reported by every call on the Mutex (ErrPath, ErrOption).
+// a path or option that can't work is reported by every call on the Mutex (ErrPath, ErrInvalid).
 func (c *Client) Mutex(path string, opts ...LockOption) *Mutex {
 	return &Mutex{c.newLock(nounMutex, opts, path)}
 }
@@ -27,12 +27,12 @@ func (c *Client) Mutex(path string, opts ...LockOption) *Mutex {
 //	row, err := db.ExecContext(ctx, …)
 //
 // The wait survives disconnects and sessions that end: in a new session it queues again, at the end of the line. It ends
-// when the lock is held, ctx ends, the Client is closed, or WithWait's time is over. When ctx ends, the error matches ctx's and
+// when the lock is held, ctx ends, the Client is closed, or WithMaxWait's time is over. When ctx ends, the error matches ctx's and
 // says who is first in line: by the name of its znode, or, when the wait has lasted for 0.3 s, by its owner, which costs a
 // read. The call's znode is then deleted in the background: see Client.Close for a process that exits. An uncontended Lock
 // costs two requests in one round trip.
 //
-// Errors: ErrBusy (WithWait), ErrDeadlock, ErrClosed, ErrPath, ErrOption, ErrConflict, session.ErrAuth, the driver's
+// Errors: ErrBusy (WithMaxWait), ErrDeadlock, ErrClosed, ErrPath, ErrInvalid, ErrConflict, session.ErrAuth, the driver's
 // (zk.ErrNoAuth, …) when the ensemble refuses a step.
 func (m *Mutex) Lock(ctx context.Context) (context.Context, *Hold, error) {
 	return use(ctx, m).acquire(ctx, "lock", LockInfo{Kind: KindMutex})
@@ -82,8 +82,8 @@ func (m *Mutex) TryDo(ctx context.Context, fn func(ctx context.Context) error) (
 type MultiLock struct{ lock }
 
 // MultiLock returns the lock of all paths. It does no I/O; no paths, a path that is named twice, and a path or option that
-// can't work are reported by every call on it (ErrPath, ErrOption). More paths than the ensemble takes in one transaction
-// are refused by each Lock (ErrTooLarge): see WithPacketLimit.
+// can't work are reported by every call on it (ErrPath, ErrInvalid). More paths than the ensemble takes in one transaction
+// are refused by each Lock (ErrTooLarge): see WithJuteMaxBuffer.
 func (c *Client) MultiLock(paths []string, opts ...LockOption) *MultiLock {
 	m := &MultiLock{c.newLock("multi lock", opts, slices.Clone(paths)...)}
 	if len(paths) == 0 {

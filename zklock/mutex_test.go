@@ -44,7 +44,7 @@ func TestABadLockOptionIsRefusedByEveryCallBeforeAnyRequest(t *testing.T) {
 			m := c.Mutex("/l", zklock.WithOwner("me"), bad.opt)
 			for call, do := range mutexCalls {
 				err := do(context.Background(), m)
-				require.ErrorIs(t, err, zklock.ErrOption, "%s: %s", name, call)
+				require.ErrorIs(t, err, zklock.ErrInvalid, "%s: %s", name, call)
 				require.ErrorContains(t, err, bad.says, "%s: %s", name, call)
 			}
 		}
@@ -85,7 +85,7 @@ func TestANilContextPanicsWithTheRule(t *testing.T) {
 			"queue page":     func() { _, _ = admin.ReadLine(none, c.Client, dir, 0, 1) },
 			"evict":          func() { _ = admin.Evict(none, c.Client, dir, w.Token()) },
 			"lock":           func() { _, _, _ = c.Mutex("/l").Lock(none) },
-			"lock with wait": func() { _, _, _ = c.Mutex("/l", zklock.WithWait(1)).Lock(none) },
+			"lock with wait": func() { _, _, _ = c.Mutex("/l", zklock.WithMaxWait(1)).Lock(none) },
 			"handoff":        func() { _, _, _ = c.Mutex("/l", zklock.WithHandoffs(1)).Lock(none) },
 			"try lock":       func() { _, _, _ = c.Mutex("/l").TryLock(none) },
 			"do":             func() { _ = c.Mutex("/l").Do(none, work) },

@@ -53,9 +53,9 @@ func TestAClientThatIsOpenedAndClosedWithoutAServerLeavesNothingBehind(t *testin
 		_, _, err = c.Mutex("/l").Lock(locktest.Within(t, time.Second))
 		require.ErrorIs(t, err, zklock.ErrClosed)
 		_, err = zklock.Open("zk1:port")
-		require.ErrorIs(t, err, zklock.ErrOption)
+		require.ErrorIs(t, err, zklock.ErrInvalid)
 		_, err = zklock.Open("zk1", zklock.WithSessionTimeout(-1))
-		require.ErrorIs(t, err, zklock.ErrOption)
+		require.ErrorIs(t, err, zklock.ErrInvalid)
 	})
 }
 
@@ -147,7 +147,7 @@ func TestAChrootThatDoesNotExistIsMadeOnlyWhenAskedFor(t *testing.T) {
 		c := dial()
 		for _, lock := range []locktest.Acquire{c.Mutex("/l").Lock, c.Mutex("/l/m/n").TryLock, c.RWMutex("/rw").Lock, c.MultiLock([]string{"/a", "/b"}).Lock} {
 			_, _, err := lock(locktest.Soon(t))
-			require.ErrorIs(t, err, zklock.ErrOption)
+			require.ErrorIs(t, err, zklock.ErrInvalid)
 			require.ErrorContains(t, err, `chroot "/team/a": does not exist`)
 			require.NotErrorIs(t, err, zk.ErrNoNode)
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/zklock/locker/session"
 )
 
-// Option configures Dial. An option that can't work is refused by Dial (ErrOption), before any I/O.
+// Option configures Dial. An option that can't work is refused by Dial (ErrInvalid), before any I/O.
 type Option struct{ set func(*options) error }
 
 type options struct {
@@ -25,7 +25,7 @@ type options struct {
 func chosen(opts []Option) (o options, err error) {
 	for _, opt := range opts {
 		if opt.set == nil {
-			return o, fmt.Errorf("%w: option: is the zero value", ErrOption)
+			return o, fmt.Errorf("%w: option: is the zero value", ErrInvalid)
 		}
 		if err := opt.set(&o); err != nil {
 			return o, err
@@ -38,7 +38,7 @@ func chosen(opts []Option) (o options, err error) {
 func unless[O any](wrong bool, set func(*O), reason string, args ...any) func(*O) error {
 	return func(o *O) error {
 		if wrong {
-			return fmt.Errorf("%w: %s", ErrOption, fmt.Sprintf(reason, args...))
+			return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(reason, args...))
 		}
 		set(o)
 		return nil
@@ -62,21 +62,21 @@ func WithSessionTimeout(d time.Duration) Option {
 	return Option{unless(d <= 0, func(o *options) { o.session.Timeout = d }, "session timeout %v: is not positive", d)}
 }
 
-// WithServerTick is the ensemble's tickTime, for one whose minSessionTimeout is set to something else than two ticks: the
+// WithTickTime is the ensemble's tickTime, for one whose minSessionTimeout is set to something else than two ticks: the
 // lease counts an answer only when the server that gave it has had time to report to its leader. Too short a value is unsafe
 // on a server that has lost its leader: a hold may outlast its session. Too long a value shortens every lease, by two ticks,
 // but by half the session timeout at most; with a short timeout a change of the ensemble's leader then ends every hold.
-// Default: half of the least session timeout that the first server which answers grants (SessionStatus.ServerTick). To find
+// Default: half of the least session timeout that the first server which answers grants (SessionStatus.TickTime). To find
 // that out costs the Client one more connection and short session, once.
-func WithServerTick(d time.Duration) Option {
-	return Option{unless(d <= 0, func(o *options) { o.session.ServerTick = d }, "server tick %v: is not positive", d)}
+func WithTickTime(d time.Duration) Option {
+	return Option{unless(d <= 0, func(o *options) { o.session.TickTime = d }, "tick time %v: is not positive", d)}
 }
 
-// WithPacketLimit is the ensemble's jute.maxbuffer, in bytes: the length of the longest request that its servers take. A
+// WithJuteMaxBuffer is the ensemble's jute.maxbuffer, in bytes: the length of the longest request that its servers take. A
 // longer one would cost the connection, and is refused (ErrTooLarge). From 1,024 to 2^31−1; default 1,048,575.
-func WithPacketLimit(bytes int) Option {
-	return Option{unless(bytes <= 0, func(o *options) { o.session.PacketLimit = bytes },
-		"packet limit %d: is not positive", bytes)}
+func WithJuteMaxBuffer(bytes int) Option {
+	return Option{unless(bytes <= 0, func(o *options) { o.session.JuteMaxBuffer = bytes },
+		"jute.maxbuffer %d: is not positive", bytes)}
 }
 
 // WithEphemeralBytes bounds the paths of the ephemeral znodes that one session may have, for holds, waits and the program
@@ -84,14 +84,14 @@ func WithPacketLimit(bytes int) Option {
 // one transaction that lists them all, and servers that read one longer than their jute.maxbuffer and its extra are lost
 // for good. So n must stay well below twice the least jute.maxbuffer in the ensemble. A call that has no room is refused
 // (ErrNoRoom): open another Client for more locks. From 16 KB to 64 MB; default 512 KB, some 6,000 locks, or half of
-// WithPacketLimit if that is less.
+// WithJuteMaxBuffer if that is less.
 func WithEphemeralBytes(n int) Option {
 	return Option{unless(n <= 0, func(o *options) { o.session.EphemeralBytes = n },
 		"room for ephemeral znodes of %d bytes: is not positive", n)}
 }
 
 // WithCreateChroot lets locks make the chroot of the connect string when it is missing. Default: a lock below a chroot
-// that does not exist is ErrOption, since the chroot may be misspelt, and the lock would then exclude nobody.
+// that does not exist is ErrInvalid, since the chroot may be misspelt, and the lock would then exclude nobody.
 func WithCreateChroot() Option {
 	return Option{func(o *options) error { o.session.CreateChroot = true; return nil }}
 }
@@ -142,7 +142,8 @@ func WithHooks(h Hooks) Option {
 	return Option{func(o *options) error { o.hooks = h; return nil }}
 }
 
-// LockOption configures one lock. Every call on the lock reports an option that can't work (ErrOption), before any I/O.
+// LockOption configures one lock. Every call on the lock reports an option that can't work, or that its kind can't have
+// (ErrInvalid), before any I/O.
 type LockOption struct{ set func(*lockOptions) error }
 
 type lockOptions struct {
@@ -169,7 +170,7 @@ var openToAll = session.WorldACL()
 func newLockOptions(noun string, opts []LockOption) (o lockOptions, err error) {
 	for _, opt := range opts {
 		if opt.set == nil {
-			return o, fmt.Errorf("%w: lock option: is the zero value", ErrOption)
+			return o, fmt.Errorf("%w: lock option: is the zero value", ErrInvalid)
 		}
 		if err := opt.set(&o); err != nil {
 			return o, err
@@ -177,9 +178,15 @@ func newLockOptions(noun string, opts []LockOption) (o lockOptions, err error) {
 	}
 	switch {
 	case o.reentrant && noun == nounJob:
-		err = fmt.Errorf("%w: WithReentrancy is not for a Job: two calls under one hold would both run it", ErrOption)
+		err = fmt.Errorf("%w: WithReentrancy is not for a %s: two calls under one hold would both run it", ErrInvalid, noun)
+	case o.reentrant && noun == nounSemaphore:
+		err = fmt.Errorf("%w: WithReentrancy is not for a %s: each call takes permits of its own", ErrInvalid, noun)
+	case o.reentrant && noun == nounElection:
+		err = fmt.Errorf("%w: WithReentrancy is not for an %s: a candidate leads once", ErrInvalid, noun)
+	case o.data != nil && noun == nounElection:
+		err = fmt.Errorf("%w: WithData is not for an %s: its data are the candidate's value", ErrInvalid, noun)
 	case o.handoff > 0 && noun != nounMutex:
-		err = fmt.Errorf("%w: WithLocalHandoff is for a Mutex; this is a %s", ErrOption, noun)
+		err = fmt.Errorf("%w: WithLocalHandoff is for a mutex; this is a %s", ErrInvalid, noun)
 	}
 	if o.acl == nil {
 		o.acl = openToAll
@@ -187,10 +194,10 @@ func newLockOptions(noun string, opts []LockOption) (o lockOptions, err error) {
 	return o, err
 }
 
-// WithWait bounds every Lock on the lock: after d in line it returns ErrBusy. When there was no connection in all that
+// WithMaxWait bounds every Lock on the lock: after d in line it returns ErrBusy. When there was no connection in all that
 // time, the error matches context.DeadlineExceeded instead, and says which servers were tried. With d = 0 Lock does not wait
 // at all, like TryLock. The context's own deadline counts as well. Default: as long as the context lasts.
-func WithWait(d time.Duration) LockOption {
+func WithMaxWait(d time.Duration) LockOption {
 	return LockOption{unless(d < 0, func(o *lockOptions) { o.wait, o.waitSet = d, true }, "wait %v: is negative", d)}
 }
 
@@ -201,8 +208,8 @@ func WithMaxHold(d time.Duration) LockOption {
 	return LockOption{unless(d <= 0, func(o *lockOptions) { o.maxHold = d }, "max hold %v: is not positive", d)}
 }
 
-// WithReentrancy lets a Lock with the context of a hold of the same lock succeed at once. Holds are counted,
-// and the last Unlock releases the lock. Default: such a call is ErrDeadlock.
+// WithReentrancy lets a Lock with the context of a hold of the same lock succeed at once. Holds are counted, and the last
+// Unlock releases the lock. It is for a Mutex, RWMutex and MultiLock. Default: such a call is ErrDeadlock.
 func WithReentrancy() LockOption {
 	return LockOption{func(o *lockOptions) error { o.reentrant = true; return nil }}
 }
@@ -214,7 +221,8 @@ func WithOwner(name string) LockOption {
 		"owner of %d bytes: is longer than 64 KB", len(name))}
 }
 
-// WithData stores bytes of the program's own in the znode, for other clients to read. At most 64 KB. Default: none.
+// WithData stores bytes of the program's own in the znode, for other clients to read. At most 64 KB. An Election has its
+// value there instead. Default: none.
 func WithData(data []byte) LockOption {
 	return LockOption{unless(len(data) > maxData, func(o *lockOptions) { o.data = append([]byte{}, data...) },
 		"data of %d bytes: are longer than 64 KB", len(data))}
@@ -244,7 +252,7 @@ func WithContainer() LockOption {
 // WithLocalHandoff lets the goroutines of this process that lock one Mutex, through one Client, share one znode in the
 // lock's queue: the process queues once, and a released hold is passed to the next call that waits in the process, in order
 // of arrival, without a request. That is many hundred times faster than a znode for each call, and what other libraries
-// call an unfair lock. It is for a Mutex; the other kinds refuse it (ErrOption).
+// call an unfair lock. It is for a Mutex; the other kinds refuse it (ErrInvalid).
 //
 // Between processes it is fair in turns. While no other process waits, a process hands on without limit. It watches the
 // line meanwhile; once it sees another contender, it hands on at most 100 times more, and for at most a second. Then it
@@ -252,15 +260,15 @@ func WithContainer() LockOption {
 // is not interrupted. Until the process has looked, which takes one round trip, it behaves as if another process waited.
 //
 // Locks of one path share a znode if they agree in the options that the znode depends on: WithOwner, WithData, WithACL,
-// WithContainer and WithLocalHandoff. Locks that differ, also in the same
-// process, exclude each other through the ensemble as always. WithWait, WithMaxHold and WithReentrancy may differ.
+// WithContainer and WithLocalHandoff. Locks that differ, also in the same process, exclude each other through the ensemble
+// as always. WithMaxWait, WithMaxHold and WithReentrancy may differ.
 //
 // A hold that was handed on inside the process may have the token of the one before it, since both use one znode. That is
 // harmless: the next hold begins only after the one before it was unlocked. It never has the token of another process's
 // hold. After any end but an Unlock – the session's, WithMaxHold, a znode that was deleted – the znode is not handed on,
 // and the next hold has a greater token. Nor is it handed on after a Multi that was under way at Unlock, or whose outcome
-// was unknown. Package admin shows one contender for the process, and its Evict ends the present hold, and the process's waiting calls
-// queue again at the end of the line. Everything else is as without the option.
+// was unknown. Package admin shows one contender for the process; its Evict ends the present hold, and the process's waiting
+// calls queue again at the end of the line. Everything else is as without the option.
 //
 // When the process has the znode, Lock takes it without asking the ensemble: it checks the lease, and needs no connection.
 // TryLock is ErrBusy, without a request, while another call of the process has the lock or waits for it. Unlock returns at

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -39,9 +40,9 @@ func TestBadOptionsAreRefusedBeforeAnyDial(t *testing.T) {
 		"session timeout negative": {zklock.WithSessionTimeout(-time.Second), "session timeout -1s"},
 		"session timeout tiny":     {zklock.WithSessionTimeout(time.Millisecond), "session timeout 1ms"},
 		"session timeout endless":  {zklock.WithSessionTimeout(1000 * time.Hour), "session timeout 1000h"},
-		"server tick 0":            {zklock.WithServerTick(0), "server tick 0s"},
-		"server tick negative":     {zklock.WithServerTick(-1), "server tick -1ns"},
-		"server tick endless":      {zklock.WithServerTick(1000 * time.Hour), "server tick 1000h"},
+		"tick time 0":              {zklock.WithTickTime(0), "tick time 0s"},
+		"tick time negative":       {zklock.WithTickTime(-1), "tick time -1ns"},
+		"tick time endless":        {zklock.WithTickTime(1000 * time.Hour), "tick time 1000h"},
 		"no scheme":                {zklock.WithAuth("", []byte("x")), `auth scheme ""`},
 		"no SASL mechanism":        {zklock.WithSASL(nil), "SASL mechanism: is nil"},
 		"no TLS configuration":     {zklock.WithTLS(nil), "TLS configuration: is nil"},
@@ -50,7 +51,7 @@ func TestBadOptionsAreRefusedBeforeAnyDial(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := zklock.Dial(context.Background(), "zk1:2181", noDial(t), c.opt)
-			require.ErrorIs(t, err, zklock.ErrOption)
+			require.ErrorIs(t, err, zklock.ErrInvalid)
 			require.ErrorContains(t, err, "zklock: dial")
 			require.ErrorContains(t, err, c.says)
 		})
@@ -59,9 +60,9 @@ func TestBadOptionsAreRefusedBeforeAnyDial(t *testing.T) {
 
 func TestBadConnectStringsAreRefusedBeforeAnyDial(t *testing.T) {
 	for connect, want := range map[string]error{
-		"": zklock.ErrOption, ",": zklock.ErrOption, "zk1:": zklock.ErrOption, "zk1:99999": zklock.ErrOption, "zk1 zk2": zklock.ErrOption,
-		"zookeeper://zk1/app": zklock.ErrOption,
-		"/app":                zklock.ErrOption, "zk1/app/": zklock.ErrPath, "zk1//": zklock.ErrPath, "zk1/a/../b": zklock.ErrPath, "zk1/\x00": zklock.ErrPath,
+		"": zklock.ErrInvalid, ",": zklock.ErrInvalid, "zk1:": zklock.ErrInvalid, "zk1:99999": zklock.ErrInvalid, "zk1 zk2": zklock.ErrInvalid,
+		"zookeeper://zk1/app": zklock.ErrInvalid,
+		"/app":                zklock.ErrInvalid, "zk1/app/": zklock.ErrPath, "zk1//": zklock.ErrPath, "zk1/a/../b": zklock.ErrPath, "zk1/\x00": zklock.ErrPath,
 	} {
 		_, err := zklock.Dial(context.Background(), connect, noDial(t))
 		require.ErrorIs(t, err, want, "%q", connect)
@@ -71,7 +72,7 @@ func TestBadConnectStringsAreRefusedBeforeAnyDial(t *testing.T) {
 
 func TestEveryOptionOfAClientIsTaken(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := locktest.Dial(t, srv, zklock.WithSessionTimeout(20*time.Second), zklock.WithServerTick(3*time.Second),
+		c := locktest.Dial(t, srv, zklock.WithSessionTimeout(20*time.Second), zklock.WithTickTime(3*time.Second),
 			zklock.WithAuth("digest", []byte("a:b")), zklock.WithAuth("digest", []byte("c:d")),
 			zklock.WithLogger(slog.New(slog.DiscardHandler)), zklock.WithHooks(zklock.Hooks{}))
 		s, err := c.Session(locktest.Soon(t))
@@ -99,12 +100,52 @@ var badLockOptions = map[string]struct {
 	says string
 }{
 	"zero value":        {zklock.LockOption{}, "zero value"},
-	"wait negative":     {zklock.WithWait(-time.Second), "wait -1s: is negative"},
+	"wait negative":     {zklock.WithMaxWait(-time.Second), "wait -1s: is negative"},
 	"max hold 0":        {zklock.WithMaxHold(0), "max hold 0s: is not positive"},
 	"max hold negative": {zklock.WithMaxHold(-1), "max hold -1ns: is not positive"},
 	"owner too long":    {zklock.WithOwner(strings.Repeat("x", 64<<10+1)), "owner of 65537 bytes"},
 	"data too long":     {zklock.WithData(make([]byte, 64<<10+1)), "data of 65537 bytes"},
 	"no ACL":            {zklock.WithACL(), "ACL: is empty"},
+}
+
+// What an option can't mean for a kind of lock is refused, by every call, before any I/O.
+func TestEachKindOfLockTakesOrRefusesEachOption(t *testing.T) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		c := locktest.Dial(t, srv)
+		before := srv.Requests()
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()                      // a call that is not refused ends with it
+		refused := map[string]string{ // by kind
+			"WithReentrancy":   "semaphore election job",
+			"WithData":         "election",
+			"WithLocalHandoff": "rw semaphore multi election job",
+		}
+		for name, opt := range map[string]zklock.LockOption{
+			"WithMaxWait": zklock.WithMaxWait(time.Second), "WithMaxHold": zklock.WithMaxHold(time.Second), "WithOwner": zklock.WithOwner("o"),
+			"WithACL": zklock.WithACL(zk.WorldACL(zk.PermAll)...), "WithContainer": zklock.WithContainer(),
+			"WithReentrancy": zklock.WithReentrancy(), "WithData": zklock.WithData([]byte("d")), "WithLocalHandoff": zklock.WithLocalHandoff(),
+		} {
+			for kind, call := range map[string]locktest.Acquire{
+				"mutex":     c.Mutex("/l", opt).Lock,
+				"rw":        c.RWMutex("/l", opt).RLock,
+				"semaphore": locktest.Permits(c.Semaphore("/l", 1, opt), 1),
+				"multi":     c.MultiLock([]string{"/l"}, opt).Lock,
+				"election":  locktest.Campaign(c.Election("/l", opt), "v"),
+				"job": func(ctx context.Context) (context.Context, *zklock.Hold, error) {
+					return ctx, nil, once(ctx, c.Job("/l", opt), "k", neverRun)
+				},
+			} {
+				_, _, err := call(ctx)
+				if slices.Contains(strings.Fields(refused[name]), kind) {
+					require.ErrorIs(t, err, zklock.ErrInvalid, "%s, %s", name, kind)
+					require.ErrorContains(t, err, name)
+				} else {
+					require.ErrorIs(t, err, context.Canceled, "%s, %s", name, kind)
+				}
+			}
+		}
+		require.Equal(t, before, srv.Requests())
+	})
 }
 
 func TestTheZnodeTellsWhoHoldsInJSON(t *testing.T) {
@@ -146,7 +187,7 @@ func TestAnOwnerThatIsNotPrintableIsEscapedInEveryText(t *testing.T) {
 		a := locktest.Dial(t, srv)
 		b := locktest.Dial(t, srv, zklock.WithHooks(zklock.Hooks{Queued: func(q zklock.QueuedInfo) { said = append(said, q.Who) }}))
 		h := locktest.Lock(t, a.Mutex("/l", zklock.WithOwner(owner)))
-		_, _, err := b.Mutex("/l", zklock.WithWait(2*time.Second)).Lock(locktest.Soon(t))
+		_, _, err := b.Mutex("/l", zklock.WithMaxWait(2*time.Second)).Lock(locktest.Soon(t))
 		require.ErrorContains(t, err, "2nd in line behind "+shown)
 		_, _, err = b.Mutex("/l").TryLock(locktest.Soon(t))
 		require.ErrorContains(t, err, "held by "+shown)
@@ -172,7 +213,7 @@ func TestWithWaitBoundsALockAndZeroMeansNotToWait(t *testing.T) {
 		a, b := locktest.Dial(t, srv), locktest.Dial(t, srv)
 		h := locktest.Lock(t, a.Mutex("/l"))
 		start := time.Now()
-		_, _, err := b.Mutex("/l", zklock.WithWait(5*time.Second)).Lock(locktest.Within(t, time.Minute))
+		_, _, err := b.Mutex("/l", zklock.WithMaxWait(5*time.Second)).Lock(locktest.Within(t, time.Minute))
 		require.Equal(t, 5*time.Second, time.Since(start))
 		require.ErrorIs(t, err, zklock.ErrBusy)
 		require.NotErrorIs(t, err, context.DeadlineExceeded, "the deadline was not the caller's")
@@ -180,20 +221,20 @@ func TestWithWaitBoundsALockAndZeroMeansNotToWait(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, srv.Children("/l"), 1)
 
-		_, _, err = b.Mutex("/l", zklock.WithWait(time.Minute)).Lock(locktest.Within(t, time.Second))
+		_, _, err = b.Mutex("/l", zklock.WithMaxWait(time.Minute)).Lock(locktest.Within(t, time.Second))
 		require.ErrorIs(t, err, context.DeadlineExceeded, "the caller's own deadline is kept")
 		require.NotErrorIs(t, err, zklock.ErrBusy)
 
 		writes := srv.Requests()[zktest.OpCreate]
 		start = time.Now()
-		_, _, err = b.Mutex("/l", zklock.WithWait(0)).Lock(locktest.Within(t, time.Minute))
+		_, _, err = b.Mutex("/l", zklock.WithMaxWait(0)).Lock(locktest.Within(t, time.Minute))
 		require.ErrorIs(t, err, zklock.ErrBusy)
 		require.Zero(t, time.Since(start))
 		require.Equal(t, writes, srv.Requests()[zktest.OpCreate])
 
 		got := make(chan error, 1)
 		go func() {
-			_, _, err := b.Mutex("/l", zklock.WithWait(time.Minute)).Lock(context.Background())
+			_, _, err := b.Mutex("/l", zklock.WithMaxWait(time.Minute)).Lock(context.Background())
 			got <- err
 		}()
 		time.Sleep(30 * time.Second)
@@ -242,7 +283,7 @@ func TestOptionsAndHoldsAreTheSameForEveryKind(t *testing.T) {
 				require.NoError(s, h.Check(s.Context()))
 				require.NoError(s, write())
 
-				_, _, err := kind.lock(s.Client().Client, dir, zklock.WithWait(time.Minute))(s.Context())
+				_, _, err := kind.lock(s.Client().Client, dir, zklock.WithMaxWait(time.Minute))(s.Context())
 				require.ErrorIs(s, err, zklock.ErrBusy)
 				require.NotErrorIs(s, err, context.DeadlineExceeded, "the caller had none")
 				require.ErrorContains(s, err, "2nd in line behind nightly")

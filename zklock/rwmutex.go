@@ -12,7 +12,7 @@ import (
 type RWMutex struct{ lock }
 
 // RWMutex returns the read/write lock whose contenders queue below path. It does no I/O; a path or option that can't work
-// is reported by every call on it (ErrPath, ErrOption). Neither lock can be turned into the other: release it, take the
+// is reported by every call on it (ErrPath, ErrInvalid). Neither lock can be turned into the other: release it, take the
 // other one, and look again at what it protects.
 func (c *Client) RWMutex(path string, opts ...LockOption) *RWMutex {
 	return &RWMutex{c.newLock("read/write lock", opts, path)}

@@ -69,7 +69,7 @@ func TestScenario32_AReaderThatAsksForTheWriteLockGetsAnError(t *testing.T) {
 	for name, opts := range map[string][]zklock.LockOption{
 		"without reentrancy": nil,
 		"with reentrancy":    {zklock.WithReentrancy()},
-		"that does not wait": {zklock.WithWait(0)},
+		"that does not wait": {zklock.WithMaxWait(0)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			locktest.Simulate(t, func(s *locktest.Sim) {

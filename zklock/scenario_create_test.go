@@ -218,7 +218,7 @@ func TestScenario3_AStrayWithOurIDIsSweptAwayWhenTheDirectoryIsListed(t *testing
 func TestScenario4_AnOldSessionsNodeIsNotAdoptedByTheNext(t *testing.T) {
 	const tick, timeout = 4 * time.Second, 12 * time.Second
 	locktest.Simulate(t, func(s *locktest.Sim) {
-		dir, c := s.Dir("/locks/a"), s.Client(zklock.WithSessionTimeout(timeout), zklock.WithServerTick(tick))
+		dir, c := s.Dir("/locks/a"), s.Client(zklock.WithSessionTimeout(timeout), zklock.WithTickTime(tick))
 		old := c.SessionID()
 		lost := s.Server.Inject(zktest.FreezeReplies().Op(zktest.OpCreate).Path("/locks/a/*").Once())
 		call := locktest.Go(s.Context(), c.Mutex(dir).Lock)

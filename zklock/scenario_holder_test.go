@@ -139,7 +139,7 @@ func TestScenario18_AHolderThatHearsNothingGoesByItsLeaseClock(t *testing.T) {
 			timeout := time.Duration(ticks) * tick
 			t.Run(fmt.Sprintf("%v at a tick of %v", timeout, tick), func(t *testing.T) {
 				locktest.Simulate(t, func(s *locktest.Sim) {
-					opts := []zklock.Option{zklock.WithSessionTimeout(timeout), zklock.WithServerTick(tick)}
+					opts := []zklock.Option{zklock.WithSessionTimeout(timeout), zklock.WithTickTime(tick)}
 					dir, a, b := s.Dir("/locks/a"), s.Client(opts...), s.Client(opts...)
 					h := s.Lock(a.Mutex(dir))
 					lost := locktest.LossOf(h)

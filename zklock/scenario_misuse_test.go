@@ -142,7 +142,7 @@ func TestScenario41_ACallWithoutAServerReturnsWithinItsContext(t *testing.T) {
 					}
 				}
 				began := time.Now()
-				_, _, err := c.Mutex(dir, zklock.WithWait(7*time.Second)).Lock(s.Context())
+				_, _, err := c.Mutex(dir, zklock.WithMaxWait(7*time.Second)).Lock(s.Context())
 				require.ErrorIs(s, err, context.DeadlineExceeded)
 				require.NotErrorIs(s, err, zklock.ErrBusy, "nobody is known to be in the way")
 				require.ErrorContains(s, err, s.Server.Addr())
@@ -224,8 +224,8 @@ func TestScenario43_AWaitThatIsWokenAgainAndAgainKeepsOneDeadline(t *testing.T) 
 		want error
 	}{
 		"the context's": {nil, limit, context.DeadlineExceeded},
-		"WithWait's":    {[]zklock.LockOption{zklock.WithWait(limit)}, time.Hour, zklock.ErrBusy},
-		"the earlier":   {[]zklock.LockOption{zklock.WithWait(time.Minute)}, limit, context.DeadlineExceeded},
+		"WithMaxWait's": {[]zklock.LockOption{zklock.WithMaxWait(limit)}, time.Hour, zklock.ErrBusy},
+		"the earlier":   {[]zklock.LockOption{zklock.WithMaxWait(time.Minute)}, limit, context.DeadlineExceeded},
 	} {
 		for disturbance, disturb := range map[string]func(s *locktest.Sim, c *locktest.Client, before string){
 			"the one before it leaves": func(s *locktest.Sim, c *locktest.Client, before string) { require.NoError(s, s.Server.Delete(before)) },

@@ -24,7 +24,7 @@ func TestScenario80_ALeaseAllowsForTheServersTickWithoutAnOption(t *testing.T) {
 			for range 10 { // at another moment of the heartbeat each time
 				locktest.Simulate(t, func(s *locktest.Sim) {
 					dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
-					require.Equal(s, tick, a.SessionStatus().ServerTick)
+					require.Equal(s, tick, a.SessionStatus().TickTime)
 					h := s.Lock(a.Mutex(dir))
 					lost := locktest.LossOf(h)
 					next := locktest.Go(s.Context(), b.Mutex(dir).Lock)
@@ -52,12 +52,12 @@ func TestATickIsFoundOutOnceForEachClient(t *testing.T) {
 		c, err := zklock.Open(srv.Addr(), zklock.WithDialer(srv.Dial))
 		require.NoError(t, err)
 		defer c.Close()
-		require.Zero(t, c.SessionStatus().ServerTick, "not known yet")
+		require.Zero(t, c.SessionStatus().TickTime, "not known yet")
 		srv.Leader().Up()
 		for range 3 {
 			s, err := c.Session(locktest.Soon(t))
 			require.NoError(t, err)
-			require.Equal(t, 3*time.Second, c.SessionStatus().ServerTick)
+			require.Equal(t, 3*time.Second, c.SessionStatus().TickTime)
 			require.Equal(t, 1, srv.Requests()[zktest.OpCloseSession], "of the session that found it out")
 			require.NoError(t, srv.Expire(s.ID()))
 			<-s.Done()
@@ -67,8 +67,8 @@ func TestATickIsFoundOutOnceForEachClient(t *testing.T) {
 
 func TestWithServerTickOverridesWhatIsFoundOut(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-		c := locktest.Dial(t, srv, zklock.WithServerTick(time.Second))
-		require.Equal(t, time.Second, c.SessionStatus().ServerTick)
+		c := locktest.Dial(t, srv, zklock.WithTickTime(time.Second))
+		require.Equal(t, time.Second, c.SessionStatus().TickTime)
 		require.Equal(t, 1, srv.Requests()[zktest.OpConnect], "nothing is asked")
 	})
 }

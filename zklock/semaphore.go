@@ -15,13 +15,14 @@ import (
 type Semaphore struct{ lock }
 
 // Semaphore returns the semaphore of size permits whose contenders queue below path. It does no I/O; a path, size or option
-// that can't work is reported by every call on it (ErrPath, ErrOption). WithReentrancy does not apply. The first client to
-// use it writes its size to the data of the path's znode; another size is then ErrConflict, which names both. Data there
-// that are not this library's stay, and are ErrConflict. With WithContainer the size is deleted with the directory, when
-// that has not been used for a while, unless Resize was called. With an access list (WithACL) that does not let every
-// contender write, each release wakes all waiters instead of two at most.
+// that can't work is reported by every call on it (ErrPath, ErrInvalid). WithReentrancy and WithLocalHandoff are refused.
+//
+// The first client to use the semaphore writes its size to the data of the path's znode. From then on that size counts for
+// all: a program with another one, as during a rolling deploy, goes on with it, and its log has a warning that names both.
+// Resize changes it. Data there that are not this library's stay, and are ErrConflict. With WithContainer the size is deleted
+// with the directory, when that has not been used for a while, unless Resize was called.
 func (c *Client) Semaphore(path string, size int, opts ...LockOption) *Semaphore {
-	s := &Semaphore{c.newLock("semaphore", opts, path)}
+	s := &Semaphore{c.newLock(nounSemaphore, opts, path)}
 	s.size = recipe.NewSize(size)
 	s.err = cmp.Or(s.err, checkSize(size))
 	return s
@@ -29,16 +30,15 @@ func (c *Client) Semaphore(path string, size int, opts ...LockOption) *Semaphore
 
 func checkSize(size int) error {
 	if size < 1 || size > recipe.MaxPermits {
-		return fmt.Errorf("%w: semaphore of %d permits: the size is not between 1 and %d", ErrOption, size, recipe.MaxPermits)
+		return fmt.Errorf("%w: semaphore of %d permits: the size is not between 1 and %d", ErrInvalid, size, recipe.MaxPermits)
 	}
 	return nil
 }
 
 // Acquire waits until n permits are free and returns the hold of them all. Contract and errors are those of Mutex.Lock;
-// besides: ErrOption when n < 1 or n is greater than the size, ErrConflict when the semaphore has another size at the
-// ensemble. ErrDeadlock when ctx comes from holds of this semaphore whose permits, with n, are more than its size: they
+// besides: ErrInvalid when n < 1 or n is greater than the size. ErrDeadlock when ctx comes from holds of this semaphore whose permits, with n, are more than its size: they
 // are not released while the call waits, so it would wait for ever. (Deadlock between callers is not detected: two that
-// each hold one of two permits and want another wait for each other.) ErrOption and ErrDeadlock also when a Resize makes it
+// each hold one of two permits and want another wait for each other.) ErrInvalid and ErrDeadlock also when a Resize makes it
 // so while the call waits.
 func (s *Semaphore) Acquire(ctx context.Context, n int) (context.Context, *Hold, error) {
 	return use(ctx, s).acquire(ctx, "acquire", LockInfo{Kind: KindSemaphore, Permits: n})
@@ -56,10 +56,10 @@ func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 }
 
 // Resize changes the size at the ensemble, for all clients. A larger size wakes waiters that it has room for; with a
-// smaller one present holders finish, and the first waiter, if it wants more, gets ErrOption. Semaphores in use with the
+// smaller one present holders finish, and the first waiter, if it wants more, gets ErrInvalid. Semaphores in use with the
 // old size adopt the new one. It is one write, after some reads; after an error that matches ErrUnknownOutcome the size may
 // have been changed, and all clients adopt it just the same. With WithContainer the directory stays from then on, because
-// of a znode "resized" in it, so that the size is not lost. ErrOption: the size is not positive. ErrConflict: the path has
+// of a znode "resized" in it, so that the size is not lost. ErrInvalid: the size is not positive. ErrConflict: the path has
 // data that are not this library's.
 func (s *Semaphore) Resize(ctx context.Context, size int) error {
 	l := use(ctx, s)

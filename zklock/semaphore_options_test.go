@@ -17,13 +17,13 @@ import (
 
 // Tests of the options of a semaphore, of its holds, and of the costs of its calls.
 
-// The time of WithWait is over while the waiter lists again: the error is ErrBusy all the same, and not that of the
+// The time of WithMaxWait is over while the waiter lists again: the error is ErrBusy all the same, and not that of the
 // caller's deadline.
 func TestAWaitForPermitsThatEndsDuringAnotherLookIsBusy(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, c := s.Dir("/locks/a"), s.Client()
 		h := s.Take(locktest.Permits(s.Client().Semaphore(dir, 2), 2))
-		waiter := s.Start(locktest.Permits(c.Semaphore(dir, 2, zklock.WithWait(time.Minute)), 1))
+		waiter := s.Start(locktest.Permits(c.Semaphore(dir, 2, zklock.WithMaxWait(time.Minute)), 1))
 		time.Sleep(59 * time.Second) // so that the connection is not given up for want of an answer before the end
 		in := s.Server.Inject(zktest.Hold().Op(zktest.OpGetChildren2).Session(c.SessionID()).Once())
 		behind := s.Start(locktest.Permits(s.Client().Semaphore(dir, 2), 1)) // whose arrival has the head look again
@@ -70,10 +70,10 @@ func TestASemaphoreWhoseUsersMayCreateAndNotWriteIsRefused(t *testing.T) {
 		acl := zklock.WithACL(append(zk.DigestACL(zk.PermAll, "alice", "a"), zk.WorldACL(zk.PermCreate|zk.PermRead|zk.PermDelete)...)...)
 		sem := s.Client().Semaphore("/locks/a", 2, acl)
 		_, _, err := sem.Acquire(s.Context(), 1)
-		require.ErrorIs(s, err, zklock.ErrOption)
+		require.ErrorIs(s, err, zklock.ErrInvalid)
 		require.ErrorContains(s, err, "the access list lets world:anyone create, but not write")
 		_, _, err = sem.TryAcquire(s.Context(), 1)
-		require.ErrorIs(s, err, zklock.ErrOption)
+		require.ErrorIs(s, err, zklock.ErrInvalid)
 		_, stands := s.Server.Node("/locks/a")
 		require.False(s, stands)
 	})
@@ -109,7 +109,7 @@ func TestWaitsForPermitsLeaveNoWatches(t *testing.T) {
 		h := s.Take(locktest.Permits(a.Semaphore(dir, 3), 3))
 		time.Sleep(time.Second)
 		before := s.Server.WatchCount()
-		m := b.Semaphore(dir, 3, zklock.WithWait(400*time.Millisecond)) // longer than it takes to settle
+		m := b.Semaphore(dir, 3, zklock.WithMaxWait(400*time.Millisecond)) // longer than it takes to settle
 		for range 20 {
 			one, two := locktest.Go(s.Context(), locktest.Permits(m, 1)), locktest.Go(s.Context(), locktest.Permits(m, 2))
 			<-one.Done

@@ -1,8 +1,9 @@
 package zklock_test
 
 import (
-	"context"
+	"bytes"
 	"fmt"
+	"log/slog"
 	"math"
 	"strings"
 	"testing"
@@ -121,37 +122,38 @@ func TestScenario34_ARaiseThatIsTooSmallForTheHeadLetsNoContenderPast(t *testing
 	})
 }
 
-// scenario 35: two clients open one semaphore with different sizes: the second gets ErrConflict, which names both.
-func TestScenario35_AnotherSizeIsAConflictThatNamesBoth(t *testing.T) {
+// scenario 35: programs give one semaphore different sizes, as during a rolling deploy from 8 to 10 and back. The ensemble's
+// counts for all; who has another is warned once.
+func TestScenario35_TheSizeAtTheEnsembleCountsAndAnotherIsWarnedOf(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
-		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
-		h := s.Take(locktest.Permits(a.Semaphore(dir, 17), 1))
-		for name, call := range map[string]func(*zklock.Semaphore) error{
-			"acquire":     func(m *zklock.Semaphore) error { _, _, err := m.Acquire(s.Context(), 1); return err },
-			"try acquire": func(m *zklock.Semaphore) error { _, _, err := m.TryAcquire(s.Context(), 1); return err },
-			"do": func(m *zklock.Semaphore) error {
-				return m.Do(s.Context(), 1, func(context.Context) error { panic("not held") })
-			},
-		} {
-			for _, size := range []int{23, 5} {
-				err := call(b.Semaphore(dir, size))
-				require.ErrorIs(s, err, zklock.ErrConflict, name)
-				require.ErrorContains(s, err, "17", name)
-				require.ErrorContains(s, err, fmt.Sprint(size), name)
-				require.ErrorContains(s, err, dir, name)
+		dir := s.Dir("/locks/a")
+		s.Unlock(s.Take(locktest.Permits(s.Client().Semaphore(dir, 8), 1)))
+		for _, size := range []int{10, 8, 5} {
+			var log bytes.Buffer
+			c := s.Client(zklock.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))))
+			m := c.Semaphore(dir, size)
+			for range 2 {
+				h := s.Take(locktest.Permits(m, 5))
+				_, _, err := m.TryAcquire(s.Context(), 4)
+				require.ErrorIs(s, err, zklock.ErrBusy, "3 are left")
+				s.Unlock(h)
+			}
+			_, _, err := m.Acquire(s.Context(), 9)
+			require.ErrorIs(s, err, zklock.ErrInvalid)
+			require.ErrorContains(s, err, "more than the semaphore has, which is 8")
+			if size == 8 {
+				require.Empty(s, log.String())
+			} else {
+				require.Equal(s, 1, strings.Count(log.String(), "\n"), log.String())
+				require.Contains(s, log.String(), fmt.Sprintf("path=%s ensemble=8 program=%d", dir, size))
 			}
 		}
-		require.Len(s, s.Server.Children(dir), 1, "none of them has taken a place")
-		s.Unlock(h)
-		_, _, err := b.Semaphore(dir, 23).Acquire(s.Context(), 1)
-		require.ErrorIs(s, err, zklock.ErrConflict, "also when nobody uses it")
-		s.Unlock(s.Take(locktest.Permits(b.Semaphore(dir, 17), 17)))
 		s.NothingLeft(dir)
 	})
 }
 
-// scenario 35, after a change of size: semaphores in use follow it; a new one has to give the new size.
-func TestScenario35_SemaphoresInUseFollowAResizeAndNewOnesMustKnowTheSize(t *testing.T) {
+// After a change of size, semaphores in use follow it, and new ones have it.
+func TestScenario35_SemaphoresFollowAResize(t *testing.T) {
 	locktest.Simulate(t, func(s *locktest.Sim) {
 		dir, a, b := s.Dir("/locks/a"), s.Client(), s.Client()
 		ma, mb := a.Semaphore(dir, 2), b.Semaphore(dir, 2)
@@ -160,12 +162,12 @@ func TestScenario35_SemaphoresInUseFollowAResizeAndNewOnesMustKnowTheSize(t *tes
 		require.NoError(s, ma.Resize(s.Context(), 4))
 		s.Unlock(s.Take(locktest.Permits(ma, 4)))
 		s.Unlock(s.Take(locktest.Permits(mb, 4)))
-		_, _, err := b.Semaphore(dir, 2).Acquire(s.Context(), 1)
-		require.ErrorIs(s, err, zklock.ErrConflict)
-		s.Unlock(s.Take(locktest.Permits(b.Semaphore(dir, 4), 4)))
+		fresh := b.Semaphore(dir, 2)
+		s.Unlock(s.Take(locktest.Permits(fresh, 1)))
+		s.Unlock(s.Take(locktest.Permits(fresh, 4)))
 		require.NoError(s, mb.Resize(s.Context(), 1))
-		_, _, err = ma.Acquire(s.Context(), 2)
-		require.ErrorIs(s, err, zklock.ErrOption, "more than there are now")
+		_, _, err := ma.Acquire(s.Context(), 2)
+		require.ErrorIs(s, err, zklock.ErrInvalid, "more than there are now")
 		s.Unlock(s.Take(locktest.Permits(ma, 1)))
 		s.NothingLeft(dir)
 	})
@@ -189,15 +191,15 @@ func TestASemaphoreRefusesNumbersThatCanNotBeBeforeAnythingIsMade(t *testing.T) 
 		} {
 			m := c.Semaphore("/locks/new", k.size)
 			_, _, err := m.Acquire(s.Context(), k.n)
-			require.ErrorIs(s, err, zklock.ErrOption, "%d of %d", k.n, k.size)
+			require.ErrorIs(s, err, zklock.ErrInvalid, "%d of %d", k.n, k.size)
 			require.ErrorContains(s, err, k.says)
 			_, _, err = m.TryAcquire(s.Context(), k.n)
-			require.ErrorIs(s, err, zklock.ErrOption, "%d of %d", k.n, k.size)
+			require.ErrorIs(s, err, zklock.ErrInvalid, "%d of %d", k.n, k.size)
 			require.True(s, strings.HasPrefix(err.Error(), "zklock: "), err.Error())
 		}
 		for _, size := range []int{0, -1, 1<<30 + 1} {
-			require.ErrorIs(s, c.Semaphore("/locks/new", 1).Resize(s.Context(), size), zklock.ErrOption)
-			require.ErrorIs(s, c.Semaphore("/locks/new", size).Resize(s.Context(), 1), zklock.ErrOption)
+			require.ErrorIs(s, c.Semaphore("/locks/new", 1).Resize(s.Context(), size), zklock.ErrInvalid)
+			require.ErrorIs(s, c.Semaphore("/locks/new", size).Resize(s.Context(), 1), zklock.ErrInvalid)
 		}
 		require.Equal(s, before, creates(), "something was written")
 		_, ok := s.Server.Node("/locks/new")

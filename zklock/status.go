@@ -27,8 +27,8 @@ type SessionStatus struct {
 	State   session.State
 	Server  string        // that it is connected to; "" when it is not
 	Timeout time.Duration // that the ensemble granted; before it has, the one that is asked for
-	// ServerTick is the servers' tick that leases allow for: found out, or WithServerTick's; 0 before a server has answered.
-	ServerTick time.Duration
+	// TickTime is the servers' tick that leases allow for: found out, or WithTickTime's; 0 before a server has answered.
+	TickTime time.Duration
 	// SafeUntil is the instant before which the ensemble can't have ended the session by itself: local clock. It is
 	// confirmed only while something is held, and may be past otherwise.
 	SafeUntil      time.Time
@@ -84,7 +84,7 @@ func (c *Client) SessionStatus() SessionStatus {
 }
 
 func sessionStatus(s *session.Session) SessionStatus {
-	return SessionStatus{ID: s.ID(), State: s.State(), Server: s.Server(), Timeout: s.Timeout(), ServerTick: s.ServerTick(), SafeUntil: s.SafeUntil(),
+	return SessionStatus{ID: s.ID(), State: s.State(), Server: s.Server(), Timeout: s.Timeout(), TickTime: s.TickTime(), SafeUntil: s.SafeUntil(),
 		EphemeralBytes: s.EphemeralBytes(), Err: s.Err()}
 }
 

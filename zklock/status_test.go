@@ -24,7 +24,7 @@ func TestStatusShowsTheSession(t *testing.T) {
 		require.NoError(t, err)
 		st := c.Status()
 		require.Equal(t, zklock.SessionStatus{ID: s.ID(), State: session.Connected, Server: srv.Addr(), Timeout: 10 * time.Second,
-			ServerTick: 2 * time.Second, SafeUntil: s.SafeUntil()}, st.Session)
+			TickTime: 2 * time.Second, SafeUntil: s.SafeUntil()}, st.Session)
 		require.Empty(t, st.Holds)
 		require.Empty(t, st.Waits)
 

@@ -62,7 +62,7 @@ func throwGarbage(t *testing.T, s *zktest.Server) {
 }
 
 func TestOversizedFrameCostsOnlyItsOwnConnection(t *testing.T) {
-	s := zktest.Run(t, zktest.WithPacketLimit(1000))
+	s := zktest.Run(t, zktest.WithJuteMaxBuffer(1000))
 	c := scriptOn(t, s.Dial)
 	c.ok(t, "a create /x", "b ping")
 	assert.Equal(t, "a length: closed", c.do(t, "a length 1001"))

@@ -75,9 +75,9 @@ func WithSessionTimeouts(minimum, maximum time.Duration) Option {
 // WithSweepInterval sets how often the server looks for empty containers and expired TTL nodes, default 1 min.
 func WithSweepInterval(d time.Duration) Option { return func(o *options) { o.sweep = d } }
 
-// WithPacketLimit sets the largest frame that the server accepts, in bytes, default 1,048,575 (a real server's
+// WithJuteMaxBuffer sets the largest frame that the server accepts, in bytes, default 1,048,575 (a real server's
 // jute.maxbuffer). A longer one ends the client's connection.
-func WithPacketLimit(n int) Option { return func(o *options) { o.maxPacket = n } }
+func WithJuteMaxBuffer(n int) Option { return func(o *options) { o.maxPacket = n } }
 
 // WithoutTTL makes createTTL answer "unimplemented", as a real server started without zookeeper.extendedTypesEnabled
 // does. The default is to serve it.

@@ -125,7 +125,7 @@ func (s *Server) Dial(network, addr string, timeout time.Duration) (net.Conn, er
 }
 
 // Failure returns nil as long as the ensemble works, and otherwise why it failed: a session ended with so many
-// ephemerals that the list of their paths is longer than twice the packet limit (WithPacketLimit). Real servers cannot
+// ephemerals that the list of their paths is longer than twice the packet limit (WithJuteMaxBuffer). Real servers cannot
 // read such a transaction, neither from their leader nor, when they restart, from their own log. From then on all
 // members are down, and Up does nothing.
 func (s *Server) Failure() error {

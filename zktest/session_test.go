@@ -101,7 +101,7 @@ func TestTicksBoundsAndClockAreOptions(t *testing.T) {
 		synctest.Wait()
 		assert.Len(t, s.Sessions(), 1)
 	}, zktest.WithTick(10*time.Millisecond), zktest.WithSessionTimeouts(50*time.Millisecond, time.Minute))
-	for _, o := range []zktest.Option{zktest.WithTick(0), zktest.WithPacketLimit(1), zktest.WithSweepInterval(0),
+	for _, o := range []zktest.Option{zktest.WithTick(0), zktest.WithJuteMaxBuffer(1), zktest.WithSweepInterval(0),
 		zktest.WithSessionTimeouts(2, 1), zktest.WithLogger(nil)} {
 		_, err := zktest.Start(o)
 		require.Error(t, err)
@@ -168,7 +168,7 @@ func TestTheEnsembleFailsWhenASessionEndsWithMoreEphemeralsThanATransactionCanLi
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, err := zktest.Start(zktest.WithoutListener(), zktest.WithPacketLimit(1000))
+				s, err := zktest.Start(zktest.WithoutListener(), zktest.WithJuteMaxBuffer(1000))
 				require.NoError(t, err)
 				defer func() { require.NoError(t, s.Close()) }()
 				follower, err := s.Follower()

@@ -103,7 +103,7 @@ func (c *connFlags) options() ([]zklock.Option, error) {
 	}
 	opts := []zklock.Option{zklock.WithSessionTimeout(c.timeout)}
 	if c.tick != 0 {
-		opts = append(opts, zklock.WithServerTick(c.tick))
+		opts = append(opts, zklock.WithTickTime(c.tick))
 	}
 	if c.createChroot {
 		opts = append(opts, zklock.WithCreateChroot())

@@ -72,7 +72,7 @@ func codeOf(err error) int {
 		return exitSignal + 13 // SIGPIPE, which not every system has
 	case errors.Is(err, zklock.ErrBusy):
 		return exitBusy
-	case errors.Is(err, zklock.ErrPath), errors.Is(err, zklock.ErrOption), errors.Is(err, zklock.ErrConflict):
+	case errors.Is(err, zklock.ErrPath), errors.Is(err, zklock.ErrInvalid), errors.Is(err, zklock.ErrConflict):
 		return exitUsage
 	case errors.Is(err, session.ErrAuth), errors.Is(err, zk.ErrNoAuth):
 		return exitRefused

@@ -73,7 +73,7 @@ func (l *lockFlags) registerKind(cmd *cobra.Command) {
 	f.BoolVarP(&l.shared, "shared", "s", false, "share the lock with others that use --shared (the readers of a read/write lock)")
 	f.BoolVarP(&l.exclusive, "exclusive", "x", false, "exclude those that use --shared (the writer of a read/write lock); without\n--shared and --exclusive PATH is a plain lock, which can't be mixed with these")
 	f.IntVarP(&l.permits, "permits", "n", 1, "take this many permits of a lock that has --of of them")
-	f.IntVar(&l.size, "of", 0, "how many permits there are")
+	f.IntVar(&l.size, "of", 0, "how many permits there are, when the lock has no size yet (see zklock resize)")
 }
 
 // check refuses invalid combinations, before any I/O.
@@ -128,7 +128,7 @@ func (l *lockFlags) graceOf(timeout time.Duration) time.Duration {
 func (l *lockFlags) options(left time.Duration) []zklock.LockOption {
 	opts := []zklock.LockOption{zklock.WithOwner(l.owner)}
 	if l.waitSet {
-		opts = append(opts, zklock.WithWait(max(left, 0).Truncate(10*time.Millisecond)))
+		opts = append(opts, zklock.WithMaxWait(max(left, 0).Truncate(10*time.Millisecond)))
 	}
 	if len(l.acl) > 0 {
 		opts = append(opts, zklock.WithACL(l.acl...))

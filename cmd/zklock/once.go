@@ -46,7 +46,7 @@ func (a *app) onlyOnce(l *lockFlags, path string) section {
 	return func(ctx context.Context, c *zklock.Client, left time.Duration, fn func(h *zklock.Hold) (started bool, err error)) error {
 		opts := l.options(left)
 		if l.try {
-			opts = append(opts, zklock.WithWait(0))
+			opts = append(opts, zklock.WithMaxWait(0))
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, a.conn.patience) // for a connection; it does not end the command
 			defer cancel()

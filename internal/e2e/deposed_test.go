@@ -30,7 +30,7 @@ func TestHoldIsNotProlongedByALeaderThatHasBeenReplaced(t *testing.T) {
 		}
 	}
 	dial := func(to string) *zklock.Client {
-		c, err := zklock.Dial(t.Context(), to, zklock.WithSessionTimeout(timeout), zklock.WithServerTick(tick))
+		c, err := zklock.Dial(t.Context(), to, zklock.WithSessionTimeout(timeout), zklock.WithTickTime(tick))
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, c.Close()) })
 		return c

@@ -35,7 +35,7 @@ var classes = []struct {
 	{recipe.ErrGone, "node_deleted"},
 	{zklock.ErrDeadlock, "deadlock"},
 	{zklock.ErrConflict, "conflict"},
-	{zklock.ErrOption, "option"},
+	{zklock.ErrInvalid, "option"},
 	{zklock.ErrPath, "path"},
 	{session.ErrAuth, "auth"},
 	{zk.ErrNoAuth, "auth"},

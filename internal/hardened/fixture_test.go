@@ -53,7 +53,7 @@ func dial(t *testing.T, connect string, opts ...zklock.Option) *zklock.Client {
 func life(t *testing.T, connect, path string, opts ...zklock.Option) {
 	t.Helper()
 	first, second := dial(t, connect, opts...), dial(t, connect, opts...)
-	require.Equal(t, tick, first.SessionStatus().ServerTick, "found out")
+	require.Equal(t, tick, first.SessionStatus().TickTime, "found out")
 	_, held, err := first.Mutex(path).Lock(locktest.Within(t, soon))
 	require.NoError(t, err)
 	_, _, err = second.Mutex(path).TryLock(locktest.Within(t, soon))

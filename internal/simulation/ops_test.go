@@ -58,7 +58,7 @@ func (o *op) draw(k, fam int) {
 	o.try = rnd.IntN(6) == 0
 	if rnd.IntN(6) == 0 {
 		o.wait = upTo(rnd, 2*time.Second)
-		o.opts = append(o.opts, zklock.WithWait(o.wait))
+		o.opts = append(o.opts, zklock.WithMaxWait(o.wait))
 	}
 	if rnd.IntN(8) == 0 {
 		o.maxHold = time.Millisecond + upTo(rnd, time.Second)
@@ -195,7 +195,7 @@ func (o *op) refused(ctx context.Context, err error) {
 	case errors.Is(err, context.DeadlineExceeded) && o.wait > 0:
 	case errors.Is(err, zklock.ErrClosed) && o.p.closedSince(o.began):
 	case errors.Is(err, zklock.ErrConflict) && o.kind == "semaphore":
-	case errors.Is(err, zklock.ErrOption) && o.kind == "semaphore":
+	case errors.Is(err, zklock.ErrInvalid) && o.kind == "semaphore":
 	case errors.Is(err, session.ErrGarbled) && o.p.w.garbled():
 	default:
 		o.p.w.violated("%s#%d: %s: unexpected error: %v", o.p.name, o.n, o.kind, err)

@@ -309,7 +309,7 @@ func (e errText) String() string {
 		text string
 	}{
 		{zklock.ErrBusy, "busy"}, {zklock.ErrClosed, "closed"}, {zklock.ErrDeadlock, "deadlock"},
-		{zklock.ErrConflict, "conflict"}, {zklock.ErrOption, "option"}, {zklock.ErrNoLeader, "no leader"},
+		{zklock.ErrConflict, "conflict"}, {zklock.ErrInvalid, "option"}, {zklock.ErrNoLeader, "no leader"},
 		{zklock.ErrUnlocked, "unlocked"}, {zklock.ErrUnknownOutcome, "unknown outcome"},
 		{zklock.ErrSessionExpired, "session expired"}, {zklock.ErrLeaseOver, "lease over"},
 		{zklock.ErrNodeDeleted, "node deleted"}, {zklock.ErrMaxHold, "max hold"},

@@ -40,7 +40,7 @@ type Found struct {
 // It costs a list for each znode, 16 at a time, and for each lock what ReadLine costs, and blocks for that, or as long as
 // there is no connection and ctx lasts. It may be called concurrently.
 //
-// Errors: zklock.ErrPath; zklock.ErrOption when a bound is negative; zk.ErrNoAuth when root itself may not be read, since an
+// Errors: zklock.ErrPath; zklock.ErrInvalid when a bound is negative; zk.ErrNoAuth when root itself may not be read, since an
 // empty list would say that no lock is in use; otherwise as for ReadLine. With an error Found is what was found before.
 func Locks(ctx context.Context, c *zklock.Client, root string, within Search) (Found, error) {
 	s := search{c: c, root: root, within: Search{cmp.Or(within.Znodes, 10_000), cmp.Or(within.Depth, 32), cmp.Or(within.Rows, 1)}}
@@ -60,7 +60,7 @@ func (s *search) run(ctx context.Context) error {
 		return err
 	}
 	if min(s.within.Znodes, s.within.Depth, s.within.Rows) < 0 {
-		return fmt.Errorf("%w: search %+v: no bound may be negative", zklock.ErrOption, s.within)
+		return fmt.Errorf("%w: search %+v: no bound may be negative", zklock.ErrInvalid, s.within)
 	}
 	z, err := s.c.Session(ctx)
 	if err == nil {

@@ -102,7 +102,7 @@ func TestLocksRefusesLimitsThatLeaveNothing(t *testing.T) {
 		c := s.Client()
 		for _, o := range []admin.Search{{Znodes: -1}, {Depth: -1}, {Rows: -1}} {
 			_, err := admin.Locks(s.Context(), c.Client, "/", o)
-			require.ErrorIs(s, err, zklock.ErrOption)
+			require.ErrorIs(s, err, zklock.ErrInvalid)
 		}
 		_, err := admin.Locks(s.Context(), c.Client, "no path", admin.Search{})
 		require.ErrorIs(s, err, zklock.ErrPath)

@@ -108,11 +108,11 @@ func Queue(ctx context.Context, c *zklock.Client, path string) iter.Seq2[Contend
 // 256 KB each, are kept in order up to 16 MB in all; for the rest Data is nil, and Size has the length. The reads are small,
 // and made for one call at a time, so as not to endanger the Client's holds.
 //
-// Errors: zklock.ErrPath; zklock.ErrOption when from or limit is less than 0; zklock.ErrClosed; zklock.ErrTooLarge; the
+// Errors: zklock.ErrPath; zklock.ErrInvalid when from or limit is less than 0; zklock.ErrClosed; zklock.ErrTooLarge; the
 // driver's, as zk.ErrNoAuth; ctx's.
 func ReadLine(ctx context.Context, c *zklock.Client, path string, from, limit int) (Line, error) {
 	if from < 0 || limit < 0 {
-		return Line{}, failed("queue", path, fmt.Errorf("%w: from %d, limit %d: neither may be negative", zklock.ErrOption, from, limit))
+		return Line{}, failed("queue", path, fmt.Errorf("%w: from %d, limit %d: neither may be negative", zklock.ErrInvalid, from, limit))
 	}
 	line, err := read(ctx, c, path, from, limit)
 	return line, failed("queue", path, err)

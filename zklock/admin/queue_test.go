@@ -198,9 +198,9 @@ func TestQueueJudgesEachContenderAmongItsOwnKind(t *testing.T) {
 		require.NoError(s, err)
 		require.Empty(s, page.Contenders)
 		_, err = admin.ReadLine(s.Context(), c.Client, dir, -1, 2)
-		require.ErrorIs(s, err, zklock.ErrOption)
+		require.ErrorIs(s, err, zklock.ErrInvalid)
 		_, err = admin.ReadLine(s.Context(), c.Client, dir, 0, -1)
-		require.ErrorIs(s, err, zklock.ErrOption)
+		require.ErrorIs(s, err, zklock.ErrInvalid)
 	})
 }
 

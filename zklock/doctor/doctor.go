@@ -105,7 +105,7 @@ const atOnce = 8
 
 // Examine examines the ensemble of the connect string. It blocks until every server has been asked, each for as long as
 // Config.Patience, or until ctx ends. An error says that nothing could be examined: a connect string, path or option that
-// can't work (zklock.ErrOption, zklock.ErrPath), or the end of ctx. Servers that don't answer are findings.
+// can't work (zklock.ErrInvalid, zklock.ErrPath), or the end of ctx. Servers that don't answer are findings.
 func Examine(ctx context.Context, connect string, conf Config) (*Report, error) {
 	x, err := newExamination(connect, conf)
 	if err != nil {

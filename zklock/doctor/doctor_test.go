@@ -122,7 +122,7 @@ func TestEachPermissionIsAskedForWithoutEffect(t *testing.T) {
 }
 
 func TestEveryUnsafeSettingIsFound(t *testing.T) {
-	twoSeconds := doctor.Config{Client: []zklock.Option{zklock.WithServerTick(2 * time.Second)}}
+	twoSeconds := doctor.Config{Client: []zklock.Option{zklock.WithTickTime(2 * time.Second)}}
 	for name, c := range map[string]struct {
 		server []zktest.Option
 		conf   doctor.Config
@@ -130,16 +130,16 @@ func TestEveryUnsafeSettingIsFound(t *testing.T) {
 		text   string
 	}{
 		"a tick that is longer than believed": {[]zktest.Option{zktest.WithTick(3 * time.Second)}, twoSeconds,
-			doctor.Danger, "its tickTime is 3s, and the client believes 2s: two clients may hold one lock. Give WithServerTick (--tick) 3s"},
+			doctor.Danger, "its tickTime is 3s, and the client believes 2s: two clients may hold one lock. Give WithTickTime (--tick) 3s"},
 		"a tick that is longer than is found out": {[]zktest.Option{zktest.WithSessionTimeouts(time.Second, 40*time.Second)}, doctor.Config{},
 			doctor.Danger, "its tickTime is 2s, and the client finds out 500ms by its minSessionTimeout: two clients may hold one lock"},
 		"a shorter tick than is believed": {[]zktest.Option{zktest.WithTick(500 * time.Millisecond)}, twoSeconds,
-			doctor.Note, "and the client believes 2s: leases last longer if WithServerTick (--tick) is 500ms"},
+			doctor.Note, "and the client believes 2s: leases last longer if WithTickTime (--tick) is 500ms"},
 		"a shorter tick than is found out": {[]zktest.Option{zktest.WithSessionTimeouts(8*time.Second, 40*time.Second)}, doctor.Config{},
-			doctor.Note, "and the client finds out 4s by its minSessionTimeout: leases last longer if WithServerTick (--tick) is 2s"},
+			doctor.Note, "and the client finds out 4s by its minSessionTimeout: leases last longer if WithTickTime (--tick) is 2s"},
 		"a minimum below two ticks": {[]zktest.Option{zktest.WithSessionTimeouts(time.Second, 40*time.Second)}, twoSeconds,
 			doctor.Warning, "minSessionTimeout of 1s is below two ticks of 2s"},
-		"small packets": {[]zktest.Option{zktest.WithPacketLimit(1 << 16)}, doctor.Config{},
+		"small packets": {[]zktest.Option{zktest.WithJuteMaxBuffer(1 << 16)}, doctor.Config{},
 			doctor.Danger, "takes no request of 1048575 bytes"},
 		"room for ephemerals": {nil, doctor.Config{Client: []zklock.Option{zklock.WithEphemeralBytes(4 << 20)}},
 			doctor.Danger, "may be a transaction that servers can't read"},
@@ -160,9 +160,9 @@ func TestEveryUnsafeSettingIsFound(t *testing.T) {
 }
 
 func TestDoctorTriesThePacketLimitThatItIsGiven(t *testing.T) {
-	srv := zktest.Run(t, zktest.WithPacketLimit(1<<16))
+	srv := zktest.Run(t, zktest.WithJuteMaxBuffer(1<<16))
 	for bytes, taken := range map[int]bool{1 << 16: true, 1<<16 + 1: false} {
-		r := examine(t, srv.Addr(), doctor.Config{Client: []zklock.Option{zklock.WithPacketLimit(bytes)}})
+		r := examine(t, srv.Addr(), doctor.Config{Client: []zklock.Option{zklock.WithJuteMaxBuffer(bytes)}})
 		assert.Equal(t, taken, r.Servers[0].Packet, "%d bytes", bytes)
 	}
 }
@@ -239,7 +239,7 @@ func TestASessionWithTooManyEphemeralsIsFound(t *testing.T) {
 		list += 4 + len(p)
 	}
 	for limit, severity := range map[int]doctor.Severity{list - 1: doctor.Warning, list/2 - 1: doctor.Danger} {
-		r := examine(t, srv.Addr(), doctor.Config{Client: []zklock.Option{zklock.WithPacketLimit(limit)}})
+		r := examine(t, srv.Addr(), doctor.Config{Client: []zklock.Option{zklock.WithJuteMaxBuffer(limit)}})
 		require.Equal(t, &doctor.Ephemerals{Session: s.ID(), Count: 3, Bytes: list}, r.Longest)
 		found(t, r, severity, "has 3 ephemeral znodes")
 	}
@@ -364,7 +364,7 @@ func TestAConfigThatCannotWorkIsRefusedBeforeAServerIsAsked(t *testing.T) {
 	}{
 		{"", doctor.Config{}, session.ErrConfig},
 		{"a:1", doctor.Config{Path: "locks"}, session.ErrPath},
-		{"a:1", doctor.Config{Client: []zklock.Option{zklock.WithTLS(nil)}}, zklock.ErrOption},
+		{"a:1", doctor.Config{Client: []zklock.Option{zklock.WithTLS(nil)}}, zklock.ErrInvalid},
 	} {
 		_, err := doctor.Examine(within(t, time.Second), c.connect, c.conf)
 		require.ErrorIs(t, err, c.want)

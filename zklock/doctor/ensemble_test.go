@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { os.Exit(ensemble.Run(m)) }
 
 func TestRealServersTellWhatTheyAre(t *testing.T) {
 	e := ensemble.Shared(t, 3)
-	tick := zklock.WithServerTick(500 * time.Millisecond)
+	tick := zklock.WithTickTime(500 * time.Millisecond)
 	r := examine(t, e.Connect(), doctor.Config{Client: []zklock.Option{tick}})
 	require.Len(t, r.Servers, 3)
 	modes := map[string]int{}

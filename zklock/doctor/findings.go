@@ -41,7 +41,7 @@ func (x *examination) ofServer(v *Server) (found []Finding) {
 	say := func(s Severity, format string, args ...any) {
 		found = append(found, Finding{s, v.Addr, fmt.Sprintf(format, args...)})
 	}
-	given := x.session.ServerTick
+	given := x.session.TickTime
 	tick := cmp.Or(given, v.finds)
 	believes := fmt.Sprintf("believes %v", given)
 	if given == 0 {
@@ -49,20 +49,20 @@ func (x *examination) ofServer(v *Server) (found []Finding) {
 	}
 	switch {
 	case v.Tick > tick:
-		say(Danger, "its tickTime is %v, and the client %s: two clients may hold one lock. Give WithServerTick (--tick) %v", v.Tick, believes, v.Tick)
+		say(Danger, "its tickTime is %v, and the client %s: two clients may hold one lock. Give WithTickTime (--tick) %v", v.Tick, believes, v.Tick)
 	case v.Tick > 0 && v.MinTimeout < 2*v.Tick:
 		say(Warning, "its minSessionTimeout of %v is below two ticks of %v: a lease may outlast a session that is taken up there", v.MinTimeout, v.Tick)
 	case v.Tick == 0 && v.finds > tick:
-		say(Warning, "grants no session timeout below %v, two of its ticks by default: if its tickTime is %v, leave out WithServerTick (--tick), or give that", v.MinTimeout, v.finds)
+		say(Warning, "grants no session timeout below %v, two of its ticks by default: if its tickTime is %v, leave out WithTickTime (--tick), or give that", v.MinTimeout, v.finds)
 	case v.Tick == 0 && v.finds < tick:
-		say(Note, "grants session timeouts down to %v: its tickTime is %v by default, and leases last longer without WithServerTick (--tick)", v.MinTimeout, v.finds)
+		say(Note, "grants session timeouts down to %v: its tickTime is %v by default, and leases last longer without WithTickTime (--tick)", v.MinTimeout, v.finds)
 	case v.Tick == 0:
-		say(Note, "grants session timeouts down to %v: if that is less than two of its ticks, give WithServerTick (--tick)", v.MinTimeout)
+		say(Note, "grants session timeouts down to %v: if that is less than two of its ticks, give WithTickTime (--tick)", v.MinTimeout)
 	case v.Tick < tick:
-		say(Note, "its tickTime is %v, and the client %s: leases last longer if WithServerTick (--tick) is %v", v.Tick, believes, v.Tick)
+		say(Note, "its tickTime is %v, and the client %s: leases last longer if WithTickTime (--tick) is %v", v.Tick, believes, v.Tick)
 	}
 	if !v.Packet {
-		say(Danger, "takes no request of %d bytes: its jute.maxbuffer is smaller. Give WithPacketLimit its value, or long requests cost the connection again and again", x.packet())
+		say(Danger, "takes no request of %d bytes: its jute.maxbuffer is smaller. Give WithJuteMaxBuffer its value, or long requests cost the connection again and again", x.packet())
 	}
 	if room := x.session.EphemeralBytes; room > x.packet() {
 		say(Danger, "WithEphemeralBytes is %d, above the packet limit of %d: the end of one session may be a transaction that servers can't read, and stop at for good", room, x.packet())

@@ -65,10 +65,10 @@ func (x *examination) limits(ctx context.Context, v *Server) error {
 
 // packet is the longest request that the client sends.
 func (x *examination) packet() int {
-	if x.session.PacketLimit > 0 {
-		return x.session.PacketLimit
+	if x.session.JuteMaxBuffer > 0 {
+		return x.session.JuteMaxBuffer
 	}
-	return session.DefaultPacketLimit
+	return session.DefaultJuteMaxBuffer
 }
 
 // clock reads, from the server's list of connections, when by its own clock the probe's was accepted.
@@ -203,6 +203,6 @@ func answered(err error) bool {
 // open opens a session with one server. Its lease is of no interest, so any tick will do.
 func (x *examination) open(ctx context.Context, addr string) (*session.Session, error) {
 	conf := x.session
-	conf.ServerTick, conf.Logger, conf.OnState = time.Millisecond, nil, nil
+	conf.TickTime, conf.Logger, conf.OnState = time.Millisecond, nil, nil
 	return session.Open(ctx, addr+x.chroot, conf)
 }

@@ -31,11 +31,11 @@ func TestARequestWaitsForAsLongAsTheMiddlewareOrItsLockSays(t *testing.T) {
 			want time.Duration
 		}{
 			{10 * time.Second, nil, 10 * time.Second},
-			{10 * time.Second, []zklock.LockOption{zklock.WithWait(time.Second)}, time.Second},
-			{10 * time.Second, []zklock.LockOption{zklock.WithWait(0)}, 0},
-			{10 * time.Second, []zklock.LockOption{zklock.WithWait(time.Hour)}, 10 * time.Second},
+			{10 * time.Second, []zklock.LockOption{zklock.WithMaxWait(time.Second)}, time.Second},
+			{10 * time.Second, []zklock.LockOption{zklock.WithMaxWait(0)}, 0},
+			{10 * time.Second, []zklock.LockOption{zklock.WithMaxWait(time.Hour)}, 10 * time.Second},
 			{10 * time.Second, []zklock.LockOption{zklock.WithLocalHandoff()}, 10 * time.Second},
-			{time.Hour, []zklock.LockOption{zklock.WithMaxHold(time.Hour), zklock.WithWait(40 * time.Second)}, 40 * time.Second},
+			{time.Hour, []zklock.LockOption{zklock.WithMaxHold(time.Hour), zklock.WithMaxWait(40 * time.Second)}, 40 * time.Second},
 		} {
 			began := time.Now()
 			answer := ask(lockhttp.Middleware(k.wait, byKey(c, k.opts...))(ok), post(context.Background(), "k"))

@@ -24,7 +24,7 @@ type Do func(ctx context.Context, work func(ctx context.Context) error) error
 // came, in the whole fleet, and those with different paths side by side. A request for which it returns nil needs no
 // lock.
 //
-// A request waits for wait at most, which must be positive, or for as long as WithWait of its lock says, if that is
+// A request waits for wait at most, which must be positive, or for as long as WithMaxWait of its lock says, if that is
 // less: with 0 it does not wait in line. It leaves the line as soon as its own context ends: with its client, or with a
 // deadline that the server gave it. net/http looks out for the end of an HTTP/1 connection only when the request's body
 // has been read, so a body of known length of up to 64 KB is read into memory before the wait, and the handler reads it

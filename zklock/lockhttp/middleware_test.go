@@ -62,7 +62,7 @@ func TestABusyLockIsAConflictAndSaysWhenToComeBack(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		c, other := locktest.Dial(t, srv), locktest.Dial(t, srv)
 		theirs := locktest.Lock(t, other.Mutex(zklock.KeyPath("/locks/approve", "secret"), zklock.WithOwner("somebody")))
-		for _, opts := range [][]zklock.LockOption{{zklock.WithWait(0)}, nil} {
+		for _, opts := range [][]zklock.LockOption{{zklock.WithMaxWait(0)}, nil} {
 			answer := ask(lockhttp.Middleware(2*time.Second, byKey(c, opts...))(ok), post(context.Background(), "secret"))
 			require.Equal(t, http.StatusConflict, answer.StatusCode)
 			require.Equal(t, "1", answer.Header.Get("Retry-After"))
@@ -77,7 +77,7 @@ func TestABusyLockIsAConflictAndSaysWhenToComeBack(t *testing.T) {
 		require.Equal(t, http.StatusConflict, ask(lockhttp.Middleware(wait, byKey(c))(ok), post(ctx, "secret")).StatusCode)
 		locktest.Unlock(t, theirs)
 		synctest.Wait() // for the znode of the one that gave up, which goes in the background
-		require.Equal(t, http.StatusNoContent, ask(lockhttp.Middleware(wait, byKey(c, zklock.WithWait(0)))(ok), post(context.Background(), "secret")).StatusCode)
+		require.Equal(t, http.StatusNoContent, ask(lockhttp.Middleware(wait, byKey(c, zklock.WithMaxWait(0)))(ok), post(context.Background(), "secret")).StatusCode)
 	})
 }
 
@@ -92,8 +92,8 @@ func TestAnEnsembleThatCannotBeReachedIsUnavailable(t *testing.T) {
 			limit time.Duration // of the request
 		}{
 			"the wait":            {time.Second, nil, time.Hour},
-			"no waiting in line":  {time.Second, []zklock.LockOption{zklock.WithWait(0)}, time.Hour},
-			"the lock's wait":     {time.Hour, []zklock.LockOption{zklock.WithWait(time.Second)}, time.Hour},
+			"no waiting in line":  {time.Second, []zklock.LockOption{zklock.WithMaxWait(0)}, time.Hour},
+			"the lock's wait":     {time.Hour, []zklock.LockOption{zklock.WithMaxWait(time.Second)}, time.Hour},
 			"the request's limit": {time.Hour, nil, time.Second},
 		} {
 			ctx, cancel := context.WithTimeout(context.Background(), k.limit)

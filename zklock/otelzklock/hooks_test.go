@@ -62,7 +62,7 @@ func TestSpansBelongToTheTraceOfTheCaller(t *testing.T) {
 		ctx, request := r.tracer.Tracer("test").Start(locktest.Soon(t), "request")
 		got := make(chan *zklock.Hold, 1)
 		go func() {
-			_, h, err := c.Mutex("/l", zklock.WithOwner("me"), zklock.WithWait(time.Minute)).Lock(ctx)
+			_, h, err := c.Mutex("/l", zklock.WithOwner("me"), zklock.WithMaxWait(time.Minute)).Lock(ctx)
 			if err == nil {
 				got <- h
 			}
@@ -111,7 +111,7 @@ var mishaps = map[string]struct {
 }{
 	"busy": {func(t *testing.T, srv *zktest.Server, c *zklock.Client) {
 		locktest.Lock(t, locktest.Dial(t, srv).Mutex("/l"))
-		_, _, err := c.Mutex("/l", zklock.WithWait(time.Second)).Lock(locktest.Soon(t))
+		_, _, err := c.Mutex("/l", zklock.WithMaxWait(time.Second)).Lock(locktest.Soon(t))
 		require.ErrorIs(t, err, zklock.ErrBusy)
 	}, "lock mutex", "busy", codes.Error, true, ""},
 	"busy for TryLock, which is no failure": {func(t *testing.T, srv *zktest.Server, c *zklock.Client) {
@@ -258,7 +258,7 @@ func TestLevelsReturnToZero(t *testing.T) {
 		for i := range 16 {
 			calls.Go(func() {
 				for n := range 10 {
-					m := c.RWMutex("/l"+strconv.Itoa((i+n)%3), zklock.WithWait(time.Duration(n*5)*time.Millisecond), zklock.WithMaxHold(20*time.Millisecond))
+					m := c.RWMutex("/l"+strconv.Itoa((i+n)%3), zklock.WithMaxWait(time.Duration(n*5)*time.Millisecond), zklock.WithMaxHold(20*time.Millisecond))
 					_, h, err := m.Lock(context.Background())
 					if err != nil {
 						continue

@@ -55,7 +55,7 @@ func (r *Run) differences(trees []map[string]int64) (differ []string) {
 func (r *Run) tree(addr, root string) (tree map[string]int64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), compareBound)
 	defer cancel()
-	s, err := session.Open(ctx, addr, session.Config{Timeout: 20 * r.conf.Ensemble.Tick, ServerTick: r.conf.Ensemble.Tick})
+	s, err := session.Open(ctx, addr, session.Config{Timeout: 20 * r.conf.Ensemble.Tick, TickTime: r.conf.Ensemble.Tick})
 	if err != nil {
 		return nil, err
 	}

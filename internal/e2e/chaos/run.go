@@ -106,7 +106,7 @@ func Open(conf Config) (r *Run, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), dialBound)
 	defer cancel()
 	tick := conf.Ensemble.Tick
-	r.inspector, err = zklock.Dial(ctx, conf.Ensemble.Connect(), zklock.WithServerTick(tick), zklock.WithSessionTimeout(20*tick))
+	r.inspector, err = zklock.Dial(ctx, conf.Ensemble.Connect(), zklock.WithTickTime(tick), zklock.WithSessionTimeout(20*tick))
 	if err != nil {
 		return r, err
 	}

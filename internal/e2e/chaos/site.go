@@ -67,7 +67,7 @@ func openSite(conf SiteConfig) (*site, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := zklock.Dial(ctx, conf.Connect, zklock.WithSessionTimeout(conf.Timeout), zklock.WithServerTick(conf.Tick),
+	c, err := zklock.Dial(ctx, conf.Connect, zklock.WithSessionTimeout(conf.Timeout), zklock.WithTickTime(conf.Tick),
 		zklock.WithHooks(zklock.Hooks{Released: func(i zklock.ReleasedInfo) {
 			if answer, ok := i.Context.Value(releaseKey{}).(*error); ok {
 				*answer = i.Err

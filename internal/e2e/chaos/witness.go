@@ -39,7 +39,7 @@ func (r *Run) watchEnsemble(root string) *witness {
 	e := r.conf.Ensemble
 	for i, addr := range e.Addrs {
 		w.running.Go(func() { // ends with ctx, when finish is called
-			w.write(ctx, addr, fmt.Sprintf("%s/witness-%d", root, i+1), session.Config{Timeout: 20 * e.Tick, ServerTick: e.Tick})
+			w.write(ctx, addr, fmt.Sprintf("%s/witness-%d", root, i+1), session.Config{Timeout: 20 * e.Tick, TickTime: e.Tick})
 		})
 	}
 	return w
