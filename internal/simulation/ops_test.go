@@ -64,7 +64,7 @@ func (o *op) draw(k, fam int) {
 		o.maxHold = time.Millisecond + upTo(rnd, time.Second)
 		o.opts = append(o.opts, zklock.WithMaxHold(o.maxHold))
 	}
-	if rnd.IntN(2) == 0 && o.kind != "semaphore" {
+	if rnd.IntN(2) == 0 && o.kind != "semaphore" && o.kind != "election" {
 		o.opts = append(o.opts, zklock.WithReentrancy())
 	}
 	if o.kind == "mutex" && o.p.w.handoff {
