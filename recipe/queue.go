@@ -141,6 +141,7 @@ func (e *busyError) Error() string {
 	return fmt.Sprintf("held by %s, %d waiting", e.line.who(), e.line.Ahead-1)
 }
 
+func (e *busyError) Unwrap() error        { return LineError{e.line} }
 func (e *busyError) Is(target error) bool { return target == ErrBusy }
 
 // Line is a contender's place in line.
@@ -165,7 +166,8 @@ func (l Line) who() string {
 	return text.Foreign(l.Who)
 }
 
-// LineError is the place in line at which a Wait was ended by its context: errors.As finds it in the error.
+// LineError is the place in line at which a Wait was ended by its context, or that a Try found: errors.As finds it in the
+// error.
 type LineError struct{ Line }
 
 func (e LineError) Error() string { return "waiting " + e.Line.String() }

@@ -221,7 +221,7 @@ func (d *dialer) report() error {
 	case over != nil:
 		return over // which a server may have said
 	default:
-		return fmt.Errorf("no server of %s has answered yet", strings.Join(d.s.cfg.servers, ", "))
+		return &unreachable{asked: d.s.cfg.servers}
 	}
 	errs := make([]error, 0, len(d.tried))
 	for _, server := range d.s.cfg.servers {
@@ -229,12 +229,19 @@ func (d *dialer) report() error {
 			errs = append(errs, fmt.Errorf("%s: %w", server, err))
 		}
 	}
-	return &unreachable{errs}
+	return &unreachable{errs: errs}
 }
 
-type unreachable struct{ errs []error }
+// unreachable is ErrUnreachable with what each server has answered, or with those of which none has.
+type unreachable struct {
+	errs  []error
+	asked []string
+}
 
 func (e *unreachable) Error() string {
+	if len(e.errs) == 0 {
+		return fmt.Sprintf("no server of %s has answered yet", strings.Join(e.asked, ", "))
+	}
 	msgs := make([]string, len(e.errs))
 	for i, err := range e.errs {
 		msgs[i] = text.Short(err.Error(), 2*text.Limit) // the text of a certificate is its owner's
@@ -242,7 +249,8 @@ func (e *unreachable) Error() string {
 	return "no server reachable: " + strings.Join(msgs, "; ")
 }
 
-func (e *unreachable) Unwrap() []error { return e.errs }
+func (e *unreachable) Unwrap() []error      { return e.errs }
+func (e *unreachable) Is(target error) bool { return target == ErrUnreachable }
 
 func dialError(err error, limit time.Duration) error {
 	var lookup *net.DNSError

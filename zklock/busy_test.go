@@ -47,6 +47,11 @@ func TestACallThatDoesNotWaitNamesTheHolder(t *testing.T) {
 				_, _, err := try(s.Context())
 				require.ErrorIs(s, err, zklock.ErrBusy)
 				require.ErrorContains(s, err, "held by billing (")
+				var busy *zklock.BusyError
+				require.ErrorAs(s, err, &busy)
+				require.Regexp(s, `^billing \(.*:\d+\)$`, busy.Holder)
+				require.Equal(s, h.Node(), busy.Node)
+				require.Equal(s, 1, busy.Ahead)
 				s.Unlock(h)
 			})
 		})
@@ -77,6 +82,12 @@ func TestAWaitBehindAHoldOfTheSameClientSaysSo(t *testing.T) {
 		_, _, err := c.Mutex("/l", zklock.WithMaxWait(100*time.Millisecond)).Lock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrBusy)
 		require.ErrorContains(s, err, path.Base(h.Node())+" (this process)")
+		var failed *zklock.Error
+		require.ErrorAs(s, err, &failed)
+		require.Equal(s, []string{"lock", "/l"}, []string{failed.Op, failed.Path})
+		var busy *zklock.BusyError
+		require.ErrorAs(s, err, &busy)
+		require.Equal(s, h.Node(), busy.Node)
 		_, _, err = s.Client().Mutex("/l", zklock.WithMaxWait(100*time.Millisecond)).Lock(s.Context())
 		require.ErrorIs(s, err, zklock.ErrBusy)
 		require.NotContains(s, err.Error(), "(this process)", "another client's")

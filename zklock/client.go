@@ -41,7 +41,7 @@ type Client struct {
 // Dial connects to an ensemble: "zk1:2181,zk2:2181,zk3:2181/chroot". Nil error: a session exists. It blocks until then, or
 // until ctx ends, which bounds this call only; the error then matches ctx's and says which servers were tried and what each
 // answered, and nothing is left behind. A malformed connect string or option is refused before any I/O (ErrInvalid,
-// ErrPath). Refused credentials: session.ErrAuth. If ctx has no deadline, Dial logs at level Warn which servers it can't
+// ErrPath). Refused credentials: ErrAuth. If ctx has no deadline, Dial logs at level Warn which servers it can't
 // reach, and why, after 5 s and then every minute; to slog's default if there is no logger.
 func Dial(ctx context.Context, connect string, opts ...Option) (*Client, error) {
 	needContext(ctx)

@@ -35,7 +35,7 @@ func TestDialOfAnUnreachableEnsembleNamesEachServerAndItsAnswer(t *testing.T) {
 func TestDialWithCredentialsThatAreRefused(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		_, err := zklock.Dial(locktest.Soon(t), srv.Addr(), zklock.WithDialer(srv.Dial), zklock.WithAuth("nonesuch", []byte("secret-word")))
-		require.ErrorIs(t, err, session.ErrAuth)
+		require.ErrorIs(t, err, zklock.ErrAuth)
 		require.ErrorContains(t, err, "nonesuch")
 		require.NotContains(t, err.Error(), "secret-word")
 		time.Sleep(time.Minute)
@@ -163,7 +163,7 @@ func TestALockWhereAuthenticationIsEnforcedSaysSoAtOnce(t *testing.T) {
 		},
 	} {
 		_, _, err := lock(locktest.Within(t, 20*time.Second))
-		require.ErrorIs(t, err, session.ErrAuth, name)
+		require.ErrorIs(t, err, zklock.ErrAuth, name)
 		require.ErrorContains(t, err, "enforces authentication", name)
 		require.NotErrorIs(t, err, context.DeadlineExceeded, name)
 	}

@@ -122,7 +122,7 @@ func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.
 // hopeless reports whether every further campaign, or read of an observer, would fail with err as well. What else a server
 // answers, or garbles, may be better the next time, or on another server.
 func hopeless(err error) bool {
-	return isAny(err, ErrClosed, ErrPath, ErrInvalid, ErrConflict, ErrDeadlock, ErrBusy, ErrTooLarge, session.ErrAuth,
+	return isAny(err, ErrClosed, ErrPath, ErrInvalid, ErrConflict, ErrDeadlock, ErrBusy, ErrTooLarge, ErrAuth,
 		zk.ErrNoAuth, zk.ErrInvalidACL, zk.ErrBadArguments)
 }
 

@@ -1,8 +1,10 @@
 package zklock
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"path"
 	"slices"
 	"strings"
 
@@ -17,7 +19,7 @@ import (
 var (
 	// ErrUnlocked says that the hold was released by Unlock. It does not match ErrLost.
 	ErrUnlocked = errors.New("zklock: unlocked")
-	// ErrLost matches, by errors.Is, every end that the holder did not ask for: the four below, and session.ErrAuth.
+	// ErrLost matches, by errors.Is, every end that the holder did not ask for: the four below, and ErrAuth.
 	ErrLost = session.ErrLost
 	// ErrSessionExpired says that the ensemble ended the session.
 	ErrSessionExpired = session.ErrExpired
@@ -34,8 +36,13 @@ var (
 // Failures of a call.
 var (
 	// ErrBusy says that another contender holds the lock or waits for it (TryLock), or still did when WithMaxWait's time was
-	// over. The message names it.
+	// over. errors.As with *BusyError tells which.
 	ErrBusy = errors.New("zklock: busy")
+	// ErrUnreachable matches, beside ctx's error, that of a call whose ctx ended while there was no connection. The message
+	// tells what each server has answered.
+	ErrUnreachable = session.ErrUnreachable
+	// ErrAuth says that the ensemble refused the credentials (WithAuth, WithSASL), or demands others. It matches ErrLost.
+	ErrAuth = session.ErrAuth
 	// ErrNotRun matches the error of Do, and of a guarded function, if and only if the function was not called.
 	ErrNotRun = errors.New("zklock: not run")
 	// ErrNotRecorded matches the error of a Job whose function has returned nil, and whose run is not known to be recorded.
@@ -94,15 +101,33 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
+// BusyError is ErrBusy with who is in the way.
+type BusyError struct {
+	Holder string // who is first in line: "owner (host:pid)", another library's text, or its znode's name
+	Node   string // the first one's znode; "" when it is this process's
+	Ahead  int    // how many are in the way, the first one among them
+	why    string
+}
+
+func (e *BusyError) Error() string        { return ErrBusy.Error() + ": " + e.why }
+func (e *BusyError) Is(target error) bool { return target == ErrBusy }
+
+func busy(line recipe.Line, why string) error {
+	return &BusyError{cmp.Or(line.Who, path.Base(line.Holder)), line.Holder, line.Ahead, why}
+}
+
 func isAny(err error, targets ...error) bool {
 	return slices.ContainsFunc(targets, func(t error) bool { return errors.Is(err, t) })
 }
 
-// bare returns err's text without the name of this module's package that it begins with: Error has it in front once.
+// bare returns err's text without the names of this module's packages: Error has one in front.
 func bare(err error) string {
 	msg := err.Error()
 	for _, name := range []string{"zklock: ", "recipe: ", "session: "} {
 		msg = strings.TrimPrefix(msg, name)
+		for _, before := range []string{": ", "(", "; ", "while "} {
+			msg = strings.ReplaceAll(msg, before+name, before)
+		}
 	}
 	// The driver's text, "not authenticated", would mislead an authenticated client that an access list refuses.
 	return strings.ReplaceAll(msg, zk.ErrNoAuth.Error(), "refused by an access list")

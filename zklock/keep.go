@@ -65,7 +65,7 @@ func (c *Client) await(ctx context.Context) (*session.Session, error) {
 			return nil, c.ended(ctx, closedError{})
 		case err == nil:
 			return now.session, nil
-		case ctx.Err() != nil, errors.Is(err, session.ErrAuth): // waiting would not help
+		case ctx.Err() != nil, errors.Is(err, ErrAuth): // waiting would not help
 			return nil, c.ended(ctx, err)
 		}
 		select {

@@ -165,19 +165,19 @@ var errWaited = errors.New("WithMaxWait's time was over")
 // caller's context, while it was in line; a call that could not queue, for lack of a connection, did not find the lock
 // busy. ErrBusy has the cause as text only, since a deadline in that was not the caller's.
 func (l *lock) explain(err error) error {
-	if errors.Is(err, recipe.ErrBusy) {
-		return fmt.Errorf("%w: %v", ErrBusy, err) //nolint:errorlint // as text
-	}
 	var line recipe.LineError
 	if !errors.As(err, &line) {
 		return err
+	}
+	if errors.Is(err, recipe.ErrBusy) {
+		return busy(line.Line, err.Error())
 	}
 	var found error = line
 	if l.c.use.holding(l.dirs, line.Holder) {
 		found, err = fmt.Errorf("%w (this process)", line), fmt.Errorf("%w (this process)", err)
 	}
 	if errors.Is(err, errWaited) {
-		return fmt.Errorf("%w: gave up after %v: %v", ErrBusy, l.o.wait, found) //nolint:errorlint // as text
+		return busy(line.Line, fmt.Sprintf("gave up after %v: %v", l.o.wait, found))
 	}
 	return err
 }
@@ -225,7 +225,7 @@ func (l *lock) obtain(ctx context.Context, call LockInfo, progress handoff.Calle
 			return nil, fmt.Errorf("%w: open another Client for more locks", err)
 		case !isAny(err, ctx.Err(), ErrLost, ErrClosed, recipe.ErrGone): // an answer, whatever has ended since
 			return nil, err
-		case ctx.Err() != nil, l.c.ctx.Err() != nil, errors.Is(err, session.ErrAuth): // the next session would not do
+		case ctx.Err() != nil, l.c.ctx.Err() != nil, errors.Is(err, ErrAuth): // the next session would not do
 			return nil, l.c.ended(ctx, err)
 		}
 		progress.Retried(err) // our session is over, or our znode is gone: take another place

@@ -32,7 +32,7 @@ func (c *Client) Mutex(path string, opts ...LockOption) *Mutex {
 // read. The call's znode is then deleted in the background: see Client.Close for a process that exits. An uncontended Lock
 // costs two requests in one round trip.
 //
-// Errors: ErrBusy (WithMaxWait), ErrDeadlock, ErrClosed, ErrPath, ErrInvalid, ErrConflict, session.ErrAuth, the driver's
+// Errors: ErrBusy (WithMaxWait), ErrDeadlock, ErrClosed, ErrPath, ErrInvalid, ErrConflict, ErrAuth, the driver's
 // (zk.ErrNoAuth, …) when the ensemble refuses a step.
 func (m *Mutex) Lock(ctx context.Context) (context.Context, *Hold, error) {
 	return use(ctx, m).acquire(ctx, "lock", LockInfo{Kind: KindMutex})

@@ -28,6 +28,7 @@ func TestAClientThatWasOpenedDuringAnOutageLocksWhenItIsOver(t *testing.T) {
 		require.Equal(t, session.Connecting, c.SessionStatus().State)
 		_, _, err = c.Mutex("/l").Lock(locktest.Within(t, time.Second))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, zklock.ErrUnreachable)
 		require.ErrorContains(t, err, "no server reachable")
 		got := make(chan error, 1)
 		go func() {

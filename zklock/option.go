@@ -113,7 +113,7 @@ type SASL = session.SASL
 func DigestMD5(user, password string) SASL { return session.DigestMD5(user, password) }
 
 // WithSASL has each connection authenticate by a SASL mechanism, before it is used: WithSASL(DigestMD5("user", "password")).
-// What the servers refuse ends Dial, and every session, with session.ErrAuth. Default: none.
+// What the servers refuse ends Dial, and every session, with ErrAuth. Default: none.
 func WithSASL(mechanism SASL) Option {
 	return Option{unless(mechanism == nil, func(o *options) { o.session.SASL = mechanism }, "SASL mechanism: is nil")}
 }

@@ -107,6 +107,7 @@ func TestScenario41_DialOfServersThatNeverAnswerReturnsWithinItsContext(t *testi
 					c, err := zklock.Dial(ctx, s.Server.Addr()+","+f.Addr(), zklock.WithDialer(s.Server.Dial))
 					require.Nil(s, c)
 					require.ErrorIs(s, err, context.DeadlineExceeded)
+					require.ErrorIs(s, err, zklock.ErrUnreachable)
 					require.ErrorContains(s, err, s.Server.Addr())
 					require.ErrorContains(s, err, f.Addr())
 					require.Equal(s, limit, time.Since(began))

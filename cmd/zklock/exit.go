@@ -74,7 +74,7 @@ func codeOf(err error) int {
 		return exitBusy
 	case errors.Is(err, zklock.ErrPath), errors.Is(err, zklock.ErrInvalid), errors.Is(err, zklock.ErrConflict):
 		return exitUsage
-	case errors.Is(err, session.ErrAuth), errors.Is(err, zk.ErrNoAuth):
+	case errors.Is(err, zklock.ErrAuth), errors.Is(err, zk.ErrNoAuth):
 		return exitRefused
 	case errors.Is(err, zklock.ErrLost):
 		return exitLost

@@ -8,7 +8,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/recipe"
-	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 )
 
@@ -37,7 +36,7 @@ var classes = []struct {
 	{zklock.ErrConflict, "conflict"},
 	{zklock.ErrInvalid, "option"},
 	{zklock.ErrPath, "path"},
-	{session.ErrAuth, "auth"},
+	{zklock.ErrAuth, "auth"},
 	{zk.ErrNoAuth, "auth"},
 	{context.DeadlineExceeded, "timeout"},
 	{context.Canceled, "canceled"},

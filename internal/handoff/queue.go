@@ -230,17 +230,22 @@ func (q *queue) freeLocked() *Turn {
 }
 
 func (q *queue) busyLocked() error {
+	busy := &busyError{"held by this process (" + q.lock.Self + ")", recipe.LineError{Line: recipe.Line{Ahead: 1 + len(q.waiters), Who: q.lock.Self}}}
 	switch n := len(q.waiters); {
 	case q.turn == nil:
-		return busyError("this process (" + q.lock.Self + ") is in line for it already")
+		busy.text = "this process (" + q.lock.Self + ") is in line for it already"
 	case n > 0:
-		return busyError(fmt.Sprintf("held by this process (%s), %d of it waiting", q.lock.Self, n))
+		busy.text += fmt.Sprintf(", %d of it waiting", n)
 	}
-	return busyError("held by this process (" + q.lock.Self + ")")
+	return busy
 }
 
 // busyError matches recipe.ErrBusy: this process has the lock, or waits for it.
-type busyError string
+type busyError struct {
+	text string
+	line recipe.LineError
+}
 
-func (e busyError) Error() string        { return string(e) }
-func (e busyError) Is(target error) bool { return target == recipe.ErrBusy }
+func (e *busyError) Error() string        { return e.text }
+func (e *busyError) Unwrap() error        { return e.line }
+func (e *busyError) Is(target error) bool { return target == recipe.ErrBusy }

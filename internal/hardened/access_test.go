@@ -53,7 +53,7 @@ func TestLocksWorkWhereAuthenticationIsEnforced(t *testing.T) {
 		_, _, err = c.Mutex("/x").Lock(locktest.Within(t, soon))
 		require.NoError(t, c.Close())
 	}
-	require.ErrorIs(t, err, session.ErrAuth)
+	require.ErrorIs(t, err, zklock.ErrAuth)
 	require.ErrorContains(t, err, "enforces authentication")
 }
 

@@ -14,5 +14,5 @@
 //
 // A ticket that can't be had, from a key distribution center that does not answer for example, costs the connection, and
 // the next server is tried: a session that is connected goes on. A server that refuses the client ends the session, with
-// session.ErrAuth; so does one whose clock is more than five minutes away from the client's.
+// zklock.ErrAuth; so does one whose clock is more than five minutes away from the client's.
 package kerberos
