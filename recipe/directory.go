@@ -106,18 +106,17 @@ func (q *Queue) renew(ctx context.Context, s *session.Session) error {
 			return errors.New("recipe: the digests of the directory's ACL are not shown to us")
 		}
 	}
-	dir := &zk.CreateRequest{Path: q.Dir, Data: data, Acl: acl, Flags: int32(session.Persistent)}
-	ops := []any{&zk.DeleteRequest{Path: q.Dir, Version: stat.Version}, dir}
+	dir := session.OpCreate{Path: q.Dir, Data: data, ACL: acl, Mode: session.Persistent}
+	var child []session.Op
 	// No request tells whether a directory is a container. Where we would make one, we take it for one, unless another
 	// program keeps data there, which must not be removed with it.
 	if _, ours := parseData(data); q.Container && ours {
 		// The ensemble never removes a container that has had no child, so this one gets one.
-		dir.Flags = int32(session.Container)
+		dir.Mode = session.Container
 		first := q.Dir + "/" + newID()
-		ops = append(ops, &zk.CreateRequest{Path: first, Acl: q.ACL, Flags: int32(session.Persistent)},
-			&zk.DeleteRequest{Path: first, Version: -1})
+		child = []session.Op{session.OpCreate{Path: first, ACL: q.ACL}, session.OpDelete{Path: first, Version: -1}}
 	}
-	_, err = s.Multi(ctx, ops...)
+	_, err = s.Multi(ctx, append([]session.Op{session.OpDelete{Path: q.Dir, Version: stat.Version}, dir}, child...)...)
 	return err
 }
 

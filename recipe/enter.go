@@ -170,7 +170,7 @@ func (t *Ticket) create(ctx context.Context) error {
 		return t.createOne(ctx, t.entries[0])
 	}
 	b := t.s.Grouped(trusted.Caller{})
-	ops := make([]any, len(t.entries))
+	ops := make([]session.Op, len(t.entries))
 	for i, e := range t.entries {
 		ops[i] = e.request()
 	}
@@ -188,8 +188,8 @@ func (t *Ticket) create(ctx context.Context) error {
 }
 
 // request returns the create of the znode, for a transaction.
-func (e *entry) request() *zk.CreateRequest {
-	return &zk.CreateRequest{Path: e.q.Dir + "/" + e.prefix, Data: e.q.Data, Acl: e.q.ACL, Flags: int32(session.EphemeralSequential)}
+func (e *entry) request() session.OpCreate {
+	return session.OpCreate{Path: e.q.Dir + "/" + e.prefix, Data: e.q.Data, ACL: e.q.ACL, Mode: session.EphemeralSequential}
 }
 
 func (t *Ticket) createOne(ctx context.Context, e *entry) error {

@@ -6,7 +6,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/recipe"
@@ -95,9 +94,9 @@ func TestAZnodeThatIsSetIsWatchedAgainOnce(t *testing.T) {
 		g.Guard(func(error) {})
 		time.Sleep(time.Second)
 		other := open(t, srv)
-		var ops []any
+		var ops []session.Op
 		for _, node := range g.Nodes() {
-			ops = append(ops, &zk.SetDataRequest{Path: node, Data: []byte("x"), Version: -1})
+			ops = append(ops, session.OpSet{Path: node, Data: []byte("x"), Version: -1})
 		}
 		asked := 0
 		for range 8 {

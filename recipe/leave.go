@@ -129,7 +129,7 @@ func (t *Ticket) remove(ctx context.Context, entries ...*entry) error {
 // delete tries once to delete the znodes, all or none, by their release marks where they leave marks and the server lets us
 // make them.
 func (t *Ticket) delete(ctx context.Context, entries ...*entry) (err error) {
-	var ops []any
+	var ops []session.Op
 	for _, e := range entries {
 		ops = append(ops, e.releaseOps()...)
 	}

@@ -165,16 +165,16 @@ func (e *entry) leavesMark() bool {
 	return e.t.keep != nil && e.queued && e.q.Kind.alone()
 }
 
-func (e *entry) releaseOps() []any {
-	gone := &zk.DeleteRequest{Path: e.node, Version: -1}
+func (e *entry) releaseOps() []session.Op {
+	gone := session.OpDelete{Path: e.node, Version: -1}
 	if !e.leavesMark() {
-		return []any{gone}
+		return []session.Op{gone}
 	}
 	mark := e.node + markSuffix
-	return []any{
+	return []session.Op{
 		// Readable by all: servers notify only those that may read the znode.
-		&zk.CreateRequest{Path: mark, Acl: zk.WorldACL(zk.PermRead), Flags: int32(session.Ephemeral)},
-		&zk.DeleteRequest{Path: mark, Version: -1},
+		session.OpCreate{Path: mark, ACL: zk.WorldACL(zk.PermRead), Mode: session.Ephemeral},
+		session.OpDelete{Path: mark, Version: -1},
 		gone,
 	}
 }

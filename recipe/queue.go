@@ -50,16 +50,16 @@ func (q *Queue) newPrefix() string {
 // makeDir makes the directory, with the size of a semaphore in its data, and its missing parents.
 func (q *Queue) makeDir(ctx context.Context, s *session.Session, size int) error {
 	r := q.request(size)
-	return q.refused(s.CreateAllGrouped(ctx, trusted.Caller{}, q.Dir, r.Data, session.Mode(r.Flags), q.ACL))
+	return q.refused(s.CreateAllGrouped(ctx, trusted.Caller{}, q.Dir, r.Data, r.Mode, q.ACL))
 }
 
 // request returns the create of the directory, for a transaction.
-func (q *Queue) request(size int) *zk.CreateRequest {
+func (q *Queue) request(size int) session.OpCreate {
 	mode := session.Persistent
 	if q.Container {
 		mode = session.Container
 	}
-	return &zk.CreateRequest{Path: q.Dir, Data: dirData{Size: size}.encode(), Acl: q.ACL, Flags: int32(mode)}
+	return session.OpCreate{Path: q.Dir, Data: dirData{Size: size}.encode(), ACL: q.ACL, Mode: mode}
 }
 
 // refused explains the error for a directory that can't have children, since it is ephemeral: a contender, for instance.

@@ -309,8 +309,8 @@ func (z *Size) Resize(ctx context.Context, s *session.Session, q Queue, size int
 		}
 		d.Size = size
 		if pin {
-			_, err = s.Multi(ctx, &zk.CreateRequest{Path: q.Dir + "/" + resized, Acl: q.ACL, Flags: int32(session.Persistent)},
-				&zk.SetDataRequest{Path: q.Dir, Data: d.encode(), Version: stat.Version})
+			_, err = s.Multi(ctx, session.OpCreate{Path: q.Dir + "/" + resized, ACL: q.ACL, Mode: session.Persistent},
+				session.OpSet{Path: q.Dir, Data: d.encode(), Version: stat.Version})
 		} else {
 			_, err = s.Set(ctx, q.Dir, d.encode(), stat.Version)
 		}

@@ -123,7 +123,7 @@ func (w *sweeper) work(ctx context.Context, l leftovers) (trouble error) {
 		// A leader's answer to a sync may miss what a follower had just acknowledged (session.Session.Sync), and no later
 		// look would find it: look again behind a write.
 		_, found, err = w.search(ctx, missing, func() error {
-			_, err := w.s.Multi(ctx, &zk.CheckVersionRequest{Path: missing[0].dir, Version: -1})
+			_, err := w.s.Multi(ctx, session.OpCheck{Path: missing[0].dir, Version: -1})
 			return err
 		})
 		remove(found)

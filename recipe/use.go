@@ -39,14 +39,14 @@ func (t *Ticket) Check(ctx context.Context) error {
 // Multi carries out writes in one transaction that commits only if all of the ticket's znodes exist. If check returns an
 // error, Multi returns it, and does nothing. Otherwise it is session.Session.Multi; the
 // responses are those to ops. ErrGone: a znode does not exist, and nothing was done.
-func (t *Ticket) Multi(ctx context.Context, check func() error, ops ...any) ([]zk.MultiResponse, error) {
+func (t *Ticket) Multi(ctx context.Context, check func() error, ops ...session.Op) ([]zk.MultiResponse, error) {
 	if err := check(); err != nil {
 		return nil, err
 	}
 	nodes := t.Nodes()
-	var guarded []any
+	var guarded []session.Op
 	for _, node := range nodes {
-		guarded = append(guarded, &zk.CheckVersionRequest{Path: node, Version: -1})
+		guarded = append(guarded, session.OpCheck{Path: node, Version: -1})
 	}
 	resps, err := t.s.Multi(ctx, append(guarded, ops...)...)
 	if len(resps) < len(nodes) {

@@ -132,4 +132,4 @@ func (b *Batch) ACL(path string) *Result[ACL] { return added(b, b.s.acl(path)) }
 func (b *Batch) Sync(path string) *Result[None] { return added(b, b.s.sync(path)) }
 
 // Multi carries out several writes in one transaction: see Session.Transact.
-func (b *Batch) Multi(ops ...any) *Result[Transaction] { return added(b, b.s.multi(ops)) }
+func (b *Batch) Multi(ops ...Op) *Result[Transaction] { return added(b, b.s.multi(ops)) }

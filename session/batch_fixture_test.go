@@ -22,7 +22,7 @@ func createAndList(ctx context.Context, s batcher, znode string, data []byte, mo
 }
 
 // transactAndList carries out a transaction and lists dirs, in one round trip.
-func transactAndList(ctx context.Context, s batcher, ops []any, dirs []string) (session.Transaction, [][]string, error) {
+func transactAndList(ctx context.Context, s batcher, ops []session.Op, dirs []string) (session.Transaction, [][]string, error) {
 	b := s.Batch()
 	tx := b.Multi(ops...)
 	var lists []*session.Result[session.Children]

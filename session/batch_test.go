@@ -24,7 +24,7 @@ func TestABatchIsCarriedOutInItsOrderAndAnswersEachByItself(t *testing.T) {
 		b.Sync(g.path("/x"))
 		data, stat, acl := b.Get(g.path("/x")), b.Exists(g.path("/x")), b.ACL(g.path("/x"))
 		again := b.Create(g.path("/x"), nil, session.Persistent, everybody)
-		tx := b.Multi(&zk.CreateRequest{Path: g.path("/x/child"), Acl: everybody})
+		tx := b.Multi(session.OpCreate{Path: g.path("/x/child"), ACL: everybody})
 		children := b.List(g.path("/x"))
 		early, gone := b.Delete(g.path("/x"), -1), b.Exists(g.path("/no"))
 		require.ErrorIs(t, b.Do(g.ctx), zk.ErrNodeExists, "the first that was refused")
@@ -53,7 +53,7 @@ func TestARequestThatCanNotWorkIsNotSentAndTheOthersOfItsBatchAre(t *testing.T) 
 		for name, add := range map[string]func(b *session.Batch){
 			"path":     func(b *session.Batch) { b.Delete("", -1) },
 			"new path": func(b *session.Batch) { b.Create("/a//b", nil, session.Persistent, everybody) },
-			"multi":    func(b *session.Batch) { b.Multi(&zk.DeleteRequest{Path: "/.."}) },
+			"multi":    func(b *session.Batch) { b.Multi(session.OpDelete{Path: "/.."}) },
 		} {
 			b := s.Batch()
 			before := b.Create("/before", nil, session.Persistent, everybody)
@@ -93,9 +93,9 @@ func TestABatchForWhichThereIsNoRoomKeepsNone(t *testing.T) {
 }
 
 // lineCreates is a transaction that makes an ephemeral sequential znode in each of dirs.
-func lineCreates(dirs []string) (ops []any) {
+func lineCreates(dirs []string) (ops []session.Op) {
 	for _, dir := range dirs {
-		ops = append(ops, &zk.CreateRequest{Path: dir + "/x-", Acl: everybody, Flags: int32(session.EphemeralSequential)})
+		ops = append(ops, session.OpCreate{Path: dir + "/x-", ACL: everybody, Mode: session.EphemeralSequential})
 	}
 	return ops
 }

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/session"
@@ -54,7 +53,7 @@ var replyOps = []struct {
 	{"sync", false, func(ctx context.Context, s *session.Session) (any, error) { return nil, s.Sync(ctx, "/a") }},
 	{"watch", false, func(ctx context.Context, s *session.Session) (any, error) { return s.Watch(ctx, "/a") }},
 	{"multi", true, func(ctx context.Context, s *session.Session) (any, error) {
-		return s.Multi(ctx, &zk.CreateRequest{Path: "/a"}, &zk.SetDataRequest{Path: "/b"}, &zk.DeleteRequest{Path: "/c"})
+		return s.Multi(ctx, session.OpCreate{Path: "/a"}, session.OpSet{Path: "/b"}, session.OpDelete{Path: "/c"})
 	}},
 }
 

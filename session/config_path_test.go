@@ -95,14 +95,14 @@ func TestABadPathIsRefusedByEveryOperationBeforeAnyDial(t *testing.T) {
 			"sync":       func() error { return s.Sync(ctx, path) },
 			"watch":      func() error { _, err := s.Watch(ctx, path); return err },
 			"multi create": func() error {
-				_, err := s.Multi(ctx, &zk.CreateRequest{Path: path, Acl: acl})
+				_, err := s.Multi(ctx, session.OpCreate{Path: path, ACL: acl})
 				return err
 			},
-			"multi delete": func() error { _, err := s.Multi(ctx, &zk.DeleteRequest{Path: path}); return err },
-			"multi set":    func() error { _, err := s.Multi(ctx, &zk.SetDataRequest{Path: path}); return err },
-			"multi check":  func() error { _, err := s.Multi(ctx, &zk.CheckVersionRequest{Path: path}); return err },
+			"multi delete": func() error { _, err := s.Multi(ctx, session.OpDelete{Path: path}); return err },
+			"multi set":    func() error { _, err := s.Multi(ctx, session.OpSet{Path: path}); return err },
+			"multi check":  func() error { _, err := s.Multi(ctx, session.OpCheck{Path: path}); return err },
 			"multi second": func() error {
-				_, err := s.Multi(ctx, &zk.DeleteRequest{Path: "/fine"}, &zk.CheckVersionRequest{Path: path})
+				_, err := s.Multi(ctx, session.OpDelete{Path: "/fine"}, session.OpCheck{Path: path})
 				return err
 			},
 		} {

@@ -42,7 +42,7 @@ var calls = map[string]struct {
 		return err
 	}},
 	"multi": {zktest.OpMulti, true, func(ctx context.Context, s *session.Session) error {
-		_, err := s.Multi(ctx, &zk.CheckVersionRequest{Path: "/x", Version: -1})
+		_, err := s.Multi(ctx, session.OpCheck{Path: "/x", Version: -1})
 		return err
 	}},
 	"get":        {zktest.OpGetData, false, func(ctx context.Context, s *session.Session) error { _, _, err := s.Get(ctx, "/x"); return err }},

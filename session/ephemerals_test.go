@@ -64,8 +64,8 @@ func TestEveryCreateOfAnEphemeralBeyondTheRoomIsRefusedBeforeItLeaves(t *testing
 
 		before := srv.Requests()
 		long := "/" + strings.Repeat("x", 300)
-		ephemeral := &zk.CreateRequest{Path: long, Acl: everybody, Flags: int32(session.Ephemeral)}
-		lasting := &zk.CreateRequest{Path: "/lasting", Acl: everybody}
+		ephemeral := session.OpCreate{Path: long, ACL: everybody, Mode: session.Ephemeral}
+		lasting := session.OpCreate{Path: "/lasting", ACL: everybody}
 		for name, create := range map[string]func() error{
 			"Create": func() error { _, err := s.Create(ctx, long, nil, session.Ephemeral, everybody); return err },
 			"CreateAndList": func() error {
@@ -73,7 +73,7 @@ func TestEveryCreateOfAnEphemeralBeyondTheRoomIsRefusedBeforeItLeaves(t *testing
 				return err
 			},
 			"Multi":           func() error { _, err := s.Multi(ctx, lasting, ephemeral); return err },
-			"TransactAndList": func() error { _, _, err := transactAndList(ctx, s, []any{ephemeral}, []string{"/"}); return err },
+			"TransactAndList": func() error { _, _, err := transactAndList(ctx, s, []session.Op{ephemeral}, []string{"/"}); return err },
 		} {
 			err := create()
 			require.ErrorIs(t, err, session.ErrNoRoom, name)
@@ -103,7 +103,7 @@ func TestRoomComesBackWhenTheEnsembleSaysThatThereIsNoSuchEphemeral(t *testing.T
 			return s.Delete(ctx, path, -1)
 		},
 		"deleted in a transaction": func(ctx context.Context, s *session.Session, _ *zktest.Server, path string) error {
-			_, err := s.Multi(ctx, &zk.DeleteRequest{Path: path, Version: -1})
+			_, err := s.Multi(ctx, session.OpDelete{Path: path, Version: -1})
 			return err
 		},
 		"found deleted by a delete": func(ctx context.Context, s *session.Session, srv *zktest.Server, path string) error {
@@ -117,8 +117,8 @@ func TestRoomComesBackWhenTheEnsembleSaysThatThereIsNoSuchEphemeral(t *testing.T
 		},
 		"found deleted by a check in a transaction": func(ctx context.Context, s *session.Session, srv *zktest.Server, path string) error {
 			srv.Delete("/chroot" + path)
-			_, err := s.Multi(ctx, &zk.CreateRequest{Path: "/e", Acl: everybody, Flags: int32(session.Ephemeral)},
-				&zk.CheckVersionRequest{Path: path, Version: -1})
+			_, err := s.Multi(ctx, session.OpCreate{Path: "/e", ACL: everybody, Mode: session.Ephemeral},
+				session.OpCheck{Path: path, Version: -1})
 			return err
 		},
 		"found deleted by a watch": func(ctx context.Context, s *session.Session, srv *zktest.Server, path string) error {
@@ -139,8 +139,8 @@ func TestRoomComesBackWhenTheEnsembleSaysThatThereIsNoSuchEphemeral(t *testing.T
 			return nil
 		},
 		"made and deleted in a transaction": func(ctx context.Context, s *session.Session, _ *zktest.Server, path string) error {
-			_, err := s.Multi(ctx, &zk.CreateRequest{Path: "/e", Acl: everybody, Flags: int32(session.Ephemeral)},
-				&zk.DeleteRequest{Path: "/e", Version: -1}, &zk.DeleteRequest{Path: path, Version: -1})
+			_, err := s.Multi(ctx, session.OpCreate{Path: "/e", ACL: everybody, Mode: session.Ephemeral},
+				session.OpDelete{Path: "/e", Version: -1}, session.OpDelete{Path: path, Version: -1})
 			return err
 		},
 	} {
@@ -171,15 +171,15 @@ func TestARefusedCreateGivesItsRoomBack(t *testing.T) {
 		for _, path := range []string{"/taken", "/no/such/parent"} {
 			_, err = s.Create(ctx, path, nil, session.Ephemeral, everybody)
 			require.Error(t, err)
-			_, err = s.Multi(ctx, &zk.CreateRequest{Path: "/fine", Acl: everybody, Flags: int32(session.Ephemeral)},
-				&zk.CreateRequest{Path: path, Acl: everybody, Flags: int32(session.Ephemeral)})
+			_, err = s.Multi(ctx, session.OpCreate{Path: "/fine", ACL: everybody, Mode: session.Ephemeral},
+				session.OpCreate{Path: path, ACL: everybody, Mode: session.Ephemeral})
 			require.Error(t, err)
 		}
 		require.Zero(t, s.EphemeralBytes())
 
 		mine, err := s.Create(ctx, "/mine", nil, session.Ephemeral, everybody)
 		require.NoError(t, err)
-		_, err = s.Multi(ctx, &zk.DeleteRequest{Path: mine.Path, Version: -1}, &zk.CheckVersionRequest{Path: mine.Path, Version: -1})
+		_, err = s.Multi(ctx, session.OpDelete{Path: mine.Path, Version: -1}, session.OpCheck{Path: mine.Path, Version: -1})
 		require.ErrorIs(t, err, zk.ErrNoNode)
 		require.Equal(t, listed(srv, s.ID()), s.EphemeralBytes(), "it was gone within the transaction only, which was not carried out")
 		require.NoError(t, s.Delete(ctx, mine.Path, -1))
@@ -293,8 +293,8 @@ func TestNoFewerEphemeralZnodesAreCountedThanStand(t *testing.T) {
 				case 4:
 					err = s.Delete(ctx, some, -1)
 				case 5:
-					_, err = s.Multi(ctx, &zk.CreateRequest{Path: exact, Acl: everybody, Flags: int32(session.Ephemeral)},
-						&zk.DeleteRequest{Path: exact, Version: -1})
+					_, err = s.Multi(ctx, session.OpCreate{Path: exact, ACL: everybody, Mode: session.Ephemeral},
+						session.OpDelete{Path: exact, Version: -1})
 					known[exact] = true
 				case 6:
 					srv.Delete(exact)

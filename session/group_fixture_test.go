@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/trusted"
@@ -156,9 +155,9 @@ func (l *lockers) leave(ctx context.Context, znodes ...string) error {
 		b.Delete(znodes[0], -1)
 		return b.Do(ctx)
 	}
-	var ops []any
+	var ops []session.Op
 	for _, znode := range znodes {
-		ops = append(ops, &zk.DeleteRequest{Path: znode, Version: -1})
+		ops = append(ops, session.OpDelete{Path: znode, Version: -1})
 	}
 	b.Multi(ops...)
 	return b.Do(ctx)

@@ -114,9 +114,9 @@ func (c *crush) enter(ctx context.Context, where []string, id string) (made []st
 		list()
 		made, czxid, err = []string{r.Value.Path}, r.Value.Czxid, r.Err
 	} else {
-		var ops []any
+		var ops []session.Op
 		for _, d := range where {
-			ops = append(ops, &zk.CreateRequest{Path: d + "/" + id, Data: []byte(id), Acl: everybody, Flags: int32(session.EphemeralSequential)})
+			ops = append(ops, session.OpCreate{Path: d + "/" + id, Data: []byte(id), ACL: everybody, Mode: session.EphemeralSequential})
 		}
 		r := b.Multi(ops...)
 		list()
@@ -180,7 +180,7 @@ func (c *crush) leave(ctx context.Context, znodes []string, doubt bool) {
 		if len(znodes) == 1 {
 			b.Delete(znodes[0], -1)
 		} else {
-			b.Multi(&zk.DeleteRequest{Path: znodes[0], Version: -1}, &zk.DeleteRequest{Path: znodes[1], Version: -1})
+			b.Multi(session.OpDelete{Path: znodes[0], Version: -1}, session.OpDelete{Path: znodes[1], Version: -1})
 		}
 		err := b.Do(ctx)
 		if doubt && errors.Is(err, zk.ErrNoNode) && len(znodes) > 1 { // only of the first: each has to be looked for

@@ -107,9 +107,9 @@ func TestATransactionOfACallStaysWholeInAGroup(t *testing.T) {
 	withLocks(t, 6, func(t *testing.T, l *lockers) {
 		several := func(dirs ...string) (tx session.Transaction, names []string, err error) {
 			b := l.Grouped(trusted.Caller{})
-			var ops []any
+			var ops []session.Op
 			for _, d := range dirs {
-				ops = append(ops, &zk.CreateRequest{Path: d + "/m-", Acl: everybody, Flags: int32(session.EphemeralSequential)})
+				ops = append(ops, session.OpCreate{Path: d + "/m-", ACL: everybody, Mode: session.EphemeralSequential})
 			}
 			made, list := b.Multi(ops...), b.List(dirs[0])
 			err = b.Do(t.Context())

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/session"
@@ -62,7 +61,7 @@ func TestTheReplyToACreateHasToNameWhatWasAskedFor(t *testing.T) {
 				if path == "" {
 					return // a create in a transaction whose path no caller reads
 				}
-				tx, err := s.Transact(context.Background(), &zk.CreateRequest{Path: asked, Acl: session.WorldACL(), Flags: 3})
+				tx, err := s.Transact(context.Background(), session.OpCreate{Path: asked, ACL: session.WorldACL(), Mode: session.EphemeralSequential})
 				got := ""
 				if err == nil {
 					got = tx.Responses[0].String

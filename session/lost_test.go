@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/session"
@@ -22,8 +21,8 @@ func TestACreateThatLeftHasAnUnknownOutcomeWhateverBreaksBesides(t *testing.T) {
 			return err
 		},
 		"transact and list": func(ctx context.Context, r *session.Rig) error {
-			op := &zk.CreateRequest{Path: "/d/x-", Acl: session.WorldACL(), Flags: 3}
-			_, _, err := transactAndList(ctx, r, []any{op}, []string{"/d"})
+			op := session.OpCreate{Path: "/d/x-", ACL: session.WorldACL(), Mode: session.EphemeralSequential}
+			_, _, err := transactAndList(ctx, r, []session.Op{op}, []string{"/d"})
 			return err
 		},
 	} {

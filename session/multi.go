@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -9,11 +10,9 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Multi carries out several writes in one transaction: all or none. The operations are the driver's: *zk.CreateRequest (any
-// Mode as its Flags), *zk.DeleteRequest, *zk.SetDataRequest and *zk.CheckVersionRequest (version −1: the znode exists).
-// Otherwise it is like the other writes. Nil: everything was done. If the server refused, nothing was done, and the error is
+// Multi carries out several writes in one transaction: all or none. Otherwise it is like the other writes. Nil: everything was done. If the server refused, nothing was done, and the error is
 // that of the operation that failed. In both cases each operation has a response, which says whether it failed.
-func (s *Session) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
+func (s *Session) Multi(ctx context.Context, ops ...Op) ([]zk.MultiResponse, error) {
 	tx, err := s.Transact(ctx, ops...)
 	return tx.Responses, err
 }
@@ -25,18 +24,21 @@ type Transaction struct {
 }
 
 // Transact is Multi that also returns the transaction's zxid.
-func (s *Session) Transact(ctx context.Context, ops ...any) (Transaction, error) {
+func (s *Session) Transact(ctx context.Context, ops ...Op) (Transaction, error) {
 	return one(ctx, s, s.multi(ops))
 }
 
 // multi encodes a multi; one without operations does nothing, and is not sent.
-func (s *Session) multi(ops []any) *Result[Transaction] {
+func (s *Session) multi(ops []Op) *Result[Transaction] {
 	if len(ops) == 0 {
 		return &Result[Transaction]{}
 	}
 	r := newRequest(opMulti, "multi", "")
 	for _, op := range ops {
-		if err := s.appendOp(r, op); err != nil {
+		if op == nil {
+			return &Result[Transaction]{Err: errors.New("session: multi: an operation is nil")}
+		}
+		if err := op.append(s, r); err != nil {
 			return &Result[Transaction]{Err: fmt.Errorf("session: multi: %w", err)}
 		}
 	}
@@ -87,40 +89,66 @@ func (s *Session) decodeTransaction(r *request) (Transaction, error) {
 	return Transaction{resps, r.header.zxid}, nil
 }
 
-func (s *Session) appendOp(r *request, op any) error {
-	begin := func(code int32, path string, e effect) []byte {
-		r.touches = append(r.touches, touch{path, e})
-		return appendString(appendMultiHeader(r.frame, code, false), s.join(path))
+// Op is one write of a transaction: an OpCreate, OpSet, OpDelete or OpCheck.
+type Op interface {
+	append(s *Session, r *request) error // encodes it
+}
+
+// OpCreate makes a znode.
+type OpCreate struct {
+	Path string // of a sequential one without the number
+	Data []byte
+	ACL  []zk.ACL // for example WorldACL()
+	Mode Mode
+}
+
+// OpSet replaces the data of a znode.
+type OpSet struct {
+	Path    string
+	Data    []byte
+	Version int32 // that the znode must have; -1: any
+}
+
+// OpDelete deletes a znode without children.
+type OpDelete struct {
+	Path    string
+	Version int32 // that the znode must have; -1: any
+}
+
+// OpCheck writes nothing. The transaction fails if the znode is missing or has another version.
+type OpCheck struct {
+	Path    string
+	Version int32 // -1: any
+}
+
+func (o OpCreate) append(s *Session, r *request) error {
+	r.frame = appendMultiHeader(r.frame, o.Mode.op(), false)
+	r.appendCreate(s.join(o.Path), o.Path, o.Data, o.Mode, o.ACL)
+	return checkCreate(o.Path, o.Mode)
+}
+
+func (o OpSet) append(s *Session, r *request) error {
+	r.frame = appendInt(appendBytes(s.beginOp(r, opSetData, o.Path, noEffect), o.Data), o.Version)
+	return CheckPath(o.Path)
+}
+
+func (o OpDelete) append(s *Session, r *request) error {
+	does := deletes
+	if made := slices.Index(r.touches, touch{o.Path, makes}); made >= 0 { // it does not outlast the transaction
+		r.touches[made].effect, does = makesForNow, noEffect
 	}
-	switch op := op.(type) {
-	case *zk.CreateRequest:
-		if op != nil {
-			mode := Mode(op.Flags)
-			r.frame = appendMultiHeader(r.frame, mode.op(), false)
-			r.appendCreate(s.join(op.Path), op.Path, op.Data, mode, op.Acl)
-			return checkCreate(op.Path, mode)
-		}
-	case *zk.DeleteRequest:
-		if op != nil {
-			does := deletes
-			if made := slices.Index(r.touches, touch{op.Path, makes}); made >= 0 { // it does not outlast the transaction
-				r.touches[made].effect, does = makesForNow, noEffect
-			}
-			r.frame = appendInt(begin(opDelete, op.Path, does), op.Version)
-			return CheckPath(op.Path)
-		}
-	case *zk.SetDataRequest:
-		if op != nil {
-			r.frame = appendInt(appendBytes(begin(opSetData, op.Path, noEffect), op.Data), op.Version)
-			return CheckPath(op.Path)
-		}
-	case *zk.CheckVersionRequest:
-		if op != nil {
-			r.frame = appendInt(begin(opCheck, op.Path, noEffect), op.Version)
-			return CheckPath(op.Path)
-		}
-	}
-	return fmt.Errorf("%T is not a (non-nil) *zk.CreateRequest, *zk.DeleteRequest, *zk.SetDataRequest or *zk.CheckVersionRequest", op)
+	r.frame = appendInt(s.beginOp(r, opDelete, o.Path, does), o.Version)
+	return CheckPath(o.Path)
+}
+
+func (o OpCheck) append(s *Session, r *request) error {
+	r.frame = appendInt(s.beginOp(r, opCheck, o.Path, noEffect), o.Version)
+	return CheckPath(o.Path)
+}
+
+func (s *Session) beginOp(r *request, code int32, path string, e effect) []byte {
+	r.touches = append(r.touches, touch{path, e})
+	return appendString(appendMultiHeader(r.frame, code, false), s.join(path))
 }
 
 func appendMultiHeader(b []byte, op int32, done bool) []byte {

@@ -17,12 +17,12 @@ func TestMultiDoesEverything(t *testing.T) {
 		_, err = g.Create(g.ctx, g.path("/gone"), nil, session.Persistent, everybody)
 		require.NoError(t, err)
 		tx, err := g.Transact(g.ctx,
-			&zk.CheckVersionRequest{Path: g.path("/old"), Version: 0},
-			&zk.CreateRequest{Path: g.path("/new"), Data: []byte("n"), Acl: everybody, Flags: int32(session.Ephemeral)},
-			&zk.CreateRequest{Path: g.path("/seq-"), Acl: everybody, Flags: int32(session.PersistentSequential)},
-			&zk.SetDataRequest{Path: g.path("/old"), Data: []byte("1"), Version: 0},
-			&zk.DeleteRequest{Path: g.path("/gone"), Version: -1},
-			&zk.CheckVersionRequest{Path: g.path("/old"), Version: 1},
+			session.OpCheck{Path: g.path("/old"), Version: 0},
+			session.OpCreate{Path: g.path("/new"), Data: []byte("n"), ACL: everybody, Mode: session.Ephemeral},
+			session.OpCreate{Path: g.path("/seq-"), ACL: everybody, Mode: session.PersistentSequential},
+			session.OpSet{Path: g.path("/old"), Data: []byte("1"), Version: 0},
+			session.OpDelete{Path: g.path("/gone"), Version: -1},
+			session.OpCheck{Path: g.path("/old"), Version: 1},
 		)
 		require.NoError(t, err)
 		resps := tx.Responses
@@ -46,8 +46,8 @@ func TestMultiDoesEverything(t *testing.T) {
 func TestAMultiMakesContainersToo(t *testing.T) {
 	everywhere(t, func(t *testing.T, g *ground) {
 		tx, err := g.Transact(g.ctx,
-			&zk.CreateRequest{Path: g.path("/box"), Acl: everybody, Flags: int32(session.Container)},
-			&zk.CreateRequest{Path: g.path("/box/x"), Acl: everybody, Flags: int32(session.Ephemeral)})
+			session.OpCreate{Path: g.path("/box"), ACL: everybody, Mode: session.Container},
+			session.OpCreate{Path: g.path("/box/x"), ACL: everybody, Mode: session.Ephemeral})
 		require.NoError(t, err)
 		require.Equal(t, g.path("/box"), tx.Responses[0].String)
 		require.Equal(t, g.path("/box/x"), tx.Responses[1].String)
@@ -61,20 +61,20 @@ func TestAMultiOfWhichOneFailsDoesNothingAndSaysWhich(t *testing.T) {
 	everywhere(t, func(t *testing.T, g *ground) {
 		_, err := g.Create(g.ctx, g.path("/x"), nil, session.Persistent, everybody)
 		require.NoError(t, err)
-		good := func(name string) any {
-			return &zk.CreateRequest{Path: g.path(name), Acl: everybody}
+		good := func(name string) session.Op {
+			return session.OpCreate{Path: g.path(name), ACL: everybody}
 		}
 		for name, c := range map[string]struct {
-			ops  []any
+			ops  []session.Op
 			at   int
 			want error
 		}{
-			"the only one":                 {[]any{&zk.DeleteRequest{Path: g.path("/no"), Version: -1}}, 0, zk.ErrNoNode},
-			"the first":                    {[]any{&zk.CheckVersionRequest{Path: g.path("/x"), Version: 9}, good("/a"), good("/b")}, 0, zk.ErrBadVersion},
-			"one in between":               {[]any{good("/a"), good("/x"), good("/b")}, 1, zk.ErrNodeExists},
-			"the last":                     {[]any{good("/a"), good("/b"), &zk.SetDataRequest{Path: g.path("/no"), Version: -1}}, 2, zk.ErrNoNode},
-			"two":                          {[]any{good("/a"), good("/x"), good("/b"), good("/x")}, 1, zk.ErrNodeExists},
-			"a check of what is not there": {[]any{good("/a"), &zk.CheckVersionRequest{Path: g.path("/no"), Version: -1}}, 1, zk.ErrNoNode},
+			"the only one":                 {[]session.Op{session.OpDelete{Path: g.path("/no"), Version: -1}}, 0, zk.ErrNoNode},
+			"the first":                    {[]session.Op{session.OpCheck{Path: g.path("/x"), Version: 9}, good("/a"), good("/b")}, 0, zk.ErrBadVersion},
+			"one in between":               {[]session.Op{good("/a"), good("/x"), good("/b")}, 1, zk.ErrNodeExists},
+			"the last":                     {[]session.Op{good("/a"), good("/b"), session.OpSet{Path: g.path("/no"), Version: -1}}, 2, zk.ErrNoNode},
+			"two":                          {[]session.Op{good("/a"), good("/x"), good("/b"), good("/x")}, 1, zk.ErrNodeExists},
+			"a check of what is not there": {[]session.Op{good("/a"), session.OpCheck{Path: g.path("/no"), Version: -1}}, 1, zk.ErrNoNode},
 		} {
 			resps, err := g.Multi(g.ctx, c.ops...)
 			require.ErrorIs(t, err, c.want, name)
@@ -102,13 +102,13 @@ func TestAMultiOfWhichOneFailsDoesNothingAndSaysWhich(t *testing.T) {
 
 func pathOf(op any) string {
 	switch op := op.(type) {
-	case *zk.CreateRequest:
+	case session.OpCreate:
 		return op.Path
-	case *zk.DeleteRequest:
+	case session.OpDelete:
 		return op.Path
-	case *zk.SetDataRequest:
+	case session.OpSet:
 		return op.Path
-	case *zk.CheckVersionRequest:
+	case session.OpCheck:
 		return op.Path
 	}
 	return ""
@@ -122,33 +122,23 @@ func TestAMultiOfNothingIsNothing(t *testing.T) {
 	})
 }
 
-func TestAMultiOfSomethingElseIsRefusedBeforeItIsSent(t *testing.T) {
+func TestAMultiWithANilOperationIsRefusedBeforeItIsSent(t *testing.T) {
 	srv := zktest.Run(t)
-	s := open(t, srv)
-	for name, op := range map[string]any{
-		"nil": nil, "a value": zk.DeleteRequest{Path: "/x"}, "a string": "/x", "another request": &zk.Stat{},
-		"a nil create": (*zk.CreateRequest)(nil), "a nil delete": (*zk.DeleteRequest)(nil),
-		"a nil set": (*zk.SetDataRequest)(nil), "a nil check": (*zk.CheckVersionRequest)(nil),
-	} {
-		_, err := s.Multi(within(t, soon), &zk.CreateRequest{Path: "/made", Acl: everybody}, op)
-		require.ErrorContains(t, err, "session: multi: ", name)
-		require.ErrorContains(t, err, "*zk.CreateRequest", "%s: what it may be", name)
-	}
+	_, err := open(t, srv).Multi(within(t, soon), session.OpCreate{Path: "/made", ACL: everybody}, nil)
+	require.EqualError(t, err, "session: multi: an operation is nil")
 	require.Zero(t, srv.Requests()[zktest.OpMulti])
-	_, there := srv.Node("/made")
-	require.False(t, there)
 }
 
 func TestAMultiWithALostReplyHasAnUnknownOutcome(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := open(t, srv)
 		srv.Inject(zktest.CloseAfter().Op(zktest.OpMulti).Once())
-		_, err := s.Multi(within(t, soon), &zk.CreateRequest{Path: "/x", Acl: everybody})
+		_, err := s.Multi(within(t, soon), session.OpCreate{Path: "/x", ACL: everybody})
 		require.ErrorIs(t, err, session.ErrUnknownOutcome)
 		_, there := srv.Node("/x")
 		require.True(t, there, "it was carried out")
 		srv.Inject(zktest.CloseBefore().Op(zktest.OpMulti).Once())
-		_, err = s.Multi(within(t, soon), &zk.CreateRequest{Path: "/y", Acl: everybody})
+		_, err = s.Multi(within(t, soon), session.OpCreate{Path: "/y", ACL: everybody})
 		require.ErrorIs(t, err, session.ErrUnknownOutcome)
 		_, there = srv.Node("/y")
 		require.False(t, there, "it was not, and the message can't tell")

@@ -292,7 +292,7 @@ func TestTheChrootIsPutOnAndTakenOff(t *testing.T) {
 		data, _, err := plain.Get(g.ctx, g.chroot+made.Path)
 		require.NoError(t, err)
 		require.Equal(t, []byte("x"), data)
-		resps, err := g.Multi(g.ctx, &zk.CreateRequest{Path: g.path("/m-"), Flags: int32(session.EphemeralSequential), Acl: everybody})
+		resps, err := g.Multi(g.ctx, session.OpCreate{Path: g.path("/m-"), Mode: session.EphemeralSequential, ACL: everybody})
 		require.NoError(t, err)
 		require.True(t, strings.HasPrefix(resps[0].String, g.path("/m-")), resps[0].String)
 		w, err := g.Watch(g.ctx, made.Path)

@@ -138,7 +138,7 @@ func (r *retention) reportLocked() {
 func (s *Session) check(node string) *Result[Transaction] {
 	r := newRequest(opMulti, "heartbeat", node)
 	// The ensemble gave us this name: it is sent even if CheckPath would refuse it.
-	_ = s.appendOp(r, &zk.CheckVersionRequest{Path: node, Version: -1})
+	_ = OpCheck{Path: node, Version: -1}.append(s, r)
 	r.repeatable = true // it changes nothing
 	return s.transaction(r)
 }

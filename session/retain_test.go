@@ -52,8 +52,8 @@ func TestAHeartbeatThatSaysMovedInsideConfirmsNothingAndCostsTheConnection(t *te
 
 // The same for a transaction of the caller, wherever in its results the code is.
 func TestCodesOfTheSessionInsideAnyMultiAreOfTheSession(t *testing.T) {
-	create := &zk.CreateRequest{Path: "/n", Acl: everybody}
-	check := &zk.CheckVersionRequest{Path: "/", Version: -1}
+	create := session.OpCreate{Path: "/n", ACL: everybody}
+	check := session.OpCheck{Path: "/", Version: -1}
 	t.Run("expired", func(t *testing.T) {
 		bubble(t, func(t *testing.T, srv *zktest.Server) {
 			s := open(t, srv)

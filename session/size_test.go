@@ -42,8 +42,8 @@ func TestARequestBeyondTheServersLimitNeverLeaves(t *testing.T) {
 				return err
 			},
 			"multi": func() error {
-				_, err := g.Multi(g.ctx, &zk.SetDataRequest{Path: g.path("/x"), Data: over[:limit/2], Version: -1},
-					&zk.CreateRequest{Path: g.path("/y"), Data: over[:limit/2], Acl: everybody})
+				_, err := g.Multi(g.ctx, session.OpSet{Path: g.path("/x"), Data: over[:limit/2], Version: -1},
+					session.OpCreate{Path: g.path("/y"), Data: over[:limit/2], ACL: everybody})
 				return err
 			},
 		} {
@@ -236,7 +236,7 @@ func TestAMultiThatWasRefusedIsNoSuccessWhateverItsBodySays(t *testing.T) {
 		body := be32(append(be32(nil, 2), 0), 0)              // a delete: its type, not the last, no error
 		c.reply(xid, -5, be32(append(be32(body, -1), 1), -1)) // the end
 	}), func(t *testing.T, _ *peer, s *session.Session) {
-		_, err := s.Multi(within(t, soon), &zk.DeleteRequest{Path: "/x", Version: -1})
+		_, err := s.Multi(within(t, soon), session.OpDelete{Path: "/x", Version: -1})
 		require.ErrorIs(t, err, session.ErrGarbled)
 		require.ErrorIs(t, err, session.ErrUnknownOutcome)
 	})

@@ -255,9 +255,9 @@ func TestACreationIsToldTogetherWithTheDeletionOfTheSameTransaction(t *testing.T
 				time.Sleep(time.Second)
 				require.False(t, fired(created))
 				_, err = s.Multi(within(t, soon),
-					&zk.CreateRequest{Path: "/word", Acl: everybody, Flags: int32(session.Ephemeral)},
-					&zk.DeleteRequest{Path: "/word", Version: -1},
-					&zk.DeleteRequest{Path: "/other", Version: -1})
+					session.OpCreate{Path: "/word", ACL: everybody, Mode: session.Ephemeral},
+					session.OpDelete{Path: "/word", Version: -1},
+					session.OpDelete{Path: "/other", Version: -1})
 				require.NoError(t, err)
 				synctest.Wait()
 				require.Equal(t, zk.EventNodeCreated, created.Event())

@@ -6,7 +6,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/session"
@@ -36,9 +35,9 @@ func TestScenario77_NoEventOfATransactionIsLostWhenTheConnectionBreaksBetweenThe
 					s, other := open(t, srv), open(t, srv)
 					ws := watchLists(t, srv, s)
 					srv.Inject(zktest.CloseAfter().Op(zktest.OpNotify).Session(s.ID()).After(told).Once())
-					var ops []any
+					var ops []session.Op
 					for _, dir := range []string{"/a", "/b", "/c"} {
-						ops = append(ops, &zk.CreateRequest{Path: dir + "/child", Acl: session.WorldACL()})
+						ops = append(ops, session.OpCreate{Path: dir + "/child", ACL: session.WorldACL()})
 					}
 					_, err := other.Multi(t.Context(), ops...)
 					require.NoError(t, err)

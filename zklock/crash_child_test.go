@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/locktest"
+	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 )
 
@@ -203,7 +204,7 @@ func childLoop(ctx context.Context, c *zklock.Client, o childOrders, say func(ch
 func childMulti(o childOrders, h *zklock.Hold, n int) ([]zk.MultiResponse, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), locktest.Bound)
 	defer cancel()
-	return h.Multi(ctx, &zk.SetDataRequest{Path: o.Data, Data: fmt.Append(nil, n), Version: -1})
+	return h.Multi(ctx, session.OpSet{Path: o.Data, Data: fmt.Append(nil, n), Version: -1})
 }
 
 // crashChild is a child as its test sees it.

@@ -89,14 +89,14 @@ func TestMultiCommitsOnlyWhileTheLockIsHeld(t *testing.T) {
 		h := locktest.Lock(t, c.Mutex("/l"))
 		acl := session.WorldACL()
 		resps, err := h.Multi(locktest.Soon(t),
-			&zk.SetDataRequest{Path: "/counter", Data: []byte("1"), Version: 0}, &zk.CreateRequest{Path: "/made", Acl: acl})
+			session.OpSet{Path: "/counter", Data: []byte("1"), Version: 0}, session.OpCreate{Path: "/made", ACL: acl})
 		require.NoError(t, err)
 		require.Len(t, resps, 2, "one for each operation, without the guard's")
 		require.EqualValues(t, 1, resps[0].Stat.Version)
 		require.Equal(t, "/made", resps[1].String)
 
 		resps, err = h.Multi(locktest.Soon(t),
-			&zk.CreateRequest{Path: "/other", Acl: acl}, &zk.SetDataRequest{Path: "/counter", Data: []byte("x"), Version: 0})
+			session.OpCreate{Path: "/other", ACL: acl}, session.OpSet{Path: "/counter", Data: []byte("x"), Version: 0})
 		require.ErrorIs(t, err, zk.ErrBadVersion)
 		require.NotErrorIs(t, err, zklock.ErrLost)
 		require.Len(t, resps, 2)
@@ -106,18 +106,18 @@ func TestMultiCommitsOnlyWhileTheLockIsHeld(t *testing.T) {
 		_, there := srv.Node("/other")
 		require.False(t, there)
 
-		_, err = h.Multi(locktest.Soon(t), &zk.DeleteRequest{Path: "/not/there", Version: -1})
+		_, err = h.Multi(locktest.Soon(t), session.OpDelete{Path: "/not/there", Version: -1})
 		require.ErrorIs(t, err, zk.ErrNoNode)
 		require.NotErrorIs(t, err, zklock.ErrLost, "the operation's own answer")
 		require.NoError(t, h.Err())
-		_, err = h.Multi(locktest.Soon(t), "no operation")
+		_, err = h.Multi(locktest.Soon(t), session.Op(nil))
 		require.Error(t, err)
 		resps, err = h.Multi(locktest.Soon(t))
 		require.NoError(t, err, "a guard alone")
 		require.Empty(t, resps)
 
 		require.NoError(t, srv.Delete(h.Node())) // not noticed yet
-		_, err = h.Multi(locktest.Soon(t), &zk.SetDataRequest{Path: "/counter", Data: []byte("2"), Version: -1})
+		_, err = h.Multi(locktest.Soon(t), session.OpSet{Path: "/counter", Data: []byte("2"), Version: -1})
 		require.ErrorIs(t, err, zklock.ErrLost)
 		require.ErrorIs(t, err, zklock.ErrNodeDeleted)
 		node, _ := srv.Node("/counter")

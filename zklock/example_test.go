@@ -7,8 +7,6 @@ import (
 	"log"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
@@ -91,13 +89,13 @@ func ExampleHold_Multi() {
 		log.Fatal(err)
 	}
 
-	_, err = hold.Multi(ctx, &zk.SetDataRequest{Path: "/balance", Data: []byte("9"), Version: -1})
+	_, err = hold.Multi(ctx, session.OpSet{Path: "/balance", Data: []byte("9"), Version: -1})
 	fmt.Println("while held:", err)
 
 	if err := s.Delete(ctx, hold.Node(), -1); err != nil { // an administrator takes the lock away
 		log.Fatal(err)
 	}
-	_, err = hold.Multi(ctx, &zk.SetDataRequest{Path: "/balance", Data: []byte("8"), Version: -1})
+	_, err = hold.Multi(ctx, session.OpSet{Path: "/balance", Data: []byte("8"), Version: -1})
 	fmt.Println("afterwards:", errors.Is(err, zklock.ErrLost))
 	data, _, err := s.Get(ctx, "/balance")
 	fmt.Println("balance:", string(data), err)

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/locktest"
@@ -21,9 +20,9 @@ func TestMultiAndCheckOfAHandedOnHold(t *testing.T) {
 		s.Unlock(first)
 		h := calls[0].Get(s)
 		require.NoError(s, h.Check(s.Context()))
-		_, err := h.Multi(s.Context(), &zk.CreateRequest{Path: "/a", Acl: session.WorldACL()})
+		_, err := h.Multi(s.Context(), session.OpCreate{Path: "/a", ACL: session.WorldACL()})
 		require.NoError(s, err)
-		_, err = first.Multi(s.Context(), &zk.CreateRequest{Path: "/b", Acl: session.WorldACL()})
+		_, err = first.Multi(s.Context(), session.OpCreate{Path: "/b", ACL: session.WorldACL()})
 		require.ErrorIs(s, err, zklock.ErrUnlocked)
 		require.ErrorIs(s, first.Check(s.Context()), zklock.ErrUnlocked)
 		_, ok := s.Server.Node("/b")
@@ -32,7 +31,7 @@ func TestMultiAndCheckOfAHandedOnHold(t *testing.T) {
 		h = calls[1].Get(s)
 		require.Equal(s, first.Token(), h.Token(), "a Multi that was answered is no reason to give the znode up")
 		require.NoError(s, s.Server.Delete(h.Node()))
-		_, err = h.Multi(s.Context(), &zk.CreateRequest{Path: "/c", Acl: session.WorldACL()})
+		_, err = h.Multi(s.Context(), session.OpCreate{Path: "/c", ACL: session.WorldACL()})
 		require.ErrorIs(s, err, zklock.ErrNodeDeleted)
 		last := calls[2].Get(s)
 		require.Greater(s, last.Token(), h.Token())
@@ -54,7 +53,7 @@ func TestAZnodeThatAMultiMayStillCheckIsNotHandedOn(t *testing.T) {
 				in := s.Server.Inject(fault.Op(zktest.OpMulti).Once())
 				done := make(chan error, 1)
 				go func() {
-					_, err := h.Multi(s.Context(), &zk.CreateRequest{Path: "/a", Acl: session.WorldACL()})
+					_, err := h.Multi(s.Context(), session.OpCreate{Path: "/a", ACL: session.WorldACL()})
 					done <- err
 				}()
 				<-in.Hit()

@@ -136,15 +136,15 @@ func (h *Hold) Check(ctx context.Context) error {
 }
 
 // Multi carries out ZooKeeper writes in one transaction that commits only if the lock is still ours: then no other client
-// has held it in between, whatever happened to this process. The operations, and the responses, one for each, are the
-// driver's: *zk.CreateRequest, *zk.DeleteRequest, *zk.SetDataRequest, *zk.CheckVersionRequest.
+// has held it in between, whatever happened to this process. The operations are session.OpCreate, OpSet, OpDelete and
+// OpCheck; the responses, one for each, are the driver's.
 //
 // Errors: ErrUnknownOutcome when the connection broke, the session ended or ctx ended before the reply: check for this one
 // first, since such an error may also match ErrLost, or ctx's. After any other error nothing was done: ErrLost when the
 // lock was not ours any more; ErrUnlocked or ErrClosed when this hold had been released, or the Client closed; an
 // operation's own (zk.ErrBadVersion, …) when the ensemble refused it. It blocks for one round trip, or as long as there is
 // no connection.
-func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
+func (h *Hold) Multi(ctx context.Context, ops ...session.Op) ([]zk.MultiResponse, error) {
 	h.need()
 	needContext(ctx)
 	resps, err := h.a.ticket.Multi(ctx, h.Err, ops...)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/locktest"
+	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 )
 
@@ -52,7 +53,7 @@ func TestAHoldThatHasEndedSaysWhyAndAsksNothing(t *testing.T) {
 				require.Equal(s, l.Err(), context.Cause(l.Context()))
 				synctest.Wait() // until the requests that the end has caused, perhaps a deletion, have been sent
 				asked := s.Server.Requests()
-				_, multiErr := l.Multi(s.Context(), &zk.CreateRequest{Path: "/done", Acl: zk.WorldACL(zk.PermAll)})
+				_, multiErr := l.Multi(s.Context(), session.OpCreate{Path: "/done", ACL: zk.WorldACL(zk.PermAll)})
 				for op, err := range map[string]error{"check": l.Check(s.Context()), "multi": multiErr, "proclaim": e.Proclaim(s.Context(), l, []byte("w"))} {
 					require.ErrorIs(s, err, k.want, op)
 					require.ErrorContains(s, err, "zklock: "+op+" /l: ")

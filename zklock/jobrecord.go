@@ -281,9 +281,9 @@ func (r *recording) write(ctx context.Context, took time.Duration) (JobRun, erro
 
 	var before recipe.Doubt
 	for {
-		ops := []any{&zk.SetDataRequest{Path: r.node, Data: data, Version: r.version}}
+		ops := []session.Op{session.OpSet{Path: r.node, Data: data, Version: r.version}}
 		if r.version < 0 { // the answer to a create has no Stat: the data are set once more, for the time
-			ops = []any{&zk.CreateRequest{Path: r.node, Data: data, Acl: r.j.o.acl}, &zk.SetDataRequest{Path: r.node, Data: data}}
+			ops = []session.Op{session.OpCreate{Path: r.node, Data: data, ACL: r.j.o.acl}, session.OpSet{Path: r.node, Data: data}}
 		}
 		resps, err := r.h.Multi(ctx, ops...)
 		before.Note(err)

@@ -27,7 +27,7 @@ type ticket interface {
 	Guard(lost func(error))          // reports a loss, from now on
 	Check(ctx context.Context) error // asks whether it is still ours
 	SetData(context.Context, []byte) error
-	Multi(ctx context.Context, mayWrite func() error, ops ...any) ([]zk.MultiResponse, error)
+	Multi(ctx context.Context, mayWrite func() error, ops ...session.Op) ([]zk.MultiResponse, error)
 	Lose(cause error) // the hold has ended otherwise than by its release: no other call gets the ticket
 	Leave(ctx context.Context) error
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/locktest"
+	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
 )
@@ -153,7 +154,7 @@ func TestAMultiLockOneOfWhoseZnodesIsDeletedIsLostAsAWhole(t *testing.T) {
 					loss := <-lost
 					require.Equal(s, zklock.ErrNodeDeleted, loss.Cause)
 					require.LessOrEqual(s, loss.At.Sub(began), 300*time.Millisecond)
-					_, err := h.Multi(s.Context(), &zk.SetDataRequest{Path: dirs[0], Version: -1})
+					_, err := h.Multi(s.Context(), session.OpSet{Path: dirs[0], Version: -1})
 					require.ErrorIs(s, err, zklock.ErrNodeDeleted)
 					for j, dir := range dirs {
 						if j != i {

@@ -276,7 +276,7 @@ func TestOptionsAndHoldsAreTheSameForEveryKind(t *testing.T) {
 				h := s.Take(kind.lock(a.Client, dir, zklock.WithOwner("nightly"), zklock.WithMaxHold(time.Hour)))
 				began := time.Now()
 				write := func() error {
-					_, err := h.Multi(s.Context(), &zk.CreateRequest{Path: data + "/x", Acl: session.WorldACL(), Flags: zk.FlagSequence})
+					_, err := h.Multi(s.Context(), session.OpCreate{Path: data + "/x", ACL: session.WorldACL(), Mode: session.PersistentSequential})
 					return err
 				}
 				s.Owned(a, h)

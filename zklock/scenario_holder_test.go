@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/locktest"
@@ -273,12 +272,12 @@ func TestScenario20_AGuardedWriteOfALostHoldIsRefusedByTheEnsemble(t *testing.T)
 				require.NoError(s, s.Server.Create("/data", []byte("guarded")))
 				h := s.Lock(a.Mutex(dir))
 				time.Sleep(time.Second)
-				_, err := h.Multi(s.Context(), &zk.SetDataRequest{Path: "/data", Data: []byte("held"), Version: -1})
+				_, err := h.Multi(s.Context(), session.OpSet{Path: "/data", Data: []byte("held"), Version: -1})
 				require.NoError(s, err)
 				c.lose(s, a, h)
 				synctest.Wait()
 				require.NoError(s, h.Err(), "it does not know yet")
-				stale := &zk.SetDataRequest{Path: "/data", Data: []byte("stale"), Version: -1}
+				stale := session.OpSet{Path: "/data", Data: []byte("stale"), Version: -1}
 				_, err = h.Multi(s.Context(), stale)
 				require.ErrorIs(s, err, c.want)
 				s.Until(2*time.Second, "now it knows", func() bool { return h.Context().Err() != nil })

@@ -10,10 +10,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/locktest"
+	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
 )
@@ -34,7 +34,7 @@ func TestScenario41_ACallAfterCloseReturnsErrClosedAtOnce(t *testing.T) {
 			"Do":           func() error { return m.Do(ctx, func(context.Context) error { panic("called") }) },
 			"Session":      func() error { _, err := c.Session(ctx); return err },
 			"Hold.Check":   func() error { return h.Check(ctx) },
-			"Hold.Multi":   func() error { _, err := h.Multi(ctx, &zk.DeleteRequest{Path: dir, Version: -1}); return err },
+			"Hold.Multi":   func() error { _, err := h.Multi(ctx, session.OpDelete{Path: dir, Version: -1}); return err },
 			"Hold.Unlock":  func() error { return h.Unlock() },
 			"Hold.Err":     h.Err,
 			"Hold.Context": func() error { return context.Cause(h.Context()) },

@@ -217,7 +217,7 @@ func (t *Turn) Lose(cause error) {
 }
 
 // Multi is recipe.Ticket.Multi. While it is under way or in doubt, the turn is not handed on.
-func (t *Turn) Multi(ctx context.Context, mayWrite func() error, ops ...any) (_ []zk.MultiResponse, err error) {
+func (t *Turn) Multi(ctx context.Context, mayWrite func() error, ops ...session.Op) (_ []zk.MultiResponse, err error) {
 	t.inDoubt.Add(1) // before mayWrite: if that still finds the hold, Leave comes later and sees the count
 	defer func() {
 		if !errors.Is(err, session.ErrUnknownOutcome) {

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -105,7 +104,7 @@ func (n *counter) up(ctx context.Context, c *zklock.Client, hold *zklock.Hold) e
 	if err != nil {
 		return err
 	}
-	_, err = hold.Multi(ctx, &zk.SetDataRequest{Path: n.path, Data: []byte(strconv.Itoa(value + 1)), Version: stat.Version})
+	_, err = hold.Multi(ctx, session.OpSet{Path: n.path, Data: []byte(strconv.Itoa(value + 1)), Version: stat.Version})
 	switch {
 	case err == nil:
 		n.done.Add(1)

@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/session"
@@ -120,7 +119,7 @@ func use(t *testing.T, srv *zktest.Server, m *zklock.Mutex, before *zklock.Hold,
 		granted(t, srv, h)
 	}
 	o.multi = call(5*time.Second, "Multi", func(ctx context.Context) error {
-		_, err := h.Multi(ctx, &zk.SetDataRequest{Path: "/reg", Data: []byte("mine"), Version: -1})
+		_, err := h.Multi(ctx, session.OpSet{Path: "/reg", Data: []byte("mine"), Version: -1})
 		return err
 	})
 	if n, _ := srv.Node("/reg"); o.multi == nil && !trust.Load() {

@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/recipe"
@@ -124,12 +123,12 @@ func (s *Sim) RemoveDir(dir string, upwards bool) {
 	if !upwards {
 		slices.Reverse(names)
 	}
-	var ops []any
+	var ops []session.Op
 	for _, name := range names {
-		ops = append(ops, &zk.DeleteRequest{Path: dir + "/" + name, Version: -1})
+		ops = append(ops, session.OpDelete{Path: dir + "/" + name, Version: -1})
 	}
 	other := s.Stranger()
-	_, err := other.Multi(s.Context(), append(ops, &zk.DeleteRequest{Path: dir, Version: -1})...)
+	_, err := other.Multi(s.Context(), append(ops, session.OpDelete{Path: dir, Version: -1})...)
 	require.NoError(s, err)
 	require.NoError(s, other.Close())
 }

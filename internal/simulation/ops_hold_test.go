@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 )
@@ -45,9 +43,9 @@ func (o *op) used(ctx context.Context, what string, err error) {
 
 // multi writes the registers of a hold's paths.
 func (o *op) multi(ctx context.Context) {
-	var writes []any
+	var writes []session.Op
 	for _, p := range o.t.paths {
-		writes = append(writes, &zk.SetDataRequest{Path: register(p), Data: []byte(strconv.FormatInt(int64(o.t.token), 10)), Version: -1})
+		writes = append(writes, session.OpSet{Path: register(p), Data: []byte(strconv.FormatInt(int64(o.t.token), 10)), Version: -1})
 	}
 	_, err := o.g.Multi(ctx, writes...)
 	o.p.note("#%d writes for %s: %v", o.n, o.t.who, errText{err})

@@ -92,9 +92,9 @@ func (a *Access) ask(ctx context.Context, s *session.Session) error {
 func (a *Access) askChildren(ctx context.Context, s *session.Session) error {
 	child := strings.TrimSuffix(a.At, "/") + missing(time.Now())
 	results, err := s.Multi(ctx,
-		&zk.CreateRequest{Path: child, Acl: session.WorldACL(), Flags: zk.FlagEphemeral},
-		&zk.DeleteRequest{Path: child, Version: -1},
-		&zk.CheckVersionRequest{Path: child, Version: -1})
+		session.OpCreate{Path: child, ACL: session.WorldACL(), Mode: session.Ephemeral},
+		session.OpDelete{Path: child, Version: -1},
+		session.OpCheck{Path: child, Version: -1})
 	if errors.Is(err, session.ErrExpired) { // what servers with local sessions answer to a multi with an ephemeral znode
 		return fmt.Errorf("%w: with localSessionsEnabled, localSessionsUpgradingEnabled has to be true", err)
 	}

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/e2e/chaos"
@@ -19,7 +18,7 @@ func TestTheWitnessNoticesThatAnEnsembleHasLostWrites(t *testing.T) {
 	for name, goBack := range map[string]func(*session.Session) error{
 		"not at all": func(*session.Session) error { return nil },
 		"to a znode with fewer writes": func(s *session.Session) error {
-			_, err := s.Multi(t.Context(), &zk.DeleteRequest{Path: node, Version: -1}, &zk.CreateRequest{Path: node, Acl: session.WorldACL()})
+			_, err := s.Multi(t.Context(), session.OpDelete{Path: node, Version: -1}, session.OpCreate{Path: node, ACL: session.WorldACL()})
 			return err
 		},
 		"to no znode": func(s *session.Session) error { return s.Delete(t.Context(), node, -1) },

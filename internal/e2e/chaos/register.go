@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zklock/locker/internal/e2e/history"
+	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 )
 
@@ -97,7 +96,7 @@ func (w *worker) useMulti(h *zklock.Hold) {
 		write := w.access(history.Write, h)
 		write.Prev, write.Value = prev, w.nextValue()
 		write.Call = history.Now()
-		_, err := h.Multi(ctx, &zk.SetDataRequest{Path: write.Paths[0], Data: []byte(write.Value), Version: -1})
+		_, err := h.Multi(ctx, session.OpSet{Path: write.Paths[0], Data: []byte(write.Value), Version: -1})
 		write.Return = history.Now()
 		switch {
 		case err == nil:
