@@ -26,7 +26,7 @@ TestScriptsAreAnsweredAsByARealServer|TestRandomProgramsAreAnsweredAsByARealServ
 TestARealServerTakesThePathsThatWeTake|TestAStoppedRealServerKillsTheGroupInTime'
 
 packages=(./zklock ./session/... ./recipe/... ./zklock/... ./zktest/... ./cmd/zklock ./examples/quickstart
-	./internal/layout ./internal/handoff ./internal/locktest ./internal/text)
+	./internal/layout ./internal/handoff ./internal/doctor ./internal/locktest ./internal/text)
 raced=(./zklock ./session ./recipe)
 
 # go_test runs tests on the in-process server. They wait for much of their time, so more run at once than there are

@@ -10,7 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklock/locker/internal/contender"
-	"github.com/zklock/locker/internal/trusted"
+	"github.com/zklock/locker/internal/unsealed"
 	"github.com/zklock/locker/session"
 )
 
@@ -45,14 +45,12 @@ func unless[O any](wrong bool, set func(*O), reason string, args ...any) func(*O
 	}
 }
 
-// SessionConfig returns what opts say of the sessions. It is for the packages of this module alone.
-func SessionConfig(_ trusted.Caller, opts ...Option) (session.Config, error) {
-	o, err := chosen(opts)
-	return o.session, err
+func init() {
+	unsealed.SessionConfig = func(opts any) (session.Config, error) {
+		o, err := chosen(opts.([]Option))
+		return o.session, err
+	}
 }
-
-// Dialer opens a connection to one server, within timeout.
-type Dialer = session.Dialer
 
 // WithSessionTimeout asks for a session timeout of d: how long the ensemble waits for a silent client before it gives its
 // locks to others. The server may grant another one, usually between 2 and 20 of its ticks. Longer survives longer hiccups,
@@ -104,17 +102,10 @@ func WithAuth(scheme string, cred []byte) Option {
 		"auth scheme %q: is empty", scheme)}
 }
 
-// SASL is a mechanism by which the client proves to each server who it is: DigestMD5, Kerberos with the
-// module zklock/kerberos, or one of a program's own.
-type SASL = session.SASL
-
-// DigestMD5 is the SASL mechanism DIGEST-MD5, with a user and a password that the servers' JAAS configuration has. The
-// password does not cross the wire; what follows is not encrypted by it. Access lists name the user as {"sasl", user}.
-func DigestMD5(user, password string) SASL { return session.DigestMD5(user, password) }
-
-// WithSASL has each connection authenticate by a SASL mechanism, before it is used: WithSASL(DigestMD5("user", "password")).
+// WithSASL has each connection authenticate by a SASL mechanism, before it is used: session.DigestMD5("user", "password"),
+// Kerberos with the module zklock/kerberos, or one of the program's own.
 // What the servers refuse ends Dial, and every session, with ErrAuth. Default: none.
-func WithSASL(mechanism SASL) Option {
+func WithSASL(mechanism session.SASL) Option {
 	return Option{unless(mechanism == nil, func(o *options) { o.session.SASL = mechanism }, "SASL mechanism: is nil")}
 }
 
@@ -124,7 +115,7 @@ func WithTLS(conf *tls.Config) Option {
 }
 
 // WithDialer opens the connections with dial instead of TCP: through a proxy, or to an in-process server. TLS comes on top.
-func WithDialer(dial Dialer) Option {
+func WithDialer(dial session.Dialer) Option {
 	return Option{unless(dial == nil, func(o *options) { o.session.Dial = dial }, "dialer: is nil")}
 }
 

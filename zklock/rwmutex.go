@@ -46,7 +46,7 @@ func (m *RWMutex) Do(ctx context.Context, fn func(ctx context.Context) error) er
 	return do(ctx, m.Lock, fn)
 }
 
-// RDo calls fn while it holds the read lock: see Mutex.Do.
-func (m *RWMutex) RDo(ctx context.Context, fn func(ctx context.Context) error) error {
+// DoRead calls fn while it holds the read lock: see Mutex.Do.
+func (m *RWMutex) DoRead(ctx context.Context, fn func(ctx context.Context) error) error {
 	return do(ctx, m.RLock, fn)
 }

@@ -125,7 +125,7 @@ func (c *connFlags) options() ([]zklock.Option, error) {
 		if !ok || user == "" {
 			return nil, usagef("%s: want sasl:user:password", cred.from)
 		}
-		opts = append(opts, zklock.WithSASL(zklock.DigestMD5(user, password)))
+		opts = append(opts, zklock.WithSASL(session.DigestMD5(user, password)))
 	}
 	conf, err := c.tlsConfig()
 	if err != nil {

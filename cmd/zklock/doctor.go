@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/zklock/locker/zklock/doctor"
+	"github.com/zklock/locker/internal/doctor"
 )
 
 func (a *app) doctorCommand() *cobra.Command {

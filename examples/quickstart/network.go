@@ -18,7 +18,7 @@ type network struct {
 
 var errCut = errors.New("network is cut")
 
-// dial is a zklock.Dialer.
+// dial is a session.Dialer.
 func (n *network) dial(proto, addr string, timeout time.Duration) (net.Conn, error) {
 	conn, err := net.DialTimeout(proto, addr, timeout)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/zklock/locker/zklock/kerberos"
 )
 
-func open(t *testing.T, connect string, mechanism zklock.SASL) *session.Session {
+func open(t *testing.T, connect string, mechanism session.SASL) *session.Session {
 	t.Helper()
 	s, err := session.Open(locktest.Within(t, soon), connect, session.Config{SASL: mechanism})
 	require.NoError(t, err)

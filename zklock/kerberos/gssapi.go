@@ -12,7 +12,6 @@ import (
 	"github.com/jcmturner/gokrb5/v8/types"
 
 	"github.com/zklock/locker/session"
-	"github.com/zklock/locker/zklock"
 )
 
 // Option changes how GSSAPI authenticates.
@@ -34,7 +33,7 @@ type Mechanism struct {
 	requests sync.WaitGroup
 }
 
-var _ zklock.SASL = (*Mechanism)(nil)
+var _ session.SASL = (*Mechanism)(nil)
 
 // GSSAPI returns the SASL mechanism GSSAPI for login, a client that has logged in or that can: with a keytab or a password
 // it logs in when it has to, and again when its ticket ends; one from a credentials cache has what is in that cache. The

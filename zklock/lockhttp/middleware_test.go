@@ -287,7 +287,7 @@ func TestTheRequestChoosesItsLockOrNone(t *testing.T) {
 			case http.MethodOptions:
 				return nil, nil
 			case http.MethodGet:
-				return pages.RDo, nil
+				return pages.DoRead, nil
 			case http.MethodPost:
 				return func(ctx context.Context, work func(context.Context) error) error {
 					return c.Semaphore("/locks/exports", 3).Do(ctx, 2, work)

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/zklock/locker/internal/trusted"
+	"github.com/zklock/locker/internal/unsealed"
 	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 )
@@ -156,7 +157,7 @@ func newExamination(connect string, conf Config) (*examination, error) {
 		x.Patience = 10 * time.Second
 	}
 	var err error
-	if x.session, err = zklock.SessionConfig(trusted.Caller{}, conf.Client...); err != nil {
+	if x.session, err = unsealed.SessionConfig(conf.Client); err != nil {
 		return nil, err
 	}
 	if x.servers, x.chroot, err = session.ParseConnect(connect); err != nil {

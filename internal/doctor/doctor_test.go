@@ -18,10 +18,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/doctor"
 	"github.com/zklock/locker/internal/locktest"
 	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
-	"github.com/zklock/locker/zklock/doctor"
 	"github.com/zklock/locker/zktest"
 )
 

@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/zklock/locker/internal/doctor"
 	"github.com/zklock/locker/internal/ensemble"
 	"github.com/zklock/locker/zklock"
-	"github.com/zklock/locker/zklock/doctor"
 )
 
 func TestMain(m *testing.M) { os.Exit(ensemble.Run(m)) }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/zklock/locker/zklock/doctor"
+	"github.com/zklock/locker/internal/doctor"
 )
 
 func TestAReportsJSONHasItsDurationsInSeconds(t *testing.T) {
