@@ -37,6 +37,7 @@ func scrape(t testing.TB, h http.Handler) string {
 func live(t *testing.T, srv *zktest.Server) http.Handler {
 	metrics, hooks := lockhttp.MetricsHandler()
 	c, other := locktest.Dial(t, srv, zklock.WithHooks(hooks)), locktest.Dial(t, srv)
+	synctest.Wait() // the hook for a session's state may come after Dial's return
 	require.Contains(t, scrape(t, metrics), "\nzklock_session_count 1\n")
 
 	h := locktest.Lock(t, c.Mutex("/locks/a"))
