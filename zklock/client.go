@@ -39,10 +39,11 @@ type Client struct {
 }
 
 // Dial connects to an ensemble: "zk1:2181,zk2:2181,zk3:2181/chroot". Nil error: a session exists. It blocks until then, or
-// until ctx ends, which bounds this call only; the error then matches ctx's and says which servers were tried and what each
-// answered, and nothing is left behind. A malformed connect string or option is refused before any I/O (ErrInvalid,
-// ErrPath). Refused credentials: ErrAuth. If ctx has no deadline, Dial logs at level Warn which servers it can't
-// reach, and why, after 5 s and then every minute; to slog's default if there is no logger.
+// until ctx ends, which bounds this call only. If ctx has no deadline, it logs which servers it can't reach after 5 s and then
+// every minute, to slog's default if there is no logger.
+//
+// Errors: ErrInvalid, ErrPath: the connect string or an option is wrong; no I/O has been done. ErrAuth: credentials were
+// refused. ErrUnreachable, with ctx's: what each server has answered. Nothing is left behind.
 func Dial(ctx context.Context, connect string, opts ...Option) (*Client, error) {
 	needContext(ctx)
 	c, err := Open(connect, opts...)
@@ -57,8 +58,8 @@ func Dial(ctx context.Context, connect string, opts ...Option) (*Client, error) 
 }
 
 // Open is Dial that does not wait: the Client connects in the background for as long as it lives, and its calls wait for
-// that, so that a service can start while the ensemble is down. An error is of the connect string or of an option
-// (ErrInvalid, ErrPath); no I/O has been done. Credentials that the ensemble refuses are the error of every call.
+// that, so that a service can start while the ensemble is down. Credentials that the ensemble refuses are the error of every
+// call.
 func Open(connect string, opts ...Option) (*Client, error) {
 	o, err := chosen(opts)
 	if err != nil {
@@ -101,12 +102,12 @@ func (c *Client) established(ctx context.Context) error {
 	}
 }
 
-// Close ends the session, and with it every hold and every wait of the Client: their errors are ErrClosed. Locks that
-// were held are free at once if a server is connected, else when the ensemble expires their session. It returns when
-// everything that the Client had running has ended, in about 2 s at most. It may be called again and always returns nil.
+// Close ends the session, and with it every hold and every wait of the Client (ErrClosed). The locks are free at once if a
+// server is connected, else when the ensemble expires the session. It returns when everything that the Client had running has
+// ended, in about 2 s at most. It may be called again and always returns nil.
 //
-// Call it before the process exits, also when a call has failed: log.Fatal and os.Exit skip deferred calls. Without it, a
-// znode that is still to be deleted in the background may block the line until the session times out.
+// Call it before the process exits; log.Fatal and os.Exit skip deferred calls. Without it, a znode that is still to be deleted
+// may block the line until the session times out.
 func (c *Client) Close() error {
 	c.need()
 	c.mu.Lock()

@@ -1,42 +1,34 @@
 // Package zklock gives a program locks on a ZooKeeper ensemble: one holder in the fleet at a time, in order of arrival,
 // freed by a crash.
 //
-// While the context that Lock returns has not ended, no other client holds the lock: it ends before the ensemble can give the lock
-// away, by a margin in which the work can stop, also when this program no longer hears from the ensemble. SafeUntil returns
-// until when no other client can hold. Token is a number that grows from holder to holder, for stores that can refuse a late
-// one.
+//	client, err := zklock.Dial(ctx, "zk1:2181,zk2:2181,zk3:2181")
+//	…
+//	defer client.Close()
+//
+//	err = client.Mutex("/locks/nightly-report").Do(ctx, func(ctx context.Context) error {
+//		return report(ctx) // ctx ends when the lock is lost
+//	})
+//
+// The context that Do gives its function, and that Lock returns, ends before the ensemble can give the lock away, by a margin
+// in which the work can stop, also when this program no longer hears from the ensemble. Hold.Token is a number that grows from
+// holder to holder, for stores that can refuse a late one.
+//
+// Beside Mutex there are RWMutex, Semaphore, MultiLock (several paths at once), Election and Job (once in the fleet). They
+// are descriptions: any number may have the same path, and no call does I/O before Lock. Package admin shows who holds and
+// waits, and package lockhttp puts locks into net/http.
 //
 // # What is not guaranteed
 //
 // No lock service can stop a program that does not check. A process that was stopped (SIGSTOP, a paused virtual machine, a
-// long garbage collection) can go on for a moment as if it still held the lock, if it checked just before; Hold.Context
-// says what reports the loss afterwards. So can work that ignores its context. Clocks whose speeds differ by more than two
-// per cent void the lease. A session or znode that is removed by force frees the lock at once, and the old holder notices a
-// moment later. The guarantee then is the Token and Hold.Multi, whose writes commit only while the lock is ours.
+// long garbage collection) can go on for a moment as if it still held the lock, if it checked just before. So can work that
+// ignores its context. Clocks whose speeds differ by more than two per cent void the lease. A session or znode that is removed
+// by force frees the lock at once, and the old holder notices a moment later. The guarantee then is the Token and Hold.Multi,
+// whose writes commit only while the lock is ours.
 //
 // Order is the order in which the ensemble made the contenders' znodes. A contender whose session ends queues again, at the
 // end of the line.
 //
-// # Use
-//
-//	c, err := zklock.Dial(ctx, "zk1:2181,zk2:2181,zk3:2181")
-//	…
-//	defer c.Close()
-//	m := c.Mutex("/locks/nightly-report")
-//
-//	ctx, hold, err := m.Lock(ctx) // waits its turn
-//	…
-//	defer hold.Unlock()
-//	work(ctx) // the new ctx ends when the lock is lost, too
-//
-// or, shorter, m.Do(ctx, work).
-//
-// Where the goroutines of a few processes want one Mutex often, WithLocalHandoff lets those of one process share a place in
-// line: the lock then passes between them without a request.
-//
-// Beside Mutex there are RWMutex, Semaphore, MultiLock (several paths at once) and Election; they return the same Hold,
-// take the same options, and fail with the same errors. Package admin is for those who operate locks, Status shows what this
-// process has, and package lockhttp puts locks, and a page of them, into net/http.
+// # Mistakes
 //
 // A nil context, and a Client, lock or Hold that is nil or the zero value, are mistakes in the program: every call with one
 // panics before it does anything, as package context does. Everything that can come from outside is an error.
@@ -44,7 +36,7 @@
 // # How
 //
 // Each Lock of a mutex makes an ephemeral sequential znode below the lock's path, lists the path, and holds if its number
-// is the lowest. Otherwise it watches only its own znode and the one before it (and sometimes a mark with which that one
-// leaves). Unlock deletes the znode; after a crash the ensemble deletes it with the session. The algorithm and its safety
-// argument are in package recipe, the lease clock and its own in package session.
+// is the lowest. Otherwise it watches its own znode and the one before it. Unlock deletes the znode; after a crash the
+// ensemble deletes it with the session. The algorithm and its safety argument are in package recipe, the lease clock and its
+// own in package session.
 package zklock

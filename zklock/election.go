@@ -19,7 +19,8 @@ import (
 type Election struct{ lock }
 
 // Election returns the election whose candidates queue below path. It does no I/O; a path or option that can't work is
-// reported by every call on it (ErrPath, ErrInvalid). WithData, WithReentrancy and WithLocalHandoff are refused: the data are the value.
+// reported by every call on it (ErrPath, ErrInvalid). WithData, WithReentrancy and WithLocalHandoff are refused: the data are
+// the value.
 func (c *Client) Election(path string, opts ...LockOption) *Election {
 	return &Election{c.newLock(nounElection, opts, path)}
 }
@@ -66,16 +67,13 @@ func (e *Election) Proclaim(ctx context.Context, term *Hold, value []byte) error
 }
 
 // Run campaigns and calls lead for each term, one after the other, until ctx ends or lead returns while it leads. lead's
-// context ends with ctx and with the term. Run gives the leadership up, or campaigns again, only when lead has returned, so
-// two calls of it never overlap in this process. A lead that ignores its context keeps Run waiting, and, while the session
-// lasts, keeps others from leading. After a term that was lost, Run campaigns again, whatever lead returned; an error that is more than its
-// context's end is logged.
+// context ends with ctx and with the term; term.Context() ends with the term alone. Run gives the leadership up, or campaigns
+// again, only when lead has returned: a lead that ignores its context keeps others from leading. After a term that was lost
+// Run campaigns again, whatever lead returned; an error that is more than its context's end is logged.
 //
-// It returns lead's error (nil too) when lead returned during its term, even if ctx has ended, after resigning (as Do
-// releases); ctx's error when ctx ended while it did not lead; otherwise the error of a campaign that can't succeed
-// (ErrClosed, ErrPath, zk.ErrNoAuth, …; ErrBusy after WithMaxWait). After any other error it campaigns again, a second later.
-// A contender of another kind of lock at the path, or one that may not be read, is the error of the first campaign only:
-// later, any client that may create znodes there can have made it, and Run goes on.
+// It returns lead's error, nil too, when lead returned during its term, even if ctx has ended; ctx's error when ctx ended
+// while it did not lead; otherwise the error of a campaign that can't succeed (ErrClosed, ErrPath, zk.ErrNoAuth, …; ErrBusy
+// after WithMaxWait). After any other error it campaigns again, a second later.
 func (e *Election) Run(ctx context.Context, value []byte, lead func(ctx context.Context, term *Hold) error) error {
 	c := use(ctx, e).c
 	needFunction(lead == nil)
@@ -180,14 +178,12 @@ func (e *Election) first(ctx context.Context, s *session.Session) (string, error
 	return recipe.First(ctx, s, e.path, recipe.Family(names, recipe.Lock))
 }
 
-// Observe yields who leads now, and then every change, once and in order: (leader, nil) for a new leader or a new value
-// of the same one, and (zero, ErrNoLeader) when there is no leader, always between two leaders. If values change faster
-// than they can be read, only the last is yielded; one that the leader had to send again, because a reply was lost, may be
-// yielded twice. It survives disconnects and sessions that end, and costs the candidates nothing: an observer watches the
-// leader's znode, and the list only while there is no leader.
+// Observe yields who leads now, and then every change, once and in order: (leader, nil) for a new leader or a new value of
+// the same one, and (zero, ErrNoLeader) when there is no leader, always between two leaders. If values change faster than they
+// can be read, only the last is yielded. It survives disconnects and sessions that end, and costs the candidates nothing.
 //
-// It ends with ctx, or when nothing more can be observed (ErrClosed, ErrPath); the last pair then has that error. Each
-// use of the sequence starts over.
+// It ends with ctx, or when nothing more can be observed (ErrClosed, ErrPath); the last pair then has that error. Each use of
+// the sequence starts over.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	use(ctx, e)
 	return func(yield func(Leader, error) bool) {

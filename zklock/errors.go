@@ -43,7 +43,7 @@ var (
 	ErrUnreachable = session.ErrUnreachable
 	// ErrAuth says that the ensemble refused the credentials (WithAuth, WithSASL), or demands others. It matches ErrLost.
 	ErrAuth = session.ErrAuth
-	// ErrNotRun matches the error of Do, and of a guarded function, if and only if the function was not called.
+	// ErrNotRun matches the error of Do, TryDo or a Job if and only if the function was not called.
 	ErrNotRun = errors.New("zklock: not run")
 	// ErrNotRecorded matches the error of a Job whose function has returned nil, and whose run is not known to be recorded.
 	ErrNotRecorded = errors.New("zklock: the function has returned nil, and the run is not known to be recorded")

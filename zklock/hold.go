@@ -35,20 +35,15 @@ type Hold struct {
 }
 
 // Context returns a context that ends with the hold alone, for work that goes on when the context that Lock was called with
-// has ended. It is cancelled before the ensemble can give the lock to another client, also when nothing is received from the
+// has ended. It is cancelled before the ensemble can give the lock to another client, also when nothing is heard from the
 // ensemble any more, provided that clocks run alike within two per cent and the process runs. context.Cause says why:
 // ErrUnlocked, ErrClosed, or an error that matches ErrLost.
 //
-// Its Err, Done and Value look at the clock, which takes about 50 ns. So if a process was stopped (SIGSTOP, a paused
-// virtual machine) until the lease was over, it finds the context ended as soon as it asks: in a loop on ctx.Err(), or in a
-// select on ctx.Done() that begins after the stop. The same is true of children made by context.WithValue, and of the
-// contexts of Lock, Do, Election.Run and package lockhttp. A select that was waiting already, and a child made by
-// context.WithCancel, WithTimeout or another library, end when this context is asked, or when a timer has run, mostly
-// within a millisecond of waking; there HoldFrom finds the hold, whose Err looks at the clock. A process may also be
-// stopped after it has asked and before it acts: the token and Multi protect against that.
-//
-// It carries the values of the context that Lock was called with, but does not end with it. A Lock of the same path with a
-// context derived from it is reentrant, or ErrDeadlock: see WithReentrancy.
+// After the process was stopped (SIGSTOP, a paused virtual machine) until the lease was over, this context, and those of Lock,
+// Do, Election.Run and package lockhttp, show the loss as soon as they are asked: by ctx.Err(), or by a select on ctx.Done()
+// that begins after the stop. A select that was waiting already, and a child made by context.WithCancel, WithTimeout or another
+// library, end mostly within a millisecond of waking; Hold.Err knows at once. A process may also be stopped after it has asked
+// and before it acts: the token and Multi protect against that.
 func (h *Hold) Context() context.Context {
 	h.need()
 	return &h.ctx
@@ -97,11 +92,9 @@ func (h *Hold) Token() Token {
 }
 
 // SafeUntil returns the instant, by the local clock, before which no other client can hold the lock, unless the session or
-// the znode is removed by force, or the lock is released here. It moves on with each heartbeat that the ensemble answers;
-// see Session.SafeUntil of package session for when it moves back. When nothing is heard from the ensemble any more, the
-// context ends at least a twentieth of the session timeout before it (0.5 s by default), in which the work can stop. After
-// the hold's end it says until when the ensemble keeps the session that the hold was in; after an Unlock that means nothing
-// for the lock.
+// the znode is removed by force, or the lock is released here. It moves on with each heartbeat that the ensemble answers.
+// When nothing is heard from the ensemble any more, the context ends at least a twentieth of the session timeout before it
+// (0.5 s by default), in which the work can stop.
 func (h *Hold) SafeUntil() time.Time {
 	h.need()
 	return h.ctx.s.SafeUntil()
@@ -119,9 +112,8 @@ func (h *Hold) Nodes() []string {
 	return slices.Clone(h.a.ticket.Nodes())
 }
 
-// Check asks the ensemble whether the lock is still ours: whether its leader has our znode, with our session as the owner.
-// Nil: the leader confirmed it after the call began (see Session.Sync for the remaining race). It blocks for one round
-// trip, or as long as there is no connection.
+// Check asks the ensemble's leader whether the lock is still ours. Nil: the leader confirmed it after the call began. It
+// blocks for one round trip, or as long as there is no connection.
 //
 // Errors: ErrLost when it is not ours, and the hold is lost from then on; ErrUnlocked or ErrClosed when this hold was
 // released, or the Client closed, before or meanwhile; ctx's when that ended first, which says nothing about the lock.
@@ -137,13 +129,12 @@ func (h *Hold) Check(ctx context.Context) error {
 
 // Multi carries out ZooKeeper writes in one transaction that commits only if the lock is still ours: then no other client
 // has held it in between, whatever happened to this process. The operations are session.OpCreate, OpSet, OpDelete and
-// OpCheck; the responses, one for each, are the driver's.
+// OpCheck; the responses, one for each, are the driver's. It blocks for one round trip, or as long as there is no connection.
 //
-// Errors: ErrUnknownOutcome when the connection broke, the session ended or ctx ended before the reply: check for this one
-// first, since such an error may also match ErrLost, or ctx's. After any other error nothing was done: ErrLost when the
-// lock was not ours any more; ErrUnlocked or ErrClosed when this hold had been released, or the Client closed; an
-// operation's own (zk.ErrBadVersion, …) when the ensemble refused it. It blocks for one round trip, or as long as there is
-// no connection.
+// Errors:
+//   - ErrUnknownOutcome: it may have been carried out. Check for this one first: it may match the next ones, or ctx's, too.
+//   - ErrLost: the lock was not ours any more. ErrUnlocked, ErrClosed: this hold had been released, or the Client closed.
+//   - An operation's own (zk.ErrBadVersion, …): the ensemble refused it.
 func (h *Hold) Multi(ctx context.Context, ops ...session.Op) ([]zk.MultiResponse, error) {
 	h.need()
 	needContext(ctx)
@@ -155,9 +146,8 @@ func (h *Hold) Multi(ctx context.Context, ops ...session.Op) ([]zk.MultiResponse
 }
 
 // Unlock releases the lock: the hold's context ends, then its znode is deleted, and nothing else. It waits for the ensemble's
-// answer for a tenth of the session timeout, a second at most, and not at all without a connection. The deletion then goes on
-// in the background until it has succeeded, the ensemble has refused it for good (as by zk.ErrNoAuth), or the session is over;
-// the hooks have what became of it.
+// answer for a tenth of the session timeout, a second at most, and not at all without a connection; then the deletion goes on
+// in the background, and the hooks tell what became of it.
 //
 // Nil: the lock was ours until now. ErrLost: it had been lost, with the cause. ErrUnlocked: it was released before, and this
 // call has done nothing.
@@ -257,9 +247,9 @@ type (
 	holdOf  string
 )
 
-// HoldFrom returns the hold of the lock at path under which ctx was made: ctx is, or is derived from, the context of Lock, Do
-// or Election.Run. It is for functions that run inside Do and want the token, SafeUntil or Multi. A MultiLock's hold is found
-// by each of its paths. Of several holds, as with WithReentrancy, it is the innermost. False: there is none.
+// HoldFrom returns the hold of the lock at path under which ctx was made, for functions that run inside Do and want the
+// token, SafeUntil or Multi. A MultiLock's hold is found by each of its paths; of several, as with WithReentrancy, it is the
+// innermost. False: there is none.
 func HoldFrom(ctx context.Context, path string) (*Hold, bool) {
 	h, ok := ctx.Value(holdOf(path)).(*Hold)
 	return h, ok

@@ -39,15 +39,13 @@ func (k Kind) contender() recipe.Kind {
 }
 
 // Hooks report what happens to locks and sessions, for metrics and traces. Each may be nil. They are called concurrently,
-// each in the goroutine of its event, never while a mutex of this package is held. They should return soon, since the lock
-// call that they report on waits for them, and must not call Client.Close.
+// each in the goroutine of its event. They should return soon, since the lock call that they report on waits for them, and
+// must not call Client.Close.
 //
-// LockInfo.Call, the number of the call, ties events together. Each Asked is followed by one Acquired or Failed, with any
-// number of Queued and Retried in between; each Acquired by one Released or Lost. A call that is
-// refused before it asks for anything (a bad path or option, a context that has ended) is not reported.
-//
-// With WithReentrancy, a call that joins a hold is Asked and Acquired under its own number, and Joined is the number of the
-// call whose hold it joins. Released, after the last Unlock, or Lost is reported under that number only.
+// LockInfo.Call ties events together. Each Asked is followed by one Acquired or Failed, with any number of Queued and Retried
+// in between; each Acquired by one Released or Lost. A call that is refused before it asks for anything is not reported. With
+// WithReentrancy, a call that joins a hold is Asked and Acquired under its own number; Released or Lost has that of the call
+// whose hold it joined (AcquiredInfo.Joined).
 type Hooks struct {
 	Session  func(SessionInfo)  // a session came up, is in doubt, or is over
 	Asked    func(LockInfo)     // a call asks for a lock

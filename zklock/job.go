@@ -19,17 +19,13 @@ import (
 // not enough: a host that comes after the first has finished, because its clock is late or because it waited, finds the
 // lock free and does the job again. So a Job keeps a record of its runs, and reads it under the lock.
 //
-// # At least once, or at most once
+// A run is recorded when the function has returned nil. One that fails, crashes, or loses the lock is made again by the next
+// caller, and so may be made twice in part: a function that is not idempotent should write with the token, or with Hold.Multi.
+// With AtMostOnce a run is recorded before the function is called, and never made twice, even if it fails.
 //
-// A run is recorded when the function has returned nil. One that fails, crashes, or loses the lock is made again by the
-// next caller, and so may be made twice in part. A function that is not idempotent should write with the token, or with
-// Hold.Multi. With AtMostOnce a run is recorded before the function is called: it is never made twice, even if it fails.
-//
-// # The record
-//
-// It is kept in the znode at the lock's path with ".done" behind it, which Once and Every make. A run is written by
-// Hold.Multi, so a host that has lost the lock writes nothing. Nothing is forgotten but by Forget, ForgetLast and
-// ForgetBefore: a key takes some 300 bytes of every server's memory until then.
+// The record is the znode at the lock's path with ".done" behind it. A host that has lost the lock writes nothing there.
+// Nothing is forgotten but by Forget, ForgetLast and ForgetBefore: a key takes some 300 bytes of every server's memory until
+// then.
 //
 // Like a Mutex it is a description, and its methods may be called concurrently.
 type Job struct {
@@ -59,25 +55,20 @@ func (j *Job) AtMostOnce() *Job {
 	return &most
 }
 
-// Once has fn called for key (a date, a migration's number, a message's id) unless that has been done before, by any host.
-// It looks at the record, waits for the lock as Mutex.Lock does, looks again, and calls fn as Mutex.Do does. The key is 1 to
-// 128 bytes of printable UTF-8.
+// Once has fn called for key (a date, a migration's number, a message's id) unless that has been done before, by any host. It
+// looks at the record, waits for the lock as Mutex.Lock does, looks again, and calls fn as Mutex.Do does. The key is 1 to 128
+// bytes of printable UTF-8. After fn has returned nil, it blocks, even if ctx has ended, until the run is recorded or the
+// lease has ended. A key that is done costs one read.
 //
 // Nil: it is done and recorded, by this call (JobRun.Mine) or by an earlier one.
 //
 // Errors:
 //   - ErrNotRecorded: fn has returned nil, but the run is not known to be recorded, so that the next caller may make it
-//     again. It also matches ErrLost when the lock was lost, and ErrUnknownOutcome when the run may have been recorded.
+//     again. It matches ErrUnknownOutcome when it may have been recorded.
 //   - ErrNotRun: fn was not called, and the key is not done as far as is known. The rest of the error is Mutex.Lock's, or
-//     ErrConflict when something else is where the record would be. With AtMostOnce it may match ErrUnknownOutcome as
-//     well: then the run may have been recorded, and is not made.
-//   - Any other: fn was called, and the error is Mutex.Do's. An error of fn's own is returned unchanged, but for one of a
-//     Job inside fn, which does not match ErrNotRun or ErrNotRecorded of this one.
-//
-// It blocks as Mutex.Do does. While there is no connection, it blocks before fn until ctx or the hold has ended; after fn
-// has returned nil, even if ctx has ended, until the run is recorded or the lease has ended, less than a session timeout.
-// It costs one read when the key is done; else a lock, three reads and a write. WithMaxWait bounds the first look and then the
-// waiting.
+//     ErrConflict when something else is where the record would be. With AtMostOnce it may match ErrUnknownOutcome: then
+//     the run may have been recorded, and is not made.
+//   - Any other: fn was called, and the error is Mutex.Do's.
 func (j *Job) Once(ctx context.Context, key string, fn func(ctx context.Context) error) (JobRun, error) {
 	use(ctx, j)
 	needFunction(fn == nil)
@@ -100,9 +91,8 @@ func (j *Job) Once(ctx context.Context, key string, fn func(ctx context.Context)
 //
 // Hosts that start the job at one tick of their clocks so run it once, however long the run or the wait for it takes. All
 // times are the ensemble's: a call's is that at which it queued for the lock (again, if its session ended while it waited).
-// Clients' clocks do not count, but skew and adjustments of the servers' clocks shorten or lengthen d. So make d less than
-// the period that you mean, by more than the skew of servers and clients: 20 h for a nightly job. A run that was recorded
-// while a leader's clock was ahead keeps the job from running until that time and d are over: see ForgetLast.
+// So make d less than the period that you mean, by more than the skew of servers and clients: 20 h for a nightly job. A run
+// recorded while a leader's clock was ahead keeps the job from running until that time and d are over: see ForgetLast.
 func (j *Job) Every(ctx context.Context, d time.Duration, fn func(ctx context.Context) error) (JobRun, error) {
 	use(ctx, j)
 	needFunction(fn == nil)

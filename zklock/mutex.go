@@ -27,34 +27,32 @@ func (c *Client) Mutex(path string, opts ...LockOption) *Mutex {
 //	row, err := db.ExecContext(ctx, …)
 //
 // The wait survives disconnects and sessions that end: in a new session it queues again, at the end of the line. It ends
-// when the lock is held, ctx ends, the Client is closed, or WithMaxWait's time is over. When ctx ends, the error matches ctx's and
-// says who is first in line: by the name of its znode, or, when the wait has lasted for 0.3 s, by its owner, which costs a
-// read. The call's znode is then deleted in the background: see Client.Close for a process that exits. An uncontended Lock
-// costs two requests in one round trip.
+// when the lock is held, ctx ends, the Client is closed, or WithMaxWait's time is over. An uncontended Lock costs two requests
+// in one round trip.
 //
-// Errors: ErrBusy (WithMaxWait), ErrDeadlock, ErrClosed, ErrPath, ErrInvalid, ErrConflict, ErrAuth, the driver's
-// (zk.ErrNoAuth, …) when the ensemble refuses a step.
+// Errors:
+//   - ErrBusy: WithMaxWait's time is over.
+//   - ctx's: the error also says who is first in line, and matches ErrUnreachable when there was no connection.
+//   - ErrDeadlock, ErrConflict: the caller holds this lock, or something else uses the path.
+//   - ErrClosed, ErrPath, ErrInvalid, ErrAuth, or the driver's (zk.ErrNoAuth, …) when the ensemble refuses a step.
 func (m *Mutex) Lock(ctx context.Context) (context.Context, *Hold, error) {
 	return use(ctx, m).acquire(ctx, "lock", LockInfo{Kind: KindMutex})
 }
 
-// TryLock is Lock if no other contender holds the lock or waits for it, and ErrBusy otherwise, which names the holder. ErrBusy
-// costs a read and no write, and two more reads, of 0.3 s at most, if the client does not know the holder's
-// name yet. TryLock waits for a connection, never for another contender. Other errors: as for Lock.
+// TryLock is Lock if no other contender holds the lock or waits for it, and ErrBusy otherwise, which costs reads only. It
+// waits for a connection, and for 0.3 s at most for the holder's name, never for another contender.
 func (m *Mutex) TryLock(ctx context.Context) (context.Context, *Hold, error) {
 	return use(ctx, m).acquire(ctx, "try lock", LockInfo{Kind: KindMutex, Try: true})
 }
 
-// Do calls fn while it holds the lock. fn's context ends with ctx and with the hold, whichever is first; the lock is
-// released after fn has returned, also by a panic.
+// Do calls fn while it holds the lock. fn's context ends with ctx and with the hold, whichever is first. The lock is released
+// after fn has returned, also by a panic; Do waits for that as Hold.Unlock does, also when ctx has ended.
 //
-// Nil: fn has returned nil while the lock was held. An error that matches ErrNotRun is Lock's: fn was not called. Any other
-// one that matches ErrLost or ErrClosed: fn was called, and the lock was lost before it returned, or, if the cause is
-// ErrNodeDeleted, perhaps just after; fn's own error, if it has one, is joined. All other errors are fn's own, unchanged;
-// the lock was held. (fn's own may match ErrLost for another lock that it used; if it comes from a Do inside fn, it does
-// not match ErrNotRun.)
-//
-// The result says nothing about the release, for whose answer Do waits as Hold.Unlock does, also when ctx has ended.
+// Nil: fn has returned nil while the lock was held. Errors:
+//   - ErrNotRun: fn was not called. The rest of the error is Lock's.
+//   - ErrLost, ErrClosed: fn was called, and the lock was lost before it returned, or, with ErrNodeDeleted, perhaps just after.
+//     fn's own error, if it has one, is joined.
+//   - Any other: fn's own, unchanged; the lock was held. (It may match ErrLost for another lock that fn used, never ErrNotRun.)
 func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context) error) error {
 	return do(ctx, m.Lock, fn)
 }
@@ -72,10 +70,9 @@ func (m *Mutex) TryDo(ctx context.Context, fn func(ctx context.Context) error) (
 	return false, err
 }
 
-// MultiLock is several mutexes that are held together: all or none. One transaction takes all places, so that contenders
-// are in the same order in every line, and there is no deadlock, in whatever order the paths are named. It takes one write
-// to enter and one to release. Mutexes of the same paths queue in the same lines. Like a Mutex it is a description and
-// stores no ownership.
+// MultiLock is several mutexes that are held together: all or none. One transaction takes all places, so there is no deadlock,
+// in whatever order the paths are named. Mutexes of the same paths queue in the same lines. Like a Mutex it is a description
+// and stores no ownership.
 //
 // A hold that loses one of its places ends, and keeps the others until Unlock, or until WithMaxHold's time is over: its
 // holder may still be working on what they protect.
@@ -92,10 +89,9 @@ func (c *Client) MultiLock(paths []string, opts ...LockOption) *MultiLock {
 	return m
 }
 
-// Lock waits until it holds all paths and returns one hold of them: one context, and one token, which is greater than that
-// of every earlier holder of any of the paths. Contract and errors are those of Mutex.Lock; one deadline covers all. With
-// the context of a hold of one of the paths it is ErrDeadlock, with reentrancy too, unless that hold is of exactly these
-// paths.
+// Lock waits until it holds all paths and returns one hold of them, with one token, which is greater than that of every
+// earlier holder of any of the paths. Contract and errors are those of Mutex.Lock. With the context of a hold of one of the
+// paths it is ErrDeadlock, with reentrancy too, unless that hold is of exactly these paths.
 func (m *MultiLock) Lock(ctx context.Context) (context.Context, *Hold, error) {
 	return use(ctx, m).acquire(ctx, "lock", LockInfo{Kind: KindMulti})
 }

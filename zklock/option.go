@@ -52,20 +52,17 @@ func init() {
 	}
 }
 
-// WithSessionTimeout asks for a session timeout of d: how long the ensemble waits for a silent client before it gives its
-// locks to others. The server may grant another one, usually between 2 and 20 of its ticks. Longer survives longer hiccups,
-// shorter frees the locks of a crashed process sooner. Below four ticks a hold is lost, safely, when its server hangs,
-// because there is no time left to try another. From 100 ms to 24 h; default 10 s.
+// WithSessionTimeout asks for a session timeout: how long the ensemble waits for a silent client before it gives its locks to
+// others. Longer survives longer hiccups, shorter frees the locks of a crashed process sooner. The server may grant another
+// one, usually between 2 and 20 of its ticks; below four ticks a hold is lost, safely, when its server hangs. From 100 ms to
+// 24 h; default 10 s.
 func WithSessionTimeout(d time.Duration) Option {
 	return Option{unless(d <= 0, func(o *options) { o.session.Timeout = d }, "session timeout %v: is not positive", d)}
 }
 
-// WithTickTime is the ensemble's tickTime, for one whose minSessionTimeout is set to something else than two ticks: the
-// lease counts an answer only when the server that gave it has had time to report to its leader. Too short a value is unsafe
-// on a server that has lost its leader: a hold may outlast its session. Too long a value shortens every lease, by two ticks,
-// but by half the session timeout at most; with a short timeout a change of the ensemble's leader then ends every hold.
-// Default: half of the least session timeout that the first server which answers grants (SessionStatus.TickTime). To find
-// that out costs the Client one more connection and short session, once.
+// WithTickTime is the ensemble's tickTime, for one whose minSessionTimeout is set to something else than two ticks. The lease
+// allows for it. Too short a value is unsafe when a server has lost its leader: a hold may outlast its session. Too long a
+// value shortens every lease. Default: it is found out (SessionStatus.TickTime), which costs one short session, once.
 func WithTickTime(d time.Duration) Option {
 	return Option{unless(d <= 0, func(o *options) { o.session.TickTime = d }, "tick time %v: is not positive", d)}
 }
@@ -78,11 +75,10 @@ func WithJuteMaxBuffer(bytes int) Option {
 }
 
 // WithEphemeralBytes bounds the paths of the ephemeral znodes that one session may have, for holds, waits and the program
-// itself: the sum of their lengths, with chroot and number, and 4 bytes for each. When a session ends, the ensemble writes
-// one transaction that lists them all, and servers that read one longer than their jute.maxbuffer and its extra are lost
-// for good. So n must stay well below twice the least jute.maxbuffer in the ensemble. A call that has no room is refused
-// (ErrNoRoom): open another Client for more locks. From 16 KB to 64 MB; default 512 KB, some 6,000 locks, or half of
-// WithJuteMaxBuffer if that is less.
+// itself: their lengths, with chroot and number, and 4 bytes for each. When a session ends, the ensemble writes one
+// transaction that lists them all; servers that read one longer than their jute.maxbuffer and its extra are lost for good.
+// So n must stay well below twice the least jute.maxbuffer. A call that has no room is refused (ErrNoRoom): open another
+// Client. From 16 KB to 64 MB; default 512 KB, some 6,000 locks, or half of WithJuteMaxBuffer if that is less.
 func WithEphemeralBytes(n int) Option {
 	return Option{unless(n <= 0, func(o *options) { o.session.EphemeralBytes = n },
 		"room for ephemeral znodes of %d bytes: is not positive", n)}
@@ -119,11 +115,9 @@ func WithDialer(dial session.Dialer) Option {
 	return Option{unless(dial == nil, func(o *options) { o.session.Dial = dial }, "dialer: is nil")}
 }
 
-// WithLogger logs everything that Hooks report, and failures that no call returns: the ordinary course of locks at level
-// Debug, sessions that come up or end at Info, a lost connection and a lost lock at Warn. Attributes are call, kind,
-// path, owner, permits, try, token, node, waited, held, ahead, holder, who, joined, error and cause for locks, session,
-// server, timeout, asked and cause for sessions. Lines about a lock are logged with the context of LockInfo. Default:
-// silent, but for a Dial that has no deadline and finds no server.
+// WithLogger logs what Hooks report, with the context of LockInfo, and failures that no call returns: the ordinary course of
+// locks at level Debug, sessions that come up or end at Info, a lost connection and a lost lock at Warn. Default: silent, but
+// for a Dial that has no deadline and finds no server.
 func WithLogger(log *slog.Logger) Option {
 	return Option{unless(log == nil, func(o *options) { o.session.Logger = log }, "logger: is nil")}
 }
@@ -219,16 +213,12 @@ func WithData(data []byte) LockOption {
 		"data of %d bytes: are longer than 64 KB", len(data))}
 }
 
-// WithACL sets the access list of every znode that the lock makes: the contenders' and, where they are missing, the
-// lock's directory and its parents. Contenders need create and read on the directory, and delete on it to
-// release. Default: everybody may do everything.
+// WithACL sets the access list of every znode that the lock makes: the contenders' and, where they are missing, the lock's
+// directory and its parents. A directory that exists keeps its own. Default: everybody may do everything.
 //
 // All who use a lock must be able to read each other's znodes, and to create and delete in its directory; those of a
-// semaphore also to write. A client is not notified of the deletion of a znode that it may not read: behind such a znode it
-// looks again after a session timeout, and then at doubling pauses, a minute at most.
-//
-// A directory that exists already keeps its ACL, whoever made it. A client with DELETE on the directory may delete any
-// contender's znode, also the holder's.
+// semaphore also to write. Who may delete there may delete any contender's znode, also the holder's. A client is not notified
+// when a znode that it may not read goes: it looks again after a session timeout, then at doubling pauses, a minute at most.
 func WithACL(acl ...zk.ACL) LockOption {
 	return LockOption{unless(len(acl) == 0, func(o *lockOptions) { o.acl = append([]zk.ACL{}, acl...) },
 		"ACL: is empty, so that nobody could ever delete the znode")}
@@ -240,30 +230,17 @@ func WithContainer() LockOption {
 	return LockOption{func(o *lockOptions) error { o.container = true; return nil }}
 }
 
-// WithLocalHandoff lets the goroutines of this process that lock one Mutex, through one Client, share one znode in the
-// lock's queue: the process queues once, and a released hold is passed to the next call that waits in the process, in order
-// of arrival, without a request. That is many hundred times faster than a znode for each call, and what other libraries
-// call an unfair lock. It is for a Mutex; the other kinds refuse it (ErrInvalid).
+// WithLocalHandoff lets the goroutines of this process that lock one Mutex, through one Client, share one znode: a released
+// hold is passed to the next call that waits in the process, in order of arrival, without a request. That is many hundred
+// times faster than a znode for each call. It is for a Mutex.
 //
-// Between processes it is fair in turns. While no other process waits, a process hands on without limit. It watches the
-// line meanwhile; once it sees another contender, it hands on at most 100 times more, and for at most a second. Then it
-// deletes its znode, and its waiting calls queue again, at the end of the line. A holder that takes longer than that second
-// is not interrupted. Until the process has looked, which takes one round trip, it behaves as if another process waited.
+// Between processes it is fair in turns. Once another process waits, a process hands on at most 100 times more, and for at
+// most a second; then its calls go to the end of the line. Locks of one path share a znode if they agree in WithOwner,
+// WithData, WithACL and WithContainer; others exclude each other through the ensemble as always.
 //
-// Locks of one path share a znode if they agree in the options that the znode depends on: WithOwner, WithData, WithACL,
-// WithContainer and WithLocalHandoff. Locks that differ, also in the same process, exclude each other through the ensemble
-// as always. WithMaxWait, WithMaxHold and WithReentrancy may differ.
-//
-// A hold that was handed on inside the process may have the token of the one before it, since both use one znode. That is
-// harmless: the next hold begins only after the one before it was unlocked. It never has the token of another process's
-// hold. After any end but an Unlock – the session's, WithMaxHold, a znode that was deleted – the znode is not handed on,
-// and the next hold has a greater token. Nor is it handed on after a Multi that was under way at Unlock, or whose outcome
-// was unknown. Package admin shows one contender for the process; its Evict ends the present hold, and the process's waiting
-// calls queue again at the end of the line. Everything else is as without the option.
-//
-// When the process has the znode, Lock takes it without asking the ensemble: it checks the lease, and needs no connection.
-// TryLock is ErrBusy, without a request, while another call of the process has the lock or waits for it. Unlock returns at
-// the hand-over.
+// Holds that follow each other on one znode have the same token, which is harmless: only an Unlock lies between them. After
+// any other end, and after a Multi whose outcome is unknown, the next hold has a greater one. Package internal/handoff has
+// the rules in full.
 func WithLocalHandoff() LockOption {
 	return LockOption{func(o *lockOptions) error { o.handoff = handoffs; return nil }}
 }

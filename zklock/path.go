@@ -15,10 +15,8 @@ import (
 const maxComponent = 200
 
 // KeyPath returns a path below root with one component that stands for key: any string becomes a safe one, and different
-// keys become different ones. Letters, digits, '-', '_' and inner '.' stay; other bytes become %XX, so that the key can be
-// read off. A key too long for that is cut and ends in its SHA-256. If the component would mean something to ZooKeeper
-// (/zookeeper) or to a lock whose path is root (the name of a contender), one more character is written as %XX. The empty
-// key has no path: every lock refuses what it becomes (ErrPath).
+// keys become different ones. Letters, digits, '-', '_' and inner '.' stay; other bytes become %XX. A key too long for that is
+// cut and ends in its SHA-256. The empty key has no path: every lock refuses what it becomes (ErrPath).
 func KeyPath(root, key string) string {
 	root = strings.TrimSuffix(root, "/")
 	var b strings.Builder
@@ -31,6 +29,7 @@ func KeyPath(root, key string) string {
 		}
 	}
 	name := b.String()
+	// Names that mean something to a lock whose path is root, or to ZooKeeper, get one more character as %XX.
 	if _, contender := recipe.Parse(name); contender {
 		last := len(name) - 1
 		name = fmt.Sprintf("%s%%%02x", name[:last], name[last])

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/zklock/locker/internal/locktest"
+	"github.com/zklock/locker/session"
 	"github.com/zklock/locker/zklock"
 	"github.com/zklock/locker/zktest"
 )
@@ -140,6 +141,7 @@ func TestScenario13_UnlockWithoutAServerReturnsWithinItsContextAndLeavesNothing(
 			held = append(held, s.Lock(a.Mutex("/locks/"+string(rune('A'+i)))))
 		}
 		s.Server.Leader().Down()
+		s.Until(time.Second, "the connection is known to be gone", func() bool { return a.SessionStatus().State != session.Connected })
 		var wg sync.WaitGroup
 		errs, spent := make([]error, holds), make([]time.Duration, holds)
 		for i, h := range held {
@@ -152,7 +154,7 @@ func TestScenario13_UnlockWithoutAServerReturnsWithinItsContextAndLeavesNothing(
 		wg.Wait()
 		for i := range held {
 			require.NoError(s, errs[i])
-			require.LessOrEqual(s, spent[i], time.Second)
+			require.Zero(s, spent[i], "at once")
 			require.ErrorIs(s, held[i].Err(), zklock.ErrUnlocked)
 		}
 		require.LessOrEqual(s, locktest.Goroutines(), idle+2*holds, "one for each znode that is still to be deleted")

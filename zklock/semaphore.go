@@ -36,10 +36,9 @@ func checkSize(size int) error {
 }
 
 // Acquire waits until n permits are free and returns the hold of them all. Contract and errors are those of Mutex.Lock;
-// besides: ErrInvalid when n < 1 or n is greater than the size. ErrDeadlock when ctx comes from holds of this semaphore whose permits, with n, are more than its size: they
-// are not released while the call waits, so it would wait for ever. (Deadlock between callers is not detected: two that
-// each hold one of two permits and want another wait for each other.) ErrInvalid and ErrDeadlock also when a Resize makes it
-// so while the call waits.
+// besides: ErrInvalid when n < 1 or n is greater than the size, ErrDeadlock when ctx comes from holds of this semaphore whose
+// permits, with n, are more than its size; both also when a Resize makes it so while the call waits. Deadlock between callers
+// is not detected: two that each hold one of two permits and want another wait for each other.
 func (s *Semaphore) Acquire(ctx context.Context, n int) (context.Context, *Hold, error) {
 	return use(ctx, s).acquire(ctx, "acquire", LockInfo{Kind: KindSemaphore, Permits: n})
 }
@@ -55,12 +54,12 @@ func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 	return do(ctx, func(ctx context.Context) (context.Context, *Hold, error) { return s.Acquire(ctx, n) }, fn)
 }
 
-// Resize changes the size at the ensemble, for all clients. A larger size wakes waiters that it has room for; with a
-// smaller one present holders finish, and the first waiter, if it wants more, gets ErrInvalid. Semaphores in use with the
-// old size adopt the new one. It is one write, after some reads; after an error that matches ErrUnknownOutcome the size may
-// have been changed, and all clients adopt it just the same. With WithContainer the directory stays from then on, because
-// of a znode "resized" in it, so that the size is not lost. ErrInvalid: the size is not positive. ErrConflict: the path has
-// data that are not this library's.
+// Resize changes the size at the ensemble, for all clients. A larger size wakes waiters that it has room for; with a smaller
+// one present holders finish, and the first waiter, if it wants more, gets ErrInvalid. With WithContainer the directory stays
+// from then on, so that the size is not lost.
+//
+// Errors: ErrInvalid: the size is not positive. ErrConflict: the path has data that are not this library's.
+// ErrUnknownOutcome: the size may have been changed.
 func (s *Semaphore) Resize(ctx context.Context, size int) error {
 	l := use(ctx, s)
 	if err := checkSize(size); l.err == nil && err != nil {
@@ -71,9 +70,9 @@ func (s *Semaphore) Resize(ctx context.Context, size int) error {
 	})
 }
 
-// Size returns how many permits the semaphore has at the ensemble, and how many of them no contender has or waits for at
-// that moment. A semaphore that has not been used has the size that this Semaphore would give it. It costs a sync and two
-// reads, and writes nothing. ErrConflict: the path has data that are not this library's.
+// Size returns how many permits the semaphore has at the ensemble, and how many of them no contender has or waits for. One
+// that has not been used has the size that this Semaphore would give it. ErrConflict: the path has data that are not this
+// library's.
 func (s *Semaphore) Size(ctx context.Context) (size, free int, err error) {
 	l := use(ctx, s)
 	err = l.withSession(ctx, "size", func(z *session.Session) (err error) {

@@ -153,7 +153,7 @@ func TestStatusDropsWhatIsLostOrInVain(t *testing.T) {
 		require.ErrorIs(t, <-done, context.Canceled)
 		require.Empty(t, c.Status().Waits)
 		srv.Leader().Up()
-		require.Error(t, theirs.Unlock())
+		require.ErrorIs(t, theirs.Unlock(), zklock.ErrLeaseOver)
 	})
 }
 
