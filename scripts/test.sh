@@ -25,7 +25,7 @@ TestStoppedHolderFindsItsContextEndedAndItsWritesRefused|TestTurnsGoOnWhenLeader
 TestScriptsAreAnsweredAsByARealServer|TestRandomProgramsAreAnsweredAsByARealServer
 TestARealServerTakesThePathsThatWeTake|TestAStoppedRealServerKillsTheGroupInTime'
 
-packages=(./zklock ./session/... ./recipe/... ./zklock/... ./zktest/... ./cmd/zklock ./examples/quickstart
+packages=(./zklock ./session/... ./recipe/... ./zklock/... ./zktest/... ./cmd/zklock ./zklockvet ./examples/quickstart
 	./internal/layout ./internal/handoff ./internal/doctor ./internal/locktest ./internal/text)
 raced=(./zklock ./session ./recipe)
 

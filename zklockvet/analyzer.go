@@ -1,0 +1,226 @@
+package main
+
+import (
+	"go/ast"
+	"go/types"
+	"slices"
+	"strings"
+
+	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/ast/inspector"
+	"golang.org/x/tools/go/types/typeutil"
+)
+
+const (
+	module = "github.com/zklock/locker"
+	locks  = module + "/zklock"
+)
+
+var analyzer = &analysis.Analyzer{
+	Name: "zklock",
+	Doc:  "find work that a lock of package zklock does not protect",
+	Run:  run,
+}
+
+var (
+	guards   = []string{"Do", "TryDo", "DoRead", "Once", "Every"} // call a function under a lock
+	acquires = []string{"Lock", "TryLock", "RLock", "TryRLock", "Acquire", "TryAcquire", "Campaign"}
+)
+
+func run(pass *analysis.Pass) (any, error) {
+	var files []*ast.File
+	for _, f := range pass.Files {
+		if !strings.HasSuffix(pass.Fset.Position(f.Pos()).Filename, "_test.go") {
+			files = append(files, f)
+		}
+	}
+	c := checker{pass, map[types.Object]bool{}}
+	for cur := range inspector.New(files).Root().Preorder((*ast.CallExpr)(nil), (*ast.AssignStmt)(nil), (*ast.ExprStmt)(nil)) {
+		switch n := cur.Node().(type) {
+		case *ast.CallExpr:
+			if sel, ok := n.Fun.(*ast.SelectorExpr); ok && sel.Sel.Name == "Close" {
+				if id, ok := sel.X.(*ast.Ident); ok && c.sessions[c.TypesInfo.ObjectOf(id)] {
+					c.Reportf(n.Pos(), "this ends every hold of the Client, whose session it is: close the Client instead")
+				}
+			}
+			if c.isMethod(n, guards) && len(n.Args) > 0 {
+				if fn, ok := n.Args[len(n.Args)-1].(*ast.FuncLit); ok {
+					c.outerContext(n, fn)
+					c.outlives(fn)
+				}
+			}
+		case *ast.AssignStmt:
+			if call, ok := n.Rhs[0].(*ast.CallExpr); ok && c.isMethod(call, []string{"Session"}) {
+				if id, ok := n.Lhs[0].(*ast.Ident); ok {
+					c.sessions[c.TypesInfo.ObjectOf(id)] = true
+				}
+			}
+			if call := c.acquire(n.Rhs); call != nil && len(n.Lhs) == 3 {
+				if isBlank(n.Lhs[1]) {
+					c.lostHold(call)
+				} else if isBlank(n.Lhs[0]) {
+					for outer := range cur.Enclosing((*ast.FuncDecl)(nil), (*ast.FuncLit)(nil)) {
+						c.lostContext(n, call, outer.Node())
+						break
+					}
+				}
+			}
+		case *ast.ExprStmt:
+			if call := c.acquire([]ast.Expr{n.X}); call != nil {
+				c.lostHold(call)
+			}
+		}
+	}
+	return nil, nil
+}
+
+type checker struct {
+	*analysis.Pass
+	sessions map[types.Object]bool // variables that have the session of a Client
+}
+
+// isMethod reports whether call is of one of these methods of package zklock.
+func (c checker) isMethod(call *ast.CallExpr, names []string) bool {
+	f, ok := typeutil.Callee(c.TypesInfo, call).(*types.Func)
+	return ok && f.Pkg() != nil && f.Pkg().Path() == locks && f.Signature().Recv() != nil && slices.Contains(names, f.Name())
+}
+
+// acquire returns the call that takes a lock, if that is all that there is.
+func (c checker) acquire(rhs []ast.Expr) *ast.CallExpr {
+	if len(rhs) != 1 {
+		return nil
+	}
+	if call, ok := rhs[0].(*ast.CallExpr); ok && c.isMethod(call, acquires) {
+		return call
+	}
+	return nil
+}
+
+func isBlank(e ast.Expr) bool {
+	id, ok := e.(*ast.Ident)
+	return ok && id.Name == "_"
+}
+
+// lostHold reports a lock that nothing can unlock.
+func (c checker) lostHold(call *ast.CallExpr) {
+	c.Reportf(call.Pos(), "the Hold is thrown away: nothing can unlock this lock before the Client is closed")
+}
+
+// context returns the variable, of type context.Context, that e names, or nil.
+func (c checker) context(e ast.Expr) *types.Var {
+	id, ok := e.(*ast.Ident)
+	if !ok {
+		return nil
+	}
+	v, ok := c.TypesInfo.Uses[id].(*types.Var)
+	if !ok || v.Type().String() != "context.Context" {
+		return nil
+	}
+	return v
+}
+
+// outerContext reports that the function of Do passes a context to a call that does not end with the lock.
+func (c checker) outerContext(do *ast.CallExpr, fn *ast.FuncLit) {
+	name := typeutil.Callee(c.TypesInfo, do).Name()
+	ast.Inspect(fn.Body, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok && c.isMethod(call, guards) {
+			return false // has a function, and a report, of its own
+		}
+		if call, ok := n.(*ast.CallExpr); ok && !c.needsNoLock(call) {
+			for _, arg := range call.Args {
+				if v := c.context(arg); v != nil && (v.Pos() < fn.Pos() || v.Pos() > fn.End()) {
+					c.Reportf(arg.Pos(), "%s does not end when the lock is lost: use the context that %s gives its function", v.Name(), name)
+				}
+			}
+		}
+		return true
+	})
+}
+
+// needsNoLock reports whether a context of its own is right for a call: to end something, to ask about the context, or to use
+// the lock itself.
+func (c checker) needsNoLock(call *ast.CallExpr) bool {
+	f, ok := typeutil.Callee(c.TypesInfo, call).(*types.Func)
+	if !ok {
+		return false
+	}
+	pkg := ""
+	if f.Pkg() != nil {
+		pkg = f.Pkg().Path()
+	}
+	return pkg == locks || strings.HasPrefix(pkg, locks+"/") || pkg == module+"/session" || strings.Contains(f.Name(), "Shutdown") ||
+		pkg == "context" && slices.Contains([]string{"Cause", "WithoutCancel", "AfterFunc"}, f.Name()) || pkg == "log/slog"
+}
+
+// lostContext reports that the context of a lock is thrown away, and the one that Lock was called with is used for work.
+func (c checker) lostContext(assign *ast.AssignStmt, lock *ast.CallExpr, in ast.Node) {
+	v := c.context(lock.Args[0])
+	hold, ok := assign.Lhs[1].(*ast.Ident)
+	if v == nil || !ok {
+		return
+	}
+	held := c.TypesInfo.ObjectOf(hold)
+	var used ast.Expr
+	watched := false // the work looks at the hold itself
+	ast.Inspect(in, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.SelectorExpr:
+			id, ok := n.X.(*ast.Ident)
+			if ok && c.TypesInfo.ObjectOf(id) == held && slices.Contains([]string{"Context", "Err", "Check", "SafeUntil"}, n.Sel.Name) {
+				watched = true
+			}
+		case *ast.CallExpr:
+			for _, arg := range n.Args {
+				if arg.Pos() > assign.End() && used == nil && c.context(arg) == v && !c.needsNoLock(n) {
+					used = arg
+				}
+				if id, ok := arg.(*ast.Ident); ok && c.TypesInfo.ObjectOf(id) == held {
+					watched = true // perhaps
+				}
+			}
+		case *ast.ReturnStmt:
+			for _, r := range n.Results {
+				if id, ok := r.(*ast.Ident); ok && c.TypesInfo.ObjectOf(id) == held {
+					watched = true // perhaps, by the caller
+				}
+			}
+		}
+		return true
+	})
+	if used != nil && !watched {
+		c.Reportf(used.Pos(), "%s does not end when the lock is lost: use the context that %s returns", v.Name(), typeutil.Callee(c.TypesInfo, lock).Name())
+	}
+}
+
+// outlives reports a goroutine of Do's function that may go on without the lock.
+func (c checker) outlives(fn *ast.FuncLit) {
+	waits := false
+	var begun []*ast.CallExpr
+	ast.Inspect(fn.Body, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.UnaryExpr:
+			waits = waits || n.Op.String() == "<-"
+		case *ast.RangeStmt, *ast.SelectStmt:
+			waits = true // perhaps, for a channel
+		case *ast.SelectorExpr:
+			waits = waits || strings.HasPrefix(n.Sel.Name, "Wait")
+		case *ast.GoStmt:
+			ast.Inspect(n, func(m ast.Node) bool {
+				if call, ok := m.(*ast.CallExpr); ok && len(call.Args) == 1 {
+					f, ok := typeutil.Callee(c.TypesInfo, call).(*types.Func)
+					if v := c.context(call.Args[0]); ok && f.FullName() == "context.WithoutCancel" && v != nil && v.Pos() >= fn.Pos() && v.Pos() < fn.End() {
+						begun = append(begun, call)
+					}
+				}
+				return true
+			})
+		}
+		return true
+	})
+	if waits {
+		return
+	}
+	for _, call := range begun {
+		c.Reportf(call.Pos(), "this goroutine may go on after the lock is released or lost: wait for it, or let its context end")
+	}
+}

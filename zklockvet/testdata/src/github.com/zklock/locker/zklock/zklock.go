@@ -1,0 +1,37 @@
+// Package zklock has the shapes of the real one.
+package zklock
+
+import "context"
+
+type (
+	Mutex     struct{}
+	Semaphore struct{}
+	Job       struct{}
+	Hold      struct{}
+	JobRun    struct{}
+	Client    struct{}
+	Session   struct{}
+)
+
+func (*Mutex) Do(ctx context.Context, fn func(ctx context.Context) error) error { return nil }
+func (*Mutex) TryDo(ctx context.Context, fn func(ctx context.Context) error) (bool, error) {
+	return false, nil
+}
+func (*Mutex) Lock(ctx context.Context) (context.Context, *Hold, error)    { return ctx, nil, nil }
+func (*Mutex) TryLock(ctx context.Context) (context.Context, *Hold, error) { return ctx, nil, nil }
+func (*Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) error) error {
+	return nil
+}
+func (*Semaphore) Acquire(ctx context.Context, n int) (context.Context, *Hold, error) {
+	return ctx, nil, nil
+}
+func (*Job) Once(context.Context, string, func(ctx context.Context) error) (JobRun, error) {
+	return JobRun{}, nil
+}
+func (*Hold) Unlock() error                   { return nil }
+func (*Hold) Err() error                      { return nil }
+func (*Hold) Context() context.Context        { return nil }
+func (*Hold) Multi(ctx context.Context) error { return nil }
+
+func (*Client) Session(ctx context.Context) (*Session, error) { return nil, nil }
+func (*Session) Close() error                                 { return nil }
