@@ -20,7 +20,7 @@ import (
 //
 // When it returns an error there is no ticket, and nothing is left behind: znodes that may have been made are deleted as
 // soon as the ensemble can be reached, or go with the session. ErrConflict: a directory belongs to another kind of lock, or
-// can't have such children; or a semaphore has another size than expected, or foreign data. session.ErrConfig: a call asks
+// can't have such children; or a semaphore's directory has foreign data. session.ErrConfig: a call asks
 // for less than one permit, or more than there are. ErrDeadlock: it waits for permits that its caller holds.
 func Enter(ctx context.Context, s *session.Session, queues ...Queue) (*Ticket, error) {
 	t := newTicket(s, queues)
